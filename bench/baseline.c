@@ -110,8 +110,7 @@ struct part {
 };
 
 /* Rows of operands as data.c lays them out: linear, and without gaps. */
-static struct nib_nvfp4 rows_of(const struct nib_nvfp4 *q, int64_t first,
-				int64_t rows)
+static struct nib_nvfp4 rows_of(const struct nib_nvfp4 *q, int64_t first, int64_t rows)
 {
 	struct nib_nvfp4 part = *q;
 
@@ -138,8 +137,7 @@ static bool get_part(const struct data *data, int64_t i, struct part *part)
 	if (data->is_moe && i < moe->b.batch) {
 		int64_t first = moe->row_offsets[i];
 
-		part->a =
-		    rows_of(&moe->a, first, moe->row_offsets[i + 1] - first);
+		part->a = rows_of(&moe->a, first, moe->row_offsets[i + 1] - first);
 		part->b = batch_of(second ? &moe->b2 : &moe->b, i);
 		return true;
 	}
@@ -166,16 +164,15 @@ static bool check(const struct baseline_matmul *mm, double tolerance,
 		double sum = 0, magnitude = 0;
 
 		for (int64_t k = 0; k < mm->k; k++) {
-			double x =
-			    (double)mm->a[k] * (double)mm->b[n * mm->k + k];
+			double x = (double)mm->a[k] * (double)mm->b[n * mm->k + k];
 
 			sum += x;
 			magnitude += fabs(x);
 		}
 		if (!(fabs((double)mm->c[n] - sum) <= tolerance * magnitude))
-			return baseline_refuse(
-			    reason, "wrong result: c[0, %lld] = %g, want %g",
-			    (long long)n, (double)mm->c[n], sum);
+			return baseline_refuse(reason,
+					       "wrong result: c[0, %lld] = %g, want %g",
+					       (long long)n, (double)mm->c[n], sum);
 	}
 	return true;
 }
@@ -183,13 +180,11 @@ static bool check(const struct baseline_matmul *mm, double tolerance,
 /* q in floats, in memory of its own. */
 static float *dequantize(struct work *work, const struct nib_nvfp4 *q)
 {
-	struct nib_dense dense = {
-	    .dtype = NIB_FP32, .rows = q->rows, .cols = q->k};
+	struct nib_dense dense = {.dtype = NIB_FP32, .rows = q->rows, .cols = q->k};
 	size_t bytes = (size_t)(q->rows * q->k) * sizeof(float);
 
 	dense.data = machine_alloc(bytes);
-	if (dense.data &&
-	    nib_dequantize(work->device, q, 1.0f, &dense, NULL, NULL)) {
+	if (dense.data && nib_dequantize(work->device, q, 1.0f, &dense, NULL, NULL)) {
 		machine_free(dense.data, bytes);
 		return NULL;
 	}
@@ -253,8 +248,7 @@ static bool make_operands(struct work *work, const struct data *data,
 			continue;
 		weights += b * work->engine->b_bytes;
 		plain = fmax(plain, b * sizeof(float));
-		work->c_bytes +=
-		    (size_t)(part.a.rows * part.b.rows) * sizeof(float);
+		work->c_bytes += (size_t)(part.a.rows * part.b.rows) * sizeof(float);
 		work->per_copy++;
 	}
 	copies = job_copies(weights, (double)machine_cache_bytes());
@@ -262,8 +256,8 @@ static bool make_operands(struct work *work, const struct data *data,
 	if (need > 0.8 * (double)machine_free_bytes())
 		return baseline_refuse(reason, "needs %.1f GiB of memory",
 				       need / (1 << 30));
-	work->matmuls = calloc((size_t)(copies * work->per_copy) + 1,
-			       sizeof *work->matmuls);
+	work->matmuls =
+	    calloc((size_t)(copies * work->per_copy) + 1, sizeof *work->matmuls);
 	work->c = machine_alloc(work->c_bytes);
 	if (!work->matmuls || !work->c)
 		return baseline_refuse(reason, "out of memory");
@@ -287,16 +281,15 @@ static bool work_prepare(struct work *work, int64_t shape, int threads,
 
 	work_release(work);
 	if (!engine->open)
-		return baseline_refuse(reason,
-				       "not built with %s's headers (%s)",
+		return baseline_refuse(reason, "not built with %s's headers (%s)",
 				       engine->library, engine->package);
 	if (!work->is_open && !engine->open(reason))
 		return false;
 	work->is_open = true;
 	engine->set_threads(threads);
 	if (nib_device_open("cpu", &device, &work->device, &err) != NIB_OK ||
-	    data_new(&work->list->shapes[shape], &work->options, NULL, &data,
-		     &err) != NIB_OK)
+	    data_new(&work->list->shapes[shape], &work->options, NULL, &data, &err) !=
+		NIB_OK)
 		baseline_refuse(reason, "%.150s", err.message);
 	else
 		done = make_operands(work, data, reason);
@@ -387,11 +380,11 @@ static void answer(struct work *work, const struct request *request,
 {
 	*reply = (struct reply){.ok = true};
 	if (request->verb == PREPARE)
-		reply->ok = work_prepare(work, request->shape, request->threads,
-					 reply->reason);
+		reply->ok =
+		    work_prepare(work, request->shape, request->threads, reply->reason);
 	else if (request->verb == RUN)
-		reply->count = work_run(work, request->budget_s,
-					reply->samples_s, &reply->spent_s);
+		reply->count = work_run(work, request->budget_s, reply->samples_s,
+					&reply->spent_s);
 	else
 		work_release(work);
 }
@@ -417,15 +410,13 @@ struct baseline *baseline_start(const struct baseline_engine *engine,
 				const struct shape_list *list,
 				const struct data_options *options)
 {
-	struct work work = {
-	    .engine = engine, .list = list, .options = *options};
+	struct work work = {.engine = engine, .list = list, .options = *options};
 	struct baseline *baseline = calloc(1, sizeof *baseline);
 	int ends[2] = {-1, -1};
 
 	if (!baseline)
 		return NULL;
-	baseline->pid =
-	    socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) ? -1 : fork();
+	baseline->pid = socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) ? -1 : fork();
 	if (baseline->pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(ends[0]);
@@ -457,8 +448,7 @@ void baseline_stop(struct baseline *baseline)
 }
 
 /* False if the process died. */
-static bool ask(struct baseline *baseline, struct request request,
-		struct reply *reply)
+static bool ask(struct baseline *baseline, struct request request, struct reply *reply)
 {
 	return transfer(baseline->socket, &request, sizeof request, true) &&
 	       transfer(baseline->socket, reply, sizeof *reply, false);
@@ -481,8 +471,7 @@ int baseline_run(struct baseline *baseline, double budget_s,
 {
 	struct reply reply;
 
-	if (!ask(baseline, (struct request){.verb = RUN, .budget_s = budget_s},
-		 &reply))
+	if (!ask(baseline, (struct request){.verb = RUN, .budget_s = budget_s}, &reply))
 		return 0;
 	memcpy(samples_s, reply.samples_s, sizeof reply.samples_s);
 	*spent_s = reply.spent_s;

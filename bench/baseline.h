@@ -84,8 +84,7 @@ struct baseline_engine {
 	 * own: a and b are then freed.  False with a reason.  NULL: it never
 	 * does.
 	 */
-	bool (*pack)(struct baseline_matmul *matmul,
-		     char reason[BASELINE_REASON]);
+	bool (*pack)(struct baseline_matmul *matmul, char reason[BASELINE_REASON]);
 	void (*run)(const struct baseline_matmul *matmul);
 	void (*unpack)(void *packed); /* frees it */
 };
@@ -94,8 +93,8 @@ extern const struct baseline_engine baseline_onednn_bf16, baseline_onednn_f32,
     baseline_onednn_f32_avx2, baseline_openblas_f32, baseline_ggml_nvfp4;
 
 /* Sets the reason; returns false. */
-__attribute__((format(printf, 2, 3))) bool
-baseline_refuse(char reason[BASELINE_REASON], const char *format, ...);
+__attribute__((format(printf, 2, 3))) bool baseline_refuse(char reason[BASELINE_REASON],
+							   const char *format, ...);
 /* Opens a library: the first of its names (NULL ends them) that is found. */
 void *baseline_dlopen(const char *const *names, char reason[BASELINE_REASON]);
 

@@ -19,16 +19,16 @@
 
 #include "machine.h"
 
-#define IMPORTS(F)                                                             \
-	F(base, ggml_init)                                                     \
-	F(base, ggml_free)                                                     \
-	F(base, ggml_new_tensor_2d)                                            \
-	F(base, ggml_mul_mat)                                                  \
-	F(base, ggml_new_graph)                                                \
-	F(base, ggml_build_forward_expand)                                     \
-	F(base, ggml_row_size)                                                 \
-	F(cpu, ggml_cpu_init)                                                  \
-	F(cpu, ggml_graph_plan)                                                \
+#define IMPORTS(F)                                                                     \
+	F(base, ggml_init)                                                             \
+	F(base, ggml_free)                                                             \
+	F(base, ggml_new_tensor_2d)                                                    \
+	F(base, ggml_mul_mat)                                                          \
+	F(base, ggml_new_graph)                                                        \
+	F(base, ggml_build_forward_expand)                                             \
+	F(base, ggml_row_size)                                                         \
+	F(cpu, ggml_cpu_init)                                                          \
+	F(cpu, ggml_graph_plan)                                                        \
 	F(cpu, ggml_graph_compute)
 
 #define F(library, name) static __typeof__(name) *p_##name;
@@ -66,9 +66,9 @@ static bool open_library(char reason[BASELINE_REASON])
 		cpu = baseline_dlopen(cpu_names, reason);
 	if (!cpu)
 		return false;
-#define F(library, name)                                                       \
-	*(void **)&p_##name = dlsym(library, #name);                           \
-	if (!p_##name)                                                         \
+#define F(library, name)                                                               \
+	*(void **)&p_##name = dlsym(library, #name);                                   \
+	if (!p_##name)                                                                 \
 		return baseline_refuse(reason, "ggml has no " #name "()");
 	IMPORTS(F)
 #undef F
@@ -91,11 +91,9 @@ static bool to_scale(float x, uint8_t *bits)
 	if (!(x >= 0x1p-9f && x <= 448.0f))
 		return false;
 	fraction = 16 * frexpf(units, &exponent); /* 8 to 16 */
-	*bits = exponent < 4
-		    ? (uint8_t)units
-		    : (uint8_t)((exponent - 3) << 3 | ((int)fraction & 7));
-	return exponent < 4 ? units == (float)*bits
-			    : fraction == (float)(int)fraction;
+	*bits = exponent < 4 ? (uint8_t)units
+			     : (uint8_t)((exponent - 3) << 3 | ((int)fraction & 7));
+	return exponent < 4 ? units == (float)*bits : fraction == (float)(int)fraction;
 }
 
 /* The codes of 16 values of that scale; false if one has none. */
@@ -111,9 +109,8 @@ static bool to_codes(const float *x, float scale, uint8_t codes[8])
 
 		if (twice != (float)n || of_twice[n] == 99)
 			return false;
-		codes[i % 8] |=
-		    (uint8_t)((of_twice[n] | (signbit(x[i]) ? 8 : 0))
-			      << (i < 8 ? 0 : 4));
+		codes[i % 8] |= (uint8_t)((of_twice[n] | (signbit(x[i]) ? 8 : 0))
+					  << (i < 8 ? 0 : 4));
 	}
 	return true;
 }
@@ -165,8 +162,7 @@ static void unpack(void *packed)
 
 static bool make_graph(struct packed *p, const struct baseline_matmul *mm)
 {
-	const struct ggml_init_params params = {.mem_size = 1 << 20,
-						.no_alloc = true};
+	const struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
 	struct ggml_tensor *a, *b, *c;
 
 	p->context = p_ggml_init(params);
@@ -190,8 +186,7 @@ static bool pack(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 	struct packed *p;
 
 	if (mm->k % BLOCK_VALUES != 0)
-		return baseline_refuse(reason,
-				       "k = %lld: ggml wants a multiple of %d",
+		return baseline_refuse(reason, "k = %lld: ggml wants a multiple of %d",
 				       (long long)mm->k, BLOCK_VALUES);
 	if (sizeof(struct block) != p_ggml_row_size(GGML_TYPE_NVFP4, 64))
 		return baseline_refuse(reason, "ggml has other NVFP4 blocks");
@@ -199,8 +194,7 @@ static bool pack(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 	if (!p)
 		return baseline_refuse(reason, "out of memory");
 	p->a_bytes = (size_t)(mm->m * mm->k) * sizeof(float);
-	p->b_bytes =
-	    (size_t)(mm->n * mm->k / BLOCK_VALUES) * sizeof(struct block);
+	p->b_bytes = (size_t)(mm->n * mm->k / BLOCK_VALUES) * sizeof(struct block);
 	p->a = machine_alloc(p->a_bytes);
 	p->b = machine_alloc(p->b_bytes);
 	if (!p->a || !p->b || !make_graph(p, mm)) {
@@ -223,20 +217,19 @@ static void run(const struct baseline_matmul *mm)
 	p_ggml_graph_compute(p->graph, &p->plan);
 }
 
-#define FUNCTIONS                                                              \
-	.open = open_library, .set_threads = set_threads, .pack = pack,        \
-	.run = run, .unpack = unpack
+#define FUNCTIONS                                                                      \
+	.open = open_library, .set_threads = set_threads, .pack = pack, .run = run,    \
+	.unpack = unpack
 #endif
 
-const struct baseline_engine baseline_ggml_nvfp4 = {
-    .backend = "baseline:ggml-nvfp4",
-    .library = "ggml",
-    .package = "tools/get_ggml.sh",
-    .limit = PEAK_DOT8_AVX512,
-    .a_bytes = 4,
-    .b_bytes = 0.5625,
-    .tolerance = 0.02,
+const struct baseline_engine baseline_ggml_nvfp4 = {.backend = "baseline:ggml-nvfp4",
+						    .library = "ggml",
+						    .package = "tools/get_ggml.sh",
+						    .limit = PEAK_DOT8_AVX512,
+						    .a_bytes = 4,
+						    .b_bytes = 0.5625,
+						    .tolerance = 0.02,
 #ifdef FUNCTIONS
-    FUNCTIONS
+						    FUNCTIONS
 #endif
 };

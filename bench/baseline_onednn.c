@@ -17,23 +17,23 @@
 
 #if defined(NIB_HAVE_DNNL) && DNNL_VERSION_MAJOR == 2
 
-#define IMPORTS(F)                                                             \
-	F(engine_create)                                                       \
-	F(stream_create)                                                       \
-	F(stream_wait)                                                         \
-	F(set_max_cpu_isa)                                                     \
-	F(memory_create)                                                       \
-	F(memory_destroy)                                                      \
-	F(memory_desc_get_size)                                                \
-	F(memory_desc_init_by_tag)                                             \
-	F(matmul_desc_init)                                                    \
-	F(primitive_desc_create)                                               \
-	F(primitive_desc_query_md)                                             \
-	F(primitive_desc_destroy)                                              \
-	F(primitive_create)                                                    \
-	F(primitive_execute)                                                   \
-	F(primitive_destroy)                                                   \
-	F(reorder_primitive_desc_create)                                       \
+#define IMPORTS(F)                                                                     \
+	F(engine_create)                                                               \
+	F(stream_create)                                                               \
+	F(stream_wait)                                                                 \
+	F(set_max_cpu_isa)                                                             \
+	F(memory_create)                                                               \
+	F(memory_destroy)                                                              \
+	F(memory_desc_get_size)                                                        \
+	F(memory_desc_init_by_tag)                                                     \
+	F(matmul_desc_init)                                                            \
+	F(primitive_desc_create)                                                       \
+	F(primitive_desc_query_md)                                                     \
+	F(primitive_desc_destroy)                                                      \
+	F(primitive_create)                                                            \
+	F(primitive_execute)                                                           \
+	F(primitive_destroy)                                                           \
+	F(reorder_primitive_desc_create)                                               \
 	F(sgemm)
 
 #define F(name) static __typeof__(dnnl_##name) *name;
@@ -67,17 +67,15 @@ static bool load(char reason[BASELINE_REASON])
 
 	if (!library)
 		return false;
-#define F(name)                                                                \
-	*(void **)&name = dlsym(library, "dnnl_" #name);                       \
-	if (!name)                                                             \
-		return baseline_refuse(reason, "%s has no dnnl_" #name,        \
-				       names[0]);
+#define F(name)                                                                        \
+	*(void **)&name = dlsym(library, "dnnl_" #name);                               \
+	if (!name)                                                                     \
+		return baseline_refuse(reason, "%s has no dnnl_" #name, names[0]);
 	IMPORTS(F)
 #undef F
 	*(void **)&omp_set_num_threads = dlsym(library, "omp_set_num_threads");
 	if (!omp_set_num_threads)
-		return baseline_refuse(reason, "%s has no OpenMP threads",
-				       names[0]);
+		return baseline_refuse(reason, "%s has no OpenMP threads", names[0]);
 	return true;
 }
 
@@ -86,8 +84,7 @@ static bool open_best(char reason[BASELINE_REASON])
 	if (!load(reason))
 		return false;
 	if (engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
-	    stream_create(&stream, engine, dnnl_stream_default_flags) ==
-		dnnl_success)
+	    stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success)
 		return true;
 	return baseline_refuse(reason, "oneDNN gives no CPU engine");
 }
@@ -97,8 +94,8 @@ static bool open_avx2(char reason[BASELINE_REASON])
 	if (!load(reason))
 		return false;
 	if (set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success)
-		return baseline_refuse(
-		    reason, "this oneDNN cannot be restricted to AVX2");
+		return baseline_refuse(reason,
+				       "this oneDNN cannot be restricted to AVX2");
 	return open_best(reason);
 }
 
@@ -133,16 +130,15 @@ static bool reorder(struct operand *to, const dnnl_memory_desc_t *md,
 	bool done = false;
 
 	if (make_operand(to, md) &&
-	    memory_create(&from, source_md, engine,
-			  (void *)(uintptr_t)source) == dnnl_success &&
-	    reorder_primitive_desc_create(&desc, source_md, engine, md, engine,
-					  NULL) == dnnl_success &&
+	    memory_create(&from, source_md, engine, (void *)(uintptr_t)source) ==
+		dnnl_success &&
+	    reorder_primitive_desc_create(&desc, source_md, engine, md, engine, NULL) ==
+		dnnl_success &&
 	    primitive_create(&primitive, desc) == dnnl_success) {
 		const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from},
 						{DNNL_ARG_TO, to->memory}};
 
-		done = primitive_execute(primitive, stream, 2, args) ==
-			   dnnl_success &&
+		done = primitive_execute(primitive, stream, 2, args) == dnnl_success &&
 		       stream_wait(stream) == dnnl_success;
 	}
 	if (primitive)
@@ -181,8 +177,8 @@ static void run(const struct baseline_matmul *mm)
 		primitive_execute(p->matmul, stream, 3, args);
 		stream_wait(stream);
 	} else {
-		sgemm('N', 'T', mm->m, mm->n, mm->k, 1.0f, mm->a, mm->k, mm->b,
-		      mm->k, 0.0f, mm->c, mm->n);
+		sgemm('N', 'T', mm->m, mm->n, mm->k, 1.0f, mm->a, mm->k, mm->b, mm->k,
+		      0.0f, mm->c, mm->n);
 	}
 }
 
@@ -203,13 +199,10 @@ static bool make_primitive(struct packed *p, const struct baseline_matmul *mm,
 	memory_desc_init_by_tag(&any, 2, b_dims, type, dnnl_format_tag_any);
 	memory_desc_init_by_tag(&c_md, 2, c_dims, dnnl_f32, dnnl_ab);
 	if (matmul_desc_init(&op, a_md, &any, NULL, &c_md) == dnnl_success &&
-	    primitive_desc_create(&desc, &op, NULL, engine, NULL) ==
-		dnnl_success) {
-		*b_md =
-		    *primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
-		made =
-		    primitive_create(&p->matmul, desc) == dnnl_success &&
-		    memory_create(&p->c, &c_md, engine, mm->c) == dnnl_success;
+	    primitive_desc_create(&desc, &op, NULL, engine, NULL) == dnnl_success) {
+		*b_md = *primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
+		made = primitive_create(&p->matmul, desc) == dnnl_success &&
+		       memory_create(&p->c, &c_md, engine, mm->c) == dnnl_success;
 	}
 	if (desc)
 		primitive_desc_destroy(desc);
@@ -226,17 +219,16 @@ static bool pack(struct baseline_matmul *mm, dnnl_data_type_t type,
 
 	if (!p || !make_primitive(p, mm, type, &a_md, &b_md)) {
 		unpack(p);
-		return baseline_refuse(
-		    reason, "oneDNN has no %s matmul for this machine",
-		    type == dnnl_bf16 ? "bf16" : "f32");
+		return baseline_refuse(reason,
+				       "oneDNN has no %s matmul for this machine",
+				       type == dnnl_bf16 ? "bf16" : "f32");
 	}
 	memory_desc_init_by_tag(&a_f32, 2, a_dims, dnnl_f32, dnnl_ab);
 	memory_desc_init_by_tag(&b_f32, 2, b_dims, dnnl_f32, dnnl_ba);
 	if (!reorder(&p->a, &a_md, mm->a, &a_f32) ||
 	    !reorder(&p->b, &b_md, mm->b, &b_f32)) {
 		unpack(p);
-		return baseline_refuse(reason,
-				       "oneDNN cannot make the operands");
+		return baseline_refuse(reason, "oneDNN cannot make the operands");
 	}
 	mm->packed = p;
 	return true;
@@ -268,8 +260,7 @@ static bool pack_f32(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 	static struct baseline_matmul timed; /* the sizes of the last timing */
 	static bool sgemm_wins;
 	struct baseline_matmul plain = *mm;
-	bool is_known =
-	    timed.m == mm->m && timed.n == mm->n && timed.k == mm->k;
+	bool is_known = timed.m == mm->m && timed.n == mm->n && timed.k == mm->k;
 
 	if (is_known && sgemm_wins)
 		return true;
@@ -286,20 +277,20 @@ static bool pack_f32(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 	return true;
 }
 
-#define FUNCTIONS(open_function, pack_function)                                \
-	.open = open_function, .set_threads = set_threads,                     \
-	.pack = pack_function, .run = run, .unpack = unpack,
+#define FUNCTIONS(open_function, pack_function)                                        \
+	.open = open_function, .set_threads = set_threads, .pack = pack_function,      \
+	.run = run, .unpack = unpack,
 
 #else
 #define FUNCTIONS(open_function, pack_function)
 #endif
 
-#define ENGINE(name, peak, bytes, open_function, pack_function)                \
-	{                                                                      \
-		.backend = "baseline:onednn-" name, .library = "oneDNN 2",     \
-		.package = "Debian: libdnnl-dev", .limit = peak,               \
-		.a_bytes = bytes, .b_bytes = bytes, .tolerance = 1e-4,         \
-		FUNCTIONS(open_function, pack_function)                        \
+#define ENGINE(name, peak, bytes, open_function, pack_function)                        \
+	{                                                                              \
+		.backend = "baseline:onednn-" name, .library = "oneDNN 2",             \
+		.package = "Debian: libdnnl-dev", .limit = peak, .a_bytes = bytes,     \
+		.b_bytes = bytes, .tolerance = 1e-4,                                   \
+		FUNCTIONS(open_function, pack_function)                                \
 	}
 
 const struct baseline_engine baseline_onednn_bf16 =

@@ -12,8 +12,7 @@ static __typeof__(openblas_set_num_threads) *set_num_threads;
 
 static bool open_library(char reason[BASELINE_REASON])
 {
-	static const char *const names[] = {"libopenblas.so.0",
-					    "libopenblas.so", NULL};
+	static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", NULL};
 	void *library = baseline_dlopen(names, reason);
 
 	if (!library)
@@ -21,8 +20,7 @@ static bool open_library(char reason[BASELINE_REASON])
 	*(void **)&sgemm = dlsym(library, "cblas_sgemm");
 	*(void **)&set_num_threads = dlsym(library, "openblas_set_num_threads");
 	if (!sgemm || !set_num_threads)
-		return baseline_refuse(reason, "%s has no cblas_sgemm()",
-				       names[0]);
+		return baseline_refuse(reason, "%s has no cblas_sgemm()", names[0]);
 	return true;
 }
 
@@ -34,8 +32,8 @@ static void set_threads(int threads)
 static void run(const struct baseline_matmul *mm)
 {
 	sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)mm->m, (int)mm->n,
-	      (int)mm->k, 1.0f, mm->a, (int)mm->k, mm->b, (int)mm->k, 0.0f,
-	      mm->c, (int)mm->n);
+	      (int)mm->k, 1.0f, mm->a, (int)mm->k, mm->b, (int)mm->k, 0.0f, mm->c,
+	      (int)mm->n);
 }
 
 #define FUNCTIONS .open = open_library, .set_threads = set_threads, .run = run

@@ -63,8 +63,7 @@ static int runs_a_sample(const struct job *job, double run_s)
 		return QUEUED_RUNS;
 	if (job->is_host)
 		return job_runs_a_sample(run_s);
-	return run_s < GPU_SAMPLE_S ? (int)(GPU_SAMPLE_S / (run_s + 1e-7)) + 1
-				    : 1;
+	return run_s < GPU_SAMPLE_S ? (int)(GPU_SAMPLE_S / (run_s + 1e-7)) + 1 : 1;
 }
 
 void job_free(struct job *job)
@@ -90,8 +89,7 @@ static bool has_plan(const struct job *job)
 }
 
 static enum nib_status create_plan(struct job *job, const struct data *data,
-				   struct nib_plan **plan,
-				   struct nib_error *err)
+				   struct nib_plan **plan, struct nib_error *err)
 {
 	const struct nib_plan_options options = {
 	    .struct_bytes = sizeof options,
@@ -109,8 +107,7 @@ static double scales_bytes(const struct nib_nvfp4 *q)
 
 /* FLOP and bytes of one run. */
 static void count_work(struct job *job, const struct shape *shape,
-		       const struct job_options *options,
-		       const struct data *data)
+		       const struct job_options *options, const struct data *data)
 {
 	double values = (double)shape->sizes[0].m * (double)shape->sizes[0].k *
 			(double)shape->batch;
@@ -183,8 +180,8 @@ static enum nib_status add_copy(struct job *job, const struct shape *shape,
 }
 
 /* A job without operands; on failure the caller frees it. */
-static enum nib_status open_job(const struct job_options *options,
-				struct job **out, struct nib_error *err)
+static enum nib_status open_job(const struct job_options *options, struct job **out,
+				struct nib_error *err)
 {
 	const struct nib_device_options device = {
 	    .struct_bytes = sizeof device,
@@ -207,9 +204,8 @@ static enum nib_status open_job(const struct job_options *options,
 	job->info.backend = cli_backend(job->device);
 	job->info.explanation = job->explanation;
 	tuning_load(job->device, NULL);
-	return options->costs
-		   ? nib_device_set_costs(job->device, options->costs, err)
-		   : NIB_OK;
+	return options->costs ? nib_device_set_costs(job->device, options->costs, err)
+			      : NIB_OK;
 }
 
 static enum nib_status finish(enum nib_status status, struct job **job)
@@ -244,19 +240,18 @@ static enum nib_status make_copies(struct job *job, const struct shape *shape,
 	for (int64_t i = 0; i < copies && !status; i++) {
 		status = add_copy(job, shape, options, i, err);
 		if (i == 0 && job->timed == JOB_RUN && !options->warm)
-			copies = job_copies(job->info.bytes_read +
-						job->info.bytes_written,
-					    cache_bytes(job));
+			copies =
+			    job_copies(job->info.bytes_read + job->info.bytes_written,
+				       cache_bytes(job));
 	}
 	if (status)
 		return status;
-	return nib_device_alloc(job->device, job->workspace_bytes,
-				&job->workspace, err);
+	return nib_device_alloc(job->device, job->workspace_bytes, &job->workspace,
+				err);
 }
 
-enum nib_status job_new(const struct shape *shape,
-			const struct job_options *options, struct job **job,
-			struct nib_error *err)
+enum nib_status job_new(const struct shape *shape, const struct job_options *options,
+			struct job **job, struct nib_error *err)
 {
 	enum nib_status status = open_job(options, job, err);
 
@@ -279,9 +274,9 @@ enum nib_status job_new_read(const char *device, double bytes, struct job **job,
 	/* Whole lines of memory. */
 	info->bytes_read = ceil(bytes / 256) * 256;
 	info->copies = job_copies(info->bytes_read, cache_bytes(*job));
-	status = nib_device_alloc(
-	    (*job)->device, (size_t)info->bytes_read * (size_t)info->copies,
-	    &memory, err);
+	status = nib_device_alloc((*job)->device,
+				  (size_t)info->bytes_read * (size_t)info->copies,
+				  &memory, err);
 	(*job)->read = memory;
 	return finish(status, job);
 }
@@ -321,14 +316,13 @@ static enum nib_status run_copy(struct job *job, const struct copy *copy,
 	}
 	switch (job->op) {
 	case OP_QUANTIZE:
-		return nib_quantize(job->device, &data->x, &data->q, &quantize,
-				    NULL, err);
+		return nib_quantize(job->device, &data->x, &data->q, &quantize, NULL,
+				    err);
 	case OP_DEQUANTIZE:
-		return nib_dequantize(job->device, &data->q, data->global,
-				      &data->x, NULL, err);
+		return nib_dequantize(job->device, &data->q, data->global, &data->x,
+				      NULL, err);
 	case OP_CONVERT:
-		return nib_convert_scales(job->device, &data->q, &data->to,
-					  NULL, err);
+		return nib_convert_scales(job->device, &data->q, &data->to, NULL, err);
 	default:
 		return run_plan(job, copy, err);
 	}
@@ -342,8 +336,7 @@ static enum nib_status run(struct job *job, struct nib_error *err)
 	job->next = (i + 1) % job->info.copies;
 	if (job->read)
 		return nib_device_probe(job->device, NIB_PROBE_READ,
-					job->read + i * bytes, bytes, NULL,
-					NULL, err);
+					job->read + i * bytes, bytes, NULL, NULL, err);
 	return run_copy(job, &job->copies[i], err);
 }
 
@@ -381,8 +374,7 @@ enum nib_status job_warm_up(struct job *job, int *runs, struct nib_error *err)
 }
 
 enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
-			  struct nib_check_result *result,
-			  struct nib_error *err)
+			  struct nib_check_result *result, struct nib_error *err)
 {
 	const struct nib_check_options options = {
 	    .struct_bytes = sizeof options,

@@ -35,9 +35,8 @@ struct job_options {
 struct job;
 
 /* On failure *job is NULL. */
-enum nib_status job_new(const struct shape *shape,
-			const struct job_options *options, struct job **job,
-			struct nib_error *err);
+enum nib_status job_new(const struct shape *shape, const struct job_options *options,
+			struct job **job, struct nib_error *err);
 /*
  * A plain read of so many bytes of a GPU, not in its caches either: what a run
  * that moves them can take at least.
@@ -69,8 +68,7 @@ enum nib_status job_sample(struct job *job, int runs, double *seconds,
  * of a multiplication is timed.
  */
 enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
-			  struct nib_check_result *result,
-			  struct nib_error *err);
+			  struct nib_check_result *result, struct nib_error *err);
 
 /*
  * How often operands of this many bytes are held, so that together they are

@@ -41,8 +41,8 @@ struct limit {
 	const char *name; /* of a peak's row */
 };
 
-static void raise_limit(const struct comparison *c, struct limit *limit,
-			double units, const struct series *series)
+static void raise_limit(const struct comparison *c, struct limit *limit, double units,
+			const struct series *series)
 {
 	double r = rate(c, series);
 
@@ -67,8 +67,7 @@ static struct limit limit_of(const struct comparison *c, const struct entry *e)
 	int threads = c->options->threads;
 
 	if (shape_is_multiply(c->options->shape)) {
-		raise_limit(c, &limit, e->info.flop,
-			    e->gemm ? e->gemm : e->multiply);
+		raise_limit(c, &limit, e->info.flop, e->gemm ? e->gemm : e->multiply);
 		raise_limit(c, &limit, bytes, e->read);
 	} else if (c->run->on_gpu) {
 		raise_limit(c, &limit, bytes, e->read);
@@ -76,8 +75,7 @@ static struct limit limit_of(const struct comparison *c, const struct entry *e)
 		raise_limit(c, &limit, e->info.bytes_read, e->read);
 		raise_limit(c, &limit, e->info.bytes_written,
 			    peaks_series(peaks, PEAK_WRITE, threads));
-		raise_limit(c, &limit, bytes,
-			    peaks_series(peaks, PEAK_COPY, threads));
+		raise_limit(c, &limit, bytes, peaks_series(peaks, PEAK_COPY, threads));
 	}
 	return limit;
 }
@@ -100,14 +98,13 @@ static void set_gpu(const struct comparison *c, double time_s, json_t *row)
 	}
 	if (!clock || clock->samples.count <= first)
 		return;
-	row_number(row, "clock_before_mhz",
-		   clock->samples.values[first] * 1e-6);
+	row_number(row, "clock_before_mhz", clock->samples.values[first] * 1e-6);
 	row_number(row, "clock_after_mhz",
 		   clock->samples.values[clock->samples.count - 1] * 1e-6);
 }
 
-void limits_set(const struct comparison *c, const struct entry *e,
-		double time_s, json_t *row)
+void limits_set(const struct comparison *c, const struct entry *e, double time_s,
+		json_t *row)
 {
 	const struct limit limit = limit_of(c, e);
 	double multiply = rate(c, e->multiply), read = rate(c, e->read);
@@ -137,8 +134,7 @@ static double best(struct peaks *peaks, enum peak_kind kind, int threads)
 }
 
 /* What the GPU that a software GPU stands for does at its highest clocks. */
-static void limits_by_clock(const struct nib_device_info *info,
-			    struct limits *limits)
+static void limits_by_clock(const struct nib_device_info *info, struct limits *limits)
 {
 	/*
 	 * A multiprocessor and cycle: dense fp16 on Hopper (NVIDIA, H100
@@ -150,16 +146,14 @@ static void limits_by_clock(const struct nib_device_info *info,
 	limits->compute_name = "clock";
 	limits->memory_name = "memory clock";
 	limits->gflops = flop * info->threads * info->clock_khz * 1e-6;
-	limits->gbps =
-	    2e-6 * info->memory_clock_khz * info->memory_bus_bits / 8;
+	limits->gbps = 2e-6 * info->memory_clock_khz * info->memory_bus_bits / 8;
 }
 
-void limits_measure(const struct nib_device *device,
-		    enum cli_activations activations, struct limits *limits)
+void limits_measure(const struct nib_device *device, enum cli_activations activations,
+		    struct limits *limits)
 {
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
-	enum peak_kind compute =
-	    peak_multiply(cli_backend(device), activations);
+	enum peak_kind compute = peak_multiply(cli_backend(device), activations);
 	enum peak_kind memory = peak_read_memory(cli_backend(device));
 	bool on_gpu = peak_is_gpu(memory);
 	int threads = on_gpu ? 1 : cli_threads(device);

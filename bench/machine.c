@@ -81,8 +81,8 @@ void machine_describe(char *text, size_t text_bytes)
 	struct nib_device_info info = {.struct_bytes = sizeof info};
 	struct nib_device *device = NULL;
 	struct utsname os = {0};
-	double gib = (double)sysconf(_SC_PHYS_PAGES) *
-		     (double)sysconf(_SC_PAGESIZE) / (1 << 30);
+	double gib =
+	    (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30);
 
 	if (nib_device_open("cpu", NULL, &device, NULL) == NIB_OK)
 		(void)nib_device_get_info(device, &info, NULL);
@@ -135,8 +135,7 @@ static double own_seconds(const pid_t *own, int count)
 
 #define LOAD_WINDOW_US 200000
 
-void machine_measure_load(struct machine_load *load, const pid_t *own,
-			  int count)
+void machine_measure_load(struct machine_load *load, const pid_t *own, int count)
 {
 	double busy[2], all[2], own_s, begin_s;
 
@@ -153,9 +152,8 @@ void machine_measure_load(struct machine_load *load, const pid_t *own,
 	if (!read_ticks(&busy[1], &all[1]) || !(all[1] > all[0]))
 		return;
 	own_s = (own_seconds(own, count) - own_s) / (cli_now_s() - begin_s);
-	load->others = fmax(
-	    load->processors * (busy[1] - busy[0]) / (all[1] - all[0]) - own_s,
-	    0);
+	load->others =
+	    fmax(load->processors * (busy[1] - busy[0]) / (all[1] - all[0]) - own_s, 0);
 }
 
 void *machine_alloc(size_t n_bytes)

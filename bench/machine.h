@@ -29,8 +29,7 @@ struct machine_load {
 #define MACHINE_BUSY 0.25
 /* Sleeps for a fifth of a second.  What computes then is another program, or one
  * of own, which are processes of this one. */
-void machine_measure_load(struct machine_load *load, const pid_t *own,
-			  int count);
+void machine_measure_load(struct machine_load *load, const pid_t *own, int count);
 
 /*
  * Pages of zeros, huge ones where the system has them; NULL when memory is

@@ -20,14 +20,12 @@ int measure_begin(struct measure_run *run)
 	time_t now = time(NULL);
 	struct tm utc;
 
-	*run = (struct measure_run){.peaks = peaks_create(),
-				    .rows.all = json_array()};
+	*run = (struct measure_run){.peaks = peaks_create(), .rows.all = json_array()};
 	machine_describe(run->machine, sizeof run->machine);
 	snprintf(run->device, sizeof run->device, "cpu");
 	strftime(run->date, sizeof run->date, "%Y-%m-%dT%H:%M:%SZ",
 		 gmtime_r(&now, &utc));
-	return run->peaks && run->rows.all ? CLI_OK
-					   : cli_no_memory("measurement");
+	return run->peaks && run->rows.all ? CLI_OK : cli_no_memory("measurement");
 }
 
 enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
@@ -38,19 +36,16 @@ enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
 	return peaks_use_gpu(run->peaks, device, err);
 }
 
-void measure_start_baselines(struct measure_run *run,
-			     const struct shape_list *list,
+void measure_start_baselines(struct measure_run *run, const struct shape_list *list,
 			     const struct data_options *options)
 {
 	run->list = list;
 	for (int i = 0; i < BASELINES; i++)
-		run->baselines[i] =
-		    baseline_start(baseline_engines[i], list, options);
+		run->baselines[i] = baseline_start(baseline_engines[i], list, options);
 }
 
-void measure_keep_baselines(
-    struct measure_run *run,
-    bool (*is_wanted)(const struct baseline_engine *engine))
+void measure_keep_baselines(struct measure_run *run,
+			    bool (*is_wanted)(const struct baseline_engine *engine))
 {
 	for (int i = 0; i < BASELINES; i++) {
 		if (is_wanted(baseline_engines[i]))
@@ -91,15 +86,13 @@ void measure_end(struct measure_run *run)
 
 static bool multiplies(const struct comparison *c)
 {
-	return shape_is_multiply(c->options->shape) &&
-	       c->options->timed == JOB_RUN;
+	return shape_is_multiply(c->options->shape) && c->options->timed == JOB_RUN;
 }
 
 /* Has the peak sampled in every round; its series. */
 static struct series *want_peak(struct comparison *c, enum peak_kind kind)
 {
-	struct series *s =
-	    peaks_series(c->run->peaks, kind, c->options->threads);
+	struct series *s = peaks_series(c->run->peaks, kind, c->options->threads);
 
 	for (int i = 0; i < c->n_peaks; i++) {
 		if (c->peaks[i] == kind)
@@ -146,8 +139,8 @@ static enum nib_status add_job(struct comparison *c, const struct shape *shape,
 	return add_entry(c, status, job, out);
 }
 
-static enum nib_status add_row(struct comparison *c, const char *isa,
-			       bool packed, struct nib_error *err)
+static enum nib_status add_row(struct comparison *c, const char *isa, bool packed,
+			       struct nib_error *err)
 {
 	const struct measure_options *o = c->options;
 	struct entry *e;
@@ -157,8 +150,8 @@ static enum nib_status add_row(struct comparison *c, const char *isa,
 		return status;
 	e->packed = packed;
 	if (multiplies(c))
-		e->multiply = want_peak(
-		    c, peak_multiply(e->info.backend, o->data.activations));
+		e->multiply =
+		    want_peak(c, peak_multiply(e->info.backend, o->data.activations));
 	if (o->timed == JOB_RUN)
 		e->read = want_peak(c, peak_read_memory(e->info.backend));
 	if (o->check_rows < 0)
@@ -170,8 +163,8 @@ static enum nib_status add_row(struct comparison *c, const char *isa,
  * The GEMM that the jobs of few rows are held against, from entry first on, all
  * of this instruction set.
  */
-static enum nib_status add_gemm(struct comparison *c, const char *isa,
-				int first, struct nib_error *err)
+static enum nib_status add_gemm(struct comparison *c, const char *isa, int first,
+				struct nib_error *err)
 {
 	const int threads = c->options->threads;
 	struct shape_size size = {
@@ -245,8 +238,8 @@ static void add_baselines(struct comparison *c)
 	for (int i = 0; i < BASELINES && multiplies(c); i++) {
 		struct baseline *baseline = c->run->baselines[i];
 		const struct baseline_engine *engine = baseline_engines[i];
-		const struct shape_widths widths = {
-		    engine->a_bytes, engine->b_bytes, sizeof(float)};
+		const struct shape_widths widths = {engine->a_bytes, engine->b_bytes,
+						    sizeof(float)};
 		struct entry *e = &c->entries[c->count];
 
 		if (!baseline ||
@@ -282,8 +275,7 @@ static void want_other_peaks(struct comparison *c)
 /* ---- rows ---------------------------------------------------------------- */
 
 /* The line that gives the row again. */
-static void set_command(const struct comparison *c, const struct entry *e,
-			json_t *row)
+static void set_command(const struct comparison *c, const struct entry *e, json_t *row)
 {
 	const struct measure_options *o = c->options;
 	bool is_job = e->job != NULL;
@@ -305,20 +297,19 @@ static void set_command(const struct comparison *c, const struct entry *e,
 		 cli_dtype_names[o->data.out], cli_dtype_names[o->data.dtype],
 		 is_job && !e->packed ? "unpacked" : "packed",
 		 o->data.fill == DATA_FULL ? "full" : "contest",
-		 (unsigned long long)o->data.seed, o->min_time_s,
-		 o->min_samples, o->timed != JOB_RUN ? " --plan" : "",
-		 is_job ? "" : " --baselines");
+		 (unsigned long long)o->data.seed, o->min_time_s, o->min_samples,
+		 o->timed != JOB_RUN ? " --plan" : "", is_job ? "" : " --baselines");
 	row_text(row, "command", line);
 }
 
 /* What every row has. */
-static json_t *new_row(const struct measure_run *run, const char *op,
-		       const char *shape, const char *backend, int threads)
+static json_t *new_row(const struct measure_run *run, const char *op, const char *shape,
+		       const char *backend, int threads)
 {
-	json_t *row = json_pack("{ss ss ss si ss ss ss}", "op", op, "shape",
-				shape, "backend", backend, "threads", threads,
-				"version", nib_version(), "machine",
-				run->machine, "date", run->date);
+	json_t *row =
+	    json_pack("{ss ss ss si ss ss ss}", "op", op, "shape", shape, "backend",
+		      backend, "threads", threads, "version", nib_version(), "machine",
+		      run->machine, "date", run->date);
 
 	if (run->load.processors > 0) {
 		row_number(row, "processors", run->load.processors);
@@ -340,11 +331,10 @@ json_t *measure_start_row(const struct measure_run *run,
 	shape_text(o->shape, text);
 	snprintf(with_op, sizeof with_op, "%s %s", shape_op_names[op], text);
 	if (o->timed == JOB_RUN)
-		row =
-		    new_row(run, shape_op_names[op], text, backend, o->threads);
+		row = new_row(run, shape_op_names[op], text, backend, o->threads);
 	else
-		row = new_row(run, o->timed == JOB_PLAN ? "plan" : "queue",
-			      with_op, backend, o->threads);
+		row = new_row(run, o->timed == JOB_PLAN ? "plan" : "queue", with_op,
+			      backend, o->threads);
 	row_bool(row, "predicted", run->predicts);
 	row_text(row, "layout", cli_layout_names[o->data.layout]);
 	row_text(row, "out",
@@ -358,8 +348,7 @@ json_t *measure_start_row(const struct measure_run *run,
 }
 
 /* Time, work and limit of an entry. */
-static void set_times(const struct comparison *c, const struct entry *e,
-		      json_t *row)
+static void set_times(const struct comparison *c, const struct entry *e, json_t *row)
 {
 	const struct job_info *info = &e->info;
 	double bytes = info->bytes_read + info->bytes_written;
@@ -389,8 +378,7 @@ static void set_check(const struct nib_check_result *check, json_t *row)
 }
 
 /* How many times faster than each baseline: as an object and as words. */
-static void set_speedup(const struct comparison *c, const struct entry *of,
-			json_t *row)
+static void set_speedup(const struct comparison *c, const struct entry *of, json_t *row)
 {
 	double time_s = bench_samples_median(&of->samples_s, 0);
 	json_t *ratios = json_object();
@@ -416,8 +404,7 @@ static void set_speedup(const struct comparison *c, const struct entry *of,
 
 static void add_rows(const struct comparison *c, struct rows *rows)
 {
-	const char *activations =
-	    cli_activations_names[c->options->data.activations];
+	const char *activations = cli_activations_names[c->options->data.activations];
 	char words[BASELINE_REASON + 16];
 	json_t *row;
 
@@ -444,8 +431,8 @@ static void add_rows(const struct comparison *c, struct rows *rows)
 	for (int i = 0; i < BASELINES; i++) {
 		if (!c->skipped[i][0])
 			continue;
-		row = measure_start_row(c->run, c->options,
-					baseline_engines[i]->backend);
+		row =
+		    measure_start_row(c->run, c->options, baseline_engines[i]->backend);
 		row_text(row, "skipped", c->skipped[i]);
 		snprintf(words, sizeof words, "skipped: %s", c->skipped[i]);
 		row_text(row, "against_baselines", words);
@@ -486,14 +473,12 @@ static enum nib_status compare(struct comparison *c, const char *item,
 			continue;
 		for (int j = 0; j < e->samples_s.count; j++)
 			bench_samples_add(&e->gemm->samples,
-					  e->info.flop /
-					      e->samples_s.values[j]);
+					  e->info.flop / e->samples_s.values[j]);
 	}
 	return NIB_OK;
 }
 
-int measure_shape(struct measure_run *run,
-		  const struct measure_options *options)
+int measure_shape(struct measure_run *run, const struct measure_options *options)
 {
 	struct comparison c = {.run = run, .options = options};
 	/* A backend has rows of packed weights and not, and a GEMM's rate. */
@@ -506,9 +491,8 @@ int measure_shape(struct measure_run *run,
 	if (!c.entries)
 		return cli_no_memory("measurement");
 	snprintf(item, sizeof item, "%s %s, %d thread%s",
-		 shape_op_names[options->shape->op],
-		 shape_text(options->shape, text), options->threads,
-		 options->threads == 1 ? "" : "s");
+		 shape_op_names[options->shape->op], shape_text(options->shape, text),
+		 options->threads, options->threads == 1 ? "" : "s");
 	progress_update(run->done, item);
 	measure_load(run);
 	status = compare(&c, item, &err);
@@ -517,8 +501,8 @@ int measure_shape(struct measure_run *run,
 		add_rows(&c, &run->rows);
 	entries_free(c.entries, c.count);
 	free(c.entries);
-	return status ? cli_fail_activations(
-			    item, &err, options->data.activations, run->on_gpu)
+	return status ? cli_fail_activations(item, &err, options->data.activations,
+					     run->on_gpu)
 		      : CLI_OK;
 }
 
@@ -530,16 +514,13 @@ static void rate_command(const struct measure_run *run, const struct series *s,
 		snprintf(text, bytes,
 			 "nib bench --op gemm --shape %dx%dx%lld --threads %d "
 			 "--isa %s --activations %s",
-			 GEMM_RATE_ROWS, GEMM_RATE_COLS * s->threads,
-			 (long long)s->k, s->threads,
-			 strchr(s->backend, '-') + 1,
+			 GEMM_RATE_ROWS, GEMM_RATE_COLS * s->threads, (long long)s->k,
+			 s->threads, strchr(s->backend, '-') + 1,
 			 cli_activations_names[s->activations]);
 	else if (run->on_gpu)
-		snprintf(text, bytes, "nib bench --peaks --device %s",
-			 run->device);
+		snprintf(text, bytes, "nib bench --peaks --device %s", run->device);
 	else
-		snprintf(text, bytes, "nib bench --peaks --threads %d",
-			 s->threads);
+		snprintf(text, bytes, "nib bench --peaks --threads %d", s->threads);
 }
 
 void measure_peak_rows(const struct measure_run *run, json_t *rows)
@@ -559,8 +540,7 @@ void measure_peak_rows(const struct measure_run *run, json_t *rows)
 		row_number(row, "time_s", 1e9 / per_s);
 		row_samples(row, &times);
 		row_number(row, series_is_memory(s) ? "bytes" : "flop", 1e9);
-		row_number(row, series_is_memory(s) ? "gbps" : "gflops",
-			   per_s * 1e-9);
+		row_number(row, series_is_memory(s) ? "gbps" : "gflops", per_s * 1e-9);
 		row_text(row, "unit", s->unit);
 		rate_command(run, s, command, sizeof command);
 		row_text(row, "command", command);

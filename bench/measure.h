@@ -39,13 +39,11 @@ enum nib_status measure_use_gpu(struct measure_run *run, const char *device,
  * Starts the baselines: before any thread exists, so before the first
  * measurement.  list must not change afterwards.
  */
-void measure_start_baselines(struct measure_run *run,
-			     const struct shape_list *list,
+void measure_start_baselines(struct measure_run *run, const struct shape_list *list,
 			     const struct data_options *options);
 /* Ends the baselines that are not wanted. */
-void measure_keep_baselines(
-    struct measure_run *run,
-    bool (*is_wanted)(const struct baseline_engine *engine));
+void measure_keep_baselines(struct measure_run *run,
+			    bool (*is_wanted)(const struct baseline_engine *engine));
 /* Sets run->load, unless that was done a moment ago. */
 void measure_load(struct measure_run *run);
 void measure_end(struct measure_run *run);
@@ -66,15 +64,13 @@ struct measure_options {
 
 /* A row without a time: what is common to those of a shape. */
 json_t *measure_start_row(const struct measure_run *run,
-			  const struct measure_options *options,
-			  const char *backend);
+			  const struct measure_options *options, const char *backend);
 
 /*
  * Measures one shape on all backends asked for and on the baselines that run
  * has, and adds their rows to run->rows.  CLI_OK, or prints and returns.
  */
-int measure_shape(struct measure_run *run,
-		  const struct measure_options *options);
+int measure_shape(struct measure_run *run, const struct measure_options *options);
 
 /*
  * Appends a row for every peak that has been sampled, with op "peak"; its time
@@ -120,7 +116,7 @@ struct limits {
  * nothing.  A GPU in software is not measured: its limits are those of the
  * GPU's clocks.
  */
-void limits_measure(const struct nib_device *device,
-		    enum cli_activations activations, struct limits *limits);
+void limits_measure(const struct nib_device *device, enum cli_activations activations,
+		    struct limits *limits);
 
 #endif

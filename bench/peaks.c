@@ -50,10 +50,10 @@ struct peaks {
  * floats and bfloat16s about 0.7, so that a peak costs the power of real work
  * and the sums stay finite.
  */
-#define OPERAND                                                                \
-	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"     \
-	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"     \
-	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"     \
+#define OPERAND                                                                        \
+	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"             \
+	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"             \
+	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"             \
 	"\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f\x33\x3f"
 
 #if PEAK_HAS_LOOPS
@@ -93,16 +93,14 @@ static struct peak peak_here(enum peak_kind kind)
 {
 	if (kind != PEAK_FMA || __builtin_cpu_supports("avx512f"))
 		return table[kind];
-	return table[__builtin_cpu_supports("fma") ? PEAK_FMA_AVX2
-						   : PEAK_MUL_ADD_SSE];
+	return table[__builtin_cpu_supports("fma") ? PEAK_FMA_AVX2 : PEAK_MUL_ADD_SSE];
 }
 
 static bool is_available(enum peak_kind kind)
 {
 	switch (kind) {
 	case PEAK_FMA_AVX2:
-		return __builtin_cpu_supports("avx2") &&
-		       __builtin_cpu_supports("fma");
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 	case PEAK_DOT_BF16:
 		return __builtin_cpu_supports("avx512bf16");
 	case PEAK_MADD8_AVX2:
@@ -138,8 +136,7 @@ const char *peak_name(enum peak_kind kind)
 }
 
 /* What multiplies floats on a CPU. */
-static enum peak_kind peak_floats(const char *backend,
-				  enum cli_activations activations)
+static enum peak_kind peak_floats(const char *backend, enum cli_activations activations)
 {
 	if (!strcmp(backend, "cpu-avx512") && activations == ACT_BF16 &&
 	    is_available(PEAK_DOT_BF16))
@@ -149,8 +146,7 @@ static enum peak_kind peak_floats(const char *backend,
 	return strcmp(backend, "cpu-avx2") ? PEAK_MUL_ADD_SSE : PEAK_FMA_AVX2;
 }
 
-enum peak_kind peak_multiply(const char *backend,
-			     enum cli_activations activations)
+enum peak_kind peak_multiply(const char *backend, enum cli_activations activations)
 {
 	if (!strcmp(backend, "cuda-sm100"))
 		return PEAK_GPU_FP4;
@@ -226,8 +222,8 @@ static struct series *find(struct peaks *peaks, const struct series *want)
 		    !strcmp(s->backend, want->backend))
 			return s;
 	}
-	list = realloc(peaks->series,
-		       (size_t)(peaks->count + 1) * sizeof(*peaks->series));
+	list =
+	    realloc(peaks->series, (size_t)(peaks->count + 1) * sizeof(*peaks->series));
 	if (!list)
 		return NULL;
 	peaks->series = list;
@@ -239,8 +235,7 @@ static struct series *find(struct peaks *peaks, const struct series *want)
 	return s;
 }
 
-struct series *peaks_series(struct peaks *peaks, enum peak_kind kind,
-			    int threads)
+struct series *peaks_series(struct peaks *peaks, enum peak_kind kind, int threads)
 {
 	struct series s = {.kind = kind,
 			   .threads = threads,
@@ -249,8 +244,7 @@ struct series *peaks_series(struct peaks *peaks, enum peak_kind kind,
 
 	snprintf(s.name, sizeof s.name, "%s", table[kind].name);
 	if (peak_is_gpu(kind) && peaks->gpu)
-		snprintf(s.backend, sizeof s.backend, "%s",
-			 cli_backend(peaks->gpu));
+		snprintf(s.backend, sizeof s.backend, "%s", cli_backend(peaks->gpu));
 	return find(peaks, &s);
 }
 
@@ -267,9 +261,8 @@ struct series *peaks_gemm(struct peaks *peaks, const char *backend, int threads,
 
 	snprintf(s.backend, sizeof s.backend, "%s", backend);
 	/* Backends are called "cpu-" and the instruction set's name. */
-	snprintf(s.name, sizeof s.name, "gemm %s%s%s k=%lld",
-		 strchr(backend, '-') + 1, is_nvfp4 ? "" : " ",
-		 is_nvfp4 ? "" : of, (long long)k);
+	snprintf(s.name, sizeof s.name, "gemm %s%s%s k=%lld", strchr(backend, '-') + 1,
+		 is_nvfp4 ? "" : " ", is_nvfp4 ? "" : of, (long long)k);
 	return find(peaks, &s);
 }
 
@@ -415,17 +408,16 @@ static double sample_cpu(struct peaks *peaks, enum peak_kind kind, int threads)
 		workers[i].index = i;
 		workers[i].n_bytes = share;
 		if (is_memory)
-			workers[i].p = peaks->memory +
-				       (size_t)peaks->next_slice *
-					   (peaks->memory_bytes / SLICES) +
-				       (size_t)i * share;
+			workers[i].p =
+			    peaks->memory +
+			    (size_t)peaks->next_slice * (peaks->memory_bytes / SLICES) +
+			    (size_t)i * share;
 	}
 	peaks->next_slice = (peaks->next_slice + 1) % SLICES;
 	if (run_workers(workers, threads)) {
 		begin = workers[0].begin_s;
 		for (int i = 0; i < threads; i++) {
-			begin = workers[i].begin_s < begin ? workers[i].begin_s
-							   : begin;
+			begin = workers[i].begin_s < begin ? workers[i].begin_s : begin;
 			end = workers[i].end_s > end ? workers[i].end_s : end;
 			units += workers[i].units;
 		}
@@ -459,8 +451,8 @@ static double time_probes(const struct peaks *peaks, enum nib_probe probe,
 		return 0;
 	begin = cli_now_s();
 	for (int i = 0; i < runs; i++) {
-		if (nib_device_probe(peaks->gpu, probe, data, amount, &done,
-				     NULL, NULL))
+		if (nib_device_probe(peaks->gpu, probe, data, amount, &done, NULL,
+				     NULL))
 			return 0;
 		units += (double)done;
 	}
@@ -513,8 +505,7 @@ static bool is_sampled(const struct peaks *peaks, enum peak_kind kind)
 	if (!peaks->gpu)
 		return !peak_is_gpu(kind);
 	if (kind == PEAK_GPU_MULTIPLY || kind == PEAK_GPU_FP4)
-		return kind ==
-		       peak_multiply(cli_backend(peaks->gpu), ACT_NVFP4);
+		return kind == peak_multiply(cli_backend(peaks->gpu), ACT_NVFP4);
 	return peak_is_gpu(kind);
 }
 

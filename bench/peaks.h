@@ -80,8 +80,7 @@ const char *peak_name(enum peak_kind kind);
  * The instruction that "cpu-avx512" or "cuda-sm90" multiplies such activations
  * with: of bf16 vdpbf16ps where the processor has it, of other floats f32 fma.
  */
-enum peak_kind peak_multiply(const char *backend,
-			     enum cli_activations activations);
+enum peak_kind peak_multiply(const char *backend, enum cli_activations activations);
 /* How that backend reads memory. */
 enum peak_kind peak_read_memory(const char *backend);
 
@@ -95,8 +94,7 @@ double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads);
 void peaks_sample_all(struct peaks *peaks, int threads, int n);
 
 /* A series, made if it is not there; it stays where it is.  NULL: no memory. */
-struct series *peaks_series(struct peaks *peaks, enum peak_kind kind,
-			    int threads);
+struct series *peaks_series(struct peaks *peaks, enum peak_kind kind, int threads);
 /*
  * The rate of a GEMM of many rows over this k, packed and warm: the limit of
  * products of few rows.  The rate of an instruction would be no limit for them,

@@ -17,8 +17,7 @@ int predict_begin(const char *device)
 				 "--device %s: there is no table of times to "
 				 "predict with; emu:h200 and emu:b200 have one",
 				 device);
-	return setenv("NIBEMU_TIME", "1", 1) ? cli_no_memory("environment")
-					     : CLI_OK;
+	return setenv("NIBEMU_TIME", "1", 1) ? cli_no_memory("environment") : CLI_OK;
 }
 
 /* ---- the library's report ------------------------------------------------ */
@@ -72,8 +71,7 @@ static const json_t *longest_grid(const json_t *report)
 
 	json_array_foreach((json_t *)grids, i, grid)
 	{
-		if (!best ||
-		    row_get_number(grid, "us") > row_get_number(best, "us"))
+		if (!best || row_get_number(grid, "us") > row_get_number(best, "us"))
 			best = grid;
 	}
 	return best;
@@ -92,15 +90,14 @@ static void set_prediction(json_t *row, json_t *report)
 	*text = '\0';
 	add_shares(text, sizeof text, json_object_get(grid, "last_warp"));
 	row_text(row, "last_warp", text);
-	snprintf(text, sizeof text, "%s, line %.0f",
-		 row_get_text(wait, "instruction"),
+	snprintf(text, sizeof text, "%s, line %.0f", row_get_text(wait, "instruction"),
 		 row_get_number(wait, "line"));
 	row_text(row, "longest_wait", wait ? text : "");
 	json_object_set(row, "grids", json_object_get(report, "grids"));
 }
 
-static void set_command(const struct measure_run *run,
-			const struct measure_options *o, json_t *row)
+static void set_command(const struct measure_run *run, const struct measure_options *o,
+			json_t *row)
 {
 	char arguments[4096], line[4608];
 
@@ -124,8 +121,7 @@ static int add_row(struct measure_run *run, const struct measure_options *o,
 	json_t *parsed = json_loads(report, 0, &why), *row;
 
 	if (!parsed)
-		return cli_error(CLI_FAILED, "the prediction is no JSON: %s",
-				 why.text);
+		return cli_error(CLI_FAILED, "the prediction is no JSON: %s", why.text);
 	row = measure_start_row(run, o, info->backend);
 	set_prediction(row, parsed);
 	set_command(run, o, row);
@@ -145,8 +141,7 @@ static int add_row(struct measure_run *run, const struct measure_options *o,
 /* ---- one shape ----------------------------------------------------------- */
 
 /* The job's only run, behind an empty L2; the report is the caller's to free. */
-static enum nib_status run_once(struct job *job, char **report,
-				struct nib_error *err)
+static enum nib_status run_once(struct job *job, char **report, struct nib_error *err)
 {
 	struct predictor p;
 	enum nib_status status;

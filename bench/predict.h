@@ -17,7 +17,6 @@ int predict_begin(const char *device);
  * Runs one shape once, with cold operands, and adds its row to run->rows.
  * CLI_OK, or prints and returns.
  */
-int predict_shape(struct measure_run *run,
-		  const struct measure_options *options);
+int predict_shape(struct measure_run *run, const struct measure_options *options);
 
 #endif

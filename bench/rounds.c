@@ -26,16 +26,14 @@ void entries_free(struct entry *entries, int count)
 	}
 }
 
-static bool is_done(const struct entry *entry,
-		    const struct rounds_options *options)
+static bool is_done(const struct entry *entry, const struct rounds_options *options)
 {
 	int few = options->min_samples < 3 ? options->min_samples : 3;
 	int count = entry->samples_s.count;
 
 	if (entry->spent_s >= 5 * options->min_time_s && count >= few)
 		return true;
-	return entry->spent_s >= options->min_time_s &&
-	       count >= options->min_samples;
+	return entry->spent_s >= options->min_time_s && count >= options->min_samples;
 }
 
 static double share_done(const struct entry *entries, int count,
@@ -48,9 +46,7 @@ static double share_done(const struct entry *entries, int count,
 		double samples =
 		    (double)entries[i].samples_s.count / options->min_samples;
 
-		sum += is_done(&entries[i], options)
-			   ? 1
-			   : fmin(fmin(samples, time), 1);
+		sum += is_done(&entries[i], options) ? 1 : fmin(fmin(samples, time), 1);
 	}
 	return sum / count;
 }
@@ -67,8 +63,7 @@ static enum nib_status run_job(struct entry *entry, double budget_s, int least,
 		status = job_sample(entry->job, runs, &seconds, err);
 		spent += seconds;
 		if (!bench_samples_add(&entry->samples_s, seconds / runs) ||
-		    (++taken >= least && spent >= budget_s) ||
-		    spent >= 5 * budget_s)
+		    (++taken >= least && spent >= budget_s) || spent >= 5 * budget_s)
 			break;
 	}
 	entry->spent_s += spent;
@@ -89,21 +84,17 @@ static bool run_baseline(struct entry *entry, double budget_s)
 	return n > 0;
 }
 
-static void sample_peaks(struct peaks *peaks,
-			 const struct rounds_options *options)
+static void sample_peaks(struct peaks *peaks, const struct rounds_options *options)
 {
 	for (int i = 0; i < options->n_peaks; i++) {
 		bench_settle();
 		for (int j = 0; j < PEAKS_A_ROUND; j++)
-			peaks_sample(peaks, options->peaks[i],
-				     options->threads);
+			peaks_sample(peaks, options->peaks[i], options->threads);
 	}
 }
 
-enum nib_status rounds_run(struct entry *entries, int count,
-			   struct peaks *peaks,
-			   const struct rounds_options *options,
-			   struct nib_error *err)
+enum nib_status rounds_run(struct entry *entries, int count, struct peaks *peaks,
+			   const struct rounds_options *options, struct nib_error *err)
 {
 	double budget_s = options->min_time_s / ROUNDS;
 	int least = (options->min_samples + ROUNDS - 1) / ROUNDS;
@@ -119,10 +110,9 @@ enum nib_status rounds_run(struct entry *entries, int count,
 			if (is_done(entry, options))
 				continue;
 			if (options->item)
-				progress_update(
-				    options->done +
-					share_done(entries, count, options),
-				    options->item);
+				progress_update(options->done +
+						    share_done(entries, count, options),
+						options->item);
 			bench_settle();
 			if (entry->job)
 				status = run_job(entry, budget_s, least, err);

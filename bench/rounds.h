@@ -56,9 +56,7 @@ struct rounds_options {
  * times min_time_s with at least three samples.  A baseline whose process dies
  * keeps what it has.  On failure of a job, its error.
  */
-enum nib_status rounds_run(struct entry *entries, int count,
-			   struct peaks *peaks,
-			   const struct rounds_options *options,
-			   struct nib_error *err);
+enum nib_status rounds_run(struct entry *entries, int count, struct peaks *peaks,
+			   const struct rounds_options *options, struct nib_error *err);
 
 #endif

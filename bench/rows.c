@@ -18,17 +18,11 @@ const struct table_column row_columns[] = {
     {.key = "out", .title = "out", .width = 4},
     {.key = "packed", .title = "packed"},
     {.key = "time_s", .title = "time", .print = TABLE_SECONDS, .width = 10},
-    {.key = "predicted_us",
-     .title = "predicted us",
-     .print = "%.2f",
-     .width = 12},
+    {.key = "predicted_us", .title = "predicted us", .print = "%.2f", .width = 12},
     {.key = "spread", .title = "spread", .print = "%.0f %%", .scale = 100},
     {.key = "gflops", .title = "GFLOP/s", .print = "%.1f", .width = 7},
     {.key = "gbps", .title = "GB/s", .print = "%.1f", .width = 5},
-    {.key = "fraction_of_limit",
-     .title = "of limit",
-     .print = "%.1f %%",
-     .scale = 100},
+    {.key = "fraction_of_limit", .title = "of limit", .print = "%.1f %%", .scale = 100},
     {.key = "limit_kind", .title = "limit", .width = 14},
     {.key = "error", .title = "error", .print = "%.1e", .width = 7},
     {.key = "bound", .title = "bound", .print = "%.1e", .width = 7},
@@ -139,8 +133,8 @@ int rows_hide_other_kind(bool predicts, const char **hidden)
 					       "bound",
 					       "ok",
 					       "against_baselines"};
-	static const char *const predicted[] = {"predicted_us", "busy",
-						"last_warp", "longest_wait"};
+	static const char *const predicted[] = {"predicted_us", "busy", "last_warp",
+						"longest_wait"};
 	const char *const *list = predicts ? measured : predicted;
 	const int count = predicts ? sizeof measured / sizeof *measured
 				   : sizeof predicted / sizeof *predicted;
@@ -149,8 +143,8 @@ int rows_hide_other_kind(bool predicts, const char **hidden)
 	return count;
 }
 
-void rows_begin(struct rows *rows, enum table_format format,
-		const char *const *hidden, int shape_width)
+void rows_begin(struct rows *rows, enum table_format format, const char *const *hidden,
+		int shape_width)
 {
 	memcpy(rows->columns, row_columns, sizeof row_columns);
 	for (struct table_column *c = rows->columns; c->key; c++) {
@@ -169,8 +163,7 @@ void rows_begin(struct rows *rows, enum table_format format,
 
 void rows_add(struct rows *rows, json_t *row)
 {
-	rows->above_limit +=
-	    row_get_number(row, "fraction_of_limit") > ABOVE_LIMIT;
+	rows->above_limit += row_get_number(row, "fraction_of_limit") > ABOVE_LIMIT;
 	rows->ok += json_is_true(json_object_get(row, "ok"));
 	rows->not_ok += json_is_false(json_object_get(row, "ok"));
 	rows->checked += row_get_number(row, "checked");
@@ -183,8 +176,7 @@ void rows_add(struct rows *rows, json_t *row)
 		const char *key = rows->columns[i].key;
 		json_t *value = json_object_get(row, key);
 
-		table_json(rows->table, key,
-			   value ? json_incref(value) : json_null());
+		table_json(rows->table, key, value ? json_incref(value) : json_null());
 	}
 	table_end_row(rows->table);
 	json_array_append_new(rows->all, row);
@@ -214,8 +206,8 @@ static double row_median(const json_t *all, const char *key, double *largest)
 	*largest = -1;
 	json_array_foreach(all, i, row)
 	{
-		if (json_is_number(json_object_get(row, key)) &&
-		    !row_is_peak(row) && !row_is_baseline(row))
+		if (json_is_number(json_object_get(row, key)) && !row_is_peak(row) &&
+		    !row_is_baseline(row))
 			bench_samples_add(&values, row_get_number(row, key));
 	}
 	if (values.count) {
@@ -245,8 +237,7 @@ bool rows_quiet_text(const json_t *all, char text[ROWS_QUIET_TEXT])
 	    text, ROWS_QUIET_TEXT,
 	    "%s of %.0f processors (load average %.1f); the samples of a row "
 	    "spread by %.0f %% (median), %.0f %% at most.",
-	    busy, processors, load, 100 * fmax(spread, 0),
-	    100 * fmax(widest, 0));
+	    busy, processors, load, 100 * fmax(spread, 0), 100 * fmax(widest, 0));
 	if (others < MACHINE_BUSY && spread < WIDE_SPREAD)
 		return false;
 	snprintf(text + used, ROWS_QUIET_TEXT - used,

@@ -53,8 +53,8 @@ int rows_hide_other_kind(bool predicts, const char **hidden);
  * People do not see the columns of hidden (NULL-terminated); shape_width is the
  * least width of their shapes.
  */
-void rows_begin(struct rows *rows, enum table_format format,
-		const char *const *hidden, int shape_width);
+void rows_begin(struct rows *rows, enum table_format format, const char *const *hidden,
+		int shape_width);
 /* Takes over row and prints it. */
 void rows_add(struct rows *rows, json_t *row);
 /* The same, but people do not see it. */

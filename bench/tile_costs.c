@@ -116,8 +116,8 @@ static enum nib_status add_product(const struct tuner *tuner,
 }
 
 /* Cycles of each entry, by the median of its time and of the clock. */
-static enum nib_status compete(struct tuner *tuner, struct entry *entries,
-			       int count, double *cycles, struct nib_error *err)
+static enum nib_status compete(struct tuner *tuner, struct entry *entries, int count,
+			       double *cycles, struct nib_error *err)
 {
 	const struct tile_costs_options *o = tuner->options;
 	const struct rounds_options rounds = {
@@ -129,13 +129,11 @@ static enum nib_status compete(struct tuner *tuner, struct entry *entries,
 	};
 	const struct series *clock = peaks_series(tuner->peaks, clock_kind, 1);
 	const int first = clock ? clock->samples.count : 0;
-	enum nib_status status =
-	    rounds_run(entries, count, tuner->peaks, &rounds, err);
+	enum nib_status status = rounds_run(entries, count, tuner->peaks, &rounds, err);
 
 	for (int i = 0; i < count; i++)
-		cycles[i] =
-		    bench_samples_median(&entries[i].samples_s, 0) *
-		    (clock ? bench_samples_median(&clock->samples, first) : 0);
+		cycles[i] = bench_samples_median(&entries[i].samples_s, 0) *
+			    (clock ? bench_samples_median(&clock->samples, first) : 0);
 	return status;
 }
 
@@ -143,9 +141,8 @@ static enum nib_status compete(struct tuner *tuner, struct entry *entries,
  * The line through the cycles of a tile with two numbers of steps: its slope is
  * a step, its value at 0 the tile.
  */
-static enum nib_status measure_size(struct tuner *tuner,
-				    const struct nib_costs *costs, int size,
-				    double *step, double *tile,
+static enum nib_status measure_size(struct tuner *tuner, const struct nib_costs *costs,
+				    int size, double *step, double *tile,
 				    struct nib_error *err)
 {
 	const struct nib_costs only = only_size(costs, size);
@@ -155,12 +152,10 @@ static enum nib_status measure_size(struct tuner *tuner,
 	char what[64];
 	enum nib_status status = NIB_OK;
 
-	snprintf(what, sizeof(what), "tiles of %d rows",
-		 costs->tile_rows[size]);
+	snprintf(what, sizeof(what), "tiles of %d rows", costs->tile_rows[size]);
 	progress_update(tuner->done++, what);
 	for (int i = 0; i < 4 && !status; i++) {
-		const struct shape_size s = {costs->tile_rows[size],
-					     n * (1 + i % 2),
+		const struct shape_size s = {costs->tile_rows[size], n * (1 + i % 2),
 					     i < 2 ? LOW_K : HIGH_K};
 
 		status = add_product(tuner, &only, s, &products[i], err);
@@ -189,15 +184,13 @@ static int split_size(const struct nib_costs *costs)
  * in two slices or in one.  *split: what the former takes beyond half of the
  * steps; NaN if k cannot be divided here.
  */
-static enum nib_status measure_split(struct tuner *tuner,
-				     const struct nib_costs *costs,
+static enum nib_status measure_split(struct tuner *tuner, const struct nib_costs *costs,
 				     double *split, struct nib_error *err)
 {
 	const int size = split_size(costs);
-	const struct shape_size s = {costs->tile_rows[size],
-				     (int64_t)costs->tile_cols *
-					 (costs->tiles_at_once * 3 / 8),
-				     SPLIT_K};
+	const struct shape_size s = {
+	    costs->tile_rows[size],
+	    (int64_t)costs->tile_cols * (costs->tiles_at_once * 3 / 8), SPLIT_K};
 	struct nib_costs only = only_size(costs, size);
 	struct entry products[2] = {0};
 	double cycles[2] = {0};
@@ -212,17 +205,15 @@ static enum nib_status measure_split(struct tuner *tuner,
 	if (!status && job_info(products[0].job)->k_slices == 1 &&
 	    job_info(products[1].job)->k_slices == 2) {
 		status = compete(tuner, products, 2, cycles, err);
-		*split =
-		    cycles[1] - cycles[0] +
-		    (double)SPLIT_K / STEP_K / 2 * costs->step_cycles[size];
+		*split = cycles[1] - cycles[0] +
+			 (double)SPLIT_K / STEP_K / 2 * costs->step_cycles[size];
 	}
 	entries_free(products, 2);
 	return status;
 }
 
 /* *gain: how many times as fast the groups are with the measured costs. */
-static enum nib_status judge(struct tuner *tuner,
-			     const struct nib_costs *before,
+static enum nib_status judge(struct tuner *tuner, const struct nib_costs *before,
 			     const struct nib_costs *now, double *gain,
 			     struct nib_error *err)
 {
@@ -240,8 +231,8 @@ static enum nib_status judge(struct tuner *tuner,
 
 		progress_update(tuner->done++, "a group of eight");
 		for (int j = 0; j < 2 && !status; j++)
-			status = add_shape(tuner, j ? now : before,
-					   &seeds.shapes[i], &products[j], err);
+			status = add_shape(tuner, j ? now : before, &seeds.shapes[i],
+					   &products[j], err);
 		if (!status)
 			status = compete(tuner, products, 2, cycles, err);
 		*gain *= sqrt(cycles[0] / cycles[1]);
@@ -251,10 +242,8 @@ static enum nib_status judge(struct tuner *tuner,
 	return status;
 }
 
-static enum nib_status measure_all(struct tuner *tuner,
-				   const struct nib_costs *before,
-				   struct tile_costs *out,
-				   struct nib_error *err)
+static enum nib_status measure_all(struct tuner *tuner, const struct nib_costs *before,
+				   struct tile_costs *out, struct nib_error *err)
 {
 	struct nib_costs *costs = &out->costs;
 	struct bench_samples tiles = {0};
@@ -270,8 +259,7 @@ static enum nib_status measure_all(struct tuner *tuner,
 	if (!status)
 		status = measure_split(tuner, costs, &split, err);
 	/* To the planner the fixed costs of all sizes are one number. */
-	out->missed +=
-	    !take(bench_samples_median(&tiles, 0), &costs->tile_cycles);
+	out->missed += !take(bench_samples_median(&tiles, 0), &costs->tile_cycles);
 	out->has_split = take(split, &costs->split_cycles);
 	bench_samples_free(&tiles);
 	return status ? status : judge(tuner, before, costs, &out->gain, err);
@@ -279,8 +267,7 @@ static enum nib_status measure_all(struct tuner *tuner,
 
 enum nib_status tile_costs_measure(const struct tile_costs_options *options,
 				   const struct nib_costs *before,
-				   struct tile_costs *out,
-				   struct nib_error *err)
+				   struct tile_costs *out, struct nib_error *err)
 {
 	struct tuner tuner = {.options = options, .peaks = peaks_create()};
 	enum nib_status status;

@@ -32,7 +32,6 @@ struct tile_costs {
 /* before: as the device has them. */
 enum nib_status tile_costs_measure(const struct tile_costs_options *options,
 				   const struct nib_costs *before,
-				   struct tile_costs *out,
-				   struct nib_error *err);
+				   struct tile_costs *out, struct nib_error *err);
 
 #endif

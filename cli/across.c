@@ -35,8 +35,7 @@ static int are_globals(const struct nib_file_tensor *t, int64_t n)
 	return 1;
 }
 
-int tensor_from_across(const struct nib_file *file,
-		       const struct nib_file_tensor *t,
+int tensor_from_across(const struct nib_file *file, const struct nib_file_tensor *t,
 		       struct tensor_source *source)
 {
 	const struct nib_file_tensor *scales, *globals;
@@ -49,8 +48,7 @@ int tensor_from_across(const struct nib_file *file,
 	if (!scales || strcmp(scales->dtype, "F8_E4M3") || scales->rank != 3 ||
 	    scales->shape[0] != t->shape[0] ||
 	    scales->shape[1] != t->shape[1] / (NIB_BLOCK / 2) ||
-	    scales->shape[2] != t->shape[2] ||
-	    !are_globals(globals, t->shape[0]))
+	    scales->shape[2] != t->shape[2] || !are_globals(globals, t->shape[0]))
 		return -1;
 	*source = (struct tensor_source){
 	    .name = t->name,
@@ -66,8 +64,7 @@ int tensor_from_across(const struct nib_file *file,
 	return 0;
 }
 
-int tensor_in_across(const struct nib_file *file,
-		     const struct nib_file_tensor *tensor)
+int tensor_in_across(const struct nib_file *file, const struct nib_file_tensor *tensor)
 {
 	struct tensor_source source;
 

@@ -6,8 +6,7 @@
 
 #include "cli.h"
 
-const char *const cli_activations_names[] = {"nvfp4", "bf16", "fp16", "fp32",
-					     "int8"};
+const char *const cli_activations_names[] = {"nvfp4", "bf16", "fp16", "fp32", "int8"};
 
 enum nib_activations cli_activations_kind(enum cli_activations activations)
 {
@@ -57,8 +56,8 @@ int cli_fail_activations(const char *what, const struct nib_error *err,
 	if (err->status != NIB_UNSUPPORTED || !rule || !field ||
 	    strcmp(field, ".activations"))
 		return cli_fail(what, err);
-	snprintf(named.message, sizeof(named.message),
-		 "--activations %s%.150s%s", cli_activations_names[activations],
-		 rule, on_gpu ? "; --device cpu takes all of them" : "");
+	snprintf(named.message, sizeof(named.message), "--activations %s%.150s%s",
+		 cli_activations_names[activations], rule,
+		 on_gpu ? "; --device cpu takes all of them" : "");
 	return cli_fail(what, &named);
 }

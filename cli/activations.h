@@ -9,8 +9,8 @@
 enum cli_activations { ACT_NVFP4, ACT_BF16, ACT_FP16, ACT_FP32, ACT_INT8 };
 #define CLI_ACTIVATIONS_WORDS "nvfp4|bf16|fp16|fp32|int8"
 /* What commands whose A is random say of them. */
-#define CLI_ACTIVATIONS_HELP                                                   \
-	"nvfp4 (W4A4); bf16, fp16 or fp32 as they are (W4A16); or int8, "      \
+#define CLI_ACTIVATIONS_HELP                                                           \
+	"nvfp4 (W4A4); bf16, fp16 or fp32 as they are (W4A16); or int8, "              \
 	"rounded from bf16 (W4A8)"
 extern const char *const cli_activations_names[];
 

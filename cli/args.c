@@ -140,8 +140,7 @@ static const char *without_weight(const char *name, char bare[LONGEST_WORD + 1])
 
 const char *cli_nearest(const char *word,
 			const char *(*name_at)(const void *list, int64_t i),
-			const void *list, int64_t count,
-			char text[CLI_NEAREST_TEXT])
+			const void *list, int64_t count, char text[CLI_NEAREST_TEXT])
 {
 	const size_t most = strlen(word) < 8 ? 2 : strlen(word) / 4;
 	struct nearest best = {0};
@@ -160,12 +159,12 @@ const char *cli_nearest(const char *word,
 	}
 	text[0] = '\0';
 	for (int i = 0; i < best.n; i++)
-		used += (size_t)snprintf(
-		    text + used, CLI_NEAREST_TEXT - used, "%s'%.120s'%s",
-		    !i		     ? "; did you mean "
-		    : i + 1 < best.n ? ", "
-				     : " or ",
-		    best.names[i], i + 1 == best.n ? "?" : "");
+		used += (size_t)snprintf(text + used, CLI_NEAREST_TEXT - used,
+					 "%s'%.120s'%s",
+					 !i		  ? "; did you mean "
+					 : i + 1 < best.n ? ", "
+							  : " or ",
+					 best.names[i], i + 1 == best.n ? "?" : "");
 	return text;
 }
 
@@ -178,14 +177,12 @@ int cli_unknown_command(const char *word)
 		try_name(word, cli_commands[i]->name, &least, &best);
 	if (best)
 		return cli_error(CLI_USAGE,
-				 "'%s' is not a command; did you mean nib %s?",
-				 word, best);
-	return cli_error(CLI_USAGE,
-			 "'%s' is not a command; nib help lists them", word);
+				 "'%s' is not a command; did you mean nib %s?", word,
+				 best);
+	return cli_error(CLI_USAGE, "'%s' is not a command; nib help lists them", word);
 }
 
-static const char *nearest_option(const struct cli_command *command,
-				  const char *word)
+static const char *nearest_option(const struct cli_command *command, const char *word)
 {
 	const char *best = NULL;
 	size_t least = 3;
@@ -201,12 +198,11 @@ static const char *nearest_option(const struct cli_command *command,
 static int set_int(const struct cli_option *o, int64_t *slot, const char *text)
 {
 	if (cli_parse_int(text, slot))
-		return cli_error(CLI_USAGE, "--%s %s: not a whole number",
-				 o->name, text);
+		return cli_error(CLI_USAGE, "--%s %s: not a whole number", o->name,
+				 text);
 	if (o->max > o->min && (*slot < o->min || *slot > o->max))
-		return cli_error(
-		    CLI_USAGE, "--%s %s: must be between %lld and %lld",
-		    o->name, text, (long long)o->min, (long long)o->max);
+		return cli_error(CLI_USAGE, "--%s %s: must be between %lld and %lld",
+				 o->name, text, (long long)o->min, (long long)o->max);
 	return CLI_OK;
 }
 
@@ -235,8 +231,8 @@ static int set_option(const struct cli_option *o, void *slot, const char *text)
 	case OPT_DOUBLE:
 		if (cli_parse_double(text, slot) || *(double *)slot < 0)
 			return cli_error(CLI_USAGE,
-					 "--%s %s: not a number of 0 or more",
-					 o->name, text);
+					 "--%s %s: not a number of 0 or more", o->name,
+					 text);
 		return CLI_OK;
 	case OPT_TEXT:
 	case OPT_FILE:
@@ -250,8 +246,8 @@ static int set_option(const struct cli_option *o, void *slot, const char *text)
 	}
 	index = cli_word_index(o->value, text);
 	if (index < 0)
-		return cli_error(CLI_USAGE, "--%s %s: must be one of %s",
-				 o->name, text, o->value);
+		return cli_error(CLI_USAGE, "--%s %s: must be one of %s", o->name, text,
+				 o->value);
 	if (o->kind == OPT_WORD)
 		*(const char **)slot = text;
 	else
@@ -259,14 +255,13 @@ static int set_option(const struct cli_option *o, void *slot, const char *text)
 	return CLI_OK;
 }
 
-static void *option_slot(const struct cli_shared *args,
-			 const struct cli_group *g, const struct cli_option *o)
+static void *option_slot(const struct cli_shared *args, const struct cli_group *g,
+			 const struct cli_option *o)
 {
 	return (char *)(uintptr_t)args + g->offset + o->offset;
 }
 
-static int set_fallbacks(const struct cli_command *command,
-			 struct cli_shared *args)
+static int set_fallbacks(const struct cli_command *command, struct cli_shared *args)
 {
 	CLI_EACH_OPTION (command, g, o) {
 		void *slot = option_slot(args, g, o);
@@ -286,12 +281,10 @@ static int set_fallbacks(const struct cli_command *command,
 /* ---- words of the command line ------------------------------------------- */
 
 const struct cli_option *cli_find_option(const struct cli_command *command,
-					 const char *name, char letter,
-					 size_t *offset)
+					 const char *name, char letter, size_t *offset)
 {
 	CLI_EACH_OPTION (command, g, o)
-		if (name ? !strcmp(o->name, name)
-			 : letter && o->letter == letter) {
+		if (name ? !strcmp(o->name, name) : letter && o->letter == letter) {
 			*offset = g->offset + o->offset;
 			return o;
 		}
@@ -314,21 +307,20 @@ static int unknown_option(const struct cli_command *command, const char *arg,
 				 n, arg, command->name, near);
 	o = cli_find_option(command, NULL, arg[1], &unused);
 	if (o)
-		return cli_error(
-		    CLI_USAGE,
-		    "%s: -%c stands alone; write -%c%s%s or --%s%s%s", arg,
-		    o->letter, o->letter, o->kind == OPT_FLAG ? "" : " ",
-		    o->kind == OPT_FLAG ? "" : o->value, o->name,
-		    o->kind == OPT_FLAG ? "" : "=",
-		    o->kind == OPT_FLAG ? "" : o->value);
+		return cli_error(CLI_USAGE,
+				 "%s: -%c stands alone; write -%c%s%s or --%s%s%s", arg,
+				 o->letter, o->letter, o->kind == OPT_FLAG ? "" : " ",
+				 o->kind == OPT_FLAG ? "" : o->value, o->name,
+				 o->kind == OPT_FLAG ? "" : "=",
+				 o->kind == OPT_FLAG ? "" : o->value);
 	return cli_error(CLI_USAGE,
-			 "%.*s is not an option of nib %s; see nib %s --help",
-			 n, arg, command->name, command->name);
+			 "%.*s is not an option of nib %s; see nib %s --help", n, arg,
+			 command->name, command->name);
 }
 
 /* Reads the option at argv[*i], moving *i to the last word that it took. */
-static int read_option(const struct cli_command *command, int argc, char **argv,
-		       int *i, struct cli_shared *args)
+static int read_option(const struct cli_command *command, int argc, char **argv, int *i,
+		       struct cli_shared *args)
 {
 	const char *arg = argv[*i], *equals = strchr(arg, '=');
 	const char *text = equals ? equals + 1 : NULL;
@@ -349,8 +341,8 @@ static int read_option(const struct cli_command *command, int argc, char **argv,
 		return cli_error(CLI_USAGE, "--%s takes no value", o->name);
 	if (o->kind != OPT_FLAG && !text) {
 		if (*i + 1 >= argc)
-			return cli_error(CLI_USAGE, "--%s needs a value: %s",
-					 o->name, o->value);
+			return cli_error(CLI_USAGE, "--%s needs a value: %s", o->name,
+					 o->value);
 		text = argv[++*i];
 	}
 	return set_option(o, (char *)args + offset, text);
@@ -367,13 +359,11 @@ static int check_complete(const struct cli_command *command,
 		return cli_error(CLI_USAGE,
 				 "'%s' is one argument too many; usage: nib %s "
 				 "[OPTION]... %s",
-				 args->files[command->max_positional],
-				 command->name, command->positional);
+				 args->files[command->max_positional], command->name,
+				 command->positional);
 	CLI_EACH_OPTION (command, g, o)
-		if (o->is_required &&
-		    !*(const char *const *)option_slot(args, g, o))
-			return cli_error(CLI_USAGE,
-					 "needs --%s %s; see nib %s --help",
+		if (o->is_required && !*(const char *const *)option_slot(args, g, o))
+			return cli_error(CLI_USAGE, "needs --%s %s; see nib %s --help",
 					 o->name, o->value, command->name);
 	return CLI_OK;
 }
@@ -405,6 +395,5 @@ void cli_args_free(const struct cli_command *command, struct cli_shared *args)
 {
 	CLI_EACH_OPTION (command, g, o)
 		if (o->kind == OPT_TEXTS)
-			free(((struct cli_texts *)option_slot(args, g, o))
-				 ->items);
+			free(((struct cli_texts *)option_slot(args, g, o))->items);
 }

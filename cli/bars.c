@@ -7,8 +7,7 @@
 
 #include "cli.h"
 
-void html_put(FILE *file, const char *before, const char *text,
-	      const char *after)
+void html_put(FILE *file, const char *before, const char *text, const char *after)
 {
 	static const char special[] = "&<>\"";
 	static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
@@ -59,8 +58,7 @@ void bars_put_style(FILE *file)
 {
 	fputs(style, file);
 	for (int i = 0; i < BAR_SERIES; i++)
-		fprintf(file, ".s%d{fill:var(--s%d);background:var(--s%d)}\n",
-			i, i, i);
+		fprintf(file, ".s%d{fill:var(--s%d);background:var(--s%d)}\n", i, i, i);
 }
 
 /* A step of 1, 2 or 5 times a power of ten that cuts end into 2 to 5. */
@@ -73,8 +71,7 @@ static double nice_step(double end)
 	return end / step > 5 ? 2 * step : step;
 }
 
-static double axis_end(const struct bar_chart *chart, const struct bar *bars,
-		       int count)
+static double axis_end(const struct bar_chart *chart, const struct bar *bars, int count)
 {
 	double end = chart->line;
 
@@ -107,21 +104,18 @@ static void put_axis(FILE *file, const struct bar_chart *chart, double end)
 	html_put(file, "</span><span>", chart->unit, "</span></div>\n");
 }
 
-static void put_bar(FILE *file, const struct bar_chart *chart,
-		    const struct bar *bar, double end)
+static void put_bar(FILE *file, const struct bar_chart *chart, const struct bar *bar,
+		    double end)
 {
 	if (bar->group[0])
 		html_put(file, "<h3>", bar->group, "</h3>\n");
-	html_put(file, "<div class=bar><span>", bar->label,
-		 "</span><span class=plot>");
+	html_put(file, "<div class=bar><span>", bar->label, "</span><span class=plot>");
 	fprintf(file, "<i class=s%d style='width:%.2f%%'></i>", bar->series,
 		100 * bar->value / end);
 	if (chart->line > 0)
-		fprintf(file, "<u style='left:%.2f%%'></u>",
-			100 * chart->line / end);
+		fprintf(file, "<u style='left:%.2f%%'></u>", 100 * chart->line / end);
 	if (bar->mark > 0)
-		fprintf(file, "<s style='left:%.2f%%'></s>",
-			100 * bar->mark / end);
+		fprintf(file, "<s style='left:%.2f%%'></s>", 100 * bar->mark / end);
 	html_put(file, "</span><span>", bar->value_text, "</span></div>\n");
 }
 

@@ -91,25 +91,23 @@ struct cli_shared {
 	int n_files;
 };
 /* Groups of options that fill it: --threads and --isa, or --device too. */
-#define CLI_GROUP(...)                                                         \
-	{                                                                      \
-		__VA_ARGS__                                                    \
+#define CLI_GROUP(...)                                                                 \
+	{                                                                              \
+		__VA_ARGS__                                                            \
 	}
 #define CLI_CPU_GROUP CLI_GROUP("Device", cli_cpu_options, 0)
-#define CLI_DEVICE_GROUPS                                                      \
-	CLI_GROUP("Device", cli_device_options, 0),                            \
-	    CLI_GROUP("", cli_cpu_options, 0)
+#define CLI_DEVICE_GROUPS                                                              \
+	CLI_GROUP("Device", cli_device_options, 0), CLI_GROUP("", cli_cpu_options, 0)
 #define CLI_OUTPUT_GROUP CLI_GROUP("Output", cli_output_options, 0)
 /* --format and --quiet, and the end of the list. */
-#define CLI_LAST_GROUPS                                                        \
-	CLI_OUTPUT_GROUP, CLI_GROUP("Messages", cli_message_options, 0),       \
-	    CLI_GROUP(0)
+#define CLI_LAST_GROUPS                                                                \
+	CLI_OUTPUT_GROUP, CLI_GROUP("Messages", cli_message_options, 0), CLI_GROUP(0)
 extern const struct cli_option cli_cpu_options[], cli_device_options[],
     cli_output_options[], cli_message_options[];
 
 /* for (g and o: each group of command, and each of its options) */
-#define CLI_EACH_OPTION(command, g, o)                                         \
-	for (const struct cli_group *g = (command)->groups; g->title; g++)     \
+#define CLI_EACH_OPTION(command, g, o)                                                 \
+	for (const struct cli_group *g = (command)->groups; g->title; g++)             \
 		for (const struct cli_option *o = g->options; o->name; o++)
 
 /* NULL-terminated, in the order of nib help. */
@@ -131,8 +129,7 @@ int cli_parse(const struct cli_command *command, int argc, char **argv,
 void cli_args_free(const struct cli_command *command, struct cli_shared *args);
 /* The option named so (without --), or with this letter; or NULL. */
 const struct cli_option *cli_find_option(const struct cli_command *command,
-					 const char *name, char letter,
-					 size_t *offset);
+					 const char *name, char letter, size_t *offset);
 /* CLI_USAGE after a message with the command nearest to word, if one is. */
 int cli_unknown_command(const char *word);
 /* Index of word in "a|b|c", or -1. */
@@ -212,8 +209,7 @@ const char *cli_s(int64_t n);
 #define CLI_NEAREST_TEXT 448
 const char *cli_nearest(const char *word,
 			const char *(*name_at)(const void *list, int64_t i),
-			const void *list, int64_t count,
-			char text[CLI_NEAREST_TEXT]);
+			const void *list, int64_t count, char text[CLI_NEAREST_TEXT]);
 
 /*
  * Whether out may be written: it must not be one of the inputs under another

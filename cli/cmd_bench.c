@@ -57,13 +57,13 @@ static int read_list(const char *option, const char *list, const char *words,
 		int n;
 
 		if (axis->count == MAX_AXIS)
-			return cli_error(CLI_USAGE, "--%s: more than %d values",
-					 option, MAX_AXIS);
+			return cli_error(CLI_USAGE, "--%s: more than %d values", option,
+					 MAX_AXIS);
 		snprintf(word, sizeof word, "%.*s", (int)length, list);
 		n = length < sizeof word ? value(words, word) : -1;
 		if (n < 0)
-			return cli_error(CLI_USAGE, "--%s %.*s: not one of %s",
-					 option, (int)length, list, words);
+			return cli_error(CLI_USAGE, "--%s %.*s: not one of %s", option,
+					 (int)length, list, words);
 		axis->values[axis->count++] = n;
 		list += length + (list[length] == ',');
 	}
@@ -108,9 +108,8 @@ static int read_isas(struct bench *bench, const char *list)
 
 			if (!isa || bench->n_isas == MAX_AXIS)
 				continue;
-			if (wanted == all
-				? is_open
-				: cli_word_index(words, isa) == wanted)
+			if (wanted == all ? is_open
+					  : cli_word_index(words, isa) == wanted)
 				bench->isas[bench->n_isas++] = isa;
 		}
 	return code;
@@ -119,22 +118,22 @@ static int read_isas(struct bench *bench, const char *list)
 static int read_axes(struct bench *bench)
 {
 	const struct bench_args *args = bench->args;
-	int code = read_list("layout", args->layout, CLI_LAYOUT_WORDS,
-			     cli_word_index, &bench->layout);
+	int code = read_list("layout", args->layout, CLI_LAYOUT_WORDS, cli_word_index,
+			     &bench->layout);
 
 	if (!code)
-		code = read_list("activations", args->activations,
-				 CLI_ACTIVATIONS_WORDS, cli_word_index,
-				 &bench->activations);
+		code =
+		    read_list("activations", args->activations, CLI_ACTIVATIONS_WORDS,
+			      cli_word_index, &bench->activations);
 	if (!code)
-		code = read_list("out", args->out, CLI_DTYPE_WORDS,
-				 cli_word_index, &bench->out);
+		code = read_list("out", args->out, CLI_DTYPE_WORDS, cli_word_index,
+				 &bench->out);
 	if (!code)
-		code = read_list("dtype", args->dtype, CLI_DTYPE_WORDS,
-				 cli_word_index, &bench->dtype);
+		code = read_list("dtype", args->dtype, CLI_DTYPE_WORDS, cli_word_index,
+				 &bench->dtype);
 	if (!code && args->threads)
-		code = read_list("threads", args->threads, "1 to 1024",
-				 threads_value, &bench->threads);
+		code = read_list("threads", args->threads, "1 to 1024", threads_value,
+				 &bench->threads);
 	if (!code && args->isa)
 		code = read_isas(bench, args->isa);
 	if (!bench->n_isas)
@@ -153,9 +152,8 @@ static int read_device(struct bench *bench)
 
 	bench->run.predicts = args->device && cli_is_emu(args->device);
 	if (bench->run.predicts && (args->peaks || args->plan))
-		return cli_error(CLI_USAGE,
-				 "--peaks and --plan measure, and a GPU in "
-				 "software cannot be timed");
+		return cli_error(CLI_USAGE, "--peaks and --plan measure, and a GPU in "
+					    "software cannot be timed");
 	if (bench->run.predicts)
 		code = predict_begin(args->device);
 	if (!code)
@@ -164,11 +162,10 @@ static int read_device(struct bench *bench)
 		return code;
 	on_gpu = !cli_is_host(device);
 	if (on_gpu)
-		snprintf(bench->run.machine, sizeof bench->run.machine,
-			 "%.159s", cli_machine(device));
+		snprintf(bench->run.machine, sizeof bench->run.machine, "%.159s",
+			 cli_machine(device));
 	if (!bench->threads.count)
-		bench->threads =
-		    (struct axis){{on_gpu ? 1 : cli_threads(device)}, 1};
+		bench->threads = (struct axis){{on_gpu ? 1 : cli_threads(device)}, 1};
 	nib_device_close(device);
 	if (!on_gpu)
 		return CLI_OK;
@@ -193,19 +190,15 @@ static int read_device(struct bench *bench)
 /* The oracle does some 1e8 terms a second: about half a second of them. */
 #define SAMPLE_TERMS 5e7
 
-static int64_t rows_to_check(const struct bench_args *args,
-			     const struct shape *shape)
+static int64_t rows_to_check(const struct bench_args *args, const struct shape *shape)
 {
 	if (args->check == CHECK_NONE || args->plan)
 		return -1;
-	return args->check == CHECK_ALL
-		   ? 0
-		   : shape_sample_rows(shape, SAMPLE_TERMS);
+	return args->check == CHECK_ALL ? 0 : shape_sample_rows(shape, SAMPLE_TERMS);
 }
 
 /* An axis that the operation does not have is walked once. */
-static int activations_count(const struct bench *bench,
-			     const struct shape *shape)
+static int activations_count(const struct bench *bench, const struct shape *shape)
 {
 	return shape_is_multiply(shape) ? bench->activations.count : 1;
 }
@@ -217,9 +210,8 @@ static int out_count(const struct bench *bench, const struct shape *shape)
 
 static int dtype_count(const struct bench *bench, const struct shape *shape)
 {
-	return shape_is_multiply(shape) || shape->op == OP_CONVERT
-		   ? 1
-		   : bench->dtype.count;
+	return shape_is_multiply(shape) || shape->op == OP_CONVERT ? 1
+								   : bench->dtype.count;
 }
 
 /* How many comparisons a shape is. */
@@ -273,9 +265,8 @@ static int measure_axes(struct bench *bench, const struct shape *shape,
 		    &bench->layout, bench->layout.count, &at);
 		options.threads =
 		    next_value(&bench->threads, bench->threads.count, &at);
-		code = bench->run.predicts
-			   ? predict_shape(&bench->run, &options)
-			   : measure_shape(&bench->run, &options);
+		code = bench->run.predicts ? predict_shape(&bench->run, &options)
+					   : measure_shape(&bench->run, &options);
 	}
 	return code;
 }
@@ -287,8 +278,7 @@ static void begin_table(struct bench *bench)
 {
 	const struct bench_args *args = bench->args;
 	int n = 0, floats = 0;
-	int width =
-	    shapes_width(&bench->list, (int)strlen("vpmaddubsw avx512"));
+	int width = shapes_width(&bench->list, (int)strlen("vpmaddubsw avx512"));
 	const char *hidden[24];
 
 	for (int64_t i = 0; i < bench->list.count; i++)
@@ -298,8 +288,7 @@ static void begin_table(struct bench *bench)
 	n = rows_hide_other_kind(bench->run.predicts, hidden);
 	if (bench->layout.count < 2)
 		hidden[n++] = "layout";
-	if (bench->activations.count < 2 &&
-	    bench->activations.values[0] == ACT_NVFP4)
+	if (bench->activations.count < 2 && bench->activations.values[0] == ACT_NVFP4)
 		hidden[n++] = "activations";
 	if (!floats)
 		hidden[n++] = "dtype";
@@ -362,8 +351,8 @@ static int measure_all(struct bench *bench)
 	for (int64_t i = 0; i < bench->list.count && !code; i++) {
 		const struct shape *shape = &bench->list.shapes[i];
 
-		code = measure_axes(bench, shape,
-				    bench->args->plan ? JOB_PLAN : JOB_RUN);
+		code =
+		    measure_axes(bench, shape, bench->args->plan ? JOB_PLAN : JOB_RUN);
 		if (!code && queues)
 			code = measure_axes(bench, shape, JOB_QUEUE);
 	}
@@ -375,8 +364,7 @@ static int measure_all(struct bench *bench)
 			   nib_version(), bench->run.date);
 	end = rows_end(rows);
 	if (!code && !end && rows->not_ok)
-		return cli_error(CLI_FOUND,
-				 "%lld row%s outside the error bound",
+		return cli_error(CLI_FOUND, "%lld row%s outside the error bound",
 				 (long long)rows->not_ok,
 				 rows->not_ok == 1 ? " is" : "s are");
 	return code ? code : end;
@@ -386,8 +374,8 @@ static int run_bench(const void *args_)
 {
 	const struct bench_args *args = args_;
 	struct bench bench = {.args = args};
-	const struct data_options baseline_data = {
-	    .fill = args->fill, .seed = (uint64_t)args->seed};
+	const struct data_options baseline_data = {.fill = args->fill,
+						   .seed = (uint64_t)args->seed};
 	int code = measure_begin(&bench.run);
 
 	if (!code)
@@ -399,8 +387,7 @@ static int run_bench(const void *args_)
 	if (!code)
 		code = read_device(&bench);
 	if (!code && args->baselines)
-		measure_start_baselines(&bench.run, &bench.list,
-					&baseline_data);
+		measure_start_baselines(&bench.run, &bench.list, &baseline_data);
 	if (!code)
 		code = measure_all(&bench);
 	measure_end(&bench.run);
@@ -411,16 +398,14 @@ static int run_bench(const void *args_)
 #define ARG(member) offsetof(struct bench_args, member)
 static const struct cli_option options[] = {
     {"device", OPT_TEXT, ARG(device), "NAME", "cpu",
-     .help =
-	 "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them); "
-	 "emu:h200 and emu:b200 predict"},
+     .help = "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them); "
+	     "emu:h200 and emu:b200 predict"},
     {"threads", OPT_TEXT, ARG(threads), "LIST",
      .help = "numbers of threads, as 1,2 (default: as many as processors that "
 	     "this process may use)"},
     {"isa", OPT_TEXT, ARG(isa), "LIST",
-     .help =
-	 "instruction sets: some of scalar,avx2,avx512bw,avx512, or all that "
-	 "run here (default: the best one)"},
+     .help = "instruction sets: some of scalar,avx2,avx512bw,avx512, or all that "
+	     "run here (default: the best one)"},
     {"layout", OPT_TEXT, ARG(layout), "LIST", "linear",
      .help = "layouts of the block scales: linear,tiled"},
     {"activations", OPT_TEXT, ARG(activations), "LIST", "nvfp4",
@@ -430,8 +415,7 @@ static const struct cli_option options[] = {
     {"dtype", OPT_TEXT, ARG(dtype), "LIST", "bf16",
      .help = "float types of quantize and dequantize: fp32,fp16,bf16"},
     {"packed", OPT_FLAG, ARG(packed),
-     .help =
-	 "weights packed beforehand; the default unless --unpacked is given"},
+     .help = "weights packed beforehand; the default unless --unpacked is given"},
     {"unpacked", OPT_FLAG, ARG(unpacked),
      .help = "weights as they are; with --packed: both, a row each"},
     {"baselines", OPT_FLAG, ARG(baselines),
@@ -451,8 +435,7 @@ static const struct cli_option options[] = {
      .help = "rows of C to compare with the exact result"},
     {"seed", OPT_INT, ARG(seed), "N", "1", .max = INT64_MAX,
      .help = "seed of the random operands and of the rows to compare"},
-    {"data", OPT_CHOICE, ARG(fill), DATA_FILL_WORDS, "full",
-     .help = DATA_FILL_HELP},
+    {"data", OPT_CHOICE, ARG(fill), DATA_FILL_WORDS, "full", .help = DATA_FILL_HELP},
     {0},
 };
 
@@ -465,8 +448,7 @@ static const struct cli_group groups[] = {
 
 const struct cli_command command_bench = {
     .name = "bench",
-    .summary =
-	"measure speed against this machine's limits and other libraries",
+    .summary = "measure speed against this machine's limits and other libraries",
     .positional = "",
     .description =
 	"Times every combination of the shapes, threads, layouts, activations and\n"

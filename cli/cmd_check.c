@@ -65,16 +65,14 @@ struct check {
 };
 
 /* How many rows of each matrix of C to compare; 0 = all. */
-static int64_t sample_rows(const struct check_args *args,
-			   const struct shape *shape)
+static int64_t sample_rows(const struct check_args *args, const struct shape *shape)
 {
-	return args->rows >= 0 ? args->rows
-			       : shape_sample_rows(shape, QUICK_TERMS);
+	return args->rows >= 0 ? args->rows : shape_sample_rows(shape, QUICK_TERMS);
 }
 
 /* The command that gives this row again; defaults are left out. */
-static void put_repro(const struct check *check, const struct shape *shape,
-		      int packed, int64_t sample, char *text, size_t bytes)
+static void put_repro(const struct check *check, const struct shape *shape, int packed,
+		      int64_t sample, char *text, size_t bytes)
 {
 	const struct check_args *args = check->args;
 	int on_host = cli_is_host(check->device);
@@ -84,28 +82,25 @@ static void put_repro(const struct check *check, const struct shape *shape,
 		snprintf(threads, sizeof(threads), " --threads %lld",
 			 (long long)args->shared.device.threads);
 	if (args->seed != 1)
-		snprintf(seed, sizeof(seed), " --seed %lld",
-			 (long long)args->seed);
+		snprintf(seed, sizeof(seed), " --seed %lld", (long long)args->seed);
 	if (args->activations != ACT_NVFP4)
 		snprintf(a, sizeof(a), " --activations %s",
 			 cli_activations_names[args->activations]);
-	snprintf(text, bytes,
-		 "nib check %s --%s %.32s --%s%s%s%s%s%s%s --rows %lld%s",
+	snprintf(text, bytes, "nib check %s --%s %.32s --%s%s%s%s%s%s%s --rows %lld%s",
 		 shape_arguments(shape, shape_args, sizeof(shape_args)),
 		 on_host ? "isa" : "device",
 		 on_host ? strchr(cli_backend(check->device), '-') + 1
 			 : args->shared.device.device,
-		 packed ? "packed" : "unpacked",
-		 args->layout ? " --layout tiled" : "", a,
-		 args->out == NIB_FP32 ? "" : " --out ",
+		 packed ? "packed" : "unpacked", args->layout ? " --layout tiled" : "",
+		 a, args->out == NIB_FP32 ? "" : " --out ",
 		 args->out == NIB_FP32 ? "" : cli_dtype_names[args->out],
 		 args->fill == DATA_CONTEST ? " --data contest" : "", threads,
 		 (long long)sample, seed);
 }
 
 static void put_row(struct check *check, const struct shape *shape, int packed,
-		    int64_t sample, const struct nib_check_result *result,
-		    double run_s, double check_s)
+		    int64_t sample, const struct nib_check_result *result, double run_s,
+		    double check_s)
 {
 	const struct check_args *args = check->args;
 	struct table *t = check->table;
@@ -115,8 +110,7 @@ static void put_row(struct check *check, const struct shape *shape, int packed,
 	table_text(t, "op", shape_op_names[shape->op]);
 	table_text(t, "shape", shape_text(shape, text));
 	table_text(t, "backend", cli_backend(check->device));
-	table_text(t, "arithmetic",
-		   cli_arithmetic_name(cli_arithmetic(check->device)));
+	table_text(t, "arithmetic", cli_arithmetic_name(cli_arithmetic(check->device)));
 	table_int(t, "threads", cli_threads(check->device));
 	table_text(t, "layout", cli_layout_names[args->layout]);
 	table_text(t, "activations", cli_activations_names[args->activations]);
@@ -147,19 +141,17 @@ static void put_row(struct check *check, const struct shape *shape, int packed,
 			   "   FAILED: %lld of %lld elements; the worst is "
 			   "problem %lld, batch %lld, row %lld, column %lld: "
 			   "got %.9g, exact %.9g",
-			   (long long)result->failed,
-			   (long long)result->checked,
+			   (long long)result->failed, (long long)result->checked,
 			   (long long)result->problem, (long long)result->batch,
-			   (long long)result->row, (long long)result->col,
-			   result->got, result->want);
+			   (long long)result->row, (long long)result->col, result->got,
+			   result->want);
 }
 
 static enum nib_status run_data(struct check *check, struct data *data,
 				struct nib_error *err)
 {
 	struct nib_plan *plan;
-	enum nib_status status =
-	    data_plan(check->device, data, NULL, &plan, err);
+	enum nib_status status = data_plan(check->device, data, NULL, &plan, err);
 
 	if (status)
 		return status;
@@ -172,8 +164,7 @@ static enum nib_status run_data(struct check *check, struct data *data,
 	return status;
 }
 
-static int check_shape(struct check *check, const struct shape *shape,
-		       int packed)
+static int check_shape(struct check *check, const struct shape *shape, int packed)
 {
 	const struct check_args *args = check->args;
 	const struct data_options options = {
@@ -260,8 +251,7 @@ static int run_check(const void *args_)
 	if (!code)
 		code = cli_open_device(&args->shared.device, &check.device);
 	if (!code) {
-		check.table =
-		    table_new(columns, args->shared.format, TABLE_STREAM);
+		check.table = table_new(columns, args->shared.format, TABLE_STREAM);
 		/* Rows are printed before all of them are known. */
 		table_widen(check.table, "shape", shapes_width(&list, 0));
 		code = check_all(&check, &list);
@@ -277,22 +267,20 @@ static int run_check(const void *args_)
 static const struct cli_option options[] = {
     {"layout", OPT_CHOICE, ARG(layout), CLI_LAYOUT_WORDS, "linear",
      .help = "layout of the block scales"},
-    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS,
-     "nvfp4", .help = "what A is: " CLI_ACTIVATIONS_HELP},
+    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS, "nvfp4",
+     .help = "what A is: " CLI_ACTIVATIONS_HELP},
     /* Not CLI_OUT_DEFAULT: here the bound is the narrowest. */
     {"out", OPT_CHOICE, ARG(out), CLI_DTYPE_WORDS, "fp32",
      .help = "type of C; the bound of fp32 is the narrowest"},
     {"packed", OPT_FLAG, ARG(packed),
      .help = "only with packed weights (else with and without)"},
-    {"unpacked", OPT_FLAG, ARG(unpacked),
-     .help = "only with weights as they are"},
+    {"unpacked", OPT_FLAG, ARG(unpacked), .help = "only with weights as they are"},
     {"rows", OPT_INT, ARG(rows), "N", "-1", .min = -1, .max = INT64_C(1) << 40,
      .help = "rows of each matrix of C to compare, chosen by the seed; 0 = "
 	     "all, -1 = as many as take about a second"},
     {"seed", OPT_INT, ARG(seed), "N", "1", .max = INT64_MAX,
      .help = "seed of the random operands and rows"},
-    {"data", OPT_CHOICE, ARG(fill), DATA_FILL_WORDS, "full",
-     .help = DATA_FILL_HELP},
+    {"data", OPT_CHOICE, ARG(fill), DATA_FILL_WORDS, "full", .help = DATA_FILL_HELP},
     {0},
 };
 

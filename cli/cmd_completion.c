@@ -21,8 +21,7 @@ static void put_choices(const char *words)
 static void put_commands(void)
 {
 	for (size_t i = 0; cli_commands[i]; i++)
-		printf("%s\t%s\n", cli_commands[i]->name,
-		       cli_commands[i]->summary);
+		printf("%s\t%s\n", cli_commands[i]->name, cli_commands[i]->summary);
 }
 
 static void put_options(const struct cli_command *command)
@@ -56,8 +55,7 @@ static void put_next(char *const *words, int count)
 	size_t offset;
 
 	if (command && before[0] == '-')
-		o = cli_find_option(command,
-				    before[1] == '-' ? before + 2 : NULL,
+		o = cli_find_option(command, before[1] == '-' ? before + 2 : NULL,
 				    before[1] == '-' ? 0 : before[1], &offset);
 	if (count == 1) {
 		put_commands();
@@ -216,16 +214,14 @@ static void put_man_command(const struct cli_command *command)
 	CLI_EACH_OPTION (command, g, o)
 		put_man_option(o);
 	if (*command->examples)
-		put_roff(".PP\nExamples:\n.PP\n.nf\n", command->examples,
-			 ".fi\n");
+		put_roff(".PP\nExamples:\n.PP\n.nf\n", command->examples, ".fi\n");
 }
 
 static const char *const environment[][2] = {
     {"NIB_CPU", "scalar, avx2, avx512bw or avx512: the instruction set, unless "
 		"--isa names one."},
     {"NIB_CUDA_LIBRARY", "The CUDA driver to open instead of libcuda.so.1."},
-    {"NIB_TUNING",
-     "The file of a GPU's tile costs (nib tune); off reads none."},
+    {"NIB_TUNING", "The file of a GPU's tile costs (nib tune); off reads none."},
     {"XDG_CACHE_HOME",
      "The folder of nibblas/tune-*.json, unless NIB_TUNING names a file; "
      "~/.cache if not set."},
@@ -282,8 +278,7 @@ static int run_completion(const void *args)
 	if (!strcmp(what, "words") && n_files > 1)
 		put_next(files + 1, n_files - 1);
 	else if (n_files > 1)
-		return cli_error(CLI_USAGE, "'%s' is one argument too many",
-				 files[1]);
+		return cli_error(CLI_USAGE, "'%s' is one argument too many", files[1]);
 	else if (!strcmp(what, "bash"))
 		fputs(bash_script, stdout);
 	else if (!strcmp(what, "zsh"))
@@ -293,8 +288,8 @@ static int run_completion(const void *args)
 	else if (!strcmp(what, "man"))
 		put_man();
 	else
-		return cli_error(CLI_USAGE,
-				 "'%s': must be bash, zsh, fish or man", what);
+		return cli_error(CLI_USAGE, "'%s': must be bash, zsh, fish or man",
+				 what);
 	return CLI_OK;
 }
 
@@ -309,11 +304,10 @@ const struct cli_command command_completion = {
 	"their values, or the man page nib(1).  make install puts all of them\n"
 	"in place.  The scripts call nib completion words -- WORD..., which\n"
 	"prints what the last WORD may be.\n",
-    .examples =
-	"source <(nib completion bash)                        # this shell\n"
-	"nib completion zsh > ~/.zfunc/_nib                   # in $fpath\n"
-	"nib completion fish > ~/.config/fish/completions/nib.fish\n"
-	"nib completion man | man -l -                        # the manual\n",
+    .examples = "source <(nib completion bash)                        # this shell\n"
+		"nib completion zsh > ~/.zfunc/_nib                   # in $fpath\n"
+		"nib completion fish > ~/.config/fish/completions/nib.fish\n"
+		"nib completion man | man -l -                        # the manual\n",
     .groups = (const struct cli_group[]){{0}},
     .args_bytes = sizeof(struct cli_shared),
     .run = run_completion,

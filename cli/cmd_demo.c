@@ -25,8 +25,7 @@ struct demo_args {
 #define CHECK_ROWS 2
 #define SEED	   1
 
-static void print_end(const struct rows *rows, long long shapes,
-		      const char *output)
+static void print_end(const struct rows *rows, long long shapes, const char *output)
 {
 	char *path = realpath(output, NULL);
 
@@ -61,9 +60,8 @@ static bool has_baselines(const struct measure_run *run)
 static void begin_table(struct measure_run *run, const struct shape_list *list,
 			const struct demo_args *args)
 {
-	static const char *const always[] = {"backend", "threads", "layout",
-					     "dtype",	"out",	   "packed",
-					     "error",	"bound"};
+	static const char *const always[] = {"backend", "threads", "layout", "dtype",
+					     "out",	"packed",  "error",  "bound"};
 	const int n_always = sizeof always / sizeof *always;
 	const char *hidden[ROWS_OTHER_KIND + 11];
 	int n = n_always;
@@ -76,13 +74,11 @@ static void begin_table(struct measure_run *run, const struct shape_list *list,
 		hidden[n++] = "against_baselines";
 	hidden[n] = NULL;
 	run->rows.ours_only = true;
-	rows_begin(&run->rows, args->shared.format, hidden,
-		   shapes_width(list, 0));
+	rows_begin(&run->rows, args->shared.format, hidden, shapes_width(list, 0));
 	if (!has_baselines(run))
-		table_note(
-		    run->rows.table,
-		    "No other library to compare with: install oneDNN or "
-		    "OpenBLAS (tools/setup.sh baselines) and build again.");
+		table_note(run->rows.table,
+			   "No other library to compare with: install oneDNN or "
+			   "OpenBLAS (tools/setup.sh baselines) and build again.");
 }
 
 /* Said before the numbers; the end says it of the whole run. */
@@ -104,8 +100,7 @@ static void warn_if_busy(struct measure_run *run)
 
 /* The first of_block shapes of the list are the block's. */
 static int run_shapes(struct measure_run *run, const struct shape_list *list,
-		      int64_t of_block, const struct demo_args *args,
-		      int threads)
+		      int64_t of_block, const struct demo_args *args, int threads)
 {
 	struct measure_options options = {
 	    .threads = threads,
@@ -123,8 +118,7 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	begin_table(run, list, args);
 	warn_if_busy(run);
 	if (of_block)
-		table_note(run->rows.table,
-			   "\nThe layers of the block, W4A16:");
+		table_note(run->rows.table, "\nThe layers of the block, W4A16:");
 	progress_begin("running", (double)list->count, 0);
 	for (int64_t i = 0; i < list->count && !code; i++) {
 		options.shape = &list->shapes[i];
@@ -134,9 +128,8 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 		if (code || i + 1 != of_block)
 			continue;
 		demo_add_blocks(&demo_models[args->size], list, &run->rows);
-		table_note(
-		    run->rows.table,
-		    "\nThe shapes of the preset %s, W4A4:", args->preset);
+		table_note(run->rows.table,
+			   "\nThe shapes of the preset %s, W4A4:", args->preset);
 	}
 	progress_end();
 	if (!code) {
@@ -155,8 +148,8 @@ static int show_model(const struct demo_args *args, bool for_people)
 	int code;
 
 	cli_catch_signals(1);
-	code = demo_show_model(&demo_models[args->size], args->model,
-			       for_people, args->shared.quiet);
+	code = demo_show_model(&demo_models[args->size], args->model, for_people,
+			       args->shared.quiet);
 	cli_catch_signals(0);
 	return code ? code : cli_stopped();
 }
@@ -164,8 +157,7 @@ static int show_model(const struct demo_args *args, bool for_people)
 static int run_demo(const void *args_)
 {
 	const struct demo_args *args = args_;
-	const struct data_options baseline_data = {.fill = DATA_FULL,
-						   .seed = SEED};
+	const struct data_options baseline_data = {.fill = DATA_FULL, .seed = SEED};
 	struct measure_run run;
 	struct shape_list list = {0};
 	struct nib_device *device = NULL;
@@ -187,13 +179,12 @@ static int run_demo(const void *args_)
 		code = cli_open_device(&args->shared.device, &device);
 	}
 	if (!code && for_people)
-		printf("%s on %s, %d threads\n\n", cli_backend(device),
-		       run.machine, cli_threads(device));
+		printf("%s on %s, %d threads\n\n", cli_backend(device), run.machine,
+		       cli_threads(device));
 	if (!code && args->model)
 		code = show_model(args, for_people);
 	if (!code)
-		code = run_shapes(&run, &list, of_block, args,
-				  cli_threads(device));
+		code = run_shapes(&run, &list, of_block, args, cli_threads(device));
 	if (!code && run.rows.ok < list.count)
 		code = CLI_FOUND;
 	nib_device_close(device);

@@ -108,13 +108,11 @@ static void add_machine(json_t *about, const struct nib_device_info *info)
 	add_number(about, "l2_bytes", (double)info->l2_bytes);
 	add_number(about, "l3_bytes", (double)sysconf(_SC_LEVEL3_CACHE_SIZE));
 	add_number(about, "memory_bytes", read_meminfo("MemTotal:"));
-	add_number(about, "memory_available_bytes",
-		   read_meminfo("MemAvailable:"));
+	add_number(about, "memory_available_bytes", read_meminfo("MemAvailable:"));
 	add_text(about, "huge_pages", read_huge_pages(line));
 	if (!uname(&os))
-		json_object_set_new(
-		    about, "system",
-		    json_sprintf("%s %s", os.sysname, os.release));
+		json_object_set_new(about, "system",
+				    json_sprintf("%s %s", os.sysname, os.release));
 	driver = read_driver(line);
 	if (driver)
 		add_text(about, "nvidia_driver", driver);
@@ -230,8 +228,7 @@ static void put_value(struct table *table, const char *key, const json_t *value)
 		cli_size_text(json_number_value(value), text);
 	else
 		snprintf(text, sizeof(text), "%.0f", json_number_value(value));
-	put_row(table, label,
-		json_is_string(value) ? json_string_value(value) : text);
+	put_row(table, label, json_is_string(value) ? json_string_value(value) : text);
 }
 
 static void put_gpu(struct table *table, const json_t *gpu)
@@ -246,8 +243,7 @@ static void put_gpu(struct table *table, const json_t *gpu)
 		snprintf(text, sizeof(text),
 			 "%s, %.0f multiprocessors at up to %.2f GHz, L2 %s, "
 			 "memory %s at %.2f GHz, %s",
-			 text_of(gpu, "hardware"),
-			 number_of(gpu, "multiprocessors"),
+			 text_of(gpu, "hardware"), number_of(gpu, "multiprocessors"),
 			 number_of(gpu, "clock_khz") * 1e-6,
 			 cli_size_text(number_of(gpu, "l2_bytes"), l2),
 			 cli_size_text(number_of(gpu, "memory_bytes"), size),
@@ -257,12 +253,10 @@ static void put_gpu(struct table *table, const json_t *gpu)
 	if (!json_object_get(gpu, "tuned"))
 		return;
 	if (json_is_true(json_object_get(gpu, "tuned")))
-		snprintf(text, sizeof(text), "as measured by nib tune, %.400s",
-			 file);
+		snprintf(text, sizeof(text), "as measured by nib tune, %.400s", file);
 	else
 		snprintf(text, sizeof(text), "built in, %s%s%.300s",
-			 text_of(gpu, "untuned_reason"), *file ? ": " : "",
-			 file);
+			 text_of(gpu, "untuned_reason"), *file ? ": " : "", file);
 	put_row(table, "  tile costs", text);
 }
 
@@ -295,8 +289,7 @@ static int print_table(json_t *about, enum table_format format)
 	{
 		char text[256], label[64];
 
-		snprintf(label, sizeof(label), "backend %s",
-			 text_of(value, "backend"));
+		snprintf(label, sizeof(label), "backend %s", text_of(value, "backend"));
 		snprintf(text, sizeof(text), "%s%s",
 			 *text_of(value, "reason") ? "closed, " : "open",
 			 text_of(value, "reason"));
@@ -311,8 +304,7 @@ static int print_table(json_t *about, enum table_format format)
 
 static int print_about(json_t *about, enum table_format format)
 {
-	size_t flags =
-	    format == TABLE_FORMAT_JSON ? JSON_INDENT(1) : JSON_COMPACT;
+	size_t flags = format == TABLE_FORMAT_JSON ? JSON_INDENT(1) : JSON_COMPACT;
 	char *text;
 
 	if (format != TABLE_FORMAT_JSON && format != TABLE_FORMAT_JSONL)
@@ -331,8 +323,7 @@ static int run_info(const void *args_)
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct nib_device *device;
 	json_t *about;
-	int code = cli_open_device(&args->shared.device, &device),
-	    refused = code;
+	int code = cli_open_device(&args->shared.device, &device), refused = code;
 
 	/* NIB_CPU may ask for what this machine lacks: then show what it has. */
 	if (code && !args->shared.device.isa && getenv("NIB_CPU")) {

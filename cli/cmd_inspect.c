@@ -81,10 +81,10 @@ static void put_header(struct inspector *in, const char *path, double bytes)
 	const char *key, *value;
 
 	if (shards)
-		snprintf(files, sizeof(files), " in %lld file%s",
-			 (long long)shards, cli_s(shards));
-	table_note(in->table, "%s: %s%s, %lld tensor%s, %lld NVFP4 layer%s",
-		   path, cli_size_text(bytes, size), files, (long long)tensors,
+		snprintf(files, sizeof(files), " in %lld file%s", (long long)shards,
+			 cli_s(shards));
+	table_note(in->table, "%s: %s%s, %lld tensor%s, %lld NVFP4 layer%s", path,
+		   cli_size_text(bytes, size), files, (long long)tensors,
 		   cli_s(tensors), (long long)layers, cli_s(layers));
 	config_put(&in->config, in->table);
 	if (count[ROLE_FP8])
@@ -106,8 +106,8 @@ static void put_what(struct inspector *in, const struct tensor_source *source,
 	table_text(in->table, "kind", source->layer ? "layer" : "tensor");
 	table_text(in->table, "name", source->name);
 	table_text(in->table, "format",
-		   source->tensor && layouts_role(&in->layouts,
-						  source->tensor) == ROLE_FP8
+		   source->tensor &&
+			   layouts_role(&in->layouts, source->tensor) == ROLE_FP8
 		       ? "FP8 linear"
 		       : tensor_format(source));
 	table_shape(in->table, "shape", source->shape, source->rank);
@@ -147,8 +147,7 @@ static void put_layer(struct inspector *in, const struct scan_layer *scan)
 	table_int(t, "sign_scales", scan->signs);
 	table_number(t, "zeros", elems > 0 ? zeros / elems : 0);
 	table_number(t, "amax", scan->amax);
-	table_number(t, "weak_blocks",
-		     scan->blocks ? weak / (double)scan->blocks : 0);
+	table_number(t, "weak_blocks", scan->blocks ? weak / (double)scan->blocks : 0);
 	table_number(t, "linear_structure", scan->linear_structure);
 	table_number(t, "tiled_structure", scan->tiled_structure);
 	table_end_row(t);
@@ -194,9 +193,8 @@ static void put_paragraph(struct table *t, const struct findings *all, int kind)
 
 	if (!count)
 		return;
-	table_note(t, "\n%s: %s (%s): %lld",
-		   rule->is_problem ? "PROBLEM" : "note", rule->title,
-		   rule->code, (long long)count);
+	table_note(t, "\n%s: %s (%s): %lld", rule->is_problem ? "PROBLEM" : "note",
+		   rule->title, rule->code, (long long)count);
 	for (int64_t i = 0; i < all->count && shown < SHOWN; i++)
 		if (all->items[i].kind == (enum finding_kind)kind) {
 			table_note(t, "  %s: %s", all->items[i].name,
@@ -204,8 +202,7 @@ static void put_paragraph(struct table *t, const struct findings *all, int kind)
 			shown++;
 		}
 	if (count > shown)
-		table_note(t, "  ... and %lld more",
-			   (long long)(count - shown));
+		table_note(t, "  ... and %lld more", (long long)(count - shown));
 	table_note(t, "  -> %s", rule->advice);
 }
 
@@ -227,8 +224,8 @@ static int64_t put_findings(struct inspector *in)
 	notes = all->count - problems;
 	if (all->count)
 		table_note(in->table, "\n%lld problem%s, %lld note%s",
-			   (long long)problems, cli_s(problems),
-			   (long long)notes, cli_s(notes));
+			   (long long)problems, cli_s(problems), (long long)notes,
+			   cli_s(notes));
 	else
 		table_note(in->table, "\nnothing looks wrong");
 	return problems;
@@ -341,8 +338,8 @@ static int find_all(struct inspector *in)
 		    nib_file_layer_problem_at(in->file, i);
 
 		if (!put_across(in, problem->name))
-			findings_add(&in->findings, FIND_HALF_LAYER,
-				     problem->name, "%s", problem->reason);
+			findings_add(&in->findings, FIND_HALF_LAYER, problem->name,
+				     "%s", problem->reason);
 	}
 	findings_of_layouts(&in->findings, &in->layouts);
 	findings_of_config(&in->findings, &in->config, in->file);
@@ -400,10 +397,9 @@ static int run_inspect(const void *args_)
 		return cli_fail_input(NULL, &err);
 	config_read(&in.config, path);
 	in.table = table_new(columns, args->shared.format, 0);
-	in.scans = calloc((size_t)nib_file_layer_count(in.file) + 1,
-			  sizeof(*in.scans));
-	code = in.scans ? layouts_read(&in.layouts, in.file)
-			: cli_no_memory("statistics");
+	in.scans = calloc((size_t)nib_file_layer_count(in.file) + 1, sizeof(*in.scans));
+	code =
+	    in.scans ? layouts_read(&in.layouts, in.file) : cli_no_memory("statistics");
 	if (!code)
 		code = list_sources(&in);
 	if (!code)
@@ -415,8 +411,7 @@ static int run_inspect(const void *args_)
 
 #define ARG(member) offsetof(struct inspect_args, member)
 static const struct cli_option options[] = {
-    {"brief", OPT_FLAG, ARG(brief),
-     .help = "only the findings, not the tensors"},
+    {"brief", OPT_FLAG, ARG(brief), .help = "only the findings, not the tensors"},
     {"strict", OPT_FLAG, ARG(strict),
      .help = "notes count as problems for the exit code"},
     {0},
@@ -459,8 +454,7 @@ const struct cli_command command_inspect = {
 		"nib inspect model.safetensors --brief --strict\n"
 		"nib inspect model.safetensors --format json |\n"
 		"    jq -r '.[] | select(.kind == \"finding\") | .text'\n",
-    .groups =
-	(const struct cli_group[]){{"Inspecting", options, 0}, CLI_LAST_GROUPS},
+    .groups = (const struct cli_group[]){{"Inspecting", options, 0}, CLI_LAST_GROUPS},
     .args_bytes = sizeof(struct inspect_args),
     .run = run_inspect,
 };

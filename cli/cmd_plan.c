@@ -174,8 +174,8 @@ static int run_plan(const void *args_)
 static const struct cli_option options[] = {
     {"layout", OPT_CHOICE, ARG(layout), CLI_LAYOUT_WORDS, "linear",
      .help = "layout of the block scales"},
-    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS,
-     "nvfp4", .help = "what A is: " CLI_ACTIVATIONS_HELP},
+    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS, "nvfp4",
+     .help = "what A is: " CLI_ACTIVATIONS_HELP},
     {"out", OPT_CHOICE, ARG(out), CLI_DTYPE_WORDS, CLI_OUT_DEFAULT,
      .help = "type of C"},
     {"packed", OPT_FLAG, ARG(packed), .help = "plan for packed weights"},

@@ -141,9 +141,8 @@ static void put_summary(struct job *job)
 	for (int64_t i = 0; i < s->count; i++)
 		small += !s->items[i].layer && s->items[i].tensor->rank < 2;
 	if (small)
-		table_note(
-		    job->table, "and %lld tensor%s that %s no matrix: copied",
-		    (long long)small, cli_s(small), small == 1 ? "is" : "are");
+		table_note(job->table, "and %lld tensor%s that %s no matrix: copied",
+			   (long long)small, cli_s(small), small == 1 ? "is" : "are");
 	if (job->args->dry_run) {
 		table_note(job->table, "%lld of %lld tensors would be NVFP4",
 			   (long long)s->quantised, (long long)s->count);
@@ -153,8 +152,7 @@ static void put_summary(struct job *job)
 		   "%lld of %lld tensors are NVFP4 now; %s -> %s (%.2f times "
 		   "smaller)",
 		   (long long)s->quantised, (long long)s->count,
-		   cli_size_text(job->bytes_in, in),
-		   cli_size_text(job->bytes_out, out),
+		   cli_size_text(job->bytes_in, in), cli_size_text(job->bytes_out, out),
 		   job->bytes_out > 0 ? job->bytes_in / job->bytes_out : 1);
 	if (job->inexact)
 		table_note(job->table, "SQNR: mean %.2f dB, worst %.2f dB (%s)",
@@ -166,8 +164,7 @@ static void put_summary(struct job *job)
 	if (job->not_finite)
 		cli_warn("%lld value%s inf or NaN, and finite in %s now",
 			 (long long)job->not_finite,
-			 job->not_finite == 1 ? " was" : "s were",
-			 job->out_path);
+			 job->not_finite == 1 ? " was" : "s were", job->out_path);
 }
 
 #define LEFT_SHOWN 6
@@ -209,8 +206,8 @@ static void put_loading(struct job *job)
 		if (count++ == LEFT_SHOWN)
 			continue;
 		memcpy(left[at], name, sizeof(name));
-		used += snprintf(text + used, sizeof(text) - (size_t)used,
-				 "%s%s", at ? ", " : "", name);
+		used += snprintf(text + used, sizeof(text) - (size_t)used, "%s%s",
+				 at ? ", " : "", name);
 	}
 	table_note(job->table, "transformers leaves in their type: %s%s", text,
 		   count > LEFT_SHOWN ? ", ..." : "");
@@ -244,15 +241,13 @@ static int find_globals(struct job *job)
 
 static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
 {
-	static const char *const recipes[] = {"modelopt", "compressed-tensors",
-					      "ggml"};
+	static const char *const recipes[] = {"modelopt", "compressed-tensors", "ggml"};
 	const char *key, *value;
 	char by[64];
 
 	for (int64_t i = 0; i < nib_file_metadata_count(job->file); i++) {
 		nib_file_metadata_at(job->file, i, &key, &value);
-		if (strcmp(key, "quantized_by") &&
-		    strcmp(key, "nvfp4_recipe") &&
+		if (strcmp(key, "quantized_by") && strcmp(key, "nvfp4_recipe") &&
 		    nib_writer_metadata(job->writer, key, value, err))
 			return err->status;
 	}
@@ -264,8 +259,7 @@ static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
 }
 
 /* A stack across: ModelOpt's names go without ".weight". */
-static enum nib_status declare_across(struct job *job,
-				      const struct selected *item,
+static enum nib_status declare_across(struct job *job, const struct selected *item,
 				      struct nib_error *err)
 {
 	const struct {
@@ -284,8 +278,7 @@ static enum nib_status declare_across(struct job *job,
 
 		if (asprintf(&name, "%s%s", item->layer, parts[i].suffix) < 0) {
 			*err = (struct nib_error){NIB_OUT_OF_MEMORY,
-						  .message =
-						      "no memory for names"};
+						  .message = "no memory for names"};
 			return err->status;
 		}
 		status = nib_writer_declare(job->writer, name, parts[i].dtype,
@@ -305,14 +298,13 @@ static enum nib_status declare(struct job *job, const struct selected *item,
 	if (item->is_stack)
 		return nib_writer_declare_stack(
 		    job->writer, job->how.checkpoint, item->layer,
-		    item->rows / item->rows_each, item->rows_each, item->k, 0,
-		    err);
+		    item->rows / item->rows_each, item->rows_each, item->k, 0, err);
 	if (item->layer)
-		return nib_writer_declare_layer(
-		    job->writer, job->how.checkpoint, item->layer, item->rows,
-		    item->k, 0, err);
-	return nib_writer_declare(job->writer, t->name, t->dtype, t->rank,
-				  t->shape, err);
+		return nib_writer_declare_layer(job->writer, job->how.checkpoint,
+						item->layer, item->rows, item->k, 0,
+						err);
+	return nib_writer_declare(job->writer, t->name, t->dtype, t->rank, t->shape,
+				  err);
 }
 
 static int copy_tensor(struct job *job, const struct nib_file_tensor *t)
@@ -321,8 +313,8 @@ static int copy_tensor(struct job *job, const struct nib_file_tensor *t)
 
 	for (uint64_t at = 0; at < t->bytes; at += COPY_BYTES) {
 		const char *data = (const char *)t->data + at;
-		size_t n = t->bytes - at < COPY_BYTES ? (size_t)(t->bytes - at)
-						      : COPY_BYTES;
+		size_t n =
+		    t->bytes - at < COPY_BYTES ? (size_t)(t->bytes - at) : COPY_BYTES;
 
 		if (nib_writer_write(job->writer, data, n, &err))
 			return cli_fail(job->writing, &err);
@@ -337,8 +329,7 @@ static int copy_tensor(struct job *job, const struct nib_file_tensor *t)
 /* Opens the writer and declares the tensors of a shard. */
 static int begin_file(struct job *job, const char *path, int64_t shard)
 {
-	static const struct cli_name names[] = {{"name", "the tensor", NULL},
-						{0}};
+	static const struct cli_name names[] = {{"name", "the tensor", NULL}, {0}};
 	const struct selection *s = &job->selection;
 	struct nib_error err;
 	enum nib_status status = nib_writer_open(path, &job->writer, &err);
@@ -364,8 +355,7 @@ static int commit_file(struct job *job)
 		return cli_stopped();
 	progress_advance(0, "writing to disk");
 	job->writer = NULL;
-	return nib_writer_commit(writer, &err) ? cli_fail(job->writing, &err)
-					       : CLI_OK;
+	return nib_writer_commit(writer, &err) ? cli_fail(job->writing, &err) : CLI_OK;
 }
 
 static int write_file(struct job *job, const char *path, int64_t shard)
@@ -379,8 +369,8 @@ static int write_file(struct job *job, const char *path, int64_t shard)
 
 		if (item->tensor->shard != shard)
 			continue;
-		code = item->layer ? quantizer_write(job->quantizer, item,
-						     job->writer, path, &error)
+		code = item->layer ? quantizer_write(job->quantizer, item, job->writer,
+						     path, &error)
 				   : copy_tensor(job, item->tensor);
 		if (!code)
 			put_row(job, item, item->layer ? &error : NULL);
@@ -395,9 +385,9 @@ static int write_shards(struct job *job)
 	int code = CLI_OK;
 
 	for (int64_t i = 0; i < (shards ? shards : 1) && !code; i++) {
-		char *path = out_folder_path(
-		    job->out.work, shards ? nib_file_shard_at(job->file, i)
-					  : "model.safetensors");
+		char *path = out_folder_path(job->out.work,
+					     shards ? nib_file_shard_at(job->file, i)
+						    : "model.safetensors");
 
 		code = path ? write_file(job, path, i) : CLI_FAILED;
 		nib_writer_discard(job->writer);
@@ -414,8 +404,8 @@ static int write_folder(struct job *job)
 	if (!code && nib_file_shard_count(job->file))
 		code = config_write_index(job->out.work, job->file);
 	if (!code)
-		code = config_write(&job->config, job->out.work,
-				    job->how.checkpoint, &job->selection);
+		code = config_write(&job->config, job->out.work, job->how.checkpoint,
+				    &job->selection);
 	if (!code)
 		code = out_folder_copy_rest(&job->out, job->config.folder);
 	if (!code && cli_must_stop())
@@ -435,8 +425,7 @@ static int run_passes(struct job *job)
 	if (quantizer_new(job->device, s, &job->how, &job->quantizer, &err))
 		return cli_fail(NULL, &err);
 	/* Before the work, so that a place that cannot be written costs none. */
-	code = job->config.folder ? out_folder_begin(&job->out, job->out_path)
-				  : CLI_OK;
+	code = job->config.folder ? out_folder_begin(&job->out, job->out_path) : CLI_OK;
 	if (!job->config.folder)
 		leftovers_name(job->out_path, strlen(job->out_path));
 	progress_begin("quantising", total, 1);
@@ -464,8 +453,8 @@ static int has_default_exclusions(const struct job *job)
 
 	for (int64_t i = 0; i < s->count; i++)
 		if (!strncmp(s->items[i].reason, "default exclude", 15) &&
-		    !models_refuse(&job->types, s->items[i].tensor->name,
-				   unused, sizeof(unused)))
+		    !models_refuse(&job->types, s->items[i].tensor->name, unused,
+				   sizeof(unused)))
 			return 1;
 	return 0;
 }
@@ -488,17 +477,15 @@ static int choose_tensors(struct job *job)
 				 "of such a name; nothing was written%s",
 				 o.include.items[0], job->in_path, see_why);
 	if (job->types.is_known && !o.exclude.count && !job->args->dry_run)
-		return cli_error(
-		    CLI_INPUT,
-		    "%s has no layer that can be loaded in NVFP4%s; "
-		    "nothing was written%s",
-		    job->in_path,
-		    has_default_exclusions(job)
-			? ", except those that --all takes"
-			: "",
-		    see_why);
-	cli_warn("%s has no tensor to quantise: everything is copied",
-		 job->in_path);
+		return cli_error(CLI_INPUT,
+				 "%s has no layer that can be loaded in NVFP4%s; "
+				 "nothing was written%s",
+				 job->in_path,
+				 has_default_exclusions(job)
+				     ? ", except those that --all takes"
+				     : "",
+				 see_why);
+	cli_warn("%s has no tensor to quantise: everything is copied", job->in_path);
 	return CLI_OK;
 }
 
@@ -526,9 +513,8 @@ static int quantize(struct job *job)
  * and shards are written with that of the first. */
 static int check_marks(const struct job *job)
 {
-	const int64_t n = nib_file_shard_count(job->file) > 1
-			      ? nib_file_layer_count(job->file)
-			      : 0;
+	const int64_t n =
+	    nib_file_shard_count(job->file) > 1 ? nib_file_layer_count(job->file) : 0;
 
 	for (int64_t i = 0; i < n; i++) {
 		const struct nib_layer *layer = nib_file_layer_at(job->file, i);
@@ -558,23 +544,21 @@ static int check_folder(const struct job *job)
 		return cli_error(CLI_INPUT,
 				 "%s: the model is quantised already (%s%s%s): "
 				 "quantise the one that it was made from",
-				 job->in_path, c->method,
-				 *c->algorithm ? ", " : "", c->algorithm);
+				 job->in_path, c->method, *c->algorithm ? ", " : "",
+				 c->algorithm);
 	if (json_object_get(c->model, "quantization_config"))
 		return cli_error(CLI_INPUT,
 				 "%s/" CONFIG_MODEL ": the quantization_config "
 				 "is no object: remove it",
 				 c->folder);
 	if (!c->model)
-		cli_warn("%s has no " CONFIG_MODEL
-			 ": none is written, by which "
+		cli_warn("%s has no " CONFIG_MODEL ": none is written, by which "
 			 "engines know the format",
 			 job->in_path);
 	code = check_marks(job);
 	if (!code)
 		code = out_folder_check_rest(c->folder);
-	return code || job->args->dry_run ? code
-					  : out_folder_check(job->out_path);
+	return code || job->args->dry_run ? code : out_folder_check(job->out_path);
 }
 
 static int run_quantize(const void *args_)
@@ -587,9 +571,8 @@ static int run_quantize(const void *args_)
 	    .out_path = files[1],
 	    .how = {.path = files[0],
 		    .checkpoint = args->checkpoint,
-		    .recipe = args->recipe < 0
-				  ? (enum nib_recipe)args->checkpoint
-				  : (enum nib_recipe)args->recipe,
+		    .recipe = args->recipe < 0 ? (enum nib_recipe)args->checkpoint
+					       : (enum nib_recipe)args->recipe,
 		    .saturate = args->saturate},
 	};
 	struct nib_error err;
@@ -598,10 +581,9 @@ static int run_quantize(const void *args_)
 	if (nib_file_open(job.in_path, &job.file, &err))
 		return cli_fail_input(NULL, &err);
 	config_read(&job.config, job.in_path);
-	code = job.config.folder
-		   ? check_folder(&job)
-		   : cli_check_output(job.out_path, &job.in_path, 1,
-				      args->force || args->dry_run);
+	code = job.config.folder ? check_folder(&job)
+				 : cli_check_output(job.out_path, &job.in_path, 1,
+						    args->force || args->dry_run);
 	if (!code)
 		code = cli_open_device(&args->shared.device, &job.device);
 	if (!code)
@@ -630,13 +612,11 @@ static const struct cli_option options[] = {
      .help = "quantise every matrix *.weight, with no default exclusions; a "
 	     "folder keeps what its model cannot load in NVFP4"},
     {"no-share", OPT_FLAG, ARG(no_share),
-     .help =
-	 "give q/k/v_proj, gate/up_proj, w1/w3 and what else engines fuse a "
-	 "global scale each; they expect to share one"},
+     .help = "give q/k/v_proj, gate/up_proj, w1/w3 and what else engines fuse a "
+	     "global scale each; they expect to share one"},
     {"saturate", OPT_FLAG, ARG(saturate),
      .help = "take inf as the largest value and NaN as zero, rather than stop"},
-    {"force", OPT_FLAG, ARG(force),
-     .help = "replace OUT if it is a file that exists"},
+    {"force", OPT_FLAG, ARG(force), .help = "replace OUT if it is a file that exists"},
     {"dry-run", OPT_FLAG, ARG(dry_run),
      .help = "say what would be quantised and what copied; write nothing"},
     {0},
@@ -671,13 +651,12 @@ const struct cli_command command_quantize = {
 	"weights of experts stay stacks.  Experts stored as [experts, k, n]\n"
 	"stay so in ModelOpt's format (gate_up_proj_weight_scale, ...), which\n"
 	"nibblas.transformers runs; compressed-tensors has none: a copy.\n",
-    .examples =
-	"nib quantize model.safetensors out.safetensors\n"
-	"nib quantize model-dir nvfp4-dir\n"
-	"nib quantize in.safetensors out.safetensors --dry-run\n"
-	"nib quantize in.safetensors out.safetensors --include '*.mlp.*'\n"
-	"nib quantize in.safetensors out.safetensors \\\n"
-	"    --format-out compressed-tensors --exclude '*lm_head*'\n",
+    .examples = "nib quantize model.safetensors out.safetensors\n"
+		"nib quantize model-dir nvfp4-dir\n"
+		"nib quantize in.safetensors out.safetensors --dry-run\n"
+		"nib quantize in.safetensors out.safetensors --include '*.mlp.*'\n"
+		"nib quantize in.safetensors out.safetensors \\\n"
+		"    --format-out compressed-tensors --exclude '*lm_head*'\n",
     .groups = (const struct cli_group[]){{"Quantising", options, 0},
 					 CLI_DEVICE_GROUPS,
 					 CLI_LAST_GROUPS},

@@ -42,11 +42,10 @@ static int read_rows(json_t *rows, FILE *file, const char *path)
 			break;
 		ungetc(c, file);
 		value = json_loadf(
-		    file, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES,
-		    &error);
+		    file, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &error);
 		if (!value)
-			return cli_error(CLI_INPUT, "%s:%d: %s", path,
-					 error.line, error.text);
+			return cli_error(CLI_INPUT, "%s:%d: %s", path, error.line,
+					 error.text);
 		if (!json_is_array(value))
 			code = add_row(rows, value, path);
 		else
@@ -80,8 +79,8 @@ static int run_report(const void *args_)
 	char *const *files = args->shared.files;
 	const int n_files = args->shared.n_files;
 	json_t *rows = json_array();
-	int code = cli_check_output(args->output, (const char *const *)files,
-				    n_files, args->force);
+	int code = cli_check_output(args->output, (const char *const *)files, n_files,
+				    args->force);
 
 	for (int i = 0; i < n_files && !code; i++)
 		code = read_file(rows, files[i]);
@@ -116,9 +115,8 @@ const struct cli_command command_report = {
 	"row is in a chart of its speed, beside the baselines of the same shape, and\n"
 	"in a table; further charts show the share of this machine's limit, the\n"
 	"errors, and a roofline for each backend.\n",
-    .examples =
-	"nib bench --preset seeds --baselines --format json > rows.json\n"
-	"nib report rows.json -o report.html\n",
+    .examples = "nib bench --preset seeds --baselines --format json > rows.json\n"
+		"nib report rows.json -o report.html\n",
     .groups = (const struct cli_group[]){{"Report", options, 0},
 					 {"Messages", cli_message_options, 0},
 					 {0}},

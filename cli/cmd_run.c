@@ -88,8 +88,7 @@ static void *stage(struct runner *r, const void *host, size_t bytes,
 
 /* The same for a dense matrix with linear scales. */
 static enum nib_status stage_view(struct runner *r, const struct nib_nvfp4 *q,
-				  struct nib_nvfp4 *there,
-				  struct nib_error *err)
+				  struct nib_nvfp4 *there, struct nib_error *err)
 {
 	const size_t elems = (size_t)(q->rows * q->k);
 
@@ -154,21 +153,18 @@ static int other_type(const struct runner *r, const struct nib_file_tensor *t)
 
 static int no_layer(const struct runner *r, const char *name)
 {
-	const struct nib_layer_problem *problem =
-	    find_problem(r->weights, name);
+	const struct nib_layer_problem *problem = find_problem(r->weights, name);
 	const struct nib_file_tensor *other = find_other(r->weights, name);
 	int64_t count = nib_file_layer_count(r->weights);
 	char near[CLI_NEAREST_TEXT];
 
 	if (problem)
-		return cli_error(
-		    CLI_INPUT, "%s: the layer '%s' cannot be read: %s",
-		    r->args->weights, problem->name, problem->reason);
+		return cli_error(CLI_INPUT, "%s: the layer '%s' cannot be read: %s",
+				 r->args->weights, problem->name, problem->reason);
 	if (other)
 		return other_type(r, other);
 	if (!count)
-		return cli_error(CLI_INPUT, "%s has no NVFP4 layers",
-				 r->args->weights);
+		return cli_error(CLI_INPUT, "%s has no NVFP4 layers", r->args->weights);
 	return cli_error(CLI_USAGE,
 			 "%s has no NVFP4 layer '%s'; it has %lld, the first "
 			 "is '%s' (nib inspect lists them)%s",
@@ -211,11 +207,10 @@ static int find_layers(struct runner *r)
 		    names[0], names[1], (long long)w[0]->k, (long long)w[1]->k,
 		    (long long)w[0]->rows, (long long)w[1]->rows);
 	if (w[1] && !same_pre_quant_scale(r->layers))
-		return cli_error(
-		    CLI_INPUT,
-		    "%s and %s differ in pre_quant_scale, by which "
-		    "their one input is multiplied",
-		    names[0], names[1]);
+		return cli_error(CLI_INPUT,
+				 "%s and %s differ in pre_quant_scale, by which "
+				 "their one input is multiplied",
+				 names[0], names[1]);
 	return CLI_OK;
 }
 
@@ -231,8 +226,8 @@ static int load_weights(struct runner *r)
 
 		tensor_from_layer(r->layers[i], &source);
 		if (tensor_view(&source, r->args->index * source.rows_each,
-				source.rows_each, &b, &r->globals[i],
-				&r->copies[i], &err))
+				source.rows_each, &b, &r->globals[i], &r->copies[i],
+				&err))
 			return cli_fail(source.name, &err);
 		/* A GPU reads them once: packing would cost more. */
 		if (!cli_is_host(r->device)) {
@@ -284,8 +279,7 @@ static int find_input(struct runner *r, struct tensor_source *source)
 		cli_error(CLI_USAGE, "%s has no tensor '%s'%s", file, name,
 			  tensor_nearest(r->inputs, name, near));
 	else
-		cli_error(CLI_USAGE,
-			  "%s has %lld tensors: choose with --input-tensor",
+		cli_error(CLI_USAGE, "%s has %lld tensors: choose with --input-tensor",
 			  file, (long long)count);
 	return CLI_USAGE;
 }
@@ -295,8 +289,8 @@ static int use_layer(struct runner *r, const struct tensor_source *source)
 	struct nib_nvfp4 a;
 	struct nib_error err;
 
-	if (tensor_view(source, 0, source->rows, &a, &r->a_global,
-			&r->copies[2], &err) ||
+	if (tensor_view(source, 0, source->rows, &a, &r->a_global, &r->copies[2],
+			&err) ||
 	    stage_view(r, &a, &r->problem.a, &err))
 		return cli_fail(source->name, &err);
 	r->a_global_from = "input file";
@@ -328,9 +322,8 @@ static int quantize(struct runner *r, const struct tensor_source *source)
 	a.scales = r->scales = malloc(elems / NIB_BLOCK + 1);
 	if (!a.codes || !a.scales)
 		return cli_no_memory("quantised input");
-	status =
-	    staging_new_loaded(r->device, source->tensor->data,
-			       elems * nib_dtype_bytes(x.dtype), &staged, &err);
+	status = staging_new_loaded(r->device, source->tensor->data,
+				    elems * nib_dtype_bytes(x.dtype), &staged, &err);
 	x.data = staged.data;
 	if (!status) /* r frees the codes.  NOLINTNEXTLINE(*Malloc) */
 		status = stage_view(r, &a, &r->problem.a, &err);
@@ -360,15 +353,13 @@ static int round_input(struct runner *r, const struct tensor_source *source,
 	for (int64_t i = 0; i < elems; i += 1024) {
 		int64_t n = elems - i < 1024 ? elems - i : 1024;
 
-		tensor_read_floats(from + (size_t)i *
-					      nib_dtype_bytes(source->dtype),
+		tensor_read_floats(from + (size_t)i * nib_dtype_bytes(source->dtype),
 				   source->dtype, n, piece);
 		tensor_round_floats(piece, dtype, n,
 				    (char *)r->rounded +
 					(size_t)i * nib_dtype_bytes(dtype));
 		for (int64_t j = 0; j < n && dtype == NIB_FP16; j++)
-			infinite +=
-			    isfinite(piece[j]) && fabsf(piece[j]) >= 65520;
+			infinite += isfinite(piece[j]) && fabsf(piece[j]) >= 65520;
 	}
 	if (infinite)
 		cli_warn("%s: %lld value%s of '%s' %s infinite in fp16, which "
@@ -399,8 +390,8 @@ static int use_floats(struct runner *r, const struct tensor_source *source)
 	if (code)
 		return code;
 	r->problem.activations = cli_activations_kind(activations);
-	*x = (struct nib_dense){
-	    .dtype = dtype, .rows = source->rows, .cols = source->k};
+	*x =
+	    (struct nib_dense){.dtype = dtype, .rows = source->rows, .cols = source->k};
 	if (elems) /* r frees what was rounded.  NOLINTNEXTLINE(*Malloc) */
 		x->data = stage(r, data, elems * nib_dtype_bytes(dtype), &err);
 	if (elems && !x->data)
@@ -416,8 +407,7 @@ static int smooth_input(struct runner *r, struct tensor_source *source,
 	const size_t bytes = nib_dtype_bytes(source->dtype);
 	const int64_t k = source->k;
 	float *row = malloc(2 * (size_t)k * sizeof(*row));
-	char *out = r->smoothed_data =
-	    malloc((size_t)(source->rows * k) * bytes + 1);
+	char *out = r->smoothed_data = malloc((size_t)(source->rows * k) * bytes + 1);
 	enum nib_dtype dtype = NIB_FP32;
 
 	if (!row || !out) {
@@ -476,15 +466,13 @@ static int load_input(struct runner *r)
 		return cli_error(CLI_INPUT,
 				 "%s: the last size of '%s' is %lld: must be "
 				 "in_features = %lld of the layer '%s'",
-				 r->args->input, source.name,
-				 (long long)source.k, (long long)k,
-				 r->layers[0]->name);
+				 r->args->input, source.name, (long long)source.k,
+				 (long long)k, r->layers[0]->name);
 	if (source.layer && r->args->activations != ACT_NVFP4)
-		return cli_error(
-		    CLI_USAGE,
-		    "--activations %s: '%s' of %s is NVFP4: must be nvfp4",
-		    cli_activations_names[r->args->activations], source.name,
-		    r->args->input);
+		return cli_error(CLI_USAGE,
+				 "--activations %s: '%s' of %s is NVFP4: must be nvfp4",
+				 cli_activations_names[r->args->activations],
+				 source.name, r->args->input);
 	code = apply_awq(r, &source);
 	if (code)
 		return code;
@@ -507,8 +495,7 @@ static int allocate_output(struct runner *r, size_t *bytes)
 	    .rows = r->rows,
 	    .cols = r->layers[0]->weight.rows,
 	};
-	if (!__builtin_mul_overflow((size_t)r->c.rows, (size_t)r->c.cols,
-				    bytes) &&
+	if (!__builtin_mul_overflow((size_t)r->c.rows, (size_t)r->c.cols, bytes) &&
 	    !__builtin_mul_overflow(*bytes, nib_dtype_bytes(r->c.dtype), bytes))
 		r->c.data = malloc(*bytes ? *bytes : 1);
 	return r->c.data ? CLI_OK : cli_no_memory("output");
@@ -565,11 +552,9 @@ static int multiply(struct runner *r)
 
 static int write_output(struct runner *r)
 {
-	static const struct cli_name names[] = {
-	    {"name", "--output-tensor", NULL}, {0}};
+	static const struct cli_name names[] = {{"name", "--output-tensor", NULL}, {0}};
 	const char *path = r->args->output;
-	size_t bytes =
-	    (size_t)(r->c.rows * r->c.cols) * nib_dtype_bytes(r->c.dtype);
+	size_t bytes = (size_t)(r->c.rows * r->c.cols) * nib_dtype_bytes(r->c.dtype);
 	struct nib_writer *writer;
 	struct nib_error err;
 
@@ -577,12 +562,10 @@ static int write_output(struct runner *r)
 	if (nib_writer_open(path, &writer, &err))
 		return cli_fail(path, &err);
 	if (!nib_writer_declare(writer, r->args->output_tensor,
-				tensor_dtype_names[r->c.dtype], r->rank,
-				r->shape, &err) &&
-	    !nib_writer_write(writer, r->c.data, bytes, &err) &&
-	    !cli_must_stop())
-		return nib_writer_commit(writer, &err) ? cli_fail(path, &err)
-						       : CLI_OK;
+				tensor_dtype_names[r->c.dtype], r->rank, r->shape,
+				&err) &&
+	    !nib_writer_write(writer, r->c.data, bytes, &err) && !cli_must_stop())
+		return nib_writer_commit(writer, &err) ? cli_fail(path, &err) : CLI_OK;
 	nib_writer_discard(writer);
 	return cli_fail_named(path, &err, names);
 }
@@ -602,8 +585,7 @@ static int put_row(struct runner *r)
 	table_int(t, "n", r->c.cols);
 	table_int(t, "k", k);
 	table_text(t, "input", r->a_format);
-	table_text(t, "activations",
-		   cli_activations_names[r->args->activations]);
+	table_text(t, "activations", cli_activations_names[r->args->activations]);
 	if (r->a_global_from) {
 		table_number(t, "input_global", (double)r->a_global);
 		table_text(t, "input_global_from", r->a_global_from);
@@ -693,8 +675,7 @@ static const struct cli_option options[] = {
      .help = "safetensors file with A: float or NVFP4"},
     {"input-tensor", OPT_TEXT, ARG(input_tensor), "NAME",
      .help = "which tensor of it (default: the only one)"},
-    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS,
-     "nvfp4",
+    {"activations", OPT_CHOICE, ARG(activations), CLI_ACTIVATIONS_WORDS, "nvfp4",
      .help = "what a float A becomes: nvfp4, quantised (W4A4); bf16, fp16 or "
 	     "fp32, rounded if the file has another type (W4A16); int8 (W4A8)"},
     {"output", OPT_FILE, ARG(output), "FILE", .letter = 'o', .is_required = 1,
@@ -705,8 +686,7 @@ static const struct cli_option options[] = {
      .help = "type of C"},
     {"saturate", OPT_FLAG, ARG(saturate),
      .help = "take inf as the largest value and NaN as zero, rather than stop"},
-    {"force", OPT_FLAG, ARG(force),
-     .help = "replace the output file if it exists"},
+    {"force", OPT_FLAG, ARG(force), .help = "replace the output file if it exists"},
     {0},
 };
 

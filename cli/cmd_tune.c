@@ -50,18 +50,16 @@ static void put_cost(struct table *table, const struct nib_device *device,
 	table_end_row(table);
 }
 
-static int print_costs(const struct tune_args *args,
-		       const struct nib_device *device,
-		       const struct nib_costs *before,
-		       const struct nib_costs *now, const char *note)
+static int print_costs(const struct tune_args *args, const struct nib_device *device,
+		       const struct nib_costs *before, const struct nib_costs *now,
+		       const char *note)
 {
 	struct table *table = table_new(columns, args->shared.format, 0);
 
 	for (int i = 0; i < now->sizes; i++)
 		put_cost(table, device, "64 of k", now->tile_rows[i],
 			 before->step_cycles[i], now->step_cycles[i]);
-	put_cost(table, device, "a tile", 0, before->tile_cycles,
-		 now->tile_cycles);
+	put_cost(table, device, "a tile", 0, before->tile_cycles, now->tile_cycles);
 	put_cost(table, device, "a divided k", 0, before->split_cycles,
 		 now->split_cycles);
 	table_note(table, "%s", note);
@@ -111,8 +109,7 @@ static int tune(const struct tune_args *args, struct nib_device *device,
 	bool has_split = true;
 	double gain = 1;
 	enum nib_status status;
-	int code =
-	    args->reset ? CLI_OK : measure(args, costs, &has_split, &gain);
+	int code = args->reset ? CLI_OK : measure(args, costs, &has_split, &gain);
 
 	if (code)
 		return code;
@@ -233,12 +230,11 @@ const struct cli_command command_tune = {
 	"$XDG_CACHE_HOME or ~/.cache.  NIB_TUNING names another one; NIB_TUNING=off\n"
 	"reads none.  A file that is damaged, or of another GPU or version, is not\n"
 	"used; nib info says which costs are, and why.\n",
-    .examples =
-	"nib tune\n"
-	"nib tune --device cuda:1 --dry-run\n"
-	"nib tune --min-time 0.5               # a machine that is busy\n"
-	"nib tune --reset\n"
-	"NIB_TUNING=off nib bench --device cuda:0   # what it brought\n",
+    .examples = "nib tune\n"
+		"nib tune --device cuda:1 --dry-run\n"
+		"nib tune --min-time 0.5               # a machine that is busy\n"
+		"nib tune --reset\n"
+		"NIB_TUNING=off nib bench --device cuda:0   # what it brought\n",
     .groups = groups,
     .args_bytes = sizeof(struct tune_args),
     .run = run_tune,

@@ -49,11 +49,9 @@ struct verifier {
 /* ---- pairs --------------------------------------------------------------- */
 
 /* The layer of a tensor of weights: fused experts go without ".weight". */
-static const struct nib_layer *find_layer(const struct nib_file *file,
-					  const char *name)
+static const struct nib_layer *find_layer(const struct nib_file *file, const char *name)
 {
-	const struct nib_layer *layer =
-	    tensor_find_layer(file, name, ".weight");
+	const struct nib_layer *layer = tensor_find_layer(file, name, ".weight");
 
 	return layer ? layer : tensor_find_layer(file, name, "");
 }
@@ -63,8 +61,7 @@ static const struct nib_layer *find_layer(const struct nib_file *file,
  * one of the same name, where a layer, which has several tensors, goes without
  * ".weight".
  */
-static int find_source(const struct nib_file *file,
-		       const struct tensor_source *like,
+static int find_source(const struct nib_file *file, const struct tensor_source *like,
 		       struct tensor_source *source)
 {
 	const struct nib_file_tensor *tensor;
@@ -133,8 +130,7 @@ static void put_failure(struct verifier *v, const struct tensor_source *a,
 }
 
 static void put_result(struct verifier *v, const struct tensor_source *a,
-		       const struct tensor_source *b,
-		       const struct tensor_error *error)
+		       const struct tensor_source *b, const struct tensor_error *error)
 {
 	/* A name that lives with its file: parts of A's experts have others. */
 	const char *name = a->layer ? a->name : b->name;
@@ -185,8 +181,7 @@ static int grow(struct verifier *v, int64_t elems)
 }
 
 static int compare_rows(struct verifier *v, const struct tensor_source *a,
-			const struct tensor_source *b,
-			struct tensor_error *error)
+			const struct tensor_source *b, struct tensor_error *error)
 {
 	struct nib_error err;
 	int64_t rows;
@@ -279,8 +274,7 @@ static int verify_experts(struct verifier *v, const struct tensor_source *a,
 		struct tensor_source part;
 		char *name;
 
-		if (!experts_part(a->tensor, experts, i, ".weight", &tensor,
-				  &name))
+		if (!experts_part(a->tensor, experts, i, ".weight", &tensor, &name))
 			return cli_no_memory("names of layers");
 		if (is_asked_for(v, a->name) || is_asked_for(v, name)) {
 			tensor_from_float(&tensor, &part);
@@ -362,12 +356,11 @@ static void put_summary(struct verifier *v)
 		   (long long)(v->compared - v->failed), (long long)v->compared,
 		   v->args->min_sqnr, (long long)v->identical);
 	if (isfinite(v->worst_db))
-		table_note(v->table, "worst: %.2f dB (%s)", v->worst_db,
-			   v->worst_name);
+		table_note(v->table, "worst: %.2f dB (%s)", v->worst_db, v->worst_name);
 	if (v->only_b)
 		table_note(v->table, "only in B: %lld tensor%s (%s%s)",
-			   (long long)v->only_b, cli_s(v->only_b),
-			   v->only_b_name, v->only_b > 1 ? ", ..." : "");
+			   (long long)v->only_b, cli_s(v->only_b), v->only_b_name,
+			   v->only_b > 1 ? ", ..." : "");
 }
 
 static int verify(struct verifier *v)
@@ -378,12 +371,11 @@ static int verify(struct verifier *v)
 	v->table = table_new(columns, v->args->shared.format, 0);
 	code = verify_all(v);
 	if (!code && !v->compared)
-		code =
-		    v->args->layer
-			? cli_error(CLI_USAGE, "--layer %s: A has none%s",
-				    v->args->layer,
-				    tensor_nearest(v->a, v->args->layer, near))
-			: cli_error(CLI_INPUT, "A has no tensors");
+		code = v->args->layer
+			   ? cli_error(CLI_USAGE, "--layer %s: A has none%s",
+				       v->args->layer,
+				       tensor_nearest(v->a, v->args->layer, near))
+			   : cli_error(CLI_INPUT, "A has no tensors");
 	if (!code) {
 		find_only_b(v);
 		put_summary(v);
@@ -402,8 +394,7 @@ static int run_verify(const void *args_)
 	struct nib_error err;
 	int code = CLI_OK;
 
-	if (nib_file_open(files[0], &v.a, &err) ||
-	    nib_file_open(files[1], &v.b, &err))
+	if (nib_file_open(files[0], &v.a, &err) || nib_file_open(files[1], &v.b, &err))
 		code = cli_fail_input(NULL, &err);
 	if (!code)
 		code = cli_open_device(&args->shared.device, &v.device);

@@ -42,10 +42,9 @@ size_t cli_control_bytes(const char *text)
 	    (c[0] == 0xD8 && c[1] == 0x9C))
 		return 2;
 	/* U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069 */
-	if (c[0] == 0xE2 &&
-	    ((c[1] == 0x80 && (c[2] == 0x8E || c[2] == 0x8F ||
-			       (c[2] >= 0xAA && c[2] <= 0xAE))) ||
-	     (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9)))
+	if (c[0] == 0xE2 && ((c[1] == 0x80 && (c[2] == 0x8E || c[2] == 0x8F ||
+					       (c[2] >= 0xAA && c[2] <= 0xAE))) ||
+			     (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9)))
 		return 3;
 	return 0;
 }
@@ -133,10 +132,9 @@ static int fail(const char *what, const struct nib_error *err,
 	/* Errors of files begin with the path themselves. */
 	if (n && !strncmp(text, what, n) && text[n] == ':')
 		n = 0;
-	return cli_error((enum cli_exit)code, "%s%s%s%s%s%s (%s)",
-			 n ? what : "", n ? ": " : "",
-			 name.option ? name.option : "", name.option ? " " : "",
-			 text, name.advice ? name.advice : "",
+	return cli_error((enum cli_exit)code, "%s%s%s%s%s%s (%s)", n ? what : "",
+			 n ? ": " : "", name.option ? name.option : "",
+			 name.option ? " " : "", text, name.advice ? name.advice : "",
 			 nib_status_name(err->status));
 }
 
@@ -156,8 +154,7 @@ int cli_fail_named(const char *what, const struct nib_error *err,
 	return fail(what, err, names, CLI_FAILED);
 }
 
-const struct cli_name cli_saturate_names[] = {
-    {"x", NULL, ", or give --saturate"}, {0}};
+const struct cli_name cli_saturate_names[] = {{"x", NULL, ", or give --saturate"}, {0}};
 
 int cli_no_memory(const char *what)
 {
@@ -188,9 +185,8 @@ const char *cli_size_text(double bytes, char text[CLI_SIZE_TEXT])
 
 	for (; bytes >= 1024 && unit < 4; unit++)
 		bytes /= 1024;
-	snprintf(text, CLI_SIZE_TEXT,
-		 unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes,
-		 units[unit]);
+	snprintf(text, CLI_SIZE_TEXT, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s",
+		 bytes, units[unit]);
 	return text;
 }
 
@@ -219,9 +215,8 @@ int cli_check_output(const char *out, const char *const *inputs, int n_inputs,
 	if (!*out)
 		return cli_error(CLI_USAGE, "the output file has no name");
 	if (!strcmp(out, "-"))
-		return cli_error(CLI_USAGE,
-				 "-: the output is a file, not the standard "
-				 "output; ./- is one of that name");
+		return cli_error(CLI_USAGE, "-: the output is a file, not the standard "
+					    "output; ./- is one of that name");
 	if (stat(out, &to)) {
 		if (errno == ENOENT)
 			return CLI_OK;
@@ -237,7 +232,6 @@ int cli_check_output(const char *out, const char *const *inputs, int n_inputs,
 	if (!S_ISREG(to.st_mode))
 		return cli_error(CLI_USAGE, "%s: not a regular file", out);
 	if (!force)
-		return cli_error(CLI_USAGE, "%s exists; --force replaces it",
-				 out);
+		return cli_error(CLI_USAGE, "%s exists; --force replaces it", out);
 	return CLI_OK;
 }

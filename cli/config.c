@@ -87,8 +87,7 @@ static void replace_infinities(char *text)
 	}
 }
 
-static json_t *parse(struct config *c, const char *path, const char *text,
-		     size_t bytes)
+static json_t *parse(struct config *c, const char *path, const char *text, size_t bytes)
 {
 	char *copy = strndup(text, bytes);
 	json_error_t error = {.text = "not enough memory"};
@@ -131,8 +130,7 @@ static json_t *read_file(struct config *c, const char *name, char **text)
 		if (*text) {
 			root = parse(c, path, *text, bytes);
 		} else {
-			cli_warn("%s: %s; it is left out", path,
-				 strerror(errno));
+			cli_warn("%s: %s; it is left out", path, strerror(errno));
 			c->failed = 1;
 		}
 	}
@@ -236,9 +234,8 @@ static struct regex **read_rules(const json_t *list)
 		const char *entry = entry_at(list, i);
 
 		if (entry && is_pattern(entry))
-			rules[i] = strncmp(entry, "re:", 3)
-				       ? regex_new_glob(entry)
-				       : regex_new(entry + 3);
+			rules[i] = strncmp(entry, "re:", 3) ? regex_new_glob(entry)
+							    : regex_new(entry + 3);
 	}
 	return rules;
 }
@@ -328,8 +325,7 @@ int config_targets(const struct config *c, const char *layer)
 
 		/* A class, as "Linear", or a pattern that is not clear. */
 		if (!entry || !c->target_rules ||
-		    (!c->target_rules[i] &&
-		     (is_pattern(entry) || !strchr(entry, '.'))))
+		    (!c->target_rules[i] && (is_pattern(entry) || !strchr(entry, '.'))))
 			return 1;
 	}
 	return !json_array_size(c->targets) ||
@@ -337,8 +333,7 @@ int config_targets(const struct config *c, const char *layer)
 }
 
 static void each_unclear(const json_t *list, struct regex *const *rules,
-			 void (*found)(void *arg, const char *pattern),
-			 void *arg)
+			 void (*found)(void *arg, const char *pattern), void *arg)
 {
 	for (size_t i = 0; rules && i < json_array_size(list); i++) {
 		const char *entry = entry_at(list, i);
@@ -349,8 +344,7 @@ static void each_unclear(const json_t *list, struct regex *const *rules,
 }
 
 void config_each_unclear(const struct config *c,
-			 void (*found)(void *arg, const char *pattern),
-			 void *arg)
+			 void (*found)(void *arg, const char *pattern), void *arg)
 {
 	each_unclear(c->ignore, c->ignore_rules, found, arg);
 	each_unclear(c->targets, c->target_rules, found, arg);
@@ -365,9 +359,8 @@ static void put_mixed(const struct config *c, struct table *table)
 	const char *name;
 
 	if (!layers)
-		layers = json_object_get(
-		    json_object_get(c->quant_file, "quantization"),
-		    "quantized_layers");
+		layers = json_object_get(json_object_get(c->quant_file, "quantization"),
+					 "quantized_layers");
 	json_object_foreach(layers, name, item)
 	{
 		const char *algorithm = text_at(item, "quant_algo");
@@ -392,9 +385,8 @@ static void put_ignored(const struct config *c, struct table *table)
 
 	for (size_t i = 0; i < n && i < IGNORED_SHOWN; i++) {
 		const char *name = entry_at(c->ignore, i);
-		int more =
-		    snprintf(text + used, sizeof(text) - used, "%s%.100s",
-			     i ? ", " : "", name ? name : "?");
+		int more = snprintf(text + used, sizeof(text) - used, "%s%.100s",
+				    i ? ", " : "", name ? name : "?");
 
 		used += more > 0 ? (size_t)more : 0;
 	}
@@ -414,9 +406,9 @@ void config_put(const struct config *c, struct table *table)
 		table_note(table, "  model: %.100s", model);
 	if (c->is_quantised)
 		table_note(table, "  quantised by: %.100s%s%.100s%s%.100s",
-			   *c->method ? c->method : "?",
-			   *c->algorithm ? ", " : "", c->algorithm,
-			   *c->kv_cache ? ", kv cache " : "", c->kv_cache);
+			   *c->method ? c->method : "?", *c->algorithm ? ", " : "",
+			   c->algorithm, *c->kv_cache ? ", kv cache " : "",
+			   c->kv_cache);
 	put_mixed(c, table);
 	put_ignored(c, table);
 	if (c->ties_embeddings)

@@ -50,8 +50,7 @@ const char *config_ignores(const struct config *config, const char *layer);
 int config_targets(const struct config *config, const char *layer);
 /* Calls found for each pattern of both lists that is not understood. */
 void config_each_unclear(const struct config *config,
-			 void (*found)(void *arg, const char *pattern),
-			 void *arg);
+			 void (*found)(void *arg, const char *pattern), void *arg);
 /* Lines for people that say what the files say. */
 void config_put(const struct config *config, struct table *table);
 

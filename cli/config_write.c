@@ -31,8 +31,7 @@ static int write_json(const char *folder, const char *name, const json_t *root)
 		code = cli_no_memory(name);
 	else if (!out_file_open(&out, path))
 		code = cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
-	else if (json_dumpf(root, out.stream, JSON_INDENT(2)) &&
-		 !ferror(out.stream))
+	else if (json_dumpf(root, out.stream, JSON_INDENT(2)) && !ferror(out.stream))
 		code = cli_no_memory(name);
 	if (code)
 		out_file_discard(&out);
@@ -65,8 +64,7 @@ static int is_copied_whole(const struct selection *s, const char *word)
 
 /* Adds the module of a tensor that is copied and may be a linear's weight. */
 static void add_module(json_t *names, const struct nib_file_tensor *t,
-		       enum nib_checkpoint format,
-		       const int whole[static N_TOWERS])
+		       enum nib_checkpoint format, const int whole[static N_TOWERS])
 {
 	static const char experts[] = ".experts.", weight[] = ".weight";
 	const char *last = strrchr(t->name, '.'), *pattern = NULL;
@@ -79,9 +77,8 @@ static void add_module(json_t *names, const struct nib_file_tensor *t,
 		return;
 	for (size_t i = 0; i < N_TOWERS; i++)
 		if (whole[i] && strstr(t->name, towers[i].word))
-			pattern = format == NIB_CHECKPOINT_MODELOPT
-				      ? towers[i].glob
-				      : towers[i].regex;
+			pattern = format == NIB_CHECKPOINT_MODELOPT ? towers[i].glob
+								    : towers[i].regex;
 	module = strndup(t->name, (size_t)(last - t->name));
 	if (!module)
 		cli_out_of_memory();
@@ -94,8 +91,7 @@ static void add_module(json_t *names, const struct nib_file_tensor *t,
 }
 
 /* The names in an array; lm_head may have no tensor: it can be the embedding. */
-static json_t *list_modules(const struct selection *s,
-			    enum nib_checkpoint format)
+static json_t *list_modules(const struct selection *s, enum nib_checkpoint format)
 {
 	json_t *names = json_object(), *list = json_array();
 	int whole[N_TOWERS], quantises_head = 0;
@@ -128,19 +124,18 @@ static json_t *modelopt_config(json_t *ignore)
 	return json_pack(
 	    "{s:{s:{s:{s:b, s:i, s:s, s:i}, s:[s]}}, s:O, s:s, s:{s:s, s:s}, "
 	    "s:s}",
-	    "config_groups", "group_0", "weights", "dynamic", 0, "num_bits", 4,
-	    "type", "float", "group_size", NIB_BLOCK, "targets", "Linear",
-	    "ignore", ignore, "quant_algo", "W4A16_NVFP4", "producer", "name",
-	    "nibblas", "version", nib_version(), "quant_method", "modelopt");
+	    "config_groups", "group_0", "weights", "dynamic", 0, "num_bits", 4, "type",
+	    "float", "group_size", NIB_BLOCK, "targets", "Linear", "ignore", ignore,
+	    "quant_algo", "W4A16_NVFP4", "producer", "name", "nibblas", "version",
+	    nib_version(), "quant_method", "modelopt");
 }
 
 static json_t *modelopt_file(json_t *ignore)
 {
-	return json_pack("{s:{s:s, s:s}, s:{s:s, s:n, s:i, s:O}}", "producer",
-			 "name", "nibblas", "version", nib_version(),
-			 "quantization", "quant_algo", "W4A16_NVFP4",
-			 "kv_cache_quant_algo", "group_size", NIB_BLOCK,
-			 "exclude_modules", ignore);
+	return json_pack("{s:{s:s, s:s}, s:{s:s, s:n, s:i, s:O}}", "producer", "name",
+			 "nibblas", "version", nib_version(), "quantization",
+			 "quant_algo", "W4A16_NVFP4", "kv_cache_quant_algo",
+			 "group_size", NIB_BLOCK, "exclude_modules", ignore);
 }
 
 static json_t *compressed_config(json_t *ignore)
@@ -150,12 +145,11 @@ static json_t *compressed_config(json_t *ignore)
 	return json_pack(
 	    "{s:{s:{s:[s], s:n, s:n, s:s, s:{s:i, s:s, s:b, s:s, s:i, s:b}}}, "
 	    "s:s, s:n, s:O, s:n, s:s, s:s}",
-	    "config_groups", "group_0", "targets", "Linear",
-	    "input_activations", "output_activations", "format", format,
-	    "weights", "num_bits", 4, "type", "float", "symmetric", 1,
-	    "strategy", "tensor_group", "group_size", NIB_BLOCK, "dynamic", 0,
-	    "format", format, "global_compression_ratio", "ignore", ignore,
-	    "kv_cache_scheme", "quant_method", "compressed-tensors",
+	    "config_groups", "group_0", "targets", "Linear", "input_activations",
+	    "output_activations", "format", format, "weights", "num_bits", 4, "type",
+	    "float", "symmetric", 1, "strategy", "tensor_group", "group_size",
+	    NIB_BLOCK, "dynamic", 0, "format", format, "global_compression_ratio",
+	    "ignore", ignore, "kv_cache_scheme", "quant_method", "compressed-tensors",
 	    "quantization_status", "compressed");
 }
 
@@ -178,8 +172,8 @@ static void put_model(FILE *file, const struct config *c, const char *added)
 	while (end > c->model_text && isspace((unsigned char)end[-1]))
 		end--;
 	fwrite(c->model_text, 1, (size_t)(end - c->model_text), file);
-	fprintf(file, "%s\n  \"" QUANTISATION "\": ",
-		json_object_size(c->model) ? "," : "");
+	fprintf(file,
+		"%s\n  \"" QUANTISATION "\": ", json_object_size(c->model) ? "," : "");
 	put_indented(file, added);
 	fputs("\n}\n", file);
 }
@@ -189,8 +183,7 @@ static int write_model(const struct config *c, const char *folder,
 		       const json_t *quantisation)
 {
 	char *path = out_folder_path(folder, CONFIG_MODEL);
-	char *added =
-	    quantisation ? json_dumps(quantisation, JSON_INDENT(2)) : NULL;
+	char *added = quantisation ? json_dumps(quantisation, JSON_INDENT(2)) : NULL;
 	struct out_file out = {0};
 	int code = CLI_OK;
 
@@ -206,19 +199,17 @@ static int write_model(const struct config *c, const char *folder,
 		else
 			fputs(c->model_text, out.stream);
 		if (!out_file_commit(&out))
-			code = cli_error(CLI_FAILED, "%s: %s", path,
-					 strerror(errno));
+			code = cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
 	}
 	free(added);
 	free(path);
 	return code;
 }
 
-int config_write(const struct config *c, const char *folder,
-		 enum nib_checkpoint format, const struct selection *s)
+int config_write(const struct config *c, const char *folder, enum nib_checkpoint format,
+		 const struct selection *s)
 {
-	json_t *ignore = list_modules(s, format), *quantisation = NULL,
-	       *older = NULL;
+	json_t *ignore = list_modules(s, format), *quantisation = NULL, *older = NULL;
 	int code = CLI_OK;
 
 	if (s->quantised && format == NIB_CHECKPOINT_MODELOPT) {
@@ -272,8 +263,7 @@ int config_write_index(const char *folder, const struct nib_file *like)
 	int code = CLI_OK;
 
 	for (int64_t i = 0; i < nib_file_shard_count(like) && !code; i++)
-		code =
-		    add_shard(map, folder, nib_file_shard_at(like, i), &total);
+		code = add_shard(map, folder, nib_file_shard_at(like, i), &total);
 	root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", total,
 			 "weight_map", map);
 	if (!code)

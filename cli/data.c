@@ -46,9 +46,9 @@ static int64_t pad128(int64_t rows)
 }
 
 /* scale_rows: rows that there are scales of, which may be more. */
-static struct nib_nvfp4 take_nvfp4(struct arena *arena,
-				   enum nib_scale_layout layout, int64_t rows,
-				   int64_t scale_rows, int64_t k, int64_t batch)
+static struct nib_nvfp4 take_nvfp4(struct arena *arena, enum nib_scale_layout layout,
+				   int64_t rows, int64_t scale_rows, int64_t k,
+				   int64_t batch)
 {
 	const enum data_fill fill = arena->how->fill;
 	size_t codes = (size_t)(batch * rows * (k / 2));
@@ -80,9 +80,8 @@ static struct nib_dense take_dense(struct arena *arena, enum nib_dtype dtype,
 }
 
 /* A of a problem: a, or x. */
-static void take_a(struct arena *arena, int64_t rows, int64_t scale_rows,
-		   int64_t k, int64_t batch, struct nib_nvfp4 *a,
-		   struct nib_dense *x)
+static void take_a(struct arena *arena, int64_t rows, int64_t scale_rows, int64_t k,
+		   int64_t batch, struct nib_nvfp4 *a, struct nib_dense *x)
 {
 	const struct data_options *how = arena->how;
 
@@ -90,8 +89,7 @@ static void take_a(struct arena *arena, int64_t rows, int64_t scale_rows,
 		*a = take_nvfp4(arena, how->layout, rows, scale_rows, k, batch);
 		return;
 	}
-	*x = take_dense(arena, cli_activations_dtype(how->activations), rows, k,
-			batch);
+	*x = take_dense(arena, cli_activations_dtype(how->activations), rows, k, batch);
 	if (fills(arena))
 		data_fill_x(x, how->fill, how->values, &arena->seed);
 }
@@ -105,8 +103,8 @@ static double product_size(const struct data_options *how)
 		return 1.4e5;
 	if (how->values == DATA_NORMAL)
 		return weight_rms;
-	return ldexp(weight_rms, data_top_exponent(
-				     cli_activations_dtype(how->activations)));
+	return ldexp(weight_rms,
+		     data_top_exponent(cli_activations_dtype(how->activations)));
 }
 
 /*
@@ -117,8 +115,7 @@ static float full_alpha(struct arena *arena, int64_t k)
 {
 	double wobble = 1 + (double)(data_random(&arena->seed) % 1024) / 1024;
 
-	return (float)(wobble * 4 /
-		       (product_size(arena->how) * sqrt((double)k)));
+	return (float)(wobble * 4 / (product_size(arena->how) * sqrt((double)k)));
 }
 
 /* alpha and alpha2 of count products. */
@@ -138,9 +135,8 @@ static void take_alphas(struct arena *arena, int64_t count, int64_t k,
 }
 
 /* The first row of each expert, and the end of the last expert's rows. */
-static const int32_t *take_offsets(struct arena *arena,
-				   const struct shape *shape, int padded,
-				   int64_t *rows)
+static const int32_t *take_offsets(struct arena *arena, const struct shape *shape,
+				   int padded, int64_t *rows)
 {
 	int32_t *offsets = take(arena, (size_t)shape->count * 4 + 4);
 
@@ -149,14 +145,13 @@ static const int32_t *take_offsets(struct arena *arena,
 		if (arena->writes)
 			offsets[e] = (int32_t)*rows;
 		if (e < shape->count)
-			*rows += padded ? pad128(shape->sizes[e].m)
-					: shape->sizes[e].m;
+			*rows += padded ? pad128(shape->sizes[e].m) : shape->sizes[e].m;
 	}
 	return offsets;
 }
 
-static void place_moe(struct arena *arena, const struct shape *shape,
-		      struct data *data, struct nib_moe_problem *p)
+static void place_moe(struct arena *arena, const struct shape *shape, struct data *data,
+		      struct nib_moe_problem *p)
 {
 	const enum nib_scale_layout layout = arena->how->layout;
 	int64_t n = shape->sizes[0].n, k = shape->sizes[0].k, rows, padded;
@@ -194,15 +189,13 @@ static void place_problems(struct arena *arena, const struct shape *shape,
 		take_a(arena, s->m, s->m, s->k, batch, &p->a, &p->x);
 		p->b = take_nvfp4(arena, layout, s->n, s->n, s->k, batch);
 		if (data->op == NIB_DUAL_GEMM)
-			p->b2 =
-			    take_nvfp4(arena, layout, s->n, s->n, s->k, batch);
+			p->b2 = take_nvfp4(arena, layout, s->n, s->n, s->k, batch);
 		take_alphas(arena, 1, s->k, &p->alpha, &p->alpha2);
 	}
 	data->c_at = arena->used;
 	for (int64_t i = 0; i < shape->count; i++)
-		problems[i].c =
-		    take_dense(arena, arena->how->out, shape->sizes[i].m,
-			       shape->sizes[i].n, batch);
+		problems[i].c = take_dense(arena, arena->how->out, shape->sizes[i].m,
+					   shape->sizes[i].n, batch);
 }
 
 static void place_conversion(struct arena *arena, const struct shape *shape,
@@ -217,14 +210,13 @@ static void place_conversion(struct arena *arena, const struct shape *shape,
 	data->q = take_nvfp4(arena, layout, s->m, s->m, s->k, shape->batch);
 	data->global = 1.0f / 2688;
 	if (shape->op == OP_CONVERT) {
-		data->to =
-		    take_nvfp4(arena, other, s->m, s->m, s->k, shape->batch);
+		data->to = take_nvfp4(arena, other, s->m, s->m, s->k, shape->batch);
 		return;
 	}
 	*x = take_dense(arena, arena->how->dtype, s->m, s->k, shape->batch);
 	if (fills(arena))
-		data_fill_floats(x->data, x->dtype,
-				 x->batch * x->rows * x->cols, &arena->seed);
+		data_fill_floats(x->data, x->dtype, x->batch * x->rows * x->cols,
+				 &arena->seed);
 }
 
 /* What a pass over the operands does. */
@@ -294,8 +286,7 @@ static enum nib_status no_memory(struct nib_error *err, double bytes)
 }
 
 /* Checks the sizes that the layout code divides by or adds up. */
-static enum nib_status check_sizes(const struct shape *shape,
-				   struct nib_error *err)
+static enum nib_status check_sizes(const struct shape *shape, struct nib_error *err)
 {
 	double bytes = 0, rows = 0;
 
@@ -329,8 +320,7 @@ static enum nib_status check_sizes(const struct shape *shape,
 
 static enum nib_status pack_one(struct data *data, struct nib_device *device,
 				const struct nib_nvfp4 *b,
-				const struct nib_packed **slot,
-				struct nib_error *err)
+				const struct nib_packed **slot, struct nib_error *err)
 {
 	enum nib_status status =
 	    nib_pack(device, b, &data->packed[data->n_packed], err);
@@ -347,11 +337,9 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 	int dual = data->op == NIB_DUAL_GEMM;
 	enum nib_status status = NIB_OK;
 
-	data->packed =
-	    calloc(2 * (size_t)data->count + 1, sizeof(*data->packed));
+	data->packed = calloc(2 * (size_t)data->count + 1, sizeof(*data->packed));
 	if (!data->packed)
-		return refuse(err, NIB_OUT_OF_MEMORY,
-			      "packed weights: ", data->count);
+		return refuse(err, NIB_OUT_OF_MEMORY, "packed weights: ", data->count);
 	if (data->is_moe)
 		status = pack_one(data, device, &moe->b, &moe->b_packed, err);
 	if (data->is_moe && dual && !status)
@@ -361,8 +349,7 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 
 		status = pack_one(data, device, &p->b, &p->b_packed, err);
 		if (!status && dual)
-			status =
-			    pack_one(data, device, &p->b2, &p->b2_packed, err);
+			status = pack_one(data, device, &p->b2, &p->b2_packed, err);
 	}
 	return status;
 }
@@ -393,8 +380,7 @@ static void *allocate(size_t bytes)
 	return p;
 }
 
-static void allocate_memory(struct data *data,
-			    const struct data_options *options)
+static void allocate_memory(struct data *data, const struct data_options *options)
 {
 	size_t bytes = data->memory_bytes;
 
@@ -406,11 +392,9 @@ static void allocate_memory(struct data *data,
 }
 
 /* Operands in memory of the host, and the device's copy of it. */
-static enum nib_status make_operands(struct data *data,
-				     const struct shape *shape,
+static enum nib_status make_operands(struct data *data, const struct shape *shape,
 				     const struct data_options *options,
-				     struct nib_device *device,
-				     struct nib_error *err)
+				     struct nib_device *device, struct nib_error *err)
 {
 	int is_copied = device && (!options->empty || options->packed);
 	enum nib_status status = NIB_OK;
@@ -423,8 +407,7 @@ static enum nib_status make_operands(struct data *data,
 		status = staging_new(device, data->memory, data->memory_bytes,
 				     &data->staging, err);
 	else
-		data->staging =
-		    (struct staging){NULL, data->memory, data->memory};
+		data->staging = (struct staging){NULL, data->memory, data->memory};
 	if (status)
 		return status;
 	place(data, shape, options, ON_HOST);
@@ -436,8 +419,7 @@ static enum nib_status make_operands(struct data *data,
 	return status;
 }
 
-enum nib_status data_new(const struct shape *shape,
-			 const struct data_options *options,
+enum nib_status data_new(const struct shape *shape, const struct data_options *options,
 			 struct nib_device *device, struct data **out,
 			 struct nib_error *err)
 {
@@ -521,15 +503,14 @@ enum nib_status data_plan(struct nib_device *device, const struct data *data,
 			  struct nib_plan **plan, struct nib_error *err)
 {
 	if (data->is_moe)
-		return nib_plan_create_moe(device, data->op, &data->moe,
-					   options, plan, err);
-	return nib_plan_create(device, data->op, data->problems, data->count,
-			       options, plan, err);
+		return nib_plan_create_moe(device, data->op, &data->moe, options, plan,
+					   err);
+	return nib_plan_create(device, data->op, data->problems, data->count, options,
+			       plan, err);
 }
 
 enum nib_status data_run(struct nib_plan *plan, const struct data *data,
-			 const struct nib_run_options *options,
-			 struct nib_error *err)
+			 const struct nib_run_options *options, struct nib_error *err)
 {
 	if (data->is_moe)
 		return nib_run_moe(plan, &data->moe, options, err);
@@ -538,12 +519,9 @@ enum nib_status data_run(struct nib_plan *plan, const struct data *data,
 
 enum nib_status data_check(const struct data *data,
 			   const struct nib_check_options *options,
-			   struct nib_check_result *result,
-			   struct nib_error *err)
+			   struct nib_check_result *result, struct nib_error *err)
 {
 	if (data->is_moe)
-		return nib_check_moe(data->op, &data->moe_views, options,
-				     result, err);
-	return nib_check(data->op, data->views, data->count, options, result,
-			 err);
+		return nib_check_moe(data->op, &data->moe_views, options, result, err);
+	return nib_check(data->op, data->views, data->count, options, result, err);
 }

@@ -26,8 +26,8 @@ enum data_values {
 };
 
 #define DATA_FILL_WORDS "full|contest"
-#define DATA_FILL_HELP                                                         \
-	"full: every code and every finite scale; contest: codes up to 1.5, "  \
+#define DATA_FILL_HELP                                                                 \
+	"full: every code and every finite scale; contest: codes up to 1.5, "          \
 	"scales 1 and 2"
 
 struct data_options {
@@ -82,8 +82,7 @@ struct data {
  * Makes the operands of shape where device computes; NULL is the CPU, without
  * packing.  On failure *data is NULL.
  */
-enum nib_status data_new(const struct shape *shape,
-			 const struct data_options *options,
+enum nib_status data_new(const struct shape *shape, const struct data_options *options,
 			 struct nib_device *device, struct data **data,
 			 struct nib_error *err);
 void data_free(struct data *data); /* NULL is fine */
@@ -96,26 +95,21 @@ enum nib_status data_plan(struct nib_device *device, const struct data *data,
 			  const struct nib_plan_options *options,
 			  struct nib_plan **plan, struct nib_error *err);
 enum nib_status data_run(struct nib_plan *plan, const struct data *data,
-			 const struct nib_run_options *options,
-			 struct nib_error *err);
+			 const struct nib_run_options *options, struct nib_error *err);
 /* Compares every c, which was fetched, with the oracle. */
 enum nib_status data_check(const struct data *data,
 			   const struct nib_check_options *options,
-			   struct nib_check_result *result,
-			   struct nib_error *err);
+			   struct nib_check_result *result, struct nib_error *err);
 
 /* ---- data_fill.c --------------------------------------------------------- */
 
-void data_fill_codes(void *codes, size_t bytes, enum data_fill fill,
-		     uint64_t *seed);
-void data_fill_scales(void *scales, size_t bytes, enum data_fill fill,
-		      uint64_t *seed);
+void data_fill_codes(void *codes, size_t bytes, enum data_fill fill, uint64_t *seed);
+void data_fill_scales(void *scales, size_t bytes, enum data_fill fill, uint64_t *seed);
 /*
  * Numbers with 8 significant bits, exact in every dtype, whose size differs
  * from block to block; one block in 64 is zero.
  */
-void data_fill_floats(void *x, enum nib_dtype dtype, int64_t count,
-		      uint64_t *seed);
+void data_fill_floats(void *x, enum nib_dtype dtype, int64_t count, uint64_t *seed);
 /*
  * x, whose strides are dense.  Every row of DATA_WIDE has a size of its own,
  * below 2^data_top_exponent(); one in eight is near the least normal number.

@@ -15,8 +15,7 @@ uint64_t data_random(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
-void data_fill_codes(void *codes, size_t bytes, enum data_fill fill,
-		     uint64_t *seed)
+void data_fill_codes(void *codes, size_t bytes, enum data_fill fill, uint64_t *seed)
 {
 	/* Two codes a byte; the contest clears bit 2 of each: +-1.5 at most. */
 	const uint64_t mask =
@@ -30,8 +29,7 @@ void data_fill_codes(void *codes, size_t bytes, enum data_fill fill,
 	}
 }
 
-void data_fill_scales(void *scales, size_t bytes, enum data_fill fill,
-		      uint64_t *seed)
+void data_fill_scales(void *scales, size_t bytes, enum data_fill fill, uint64_t *seed)
 {
 	uint8_t *out = scales;
 	uint64_t bits = 0;
@@ -73,8 +71,7 @@ static void put_float(void *x, enum nib_dtype dtype, int64_t i, float value)
 		((uint16_t *)x)[i] = half_bits(value);
 }
 
-void data_fill_floats(void *x, enum nib_dtype dtype, int64_t count,
-		      uint64_t *seed)
+void data_fill_floats(void *x, enum nib_dtype dtype, int64_t count, uint64_t *seed)
 {
 	float scale = 0;
 
@@ -82,11 +79,8 @@ void data_fill_floats(void *x, enum nib_dtype dtype, int64_t count,
 		uint64_t bits = data_random(seed);
 
 		if (i % NIB_BLOCK == 0)
-			scale = bits >> 58
-				    ? ldexpf(1, (int)(bits >> 32 & 7) - 7)
-				    : 0;
-		put_float(x, dtype, i,
-			  (float)((int)(bits & 255) - 128) * scale);
+			scale = bits >> 58 ? ldexpf(1, (int)(bits >> 32 & 7) - 7) : 0;
+		put_float(x, dtype, i, (float)((int)(bits & 255) - 128) * scale);
 	}
 }
 

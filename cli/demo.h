@@ -26,16 +26,14 @@ struct demo_layer {
 	const char *name; /* "self_attn.q_proj" */
 	int64_t n, k;
 };
-void demo_layers(const struct demo_model *model,
-		 struct demo_layer layers[DEMO_LAYERS]);
+void demo_layers(const struct demo_model *model, struct demo_layer layers[DEMO_LAYERS]);
 
 /* ---- demo_model.c: functions return CLI_OK, or a code after a message ---- */
 
 /* Writes config.json and model.safetensors to the new folder path, bf16. */
 int demo_write_model(const struct demo_model *model, const char *path);
 /* Writes rows of hidden values, bf16, as the tensor x of the file path. */
-int demo_write_input(const struct demo_model *model, const char *path,
-		     int64_t rows);
+int demo_write_input(const struct demo_model *model, const char *path, int64_t rows);
 
 /* ---- demo_block.c -------------------------------------------------------- */
 
@@ -46,14 +44,14 @@ int demo_add_shapes(const struct demo_model *model, struct shape_list *list);
  * inspect, verify and run on it.  for_people: whether their tables may go to
  * the standard output, else they go to the standard error.
  */
-int demo_show_model(const struct demo_model *model, const char *path,
-		    int for_people, int quiet);
+int demo_show_model(const struct demo_model *model, const char *path, int for_people,
+		    int quiet);
 /*
  * Adds a row with op ROW_BLOCK for every backend that has a row for all
  * layers of the block, with the sum of their times; prints a line for each
  * number of rows.
  */
-void demo_add_blocks(const struct demo_model *model,
-		     const struct shape_list *list, struct rows *rows);
+void demo_add_blocks(const struct demo_model *model, const struct shape_list *list,
+		     struct rows *rows);
 
 #endif

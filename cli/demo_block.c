@@ -94,8 +94,8 @@ static int run_commands(const struct paths *p, int for_people, int quiet)
 	return code;
 }
 
-int demo_show_model(const struct demo_model *model, const char *path,
-		    int for_people, int quiet)
+int demo_show_model(const struct demo_model *model, const char *path, int for_people,
+		    int quiet)
 {
 	struct paths p = {0};
 	int code = out_folder_check(path);
@@ -149,8 +149,8 @@ int demo_add_shapes(const struct demo_model *model, struct shape_list *list)
 	for (int i = 0; i < BLOCK_ROWS * DEMO_LAYERS; i++) {
 		int is_new = 1;
 
-		layer_shape(&layers[i % DEMO_LAYERS],
-			    block_rows[i / DEMO_LAYERS], texts[n]);
+		layer_shape(&layers[i % DEMO_LAYERS], block_rows[i / DEMO_LAYERS],
+			    texts[n]);
 		for (int j = 0; j < n; j++)
 			is_new &= strcmp(texts[j], texts[n]) != 0;
 		items[n] = texts[n];
@@ -163,8 +163,8 @@ int demo_add_shapes(const struct demo_model *model, struct shape_list *list)
 
 /* Seconds of the layers for rows on backend; 0 if one was not measured. */
 static double block_seconds(const struct demo_layer *layers, int64_t rows,
-			    const char *backend, const json_t *all,
-			    double *flop, double *bytes)
+			    const char *backend, const json_t *all, double *flop,
+			    double *bytes)
 {
 	double seconds = 0;
 
@@ -199,8 +199,8 @@ static json_t *block_row(const struct demo_layer *layers, int64_t rows,
 	static const char *const same[] = {"backend", "threads", "activations",
 					   "version", "machine", "date"};
 	double flop, bytes;
-	const double time_s = block_seconds(
-	    layers, rows, row_get_text(like, "backend"), all, &flop, &bytes);
+	const double time_s = block_seconds(layers, rows, row_get_text(like, "backend"),
+					    all, &flop, &bytes);
 	char shape[SHAPE_TEXT];
 	json_t *row = time_s > 0 ? json_object() : NULL;
 
@@ -235,27 +235,25 @@ static void compare_block(struct rows *rows, int64_t m, json_t *ours,
 	json_t *speedup = json_object();
 	size_t used, i;
 
-	used = (size_t)snprintf(line, sizeof line, "%s",
-				cli_seconds_text(own, time));
+	used = (size_t)snprintf(line, sizeof line, "%s", cli_seconds_text(own, time));
 	json_array_foreach(others, i, row)
 	{
 		const double time_s = row_get_number(row, "time_s");
-		const char *name =
-		    row_get_text(row, "backend") + strlen("baseline:");
+		const char *name = row_get_text(row, "backend") + strlen("baseline:");
 
 		row_number(speedup, name, time_s / own);
 		if (used < sizeof line)
 			used += (size_t)snprintf(
-			    line + used, sizeof line - used, "; %s %s (%.2fx)",
-			    name, cli_seconds_text(time_s, time), time_s / own);
+			    line + used, sizeof line - used, "; %s %s (%.2fx)", name,
+			    cli_seconds_text(time_s, time), time_s / own);
 	}
 	json_object_set_new(ours, "speedup", speedup);
-	table_note(rows->table, "the block, %lld row%s: nibblas %s",
-		   (long long)m, cli_s(m), line);
+	table_note(rows->table, "the block, %lld row%s: nibblas %s", (long long)m,
+		   cli_s(m), line);
 }
 
-void demo_add_blocks(const struct demo_model *model,
-		     const struct shape_list *list, struct rows *rows)
+void demo_add_blocks(const struct demo_model *model, const struct shape_list *list,
+		     struct rows *rows)
 {
 	struct demo_layer layers[DEMO_LAYERS];
 	json_t *found = json_array();
@@ -265,9 +263,9 @@ void demo_add_blocks(const struct demo_model *model,
 
 	demo_layers(model, layers);
 	shape_text(&list->shapes[0], first);
-	table_note(rows->table,
-		   "\nThe %d linear layers of the block, one after the other:",
-		   DEMO_LAYERS);
+	table_note(
+	    rows->table,
+	    "\nThe %d linear layers of the block, one after the other:", DEMO_LAYERS);
 	for (int r = 0; r < BLOCK_ROWS; r++) {
 		json_t *ours = NULL, *row;
 
@@ -286,8 +284,7 @@ void demo_add_blocks(const struct demo_model *model,
 			continue;
 		compare_block(rows, block_rows[r], ours, found);
 		rows_keep(rows, ours);
-		json_array_foreach(found, i, row)
-		    rows_keep(rows, json_incref(row));
+		json_array_foreach(found, i, row) rows_keep(rows, json_incref(row));
 	}
 	json_decref(found);
 }

@@ -18,8 +18,7 @@ const struct demo_model demo_models[] = {
     {"of small sizes", 256, 512, 4, 1},
 };
 
-void demo_layers(const struct demo_model *model,
-		 struct demo_layer layers[DEMO_LAYERS])
+void demo_layers(const struct demo_model *model, struct demo_layer layers[DEMO_LAYERS])
 {
 	const int64_t q = model->heads * HEAD_VALUES;
 	const int64_t kv = model->kv_heads * HEAD_VALUES;
@@ -50,14 +49,13 @@ static int list_tensors(const struct demo_model *model, struct tensor *tensors)
 {
 	static const char *const norms[] = {
 	    "model.layers.0.input_layernorm.weight",
-	    "model.layers.0.post_attention_layernorm.weight",
-	    "model.norm.weight"};
+	    "model.layers.0.post_attention_layernorm.weight", "model.norm.weight"};
 	struct demo_layer layers[DEMO_LAYERS];
 	int n = 0;
 
 	demo_layers(model, layers);
-	tensors[n++] = (struct tensor){"model.embed_tokens.weight", VOCABULARY,
-				       model->hidden};
+	tensors[n++] =
+	    (struct tensor){"model.embed_tokens.weight", VOCABULARY, model->hidden};
 	for (int i = 0; i < DEMO_LAYERS; i++, n++) {
 		tensors[n] = (struct tensor){"", layers[i].n, layers[i].k};
 		snprintf(tensors[n].name, sizeof tensors[n].name,
@@ -65,8 +63,7 @@ static int list_tensors(const struct demo_model *model, struct tensor *tensors)
 	}
 	for (int i = 0; i < 3; i++, n++) {
 		tensors[n] = (struct tensor){"", model->hidden, 0};
-		snprintf(tensors[n].name, sizeof tensors[n].name, "%s",
-			 norms[i]);
+		snprintf(tensors[n].name, sizeof tensors[n].name, "%s", norms[i]);
 	}
 	return n;
 }
@@ -84,8 +81,8 @@ static enum nib_status write_values(struct nib_writer *writer, int64_t rows,
 
 	if (!x || !bf16) {
 		err->status = status;
-		snprintf(err->message, sizeof err->message,
-			 "no memory for %zu values", count);
+		snprintf(err->message, sizeof err->message, "no memory for %zu values",
+			 count);
 	} else {
 		if (cols)
 			data_fill_x(&view, DATA_FULL, DATA_NORMAL, seed);
@@ -96,8 +93,7 @@ static enum nib_status write_values(struct nib_writer *writer, int64_t rows,
 			memcpy(&bits, &value, sizeof bits);
 			bf16[i] = (uint16_t)(bits >> 16);
 		}
-		status =
-		    nib_writer_write(writer, bf16, count * sizeof *bf16, err);
+		status = nib_writer_write(writer, bf16, count * sizeof *bf16, err);
 	}
 	free(x);
 	free(bf16);
@@ -115,13 +111,12 @@ static int write_tensors(const struct tensor *tensors, int count, float scale,
 	for (int i = 0; i < count && !status; i++) {
 		const int64_t shape[] = {tensors[i].rows, tensors[i].cols};
 
-		status =
-		    nib_writer_declare(writer, tensors[i].name, "BF16",
-				       tensors[i].cols ? 2 : 1, shape, &err);
+		status = nib_writer_declare(writer, tensors[i].name, "BF16",
+					    tensors[i].cols ? 2 : 1, shape, &err);
 	}
 	for (int i = 0; i < count && !status && !cli_must_stop(); i++) {
-		status = write_values(writer, tensors[i].rows, tensors[i].cols,
-				      scale, &seed, &err);
+		status = write_values(writer, tensors[i].rows, tensors[i].cols, scale,
+				      &seed, &err);
 		progress_update(i + 1, tensors[i].name);
 	}
 	if (!status && !cli_must_stop())
@@ -155,11 +150,10 @@ static int write_config(const struct demo_model *model, const char *path)
 		"  \"tie_word_embeddings\": true\n"
 		"}\n",
 		(long long)model->hidden, (long long)model->middle,
-		(long long)model->heads, (long long)model->kv_heads,
-		HEAD_VALUES, VOCABULARY);
+		(long long)model->heads, (long long)model->kv_heads, HEAD_VALUES,
+		VOCABULARY);
 	bad = ferror(file) | fclose(file);
-	return bad ? cli_error(CLI_FAILED, "%s: %s", path, strerror(errno))
-		   : CLI_OK;
+	return bad ? cli_error(CLI_FAILED, "%s: %s", path, strerror(errno)) : CLI_OK;
 }
 
 int demo_write_model(const struct demo_model *model, const char *path)
@@ -189,8 +183,7 @@ int demo_write_model(const struct demo_model *model, const char *path)
 	return code;
 }
 
-int demo_write_input(const struct demo_model *model, const char *path,
-		     int64_t rows)
+int demo_write_input(const struct demo_model *model, const char *path, int64_t rows)
 {
 	const struct tensor x = {"x", rows, model->hidden};
 

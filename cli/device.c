@@ -42,16 +42,14 @@ int cli_check_timed(const char *device)
 {
 	if (!cli_is_emu(device))
 		return CLI_OK;
-	return cli_error(CLI_USAGE,
-			 "--device %s: a GPU in software cannot be timed",
+	return cli_error(CLI_USAGE, "--device %s: a GPU in software cannot be timed",
 			 device);
 }
 
 /* The path of the software GPU in a build: beside the command. */
 static const char *find_emu(char path[4096])
 {
-	static const char *const folders[] = {"", "../" NIB_EMU_LIBDIR "/",
-					      "../lib/"};
+	static const char *const folders[] = {"", "../" NIB_EMU_LIBDIR "/", "../lib/"};
 	char own[3500];
 	ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
 
@@ -101,8 +99,7 @@ int cli_open_device(const struct device_args *args, struct nib_device **device)
 
 	if (code)
 		return code;
-	if (nib_device_open(cli_is_emu(name) ? "cuda:0" : name, &options,
-			    device, &err))
+	if (nib_device_open(cli_is_emu(name) ? "cuda:0" : name, &options, device, &err))
 		return cli_fail_named(NULL, &err, names);
 	tuning_load(*device, NULL);
 	/* The loops of nib itself keep to --threads too. */
@@ -164,12 +161,11 @@ const char *cli_machine(const struct nib_device *device)
 
 	if (info.driver_version)
 		snprintf(driver, sizeof(driver), ", CUDA %d.%d driver",
-			 info.driver_version / 1000,
-			 info.driver_version % 1000 / 10);
+			 info.driver_version / 1000, info.driver_version % 1000 / 10);
 	if (uname(&os))
 		snprintf(text, sizeof(text), "%s%s", info.hardware, driver);
 	else
-		snprintf(text, sizeof(text), "%s%s, %.32s %.64s", info.hardware,
-			 driver, os.sysname, os.release);
+		snprintf(text, sizeof(text), "%s%s, %.32s %.64s", info.hardware, driver,
+			 os.sysname, os.release);
 	return text;
 }

@@ -44,9 +44,8 @@ struct staging {
 };
 
 /* data's contents are undefined on a GPU until staging_load(). */
-enum nib_status staging_new(struct nib_device *device, const void *host,
-			    size_t bytes, struct staging *staging,
-			    struct nib_error *err);
+enum nib_status staging_new(struct nib_device *device, const void *host, size_t bytes,
+			    struct staging *staging, struct nib_error *err);
 void staging_free(struct staging *staging); /* zeroed is fine */
 /* The first bytes of the host buffer to the device; and back, when done. */
 enum nib_status staging_load(const struct staging *staging, size_t bytes,

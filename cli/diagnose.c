@@ -18,14 +18,14 @@ static void untile(const uint8_t *bytes, int64_t groups, uint8_t *out)
 {
 	for (int64_t r = 0; r < ROWS; r++)
 		for (int64_t g = 0; g < groups; g++)
-			out[r * groups + g] = bytes[g / 4 * 512 + r % 32 * 16 +
-						    r / 32 * 4 + g % 4];
+			out[r * groups + g] =
+			    bytes[g / 4 * 512 + r % 32 * 16 + r / 32 * 4 + g % 4];
 }
 
 /* The first rows of an NVFP4 source with mistakes undone. */
 static enum nib_status read_undone(struct nib_device *device,
-				   const struct tensor_source *source,
-				   int64_t rows, int mistakes, float *out)
+				   const struct tensor_source *source, int64_t rows,
+				   int mistakes, float *out)
 {
 	int64_t groups = source->k / NIB_BLOCK, n = rows * (source->k / 2);
 	float global;
@@ -95,8 +95,8 @@ static void say(char *text, size_t bytes, const char *side,
 		snprintf(multiplied, sizeof(multiplied), "%s%s", and,
 			 "with 1/x for its global scale");
 	else
-		snprintf(multiplied, sizeof(multiplied), "%smultiplied by %.4g",
-			 and, factor);
+		snprintf(multiplied, sizeof(multiplied), "%smultiplied by %.4g", and,
+			 factor);
 	snprintf(text, bytes, "%s fits at %.1f dB %s%s%s%s", side, db,
 		 mistakes & NIBBLES ? "with nibbles exchanged" : "",
 		 mistakes == (NIBBLES | TILED) ? " and " : "",
@@ -104,10 +104,9 @@ static void say(char *text, size_t bytes, const char *side,
 		 multiplied);
 }
 
-static void try_side(struct nib_device *device,
-		     const struct tensor_source *fixed,
-		     const struct tensor_source *other, const char *side,
-		     float *x, float *y, char *text, size_t bytes)
+static void try_side(struct nib_device *device, const struct tensor_source *fixed,
+		     const struct tensor_source *other, const char *side, float *x,
+		     float *y, char *text, size_t bytes)
 {
 	int64_t rows = other->rows_each < ROWS ? other->rows_each : ROWS;
 	double best = -INFINITY;
@@ -119,8 +118,7 @@ static void try_side(struct nib_device *device,
 		struct tensor_error error = {0};
 		double factor, db;
 
-		if (mistakes & TILED &&
-		    (rows < ROWS || other->k / NIB_BLOCK % 4))
+		if (mistakes & TILED && (rows < ROWS || other->k / NIB_BLOCK % 4))
 			continue;
 		if (read_undone(device, other, rows, mistakes, y))
 			return;

@@ -67,12 +67,11 @@ static int fits(const struct nib_file_tensor *gate_up,
 	       gate_up->shape[0] == down->shape[0] &&
 	       gate_up->shape[n] == 2 * down->shape[k] &&
 	       gate_up->shape[k] == down->shape[n] &&
-	       gate_up->shape[k] % NIB_BLOCK == 0 &&
-	       down->shape[k] % NIB_BLOCK == 0;
+	       gate_up->shape[k] % NIB_BLOCK == 0 && down->shape[k] % NIB_BLOCK == 0;
 }
 
-int experts_are_across(const struct nib_file *file,
-		       const struct nib_file_tensor *t, const struct experts *e)
+int experts_are_across(const struct nib_file *file, const struct nib_file_tensor *t,
+		       const struct experts *e)
 {
 	const struct nib_file_tensor *partner =
 	    tensor_beside(file, t->name, e->end, e->partner);
@@ -82,8 +81,7 @@ int experts_are_across(const struct nib_file *file,
 }
 
 const char *experts_problem(const struct nib_file *file,
-			    const struct nib_file_tensor *t,
-			    const struct experts *e)
+			    const struct nib_file_tensor *t, const struct experts *e)
 {
 	const struct nib_file_tensor *partner =
 	    tensor_beside(file, t->name, e->end, e->partner);
@@ -100,13 +98,12 @@ size_t experts_stem(const char *name, const struct experts *e)
 	return strlen(name) - strlen(e->leaf);
 }
 
-int experts_part(const struct nib_file_tensor *t, const struct experts *e,
-		 int64_t i, const char *suffix, struct nib_file_tensor *part,
-		 char **name)
+int experts_part(const struct nib_file_tensor *t, const struct experts *e, int64_t i,
+		 const char *suffix, struct nib_file_tensor *part, char **name)
 {
-	if (asprintf(name, "%.*s%s.%lld.%s%s", (int)experts_stem(t->name, e),
-		     t->name, e->infix, (long long)(i / e->n_parts),
-		     e->parts[i % e->n_parts], suffix) < 0)
+	if (asprintf(name, "%.*s%s.%lld.%s%s", (int)experts_stem(t->name, e), t->name,
+		     e->infix, (long long)(i / e->n_parts), e->parts[i % e->n_parts],
+		     suffix) < 0)
 		return 0;
 	*part = *t;
 	part->name = *name;
@@ -128,8 +125,7 @@ static size_t stem_of(const char *layer, size_t n, const char *part)
 	const size_t m = sizeof(experts) - 1, p = strlen(part);
 	size_t at, digits;
 
-	if (n < p + 1 || strncmp(layer + n - p, part, p) ||
-	    layer[n - p - 1] != '.')
+	if (n < p + 1 || strncmp(layer + n - p, part, p) || layer[n - p - 1] != '.')
 		return 0;
 	digits = at = n - p - 1;
 	while (at > 0 && layer[at - 1] >= '0' && layer[at - 1] <= '9')
@@ -145,8 +141,7 @@ const struct nib_file_tensor *experts_holder(const struct nib_file *file,
 {
 	static const char weight[] = ".weight";
 	const size_t n =
-	    strlen(name) -
-	    (tensor_name_ends(name, weight) ? sizeof(weight) - 1 : 0);
+	    strlen(name) - (tensor_name_ends(name, weight) ? sizeof(weight) - 1 : 0);
 	const struct nib_file_tensor *found = NULL;
 
 	for (size_t i = 0; i < N_KINDS * 2 && !found; i++) {
@@ -157,8 +152,8 @@ const struct nib_file_tensor *experts_holder(const struct nib_file *file,
 
 		if (!stem)
 			continue;
-		if (asprintf(&whole, "%.*s%s", (int)(stem - strlen(e->infix)),
-			     name, e->leaf) < 0) {
+		if (asprintf(&whole, "%.*s%s", (int)(stem - strlen(e->infix)), name,
+			     e->leaf) < 0) {
 			cli_out_of_memory();
 			return NULL;
 		}

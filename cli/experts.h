@@ -18,9 +18,8 @@
 struct experts {
 	const char *end, *partner;   /* of its name, and of the other's */
 	const char *without_partner; /* what is wrong without the other */
-	const char *leaf,
-	    *infix;	      /* a layer is X infix .7.PART, a tensor X leaf */
-	int is_down, n_parts; /* projections of an expert */
+	const char *leaf, *infix;    /* a layer is X infix .7.PART, a tensor X leaf */
+	int is_down, n_parts;	     /* projections of an expert */
 	const char *parts[2];
 };
 
@@ -44,9 +43,9 @@ int experts_are_across(const struct nib_file *file,
  * Matrix i of a tensor: a view of its rows, with the name of its layer and
  * suffix, which the caller frees.  0 if there is no memory for the name.
  */
-int experts_part(const struct nib_file_tensor *tensor,
-		 const struct experts *experts, int64_t i, const char *suffix,
-		 struct nib_file_tensor *part, char **name);
+int experts_part(const struct nib_file_tensor *tensor, const struct experts *experts,
+		 int64_t i, const char *suffix, struct nib_file_tensor *part,
+		 char **name);
 /* The fused tensor that holds the layer so named, with or without ".weight", or
  * NULL. */
 const struct nib_file_tensor *experts_holder(const struct nib_file *file,

@@ -23,26 +23,22 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 		       "The layer does nothing: it was never loaded or never "
 		       "written.  Export it again."},
     [FIND_RECIPROCAL] =
-	{"reciprocal-global", 1,
-	 "global scales that look like their reciprocals",
+	{"reciprocal-global", 1, "global scales that look like their reciprocals",
 	 "ModelOpt stores amax/2688 (weight_scale_2), compressed-tensors "
 	 "2688/amax (weight_global_scale).  Store 1/x, or use the other "
 	 "format's names."},
-    [FIND_TILED] =
-	{"tiled-scales", 1,
-	 "weight_scale that is in the 128x4 tiled order, not row by row",
-	 "Checkpoints hold linear scales; convert with nib_convert_scales() "
-	 "from NIB_TILED_128X4 to NIB_LINEAR before saving."},
-    [FIND_INT4] = {"int4-codes", 1,
-		   "codes that look like signed integers, not e2m1",
+    [FIND_TILED] = {"tiled-scales", 1,
+		    "weight_scale that is in the 128x4 tiled order, not row by row",
+		    "Checkpoints hold linear scales; convert with nib_convert_scales() "
+		    "from NIB_TILED_128X4 to NIB_LINEAR before saving."},
+    [FIND_INT4] = {"int4-codes", 1, "codes that look like signed integers, not e2m1",
 		   "The layer is INT4 under NVFP4's names; use a reader for "
 		   "that format."},
     [FIND_NOT_FINITE] = {"not-finite", 1, "float tensors with inf or NaN",
 			 "Quantising makes neither: look at what the file was "
 			 "made from."},
     [FIND_UNKNOWN] =
-	{"unknown-layout", 1,
-	 "quantised tensors in a layout that nib cannot read",
+	{"unknown-layout", 1, "quantised tensors in a layout that nib cannot read",
 	 "Not looked at, and no command of nib reads them: MXFP4 and others, "
 	 "or one shard of several, whose folder is to be given.  Export the "
 	 "layers as ModelOpt's or compressed-tensors' NVFP4."},
@@ -65,8 +61,7 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	 "The global scale is larger than amax/2688: small blocks lose "
 	 "precision.  Harmless if the layer shares its global scale."},
     [FIND_NOT_SHARED] =
-	{"not-shared", 0,
-	 "layers that engines fuse, with different global scales",
+	{"not-shared", 0, "layers that engines fuse, with different global scales",
 	 "Engines that fuse them use the scale of one for all of them.  nib "
 	 "quantize gives such layers one scale."},
     [FIND_INPUT_SCALE] =
@@ -77,14 +72,12 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 		  "x is to be multiplied by it: nib run and "
 		  "nibblas.transformers do, vLLM 0.32 refuses such models."},
     [FIND_ACROSS] =
-	{"packed-across", 0,
-	 "stacks of experts packed along k, their second last size",
+	{"packed-across", 0, "stacks of experts packed along k, their second last size",
 	 "ModelOpt's layout of Llama 4 and gpt-oss.  nibblas.transformers runs "
 	 "it and nib verify reads it; nib run and the library do not.  The "
 	 "values were not looked at."},
     [FIND_NO_INPUT] =
-	{"no-input-scale", 0,
-	 "layers that were not calibrated, among layers that were",
+	{"no-input-scale", 0, "layers that were not calibrated, among layers that were",
 	 "W4A16 (--activations bf16) reads no input scale.  Where activations "
 	 "are quantised, nibblas.transformers gives an expert the largest scale "
 	 "of the others; nib run takes the largest value of x."},
@@ -100,11 +93,11 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 		   "groups, |, quantifiers, anchors, \\d, \\s and \\w."},
 };
 
-void findings_add(struct findings *findings, enum finding_kind kind,
-		  const char *name, const char *format, ...)
+void findings_add(struct findings *findings, enum finding_kind kind, const char *name,
+		  const char *format, ...)
 {
-	struct finding *items = realloc(
-	    findings->items, sizeof(*items) * ((size_t)findings->count + 1));
+	struct finding *items =
+	    realloc(findings->items, sizeof(*items) * ((size_t)findings->count + 1));
 	struct finding *finding;
 	va_list list;
 
@@ -137,8 +130,7 @@ static void find_bad_scales(struct findings *f, const struct scan_layer *scan)
 			     "%lld of %lld scales have bit 7 set",
 			     (long long)scan->signs, (long long)scan->n_scales);
 	if (scan->nans)
-		findings_add(f, FIND_SCALE_NAN, name,
-			     "%lld of %lld scales are NaN",
+		findings_add(f, FIND_SCALE_NAN, name, "%lld of %lld scales are NaN",
 			     (long long)scan->nans, (long long)scan->n_scales);
 }
 
@@ -169,8 +161,7 @@ static void find_reciprocal(struct findings *f, const struct scan_layer *scan)
 		     global, scan->amax, other);
 }
 
-static void find_input_reciprocal(struct findings *f,
-				  const struct scan_layer *scan)
+static void find_input_reciprocal(struct findings *f, const struct scan_layer *scan)
 {
 	double input = (double)scan->layer->input_global;
 
@@ -192,8 +183,7 @@ static void find_tiled(struct findings *f, const struct scan_layer *scan)
 		findings_add(f, FIND_TILED, scan->layer->name,
 			     "rows and columns explain %.1f %% of the scales "
 			     "read as tiles, %.1f %% read as rows",
-			     100 * scan->tiled_structure,
-			     100 * scan->linear_structure);
+			     100 * scan->tiled_structure, 100 * scan->linear_structure);
 }
 
 /*
@@ -223,12 +213,10 @@ static void find_range(struct findings *f, const struct scan_layer *scan)
 	    (double)scan->weak_blocks > 0.05 * (double)scan->blocks)
 		findings_add(f, FIND_WEAK_BLOCKS, name,
 			     "%.1f %% of blocks have no code of 4 or 6",
-			     100 * (double)scan->weak_blocks /
-				 (double)scan->blocks);
+			     100 * (double)scan->weak_blocks / (double)scan->blocks);
 	if (scan->scale_max > 0 && scan->scale_max < 56)
 		findings_add(f, FIND_SMALL_SCALES, name,
-			     "the largest block scale is %.4g",
-			     scan->scale_max);
+			     "the largest block scale is %.4g", scan->scale_max);
 }
 
 void findings_of_layer(struct findings *findings, const struct scan_layer *scan)
@@ -242,9 +230,8 @@ void findings_of_layer(struct findings *findings, const struct scan_layer *scan)
 	find_bad_scales(findings, scan);
 	if (is_all_zero(scan)) {
 		findings_add(findings, FIND_ALL_ZERO, scan->layer->name, "%s",
-			     scan->zeros == scan->n_scales
-				 ? "every block scale is 0"
-				 : "every code is 0");
+			     scan->zeros == scan->n_scales ? "every block scale is 0"
+							   : "every code is 0");
 		return;
 	}
 	find_reciprocal(findings, scan);
@@ -293,14 +280,11 @@ static void compare_pair(struct findings *f, const struct scan_layer *a,
 	if (set < 0 || tensor_compare_siblings(name, b->layer->name) ||
 	    a->layer->weight.k != b->layer->weight.k)
 		return;
-	if (fabsf(a->layer->global - b->layer->global) > 0 &&
-	    set < TENSOR_FUSED_SETS)
+	if (fabsf(a->layer->global - b->layer->global) > 0 && set < TENSOR_FUSED_SETS)
 		findings_add(f, FIND_NOT_SHARED, b->layer->name,
 			     "global scale %.6g, and %.6g in %s",
-			     (double)b->layer->global, (double)a->layer->global,
-			     name);
-	scan_correlate(a->columns, b->columns, a->layer->weight.k, &plain,
-		       &exchanged);
+			     (double)b->layer->global, (double)a->layer->global, name);
+	scan_correlate(a->columns, b->columns, a->layer->weight.k, &plain, &exchanged);
 	if (matches_exchanged(plain, exchanged, a->layer->weight.k))
 		findings_add(f, FIND_NIBBLES, b->layer->name,
 			     "its columns match those of %s better with one of "
@@ -342,8 +326,8 @@ static int same_block(const char *layer, const char *norm)
 	return digit && layer + n >= digit && !isdigit((unsigned char)layer[n]);
 }
 
-static void read_squares(const struct nib_file_tensor *norm, int64_t k,
-			 float *floats, double *squares)
+static void read_squares(const struct nib_file_tensor *norm, int64_t k, float *floats,
+			 double *squares)
 {
 	enum nib_dtype dtype;
 
@@ -364,8 +348,7 @@ static int find_norms(struct norms *norms, const struct nib_file *file)
 {
 	const int64_t n = nib_file_tensor_count(file);
 
-	*norms = (struct norms){
-	    .items = calloc((size_t)n + 1, sizeof(*norms->items))};
+	*norms = (struct norms){.items = calloc((size_t)n + 1, sizeof(*norms->items))};
 	for (int64_t i = 0; i < n && norms->items; i++) {
 		const struct nib_file_tensor *t = nib_file_tensor_at(file, i);
 

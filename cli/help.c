@@ -66,18 +66,17 @@ void cli_print_overview(FILE *to)
 	for (size_t i = 0; cli_commands[i]; i++)
 		fprintf(to, "  %-12s%s\n", cli_commands[i]->name,
 			cli_commands[i]->summary);
-	fputs(
-	    "\n"
-	    "  nib help COMMAND   options and examples of a command\n"
-	    "  nib --version\n"
-	    "\n"
-	    "First steps:\n"
-	    "  nib quantize MODEL-FOLDER OUT-FOLDER     # a model to NVFP4\n"
-	    "  nib inspect OUT-FOLDER                   # is it as it should be?\n"
-	    "  nib verify MODEL-FOLDER OUT-FOLDER       # how far apart are they?\n"
-	    "  nib check --preset small                 # is the arithmetic right?\n"
-	    "  nib info                                 # this machine\n",
-	    to);
+	fputs("\n"
+	      "  nib help COMMAND   options and examples of a command\n"
+	      "  nib --version\n"
+	      "\n"
+	      "First steps:\n"
+	      "  nib quantize MODEL-FOLDER OUT-FOLDER     # a model to NVFP4\n"
+	      "  nib inspect OUT-FOLDER                   # is it as it should be?\n"
+	      "  nib verify MODEL-FOLDER OUT-FOLDER       # how far apart are they?\n"
+	      "  nib check --preset small                 # is the arithmetic right?\n"
+	      "  nib info                                 # this machine\n",
+	      to);
 }
 
 /* "a|b|c" as a wrapped list. */
@@ -97,18 +96,15 @@ static int put_list(FILE *to, const char *words, int at)
 
 static void print_option(const struct cli_option *o, FILE *to)
 {
-	int is_list = (o->kind == OPT_WORD || o->kind == OPT_CHOICE) &&
-		      strlen(o->value) > 12;
-	const char *value = o->kind == OPT_FLAG ? ""
-			    : is_list		? "WORD"
-						: o->value;
+	int is_list =
+	    (o->kind == OPT_WORD || o->kind == OPT_CHOICE) && strlen(o->value) > 12;
+	const char *value = o->kind == OPT_FLAG ? "" : is_list ? "WORD" : o->value;
 	char letter[8] = "    ", text[64];
 	int at;
 
 	if (o->letter)
 		snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-	at = fprintf(to, "  %s--%s%s%s", letter, o->name, *value ? " " : "",
-		     value);
+	at = fprintf(to, "  %s--%s%s%s", letter, o->name, *value ? " " : "", value);
 	if (at + 2 > INDENT)
 		fprintf(to, "\n%*s", INDENT, "");
 	else
@@ -129,9 +125,9 @@ static void print_option(const struct cli_option *o, FILE *to)
 
 void cli_print_help(const struct cli_command *command, FILE *to)
 {
-	fprintf(to, "nib %s - %s\n\nusage: nib %s [OPTION]...%s%s\n",
-		command->name, command->summary, command->name,
-		*command->positional ? " " : "", command->positional);
+	fprintf(to, "nib %s - %s\n\nusage: nib %s [OPTION]...%s%s\n", command->name,
+		command->summary, command->name, *command->positional ? " " : "",
+		command->positional);
 	if (*command->description)
 		fputc('\n', to);
 	put_lines(to, command->description, "");

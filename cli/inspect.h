@@ -113,14 +113,14 @@ struct findings {
 	int failed; /* no memory for one */
 };
 
-__attribute__((format(printf, 4, 5))) void
-findings_add(struct findings *findings, enum finding_kind kind,
-	     const char *name, const char *format, ...);
+__attribute__((format(printf, 4, 5))) void findings_add(struct findings *findings,
+							enum finding_kind kind,
+							const char *name,
+							const char *format, ...);
 void findings_free(struct findings *findings);
 
 /* Rules that look at one layer, or one float tensor. */
-void findings_of_layer(struct findings *findings,
-		       const struct scan_layer *scan);
+void findings_of_layer(struct findings *findings, const struct scan_layer *scan);
 void findings_of_float(struct findings *findings, const char *name,
 		       const struct scan_float *scan);
 /* ---- layouts.c ----------------------------------------------------------- */
@@ -151,8 +151,7 @@ enum tensor_role layouts_role(const struct layouts *layouts,
 			      const struct nib_file_tensor *tensor);
 void layouts_count(struct layouts *layouts);
 /* Quantised tensors that belong to nothing known. */
-void findings_of_layouts(struct findings *findings,
-			 const struct layouts *layouts);
+void findings_of_layouts(struct findings *findings, const struct layouts *layouts);
 /* What config.json says against what the tensors are. */
 void findings_of_config(struct findings *findings, const struct config *config,
 			const struct nib_file *file);

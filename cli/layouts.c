@@ -24,8 +24,7 @@ int layouts_read(struct layouts *layouts, const struct nib_file *file)
 		return cli_no_memory("names of layers");
 	for (int64_t i = 0; i < n; i++)
 		layouts->problems[i] = nib_file_layer_problem_at(file, i)->name;
-	qsort(layouts->problems, (size_t)n, sizeof(*layouts->problems),
-	      compare_names);
+	qsort(layouts->problems, (size_t)n, sizeof(*layouts->problems), compare_names);
 	return CLI_OK;
 }
 
@@ -47,16 +46,16 @@ static int is_broken(const struct layouts *l, const char *name, const char *end)
 	stem = strndup(name, n - m);
 	if (!stem)
 		cli_out_of_memory();
-	found = stem && bsearch(&stem, l->problems, l->n_problems,
-				sizeof(*l->problems), compare_names);
+	found = stem && bsearch(&stem, l->problems, l->n_problems, sizeof(*l->problems),
+				compare_names);
 	free(stem);
 	return found;
 }
 
 static int in_broken_layer(const struct layouts *l, const char *name)
 {
-	static const char *const ends[] = {"", "_weight_scale",
-					   "_weight_scale_2", "_input_scale"};
+	static const char *const ends[] = {"", "_weight_scale", "_weight_scale_2",
+					   "_input_scale"};
 	const char *dot = strrchr(name, '.');
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
@@ -67,21 +66,17 @@ static int in_broken_layer(const struct layouts *l, const char *name)
 
 static int is_fp8(const struct nib_file_tensor *t)
 {
-	return t &&
-	       (!strcmp(t->dtype, "F8_E4M3") || !strcmp(t->dtype, "F8_E5M2"));
+	return t && (!strcmp(t->dtype, "F8_E4M3") || !strcmp(t->dtype, "F8_E5M2"));
 }
 
-static int is_fp8_weight(const struct layouts *l,
-			 const struct nib_file_tensor *t)
+static int is_fp8_weight(const struct layouts *l, const struct nib_file_tensor *t)
 {
 	return is_fp8(t) && t->rank >= 2 &&
 	       (tensor_beside(l->file, t->name, ".weight", ".weight_scale") ||
-		tensor_beside(l->file, t->name, ".weight",
-			      ".weight_scale_inv"));
+		tensor_beside(l->file, t->name, ".weight", ".weight_scale_inv"));
 }
 
-static int is_fp8_scale(const struct layouts *l,
-			const struct nib_file_tensor *t)
+static int is_fp8_scale(const struct layouts *l, const struct nib_file_tensor *t)
 {
 	static const char *const ends[] = {".weight_scale", ".weight_scale_inv",
 					   ".input_scale"};
@@ -92,8 +87,7 @@ static int is_fp8_scale(const struct layouts *l,
 	return 0;
 }
 
-enum tensor_role layouts_role(const struct layouts *l,
-			      const struct nib_file_tensor *t)
+enum tensor_role layouts_role(const struct layouts *l, const struct nib_file_tensor *t)
 {
 	static const char *const cache[] = {".k_scale", ".v_scale", ".q_scale",
 					    ".kv_scale"};
@@ -120,8 +114,7 @@ enum tensor_role layouts_role(const struct layouts *l,
 void layouts_count(struct layouts *l)
 {
 	for (int64_t i = 0; i < nib_file_tensor_count(l->file); i++) {
-		const struct nib_file_tensor *t =
-		    nib_file_tensor_at(l->file, i);
+		const struct nib_file_tensor *t = nib_file_tensor_at(l->file, i);
 
 		if (!tensor_in_layer(l->file, t))
 			l->count[layouts_role(l, t)]++;
@@ -141,15 +134,13 @@ static int is_integer_weight(const struct nib_file_tensor *t)
  * scales that are named as no weight may be anything, and so may 8-bit floats
  * that are not named as scales.
  */
-static const char *why_unknown(const struct layouts *l,
-			       const struct nib_file_tensor *t)
+static const char *why_unknown(const struct layouts *l, const struct nib_file_tensor *t)
 {
 	const enum tensor_role role = layouts_role(l, t);
 
 	if (role != ROLE_BROKEN && is_integer_weight(t))
 		return "and no NVFP4 layer";
-	if (role == ROLE_CODES &&
-	    (l->count[ROLE_SCALES] || !strcmp(t->dtype, "F4")))
+	if (role == ROLE_CODES && (l->count[ROLE_SCALES] || !strcmp(t->dtype, "F4")))
 		return "and no NVFP4 layer";
 	if (role == ROLE_SCALES && !l->count[ROLE_CODES] &&
 	    (tensor_name_ends(t->name, "_scale") ||
@@ -163,16 +154,14 @@ void findings_of_layouts(struct findings *findings, const struct layouts *l)
 	char shape[TENSOR_SHAPE_TEXT];
 
 	for (int64_t i = 0; i < nib_file_tensor_count(l->file); i++) {
-		const struct nib_file_tensor *t =
-		    nib_file_tensor_at(l->file, i);
+		const struct nib_file_tensor *t = nib_file_tensor_at(l->file, i);
 		const char *why =
 		    tensor_in_layer(l->file, t) ? NULL : why_unknown(l, t);
 
 		if (why)
-			findings_add(
-			    findings, FIND_UNKNOWN, t->name, "%s %s, %s",
-			    t->dtype,
-			    tensor_shape_text(t->shape, t->rank, shape), why);
+			findings_add(findings, FIND_UNKNOWN, t->name, "%s %s, %s",
+				     t->dtype,
+				     tensor_shape_text(t->shape, t->rank, shape), why);
 	}
 }
 
@@ -204,8 +193,7 @@ void findings_of_config(struct findings *findings, const struct config *c,
 
 		if (entry)
 			findings_add(findings, FIND_CONFIG, name,
-				     "an NVFP4 layer, and left out by '%.100s'",
-				     entry);
+				     "an NVFP4 layer, and left out by '%.100s'", entry);
 		else if (!config_targets(c, name))
 			findings_add(findings, FIND_TARGETS, name,
 				     "an NVFP4 layer that no entry matches");

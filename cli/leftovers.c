@@ -20,9 +20,8 @@ static int is_folder_of(const char *entry, const char *base, size_t n)
 {
 	const char *rest = entry + n + INFIX_BYTES;
 
-	return !strncmp(entry, base, n) &&
-	       !strncmp(entry + n, infix, INFIX_BYTES) && *rest &&
-	       rest[strspn(rest, "0123456789abcdef")] == '\0';
+	return !strncmp(entry, base, n) && !strncmp(entry + n, infix, INFIX_BYTES) &&
+	       *rest && rest[strspn(rest, "0123456789abcdef")] == '\0';
 }
 
 /* Whether an entry is a temporary file of the library or of nib. */
@@ -41,15 +40,14 @@ static int is_file(const char *entry)
  */
 static int is_left(int parent, const char *name)
 {
-	const int fd = openat(parent, name,
-			      O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+	const int fd =
+	    openat(parent, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 	int left;
 
 	if (fd < 0)
 		return 0;
-	left = !fstat(fd, &st) &&
-	       (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) &&
+	left = !fstat(fd, &st) && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) &&
 	       !flock(fd, LOCK_EX | LOCK_NB);
 	if (left && S_ISDIR(st.st_mode)) {
 		DIR *folder = fdopendir(dup(fd));
@@ -79,8 +77,7 @@ void leftovers_name(const char *out, size_t n)
 	while (folder && (entry = readdir(folder))) {
 		const char *name = entry->d_name;
 
-		if ((is_folder_of(name, base, n - (size_t)before) ||
-		     is_file(name)) &&
+		if ((is_folder_of(name, base, n - (size_t)before) || is_file(name)) &&
 		    is_left(dirfd(folder), name))
 			cli_warn("%.*s%s: unfinished, of a run that was "
 				 "killed; nothing uses it: remove it (rm -r)",

@@ -11,9 +11,8 @@
 #include "progress.h"
 
 extern const struct cli_command command_info, command_plan, command_check,
-    command_bench, command_report, command_demo, command_quantize,
-    command_inspect, command_verify, command_run, command_tune,
-    command_completion, command_help;
+    command_bench, command_report, command_demo, command_quantize, command_inspect,
+    command_verify, command_run, command_tune, command_completion, command_help;
 
 /* In the order of the overview: models first, then measurements. */
 const struct cli_command *const cli_commands[] = {
@@ -102,8 +101,7 @@ static void keep_standard_descriptors(void)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
-	const struct cli_command *command =
-	    name ? cli_find_command(name) : NULL;
+	const struct cli_command *command = name ? cli_find_command(name) : NULL;
 	int code = CLI_OK;
 
 	keep_standard_descriptors();

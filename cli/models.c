@@ -42,29 +42,25 @@ static int has_word(const char *words, const char *word, size_t bytes)
 /* Adds the type of a configuration and those of its parts. */
 static void add_types(json_t *config, struct model_types *types)
 {
-	const char *type =
-	    json_string_value(json_object_get(config, "model_type"));
+	const char *type = json_string_value(json_object_get(config, "model_type"));
 	const size_t used = strlen(types->words);
 	const char *key;
 	json_t *part;
 
 	if (type && !strchr(type, ' ') &&
 	    used + strlen(type) + 2 <= sizeof(types->words))
-		snprintf(types->words + used, sizeof(types->words) - used,
-			 "%s ", type);
+		snprintf(types->words + used, sizeof(types->words) - used, "%s ", type);
 	json_object_foreach(config, key, part) add_types(part, types);
 }
 
 void models_read(json_t *config, struct model_types *types)
 {
-	const char *type =
-	    json_string_value(json_object_get(config, "model_type"));
+	const char *type = json_string_value(json_object_get(config, "model_type"));
 
 	*types = (struct model_types){0};
 	add_types(config, types);
 	for (int i = 0; type && model_table_types[i] && !types->is_known; i++)
-		types->is_known =
-		    has_word(model_table_types[i], type, strlen(type));
+		types->is_known = has_word(model_table_types[i], type, strlen(type));
 }
 
 /* Whether a module, or the end of it after a dot, fits one of the patterns; ending:
@@ -84,8 +80,7 @@ static int fits(const char *patterns, const char *name, const char *ending)
 }
 
 /* Whether a rule is for one of the types. */
-static int is_for(const struct model_rule *rule,
-		  const struct model_types *types)
+static int is_for(const struct model_rule *rule, const struct model_types *types)
 {
 	const char *words = types->words, *type;
 	size_t n;
@@ -98,8 +93,8 @@ static int is_for(const struct model_rule *rule,
 	return 0;
 }
 
-int models_refuse(const struct model_types *types, const char *name,
-		  char *reason, size_t bytes)
+int models_refuse(const struct model_types *types, const char *name, char *reason,
+		  size_t bytes)
 {
 	static const char weight[] = ".weight";
 	const char *ending = tensor_name_ends(name, weight) ? weight : "";

@@ -15,8 +15,8 @@ enum model_reason {
 	MODEL_EMBEDDING, /* a table whose rows are looked up */
 	MODEL_CONV1D,	 /* GPT-2's layer, stored as [k, n] */
 	MODEL_TIED,	 /* another tensor under one more name */
-	MODEL_READ,  /* a linear layer whose weight the model itself reads */
-	MODEL_STACK, /* experts in an order that is not loaded in NVFP4 */
+	MODEL_READ,	 /* a linear layer whose weight the model itself reads */
+	MODEL_STACK,	 /* experts in an order that is not loaded in NVFP4 */
 	MODEL_CONVERTED, /* transformers cuts it or joins it with others */
 	MODEL_OTHER,	 /* a module of the model's own */
 };
@@ -47,7 +47,7 @@ void models_read(json_t *config, struct model_types *types);
  * Whether the table has the tensor so named for a model of these types; then it
  * writes the reason, in words.
  */
-int models_refuse(const struct model_types *types, const char *name,
-		  char *reason, size_t bytes);
+int models_refuse(const struct model_types *types, const char *name, char *reason,
+		  size_t bytes);
 
 #endif

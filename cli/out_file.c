@@ -40,8 +40,7 @@ static int create(struct out_file *out, const char *path)
 			errno = ENOMEM;
 			return -1;
 		}
-		fd = open(out->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-			  0666);
+		fd = open(out->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 		if (fd < 0 && errno != EEXIST)
 			break;
 	}

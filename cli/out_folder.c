@@ -43,8 +43,7 @@ static int next_entry(DIR *folder, const struct dirent **entry)
 		*entry = readdir(folder);
 		if (!*entry)
 			return errno ? -1 : 0;
-	} while (!strcmp((*entry)->d_name, ".") ||
-		 !strcmp((*entry)->d_name, ".."));
+	} while (!strcmp((*entry)->d_name, ".") || !strcmp((*entry)->d_name, ".."));
 	return 1;
 }
 
@@ -244,8 +243,7 @@ static int fail_input(const char *path)
 
 /* Copies what is left to read of from; CLI_OK, or an exit code after a message
  * that names the file that failed. */
-static int copy_bytes(int from, const char *from_path, int to,
-		      const char *to_path)
+static int copy_bytes(int from, const char *from_path, int to, const char *to_path)
 {
 	char bytes[COPY_BYTES];
 	ssize_t n;
@@ -269,8 +267,7 @@ static int copy_file(const char *from_path, const char *to_path)
 	if (from < 0)
 		return fail_input(from_path);
 	to = open(to_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	code =
-	    to < 0 ? fail(to_path) : copy_bytes(from, from_path, to, to_path);
+	code = to < 0 ? fail(to_path) : copy_bytes(from, from_path, to, to_path);
 	close(from);
 	if (to >= 0 && close(to) && !code)
 		code = fail(to_path);
@@ -282,8 +279,7 @@ static int copy_file(const char *from_path, const char *to_path)
  * the model, are left out; a link to nothing is an error, as is a file that may
  * not be read.  out NULL: nothing is copied.
  */
-static int each_file(const struct out_folder *out, const char *folder,
-		     const char *name)
+static int each_file(const struct out_folder *out, const char *folder, const char *name)
 {
 	char *from, *to = NULL;
 	struct stat st;

@@ -76,8 +76,7 @@ static int threads_for(int64_t count, int64_t least)
 }
 
 void cli_parallel(int64_t count, int64_t least,
-		  void (*body)(void *arg, int64_t begin, int64_t end),
-		  void *arg)
+		  void (*body)(void *arg, int64_t begin, int64_t end), void *arg)
 {
 	const int threads = threads_for(count, least);
 	struct range ranges[MAX_THREADS];
@@ -95,9 +94,8 @@ void cli_parallel(int64_t count, int64_t least,
 		    .arg = arg,
 		    .begin = count / threads * i,
 		    .end = i + 1 < threads ? count / threads * (i + 1) : count};
-	while (started < threads &&
-	       pthread_create(&ranges[started].thread, NULL, run,
-			      &ranges[started]) == 0)
+	while (started < threads && pthread_create(&ranges[started].thread, NULL, run,
+						   &ranges[started]) == 0)
 		started++;
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	run(&ranges[0]);

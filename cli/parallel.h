@@ -24,7 +24,6 @@ void cli_set_loop_threads(int threads);
  * are done without.
  */
 void cli_parallel(int64_t count, int64_t least,
-		  void (*body)(void *arg, int64_t begin, int64_t end),
-		  void *arg);
+		  void (*body)(void *arg, int64_t begin, int64_t end), void *arg);
 
 #endif

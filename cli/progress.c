@@ -55,12 +55,10 @@ static void format_line(char *line, size_t bytes, double elapsed_s)
 		snprintf(left, sizeof(left), ", %.0f s left",
 			 elapsed_s * (1 - fraction) / fraction);
 	if (now.total > 0)
-		snprintf(line, bytes, "%s %s%s%3.0f %%  %.0f s%s  %s",
-			 now.label, bar, *bar ? " " : "", 100 * fraction,
-			 elapsed_s, left, now.item);
+		snprintf(line, bytes, "%s %s%s%3.0f %%  %.0f s%s  %s", now.label, bar,
+			 *bar ? " " : "", 100 * fraction, elapsed_s, left, now.item);
 	else
-		snprintf(line, bytes, "%s  %.0f s  %s", now.label, elapsed_s,
-			 now.item);
+		snprintf(line, bytes, "%s  %.0f s  %s", now.label, elapsed_s, now.item);
 }
 
 /* With the lock held. */
@@ -129,11 +127,10 @@ void progress_begin(const char *label, double total, int ticking)
 	now.item[0] = '\0';
 	snprintf(now.label, sizeof(now.label), "%s", label);
 	now.start_s = cli_now_s();
-	now.next_s =
-	    now.start_s + (now.is_terminal ? SHOW_AFTER_S : PLAIN_AFTER_S);
+	now.next_s = now.start_s + (now.is_terminal ? SHOW_AFTER_S : PLAIN_AFTER_S);
 	/* Without a thread the line still moves with each update. */
-	now.ticking = ticking && !now.quiet &&
-		      !pthread_create(&now.ticker, NULL, tick, NULL);
+	now.ticking =
+	    ticking && !now.quiet && !pthread_create(&now.ticker, NULL, tick, NULL);
 	pthread_mutex_unlock(&now.lock);
 }
 

@@ -38,8 +38,8 @@ struct selection {
 
 struct select_options {
 	struct cli_texts include, exclude; /* globs, commas allowed */
-	int all; /* nothing is excluded unless asked for */
-	enum nib_checkpoint checkpoint; /* the format to write */
+	int all;			   /* nothing is excluded unless asked for */
+	enum nib_checkpoint checkpoint;	   /* the format to write */
 	/* The model of a folder, which transformers must be able to load; NULL for a
 	 * single file, where names alone decide. */
 	const struct model_types *model;
@@ -53,8 +53,7 @@ struct select_options {
  * which ModelOpt's format alone has.  CLI_OK, or prints and returns.
  * select_free() in every case.
  */
-int select_tensors(const struct nib_file *file,
-		   const struct select_options *options,
+int select_tensors(const struct nib_file *file, const struct select_options *options,
 		   struct selection *selection);
 void select_free(struct selection *selection);
 
@@ -65,11 +64,11 @@ void select_free(struct selection *selection);
 void select_share_amax(struct selection *selection);
 
 /* Excluded unless --all or --exclude is given, for --help. */
-#define SELECT_DEFAULT_EXCLUDE                                                 \
-	"*embed*, *_emb.*, *emb.weight, *wte*, *wpe*, shared.weight, "         \
-	"*.shared.weight, *relative_attention_bias*, *codebook*, "             \
-	"head.weight, *.head.weight, *_head.weight, *lm_head*, "               \
-	"output.weight, *classifier*, score.weight, *router*, "                \
+#define SELECT_DEFAULT_EXCLUDE                                                         \
+	"*embed*, *_emb.*, *emb.weight, *wte*, *wpe*, shared.weight, "                 \
+	"*.shared.weight, *relative_attention_bias*, *codebook*, "                     \
+	"head.weight, *.head.weight, *_head.weight, *lm_head*, "                       \
+	"output.weight, *classifier*, score.weight, *router*, "                        \
 	"*.gate.weight, *_gate.weight, *vision*, *visual*"
 
 /* ---- quantize_layer.c ---------------------------------------------------- */
@@ -91,8 +90,7 @@ struct quantizer;
 enum nib_status quantizer_new(struct nib_device *device,
 			      const struct selection *selection,
 			      const struct quantizer_options *options,
-			      struct quantizer **quantizer,
-			      struct nib_error *err);
+			      struct quantizer **quantizer, struct nib_error *err);
 void quantizer_free(struct quantizer *quantizer); /* NULL is fine */
 
 /*

@@ -22,15 +22,14 @@ struct quantizer {
 
 static enum nib_status no_memory(struct nib_error *err)
 {
-	*err = (struct nib_error){NIB_OUT_OF_MEMORY,
-				  .message = "no memory for buffers"};
+	*err =
+	    (struct nib_error){NIB_OUT_OF_MEMORY, .message = "no memory for buffers"};
 	return err->status;
 }
 
 /* Buffers for pieces of so many values, and all scales of a layer. */
-static enum nib_status allocate(struct quantizer *q, size_t piece,
-				size_t scales, bool is_across,
-				struct nib_error *err)
+static enum nib_status allocate(struct quantizer *q, size_t piece, size_t scales,
+				bool is_across, struct nib_error *err)
 {
 	struct nib_device *device = q->device;
 	const size_t floats = piece * 4, codes = (piece + 1) / 2;
@@ -46,11 +45,9 @@ static enum nib_status allocate(struct quantizer *q, size_t piece,
 		return no_memory(err);
 	status = staging_new(device, q->after, floats, &q->after_there, err);
 	if (!status)
-		status =
-		    staging_new(device, q->codes, codes, &q->codes_there, err);
+		status = staging_new(device, q->codes, codes, &q->codes_there, err);
 	if (!status)
-		status = staging_new(device, q->scales, scales,
-				     &q->scales_there, err);
+		status = staging_new(device, q->scales, scales, &q->scales_there, err);
 	if (!status && !cli_is_host(device))
 		status = nib_device_alloc(device, floats, &q->input_there, err);
 	return status;
@@ -145,16 +142,14 @@ static struct tensor_source source_of(const struct selected *item)
 
 /* The rows from first on that make a piece of the mapped input. */
 static struct nib_dense piece_at(const struct selected *item,
-				 const struct tensor_source *source,
-				 int64_t first)
+				 const struct tensor_source *source, int64_t first)
 {
 	const int64_t most = piece_rows(item);
 	const int64_t left = item->rows_each - first % item->rows_each;
 
 	return (struct nib_dense){
-	    .data =
-		(char *)(uintptr_t)source->tensor->data +
-		(size_t)(first * source->k) * nib_dtype_bytes(source->dtype),
+	    .data = (char *)(uintptr_t)source->tensor->data +
+		    (size_t)(first * source->k) * nib_dtype_bytes(source->dtype),
 	    .dtype = source->dtype,
 	    .rows = most < left ? most : left,
 	    .cols = source->k,
@@ -167,17 +162,14 @@ static size_t dense_bytes(const struct nib_dense *x)
 }
 
 /* x where the device computes. */
-static enum nib_status load_input(const struct quantizer *q,
-				  const struct nib_dense *x,
-				  struct nib_dense *there,
-				  struct nib_error *err)
+static enum nib_status load_input(const struct quantizer *q, const struct nib_dense *x,
+				  struct nib_dense *there, struct nib_error *err)
 {
 	*there = *x;
 	if (!q->input_there)
 		return NIB_OK;
 	there->data = q->input_there;
-	return nib_device_copy(q->device, q->input_there, x->data,
-			       dense_bytes(x), err);
+	return nib_device_copy(q->device, q->input_there, x->data, dense_bytes(x), err);
 }
 
 /* A piece is done: its pages are not needed again. */
@@ -199,11 +191,9 @@ int quantizer_amax(struct quantizer *q, struct selected *item)
 	for (int64_t r = item->first; r < end; r += x.rows) {
 		x = piece_at(item, &source, r);
 		if (load_input(q, &x, &there, &err) ||
-		    nib_amax(q->device, &there, q->options.saturate, &amax,
-			     &err)) {
-			snprintf(what, sizeof(what),
-				 "%s: %s, rows %lld to %lld", q->options.path,
-				 source.name, (long long)r,
+		    nib_amax(q->device, &there, q->options.saturate, &amax, &err)) {
+			snprintf(what, sizeof(what), "%s: %s, rows %lld to %lld",
+				 q->options.path, source.name, (long long)r,
 				 (long long)(r + x.rows - 1));
 			return cli_fail_named(what, &err, cli_saturate_names);
 		}
@@ -218,8 +208,8 @@ int quantizer_amax(struct quantizer *q, struct selected *item)
 /* Quantises x, where the device computes; codes and values come back, scales go
  * to byte scales_at of the layer's. */
 static enum nib_status quantize_piece(struct quantizer *q, float global,
-				      const struct nib_dense *x,
-				      int64_t scales_at, struct nib_error *err)
+				      const struct nib_dense *x, int64_t scales_at,
+				      struct nib_error *err)
 {
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
@@ -253,8 +243,8 @@ static enum nib_status quantize_piece(struct quantizer *q, float global,
 
 /* to [cols, rows] = from [rows, cols], of elements of 1 or 4 bytes; in squares
  * that stay in the first cache. */
-static void transpose(const void *from, int64_t rows, int64_t cols,
-		      size_t bytes, void *to)
+static void transpose(const void *from, int64_t rows, int64_t cols, size_t bytes,
+		      void *to)
 {
 	for (int64_t r0 = 0; r0 < rows; r0 += 32)
 		for (int64_t c = 0; c < cols; c++)
@@ -268,18 +258,17 @@ static void transpose(const void *from, int64_t rows, int64_t cols,
 }
 
 /* Transposes bytes in place, by way of q->turned. */
-static void turn_bytes(struct quantizer *q, void *bytes, int64_t rows,
-		       int64_t cols)
+static void turn_bytes(struct quantizer *q, void *bytes, int64_t rows, int64_t cols)
 {
 	transpose(bytes, rows, cols, 1, q->turned);
 	memcpy(bytes, q->turned, (size_t)(rows * cols));
 }
 
 /* The piece x [k, n] of a stack: its blocks go down the columns. */
-static enum nib_status
-write_across(struct quantizer *q, const struct selected *item,
-	     const struct tensor_source *source, const struct nib_dense *x,
-	     int64_t first, struct tensor_error *error, struct nib_error *err)
+static enum nib_status write_across(struct quantizer *q, const struct selected *item,
+				    const struct tensor_source *source,
+				    const struct nib_dense *x, int64_t first,
+				    struct tensor_error *error, struct nib_error *err)
 {
 	const int64_t k = x->rows, n = x->cols;
 	const struct nib_dense turned = {
@@ -306,18 +295,18 @@ static void turn_scales(struct quantizer *q, const struct selected *item,
 
 	for (int64_t r = 0; r < item->rows; r += x.rows) {
 		x = piece_at(item, source, r);
-		turn_bytes(q, (char *)q->scales + r / NIB_BLOCK * x.cols,
-			   x.cols, x.rows / NIB_BLOCK);
+		turn_bytes(q, (char *)q->scales + r / NIB_BLOCK * x.cols, x.cols,
+			   x.rows / NIB_BLOCK);
 	}
 }
 
 /* ---- a layer ------------------------------------------------------------- */
 
 /* Quantises the piece x at row first of the tensor and adds its error. */
-static enum nib_status
-write_piece(struct quantizer *q, const struct selected *item,
-	    const struct tensor_source *source, const struct nib_dense *x,
-	    int64_t first, struct tensor_error *error, struct nib_error *err)
+static enum nib_status write_piece(struct quantizer *q, const struct selected *item,
+				   const struct tensor_source *source,
+				   const struct nib_dense *x, int64_t first,
+				   struct tensor_error *error, struct nib_error *err)
 {
 	const int64_t at = first - item->first;
 	struct nib_dense there;
@@ -325,8 +314,7 @@ write_piece(struct quantizer *q, const struct selected *item,
 	if (item->is_across)
 		return write_across(q, item, source, x, first, error, err);
 	if (load_input(q, x, &there, err) ||
-	    quantize_piece(q, item->global, &there, at * (x->cols / NIB_BLOCK),
-			   err) ||
+	    quantize_piece(q, item->global, &there, at * (x->cols / NIB_BLOCK), err) ||
 	    tensor_read(q->device, source, first, x->rows, q->before, err))
 		return err->status;
 	tensor_error_add(error, q->before, q->after, x->rows, x->cols, at);
@@ -337,8 +325,7 @@ int quantizer_write(struct quantizer *q, const struct selected *item,
 		    struct nib_writer *writer, const char *out_path,
 		    struct tensor_error *error)
 {
-	int inverse =
-	    q->options.checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS;
+	int inverse = q->options.checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS;
 	float stored = inverse ? 1.0f / item->global : item->global;
 	const struct tensor_source source = source_of(item);
 	const size_t scales_bytes = (size_t)(item->rows * item->k / NIB_BLOCK);
@@ -350,8 +337,8 @@ int quantizer_write(struct quantizer *q, const struct selected *item,
 		x = piece_at(item, &source, r);
 		if (write_piece(q, item, &source, &x, r, error, &err))
 			return cli_fail_input(source.name, &err);
-		if (nib_writer_write(writer, q->codes,
-				     (size_t)(x.rows * (x.cols / 2)), &err))
+		if (nib_writer_write(writer, q->codes, (size_t)(x.rows * (x.cols / 2)),
+				     &err))
 			return cli_fail(out_path, &err);
 		finish(&x, item->layer);
 		if (cli_must_stop())

@@ -88,8 +88,7 @@ static void repeat(struct parser *p, int begin, int end)
 		const struct instruction in = p->code[i];
 		const int goes = in.op == JUMP || in.op == SPLIT;
 
-		add(p, in.op, goes ? in.x + move : in.x,
-		    goes ? in.y + move : in.y);
+		add(p, in.op, goes ? in.x + move : in.x, goes ? in.y + move : in.y);
 	}
 }
 
@@ -118,8 +117,8 @@ static int add_kind(struct class *class, char kind)
 
 		in |= lower == 's' &&
 		      (c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31));
-		in |= lower == 'w' && ((c >= 'a' && c <= 'z') ||
-				       (c >= 'A' && c <= 'Z') || c == '_');
+		in |= lower == 'w' &&
+		      ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_');
 		class->has[c] |= (uint8_t)(in != is_not);
 	}
 	/* Other letters are \w: names have nothing else beyond ASCII. */
@@ -171,8 +170,7 @@ static void parse_class(struct parser *p)
 	while (class && !p->failed && (*p->at != ']' || p->at == begin)) {
 		int first = class_character(p, class), last = first;
 
-		if (first >= 0 && *p->at == '-' && p->at[1] &&
-		    p->at[1] != ']') {
+		if (first >= 0 && *p->at == '-' && p->at[1] && p->at[1] != ']') {
 			p->at++;
 			last = class_character(p, class);
 			p->failed |= last < first;
@@ -279,8 +277,8 @@ static int parse_quantifier(struct parser *p, int *least, int *most)
 			p->at++;
 			*most = parse_number(p, -1);
 		}
-		p->failed |= *least < 0 || *p->at != '}' ||
-			     (*most >= 0 && *most < *least);
+		p->failed |=
+		    *least < 0 || *p->at != '}' || (*most >= 0 && *most < *least);
 		p->at += *p->at != '\0';
 	}
 	/* Lazy or not changes which match is found, not whether. */
@@ -311,8 +309,7 @@ static void quantify(struct parser *p, int begin, int least, int most)
 	}
 	for (int i = least; i < most && !p->failed; i++) {
 		if (i > 0)
-			repeat(p, least ? begin : begin + 1,
-			       least ? end : end + 1);
+			repeat(p, least ? begin : begin + 1, least ? end : end + 1);
 		from = p->n - size;
 		insert(p, from, SPLIT, from + 1, 0);
 		p->code[from].y = p->n;
@@ -328,8 +325,7 @@ static void parse_sequence(struct parser *p)
 		int least, most;
 
 		parse_one(p);
-		if (!p->failed && parse_quantifier(p, &least, &most) &&
-		    !p->failed)
+		if (!p->failed && parse_quantifier(p, &least, &most) && !p->failed)
 			quantify(p, begin, least, most);
 	}
 }
@@ -416,8 +412,8 @@ struct places {
 };
 
 /* Adds a place and those that it leads to without a character. */
-static void enter(const struct regex *r, struct places *places, int start,
-		  int is_begin, int is_end)
+static void enter(const struct regex *r, struct places *places, int start, int is_begin,
+		  int is_end)
 {
 	int waiting[MAX_CODE], n = 0;
 
@@ -433,8 +429,7 @@ static void enter(const struct regex *r, struct places *places, int start,
 			next[0] = in->x;
 		if (in->op == SPLIT)
 			next[1] = in->y;
-		if ((in->op == AT_BEGIN && is_begin) ||
-		    (in->op == AT_END && is_end))
+		if ((in->op == AT_BEGIN && is_begin) || (in->op == AT_END && is_end))
 			next[0] = at + 1;
 		if (in->op == CHARACTER || in->op == ANY || in->op == CLASS ||
 		    in->op == MATCH)
@@ -467,8 +462,8 @@ int regex_matches(const struct regex *r, const char *text)
 		if ((unsigned char)text[first++] != r->code[start++].x)
 			return 0;
 	enter(r, now, start, !start, !text[first]);
-	for (const unsigned char *c = (const unsigned char *)text + first;
-	     now->count; c++) {
+	for (const unsigned char *c = (const unsigned char *)text + first; now->count;
+	     c++) {
 		const unsigned char *rest = c + 1;
 		struct places *last = now;
 

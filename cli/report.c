@@ -122,8 +122,7 @@ static bool is_in(const json_t *rows, const json_t *row, enum kind kind)
 	if (has(row, "gflops") && is_peak)
 		return kind == RATE;
 	if (has(row, "gflops"))
-		return kind ==
-		       (is_of_few_rows(rows, row) ? FEW_ROWS : MANY_ROWS);
+		return kind == (is_of_few_rows(rows, row) ? FEW_ROWS : MANY_ROWS);
 	if (has(row, "gbps"))
 		return kind == (is_peak ? BANDWIDTH : MOVED);
 	return kind == TIME && has(row, "time_s");
@@ -131,9 +130,9 @@ static bool is_in(const json_t *rows, const json_t *row, enum kind kind)
 
 /* ---- bars ---------------------------------------------------------------- */
 
-#define BLOCK_NOTE                                                             \
-	"Time of the block's linear layers, one after the other; shorter is "  \
-	"better. nibblas multiplies NVFP4 weights by bf16 activations "        \
+#define BLOCK_NOTE                                                                     \
+	"Time of the block's linear layers, one after the other; shorter is "          \
+	"better. nibblas multiplies NVFP4 weights by bf16 activations "                \
 	"(W4A16), the other libraries weights of their own type."
 
 /* One chart: what of the rows it shows, in what unit. */
@@ -152,80 +151,70 @@ static const struct view {
 		{.title = "A decoder block of a Llama: a prompt",
 		 .note = BLOCK_NOTE,
 		 .unit = "ms"}},
-    [SHARE] =
-	{"fraction_of_limit",
-	 100,
-	 {.title = "Share of this machine's limit",
-	  .note =
-	      "The least time this machine could need over the time taken. "
-	      "The limit is the slower of two: the multiply-adds at the rate "
-	      "of the backend's multiply instruction (for up to 8 rows: of a "
-	      "GEMM), and the bytes at the bandwidth of memory. Both were "
-	      "measured in the same run. Above 100 % the machine was busy "
-	      "with something else meanwhile.",
-	  .unit = "%",
-	  .line = 100,
-	  .line_label = "100 %, the limit"}},
-    [MANY_ROWS] =
-	{"gflops",
-	 1,
-	 {.title = "Multiplications of many rows",
-	  .note = "Bound by arithmetic. Rows of one shape were measured in the "
-		  "same rounds. Baselines, if any, got operands that were "
-		  "dequantised (and packed) beforehand.",
-	  .unit = "GFLOP/s",
-	  .larger_unit = "TFLOP/s",
-	  .mark_label = "the limit of the row"}},
-    [FEW_ROWS] =
-	{"gflops",
-	 1,
-	 {.title = "Multiplications of few rows",
-	  .note =
-	      "Bound by the weights that must be read, or by a GEMM's rate. "
-	      "Operands out of the caches. Baselines read the same weights "
-	      "in wider types.",
-	  .unit = "GFLOP/s",
-	  .larger_unit = "TFLOP/s",
-	  .mark_label = "the limit of the row"}},
+    [SHARE] = {"fraction_of_limit",
+	       100,
+	       {.title = "Share of this machine's limit",
+		.note = "The least time this machine could need over the time taken. "
+			"The limit is the slower of two: the multiply-adds at the rate "
+			"of the backend's multiply instruction (for up to 8 rows: of a "
+			"GEMM), and the bytes at the bandwidth of memory. Both were "
+			"measured in the same run. Above 100 % the machine was busy "
+			"with something else meanwhile.",
+		.unit = "%",
+		.line = 100,
+		.line_label = "100 %, the limit"}},
+    [MANY_ROWS] = {"gflops",
+		   1,
+		   {.title = "Multiplications of many rows",
+		    .note =
+			"Bound by arithmetic. Rows of one shape were measured in the "
+			"same rounds. Baselines, if any, got operands that were "
+			"dequantised (and packed) beforehand.",
+		    .unit = "GFLOP/s",
+		    .larger_unit = "TFLOP/s",
+		    .mark_label = "the limit of the row"}},
+    [FEW_ROWS] = {"gflops",
+		  1,
+		  {.title = "Multiplications of few rows",
+		   .note =
+		       "Bound by the weights that must be read, or by a GEMM's rate. "
+		       "Operands out of the caches. Baselines read the same weights "
+		       "in wider types.",
+		   .unit = "GFLOP/s",
+		   .larger_unit = "TFLOP/s",
+		   .mark_label = "the limit of the row"}},
     [MOVED] = {"gbps",
 	       1,
 	       {.title = "Conversions",
-		.note =
-		    "Bytes that must be moved, each once, over the time taken; "
-		    "operands out of the caches.",
+		.note = "Bytes that must be moved, each once, over the time taken; "
+			"operands out of the caches.",
 		.unit = "GB/s",
 		.mark_label = "the measured bandwidth"}},
-    [TIME] =
-	{"time_s",
-	 1e6,
-	 {.title = "Times without a limit",
-	  .note =
-	      "Making a plan, enqueuing a run, and other times on the host.",
-	  .unit = "us"}},
-    [ERROR] =
-	{"error_fraction",
-	 1,
-	 {.title = "Error against its bound",
-	  .note =
-	      "The worst |C - exact| of the elements compared with the exact "
-	      "integer sum, as a share of the bound of that element. "
-	      "Rounding to a 16-bit type alone may reach 1.",
-	  .unit = "of bound",
-	  .line = 1,
-	  .line_label = "1, the bound"}},
-    [RATE] =
-	{"gflops",
-	 1,
-	 {.title = "Peaks of this machine: arithmetic",
-	  .note = "Instructions in a loop that does nothing else, and GEMMs of "
-		  "many rows; the limits above.",
-	  .unit = "G/s",
-	  .larger_unit = "T/s"}},
+    [TIME] = {"time_s",
+	      1e6,
+	      {.title = "Times without a limit",
+	       .note = "Making a plan, enqueuing a run, and other times on the host.",
+	       .unit = "us"}},
+    [ERROR] = {"error_fraction",
+	       1,
+	       {.title = "Error against its bound",
+		.note = "The worst |C - exact| of the elements compared with the exact "
+			"integer sum, as a share of the bound of that element. "
+			"Rounding to a 16-bit type alone may reach 1.",
+		.unit = "of bound",
+		.line = 1,
+		.line_label = "1, the bound"}},
+    [RATE] = {"gflops",
+	      1,
+	      {.title = "Peaks of this machine: arithmetic",
+	       .note = "Instructions in a loop that does nothing else, and GEMMs of "
+		       "many rows; the limits above.",
+	       .unit = "G/s",
+	       .larger_unit = "T/s"}},
     [BANDWIDTH] = {"gbps",
 		   1,
 		   {.title = "Peaks of this machine: memory",
-		    .note =
-			"Plain loops over more memory than the caches hold.",
+		    .note = "Plain loops over more memory than the caches hold.",
 		    .unit = "GB/s"}},
 };
 
@@ -234,17 +223,14 @@ static double limit_rate(const json_t *row, const char *amount)
 {
 	if (!has(row, "limit_s"))
 		return 0;
-	return 1e-9 * row_get_number(row, amount) /
-	       row_get_number(row, "limit_s");
+	return 1e-9 * row_get_number(row, amount) / row_get_number(row, "limit_s");
 }
 
 /* Sets the bar's value, in the chart's unit over scale, its text and mark. */
-static void fill_value(const json_t *row, enum kind kind, double scale,
-		       struct bar *bar)
+static void fill_value(const json_t *row, enum kind kind, double scale, struct bar *bar)
 {
 	const struct view *view = &views[kind];
-	const double value =
-	    scale * view->factor * row_get_number(row, view->key);
+	const double value = scale * view->factor * row_get_number(row, view->key);
 	const bool is_moved = kind == MOVED || kind == BANDWIDTH;
 	char *text = bar->value_text;
 	const size_t bytes = sizeof bar->value_text;
@@ -254,20 +240,18 @@ static void fill_value(const json_t *row, enum kind kind, double scale,
 		snprintf(text, bytes, "%.0f %% %.48s", value,
 			 row_get_text(row, "limit_kind"));
 	} else if (kind == RATE) {
-		snprintf(text, bytes, "%.1f %s%.16s/s", value,
-			 scale < 1 ? "T" : "G", row_get_text(row, "unit"));
+		snprintf(text, bytes, "%.1f %s%.16s/s", value, scale < 1 ? "T" : "G",
+			 row_get_text(row, "unit"));
 	} else if (kind == TIME || kind <= PROMPT) {
 		cli_seconds_text(row_get_number(row, "time_s"), text);
 	} else if (kind == ERROR) {
-		snprintf(text, bytes, "%.1e of %.1e",
-			 row_get_number(row, "error"),
+		snprintf(text, bytes, "%.1e of %.1e", row_get_number(row, "error"),
 			 row_get_number(row, "bound"));
 		if (!json_is_true(json_object_get(row, "ok")))
 			bar->series = 6;
 	} else {
 		snprintf(text, bytes, "%.*f", value < 100, value);
-		bar->mark =
-		    scale * limit_rate(row, is_moved ? "bytes" : "flop");
+		bar->mark = scale * limit_rate(row, is_moved ? "bytes" : "flop");
 	}
 }
 
@@ -280,8 +264,7 @@ static void name_work(const json_t *row, char text[BAR_TEXT])
 }
 
 /* "cpu-avx512, 2 threads": what computed it. */
-static void name_backend(const json_t *row, bool with_threads,
-			 char text[BAR_TEXT])
+static void name_backend(const json_t *row, bool with_threads, char text[BAR_TEXT])
 {
 	const char *backend = row_get_text(row, "backend");
 	const char *of = row_get_text(row, "activations");
@@ -296,9 +279,8 @@ static void name_backend(const json_t *row, bool with_threads,
 		snprintf(count, sizeof count, ", %.0f thread%s", threads,
 			 threads == 1 ? "" : "s");
 	snprintf(text, BAR_TEXT, "%.160s%s%s%s", backend,
-		 json_is_false(json_object_get(row, "packed")) ? " unpacked"
-							       : "",
-		 a, count);
+		 json_is_false(json_object_get(row, "packed")) ? " unpacked" : "", a,
+		 count);
 }
 
 /* Whether threads are worth naming: rows of a GPU have one each. */
@@ -321,8 +303,7 @@ static int series_of(const json_t *row)
 	const char *backend = row_get_text(row, "backend");
 
 	if (!row_is_baseline(row))
-		return !strncmp(backend, "cpu-", 4) &&
-			       strcmp(backend, "cpu-avx512")
+		return !strncmp(backend, "cpu-", 4) && strcmp(backend, "cpu-avx512")
 			   ? 5
 			   : 0;
 	return strstr(backend, "bf16")	     ? 1
@@ -333,8 +314,8 @@ static int series_of(const json_t *row)
 }
 
 /* The bars of a chart; *groups: how many of them have a line above. */
-static int fill_bars(const json_t *rows, enum kind kind, double scale,
-		     struct bar *bars, int *groups)
+static int fill_bars(const json_t *rows, enum kind kind, double scale, struct bar *bars,
+		     int *groups)
 {
 	const bool threads = have_threads(rows);
 	char work[BAR_TEXT], last[BAR_TEXT] = "";
@@ -398,8 +379,7 @@ static int put_bars(FILE *file, const json_t *rows, enum kind kind)
 
 static void put_tile(FILE *file, bool bad, const char *text, const char *what)
 {
-	html_put(file,
-		 bad ? "<div class='tile bad'><b>" : "<div class='tile'><b>",
+	html_put(file, bad ? "<div class='tile bad'><b>" : "<div class='tile'><b>",
 		 text, "</b>");
 	html_put(file, "<span>", what, "</span></div>\n");
 }
@@ -408,8 +388,7 @@ static void put_tile(FILE *file, bool bad, const char *text, const char *what)
 static void put_speedups(FILE *file, const json_t *rows)
 {
 	for (int i = 0; i < BASELINES; i++) {
-		const char *name =
-		    baseline_engines[i]->backend + strlen("baseline:");
+		const char *name = baseline_engines[i]->backend + strlen("baseline:");
 		struct bench_samples ratios = {0};
 		char text[64], what[96];
 		const json_t *row;
@@ -420,13 +399,12 @@ static void put_speedups(FILE *file, const json_t *rows)
 			const json_t *all = json_object_get(row, "speedup");
 
 			if (!row_is_block(row) && has(all, name))
-				bench_samples_add(&ratios,
-						  row_get_number(all, name));
+				bench_samples_add(&ratios, row_get_number(all, name));
 		}
 		snprintf(text, sizeof text, "%.2f times",
 			 bench_samples_median(&ratios, 0));
-		snprintf(what, sizeof what, "as fast as %s (median of %d)",
-			 name, ratios.count);
+		snprintf(what, sizeof what, "as fast as %s (median of %d)", name,
+			 ratios.count);
 		if (ratios.count)
 			put_tile(file, false, text, what);
 		bench_samples_free(&ratios);
@@ -444,8 +422,7 @@ static void put_tiles(FILE *file, const json_t *rows)
 	json_array_foreach(rows, i, row)
 	{
 		double share = row_get_number(row, "fraction_of_limit");
-		bool by_memory =
-		    strstr(row_get_text(row, "limit_kind"), "bandwidth");
+		bool by_memory = strstr(row_get_text(row, "limit_kind"), "bandwidth");
 
 		if (!is_ours(row))
 			continue;
@@ -460,14 +437,12 @@ static void put_tiles(FILE *file, const json_t *rows)
 	}
 	fputs("<div class=tiles>\n", file);
 	snprintf(text, sizeof text, "%d of %d", ok, checked);
-	put_tile(file, ok < checked, checked ? text : "-",
-		 "checked results right");
+	put_tile(file, ok < checked, checked ? text : "-", "checked results right");
 	put_speedups(file, rows);
 	snprintf(text, sizeof text, "%.0f GFLOP/s", gflops);
 	put_tile(file, false, text, "fastest multiplication");
 	snprintf(text, sizeof text, "%.1f GB/s", gbps);
-	put_tile(file, false, gbps > 0 ? text : "-",
-		 "fastest memory-bound row");
+	put_tile(file, false, gbps > 0 ? text : "-", "fastest memory-bound row");
 	snprintf(text, sizeof text, "%.0f %%", 100 * least);
 	put_tile(file, false, text, "lowest share of the limit");
 	fputs("</div>\n", file);
@@ -510,14 +485,13 @@ static void put_table_style(FILE *file, const json_t *rows)
 	      file);
 	for (const struct table_column *c = row_columns; c->key; c++) {
 		if (is_shown(c, rows))
-			fprintf(file, "td:nth-child(%d)::before{content:'%s'}",
-				++n, c->title);
+			fprintf(file, "td:nth-child(%d)::before{content:'%s'}", ++n,
+				c->title);
 	}
 	fputs("}\n", file);
 }
 
-static void put_cell(FILE *file, const struct table_column *column,
-		     const json_t *row)
+static void put_cell(FILE *file, const struct table_column *column, const json_t *row)
 {
 	const json_t *value = json_object_get(row, column->key);
 	const char *why = row_get_text(row, "skipped");
@@ -548,9 +522,8 @@ static void put_table(FILE *file, const json_t *rows)
 	for (c = row_columns; c->key; c++) {
 		if (is_shown(c, rows))
 			fprintf(file, "<th%s>%s",
-				c->print || !strcmp(c->key, "threads")
-				    ? ""
-				    : " class=t",
+				c->print || !strcmp(c->key, "threads") ? ""
+								       : " class=t",
 				c->title);
 	}
 	fputs("</tr>\n", file);
@@ -604,8 +577,7 @@ static void put_head(FILE *file, const json_t *rows, const char *how)
 	fputs("</p>\n", file);
 	is_busy = rows_quiet_text(rows, quiet);
 	if (*quiet)
-		html_put(file, is_busy ? "<p class=warn>" : "<p>", quiet,
-			 "</p>\n");
+		html_put(file, is_busy ? "<p class=warn>" : "<p>", quiet, "</p>\n");
 }
 
 static int put_page(FILE *file, const json_t *rows, const char *how)

@@ -24,8 +24,7 @@ int report_write(const char *path, const json_t *rows, const char *how);
 /* ---- bars.c -------------------------------------------------------------- */
 
 /* Writes before, text with &, <, > and quotes escaped, and after. */
-void html_put(FILE *file, const char *before, const char *text,
-	      const char *after);
+void html_put(FILE *file, const char *before, const char *text, const char *after);
 
 #define BAR_TEXT 256
 

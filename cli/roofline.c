@@ -54,8 +54,8 @@ struct chart {
 /* What A is in a row; rows of before it could be chosen do not say. */
 static enum cli_activations activations_of(const json_t *row)
 {
-	int index = cli_word_index(CLI_ACTIVATIONS_WORDS,
-				   row_get_text(row, "activations"));
+	int index =
+	    cli_word_index(CLI_ACTIVATIONS_WORDS, row_get_text(row, "activations"));
 
 	return index < 0 ? ACT_NVFP4 : (enum cli_activations)index;
 }
@@ -77,8 +77,7 @@ static bool is_point(const json_t *row)
 {
 	const double flop = row_get_number(row, "flop");
 
-	return !row_is_baseline(row) &&
-	       is_rate(flop / row_get_number(row, "bytes")) &&
+	return !row_is_baseline(row) && is_rate(flop / row_get_number(row, "bytes")) &&
 	       is_rate(flop / row_get_number(row, "time_s")) &&
 	       is_rate(row_get_number(row, "peak_gflops")) &&
 	       is_rate(row_get_number(row, "peak_gbps"));
@@ -126,10 +125,8 @@ static double run_rate(const json_t *rows, const struct chart *chart,
 static void set_roof(struct chart *chart, const json_t *rows)
 {
 	double flop = run_rate(
-	    rows, chart, peak_multiply(chart->backend, chart->activations),
-	    "gflops");
-	double bytes =
-	    run_rate(rows, chart, peak_read_memory(chart->backend), "gbps");
+	    rows, chart, peak_multiply(chart->backend, chart->activations), "gflops");
+	double bytes = run_rate(rows, chart, peak_read_memory(chart->backend), "gbps");
 
 	if (is_rate(flop))
 		chart->flop_per_s = flop;
@@ -193,14 +190,12 @@ static void set_scales(struct chart *c)
 
 static double x_of(const struct chart *c, double per_byte)
 {
-	return LEFT + PLOT_WIDTH * log(per_byte / c->x_low) /
-			  log(c->x_high / c->x_low);
+	return LEFT + PLOT_WIDTH * log(per_byte / c->x_low) / log(c->x_high / c->x_low);
 }
 
 static double y_of(const struct chart *c, double per_s)
 {
-	return TOP +
-	       c->height * log(c->y_high / per_s) / log(c->y_high / c->y_low);
+	return TOP + c->height * log(c->y_high / per_s) / log(c->y_high / c->y_low);
 }
 
 /* ---- names --------------------------------------------------------------- */
@@ -238,11 +233,10 @@ static void place_labels(struct chart *c)
 
 /* ---- drawing ------------------------------------------------------------- */
 
-static void put_line(FILE *file, const char *class, double x1, double y1,
-		     double x2, double y2)
+static void put_line(FILE *file, const char *class, double x1, double y1, double x2,
+		     double y2)
 {
-	fprintf(file,
-		"<line class=%s x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f'/>\n",
+	fprintf(file, "<line class=%s x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f'/>\n",
 		class, x1, y1, x2, y2);
 }
 
@@ -262,8 +256,7 @@ static void put_axes(FILE *file, const struct chart *c)
 				"text-anchor=middle>%g</text>\n",
 				x, bottom + 13, tick(n));
 	}
-	fprintf(file,
-		"<text x='%d' y='%d' text-anchor=middle>FLOP per byte</text>\n",
+	fprintf(file, "<text x='%d' y='%d' text-anchor=middle>FLOP per byte</text>\n",
 		LEFT + PLOT_WIDTH / 2, bottom + 28);
 	first = tick_below(c->y_low / c->unit);
 	last = tick_above(c->y_high / c->unit);
@@ -310,8 +303,8 @@ static void put_point(FILE *file, const struct chart *c, int i)
 		fprintf(file,
 			"<path class=lead d='M%.1f %.1fL%d %.1fL%d %.1f'/>"
 			"<text x='%d' y='%.1f'>%d</text>",
-			p->x, p->y, LABEL_X - 14, p->label_y, LABEL_X - 2,
-			p->label_y, LABEL_X, p->label_y + 3, i + 1);
+			p->x, p->y, LABEL_X - 14, p->label_y, LABEL_X - 2, p->label_y,
+			LABEL_X, p->label_y + 3, i + 1);
 	fprintf(file, "<circle class=s%d cx='%.1f' cy='%.1f' r=3.5 /></g>\n",
 		p->is_bad ? 6 : 0, p->x, p->y);
 }
@@ -320,8 +313,7 @@ static void put_names(FILE *file, const struct chart *c)
 {
 	fputs("<ol>\n", file);
 	for (int i = 0; i < c->count; i++)
-		html_put(file, "<li><span>", c->points[i].name,
-			 "</span></li>\n");
+		html_put(file, "<li><span>", c->points[i].name, "</span></li>\n");
 	fputs("</ol>\n", file);
 }
 
@@ -331,19 +323,17 @@ static void put_chart(FILE *file, struct chart *c)
 	place_labels(c);
 	html_put(file, "<section><h2>Roofline of ", c->backend, "");
 	if (c->activations != ACT_NVFP4)
-		html_put(file, ", A of ", cli_activations_names[c->activations],
-			 "");
+		html_put(file, ", A of ", cli_activations_names[c->activations], "");
 	if (strncmp(c->backend, "cpu-", 4) == 0)
 		fprintf(file, ", %.0f thread%s", c->threads,
 			c->threads > 1.5 ? "s" : "");
-	fputs(
-	    "</h2>\n<p>Each dot is a row: how many operations it does for "
-	    "each byte that it must move, and how many a second. The line is "
-	    "what was measured in the same run with nothing else to do, as in "
-	    "the table below. A dot above it was measured while the machine "
-	    "was faster than in the rest of the run. Percent are of the "
-	    "row's own limit, which its own rounds decide.</p>\n",
-	    file);
+	fputs("</h2>\n<p>Each dot is a row: how many operations it does for "
+	      "each byte that it must move, and how many a second. The line is "
+	      "what was measured in the same run with nothing else to do, as in "
+	      "the table below. A dot above it was measured while the machine "
+	      "was faster than in the rest of the run. Percent are of the "
+	      "row's own limit, which its own rounds decide.</p>\n",
+	      file);
 	fprintf(file,
 		"<div class=roofline><svg viewBox='0 0 %d %d' role=img "
 		"aria-label='Roofline'>\n",

@@ -56,11 +56,10 @@ static void count_pairs(void *arg, int64_t begin, int64_t end)
 static void count_codes(const struct nib_layer *layer, int64_t codes[16])
 {
 	const struct nib_nvfp4 *w = &layer->weight;
-	struct pairs pairs = {.bytes = w->codes,
-			      .mutex = PTHREAD_MUTEX_INITIALIZER};
+	struct pairs pairs = {.bytes = w->codes, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
-	cli_parallel(w->batch * w->rows * (w->k / 2), CLI_LOOP_ELEMS,
-		     count_pairs, &pairs);
+	cli_parallel(w->batch * w->rows * (w->k / 2), CLI_LOOP_ELEMS, count_pairs,
+		     &pairs);
 	for (int i = 0; i < 256; i++) {
 		codes[i & 15] += pairs.counts[i];
 		codes[i >> 4] += pairs.counts[i];
@@ -121,8 +120,8 @@ static double largest_value(const struct nib_nvfp4 *w)
 		value[i] = fabs((double)scan_scale_value((uint8_t)i));
 	for (int64_t i = 0; i < blocks; i++)
 		if (6 * value[scales[i]] > most)
-			most = fmax(most, value[scales[i]] *
-					      largest_code(codes + 8 * i));
+			most =
+			    fmax(most, value[scales[i]] * largest_code(codes + 8 * i));
 	return most;
 }
 
@@ -156,13 +155,11 @@ static void scan_blocks(struct scan_layer *scan)
 	int64_t step = rows / SAMPLE_ROWS + 1;
 
 	for (int64_t r = 0; r < rows; r += step) {
-		const uint8_t *codes =
-		    (const uint8_t *)w->codes + r * (w->k / 2);
+		const uint8_t *codes = (const uint8_t *)w->codes + r * (w->k / 2);
 		const uint8_t *scales = (const uint8_t *)w->scales + r * groups;
 
 		for (int64_t g = 0; g < groups; g++)
-			scan_block(scan, codes + g * 8, scales[g],
-				   g * NIB_BLOCK);
+			scan_block(scan, codes + g * 8, scales[g], g * NIB_BLOCK);
 	}
 }
 
@@ -173,8 +170,8 @@ static void scan_blocks(struct scan_layer *scan)
  * chance (adjusted R^2 of a two-way table).  Scales of a real layer follow
  * their rows and columns; in the wrong order they look shuffled.
  */
-static double structure(const double *x, int64_t rows, int64_t groups,
-			double *row_sums, double *col_sums)
+static double structure(const double *x, int64_t rows, int64_t groups, double *row_sums,
+			double *col_sums)
 {
 	double n = (double)(rows * groups), mean = 0, total = 0, left = 0;
 
@@ -190,8 +187,7 @@ static double structure(const double *x, int64_t rows, int64_t groups,
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t g = 0; g < groups; g++) {
 			double value = x[r * groups + g] - mean;
-			double rest = x[r * groups + g] -
-				      row_sums[r] / (double)groups -
+			double rest = x[r * groups + g] - row_sums[r] / (double)groups -
 				      col_sums[g] / (double)rows + mean;
 
 			total += value * value;
@@ -199,8 +195,8 @@ static double structure(const double *x, int64_t rows, int64_t groups,
 		}
 	if (total <= 0)
 		return 0;
-	return 1 - left / ((double)(rows - 1) * (double)(groups - 1)) /
-		       (total / (n - 1));
+	return 1 -
+	       left / ((double)(rows - 1) * (double)(groups - 1)) / (total / (n - 1));
 }
 
 static int scan_structure(struct scan_layer *scan)
@@ -234,9 +230,8 @@ static int scan_structure(struct scan_layer *scan)
 		for (int64_t g = 0; g < groups; g++) {
 			int64_t tile = r / 128 * (groups / 4) + g / 4;
 
-			x[r * groups + g] =
-			    value[bytes[tile * 512 + r % 32 * 16 +
-					r % 128 / 32 * 4 + g % 4]];
+			x[r * groups + g] = value[bytes[tile * 512 + r % 32 * 16 +
+							r % 128 / 32 * 4 + g % 4]];
 		}
 	scan->tiled_structure = structure(x, rows, groups, sums, sums + rows);
 	/* Random data: the difference is a chi square of rows + groups. */
@@ -273,8 +268,7 @@ int scan_layer(const struct nib_layer *layer, struct scan_layer *scan)
 		return cli_no_memory("statistics");
 	tensor_from_layer(layer, &source);
 	if (!tensor_is_plain(layer) &&
-	    tensor_view(&source, 0, source.rows, &plain.weight, &global, &copy,
-			&err))
+	    tensor_view(&source, 0, source.rows, &plain.weight, &global, &copy, &err))
 		return cli_fail(layer->name, &err);
 	scan->layer = &plain;
 	code = scan_plain(scan);
@@ -291,8 +285,7 @@ void scan_layer_free(struct scan_layer *scan)
 
 /* ---- columns of two layers ----------------------------------------------- */
 
-static double correlation(const double *a, const double *b, int64_t k,
-			  int64_t exchange)
+static double correlation(const double *a, const double *b, int64_t k, int64_t exchange)
 {
 	double sa = 0, sb = 0, saa = 0, sbb = 0, sab = 0, n = (double)k;
 
@@ -361,8 +354,7 @@ static void scan_floats(const float *x, int64_t count, struct scan_float *scan)
 }
 
 /* A float without dimensions, which has no rows; whether it is one. */
-static int scan_scalar(const struct nib_file_tensor *tensor,
-		       struct scan_float *scan)
+static int scan_scalar(const struct nib_file_tensor *tensor, struct scan_float *scan)
 {
 	enum nib_dtype dtype;
 	float value;
@@ -392,10 +384,9 @@ int scan_float(const struct tensor_source *source, struct scan_float *scan)
 	if (!piece)
 		return cli_no_memory("statistics");
 	scan->elems = source->rows * source->k;
-	for (int64_t at = 0; at < scan->elems && !cli_must_stop();
-	     at += PIECE_ELEMS) {
-		int64_t n = scan->elems - at < PIECE_ELEMS ? scan->elems - at
-							   : PIECE_ELEMS;
+	for (int64_t at = 0; at < scan->elems && !cli_must_stop(); at += PIECE_ELEMS) {
+		int64_t n =
+		    scan->elems - at < PIECE_ELEMS ? scan->elems - at : PIECE_ELEMS;
 		const char *data =
 		    (const char *)source->tensor->data + (size_t)at * bytes;
 

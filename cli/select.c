@@ -11,8 +11,7 @@
 static const char weight_suffix[] = ".weight";
 
 /* Whether a glob of a list "a*, b*" matches name; which: the first that does. */
-static int matches(const char *globs, const char *name, char *which,
-		   size_t which_bytes)
+static int matches(const char *globs, const char *name, char *which, size_t which_bytes)
 {
 	while (*globs) {
 		size_t n = strcspn(globs, ",");
@@ -25,8 +24,8 @@ static int matches(const char *globs, const char *name, char *which,
 	return 0;
 }
 
-static int any_matches(const struct cli_texts *texts, const char *name,
-		       char *which, size_t which_bytes)
+static int any_matches(const struct cli_texts *texts, const char *name, char *which,
+		       size_t which_bytes)
 {
 	for (int i = 0; i < texts->count; i++)
 		if (matches(texts->items[i], name, which, which_bytes))
@@ -46,8 +45,7 @@ static int is_named_as_experts(const struct select_options *o, const char *name)
 
 /* Why fused experts are not quantised, or NULL; sets item->is_across. */
 static const char *why_not_fused(const struct nib_file *file,
-				 const struct select_options *o,
-				 struct selected *item,
+				 const struct select_options *o, struct selected *item,
 				 const struct experts *fused)
 {
 	item->is_across = experts_are_across(file, item->tensor, fused);
@@ -60,14 +58,12 @@ static const char *why_not_fused(const struct nib_file *file,
 }
 
 /* Whether a tensor cannot be a layer; its reason then says why. */
-static int refuse_kind(const struct nib_file *file,
-		       const struct select_options *o, struct selected *item)
+static int refuse_kind(const struct nib_file *file, const struct select_options *o,
+		       struct selected *item)
 {
 	const struct nib_file_tensor *t = item->tensor;
-	const struct experts *fused =
-	    t->rank == 3 ? experts_find(t->name) : NULL;
-	const char *problem =
-	    fused ? why_not_fused(file, o, item, fused) : NULL;
+	const struct experts *fused = t->rank == 3 ? experts_find(t->name) : NULL;
+	const char *problem = fused ? why_not_fused(file, o, item, fused) : NULL;
 	const int64_t k = t->rank ? t->shape[t->rank - 1 - item->is_across] : 0;
 	char *reason = item->reason;
 	const size_t bytes = sizeof(item->reason);
@@ -75,8 +71,7 @@ static int refuse_kind(const struct nib_file *file,
 	if (tensor_in_layer(file, t))
 		snprintf(reason, bytes, "already NVFP4");
 	else if (tensor_dtype(t->dtype, &item->dtype))
-		snprintf(reason, bytes, "type %s is no float to quantise",
-			 t->dtype);
+		snprintf(reason, bytes, "type %s is no float to quantise", t->dtype);
 	else if (t->rank != 2 && t->rank != 3)
 		snprintf(reason, bytes, "%d-D, not a matrix", t->rank);
 	else if (!fused && !tensor_name_ends(t->name, weight_suffix))
@@ -92,8 +87,8 @@ static int refuse_kind(const struct nib_file *file,
 		snprintf(reason, bytes, "k = %lld is not a multiple of 16",
 			 (long long)k);
 	else if (k > NIB_MAX_K)
-		snprintf(reason, bytes, "k = %lld is more than %lld",
-			 (long long)k, (long long)NIB_MAX_K);
+		snprintf(reason, bytes, "k = %lld is more than %lld", (long long)k,
+			 (long long)NIB_MAX_K);
 	return *reason != '\0';
 }
 
@@ -123,8 +118,7 @@ static int refuse_name(const struct select_options *o, struct selected *item)
 	const size_t bytes = sizeof(item->reason);
 	char which[64];
 
-	if (o->include.count &&
-	    !any_matches(&o->include, name, which, sizeof(which)))
+	if (o->include.count && !any_matches(&o->include, name, which, sizeof(which)))
 		snprintf(item->reason, bytes, "not in --include");
 	else if (any_matches(&o->exclude, name, which, sizeof(which)))
 		snprintf(item->reason, bytes, "--exclude %s", which);
@@ -185,9 +179,9 @@ static int add_layer(struct selection *s, struct selected item)
 	item.rows_each = t->shape[t->rank - 2];
 	item.rows = item.rows_each * (item.is_stack ? t->shape[0] : 1);
 	item.k = t->shape[t->rank - 1];
-	item.layer = strndup(
-	    t->name,
-	    strlen(t->name) - (item.is_across ? 0 : sizeof(weight_suffix) - 1));
+	item.layer =
+	    strndup(t->name,
+		    strlen(t->name) - (item.is_across ? 0 : sizeof(weight_suffix) - 1));
 	if (!item.layer)
 		return cli_no_memory("names of layers");
 	return add_item(s, &item);
@@ -222,8 +216,7 @@ static const char *find_kept(const struct kept *kept, const char *name)
 
 	/* The last first: files have the experts of a layer together. */
 	for (int64_t i = kept->count - 1; i >= 0 && n; i--)
-		if (stem_of(kept->names[i]) == n &&
-		    !strncmp(kept->names[i], name, n))
+		if (stem_of(kept->names[i]) == n && !strncmp(kept->names[i], name, n))
 			return kept->names[i];
 	return NULL;
 }
@@ -240,8 +233,8 @@ static int refuse(const struct nib_file *file, const struct select_options *o,
 
 /* transformers makes one stack of the experts of a layer, and has none of which
  * only some are NVFP4. */
-static int find_all_kept(const struct nib_file *file,
-			 const struct select_options *o, struct kept *kept)
+static int find_all_kept(const struct nib_file *file, const struct select_options *o,
+			 struct kept *kept)
 {
 	const int64_t n = nib_file_tensor_count(file);
 
@@ -254,8 +247,7 @@ static int find_all_kept(const struct nib_file *file,
 		struct selected item = {.tensor = nib_file_tensor_at(file, i)};
 		const char *name = item.tensor->name;
 
-		if (stem_of(name) && refuse(file, o, &item) &&
-		    !find_kept(kept, name))
+		if (stem_of(name) && refuse(file, o, &item) && !find_kept(kept, name))
 			kept->names[kept->count++] = name;
 	}
 	return CLI_OK;
@@ -284,13 +276,11 @@ static int add_tensor(struct selection *s, const struct nib_file *file,
 		item.is_across = 0;
 		return add_item(s, &item);
 	}
-	return t->rank == 3 && fused && !item.is_across
-		   ? add_experts(s, item, fused)
-		   : add_layer(s, item);
+	return t->rank == 3 && fused && !item.is_across ? add_experts(s, item, fused)
+							: add_layer(s, item);
 }
 
-int select_tensors(const struct nib_file *file,
-		   const struct select_options *options,
+int select_tensors(const struct nib_file *file, const struct select_options *options,
 		   struct selection *selection)
 {
 	struct kept kept = {0};
@@ -343,8 +333,7 @@ void select_share_amax(struct selection *selection)
 	for (int64_t i = 0, end; i < n; i = end) {
 		float amax = 0;
 
-		for (end = i; end < n && !compare(&fused[i], &fused[end]);
-		     end++)
+		for (end = i; end < n && !compare(&fused[i], &fused[end]); end++)
 			if (fused[end]->amax > amax)
 				amax = fused[end]->amax;
 		for (; i < end; i++)

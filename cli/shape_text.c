@@ -53,8 +53,8 @@ double shape_flop(const struct shape *shape)
 	return flop * (double)shape->batch * (is_dual(shape) ? 2 : 1);
 }
 
-void shape_bytes(const struct shape *shape, struct shape_widths widths,
-		 double *read, double *written)
+void shape_bytes(const struct shape *shape, struct shape_widths widths, double *read,
+		 double *written)
 {
 	const double batch = (double)shape->batch;
 
@@ -66,9 +66,8 @@ void shape_bytes(const struct shape *shape, struct shape_widths widths,
 
 		if (m <= 0)
 			continue;
-		*read +=
-		    batch * k *
-		    (m * widths.a + (is_dual(shape) ? 2 : 1) * n * widths.b);
+		*read += batch * k *
+			 (m * widths.a + (is_dual(shape) ? 2 : 1) * n * widths.b);
 		*written += batch * m * n * widths.c;
 	}
 }
@@ -146,8 +145,7 @@ static void put_rows(FILE *text, const struct shape *shape, int64_t most)
 			put_rest(text, shape);
 			break;
 		}
-		fprintf(text, "%s%lld", i ? "," : "",
-			(long long)shape->sizes[i].m);
+		fprintf(text, "%s%lld", i ? "," : "", (long long)shape->sizes[i].m);
 	}
 }
 
@@ -197,8 +195,7 @@ const char *shape_arguments(const struct shape *shape, char *out, size_t bytes)
 	if (shape_ops[shape->op].is_group && same_nk(shape) && shape->count) {
 		fprintf(text, "--m ");
 		put_rows(text, shape, shape->count);
-		fprintf(text, " --n %lld --k %lld",
-			(long long)shape->sizes[0].n,
+		fprintf(text, " --n %lld --k %lld", (long long)shape->sizes[0].n,
 			(long long)shape->sizes[0].k);
 		return close_text(text, out, bytes);
 	}

@@ -10,16 +10,14 @@
 #define MAX_SIZE   (INT64_C(1) << 40) /* of one dimension */
 
 #define ARG(member) offsetof(struct shape_args, member)
-#define OP_OPTION(words)                                                       \
-	{                                                                      \
-		"op", OPT_CHOICE, ARG(op), words,                              \
-		    .help =                                                    \
-			"the operation (gemm if a shape is given without it)"  \
+#define OP_OPTION(words)                                                               \
+	{                                                                              \
+		"op", OPT_CHOICE, ARG(op), words,                                      \
+		    .help = "the operation (gemm if a shape is given without it)"      \
 	}
 
 const struct cli_option shape_op_options[] = {OP_OPTION(SHAPE_OP_WORDS), {0}};
-const struct cli_option shape_product_options[] = {
-    OP_OPTION(SHAPE_PRODUCT_WORDS), {0}};
+const struct cli_option shape_product_options[] = {OP_OPTION(SHAPE_PRODUCT_WORDS), {0}};
 
 const struct cli_option shape_options[] = {
     {"shape", OPT_TEXTS, ARG(shapes), "MxNxK[xL],...",
@@ -37,17 +35,16 @@ const struct cli_option shape_options[] = {
     {"batch", OPT_INT, ARG(batch), "L", "1", .min = 1, .max = MAX_SHAPES,
      .help = "batch of the shapes that --m --n --k make"},
     {"preset", OPT_TEXTS, ARG(presets), SHAPE_PRESET_WORDS,
-     .help =
-	 "a named set of shapes, with --op those of that operation: seeds are "
-	 "the GPU MODE problems, cpu a model's layers, small odd sizes, decode "
-	 "dense layers of up to 128 rows, experts those of up to 256 tokens"},
+     .help = "a named set of shapes, with --op those of that operation: seeds are "
+	     "the GPU MODE problems, cpu a model's layers, small odd sizes, decode "
+	     "dense layers of up to 128 rows, experts those of up to 256 tokens"},
     {0},
 };
 
 /* ---- building ------------------------------------------------------------ */
 
-static struct shape *add_shape(struct shape_list *list, enum shape_op op,
-			       int64_t count, int64_t batch)
+static struct shape *add_shape(struct shape_list *list, enum shape_op op, int64_t count,
+			       int64_t batch)
 {
 	struct shape *shapes, *shape;
 
@@ -55,8 +52,7 @@ static struct shape *add_shape(struct shape_list *list, enum shape_op op,
 		cli_error(CLI_USAGE, "more than %d shapes", MAX_SHAPES);
 		return NULL;
 	}
-	shapes =
-	    realloc(list->shapes, sizeof(*shapes) * ((size_t)list->count + 1));
+	shapes = realloc(list->shapes, sizeof(*shapes) * ((size_t)list->count + 1));
 	if (!shapes) {
 		cli_no_memory("shapes");
 		return NULL;
@@ -64,8 +60,7 @@ static struct shape *add_shape(struct shape_list *list, enum shape_op op,
 	list->shapes = shapes;
 	shape = &shapes[list->count];
 	*shape = (struct shape){.op = op, .count = count, .batch = batch};
-	shape->sizes =
-	    calloc((size_t)(count ? count : 1), sizeof(*shape->sizes));
+	shape->sizes = calloc((size_t)(count ? count : 1), sizeof(*shape->sizes));
 	if (!shape->sizes) {
 		cli_no_memory("shapes");
 		return NULL;
@@ -108,8 +103,8 @@ static int bad_shape(enum shape_op op, const char *text, int length)
 }
 
 /* One --shape, length characters of text. */
-static int add_shape_text(struct shape_list *list, enum shape_op op,
-			  const char *text, int length)
+static int add_shape_text(struct shape_list *list, enum shape_op op, const char *text,
+			  int length)
 {
 	const struct shape_op_info *info = &shape_ops[op];
 	const int plain = info->has_n ? 3 : 2; /* sizes without the batch */
@@ -119,8 +114,7 @@ static int add_shape_text(struct shape_list *list, enum shape_op op,
 
 	for (int i = 0; i < length; i++)
 		count += text[i] == '+';
-	if (info->is_moe || (!info->is_group && count > 1) ||
-	    count > MAX_SHAPES)
+	if (info->is_moe || (!info->is_group && count > 1) || count > MAX_SHAPES)
 		return bad_shape(op, text, length);
 	shape = add_shape(list, op, count, 1);
 	if (!shape)
@@ -131,25 +125,22 @@ static int add_shape_text(struct shape_list *list, enum shape_op op,
 
 		if (dims == TOO_LARGE)
 			return cli_error(CLI_USAGE,
-					 "--shape %.*s: a size is at most 2^40",
-					 length, text);
+					 "--shape %.*s: a size is at most 2^40", length,
+					 text);
 		if (dims != plain && (dims != plain + 1 || info->is_group))
 			return bad_shape(op, text, length);
-		*size = (struct shape_size){s[0], info->has_n ? s[1] : 0,
-					    s[plain - 1]};
+		*size = (struct shape_size){s[0], info->has_n ? s[1] : 0, s[plain - 1]};
 		if (op == OP_GEMV)
 			*size = (struct shape_size){1, s[0], s[1]};
 		shape->batch = dims > plain ? s[plain] : 1;
 	}
 	if (shape->batch < 1)
-		return cli_error(CLI_USAGE,
-				 "--shape %.*s: xL must be 1 or more", length,
-				 text);
+		return cli_error(CLI_USAGE, "--shape %.*s: xL must be 1 or more",
+				 length, text);
 	return CLI_OK;
 }
 
-static int add_shape_list(struct shape_list *list, enum shape_op op,
-			  const char *text)
+static int add_shape_list(struct shape_list *list, enum shape_op op, const char *text)
 {
 	int code = CLI_OK, length;
 
@@ -175,10 +166,8 @@ static int add_number(struct numbers *numbers, int64_t n)
 	int64_t *items;
 
 	if (numbers->count >= MAX_SHAPES)
-		return cli_error(CLI_USAGE, "a list of more than %d sizes",
-				 MAX_SHAPES);
-	items = realloc(numbers->items,
-			sizeof(*items) * ((size_t)numbers->count + 1));
+		return cli_error(CLI_USAGE, "a list of more than %d sizes", MAX_SHAPES);
+	items = realloc(numbers->items, sizeof(*items) * ((size_t)numbers->count + 1));
 	if (!items)
 		return cli_no_memory("sizes");
 	numbers->items = items;
@@ -200,8 +189,8 @@ static int64_t take_number(const char **text)
 }
 
 /* "16", "1:16+1" or "1:256*2": length characters of text. */
-static int add_range(struct numbers *numbers, const char *name,
-		     const char *text, int length)
+static int add_range(struct numbers *numbers, const char *name, const char *text,
+		     int length)
 {
 	const char *at = text;
 	int64_t first = take_number(&at), last = first, step = 1;
@@ -217,8 +206,8 @@ static int add_range(struct numbers *numbers, const char *name,
 	}
 	if (at != text + length || first < 0 || last < 0 || step < 0)
 		return cli_error(CLI_USAGE,
-				 "--%s %.*s: not a number, 1:16+1 or 1:256*2",
-				 name, length, text);
+				 "--%s %.*s: not a number, 1:16+1 or 1:256*2", name,
+				 length, text);
 	if (last < first || last > MAX_SIZE || step < (how == '*' ? 2 : 1) ||
 	    step > MAX_SIZE || (how == '*' && first < 1))
 		return cli_error(CLI_USAGE,
@@ -231,8 +220,7 @@ static int add_range(struct numbers *numbers, const char *name,
 	return code;
 }
 
-static int read_numbers(struct numbers *numbers, const char *name,
-			const char *text)
+static int read_numbers(struct numbers *numbers, const char *name, const char *text)
 {
 	int code = CLI_OK, length;
 
@@ -247,10 +235,9 @@ static int read_numbers(struct numbers *numbers, const char *name,
 }
 
 /* Every combination, or for a group every n and k with all of m. */
-static int add_combinations(struct shape_list *list,
-			    const struct shape_args *args, enum shape_op op,
-			    const struct numbers *m, const struct numbers *n,
-			    const struct numbers *k)
+static int add_combinations(struct shape_list *list, const struct shape_args *args,
+			    enum shape_op op, const struct numbers *m,
+			    const struct numbers *n, const struct numbers *k)
 {
 	int group = shape_ops[op].is_group;
 	int64_t calls = group ? 1 : m->count, each = group ? m->count : 1;
@@ -269,8 +256,8 @@ static int add_combinations(struct shape_list *list,
 					return CLI_FAILED;
 				for (int64_t e = 0; e < each; e++)
 					shape->sizes[e] = (struct shape_size){
-					    m->items[(i + e) % m->count],
-					    n->items[j], k->items[h]};
+					    m->items[(i + e) % m->count], n->items[j],
+					    k->items[h]};
 				if (op == OP_GEMV)
 					shape->sizes[0] = (struct shape_size){
 					    1, m->items[i], k->items[h]};
@@ -332,8 +319,7 @@ static const struct preset {
     {"cpu", OP_MOE, "1:8+1", "1408", "2048", .experts = 64},
     {"cpu", OP_MOE, "4", "7168", "2048", .experts = 8},
     /* Every operation at odd sizes, checked in full in a moment. */
-    {"small", OP_GEMM,
-     .shape = "1x1x16,7x33x240,17x130x48,64x64x256,5x40x512x3"},
+    {"small", OP_GEMM, .shape = "1x1x16,7x33x240,17x130x48,64x64x256,5x40x512x3"},
     {"small", OP_DUAL_GEMM, .shape = "3x5x32,33x65x240"},
     {"small", OP_GROUP_GEMM, .shape = "0x8x32+1x8x32+9x8x48+130x17x16"},
     {"small", OP_GROUP_DUAL, .shape = "2x8x32+0x8x32+9x24x48"},
@@ -398,11 +384,8 @@ int shapes_add_preset(struct shape_list *list, const char *name, int op)
 
 	for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++) {
 		const struct preset *p = &presets[i];
-		const struct shape_args args = {.m = p->m,
-						.n = p->n,
-						.k = p->k,
-						.experts = p->experts,
-						.batch = 1};
+		const struct shape_args args = {
+		    .m = p->m, .n = p->n, .k = p->k, .experts = p->experts, .batch = 1};
 		int64_t first = list->count;
 
 		if (strcmp(p->name, name))
@@ -433,8 +416,7 @@ int shapes_parse(const struct shape_args *args, struct shape_list *list)
 
 	*list = (struct shape_list){0};
 	for (int i = 0; i < args->presets.count && !code; i++)
-		code =
-		    shapes_add_preset(list, args->presets.items[i], args->op);
+		code = shapes_add_preset(list, args->presets.items[i], args->op);
 	for (int i = 0; i < args->shapes.count && !code; i++)
 		code = add_shape_list(list, op, args->shapes.items[i]);
 	if (!code && (args->m || args->n || args->k))

@@ -21,9 +21,8 @@ enum shape_op {
 	OP_DEQUANTIZE,
 	OP_CONVERT,
 };
-#define SHAPE_PRODUCT_WORDS                                                    \
-	"gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual"
-#define SHAPE_OP_WORDS SHAPE_PRODUCT_WORDS "|quantize|dequantize|convert"
+#define SHAPE_PRODUCT_WORDS "gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual"
+#define SHAPE_OP_WORDS	    SHAPE_PRODUCT_WORDS "|quantize|dequantize|convert"
 extern const char *const shape_op_names[];
 #define SHAPE_PRESET_WORDS "seeds|cpu|small|decode|experts"
 
@@ -93,8 +92,8 @@ struct shape_widths {
 };
 /* Bytes of the operands and of the results, each once; problems without rows
  * move nothing. */
-void shape_bytes(const struct shape *shape, struct shape_widths widths,
-		 double *read, double *written);
+void shape_bytes(const struct shape *shape, struct shape_widths widths, double *read,
+		 double *written);
 /*
  * How many rows of each matrix of C the oracle compares with so many terms, at
  * least 1; 0 = all.
@@ -108,7 +107,6 @@ const char *shape_text(const struct shape *shape, char text[SHAPE_TEXT]);
 /* Characters of the longest such text of the list, at least least. */
 int shapes_width(const struct shape_list *list, int least);
 /* "--op gemm --shape 128x7168x16384": gives this shape again; cut to fit. */
-const char *shape_arguments(const struct shape *shape, char *text,
-			    size_t bytes);
+const char *shape_arguments(const struct shape *shape, char *text, size_t bytes);
 
 #endif

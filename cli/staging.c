@@ -2,9 +2,8 @@
 /* staging.c - host buffers where the device computes: see device.h. */
 #include "device.h"
 
-enum nib_status staging_new(struct nib_device *device, const void *host,
-			    size_t bytes, struct staging *staging,
-			    struct nib_error *err)
+enum nib_status staging_new(struct nib_device *device, const void *host, size_t bytes,
+			    struct staging *staging, struct nib_error *err)
 {
 	void *data = (void *)(uintptr_t)host;
 

@@ -22,8 +22,7 @@ static atomic_int interrupted, is_deferred, input_was_cut, memory_failed;
 /* write() and _exit() are what a handler may call. */
 static void say_interrupted(void)
 {
-	const char *const parts[] = {"nib ", cli_command_name,
-				     ": interrupted\n"};
+	const char *const parts[] = {"nib ", cli_command_name, ": interrupted\n"};
 
 	for (int i = 0; i < 3; i++)
 		if (write(STDERR_FILENO, parts[i], strlen(parts[i])) < 0)
@@ -62,8 +61,7 @@ void cli_catch_signals(int defer)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 	struct sigaction action = {.sa_handler = on_interrupt}, old;
-	struct sigaction bus = {.sa_sigaction = on_bus_error,
-				.sa_flags = SA_SIGINFO};
+	struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
 
 	is_deferred = defer;
 	/* A closed pipe and a file size limit are errors of the write, so that
@@ -73,8 +71,7 @@ void cli_catch_signals(int defer)
 	sigaction(SIGBUS, &bus, NULL);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		/* nohup's SIG_IGN stays as it is. */
-		if (!sigaction(numbers[i], NULL, &old) &&
-		    old.sa_handler != SIG_IGN)
+		if (!sigaction(numbers[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
 }
 
@@ -104,8 +101,7 @@ void cli_watch_memory(void)
 
 int cli_check_memory(void)
 {
-	return memory_failed ? cli_error(CLI_FAILED, "not enough memory")
-			     : CLI_OK;
+	return memory_failed ? cli_error(CLI_FAILED, "not enough memory") : CLI_OK;
 }
 
 int cli_stopped(void)

@@ -32,8 +32,8 @@ struct table {
 
 int table_is_for_people(const struct table *table)
 {
-	return table && (table->format == TABLE_FORMAT_TEXT ||
-			 table->format == TABLE_FORMAT_MD);
+	return table &&
+	       (table->format == TABLE_FORMAT_TEXT || table->format == TABLE_FORMAT_MD);
 }
 
 /* Characters on screen: bytes that do not continue a UTF-8 sequence. */
@@ -54,8 +54,8 @@ static int wants_colour(void)
 	return cli_is_terminal(STDOUT_FILENO) && !(no && *no);
 }
 
-struct table *table_new(const struct table_column *columns,
-			enum table_format format, int flags)
+struct table *table_new(const struct table_column *columns, enum table_format format,
+			int flags)
 {
 	struct table *table = calloc(1, sizeof(*table));
 
@@ -81,8 +81,7 @@ struct table *table_new(const struct table_column *columns,
 void table_widen(struct table *table, const char *key, int width)
 {
 	for (int i = 0; table && i < table->n_columns; i++)
-		if (!strcmp(table->columns[i].key, key) &&
-		    table->width[i] < width)
+		if (!strcmp(table->columns[i].key, key) && table->width[i] < width)
 			table->width[i] = width;
 }
 
@@ -124,8 +123,7 @@ void table_bool(struct table *table, const char *key, int yes)
 	table_json(table, key, json_boolean(yes));
 }
 
-void table_shape(struct table *table, const char *key, const int64_t *shape,
-		 int rank)
+void table_shape(struct table *table, const char *key, const int64_t *shape, int rank)
 {
 	json_t *list = json_array();
 	int failed = 0;
@@ -148,15 +146,13 @@ static void list_text(const json_t *list, char cell[CELL])
 	{
 		if (used > CELL - 32)
 			break;
-		used +=
-		    (size_t)snprintf(cell + used, CELL - used, "%s%.15g",
-				     i ? ", " : "[", json_number_value(item));
+		used += (size_t)snprintf(cell + used, CELL - used, "%s%.15g",
+					 i ? ", " : "[", json_number_value(item));
 	}
 	snprintf(cell + used, CELL - used, used ? "]" : "[]");
 }
 
-static void number_text(const struct table_column *column, double x,
-			char cell[CELL])
+static void number_text(const struct table_column *column, double x, char cell[CELL])
 {
 	double scale = column->scale != 0 ? column->scale : 1;
 	const char *print = column->print ? column->print : "%.4g";
@@ -199,8 +195,7 @@ void table_cell(const struct table_column *column, const json_t *value,
 	} else if (json_is_boolean(value)) {
 		snprintf(cell, CELL, "%s", json_is_true(value) ? "yes" : "NO");
 	} else if (json_is_integer(value) && !column->print) {
-		snprintf(cell, CELL, "%lld",
-			 (long long)json_integer_value(value));
+		snprintf(cell, CELL, "%lld", (long long)json_integer_value(value));
 	} else if (json_is_number(value)) {
 		number_text(column, json_number_value(value), cell);
 	} else {
@@ -338,8 +333,7 @@ void table_note(struct table *table, const char *format, ...)
 	}
 	cli_clean(text + own);
 	/* Markdown takes a line right after a row for a row. */
-	if (table->format == TABLE_FORMAT_MD && table->last == ROW && !own &&
-	    *text)
+	if (table->format == TABLE_FORMAT_MD && table->last == ROW && !own && *text)
 		putchar('\n');
 	puts(text);
 	table->last = NOTE;
@@ -397,8 +391,7 @@ static void print_csv(struct table *table, const json_t *row)
 	for (int i = 0; i < table->n_columns; i++) {
 		fputs(i ? "," : "", stdout);
 		if (row)
-			csv_value(table,
-				  json_object_get(row, table->columns[i].key));
+			csv_value(table, json_object_get(row, table->columns[i].key));
 		else
 			csv_text(table, table->columns[i].key);
 	}

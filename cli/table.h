@@ -48,7 +48,7 @@ void table_cell(const struct table_column *column, const json_t *value,
 		char cell[TABLE_CELL]);
 
 /* Flags of table_new(). */
-#define TABLE_STREAM                                                           \
+#define TABLE_STREAM                                                                   \
 	1 /* print each row as it ends; columns keep their width               \
 	   */
 
@@ -58,8 +58,8 @@ struct table;
  * columns must outlive the table.  NULL without memory; every other call takes
  * a NULL table and does nothing, and table_end() then says so.
  */
-struct table *table_new(const struct table_column *columns,
-			enum table_format format, int flags);
+struct table *table_new(const struct table_column *columns, enum table_format format,
+			int flags);
 /* Makes the column of key at least so wide, before its first row. */
 void table_widen(struct table *table, const char *key, int width);
 /* For people only (text, Markdown): a line between rows; a heading.  Empty
@@ -77,8 +77,7 @@ void table_number(struct table *table, const char *key, double x);
 /* "yes" and "NO" for people, true and false for programs. */
 void table_bool(struct table *table, const char *key, int yes);
 /* A tensor's sizes: "[128, 64]" for people, "128;64" in CSV. */
-void table_shape(struct table *table, const char *key, const int64_t *shape,
-		 int rank);
+void table_shape(struct table *table, const char *key, const int64_t *shape, int rank);
 /* Takes over value, which may be any JSON; NULL marks the table as failed. */
 void table_json(struct table *table, const char *key, json_t *value);
 void table_end_row(struct table *table);

@@ -39,8 +39,7 @@ const char *tensor_shape_text(const int64_t *shape, int rank,
 	text[1] = '\0';
 	for (int i = 0; i < rank && used < TENSOR_SHAPE_TEXT - 24; i++)
 		used += (size_t)snprintf(text + used, TENSOR_SHAPE_TEXT - used,
-					 "%s%lld", i ? ", " : "",
-					 (long long)shape[i]);
+					 "%s%lld", i ? ", " : "", (long long)shape[i]);
 	snprintf(text + used, TENSOR_SHAPE_TEXT - used, "]");
 	return text;
 }
@@ -66,8 +65,8 @@ const struct nib_file_tensor *tensor_beside(const struct nib_file *file,
 
 	if (!tensor_name_ends(name, end))
 		return NULL;
-	if (asprintf(&whole, "%.*s%s", (int)(strlen(name) - strlen(end)), name,
-		     other) < 0) {
+	if (asprintf(&whole, "%.*s%s", (int)(strlen(name) - strlen(end)), name, other) <
+	    0) {
 		cli_out_of_memory();
 		return NULL;
 	}
@@ -76,8 +75,8 @@ const struct nib_file_tensor *tensor_beside(const struct nib_file *file,
 	return found;
 }
 
-const struct nib_layer *tensor_find_layer(const struct nib_file *file,
-					  const char *name, const char *suffix)
+const struct nib_layer *tensor_find_layer(const struct nib_file *file, const char *name,
+					  const char *suffix)
 {
 	const size_t n = strlen(name), s = strlen(suffix);
 	const struct nib_layer *found;
@@ -93,8 +92,7 @@ const struct nib_layer *tensor_find_layer(const struct nib_file *file,
 	return found;
 }
 
-int tensor_in_layer(const struct nib_file *file,
-		    const struct nib_file_tensor *tensor)
+int tensor_in_layer(const struct nib_file *file, const struct nib_file_tensor *tensor)
 {
 	static const char *const suffixes[] = {"",
 					       "_weight_scale",
@@ -124,8 +122,7 @@ static const char *layer_name(const void *file, int64_t index)
 const char *tensor_nearest_layer(const struct nib_file *file, const char *word,
 				 char text[CLI_NEAREST_TEXT])
 {
-	return cli_nearest(word, layer_name, file, nib_file_layer_count(file),
-			   text);
+	return cli_nearest(word, layer_name, file, nib_file_layer_count(file), text);
 }
 
 static const char *tensor_name(const void *file, int64_t index)
@@ -136,8 +133,7 @@ static const char *tensor_name(const void *file, int64_t index)
 const char *tensor_nearest(const struct nib_file *file, const char *word,
 			   char text[CLI_NEAREST_TEXT])
 {
-	return cli_nearest(word, tensor_name, file, nib_file_tensor_count(file),
-			   text);
+	return cli_nearest(word, tensor_name, file, nib_file_tensor_count(file), text);
 }
 
 int tensor_sibling_set(const char *name, size_t *stem)
@@ -173,8 +169,7 @@ int tensor_sibling_set(const char *name, size_t *stem)
 int tensor_compare_siblings(const char *a, const char *b)
 {
 	size_t stem_a, stem_b;
-	int order =
-	    tensor_sibling_set(a, &stem_a) - tensor_sibling_set(b, &stem_b);
+	int order = tensor_sibling_set(a, &stem_a) - tensor_sibling_set(b, &stem_b);
 
 	if (!order)
 		order = (stem_a > stem_b) - (stem_a < stem_b);
@@ -192,8 +187,7 @@ void tensor_drop(const void *data, size_t bytes)
 		(void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-void tensor_from_layer(const struct nib_layer *layer,
-		       struct tensor_source *source)
+void tensor_from_layer(const struct nib_layer *layer, struct tensor_source *source)
 {
 	const struct nib_nvfp4 *w = &layer->weight;
 
@@ -233,8 +227,7 @@ int tensor_from_float(const struct nib_file_tensor *tensor,
 	return 0;
 }
 
-int tensor_next(const struct nib_file *file, int64_t *at,
-		struct tensor_source *source)
+int tensor_next(const struct nib_file *file, int64_t *at, struct tensor_source *source)
 {
 	const int64_t layers = nib_file_layer_count(file);
 
@@ -264,8 +257,7 @@ const char *tensor_format(const struct tensor_source *source)
 
 	if (source->layer)
 		return names[source->layer->format];
-	return source->scales ? names[NIB_CHECKPOINT_MODELOPT]
-			      : source->tensor->dtype;
+	return source->scales ? names[NIB_CHECKPOINT_MODELOPT] : source->tensor->dtype;
 }
 
 int tensor_is_plain(const struct nib_layer *layer)
@@ -290,8 +282,8 @@ static enum nib_status copy_rows(const struct nib_layer *layer, int64_t first,
 	}
 	view->codes = *copy;
 	view->scales = (char *)*copy + elems / 2;
-	status = nib_file_read_rows(layer, first, view->rows, view->codes,
-				    view->scales, err);
+	status = nib_file_read_rows(layer, first, view->rows, view->codes, view->scales,
+				    err);
 	if (status) {
 		free(*copy);
 		*copy = NULL;
@@ -300,15 +292,15 @@ static enum nib_status copy_rows(const struct nib_layer *layer, int64_t first,
 }
 
 enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
-			    int64_t count, struct nib_nvfp4 *view,
-			    float *global, void **copy, struct nib_error *err)
+			    int64_t count, struct nib_nvfp4 *view, float *global,
+			    void **copy, struct nib_error *err)
 {
 	const struct nib_layer *layer = source->layer;
 	const struct nib_nvfp4 *w = &layer->weight;
 
 	*copy = NULL;
-	*global = layer->globals ? layer->globals[first / source->rows_each]
-				 : layer->global;
+	*global =
+	    layer->globals ? layer->globals[first / source->rows_each] : layer->global;
 	/* Files have no gaps here, so rows of a stack follow each other. */
 	*view = (struct nib_nvfp4){
 	    .codes = (char *)w->codes + first * (source->k / 2),
@@ -317,9 +309,8 @@ enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
 	    .k = source->k,
 	    .batch = 1,
 	};
-	return tensor_is_plain(layer)
-		   ? NIB_OK
-		   : copy_rows(layer, first, view, copy, err);
+	return tensor_is_plain(layer) ? NIB_OK
+				      : copy_rows(layer, first, view, copy, err);
 }
 
 int64_t tensor_next_rows(const struct tensor_source *source, int64_t first)
@@ -405,14 +396,13 @@ static uint16_t float_to_half(uint32_t bits)
 	else if (x < 0x1p-14f)
 		half = (uint32_t)lrintf(x * 0x1p24f);
 	else
-		half = (magnitude + 0xFFF + (magnitude >> 13 & 1) -
-			((127 - 15) << 23)) >>
-		       13;
+		half =
+		    (magnitude + 0xFFF + (magnitude >> 13 & 1) - ((127 - 15) << 23)) >>
+		    13;
 	return (uint16_t)(sign | half);
 }
 
-void tensor_round_floats(const float *x, enum nib_dtype dtype, int64_t count,
-			 void *out)
+void tensor_round_floats(const float *x, enum nib_dtype dtype, int64_t count, void *out)
 {
 	uint16_t *halves = out;
 
@@ -424,8 +414,8 @@ void tensor_round_floats(const float *x, enum nib_dtype dtype, int64_t count,
 		uint32_t bits;
 
 		memcpy(&bits, &x[i], 4);
-		halves[i] = dtype == NIB_BF16 ? float_to_bf16(bits)
-					      : float_to_half(bits);
+		halves[i] =
+		    dtype == NIB_BF16 ? float_to_bf16(bits) : float_to_half(bits);
 	}
 }
 
@@ -487,11 +477,9 @@ enum nib_status tensor_read(struct nib_device *device,
 	void *copy;
 
 	if (source->layer) {
-		status = tensor_view(source, first, count, &view, &global,
-				     &copy, err);
+		status = tensor_view(source, first, count, &view, &global, &copy, err);
 		if (!status)
-			status = nib_dequantize(device, &view, global, &y, NULL,
-						err);
+			status = nib_dequantize(device, &view, global, &y, NULL, err);
 		free(copy);
 		if (!status && source->layer->pre_quant_scale)
 			multiply_columns(out, count, source->k,
@@ -517,11 +505,9 @@ static void add_row(struct tensor_error *error, const float *a, const float *b,
 	double signal = 0, other = 0, dot = 0, noise = 0, worst = 0;
 	int64_t finite = 0;
 
-#pragma omp simd reduction(+ : signal, other, dot, noise, finite)              \
-    reduction(max : worst)
+#pragma omp simd reduction(+ : signal, other, dot, noise, finite) reduction(max : worst)
 	for (int64_t i = 0; i < k; i++) {
-		int is_finite =
-		    fabsf(a[i]) < INFINITY && fabsf(b[i]) < INFINITY;
+		int is_finite = fabsf(a[i]) < INFINITY && fabsf(b[i]) < INFINITY;
 		double x = is_finite ? (double)a[i] : 0;
 		double y = is_finite ? (double)b[i] : 0;
 		double d = fabs(x - y);
@@ -576,12 +562,12 @@ static void add_rows(void *arg, int64_t begin, int64_t end)
 	const struct rows *rows = arg;
 
 	for (int64_t r = begin; r < end; r++)
-		add_row(&rows->each[r], rows->a + r * rows->k,
-			rows->b + r * rows->k, rows->k);
+		add_row(&rows->each[r], rows->a + r * rows->k, rows->b + r * rows->k,
+			rows->k);
 }
 
-void tensor_error_add(struct tensor_error *error, const float *a,
-		      const float *b, int64_t rows, int64_t k, int64_t first)
+void tensor_error_add(struct tensor_error *error, const float *a, const float *b,
+		      int64_t rows, int64_t k, int64_t first)
 {
 	struct tensor_error each[ROWS_AT_ONCE];
 
@@ -602,8 +588,8 @@ void tensor_error_add(struct tensor_error *error, const float *a,
 			error->noise += e->noise;
 			error->not_finite += e->not_finite;
 			if (e->worst > error->worst || first + at == 0)
-				note_worst(error, e->worst, a + at * k,
-					   b + at * k, k, first + at);
+				note_worst(error, e->worst, a + at * k, b + at * k, k,
+					   first + at);
 		}
 	}
 }

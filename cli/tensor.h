@@ -25,8 +25,8 @@ double tensor_layer_bytes(double elems);
 
 /* The layer whose name is name without suffix; NULL if there is none.  A layer
  * of fused experts has no ".weight": there name and layer are the same. */
-const struct nib_layer *tensor_find_layer(const struct nib_file *file,
-					  const char *name, const char *suffix);
+const struct nib_layer *tensor_find_layer(const struct nib_file *file, const char *name,
+					  const char *suffix);
 /* Whether name is longer than end and ends so. */
 int tensor_name_ends(const char *name, const char *end);
 /* The tensor whose name has other where name has its end; NULL if there is none.
@@ -35,8 +35,7 @@ const struct nib_file_tensor *tensor_beside(const struct nib_file *file,
 					    const char *name, const char *end,
 					    const char *other);
 /* Whether tensor is a part of one of file's NVFP4 layers. */
-int tensor_in_layer(const struct nib_file *file,
-		    const struct nib_file_tensor *tensor);
+int tensor_in_layer(const struct nib_file *file, const struct nib_file_tensor *tensor);
 
 /* cli_nearest() of the names of layers, or of tensors. */
 const char *tensor_nearest_layer(const struct nib_file *file, const char *word,
@@ -79,8 +78,7 @@ struct tensor_source {
 	const struct nib_file_tensor *scales, *globals;
 };
 
-void tensor_from_layer(const struct nib_layer *layer,
-		       struct tensor_source *source);
+void tensor_from_layer(const struct nib_layer *layer, struct tensor_source *source);
 /*
  * Rank 1 counts as one row.  -1 if the type is no float or the rank is 0: there
  * are then no rows to read.
@@ -95,8 +93,7 @@ int tensor_from_across(const struct nib_file *file,
 		       const struct nib_file_tensor *tensor,
 		       struct tensor_source *source);
 /* Whether tensor is a scale of such a stack. */
-int tensor_in_across(const struct nib_file *file,
-		     const struct nib_file_tensor *tensor);
+int tensor_in_across(const struct nib_file *file, const struct nib_file_tensor *tensor);
 /* Rows of any of its matrices as fp32; tensor_read() calls it. */
 void tensor_read_across(const struct tensor_source *source, int64_t first,
 			int64_t count, float *out);
@@ -108,8 +105,7 @@ void tensor_read_across(const struct tensor_source *source, int64_t first,
  * are no part of one.  *at is 0 for the first, the number of layers for the
  * first tensor, and moves on; 0 after the last.
  */
-int tensor_next(const struct nib_file *file, int64_t *at,
-		struct tensor_source *source);
+int tensor_next(const struct nib_file *file, int64_t *at, struct tensor_source *source);
 /* The format of source, for people: "NVFP4 modelopt", "BF16". */
 const char *tensor_format(const struct tensor_source *source);
 /*
@@ -118,8 +114,8 @@ const char *tensor_format(const struct tensor_source *source);
  * the caller frees.
  */
 enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
-			    int64_t count, struct nib_nvfp4 *view,
-			    float *global, void **copy, struct nib_error *err);
+			    int64_t count, struct nib_nvfp4 *view, float *global,
+			    void **copy, struct nib_error *err);
 /* Whether the bytes of a layer are in the library's order. */
 int tensor_is_plain(const struct nib_layer *layer);
 /* How many rows the piece from first on has; all are of one matrix. */
@@ -150,8 +146,8 @@ struct tensor_error {
 };
 
 /* Adds rows of a and b, which begin at row first of their tensor. */
-void tensor_error_add(struct tensor_error *error, const float *a,
-		      const float *b, int64_t rows, int64_t k, int64_t first);
+void tensor_error_add(struct tensor_error *error, const float *a, const float *b,
+		      int64_t rows, int64_t k, int64_t first);
 /* 10 log10(signal / noise); inf when equal. */
 double tensor_sqnr_db(const struct tensor_error *error);
 double tensor_cosine(const struct tensor_error *error);

@@ -39,8 +39,7 @@ static bool find_folder(char *path, size_t bytes)
 }
 
 /* nibblas/tune-GPU-MULTIPROCESSORS-VERSION.json in the cache folder. */
-static bool find_default(const struct nib_device_info *info, char *path,
-			 size_t bytes)
+static bool find_default(const struct nib_device_info *info, char *path, size_t bytes)
 {
 	size_t used;
 	int n;
@@ -128,20 +127,18 @@ static bool read_costs(json_t *root, const struct nib_device_info *info,
 	json_error_t e;
 	const char *reason = "the file lacks a cost, or is of other tiles";
 
-	if (json_unpack_ex(root, &e, 0,
-			   "{s:s, s:I, s:s, s:I, s:o, s:o, s:I, s:I !}",
-			   "device", &device, "multiprocessors", &processors,
-			   "version", &version, "revision", &revision,
-			   "tile_rows", &rows, "step_cycles", &steps,
-			   "tile_cycles", &tile, "split_cycles", &split)) {
-		snprintf(tuning->reason, sizeof(tuning->reason),
-			 "the file: %.120s", e.text);
+	if (json_unpack_ex(root, &e, 0, "{s:s, s:I, s:s, s:I, s:o, s:o, s:I, s:I !}",
+			   "device", &device, "multiprocessors", &processors, "version",
+			   &version, "revision", &revision, "tile_rows", &rows,
+			   "step_cycles", &steps, "tile_cycles", &tile, "split_cycles",
+			   &split)) {
+		snprintf(tuning->reason, sizeof(tuning->reason), "the file: %.120s",
+			 e.text);
 		return false;
 	}
 	if (strcmp(device, info->hardware) != 0 || processors != info->threads)
 		reason = "the file is of another GPU";
-	else if (strcmp(version, nib_version()) != 0 ||
-		 revision != costs->revision)
+	else if (strcmp(version, nib_version()) != 0 || revision != costs->revision)
 		reason = "the file is of another version";
 	else if (read_numbers(rows, costs->sizes, tile_rows) &&
 		 read_numbers(steps, costs->sizes, costs->step_cycles) &&
@@ -199,8 +196,7 @@ void tuning_load(struct nib_device *device, struct tuning *tuning)
 	*tuning = (struct tuning){.path = ""};
 	if (nib_device_get_costs(device, &costs, &err) ||
 	    nib_device_get_info(device, &info, &err)) {
-		snprintf(tuning->reason, sizeof(tuning->reason), "%.180s",
-			 err.message);
+		snprintf(tuning->reason, sizeof(tuning->reason), "%.180s", err.message);
 		return;
 	}
 	if (!name_file(&info, tuning))
@@ -208,8 +204,8 @@ void tuning_load(struct nib_device *device, struct tuning *tuning)
 	root = read_file(tuning);
 	if (root && read_costs(root, &info, &costs, tuning) &&
 	    nib_device_set_costs(device, &costs, &err))
-		snprintf(tuning->reason, sizeof(tuning->reason),
-			 "the file: %.150s", err.message);
+		snprintf(tuning->reason, sizeof(tuning->reason), "the file: %.150s",
+			 err.message);
 	json_decref(root);
 }
 
@@ -242,13 +238,12 @@ static json_t *array_of(const int *numbers, int count)
 static json_t *json_of(const struct nib_costs *costs,
 		       const struct nib_device_info *info)
 {
-	return json_pack(
-	    "{s:s, s:i, s:s, s:i, s:o, s:o, s:i, s:i}", "device",
-	    info->hardware, "multiprocessors", info->threads, "version",
-	    nib_version(), "revision", costs->revision, "tile_rows",
-	    array_of(costs->tile_rows, costs->sizes), "step_cycles",
-	    array_of(costs->step_cycles, costs->sizes), "tile_cycles",
-	    costs->tile_cycles, "split_cycles", costs->split_cycles);
+	return json_pack("{s:s, s:i, s:s, s:i, s:o, s:o, s:i, s:i}", "device",
+			 info->hardware, "multiprocessors", info->threads, "version",
+			 nib_version(), "revision", costs->revision, "tile_rows",
+			 array_of(costs->tile_rows, costs->sizes), "step_cycles",
+			 array_of(costs->step_cycles, costs->sizes), "tile_cycles",
+			 costs->tile_cycles, "split_cycles", costs->split_cycles);
 }
 
 /* Whole or not at all: another process may be reading. */
@@ -283,8 +278,8 @@ enum nib_status tuning_save(struct nib_device *device, struct tuning *tuning,
 	if (!root || !write_file(root, tuning->path)) {
 		status = NIB_IO;
 		*err = (struct nib_error){.status = status};
-		snprintf(err->message, sizeof(err->message), "%.160s: %s",
-			 tuning->path, strerror(errno));
+		snprintf(err->message, sizeof(err->message), "%.160s: %s", tuning->path,
+			 strerror(errno));
 	}
 	json_decref(root);
 	return status;

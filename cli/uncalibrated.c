@@ -77,8 +77,7 @@ static double largest_of_others(const struct scan_layer *scans, int64_t count,
 
 			if (strncmp(name, layer->name, stem) != 0)
 				break;
-			if (is_twin(name, layer->name, stem, rest) &&
-			    scale > most)
+			if (is_twin(name, layer->name, stem, rest) && scale > most)
 				most = scale;
 		}
 	return most;
@@ -94,8 +93,7 @@ static int describe(const struct nib_file_tensor *t, char text[128])
 	if (strcmp(t->dtype, "F32") != 0)
 		return 0;
 	for (int64_t i = 0; i < n; i++) {
-		tensor_read_floats((const char *)t->data + 4 * i, NIB_FP32, 1,
-				   &value);
+		tensor_read_floats((const char *)t->data + 4 * i, NIB_FP32, 1, &value);
 		if (value > 0 && value < INFINITY)
 			continue;
 		if (!bad++) {
@@ -109,14 +107,12 @@ static int describe(const struct nib_file_tensor *t, char text[128])
 		snprintf(text, 128,
 			 "has %lld of %lld that are %g (the first: "
 			 "%lld)",
-			 (long long)bad, (long long)n, (double)shown,
-			 (long long)first);
+			 (long long)bad, (long long)n, (double)shown, (long long)first);
 	return bad > 0;
 }
 
 static void find_one(struct findings *f, const struct nib_file *file,
-		     const struct scan_layer *scans, int64_t count,
-		     int64_t index)
+		     const struct scan_layer *scans, int64_t count, int64_t index)
 {
 	const struct nib_layer *layer = scans[index].layer;
 	const struct nib_file_tensor *t = input_scale(file, layer);
@@ -128,10 +124,8 @@ static void find_one(struct findings *f, const struct nib_file *file,
 		return;
 	if (most > 0)
 		snprintf(others, sizeof(others),
-			 "; the largest of the other experts, %.4g, stands in",
-			 most);
-	findings_add(f, FIND_NO_INPUT, t ? t->name : layer->name, "%s%s", what,
-		     others);
+			 "; the largest of the other experts, %.4g, stands in", most);
+	findings_add(f, FIND_NO_INPUT, t ? t->name : layer->name, "%s%s", what, others);
 }
 
 void findings_of_inputs(struct findings *f, const struct nib_file *file,

@@ -51,12 +51,11 @@ static void quantize(struct nib_device *cpu, struct layer *layer)
 	    .codes = codes, .scales = scales, .rows = OUT, .k = IN};
 	/* A global scale of 1 keeps these values as they are; 0 would choose
 	 * one. */
-	const struct nib_quantize_options options = {
-	    .struct_bytes = sizeof(options), .global = 1};
+	const struct nib_quantize_options options = {.struct_bytes = sizeof(options),
+						     .global = 1};
 	struct nib_error err;
 
-	check(nib_quantize(cpu, &dense, &b, &options, &layer->global, &err),
-	      &err);
+	check(nib_quantize(cpu, &dense, &b, &options, &layer->global, &err), &err);
 	check(nib_pack(cpu, &b, &layer->weights, &err), &err);
 }
 
@@ -71,8 +70,8 @@ static void plan(struct nib_device *cpu, struct layer *layer)
 	    .b_packed = layer->weights,
 	    .alpha = &layer->global,
 	    .c = {.data = y, .dtype = NIB_FP32, .rows = ROWS, .cols = OUT}};
-	check(nib_plan_create(cpu, NIB_GEMM, &layer->problem, 1, NULL,
-			      &layer->plan, &err),
+	check(nib_plan_create(cpu, NIB_GEMM, &layer->problem, 1, NULL, &layer->plan,
+			      &err),
 	      &err);
 }
 

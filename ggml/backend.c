@@ -52,8 +52,7 @@ static void stream_free(ggml_backend_t backend)
 }
 
 /* The products of so many threads, made if there are none; 0: all processors. */
-static enum nib_status use_threads(struct stream *s, int threads,
-				   struct nib_error *err)
+static enum nib_status use_threads(struct stream *s, int threads, struct nib_error *err)
 {
 	struct nib_ggml_products *products;
 	enum nib_status status;
@@ -74,8 +73,7 @@ static enum nib_status use_threads(struct stream *s, int threads,
 	return NIB_OK;
 }
 
-static enum ggml_status failed(const struct ggml_tensor *op,
-			       enum nib_status status,
+static enum ggml_status failed(const struct ggml_tensor *op, enum nib_status status,
 			       const struct nib_error *err)
 {
 	GGML_LOG_ERROR("%s: %s of %s: %s\n", NAME, ggml_op_desc(op), op->name,
@@ -84,8 +82,7 @@ static enum ggml_status failed(const struct ggml_tensor *op,
 					   : GGML_STATUS_FAILED;
 }
 
-static enum ggml_status graph_compute(ggml_backend_t backend,
-				      struct ggml_cgraph *graph)
+static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
 {
 	struct stream *s = backend->context;
 
@@ -94,8 +91,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend,
 		struct nib_error err = {0};
 		enum nib_status status;
 
-		if (!(op->flags & GGML_TENSOR_FLAG_COMPUTE) ||
-		    ggml_is_empty(op) ||
+		if (!(op->flags & GGML_TENSOR_FLAG_COMPUTE) || ggml_is_empty(op) ||
 		    (op->op != GGML_OP_MUL_MAT && op->op != GGML_OP_MUL_MAT_ID))
 			continue;
 		status = nib_ggml_multiply(s->products, op, &err);
@@ -113,8 +109,7 @@ static ggml_guid_t guid(void)
 	return &id;
 }
 
-static ggml_backend_t init_backend(ggml_backend_dev_t device,
-				   const char *params)
+static ggml_backend_t init_backend(ggml_backend_dev_t device, const char *params)
 {
 	struct ggml_backend *backend = calloc(1, sizeof(*backend));
 	struct stream *s = calloc(1, sizeof(*s));
@@ -143,8 +138,7 @@ static void set_n_threads(ggml_backend_t backend, int threads)
 	struct nib_error err = {0};
 
 	if (use_threads(backend->context, threads, &err))
-		GGML_LOG_ERROR("%s: %d threads: %s\n", NAME, threads,
-			       err.message);
+		GGML_LOG_ERROR("%s: %d threads: %s\n", NAME, threads, err.message);
 }
 
 /* ---- the device ----------------------------------------------------------- */
@@ -247,20 +241,18 @@ static void *get_proc_address(ggml_backend_reg_t reg, const char *name)
 	} set = {.function = set_n_threads};
 
 	(void)reg;
-	return strcmp(name, "ggml_backend_set_n_threads") == 0 ? set.address
-							       : NULL;
+	return strcmp(name, "ggml_backend_set_n_threads") == 0 ? set.address : NULL;
 }
 
 static ggml_backend_reg_t nib_ggml_reg(void)
 {
-	static struct ggml_backend_reg reg = {
-	    .api_version = GGML_BACKEND_API_VERSION,
-	    .iface = {
-		.get_name = reg_name,
-		.get_device_count = device_count,
-		.get_device = get_device,
-		.get_proc_address = get_proc_address,
-	    }};
+	static struct ggml_backend_reg reg = {.api_version = GGML_BACKEND_API_VERSION,
+					      .iface = {
+						  .get_name = reg_name,
+						  .get_device_count = device_count,
+						  .get_device = get_device,
+						  .get_proc_address = get_proc_address,
+					      }};
 
 	return &reg;
 }

@@ -44,8 +44,7 @@ const struct nib_packed *nib_ggml_packed(const struct ggml_tensor *tensor);
 struct nib_ggml_products;
 
 /* threads: 0 = as many as nib_device_open() takes by itself. */
-enum nib_status nib_ggml_products_new(int threads,
-				      struct nib_ggml_products **products,
+enum nib_status nib_ggml_products_new(int threads, struct nib_ggml_products **products,
 				      struct nib_error *err);
 void nib_ggml_products_free(struct nib_ggml_products *products);
 
@@ -55,7 +54,6 @@ bool nib_ggml_takes(const struct ggml_tensor *op);
 
 /* op: taken, with its data there.  After an error its result is undefined. */
 enum nib_status nib_ggml_multiply(struct nib_ggml_products *products,
-				  const struct ggml_tensor *op,
-				  struct nib_error *err);
+				  const struct ggml_tensor *op, struct nib_error *err);
 
 #endif

@@ -52,8 +52,7 @@ struct nib_ggml_products {
 
 static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 {
-	snprintf(err->message, sizeof(err->message), "no memory (%zu bytes)",
-		 bytes);
+	snprintf(err->message, sizeof(err->message), "no memory (%zu bytes)", bytes);
 	return NIB_OUT_OF_MEMORY;
 }
 
@@ -93,8 +92,7 @@ static enum nib_status open_device(int threads, struct nib_device **device,
 	return nib_device_open("cpu", &options, device, err);
 }
 
-enum nib_status nib_ggml_products_new(int threads,
-				      struct nib_ggml_products **products,
+enum nib_status nib_ggml_products_new(int threads, struct nib_ggml_products **products,
 				      struct nib_error *err)
 {
 	struct nib_ggml_products *p = calloc(1, sizeof(*p));
@@ -126,8 +124,7 @@ void nib_ggml_products_free(struct nib_ggml_products *p)
 }
 
 /* At least so many bytes, at a multiple of 64; what was there is lost. */
-static enum nib_status grow(struct scratch *s, size_t bytes,
-			    struct nib_error *err)
+static enum nib_status grow(struct scratch *s, size_t bytes, struct nib_error *err)
 {
 	const size_t whole = (bytes + 63) / 64 * 64;
 
@@ -143,17 +140,16 @@ static enum nib_status grow(struct scratch *s, size_t bytes,
 
 static enum nib_status make_plan(struct nib_ggml_products *p,
 				 const struct nib_problem *problem,
-				 const struct nib_moe_problem *moe,
-				 struct kept *kept, struct nib_error *err)
+				 const struct nib_moe_problem *moe, struct kept *kept,
+				 struct nib_error *err)
 {
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = 1};
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
-	enum nib_status status =
-	    moe ? nib_plan_create_moe(p->device, NIB_GEMM, moe, &options,
-				      &kept->plan, err)
-		: nib_plan_create(p->device, NIB_GEMM, problem, 1, &options,
-				  &kept->plan, err);
+	enum nib_status status = moe ? nib_plan_create_moe(p->device, NIB_GEMM, moe,
+							   &options, &kept->plan, err)
+				     : nib_plan_create(p->device, NIB_GEMM, problem, 1,
+						       &options, &kept->plan, err);
 
 	if (!status)
 		status = nib_plan_get_info(kept->plan, &info, err);
@@ -163,11 +159,10 @@ static enum nib_status make_plan(struct nib_ggml_products *p,
 
 /* The plan of these sizes; the one that has not been used for longest gives way
  * to a new one. */
-static enum nib_status find_plan(struct nib_ggml_products *p,
-				 const struct sizes *sizes,
+static enum nib_status find_plan(struct nib_ggml_products *p, const struct sizes *sizes,
 				 const struct nib_problem *problem,
-				 const struct nib_moe_problem *moe,
-				 struct kept **found, struct nib_error *err)
+				 const struct nib_moe_problem *moe, struct kept **found,
+				 struct nib_error *err)
 {
 	struct kept *oldest = &p->kept[0];
 	enum nib_status status;
@@ -175,8 +170,7 @@ static enum nib_status find_plan(struct nib_ggml_products *p,
 	for (int i = 0; i < PLANS; i++) {
 		struct kept *one = &p->kept[i];
 
-		if (one->used &&
-		    memcmp(&one->sizes, sizes, sizeof(*sizes)) == 0) {
+		if (one->used && memcmp(&one->sizes, sizes, sizeof(*sizes)) == 0) {
 			one->used = ++p->clock;
 			*found = one;
 			return NIB_OK;
@@ -197,11 +191,9 @@ static enum nib_status find_plan(struct nib_ggml_products *p,
 	return NIB_OK;
 }
 
-static enum nib_status run(struct nib_ggml_products *p,
-			   const struct sizes *sizes,
+static enum nib_status run(struct nib_ggml_products *p, const struct sizes *sizes,
 			   const struct nib_problem *problem,
-			   const struct nib_moe_problem *moe,
-			   struct nib_error *err)
+			   const struct nib_moe_problem *moe, struct nib_error *err)
 {
 	struct nib_run_options options = {.struct_bytes = sizeof(options)};
 	struct kept *kept;
@@ -217,8 +209,7 @@ static enum nib_status run(struct nib_ggml_products *p,
 		   : nib_run(kept->plan, problem, 1, &options, err);
 }
 
-static struct nib_dense floats(void *data, int64_t rows, int64_t cols,
-			       int64_t stride)
+static struct nib_dense floats(void *data, int64_t rows, int64_t cols, int64_t stride)
 {
 	return (struct nib_dense){.data = data,
 				  .dtype = NIB_FP32,
@@ -236,11 +227,9 @@ static size_t matrix_at(const struct ggml_tensor *t, int64_t i2, int64_t i3)
 }
 
 /* One matrix of weights for all rows of src1, if those are evenly apart. */
-static bool is_one_matrix(const struct ggml_tensor *w,
-			  const struct ggml_tensor *x)
+static bool is_one_matrix(const struct ggml_tensor *w, const struct ggml_tensor *x)
 {
-	return w->ne[2] * w->ne[3] == 1 &&
-	       x->nb[2] == x->nb[1] * (size_t)x->ne[1] &&
+	return w->ne[2] * w->ne[3] == 1 && x->nb[2] == x->nb[1] * (size_t)x->ne[1] &&
 	       x->nb[3] == x->nb[2] * (size_t)x->ne[2];
 }
 
@@ -252,8 +241,8 @@ struct matrix {
 
 static enum nib_status multiply_rows(struct nib_ggml_products *p,
 				     const struct matrix *w,
-				     const struct ggml_tensor *x, char *from,
-				     char *to, int64_t m, struct nib_error *err)
+				     const struct ggml_tensor *x, char *from, char *to,
+				     int64_t m, struct nib_error *err)
 {
 	const struct nib_nvfp4 b = w->view;
 	struct sizes sizes;
@@ -291,8 +280,7 @@ static struct matrix whole(const struct ggml_tensor *w)
 }
 
 static enum nib_status mul_mat(struct nib_ggml_products *p,
-			       const struct ggml_tensor *op,
-			       struct nib_error *err)
+			       const struct ggml_tensor *op, struct nib_error *err)
 {
 	const struct ggml_tensor *w = op->src[0], *x = op->src[1];
 	const int64_t per2 = op->ne[2] / w->ne[2], per3 = op->ne[3] / w->ne[3];
@@ -366,8 +354,7 @@ static bool place_slots(const struct ggml_tensor *ids, int64_t experts,
 }
 
 /* Bytes from src1 to the row of a slot; src1 has one row for a token, or more. */
-static size_t row_at(const struct ggml_tensor *x, const struct slots *s,
-		     int64_t slot)
+static size_t row_at(const struct ggml_tensor *x, const struct slots *s, int64_t slot)
 {
 	return (size_t)(slot % s->of_token % x->ne[1]) * x->nb[1] +
 	       (size_t)(slot / s->of_token) * x->nb[2];
@@ -375,8 +362,7 @@ static size_t row_at(const struct ggml_tensor *x, const struct slots *s,
 
 static enum nib_status multiply_slots(struct nib_ggml_products *p,
 				      const struct ggml_tensor *op,
-				      const struct slots *s,
-				      struct nib_error *err)
+				      const struct slots *s, struct nib_error *err)
 {
 	const struct ggml_tensor *x = op->src[1];
 	const struct matrix w = whole(op->src[0]);
@@ -410,22 +396,17 @@ static enum nib_status multiply_slots(struct nib_ggml_products *p,
 }
 
 static enum nib_status mul_mat_id(struct nib_ggml_products *p,
-				  const struct ggml_tensor *op,
-				  struct nib_error *err)
+				  const struct ggml_tensor *op, struct nib_error *err)
 {
 	const struct ggml_tensor *w = op->src[0], *ids = op->src[2];
-	struct slots s = {.count = ids->ne[0] * ids->ne[1],
-			  .of_token = ids->ne[0]};
+	struct slots s = {.count = ids->ne[0] * ids->ne[1], .of_token = ids->ne[0]};
 	const size_t count = (size_t)s.count;
 	enum nib_status status;
 
-	if ((status =
-		 grow(&p->places,
-		      (count + (size_t)w->ne[2] + 1) * sizeof(int32_t), err)) ||
-	    (status = grow(&p->rows, count * (size_t)w->ne[0] * sizeof(float),
+	if ((status = grow(&p->places, (count + (size_t)w->ne[2] + 1) * sizeof(int32_t),
 			   err)) ||
-	    (status = grow(&p->results,
-			   count * (size_t)w->ne[1] * sizeof(float), err)))
+	    (status = grow(&p->rows, count * (size_t)w->ne[0] * sizeof(float), err)) ||
+	    (status = grow(&p->results, count * (size_t)w->ne[1] * sizeof(float), err)))
 		return status;
 	s.offsets = p->places.data;
 	s.rows = s.offsets + w->ne[2] + 1;
@@ -443,8 +424,8 @@ static enum nib_status mul_mat_id(struct nib_ggml_products *p,
 /* Weights that lie whole in this plug-in's buffers, or are not allocated yet. */
 static bool takes_weights(const struct ggml_tensor *w)
 {
-	return w->type == GGML_TYPE_NVFP4 && w->ne[0] <= NIB_MAX_K &&
-	       !w->view_src && ggml_is_contiguous(w) &&
+	return w->type == GGML_TYPE_NVFP4 && w->ne[0] <= NIB_MAX_K && !w->view_src &&
+	       ggml_is_contiguous(w) &&
 	       (!w->buffer ||
 		nib_ggml_is_ours(ggml_backend_buffer_get_type(w->buffer)));
 }
@@ -470,8 +451,7 @@ bool nib_ggml_takes(const struct ggml_tensor *op)
 }
 
 enum nib_status nib_ggml_multiply(struct nib_ggml_products *products,
-				  const struct ggml_tensor *op,
-				  struct nib_error *err)
+				  const struct ggml_tensor *op, struct nib_error *err)
 {
 	return op->op == GGML_OP_MUL_MAT_ID ? mul_mat_id(products, op, err)
 					    : mul_mat(products, op, err);

@@ -94,8 +94,7 @@ static void write_bytes(const struct blocks *b, size_t offset, size_t size,
 			const uint8_t *data, uint8_t value)
 {
 	while (size > 0) {
-		const size_t i = offset / BLOCK_BYTES,
-			     at = offset % BLOCK_BYTES;
+		const size_t i = offset / BLOCK_BYTES, at = offset % BLOCK_BYTES;
 		const size_t left = BLOCK_BYTES - at;
 		const size_t bytes = size < left ? size : left;
 		uint8_t block[BLOCK_BYTES];
@@ -118,8 +117,7 @@ static void read_bytes(const struct blocks *b, size_t offset, size_t size,
 		       uint8_t *data)
 {
 	while (size > 0) {
-		const size_t i = offset / BLOCK_BYTES,
-			     at = offset % BLOCK_BYTES;
+		const size_t i = offset / BLOCK_BYTES, at = offset % BLOCK_BYTES;
 		const size_t left = BLOCK_BYTES - at;
 		const size_t bytes = size < left ? size : left;
 		uint8_t block[BLOCK_BYTES];
@@ -136,11 +134,9 @@ static void read_bytes(const struct blocks *b, size_t offset, size_t size,
 static const struct ggml_tensor *owner_of(const struct ggml_tensor *tensor,
 					  size_t *offset)
 {
-	const struct ggml_tensor *owner =
-	    tensor->view_src ? tensor->view_src : tensor;
+	const struct ggml_tensor *owner = tensor->view_src ? tensor->view_src : tensor;
 
-	*offset +=
-	    (size_t)((const char *)tensor->data - (const char *)owner->data);
+	*offset += (size_t)((const char *)tensor->data - (const char *)owner->data);
 	return owner;
 }
 
@@ -191,8 +187,7 @@ static void need_blocks(struct packed *p)
 {
 	/* Cannot fail: the view is the one that was packed. */
 	if (!p->has_blocks)
-		p->has_blocks =
-		    nib_unpack(p->packed, &p->blocks, NULL) == NIB_OK;
+		p->has_blocks = nib_unpack(p->packed, &p->blocks, NULL) == NIB_OK;
 }
 
 /* The whole pages of the tensor go back to the system. */
@@ -221,8 +216,7 @@ static struct packed *pack(struct memory *m, const struct ggml_tensor *tensor)
 	m->packed = p;
 	if (!m->device && nib_device_open("cpu", NULL, &m->device, NULL))
 		m->device = NULL;
-	if (m->device &&
-	    nib_pack(m->device, &p->blocks, &p->packed, NULL) == NIB_OK)
+	if (m->device && nib_pack(m->device, &p->blocks, &p->packed, NULL) == NIB_OK)
 		drop_blocks(p);
 	return p;
 }
@@ -274,9 +268,8 @@ static void *get_base(ggml_backend_buffer_t buffer)
 	return m->base;
 }
 
-static void memset_tensor(ggml_backend_buffer_t buffer,
-			  struct ggml_tensor *tensor, uint8_t value,
-			  size_t offset, size_t size)
+static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
+			  uint8_t value, size_t offset, size_t size)
 {
 	const struct ggml_tensor *owner = owner_of(tensor, &offset);
 	struct memory *m = buffer->context;
@@ -311,9 +304,8 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
 	pthread_mutex_unlock(&m->mutex);
 }
 
-static void get_tensor(ggml_backend_buffer_t buffer,
-		       const struct ggml_tensor *tensor, void *data,
-		       size_t offset, size_t size)
+static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor,
+		       void *data, size_t offset, size_t size)
 {
 	const struct ggml_tensor *owner = owner_of(tensor, &offset);
 	struct memory *m = buffer->context;
@@ -352,8 +344,7 @@ static const char *get_name(ggml_backend_buffer_type_t type)
 	return "nibblas";
 }
 
-static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type,
-					  size_t size)
+static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_t size)
 {
 	static const struct ggml_backend_buffer_i interface = {
 	    .free_buffer = free_buffer,

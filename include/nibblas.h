@@ -201,8 +201,7 @@ struct nib_dense {
 };
 
 /* Bytes of the scales of one [rows, k] matrix, dense; 0 for invalid sizes. */
-NIB_API size_t nib_scales_bytes(enum nib_scale_layout layout, int64_t rows,
-				int64_t k);
+NIB_API size_t nib_scales_bytes(enum nib_scale_layout layout, int64_t rows, int64_t k);
 /* Bytes of one element: 4, 2, 2. */
 NIB_API size_t nib_dtype_bytes(enum nib_dtype dtype);
 
@@ -216,8 +215,8 @@ struct nib_device;
  * threads, and returns when all have returned.  Tasks never wait for each
  * other, so they may run one after the other.
  */
-typedef void (*nib_parallel_for)(void *pool, int tasks,
-				 void (*task)(void *arg, int i), void *arg);
+typedef void (*nib_parallel_for)(void *pool, int tasks, void (*task)(void *arg, int i),
+				 void *arg);
 
 struct nib_device_options {
 	size_t struct_bytes;
@@ -267,9 +266,10 @@ struct nib_device_options {
  * streams of other libraries can be used.  Every call leaves the thread's
  * current context as it was.
  */
-NIB_API enum nib_status
-nib_device_open(const char *name, const struct nib_device_options *options,
-		struct nib_device **device, struct nib_error *err);
+NIB_API enum nib_status nib_device_open(const char *name,
+					const struct nib_device_options *options,
+					struct nib_device **device,
+					struct nib_error *err);
 /* NULL is fine.  On "cuda" enqueued work must be done: nib_device_wait(). */
 NIB_API void nib_device_close(struct nib_device *device);
 
@@ -327,9 +327,8 @@ NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
  * are undefined.  0 bytes give NULL.  Both functions may wait for enqueued
  * work.
  */
-NIB_API enum nib_status nib_device_alloc(struct nib_device *device,
-					 size_t bytes, void **pointer,
-					 struct nib_error *err);
+NIB_API enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
+					 void **pointer, struct nib_error *err);
 NIB_API void nib_device_free(struct nib_device *device, void *pointer);
 /*
  * Copies bytes.  Each side is memory of the host or of the device; they must
@@ -423,8 +422,7 @@ struct nib_backend_info {
 	char reason[128]; /* why it is closed; "" when open */
 };
 NIB_API int nib_backend_count(void);
-NIB_API enum nib_status nib_backend_get_info(int index,
-					     struct nib_backend_info *info,
+NIB_API enum nib_status nib_backend_get_info(int index, struct nib_backend_info *info,
 					     struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
@@ -444,10 +442,8 @@ struct nib_packed;
  * work that is enqueued on the default stream.  If a stream that does not
  * synchronise with the default one writes b, that work must be done before.
  */
-NIB_API enum nib_status nib_pack(struct nib_device *device,
-				 const struct nib_nvfp4 *b,
-				 struct nib_packed **packed,
-				 struct nib_error *err);
+NIB_API enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+				 struct nib_packed **packed, struct nib_error *err);
 /*
  * As nib_pack(), but the codes stay the caller's where the device reads them as
  * they lie: on "cuda", where rows are dense, k is a multiple of 32, and codes
@@ -463,8 +459,7 @@ NIB_API enum nib_status nib_pack_shared(struct nib_device *device,
  * Nonzero if nib_pack_shared() leaves the codes of b the caller's; 0 also for
  * arguments that it refuses.  Looks at sizes, strides and addresses alone.
  */
-NIB_API int nib_pack_shares(const struct nib_device *device,
-			    const struct nib_nvfp4 *b);
+NIB_API int nib_pack_shares(const struct nib_device *device, const struct nib_nvfp4 *b);
 /*
  * Packs b into the memory of packed, for plans, and CUDA graphs of runs, that
  * hold it.  b has the sizes of what was packed and, where codes are shared,
@@ -484,8 +479,7 @@ NIB_API enum nib_status nib_packed_update(struct nib_packed *packed,
  * on the default stream, and is apart from shared codes.
  */
 NIB_API enum nib_status nib_unpack(const struct nib_packed *packed,
-				   const struct nib_nvfp4 *to,
-				   struct nib_error *err);
+				   const struct nib_nvfp4 *to, struct nib_error *err);
 NIB_API void nib_packed_free(struct nib_packed *packed); /* NULL is fine */
 /* Bytes of the copy; 0 for NULL. */
 NIB_API size_t nib_packed_bytes(const struct nib_packed *packed);
@@ -606,17 +600,17 @@ struct nib_plan_options {
  * scales, data and alpha are not read and may be NULL.  problems need not
  * outlive the call; packed weights must outlive the plan.
  */
-NIB_API enum nib_status
-nib_plan_create(struct nib_device *device, enum nib_op op,
-		const struct nib_problem *problems, int64_t count,
-		const struct nib_plan_options *options, struct nib_plan **plan,
-		struct nib_error *err);
+NIB_API enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
+					const struct nib_problem *problems,
+					int64_t count,
+					const struct nib_plan_options *options,
+					struct nib_plan **plan, struct nib_error *err);
 /* The same for a mixture of experts; op is NIB_GEMM or NIB_DUAL_GEMM. */
-NIB_API enum nib_status
-nib_plan_create_moe(struct nib_device *device, enum nib_op op,
-		    const struct nib_moe_problem *moe,
-		    const struct nib_plan_options *options,
-		    struct nib_plan **plan, struct nib_error *err);
+NIB_API enum nib_status nib_plan_create_moe(struct nib_device *device, enum nib_op op,
+					    const struct nib_moe_problem *moe,
+					    const struct nib_plan_options *options,
+					    struct nib_plan **plan,
+					    struct nib_error *err);
 NIB_API void nib_plan_free(struct nib_plan *plan); /* NULL is fine */
 
 struct nib_plan_info {
@@ -685,8 +679,7 @@ struct nib_run_options {
  * a launch of a large group after others were enqueued.
  */
 NIB_API enum nib_status nib_run(struct nib_plan *plan,
-				const struct nib_problem *problems,
-				int64_t count,
+				const struct nib_problem *problems, int64_t count,
 				const struct nib_run_options *options,
 				struct nib_error *err);
 NIB_API enum nib_status nib_run_moe(struct nib_plan *plan,
@@ -696,8 +689,8 @@ NIB_API enum nib_status nib_run_moe(struct nib_plan *plan,
 
 /* Plans, runs and frees the plan: for a first try, or sizes used once. */
 NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
-				     const struct nib_problem *problems,
-				     int64_t count, struct nib_error *err);
+				     const struct nib_problem *problems, int64_t count,
+				     struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
 /* Layers of experts                                                         */
@@ -778,10 +771,10 @@ struct nib_moe_layer_plan;
  * and may be NULL; packed weights must outlive the plan.  "cuda" takes the A
  * that its products take: NIB_UNSUPPORTED names layer.activations.
  */
-NIB_API enum nib_status nib_moe_layer_plan_create(
-    struct nib_device *device, const struct nib_moe_layer *layer,
-    const struct nib_plan_options *options, struct nib_moe_layer_plan **plan,
-    struct nib_error *err);
+NIB_API enum nib_status
+nib_moe_layer_plan_create(struct nib_device *device, const struct nib_moe_layer *layer,
+			  const struct nib_plan_options *options,
+			  struct nib_moe_layer_plan **plan, struct nib_error *err);
 NIB_API void nib_moe_layer_plan_free(struct nib_moe_layer_plan *plan);
 /* Bytes of workspace of one run; depends on sizes and types alone. */
 NIB_API size_t
@@ -811,11 +804,12 @@ NIB_API enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
  *   y          [tokens, cols], batch 1; lies apart from all inputs
  * tokens * top_k is below 2^31.  All arrays are memory of the device.
  */
-NIB_API enum nib_status
-nib_sum_slots(struct nib_device *device, const struct nib_dense *rows,
-	      const int32_t *slot_rows, const float *weights, int64_t top_k,
-	      const struct nib_dense *y, const struct nib_call_options *options,
-	      struct nib_error *err);
+NIB_API enum nib_status nib_sum_slots(struct nib_device *device,
+				      const struct nib_dense *rows,
+				      const int32_t *slot_rows, const float *weights,
+				      int64_t top_k, const struct nib_dense *y,
+				      const struct nib_call_options *options,
+				      struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
 /* The oracle                                                                */
@@ -827,8 +821,8 @@ nib_sum_slots(struct nib_device *device, const struct nib_dense *rows,
  * memory, and packed weights are refused.
  */
 NIB_API enum nib_status nib_reference(enum nib_op op,
-				      const struct nib_problem *problems,
-				      int64_t count, struct nib_error *err);
+				      const struct nib_problem *problems, int64_t count,
+				      struct nib_error *err);
 NIB_API enum nib_status nib_reference_moe(enum nib_op op,
 					  const struct nib_moe_problem *moe,
 					  struct nib_error *err);
@@ -870,12 +864,12 @@ struct nib_check_result {
  * docs/numerics.md.  Elements outside it are no error of this call: see
  * nib_check_result.failed.
  */
-NIB_API enum nib_status
-nib_check(enum nib_op op, const struct nib_problem *problems, int64_t count,
-	  const struct nib_check_options *options,
-	  struct nib_check_result *result, struct nib_error *err);
-NIB_API enum nib_status nib_check_moe(enum nib_op op,
-				      const struct nib_moe_problem *moe,
+NIB_API enum nib_status nib_check(enum nib_op op, const struct nib_problem *problems,
+				  int64_t count,
+				  const struct nib_check_options *options,
+				  struct nib_check_result *result,
+				  struct nib_error *err);
+NIB_API enum nib_status nib_check_moe(enum nib_op op, const struct nib_moe_problem *moe,
 				      const struct nib_check_options *options,
 				      struct nib_check_result *result,
 				      struct nib_error *err);
@@ -933,9 +927,8 @@ NIB_API enum nib_status nib_quantize(struct nib_device *device,
  * zero, and is left out if not.  On "cuda" x is read on the default stream, as
  * by nib_pack().
  */
-NIB_API enum nib_status nib_amax(struct nib_device *device,
-				 const struct nib_dense *x, int saturate,
-				 float *amax, struct nib_error *err);
+NIB_API enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
+				 int saturate, float *amax, struct nib_error *err);
 
 struct nib_dequantize_options {
 	size_t struct_bytes;
@@ -947,21 +940,21 @@ struct nib_dequantize_options {
 };
 
 /* y = e2m1 * scale * global, rounded once to y's type.  options may be NULL. */
-NIB_API enum nib_status
-nib_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
-	       float global, const struct nib_dense *y,
-	       const struct nib_dequantize_options *options,
-	       struct nib_error *err);
+NIB_API enum nib_status nib_dequantize(struct nib_device *device,
+				       const struct nib_nvfp4 *q, float global,
+				       const struct nib_dense *y,
+				       const struct nib_dequantize_options *options,
+				       struct nib_error *err);
 
 /*
  * Copies the scales of from into the layout of to.  Both have the same rows, k
  * and batch; codes are not looked at.  The padding of to is written as zero.
  */
-NIB_API enum nib_status
-nib_convert_scales(struct nib_device *device, const struct nib_nvfp4 *from,
-		   const struct nib_nvfp4 *to,
-		   const struct nib_call_options *options,
-		   struct nib_error *err);
+NIB_API enum nib_status nib_convert_scales(struct nib_device *device,
+					   const struct nib_nvfp4 *from,
+					   const struct nib_nvfp4 *to,
+					   const struct nib_call_options *options,
+					   struct nib_error *err);
 
 /*
  * Computes row_offsets [experts + 1] of a mixture of experts, and scale_rows
@@ -969,10 +962,11 @@ nib_convert_scales(struct nib_device *device, const struct nib_nvfp4 *from,
  * ascend.  scale_rows are those of tiled scales that are padded to 128 rows for
  * each expert.  All arrays are memory of the device.  Does not wait.
  */
-NIB_API enum nib_status
-nib_expert_rows(struct nib_device *device, const int32_t *ends, int64_t experts,
-		int32_t *row_offsets, int32_t *scale_rows,
-		const struct nib_call_options *options, struct nib_error *err);
+NIB_API enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
+					int64_t experts, int32_t *row_offsets,
+					int32_t *scale_rows,
+					const struct nib_call_options *options,
+					struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
 /* Files: safetensors                                                        */
@@ -1020,8 +1014,7 @@ NIB_API enum nib_status nib_file_open(const char *path, struct nib_file **file,
 /* The same for bytes in memory, which must outlive the file; messages call it
  * path. */
 NIB_API enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
-					     const char *path,
-					     struct nib_file **file,
+					     const char *path, struct nib_file **file,
 					     struct nib_error *err);
 NIB_API void nib_file_close(struct nib_file *file); /* NULL is fine */
 
@@ -1030,12 +1023,11 @@ NIB_API void nib_file_close(struct nib_file *file); /* NULL is fine */
  * end.
  */
 NIB_API int64_t nib_file_shard_count(const struct nib_file *file);
-NIB_API const char *nib_file_shard_at(const struct nib_file *file,
-				      int64_t index);
+NIB_API const char *nib_file_shard_at(const struct nib_file *file, int64_t index);
 /* Tensors in the order of their data, one shard after the other. */
 NIB_API int64_t nib_file_tensor_count(const struct nib_file *file);
-NIB_API const struct nib_file_tensor *
-nib_file_tensor_at(const struct nib_file *file, int64_t index);
+NIB_API const struct nib_file_tensor *nib_file_tensor_at(const struct nib_file *file,
+							 int64_t index);
 /* NULL if there is no such tensor. */
 NIB_API const struct nib_file_tensor *nib_file_find(const struct nib_file *file,
 						    const char *name);
@@ -1090,9 +1082,8 @@ NIB_API const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
  * the other, into dense arrays of any order in the file: codes [rows, k/2] with
  * NIB_LOW_FIRST, and scales [rows, k/16] that are NIB_LINEAR.
  */
-NIB_API enum nib_status nib_file_read_rows(const struct nib_layer *layer,
-					   int64_t first, int64_t rows,
-					   void *codes, void *scales,
+NIB_API enum nib_status nib_file_read_rows(const struct nib_layer *layer, int64_t first,
+					   int64_t rows, void *codes, void *scales,
 					   struct nib_error *err);
 
 /*
@@ -1123,36 +1114,32 @@ nib_file_layer_problem_at(const struct nib_file *file, int64_t index);
  * In the file the tensors lie by falling alignment, as other writers do.
  */
 struct nib_writer;
-NIB_API enum nib_status nib_writer_open(const char *path,
-					struct nib_writer **writer,
+NIB_API enum nib_status nib_writer_open(const char *path, struct nib_writer **writer,
 					struct nib_error *err);
-NIB_API enum nib_status nib_writer_metadata(struct nib_writer *writer,
-					    const char *key, const char *value,
-					    struct nib_error *err);
-NIB_API enum nib_status nib_writer_declare(struct nib_writer *writer,
-					   const char *name, const char *dtype,
-					   int rank, const int64_t *shape,
-					   struct nib_error *err);
+NIB_API enum nib_status nib_writer_metadata(struct nib_writer *writer, const char *key,
+					    const char *value, struct nib_error *err);
+NIB_API enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
+					   const char *dtype, int rank,
+					   const int64_t *shape, struct nib_error *err);
 /* The tensors of an NVFP4 layer, codes first, with the names and order of the
  * format. */
-NIB_API enum nib_status
-nib_writer_declare_layer(struct nib_writer *writer, enum nib_checkpoint format,
-			 const char *name, int64_t rows, int64_t k,
-			 int has_input_global, struct nib_error *err);
+NIB_API enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
+						 enum nib_checkpoint format,
+						 const char *name, int64_t rows,
+						 int64_t k, int has_input_global,
+						 struct nib_error *err);
 /* The same for a stack [batch, rows, k] of rank 3 with one global scale; batch
  * is positive. */
 NIB_API enum nib_status
 nib_writer_declare_stack(struct nib_writer *writer, enum nib_checkpoint format,
-			 const char *name, int64_t batch, int64_t rows,
-			 int64_t k, int has_input_global,
-			 struct nib_error *err);
+			 const char *name, int64_t batch, int64_t rows, int64_t k,
+			 int has_input_global, struct nib_error *err);
 /*
  * Writes the next bytes of the declared data.  The first call also writes the
  * header and reserves the whole size on the disk.
  */
-NIB_API enum nib_status nib_writer_write(struct nib_writer *writer,
-					 const void *bytes, size_t n_bytes,
-					 struct nib_error *err);
+NIB_API enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
+					 size_t n_bytes, struct nib_error *err);
 /*
  * Writes a whole declared layer or stack, of any strides and scale layout.
  * Scales with their sign bit set are NIB_BAD_DATA.  global is positive, and so

@@ -108,8 +108,7 @@ static void become_a_child(pid_t parent, int output)
 		dup2(nothing, STDIN_FILENO);
 		dup2(output, STDOUT_FILENO);
 		dup2(output, STDERR_FILENO);
-	} else if (isatty(STDIN_FILENO) &&
-		   tcgetpgrp(STDIN_FILENO) == getpgid(parent)) {
+	} else if (isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgid(parent)) {
 		/* Ctrl-C and input are the program's. */
 		signal(SIGTTOU, SIG_IGN);
 		(void)tcsetpgrp(STDIN_FILENO, getpid());
@@ -118,8 +117,8 @@ static void become_a_child(pid_t parent, int output)
 }
 
 /* In the child: does not return. */
-__attribute__((noreturn)) static void run_program(const struct job *job,
-						  uint64_t seed, int failure)
+__attribute__((noreturn)) static void run_program(const struct job *job, uint64_t seed,
+						  int failure)
 {
 	int error;
 
@@ -156,8 +155,7 @@ bool child_start(struct child *c, const struct job *job, uint64_t seed,
 	const pid_t parent = getpid();
 	int output[2] = {-1, -1}, failure[2] = {-1, -1}, code = 0;
 
-	if (pipe2(failure, O_CLOEXEC) ||
-	    (takes_output && pipe2(output, O_CLOEXEC))) {
+	if (pipe2(failure, O_CLOEXEC) || (takes_output && pipe2(output, O_CLOEXEC))) {
 		snprintf(error, size, "no pipe: %s", strerror(errno));
 		return false;
 	}
@@ -178,16 +176,14 @@ bool child_start(struct child *c, const struct job *job, uint64_t seed,
 	close(failure[0]);
 	c->pipe = output[0];
 	c->begin_s = now_s();
-	c->end_s =
-	    job->options->timeout_s ? c->begin_s + job->options->timeout_s : 0;
+	c->end_s = job->options->timeout_s ? c->begin_s + job->options->timeout_s : 0;
 	c->is_told = c->is_late = false;
 	if (!code)
 		return true;
 	if (c->pid > 0)
 		(void)waitpid(c->pid, NULL, 0);
 	c->pid = 0;
-	snprintf(error, size, "%s: %s", job->program->path,
-		 why_not_started(code));
+	snprintf(error, size, "%s: %s", job->program->path, why_not_started(code));
 	return false;
 }
 
@@ -273,8 +269,8 @@ void output_print(FILE *to, const struct output *o, unsigned most)
 		return;
 	/* The last line's end begins no further line. */
 	for (unsigned lines = 0; begin > first; begin--) {
-		if (o->text[(begin - 1) % OUTPUT_BYTES] == '\n' &&
-		    begin != o->bytes && ++lines == most)
+		if (o->text[(begin - 1) % OUTPUT_BYTES] == '\n' && begin != o->bytes &&
+		    ++lines == most)
 			break;
 	}
 	if (begin > 0)

@@ -70,8 +70,7 @@ static void put_run(FILE *to, const struct run *r, const struct job *job)
 	for (size_t i = 0; i < r->records.count; i++) {
 		if (!record_is_report(&r->records.list[i]))
 			continue;
-		fprintf(to, "%s\n  %s", is_first ? "" : ",",
-			r->records.list[i].line);
+		fprintf(to, "%s\n  %s", is_first ? "" : ",", r->records.list[i].line);
 		is_first = false;
 	}
 	fputs("]}", to);
@@ -100,8 +99,7 @@ static bool write_all(FILE *to, const struct runs *r, const struct job *job)
 	return !ferror(to);
 }
 
-bool results_write_json(const struct runs *r, const struct job *job,
-			const char *path)
+bool results_write_json(const struct runs *r, const struct job *job, const char *path)
 {
 	FILE *to = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
 	bool ok;

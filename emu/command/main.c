@@ -36,8 +36,7 @@ static bool find_library(char *to, size_t size)
 {
 	static const char *const places[] = {"cuda", NIBEMU_CUDA_FROM_COMMAND};
 	char self[PATH_MAX], path[PATH_MAX + 64];
-	const ssize_t length =
-	    readlink("/proc/self/exe", self, sizeof(self) - 1);
+	const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char *slash;
 
 	self[length > 0 ? length : 0] = '\0';
@@ -48,8 +47,7 @@ static bool find_library(char *to, size_t size)
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
 		char *real;
 
-		snprintf(path, sizeof(path), "%s/%s/libcuda.so.1", self,
-			 places[i]);
+		snprintf(path, sizeof(path), "%s/%s/libcuda.so.1", self, places[i]);
 		if (access(path, R_OK))
 			continue;
 		path[strlen(path) - strlen("/libcuda.so.1")] = '\0';
@@ -85,14 +83,12 @@ static int tell(const struct runs *r, const struct job *job)
 	const struct options *o = job->options;
 
 	if (o->has_seeds)
-		results_print(o->json && strcmp(o->json, "-") == 0 ? stderr
-								   : stdout,
-			      r, job);
+		results_print(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, r,
+			      job);
 	else
 		results_tell(r, job);
 	if (o->json && !results_write_json(r, job, o->json)) {
-		fprintf(stderr, "nibemu: --json %s: %s\n", o->json,
-			strerror(errno));
+		fprintf(stderr, "nibemu: --json %s: %s\n", o->json, strerror(errno));
 		return STATUS_USAGE;
 	}
 	return results_status(r);
@@ -153,10 +149,9 @@ static int devices(void)
 		printf("%-8s %-22s compute capability %d.%d (sm_%d%da and "
 		       "older), %u SMs, %u KB of shared memory a CTA, "
 		       "%.0f GB%s\n",
-		       d->name, d->title, d->major, d->minor, d->major,
-		       d->minor, d->sms, d->cta_shared_bytes >> 10,
-		       (double)d->memory_bytes / (1 << 30),
-		       i ? "" : " (default)");
+		       d->name, d->title, d->major, d->minor, d->major, d->minor,
+		       d->sms, d->cta_shared_bytes >> 10,
+		       (double)d->memory_bytes / (1 << 30), i ? "" : " (default)");
 	return STATUS_CLEAN;
 }
 

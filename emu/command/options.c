@@ -109,10 +109,8 @@ static int read_seeds(struct options *o, const char *text)
 	const char *at = text;
 
 	o->has_seeds = true;
-	if (!read_number(text, &at, &o->first_seed) ||
-	    strncmp(at, "..", 2) != 0 ||
-	    !read_number(at + 2, NULL, &o->last_seed) ||
-	    o->last_seed < o->first_seed)
+	if (!read_number(text, &at, &o->first_seed) || strncmp(at, "..", 2) != 0 ||
+	    !read_number(at + 2, NULL, &o->last_seed) || o->last_seed < o->first_seed)
 		return wrong("--seeds", text, "two numbers, as in 0..19");
 	if (o->last_seed - o->first_seed >= MOST_SEEDS)
 		return wrong("--seeds", text, "at most 100000 at once");
@@ -168,8 +166,7 @@ static int read_one(struct options *o, int name)
 		fputs(help, stdout);
 		return STATUS_CLEAN;
 	default: /* getopt has said what is wrong */
-		fputs("nibemu: `nibemu run --help` lists the options\n",
-		      stderr);
+		fputs("nibemu: `nibemu run --help` lists the options\n", stderr);
 		return STATUS_USAGE;
 	}
 }
@@ -204,8 +201,7 @@ int options_read(struct options *o, int count, char **arguments)
 
 	begin(o);
 	/* "+": the first word that is no option is the program. */
-	while ((name = getopt_long(count, arguments, "+h", names, NULL)) !=
-	       -1) {
+	while ((name = getopt_long(count, arguments, "+h", names, NULL)) != -1) {
 		if (name == 'h')
 			name = HELP;
 		if (read_switch(o, name))
@@ -215,8 +211,7 @@ int options_read(struct options *o, int count, char **arguments)
 			return status;
 	}
 	if (optind == count) {
-		fputs("nibemu: run: no program: nibemu run ./program\n",
-		      stderr);
+		fputs("nibemu: run: no program: nibemu run ./program\n", stderr);
 		return STATUS_USAGE;
 	}
 	if (o->has_time && (o->has_seeds || o->first_seed))

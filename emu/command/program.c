@@ -32,8 +32,7 @@ static bool find_in_path(const char *name, char *to, size_t size)
 	for (; at && *at; at += strcspn(at, ":"), at += *at == ':') {
 		const int length = (int)strcspn(at, ":");
 
-		if (snprintf(to, size, "%.*s/%s", length, at, name) <
-			(int)size &&
+		if (snprintf(to, size, "%.*s/%s", length, at, name) < (int)size &&
 		    is_file(to) && access(to, X_OK) == 0)
 			return true;
 	}
@@ -132,8 +131,7 @@ static bool read_elf(struct elf *e)
 	static const uint8_t magic[] = {ELFMAG0, ELFMAG1,    ELFMAG2,
 					ELFMAG3, ELFCLASS64, ELFDATA2LSB};
 
-	if (e->bytes < sizeof(*e->header) ||
-	    memcmp(e->data, magic, sizeof(magic)) != 0)
+	if (e->bytes < sizeof(*e->header) || memcmp(e->data, magic, sizeof(magic)) != 0)
 		return false;
 	e->header = (const void *)e->data;
 	if (e->header->e_phoff % 8 ||
@@ -148,15 +146,13 @@ static bool read_elf(struct elf *e)
 }
 
 /* The text of the first entry of this tag that begins so; NULL: none. */
-static const char *find_text(const struct elf *e, Elf64_Sxword tag,
-			     const char *prefix)
+static const char *find_text(const struct elf *e, Elf64_Sxword tag, const char *prefix)
 {
 	for (size_t i = 0; i < e->n_dynamic; i++) {
 		const Elf64_Dyn *d = &e->dynamic[i];
 
 		if (d->d_tag == tag && d->d_un.d_val < e->strings_bytes &&
-		    strncmp(e->strings + d->d_un.d_val, prefix,
-			    strlen(prefix)) == 0)
+		    strncmp(e->strings + d->d_un.d_val, prefix, strlen(prefix)) == 0)
 			return e->strings + d->d_un.d_val;
 	}
 	return NULL;
@@ -212,8 +208,7 @@ static void suspect_preload(struct program *p)
 {
 	const char *preload = getenv("LD_PRELOAD");
 
-	if (preload &&
-	    (strstr(preload, "libcuda.so") || strstr(preload, "libcudart")))
+	if (preload && (strstr(preload, "libcuda.so") || strstr(preload, "libcudart")))
 		snprintf(p->suspicion, sizeof(p->suspicion),
 			 "LD_PRELOAD=%.300s comes before LD_LIBRARY_PATH: "
 			 "unset it",
@@ -254,8 +249,7 @@ static void suspect(struct program *p)
 		return;
 	data = fstat(file, &s) || s.st_size < 1
 		   ? MAP_FAILED
-		   : mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, file,
-			  0);
+		   : mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, file, 0);
 	close(file);
 	if (data == MAP_FAILED)
 		return;

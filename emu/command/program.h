@@ -22,7 +22,6 @@ struct program {
  * Finds the program, by PATH if its name has no slash.  False with a message in
  * error: it cannot be started.
  */
-bool program_find(struct program *p, const char *name, char *error,
-		  size_t size);
+bool program_find(struct program *p, const char *name, char *error, size_t size);
 
 #endif

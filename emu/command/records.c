@@ -60,8 +60,7 @@ static void free_record(struct record *r)
 
 static bool add(struct records *r, const char *line)
 {
-	struct record *list =
-	    realloc(r->list, (r->count + 1) * sizeof(*r->list));
+	struct record *list = realloc(r->list, (r->count + 1) * sizeof(*r->list));
 	struct record *one;
 
 	if (!list)
@@ -74,10 +73,9 @@ static bool add(struct records *r, const char *line)
 			       .kernel = take_text(line, "kernel"),
 			       .place = take_text(line, "place"),
 			       .text = take_text(line, "text"),
-			       .is_waived =
-				   strstr(line, ",\"waived\":true,") != NULL};
-	return one->line && one->kind && one->rule && one->kernel &&
-	       one->place && one->text;
+			       .is_waived = strstr(line, ",\"waived\":true,") != NULL};
+	return one->line && one->kind && one->rule && one->kernel && one->place &&
+	       one->text;
 }
 
 bool records_read(struct records *r, const char *path)

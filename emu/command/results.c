@@ -11,15 +11,13 @@
 static void describe_end(const struct run *r, char *to, size_t size)
 {
 	if (WIFSIGNALED(r->status))
-		snprintf(to, size, "ended by signal %d (%s)",
-			 WTERMSIG(r->status), strsignal(WTERMSIG(r->status)));
+		snprintf(to, size, "ended by signal %d (%s)", WTERMSIG(r->status),
+			 strsignal(WTERMSIG(r->status)));
 	else
-		snprintf(to, size, "ended with status %d",
-			 WEXITSTATUS(r->status));
+		snprintf(to, size, "ended with status %d", WEXITSTATUS(r->status));
 }
 
-void result_describe(const struct run *r, const struct job *job, char *to,
-		     size_t size)
+void result_describe(const struct run *r, const struct job *job, char *to, size_t size)
 {
 	const char *what = "clean";
 	char end[120];
@@ -82,8 +80,7 @@ static void explain_unused(const struct run *r, const struct job *job, char *to,
 			 "(cudaDeviceSynchronize, cudaMemcpy)");
 }
 
-void result_explain(const struct run *r, const struct job *job, char *to,
-		    size_t size)
+void result_explain(const struct run *r, const struct job *job, char *to, size_t size)
 {
 	const struct record *refused = records_find(&r->records, "refused");
 	const struct record *launch = records_find(&r->records, "launch");
@@ -103,12 +100,9 @@ int results_status(const struct runs *r)
 		enum result result;
 		int status;
 	} order[] = {
-	    {RESULT_INTERRUPTED, STATUS_INTERRUPTED},
-	    {RESULT_REPORT, STATUS_REPORT},
-	    {RESULT_TIMEOUT, STATUS_TIMEOUT},
-	    {RESULT_REFUSED, STATUS_UNUSED},
-	    {RESULT_UNUSED, STATUS_UNUSED},
-	    {RESULT_FAILED, STATUS_FAILED},
+	    {RESULT_INTERRUPTED, STATUS_INTERRUPTED}, {RESULT_REPORT, STATUS_REPORT},
+	    {RESULT_TIMEOUT, STATUS_TIMEOUT},	      {RESULT_REFUSED, STATUS_UNUSED},
+	    {RESULT_UNUSED, STATUS_UNUSED},	      {RESULT_FAILED, STATUS_FAILED},
 	};
 
 	if (r->is_interrupted)
@@ -123,14 +117,12 @@ int results_status(const struct runs *r)
 const char *results_device(const struct runs *r, const struct job *job)
 {
 	for (size_t i = 0; i < r->count; i++) {
-		const struct record *begin =
-		    records_find(&r->list[i].records, "begin");
+		const struct record *begin = records_find(&r->list[i].records, "begin");
 
 		if (begin)
 			return begin->text;
 	}
-	return job->options->device ? job->options->device
-				    : emu_device_default()->name;
+	return job->options->device ? job->options->device : emu_device_default()->name;
 }
 
 void results_tell(const struct runs *r, const struct job *job)

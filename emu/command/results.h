@@ -6,14 +6,12 @@
 #include "runs.h"
 
 /* "ended with status 3", "ended by signal 11 (Segmentation fault)", ... */
-void result_describe(const struct run *r, const struct job *job, char *to,
-		     size_t size);
+void result_describe(const struct run *r, const struct job *job, char *to, size_t size);
 /*
  * Why no kernel ran or one was refused, or what else is known of a run that is
  * not clean and has no report; "" for nothing.
  */
-void result_explain(const struct run *r, const struct job *job, char *to,
-		    size_t size);
+void result_explain(const struct run *r, const struct job *job, char *to, size_t size);
 /* The status to end with: that of the worst run. */
 int results_status(const struct runs *r);
 /* A line about a single run, to stderr. */
@@ -21,8 +19,7 @@ void results_tell(const struct runs *r, const struct job *job);
 /* The table of all runs. */
 void results_print(FILE *to, const struct runs *r, const struct job *job);
 /* --json: false with errno set if the file cannot be written. */
-bool results_write_json(const struct runs *r, const struct job *job,
-			const char *path);
+bool results_write_json(const struct runs *r, const struct job *job, const char *path);
 /* The device's name of the runs: that which they opened, or was asked for. */
 const char *results_device(const struct runs *r, const struct job *job);
 

@@ -44,8 +44,7 @@ static enum result judge(const struct run *r, const struct child *c,
 		return RESULT_REPORT;
 	if (c->is_late)
 		return RESULT_TIMEOUT;
-	if (is_interrupted ||
-	    (WIFSIGNALED(r->status) && WTERMSIG(r->status) == SIGINT))
+	if (is_interrupted || (WIFSIGNALED(r->status) && WTERMSIG(r->status) == SIGINT))
 		return RESULT_INTERRUPTED;
 	if (records_find(&r->records, "refused"))
 		return RESULT_REFUSED;
@@ -54,8 +53,8 @@ static enum result judge(const struct run *r, const struct child *c,
 	return is_good ? RESULT_CLEAN : RESULT_FAILED;
 }
 
-static bool finish(struct runs *r, const struct job *job, struct child *c,
-		   char *error, size_t size)
+static bool finish(struct runs *r, const struct job *job, struct child *c, char *error,
+		   size_t size)
 {
 	struct run *run = &r->list[c->run];
 	char path[4200];
@@ -96,8 +95,7 @@ static bool start_some(struct loop *l, char *error, size_t size)
 	for (uint32_t k = 0; k < l->job->jobs; k++) {
 		struct child *c = &l->children[k];
 
-		if (c->pid || l->next == l->runs->count ||
-		    l->runs->is_interrupted)
+		if (c->pid || l->next == l->runs->count || l->runs->is_interrupted)
 			continue;
 		c->run = l->next;
 		if (!child_start(c, l->job, l->runs->list[l->next].seed,
@@ -166,8 +164,8 @@ static bool run_loop(struct loop *l, char *error, size_t size)
 	int seen = 0;
 	bool ok = true;
 
-	while (ok && (l->running ||
-		      (l->next < l->runs->count && !l->runs->is_interrupted))) {
+	while (ok &&
+	       (l->running || (l->next < l->runs->count && !l->runs->is_interrupted))) {
 		ok = start_some(l, error, size);
 		if (ok)
 			wait_for_something(l);

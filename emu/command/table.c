@@ -37,8 +37,8 @@ static bool is_same(const struct group *g, const struct record *report,
 	       strcmp(g->report->place, report->place) == 0;
 }
 
-static bool add(struct groups *all, const struct run *run,
-		const struct record *report, const char *what)
+static bool add(struct groups *all, const struct run *run, const struct record *report,
+		const char *what)
 {
 	struct group *g = NULL;
 	const struct run **runs;
@@ -67,8 +67,7 @@ static bool add(struct groups *all, const struct run *run,
 	return true;
 }
 
-static bool collect(struct groups *all, const struct runs *r,
-		    const struct job *job)
+static bool collect(struct groups *all, const struct runs *r, const struct job *job)
 {
 	bool ok = true;
 
@@ -169,13 +168,11 @@ static void print_word(FILE *to, const char *word)
 	}
 	fputc('\'', to);
 	for (; *word; word++)
-		*word == '\'' ? (void)fputs("'\\''", to)
-			      : (void)fputc(*word, to);
+		*word == '\'' ? (void)fputs("'\\''", to) : (void)fputc(*word, to);
 	fputc('\'', to);
 }
 
-static void print_again(FILE *to, const struct run *run,
-			const struct options *o)
+static void print_again(FILE *to, const struct run *run, const struct options *o)
 {
 	fprintf(to, "\nAgain: nibemu run --seed %" PRIu64, run->seed);
 	if (o->device)
@@ -200,8 +197,8 @@ static void print_first(FILE *to, const struct run *run, const struct job *job)
 	char text[1400];
 
 	if (report) {
-		fprintf(to, "\nThe first report, of seed %" PRIu64 ":\n%s\n",
-			run->seed, report->text);
+		fprintf(to, "\nThe first report, of seed %" PRIu64 ":\n%s\n", run->seed,
+			report->text);
 	} else {
 		result_describe(run, job, text, sizeof(text));
 		fprintf(to, "\nSeed %" PRIu64 ": %s", run->seed, text);
@@ -240,8 +237,8 @@ void results_print(FILE *to, const struct runs *r, const struct job *job)
 			first = &r->list[i];
 	}
 	fprintf(to,
-		"nibemu: %zu of %zu schedules clean (seeds %" PRIu64
-		" to %" PRIu64 ", %s)\n",
+		"nibemu: %zu of %zu schedules clean (seeds %" PRIu64 " to %" PRIu64
+		", %s)\n",
 		clean, r->count, r->list[0].seed, r->list[r->count - 1].seed,
 		d ? d->title : "device");
 	if (!collect(&all, r, job))

@@ -69,11 +69,11 @@ static void must(int result, const char *what)
 }
 
 /* Declares a driver function under its own name. */
-#define USE(name, ...)                                                         \
-	int (*name)(__VA_ARGS__);                                              \
-	do {                                                                   \
-		void *name##_found = find(#name);                              \
-		memcpy(&name, &name##_found, sizeof(name));                    \
+#define USE(name, ...)                                                                 \
+	int (*name)(__VA_ARGS__);                                                      \
+	do {                                                                           \
+		void *name##_found = find(#name);                                      \
+		memcpy(&name, &name##_found, sizeof(name));                            \
 	} while (0)
 
 static void run(const char *ptx)
@@ -85,13 +85,12 @@ static void run(const char *ptx)
 	USE(cuInit, unsigned);
 	USE(cuDevicePrimaryCtxRetain, void **, int);
 	USE(cuCtxPushCurrent_v2, void *);
-	USE(cuModuleLoadDataEx, void **, const void *, unsigned, int *,
-	    void **);
+	USE(cuModuleLoadDataEx, void **, const void *, unsigned, int *, void **);
 	USE(cuModuleGetFunction, void **, void *, const char *);
 	USE(cuMemAlloc_v2, unsigned long long *, size_t);
 	USE(cuMemcpy, unsigned long long, unsigned long long, size_t);
-	USE(cuLaunchKernel, void *, unsigned, unsigned, unsigned, unsigned,
-	    unsigned, unsigned, unsigned, void *, void **, void **);
+	USE(cuLaunchKernel, void *, unsigned, unsigned, unsigned, unsigned, unsigned,
+	    unsigned, unsigned, void *, void **, void **);
 
 	must(cuInit(0), "cuInit");
 	must(cuDevicePrimaryCtxRetain(&context, 0), "context");
@@ -103,8 +102,7 @@ static void run(const char *ptx)
 	for (uint32_t i = 0; i < THREADS; i++)
 		numbers[i] = i;
 	must(cuMemcpy(in, (uintptr_t)numbers, sizeof(numbers)), "copy");
-	must(cuLaunchKernel(function, 1, 1, 1, THREADS, 1, 1, 0, NULL,
-			    arguments, NULL),
+	must(cuLaunchKernel(function, 1, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL),
 	     "launch");
 	must(cuMemcpy((uintptr_t)result, out, sizeof(result)), "result");
 	for (uint32_t i = 0; i < THREADS; i++)

@@ -28,8 +28,8 @@ void probe_trap(struct probe_answer *answer, const char *format, ...)
 	_exit(ENDED_BY_TRAP);
 }
 
-static void run_child(const struct probe_questions *q,
-		      struct probe_answer *answers, int first)
+static void run_child(const struct probe_questions *q, struct probe_answer *answers,
+		      int first)
 {
 	alarm(PROBE_SECONDS);
 	q->begin(answers[q->count].text, PROBE_TEXT);
@@ -43,8 +43,7 @@ static void run_child(const struct probe_questions *q,
 }
 
 /* The next question, or -1: the child ended before it could ask. */
-static int after_child(struct probe_answer *answers, int first, int count,
-		       int status)
+static int after_child(struct probe_answer *answers, int first, int count, int status)
 {
 	int next = first;
 
@@ -68,8 +67,7 @@ static int after_child(struct probe_answer *answers, int first, int count,
 
 struct probe_answer *probe_ask(const struct probe_questions *q)
 {
-	const size_t bytes =
-	    ((size_t)q->count + 1) * sizeof(struct probe_answer);
+	const size_t bytes = ((size_t)q->count + 1) * sizeof(struct probe_answer);
 	struct probe_answer *answers = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 					    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int next = 0;
@@ -115,12 +113,10 @@ static bool record(const char *path, const struct probe_questions *q,
 		perror(path);
 		return false;
 	}
-	fprintf(file, "# probes/%s on %s\n", q->program,
-		answers[q->count].text);
+	fprintf(file, "# probes/%s on %s\n", q->program, answers[q->count].text);
 	for (int i = 0; i < q->count; i++) {
 		const bool is_digit = q->digits_from && i >= q->digits_from;
-		const bool is_end =
-		    !is_digit || (i - q->digits_from) % 64 == 63;
+		const bool is_end = !is_digit || (i - q->digits_from) % 64 == 63;
 
 		fprintf(file, "%s%s", answers[i].text, is_end ? "\n" : "");
 	}

@@ -47,9 +47,8 @@ static uint32_t kind_of(const struct counts *now, uint64_t *state)
 	if (now->class == MBARRIER_PLAIN && is_early)
 		kind = MBARRIER_STEP_ARRIVE_EXPECT_TX;
 	if (now->pending == 0 && kind != MBARRIER_STEP_COMPLETE_TX)
-		kind = now->class >= MBARRIER_COMPLETE
-			   ? MBARRIER_STEP_EXPECT_TX
-			   : MBARRIER_STEP_COMPLETE_TX;
+		kind = now->class >= MBARRIER_COMPLETE ? MBARRIER_STEP_EXPECT_TX
+						       : MBARRIER_STEP_COMPLETE_TX;
 	/* One arrival is always left, or nothing could follow. */
 	if (kind == MBARRIER_STEP_DROP && now->expected < 2)
 		kind = MBARRIER_STEP_ARRIVE;
@@ -64,9 +63,8 @@ static uint32_t kind_of(const struct counts *now, uint64_t *state)
 static uint32_t landing(const struct counts *now, uint64_t *state)
 {
 	const uint32_t down = (uint32_t)(EMU_MBARRIER_MAX + now->tx);
-	const bool is_bounded =
-	    now->class == MBARRIER_PLAIN ||
-	    (now->class == MBARRIER_EARLY && now->pending == 0);
+	const bool is_bounded = now->class == MBARRIER_PLAIN ||
+				(now->class == MBARRIER_EARLY && now->pending == 0);
 
 	if (now->tx > 0 && below(state, 2))
 		return (uint32_t)now->tx;
@@ -88,15 +86,14 @@ static struct mbarrier_step step_of(const struct counts *now, uint64_t *state)
 		s.number = 1;
 		break;
 	case MBARRIER_STEP_ARRIVE_EXPECT_TX:
-		s.number = now->tx < 0 && now->pending == 1 &&
-				   now->class == MBARRIER_EARLY
-			       ? (uint32_t)-now->tx
-			       : bytes(now, state, up);
+		s.number =
+		    now->tx < 0 && now->pending == 1 && now->class == MBARRIER_EARLY
+			? (uint32_t)-now->tx
+			: bytes(now, state, up);
 		break;
 	case MBARRIER_STEP_EXPECT_TX: /* often just what is missing */
-		s.number = now->tx < 0 && below(state, 2)
-			       ? (uint32_t)-now->tx
-			       : bytes(now, state, up);
+		s.number = now->tx < 0 && below(state, 2) ? (uint32_t)-now->tx
+							  : bytes(now, state, up);
 		break;
 	default:
 		s.number = landing(now, state);
@@ -109,8 +106,7 @@ static void follow(struct counts *now, const struct mbarrier_step *s)
 {
 	const uint32_t arrivals =
 	    s->kind == MBARRIER_STEP_ARRIVE ? s->number
-	    : s->kind == MBARRIER_STEP_DROP ||
-		    s->kind == MBARRIER_STEP_ARRIVE_EXPECT_TX
+	    : s->kind == MBARRIER_STEP_DROP || s->kind == MBARRIER_STEP_ARRIVE_EXPECT_TX
 		? 1
 		: 0;
 
@@ -190,8 +186,7 @@ static const struct named {
 /* ---- the model -----------------------------------------------------------
  */
 
-static enum emu_mbarrier_fault take_step(uint64_t *bar,
-					 const struct mbarrier_step *s)
+static enum emu_mbarrier_fault take_step(uint64_t *bar, const struct mbarrier_step *s)
 {
 	enum emu_mbarrier_fault fault;
 
@@ -233,8 +228,7 @@ static void ask_model(struct mbarrier_case *made)
 		}
 		follow(&now, s);
 		made->results[i] = pending << 8 |
-				   (uint32_t)emu_mbarrier_test_parity(bar, 1)
-				       << 1 |
+				   (uint32_t)emu_mbarrier_test_parity(bar, 1) << 1 |
 				   (uint32_t)emu_mbarrier_test_parity(bar, 0);
 	}
 }
@@ -261,8 +255,7 @@ void mbarrier_case_make(struct mbarrier_case *made, int index)
 
 void mbarrier_case_name(int index, char *text, size_t size)
 {
-	static const char *const classes[] = {"plain", "early", "complete",
-					      "large"};
+	static const char *const classes[] = {"plain", "early", "complete", "large"};
 
 	if (index < MBARRIER_RANDOM)
 		snprintf(text, size, "%s %d", classes[index % 4], index);

@@ -50,12 +50,11 @@ static void try_map(struct emu_tensor_map *map, bool is_store, uint64_t *state)
 	map->address = 16 * below(state, 16);
 	map->sizes[0] = 1 + below(state, 300);
 	map->box[0] =
-	    (map->swizzle ? 16u << map->swizzle : 16 + 16 * below(state, 10)) *
-	    8 / bits_of(map->type);
+	    (map->swizzle ? 16u << map->swizzle : 16 + 16 * below(state, 10)) * 8 /
+	    bits_of(map->type);
 	row = (map->sizes[0] * bits_of(map->type) / 8 + 15) / 16 * 16;
 	for (int i = 0; i < EMU_TENSOR_RANK; i++) {
-		map->element_strides[i] =
-		    i == 0 || is_store ? 1 : 1 + below(state, 3);
+		map->element_strides[i] = i == 0 || is_store ? 1 : 1 + below(state, 3);
 		if (i == 0 || i >= map->rank)
 			continue;
 		map->strides_bytes[i - 1] = row + 16 * below(state, 3);
@@ -70,8 +69,7 @@ static bool fits(const struct emu_tensor_map *map)
 	uint64_t row = map->sizes[0] * 8;
 
 	if (map->rank > 1)
-		row = map->strides_bytes[map->rank - 2] *
-		      map->sizes[map->rank - 1];
+		row = map->strides_bytes[map->rank - 2] * map->sizes[map->rank - 1];
 	return map->box[0] <= 256 && map->address + row <= TENSOR_BYTES &&
 	       emu_tensor_map_box_bytes(map) <= TENSOR_SHARED - 1024;
 }
@@ -89,14 +87,13 @@ void tensor_case_make(struct tensor_case *made, bool is_store, int index)
 	for (int i = 0; i < made->map.rank; i++) {
 		const uint32_t size = (uint32_t)made->map.sizes[i];
 
-		made->coordinates[i] =
-		    below(&state, 4) ? (int32_t)below(&state, size)
-				     : (int32_t)below(&state, size + 12) - 6;
+		made->coordinates[i] = below(&state, 4)
+					   ? (int32_t)below(&state, size)
+					   : (int32_t)below(&state, size + 12) - 6;
 	}
 	/* A GPU takes those along a row that lead to multiples of 16 bytes. */
 	if (below(&state, 16))
-		made->coordinates[0] &=
-		    ~(128 / (int)bits_of(made->map.type) - 1);
+		made->coordinates[0] &= ~(128 / (int)bits_of(made->map.type) - 1);
 }
 
 /* ---- the model ----------------------------------------------------------- */
@@ -108,13 +105,12 @@ void tensor_case_load(const struct tensor_case *asked, const uint8_t *global,
 		struct emu_tensor_piece p;
 		uint8_t *to;
 
-		emu_tensor_map_piece(&asked->map, asked->coordinates,
-				     asked->begin, i, &p);
+		emu_tensor_map_piece(&asked->map, asked->coordinates, asked->begin, i,
+				     &p);
 		to = shared + asked->begin + p.shared_offset;
 		memset(to, 0, EMU_TENSOR_PIECE);
 		if (p.inside_bytes)
-			memcpy(to + p.skip_bytes, global + p.address,
-			       p.inside_bytes);
+			memcpy(to + p.skip_bytes, global + p.address, p.inside_bytes);
 		if (emu_tensor_map_rounds(&asked->map))
 			emu_tensor_round_tf32(to, EMU_TENSOR_PIECE);
 	}
@@ -126,12 +122,11 @@ void tensor_case_store(const struct tensor_case *asked, uint8_t *global,
 	for (uint32_t i = 0; i < emu_tensor_map_pieces(&asked->map); i++) {
 		struct emu_tensor_piece p;
 
-		emu_tensor_map_piece(&asked->map, asked->coordinates,
-				     asked->begin, i, &p);
+		emu_tensor_map_piece(&asked->map, asked->coordinates, asked->begin, i,
+				     &p);
 		if (p.stored_bytes)
 			memcpy(global + p.address,
-			       shared + asked->begin + p.shared_offset +
-				   p.skip_bytes,
+			       shared + asked->begin + p.shared_offset + p.skip_bytes,
 			       p.stored_bytes);
 	}
 }
@@ -165,8 +160,7 @@ static void bend(struct emu_tensor_map *map, uint64_t *state)
 		    1u << below(state, 6);
 		break;
 	case 3:
-		map->strides_bytes[0] =
-		    (UINT64_C(1) << 40) - 16 * below(state, 2);
+		map->strides_bytes[0] = (UINT64_C(1) << 40) - 16 * below(state, 2);
 		break;
 	case 4:
 		map->box[i] = below(state, 2) ? 0 : 256 + below(state, 2);

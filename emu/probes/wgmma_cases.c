@@ -41,8 +41,7 @@ static uint32_t code_of(const struct format *f, uint32_t sign, int biased,
 
 	biased = biased < 0 ? 0 : biased > most ? most : biased;
 	fraction &= (1u << f->fraction_bits) - 1;
-	return ((sign << f->exponent_bits | (uint32_t)biased)
-		    << f->fraction_bits |
+	return ((sign << f->exponent_bits | (uint32_t)biased) << f->fraction_bits |
 		fraction)
 	       << f->shift;
 }
@@ -65,8 +64,7 @@ const char *wgmma_data_name(int data)
 }
 
 /* A power of two at most 2^-low below the largest of the kind. */
-static uint32_t power(const struct format *f, uint64_t *state, int top,
-		      uint32_t low)
+static uint32_t power(const struct format *f, uint64_t *state, int top, uint32_t low)
 {
 	const uint32_t sign = below(state, 2);
 	const int e = top - (int)below(state, low);
@@ -103,8 +101,7 @@ static uint32_t element(const struct format *f, enum data data, bool is_b,
 	case TINY: /* half of them subnormal */
 		return code_of(f, sign, (int)below(state, 2) * (any / 4), bits);
 	default:
-		return code_of(f, sign,
-			       (is_b ? bias - 2 : most) - (int)below(state, 3),
+		return code_of(f, sign, (is_b ? bias - 2 : most) - (int)below(state, 3),
 			       bits);
 	}
 }
@@ -120,13 +117,11 @@ static uint32_t addend(const struct format *f, enum data data, uint64_t *state)
 		return code_of(f, sign, 0, 0);
 	switch (data) {
 	case NARROW:
-		return code_of(f, sign, bias_of(f) + 2 - (int)below(state, 8),
-			       bits);
+		return code_of(f, sign, bias_of(f) + 2 - (int)below(state, 8), bits);
 	case POWERS:
 		return power(f, state, 1, is_half ? 14 : 30);
 	case TINY:
-		return code_of(f, sign,
-			       (int)below(state, 2) * (int)below(state, 40),
+		return code_of(f, sign, (int)below(state, 2) * (int)below(state, 40),
 			       bits);
 	case HUGE:
 		return code_of(f, sign, most - (int)below(state, 4), bits);
@@ -165,12 +160,10 @@ void wgmma_case_make(struct wgmma_case *made, int variant, int data, int index)
 {
 	const struct format *a = &formats[variants[variant].a];
 	const struct format *b = &formats[variants[variant].b];
-	const struct format *c =
-	    variants[variant].d_is_f16 ? &formats[EMU_F16] : &fp32;
+	const struct format *c = variants[variant].d_is_f16 ? &formats[EMU_F16] : &fp32;
 	const enum data kind = (enum data)data;
 	uint64_t state =
-	    (uint64_t)((variant * WGMMA_DATA + data) * WGMMA_REPEATS + index)
-	    << 32;
+	    (uint64_t)((variant * WGMMA_DATA + data) * WGMMA_REPEATS + index) << 32;
 
 	made->shape = (struct emu_wgmma_shape){
 	    .n = WGMMA_N,
@@ -190,9 +183,8 @@ void wgmma_case_make(struct wgmma_case *made, int variant, int data, int index)
 void wgmma_case_model(const struct wgmma_case *asked, uint32_t *d)
 {
 	for (int warp = 0; warp < 4; warp++)
-		emu_wgmma_rows(&asked->shape,
-			       asked->a + warp * 16 * asked->shape.k, asked->b,
-			       asked->c + warp * 16 * WGMMA_N,
+		emu_wgmma_rows(&asked->shape, asked->a + warp * 16 * asked->shape.k,
+			       asked->b, asked->c + warp * 16 * WGMMA_N,
 			       d + warp * 16 * WGMMA_N);
 }
 
@@ -263,8 +255,7 @@ int wgmma_places(void)
 struct wgmma_place wgmma_place_make(int index)
 {
 	return (struct wgmma_place){
-	    .descriptor = places[index].start |
-			  (uint64_t)places[index].lead << 16 |
+	    .descriptor = places[index].start | (uint64_t)places[index].lead << 16 |
 			  (uint64_t)places[index].stride << 32 |
 			  (uint64_t)places[index].base << 49 |
 			  (uint64_t)places[index].swizzle << 62,
@@ -280,9 +271,8 @@ bool wgmma_place_model(struct wgmma_place place, uint32_t *offsets,
 	const int pieces = place.is_transposed ? WGMMA_PLACE_N / 8 : 2;
 
 	for (int i = 0; i < WGMMA_PIECES; i++)
-		if (!emu_wgmma_offset(place.descriptor, &shape,
-				      place.is_transposed, i / pieces,
-				      i % pieces, offsets + i, err))
+		if (!emu_wgmma_offset(place.descriptor, &shape, place.is_transposed,
+				      i / pieces, i % pieces, offsets + i, err))
 			return false;
 	return true;
 }

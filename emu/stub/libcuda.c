@@ -7,11 +7,11 @@
  */
 #define CUDA_ERROR_STUB_LIBRARY 34
 
-#define F(name, arguments)                                                     \
-	__attribute__((visibility("default"))) int name(void);                 \
-	int name(void)                                                         \
-	{                                                                      \
-		return CUDA_ERROR_STUB_LIBRARY;                                \
+#define F(name, arguments)                                                             \
+	__attribute__((visibility("default"))) int name(void);                         \
+	int name(void)                                                                 \
+	{                                                                              \
+		return CUDA_ERROR_STUB_LIBRARY;                                        \
 	}
 
 #include "driver/cuda_api.def"

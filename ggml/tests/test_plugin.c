@@ -71,8 +71,7 @@ static void fill_weights(struct product *p)
 					 : i % 7	      ? 40 + rnd() % 40
 							      : rnd() % 0x7F);
 	ggml_backend_tensor_set(p->w, p->blocks, 0, bytes);
-	ggml_get_type_traits(GGML_TYPE_NVFP4)
-	    ->to_float(p->blocks, p->values, count);
+	ggml_get_type_traits(GGML_TYPE_NVFP4)->to_float(p->blocks, p->values, count);
 }
 
 static void fill_activations(struct product *p, int experts)
@@ -81,8 +80,8 @@ static void fill_activations(struct product *p, int experts)
 
 	p->activations = malloc((size_t)count * sizeof(float));
 	for (int64_t i = 0; i < count; i++)
-		p->activations[i] = (float)((int)(rnd() % 2001) - 1000) *
-				    (i % 97 ? 1e-3f : 1.0f);
+		p->activations[i] =
+		    (float)((int)(rnd() % 2001) - 1000) * (i % 97 ? 1e-3f : 1.0f);
 	ggml_backend_tensor_set(p->x, p->activations, 0, ggml_nbytes(p->x));
 	if (!p->ids)
 		return;
@@ -94,25 +93,22 @@ static void fill_activations(struct product *p, int experts)
 
 /* ne: k, n, matrices, of w; rows m and matrices of x.  used: 0, or of the experts
  * by a token, of which there are m; each has rows of its own, or one for all. */
-static struct product product_new(ggml_backend_t backend, const int64_t *ne,
-				  int64_t m, int64_t matrices, int64_t used,
-				  bool own)
+static struct product product_new(ggml_backend_t backend, const int64_t *ne, int64_t m,
+				  int64_t matrices, int64_t used, bool own)
 {
-	const struct ggml_init_params params = {
-	    .mem_size = ggml_tensor_overhead() * 8 + ggml_graph_overhead(),
-	    .no_alloc = true};
+	const struct ggml_init_params params = {.mem_size = ggml_tensor_overhead() * 8 +
+							    ggml_graph_overhead(),
+						.no_alloc = true};
 	struct product p = {.context = ggml_init(params)};
 
-	p.w =
-	    ggml_new_tensor_3d(p.context, GGML_TYPE_NVFP4, ne[0], ne[1], ne[2]);
+	p.w = ggml_new_tensor_3d(p.context, GGML_TYPE_NVFP4, ne[0], ne[1], ne[2]);
 	if (used) {
 		p.x = ggml_new_tensor_3d(p.context, GGML_TYPE_F32, ne[0],
 					 own ? used : 1, m);
 		p.ids = ggml_new_tensor_2d(p.context, GGML_TYPE_I32, used, m);
 		p.y = ggml_mul_mat_id(p.context, p.w, p.x, p.ids);
 	} else {
-		p.x = ggml_new_tensor_3d(p.context, GGML_TYPE_F32, ne[0], m,
-					 matrices);
+		p.x = ggml_new_tensor_3d(p.context, GGML_TYPE_F32, ne[0], m, matrices);
 		p.y = ggml_mul_mat(p.context, p.w, p.x);
 	}
 	p.graph = ggml_new_graph(p.context);
@@ -160,9 +156,8 @@ static bool is_right(float got, const float *w, const float *x, int64_t k)
 			largest = fmax(largest, fabs((double)x[i]));
 		for (int64_t i = b; i < b + 16; i++) {
 			sum += (double)w[i] * x[i];
-			bound +=
-			    fabs((double)w[i]) *
-			    (ROUNDING * largest + SUMMING * fabs((double)x[i]));
+			bound += fabs((double)w[i]) *
+				 (ROUNDING * largest + SUMMING * fabs((double)x[i]));
 		}
 	}
 	return fabs(got - sum) <= bound;
@@ -207,9 +202,8 @@ static bool reads_back(const struct product *p)
 	return ok;
 }
 
-static void check(ggml_backend_t backend, ggml_backend_t other,
-		  const int64_t *ne, int64_t m, int64_t matrices, int64_t used,
-		  bool own)
+static void check(ggml_backend_t backend, ggml_backend_t other, const int64_t *ne,
+		  int64_t m, int64_t matrices, int64_t used, bool own)
 {
 	struct product p = product_new(backend, ne, m, matrices, used, own);
 	const size_t bytes = ggml_nbytes(p.y);
@@ -219,8 +213,8 @@ static void check(ggml_backend_t backend, ggml_backend_t other,
 
 	snprintf(name, sizeof(name),
 		 "k %lld n %lld matrices %lld, m %lld x %lld, %lld used%s",
-		 (long long)ne[0], (long long)ne[1], (long long)ne[2],
-		 (long long)m, (long long)matrices, (long long)used,
+		 (long long)ne[0], (long long)ne[1], (long long)ne[2], (long long)m,
+		 (long long)matrices, (long long)used,
 		 own ? ", rows of their own" : "");
 	ok = ggml_backend_supports_op(backend, p.y) && reads_back(&p);
 	y = run(&p, backend);
@@ -243,8 +237,7 @@ static void check_all(ggml_backend_t backend, ggml_backend_t other)
 	for (int i = 0; i < 66; i++) {
 		const int64_t ne[] = {k[i % 4], n[i / 4 % 4], 1 + i % 3};
 
-		check(backend, other, ne, 1 + i / 2, ne[2] * (1 + i % 2), 0,
-		      false);
+		check(backend, other, ne, 1 + i / 2, ne[2] * (1 + i % 2), 0, false);
 	}
 	for (int i = 0; i < 36; i++) {
 		const int64_t ne[] = {k[i % 4], n[i / 4 % 4], 1 + i * 5 % 19};
@@ -256,8 +249,8 @@ static void check_all(ggml_backend_t backend, ggml_backend_t other)
 /* What is not ours goes to other backends. */
 static void check_refusals(ggml_backend_t backend)
 {
-	const struct ggml_init_params params = {
-	    .mem_size = ggml_tensor_overhead() * 32, .no_alloc = true};
+	const struct ggml_init_params params = {.mem_size = ggml_tensor_overhead() * 32,
+						.no_alloc = true};
 	struct ggml_context *c = ggml_init(params);
 	struct ggml_tensor *w = ggml_new_tensor_2d(c, GGML_TYPE_NVFP4, 128, 32);
 	struct ggml_tensor *f32 = ggml_new_tensor_2d(c, GGML_TYPE_F32, 128, 5);
@@ -272,9 +265,8 @@ static void check_refusals(ggml_backend_t backend)
 	tell(!ggml_backend_supports_op(backend, ggml_mul_mat(c, q4, f32)),
 	     "other weights are refused");
 	tell(!ggml_backend_supports_op(
-		 backend,
-		 ggml_mul_mat(c, ggml_view_2d(c, w, 64, 32, w->nb[1], 0),
-			      ggml_new_tensor_2d(c, GGML_TYPE_F32, 64, 5))),
+		 backend, ggml_mul_mat(c, ggml_view_2d(c, w, 64, 32, w->nb[1], 0),
+				       ggml_new_tensor_2d(c, GGML_TYPE_F32, 64, 5))),
 	     "views of weights are refused");
 	tell(!ggml_backend_supports_op(backend, ggml_get_rows(c, w, ids)),
 	     "rows of weights are refused");
@@ -370,9 +362,8 @@ static void check_error(ggml_backend_t backend, ggml_backend_reg_t cpu)
 	    ggml_backend_dev_init(ggml_backend_reg_dev_get(cpu, 0), NULL);
 	const double ours = rms_error(backend), theirs = rms_error(other);
 
-	printf(
-	    "error of normal activations, rms: nibblas %.5f, ggml's CPU %.5f\n",
-	    ours, theirs);
+	printf("error of normal activations, rms: nibblas %.5f, ggml's CPU %.5f\n",
+	       ours, theirs);
 	tell(ours <= theirs, "an error that is not above ggml's own");
 	ggml_backend_free(other);
 }
@@ -391,9 +382,8 @@ int main(int argc, char **argv)
 	}
 	backend = ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, 0), NULL);
 	other = ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, 0), NULL);
-	set_threads =
-	    (ggml_backend_set_n_threads_t)ggml_backend_reg_get_proc_address(
-		reg, "ggml_backend_set_n_threads");
+	set_threads = (ggml_backend_set_n_threads_t)ggml_backend_reg_get_proc_address(
+	    reg, "ggml_backend_set_n_threads");
 	set_threads(backend, 2);
 	set_threads(other, 1);
 	check_all(backend, other);

@@ -4,8 +4,7 @@
 #include "core/error.h"
 #include "core/options.h"
 
-static enum nib_status check(const struct nib_device *device,
-			     struct nib_error *err)
+static enum nib_status check(const struct nib_device *device, struct nib_error *err)
 {
 	if (!device)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
@@ -13,8 +12,7 @@ static enum nib_status check(const struct nib_device *device,
 	return NIB_OK;
 }
 
-enum nib_status nib_device_get_costs(struct nib_device *device,
-				     struct nib_costs *costs,
+enum nib_status nib_device_get_costs(struct nib_device *device, struct nib_costs *costs,
 				     struct nib_error *err)
 {
 	struct nib_costs ours = {0};
@@ -22,8 +20,7 @@ enum nib_status nib_device_get_costs(struct nib_device *device,
 	enum nib_status status = check(device, err);
 
 	if (!status)
-		status =
-		    nib_info_check(costs, sizeof(ours), &bytes, "costs", err);
+		status = nib_info_check(costs, sizeof(ours), &bytes, "costs", err);
 	if (!status)
 		status = device->backend->costs_get(device, &ours, err);
 	if (!status)
@@ -39,8 +36,7 @@ enum nib_status nib_device_set_costs(struct nib_device *device,
 	enum nib_status status = check(device, err);
 
 	if (!status)
-		status =
-		    nib_options_read(&ours, sizeof(ours), costs, "costs", err);
+		status = nib_options_read(&ours, sizeof(ours), costs, "costs", err);
 	if (status)
 		return status;
 	return device->backend->costs_set(device, costs ? &ours : NULL, err);

@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/options.h"
 
-const struct nib_backend *const nib_backends[] = {&nib_backend_cuda,
-						  &nib_backend_cpu, NULL};
+const struct nib_backend *const nib_backends[] = {&nib_backend_cuda, &nib_backend_cpu,
+						  NULL};
 
 /* More threads than any machine has: beyond it the number is a mistake. */
 #define MAX_THREADS 4096
@@ -26,8 +26,7 @@ static const struct nib_backend *find_backend(const char *name)
 
 enum nib_status nib_device_open(const char *name,
 				const struct nib_device_options *options,
-				struct nib_device **device,
-				struct nib_error *err)
+				struct nib_device **device, struct nib_error *err)
 {
 	struct nib_device_options ours;
 	const struct nib_backend *backend;
@@ -38,23 +37,21 @@ enum nib_status nib_device_open(const char *name,
 					 " = NULL: must point to a pointer");
 	*device = NULL;
 	if (!name)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "name",
-		    " = NULL: must be a device name, as 'cpu'");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "name",
+					 " = NULL: must be a device name, as 'cpu'");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (status)
 		return status;
 	if (ours.threads < 0 || ours.threads > MAX_THREADS)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.threads",
-		    " = %d: must be 0 (all) to %d", ours.threads, MAX_THREADS);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.threads",
+					 " = %d: must be 0 (all) to %d", ours.threads,
+					 MAX_THREADS);
 	backend = find_backend(name);
 	if (!backend)
-		return nib_fail_argument(
-		    err, NIB_NO_DEVICE, "name",
-		    " = '%.32s': this build has no such backend; "
-		    "it has 'cuda' and 'cpu'",
-		    name);
+		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+					 " = '%.32s': this build has no such backend; "
+					 "it has 'cuda' and 'cpu'",
+					 name);
 	return backend->open(name, &ours, device, err);
 }
 
@@ -65,8 +62,7 @@ void nib_device_close(struct nib_device *device)
 }
 
 enum nib_status nib_device_get_info(const struct nib_device *device,
-				    struct nib_device_info *info,
-				    struct nib_error *err)
+				    struct nib_device_info *info, struct nib_error *err)
 {
 	struct nib_device_info ours = {0};
 	size_t bytes;
@@ -111,8 +107,7 @@ enum nib_status nib_backend_get_info(int index, struct nib_backend_info *info,
 		}
 		level -= nib_backends[i]->levels;
 	}
-	return nib_fail_argument(
-	    err, NIB_BAD_ARGUMENT, "index",
-	    " = %d: must be 0 to %d (nib_backend_count() - 1)", index,
-	    nib_backend_count() - 1);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "index",
+				 " = %d: must be 0 to %d (nib_backend_count() - 1)",
+				 index, nib_backend_count() - 1);
 }

@@ -19,8 +19,8 @@ static struct nib_span words(const int32_t *pointer, int64_t count)
 }
 
 static enum nib_status check(const int32_t *ends, int64_t experts,
-			     const int32_t *row_offsets,
-			     const int32_t *scale_rows, struct nib_error *err)
+			     const int32_t *row_offsets, const int32_t *scale_rows,
+			     struct nib_error *err)
 {
 	const struct nib_span in = words(ends, experts);
 	const struct nib_span rows = words(row_offsets, experts + 1);
@@ -28,9 +28,9 @@ static enum nib_status check(const int32_t *ends, int64_t experts,
 	enum nib_status status;
 
 	if (!ends || !row_offsets)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, ends ? "row_offsets" : "ends",
-		    " = NULL: must point to memory of the device");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+					 ends ? "row_offsets" : "ends",
+					 " = NULL: must point to memory of the device");
 	if ((status = nib_check_apart(rows, "row_offsets", in, "ends", err)) ||
 	    (status = nib_check_apart(scales, "scale_rows", in, "ends", err)))
 		return status;
@@ -51,12 +51,11 @@ enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
 					 " = NULL: must be an open device");
 	if (experts < 1 || experts > MOST_EXPERTS)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "experts",
-					 " = %" PRId64 ": must be 1 to %d",
-					 experts, MOST_EXPERTS);
+					 " = %" PRId64 ": must be 1 to %d", experts,
+					 MOST_EXPERTS);
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)
-		status = nib_check_stream(device, ours.stream, "options.stream",
-					  err);
+		status = nib_check_stream(device, ours.stream, "options.stream", err);
 	if (!status)
 		status = check(ends, experts, row_offsets, scale_rows, err);
 	if (status)

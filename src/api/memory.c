@@ -34,9 +34,8 @@ void nib_device_free(struct nib_device *device, void *pointer)
 		device->backend->free(device, pointer);
 }
 
-enum nib_status nib_device_copy(struct nib_device *device, void *to,
-				const void *from, size_t bytes,
-				struct nib_error *err)
+enum nib_status nib_device_copy(struct nib_device *device, void *to, const void *from,
+				size_t bytes, struct nib_error *err)
 {
 	const uintptr_t t = (uintptr_t)to, f = (uintptr_t)from;
 	enum nib_status status = check_device(device, err);
@@ -44,15 +43,13 @@ enum nib_status nib_device_copy(struct nib_device *device, void *to,
 	if (status || bytes == 0)
 		return status;
 	if (!to || !from)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, to ? "from" : "to",
-		    " = NULL: must point to %zu bytes", bytes);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, to ? "from" : "to",
+					 " = NULL: must point to %zu bytes", bytes);
 	if (t < f ? f - t < bytes : t - f < bytes)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "to",
-		    " = %p, from = %p: %zu bytes of each must "
-		    "not overlap",
-		    to, from, bytes);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "to",
+					 " = %p, from = %p: %zu bytes of each must "
+					 "not overlap",
+					 to, from, bytes);
 	return device->backend->copy(device, to, from, bytes, err);
 }
 

@@ -58,20 +58,18 @@ struct nib_moe_layer_plan {
 /* ---- workspace ------------------------------------------------------------ */
 
 /* Reserves rows * row_bytes at a multiple of 64; false if that overflows. */
-static bool reserve(size_t *total, size_t *part, int64_t rows,
-		    int64_t row_bytes)
+static bool reserve(size_t *total, size_t *part, int64_t rows, int64_t row_bytes)
 {
 	size_t bytes;
 
 	*part = *total;
-	return !__builtin_mul_overflow((size_t)rows, (size_t)row_bytes,
-				       &bytes) &&
+	return !__builtin_mul_overflow((size_t)rows, (size_t)row_bytes, &bytes) &&
 	       !__builtin_add_overflow(bytes, 63, &bytes) &&
 	       !__builtin_add_overflow(*total, bytes / 64 * 64, total);
 }
 
-static bool reserve_nvfp4(size_t *total, size_t *codes, size_t *scales,
-			  int64_t rows, int64_t k)
+static bool reserve_nvfp4(size_t *total, size_t *codes, size_t *scales, int64_t rows,
+			  int64_t k)
 {
 	return reserve(total, codes, rows, k / 2) &&
 	       reserve(total, scales, rows, k / NIB_BLOCK);
@@ -115,31 +113,27 @@ static bool lay_out(struct nib_moe_layer_plan *p)
 		       s.width * (int64_t)nib_dtype_bytes(h_dtype(l))) &&
 	       reserve(total, &at->rows, s.slots,
 		       l->y.cols * (int64_t)nib_dtype_bytes(l->y.dtype)) &&
-	       reserve(total, &at->arrivals, is_few(p) ? s.tokens : 0,
-		       arrivals * 4);
-	if (fits && s.is_nvfp4 && !l->is_quantized &&
-	    p->device->backend->is_host)
-		fits = reserve_nvfp4(total, &at->x_codes, &at->x_scales,
-				     s.tokens, s.k);
+	       reserve(total, &at->arrivals, is_few(p) ? s.tokens : 0, arrivals * 4);
+	if (fits && s.is_nvfp4 && !l->is_quantized && p->device->backend->is_host)
+		fits = reserve_nvfp4(total, &at->x_codes, &at->x_scales, s.tokens, s.k);
 	if (fits && s.is_nvfp4)
-		return reserve_nvfp4(total, &at->a_codes, &at->a_scales,
-				     s.slots, s.k) &&
-		       reserve_nvfp4(total, &at->h_codes, &at->h_scales,
-				     s.slots, s.width);
+		return reserve_nvfp4(total, &at->a_codes, &at->a_scales, s.slots,
+				     s.k) &&
+		       reserve_nvfp4(total, &at->h_codes, &at->h_scales, s.slots,
+				     s.width);
 	return fits && reserve(total, &at->a, s.slots,
 			       s.k * (int64_t)nib_dtype_bytes(l->x.dtype));
 }
 
 /* ---- views of a workspace: all of them with NULL, for plans ---------------- */
 
-static struct nib_nvfp4 nvfp4_at(char *base, size_t codes, size_t scales,
-				 int64_t rows, int64_t k)
+static struct nib_nvfp4 nvfp4_at(char *base, size_t codes, size_t scales, int64_t rows,
+				 int64_t k)
 {
-	return (struct nib_nvfp4){
-	    .codes = nib_offset_bytes(base, (int64_t)codes),
-	    .scales = nib_offset_bytes(base, (int64_t)scales),
-	    .rows = rows,
-	    .k = k};
+	return (struct nib_nvfp4){.codes = nib_offset_bytes(base, (int64_t)codes),
+				  .scales = nib_offset_bytes(base, (int64_t)scales),
+				  .rows = rows,
+				  .k = k};
 }
 
 static struct nib_dense dense_at(char *base, size_t data, enum nib_dtype dtype,
@@ -154,8 +148,7 @@ static struct nib_dense dense_at(char *base, size_t data, enum nib_dtype dtype,
 static struct nib_dense h_at(const struct nib_moe_layer_plan *p, char *base,
 			     int64_t rows)
 {
-	return dense_at(base, p->at.h, h_dtype(&p->layer), rows,
-			p->sizes.width);
+	return dense_at(base, p->at.h, h_dtype(&p->layer), rows, p->sizes.width);
 }
 
 /* Weights of a view whose packed form is the one to use are ignored. */
@@ -166,10 +159,9 @@ struct weights {
 };
 
 /* A mixture of experts: A (quantised or not) of a width by weights into c. */
-static struct nib_moe_problem product(const struct nib_moe_layer_plan *p,
-				      char *base, struct nib_nvfp4 a,
-				      struct nib_dense x, struct weights b,
-				      struct nib_dense c)
+static struct nib_moe_problem product(const struct nib_moe_layer_plan *p, char *base,
+				      struct nib_nvfp4 a, struct nib_dense x,
+				      struct weights b, struct nib_dense c)
 {
 	return (struct nib_moe_problem){
 	    .a = a,
@@ -179,25 +171,25 @@ static struct nib_moe_problem product(const struct nib_moe_layer_plan *p,
 	    .b_packed = b.packed,
 	    .alpha = b.alpha,
 	    .c = c,
-	    .row_offsets = (const int32_t *)nib_offset_bytes(
-		base, (int64_t)p->at.row_offsets),
+	    .row_offsets =
+		(const int32_t *)nib_offset_bytes(base, (int64_t)p->at.row_offsets),
 	};
 }
 
 /* Gate (with up, if dual) or, is_up, up alone. */
 static struct nib_moe_problem first_product(const struct nib_moe_layer_plan *p,
-					    const struct nib_moe_layer *l,
-					    char *base, bool is_up)
+					    const struct nib_moe_layer *l, char *base,
+					    bool is_up)
 {
 	const int64_t slots = p->sizes.slots, k = p->sizes.k;
 	const struct weights gate = {&l->gate, l->gate_packed, l->gate_alpha};
 	const struct weights up = {&l->up, l->up_packed, l->up_alpha};
-	struct nib_moe_problem moe = product(
-	    p, base, nvfp4_at(base, p->at.a_codes, p->at.a_scales, slots, k),
-	    dense_at(base, p->at.a, l->x.dtype, slots, k), is_up ? up : gate,
-	    is_dual(l) ? h_at(p, base, slots)
-		       : dense_at(base, is_up ? p->at.up : p->at.gate, NIB_FP32,
-				  slots, p->sizes.width));
+	struct nib_moe_problem moe =
+	    product(p, base, nvfp4_at(base, p->at.a_codes, p->at.a_scales, slots, k),
+		    dense_at(base, p->at.a, l->x.dtype, slots, k), is_up ? up : gate,
+		    is_dual(l) ? h_at(p, base, slots)
+			       : dense_at(base, is_up ? p->at.up : p->at.gate, NIB_FP32,
+					  slots, p->sizes.width));
 
 	if (!is_dual(l))
 		return moe;
@@ -208,16 +200,14 @@ static struct nib_moe_problem first_product(const struct nib_moe_layer_plan *p,
 }
 
 static struct nib_moe_problem down_product(const struct nib_moe_layer_plan *p,
-					   const struct nib_moe_layer *l,
-					   char *base)
+					   const struct nib_moe_layer *l, char *base)
 {
 	const int64_t slots = p->sizes.slots;
 	const struct weights down = {&l->down, l->down_packed, l->down_alpha};
 
 	return product(
 	    p, base,
-	    nvfp4_at(base, p->at.h_codes, p->at.h_scales, slots,
-		     p->sizes.width),
+	    nvfp4_at(base, p->at.h_codes, p->at.h_scales, slots, p->sizes.width),
 	    h_at(p, base, slots), down,
 	    dense_at(base, p->at.rows, l->y.dtype, slots, l->y.cols));
 }
@@ -258,8 +248,7 @@ static enum nib_status of_layer(enum nib_status status, const char *b,
 		if (strncmp(err->argument, names[i].problem, length) != 0 ||
 		    (*rest && (*rest != '.' || !names[i].has_fields)))
 			continue;
-		snprintf(text.text, sizeof(text.text), "%s%s", names[i].layer,
-			 rest);
+		snprintf(text.text, sizeof(text.text), "%s%s", names[i].layer, rest);
 		nib_error_rename(err, text.text);
 		break;
 	}
@@ -269,27 +258,27 @@ static enum nib_status of_layer(enum nib_status status, const char *b,
 static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 				     struct nib_error *err)
 {
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = 1};
 	const bool dual = is_dual(&p->layer);
 	struct nib_moe_problem moe = first_product(p, &p->layer, NULL, false);
 	size_t most;
 	enum nib_status status;
 
-	status = nib_plan_create_moe(p->device, dual ? NIB_DUAL_GEMM : NIB_GEMM,
-				     &moe, &options, &p->first, err);
+	status = nib_plan_create_moe(p->device, dual ? NIB_DUAL_GEMM : NIB_GEMM, &moe,
+				     &options, &p->first, err);
 	if (status)
 		return of_layer(status, "layer.gate", err);
 	if (!dual && p->sizes.has_up) {
 		moe = first_product(p, &p->layer, NULL, true);
-		status = nib_plan_create_moe(p->device, NIB_GEMM, &moe,
-					     &options, &p->up, err);
+		status = nib_plan_create_moe(p->device, NIB_GEMM, &moe, &options,
+					     &p->up, err);
 	}
 	if (status)
 		return of_layer(status, "layer.up", err);
 	moe = down_product(p, &p->layer, NULL);
-	status = nib_plan_create_moe(p->device, NIB_GEMM, &moe, &options,
-				     &p->down, err);
+	status =
+	    nib_plan_create_moe(p->device, NIB_GEMM, &moe, &options, &p->down, err);
 	if (status)
 		return of_layer(status, "layer.down", err);
 	most = bytes_of(p->first);
@@ -298,8 +287,7 @@ static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 	if (most < bytes_of(p->down))
 		most = bytes_of(p->down);
 	p->at.product = p->workspace_bytes;
-	if (__builtin_add_overflow(p->workspace_bytes, most,
-				   &p->workspace_bytes))
+	if (__builtin_add_overflow(p->workspace_bytes, most, &p->workspace_bytes))
 		return no_memory(SIZE_MAX, err);
 	return NIB_OK;
 }
@@ -314,8 +302,7 @@ static enum nib_status add_workspace(struct nib_moe_layer_plan *p,
 
 	if (p->callers_workspace)
 		return NIB_OK;
-	status = backend->workspace_new(p->device, p->workspace_bytes,
-					&workspace, err);
+	status = backend->workspace_new(p->device, p->workspace_bytes, &workspace, err);
 	if (backend->is_host)
 		atomic_store(&p->spares.kept[0], workspace);
 	else
@@ -339,10 +326,11 @@ static enum nib_status fill_plan(struct nib_moe_layer_plan *p,
 	return status ? status : add_workspace(p, err);
 }
 
-enum nib_status nib_moe_layer_plan_create(
-    struct nib_device *device, const struct nib_moe_layer *layer,
-    const struct nib_plan_options *options, struct nib_moe_layer_plan **plan,
-    struct nib_error *err)
+enum nib_status nib_moe_layer_plan_create(struct nib_device *device,
+					  const struct nib_moe_layer *layer,
+					  const struct nib_plan_options *options,
+					  struct nib_moe_layer_plan **plan,
+					  struct nib_error *err)
 {
 	struct nib_plan_options ours;
 	struct nib_moe_layer_plan *p;
@@ -380,8 +368,7 @@ void nib_moe_layer_plan_free(struct nib_moe_layer_plan *plan)
 	nib_plan_free(plan->down);
 	nib_spares_free(plan->device, &plan->spares);
 	if (plan->workspace)
-		plan->device->backend->workspace_free(plan->device,
-						      plan->workspace);
+		plan->device->backend->workspace_free(plan->device, plan->workspace);
 	free(plan);
 }
 
@@ -452,8 +439,7 @@ static enum nib_status begin(const struct run *r, struct nib_error *err)
 	struct nib_moe_gather gather = {.layer = r->layer};
 
 	if (s.is_nvfp4)
-		gather.a =
-		    nvfp4_at(r->base, at->a_codes, at->a_scales, s.slots, s.k);
+		gather.a = nvfp4_at(r->base, at->a_codes, at->a_scales, s.slots, s.k);
 	else
 		gather.dense =
 		    dense_at(r->base, at->a, r->layer->x.dtype, s.slots, s.k);
@@ -513,15 +499,12 @@ static enum nib_status multiply_all(const struct run *r, struct nib_error *err)
 }
 
 /* The layer at once, if the backend takes it so. */
-static enum nib_status run_few(const struct run *r, bool *taken,
-			       struct nib_error *err)
+static enum nib_status run_few(const struct run *r, bool *taken, struct nib_error *err)
 {
 	const struct nib_moe_layer_plan *p = r->plan;
 	const struct nib_moe_route route = route_of(r);
-	const struct nib_moe_problem first = first_product(p, r->layer, r->base,
-							   false),
-				     up = first_product(p, r->layer, r->base,
-							true),
+	const struct nib_moe_problem first = first_product(p, r->layer, r->base, false),
+				     up = first_product(p, r->layer, r->base, true),
 				     down = down_product(p, r->layer, r->base);
 	const struct nib_moe_few few = {
 	    .layer = r->layer,
@@ -529,8 +512,8 @@ static enum nib_status run_few(const struct run *r, bool *taken,
 	    .first = &first,
 	    .up = p->up ? &up : NULL,
 	    .down = &down,
-	    .tokens = nvfp4_at(r->base, p->at.a_codes, p->at.a_scales,
-			       p->sizes.tokens, p->sizes.k),
+	    .tokens = nvfp4_at(r->base, p->at.a_codes, p->at.a_scales, p->sizes.tokens,
+			       p->sizes.k),
 	    .arrivals = (uint32_t *)(r->base + p->at.arrivals),
 	};
 
@@ -545,8 +528,8 @@ static enum nib_status run_steps(struct run *r, struct nib_error *err)
 	    .slot_rows = r->slot_rows,
 	    .weights = l->weights,
 	    .top_k = l->top_k,
-	    .rows = dense_at(r->base, p->at.rows, l->y.dtype, p->sizes.slots,
-			     l->y.cols),
+	    .rows =
+		dense_at(r->base, p->at.rows, l->y.dtype, p->sizes.slots, l->y.cols),
 	    .y = l->y,
 	};
 	enum nib_status status = begin(r, err);
@@ -557,16 +540,14 @@ static enum nib_status run_steps(struct run *r, struct nib_error *err)
 					      : p->sizes.slots;
 	if (r->rows > 0)
 		status = multiply_all(r, err);
-	return status
-		   ? status
-		   : steps_of(r)->combine(p->device, &combine, r->stream, err);
+	return status ? status
+		      : steps_of(r)->combine(p->device, &combine, r->stream, err);
 }
 
 static enum nib_status take_layer(const struct nib_moe_layer_plan *p,
 				  const struct nib_moe_layer *given,
 				  const struct nib_run_options *options,
-				  struct nib_moe_layer *layer,
-				  struct nib_error *err)
+				  struct nib_moe_layer *layer, struct nib_error *err)
 {
 	enum nib_status status;
 
@@ -580,9 +561,8 @@ static enum nib_status take_layer(const struct nib_moe_layer_plan *p,
 }
 
 static enum nib_status run_in(struct nib_moe_layer_plan *p,
-			      const struct nib_moe_layer *layer,
-			      char *workspace, bool is_callers, void *stream,
-			      struct nib_error *err)
+			      const struct nib_moe_layer *layer, char *workspace,
+			      bool is_callers, void *stream, struct nib_error *err)
 {
 	struct run r = {
 	    .plan = p,
@@ -615,19 +595,19 @@ enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
 	if (!plan)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
 					 " = NULL: must be a plan");
-	status = nib_take_run_options(plan->device, options, &ours,
-				      plan->workspace_bytes,
-				      plan->callers_workspace, err);
+	status =
+	    nib_take_run_options(plan->device, options, &ours, plan->workspace_bytes,
+				 plan->callers_workspace, err);
 	if (!status)
 		status = take_layer(plan, layer, &ours, &resolved, err);
 	if (status)
 		return status;
 	workspace = ours.workspace ? ours.workspace : plan->workspace;
 	if (workspace)
-		return run_in(plan, &resolved, workspace,
-			      ours.workspace != NULL, ours.stream, err);
-	status = nib_spare_take(plan->device, &plan->spares,
-				plan->workspace_bytes, &workspace, err);
+		return run_in(plan, &resolved, workspace, ours.workspace != NULL,
+			      ours.stream, err);
+	status = nib_spare_take(plan->device, &plan->spares, plan->workspace_bytes,
+				&workspace, err);
 	if (status)
 		return status;
 	status = run_in(plan, &resolved, workspace, false, ours.stream, err);

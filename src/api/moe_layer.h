@@ -20,8 +20,7 @@ struct nib_moe_sizes nib_moe_sizes_of(const struct nib_moe_layer *layer);
  */
 enum nib_status nib_valid_moe_layer(const struct nib_device *device,
 				    const struct nib_moe_layer *layer,
-				    struct nib_moe_layer *out,
-				    struct nib_error *err);
+				    struct nib_moe_layer *out, struct nib_error *err);
 
 /* Holds a run's resolved layer against the plan's. */
 enum nib_status nib_same_moe_layer(const struct nib_moe_layer *plan,
@@ -33,7 +32,6 @@ enum nib_status nib_valid_moe_layer_data(const struct nib_moe_layer *layer,
 					 struct nib_error *err);
 /* Reads in1 and in2, and with check_data scale signs: for host memory. */
 enum nib_status nib_valid_moe_layer_values(const struct nib_moe_layer *layer,
-					   bool check_data,
-					   struct nib_error *err);
+					   bool check_data, struct nib_error *err);
 
 #endif

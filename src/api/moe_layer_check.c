@@ -34,14 +34,12 @@ struct nib_moe_sizes nib_moe_sizes_of(const struct nib_moe_layer *l)
 
 /* name = value must be other = want. */
 static enum nib_status equal(const char *view, const char *field, int64_t value,
-			     const char *other, int64_t want,
-			     struct nib_error *err)
+			     const char *other, int64_t want, struct nib_error *err)
 {
 	if (value == want)
 		return NIB_OK;
 	return nib_fail_at(err, NIB_BAD_ARGUMENT, AT(view), field,
-			   " = %" PRId64 ": must be %s = %" PRId64, value,
-			   other, want);
+			   " = %" PRId64 ": must be %s = %" PRId64, value, other, want);
 }
 
 static enum nib_status check_options(const struct nib_moe_layer *l,
@@ -50,16 +48,14 @@ static enum nib_status check_options(const struct nib_moe_layer *l,
 	if ((int)l->activations < NIB_ACTIVATIONS_NVFP4 ||
 	    l->activations > NIB_ACTIVATIONS_INT8)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("activations"), "",
-				   " = %d: must be 0 to %d",
-				   (int)l->activations, NIB_ACTIVATIONS_INT8);
+				   " = %d: must be 0 to %d", (int)l->activations,
+				   NIB_ACTIVATIONS_INT8);
 	if (l->is_quantized && l->activations != NIB_ACTIVATIONS_NVFP4)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("is_quantized"),
-				   "",
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("is_quantized"), "",
 				   " = %d: must be 0 unless activations are "
 				   "NIB_ACTIVATIONS_NVFP4",
 				   l->is_quantized);
-	if ((int)l->activation < NIB_MOE_SWIGLU ||
-	    l->activation > NIB_MOE_RELU2)
+	if ((int)l->activation < NIB_MOE_SWIGLU || l->activation > NIB_MOE_RELU2)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("activation"), "",
 				   " = %d: must be 0 to %d", (int)l->activation,
 				   NIB_MOE_RELU2);
@@ -72,16 +68,15 @@ static enum nib_status check_options(const struct nib_moe_layer *l,
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("ids_bytes"), "",
 				   " = %d: must be 4 or 8", l->ids_bytes);
 	if (l->expert_offset < 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("expert_offset"),
-				   "", " = %" PRId64 ": must not be negative",
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("expert_offset"), "",
+				   " = %" PRId64 ": must not be negative",
 				   l->expert_offset);
 	return NIB_OK;
 }
 
 /* x or a, and that it fits y. */
 static enum nib_status resolve_input(const struct nib_moe_layer *in,
-				     struct nib_moe_layer *out,
-				     struct nib_error *err)
+				     struct nib_moe_layer *out, struct nib_error *err)
 {
 	const char *view = in->is_quantized ? "a" : "x";
 	int64_t rows, batch;
@@ -106,12 +101,10 @@ static enum nib_status resolve_input(const struct nib_moe_layer *in,
 	if (!status)
 		status = nib_valid_dense(&in->y, &out->y, AT("y"), err);
 	if (!status)
-		status =
-		    equal("y", "batch", out->y.batch, "one matrix", 1, err);
+		status = equal("y", "batch", out->y.batch, "one matrix", 1, err);
 	if (!status)
-		status =
-		    equal("y", "rows", out->y.rows,
-			  in->is_quantized ? "a.rows" : "x.rows", rows, err);
+		status = equal("y", "rows", out->y.rows,
+			       in->is_quantized ? "a.rows" : "x.rows", rows, err);
 	if (status)
 		return status;
 	if (in->top_k < 0 || in->top_k > INT32_MAX ||
@@ -124,13 +117,11 @@ static enum nib_status resolve_input(const struct nib_moe_layer *in,
 	return NIB_OK;
 }
 
-static enum nib_status check_gate(const struct nib_moe_layer *l,
-				  struct nib_error *err)
+static enum nib_status check_gate(const struct nib_moe_layer *l, struct nib_error *err)
 {
 	enum nib_status status =
-	    l->is_quantized
-		? equal("gate", "k", l->gate.k, "a.k", l->a.k, err)
-		: equal("gate", "k", l->gate.k, "x.cols", l->x.cols, err);
+	    l->is_quantized ? equal("gate", "k", l->gate.k, "a.k", l->a.k, err)
+			    : equal("gate", "k", l->gate.k, "x.cols", l->x.cols, err);
 
 	if (status)
 		return status;
@@ -140,15 +131,13 @@ static enum nib_status check_gate(const struct nib_moe_layer *l,
 				   " = %" PRId64 " experts of %" PRId64
 				   " rows: must be below 2^31, and a multiple "
 				   "of %d up to %" PRId64,
-				   l->gate.batch, l->gate.rows, NIB_BLOCK,
-				   NIB_MAX_K);
+				   l->gate.batch, l->gate.rows, NIB_BLOCK, NIB_MAX_K);
 	return NIB_OK;
 }
 
 static enum nib_status resolve_up(const struct nib_device *device,
 				  const struct nib_moe_layer *in,
-				  struct nib_moe_layer *out,
-				  struct nib_error *err)
+				  struct nib_moe_layer *out, struct nib_error *err)
 {
 	enum nib_status status;
 
@@ -157,14 +146,13 @@ static enum nib_status resolve_up(const struct nib_device *device,
 		out->up_packed = NULL;
 		return NIB_OK;
 	}
-	status = nib_valid_weights(device, &in->up, in->up_packed, &out->up,
-				   AT("up"), "up_packed", err);
+	status = nib_valid_weights(device, &in->up, in->up_packed, &out->up, AT("up"),
+				   "up_packed", err);
+	if (!status)
+		status = equal("up", "k", out->up.k, "gate.k", out->gate.k, err);
 	if (!status)
 		status =
-		    equal("up", "k", out->up.k, "gate.k", out->gate.k, err);
-	if (!status)
-		status = equal("up", "rows", out->up.rows, "gate.rows",
-			       out->gate.rows, err);
+		    equal("up", "rows", out->up.rows, "gate.rows", out->gate.rows, err);
 	return status ? status
 		      : equal("up", "batch", out->up.batch, "gate.batch",
 			      out->gate.batch, err);
@@ -172,8 +160,7 @@ static enum nib_status resolve_up(const struct nib_device *device,
 
 enum nib_status nib_valid_moe_layer(const struct nib_device *device,
 				    const struct nib_moe_layer *in,
-				    struct nib_moe_layer *out,
-				    struct nib_error *err)
+				    struct nib_moe_layer *out, struct nib_error *err)
 {
 	enum nib_status status;
 
@@ -181,33 +168,28 @@ enum nib_status nib_valid_moe_layer(const struct nib_device *device,
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "layer",
 					 " = NULL: must point to a layer");
 	*out = *in;
-	if ((status =
-		 nib_check_reserved(in->reserved, nib_label("layer"), err)) ||
+	if ((status = nib_check_reserved(in->reserved, nib_label("layer"), err)) ||
 	    (status = check_options(in, err)) ||
 	    (status = resolve_input(in, out, err)) ||
-	    (status = nib_valid_weights(device, &in->gate, in->gate_packed,
-					&out->gate, AT("gate"), "gate_packed",
-					err)) ||
+	    (status = nib_valid_weights(device, &in->gate, in->gate_packed, &out->gate,
+					AT("gate"), "gate_packed", err)) ||
 	    (status = check_gate(out, err)) ||
 	    (status = resolve_up(device, in, out, err)) ||
-	    (status = nib_valid_weights(device, &in->down, in->down_packed,
-					&out->down, AT("down"), "down_packed",
-					err)) ||
-	    (status = equal("down", "k", out->down.k, "gate.rows",
-			    out->gate.rows, err)) ||
-	    (status = equal("down", "rows", out->down.rows, "y.cols",
-			    out->y.cols, err)))
+	    (status = nib_valid_weights(device, &in->down, in->down_packed, &out->down,
+					AT("down"), "down_packed", err)) ||
+	    (status =
+		 equal("down", "k", out->down.k, "gate.rows", out->gate.rows, err)) ||
+	    (status =
+		 equal("down", "rows", out->down.rows, "y.cols", out->y.cols, err)))
 		return status;
-	return equal("down", "batch", out->down.batch, "gate.batch",
-		     out->gate.batch, err);
+	return equal("down", "batch", out->down.batch, "gate.batch", out->gate.batch,
+		     err);
 }
 
 /* ---- the plan's ----------------------------------------------------------- */
 
-static bool same_weights(const struct nib_nvfp4 *x,
-			 const struct nib_packed *x_packed,
-			 const struct nib_nvfp4 *y,
-			 const struct nib_packed *y_packed)
+static bool same_weights(const struct nib_nvfp4 *x, const struct nib_packed *x_packed,
+			 const struct nib_nvfp4 *y, const struct nib_packed *y_packed)
 {
 	return nib_same_nvfp4(x, y) && !x_packed == !y_packed;
 }
@@ -227,13 +209,11 @@ static const char *wrong_field(const struct nib_moe_layer *plan,
 		return "x";
 	if (!nib_same_nvfp4(&plan->a, &run->a))
 		return "a";
-	if (!same_weights(&plan->gate, plan->gate_packed, &run->gate,
-			  run->gate_packed))
+	if (!same_weights(&plan->gate, plan->gate_packed, &run->gate, run->gate_packed))
 		return "gate";
 	if (!same_weights(&plan->up, plan->up_packed, &run->up, run->up_packed))
 		return "up";
-	if (!same_weights(&plan->down, plan->down_packed, &run->down,
-			  run->down_packed))
+	if (!same_weights(&plan->down, plan->down_packed, &run->down, run->down_packed))
 		return "down";
 	return nib_same_dense(&plan->y, &run->y) ? NULL : "y";
 }
@@ -254,42 +234,36 @@ enum nib_status nib_same_moe_layer(const struct nib_moe_layer *plan,
 /* ---- data ----------------------------------------------------------------- */
 
 /* An array of the caller's that y lies apart from. */
-static enum nib_status check_array(const struct nib_moe_layer *l,
-				   const char *field, const void *pointer,
-				   int64_t count, int64_t bytes,
+static enum nib_status check_array(const struct nib_moe_layer *l, const char *field,
+				   const void *pointer, int64_t count, int64_t bytes,
 				   struct nib_error *err)
 {
 	const uintptr_t begin = (uintptr_t)pointer;
-	const struct nib_span span = {begin,
-				      begin + (uintptr_t)(count * bytes)};
+	const struct nib_span span = {begin, begin + (uintptr_t)(count * bytes)};
 
 	if (count == 0)
 		return NIB_OK;
 	if (!pointer)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT(field), "",
-				   " = NULL: must point to %" PRId64 " values",
-				   count);
-	return nib_check_disjoint(nib_dense_span(&l->y), AT("y"), span,
-				  AT(field), err);
+				   " = NULL: must point to %" PRId64 " values", count);
+	return nib_check_disjoint(nib_dense_span(&l->y), AT("y"), span, AT(field), err);
 }
 
-static enum nib_status check_view(const struct nib_moe_layer *l,
-				  const char *field, const struct nib_nvfp4 *v,
-				  struct nib_error *err)
+static enum nib_status check_view(const struct nib_moe_layer *l, const char *field,
+				  const struct nib_nvfp4 *v, struct nib_error *err)
 {
 	const struct nib_span y = nib_dense_span(&l->y);
 	enum nib_status status = nib_valid_nvfp4_data(v, AT(field), err);
 
 	if (!status)
-		status = nib_check_disjoint(y, AT("y"), nib_codes_span(v),
-					    AT(field), err);
-	return status ? status
-		      : nib_check_disjoint(y, AT("y"), nib_scale_span(v),
-					   AT(field), err);
+		status =
+		    nib_check_disjoint(y, AT("y"), nib_codes_span(v), AT(field), err);
+	return status
+		   ? status
+		   : nib_check_disjoint(y, AT("y"), nib_scale_span(v), AT(field), err);
 }
 
-static enum nib_status check_input(const struct nib_moe_layer *l,
-				   struct nib_error *err)
+static enum nib_status check_input(const struct nib_moe_layer *l, struct nib_error *err)
 {
 	enum nib_status status;
 
@@ -309,8 +283,7 @@ enum nib_status nib_valid_moe_layer_data(const struct nib_moe_layer *l,
 
 	if ((status = nib_valid_dense_data(&l->y, AT("y"), err)) ||
 	    (status = check_input(l, err)) ||
-	    (status =
-		 check_array(l, "ids", l->ids, s.slots, l->ids_bytes, err)) ||
+	    (status = check_array(l, "ids", l->ids, s.slots, l->ids_bytes, err)) ||
 	    (status = check_array(l, "weights", l->weights, s.slots,
 				  sizeof(*l->weights), err)))
 		return status;
@@ -337,8 +310,7 @@ static enum nib_status check_scale(const char *field, const float *value,
 			   (double)*value);
 }
 
-static enum nib_status check_signs(const struct nib_moe_layer *l,
-				   struct nib_error *err)
+static enum nib_status check_signs(const struct nib_moe_layer *l, struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 
@@ -354,8 +326,7 @@ static enum nib_status check_signs(const struct nib_moe_layer *l,
 }
 
 enum nib_status nib_valid_moe_layer_values(const struct nib_moe_layer *l,
-					   bool check_data,
-					   struct nib_error *err)
+					   bool check_data, struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 

@@ -37,14 +37,12 @@ static bool comes_before(const struct output *x, const struct output *y,
 	return x->begin != y->begin ? x->begin < y->begin : x->index < y->index;
 }
 
-static void sift_down(struct output *o, int64_t at, int64_t count,
-		      uintptr_t stride)
+static void sift_down(struct output *o, int64_t at, int64_t count, uintptr_t stride)
 {
 	const struct output moved = o[at];
 
 	for (int64_t child; (child = 2 * at + 1) < count; at = child) {
-		if (child + 1 < count &&
-		    comes_before(&o[child], &o[child + 1], stride))
+		if (child + 1 < count && comes_before(&o[child], &o[child + 1], stride))
 			child++;
 		if (!comes_before(&moved, &o[child], stride))
 			break;
@@ -125,10 +123,8 @@ static bool are_pieces(const struct nib_problem *problems, struct output *o,
 	for (int64_t i = 1; i < count; i++) {
 		const struct nib_grid next = grid_of(problems, &o[i]);
 
-		if (next.rows != all.rows ||
-		    next.row_stride != all.row_stride ||
-		    next.batch != all.batch ||
-		    next.batch_stride != all.batch_stride ||
+		if (next.rows != all.rows || next.row_stride != all.row_stride ||
+		    next.batch != all.batch || next.batch_stride != all.batch_stride ||
 		    next.begin - last.begin < (uintptr_t)last.width)
 			return false;
 		last = next;
@@ -140,26 +136,22 @@ static bool are_pieces(const struct nib_problem *problems, struct output *o,
 	return nib_grid_is_apart(&all);
 }
 
-static enum nib_status check_pairs(const struct nib_problem *problems,
-				   struct output *o, int64_t count,
-				   struct nib_error *err)
+static enum nib_status check_pairs(const struct nib_problem *problems, struct output *o,
+				   int64_t count, struct nib_error *err)
 {
 	sort(o, count, 0);
 	for (int64_t i = 0; i < count; i++) {
-		for (int64_t j = i + 1; j < count && o[j].begin < o[i].end;
-		     j++) {
+		for (int64_t j = i + 1; j < count && o[j].begin < o[i].end; j++) {
 			int64_t low = o[i].index, high = o[j].index;
 
-			if (!nib_dense_overlap(&problems[low].c,
-					       &problems[high].c))
+			if (!nib_dense_overlap(&problems[low].c, &problems[high].c))
 				continue;
 			if (low > high) {
 				low = o[j].index;
 				high = o[i].index;
 			}
 			return nib_fail_at(err, NIB_BAD_ARGUMENT,
-					   nib_label_of("problems", high, "c"),
-					   "data",
+					   nib_label_of("problems", high, "c"), "data",
 					   " = %p overlaps problems[%" PRId64
 					   "].c: outputs must lie apart",
 					   problems[high].c.data, low);
@@ -179,22 +171,21 @@ static enum nib_status check_cluster(const struct nib_problem *problems,
 }
 
 /* Checks each cluster and leaves its span; returns the spans' number. */
-static int64_t join_clusters(const struct nib_problem *problems,
-			     struct output *o, int64_t count,
-			     enum nib_status *status, struct nib_error *err)
+static int64_t join_clusters(const struct nib_problem *problems, struct output *o,
+			     int64_t count, enum nib_status *status,
+			     struct nib_error *err)
 {
 	int64_t clusters = 0;
 
 	for (int64_t first = 0, next; first < count; first = next) {
 		struct output cluster = o[first];
 
-		for (next = first + 1;
-		     next < count && o[next].begin < cluster.end; next++)
+		for (next = first + 1; next < count && o[next].begin < cluster.end;
+		     next++)
 			if (o[next].end > cluster.end)
 				cluster.end = o[next].end;
 		if (next - first > 1)
-			*status = check_cluster(problems, &o[first],
-						next - first, err);
+			*status = check_cluster(problems, &o[first], next - first, err);
 		if (*status)
 			return 0;
 		o[clusters++] = cluster;
@@ -205,8 +196,7 @@ static int64_t join_clusters(const struct nib_problem *problems,
 /* ---- inputs --------------------------------------------------------------- */
 
 /* True if a span meets one of the clusters, which ascend and lie apart. */
-static bool meets(struct nib_span in, const struct output *clusters,
-		  int64_t count)
+static bool meets(struct nib_span in, const struct output *clusters, int64_t count)
 {
 	int64_t low = 0, high = count;
 
@@ -226,9 +216,9 @@ static bool meets(struct nib_span in, const struct output *clusters,
 }
 
 static enum nib_status check_input(struct nib_span in, struct nib_label label,
-				   const struct nib_problem *problems,
-				   int64_t count, const struct output *clusters,
-				   int64_t n_clusters, struct nib_error *err)
+				   const struct nib_problem *problems, int64_t count,
+				   const struct output *clusters, int64_t n_clusters,
+				   struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 
@@ -237,15 +227,13 @@ static enum nib_status check_input(struct nib_span in, struct nib_label label,
 	/* Once a call, to name the first problem. */
 	for (int64_t i = 0; i < count && !status; i++)
 		status = nib_check_disjoint(nib_dense_span(&problems[i].c),
-					    nib_label_of("problems", i, "c"),
-					    in, label, err);
+					    nib_label_of("problems", i, "c"), in, label,
+					    err);
 	return status;
 }
 
-enum nib_status nib_valid_outputs(enum nib_op op,
-				  const struct nib_problem *problems,
-				  int64_t count, void *scratch,
-				  struct nib_error *err)
+enum nib_status nib_valid_outputs(enum nib_op op, const struct nib_problem *problems,
+				  int64_t count, void *scratch, struct nib_error *err)
 {
 	struct output *o = scratch;
 	int64_t n = 0;
@@ -274,20 +262,19 @@ enum nib_status nib_valid_outputs(enum nib_op op,
 
 		if (!is_nvfp4)
 			status = check_input(nib_dense_span(&p->x),
-					     nib_label_of("problems", i, "x"),
-					     problems, count, o, n, err);
+					     nib_label_of("problems", i, "x"), problems,
+					     count, o, n, err);
 		for (int j = 0; j < 3 && !status; j++) {
 			const struct nib_label label =
 			    nib_label_of("problems", i, inputs[j].name);
 
 			if (!inputs[j].used)
 				continue;
-			status = check_input(nib_codes_span(inputs[j].view),
-					     label, problems, count, o, n, err);
+			status = check_input(nib_codes_span(inputs[j].view), label,
+					     problems, count, o, n, err);
 			if (!status)
-				status = check_input(
-				    nib_scale_span(inputs[j].view), label,
-				    problems, count, o, n, err);
+				status = check_input(nib_scale_span(inputs[j].view),
+						     label, problems, count, o, n, err);
 		}
 	}
 	return status;

@@ -13,9 +13,7 @@ size_t nib_outputs_bytes(void);
  * problem.  problems are resolved, and each is valid on its own; scratch is
  * aligned to 8 bytes.
  */
-enum nib_status nib_valid_outputs(enum nib_op op,
-				  const struct nib_problem *problems,
-				  int64_t count, void *scratch,
-				  struct nib_error *err);
+enum nib_status nib_valid_outputs(enum nib_op op, const struct nib_problem *problems,
+				  int64_t count, void *scratch, struct nib_error *err);
 
 #endif

@@ -8,9 +8,8 @@
 #include "validate.h"
 
 /* view: b, resolved. */
-static enum nib_status check(const struct nib_device *device,
-			     const struct nib_nvfp4 *b, struct nib_nvfp4 *view,
-			     struct nib_error *err)
+static enum nib_status check(const struct nib_device *device, const struct nib_nvfp4 *b,
+			     struct nib_nvfp4 *view, struct nib_error *err)
 {
 	struct nib_label label = nib_label("b");
 	enum nib_status status;
@@ -21,14 +20,13 @@ static enum nib_status check(const struct nib_device *device,
 	if ((status = nib_valid_nvfp4(b, view, label, err)) ||
 	    (status = nib_valid_nvfp4_data(view, label, err)))
 		return status;
-	return device->backend->is_host
-		   ? nib_valid_scale_signs(view, label, err)
-		   : NIB_OK;
+	return device->backend->is_host ? nib_valid_scale_signs(view, label, err)
+					: NIB_OK;
 }
 
-static enum nib_status pack(struct nib_device *device,
-			    const struct nib_nvfp4 *b, bool shares_codes,
-			    struct nib_packed **packed, struct nib_error *err)
+static enum nib_status pack(struct nib_device *device, const struct nib_nvfp4 *b,
+			    bool shares_codes, struct nib_packed **packed,
+			    struct nib_error *err)
 {
 	struct nib_nvfp4 view;
 	enum nib_status status;
@@ -42,8 +40,7 @@ static enum nib_status pack(struct nib_device *device,
 					 " = NULL: must be an open device");
 	status = check(device, b, &view, err);
 	return status ? status
-		      : device->backend->pack(device, &view, shares_codes,
-					      packed, err);
+		      : device->backend->pack(device, &view, shares_codes, packed, err);
 }
 
 enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
@@ -52,10 +49,8 @@ enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	return pack(device, b, false, packed, err);
 }
 
-enum nib_status nib_pack_shared(struct nib_device *device,
-				const struct nib_nvfp4 *b,
-				struct nib_packed **packed,
-				struct nib_error *err)
+enum nib_status nib_pack_shared(struct nib_device *device, const struct nib_nvfp4 *b,
+				struct nib_packed **packed, struct nib_error *err)
 {
 	return pack(device, b, true, packed, err);
 }
@@ -75,16 +70,15 @@ static enum nib_status same_size(const char *name, int64_t got, int64_t want,
 {
 	if (got == want)
 		return NIB_OK;
-	return nib_fail_argument(
-	    err, NIB_BAD_ARGUMENT, name,
-	    " = %" PRId64 ": must be %" PRId64 ", as packed has", got, want);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+				 " = %" PRId64 ": must be %" PRId64 ", as packed has",
+				 got, want);
 }
 
 /* The sizes of a view for packed. */
 static enum nib_status check_sizes(const struct nib_packed *packed,
 				   const struct nib_nvfp4 *view,
-				   const char *const names[3],
-				   struct nib_error *err)
+				   const char *const names[3], struct nib_error *err)
 {
 	enum nib_status status;
 
@@ -94,8 +88,7 @@ static enum nib_status check_sizes(const struct nib_packed *packed,
 	return same_size(names[2], nib_nvfp4_batches(view), packed->batch, err);
 }
 
-enum nib_status nib_packed_update(struct nib_packed *packed,
-				  const struct nib_nvfp4 *b,
+enum nib_status nib_packed_update(struct nib_packed *packed, const struct nib_nvfp4 *b,
 				  struct nib_error *err)
 {
 	static const char *const names[] = {"b.rows", "b.k", "b.batch"};
@@ -111,8 +104,8 @@ enum nib_status nib_packed_update(struct nib_packed *packed,
 	return packed->device->backend->packed_update(packed, &view, err);
 }
 
-enum nib_status nib_unpack(const struct nib_packed *packed,
-			   const struct nib_nvfp4 *to, struct nib_error *err)
+enum nib_status nib_unpack(const struct nib_packed *packed, const struct nib_nvfp4 *to,
+			   struct nib_error *err)
 {
 	static const char *const names[] = {"to.rows", "to.k", "to.batch"};
 	const struct nib_label label = nib_label("to");

@@ -11,18 +11,17 @@
 #include "spares.h"
 #include "validate.h"
 
-static enum nib_status no_memory(const char *what, size_t bytes,
-				 struct nib_error *err)
+static enum nib_status no_memory(const char *what, size_t bytes, struct nib_error *err)
 {
-	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %s (%zu bytes)",
-			what, bytes);
+	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %s (%zu bytes)", what,
+			bytes);
 }
 
 /* The options, and a zeroed plan of the device's backend. */
 static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 				const struct nib_plan_options *options,
-				struct nib_plan_options *ours,
-				struct nib_plan **plan, struct nib_error *err)
+				struct nib_plan_options *ours, struct nib_plan **plan,
+				struct nib_error *err)
 {
 	enum nib_status status;
 
@@ -66,8 +65,7 @@ static enum nib_status add_head(struct nib_plan *plan, struct nib_error *err)
 }
 
 /* Other backends: resolved problems lie in the plan. */
-static enum nib_status add_last_run(struct nib_plan *plan,
-				    struct nib_error *err)
+static enum nib_status add_last_run(struct nib_plan *plan, struct nib_error *err)
 {
 	struct nib_last_run *last = &plan->last;
 	const size_t count = plan->is_moe ? 0 : (size_t)plan->count;
@@ -79,14 +77,12 @@ static enum nib_status add_last_run(struct nib_plan *plan,
 	last->scratch = calloc(count, nib_outputs_bytes());
 	if (last->given && last->problems && last->scratch)
 		return NIB_OK;
-	return no_memory(
-	    "the problems",
-	    count * (2 * sizeof(*last->given) + nib_outputs_bytes()), err);
+	return no_memory("the problems",
+			 count * (2 * sizeof(*last->given) + nib_outputs_bytes()), err);
 }
 
 /* The plan's own workspace. */
-static enum nib_status add_workspace(struct nib_plan *plan,
-				     struct nib_error *err)
+static enum nib_status add_workspace(struct nib_plan *plan, struct nib_error *err)
 {
 	const struct nib_backend *backend = plan->device->backend;
 	void *workspace = NULL;
@@ -94,8 +90,8 @@ static enum nib_status add_workspace(struct nib_plan *plan,
 
 	if (plan->caller_workspace || plan->workspace_bytes == 0)
 		return NIB_OK;
-	status = backend->workspace_new(plan->device, plan->workspace_bytes,
-					&workspace, err);
+	status = backend->workspace_new(plan->device, plan->workspace_bytes, &workspace,
+					err);
 	if (backend->is_host)
 		atomic_store(&plan->spares.kept[0], workspace);
 	else
@@ -104,8 +100,7 @@ static enum nib_status add_workspace(struct nib_plan *plan,
 }
 
 /* The backend's part, and memory for runs; frees the plan on failure. */
-static enum nib_status finish_plan(struct nib_plan **plan,
-				   enum nib_status status,
+static enum nib_status finish_plan(struct nib_plan **plan, enum nib_status status,
 				   struct nib_error *err)
 {
 	struct nib_plan *p = *plan;
@@ -125,8 +120,7 @@ static enum nib_status finish_plan(struct nib_plan **plan,
 }
 
 enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
-				const struct nib_problem *problems,
-				int64_t count,
+				const struct nib_problem *problems, int64_t count,
 				const struct nib_plan_options *options,
 				struct nib_plan **plan, struct nib_error *err)
 {
@@ -143,12 +137,11 @@ enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
 		p->problems = calloc((size_t)count, sizeof(*p->problems));
 		if (!p->problems)
 			status = no_memory("the problems",
-					   (size_t)count * sizeof(*p->problems),
-					   err);
+					   (size_t)count * sizeof(*p->problems), err);
 	}
 	if (!status)
-		status = nib_valid_problems(op, device, problems, count,
-					    p->problems, err);
+		status =
+		    nib_valid_problems(op, device, problems, count, p->problems, err);
 	p->count = status ? 0 : count;
 	for (int64_t i = 0; i < p->count; i++) {
 		p->flop += nib_problem_flop(op, &p->problems[i]);
@@ -160,8 +153,7 @@ enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
 enum nib_status nib_plan_create_moe(struct nib_device *device, enum nib_op op,
 				    const struct nib_moe_problem *moe,
 				    const struct nib_plan_options *options,
-				    struct nib_plan **plan,
-				    struct nib_error *err)
+				    struct nib_plan **plan, struct nib_error *err)
 {
 	struct nib_plan_options ours;
 	struct nib_problem whole = {0};
@@ -207,8 +199,7 @@ void nib_plan_free(struct nib_plan *plan)
 }
 
 enum nib_status nib_plan_get_info(const struct nib_plan *plan,
-				  struct nib_plan_info *info,
-				  struct nib_error *err)
+				  struct nib_plan_info *info, struct nib_error *err)
 {
 	struct nib_plan_info ours = {0};
 	size_t bytes;

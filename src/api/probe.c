@@ -9,15 +9,14 @@
 #define MAX_AMOUNT (INT64_C(1) << 60)
 
 /* Checks the data and the amount of a probe. */
-static enum nib_status check(enum nib_probe probe, const void *data,
-			     int64_t amount, struct nib_error *err)
+static enum nib_status check(enum nib_probe probe, const void *data, int64_t amount,
+			     struct nib_error *err)
 {
 	const int kind = (int)probe;
 
 	if (kind < NIB_PROBE_READ || kind > NIB_PROBE_CYCLES)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "probe",
-					 " = %d: must be an enum nib_probe",
-					 kind);
+					 " = %d: must be an enum nib_probe", kind);
 	if (amount < 0 || amount > MAX_AMOUNT)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "amount",
 					 " = %lld: must be 0 to 2^60",
@@ -29,11 +28,10 @@ static enum nib_status check(enum nib_probe probe, const void *data,
 						data)
 			    : NIB_OK;
 	if (amount % 16)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "amount",
-		    " = %lld: must be a multiple of 16 bytes "
-		    "for NIB_PROBE_READ",
-		    (long long)amount);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "amount",
+					 " = %lld: must be a multiple of 16 bytes "
+					 "for NIB_PROBE_READ",
+					 (long long)amount);
 	if (!data && amount)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "data",
 					 " = NULL: must point to %lld bytes",
@@ -41,9 +39,8 @@ static enum nib_status check(enum nib_probe probe, const void *data,
 	return NIB_OK;
 }
 
-enum nib_status nib_device_probe(struct nib_device *device,
-				 enum nib_probe probe, const void *data,
-				 int64_t amount, int64_t *done,
+enum nib_status nib_device_probe(struct nib_device *device, enum nib_probe probe,
+				 const void *data, int64_t amount, int64_t *done,
 				 const struct nib_call_options *options,
 				 struct nib_error *err)
 {
@@ -58,12 +55,11 @@ enum nib_status nib_device_probe(struct nib_device *device,
 					 " = NULL: must be an open device");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)
-		status = nib_check_stream(device, ours.stream, "options.stream",
-					  err);
+		status = nib_check_stream(device, ours.stream, "options.stream", err);
 	if (!status)
 		status = check(probe, data, amount, err);
 	if (status || amount == 0)
 		return status;
-	return device->backend->probe(device, probe, data, amount, done,
-				      ours.stream, err);
+	return device->backend->probe(device, probe, data, amount, done, ours.stream,
+				      err);
 }

@@ -19,8 +19,7 @@ static enum nib_status check_pointer(const void *pointer, const char *name,
 {
 	if (pointer)
 		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
-				 " = NULL: must %s", rule);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, name, " = NULL: must %s", rule);
 }
 
 static enum nib_status check_device(const struct nib_device *device,
@@ -38,15 +37,13 @@ static enum nib_status take_call_options(const struct nib_device *device,
 
 	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
 	if (!status)
-		status = nib_check_stream(device, ours->stream,
-					  "options.stream", err);
+		status = nib_check_stream(device, ours->stream, "options.stream", err);
 	return status;
 }
 
 /* Checks and resolves one dense view. */
-static enum nib_status take_dense(const struct nib_dense *in,
-				  struct nib_dense *out, const char *name,
-				  struct nib_error *err)
+static enum nib_status take_dense(const struct nib_dense *in, struct nib_dense *out,
+				  const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
 	enum nib_status status;
@@ -59,9 +56,8 @@ static enum nib_status take_dense(const struct nib_dense *in,
 	return status;
 }
 
-static enum nib_status take_nvfp4(const struct nib_nvfp4 *in,
-				  struct nib_nvfp4 *out, const char *name,
-				  struct nib_error *err)
+static enum nib_status take_nvfp4(const struct nib_nvfp4 *in, struct nib_nvfp4 *out,
+				  const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
 	enum nib_status status;
@@ -75,9 +71,8 @@ static enum nib_status take_nvfp4(const struct nib_nvfp4 *in,
 }
 
 /* The same of a view whose codes are not used. */
-static enum nib_status take_scales(const struct nib_nvfp4 *in,
-				   struct nib_nvfp4 *out, const char *name,
-				   struct nib_error *err)
+static enum nib_status take_scales(const struct nib_nvfp4 *in, struct nib_nvfp4 *out,
+				   const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
 	struct nib_nvfp4 v;
@@ -93,11 +88,9 @@ static enum nib_status take_scales(const struct nib_nvfp4 *in,
 	if (status)
 		return status;
 	span = nib_scale_span(out);
-	if (span.begin != span.end &&
-	    (span.begin == 0 || span.end < span.begin))
+	if (span.begin != span.end && (span.begin == 0 || span.end < span.begin))
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "scales",
-				   " = %p: must point to %ju bytes",
-				   out->scales,
+				   " = %p: must point to %ju bytes", out->scales,
 				   (uintmax_t)(span.end - span.begin));
 	return NIB_OK;
 }
@@ -108,8 +101,8 @@ static enum nib_status check_same(int64_t a, const char *a_name, int64_t b,
 	if (a == b)
 		return NIB_OK;
 	return nib_fail_argument(err, NIB_BAD_ARGUMENT, a_name,
-				 " = %" PRId64 ": must equal %s = %" PRId64, a,
-				 b_name, b);
+				 " = %" PRId64 ": must equal %s = %" PRId64, a, b_name,
+				 b);
 }
 
 static enum nib_status check_quantize_views(const struct nib_dense *x,
@@ -123,8 +116,7 @@ static enum nib_status check_quantize_views(const struct nib_dense *x,
 
 	if ((status = check_same(q->rows, "q.rows", x->rows, "x.rows", err)) ||
 	    (status = check_same(q->k, "q.k", x->cols, "x.cols", err)) ||
-	    (status =
-		 check_same(q->batch, "q.batch", x->batch, "x.batch", err)) ||
+	    (status = check_same(q->batch, "q.batch", x->batch, "x.batch", err)) ||
 	    (status = nib_check_apart(codes, "q.codes", from, "x", err)) ||
 	    (status = nib_check_apart(scales, "q.scales", from, "x", err)))
 		return status;
@@ -143,8 +135,7 @@ static enum nib_status read_global(const struct nib_device *device,
 	if (!pointer)
 		return NIB_OK;
 	if (nib_fp32_bits(options->global) != 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-					 "options.global",
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.global",
 					 " = %g: must be 0 with "
 					 "global_pointer",
 					 (double)options->global);
@@ -154,34 +145,29 @@ static enum nib_status read_global(const struct nib_device *device,
 	options->global = *pointer;
 	if (nib_fp32_bits(*pointer) != 0 && nib_is_global(*pointer))
 		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-				 "options.global_pointer",
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.global_pointer",
 				 " = %g: must be positive, at most %g",
 				 (double)*pointer, (double)FLT_MAX / 6);
 }
 
-static enum nib_status
-check_quantize_options(const struct nib_device *device,
-		       struct nib_quantize_options *options,
-		       struct nib_error *err)
+static enum nib_status check_quantize_options(const struct nib_device *device,
+					      struct nib_quantize_options *options,
+					      struct nib_error *err)
 {
 	if ((int)options->recipe < NIB_RECIPE_MODELOPT ||
 	    (int)options->recipe > NIB_RECIPE_GGML)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-					 "options.recipe",
-					 " = %d: must be 0 to %d",
-					 (int)options->recipe, NIB_RECIPE_GGML);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.recipe",
+					 " = %d: must be 0 to %d", (int)options->recipe,
+					 NIB_RECIPE_GGML);
 	if (!nib_is_global(options->global))
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.global",
-		    " = %g: must be 0 (amax / 2688) "
-		    "or positive, at most %g",
-		    (double)options->global, (double)FLT_MAX / 6);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.global",
+					 " = %g: must be 0 (amax / 2688) "
+					 "or positive, at most %g",
+					 (double)options->global, (double)FLT_MAX / 6);
 	return nib_check_stream(device, options->stream, "options.stream", err);
 }
 
-enum nib_status nib_quantize(struct nib_device *device,
-			     const struct nib_dense *x,
+enum nib_status nib_quantize(struct nib_device *device, const struct nib_dense *x,
 			     const struct nib_nvfp4 *q,
 			     const struct nib_quantize_options *options,
 			     float *global_used, struct nib_error *err)
@@ -192,8 +178,7 @@ enum nib_status nib_quantize(struct nib_device *device,
 	enum nib_status status;
 
 	if ((status = check_device(device, err)) ||
-	    (status = nib_options_read(&ours, sizeof(ours), options, "options",
-				       err)) ||
+	    (status = nib_options_read(&ours, sizeof(ours), options, "options", err)) ||
 	    (status = check_quantize_options(device, &ours, err)) ||
 	    (status = take_dense(x, &from, "x", err)) ||
 	    (status = take_nvfp4(q, &to, "q", err)) ||
@@ -204,8 +189,7 @@ enum nib_status nib_quantize(struct nib_device *device,
 	status = read_global(device, &ours, err);
 	if (status)
 		return status;
-	return device->backend->quantize(device, &from, &to, &ours, global_used,
-					 err);
+	return device->backend->quantize(device, &from, &to, &ours, global_used, err);
 }
 
 enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
@@ -222,11 +206,9 @@ enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
 }
 
 /* As take_call_options().  global: the argument of nib_dequantize(). */
-static enum nib_status
-take_dequantize_options(const struct nib_device *device,
-			const struct nib_dequantize_options *options,
-			struct nib_dequantize_options *ours, float global,
-			struct nib_error *err)
+static enum nib_status take_dequantize_options(
+    const struct nib_device *device, const struct nib_dequantize_options *options,
+    struct nib_dequantize_options *ours, float global, struct nib_error *err)
 {
 	enum nib_status status;
 
@@ -237,14 +219,12 @@ take_dequantize_options(const struct nib_device *device,
 					 "options.global_pointer",
 					 (double)global);
 	if (!status)
-		status = nib_check_stream(device, ours->stream,
-					  "options.stream", err);
+		status = nib_check_stream(device, ours->stream, "options.stream", err);
 	return status;
 }
 
-enum nib_status nib_dequantize(struct nib_device *device,
-			       const struct nib_nvfp4 *q, float global,
-			       const struct nib_dense *y,
+enum nib_status nib_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+			       float global, const struct nib_dense *y,
 			       const struct nib_dequantize_options *options,
 			       struct nib_error *err)
 {
@@ -255,34 +235,30 @@ enum nib_status nib_dequantize(struct nib_device *device,
 	enum nib_status status;
 
 	if ((status = check_device(device, err)) ||
-	    (status = take_dequantize_options(device, options, &ours, global,
-					      err)) ||
+	    (status = take_dequantize_options(device, options, &ours, global, err)) ||
 	    (status = take_nvfp4(q, &from, "q", err)) ||
 	    (status = take_dense(y, &to, "y", err)))
 		return status;
 	span = nib_dense_span(&to);
 	if (ours.global_pointer)
-		pointed = (struct nib_span){(uintptr_t)ours.global_pointer,
-					    (uintptr_t)ours.global_pointer +
-						sizeof(float)};
-	if ((status =
-		 check_same(to.rows, "y.rows", from.rows, "q.rows", err)) ||
+		pointed =
+		    (struct nib_span){(uintptr_t)ours.global_pointer,
+				      (uintptr_t)ours.global_pointer + sizeof(float)};
+	if ((status = check_same(to.rows, "y.rows", from.rows, "q.rows", err)) ||
 	    (status = check_same(to.cols, "y.cols", from.k, "q.k", err)) ||
+	    (status = check_same(to.batch, "y.batch", from.batch, "q.batch", err)) ||
 	    (status =
-		 check_same(to.batch, "y.batch", from.batch, "q.batch", err)) ||
-	    (status = nib_check_apart(span, "y", nib_codes_span(&from),
-				      "q.codes", err)) ||
-	    (status = nib_check_apart(span, "y", nib_scale_span(&from),
-				      "q.scales", err)) ||
-	    (status = nib_check_apart(span, "y", pointed,
-				      "options.global_pointer", err)))
+		 nib_check_apart(span, "y", nib_codes_span(&from), "q.codes", err)) ||
+	    (status =
+		 nib_check_apart(span, "y", nib_scale_span(&from), "q.scales", err)) ||
+	    (status =
+		 nib_check_apart(span, "y", pointed, "options.global_pointer", err)))
 		return status;
 	if (ours.global_pointer && device->backend->is_host) {
 		global = *ours.global_pointer;
 		ours.global_pointer = NULL;
 	}
-	return device->backend->dequantize(device, &from, global, &to, &ours,
-					   err);
+	return device->backend->dequantize(device, &from, global, &to, &ours, err);
 }
 
 enum nib_status nib_convert_scales(struct nib_device *device,
@@ -299,15 +275,14 @@ enum nib_status nib_convert_scales(struct nib_device *device,
 	    (status = take_call_options(device, options, &ours, err)) ||
 	    (status = take_scales(from, &source, "from", err)) ||
 	    (status = take_scales(to, &target, "to", err)) ||
-	    (status = check_same(target.rows, "to.rows", source.rows,
-				 "from.rows", err)) ||
-	    (status = check_same(target.k, "to.k", source.k, "from.k", err)) ||
-	    (status = check_same(target.batch, "to.batch", source.batch,
-				 "from.batch", err)) ||
 	    (status =
-		 nib_check_apart(nib_scale_span(&target), "to.scales",
-				 nib_scale_span(&source), "from.scales", err)))
+		 check_same(target.rows, "to.rows", source.rows, "from.rows", err)) ||
+	    (status = check_same(target.k, "to.k", source.k, "from.k", err)) ||
+	    (status = check_same(target.batch, "to.batch", source.batch, "from.batch",
+				 err)) ||
+	    (status = nib_check_apart(nib_scale_span(&target), "to.scales",
+				      nib_scale_span(&source), "from.scales", err)))
 		return status;
-	return device->backend->convert_scales(device, &source, &target,
-					       ours.stream, err);
+	return device->backend->convert_scales(device, &source, &target, ours.stream,
+					       err);
 }

@@ -23,7 +23,7 @@
 
 /* Rows first..end-1 of a times one matrix b (and b2). */
 struct job {
-	int64_t index; /* of the problem, or of the expert */
+	int64_t index;			    /* of the problem, or of the expert */
 	const struct nib_nvfp4 *a, *b, *b2; /* b2: NIB_DUAL_GEMM, else NULL */
 	const struct nib_dense *c, *x;	    /* x: if A is not a */
 	enum nib_activations activations;
@@ -64,8 +64,8 @@ static uint64_t next_random(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-static void sampler_start(struct oracle *o, int64_t first, int64_t end,
-			  int64_t problem, int64_t batch)
+static void sampler_start(struct oracle *o, int64_t first, int64_t end, int64_t problem,
+			  int64_t batch)
 {
 	const int64_t wanted = o->options.sample_rows;
 	struct sampler *s = &o->rows;
@@ -119,10 +119,10 @@ static void write_element(const struct job *job, int64_t row, int64_t col,
 	uint32_t bits;
 
 	if (s2)
-		bits = nib_fp64_to_dtype(
-		    nib_exact_silu(sum_double(job, s, job->alpha)) *
-			sum_double(job, s2, job->alpha2),
-		    dtype);
+		bits =
+		    nib_fp64_to_dtype(nib_exact_silu(sum_double(job, s, job->alpha)) *
+					  sum_double(job, s2, job->alpha2),
+				      dtype);
 	else if (is_dense(job))
 		bits = nib_exact_wide_round(&s->dense, job->alpha, dtype);
 	else
@@ -130,15 +130,13 @@ static void write_element(const struct job *job, int64_t row, int64_t col,
 	nib_dense_set_bits(job->c, job->batch, row, col, bits);
 }
 
-static struct nib_dense_rule rule_of(const struct oracle *o,
-				     const struct job *job)
+static struct nib_dense_rule rule_of(const struct oracle *o, const struct job *job)
 {
 	return (struct nib_dense_rule){job->activations, job->x->dtype,
 				       o->options.arithmetic};
 }
 
-static struct nib_expected expected_of(const struct oracle *o,
-				       const struct job *job,
+static struct nib_expected expected_of(const struct oracle *o, const struct job *job,
 				       const union sum *s, const union sum *s2)
 {
 	const enum nib_arithmetic arithmetic = o->options.arithmetic;
@@ -148,17 +146,15 @@ static struct nib_expected expected_of(const struct oracle *o,
 		return nib_expect_dual_dense(&s->dense, job->alpha, &s2->dense,
 					     job->alpha2, k, rule_of(o, job));
 	if (is_dense(job))
-		return nib_expect_gemm_dense(&s->dense, job->alpha, k,
-					     rule_of(o, job));
+		return nib_expect_gemm_dense(&s->dense, job->alpha, k, rule_of(o, job));
 	if (s2)
-		return nib_expect_dual(&s->nvfp4, job->alpha, &s2->nvfp4,
-				       job->alpha2, k, arithmetic);
+		return nib_expect_dual(&s->nvfp4, job->alpha, &s2->nvfp4, job->alpha2,
+				       k, arithmetic);
 	return nib_expect_gemm(&s->nvfp4, job->alpha, k, arithmetic);
 }
 
-static void check_element(const struct oracle *o, const struct job *job,
-			  int64_t row, int64_t col, const union sum *s,
-			  const union sum *s2)
+static void check_element(const struct oracle *o, const struct job *job, int64_t row,
+			  int64_t col, const union sum *s, const union sum *s2)
 {
 	struct nib_check_result *result = o->result;
 	const float got = nib_dense_get(job->c, job->batch, row, col);
@@ -182,12 +178,11 @@ static void check_element(const struct oracle *o, const struct job *job,
 /* ---- one job ------------------------------------------------------------ */
 
 /* Row `row` of A becomes row i of the panel. */
-static void decode_a(struct oracle *o, const struct job *job, int i,
-		     int64_t row)
+static void decode_a(struct oracle *o, const struct job *job, int i, int64_t row)
 {
 	if (is_dense(job))
-		nib_exact_decode_dense(&o->x[i], job->x, job->activations,
-				       job->batch, row);
+		nib_exact_decode_dense(&o->x[i], job->x, job->activations, job->batch,
+				       row);
 	else
 		nib_exact_decode(&o->a[i], job->a, job->batch, row,
 				 row + job->scale_shift);
@@ -209,15 +204,14 @@ static void decode_b(struct oracle *o, const struct job *job, int64_t col)
 }
 
 /* Row i of the panel times the decoded row of B, or of B2. */
-static void sum_of(const struct oracle *o, const struct job *job, int i,
-		   bool is_b2, union sum *s)
+static void sum_of(const struct oracle *o, const struct job *job, int i, bool is_b2,
+		   union sum *s)
 {
 	const struct nib_exact_row *a = &o->a[i], *b = is_b2 ? &o->b2 : &o->b;
 	const int64_t k = job->a->k;
 
 	if (is_dense(job)) {
-		nib_exact_dot_dense(&s->dense, &o->x[i], is_b2 ? &o->w2 : &o->w,
-				    k);
+		nib_exact_dot_dense(&s->dense, &o->x[i], is_b2 ? &o->w2 : &o->w, k);
 		return;
 	}
 	s->nvfp4 = nib_exact_dot(a, b, k);
@@ -228,8 +222,8 @@ static void sum_of(const struct oracle *o, const struct job *job, int i,
 }
 
 /* The decoded rows of A by column col. */
-static void visit_column(struct oracle *o, const struct job *job,
-			 const int64_t *rows, int count, int64_t col)
+static void visit_column(struct oracle *o, const struct job *job, const int64_t *rows,
+			 int count, int64_t col)
 {
 	union sum s, s2;
 
@@ -239,11 +233,9 @@ static void visit_column(struct oracle *o, const struct job *job,
 		if (job->b2)
 			sum_of(o, job, i, true, &s2);
 		if (o->result)
-			check_element(o, job, rows[i], col, &s,
-				      job->b2 ? &s2 : NULL);
+			check_element(o, job, rows[i], col, &s, job->b2 ? &s2 : NULL);
 		else
-			write_element(job, rows[i], col, &s,
-				      job->b2 ? &s2 : NULL);
+			write_element(job, rows[i], col, &s, job->b2 ? &s2 : NULL);
 	}
 }
 
@@ -319,8 +311,7 @@ static void each_expert(struct oracle *o, enum nib_op op,
 		    .b_batch = e,
 		    .b2_batch = e,
 		    .end_row = moe->row_offsets[e + 1],
-		    .scale_shift =
-			moe->scale_rows ? moe->scale_rows[e] - first : 0,
+		    .scale_shift = moe->scale_rows ? moe->scale_rows[e] - first : 0,
 		    .alpha = moe->alpha ? moe->alpha[e] : 1,
 		    .alpha2 = moe->alpha2 ? moe->alpha2[e] : 1,
 		};
@@ -361,14 +352,13 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 	const size_t n = (size_t)k, rows = PANEL_ROWS + 2;
 	/* A value, the scale or flag of a block, and rounding to 8. */
 	const size_t row_bytes =
-	    n * (is_nvfp4 ? sizeof(int16_t)
-			  : sizeof(int16_t) + sizeof(double)) +
+	    n * (is_nvfp4 ? sizeof(int16_t) : sizeof(int16_t) + sizeof(double)) +
 	    n / NIB_BLOCK * sizeof(int32_t) + 24;
 	char *memory = malloc(rows * row_bytes);
 
 	if (!memory)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"the oracle's rows of k = %lld", (long long)k);
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "the oracle's rows of k = %lld",
+				(long long)k);
 	o->memory = memory;
 	for (int i = 0; i < PANEL_ROWS; i++) {
 		if (is_nvfp4) {
@@ -393,8 +383,7 @@ static enum nib_status check_rule(const struct oracle *o,
 				  enum nib_activations activations,
 				  enum nib_dtype dtype, struct nib_error *err)
 {
-	const struct nib_dense_rule rule = {activations, dtype,
-					    o->options.arithmetic};
+	const struct nib_dense_rule rule = {activations, dtype, o->options.arithmetic};
 
 	if (activations == NIB_ACTIVATIONS_NVFP4 || nib_has_dense_bound(rule))
 		return NIB_OK;
@@ -403,14 +392,13 @@ static enum nib_status check_rule(const struct oracle *o,
 	    " = %d: must be NIB_ARITHMETIC_BLOCKS (%d), or "
 	    "NIB_ARITHMETIC_FP16_TENSOR (%d) for fp16 and bf16 with "
 	    "NIB_ACTIVATIONS_DENSE",
-	    (int)rule.arithmetic, NIB_ARITHMETIC_BLOCKS,
-	    NIB_ARITHMETIC_FP16_TENSOR);
+	    (int)rule.arithmetic, NIB_ARITHMETIC_BLOCKS, NIB_ARITHMETIC_FP16_TENSOR);
 }
 
 /* Checks as nib_run() does, and scale signs, before anything is written. */
 static enum nib_status run_problems(struct oracle *o, enum nib_op op,
-				    const struct nib_problem *problems,
-				    int64_t count, struct nib_error *err)
+				    const struct nib_problem *problems, int64_t count,
+				    struct nib_error *err)
 {
 	struct nib_problem *resolved = NULL;
 	enum nib_status status;
@@ -418,12 +406,11 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 
 	if (count > 0 && count <= INT32_MAX && problems) {
 		/* The outputs' scratch lies behind the problems. */
-		resolved = calloc((size_t)count,
-				  sizeof(*resolved) + nib_outputs_bytes());
+		resolved =
+		    calloc((size_t)count, sizeof(*resolved) + nib_outputs_bytes());
 		if (!resolved)
 			return nib_fail(err, NIB_OUT_OF_MEMORY,
-					"the oracle's %" PRId64 " problems",
-					count);
+					"the oracle's %" PRId64 " problems", count);
 	}
 	status = nib_valid_problems(op, NULL, problems, count, resolved, err);
 	if (status || !resolved) { /* refused, or nothing to do */
@@ -434,14 +421,12 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 	for (int64_t i = 0; i < count && !status; i++) {
 		status = nib_valid_problem_data(op, &resolved[i], i, err);
 		if (!status)
-			status =
-			    nib_valid_problem_signs(op, &resolved[i], i, err);
+			status = nib_valid_problem_signs(op, &resolved[i], i, err);
 		if (resolved[i].a.k > k)
 			k = resolved[i].a.k;
 	}
 	if (!status)
-		status = nib_valid_outputs(op, resolved, count,
-					   &resolved[count], err);
+		status = nib_valid_outputs(op, resolved, count, &resolved[count], err);
 	if (!status)
 		status = oracle_open(o, k, resolved->activations, err);
 	if (!status)
@@ -452,40 +437,35 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 }
 
 static enum nib_status run_moe(struct oracle *o, enum nib_op op,
-			       const struct nib_moe_problem *moe,
-			       struct nib_error *err)
+			       const struct nib_moe_problem *moe, struct nib_error *err)
 {
 	struct nib_moe_problem resolved;
 	enum nib_status status;
 
 	status = nib_valid_moe(op, NULL, moe, &resolved, err);
 	if (!status)
-		status =
-		    check_rule(o, resolved.activations, resolved.x.dtype, err);
+		status = check_rule(o, resolved.activations, resolved.x.dtype, err);
 	if (!status)
 		status = nib_valid_moe_data(op, &resolved, err);
 	if (!status)
 		status = nib_valid_moe_signs(op, &resolved, err);
 	if (!status)
-		status =
-		    oracle_open(o, resolved.a.k, resolved.activations, err);
+		status = oracle_open(o, resolved.a.k, resolved.activations, err);
 	if (!status)
 		each_expert(o, op, &resolved);
 	free(o->memory);
 	return status;
 }
 
-enum nib_status nib_reference(enum nib_op op,
-			      const struct nib_problem *problems, int64_t count,
-			      struct nib_error *err)
+enum nib_status nib_reference(enum nib_op op, const struct nib_problem *problems,
+			      int64_t count, struct nib_error *err)
 {
 	struct oracle o = {0};
 
 	return run_problems(&o, op, problems, count, err);
 }
 
-enum nib_status nib_reference_moe(enum nib_op op,
-				  const struct nib_moe_problem *moe,
+enum nib_status nib_reference_moe(enum nib_op op, const struct nib_moe_problem *moe,
 				  struct nib_error *err)
 {
 	struct oracle o = {0};
@@ -497,20 +477,19 @@ enum nib_status nib_reference_moe(enum nib_op op,
 static enum nib_status check_open(struct oracle *o,
 				  const struct nib_check_options *options,
 				  struct nib_check_result *ours,
-				  struct nib_check_result *theirs,
-				  size_t *result_bytes, struct nib_error *err)
+				  struct nib_check_result *theirs, size_t *result_bytes,
+				  struct nib_error *err)
 {
 	enum nib_status status;
 
 	memset(ours, 0, sizeof(*ours));
 	o->result = ours;
-	status = nib_options_read(&o->options, sizeof(o->options), options,
-				  "options", err);
+	status =
+	    nib_options_read(&o->options, sizeof(o->options), options, "options", err);
 	if (status != NIB_OK)
 		return status;
 	if (o->options.sample_rows < 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-					 "options.sample_rows",
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.sample_rows",
 					 " = %lld: must be 0 (all) "
 					 "or more",
 					 (long long)o->options.sample_rows);
@@ -525,15 +504,12 @@ static enum nib_status check_open(struct oracle *o,
 		    "NIB_ARITHMETIC_FP4_TENSOR (%d)",
 		    (int)o->options.arithmetic, NIB_ARITHMETIC_BLOCKS,
 		    NIB_ARITHMETIC_FP16_TENSOR, NIB_ARITHMETIC_FP4_TENSOR);
-	return nib_info_check(theirs, sizeof(*ours), result_bytes, "result",
-			      err);
+	return nib_info_check(theirs, sizeof(*ours), result_bytes, "result", err);
 }
 
 enum nib_status nib_check(enum nib_op op, const struct nib_problem *problems,
-			  int64_t count,
-			  const struct nib_check_options *options,
-			  struct nib_check_result *result,
-			  struct nib_error *err)
+			  int64_t count, const struct nib_check_options *options,
+			  struct nib_check_result *result, struct nib_error *err)
 {
 	struct nib_check_result ours;
 	struct oracle o = {0};
@@ -550,8 +526,7 @@ enum nib_status nib_check(enum nib_op op, const struct nib_problem *problems,
 
 enum nib_status nib_check_moe(enum nib_op op, const struct nib_moe_problem *moe,
 			      const struct nib_check_options *options,
-			      struct nib_check_result *result,
-			      struct nib_error *err)
+			      struct nib_check_result *result, struct nib_error *err)
 {
 	struct nib_check_result ours;
 	struct oracle o = {0};

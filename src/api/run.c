@@ -24,77 +24,66 @@ static const char *wrong_view(const struct nib_problem *plan,
 		return "x";
 	if (!nib_same_nvfp4(&plan->a, &run->a))
 		return "a";
-	if (!nib_same_nvfp4(&plan->b, &run->b) ||
-	    !plan->b_packed != !run->b_packed)
+	if (!nib_same_nvfp4(&plan->b, &run->b) || !plan->b_packed != !run->b_packed)
 		return "b";
-	if (!nib_same_nvfp4(&plan->b2, &run->b2) ||
-	    !plan->b2_packed != !run->b2_packed)
+	if (!nib_same_nvfp4(&plan->b2, &run->b2) || !plan->b2_packed != !run->b2_packed)
 		return "b2";
 	return nib_same_dense(&plan->c, &run->c) ? NULL : "c";
 }
 
 /* Holds problem array[index] of a run, resolved, against the plan's. */
 static enum nib_status check_plan(const struct nib_problem *plan,
-				  const struct nib_problem *run,
-				  const char *array, int64_t index,
-				  struct nib_error *err)
+				  const struct nib_problem *run, const char *array,
+				  int64_t index, struct nib_error *err)
 {
 	const char *view;
 
 	if (run->activations != plan->activations)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT,
-				   nib_label_of(array, index, "activations"),
-				   "", " = %d: must be the plan's, %d",
-				   (int)run->activations,
-				   (int)plan->activations);
+				   nib_label_of(array, index, "activations"), "",
+				   " = %d: must be the plan's, %d",
+				   (int)run->activations, (int)plan->activations);
 	view = wrong_view(plan, run);
 	if (!view)
 		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT,
-			   nib_label_of(array, index, view), "",
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, nib_label_of(array, index, view), "",
 			   ": its sizes, strides, type or packing are not "
 			   "those that the plan was made for");
 }
 
 static enum nib_status take_problem(const struct nib_plan *plan,
-				    const struct nib_problem *given,
-				    int64_t index, struct nib_problem *out,
-				    struct nib_error *err)
+				    const struct nib_problem *given, int64_t index,
+				    struct nib_problem *out, struct nib_error *err)
 {
 	enum nib_status status;
 
-	status =
-	    nib_valid_problem(plan->op, plan->device, given, index, out, err);
+	status = nib_valid_problem(plan->op, plan->device, given, index, out, err);
 	if (!status)
-		status = check_plan(&plan->problems[index], out, "problems",
-				    index, err);
-	return status ? status
-		      : nib_valid_problem_data(plan->op, out, index, err);
+		status =
+		    check_plan(&plan->problems[index], out, "problems", index, err);
+	return status ? status : nib_valid_problem_data(plan->op, out, index, err);
 }
 
 /* check_data: look at scale signs, too. */
 static enum nib_status take_problems(const struct nib_plan *plan,
-				     const struct nib_problem *given,
-				     bool check_data, struct nib_problem *out,
-				     void *scratch, struct nib_error *err)
+				     const struct nib_problem *given, bool check_data,
+				     struct nib_problem *out, void *scratch,
+				     struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 
 	for (int64_t i = 0; i < plan->count && !status; i++) {
 		status = take_problem(plan, &given[i], i, &out[i], err);
 		if (!status && check_data)
-			status =
-			    nib_valid_problem_signs(plan->op, &out[i], i, err);
+			status = nib_valid_problem_signs(plan->op, &out[i], i, err);
 	}
 	return status ? status
-		      : nib_valid_outputs(plan->op, out, plan->count, scratch,
-					  err);
+		      : nib_valid_outputs(plan->op, out, plan->count, scratch, err);
 }
 
 static enum nib_status take_moe(const struct nib_plan *plan,
 				const struct nib_moe_problem *given,
-				struct nib_moe_problem *out,
-				struct nib_error *err)
+				struct nib_moe_problem *out, struct nib_error *err)
 {
 	struct nib_problem planned = {0}, run = {0};
 	enum nib_status status;
@@ -119,11 +108,9 @@ static enum nib_status take_moe(const struct nib_plan *plan,
 /* ---- runs in host memory --------------------------------------------------- */
 
 /* workspace: all of it, aligned. */
-static enum nib_status run_in(struct nib_plan *plan,
-			      const struct nib_problem *problems,
-			      const struct nib_moe_problem *given_moe,
-			      bool check_data, char *workspace,
-			      struct nib_error *err)
+static enum nib_status run_in(struct nib_plan *plan, const struct nib_problem *problems,
+			      const struct nib_moe_problem *given_moe, bool check_data,
+			      char *workspace, struct nib_error *err)
 {
 	struct nib_problem *resolved = (struct nib_problem *)workspace;
 	struct nib_moe_problem moe;
@@ -159,8 +146,7 @@ static enum nib_status run_on_host(struct nib_plan *plan,
 					plan->workspace_bytes, &workspace, err);
 	if (status)
 		return status;
-	status = run_in(plan, problems, moe, options->check_data != 0,
-			workspace, err);
+	status = run_in(plan, problems, moe, options->check_data != 0, workspace, err);
 	if (!options->workspace)
 		nib_spare_give(plan->device, &plan->spares, workspace);
 	return status;
@@ -169,23 +155,20 @@ static enum nib_status run_on_host(struct nib_plan *plan,
 /* ---- runs elsewhere -------------------------------------------------------- */
 
 /* The weights may have been freed since, and others lie at their address. */
-static bool same_packed(const struct nib_plan *plan,
-			const struct nib_packed *packed,
+static bool same_packed(const struct nib_plan *plan, const struct nib_packed *packed,
 			const struct nib_nvfp4 *checked)
 {
-	return !packed ||
-	       (nib_reads_packed(plan->device, packed) &&
-		packed->rows == checked->rows && packed->k == checked->k &&
-		packed->batch == checked->batch &&
-		packed->batch_stride_bytes == checked->batch_stride_bytes);
+	return !packed || (nib_reads_packed(plan->device, packed) &&
+			   packed->rows == checked->rows && packed->k == checked->k &&
+			   packed->batch == checked->batch &&
+			   packed->batch_stride_bytes == checked->batch_stride_bytes);
 }
 
 /*
  * Compares bytes.  If only the padding of the structs differs, the problems are
  * checked again, which is slower and right.
  */
-static bool is_last_run(const struct nib_plan *plan,
-			const struct nib_problem *problems)
+static bool is_last_run(const struct nib_plan *plan, const struct nib_problem *problems)
 {
 	const struct nib_last_run *last = &plan->last;
 	const size_t bytes = (size_t)plan->count * sizeof(*problems);
@@ -202,8 +185,7 @@ static bool is_last_run(const struct nib_plan *plan,
 	return true;
 }
 
-static bool is_last_moe(const struct nib_plan *plan,
-			const struct nib_moe_problem *moe)
+static bool is_last_moe(const struct nib_plan *plan, const struct nib_moe_problem *moe)
 {
 	const struct nib_last_run *last = &plan->last;
 
@@ -230,11 +212,10 @@ static enum nib_status take_anew(struct nib_plan *plan,
 			last->given_moe = *moe;
 		return status;
 	}
-	status = take_problems(plan, problems, false, last->problems,
-			       last->scratch, err);
+	status =
+	    take_problems(plan, problems, false, last->problems, last->scratch, err);
 	if (!status && problems)
-		memcpy(last->given, problems,
-		       (size_t)plan->count * sizeof(*problems));
+		memcpy(last->given, problems, (size_t)plan->count * sizeof(*problems));
 	return status;
 }
 
@@ -248,8 +229,7 @@ static enum nib_status run_elsewhere(struct nib_plan *plan,
 	struct nib_run run = {
 	    .problems = last->problems,
 	    .moe = plan->is_moe ? &last->moe : NULL,
-	    .workspace =
-		options->workspace ? options->workspace : plan->workspace,
+	    .workspace = options->workspace ? options->workspace : plan->workspace,
 	    .is_callers_workspace = options->workspace != NULL,
 	    .stream = options->stream,
 	};
@@ -269,16 +249,14 @@ static enum nib_status run_elsewhere(struct nib_plan *plan,
 
 /* ---- the public functions -------------------------------------------------- */
 
-static enum nib_status run(struct nib_plan *plan,
-			   const struct nib_problem *problems,
+static enum nib_status run(struct nib_plan *plan, const struct nib_problem *problems,
 			   const struct nib_moe_problem *moe,
-			   const struct nib_run_options *options,
-			   struct nib_error *err)
+			   const struct nib_run_options *options, struct nib_error *err)
 {
 	struct nib_run_options ours;
-	enum nib_status status = nib_take_run_options(
-	    plan->device, options, &ours, plan->workspace_bytes,
-	    plan->caller_workspace, err);
+	enum nib_status status =
+	    nib_take_run_options(plan->device, options, &ours, plan->workspace_bytes,
+				 plan->caller_workspace, err);
 
 	if (status)
 		return status;
@@ -287,42 +265,38 @@ static enum nib_status run(struct nib_plan *plan,
 	return run_elsewhere(plan, problems, moe, &ours, err);
 }
 
-enum nib_status nib_run(struct nib_plan *plan,
-			const struct nib_problem *problems, int64_t count,
-			const struct nib_run_options *options,
+enum nib_status nib_run(struct nib_plan *plan, const struct nib_problem *problems,
+			int64_t count, const struct nib_run_options *options,
 			struct nib_error *err)
 {
 	if (!plan || plan->is_moe)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "plan", "%s",
-		    plan ? ": made by nib_plan_create_moe(), so it "
-			   "runs by nib_run_moe()"
-			 : " = NULL: must be a plan");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan", "%s",
+					 plan
+					     ? ": made by nib_plan_create_moe(), so it "
+					       "runs by nib_run_moe()"
+					     : " = NULL: must be a plan");
 	if (count != plan->count)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "count",
-					 " = %" PRId64
-					 ": must be the plan's %" PRId64,
+					 " = %" PRId64 ": must be the plan's %" PRId64,
 					 count, plan->count);
 	if (count > 0 && !problems)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "problems",
-		    " = NULL: must point to %" PRId64 " problems", count);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "problems",
+					 " = NULL: must point to %" PRId64 " problems",
+					 count);
 	if (count == 0)
 		return NIB_OK;
 	return run(plan, problems, NULL, options, err);
 }
 
-enum nib_status nib_run_moe(struct nib_plan *plan,
-			    const struct nib_moe_problem *moe,
+enum nib_status nib_run_moe(struct nib_plan *plan, const struct nib_moe_problem *moe,
 			    const struct nib_run_options *options,
 			    struct nib_error *err)
 {
 	if (!plan || !plan->is_moe)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "plan", "%s",
-		    plan ? ": made by nib_plan_create(), so it "
-			   "runs by nib_run()"
-			 : " = NULL: must be a plan");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan", "%s",
+					 plan ? ": made by nib_plan_create(), so it "
+						"runs by nib_run()"
+					      : " = NULL: must be a plan");
 	return run(plan, NULL, moe, options, err);
 }
 

@@ -23,14 +23,13 @@ static enum nib_status check_workspace(const struct nib_run_options *options,
 		    bytes);
 	}
 	if (options->workspace_bytes < bytes)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-					 "options.workspace_bytes",
-					 " = %zu: must be at least %zu",
-					 options->workspace_bytes, bytes);
-	if ((uintptr_t)options->workspace % 64)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.workspace",
-		    " = %p: must be aligned to 64 bytes", options->workspace);
+		    err, NIB_BAD_ARGUMENT, "options.workspace_bytes",
+		    " = %zu: must be at least %zu", options->workspace_bytes, bytes);
+	if ((uintptr_t)options->workspace % 64)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.workspace",
+					 " = %p: must be aligned to 64 bytes",
+					 options->workspace);
 	return NIB_OK;
 }
 
@@ -43,8 +42,7 @@ enum nib_status nib_take_run_options(const struct nib_device *device,
 
 	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
 	if (!status)
-		status = nib_check_stream(device, ours->stream,
-					  "options.stream", err);
+		status = nib_check_stream(device, ours->stream, "options.stream", err);
 	if (!status && ours->check_data && !device->backend->is_host)
 		return nib_fail_argument(
 		    err, NIB_UNSUPPORTED, "options.check_data",
@@ -54,9 +52,8 @@ enum nib_status nib_take_run_options(const struct nib_device *device,
 	return status ? status : check_workspace(ours, bytes, callers, err);
 }
 
-enum nib_status nib_spare_take(struct nib_device *device,
-			       struct nib_spares *spares, size_t bytes,
-			       void **workspace, struct nib_error *err)
+enum nib_status nib_spare_take(struct nib_device *device, struct nib_spares *spares,
+			       size_t bytes, void **workspace, struct nib_error *err)
 {
 	for (int i = 0; i < NIB_SPARES; i++) {
 		*workspace = atomic_exchange(&spares->kept[i], NULL);
@@ -72,8 +69,7 @@ void nib_spare_give(struct nib_device *device, struct nib_spares *spares,
 	for (int i = 0; i < NIB_SPARES; i++) {
 		void *none = NULL;
 
-		if (atomic_compare_exchange_strong(&spares->kept[i], &none,
-						   workspace))
+		if (atomic_compare_exchange_strong(&spares->kept[i], &none, workspace))
 			return;
 	}
 	device->backend->workspace_free(device, workspace);
@@ -83,6 +79,5 @@ void nib_spares_free(struct nib_device *device, struct nib_spares *spares)
 {
 	for (int i = 0; i < NIB_SPARES; i++)
 		if (spares->kept[i])
-			device->backend->workspace_free(device,
-							spares->kept[i]);
+			device->backend->workspace_free(device, spares->kept[i]);
 }

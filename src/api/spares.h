@@ -18,9 +18,8 @@ enum nib_status nib_take_run_options(const struct nib_device *device,
  * A workspace that no other run uses.  No lock is held while it is in use: a
  * task of the caller's pool may itself run the plan, on this thread.
  */
-enum nib_status nib_spare_take(struct nib_device *device,
-			       struct nib_spares *spares, size_t bytes,
-			       void **workspace, struct nib_error *err);
+enum nib_status nib_spare_take(struct nib_device *device, struct nib_spares *spares,
+			       size_t bytes, void **workspace, struct nib_error *err);
 void nib_spare_give(struct nib_device *device, struct nib_spares *spares,
 		    void *workspace);
 void nib_spares_free(struct nib_device *device, struct nib_spares *spares);

@@ -7,9 +7,8 @@
 #include "core/options.h"
 #include "validate.h"
 
-static enum nib_status take_dense(const struct nib_dense *in,
-				  struct nib_dense *out, const char *name,
-				  struct nib_error *err)
+static enum nib_status take_dense(const struct nib_dense *in, struct nib_dense *out,
+				  const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
 	enum nib_status status;
@@ -23,8 +22,7 @@ static enum nib_status take_dense(const struct nib_dense *in,
 	if (out->batch == 1)
 		return NIB_OK;
 	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
-			   " = %" PRId64 ": must be one matrix = 1",
-			   out->batch);
+			   " = %" PRId64 ": must be one matrix = 1", out->batch);
 }
 
 /* Sizes and types that fit each other. */
@@ -37,39 +35,35 @@ static enum nib_status check_sizes(const struct nib_moe_combine *c,
 					 (int)c->rows.dtype, (int)c->y.dtype);
 	if (c->rows.cols != c->y.cols)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rows.cols",
-					 " = %" PRId64
-					 ": must be y.cols = %" PRId64,
+					 " = %" PRId64 ": must be y.cols = %" PRId64,
 					 c->rows.cols, c->y.cols);
 	if (c->rows.rows > 1 && c->rows.row_stride_elems != c->rows.cols)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "rows.row_stride_elems",
-		    " = %" PRId64 ": must be rows.cols = %" PRId64,
-		    c->rows.row_stride_elems, c->rows.cols);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rows.row_stride_elems",
+					 " = %" PRId64 ": must be rows.cols = %" PRId64,
+					 c->rows.row_stride_elems, c->rows.cols);
 	if (c->top_k < 0 || c->top_k > INT32_MAX ||
 	    (c->top_k > 0 && c->y.rows > INT32_MAX / c->top_k))
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "top_k",
-		    " = %" PRId64 ": must not be negative, and with %" PRId64
-		    " tokens give at most 2^31 - 1 slots",
-		    c->top_k, c->y.rows);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "top_k",
+					 " = %" PRId64
+					 ": must not be negative, and with %" PRId64
+					 " tokens give at most 2^31 - 1 slots",
+					 c->top_k, c->y.rows);
 	return NIB_OK;
 }
 
 /* An array of four bytes a slot, apart from y. */
-static enum nib_status check_slots(const struct nib_moe_combine *c,
-				   const void *slots, const char *name,
-				   struct nib_error *err)
+static enum nib_status check_slots(const struct nib_moe_combine *c, const void *slots,
+				   const char *name, struct nib_error *err)
 {
 	const uintptr_t begin = (uintptr_t)slots;
-	const struct nib_span span = {
-	    begin, begin + 4 * (uintptr_t)(c->y.rows * c->top_k)};
+	const struct nib_span span = {begin,
+				      begin + 4 * (uintptr_t)(c->y.rows * c->top_k)};
 
 	if (span.begin == span.end)
 		return NIB_OK;
 	if (!slots)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
-					 " = NULL: must point to %" PRId64
-					 " values",
+					 " = NULL: must point to %" PRId64 " values",
 					 c->y.rows * c->top_k);
 	return nib_check_disjoint(nib_dense_span(&c->y), nib_label("y"), span,
 				  nib_label(name), err);
@@ -85,8 +79,8 @@ static enum nib_status check_rows(const struct nib_moe_combine *c,
 			    err, NIB_BAD_ARGUMENT, "slot_rows",
 			    "[%" PRId64 ", %" PRId64
 			    "] = %d: must be below rows.rows = %" PRId64,
-			    slot / c->top_k, slot % c->top_k,
-			    (int)c->slot_rows[slot], c->rows.rows);
+			    slot / c->top_k, slot % c->top_k, (int)c->slot_rows[slot],
+			    c->rows.rows);
 	return NIB_OK;
 }
 
@@ -97,16 +91,15 @@ static enum nib_status check(const struct nib_moe_combine *c, bool is_host,
 
 	if ((status = check_sizes(c, err)) ||
 	    (status = nib_check_disjoint(nib_dense_span(&c->y), nib_label("y"),
-					 nib_dense_span(&c->rows),
-					 nib_label("rows"), err)) ||
+					 nib_dense_span(&c->rows), nib_label("rows"),
+					 err)) ||
 	    (status = check_slots(c, c->slot_rows, "slot_rows", err)) ||
 	    (status = check_slots(c, c->weights, "weights", err)))
 		return status;
 	return is_host ? check_rows(c, err) : NIB_OK;
 }
 
-enum nib_status nib_sum_slots(struct nib_device *device,
-			      const struct nib_dense *rows,
+enum nib_status nib_sum_slots(struct nib_device *device, const struct nib_dense *rows,
 			      const int32_t *slot_rows, const float *weights,
 			      int64_t top_k, const struct nib_dense *y,
 			      const struct nib_call_options *options,
@@ -124,15 +117,14 @@ enum nib_status nib_sum_slots(struct nib_device *device,
 					 " = NULL: must be an open device");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)
-		status = nib_check_stream(device, ours.stream, "options.stream",
-					  err);
+		status = nib_check_stream(device, ours.stream, "options.stream", err);
 	if (!status)
 		status = take_dense(rows, &c.rows, "rows", err);
 	if (!status)
 		status = take_dense(y, &c.y, "y", err);
 	if (!status)
 		status = check(&c, device->backend->is_host, err);
-	return status ? status
-		      : device->backend->moe_steps->combine(device, &c,
-							    ours.stream, err);
+	return status
+		   ? status
+		   : device->backend->moe_steps->combine(device, &c, ours.stream, err);
 }

@@ -14,29 +14,25 @@
 #include "core/options.h"
 #include "format/view.h"
 
-static enum nib_status check_op(enum nib_op op, bool is_moe,
-				struct nib_error *err)
+static enum nib_status check_op(enum nib_op op, bool is_moe, struct nib_error *err)
 {
-	if (op == NIB_GEMM || op == NIB_DUAL_GEMM ||
-	    (op == NIB_GEMV && !is_moe))
+	if (op == NIB_GEMM || op == NIB_DUAL_GEMM || (op == NIB_GEMV && !is_moe))
 		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "op",
-				 " = %d: must be %s", (int)op,
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "op", " = %d: must be %s",
+				 (int)op,
 				 is_moe ? "NIB_GEMM (0) or NIB_DUAL_GEMM (1)"
 					: "NIB_GEMM (0), NIB_DUAL_GEMM (1) or "
 					  "NIB_GEMV (2)");
 }
 
 /* Devices of one instruction set read the same packed weights; each GPU its own. */
-bool nib_reads_packed(const struct nib_device *device,
-		      const struct nib_packed *packed)
+bool nib_reads_packed(const struct nib_device *device, const struct nib_packed *packed)
 {
 	struct nib_device_info ours = {0}, theirs = {0};
 
 	if (packed->device == device)
 		return true;
-	if (packed->device->backend != device->backend ||
-	    !device->backend->is_host)
+	if (packed->device->backend != device->backend || !device->backend->is_host)
 		return false;
 	device->backend->device_info(device, &ours);
 	device->backend->device_info(packed->device, &theirs);
@@ -47,8 +43,7 @@ enum nib_status nib_valid_weights(const struct nib_device *device,
 				  const struct nib_nvfp4 *view,
 				  const struct nib_packed *packed,
 				  struct nib_nvfp4 *out, struct nib_label label,
-				  const char *packed_field,
-				  struct nib_error *err)
+				  const char *packed_field, struct nib_error *err)
 {
 	struct nib_label packed_label = label;
 	struct nib_nvfp4 sizes = {0};
@@ -80,8 +75,7 @@ struct a_names {
 static struct a_names names_of(enum nib_activations activations)
 {
 	static const struct a_names nvfp4 = {"a", "a.rows", "a.k", "a.batch"};
-	static const struct a_names dense = {"x", "x.rows", "x.cols",
-					     "x.batch"};
+	static const struct a_names dense = {"x", "x.rows", "x.cols", "x.batch"};
 
 	return activations == NIB_ACTIVATIONS_NVFP4 ? nvfp4 : dense;
 }
@@ -90,20 +84,19 @@ static struct a_names names_of(enum nib_activations activations)
  * A as a run reads it: x resolved, and its sizes as those of a view without
  * data.
  */
-static enum nib_status resolve_x(const struct nib_dense *x,
-				 struct nib_nvfp4 *a_out,
-				 struct nib_dense *x_out,
-				 struct nib_label label, struct nib_error *err)
+static enum nib_status resolve_x(const struct nib_dense *x, struct nib_nvfp4 *a_out,
+				 struct nib_dense *x_out, struct nib_label label,
+				 struct nib_error *err)
 {
 	enum nib_status status = nib_valid_dense(x, x_out, label, err);
 
 	if (status)
 		return status;
 	if (x_out->cols > NIB_MAX_K || x_out->cols % NIB_BLOCK != 0)
-		return nib_fail_at(
-		    err, NIB_BAD_ARGUMENT, label, "cols",
-		    " = %" PRId64 ": k must be a multiple of %d, 0 to %" PRId64,
-		    x_out->cols, NIB_BLOCK, NIB_MAX_K);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "cols",
+				   " = %" PRId64
+				   ": k must be a multiple of %d, 0 to %" PRId64,
+				   x_out->cols, NIB_BLOCK, NIB_MAX_K);
 	*a_out = (struct nib_nvfp4){
 	    .rows = x_out->rows, .k = x_out->cols, .batch = x_out->batch};
 	return nib_valid_nvfp4(a_out, a_out, label, err);
@@ -111,20 +104,18 @@ static enum nib_status resolve_x(const struct nib_dense *x,
 
 /* array, index: of the problem.  The view that A is not becomes zero. */
 static enum nib_status resolve_a(enum nib_activations activations,
-				 const struct nib_nvfp4 *a,
-				 const struct nib_dense *x, const char *array,
-				 int64_t index, struct nib_nvfp4 *a_out,
-				 struct nib_dense *x_out, struct nib_error *err)
+				 const struct nib_nvfp4 *a, const struct nib_dense *x,
+				 const char *array, int64_t index,
+				 struct nib_nvfp4 *a_out, struct nib_dense *x_out,
+				 struct nib_error *err)
 {
 	switch (activations) {
 	case NIB_ACTIVATIONS_NVFP4:
 		memset(x_out, 0, sizeof(*x_out));
-		return nib_valid_nvfp4(a, a_out,
-				       nib_label_of(array, index, "a"), err);
+		return nib_valid_nvfp4(a, a_out, nib_label_of(array, index, "a"), err);
 	case NIB_ACTIVATIONS_DENSE:
 	case NIB_ACTIVATIONS_INT8:
-		return resolve_x(x, a_out, x_out,
-				 nib_label_of(array, index, "x"), err);
+		return resolve_x(x, a_out, x_out, nib_label_of(array, index, "x"), err);
 	}
 	return nib_fail_at(err, NIB_BAD_ARGUMENT,
 			   nib_label_of(array, index, "activations"), "",
@@ -135,20 +126,18 @@ static enum nib_status resolve_a(enum nib_activations activations,
 }
 
 /* Compares k with A's, and the rows of b with the columns of c. */
-static enum nib_status check_fit(const struct nib_nvfp4 *b,
-				 const struct nib_nvfp4 *a,
-				 struct a_names names,
-				 const struct nib_dense *c,
+static enum nib_status check_fit(const struct nib_nvfp4 *b, const struct nib_nvfp4 *a,
+				 struct a_names names, const struct nib_dense *c,
 				 struct nib_label label, struct nib_error *err)
 {
 	if (b->k != a->k)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "k",
-				   " = %" PRId64 ": must be %s = %" PRId64,
-				   b->k, names.k, a->k);
+				   " = %" PRId64 ": must be %s = %" PRId64, b->k,
+				   names.k, a->k);
 	if (b->rows != c->cols)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "rows",
-				   " = %" PRId64 ": must be c.cols = %" PRId64,
-				   b->rows, c->cols);
+				   " = %" PRId64 ": must be c.cols = %" PRId64, b->rows,
+				   c->cols);
 	return NIB_OK;
 }
 
@@ -159,8 +148,8 @@ static enum nib_status check_batch(const struct nib_nvfp4 *b, int64_t batch,
 	if (b->batch == 1 || b->batch == batch)
 		return NIB_OK;
 	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
-			   " = %" PRId64 ": must be 1 or %s = %" PRId64,
-			   b->batch, names.batch, batch);
+			   " = %" PRId64 ": must be 1 or %s = %" PRId64, b->batch,
+			   names.batch, batch);
 }
 
 /* Compares the rows and batches of c with A's. */
@@ -172,25 +161,22 @@ static enum nib_status check_output(enum nib_op op, const struct nib_problem *p,
 
 	if (p->c.rows != p->a.rows)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "rows",
-				   " = %" PRId64 ": must be %s = %" PRId64,
-				   p->c.rows, names.rows, p->a.rows);
+				   " = %" PRId64 ": must be %s = %" PRId64, p->c.rows,
+				   names.rows, p->a.rows);
 	if (p->c.batch != p->a.batch)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "batch",
-				   " = %" PRId64 ": must be %s = %" PRId64,
-				   p->c.batch, names.batch, p->a.batch);
+				   " = %" PRId64 ": must be %s = %" PRId64, p->c.batch,
+				   names.batch, p->a.batch);
 	if (op == NIB_GEMV && p->a.rows != 1)
-		return nib_fail_at(
-		    err, NIB_BAD_ARGUMENT,
-		    nib_label_of("problems", index, names.view), "rows",
-		    " = %" PRId64 ": must be 1 for NIB_GEMV", p->a.rows);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+				   nib_label_of("problems", index, names.view), "rows",
+				   " = %" PRId64 ": must be 1 for NIB_GEMV", p->a.rows);
 	return NIB_OK;
 }
 
-enum nib_status nib_valid_problem(enum nib_op op,
-				  const struct nib_device *device,
-				  const struct nib_problem *problem,
-				  int64_t index, struct nib_problem *out,
-				  struct nib_error *err)
+enum nib_status nib_valid_problem(enum nib_op op, const struct nib_device *device,
+				  const struct nib_problem *problem, int64_t index,
+				  struct nib_problem *out, struct nib_error *err)
 {
 	struct nib_label lb = nib_label_of("problems", index, "b");
 	struct nib_label lb2 = nib_label_of("problems", index, "b2");
@@ -200,13 +186,12 @@ enum nib_status nib_valid_problem(enum nib_op op,
 
 	*out = *problem;
 	if ((status = nib_check_reserved(problem->reserved,
-					 nib_label_of("problems", index, ""),
-					 err)) ||
+					 nib_label_of("problems", index, ""), err)) ||
 	    (status = resolve_a(problem->activations, &problem->a, &problem->x,
 				"problems", index, &out->a, &out->x, err)) ||
 	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
-	    (status = nib_valid_weights(device, &problem->b, problem->b_packed,
-					&out->b, lb, "b_packed", err)) ||
+	    (status = nib_valid_weights(device, &problem->b, problem->b_packed, &out->b,
+					lb, "b_packed", err)) ||
 	    (status = check_fit(&out->b, &out->a, names, &out->c, lb, err)) ||
 	    (status = check_batch(&out->b, out->a.batch, names, lb, err)) ||
 	    (status = check_output(op, out, index, err)))
@@ -216,9 +201,8 @@ enum nib_status nib_valid_problem(enum nib_op op,
 		out->b2_packed = NULL;
 		return NIB_OK;
 	}
-	if ((status =
-		 nib_valid_weights(device, &problem->b2, problem->b2_packed,
-				   &out->b2, lb2, "b2_packed", err)) ||
+	if ((status = nib_valid_weights(device, &problem->b2, problem->b2_packed,
+					&out->b2, lb2, "b2_packed", err)) ||
 	    (status = check_fit(&out->b2, &out->a, names, &out->c, lb2, err)))
 		return status;
 	return check_batch(&out->b2, out->a.batch, names, lb2, err);
@@ -230,41 +214,36 @@ static enum nib_status check_kind(const struct nib_problem *first,
 				  struct nib_error *err)
 {
 	if (p->activations != first->activations)
-		return nib_fail_at(
-		    err, NIB_BAD_ARGUMENT,
-		    nib_label_of("problems", index, "activations"), "",
-		    " = %d: must be problems[0]'s, %d", (int)p->activations,
-		    (int)first->activations);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+				   nib_label_of("problems", index, "activations"), "",
+				   " = %d: must be problems[0]'s, %d",
+				   (int)p->activations, (int)first->activations);
 	if (p->x.dtype != first->x.dtype)
 		return nib_fail_at(err, NIB_BAD_ARGUMENT,
-				   nib_label_of("problems", index, "x"),
-				   "dtype", " = %d: must be problems[0]'s, %d",
-				   (int)p->x.dtype, (int)first->x.dtype);
+				   nib_label_of("problems", index, "x"), "dtype",
+				   " = %d: must be problems[0]'s, %d", (int)p->x.dtype,
+				   (int)first->x.dtype);
 	return NIB_OK;
 }
 
-enum nib_status nib_valid_problems(enum nib_op op,
-				   const struct nib_device *device,
-				   const struct nib_problem *problems,
-				   int64_t count, struct nib_problem *out,
-				   struct nib_error *err)
+enum nib_status nib_valid_problems(enum nib_op op, const struct nib_device *device,
+				   const struct nib_problem *problems, int64_t count,
+				   struct nib_problem *out, struct nib_error *err)
 {
 	enum nib_status status = check_op(op, false, err);
 
 	if (status)
 		return status;
 	if (count < 0 || count > INT32_MAX)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "count",
-		    " = %" PRId64 ": must be 0 to 2^31 - 1", count);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "count",
+					 " = %" PRId64 ": must be 0 to 2^31 - 1",
+					 count);
 	if (count > 0 && !problems)
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "problems",
-		    " = NULL: must point to count = %" PRId64 " problems",
-		    count);
+		    " = NULL: must point to count = %" PRId64 " problems", count);
 	for (int64_t i = 0; i < count && !status; i++) {
-		status = nib_valid_problem(op, device, &problems[i], i, &out[i],
-					   err);
+		status = nib_valid_problem(op, device, &problems[i], i, &out[i], err);
 		if (!status)
 			status = check_kind(out, &out[i], i, err);
 	}
@@ -273,17 +252,15 @@ enum nib_status nib_valid_problems(enum nib_op op,
 
 /* The weights of a MoE: one matrix an expert, as moe.b has. */
 static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
-				     const struct nib_nvfp4 *b,
-				     struct nib_label label,
+				     const struct nib_nvfp4 *b, struct nib_label label,
 				     struct nib_error *err)
 {
-	enum nib_status status = check_fit(
-	    b, &moe->a, names_of(moe->activations), &moe->c, label, err);
+	enum nib_status status =
+	    check_fit(b, &moe->a, names_of(moe->activations), &moe->c, label, err);
 
 	if (!status && b->batch != moe->b.batch)
 		status = nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
-				     " = %" PRId64
-				     ": must be moe.b.batch = %" PRId64,
+				     " = %" PRId64 ": must be moe.b.batch = %" PRId64,
 				     b->batch, moe->b.batch);
 	return status;
 }
@@ -297,21 +274,18 @@ static enum nib_status check_scale_rows(const struct nib_moe_problem *moe,
 	if (!moe->scale_rows)
 		return NIB_OK;
 	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-					 "moe.scale_rows",
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe.scale_rows",
 					 " = %p: must be NULL if A is moe.x, "
 					 "which has no scales",
 					 (const void *)moe->scale_rows);
 	scales.rows = moe->scale_rows_total;
 	scales.row_stride_bytes = 0;
-	return nib_valid_nvfp4(&scales, &scales, nib_label_of("moe", -1, "a"),
-			       err);
+	return nib_valid_nvfp4(&scales, &scales, nib_label_of("moe", -1, "a"), err);
 }
 
 enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 			      const struct nib_moe_problem *moe,
-			      struct nib_moe_problem *out,
-			      struct nib_error *err)
+			      struct nib_moe_problem *out, struct nib_error *err)
 {
 	struct nib_label lc = nib_label_of("moe", -1, "c"),
 			 lb = nib_label_of("moe", -1, "b"),
@@ -324,34 +298,31 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
 					 " = NULL: must point to a problem");
 	*out = *moe;
-	if ((status =
-		 nib_check_reserved(moe->reserved, nib_label("moe"), err)) ||
-	    (status = resolve_a(moe->activations, &moe->a, &moe->x, "moe", -1,
-				&out->a, &out->x, err)) ||
+	if ((status = nib_check_reserved(moe->reserved, nib_label("moe"), err)) ||
+	    (status = resolve_a(moe->activations, &moe->a, &moe->x, "moe", -1, &out->a,
+				&out->x, err)) ||
 	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
-	    (status = nib_valid_weights(device, &moe->b, moe->b_packed, &out->b,
-					lb, "b_packed", err)) ||
+	    (status = nib_valid_weights(device, &moe->b, moe->b_packed, &out->b, lb,
+					"b_packed", err)) ||
 	    (status = check_moe_fit(out, &out->b, lb, err)))
 		return status;
-	if (out->a.batch != 1 || out->c.batch != 1 ||
-	    out->c.rows != out->a.rows)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "moe.c",
-		    " = [%" PRId64 ", %" PRId64 "] x %" PRId64
-		    ": must have %s = %" PRId64 " rows, and %s and c batch 1",
-		    out->c.rows, out->c.cols, out->c.batch,
-		    names_of(moe->activations).rows, out->a.rows,
-		    names_of(moe->activations).view);
+	if (out->a.batch != 1 || out->c.batch != 1 || out->c.rows != out->a.rows)
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe.c",
+					 " = [%" PRId64 ", %" PRId64 "] x %" PRId64
+					 ": must have %s = %" PRId64
+					 " rows, and %s and c batch 1",
+					 out->c.rows, out->c.cols, out->c.batch,
+					 names_of(moe->activations).rows, out->a.rows,
+					 names_of(moe->activations).view);
 	if (out->b.batch > INT32_MAX || out->a.rows > INT32_MAX)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
 					 ": %" PRId64 " experts, %" PRId64
 					 " rows: both must be below 2^31",
 					 out->b.batch, out->a.rows);
 	if (moe->scale_rows_total < 0 || moe->scale_rows_total > INT32_MAX)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "moe.scale_rows_total",
-		    " = %" PRId64 ": must be 0 to 2^31 - 1",
-		    moe->scale_rows_total);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe.scale_rows_total",
+					 " = %" PRId64 ": must be 0 to 2^31 - 1",
+					 moe->scale_rows_total);
 	if ((status = check_scale_rows(moe, err)))
 		return status;
 	if (op != NIB_DUAL_GEMM) {
@@ -359,8 +330,8 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 		out->b2_packed = NULL;
 		return NIB_OK;
 	}
-	status = nib_valid_weights(device, &moe->b2, moe->b2_packed, &out->b2,
-				   lb2, "b2_packed", err);
+	status = nib_valid_weights(device, &moe->b2, moe->b2_packed, &out->b2, lb2,
+				   "b2_packed", err);
 	return status ? status : check_moe_fit(out, &out->b2, lb2, err);
 }
 
@@ -378,9 +349,8 @@ bool nib_same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y)
 
 bool nib_same_dense(const struct nib_dense *x, const struct nib_dense *y)
 {
-	return x->dtype == y->dtype && x->rows == y->rows &&
-	       x->cols == y->cols && x->batch == y->batch &&
-	       x->row_stride_elems == y->row_stride_elems &&
+	return x->dtype == y->dtype && x->rows == y->rows && x->cols == y->cols &&
+	       x->batch == y->batch && x->row_stride_elems == y->row_stride_elems &&
 	       x->batch_stride_elems == y->batch_stride_elems;
 }
 
@@ -397,16 +367,14 @@ bool nib_is_global(float global)
 
 /* ---- streams -------------------------------------------------------------- */
 
-enum nib_status nib_check_stream(const struct nib_device *device,
-				 const void *stream, const char *name,
-				 struct nib_error *err)
+enum nib_status nib_check_stream(const struct nib_device *device, const void *stream,
+				 const char *name, struct nib_error *err)
 {
 	if (!stream || !device->backend->is_host)
 		return NIB_OK;
-	return nib_fail_argument(
-	    err, NIB_BAD_ARGUMENT, name,
-	    " = %p: must be NULL on '%s', which has no streams", stream,
-	    device->backend->name);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+				 " = %p: must be NULL on '%s', which has no streams",
+				 stream, device->backend->name);
 }
 
 /* ---- data: pointers and overlaps ---------------------------------------- */
@@ -417,41 +385,36 @@ enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
 {
 	if (!nib_spans_overlap(c, in))
 		return NIB_OK;
-	return nib_fail_at(
-	    err, NIB_BAD_ARGUMENT, lc, "data",
-	    " [%p, %p) overlaps %s [%p, %p): outputs must lie apart",
-	    (void *)c.begin, (void *)c.end, NIB_LABEL_TEXT(li),
-	    (void *)in.begin, (void *)in.end);
+	return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "data",
+			   " [%p, %p) overlaps %s [%p, %p): outputs must lie apart",
+			   (void *)c.begin, (void *)c.end, NIB_LABEL_TEXT(li),
+			   (void *)in.begin, (void *)in.end);
 }
 
-static enum nib_status check_input(const struct nib_nvfp4 *v,
-				   struct nib_label label, struct nib_span c,
-				   struct nib_label lc, struct nib_error *err)
+static enum nib_status check_input(const struct nib_nvfp4 *v, struct nib_label label,
+				   struct nib_span c, struct nib_label lc,
+				   struct nib_error *err)
 {
 	enum nib_status status = nib_valid_nvfp4_data(v, label, err);
 
 	if (!status)
-		status =
-		    nib_check_disjoint(c, lc, nib_codes_span(v), label, err);
+		status = nib_check_disjoint(c, lc, nib_codes_span(v), label, err);
 	if (!status)
-		status =
-		    nib_check_disjoint(c, lc, nib_scale_span(v), label, err);
+		status = nib_check_disjoint(c, lc, nib_scale_span(v), label, err);
 	return status;
 }
 
-static enum nib_status check_x(const struct nib_dense *x,
-			       struct nib_label label, struct nib_span c,
-			       struct nib_label lc, struct nib_error *err)
+static enum nib_status check_x(const struct nib_dense *x, struct nib_label label,
+			       struct nib_span c, struct nib_label lc,
+			       struct nib_error *err)
 {
 	enum nib_status status = nib_valid_dense_data(x, label, err);
 
-	return status
-		   ? status
-		   : nib_check_disjoint(c, lc, nib_dense_span(x), label, err);
+	return status ? status
+		      : nib_check_disjoint(c, lc, nib_dense_span(x), label, err);
 }
 
-enum nib_status nib_valid_problem_data(enum nib_op op,
-				       const struct nib_problem *p,
+enum nib_status nib_valid_problem_data(enum nib_op op, const struct nib_problem *p,
 				       int64_t index, struct nib_error *err)
 {
 	struct nib_label lc = nib_label_of("problems", index, "c");
@@ -460,17 +423,17 @@ enum nib_status nib_valid_problem_data(enum nib_op op,
 
 	status = nib_valid_dense_data(&p->c, lc, err);
 	if (!status && p->activations != NIB_ACTIVATIONS_NVFP4)
-		status = check_x(&p->x, nib_label_of("problems", index, "x"), c,
-				 lc, err);
+		status =
+		    check_x(&p->x, nib_label_of("problems", index, "x"), c, lc, err);
 	else if (!status)
-		status = check_input(
-		    &p->a, nib_label_of("problems", index, "a"), c, lc, err);
+		status = check_input(&p->a, nib_label_of("problems", index, "a"), c, lc,
+				     err);
 	if (!status && !p->b_packed)
-		status = check_input(
-		    &p->b, nib_label_of("problems", index, "b"), c, lc, err);
+		status = check_input(&p->b, nib_label_of("problems", index, "b"), c, lc,
+				     err);
 	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
-		status = check_input(
-		    &p->b2, nib_label_of("problems", index, "b2"), c, lc, err);
+		status = check_input(&p->b2, nib_label_of("problems", index, "b2"), c,
+				     lc, err);
 	return status;
 }
 
@@ -502,28 +465,26 @@ enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 			    "scale_rows_total = %" PRId64,
 			    e, scale, end - begin, moe->scale_rows_total);
 		if (moe->a.scale_layout == NIB_TILED_128X4 && scale % 128)
-			return nib_fail_argument(
-			    err, NIB_BAD_ARGUMENT, "moe.scale_rows",
-			    "[%" PRId64 "] = %" PRId64
-			    ": must be a multiple of 128 with "
-			    "NIB_TILED_128X4",
-			    e, scale);
+			return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+						 "moe.scale_rows",
+						 "[%" PRId64 "] = %" PRId64
+						 ": must be a multiple of 128 with "
+						 "NIB_TILED_128X4",
+						 e, scale);
 	}
 	return NIB_OK;
 }
 
 /* A of a mixture of experts; c: the output, from which it lies apart. */
-static enum nib_status check_moe_a(const struct nib_moe_problem *moe,
-				   struct nib_span c, struct nib_label lc,
-				   struct nib_error *err)
+static enum nib_status check_moe_a(const struct nib_moe_problem *moe, struct nib_span c,
+				   struct nib_label lc, struct nib_error *err)
 {
 	const struct nib_label la = nib_label_of("moe", -1, "a");
 	struct nib_nvfp4 scales = moe->a;
 	enum nib_status status;
 
 	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
-		return check_x(&moe->x, nib_label_of("moe", -1, "x"), c, lc,
-			       err);
+		return check_x(&moe->x, nib_label_of("moe", -1, "x"), c, lc, err);
 	/* The scales of a may have another number of rows than its codes: they
 	 * are checked as a view of their own. */
 	if (moe->scale_rows) {
@@ -535,16 +496,13 @@ static enum nib_status check_moe_a(const struct nib_moe_problem *moe,
 	if (!status)
 		status = nib_valid_nvfp4_data(&scales, la, err);
 	if (!status)
-		status =
-		    nib_check_disjoint(c, lc, nib_codes_span(&moe->a), la, err);
+		status = nib_check_disjoint(c, lc, nib_codes_span(&moe->a), la, err);
 	if (!status)
-		status =
-		    nib_check_disjoint(c, lc, nib_scale_span(&scales), la, err);
+		status = nib_check_disjoint(c, lc, nib_scale_span(&scales), la, err);
 	return status;
 }
 
-enum nib_status nib_valid_moe_data(enum nib_op op,
-				   const struct nib_moe_problem *moe,
+enum nib_status nib_valid_moe_data(enum nib_op op, const struct nib_moe_problem *moe,
 				   struct nib_error *err)
 {
 	struct nib_label lc = nib_label_of("moe", -1, "c");
@@ -552,27 +510,24 @@ enum nib_status nib_valid_moe_data(enum nib_op op,
 	enum nib_status status;
 
 	if (!moe->row_offsets)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
-		    " = NULL: must point to %" PRId64 " values",
-		    moe->b.batch + 1);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe.row_offsets",
+					 " = NULL: must point to %" PRId64 " values",
+					 moe->b.batch + 1);
 	status = nib_valid_dense_data(&moe->c, lc, err);
 	if (!status)
 		status = check_moe_a(moe, c, lc, err);
 	if (!status && !moe->b_packed)
-		status = check_input(&moe->b, nib_label_of("moe", -1, "b"), c,
-				     lc, err);
+		status = check_input(&moe->b, nib_label_of("moe", -1, "b"), c, lc, err);
 	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
-		status = check_input(&moe->b2, nib_label_of("moe", -1, "b2"), c,
-				     lc, err);
+		status =
+		    check_input(&moe->b2, nib_label_of("moe", -1, "b2"), c, lc, err);
 	return status;
 }
 
 /* ---- scale signs -------------------------------------------------------- */
 
 /* The first group of the row whose scale has its sign bit, or -1. */
-static int64_t first_signed(const struct nib_nvfp4 *v, int64_t batch,
-			    int64_t row)
+static int64_t first_signed(const struct nib_nvfp4 *v, int64_t batch, int64_t row)
 {
 	const int64_t groups = v->k / NIB_BLOCK;
 	uint8_t any = 0;
@@ -592,8 +547,7 @@ static int64_t first_signed(const struct nib_nvfp4 *v, int64_t batch,
 }
 
 enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
-				    int64_t first, int64_t end,
-				    struct nib_label label,
+				    int64_t first, int64_t end, struct nib_label label,
 				    struct nib_error *err)
 {
 	/* A view without scales may have 2^40 rows, so no loop visits them. */
@@ -604,17 +558,16 @@ enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
 
 		if (g < 0)
 			continue;
-		return nib_fail_at(
-		    err, NIB_BAD_DATA, label, "scales",
-		    ": batch %" PRId64 ", row %" PRId64 ", group %" PRId64
-		    " is 0x%02x: the sign bit must be 0",
-		    batch, row, g, *nib_nvfp4_scale(v, batch, row, g));
+		return nib_fail_at(err, NIB_BAD_DATA, label, "scales",
+				   ": batch %" PRId64 ", row %" PRId64
+				   ", group %" PRId64
+				   " is 0x%02x: the sign bit must be 0",
+				   batch, row, g, *nib_nvfp4_scale(v, batch, row, g));
 	}
 	return NIB_OK;
 }
 
-enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
-				      struct nib_label label,
+enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v, struct nib_label label,
 				      struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
@@ -627,8 +580,7 @@ enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
 	return status;
 }
 
-enum nib_status nib_valid_problem_signs(enum nib_op op,
-					const struct nib_problem *p,
+enum nib_status nib_valid_problem_signs(enum nib_op op, const struct nib_problem *p,
 					int64_t index, struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
@@ -645,8 +597,7 @@ enum nib_status nib_valid_problem_signs(enum nib_op op,
 	return status;
 }
 
-enum nib_status nib_valid_moe_signs(enum nib_op op,
-				    const struct nib_moe_problem *moe,
+enum nib_status nib_valid_moe_signs(enum nib_op op, const struct nib_moe_problem *moe,
 				    struct nib_error *err)
 {
 	const bool has_scales = moe->activations == NIB_ACTIVATIONS_NVFP4;
@@ -654,8 +605,7 @@ enum nib_status nib_valid_moe_signs(enum nib_op op,
 
 	/* Rows that no expert has may hold anything. */
 	for (int64_t e = 0; has_scales && e < moe->b.batch && !status; e++) {
-		const int64_t rows =
-		    moe->row_offsets[e + 1] - moe->row_offsets[e];
+		const int64_t rows = moe->row_offsets[e + 1] - moe->row_offsets[e];
 		const int64_t first =
 		    moe->scale_rows ? moe->scale_rows[e] : moe->row_offsets[e];
 
@@ -663,11 +613,11 @@ enum nib_status nib_valid_moe_signs(enum nib_op op,
 					     nib_label_of("moe", -1, "a"), err);
 	}
 	if (!status && !moe->b_packed)
-		status = nib_valid_scale_signs(
-		    &moe->b, nib_label_of("moe", -1, "b"), err);
+		status =
+		    nib_valid_scale_signs(&moe->b, nib_label_of("moe", -1, "b"), err);
 	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
-		status = nib_valid_scale_signs(
-		    &moe->b2, nib_label_of("moe", -1, "b2"), err);
+		status =
+		    nib_valid_scale_signs(&moe->b2, nib_label_of("moe", -1, "b2"), err);
 	return status;
 }
 
@@ -675,8 +625,8 @@ enum nib_status nib_valid_moe_signs(enum nib_op op,
 
 double nib_problem_flop(enum nib_op op, const struct nib_problem *p)
 {
-	double flop = 2.0 * (double)p->a.rows * (double)p->c.cols *
-		      (double)p->a.k * (double)p->a.batch;
+	double flop = 2.0 * (double)p->a.rows * (double)p->c.cols * (double)p->a.k *
+		      (double)p->a.batch;
 
 	return op == NIB_DUAL_GEMM ? 2 * flop : flop;
 }
@@ -695,9 +645,8 @@ static double dense_bytes(const struct nib_dense *v)
 
 double nib_problem_bytes(enum nib_op op, const struct nib_problem *p)
 {
-	double bytes = p->activations == NIB_ACTIVATIONS_NVFP4
-			   ? nvfp4_bytes(&p->a)
-			   : dense_bytes(&p->x);
+	double bytes = p->activations == NIB_ACTIVATIONS_NVFP4 ? nvfp4_bytes(&p->a)
+							       : dense_bytes(&p->x);
 
 	bytes += nvfp4_bytes(&p->b);
 	if (op == NIB_DUAL_GEMM)

@@ -10,15 +10,13 @@
 #include "nibblas.h"
 
 /* NIB_BAD_DATA naming the first scale with its sign bit set. */
-enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v,
-				      struct nib_label label,
+enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v, struct nib_label label,
 				      struct nib_error *err);
 
 /* The same for rows first .. end-1 of one batch, which may be beyond v->rows.
  */
 enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
-				    int64_t first, int64_t end,
-				    struct nib_label label,
+				    int64_t first, int64_t end, struct nib_label label,
 				    struct nib_error *err);
 
 /*
@@ -26,24 +24,18 @@ enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
  * packed weights are refused).  out, count long, receives the resolved copies
  * (b of packed weights holds their sizes and no pointers).
  */
-enum nib_status nib_valid_problems(enum nib_op op,
-				   const struct nib_device *device,
-				   const struct nib_problem *problems,
-				   int64_t count, struct nib_problem *out,
-				   struct nib_error *err);
-enum nib_status nib_valid_problem(enum nib_op op,
-				  const struct nib_device *device,
-				  const struct nib_problem *problem,
-				  int64_t index, struct nib_problem *out,
-				  struct nib_error *err);
+enum nib_status nib_valid_problems(enum nib_op op, const struct nib_device *device,
+				   const struct nib_problem *problems, int64_t count,
+				   struct nib_problem *out, struct nib_error *err);
+enum nib_status nib_valid_problem(enum nib_op op, const struct nib_device *device,
+				  const struct nib_problem *problem, int64_t index,
+				  struct nib_problem *out, struct nib_error *err);
 enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 			      const struct nib_moe_problem *moe,
-			      struct nib_moe_problem *out,
-			      struct nib_error *err);
+			      struct nib_moe_problem *out, struct nib_error *err);
 
 /* Whether plans of the device may use these packed weights. */
-bool nib_reads_packed(const struct nib_device *device,
-		      const struct nib_packed *packed);
+bool nib_reads_packed(const struct nib_device *device, const struct nib_packed *packed);
 
 /*
  * Weights as a view, or packed for device (NULL: packed ones are refused), of
@@ -53,8 +45,7 @@ enum nib_status nib_valid_weights(const struct nib_device *device,
 				  const struct nib_nvfp4 *view,
 				  const struct nib_packed *packed,
 				  struct nib_nvfp4 *out, struct nib_label label,
-				  const char *packed_field,
-				  struct nib_error *err);
+				  const char *packed_field, struct nib_error *err);
 
 /* Whether two resolved views have the same sizes, strides and type. */
 bool nib_same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y);
@@ -67,14 +58,13 @@ bool nib_same_dense(const struct nib_dense *x, const struct nib_dense *y);
 bool nib_is_global(float global);
 
 /* NIB_BAD_ARGUMENT if a backend without streams is given one. */
-enum nib_status nib_check_stream(const struct nib_device *device,
-				 const void *stream, const char *name,
-				 struct nib_error *err);
+enum nib_status nib_check_stream(const struct nib_device *device, const void *stream,
+				 const char *name, struct nib_error *err);
 
 /* Pointers and overlaps of one resolved problem; all together: outputs.h. */
 enum nib_status nib_valid_problem_data(enum nib_op op,
-				       const struct nib_problem *problem,
-				       int64_t index, struct nib_error *err);
+				       const struct nib_problem *problem, int64_t index,
+				       struct nib_error *err);
 /* lc: what c's problem calls it, without its data. */
 enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
 				   struct nib_span in, struct nib_label li,
@@ -82,16 +72,14 @@ enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
 /* Reads row_offsets and scale_rows: for backends whose data is host memory. */
 enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 				      struct nib_error *err);
-enum nib_status nib_valid_moe_data(enum nib_op op,
-				   const struct nib_moe_problem *moe,
+enum nib_status nib_valid_moe_data(enum nib_op op, const struct nib_moe_problem *moe,
 				   struct nib_error *err);
 
 /* Scale signs of the views of one resolved problem whose data is valid. */
 enum nib_status nib_valid_problem_signs(enum nib_op op,
 					const struct nib_problem *problem,
 					int64_t index, struct nib_error *err);
-enum nib_status nib_valid_moe_signs(enum nib_op op,
-				    const struct nib_moe_problem *moe,
+enum nib_status nib_valid_moe_signs(enum nib_op op, const struct nib_moe_problem *moe,
 				    struct nib_error *err);
 
 /* 2*m*n*k, and bytes of inputs and outputs once, of a resolved problem. */

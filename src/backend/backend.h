@@ -82,13 +82,11 @@ struct nib_plan {
  * NVFP4, the type of x.  A resolved problem whose A is x has the sizes of x in
  * a, too, without pointers.
  */
-static inline enum nib_activations
-nib_plan_activations(const struct nib_plan *plan)
+static inline enum nib_activations nib_plan_activations(const struct nib_plan *plan)
 {
 	if (plan->is_moe)
 		return plan->moe.activations;
-	return plan->count ? plan->problems->activations
-			   : NIB_ACTIVATIONS_NVFP4;
+	return plan->count ? plan->problems->activations : NIB_ACTIVATIONS_NVFP4;
 }
 
 static inline enum nib_dtype nib_plan_x_dtype(const struct nib_plan *plan)
@@ -186,20 +184,19 @@ struct nib_moe_steps {
 	 * The layer of few slots at once, the same bits as by its steps, if the backend can:
 	 * else *taken is false and nothing has been done.  May be NULL.
 	 */
-	enum nib_status (*few)(struct nib_device *device,
-			       const struct nib_moe_few *few, void *stream,
-			       bool *taken, struct nib_error *err);
+	enum nib_status (*few)(struct nib_device *device, const struct nib_moe_few *few,
+			       void *stream, bool *taken, struct nib_error *err);
 	/* Routes, then gathers. */
 	enum nib_status (*begin)(struct nib_device *device,
 				 const struct nib_moe_route *route,
-				 const struct nib_moe_gather *gather,
-				 void *stream, struct nib_error *err);
+				 const struct nib_moe_gather *gather, void *stream,
+				 struct nib_error *err);
 	enum nib_status (*activate)(struct nib_device *device,
 				    const struct nib_moe_activate *activate,
 				    void *stream, struct nib_error *err);
 	enum nib_status (*combine)(struct nib_device *device,
-				   const struct nib_moe_combine *combine,
-				   void *stream, struct nib_error *err);
+				   const struct nib_moe_combine *combine, void *stream,
+				   struct nib_error *err);
 };
 
 struct nib_backend {
@@ -216,8 +213,7 @@ struct nib_backend {
 
 	enum nib_status (*open)(const char *name,
 				const struct nib_device_options *options,
-				struct nib_device **device,
-				struct nib_error *err);
+				struct nib_device **device, struct nib_error *err);
 	void (*close)(struct nib_device *device);
 	void (*device_info)(const struct nib_device *device,
 			    struct nib_device_info *info);
@@ -226,21 +222,18 @@ struct nib_backend {
 	enum nib_status (*alloc)(struct nib_device *device, size_t bytes,
 				 void **pointer, struct nib_error *err);
 	void (*free)(struct nib_device *device, void *pointer);
-	enum nib_status (*copy)(struct nib_device *device, void *to,
-				const void *from, size_t bytes,
-				struct nib_error *err);
+	enum nib_status (*copy)(struct nib_device *device, void *to, const void *from,
+				size_t bytes, struct nib_error *err);
 	enum nib_status (*wait)(struct nib_device *device, void *stream,
 				struct nib_error *err);
 
 	/* amount > 0, of READ a multiple of 16; data is not looked at yet. */
-	enum nib_status (*probe)(struct nib_device *device,
-				 enum nib_probe probe, const void *data,
-				 int64_t amount, int64_t *done, void *stream,
-				 struct nib_error *err);
+	enum nib_status (*probe)(struct nib_device *device, enum nib_probe probe,
+				 const void *data, int64_t amount, int64_t *done,
+				 void *stream, struct nib_error *err);
 
 	/* costs of set may be NULL. */
-	enum nib_status (*costs_get)(struct nib_device *device,
-				     struct nib_costs *costs,
+	enum nib_status (*costs_get)(struct nib_device *device, struct nib_costs *costs,
 				     struct nib_error *err);
 	enum nib_status (*costs_set)(struct nib_device *device,
 				     const struct nib_costs *costs,
@@ -250,21 +243,18 @@ struct nib_backend {
 	 * Scale signs are checked on a host backend only.  shares_codes: they
 	 * need not be copied.
 	 */
-	enum nib_status (*pack)(struct nib_device *device,
-				const struct nib_nvfp4 *b, bool shares_codes,
-				struct nib_packed **packed,
+	enum nib_status (*pack)(struct nib_device *device, const struct nib_nvfp4 *b,
+				bool shares_codes, struct nib_packed **packed,
 				struct nib_error *err);
 	/* Whether pack() shares the codes of b if it may. */
-	bool (*pack_shares)(const struct nib_device *device,
-			    const struct nib_nvfp4 *b);
+	bool (*pack_shares)(const struct nib_device *device, const struct nib_nvfp4 *b);
 	/* b: of the same sizes. */
 	enum nib_status (*packed_update)(struct nib_packed *packed,
 					 const struct nib_nvfp4 *b,
 					 struct nib_error *err);
 	/* to: of the same sizes; its codes and scales are apart. */
 	enum nib_status (*unpack)(const struct nib_packed *packed,
-				  const struct nib_nvfp4 *to,
-				  struct nib_error *err);
+				  const struct nib_nvfp4 *to, struct nib_error *err);
 	void (*packed_free)(struct nib_packed *packed);
 
 	/* Allocates a plan of the backend's own size, zeroed. */
@@ -273,9 +263,8 @@ struct nib_backend {
 	enum nib_status (*plan)(struct nib_plan *plan, struct nib_error *err);
 	void (*plan_free)(struct nib_plan *plan);
 	/* A workspace that the plan keeps; bytes > 0, aligned to 64. */
-	enum nib_status (*workspace_new)(struct nib_device *device,
-					 size_t bytes, void **workspace,
-					 struct nib_error *err);
+	enum nib_status (*workspace_new)(struct nib_device *device, size_t bytes,
+					 void **workspace, struct nib_error *err);
 	void (*workspace_free)(struct nib_device *device, void *workspace);
 	enum nib_status (*run)(struct nib_plan *plan, const struct nib_run *run,
 			       struct nib_error *err);
@@ -289,24 +278,22 @@ struct nib_backend {
 				    const struct nib_nvfp4 *q,
 				    const struct nib_quantize_options *options,
 				    float *global_used, struct nib_error *err);
-	enum nib_status (*amax)(struct nib_device *device,
-				const struct nib_dense *x, bool saturate,
-				float *amax, struct nib_error *err);
-	enum nib_status (*dequantize)(
-	    struct nib_device *device, const struct nib_nvfp4 *q, float global,
-	    const struct nib_dense *y,
-	    const struct nib_dequantize_options *options,
-	    struct nib_error *err);
+	enum nib_status (*amax)(struct nib_device *device, const struct nib_dense *x,
+				bool saturate, float *amax, struct nib_error *err);
+	enum nib_status (*dequantize)(struct nib_device *device,
+				      const struct nib_nvfp4 *q, float global,
+				      const struct nib_dense *y,
+				      const struct nib_dequantize_options *options,
+				      struct nib_error *err);
 	/* experts > 0, scale_rows may be NULL. */
-	enum nib_status (*expert_rows)(struct nib_device *device,
-				       const int32_t *ends, int64_t experts,
-				       int32_t *row_offsets,
+	enum nib_status (*expert_rows)(struct nib_device *device, const int32_t *ends,
+				       int64_t experts, int32_t *row_offsets,
 				       int32_t *scale_rows, void *stream,
 				       struct nib_error *err);
 	enum nib_status (*convert_scales)(struct nib_device *device,
 					  const struct nib_nvfp4 *from,
-					  const struct nib_nvfp4 *to,
-					  void *stream, struct nib_error *err);
+					  const struct nib_nvfp4 *to, void *stream,
+					  struct nib_error *err);
 	/* The steps of layers of experts, which all are there. */
 	const struct nib_moe_steps *moe_steps;
 };
@@ -318,19 +305,16 @@ extern const struct nib_backend nib_backend_cpu;
 extern const struct nib_backend nib_backend_cuda;
 
 /* Entries of backends that cannot do it: NIB_UNSUPPORTED (unsupported.c). */
-bool nib_shares_no_codes(const struct nib_device *device,
-			 const struct nib_nvfp4 *b);
+bool nib_shares_no_codes(const struct nib_device *device, const struct nib_nvfp4 *b);
 enum nib_status nib_no_probe(struct nib_device *device, enum nib_probe probe,
 			     const void *data, int64_t amount, int64_t *done,
 			     void *stream, struct nib_error *err);
-enum nib_status nib_no_costs_get(struct nib_device *device,
-				 struct nib_costs *costs,
+enum nib_status nib_no_costs_get(struct nib_device *device, struct nib_costs *costs,
 				 struct nib_error *err);
 enum nib_status nib_no_costs_set(struct nib_device *device,
-				 const struct nib_costs *costs,
-				 struct nib_error *err);
+				 const struct nib_costs *costs, struct nib_error *err);
 /* For plans whose A a backend has no kernels for; rule: those that it has. */
-enum nib_status nib_no_activations(const struct nib_plan *plan,
-				   const char *rule, struct nib_error *err);
+enum nib_status nib_no_activations(const struct nib_plan *plan, const char *rule,
+				   struct nib_error *err);
 
 #endif

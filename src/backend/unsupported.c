@@ -3,8 +3,7 @@
 #include "backend/backend.h"
 #include "core/error.h"
 
-bool nib_shares_no_codes(const struct nib_device *device,
-			 const struct nib_nvfp4 *b)
+bool nib_shares_no_codes(const struct nib_device *device, const struct nib_nvfp4 *b)
 {
 	(void)device;
 	(void)b;
@@ -25,39 +24,37 @@ enum nib_status nib_no_probe(struct nib_device *device, enum nib_probe probe,
 				 device->backend->name);
 }
 
-static enum nib_status no_costs(const struct nib_device *device,
-				struct nib_error *err)
+static enum nib_status no_costs(const struct nib_device *device, struct nib_error *err)
 {
 	return nib_fail_argument(err, NIB_UNSUPPORTED, "device",
 				 ": '%s' plans without costs; a GPU has some",
 				 device->backend->name);
 }
 
-enum nib_status nib_no_costs_get(struct nib_device *device,
-				 struct nib_costs *costs, struct nib_error *err)
-{
-	(void)costs;
-	return no_costs(device, err);
-}
-
-enum nib_status nib_no_costs_set(struct nib_device *device,
-				 const struct nib_costs *costs,
+enum nib_status nib_no_costs_get(struct nib_device *device, struct nib_costs *costs,
 				 struct nib_error *err)
 {
 	(void)costs;
 	return no_costs(device, err);
 }
 
-enum nib_status nib_no_activations(const struct nib_plan *plan,
-				   const char *rule, struct nib_error *err)
+enum nib_status nib_no_costs_set(struct nib_device *device,
+				 const struct nib_costs *costs, struct nib_error *err)
+{
+	(void)costs;
+	return no_costs(device, err);
+}
+
+enum nib_status nib_no_activations(const struct nib_plan *plan, const char *rule,
+				   struct nib_error *err)
 {
 	static const char *const kinds[] = {"NVFP4", "dense", "int8"};
 	static const char *const types[] = {"fp32", "fp16", "bf16"};
 	const enum nib_activations kind = nib_plan_activations(plan);
 
-	return nib_fail_argument(
-	    err, NIB_UNSUPPORTED,
-	    plan->is_moe ? "moe.activations" : "problems[0].activations",
-	    " = %d (%s, x is %s): %s", (int)kind, kinds[kind],
-	    types[nib_plan_x_dtype(plan)], rule);
+	return nib_fail_argument(err, NIB_UNSUPPORTED,
+				 plan->is_moe ? "moe.activations"
+					      : "problems[0].activations",
+				 " = %d (%s, x is %s): %s", (int)kind, kinds[kind],
+				 types[nib_plan_x_dtype(plan)], rule);
 }

@@ -34,9 +34,10 @@ static void trim_character(char *text, size_t length)
 }
 
 /* The message is the argument, as far as it fits, and the formatted text. */
-__attribute__((format(printf, 4, 0))) static void
-fill(struct nib_error *err, enum nib_status status, const char *argument,
-     const char *format, va_list args)
+__attribute__((format(printf, 4, 0))) static void fill(struct nib_error *err,
+						       enum nib_status status,
+						       const char *argument,
+						       const char *format, va_list args)
 {
 	const size_t capacity = sizeof(err->message);
 	int length;
@@ -86,9 +87,8 @@ static void write_label(struct nib_label label, const char *member,
 	int length;
 
 	if (label.array && label.index >= 0)
-		length = snprintf(text->text, bytes, "%s[%" PRId64 "]%s%s%s%s",
-				  array, label.index, dot, label.field,
-				  member_dot, member);
+		length = snprintf(text->text, bytes, "%s[%" PRId64 "]%s%s%s%s", array,
+				  label.index, dot, label.field, member_dot, member);
 	else
 		length = snprintf(text->text, bytes, "%s%s%s%s%s", array, dot,
 				  label.field, member_dot, member);
@@ -154,9 +154,8 @@ const char *nib_status_name(enum nib_status status)
 	return "unknown status";
 }
 
-#define STRING(x) #x
-#define VERSION(major, minor, patch)                                           \
-	STRING(major) "." STRING(minor) "." STRING(patch)
+#define STRING(x)		     #x
+#define VERSION(major, minor, patch) STRING(major) "." STRING(minor) "." STRING(patch)
 
 const char *nib_version(void)
 {

@@ -15,8 +15,7 @@
  * The error is about no single argument.
  */
 __attribute__((format(printf, 3, 4))) enum nib_status
-nib_fail(struct nib_error *err, enum nib_status status, const char *format,
-	 ...);
+nib_fail(struct nib_error *err, enum nib_status status, const char *format, ...);
 
 /*
  * The same for an error about one argument, spelled as in nibblas.h.  The
@@ -25,8 +24,8 @@ nib_fail(struct nib_error *err, enum nib_status status, const char *format,
  *				 " = %d: must be 0 to 8", threads);
  */
 __attribute__((format(printf, 4, 5))) enum nib_status
-nib_fail_argument(struct nib_error *err, enum nib_status status,
-		  const char *argument, const char *format, ...);
+nib_fail_argument(struct nib_error *err, enum nib_status status, const char *argument,
+		  const char *format, ...);
 
 /*
  * The name of an argument in parts, which become text only when it is refused:
@@ -54,16 +53,13 @@ static inline struct nib_label nib_label_of(const char *array, int64_t index,
 struct nib_label_text {
 	char text[sizeof(((struct nib_error *)0)->argument)];
 };
-const char *nib_label_write(struct nib_label label,
-			    struct nib_label_text *text);
-#define NIB_LABEL_TEXT(label)                                                  \
-	nib_label_write(label, &(struct nib_label_text){{0}})
+const char *nib_label_write(struct nib_label label, struct nib_label_text *text);
+#define NIB_LABEL_TEXT(label) nib_label_write(label, &(struct nib_label_text){{0}})
 
 /* As nib_fail_argument(), about label.member, or label if member is "". */
 __attribute__((format(printf, 5, 6))) enum nib_status
-nib_fail_at(struct nib_error *err, enum nib_status status,
-	    struct nib_label label, const char *member, const char *format,
-	    ...);
+nib_fail_at(struct nib_error *err, enum nib_status status, struct nib_label label,
+	    const char *member, const char *format, ...);
 
 /*
  * Gives the argument of an error another name, in its message too; err may be
@@ -74,10 +70,9 @@ void nib_error_rename(struct nib_error *err, const char *argument);
 /* The analyzer sees one file at a time: tell it that status is returned. */
 #ifdef __clang_analyzer__
 #define nib_fail(err, status, ...) (nib_fail(err, status, __VA_ARGS__), status)
-#define nib_fail_argument(err, status, ...)                                    \
+#define nib_fail_argument(err, status, ...)                                            \
 	(nib_fail_argument(err, status, __VA_ARGS__), status)
-#define nib_fail_at(err, status, ...)                                          \
-	(nib_fail_at(err, status, __VA_ARGS__), status)
+#define nib_fail_at(err, status, ...) (nib_fail_at(err, status, __VA_ARGS__), status)
 #endif
 
 #endif

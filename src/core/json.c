@@ -125,14 +125,12 @@ static bool unicode_escape(struct nib_json *json, char **out)
 	if (code >= 0xD800 && code <= 0xDBFF) {
 		if (json->end - json->at < 2 || json->at[0] != '\\' ||
 		    json->at[1] != 'u')
-			return nib_json_fail(json,
-					     "lone surrogate in a string");
+			return nib_json_fail(json, "lone surrogate in a string");
 		json->at += 2;
 		if (!hex4(json, &low))
 			return false;
 		if (low < 0xDC00 || low > 0xDFFF)
-			return nib_json_fail(json,
-					     "lone surrogate in a string");
+			return nib_json_fail(json, "lone surrogate in a string");
 		code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
 	}
 	*out = put_utf8(*out, code);
@@ -168,8 +166,8 @@ const char *nib_json_string(struct nib_json *json)
 	if (!nib_json_expect(json, '"'))
 		return NULL;
 	for (;;) {
-		size_t length = nib_utf8_char_bytes(
-		    json->at, (size_t)(json->end - json->at));
+		size_t length =
+		    nib_utf8_char_bytes(json->at, (size_t)(json->end - json->at));
 		unsigned char c;
 
 		if (json->at == json->end) {

@@ -18,15 +18,13 @@ enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,
 				 const char *name, struct nib_error *err);
 
 /* Checks an info struct of the caller's; *bytes = how much of it to write. */
-enum nib_status nib_info_check(const void *theirs, size_t ours_bytes,
-			       size_t *bytes, const char *name,
-			       struct nib_error *err);
+enum nib_status nib_info_check(const void *theirs, size_t ours_bytes, size_t *bytes,
+			       const char *name, struct nib_error *err);
 /* Copies ours into theirs but for struct_bytes. */
 void nib_info_write(void *theirs, const void *ours, size_t bytes);
 
 /* NIB_UNSUPPORTED if a field that belongs to later versions is set. */
-enum nib_status nib_check_reserved(const uint64_t reserved[4],
-				   struct nib_label label,
+enum nib_status nib_check_reserved(const uint64_t reserved[4], struct nib_label label,
 				   struct nib_error *err);
 
 #endif

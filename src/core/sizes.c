@@ -19,8 +19,7 @@ size_t nib_scales_bytes(enum nib_scale_layout layout, int64_t rows, int64_t k)
 	} else if (layout != NIB_LINEAR) {
 		return 0;
 	}
-	if (__builtin_mul_overflow(rows, groups, &bytes) ||
-	    (uint64_t)bytes > SIZE_MAX)
+	if (__builtin_mul_overflow(rows, groups, &bytes) || (uint64_t)bytes > SIZE_MAX)
 		return 0;
 	return (size_t)bytes;
 }

@@ -52,19 +52,16 @@ static int is_control(const char *text, size_t length)
 	if (length == 1)
 		return c[0] < 0x20 || c[0] == 0x7F;
 	if (length == 2)
-		return (c[0] == 0xC2 && c[1] < 0xA0) ||
-		       (c[0] == 0xD8 && c[1] == 0x9C);
+		return (c[0] == 0xC2 && c[1] < 0xA0) || (c[0] == 0xD8 && c[1] == 0x9C);
 	if (length != 3 || c[0] != 0xE2)
 		return 0;
 	if (c[1] == 0x80)
-		return c[2] == 0x8E || c[2] == 0x8F ||
-		       (c[2] >= 0xAA && c[2] <= 0xAE);
+		return c[2] == 0x8E || c[2] == 0x8F || (c[2] >= 0xAA && c[2] <= 0xAE);
 	return c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9;
 }
 
 /* Returns the bytes written before the NUL; stops at a whole character. */
-static size_t show(char *shown, size_t capacity, const char *text,
-		   size_t n_bytes)
+static size_t show(char *shown, size_t capacity, const char *text, size_t n_bytes)
 {
 	size_t used = 0;
 

@@ -13,8 +13,7 @@
 #define MAX_SIZE (INT64_C(1) << 40)
 
 static enum nib_status check_size(int64_t value, const char *field,
-				  const struct nib_label *label,
-				  struct nib_error *err)
+				  const struct nib_label *label, struct nib_error *err)
 {
 	if (value >= 0 && value <= MAX_SIZE)
 		return NIB_OK;
@@ -26,9 +25,8 @@ static enum nib_status check_size(int64_t value, const char *field,
  * Resolves one stride: 0 becomes dense, the length of one item.  A smaller one
  * would make items overlap, unless there is only one.
  */
-static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
-				      int64_t items, const char *field,
-				      const struct nib_label *label,
+static enum nib_status resolve_stride(int64_t *stride, int64_t dense, int64_t items,
+				      const char *field, const struct nib_label *label,
 				      struct nib_error *err)
 {
 	if (*stride == 0)
@@ -42,13 +40,11 @@ static enum nib_status resolve_stride(int64_t *stride, int64_t dense,
 }
 
 /* items * stride without overflow and below 2^62. */
-static enum nib_status check_extent(int64_t items, int64_t stride,
-				    int64_t *extent, const char *field,
-				    const struct nib_label *label,
+static enum nib_status check_extent(int64_t items, int64_t stride, int64_t *extent,
+				    const char *field, const struct nib_label *label,
 				    struct nib_error *err)
 {
-	if (!__builtin_mul_overflow(items, stride, extent) &&
-	    *extent < INT64_MAX / 2)
+	if (!__builtin_mul_overflow(items, stride, extent) && *extent < INT64_MAX / 2)
 		return NIB_OK;
 	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
 			   " = %" PRId64 " times %" PRId64
@@ -68,10 +64,9 @@ bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
  * row ends after its own bytes, not after a whole row stride, so the next batch
  * may begin there.
  */
-static enum nib_status check_behind(int64_t rows, int64_t row_dense,
-				    int64_t row_stride, int64_t batch,
-				    int64_t batch_stride, const char *field,
-				    const struct nib_label *label,
+static enum nib_status check_behind(int64_t rows, int64_t row_dense, int64_t row_stride,
+				    int64_t batch, int64_t batch_stride,
+				    const char *field, const struct nib_label *label,
 				    struct nib_error *err)
 {
 	const int64_t all = rows > 0 ? (rows - 1) * row_stride + row_dense : 0;
@@ -81,8 +76,8 @@ static enum nib_status check_behind(int64_t rows, int64_t row_dense,
 		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
 				   " = %" PRId64
 				   ": must be 0 (dense), at least %" PRId64
-				   " (behind all rows) or %" PRId64
-				   " to %" PRId64 " (between two rows)",
+				   " (behind all rows) or %" PRId64 " to %" PRId64
+				   " (between two rows)",
 				   batch_stride, all, row_dense,
 				   (row_stride - row_dense) / (batch - 1));
 	return resolve_stride(&batch_stride, all, batch, field, label, err);
@@ -90,19 +85,17 @@ static enum nib_status check_behind(int64_t rows, int64_t row_dense,
 
 /* Resolves both strides of one array of a view. */
 static enum nib_status
-resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride,
-		int64_t batch, int64_t *batch_stride, const char *row_field,
-		const char *batch_field, const struct nib_label *label,
-		struct nib_error *err)
+resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride, int64_t batch,
+		int64_t *batch_stride, const char *row_field, const char *batch_field,
+		const struct nib_label *label, struct nib_error *err)
 {
 	int64_t extent;
 	enum nib_status status;
 
-	status =
-	    resolve_stride(row_stride, row_dense, rows, row_field, label, err);
+	status = resolve_stride(row_stride, row_dense, rows, row_field, label, err);
 	if (!status)
-		status = check_extent(rows, *row_stride, &extent, row_field,
-				      label, err);
+		status =
+		    check_extent(rows, *row_stride, &extent, row_field, label, err);
 	if (status)
 		return status;
 	if (*batch_stride == 0)
@@ -111,8 +104,8 @@ resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride,
 		status = check_behind(rows, row_dense, *row_stride, batch,
 				      *batch_stride, batch_field, label, err);
 	if (!status)
-		status = check_extent(batch, *batch_stride, &extent,
-				      batch_field, label, err);
+		status = check_extent(batch, *batch_stride, &extent, batch_field, label,
+				      err);
 	return status;
 }
 
@@ -124,24 +117,22 @@ static enum nib_status resolve_scales(struct nib_nvfp4 *v,
 	enum nib_status status;
 
 	if (v->scale_layout == NIB_LINEAR)
-		return resolve_strides(v->rows, v->k / NIB_BLOCK,
-				       &v->scale_row_stride_bytes, v->batch,
-				       &v->scale_batch_stride_bytes,
-				       "scale_row_stride_bytes",
-				       "scale_batch_stride_bytes", label, err);
+		return resolve_strides(
+		    v->rows, v->k / NIB_BLOCK, &v->scale_row_stride_bytes, v->batch,
+		    &v->scale_batch_stride_bytes, "scale_row_stride_bytes",
+		    "scale_batch_stride_bytes", label, err);
 	if (v->scale_row_stride_bytes != 0)
-		return nib_fail_at(
-		    err, NIB_BAD_ARGUMENT, *label, "scale_row_stride_bytes",
-		    " = %" PRId64 ": must be 0 with NIB_TILED_128X4",
-		    v->scale_row_stride_bytes);
-	status = resolve_stride(
-	    &v->scale_batch_stride_bytes,
-	    (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k), v->batch,
-	    "scale_batch_stride_bytes", label, err);
+		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label,
+				   "scale_row_stride_bytes",
+				   " = %" PRId64 ": must be 0 with NIB_TILED_128X4",
+				   v->scale_row_stride_bytes);
+	status =
+	    resolve_stride(&v->scale_batch_stride_bytes,
+			   (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k),
+			   v->batch, "scale_batch_stride_bytes", label, err);
 	if (!status)
-		status =
-		    check_extent(v->batch, v->scale_batch_stride_bytes, &extent,
-				 "scale_batch_stride_bytes", label, err);
+		status = check_extent(v->batch, v->scale_batch_stride_bytes, &extent,
+				      "scale_batch_stride_bytes", label, err);
 	return status;
 }
 
@@ -157,9 +148,8 @@ static enum nib_status check_code_order(const struct nib_nvfp4 *v,
 			   (int)v->code_order);
 }
 
-enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
-				struct nib_nvfp4 *out, struct nib_label label,
-				struct nib_error *err)
+enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in, struct nib_nvfp4 *out,
+				struct nib_label label, struct nib_error *err)
 {
 	struct nib_nvfp4 v = *in;
 	enum nib_status status;
@@ -191,9 +181,8 @@ enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
 	return status;
 }
 
-enum nib_status nib_valid_dense(const struct nib_dense *in,
-				struct nib_dense *out, struct nib_label label,
-				struct nib_error *err)
+enum nib_status nib_valid_dense(const struct nib_dense *in, struct nib_dense *out,
+				struct nib_label label, struct nib_error *err)
 {
 	struct nib_dense v = *in;
 	int64_t extent;
@@ -216,13 +205,11 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 				 "batch_stride_elems", &label, err);
 	/* Elements have at most 4 bytes.  Unused strides are checked, too. */
 	if (!status)
-		status =
-		    check_extent(v.rows ? 4 * v.rows : 4, v.row_stride_elems,
-				 &extent, "row_stride_elems", &label, err);
+		status = check_extent(v.rows ? 4 * v.rows : 4, v.row_stride_elems,
+				      &extent, "row_stride_elems", &label, err);
 	if (!status)
-		status =
-		    check_extent(4 * v.batch, v.batch_stride_elems, &extent,
-				 "batch_stride_elems", &label, err);
+		status = check_extent(4 * v.batch, v.batch_stride_elems, &extent,
+				      "batch_stride_elems", &label, err);
 	if (!status)
 		*out = v;
 	return status;
@@ -232,9 +219,8 @@ enum nib_status nib_valid_dense(const struct nib_dense *in,
 
 static struct nib_grid codes_grid(const struct nib_nvfp4 *v)
 {
-	return (struct nib_grid){
-	    (uintptr_t)v->codes, v->k / 2, v->rows,
-	    v->row_stride_bytes, v->batch, v->batch_stride_bytes};
+	return (struct nib_grid){(uintptr_t)v->codes, v->k / 2, v->rows,
+				 v->row_stride_bytes, v->batch, v->batch_stride_bytes};
 }
 
 static struct nib_grid scale_grid(const struct nib_nvfp4 *v)
@@ -243,9 +229,9 @@ static struct nib_grid scale_grid(const struct nib_nvfp4 *v)
 
 	return (struct nib_grid){
 	    .begin = (uintptr_t)v->scales,
-	    .width = is_linear ? v->k / NIB_BLOCK
-			       : (int64_t)nib_scales_bytes(v->scale_layout,
-							   v->rows, v->k),
+	    .width = is_linear
+			 ? v->k / NIB_BLOCK
+			 : (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k),
 	    .rows = is_linear ? v->rows : 1,
 	    .row_stride = is_linear ? v->scale_row_stride_bytes : 0,
 	    .batch = v->batch,
@@ -258,12 +244,8 @@ struct nib_grid nib_dense_grid(const struct nib_dense *v)
 	const int64_t size = (int64_t)nib_dtype_bytes(v->dtype);
 
 	return (struct nib_grid){
-	    (uintptr_t)v->data,
-	    v->cols * size,
-	    v->rows,
-	    v->row_stride_elems * size,
-	    v->batch,
-	    v->batch_stride_elems * size,
+	    (uintptr_t)v->data,		v->cols * size, v->rows,
+	    v->row_stride_elems * size, v->batch,	v->batch_stride_elems * size,
 	};
 }
 
@@ -295,8 +277,7 @@ struct nib_span nib_dense_span(const struct nib_dense *v)
 bool nib_spans_overlap(struct nib_span a, struct nib_span b)
 {
 	/* Empty spans overlap nothing. */
-	return a.begin < a.end && b.begin < b.end && a.begin < b.end &&
-	       b.begin < a.end;
+	return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
 }
 
 enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
@@ -305,10 +286,9 @@ enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
 {
 	if (!nib_spans_overlap(a, b))
 		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, a_name,
-				 " = %p: must not overlap %s, bytes %p to %p",
-				 (void *)a.begin, b_name, (void *)b.begin,
-				 (void *)b.end);
+	return nib_fail_argument(
+	    err, NIB_BAD_ARGUMENT, a_name, " = %p: must not overlap %s, bytes %p to %p",
+	    (void *)a.begin, b_name, (void *)b.begin, (void *)b.end);
 }
 
 uintptr_t nib_grid_columns_bytes(const struct nib_grid *g)
@@ -319,8 +299,7 @@ uintptr_t nib_grid_columns_bytes(const struct nib_grid *g)
 }
 
 /* True for separate columns of one wider matrix: the row strides are equal. */
-static bool are_columns_apart(const struct nib_grid *x,
-			      const struct nib_grid *y)
+static bool are_columns_apart(const struct nib_grid *x, const struct nib_grid *y)
 {
 	const uintptr_t stride = (uintptr_t)x->row_stride;
 	uintptr_t offset;
@@ -341,8 +320,7 @@ bool nib_grid_is_apart(const struct nib_grid *g)
 		return false;
 	return g->batch == 1 ||
 	       g->batch_stride >= (g->rows - 1) * g->row_stride + g->width ||
-	       nib_lies_between(g->width, g->row_stride, g->batch,
-				g->batch_stride);
+	       nib_lies_between(g->width, g->row_stride, g->batch, g->batch_stride);
 }
 
 /*
@@ -385,8 +363,7 @@ bool nib_scales_overlap_codes(const struct nib_nvfp4 *v)
 }
 
 static enum nib_status check_span(struct nib_span span, const char *field,
-				  const struct nib_label *label,
-				  struct nib_error *err)
+				  const struct nib_label *label, struct nib_error *err)
 {
 	if (span.begin == span.end)
 		return NIB_OK;
@@ -402,8 +379,7 @@ static enum nib_status check_span(struct nib_span span, const char *field,
 	return NIB_OK;
 }
 
-enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v,
-				     struct nib_label label,
+enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v, struct nib_label label,
 				     struct nib_error *err)
 {
 	enum nib_status status;
@@ -414,8 +390,7 @@ enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v,
 	return status;
 }
 
-enum nib_status nib_valid_dense_data(const struct nib_dense *v,
-				     struct nib_label label,
+enum nib_status nib_valid_dense_data(const struct nib_dense *v, struct nib_label label,
 				     struct nib_error *err)
 {
 	return check_span(nib_dense_span(v), "data", &label, err);

@@ -19,19 +19,15 @@ struct nib_span {
 };
 
 /* Sizes, strides and layout; no pointer is looked at.  in may be out. */
-enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in,
-				struct nib_nvfp4 *out, struct nib_label label,
-				struct nib_error *err);
-enum nib_status nib_valid_dense(const struct nib_dense *in,
-				struct nib_dense *out, struct nib_label label,
-				struct nib_error *err);
+enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in, struct nib_nvfp4 *out,
+				struct nib_label label, struct nib_error *err);
+enum nib_status nib_valid_dense(const struct nib_dense *in, struct nib_dense *out,
+				struct nib_label label, struct nib_error *err);
 
 /* Checks the pointers of resolved views: not NULL, no wrap around. */
-enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v,
-				     struct nib_label label,
+enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v, struct nib_label label,
 				     struct nib_error *err);
-enum nib_status nib_valid_dense_data(const struct nib_dense *v,
-				     struct nib_label label,
+enum nib_status nib_valid_dense_data(const struct nib_dense *v, struct nib_label label,
 				     struct nib_error *err);
 
 /* Spans of resolved views. */

@@ -35,8 +35,8 @@ struct nib_atomic_file {
 };
 
 /* Removes the temporary file.  After it the file can only be discarded. */
-static enum nib_status give_up(struct nib_atomic_file *file, const char *call,
-			       int code, struct nib_error *err)
+static enum nib_status give_up(struct nib_atomic_file *file, const char *call, int code,
+			       struct nib_error *err)
 {
 	if (file->temp[0])
 		unlinkat(file->dir_fd, file->temp, 0);
@@ -46,8 +46,7 @@ static enum nib_status give_up(struct nib_atomic_file *file, const char *call,
 }
 
 /* Sets dir_fd and base. */
-static enum nib_status open_folder(struct nib_atomic_file *file,
-				   struct nib_error *err)
+static enum nib_status open_folder(struct nib_atomic_file *file, struct nib_error *err)
 {
 	char *slash = strrchr(file->path, '/');
 	const char *folder = ".";
@@ -62,21 +61,18 @@ static enum nib_status open_folder(struct nib_atomic_file *file,
 		*slash = '\0';
 		folder = file->path;
 	}
-	file->dir_fd =
-	    nib_open_file(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0);
+	file->dir_fd = nib_open_file(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0);
 	if (slash)
 		*slash = '/';
 	if (file->dir_fd < 0)
-		return nib_fail_errno(err, file->path, "open its folder",
-				      errno);
+		return nib_fail_errno(err, file->path, "open its folder", errno);
 	return NIB_OK;
 }
 
 /*
  * Sets mode.  A rename would put a file in the place of a device or of a pipe.
  */
-static enum nib_status check_target(struct nib_atomic_file *file,
-				    struct nib_error *err)
+static enum nib_status check_target(struct nib_atomic_file *file, struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
 	struct stat st;
@@ -98,17 +94,14 @@ static enum nib_status check_target(struct nib_atomic_file *file,
 }
 
 /* The mode of the file that is replaced, which the umask must not narrow. */
-static enum nib_status keep_mode(struct nib_atomic_file *file,
-				 struct nib_error *err)
+static enum nib_status keep_mode(struct nib_atomic_file *file, struct nib_error *err)
 {
 	if (file->replaces && fchmod(file->fd, (mode_t)file->mode) != 0)
-		return give_up(file, "set the mode of its new content", errno,
-			       err);
+		return give_up(file, "set the mode of its new content", errno, err);
 	return NIB_OK;
 }
 
-static enum nib_status create_temp(struct nib_atomic_file *file,
-				   struct nib_error *err)
+static enum nib_status create_temp(struct nib_atomic_file *file, struct nib_error *err)
 {
 	struct timespec now;
 
@@ -129,12 +122,11 @@ static enum nib_status create_temp(struct nib_atomic_file *file,
 			break;
 	}
 	file->temp[0] = '\0'; /* not ours */
-	return nib_fail_errno(err, file->path, "create a file beside it",
-			      errno);
+	return nib_fail_errno(err, file->path, "create a file beside it", errno);
 }
 
-enum nib_status nib_atomic_file_open(struct nib_atomic_file **out,
-				     const char *path, struct nib_error *err)
+enum nib_status nib_atomic_file_open(struct nib_atomic_file **out, const char *path,
+				     struct nib_error *err)
 {
 	struct nib_atomic_file *file = calloc(1, sizeof(*file));
 	enum nib_status status;
@@ -169,8 +161,8 @@ enum nib_status nib_atomic_file_check(struct nib_atomic_file *file,
 	return NIB_OK;
 }
 
-enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file,
-					uint64_t n_bytes, struct nib_error *err)
+enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file, uint64_t n_bytes,
+					struct nib_error *err)
 {
 	enum nib_status status = nib_atomic_file_check(file, err);
 
@@ -202,8 +194,7 @@ static enum nib_status write_out(struct nib_atomic_file *file, uint64_t offset,
 		if (written < 0 && errno == EINTR)
 			continue;
 		if (written <= 0) /* 0: a disk that takes nothing is full */
-			return give_up(file, "write", written ? errno : ENOSPC,
-				       err);
+			return give_up(file, "write", written ? errno : ENOSPC, err);
 		at += written;
 		offset += (uint64_t)written;
 		n_bytes -= (size_t)written;
@@ -211,8 +202,7 @@ static enum nib_status write_out(struct nib_atomic_file *file, uint64_t offset,
 	return NIB_OK;
 }
 
-static enum nib_status flush(struct nib_atomic_file *file,
-			     struct nib_error *err)
+static enum nib_status flush(struct nib_atomic_file *file, struct nib_error *err)
 {
 	size_t n = file->buffered;
 
@@ -220,9 +210,9 @@ static enum nib_status flush(struct nib_atomic_file *file,
 	return write_out(file, file->buffer_offset, file->buffer, n, err);
 }
 
-enum nib_status nib_atomic_file_write(struct nib_atomic_file *file,
-				      uint64_t offset, const void *bytes,
-				      size_t n_bytes, struct nib_error *err)
+enum nib_status nib_atomic_file_write(struct nib_atomic_file *file, uint64_t offset,
+				      const void *bytes, size_t n_bytes,
+				      struct nib_error *err)
 {
 	enum nib_status status = nib_atomic_file_check(file, err);
 
@@ -245,8 +235,7 @@ enum nib_status nib_atomic_file_write(struct nib_atomic_file *file,
 	return NIB_OK;
 }
 
-static enum nib_status finish(struct nib_atomic_file *file,
-			      struct nib_error *err)
+static enum nib_status finish(struct nib_atomic_file *file, struct nib_error *err)
 {
 	enum nib_status status = nib_atomic_file_check(file, err);
 	int fd = file->fd;
@@ -266,8 +255,7 @@ static enum nib_status finish(struct nib_atomic_file *file,
 	/* Some file systems cannot sync a folder and say EINVAL. */
 	if (fsync(file->dir_fd) != 0 && errno != EINVAL)
 		return nib_fail_errno(err, file->path,
-				      "sync its folder (the file is there)",
-				      errno);
+				      "sync its folder (the file is there)", errno);
 	return NIB_OK;
 }
 

@@ -22,22 +22,21 @@ struct nib_atomic_file;
  * one: the link is replaced).  The new file has the permissions of the one that
  * it replaces, else those that the umask leaves.
  */
-enum nib_status nib_atomic_file_open(struct nib_atomic_file **file,
-				     const char *path, struct nib_error *err);
+enum nib_status nib_atomic_file_open(struct nib_atomic_file **file, const char *path,
+				     struct nib_error *err);
 /*
  * Asks the disk for n_bytes, so that a full disk is known before the work is
  * done.  Disks that cannot say are fine.
  */
-enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file,
-					uint64_t n_bytes,
+enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file, uint64_t n_bytes,
 					struct nib_error *err);
 /*
  * Writes at an offset, through a buffer.  After a failure the temporary file is
  * gone, and everything but discard fails the same way.
  */
-enum nib_status nib_atomic_file_write(struct nib_atomic_file *file,
-				      uint64_t offset, const void *bytes,
-				      size_t n_bytes, struct nib_error *err);
+enum nib_status nib_atomic_file_write(struct nib_atomic_file *file, uint64_t offset,
+				      const void *bytes, size_t n_bytes,
+				      struct nib_error *err);
 /* NIB_OK, or the failure that ended file. */
 enum nib_status nib_atomic_file_check(struct nib_atomic_file *file,
 				      struct nib_error *err);

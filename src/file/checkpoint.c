@@ -111,10 +111,8 @@ refuse(struct finder *f, const char *format, ...)
 	return NIB_BAD_FILE;
 }
 
-static const struct nib_file_tensor *find_part(struct finder *f,
-					       const char *layer,
-					       size_t layer_bytes,
-					       const char *suffix)
+static const struct nib_file_tensor *find_part(struct finder *f, const char *layer,
+					       size_t layer_bytes, const char *suffix)
 {
 	memcpy(f->scratch, layer, layer_bytes);
 	memcpy(f->scratch + layer_bytes, suffix, strlen(suffix) + 1);
@@ -127,8 +125,7 @@ find_extra(struct finder *f, const struct nib_checkpoint_names *names,
 {
 	char suffix[NIB_LONGEST_SUFFIX + 1];
 
-	snprintf(suffix, sizeof(suffix), "%c%s", names->scale[0],
-		 extras[extra].name);
+	snprintf(suffix, sizeof(suffix), "%c%s", names->scale[0], extras[extra].name);
 	return find_part(f, layer, layer_bytes, suffix);
 }
 
@@ -138,8 +135,7 @@ static bool has_dtype(const struct nib_file_tensor *t, const char *dtype)
 }
 
 /* ComfyUI's mark of a layer, its own or the header's. */
-static void find_mark(struct finder *f,
-		      const struct nib_checkpoint_names *names,
+static void find_mark(struct finder *f, const struct nib_checkpoint_names *names,
 		      const char *layer, size_t layer_bytes,
 		      struct nib_comfy_mark *mark)
 {
@@ -165,8 +161,7 @@ static void find_mark(struct finder *f,
  * Says whether a layer looks like NVFP4 of these names.  Other formats share
  * them: FP8 has X.weight_scale, 4-bit integers and MXFP4 X.weight_packed.
  */
-static bool find_parts(struct finder *f,
-		       const struct nib_checkpoint_names *names,
+static bool find_parts(struct finder *f, const struct nib_checkpoint_names *names,
 		       const char *layer, size_t layer_bytes, struct parts *p)
 {
 	p->weight = find_part(f, layer, layer_bytes, names->weight);
@@ -207,8 +202,7 @@ static const char *describe(char text[64], const struct nib_file_tensor *t)
 }
 
 /* The bytes of name before suffix; 0 if it does not end so. */
-static size_t stem_bytes(const char *name, size_t name_bytes,
-			 const char *suffix)
+static size_t stem_bytes(const char *name, size_t name_bytes, const char *suffix)
 {
 	size_t n = strlen(suffix);
 
@@ -226,8 +220,7 @@ static bool is_tiled_shape(const struct nib_file_tensor *scale, int64_t rows,
 }
 
 static bool is_linear_shape(const struct nib_file_tensor *scale,
-			    const struct nib_file_tensor *weight,
-			    int64_t groups)
+			    const struct nib_file_tensor *weight, int64_t groups)
 {
 	const int last = weight->rank - 1;
 
@@ -239,24 +232,21 @@ static bool is_linear_shape(const struct nib_file_tensor *scale,
 
 static enum nib_status read_scale(struct finder *f,
 				  const struct nib_file_tensor *weight,
-				  const struct nib_file_tensor *scale,
-				  int64_t rows, int64_t groups)
+				  const struct nib_file_tensor *scale, int64_t rows,
+				  int64_t groups)
 {
 	char text[64];
 
-	if (has_dtype(scale, "F8_E4M3") &&
-	    is_linear_shape(scale, weight, groups))
+	if (has_dtype(scale, "F8_E4M3") && is_linear_shape(scale, weight, groups))
 		return NIB_OK;
 	if (has_dtype(scale, "F8_E4M3") && is_tiled_shape(scale, rows, groups))
 		return refuse(f,
 			      "weight_scale is %s, padded as 128x4 tiles are: "
 			      "must be linear [%" PRId64 ", %" PRId64 "]",
 			      describe(text, scale), rows, groups);
-	return refuse(f,
-		      "weight_scale is %s: must be F8_E4M3 [%s%" PRId64
-		      ", %" PRId64 "]",
-		      describe(text, scale), weight->rank == 3 ? "batch, " : "",
-		      rows, groups);
+	return refuse(
+	    f, "weight_scale is %s: must be F8_E4M3 [%s%" PRId64 ", %" PRId64 "]",
+	    describe(text, scale), weight->rank == 3 ? "batch, " : "", rows, groups);
 }
 
 /* ---- ComfyUI ------------------------------------------------------------- */
@@ -289,12 +279,11 @@ static int find_tiles(struct finder *f)
 
 	for (int64_t i = 0; i < file->n_tensors && !f->tiles; i++) {
 		const struct nib_file_tensor *t = &file->tensors[i];
-		const size_t n =
-		    stem_bytes(t->name, strlen(t->name), names->weight);
+		const size_t n = stem_bytes(t->name, strlen(t->name), names->weight);
 
 		if (n)
-			f->tiles = shows_tiles(
-			    t, find_part(f, t->name, n, names->scale));
+			f->tiles =
+			    shows_tiles(t, find_part(f, t->name, n, names->scale));
 	}
 	if (!f->tiles)
 		f->tiles = -2;
@@ -315,10 +304,9 @@ static enum nib_status read_order(struct finder *f, const struct parts *p,
 	if (order.scales_by_shape)
 		tiles = find_tiles(f);
 	if (tiles == -2)
-		return refuse(f,
-			      "_quantization_metadata beside ModelOpt's "
-			      "quantization_config does not say whether "
-			      "scales are in 128x4 tiles: export without it");
+		return refuse(f, "_quantization_metadata beside ModelOpt's "
+				 "quantization_config does not say whether "
+				 "scales are in 128x4 tiles: export without it");
 	if (tiles < 0)
 		return read_scale(f, p->weight, p->scale, view->rows, groups);
 	if (p->weight->rank != 2)
@@ -328,14 +316,12 @@ static enum nib_status read_order(struct finder *f, const struct parts *p,
 		return refuse(f,
 			      "weight_scale is %s: must be 128x4 tiles "
 			      "F8_E4M3 [%" PRId64 ", %" PRId64 "]",
-			      describe(text, p->scale),
-			      (view->rows + 127) / 128 * 128,
+			      describe(text, p->scale), (view->rows + 127) / 128 * 128,
 			      (groups + 3) / 4 * 4);
 	if (order.rows > view->rows || (order.k && order.k != view->k))
 		return refuse(f,
 			      "orig_shape is [%" PRId64 ", %" PRId64
-			      "]: must be [.., %" PRId64 "], at most %" PRId64
-			      " rows",
+			      "]: must be [.., %" PRId64 "], at most %" PRId64 " rows",
 			      order.rows, order.k, view->k, view->rows);
 	view->rows = order.k ? order.rows : view->rows;
 	view->code_order = order.codes;
@@ -371,13 +357,11 @@ static enum nib_status read_weight(struct finder *f, const struct parts *p,
 			      name, describe(text, w));
 	rows = w->shape[w->rank - 2];
 	half_k = w->shape[w->rank - 1];
-	if (half_k <= 0 || half_k % (NIB_BLOCK / 2) != 0 ||
-	    half_k > NIB_MAX_K / 2)
+	if (half_k <= 0 || half_k % (NIB_BLOCK / 2) != 0 || half_k > NIB_MAX_K / 2)
 		return refuse(f,
 			      "%s is %s: the last size must be a multiple of "
 			      "%d, 1 .. %" PRId64,
-			      name, describe(text, w), NIB_BLOCK / 2,
-			      NIB_MAX_K / 2);
+			      name, describe(text, w), NIB_BLOCK / 2, NIB_MAX_K / 2);
 	if (w->rank == 3 && w->shape[0] == 0)
 		return refuse(f, "%s is %s: a stack of no matrices", name,
 			      describe(text, w));
@@ -395,8 +379,8 @@ static enum nib_status read_weight(struct finder *f, const struct parts *p,
 }
 
 /* One stored value to the meaning of the API; false if it is no scale. */
-static bool read_value(const struct nib_file_tensor *t, int64_t index,
-		       bool reciprocal, enum zero zero, float *value)
+static bool read_value(const struct nib_file_tensor *t, int64_t index, bool reciprocal,
+		       enum zero zero, float *value)
 {
 	const float stored = nib_load_fp32((const char *)t->data + index * 4);
 
@@ -417,11 +401,9 @@ static bool read_value(const struct nib_file_tensor *t, int64_t index,
  * Reads 1 or batch values.  *global gets the one that all matrices share, or
  * NaN and then *globals, unless NULL, an array of them.
  */
-static enum nib_status read_global(struct finder *f,
-				   const struct nib_file_tensor *t,
-				   const char *name, bool reciprocal,
-				   int64_t batch, enum zero zero, float *global,
-				   float **globals)
+static enum nib_status read_global(struct finder *f, const struct nib_file_tensor *t,
+				   const char *name, bool reciprocal, int64_t batch,
+				   enum zero zero, float *global, float **globals)
 {
 	char text[64];
 	int64_t n;
@@ -429,15 +411,14 @@ static enum nib_status read_global(struct finder *f,
 
 	if (!has_dtype(t, "F32") || t->bytes % 4 != 0 ||
 	    (t->bytes != 4 && t->bytes / 4 != (uint64_t)batch))
-		return refuse(f, "%s is %s: must be one F32%s", name,
-			      describe(text, t),
+		return refuse(f, "%s is %s: must be one F32%s", name, describe(text, t),
 			      batch > 1 ? ", or one for each matrix" : "");
 	n = (int64_t)(t->bytes / 4);
 	for (int64_t i = 0; i < n; i++) {
 		if (!read_value(t, i, reciprocal, zero, &value)) {
 			value = nib_load_fp32((const char *)t->data + i * 4);
-			return refuse(f, "%s is %g: must be a positive number",
-				      name, (double)value);
+			return refuse(f, "%s is %g: must be a positive number", name,
+				      (double)value);
 		}
 		if (i == 0)
 			*global = value;
@@ -456,13 +437,11 @@ static enum nib_status read_global(struct finder *f,
 
 static bool is_float(const struct nib_file_tensor *t)
 {
-	return has_dtype(t, "F32") || has_dtype(t, "F16") ||
-	       has_dtype(t, "BF16");
+	return has_dtype(t, "F32") || has_dtype(t, "F16") || has_dtype(t, "BF16");
 }
 
 /* AWQ's scales of the columns of x, if the layer has some. */
-static enum nib_status read_pre_quant_scale(struct finder *f,
-					    const struct parts *p,
+static enum nib_status read_pre_quant_scale(struct finder *f, const struct parts *p,
 					    struct nib_layer *layer)
 {
 	const struct nib_file_tensor *t = p->pre_quant_scale;
@@ -481,8 +460,7 @@ static enum nib_status read_pre_quant_scale(struct finder *f,
 /* The caller frees layer->globals, also on failure. */
 static enum nib_status read_layer(struct finder *f,
 				  const struct nib_checkpoint_names *names,
-				  const struct parts *p,
-				  struct nib_layer *layer)
+				  const struct parts *p, struct nib_layer *layer)
 {
 	const bool is_awq = p->pre_quant_scale != NULL;
 	const size_t extra =
@@ -510,24 +488,21 @@ static enum nib_status read_layer(struct finder *f,
 	if (status)
 		return status;
 	if (p->input_global) {
-		status =
-		    read_global(f, p->input_global, word(names->input_global),
-				names->reciprocal, layer->weight.batch, IS_NONE,
-				&layer->input_global, NULL);
+		status = read_global(f, p->input_global, word(names->input_global),
+				     names->reciprocal, layer->weight.batch, IS_NONE,
+				     &layer->input_global, NULL);
 		if (status)
 			return status;
 	}
-	status = read_global(f, p->global, word(names->global),
-			     names->reciprocal, layer->weight.batch,
-			     layer->weight.rows ? REFUSED : OF_NO_VALUES,
-			     &layer->global, &globals);
+	status = read_global(
+	    f, p->global, word(names->global), names->reciprocal, layer->weight.batch,
+	    layer->weight.rows ? REFUSED : OF_NO_VALUES, &layer->global, &globals);
 	layer->globals = globals;
 	return status;
 }
 
 /* Adds a name to the file's, of which there is at most one a tensor. */
-static const char *add_name(struct finder *f, const char *name,
-			    size_t name_bytes)
+static const char *add_name(struct finder *f, const char *name, size_t name_bytes)
 {
 	char *copy = f->names_free;
 
@@ -544,8 +519,8 @@ static enum nib_status add_problem(struct finder *f, const char *name,
 	struct nib_file *file = f->file;
 	struct nib_layer_problem *problem;
 
-	if (!nib_array_grow(&file->problems, file->n_problems,
-			    &f->problems_capacity, sizeof(*file->problems)))
+	if (!nib_array_grow(&file->problems, file->n_problems, &f->problems_capacity,
+			    sizeof(*file->problems)))
 		return NIB_OUT_OF_MEMORY;
 	problem = &file->problems[file->n_problems++];
 	problem->name = name;
@@ -566,15 +541,14 @@ static enum nib_status add_layer(struct finder *f,
 	enum nib_status status;
 
 	layer.format = names->reciprocal ? NIB_CHECKPOINT_COMPRESSED_TENSORS
-		       : p->mark.text && !p->mark.by_modelopt
-			   ? NIB_CHECKPOINT_COMFY
-			   : NIB_CHECKPOINT_MODELOPT;
+		       : p->mark.text && !p->mark.by_modelopt ? NIB_CHECKPOINT_COMFY
+							      : NIB_CHECKPOINT_MODELOPT;
 	if (!nib_array_grow(&file->layers, file->n_layers, &f->layers_capacity,
 			    sizeof(*file->layers)))
 		return NIB_OUT_OF_MEMORY;
 	if (names != &fused_names &&
-	    find_parts(f, &nib_checkpoint_names[!names->reciprocal], name,
-		       name_bytes, &twin))
+	    find_parts(f, &nib_checkpoint_names[!names->reciprocal], name, name_bytes,
+		       &twin))
 		status = refuse(f, "the layer is there in both formats");
 	else
 		status = read_layer(f, names, p, &layer);
@@ -606,8 +580,7 @@ static enum nib_status visit_names(struct finder *f,
 }
 
 /* Adds a problem for a layer of another writer, at the tensor that marks it. */
-static enum nib_status visit_foreign(struct finder *f,
-				     const struct nib_file_tensor *t)
+static enum nib_status visit_foreign(struct finder *f, const struct nib_file_tensor *t)
 {
 	for (int i = 0; i < NIB_FOREIGN; i++) {
 		const struct nib_foreign *w = &nib_foreign[i];
@@ -619,14 +592,12 @@ static enum nib_status visit_foreign(struct finder *f,
 		    (w->codes_dtype && !has_dtype(codes, w->codes_dtype)))
 			continue;
 		refuse(f, "%s", w->reason);
-		return add_problem(f, add_name(f, t->name, n),
-				   NIB_CHECKPOINT_MODELOPT);
+		return add_problem(f, add_name(f, t->name, n), NIB_CHECKPOINT_MODELOPT);
 	}
 	return NIB_OK;
 }
 
-static enum nib_status visit_tensor(struct finder *f,
-				    const struct nib_file_tensor *t)
+static enum nib_status visit_tensor(struct finder *f, const struct nib_file_tensor *t)
 {
 	enum nib_status status = visit_foreign(f, t);
 
@@ -653,8 +624,7 @@ static enum nib_status index_layers(struct nib_file *file)
 		return NIB_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		file->layers_by_name[i] = &file->layers[i];
-	qsort(file->layers_by_name, n, sizeof(*file->layers_by_name),
-	      compare_layers);
+	qsort(file->layers_by_name, n, sizeof(*file->layers_by_name), compare_layers);
 	return NIB_OK;
 }
 
@@ -712,8 +682,7 @@ int64_t nib_file_layer_count(const struct nib_file *file)
 	return file ? file->n_layers : 0;
 }
 
-const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
-					  int64_t index)
+const struct nib_layer *nib_file_layer_at(const struct nib_file *file, int64_t index)
 {
 	if (!file || index < 0 || index >= file->n_layers)
 		return NULL;
@@ -721,8 +690,8 @@ const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
 }
 
 /* name need not end behind name_bytes. */
-static const struct nib_layer *find_layer(const struct nib_file *file,
-					  const char *name, size_t name_bytes)
+static const struct nib_layer *find_layer(const struct nib_file *file, const char *name,
+					  size_t name_bytes)
 {
 	int64_t low = 0, high = file->n_layers;
 
@@ -752,16 +721,15 @@ const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 	name_bytes = strlen(name);
 	layer = find_layer(file, name, name_bytes);
 	for (int i = 0; !layer && i < NIB_CHECKPOINTS; i++) {
-		size_t stem = stem_bytes(name, name_bytes,
-					 nib_checkpoint_names[i].weight);
+		size_t stem =
+		    stem_bytes(name, name_bytes, nib_checkpoint_names[i].weight);
 
 		if (!stem)
 			continue;
 		layer = find_layer(file, name, stem);
 		/* ComfyUI has ModelOpt's names. */
-		if (layer &&
-		    (layer->format == NIB_CHECKPOINT_COMPRESSED_TENSORS) !=
-			nib_checkpoint_names[i].reciprocal)
+		if (layer && (layer->format == NIB_CHECKPOINT_COMPRESSED_TENSORS) !=
+				 nib_checkpoint_names[i].reciprocal)
 			layer = NULL;
 	}
 	return layer;
@@ -772,8 +740,8 @@ int64_t nib_file_layer_problem_count(const struct nib_file *file)
 	return file ? file->n_problems : 0;
 }
 
-const struct nib_layer_problem *
-nib_file_layer_problem_at(const struct nib_file *file, int64_t index)
+const struct nib_layer_problem *nib_file_layer_problem_at(const struct nib_file *file,
+							  int64_t index)
 {
 	if (!file || index < 0 || index >= file->n_problems)
 		return NULL;

@@ -31,8 +31,8 @@ static const char *metadata_of(const struct nib_file *file, const char *key)
 }
 
 /* {"X": {...}, ...} */
-static enum nib_status read_layers(struct nib_comfy *comfy,
-				   struct nib_json *json, bool by_modelopt)
+static enum nib_status read_layers(struct nib_comfy *comfy, struct nib_json *json,
+				   bool by_modelopt)
 {
 	if (!nib_json_expect(json, '{') || nib_json_take(json, '}'))
 		return NIB_OK;
@@ -46,8 +46,8 @@ static enum nib_status read_layers(struct nib_comfy *comfy,
 		if (!nib_json_skip(json))
 			return NIB_OK;
 		mark.bytes = (size_t)(json->at - mark.text);
-		if (!nib_array_grow(&comfy->marks, comfy->n_marks,
-				    &comfy->capacity, sizeof(mark)))
+		if (!nib_array_grow(&comfy->marks, comfy->n_marks, &comfy->capacity,
+				    sizeof(mark)))
 			return NIB_OUT_OF_MEMORY;
 		comfy->marks[comfy->n_marks++] = mark;
 	} while (nib_json_take(json, ','));
@@ -79,8 +79,7 @@ static enum nib_status read_text(struct nib_comfy *comfy, struct nib_json *json,
 	return NIB_OK;
 }
 
-static enum nib_status read_header(struct nib_comfy *comfy,
-				   const struct nib_file *file)
+static enum nib_status read_header(struct nib_comfy *comfy, const struct nib_file *file)
 {
 	const char *text = metadata_of(file, METADATA);
 	struct nib_json json;
@@ -89,16 +88,15 @@ static enum nib_status read_header(struct nib_comfy *comfy,
 
 	if (!text)
 		return NIB_OK;
-	if (!nib_array_grow(&comfy->strings, comfy->n_strings,
-			    &comfy->strings_capacity, sizeof(strings)))
+	if (!nib_array_grow(&comfy->strings, comfy->n_strings, &comfy->strings_capacity,
+			    sizeof(strings)))
 		return NIB_OUT_OF_MEMORY;
 	strings = malloc(strlen(text) + 1);
 	if (!strings)
 		return NIB_OUT_OF_MEMORY;
 	comfy->strings[comfy->n_strings++] = strings;
 	nib_json_init(&json, text, strlen(text), strings);
-	status =
-	    read_text(comfy, &json, metadata_of(file, "quantization_config"));
+	status = read_text(comfy, &json, metadata_of(file, "quantization_config"));
 	if (!status && (json.problem || !nib_json_end(&json)))
 		comfy->is_broken = true;
 	return status;
@@ -111,16 +109,15 @@ static int compare(const void *a, const void *b)
 	return strcmp(s->name, t->name);
 }
 
-enum nib_status nib_comfy_read(struct nib_comfy *comfy,
-			       const struct nib_file *file)
+enum nib_status nib_comfy_read(struct nib_comfy *comfy, const struct nib_file *file)
 {
 	enum nib_status status = read_header(comfy, file);
 
 	for (int64_t i = 0; i < file->n_shards && !status; i++)
 		status = read_header(comfy, file->shards[i].file);
 	if (!status && comfy->n_marks)
-		qsort(comfy->marks, (size_t)comfy->n_marks,
-		      sizeof(*comfy->marks), compare);
+		qsort(comfy->marks, (size_t)comfy->n_marks, sizeof(*comfy->marks),
+		      compare);
 	return status;
 }
 
@@ -138,9 +135,8 @@ const struct nib_comfy_mark *nib_comfy_find(const struct nib_comfy *comfy,
 {
 	for (int i = 0; i < PREFIX_PARTS && layer && comfy->n_marks; i++) {
 		const struct nib_comfy_mark key = {.name = layer};
-		const struct nib_comfy_mark *found =
-		    bsearch(&key, comfy->marks, (size_t)comfy->n_marks,
-			    sizeof(key), compare);
+		const struct nib_comfy_mark *found = bsearch(
+		    &key, comfy->marks, (size_t)comfy->n_marks, sizeof(key), compare);
 
 		if (found)
 			return found;
@@ -160,8 +156,8 @@ struct mark_reader {
 	bool has_format, is_refused;
 };
 
-__attribute__((format(printf, 2, 3))) static void
-refuse(struct mark_reader *r, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void refuse(struct mark_reader *r,
+							 const char *format, ...)
 {
 	va_list args;
 
@@ -237,9 +233,7 @@ static void read_field(struct mark_reader *r, const char *key)
 	else if (strcmp(key, "group_size") != 0)
 		read_other(r, key);
 	else if (nib_json_int(&r->json, &size) && size != NIB_BLOCK)
-		refuse(r,
-		       "its mark of ComfyUI has group_size %" PRId64
-		       ": must be 16",
+		refuse(r, "its mark of ComfyUI has group_size %" PRId64 ": must be 16",
 		       size);
 }
 
@@ -260,9 +254,8 @@ static void read_fields(struct mark_reader *r)
 		nib_json_end(&r->json);
 }
 
-bool nib_comfy_parse(const struct nib_comfy_mark *mark,
-		     struct nib_comfy_order *order, char *reason,
-		     size_t reason_bytes)
+bool nib_comfy_parse(const struct nib_comfy_mark *mark, struct nib_comfy_order *order,
+		     char *reason, size_t reason_bytes)
 {
 	struct mark_reader r = {
 	    .order = order, .reason = reason, .reason_bytes = reason_bytes};
@@ -270,8 +263,8 @@ bool nib_comfy_parse(const struct nib_comfy_mark *mark,
 
 	*order = (struct nib_comfy_order){0};
 	if (mark->bytes > sizeof(strings)) {
-		refuse(&r, "its mark of ComfyUI has %zu bytes: at most %d",
-		       mark->bytes, MARK_BYTES);
+		refuse(&r, "its mark of ComfyUI has %zu bytes: at most %d", mark->bytes,
+		       MARK_BYTES);
 		return false;
 	}
 	nib_json_init(&r.json, mark->text, mark->bytes, strings);

@@ -50,8 +50,7 @@ struct nib_comfy_order {
 };
 
 /* Reads the marks of the headers of a file and its shards. */
-enum nib_status nib_comfy_read(struct nib_comfy *comfy,
-			       const struct nib_file *file);
+enum nib_status nib_comfy_read(struct nib_comfy *comfy, const struct nib_file *file);
 void nib_comfy_free(struct nib_comfy *comfy);
 
 /*
@@ -64,8 +63,7 @@ const struct nib_comfy_mark *nib_comfy_find(const struct nib_comfy *comfy,
  * What a mark says about an NVFP4 layer.  false: it cannot be read, and reason
  * says why.
  */
-bool nib_comfy_parse(const struct nib_comfy_mark *mark,
-		     struct nib_comfy_order *order, char *reason,
-		     size_t reason_bytes);
+bool nib_comfy_parse(const struct nib_comfy_mark *mark, struct nib_comfy_order *order,
+		     char *reason, size_t reason_bytes);
 
 #endif

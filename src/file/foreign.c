@@ -11,8 +11,8 @@
 #include "foreign.h"
 
 #define EXPORT "export as ModelOpt's or compressed-tensors' NVFP4"
-#define TORCHAO                                                                \
-	"torchao's tensor subclass, whose header says how to read it: "        \
+#define TORCHAO                                                                        \
+	"torchao's tensor subclass, whose header says how to read it: "                \
 	"save the dense model and quantise that"
 
 const struct nib_foreign nib_foreign[NIB_FOREIGN] = {

@@ -14,8 +14,8 @@
 #include "core/text.h"
 #include "file/open.h"
 
-static enum nib_status map_fd(struct nib_mapped_file *map, int fd,
-			      const char *path, struct nib_error *err)
+static enum nib_status map_fd(struct nib_mapped_file *map, int fd, const char *path,
+			      struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
 	struct stat st;

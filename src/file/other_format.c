@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-#define GGUF                                                                   \
-	"a GGUF file: run it by llama.cpp with nibblas's backend "             \
+#define GGUF                                                                           \
+	"a GGUF file: run it by llama.cpp with nibblas's backend "                     \
 	"(docs/ggml.md), or quantise the original model"
-#define PICKLE                                                                 \
-	"a pickle of PyTorch: load it there and save it by "                   \
+#define PICKLE                                                                         \
+	"a pickle of PyTorch: load it there and save it by "                           \
 	"safetensors.torch.save_file()"
 
 static const struct {
@@ -47,8 +47,7 @@ const char *nib_other_format_named(const char *name)
 	for (size_t i = 0; i < N_FORMATS; i++) {
 		const size_t n = formats[i].end ? strlen(formats[i].end) : 0;
 
-		if (n && length > n &&
-		    !strcmp(name + length - n, formats[i].end))
+		if (n && length > n && !strcmp(name + length - n, formats[i].end))
 			return formats[i].meaning;
 	}
 	return NULL;

@@ -7,9 +7,9 @@
 #include "core/text.h"
 #include "format/scale_layout.h"
 
-static enum nib_status check(const struct nib_layer *layer, int64_t first,
-			     int64_t rows, const void *codes,
-			     const void *scales, struct nib_error *err)
+static enum nib_status check(const struct nib_layer *layer, int64_t first, int64_t rows,
+			     const void *codes, const void *scales,
+			     struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
 	int64_t all;
@@ -19,15 +19,14 @@ static enum nib_status check(const struct nib_layer *layer, int64_t first,
 					 " = NULL: must be a file's layer");
 	all = layer->weight.batch * layer->weight.rows;
 	if (first < 0 || first > all)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "first",
-		    " = %" PRId64 ": %s has %" PRId64 " rows", first,
-		    nib_show_name(shown, layer->name), all);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "first",
+					 " = %" PRId64 ": %s has %" PRId64 " rows",
+					 first, nib_show_name(shown, layer->name), all);
 	if (rows < 0 || rows > all - first)
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "rows",
-		    " = %" PRId64 ": %s has %" PRId64 " rows from first on",
-		    rows, nib_show_name(shown, layer->name), all - first);
+		    " = %" PRId64 ": %s has %" PRId64 " rows from first on", rows,
+		    nib_show_name(shown, layer->name), all - first);
 	if (rows && (!codes || !scales))
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
 					 codes ? "scales" : "codes",
@@ -70,7 +69,6 @@ enum nib_status nib_file_read_rows(const struct nib_layer *layer, int64_t first,
 		for (int64_t r = 0; r < rows; r++)
 			for (int64_t g = 0; g < groups; g++)
 				to[r * groups + g] =
-				    from[nib_scale_offset_tiled(groups,
-								first + r, g)];
+				    from[nib_scale_offset_tiled(groups, first + r, g)];
 	return NIB_OK;
 }

@@ -43,8 +43,7 @@ static enum nib_status out_of_memory(struct reader *r)
 {
 	char shown[NIB_SHOWN_BYTES];
 
-	return nib_fail(r->err, NIB_OUT_OF_MEMORY,
-			"%s: out of memory for the header",
+	return nib_fail(r->err, NIB_OUT_OF_MEMORY, "%s: out of memory for the header",
 			nib_show_path(shown, r->path));
 }
 
@@ -74,8 +73,7 @@ static enum nib_status bad_json(struct reader *r, const char *name)
 /* ------------------------------------------------------------------------ */
 /* One entry of the header                                                   */
 
-static enum nib_status read_shape(struct reader *r,
-				  struct nib_file_tensor *tensor)
+static enum nib_status read_shape(struct reader *r, struct nib_file_tensor *tensor)
 {
 	if (!nib_json_expect(&r->json, '['))
 		return bad_json(r, tensor->name);
@@ -99,8 +97,7 @@ static enum nib_status read_shape(struct reader *r,
 	return NIB_OK;
 }
 
-static enum nib_status read_dtype(struct reader *r,
-				  struct nib_file_tensor *tensor)
+static enum nib_status read_dtype(struct reader *r, struct nib_file_tensor *tensor)
 {
 	char shown[NIB_SHOWN_BYTES];
 	const char *name = nib_json_string(&r->json);
@@ -117,13 +114,11 @@ static enum nib_status read_dtype(struct reader *r,
 }
 
 /* Sets data and bytes: the range is inside the file. */
-static enum nib_status read_offsets(struct reader *r,
-				    struct nib_file_tensor *tensor)
+static enum nib_status read_offsets(struct reader *r, struct nib_file_tensor *tensor)
 {
 	int64_t begin, end;
 
-	if (!nib_json_expect(&r->json, '[') ||
-	    !nib_json_int(&r->json, &begin) ||
+	if (!nib_json_expect(&r->json, '[') || !nib_json_int(&r->json, &begin) ||
 	    !nib_json_expect(&r->json, ',') || !nib_json_int(&r->json, &end) ||
 	    !nib_json_expect(&r->json, ']'))
 		return bad_json(r, tensor->name);
@@ -192,8 +187,8 @@ static enum nib_status read_tensor(struct reader *r, const char *name)
 	enum nib_status status;
 	unsigned seen = 0;
 
-	if (!nib_array_grow(&file->tensors, file->n_tensors,
-			    &r->tensors_capacity, sizeof(*tensor)))
+	if (!nib_array_grow(&file->tensors, file->n_tensors, &r->tensors_capacity,
+			    sizeof(*tensor)))
 		return out_of_memory(r);
 	tensor = &file->tensors[file->n_tensors];
 	*tensor = (struct nib_file_tensor){.name = name};
@@ -308,12 +303,11 @@ static enum nib_status check_contiguous(struct reader *r)
 	uint64_t covered = 0;
 
 	if (file->n_tensors > 0)
-		qsort(file->tensors, (size_t)file->n_tensors,
-		      sizeof(*file->tensors), compare_data);
+		qsort(file->tensors, (size_t)file->n_tensors, sizeof(*file->tensors),
+		      compare_data);
 	for (int64_t i = 0; i < file->n_tensors; i++) {
 		const struct nib_file_tensor *t = &file->tensors[i];
-		uint64_t begin =
-		    (uint64_t)((const unsigned char *)t->data - r->data);
+		uint64_t begin = (uint64_t)((const unsigned char *)t->data - r->data);
 
 		if (begin != covered)
 			return bad_file(r, t->name,
@@ -323,10 +317,9 @@ static enum nib_status check_contiguous(struct reader *r)
 		covered += t->bytes;
 	}
 	if (covered != r->data_bytes)
-		return bad_file(r, NULL,
-				"tensors cover %" PRIu64 " of %" PRIu64
-				" bytes of data",
-				covered, r->data_bytes);
+		return bad_file(
+		    r, NULL, "tensors cover %" PRIu64 " of %" PRIu64 " bytes of data",
+		    covered, r->data_bytes);
 	return NIB_OK;
 }
 
@@ -352,8 +345,7 @@ static enum nib_status index_names(struct reader *r)
 		return out_of_memory(r);
 	for (int64_t i = 1; i < file->n_tensors; i++) {
 		if (!compare_name(&file->by_name[i - 1], &file->by_name[i]))
-			return bad_file(r, file->by_name[i]->name,
-					"duplicate key");
+			return bad_file(r, file->by_name[i]->name, "duplicate key");
 	}
 	return NIB_OK;
 }
@@ -391,22 +383,17 @@ static enum nib_status find_header(struct reader *r, const unsigned char *at,
 						    "the header does not begin "
 						    "with '{'");
 	if (other)
-		return bad_file(r, NULL, "is no safetensors file but %s",
-				other);
+		return bad_file(r, NULL, "is no safetensors file but %s", other);
 	if (n_bytes < 8)
-		return bad_file(r, NULL, "%zu bytes: too short for a header",
-				n_bytes);
+		return bad_file(r, NULL, "%zu bytes: too short for a header", n_bytes);
 	if (n > NIB_MAX_HEADER_BYTES)
-		return bad_file(r, NULL,
-				"header of %" PRIu64 " bytes: at most %d", n,
+		return bad_file(r, NULL, "header of %" PRIu64 " bytes: at most %d", n,
 				NIB_MAX_HEADER_BYTES);
-	return bad_file(r, NULL,
-			"header of %" PRIu64 " bytes in a file of %zu bytes", n,
-			n_bytes);
+	return bad_file(r, NULL, "header of %" PRIu64 " bytes in a file of %zu bytes",
+			n, n_bytes);
 }
 
-static enum nib_status read_header(struct reader *r, const void *bytes,
-				   size_t n_bytes)
+static enum nib_status read_header(struct reader *r, const void *bytes, size_t n_bytes)
 {
 	const unsigned char *at = bytes;
 	uint64_t header_bytes;
@@ -435,8 +422,7 @@ static enum nib_status read_header(struct reader *r, const void *bytes,
 /* The public functions                                                      */
 
 enum nib_status nib_file_check_open(const void *bytes, const char *name,
-				    struct nib_file **file,
-				    struct nib_error *err)
+				    struct nib_file **file, struct nib_error *err)
 {
 	if (!file)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "file",
@@ -444,15 +430,14 @@ enum nib_status nib_file_check_open(const void *bytes, const char *name,
 	*file = NULL;
 	if (!bytes)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
-					 " = NULL: must point to the file's %s",
-					 name);
+					 " = NULL: must point to the file's %s", name);
 	return NIB_OK;
 }
 
 /* The file owns map, also if the call fails. */
-static enum nib_status open_map(const void *bytes, size_t n_bytes,
-				const char *path, struct nib_mapped_file map,
-				struct nib_file **out, struct nib_error *err)
+static enum nib_status open_map(const void *bytes, size_t n_bytes, const char *path,
+				struct nib_mapped_file map, struct nib_file **out,
+				struct nib_error *err)
 {
 	struct nib_file *file = calloc(1, sizeof(*file));
 	struct reader r = {.file = file, .path = path, .err = err};
@@ -572,8 +557,8 @@ int64_t nib_file_metadata_count(const struct nib_file *file)
 	return file ? file->n_metadata : 0;
 }
 
-void nib_file_metadata_at(const struct nib_file *file, int64_t index,
-			  const char **key, const char **value)
+void nib_file_metadata_at(const struct nib_file *file, int64_t index, const char **key,
+			  const char **value)
 {
 	struct nib_file_pair pair = {0};
 

@@ -44,8 +44,7 @@ struct nib_file {
 
 /* Refuses NULL arguments of an open call and sets *file to NULL. */
 enum nib_status nib_file_check_open(const void *bytes, const char *name,
-				    struct nib_file **file,
-				    struct nib_error *err);
+				    struct nib_file **file, struct nib_error *err);
 /* Maps one file and reads its tensors, but no layers. */
 enum nib_status nib_file_open_shard(const char *path, struct nib_file **file,
 				    struct nib_error *err);

@@ -53,8 +53,7 @@ static enum nib_status no_memory(struct joiner *j)
 {
 	char shown[NIB_SHOWN_BYTES];
 
-	return nib_fail(j->err, NIB_OUT_OF_MEMORY,
-			"%s: out of memory for its shards",
+	return nib_fail(j->err, NIB_OUT_OF_MEMORY, "%s: out of memory for its shards",
 			nib_show_path(shown, j->index));
 }
 
@@ -63,8 +62,8 @@ static enum nib_status bad_json(struct joiner *j)
 	char shown[NIB_SHOWN_BYTES];
 
 	return nib_fail(j->err, NIB_BAD_FILE, "%s: byte %td: %s",
-			nib_show_path(shown, j->index),
-			j->json.at - j->json.begin, j->json.problem);
+			nib_show_path(shown, j->index), j->json.at - j->json.begin,
+			j->json.problem);
 }
 
 __attribute__((format(printf, 3, 4))) static enum nib_status
@@ -77,8 +76,8 @@ bad_entry(struct joiner *j, const char *tensor, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	return nib_fail(j->err, NIB_BAD_FILE, "%s: tensor '%s': %s",
-			nib_show_path(path, j->index),
-			nib_show_name(name, tensor), text);
+			nib_show_path(path, j->index), nib_show_name(name, tensor),
+			text);
 }
 
 /* ---- the index ----------------------------------------------------------- */
@@ -111,8 +110,8 @@ static enum nib_status read_weight_map(struct joiner *j)
 					 "the shard '%s' must be the name of a "
 					 "file beside the index, without '/'",
 					 nib_show_name(shown, entry.shard));
-		if (!nib_array_grow(&j->entries, j->n_entries,
-				    &j->entries_capacity, sizeof(entry)))
+		if (!nib_array_grow(&j->entries, j->n_entries, &j->entries_capacity,
+				    sizeof(entry)))
 			return no_memory(j);
 		j->entries[j->n_entries++] = entry;
 	} while (nib_json_take(&j->json, ','));
@@ -155,21 +154,19 @@ end:
 		return bad_json(j);
 	if (j->n_entries > 0)
 		return NIB_OK;
-	nib_json_fail(&j->json, has_map ? "the weight_map is empty"
-					: "there is no weight_map");
+	nib_json_fail(&j->json,
+		      has_map ? "the weight_map is empty" : "there is no weight_map");
 	return bad_json(j);
 }
 
-static enum nib_status read_index(struct joiner *j, const void *text,
-				  size_t n_bytes)
+static enum nib_status read_index(struct joiner *j, const void *text, size_t n_bytes)
 {
 	char shown[NIB_SHOWN_BYTES];
 
 	if (n_bytes > NIB_MAX_HEADER_BYTES)
-		return nib_fail(j->err, NIB_BAD_FILE,
-				"%s: %zu bytes: an index has at most %d",
-				nib_show_path(shown, j->index), n_bytes,
-				NIB_MAX_HEADER_BYTES);
+		return nib_fail(
+		    j->err, NIB_BAD_FILE, "%s: %zu bytes: an index has at most %d",
+		    nib_show_path(shown, j->index), n_bytes, NIB_MAX_HEADER_BYTES);
 	j->strings = malloc(n_bytes ? n_bytes : 1);
 	if (!j->strings)
 		return no_memory(j);
@@ -210,9 +207,9 @@ static enum nib_status open_shard(struct joiner *j, const struct entry *entry,
 	status = nib_file_open_shard(path, shard, &err);
 	free(path);
 	if (status == NIB_IO)
-		return nib_fail(
-		    j->err, status, "%.130s; the index says that it holds '%s'",
-		    err.message, nib_show_name(name, entry->tensor));
+		return nib_fail(j->err, status,
+				"%.130s; the index says that it holds '%s'",
+				err.message, nib_show_name(name, entry->tensor));
 	return status ? nib_fail(j->err, status, "%s", err.message) : NIB_OK;
 }
 
@@ -222,8 +219,7 @@ static enum nib_status open_shards(struct joiner *j)
 	struct nib_file *file = j->file;
 	int64_t capacity = 0;
 
-	qsort(j->entries, (size_t)j->n_entries, sizeof(*j->entries),
-	      compare_shards);
+	qsort(j->entries, (size_t)j->n_entries, sizeof(*j->entries), compare_shards);
 	for (int64_t i = 0; i < j->n_entries; i++) {
 		const struct entry *entry = &j->entries[i];
 		struct nib_shard *shard;
@@ -279,17 +275,14 @@ static enum nib_status check_entries(struct joiner *j)
 		const struct nib_file_tensor *t = file->by_name[i];
 
 		if (strcmp(s->name, t->name) == 0)
-			return bad_entry(
-			    j, t->name, "is in both %s and %s",
-			    nib_show_name(a, file->shards[s->shard].name),
-			    nib_show_name(b, file->shards[t->shard].name));
+			return bad_entry(j, t->name, "is in both %s and %s",
+					 nib_show_name(a, file->shards[s->shard].name),
+					 nib_show_name(b, file->shards[t->shard].name));
 	}
-	qsort(j->entries, (size_t)j->n_entries, sizeof(*j->entries),
-	      compare_tensors);
+	qsort(j->entries, (size_t)j->n_entries, sizeof(*j->entries), compare_tensors);
 	for (int64_t i = 0; i < j->n_entries; i++) {
 		const struct entry *entry = &j->entries[i];
-		const struct nib_file_tensor *t =
-		    nib_file_find(file, entry->tensor);
+		const struct nib_file_tensor *t = nib_file_find(file, entry->tensor);
 
 		if (i > 0 && compare_tensors(entry - 1, entry) == 0)
 			return bad_entry(j, entry->tensor,
@@ -420,8 +413,7 @@ static enum nib_status list_folder(const char *path, struct candidates *c,
 	}
 	if (folder)
 		closedir(folder);
-	return code ? nib_fail_errno(err, path, "read the folder", code)
-		    : NIB_OK;
+	return code ? nib_fail_errno(err, path, "read the folder", code) : NIB_OK;
 }
 
 /* The name of the file to open, or NULL where there is no one choice. */
@@ -440,8 +432,7 @@ static const char *choose(const struct candidates *c)
  * A file of the usual name beside an index that does not name it is another
  * model: transformers loads it, vLLM what the index names.
  */
-static enum nib_status check_only_model(const char *shown,
-					struct nib_file **file,
+static enum nib_status check_only_model(const char *shown, struct nib_file **file,
 					struct nib_error *err)
 {
 	for (int64_t i = 0; i < nib_file_shard_count(*file); i++)
@@ -457,8 +448,7 @@ static enum nib_status check_only_model(const char *shown,
 }
 
 static enum nib_status open_chosen(const char *path, const struct candidates *c,
-				   struct nib_file **file,
-				   struct nib_error *err)
+				   struct nib_file **file, struct nib_error *err)
 {
 	const char *name = choose(c);
 	char shown[NIB_SHOWN_BYTES];

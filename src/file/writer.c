@@ -45,8 +45,7 @@ static enum nib_status check_text(const char *text, const char *argument,
 		size_t length = nib_utf8_char_bytes(text + i, n_bytes - i);
 
 		if (length == 0)
-			return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-						 argument,
+			return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
 						 " = '%s': must be UTF-8",
 						 nib_show_name(shown, text));
 		i += length;
@@ -106,8 +105,7 @@ enum nib_status nib_writer_open(const char *path, struct nib_writer **writer,
 					 " = NULL: must be a path");
 	w = calloc(1, sizeof(*w));
 	if (!w)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"out of memory for a writer");
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "out of memory for a writer");
 	status = nib_atomic_file_open(&w->file, path, err);
 	if (status) {
 		free(w);
@@ -147,12 +145,10 @@ enum nib_status nib_writer_metadata(struct nib_writer *writer, const char *key,
 	value_copy = strdup(value);
 	if (!value_copy ||
 	    !nib_array_grow(&writer->metadata, writer->n_metadata,
-			    &writer->metadata_capacity,
-			    sizeof(*writer->metadata))) {
+			    &writer->metadata_capacity, sizeof(*writer->metadata))) {
 		forget(&writer->keys, key_copy);
 		free(value_copy);
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"out of memory for metadata");
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "out of memory for metadata");
 	}
 	pair = &writer->metadata[writer->n_metadata++];
 	pair->key = key_copy;
@@ -160,16 +156,15 @@ enum nib_status nib_writer_metadata(struct nib_writer *writer, const char *key,
 	return NIB_OK;
 }
 
-static enum nib_status check_shape(struct nib_writer_tensor *t,
-				   const char *dtype, int rank,
-				   const int64_t *shape, struct nib_error *err)
+static enum nib_status check_shape(struct nib_writer_tensor *t, const char *dtype,
+				   int rank, const int64_t *shape,
+				   struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
 
 	if (!dtype)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "dtype",
-		    " = NULL: must be one of safetensors'");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "dtype",
+					 " = NULL: must be one of safetensors'");
 	t->dtype = nib_file_dtype_find(dtype);
 	if (!t->dtype)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "dtype",
@@ -177,31 +172,28 @@ static enum nib_status check_shape(struct nib_writer_tensor *t,
 					 nib_show_name(shown, dtype));
 	if (rank < 0 || rank > NIB_MAX_RANK)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rank",
-					 " = %d: must be 0 .. %d", rank,
-					 NIB_MAX_RANK);
+					 " = %d: must be 0 .. %d", rank, NIB_MAX_RANK);
 	if (rank > 0 && !shape)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
 					 " = NULL: must point to rank sizes");
 	t->rank = rank;
 	for (int i = 0; i < rank; i++) {
 		if (shape[i] < 0)
-			return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
-						 "[%d] = %" PRId64
-						 ": must not be negative",
-						 i, shape[i]);
+			return nib_fail_argument(
+			    err, NIB_BAD_ARGUMENT, "shape",
+			    "[%d] = %" PRId64 ": must not be negative", i, shape[i]);
 		t->shape[i] = shape[i];
 	}
 	if (!nib_file_shape_bytes(t->dtype, rank, shape, &t->bytes))
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "shape",
-		    ": its bytes overflow, or are no whole "
-		    "number");
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
+					 ": its bytes overflow, or are no whole "
+					 "number");
 	return NIB_OK;
 }
 
 enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
-				   const char *dtype, int rank,
-				   const int64_t *shape, struct nib_error *err)
+				   const char *dtype, int rank, const int64_t *shape,
+				   struct nib_error *err)
 {
 	struct nib_writer_tensor t = {0};
 	enum nib_status status = check_open(writer, err);
@@ -222,11 +214,9 @@ enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
 	if (!t.name)
 		return status;
 	if (!nib_array_grow(&writer->tensors, writer->n_tensors,
-			    &writer->tensors_capacity,
-			    sizeof(*writer->tensors))) {
+			    &writer->tensors_capacity, sizeof(*writer->tensors))) {
 		forget(&writer->names, t.name);
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"out of memory for a tensor");
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "out of memory for a tensor");
 	}
 	writer->tensors[writer->n_tensors++] = t;
 	writer->total_bytes = total;
@@ -236,8 +226,7 @@ enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
 void nib_writer_undeclare(struct nib_writer *writer, int64_t index)
 {
 	while (writer->n_tensors > index) {
-		struct nib_writer_tensor *t =
-		    &writer->tensors[--writer->n_tensors];
+		struct nib_writer_tensor *t = &writer->tensors[--writer->n_tensors];
 
 		writer->total_bytes -= t->bytes;
 		forget(&writer->names, t->name);
@@ -276,8 +265,8 @@ static void put(struct text *t, const char *bytes, size_t n_bytes)
 	t->used += n_bytes;
 }
 
-__attribute__((format(printf, 2, 3))) static void
-put_format(struct text *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put_format(struct text *t,
+							     const char *format, ...)
 {
 	char piece[96];
 	va_list args;
@@ -310,8 +299,8 @@ static void put_tensor(struct text *t, const struct nib_writer_tensor *tensor)
 	put_format(t, ":{\"dtype\":\"%s\",\"shape\":[", tensor->dtype->name);
 	for (int i = 0; i < tensor->rank; i++)
 		put_format(t, i ? ",%" PRId64 : "%" PRId64, tensor->shape[i]);
-	put_format(t, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
-		   tensor->offset, tensor->offset + tensor->bytes);
+	put_format(t, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", tensor->offset,
+		   tensor->offset + tensor->bytes);
 }
 
 static void put_metadata(struct text *t, const struct nib_writer *writer)
@@ -373,15 +362,14 @@ static enum nib_status make_header(struct nib_writer *writer, char **header,
 		put(&t, " ", 1);
 	if (!t.text)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"out of memory for the header of %" PRId64
-				" tensors",
+				"out of memory for the header of %" PRId64 " tensors",
 				writer->n_tensors);
 	length = t.used - 8;
 	if (length > NIB_MAX_HEADER_BYTES) {
 		free(t.text);
 		return nib_fail(err, NIB_UNSUPPORTED,
-				"header of %" PRIu64 " bytes: at most %d",
-				length, NIB_MAX_HEADER_BYTES);
+				"header of %" PRIu64 " bytes: at most %d", length,
+				NIB_MAX_HEADER_BYTES);
 	}
 	for (int i = 0; i < 8; i++)
 		t.text[i] = (char)(unsigned char)(length >> 8 * i);
@@ -393,8 +381,7 @@ static enum nib_status make_header(struct nib_writer *writer, char **header,
 /* ------------------------------------------------------------------------ */
 /* Write and end                                                             */
 
-static enum nib_status write_header(struct nib_writer *writer,
-				    struct nib_error *err)
+static enum nib_status write_header(struct nib_writer *writer, struct nib_error *err)
 {
 	enum nib_status status;
 	char *header = NULL;
@@ -405,11 +392,10 @@ static enum nib_status write_header(struct nib_writer *writer,
 	status = make_header(writer, &header, &n_bytes, err);
 	if (status)
 		return status;
-	status = nib_atomic_file_reserve(writer->file,
-					 n_bytes + writer->total_bytes, err);
+	status =
+	    nib_atomic_file_reserve(writer->file, n_bytes + writer->total_bytes, err);
 	if (!status)
-		status = nib_atomic_file_write(writer->file, 0, header, n_bytes,
-					       err);
+		status = nib_atomic_file_write(writer->file, 0, header, n_bytes, err);
 	free(header);
 	if (status)
 		return status;
@@ -437,8 +423,7 @@ enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
 		    writer->total_bytes - writer->written_bytes);
 	status = write_header(writer, err);
 	while (!status && n_bytes > 0) {
-		const struct nib_writer_tensor *t =
-		    &writer->tensors[writer->at];
+		const struct nib_writer_tensor *t = &writer->tensors[writer->at];
 		uint64_t left = t->bytes - writer->at_bytes;
 		size_t n = n_bytes < left ? n_bytes : (size_t)left;
 
@@ -447,10 +432,9 @@ enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
 			writer->at_bytes = 0;
 			continue;
 		}
-		status = nib_atomic_file_write(writer->file,
-					       writer->data_begin + t->offset +
-						   writer->at_bytes,
-					       from, n, err);
+		status = nib_atomic_file_write(
+		    writer->file, writer->data_begin + t->offset + writer->at_bytes,
+		    from, n, err);
 		if (status)
 			break;
 		from += n;
@@ -477,8 +461,7 @@ static void free_writer(struct nib_writer *writer)
 	free(writer);
 }
 
-static enum nib_status check_complete(struct nib_writer *writer,
-				      struct nib_error *err)
+static enum nib_status check_complete(struct nib_writer *writer, struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
 	const struct nib_writer_tensor *t;
@@ -492,14 +475,13 @@ static enum nib_status check_complete(struct nib_writer *writer,
 	}
 	return nib_fail_argument(
 	    err, NIB_BAD_ARGUMENT, "writer",
-	    ": %" PRIu64 " of %" PRIu64
-	    " bytes are not written, from byte %" PRIu64 " of tensor '%s' on",
+	    ": %" PRIu64 " of %" PRIu64 " bytes are not written, from byte %" PRIu64
+	    " of tensor '%s' on",
 	    writer->total_bytes - writer->written_bytes, writer->total_bytes,
 	    writer->at_bytes, nib_show_name(shown, t->name));
 }
 
-enum nib_status nib_writer_commit(struct nib_writer *writer,
-				  struct nib_error *err)
+enum nib_status nib_writer_commit(struct nib_writer *writer, struct nib_error *err)
 {
 	enum nib_status status;
 

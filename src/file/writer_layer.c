@@ -21,23 +21,20 @@ struct layer_shape {
 	int64_t batch, rows, k;
 };
 
-static enum nib_status check_sizes(int64_t rows, int64_t k,
-				   struct nib_error *err)
+static enum nib_status check_sizes(int64_t rows, int64_t k, struct nib_error *err)
 {
 	if (rows < 0)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rows",
-					 " = %" PRId64 ": must not be negative",
-					 rows);
+					 " = %" PRId64 ": must not be negative", rows);
 	if (k <= 0 || k % NIB_BLOCK != 0 || k > NIB_MAX_K)
-		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "k",
-		    " = %" PRId64 ": must be a multiple of %d, 1 .. %" PRId64,
-		    k, NIB_BLOCK, NIB_MAX_K);
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "k",
+					 " = %" PRId64
+					 ": must be a multiple of %d, 1 .. %" PRId64,
+					 k, NIB_BLOCK, NIB_MAX_K);
 	return NIB_OK;
 }
 
-static enum nib_status check_format(enum nib_checkpoint format,
-				    struct nib_error *err)
+static enum nib_status check_format(enum nib_checkpoint format, struct nib_error *err)
 {
 	if ((unsigned)format >= NIB_CHECKPOINTS)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "format",
@@ -49,21 +46,20 @@ static enum nib_status check_format(enum nib_checkpoint format,
 /* One tensor with last_size in the place of k. */
 static enum nib_status declare_part(struct nib_writer *writer, char *name,
 				    size_t name_bytes, const char *suffix,
-				    const char *dtype,
-				    const struct layer_shape *layer,
+				    const char *dtype, const struct layer_shape *layer,
 				    int64_t last_size, struct nib_error *err)
 {
 	const int64_t shape[] = {layer->batch, layer->rows, last_size};
 	const int skipped = layer->batch ? 0 : 1;
 
 	memcpy(name + name_bytes, suffix, strlen(suffix) + 1);
-	return nib_writer_declare(writer, name, dtype, 3 - skipped,
-				  shape + skipped, err);
+	return nib_writer_declare(writer, name, dtype, 3 - skipped, shape + skipped,
+				  err);
 }
 
 static enum nib_status declare_global(struct nib_writer *writer, char *name,
-				      size_t name_bytes, const char *suffix,
-				      int rank, struct nib_error *err)
+				      size_t name_bytes, const char *suffix, int rank,
+				      struct nib_error *err)
 {
 	static const int64_t one[] = {1};
 
@@ -74,19 +70,17 @@ static enum nib_status declare_global(struct nib_writer *writer, char *name,
 /* name has space for the suffixes. */
 static enum nib_status declare_parts(struct nib_writer *writer,
 				     const struct nib_checkpoint_names *names,
-				     char *name,
-				     const struct layer_shape *layer,
-				     int has_input_global,
-				     struct nib_error *err)
+				     char *name, const struct layer_shape *layer,
+				     int has_input_global, struct nib_error *err)
 {
 	const size_t n = strlen(name);
 	enum nib_status status;
 
-	status = declare_part(writer, name, n, names->weight, "U8", layer,
-			      layer->k / 2, err);
+	status = declare_part(writer, name, n, names->weight, "U8", layer, layer->k / 2,
+			      err);
 	if (!status)
-		status = declare_part(writer, name, n, names->scale, "F8_E4M3",
-				      layer, layer->k / NIB_BLOCK, err);
+		status = declare_part(writer, name, n, names->scale, "F8_E4M3", layer,
+				      layer->k / NIB_BLOCK, err);
 	if (!status)
 		status = declare_global(writer, name, n, names->global,
 					names->global_rank, err);
@@ -96,9 +90,8 @@ static enum nib_status declare_parts(struct nib_writer *writer,
 	return status;
 }
 
-static enum nib_status declare(struct nib_writer *writer,
-			       enum nib_checkpoint format, const char *name,
-			       const struct layer_shape *layer,
+static enum nib_status declare(struct nib_writer *writer, enum nib_checkpoint format,
+			       const char *name, const struct layer_shape *layer,
 			       int has_input_global, struct nib_error *err)
 {
 	enum nib_status status = check_sizes(layer->rows, layer->k, err);
@@ -123,8 +116,8 @@ static enum nib_status declare(struct nib_writer *writer,
 				"out of memory for a layer's name");
 	memcpy(long_name, name, name_bytes + 1);
 	first = writer->n_tensors;
-	status = declare_parts(writer, &nib_checkpoint_names[format], long_name,
-			       layer, has_input_global, err);
+	status = declare_parts(writer, &nib_checkpoint_names[format], long_name, layer,
+			       has_input_global, err);
 	free(long_name);
 	if (status) {
 		/* A refused call after the first write has declared nothing. */
@@ -137,9 +130,8 @@ static enum nib_status declare(struct nib_writer *writer,
 }
 
 enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
-					 enum nib_checkpoint format,
-					 const char *name, int64_t rows,
-					 int64_t k, int has_input_global,
+					 enum nib_checkpoint format, const char *name,
+					 int64_t rows, int64_t k, int has_input_global,
 					 struct nib_error *err)
 {
 	const struct layer_shape layer = {.rows = rows, .k = k};
@@ -147,23 +139,21 @@ enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 	return declare(writer, format, name, &layer, has_input_global, err);
 }
 
-enum nib_status
-nib_writer_declare_stack(struct nib_writer *writer, enum nib_checkpoint format,
-			 const char *name, int64_t batch, int64_t rows,
-			 int64_t k, int has_input_global, struct nib_error *err)
+enum nib_status nib_writer_declare_stack(struct nib_writer *writer,
+					 enum nib_checkpoint format, const char *name,
+					 int64_t batch, int64_t rows, int64_t k,
+					 int has_input_global, struct nib_error *err)
 {
 	const struct layer_shape layer = {batch, rows, k};
 
 	if (batch <= 0)
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "batch",
-					 " = %" PRId64 ": must be positive",
-					 batch);
+					 " = %" PRId64 ": must be positive", batch);
 	return declare(writer, format, name, &layer, has_input_global, err);
 }
 
 /* The declared layer that the next byte begins, or NULL. */
-static const struct nib_writer_tensor *
-next_layer(const struct nib_writer *writer)
+static const struct nib_writer_tensor *next_layer(const struct nib_writer *writer)
 {
 	int64_t at = writer->at;
 
@@ -183,8 +173,8 @@ next_layer(const struct nib_writer *writer)
 
 /* Resolves a view that the declared layer can be written from. */
 static enum nib_status take_weight(const struct nib_writer_tensor *codes,
-				   const struct nib_nvfp4 *given,
-				   struct nib_nvfp4 *w, struct nib_error *err)
+				   const struct nib_nvfp4 *given, struct nib_nvfp4 *w,
+				   struct nib_error *err)
 {
 	const struct nib_label label = nib_label("weight");
 	const int64_t *shape = codes->shape + codes->rank - 2;
@@ -206,16 +196,16 @@ static enum nib_status take_weight(const struct nib_writer_tensor *codes,
 	if (w->rows != shape[0] || w->k != 2 * shape[1])
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "weight",
-		    " is [%" PRId64 ", %" PRId64
-		    "]: '%s' was declared [%" PRId64 ", %" PRId64 "]",
+		    " is [%" PRId64 ", %" PRId64 "]: '%s' was declared [%" PRId64
+		    ", %" PRId64 "]",
 		    w->rows, w->k, nib_show_name(shown, codes->name), shape[0],
 		    2 * shape[1]);
 	return nib_valid_nvfp4_data(w, label, err);
 }
 
 /* A scale that can be stored in the format and read again. */
-static enum nib_status check_global(float global, bool reciprocal,
-				    const char *argument, struct nib_error *err)
+static enum nib_status check_global(float global, bool reciprocal, const char *argument,
+				    struct nib_error *err)
 {
 	if (!nib_is_global_scale(global))
 		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
@@ -230,17 +220,15 @@ static enum nib_status check_global(float global, bool reciprocal,
 }
 
 static enum nib_status check_globals(const struct nib_writer_tensor *codes,
-				     bool reciprocal, float global,
-				     float input_global, struct nib_error *err)
+				     bool reciprocal, float global, float input_global,
+				     struct nib_error *err)
 {
-	enum nib_status status =
-	    check_global(global, reciprocal, "global", err);
+	enum nib_status status = check_global(global, reciprocal, "global", err);
 
 	if (status)
 		return status;
 	if (codes->layer_tensors == 4)
-		return check_global(input_global, reciprocal, "input_global",
-				    err);
+		return check_global(input_global, reciprocal, "input_global", err);
 	if (input_global != 0)
 		return nib_fail_argument(
 		    err, NIB_BAD_ARGUMENT, "input_global",
@@ -262,20 +250,19 @@ static enum nib_status check_scales(const struct nib_nvfp4 *w, int64_t b,
 			uint8_t s = scales[nib_nvfp4_scale_offset(w, r, g)];
 
 			if (s & 0x80)
-				return nib_fail_argument(
-				    err, NIB_BAD_DATA, "weight.scales",
-				    ": (%" PRId64 ", %" PRId64
-				    ") is 0x%02X: its sign bit "
-				    "must be 0",
-				    b * w->rows + r, g, s);
+				return nib_fail_argument(err, NIB_BAD_DATA,
+							 "weight.scales",
+							 ": (%" PRId64 ", %" PRId64
+							 ") is 0x%02X: its sign bit "
+							 "must be 0",
+							 b * w->rows + r, g, s);
 		}
 	}
 	return NIB_OK;
 }
 
-static enum nib_status write_codes(struct nib_writer *writer,
-				   const struct nib_nvfp4 *w, int64_t b,
-				   struct nib_error *err)
+static enum nib_status write_codes(struct nib_writer *writer, const struct nib_nvfp4 *w,
+				   int64_t b, struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 
@@ -306,10 +293,8 @@ static enum nib_status write_scales(struct nib_writer *writer,
 
 			n = n < CHUNK_SCALES ? n : CHUNK_SCALES;
 			for (int64_t i = 0; i < n; i++)
-				chunk[i] =
-				    scales[nib_nvfp4_scale_offset(w, r, g + i)];
-			status =
-			    nib_writer_write(writer, chunk, (size_t)n, err);
+				chunk[i] = scales[nib_nvfp4_scale_offset(w, r, g + i)];
+			status = nib_writer_write(writer, chunk, (size_t)n, err);
 		}
 	}
 	return status;
@@ -317,8 +302,7 @@ static enum nib_status write_scales(struct nib_writer *writer,
 
 /* Checks all scales before the first byte is written. */
 static enum nib_status write_matrices(struct nib_writer *writer,
-				      const struct nib_nvfp4 *w,
-				      struct nib_error *err)
+				      const struct nib_nvfp4 *w, struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 
@@ -342,9 +326,8 @@ static enum nib_status write_global(struct nib_writer *writer, bool reciprocal,
 
 enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 				       enum nib_checkpoint format,
-				       const struct nib_nvfp4 *weight,
-				       float global, float input_global,
-				       struct nib_error *err)
+				       const struct nib_nvfp4 *weight, float global,
+				       float input_global, struct nib_error *err)
 {
 	const struct nib_writer_tensor *codes;
 	struct nib_nvfp4 w;
@@ -365,8 +348,7 @@ enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 	reciprocal = nib_checkpoint_names[format].reciprocal;
 	status = take_weight(codes, weight, &w, err);
 	if (!status)
-		status =
-		    check_globals(codes, reciprocal, global, input_global, err);
+		status = check_globals(codes, reciprocal, global, input_global, err);
 	if (!status)
 		status = write_matrices(writer, &w, err);
 	if (!status)

@@ -62,8 +62,7 @@ static struct sum_bound bound_of(const struct nib_exact_sum *s, int64_t k,
 	case NIB_ARITHMETIC_FP16_TENSOR:
 		return (struct sum_bound){9.5 * blocks + 9, products, 0};
 	case NIB_ARITHMETIC_FP4_TENSOR:
-		return (struct sum_bound){2.002 * steps + 4, magnitude,
-					  16 * large};
+		return (struct sum_bound){2.002 * steps + 4, magnitude, 16 * large};
 	case NIB_ARITHMETIC_BLOCKS:
 		break;
 	}
@@ -115,8 +114,7 @@ bool nib_has_dense_bound(struct nib_dense_rule rule)
 	if (rule.arithmetic == NIB_ARITHMETIC_BLOCKS)
 		return true;
 	return rule.arithmetic == NIB_ARITHMETIC_FP16_TENSOR &&
-	       rule.activations == NIB_ACTIVATIONS_DENSE &&
-	       rule.dtype != NIB_FP32;
+	       rule.activations == NIB_ACTIVATIONS_DENSE && rule.dtype != NIB_FP32;
 }
 
 /*
@@ -132,8 +130,7 @@ static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 	const int up = dtype == NIB_FP16 ? 6 : 7;
 	const double terms = (double)(k + 48);
 	const double of_w = ldexp(s->largest_w, least - 25) * terms;
-	const double of_x =
-	    ldexp(s->largest_x, least - 25 + up) * (terms + s->scales);
+	const double of_x = ldexp(s->largest_x, least - 25 + up) * (terms + s->scales);
 
 	/* Products may be halves of the least number of fp32. */
 	const double of_steps =
@@ -143,8 +140,8 @@ static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 				  of_w + of_x + of_steps};
 }
 
-static struct sum_bound dense_bound_of(const struct nib_exact_wide *s,
-				       int64_t k, struct nib_dense_rule rule)
+static struct sum_bound dense_bound_of(const struct nib_exact_wide *s, int64_t k,
+				       struct nib_dense_rule rule)
 {
 	const int64_t blocks = k / NIB_BLOCK;
 	const double terms = (double)k;
@@ -164,24 +161,22 @@ static struct sum_bound dense_bound_of(const struct nib_exact_wide *s,
 }
 
 /* May a sum leave fp32 before the end, or that of a block without its scale? */
-static bool may_overflow(const struct nib_exact_wide *s,
-			 const struct sum_bound *b, struct nib_dense_rule rule)
+static bool may_overflow(const struct nib_exact_wide *s, const struct sum_bound *b,
+			 struct nib_dense_rule rule)
 {
 	if (rule.arithmetic == NIB_ARITHMETIC_BLOCKS &&
-	    s->largest_x >= (rule.activations == NIB_ACTIVATIONS_INT8
-				 ? INT8_LARGE
-				 : DENSE_LARGE))
+	    s->largest_x >=
+		(rule.activations == NIB_ACTIVATIONS_INT8 ? INT8_LARGE : DENSE_LARGE))
 		return true;
 	return !(b->of * (1 + b->units * U) + b->fixed < overflow_of(NIB_FP32));
 }
 
-struct nib_expected nib_expect_gemm_dense(const struct nib_exact_wide *s,
-					  float alpha, int64_t k,
-					  struct nib_dense_rule rule)
+struct nib_expected nib_expect_gemm_dense(const struct nib_exact_wide *s, float alpha,
+					  int64_t k, struct nib_dense_rule rule)
 {
 	const struct target t = {nib_exact_wide_double(s, 1),
-				 nib_exact_wide_double(s, alpha), alpha,
-				 s->is_nan, dense_bound_of(s, k, rule)};
+				 nib_exact_wide_double(s, alpha), alpha, s->is_nan,
+				 dense_bound_of(s, k, rule)};
 	struct nib_expected e = expect(&t);
 
 	if (!isnan(t.want) && may_overflow(s, &t.b, rule))
@@ -196,8 +191,8 @@ static double silu_spread(double x, double slack)
 {
 	const double at = nib_exact_silu(x);
 	const double low = x - slack, high = x + slack;
-	double spread = fmax(fabs(nib_exact_silu(low) - at),
-			     fabs(nib_exact_silu(high) - at));
+	double spread =
+	    fmax(fabs(nib_exact_silu(low) - at), fabs(nib_exact_silu(high) - at));
 
 	if (low < SILU_LOW_X && high > SILU_LOW_X)
 		spread = fmax(spread, at - SILU_LOW);
@@ -205,8 +200,7 @@ static double silu_spread(double x, double slack)
 }
 
 /* silu(x) * y */
-static struct nib_expected expect_dual(struct nib_expected x,
-				       struct nib_expected y)
+static struct nib_expected expect_dual(struct nib_expected x, struct nib_expected y)
 {
 	const double limit = overflow_of(NIB_FP32);
 	struct nib_expected e = {NAN, 0, x.unit * y.unit};
@@ -216,8 +210,7 @@ static struct nib_expected expect_dual(struct nib_expected x,
 		return e;
 	silu = nib_exact_silu(x.want);
 	e.want = silu * y.want;
-	if (!(fabs(x.want) + x.slack < limit) ||
-	    !(fabs(y.want) + y.slack < limit)) {
+	if (!(fabs(x.want) + x.slack < limit) || !(fabs(y.want) + y.slack < limit)) {
 		e.slack = INFINITY;
 		return e;
 	}
@@ -230,19 +223,16 @@ static struct nib_expected expect_dual(struct nib_expected x,
 }
 
 struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
-				    const struct nib_exact_sum *s2,
-				    float alpha2, int64_t k,
-				    enum nib_arithmetic arithmetic)
+				    const struct nib_exact_sum *s2, float alpha2,
+				    int64_t k, enum nib_arithmetic arithmetic)
 {
 	return expect_dual(nib_expect_gemm(s, alpha, k, arithmetic),
 			   nib_expect_gemm(s2, alpha2, k, arithmetic));
 }
 
-struct nib_expected nib_expect_dual_dense(const struct nib_exact_wide *s,
-					  float alpha,
-					  const struct nib_exact_wide *s2,
-					  float alpha2, int64_t k,
-					  struct nib_dense_rule rule)
+struct nib_expected nib_expect_dual_dense(const struct nib_exact_wide *s, float alpha,
+					  const struct nib_exact_wide *s2, float alpha2,
+					  int64_t k, struct nib_dense_rule rule)
 {
 	return expect_dual(nib_expect_gemm_dense(s, alpha, k, rule),
 			   nib_expect_gemm_dense(s2, alpha2, k, rule));
@@ -263,9 +253,9 @@ struct nib_verdict nib_judge(const struct nib_expected *e, enum nib_dtype dtype,
 	else if (isnan(e->want))
 		is_right = isnan(value);
 	else if (isinf(e->want) || isinf(value))
-		is_right = copysign(1, value) * e->want + e->slack >=
-			       overflow_of(dtype) &&
-			   isinf(value);
+		is_right =
+		    copysign(1, value) * e->want + e->slack >= overflow_of(dtype) &&
+		    isinf(value);
 	else if (isnan(value))
 		is_right = false;
 	else {

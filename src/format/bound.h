@@ -27,9 +27,8 @@ struct nib_expected nib_expect_gemm(const struct nib_exact_sum *s, float alpha,
 				    int64_t k, enum nib_arithmetic arithmetic);
 /* NIB_DUAL_GEMM: silu(alpha * s) * (alpha2 * s2). */
 struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
-				    const struct nib_exact_sum *s2,
-				    float alpha2, int64_t k,
-				    enum nib_arithmetic arithmetic);
+				    const struct nib_exact_sum *s2, float alpha2,
+				    int64_t k, enum nib_arithmetic arithmetic);
 
 /* An A that is not NVFP4, and the arithmetic that multiplies it. */
 struct nib_dense_rule {
@@ -45,14 +44,11 @@ struct nib_dense_rule {
 bool nib_has_dense_bound(struct nib_dense_rule rule);
 
 /* The same of such an A. */
-struct nib_expected nib_expect_gemm_dense(const struct nib_exact_wide *s,
-					  float alpha, int64_t k,
-					  struct nib_dense_rule rule);
-struct nib_expected nib_expect_dual_dense(const struct nib_exact_wide *s,
-					  float alpha,
-					  const struct nib_exact_wide *s2,
-					  float alpha2, int64_t k,
-					  struct nib_dense_rule rule);
+struct nib_expected nib_expect_gemm_dense(const struct nib_exact_wide *s, float alpha,
+					  int64_t k, struct nib_dense_rule rule);
+struct nib_expected nib_expect_dual_dense(const struct nib_exact_wide *s, float alpha,
+					  const struct nib_exact_wide *s2, float alpha2,
+					  int64_t k, struct nib_dense_rule rule);
 
 struct nib_verdict {
 	double error;	 /* |got - want|; infinite if the kind is wrong */

@@ -30,8 +30,7 @@ static inline int32_t nib_e4m3_integer(uint8_t byte)
 {
 	const int exponent = (byte >> 3) & 15;
 	const int32_t fraction = byte & 7;
-	const int32_t size =
-	    exponent ? (8 + fraction) << (exponent - 1) : fraction;
+	const int32_t size = exponent ? (8 + fraction) << (exponent - 1) : fraction;
 
 	return byte & NIB_E4M3_SIGN_BIT ? -size : size;
 }

@@ -37,8 +37,7 @@ void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
  * At most 16 * 12 * 12.  A function of its own because gcc vectorises this loop
  * well, but inlined it would rather transpose eight blocks.
  */
-static __attribute__((noinline)) int32_t block_dot(const int16_t *x,
-						   const int16_t *y)
+static __attribute__((noinline)) int32_t block_dot(const int16_t *x, const int16_t *y)
 {
 	int32_t dot = 0;
 
@@ -53,10 +52,9 @@ struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
 	struct nib_exact_sum s = {.is_nan = a->has_nan || b->has_nan};
 
 	for (int64_t g = 0; g < k / NIB_BLOCK; g++) {
-		const int32_t dot = block_dot(a->twice + g * NIB_BLOCK,
-					      b->twice + g * NIB_BLOCK);
-		const int64_t partial =
-		    (int64_t)a->scale[g] * b->scale[g] * dot;
+		const int32_t dot =
+		    block_dot(a->twice + g * NIB_BLOCK, b->twice + g * NIB_BLOCK);
+		const int64_t partial = (int64_t)a->scale[g] * b->scale[g] * dot;
 
 		s.sum += partial;
 		s.magnitude += partial < 0 ? -partial : partial;
@@ -75,15 +73,15 @@ static __attribute__((noinline)) int32_t block_products(const int16_t *x,
 	return sum;
 }
 
-int64_t nib_exact_products(const struct nib_exact_row *a,
-			   const struct nib_exact_row *b, int64_t k)
+int64_t nib_exact_products(const struct nib_exact_row *a, const struct nib_exact_row *b,
+			   int64_t k)
 {
 	int64_t sum = 0;
 
 	for (int64_t g = 0; g < k / NIB_BLOCK; g++)
-		sum += (int64_t)a->scale[g] * b->scale[g] *
-		       block_products(a->twice + g * NIB_BLOCK,
-				      b->twice + g * NIB_BLOCK);
+		sum +=
+		    (int64_t)a->scale[g] * b->scale[g] *
+		    block_products(a->twice + g * NIB_BLOCK, b->twice + g * NIB_BLOCK);
 	return sum;
 }
 
@@ -104,8 +102,8 @@ static uint64_t round_product(const struct nib_exact_sum *s, float alpha,
 	const uint32_t bits = nib_fp32_bits(alpha);
 	const bool negative = (bits >> 31) ^ (s->sum < 0);
 	const uint64_t size = s->sum < 0 ? -(uint64_t)s->sum : (uint64_t)s->sum;
-	const uint64_t nan =
-	    nib_infinity_bits(f) | UINT64_C(1) << (f.fraction_bits - 1);
+	const uint64_t nan = nib_infinity_bits(f) | UINT64_C(1)
+							<< (f.fraction_bits - 1);
 	uint32_t mantissa = bits & 0x7FFFFF;
 	int exponent = (bits >> 23) & 0xFF;
 	uint128 product;
@@ -127,11 +125,9 @@ static uint64_t round_product(const struct nib_exact_sum *s, float alpha,
 
 	/* 63 + 24 bits: keep the upper 64, remember whether more was there. */
 	if (!(uint64_t)(product >> 64))
-		return nib_round_bits(negative, (uint64_t)product, exponent,
-				      false, f);
+		return nib_round_bits(negative, (uint64_t)product, exponent, false, f);
 	drop = 64 - __builtin_clzll((uint64_t)(product >> 64));
-	return nib_round_bits(negative, (uint64_t)(product >> drop),
-			      exponent + drop,
+	return nib_round_bits(negative, (uint64_t)(product >> drop), exponent + drop,
 			      (product & (((uint128)1 << drop) - 1)) != 0, f);
 }
 

@@ -48,8 +48,8 @@ struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
  * The sum of |products|, which only the bound of NIB_ARITHMETIC_FP16_TENSOR
  * needs: it costs as much as the dot product.
  */
-int64_t nib_exact_products(const struct nib_exact_row *a,
-			   const struct nib_exact_row *b, int64_t k);
+int64_t nib_exact_products(const struct nib_exact_row *a, const struct nib_exact_row *b,
+			   int64_t k);
 /*
  * How many blocks have a scale of at least 256 on both sides.  Only the bound
  * of NIB_ARITHMETIC_FP4_TENSOR needs it.

@@ -59,8 +59,7 @@ static bool is_narrow(const double *x)
 }
 
 /* x becomes a block; what it says of the row is added to out. */
-static void take_block(struct nib_exact_dense *out, const double *x,
-		       int64_t block)
+static void take_block(struct nib_exact_dense *out, const double *x, int64_t block)
 {
 	for (int i = 0; i < NIB_BLOCK; i++) {
 		const double size = fabs(x[i]);
@@ -74,8 +73,7 @@ static void take_block(struct nib_exact_dense *out, const double *x,
 }
 
 /* In doubles: 114 * 1.125 * 2^121, say, is no number of fp32. */
-static void round_block(struct nib_exact_dense *out, const float *x,
-			double *rounded)
+static void round_block(struct nib_exact_dense *out, const float *x, double *rounded)
 {
 	int8_t codes[NIB_BLOCK];
 	const float scale = nib_int8_block(codes, x);
@@ -85,8 +83,7 @@ static void round_block(struct nib_exact_dense *out, const float *x,
 		rounded[i] = isnan(scale) ? 0 : codes[i] * (double)scale;
 }
 
-void nib_exact_decode_dense(struct nib_exact_dense *out,
-			    const struct nib_dense *v,
+void nib_exact_decode_dense(struct nib_exact_dense *out, const struct nib_dense *v,
 			    enum nib_activations activations, int64_t batch,
 			    int64_t row)
 {
@@ -107,9 +104,8 @@ void nib_exact_decode_dense(struct nib_exact_dense *out,
 	}
 }
 
-void nib_exact_decode_weights(struct nib_exact_weights *out,
-			      const struct nib_nvfp4 *v, int64_t batch,
-			      int64_t row)
+void nib_exact_decode_weights(struct nib_exact_weights *out, const struct nib_nvfp4 *v,
+			      int64_t batch, int64_t row)
 {
 	const struct nib_exact_row *w = &out->row;
 
@@ -141,8 +137,8 @@ static void add(struct nib_exact_wide *s, double product)
 	const uint64_t bits = nib_fp64_bits(product);
 	const int64_t sign = -(int64_t)(bits >> 63);
 	const int field = (int)(bits >> 52 & 0x7FF);
-	const uint64_t mantissa =
-	    (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
+	const uint64_t mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1)
+									   << 52;
 	const int place = field - 1023 - 52 + DIGIT_BIAS;
 	const int shift = place & 31;
 	const uint64_t low = (mantissa & UINT32_MAX) << shift;
@@ -153,8 +149,7 @@ static void add(struct nib_exact_wide *s, double product)
 		return;
 	digit = &s->digit[place >> 5];
 	digit[0] += ((int64_t)(low & UINT32_MAX) ^ sign) - sign;
-	digit[1] +=
-	    ((int64_t)((low >> 32) + (high & UINT32_MAX)) ^ sign) - sign;
+	digit[1] += ((int64_t)((low >> 32) + (high & UINT32_MAX)) ^ sign) - sign;
 	digit[2] += ((int64_t)(high >> 32) ^ sign) - sign;
 }
 
@@ -163,8 +158,8 @@ static void add(struct nib_exact_wide *s, double product)
  * their sizes.  Loops over halves, because gcc vectorises those.
  */
 static __attribute__((noinline)) void block_sums(const double *restrict x,
-						 const double *restrict y,
-						 double *dot, double *size)
+						 const double *restrict y, double *dot,
+						 double *size)
 {
 	double d[NIB_BLOCK], s[NIB_BLOCK];
 
@@ -194,8 +189,8 @@ static void add_infinite(struct nib_exact_wide *s, double x, double w)
 }
 
 /* A block that is not narrow: its partial counts as a sum of |products|. */
-static void add_wide(struct nib_exact_wide *s, const double *x,
-		     const double *twice, double scale)
+static void add_wide(struct nib_exact_wide *s, const double *x, const double *twice,
+		     double scale)
 {
 	double size = 0;
 
@@ -213,8 +208,7 @@ static void add_wide(struct nib_exact_wide *s, const double *x,
 	s->magnitude += size;
 }
 
-void nib_exact_dot_dense(struct nib_exact_wide *s,
-			 const struct nib_exact_dense *a,
+void nib_exact_dot_dense(struct nib_exact_wide *s, const struct nib_exact_dense *a,
 			 const struct nib_exact_weights *b, int64_t k)
 {
 	memset(s, 0, sizeof(*s));
@@ -252,8 +246,7 @@ struct product {
 	int top;       /* the first digit that is not 0, or -1 */
 };
 
-static void multiply(struct product *p, const struct nib_exact_wide *s,
-		     uint32_t factor)
+static void multiply(struct product *p, const struct nib_exact_wide *s, uint32_t factor)
 {
 	uint64_t carry = 0;
 	int64_t rest = 0;
@@ -283,8 +276,8 @@ static void multiply(struct product *p, const struct nib_exact_wide *s,
 }
 
 /* p * 2^exponent, of the sign that is asked for. */
-static uint64_t round_product(const struct product *p, bool negative,
-			      int exponent, struct nib_float_format f)
+static uint64_t round_product(const struct product *p, bool negative, int exponent,
+			      struct nib_float_format f)
 {
 	uint128 head = 0; /* three digits, of which 64 bits are kept */
 	bool sticky;
@@ -307,8 +300,8 @@ static uint64_t round_sum(const struct nib_exact_wide *s, float alpha,
 {
 	const uint32_t bits = nib_fp32_bits(alpha), field = bits >> 23 & 0xFF;
 	const uint32_t fraction = bits & 0x7FFFFF;
-	const uint64_t nan =
-	    nib_infinity_bits(f) | UINT64_C(1) << (f.fraction_bits - 1);
+	const uint64_t nan = nib_infinity_bits(f) | UINT64_C(1)
+							<< (f.fraction_bits - 1);
 	const uint32_t mantissa = field ? fraction | 0x800000 : fraction;
 	struct product p;
 	bool negative, is_zero;
@@ -322,8 +315,8 @@ static uint64_t round_sum(const struct nib_exact_wide *s, float alpha,
 	if (s->infinite || field == 0xFF)
 		return nib_sign_bits(f, negative) | nib_infinity_bits(f);
 	multiply(&p, s, mantissa);
-	return round_product(
-	    &p, negative, (field ? (int)field : 1) - 127 - 23 + DIGIT_UNIT, f);
+	return round_product(&p, negative,
+			     (field ? (int)field : 1) - 127 - 23 + DIGIT_UNIT, f);
 }
 
 uint32_t nib_exact_wide_round(const struct nib_exact_wide *s, float alpha,

@@ -55,16 +55,13 @@ struct nib_exact_wide {
 };
 
 /* Row `row` of v rounded as activations says: DENSE not at all. */
-void nib_exact_decode_dense(struct nib_exact_dense *out,
-			    const struct nib_dense *v,
+void nib_exact_decode_dense(struct nib_exact_dense *out, const struct nib_dense *v,
 			    enum nib_activations activations, int64_t batch,
 			    int64_t row);
-void nib_exact_decode_weights(struct nib_exact_weights *out,
-			      const struct nib_nvfp4 *v, int64_t batch,
-			      int64_t row);
+void nib_exact_decode_weights(struct nib_exact_weights *out, const struct nib_nvfp4 *v,
+			      int64_t batch, int64_t row);
 
-void nib_exact_dot_dense(struct nib_exact_wide *s,
-			 const struct nib_exact_dense *a,
+void nib_exact_dot_dense(struct nib_exact_wide *s, const struct nib_exact_dense *a,
 			 const struct nib_exact_weights *b, int64_t k);
 
 /* As nib_exact_round() and nib_exact_double(). */

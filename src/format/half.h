@@ -82,9 +82,8 @@ static inline uint64_t nib_sign_bits(struct nib_float_format f, bool negative)
  * sticky: the true value is larger than that by less than one unit of mantissa,
  * which must then have bit 63 set.
  */
-static inline uint64_t nib_round_bits(bool negative, uint64_t mantissa,
-				      int exponent, bool sticky,
-				      struct nib_float_format f)
+static inline uint64_t nib_round_bits(bool negative, uint64_t mantissa, int exponent,
+				      bool sticky, struct nib_float_format f)
 {
 	const int bias = (1 << (f.exponent_bits - 1)) - 1;
 	const uint64_t sign = nib_sign_bits(f, negative);
@@ -98,8 +97,7 @@ static inline uint64_t nib_round_bits(bool negative, uint64_t mantissa,
 		return sign | nib_infinity_bits(f);
 
 	/* The last bit of the result weighs at least 2^(1 - bias - fraction) */
-	drop = (leading < 1 - bias ? 1 - bias : leading) - f.fraction_bits -
-	       exponent;
+	drop = (leading < 1 - bias ? 1 - bias : leading) - f.fraction_bits - exponent;
 	if (drop > 64)
 		return sign;
 	if (drop <= 0) {
@@ -118,8 +116,7 @@ static inline uint64_t nib_round_bits(bool negative, uint64_t mantissa,
 }
 
 /* Converts the bits of a value of format from to format to. */
-static inline uint64_t nib_convert_bits(uint64_t bits,
-					struct nib_float_format from,
+static inline uint64_t nib_convert_bits(uint64_t bits, struct nib_float_format from,
 					struct nib_float_format to)
 {
 	const int bias = (1 << (from.exponent_bits - 1)) - 1;
@@ -141,8 +138,8 @@ static inline uint64_t nib_convert_bits(uint64_t bits,
 		fraction |= UINT64_C(1) << from.fraction_bits;
 	else
 		exponent = 1;
-	return nib_round_bits(negative, fraction,
-			      exponent - bias - from.fraction_bits, false, to);
+	return nib_round_bits(negative, fraction, exponent - bias - from.fraction_bits,
+			      false, to);
 }
 
 static inline float nib_fp16_to_fp32(uint16_t bits)
@@ -192,8 +189,8 @@ static inline uint16_t nib_fp64_to_bf16(double x)
 
 static inline double nib_fp32_to_fp64(float x)
 {
-	return nib_fp64_from_bits(nib_convert_bits(
-	    nib_fp32_bits(x), nib_format_fp32, nib_format_fp64));
+	return nib_fp64_from_bits(
+	    nib_convert_bits(nib_fp32_bits(x), nib_format_fp32, nib_format_fp64));
 }
 
 /* The bits of x rounded once to dtype, in the low 16 or 32 bits. */

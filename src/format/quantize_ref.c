@@ -26,10 +26,9 @@ uint8_t nib_scale_ref(float amax, float global, enum nib_recipe recipe)
 	float largest_code;
 
 	if (amax == 0)
-		return recipe == NIB_RECIPE_MODELOPT ? NIB_E4M3_ONE
-		       : recipe == NIB_RECIPE_COMPRESSED_TENSORS
-			   ? NIB_E4M3_EIGHTH
-			   : 0;
+		return recipe == NIB_RECIPE_MODELOPT		 ? NIB_E4M3_ONE
+		       : recipe == NIB_RECIPE_COMPRESSED_TENSORS ? NIB_E4M3_EIGHTH
+								 : 0;
 	largest_code = 6.0f * global;
 	return nib_e4m3_encode(amax / largest_code);
 }

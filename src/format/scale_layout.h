@@ -17,8 +17,7 @@ static inline int64_t nib_scale_offset_in_tile(int64_t row, int64_t group)
 }
 
 /* groups = k / 16 of the whole matrix. */
-static inline int64_t nib_scale_offset_tiled(int64_t groups, int64_t row,
-					     int64_t group)
+static inline int64_t nib_scale_offset_tiled(int64_t groups, int64_t row, int64_t group)
 {
 	const int64_t tiles_across = (groups + 3) / 4;
 	const int64_t tile = row / 128 * tiles_across + group / 4;

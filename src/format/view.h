@@ -39,15 +39,13 @@ static inline int64_t nib_nvfp4_batch_stride_bytes(const struct nib_nvfp4 *v)
 }
 
 /* NIB_LINEAR only. */
-static inline int64_t
-nib_nvfp4_scale_row_stride_bytes(const struct nib_nvfp4 *v)
+static inline int64_t nib_nvfp4_scale_row_stride_bytes(const struct nib_nvfp4 *v)
 {
 	return v->scale_row_stride_bytes ? v->scale_row_stride_bytes
 					 : nib_nvfp4_groups(v);
 }
 
-static inline int64_t
-nib_nvfp4_scale_batch_stride_bytes(const struct nib_nvfp4 *v)
+static inline int64_t nib_nvfp4_scale_batch_stride_bytes(const struct nib_nvfp4 *v)
 {
 	if (v->scale_batch_stride_bytes)
 		return v->scale_batch_stride_bytes;
@@ -69,22 +67,20 @@ static inline uint8_t *nib_offset_bytes(const void *data, int64_t offset)
 static inline uint8_t *nib_nvfp4_row(const struct nib_nvfp4 *v, int64_t batch,
 				     int64_t row)
 {
-	return nib_offset_bytes(v->codes,
-				batch * nib_nvfp4_batch_stride_bytes(v) +
-				    row * nib_nvfp4_row_stride_bytes(v));
+	return nib_offset_bytes(v->codes, batch * nib_nvfp4_batch_stride_bytes(v) +
+					      row * nib_nvfp4_row_stride_bytes(v));
 }
 
 /* The first scale of a batch. */
-static inline uint8_t *nib_nvfp4_scales(const struct nib_nvfp4 *v,
-					int64_t batch)
+static inline uint8_t *nib_nvfp4_scales(const struct nib_nvfp4 *v, int64_t batch)
 {
 	return nib_offset_bytes(v->scales,
 				batch * nib_nvfp4_scale_batch_stride_bytes(v));
 }
 
 /* From nib_nvfp4_scales() to one scale, in either layout. */
-static inline int64_t nib_nvfp4_scale_offset(const struct nib_nvfp4 *v,
-					     int64_t row, int64_t group)
+static inline int64_t nib_nvfp4_scale_offset(const struct nib_nvfp4 *v, int64_t row,
+					     int64_t group)
 {
 	if (v->scale_layout == NIB_LINEAR)
 		return row * nib_nvfp4_scale_row_stride_bytes(v) + group;
@@ -94,8 +90,7 @@ static inline int64_t nib_nvfp4_scale_offset(const struct nib_nvfp4 *v,
 static inline uint8_t *nib_nvfp4_scale(const struct nib_nvfp4 *v, int64_t batch,
 				       int64_t row, int64_t group)
 {
-	return nib_nvfp4_scales(v, batch) +
-	       nib_nvfp4_scale_offset(v, row, group);
+	return nib_nvfp4_scales(v, batch) + nib_nvfp4_scale_offset(v, row, group);
 }
 
 /* ---- struct nib_dense --------------------------------------------------- */
@@ -117,20 +112,18 @@ static inline int64_t nib_dense_batch_stride_elems(const struct nib_dense *v)
 }
 
 /* The address of an element; elements may be unaligned. */
-static inline void *nib_dense_at(const struct nib_dense *v, int64_t batch,
-				 int64_t row, int64_t col)
+static inline void *nib_dense_at(const struct nib_dense *v, int64_t batch, int64_t row,
+				 int64_t col)
 {
 	const int64_t index = batch * nib_dense_batch_stride_elems(v) +
 			      row * nib_dense_row_stride_elems(v) + col;
 
-	return nib_offset_bytes(v->data,
-				index * (v->dtype == NIB_FP32 ? 4 : 2));
+	return nib_offset_bytes(v->data, index * (v->dtype == NIB_FP32 ? 4 : 2));
 }
 
 /* An element's bits, in the low 16 or 32. */
-static inline uint32_t nib_dense_get_bits(const struct nib_dense *v,
-					  int64_t batch, int64_t row,
-					  int64_t col)
+static inline uint32_t nib_dense_get_bits(const struct nib_dense *v, int64_t batch,
+					  int64_t row, int64_t col)
 {
 	const void *at = nib_dense_at(v, batch, row, col);
 	uint32_t wide;
@@ -157,11 +150,10 @@ static inline void nib_dense_set_bits(const struct nib_dense *v, int64_t batch,
 }
 
 /* An element's value, exact. */
-static inline float nib_dense_get(const struct nib_dense *v, int64_t batch,
-				  int64_t row, int64_t col)
+static inline float nib_dense_get(const struct nib_dense *v, int64_t batch, int64_t row,
+				  int64_t col)
 {
-	return nib_dtype_to_fp32(nib_dense_get_bits(v, batch, row, col),
-				 v->dtype);
+	return nib_dtype_to_fp32(nib_dense_get_bits(v, batch, row, col), v->dtype);
 }
 
 #endif

@@ -34,8 +34,7 @@ static struct nib_plan *plan;
 
 static struct nib_nvfp4 view(void)
 {
-	return (struct nib_nvfp4){
-	    .codes = codes, .scales = scales, .rows = 1, .k = 16};
+	return (struct nib_nvfp4){.codes = codes, .scales = scales, .rows = 1, .k = 16};
 }
 
 static struct nib_dense dense(int64_t cols)
@@ -140,9 +139,9 @@ static enum nib_status call_check_result(void *result, struct nib_error *err)
 	return nib_check(NIB_GEMM, &p, 1, NULL, result, err);
 }
 
-#define ENTRY(name, bytes, call)                                               \
-	{                                                                      \
-#name, bytes, sizeof(struct name), call                        \
+#define ENTRY(name, bytes, call)                                                       \
+	{                                                                              \
+#name, bytes, sizeof(struct name), call                                \
 	}
 
 /* Written by the library: info; else read by it. */
@@ -177,16 +176,16 @@ struct theirs {
 	unsigned char rest[1024];
 };
 
-static void expect(const struct entry *e, struct theirs *theirs,
-		   enum nib_status want, const char *argument)
+static void expect(const struct entry *e, struct theirs *theirs, enum nib_status want,
+		   const char *argument)
 {
 	struct nib_error err = {.status = NIB_OK};
 	const enum nib_status status = e->call(theirs, &err);
 
 	if (status != want || strcmp(err.argument, argument) != 0)
 		fail_msg("%s of %zu bytes: %s, '%s'; wanted %s, '%s'", e->name,
-			 theirs->struct_bytes, nib_status_name(status),
-			 err.message, nib_status_name(want), argument);
+			 theirs->struct_bytes, nib_status_name(status), err.message,
+			 nib_status_name(want), argument);
 }
 
 static void callers_of_0_1_0(void **state)
@@ -223,8 +222,7 @@ static void callers_of_later_versions(void **state)
 		struct theirs theirs = {.struct_bytes = options[i].here + 64};
 
 		expect(&options[i], &theirs, NIB_OK, "");
-		for (size_t j = options[i].here; j < options[i].here + 64;
-		     j += 21) {
+		for (size_t j = options[i].here; j < options[i].here + 64; j += 21) {
 			((unsigned char *)&theirs)[j] = 1;
 			expect(&options[i], &theirs, NIB_UNSUPPORTED,
 			       "options.struct_bytes");
@@ -300,8 +298,7 @@ static const struct {
 
 static void set(void *base, size_t at, int i, uint64_t value)
 {
-	memcpy((char *)base + at + (size_t)i * sizeof(value), &value,
-	       sizeof(value));
+	memcpy((char *)base + at + (size_t)i * sizeof(value), &value, sizeof(value));
 }
 
 /* What a later version may mean by them, this one must not ignore. */
@@ -323,30 +320,28 @@ static void reserved_fields(void **state)
 	for (size_t f = 0; f < COUNT(problem_fields); f++) {
 		for (int i = 0; i < 4; i++) {
 			set(&p, problem_fields[f].at, i, UINT64_C(1) << 63);
-			refused(nib_plan_create(device, NIB_DUAL_GEMM, &p, 1,
-						NULL, &other, &err),
-				NIB_UNSUPPORTED, &err,
-				problem_fields[f].argument,
+			refused(nib_plan_create(device, NIB_DUAL_GEMM, &p, 1, NULL,
+						&other, &err),
+				NIB_UNSUPPORTED, &err, problem_fields[f].argument,
 				"0x8000000000000000", "must be 0");
 			snprintf(want, sizeof(want), "%s[%d]",
 				 problem_fields[f].argument, i);
 			assert_memory_equal(err.message, want, strlen(want));
 			set(&p, problem_fields[f].at, i, 0);
 			set(&moe, moe_fields[f].at, i, 7);
-			refused(nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe,
-						    NULL, &other, &err),
-				NIB_UNSUPPORTED, &err, moe_fields[f].argument,
-				"0x7", "must be 0");
+			refused(nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL,
+						    &other, &err),
+				NIB_UNSUPPORTED, &err, moe_fields[f].argument, "0x7",
+				"must be 0");
 			set(&moe, moe_fields[f].at, i, 0);
 		}
 	}
 	assert_int_equal(
-	    nib_plan_create(device, NIB_DUAL_GEMM, &p, 1, NULL, &other, &err),
-	    NIB_OK);
+	    nib_plan_create(device, NIB_DUAL_GEMM, &p, 1, NULL, &other, &err), NIB_OK);
 	nib_plan_free(other);
-	assert_int_equal(nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL,
-					     &other, &err),
-			 NIB_OK);
+	assert_int_equal(
+	    nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL, &other, &err),
+	    NIB_OK);
 	nib_plan_free(other);
 }
 
@@ -362,23 +357,19 @@ static void reserved_fields_of_views(void **state)
 	q.reserved[2] = 1;
 	refused(nib_pack(device, &q, &packed, &err), NIB_UNSUPPORTED, &err,
 		"b.reserved[2]", "0x1", "must be 0");
-	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_UNSUPPORTED,
-		&err, "q.reserved[2]", "0x1", "must be 0");
-	assert_int_equal(nib_writer_open("test_abi.tmp", &writer, &err),
-			 NIB_OK);
-	assert_int_equal(nib_writer_declare_layer(writer,
-						  NIB_CHECKPOINT_MODELOPT, "l",
+	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_UNSUPPORTED, &err,
+		"q.reserved[2]", "0x1", "must be 0");
+	assert_int_equal(nib_writer_open("test_abi.tmp", &writer, &err), NIB_OK);
+	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "l",
 						  1, 16, 0, &err),
 			 NIB_OK);
-	refused(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &q, 1,
-				       0, &err),
-		NIB_UNSUPPORTED, &err, "weight.reserved[2]", "0x1",
-		"must be 0");
+	refused(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &q, 1, 0, &err),
+		NIB_UNSUPPORTED, &err, "weight.reserved[2]", "0x1", "must be 0");
 	nib_writer_discard(writer);
 	q.reserved[2] = 0;
 	x.reserved[0] = 1;
-	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_UNSUPPORTED,
-		&err, "x.reserved[0]", "0x1", "must be 0");
+	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_UNSUPPORTED, &err,
+		"x.reserved[0]", "0x1", "must be 0");
 }
 
 static int open_all(void **state)

@@ -56,29 +56,26 @@ static struct nib_moe_problem moe_problem(enum nib_activations kind)
 }
 
 /* The whole message, and the argument that it begins with. */
-static void says(const struct nib_error *err, enum nib_status want,
-		 const char *message)
+static void says(const struct nib_error *err, enum nib_status want, const char *message)
 {
 	const size_t length = strlen(err->argument);
 
 	if (err->status != want || strcmp(err->message, message) != 0)
-		fail_msg("%s: '%s', wanted %s: '%s'",
-			 nib_status_name(err->status), err->message,
-			 nib_status_name(want), message);
+		fail_msg("%s: '%s', wanted %s: '%s'", nib_status_name(err->status),
+			 err->message, nib_status_name(want), message);
 	assert_true(length > 0);
 	assert_memory_equal(err->argument, message, length);
 	assert_true(strchr(" :[", message[length]) != NULL);
 }
 
-static void refuses(enum nib_op op, const struct nib_problem *problems,
-		    int64_t count, enum nib_status want, const char *message)
+static void refuses(enum nib_op op, const struct nib_problem *problems, int64_t count,
+		    enum nib_status want, const char *message)
 {
 	struct nib_plan *plan = (struct nib_plan *)(uintptr_t)8;
 	struct nib_error err = {.status = NIB_OK};
 
 	assert_int_equal(
-	    nib_plan_create(device, op, problems, count, NULL, &plan, &err),
-	    want);
+	    nib_plan_create(device, op, problems, count, NULL, &plan, &err), want);
 	says(&err, want, message);
 	assert_null(plan);
 	/* The oracle goes by the same rules. */
@@ -93,9 +90,8 @@ static void refuses_moe(enum nib_op op, const struct nib_moe_problem *moe,
 	struct nib_plan *plan = (struct nib_plan *)(uintptr_t)8;
 	struct nib_error err = {.status = NIB_OK};
 
-	assert_int_equal(
-	    nib_plan_create_moe(device, op, moe, NULL, &plan, &err),
-	    NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_plan_create_moe(device, op, moe, NULL, &plan, &err),
+			 NIB_BAD_ARGUMENT);
 	says(&err, NIB_BAD_ARGUMENT, message);
 	assert_null(plan);
 	err.status = NIB_OK;
@@ -112,25 +108,24 @@ struct field_case {
 	const char *message; /* behind the problem's name */
 };
 
-#define FIELD(field, value, message)                                           \
-	{                                                                      \
-		offsetof(struct nib_problem, field), false, value, message     \
+#define FIELD(field, value, message)                                                   \
+	{                                                                              \
+		offsetof(struct nib_problem, field), false, value, message             \
 	}
-#define ENUM(field, value, message)                                            \
-	{                                                                      \
-		offsetof(struct nib_problem, field), true, value, message      \
+#define ENUM(field, value, message)                                                    \
+	{                                                                              \
+		offsetof(struct nib_problem, field), true, value, message              \
 	}
 
 #define TYPES ": must be NIB_FP32 (0), NIB_FP16 (1) or NIB_BF16 (2)"
-#define KINDS                                                                  \
-	": must be NIB_ACTIVATIONS_NVFP4 (0), NIB_ACTIVATIONS_DENSE (1) or "   \
+#define KINDS                                                                          \
+	": must be NIB_ACTIVATIONS_NVFP4 (0), NIB_ACTIVATIONS_DENSE (1) or "           \
 	"NIB_ACTIVATIONS_INT8 (2)"
 
 static const struct field_case cases[] = {
     FIELD(x.rows, -1, "x.rows = -1: must be 0 to 2^40"),
     FIELD(x.rows, TWO_40 + 1, "x.rows = 1099511627777: must be 0 to 2^40"),
-    FIELD(x.rows, INT64_MIN,
-	  "x.rows = -9223372036854775808: must be 0 to 2^40"),
+    FIELD(x.rows, INT64_MIN, "x.rows = -9223372036854775808: must be 0 to 2^40"),
     FIELD(x.cols, -16, "x.cols = -16: must be 0 to 2^40"),
     FIELD(x.cols, INT64_MAX, "x.cols = 9223372036854775807: must be 0 to 2^40"),
     FIELD(x.cols, 8, "x.cols = 8: k must be a multiple of 16, 0 to 1048576"),
@@ -193,8 +188,7 @@ static void fields_of_problems(void **state)
 						  problem(kind)};
 
 		set_field((char *)&problems[1] + c->at, c->is_enum, c->value);
-		snprintf(message, sizeof(message), "problems[1].%s",
-			 c->message);
+		snprintf(message, sizeof(message), "problems[1].%s", c->message);
 		refuses(NIB_DUAL_GEMM, problems, 3, NIB_BAD_ARGUMENT, message);
 	}
 }
@@ -215,12 +209,11 @@ static void reserved_words(void **state)
 			 "version",
 			 i);
 		refuses(NIB_GEMM, &p, 1, NIB_UNSUPPORTED, message);
-		assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe,
-						     NULL, &plan, &err),
-				 NIB_UNSUPPORTED);
+		assert_int_equal(
+		    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
+		    NIB_UNSUPPORTED);
 		snprintf(message, sizeof(message),
-			 "moe.x.reserved[%d] = 0xa: must be 0 in this version",
-			 i);
+			 "moe.x.reserved[%d] = 0xa: must be 0 in this version", i);
 		says(&err, NIB_UNSUPPORTED, message);
 	}
 }
@@ -268,11 +261,11 @@ static void fields_of_experts(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(kinds); i++) {
 		good = moe_problem(kinds[i]);
-#define REFUSES(field, value, text)                                            \
-	do {                                                                   \
-		moe = good;                                                    \
-		moe.field = value;                                             \
-		refuses_moe(NIB_DUAL_GEMM, &moe, text);                        \
+#define REFUSES(field, value, text)                                                    \
+	do {                                                                           \
+		moe = good;                                                            \
+		moe.field = value;                                                     \
+		refuses_moe(NIB_DUAL_GEMM, &moe, text);                                \
 	} while (0)
 		REFUSES(x.rows, -1, "moe.x.rows = -1: must be 0 to 2^40");
 		REFUSES(x.cols, 72,
@@ -324,8 +317,8 @@ static struct nib_plan *plan_of(enum nib_op op, const struct nib_problem *p)
 
 /* x is resolved, and a has its sizes, dense and without data. */
 static void has_x(const struct nib_nvfp4 *a, const struct nib_dense *x,
-		  const struct nib_dense *given, int64_t row_stride,
-		  int64_t batch, int64_t batch_stride)
+		  const struct nib_dense *given, int64_t row_stride, int64_t batch,
+		  int64_t batch_stride)
 {
 	assert_int_equal(x->rows, given->rows);
 	assert_int_equal(x->cols, given->cols);
@@ -372,8 +365,8 @@ static void sizes_and_strides(void **state)
 		p.x.row_stride_elems = taken[i].row_stride;
 		p.x.batch_stride_elems = taken[i].batch_stride;
 		plan = plan_of(NIB_DUAL_GEMM, &p);
-		has_x(&plan->problems->a, &plan->problems->x, &p.x,
-		      taken[i].want_row, batch, taken[i].want_batch);
+		has_x(&plan->problems->a, &plan->problems->x, &p.x, taken[i].want_row,
+		      batch, taken[i].want_batch);
 		assert_int_equal(nib_plan_activations(plan), p.activations);
 		assert_int_equal(nib_plan_x_dtype(plan), p.x.dtype);
 		nib_plan_free(plan);
@@ -396,9 +389,8 @@ static void unused_x(void **state)
 	nib_plan_free(plan);
 	moe.a = (struct nib_nvfp4){.rows = M, .k = K};
 	memset(&moe.x, 0xff, sizeof(moe.x));
-	assert_int_equal(
-	    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, NULL),
-	    NIB_OK);
+	assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, NULL),
+			 NIB_OK);
 	assert_memory_equal(&plan->moe.x, &zero, sizeof(zero));
 	nib_plan_free(plan);
 }
@@ -428,8 +420,8 @@ static void has_costs(struct nib_plan *plan, double flop, double bytes)
 
 	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
 	if (info.flop != flop || info.bytes != bytes)
-		fail_msg("%g flop, %g bytes; wanted %g, %g", info.flop,
-			 info.bytes, flop, bytes);
+		fail_msg("%g flop, %g bytes; wanted %g, %g", info.flop, info.bytes,
+			 flop, bytes);
 	nib_plan_free(plan);
 }
 
@@ -449,11 +441,10 @@ static void costs(void **state)
 			  BATCH * (M * K * x_bytes + weights + M * N * 2));
 		p.b2.batch = 1;
 		has_costs(plan_of(NIB_DUAL_GEMM, &p), 4.0 * BATCH * M * N * K,
-			  BATCH * (M * K * x_bytes + weights + M * N * 2) +
-			      weights);
-		assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe,
-						     NULL, &plan, NULL),
-				 NIB_OK);
+			  BATCH * (M * K * x_bytes + weights + M * N * 2) + weights);
+		assert_int_equal(
+		    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, NULL),
+		    NIB_OK);
 		has_costs(plan, 2.0 * M * N * K,
 			  M * K * x_bytes + EXPERTS * weights + M * N * 2);
 	}

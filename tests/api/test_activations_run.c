@@ -38,8 +38,8 @@ static struct nib_nvfp4 weights(int p, int i, int64_t batch)
 }
 
 /* The view a is garbage. */
-static struct nib_problem problem(enum nib_activations kind,
-				  enum nib_dtype dtype, int i)
+static struct nib_problem problem(enum nib_activations kind, enum nib_dtype dtype,
+				  int i)
 {
 	struct nib_problem p = {
 	    .b = weights(i, 0, BATCH),
@@ -109,8 +109,7 @@ static struct bed bed_of_moe(enum nib_activations kind)
 			  .options = {.struct_bytes = sizeof(bed.options)}};
 	struct nib_error err;
 
-	if (nib_plan_create_moe(device, NIB_DUAL_GEMM, &bed.moe, NULL,
-				&bed.plan, &err))
+	if (nib_plan_create_moe(device, NIB_DUAL_GEMM, &bed.moe, NULL, &bed.plan, &err))
 		fail_msg("%s", err.message);
 	return bed;
 }
@@ -134,8 +133,8 @@ static void takes(const struct bed *bed)
 }
 
 /* It does not; argument is all of err's, part is in its message. */
-static void refuses(const struct bed *bed, enum nib_status want,
-		    const char *argument, const char *part)
+static void refuses(const struct bed *bed, enum nib_status want, const char *argument,
+		    const char *part)
 {
 	const int before = stub.runs;
 	struct nib_error err = {.status = NIB_OK};
@@ -182,16 +181,15 @@ static void pointers_to_nothing(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		struct nib_problem p =
-		    problem(NIB_ACTIVATIONS_DENSE, NIB_FP16, 0);
+		struct nib_problem p = problem(NIB_ACTIVATIONS_DENSE, NIB_FP16, 0);
 
 		if (i == 0)
 			p.x.rows = p.c.rows = 0;
 		else
 			p.x.cols = p.b.k = p.b2.k = 0;
 		p.x.data = NULL;
-		assert_int_equal(
-		    nib_multiply(device, NIB_DUAL_GEMM, &p, 1, NULL), NIB_OK);
+		assert_int_equal(nib_multiply(device, NIB_DUAL_GEMM, &p, 1, NULL),
+				 NIB_OK);
 	}
 }
 
@@ -201,14 +199,11 @@ static void pointers_to_nothing(void **state)
 static void overlap(struct bed *bed, int victim, int i)
 {
 	static const int sizes[] = {4, 2, 2};
-	struct nib_dense *c =
-	    bed->is_moe ? &bed->moe.c : &bed->problems[victim].c;
-	const struct nib_dense *x =
-	    bed->is_moe ? &bed->moe.x : &bed->problems[i].x;
+	struct nib_dense *c = bed->is_moe ? &bed->moe.c : &bed->problems[victim].c;
+	const struct nib_dense *x = bed->is_moe ? &bed->moe.x : &bed->problems[i].x;
 	const uintptr_t begin = (uintptr_t)x->data;
 	const int64_t batch = bed->is_moe ? 1 : BATCH;
-	const uintptr_t end =
-	    begin + (uintptr_t)(batch * M * K * sizes[x->dtype]);
+	const uintptr_t end = begin + (uintptr_t)(batch * M * K * sizes[x->dtype]);
 	const uintptr_t c_bytes = (uintptr_t)(batch * M * N * 2);
 	void *const kept = c->data;
 	char name[32] = "moe.c.data", other[32] = "overlaps moe.x";
@@ -269,12 +264,10 @@ static void output_in_a_gap(void **state)
 	p.x.batch = p.c.batch = p.b.batch = p.b2.batch = 1;
 	p.x.row_stride_elems = 4096;
 	p.c.data = address((uintptr_t)p.x.data + 512);
-	refused(nib_multiply(device, NIB_DUAL_GEMM, &p, 1, &err),
-		NIB_BAD_ARGUMENT, &err, "problems[0].c.data", "problems[0].x",
-		"apart");
+	refused(nib_multiply(device, NIB_DUAL_GEMM, &p, 1, &err), NIB_BAD_ARGUMENT,
+		&err, "problems[0].c.data", "problems[0].x", "apart");
 	p.c.data = address((uintptr_t)p.x.data + 2 * (4 * 4096 + K));
-	assert_int_equal(nib_multiply(device, NIB_DUAL_GEMM, &p, 1, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_multiply(device, NIB_DUAL_GEMM, &p, 1, NULL), NIB_OK);
 }
 
 /* ---- problems of another plan ---------------------------------------------- */
@@ -383,8 +376,7 @@ static void signs(void **state)
 
 	(void)state;
 	for (int i = 0; i < PROBLEMS; i++)
-		beds[0].problems[i].b.scales = beds[0].problems[i].b2.scales =
-		    scales;
+		beds[0].problems[i].b.scales = beds[0].problems[i].b2.scales = scales;
 	beds[1].moe.b.scales = beds[1].moe.b2.scales = scales;
 	for (size_t i = 0; i < COUNT(beds); i++) {
 		beds[i].options.check_data = 1;
@@ -432,12 +424,8 @@ static void resolved_problems(void **state)
 /* A product of NVFP4 has the same bits whatever is in x. */
 static void garbage_in_x(void **state)
 {
-	const struct job_spec spec = {.op = NIB_DUAL_GEMM,
-				      .m = M,
-				      .n = N,
-				      .k = K,
-				      .batch = 2,
-				      .b_batch = 1};
+	const struct job_spec spec = {
+	    .op = NIB_DUAL_GEMM, .m = M, .n = N, .k = K, .batch = 2, .b_batch = 1};
 	struct nib_device *cpu = test_device("scalar", 2);
 	const struct job_how how = {.device = cpu};
 	struct job *job = job_of(&rng, &spec);

@@ -39,13 +39,13 @@ struct field_case {
 	const char *name; /* in the message */
 };
 
-#define FIELD(type, field, v)                                                  \
-	{                                                                      \
-		offsetof(type, field), false, v, #field                        \
+#define FIELD(type, field, v)                                                          \
+	{                                                                              \
+		offsetof(type, field), false, v, #field                                \
 	}
-#define ENUM(type, field, v)                                                   \
-	{                                                                      \
-		offsetof(type, field), true, v, #field                         \
+#define ENUM(type, field, v)                                                           \
+	{                                                                              \
+		offsetof(type, field), true, v, #field                                 \
 	}
 
 static void set_field(void *base, const struct field_case *c)
@@ -59,40 +59,38 @@ static void set_field(void *base, const struct field_case *c)
 		memcpy(at, &c->value, sizeof(c->value));
 }
 
-#define NVFP4_CASES(type, v)                                                   \
-	FIELD(type, v.rows, -1), FIELD(type, v.rows, INT64_MIN),               \
-	    FIELD(type, v.rows, TWO_40 + 1), FIELD(type, v.rows, INT64_MAX),   \
-	    FIELD(type, v.k, -16), FIELD(type, v.k, 1), FIELD(type, v.k, 8),   \
-	    FIELD(type, v.k, 63), FIELD(type, v.k, INT64_MIN),                 \
-	    FIELD(type, v.k, NIB_MAX_K + 16), FIELD(type, v.k, INT64_MAX),     \
-	    FIELD(type, v.batch, -1), FIELD(type, v.batch, TWO_40 + 1),        \
-	    FIELD(type, v.row_stride_bytes, 31),                               \
-	    FIELD(type, v.row_stride_bytes, -32),                              \
-	    FIELD(type, v.row_stride_bytes, INT64_MIN),                        \
-	    FIELD(type, v.row_stride_bytes, INT64_MAX),                        \
-	    FIELD(type, v.batch_stride_bytes, 100),                            \
-	    FIELD(type, v.batch_stride_bytes, -1000),                          \
-	    FIELD(type, v.batch_stride_bytes, INT64_MAX),                      \
-	    FIELD(type, v.scale_row_stride_bytes, 3),                          \
-	    FIELD(type, v.scale_row_stride_bytes, -4),                         \
-	    FIELD(type, v.scale_row_stride_bytes, INT64_MAX / 2),              \
-	    FIELD(type, v.scale_batch_stride_bytes, 10),                       \
-	    FIELD(type, v.scale_batch_stride_bytes, -1),                       \
-	    FIELD(type, v.scale_batch_stride_bytes, INT64_MAX),                \
-	    ENUM(type, v.scale_layout, 2), ENUM(type, v.scale_layout, -1),     \
+#define NVFP4_CASES(type, v)                                                           \
+	FIELD(type, v.rows, -1), FIELD(type, v.rows, INT64_MIN),                       \
+	    FIELD(type, v.rows, TWO_40 + 1), FIELD(type, v.rows, INT64_MAX),           \
+	    FIELD(type, v.k, -16), FIELD(type, v.k, 1), FIELD(type, v.k, 8),           \
+	    FIELD(type, v.k, 63), FIELD(type, v.k, INT64_MIN),                         \
+	    FIELD(type, v.k, NIB_MAX_K + 16), FIELD(type, v.k, INT64_MAX),             \
+	    FIELD(type, v.batch, -1), FIELD(type, v.batch, TWO_40 + 1),                \
+	    FIELD(type, v.row_stride_bytes, 31), FIELD(type, v.row_stride_bytes, -32), \
+	    FIELD(type, v.row_stride_bytes, INT64_MIN),                                \
+	    FIELD(type, v.row_stride_bytes, INT64_MAX),                                \
+	    FIELD(type, v.batch_stride_bytes, 100),                                    \
+	    FIELD(type, v.batch_stride_bytes, -1000),                                  \
+	    FIELD(type, v.batch_stride_bytes, INT64_MAX),                              \
+	    FIELD(type, v.scale_row_stride_bytes, 3),                                  \
+	    FIELD(type, v.scale_row_stride_bytes, -4),                                 \
+	    FIELD(type, v.scale_row_stride_bytes, INT64_MAX / 2),                      \
+	    FIELD(type, v.scale_batch_stride_bytes, 10),                               \
+	    FIELD(type, v.scale_batch_stride_bytes, -1),                               \
+	    FIELD(type, v.scale_batch_stride_bytes, INT64_MAX),                        \
+	    ENUM(type, v.scale_layout, 2), ENUM(type, v.scale_layout, -1),             \
 	    ENUM(type, v.scale_layout, INT32_MAX)
 
-#define DENSE_CASES(type, v)                                                   \
-	FIELD(type, v.rows, -1), FIELD(type, v.rows, TWO_40 + 1),              \
-	    FIELD(type, v.cols, -1), FIELD(type, v.cols, INT64_MAX),           \
-	    FIELD(type, v.batch, -2), FIELD(type, v.batch, INT64_MAX),         \
-	    FIELD(type, v.row_stride_elems, 6),                                \
-	    FIELD(type, v.row_stride_elems, -7),                               \
-	    FIELD(type, v.row_stride_elems, INT64_MAX / 4),                    \
-	    FIELD(type, v.batch_stride_elems, 34),                             \
-	    FIELD(type, v.batch_stride_elems, -70),                            \
-	    FIELD(type, v.batch_stride_elems, INT64_MAX / 8),                  \
-	    ENUM(type, v.dtype, 3), ENUM(type, v.dtype, -1)
+#define DENSE_CASES(type, v)                                                           \
+	FIELD(type, v.rows, -1), FIELD(type, v.rows, TWO_40 + 1),                      \
+	    FIELD(type, v.cols, -1), FIELD(type, v.cols, INT64_MAX),                   \
+	    FIELD(type, v.batch, -2), FIELD(type, v.batch, INT64_MAX),                 \
+	    FIELD(type, v.row_stride_elems, 6), FIELD(type, v.row_stride_elems, -7),   \
+	    FIELD(type, v.row_stride_elems, INT64_MAX / 4),                            \
+	    FIELD(type, v.batch_stride_elems, 34),                                     \
+	    FIELD(type, v.batch_stride_elems, -70),                                    \
+	    FIELD(type, v.batch_stride_elems, INT64_MAX / 8), ENUM(type, v.dtype, 3),  \
+	    ENUM(type, v.dtype, -1)
 
 static const struct field_case problem_cases[] = {
     NVFP4_CASES(struct nib_problem, a),
@@ -143,8 +141,7 @@ static void refuse_field(const struct job *job, const struct field_case *c)
 	set_field(&problems[2], c);
 	snprintf(name, sizeof(name), "problems[2].%s", c->name);
 	snprintf(value, sizeof(value), "%" PRId64, c->value);
-	status =
-	    nib_plan_create(device, job->op, problems, 3, NULL, &plan, &err);
+	status = nib_plan_create(device, job->op, problems, 3, NULL, &plan, &err);
 	refused(status, NIB_BAD_ARGUMENT, &err, name, value, "must");
 	assert_null(plan);
 	/* The same alone, and without err; nothing is written. */
@@ -162,8 +159,7 @@ static void fields_of_problems(void **state)
 		refuse_field(job, &problem_cases[i]);
 	output_untouched(&job->c[0], 0, 0, "refused problems");
 	/* And without any of it, it works. */
-	assert_int_equal(nib_multiply(device, job->op, job->problems, 1, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_multiply(device, job->op, job->problems, 1, NULL), NIB_OK);
 	job_free(job);
 }
 
@@ -231,8 +227,8 @@ static void fields_of_experts(void **state)
 		set_field(&moe, c);
 		snprintf(name, sizeof(name), "moe.%s", c->name);
 		snprintf(value, sizeof(value), "%" PRId64, c->value);
-		status = nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL,
-					     &plan, &err);
+		status =
+		    nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL, &plan, &err);
 		refused(status, NIB_BAD_ARGUMENT, &err, name, value, "must");
 		assert_null(plan);
 	}
@@ -254,11 +250,11 @@ static void shapes_of_experts(void **state)
 	for (int i = 0; i < 3; i++) {
 		struct nib_plan *plan;
 		struct nib_error err = fresh();
-		enum nib_status status = nib_plan_create_moe(
-		    device, NIB_GEMM, &moe[i], NULL, &plan, &err);
+		enum nib_status status =
+		    nib_plan_create_moe(device, NIB_GEMM, &moe[i], NULL, &plan, &err);
 
-		refused(status, NIB_BAD_ARGUMENT, &err, "moe.c",
-			i == 2 ? "8" : "7", "must");
+		refused(status, NIB_BAD_ARGUMENT, &err, "moe.c", i == 2 ? "8" : "7",
+			"must");
 	}
 	job_free(job);
 }
@@ -270,18 +266,17 @@ static void nulls(void **state)
 	struct job *job = good_job(NIB_GEMM);
 	const struct nib_problem *p = job->problems;
 	struct nib_plan_info plan_info = {.struct_bytes = sizeof(plan_info)};
-	struct nib_backend_info backend_info = {.struct_bytes =
-						    sizeof(backend_info)};
+	struct nib_backend_info backend_info = {.struct_bytes = sizeof(backend_info)};
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct nib_packed *packed;
 	struct nib_plan *plan;
 	struct nib_error e = fresh();
 
 	(void)state;
-#define REFUSED_NULL(call, name)                                               \
-	do {                                                                   \
-		e = fresh();                                                   \
-		refused(call, NIB_BAD_ARGUMENT, &e, name, "NULL", "must");     \
+#define REFUSED_NULL(call, name)                                                       \
+	do {                                                                           \
+		e = fresh();                                                           \
+		refused(call, NIB_BAD_ARGUMENT, &e, name, "NULL", "must");             \
 	} while (0)
 	REFUSED_NULL(nib_device_open("cpu", NULL, NULL, &e), "device");
 	REFUSED_NULL(nib_device_get_info(NULL, &info, &e), "device");
@@ -301,22 +296,16 @@ static void nulls(void **state)
 	assert_int_equal(nib_pack(device, &p->b, &packed, &e), NIB_OK);
 	REFUSED_NULL(nib_unpack(packed, NULL, &e), "to");
 	nib_packed_free(packed);
-	REFUSED_NULL(nib_plan_create(NULL, NIB_GEMM, p, 1, NULL, &plan, &e),
+	REFUSED_NULL(nib_plan_create(NULL, NIB_GEMM, p, 1, NULL, &plan, &e), "device");
+	REFUSED_NULL(nib_plan_create(device, NIB_GEMM, NULL, 1, NULL, &plan, &e),
+		     "problems");
+	REFUSED_NULL(nib_plan_create(device, NIB_GEMM, p, 1, NULL, NULL, &e), "plan");
+	REFUSED_NULL(nib_plan_create_moe(NULL, NIB_GEMM, &job->moe, NULL, &plan, &e),
 		     "device");
-	REFUSED_NULL(
-	    nib_plan_create(device, NIB_GEMM, NULL, 1, NULL, &plan, &e),
-	    "problems");
-	REFUSED_NULL(nib_plan_create(device, NIB_GEMM, p, 1, NULL, NULL, &e),
+	REFUSED_NULL(nib_plan_create_moe(device, NIB_GEMM, NULL, NULL, &plan, &e),
+		     "moe");
+	REFUSED_NULL(nib_plan_create_moe(device, NIB_GEMM, &job->moe, NULL, NULL, &e),
 		     "plan");
-	REFUSED_NULL(
-	    nib_plan_create_moe(NULL, NIB_GEMM, &job->moe, NULL, &plan, &e),
-	    "device");
-	REFUSED_NULL(
-	    nib_plan_create_moe(device, NIB_GEMM, NULL, NULL, &plan, &e),
-	    "moe");
-	REFUSED_NULL(
-	    nib_plan_create_moe(device, NIB_GEMM, &job->moe, NULL, NULL, &e),
-	    "plan");
 	REFUSED_NULL(nib_plan_get_info(NULL, &plan_info, &e), "plan");
 	REFUSED_NULL(nib_run(NULL, p, 1, NULL, &e), "plan");
 	REFUSED_NULL(nib_run_moe(NULL, &job->moe, NULL, &e), "plan");
@@ -332,8 +321,7 @@ static void nulls(void **state)
 
 static void operations_and_counts(void **state)
 {
-	static const int64_t counts[] = {-1, INT64_MIN, INT64_MAX,
-					 INT64_C(1) << 31};
+	static const int64_t counts[] = {-1, INT64_MIN, INT64_MAX, INT64_C(1) << 31};
 	static const int ops[] = {-1, 3, INT32_MAX, INT32_MIN};
 	struct job *job = good_job(NIB_GEMM);
 	struct nib_plan *plan;
@@ -346,20 +334,19 @@ static void operations_and_counts(void **state)
 
 		snprintf(text, sizeof(text), "%d", bad);
 		if (i < 4)
-			refused(nib_plan_create(device, (enum nib_op)bad,
-						job->problems, 1, NULL, &plan,
-						&err),
+			refused(nib_plan_create(device, (enum nib_op)bad, job->problems,
+						1, NULL, &plan, &err),
 				NIB_BAD_ARGUMENT, &err, "op", text, "must");
-		refused(nib_plan_create_moe(device, (enum nib_op)bad, &job->moe,
-					    NULL, &plan, &err2),
+		refused(nib_plan_create_moe(device, (enum nib_op)bad, &job->moe, NULL,
+					    &plan, &err2),
 			NIB_BAD_ARGUMENT, &err2, "op", text, "must");
 	}
 	for (size_t i = 0; i < COUNT(counts); i++) {
 		struct nib_error err = fresh();
 
 		snprintf(text, sizeof(text), "%" PRId64, counts[i]);
-		refused(nib_plan_create(device, NIB_GEMM, job->problems,
-					counts[i], NULL, &plan, &err),
+		refused(nib_plan_create(device, NIB_GEMM, job->problems, counts[i],
+					NULL, &plan, &err),
 			NIB_BAD_ARGUMENT, &err, "count", text, "must");
 	}
 	/* No problems: nothing to do, and no array needed. */
@@ -383,14 +370,13 @@ static enum nib_status with_options(int call, const struct job *job,
 		nib_device_close(opened);
 		return status;
 	case 1:
-		status = nib_plan_create(device, NIB_GEMM, job->problems, 1,
-					 options, &plan, err);
+		status = nib_plan_create(device, NIB_GEMM, job->problems, 1, options,
+					 &plan, err);
 		nib_plan_free(plan);
 		return status;
 	default:
-		assert_int_equal(nib_plan_create(device, NIB_GEMM,
-						 job->problems, 1, NULL, &plan,
-						 NULL),
+		assert_int_equal(nib_plan_create(device, NIB_GEMM, job->problems, 1,
+						 NULL, &plan, NULL),
 				 NIB_OK);
 		status = nib_run(plan, job->problems, 1, options, err);
 		nib_plan_free(plan);
@@ -421,35 +407,32 @@ static void options_structs(void **state)
 			snprintf(text, sizeof(text), "%zu", bad[i]);
 			err = fresh();
 			refused(with_options(call, job, options, &err),
-				NIB_BAD_ARGUMENT, &err, "options.struct_bytes",
-				text, "must");
+				NIB_BAD_ARGUMENT, &err, "options.struct_bytes", text,
+				"must");
 		}
 		/* Newer and silent, older, and oldest: fine. */
 		options[0] = longer;
-		assert_int_equal(with_options(call, job, options, NULL),
-				 NIB_OK);
+		assert_int_equal(with_options(call, job, options, NULL), NIB_OK);
 		options[0] = sizeof(size_t);
-		assert_int_equal(with_options(call, job, options, NULL),
-				 NIB_OK);
+		assert_int_equal(with_options(call, job, options, NULL), NIB_OK);
 		/* An older caller's bytes behind its struct are its own. */
 		memset(options + 1, 0xff, longer - sizeof(size_t));
-		assert_int_equal(with_options(call, job, options, NULL),
-				 NIB_OK);
+		assert_int_equal(with_options(call, job, options, NULL), NIB_OK);
 		/* Newer, and it asks for something. */
 		memset(options + 1, 0, longer - sizeof(size_t));
 		options[0] = longer;
 		((char *)options)[longer - 1] = 1;
 		err = fresh();
 		snprintf(text, sizeof(text), "%zu", longer);
-		refused(with_options(call, job, options, &err), NIB_UNSUPPORTED,
-			&err, "options.struct_bytes", text, "set");
+		refused(with_options(call, job, options, &err), NIB_UNSUPPORTED, &err,
+			"options.struct_bytes", text, "set");
 		guard_free(options, longer);
 	}
 	job_free(job);
 }
 
-static enum nib_status with_info(int call, const struct nib_plan *plan,
-				 void *info, struct nib_error *err)
+static enum nib_status with_info(int call, const struct nib_plan *plan, void *info,
+				 struct nib_error *err)
 {
 	switch (call) {
 	case 0:
@@ -476,8 +459,8 @@ static void info_structs(void **state)
 		size_t *info = guard_new(bytes);
 
 		info[0] = 0;
-		refused(with_info(call, plan, info, &err), NIB_BAD_ARGUMENT,
-			&err, "info.struct_bytes", "0", "must");
+		refused(with_info(call, plan, info, &err), NIB_BAD_ARGUMENT, &err,
+			"info.struct_bytes", "0", "must");
 		/* An older caller's struct: no byte beyond it is written. */
 		info[0] = 2 * sizeof(size_t);
 		assert_int_equal(with_info(call, plan, info, NULL), NIB_OK);

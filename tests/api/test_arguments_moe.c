@@ -25,16 +25,14 @@ static struct job *good_job(enum nib_op op, enum nib_scale_layout layout,
 			    bool own_scale_rows)
 {
 	static const int64_t rows[] = {2, 0, 3};
-	const struct job_spec spec = {
-	    .op = op, .n = 7, .k = 64, .a_layout = layout};
+	const struct job_spec spec = {.op = op, .n = 7, .k = 64, .a_layout = layout};
 
 	return job_of_moe(&rng, &spec, rows, 3, 1, own_scale_rows);
 }
 
 static void refuse_run(const struct job *job, struct nib_plan *plan,
 		       const struct nib_moe_problem *moe, int check_data,
-		       enum nib_status want, const char *argument,
-		       const char *rule)
+		       enum nib_status want, const char *argument, const char *rule)
 {
 	const struct nib_run_options options = {.struct_bytes = sizeof(options),
 						.check_data = check_data};
@@ -70,8 +68,8 @@ static void offsets(void **state)
 			   "must ascend within 0 to a.rows = 8");
 	}
 	moe.row_offsets = NULL;
-	refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT,
-		   "moe.row_offsets = NULL", "must");
+	refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, "moe.row_offsets = NULL",
+		   "must");
 	refuse_run(job, plan, NULL, 0, NIB_BAD_ARGUMENT, "moe = NULL", "must");
 	nib_plan_free(plan);
 	job_free(job);
@@ -113,24 +111,23 @@ static void signs(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 4; i++) {
-		struct job *job = good_job(
-		    NIB_DUAL_GEMM, (enum nib_scale_layout)(i & 1), i >> 1);
+		struct job *job =
+		    good_job(NIB_DUAL_GEMM, (enum nib_scale_layout)(i & 1), i >> 1);
 		struct nib_plan *plan = job_plan(job, device, false);
-		const struct nib_run_options look = {
-		    .struct_bytes = sizeof(look), .check_data = 1};
+		const struct nib_run_options look = {.struct_bytes = sizeof(look),
+						     .check_data = 1};
 		const int64_t last = i >> 1 ? job->scale_rows[2] + 2 : 5;
 		uint8_t *scale = nib_nvfp4_scale(&job->moe.a, 0, last, 3);
 		char text[32];
 
 		snprintf(text, sizeof(text), "row %" PRId64 ", group 3", last);
 		*scale |= 0x80;
-		refuse_run(job, plan, &job->moe, 1, NIB_BAD_DATA,
-			   "moe.a.scales", text);
+		refuse_run(job, plan, &job->moe, 1, NIB_BAD_DATA, "moe.a.scales", text);
 		*scale &= 0x7f;
 		scale = nib_nvfp4_scale(&job->moe.b2, 2, 6, 0);
 		*scale |= 0x80;
-		refuse_run(job, plan, &job->moe, 1, NIB_BAD_DATA,
-			   "moe.b2.scales", "batch 2, row 6, group 0");
+		refuse_run(job, plan, &job->moe, 1, NIB_BAD_DATA, "moe.b2.scales",
+			   "batch 2, row 6, group 0");
 		*scale &= 0x7f;
 		/* Rows that no expert has, and padding, do hold signs. */
 		job_run_plan(job, plan, &look, "no signs");
@@ -156,11 +153,9 @@ static void overlaps(void **state)
 		struct nib_moe_problem moe = job->moe;
 
 		moe.c.data = data + bytes - 1;
-		refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, "moe.c.data",
-			   "apart");
+		refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, "moe.c.data", "apart");
 		moe.c.data = data - c_bytes + 1;
-		refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, "moe.c.data",
-			   "apart");
+		refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, "moe.c.data", "apart");
 	}
 	nib_plan_free(plan);
 	job_free(job);
@@ -176,11 +171,7 @@ static void output_right_after_the_scales(void **state)
 	float memory[1 + 64 * 5] = {0};
 	const struct nib_moe_problem moe = {
 	    .a = {.codes = codes, .scales = memory, .rows = 64, .k = 16},
-	    .b = {.codes = b_codes,
-		  .scales = b_scales,
-		  .rows = 5,
-		  .k = 16,
-		  .batch = 2},
+	    .b = {.codes = b_codes, .scales = b_scales, .rows = 5, .k = 16, .batch = 2},
 	    .c = {.data = memory + 1, .rows = 64, .cols = 5},
 	    .row_offsets = row_offsets,
 	    .scale_rows = first_rows,
@@ -190,9 +181,8 @@ static void output_right_after_the_scales(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(
-	    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, NULL),
-	    NIB_OK);
+	assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, NULL),
+			 NIB_OK);
 	if (nib_run_moe(plan, &moe, NULL, &err))
 		fail_msg("%s", err.message);
 	nib_plan_free(plan);
@@ -209,10 +199,7 @@ static void extent_of_scale_rows(void **state)
 		  .rows = 1,
 		  .k = 64,
 		  .scale_row_stride_bytes = (INT64_C(1) << 34) - 1},
-	    .b = {.codes = bytes + 128,
-		  .scales = bytes + 1024,
-		  .rows = 16,
-		  .k = 64},
+	    .b = {.codes = bytes + 128, .scales = bytes + 1024, .rows = 16, .k = 64},
 	    .c = {.data = bytes + 2048, .rows = 1, .cols = 16},
 	    .row_offsets = row_offsets,
 	    .scale_rows = first_rows,
@@ -222,9 +209,8 @@ static void extent_of_scale_rows(void **state)
 	struct nib_error err = {.message = ""};
 
 	(void)state;
-	assert_int_equal(
-	    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
-	    NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
+			 NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "moe.a.scale_row_stride_bytes"));
 	assert_null(plan);
 }
@@ -236,20 +222,14 @@ static void extent_of_scale_rows(void **state)
 static void batches_behind_a_short_row(void **state)
 {
 	uint8_t bytes[4096] = {0};
-	const struct nib_problem problem = {.a = {.codes = bytes,
-						  .scales = bytes + 64,
-						  .rows = 1,
-						  .k = 16,
-						  .batch = 3},
-					    .b = {.codes = bytes + 128,
-						  .scales = bytes + 512,
-						  .rows = 18,
-						  .k = 16},
-					    .c = {.data = bytes + 2048,
-						  .rows = 1,
-						  .cols = 18,
-						  .batch = 3,
-						  .row_stride_elems = 3}};
+	const struct nib_problem problem = {
+	    .a = {.codes = bytes, .scales = bytes + 64, .rows = 1, .k = 16, .batch = 3},
+	    .b = {.codes = bytes + 128, .scales = bytes + 512, .rows = 18, .k = 16},
+	    .c = {.data = bytes + 2048,
+		  .rows = 1,
+		  .cols = 18,
+		  .batch = 3,
+		  .row_stride_elems = 3}};
 	struct nib_error err = {.message = ""};
 
 	(void)state;
@@ -270,9 +250,8 @@ static void reserved_fields(void **state)
 
 	(void)state;
 	moe.reserved[1] = 1;
-	assert_int_equal(
-	    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
-	    NIB_UNSUPPORTED);
+	assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
+			 NIB_UNSUPPORTED);
 	assert_non_null(strstr(err.message, "moe.reserved[1]"));
 	assert_int_equal(
 	    nib_plan_create(device, NIB_GEMM, &problem, 1, NULL, &plan, &err),
@@ -288,10 +267,8 @@ static void plans_of_others(void **state)
 	const struct job_spec spec = {
 	    .op = NIB_GEMM, .m = 5, .n = 7, .k = 64, .batch = 1, .b_batch = 1};
 	struct job *other = job_of(&rng, &spec);
-	struct nib_moe_problem moe[4] = {job->moe, job->moe, job->moe,
-					 job->moe};
-	static const char *const names[] = {
-	    "moe.a:", "moe.b:", "moe.c:", "moe.a:"};
+	struct nib_moe_problem moe[4] = {job->moe, job->moe, job->moe, job->moe};
+	static const char *const names[] = {"moe.a:", "moe.b:", "moe.c:", "moe.a:"};
 	struct nib_error err = {.message = ""};
 
 	(void)state;
@@ -300,12 +277,10 @@ static void plans_of_others(void **state)
 	moe[2].c.dtype = NIB_BF16;
 	moe[3].a.scale_layout = NIB_TILED_128X4;
 	for (int i = 0; i < 4; i++)
-		refuse_run(job, plan, &moe[i], 0, NIB_BAD_ARGUMENT, names[i],
-			   "plan");
+		refuse_run(job, plan, &moe[i], 0, NIB_BAD_ARGUMENT, names[i], "plan");
 	/* A plan of the other kind. */
 	plain = job_plan(other, device, false);
-	refuse_run(job, plain, &job->moe, 0, NIB_BAD_ARGUMENT, "plan",
-		   "nib_run()");
+	refuse_run(job, plain, &job->moe, 0, NIB_BAD_ARGUMENT, "plan", "nib_run()");
 	assert_int_equal(nib_run(plan, other->problems, 1, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "nib_run_moe()"));
@@ -346,22 +321,20 @@ static void devices(void **state)
 		struct nib_device *d = device;
 		struct nib_error err = {.message = ""};
 
-		assert_int_equal(
-		    nib_device_open(cases[i].name, &options, &d, &err),
-		    cases[i].status);
+		assert_int_equal(nib_device_open(cases[i].name, &options, &d, &err),
+				 cases[i].status);
 		assert_int_equal(err.status, cases[i].status);
 		assert_null(d);
 		if (!strstr(err.message, cases[i].argument))
-			fail_msg("%s: wanted %s", err.message,
-				 cases[i].argument);
+			fail_msg("%s: wanted %s", err.message, cases[i].argument);
 	}
 }
 
 /* The environment chooses where the caller does not. */
 static void environment(void **state)
 {
-	const struct nib_device_options forced = {
-	    .struct_bytes = sizeof(forced), .isa = "scalar"};
+	const struct nib_device_options forced = {.struct_bytes = sizeof(forced),
+						  .isa = "scalar"};
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct nib_device *d;
 	struct nib_error err;
@@ -373,8 +346,7 @@ static void environment(void **state)
 	assert_string_equal(info.backend, "cpu-scalar");
 	nib_device_close(d);
 	setenv("NIB_CPU", "sse9", 1);
-	assert_int_equal(nib_device_open("cpu", NULL, &d, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_open("cpu", NULL, &d, &err), NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "NIB_CPU = 'sse9'"));
 	assert_int_equal(nib_device_open("cpu", &forced, &d, NULL), NIB_OK);
 	nib_device_close(d);
@@ -394,11 +366,9 @@ static void backends(void **state)
 		assert_true(strlen(info.backend) > 0);
 		assert_int_equal(info.reason[0] == '\0', info.is_open != 0);
 	}
-	assert_int_equal(nib_backend_get_info(-1, &info, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_backend_get_info(-1, &info, &err), NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "index = -1"));
-	assert_int_equal(nib_backend_get_info(count, &info, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_backend_get_info(count, &info, &err), NIB_BAD_ARGUMENT);
 }
 
 /* ---- sizes beyond any machine -------------------------------------------- */
@@ -417,10 +387,9 @@ static void products(void **state)
 	for (int i = 0; i < 3 * 3 * 3 * 3; i++) {
 		const int64_t m = s[i % 3], n = s[i / 3 % 3];
 		const int64_t batch = s[i / 9 % 3], k = i / 27 ? NIB_MAX_K : 0;
-		struct nib_problem p = {
-		    .a = {.rows = m, .k = k, .batch = batch},
-		    .b = {.rows = n, .k = k, .batch = batch},
-		    .c = {.rows = m, .cols = n, .batch = batch}};
+		struct nib_problem p = {.a = {.rows = m, .k = k, .batch = batch},
+					.b = {.rows = n, .k = k, .batch = batch},
+					.c = {.rows = m, .cols = n, .batch = batch}};
 		struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 		struct nib_plan *plan;
 		struct nib_packed *packed;
@@ -428,12 +397,10 @@ static void products(void **state)
 
 		if (i / 27 == 2)
 			p.b.rows = p.c.cols = 0;
-		status = nib_plan_create(device, NIB_GEMM, &p, 1, &mine, &plan,
-					 NULL);
+		status = nib_plan_create(device, NIB_GEMM, &p, 1, &mine, &plan, NULL);
 		if (status == NIB_OK) {
 			/* Then all of it was counted. */
-			assert_int_equal(nib_plan_get_info(plan, &info, NULL),
-					 NIB_OK);
+			assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
 			assert_true((double)info.workspace_bytes >=
 				    (double)m * (double)batch);
 			nib_plan_free(plan);

@@ -30,13 +30,11 @@ static void untouched(const struct job *job)
 /* A run with status want whose message has the texts, and no output touched. */
 static void refuse_run(struct job *job, struct nib_plan *plan,
 		       const struct nib_problem *problems, int64_t count,
-		       const struct nib_run_options *options,
-		       enum nib_status want, const char *argument,
-		       const char *rule)
+		       const struct nib_run_options *options, enum nib_status want,
+		       const char *argument, const char *rule)
 {
 	struct nib_error err = {.message = "no message"};
-	const enum nib_status status =
-	    nib_run(plan, problems, count, options, &err);
+	const enum nib_status status = nib_run(plan, problems, count, options, &err);
 
 	refused(status, want, &err, argument, "", rule);
 	untouched(job);
@@ -85,13 +83,11 @@ static void pointers(void **state)
 		const uintptr_t bad = i % 2 ? UINTPTR_MAX - 3 : 0;
 
 		memcpy(problems, job->problems, sizeof(problems));
-		memcpy((char *)&problems[1] + cases[i / 2].at, &bad,
-		       sizeof(bad));
+		memcpy((char *)&problems[1] + cases[i / 2].at, &bad, sizeof(bad));
 		refuse_run(job, plan, problems, 3, NULL, NIB_BAD_ARGUMENT,
 			   cases[i / 2].name, i % 2 ? "strides" : "must");
 	}
-	refuse_run(job, plan, NULL, 3, NULL, NIB_BAD_ARGUMENT, "problems",
-		   "must");
+	refuse_run(job, plan, NULL, 3, NULL, NIB_BAD_ARGUMENT, "problems", "must");
 	nib_plan_free(plan);
 	job_free(job);
 }
@@ -129,9 +125,7 @@ static void overlap(struct job *job, struct nib_plan *plan, int victim,
 		struct nib_problem problems[3];
 		char *at = (char *)(uintptr_t)data;
 
-		at = end == 0	? at - c_bytes + 1
-		     : end == 1 ? at + bytes - 1
-				: at;
+		at = end == 0 ? at - c_bytes + 1 : end == 1 ? at + bytes - 1 : at;
 		memcpy(problems, job->problems, sizeof(problems));
 		problems[victim].c.data = at;
 		refuse_run(job, plan, problems, 3, NULL, NIB_BAD_ARGUMENT, name,
@@ -153,11 +147,9 @@ static void overlaps(void **state)
 							&job->b2[i]};
 
 			for (int s = 0; s < 3; s++) {
-				overlap(job, plan, victim,
-					stacks[s]->view.codes,
+				overlap(job, plan, victim, stacks[s]->view.codes,
 					stacks[s]->codes_bytes, name);
-				overlap(job, plan, victim,
-					stacks[s]->view.scales,
+				overlap(job, plan, victim, stacks[s]->view.scales,
 					stacks[s]->scales_bytes, name);
 			}
 			if (i != victim)
@@ -202,8 +194,7 @@ static void overlapping_columns(void **state)
 		for (int p = 0; p < 2; p++) {
 			job_add(job, &rng, &spec);
 			job->problems[p].c.data = c + cases[i].begin[p];
-			job->problems[p].c.row_stride_elems =
-			    cases[i].stride[p];
+			job->problems[p].c.row_stride_elems = cases[i].stride[p];
 		}
 		status = nib_multiply(device, NIB_GEMM, job->problems, 2, &err);
 		if (status != (cases[i].is_good ? NIB_OK : NIB_BAD_ARGUMENT))
@@ -294,8 +285,8 @@ static void plans_of_others(void **state)
 	}
 	refuse_run(job, plan, job->problems, 2, NULL, NIB_BAD_ARGUMENT, "count",
 		   "must");
-	refuse_run(job, plan, job->problems, -3, NULL, NIB_BAD_ARGUMENT,
-		   "count = -3", "must");
+	refuse_run(job, plan, job->problems, -3, NULL, NIB_BAD_ARGUMENT, "count = -3",
+		   "must");
 	nib_plan_free(plan);
 	job_free(job);
 }
@@ -366,8 +357,7 @@ static void packed_for_another_device(void **state)
 		skip();
 	}
 	job = good_job(NIB_GEMM);
-	job_pack(job,
-		 &(struct job_how){.device = other, .packing = JOB_PACKED});
+	job_pack(job, &(struct job_how){.device = other, .packing = JOB_PACKED});
 	assert_int_equal(nib_multiply(device, NIB_GEMM, job->problems, 3, &err),
 			 NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "problems[0].b_packed"));
@@ -390,8 +380,7 @@ static void packed_for_an_equal_device(void **state)
 	(void)state;
 	job_run(job, &(struct job_how){.device = device}, "views");
 	bits = job_bits(job);
-	job_pack(job,
-		 &(struct job_how){.device = other, .packing = JOB_PACKED});
+	job_pack(job, &(struct job_how){.device = other, .packing = JOB_PACKED});
 	plan = job_plan(job, device, false);
 	for (int i = 0; i < 2; i++) {
 		job_run_plan(job, plan, NULL, "packed elsewhere");
@@ -417,8 +406,7 @@ static void packed_of_other_sizes(void **state)
 	b.rows = 6;
 	assert_int_equal(nib_pack(device, &b, &packed, NULL), NIB_OK);
 	p.b_packed = packed;
-	assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, &err), NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "problems[0].b.rows = 6"));
 	untouched(job);
 	nib_packed_free(packed);
@@ -445,8 +433,7 @@ static void workspaces(void **state)
 		   "options.workspace = NULL", "must");
 	o.workspace = workspace;
 	o.workspace_bytes = info.workspace_bytes - 1;
-	snprintf(text, sizeof(text), "must be at least %zu",
-		 info.workspace_bytes);
+	snprintf(text, sizeof(text), "must be at least %zu", info.workspace_bytes);
 	refuse_run(job, plan, job->problems, 3, &o, NIB_BAD_ARGUMENT,
 		   "options.workspace_bytes", text);
 	o.workspace_bytes = info.workspace_bytes;
@@ -481,16 +468,16 @@ static void signs(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		uint8_t *scale = nib_nvfp4_scale(views[i].view, 1,
-						 views[i].view->rows - 1, 3);
+		uint8_t *scale =
+		    nib_nvfp4_scale(views[i].view, 1, views[i].view->rows - 1, 3);
 		struct nib_packed *packed;
 		struct nib_error err;
 
 		*scale |= 0x80;
 		refuse_run(job, plan, job->problems, 3, &look, NIB_BAD_DATA,
 			   views[i].name, "sign bit must be 0");
-		refuse_run(job, plan, job->problems, 3, &look, NIB_BAD_DATA,
-			   "batch 1", i ? "row 6, group 3" : "row 4, group 3");
+		refuse_run(job, plan, job->problems, 3, &look, NIB_BAD_DATA, "batch 1",
+			   i ? "row 6, group 3" : "row 4, group 3");
 		assert_int_equal(nib_pack(device, views[i].view, &packed, &err),
 				 NIB_BAD_DATA);
 		assert_null(packed);

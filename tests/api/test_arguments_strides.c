@@ -33,8 +33,7 @@ static bool mark(const struct grid *g, uint8_t *marks)
 	for (int64_t i = 0; i < g->batch * g->rows * g->width; i++) {
 		const int64_t piece = i / g->width;
 		const int64_t at = g->at + piece / g->rows * g->batch_stride +
-				   piece % g->rows * g->row_stride +
-				   i % g->width;
+				   piece % g->rows * g->row_stride + i % g->width;
 
 		assert_true(at < BYTES);
 		is_new = is_new && !marks[at];
@@ -102,11 +101,10 @@ static void check_view(enum array array, const struct grid *g)
 	const bool distinct = is_distinct(g, NULL);
 
 	if ((taken && !distinct) || (!taken && distinct && is_nested(g)))
-		fail_msg(
-		    "array %d, %" PRId64 " rows %" PRId64 " apart, %" PRId64
-		    " batches %" PRId64 " apart, each %" PRId64 ": %s",
-		    (int)array, g->rows, g->row_stride, g->batch,
-		    g->batch_stride, g->width, taken ? "taken" : "refused");
+		fail_msg("array %d, %" PRId64 " rows %" PRId64 " apart, %" PRId64
+			 " batches %" PRId64 " apart, each %" PRId64 ": %s",
+			 (int)array, g->rows, g->row_stride, g->batch, g->batch_stride,
+			 g->width, taken ? "taken" : "refused");
 }
 
 static void every_small_view(void **state)
@@ -204,10 +202,7 @@ static struct nib_problem problem_of(const struct grid *g, enum nib_dtype dtype)
 		  .rows = g->rows,
 		  .k = 16,
 		  .batch = g->batch},
-	    .b = {.codes = zeros,
-		  .scales = zeros,
-		  .rows = g->width / size,
-		  .k = 16},
+	    .b = {.codes = zeros, .scales = zeros, .rows = g->width / size, .k = 16},
 	    .c = {.data = memory + g->at,
 		  .dtype = dtype,
 		  .rows = g->rows,
@@ -222,15 +217,13 @@ static struct nib_problem problem_of(const struct grid *g, enum nib_dtype dtype)
 static bool are_outputs_taken(const struct grid *x, enum nib_dtype x_dtype,
 			      const struct grid *y, enum nib_dtype y_dtype)
 {
-	const struct nib_problem problems[3] = {problem_of(x, x_dtype),
-						problem_of(y, y_dtype),
-						problem_of(x, x_dtype)};
+	const struct nib_problem problems[3] = {
+	    problem_of(x, x_dtype), problem_of(y, y_dtype), problem_of(x, x_dtype)};
 	struct nib_error err = {.message = "apart"};
 	const enum nib_status status =
 	    nib_multiply(device, NIB_GEMM, problems, 2, &err);
 
-	assert_int_equal(nib_multiply(device, NIB_GEMM, problems + 1, 2, NULL),
-			 status);
+	assert_int_equal(nib_multiply(device, NIB_GEMM, problems + 1, 2, NULL), status);
 	assert_non_null(strstr(err.message, "apart"));
 	return status == NIB_OK;
 }
@@ -243,15 +236,12 @@ static void pairs_of_outputs(void **state)
 
 	(void)state;
 	for (int i = 0; i < most; i++) {
-		const enum nib_dtype dtypes[2] = {
-		    (enum nib_dtype)rng_below(&rng, 3),
-		    (enum nib_dtype)rng_below(&rng, 3)};
-		struct grid x =
-		    random_grid(1 + rng_below(&rng, 4),
-				(int64_t)nib_dtype_bytes(dtypes[0]));
-		struct grid y =
-		    random_grid(1 + rng_below(&rng, 4),
-				(int64_t)nib_dtype_bytes(dtypes[i % 2]));
+		const enum nib_dtype dtypes[2] = {(enum nib_dtype)rng_below(&rng, 3),
+						  (enum nib_dtype)rng_below(&rng, 3)};
+		struct grid x = random_grid(1 + rng_below(&rng, 4),
+					    (int64_t)nib_dtype_bytes(dtypes[0]));
+		struct grid y = random_grid(1 + rng_below(&rng, 4),
+					    (int64_t)nib_dtype_bytes(dtypes[i % 2]));
 
 		if (i % 2 == 0) {
 			y.row_stride = x.row_stride;
@@ -286,8 +276,8 @@ static void usual_pairs(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(pairs); i++) {
 		assert_true(do_spans_cross(&pairs[i][0], &pairs[i][1]));
-		assert_true(are_outputs_taken(&pairs[i][0], NIB_FP32,
-					      &pairs[i][1], NIB_FP32));
+		assert_true(
+		    are_outputs_taken(&pairs[i][0], NIB_FP32, &pairs[i][1], NIB_FP32));
 	}
 }
 
@@ -354,10 +344,8 @@ static void codes_beside_scales(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_small_view),
-	    cmocka_unit_test(messages),
-	    cmocka_unit_test(pairs_of_outputs),
-	    cmocka_unit_test(usual_pairs),
+	    cmocka_unit_test(every_small_view),	   cmocka_unit_test(messages),
+	    cmocka_unit_test(pairs_of_outputs),	   cmocka_unit_test(usual_pairs),
 	    cmocka_unit_test(codes_beside_scales),
 	};
 

@@ -39,8 +39,8 @@ static void what_fits_is_whole(void **state)
 /* The end of the capacity falls on each byte of a character in turn. */
 static void a_cut_falls_between_characters(void **state)
 {
-	static const char *const characters[] = {
-	    "e", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"};
+	static const char *const characters[] = {"e", "\xC3\xA9", "\xE2\x82\xAC",
+						 "\xF0\x9F\x98\x80"};
 	struct nib_error err;
 	char text[2 * CAPACITY];
 
@@ -53,10 +53,8 @@ static void a_cut_falls_between_characters(void **state)
 			strcat(text, "tail");
 			nib_fail(&err, NIB_BAD_FILE, "%s", text);
 			assert_int_equal(strlen(err.message),
-					 kept == length ? CAPACITY
-							: CAPACITY - kept);
-			assert_memory_equal(err.message, text,
-					    strlen(err.message));
+					 kept == length ? CAPACITY : CAPACITY - kept);
+			assert_memory_equal(err.message, text, strlen(err.message));
 		}
 	}
 }
@@ -90,22 +88,15 @@ static void long_names_are_cut(void **state)
 			name[i] = (char)('a' + i % 26);
 		name[n] = '\0';
 		memset(&text, 0xA5, sizeof(text));
-		assert_string_equal(nib_show_name(text.shown, name),
-				    text.shown);
-		assert_int_equal(strlen(text.shown),
-				 is_cut ? NIB_SHOWN_BYTES - 1 : n);
+		assert_string_equal(nib_show_name(text.shown, name), text.shown);
+		assert_int_equal(strlen(text.shown), is_cut ? NIB_SHOWN_BYTES - 1 : n);
 		if (is_cut)
-			assert_string_equal(text.shown + NIB_SHOWN_BYTES - 4,
-					    "...");
-		assert_memory_equal(text.shown, name,
-				    is_cut ? NIB_SHOWN_BYTES - 4 : n);
-		assert_string_equal(nib_show_path(text.shown, name),
-				    text.shown);
-		assert_int_equal(strlen(text.shown),
-				 is_cut ? NIB_SHOWN_BYTES - 1 : n);
+			assert_string_equal(text.shown + NIB_SHOWN_BYTES - 4, "...");
+		assert_memory_equal(text.shown, name, is_cut ? NIB_SHOWN_BYTES - 4 : n);
+		assert_string_equal(nib_show_path(text.shown, name), text.shown);
+		assert_int_equal(strlen(text.shown), is_cut ? NIB_SHOWN_BYTES - 1 : n);
 		assert_string_equal(text.shown + (is_cut ? 3 : 0),
-				    name +
-					(is_cut ? n - NIB_SHOWN_BYTES + 4 : 0));
+				    name + (is_cut ? n - NIB_SHOWN_BYTES + 4 : 0));
 		for (size_t i = 0; i < sizeof(text.behind); i++)
 			assert_int_equal((unsigned char)text.behind[i], 0xA5);
 	}
@@ -131,9 +122,8 @@ static void errors_carry_their_argument(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		memset(&err, 'x', sizeof(err));
-		assert_int_equal(nib_fail_at(&err, NIB_BAD_ARGUMENT,
-					     cases[i].label, cases[i].member,
-					     " = %d: no", 7),
+		assert_int_equal(nib_fail_at(&err, NIB_BAD_ARGUMENT, cases[i].label,
+					     cases[i].member, " = %d: no", 7),
 				 NIB_BAD_ARGUMENT);
 		assert_int_equal(err.status, NIB_BAD_ARGUMENT);
 		assert_string_equal(err.argument, cases[i].want);
@@ -147,8 +137,7 @@ static void errors_carry_their_argument(void **state)
 	assert_string_equal(err.argument, "");
 	assert_string_equal(err.message, "x.safetensors: no");
 	assert_int_equal(nib_fail_argument(NULL, NIB_IO, "a", " b"), NIB_IO);
-	assert_int_equal(nib_fail_at(NULL, NIB_IO, nib_label("a"), "b", " c"),
-			 NIB_IO);
+	assert_int_equal(nib_fail_at(NULL, NIB_IO, nib_label("a"), "b", " c"), NIB_IO);
 }
 
 /* A text that is longer than its field is cut, and so is what follows. */
@@ -169,8 +158,7 @@ static void a_long_argument_is_cut(void **state)
 /* The argument of what users meet first, through the public functions. */
 static void public_functions_name_their_argument(void **state)
 {
-	const struct nib_device_options options = {sizeof(options),
-						   .threads = -1};
+	const struct nib_device_options options = {sizeof(options), .threads = -1};
 	const struct nib_problem problem = {.a = {.k = 17}, .b = {.k = 16}};
 	struct nib_device *device;
 	struct nib_plan *plan;
@@ -197,12 +185,10 @@ static void every_status_has_a_name(void **state)
 	(void)state;
 	for (int i = NIB_OK; i <= NIB_DEVICE_FAILED; i++)
 		for (int j = NIB_OK; j < i; j++)
-			assert_string_not_equal(
-			    nib_status_name((enum nib_status)i),
-			    nib_status_name((enum nib_status)j));
-	assert_string_equal(
-	    nib_status_name((enum nib_status)(NIB_DEVICE_FAILED + 1)),
-	    "unknown status");
+			assert_string_not_equal(nib_status_name((enum nib_status)i),
+						nib_status_name((enum nib_status)j));
+	assert_string_equal(nib_status_name((enum nib_status)(NIB_DEVICE_FAILED + 1)),
+			    "unknown status");
 }
 
 int main(void)

@@ -14,11 +14,9 @@
 static void begins_of_ends(void **state)
 {
 	static const int32_t ends[EXPERTS] = {3, 3, 131, 259, 260, 516, 600};
-	static const int32_t rows[EXPERTS + 1] = {0,   3,   3,	 131,
-						  259, 260, 516, 600};
+	static const int32_t rows[EXPERTS + 1] = {0, 3, 3, 131, 259, 260, 516, 600};
 	/* 3, 0, 128, 128, 1, 256 rows padded to 128. */
-	static const int32_t scales[EXPERTS] = {0,   128, 128, 256,
-						384, 512, 768};
+	static const int32_t scales[EXPERTS] = {0, 128, 128, 256, 384, 512, 768};
 	struct nib_device *device = test_device("scalar", 1);
 	int32_t got_rows[EXPERTS + 2], got_scales[EXPERTS + 1];
 
@@ -26,20 +24,17 @@ static void begins_of_ends(void **state)
 	for (int64_t n = 1; n <= EXPERTS; n++) {
 		memset(got_rows, 0x55, sizeof(got_rows));
 		memset(got_scales, 0x55, sizeof(got_scales));
-		assert_int_equal(nib_expert_rows(device, ends, n, got_rows,
-						 got_scales, NULL, NULL),
-				 NIB_OK);
-		assert_memory_equal(got_rows, rows,
-				    (size_t)(n + 1) * sizeof(*rows));
-		assert_memory_equal(got_scales, scales,
-				    (size_t)n * sizeof(*scales));
+		assert_int_equal(
+		    nib_expert_rows(device, ends, n, got_rows, got_scales, NULL, NULL),
+		    NIB_OK);
+		assert_memory_equal(got_rows, rows, (size_t)(n + 1) * sizeof(*rows));
+		assert_memory_equal(got_scales, scales, (size_t)n * sizeof(*scales));
 		assert_int_equal(got_rows[n + 1], 0x55555555);
 		assert_int_equal(got_scales[n], 0x55555555);
 	}
 	memset(got_rows, 0x55, sizeof(got_rows));
 	assert_int_equal(
-	    nib_expert_rows(device, ends, EXPERTS, got_rows, NULL, NULL, NULL),
-	    NIB_OK);
+	    nib_expert_rows(device, ends, EXPERTS, got_rows, NULL, NULL, NULL), NIB_OK);
 	assert_memory_equal(got_rows, rows, sizeof(rows));
 	nib_device_close(device);
 }
@@ -52,8 +47,8 @@ static void ends_of_anything(void **state)
 	int32_t rows[5], scales[4];
 
 	(void)state;
-	assert_int_equal(
-	    nib_expert_rows(device, ends, 4, rows, scales, NULL, NULL), NIB_OK);
+	assert_int_equal(nib_expert_rows(device, ends, 4, rows, scales, NULL, NULL),
+			 NIB_OK);
 	assert_memory_equal(rows + 1, ends, sizeof(ends));
 	nib_device_close(device);
 }
@@ -91,12 +86,12 @@ static void refusals(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		assert_int_equal(nib_expert_rows(cases[i].device, cases[i].ends,
-						 cases[i].experts,
-						 cases[i].rows, cases[i].scales,
-						 cases[i].options, &err),
+						 cases[i].experts, cases[i].rows,
+						 cases[i].scales, cases[i].options,
+						 &err),
 				 NIB_BAD_ARGUMENT);
-		if (strncmp(err.message, cases[i].message,
-			    strlen(cases[i].message)) != 0)
+		if (strncmp(err.message, cases[i].message, strlen(cases[i].message)) !=
+		    0)
 			fail_msg("case %zu: %s", i, err.message);
 	}
 	nib_device_close(device);

@@ -71,8 +71,7 @@ static int64_t get_id(const struct bed *bed, int64_t slot)
 	return narrow;
 }
 
-static struct nib_packed *pack(struct nib_device *device,
-			       const struct nib_nvfp4 *v)
+static struct nib_packed *pack(struct nib_device *device, const struct nib_nvfp4 *v)
 {
 	struct nib_packed *packed;
 	struct nib_error err;
@@ -82,8 +81,8 @@ static struct nib_packed *pack(struct nib_device *device,
 	return packed;
 }
 
-static struct nib_moe_layer layer_of(struct nib_device *device,
-				     const struct spec *s, struct bed *bed)
+static struct nib_moe_layer layer_of(struct nib_device *device, const struct spec *s,
+				     struct bed *bed)
 {
 	if (s->is_packed) {
 		bed->packed[0] = pack(device, &bed->gate.view);
@@ -129,12 +128,9 @@ static struct bed *bed_new(struct rng *rng, struct nib_device *device,
 	assert_non_null(bed);
 	bed->in1 = 0.01f;
 	bed->in2 = 0.02f;
-	bed->gate =
-	    test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_LINEAR, middle, 5, 3);
-	bed->up = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_TILED_128X4,
-				 middle, 0, 0);
-	bed->down =
-	    test_nvfp4_new(rng, COLS, WIDTH, EXPERTS, NIB_LINEAR, middle, 0, 0);
+	bed->gate = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_LINEAR, middle, 5, 3);
+	bed->up = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_TILED_128X4, middle, 0, 0);
+	bed->down = test_nvfp4_new(rng, COLS, WIDTH, EXPERTS, NIB_LINEAR, middle, 0, 0);
 	bed->a = test_nvfp4_new(rng, s->tokens, K, 1, NIB_LINEAR, middle, 1, 2);
 	bed->x = test_dense_new(s->dtype, s->tokens, K, 1, 8);
 	bed->y = test_dense_new(s->dtype, s->tokens, COLS, 1, 7);
@@ -142,8 +138,7 @@ static struct bed *bed_new(struct rng *rng, struct nib_device *device,
 		set(&bed->x.view, i / K, i % K, rng_normal(rng));
 	for (int i = 0; i < 3 * EXPERTS; i++)
 		bed->alpha[i / EXPERTS][i % EXPERTS] =
-		    (i < 2 * EXPERTS ? 0.02f : 0.002f) *
-		    (float)(1 + rng_uniform(rng));
+		    (i < 2 * EXPERTS ? 0.02f : 0.002f) * (float)(1 + rng_uniform(rng));
 	bed->ids = guard_new((size_t)(slots * s->ids_bytes));
 	bed->weights = guard_new((size_t)slots * sizeof(float));
 	bed->layer.ids_bytes = s->ids_bytes;
@@ -198,8 +193,8 @@ struct row {
 	struct nib_nvfp4 view;
 };
 
-static void quantize_row(struct nib_device *device, struct nib_dense x,
-			 float global, struct row *q)
+static void quantize_row(struct nib_device *device, struct nib_dense x, float global,
+			 struct row *q)
 {
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options), .global = global, .saturate = 1};
@@ -321,8 +316,8 @@ static void define(struct nib_device *device, const struct bed *bed, int64_t t,
 	const bool is_nvfp4 = l->activations == NIB_ACTIVATIONS_NVFP4;
 
 	memset(want, 0, COLS * sizeof(*want));
-	x.data = (char *)x.data +
-		 t * x.row_stride_elems * (int64_t)nib_dtype_bytes(x.dtype);
+	x.data =
+	    (char *)x.data + t * x.row_stride_elems * (int64_t)nib_dtype_bytes(x.dtype);
 	x.rows = 1;
 	a.codes = nib_nvfp4_row(&bed->a.view, 0, t);
 	a.scales = nib_nvfp4_scale(&bed->a.view, 0, t, 0);
@@ -336,8 +331,8 @@ static void define(struct nib_device *device, const struct bed *bed, int64_t t,
 
 		if (id < l->expert_offset || id >= l->expert_offset + EXPERTS)
 			continue;
-		slot_row(device, bed, is_nvfp4 ? &a : NULL, x,
-			 id - l->expert_offset, out);
+		slot_row(device, bed, is_nvfp4 ? &a : NULL, x, id - l->expert_offset,
+			 out);
 		for (int i = 0; i < COLS; i++) {
 			const float product = bed->weights[t * l->top_k + j] *
 					      nib_dense_get(&out, 0, 0, i);
@@ -362,8 +357,7 @@ static double slack_of(const struct nib_moe_layer *l)
 	return steps[l->y.dtype];
 }
 
-static void compare(struct nib_device *device, const struct bed *bed,
-		    const char *what)
+static void compare(struct nib_device *device, const struct bed *bed, const char *what)
 {
 	const struct nib_moe_layer *l = &bed->layer;
 	const double slack = slack_of(l);
@@ -387,22 +381,19 @@ static void compare(struct nib_device *device, const struct bed *bed,
 
 			set(&one, 0, 0, want[i]);
 			rounded = nib_dense_get(&one, 0, 0, 0);
-			if (fabs((double)got - (double)rounded) >
-				slack * scale ||
+			if (fabs((double)got - (double)rounded) > slack * scale ||
 			    (slack == 0 &&
 			     nib_fp32_bits(got) != nib_fp32_bits(rounded)))
 				fail_msg("%s: token %" PRId64
 					 ", column %d: %a, must be %a",
-					 what, t, i, (double)got,
-					 (double)rounded);
+					 what, t, i, (double)got, (double)rounded);
 		}
 	}
 }
 
 /* ---- cases ------------------------------------------------------------------ */
 
-static void check(const char *isa, int threads, struct rng *rng,
-		  const struct spec *s)
+static void check(const char *isa, int threads, struct rng *rng, const struct spec *s)
 {
 	struct nib_device *device = test_device(isa, threads);
 	struct bed *bed;
@@ -414,8 +405,8 @@ static void check(const char *isa, int threads, struct rng *rng,
 	snprintf(what, sizeof(what),
 		 "%s, A %d, activation %d, type %d, %" PRId64 " x %" PRId64
 		 ", ids %d, quantized %d, packed %d",
-		 isa, s->activations, s->activation, s->dtype, s->tokens,
-		 s->top_k, s->ids_bytes, s->is_quantized, s->is_packed);
+		 isa, s->activations, s->activation, s->dtype, s->tokens, s->top_k,
+		 s->ids_bytes, s->is_quantized, s->is_packed);
 	run(device, &bed->layer);
 	compare(device, bed, what);
 	bed_free(bed);
@@ -448,8 +439,7 @@ static void definition(void **state)
 			};
 
 			/* vdpbf16ps sums a row alone in another order. */
-			if (kind == NIB_ACTIVATIONS_DENSE &&
-			    s.dtype == NIB_BF16 &&
+			if (kind == NIB_ACTIVATIONS_DENSE && s.dtype == NIB_BF16 &&
 			    strcmp(test_isas[isa], "avx512") == 0)
 				continue;
 			check(test_isas[isa], 1 + i % 3, &rng, &s);
@@ -463,8 +453,7 @@ static void nothing(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3 * 3; i++) {
-		const struct spec s = {.activations =
-					   (enum nib_activations)(i % 3),
+		const struct spec s = {.activations = (enum nib_activations)(i % 3),
 				       .dtype = NIB_BF16,
 				       .tokens = sizes[i / 3][0],
 				       .top_k = sizes[i / 3][1],
@@ -477,11 +466,8 @@ static void nothing(void **state)
 /* No slot is here: zeros, whatever y held. */
 static void elsewhere(void **state)
 {
-	const struct spec s = {.dtype = NIB_FP32,
-			       .tokens = 5,
-			       .top_k = 2,
-			       .ids_bytes = 8,
-			       .offset = 100};
+	const struct spec s = {
+	    .dtype = NIB_FP32, .tokens = 5, .top_k = 2, .ids_bytes = 8, .offset = 100};
 	struct rng rng = rng_new(test_seed());
 	struct nib_device *device = test_device("scalar", 2);
 	struct bed *bed = bed_new(&rng, device, &s);
@@ -491,9 +477,9 @@ static void elsewhere(void **state)
 		put_id(bed, i, i);
 	run(device, &bed->layer);
 	for (int i = 0; i < 5 * COLS; i++)
-		assert_int_equal(nib_fp32_bits(nib_dense_get(
-				     &bed->layer.y, 0, i / COLS, i % COLS)),
-				 0);
+		assert_int_equal(
+		    nib_fp32_bits(nib_dense_get(&bed->layer.y, 0, i / COLS, i % COLS)),
+		    0);
 	bed_free(bed);
 	nib_device_close(device);
 }
@@ -507,30 +493,29 @@ struct refusal {
 };
 
 /* The layer is refused when it is planned, or run. */
-static void refuses(struct refusal *r, const struct nib_moe_layer *layer,
-		    bool at_plan, enum nib_status want, const char *argument)
+static void refuses(struct refusal *r, const struct nib_moe_layer *layer, bool at_plan,
+		    enum nib_status want, const char *argument)
 {
 	struct nib_moe_layer_plan *plan = NULL;
 	struct nib_error err = {.status = NIB_OK};
 	enum nib_status status;
 
 	if (at_plan) {
-		status = nib_moe_layer_plan_create(r->device, layer, NULL,
-						   &plan, &err);
+		status = nib_moe_layer_plan_create(r->device, layer, NULL, &plan, &err);
 		assert_null(plan);
 	} else {
 		status = nib_run_moe_layer(r->plan, layer, NULL, &err);
 	}
 	if (status != want || strcmp(err.argument, argument) != 0)
-		fail_msg("%d '%s', must be %d '%s': %s", status, err.argument,
-			 want, argument, err.message);
+		fail_msg("%d '%s', must be %d '%s': %s", status, err.argument, want,
+			 argument, err.message);
 }
 
-#define REFUSES(at_plan, change, argument)                                     \
-	do {                                                                   \
-		struct nib_moe_layer l = r.bed->layer;                         \
-		change;                                                        \
-		refuses(&r, &l, at_plan, NIB_BAD_ARGUMENT, argument);          \
+#define REFUSES(at_plan, change, argument)                                             \
+	do {                                                                           \
+		struct nib_moe_layer l = r.bed->layer;                                 \
+		change;                                                                \
+		refuses(&r, &l, at_plan, NIB_BAD_ARGUMENT, argument);                  \
 	} while (0)
 
 static void refuse_plans(struct refusal r)
@@ -554,8 +539,7 @@ static void refuse_plans(struct refusal r)
 	REFUSES(true, l.up.batch = 2, "layer.up.batch");
 	REFUSES(true, l.down.k = 32, "layer.down.k");
 	REFUSES(true, l.down.batch = 2, "layer.down.batch");
-	REFUSES(true,
-		(l.is_quantized = 1, l.activations = NIB_ACTIVATIONS_DENSE),
+	REFUSES(true, (l.is_quantized = 1, l.activations = NIB_ACTIVATIONS_DENSE),
 		"layer.is_quantized");
 	REFUSES(true,
 		(l.is_quantized = 1, l.a.scale_layout = NIB_TILED_128X4,
@@ -598,8 +582,7 @@ static void refusals(void **state)
 	(void)state;
 	r.bed = bed_new(&rng, r.device, &s);
 	memcpy(before, r.bed->y.view.data, 3 * COLS * 4);
-	if (nib_moe_layer_plan_create(r.device, &r.bed->layer, NULL, &r.plan,
-				      &err))
+	if (nib_moe_layer_plan_create(r.device, &r.bed->layer, NULL, &r.plan, &err))
 		fail_msg("%s", err.message);
 	refuse_plans(r);
 	refuse_runs(r);
@@ -617,8 +600,8 @@ static void workspaces(void **state)
 {
 	const struct spec s = {
 	    .dtype = NIB_BF16, .tokens = 9, .top_k = 3, .ids_bytes = 4};
-	const struct nib_plan_options callers = {
-	    .struct_bytes = sizeof(callers), .caller_workspace = 1};
+	const struct nib_plan_options callers = {.struct_bytes = sizeof(callers),
+						 .caller_workspace = 1};
 	struct nib_run_options options = {.struct_bytes = sizeof(options)};
 	struct rng rng = rng_new(test_seed());
 	struct nib_device *device = test_device("scalar", 2);
@@ -628,8 +611,7 @@ static void workspaces(void **state)
 	size_t bytes;
 
 	(void)state;
-	if (nib_moe_layer_plan_create(device, &bed->layer, &callers, &plan,
-				      &err))
+	if (nib_moe_layer_plan_create(device, &bed->layer, &callers, &plan, &err))
 		fail_msg("%s", err.message);
 	bytes = nib_moe_layer_plan_workspace_bytes(plan);
 	assert_int_equal(bytes % 64, 0);

@@ -60,12 +60,10 @@ static void open_shared(struct shared *s, nib_parallel_for parallel_for)
 					     .parallel_for = parallel_for,
 					     .pool = s};
 
-	assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_open("cpu", &options, &device, NULL), NIB_OK);
 	for (int i = 0; i < DEPTH; i++) {
 		s->jobs[i] = job_of(&rng, &spec);
-		job_run(s->jobs[i], &(struct job_how){.device = device},
-			"alone");
+		job_run(s->jobs[i], &(struct job_how){.device = device}, "alone");
 		s->want[i] = job_bits(s->jobs[i]);
 		job_poison(s->jobs[i]);
 	}
@@ -181,8 +179,8 @@ static void two_threads_inside_one_plan(void **state)
 	for (int round = 0; round < 20; round++) {
 		job_poison(s.jobs[0]);
 		job_poison(s.jobs[1]);
-		assert_int_equal(
-		    pthread_create(&thread, NULL, run_one, &runners[0]), 0);
+		assert_int_equal(pthread_create(&thread, NULL, run_one, &runners[0]),
+				 0);
 		run_one(&runners[1]);
 		assert_int_equal(pthread_join(thread, NULL), 0);
 		check_bits(&s, 0, "two threads");
@@ -208,8 +206,7 @@ static void more_than_are_kept(void **state)
 	assert_int_equal(pthread_barrier_init(&both_are_inside, NULL, RUNS), 0);
 	for (int i = 0; i < RUNS; i++)
 		assert_int_equal(
-		    pthread_create(&threads[i], NULL, run_one, &runners[i % 2]),
-		    0);
+		    pthread_create(&threads[i], NULL, run_one, &runners[i % 2]), 0);
 	for (int i = 0; i < RUNS; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 	check_bits(&s, 0, "many threads");

@@ -84,8 +84,7 @@ static struct nib_span a_span(const struct nib_problem *p)
 						       : nib_dense_span(&p->x);
 }
 
-static bool any_input_overlaps(const struct nib_problem *problems,
-			       int64_t count)
+static bool any_input_overlaps(const struct nib_problem *problems, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++)
 		for (int64_t j = 0; j < count; j++)
@@ -104,18 +103,16 @@ static int64_t below(int64_t end)
 static struct nib_dense random_output(int kind, int64_t space)
 {
 	const int64_t stride = 16;
-	struct nib_dense c = output_at(BASE + 2 * (uintptr_t)below(space),
-				       1 + below(3), 1 + below(6), stride);
+	struct nib_dense c = output_at(BASE + 2 * (uintptr_t)below(space), 1 + below(3),
+				       1 + below(6), stride);
 
 	if (kind == 1) { /* columns of one matrix */
 		const int64_t cols = below(4);
 
-		c = output_at(
-		    BASE + (uintptr_t)(2 * stride * below(6) + 8 * below(4)),
-		    1 + below(4), cols, stride);
+		c = output_at(BASE + (uintptr_t)(2 * stride * below(6) + 8 * below(4)),
+			      1 + below(4), cols, stride);
 	} else if (kind == 2) { /* columns of the heads of one tensor */
-		c = output_at(BASE + 2 * (uintptr_t)below(4), 3, 1 + below(2),
-			      stride);
+		c = output_at(BASE + 2 * (uintptr_t)below(4), 3, 1 + below(2), stride);
 		c.batch = 4;
 		c.batch_stride_elems = 4;
 	} else if (kind == 3) { /* of any stride, in stacks */
@@ -144,12 +141,12 @@ static void as_every_pair_says(void **state)
 		bool want;
 
 		for (int64_t i = 0; i < count; i++)
-			problems[i] = problem_of(random_output(
-			    kind == 4 ? (int)below(4) : kind, space));
+			problems[i] = problem_of(
+			    random_output(kind == 4 ? (int)below(4) : kind, space));
 		want = any_pair_overlaps(problems, count);
 		if (want != (check(problems, count, &err) != NIB_OK))
-			fail_msg("round %d, kind %d, %lld outputs: %s", round,
-				 kind, (long long)count, err.message);
+			fail_msg("round %d, kind %d, %lld outputs: %s", round, kind,
+				 (long long)count, err.message);
 		refused_ones += want;
 		taken_ones += !want && count > 2;
 	}
@@ -186,16 +183,16 @@ static void inputs_of_others(void **state)
 		bool want;
 
 		for (int64_t i = 0; i < count; i++) {
-			problems[i] = problem_of(output_at(
-			    BASE + (uintptr_t)(64 * i), 1, 1 + below(8), 32));
+			problems[i] = problem_of(
+			    output_at(BASE + (uintptr_t)(64 * i), 1, 1 + below(8), 32));
 			set_a(&problems[i], round % 3,
 			      BASE + (uintptr_t)below(64 * count + 64));
 		}
 		shuffle(problems, count);
 		want = any_input_overlaps(problems, count);
 		if (want != (check(problems, count, &err) != NIB_OK))
-			fail_msg("round %d, %lld outputs: %s", round,
-				 (long long)count, err.message);
+			fail_msg("round %d, %lld outputs: %s", round, (long long)count,
+				 err.message);
 		refused_ones += want;
 		taken_ones += !want;
 	}
@@ -219,9 +216,8 @@ static struct nib_dense apart(enum pattern pattern, int64_t i, int64_t n)
 		return output_at(BASE + (uintptr_t)(16 * i), 5, 8, 8 * n);
 	case CUT_COLUMNS: /* each column in two pieces of different lengths */
 		return output_at(
-		    BASE +
-			(uintptr_t)(16 * (i / 2) +
-				    (i % 2 ? 16 * half * (2 + i / 2 % 3) : 0)),
+		    BASE + (uintptr_t)(16 * (i / 2) +
+				       (i % 2 ? 16 * half * (2 + i / 2 % 3) : 0)),
 		    i % 2 ? 9 : 2 + i / 2 % 3, 8, 8 * half);
 	default:
 		c = output_at(BASE + (uintptr_t)(16 * i), 3, 8, 4 * 8 * n);
@@ -254,8 +250,7 @@ static double seconds(const struct nib_problem *problems, int64_t count)
 
 static double time_of(enum pattern pattern, int64_t count)
 {
-	struct nib_problem *problems =
-	    malloc((size_t)count * sizeof(*problems));
+	struct nib_problem *problems = malloc((size_t)count * sizeof(*problems));
 	double time;
 
 	assert_non_null(problems);
@@ -282,8 +277,8 @@ static void time_grows_as_n_log_n(void **state)
 		const double many = time_of((enum pattern)pattern, 40000);
 
 		if (many > 32 * few)
-			fail_msg("pattern %d: 5,000 take %g s, 40,000 %g s",
-				 pattern, few, many);
+			fail_msg("pattern %d: 5,000 take %g s, 40,000 %g s", pattern,
+				 few, many);
 	}
 }
 

@@ -14,13 +14,12 @@
 #include "common/data.h"
 #include "format/e4m3.h"
 
-static struct nib_quantize_options options_of(enum nib_recipe recipe,
-					      float global)
+static struct nib_quantize_options options_of(enum nib_recipe recipe, float global)
 {
-	return (struct nib_quantize_options){
-	    .struct_bytes = sizeof(struct nib_quantize_options),
-	    .recipe = recipe,
-	    .global = global};
+	return (struct nib_quantize_options){.struct_bytes =
+						 sizeof(struct nib_quantize_options),
+					     .recipe = recipe,
+					     .global = global};
 }
 
 static void refuse(struct nib_device *device, const struct nib_dense *x,
@@ -81,12 +80,9 @@ static void refusals(void **state)
 	qv = q.view;
 	qv.scales = (uint8_t *)q.view.codes + 1;
 	refuse(device, &x.view, &qv, &good, "q.scales");
-	assert_int_equal(nib_amax(NULL, &x.view, 0, &amax, NULL),
-			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_amax(device, NULL, 0, &amax, NULL),
-			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_amax(device, &x.view, 0, NULL, NULL),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_amax(NULL, &x.view, 0, &amax, NULL), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_amax(device, NULL, 0, &amax, NULL), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_amax(device, &x.view, 0, NULL, NULL), NIB_BAD_ARGUMENT);
 	test_nvfp4_free(&q);
 	test_dense_free(&x);
 	nib_device_close(device);
@@ -108,8 +104,7 @@ static void interleaved(void **state)
 
 	(void)state;
 	memset(x.view.data, 0, x.bytes);
-	assert_int_equal(nib_quantize(device, &x.view, &q, &good, NULL, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_quantize(device, &x.view, &q, &good, NULL, NULL), NIB_OK);
 	for (int i = 0; i < 4 * 36; i++)
 		assert_int_equal(rows[i], i % 36 < 32 ? 0 : NIB_E4M3_ONE);
 	q.scales = rows + 31;

@@ -34,12 +34,12 @@ static struct fixture make(int64_t m, int64_t n, int64_t k, int64_t batch,
 {
 	struct fixture f = {.alpha = 0x1.234p-14f, .alpha2 = -0x1.9p-12f};
 
-	f.a = test_nvfp4_new(&rng, m, k, batch, NIB_TILED_128X4,
-			     TEST_SCALES_MIDDLE, gap, 0);
-	f.b = test_nvfp4_new(&rng, n, k, b_batch, NIB_LINEAR,
-			     TEST_SCALES_MIDDLE, gap, gap);
-	f.b2 = test_nvfp4_new(&rng, n, k, b_batch, NIB_TILED_128X4,
-			      TEST_SCALES_MIDDLE, 0, 0);
+	f.a = test_nvfp4_new(&rng, m, k, batch, NIB_TILED_128X4, TEST_SCALES_MIDDLE,
+			     gap, 0);
+	f.b = test_nvfp4_new(&rng, n, k, b_batch, NIB_LINEAR, TEST_SCALES_MIDDLE, gap,
+			     gap);
+	f.b2 = test_nvfp4_new(&rng, n, k, b_batch, NIB_TILED_128X4, TEST_SCALES_MIDDLE,
+			      0, 0);
 	f.c = test_dense_new(dtype, m, n, batch, gap);
 	if (gap) { /* and the other way round */
 		test_nvfp4_between(&f.a.view);
@@ -94,10 +94,8 @@ static double dual(double x, double y)
 	return x / (1 + exp(-x)) * y;
 }
 
-static struct nib_check_result check(enum nib_op op,
-				     const struct nib_problem *problems,
-				     int64_t count, int64_t sample_rows,
-				     uint64_t seed)
+static struct nib_check_result check(enum nib_op op, const struct nib_problem *problems,
+				     int64_t count, int64_t sample_rows, uint64_t seed)
 {
 	const struct nib_check_options options = {
 	    .struct_bytes = sizeof(options),
@@ -142,10 +140,9 @@ static void every_element_is_written(void **state)
 		const struct nib_dense *c = &f.problem.c;
 
 		point_at_alphas(&f);
-		assert_int_equal(
-		    nib_reference(is_dual ? NIB_DUAL_GEMM : NIB_GEMM,
-				  &f.problem, 1, NULL),
-		    NIB_OK);
+		assert_int_equal(nib_reference(is_dual ? NIB_DUAL_GEMM : NIB_GEMM,
+					       &f.problem, 1, NULL),
+				 NIB_OK);
 		for (int64_t j = 0; j < 3 * 35 * 7; j++) {
 			const int64_t l = j / 245, m = j / 7 % 35, n = j % 7;
 			const int64_t bl = b_batch == 1 ? 0 : l;
@@ -156,13 +153,13 @@ static void every_element_is_written(void **state)
 			if (is_dual)
 				v = dual(v, w * (double)f.alpha2);
 			if (is_dual)
-				assert_true(is_near(nib_dense_get(c, l, m, n),
-						    v, dtype));
+				assert_true(
+				    is_near(nib_dense_get(c, l, m, n), v, dtype));
 			else
-				assert_true(is_same(
-				    nib_dense_get(c, l, m, n),
-				    nib_dtype_to_fp32(
-					nib_fp64_to_dtype(v, dtype), dtype)));
+				assert_true(
+				    is_same(nib_dense_get(c, l, m, n),
+					    nib_dtype_to_fp32(
+						nib_fp64_to_dtype(v, dtype), dtype)));
 		}
 		/* The gaps are as they were. */
 		for (int64_t m = 0; gap && m + 1 < 35; m++)
@@ -181,12 +178,11 @@ static void empty_sizes_and_k_zero(void **state)
 
 	(void)state;
 	assert_int_equal(nib_reference(NIB_GEMM, NULL, 0, NULL), NIB_OK);
-	assert_int_equal(nib_reference(NIB_GEMM, &none.problem, 1, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_reference(NIB_GEMM, &none.problem, 1, NULL), NIB_OK);
 	if (nib_reference(NIB_GEMM, &k0.problem, 1, NULL) == NIB_OK)
 		for (int64_t i = 0; i < 6; i++)
-			assert_true(is_same(
-			    nib_dense_get(&k0.problem.c, 0, i / 3, i % 3), 0));
+			assert_true(
+			    is_same(nib_dense_get(&k0.problem.c, 0, i / 3, i % 3), 0));
 	assert_int_equal(check(NIB_GEMM, &none.problem, 1, 0, 0).checked, 0);
 	drop(&none);
 	drop(&k0);
@@ -202,9 +198,9 @@ static void nan_scales_reach_their_row_and_column_only(void **state)
 	*nib_nvfp4_scale(&f.b.view, 0, 4, 0) = 0x7F;
 	nib_reference(NIB_GEMM, &f.problem, 1, NULL);
 	for (int64_t i = 0; i < 20; i++)
-		assert_int_equal(
-		    isnan(nib_dense_get(&f.problem.c, 0, i / 5, i % 5)) != 0,
-		    i / 5 == 2 || i % 5 == 4);
+		assert_int_equal(isnan(nib_dense_get(&f.problem.c, 0, i / 5, i % 5)) !=
+				     0,
+				 i / 5 == 2 || i % 5 == 4);
 	assert_int_equal(check(NIB_GEMM, &f.problem, 1, 0, 0).failed, 0);
 	nib_dense_set_bits(&f.problem.c, 0, 2, 1, 0);
 	nib_dense_set_bits(&f.problem.c, 0, 1, 1, 0x7E00);
@@ -231,9 +227,8 @@ static void moe_equals_its_experts(void **state)
 	for (int i = 0; i < 4; i++) {
 		const bool is_dual = i & 1, is_padded = i & 2;
 		struct fixture f = make(140, 6, 80, 1, 4, NIB_FP32, 0);
-		struct test_nvfp4 scales =
-		    test_nvfp4_new(&rng, 512, 80, 1, NIB_TILED_128X4,
-				   TEST_SCALES_MIDDLE, 0, 0);
+		struct test_nvfp4 scales = test_nvfp4_new(
+		    &rng, 512, 80, 1, NIB_TILED_128X4, TEST_SCALES_MIDDLE, 0, 0);
 		struct nib_moe_problem moe = {
 		    .a = f.a.view,
 		    .b = f.b.view,
@@ -259,12 +254,10 @@ static void moe_equals_its_experts(void **state)
 		assert_int_equal(nib_reference_moe(op, &moe, NULL), NIB_OK);
 		for (int64_t m = 0; m < 140; m++) {
 			const int e = m < 4 ? 0 : m < 134 ? 2 : 3;
-			const int64_t s =
-			    is_padded ? m - starts[e] + scale_rows[e] : m;
+			const int64_t s = is_padded ? m - starts[e] + scale_rows[e] : m;
 
 			for (int64_t n = 0; n < 6; n++) {
-				const float got =
-				    nib_dense_get(&f.c.view, 0, m, n);
+				const float got = nib_dense_get(&f.c.view, 0, m, n);
 				double v, w;
 
 				if (m < 1 || m >= 136) {
@@ -277,25 +270,21 @@ static void moe_equals_its_experts(void **state)
 				w = (double)alpha2[e] *
 				    dot(&moe.a, 0, m, s, &moe.b2, e, n);
 				if (is_dual)
-					assert_true(
-					    is_near(got, dual(v, w), NIB_FP32));
+					assert_true(is_near(got, dual(v, w), NIB_FP32));
 				else
 					assert_true(is_same(got, (float)v));
 			}
 		}
-		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL), NIB_OK);
 		assert_int_equal(r.checked, 135 * 6);
 		assert_int_equal(r.failed, 0);
 		nib_dense_set_bits(&f.c.view, 0, 134, 5, 0x4CBEBC20);
-		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL), NIB_OK);
 		assert_int_equal(r.failed, 1);
 		assert_int_equal(r.problem, 3);
 		assert_int_equal(r.row, 134);
 		assert_int_equal(r.col, 5);
-		assert_int_equal(nib_check_moe(op, &moe, &options, &r, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_check_moe(op, &moe, &options, &r, NULL), NIB_OK);
 		assert_int_equal(r.checked, 7 * 6);
 		test_nvfp4_free(&scales);
 		drop(&f);
@@ -344,9 +333,9 @@ static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 		for (int64_t j = 0; j < 33 * 9; j++)
 			nib_dense_set_bits(
 			    &f.c.view, 0, j / 9, j % 9,
-			    nib_fp64_to_dtype((double)plain_backend(
-						  &f, j / 9, j % 9, is_dual),
-					      dtype));
+			    nib_fp64_to_dtype(
+				(double)plain_backend(&f, j / 9, j % 9, is_dual),
+				dtype));
 		r = check(op, &f.problem, 1, 0, 0);
 		assert_int_equal(r.checked, 33 * 9);
 		assert_int_equal(r.failed, 0);
@@ -364,8 +353,7 @@ static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 		assert_int_equal(r.row, 30);
 		assert_int_equal(r.col, 8);
 		assert_true(r.worst_fraction > 1);
-		assert_true(r.got ==
-			    (double)nib_dense_get(&f.c.view, 0, 30, 8));
+		assert_true(r.got == (double)nib_dense_get(&f.c.view, 0, 30, 8));
 		drop(&f);
 	}
 }
@@ -398,13 +386,10 @@ static void samples_are_distinct_rows_chosen_by_seed(void **state)
 	(void)state;
 	for (int64_t row = 0; row < 100; row++)
 		for (int64_t i = 0; i < 4; i++)
-			nib_dense_set_bits(&f[0].c.view, i / 2, row, i % 2,
-					   0x7FC00000);
+			nib_dense_set_bits(&f[0].c.view, i / 2, row, i % 2, 0x7FC00000);
 	for (uint64_t seed = 0; seed < 200; seed++) {
-		struct nib_check_result r =
-		    check(NIB_GEMM, problems, 2, 10, seed);
-		struct nib_check_result again =
-		    check(NIB_GEMM, problems, 2, 10, seed);
+		struct nib_check_result r = check(NIB_GEMM, problems, 2, 10, seed);
+		struct nib_check_result again = check(NIB_GEMM, problems, 2, 10, seed);
 
 		assert_int_equal(r.checked, 2 * 10 * 2 + 5 * 3);
 		assert_int_equal(r.failed, r.checked);
@@ -429,8 +414,7 @@ static void seeds_name_rows(void **state)
 	(void)state;
 	for (int64_t batch = 0; batch < 2; batch++) {
 		for (int64_t i = 0; i < 400; i++)
-			nib_dense_set_bits(&f.c.view, i / 200, i % 200 / 2,
-					   i % 2,
+			nib_dense_set_bits(&f.c.view, i / 200, i % 200 / 2, i % 2,
 					   i / 200 == batch ? 0x7FC00000 : 0);
 		for (uint64_t seed = 0; seed < 8; seed++) {
 			const struct nib_check_result r =
@@ -454,8 +438,7 @@ static void a_scale_with_a_sign_is_refused(void **state)
 
 	(void)state;
 	*nib_nvfp4_scale(&f.b.view, 1, 3, 1) = 0x80;
-	assert_int_equal(nib_reference(NIB_GEMM, &f.problem, 1, &err),
-			 NIB_BAD_DATA);
+	assert_int_equal(nib_reference(NIB_GEMM, &f.problem, 1, &err), NIB_BAD_DATA);
 	assert_non_null(strstr(err.message, "b"));
 	assert_int_equal(nib_dense_get_bits(&f.c.view, 0, 0, 0), 0x7B7B7B7B);
 	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, NULL, &r, NULL),
@@ -478,14 +461,13 @@ static void bad_arguments_are_refused(void **state)
 	struct nib_problem p;
 
 	(void)state;
-#define REFUSED(change, op)                                                    \
-	do {                                                                   \
-		p = f.problem;                                                 \
-		change;                                                        \
-		assert_int_equal(nib_reference(op, &p, 1, NULL),               \
-				 NIB_BAD_ARGUMENT);                            \
-		assert_int_equal(nib_check(op, &p, 1, NULL, &r, NULL),         \
-				 NIB_BAD_ARGUMENT);                            \
+#define REFUSED(change, op)                                                            \
+	do {                                                                           \
+		p = f.problem;                                                         \
+		change;                                                                \
+		assert_int_equal(nib_reference(op, &p, 1, NULL), NIB_BAD_ARGUMENT);    \
+		assert_int_equal(nib_check(op, &p, 1, NULL, &r, NULL),                 \
+				 NIB_BAD_ARGUMENT);                                    \
 	} while (0)
 	REFUSED(p.a.k = 24, NIB_GEMM);
 	REFUSED(p.a.k = 16, NIB_GEMM);
@@ -502,8 +484,7 @@ static void bad_arguments_are_refused(void **state)
 #undef REFUSED
 	assert_int_equal(nib_reference(NIB_GEMM, NULL, INT32_MAX, NULL),
 			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_reference(NIB_GEMM, NULL, -1, NULL),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_reference(NIB_GEMM, NULL, -1, NULL), NIB_BAD_ARGUMENT);
 	assert_int_equal(nib_reference(NIB_GEMM, NULL, 0, NULL), NIB_OK);
 	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, &options, &r, NULL),
 			 NIB_BAD_ARGUMENT);

@@ -44,8 +44,8 @@ static struct fixture make(struct sizes s, enum nib_activations activations,
 	struct fixture f = {.alpha = 0x1.234p-4f, .alpha2 = -0x1.9p-3f};
 
 	f.x = test_dense_new(x_dtype, s.m, s.k, s.batch, s.gap);
-	f.b = test_nvfp4_new(&rng, s.n, s.k, s.b_batch, NIB_LINEAR,
-			     TEST_SCALES_MIDDLE, s.gap, s.gap);
+	f.b = test_nvfp4_new(&rng, s.n, s.k, s.b_batch, NIB_LINEAR, TEST_SCALES_MIDDLE,
+			     s.gap, s.gap);
 	f.b2 = test_nvfp4_new(&rng, s.n, s.k, s.b_batch, NIB_TILED_128X4,
 			      TEST_SCALES_MIDDLE, 0, 0);
 	f.c = test_dense_new(dtype, s.m, s.n, s.batch, s.gap);
@@ -54,9 +54,8 @@ static struct fixture make(struct sizes s, enum nib_activations activations,
 		test_dense_between(&f.c.view);
 	}
 	for (int64_t i = 0; i < s.batch * s.m * s.k; i++)
-		nib_dense_set_bits(
-		    &f.x.view, i / s.k / s.m, i / s.k % s.m, i % s.k,
-		    nib_fp64_to_dtype(rng_normal(&rng), x_dtype));
+		nib_dense_set_bits(&f.x.view, i / s.k / s.m, i / s.k % s.m, i % s.k,
+				   nib_fp64_to_dtype(rng_normal(&rng), x_dtype));
 	f.problem.x = f.x.view;
 	f.problem.activations = activations;
 	/* a is ignored, whatever it holds. */
@@ -83,8 +82,7 @@ static void drop(struct fixture *f)
 
 /* ---- the slow way ------------------------------------------------------- */
 
-static double weight(const struct nib_nvfp4 *v, int64_t batch, int64_t row,
-		     int64_t i)
+static double weight(const struct nib_nvfp4 *v, int64_t batch, int64_t row, int64_t i)
 {
 	const uint8_t byte = nib_nvfp4_row(v, batch, row)[i / 2];
 	const uint8_t scale = *nib_nvfp4_scale(v, batch, row, i / 16);
@@ -137,8 +135,7 @@ static bool is_near(float got, double want, enum nib_dtype dtype)
 	return fabs((double)got - want) <= ulp * fabs(want) + 0x1p-24;
 }
 
-static struct nib_check_result check(enum nib_op op,
-				     const struct nib_problem *problem)
+static struct nib_check_result check(enum nib_op op, const struct nib_problem *problem)
 {
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 	struct nib_error err = {0};
@@ -157,29 +154,25 @@ static void every_element_is_written(void **state)
 		const enum nib_dtype x_dtype = (enum nib_dtype)(i % 3);
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 3 % 3);
 		const bool is_dual = i / 9 % 2;
-		const struct sizes s = {
-		    35, 7, 48, 3, i / 18 % 2 ? 1 : 3, i & 1 ? 6 : 0};
-		struct fixture f =
-		    make(s, i / 36 ? INT8 : DENSE, x_dtype, dtype);
+		const struct sizes s = {35,	      7, 48, 3, i / 18 % 2 ? 1 : 3,
+					i & 1 ? 6 : 0};
+		struct fixture f = make(s, i / 36 ? INT8 : DENSE, x_dtype, dtype);
 		const struct nib_dense *c = &f.problem.c;
 
 		point_at_alphas(&f);
-		assert_int_equal(
-		    nib_reference(is_dual ? NIB_DUAL_GEMM : NIB_GEMM,
-				  &f.problem, 1, NULL),
-		    NIB_OK);
+		assert_int_equal(nib_reference(is_dual ? NIB_DUAL_GEMM : NIB_GEMM,
+					       &f.problem, 1, NULL),
+				 NIB_OK);
 		for (int64_t j = 0; j < 3 * 35 * 7; j++) {
 			const int64_t l = j / 245, m = j / 7 % 35, n = j % 7;
 			const int64_t bl = s.b_batch == 1 ? 0 : l;
-			double v = dot(&f.problem, l, m, &f.b.view, bl, n) *
-				   (double)f.alpha;
+			double v =
+			    dot(&f.problem, l, m, &f.b.view, bl, n) * (double)f.alpha;
 
 			if (is_dual)
-				v = dual(v, dot(&f.problem, l, m, &f.b2.view,
-						bl, n) *
+				v = dual(v, dot(&f.problem, l, m, &f.b2.view, bl, n) *
 						(double)f.alpha2);
-			assert_true(
-			    is_near(nib_dense_get(c, l, m, n), v, dtype));
+			assert_true(is_near(nib_dense_get(c, l, m, n), v, dtype));
 		}
 		for (int64_t m = 0; s.gap && m + 1 < 35; m++)
 			for (int64_t n = 7; n < 7 + s.gap; n++)
@@ -187,9 +180,7 @@ static void every_element_is_written(void **state)
 						    "\x7B\x7B\x7B\x7B",
 						    nib_dtype_bytes(dtype));
 		assert_int_equal(
-		    check(is_dual ? NIB_DUAL_GEMM : NIB_GEMM, &f.problem)
-			.failed,
-		    0);
+		    check(is_dual ? NIB_DUAL_GEMM : NIB_GEMM, &f.problem).failed, 0);
 		drop(&f);
 	}
 }
@@ -202,18 +193,15 @@ static void empty_sizes_and_k_zero(void **state)
 	    make((struct sizes){2, 3, 0, 1, 1, 0}, INT8, NIB_FP16, NIB_FP32);
 
 	(void)state;
-	assert_int_equal(nib_reference(NIB_GEMM, &none.problem, 1, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_reference(NIB_GEMM, &none.problem, 1, NULL), NIB_OK);
 	assert_int_equal(check(NIB_GEMM, &none.problem).checked, 0);
 	for (int i = 0; i < 2; i++) {
 		k0.problem.activations = i ? DENSE : INT8;
 		memset(k0.c.view.data, GUARD_POISON, k0.c.bytes);
-		assert_int_equal(nib_reference(NIB_GEMM, &k0.problem, 1, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_reference(NIB_GEMM, &k0.problem, 1, NULL), NIB_OK);
 		for (int64_t j = 0; j < 6; j++)
 			assert_int_equal(
-			    nib_dense_get_bits(&k0.problem.c, 0, j / 3, j % 3),
-			    0);
+			    nib_dense_get_bits(&k0.problem.c, 0, j / 3, j % 3), 0);
 		assert_int_equal(check(NIB_GEMM, &k0.problem).failed, 0);
 	}
 	drop(&none);
@@ -224,21 +212,18 @@ static void problems_of_a_group_keep_their_k(void **state)
 {
 	struct fixture f[2] = {
 	    make((struct sizes){3, 2, 16, 1, 1, 0}, DENSE, NIB_FP16, NIB_FP32),
-	    make((struct sizes){20, 5, 128, 1, 1, 0}, DENSE, NIB_FP16,
-		 NIB_FP32)};
+	    make((struct sizes){20, 5, 128, 1, 1, 0}, DENSE, NIB_FP16, NIB_FP32)};
 	const struct nib_problem problems[2] = {f[0].problem, f[1].problem};
 
 	(void)state;
 	assert_int_equal(nib_reference(NIB_GEMM, problems, 2, NULL), NIB_OK);
 	for (int i = 0; i < 2; i++)
-		for (int64_t j = 0; j < f[i].c.view.rows * f[i].c.view.cols;
-		     j++) {
+		for (int64_t j = 0; j < f[i].c.view.rows * f[i].c.view.cols; j++) {
 			const int64_t cols = f[i].c.view.cols;
 
 			assert_true(is_near(
 			    nib_dense_get(&f[i].c.view, 0, j / cols, j % cols),
-			    dot(&problems[i], 0, j / cols, &problems[i].b, 0,
-				j % cols),
+			    dot(&problems[i], 0, j / cols, &problems[i].b, 0, j % cols),
 			    NIB_FP32));
 		}
 	drop(&f[0]);
@@ -266,8 +251,7 @@ static void special_values_stay_in_their_rows(void **state)
 			if (row == 3 || col == 4 || (row == 1 && (i || w == 0)))
 				assert_true(isnan(got));
 			else if (row == 1)
-				assert_true(got ==
-					    (w > 0 ? -INFINITY : INFINITY));
+				assert_true(got == (w > 0 ? -INFINITY : INFINITY));
 			else
 				assert_true(isfinite(got));
 		}
@@ -285,15 +269,14 @@ static void special_values_stay_in_their_rows(void **state)
 static void moe_equals_its_experts(void **state)
 {
 	static const int32_t offsets[5] = {1, 4, 4, 36, 38};
-	static const float alpha[4] = {1, 2, 0.5f, -1},
-			   alpha2[4] = {1, 3, 1, 0.125f};
+	static const float alpha[4] = {1, 2, 0.5f, -1}, alpha2[4] = {1, 3, 1, 0.125f};
 
 	(void)state;
 	for (int i = 0; i < 12; i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
-		struct fixture f = make((struct sizes){40, 6, 80, 1, 4, 0},
-					i & 2 ? INT8 : DENSE,
-					(enum nib_dtype)(i / 4), NIB_FP32);
+		struct fixture f =
+		    make((struct sizes){40, 6, 80, 1, 4, 0}, i & 2 ? INT8 : DENSE,
+			 (enum nib_dtype)(i / 4), NIB_FP32);
 		const struct nib_moe_problem moe = {
 		    .x = f.x.view,
 		    .activations = f.problem.activations,
@@ -314,25 +297,20 @@ static void moe_equals_its_experts(void **state)
 			double v;
 
 			if (m < 1 || m >= 38) {
-				assert_int_equal(nib_fp32_bits(got),
-						 0x7B7B7B7B);
+				assert_int_equal(nib_fp32_bits(got), 0x7B7B7B7B);
 				continue;
 			}
-			v = dot(&f.problem, 0, m, &f.b.view, e, n) *
-			    (double)alpha[e];
+			v = dot(&f.problem, 0, m, &f.b.view, e, n) * (double)alpha[e];
 			if (i & 1)
-				v = dual(
-				    v, dot(&f.problem, 0, m, &f.b2.view, e, n) *
-					   (double)alpha2[e]);
+				v = dual(v, dot(&f.problem, 0, m, &f.b2.view, e, n) *
+						(double)alpha2[e]);
 			assert_true(is_near(got, v, NIB_FP32));
 		}
-		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL), NIB_OK);
 		assert_int_equal(r.checked, 37 * 6);
 		assert_int_equal(r.failed, 0);
 		nib_dense_set_bits(&f.c.view, 0, 36, 5, 0x4CBEBC20);
-		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL), NIB_OK);
 		assert_int_equal(r.failed, 1);
 		assert_int_equal(r.problem, 3);
 		assert_int_equal(r.row, 36);
@@ -354,8 +332,7 @@ static float plain_backend(const struct fixture *f, int64_t row, int64_t col,
 		float partial = 0;
 
 		for (int64_t i = g; i < g + 16; i++) {
-			const float x =
-			    (float)value(&p->x, p->activations, 0, row, i);
+			const float x = (float)value(&p->x, p->activations, 0, row, i);
 			const float w = (float)weight(b, 0, col, i);
 
 			if (p->activations == DENSE)
@@ -380,21 +357,20 @@ static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 		const enum nib_dtype dtype = (enum nib_dtype)(i % 3);
 		const bool is_dual = i / 3 % 2;
 		const enum nib_op op = is_dual ? NIB_DUAL_GEMM : NIB_GEMM;
-		struct fixture f = make((struct sizes){33, 9, 128, 1, 1, 3},
-					i / 6 % 2 ? INT8 : DENSE,
-					(enum nib_dtype)(i / 12), dtype);
+		struct fixture f =
+		    make((struct sizes){33, 9, 128, 1, 1, 3}, i / 6 % 2 ? INT8 : DENSE,
+			 (enum nib_dtype)(i / 12), dtype);
 		struct nib_check_result r;
 		uint32_t bits;
 
 		point_at_alphas(&f);
 		for (int64_t j = 0; j < 33 * 9; j++) {
-			float c = plain_backend(&f, j / 9, j % 9, &f.b.view) *
-				  f.alpha;
+			float c = plain_backend(&f, j / 9, j % 9, &f.b.view) * f.alpha;
 
 			if (is_dual)
-				c = silu(c) * (plain_backend(&f, j / 9, j % 9,
-							     &f.b2.view) *
-					       f.alpha2);
+				c = silu(c) *
+				    (plain_backend(&f, j / 9, j % 9, &f.b2.view) *
+				     f.alpha2);
 			nib_dense_set_bits(&f.c.view, 0, j / 9, j % 9,
 					   nib_fp64_to_dtype((double)c, dtype));
 		}
@@ -462,17 +438,15 @@ static void only_bounds_that_are_derived_are_checked(void **state)
 	(void)state;
 	for (int i = 0; i < 3; i++) {
 		const enum nib_status tensor = i ? NIB_OK : NIB_UNSUPPORTED;
-		struct fixture f = make((struct sizes){3, 4, 32, 1, 1, 0},
-					DENSE, (enum nib_dtype)i, NIB_FP32);
+		struct fixture f = make((struct sizes){3, 4, 32, 1, 1, 0}, DENSE,
+					(enum nib_dtype)i, NIB_FP32);
 
-		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_BLOCKS),
-				 NIB_OK);
-		assert_int_equal(
-		    check_as(&f, DENSE, NIB_ARITHMETIC_FP16_TENSOR), tensor);
+		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_BLOCKS), NIB_OK);
+		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_FP16_TENSOR),
+				 tensor);
 		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_FP4_TENSOR),
 				 NIB_UNSUPPORTED);
-		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_BLOCKS),
-				 NIB_OK);
+		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_BLOCKS), NIB_OK);
 		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_FP16_TENSOR),
 				 NIB_UNSUPPORTED);
 		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_FP4_TENSOR),
@@ -488,12 +462,12 @@ static void bad_data_and_arguments_are_refused(void **state)
 	struct nib_problem p;
 
 	(void)state;
-#define REFUSED(change)                                                        \
-	do {                                                                   \
-		p = f.problem;                                                 \
-		change;                                                        \
-		assert_int_equal(nib_reference(NIB_GEMM, &p, 1, NULL),         \
-				 NIB_BAD_ARGUMENT);                            \
+#define REFUSED(change)                                                                \
+	do {                                                                           \
+		p = f.problem;                                                         \
+		change;                                                                \
+		assert_int_equal(nib_reference(NIB_GEMM, &p, 1, NULL),                 \
+				 NIB_BAD_ARGUMENT);                                    \
 	} while (0)
 	REFUSED(p.x.cols = 24);
 	REFUSED(p.x.cols = 16);
@@ -503,8 +477,7 @@ static void bad_data_and_arguments_are_refused(void **state)
 	REFUSED(p.c.data = p.x.data);
 #undef REFUSED
 	*nib_nvfp4_scale(&f.b.view, 1, 3, 1) = 0x80;
-	assert_int_equal(nib_reference(NIB_GEMM, &f.problem, 1, NULL),
-			 NIB_BAD_DATA);
+	assert_int_equal(nib_reference(NIB_GEMM, &f.problem, 1, NULL), NIB_BAD_DATA);
 	assert_int_equal(nib_dense_get_bits(&f.c.view, 0, 0, 0), 0x7B7B7B7B);
 	drop(&f);
 }

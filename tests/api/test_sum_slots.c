@@ -52,8 +52,8 @@ static float sum(const struct test_dense *rows, const int32_t *slot_rows,
 	return total;
 }
 
-static void check(struct nib_device *device, enum nib_dtype dtype,
-		  int64_t tokens, int64_t cols, int64_t count)
+static void check(struct nib_device *device, enum nib_dtype dtype, int64_t tokens,
+		  int64_t cols, int64_t count)
 {
 	const size_t bytes = (size_t)(tokens * TOP_K) * 4;
 	struct rng rng = rng_new((uint64_t)(tokens * 1000 + cols));
@@ -67,11 +67,11 @@ static void check(struct nib_device *device, enum nib_dtype dtype,
 	for (int64_t i = 0; i < tokens * TOP_K; i++) {
 		slot_rows[i] = (int32_t)rng_below(&rng, count + 1) - 1;
 		/* Weights of slots that are left out do not matter. */
-		weights[i] = slot_rows[i] < 0 ? (float)(1e300 * 1e300)
-					      : (float)rng_normal(&rng);
+		weights[i] =
+		    slot_rows[i] < 0 ? (float)(1e300 * 1e300) : (float)rng_normal(&rng);
 	}
-	if (nib_sum_slots(device, &rows.view, slot_rows, weights, TOP_K,
-			  &y.view, NULL, &err))
+	if (nib_sum_slots(device, &rows.view, slot_rows, weights, TOP_K, &y.view, NULL,
+			  &err))
 		fail_msg("%s", err.message);
 	for (int64_t i = 0; i < tokens * cols; i++) {
 		const int64_t t = i / cols, col = i % cols;
@@ -162,17 +162,16 @@ static void refusals(void **state)
 	assert_int_equal(
 	    nib_sum_slots(NULL, &rows, slot_rows, weights, 3, &y, NULL, &err),
 	    NIB_BAD_ARGUMENT);
-	assert_string_equal(err.message,
-			    "device = NULL: must be an open device");
+	assert_string_equal(err.message, "device = NULL: must be an open device");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		memset(out, 0x55, sizeof(out));
-		assert_int_equal(
-		    nib_sum_slots(device, cases[i].rows, cases[i].slot_rows,
-				  cases[i].weights, cases[i].top_k, cases[i].y,
-				  cases[i].options, &err),
-		    NIB_BAD_ARGUMENT);
-		if (strncmp(err.message, cases[i].message,
-			    strlen(cases[i].message)) != 0)
+		assert_int_equal(nib_sum_slots(device, cases[i].rows,
+					       cases[i].slot_rows, cases[i].weights,
+					       cases[i].top_k, cases[i].y,
+					       cases[i].options, &err),
+				 NIB_BAD_ARGUMENT);
+		if (strncmp(err.message, cases[i].message, strlen(cases[i].message)) !=
+		    0)
 			fail_msg("case %zu: %s", i, err.message);
 		for (size_t j = 0; j < sizeof(out); j++)
 			assert_int_equal(((const uint8_t *)out)[j], 0x55);

@@ -53,10 +53,9 @@ static void multiply(const struct library *l, struct nib_device *device)
 {
 	static const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 	float c[M * N];
-	const struct nib_problem p = {
-	    .a = {a_codes, a_scales, .rows = M, .k = K},
-	    .b = {b_codes, b_scales, .rows = N, .k = K},
-	    .c = {c, .rows = M, .cols = N}};
+	const struct nib_problem p = {.a = {a_codes, a_scales, .rows = M, .k = K},
+				      .b = {b_codes, b_scales, .rows = N, .k = K},
+				      .c = {c, .rows = M, .cols = N}};
 	struct nib_error err;
 
 	memset(a_codes, 0x22, sizeof(a_codes));
@@ -78,8 +77,8 @@ static void unload(struct library *l)
 
 static void load_and_unload(void **state)
 {
-	const struct nib_device_options options = {
-	    .struct_bytes = sizeof(options), .threads = 2};
+	const struct nib_device_options options = {.struct_bytes = sizeof(options),
+						   .threads = 2};
 	/* Longer than a thread spins before it sleeps, or a time slice. */
 	const struct timespec pause = {0, 20000000};
 
@@ -88,8 +87,7 @@ static void load_and_unload(void **state)
 		struct library l = load();
 		struct nib_device *device;
 
-		assert_int_equal(l.open("cpu", &options, &device, NULL),
-				 NIB_OK);
+		assert_int_equal(l.open("cpu", &options, &device, NULL), NIB_OK);
 		multiply(&l, device);
 		multiply(&l, device);
 		l.close(device);

@@ -104,8 +104,7 @@ static float x_at(const void *x, enum nib_dtype dtype, int i)
 
 static float x_data[X_ROWS * X_COLS + 1];
 
-static void fill_x(enum nib_dtype dtype, enum data_fill fill,
-		   enum data_values values)
+static void fill_x(enum nib_dtype dtype, enum data_fill fill, enum data_values values)
 {
 	const struct nib_dense x = {.data = x_data,
 				    .dtype = dtype,
@@ -141,8 +140,7 @@ static struct seen look_at(enum nib_dtype dtype)
 			float v = x_at(x_data, dtype, r * X_COLS + i);
 
 			assert_true(fabsf(v) < top);
-			block =
-			    i % NIB_BLOCK ? fmaxf(block, fabsf(v)) : fabsf(v);
+			block = i % NIB_BLOCK ? fmaxf(block, fabsf(v)) : fabsf(v);
 			seen.zero_blocks +=
 			    i % NIB_BLOCK == NIB_BLOCK - 1 && block == 0;
 			seen.zero[signbit(v) != 0] += v == 0;

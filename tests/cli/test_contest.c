@@ -54,16 +54,15 @@ static void run(enum nib_op op, struct nib_problem *problems, int count)
 	double flop = 0;
 
 	for (int i = 0; i < count; i++)
-		flop += 2.0 * (double)problems[i].a.rows *
-			(double)problems[i].c.cols * (double)problems[i].a.k;
+		flop += 2.0 * (double)problems[i].a.rows * (double)problems[i].c.cols *
+			(double)problems[i].a.k;
 	if (is_scalar && flop > SCALAR_LIMIT) {
 		printf("skipped: %g GFLOP by scalar code\n", flop * 1e-9);
 	} else {
 		if (nib_multiply(device, op, problems, count, &err))
 			fail_msg("%s", err.message);
 		for (int i = 0; i < count; i++)
-			if (contest_check(op, &problems[i], &seed, text,
-					  sizeof(text)))
+			if (contest_check(op, &problems[i], &seed, text, sizeof(text)))
 				fail_msg("%s", text);
 	}
 	for (int i = 0; i < count; i++)
@@ -79,8 +78,7 @@ static void run_spec(const struct contest_spec *spec)
 	run(spec->op, problems, spec->count);
 }
 
-static void run_shapes(enum nib_op op, const struct contest_size *sizes,
-		       size_t count)
+static void run_shapes(enum nib_op op, const struct contest_size *sizes, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		run_spec(&(const struct contest_spec){op, 1, {sizes[i]}});

@@ -28,17 +28,16 @@ int close_device(void **state)
 	return 0;
 }
 
-void refused(enum nib_status status, enum nib_status want,
-	     const struct nib_error *err, const char *argument,
-	     const char *value, const char *rule)
+void refused(enum nib_status status, enum nib_status want, const struct nib_error *err,
+	     const char *argument, const char *value, const char *rule)
 {
-	if (status != want || err->status != want ||
-	    !strstr(err->message, argument) || !strstr(err->message, value) ||
-	    !strstr(err->message, rule) || !err->argument[0] ||
+	if (status != want || err->status != want || !strstr(err->message, argument) ||
+	    !strstr(err->message, value) || !strstr(err->message, rule) ||
+	    !err->argument[0] ||
 	    strncmp(err->message, err->argument, strlen(err->argument)) != 0)
 		fail_msg("%s (%s): '%s' of %s; wanted %s naming '%s', '%s', "
 			 "'%s'",
 			 nib_status_name(status), nib_status_name(err->status),
-			 err->argument, err->message, nib_status_name(want),
-			 argument, value, rule);
+			 err->argument, err->message, nib_status_name(want), argument,
+			 value, rule);
 }

@@ -19,8 +19,7 @@ int close_device(void **state);
  * status is want, and so is err's; its message has all three texts and begins
  * with err's argument.
  */
-void refused(enum nib_status status, enum nib_status want,
-	     const struct nib_error *err, const char *argument,
-	     const char *value, const char *rule);
+void refused(enum nib_status status, enum nib_status want, const struct nib_error *err,
+	     const char *argument, const char *value, const char *rule);
 
 #endif

@@ -21,13 +21,11 @@ void bignum_add(struct bignum *s, float x, int64_t factor)
 {
 	int exponent;
 	const int64_t product = split(x, &exponent) * factor;
-	const uint64_t size =
-	    product < 0 ? -(uint64_t)product : (uint64_t)product;
+	const uint64_t size = product < 0 ? -(uint64_t)product : (uint64_t)product;
 
 	for (int i = 0; i < 63; i++)
 		if (size >> i & 1)
-			s->count[exponent - BIGNUM_LEAST + i] +=
-			    product < 0 ? -1 : 1;
+			s->count[exponent - BIGNUM_LEAST + i] += product < 0 ? -1 : 1;
 }
 
 /* Digits 0 and 1, and the carry beyond the last of them: 0, or -1 if s < 0. */

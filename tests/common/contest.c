@@ -85,8 +85,8 @@ void contest_name(const struct contest_spec *spec, char *text, size_t bytes)
 
 	snprintf(text, bytes,
 		 "%s%s m %" PRId64 " n %" PRId64 " k %" PRId64 " l %" PRId64,
-		 spec->count > 1 ? "group of " : "", names[spec->op], s->m,
-		 s->n, s->k, s->l);
+		 spec->count > 1 ? "group of " : "", names[spec->op], s->m, s->n, s->k,
+		 s->l);
 }
 
 /* ---- data ---------------------------------------------------------------- */
@@ -152,11 +152,10 @@ static struct nib_nvfp4 operand(int64_t rows, int64_t stored_rows, int64_t k,
 		(stored_rows + 127) / 128 * ((k / 16 + 3) / 4) * 512,
 	};
 
-	v.codes = random_bytes(contest_codes_bytes(&v),
-			       UINT64_C(0xbbbbbbbbbbbbbbbb), 0, 0, seed);
-	v.scales =
-	    random_bytes(contest_scales_bytes(&v), UINT64_C(0x0101010101010101),
-			 3, UINT64_C(0x3838383838383838), seed);
+	v.codes = random_bytes(contest_codes_bytes(&v), UINT64_C(0xbbbbbbbbbbbbbbbb), 0,
+			       0, seed);
+	v.scales = random_bytes(contest_scales_bytes(&v), UINT64_C(0x0101010101010101),
+				3, UINT64_C(0x3838383838383838), seed);
 	return v;
 }
 
@@ -181,8 +180,7 @@ struct nib_problem contest_problem(enum nib_op op, const struct contest_size *s,
 	struct nib_problem p;
 
 	memset(&p, 0, sizeof(p));
-	p.a =
-	    operand(is_gemv ? 1 : s->m, is_gemv ? 128 : s->m, s->k, s->l, seed);
+	p.a = operand(is_gemv ? 1 : s->m, is_gemv ? 128 : s->m, s->k, s->l, seed);
 	p.b = operand(s->n, s->n, s->k, s->l, seed);
 	if (op == NIB_DUAL_GEMM)
 		p.b2 = operand(s->n, s->n, s->k, s->l, seed);
@@ -203,19 +201,17 @@ void contest_free(struct nib_problem *p)
 
 /* ---- the reference ------------------------------------------------------- */
 
-static double value(const struct nib_nvfp4 *v, int64_t batch, int64_t row,
-		    int64_t k)
+static double value(const struct nib_nvfp4 *v, int64_t batch, int64_t row, int64_t k)
 {
 	static const double values[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
 	const uint8_t *codes = v->codes, *scales = v->scales;
 	const int64_t g = k / 16;
-	const int code = codes[batch * v->batch_stride_bytes +
-			       row * v->row_stride_bytes + k / 2] >>
-			 k % 2 * 4;
-	const int scale =
-	    scales[batch * v->scale_batch_stride_bytes +
-		   (row / 128 * ((v->k / 16 + 3) / 4) + g / 4) * 512 +
-		   row % 32 * 16 + row % 128 / 32 * 4 + g % 4];
+	const int code =
+	    codes[batch * v->batch_stride_bytes + row * v->row_stride_bytes + k / 2] >>
+	    k % 2 * 4;
+	const int scale = scales[batch * v->scale_batch_stride_bytes +
+				 (row / 128 * ((v->k / 16 + 3) / 4) + g / 4) * 512 +
+				 row % 32 * 16 + row % 128 / 32 * 4 + g % 4];
 
 	return (code & 8 ? -1 : 1) * values[code & 7] *
 	       ldexp(1 + (scale & 7) / 8.0, (scale >> 3) - 7);
@@ -242,10 +238,9 @@ static double dot(const double *x, const double *y, int64_t k)
 static double half_to_double(uint16_t bits)
 {
 	const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-	const double magnitude =
-	    exponent == 31 ? (fraction ? (double)NAN : HUGE_VAL)
-	    : exponent	   ? ldexp(1024 + fraction, exponent - 25)
-			   : ldexp(fraction, -24);
+	const double magnitude = exponent == 31 ? (fraction ? (double)NAN : HUGE_VAL)
+				 : exponent	? ldexp(1024 + fraction, exponent - 25)
+						: ldexp(fraction, -24);
 
 	return bits & 0x8000 ? -magnitude : magnitude;
 }
@@ -300,8 +295,8 @@ static int check_row(enum nib_op op, const struct nib_problem *p, int64_t batch,
 		if (!ok)
 			snprintf(text, bytes,
 				 "m=%" PRId64 " n=%" PRId64 " k=%" PRId64
-				 " batch %" PRId64 ", row %" PRId64
-				 ", col %" PRId64 ": got %g, want %g",
+				 " batch %" PRId64 ", row %" PRId64 ", col %" PRId64
+				 ": got %g, want %g",
 				 p->a.rows, n, p->a.k, batch, row, col,
 				 half_to_double(c[col]), want);
 		col += step;

@@ -42,8 +42,7 @@ void contest_name(const struct contest_spec *spec, char *text, size_t bytes);
  * Random operands in host memory, c all NaN; *seed moves on.  No memory ends
  * the program.
  */
-struct nib_problem contest_problem(enum nib_op op,
-				   const struct contest_size *size,
+struct nib_problem contest_problem(enum nib_op op, const struct contest_size *size,
 				   uint64_t *seed);
 void contest_free(struct nib_problem *p);
 /* Bytes of codes, scales and c, as they were allocated. */

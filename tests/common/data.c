@@ -97,8 +97,8 @@ static size_t inner_bytes(size_t bytes)
 void *guard_new(size_t bytes)
 {
 	const size_t page = page_bytes(), inner = inner_bytes(bytes);
-	uint8_t *base = mmap(NULL, inner + 2 * page, PROT_NONE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *base =
+	    mmap(NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (base == MAP_FAILED)
 		die("mmap failed");
@@ -147,8 +147,7 @@ static uint8_t random_scale(struct rng *rng, enum test_scales scales)
 }
 
 /* Bytes of a stack of rows with gaps, without the gap after the last row. */
-static size_t stack_bytes(int64_t batch, int64_t rows, int64_t stride,
-			  int64_t width)
+static size_t stack_bytes(int64_t batch, int64_t rows, int64_t stride, int64_t width)
 {
 	const int64_t lines = batch * rows;
 
@@ -169,9 +168,8 @@ struct test_nvfp4 test_nvfp4_new(struct rng *rng, int64_t rows, int64_t k,
 	uint8_t *scale;
 
 	matrix.codes_bytes = stack_bytes(batch, rows, row_stride, k / 2);
-	matrix.scales_bytes =
-	    linear ? stack_bytes(batch, rows, scale_stride, groups)
-		   : (size_t)batch * tiled;
+	matrix.scales_bytes = linear ? stack_bytes(batch, rows, scale_stride, groups)
+				     : (size_t)batch * tiled;
 	matrix.view = (struct nib_nvfp4){
 	    .codes = guard_new(matrix.codes_bytes),
 	    .scales = guard_new(matrix.scales_bytes),
@@ -180,8 +178,7 @@ struct test_nvfp4 test_nvfp4_new(struct rng *rng, int64_t rows, int64_t k,
 	    .batch = batch,
 	    .row_stride_bytes = row_gap_bytes ? row_stride : 0,
 	    .scale_layout = layout,
-	    .scale_row_stride_bytes =
-		linear && scale_gap_bytes ? scale_stride : 0,
+	    .scale_row_stride_bytes = linear && scale_gap_bytes ? scale_stride : 0,
 	};
 	if (!linear)
 		memset(matrix.view.scales, 0x7F, matrix.scales_bytes);
@@ -192,10 +189,9 @@ struct test_nvfp4 test_nvfp4_new(struct rng *rng, int64_t rows, int64_t k,
 			 (size_t)(k / 2));
 		for (int64_t g = 0; g < groups; g++) {
 			scale = matrix.view.scales;
-			scale += linear
-				     ? line * scale_stride + g
-				     : b * (int64_t)tiled +
-					   nib_scale_offset_tiled(groups, r, g);
+			scale += linear ? line * scale_stride + g
+					: b * (int64_t)tiled +
+					      nib_scale_offset_tiled(groups, r, g);
 			*scale = random_scale(rng, scales);
 		}
 	}
@@ -209,14 +205,14 @@ void test_nvfp4_free(struct test_nvfp4 *matrix)
 	memset(matrix, 0, sizeof(*matrix));
 }
 
-struct test_dense test_dense_new(enum nib_dtype dtype, int64_t rows,
-				 int64_t cols, int64_t batch, int64_t row_gap)
+struct test_dense test_dense_new(enum nib_dtype dtype, int64_t rows, int64_t cols,
+				 int64_t batch, int64_t row_gap)
 {
 	const int64_t elem_bytes = dtype == NIB_FP32 ? 4 : 2;
 	struct test_dense matrix;
 
-	matrix.bytes = stack_bytes(batch, rows, (cols + row_gap) * elem_bytes,
-				   cols * elem_bytes);
+	matrix.bytes =
+	    stack_bytes(batch, rows, (cols + row_gap) * elem_bytes, cols * elem_bytes);
 	matrix.view = (struct nib_dense){
 	    .data = guard_new(matrix.bytes),
 	    .dtype = dtype,
@@ -252,8 +248,7 @@ void test_dense_between(struct nib_dense *v)
 
 /* ---- devices ------------------------------------------------------------- */
 
-const char *const test_isas[TEST_ISAS] = {"scalar", "avx2", "avx512bw",
-					  "avx512"};
+const char *const test_isas[TEST_ISAS] = {"scalar", "avx2", "avx512bw", "avx512"};
 
 struct nib_device *test_device(const char *isa, int threads)
 {
@@ -262,8 +257,7 @@ struct nib_device *test_device(const char *isa, int threads)
 	    .struct_bytes = sizeof(options), .threads = threads, .isa = isa};
 	struct nib_device *device = NULL;
 	struct nib_error err;
-	enum nib_status status =
-	    nib_device_open("cpu", &options, &device, &err);
+	enum nib_status status = nib_device_open("cpu", &options, &device, &err);
 
 	if (status == NIB_OK)
 		return device;

@@ -82,8 +82,8 @@ struct test_dense {
 	struct nib_dense view;
 	size_t bytes;
 };
-struct test_dense test_dense_new(enum nib_dtype dtype, int64_t rows,
-				 int64_t cols, int64_t batch, int64_t row_gap);
+struct test_dense test_dense_new(enum nib_dtype dtype, int64_t rows, int64_t cols,
+				 int64_t batch, int64_t row_gap);
 void test_dense_free(struct test_dense *matrix);
 
 /*

@@ -25,8 +25,7 @@ struct test_image test_image_new(const char *header, const void *data,
 	image.n_bytes = 8 + header_bytes + data_bytes;
 	image.bytes = guard_new(image.n_bytes);
 	for (int i = 0; i < 8; i++)
-		image.bytes[i] =
-		    (unsigned char)((uint64_t)header_bytes >> 8 * i);
+		image.bytes[i] = (unsigned char)((uint64_t)header_bytes >> 8 * i);
 	memcpy(image.bytes + 8, header, header_bytes);
 	for (size_t i = 0; i < data_bytes; i++)
 		image.bytes[8 + header_bytes + i] =
@@ -40,11 +39,10 @@ void test_image_free(struct test_image *image)
 	guard_free(image->bytes, image->n_bytes);
 }
 
-enum nib_status test_image_open(const struct test_image *image,
-				struct nib_file **file, struct nib_error *err)
+enum nib_status test_image_open(const struct test_image *image, struct nib_file **file,
+				struct nib_error *err)
 {
-	return nib_file_open_memory(image->bytes, image->n_bytes, "image", file,
-				    err);
+	return nib_file_open_memory(image->bytes, image->n_bytes, "image", file, err);
 }
 
 struct test_folder test_folder_new(void)
@@ -77,13 +75,11 @@ static int walk(const struct test_folder *folder, int remove_files)
 
 	assert_non_null(dir);
 	while ((entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") == 0 ||
-		    strcmp(entry->d_name, "..") == 0)
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		n++;
 		if (remove_files)
-			assert_int_equal(
-			    remove(test_path(folder, entry->d_name)), 0);
+			assert_int_equal(remove(test_path(folder, entry->d_name)), 0);
 	}
 	closedir(dir);
 	return n;
@@ -140,8 +136,8 @@ struct nib_writer *test_writer_open(const char *path)
 	return writer;
 }
 
-void test_declare(struct nib_writer *writer, const char *name,
-		  const char *dtype, int rank, const int64_t *shape)
+void test_declare(struct nib_writer *writer, const char *name, const char *dtype,
+		  int rank, const int64_t *shape)
 {
 	struct nib_error err;
 

@@ -20,8 +20,8 @@ struct test_image test_image_new(const char *header, const void *data,
 void test_image_free(struct test_image *image);
 
 /* nib_file_open_memory() of such an image, ending at a guard page. */
-enum nib_status test_image_open(const struct test_image *image,
-				struct nib_file **file, struct nib_error *err);
+enum nib_status test_image_open(const struct test_image *image, struct nib_file **file,
+				struct nib_error *err);
 
 /* A fresh folder; its path lives until test_folder_remove(). */
 struct test_folder {
@@ -44,8 +44,8 @@ void test_folder_holds(const struct test_folder *folder, const char *path,
 
 /* As the library's, where no failure is expected. */
 struct nib_writer *test_writer_open(const char *path);
-void test_declare(struct nib_writer *writer, const char *name,
-		  const char *dtype, int rank, const int64_t *shape);
+void test_declare(struct nib_writer *writer, const char *name, const char *dtype,
+		  int rank, const int64_t *shape);
 struct nib_file *test_file_open(const char *path);
 
 #endif

@@ -13,8 +13,7 @@
 
 void test_mode_set(int mode)
 {
-	_mm_setcsr((mode & MODE_FLUSH ? FLUSH : 0) |
-		   (mode & MODE_TRAPS ? 0 : MASKS) |
+	_mm_setcsr((mode & MODE_FLUSH ? FLUSH : 0) | (mode & MODE_TRAPS ? 0 : MASKS) |
 		   (mode & MODE_DOWN   ? DOWN
 		    : mode & MODE_UP   ? UP
 		    : mode & MODE_ZERO ? ZERO

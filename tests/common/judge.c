@@ -80,18 +80,17 @@ void job_unpack(struct job *job)
 struct nib_plan *job_plan(const struct job *job, struct nib_device *device,
 			  bool brings_workspace)
 {
-	const struct nib_plan_options options = {sizeof(options),
-						 brings_workspace};
+	const struct nib_plan_options options = {sizeof(options), brings_workspace};
 	struct nib_plan *plan;
 	struct nib_error err;
 	enum nib_status status;
 
 	if (job->is_moe)
-		status = nib_plan_create_moe(device, job->op, &job->moe,
-					     &options, &plan, &err);
+		status = nib_plan_create_moe(device, job->op, &job->moe, &options,
+					     &plan, &err);
 	else
-		status = nib_plan_create(device, job->op, job->problems,
-					 job->count, &options, &plan, &err);
+		status = nib_plan_create(device, job->op, job->problems, job->count,
+					 &options, &plan, &err);
 	if (status)
 		fail_msg("plan: %s", err.message);
 	return plan;
@@ -106,8 +105,7 @@ void job_run_plan(struct job *job, struct nib_plan *plan,
 	if (job->is_moe)
 		status = nib_run_moe(plan, &job->moe, options, &err);
 	else
-		status =
-		    nib_run(plan, job->problems, job->count, options, &err);
+		status = nib_run(plan, job->problems, job->count, options, &err);
 	if (status)
 		fail_msg("%s: %s", what, err.message);
 }
@@ -172,17 +170,15 @@ void job_check(const struct job *job, const char *what)
 	if (job->is_moe)
 		status = nib_check_moe(job->op, &job->moe, NULL, &r, &err);
 	else
-		status = nib_check(job->op, job->problems, job->count, NULL, &r,
-				   &err);
+		status = nib_check(job->op, job->problems, job->count, NULL, &r, &err);
 	if (status)
 		fail_msg("%s: nib_check: %s", what, err.message);
 	if (r.failed)
-		fail_msg("%s: %" PRId64 " of %" PRId64
-			 " wrong; problem %" PRId64 " batch %" PRId64
-			 " row %" PRId64 " col %" PRId64
+		fail_msg("%s: %" PRId64 " of %" PRId64 " wrong; problem %" PRId64
+			 " batch %" PRId64 " row %" PRId64 " col %" PRId64
 			 ": got %a, want %a, %g times the bound",
-			 what, r.failed, r.checked, r.problem, r.batch, r.row,
-			 r.col, r.got, r.want, r.worst_fraction);
+			 what, r.failed, r.checked, r.problem, r.batch, r.row, r.col,
+			 r.got, r.want, r.worst_fraction);
 	assert_int_equal(r.checked, elements(job));
 }
 
@@ -194,20 +190,18 @@ struct bits job_bits(const struct job *job)
 	for (int i = 0; i < outputs(job); i++) {
 		const struct nib_dense *c = &job->c[i].view;
 
-		bits.n_bytes += (size_t)(c->batch * c->rows * c->cols) *
-				nib_dtype_bytes(c->dtype);
+		bits.n_bytes +=
+		    (size_t)(c->batch * c->rows * c->cols) * nib_dtype_bytes(c->dtype);
 	}
 	bits.bytes = malloc(bits.n_bytes + 1);
 	assert_non_null(bits.bytes);
 	for (int i = 0; i < outputs(job); i++) {
 		const struct nib_dense *c = &job->c[i].view;
-		const size_t row_bytes =
-		    (size_t)c->cols * nib_dtype_bytes(c->dtype);
+		const size_t row_bytes = (size_t)c->cols * nib_dtype_bytes(c->dtype);
 
 		for (int64_t l = 0; l < c->batch * c->rows && row_bytes; l++) {
 			memcpy(bits.bytes + at,
-			       nib_dense_at(c, l / c->rows, l % c->rows, 0),
-			       row_bytes);
+			       nib_dense_at(c, l / c->rows, l % c->rows, 0), row_bytes);
 			at += row_bytes;
 		}
 	}
@@ -220,8 +214,7 @@ void bits_free(struct bits *bits)
 	bits->bytes = NULL;
 }
 
-void job_has_bits(const struct job *job, const struct bits *want,
-		  const char *what)
+void job_has_bits(const struct job *job, const struct bits *want, const char *what)
 {
 	struct bits got = job_bits(job);
 	size_t i = 0;
@@ -235,8 +228,7 @@ void job_has_bits(const struct job *job, const struct bits *want,
 	for (int p = 0; p < outputs(job); p++) {
 		const struct nib_dense *c = &job->c[p].view;
 		const size_t size = nib_dtype_bytes(c->dtype);
-		const size_t bytes =
-		    (size_t)(c->batch * c->rows * c->cols) * size;
+		const size_t bytes = (size_t)(c->batch * c->rows * c->cols) * size;
 		const int64_t at = (int64_t)(i / size);
 
 		if (i < bytes)
@@ -244,9 +236,9 @@ void job_has_bits(const struct job *job, const struct bits *want,
 				 ", row %" PRId64 ", col %" PRId64 " (%a)",
 				 what, p, at / c->cols / c->rows,
 				 at / c->cols % c->rows, at % c->cols,
-				 (double)nib_dense_get(
-				     c, at / c->cols / c->rows,
-				     at / c->cols % c->rows, at % c->cols));
+				 (double)nib_dense_get(c, at / c->cols / c->rows,
+						       at / c->cols % c->rows,
+						       at % c->cols));
 		i -= bytes;
 	}
 }

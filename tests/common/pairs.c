@@ -33,8 +33,7 @@ static void meet(struct pairs *p, const int *levels)
 }
 
 /* A random case with level a of factor i and level b of factor j. */
-static bool try_case(const struct pairs *p, int i, int a, int j, int b,
-		     int *levels)
+static bool try_case(const struct pairs *p, int i, int a, int j, int b, int *levels)
 {
 	for (int f = 0; f < p->factors; f++)
 		levels[f] = (int)rng_below(p->rng, p->levels[f]);
@@ -43,8 +42,7 @@ static bool try_case(const struct pairs *p, int i, int a, int j, int b,
 	return !p->is_legal || p->is_legal(levels);
 }
 
-static bool best_case(const struct pairs *p, int i, int a, int j, int b,
-		      int *levels)
+static bool best_case(const struct pairs *p, int i, int a, int j, int b, int *levels)
 {
 	int best = 0, count, tried[PAIRS_FACTORS];
 

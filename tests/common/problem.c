@@ -46,8 +46,7 @@ static size_t span_bytes(int64_t batch, int64_t batch_stride, int64_t rows,
 {
 	if (batch == 0 || rows == 0 || width == 0)
 		return 0;
-	return (size_t)((batch - 1) * batch_stride + (rows - 1) * row_stride +
-			width);
+	return (size_t)((batch - 1) * batch_stride + (rows - 1) * row_stride + width);
 }
 
 /* ---- operands ------------------------------------------------------------ */
@@ -90,8 +89,8 @@ static uint8_t random_codes(struct rng *rng, enum job_values values)
 	return byte;
 }
 
-static void fill_row(struct rng *rng, const struct nib_nvfp4 *v,
-		     enum job_values values, int64_t batch, int64_t row)
+static void fill_row(struct rng *rng, const struct nib_nvfp4 *v, enum job_values values,
+		     int64_t batch, int64_t row)
 {
 	uint8_t *codes = nib_nvfp4_row(v, batch, row);
 	const bool is_zero = values == JOB_SPARSE && row % 5 == 1;
@@ -103,9 +102,8 @@ static void fill_row(struct rng *rng, const struct nib_nvfp4 *v,
 }
 
 /* Bytes of rows of `width`, with gaps after rows and batches. */
-static void set_strides(const struct stack_spec *spec, int64_t width,
-			int64_t row_gap, int64_t batch_gap, int64_t *row_stride,
-			int64_t *batch_stride)
+static void set_strides(const struct stack_spec *spec, int64_t width, int64_t row_gap,
+			int64_t batch_gap, int64_t *row_stride, int64_t *batch_stride)
 {
 	if (!spec->has_gaps)
 		row_gap = batch_gap = 0;
@@ -140,17 +138,14 @@ struct stack stack_new(struct rng *rng, const struct stack_spec *spec)
 			    &v.scale_batch_stride_bytes);
 	else if (spec->has_gaps)
 		v.scale_batch_stride_bytes = tiled + 513;
-	bytes =
-	    span_bytes(spec->batch, nib_nvfp4_batch_stride_bytes(&v),
-		       spec->rows, nib_nvfp4_row_stride_bytes(&v), spec->k / 2);
+	bytes = span_bytes(spec->batch, nib_nvfp4_batch_stride_bytes(&v), spec->rows,
+			   nib_nvfp4_row_stride_bytes(&v), spec->k / 2);
 	stack.codes_bytes = guarded_bytes(bytes, spec->is_front);
 	bytes =
 	    is_linear
-		? span_bytes(spec->batch,
-			     nib_nvfp4_scale_batch_stride_bytes(&v), spec->rows,
-			     nib_nvfp4_scale_row_stride_bytes(&v), groups)
-		: span_bytes(spec->batch,
-			     nib_nvfp4_scale_batch_stride_bytes(&v), 1, 0,
+		? span_bytes(spec->batch, nib_nvfp4_scale_batch_stride_bytes(&v),
+			     spec->rows, nib_nvfp4_scale_row_stride_bytes(&v), groups)
+		: span_bytes(spec->batch, nib_nvfp4_scale_batch_stride_bytes(&v), 1, 0,
 			     tiled);
 	stack.scales_bytes = guarded_bytes(bytes, spec->is_front);
 	v.codes = guard_new(stack.codes_bytes);
@@ -185,8 +180,7 @@ struct output output_new(enum nib_dtype dtype, const struct stack_spec *spec)
 	struct nib_dense *v = &output.view;
 	size_t bytes;
 
-	set_strides(spec, v->cols, 3, 9, &v->row_stride_elems,
-		    &v->batch_stride_elems);
+	set_strides(spec, v->cols, 3, 9, &v->row_stride_elems, &v->batch_stride_elems);
 	bytes = nib_dtype_bytes(dtype) *
 		span_bytes(v->batch, nib_dense_batch_stride_elems(v), v->rows,
 			   nib_dense_row_stride_elems(v), v->cols);
@@ -211,8 +205,7 @@ static void check_poison(const uint8_t *from, const uint8_t *end,
 		if (*from != GUARD_POISON)
 			fail_msg("%s: byte %td of c is no element and was "
 				 "written",
-				 what,
-				 from - (const uint8_t *)output->view.data);
+				 what, from - (const uint8_t *)output->view.data);
 }
 
 void output_untouched(const struct output *output, int64_t first, int64_t end,
@@ -253,16 +246,15 @@ static uint32_t random_float(struct rng *rng, enum nib_dtype dtype,
 	if (values == JOB_SUBNORMAL)
 		exponent = (is_fp16 ? -15 : -127) - (int)rng_below(rng, 8);
 	if (values == JOB_EXTREME)
-		exponent = rng_below(rng, 2) ? (is_fp16 ? 14 : 100)
-					     : (is_fp16 ? -24 : -120);
+		exponent =
+		    rng_below(rng, 2) ? (is_fp16 ? 14 : 100) : (is_fp16 ? -24 : -120);
 	if (values == JOB_CONTEST)
-		return nib_fp64_to_dtype((double)(rng_below(rng, 7) - 3),
-					 dtype);
+		return nib_fp64_to_dtype((double)(rng_below(rng, 7) - 3), dtype);
 	return nib_fp64_to_dtype(ldexp(size, exponent), dtype);
 }
 
-struct output floats_new(struct rng *rng, enum nib_dtype dtype,
-			 enum job_values values, const struct stack_spec *spec)
+struct output floats_new(struct rng *rng, enum nib_dtype dtype, enum job_values values,
+			 const struct stack_spec *spec)
 {
 	const struct output output = output_new(dtype, spec);
 	const struct nib_dense *v = &output.view;
@@ -272,8 +264,7 @@ struct output floats_new(struct rng *rng, enum nib_dtype dtype,
 		const bool is_zero = values == JOB_SPARSE && row % 5 == 1;
 
 		nib_dense_set_bits(v, row / v->rows, row % v->rows, i % v->cols,
-				   is_zero ? 0
-					   : random_float(rng, dtype, values));
+				   is_zero ? 0 : random_float(rng, dtype, values));
 	}
 	return output;
 }
@@ -315,8 +306,7 @@ static void make_operands(struct job *job, int i, struct rng *rng,
 	job->b[i] = stack_new(rng, &s);
 	/* The second weights are laid out the other way. */
 	if (job->op == NIB_DUAL_GEMM) {
-		s.layout =
-		    spec->b_layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
+		s.layout = spec->b_layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
 		job->b2[i] = stack_new(rng, &s);
 	}
 	s.rows = m;
@@ -357,8 +347,7 @@ struct job *job_of(struct rng *rng, const struct job_spec *spec)
 }
 
 /* Gives each expert's scales rows of their own, in falling order. */
-static void move_scales(struct job *job, struct rng *rng,
-			const struct job_spec *spec)
+static void move_scales(struct job *job, struct rng *rng, const struct job_spec *spec)
 {
 	const int64_t step = spec->a_layout == NIB_TILED_128X4 ? 128 : 1;
 	struct stack_spec s = {
@@ -374,8 +363,7 @@ static void move_scales(struct job *job, struct rng *rng,
 	int64_t row = 0;
 
 	for (int e = job->count - 1; e >= 0; e--) {
-		const int64_t rows =
-		    job->row_offsets[e + 1] - job->row_offsets[e];
+		const int64_t rows = job->row_offsets[e + 1] - job->row_offsets[e];
 
 		job->scale_rows[e] = (int32_t)row;
 		row = (row + rows + step - 1) / step * step;
@@ -418,14 +406,11 @@ struct job *job_of_moe(struct rng *rng, const struct job_spec *spec,
 	job->count = experts;
 	job->row_offsets[0] = (int32_t)first;
 	for (int e = 0; e < experts; e++) {
-		job->row_offsets[e + 1] =
-		    job->row_offsets[e] + (int32_t)rows[e];
+		job->row_offsets[e + 1] = job->row_offsets[e] + (int32_t)rows[e];
 		job->alpha[e] = spec->alpha ? *spec->alpha * (float)(e + 1) : 1;
-		job->alpha2[e] =
-		    spec->alpha2 ? *spec->alpha2 * (float)(e + 2) : 1;
+		job->alpha2[e] = spec->alpha2 ? *spec->alpha2 * (float)(e + 2) : 1;
 	}
-	make_operands(job, 0, rng, spec, job->row_offsets[experts] + 2, 1,
-		      experts);
+	make_operands(job, 0, rng, spec, job->row_offsets[experts] + 2, 1, experts);
 	spoil_rows(job, 0, first);
 	spoil_rows(job, job->row_offsets[experts], job->c[0].view.rows);
 	if (own_scale_rows)

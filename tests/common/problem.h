@@ -53,8 +53,8 @@ void output_free(struct output *output);
  * The same, full of finite values: JOB_ANY of 2^-24 to 2^25 (fp16: of 2^-14 to
  * 2^15), JOB_SUBNORMAL those of its type.
  */
-struct output floats_new(struct rng *rng, enum nib_dtype dtype,
-			 enum job_values values, const struct stack_spec *spec);
+struct output floats_new(struct rng *rng, enum nib_dtype dtype, enum job_values values,
+			 const struct stack_spec *spec);
 /* What was not an element of rows first .. end-1 must still be poison. */
 void output_untouched(const struct output *output, int64_t first, int64_t end,
 		      const char *what);
@@ -152,7 +152,6 @@ struct bits {
 struct bits job_bits(const struct job *job);
 void bits_free(struct bits *bits);
 /* Fails at the first element that differs. */
-void job_has_bits(const struct job *job, const struct bits *want,
-		  const char *what);
+void job_has_bits(const struct job *job, const struct bits *want, const char *what);
 
 #endif

@@ -29,8 +29,7 @@ static enum nib_status take_plan(struct nib_plan *plan, struct nib_error *err)
 	return NIB_OK;
 }
 
-static enum nib_status note_run(struct nib_plan *plan,
-				const struct nib_run *run,
+static enum nib_status note_run(struct nib_plan *plan, const struct nib_run *run,
 				struct nib_error *err)
 {
 	(void)err;

@@ -76,11 +76,10 @@ void sums_multiply(enum nib_op op, const struct nib_problem *p, sums_dot *dot,
 			float c = dot(&p->a, m, &p->b, n, order) * *p->alpha;
 
 			if (op == NIB_DUAL_GEMM)
-				c = silu(c) * (dot(&p->a, m, &p->b2, n, order) *
-					       *p->alpha2);
-			nib_dense_set_bits(
-			    &p->c, 0, m, n,
-			    nib_fp64_to_dtype((double)c, p->c.dtype));
+				c = silu(c) *
+				    (dot(&p->a, m, &p->b2, n, order) * *p->alpha2);
+			nib_dense_set_bits(&p->c, 0, m, n,
+					   nib_fp64_to_dtype((double)c, p->c.dtype));
 		}
 	}
 }
@@ -101,8 +100,7 @@ struct nib_check_result sums_check(enum nib_op op, const struct nib_problem *p,
 }
 
 double sums_worst(double worst, enum nib_op op, const struct nib_problem *p,
-		  enum nib_arithmetic arithmetic, sums_dot *dot,
-		  const void *order)
+		  enum nib_arithmetic arithmetic, sums_dot *dot, const void *order)
 {
 	struct nib_check_result r;
 

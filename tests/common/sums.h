@@ -30,8 +30,8 @@ int sums_code(const struct nib_nvfp4 *v, int64_t row, int64_t i);
 void sums_cancel(struct sums *s);
 
 /* Row m of a times row n of b as the hardware sums; order: the caller's. */
-typedef float sums_dot(const struct nib_nvfp4 *a, int64_t m,
-		       const struct nib_nvfp4 *b, int64_t n, const void *order);
+typedef float sums_dot(const struct nib_nvfp4 *a, int64_t m, const struct nib_nvfp4 *b,
+		       int64_t n, const void *order);
 /* What a backend of that arithmetic writes to c. */
 void sums_multiply(enum nib_op op, const struct nib_problem *p, sums_dot *dot,
 		   const void *order);
@@ -43,7 +43,6 @@ struct nib_check_result sums_check(enum nib_op op, const struct nib_problem *p,
  * and the largest fraction of it.
  */
 double sums_worst(double worst, enum nib_op op, const struct nib_problem *p,
-		  enum nib_arithmetic arithmetic, sums_dot *dot,
-		  const void *order);
+		  enum nib_arithmetic arithmetic, sums_dot *dot, const void *order);
 
 #endif

@@ -13,7 +13,6 @@ struct fake_openmp {
 __attribute__((visibility("default"))) extern struct fake_openmp fake_openmp;
 __attribute__((visibility("default"))) int omp_get_thread_num(void);
 __attribute__((visibility("default"))) void
-GOMP_parallel(void (*body)(void *data), void *data, unsigned threads,
-	      unsigned flags);
+GOMP_parallel(void (*body)(void *data), void *data, unsigned threads, unsigned flags);
 
 #endif

@@ -41,8 +41,7 @@ static int open_all(void **state)
 	(void)state;
 	for (int i = 0; i < SETS - !cpu_has_bf16(); i++)
 		for (int t = 0; t < COUNT(thread_counts); t++)
-			devices[i][t] =
-			    test_device(set_names[i], thread_counts[t]);
+			devices[i][t] = test_device(set_names[i], thread_counts[t]);
 	for (int t = 0; t < COUNT(thread_counts); t++)
 		if (devices[BF16_SET][t])
 			cpu_ops_use_bf16(
@@ -141,8 +140,8 @@ static void dense_add(struct dense *d, const struct job_spec *spec,
 	spoil(&p->a);
 }
 
-static struct dense dense_new(const struct job_spec *spec,
-			      enum nib_dtype x_dtype, enum x_values values)
+static struct dense dense_new(const struct job_spec *spec, enum nib_dtype x_dtype,
+			      enum x_values values)
 {
 	struct dense d = {.job = job_new(spec->op)};
 
@@ -151,11 +150,9 @@ static struct dense dense_new(const struct job_spec *spec,
 }
 
 static struct dense dense_moe(const struct job_spec *spec, const int64_t *rows,
-			      int experts, enum nib_dtype x_dtype,
-			      enum x_values values)
+			      int experts, enum nib_dtype x_dtype, enum x_values values)
 {
-	struct dense d = {.job =
-			      job_of_moe(&rng, spec, rows, experts, 3, false)};
+	struct dense d = {.job = job_of_moe(&rng, spec, rows, experts, 3, false)};
 	struct nib_moe_problem *moe = &d.job->moe;
 	const struct stack_spec s = x_spec(spec, moe->c.rows, 1);
 	const int32_t *offsets = d.job->row_offsets;
@@ -186,15 +183,13 @@ struct sum {
 	double value, size, weights;
 };
 
-static double weight(const struct nib_nvfp4 *b, int64_t batch, int64_t n,
-		     int64_t k)
+static double weight(const struct nib_nvfp4 *b, int64_t batch, int64_t n, int64_t k)
 {
 	const uint8_t byte = nib_nvfp4_row(b, batch, n)[k / 2];
 	const int code = k % 2 ? byte >> 4 : byte & 15;
 
 	return nib_e2m1_twice[code] * 0.5 *
-	       (double)nib_e4m3_to_float(
-		   *nib_nvfp4_scale(b, batch, n, k / NIB_BLOCK));
+	       (double)nib_e4m3_to_float(*nib_nvfp4_scale(b, batch, n, k / NIB_BLOCK));
 }
 
 static struct sum sum_of(const struct nib_dense *x, int64_t xb, int64_t m,
@@ -255,8 +250,7 @@ static bool is_near(double got, double want, double bound, enum nib_dtype dtype)
 	if (isinf(want))
 		return got == want;
 	if (isinf(got))
-		return (got > 0) == (want > 0) &&
-		       fabs(want) + bound > largest[dtype];
+		return (got > 0) == (want > 0) && fabs(want) + bound > largest[dtype];
 	return fabs(got - want) <= bound;
 }
 
@@ -264,9 +258,7 @@ static void judge_element(enum nib_op op, const struct judged *j, int64_t batch,
 			  int64_t row, int64_t col, const char *what)
 {
 	const int64_t k = j->x->cols;
-	const int64_t bb = j->expert >= 0    ? j->expert
-			   : j->b->batch > 1 ? batch
-					     : 0;
+	const int64_t bb = j->expert >= 0 ? j->expert : j->b->batch > 1 ? batch : 0;
 	const double got = (double)nib_dense_get(j->c, batch, row, col);
 	const struct sum s = sum_of(j->x, batch, row, j->b, bb, col);
 	double want = j->alpha * s.value;
@@ -305,21 +297,20 @@ static void judge(const struct dense *d, const char *what)
 				   p->alpha2 ? (double)*p->alpha2 : 1};
 
 		if (job->is_moe)
-			j = (struct judged){
-			    &job->moe.x,
-			    &job->moe.c,
-			    &job->moe.b,
-			    &job->moe.b2,
-			    job->row_offsets[i],
-			    job->row_offsets[i + 1],
-			    i,
-			    job->moe.alpha ? (double)job->alpha[i] : 1,
-			    job->moe.alpha2 ? (double)job->alpha2[i] : 1};
+			j = (struct judged){&job->moe.x,
+					    &job->moe.c,
+					    &job->moe.b,
+					    &job->moe.b2,
+					    job->row_offsets[i],
+					    job->row_offsets[i + 1],
+					    i,
+					    job->moe.alpha ? (double)job->alpha[i] : 1,
+					    job->moe.alpha2 ? (double)job->alpha2[i]
+							    : 1};
 		for (int64_t b = 0; b < j.c->batch; b++)
 			for (int64_t r = j.first; r < j.end; r++)
 				for (int64_t n = 0; n < j.c->cols; n++)
-					judge_element(job->op, &j, b, r, n,
-						      what);
+					judge_element(job->op, &j, b, r, n, what);
 	}
 }
 
@@ -338,8 +329,7 @@ static bool has_own_order(const struct dense *d, int set)
  * Runs the job everywhere: instruction sets, threads, packings.  The first
  * result of each order of sums is judged, the others have its bits.
  */
-static void run_everywhere(const struct dense *d, bool is_exact,
-			   const char *what)
+static void run_everywhere(const struct dense *d, bool is_exact, const char *what)
 {
 	struct bits want[2] = {{0}, {0}};
 	char text[200];
@@ -356,9 +346,8 @@ static void run_everywhere(const struct dense *d, bool is_exact,
 
 		if (!how.device)
 			continue;
-		snprintf(text, sizeof(text), "%s, %s, %d threads, packing %d",
-			 what, set_names[isa], thread_counts[thread],
-			 i % JOB_PACKINGS);
+		snprintf(text, sizeof(text), "%s, %s, %d threads, packing %d", what,
+			 set_names[isa], thread_counts[thread], i % JOB_PACKINGS);
 		job_run(d->job, &how, text);
 		order = has_own_order(d, isa) && !is_exact;
 		if (want[order].bytes) {
@@ -378,8 +367,7 @@ static void run_everywhere(const struct dense *d, bool is_exact,
 static const float alpha = 0.75f, alpha2 = -1.5f;
 
 /* A case of random settings: types, layouts, strides, values, alpha. */
-static struct job_spec random_spec(enum nib_op op, int64_t m, int64_t n,
-				   int64_t k)
+static struct job_spec random_spec(enum nib_op op, int64_t m, int64_t n, int64_t k)
 {
 	const uint64_t bits = rng_next(&rng);
 	struct job_spec spec = {
@@ -416,8 +404,8 @@ static void run_case(const struct job_spec *spec, enum nib_dtype x_dtype,
 	snprintf(what, sizeof(what),
 		 "op %d, %" PRId64 "x%" PRId64 "x%" PRId64 ", batch %" PRId64
 		 "/%" PRId64 ", x %d, c %d",
-		 (int)spec->op, spec->m, spec->n, spec->k, spec->batch,
-		 spec->b_batch, (int)x_dtype, (int)spec->dtype);
+		 (int)spec->op, spec->m, spec->n, spec->k, spec->batch, spec->b_batch,
+		 (int)x_dtype, (int)spec->dtype);
 	run_everywhere(&d, values == X_INTEGERS, what);
 	dense_free(&d);
 }
@@ -431,9 +419,8 @@ static void rows(void **state)
 	(void)state;
 	for (int64_t m = 0; m <= (test_is_small() ? 27 : 40); m++)
 		for (int dtype = 0; dtype < 3; dtype++) {
-			struct job_spec spec =
-			    random_spec(NIB_GEMM, m, ns[(m + dtype) % 6],
-					ks[(m + 2 * dtype) % 5]);
+			struct job_spec spec = random_spec(
+			    NIB_GEMM, m, ns[(m + dtype) % 6], ks[(m + 2 * dtype) % 5]);
 
 			run_case(&spec, (enum nib_dtype)dtype, X_NORMAL);
 		}
@@ -445,8 +432,8 @@ static void columns(void **state)
 
 	(void)state;
 	for (int64_t n = 0; n <= 130; n += n < 66 ? 1 : 9) {
-		struct job_spec spec = random_spec(
-		    n % 3 ? NIB_GEMM : NIB_DUAL_GEMM, ms[n % 4], n, 32);
+		struct job_spec spec =
+		    random_spec(n % 3 ? NIB_GEMM : NIB_DUAL_GEMM, ms[n % 4], n, 32);
 
 		run_case(&spec, random_dtype(), X_WIDE);
 	}
@@ -463,8 +450,8 @@ static void lengths(void **state)
 	for (int i = 0; i < COUNT(ks) - (test_is_small() ? 3 : 0); i++)
 		for (int dtype = 0; dtype < 3; dtype++) {
 			static const int64_t ms[] = {2, 9, 26};
-			struct job_spec spec = random_spec(
-			    NIB_GEMM, ms[(i + dtype) % 3], 18, ks[i]);
+			struct job_spec spec =
+			    random_spec(NIB_GEMM, ms[(i + dtype) % 3], 18, ks[i]);
 
 			run_case(&spec, (enum nib_dtype)dtype, X_WIDE);
 		}
@@ -501,8 +488,7 @@ static void groups(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 6; i++) {
-		struct dense d = {
-		    .job = job_new(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM)};
+		struct dense d = {.job = job_new(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM)};
 		static const int64_t ms[] = {1, 0, 40, 7, 25};
 
 		for (int p = 0; p < COUNT(ms); p++) {
@@ -525,9 +511,8 @@ static void experts(void **state)
 
 	(void)state;
 	for (int i = 0; i < 12; i++) {
-		const struct job_spec spec =
-		    random_spec(i / 3 % 2 ? NIB_DUAL_GEMM : NIB_GEMM, 0, 35 + i,
-				16 * (1 + i % 6));
+		const struct job_spec spec = random_spec(
+		    i / 3 % 2 ? NIB_DUAL_GEMM : NIB_GEMM, 0, 35 + i, 16 * (1 + i % 6));
 		struct dense d = dense_moe(&spec, counts[i % 4], 6,
 					   (enum nib_dtype)(i % 3), X_NORMAL);
 
@@ -567,8 +552,7 @@ static void every_weight(void **state)
 					      .k = 16,
 					      .batch = 1,
 					      .b_batch = 1};
-		struct dense d =
-		    dense_new(&spec, (enum nib_dtype)(i % 3), X_NORMAL);
+		struct dense d = dense_new(&spec, (enum nib_dtype)(i % 3), X_NORMAL);
 		const struct nib_problem *p = &d.job->problems[0];
 
 		for (int64_t r = 0; r < spec.m; r++)
@@ -580,19 +564,17 @@ static void every_weight(void **state)
 			*nib_nvfp4_scale(&p->b, 0, n, 0) = (uint8_t)(n / 16);
 			for (int k = 0; k < 16; k += 2)
 				codes[k / 2] =
-				    (uint8_t)(((n + k) & 15) |
-					      ((n + k + 1) & 15) << 4);
+				    (uint8_t)(((n + k) & 15) | ((n + k + 1) & 15) << 4);
 		}
 		for (int isa = 0; isa < SETS && devices[isa][0]; isa++) {
-			const struct job_how how = {devices[isa][0], JOB_PACKED,
-						    false, 0};
+			const struct job_how how = {devices[isa][0], JOB_PACKED, false,
+						    0};
 
 			job_run(d.job, &how, "weights");
 			for (int64_t r = 0; r < spec.m; r++)
 				for (int64_t n = 0; n < spec.n; n++)
 					assert_true(
-					    (double)nib_dense_get(&p->c, 0, r,
-								  n) ==
+					    (double)nib_dense_get(&p->c, 0, r, n) ==
 					    weight(&p->b, 0, n, r % 16));
 		}
 		dense_free(&d);
@@ -610,8 +592,8 @@ static void not_finite(void **state)
 	(void)state;
 	for (int i = 0; i < 36; i++) {
 		static const int64_t ms[] = {2, 11, 31};
-		struct job_spec spec = random_spec(
-		    i / 9 % 2 ? NIB_DUAL_GEMM : NIB_GEMM, ms[i % 3], 40, 96);
+		struct job_spec spec = random_spec(i / 9 % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
+						   ms[i % 3], 40, 96);
 		struct dense d =
 		    dense_new(&spec, (enum nib_dtype)(i / 3 % 3), X_NORMAL);
 		const struct nib_dense *x = &d.job->problems[0].x;
@@ -621,8 +603,7 @@ static void not_finite(void **state)
 		/* NaN of several payloads meet: all sets keep the same. */
 		for (int64_t k = 0; k < (i % 4 == 3 ? 40 : 0); k++)
 			nib_dense_set_bits(x, 0, row, rng_below(&rng, 96),
-					   odd[x->dtype] ^
-					       (uint32_t)(k % 5 * 0x1001));
+					   odd[x->dtype] ^ (uint32_t)(k % 5 * 0x1001));
 		run_everywhere(&d, false, "not finite");
 		dense_free(&d);
 	}
@@ -634,10 +615,9 @@ static void nan_scales(void **state)
 	(void)state;
 	for (int i = 0; i < 12; i++) {
 		static const int64_t ms[] = {3, 30};
-		struct job_spec spec = random_spec(
-		    i % 2 ? NIB_DUAL_GEMM : NIB_GEMM, ms[i / 2 % 2], 70, 128);
-		struct dense d =
-		    dense_new(&spec, (enum nib_dtype)(i % 3), X_NORMAL);
+		struct job_spec spec = random_spec(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
+						   ms[i / 2 % 2], 70, 128);
+		struct dense d = dense_new(&spec, (enum nib_dtype)(i % 3), X_NORMAL);
 		const struct nib_problem *p = &d.job->problems[0];
 		const int64_t n = rng_below(&rng, 70);
 		const int64_t g = rng_below(&rng, 8);
@@ -645,9 +625,8 @@ static void nan_scales(void **state)
 		*nib_nvfp4_scale(i % 2 ? &p->b2 : &p->b, 0, n, g) = 0x7f;
 		/* The codes that it scales may be anything, zeros too. */
 		if (i % 4 < 2)
-			memset(nib_nvfp4_row(i % 2 ? &p->b2 : &p->b, 0, n) +
-				   8 * g,
-			       0, 8);
+			memset(nib_nvfp4_row(i % 2 ? &p->b2 : &p->b, 0, n) + 8 * g, 0,
+			       8);
 		run_everywhere(&d, false, "NaN scale");
 		dense_free(&d);
 	}
@@ -671,8 +650,7 @@ static void ends_of_the_range(void **state)
 		p = &d.job->problems[0];
 		for (int64_t r = 0; r < spec.m; r++)
 			for (int64_t k = 0; k < spec.k; k++)
-				set(&p->x, 0, r, k,
-				    ldexp(rng_uniform(&rng) - 0.5, e));
+				set(&p->x, 0, r, k, ldexp(rng_uniform(&rng) - 0.5, e));
 		/* The largest scales for small x, small ones for large x. */
 		for (int64_t n = 0; n < spec.n; n++)
 			for (int64_t g = 0; g < spec.k / 16; g++)
@@ -691,8 +669,7 @@ static void longest_k(void **state)
 		const struct job_spec spec = {.op = NIB_GEMM,
 					      .m = 2,
 					      .n = 3,
-					      .k = test_is_small() ? 65536
-								   : NIB_MAX_K,
+					      .k = test_is_small() ? 65536 : NIB_MAX_K,
 					      .batch = 1,
 					      .b_batch = 1,
 					      .values = JOB_EXTREME};
@@ -714,19 +691,17 @@ static void rows_of_no_expert(void **state)
 		skip();
 	for (int isa = 0; isa < SETS && devices[isa][1]; isa++)
 		for (int dtype = 0; dtype < 3; dtype++) {
-			const struct job_spec spec = {
-			    .op = NIB_GEMM, .n = N, .k = K};
-			struct dense d = dense_moe(
-			    &spec, counts, 3, (enum nib_dtype)dtype, X_NORMAL);
+			const struct job_spec spec = {.op = NIB_GEMM, .n = N, .k = K};
+			struct dense d = dense_moe(&spec, counts, 3,
+						   (enum nib_dtype)dtype, X_NORMAL);
 			struct nib_dense *x = &d.job->moe.x;
 			uint8_t *pages = guard_new((size_t)ROWS * 2 * PAGE);
-			const struct job_how how = {devices[isa][1], JOB_VIEWS,
-						    false, 0};
+			const struct job_how how = {devices[isa][1], JOB_VIEWS, false,
+						    0};
 
 			/* A row is half of two pages. */
 			for (int64_t r = 3; r < 8; r++)
-				memcpy(pages + 2 * r * PAGE,
-				       nib_dense_at(x, 0, r, 0),
+				memcpy(pages + 2 * r * PAGE, nib_dense_at(x, 0, r, 0),
 				       K * nib_dtype_bytes(x->dtype));
 			x->data = pages;
 			x->row_stride_elems =
@@ -734,8 +709,7 @@ static void rows_of_no_expert(void **state)
 			mprotect(pages, 6 * PAGE, PROT_NONE);
 			mprotect(pages + 16 * PAGE, 2 * PAGE, PROT_NONE);
 			for (int64_t r = 3; r < 8; r++) {
-				mprotect(pages + (2 * r + 1) * PAGE, PAGE,
-					 PROT_NONE);
+				mprotect(pages + (2 * r + 1) * PAGE, PAGE, PROT_NONE);
 				mprotect(pages + 2 * r * PAGE, PAGE, PROT_READ);
 			}
 			job_run(d.job, &how, "rows of no expert");
@@ -758,24 +732,19 @@ static void explanations(void **state)
 	(void)state;
 	for (int isa = 0; isa < SETS && devices[isa][0]; isa++)
 		for (int dtype = 0; dtype < 3; dtype++) {
-			const struct job_spec spec =
-			    random_spec(NIB_GEMM, 9, 20, 32);
+			const struct job_spec spec = random_spec(NIB_GEMM, 9, 20, 32);
 			struct dense d =
 			    dense_new(&spec, (enum nib_dtype)dtype, X_NORMAL);
-			struct nib_plan_info info = {.struct_bytes =
-							 sizeof(info)};
-			struct nib_plan *plan =
-			    job_plan(d.job, devices[isa][0], false);
+			struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+			struct nib_plan *plan = job_plan(d.job, devices[isa][0], false);
 			const char *want =
 			    has_own_order(&d, isa)
 				? "; 16-bit activations: bf16, by vdpbf16ps"
 				: says[dtype];
 
-			assert_int_equal(nib_plan_get_info(plan, &info, NULL),
-					 NIB_OK);
+			assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
 			assert_string_equal(info.explanation +
-						strlen(info.explanation) -
-						strlen(want),
+						strlen(info.explanation) - strlen(want),
 					    want);
 			nib_plan_free(plan);
 			dense_free(&d);

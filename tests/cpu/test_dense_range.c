@@ -37,16 +37,13 @@ static double draw(enum range range, enum nib_dtype dtype)
 
 	switch (range) {
 	case RANGE_ANY:
-		return (double)nib_dtype_to_fp32((uint32_t)rng_next(&rng),
-						 dtype);
+		return (double)nib_dtype_to_fp32((uint32_t)rng_next(&rng), dtype);
 	case RANGE_LEAST:
 		return ldexp(normal, is_fp16 ? -20 : -127);
 	case RANGE_LARGE:
-		return ldexp(normal,
-			     (int)rng_below(&rng, 8) + (is_fp16 ? 6 : 110));
+		return ldexp(normal, (int)rng_below(&rng, 8) + (is_fp16 ? 6 : 110));
 	default:
-		return ldexp(normal,
-			     (int)rng_below(&rng, 20) - (is_fp16 ? 14 : 130));
+		return ldexp(normal, (int)rng_below(&rng, 20) - (is_fp16 ? 14 : 130));
 	}
 }
 
@@ -80,18 +77,16 @@ struct shape {
 };
 
 /* The largest fraction of the bound. */
-static double run(struct nib_device *device, const struct shape *s,
-		  const char *isa)
+static double run(struct nib_device *device, const struct shape *s, const char *isa)
 {
 	struct test_dense x = test_dense_new(s->dtype, s->m, s->k, 1, 0);
 	struct test_dense c = test_dense_new(NIB_FP32, s->m, 37, 1, 0);
 	struct test_nvfp4 b =
 	    test_nvfp4_new(&rng, 37, s->k, 1, NIB_TILED_128X4,
 			   (enum test_scales)rng_below(&rng, 3), 0, 0);
-	struct test_nvfp4 b2 = test_nvfp4_new(&rng, 37, s->k, 1, NIB_LINEAR,
-					      TEST_SCALES_ANY, 0, 0);
-	const float alpha[2] = {ldexpf(1.25f, (int)rng_below(&rng, 100) - 50),
-				0.5f};
+	struct test_nvfp4 b2 =
+	    test_nvfp4_new(&rng, 37, s->k, 1, NIB_LINEAR, TEST_SCALES_ANY, 0, 0);
+	const float alpha[2] = {ldexpf(1.25f, (int)rng_below(&rng, 100) - 50), 0.5f};
 	const struct nib_problem p = {.x = x.view,
 				      .b = b.view,
 				      .b2 = b2.view,
@@ -111,9 +106,9 @@ static double run(struct nib_device *device, const struct shape *s,
 	if (r.failed)
 		fail_msg("%s, m %d, k %d, type %d, range %d, activations %d, "
 			 "op %d: %d wrong, got %a, want %a, %g of the bound",
-			 isa, (int)s->m, (int)s->k, (int)s->dtype,
-			 (int)s->range, (int)s->activations, (int)s->op,
-			 (int)r.failed, r.got, r.want, r.worst_fraction);
+			 isa, (int)s->m, (int)s->k, (int)s->dtype, (int)s->range,
+			 (int)s->activations, (int)s->op, (int)r.failed, r.got, r.want,
+			 r.worst_fraction);
 	test_dense_free(&x);
 	test_dense_free(&c);
 	test_nvfp4_free(&b);
@@ -147,8 +142,8 @@ static void every_range_is_within_the_bound(void **state)
 
 			*most = fmax(*most, run(device, &s, test_isas[isa]));
 		}
-		printf("%s: dense %.3f of the bound, int8 %.3f\n",
-		       test_isas[isa], worst[0], worst[1]);
+		printf("%s: dense %.3f of the bound, int8 %.3f\n", test_isas[isa],
+		       worst[0], worst[1]);
 		assert_true(worst[0] > 0.01 && worst[1] > 0.01);
 		nib_device_close(device);
 	}

@@ -30,15 +30,12 @@ static void dequantize_ref(const struct nib_nvfp4 *q, float global,
 		for (int64_t r = 0; r < q->rows; r++)
 			for (int64_t c = 0; c < q->k; c++) {
 				const uint8_t *row = nib_nvfp4_row(q, b, r);
-				const unsigned code =
-				    row[c / 2] >> (c % 2 * 4) & 15;
+				const unsigned code = row[c / 2] >> (c % 2 * 4) & 15;
 
 				nib_dense_set_bits(
 				    y, b, r, c,
 				    nib_dequantize_ref(
-					code,
-					*nib_nvfp4_scale(q, b, r,
-							 c / NIB_BLOCK),
+					code, *nib_nvfp4_scale(q, b, r, c / NIB_BLOCK),
 					global, y->dtype));
 			}
 }
@@ -46,11 +43,10 @@ static void dequantize_ref(const struct nib_nvfp4 *q, float global,
 static void check_dequantize(const struct nib_nvfp4 *q, float global,
 			     enum nib_dtype dtype, int64_t gap, int threads)
 {
-	struct test_dense want =
-	    test_dense_new(dtype, q->rows, q->k, q->batch, gap);
+	struct test_dense want = test_dense_new(dtype, q->rows, q->k, q->batch, gap);
 	const bool is_between = q->batch_stride_bytes < q->row_stride_bytes;
-	const struct nib_dequantize_options by_pointer = {sizeof(by_pointer),
-							  NULL, &global};
+	const struct nib_dequantize_options by_pointer = {sizeof(by_pointer), NULL,
+							  &global};
 
 	if (is_between)
 		test_dense_between(&want.view);
@@ -64,10 +60,10 @@ static void check_dequantize(const struct nib_nvfp4 *q, float global,
 		got = test_dense_new(dtype, q->rows, q->k, q->batch, gap);
 		if (is_between)
 			test_dense_between(&got.view);
-		assert_int_equal(
-		    nib_dequantize(device, q, i % 2 ? 0 : global, &got.view,
-				   i % 2 ? &by_pointer : NULL, NULL),
-		    NIB_OK);
+		assert_int_equal(nib_dequantize(device, q, i % 2 ? 0 : global,
+						&got.view, i % 2 ? &by_pointer : NULL,
+						NULL),
+				 NIB_OK);
 		if (memcmp(got.view.data, want.view.data, want.bytes) != 0)
 			print_error("isa %s dtype %d global %a [%lld, %lld]\n",
 				    test_isas[i], (int)dtype, (double)global,
@@ -105,8 +101,8 @@ static void every_value(void **state)
 					0x1.fffffep-127f,
 					0x1.3f07c2p+8f};
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 q = test_nvfp4_new(&rng, 3, 16 * 256, 1, NIB_LINEAR,
-					     TEST_SCALES_ANY, 0, 0);
+	struct test_nvfp4 q =
+	    test_nvfp4_new(&rng, 3, 16 * 256, 1, NIB_LINEAR, TEST_SCALES_ANY, 0, 0);
 
 	(void)state;
 	for (int i = 0; i < 3 * 256; i++) {
@@ -137,15 +133,13 @@ static void shapes(void **state)
 
 				if (rows[r] > 2 && ks[k] > 240)
 					continue;
-				q = test_nvfp4_new(&rng, rows[r], ks[k],
-						   1 + i / 2, layout,
-						   TEST_SCALES_ANY, i / 2 * 5,
+				q = test_nvfp4_new(&rng, rows[r], ks[k], 1 + i / 2,
+						   layout, TEST_SCALES_ANY, i / 2 * 5,
 						   layout ? 0 : i / 2 * 3);
 				if (i / 2 && r % 2)
 					test_nvfp4_between(&q.view);
-				check_dequantize(&q.view, 0.37f,
-						 dtypes[(r + k) % 3], i / 2 * 7,
-						 1 + i % 3);
+				check_dequantize(&q.view, 0.37f, dtypes[(r + k) % 3],
+						 i / 2 * 7, 1 + i % 3);
 				test_nvfp4_free(&q);
 			}
 }
@@ -154,8 +148,8 @@ static void shapes(void **state)
 static void streamed(void **state)
 {
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 q = test_nvfp4_new(&rng, 261, 16 * 2100, 1,
-					     NIB_LINEAR, TEST_SCALES_ANY, 1, 0);
+	struct test_nvfp4 q =
+	    test_nvfp4_new(&rng, 261, 16 * 2100, 1, NIB_LINEAR, TEST_SCALES_ANY, 1, 0);
 
 	(void)state;
 	check_dequantize(&q.view, 0.5f, NIB_FP32, 3, 2);
@@ -166,14 +160,12 @@ static void streamed(void **state)
 /* ---- scale layouts
  * ------------------------------------------------------------ */
 
-static void convert_ref(const struct nib_nvfp4 *from,
-			const struct nib_nvfp4 *to)
+static void convert_ref(const struct nib_nvfp4 *from, const struct nib_nvfp4 *to)
 {
 	for (int64_t b = 0; b < nib_nvfp4_batches(from); b++) {
 		if (to->scale_layout == NIB_TILED_128X4)
-			memset(
-			    nib_nvfp4_scales(to, b), 0,
-			    nib_scales_bytes(NIB_TILED_128X4, to->rows, to->k));
+			memset(nib_nvfp4_scales(to, b), 0,
+			       nib_scales_bytes(NIB_TILED_128X4, to->rows, to->k));
 		for (int64_t r = 0; r < from->rows; r++)
 			for (int64_t g = 0; g < from->k / NIB_BLOCK; g++)
 				*nib_nvfp4_scale(to, b, r, g) =
@@ -182,15 +174,15 @@ static void convert_ref(const struct nib_nvfp4 *from,
 }
 
 /* The output lies behind_bytes before a guard page. */
-static void check_convert(struct rng *rng, int64_t rows, int64_t k,
-			  int64_t batch, enum nib_scale_layout from,
-			  enum nib_scale_layout to, int64_t gap, int threads,
-			  size_t behind_bytes, bool is_between)
+static void check_convert(struct rng *rng, int64_t rows, int64_t k, int64_t batch,
+			  enum nib_scale_layout from, enum nib_scale_layout to,
+			  int64_t gap, int threads, size_t behind_bytes,
+			  bool is_between)
 {
-	struct test_nvfp4 source = test_nvfp4_new(
-	    rng, rows, k, batch, from, TEST_SCALES_ANY, 0, from ? 0 : gap);
-	struct test_nvfp4 want = test_nvfp4_new(
-	    rng, rows, k, batch, to, TEST_SCALES_ONE, 0, to ? 0 : gap);
+	struct test_nvfp4 source = test_nvfp4_new(rng, rows, k, batch, from,
+						  TEST_SCALES_ANY, 0, from ? 0 : gap);
+	struct test_nvfp4 want =
+	    test_nvfp4_new(rng, rows, k, batch, to, TEST_SCALES_ONE, 0, to ? 0 : gap);
 
 	if (is_between) {
 		test_nvfp4_between(&source.view);
@@ -206,18 +198,15 @@ static void check_convert(struct rng *rng, int64_t rows, int64_t k,
 			continue;
 		out.scales = guard_new(want.scales_bytes + behind_bytes);
 		in.codes = out.codes = NULL; /* not looked at */
-		assert_int_equal(
-		    nib_convert_scales(device, &in, &out, NULL, NULL), NIB_OK);
+		assert_int_equal(nib_convert_scales(device, &in, &out, NULL, NULL),
+				 NIB_OK);
 		if (memcmp(out.scales, want.view.scales, want.scales_bytes))
-			print_error("isa %s [%lld, %lld] %d to %d\n",
-				    test_isas[i], (long long)rows, (long long)k,
-				    (int)from, (int)to);
-		assert_memory_equal(out.scales, want.view.scales,
-				    want.scales_bytes);
+			print_error("isa %s [%lld, %lld] %d to %d\n", test_isas[i],
+				    (long long)rows, (long long)k, (int)from, (int)to);
+		assert_memory_equal(out.scales, want.view.scales, want.scales_bytes);
 		for (size_t j = 0; j < behind_bytes; j++)
-			assert_int_equal(
-			    ((uint8_t *)out.scales)[want.scales_bytes + j],
-			    GUARD_POISON);
+			assert_int_equal(((uint8_t *)out.scales)[want.scales_bytes + j],
+					 GUARD_POISON);
 		guard_free(out.scales, want.scales_bytes + behind_bytes);
 		nib_device_close(device);
 	}
@@ -237,12 +226,11 @@ static void layouts(void **state)
 	for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
 		for (size_t k = 0; k < sizeof(ks) / sizeof(*ks); k++)
 			for (int i = 0; i < 4; i++)
-				check_convert(
-				    &rng, rows[r], ks[k], 1 + (int)(k % 3),
-				    (enum nib_scale_layout)(i % 2),
-				    (enum nib_scale_layout)(i / 2),
-				    (int)(r % 2) * 3, 1 + (int)(r + k) % 3, 0,
-				    (r + k) % 2);
+				check_convert(&rng, rows[r], ks[k], 1 + (int)(k % 3),
+					      (enum nib_scale_layout)(i % 2),
+					      (enum nib_scale_layout)(i / 2),
+					      (int)(r % 2) * 3, 1 + (int)(r + k) % 3, 0,
+					      (r + k) % 2);
 }
 
 /*
@@ -264,12 +252,11 @@ static void layouts_streamed(void **state)
 	(void)state;
 	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++)
 		for (int i = 0; i < 2; i++)
-			check_convert(
-			    &rng, cases[c].rows, cases[c].groups * NIB_BLOCK,
-			    1 + (int64_t)(c % 2),
-			    i ? NIB_LINEAR : NIB_TILED_128X4,
-			    i ? NIB_TILED_128X4 : NIB_LINEAR, cases[c].gap,
-			    1 + (int)c % 3, cases[c].behind_bytes, false);
+			check_convert(&rng, cases[c].rows, cases[c].groups * NIB_BLOCK,
+				      1 + (int64_t)(c % 2),
+				      i ? NIB_LINEAR : NIB_TILED_128X4,
+				      i ? NIB_TILED_128X4 : NIB_LINEAR, cases[c].gap,
+				      1 + (int)c % 3, cases[c].behind_bytes, false);
 }
 
 /* ---- refusals
@@ -291,8 +278,7 @@ static void refusals(void **state)
 	struct nib_nvfp4 to = q.view;
 	struct nib_dense yv = y.view;
 	float global = 1;
-	struct nib_dequantize_options options = {sizeof(options), NULL,
-						 &global};
+	struct nib_dequantize_options options = {sizeof(options), NULL, &global};
 	struct nib_error err;
 
 	(void)state;
@@ -314,14 +300,12 @@ static void refusals(void **state)
 	assert_int_equal(nib_dequantize(device, &q.view, 1, &yv, NULL, &err),
 			 NIB_BAD_ARGUMENT);
 	begins(&err, "y = ");
-	assert_int_equal(
-	    nib_dequantize(device, &q.view, 1, &y.view, &options, &err),
-	    NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_dequantize(device, &q.view, 1, &y.view, &options, &err),
+			 NIB_BAD_ARGUMENT);
 	begins(&err, "global = 1: must be 0 with options.global_pointer");
 	options.global_pointer = (const float *)y.view.data + 5;
-	assert_int_equal(
-	    nib_dequantize(device, &q.view, 0, &y.view, &options, &err),
-	    NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_dequantize(device, &q.view, 0, &y.view, &options, &err),
+			 NIB_BAD_ARGUMENT);
 	begins(&err, "y = ");
 	assert_int_equal(nib_convert_scales(device, &q.view, &to, NULL, &err),
 			 NIB_BAD_ARGUMENT);

@@ -11,16 +11,15 @@
 #include "common/problem.h"
 
 #define FEW "few rows: weights are decoded in registers, memory is the limit"
-#define SOME                                                                   \
-	"weights of products with few rows are decoded in registers, others "  \
+#define SOME                                                                           \
+	"weights of products with few rows are decoded in registers, others "          \
 	"expanded once into the cache"
 #define MANY "weights are expanded once into the cache and used for all rows"
 #define ONE  "the definition, one product at a time"
-#define MOE                                                                    \
-	"experts with few rows decode weights in registers, others expand "    \
+#define MOE                                                                            \
+	"experts with few rows decode weights in registers, others expand "            \
 	"them once into the cache"
-#define UNPACKED                                                               \
-	"unpacked weights, reordered in every run (nib_pack() saves that)"
+#define UNPACKED "unpacked weights, reordered in every run (nib_pack() saves that)"
 
 /* Rows of A up to which weights are decoded in registers. */
 static const int64_t few[TEST_ISAS] = {0, 4, 24, 24};
@@ -33,12 +32,8 @@ static struct job *group(enum nib_op op, const int64_t *m)
 	struct job *job = job_new(op);
 
 	for (; *m; m++) {
-		const struct job_spec spec = {.op = op,
-					      .m = *m,
-					      .n = 20,
-					      .k = 32,
-					      .batch = 1,
-					      .b_batch = 1};
+		const struct job_spec spec = {
+		    .op = op, .m = *m, .n = 20, .k = 32, .batch = 1, .b_batch = 1};
 
 		job_add(job, &rng, &spec);
 	}
@@ -82,20 +77,14 @@ static void rows_of_a(void **state)
 
 		expect(group(NIB_GEMM, (int64_t[]){f, 0}), isa, 1, JOB_VIEWS,
 		       text("gemm", isa, "1 thread: " FEW "; " UNPACKED));
-		expect(group(NIB_GEMM, (int64_t[]){f + 1, 0}), isa, 2,
-		       JOB_VIEWS,
+		expect(group(NIB_GEMM, (int64_t[]){f + 1, 0}), isa, 2, JOB_VIEWS,
 		       text("gemm", isa, "2 threads: " MANY "; " UNPACKED));
-		expect(
-		    group(NIB_GEMM, (int64_t[]){f, 1, 0}), isa, 2, JOB_VIEWS,
-		    text("group gemm", isa, "2 threads: " FEW "; " UNPACKED));
-		expect(
-		    group(NIB_GEMM, (int64_t[]){f + 1, f, 0}), isa, 2,
-		    JOB_VIEWS,
-		    text("group gemm", isa, "2 threads: " SOME "; " UNPACKED));
-		expect(
-		    group(NIB_GEMM, (int64_t[]){f + 9, f + 1, 0}), isa, 2,
-		    JOB_VIEWS,
-		    text("group gemm", isa, "2 threads: " MANY "; " UNPACKED));
+		expect(group(NIB_GEMM, (int64_t[]){f, 1, 0}), isa, 2, JOB_VIEWS,
+		       text("group gemm", isa, "2 threads: " FEW "; " UNPACKED));
+		expect(group(NIB_GEMM, (int64_t[]){f + 1, f, 0}), isa, 2, JOB_VIEWS,
+		       text("group gemm", isa, "2 threads: " SOME "; " UNPACKED));
+		expect(group(NIB_GEMM, (int64_t[]){f + 9, f + 1, 0}), isa, 2, JOB_VIEWS,
+		       text("group gemm", isa, "2 threads: " MANY "; " UNPACKED));
 	}
 	expect(group(NIB_GEMM, (int64_t[]){9, 0}), "scalar", 3, JOB_VIEWS,
 	       text("gemm", "scalar", "3 threads: " ONE "; " UNPACKED));
@@ -115,11 +104,9 @@ static void packings(void **state)
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		expect(group(NIB_DUAL_GEMM, (int64_t[]){9, 0}), "scalar", 1,
-		       cases[i].packing,
-		       text("dual gemm", "scalar", cases[i].says));
+		       cases[i].packing, text("dual gemm", "scalar", cases[i].says));
 		expect(group(NIB_GEMM, (int64_t[]){9, 8, 0}), "scalar", 1,
-		       cases[i].packing,
-		       text("group gemm", "scalar", cases[i].says));
+		       cases[i].packing, text("group gemm", "scalar", cases[i].says));
 	}
 }
 
@@ -130,8 +117,8 @@ static void experts(void **state)
 
 	(void)state;
 	for (int i = 0; i < TEST_ISAS; i++)
-		expect(job_of_moe(&rng, &spec, rows, 3, 0, false), test_isas[i],
-		       1, JOB_PACKED,
+		expect(job_of_moe(&rng, &spec, rows, 3, 0, false), test_isas[i], 1,
+		       JOB_PACKED,
 		       text("expert gemm", test_isas[i],
 			    i ? "1 thread: " MOE "; packed weights"
 			      : "1 thread: " ONE "; packed weights"));
@@ -148,8 +135,7 @@ static void activations_of_8_bits(void **state)
 				      .x_dtype = NIB_BF16};
 
 	(void)state;
-	expect(job_of_moe(&rng, &spec, rows, 3, 0, false), "avx512bw", 128,
-	       JOB_VIEWS,
+	expect(job_of_moe(&rng, &spec, rows, 3, 0, false), "avx512bw", 128, JOB_VIEWS,
 	       text("expert dual gemm", "avx512bw",
 		    "128 threads: " MOE "; " UNPACKED
 		    "; activations rounded to 8 bits"));

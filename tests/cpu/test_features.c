@@ -16,8 +16,8 @@
 
 static void names_and_backends(void **state)
 {
-	static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2",
-							 "avx512bw", "avx512"};
+	static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512bw",
+							 "avx512"};
 	char backend[32];
 
 	(void)state;
@@ -41,8 +41,7 @@ static void levels(void **state)
 
 		assert_int_equal(is_there, i <= (int)best);
 		assert_int_equal(reason[0] == '\0', is_there);
-		assert_int_equal(cpu_isa_available((enum cpu_isa)i, NULL, 0),
-				 is_there);
+		assert_int_equal(cpu_isa_available((enum cpu_isa)i, NULL, 0), is_there);
 	}
 }
 

@@ -48,8 +48,8 @@ struct ready {
 
 static struct nib_device *open_device(int threads)
 {
-	const struct nib_device_options options = {
-	    .struct_bytes = sizeof(options), .threads = threads};
+	const struct nib_device_options options = {.struct_bytes = sizeof(options),
+						   .threads = threads};
 	struct nib_device *device;
 
 	if (nib_device_open("cpu", &options, &device, NULL))
@@ -171,8 +171,8 @@ static void child_of_a_child(void **state)
 			alarm(PATIENCE);
 			_exit(!runs_well(&r));
 		}
-		is_well = is_well && waitpid(pid, &status, 0) == pid &&
-			  status == 0 && runs_well(&r);
+		is_well = is_well && waitpid(pid, &status, 0) == pid && status == 0 &&
+			  runs_well(&r);
 		_exit(!is_well);
 	}
 	ends_well(pid);

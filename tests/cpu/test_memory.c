@@ -31,12 +31,10 @@ static void protect(void *data, size_t bytes, int protection)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	const uintptr_t begin = (uintptr_t)data / page * page;
-	const uintptr_t end =
-	    ((uintptr_t)data + bytes + page - 1) / page * page;
+	const uintptr_t end = ((uintptr_t)data + bytes + page - 1) / page * page;
 
 	if (bytes)
-		assert_int_equal(
-		    mprotect((void *)begin, end - begin, protection), 0);
+		assert_int_equal(mprotect((void *)begin, end - begin, protection), 0);
 }
 
 static void protect_stack(const struct stack *s, int protection)
@@ -64,8 +62,7 @@ static void inputs_are_only_read(void **state)
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 12; i++) {
 		const struct job_how how = {.device = devices[i / 12],
-					    .packing =
-						i & 1 ? JOB_PACKED : JOB_VIEWS};
+					    .packing = i & 1 ? JOB_PACKED : JOB_VIEWS};
 		struct job_spec spec = spec_of(ops[i % 3], 19, 70, 112);
 		struct job *job;
 
@@ -92,8 +89,7 @@ static void packed_weights_are_a_copy(void **state)
 	for (int isa = 0; isa < TEST_ISAS && devices[isa]; isa++) {
 		const struct job_how how = {.device = devices[isa],
 					    .packing = JOB_PACKED};
-		const struct job_spec spec =
-		    spec_of(NIB_DUAL_GEMM, 21, 130, 208);
+		const struct job_spec spec = spec_of(NIB_DUAL_GEMM, 21, 130, 208);
 		struct job *job = job_of(&rng, &spec);
 		struct bits bits;
 
@@ -111,9 +107,9 @@ static void packed_weights_are_a_copy(void **state)
 		memset(&job->problems[0].b, 0x5a, sizeof(struct nib_nvfp4));
 		memset(&job->problems[0].b2, 0xa5, sizeof(struct nib_nvfp4));
 		job_poison(job);
-		assert_int_equal(nib_multiply(how.device, NIB_DUAL_GEMM,
-					      job->problems, 1, NULL),
-				 NIB_OK);
+		assert_int_equal(
+		    nib_multiply(how.device, NIB_DUAL_GEMM, job->problems, 1, NULL),
+		    NIB_OK);
 		job_has_bits(job, &bits, "without the source");
 		bits_free(&bits);
 		job_unpack(job);
@@ -136,8 +132,8 @@ static void plans_read_no_pointers(void **state)
 		sizes.b2.codes = sizes.b2.scales = NULL;
 		sizes.c.data = NULL;
 		sizes.alpha = sizes.alpha2 = (const float *)(uintptr_t)16;
-		assert_int_equal(nib_plan_create(devices[isa], NIB_DUAL_GEMM,
-						 &sizes, 1, NULL, &plan, NULL),
+		assert_int_equal(nib_plan_create(devices[isa], NIB_DUAL_GEMM, &sizes, 1,
+						 NULL, &plan, NULL),
 				 NIB_OK);
 		/* problems need not outlive the call. */
 		memset(&sizes, 0x5a, sizeof(sizes));
@@ -185,8 +181,7 @@ static struct sparse_moe sparse_new(const int32_t *offsets)
 	    .b_codes = pages(SPARSE_EXPERTS * SPARSE_N, false),
 	    .b_scales = pages(SPARSE_EXPERTS * SPARSE_N, true),
 	    .c = guard_new(SPARSE_ROWS * PAGE),
-	    .offsets =
-		guard_copy(offsets, (SPARSE_EXPERTS + 1) * sizeof(*offsets)),
+	    .offsets = guard_copy(offsets, (SPARSE_EXPERTS + 1) * sizeof(*offsets)),
 	    .alpha = guard_copy(alphas, sizeof(alphas)),
 	};
 
@@ -224,10 +219,8 @@ static void sparse_protect(const struct sparse_moe *s, int protection)
 	for (int e = 0; e < SPARSE_EXPERTS; e++) {
 		if (s->offsets[e] != s->offsets[e + 1])
 			continue;
-		protect(s->b_codes + e * SPARSE_N * PAGE, SPARSE_N * PAGE,
-			protection);
-		protect(s->b_scales + e * SPARSE_N * PAGE, SPARSE_N * PAGE,
-			protection);
+		protect(s->b_codes + e * SPARSE_N * PAGE, SPARSE_N * PAGE, protection);
+		protect(s->b_scales + e * SPARSE_N * PAGE, SPARSE_N * PAGE, protection);
 	}
 }
 
@@ -264,17 +257,17 @@ static void unused_experts_and_rows(void **state)
 			break;
 		}
 		sparse_protect(&s, PROT_NONE);
-		assert_int_equal(nib_plan_create_moe(devices[i / 4], NIB_GEMM,
-						     &s.moe, NULL, &plan, NULL),
+		assert_int_equal(nib_plan_create_moe(devices[i / 4], NIB_GEMM, &s.moe,
+						     NULL, &plan, NULL),
 				 NIB_OK);
 		assert_int_equal(nib_run_moe(plan, &s.moe, NULL, NULL), NIB_OK);
 		nib_plan_free(plan);
 		sparse_protect(&s, PROT_READ | PROT_WRITE);
-		assert_int_equal(
-		    nib_check_moe(NIB_GEMM, &s.moe, NULL, &r, NULL), NIB_OK);
-		assert_int_equal(r.checked, (offsets[i % 4][SPARSE_EXPERTS] -
-					     offsets[i % 4][0]) *
-						SPARSE_N);
+		assert_int_equal(nib_check_moe(NIB_GEMM, &s.moe, NULL, &r, NULL),
+				 NIB_OK);
+		assert_int_equal(r.checked,
+				 (offsets[i % 4][SPARSE_EXPERTS] - offsets[i % 4][0]) *
+				     SPARSE_N);
 		assert_int_equal(r.failed, 0);
 		sparse_free(&s);
 	}
@@ -298,9 +291,8 @@ static void interleaved_columns(void **state)
 
 		for (int p = 0; p < 3; p++) {
 			const int at = orders[i % 3][p];
-			struct job_spec spec =
-			    spec_of(NIB_GEMM, M, begins[at + 1] - begins[at],
-				    80 + 16 * p);
+			struct job_spec spec = spec_of(
+			    NIB_GEMM, M, begins[at + 1] - begins[at], 80 + 16 * p);
 
 			spec.dtype = dtype;
 			job_add(job, &rng, &spec);
@@ -363,8 +355,7 @@ static void heads_of_one_tensor(void **state)
 
 /* ---- allocations --------------------------------------------------------- */
 
-static void serial(void *pool, int tasks, void (*task)(void *arg, int i),
-		   void *arg)
+static void serial(void *pool, int tasks, void (*task)(void *arg, int i), void *arg)
 {
 	(void)pool;
 	for (int i = 0; i < tasks; i++)
@@ -407,8 +398,8 @@ static void a_run_allocates_nothing(void **state)
 
 		if (!devices[i / 4])
 			break;
-		assert_int_equal(
-		    nib_device_open("cpu", &options, &device, NULL), NIB_OK);
+		assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
+				 NIB_OK);
 		job = i & 2 ? job_of_moe(&rng, &spec, rows, 3, 1, true)
 			    : job_of(&rng, &spec);
 		run_without_memory(job, device);
@@ -444,8 +435,7 @@ static void *run_often(void *arg)
 		memset(c.view.data, GUARD_POISON, c.bytes);
 		if (nib_run(r->plan, &r->problem, 1, &options, NULL))
 			r->wrong++;
-		r->wrong +=
-		    memcmp(c.view.data, r->want->bytes, r->want->n_bytes) != 0;
+		r->wrong += memcmp(c.view.data, r->want->bytes, r->want->n_bytes) != 0;
 	}
 	guard_free(options.workspace, r->workspace_bytes);
 	output_free(&c);
@@ -474,15 +464,13 @@ static void share_plan(struct nib_device *device, bool brings_workspace)
 		runners[i] = (struct runner){
 		    .plan = plan,
 		    .problem = jobs[i]->problems[0],
-		    .workspace_bytes =
-			brings_workspace ? info.workspace_bytes : 0,
+		    .workspace_bytes = brings_workspace ? info.workspace_bytes : 0,
 		    .want = &want[i],
 		    .runs = test_is_small() ? 5 : 25,
 		};
 	for (int i = 0; i < RUNNERS; i++)
 		assert_int_equal(
-		    pthread_create(&threads[i], NULL, run_often, &runners[i]),
-		    0);
+		    pthread_create(&threads[i], NULL, run_often, &runners[i]), 0);
 	for (int i = 0; i < RUNNERS; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 	for (int i = 0; i < RUNNERS; i++) {

@@ -33,8 +33,7 @@ static int open_devices(void **state)
 	rng = rng_new(test_seed());
 	for (int i = 0; i < TEST_ISAS; i++)
 		for (int t = 0; t < COUNT(thread_counts); t++)
-			devices[i][t] =
-			    test_device(test_isas[i], thread_counts[t]);
+			devices[i][t] = test_device(test_isas[i], thread_counts[t]);
 	return 0;
 }
 
@@ -61,18 +60,17 @@ enum kind {
 	KINDS,
 };
 
-static const char *const kind_names[KINDS] = {
-    "gemm",	  "dual gemm",	"gemv", "group gemm",
-    "group dual", "group gemv", "moe",	"moe dual"};
+static const char *const kind_names[KINDS] = {"gemm",	    "dual gemm",  "gemv",
+					      "group gemm", "group dual", "group gemv",
+					      "moe",	    "moe dual"};
 static const enum nib_op kind_ops[KINDS] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV,
 					    NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV,
 					    NIB_GEMM, NIB_DUAL_GEMM};
 
 /* Around tiles of 4, 8 and 16 rows, the end of the direct pass (24), and units
  * of 128 and 512. */
-static const int64_t ms[] = {0,	 1,  2,	  3,   4,   5,	 6,   7,  8,
-			     9,	 12, 15,  16,  17,  23,	 24,  25, 31,
-			     33, 64, 101, 127, 129, 255, 511, 513};
+static const int64_t ms[] = {0,	 1,  2,	 3,  4,	 5,  6,	 7,   8,   9,	12,  15,  16,
+			     17, 23, 24, 25, 31, 33, 64, 101, 127, 129, 255, 511, 513};
 /* Around panels of 16 columns and units of 32 and 64. */
 static const int64_t ns[] = {0,	 1,  2,	 7,  15, 16,  17,  31,	32,  33,
 			     47, 63, 64, 65, 79, 127, 128, 129, 193, 320};
@@ -199,8 +197,8 @@ static struct job *job_of_case(const int *c)
 	const int64_t rows[] = {0, 3, spec.m, 0, 1, 9, 0};
 
 	if (is_moe(c[F_KIND]))
-		return job_of_moe(&rng, &spec, rows, COUNT(rows),
-				  c[F_BATCH] ? 5 : 0, c[F_SCALE_ROWS]);
+		return job_of_moe(&rng, &spec, rows, COUNT(rows), c[F_BATCH] ? 5 : 0,
+				  c[F_SCALE_ROWS]);
 	return is_group(c[F_KIND]) ? group_of(c) : job_of(&rng, &spec);
 }
 
@@ -210,14 +208,12 @@ static void describe(const int *c, char *text, size_t bytes)
 
 	snprintf(
 	    text, bytes,
-	    "%s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " batch=%" PRId64
-	    "/%" PRId64
+	    "%s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " batch=%" PRId64 "/%" PRId64
 	    " layouts=%d%d dtype=%d gaps=%d between=%d front=%d values=%d alpha=%a,%a "
 	    "packing=%d workspace=%d threads=%d scale_rows=%d",
-	    kind_names[c[F_KIND]], s.m, s.n, s.k, s.batch, s.b_batch,
-	    (int)s.a_layout, (int)s.b_layout, (int)s.dtype, s.has_gaps,
-	    s.is_between, s.is_front, (int)s.values,
-	    s.alpha ? (double)*s.alpha : 1.0,
+	    kind_names[c[F_KIND]], s.m, s.n, s.k, s.batch, s.b_batch, (int)s.a_layout,
+	    (int)s.b_layout, (int)s.dtype, s.has_gaps, s.is_between, s.is_front,
+	    (int)s.values, s.alpha ? (double)*s.alpha : 1.0,
 	    s.alpha2 ? (double)*s.alpha2 : 1.0, c[F_PACKING], c[F_WORKSPACE],
 	    thread_counts[c[F_THREADS]], c[F_SCALE_ROWS]);
 }
@@ -237,10 +233,8 @@ static void run_case(const int *c)
 	describe(c, text, sizeof(text));
 	for (int i = 0; i < TEST_ISAS; i++) {
 		const struct job_how how = {
-		    .device =
-			devices[i][(c[F_THREADS] + i) % COUNT(thread_counts)],
-		    .packing =
-			(enum job_packing)((c[F_PACKING] + i) % JOB_PACKINGS),
+		    .device = devices[i][(c[F_THREADS] + i) % COUNT(thread_counts)],
+		    .packing = (enum job_packing)((c[F_PACKING] + i) % JOB_PACKINGS),
 		    .brings_workspace = (c[F_WORKSPACE] + i) % 2,
 		    .check_data = i % 2,
 		};
@@ -267,8 +261,8 @@ static void all_pairs_of_settings(void **state)
 	int c[PAIRS_FACTORS], cases = 0;
 
 	(void)state;
-	pairs = (struct pairs){
-	    .rng = &rng, .factors = FACTORS, .is_legal = is_affordable};
+	pairs =
+	    (struct pairs){.rng = &rng, .factors = FACTORS, .is_legal = is_affordable};
 	memcpy(pairs.levels, levels, sizeof(levels));
 	for (; cases < most && pairs_next(&pairs, c); cases++)
 		run_case(c);
@@ -309,8 +303,7 @@ static void check_kind(int kind)
 
 			if (!how.device)
 				continue;
-			snprintf(what, sizeof(what), "%s: %s", test_isas[isa],
-				 text);
+			snprintf(what, sizeof(what), "%s: %s", test_isas[isa], text);
 			job_run(job, &how, what);
 			job_check(job, what);
 		}
@@ -318,11 +311,11 @@ static void check_kind(int kind)
 	}
 }
 
-#define KIND_TEST(name, kind)                                                  \
-	static void name(void **state)                                         \
-	{                                                                      \
-		(void)state;                                                   \
-		check_kind(kind);                                              \
+#define KIND_TEST(name, kind)                                                          \
+	static void name(void **state)                                                 \
+	{                                                                              \
+		(void)state;                                                           \
+		check_kind(kind);                                                      \
 	}
 
 KIND_TEST(gemm, GEMM)
@@ -461,8 +454,8 @@ static void infinite_alpha(void **state)
 		spec.dtype = (enum nib_dtype)(i / 3);
 		spec.alpha = &one;
 		exact = job_of(&rng, &spec);
-		assert_int_equal(
-		    nib_reference(NIB_GEMM, exact->problems, 1, NULL), NIB_OK);
+		assert_int_equal(nib_reference(NIB_GEMM, exact->problems, 1, NULL),
+				 NIB_OK);
 		exact->problems[0].alpha = &bad[i % 3];
 		run_everywhere(exact, true, "infinite alpha");
 		job_free(exact);
@@ -473,12 +466,8 @@ static void infinite_alpha(void **state)
 static void silu_at_its_ends(void **state)
 {
 	static const float scales[] = {0x1p-30f, 0x1p-10f, 1, 0x1p20f, 3e38f};
-	struct job_spec spec = {.op = NIB_DUAL_GEMM,
-				.m = 17,
-				.n = 65,
-				.k = 64,
-				.batch = 1,
-				.b_batch = 1};
+	struct job_spec spec = {
+	    .op = NIB_DUAL_GEMM, .m = 17, .n = 65, .k = 64, .batch = 1, .b_batch = 1};
 
 	(void)state;
 	for (int i = 0; i < 5 * 5 * 3; i++) {
@@ -506,15 +495,14 @@ static void check_rounding(struct job *job, const struct job_how *how)
 		struct nib_problem p = job->problems[0];
 
 		p.c = narrow.view;
-		assert_int_equal(
-		    nib_multiply(how->device, job->op, &p, 1, NULL), NIB_OK);
+		assert_int_equal(nib_multiply(how->device, job->op, &p, 1, NULL),
+				 NIB_OK);
 		for (int64_t i = 0; i < wide.rows * wide.cols; i++) {
 			const int64_t row = i / wide.cols, col = i % wide.cols;
 			const float x = nib_dense_get(&wide, 0, row, col);
 
-			assert_int_equal(
-			    nib_dense_get_bits(&narrow.view, 0, row, col),
-			    nib_fp64_to_dtype((double)x, p.c.dtype));
+			assert_int_equal(nib_dense_get_bits(&narrow.view, 0, row, col),
+					 nib_fp64_to_dtype((double)x, p.c.dtype));
 		}
 		output_free(&narrow);
 	}
@@ -552,15 +540,14 @@ static void one_rounding(void **state)
 /* ---- the last step ------------------------------------------------------- */
 
 /* One product of 1 times alpha, so that every element is alpha rounded once. */
-static void check_alpha(struct nib_device *device, enum nib_dtype dtype,
-			float alpha)
+static void check_alpha(struct nib_device *device, enum nib_dtype dtype, float alpha)
 {
 	enum { N = 37 };
 	static uint8_t a_codes[8] = {0x02}, b_codes[8 * N];
 	static uint8_t a_scales[1] = {0x38}, b_scales[N];
 	uint16_t c[N];
-	const uint16_t want = dtype == NIB_FP16 ? nib_fp32_to_fp16(alpha)
-						: nib_fp32_to_bf16(alpha);
+	const uint16_t want =
+	    dtype == NIB_FP16 ? nib_fp32_to_fp16(alpha) : nib_fp32_to_bf16(alpha);
 	const struct nib_problem p = {
 	    .a = {.codes = a_codes, .scales = a_scales, .rows = 1, .k = 16},
 	    .b = {.codes = b_codes, .scales = b_scales, .rows = N, .k = 16},
@@ -579,16 +566,16 @@ static void check_alpha(struct nib_device *device, enum nib_dtype dtype,
 /* Each end of the 16-bit formats, and the floats on both sides of it. */
 static void rounding_at_its_ends(void **state)
 {
-	static const float ends[] = {
-	    65504,	  65519,      65520, /* fp16: halfway to infinity */
-	    65536,	  0x1p-14f,   0x1.ffcp-15f,
-	    0x1.ffep-15f, /* halfway from subnormal to normal */
-	    0x1p-24f,	  0x1p-25f,   0x1.8p-24f,
-	    0x1.4p-23f,	  0x1.002p0f, 0x1.006p0f,
-	    0x1.01p0f,	  0x1.03p0f,  0x1.fefffep127f,
-	    0x1.ffp127f, /* bf16: halfway to infinity */
-	    FLT_MAX,	  0x1p-133f,  0x1p-134f,
-	    0x1.8p-133f,  FLT_MIN};
+	static const float ends[] =
+	    {65504,	   65519,      65520, /* fp16: halfway to infinity */
+	     65536,	   0x1p-14f,   0x1.ffcp-15f,
+	     0x1.ffep-15f, /* halfway from subnormal to normal */
+	     0x1p-24f,	   0x1p-25f,   0x1.8p-24f,
+	     0x1.4p-23f,   0x1.002p0f, 0x1.006p0f,
+	     0x1.01p0f,	   0x1.03p0f,  0x1.fefffep127f,
+	     0x1.ffp127f, /* bf16: halfway to infinity */
+	     FLT_MAX,	   0x1p-133f,  0x1p-134f,
+	     0x1.8p-133f,  FLT_MIN};
 
 	(void)state;
 	for (int isa = 0; isa < TEST_ISAS && devices[isa][0]; isa++)
@@ -597,14 +584,13 @@ static void rounding_at_its_ends(void **state)
 				const float x =
 				    step == 0
 					? ends[i]
-					: nextafterf(ends[i],
-						     (float)step * INFINITY);
+					: nextafterf(ends[i], (float)step * INFINITY);
 
 				for (int d = NIB_FP16; d <= NIB_BF16; d++) {
-					check_alpha(devices[isa][0],
-						    (enum nib_dtype)d, x);
-					check_alpha(devices[isa][0],
-						    (enum nib_dtype)d, -x);
+					check_alpha(devices[isa][0], (enum nib_dtype)d,
+						    x);
+					check_alpha(devices[isa][0], (enum nib_dtype)d,
+						    -x);
 				}
 			}
 }

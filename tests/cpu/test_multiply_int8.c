@@ -26,8 +26,8 @@
 
 static struct rng rng;
 
-static struct job_spec spec_of(enum nib_op op, enum nib_dtype x_dtype,
-			       int64_t m, int64_t n, int64_t k)
+static struct job_spec spec_of(enum nib_op op, enum nib_dtype x_dtype, int64_t m,
+			       int64_t n, int64_t k)
 {
 	return (struct job_spec){.op = op,
 				 .m = m,
@@ -77,25 +77,22 @@ static void check_rounding(struct job *job, const char *what)
 	set_identity(&job->b[0].view);
 	for (int d = 0; d < 2 * TEST_ISAS; d++) {
 		const struct job_how how = {.device = devices[d / 2],
-					    .packing =
-						d % 2 ? JOB_PACKED : JOB_VIEWS};
+					    .packing = d % 2 ? JOB_PACKED : JOB_VIEWS};
 
 		if (!how.device)
 			continue;
-		snprintf(text, sizeof(text), "%s on %s", what,
-			 test_isas[d / 2]);
+		snprintf(text, sizeof(text), "%s on %s", what, test_isas[d / 2]);
 		job_run(job, &how, text);
 		for (int64_t i = 0; i < x->rows; i++) {
 			round_row(x, i, want);
 			for (int64_t j = 0; j < x->cols; j++)
 				if (nib_dense_get(c, 0, i, j) != want[j])
-					fail_msg(
-					    "%s: x[%" PRId64 ", %" PRId64
-					    "] = %a is %a, not %a",
-					    text, i, j,
-					    (double)nib_dense_get(x, 0, i, j),
-					    (double)nib_dense_get(c, 0, i, j),
-					    (double)want[j]);
+					fail_msg("%s: x[%" PRId64 ", %" PRId64
+						 "] = %a is %a, not %a",
+						 text, i, j,
+						 (double)nib_dense_get(x, 0, i, j),
+						 (double)nib_dense_get(c, 0, i, j),
+						 (double)want[j]);
 		}
 	}
 	free(want);
@@ -112,8 +109,7 @@ static void set_x(const struct job *job, int64_t row, int64_t col, float x)
 {
 	const struct nib_dense *v = &job->x[0].view;
 
-	nib_dense_set_bits(v, 0, row, col,
-			   nib_fp64_to_dtype((double)x, v->dtype));
+	nib_dense_set_bits(v, 0, row, col, nib_fp64_to_dtype((double)x, v->dtype));
 }
 
 /* Finite bits of any kind. */
@@ -169,8 +165,7 @@ static void rounding_of_16_bits(void **state)
 		const uint32_t inf = dtype == NIB_FP16 ? 0x7c00 : 0x7f80;
 
 		for (uint32_t i = 0; i < 65536; i++) {
-			const uint32_t bits =
-			    i / 32768 ? i : (i * 2521) & 0x7fff;
+			const uint32_t bits = i / 32768 ? i : (i * 2521) & 0x7fff;
 			const bool is_finite = (bits & 0x7fff) < inf;
 
 			nib_dense_set_bits(&job->x[0].view, 0, i / 64, i % 64,
@@ -197,21 +192,17 @@ static void ties(void **state)
 		for (int64_t i = 0; i < 8 * 3 * 2; i++) {
 			const float scale =
 			    ldexpf(8 + (float)(i / 6), exponents[e] - 3);
-			const float to = i % 3 == 0   ? 0
-					 : i % 3 == 1 ? 1e38f
-						      : 0;
+			const float to = i % 3 == 0 ? 0 : i % 3 == 1 ? 1e38f : 0;
 
 			for (int64_t j = 0; j < k; j++) {
 				const float tie = ((float)(j % 127) + 0.5f) *
 						  (i / 3 % 2 ? -scale : scale);
-				float x =
-				    i % 3 == 2 ? tie : nextafterf(tie, to);
+				float x = i % 3 == 2 ? tie : nextafterf(tie, to);
 
 				/* Each block's largest gives it this scale. */
 				if (j % NIB_BLOCK == 0)
 					x = 127 * scale;
-				set_x(job, i, j,
-				      fmaxf(fminf(x, FLT_MAX), -FLT_MAX));
+				set_x(job, i, j, fmaxf(fminf(x, FLT_MAX), -FLT_MAX));
 			}
 		}
 		check_rounding(job, "ties");
@@ -260,8 +251,8 @@ static void bad_rows(void **state)
 		const int dtype = i / 2 % 3;
 		const struct job_how how = {.device = devices[i / 6]};
 		const struct job_spec spec =
-		    spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
-			    (enum nib_dtype)dtype, 39, 35, 16 * 70);
+		    spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM, (enum nib_dtype)dtype, 39,
+			    35, 16 * 70);
 		struct job *job = job_of(&rng, &spec);
 		const struct nib_dense *c = &job->c[0].view;
 		struct bits clean;
@@ -275,8 +266,7 @@ static void bad_rows(void **state)
 		/* Rows 3, 12, 21, 30: at the ends and within. */
 		for (int64_t b = 0; b < 4; b++)
 			nib_dense_set_bits(&job->x[0].view, 0, 3 + 9 * b,
-					   b * (16 * 70 - 1) / 3,
-					   bad[dtype][b]);
+					   b * (16 * 70 - 1) / 3, bad[dtype][b]);
 		job_run(job, &how, "inf and NaN");
 		for (int64_t e = 0; e < 39 * 35; e++) {
 			const float got = nib_dense_get(c, 0, e / 35, e % 35);
@@ -285,8 +275,7 @@ static void bad_rows(void **state)
 			if (is_bad ? !isnan(got)
 				   : memcmp(&got, clean.bytes + 4 * e, 4) != 0)
 				fail_msg("%s, type %d: row %" PRId64 " is %a",
-					 test_isas[i / 6], dtype, e / 35,
-					 (double)got);
+					 test_isas[i / 6], dtype, e / 35, (double)got);
 		}
 		bits_free(&clean);
 		job_free(job);
@@ -310,12 +299,10 @@ static float sum_of(const struct nib_problem *p, int64_t i, int64_t n)
 			values[j] = nib_dense_get(&p->x, 0, i, g * 16 + j);
 		scale = nib_int8_block(codes, values) * 0x1p-17f;
 		for (int j = 0; j < NIB_BLOCK; j++)
-			dot += codes[j] *
-			       nib_e2m1_twice[b[j / 2] >> 4 * (j % 2) & 15];
-		sum = fmaf(
-		    (float)dot,
-		    scale * nib_e4m3_to_float(*nib_nvfp4_scale(&p->b, 0, n, g)),
-		    sum);
+			dot += codes[j] * nib_e2m1_twice[b[j / 2] >> 4 * (j % 2) & 15];
+		sum = fmaf((float)dot,
+			   scale * nib_e4m3_to_float(*nib_nvfp4_scale(&p->b, 0, n, g)),
+			   sum);
 	}
 	return sum * 0x1p16f * (p->alpha ? *p->alpha : 1);
 }
@@ -326,10 +313,10 @@ static void same_sums(struct job *job, int64_t step)
 	char what[80];
 
 	for (int i = 0; i < TEST_ISAS * JOB_PACKINGS; i++) {
-		const struct job_how how = {
-		    .device = devices[i / JOB_PACKINGS],
-		    .packing = (enum job_packing)(i % JOB_PACKINGS),
-		    .brings_workspace = i % 2};
+		const struct job_how how = {.device = devices[i / JOB_PACKINGS],
+					    .packing =
+						(enum job_packing)(i % JOB_PACKINGS),
+					    .brings_workspace = i % 2};
 
 		if (!how.device)
 			continue;
@@ -342,8 +329,7 @@ static void same_sums(struct job *job, int64_t step)
 			const float got = nib_dense_get(&p->c, 0, m, n);
 
 			if (memcmp(&got, &want, 4) != 0)
-				fail_msg("%s: (%" PRId64 ", %" PRId64
-					 ") is %a, not %a",
+				fail_msg("%s: (%" PRId64 ", %" PRId64 ") is %a, not %a",
 					 what, m, n, (double)got, (double)want);
 		}
 	}
@@ -360,10 +346,9 @@ static void sums(void **state)
 
 	(void)state;
 	for (int i = 0; i < 9 * 3; i++) {
-		struct job_spec spec =
-		    spec_of(sizes[i / 3][0] == 1 ? NIB_GEMV : NIB_GEMM,
-			    (enum nib_dtype)(i % 3), sizes[i / 3][0],
-			    sizes[i / 3][1], sizes[i / 3][2]);
+		struct job_spec spec = spec_of(
+		    sizes[i / 3][0] == 1 ? NIB_GEMV : NIB_GEMM, (enum nib_dtype)(i % 3),
+		    sizes[i / 3][0], sizes[i / 3][1], sizes[i / 3][2]);
 		struct job *job;
 
 		if (test_is_small() && spec.m > 100)
@@ -406,9 +391,7 @@ static void extremes(void **state)
 				codes[j] = g % 2 ? 0xff : 0x77;
 			for (int j = 0; j < 8 && n > 0; j++)
 				if (n < 20 || (g > 1 && n < 30))
-					codes[j] =
-					    (uint8_t)(0x11 * (j % 7 + 1) ^
-						      0x80);
+					codes[j] = (uint8_t)(0x11 * (j % 7 + 1) ^ 0x80);
 				else if (g > 1)
 					codes[j] = 0;
 			*nib_nvfp4_scale(b, 0, n, g) =
@@ -417,8 +400,7 @@ static void extremes(void **state)
 	same_sums(job, 1);
 	for (int64_t i = 10; i < 20; i++)
 		for (int64_t n = 0; n < 20; n++)
-			assert_true(nib_dense_get(&job->c[0].view, 0, i, n) ==
-				    0);
+			assert_true(nib_dense_get(&job->c[0].view, 0, i, n) == 0);
 	job_free(job);
 }
 
@@ -435,13 +417,11 @@ static void devices_agree(struct job *job)
 		struct job_how how = {
 		    .device = test_device(test_isas[i / 3], threads[i % 3])};
 
-		for (int packing = 0; packing < JOB_PACKINGS && how.device;
-		     packing++) {
+		for (int packing = 0; packing < JOB_PACKINGS && how.device; packing++) {
 			how.packing = (enum job_packing)packing;
 			how.brings_workspace = packing == JOB_MIXED;
-			snprintf(what, sizeof(what),
-				 "%s, %d threads, packing %d", test_isas[i / 3],
-				 threads[i % 3], packing);
+			snprintf(what, sizeof(what), "%s, %d threads, packing %d",
+				 test_isas[i / 3], threads[i % 3], packing);
 			job_run(job, &how, what);
 			if (bits.bytes) {
 				job_has_bits(job, &bits, what);
@@ -463,9 +443,8 @@ static void operations(void **state)
 
 	(void)state;
 	for (int i = 0; i < 2 * 3 * JOB_VALUES; i++) {
-		struct job_spec spec =
-		    spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
-			    (enum nib_dtype)(i / 2 % 3), 0, 0, 0);
+		struct job_spec spec = spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
+					       (enum nib_dtype)(i / 2 % 3), 0, 0, 0);
 		struct job *job = job_new(spec.op);
 
 		spec.values = (enum job_values)(i / 6);
@@ -494,9 +473,8 @@ static void experts(void **state)
 
 	(void)state;
 	for (int i = 0; i < 6; i++) {
-		struct job_spec spec =
-		    spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
-			    (enum nib_dtype)(i / 2), 0, 97, 16 * 13);
+		struct job_spec spec = spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
+					       (enum nib_dtype)(i / 2), 0, 97, 16 * 13);
 
 		spec.alpha = spec.alpha2 = &alpha;
 		spec.has_gaps = i % 2;
@@ -514,8 +492,7 @@ static void callers_modes(void **state)
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 2; i++) {
 		struct job_how how = {.device = devices[i / 2]};
-		struct job_spec spec =
-		    spec_of(NIB_GEMM, NIB_FP32, 13, 40, 16 * 9);
+		struct job_spec spec = spec_of(NIB_GEMM, NIB_FP32, 13, 40, 16 * 9);
 		struct job *job;
 		struct bits bits;
 

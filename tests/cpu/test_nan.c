@@ -40,13 +40,11 @@ static void check_cross(const struct job *job, const struct bits *clean,
 			const int64_t row = i / c->cols, col = i % c->cols;
 			const bool is_in = (x->batch < 0 || x->batch == b) &&
 					   (row == x->row || col == x->col);
-			const bool is_nan =
-			    isnan(nib_dense_get(c, b, row, col));
+			const bool is_nan = isnan(nib_dense_get(c, b, row, col));
 			const void *element = nib_dense_at(c, b, row, col);
 
 			if (is_in != is_nan ||
-			    (!is_in &&
-			     memcmp(element, clean->bytes + at, size) != 0))
+			    (!is_in && memcmp(element, clean->bytes + at, size) != 0))
 				fail_msg("%s: batch %" PRId64 ", row %" PRId64
 					 ", col %" PRId64 " is %a",
 					 what, b, row, col,
@@ -58,8 +56,7 @@ static void run_on(struct job *job, int device, const char *what)
 {
 	/* Devices 0, 1, ...: each as views, then packed. */
 	const struct job_how how = {.device = devices[device / 2],
-				    .packing =
-					device % 2 ? JOB_PACKED : JOB_VIEWS};
+				    .packing = device % 2 ? JOB_PACKED : JOB_VIEWS};
 
 	job_run(job, &how, what);
 }
@@ -86,10 +83,10 @@ static void place_nan(struct job *job, const struct bits *clean,
 			if (!devices[isa])
 				continue;
 			snprintf(text, sizeof(text),
-				 "%s, %s%s, NaN at batch %" PRId64
-				 ", row %" PRId64 ", group %" PRId64 "%s",
-				 what, test_isas[isa], d % 2 ? " packed" : "",
-				 batch, row, group, zero ? " over zeros" : "");
+				 "%s, %s%s, NaN at batch %" PRId64 ", row %" PRId64
+				 ", group %" PRId64 "%s",
+				 what, test_isas[isa], d % 2 ? " packed" : "", batch,
+				 row, group, zero ? " over zeros" : "");
 			run_on(job, d, text);
 			check_cross(job, clean, x, text);
 		}
@@ -193,11 +190,8 @@ static void times_zero(void **state)
 static void neighbours(void **state)
 {
 	static const int64_t rows[] = {3, 9, 2};
-	const struct job_spec spec = {.op = NIB_GEMM,
-				      .n = 33,
-				      .k = 80,
-				      .dtype = NIB_BF16,
-				      .values = JOB_CONTEST};
+	const struct job_spec spec = {
+	    .op = NIB_GEMM, .n = 33, .k = 80, .dtype = NIB_BF16, .values = JOB_CONTEST};
 
 	(void)state;
 	for (int d = 0; d < 2 * TEST_ISAS; d++) {
@@ -220,9 +214,8 @@ static void neighbours(void **state)
 				const bool is_in =
 				    r == 13 || (n == 32 && r >= 3 && r < 12);
 
-				assert_int_equal(
-				    isnan(nib_dense_get(c, 0, r, n)) != 0,
-				    is_in);
+				assert_int_equal(isnan(nib_dense_get(c, 0, r, n)) != 0,
+						 is_in);
 				if (!is_in)
 					assert_memory_equal(
 					    nib_dense_at(c, 0, r, n),
@@ -262,8 +255,7 @@ static void payload(void **state)
 
 		if (!device)
 			break;
-		assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, NULL), NIB_OK);
 		if (isa == 0)
 			memcpy(first, c, sizeof(c));
 		assert_int_equal(c[0], 0x7e09);

@@ -54,13 +54,10 @@ static struct runtime load(void)
 }
 
 static enum nib_status open_openmp(const char *library, int threads,
-				   struct nib_device **device,
-				   struct nib_error *err)
+				   struct nib_device **device, struct nib_error *err)
 {
-	const struct nib_device_options options = {.struct_bytes =
-						       sizeof(options),
-						   .threads = threads,
-						   .openmp = library};
+	const struct nib_device_options options = {
+	    .struct_bytes = sizeof(options), .threads = threads, .openmp = library};
 
 	return nib_device_open("cpu", &options, device, err);
 }
@@ -103,8 +100,7 @@ static void same_bits(void **state)
 		runtime.settings->most_threads = cases[i].most;
 		runtime.settings->late_ns = cases[i].late_ns;
 		assert_int_equal(
-		    open_openmp(FAKE_OPENMP, cases[i].threads, &device, NULL),
-		    NIB_OK);
+		    open_openmp(FAKE_OPENMP, cases[i].threads, &device, NULL), NIB_OK);
 		how.device = device;
 		job_run(job, &how, "OpenMP");
 		job_has_bits(job, &bits, "OpenMP");
@@ -204,8 +200,7 @@ static void fork_child(void **state)
 
 /* ---- refused ------------------------------------------------------------- */
 
-static void serial(void *pool, int tasks, void (*task)(void *arg, int i),
-		   void *arg)
+static void serial(void *pool, int tasks, void (*task)(void *arg, int i), void *arg)
 {
 	(void)pool;
 	for (int i = 0; i < tasks; i++)
@@ -225,13 +220,11 @@ static void refused(void **state)
 	assert_int_equal(open_openmp("libabsent.so.7", 2, &device, &err),
 			 NIB_NO_DEVICE);
 	assert_string_equal(err.argument, "options.openmp");
-	assert_string_equal(err.message,
-			    "options.openmp = 'libabsent.so.7': must be a "
-			    "library that is loaded");
+	assert_string_equal(err.message, "options.openmp = 'libabsent.so.7': must be a "
+					 "library that is loaded");
 	assert_null(device);
 	/* Loaded, and without OpenMP. */
-	assert_int_equal(open_openmp("libc.so.6", 2, &device, &err),
-			 NIB_NO_DEVICE);
+	assert_int_equal(open_openmp("libc.so.6", 2, &device, &err), NIB_NO_DEVICE);
 	assert_non_null(strstr(err.message, "'libc.so.6': neither it nor"));
 	assert_int_equal(nib_device_open("cpu", &both, &device, &err),
 			 NIB_BAD_ARGUMENT);

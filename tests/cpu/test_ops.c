@@ -99,10 +99,9 @@ static void quantize_blocks(int dtype, int64_t blocks, size_t offset)
 	uint8_t *x = elements_new(dtype, 16 * blocks);
 	uint8_t codes[8 * MAX_BLOCKS], scales[MAX_BLOCKS];
 
-	cpu_quantizer_init(&z, (enum nib_dtype)dtype, 0x1p-9f,
-			   NIB_RECIPE_MODELOPT);
-	assert_true(scalar.quantize.quantize[dtype](
-	    &z, x, (enum nib_dtype)dtype, blocks, x, codes, scales));
+	cpu_quantizer_init(&z, (enum nib_dtype)dtype, 0x1p-9f, NIB_RECIPE_MODELOPT);
+	assert_true(scalar.quantize.quantize[dtype](&z, x, (enum nib_dtype)dtype,
+						    blocks, x, codes, scales));
 	for (int s = 0; s < set_count; s++) {
 		struct output c = output_new(8 * n, offset);
 		struct output e = output_new(n, offset);
@@ -132,8 +131,8 @@ static void amax_reads_its_run(void **state)
 			const uint32_t want = scalar.quantize.amax[dtype](x, n);
 
 			for (int s = 0; s < set_count; s++)
-				assert_int_equal(
-				    sets[s].quantize.amax[dtype](x, n), want);
+				assert_int_equal(sets[s].quantize.amax[dtype](x, n),
+						 want);
 			guard_free(x, (size_t)n * dtype_bytes(dtype));
 		}
 }
@@ -150,11 +149,10 @@ static void dequantize_blocks(int dtype, int64_t blocks, size_t offset)
 	cpu_dequantizer_init(&table, (enum nib_dtype)dtype, 0.37f);
 	scalar.quantize.dequantize[dtype](&table, codes, scales, blocks, want);
 	for (int s = 0; s < set_count; s++) {
-		struct output y =
-		    output_new(16 * n * dtype_bytes(dtype), offset);
+		struct output y = output_new(16 * n * dtype_bytes(dtype), offset);
 
-		sets[s].quantize.dequantize[dtype](&table, codes, scales,
-						   blocks, y.data);
+		sets[s].quantize.dequantize[dtype](&table, codes, scales, blocks,
+						   y.data);
 		output_is(&y, want);
 	}
 	guard_free(codes, 8 * n);
@@ -202,19 +200,15 @@ static void tile_band(int rows, int64_t groups, int64_t pitch, size_t offset)
 	scalar.quantize.tile(&from, groups, NULL, false, want);
 	memset(band_want, GUARD_POISON, band_bytes);
 	for (int r = 0; r < 4 * rows; r++)
-		memcpy(band_want + r * pitch, given.data + r * pitch,
-		       (size_t)groups);
+		memcpy(band_want + r * pitch, given.data + r * pitch, (size_t)groups);
 	for (int s = 0; s < 2 * set_count; s++) {
 		const struct cpu_quantize_ops *ops = &sets[s / 2].quantize;
 		struct output tiles = output_new(tiles_bytes, offset);
 		struct output back = output_new(band_bytes, offset);
-		const struct cpu_band to = {back.data, rows * pitch, pitch,
-					    rows};
+		const struct cpu_band to = {back.data, rows * pitch, pitch, rows};
 
-		ops->tile(&from, groups, s & 4 ? given.data : NULL, s & 1,
-			  tiles.data);
-		ops->untile(tiles.data, groups, s & 4 ? tiles.data : NULL,
-			    s & 1, &to);
+		ops->tile(&from, groups, s & 4 ? given.data : NULL, s & 1, tiles.data);
+		ops->untile(tiles.data, groups, s & 4 ? tiles.data : NULL, s & 1, &to);
 		ops->drain();
 		output_is(&back, band_want);
 		output_is(&tiles, want);
@@ -232,8 +226,7 @@ static void tiles_and_back(void **state)
 	(void)state;
 	for (int i = 0; i < 5; i++)
 		for (int64_t groups = 4; groups <= 140; groups += 4) {
-			tile_band(32, groups, (groups + 63) / 64 * 64,
-				  offsets[i]);
+			tile_band(32, groups, (groups + 63) / 64 * 64, offsets[i]);
 			tile_band(32, groups, groups, offsets[i]);
 			tile_band(4, groups, groups + 32, offsets[i]);
 		}

@@ -48,10 +48,8 @@ static void tiny_weights_take_little(void **state)
 	nib_packed_free(packed[0]);
 	before = used_bytes();
 	for (int i = 0; i < MATRICES; i++)
-		assert_int_equal(nib_pack(device, &b.view, &packed[i], NULL),
-				 NIB_OK);
-	assert_in_range(used_bytes() - before, MATRICES * 3 * 48 / 2,
-			MATRICES * 2048);
+		assert_int_equal(nib_pack(device, &b.view, &packed[i], NULL), NIB_OK);
+	assert_in_range(used_bytes() - before, MATRICES * 3 * 48 / 2, MATRICES * 2048);
 	for (int i = 0; i < MATRICES; i++)
 		nib_packed_free(packed[i]);
 	test_nvfp4_free(&b);
@@ -88,8 +86,8 @@ static void nothing_takes_nothing(void **state)
 
 static struct test_nvfp4 matrix(struct rng *rng, int64_t rows)
 {
-	return test_nvfp4_new(rng, rows, COLS, BATCH, NIB_LINEAR,
-			      TEST_SCALES_ANY, 0, 0);
+	return test_nvfp4_new(rng, rows, COLS, BATCH, NIB_LINEAR, TEST_SCALES_ANY, 0,
+			      0);
 }
 
 static void assert_same_product(struct nib_plan *plan, struct nib_problem p,
@@ -122,23 +120,19 @@ static void an_update_gives_the_new_weights(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_pack_shared(device, &b[0].view, &packed, &err),
-			 NIB_OK);
+	assert_int_equal(nib_pack_shared(device, &b[0].view, &packed, &err), NIB_OK);
 	/* A CPU has an order of its own. */
 	assert_true(nib_packed_bytes(packed) >= b[0].codes_bytes);
 	p.b_packed = packed;
-	assert_int_equal(
-	    nib_plan_create(device, NIB_GEMM, &p, 1, NULL, &plan, &err),
-	    NIB_OK);
+	assert_int_equal(nib_plan_create(device, NIB_GEMM, &p, 1, NULL, &plan, &err),
+			 NIB_OK);
 	p.b_packed = NULL;
 	for (int i = 0; i < 2; i++) {
 		p.b = b[i].view;
 		if (i)
-			assert_int_equal(
-			    nib_packed_update(packed, &b[i].view, &err),
-			    NIB_OK);
-		assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, &err),
-				 NIB_OK);
+			assert_int_equal(nib_packed_update(packed, &b[i].view, &err),
+					 NIB_OK);
+		assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, &err), NIB_OK);
 		assert_same_product(plan, p, packed, &want);
 	}
 	nib_plan_free(plan);
@@ -162,20 +156,16 @@ static void an_update_has_the_sizes(void **state)
 	(void)state;
 	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_OK);
 	other.rows--;
-	assert_int_equal(nib_packed_update(packed, &other, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_packed_update(packed, &other, &err), NIB_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.rows");
-	assert_string_equal(err.message,
-			    "b.rows = 36: must be 37, as packed has");
+	assert_string_equal(err.message, "b.rows = 36: must be 37, as packed has");
 	other = b.view;
 	other.k -= 16;
-	assert_int_equal(nib_packed_update(packed, &other, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_packed_update(packed, &other, &err), NIB_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.k");
 	other = b.view;
 	other.batch = 1;
-	assert_int_equal(nib_packed_update(packed, &other, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_packed_update(packed, &other, &err), NIB_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.batch");
 	assert_int_equal(nib_packed_update(packed, &b.view, &err), NIB_OK);
 	nib_packed_free(packed);
@@ -193,8 +183,8 @@ struct sizes {
 
 static struct test_nvfp4 matrix_of(struct rng *rng, const struct sizes *s)
 {
-	return test_nvfp4_new(rng, s->rows, s->k, s->batch, s->layout,
-			      TEST_SCALES_ANY, s->row_gap, s->scale_gap);
+	return test_nvfp4_new(rng, s->rows, s->k, s->batch, s->layout, TEST_SCALES_ANY,
+			      s->row_gap, s->scale_gap);
 }
 
 /* Scales of 0, over codes of 0 and others, and NaN, also at the edges. */
@@ -242,13 +232,11 @@ static void assert_same_values(const struct nib_nvfp4 *got,
 
 /* What lies between rows stays; the padding of tiles is 0. */
 static void assert_gaps(const struct sizes *s, const struct test_nvfp4 *got,
-			const uint8_t *codes_before,
-			const uint8_t *scales_before)
+			const uint8_t *codes_before, const uint8_t *scales_before)
 {
 	const int64_t stride = s->k / 2 + s->row_gap;
 	const uint8_t *codes = got->view.codes, *scales = got->view.scales;
-	const int64_t groups = s->k / NIB_BLOCK,
-		      scale_stride = groups + s->scale_gap;
+	const int64_t groups = s->k / NIB_BLOCK, scale_stride = groups + s->scale_gap;
 	int64_t sum = 0, want = 0;
 
 	for (size_t i = 0; i < got->codes_bytes; i++)
@@ -256,8 +244,7 @@ static void assert_gaps(const struct sizes *s, const struct test_nvfp4 *got,
 			assert_int_equal(codes[i], codes_before[i]);
 	for (size_t i = 0; i < got->scales_bytes; i++) {
 		sum += scales[i];
-		if (s->layout == NIB_LINEAR &&
-		    (int64_t)i % scale_stride >= groups)
+		if (s->layout == NIB_LINEAR && (int64_t)i % scale_stride >= groups)
 			assert_int_equal(scales[i], scales_before[i]);
 	}
 	if (s->layout == NIB_LINEAR)
@@ -304,8 +291,7 @@ static void unpacking_gives_what_was_packed(void **state)
 
 	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++)
-		for (size_t i = 0;
-		     devices[isa] && i < sizeof(rows) / sizeof(*rows) * 7;
+		for (size_t i = 0; devices[isa] && i < sizeof(rows) / sizeof(*rows) * 7;
 		     i++) {
 			struct sizes from = {rows[i / 7],
 					     blocks[i % 7] * NIB_BLOCK,
@@ -342,8 +328,7 @@ static void unpacking_has_the_sizes(void **state)
 	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_OK);
 	other.rows++;
 	assert_int_equal(nib_unpack(packed, &other, &err), NIB_BAD_ARGUMENT);
-	assert_string_equal(err.message,
-			    "to.rows = 38: must be 37, as packed has");
+	assert_string_equal(err.message, "to.rows = 38: must be 37, as packed has");
 	other = b.view;
 	other.k += 16;
 	assert_int_equal(nib_unpack(packed, &other, &err), NIB_BAD_ARGUMENT);

@@ -42,14 +42,14 @@ struct test_case {
 
 static const enum nib_dtype dtypes[3] = {NIB_FP32, NIB_FP16, NIB_BF16};
 
-static struct nib_quantize_options options_of(enum nib_recipe recipe,
-					      float global, int saturate)
+static struct nib_quantize_options options_of(enum nib_recipe recipe, float global,
+					      int saturate)
 {
-	return (struct nib_quantize_options){
-	    .struct_bytes = sizeof(struct nib_quantize_options),
-	    .recipe = recipe,
-	    .global = global,
-	    .saturate = saturate};
+	return (struct nib_quantize_options){.struct_bytes =
+						 sizeof(struct nib_quantize_options),
+					     .recipe = recipe,
+					     .global = global,
+					     .saturate = saturate};
 }
 
 /* ---- data --------------------------------------------------------------- */
@@ -61,9 +61,8 @@ static uint32_t finite_bits(uint32_t bits, enum nib_dtype dtype)
 
 	if (dtype != NIB_FP32)
 		bits &= 0xFFFF;
-	return (bits & infinity) == infinity
-		   ? bits ^ (UINT32_C(1) << f.fraction_bits)
-		   : bits;
+	return (bits & infinity) == infinity ? bits ^ (UINT32_C(1) << f.fraction_bits)
+					     : bits;
 }
 
 static uint32_t round_finite(double x, enum nib_dtype dtype)
@@ -90,8 +89,7 @@ static uint32_t element_bits(struct rng *rng, const struct test_case *c, int i,
 		bits = round_finite((i ? edges[random % 8] : 6) * d, c->dtype);
 		bits += i && (bits & 0x7FFF) ? random / 8 % 3 - 1 : 0;
 		bits = finite_bits(bits, c->dtype);
-		return bits ^
-		       (random >> 31 << (c->dtype == NIB_FP32 ? 31 : 15));
+		return bits ^ (random >> 31 << (c->dtype == NIB_FP32 ? 31 : 15));
 	case SUBNORMALS:
 		if (c->dtype == NIB_FP32)
 			return random & 0x80FFFFFF;
@@ -99,13 +97,11 @@ static uint32_t element_bits(struct rng *rng, const struct test_case *c, int i,
 	default:
 		break;
 	}
-	return random % 256 == 0
-		   ? finite_bits(random, c->dtype)
-		   : (random & 1) << (c->dtype == NIB_FP32 ? 31 : 15);
+	return random % 256 == 0 ? finite_bits(random, c->dtype)
+				 : (random & 1) << (c->dtype == NIB_FP32 ? 31 : 15);
 }
 
-static void fill(struct rng *rng, const struct test_case *c,
-		 const struct nib_dense *x)
+static void fill(struct rng *rng, const struct test_case *c, const struct nib_dense *x)
 {
 	const float global = c->options.global > 0 ? c->options.global : 0.01f;
 	double d = 0;
@@ -115,9 +111,9 @@ static void fill(struct rng *rng, const struct test_case *c,
 			d = (double)nib_e4m3_to_float(
 				(uint8_t)(1 + rng_below(rng, 126))) *
 			    (double)global;
-		nib_dense_set_bits(
-		    x, i / (c->rows * c->k), i / c->k % c->rows, i % c->k,
-		    element_bits(rng, c, (int)(i % NIB_BLOCK), d));
+		nib_dense_set_bits(x, i / (c->rows * c->k), i / c->k % c->rows,
+				   i % c->k,
+				   element_bits(rng, c, (int)(i % NIB_BLOCK), d));
 	}
 }
 
@@ -130,8 +126,7 @@ static float amax_ref(const struct nib_dense *x)
 	for (int64_t b = 0; b < nib_dense_batches(x); b++)
 		for (int64_t r = 0; r < x->rows; r++)
 			for (int64_t c = 0; c < x->cols; c++) {
-				const float v =
-				    fabsf(nib_dense_get(x, b, r, c));
+				const float v = fabsf(nib_dense_get(x, b, r, c));
 
 				if (isfinite(v) && v > most)
 					most = v;
@@ -140,30 +135,26 @@ static float amax_ref(const struct nib_dense *x)
 }
 
 static void quantize_ref(const struct nib_dense *x, const struct nib_nvfp4 *q,
-			 const struct nib_quantize_options *options,
-			 float *global)
+			 const struct nib_quantize_options *options, float *global)
 {
 	float block[NIB_BLOCK];
 
-	*global =
-	    options->global > 0 ? options->global : nib_global_ref(amax_ref(x));
+	*global = options->global > 0 ? options->global : nib_global_ref(amax_ref(x));
 	for (int64_t b = 0; b < nib_dense_batches(x); b++) {
 		if (q->scale_layout == NIB_TILED_128X4)
-			memset(
-			    nib_nvfp4_scales(q, b), 0,
-			    nib_scales_bytes(NIB_TILED_128X4, q->rows, q->k));
+			memset(nib_nvfp4_scales(q, b), 0,
+			       nib_scales_bytes(NIB_TILED_128X4, q->rows, q->k));
 		for (int64_t r = 0; r < x->rows; r++)
 			for (int64_t g = 0; g < x->cols / NIB_BLOCK; g++) {
 				for (int i = 0; i < NIB_BLOCK; i++)
-					block[i] = nib_dense_get(
-					    x, b, r, g * NIB_BLOCK + i);
-				assert_int_equal(
-				    nib_quantize_block_ref(
-					block, *global, options->recipe,
-					options->saturate,
-					nib_nvfp4_row(q, b, r) + 8 * g,
-					nib_nvfp4_scale(q, b, r, g)),
-				    -1);
+					block[i] =
+					    nib_dense_get(x, b, r, g * NIB_BLOCK + i);
+				assert_int_equal(nib_quantize_block_ref(
+						     block, *global, options->recipe,
+						     options->saturate,
+						     nib_nvfp4_row(q, b, r) + 8 * g,
+						     nib_nvfp4_scale(q, b, r, g)),
+						 -1);
 			}
 	}
 }
@@ -174,8 +165,8 @@ static struct test_nvfp4 output_new(const struct test_case *c)
 {
 	struct rng rng = rng_new(1);
 	struct test_nvfp4 q =
-	    test_nvfp4_new(&rng, c->rows, c->k, c->batch, c->layout,
-			   TEST_SCALES_ONE, c->code_gap, c->scale_gap);
+	    test_nvfp4_new(&rng, c->rows, c->k, c->batch, c->layout, TEST_SCALES_ONE,
+			   c->code_gap, c->scale_gap);
 
 	if (c->is_between)
 		test_nvfp4_between(&q.view);
@@ -209,19 +200,15 @@ static void check_backend(const struct test_case *c, const struct nib_dense *x,
 		return;
 	got = output_new(c);
 	status = nib_quantize(device, x, &got.view, &c->options, &global, &err);
-	if (status != NIB_OK ||
-	    nib_fp32_bits(global) != nib_fp32_bits(want_global) ||
-	    memcmp(got.view.scales, want->view.scales, want->scales_bytes) !=
-		0 ||
+	if (status != NIB_OK || nib_fp32_bits(global) != nib_fp32_bits(want_global) ||
+	    memcmp(got.view.scales, want->view.scales, want->scales_bytes) != 0 ||
 	    memcmp(got.view.codes, want->view.codes, want->codes_bytes) != 0)
 		describe(c, isa, threads);
 	if (status != NIB_OK)
 		fail_msg("%s", err.message);
 	assert_int_equal(nib_fp32_bits(global), nib_fp32_bits(want_global));
-	assert_memory_equal(got.view.scales, want->view.scales,
-			    want->scales_bytes);
-	assert_memory_equal(got.view.codes, want->view.codes,
-			    want->codes_bytes);
+	assert_memory_equal(got.view.scales, want->view.scales, want->scales_bytes);
+	assert_memory_equal(got.view.codes, want->view.codes, want->codes_bytes);
 	test_nvfp4_free(&got);
 	nib_device_close(device);
 }
@@ -239,8 +226,7 @@ static void check_case(struct rng *rng, const struct test_case *c)
 	quantize_ref(&x.view, &want.view, &c->options, &global);
 	for (int i = 0; i < TEST_ISAS; i++)
 		for (int threads = 1; threads <= 3; threads++)
-			check_backend(c, &x.view, &want, global, test_isas[i],
-				      threads);
+			check_backend(c, &x.view, &want, global, test_isas[i], threads);
 	test_nvfp4_free(&want);
 	test_dense_free(&x);
 }
@@ -249,17 +235,17 @@ static void check_case(struct rng *rng, const struct test_case *c)
 
 static void values(void **state)
 {
-	static const float globals[] = {
-	    0,	     1,	     0x1p-7f, 0.0123f,	   3.7f,
-	    1e30f,   1e-30f, 1e-40f,  0x1p-149f,   0x1p-140f,
-	    0x1p60f, 5e-7f,  FLT_MIN, FLT_MAX / 6, 0x1.fffffep-1f};
+	static const float globals[] = {0,	   1,		0x1p-7f,       0.0123f,
+					3.7f,	   1e30f,	1e-30f,	       1e-40f,
+					0x1p-149f, 0x1p-140f,	0x1p60f,       5e-7f,
+					FLT_MIN,   FLT_MAX / 6, 0x1.fffffep-1f};
 	struct rng rng = rng_new(test_seed());
 
 	(void)state;
 	for (int data = 0; data < DATA_COUNT; data++)
 		for (int t = 0; t < 3; t++)
-			for (size_t g = 0;
-			     g < sizeof(globals) / sizeof(*globals); g++) {
+			for (size_t g = 0; g < sizeof(globals) / sizeof(*globals);
+			     g++) {
 				struct test_case c = {
 				    .data = (enum data)data,
 				    .dtype = dtypes[t],
@@ -267,8 +253,8 @@ static void values(void **state)
 				    .k = test_is_tiny() ? 16 * 19 : 16 * 83,
 				    .batch = 1,
 				};
-				c.options = options_of((enum nib_recipe)(g % 3),
-						       globals[g], 0);
+				c.options =
+				    options_of((enum nib_recipe)(g % 3), globals[g], 0);
 				check_case(&rng, &c);
 			}
 }
@@ -288,8 +274,7 @@ static void recipes(void **state)
 				    .k = 16 * 40,
 				    .batch = 2,
 				};
-				c.options =
-				    options_of((enum nib_recipe)recipe, 0, 0);
+				c.options = options_of((enum nib_recipe)recipe, 0, 0);
 				check_case(&rng, &c);
 			}
 }
@@ -372,13 +357,12 @@ static void caller_modes(void **state)
 				struct test_nvfp4 want;
 				float global;
 
-				c.options = options_of(NIB_RECIPE_MODELOPT,
-						       globals[g], 0);
+				c.options =
+				    options_of(NIB_RECIPE_MODELOPT, globals[g], 0);
 				x = test_dense_new(NIB_FP32, 3, 496, 1, 0);
 				want = output_new(&c);
 				fill(&rng, &c, &x.view);
-				quantize_ref(&x.view, &want.view, &c.options,
-					     &global);
+				quantize_ref(&x.view, &want.view, &c.options, &global);
 				test_mode_set(modes[i]);
 				check_backend(&c, &x.view, &want, global,
 					      test_isas[isa], 1);
@@ -392,8 +376,7 @@ static uint32_t bad_bits(enum nib_dtype dtype, bool nan, bool negative)
 {
 	const struct nib_float_format f = nib_dtype_format(dtype);
 
-	return (uint32_t)(nib_sign_bits(f, negative) | nib_infinity_bits(f) |
-			  nan);
+	return (uint32_t)(nib_sign_bits(f, negative) | nib_infinity_bits(f) | nan);
 }
 
 static void check_bad(const char *isa, int threads, const struct test_case *c,
@@ -407,9 +390,8 @@ static void check_bad(const char *isa, int threads, const struct test_case *c,
 	if (!device)
 		return;
 	q = output_new(c);
-	assert_int_equal(
-	    nib_quantize(device, x, &q.view, &c->options, NULL, &err),
-	    NIB_BAD_DATA);
+	assert_int_equal(nib_quantize(device, x, &q.view, &c->options, NULL, &err),
+			 NIB_BAD_DATA);
 	if (!strstr(err.message, where))
 		fail_msg("%s: '%s' has no '%s'", isa, err.message, where);
 	err.message[0] = '\0';
@@ -444,8 +426,7 @@ static void not_finite(void **state)
 		const int64_t n = c.batch * c.rows * c.k;
 		int64_t first = n;
 
-		c.options =
-		    options_of(NIB_RECIPE_MODELOPT, i & 8 ? 0.01f : 0.0f, 0);
+		c.options = options_of(NIB_RECIPE_MODELOPT, i & 8 ? 0.01f : 0.0f, 0);
 		x = test_dense_new(c.dtype, c.rows, c.k, c.batch, c.x_gap);
 		fill(&rng, &c, &x.view);
 		for (int j = 0; j < 1 + i % 5; j++) {
@@ -457,13 +438,11 @@ static void not_finite(void **state)
 			first = at < first ? at : first;
 		}
 		snprintf(where, sizeof(where), "batch %d, row %d, col %d] = %s",
-			 (int)(first / (c.rows * c.k)),
-			 (int)(first / c.k % c.rows), (int)(first % c.k),
-			 i % 2 ? "nan" : "inf");
+			 (int)(first / (c.rows * c.k)), (int)(first / c.k % c.rows),
+			 (int)(first % c.k), i % 2 ? "nan" : "inf");
 		for (int isa = 0; isa < TEST_ISAS; isa++)
 			for (int threads = 1; threads <= 3; threads++)
-				check_bad(test_isas[isa], threads, &c, &x.view,
-					  where);
+				check_bad(test_isas[isa], threads, &c, &x.view, where);
 		test_dense_free(&x);
 	}
 }
@@ -486,17 +465,16 @@ static void saturated(void **state)
 		struct test_nvfp4 want = output_new(&c);
 		float global;
 
-		c.options = options_of((enum nib_recipe)(i / 2 % 3),
-				       i & 8 ? 0.01f : 0.0f, 1);
+		c.options =
+		    options_of((enum nib_recipe)(i / 2 % 3), i & 8 ? 0.01f : 0.0f, 1);
 		fill(&rng, &c, &x.view);
 		for (int j = 0; j < 40; j++)
-			nib_dense_set_bits(&x.view, 0, j % 5,
-					   rng_below(&rng, c.k),
+			nib_dense_set_bits(&x.view, 0, j % 5, rng_below(&rng, c.k),
 					   bad_bits(c.dtype, j & 1, j & 2));
 		quantize_ref(&x.view, &want.view, &c.options, &global);
 		for (int isa = 0; isa < TEST_ISAS; isa++)
-			check_backend(&c, &x.view, &want, global,
-				      test_isas[isa], 1 + i % 3);
+			check_backend(&c, &x.view, &want, global, test_isas[isa],
+				      1 + i % 3);
 		test_nvfp4_free(&want);
 		test_dense_free(&x);
 	}
@@ -526,8 +504,7 @@ static void amax_sizes(void **state)
 				if (!device)
 					continue;
 				assert_int_equal(
-				    nib_amax(device, &x.view, 0, &amax, NULL),
-				    NIB_OK);
+				    nib_amax(device, &x.view, 0, &amax, NULL), NIB_OK);
 				assert_true(amax == amax_ref(&x.view));
 				nib_device_close(device);
 			}

@@ -43,8 +43,7 @@ static struct job_spec spec_of(enum nib_op op, int64_t m, int64_t n, int64_t k)
 /* Enough of everything: several units of rows and of columns, odd ends. */
 static struct job *sample_job(enum nib_op op, enum nib_dtype dtype)
 {
-	struct job_spec spec =
-	    spec_of(op, test_is_small() ? 37 : 531, 77, 16 * 21);
+	struct job_spec spec = spec_of(op, test_is_small() ? 37 : 531, 77, 16 * 21);
 
 	spec.dtype = dtype;
 	return job_of(&rng, &spec);
@@ -63,12 +62,10 @@ static void devices_agree(struct job *job)
 		struct job_how how = {
 		    .device = test_device(test_isas[i / 5], threads[i % 5])};
 
-		for (int packing = 0; packing < JOB_PACKINGS && how.device;
-		     packing++) {
+		for (int packing = 0; packing < JOB_PACKINGS && how.device; packing++) {
 			how.packing = (enum job_packing)packing;
-			snprintf(what, sizeof(what),
-				 "%s, %d threads, packing %d", test_isas[i / 5],
-				 threads[i % 5], packing);
+			snprintf(what, sizeof(what), "%s, %d threads, packing %d",
+				 test_isas[i / 5], threads[i % 5], packing);
 			job_run(job, &how, what);
 			if (bits.bytes)
 				job_has_bits(job, &bits, what);
@@ -97,8 +94,7 @@ static void threads_and_instruction_sets_of_experts(void **state)
 
 	(void)state;
 	for (int op = NIB_GEMM; op <= NIB_DUAL_GEMM; op++) {
-		const struct job_spec spec =
-		    spec_of((enum nib_op)op, 0, 97, 16 * 13);
+		const struct job_spec spec = spec_of((enum nib_op)op, 0, 97, 16 * 13);
 
 		devices_agree(job_of_moe(&rng, &spec, rows, 6, 0, false));
 	}
@@ -113,8 +109,7 @@ static void copy_stack(const struct nib_nvfp4 *to, const struct nib_nvfp4 *from)
 		memcpy(nib_nvfp4_row(to, 0, r), nib_nvfp4_row(from, 0, r),
 		       (size_t)to->k / 2);
 		for (int64_t g = 0; g < to->k / NIB_BLOCK; g++)
-			*nib_nvfp4_scale(to, 0, r, g) =
-			    *nib_nvfp4_scale(from, 0, r, g);
+			*nib_nvfp4_scale(to, 0, r, g) = *nib_nvfp4_scale(from, 0, r, g);
 	}
 }
 
@@ -133,8 +128,8 @@ static void layouts_and_strides(void **state)
 		bits = job_bits(first);
 		for (int i = 1; i < 16; i++) {
 			struct job *job;
-			struct job_spec spec = spec_of(
-			    NIB_DUAL_GEMM, first->c[0].view.rows, 77, 16 * 21);
+			struct job_spec spec =
+			    spec_of(NIB_DUAL_GEMM, first->c[0].view.rows, 77, 16 * 21);
 			spec.a_layout = (enum nib_scale_layout)(i & 1);
 			spec.b_layout = (enum nib_scale_layout)(i >> 1 & 1);
 			spec.has_gaps = i >> 2 & 1;
@@ -155,8 +150,7 @@ static void layouts_and_strides(void **state)
 }
 
 /* The bits that problem i has when it runs alone. */
-static struct bits bits_alone(const struct job *job, int i,
-			      const struct job_how *how)
+static struct bits bits_alone(const struct job *job, int i, const struct job_how *how)
 {
 	struct job one = {.op = job->op, .count = 1};
 
@@ -197,14 +191,14 @@ static void groups(void **state)
 
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 3; i++) {
-		const struct job_how how = {
-		    .device = test_device(test_isas[i / 3], 3),
-		    .packing = (enum job_packing)(i % JOB_PACKINGS)};
+		const struct job_how how = {.device = test_device(test_isas[i / 3], 3),
+					    .packing =
+						(enum job_packing)(i % JOB_PACKINGS)};
 		struct job *job = job_new(ops[i % 3]);
 
 		for (int p = 0; p < 6 && how.device; p++) {
-			struct job_spec spec = spec_of(
-			    job->op, ms[p], 17 + 24 * p, 16 * (1 + 3 * p));
+			struct job_spec spec =
+			    spec_of(job->op, ms[p], 17 + 24 * p, 16 * (1 + 3 * p));
 
 			spec.batch = p == 2 ? 2 : 1;
 			job_add(job, &rng, &spec);
@@ -255,12 +249,10 @@ static void batches(void **state)
 		bits = job_bits(job);
 		job_poison(job);
 		for (int64_t l = 0; l < 4; l++) {
-			const struct nib_problem one =
-			    batch_of(&job->problems[0], l);
+			const struct nib_problem one = batch_of(&job->problems[0], l);
 
-			assert_int_equal(
-			    nib_multiply(device, job->op, &one, 1, NULL),
-			    NIB_OK);
+			assert_int_equal(nib_multiply(device, job->op, &one, 1, NULL),
+					 NIB_OK);
 		}
 		job_has_bits(job, &bits, "one of a batch");
 		bits_free(&bits);
@@ -279,9 +271,8 @@ static void rows_alone(void **state)
 
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
-		const struct job_how how = {
-		    .device = test_device(test_isas[i / 4], 2),
-		    .packing = i & 1 ? JOB_PACKED : JOB_VIEWS};
+		const struct job_how how = {.device = test_device(test_isas[i / 4], 2),
+					    .packing = i & 1 ? JOB_PACKED : JOB_VIEWS};
 		const struct job_spec spec =
 		    spec_of(i & 2 ? NIB_DUAL_GEMM : NIB_GEMM, m, 71, 16 * 9);
 		struct job *job = job_of(&rng, &spec);
@@ -303,11 +294,10 @@ static void rows_alone(void **state)
 			one.a.scales = nib_nvfp4_scale(&one.a, 0, r, 0);
 			one.c.data = nib_dense_at(&one.c, 0, r, 0);
 			one.a.rows = one.c.rows = 1;
-			assert_int_equal(
-			    nib_multiply(how.device,
-					 is_gemv ? NIB_GEMV : job->op, &one, 1,
-					 NULL),
-			    NIB_OK);
+			assert_int_equal(nib_multiply(how.device,
+						      is_gemv ? NIB_GEMV : job->op,
+						      &one, 1, NULL),
+					 NIB_OK);
 		}
 		job_has_bits(job, &bits, "row alone");
 		for (int64_t few = 1; few < 40 && few < m; few++) {
@@ -316,13 +306,12 @@ static void rows_alone(void **state)
 			some.a.rows = some.c.rows = few;
 			job_poison(job);
 			assert_int_equal(
-			    nib_multiply(how.device, job->op, &some, 1, NULL),
-			    NIB_OK);
+			    nib_multiply(how.device, job->op, &some, 1, NULL), NIB_OK);
 			assert_memory_equal(job->c[0].view.data, bits.bytes,
 					    (size_t)few * 71 * 4);
-			assert_int_equal(*(uint8_t *)nib_dense_at(
-					     &job->c[0].view, 0, few, 0),
-					 GUARD_POISON);
+			assert_int_equal(
+			    *(uint8_t *)nib_dense_at(&job->c[0].view, 0, few, 0),
+			    GUARD_POISON);
 		}
 		job_unpack(job);
 		bits_free(&bits);
@@ -338,8 +327,7 @@ static void experts_alone(void **state)
 
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
-		const struct job_how how = {
-		    .device = test_device(test_isas[i / 4], 3)};
+		const struct job_how how = {.device = test_device(test_isas[i / 4], 3)};
 		struct job_spec spec =
 		    spec_of(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM, 0, 65, 112);
 		struct nib_problem p = {.alpha = NULL};
@@ -371,9 +359,8 @@ static void experts_alone(void **state)
 			p.b.batch = p.b2.batch = 1;
 			p.alpha = &job->alpha[e];
 			p.alpha2 = &job->alpha2[e];
-			assert_int_equal(
-			    nib_multiply(how.device, job->op, &p, 1, NULL),
-			    NIB_OK);
+			assert_int_equal(nib_multiply(how.device, job->op, &p, 1, NULL),
+					 NIB_OK);
 		}
 		job_has_bits(job, &bits, "expert alone");
 		bits_free(&bits);
@@ -430,8 +417,7 @@ static void on_threads(void *arg, int tasks, void (*task)(void *arg, int i),
 	pool->arg = task_arg;
 	pool->next = tasks;
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(
-		    pthread_create(&threads[i], NULL, worker, pool), 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, worker, pool), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 }
@@ -450,8 +436,7 @@ static void callers_pools(void **state)
 		    .parallel_for = pools[i % 2],
 		    .pool = &pool,
 		};
-		struct job_how how = {.device =
-					  test_device(test_isas[i / 2], 1)};
+		struct job_how how = {.device = test_device(test_isas[i / 2], 1)};
 		struct job *job = sample_job(NIB_DUAL_GEMM, NIB_BF16);
 		struct bits bits;
 
@@ -462,9 +447,8 @@ static void callers_pools(void **state)
 		job_run(job, &how, "one thread");
 		bits = job_bits(job);
 		nib_device_close(how.device);
-		assert_int_equal(
-		    nib_device_open("cpu", &options, &how.device, NULL),
-		    NIB_OK);
+		assert_int_equal(nib_device_open("cpu", &options, &how.device, NULL),
+				 NIB_OK);
 		for (int packing = 0; packing < JOB_PACKINGS; packing++) {
 			how.packing = (enum job_packing)packing;
 			pool.calls = pool.tasks = 0;
@@ -495,9 +479,9 @@ static void callers_modes(void **state)
 
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
-		struct job_how how = {
-		    .device = test_device(test_isas[i / 4], 1 + i % 2),
-		    .packing = JOB_PACKED};
+		struct job_how how = {.device =
+					  test_device(test_isas[i / 4], 1 + i % 2),
+				      .packing = JOB_PACKED};
 		struct job_spec spec =
 		    spec_of(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM, 13, 40, 64);
 		struct job *job;
@@ -536,8 +520,7 @@ static void repeated_runs(void **state)
 	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++) {
 		struct nib_device *device = test_device(test_isas[isa], 7);
-		const struct job_spec spec =
-		    spec_of(NIB_DUAL_GEMM, 150, 130, 96);
+		const struct job_spec spec = spec_of(NIB_DUAL_GEMM, 150, 130, 96);
 		struct job *job;
 		struct nib_plan *plan;
 		struct bits bits;

@@ -45,14 +45,12 @@ static void random_items(struct cpu_item *items, int64_t count)
 }
 
 /* How often each row of each panel of 16 columns was met. */
-static void mark(uint8_t *met, const struct cpu_item *item, int64_t m0,
-		 int64_t n0)
+static void mark(uint8_t *met, const struct cpu_item *item, int64_t m0, int64_t n0)
 {
 	const int64_t panels = (item->n + PANEL_COLS - 1) / PANEL_COLS;
 	const int64_t end_m =
 	    m0 + item->unit_rows < item->m ? m0 + item->unit_rows : item->m;
-	const int64_t end_n =
-	    n0 + UNIT_COLS < item->n ? n0 + UNIT_COLS : item->n;
+	const int64_t end_n = n0 + UNIT_COLS < item->n ? n0 + UNIT_COLS : item->n;
 
 	assert_true(m0 >= 0 && m0 < item->m && n0 >= 0 && n0 < item->n);
 	assert_int_equal(n0 % PANEL_COLS, 0);
@@ -61,36 +59,32 @@ static void mark(uint8_t *met, const struct cpu_item *item, int64_t m0,
 			met[m * panels + n / PANEL_COLS]++;
 }
 
-static void check_cover(const struct cpu_item *items, int64_t count,
-			int64_t units)
+static void check_cover(const struct cpu_item *items, int64_t count, int64_t units)
 {
 	struct cpu_cursor cursor = {items, 0};
 	uint8_t *met[MAX_ITEMS];
 	int64_t m0, n0;
 
 	for (int64_t i = 0; i < count; i++) {
-		const int64_t panels =
-		    (items[i].n + PANEL_COLS - 1) / PANEL_COLS;
+		const int64_t panels = (items[i].n + PANEL_COLS - 1) / PANEL_COLS;
 
 		met[i] = calloc((size_t)(items[i].m * panels) + 1, 1);
 		assert_non_null(met[i]);
 	}
 	for (int64_t unit = 0; unit < units; unit++) {
-		const struct cpu_item *item =
-		    cpu_find_unit(&cursor, unit, &m0, &n0);
+		const struct cpu_item *item = cpu_find_unit(&cursor, unit, &m0, &n0);
 
 		assert_true(item >= items && item < items + count);
 		mark(met[item - items], item, m0, n0);
 	}
 	for (int64_t i = 0; i < count; i++) {
-		const int64_t panels =
-		    (items[i].n + PANEL_COLS - 1) / PANEL_COLS;
+		const int64_t panels = (items[i].n + PANEL_COLS - 1) / PANEL_COLS;
 
 		for (int64_t j = 0; j < items[i].m * panels; j++)
 			if (met[i][j] != 1)
-				fail_msg("item %" PRId64 " [%" PRId64
-					 ", %" PRId64 "]: row %" PRId64
-					 ", panel %" PRId64 " met %d times",
+				fail_msg("item %" PRId64 " [%" PRId64 ", %" PRId64
+					 "]: row %" PRId64 ", panel %" PRId64
+					 " met %d times",
 					 i, items[i].m, items[i].n, j / panels,
 					 j % panels, met[i][j]);
 		free(met[i]);
@@ -98,11 +92,10 @@ static void check_cover(const struct cpu_item *items, int64_t count,
 }
 
 /* What the kernels and the workspace rely on. */
-static void check_sizes(const struct cpu_item *items, int64_t count,
-			int64_t tile_rows, int64_t units)
+static void check_sizes(const struct cpu_item *items, int64_t count, int64_t tile_rows,
+			int64_t units)
 {
-	const int64_t most =
-	    (MAX_UNIT_ROWS + tile_rows - 1) / tile_rows * tile_rows;
+	const int64_t most = (MAX_UNIT_ROWS + tile_rows - 1) / tile_rows * tile_rows;
 	int64_t sum = 0;
 
 	for (int64_t i = 0; i < count; i++) {
@@ -111,8 +104,7 @@ static void check_sizes(const struct cpu_item *items, int64_t count,
 		assert_true(items[i].unit_rows <= most);
 		assert_int_equal(items[i].unit_rows % tile_rows, 0);
 		if (items[i].m == 0 || items[i].n == 0)
-			assert_int_equal(
-			    items[i].row_units * items[i].col_units, 0);
+			assert_int_equal(items[i].row_units * items[i].col_units, 0);
 		sum += items[i].row_units * items[i].col_units;
 	}
 	assert_int_equal(sum, units);
@@ -155,13 +147,11 @@ static void cursors_skip(void **state)
 			item = cpu_find_unit(&all, unit, &want_m0, &want_n0);
 			if (unit != next)
 				continue;
-			assert_ptr_equal(cpu_find_unit(&few, unit, &m0, &n0),
-					 item);
+			assert_ptr_equal(cpu_find_unit(&few, unit, &m0, &n0), item);
 			assert_int_equal(m0, want_m0);
 			assert_int_equal(n0, want_n0);
 			/* Asking again changes nothing. */
-			assert_ptr_equal(cpu_find_unit(&few, unit, &m0, &n0),
-					 item);
+			assert_ptr_equal(cpu_find_unit(&few, unit, &m0, &n0), item);
 			next = unit + 1 + rng_below(&rng, 1 + i % 40);
 		}
 	}
@@ -230,10 +220,8 @@ static void nothing_to_do(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_element_once),
-	    cmocka_unit_test(cursors_skip),
-	    cmocka_unit_test(threads_have_work),
-	    cmocka_unit_test(exact_boundaries),
+	    cmocka_unit_test(every_element_once), cmocka_unit_test(cursors_skip),
+	    cmocka_unit_test(threads_have_work),  cmocka_unit_test(exact_boundaries),
 	    cmocka_unit_test(nothing_to_do),
 	};
 

@@ -31,12 +31,11 @@ static const struct job_spec spec = {.op = NIB_GEMM,
 
 static struct nib_device *open_device(int threads)
 {
-	const struct nib_device_options options = {
-	    .struct_bytes = sizeof(options), .threads = threads};
+	const struct nib_device_options options = {.struct_bytes = sizeof(options),
+						   .threads = threads};
 	struct nib_device *device;
 
-	assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_open("cpu", &options, &device, NULL), NIB_OK);
 	return device;
 }
 
@@ -322,10 +321,7 @@ static void *call_often(void *arg)
 {
 	struct caller *caller = arg;
 
-	for (int i = 0; i < (test_is_tiny()    ? 3
-			     : test_is_small() ? 20
-					       : 200);
-	     i++) {
+	for (int i = 0; i < (test_is_tiny() ? 3 : test_is_small() ? 20 : 200); i++) {
 		job_poison(caller->job);
 		job_run_plan(caller->job, caller->plan, NULL, "many callers");
 		job_has_bits(caller->job, &caller->bits, "many callers");
@@ -350,16 +346,14 @@ static void callers_share_threads(void **state)
 			struct caller *c = &callers[i];
 
 			c->job = job_of(&rng, &spec);
-			job_run(c->job, &(struct job_how){.device = one},
-				"one thread");
+			job_run(c->job, &(struct job_how){.device = one}, "one thread");
 			c->bits = job_bits(c->job);
 			c->plan = job_plan(c->job, device, false);
 		}
 		for (int i = 0; i < CALLERS; i++)
-			assert_int_equal(pthread_create(&threads[i], NULL,
-							call_often,
-							&callers[i]),
-					 0);
+			assert_int_equal(
+			    pthread_create(&threads[i], NULL, call_often, &callers[i]),
+			    0);
 		for (int i = 0; i < CALLERS; i++) {
 			assert_int_equal(pthread_join(threads[i], NULL), 0);
 			bits_free(&callers[i].bits);

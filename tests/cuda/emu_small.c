@@ -71,9 +71,8 @@ static const char *check(const struct gpu_item *x, const struct gpu_memory *m)
 
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
 		return "guard band of c";
-	gpu_must(
-	    nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
-	    "check");
+	gpu_must(nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
+		 "check");
 	return result.failed ? "values outside their bound" : NULL;
 }
 
@@ -91,14 +90,14 @@ int main(int argc, char **argv)
 		return code;
 	for (int i = 0; i < MOST_CASES && set->sizes[i].m && !why; i++) {
 		struct gpu_item x =
-		    gpu_any_item(set->sizes[i].op, set->sizes[i].m,
-				 set->sizes[i].n, set->sizes[i].k, 1, 1);
+		    gpu_any_item(set->sizes[i].op, set->sizes[i].m, set->sizes[i].n,
+				 set->sizes[i].k, 1, 1);
 		struct gpu_memory m;
 		struct nib_problem p;
 
 		if (set->sizes[i].a != NVFP4)
-			gpu_make_dense(&x, set->sizes[i].a == FP16 ? NIB_FP16
-								   : NIB_BF16);
+			gpu_make_dense(&x,
+				       set->sizes[i].a == FP16 ? NIB_FP16 : NIB_BF16);
 		m = gpu_memory_new(&x);
 		p = gpu_problem(&x, &m, gpu_device_of);
 		if (nib_multiply(gpu_test.gpu, x.op, &p, 1, &gpu_test.err) ||

@@ -100,8 +100,7 @@ static struct nib_nvfp4 make_view(struct bed *bed, bool is_scales)
 	const bool tiled = v.scale_layout == NIB_TILED_128X4;
 
 	v.row_stride_bytes = v.k / 2 + 8 * (int64_t)rnd_below(3);
-	v.batch_stride_bytes =
-	    v.rows * v.row_stride_bytes + 8 * (int64_t)rnd_below(3);
+	v.batch_stride_bytes = v.rows * v.row_stride_bytes + 8 * (int64_t)rnd_below(3);
 	if (!tiled)
 		v.scale_row_stride_bytes = v.k / 16 + rnd_below(5);
 	v.scale_batch_stride_bytes =
@@ -109,11 +108,10 @@ static struct nib_nvfp4 make_view(struct bed *bed, bool is_scales)
 		   : v.rows * v.scale_row_stride_bytes) +
 	    rnd_below(20);
 	if (is_scales)
-		v.scales = bed->host +
-			   reserve(bed, v.batch * v.scale_batch_stride_bytes);
+		v.scales =
+		    bed->host + reserve(bed, v.batch * v.scale_batch_stride_bytes);
 	else
-		v.codes =
-		    bed->host + reserve(bed, v.batch * v.batch_stride_bytes);
+		v.codes = bed->host + reserve(bed, v.batch * v.batch_stride_bytes);
 	return v;
 }
 
@@ -144,8 +142,7 @@ static void want_codes(struct bed *bed, const struct nib_nvfp4 *v,
 	memset(bed->want + map->at, 0, sm100_copy_bytes(map));
 	for (int64_t l = 0; l < v->batch; l++)
 		for (int64_t r = 0; r < v->rows; r++)
-			memcpy(bed->want + map->at +
-				   (size_t)l * map->strides_bytes[1] +
+			memcpy(bed->want + map->at + (size_t)l * map->strides_bytes[1] +
 				   (size_t)r * map->strides_bytes[0],
 			       nib_nvfp4_row(v, l, r), (size_t)v->k / 2);
 }
@@ -162,20 +159,17 @@ static void launch(struct bed *bed, int count)
 	for (int i = 0; i < count; i++) {
 		struct nib_stage_copy *copy =
 		    &bed->chunk.stage->copies[bed->maps[i].copy];
-		const uint8_t *host = bed->maps[i].is_scales
-					  ? bed->views[i].scales
-					  : bed->views[i].codes;
+		const uint8_t *host =
+		    bed->maps[i].is_scales ? bed->views[i].scales : bed->views[i].codes;
 
 		copy->from = bed->memory + (host - bed->host);
 		copy->to = bed->space + bed->maps[i].at;
 	}
-	check(nib_device_copy(bed->device, bed->memory, bed->host, bed->used,
-			      &err),
+	check(nib_device_copy(bed->device, bed->memory, bed->host, bed->used, &err),
 	      &err);
 	check(nib_device_copy(bed->device, bed->space, got, SPACE, &err), &err);
 	check(cuda_enter(device, &err), &err);
-	check(cuda_kernel(device, "nib_stage", 0, &bed->chunk.copy, &err),
-	      &err);
+	check(cuda_kernel(device, "nib_stage", 0, &bed->chunk.copy, &err), &err);
 	check(sm100_stage_launch(device, &bed->chunk, NULL, &err), &err);
 	cuda_leave(device);
 	check(nib_device_wait(bed->device, NULL, &err), &err);
@@ -266,8 +260,7 @@ static void want_expert(struct bed *bed, const struct experts *x, int32_t e)
 	const int32_t first = x->offsets[e], m = x->offsets[e + 1] - first;
 	const int32_t row0 = nib_sm100_staged_row(e, first);
 	const int64_t from = x->is_placed ? x->places[e] : first;
-	const bool is_nan =
-	    x->is_placed && (from < 0 || from > (int64_t)x->rows - m);
+	const bool is_nan = x->is_placed && (from < 0 || from > (int64_t)x->rows - m);
 
 	/* The blocks that the expert has, whole. */
 	if (m > 0)
@@ -289,17 +282,14 @@ static void add_experts(struct bed *bed, const struct experts *x)
 	struct nib_stage_params *p;
 	size_t at;
 
-	v->scales =
-	    bed->host + reserve(bed, (int64_t)nib_scales_bytes(v->scale_layout,
-							       v->rows, v->k));
+	v->scales = bed->host + reserve(bed, (int64_t)nib_scales_bytes(v->scale_layout,
+								       v->rows, v->k));
 	at = reserve(bed, sizeof(*x));
 	memcpy(bed->host + at, x, sizeof(*x));
 	sm100_scales_map(&source, 1, map);
 	map->sizes[1] = (uint64_t)(x->offsets[EXPERTS] / 128 + EXPERTS);
-	map->strides_bytes[0] =
-	    512 * (uint64_t)nib_stage_tiles_across((int32_t)v->k);
-	assert_true(
-	    sm100_stage_add(&bed->chunk, &source, map, &bed->workspace_bytes));
+	map->strides_bytes[0] = 512 * (uint64_t)nib_stage_tiles_across((int32_t)v->k);
+	assert_true(sm100_stage_add(&bed->chunk, &source, map, &bed->workspace_bytes));
 	p = bed->chunk.stage;
 	p->copies[0].is_of_experts = 1;
 	p->experts = EXPERTS;

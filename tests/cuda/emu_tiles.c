@@ -45,16 +45,12 @@ static const struct job {
     {"split", NIB_GEMM, .runs = 2, .sizes = {{40, 250, 4096, 1}}},
     {"singles", NIB_GEMM, .runs = 2, .sizes = {{40, 100, 4096, 1}}},
     {"group", NIB_GEMM, .runs = 1,
-     .sizes = {{100, 300, 528, 1},
-	       {0, 64, 64, 1},
-	       {17, 130, 1024, 2},
-	       {65, 256, 272, 1}}},
-    {"staged", NIB_GEMM, .linear = true, .runs = 2,
-     .sizes = {{77, 200, 400, 1}}},
+     .sizes =
+	 {{100, 300, 528, 1}, {0, 64, 64, 1}, {17, 130, 1024, 2}, {65, 256, 272, 1}}},
+    {"staged", NIB_GEMM, .linear = true, .runs = 2, .sizes = {{77, 200, 400, 1}}},
     {"dual", NIB_DUAL_GEMM, .runs = 1, .sizes = {{144, 1500, 512, 1}}},
     {"duals", NIB_DUAL_GEMM, .runs = 1, .sizes = {{16, 120, 4096, 1}}},
-    {"moe", NIB_GEMM, .moe = true, .runs = 1,
-     .sizes = {{130, 2000, 272, MOE_EXPERTS}}},
+    {"moe", NIB_GEMM, .moe = true, .runs = 1, .sizes = {{130, 2000, 272, MOE_EXPERTS}}},
     {"dualmoe", NIB_DUAL_GEMM, .moe = true, .runs = 1,
      .sizes = {{70, 200, 272, MOE_EXPERTS}}},
     {"slots", NIB_GEMM, .runs = 1, .sizes = {{256, 1024, 1280, 1}}},
@@ -91,8 +87,7 @@ static const char *verdict(const struct nib_check_result *r)
 	snprintf(text, sizeof(text),
 		 "%" PRId64 " of %" PRId64 " values outside their bound, "
 		 "[%" PRId64 ", %" PRId64 ", %" PRId64 "]: %g, not %g",
-		 r->failed, r->checked, r->batch, r->row, r->col, r->got,
-		 r->want);
+		 r->failed, r->checked, r->batch, r->row, r->col, r->got, r->want);
 	return r->failed ? text : NULL;
 }
 
@@ -101,10 +96,8 @@ static const char *verdict(const struct nib_check_result *r)
 static struct gpu_item item_of(const struct job *j, int i)
 {
 	const struct size *s = &j->sizes[i];
-	struct gpu_item x =
-	    gpu_any_item(j->op, s->m, s->n, s->k, s->batch, s->batch);
-	const enum nib_scale_layout layout =
-	    j->linear ? NIB_LINEAR : NIB_TILED_128X4;
+	struct gpu_item x = gpu_any_item(j->op, s->m, s->n, s->k, s->batch, s->batch);
+	const enum nib_scale_layout layout = j->linear ? NIB_LINEAR : NIB_TILED_128X4;
 	struct gpu_sizes *operands[] = {&x.a, &x.b, &x.b2};
 
 	for (int o = 0; o < 3; o++) {
@@ -120,16 +113,13 @@ static struct gpu_item item_of(const struct job *j, int i)
 }
 
 static const char *check_items(const struct job *j, const struct gpu_item *x,
-			       const struct gpu_memory *m, int count,
-			       uint64_t *hash)
+			       const struct gpu_memory *m, int count, uint64_t *hash)
 {
 	const char *why = NULL;
 
 	for (int i = 0; i < count && !why; i++) {
-		const struct nib_check_options options =
-		    check_options(&j->sizes[i]);
-		const struct nib_problem p =
-		    gpu_problem(&x[i], &m[i], gpu_host_of);
+		const struct nib_check_options options = check_options(&j->sizes[i]);
+		const struct nib_problem p = gpu_problem(&x[i], &m[i], gpu_host_of);
 		struct nib_check_result r = {.struct_bytes = sizeof(r)};
 
 		if (!gpu_download(&m[i].c, gpu_host_of(&m[i].c)))
@@ -137,8 +127,7 @@ static const char *check_items(const struct job *j, const struct gpu_item *x,
 		*hash = hash_of(*hash, gpu_host_of(&m[i].c), m[i].c.bytes);
 		if (!wants_oracle())
 			continue;
-		gpu_must(nib_check(j->op, &p, 1, &options, &r, &gpu_test.err),
-			 "check");
+		gpu_must(nib_check(j->op, &p, 1, &options, &r, &gpu_test.err), "check");
 		why = verdict(&r);
 	}
 	return why;
@@ -160,9 +149,9 @@ static const char *run_items(const struct job *j, char *plan_text, size_t size,
 		m[count] = gpu_memory_new(&x[count]);
 		p[count] = gpu_problem(&x[count], &m[count], gpu_device_of);
 	}
-	gpu_must(nib_plan_create(gpu_test.gpu, j->op, p, count, NULL, &plan,
-				 &gpu_test.err),
-		 j->name);
+	gpu_must(
+	    nib_plan_create(gpu_test.gpu, j->op, p, count, NULL, &plan, &gpu_test.err),
+	    j->name);
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), j->name);
 	snprintf(plan_text, size, "%s", info.explanation);
 	for (int i = 0; i < j->runs && !why; i++)
@@ -196,8 +185,7 @@ static const char *check_moe(const struct job *j, const struct gpu_moe *x,
 	why = gpu_moe_places(x, m);
 	if (why || !wants_oracle())
 		return why;
-	gpu_must(nib_check_moe(x->op, &p, &options, &r, &gpu_test.err),
-		 "check");
+	gpu_must(nib_check_moe(x->op, &p, &options, &r, &gpu_test.err), "check");
 	return verdict(&r);
 }
 
@@ -217,9 +205,9 @@ static const char *run_moe(const struct job *j, char *plan_text, size_t size,
 	x.c.dtype = NIB_BF16;
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
-	gpu_must(nib_plan_create_moe(gpu_test.gpu, j->op, &p, NULL, &plan,
-				     &gpu_test.err),
-		 j->name);
+	gpu_must(
+	    nib_plan_create_moe(gpu_test.gpu, j->op, &p, NULL, &plan, &gpu_test.err),
+	    j->name);
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), j->name);
 	snprintf(plan_text, size, "%s", info.explanation);
 	if (nib_run_moe(plan, &p, NULL, &gpu_test.err) ||

@@ -32,8 +32,7 @@ static void *copy(const char *name, int index, const void *from, size_t bytes)
 {
 	void *to = NULL;
 
-	gpu_must(nib_device_alloc(gpu_test.gpu, bytes, &to, &gpu_test.err),
-		 "alloc");
+	gpu_must(nib_device_alloc(gpu_test.gpu, bytes, &to, &gpu_test.err), "alloc");
 	gpu_must(nib_device_copy(gpu_test.gpu, to, from, bytes, &gpu_test.err),
 		 "upload");
 	fprintf(stderr, "operand %s %d 0x%" PRIxPTR " %zu\n", name, index,
@@ -49,14 +48,13 @@ static void copy_operand(const char *name, int index, struct nib_nvfp4 *v)
 	v->scales = copy(name, index, v->scales, contest_scales_bytes(v));
 }
 
-static void tell(const struct contest_spec *spec,
-		 const struct nib_problem *problems)
+static void tell(const struct contest_spec *spec, const struct nib_problem *problems)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_plan *plan;
 
-	gpu_must(nib_plan_create(gpu_test.gpu, spec->op, problems, spec->count,
-				 NULL, &plan, &gpu_test.err),
+	gpu_must(nib_plan_create(gpu_test.gpu, spec->op, problems, spec->count, NULL,
+				 &plan, &gpu_test.err),
 		 "plan");
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "info");
 	fprintf(stderr, "product %s ",
@@ -65,8 +63,7 @@ static void tell(const struct contest_spec *spec,
 		: spec->count > 1	  ? "group"
 					  : "gemm");
 	for (int i = 0; i < spec->count; i++)
-		fprintf(stderr,
-			"%s%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64,
+		fprintf(stderr, "%s%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64,
 			i ? "," : "", spec->sizes[i].m, spec->sizes[i].n,
 			spec->sizes[i].k, spec->sizes[i].l);
 	fprintf(stderr, " %" PRId64 " %d\n", info.tasks, info.k_slices);
@@ -75,9 +72,8 @@ static void tell(const struct contest_spec *spec,
 
 static void free_all(const struct nib_problem *p)
 {
-	void *const memory[] = {p->a.codes,  p->a.scales, p->b.codes,
-				p->b.scales, p->b2.codes, p->b2.scales,
-				p->c.data};
+	void *const memory[] = {p->a.codes,  p->a.scales,  p->b.codes, p->b.scales,
+				p->b2.codes, p->b2.scales, p->c.data};
 
 	for (size_t i = 0; i < sizeof(memory) / sizeof(*memory); i++)
 		nib_device_free(gpu_test.gpu, memory[i]);
@@ -96,14 +92,13 @@ static void run(const struct contest_spec *spec)
 		copy_operand("a", i, &p->a);
 		copy_operand("b", i, &p->b);
 		copy_operand("b2", i, &p->b2);
-		p->c.data =
-		    copy("c", i, host.c.data, contest_result_bytes(&host.c));
+		p->c.data = copy("c", i, host.c.data, contest_result_bytes(&host.c));
 		contest_free(&host);
 	}
 	tell(spec, problems);
-	gpu_must(nib_multiply(gpu_test.gpu, spec->op, problems, spec->count,
-			      &gpu_test.err),
-		 "multiply");
+	gpu_must(
+	    nib_multiply(gpu_test.gpu, spec->op, problems, spec->count, &gpu_test.err),
+	    "multiply");
 	gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err), "wait");
 	fputs("done\n", stderr);
 	for (int i = 0; i < spec->count; i++)
@@ -113,8 +108,7 @@ static void run(const struct contest_spec *spec)
 int main(int argc, char **argv)
 {
 	const bool is_small = argc > 1 && strcmp(argv[1], "small") == 0;
-	const struct contest_spec *specs =
-	    is_small ? small : contest_benchmarks;
+	const struct contest_spec *specs = is_small ? small : contest_benchmarks;
 	const size_t count =
 	    is_small ? sizeof(small) / sizeof(*small) : contest_n_benchmarks;
 	int code;

@@ -32,8 +32,7 @@ static void run_apart(void **state)
 	pid_t child;
 
 	/* The link is read here, because valgrind cannot execute it. */
-	assert_true(readlink("/proc/self/exe", program, sizeof(program) - 1) >
-		    0);
+	assert_true(readlink("/proc/self/exe", program, sizeof(program) - 1) > 0);
 	fflush(NULL);
 	child = fork();
 	if (child == 0) {
@@ -48,8 +47,7 @@ static void run_apart(void **state)
 		fail_msg("%s: status 0x%x", test->name, (unsigned)status);
 }
 
-int fake_main(int argc, char **argv, const struct fake_test *tests,
-	      size_t count)
+int fake_main(int argc, char **argv, const struct fake_test *tests, size_t count)
 {
 	struct CMUnitTest all[MAX_TESTS];
 	size_t used = 0;
@@ -83,8 +81,8 @@ struct fake_cuda *fake_open(const char *path)
 	return fake;
 }
 
-void fake_register_memory(const void *pointer, size_t bytes, int type,
-			  int ordinal, int is_managed)
+void fake_register_memory(const void *pointer, size_t bytes, int type, int ordinal,
+			  int is_managed)
 {
 	void *symbol = dlsym(library, "fake_register");
 	fake_cuda_register *call;

@@ -19,12 +19,11 @@ struct fake_test {
  * main() of such a program: every test, each by running the program again with
  * its name.
  */
-int fake_main(int argc, char **argv, const struct fake_test *tests,
-	      size_t count);
+int fake_main(int argc, char **argv, const struct fake_test *tests, size_t count);
 
 /* Opens the fake at path and makes it the library's driver. */
 struct fake_cuda *fake_open(const char *path);
-void fake_register_memory(const void *pointer, size_t bytes, int type,
-			  int ordinal, int is_managed);
+void fake_register_memory(const void *pointer, size_t bytes, int type, int ordinal,
+			  int is_managed);
 
 #endif

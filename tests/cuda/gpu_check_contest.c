@@ -12,8 +12,7 @@ static void *copy(const void *from, size_t bytes)
 {
 	void *to = NULL;
 
-	gpu_must(nib_device_alloc(gpu_test.gpu, bytes, &to, &gpu_test.err),
-		 "alloc");
+	gpu_must(nib_device_alloc(gpu_test.gpu, bytes, &to, &gpu_test.err), "alloc");
 	gpu_must(nib_device_copy(gpu_test.gpu, to, from, bytes, &gpu_test.err),
 		 "upload");
 	return to;
@@ -40,9 +39,8 @@ static struct nib_problem copy_problem(const struct nib_problem *p)
 
 static void free_copy(const struct nib_problem *p)
 {
-	void *const memory[] = {p->a.codes,  p->a.scales, p->b.codes,
-				p->b.scales, p->b2.codes, p->b2.scales,
-				p->c.data};
+	void *const memory[] = {p->a.codes,  p->a.scales,  p->b.codes, p->b.scales,
+				p->b2.codes, p->b2.scales, p->c.data};
 
 	for (size_t i = 0; i < sizeof(memory) / sizeof(*memory); i++)
 		nib_device_free(gpu_test.gpu, memory[i]);
@@ -50,13 +48,12 @@ static void free_copy(const struct nib_problem *p)
 
 static bool check_products(const struct contest_spec *spec,
 			   const struct nib_problem *host,
-			   const struct nib_problem *gpu, char *why,
-			   size_t bytes)
+			   const struct nib_problem *gpu, char *why, size_t bytes)
 {
 	for (int i = 0; i < spec->count; i++) {
-		gpu_must(nib_device_copy(
-			     gpu_test.gpu, host[i].c.data, gpu[i].c.data,
-			     contest_result_bytes(&host[i].c), &gpu_test.err),
+		gpu_must(nib_device_copy(gpu_test.gpu, host[i].c.data, gpu[i].c.data,
+					 contest_result_bytes(&host[i].c),
+					 &gpu_test.err),
 			 "download");
 		if (contest_check(spec->op, &host[i], &seed, why, bytes))
 			return false;
@@ -74,8 +71,7 @@ static void check_spec(const struct contest_spec *spec)
 		host[i] = contest_problem(spec->op, &spec->sizes[i], &seed);
 		gpu[i] = copy_problem(&host[i]);
 	}
-	ok = !nib_multiply(gpu_test.gpu, spec->op, gpu, spec->count,
-			   &gpu_test.err) &&
+	ok = !nib_multiply(gpu_test.gpu, spec->op, gpu, spec->count, &gpu_test.err) &&
 	     !nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err);
 	if (!ok)
 		snprintf(why, sizeof(why), "%s", gpu_test.err.message);

@@ -26,8 +26,7 @@ struct quantize_case {
 
 /* Into q's host side by the CPU, and the device's side by the GPU. */
 static const char *quantize_both(const struct quantize_case *c,
-				 const struct gpu_twin *x,
-				 const struct gpu_twin *codes,
+				 const struct gpu_twin *x, const struct gpu_twin *codes,
 				 const struct gpu_twin *scales)
 {
 	static struct nib_error gpu_err;
@@ -48,8 +47,7 @@ static const char *quantize_both(const struct quantize_case *c,
 	enum nib_status status, gpu_status;
 
 	gpu_test.err.message[0] = gpu_err.message[0] = '\0';
-	status = nib_quantize(gpu_test.cpu, &from, &to, &options, &want,
-			      &gpu_test.err);
+	status = nib_quantize(gpu_test.cpu, &from, &to, &options, &want, &gpu_test.err);
 	memcpy(gpu_host_of(&global), &c->global, sizeof(float));
 	gpu_upload(&global);
 	if (c->by_pointer) {
@@ -62,9 +60,8 @@ static const char *quantize_both(const struct quantize_case *c,
 	if (status != gpu_status)
 		return gpu_err.message[0] ? gpu_err.message : "status";
 	if (status)
-		return strcmp(gpu_test.err.message, gpu_err.message)
-			   ? gpu_err.message
-			   : "told";
+		return strcmp(gpu_test.err.message, gpu_err.message) ? gpu_err.message
+								     : "told";
 	return !c->by_pointer && gpu_float_bits(want) != gpu_float_bits(got)
 		   ? "another global scale"
 		   : NULL;
@@ -91,8 +88,7 @@ static void fill_edges(const struct quantize_case *c, uint32_t *x)
 			    (double)c->global;
 			bits = gpu_float_bits((float)(6 * d));
 		} else {
-			bits =
-			    gpu_float_bits((float)(edge[gpu_rnd_below(8)] * d));
+			bits = gpu_float_bits((float)(edge[gpu_rnd_below(8)] * d));
 			bits += bits > 2 && bits < 0x7F000000
 				    ? (uint32_t)gpu_rnd_below(5) - 2
 				    : 0;
@@ -109,28 +105,25 @@ static void check_quantize(const struct quantize_case *c)
 	struct gpu_twin x = gpu_twin_new(gpu_dense_bytes(&c->s));
 	struct gpu_twin codes = gpu_twin_new(gpu_codes_bytes(&c->s));
 	struct gpu_twin scales = gpu_twin_new(gpu_scale_bytes(&c->s));
-	uint8_t *got_codes = gpu_take(codes.bytes),
-		*got = gpu_take(scales.bytes);
+	uint8_t *got_codes = gpu_take(codes.bytes), *got = gpu_take(scales.bytes);
 	static const uint32_t bad[3][2] = {
 	    {0xFF800000, 0x7FC00000}, {0xFC00, 0x7E00}, {0xFF80, 0x7FC0}};
 	char name[160];
 	const char *why;
 
 	snprintf(name, sizeof(name),
-		 "quantize %s %s %" PRId64 "x%" PRId64 "x%" PRId64
-		 " gap %" PRId64 " recipe %d global %g%s%s%s bad %d",
-		 gpu_dtype_name(c->s.dtype), gpu_layout_name(c->s.layout),
-		 c->s.batch, c->s.rows, c->s.k, c->s.gap, (int)c->recipe,
-		 (double)c->global, c->by_pointer ? " pointer" : "",
-		 c->ties ? " ties" : "", c->saturate ? " saturate" : "",
-		 c->bad);
+		 "quantize %s %s %" PRId64 "x%" PRId64 "x%" PRId64 " gap %" PRId64
+		 " recipe %d global %g%s%s%s bad %d",
+		 gpu_dtype_name(c->s.dtype), gpu_layout_name(c->s.layout), c->s.batch,
+		 c->s.rows, c->s.k, c->s.gap, (int)c->recipe, (double)c->global,
+		 c->by_pointer ? " pointer" : "", c->ties ? " ties" : "",
+		 c->saturate ? " saturate" : "", c->bad);
 	gpu_fill_dense(&c->s, gpu_host_of(&x), c->ties);
 	if (c->edges)
 		fill_edges(c, gpu_host_of(&x));
 	for (int i = 0; i < c->bad; i++)
 		gpu_put(&c->s, gpu_host_of(&x),
-			gpu_rnd_below(c->s.batch * c->s.rows) *
-				(c->s.k + c->s.gap) +
+			gpu_rnd_below(c->s.batch * c->s.rows) * (c->s.k + c->s.gap) +
 			    gpu_rnd_below(c->s.k),
 			bad[c->s.dtype][i % 2]);
 	gpu_upload(&x);
@@ -139,15 +132,12 @@ static void check_quantize(const struct quantize_case *c)
 	why = quantize_both(c, &x, &codes, &scales);
 	if (why && strcmp(why, "told") == 0) {
 		why = NULL; /* q is undefined, but not what lies around it */
-		if (!gpu_download(&codes, got_codes) ||
-		    !gpu_download(&scales, got))
+		if (!gpu_download(&codes, got_codes) || !gpu_download(&scales, got))
 			why = "guard band";
 	} else if (!why) {
-		if (!gpu_download(&codes, got_codes) ||
-		    !gpu_download(&scales, got))
+		if (!gpu_download(&codes, got_codes) || !gpu_download(&scales, got))
 			why = "guard band";
-		else if (memcmp(got_codes, gpu_host_of(&codes), codes.bytes) !=
-			 0)
+		else if (memcmp(got_codes, gpu_host_of(&codes), codes.bytes) != 0)
 			why = "codes differ";
 		else if (memcmp(got, gpu_host_of(&scales), scales.bytes) != 0)
 			why = "scales differ";
@@ -179,9 +169,8 @@ static void check_all_quantize(void)
 		};
 
 		if (i / 6 % 2) {
-			c.global =
-			    c.ties ? 1.0f / 448
-				   : (float)(1 + gpu_rnd_below(1000)) * 1e-4f;
+			c.global = c.ties ? 1.0f / 448
+					  : (float)(1 + gpu_rnd_below(1000)) * 1e-4f;
 			c.by_pointer = i / 12 % 2;
 		}
 		check_quantize(&c);
@@ -199,8 +188,7 @@ static void check_edges(void)
 	for (size_t i = 0; i < sizeof(globals) / sizeof(*globals); i++)
 		for (int saturate = 0; saturate < 2; saturate++) {
 			const struct quantize_case c = {
-			    .s = {32, 256, 1, 0,
-				  i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
+			    .s = {32, 256, 1, 0, i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
 				  NIB_FP32, false},
 			    .global = globals[i],
 			    .saturate = saturate,
@@ -211,11 +199,10 @@ static void check_edges(void)
 		}
 }
 
-static void check_amax(int64_t rows, int64_t cols, int64_t gap,
-		       enum nib_dtype dtype, bool saturate)
+static void check_amax(int64_t rows, int64_t cols, int64_t gap, enum nib_dtype dtype,
+		       bool saturate)
 {
-	const struct gpu_sizes s = {rows,	cols,  2,    gap,
-				    NIB_LINEAR, dtype, false};
+	const struct gpu_sizes s = {rows, cols, 2, gap, NIB_LINEAR, dtype, false};
 	struct gpu_twin x = gpu_twin_new(gpu_dense_bytes(&s));
 	struct nib_dense from, gpu_from;
 	float want = -1, got = -1;
@@ -232,12 +219,10 @@ static void check_amax(int64_t rows, int64_t cols, int64_t gap,
 	gpu_test.err.message[0] = '\0';
 	status = nib_amax(gpu_test.cpu, &from, saturate, &want, &gpu_test.err);
 	memcpy(message, gpu_test.err.message, sizeof(message));
-	gpu_status =
-	    nib_amax(gpu_test.gpu, &gpu_from, saturate, &got, &gpu_test.err);
+	gpu_status = nib_amax(gpu_test.gpu, &gpu_from, saturate, &got, &gpu_test.err);
 	snprintf(name, sizeof(name),
 		 "amax %s %" PRId64 "x%" PRId64 " gap %" PRId64 "%s",
-		 gpu_dtype_name(dtype), rows, cols, gap,
-		 saturate ? " saturate" : "");
+		 gpu_dtype_name(dtype), rows, cols, gap, saturate ? " saturate" : "");
 	gpu_verdict(status == gpu_status &&
 			gpu_float_bits(want) == gpu_float_bits(got) &&
 			strcmp(message, gpu_test.err.message) == 0,
@@ -263,17 +248,14 @@ static bool dequantize_gpu(const struct nib_nvfp4 *q, float global,
 
 	memcpy(gpu_host_of(&there), &global, sizeof(global));
 	gpu_upload(&there);
-	ok =
-	    !nib_dequantize(gpu_test.gpu, q, global, to, NULL, &gpu_test.err) &&
-	    gpu_download(y, got) && memcmp(got, gpu_host_of(y), y->bytes) == 0;
+	ok = !nib_dequantize(gpu_test.gpu, q, global, to, NULL, &gpu_test.err) &&
+	     gpu_download(y, got) && memcmp(got, gpu_host_of(y), y->bytes) == 0;
 	/* Changes y, so that it cannot pass for the second result. */
 	if (y->bytes >= sizeof(global))
-		gpu_must(nib_device_copy(gpu_test.gpu, to->data,
-					 gpu_host_of(&there), sizeof(global),
-					 &gpu_test.err),
+		gpu_must(nib_device_copy(gpu_test.gpu, to->data, gpu_host_of(&there),
+					 sizeof(global), &gpu_test.err),
 			 "other bits");
-	ok = ok &&
-	     !nib_dequantize(gpu_test.gpu, q, 0, to, &options, &gpu_test.err) &&
+	ok = ok && !nib_dequantize(gpu_test.gpu, q, 0, to, &options, &gpu_test.err) &&
 	     gpu_download(y, got) && memcmp(got, gpu_host_of(y), y->bytes) == 0;
 	gpu_twin_free(&there);
 	return ok;
@@ -297,21 +279,19 @@ static void check_dequantize(const struct gpu_sizes *s, float global)
 	gpu_upload(&y);
 	q = gpu_nvfp4(s, gpu_host_of(&codes), gpu_host_of(&scales));
 	to = gpu_dense(s, gpu_host_of(&y));
-	gpu_must(
-	    nib_dequantize(gpu_test.cpu, &q, global, &to, NULL, &gpu_test.err),
-	    "dequantize");
+	gpu_must(nib_dequantize(gpu_test.cpu, &q, global, &to, NULL, &gpu_test.err),
+		 "dequantize");
 	q = gpu_nvfp4(s, gpu_device_of(&codes), gpu_device_of(&scales));
 	to = gpu_dense(s, gpu_device_of(&y));
 	gpu_test.err.message[0] = '\0';
 	ok = dequantize_gpu(&q, global, &y, &to, got);
 	snprintf(name, sizeof(name),
-		 "dequantize %s %s %" PRId64 "x%" PRId64 "x%" PRId64
-		 " gap %" PRId64 " global %g",
+		 "dequantize %s %s %" PRId64 "x%" PRId64 "x%" PRId64 " gap %" PRId64
+		 " global %g",
 		 gpu_dtype_name(s->dtype), gpu_layout_name(s->layout), s->batch,
 		 s->rows, s->k, s->gap, (double)global);
 	gpu_verdict(ok, name,
-		    gpu_test.err.message[0] ? gpu_test.err.message
-					    : "bits differ");
+		    gpu_test.err.message[0] ? gpu_test.err.message : "bits differ");
 	free(got);
 	gpu_twin_free(&codes);
 	gpu_twin_free(&scales);
@@ -335,22 +315,17 @@ static void check_convert(const struct gpu_sizes *s)
 	gpu_upload(&to);
 	in = gpu_nvfp4(s, NULL, gpu_host_of(&from));
 	out = gpu_nvfp4(&other, NULL, gpu_host_of(&to));
-	gpu_must(
-	    nib_convert_scales(gpu_test.cpu, &in, &out, NULL, &gpu_test.err),
-	    "convert");
+	gpu_must(nib_convert_scales(gpu_test.cpu, &in, &out, NULL, &gpu_test.err),
+		 "convert");
 	in.scales = gpu_device_of(&from);
 	out.scales = gpu_device_of(&to);
 	gpu_test.err.message[0] = '\0';
-	ok =
-	    !nib_convert_scales(gpu_test.gpu, &in, &out, NULL, &gpu_test.err) &&
-	    gpu_download(&to, got) &&
-	    memcmp(got, gpu_host_of(&to), to.bytes) == 0;
-	snprintf(name, sizeof(name),
-		 "convert from %s %" PRId64 "x%" PRId64 "x%" PRId64,
+	ok = !nib_convert_scales(gpu_test.gpu, &in, &out, NULL, &gpu_test.err) &&
+	     gpu_download(&to, got) && memcmp(got, gpu_host_of(&to), to.bytes) == 0;
+	snprintf(name, sizeof(name), "convert from %s %" PRId64 "x%" PRId64 "x%" PRId64,
 		 gpu_layout_name(s->layout), s->batch, s->rows, s->k);
 	gpu_verdict(ok, name,
-		    gpu_test.err.message[0] ? gpu_test.err.message
-					    : "bytes differ");
+		    gpu_test.err.message[0] ? gpu_test.err.message : "bytes differ");
 	free(codes);
 	free(got);
 	gpu_twin_free(&from);
@@ -382,20 +357,18 @@ static void check_all_conversions(void)
 					    16 * (1 + gpu_rnd_below(40)),
 					    1 + gpu_rnd_below(3),
 					    i % 4 ? 8 * gpu_rnd_below(3) : 1,
-					    i % 2 ? NIB_TILED_128X4
-						  : NIB_LINEAR,
+					    i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
 					    (enum nib_dtype)(i % 3),
 					    false};
 
-		check_dequantize(&s, i % 8 < 7
-					 ? globals[i % 8]
-					 : global_of_tie(s.dtype, 9 + i / 8));
+		check_dequantize(&s, i % 8 < 7 ? globals[i % 8]
+					       : global_of_tie(s.dtype, 9 + i / 8));
 		check_convert(&s);
 	}
 	for (int i = 0; i < 24; i++)
 		check_amax(1 + gpu_rnd_below(200), 1 + gpu_rnd_below(3000),
-			   i % 3 ? gpu_rnd_below(9) : 0,
-			   (enum nib_dtype)(i % 3), i / 3 % 2);
+			   i % 3 ? gpu_rnd_below(9) : 0, (enum nib_dtype)(i % 3),
+			   i / 3 % 2);
 }
 
 int main(void)

@@ -41,8 +41,7 @@ static bool gaps_hold(const struct gpu_sizes *c, const void *data)
 	return true;
 }
 
-static struct nib_check_options check_options(int64_t n, int64_t k,
-					      int64_t batch)
+static struct nib_check_options check_options(int64_t n, int64_t k, int64_t batch)
 {
 	struct nib_check_options o = {
 	    .struct_bytes = sizeof(o),
@@ -61,14 +60,13 @@ static const char *verdict(const struct nib_check_result *r)
 	snprintf(text, sizeof(text),
 		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound at "
 		 "[%" PRId64 ", %" PRId64 ", %" PRId64 "]: %g, not %g",
-		 r->failed, r->checked, r->worst_fraction, r->batch, r->row,
-		 r->col, r->got, r->want);
+		 r->failed, r->checked, r->worst_fraction, r->batch, r->row, r->col,
+		 r->got, r->want);
 	return r->failed ? text : NULL;
 }
 
 /* Elements that were not written are NaN, which no bound takes. */
-static const char *check_item(const struct gpu_item *x,
-			      const struct gpu_memory *m)
+static const char *check_item(const struct gpu_item *x, const struct gpu_memory *m)
 {
 	const struct nib_problem on_host = gpu_problem(x, m, gpu_host_of);
 	const struct nib_check_options options =
@@ -79,17 +77,16 @@ static const char *check_item(const struct gpu_item *x,
 		return "guard band of c";
 	if (!gaps_hold(&x->c, gpu_host_of(&m->c)))
 		return "wrote outside c";
-	gpu_must(
-	    nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
-	    "check");
+	gpu_must(nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
+		 "check");
 	if (result.failed)
 		return verdict(&result);
 	return gpu_inputs_unchanged(m) ? NULL : "an input changed";
 }
 
 /* Runs twice, on workspaces that hold something else before. */
-static const char *run_twice(enum nib_op op, const struct nib_problem *p,
-			     int64_t count, const struct gpu_memory *m)
+static const char *run_twice(enum nib_op op, const struct nib_problem *p, int64_t count,
+			     const struct gpu_memory *m)
 {
 	uint8_t *first[GROUP_MAX] = {NULL};
 	const char *why = NULL;
@@ -105,8 +102,7 @@ static const char *run_twice(enum nib_op op, const struct nib_problem *p,
 
 			if (!gpu_download(&m[i].c, now))
 				why = "guard band of c";
-			else if (run &&
-				 memcmp(first[i], now, m[i].c.bytes) != 0)
+			else if (run && memcmp(first[i], now, m[i].c.bytes) != 0)
 				why = "other bits in the second run";
 			free(first[i]);
 			first[i] = now;
@@ -119,8 +115,7 @@ static const char *run_twice(enum nib_op op, const struct nib_problem *p,
 
 /* ---- products ------------------------------------------------------------ */
 
-static void check_products(const struct gpu_item *x, int64_t count,
-			   const char *what)
+static void check_products(const struct gpu_item *x, int64_t count, const char *what)
 {
 	struct gpu_memory m[GROUP_MAX];
 	struct nib_problem p[GROUP_MAX];
@@ -154,8 +149,8 @@ static void check_singles(void)
 	for (int i = 0; i < gpu_cases(17 * 8); i++) {
 		/* 17, 8 and 7 share no factor: all pairs come. */
 		const enum nib_op op = i % 3 == 2 ? NIB_DUAL_GEMM : NIB_GEMM;
-		struct gpu_item x = gpu_any_item(
-		    op, edges_m[i % 17], edges_n[i % 8], edges_k[i % 7], 1, 1);
+		struct gpu_item x = gpu_any_item(op, edges_m[i % 17], edges_n[i % 8],
+						 edges_k[i % 7], 1, 1);
 
 		gpu_make_dense(&x, types[i & 1]);
 		check_products(&x, 1, "single");
@@ -227,23 +222,19 @@ static struct nib_moe_problem moe_of(const struct gpu_item *x,
 	return moe;
 }
 
-static const char *check_moe(const struct gpu_item *x,
-			     const struct gpu_memory *m,
+static const char *check_moe(const struct gpu_item *x, const struct gpu_memory *m,
 			     const struct gpu_twin *offsets,
 			     const struct gpu_twin *alpha)
 {
-	const struct nib_moe_problem p =
-	    moe_of(x, m, offsets, alpha, gpu_device_of);
+	const struct nib_moe_problem p = moe_of(x, m, offsets, alpha, gpu_device_of);
 	const struct nib_moe_problem on_host =
 	    moe_of(x, m, offsets, alpha, gpu_host_of);
-	const struct nib_check_options options =
-	    check_options(x->b.rows, x->b.k, 1);
+	const struct nib_check_options options = check_options(x->b.rows, x->b.k, 1);
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 	struct nib_plan *plan;
 	const char *why = NULL;
 
-	if (nib_plan_create_moe(gpu_test.gpu, x->op, &p, NULL, &plan,
-				&gpu_test.err))
+	if (nib_plan_create_moe(gpu_test.gpu, x->op, &p, NULL, &plan, &gpu_test.err))
 		return gpu_test.err.message;
 	if (nib_run_moe(plan, &p, NULL, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
@@ -255,9 +246,8 @@ static const char *check_moe(const struct gpu_item *x,
 		return "guard band of c";
 	if (!gaps_hold(&x->c, gpu_host_of(&m->c)))
 		return "wrote outside c";
-	gpu_must(
-	    nib_check_moe(x->op, &on_host, &options, &result, &gpu_test.err),
-	    "check");
+	gpu_must(nib_check_moe(x->op, &on_host, &options, &result, &gpu_test.err),
+		 "check");
 	return verdict(&result);
 }
 
@@ -272,8 +262,7 @@ static void check_experts(bool few, bool many)
 	for (int i = 0; i < gpu_cases(32); i++) {
 		const enum nib_op op =
 		    i & 1 && (!few || many) ? NIB_DUAL_GEMM : NIB_GEMM;
-		const int64_t experts =
-		    (many ? 40 : 1) + gpu_rnd_below(i % 4 ? 9 : 60);
+		const int64_t experts = (many ? 40 : 1) + gpu_rnd_below(i % 4 ? 9 : 60);
 		const size_t words = (size_t)experts * 4;
 		struct gpu_twin offsets = gpu_twin_new(words + 4);
 		struct gpu_twin alpha = gpu_twin_new(2 * words);

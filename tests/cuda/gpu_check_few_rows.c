@@ -53,8 +53,7 @@ static struct nib_problem problem(const struct product *p,
 		problem.x = gpu_dense(&p->x, side(&m->x));
 		problem.activations = NIB_ACTIVATIONS_DENSE;
 	} else {
-		problem.a =
-		    gpu_nvfp4(&p->a, side(&m->a_codes), side(&m->a_scales));
+		problem.a = gpu_nvfp4(&p->a, side(&m->a_codes), side(&m->a_scales));
 	}
 	problem.b = gpu_nvfp4(&p->b, side(&m->b_codes), side(&m->b_scales));
 	problem.c = gpu_dense(&p->c, side(&m->c));
@@ -94,32 +93,27 @@ static void fill_x(const struct product *p, void *data)
 	if (p->values != SPECIAL || s->k == 0)
 		return;
 	for (int i = 0; i < 3; i++)
-		gpu_put(s, data, gpu_rnd_below(s->k),
-			infinity | (gpu_rnd() & 0x8000));
+		gpu_put(s, data, gpu_rnd_below(s->k), infinity | (gpu_rnd() & 0x8000));
 	gpu_put(s, data, last * pitch + gpu_rnd_below(s->k), infinity + 1);
 }
 
 static struct product_memory product_new(const struct product *p)
 {
-	struct product_memory m = {gpu_twin_new(gpu_codes_bytes(&p->a)),
-				   gpu_twin_new(gpu_scale_bytes(&p->a)),
-				   gpu_twin_new(gpu_dense_bytes(&p->x)),
-				   gpu_twin_new(gpu_codes_bytes(&p->b)),
-				   gpu_twin_new(gpu_scale_bytes(&p->b)),
-				   gpu_twin_new(gpu_dense_bytes(&p->c)),
-				   gpu_twin_new(sizeof(float))};
+	struct product_memory m = {
+	    gpu_twin_new(gpu_codes_bytes(&p->a)), gpu_twin_new(gpu_scale_bytes(&p->a)),
+	    gpu_twin_new(gpu_dense_bytes(&p->x)), gpu_twin_new(gpu_codes_bytes(&p->b)),
+	    gpu_twin_new(gpu_scale_bytes(&p->b)), gpu_twin_new(gpu_dense_bytes(&p->c)),
+	    gpu_twin_new(sizeof(float))};
 
 	if (p->is_dense)
 		fill_x(p, gpu_host_of(&m.x));
 	else
 		gpu_fill_nvfp4(&p->a, gpu_host_of(&m.a_codes),
 			       gpu_host_of(&m.a_scales));
-	gpu_fill_nvfp4(&p->b, gpu_host_of(&m.b_codes),
-		       gpu_host_of(&m.b_scales));
+	gpu_fill_nvfp4(&p->b, gpu_host_of(&m.b_codes), gpu_host_of(&m.b_scales));
 	if (p->nan && p->b.k)
 		((uint8_t *)gpu_host_of(&m.b_scales))[gpu_scale_at(
-		    &p->b, p->b.batch - 1, p->b.rows - 1, p->b.k / 16 - 1)] =
-		    NAN_SCALE;
+		    &p->b, p->b.batch - 1, p->b.rows - 1, p->b.k / 16 - 1)] = NAN_SCALE;
 	memcpy(gpu_host_of(&m.alpha), &p->alpha, sizeof(float));
 	memset(gpu_host_of(&m.c), POISON, m.c.bytes);
 	gpu_upload(&m.a_codes);
@@ -145,9 +139,8 @@ static void product_free(struct product_memory *m)
 
 static bool inputs_unchanged(const struct product_memory *m)
 {
-	return gpu_is_unchanged(&m->a_codes) &&
-	       gpu_is_unchanged(&m->a_scales) && gpu_is_unchanged(&m->x) &&
-	       gpu_is_unchanged(&m->b_codes) &&
+	return gpu_is_unchanged(&m->a_codes) && gpu_is_unchanged(&m->a_scales) &&
+	       gpu_is_unchanged(&m->x) && gpu_is_unchanged(&m->b_codes) &&
 	       gpu_is_unchanged(&m->b_scales) && gpu_is_unchanged(&m->alpha);
 }
 
@@ -161,8 +154,8 @@ static void *last_of(void *first, const struct gpu_twin *t, int64_t count)
 
 /* True if only the rows first .. end - 1 of c, counted through its batch, have
  * changed, and not the gaps behind their columns. */
-static bool rest_unchanged(const struct product *p, const uint8_t *c,
-			   int64_t first, int64_t end)
+static bool rest_unchanged(const struct product *p, const uint8_t *c, int64_t first,
+			   int64_t end)
 {
 	const int64_t size = (int64_t)nib_dtype_bytes(p->c.dtype);
 	const int64_t pitch = (p->c.k + p->c.gap) * size;
@@ -196,8 +189,7 @@ static struct nib_problem last_problem(const struct product *p,
 		last.x.batch = 1;
 	} else {
 		last.a.codes = last_of(last.a.codes, &m->a_codes, p->a.batch);
-		last.a.scales =
-		    last_of(last.a.scales, &m->a_scales, p->a.batch);
+		last.a.scales = last_of(last.a.scales, &m->a_scales, p->a.batch);
 		last.a.batch = 1;
 	}
 	last.b.codes = last_of(last.b.codes, &m->b_codes, p->b.batch);
@@ -213,8 +205,8 @@ static const char *judge(const struct product *p, enum nib_op op,
 {
 	const struct nib_problem on_host = problem(p, m, gpu_host_of);
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
-	const struct nib_check_options options = {
-	    .struct_bytes = sizeof(options), .arithmetic = gpu_test.arithmetic};
+	const struct nib_check_options options = {.struct_bytes = sizeof(options),
+						  .arithmetic = gpu_test.arithmetic};
 
 	/* Hopper's skinny kernels multiply NVFP4 by tensor cores. */
 	const bool is_skinny =
@@ -222,9 +214,8 @@ static const char *judge(const struct product *p, enum nib_op op,
 	    (p->c.rows > 4 || (p->c.rows > 2 && p->b.rows * p->b.k >= 1 << 25));
 
 	/* The others keep the bound of a CPU, too. */
-	gpu_must(nib_check(op, &on_host, 1,
-			   p->is_dense || is_skinny ? &options : NULL, &result,
-			   &gpu_test.err),
+	gpu_must(nib_check(op, &on_host, 1, p->is_dense || is_skinny ? &options : NULL,
+			   &result, &gpu_test.err),
 		 "check");
 	return result.failed ? "outside its bound" : NULL;
 }
@@ -278,18 +269,16 @@ static void check_product(const struct product *p)
 	char a[32], name[200];
 
 	if (p->is_dense)
-		snprintf(a, sizeof(a), "%s %s +%" PRId64,
-			 gpu_dtype_name(p->x.dtype), values[p->values],
-			 p->x.gap);
+		snprintf(a, sizeof(a), "%s %s +%" PRId64, gpu_dtype_name(p->x.dtype),
+			 values[p->values], p->x.gap);
 	else
 		snprintf(a, sizeof(a), "%s", gpu_layout_name(p->a.layout));
 	snprintf(name, sizeof(name),
-		 "product %s m %" PRId64 " n %" PRId64 " k %" PRId64
-		 " batch %" PRId64 " a %s b %s gap %" PRId64 " alpha %g%s%s",
-		 gpu_dtype_name(p->c.dtype), p->c.rows, p->b.rows, p->b.k,
-		 p->c.batch, a, gpu_layout_name(p->b.layout), p->b.gap,
-		 (double)p->alpha, p->nan ? " nan" : "",
-		 p->packed ? " packed" : "");
+		 "product %s m %" PRId64 " n %" PRId64 " k %" PRId64 " batch %" PRId64
+		 " a %s b %s gap %" PRId64 " alpha %g%s%s",
+		 gpu_dtype_name(p->c.dtype), p->c.rows, p->b.rows, p->b.k, p->c.batch,
+		 a, gpu_layout_name(p->b.layout), p->b.gap, (double)p->alpha,
+		 p->nan ? " nan" : "", p->packed ? " packed" : "");
 	why = run_product(p, op, &m, again);
 	gpu_verdict(!why, name, why);
 	free(again);
@@ -299,18 +288,15 @@ static void check_product(const struct product *p)
 static struct product product(int64_t m, int64_t n, int64_t k, int64_t batch,
 			      int64_t gap, int choice)
 {
-	const enum nib_scale_layout a =
-	    choice & 1 ? NIB_TILED_128X4 : NIB_LINEAR;
-	const enum nib_scale_layout b =
-	    choice & 2 ? NIB_TILED_128X4 : NIB_LINEAR;
+	const enum nib_scale_layout a = choice & 1 ? NIB_TILED_128X4 : NIB_LINEAR;
+	const enum nib_scale_layout b = choice & 2 ? NIB_TILED_128X4 : NIB_LINEAR;
 	/* Multiples of 16 bytes keep batches of c where the device wants. */
 	const int64_t c_gap = (8 - n % 8) % 8 + 8 * (choice >> 2 & 1);
 
 	return (struct product){
 	    .a = {m, k, batch, gap, a, NIB_FP32, false},
 	    .b = {n, k, batch, gap, b, NIB_FP32, false},
-	    .c = {m, n, batch, c_gap, NIB_LINEAR, (enum nib_dtype)(choice % 3),
-		  false},
+	    .c = {m, n, batch, c_gap, NIB_LINEAR, (enum nib_dtype)(choice % 3), false},
 	    .alpha = choice % 5 ? -0.75f : 0x1p-20f,
 	    .nan = choice % 4 == 3,
 	};
@@ -321,16 +307,15 @@ static void check_all_products(void)
 	static const int64_t n[] = {1, 15, 16, 17, 127, 128, 129, 300};
 	static const int64_t k[] = {16, 48, 240, 256, 272, 1024, 1040, 7168};
 	/* More go to the product in tiles. */
-	const int64_t most =
-	    gpu_test.arithmetic == NIB_ARITHMETIC_FP4_TENSOR ? 8 : 16;
+	const int64_t most = gpu_test.arithmetic == NIB_ARITHMETIC_FP4_TENSOR ? 8 : 16;
 	struct product p;
 
 	for (int i = 0; i < gpu_cases(160); i++) {
 		const int64_t gap = i % 3 ? 0 : 16 * gpu_rnd_below(3);
 
-		p = product(1 + (i % 2 ? 0 : gpu_rnd_below(most)),
-			    n[gpu_rnd_below(8)], k[gpu_rnd_below(8)],
-			    i % 3 ? 1 : 2 + gpu_rnd_below(2), gap, i);
+		p = product(1 + (i % 2 ? 0 : gpu_rnd_below(most)), n[gpu_rnd_below(8)],
+			    k[gpu_rnd_below(8)], i % 3 ? 1 : 2 + gpu_rnd_below(2), gap,
+			    i);
 		/* The last matrix must begin where the device wants it. */
 		if (p.b.k % 32)
 			p.a.batch = p.b.batch = p.c.batch = 1;
@@ -369,16 +354,15 @@ static void check_all_products(void)
 /* ---- A of fp16 and bf16 --------------------------------------------------
  */
 
-static struct product dense_product(int64_t m, int64_t n, int64_t k,
-				    int64_t batch, int64_t gap, int choice)
+static struct product dense_product(int64_t m, int64_t n, int64_t k, int64_t batch,
+				    int64_t gap, int choice)
 {
 	struct product p = product(m, n, k, batch, 0, choice);
 
 	p.is_dense = true;
 	memset(&p.a, 0, sizeof(p.a));
 	p.x = (struct gpu_sizes){
-	    m,	  k, batch, gap, NIB_LINEAR, choice & 1 ? NIB_BF16 : NIB_FP16,
-	    false};
+	    m, k, batch, gap, NIB_LINEAR, choice & 1 ? NIB_BF16 : NIB_FP16, false};
 	p.values = (enum values)(choice / 2 % KINDS);
 	p.packed = choice % 7 == 0 && k > 0;
 	/* The NaN of x shows beside numbers. */
@@ -394,13 +378,11 @@ static void check_dense_products(void)
 
 	for (int i = 0; i < gpu_cases(320); i++) {
 		/* Rows of 16 bytes, or not: then one matrix. */
-		const int64_t gap =
-		    i % 3 ? 8 * gpu_rnd_below(3) : 1 + gpu_rnd_below(7);
+		const int64_t gap = i % 3 ? 8 * gpu_rnd_below(3) : 1 + gpu_rnd_below(7);
 
 		p = dense_product(1 + gpu_rnd_below(16), n[gpu_rnd_below(8)],
 				  k[gpu_rnd_below(8)],
-				  i % 3 == 1 ? 2 + gpu_rnd_below(2) : 1, gap,
-				  i);
+				  i % 3 == 1 ? 2 + gpu_rnd_below(2) : 1, gap, i);
 		if (i % 4 == 1)
 			p.b.batch = 1;
 		if (p.b.k % 32)
@@ -454,8 +436,7 @@ static void check_halved_tiles(void)
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct product p;
 
-	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
-		 "info");
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err), "info");
 	for (int i = 0; i < 8; i++) {
 		const int64_t n = 16 * tiles[i % 4] * info.threads;
 
@@ -473,8 +454,7 @@ static void check_halved_tiles(void)
 static void check_wide_products(void)
 {
 	static const int64_t n[] = {1, 63, 64, 65, 129, 300, 520, 1100};
-	static const int64_t k[] = {0,	 16,   48,   240,  272,
-				    528, 1040, 2320, 3344, 4096};
+	static const int64_t k[] = {0, 16, 48, 240, 272, 528, 1040, 2320, 3344, 4096};
 	struct product p;
 
 	for (int i = 0; i < gpu_cases(120); i++) {
@@ -487,8 +467,8 @@ static void check_wide_products(void)
 					  i % 3 ? 8 * gpu_rnd_below(3)
 						: 1 + gpu_rnd_below(7),
 					  i / 2)
-			  : product(m, n_i, k_i, 1,
-				    i % 3 ? 0 : 16 * gpu_rnd_below(3), i / 2);
+			  : product(m, n_i, k_i, 1, i % 3 ? 0 : 16 * gpu_rnd_below(3),
+				    i / 2);
 		check_product(&p);
 	}
 	if (gpu_is_small())
@@ -496,10 +476,10 @@ static void check_wide_products(void)
 	for (int i = 0; i < 24; i++) {
 		const int64_t m = 17 + gpu_rnd_below(48);
 
-		p = i % 4 ? dense_product(m, i % 3 ? 4096 : 7168,
-					  i % 3 ? 4096 : 2048, 1, 0, i)
-			  : product(m, i % 3 ? 4096 : 7168, i % 3 ? 4096 : 2048,
-				    1, 0, i / 4);
+		p = i % 4 ? dense_product(m, i % 3 ? 4096 : 7168, i % 3 ? 4096 : 2048,
+					  1, 0, i)
+			  : product(m, i % 3 ? 4096 : 7168, i % 3 ? 4096 : 2048, 1, 0,
+				    i / 4);
 		check_product(&p);
 	}
 }

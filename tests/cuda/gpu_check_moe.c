@@ -13,33 +13,28 @@
 
 #define ORACLE_PRODUCTS 16000000
 
-static const char *check_result(const struct gpu_moe *x,
-				const struct gpu_moe_memory *m)
+static const char *check_result(const struct gpu_moe *x, const struct gpu_moe_memory *m)
 {
-	const struct nib_moe_problem on_host =
-	    gpu_moe_problem(x, m, gpu_host_of);
+	const struct nib_moe_problem on_host = gpu_moe_problem(x, m, gpu_host_of);
 	const struct nib_check_options options = {
 	    .struct_bytes = sizeof(options),
-	    .sample_rows =
-		1 + ORACLE_PRODUCTS / (x->b.rows * x->b.k + 1) / x->experts,
+	    .sample_rows = 1 + ORACLE_PRODUCTS / (x->b.rows * x->b.k + 1) / x->experts,
 	    .seed = gpu_rnd(),
 	    .arithmetic = gpu_test.arithmetic,
 	};
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	static char text[160];
 
-	gpu_must(nib_check_moe(x->op, &on_host, &options, &r, &gpu_test.err),
-		 "check");
+	gpu_must(nib_check_moe(x->op, &on_host, &options, &r, &gpu_test.err), "check");
 	snprintf(text, sizeof(text),
 		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound, "
 		 "expert %" PRId64 " [%" PRId64 ", %" PRId64 "]: %g, not %g",
-		 r.failed, r.checked, r.worst_fraction, r.problem, r.row, r.col,
-		 r.got, r.want);
+		 r.failed, r.checked, r.worst_fraction, r.problem, r.row, r.col, r.got,
+		 r.want);
 	return r.failed ? text : NULL;
 }
 
-static const char *run_once(struct nib_plan *plan,
-			    const struct nib_moe_problem *p,
+static const char *run_once(struct nib_plan *plan, const struct nib_moe_problem *p,
 			    const struct gpu_twin *workspace)
 {
 	const struct nib_run_options options = {
@@ -52,13 +47,11 @@ static const char *run_once(struct nib_plan *plan,
 	if (nib_run_moe(plan, p, &options, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		return gpu_test.err.message;
-	return gpu_guards_hold(workspace) ? NULL
-					  : "guard band of the workspace";
+	return gpu_guards_hold(workspace) ? NULL : "guard band of the workspace";
 }
 
 /* Runs a plan twice; checks the bound, and that both give the same bits. */
-static const char *run_plan(const struct gpu_moe *x,
-			    const struct gpu_moe_memory *m,
+static const char *run_plan(const struct gpu_moe *x, const struct gpu_moe_memory *m,
 			    struct nib_plan *plan)
 {
 	const struct nib_moe_problem p = gpu_moe_problem(x, m, gpu_device_of);
@@ -78,9 +71,8 @@ static const char *run_plan(const struct gpu_moe *x,
 		why = check_result(x, m);
 	if (!why)
 		why = run_once(plan, &p, &workspace);
-	if (!why &&
-	    (!gpu_download(&m->base.c, again) ||
-	     memcmp(again, gpu_host_of(&m->base.c), m->base.c.bytes) != 0))
+	if (!why && (!gpu_download(&m->base.c, again) ||
+		     memcmp(again, gpu_host_of(&m->base.c), m->base.c.bytes) != 0))
 		why = "other bits in a second run";
 	if (!why && !gpu_moe_unchanged(m))
 		why = "an input changed";
@@ -89,12 +81,11 @@ static const char *run_plan(const struct gpu_moe *x,
 	return why;
 }
 
-static const char *run_moe(const struct gpu_moe *x,
-			   const struct gpu_moe_memory *m)
+static const char *run_moe(const struct gpu_moe *x, const struct gpu_moe_memory *m)
 {
 	const struct nib_moe_problem p = gpu_moe_problem(x, m, gpu_device_of);
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = 1};
 	struct nib_plan *plan = NULL;
 	const char *why;
 
@@ -114,19 +105,18 @@ static void check_any(struct gpu_moe x)
 	gpu_test.passed += !why;
 	gpu_test.failed += why != NULL;
 	if (why)
-		printf("FAIL moe %s %s experts %" PRId64 " rows %" PRId64
-		       " n %" PRId64 " k %" PRId64 " a %s b %s%s%s: %s\n",
+		printf("FAIL moe %s %s experts %" PRId64 " rows %" PRId64 " n %" PRId64
+		       " k %" PRId64 " a %s b %s%s%s: %s\n",
 		       x.op == NIB_DUAL_GEMM ? "dual" : "gemm",
-		       gpu_dtype_name(x.c.dtype), x.experts, x.rows, x.b.rows,
-		       x.b.k, gpu_layout_name(x.a.layout),
-		       gpu_layout_name(x.b.layout),
-		       x.has_scale_rows ? " scale rows" : "",
-		       x.packed ? " packed" : "", why);
+		       gpu_dtype_name(x.c.dtype), x.experts, x.rows, x.b.rows, x.b.k,
+		       gpu_layout_name(x.a.layout), gpu_layout_name(x.b.layout),
+		       x.has_scale_rows ? " scale rows" : "", x.packed ? " packed" : "",
+		       why);
 	gpu_moe_free(&m);
 }
 
-static void check_moe(enum nib_op op, int64_t experts, int64_t most,
-		      int64_t empty, int64_t n, int64_t k)
+static void check_moe(enum nib_op op, int64_t experts, int64_t most, int64_t empty,
+		      int64_t n, int64_t k)
 {
 	check_any(gpu_any_moe(op, experts, most, empty, n, k));
 }
@@ -151,28 +141,25 @@ static void check_expert_rows(int64_t experts, bool anything)
 	gpu_upload(&ends);
 	gpu_upload(&rows);
 	gpu_upload(&scales);
-	gpu_must(nib_expert_rows(gpu_test.cpu, values, experts,
-				 gpu_host_of(&rows), gpu_host_of(&scales), NULL,
-				 &gpu_test.err),
+	gpu_must(nib_expert_rows(gpu_test.cpu, values, experts, gpu_host_of(&rows),
+				 gpu_host_of(&scales), NULL, &gpu_test.err),
 		 "expert rows");
 	gpu_test.err.message[0] = '\0';
-	ok =
-	    !nib_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
-			     gpu_device_of(&rows), gpu_device_of(&scales), NULL,
-			     &gpu_test.err) &&
-	    gpu_download(&rows, got) &&
-	    memcmp(got, gpu_host_of(&rows), rows.bytes) == 0 &&
-	    gpu_download(&scales, got) &&
-	    memcmp(got, gpu_host_of(&scales), scales.bytes) == 0 &&
-	    !nib_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
-			     gpu_device_of(&rows), NULL, NULL, &gpu_test.err) &&
-	    gpu_download(&rows, got) &&
-	    memcmp(got, gpu_host_of(&rows), rows.bytes) == 0;
+	ok = !nib_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
+			      gpu_device_of(&rows), gpu_device_of(&scales), NULL,
+			      &gpu_test.err) &&
+	     gpu_download(&rows, got) &&
+	     memcmp(got, gpu_host_of(&rows), rows.bytes) == 0 &&
+	     gpu_download(&scales, got) &&
+	     memcmp(got, gpu_host_of(&scales), scales.bytes) == 0 &&
+	     !nib_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
+			      gpu_device_of(&rows), NULL, NULL, &gpu_test.err) &&
+	     gpu_download(&rows, got) &&
+	     memcmp(got, gpu_host_of(&rows), rows.bytes) == 0;
 	snprintf(name, sizeof(name), "expert rows %" PRId64 "%s", experts,
 		 anything ? ", any ends" : "");
 	gpu_verdict(ok, name,
-		    gpu_test.err.message[0] ? gpu_test.err.message
-					    : "values differ");
+		    gpu_test.err.message[0] ? gpu_test.err.message : "values differ");
 	free(got);
 	gpu_twin_free(&ends);
 	gpu_twin_free(&rows);
@@ -192,8 +179,8 @@ static void check_all_expert_rows(void)
 /* ---- arrays on the device that say anything ------------------------------ */
 
 /* The bytes of c's rows [first, end). */
-static const uint8_t *rows_of(const struct gpu_moe *x, const uint8_t *c,
-			      int64_t first, int64_t end, size_t *bytes)
+static const uint8_t *rows_of(const struct gpu_moe *x, const uint8_t *c, int64_t first,
+			      int64_t end, size_t *bytes)
 {
 	const int64_t pitch = x->c.k + x->c.gap;
 
@@ -202,8 +189,7 @@ static const uint8_t *rows_of(const struct gpu_moe *x, const uint8_t *c,
 }
 
 /* Poison is a NaN that no sum gives; it stays behind the columns. */
-static const char *all_are_nan(const struct gpu_moe *x, const uint8_t *c,
-			       size_t bytes)
+static const char *all_are_nan(const struct gpu_moe *x, const uint8_t *c, size_t bytes)
 {
 	const size_t pitch = (size_t)(x->c.k + x->c.gap);
 
@@ -225,8 +211,8 @@ static const char *all_are_nan(const struct gpu_moe *x, const uint8_t *c,
 
 /* Checks that c, fp32, is NaN in the expert's rows and equals good in others. */
 static const char *only_one_is_nan(const struct gpu_moe *x,
-				   const struct gpu_moe_memory *m,
-				   const uint8_t *good, int64_t expert)
+				   const struct gpu_moe_memory *m, const uint8_t *good,
+				   int64_t expert)
 {
 	const int32_t *offsets = gpu_host_of(&m->offsets);
 	const uint8_t *c = gpu_host_of(&m->base.c);
@@ -234,8 +220,7 @@ static const char *only_one_is_nan(const struct gpu_moe *x,
 
 	for (int64_t e = 0; e < x->experts && !why; e++) {
 		size_t bytes;
-		const uint8_t *now =
-		    rows_of(x, c, offsets[e], offsets[e + 1], &bytes);
+		const uint8_t *now = rows_of(x, c, offsets[e], offsets[e + 1], &bytes);
 		const uint8_t *then =
 		    rows_of(x, good, offsets[e], offsets[e + 1], &bytes);
 
@@ -249,10 +234,8 @@ static const char *only_one_is_nan(const struct gpu_moe *x,
 
 /* One entry of scale_rows leads out of the scales. */
 static const char *run_bad_scales(const struct gpu_moe *x,
-				  const struct gpu_moe_memory *m,
-				  struct nib_plan *plan,
-				  const struct gpu_twin *workspace,
-				  const uint8_t *good)
+				  const struct gpu_moe_memory *m, struct nib_plan *plan,
+				  const struct gpu_twin *workspace, const uint8_t *good)
 {
 	const struct nib_moe_problem p = gpu_moe_problem(x, m, gpu_device_of);
 	const int32_t *offsets = gpu_host_of(&m->offsets);
@@ -262,18 +245,16 @@ static const char *run_bad_scales(const struct gpu_moe *x,
 	for (int64_t e = 0; e < x->experts && !why; e++) {
 		const int32_t own = offsets[e + 1] - offsets[e];
 		const int32_t total = (int32_t)x->a.rows;
-		const int32_t bad[] = {-1, INT32_MIN, total - own + 1,
-				       INT32_MAX, INT32_MAX - own};
+		const int32_t bad[] = {-1, INT32_MIN, total - own + 1, INT32_MAX,
+				       INT32_MAX - own};
 		const int32_t kept = scale_rows[e];
 
-		for (size_t i = 0; i < sizeof(bad) / sizeof(*bad) && !why;
-		     i++) {
+		for (size_t i = 0; i < sizeof(bad) / sizeof(*bad) && !why; i++) {
 			scale_rows[e] = bad[i];
 			gpu_upload(&m->scale_rows);
 			gpu_poison(&m->base.c, 0xFF);
 			why = run_once(plan, &p, workspace);
-			if (!why &&
-			    !gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
+			if (!why && !gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
 				why = "guard band of c";
 			if (!why)
 				why = only_one_is_nan(x, m, good, e);
@@ -345,9 +326,9 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
 	good = gpu_take(m.base.c.bytes);
-	gpu_must(nib_plan_create_moe(gpu_test.gpu, op, &p, &options, &plan,
-				     &gpu_test.err),
-		 "plan");
+	gpu_must(
+	    nib_plan_create_moe(gpu_test.gpu, op, &p, &options, &plan, &gpu_test.err),
+	    "plan");
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "plan");
 	workspace = gpu_twin_new(info.workspace_bytes);
 	why = run_once(plan, &p, &workspace);
@@ -371,18 +352,17 @@ static void check_few_rows(void)
 	static const int64_t k[] = {16, 272, 512, 2048, 4160};
 
 	for (int i = 0; i < gpu_cases(60); i++)
-		check_moe(NIB_GEMM, 90 + i * 7 % 50, 1 + i % 3, 3 + i % 5,
-			  n[i % 4], k[i % 5]);
+		check_moe(NIB_GEMM, 90 + i * 7 % 50, 1 + i % 3, 3 + i % 5, n[i % 4],
+			  k[i % 5]);
 	/* Some have more rows than a kernel takes at a time. */
 	check_moe(NIB_GEMM, 200, 6, 6, 64, 64);
 	check_moe(NIB_GEMM, 200, 9, 7, 65, 576);
 	for (int i = 0; i < (gpu_is_small() ? 2 : 4); i++)
-		check_bad_arrays(NIB_GEMM, i & 2 ? NIB_TILED_128X4 : NIB_LINEAR,
-				 2, 4, i & 1 ? 48 : 64);
+		check_bad_arrays(NIB_GEMM, i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 2, 4,
+				 i & 1 ? 48 : 64);
 	for (int i = 0; i < (gpu_is_small() ? 2 : 6); i++)
 		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
-				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 4, 1,
-				 64);
+				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 4, 1, 64);
 }
 
 /*
@@ -402,9 +382,8 @@ static void check_skinny(void)
 		struct gpu_moe x =
 		    few ? gpu_any_moe(NIB_GEMM, 1 + i % 2, 5, 0, n[i % 4],
 				      few_k[i / 3 % 4])
-			: gpu_any_moe(NIB_GEMM, 150 + i * 7 % 90,
-				      i % 2 ? 2 : 20, i % 2 ? 2 : 6, n[i % 4],
-				      k[i / 3 % 3]);
+			: gpu_any_moe(NIB_GEMM, 150 + i * 7 % 90, i % 2 ? 2 : 20,
+				      i % 2 ? 2 : 6, n[i % 4], k[i / 3 % 3]);
 
 		x.spare = few ? 0 : 8;
 		x.a.gap = x.b.gap = 8 * (i % 4 / 3) * 2;
@@ -425,9 +404,8 @@ static void check_vector(void)
 
 	for (int i = 0; i < gpu_cases(60); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
-		struct gpu_moe x =
-		    gpu_any_moe(op, 36 + i % 5, 1 + i / 3 % 3, 5 + i % 3,
-				n[i % 4], k[i / 2 % 6]);
+		struct gpu_moe x = gpu_any_moe(op, 36 + i % 5, 1 + i / 3 % 3, 5 + i % 3,
+					       n[i % 4], k[i / 2 % 6]);
 
 		x.spare = i % 3;
 		x.a.gap = x.b.gap = x.b2.gap = 8 * (i % 4 / 3) * 2;
@@ -457,14 +435,12 @@ int main(int argc, char **argv)
 		const int64_t count = experts[i % (gpu_is_small() ? 7 : 9)];
 
 		/* Also experts of over 128 and over 256 tokens. */
-		check_moe(op, count, count < 9 ? 600 : 20 + i % 3 * 60, i % 8,
-			  n[i % 5],
+		check_moe(op, count, count < 9 ? 600 : 20 + i % 3 * 60, i % 8, n[i % 5],
 			  k[count < 33 && !gpu_is_small() ? i % 7 : i % 5]);
 	}
 	for (int i = 0; i < 4; i++)
 		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
-				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 6, 150,
-				 48);
+				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 6, 150, 48);
 	check_all_expert_rows();
 	for (int i = 0; i < 4 && !gpu_is_small(); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;

@@ -25,19 +25,17 @@
 static void plan_layer(struct gpu_layer *b)
 {
 	const struct nib_moe_layer layer = gpu_layer_of(b, gpu_device_of);
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = 1};
 
-	gpu_must(nib_moe_layer_plan_create(gpu_test.gpu, &layer, &options,
-					   &b->plan, &gpu_test.err),
+	gpu_must(nib_moe_layer_plan_create(gpu_test.gpu, &layer, &options, &b->plan,
+					   &gpu_test.err),
 		 "plan");
-	b->workspace =
-	    gpu_twin_new(nib_moe_layer_plan_workspace_bytes(b->plan));
+	b->workspace = gpu_twin_new(nib_moe_layer_plan_workspace_bytes(b->plan));
 }
 
 static enum nib_status run_layer(const struct gpu_layer *b,
-				 const struct nib_moe_layer *layer,
-				 void *stream)
+				 const struct nib_moe_layer *layer, void *stream)
 {
 	const struct nib_run_options options = {
 	    .struct_bytes = sizeof(options),
@@ -61,14 +59,13 @@ static const char *run_on_gpu(const struct gpu_layer *b)
 		return gpu_test.err.message;
 	if (!gpu_guards_hold(&b->workspace))
 		return "guard band of the workspace";
-	return gpu_download(&b->y_data, gpu_host_of(&b->y_data))
-		   ? NULL
-		   : "guard band of y";
+	return gpu_download(&b->y_data, gpu_host_of(&b->y_data)) ? NULL
+								 : "guard band of y";
 }
 
 /* The bits of an element of y's memory. */
-static uint32_t bits_of(const struct gpu_sizes *s, const void *data,
-			int64_t row, int64_t col)
+static uint32_t bits_of(const struct gpu_sizes *s, const void *data, int64_t row,
+			int64_t col)
 {
 	const int64_t i = row * (s->k + s->gap) + col;
 	uint16_t half;
@@ -117,8 +114,7 @@ static const char *compare(const struct gpu_layer *b, const void *want)
 
 	for (int64_t t = 0; t < y->rows; t++)
 		for (int64_t i = 0; i < y->k + y->gap; i++) {
-			const uint32_t got =
-			    bits_of(y, gpu_host_of(&b->y_data), t, i);
+			const uint32_t got = bits_of(y, gpu_host_of(&b->y_data), t, i);
 			const uint32_t must =
 			    i < y->k ? bits_of(y, want, t, i) : poison;
 
@@ -137,21 +133,19 @@ static const char *compare(const struct gpu_layer *b, const void *want)
 static void tell(const struct gpu_layer *b, const char *what, const char *why)
 {
 	static const char *const kinds[] = {"W4A4", "W4A16"};
-	static const char *const names[] = {"SwiGLU", "clamped", "GELU",
-					    "ReLU2"};
+	static const char *const names[] = {"SwiGLU", "clamped", "GELU", "ReLU2"};
 
 	gpu_test.passed += !why;
 	gpu_test.failed += why != NULL;
 	if (why)
-		printf("FAIL %s %s %s, x %s%s, y %s, %" PRId64 " x %" PRId64
-		       " of %" PRId64 ", k %" PRId64 ", width %" PRId64
-		       ", cols %" PRId64 ", ids %d: %s\n",
-		       what, kinds[b->s.activations], names[b->s.activation],
-		       gpu_dtype_name(b->s.x_dtype),
-		       b->s.is_quantized ? " quantised" : "",
-		       gpu_dtype_name(b->s.y_dtype), b->s.tokens, b->s.top_k,
-		       b->s.experts, b->s.k, b->s.width, b->s.cols,
-		       b->s.ids_bytes, why);
+		printf(
+		    "FAIL %s %s %s, x %s%s, y %s, %" PRId64 " x %" PRId64 " of %" PRId64
+		    ", k %" PRId64 ", width %" PRId64 ", cols %" PRId64
+		    ", ids %d: %s\n",
+		    what, kinds[b->s.activations], names[b->s.activation],
+		    gpu_dtype_name(b->s.x_dtype), b->s.is_quantized ? " quantised" : "",
+		    gpu_dtype_name(b->s.y_dtype), b->s.tokens, b->s.top_k, b->s.experts,
+		    b->s.k, b->s.width, b->s.cols, b->s.ids_bytes, why);
 }
 
 /* ---- exact: the CPU's layer ---------------------------------------------- */
@@ -169,9 +163,9 @@ static void check_exact(struct gpu_layer_spec s)
 	layer = gpu_layer_of(&b, gpu_host_of);
 	want = gpu_take(b.y_data.bytes);
 	layer.y.data = want;
-	gpu_must(nib_moe_layer_plan_create(gpu_test.cpu, &layer, NULL, &plan,
-					   &gpu_test.err),
-		 "the CPU's plan");
+	gpu_must(
+	    nib_moe_layer_plan_create(gpu_test.cpu, &layer, NULL, &plan, &gpu_test.err),
+	    "the CPU's plan");
 	gpu_must(nib_run_moe_layer(plan, &layer, NULL, &gpu_test.err),
 		 "the CPU's layer");
 	nib_moe_layer_plan_free(plan);
@@ -215,20 +209,17 @@ static void quantize(struct nib_dense x, struct nib_nvfp4 q, float global)
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options), .global = global, .saturate = 1};
 
-	gpu_must(
-	    nib_quantize(gpu_test.cpu, &x, &q, &options, NULL, &gpu_test.err),
-	    "quantize");
+	gpu_must(nib_quantize(gpu_test.cpu, &x, &q, &options, NULL, &gpu_test.err),
+		 "quantize");
 }
 
 /* Rows of bytes of tokens to those of slots. */
-static void gather(const struct gpu_layer *b, const struct steps *st,
-		   const void *from, int64_t stride, const struct gpu_twin *to,
-		   int64_t bytes)
+static void gather(const struct gpu_layer *b, const struct steps *st, const void *from,
+		   int64_t stride, const struct gpu_twin *to, int64_t bytes)
 {
 	for (int64_t i = 0; i < b->s.tokens * b->s.top_k; i++)
 		if (st->slot_rows[i] >= 0)
-			memcpy((char *)gpu_host_of(to) +
-				   st->slot_rows[i] * bytes,
+			memcpy((char *)gpu_host_of(to) + st->slot_rows[i] * bytes,
 			       (const char *)from + i / b->s.top_k * stride,
 			       (size_t)bytes);
 	gpu_upload(to);
@@ -250,8 +241,8 @@ static void gather_input(const struct gpu_layer *b, const struct steps *st)
 	gather(b, st, a.codes, a.row_stride_bytes ? a.row_stride_bytes : k / 2,
 	       &st->a[0], k / 2);
 	gather(b, st, a.scales,
-	       a.scale_row_stride_bytes ? a.scale_row_stride_bytes : k / 16,
-	       &st->a[1], k / 16);
+	       a.scale_row_stride_bytes ? a.scale_row_stride_bytes : k / 16, &st->a[1],
+	       k / 16);
 	if (!b->s.is_quantized) {
 		free(a.codes);
 		free(a.scales);
@@ -262,9 +253,8 @@ static struct steps steps_new(const struct gpu_layer *b)
 {
 	const struct gpu_layer_spec *s = &b->s;
 	const int64_t slots = s->tokens * s->top_k;
-	const enum nib_dtype h = gpu_layer_is_nvfp4(s) || !gpu_layer_is_dual(s)
-				     ? NIB_FP32
-				     : s->x_dtype;
+	const enum nib_dtype h =
+	    gpu_layer_is_nvfp4(s) || !gpu_layer_is_dual(s) ? NIB_FP32 : s->x_dtype;
 	struct steps st = {
 	    .slot_rows = gpu_take((size_t)slots * 4),
 	    .offsets = gpu_twin_new((size_t)s->experts * 4 + 4),
@@ -305,8 +295,7 @@ static void multiply(enum nib_op op, const struct nib_moe_problem *moe,
 {
 	struct nib_plan *plan;
 
-	gpu_must(nib_plan_create_moe(gpu_test.gpu, op, moe, NULL, &plan,
-				     &gpu_test.err),
+	gpu_must(nib_plan_create_moe(gpu_test.gpu, op, moe, NULL, &plan, &gpu_test.err),
 		 "the product's plan");
 	gpu_must(nib_run_moe(plan, moe, NULL, &gpu_test.err), "the product");
 	gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err), "wait");
@@ -340,8 +329,7 @@ static void multiply_all(const struct gpu_layer *b, struct steps *st)
 	    .row_offsets = gpu_device_of(&st->offsets),
 	};
 
-	multiply(gpu_layer_is_dual(&b->s) ? NIB_DUAL_GEMM : NIB_GEMM, &moe,
-		 &st->h);
+	multiply(gpu_layer_is_dual(&b->s) ? NIB_DUAL_GEMM : NIB_GEMM, &moe, &st->h);
 	if (!gpu_layer_is_dual(&b->s))
 		square(st);
 	if (gpu_layer_is_nvfp4(&b->s))
@@ -351,8 +339,8 @@ static void multiply_all(const struct gpu_layer *b, struct steps *st)
 			 gpu_floats_of(&b->in)[1]);
 	gpu_upload(&st->q[0]);
 	gpu_upload(&st->q[1]);
-	moe.a = gpu_nvfp4(&st->q_sizes, gpu_device_of(&st->q[0]),
-			  gpu_device_of(&st->q[1]));
+	moe.a =
+	    gpu_nvfp4(&st->q_sizes, gpu_device_of(&st->q[0]), gpu_device_of(&st->q[1]));
 	moe.x = moe.c;
 	moe.b = l.down;
 	moe.b2 = (struct nib_nvfp4){0};
@@ -363,18 +351,16 @@ static void multiply_all(const struct gpu_layer *b, struct steps *st)
 }
 
 /* The fp32 sums, in order; y has fp32. */
-static void combine(const struct gpu_layer *b, const struct steps *st,
-		    float *want)
+static void combine(const struct gpu_layer *b, const struct steps *st, float *want)
 {
 	const int64_t pitch = b->y.k + b->y.gap;
 
 	for (int64_t i = 0; i < b->s.tokens * b->s.top_k; i++)
-		for (int64_t c = 0; c < b->s.cols && st->slot_rows[i] >= 0;
-		     c++) {
-			const float x = value_of(bits_of(&st->rows_sizes,
-							 gpu_host_of(&st->rows),
-							 st->slot_rows[i], c),
-						 b->s.y_dtype);
+		for (int64_t c = 0; c < b->s.cols && st->slot_rows[i] >= 0; c++) {
+			const float x =
+			    value_of(bits_of(&st->rows_sizes, gpu_host_of(&st->rows),
+					     st->slot_rows[i], c),
+				     b->s.y_dtype);
 			const float product = gpu_floats_of(&b->weights)[i] * x;
 
 			want[i / b->s.top_k * pitch + c] += product;
@@ -443,8 +429,7 @@ static void check_all(enum nib_activations activations)
 		if (s.activation == NIB_MOE_SWIGLU)
 			s.activation = NIB_MOE_GELU;
 		check_exact(s);
-		s.activation =
-		    activations || i % 3 ? NIB_MOE_SWIGLU : NIB_MOE_RELU2;
+		s.activation = activations || i % 3 ? NIB_MOE_SWIGLU : NIB_MOE_RELU2;
 		s.y_dtype = NIB_FP32;
 		check_composed(&s);
 	}
@@ -481,8 +466,7 @@ static void check_few(enum nib_activations activations)
 		if (s.is_tiled)
 			s.width = 32 * (1 + gpu_rnd_below(12));
 		check_exact(s);
-		s.activation =
-		    activations || i % 3 ? NIB_MOE_SWIGLU : NIB_MOE_RELU2;
+		s.activation = activations || i % 3 ? NIB_MOE_SWIGLU : NIB_MOE_RELU2;
 		s.y_dtype = NIB_FP32;
 		check_composed(&s);
 	}
@@ -528,8 +512,7 @@ static void check_graph(enum nib_activations activations, int64_t tokens)
 		memcpy(want, gpu_host_of(&b.y_data), b.y_data.bytes);
 		gpu_poison(&b.y_data, 0xFF);
 		gpu_graph_launch(&graph, stream);
-		gpu_must(nib_device_wait(gpu_test.gpu, stream, &gpu_test.err),
-			 "wait");
+		gpu_must(nib_device_wait(gpu_test.gpu, stream, &gpu_test.err), "wait");
 		if (!why && !gpu_download(&b.y_data, gpu_host_of(&b.y_data)))
 			why = "guard band of y";
 		if (!why)
@@ -552,8 +535,8 @@ static void check_graph(enum nib_activations activations, int64_t tokens)
 
 /* ---- refusals ------------------------------------------------------------ */
 
-static void refuses(const struct gpu_layer *b,
-		    const struct nib_moe_layer *layer, const char *argument)
+static void refuses(const struct gpu_layer *b, const struct nib_moe_layer *layer,
+		    const char *argument)
 {
 	const enum nib_status status = run_layer(b, layer, NULL);
 	char name[80];
@@ -572,12 +555,12 @@ static void check_pointers(void)
 	struct nib_moe_layer l = gpu_layer_of(&b, gpu_device_of);
 
 	plan_layer(&b);
-#define REFUSES(field, argument)                                               \
-	do {                                                                   \
-		const struct nib_moe_layer good = l;                           \
-		l.field = on_host.field;                                       \
-		refuses(&b, &l, argument);                                     \
-		l = good;                                                      \
+#define REFUSES(field, argument)                                                       \
+	do {                                                                           \
+		const struct nib_moe_layer good = l;                                   \
+		l.field = on_host.field;                                               \
+		refuses(&b, &l, argument);                                             \
+		l = good;                                                              \
 	} while (0)
 	REFUSES(x.data, "layer.x.data");
 	REFUSES(ids, "layer.ids");
@@ -640,9 +623,8 @@ static void check_sum(const struct gpu_sizes *from, const struct gpu_sizes *to,
 	int32_t *at = gpu_host_of(&places);
 	const struct nib_dense on_cpu[2] = {gpu_dense(from, gpu_host_of(&rows)),
 					    gpu_dense(to, gpu_host_of(&y))};
-	const struct nib_dense on_gpu[2] = {
-	    gpu_dense(from, gpu_device_of(&rows)),
-	    gpu_dense(to, gpu_device_of(&y))};
+	const struct nib_dense on_gpu[2] = {gpu_dense(from, gpu_device_of(&rows)),
+					    gpu_dense(to, gpu_device_of(&y))};
 	uint8_t *got = gpu_take(y.bytes);
 	bool ok;
 
@@ -656,9 +638,8 @@ static void check_sum(const struct gpu_sizes *from, const struct gpu_sizes *to,
 	gpu_upload(&y);
 	gpu_upload(&places);
 	gpu_upload(&weights);
-	gpu_must(nib_sum_slots(gpu_test.cpu, &on_cpu[0], at,
-			       gpu_floats_of(&weights), top_k, &on_cpu[1], NULL,
-			       &gpu_test.err),
+	gpu_must(nib_sum_slots(gpu_test.cpu, &on_cpu[0], at, gpu_floats_of(&weights),
+			       top_k, &on_cpu[1], NULL, &gpu_test.err),
 		 "sum on the CPU");
 	gpu_test.err.message[0] = '\0';
 	ok = !nib_sum_slots(gpu_test.gpu, &on_gpu[0], gpu_device_of(&places),
@@ -667,8 +648,7 @@ static void check_sum(const struct gpu_sizes *from, const struct gpu_sizes *to,
 	     gpu_download(&y, got) &&
 	     are_same(to->dtype, got, gpu_host_of(&y), y.bytes);
 	gpu_verdict(ok, "sum of slots",
-		    gpu_test.err.message[0] ? gpu_test.err.message
-					    : "values differ");
+		    gpu_test.err.message[0] ? gpu_test.err.message : "values differ");
 	free(got);
 	gpu_twin_free(&weights);
 	gpu_twin_free(&places);
@@ -697,8 +677,7 @@ static void check_sums(void)
 }
 
 /* What a GPU has no kernels for is said when the layer is planned. */
-static void check_unsupported(enum nib_activations activations,
-			      enum nib_dtype dtype)
+static void check_unsupported(enum nib_activations activations, enum nib_dtype dtype)
 {
 	struct gpu_layer_spec s = any_spec(1, activations);
 	struct nib_moe_layer_plan *plan = NULL;
@@ -709,8 +688,8 @@ static void check_unsupported(enum nib_activations activations,
 	s.x_dtype = dtype;
 	b = gpu_layer_new(&s);
 	layer = gpu_layer_of(&b, gpu_device_of);
-	status = nib_moe_layer_plan_create(gpu_test.gpu, &layer, NULL, &plan,
-					   &gpu_test.err);
+	status =
+	    nib_moe_layer_plan_create(gpu_test.gpu, &layer, NULL, &plan, &gpu_test.err);
 	gpu_verdict(status == NIB_UNSUPPORTED && !plan &&
 			strcmp(gpu_test.err.argument, "layer.activations") == 0,
 		    gpu_test.err.message[0] ? gpu_test.err.message : "a plan",
@@ -743,8 +722,8 @@ int main(void)
 	}
 	check_pointers();
 	check_sums();
-	printf("%" PRId64 " values: %" PRId64 " finite, %" PRId64 " not 0\n",
-	       seen.all, seen.finite, seen.nonzero);
+	printf("%" PRId64 " values: %" PRId64 " finite, %" PRId64 " not 0\n", seen.all,
+	       seen.finite, seen.nonzero);
 	gpu_verdict(seen.finite == seen.all && seen.nonzero > seen.all / 4,
 		    "values that mean something", "they are not finite, or 0");
 	return gpu_end();

@@ -50,16 +50,15 @@ static bool is_nan(const struct gpu_sizes *c, uint32_t bits)
 }
 
 /* One row of c's memory.  Poison is a NaN that no sum gives. */
-static const char *check_row(const struct gpu_item *x, const void *c,
-			     int64_t at, bool is_nan_row, bool has_nan_col)
+static const char *check_row(const struct gpu_item *x, const void *c, int64_t at,
+			     bool is_nan_row, bool has_nan_col)
 {
 	const int64_t pitch = x->c.k + x->c.gap;
 	const uint32_t untouched = x->c.dtype == NIB_FP32 ? UINT32_MAX : 0xFFFF;
 
 	for (int64_t col = 0; col < pitch; col++) {
 		const uint32_t bits = element(&x->c, c, at * pitch + col);
-		const bool wants_nan =
-		    is_nan_row || (has_nan_col && col == x->nan_col);
+		const bool wants_nan = is_nan_row || (has_nan_col && col == x->nan_col);
 
 		if (col >= x->c.k) {
 			if (bits != untouched)
@@ -81,11 +80,10 @@ static const char *check_places(const struct gpu_item *x, const void *c)
 
 	for (int64_t b = 0; b < batches && !why; b++)
 		for (int64_t row = 0; row < rows && !why; row++)
-			why = check_row(x, c,
-					x->c.is_between ? row * batches + b
-							: b * rows + row,
-					b == 0 && row == x->nan_row,
-					b == 0 || x->b.batch < batches);
+			why = check_row(
+			    x, c, x->c.is_between ? row * batches + b : b * rows + row,
+			    b == 0 && row == x->nan_row,
+			    b == 0 || x->b.batch < batches);
 	return why;
 }
 
@@ -102,8 +100,7 @@ static struct nib_check_options check_options(const struct gpu_item *x)
 	return o;
 }
 
-static const char *check_item(const struct gpu_item *x,
-			      const struct gpu_memory *m)
+static const char *check_item(const struct gpu_item *x, const struct gpu_memory *m)
 {
 	const struct nib_problem on_host = gpu_problem(x, m, gpu_host_of);
 	const struct nib_check_options options = check_options(x);
@@ -116,14 +113,13 @@ static const char *check_item(const struct gpu_item *x,
 	why = check_places(x, gpu_host_of(&m->c));
 	if (why)
 		return why;
-	gpu_must(
-	    nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
-	    "check");
+	gpu_must(nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
+		 "check");
 	snprintf(text, sizeof(text),
 		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound at "
 		 "[%" PRId64 ", %" PRId64 ", %" PRId64 "]: %g, not %g",
-		 result.failed, result.checked, result.worst_fraction,
-		 result.batch, result.row, result.col, result.got, result.want);
+		 result.failed, result.checked, result.worst_fraction, result.batch,
+		 result.row, result.col, result.got, result.want);
 	if (result.failed)
 		return text;
 	return gpu_inputs_unchanged(m) ? NULL : "an input changed";
@@ -151,16 +147,14 @@ static const char *run_plan(struct nib_plan *plan, const struct nib_problem *p,
 	return why;
 }
 
-static const char *multiply(enum nib_op op, const struct nib_problem *p,
-			    int64_t count)
+static const char *multiply(enum nib_op op, const struct nib_problem *p, int64_t count)
 {
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = 1};
 	struct nib_plan *plan;
 	const char *why;
 
-	if (nib_plan_create(gpu_test.gpu, op, p, count, &options, &plan,
-			    &gpu_test.err))
+	if (nib_plan_create(gpu_test.gpu, op, p, count, &options, &plan, &gpu_test.err))
 		return gpu_test.err.message;
 	why = run_plan(plan, p, count);
 	nib_plan_free(plan);
@@ -217,9 +211,9 @@ static void check_singles(void)
 	for (int i = 0; i < gpu_cases(48); i++) {
 		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
 		const int64_t batch = 2 + gpu_rnd_below(3);
-		struct gpu_item x = gpu_any_item(
-		    op, 1 + gpu_rnd_below(i % 3 ? 150 : 4), edges_n[i % 8],
-		    edges_k[gpu_rnd_below(6)], batch, i & 2 ? batch : 1);
+		struct gpu_item x =
+		    gpu_any_item(op, 1 + gpu_rnd_below(i % 3 ? 150 : 4), edges_n[i % 8],
+				 edges_k[gpu_rnd_below(6)], batch, i & 2 ? batch : 1);
 
 		set_between(&x, i >> 2);
 		check_single(&x);
@@ -256,8 +250,8 @@ static void cut_operand(const struct gpu_sizes *s, int64_t first, int64_t count,
 }
 
 static struct nib_problem cut_problem(const struct gpu_item *x,
-				      const struct nib_problem *p,
-				      int64_t first, int64_t count)
+				      const struct nib_problem *p, int64_t first,
+				      int64_t count)
 {
 	const int64_t pitch = x->c.k + x->c.gap;
 	const int64_t stride = x->c.is_between ? pitch : x->c.rows * pitch;
@@ -266,8 +260,8 @@ static struct nib_problem cut_problem(const struct gpu_item *x,
 	cut_operand(&x->a, first, count, &part.a);
 	cut_operand(&x->b, first, count, &part.b);
 	cut_operand(&x->b2, first, count, &part.b2);
-	part.c.data = (char *)p->c.data +
-		      first * stride * (int64_t)nib_dtype_bytes(p->c.dtype);
+	part.c.data =
+	    (char *)p->c.data + first * stride * (int64_t)nib_dtype_bytes(p->c.dtype);
 	part.c.batch_stride_elems = stride;
 	part.c.batch = count;
 	return part;
@@ -371,8 +365,7 @@ static void group_free(struct group *g)
 }
 
 /* Problems `from`, from + step, ... around the group, count of them. */
-static const char *run_some(const struct group *g, int from, int step,
-			    int count)
+static const char *run_some(const struct group *g, int from, int step, int count)
 {
 	struct nib_problem p[MANY];
 
@@ -380,8 +373,7 @@ static const char *run_some(const struct group *g, int from, int step,
 		const int at = (from + i * step) % g->count;
 
 		gpu_poison(&g->memory[at].c, 0xFF);
-		p[i] =
-		    gpu_problem(&g->items[at], &g->memory[at], gpu_device_of);
+		p[i] = gpu_problem(&g->items[at], &g->memory[at], gpu_device_of);
 	}
 	return multiply(g->op, p, count);
 }
@@ -458,16 +450,15 @@ static void runner_new(struct runner *r, const struct gpu_item *x, int runs)
 	r->first = gpu_take(r->memory.c.bytes);
 	r->now = gpu_take(r->memory.c.bytes);
 	p = gpu_problem(x, &r->memory, gpu_device_of);
-	gpu_must(nib_plan_create(gpu_test.gpu, x->op, &p, 1, NULL, &r->plan,
-				 &gpu_test.err),
-		 "plan");
+	gpu_must(
+	    nib_plan_create(gpu_test.gpu, x->op, &p, 1, NULL, &r->plan, &gpu_test.err),
+	    "plan");
 }
 
 static void *run_again(void *argument)
 {
 	struct runner *r = argument;
-	const struct nib_problem p =
-	    gpu_problem(&r->item, &r->memory, gpu_device_of);
+	const struct nib_problem p = gpu_problem(&r->item, &r->memory, gpu_device_of);
 
 	for (int i = 0; i < r->runs && !r->why; i++) {
 		uint8_t *to = i ? r->now : r->first;
@@ -509,8 +500,7 @@ static void check_runs(enum nib_op op, int64_t m, int64_t n, int64_t k)
 static void check_threads(void)
 {
 	const struct gpu_item x = gpu_any_item(NIB_GEMM, 257, 1000, 7168, 1, 1);
-	const struct gpu_item y =
-	    gpu_any_item(NIB_DUAL_GEMM, 65, 1000, 1040, 1, 1);
+	const struct gpu_item y = gpu_any_item(NIB_DUAL_GEMM, 65, 1000, 1040, 1, 1);
 	struct runner r[2];
 	pthread_t thread;
 

@@ -32,8 +32,8 @@ static void probe_s(enum nib_probe probe, const void *data, int64_t amount,
 	int64_t units;
 	double begin = now_s(), end;
 
-	gpu_must(nib_device_probe(gpu_test.gpu, probe, data, amount, &units,
-				  NULL, &gpu_test.err),
+	gpu_must(nib_device_probe(gpu_test.gpu, probe, data, amount, &units, NULL,
+				  &gpu_test.err),
 		 "probe");
 	gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err), "wait");
 	end = now_s();
@@ -56,12 +56,12 @@ static void check(enum nib_probe probe, const char *name, const void *data,
 	}
 	/* Their difference has no launch and no wait. */
 	rate = (more - done) / (more_s - s);
-	snprintf(text, sizeof(text), "%.4g a second: must be %.4g to %.4g",
-		 rate, least, most);
+	snprintf(text, sizeof(text), "%.4g a second: must be %.4g to %.4g", rate, least,
+		 most);
 	printf("# %s: %s\n", name, text);
 	gpu_verdict(rate > least && rate < most, name, text);
-	snprintf(text, sizeof(text), "%.3f times as long for %.3f times it",
-		 more_s / s, more / done);
+	snprintf(text, sizeof(text), "%.3f times as long for %.3f times it", more_s / s,
+		 more / done);
 	gpu_verdict(more_s / s > 1.6 && more_s / s < 2.2, name, text);
 }
 
@@ -100,8 +100,7 @@ int main(void)
 
 	if (!gpu_begin(&code))
 		return code;
-	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
-		 "info");
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err), "info");
 	if (gpu_in_software())
 		return run_only();
 	clock = info.clock_khz * 1e3;
@@ -109,15 +108,12 @@ int main(void)
 	bandwidth = info.memory_clock_khz * 1e3 * 2 * info.memory_bus_bits / 8;
 	flop = clock * info.threads *
 	       (info.compute_capability >= 100 ? BLACKWELL_FLOP : HOPPER_FLOP);
-	gpu_must(
-	    nib_device_alloc(gpu_test.gpu, (size_t)bytes, &data, &gpu_test.err),
-	    "alloc");
-	check(NIB_PROBE_READ, "read", data, bytes, 0.6 * bandwidth,
-	      SLACK * bandwidth);
-	check(NIB_PROBE_MULTIPLY, "multiply", NULL, INT64_C(8000000000000),
-	      0.4 * flop, SLACK * flop);
-	check(NIB_PROBE_CYCLES, "cycles", NULL, 4000000, 0.3 * clock,
-	      SLACK * clock);
+	gpu_must(nib_device_alloc(gpu_test.gpu, (size_t)bytes, &data, &gpu_test.err),
+		 "alloc");
+	check(NIB_PROBE_READ, "read", data, bytes, 0.6 * bandwidth, SLACK * bandwidth);
+	check(NIB_PROBE_MULTIPLY, "multiply", NULL, INT64_C(8000000000000), 0.4 * flop,
+	      SLACK * flop);
+	check(NIB_PROBE_CYCLES, "cycles", NULL, 4000000, 0.3 * clock, SLACK * clock);
 	nib_device_free(gpu_test.gpu, data);
 	return gpu_end();
 }

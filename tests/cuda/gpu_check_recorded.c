@@ -44,8 +44,7 @@ static const char *choice_of(const char *line, const char *name)
 {
 	const size_t length = strlen(name);
 
-	if (strlen(line) < 17 + length ||
-	    strncmp(line + 17, name, length) != 0 ||
+	if (strlen(line) < 17 + length || strncmp(line + 17, name, length) != 0 ||
 	    strncmp(line + 17 + length, ": ", 2) != 0)
 		return NULL;
 	return line + 17 + length + 2;
@@ -61,9 +60,8 @@ static void compare(const char *name, const char *choice, uint64_t hash)
 	if (i == n_lines)
 		snprintf(why, sizeof(why), "not in the recording");
 	else
-		snprintf(why, sizeof(why),
-			 "%016" PRIx64 " (%s), recorded: %.16s (%s)", hash,
-			 choice, lines[i], choice_of(lines[i], name));
+		snprintf(why, sizeof(why), "%016" PRIx64 " (%s), recorded: %.16s (%s)",
+			 hash, choice, lines[i], choice_of(lines[i], name));
 	if (i < n_lines && strtoull(lines[i], NULL, 16) != hash &&
 	    strstr(name, " dual ") && gpu_in_software()) {
 		/* Rounded to 16 bits, it is seldom seen. */
@@ -72,18 +70,15 @@ static void compare(const char *name, const char *choice, uint64_t hash)
 		       name);
 		return;
 	}
-	gpu_verdict(i < n_lines && strtoull(lines[i], NULL, 16) == hash, name,
-		    why);
+	gpu_verdict(i < n_lines && strtoull(lines[i], NULL, 16) == hash, name, why);
 }
 
-static void tell(const char *name, const char *choice, const void *data,
-		 size_t bytes)
+static void tell(const char *name, const char *choice, const void *data, size_t bytes)
 {
 	const uint64_t hash = hash_of(data, bytes);
 
 	if (recording)
-		fprintf(recording, "%016" PRIx64 " %s: %s\n", hash, name,
-			choice);
+		fprintf(recording, "%016" PRIx64 " %s: %s\n", hash, name, choice);
 	else
 		compare(name, choice, hash);
 }
@@ -93,8 +88,7 @@ static bool read_lines(const char *path)
 	FILE *file = fopen(path, "r");
 
 	if (!file) {
-		printf("skipped: %s is not there: no GPU was asked yet\n",
-		       path);
+		printf("skipped: %s is not there: no GPU was asked yet\n", path);
 		return false;
 	}
 	lines = gpu_take(sizeof(*lines) * MAX_LINES);
@@ -117,9 +111,9 @@ static void run_item(const struct gpu_item *x, const char *name)
 	struct nib_plan *plan;
 	bool ok;
 
-	gpu_must(nib_plan_create(gpu_test.gpu, x->op, &p, 1, NULL, &plan,
-				 &gpu_test.err),
-		 name);
+	gpu_must(
+	    nib_plan_create(gpu_test.gpu, x->op, &p, 1, NULL, &plan, &gpu_test.err),
+	    name);
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), name);
 	gpu_must(nib_run(plan, &p, 1, NULL, &gpu_test.err), name);
 	gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err), name);
@@ -132,8 +126,8 @@ static void run_item(const struct gpu_item *x, const char *name)
 	gpu_memory_free(&m);
 }
 
-static void ask_product(enum nib_op op, int64_t m, int64_t n, int64_t k,
-			int64_t batch, uint64_t seed)
+static void ask_product(enum nib_op op, int64_t m, int64_t n, int64_t k, int64_t batch,
+			uint64_t seed)
 {
 	struct gpu_item x;
 	char name[300], what[40];
@@ -162,8 +156,7 @@ static void ask_products(enum nib_op op)
 			const int64_t n = edges_n[(i + 2 * j) % COUNT(edges_n)];
 			const bool is_long = k == 7168 && m > 64;
 
-			if (gpu_is_small() &&
-			    (j != i % COUNT(edges_k) || is_long))
+			if (gpu_is_small() && (j != i % COUNT(edges_k) || is_long))
 				continue;
 			ask_product(op, m, n, k, 1, (uint64_t)(100 * i + j));
 		}
@@ -178,8 +171,7 @@ static void ask_few_rows(void)
 {
 	for (int64_t m = 1; m <= 8; m++)
 		for (int i = 0; i < gpu_cases(20); i++)
-			ask_product(m == 1 ? NIB_GEMV : NIB_GEMM, m,
-				    edges_n[i % 9],
+			ask_product(m == 1 ? NIB_GEMV : NIB_GEMM, m, edges_n[i % 9],
 				    i % 5 ? edges_k[i % 5] : 1024, 1 + i % 2,
 				    (uint64_t)(4000 + 100 * m + i));
 }
@@ -196,8 +188,7 @@ static void ask_job(enum gpu_kind kind, uint64_t seed)
 	gpu_seed(seed);
 	job = gpu_job_new(kind);
 	results = gpu_take(job->bytes);
-	snprintf(name, sizeof(name), "seed %" PRIu64 " %s", seed,
-		 gpu_kind_name(kind));
+	snprintf(name, sizeof(name), "seed %" PRIu64 " %s", seed, gpu_kind_name(kind));
 	why = gpu_job_result(job, NULL, results, &gpu_test.err);
 	if (why)
 		gpu_verdict(false, name, why);
@@ -212,8 +203,7 @@ static void ask_job(enum gpu_kind kind, uint64_t seed)
 static void ask_jobs(void)
 {
 	for (int kind = 0; kind < GPU_KINDS && !gpu_is_small(); kind++)
-		for (uint64_t seed = 0; seed < (kind < GPU_QUANTIZE ? 2 : 8);
-		     seed++)
+		for (uint64_t seed = 0; seed < (kind < GPU_QUANTIZE ? 2 : 8); seed++)
 			ask_job((enum gpu_kind)kind, 6000 + seed);
 }
 
@@ -236,8 +226,7 @@ static void ask_dequantize(const struct gpu_sizes *s, uint64_t seed)
 		 "dequantise");
 	snprintf(name, sizeof(name),
 		 "seed %" PRIu64 " dequantise %s %s %" PRId64 "x%" PRId64, seed,
-		 gpu_dtype_name(s->dtype), gpu_layout_name(s->layout), s->rows,
-		 s->k);
+		 gpu_dtype_name(s->dtype), gpu_layout_name(s->layout), s->rows, s->k);
 	if (gpu_download(&y, gpu_host_of(&y)))
 		tell(name, "", gpu_host_of(&y), y.bytes);
 	else
@@ -256,11 +245,9 @@ static void ask_amax(const struct gpu_sizes *s, uint64_t seed)
 
 	gpu_fill_dense(s, gpu_host_of(&x), false);
 	gpu_upload(&x);
-	gpu_must(nib_amax(gpu_test.gpu, &from, 1, &amax, &gpu_test.err),
-		 "amax");
-	snprintf(name, sizeof(name),
-		 "seed %" PRIu64 " amax %s %" PRId64 "x%" PRId64, seed,
-		 gpu_dtype_name(s->dtype), s->rows, s->k);
+	gpu_must(nib_amax(gpu_test.gpu, &from, 1, &amax, &gpu_test.err), "amax");
+	snprintf(name, sizeof(name), "seed %" PRIu64 " amax %s %" PRId64 "x%" PRId64,
+		 seed, gpu_dtype_name(s->dtype), s->rows, s->k);
 	tell(name, "", &amax, sizeof(amax));
 	gpu_twin_free(&x);
 }
@@ -295,8 +282,7 @@ static bool begin(int argc, char **argv, int *code)
 	}
 	if (!gpu_begin(code))
 		return false;
-	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
-		 "info");
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err), "info");
 	if (argc == 3) {
 		recording = fopen(argv[2], "w");
 		if (!recording) {
@@ -304,8 +290,7 @@ static bool begin(int argc, char **argv, int *code)
 			*code = 2;
 			return false;
 		}
-		fprintf(recording,
-			"# gpu_check_recorded --record, nibblas %s, %s\n",
+		fprintf(recording, "# gpu_check_recorded --record, nibblas %s, %s\n",
 			nib_version(), info.hardware);
 		return true;
 	}

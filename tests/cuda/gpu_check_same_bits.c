@@ -22,8 +22,7 @@
 #define TURNS	    40
 #define THREAD_RUNS 100
 
-static void verdict(const struct gpu_job *job, const char *what,
-		    const char *why)
+static void verdict(const struct gpu_job *job, const char *what, const char *why)
 {
 	char name[128];
 
@@ -71,11 +70,9 @@ static void check_kind(const struct gpu_job *job)
 	printf("     %s: %s\n", gpu_kind_name(job->kind), job->explanation);
 	if (job->kind == GPU_SPLIT_GEMM)
 		verdict(job, "k is divided",
-			job->k_slices > 1 && !is_vector ? NULL
-							: job->explanation);
+			job->k_slices > 1 && !is_vector ? NULL : job->explanation);
 	if (job->kind == GPU_GEMV || job->kind == GPU_FEW_ROWS)
-		verdict(job, "vector kernel",
-			is_vector ? NULL : job->explanation);
+		verdict(job, "vector kernel", is_vector ? NULL : job->explanation);
 }
 
 static void check_runs(enum gpu_kind kind, int runs)
@@ -106,8 +103,7 @@ static void check_runs(enum gpu_kind kind, int runs)
 /* ---- graphs -------------------------------------------------------------- */
 
 /* The plan's first run is the captured one. */
-static bool capture(const struct gpu_job *job, void *stream,
-		    struct gpu_graph *graph)
+static bool capture(const struct gpu_job *job, void *stream, struct gpu_graph *graph)
 {
 	const bool may_allocate = job->kind == GPU_QUANTIZE_AMAX;
 	enum nib_status status;
@@ -122,9 +118,8 @@ static bool capture(const struct gpu_job *job, void *stream,
 		why = gpu_test.err.message;
 	else if (!why && !may_allocate && graph->kernels != graph->nodes)
 		why = "not only kernels";
-	snprintf(what, sizeof(what),
-		 "captured in a graph of %zu nodes, %zu kernels", graph->nodes,
-		 graph->kernels);
+	snprintf(what, sizeof(what), "captured in a graph of %zu nodes, %zu kernels",
+		 graph->nodes, graph->kernels);
 	verdict(job, what, why);
 	return !status && graph->exec;
 }
@@ -142,8 +137,8 @@ static const char *replay(struct gpu_job *job, const struct gpu_graph *graph,
 }
 
 /* Each time other tokens, weights, scales, alpha, shares of the experts. */
-static const char *replay_all(struct gpu_job *job,
-			      const struct gpu_graph *graph, void *stream)
+static const char *replay_all(struct gpu_job *job, const struct gpu_graph *graph,
+			      void *stream)
 {
 	uint8_t *before = gpu_take(job->bytes), *want = gpu_take(job->bytes);
 	uint8_t *got = gpu_take(job->bytes);
@@ -312,8 +307,7 @@ static void check_thread_kinds(void *stream, void *stream2)
 }
 
 /* Runs x on the first GPU and y on GPU `ordinal`, which may be the first. */
-static void check_device(const char *name, int ordinal, void *context,
-			 void *stream)
+static void check_device(const char *name, int ordinal, void *context, void *stream)
 {
 	struct nib_device *const first = gpu_test.gpu;
 	struct nib_device *second = NULL;
@@ -346,9 +340,8 @@ static void check_device(const char *name, int ordinal, void *context,
 /* ---- refused runs -------------------------------------------------------- */
 
 /* A run that must be refused, with what in its message; c is untouched. */
-static const char *refused(const struct gpu_job *job,
-			   const struct nib_problem *p, void *stream,
-			   const char *message)
+static const char *refused(const struct gpu_job *job, const struct nib_problem *p,
+			   void *stream, const char *message)
 {
 	const struct nib_run_options options = {
 	    .struct_bytes = sizeof(options),
@@ -366,9 +359,8 @@ static const char *refused(const struct gpu_job *job,
 	if (!strstr(gpu_test.err.message, message))
 		return gpu_test.err.message;
 	gpu_must(nib_device_wait(job->gpu, NULL, &gpu_test.err), "wait");
-	return gpu_is_unchanged(&job->memory[job->count - 1].c)
-		   ? NULL
-		   : "c was written";
+	return gpu_is_unchanged(&job->memory[job->count - 1].c) ? NULL
+								: "c was written";
 }
 
 static void check_refused(enum gpu_kind kind, void *stream)
@@ -433,8 +425,7 @@ static void check_offsets(void *stream)
 	gpu_upload(t);
 	if (!why)
 		why = gpu_job_result(job, stream, got, &gpu_test.err);
-	verdict(job, "offsets past the rows",
-		why ? why : compare(job, want, got));
+	verdict(job, "offsets past the rows", why ? why : compare(job, want, got));
 	for (int64_t e = 0; e <= experts; e++)
 		offsets[e] = (int32_t)(job->moe.rows + experts / 2 - e);
 	gpu_upload(t);
@@ -455,8 +446,7 @@ static void check_offsets(void *stream)
 	memcpy(offsets, good, bytes);
 	gpu_upload(t);
 	why = gpu_job_result(job, stream, got, &gpu_test.err);
-	verdict(job, "a good run after these",
-		why ? why : gpu_job_check(job, got));
+	verdict(job, "a good run after these", why ? why : gpu_job_check(job, got));
 	free(good);
 	free(want);
 	free(got);
@@ -483,8 +473,7 @@ int main(int argc, char **argv)
 	}
 	for (int kind = 0; kind < GPU_QUANTIZE; kind++)
 		check_streams((enum gpu_kind)kind,
-			      (enum gpu_kind)((kind + 4) % GPU_KINDS), stream,
-			      stream2);
+			      (enum gpu_kind)((kind + 4) % GPU_KINDS), stream, stream2);
 	check_thread_kinds(stream, stream2);
 	check_refused(GPU_GEMM, stream);
 	check_refused(GPU_GROUP, stream);

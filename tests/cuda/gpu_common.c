@@ -85,14 +85,13 @@ void gpu_verdict(bool ok, const char *name, const char *why)
 
 struct gpu_twin gpu_twin_new(size_t bytes)
 {
-	struct gpu_twin t = {gpu_take(bytes + 2 * GUARD), NULL, bytes,
-			     gpu_test.gpu};
+	struct gpu_twin t = {gpu_take(bytes + 2 * GUARD), NULL, bytes, gpu_test.gpu};
 	void *device = NULL;
 
 	memset(t.host, GUARD_BYTE, bytes + 2 * GUARD);
-	gpu_must(nib_device_alloc(gpu_test.gpu, bytes + 2 * GUARD, &device,
-				  &gpu_test.err),
-		 "alloc");
+	gpu_must(
+	    nib_device_alloc(gpu_test.gpu, bytes + 2 * GUARD, &device, &gpu_test.err),
+	    "alloc");
 	t.device = device;
 	return t;
 }
@@ -109,8 +108,8 @@ void *gpu_device_of(const struct gpu_twin *t)
 
 void gpu_upload(const struct gpu_twin *t)
 {
-	gpu_must(nib_device_copy(t->gpu, t->device, t->host,
-				 t->bytes + 2 * GUARD, &gpu_test.err),
+	gpu_must(nib_device_copy(t->gpu, t->device, t->host, t->bytes + 2 * GUARD,
+				 &gpu_test.err),
 		 "upload");
 }
 
@@ -121,8 +120,8 @@ bool gpu_guards_hold(const struct gpu_twin *t)
 
 	for (int i = 0; i < 2; i++)
 		gpu_must(nib_device_copy(t->gpu, bytes + i * GUARD,
-					 t->device + (i ? GUARD + t->bytes : 0),
-					 GUARD, &gpu_test.err),
+					 t->device + (i ? GUARD + t->bytes : 0), GUARD,
+					 &gpu_test.err),
 			 "guard band");
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		ok = ok && bytes[i] == GUARD_BYTE;
@@ -131,9 +130,9 @@ bool gpu_guards_hold(const struct gpu_twin *t)
 
 bool gpu_download(const struct gpu_twin *t, void *to)
 {
-	gpu_must(nib_device_copy(t->gpu, to, t->device + GUARD, t->bytes,
-				 &gpu_test.err),
-		 "download");
+	gpu_must(
+	    nib_device_copy(t->gpu, to, t->device + GUARD, t->bytes, &gpu_test.err),
+	    "download");
 	return gpu_guards_hold(t);
 }
 
@@ -154,8 +153,7 @@ size_t gpu_codes_bytes(const struct gpu_sizes *s)
 size_t gpu_scale_bytes(const struct gpu_sizes *s)
 {
 	if (s->layout == NIB_TILED_128X4)
-		return (size_t)s->batch *
-		       nib_scales_bytes(s->layout, s->rows, s->k);
+		return (size_t)s->batch * nib_scales_bytes(s->layout, s->rows, s->k);
 	return (size_t)(s->batch * s->rows * (s->k / 16 + s->gap));
 }
 
@@ -211,8 +209,7 @@ size_t gpu_scale_at(const struct gpu_sizes *s, int64_t batch, int64_t row,
 	const int64_t each = (int64_t)gpu_scale_bytes(s) / s->batch;
 
 	if (s->layout == NIB_LINEAR && s->is_between)
-		return (size_t)((row * s->batch + batch) * (groups + s->gap) +
-				group);
+		return (size_t)((row * s->batch + batch) * (groups + s->gap) + group);
 	if (s->layout == NIB_LINEAR)
 		return (size_t)(batch * each + row * (groups + s->gap) + group);
 	return (size_t)(batch * each +
@@ -245,31 +242,27 @@ uint32_t gpu_float_bits(float x)
 static uint32_t any_value(enum nib_dtype dtype, bool ties)
 {
 	uint32_t bits =
-	    ties ? gpu_float_bits((float)(gpu_rnd_below(49) - 24) * 0.25f)
-		 : gpu_rnd();
+	    ties ? gpu_float_bits((float)(gpu_rnd_below(49) - 24) * 0.25f) : gpu_rnd();
 
 	if (dtype == NIB_FP32)
-		return (bits & 0x7F800000) == 0x7F800000 ? bits & 0x80FFFFFF
-							 : bits;
+		return (bits & 0x7F800000) == 0x7F800000 ? bits & 0x80FFFFFF : bits;
 	if (dtype == NIB_BF16) {
 		bits >>= 16;
 		return (bits & 0x7F80) == 0x7F80 ? bits & 0x80FF : bits;
 	}
 	if (ties) { /* multiples of 1/4 up to 6, as fp16 */
-		static const uint16_t half[] = {
-		    0x0000, 0x3400, 0x3800, 0x3A00, 0x3C00, 0x3D00,
-		    0x3E00, 0x3F00, 0x4000, 0x4100, 0x4200, 0x4300,
-		    0x4400, 0x4480, 0x4500, 0x4580, 0x4600};
+		static const uint16_t half[] = {0x0000, 0x3400, 0x3800, 0x3A00, 0x3C00,
+						0x3D00, 0x3E00, 0x3F00, 0x4000, 0x4100,
+						0x4200, 0x4300, 0x4400, 0x4480, 0x4500,
+						0x4580, 0x4600};
 
-		return (uint32_t)(half[gpu_rnd_below(17)] |
-				  (gpu_rnd() & 0x8000));
+		return (uint32_t)(half[gpu_rnd_below(17)] | (gpu_rnd() & 0x8000));
 	}
 	bits &= 0xFFFF;
 	return (bits & 0x7C00) == 0x7C00 ? bits & 0x83FF : bits;
 }
 
-void gpu_put(const struct gpu_sizes *s, void *data, int64_t index,
-	     uint32_t bits)
+void gpu_put(const struct gpu_sizes *s, void *data, int64_t index, uint32_t bits)
 {
 	const uint16_t narrow = (uint16_t)bits;
 
@@ -295,10 +288,9 @@ void gpu_fill_dense(const struct gpu_sizes *s, void *data, bool ties)
 		if (i % pitch >= s->k)
 			continue;
 		gpu_put(s, data, i,
-			zeros ? 0
-			: ties && i % pitch % 16 == 0
-			    ? six
-			    : any_value(s->dtype, ties));
+			zeros			      ? 0
+			: ties && i % pitch % 16 == 0 ? six
+						      : any_value(s->dtype, ties));
 	}
 }
 
@@ -326,10 +318,8 @@ bool gpu_begin(int *exit_code)
 		return false;
 	}
 	gpu_must(status, "cuda");
-	gpu_must(nib_device_open("cpu", NULL, &gpu_test.cpu, &gpu_test.err),
-		 "cpu");
-	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
-		 "info");
+	gpu_must(nib_device_open("cpu", NULL, &gpu_test.cpu, &gpu_test.err), "cpu");
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err), "info");
 	gpu_test.arithmetic = info.arithmetic;
 	printf("%s: %s\n", info.name, info.hardware);
 	return true;
@@ -339,8 +329,7 @@ bool gpu_in_software(void)
 {
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 
-	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err),
-		 "the device");
+	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err), "the device");
 	return strstr(info.hardware, "in software") != NULL;
 }
 

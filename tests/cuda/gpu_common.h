@@ -79,8 +79,7 @@ struct gpu_sizes {
 size_t gpu_codes_bytes(const struct gpu_sizes *s);
 size_t gpu_scale_bytes(const struct gpu_sizes *s);
 size_t gpu_dense_bytes(const struct gpu_sizes *s);
-struct nib_nvfp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes,
-			   void *scales);
+struct nib_nvfp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes, void *scales);
 struct nib_dense gpu_dense(const struct gpu_sizes *s, void *data);
 /* The byte of a scale, as nibblas.h defines it. */
 size_t gpu_scale_at(const struct gpu_sizes *s, int64_t batch, int64_t row,
@@ -95,7 +94,6 @@ void gpu_fill_nvfp4(const struct gpu_sizes *s, uint8_t *codes, uint8_t *scales);
  */
 void gpu_fill_dense(const struct gpu_sizes *s, void *data, bool ties);
 /* Sets an element's bits. */
-void gpu_put(const struct gpu_sizes *s, void *data, int64_t index,
-	     uint32_t bits);
+void gpu_put(const struct gpu_sizes *s, void *data, int64_t index, uint32_t bits);
 
 #endif

@@ -40,8 +40,7 @@ static bool is_quantize(const struct gpu_job *job)
 
 static enum nib_op op_of(enum gpu_kind kind)
 {
-	return kind == GPU_DUAL || kind == GPU_DUAL_GROUP ||
-		       kind == GPU_DUAL_MOE
+	return kind == GPU_DUAL || kind == GPU_DUAL_GROUP || kind == GPU_DUAL_MOE
 		   ? NIB_DUAL_GEMM
 	       : kind == GPU_GEMV ? NIB_GEMV
 				  : NIB_GEMM;
@@ -53,8 +52,7 @@ static enum nib_op op_of(enum gpu_kind kind)
 static void add_item(struct gpu_job *job, int64_t m, int64_t n, int64_t k,
 		     int64_t batch)
 {
-	struct gpu_item x =
-	    gpu_any_item(op_of(job->kind), m, n, k, batch, batch);
+	struct gpu_item x = gpu_any_item(op_of(job->kind), m, n, k, batch, batch);
 
 	x.c.gap = 0;
 	x.packed = x.no_alpha = false;
@@ -67,12 +65,11 @@ static void add_item(struct gpu_job *job, int64_t m, int64_t n, int64_t k,
 static void choose_values(struct gpu_job *job, int64_t rows, int64_t k)
 {
 	job->x = (struct gpu_sizes){
-	    rows, k, 1, 8, gpu_any_layout(), (enum nib_dtype)gpu_rnd_below(3),
-	    false};
+	    rows, k, 1, 8, gpu_any_layout(), (enum nib_dtype)gpu_rnd_below(3), false};
 }
 
-static void choose_moe(struct gpu_job *job, int64_t experts, int64_t most,
-		       int64_t n, int64_t k)
+static void choose_moe(struct gpu_job *job, int64_t experts, int64_t most, int64_t n,
+		       int64_t k)
 {
 	job->moe = gpu_any_moe(op_of(job->kind), experts, most, 3, n, k);
 	job->moe.packed = false;
@@ -178,9 +175,8 @@ static void take_memory(struct gpu_job *job, const struct gpu_job *like)
 		job->bytes += job->memory[i].c.bytes;
 	}
 	if (is_moe(job)) {
-		job->moe_memory =
-		    like ? gpu_moe_new_like(&job->moe, &like->moe_memory)
-			 : gpu_moe_new(&job->moe);
+		job->moe_memory = like ? gpu_moe_new_like(&job->moe, &like->moe_memory)
+				       : gpu_moe_new(&job->moe);
 		job->bytes = job->moe_memory.base.c.bytes;
 	}
 	if (is_quantize(job)) {
@@ -206,17 +202,16 @@ static struct nib_moe_problem moe_of(const struct gpu_job *job)
 
 static void make_plan(struct gpu_job *job)
 {
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = 1};
 	struct nib_problem problems[GPU_JOB_ITEMS];
 
 	gpu_job_problems(job, problems);
 	if (is_moe(job)) {
 		const struct nib_moe_problem moe = moe_of(job);
 
-		gpu_must(nib_plan_create_moe(job->gpu, op_of(job->kind), &moe,
-					     &options, &job->plan,
-					     &gpu_test.err),
+		gpu_must(nib_plan_create_moe(job->gpu, op_of(job->kind), &moe, &options,
+					     &job->plan, &gpu_test.err),
 			 "plan");
 	} else {
 		gpu_must(nib_plan_create(job->gpu, op_of(job->kind), problems,
@@ -351,10 +346,9 @@ bool gpu_job_unchanged(const struct gpu_job *job)
 static enum nib_status run_quantize(const struct gpu_job *job, void *stream,
 				    struct nib_error *err)
 {
-	const struct nib_dense x =
-	    gpu_dense(&job->x, gpu_device_of(&job->x_data));
-	const struct nib_nvfp4 q = gpu_nvfp4(&job->x, gpu_device_of(&job->q[0]),
-					     gpu_device_of(&job->q[1]));
+	const struct nib_dense x = gpu_dense(&job->x, gpu_device_of(&job->x_data));
+	const struct nib_nvfp4 q =
+	    gpu_nvfp4(&job->x, gpu_device_of(&job->q[0]), gpu_device_of(&job->q[1]));
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
 	    .saturate = 1,
@@ -405,8 +399,7 @@ const char *gpu_job_result(const struct gpu_job *job, void *stream, uint8_t *to,
 			   struct nib_error *err)
 {
 	gpu_job_poison(job);
-	if (gpu_job_run(job, stream, err) ||
-	    nib_device_wait(job->gpu, stream, err))
+	if (gpu_job_run(job, stream, err) || nib_device_wait(job->gpu, stream, err))
 		return err->message;
 	return gpu_job_fetch(job, to) ? NULL : "a guard band has changed";
 }
@@ -418,8 +411,7 @@ static struct nib_check_options check_options(const struct gpu_sizes *b,
 {
 	return (struct nib_check_options){
 	    .struct_bytes = sizeof(struct nib_check_options),
-	    .sample_rows =
-		1 + ORACLE_PRODUCTS / (b->rows * b->k + 1) / matrices,
+	    .sample_rows = 1 + ORACLE_PRODUCTS / (b->rows * b->k + 1) / matrices,
 	    .seed = gpu_rnd(),
 	    .arithmetic = gpu_test.arithmetic,
 	};
@@ -448,15 +440,13 @@ static const char *check_items(struct gpu_job *job)
 
 	for (int i = 0; i < job->count; i++) {
 		const struct gpu_item *x = &job->items[i];
-		const struct nib_check_options o =
-		    check_options(&x->b, x->b.batch);
+		const struct nib_check_options o = check_options(&x->b, x->b.batch);
 		const struct nib_problem p =
 		    gpu_problem(x, &job->memory[i], gpu_host_of);
 
 		if (!is_written(&job->memory[i].c, x->c.dtype))
 			return "not all written";
-		gpu_must(nib_check(x->op, &p, 1, &o, &r, &gpu_test.err),
-			 "check");
+		gpu_must(nib_check(x->op, &p, 1, &o, &r, &gpu_test.err), "check");
 		if (r.failed)
 			return "outside the bound";
 	}
@@ -467,36 +457,31 @@ static const char *check_moe(struct gpu_job *job)
 {
 	const struct nib_moe_problem p =
 	    gpu_moe_problem(&job->moe, &job->moe_memory, gpu_host_of);
-	const struct nib_check_options o =
-	    check_options(&job->moe.b, job->moe.experts);
+	const struct nib_check_options o = check_options(&job->moe.b, job->moe.experts);
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	const char *why = gpu_moe_places(&job->moe, &job->moe_memory);
 
 	if (why)
 		return why;
-	gpu_must(nib_check_moe(job->moe.op, &p, &o, &r, &gpu_test.err),
-		 "check");
+	gpu_must(nib_check_moe(job->moe.op, &p, &o, &r, &gpu_test.err), "check");
 	return r.failed ? "outside the bound" : NULL;
 }
 
 /* The host's side of q becomes the CPU's. */
 static const char *check_quantize(struct gpu_job *job, const uint8_t *results)
 {
-	const struct nib_dense x =
-	    gpu_dense(&job->x, gpu_host_of(&job->x_data));
-	const struct nib_nvfp4 q = gpu_nvfp4(&job->x, gpu_host_of(&job->q[0]),
-					     gpu_host_of(&job->q[1]));
+	const struct nib_dense x = gpu_dense(&job->x, gpu_host_of(&job->x_data));
+	const struct nib_nvfp4 q =
+	    gpu_nvfp4(&job->x, gpu_host_of(&job->q[0]), gpu_host_of(&job->q[1]));
 	struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
 	    .saturate = 1,
 	};
 
 	if (job->kind == GPU_QUANTIZE)
-		memcpy(&options.global, gpu_host_of(&job->global),
-		       sizeof(float));
-	gpu_must(
-	    nib_quantize(gpu_test.cpu, &x, &q, &options, NULL, &gpu_test.err),
-	    "quantise");
+		memcpy(&options.global, gpu_host_of(&job->global), sizeof(float));
+	gpu_must(nib_quantize(gpu_test.cpu, &x, &q, &options, NULL, &gpu_test.err),
+		 "quantise");
 	if (memcmp(results, gpu_host_of(&job->q[0]), job->q[0].bytes) != 0)
 		return "other codes than the CPU's";
 	return memcmp(results + job->q[0].bytes, gpu_host_of(&job->q[1]),

@@ -25,8 +25,7 @@ float *gpu_floats_of(const struct gpu_twin *t)
  * Rows with one block of values, or one value (few), and scales of 1 to 8: the
  * sums have few bits, whatever the order.
  */
-static void make_exact(const struct gpu_sizes *s, const struct gpu_twin *t,
-		       bool few)
+static void make_exact(const struct gpu_sizes *s, const struct gpu_twin *t, bool few)
 {
 	uint8_t *codes = gpu_host_of(&t[0]), *scales = gpu_host_of(&t[1]);
 	const int64_t groups = s->k / 16;
@@ -47,8 +46,8 @@ static void make_exact(const struct gpu_sizes *s, const struct gpu_twin *t,
 	}
 }
 
-static void new_weights(const struct gpu_sizes *s, struct gpu_twin *t,
-			bool is_exact, bool few)
+static void new_weights(const struct gpu_sizes *s, struct gpu_twin *t, bool is_exact,
+			bool few)
 {
 	gpu_operand_new(s, t);
 	gpu_fill_nvfp4(s, gpu_host_of(&t[0]), gpu_host_of(&t[1]));
@@ -112,16 +111,13 @@ void gpu_layer_fill_routes(const struct gpu_layer *b)
 /* Powers of two, by which g, u, h and y are near 1 and none is infinite. */
 static void fill_scales(const struct gpu_layer *b)
 {
-	static const float first[2][2] = {{0x1p-20f, 0x1p-12f},
-					  {0x1p-10f, 0x1p-11f}};
-	static const float last[2][2] = {{0x1p-18f, 0x1p-10f},
-					 {0x1p-8f, 0x1p-6f}};
+	static const float first[2][2] = {{0x1p-20f, 0x1p-12f}, {0x1p-10f, 0x1p-11f}};
+	static const float last[2][2] = {{0x1p-18f, 0x1p-10f}, {0x1p-8f, 0x1p-6f}};
 	const int exact = b->s.is_exact, dense = !gpu_layer_is_nvfp4(&b->s);
 
 	for (int64_t i = 0; i < 3 * b->s.experts; i++)
 		gpu_floats_of(&b->alpha)[i] =
-		    (i < 2 * b->s.experts ? first[exact][dense]
-					  : last[exact][dense]) *
+		    (i < 2 * b->s.experts ? first[exact][dense] : last[exact][dense]) *
 		    (float)(1 << gpu_rnd_below(3));
 	gpu_floats_of(&b->in)[0] = 0x1p-6f;
 	gpu_floats_of(&b->in)[1] = 0x1p-8f;
@@ -197,11 +193,9 @@ struct nib_moe_layer gpu_layer_of(const struct gpu_layer *b,
 	    .top_k = s->top_k,
 	    .expert_offset = s->offset,
 	    .weights = at(&b->weights),
-	    .gate =
-		gpu_nvfp4(&b->gate, at(&b->gate_data[0]), at(&b->gate_data[1])),
+	    .gate = gpu_nvfp4(&b->gate, at(&b->gate_data[0]), at(&b->gate_data[1])),
 	    .up = gpu_nvfp4(&b->up, at(&b->up_data[0]), at(&b->up_data[1])),
-	    .down =
-		gpu_nvfp4(&b->down, at(&b->down_data[0]), at(&b->down_data[1])),
+	    .down = gpu_nvfp4(&b->down, at(&b->down_data[0]), at(&b->down_data[1])),
 	    .gate_alpha = alpha,
 	    .up_alpha = alpha + s->experts,
 	    .down_alpha = alpha + 2 * s->experts,
@@ -218,8 +212,8 @@ struct nib_moe_layer gpu_layer_of(const struct gpu_layer *b,
 bool gpu_layer_unchanged(const struct gpu_layer *b)
 {
 	bool ok = gpu_is_unchanged(&b->x_data) && gpu_is_unchanged(&b->ids) &&
-		  gpu_is_unchanged(&b->weights) &&
-		  gpu_is_unchanged(&b->alpha) && gpu_is_unchanged(&b->in);
+		  gpu_is_unchanged(&b->weights) && gpu_is_unchanged(&b->alpha) &&
+		  gpu_is_unchanged(&b->in);
 
 	for (int i = 0; i < 2; i++)
 		ok = ok && gpu_is_unchanged(&b->a_data[i]) &&

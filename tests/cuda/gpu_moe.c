@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most,
-			   int64_t empty, int64_t n, int64_t k)
+struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most, int64_t empty,
+			   int64_t n, int64_t k)
 {
 	return (struct gpu_moe){
 	    .op = op,
@@ -64,8 +64,7 @@ static void deal_tokens(struct gpu_moe *x, struct gpu_moe_memory *m)
 	free(shares);
 }
 
-static void shuffle_tokens(const struct gpu_moe *x,
-			   const struct gpu_moe_memory *m)
+static void shuffle_tokens(const struct gpu_moe *x, const struct gpu_moe_memory *m)
 {
 	const int32_t *offsets = gpu_host_of(&m->offsets);
 	int32_t *shares = gpu_take((size_t)x->experts * sizeof(*shares));
@@ -81,8 +80,7 @@ static void shuffle_tokens(const struct gpu_moe *x,
 }
 
 /* NaN wherever no expert's tokens have a scale. */
-static void spoil_scales(const struct gpu_moe *x,
-			 const struct gpu_moe_memory *m)
+static void spoil_scales(const struct gpu_moe *x, const struct gpu_moe_memory *m)
 {
 	const int32_t *offsets = gpu_host_of(&m->offsets);
 	const int32_t *scale_rows = gpu_host_of(&m->scale_rows);
@@ -91,8 +89,8 @@ static void spoil_scales(const struct gpu_moe *x,
 
 	for (int64_t e = 0; e < x->experts; e++)
 		for (int32_t r = offsets[e]; r < offsets[e + 1]; r++)
-			used[x->has_scale_rows ? scale_rows[e] + r - offsets[e]
-					       : r] = true;
+			used[x->has_scale_rows ? scale_rows[e] + r - offsets[e] : r] =
+			    true;
 	for (int64_t r = 0; r < x->a.rows; r++)
 		for (int64_t g = 0; g < x->a.k / 16 && !used[r]; g++)
 			scales[gpu_scale_at(&x->a, 0, r, g)] = NAN_SCALE;
@@ -101,13 +99,10 @@ static void spoil_scales(const struct gpu_moe *x,
 
 /* ---- memory -------------------------------------------------------------- */
 
-static void fill_operands(const struct gpu_moe *x,
-			  const struct gpu_moe_memory *m)
+static void fill_operands(const struct gpu_moe *x, const struct gpu_moe_memory *m)
 {
-	gpu_fill_nvfp4(&x->a, gpu_host_of(&m->base.a[0]),
-		       gpu_host_of(&m->base.a[1]));
-	gpu_fill_nvfp4(&x->b, gpu_host_of(&m->base.b[0]),
-		       gpu_host_of(&m->base.b[1]));
+	gpu_fill_nvfp4(&x->a, gpu_host_of(&m->base.a[0]), gpu_host_of(&m->base.a[1]));
+	gpu_fill_nvfp4(&x->b, gpu_host_of(&m->base.b[0]), gpu_host_of(&m->base.b[1]));
 	gpu_fill_nvfp4(&x->b2, gpu_host_of(&m->base.b2[0]),
 		       gpu_host_of(&m->base.b2[1]));
 	spoil_scales(x, m);
@@ -187,8 +182,7 @@ struct nib_moe_problem gpu_moe_problem(const struct gpu_moe *x,
 	p.a.rows = x->rows;
 	p.b = gpu_nvfp4(&x->b, side(&m->base.b[0]), side(&m->base.b[1]));
 	if (x->op == NIB_DUAL_GEMM)
-		p.b2 = gpu_nvfp4(&x->b2, side(&m->base.b2[0]),
-				 side(&m->base.b2[1]));
+		p.b2 = gpu_nvfp4(&x->b2, side(&m->base.b2[0]), side(&m->base.b2[1]));
 	p.alpha = side(&m->base.alpha);
 	p.alpha2 = p.alpha + x->experts;
 	p.c = gpu_dense(&x->c, side(&m->base.c));
@@ -206,14 +200,10 @@ struct nib_moe_problem gpu_moe_problem(const struct gpu_moe *x,
 
 bool gpu_moe_unchanged(const struct gpu_moe_memory *m)
 {
-	return gpu_is_unchanged(&m->base.a[0]) &&
-	       gpu_is_unchanged(&m->base.a[1]) &&
-	       gpu_is_unchanged(&m->base.b[0]) &&
-	       gpu_is_unchanged(&m->base.b[1]) &&
-	       gpu_is_unchanged(&m->base.b2[0]) &&
-	       gpu_is_unchanged(&m->base.b2[1]) &&
-	       gpu_is_unchanged(&m->base.alpha) &&
-	       gpu_is_unchanged(&m->offsets) &&
+	return gpu_is_unchanged(&m->base.a[0]) && gpu_is_unchanged(&m->base.a[1]) &&
+	       gpu_is_unchanged(&m->base.b[0]) && gpu_is_unchanged(&m->base.b[1]) &&
+	       gpu_is_unchanged(&m->base.b2[0]) && gpu_is_unchanged(&m->base.b2[1]) &&
+	       gpu_is_unchanged(&m->base.alpha) && gpu_is_unchanged(&m->offsets) &&
 	       gpu_is_unchanged(&m->scale_rows);
 }
 
@@ -241,8 +231,7 @@ bool gpu_moe_shares_rows(const struct gpu_moe *x, const int32_t *offsets)
 	return false;
 }
 
-const char *gpu_moe_places(const struct gpu_moe *x,
-			   const struct gpu_moe_memory *m)
+const char *gpu_moe_places(const struct gpu_moe *x, const struct gpu_moe_memory *m)
 {
 	const int32_t *offsets = gpu_host_of(&m->offsets);
 	const size_t size = nib_dtype_bytes(x->c.dtype);
@@ -255,8 +244,7 @@ const char *gpu_moe_places(const struct gpu_moe *x,
 		bool is_poison = true;
 
 		for (size_t b = 0; b < size; b++)
-			is_poison =
-			    is_poison && c[(size_t)i * size + b] == 0xFF;
+			is_poison = is_poison && c[(size_t)i * size + b] == 0xFF;
 		if (is_poison == inside)
 			return inside ? "not written" : "wrote outside c";
 	}

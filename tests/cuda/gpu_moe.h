@@ -10,10 +10,10 @@
 
 struct gpu_moe {
 	enum nib_op op;
-	int64_t experts, rows; /* rows of a: at least what experts have */
-	int64_t most;	       /* tokens of an expert */
-	int64_t empty;	       /* of 8 experts, about */
-	int64_t spare;	       /* rows of no expert, at most */
+	int64_t experts, rows;	      /* rows of a: at least what experts have */
+	int64_t most;		      /* tokens of an expert */
+	int64_t empty;		      /* of 8 experts, about */
+	int64_t spare;		      /* rows of no expert, at most */
 	struct gpu_sizes a, b, b2, c; /* a: its scale tensor's rows */
 	bool has_scale_rows, packed;
 };
@@ -24,8 +24,8 @@ struct gpu_moe_memory {
 };
 
 /* All but the sizes is random. */
-struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most,
-			   int64_t empty, int64_t n, int64_t k);
+struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most, int64_t empty,
+			   int64_t n, int64_t k);
 /* Deals tokens to the experts, which sets x->rows. */
 struct gpu_moe_memory gpu_moe_new(struct gpu_moe *x);
 /* The sizes are those of like, which x was dealt to; tokens are dealt anew. */
@@ -45,7 +45,6 @@ struct nib_moe_problem gpu_moe_problem(const struct gpu_moe *x,
 bool gpu_moe_shares_rows(const struct gpu_moe *x, const int32_t *offsets);
 bool gpu_moe_unchanged(const struct gpu_moe_memory *m);
 /* NULL if all rows of experts are written in the host's c, and nothing else. */
-const char *gpu_moe_places(const struct gpu_moe *x,
-			   const struct gpu_moe_memory *m);
+const char *gpu_moe_places(const struct gpu_moe *x, const struct gpu_moe_memory *m);
 
 #endif

@@ -62,22 +62,19 @@ static const char *a_name(const struct gpu_item *x)
 			      : gpu_layout_name(x->a.layout);
 }
 
-void gpu_name_item(const struct gpu_item *x, const char *what, char *name,
-		   size_t bytes)
+void gpu_name_item(const struct gpu_item *x, const char *what, char *name, size_t bytes)
 {
-	snprintf(
-	    name, bytes,
-	    "%s %s %s m %" PRId64 " n %" PRId64 " k %" PRId64 " batch %" PRId64
-	    "/%" PRId64 " between %d%d%d%d a %s+%" PRId64 " b %s+%" PRId64
-	    " b2 %s+%" PRId64 " c +%" PRId64 "%s%s nan %" PRId64 ", %" PRId64,
-	    what, x->op == NIB_DUAL_GEMM ? "dual" : "gemm",
-	    gpu_dtype_name(x->c.dtype), x->c.rows, x->c.k, x->b.k, x->c.batch,
-	    x->b.batch, x->a.is_between, x->b.is_between, x->b2.is_between,
-	    x->c.is_between, a_name(x), x->activations ? x->x.gap : x->a.gap,
-	    gpu_layout_name(x->b.layout), x->b.gap,
-	    gpu_layout_name(x->b2.layout), x->b2.gap, x->c.gap,
-	    x->packed ? " packed" : "", x->no_alpha ? " no alpha" : "",
-	    x->nan_row, x->nan_col);
+	snprintf(name, bytes,
+		 "%s %s %s m %" PRId64 " n %" PRId64 " k %" PRId64 " batch %" PRId64
+		 "/%" PRId64 " between %d%d%d%d a %s+%" PRId64 " b %s+%" PRId64
+		 " b2 %s+%" PRId64 " c +%" PRId64 "%s%s nan %" PRId64 ", %" PRId64,
+		 what, x->op == NIB_DUAL_GEMM ? "dual" : "gemm",
+		 gpu_dtype_name(x->c.dtype), x->c.rows, x->c.k, x->b.k, x->c.batch,
+		 x->b.batch, x->a.is_between, x->b.is_between, x->b2.is_between,
+		 x->c.is_between, a_name(x), x->activations ? x->x.gap : x->a.gap,
+		 gpu_layout_name(x->b.layout), x->b.gap, gpu_layout_name(x->b2.layout),
+		 x->b2.gap, x->c.gap, x->packed ? " packed" : "",
+		 x->no_alpha ? " no alpha" : "", x->nan_row, x->nan_col);
 }
 
 /* ---- memory -------------------------------------------------------------- */
@@ -93,8 +90,9 @@ static void operand_fill(const struct gpu_sizes *s, int64_t nan_row,
 {
 	gpu_fill_nvfp4(s, gpu_host_of(&t[0]), gpu_host_of(&t[1]));
 	if (nan_row >= 0)
-		((uint8_t *)gpu_host_of(&t[1]))[gpu_scale_at(
-		    s, 0, nan_row, gpu_rnd_below(s->k / 16))] = NAN_SCALE;
+		((uint8_t *)gpu_host_of(
+		    &t[1]))[gpu_scale_at(s, 0, nan_row, gpu_rnd_below(s->k / 16))] =
+		    NAN_SCALE;
 	gpu_upload(&t[0]);
 	gpu_upload(&t[1]);
 }
@@ -135,8 +133,8 @@ struct nib_packed *gpu_pack(const struct gpu_sizes *s, const struct gpu_twin *t)
 	struct nib_packed *p;
 
 	/* Codes that are copied, and where they can be shared, shared ones. */
-	gpu_must((packs++ % 2 ? nib_pack_shared : nib_pack)(gpu_test.gpu, &v,
-							    &p, &gpu_test.err),
+	gpu_must((packs++ % 2 ? nib_pack_shared : nib_pack)(gpu_test.gpu, &v, &p,
+							    &gpu_test.err),
 		 "pack");
 	return p;
 }
@@ -178,8 +176,7 @@ void gpu_memory_free(struct gpu_memory *m)
 	gpu_twin_free(&m->alpha);
 }
 
-struct nib_problem gpu_problem(const struct gpu_item *x,
-			       const struct gpu_memory *m,
+struct nib_problem gpu_problem(const struct gpu_item *x, const struct gpu_memory *m,
 			       void *(*side)(const struct gpu_twin *))
 {
 	struct nib_problem p;
@@ -220,6 +217,5 @@ bool gpu_inputs_unchanged(const struct gpu_memory *m)
 	return gpu_is_unchanged(&m->a[0]) && gpu_is_unchanged(&m->a[1]) &&
 	       gpu_is_unchanged(&m->b[0]) && gpu_is_unchanged(&m->b[1]) &&
 	       gpu_is_unchanged(&m->b2[0]) && gpu_is_unchanged(&m->b2[1]) &&
-	       (!m->x.host || gpu_is_unchanged(&m->x)) &&
-	       gpu_is_unchanged(&m->alpha);
+	       (!m->x.host || gpu_is_unchanged(&m->x)) && gpu_is_unchanged(&m->alpha);
 }

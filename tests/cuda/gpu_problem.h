@@ -44,14 +44,12 @@ struct gpu_memory gpu_memory_new(const struct gpu_item *x);
 void gpu_memory_fill(const struct gpu_item *x, const struct gpu_memory *m);
 void gpu_memory_free(struct gpu_memory *m);
 /* side: gpu_host_of or gpu_device_of. */
-struct nib_problem gpu_problem(const struct gpu_item *x,
-			       const struct gpu_memory *m,
+struct nib_problem gpu_problem(const struct gpu_item *x, const struct gpu_memory *m,
 			       void *(*side)(const struct gpu_twin *));
 
 /* Codes and scales, not filled; their matrices as packed weights. */
 void gpu_operand_new(const struct gpu_sizes *s, struct gpu_twin *t);
-struct nib_packed *gpu_pack(const struct gpu_sizes *s,
-			    const struct gpu_twin *t);
+struct nib_packed *gpu_pack(const struct gpu_sizes *s, const struct gpu_twin *t);
 /* Fills the device's side with this byte. */
 void gpu_poison(const struct gpu_twin *t, int byte);
 /* True if inputs and what is around them have not changed. */

@@ -25,8 +25,7 @@ static struct {
 	result (*cuStreamEndCapture)(void *, void **);
 	result (*cuGraphGetNodes)(void *, void **, size_t *);
 	result (*cuGraphNodeGetType)(void *, int *);
-	result (*cuGraphInstantiateWithFlags)(void **, void *,
-					      unsigned long long);
+	result (*cuGraphInstantiateWithFlags)(void **, void *, unsigned long long);
 	result (*cuGraphLaunch)(void *, void *);
 	result (*cuGraphExecDestroy)(void *);
 	result (*cuGraphDestroy)(void *);
@@ -93,8 +92,7 @@ void *gpu_context_set(int ordinal)
 	int device = 0;
 
 	must(cu.cuDeviceGet(&device, ordinal), "cuDeviceGet");
-	must(cu.cuDevicePrimaryCtxRetain(&context, device),
-	     "cuDevicePrimaryCtxRetain");
+	must(cu.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
 	must(cu.cuCtxSetCurrent(context), "cuCtxSetCurrent");
 	return context;
 }
@@ -133,16 +131,13 @@ static void count_nodes(struct gpu_graph *graph)
 	void **nodes;
 	int type;
 
-	must(cu.cuGraphGetNodes(graph->graph, NULL, &graph->nodes),
-	     "cuGraphGetNodes");
+	must(cu.cuGraphGetNodes(graph->graph, NULL, &graph->nodes), "cuGraphGetNodes");
 	nodes = calloc(graph->nodes + 1, sizeof(*nodes));
 	if (!nodes)
 		exit(1);
-	must(cu.cuGraphGetNodes(graph->graph, nodes, &graph->nodes),
-	     "cuGraphGetNodes");
+	must(cu.cuGraphGetNodes(graph->graph, nodes, &graph->nodes), "cuGraphGetNodes");
 	for (size_t i = 0; i < graph->nodes; i++) {
-		must(cu.cuGraphNodeGetType(nodes[i], &type),
-		     "cuGraphNodeGetType");
+		must(cu.cuGraphNodeGetType(nodes[i], &type), "cuGraphNodeGetType");
 		graph->kernels += type == NODE_KERNEL;
 	}
 	free(nodes);

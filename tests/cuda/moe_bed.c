@@ -37,8 +37,8 @@ static void *reserve(struct bed *bed, int64_t bytes)
 	return at;
 }
 
-static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t k,
-			      int64_t batch, bool is_tiled)
+static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
+			      bool is_tiled)
 {
 	return (struct nib_nvfp4){.codes = reserve(bed, batch * rows * k / 2),
 				  .scales = reserve(bed, batch * rows * k / 16),
@@ -49,16 +49,16 @@ static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t k,
 				      is_tiled ? NIB_TILED_128X4 : NIB_LINEAR};
 }
 
-static struct nib_dense dense(struct bed *bed, enum nib_dtype dtype,
-			      int64_t rows, int64_t cols)
+static struct nib_dense dense(struct bed *bed, enum nib_dtype dtype, int64_t rows,
+			      int64_t cols)
 {
 	/* Rows have a gap behind them. */
-	return (struct nib_dense){
-	    .data = reserve(bed, rows * (cols + 8) * size_of(dtype)),
-	    .dtype = dtype,
-	    .rows = rows,
-	    .cols = cols,
-	    .row_stride_elems = cols + 8};
+	return (struct nib_dense){.data =
+				      reserve(bed, rows * (cols + 8) * size_of(dtype)),
+				  .dtype = dtype,
+				  .rows = rows,
+				  .cols = cols,
+				  .row_stride_elems = cols + 8};
 }
 
 static struct nib_moe_layer make_layer(struct bed *bed, const struct spec *s)
@@ -96,10 +96,8 @@ void open_bed(struct bed *bed, int64_t width, int64_t experts)
 	bed->width = width;
 	bed->experts = experts;
 	bed->next = SPACE_BEGIN;
-	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE,
-			     0, 0);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_OK);
+	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE, 0, 0);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
 }
 
 void close_bed(struct bed *bed)
@@ -114,12 +112,11 @@ void close_bed(struct bed *bed)
 
 enum nib_status make_plan(struct bed *bed, int caller_workspace)
 {
-	const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options),
-	    .caller_workspace = caller_workspace};
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = caller_workspace};
 
-	return nib_moe_layer_plan_create(bed->device, &bed->layer, &options,
-					 &bed->plan, &bed->err);
+	return nib_moe_layer_plan_create(bed->device, &bed->layer, &options, &bed->plan,
+					 &bed->err);
 }
 
 void use(struct bed *bed, const struct spec *s)

@@ -56,8 +56,7 @@ static inline void *device_memory(struct bed *bed, size_t bytes)
 {
 	void *memory = NULL;
 
-	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL), NIB_OK);
 	return memory;
 }
 
@@ -65,8 +64,7 @@ static inline void make_bed(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
 	bed->memory = device_memory(bed, MEMORY);
 	bed->workspace = device_memory(bed, WORKSPACE);
 	bed->global = device_memory(bed, 4096);
@@ -89,8 +87,8 @@ static inline uint8_t *anywhere(const struct bed *bed)
 	return bed->memory + 256 * rnd(64);
 }
 
-static inline struct nib_nvfp4 rnd_nvfp4(const struct bed *bed, int64_t rows,
-					 int64_t k, int64_t batch)
+static inline struct nib_nvfp4 rnd_nvfp4(const struct bed *bed, int64_t rows, int64_t k,
+					 int64_t batch)
 {
 	struct nib_nvfp4 v = {.codes = anywhere(bed),
 			      .scales = anywhere(bed),
@@ -117,18 +115,16 @@ static inline struct nib_nvfp4 rnd_nvfp4(const struct bed *bed, int64_t rows,
 	/* A batch of 8-byte pieces, also where the library fills it in. */
 	if (batch > 1 && k / 2 * rows % 8)
 		v.batch_stride_bytes =
-		    up(rows * (v.row_stride_bytes ? v.row_stride_bytes : k / 2),
-		       8);
+		    up(rows * (v.row_stride_bytes ? v.row_stride_bytes : k / 2), 8);
 	return v;
 }
 
 /* The at-th of a group's outputs, which lie apart. */
 static inline struct nib_dense rnd_dense(const struct bed *bed, int64_t at,
-					 int64_t rows, int64_t cols,
-					 int64_t batch)
+					 int64_t rows, int64_t cols, int64_t batch)
 {
-	struct nib_dense v = {.data = bed->memory + INPUTS +
-				      (size_t)at * OUTPUT + 256 * rnd(64),
+	struct nib_dense v = {.data = bed->memory + INPUTS + (size_t)at * OUTPUT +
+				      256 * rnd(64),
 			      .dtype = (enum nib_dtype)rnd(3),
 			      .rows = rows,
 			      .cols = cols,
@@ -138,8 +134,7 @@ static inline struct nib_dense rnd_dense(const struct bed *bed, int64_t at,
 		v.row_stride_elems = cols + rnd(9);
 	if (rnd(2)) /* of one matrix it means nothing */
 		v.batch_stride_elems =
-		    rows * (v.row_stride_elems ? v.row_stride_elems : cols) +
-		    rnd(9);
+		    rows * (v.row_stride_elems ? v.row_stride_elems : cols) + rnd(9);
 	return v;
 }
 
@@ -150,16 +145,14 @@ static inline int64_t row_bytes(const struct nib_nvfp4 *v)
 
 static inline int64_t batch_bytes(const struct nib_nvfp4 *v)
 {
-	return v->batch_stride_bytes ? v->batch_stride_bytes
-				     : v->rows * row_bytes(v);
+	return v->batch_stride_bytes ? v->batch_stride_bytes : v->rows * row_bytes(v);
 }
 
 static inline int64_t scale_row_bytes(const struct nib_nvfp4 *v)
 {
 	if (v->scale_layout == NIB_TILED_128X4)
 		return 0;
-	return v->scale_row_stride_bytes ? v->scale_row_stride_bytes
-					 : v->k / 16;
+	return v->scale_row_stride_bytes ? v->scale_row_stride_bytes : v->k / 16;
 }
 
 /* Tiles have no rows: their stride is not looked at. */
@@ -173,9 +166,8 @@ static inline int64_t scale_batch_bytes(const struct nib_nvfp4 *v)
 {
 	if (v->scale_batch_stride_bytes)
 		return v->scale_batch_stride_bytes;
-	return v->scale_layout == NIB_TILED_128X4
-		   ? up(v->rows, 128) * up(v->k / 16, 4)
-		   : v->rows * scale_row_bytes(v);
+	return v->scale_layout == NIB_TILED_128X4 ? up(v->rows, 128) * up(v->k / 16, 4)
+						  : v->rows * scale_row_bytes(v);
 }
 
 static inline int64_t dense_row(const struct nib_dense *v)
@@ -185,8 +177,7 @@ static inline int64_t dense_row(const struct nib_dense *v)
 
 static inline int64_t dense_batch(const struct nib_dense *v)
 {
-	return v->batch_stride_elems ? v->batch_stride_elems
-				     : v->rows * dense_row(v);
+	return v->batch_stride_elems ? v->batch_stride_elems : v->rows * dense_row(v);
 }
 
 static inline int64_t size_of(enum nib_dtype dtype)
@@ -202,8 +193,8 @@ static inline void run(struct bed *bed)
 
 	nib_plan_free(bed->plan);
 	bed->plan = NULL;
-	if (nib_plan_create(bed->device, bed->op, bed->problems, bed->count,
-			    NULL, &bed->plan, &bed->err) ||
+	if (nib_plan_create(bed->device, bed->op, bed->problems, bed->count, NULL,
+			    &bed->plan, &bed->err) ||
 	    nib_run(bed->plan, bed->problems, bed->count, &options, &bed->err))
 		fail_msg("%s", bed->err.message);
 }

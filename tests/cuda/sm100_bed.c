@@ -28,8 +28,7 @@ void bed_make(struct bed *bed)
 	bed->fake = fake_open(FAKE_CUDA);
 	bed->fake->capability[0] = 100;
 	bed->space = bed->next = SPACE_BEGIN;
-	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE,
-			     0, 0);
+	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE, 0, 0);
 	if (nib_device_open("cuda", NULL, &bed->device, &bed->err))
 		fail_msg("%s", bed->err.message);
 }
@@ -53,9 +52,8 @@ void *bed_reserve(struct bed *bed, int64_t bytes)
 	return at;
 }
 
-struct nib_nvfp4 bed_nvfp4(struct bed *bed, int64_t rows, int64_t k,
-			   int64_t batch, enum nib_scale_layout layout,
-			   int64_t more)
+struct nib_nvfp4 bed_nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
+			   enum nib_scale_layout layout, int64_t more)
 {
 	struct nib_nvfp4 v = {.rows = rows,
 			      .k = k,
@@ -64,8 +62,7 @@ struct nib_nvfp4 bed_nvfp4(struct bed *bed, int64_t rows, int64_t k,
 			      .row_stride_bytes = k / 2 + more};
 
 	v.batch_stride_bytes = rows * v.row_stride_bytes + more;
-	v.scale_batch_stride_bytes =
-	    (int64_t)nib_scales_bytes(layout, rows, k) + more;
+	v.scale_batch_stride_bytes = (int64_t)nib_scales_bytes(layout, rows, k) + more;
 	v.codes = bed_reserve(bed, batch * v.batch_stride_bytes);
 	v.scales = bed_reserve(bed, batch * v.scale_batch_stride_bytes);
 	return v;
@@ -81,10 +78,7 @@ void bed_add(struct bed *bed, const struct size *s)
 	    .a = bed_nvfp4(bed, s->m, s->k, s->batch, s->layout, s->more),
 	    .b = bed_nvfp4(bed, s->n, s->k, b_batch, s->layout, s->more),
 	    .b2 = bed_nvfp4(bed, s->n, s->k, b_batch, s->layout, s->more),
-	    .c = {.rows = s->m,
-		  .cols = s->n,
-		  .batch = s->batch,
-		  .dtype = s->dtype},
+	    .c = {.rows = s->m, .cols = s->n, .batch = s->batch, .dtype = s->dtype},
 	};
 	p->c.data = bed_reserve(bed, s->batch * s->m * s->n * 4);
 }
@@ -96,29 +90,27 @@ void bed_finish_plan(struct bed *bed)
 	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
 	bed->workspace_bytes = info.workspace_bytes;
 	bed->next = (uintptr_t)bed_round_to((int64_t)bed->next, 64);
-	bed->workspace =
-	    (uintptr_t)bed_reserve(bed, (int64_t)info.workspace_bytes);
+	bed->workspace = (uintptr_t)bed_reserve(bed, (int64_t)info.workspace_bytes);
 }
 
 void bed_plan(struct bed *bed, enum nib_op op)
 {
-	static const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	static const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+							.caller_workspace = 1};
 
 	nib_plan_free(bed->plan);
 	bed->op = op;
-	if (nib_plan_create(bed->device, op, bed->problems, bed->count,
-			    &options, &bed->plan, &bed->err))
+	if (nib_plan_create(bed->device, op, bed->problems, bed->count, &options,
+			    &bed->plan, &bed->err))
 		fail_msg("%s", bed->err.message);
 	bed_finish_plan(bed);
 }
 
 struct nib_run_options bed_run_options(const struct bed *bed)
 {
-	return (struct nib_run_options){
-	    .struct_bytes = sizeof(struct nib_run_options),
-	    .workspace = (void *)bed->workspace,
-	    .workspace_bytes = bed->workspace_bytes};
+	return (struct nib_run_options){.struct_bytes = sizeof(struct nib_run_options),
+					.workspace = (void *)bed->workspace,
+					.workspace_bytes = bed->workspace_bytes};
 }
 
 /* Kernels that a run launches. */
@@ -153,20 +145,19 @@ void bed_check_launch(const struct bed *bed, const struct nib_sm100_args *args)
 	assert_int_equal(last->gridDimX % (unsigned)cluster, 0);
 	assert_in_range(last->gridDimX, cluster, CTAS);
 	assert_int_equal(last->numAttrs, 2);
-	assert_int_equal(last->attrs[0].id,
-			 CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+	assert_int_equal(last->attrs[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 	assert_int_equal(last->attrs[0].value.clusterDim.x, cluster);
 	assert_int_equal(last->attrs[1].id,
 			 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 	/* Shared memory. */
-	assert_int_equal(args->stage_bytes,
-			 nib_sm100_stage_bytes(args->tile_m, ctas,
-					       args->a_scale_blocks, dual));
+	assert_int_equal(
+	    args->stage_bytes,
+	    nib_sm100_stage_bytes(args->tile_m, ctas, args->a_scale_blocks, dual));
 	assert_int_equal(args->stage_bytes % 1024, 0);
 	assert_in_range(args->stages, 3, NIB_SM100_STAGES_MAX);
-	assert_int_equal(last->sharedMemBytes,
-			 nib_sm100_shared_bytes(args->stages, args->stage_bytes,
-						args->experts));
+	assert_int_equal(
+	    last->sharedMemBytes,
+	    nib_sm100_shared_bytes(args->stages, args->stage_bytes, args->experts));
 	assert_in_range(last->sharedMemBytes, 1, SM_BYTES);
 	if (args->stages < NIB_SM100_STAGES_MAX)
 		assert_true((int32_t)last->sharedMemBytes + args->stage_bytes >
@@ -182,8 +173,8 @@ void bed_check_launch(const struct bed *bed, const struct nib_sm100_args *args)
 }
 
 /* Tile i of cluster c, and that both lists agree. */
-static struct nib_gemm_tile tile_of(const struct nib_sm100_args *args,
-				    int32_t clusters, int32_t i, int32_t c)
+static struct nib_gemm_tile tile_of(const struct nib_sm100_args *args, int32_t clusters,
+				    int32_t i, int32_t c)
 {
 	const struct nib_gemm_tile *listed = &args->tiles[i * clusters + c];
 
@@ -194,8 +185,7 @@ static struct nib_gemm_tile tile_of(const struct nib_sm100_args *args,
 
 /* The kernel's rules of a tile, and where the problem ends. */
 static void check_tile(const struct bed *bed, const struct nib_sm100_args *args,
-		       const struct nib_sm100_problem *x,
-		       const struct nib_gemm_tile *t)
+		       const struct nib_sm100_problem *x, const struct nib_gemm_tile *t)
 {
 	const int32_t rows = t->rows;
 
@@ -211,13 +201,12 @@ static void check_tile(const struct bed *bed, const struct nib_sm100_args *args,
 }
 
 /* Every unit and row of A once; entry i of the launch is problem at[i]. */
-static void check_cover(const struct bed *bed,
-			const struct nib_sm100_args *args,
+static void check_cover(const struct bed *bed, const struct nib_sm100_args *args,
 			const struct nib_sm100_problem *problems,
 			const int64_t *batches, int entries)
 {
-	const int32_t clusters = (int32_t)bed->fake->last.gridDimX /
-				 bed_ctas_of(bed) / args->k_slices;
+	const int32_t clusters =
+	    (int32_t)bed->fake->last.gridDimX / bed_ctas_of(bed) / args->k_slices;
 	uint8_t *seen[BED_PROBLEMS] = {NULL};
 	int64_t steps[BED_PROBLEMS] = {0}, all[BED_PROBLEMS] = {0};
 
@@ -227,16 +216,14 @@ static void check_cover(const struct bed *bed,
 	for (int i = 0; i < entries; i++) {
 		steps[i] = bed_round_to(problems[i].m, 32) / 16 + 16;
 		all[i] = batches[i] * problems[i].units;
-		assert_int_equal(
-		    problems[i].units,
-		    bed_round_to(problems[i].n, 128 * bed_ctas_of(bed)) /
-			(128 * bed_ctas_of(bed)));
+		assert_int_equal(problems[i].units,
+				 bed_round_to(problems[i].n, 128 * bed_ctas_of(bed)) /
+				     (128 * bed_ctas_of(bed)));
 		seen[i] = calloc((size_t)(all[i] * steps[i]), 1);
 	}
 	for (int32_t c = 0; c < clusters; c++)
 		for (int32_t i = 0; i < args->tile_rounds; i++) {
-			const struct nib_gemm_tile t =
-			    tile_of(args, clusters, i, c);
+			const struct nib_gemm_tile t = tile_of(args, clusters, i, c);
 
 			assert_true(i > 0 || t.rows > 0);
 			if (!t.rows)
@@ -245,8 +232,8 @@ static void check_cover(const struct bed *bed,
 			assert_in_range(t.unit, 0, all[t.problem] - 1);
 			check_tile(bed, args, &problems[t.problem], &t);
 			for (int32_t j = 0; j < t.rows / 16; j++)
-				seen[t.problem][t.unit * steps[t.problem] +
-						t.row / 16 + j]++;
+				seen[t.problem]
+				    [t.unit * steps[t.problem] + t.row / 16 + j]++;
 		}
 	for (int i = 0; i < entries; i++) {
 		for (int64_t u = 0; u < all[i]; u++)
@@ -271,8 +258,7 @@ struct fake_map bed_map_of(const struct nib_tensor_map *map)
 }
 
 /* The copy that was made there, within the workspace; NULL: none. */
-const struct nib_stage_copy *bed_copy_at(const struct bed *bed,
-					 uintptr_t address)
+const struct nib_stage_copy *bed_copy_at(const struct bed *bed, uintptr_t address)
 {
 	const struct nib_stage_params *p = bed->fake->params_before;
 
@@ -288,16 +274,14 @@ const struct nib_stage_copy *bed_copy_at(const struct bed *bed,
 }
 
 /* Codes: direct if TMA can, else a copy of that operand with padded rows. */
-void bed_check_codes(const struct bed *bed, const struct nib_nvfp4 *v,
-		     int64_t matrices, int32_t box,
-		     const struct nib_tensor_map *encoded)
+void bed_check_codes(const struct bed *bed, const struct nib_nvfp4 *v, int64_t matrices,
+		     int32_t box, const struct nib_tensor_map *encoded)
 {
 	const struct fake_map map = bed_map_of(encoded);
 	const struct nib_stage_copy *copy = bed_copy_at(bed, map.address);
 	const bool direct = (v->rows == 1 || v->row_stride_bytes % 16 == 0) &&
 			    (matrices == 1 || v->batch_stride_bytes % 16 == 0);
-	const int64_t row =
-	    direct ? v->row_stride_bytes : bed_round_to(v->k / 2, 16);
+	const int64_t row = direct ? v->row_stride_bytes : bed_round_to(v->k / 2, 16);
 	const int64_t batch = direct ? v->batch_stride_bytes : row * v->rows;
 
 	assert_int_equal(map.type, CU_TENSOR_MAP_DATA_TYPE_UINT8);
@@ -335,9 +319,8 @@ void bed_check_scales(const struct bed *bed, const struct nib_nvfp4 *v,
 	const struct fake_map map = bed_map_of(encoded);
 	const struct nib_stage_copy *copy = bed_copy_at(bed, map.address);
 	const bool tiled = v->scale_layout == NIB_TILED_128X4;
-	const bool direct =
-	    tiled && v->k % 64 == 0 &&
-	    (matrices == 1 || v->scale_batch_stride_bytes % 16 == 0);
+	const bool direct = tiled && v->k % 64 == 0 &&
+			    (matrices == 1 || v->scale_batch_stride_bytes % 16 == 0);
 	const int64_t across = bed_round_to(v->k, 64) / 64;
 	const int64_t down = bed_round_to(v->rows, 128) / 128;
 	const int64_t batch =
@@ -361,8 +344,7 @@ void bed_check_scales(const struct bed *bed, const struct nib_nvfp4 *v,
 		return;
 	}
 	assert_ptr_equal(copy->from, v->scales);
-	assert_int_equal(copy->kind,
-			 tiled ? NIB_STAGE_TILED : NIB_STAGE_LINEAR);
+	assert_int_equal(copy->kind, tiled ? NIB_STAGE_TILED : NIB_STAGE_LINEAR);
 	assert_int_equal(copy->batch_stride_bytes, v->scale_batch_stride_bytes);
 	assert_int_equal(copy->rows, v->rows);
 	assert_int_equal(copy->k, v->k);
@@ -371,8 +353,7 @@ void bed_check_scales(const struct bed *bed, const struct nib_nvfp4 *v,
 		    bed->workspace + bed->workspace_bytes);
 }
 
-static void check_problem(const struct bed *bed,
-			  const struct nib_sm100_args *args,
+static void check_problem(const struct bed *bed, const struct nib_sm100_args *args,
 			  const struct nib_problem *p,
 			  const struct nib_sm100_problem *x)
 {
@@ -386,8 +367,7 @@ static void check_problem(const struct bed *bed,
 	assert_int_equal(x->c_stride_elems, p->c.cols);
 	assert_int_equal(x->c_batch_stride_elems, p->c.rows * p->c.cols);
 	bed_check_codes(bed, &p->a, a, x->a_box_rows, &x->maps.a);
-	bed_check_scales(bed, &p->a, a, args->a_scale_blocks,
-			 &x->maps.a_scales);
+	bed_check_scales(bed, &p->a, a, args->a_scale_blocks, &x->maps.a_scales);
 	bed_check_codes(bed, &p->b, b, NIB_TILE_N, &x->maps.b);
 	bed_check_scales(bed, &p->b, b, 1, &x->maps.b_scales);
 	if (bed->op != NIB_DUAL_GEMM)
@@ -407,8 +387,7 @@ void bed_check_copies(const struct bed *bed)
 		return;
 	for (int32_t i = 0; i < p->count; i++) {
 		const struct nib_stage_copy *c = &p->copies[i];
-		const int64_t next =
-		    i + 1 < p->count ? c[1].first_piece : p->pieces;
+		const int64_t next = i + 1 < p->count ? c[1].first_piece : p->pieces;
 
 		assert_int_equal(c->first_piece, pieces);
 		assert_int_equal((next - pieces) % c->matrix_pieces, 0);

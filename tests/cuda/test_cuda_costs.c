@@ -92,8 +92,7 @@ static void set_and_read_again(void)
 		costs.step_cycles[i] = 1000 + i;
 	costs.tile_cycles = 1;
 	costs.split_cycles = NIB_COSTS_MAX;
-	assert_int_equal(nib_device_set_costs(bed.device, &costs, &bed.err),
-			 NIB_OK);
+	assert_int_equal(nib_device_set_costs(bed.device, &costs, &bed.err), NIB_OK);
 	nib_device_get_costs(bed.device, &bed.costs, NULL);
 	assert_memory_equal(&bed.costs, &costs, sizeof(costs));
 	assert_int_equal(nib_device_set_costs(bed.device, NULL, NULL), NIB_OK);
@@ -156,10 +155,9 @@ static void plans_follow(void)
 	for (int i = 0; i < bed.costs.sizes; i += bed.costs.sizes - 1) {
 		for (int j = 0; j < bed.costs.sizes; j++)
 			bed.costs.step_cycles[j] = i == j ? 1 : NIB_COSTS_MAX;
-		assert_int_equal(
-		    nib_device_set_costs(bed.device, &bed.costs, NULL), NIB_OK);
-		if (nib_plan_create(bed.device, NIB_GEMM, &p, 1, NULL, &plan,
-				    &bed.err))
+		assert_int_equal(nib_device_set_costs(bed.device, &bed.costs, NULL),
+				 NIB_OK);
+		if (nib_plan_create(bed.device, NIB_GEMM, &p, 1, NULL, &plan, &bed.err))
 			fail_msg("%s", bed.err.message);
 		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
 		assert_int_equal(info.tasks, i ? 66 : 16 * 66);
@@ -168,8 +166,7 @@ static void plans_follow(void)
 	end(&bed);
 }
 
-static void refuse(struct bed *bed, const struct nib_costs *costs,
-		   const char *says)
+static void refuse(struct bed *bed, const struct nib_costs *costs, const char *says)
 {
 	assert_int_equal(nib_device_set_costs(bed->device, costs, &bed->err),
 			 NIB_BAD_ARGUMENT);
@@ -206,10 +203,8 @@ static void refused(void)
 	costs.revision--;
 	refuse(&bed, &costs, "costs.revision = 3");
 	assert_int_equal(nib_device_open("cpu", NULL, &cpu, NULL), NIB_OK);
-	assert_int_equal(nib_device_get_costs(cpu, &costs, NULL),
-			 NIB_UNSUPPORTED);
-	assert_int_equal(nib_device_set_costs(cpu, NULL, NULL),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(nib_device_get_costs(cpu, &costs, NULL), NIB_UNSUPPORTED);
+	assert_int_equal(nib_device_set_costs(cpu, NULL, NULL), NIB_UNSUPPORTED);
 	nib_device_close(cpu);
 	end(&bed);
 }

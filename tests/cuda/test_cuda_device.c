@@ -87,8 +87,7 @@ static void old_version(void)
 static void start_fails(void)
 {
 	fake_open(FAKE_CUDA)->init_result = 999;
-	check_closed(NIB_NO_DEVICE,
-		     "does not start: CUDA_ERROR_FAKE (fake error 999)");
+	check_closed(NIB_NO_DEVICE, "does not start: CUDA_ERROR_FAKE (fake error 999)");
 }
 
 static void no_gpu_at_start(void)
@@ -160,8 +159,7 @@ static void errors_of_the_driver(void)
 	    {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, NIB_UNSUPPORTED, NULL},
 	    {CUDA_ERROR_JIT_COMPILATION_DISABLED, NIB_UNSUPPORTED, NULL},
 	    {CUDA_ERROR_INVALID_SOURCE, NIB_UNSUPPORTED, NULL},
-	    {CUDA_ERROR_INVALID_HANDLE, NIB_BAD_ARGUMENT,
-	     "is the stream destroyed"},
+	    {CUDA_ERROR_INVALID_HANDLE, NIB_BAD_ARGUMENT, "is the stream destroyed"},
 	    {CUDA_ERROR_ILLEGAL_ADDRESS, NIB_DEVICE_FAILED, sticky},
 	    {CUDA_ERROR_LAUNCH_TIMEOUT, NIB_DEVICE_FAILED, sticky},
 	    {CUDA_ERROR_CONTEXT_IS_DESTROYED, NIB_DEVICE_FAILED,
@@ -190,17 +188,15 @@ static void errors_of_the_driver(void)
 		char text[64];
 		struct nib_error err;
 
-		assert_int_equal(
-		    cuda_fail(driver, cases[i].result, "cuda:0", &err),
-		    cases[i].status);
-		snprintf(text, sizeof(text),
-			 "cuda:0: CUDA_ERROR_%s (fake error",
+		assert_int_equal(cuda_fail(driver, cases[i].result, "cuda:0", &err),
+				 cases[i].status);
+		snprintf(text, sizeof(text), "cuda:0: CUDA_ERROR_%s (fake error",
 			 cases[i].result == CUDA_ERROR_ILLEGAL_ADDRESS
 			     ? "ILLEGAL_ADDRESS"
 			     : "FAKE");
 		check_message(err.message, text);
-		snprintf(text, sizeof(text), "(fake error %d)%s",
-			 cases[i].result, cases[i].advice ? "; " : "");
+		snprintf(text, sizeof(text), "(fake error %d)%s", cases[i].result,
+			 cases[i].advice ? "; " : "");
 		check_message(err.message, text);
 		if (cases[i].advice)
 			check_message(err.message, cases[i].advice);
@@ -241,14 +237,11 @@ static void architectures(void)
 		fake->cubins = 0;
 		device = open_device("cuda");
 		assert_int_equal(fake->cubins, 2);
-		assert_int_equal(nib_device_get_info(device, &info, NULL),
-				 NIB_OK);
-		assert_string_equal(info.backend,
-				    old ? "cuda-sm90" : "cuda-sm100");
+		assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_OK);
+		assert_string_equal(info.backend, old ? "cuda-sm90" : "cuda-sm100");
 		assert_int_equal(info.compute_capability, capabilities[i]);
-		assert_int_equal(info.arithmetic,
-				 old ? NIB_ARITHMETIC_FP16_TENSOR
-				     : NIB_ARITHMETIC_FP4_TENSOR);
+		assert_int_equal(info.arithmetic, old ? NIB_ARITHMETIC_FP16_TENSOR
+						      : NIB_ARITHMETIC_FP4_TENSOR);
 		row = backend_named(info.backend);
 		assert_true(row.is_open);
 		assert_string_equal(row.reason, "");
@@ -259,12 +252,11 @@ static void architectures(void)
 		check_message(row.reason, old ? "for 10.0, 10.3 (B200, B300)"
 					      : "for 9.0 (H100, H200)");
 		assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_OK);
-		assert_int_equal(cuda_kernel(cuda_device(device), "nib_amax", 0,
-					     &function, NULL),
-				 NIB_OK);
-		assert_int_equal(cuda_kernel(cuda_device(device),
-					     "nib_activations", 0, &other,
-					     &err),
+		assert_int_equal(
+		    cuda_kernel(cuda_device(device), "nib_amax", 0, &function, NULL),
+		    NIB_OK);
+		assert_int_equal(cuda_kernel(cuda_device(device), "nib_activations", 0,
+					     &other, &err),
 				 old ? NIB_OK : NIB_DEVICE_FAILED);
 		if (!old)
 			check_message(err.message, "nib_activations_sm100: "
@@ -287,8 +279,7 @@ static void no_images_of_the_gpu(void)
 
 	cuda_images = only;
 	fake->capability[0] = 100;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err), NIB_UNSUPPORTED);
 	check_message(err.message, "cuda:0, NVIDIA Fake 0, has compute "
 				   "capability 10.0: the kernels are for 9.0 "
 				   "(H100, H200)");
@@ -302,24 +293,21 @@ static void no_images_of_the_gpu(void)
 
 static void names(void)
 {
-	static const char *const refused[] = {
-	    "cuda:",   "cuda:x",  "cuda:1x",
-	    "cuda:-1", "cuda: 1", "cuda:99999999999999999999"};
+	static const char *const refused[] = {"cuda:",	 "cuda:x",
+					      "cuda:1x", "cuda:-1",
+					      "cuda: 1", "cuda:99999999999999999999"};
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);
 	struct nib_device *device;
 	struct nib_error err;
 
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
-		assert_int_equal(
-		    nib_device_open(refused[i], NULL, &device, &err),
-		    NIB_NO_DEVICE);
+		assert_int_equal(nib_device_open(refused[i], NULL, &device, &err),
+				 NIB_NO_DEVICE);
 		check_message(err.message, "a GPU is 'cuda' or 'cuda:N'");
 	}
-	assert_int_equal(nib_device_open("cudax", NULL, &device, &err),
-			 NIB_NO_DEVICE);
+	assert_int_equal(nib_device_open("cudax", NULL, &device, &err), NIB_NO_DEVICE);
 	check_message(err.message, "no such backend");
-	assert_int_equal(nib_device_open("cuda:1", NULL, &device, &err),
-			 NIB_NO_DEVICE);
+	assert_int_equal(nib_device_open("cuda:1", NULL, &device, &err), NIB_NO_DEVICE);
 	check_message(err.message, "name = 'cuda:1': this machine has 1 GPU");
 	check_clean(fake);
 }
@@ -361,8 +349,7 @@ struct beside {
 	struct fake_cuda *fake;
 };
 
-static void write_beside(const struct beside *b, const char *name,
-			 const char *text)
+static void write_beside(const struct beside *b, const char *name, const char *text)
 {
 	char path[512];
 
@@ -388,9 +375,8 @@ static struct beside beside_new(void)
 	assert_int_equal(mkdir(folder, 0777), 0);
 	b.fake = fake_open(path);
 	b.fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
-	write_beside(
-	    &b, "sm90_first.ptx",
-	    "// nibblas sm90_first 1-2\nptx only kernel_of_first_sm90");
+	write_beside(&b, "sm90_first.ptx",
+		     "// nibblas sm90_first 1-2\nptx only kernel_of_first_sm90");
 	write_beside(&b, "sm90_second.ptx", "// nibblas sm90_second 3-4\nptx");
 	return b;
 }
@@ -440,9 +426,8 @@ static void ptx_of_another_build(void)
 		write_beside(&b, "sm90_first.ptx", others[i]);
 		assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 				 NIB_UNSUPPORTED);
-		check_message(err.message,
-			      "nibblas/sm90_first.ptx: is of another "
-			      "build than this library");
+		check_message(err.message, "nibblas/sm90_first.ptx: is of another "
+					   "build than this library");
 	}
 	assert_int_equal(b.fake->ptxs, 0);
 	check_clean(b.fake);
@@ -457,13 +442,11 @@ static void no_ptx(void)
 	struct nib_error err;
 
 	fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
-			 NIB_UNSUPPORTED);
-	check_message(
-	    err.message,
-	    "cuda:0: the driver (CUDA 13.0) does not take the "
-	    "kernels of sm90_first; one of the CUDA that compiled them, "
-	    "or later, does");
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err), NIB_UNSUPPORTED);
+	check_message(err.message,
+		      "cuda:0: the driver (CUDA 13.0) does not take the "
+		      "kernels of sm90_first; one of the CUDA that compiled them, "
+		      "or later, does");
 	assert_int_equal(fake->ptxs, 0);
 	check_clean(fake);
 }
@@ -476,11 +459,9 @@ static void neither_is_taken(void)
 
 	b.fake->cubin_result = CUDA_ERROR_INVALID_IMAGE;
 	b.fake->ptx_result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
-			 NIB_UNSUPPORTED);
-	check_message(err.message,
-		      "the driver (CUDA 13.0) takes neither machine code "
-		      "nor PTX of sm90_first: ptxas fatal : no: ");
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err), NIB_UNSUPPORTED);
+	check_message(err.message, "the driver (CUDA 13.0) takes neither machine code "
+				   "nor PTX of sm90_first: ptxas fatal : no: ");
 	check_clean(b.fake);
 	/* Not a refusal: the PTX is not tried. */
 	b.fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -503,32 +484,28 @@ static void kernels_by_name(void)
 	struct nib_error err;
 
 	assert_int_equal(cuda_enter(cuda, NULL), NIB_OK);
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &first, NULL),
-			 NIB_OK);
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &again, NULL),
-			 NIB_OK);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &first, NULL), NIB_OK);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &again, NULL), NIB_OK);
 	assert_ptr_equal(first, again);
 	assert_int_equal(fake->lookups, 1);
 	assert_int_equal(fake->shared_bytes, 0);
 	/* More than were there at first. */
 	for (int i = 10; i < 50; i++) {
 		snprintf(name, sizeof(name), "kernel_%d", i);
-		assert_int_equal(cuda_kernel(cuda, name, 0, &other, NULL),
-				 NIB_OK);
+		assert_int_equal(cuda_kernel(cuda, name, 0, &other, NULL), NIB_OK);
 		assert_ptr_not_equal(other, first);
 	}
 	assert_int_equal(fake->lookups, 41);
-	assert_int_equal(
-	    cuda_kernel(cuda, "kernel_of_first", 200000, &again, NULL), NIB_OK);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 200000, &again, NULL),
+			 NIB_OK);
 	assert_ptr_equal(first, again);
 	assert_int_equal(fake->shared_bytes, 200000);
 	fake->shared_bytes = 0;
-	assert_int_equal(
-	    cuda_kernel(cuda, "kernel_of_first", 100000, &again, NULL), NIB_OK);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 100000, &again, NULL),
+			 NIB_OK);
 	assert_int_equal(fake->shared_bytes, 0);
-	assert_int_equal(
-	    cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
-	    NIB_DEVICE_FAILED);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
+			 NIB_DEVICE_FAILED);
 	check_message(err.message, "kernel_of_first_sm90: CUDA_ERROR");
 	/* A module is only asked for kernels that it has.  Parts of a kernel's
 	 * name are no kernel. */
@@ -573,8 +550,8 @@ static void kernels_from_many_threads(void)
 	void *failed;
 
 	for (int i = 0; i < 8; i++)
-		assert_int_equal(
-		    pthread_create(&threads[i], NULL, find_many, device), 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, find_many, device),
+				 0);
 	for (int i = 0; i < 8; i++) {
 		pthread_join(threads[i], &failed);
 		assert_null(failed);
@@ -596,17 +573,15 @@ static void memory(void)
 	void *data, *more;
 	int waits;
 
-	assert_int_equal(nib_device_alloc(device, sizeof(text), &data, NULL),
+	assert_int_equal(nib_device_alloc(device, sizeof(text), &data, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(device, sizeof(text), &more, NULL), NIB_OK);
+	assert_int_equal(nib_device_copy(device, data, text, sizeof(text), NULL),
 			 NIB_OK);
-	assert_int_equal(nib_device_alloc(device, sizeof(text), &more, NULL),
+	assert_int_equal(nib_device_copy(device, more, data, sizeof(text), NULL),
 			 NIB_OK);
-	assert_int_equal(
-	    nib_device_copy(device, data, text, sizeof(text), NULL), NIB_OK);
-	assert_int_equal(
-	    nib_device_copy(device, more, data, sizeof(text), NULL), NIB_OK);
 	waits = fake->waits;
-	assert_int_equal(
-	    nib_device_copy(device, back, more, sizeof(text), NULL), NIB_OK);
+	assert_int_equal(nib_device_copy(device, back, more, sizeof(text), NULL),
+			 NIB_OK);
 	assert_int_equal(fake->waits, waits + 1);
 	assert_string_equal(back, text);
 	assert_int_equal(nib_device_alloc(device, (size_t)2 << 30, &data, &err),
@@ -634,9 +609,8 @@ static void beside_a_capture(void)
 	assert_int_equal(fake->broken_captures, 0);
 	/* Nothing but these two calls is relaxed. */
 	assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_OK);
-	assert_int_equal(
-	    cuda_device(device)->driver->cuMemFree_v2((uintptr_t)data),
-	    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	assert_int_equal(cuda_device(device)->driver->cuMemFree_v2((uintptr_t)data),
+			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	cuda_leave(cuda_device(device));
 	nib_device_close(device);
 	check_clean(fake);
@@ -651,8 +625,7 @@ static void lost_context(void)
 	const int modules = fake->modules;
 
 	fake->enter_result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	assert_int_equal(nib_device_wait(device, NULL, &err),
-			 NIB_DEVICE_FAILED);
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_DEVICE_FAILED);
 	check_message(err.message, "open it again");
 	nib_device_close(device);
 	assert_int_equal(fake->modules, modules);
@@ -673,8 +646,7 @@ static void failures_of_the_gpu(void)
 	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_OK);
 	/* A destroyed stream. */
 	fake->dead_stream = (CUstream)&byte;
-	assert_int_equal(nib_device_wait(device, &byte, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_wait(device, &byte, &err), NIB_BAD_ARGUMENT);
 	check_message(err.message, "is the stream destroyed");
 	/* Waiting while a graph is captured. */
 	fake->context_result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -686,15 +658,13 @@ static void failures_of_the_gpu(void)
 	check_message(err.message, "too few multiprocessors");
 	/* What ends the context, and everything after it. */
 	fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-	assert_int_equal(nib_device_wait(device, NULL, &err),
-			 NIB_DEVICE_FAILED);
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_DEVICE_FAILED);
 	check_message(err.message, "cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (fake "
 				   "error 700); earlier work failed");
 	assert_int_equal(nib_device_copy(device, data, &byte, 1, &err),
 			 NIB_DEVICE_FAILED);
 	check_message(err.message, "until it is started anew");
-	assert_int_equal(nib_device_alloc(device, 1, &data, &err),
-			 NIB_DEVICE_FAILED);
+	assert_int_equal(nib_device_alloc(device, 1, &data, &err), NIB_DEVICE_FAILED);
 	assert_int_equal(fake->depth, 0);
 	/* Where CUDA goes on, so does the device. */
 	fake->context_result = CUDA_SUCCESS;

@@ -35,8 +35,7 @@ struct bed {
 	struct nib_error err;
 };
 
-static struct nib_nvfp4 nvfp4(const struct bed *bed, int64_t rows,
-			      int64_t batch)
+static struct nib_nvfp4 nvfp4(const struct bed *bed, int64_t rows, int64_t batch)
 {
 	return (struct nib_nvfp4){.codes = bed->memory,
 				  .scales = bed->memory,
@@ -52,11 +51,10 @@ static void make_bed(struct bed *bed)
 
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_OK);
-	assert_int_equal(nib_device_alloc(bed->device, inputs + MANY * c_bytes,
-					  &memory, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
+	assert_int_equal(
+	    nib_device_alloc(bed->device, inputs + MANY * c_bytes, &memory, NULL),
+	    NIB_OK);
 	bed->memory = memory;
 	memset(bed->memory, 0, inputs);
 	for (int i = 0; i < MANY; i++)
@@ -85,8 +83,8 @@ static void free_bed(struct bed *bed)
 static void plan(struct bed *bed, enum nib_op op, int64_t count)
 {
 	nib_plan_free(bed->plan);
-	if (nib_plan_create(bed->device, op, bed->problems, count, NULL,
-			    &bed->plan, &bed->err))
+	if (nib_plan_create(bed->device, op, bed->problems, count, NULL, &bed->plan,
+			    &bed->err))
 		fail_msg("%s", bed->err.message);
 }
 
@@ -163,8 +161,7 @@ static void check_last(const struct bed *bed, const char *kernel)
 	assert_int_equal(last->gridDimY, 1);
 	/* The rings fill what an SM has. */
 	assert_in_range(last->sharedMemBytes,
-			NIB_GEMM_TAIL_BYTES + 3 * NIB_WEIGHT_STAGE_BYTES,
-			SM_BYTES);
+			NIB_GEMM_TAIL_BYTES + 3 * NIB_WEIGHT_STAGE_BYTES, SM_BYTES);
 }
 
 static void launches_of_groups(void)
@@ -209,9 +206,8 @@ static void launches_of_groups(void)
 /* The workspace holds what tiles of over 128 rows read: whole steps of 32. */
 static void space_for_whole_tiles(void)
 {
-	static const int rows[][2] = {{17, 32},	  {32, 32},   {33, 48},
-				      {128, 128}, {129, 160}, {145, 160},
-				      {161, 192}, {257, 288}};
+	static const int rows[][2] = {{17, 32},	  {32, 32},   {33, 48},	  {128, 128},
+				      {129, 160}, {145, 160}, {161, 192}, {257, 288}};
 	struct bed bed;
 
 	make_bed(&bed);
@@ -310,8 +306,8 @@ static void large_batches(void)
 	make_bed(&bed);
 	p = &bed.problems[0];
 	nib_device_get_info(bed.device, &device, NULL);
-	assert_int_equal(
-	    nib_device_alloc(bed.device, (size_t)bytes, &memory, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(bed.device, (size_t)bytes, &memory, NULL),
+			 NIB_OK);
 	p->a.codes = p->a.scales = memory;
 	p->c.data = (char *)memory + batch * rows * (k / 2 + k / 16);
 	p->a.rows = p->c.rows = rows;
@@ -325,12 +321,11 @@ static void large_batches(void)
 	for (int i = 0; i < 2; i++) {
 		plan(&bed, i ? NIB_DUAL_GEMM : NIB_GEMM, 1);
 		assert_int_equal(run(&bed, 1), 2 * launches);
-		check_last(&bed, i ? "nib_dual_medium_m_sm90"
-				   : "nib_gemm_medium_m_sm90");
+		check_last(&bed,
+			   i ? "nib_dual_medium_m_sm90" : "nib_gemm_medium_m_sm90");
 		assert_in_range(workspace(&bed), 1, device.l2_bytes / 2);
 		check_explained(&bed, " matrices and one type at most, of");
-		assert_int_equal(nib_plan_get_info(bed.plan, &info, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_plan_get_info(bed.plan, &info, NULL), NIB_OK);
 		assert_int_equal(info.tasks, batch);
 	}
 	/* A problem that is no batch has a launch of its own beside it. */
@@ -356,12 +351,9 @@ static void kernel_for_small_m(void)
 		int64_t m, k;
 		const char *kernel;
 	} cases[] = {
-	    {17, 272, "nib_dual_small_m_sm90"},
-	    {32, 272, "nib_dual_small_m_sm90"},
-	    {32, 256, "nib_dual_medium_m_sm90"},
-	    {32, 0, "nib_dual_medium_m_sm90"},
-	    {20, 512, "nib_dual_small_m_sm90"},
-	    {20, 7168, "nib_gemm_small_m_sm90"},
+	    {17, 272, "nib_dual_small_m_sm90"},	 {32, 272, "nib_dual_small_m_sm90"},
+	    {32, 256, "nib_dual_medium_m_sm90"}, {32, 0, "nib_dual_medium_m_sm90"},
+	    {20, 512, "nib_dual_small_m_sm90"},	 {20, 7168, "nib_gemm_small_m_sm90"},
 	    {64, 16, "nib_dual_medium_m_sm90"},
 	};
 	struct bed bed;
@@ -389,9 +381,8 @@ static void refused(struct bed *bed, const char *part)
 {
 	struct nib_plan *none = NULL;
 
-	assert_int_equal(nib_plan_create(bed->device, NIB_DUAL_GEMM,
-					 bed->problems, 2, NULL, &none,
-					 &bed->err),
+	assert_int_equal(nib_plan_create(bed->device, NIB_DUAL_GEMM, bed->problems, 2,
+					 NULL, &none, &bed->err),
 			 NIB_UNSUPPORTED);
 	assert_null(none);
 	if (!strstr(bed->err.message, part))
@@ -506,9 +497,8 @@ static void packed_weights(void)
 	struct nib_packed *packed;
 
 	make_bed(&bed);
-	assert_int_equal(
-	    nib_pack(bed.device, &bed.problems[0].b, &packed, &bed.err),
-	    NIB_OK);
+	assert_int_equal(nib_pack(bed.device, &bed.problems[0].b, &packed, &bed.err),
+			 NIB_OK);
 	memset(&bed.problems[0].b, 0, sizeof(bed.problems[0].b));
 	bed.problems[0].b_packed = packed;
 	bed.problems[0].a.rows = bed.problems[0].c.rows = 65;
@@ -543,8 +533,7 @@ static void moe_plans(void)
 	moe_of(&bed, 1024, 200, &moe);
 	for (int op = NIB_GEMM; op <= NIB_DUAL_GEMM; op++) {
 		nib_plan_free(bed.plan);
-		assert_int_equal(nib_plan_create_moe(bed.device,
-						     (enum nib_op)op, &moe,
+		assert_int_equal(nib_plan_create_moe(bed.device, (enum nib_op)op, &moe,
 						     NULL, &bed.plan, &bed.err),
 				 NIB_OK);
 		before = bed.fake->launches;
@@ -566,9 +555,9 @@ static void refused_moe(struct bed *bed, const struct nib_moe_problem *moe,
 {
 	struct nib_plan *none;
 
-	assert_int_equal(nib_plan_create_moe(bed->device, NIB_GEMM, moe, NULL,
-					     &none, &bed->err),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(
+	    nib_plan_create_moe(bed->device, NIB_GEMM, moe, NULL, &none, &bed->err),
+	    NIB_UNSUPPORTED);
 	assert_non_null(strstr(bed->err.message, part));
 	assert_null(none);
 }
@@ -576,8 +565,8 @@ static void refused_moe(struct bed *bed, const struct nib_moe_problem *moe,
 /* What the kernels of an MoE take. */
 static void moe_limits(void)
 {
-	static const struct nib_plan_options mine = {
-	    .struct_bytes = sizeof(mine), .caller_workspace = 1};
+	static const struct nib_plan_options mine = {.struct_bytes = sizeof(mine),
+						     .caller_workspace = 1};
 	struct nib_moe_problem moe;
 	struct bed bed;
 
@@ -592,17 +581,17 @@ static void moe_limits(void)
 	refused_moe(&bed, &moe, "2147483136 rows, which are 2147483648 when");
 	moe.b.batch = 31;
 	nib_plan_free(bed.plan);
-	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, &mine,
-					     &bed.plan, &bed.err),
-			 NIB_OK);
+	assert_int_equal(
+	    nib_plan_create_moe(bed.device, NIB_GEMM, &moe, &mine, &bed.plan, &bed.err),
+	    NIB_OK);
 	moe.a.rows = moe.c.rows = 1;
 	moe.b.rows = moe.c.cols = INT32_MAX - 510;
 	refused_moe(&bed, &moe, "2^31 - 512");
 	moe.b.rows = moe.c.cols = INT32_MAX - 511;
 	nib_plan_free(bed.plan);
-	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
-					     &bed.plan, &bed.err),
-			 NIB_OK);
+	assert_int_equal(
+	    nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL, &bed.plan, &bed.err),
+	    NIB_OK);
 	free_bed(&bed);
 }
 
@@ -624,16 +613,15 @@ static void moe_tiles(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		moe_of(&bed, 3, cases[i].rows, &moe);
 		nib_plan_free(bed.plan);
-		assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe,
-						     NULL, &bed.plan, &bed.err),
+		assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
+						     &bed.plan, &bed.err),
 				 NIB_OK);
 		check_explained(&bed, cases[i].tiles);
 	}
 	free_bed(&bed);
 }
 
-static void check_gemv(struct bed *bed, const struct nib_problem *p,
-		       const char *kernel)
+static void check_gemv(struct bed *bed, const struct nib_problem *p, const char *kernel)
 {
 	bed->problems[0] = *p;
 	plan(bed, NIB_GEMM, 1);
@@ -653,7 +641,7 @@ static void gemv_alignment(void)
 		int64_t more;  /* is added to it */
 		bool one, two; /* m = 1 and m = 2: is the fast one taken? */
 	} cases[] = {
-#define CASE(field, more, one, two)                                            \
+#define CASE(field, more, one, two)                                                    \
 	{#field, offsetof(struct nib_problem, field), more, one, two}
 	    CASE(a.row_stride_bytes, 16, true, true),
 	    CASE(a.row_stride_bytes, 8, true, false),
@@ -678,8 +666,7 @@ static void gemv_alignment(void)
 	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
 		const int64_t m = 1 + (int64_t)i % 2;
 		struct nib_problem p = bed.problems[1];
-		int64_t *field =
-		    (int64_t *)(void *)((char *)&p + cases[i / 2].at);
+		int64_t *field = (int64_t *)(void *)((char *)&p + cases[i / 2].at);
 		bool fast = m == 1 ? cases[i / 2].one : cases[i / 2].two;
 
 		p.a.rows = p.c.rows = m;
@@ -690,7 +677,7 @@ static void gemv_alignment(void)
 		p.a.scale_row_stride_bytes = p.b.scale_row_stride_bytes = 16;
 		*field += cases[i / 2].more;
 		check_gemv(&bed, &p,
-			   fast ? m == 1 ? "nib_gemv_1_sm90" : "nib_gemv_2_sm90"
+			   fast	    ? m == 1 ? "nib_gemv_1_sm90" : "nib_gemv_2_sm90"
 			   : m == 1 ? "nib_gemv_1_any_sm90"
 				    : "nib_gemv_4_any_sm90");
 		bed.problems[0] = bed.problems[1];
@@ -710,9 +697,8 @@ static void failed_launch(void)
 		bed.fake->launches = 0;
 		bed.fake->launches_left = i;
 		bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
-		assert_int_equal(
-		    nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
-		    NIB_DEVICE_FAILED);
+		assert_int_equal(nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
+				 NIB_DEVICE_FAILED);
 		assert_int_equal(bed.fake->launches, i);
 		bed.fake->launch_result = CUDA_SUCCESS;
 		assert_int_equal(run(&bed, 49), 4);
@@ -760,13 +746,11 @@ static void destroyed_stream(void)
 	plan(&bed, NIB_GEMM, 49);
 	options.stream = &bed;
 	bed.fake->dead_stream = options.stream;
-	assert_int_equal(
-	    nib_run(bed.plan, bed.problems, 49, &options, &bed.err),
-	    NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_run(bed.plan, bed.problems, 49, &options, &bed.err),
+			 NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
 	assert_int_equal(bed.fake->launches, 0);
-	assert_int_equal(nib_device_wait(bed.device, &bed, &bed.err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_wait(bed.device, &bed, &bed.err), NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
 	assert_int_equal(run(&bed, 49), 4);
 	free_bed(&bed);

@@ -24,11 +24,9 @@ static void each_row_once(void **state)
 		for (int tiled = 0; tiled < 2; tiled++) {
 			unsigned char *seen = test_calloc((size_t)n[i], 1);
 
-			for (int64_t t = 0; t < nib_gemv_tiles(n[i], tiled);
-			     t++) {
+			for (int64_t t = 0; t < nib_gemv_tiles(n[i], tiled); t++) {
 				for (int r = 0; r < NIB_GEMV_TILE_ROWS; r++) {
-					const int64_t row =
-					    nib_gemv_row(t, r, tiled);
+					const int64_t row = nib_gemv_row(t, r, tiled);
 
 					assert_true(row >= 0);
 					if (row < n[i])
@@ -42,8 +40,8 @@ static void each_row_once(void **state)
 	}
 }
 
-static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
-		      bool dense, bool tiled)
+static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch, bool dense,
+		      bool tiled)
 {
 	const struct gemv_cut cut =
 	    gemv_cut(m, n, k, batch, dense, tiled, H200_SMS, SHARED_BYTES);
@@ -57,23 +55,21 @@ static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 	/* The variant for any alignment has M = 4, and as many rows. */
 	assert_in_range(cut.any_shared_bytes, cut.shared_bytes, SHARED_BYTES);
 	if (!dense)
-		assert_int_equal(cut.any_shared_bytes,
-				 nib_gemv_shared_bytes(k, m == 1 ? 1 : 4,
-						       cut.tiles_per_cta));
+		assert_int_equal(
+		    cut.any_shared_bytes,
+		    nib_gemv_shared_bytes(k, m == 1 ? 1 : 4, cut.tiles_per_cta));
 	else
-		assert_int_equal(cut.any_shared_bytes,
-				 nib_gemv_dense_shared_bytes(
-				     k, (int)m, 4, cut.tiles_per_cta));
+		assert_int_equal(
+		    cut.any_shared_bytes,
+		    nib_gemv_dense_shared_bytes(k, (int)m, 4, cut.tiles_per_cta));
 	/* More than the GPU holds at once only if a CTA has all it may. */
 	assert_true(cut.ctas * batch <= NIB_GEMV_CTAS * H200_SMS ||
 		    cut.tiles_per_cta == NIB_GEMV_MAX_TILES);
 }
 
-static void check_skinny(int64_t m, int64_t n, int64_t k, int64_t batch,
-			 bool tiled)
+static void check_skinny(int64_t m, int64_t n, int64_t k, int64_t batch, bool tiled)
 {
-	const struct skinny_cut cut =
-	    skinny_cut(m, n, k, batch, tiled, H200_SMS);
+	const struct skinny_cut cut = skinny_cut(m, n, k, batch, tiled, H200_SMS);
 	const int64_t most = (cut.tiles + cut.ctas - 1) / cut.ctas;
 	int64_t rounds;
 
@@ -81,15 +77,14 @@ static void check_skinny(int64_t m, int64_t n, int64_t k, int64_t batch,
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, tiled));
 	assert_in_range(cut.ctas, 1, H200_SMS);
 	assert_in_range(cut.ctas, 1, cut.tiles);
-	assert_in_range((cut.tiles_at_once + cut.halved_tiles) * cut.k_groups,
-			1, NIB_SKINNY_WARPS);
+	assert_in_range((cut.tiles_at_once + cut.halved_tiles) * cut.k_groups, 1,
+			NIB_SKINNY_WARPS);
 	/* Halved tiles fill the schedulers: as many warps on each. */
 	assert_in_range(cut.halved_tiles, 0, cut.eights == 1 ? 2 : 0);
 	if (cut.halved_tiles) {
 		assert_int_equal(cut.halved_tiles * cut.k_groups, 2);
-		assert_int_equal((cut.tiles_at_once + cut.halved_tiles) *
-				     cut.k_groups % 4,
-				 0);
+		assert_int_equal(
+		    (cut.tiles_at_once + cut.halved_tiles) * cut.k_groups % 4, 0);
 	}
 	/* Every group has steps, and its chunk of A. */
 	assert_in_range(cut.k_groups, 1, k > 256 ? (k + 255) / 256 : 1);
@@ -108,10 +103,8 @@ static void skinny_cuts_fit(void **state)
 {
 	static const int64_t n[] = {1, 16, 129, 2112, 2113, 28672, 1 << 20};
 	static const int64_t k[] = {0, 16, 256, 272, 2048, 8192, 1 << 20};
-	const struct skinny_cut wide =
-	    skinny_cut(8, 28672, 8192, 1, true, H200_SMS);
-	const struct skinny_cut narrow =
-	    skinny_cut(16, 4096, 4096, 1, false, H200_SMS);
+	const struct skinny_cut wide = skinny_cut(8, 28672, 8192, 1, true, H200_SMS);
+	const struct skinny_cut narrow = skinny_cut(16, 4096, 4096, 1, false, H200_SMS);
 
 	(void)state;
 	for (int64_t m = 3; m <= NIB_SKINNY_MAX_ROWS; m++)
@@ -142,8 +135,7 @@ static void check_wide(int64_t m, int64_t n, int64_t k, bool tiled)
 	assert_int_equal(NIB_WIDE_CHUNKS(cut.eights) % cut.k_groups, 0);
 	/* Every slice has a step; each unit a cluster. */
 	assert_in_range(cut.k_slices, 1, k > 256 ? (k + 255) / 256 : 1);
-	assert_int_equal(cut.ctas,
-			 (units + at_once - 1) / at_once * cut.k_slices);
+	assert_int_equal(cut.ctas, (units + at_once - 1) / at_once * cut.k_slices);
 	assert_true(cut.k_slices == 1 || cut.ctas <= H200_SMS + 4);
 	/* What the other CTAs of the cluster send. */
 	assert_true((cut.k_slices - 1) * cut.tiles_at_once * 8 * cut.eights /
@@ -159,10 +151,8 @@ static void wide_cuts_fit(void **state)
 {
 	static const int64_t n[] = {1, 64, 129, 2112, 4096, 7168, 1 << 20};
 	static const int64_t k[] = {0, 16, 256, 272, 2048, 4096, 8192};
-	const struct skinny_cut square =
-	    wide_cut(64, 4096, 4096, true, H200_SMS);
-	const struct skinny_cut flat =
-	    wide_cut(32, 7168, 2048, false, H200_SMS);
+	const struct skinny_cut square = wide_cut(64, 4096, 4096, true, H200_SMS);
+	const struct skinny_cut flat = wide_cut(32, 7168, 2048, false, H200_SMS);
 
 	(void)state;
 	for (int64_t m = 17; m <= NIB_WIDE_MAX_ROWS; m++)
@@ -234,22 +224,20 @@ static void cuts_at_the_edge(void **state)
 	const int64_t by_registers = 16 * NIB_GEMV_CTAS * H200_SMS;
 	/* Three CTAs of M = 4 and 1,024 bytes of the system for each, exactly. */
 	const int64_t by_shared = 16 * 3 * H200_SMS;
-	const int64_t bytes =
-	    3 * (nib_gemv_shared_bytes(32768, 4, 1) + 1024) - 1024;
+	const int64_t bytes = 3 * (nib_gemv_shared_bytes(32768, 4, 1) + 1024) - 1024;
 
 	(void)state;
-	assert_int_equal(gemv_cut(1, by_registers, 256, 1, false, false,
-				  H200_SMS, SHARED_BYTES)
-			     .tiles_per_cta,
-			 1);
-	assert_int_equal(gemv_cut(1, by_registers + 1, 256, 1, false, false,
-				  H200_SMS, SHARED_BYTES)
-			     .tiles_per_cta,
-			 2);
 	assert_int_equal(
-	    gemv_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes)
+	    gemv_cut(1, by_registers, 256, 1, false, false, H200_SMS, SHARED_BYTES)
 		.tiles_per_cta,
 	    1);
+	assert_int_equal(
+	    gemv_cut(1, by_registers + 1, 256, 1, false, false, H200_SMS, SHARED_BYTES)
+		.tiles_per_cta,
+	    2);
+	assert_int_equal(gemv_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes)
+			     .tiles_per_cta,
+			 1);
 	assert_int_equal(
 	    gemv_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes - 1)
 		.tiles_per_cta,
@@ -272,24 +260,22 @@ static bool takes(enum nib_op op, int64_t m, int64_t n, int64_t batch)
 
 static void check_moe_cut(int64_t rows, int64_t experts, int64_t n, int64_t k)
 {
-	const struct skinny_cut cut =
-	    skinny_cut_moe(rows, experts, n, k, H200_SMS);
+	const struct skinny_cut cut = skinny_cut_moe(rows, experts, n, k, H200_SMS);
 
 	assert_int_equal(cut.eights, 1);
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, true));
 	assert_in_range(cut.ctas, 1, H200_SMS);
-	assert_in_range((cut.tiles_at_once + cut.halved_tiles) * cut.k_groups,
-			1, NIB_SKINNY_WARPS);
+	assert_in_range((cut.tiles_at_once + cut.halved_tiles) * cut.k_groups, 1,
+			NIB_SKINNY_WARPS);
 	assert_in_range(cut.k_groups, 1, k > 256 ? (k + 255) / 256 : 1);
 	assert_int_equal(NIB_SKINNY_CHUNKS(1) % cut.k_groups, 0);
 }
 
-static enum gemv_way way_moe(enum nib_op op, int64_t rows, int64_t experts,
-			     int64_t n, int64_t k)
+static enum gemv_way way_moe(enum nib_op op, int64_t rows, int64_t experts, int64_t n,
+			     int64_t k)
 {
-	const struct nib_moe_problem moe = {
-	    .a = {.rows = rows, .k = k},
-	    .b = {.rows = n, .k = k, .batch = experts}};
+	const struct nib_moe_problem moe = {.a = {.rows = rows, .k = k},
+					    .b = {.rows = n, .k = k, .batch = experts}};
 
 	return gemv_way_moe(op, &moe);
 }
@@ -308,8 +294,8 @@ static enum gemv_way way_dense(int64_t rows, int64_t experts)
 static void check_vector_cut(int64_t rows, int matrices, int64_t n, int64_t k,
 			     bool is_dense)
 {
-	const struct gemv_cut cut = gemv_cut_moe(rows, matrices, n, k, is_dense,
-						 true, H200_SMS, SHARED_BYTES);
+	const struct gemv_cut cut =
+	    gemv_cut_moe(rows, matrices, n, k, is_dense, true, H200_SMS, SHARED_BYTES);
 
 	assert_int_equal(cut.m, is_dense ? 2 : 1);
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, true));
@@ -317,11 +303,11 @@ static void check_vector_cut(int64_t rows, int matrices, int64_t n, int64_t k,
 	assert_true((cut.ctas - 1) * cut.tiles_per_cta < cut.tiles);
 	assert_true(cut.ctas * rows <= (int64_t)H200_SMS * NIB_GEMV_CTAS ||
 		    cut.tiles_per_cta == NIB_GEMV_MAX_TILES);
-	assert_int_equal(cut.shared_bytes,
-			 is_dense ? nib_gemv_dense_shared_bytes(
-					k, 1, 2, cut.tiles_per_cta * matrices)
-				  : nib_gemv_shared_bytes(
-					k, 1, cut.tiles_per_cta * matrices));
+	assert_int_equal(
+	    cut.shared_bytes,
+	    is_dense
+		? nib_gemv_dense_shared_bytes(k, 1, 2, cut.tiles_per_cta * matrices)
+		: nib_gemv_shared_bytes(k, 1, cut.tiles_per_cta * matrices));
 }
 
 static void experts(void **state)
@@ -336,15 +322,13 @@ static void experts(void **state)
 	/* Rows of an expert each, as a rule. */
 	assert_int_equal(way_moe(NIB_GEMM, 1, 1, 64, 16), GEMV_VECTOR);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 8, 28672, 4096), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 128, 128, 64, 7168),
-			 GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 128, 128, 64, 7168), GEMV_VECTOR);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 4096, 64, 7168), GEMV_VECTOR);
 	assert_int_equal(way_moe(NIB_GEMM, 8, 7, 64, 768), GEMV_SKINNY);
 	assert_int_equal(way_moe(NIB_DUAL_GEMM, 8, 7, 64, 768), GEMV_TILES);
 	assert_int_equal(way_moe(NIB_GEMM, 129, 256, 2048, 768), GEMV_TILES);
 	assert_int_equal(way_moe(NIB_GEMM, 129, 256, 1536, 2048), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 129, 256, 64, 2048),
-			 GEMV_TILES);
+	assert_int_equal(way_moe(NIB_DUAL_GEMM, 129, 256, 64, 2048), GEMV_TILES);
 	assert_int_equal(way_dense(8, 16), GEMV_VECTOR);
 	assert_int_equal(way_dense(64, 128), GEMV_VECTOR);
 	assert_int_equal(way_dense(8, 15), GEMV_SKINNY);

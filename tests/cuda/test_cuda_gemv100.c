@@ -29,22 +29,19 @@ static void cuts_fit(void **state)
 	for (int64_t m = 1; m <= NIB_GEMV100_MAX_ROWS; m++)
 		for (int i = 0; i < 72; i++) {
 			const int64_t batch = 1 + i / 36 * 7;
-			const struct gemv100_cut cut =
-			    gemv100_cut(m, n[i % 6], k[i / 6 % 6], batch, 0,
-					i & 1, B200_SMS);
+			const struct gemv100_cut cut = gemv100_cut(
+			    m, n[i % 6], k[i / 6 % 6], batch, 0, i & 1, B200_SMS);
 			const int64_t units = cut.tiles * batch;
 			const int64_t groups =
 			    NIB_GEMV100_WARPS(cut.m) >> cut.tile_warps_log2;
 
 			assert_true(cut.m >= m && (cut.m < 2 * m || m == 1));
-			assert_int_equal(cut.tiles,
-					 nib_gemv_tiles(n[i % 6], i & 1));
+			assert_int_equal(cut.tiles, nib_gemv_tiles(n[i % 6], i & 1));
 			assert_true(cut.shared_bytes <= SHARED_BYTES);
 			assert_in_range(cut.ctas, 1, B200_SMS);
 			/* As many rounds as on all multiprocessors. */
-			assert_int_equal(
-			    divide_up(divide_up(units, cut.ctas), groups),
-			    divide_up(units, groups * B200_SMS));
+			assert_int_equal(divide_up(divide_up(units, cut.ctas), groups),
+					 divide_up(units, groups * B200_SMS));
 		}
 }
 
@@ -53,12 +50,10 @@ static void phases_are_whole(void **state)
 {
 	(void)state;
 	for (int m = 2; m <= NIB_GEMV100_MAX_ROWS; m *= 2) {
-		assert_int_equal(
-		    NIB_GEMV100_PHASE(m) %
-			(NIB_GEMV_STEP << NIB_GEMV100_TILE_WARPS_LOG2_MAX),
-		    0);
-		assert_true(nib_gemv100_kept(1 << 20, m) ==
-			    NIB_GEMV100_PHASE(m));
+		assert_int_equal(NIB_GEMV100_PHASE(m) %
+				     (NIB_GEMV_STEP << NIB_GEMV100_TILE_WARPS_LOG2_MAX),
+				 0);
+		assert_true(nib_gemv100_kept(1 << 20, m) == NIB_GEMV100_PHASE(m));
 		assert_int_equal(nib_gemv100_kept(16, m), NIB_GEMV_STEP);
 		assert_int_equal(nib_gemv100_kept(0, m), 0);
 	}
@@ -78,11 +73,10 @@ static void order_is_of_n_and_k(void **state)
 		for (int64_t m = 1; m <= NIB_GEMV100_MAX_ROWS; m++)
 			for (int64_t batch = 1; batch < 100; batch += 33)
 				assert_int_equal(
-				    cut_of(m, ni, ki, batch).tile_warps_log2,
-				    log2);
-		assert_int_equal(gemv100_cut(0, ni, ki, 64, 64, false, B200_SMS)
-				     .tile_warps_log2,
-				 log2);
+				    cut_of(m, ni, ki, batch).tile_warps_log2, log2);
+		assert_int_equal(
+		    gemv100_cut(0, ni, ki, 64, 64, false, B200_SMS).tile_warps_log2,
+		    log2);
 	}
 }
 

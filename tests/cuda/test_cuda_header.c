@@ -24,9 +24,8 @@ static void numbers_and_layouts(void **state)
 	assert_int_equal(real_count(), count);
 	for (int i = 0; i < count; i++)
 		if (declared[i].value != real_value(i))
-			fail_msg("%s is %lld here, %lld in cuda.h",
-				 declared[i].name, declared[i].value,
-				 real_value(i));
+			fail_msg("%s is %lld here, %lld in cuda.h", declared[i].name,
+				 declared[i].value, real_value(i));
 }
 
 static void exported_names(void **state)

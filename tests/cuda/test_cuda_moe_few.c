@@ -25,23 +25,23 @@
 
 /* launches: letter_of(). */
 static const struct spec specs[] = {
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 8, K, COLS, 8, false,
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 8, K, COLS, 8, false, true,
+     "qee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 4, 8, K, COLS, 8, false, false,
+     "qee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 3, 10, K, COLS, 8, true, true,
+     "ee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_FP32, 1, 19, K, COLS, 8, false,
      true, "qee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 4, 8, K, COLS, 8, false,
-     false, "qee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 3, 10, K, COLS, 8, true,
-     true, "ee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_FP32, 1, 19, K, COLS, 8,
-     false, true, "qee"},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 1, 8, K, COLS, 8, false,
-     true, "ee"},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 16, 2, K, COLS, 8, false,
-     true, "ee"},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 1, 8, K, COLS, 8, false, true,
+     "ee"},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 16, 2, K, COLS, 8, false, true,
+     "ee"},
     /* More slots than go at once. */
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 33, 1, K, COLS, 8, false,
-     true, ""},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 11, 3, K, COLS, 8, false,
-     true, ""},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 33, 1, K, COLS, 8, false, true,
+     ""},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 11, 3, K, COLS, 8, false, true,
+     ""},
 };
 #define SPECS ((int)(sizeof(specs) / sizeof(*specs)))
 
@@ -79,8 +79,7 @@ static void check_order(const struct bed *bed)
 }
 
 static const struct nib_gemv_experts_params *
-product_of(const struct bed *bed, bool is_last,
-	   const struct fake_launch **launch)
+product_of(const struct bed *bed, bool is_last, const struct fake_launch **launch)
 {
 	const int count = (int)strlen(bed->spec->launches);
 
@@ -88,13 +87,11 @@ product_of(const struct bed *bed, bool is_last,
 	return (const void *)(*launch)->parameters;
 }
 
-static bool is_in_workspace(const struct bed *bed, const void *at,
-			    int64_t bytes)
+static bool is_in_workspace(const struct bed *bed, const void *at, int64_t bytes)
 {
 	const uintptr_t offset = (uintptr_t)at - (uintptr_t)bed->workspace;
 
-	return offset % 64 == 0 &&
-	       offset + (uintptr_t)bytes <= bed->workspace_bytes;
+	return offset % 64 == 0 && offset + (uintptr_t)bytes <= bed->workspace_bytes;
 }
 
 /* ---- what they are handed ------------------------------------------------ */
@@ -102,8 +99,7 @@ static bool is_in_workspace(const struct bed *bed, const void *at,
 static void check_quantize(const struct bed *bed)
 {
 	const struct fake_launch *launch = launch_of(bed, 0);
-	const struct nib_moe_quantize_params *p =
-	    (const void *)launch->parameters;
+	const struct nib_moe_quantize_params *p = (const void *)launch->parameters;
 	const struct spec *s = bed->spec;
 
 	assert_int_equal(launch->grid, (s->tokens * K / 4 + 255) / 256);
@@ -130,12 +126,10 @@ static void check_product(const struct bed *bed,
 	assert_int_equal(p->moe.p.m, 1);
 	assert_int_equal(p->moe.p.b.is_tiled, bed->spec->is_tiled);
 	assert_int_equal(launch->block, NIB_GEMV_THREADS);
-	assert_true((int64_t)launch->grid * p->moe.p.tiles_per_cta >=
-		    p->moe.p.tiles);
+	assert_true((int64_t)launch->grid * p->moe.p.tiles_per_cta >= p->moe.p.tiles);
 	assert_int_equal(launch->grid_y, bed->spec->tokens * bed->spec->top_k);
 	assert_true(is_in_workspace(bed, p->layer.arrivals, 4));
-	assert_int_equal(strstr(launch->kernel, "_dual_") != NULL,
-			 matrices == 2);
+	assert_int_equal(strstr(launch->kernel, "_dual_") != NULL, matrices == 2);
 }
 
 static void check_h(const struct bed *bed)
@@ -143,8 +137,7 @@ static void check_h(const struct bed *bed)
 	const struct nib_moe_layer *l = &bed->layer;
 	const struct spec *s = bed->spec;
 	const struct fake_launch *launch;
-	const struct nib_gemv_experts_params *p =
-	    product_of(bed, false, &launch);
+	const struct nib_gemv_experts_params *p = product_of(bed, false, &launch);
 	const int64_t slots = s->tokens * s->top_k;
 	const struct nib_moe_quantize_params *q =
 	    (const void *)launch_of(bed, 0)->parameters;
@@ -169,8 +162,8 @@ static void check_h(const struct bed *bed)
 		    p->layer.up_bias == l->up_bias);
 	assert_int_equal(p->moe.p.c_dtype, is_nvfp4(s) ? NIB_FP32 : s->dtype);
 	assert_int_equal(p->moe.p.c_row_stride, WIDTH);
-	assert_true(is_in_workspace(bed, p->moe.p.c,
-				    slots * WIDTH * (is_nvfp4(s) ? 4 : 2)));
+	assert_true(
+	    is_in_workspace(bed, p->moe.p.c, slots * WIDTH * (is_nvfp4(s) ? 4 : 2)));
 }
 
 static void check_y(const struct bed *bed)
@@ -178,17 +171,15 @@ static void check_y(const struct bed *bed)
 	const struct nib_moe_layer *l = &bed->layer;
 	const struct spec *s = bed->spec;
 	const struct fake_launch *launch, *before;
-	const struct nib_gemv_experts_params *h =
-	    product_of(bed, false, &before);
-	const struct nib_gemv_experts_params *p =
-	    product_of(bed, true, &launch);
+	const struct nib_gemv_experts_params *h = product_of(bed, false, &before);
+	const struct nib_gemv_experts_params *p = product_of(bed, true, &launch);
 
 	check_product(bed, p, launch, 1);
 	/* h's kernel clears what this one counts. */
 	assert_ptr_equal(p->layer.arrivals, h->layer.arrivals);
 	assert_int_equal(h->layer.n_arrivals, s->tokens * launch->grid);
-	assert_true(is_in_workspace(bed, h->layer.arrivals,
-				    4 * (int64_t)h->layer.n_arrivals));
+	assert_true(
+	    is_in_workspace(bed, h->layer.arrivals, 4 * (int64_t)h->layer.n_arrivals));
 	assert_ptr_equal(p->layer.weights, l->weights);
 	assert_false(p->layer.a_is_by_token);
 	assert_true(p->moe.p.b_is_constant);
@@ -198,8 +189,7 @@ static void check_y(const struct bed *bed)
 	assert_ptr_equal(p->layer.global, is_nvfp4(s) ? l->in2 : NULL);
 	assert_ptr_equal(p->moe.p.b.codes, l->down.codes);
 	assert_ptr_equal(p->moe.p.alpha, l->down_alpha);
-	assert_true(
-	    is_in_workspace(bed, p->moe.p.c, s->tokens * s->top_k * COLS * 2));
+	assert_true(is_in_workspace(bed, p->moe.p.c, s->tokens * s->top_k * COLS * 2));
 	assert_int_equal(p->moe.p.c_dtype, s->dtype);
 	assert_int_equal(p->moe.p.c_row_stride, COLS);
 	assert_ptr_equal(p->layer.y, l->y.data);
@@ -216,8 +206,7 @@ static void at_once(void)
 		if (run(&bed))
 			fail_msg("%d: %s", i, bed.err.message);
 		if (!is_at_once(&bed)) {
-			assert_int_equal(letter_of(launch_of(&bed, 0)->kernel),
-					 '?');
+			assert_int_equal(letter_of(launch_of(&bed, 0)->kernel), '?');
 			continue;
 		}
 		check_order(&bed);
@@ -232,19 +221,17 @@ static void at_once(void)
 /* The launches of a layer whose rows of x lie so far apart. */
 static void use_stride(struct bed *bed, const struct spec *s, int64_t stride)
 {
-	const struct nib_run_options options = {.struct_bytes =
-						    sizeof(options)};
+	const struct nib_run_options options = {.struct_bytes = sizeof(options)};
 
 	use(bed, s);
 	nib_moe_layer_plan_free(bed->plan);
 	bed->layer.x.row_stride_elems = stride;
-	assert_int_equal(nib_moe_layer_plan_create(bed->device, &bed->layer,
-						   NULL, &bed->plan, &bed->err),
+	assert_int_equal(nib_moe_layer_plan_create(bed->device, &bed->layer, NULL,
+						   &bed->plan, &bed->err),
 			 NIB_OK);
 	bed->first = bed->fake->launches;
-	assert_int_equal(
-	    nib_run_moe_layer(bed->plan, &bed->layer, &options, &bed->err),
-	    NIB_OK);
+	assert_int_equal(nib_run_moe_layer(bed->plan, &bed->layer, &options, &bed->err),
+			 NIB_OK);
 }
 
 /* Rows of a dense x that are not in pieces of 16 bytes are gathered first. */
@@ -256,8 +243,7 @@ static void step_by_step(void)
 	use_stride(&bed, &specs[5], K + 8);
 	assert_int_equal(letter_of(launch_of(&bed, 0)->kernel), 'e');
 	use_stride(&bed, &specs[5], K + 4);
-	assert_int_equal(
-	    strncmp(launch_of(&bed, 0)->kernel, "nib_moe_begin_", 14), 0);
+	assert_int_equal(strncmp(launch_of(&bed, 0)->kernel, "nib_moe_begin_", 14), 0);
 	/* One row has no stride, and NVFP4 takes any. */
 	use_stride(&bed, &specs[4], K + 4);
 	assert_int_equal(letter_of(launch_of(&bed, 0)->kernel), 'e');

@@ -25,26 +25,20 @@
 /* Scales, and no launches that are expected. */
 #define LINEAR false, NULL
 static const struct spec specs[] = {
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 4, 64, 40, 8, false,
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 4, 64, 40, 8, false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_FP32, 3, 2, 64, 41, 4, true, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 128, 8, 4864, 40, 4, false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 129, 8, 64, 40, 8, false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_BF16, 2, 65, 64, 40, 8, false,
      LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_FP32, 3, 2, 64, 41, 4, true,
-     LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 128, 8, 4864, 40, 4, false,
-     LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 129, 8, 64, 40, 8, false,
-     LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_BF16, 2, 65, 64, 40, 8,
-     false, LINEAR},
     {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 3000, 8, 64, 40, 8, false,
      LINEAR},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 5, 4, 64, 40, 8, false,
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 5, 4, 64, 40, 8, false, LINEAR},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 4000, 8, 1600, 42, 8, false,
      LINEAR},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 4000, 8, 1600, 42, 8,
-     false, LINEAR},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU_CLAMPED, NIB_FP16, 16, 64, 80, 44, 4,
-     false, LINEAR},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 7, 1, 64, 40, 8, false,
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU_CLAMPED, NIB_FP16, 16, 64, 80, 44, 4, false,
      LINEAR},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 7, 1, 64, 40, 8, false, LINEAR},
 };
 #define ACTIVATE(s) (is_few(s) ? "activate_few" : "activate")
 #define SPECS	    ((int)(sizeof(specs) / sizeof(*specs)))
@@ -52,8 +46,7 @@ static const struct spec specs[] = {
 /* ---- launches ------------------------------------------------------------ */
 
 /* The only launch of a step in the last run; NULL if there is none. */
-static const struct fake_launch *find_step(const struct bed *bed,
-					   const char *step)
+static const struct fake_launch *find_step(const struct bed *bed, const char *step)
 {
 	const struct fake_launch *found = NULL;
 	char kernel[64];
@@ -96,16 +89,14 @@ static void check_units(const struct bed *bed, const char *step, int64_t units)
 {
 	const int64_t ctas = (units + 255) / 256;
 
-	check_grid(bed, step, ctas < MOST_IN_FLIGHT ? ctas : MOST_IN_FLIGHT,
-		   256);
+	check_grid(bed, step, ctas < MOST_IN_FLIGHT ? ctas : MOST_IN_FLIGHT, 256);
 }
 
 /* 'b' begin, 'r' route, 'g' gather, 'p' products, 'a' activate, 'c' combine. */
 static char letter_of(const char *kernel)
 {
-	static const char *const products[] = {"nib_gemm_", "nib_dual_",
-					       "nib_skinny_", "nib_gemv_",
-					       "nib_activations_"};
+	static const char *const products[] = {"nib_gemm_", "nib_dual_", "nib_skinny_",
+					       "nib_gemv_", "nib_activations_"};
 
 	if (strncmp(kernel, "nib_moe_", 8) == 0)
 		return kernel[8];
@@ -151,8 +142,8 @@ static struct nib_moe_gather_params gather_of(const struct bed *bed)
 	const struct nib_moe_begin_params *begin;
 
 	if (!is_at_once(bed->spec))
-		return *(const struct nib_moe_gather_params *)parameters_of(
-		    bed, "gather");
+		return *(const struct nib_moe_gather_params *)parameters_of(bed,
+									    "gather");
 	begin = parameters_of(bed, "begin");
 	return begin->gather;
 }
@@ -244,15 +235,13 @@ static void check_activate(const struct bed *bed)
 		return;
 	}
 	p = parameters_of(bed, ACTIVATE(s));
-	check_units(bed, ACTIVATE(s),
-		    slots_of(s) * WIDTH / (is_few(s) ? 4 : 16));
+	check_units(bed, ACTIVATE(s), slots_of(s) * WIDTH / (is_few(s) ? 4 : 16));
 	assert_ptr_equal(p->rows, route_of(bed).row_offsets + EXPERTS);
 	assert_int_equal(p->most_rows, slots_of(s));
 	assert_int_equal(p->groups, WIDTH / 16);
 	assert_int_equal(p->activation, s->activation);
 	/* SwiGLU is the product's own: its c is h. */
-	assert_true((p->gate == p->dense.data) ==
-		    (s->activation == NIB_MOE_SWIGLU));
+	assert_true((p->gate == p->dense.data) == (s->activation == NIB_MOE_SWIGLU));
 	assert_true(!p->up == (s->activation == NIB_MOE_SWIGLU ||
 			       s->activation == NIB_MOE_RELU2));
 	assert_true(p->limit == l->limit && p->swish == l->swish &&
@@ -281,9 +270,9 @@ static void check_combine(const struct bed *bed)
 
 static void steps(void)
 {
-	static const char *const orders[SPECS] = {
-	    "bpapc",  "bpapc", "bpapc", "rgpapc", "rgpapc",
-	    "rgpapc", "bpc",   "rgpc",	"bpapc",  "bpapc"};
+	static const char *const orders[SPECS] = {"bpapc",  "bpapc",  "bpapc", "rgpapc",
+						  "rgpapc", "rgpapc", "bpc",   "rgpc",
+						  "bpapc",  "bpapc"};
 	struct bed bed;
 
 	open_bed(&bed, WIDTH, EXPERTS);
@@ -336,8 +325,8 @@ static int parts_of(const struct bed *bed, struct part *parts)
 	if (!has_activate(s))
 		return used;
 	a = parameters_of(bed, ACTIVATE(s));
-	used = add(parts, used, a->dense.data,
-		   slots * WIDTH * (is_nvfp4(s) ? 4 : size));
+	used =
+	    add(parts, used, a->dense.data, slots * WIDTH * (is_nvfp4(s) ? 4 : size));
 	used = add(parts, used, a->q.codes, slots * WIDTH / 2);
 	used = add(parts, used, a->q.scales, slots * WIDTH / 16);
 	if (a->gate != a->dense.data)
@@ -371,8 +360,7 @@ static void workspace_parts(void)
 			    (uintptr_t)p[x].begin - (uintptr_t)bed.workspace;
 
 			assert_int_equal(at % 64, 0);
-			assert_true(at + (uintptr_t)p[x].bytes <=
-				    bed.workspace_bytes);
+			assert_true(at + (uintptr_t)p[x].bytes <= bed.workspace_bytes);
 			for (int y = 0; y < x; y++)
 				if (overlap(&p[x], &p[y]))
 					fail_msg("%d: parts %d, %d", i, x, y);
@@ -431,12 +419,12 @@ static void refuses(struct bed *bed, const char *argument, const char *rule)
 	assert_int_equal(bed->fake->depth, 0);
 }
 
-#define REFUSES(field, argument)                                               \
-	do {                                                                   \
-		const struct nib_moe_layer good = bed.layer;                   \
-		bed.layer.field = (void *)host;                                \
-		refuses(&bed, argument, "is host memory");                     \
-		bed.layer = good;                                              \
+#define REFUSES(field, argument)                                                       \
+	do {                                                                           \
+		const struct nib_moe_layer good = bed.layer;                           \
+		bed.layer.field = (void *)host;                                        \
+		refuses(&bed, argument, "is host memory");                             \
+		bed.layer = good;                                                      \
 	} while (0)
 
 static void host_memory_is_refused(void)
@@ -486,16 +474,15 @@ static void host_memory_is_refused(void)
 	close_bed(&bed);
 }
 
-static void no_plan(struct bed *bed, enum nib_status status,
-		    const char *argument, const char *rule)
+static void no_plan(struct bed *bed, enum nib_status status, const char *argument,
+		    const char *rule)
 {
 	nib_moe_layer_plan_free(bed->plan);
 	bed->plan = (void *)bed;
 	assert_int_equal(make_plan(bed, 0), status);
 	assert_null(bed->plan);
 	assert_string_equal(bed->err.argument, argument);
-	assert_int_equal(strncmp(bed->err.message, argument, strlen(argument)),
-			 0);
+	assert_int_equal(strncmp(bed->err.message, argument, strlen(argument)), 0);
 	if (!strstr(bed->err.message, rule))
 		fail_msg("message '%s' lacks '%s'", bed->err.message, rule);
 	assert_int_equal(bed->fake->allocations, 0);
@@ -600,8 +587,7 @@ static void failed_allocations(void)
 /* A plan's own workspace is taken by runs that bring none. */
 static void own_workspace(void)
 {
-	const struct nib_run_options options = {.struct_bytes =
-						    sizeof(options)};
+	const struct nib_run_options options = {.struct_bytes = sizeof(options)};
 	struct bed bed;
 	char *first;
 
@@ -613,8 +599,7 @@ static void own_workspace(void)
 	for (int i = 0; i < 2; i++) {
 		bed.first = bed.fake->launches;
 		assert_int_equal(nib_run_moe_layer(bed.plan, &bed.layer,
-						   i ? &options : NULL,
-						   &bed.err),
+						   i ? &options : NULL, &bed.err),
 				 NIB_OK);
 		if (i == 0)
 			first = (char *)route_of(&bed).row_offsets;

@@ -40,8 +40,8 @@ static size_t packed_bytes(struct nib_device *device, const struct nib_nvfp4 *b)
 	return bytes;
 }
 
-static void check(struct nib_device *device, const struct sharing *s,
-		  uint8_t *codes, uint8_t *scales)
+static void check(struct nib_device *device, const struct sharing *s, uint8_t *codes,
+		  uint8_t *scales)
 {
 	const int64_t row = s->k / 2 + s->row_more;
 	const struct nib_nvfp4 b = {
@@ -70,8 +70,7 @@ static void check_all(int capability)
 	fake->capability[0] = capability;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
 	assert_int_equal(nib_device_alloc(device, BYTES, &codes, NULL), NIB_OK);
-	assert_int_equal(nib_device_alloc(device, BYTES, &scales, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_alloc(device, BYTES, &scales, NULL), NIB_OK);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		check(device, &cases[i], codes, scales);
 	/* Refused by nib_pack_shared(). */

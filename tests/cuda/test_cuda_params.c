@@ -85,9 +85,8 @@ static void check_shape(const struct bed *bed, const struct nib_problem *p,
 	assert_int_equal(s->n, p->b.rows);
 	assert_int_equal(s->k, p->a.k);
 	assert_int_equal(s->first_row, first_row);
-	assert_int_equal(s->a_stride_bytes, p->activations
-						? 2 * dense_row(&p->x)
-						: row_bytes(&p->a));
+	assert_int_equal(s->a_stride_bytes,
+			 p->activations ? 2 * dense_row(&p->x) : row_bytes(&p->a));
 	if (!p->activations)
 		check_scale_rows(&p->a, s->a_scale_stride_bytes);
 	assert_int_equal(s->b_stride_bytes, row_bytes(&p->b));
@@ -115,20 +114,17 @@ static int64_t scale_flags(const struct nib_nvfp4 *b)
 		return 0;
 	if (b->batch > 1)
 		x |= (uint64_t)scale_batch_bytes(b);
-	return x % 16 == 0  ? 0
-	       : x % 4 == 0 ? NIB_B_SCALES_BY_4
-			    : NIB_B_SCALES_BY_1;
+	return x % 16 == 0 ? 0 : x % 4 == 0 ? NIB_B_SCALES_BY_4 : NIB_B_SCALES_BY_1;
 }
 
-static void check_weights(const struct nib_nvfp4 *b, int64_t l,
-			  const uint8_t *codes, const uint8_t *scales)
+static void check_weights(const struct nib_nvfp4 *b, int64_t l, const uint8_t *codes,
+			  const uint8_t *scales)
 {
 	const int64_t at = b->batch > 1 ? l : 0;
 
-	assert_ptr_equal(codes,
-			 (const uint8_t *)b->codes + at * batch_bytes(b));
-	assert_ptr_equal(scales, (const uint8_t *)b->scales +
-				     at * scale_batch_bytes(b));
+	assert_ptr_equal(codes, (const uint8_t *)b->codes + at * batch_bytes(b));
+	assert_ptr_equal(scales,
+			 (const uint8_t *)b->scales + at * scale_batch_bytes(b));
 }
 
 static void check_pointers(const struct bed *bed, const struct nib_problem *p,
@@ -136,15 +132,15 @@ static void check_pointers(const struct bed *bed, const struct nib_problem *p,
 {
 	int64_t flags = scale_flags(&p->b);
 
-	assert_ptr_equal(
-	    x->a, p->activations
-		      ? (const uint8_t *)p->x.data + l * dense_batch(&p->x) * 2
-		      : (const uint8_t *)p->a.codes + l * batch_bytes(&p->a));
+	assert_ptr_equal(x->a,
+			 p->activations
+			     ? (const uint8_t *)p->x.data + l * dense_batch(&p->x) * 2
+			     : (const uint8_t *)p->a.codes + l * batch_bytes(&p->a));
 	if (!p->activations)
 		assert_ptr_equal(x->a_scales, (const uint8_t *)p->a.scales +
 						  l * scale_batch_bytes(&p->a));
-	assert_ptr_equal(x->c, (uint8_t *)p->c.data + l * dense_batch(&p->c) *
-							  size_of(p->c.dtype));
+	assert_ptr_equal(x->c, (uint8_t *)p->c.data +
+				   l * dense_batch(&p->c) * size_of(p->c.dtype));
 	assert_ptr_equal(x->alpha, p->alpha);
 	check_weights(&p->b, l, x->b, x->b_scales);
 	if (bed->op == NIB_DUAL_GEMM) {
@@ -164,8 +160,7 @@ static void check_rings(const struct bed *bed, const struct nib_gemm_args *a)
 	const int32_t stage = a->tile_m * 64 * 2 * steps;
 	const int32_t used =
 	    a->a_stages * stage + a->weight_stages * NIB_WEIGHT_STAGE_BYTES +
-	    NIB_GEMM_TAIL_BYTES +
-	    (small ? NIB_SMALL_M_EXCHANGE_BYTES(a->tile_m) : 0);
+	    NIB_GEMM_TAIL_BYTES + (small ? NIB_SMALL_M_EXCHANGE_BYTES(a->tile_m) : 0);
 	const int32_t left = SM_BYTES - used;
 
 	assert_int_equal(a->a_stage_bytes, stage);
@@ -199,28 +194,25 @@ static void check_tiles(const struct bed *bed, const struct nib_gemm_args *a,
 	int32_t most = 16;
 
 	for (int32_t i = 0; i < a->count; i++)
-		shapes[i] = (struct nib_tile_shape){
-		    a->shapes[i].m, a->shapes[i].n, a->shapes[i].k, 0};
-	assert_true(nib_tiles_plan(&device, shapes, a->count,
-				   bed->op == NIB_DUAL_GEMM, a->count == 1, &p,
-				   &tiles));
+		shapes[i] = (struct nib_tile_shape){a->shapes[i].m, a->shapes[i].n,
+						    a->shapes[i].k, 0};
+	assert_true(nib_tiles_plan(&device, shapes, a->count, bed->op == NIB_DUAL_GEMM,
+				   a->count == 1, &p, &tiles));
 	assert_int_equal(a->tile_rounds, p.rounds);
 	assert_int_equal(a->k_slices, p.k_slices);
 	assert_int_equal(bed->fake->last.gridDimX, 2 * p.clusters);
 	for (int64_t i = 0; i < (int64_t)p.rounds * p.clusters; i++) {
 		assert_memory_equal(&a->tiles[i], &tiles[i], sizeof(*tiles));
 		if (i < p.clusters)
-			assert_memory_equal(&a->first[i], &tiles[i],
-					    sizeof(*tiles));
+			assert_memory_equal(&a->first[i], &tiles[i], sizeof(*tiles));
 		if (tiles[i].rows > most)
 			most = tiles[i].rows;
 	}
 	assert_int_equal(a->tile_m, most);
-	*partials = p.k_slices > 1 ? (size_t)p.tiles * 2 *
-					 NIB_GEMM_PARTIALS((size_t)most) * 4
-				   : 0;
-	assert_int_equal(a->n_arrivals,
-			 p.k_slices > 1 ? 2 * p.tiles / p.k_slices : 0);
+	*partials = p.k_slices > 1
+			? (size_t)p.tiles * 2 * NIB_GEMM_PARTIALS((size_t)most) * 4
+			: 0;
+	assert_int_equal(a->n_arrivals, p.k_slices > 1 ? 2 * p.tiles / p.k_slices : 0);
 	free(tiles);
 }
 
@@ -232,9 +224,8 @@ static size_t workspace_bytes(const struct bed *bed)
 	return info.workspace_bytes;
 }
 
-static void check_workspace(const struct bed *bed,
-			    const struct nib_gemm_args *a, int64_t padded,
-			    int64_t k, size_t partials)
+static void check_workspace(const struct bed *bed, const struct nib_gemm_args *a,
+			    int64_t padded, int64_t k, size_t partials)
 {
 	const int64_t activations = padded * 2 * up(k ? k : 1, 256);
 	const uint8_t *at = bed->workspace;
@@ -251,8 +242,7 @@ static void check_workspace(const struct bed *bed,
 
 static void check_products(const struct bed *bed)
 {
-	const struct nib_gemm_launch *launch =
-	    (const void *)bed->fake->last_parameters;
+	const struct nib_gemm_launch *launch = (const void *)bed->fake->last_parameters;
 	const struct nib_gemm_args *a = &launch->args;
 	int64_t padded = 0, rows = 0, k = 0;
 	size_t partials;
@@ -306,11 +296,9 @@ static void products(void)
 }
 
 /* What the kernels in tiles are given of experts. */
-static void check_moe_launch(const struct bed *bed,
-			     const struct nib_moe_problem *moe)
+static void check_moe_launch(const struct bed *bed, const struct nib_moe_problem *moe)
 {
-	const struct nib_gemm_launch *launch =
-	    (const void *)bed->fake->last_parameters;
+	const struct nib_gemm_launch *launch = (const void *)bed->fake->last_parameters;
 	const struct nib_gemm_args *a = &launch->args;
 	const struct nib_problem *p = &bed->problems[0];
 	const int64_t m = p->a.rows, experts = p->b.batch;
@@ -332,8 +320,7 @@ static void check_moe_launch(const struct bed *bed,
 	assert_int_equal(a->b_scale_batch_bytes, scale_batch_bytes(&p->b));
 	if (bed->op == NIB_DUAL_GEMM) {
 		assert_int_equal(a->b2_batch_bytes, batch_bytes(&p->b2));
-		assert_int_equal(a->b2_scale_batch_bytes,
-				 scale_batch_bytes(&p->b2));
+		assert_int_equal(a->b2_scale_batch_bytes, scale_batch_bytes(&p->b2));
 	}
 	assert_int_equal(bed->fake->last.gridDimX, 132);
 	check_rings(bed, a);
@@ -341,19 +328,15 @@ static void check_moe_launch(const struct bed *bed,
 }
 
 /* What the kernel for experts of few rows is given. */
-static void check_moe_few(const struct bed *bed,
-			  const struct nib_moe_problem *moe)
+static void check_moe_few(const struct bed *bed, const struct nib_moe_problem *moe)
 {
-	const struct nib_skinny_params *q =
-	    (const void *)bed->fake->last_parameters;
-	const bool is_vector =
-	    strstr(bed->fake->last_kernel, "_gemv_experts_") != NULL;
+	const struct nib_skinny_params *q = (const void *)bed->fake->last_parameters;
+	const bool is_vector = strstr(bed->fake->last_kernel, "_gemv_experts_") != NULL;
 	const bool is_dual = bed->op == NIB_DUAL_GEMM;
 
 	assert_true(is_vector || !is_dual);
 	assert_true(is_vector || moe->b.scale_layout == NIB_TILED_128X4);
-	assert_int_equal(strstr(bed->fake->last_kernel, "_dual_") != NULL,
-			 is_dual);
+	assert_int_equal(strstr(bed->fake->last_kernel, "_dual_") != NULL, is_dual);
 	assert_ptr_equal(q->p.a.codes, moe->a.codes);
 	assert_ptr_equal(q->p.b.scales, moe->b.scales);
 	assert_int_equal(q->p.b.batch_stride,
@@ -376,8 +359,7 @@ static void check_moe_few(const struct bed *bed,
 	if (!is_vector)
 		return;
 	assert_int_equal(q->p.m, 1);
-	assert_int_equal(q->p.tiles,
-			 nib_gemv_tiles(moe->b.rows, q->p.b.is_tiled));
+	assert_int_equal(q->p.tiles, nib_gemv_tiles(moe->b.rows, q->p.b.is_tiled));
 	assert_in_range((int32_t)bed->fake->last.gridDimX * q->p.tiles_per_cta,
 			q->p.tiles, q->p.tiles + q->p.tiles_per_cta - 1);
 	if (!is_dual)
@@ -405,10 +387,9 @@ static void moe_products(void)
 	for (int i = 0; i < CASES; i++) {
 		const int64_t m = rows[rnd(4)], experts = 1 + rnd(60);
 		const int64_t n = 1 + rnd(100), k = 16 * rnd(20);
-		const struct nib_run_options options = {
-		    .struct_bytes = sizeof(options),
-		    .workspace = bed.workspace,
-		    .workspace_bytes = WORKSPACE};
+		const struct nib_run_options options = {.struct_bytes = sizeof(options),
+							.workspace = bed.workspace,
+							.workspace_bytes = WORKSPACE};
 		struct nib_problem *p = &bed.problems[0];
 		struct nib_moe_problem moe;
 
@@ -437,8 +418,8 @@ static void moe_products(void)
 		}
 		nib_plan_free(bed.plan);
 		bed.plan = NULL;
-		if (nib_plan_create_moe(bed.device, bed.op, &moe, NULL,
-					&bed.plan, &bed.err) ||
+		if (nib_plan_create_moe(bed.device, bed.op, &moe, NULL, &bed.plan,
+					&bed.err) ||
 		    nib_run_moe(bed.plan, &moe, &options, &bed.err))
 			fail_msg("%s", bed.err.message);
 		if (strstr(bed.fake->last_kernel, "_experts_")) {
@@ -486,8 +467,7 @@ static void packed_codes(void)
 		run(&bed);
 		for (int64_t l = 0; l < batch; l++)
 			for (int64_t r = 0; r < n; r++)
-				assert_memory_equal(launch->problems[l].b +
-							r * (k / 2),
+				assert_memory_equal(launch->problems[l].b + r * (k / 2),
 						    (uint8_t *)p->b.codes +
 							l * batch_bytes(&p->b) +
 							r * row_bytes(&p->b),
@@ -499,8 +479,7 @@ static void packed_codes(void)
 
 /* ---- conversions --------------------------------------------------------- */
 
-static void check_dense(const struct nib_quantize_dense *d,
-			const struct nib_dense *v)
+static void check_dense(const struct nib_quantize_dense *d, const struct nib_dense *v)
 {
 	const int64_t size = size_of(v->dtype);
 
@@ -511,14 +490,12 @@ static void check_dense(const struct nib_quantize_dense *d,
 	assert_int_equal(d->row_stride, dense_row(v));
 	assert_int_equal(d->batch_stride, dense_batch(v));
 	assert_int_equal(d->dtype, v->dtype);
-	assert_int_equal(
-	    d->is_aligned,
-	    (v->rows == 1 || dense_row(v) * size % 16 == 0) &&
-		(v->batch == 1 || dense_batch(v) * size % 16 == 0));
+	assert_int_equal(d->is_aligned,
+			 (v->rows == 1 || dense_row(v) * size % 16 == 0) &&
+			     (v->batch == 1 || dense_batch(v) * size % 16 == 0));
 }
 
-static void check_nvfp4(const struct nib_quantize_nvfp4 *q,
-			const struct nib_nvfp4 *v)
+static void check_nvfp4(const struct nib_quantize_nvfp4 *q, const struct nib_nvfp4 *v)
 {
 	const bool tiled = v->scale_layout == NIB_TILED_128X4;
 
@@ -531,14 +508,12 @@ static void check_nvfp4(const struct nib_quantize_nvfp4 *q,
 	assert_int_equal(q->batch_stride, batch_bytes(v));
 	check_scale_rows(v, q->scale_row_stride);
 	assert_int_equal(q->scale_batch_stride, scale_batch_bytes(v));
-	assert_int_equal(q->scale_bytes,
-			 tiled ? up(v->rows, 128) * up(v->k / 16, 4)
-			       : v->rows * (v->k / 16));
+	assert_int_equal(q->scale_bytes, tiled ? up(v->rows, 128) * up(v->k / 16, 4)
+					       : v->rows * (v->k / 16));
 	assert_int_equal(q->tile_columns, up(v->k / 16, 4) / 4);
 	assert_int_equal(q->is_tiled, tiled);
-	assert_int_equal(q->is_aligned,
-			 (v->rows == 1 || row_bytes(v) % 8 == 0) &&
-			     (v->batch == 1 || batch_bytes(v) % 8 == 0));
+	assert_int_equal(q->is_aligned, (v->rows == 1 || row_bytes(v) % 8 == 0) &&
+					    (v->batch == 1 || batch_bytes(v) % 8 == 0));
 }
 
 /* A thread for each of the units, 8 blocks of 256 an SM at most. */
@@ -546,8 +521,7 @@ static void check_grid(const struct bed *bed, int64_t units)
 {
 	const int64_t blocks = up(units, 256) / 256;
 
-	assert_int_equal(bed->fake->last.gridDimX,
-			 blocks < 8 * 132 ? blocks : 8 * 132);
+	assert_int_equal(bed->fake->last.gridDimX, blocks < 8 * 132 ? blocks : 8 * 132);
 	assert_int_equal(bed->fake->last.blockDimX, 256);
 }
 
@@ -567,8 +541,8 @@ static void check_conversions(struct bed *bed, const struct nib_dense *x,
 	const bool dense = dense_row(x) == x->cols;
 	float found;
 
-	assert_int_equal(
-	    nib_quantize(bed->device, x, q, &options, NULL, &bed->err), NIB_OK);
+	assert_int_equal(nib_quantize(bed->device, x, q, &options, NULL, &bed->err),
+			 NIB_OK);
 	check_dense(&to->x, x);
 	check_nvfp4(&to->q, q);
 	assert_null(to->global_pointer);
@@ -577,14 +551,13 @@ static void check_conversions(struct bed *bed, const struct nib_dense *x,
 	assert_int_equal(to->saturate, 1);
 	assert_null(to->found);
 	check_grid(bed, scales * q->batch);
-	assert_int_equal(
-	    nib_dequantize(bed->device, q, 0.25f, x, NULL, &bed->err), NIB_OK);
+	assert_int_equal(nib_dequantize(bed->device, q, 0.25f, x, NULL, &bed->err),
+			 NIB_OK);
 	check_nvfp4(&from->q, q);
 	check_dense(&from->y, x);
 	assert_true(from->global == 0.25f);
 	check_grid(bed, scales * q->batch);
-	assert_int_equal(nib_amax(bed->device, x, 1, &found, &bed->err),
-			 NIB_OK);
+	assert_int_equal(nib_amax(bed->device, x, 1, &found, &bed->err), NIB_OK);
 	assert_ptr_equal(amax->x.data, x->data);
 	assert_int_equal(amax->x.rows, dense ? 1 : x->rows);
 	assert_int_equal(amax->x.cols, dense ? x->cols * x->rows : x->cols);

@@ -12,8 +12,8 @@ static int align_of(uint64_t x)
 	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
 }
 
-static void check_operand(const struct nib_gemv_operand *o,
-			  const struct nib_nvfp4 *v, int64_t batches)
+static void check_operand(const struct nib_gemv_operand *o, const struct nib_nvfp4 *v,
+			  int64_t batches)
 {
 	const bool tiled = v->scale_layout == NIB_TILED_128X4;
 	uint64_t codes = (uintptr_t)v->codes, scales = (uintptr_t)v->scales;
@@ -41,8 +41,7 @@ static void check_operand(const struct nib_gemv_operand *o,
 /* Every tile has a CTA, and every CTA a tile. */
 static void check_few_grid(const struct bed *bed, int64_t m)
 {
-	const struct nib_skinny_params *q =
-	    (const void *)bed->fake->last_parameters;
+	const struct nib_skinny_params *q = (const void *)bed->fake->last_parameters;
 
 	if (m <= NIB_GEMV_MAX_ROWS) {
 		assert_int_equal(bed->fake->last.gridDimX,
@@ -90,8 +89,8 @@ static void few_rows(void)
 		    .alpha = rnd(2) ? (float *)(void *)bed.global : NULL};
 		p->x.dtype = rnd(2) ? NIB_FP16 : NIB_BF16;
 		run(&bed);
-		assert_non_null(strstr(bed.fake->last_kernel,
-				       m <= 4 ? "_gemv_" : "_skinny_"));
+		assert_non_null(
+		    strstr(bed.fake->last_kernel, m <= 4 ? "_gemv_" : "_skinny_"));
 		if (p->activations)
 			assert_ptr_equal(x->a.codes, p->x.data);
 		else

@@ -46,8 +46,7 @@ static int64_t probe(struct bed *bed, enum nib_probe what, const void *data,
 	const int launches = bed->fake->launches;
 	int64_t done = -1;
 
-	if (nib_device_probe(bed->device, what, data, amount, &done, NULL,
-			     &bed->err))
+	if (nib_device_probe(bed->device, what, data, amount, &done, NULL, &bed->err))
 		fail_msg("%s", bed->err.message);
 	assert_int_equal(bed->fake->launches, launches + 1);
 	assert_string_equal(bed->fake->last_kernel, kernel);
@@ -62,9 +61,9 @@ static void refuse(struct bed *bed, enum nib_probe what, const void *data,
 	const int launches = bed->fake->launches;
 	int64_t done = -1;
 
-	assert_int_equal(nib_device_probe(bed->device, what, data, amount,
-					  &done, NULL, &bed->err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(
+	    nib_device_probe(bed->device, what, data, amount, &done, NULL, &bed->err),
+	    NIB_BAD_ARGUMENT);
 	if (!strstr(bed->err.message, says))
 		fail_msg("'%s' lacks '%s'", bed->err.message, says);
 	assert_int_equal(done, 0);
@@ -77,21 +76,17 @@ static void reads(void)
 	void *data;
 
 	begin(&bed);
-	assert_int_equal(nib_device_alloc(bed.device, 1 << 24, &data, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_alloc(bed.device, 1 << 24, &data, NULL), NIB_OK);
 	/* 512 threads of 16 bytes each, at most two blocks an SM. */
 	assert_int_equal(
-	    probe(&bed, NIB_PROBE_READ, data, 16, "nib_probe_read_sm90", 1),
-	    16);
+	    probe(&bed, NIB_PROBE_READ, data, 16, "nib_probe_read_sm90", 1), 16);
 	assert_int_equal(
-	    probe(&bed, NIB_PROBE_READ, data, 8192, "nib_probe_read_sm90", 1),
-	    8192);
+	    probe(&bed, NIB_PROBE_READ, data, 8192, "nib_probe_read_sm90", 1), 8192);
 	assert_int_equal(
-	    probe(&bed, NIB_PROBE_READ, data, 8208, "nib_probe_read_sm90", 2),
-	    8208);
-	assert_int_equal(probe(&bed, NIB_PROBE_READ, data, 1 << 24,
-			       "nib_probe_read_sm90", 2 * SMS),
-			 1 << 24);
+	    probe(&bed, NIB_PROBE_READ, data, 8208, "nib_probe_read_sm90", 2), 8208);
+	assert_int_equal(
+	    probe(&bed, NIB_PROBE_READ, data, 1 << 24, "nib_probe_read_sm90", 2 * SMS),
+	    1 << 24);
 	assert_int_equal(bed.fake->last.blockDimX, 512);
 	nib_device_free(bed.device, data);
 	end(&bed);
@@ -102,12 +97,11 @@ static void multiplies_whole_steps(void)
 	struct bed bed;
 
 	begin(&bed);
-	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL, 1,
+	assert_int_equal(
+	    probe(&bed, NIB_PROBE_MULTIPLY, NULL, 1, "nib_probe_multiply_sm90", SMS),
+	    SMS * STEP_FLOP);
+	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL, 3 * SMS * STEP_FLOP,
 			       "nib_probe_multiply_sm90", SMS),
-			 SMS * STEP_FLOP);
-	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL,
-			       3 * SMS * STEP_FLOP, "nib_probe_multiply_sm90",
-			       SMS),
 			 3 * SMS * STEP_FLOP);
 	assert_true(probe(&bed, NIB_PROBE_MULTIPLY, NULL, INT64_C(1) << 60,
 			  "nib_probe_multiply_sm90", SMS) >= INT64_C(1) << 60);
@@ -122,8 +116,7 @@ static void multiplies_on_blackwell(void)
 	struct bed bed = {.fake = fake_open(FAKE_CUDA)};
 
 	bed.fake->capability[0] = 100;
-	assert_int_equal(nib_device_open("cuda", NULL, &bed.device, &bed.err),
-			 NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed.device, &bed.err), NIB_OK);
 	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL, SMS * step + 1,
 			       "nib_probe_multiply_sm100", SMS),
 			 2 * SMS * step);
@@ -136,9 +129,9 @@ static void counts_cycles(void)
 	struct bed bed;
 
 	begin(&bed);
-	assert_int_equal(probe(&bed, NIB_PROBE_CYCLES, NULL, 12345,
-			       "nib_probe_cycles_sm90", 1),
-			 12345);
+	assert_int_equal(
+	    probe(&bed, NIB_PROBE_CYCLES, NULL, 12345, "nib_probe_cycles_sm90", 1),
+	    12345);
 	end(&bed);
 }
 
@@ -148,8 +141,8 @@ static void nothing_to_do(void)
 	int64_t done = -1;
 
 	begin(&bed);
-	assert_int_equal(nib_device_probe(bed.device, NIB_PROBE_CYCLES, NULL, 0,
-					  &done, NULL, &bed.err),
+	assert_int_equal(nib_device_probe(bed.device, NIB_PROBE_CYCLES, NULL, 0, &done,
+					  NULL, &bed.err),
 			 NIB_OK);
 	assert_int_equal(done, 0);
 	assert_int_equal(bed.fake->launches, 0);
@@ -163,8 +156,7 @@ static void refused(void)
 	void *data;
 
 	begin(&bed);
-	assert_int_equal(nib_device_alloc(bed.device, 4096, &data, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_alloc(bed.device, 4096, &data, NULL), NIB_OK);
 	refuse(&bed, (enum nib_probe)3, NULL, 16, "probe = 3");
 	refuse(&bed, NIB_PROBE_READ, data, 24, "amount = 24");
 	refuse(&bed, NIB_PROBE_READ, data, -16, "amount = -16");
@@ -184,8 +176,8 @@ static void failed_launch(void)
 
 	begin(&bed);
 	bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
-	assert_int_equal(nib_device_probe(bed.device, NIB_PROBE_CYCLES, NULL,
-					  16, &done, NULL, &bed.err),
+	assert_int_equal(nib_device_probe(bed.device, NIB_PROBE_CYCLES, NULL, 16, &done,
+					  NULL, &bed.err),
 			 NIB_DEVICE_FAILED);
 	assert_int_equal(done, 0);
 	end(&bed);

@@ -34,8 +34,7 @@ static void *fresh(struct bed *bed, size_t bytes)
 {
 	void *memory = NULL;
 
-	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL), NIB_OK);
 	assert_true(bed->used < 8);
 	bed->blocks[bed->used++] = memory;
 	memset(memory, 0, bytes);
@@ -57,8 +56,7 @@ static void make_bed(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
 	bed->x = (struct nib_dense){.data = fresh(bed, ROWS * K * 2),
 				    .dtype = NIB_FP16,
 				    .rows = ROWS,
@@ -79,8 +77,7 @@ static void free_bed(struct bed *bed)
 	nib_device_close(bed->device);
 }
 
-static void check_did(struct bed *bed, int launches, int waits,
-		      const char *kernel)
+static void check_did(struct bed *bed, int launches, int waits, const char *kernel)
 {
 	assert_int_equal(bed->fake->launches, launches);
 	assert_int_equal(bed->fake->waits, waits);
@@ -96,8 +93,7 @@ static enum nib_status quantize(struct bed *bed, float global, bool by_pointer,
 	    .struct_bytes = sizeof(options),
 	    .global = global,
 	    .saturate = saturate,
-	    .stream =
-		bed->fake->dead_stream ? (void *)bed->fake->dead_stream : NULL,
+	    .stream = bed->fake->dead_stream ? (void *)bed->fake->dead_stream : NULL,
 	    .global_pointer = by_pointer ? bed->global : NULL,
 	};
 
@@ -140,38 +136,36 @@ static void other_conversions(void)
 
 	make_bed(&bed);
 	bed.fake->launches = bed.fake->waits = 0;
-	assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
-			 NIB_OK);
+	assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err), NIB_OK);
 	check_did(&bed, 1, 1, "nib_amax_sm90");
 	assert_true(amax == 0);
 	assert_int_equal(
-	    nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err),
-	    NIB_OK);
+	    nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err), NIB_OK);
 	check_did(&bed, 1, 0, "nib_dequantize_sm90");
 	options.global_pointer = bed.global;
-	assert_int_equal(nib_dequantize(bed.device, &bed.linear, 0, &bed.x,
-					&options, &bed.err),
-			 NIB_OK);
+	assert_int_equal(
+	    nib_dequantize(bed.device, &bed.linear, 0, &bed.x, &options, &bed.err),
+	    NIB_OK);
 	check_did(&bed, 1, 0, "nib_dequantize_sm90");
 	options.global_pointer = &amax;
-	assert_int_equal(nib_dequantize(bed.device, &bed.linear, 0, &bed.x,
-					&options, &bed.err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(
+	    nib_dequantize(bed.device, &bed.linear, 0, &bed.x, &options, &bed.err),
+	    NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "options.global_pointer"));
 	check_did(&bed, 0, 0, NULL);
-	assert_int_equal(nib_convert_scales(bed.device, &bed.tiled, &bed.linear,
-					    NULL, &bed.err),
-			 NIB_OK);
+	assert_int_equal(
+	    nib_convert_scales(bed.device, &bed.tiled, &bed.linear, NULL, &bed.err),
+	    NIB_OK);
 	check_did(&bed, 1, 0, "nib_convert_scales_sm90");
 	words = fresh(&bed, 64);
-	assert_int_equal(nib_expert_rows(bed.device, words, 3, words + 4,
-					 words + 8, NULL, &bed.err),
-			 NIB_OK);
+	assert_int_equal(
+	    nib_expert_rows(bed.device, words, 3, words + 4, words + 8, NULL, &bed.err),
+	    NIB_OK);
 	check_did(&bed, 1, 0, "nib_expert_rows_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);
-	assert_int_equal(nib_expert_rows(bed.device, words, 3, host, words + 8,
-					 NULL, &bed.err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(
+	    nib_expert_rows(bed.device, words, 3, host, words + 8, NULL, &bed.err),
+	    NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "row_offsets"));
 	check_did(&bed, 0, 0, NULL);
 	free_bed(&bed);
@@ -190,13 +184,12 @@ static void sums_slots(void)
 	rows = fresh(&bed, 512);
 	y = rows + 128;
 	slots = (int32_t *)(void *)(rows + 256);
-	from = (struct nib_dense){
-	    .data = rows, .dtype = NIB_BF16, .rows = 7, .cols = 8};
-	to = (struct nib_dense){
-	    .data = y, .dtype = NIB_BF16, .rows = 3, .cols = 8};
-#define SUM(rows, slots, weights, y)                                           \
-	nib_sum_slots(bed.device, rows, slots, (const float *)(weights), 2, y, \
-		      NULL, &bed.err)
+	from =
+	    (struct nib_dense){.data = rows, .dtype = NIB_BF16, .rows = 7, .cols = 8};
+	to = (struct nib_dense){.data = y, .dtype = NIB_BF16, .rows = 3, .cols = 8};
+#define SUM(rows, slots, weights, y)                                                   \
+	nib_sum_slots(bed.device, rows, slots, (const float *)(weights), 2, y, NULL,   \
+		      &bed.err)
 	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_OK);
 	check_did(&bed, 1, 0, "nib_moe_combine_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);
@@ -234,14 +227,12 @@ static void says_what_is_not_finite(void)
 		((uint16_t *)bed.x.data)[row * K + col] = fp16[i];
 		bed.fake->found_bad = ~(unsigned long long)(row * K + col);
 		snprintf(text, sizeof(text),
-			 "x[batch 0, row %d, col %d] = %s: must be finite",
-			 (int)row, (int)col, names[i]);
-		assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL),
-				 NIB_BAD_DATA);
+			 "x[batch 0, row %d, col %d] = %s: must be finite", (int)row,
+			 (int)col, names[i]);
+		assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL), NIB_BAD_DATA);
 		assert_string_equal(bed.err.message, text);
-		assert_int_equal(
-		    nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
-		    NIB_BAD_DATA);
+		assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
+				 NIB_BAD_DATA);
 		assert_string_equal(bed.err.message, text);
 	}
 	bed.fake->found_bad = 0;

@@ -45,8 +45,8 @@ static void *fresh(struct bed *bed, size_t bytes)
 	void *memory;
 
 	/* Tests also give pointers a little further on. */
-	assert_int_equal(
-	    nib_device_alloc(bed->device, bytes + 64, &memory, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(bed->device, bytes + 64, &memory, NULL),
+			 NIB_OK);
 	assert_true(bed->used < 64);
 	bed->blocks[bed->used++] = memory;
 	return memory;
@@ -57,8 +57,7 @@ static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t batch,
 {
 	return (struct nib_nvfp4){
 	    .codes = fresh(bed, (size_t)(batch * rows * K / 2)),
-	    .scales =
-		fresh(bed, (size_t)batch * nib_scales_bytes(layout, rows, K)),
+	    .scales = fresh(bed, (size_t)batch * nib_scales_bytes(layout, rows, K)),
 	    .rows = rows,
 	    .k = K,
 	    .batch = batch,
@@ -79,8 +78,7 @@ static struct nib_backend backend;
 static struct fake_cuda *checked_fake;
 static void *known_workspace;
 
-static enum nib_status check_only(struct nib_plan *plan,
-				  const struct nib_run *run,
+static enum nib_status check_only(struct nib_plan *plan, const struct nib_run *run,
 				  struct nib_error *err)
 {
 	enum nib_status status = cuda_enter(cuda_device(plan->device), err);
@@ -94,8 +92,7 @@ static enum nib_status check_only(struct nib_plan *plan,
 }
 
 /* Whatever A is that there are kernels for. */
-static enum nib_status plan_anything(struct nib_plan *plan,
-				     struct nib_error *err)
+static enum nib_status plan_anything(struct nib_plan *plan, struct nib_error *err)
 {
 	(void)err;
 	plan->backend_name = "checks";
@@ -108,8 +105,7 @@ static void make_inputs(struct bed *bed)
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = checked_fake = fake_open(FAKE_CUDA);
 	bed->fake->devices = 2;
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
 	backend = *bed->device->backend;
 	backend.run = check_only;
 	bed->device->backend = &backend;
@@ -139,12 +135,12 @@ static void make_inputs(struct bed *bed)
 
 static void make_plan(struct bed *bed, bool is_moe)
 {
-	assert_int_equal(
-	    is_moe ? nib_plan_create_moe(bed->device, NIB_DUAL_GEMM, &bed->moe,
-					 NULL, &bed->plan, NULL)
-		   : nib_plan_create(bed->device, NIB_DUAL_GEMM, bed->problems,
-				     COUNT, NULL, &bed->plan, NULL),
-	    NIB_OK);
+	assert_int_equal(is_moe ? nib_plan_create_moe(bed->device, NIB_DUAL_GEMM,
+						      &bed->moe, NULL, &bed->plan, NULL)
+				: nib_plan_create(bed->device, NIB_DUAL_GEMM,
+						  bed->problems, COUNT, NULL,
+						  &bed->plan, NULL),
+			 NIB_OK);
 	bed->fake->pointer_queries = 0;
 }
 
@@ -266,8 +262,7 @@ static void neighbours_are_asked_about_once(void)
 	fake_register_memory(shared, 0, 0, 0, 0);
 	bed.problems[0].alpha = NULL;
 	refused(&bed, NIB_BAD_ARGUMENT, "problems[0].alpha2");
-	fake_register_memory(shared, COUNT * 8 + 64, CU_MEMORYTYPE_DEVICE, 0,
-			     0);
+	fake_register_memory(shared, COUNT * 8 + 64, CU_MEMORYTYPE_DEVICE, 0, 0);
 	bed.problems[1].alpha2 = (float *)(void *)host;
 	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].alpha2");
 	bed.problems[1].alpha2 = NULL;
@@ -305,7 +300,7 @@ static void every_pointer_is_checked(void)
 		const char *name;
 		size_t at;
 	} pointers[] = {
-#define POINTER(field)                                                         \
+#define POINTER(field)                                                                 \
 	{"problems[1]." #field " = 0x", offsetof(struct nib_problem, field)}
 	    POINTER(a.codes),  POINTER(a.scales), POINTER(b.codes),
 	    POINTER(b.scales), POINTER(b2.codes), POINTER(b2.scales),
@@ -356,14 +351,12 @@ static void every_byte_is_checked(void)
 
 	make_bed(&bed, false);
 	bed.problems[1].b.codes = memory;
-	fake_register_memory(memory, (size_t)bytes - 1, CU_MEMORYTYPE_DEVICE, 0,
-			     0);
+	fake_register_memory(memory, (size_t)bytes - 1, CU_MEMORYTYPE_DEVICE, 0, 0);
 	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].b.codes = 0x");
 	refused(&bed, NIB_BAD_ARGUMENT,
 		": 1024 bytes, but only the first 1023 are memory of cuda:0");
 	/* The same of page-locked memory. */
-	fake_register_memory(memory, (size_t)bytes - 1, CU_MEMORYTYPE_HOST, 0,
-			     0);
+	fake_register_memory(memory, (size_t)bytes - 1, CU_MEMORYTYPE_HOST, 0, 0);
 	refused(&bed, NIB_BAD_ARGUMENT, "but only the first 1023 are memory");
 	fake_register_memory(memory, (size_t)bytes, CU_MEMORYTYPE_DEVICE, 0, 0);
 	assert_int_equal(take(&bed), COUNT * 9);
@@ -386,15 +379,13 @@ static void kinds_of_memory(void)
 	make_bed(&bed, false);
 	bed.problems[0].c.data = memory;
 	/* Memory of the other GPU. */
-	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1,
-			     0);
+	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1, 0);
 	refused(&bed, NIB_BAD_ARGUMENT,
 		"is memory of cuda:1; must be of "
 		"cuda:0");
 	/* Managed memory of any GPU passes, and page-locked memory that has
 	 * the same address on both sides. */
-	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1,
-			     1);
+	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1, 1);
 	take(&bed);
 	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_HOST, 1, 0);
 	bed.problems[0].c.data = memory + 64;
@@ -486,8 +477,7 @@ static void experts(void)
 	bed.moe.row_offsets = NULL;
 	refused(&bed, NIB_BAD_ARGUMENT, "moe.row_offsets = NULL");
 	bed.moe = kept;
-	bed.moe.row_offsets =
-	    (const int32_t *)((const char *)kept.row_offsets + 2);
+	bed.moe.row_offsets = (const int32_t *)((const char *)kept.row_offsets + 2);
 	refused(&bed, NIB_BAD_ARGUMENT, "must be a multiple of 4 bytes");
 	bed.moe = kept;
 	bed.moe.alpha = bed.moe.alpha2 = NULL;
@@ -536,10 +526,9 @@ static void x_of_the_wrong_memory(void)
 	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
 	bed.problems[1].x.data = (char *)data + 8;
 	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT,
-		": must be a multiple of 16 bytes on cuda:0");
-	assert_int_equal(
-	    nib_device_alloc(bed.device, ROWS * K * 2, &freed, NULL), NIB_OK);
+	refused(&bed, NIB_BAD_ARGUMENT, ": must be a multiple of 16 bytes on cuda:0");
+	assert_int_equal(nib_device_alloc(bed.device, ROWS * K * 2, &freed, NULL),
+			 NIB_OK);
 	bed.problems[1].x.data = freed;
 	take(&bed);
 	bed.problems[1].x.data = data;
@@ -548,14 +537,12 @@ static void x_of_the_wrong_memory(void)
 	bed.problems[1].x.data = freed;
 	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data = 0x");
 	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
-	fake_register_memory(host, ROWS * K * 2 - 1, CU_MEMORYTYPE_DEVICE, 0,
-			     0);
+	fake_register_memory(host, ROWS * K * 2 - 1, CU_MEMORYTYPE_DEVICE, 0, 0);
 	bed.problems[1].x.data = host;
 	refused(&bed, NIB_BAD_ARGUMENT,
 		": 1024 bytes, but only the first 1023 are memory of cuda:0");
 	fake_register_memory(host, ROWS * K * 2, CU_MEMORYTYPE_DEVICE, 1, 0);
-	refused(&bed, NIB_BAD_ARGUMENT,
-		"is memory of cuda:1; must be of cuda:0");
+	refused(&bed, NIB_BAD_ARGUMENT, "is memory of cuda:1; must be of cuda:0");
 	fake_register_memory(host, 0, 0, 0, 0);
 	bed.problems[1].x.data = data;
 	take(&bed);
@@ -587,14 +574,14 @@ static void refused_plan(struct bed *bed, const char *rule)
 	struct nib_error err;
 	char want[160];
 
-	assert_int_equal(nib_plan_create(bed->device, NIB_GEMM, bed->problems,
-					 COUNT, NULL, &bed->plan, &err),
+	assert_int_equal(nib_plan_create(bed->device, NIB_GEMM, bed->problems, COUNT,
+					 NULL, &bed->plan, &err),
 			 NIB_UNSUPPORTED);
 	assert_null(bed->plan);
 	snprintf(want, sizeof(want), "problems[0].activations = %s", rule);
 	assert_string_equal(err.message, want);
-	assert_int_equal(nib_plan_create_moe(bed->device, NIB_GEMM, &bed->moe,
-					     NULL, &bed->plan, &err),
+	assert_int_equal(nib_plan_create_moe(bed->device, NIB_GEMM, &bed->moe, NULL,
+					     &bed->plan, &err),
 			 NIB_UNSUPPORTED);
 	assert_null(bed->plan);
 	snprintf(want, sizeof(want), "moe.activations = %s", rule);
@@ -648,15 +635,14 @@ static void strides_of_x(void)
 	make_inputs(&bed);
 	use_x(&bed);
 	bed.problems[1].x.row_stride_elems = bed.moe.x.row_stride_elems = K + 4;
-	assert_int_equal(nib_plan_create(bed.device, NIB_DUAL_GEMM,
-					 bed.problems, COUNT, NULL, &bed.plan,
-					 &err),
+	assert_int_equal(nib_plan_create(bed.device, NIB_DUAL_GEMM, bed.problems, COUNT,
+					 NULL, &bed.plan, &err),
 			 NIB_UNSUPPORTED);
 	assert_null(bed.plan);
 	snprintf(want, sizeof(want), "problems[1].x%s", rule);
 	assert_string_equal(err.message, want);
-	assert_int_equal(nib_plan_create_moe(bed.device, NIB_DUAL_GEMM,
-					     &bed.moe, NULL, &bed.plan, &err),
+	assert_int_equal(nib_plan_create_moe(bed.device, NIB_DUAL_GEMM, &bed.moe, NULL,
+					     &bed.plan, &err),
 			 NIB_UNSUPPORTED);
 	assert_null(bed.plan);
 	snprintf(want, sizeof(want), "moe.x%s", rule);
@@ -705,10 +691,8 @@ static void packed_at_an_old_address(struct bed *bed, struct nib_packed *p,
 
 static void packed_weights_are_looked_at(void)
 {
-	struct nib_packed packed = {.rows = COLS,
-				    .k = K,
-				    .batch = 1,
-				    .batch_stride_bytes = COLS * K / 2};
+	struct nib_packed packed = {
+	    .rows = COLS, .k = K, .batch = 1, .batch_stride_bytes = COLS * K / 2};
 	struct bed bed;
 
 	make_bed(&bed, false);
@@ -734,8 +718,7 @@ int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
 	    {"steady_state_asks_nothing", steady_state_asks_nothing},
-	    {"neighbours_are_asked_about_once",
-	     neighbours_are_asked_about_once},
+	    {"neighbours_are_asked_about_once", neighbours_are_asked_about_once},
 	    {"a_refusal_is_not_remembered", a_refusal_is_not_remembered},
 	    {"every_pointer_is_checked", every_pointer_is_checked},
 	    {"unknown_memory_is_the_hosts", unknown_memory_is_the_hosts},

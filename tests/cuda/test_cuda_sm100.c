@@ -113,9 +113,8 @@ static void launches(void)
 		assert_int_equal(bed.workspace_bytes, 0);
 		assert_int_equal(bed_run(&bed), i < 32 ? 1 : 2);
 		assert_string_equal(bed.fake->last_kernel,
-				    i < 8 || i == 32
-					? "nib_gemm_pair_few_sm100"
-					: "nib_gemm_pair_many_sm100");
+				    i < 8 || i == 32 ? "nib_gemm_pair_few_sm100"
+						     : "nib_gemm_pair_many_sm100");
 	}
 	bed.problems[5].c.dtype = NIB_BF16;
 	bed.count = 9;
@@ -162,11 +161,10 @@ static void maps_are_kept(void)
 	{
 		const struct nib_run_options options = bed_run_options(&bed);
 
-		assert_int_equal(nib_run(bed.plan, bed.problems, bed.count,
-					 &options, &bed.err),
-				 NIB_DEVICE_FAILED);
-		assert_non_null(
-		    strstr(bed.err.message, "cuTensorMapEncodeTiled: "));
+		assert_int_equal(
+		    nib_run(bed.plan, bed.problems, bed.count, &options, &bed.err),
+		    NIB_DEVICE_FAILED);
+		assert_non_null(strstr(bed.err.message, "cuTensorMapEncodeTiled: "));
 	}
 	bed.fake->map_result = CUDA_SUCCESS;
 	bed_run(&bed);
@@ -198,10 +196,9 @@ static void one_of_two_is_shared(void)
 		assert_int_equal(bed_map_of(&x->maps.a).address,
 				 (uintptr_t)p->a.codes +
 				     (uintptr_t)(i * p->a.batch_stride_bytes));
-		assert_int_equal(
-		    bed_map_of(&x->maps.b_scales).address,
-		    (uintptr_t)p->b.scales +
-			(uintptr_t)(i * p->b.scale_batch_stride_bytes));
+		assert_int_equal(bed_map_of(&x->maps.b_scales).address,
+				 (uintptr_t)p->b.scales +
+				     (uintptr_t)(i * p->b.scale_batch_stride_bytes));
 		assert_int_equal(bed_map_of(&x->maps.b2).address,
 				 (uintptr_t)p->b2.codes);
 		assert_ptr_equal(x->c, (char *)p->c.data + i * 20 * 300 * 4);
@@ -250,8 +247,8 @@ static void explanations(void)
 	/* Strides that no kernel takes. */
 	bed.problems[5].b.row_stride_bytes += 4;
 	nib_plan_free(bed.plan);
-	assert_int_equal(nib_plan_create(bed.device, NIB_GEMM, bed.problems,
-					 bed.count, NULL, &bed.plan, &bed.err),
+	assert_int_equal(nib_plan_create(bed.device, NIB_GEMM, bed.problems, bed.count,
+					 NULL, &bed.plan, &bed.err),
 			 NIB_UNSUPPORTED);
 	assert_non_null(strstr(bed.err.message, "multiples of 8 on a GPU"));
 	bed_free(&bed);
@@ -279,9 +276,8 @@ static void without_memory(void)
 	live = test_alloc_live();
 	for (n = 1;; n++) {
 		test_alloc_fail(n, TEST_ALLOC_ONE);
-		status =
-		    nib_plan_create(bed.device, NIB_DUAL_GEMM, bed.problems,
-				    bed.count, NULL, &bed.plan, &bed.err);
+		status = nib_plan_create(bed.device, NIB_DUAL_GEMM, bed.problems,
+					 bed.count, NULL, &bed.plan, &bed.err);
 		if (!test_alloc_stop())
 			break;
 		assert_int_equal(status, NIB_OUT_OF_MEMORY);
@@ -308,12 +304,10 @@ static void packed_weights(void)
 	bed_make(&bed);
 	bed_add(&bed, &s);
 	p = &bed.problems[0];
-	assert_int_equal(nib_device_alloc(bed.device, 1 << 20, &memory, NULL),
-			 NIB_OK);
+	assert_int_equal(nib_device_alloc(bed.device, 1 << 20, &memory, NULL), NIB_OK);
 	p->b.codes = p->b.scales = memory;
 	memset(memory, 0, 1 << 20);
-	assert_int_equal(nib_pack(bed.device, &p->b, &packed, &bed.err),
-			 NIB_OK);
+	assert_int_equal(nib_pack(bed.device, &p->b, &packed, &bed.err), NIB_OK);
 	memset(&p->b, 0, sizeof(p->b));
 	p->b_packed = packed;
 	bed_plan(&bed, NIB_GEMM);
@@ -328,8 +322,7 @@ static void packed_weights(void)
 	assert_null(bed_copy_at(&bed, codes.address));
 	assert_null(bed_copy_at(&bed, scales.address));
 	/* The copies are of A alone. */
-	assert_in_range(bed.workspace_bytes, 1,
-			20 * 144 + rows / 128 * 5 * 512 + 512);
+	assert_in_range(bed.workspace_bytes, 1, 20 * 144 + rows / 128 * 5 * 512 + 512);
 	nib_packed_free(packed);
 	nib_device_free(bed.device, memory);
 	bed_free(&bed);
@@ -350,9 +343,9 @@ static void failed_launch(void)
 		bed.fake->launches = 0;
 		bed.fake->launches_left = i;
 		bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
-		assert_int_equal(nib_run(bed.plan, bed.problems, bed.count,
-					 &options, &bed.err),
-				 NIB_DEVICE_FAILED);
+		assert_int_equal(
+		    nib_run(bed.plan, bed.problems, bed.count, &options, &bed.err),
+		    NIB_DEVICE_FAILED);
 		assert_int_equal(bed.fake->launches, i);
 		bed.fake->launch_result = CUDA_SUCCESS;
 		assert_int_equal(bed_run(&bed), 2);
@@ -363,8 +356,8 @@ static void failed_launch(void)
 
 /* ---- shapes of the contest, by the model --------------------------------- */
 
-static void check_plan(struct bed *bed, enum nib_op op, int slices,
-		       int clusters, int tile_m)
+static void check_plan(struct bed *bed, enum nib_op op, int slices, int clusters,
+		       int tile_m)
 {
 	const struct nib_sm100_many *params;
 
@@ -373,8 +366,7 @@ static void check_plan(struct bed *bed, enum nib_op op, int slices,
 	bed_check_last(bed);
 	params = bed->fake->last_params;
 	if (params->args.k_slices != slices || params->args.tile_m != tile_m ||
-	    (int)bed->fake->last.gridDimX !=
-		clusters * bed_ctas_of(bed) * slices)
+	    (int)bed->fake->last.gridDimX != clusters * bed_ctas_of(bed) * slices)
 		fail_msg("%d slices, tiles of %d rows, %u CTAs of %s",
 			 params->args.k_slices, params->args.tile_m,
 			 bed->fake->last.gridDimX, bed->fake->last_kernel);

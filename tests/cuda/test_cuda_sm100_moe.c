@@ -13,16 +13,14 @@
 
 #include "sm100_bed.h"
 
-static void plan_moe(struct bed *bed, enum nib_op op,
-		     const struct nib_moe_problem *moe)
+static void plan_moe(struct bed *bed, enum nib_op op, const struct nib_moe_problem *moe)
 {
-	static const struct nib_plan_options options = {
-	    .struct_bytes = sizeof(options), .caller_workspace = 1};
+	static const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+							.caller_workspace = 1};
 
 	nib_plan_free(bed->plan);
 	bed->op = op;
-	if (nib_plan_create_moe(bed->device, op, moe, &options, &bed->plan,
-				&bed->err))
+	if (nib_plan_create_moe(bed->device, op, moe, &options, &bed->plan, &bed->err))
 		fail_msg("%s", bed->err.message);
 	bed_finish_plan(bed);
 }
@@ -38,8 +36,7 @@ static int run_moe(struct bed *bed, const struct nib_moe_problem *moe)
 }
 
 /* Maps of A with boxes of 8 << i rows, up to a tile's share of a CTA. */
-static void check_boxes(const struct bed *bed,
-			const struct nib_moe_problem *moe)
+static void check_boxes(const struct bed *bed, const struct nib_moe_problem *moe)
 {
 	const struct nib_sm100_few *params = bed->fake->last_params;
 	const int32_t most = params->args.tile_m / bed_ctas_of(bed);
@@ -67,8 +64,7 @@ static const struct expert_case {
     {600, 128, 0, 8, NIB_TILED_128X4, 128, 128, "_single_few_"},
 };
 
-static struct nib_moe_problem make_moe(struct bed *bed,
-				       const struct expert_case *x)
+static struct nib_moe_problem make_moe(struct bed *bed, const struct expert_case *x)
 {
 	const int64_t rows = x->rows, n = x->n;
 	struct nib_moe_problem moe = {
@@ -105,13 +101,11 @@ static void check_moe(const struct bed *bed, const struct nib_moe_problem *moe,
 }
 
 /* The scales of all rows together: copied, each expert's to a tile. */
-static void check_copied(const struct bed *bed,
-			 const struct nib_moe_problem *moe,
+static void check_copied(const struct bed *bed, const struct nib_moe_problem *moe,
 			 const struct expert_case *x)
 {
 	const struct nib_sm100_few *params = bed->fake->last_params;
-	const struct fake_map scales =
-	    bed_map_of(&params->problems[0].maps.a_scales);
+	const struct fake_map scales = bed_map_of(&params->problems[0].maps.a_scales);
 	const int64_t blocks =
 	    x->rows / 128 + (x->experts < x->rows ? x->experts : x->rows);
 	const struct nib_stage_copy *copy;
@@ -130,13 +124,11 @@ static void check_copied(const struct bed *bed,
 }
 
 /* Where experts begin on tiles already: taken as they lie. */
-static void check_placed(const struct bed *bed,
-			 const struct nib_moe_problem *moe,
+static void check_placed(const struct bed *bed, const struct nib_moe_problem *moe,
 			 const struct expert_case *x)
 {
 	const struct nib_sm100_few *params = bed->fake->last_params;
-	const struct fake_map scales =
-	    bed_map_of(&params->problems[0].maps.a_scales);
+	const struct fake_map scales = bed_map_of(&params->problems[0].maps.a_scales);
 
 	assert_ptr_equal(params->args.scale_rows, moe->scale_rows);
 	assert_int_equal(params->args.scale_rows_total, moe->scale_rows_total);
@@ -154,8 +146,7 @@ static void experts(void)
 	bed_make(&bed);
 	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
 		const struct expert_case *x = &cases[i / 2];
-		const bool is_exact =
-		    x->layout == NIB_TILED_128X4 && x->k % 64 == 0;
+		const bool is_exact = x->layout == NIB_TILED_128X4 && x->k % 64 == 0;
 		struct nib_moe_problem moe = make_moe(&bed, x);
 
 		plan_moe(&bed, i % 2 ? NIB_DUAL_GEMM : NIB_GEMM, &moe);
@@ -185,9 +176,9 @@ static void limits(void)
 	moe = make_moe(&bed, &cases[0]);
 	moe.a.rows = moe.c.rows = INT32_MAX - 511;
 	moe.b.batch = 3;
-	assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
-					     &none, &bed.err),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(
+	    nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL, &none, &bed.err),
+	    NIB_UNSUPPORTED);
 	assert_string_equal(bed.err.message,
 			    "moe: 3 experts, 2147483136 rows, which are "
 			    "2147483648 when each expert's are padded: must be "

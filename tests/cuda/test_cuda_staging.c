@@ -49,8 +49,7 @@ static void same(const void *there, const void *here, size_t bytes)
 	assert_memory_equal(there, here, bytes);
 }
 
-static void same_nvfp4(const struct nib_nvfp4 *there,
-		       const struct nib_nvfp4 *here)
+static void same_nvfp4(const struct nib_nvfp4 *there, const struct nib_nvfp4 *here)
 {
 	assert_int_equal(there->rows, here->rows);
 	same(there->codes, here->codes,
@@ -60,8 +59,8 @@ static void same_nvfp4(const struct nib_nvfp4 *there,
 		 nib_scales_bytes(here->scale_layout, here->rows, here->k));
 }
 
-static struct data *make_of(struct nib_device *device, enum shape_op op,
-			    int64_t count, enum cli_activations activations)
+static struct data *make_of(struct nib_device *device, enum shape_op op, int64_t count,
+			    enum cli_activations activations)
 {
 	static struct shape_size sizes[] = {{3, 40, 64}, {17, 40, 64}};
 	const struct shape shape = {
@@ -79,8 +78,7 @@ static struct data *make_of(struct nib_device *device, enum shape_op op,
 	return data;
 }
 
-static struct data *make(struct nib_device *device, enum shape_op op,
-			 int64_t count)
+static struct data *make(struct nib_device *device, enum shape_op op, int64_t count)
 {
 	return make_of(device, op, count, ACT_NVFP4);
 }
@@ -91,8 +89,7 @@ static void same_x(const struct nib_dense *there, const struct nib_dense *here,
 	assert_int_equal(there->dtype, dtype);
 	assert_int_equal(there->rows, rows);
 	assert_int_equal(there->cols, 64);
-	same(there->data, here->data,
-	     (size_t)(rows * 64) * nib_dtype_bytes(dtype));
+	same(there->data, here->data, (size_t)(rows * 64) * nib_dtype_bytes(dtype));
 }
 
 /* A that is dense is x, and NVFP4's view is empty. */
@@ -106,9 +103,8 @@ static void dense_activations(void)
 
 	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
 	for (enum cli_activations a = ACT_BF16; a <= ACT_INT8; a++) {
-		const enum nib_activations kind = a == ACT_INT8
-						      ? NIB_ACTIVATIONS_INT8
-						      : NIB_ACTIVATIONS_DENSE;
+		const enum nib_activations kind =
+		    a == ACT_INT8 ? NIB_ACTIVATIONS_INT8 : NIB_ACTIVATIONS_DENSE;
 
 		data = make_of(device, OP_GROUP_DUAL, 2, a);
 		for (int i = 0; i < 2; i++) {
@@ -191,8 +187,7 @@ static void experts_and_numbers(void)
 			(uintptr_t)data->staging.data + data->memory_bytes);
 	data_free(data);
 	data = make(device, OP_CONVERT, 1);
-	assert_in_range((uintptr_t)data->to.scales,
-			(uintptr_t)data->staging.data,
+	assert_in_range((uintptr_t)data->to.scales, (uintptr_t)data->staging.data,
 			(uintptr_t)data->staging.data + data->memory_bytes);
 	data_free(data);
 	assert_int_equal(fake->allocations, 0);

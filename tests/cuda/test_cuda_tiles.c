@@ -75,9 +75,9 @@ static void make_group(struct group *g, int i)
 	g->dual = i / 2 % 2;
 	g->may_split = i % 5 != 0;
 	for (int32_t j = 0; j < g->count; j++)
-		g->shapes[j] = (struct nib_tile_shape){
-		    rnd_size(0, MAX_M - 1), rnd_size(1, 9000),
-		    rnd_size(0, 1250) * 16, 0};
+		g->shapes[j] =
+		    (struct nib_tile_shape){rnd_size(0, MAX_M - 1), rnd_size(1, 9000),
+					    rnd_size(0, 1250) * 16, 0};
 }
 
 static void check_tile(const struct group *g, const struct nib_tile_plan *p,
@@ -141,8 +141,7 @@ static void check_cover(const struct group *g, const struct nib_tile_plan *p,
 	assert_int_equal(used, p->tiles);
 	for (int32_t i = 0; i < g->count; i++)
 		for (int32_t u = 0; u < units_of(g, i); u++)
-			for (int32_t j = 0; j < divide_up(g->shapes[i].m, STEP);
-			     j++)
+			for (int32_t j = 0; j < divide_up(g->shapes[i].m, STEP); j++)
 				assert_int_equal(seen[(i * 71 + u) * steps + j],
 						 (1u << p->k_slices) - 1);
 	memset(seen, 0, MAX_COUNTS * sizeof(*seen));
@@ -163,11 +162,9 @@ static void check_cycles(const struct group *g, const struct nib_tile_plan *p,
 
 			if (t->rows)
 				load += nib_tile_cycles(
-				    g->device.costs ? &g->costs
-						    : &nib_sm90_costs,
+				    g->device.costs ? &g->costs : &nib_sm90_costs,
 				    nib_tile_size_of(t->rows),
-				    divide_up(g->shapes[t->problem].k,
-					      NIB_STEP_K));
+				    divide_up(g->shapes[t->problem].k, NIB_STEP_K));
 		}
 		if (load > most)
 			most = load;
@@ -196,8 +193,8 @@ static void check_split(const struct group *g, const struct nib_tile_plan *p)
 static bool plan_of(const struct group *g, struct nib_tile_plan *plan,
 		    struct nib_gemm_tile **tiles)
 {
-	return nib_tiles_plan(&g->device, g->shapes, g->count, g->dual,
-			      g->may_split, plan, tiles);
+	return nib_tiles_plan(&g->device, g->shapes, g->count, g->dual, g->may_split,
+			      plan, tiles);
 }
 
 static void covers(void **state)
@@ -221,8 +218,7 @@ static void covers(void **state)
 		assert_true(p.tiles == 0 ? p.cycles == 0 : p.cycles > 0);
 		/* A second call gives the same; one without a list, the same figures. */
 		assert_true(plan_of(&g, &q, &again));
-		assert_memory_equal(tiles, again,
-				    (size_t)entries * sizeof(*tiles));
+		assert_memory_equal(tiles, again, (size_t)entries * sizeof(*tiles));
 		free(again);
 		assert_true(plan_of(&g, &q, NULL));
 		assert_int_equal(q.k_slices, p.k_slices);
@@ -328,16 +324,14 @@ static double dealt_cycles(const struct group *g, int32_t cap)
 		const struct nib_tile_shape *s = &g->shapes[i];
 		const int32_t cuts = divide_up(s->m, cap);
 		const int32_t rows =
-		    cuts
-			? nib_tile_size(nib_tile_size_of(divide_up(s->m, cuts)))
-			: 1;
+		    cuts ? nib_tile_size(nib_tile_size_of(divide_up(s->m, cuts))) : 1;
 
 		for (int32_t at = 0; at < s->m; at += rows)
 			for (int32_t u = 0; u < units_of(g, i); u++)
 				tiles[n++] = nib_tile_cycles(
 				    g->device.costs,
-				    nib_tile_size_of(
-					at + rows > s->m ? s->m - at : rows),
+				    nib_tile_size_of(at + rows > s->m ? s->m - at
+								      : rows),
 				    divide_up(s->k, NIB_STEP_K));
 	}
 	assert_true(n <= MOST_DEALT);
@@ -373,19 +367,17 @@ static void deals_longest_first(void **state)
 		for (int j = 0; j < NIB_TILE_SIZES && i % 3 == 0; j++)
 			costs.step[j] = 1 + rnd_below(1000);
 		for (int32_t j = 0; j < g.count; j++)
-			g.shapes[j] = (struct nib_tile_shape){
-			    rnd_size(1, 600), rnd_size(1, 1024),
-			    rnd_size(1, 100) * 64, 0};
+			g.shapes[j] =
+			    (struct nib_tile_shape){rnd_size(1, 600), rnd_size(1, 1024),
+						    rnd_size(1, 100) * 64, 0};
 		for (int j = 0; j < NIB_TILE_SIZES; j++) {
-			const double cycles =
-			    dealt_cycles(&g, nib_tile_size(j));
+			const double cycles = dealt_cycles(&g, nib_tile_size(j));
 
 			if (j == 0 || cycles < best)
 				best = cycles;
 		}
 		assert_true(plan_of(&g, &p, NULL));
-		if (p.is_packed ? p.cycles >= best
-				: p.cycles < best || p.cycles > best)
+		if (p.is_packed ? p.cycles >= best : p.cycles < best || p.cycles > best)
 			fail_msg("group %d: %.0f cycles, the best deal %.0f", i,
 				 p.cycles, best);
 		packed += p.is_packed;
@@ -447,14 +439,12 @@ static void balances_groups(void **state)
 	for (int i = 0; i < count; i++) {
 		const struct nib_tile_loads *loads;
 		struct nib_tile_search *search;
-		struct group g = {
-		    .device = {.clusters = 66, .costs = &nib_sm90_costs}};
+		struct group g = {.device = {.clusters = 66, .costs = &nib_sm90_costs}};
 
 		for (; groups[i].m[g.count]; g.count++)
 			g.shapes[g.count] = (struct nib_tile_shape){
 			    groups[i].m[g.count], groups[i].n, groups[i].k, 0};
-		search = nib_tile_search(&g.device, g.shapes, g.count, false,
-					 &loads);
+		search = nib_tile_search(&g.device, g.shapes, g.count, false, &loads);
 		assert_non_null(search);
 		assert_non_null(loads);
 		if (loads->cycles > 1.07 * groups[i].bound)
@@ -509,10 +499,8 @@ static void longer_tiles_cost_more(void **state)
 {
 	(void)state;
 	for (int i = 1; i < NIB_TILE_SIZES; i++) {
-		assert_true(nib_sm100_costs.step[i - 1] <
-			    nib_sm100_costs.step[i]);
-		assert_true(nib_sm90_costs.step[i - 1] <
-			    nib_sm90_costs.step[i]);
+		assert_true(nib_sm100_costs.step[i - 1] < nib_sm100_costs.step[i]);
+		assert_true(nib_sm90_costs.step[i - 1] < nib_sm90_costs.step[i]);
 	}
 }
 
@@ -631,8 +619,8 @@ static void make_layers(struct group *g, const struct nib_cuda_costs *costs)
 
 		/* Whole steps, too: limits are multiples of them. */
 		g->shapes[i] = (struct nib_tile_shape){
-		    rnd_below(2) ? m : divide_up(m, STEP) * STEP,
-		    n[rnd_below(5)], k[rnd_below(5)], 0};
+		    rnd_below(2) ? m : divide_up(m, STEP) * STEP, n[rnd_below(5)],
+		    k[rnd_below(5)], 0};
 	}
 }
 
@@ -644,8 +632,7 @@ static void make_layers(struct group *g, const struct nib_cuda_costs *costs)
 static void lists_are_recorded(void **state)
 {
 	static const struct nib_cuda_costs costs = {
-	    .step = {365, 400, 436, 471, 506, 541, 576, 612, 682, 807, 938,
-		     1070},
+	    .step = {365, 400, 436, 471, 506, 541, 576, 612, 682, 807, 938, 1070},
 	    .tile = 1500,
 	    .split = 6000,
 	};

@@ -14,8 +14,8 @@
 #include "common/data.h"
 #include "common/file.h"
 
-#define T(name, dtype, shape, offsets)                                         \
-	"\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape              \
+#define T(name, dtype, shape, offsets)                                                 \
+	"\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape                      \
 	"],\"data_offsets\":[" offsets "]}"
 
 /* ---- good files ---------------------------------------------------------- */
@@ -78,14 +78,12 @@ static void reads_every_dtype(void **state)
 		const char *name;
 		int bits;
 	} dtypes[] = {
-	    {"BOOL", 8},	{"F4", 4},	    {"F6_E2M3", 6},
-	    {"F6_E3M2", 6},	{"U8", 8},	    {"I8", 8},
-	    {"F8_E5M2", 8},	{"F8_E4M3", 8},	    {"F8_E8M0", 8},
-	    {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
-	    {"U16", 16},	{"F16", 16},	    {"BF16", 16},
-	    {"I32", 32},	{"U32", 32},	    {"F32", 32},
-	    {"C64", 64},	{"F64", 64},	    {"I64", 64},
-	    {"U64", 64},
+	    {"BOOL", 8},    {"F4", 4},		{"F6_E2M3", 6},	    {"F6_E3M2", 6},
+	    {"U8", 8},	    {"I8", 8},		{"F8_E5M2", 8},	    {"F8_E4M3", 8},
+	    {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+	    {"U16", 16},    {"F16", 16},	{"BF16", 16},	    {"I32", 32},
+	    {"U32", 32},    {"F32", 32},	{"C64", 64},	    {"F64", 64},
+	    {"I64", 64},    {"U64", 64},
 	};
 
 	(void)state;
@@ -103,8 +101,7 @@ static void reads_every_dtype(void **state)
 			 dtypes[i].name, bytes);
 		image = test_image_new(header, NULL, bytes);
 		assert_int_equal(test_image_open(&image, &file, &err), NIB_OK);
-		assert_string_equal(nib_file_tensor_at(file, 0)->dtype,
-				    dtypes[i].name);
+		assert_string_equal(nib_file_tensor_at(file, 0)->dtype, dtypes[i].name);
 		nib_file_close(file);
 		test_image_free(&image);
 	}
@@ -121,11 +118,10 @@ static void reads_odd_but_valid_headers(void **state)
 	    {"{}        ", 0, 0},
 	    {"{\"__metadata__\":{}}", 0, 0},
 	    /* Empty tensors may lie anywhere between others. */
-	    {"{" T("a", "U8", "4", "0,4") "," T("e", "F32", "0,9", "4,4") "," T(
-		 "b", "U8", "4", "4,8") "}",
+	    {"{" T("a", "U8", "4", "0,4") "," T("e", "F32", "0,9",
+						"4,4") "," T("b", "U8", "4", "4,8") "}",
 	     8, 3},
-	    {"{" T("a", "U8", "0", "0,0") "," T("b", "U8", "0", "0,0") "}", 0,
-	     2},
+	    {"{" T("a", "U8", "0", "0,0") "," T("b", "U8", "0", "0,0") "}", 0, 2},
 	    {"{" T("", "U8", "1", "0,1") "}", 1, 1},
 	    {"{" T("x", "U8", "1,1,1,1,1,1,1,1", "0,1") "}", 1, 1},
 	    {"{" T("\\ud83d\\ude00", "U8", "1", "0,1") "}", 1, 1},
@@ -218,14 +214,12 @@ static const struct bad_header bad_headers[] = {
     {"{\"\xF5\x80\x80\x80\":{}}", 0, "UTF-8"},
     {"{\"\xE2\x82", 0, "UTF-8"},
     /* keys */
-    {"{" T("x", "U8", "1", "0,1") "," T("x", "U8", "1", "1,2") "}", 2,
-     "duplicate key"},
+    {"{" T("x", "U8", "1", "0,1") "," T("x", "U8", "1", "1,2") "}", 2, "duplicate key"},
     {"{" T("x", "U8", "1", "0,1") "," T("\\u0078", "U8", "1", "1,2") "}", 2,
      "duplicate key"},
     {"{\"x\":{\"dtype\":\"U8\",\"dtype\":\"U8\"}}", 0, "duplicate key"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate key"},
-    {"{\"__metadata__\":{\"a\":\"1\",\"b\":\"\",\"a\":\"2\"}}", 0,
-     "duplicate key 'a'"},
+    {"{\"__metadata__\":{\"a\":\"1\",\"b\":\"\",\"a\":\"2\"}}", 0, "duplicate key 'a'"},
     {"{\"x\":{\"more\":1}}", 0, "unknown key 'more'"},
     {"{\"x\":{\"dtype\":\"U8\",\"shape\":[0]}}", 0, "no data_offsets"},
     {"{\"x\":{\"dtype\":\"U8\",\"data_offsets\":[0,0]}}", 0, "no shape"},
@@ -254,8 +248,7 @@ static const struct bad_header bad_headers[] = {
     {"{" T("x", "U8", "\\\"1\\\"", "0,1") "}", 1, "integer >= 0"},
     {"{" T("x", "U8", "1,", "0,1") "}", 1, "integer >= 0"},
     {"{" T("x", "U8", "9223372036854775808", "0,1") "}", 1, "2^63"},
-    {"{" T("x", "U8", "99999999999999999999999999999999", "0,1") "}", 1,
-     "2^63"},
+    {"{" T("x", "U8", "99999999999999999999999999999999", "0,1") "}", 1, "2^63"},
     {"{" T("x", "U8", "1", "-1,0") "}", 1, "integer >= 0"},
     {"{" T("x", "U8", "1", "0,1.5") "}", 2, "not a float"},
     {"{" T("x", "U8", "1", "0") "}", 1, "expected ','"},
@@ -274,17 +267,12 @@ static const struct bad_header bad_headers[] = {
     {"{" T("x", "U8", "4", "4,0") "}", 4, "4..0"},
     {"{" T("x", "U8", "5", "0,5") "}", 4, "0..5"},
     {"{" T("x", "U8", "4", "4,8") "}", 4, "4..8"},
-    {"{" T("x", "U8", "4", "9223372036854775803,9223372036854775807") "}", 4,
-     "with 4"},
+    {"{" T("x", "U8", "4", "9223372036854775803,9223372036854775807") "}", 4, "with 4"},
     {"{" T("x", "U8", "2", "1,3") "}", 3, "begins at 1"},
-    {"{" T("x", "U8", "2", "0,2") "," T("y", "U8", "2", "3,5") "}", 5,
-     "begins at 3"},
-    {"{" T("x", "U8", "3", "0,3") "," T("y", "U8", "3", "2,5") "}", 5,
-     "begins at 2"},
-    {"{" T("x", "U8", "4", "0,4") "," T("y", "U8", "4", "0,4") "}", 4,
-     "begins at 0"},
-    {"{" T("x", "U8", "4", "0,4") "," T("e", "U8", "0", "2,2") "}", 4,
-     "begins at 2"},
+    {"{" T("x", "U8", "2", "0,2") "," T("y", "U8", "2", "3,5") "}", 5, "begins at 3"},
+    {"{" T("x", "U8", "3", "0,3") "," T("y", "U8", "3", "2,5") "}", 5, "begins at 2"},
+    {"{" T("x", "U8", "4", "0,4") "," T("y", "U8", "4", "0,4") "}", 4, "begins at 0"},
+    {"{" T("x", "U8", "4", "0,4") "," T("e", "U8", "0", "2,2") "}", 4, "begins at 2"},
     {"{" T("x", "U8", "2", "0,2") "}", 3, "cover 2 of 3"},
     {"{}", 1, "cover 0 of 1"},
 };
@@ -292,8 +280,7 @@ static const struct bad_header bad_headers[] = {
 static void refuses_bad_headers(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(bad_headers) / sizeof(*bad_headers);
-	     i++) {
+	for (size_t i = 0; i < sizeof(bad_headers) / sizeof(*bad_headers); i++) {
 		const struct bad_header *bad = &bad_headers[i];
 		struct test_image image =
 		    test_image_new(bad->header, NULL, bad->data_bytes);
@@ -301,12 +288,11 @@ static void refuses_bad_headers(void **state)
 		struct nib_error err = {0};
 		enum nib_status status = test_image_open(&image, &file, &err);
 
-		if (status != NIB_BAD_FILE || err.status != NIB_BAD_FILE ||
-		    file || !strstr(err.message, bad->says))
+		if (status != NIB_BAD_FILE || err.status != NIB_BAD_FILE || file ||
+		    !strstr(err.message, bad->says))
 			fail_msg("%s: status %d '%s', wanted '%s'", bad->header,
 				 (int)status, err.message, bad->says);
-		assert_int_equal(test_image_open(&image, &file, NULL),
-				 NIB_BAD_FILE);
+		assert_int_equal(test_image_open(&image, &file, NULL), NIB_BAD_FILE);
 		test_image_free(&image);
 	}
 }
@@ -314,10 +300,8 @@ static void refuses_bad_headers(void **state)
 /* Every beginning of a good file is a bad file, and reads no byte beyond. */
 static void refuses_every_truncation(void **state)
 {
-	static const char header[] =
-	    "{\"__metadata__\":{\"k\":\"\\ud83d\\ude00\"}," T(
-		"a.weight", "U8", "2,8", "8,24") "," T("b", "F32", "2",
-						       "0,8") "}";
+	static const char header[] = "{\"__metadata__\":{\"k\":\"\\ud83d\\ude00\"}," T(
+	    "a.weight", "U8", "2,8", "8,24") "," T("b", "F32", "2", "0,8") "}";
 	struct test_image image = test_image_new(header, NULL, 24);
 	struct nib_error err;
 	struct nib_file *file;
@@ -328,9 +312,8 @@ static void refuses_every_truncation(void **state)
 	for (size_t n = 0; n < image.n_bytes; n++) {
 		unsigned char *cut = guard_copy(image.bytes, n);
 
-		assert_int_equal(
-		    nib_file_open_memory(cut, n, "cut", &file, &err),
-		    NIB_BAD_FILE);
+		assert_int_equal(nib_file_open_memory(cut, n, "cut", &file, &err),
+				 NIB_BAD_FILE);
 		guard_free(cut, n);
 	}
 	/* And with the length saying that the header ends there. */
@@ -339,9 +322,8 @@ static void refuses_every_truncation(void **state)
 
 		for (int i = 0; i < 8; i++)
 			cut[i] = (unsigned char)((uint64_t)n >> 8 * i);
-		assert_int_equal(
-		    nib_file_open_memory(cut, 8 + n, "cut", &file, &err),
-		    NIB_BAD_FILE);
+		assert_int_equal(nib_file_open_memory(cut, 8 + n, "cut", &file, &err),
+				 NIB_BAD_FILE);
 		guard_free(cut, 8 + n);
 	}
 	test_image_free(&image);
@@ -378,8 +360,7 @@ static void refuses_lengths_that_lie(void **state)
 		struct test_image image = test_image_new("{}", NULL, 0);
 
 		for (int b = 0; b < 8; b++)
-			image.bytes[b] =
-			    (unsigned char)(lies[i].length >> 8 * b);
+			image.bytes[b] = (unsigned char)(lies[i].length >> 8 * b);
 		refused(image, NIB_BAD_FILE, lies[i].says);
 	}
 }
@@ -411,9 +392,9 @@ static void refuses_deep_json(void **state)
 static void refuses_more_dimensions(void **state)
 {
 	(void)state;
-	refused(test_image_new("{" T("x", "U8", "1,1,1,1,1,1,1,1,1", "0,1") "}",
-			       NULL, 1),
-		NIB_UNSUPPORTED, "more than 8 dimensions");
+	refused(
+	    test_image_new("{" T("x", "U8", "1,1,1,1,1,1,1,1,1", "0,1") "}", NULL, 1),
+	    NIB_UNSUPPORTED, "more than 8 dimensions");
 }
 
 /* A message is one line of UTF-8 without control characters, whatever comes. */
@@ -437,8 +418,7 @@ static void shows_hostile_names_harmlessly(void **state)
 				memcpy(name + 1 + 2 * j, "\xC3\xA9", 2);
 			name[1001] = '\0';
 		}
-		snprintf(header, sizeof(header), "{\"%s\":{\"dtype\":\"?\"}}",
-			 name);
+		snprintf(header, sizeof(header), "{\"%s\":{\"dtype\":\"?\"}}", name);
 		err = refused(test_image_new(header, NULL, 0), NIB_BAD_FILE,
 			      "unknown dtype '?'");
 		for (const char *c = err.message; *c; c++) {
@@ -451,8 +431,7 @@ static void shows_hostile_names_harmlessly(void **state)
 				assert_int_equal((unsigned char)c[1], 0xA9);
 		}
 		if (i == 3)
-			assert_non_null(
-			    strstr(err.message, "'a?b?c?d?e?f?g?'"));
+			assert_non_null(strstr(err.message, "'a?b?c?d?e?f?g?'"));
 	}
 }
 
@@ -467,8 +446,7 @@ static void survives_null(void **state)
 	assert_int_equal(nib_file_open("x", NULL, &err), NIB_BAD_ARGUMENT);
 	assert_int_equal(nib_file_open_memory(NULL, 9, "x", &file, &err),
 			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_file_open_memory("", 0, NULL, &file, &err),
-			 NIB_BAD_FILE);
+	assert_int_equal(nib_file_open_memory("", 0, NULL, &file, &err), NIB_BAD_FILE);
 	nib_file_close(NULL);
 	assert_int_equal(nib_file_tensor_count(NULL), 0);
 	assert_int_equal(nib_file_layer_count(NULL), 0);

@@ -76,8 +76,8 @@ static enum nib_status write_tensor(const char *path, size_t piece,
 	test_declare(w, "x", "U8", 1, shape);
 	calls.is_on = true;
 	for (size_t at = 0; at < BYTES && !status; at += piece)
-		status = nib_writer_write(
-		    w, data + at, at + piece < BYTES ? piece : BYTES - at, err);
+		status = nib_writer_write(w, data + at,
+					  at + piece < BYTES ? piece : BYTES - at, err);
 	if (status)
 		nib_writer_discard(w);
 	else
@@ -131,8 +131,7 @@ static void goes_on_after_signals(void **state)
 	test_folder_remove(&folder);
 }
 
-static void fails_with(int write_code, bool takes_nothing, int close_code,
-		       int says)
+static void fails_with(int write_code, bool takes_nothing, int close_code, int says)
 {
 	struct test_folder folder = test_folder_new();
 	const char *path = test_path(&folder, "x");

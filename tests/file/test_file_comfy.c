@@ -29,14 +29,13 @@ struct layer_file {
 	int64_t scale_rows, scale_groups;
 };
 
-#define MARKED                                                                 \
-	{                                                                      \
-		"", "{\"format\": \"nvfp4\"}", TILED_ROWS, TILED_GROUPS        \
+#define MARKED                                                                         \
+	{                                                                              \
+		"", "{\"format\": \"nvfp4\"}", TILED_ROWS, TILED_GROUPS                \
 	}
 static const struct layer_file marked = MARKED;
 
-static struct nib_file *open_layer(const struct layer_file *f,
-				   struct test_image *image)
+static struct nib_file *open_layer(const struct layer_file *f, struct test_image *image)
 {
 	const int mark_bytes = f->mark ? (int)strlen(f->mark) : 0;
 	const int codes = ROWS * K / 2;
@@ -46,16 +45,15 @@ static struct nib_file *open_layer(const struct layer_file *f,
 	unsigned char *data = malloc((size_t)all);
 	struct nib_file *file;
 	struct nib_error err;
-	int used =
-	    snprintf(header, sizeof(header),
-		     "{%s\"m.q.weight\":{\"dtype\":\"U8\",\"shape\":[%d,%d],"
-		     "\"data_offsets\":[0,%d]},\"m.q.weight_scale\":{\"dtype\":"
-		     "\"F8_E4M3\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]},"
-		     "\"m.q.weight_scale_2\":{\"dtype\":\"F32\",\"shape\":[],"
-		     "\"data_offsets\":[%d,%d]}",
-		     f->metadata, ROWS, K / 2, codes, (int)f->scale_rows,
-		     (int)f->scale_groups, codes, codes + scales,
-		     codes + scales, codes + scales + 4);
+	int used = snprintf(header, sizeof(header),
+			    "{%s\"m.q.weight\":{\"dtype\":\"U8\",\"shape\":[%d,%d],"
+			    "\"data_offsets\":[0,%d]},\"m.q.weight_scale\":{\"dtype\":"
+			    "\"F8_E4M3\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]},"
+			    "\"m.q.weight_scale_2\":{\"dtype\":\"F32\",\"shape\":[],"
+			    "\"data_offsets\":[%d,%d]}",
+			    f->metadata, ROWS, K / 2, codes, (int)f->scale_rows,
+			    (int)f->scale_groups, codes, codes + scales, codes + scales,
+			    codes + scales + 4);
 
 	if (f->mark)
 		used += snprintf(header + used, sizeof(header) - (size_t)used,
@@ -82,8 +80,8 @@ static void close_layer(struct nib_file *file, struct test_image *image)
 }
 
 /* Rows first .. first + rows - 1 are those of the file, reordered. */
-static void check_rows(const struct nib_layer *layer, int64_t first,
-		       int64_t rows, int exchanged, int tiled)
+static void check_rows(const struct nib_layer *layer, int64_t first, int64_t rows,
+		       int exchanged, int tiled)
 {
 	const unsigned char *codes = layer->weight.codes;
 	const unsigned char *scales = layer->weight.scales;
@@ -104,22 +102,20 @@ static void check_rows(const struct nib_layer *layer, int64_t first,
 		for (int64_t g = 0; g < K / 16; g++)
 			assert_int_equal(
 			    got_scales[r * (K / 16) + g],
-			    scales[tiled ? nib_scale_offset_tiled(K / 16,
-								  first + r, g)
+			    scales[tiled ? nib_scale_offset_tiled(K / 16, first + r, g)
 					 : (first + r) * (K / 16) + g]);
 	}
 	if (rows * (K / 16) < (int64_t)sizeof(got_scales))
 		assert_int_equal(got_scales[rows * (K / 16)], 0xEE);
 }
 
-#define METADATA(text)                                                         \
-	"\"__metadata__\":{\"_quantization_metadata\":\"" text "\"},"
-#define EXPORTED(text)                                                         \
-	"\"__metadata__\":{\"quantization_config\":\"{}\","                    \
+#define METADATA(text) "\"__metadata__\":{\"_quantization_metadata\":\"" text "\"},"
+#define EXPORTED(text)                                                                 \
+	"\"__metadata__\":{\"quantization_config\":\"{}\","                            \
 	"\"_quantization_metadata\":\"" text "\"},"
-#define LAYERS(name)                                                           \
-	"{\\\"format_version\\\": \\\"1.0\\\", \\\"layers\\\": {\\\"a\\\": "   \
-	"{\\\"format\\\": \\\"float8_e4m3fn\\\"}, \\\"" name                   \
+#define LAYERS(name)                                                                   \
+	"{\\\"format_version\\\": \\\"1.0\\\", \\\"layers\\\": {\\\"a\\\": "           \
+	"{\\\"format\\\": \\\"float8_e4m3fn\\\"}, \\\"" name                           \
 	"\\\": {\\\"format\\\": \\\"nvfp4\\\"}}}"
 
 static void reads_the_order_of_each_writer(void **state)
@@ -152,8 +148,7 @@ static void reads_the_order_of_each_writer(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct test_image image;
 		struct nib_file *file = open_layer(&cases[i].file, &image);
-		const struct nib_layer *layer =
-		    nib_file_find_layer(file, "m.q.weight");
+		const struct nib_layer *layer = nib_file_find_layer(file, "m.q.weight");
 
 		if (!layer)
 			fail_msg("case %zu: %s", i,
@@ -201,11 +196,11 @@ static void says_why_a_layer_cannot_be_read(void **state)
 	    {{"", "{\"format\": \"nvfp4\", \"group_size\": 32}", TILED_ROWS,
 	      TILED_GROUPS},
 	     "group_size 32: must be 16"},
-	    {{"", "{\"format\": \"nvfp4\", \"orig_shape\": [130, 72]}",
-	      TILED_ROWS, TILED_GROUPS},
+	    {{"", "{\"format\": \"nvfp4\", \"orig_shape\": [130, 72]}", TILED_ROWS,
+	      TILED_GROUPS},
 	     "orig_shape is [130, 72]"},
-	    {{"", "{\"format\": \"nvfp4\", \"orig_shape\": [131, 80]}",
-	      TILED_ROWS, TILED_GROUPS},
+	    {{"", "{\"format\": \"nvfp4\", \"orig_shape\": [131, 80]}", TILED_ROWS,
+	      TILED_GROUPS},
 	     "at most 130 rows"},
 	    {{"", "{}", TILED_ROWS, TILED_GROUPS}, "no format"},
 	    {{"", "nvfp4", TILED_ROWS, TILED_GROUPS}, "expected '{'"},
@@ -276,9 +271,8 @@ static void other_functions_refuse_the_order(void **state)
 			 NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "b.code_order = 1: must be "
 					    "NIB_LOW_FIRST (0)"));
-	assert_int_equal(
-	    nib_dequantize(device, &layer->weight, 1, &y, NULL, &err),
-	    NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_dequantize(device, &layer->weight, 1, &y, NULL, &err),
+			 NIB_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "code_order"));
 	nib_device_close(device);
 	close_layer(file, &image);
@@ -306,12 +300,11 @@ static void read_rows_checks_its_arguments(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		assert_int_equal(
-		    nib_file_read_rows(
-			nib_file_layer_at(file, 0), cases[i].first,
-			cases[i].rows, cases[i].no_codes ? NULL : memory,
-			cases[i].no_scales ? NULL : memory + K / 2, &err),
-		    NIB_BAD_ARGUMENT);
+		assert_int_equal(nib_file_read_rows(
+				     nib_file_layer_at(file, 0), cases[i].first,
+				     cases[i].rows, cases[i].no_codes ? NULL : memory,
+				     cases[i].no_scales ? NULL : memory + K / 2, &err),
+				 NIB_BAD_ARGUMENT);
 		if (!strstr(err.message, cases[i].says))
 			fail_msg("case %zu: %s", i, err.message);
 	}

@@ -54,8 +54,7 @@ static char *make_header(size_t *data_bytes)
 				      "\"%s\",\"shape\":[%s],\"data_offsets\":"
 				      "[%zu,%zu]}",
 				      i, parts[j].suffix, parts[j].dtype,
-				      parts[j].shape, used,
-				      used + parts[j].bytes);
+				      parts[j].shape, used, used + parts[j].bytes);
 			used += parts[j].bytes;
 		}
 	}
@@ -177,8 +176,8 @@ static enum nib_status declare_all(struct nib_writer *w, struct nib_error *err)
 		if (status)
 			return status;
 		sprintf(name, "model.layers.%d.mlp.down_proj", i);
-		status = nib_writer_declare_layer(
-		    w, NIB_CHECKPOINT_COMPRESSED_TENSORS, name, 2, 32, 1, err);
+		status = nib_writer_declare_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
+						  name, 2, 32, 1, err);
 		if (status)
 			return status;
 	}
@@ -198,8 +197,8 @@ static enum nib_status write_all(void *arg, struct nib_error *err)
 		return status;
 	status = declare_all(w, err);
 	for (int i = 0; i < LAYERS && !status; i++)
-		status = nib_writer_write_layer(
-		    w, NIB_CHECKPOINT_COMPRESSED_TENSORS, &v, 1, 2, err);
+		status = nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
+						&v, 1, 2, err);
 	if (status) {
 		nib_writer_discard(w);
 		return status;
@@ -245,8 +244,7 @@ static void survives_failures_while_writing(void **state)
 			      check_old_file);
 		printf("writing: %ld allocations failed in turn\n", n);
 		assert_true(n > 100);
-		n = fail_each((enum test_alloc_mode)mode, open_path, &target,
-			      NULL);
+		n = fail_each((enum test_alloc_mode)mode, open_path, &target, NULL);
 		assert_true(n > 5);
 	}
 	test_folder_remove(&target.folder);
@@ -261,19 +259,18 @@ static void goes_on_after_a_failed_declaration(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_writer_open(test_path(&folder, "x"), &w, &err),
-			 NIB_OK);
+	assert_int_equal(nib_writer_open(test_path(&folder, "x"), &w, &err), NIB_OK);
 	for (long n = 1; test_alloc_works() && n < 8; n++) {
 		enum nib_status status;
 
 		test_alloc_fail(n, TEST_ALLOC_ONE);
-		status = nib_writer_declare_layer(w, NIB_CHECKPOINT_MODELOPT,
-						  "x", 0, 16, 0, &err);
+		status = nib_writer_declare_layer(w, NIB_CHECKPOINT_MODELOPT, "x", 0,
+						  16, 0, &err);
 		test_alloc_stop();
 		assert_int_equal(status, NIB_OUT_OF_MEMORY);
 	}
-	assert_int_equal(
-	    nib_writer_declare(w, "x.weight", "U8", 1, shape, &err), NIB_OK);
+	assert_int_equal(nib_writer_declare(w, "x.weight", "U8", 1, shape, &err),
+			 NIB_OK);
 	assert_int_equal(nib_writer_write(w, "1", 1, &err), NIB_OK);
 	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
 	test_folder_remove(&folder);

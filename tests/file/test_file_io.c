@@ -81,8 +81,7 @@ static void names_other_formats(void **state)
 		const char *begin, *says;
 		size_t bytes;
 	} cases[] = {
-	    {"GGUF\3\0\0\0\x10\0\0\0", "but a GGUF file: run it by llama.cpp",
-	     12},
+	    {"GGUF\3\0\0\0\x10\0\0\0", "but a GGUF file: run it by llama.cpp", 12},
 	    {"PK\3\4\0\0\10\10\0\0", "but a pickle of PyTorch", 10},
 	    {"\x80\2}q\0.\0\0\0", "safetensors.torch.save_file()", 9},
 	    {"\x80\5", "a pickle of PyTorch", 2},
@@ -101,8 +100,7 @@ static void names_other_formats(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		test_write_file(path, cases[i].begin, cases[i].bytes);
-		assert_int_equal(nib_file_open(path, &file, &err),
-				 NIB_BAD_FILE);
+		assert_int_equal(nib_file_open(path, &file, &err), NIB_BAD_FILE);
 		if (!strstr(err.message, cases[i].says))
 			fail_msg("case %zu: %s", i, err.message);
 	}
@@ -191,8 +189,8 @@ static void keeps_the_old_file_until_commit(void **state)
 		if (step > 0)
 			test_declare(w, "a", "U8", 1, shape);
 		if (step > 1)
-			assert_int_equal(
-			    nib_writer_write(w, data, 100000, &err), NIB_OK);
+			assert_int_equal(nib_writer_write(w, data, 100000, &err),
+					 NIB_OK);
 		/* The old file, and the temporary one. */
 		assert_int_equal(test_folder_count(&folder), 2);
 		nib_writer_discard(w);
@@ -222,8 +220,7 @@ static void follows_umask_and_replaces_links(void **state)
 	(void)state;
 	test_write_file(other, "other", 5);
 	assert_int_equal(symlink(other, path), 0);
-	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
-			 NIB_OK);
+	assert_int_equal(nib_writer_commit(test_writer_open(path), &err), NIB_OK);
 	umask(old);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
@@ -284,9 +281,8 @@ static void keeps_off_the_standard_streams(void **state)
 		for (int fd = 0; fd < 3; fd++)
 			if (closed >> fd & 1)
 				taken += fcntl(fd, F_GETFD) != -1;
-		done = opened
-			   ? opened
-			   : nib_writer_declare(w, "x", "U8", 1, shape, &err);
+		done =
+		    opened ? opened : nib_writer_declare(w, "x", "U8", 1, shape, &err);
 		if (!done)
 			done = nib_writer_write(w, "bytes", 5, &err);
 		for (int fd = 0; fd < 3; fd++)
@@ -355,8 +351,7 @@ static void refuses_paths_that_cannot_be_written(void **state)
 		struct nib_writer *writer;
 		struct nib_error err;
 
-		assert_int_equal(nib_writer_open(bad[i].path, &writer, &err),
-				 NIB_IO);
+		assert_int_equal(nib_writer_open(bad[i].path, &writer, &err), NIB_IO);
 		assert_null(writer);
 		if (!strstr(err.message, bad[i].says))
 			fail_msg("'%s', wanted '%s'", err.message, bad[i].says);

@@ -23,8 +23,7 @@ struct part {
 };
 
 /* Opens a file of these parts, until one without a name. */
-static struct nib_file *open_parts(const struct part *parts,
-				   struct test_image *image)
+static struct nib_file *open_parts(const struct part *parts, struct test_image *image)
 {
 	unsigned char data[8192];
 	char header[4096] = "{";
@@ -33,12 +32,11 @@ static struct nib_file *open_parts(const struct part *parts,
 	struct nib_file *file;
 
 	for (; parts->name; parts++) {
-		at += (size_t)snprintf(
-		    header + at, sizeof(header) - at,
-		    "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
-		    "\"data_offsets\":[%zu,%zu]}",
-		    at > 1 ? "," : "", parts->name, parts->dtype, parts->shape,
-		    used, used + parts->bytes);
+		at += (size_t)snprintf(header + at, sizeof(header) - at,
+				       "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
+				       "\"data_offsets\":[%zu,%zu]}",
+				       at > 1 ? "," : "", parts->name, parts->dtype,
+				       parts->shape, used, used + parts->bytes);
 		assert_true(used + parts->bytes <= sizeof(data));
 		for (size_t i = 0; i < parts->bytes; i++)
 			data[used + i] = (unsigned char)(i & 0x7F);
@@ -60,8 +58,7 @@ static void close_parts(struct nib_file *file, struct test_image *image)
 	test_image_free(image);
 }
 
-static const float half[] = {0.5F}, quarter[] = {0.25F}, two[] = {2},
-		   four[] = {4};
+static const float half[] = {0.5F}, quarter[] = {0.25F}, two[] = {2}, four[] = {4};
 
 static void reads_both_formats_to_one_meaning(void **state)
 {
@@ -88,8 +85,7 @@ static void reads_both_formats_to_one_meaning(void **state)
 	assert_int_equal(nib_file_layer_problem_count(file), 0);
 	for (int i = 0; i < 2; i++) {
 		const struct nib_layer *layer = nib_file_layer_at(file, i);
-		const struct nib_file_tensor *w =
-		    nib_file_find(file, weights[i]);
+		const struct nib_file_tensor *w = nib_file_find(file, weights[i]);
 
 		assert_string_equal(layer->name, names[i]);
 		assert_int_equal(layer->format, i);
@@ -234,34 +230,34 @@ struct bad_layer {
 	const char *reason;
 };
 
-#define W(dtype, shape, bytes)                                                 \
-	{                                                                      \
-		"x.weight", dtype, shape, bytes, NULL                          \
+#define W(dtype, shape, bytes)                                                         \
+	{                                                                              \
+		"x.weight", dtype, shape, bytes, NULL                                  \
 	}
-#define S(dtype, shape, bytes)                                                 \
-	{                                                                      \
-		"x.weight_scale", dtype, shape, bytes, NULL                    \
+#define S(dtype, shape, bytes)                                                         \
+	{                                                                              \
+		"x.weight_scale", dtype, shape, bytes, NULL                            \
 	}
-#define G(dtype, shape, bytes, value)                                          \
-	{                                                                      \
-		"x.weight_scale_2", dtype, shape, bytes, value                 \
+#define G(dtype, shape, bytes, value)                                                  \
+	{                                                                              \
+		"x.weight_scale_2", dtype, shape, bytes, value                         \
 	}
-#define I(value)                                                               \
-	{                                                                      \
-		"x.input_scale", "F32", "", 4, value                           \
+#define I(value)                                                                       \
+	{                                                                              \
+		"x.input_scale", "F32", "", 4, value                                   \
 	}
 
-#define C                                                                      \
-	{                                                                      \
-		"x.weight_packed", "U8", "2,8", 16, NULL                       \
+#define C                                                                              \
+	{                                                                              \
+		"x.weight_packed", "U8", "2,8", 16, NULL                               \
 	}
-#define CG(value)                                                              \
-	{                                                                      \
-		"x.weight_global_scale", "F32", "1", 4, value                  \
+#define CG(value)                                                                      \
+	{                                                                              \
+		"x.weight_global_scale", "F32", "1", 4, value                          \
 	}
-#define CI(value)                                                              \
-	{                                                                      \
-		"x.input_global_scale", "F32", "1", 4, value                   \
+#define CI(value)                                                                      \
+	{                                                                              \
+		"x.input_global_scale", "F32", "1", 4, value                           \
 	}
 
 static const float minus_0[] = {-0.0F}, half_none[] = {0.5F, 0};
@@ -276,22 +272,19 @@ static const struct bad_layer bad_layers[] = {
     {{{"x.weight_packed", "U8", "2,8", 16, NULL}}, "weight_scale is missing"},
     {{{"x.weight_packed", "U8", "2,8", 16, NULL}, S("F8_E4M3", "2,1", 2)},
      "weight_global_scale is missing"},
-    {{{"x.weight_global_scale", "F32", "1", 4, half}},
-     "weight_packed is missing"},
+    {{{"x.weight_global_scale", "F32", "1", 4, half}}, "weight_packed is missing"},
     /* weight */
     {{W("I8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half)},
      "weight is I8 [2, 8]: must be U8 of rank 2 or 3"},
     {{W("U8", "16", 16), S("F8_E4M3", "2", 2), G("F32", "", 4, half)},
      "weight is U8 [16]: must be U8 of rank 2 or 3"},
-    {{W("U8", "1,1,2,8", 16), S("F8_E4M3", "1,1,2,1", 2),
-      G("F32", "", 4, half)},
+    {{W("U8", "1,1,2,8", 16), S("F8_E4M3", "1,1,2,1", 2), G("F32", "", 4, half)},
      "must be U8 of rank 2 or 3"},
     {{W("U8", "2,4", 8), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half)},
      "the last size must be a multiple of 8, 1 .. 524288"},
     {{W("U8", "2,0", 0), S("F8_E4M3", "2,0", 0), G("F32", "", 4, half)},
      "the last size must be"},
-    {{W("U8", "0,524296", 0), S("F8_E4M3", "0,65537", 0),
-      G("F32", "", 4, half)},
+    {{W("U8", "0,524296", 0), S("F8_E4M3", "0,65537", 0), G("F32", "", 4, half)},
      "the last size must be"},
     {{W("U8", "0,9223372036854775800", 0), S("F8_E4M3", "0,1", 0),
       G("F32", "", 4, half)},
@@ -309,11 +302,9 @@ static const struct bad_layer bad_layers[] = {
      "must be F8_E4M3 [batch, 2, 1]"},
     {{W("U8", "2,8", 16), S("F8_E4M3", "128,4", 512), G("F32", "", 4, half)},
      "padded as 128x4 tiles are"},
-    {{W("U8", "128,40", 5120), S("F8_E4M3", "128,8", 1024),
-      G("F32", "", 4, half)},
+    {{W("U8", "128,40", 5120), S("F8_E4M3", "128,8", 1024), G("F32", "", 4, half)},
      "padded as 128x4 tiles are"},
-    {{W("U8", "129,32", 4128), S("F8_E4M3", "256,4", 1024),
-      G("F32", "", 4, half)},
+    {{W("U8", "129,32", 4128), S("F8_E4M3", "256,4", 1024), G("F32", "", 4, half)},
      "padded as 128x4 tiles are"},
     {{W("U8", "2,8", 16), S("F8_E4M3", "128,8", 1024), G("F32", "", 4, half)},
      "weight_scale is F8_E4M3 [128, 8]: must be F8_E4M3 [2, 1]"},
@@ -339,18 +330,15 @@ static const struct bad_layer bad_layers[] = {
      "weight_scale_2 is 0: must be a positive number"},
     {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, minus_0)},
      "weight_scale_2 is -0: must be a positive number"},
-    {{W("U8", "2,2,8", 32), S("F8_E4M3", "2,2,1", 4),
-      G("F32", "2", 8, half_none)},
+    {{W("U8", "2,2,8", 32), S("F8_E4M3", "2,2,1", 4), G("F32", "2", 8, half_none)},
      "weight_scale_2 is 0: must be a positive number"},
     {{C, S("F8_E4M3", "2,1", 2), CG(infinite)}, "weight_global_scale is inf"},
     {{C, S("F8_E4M3", "2,1", 2), CG(minus)}, "weight_global_scale is -1"},
     {{C, S("F8_E4M3", "2,1", 2), CG(nan_)}, "weight_global_scale is nan"},
-    {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(minus)},
-     "input_global_scale is -1"},
+    {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(minus)}, "input_global_scale is -1"},
     {{C, S("F8_E4M3", "2,1", 2), CG(half), CI(tiny)},
      "input_global_scale is 1.4013e-45"},
-    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half),
-      I(minus)},
+    {{W("U8", "2,8", 16), S("F8_E4M3", "2,1", 2), G("F32", "", 4, half), I(minus)},
      "input_scale is -1"},
     {{{"x.weight_packed", "U8", "2,8", 16, NULL},
       S("F8_E4M3", "2,1", 2),
@@ -379,8 +367,7 @@ static void says_why_a_layer_cannot_be_read(void **state)
 		problem = nib_file_layer_problem_at(file, 0);
 		assert_string_equal(problem->name, "x");
 		if (!strstr(problem->reason, bad->reason))
-			fail_msg("'%s', wanted '%s'", problem->reason,
-				 bad->reason);
+			fail_msg("'%s', wanted '%s'", problem->reason, bad->reason);
 		assert_null(nib_file_layer_problem_at(file, 1));
 		close_parts(file, &image);
 	}
@@ -448,14 +435,12 @@ static void finds_names_that_begin_others(void **state)
 		snprintf(t[1], sizeof(*t), "%s.weight_scale", names[i]);
 		snprintf(t[2], sizeof(*t), "%s.weight_scale_2", names[i]);
 		parts[3 * i] = (struct part){t[0], "U8", "2,8", 16, NULL};
-		parts[3 * i + 1] =
-		    (struct part){t[1], "F8_E4M3", "2,1", 2, NULL};
+		parts[3 * i + 1] = (struct part){t[1], "F8_E4M3", "2,1", 2, NULL};
 		parts[3 * i + 2] = (struct part){t[2], "F32", "1", 4, half};
 	}
 	file = open_parts(parts, &image);
 	for (int i = 0; i < 4; i++) {
-		const struct nib_layer *layer =
-		    nib_file_find_layer(file, names[i]);
+		const struct nib_layer *layer = nib_file_find_layer(file, names[i]);
 
 		assert_non_null(layer);
 		assert_string_equal(layer->name, names[i]);
@@ -579,12 +564,11 @@ static void reads_fused_experts(void **state)
 	assert_int_equal(nib_file_layer_problem_count(file), 2);
 	problem = nib_file_layer_problem_at(file, 0);
 	assert_string_equal(problem->name, "across.down_proj");
-	assert_string_equal(
-	    problem->reason,
-	    "the tensor of codes is U8 [2, 16, 8], packed "
-	    "along the second last size, which nibblas.transformers "
-	    "runs: must be [batch, rows, "
-	    "k / 2]");
+	assert_string_equal(problem->reason,
+			    "the tensor of codes is U8 [2, 16, 8], packed "
+			    "along the second last size, which nibblas.transformers "
+			    "runs: must be [batch, rows, "
+			    "k / 2]");
 	problem = nib_file_layer_problem_at(file, 1);
 	assert_string_equal(problem->name, "gone.up");
 	assert_string_equal(problem->reason, "the tensor of codes is missing");
@@ -628,13 +612,11 @@ static void reads_awq(void **state)
 
 		assert_int_equal(nib_file_layer_count(file), !cases[i].reason);
 		if (cases[i].reason)
-			assert_string_equal(
-			    nib_file_layer_problem_at(file, 0)->reason,
-			    cases[i].reason);
+			assert_string_equal(nib_file_layer_problem_at(file, 0)->reason,
+					    cases[i].reason);
 		else
-			assert_ptr_equal(
-			    nib_file_layer_at(file, 0)->pre_quant_scale,
-			    nib_file_find(file, "m.pre_quant_scale"));
+			assert_ptr_equal(nib_file_layer_at(file, 0)->pre_quant_scale,
+					 nib_file_find(file, "m.pre_quant_scale"));
 		close_parts(file, &image);
 	}
 }
@@ -642,8 +624,7 @@ static void reads_awq(void **state)
 /* What a layer multiplies or adds besides its weight is never ignored. */
 static void refuses_layers_with_more_than_a_weight(void **state)
 {
-	static const char *const extras[] = {"m.svdquant_lora_a",
-					     "m.svdquant_lora_b"};
+	static const char *const extras[] = {"m.svdquant_lora_a", "m.svdquant_lora_b"};
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {

@@ -37,8 +37,8 @@ static const char good_index[] =
     "\"weight_map\":{\"m.weight\":\"" A "\",\"norm\":\"" A "\","
     "\"m.weight_scale\":\"" B "\",\"m.weight_scale_2\":\"" B "\"}}";
 
-static void put(const struct test_folder *folder, const char *name,
-		const char *header, const void *data, size_t data_bytes)
+static void put(const struct test_folder *folder, const char *name, const char *header,
+		const void *data, size_t data_bytes)
 {
 	struct test_image image = test_image_new(header, data, data_bytes);
 
@@ -116,8 +116,7 @@ static void check_refused(const char *path, enum nib_status status,
 	struct nib_error err;
 
 	if (nib_file_open(path, &file, &err) != status)
-		fail_msg("%s: status %d: %s", says[0], (int)err.status,
-			 err.message);
+		fail_msg("%s: status %d: %s", says[0], (int)err.status, err.message);
 	assert_null(file);
 	assert_int_equal(nib_file_open(path, &file, NULL), status);
 	for (int i = 0; i < 3 && says[i]; i++)
@@ -210,29 +209,27 @@ static void chooses_the_file_of_a_folder(void **state)
 	struct test_folder folder = test_folder_new();
 
 	(void)state;
-	assert_int_equal(
-	    count_tensors(&folder, "a folder without a safetensors file"), -1);
+	assert_int_equal(count_tensors(&folder, "a folder without a safetensors file"),
+			 -1);
 	put(&folder, ".hidden.safetensors", header_a, NULL, 52);
 	put(&folder, "x.bin", header_a, NULL, 52);
 	assert_int_equal(count_tensors(&folder, "without"), -1);
 	put(&folder, B, header_b, data_b, sizeof(data_b));
 	assert_int_equal(count_tensors(&folder, NULL), 2);
 	put(&folder, A, header_a, NULL, 52);
-	assert_int_equal(
-	    count_tensors(&folder, "2 safetensors files and 0 indices"), -1);
+	assert_int_equal(count_tensors(&folder, "2 safetensors files and 0 indices"),
+			 -1);
 	put(&folder, "model.safetensors", "{}", NULL, 0);
 	assert_int_equal(count_tensors(&folder, NULL), 0);
 	put_index(&folder, good_index);
 	assert_int_equal(count_tensors(&folder, "which does not name it"), -1);
 	put_index(&folder, "{\"weight_map\": {\"a\": \"model.safetensors\"}}");
 	put(&folder, "model.safetensors",
-	    "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
-	    NULL, 1);
+	    "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", NULL, 1);
 	assert_int_equal(count_tensors(&folder, NULL), 1);
 	put_index(&folder, good_index);
-	assert_int_equal(rename(test_path(&folder, INDEX),
-				test_path(&folder, "other" INDEX)),
-			 0);
+	assert_int_equal(
+	    rename(test_path(&folder, INDEX), test_path(&folder, "other" INDEX)), 0);
 	assert_int_equal(remove(test_path(&folder, "model.safetensors")), 0);
 	assert_int_equal(count_tensors(&folder, NULL), 4);
 	test_folder_remove(&folder);

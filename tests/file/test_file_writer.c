@@ -19,8 +19,7 @@
 
 static void writes_tensors_in_pieces_of_any_size(void **state)
 {
-	static const size_t pieces[] = {1,     3,     7,     1000,
-					65535, 65536, 65537, 200000};
+	static const size_t pieces[] = {1, 3, 7, 1000, 65535, 65536, 65537, 200000};
 	static const int64_t odd[] = {100003}, many[] = {3, 20000}, one[] = {1},
 			     empty[] = {0, 5};
 	const size_t total = 100003 + 240000 + 2 + 0 + 8;
@@ -38,10 +37,8 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 		const char *key, *value;
 
 		assert_int_equal(
-		    nib_writer_metadata(writer, "k\"\n\\", "\xC3\xA9\t", &err),
-		    NIB_OK);
-		assert_int_equal(nib_writer_metadata(writer, "a", "", &err),
-				 NIB_OK);
+		    nib_writer_metadata(writer, "k\"\n\\", "\xC3\xA9\t", &err), NIB_OK);
+		assert_int_equal(nib_writer_metadata(writer, "a", "", &err), NIB_OK);
 		test_declare(writer, "odd", "U8", 1, odd);
 		test_declare(writer, "many \"\x01", "F32", 2, many);
 		test_declare(writer, "half", "BF16", 1, one);
@@ -51,25 +48,23 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 			size_t n = total - at;
 
 			n = n < pieces[i] ? n : pieces[i];
-			assert_int_equal(
-			    nib_writer_write(writer, data + at, n, &err),
-			    NIB_OK);
-			assert_int_equal(
-			    nib_writer_write(writer, NULL, 0, &err), NIB_OK);
+			assert_int_equal(nib_writer_write(writer, data + at, n, &err),
+					 NIB_OK);
+			assert_int_equal(nib_writer_write(writer, NULL, 0, &err),
+					 NIB_OK);
 		}
 		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
 		assert_int_equal(test_folder_count(&folder), 1);
 
 		file = test_file_open(path);
 		assert_int_equal(nib_file_tensor_count(file), 5);
-		assert_memory_equal(nib_file_find(file, "odd")->data, data,
-				    100003);
+		assert_memory_equal(nib_file_find(file, "odd")->data, data, 100003);
 		assert_memory_equal(nib_file_find(file, "many \"\x01")->data,
 				    data + 100003, 240000);
-		assert_memory_equal(nib_file_find(file, "half")->data,
-				    data + 340003, 2);
-		assert_memory_equal(nib_file_find(file, "scalar")->data,
-				    data + 340005, 8);
+		assert_memory_equal(nib_file_find(file, "half")->data, data + 340003,
+				    2);
+		assert_memory_equal(nib_file_find(file, "scalar")->data, data + 340005,
+				    8);
 		assert_int_equal(nib_file_find(file, "empty")->shape[1], 5);
 		/* Aligned, whatever the order of declaration. */
 		for (int t = 0; t < 5; t++) {
@@ -100,8 +95,7 @@ static void writes_an_empty_file(void **state)
 	struct nib_file *file;
 
 	(void)state;
-	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
-			 NIB_OK);
+	assert_int_equal(nib_writer_commit(test_writer_open(path), &err), NIB_OK);
 	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), 0);
 	nib_file_close(file);
@@ -110,36 +104,31 @@ static void writes_an_empty_file(void **state)
 
 /* One layer in a stride, a scale layout and a format; then read again. */
 static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
-		       enum nib_scale_layout layout, int64_t gap,
-		       float input_global)
+		       enum nib_scale_layout layout, int64_t gap, float input_global)
 {
 	struct test_folder folder = test_folder_new();
 	const char *path = test_path(&folder, "x");
 	struct nib_writer *writer = test_writer_open(path);
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 w =
-	    test_nvfp4_new(&rng, rows, k, 1, layout, TEST_SCALES_ANY, gap,
-			   layout == NIB_LINEAR ? gap : 0);
+	struct test_nvfp4 w = test_nvfp4_new(&rng, rows, k, 1, layout, TEST_SCALES_ANY,
+					     gap, layout == NIB_LINEAR ? gap : 0);
 	const int64_t stride =
 	    w.view.row_stride_bytes ? w.view.row_stride_bytes : k / 2;
-	const int64_t scale_stride = w.view.scale_row_stride_bytes
-					 ? w.view.scale_row_stride_bytes
-					 : k / 16;
+	const int64_t scale_stride =
+	    w.view.scale_row_stride_bytes ? w.view.scale_row_stride_bytes : k / 16;
 	const int64_t tiles = (k / 16 + 3) / 4;
 	const struct nib_layer *layer;
 	struct nib_error err;
 	struct nib_file *file;
 
-	assert_int_equal(nib_writer_declare_layer(writer, format, "a.b", rows,
-						  k, input_global != 0, &err),
+	assert_int_equal(nib_writer_declare_layer(writer, format, "a.b", rows, k,
+						  input_global != 0, &err),
 			 NIB_OK);
-	if (nib_writer_write_layer(writer, format, &w.view, 0.375F,
-				   input_global, &err))
+	if (nib_writer_write_layer(writer, format, &w.view, 0.375F, input_global, &err))
 		fail_msg("%s", err.message);
 	assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
 	file = test_file_open(path);
-	assert_int_equal(nib_file_tensor_count(file),
-			 input_global != 0 ? 4 : 3);
+	assert_int_equal(nib_file_tensor_count(file), input_global != 0 ? 4 : 3);
 	assert_int_equal(nib_file_layer_count(file), 1);
 	layer = nib_file_find_layer(file, "a.b");
 	assert_int_equal(layer->format, format);
@@ -150,16 +139,14 @@ static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
 	for (int64_t r = 0; r < rows; r++) {
 		const uint8_t *scales = layer->weight.scales;
 
-		assert_memory_equal((const uint8_t *)layer->weight.codes +
-					r * (k / 2),
+		assert_memory_equal((const uint8_t *)layer->weight.codes + r * (k / 2),
 				    (const uint8_t *)w.view.codes + r * stride,
 				    (size_t)(k / 2));
 		for (int64_t g = 0; g < k / 16; g++) {
 			int64_t at = layout == NIB_LINEAR
 					 ? r * scale_stride + g
 					 : (r / 128 * tiles + g / 4) * 512 +
-					       r % 32 * 16 + r % 128 / 32 * 4 +
-					       g % 4;
+					       r % 32 * 16 + r % 128 / 32 * 4 + g % 4;
 
 			assert_int_equal(scales[r * (k / 16) + g],
 					 ((const uint8_t *)w.view.scales)[at]);
@@ -179,16 +166,13 @@ static void writes_layers_of_any_layout(void **state)
 	for (int format = 0; format < 2; format++) {
 		for (int r = 0; r < 5; r++) {
 			for (int i = 0; i < 4; i++) {
-				enum nib_checkpoint f =
-				    (enum nib_checkpoint)format;
+				enum nib_checkpoint f = (enum nib_checkpoint)format;
 
 				round_trip(f, rows[r], ks[i], NIB_LINEAR, 0, 0);
-				round_trip(f, rows[r], ks[i], NIB_LINEAR, 5,
+				round_trip(f, rows[r], ks[i], NIB_LINEAR, 5, 0.25F);
+				round_trip(f, rows[r], ks[i], NIB_TILED_128X4, 0,
 					   0.25F);
-				round_trip(f, rows[r], ks[i], NIB_TILED_128X4,
-					   0, 0.25F);
-				round_trip(f, rows[r], ks[i], NIB_TILED_128X4,
-					   8, 0);
+				round_trip(f, rows[r], ks[i], NIB_TILED_128X4, 8, 0);
 			}
 		}
 	}
@@ -212,18 +196,17 @@ static void writes_scales_that_a_thread_flushes(void **state)
 		struct nib_file *file;
 		struct nib_error err;
 
-		assert_int_equal(nib_writer_declare_layer(writer, kind, "x", 16,
-							  32, 0, &err),
-				 NIB_OK);
+		assert_int_equal(
+		    nib_writer_declare_layer(writer, kind, "x", 16, 32, 0, &err),
+		    NIB_OK);
 		test_mode_set(MODE_FLUSH);
-		assert_int_equal(nib_writer_write_layer(writer, kind, &w.view,
-							*value, 0, &err),
-				 NIB_OK);
+		assert_int_equal(
+		    nib_writer_write_layer(writer, kind, &w.view, *value, 0, &err),
+		    NIB_OK);
 		test_mode_set(0);
 		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
 		file = test_file_open(path);
-		assert_memory_equal(&nib_file_find_layer(file, "x")->global,
-				    value, 4);
+		assert_memory_equal(&nib_file_find_layer(file, "x")->global, value, 4);
 		nib_file_close(file);
 	}
 	test_nvfp4_free(&w);
@@ -239,8 +222,7 @@ static void writes_the_names_of_the_formats(void **state)
 		int global_rank;
 	} formats[] = {
 	    {NIB_CHECKPOINT_MODELOPT,
-	     {"x.weight", "x.weight_scale", "x.weight_scale_2",
-	      "x.input_scale"},
+	     {"x.weight", "x.weight_scale", "x.weight_scale_2", "x.input_scale"},
 	     {"U8", "F8_E4M3", "F32", "F32"},
 	     0},
 	    {NIB_CHECKPOINT_COMPRESSED_TENSORS,
@@ -261,12 +243,10 @@ static void writes_the_names_of_the_formats(void **state)
 		struct nib_error err;
 		struct nib_file *file;
 
-		assert_int_equal(nib_writer_declare_layer(writer,
-							  formats[f].format,
+		assert_int_equal(nib_writer_declare_layer(writer, formats[f].format,
 							  "x", 2, 16, 1, &err),
 				 NIB_OK);
-		assert_int_equal(nib_writer_write_layer(writer,
-							formats[f].format, &w,
+		assert_int_equal(nib_writer_write_layer(writer, formats[f].format, &w,
 							0.25F, 0.5F, &err),
 				 NIB_OK);
 		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
@@ -277,27 +257,24 @@ static void writes_the_names_of_the_formats(void **state)
 
 			assert_non_null(t);
 			assert_string_equal(t->dtype, formats[f].dtypes[i]);
-			assert_int_equal(t->rank,
-					 i < 2 ? 2 : formats[f].global_rank);
+			assert_int_equal(t->rank, i < 2 ? 2 : formats[f].global_rank);
 		}
 		/* Little-endian: 0.25 and 0.5, or 4 and 2. */
-		assert_memory_equal(
-		    nib_file_find(file, formats[f].names[2])->data,
-		    f ? "\0\0\x80\x40" : "\0\0\x80\x3e", 4);
-		assert_memory_equal(
-		    nib_file_find(file, formats[f].names[3])->data,
-		    f ? "\0\0\0\x40" : "\0\0\0\x3f", 4);
+		assert_memory_equal(nib_file_find(file, formats[f].names[2])->data,
+				    f ? "\0\0\x80\x40" : "\0\0\x80\x3e", 4);
+		assert_memory_equal(nib_file_find(file, formats[f].names[3])->data,
+				    f ? "\0\0\0\x40" : "\0\0\0\x3f", 4);
 		nib_file_close(file);
 		test_folder_remove(&folder);
 	}
 }
 
-#define REFUSED(call, says)                                                    \
-	do {                                                                   \
-		err.message[0] = '\0';                                         \
-		assert_int_equal(call, NIB_BAD_ARGUMENT);                      \
-		if (!strstr(err.message, says))                                \
-			fail_msg("'%s', wanted '%s'", err.message, says);      \
+#define REFUSED(call, says)                                                            \
+	do {                                                                           \
+		err.message[0] = '\0';                                                 \
+		assert_int_equal(call, NIB_BAD_ARGUMENT);                              \
+		if (!strstr(err.message, says))                                        \
+			fail_msg("'%s', wanted '%s'", err.message, says);              \
 	} while (0)
 
 /* Three matrices of two rows, with gaps between them, and one after the other. */
@@ -328,27 +305,23 @@ static void writes_stacks(void **state)
 		struct nib_error err;
 		struct nib_file *file;
 
-		assert_int_equal(nib_writer_declare_stack(writer, format, "x",
-							  3, 2, 16, 1, &err),
-				 NIB_OK);
-		REFUSED(
-		    nib_writer_write_layer(writer, format, &two, 1, 1, &err),
-		    "weight.batch = 2: 'x.weight");
-		assert_int_equal(nib_writer_write_layer(writer, format, &w,
-							0.25F, 0.5F, &err),
-				 NIB_OK);
+		assert_int_equal(
+		    nib_writer_declare_stack(writer, format, "x", 3, 2, 16, 1, &err),
+		    NIB_OK);
+		REFUSED(nib_writer_write_layer(writer, format, &two, 1, 1, &err),
+			"weight.batch = 2: 'x.weight");
+		assert_int_equal(
+		    nib_writer_write_layer(writer, format, &w, 0.25F, 0.5F, &err),
+		    NIB_OK);
 		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
 		file = test_file_open(path);
 		layer = nib_file_find_layer(file, "x");
 		assert_int_equal(layer->weight.batch, 3);
-		assert_true(layer->global == 0.25F &&
-			    layer->input_global == 0.5F);
+		assert_true(layer->global == 0.25F && layer->input_global == 0.5F);
 		for (int b = 0; b < 3; b++) {
-			assert_memory_equal((const char *)layer->weight.codes +
-						16 * b,
+			assert_memory_equal((const char *)layer->weight.codes + 16 * b,
 					    codes + 20 * b, 16);
-			assert_memory_equal((const char *)layer->weight.scales +
-						2 * b,
+			assert_memory_equal((const char *)layer->weight.scales + 2 * b,
 					    scales + 5 * b, 2);
 		}
 		nib_file_close(file);
@@ -373,26 +346,24 @@ static void mixes_layers_and_tensors(void **state)
 	memset(codes, 0x35, sizeof(codes));
 	test_declare(writer, "before", "U8", 1, shape);
 	test_declare(writer, "empty", "U8", 1, empty);
-	assert_int_equal(nib_writer_declare_layer(writer,
-						  NIB_CHECKPOINT_MODELOPT,
+	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT,
 						  "none", 0, 16, 0, &err),
 			 NIB_OK);
-	assert_int_equal(nib_writer_declare_layer(writer,
-						  NIB_CHECKPOINT_MODELOPT, "x",
+	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "x",
 						  3, 16, 1, &err),
 			 NIB_OK);
 	test_declare(writer, "after", "U8", 1, shape);
 	/* Not yet its turn. */
-	assert_int_equal(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT,
-						&w, 1, 1, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(
+	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &w, 1, 1, &err),
+	    NIB_BAD_ARGUMENT);
 	assert_int_equal(nib_writer_write(writer, "12345", 5, &err), NIB_OK);
 	assert_int_equal(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT,
 						&no_rows, 1, 0, &err),
 			 NIB_OK);
-	assert_int_equal(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT,
-						&w, 2, 3, &err),
-			 NIB_OK);
+	assert_int_equal(
+	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &w, 2, 3, &err),
+	    NIB_OK);
 	assert_int_equal(nib_writer_write(writer, "67890", 5, &err), NIB_OK);
 	assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
 	file = test_file_open(path);
@@ -428,8 +399,7 @@ static void refuses_bad_declarations(void **state)
 	REFUSED(nib_writer_declare(w, "b", "U8", -1, one, &err), "rank = -1");
 	REFUSED(nib_writer_declare(w, "b", "U8", 9, one, &err), "rank = 9");
 	REFUSED(nib_writer_declare(w, "b", "U8", 1, NULL, &err), "shape");
-	REFUSED(nib_writer_declare(w, "b", "U8", 2, minus, &err),
-		"shape[1] = -1");
+	REFUSED(nib_writer_declare(w, "b", "U8", 2, minus, &err), "shape[1] = -1");
 	REFUSED(nib_writer_declare(w, "b", "U8", 2, huge, &err), "overflow");
 	REFUSED(nib_writer_declare(w, "b", "F4", 1, three, &err), "whole");
 	for (char name[] = "0"; name[0] < '7'; name[0]++)
@@ -475,46 +445,39 @@ static void refuses_bad_layers(void **state)
 		"k = 1048592");
 	REFUSED(nib_writer_declare_layer(w, m, "x", INT64_MAX, 32, 0, &err),
 		"overflow");
-	REFUSED(nib_writer_declare_layer(w, bad, "x", 2, 16, 0, &err),
-		"format");
+	REFUSED(nib_writer_declare_layer(w, bad, "x", 2, 16, 0, &err), "format");
 	REFUSED(nib_writer_declare_layer(w, m, "", 2, 16, 0, &err), "name");
 	REFUSED(nib_writer_declare_layer(w, m, NULL, 2, 16, 0, &err), "name");
-	REFUSED(nib_writer_declare_stack(w, m, "x", 0, 2, 16, 0, &err),
-		"batch = 0");
-	REFUSED(nib_writer_declare_layer(NULL, m, "x", 2, 16, 0, &err),
-		"writer");
+	REFUSED(nib_writer_declare_stack(w, m, "x", 0, 2, 16, 0, &err), "batch = 0");
+	REFUSED(nib_writer_declare_layer(NULL, m, "x", 2, 16, 0, &err), "writer");
 	nib_writer_discard(w);
 
 	/* 1 / global is infinite. */
 	w = test_writer_open(test_path(&folder, "x"));
-	assert_int_equal(
-	    nib_writer_declare_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, "x",
-				     2, 16, 1, &err),
-	    NIB_OK);
-	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
-				       &good, 1e-40F, 1, &err),
+	assert_int_equal(nib_writer_declare_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
+						  "x", 2, 16, 1, &err),
+			 NIB_OK);
+	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, &good,
+				       1e-40F, 1, &err),
 		"this format stores 1 / global");
-	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
-				       &good, 1, 1e-40F, &err),
+	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, &good, 1,
+				       1e-40F, &err),
 		"input_global = 9.99995e-41: this format stores");
 	nib_writer_discard(w);
 
 	w = test_writer_open(test_path(&folder, "x"));
-	assert_int_equal(nib_writer_declare_layer(w, m, "x", 2, 16, 0, &err),
-			 NIB_OK);
+	assert_int_equal(nib_writer_declare_layer(w, m, "x", 2, 16, 0, &err), NIB_OK);
 	REFUSED(nib_writer_write_layer(w, bad, &good, 1, 0, &err), "format");
-	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
-				       &good, 1, 0, &err),
+	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, &good, 1,
+				       0, &err),
 		"no layer of this format");
 	REFUSED(nib_writer_write_layer(w, m, NULL, 1, 0, &err), "weight");
 	REFUSED(nib_writer_write_layer(w, m, &good, -1, 0, &err), "global");
 	REFUSED(nib_writer_write_layer(w, m, &good, NAN, 0, &err), "global");
-	REFUSED(nib_writer_write_layer(w, m, &good, INFINITY, 0, &err),
-		"global");
+	REFUSED(nib_writer_write_layer(w, m, &good, INFINITY, 0, &err), "global");
 	REFUSED(nib_writer_write_layer(w, m, &good, 0, 0, &err),
 		"global = 0: must be a positive number");
-	REFUSED(nib_writer_write_layer(w, m, &good, 1, 1, &err),
-		"input_global = 1");
+	REFUSED(nib_writer_write_layer(w, m, &good, 1, 1, &err), "input_global = 1");
 	v = good, v.batch = 2;
 	REFUSED(nib_writer_write_layer(w, m, &v, 1, 0, &err), "batch");
 	v = good, v.rows = 1;
@@ -536,13 +499,11 @@ static void refuses_bad_layers(void **state)
 	v = good, v.scale_layout = (enum nib_scale_layout)7;
 	REFUSED(nib_writer_write_layer(w, m, &v, 1, 0, &err), "scale_layout");
 	scales[1] = 0x81;
-	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err),
-			 NIB_BAD_DATA);
+	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err), NIB_BAD_DATA);
 	assert_non_null(strstr(err.message, "(1, 0) is 0x81"));
 	scales[1] = 1;
 	/* All of these left the writer as it was. */
-	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err),
-			 NIB_OK);
+	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err), NIB_OK);
 	REFUSED(nib_writer_write_layer(w, m, &good, 1, 0, &err), "no layer");
 	REFUSED(nib_writer_declare_layer(w, m, "y", 2, 16, 0, &err),
 		"after the first write");
@@ -571,8 +532,7 @@ static void refuses_more_or_fewer_bytes_than_declared(void **state)
 	REFUSED(nib_writer_write(w, "123456789", 9, &err), "only 8");
 	REFUSED(nib_writer_declare(w, "c", "U8", 1, eight, &err),
 		"after the first write");
-	REFUSED(nib_writer_metadata(w, "c", "d", &err),
-		"after the first write");
+	REFUSED(nib_writer_metadata(w, "c", "d", &err), "after the first write");
 	REFUSED(nib_writer_commit(w, &err),
 		"8 of 16 bytes are not written, from byte 0 of tensor 'b'");
 	test_folder_holds(&folder, path, "before");

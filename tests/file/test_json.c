@@ -33,8 +33,7 @@ static int rounds(void)
 }
 
 /* Up to PIECES of the pieces, side by side; the length. */
-static size_t random_text(char text[CAPACITY], const char *const *pieces,
-			  int64_t count)
+static size_t random_text(char text[CAPACITY], const char *const *pieces, int64_t count)
 {
 	const int64_t used = rng_below(&rng, PIECES + 1);
 	size_t length = 0;
@@ -182,12 +181,12 @@ static void integers(void **state)
 		nib_json_init(&json, text, length, NULL);
 		is_ours = nib_json_int(&json, &ours) && nib_json_end(&json);
 		theirs = json_loadb(text, length, JSON_DECODE_ANY, NULL);
-		is_theirs = theirs && json_is_integer(theirs) &&
-			    !memchr(text, '-', length);
+		is_theirs =
+		    theirs && json_is_integer(theirs) && !memchr(text, '-', length);
 		if (is_ours != is_theirs ||
 		    (is_ours && ours != json_integer_value(theirs)))
-			fail_msg("'%.*s': %d %" PRId64 ", jansson %d",
-				 (int)length, text, is_ours, ours, is_theirs);
+			fail_msg("'%.*s': %d %" PRId64 ", jansson %d", (int)length,
+				 text, is_ours, ours, is_theirs);
 		json_decref(theirs);
 		taken += is_ours;
 	}
@@ -218,8 +217,7 @@ static void skipped_values(void **state)
 		ours = nib_json_skip(&json) && nib_json_end(&json);
 		theirs = json_loadb(text, length, JSON_DECODE_ANY, &error);
 		/* Numbers that nobody reads may be of any size. */
-		if (!theirs &&
-		    json_error_code(&error) == json_error_numeric_overflow)
+		if (!theirs && json_error_code(&error) == json_error_numeric_overflow)
 			continue;
 		if (ours != (theirs != NULL))
 			fail_msg("'%.*s': %s", (int)length, text,

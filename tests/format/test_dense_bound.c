@@ -48,10 +48,8 @@ static void make(struct fixture *f, int64_t m, int64_t n, int64_t k,
 		 enum nib_dtype dtype)
 {
 	f->x = test_dense_new(x_dtype, m, k, 1, 0);
-	f->b = test_nvfp4_new(&rng, n, k, 1, NIB_TILED_128X4,
-			      TEST_SCALES_MIDDLE, 0, 0);
-	f->b2 =
-	    test_nvfp4_new(&rng, n, k, 1, NIB_LINEAR, TEST_SCALES_MIDDLE, 0, 0);
+	f->b = test_nvfp4_new(&rng, n, k, 1, NIB_TILED_128X4, TEST_SCALES_MIDDLE, 0, 0);
+	f->b2 = test_nvfp4_new(&rng, n, k, 1, NIB_LINEAR, TEST_SCALES_MIDDLE, 0, 0);
 	f->c = test_dense_new(dtype, m, n, 1, 0);
 	f->alpha = f->alpha2 = 1;
 	f->problem = (struct nib_problem){
@@ -107,8 +105,8 @@ static const struct values *values_of(const struct nib_problem *p, int64_t row,
 	for (int64_t i = 0; i < b->k; i++) {
 		v.x[i] = nib_dense_get(&p->x, 0, row, i);
 		v.code[i] = (float)nib_e2m1_twice[sums_code(b, col, i)] * 0.5f;
-		v.scale[i] = nib_e4m3_to_float(
-		    *nib_nvfp4_scale(b, 0, col, i / NIB_BLOCK));
+		v.scale[i] =
+		    nib_e4m3_to_float(*nib_nvfp4_scale(b, 0, col, i / NIB_BLOCK));
 		v.w[i] = v.code[i] * v.scale[i];
 	}
 	for (int64_t g = 0; p->activations == INT8 && g < b->k; g += 16) {
@@ -203,8 +201,7 @@ static double tensor_step(double c, const double *x, const double *w, int least)
 	double sum;
 
 	for (int i = 0; i < 16; i++) {
-		const int e =
-		    exponent_of(x[i], least) + exponent_of(w[i], least);
+		const int e = exponent_of(x[i], least) + exponent_of(w[i], least);
 
 		most = e > most ? e : most;
 	}
@@ -302,8 +299,7 @@ static void multiply(const struct fixture *f, enum nib_op op, model *sum)
 		float c = sum(values_of(p, row, &p->b, col)) * f->alpha;
 
 		if (op == NIB_DUAL_GEMM)
-			c = silu(c) *
-			    (sum(values_of(p, row, &p->b2, col)) * f->alpha2);
+			c = silu(c) * (sum(values_of(p, row, &p->b2, col)) * f->alpha2);
 		nib_dense_set_bits(&p->c, 0, row, col,
 				   nib_fp64_to_dtype((double)c, p->c.dtype));
 	}
@@ -350,8 +346,7 @@ static double random_x(enum nib_dtype dtype, int kind)
 	switch (kind) {
 	case 1:
 		do {
-			any =
-			    nib_dtype_to_fp32((uint32_t)rng_next(&rng), dtype);
+			any = nib_dtype_to_fp32((uint32_t)rng_next(&rng), dtype);
 		} while (!isfinite(any) || fabsf(any) > 0x1p100f);
 		return (double)any;
 	case 2:
@@ -389,8 +384,7 @@ static void random_data_is_inside(void **state)
 	    {DENSE, NIB_FP16, BLOCKS, in_lanes, "fp16 in lanes"},
 	    {DENSE, NIB_BF16, BLOCKS, in_order, "bf16 in order"},
 	    {DENSE, NIB_BF16, BLOCKS, in_flushed_pairs, "bf16, flushed"},
-	    {DENSE, NIB_BF16, BLOCKS, in_flushed_blocks,
-	     "bf16 blocks, flushed"},
+	    {DENSE, NIB_BF16, BLOCKS, in_flushed_blocks, "bf16 blocks, flushed"},
 	    {DENSE, NIB_FP16, TENSOR, in_fp16_tensor, "fp16 tensor"},
 	    {DENSE, NIB_FP16, TENSOR, in_fp16_tensor_blocks, "fp16 blocks"},
 	    {DENSE, NIB_BF16, TENSOR, in_bf16_tensor_blocks, "bf16 blocks"},
@@ -416,8 +410,7 @@ static void random_data_is_inside(void **state)
 			fill(&f, j / 4 % 4);
 			f.alpha = (float)rng_normal(&rng);
 			f.alpha2 = ldexpf(f.alpha, (int)rng_below(&rng, 40));
-			fraction =
-			    fraction_of(&f, NIB_GEMM, h->sum, h->arithmetic);
+			fraction = fraction_of(&f, NIB_GEMM, h->sum, h->arithmetic);
 			/* The rounding to 16 bits would hide the rest. */
 			if (j < 16)
 				worst = fmax(worst, fraction);
@@ -447,8 +440,7 @@ static void cpu_bound_is_close(void **state)
 	printf("fp32 in order, chosen: %.4f of the bound\n", fraction);
 	assert_true(fraction > 0.99);
 	/* Lost twice, as by a sum that is cut off instead: outside. */
-	nib_dense_set_bits(&f.c.view, 0, 0, 0,
-			   nib_fp32_bits(1 - 32 * 0x1p-24f));
+	nib_dense_set_bits(&f.c.view, 0, 0, 0, nib_fp32_bits(1 - 32 * 0x1p-24f));
 	assert_int_equal(check(&f, NIB_GEMM, BLOCKS).failed, 1);
 	drop(&f);
 }
@@ -533,13 +525,12 @@ static void tensor_bound_is_close(void **state)
 
 		make(&f, 1, 1, MAX_K, DENSE, i ? NIB_BF16 : NIB_FP16, NIB_FP32);
 		for (int64_t j = 0; j < MAX_K; j++) {
-			set_x(&f, 0, j,
-			      j < 16 ? 0 : last[i] * (j % 16 ? 1 : 4));
+			set_x(&f, 0, j, j < 16 ? 0 : last[i] * (j % 16 ? 1 : 4));
 			set_w(&f, j, ONE);
 		}
 		set_x(&f, 0, 0, 0x1p15);
-		fraction = fraction_of(
-		    &f, NIB_GEMM, i ? in_bf16_tensor : in_fp16_tensor, TENSOR);
+		fraction = fraction_of(&f, NIB_GEMM,
+				       i ? in_bf16_tensor : in_fp16_tensor, TENSOR);
 		printf("tensor, chosen: %.4f of the bound\n", fraction);
 		assert_true(fraction > 0.97);
 		drop(&f);
@@ -625,8 +616,7 @@ static void slack_is_the_formula(void **state)
 	assert_true(is_about(e.slack, 4 * 6 * U));
 	e = nib_expect_gemm_dense(&s, -2, 32, fp16);
 	assert_true(e.unit == 6);
-	assert_true(
-	    is_about(e.slack, 6 * 28 * U + 2 * (80 * 0x1p-40 + 128 * 0x1p-30)));
+	assert_true(is_about(e.slack, 6 * 28 * U + 2 * (80 * 0x1p-40 + 128 * 0x1p-30)));
 	e = nib_expect_gemm_dense(&s, -2, 32, bf16);
 	assert_true(is_about(e.slack, 6 * 28 * U));
 	/* What subnormals lose shows beside tiny products. */
@@ -634,12 +624,11 @@ static void slack_is_the_formula(void **state)
 	s.subnormal = 0x1p-123;
 	memset(s.digit, 0, sizeof(s.digit));
 	e = nib_expect_gemm_dense(&s, 1, 32, cpu);
-	assert_true(is_about(e.slack, 112 * 0x1p-126 + 0x1p-123 + 0x1p-150 +
-					  40 * U * 0x1p-140));
+	assert_true(is_about(e.slack,
+			     112 * 0x1p-126 + 0x1p-123 + 0x1p-150 + 40 * U * 0x1p-140));
 	e = nib_expect_gemm_dense(&s, 0x1p30f, 32, bf16);
-	assert_true(is_about(e.slack, 80 * 0x1p-122 + 128 * 0x1p-111 +
-					  5 * 0x1p-112 + 0x1p-150 +
-					  28 * U * 0x1p-110));
+	assert_true(is_about(e.slack, 80 * 0x1p-122 + 128 * 0x1p-111 + 5 * 0x1p-112 +
+					  0x1p-150 + 28 * U * 0x1p-110));
 	/* Nothing is nothing. */
 	s.products = 0;
 	e = nib_expect_gemm_dense(&s, 1, 32, cpu);

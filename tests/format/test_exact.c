@@ -34,21 +34,19 @@ static uint64_t next_random(void)
 static struct test_nvfp4 make(int64_t batch, int64_t rows, int64_t k,
 			      enum nib_scale_layout layout, int64_t gap)
 {
-	return test_nvfp4_new(&rng, rows, k, batch, layout, TEST_SCALES_ANY,
-			      gap, layout == NIB_LINEAR ? gap : 0);
+	return test_nvfp4_new(&rng, rows, k, batch, layout, TEST_SCALES_ANY, gap,
+			      layout == NIB_LINEAR ? gap : 0);
 }
 
 /* ---- the slow way ------------------------------------------------------- */
 
 /* value * 2^10, from the definition. */
-static int64_t slow_value(const struct nib_nvfp4 *v, int64_t b, int64_t row,
-			  int64_t i)
+static int64_t slow_value(const struct nib_nvfp4 *v, int64_t b, int64_t row, int64_t i)
 {
 	static const int twice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
 	const uint8_t *codes = v->codes, *scales = v->scales;
 	const int64_t g = i / 16, groups = v->k / 16;
-	const int64_t stride =
-	    v->row_stride_bytes ? v->row_stride_bytes : v->k / 2;
+	const int64_t stride = v->row_stride_bytes ? v->row_stride_bytes : v->k / 2;
 	const int64_t batch_stride =
 	    v->batch_stride_bytes ? v->batch_stride_bytes : v->rows * stride;
 	int64_t at, base, scale;
@@ -60,8 +58,7 @@ static int64_t slow_value(const struct nib_nvfp4 *v, int64_t b, int64_t row,
 		     (row % 32) * 16 + ((row % 128) / 32) * 4 + g % 4;
 		base = (v->rows + 127) / 128 * ((groups + 3) / 4) * 512;
 	} else {
-		at = v->scale_row_stride_bytes ? v->scale_row_stride_bytes
-					       : groups;
+		at = v->scale_row_stride_bytes ? v->scale_row_stride_bytes : groups;
 		base = v->rows * at;
 		at = row * at + g;
 	}
@@ -124,14 +121,12 @@ static struct nib_exact_sum fast_dot(const struct nib_nvfp4 *a, int64_t a_batch,
 static void sum_equals_the_slow_one(void **state)
 {
 	static const int64_t ks[] = {0, 16, 32, 48, 240, 7168};
-	static const enum nib_scale_layout layouts[] = {NIB_LINEAR,
-							NIB_TILED_128X4};
+	static const enum nib_scale_layout layouts[] = {NIB_LINEAR, NIB_TILED_128X4};
 
 	(void)state;
 	for (int i = 0; i < 24; i++) {
 		const int64_t k = ks[i % 6];
-		struct test_nvfp4 a =
-		    make(2, 130, k, layouts[i / 6 & 1], i & 2);
+		struct test_nvfp4 a = make(2, 130, k, layouts[i / 6 & 1], i & 2);
 		struct test_nvfp4 b = make(2, 35, k, layouts[i / 12], i & 1);
 
 		for (int j = 0; j < 20; j++) {
@@ -139,10 +134,8 @@ static void sum_equals_the_slow_one(void **state)
 			int64_t col = (int64_t)(next_random() % 35);
 			struct nib_exact_sum want, got;
 
-			want = slow_dot(&a.view, j & 1, row, &b.view, j / 2 & 1,
-					col);
-			got = fast_dot(&a.view, j & 1, row, &b.view, j / 2 & 1,
-				       col);
+			want = slow_dot(&a.view, j & 1, row, &b.view, j / 2 & 1, col);
+			got = fast_dot(&a.view, j & 1, row, &b.view, j / 2 & 1, col);
 			assert_true(want.sum == got.sum);
 			assert_true(want.magnitude == got.magnitude);
 			assert_true(want.products == got.products);
@@ -205,8 +198,8 @@ static void product_is_rounded_once(void **state)
 	for (int i = 0; i < 1000000; i++) {
 		const int bits = 1 + (int)(next_random() % 40);
 		const int64_t sum = (int64_t)next_random() >> (64 - bits - 1);
-		const float alpha = ldexpf((float)(next_random() >> 40),
-					   -(int)(next_random() % 150));
+		const float alpha =
+		    ldexpf((float)(next_random() >> 40), -(int)(next_random() % 150));
 		const long double exact = (long double)sum * alpha * 0x1p-20L;
 		const struct nib_exact_sum s = {sum, 0, 0, 0, false};
 
@@ -283,8 +276,7 @@ static void special_alphas_follow_ieee(void **state)
 	assert_int_equal(nib_exact_round(&one, 65519.996f, NIB_FP16), 0x7BFF);
 	assert_int_equal(nib_exact_round(&one, 65520.0f, NIB_FP16), 0x7C00);
 	assert_int_equal(nib_exact_round(&one, -0x1.FFp127f, NIB_BF16), 0xFF80);
-	assert_int_equal(nib_exact_round(&one, 0x1.FEFFFEp127f, NIB_BF16),
-			 0x7F7F);
+	assert_int_equal(nib_exact_round(&one, 0x1.FEFFFEp127f, NIB_BF16), 0x7F7F);
 }
 
 /* valgrind computes long doubles as doubles: no judge of a double. */
@@ -349,8 +341,7 @@ static void judge_knows_overflow_and_nan(void **state)
 	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
 	assert_true(fraction_of(&e, NIB_FP32, 0) > 1);
 
-	e = nib_expect_gemm(&one, 65519.996f, 16,
-			    BLOCKS); /* may go either way */
+	e = nib_expect_gemm(&one, 65519.996f, 16, BLOCKS); /* may go either way */
 	assert_true(fraction_of(&e, NIB_FP16, 65504) <= 1);
 	assert_true(fraction_of(&e, NIB_FP16, (double)INFINITY) == 0);
 	assert_true(fraction_of(&e, NIB_FP16, (double)-INFINITY) > 1);
@@ -434,8 +425,7 @@ static void fp4_bound_grows_by_steps_and_large_blocks(void **state)
 	assert_true(fabs(e.slack - 2 * 8.004 * 0x1p-24) < 0x1p-80);
 	s.large = 3;
 	e = nib_expect_gemm(&s, -2, 80, FP4);
-	assert_true(fabs(e.slack - 2 * (8.004 * 0x1p-24 + 3 * 0x1p-16)) <
-		    0x1p-80);
+	assert_true(fabs(e.slack - 2 * (8.004 * 0x1p-24 + 3 * 0x1p-16)) < 0x1p-80);
 	/* Blocks that cancel leave nothing, but beside a large one. */
 	e = nib_expect_gemm(&opposed, 1, 64, FP4);
 	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
@@ -483,8 +473,8 @@ static void dual_bound_is_tight_and_knows_overflow(void **state)
 {
 	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, 0, false};
 	const struct nib_exact_sum cancelled = {0, 1 << 20, 0, 0, false};
-	const struct nib_exact_sum vague = {-5 * (1 << 20), INT64_C(1) << 44, 0,
-					    0, false};
+	const struct nib_exact_sum vague = {-5 * (1 << 20), INT64_C(1) << 44, 0, 0,
+					    false};
 	const struct nib_exact_sum nan = {0, 0, 0, 0, true};
 	const double want = 3 * 2 / (1 + exp(-2));
 	struct nib_expected e = nib_expect_dual(&one, 2, &one, 3, 16, BLOCKS);

@@ -36,8 +36,7 @@ struct rows {
 	struct nib_exact_weights w;
 };
 
-static struct rows rows_new(int64_t k, enum nib_dtype dtype,
-			    enum test_scales scales)
+static struct rows rows_new(int64_t k, enum nib_dtype dtype, enum test_scales scales)
 {
 	const size_t n = (size_t)k;
 	struct rows r = {.k = k};
@@ -71,9 +70,8 @@ static void rows_free(struct rows *r)
 
 static void set_x(const struct rows *r, int64_t i, float x)
 {
-	nib_dense_set_bits(
-	    &r->x.view, BATCH, ROW, i,
-	    nib_fp64_to_dtype(nib_fp32_to_fp64(x), r->x.view.dtype));
+	nib_dense_set_bits(&r->x.view, BATCH, ROW, i,
+			   nib_fp64_to_dtype(nib_fp32_to_fp64(x), r->x.view.dtype));
 }
 
 static float get_x(const struct rows *r, int64_t i)
@@ -85,8 +83,7 @@ static void set_w(const struct rows *r, int64_t i, unsigned code, uint8_t scale)
 {
 	uint8_t *byte = nib_nvfp4_row(&r->b.view, BATCH, ROW) + i / 2;
 
-	*byte =
-	    (uint8_t)(i & 1 ? (*byte & 15) | code << 4 : (*byte & 0xF0) | code);
+	*byte = (uint8_t)(i & 1 ? (*byte & 15) | code << 4 : (*byte & 0xF0) | code);
 	*nib_nvfp4_scale(&r->b.view, BATCH, ROW, i / NIB_BLOCK) = scale;
 }
 
@@ -96,16 +93,14 @@ static int64_t get_w(const struct rows *r, int64_t i)
 	static const int twice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
 	const int code =
 	    nib_nvfp4_row(&r->b.view, BATCH, ROW)[i / 2] >> (i % 2 * 4) & 15;
-	const int byte =
-	    *nib_nvfp4_scale(&r->b.view, BATCH, ROW, i / NIB_BLOCK);
+	const int byte = *nib_nvfp4_scale(&r->b.view, BATCH, ROW, i / NIB_BLOCK);
 	const int64_t scale =
 	    byte < 8 ? byte : (int64_t)(8 + byte % 8) << (byte / 8 - 1);
 
 	return (code & 8 ? -1 : 1) * twice[code & 7] * scale;
 }
 
-static struct nib_exact_wide dot(struct rows *r,
-				 enum nib_activations activations)
+static struct nib_exact_wide dot(struct rows *r, enum nib_activations activations)
 {
 	struct nib_exact_wide s;
 
@@ -129,8 +124,7 @@ static void unit(struct bignum *s)
 }
 
 /* x[i] * factor[i] are the values of A, as values() has them. */
-static struct slow *slow_dot(const struct rows *r, const float *x,
-			     const int8_t *factor)
+static struct slow *slow_dot(const struct rows *r, const float *x, const int8_t *factor)
 {
 	struct slow *s = calloc(1, sizeof(*s));
 	struct bignum block;
@@ -178,8 +172,8 @@ static float *values(const struct rows *r, enum nib_activations activations,
 	return x;
 }
 
-static void rounds_alike(const struct nib_exact_wide *got,
-			 const struct bignum *want, float alpha)
+static void rounds_alike(const struct nib_exact_wide *got, const struct bignum *want,
+			 float alpha)
 {
 	static const enum nib_dtype dtypes[3] = {NIB_FP32, NIB_FP16, NIB_BF16};
 	const struct bignum scaled = bignum_times(want, alpha);
@@ -195,11 +189,9 @@ static void rounds_alike(const struct nib_exact_wide *got,
 						    (signbit(alpha) != 0));
 		if (is_minus_zero)
 			bits = nib_sign_bits(f, true);
-		assert_int_equal(nib_exact_wide_round(got, alpha, dtypes[i]),
-				 bits);
+		assert_int_equal(nib_exact_wide_round(got, alpha, dtypes[i]), bits);
 	}
-	assert_true(nib_exact_wide_double(got, alpha) ==
-		    bignum_double(&scaled));
+	assert_true(nib_exact_wide_double(got, alpha) == bignum_double(&scaled));
 }
 
 /* size: of an upper bound that must be tight. */
@@ -257,23 +249,18 @@ enum data {
 
 static float largest_of(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP16   ? 65504.0f
-	       : dtype == NIB_BF16 ? 0x1.FEp127f
-				   : FLT_MAX;
+	return dtype == NIB_FP16 ? 65504.0f : dtype == NIB_BF16 ? 0x1.FEp127f : FLT_MAX;
 }
 
 static float smallest_of(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP16   ? 0x1p-24f
-	       : dtype == NIB_BF16 ? 0x1p-133f
-				   : 0x1p-149f;
+	return dtype == NIB_FP16 ? 0x1p-24f : dtype == NIB_BF16 ? 0x1p-133f : 0x1p-149f;
 }
 
 static float random_finite(enum nib_dtype dtype)
 {
 	for (;;) {
-		const float x =
-		    nib_dtype_to_fp32((uint32_t)rng_next(&rng), dtype);
+		const float x = nib_dtype_to_fp32((uint32_t)rng_next(&rng), dtype);
 
 		if (isfinite(x))
 			return x;
@@ -283,8 +270,7 @@ static float random_finite(enum nib_dtype dtype)
 static float value_of(enum data data, enum nib_dtype dtype, int64_t i)
 {
 	const float sign = rng_next(&rng) & 1 ? 1 : -1;
-	const float small = smallest_of(dtype),
-		    normal = (float)rng_normal(&rng);
+	const float small = smallest_of(dtype), normal = (float)rng_normal(&rng);
 	const int spread = (int)(i / NIB_BLOCK) % 60;
 
 	switch (data) {
@@ -391,9 +377,8 @@ static void tie_is_broken(struct rows *r, float tiny, bool is_odd)
 		want += 0x1p-23f;
 	s = dot(r, NIB_ACTIVATIONS_DENSE);
 	for (int sign = -1; sign < 2; sign += 2)
-		assert_int_equal(
-		    nib_exact_wide_round(&s, (float)sign, NIB_FP32),
-		    nib_fp32_bits((float)sign * want));
+		assert_int_equal(nib_exact_wide_round(&s, (float)sign, NIB_FP32),
+				 nib_fp32_bits((float)sign * want));
 }
 
 static void last_bits_break_ties(void **state)
@@ -487,18 +472,15 @@ static void infinities_follow_ieee(void **state)
 		assert_true(isfinite(s.largest_x));
 		if (c->want == 0) {
 			assert_true(s.is_nan);
-			assert_int_equal(nib_exact_wide_round(&s, 1, NIB_FP16),
-					 0x7E00);
+			assert_int_equal(nib_exact_wide_round(&s, 1, NIB_FP16), 0x7E00);
 			assert_true(isnan(nib_exact_wide_double(&s, 0)));
 		} else {
 			const double want = (double)c->want;
 
 			assert_false(s.is_nan);
 			assert_true(nib_exact_wide_double(&s, 1) == want);
-			assert_true(nib_exact_wide_double(&s, -0x1p-149f) ==
-				    -want);
-			assert_true(nib_exact_wide_double(&s, -INFINITY) ==
-				    -want);
+			assert_true(nib_exact_wide_double(&s, -0x1p-149f) == -want);
+			assert_true(nib_exact_wide_double(&s, -INFINITY) == -want);
 			assert_true(isnan(nib_exact_wide_double(&s, 0)));
 			assert_true(isnan(nib_exact_wide_double(&s, NAN)));
 		}
@@ -557,14 +539,12 @@ static void float_modes_change_nothing(void **state)
 		for (int j = 0; j < 20; j++) {
 			const float alpha = random_finite(NIB_FP32);
 
-			assert_int_equal(
-			    nib_exact_wide_round(&s, alpha, NIB_FP32),
-			    nib_exact_wide_round(&t, alpha, NIB_FP32));
+			assert_int_equal(nib_exact_wide_round(&s, alpha, NIB_FP32),
+					 nib_exact_wide_round(&t, alpha, NIB_FP32));
 			assert_true(nib_exact_wide_double(&s, alpha) ==
 				    nib_exact_wide_double(&t, alpha));
 		}
-		assert_true(fabs(s.products - t.products) <=
-			    s.products * 0x1p-40);
+		assert_true(fabs(s.products - t.products) <= s.products * 0x1p-40);
 		rows_free(&r);
 	}
 }

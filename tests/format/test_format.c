@@ -78,10 +78,8 @@ static void e2m1_rounds_ties_to_even(void **state)
 		assert_int_equal(nib_e2m1_encode(nextafterf(tie, 9)), i + 1);
 	}
 	for (unsigned code = 0; code < 8; code++) {
-		assert_int_equal(nib_e2m1_encode((float)e2m1_values[code]),
-				 code);
-		assert_int_equal(nib_e2m1_encode(-(float)e2m1_values[code]),
-				 code | 8);
+		assert_int_equal(nib_e2m1_encode((float)e2m1_values[code]), code);
+		assert_int_equal(nib_e2m1_encode(-(float)e2m1_values[code]), code | 8);
 	}
 	assert_int_equal(nib_e2m1_encode(INFINITY), 7);
 	assert_int_equal(nib_e2m1_encode(-1e30f), 15);
@@ -97,8 +95,7 @@ static unsigned e2m1_search(float x, double d)
 	unsigned best = 0;
 
 	for (unsigned code = 0; code < 8; code++) {
-		long double distance =
-		    fabsl(size - (long double)e2m1_values[code] * d);
+		long double distance = fabsl(size - (long double)e2m1_values[code] * d);
 
 		if (distance < best_distance ||
 		    (distance == best_distance && code % 2 == 0)) {
@@ -122,8 +119,7 @@ static void e2m1_ratio_is_exact(void **state)
 		x = nextafterf(x, i % 3 == 0 ? 0 : i % 3 == 1 ? x : 1e30f);
 		if (i & 8)
 			x = -x;
-		assert_int_equal(nib_e2m1_encode_ratio(x, d),
-				 e2m1_search(x, d));
+		assert_int_equal(nib_e2m1_encode_ratio(x, d), e2m1_search(x, d));
 	}
 }
 
@@ -152,8 +148,7 @@ static void e4m3_has_its_256_values(void **state)
 		assert_false(nib_e4m3_is_nan((uint8_t)byte));
 		assert_true(got == e4m3_value(byte));
 		assert_int_equal(nib_fp32_bits(got) >> 31, byte >> 7);
-		assert_true(nib_e4m3_integer((uint8_t)byte) ==
-			    e4m3_value(byte) * 512);
+		assert_true(nib_e4m3_integer((uint8_t)byte) == e4m3_value(byte) * 512);
 	}
 	assert_true(nib_e4m3_to_float(NIB_E4M3_MAX) == 448);
 	assert_true(nib_e4m3_to_float(NIB_E4M3_MIN) == 0x1p-9f);
@@ -169,13 +164,10 @@ static void e4m3_encodes_to_nearest_even(void **state)
 
 		assert_int_equal(nib_e4m3_encode(value), byte);
 		if (byte < 0x7E) {
-			const float tie =
-			    (value + (float)e4m3_value(byte + 1)) / 2;
+			const float tie = (value + (float)e4m3_value(byte + 1)) / 2;
 
-			assert_int_equal(nib_e4m3_encode(tie),
-					 byte + (byte & 1));
-			assert_int_equal(nib_e4m3_encode(nextafterf(tie, 0)),
-					 byte);
+			assert_int_equal(nib_e4m3_encode(tie), byte + (byte & 1));
+			assert_int_equal(nib_e4m3_encode(nextafterf(tie, 0)), byte);
 			assert_int_equal(nib_e4m3_encode(nextafterf(tie, 999)),
 					 byte + 1);
 		}
@@ -228,8 +220,7 @@ static uint64_t narrow64(double x, struct nib_float_format f)
 /* Every number, every midpoint and its neighbours, both signs. */
 static void half_narrows_to_nearest_even(void **state)
 {
-	const struct nib_float_format formats[2] = {nib_format_fp16,
-						    nib_format_bf16};
+	const struct nib_float_format formats[2] = {nib_format_fp16, nib_format_bf16};
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
@@ -239,10 +230,9 @@ static void half_narrows_to_nearest_even(void **state)
 		for (uint64_t bits = 0; bits < infinity; bits++) {
 			const double low = value_of(bits, f);
 			/* As if the format went on beyond its largest. */
-			const double high =
-			    bits + 1 < infinity
-				? value_of(bits + 1, f)
-				: ldexp(1, 1 << (f.exponent_bits - 1));
+			const double high = bits + 1 < infinity
+						? value_of(bits + 1, f)
+						: ldexp(1, 1 << (f.exponent_bits - 1));
 			const double tie = (low + high) / 2;
 			const uint64_t even = bits + (bits & 1);
 			const uint64_t sign = UINT64_C(1) << 15;
@@ -270,16 +260,14 @@ static void nans_keep_sign_and_payload(void **state)
 	for (uint32_t payload = 1; payload < 0x400; payload++) {
 		for (uint32_t sign = 0; sign < 2; sign++) {
 			const uint32_t half = sign << 15 | 0x7C00 | payload;
-			const uint32_t wide =
-			    sign << 31 | 0x7F800000 | payload << 13;
+			const uint32_t wide = sign << 31 | 0x7F800000 | payload << 13;
 			const float x = nib_fp32_from_bits(wide);
 
 			assert_int_equal(
 			    nib_fp32_bits(nib_fp16_to_fp32((uint16_t)half)),
 			    wide | 0x400000);
 			assert_int_equal(nib_fp32_to_fp16(x), half | 0x200);
-			assert_int_equal(nib_fp32_to_bf16(x),
-					 wide >> 16 | 0x40);
+			assert_int_equal(nib_fp32_to_bf16(x), wide >> 16 | 0x40);
 		}
 	}
 }
@@ -307,8 +295,7 @@ static void double_narrows_as_the_cpu_does(void **state)
 	assert_int_equal(nib_fp32_bits(nib_fp64_to_fp32(0x1p-150)), 0);
 	assert_int_equal(nib_fp32_bits(nib_fp64_to_fp32(-0x1.0000001p-150)),
 			 0x80000001);
-	assert_int_equal(nib_fp32_bits(nib_fp64_to_fp32(0x1.FFFFFFp127)),
-			 0x7F800000);
+	assert_int_equal(nib_fp32_bits(nib_fp64_to_fp32(0x1.FFFFFFp127)), 0x7F800000);
 	assert_int_equal(nib_fp32_bits(nib_fp64_to_fp32(-0.0)), 0x80000000);
 }
 
@@ -358,8 +345,7 @@ static void tiled_offsets_are_a_permutation(void **state)
 		assert_non_null(hit);
 		for (int64_t row = 0; row < 256; row++)
 			for (int64_t g = 0; g < padded; g++) {
-				int64_t at =
-				    nib_scale_offset_tiled(groups[i], row, g);
+				int64_t at = nib_scale_offset_tiled(groups[i], row, g);
 
 				assert_in_range(at, 0, bytes - 1);
 				assert_int_equal(hit[at]++, 0);
@@ -393,10 +379,8 @@ static void sizes_are_checked(void **state)
 static void views_resolve_zeros(void **state)
 {
 	uint8_t base[1];
-	struct nib_nvfp4 v = {
-	    .codes = base, .scales = base, .rows = 5, .k = 64};
-	struct nib_dense d = {
-	    .data = base, .dtype = NIB_FP16, .rows = 5, .cols = 7};
+	struct nib_nvfp4 v = {.codes = base, .scales = base, .rows = 5, .k = 64};
+	struct nib_dense d = {.data = base, .dtype = NIB_FP16, .rows = 5, .cols = 7};
 
 	(void)state;
 	assert_int_equal(nib_nvfp4_batches(&v), 1);
@@ -455,12 +439,11 @@ static void scale_rounds_twice_as_torch_does(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		assert_int_equal(nib_scale_ref(cases[i].amax, cases[i].global,
-					       NIB_RECIPE_MODELOPT),
-				 cases[i].want);
+		assert_int_equal(
+		    nib_scale_ref(cases[i].amax, cases[i].global, NIB_RECIPE_MODELOPT),
+		    cases[i].want);
 	assert_int_equal(nib_scale_ref(0, 1, NIB_RECIPE_MODELOPT), 0x38);
-	assert_int_equal(nib_scale_ref(0, 1, NIB_RECIPE_COMPRESSED_TENSORS),
-			 0x20);
+	assert_int_equal(nib_scale_ref(0, 1, NIB_RECIPE_COMPRESSED_TENSORS), 0x20);
 	assert_int_equal(nib_scale_ref(0, 1, NIB_RECIPE_GGML), 0);
 }
 
@@ -469,14 +452,12 @@ static void block_quantises_to_known_bytes(void **state)
 	/* amax 6 and global 1 give scale 1. */
 	const float x[16] = {6,	   -6, 0.25f, -0.25f, 0.75f, 1.25f, 1.75f, 2.5f,
 			     3.5f, 5,  -0.0f, 0,      0.26f, -5.1f, 1.5f,  -3};
-	static const uint8_t want[8] = {0xF7, 0x80, 0x22, 0x44,
-					0x66, 0x08, 0xF1, 0xD3};
+	static const uint8_t want[8] = {0xF7, 0x80, 0x22, 0x44, 0x66, 0x08, 0xF1, 0xD3};
 	uint8_t codes[8], scale;
 
 	(void)state;
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_RECIPE_MODELOPT, 0, codes, &scale),
-	    -1);
+	    nib_quantize_block_ref(x, 1, NIB_RECIPE_MODELOPT, 0, codes, &scale), -1);
 	assert_int_equal(scale, 0x38);
 	assert_memory_equal(codes, want, 8);
 }
@@ -490,8 +471,7 @@ static void block_of_zeros_follows_the_recipe(void **state)
 	(void)state;
 	x[3] = -0.0f;
 	for (int recipe = 0; recipe < 3; recipe++) {
-		assert_int_equal(nib_quantize_block_ref(x, 1,
-							(enum nib_recipe)recipe,
+		assert_int_equal(nib_quantize_block_ref(x, 1, (enum nib_recipe)recipe,
 							0, codes, &scale),
 				 -1);
 		assert_int_equal(scale, want[recipe]);
@@ -512,8 +492,7 @@ static void block_refuses_or_saturates_inf_and_nan(void **state)
 	assert_int_equal(scale, 0x55);
 	assert_int_equal(codes[3], 0x55);
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_RECIPE_GGML, 1, codes, &scale),
-	    -1);
+	    nib_quantize_block_ref(x, 1, NIB_RECIPE_GGML, 1, codes, &scale), -1);
 	assert_int_equal(scale, 0x7E);
 	assert_int_equal(codes[0], 0x00);
 	assert_int_equal(codes[3], 0xF0);
@@ -539,10 +518,9 @@ static void dequantise_rounds_once(void **state)
 		const float global = ldexpf((float)(next_random() % 0xFFFFFF),
 					    -20 - (int)(next_random() % 30));
 		const enum nib_dtype dtype = dtypes[i % 3];
-		const long double exact = (long double)e2m1_values[code & 7] *
-					  e4m3_value(scale) * global;
-		const uint32_t bits =
-		    nib_dequantize_ref(code, scale, global, dtype);
+		const long double exact =
+		    (long double)e2m1_values[code & 7] * e4m3_value(scale) * global;
+		const uint32_t bits = nib_dequantize_ref(code, scale, global, dtype);
 		const uint32_t size = bits & (dtype ? 0x7FFF : 0x7FFFFFFF);
 		const struct nib_float_format f = nib_dtype_format(dtype);
 		long double up, down;
@@ -553,15 +531,14 @@ static void dequantise_rounds_once(void **state)
 			continue;
 		}
 		if (size + 1 < nib_infinity_bits(f)) {
-			up = ((long double)value_of(size, f) +
-			      value_of(size + 1, f)) /
+			up = ((long double)value_of(size, f) + value_of(size + 1, f)) /
 			     2;
 			assert_true(size & 1 ? exact < up : exact <= up);
 		}
 		if (size) {
-			down = ((long double)value_of(size, f) +
-				value_of(size - 1, f)) /
-			       2;
+			down =
+			    ((long double)value_of(size, f) + value_of(size - 1, f)) /
+			    2;
 			assert_true(size & 1 ? exact > down : exact >= down);
 		}
 	}
@@ -575,10 +552,8 @@ static void dequantise_special_values(void **state)
 	assert_int_equal(nib_dequantize_ref(9, 0x7F, 1, NIB_FP32), 0x7FC00000);
 	assert_int_equal(nib_dequantize_ref(0, 0x7F, 1, NIB_FP16), 0x7E00);
 	assert_int_equal(nib_dequantize_ref(8, 0x7F, 1, NIB_BF16), 0x7FC0);
-	assert_int_equal(nib_dequantize_ref(0, 0x38, INFINITY, NIB_BF16),
-			 0x7FC0);
-	assert_int_equal(nib_dequantize_ref(15, 0x7E, 1e38f, NIB_FP32),
-			 0xFF800000);
+	assert_int_equal(nib_dequantize_ref(0, 0x38, INFINITY, NIB_BF16), 0x7FC0);
+	assert_int_equal(nib_dequantize_ref(15, 0x7E, 1e38f, NIB_FP32), 0xFF800000);
 	assert_int_equal(nib_dequantize_ref(7, 0x7E, 1, NIB_FP16), 0x6940);
 }
 

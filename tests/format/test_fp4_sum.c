@@ -73,7 +73,7 @@ static int64_t cut(int64_t x, int from, int to)
 	const int by = to - from;
 	const int64_t units = by >= 63 || size == 0 ? 0
 			      : by >= 0		    ? size >> by
-					: size * (INT64_C(1) << -by);
+						    : size * (INT64_C(1) << -by);
 
 	return x < 0 ? -units : units;
 }
@@ -83,8 +83,7 @@ static int64_t product(const struct step *s, int i)
 	const int g = i / NIB_BLOCK;
 
 	return (int64_t)nib_e2m1_twice[s->a[i]] * nib_e2m1_twice[s->b[i]] *
-	       nib_e4m3_integer(s->scale_a[g]) *
-	       nib_e4m3_integer(s->scale_b[g]);
+	       nib_e4m3_integer(s->scale_a[g]) * nib_e4m3_integer(s->scale_b[g]);
 }
 
 static int max(int a, int b)
@@ -122,13 +121,12 @@ static struct exponents exponents_of(const struct step *s, enum reading reading)
 
 	for (int i = 0; i < STEP; i++) {
 		const int g = i / NIB_BLOCK;
-		const int scales = scale_exponent(s->scale_a[g]) +
-				   scale_exponent(s->scale_b[g]);
+		const int scales =
+		    scale_exponent(s->scale_a[g]) + scale_exponent(s->scale_b[g]);
 
 		if (product(s, i) != 0)
-			e.product =
-			    max(e.product, scales + code_exponent(s->a[i]) +
-					       code_exponent(s->b[i]));
+			e.product = max(e.product, scales + code_exponent(s->a[i]) +
+						       code_exponent(s->b[i]));
 		if (product(s, i) != 0 ||
 		    (reading == IDLE_COUNTS && s->scale_a[g] && s->scale_b[g]))
 			e.scales = max(e.scales, scales);
@@ -141,16 +139,13 @@ static uint32_t add_step(const struct step *s, enum reading reading)
 {
 	const struct exponents e = exponents_of(s, reading);
 	const int exponent = float_exponent(s->c);
-	const bool is_first_case =
-	    (s->c & 0x7FFFFFFF) != 0 && exponent >= e.product;
-	const int together =
-	    is_first_case || reading == IDLE_COUNTS ? NIB_BLOCK : 4;
+	const bool is_first_case = (s->c & 0x7FFFFFFF) != 0 && exponent >= e.product;
+	const int together = is_first_case || reading == IDLE_COUNTS ? NIB_BLOCK : 4;
 	int64_t sum, part = 0, c = s->c & 0x7FFFFF;
 	int unit;
 
 	for (int g = 0; g < BLOCKS; g++)
-		if (nib_e4m3_is_nan(s->scale_a[g]) ||
-		    nib_e4m3_is_nan(s->scale_b[g]))
+		if (nib_e4m3_is_nan(s->scale_a[g]) || nib_e4m3_is_nan(s->scale_b[g]))
 			return NAN_D;
 	if ((s->c & 0x7FFFFFFF) == 0x7F800000 ||
 	    (e.product == INT_MIN && reading == IDLE_IS_NOTHING))
@@ -198,18 +193,16 @@ static float part_of_sum(const struct nib_nvfp4 *a, int64_t m,
 			const int64_t at = first / NIB_BLOCK + g;
 			const bool is_in = at < a->k / NIB_BLOCK;
 
-			s.scale_a[g] =
-			    is_in ? *nib_nvfp4_scale(a, 0, m, at) : 0;
-			s.scale_b[g] =
-			    is_in ? *nib_nvfp4_scale(b, 0, n, at) : 0;
+			s.scale_a[g] = is_in ? *nib_nvfp4_scale(a, 0, m, at) : 0;
+			s.scale_b[g] = is_in ? *nib_nvfp4_scale(b, 0, n, at) : 0;
 		}
 		s.c = add_step(&s, reading);
 	}
 	return nib_fp32_from_bits(s.c);
 }
 
-static float dot(const struct nib_nvfp4 *a, int64_t m,
-		 const struct nib_nvfp4 *b, int64_t n, const void *order_)
+static float dot(const struct nib_nvfp4 *a, int64_t m, const struct nib_nvfp4 *b,
+		 int64_t n, const void *order_)
 {
 	const struct order *order = order_;
 	const int64_t steps = (a->k + STEP - 1) / STEP;
@@ -269,11 +262,9 @@ static void model_gives_values_of_a_b200(void **state)
 			read_hex(s.b, golden[i].b, 1);
 			read_hex(s.scale_a, golden[i].scale_a, 2);
 			read_hex(s.scale_b, golden[i].scale_b, 2);
-			assert_true(add_step(&s, (enum reading)reading) ==
-				    golden[i].d);
+			assert_true(add_step(&s, (enum reading)reading) == golden[i].d);
 			s.scale_b[3] = NIB_E4M3_NAN;
-			assert_true(add_step(&s, (enum reading)reading) ==
-				    NAN_D);
+			assert_true(add_step(&s, (enum reading)reading) == NAN_D);
 		}
 	}
 }
@@ -316,16 +307,14 @@ static void model_is_the_rule(void **state)
 		/* Toward zero, of either sign. */
 		s = even(0, 2, 0x38);
 		s.a[17] = 1;
-		assert_true(sum_of(s, 0x1p24f, reading) ==
-			    nib_fp32_bits(0x1p24f));
+		assert_true(sum_of(s, 0x1p24f, reading) == nib_fp32_bits(0x1p24f));
 		assert_true(sum_of(s, -0x1p24f, reading) ==
 			    nib_fp32_bits(-0x1.fffffep23f));
 		/* 2^-20 is 36 bits behind c: cut, or the sum were less. */
 		s = even(0, 1, 0x38);
 		s.a[0] = 9;
 		s.scale_a[0] = s.scale_b[0] = 1;
-		assert_true(sum_of(s, 0x1p16f, reading) ==
-			    nib_fp32_bits(0x1p16f));
+		assert_true(sum_of(s, 0x1p16f, reading) == nib_fp32_bits(0x1p16f));
 		assert_true(sum_of(s, 0x1p15f, reading) ==
 			    nib_fp32_bits(0x1.fffffep14f));
 		/* The sum's second case: four products are cut together. */
@@ -338,14 +327,12 @@ static void model_is_the_rule(void **state)
 		s.a[17] = 0;
 		assert_true(sum_of(s, 0, reading) == 0);
 		s.a[20] = 1;
-		assert_true(
-		    sum_of(s, 0, reading) ==
-		    (reading == IDLE_COUNTS ? nib_fp32_bits(0x1p-19f) : 0));
+		assert_true(sum_of(s, 0, reading) ==
+			    (reading == IDLE_COUNTS ? nib_fp32_bits(0x1p-19f) : 0));
 		/* An idle block. */
 		s.a[0] = s.a[1] = s.a[20] = 0;
-		assert_true(
-		    sum_of(s, 0, reading) ==
-		    (reading == IDLE_COUNTS ? 0 : nib_fp32_bits(0x1p-20f)));
+		assert_true(sum_of(s, 0, reading) ==
+			    (reading == IDLE_COUNTS ? 0 : nib_fp32_bits(0x1p-20f)));
 		/* Pads are idle and have no scale. */
 		s.scale_a[0] = 0;
 		assert_true(sum_of(s, 0, reading) == nib_fp32_bits(0x1p-20f));
@@ -380,8 +367,7 @@ static void random_data_is_inside(void **state)
 
 	(void)state;
 	for (int i = 0; i < N_KS * 4 * 3; i++) {
-		const struct order order = {1 + i / N_KS % 4,
-					    (enum reading)(i & 1)};
+		const struct order order = {1 + i / N_KS % 4, (enum reading)(i & 1)};
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 4 / N_KS);
 		struct sums f;
 
@@ -391,8 +377,8 @@ static void random_data_is_inside(void **state)
 		worst_of(0, NIB_DUAL_GEMM, &f, order);
 		sums_free(&f);
 	}
-	printf("random: fp32 %.4f of the bound, fp16 %.4f, bf16 %.4f\n",
-	       worst[0], worst[1], worst[2]);
+	printf("random: fp32 %.4f of the bound, fp16 %.4f, bf16 %.4f\n", worst[0],
+	       worst[1], worst[2]);
 }
 
 /* Not vacuous: a good part of what is granted is used. */
@@ -411,14 +397,13 @@ static void random_data_needs_the_bound(void **state)
 				 NIB_FP32);
 			if (j / 2)
 				make_positive(&f);
-			fraction[j / 2][j % 2] =
-			    worst_of(0, NIB_GEMM, &f, order);
+			fraction[j / 2][j % 2] = worst_of(0, NIB_GEMM, &f, order);
 			sums_free(&f);
 		}
 		printf("k = %5d, of the bound: any scales %.4f, middle %.4f; "
 		       "positive codes %.4f, %.4f\n",
-		       (int)ks[i], fraction[0][0], fraction[0][1],
-		       fraction[1][0], fraction[1][1]);
+		       (int)ks[i], fraction[0][0], fraction[0][1], fraction[1][0],
+		       fraction[1][1]);
 		for (int j = 0; j < 2; j++) {
 			assert_true(fraction[0][j] > 0.003);
 			assert_true(fraction[1][j] > 0.05);
@@ -451,13 +436,11 @@ static void cancellation_is_inside(void **state)
 
 	(void)state;
 	for (int i = 0; i < 48; i++) {
-		const struct order order = {1 + i % 4,
-					    (enum reading)(i / 4 % 2)};
+		const struct order order = {1 + i % 4, (enum reading)(i / 4 % 2)};
 		const int halves = i & 1;
 		struct sums f;
 
-		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS,
-			 test_is_small() ? 512 : 2048,
+		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, test_is_small() ? 512 : 2048,
 			 (enum test_scales)(i % 3), NIB_FP32);
 		if (halves)
 			cancel_halves(&f);
@@ -466,8 +449,8 @@ static void cancellation_is_inside(void **state)
 		worst[halves] = worst_of(worst[halves], NIB_GEMM, &f, order);
 		sums_free(&f);
 	}
-	printf("cancelling in blocks: %.4f of the bound, over k: %.4f\n",
-	       worst[0], worst[1]);
+	printf("cancelling in blocks: %.4f of the bound, over k: %.4f\n", worst[0],
+	       worst[1]);
 	assert_true(worst[1] > 0.002);
 }
 
@@ -485,13 +468,10 @@ static void all_scales_and_codes_are_inside(void **state)
 		sums_new(&f, &rng, 127, 127, 256, TEST_SCALES_ANY, NIB_FP32);
 		f.alpha = 1;
 		for (int row = 0; row < 127; row++) {
-			*nib_nvfp4_scale(&f.problem.a, 0, row, block) =
-			    (uint8_t)row;
-			*nib_nvfp4_scale(&f.problem.b, 0, row, block) =
-			    (uint8_t)row;
+			*nib_nvfp4_scale(&f.problem.a, 0, row, block) = (uint8_t)row;
+			*nib_nvfp4_scale(&f.problem.b, 0, row, block) = (uint8_t)row;
 			for (int k = 0; k < 256; k++) {
-				sums_set(&f.problem.a, row, k,
-					 (k + row) / 16 & 15);
+				sums_set(&f.problem.a, row, k, (k + row) / 16 & 15);
 				sums_set(&f.problem.b, row, k, k & 15);
 			}
 		}
@@ -522,8 +502,8 @@ static void make_extreme(struct sums *f)
 		    scales[rng_below(&rng, 8)];
 		if (rng_below(&rng, 8) < r)
 			for (int j = 0; j < NIB_BLOCK; j++)
-				sums_set(&f->problem.a, row,
-					 block * NIB_BLOCK + j, 8 * (j & 1));
+				sums_set(&f->problem.a, row, block * NIB_BLOCK + j,
+					 8 * (j & 1));
 	}
 }
 
@@ -539,8 +519,7 @@ static void extremes_are_inside(void **state)
 					       {1 + i % 3, IDLE_COUNTS}};
 		struct sums f;
 
-		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, k, TEST_SCALES_ONE,
-			 NIB_FP32);
+		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, k, TEST_SCALES_ONE, NIB_FP32);
 		f.alpha = 1;
 		make_extreme(&f);
 		for (int reading = 0; reading < 2; reading++)
@@ -552,8 +531,8 @@ static void extremes_are_inside(void **state)
 				      e % SUMS_COLS, &orders[0]);
 		sums_free(&f);
 	}
-	printf("extremes: %.4f of the bound; %d elements differ by reading\n",
-	       worst, differ);
+	printf("extremes: %.4f of the bound; %d elements differ by reading\n", worst,
+	       differ);
 	assert_true(differ > 0);
 }
 
@@ -581,8 +560,7 @@ static double fraction_if(const struct sums *f, int64_t k, int64_t large)
 		free(rows[i].twice);
 		free(rows[i].scale);
 	}
-	return nib_judge(&e, NIB_FP32, nib_dense_get(&f->problem.c, 0, 0, 0))
-	    .fraction;
+	return nib_judge(&e, NIB_FP32, nib_dense_get(&f->problem.c, 0, 0, 0)).fraction;
 }
 
 static void set_block(struct sums *f, int64_t block, int count, int code,
@@ -594,8 +572,7 @@ static void set_block(struct sums *f, int64_t block, int count, int code,
 		for (int i = 0; i < NIB_BLOCK; i++)
 			sums_set(v[side], 0, block * NIB_BLOCK + i,
 				 i < count ? code : 0);
-		*nib_nvfp4_scale(v[side], 0, 0, block) =
-		    side ? scale_b : scale_a;
+		*nib_nvfp4_scale(v[side], 0, 0, block) = side ? scale_b : scale_a;
 	}
 }
 
@@ -651,28 +628,26 @@ static void large_blocks_are_inside(void **state)
 		f.alpha = 1;
 		for (int64_t block = 0; block < k / NIB_BLOCK; block++) {
 			if (block % BLOCKS == 0) {
-				set_block(&f, block, is_idle ? 0 : 2, 7, 0x7E,
-					  0x7E);
+				set_block(&f, block, is_idle ? 0 : 2, 7, 0x7E, 0x7E);
 				if (!is_idle)
-					sums_set(&f.problem.b, 0,
-						 block * NIB_BLOCK, 15);
+					sums_set(&f.problem.b, 0, block * NIB_BLOCK,
+						 15);
 				continue;
 			}
 			/* 2^-20 once, or in each four. */
-			set_block(&f, block, reading == IDLE_COUNTS ? 1 : 16, 1,
-				  0x01, 0x01);
+			set_block(&f, block, reading == IDLE_COUNTS ? 1 : 16, 1, 0x01,
+				  0x01);
 			for (int j = 0; j < NIB_BLOCK; j++)
 				if (j % 4)
-					sums_set(&f.problem.a, 0,
-						 block * NIB_BLOCK + j, 0);
+					sums_set(&f.problem.a, 0, block * NIB_BLOCK + j,
+						 0);
 		}
 		fraction = worst_of(0, NIB_GEMM, &f, order);
 		assert_true(fraction == fraction_if(&f, k, large));
 		without = fraction_if(&f, k, 0);
 		printf("large blocks, %s, reading %d: %.4f of the bound, %g of "
 		       "one without them\n",
-		       is_idle ? "idle" : "cancelling", i & 1, fraction,
-		       without);
+		       is_idle ? "idle" : "cancelling", i & 1, fraction, without);
 		if (is_idle && reading == IDLE_IS_NOTHING)
 			assert_true(fraction == 0);
 		else
@@ -683,8 +658,7 @@ static void large_blocks_are_inside(void **state)
 
 /* A kernel for few rows: exact blocks in turn to *lanes sums of fp32. */
 static float dot_of_lanes(const struct nib_nvfp4 *a, int64_t m,
-			  const struct nib_nvfp4 *b, int64_t n,
-			  const void *lanes)
+			  const struct nib_nvfp4 *b, int64_t n, const void *lanes)
 {
 	const int n_lanes = *(const int *)lanes;
 	float sums[32] = {0}, sum = 0;
@@ -698,8 +672,7 @@ static float dot_of_lanes(const struct nib_nvfp4 *a, int64_t m,
 		for (int64_t i = g * NIB_BLOCK; i < (g + 1) * NIB_BLOCK; i++)
 			block += nib_e2m1_twice[sums_code(a, m, i)] *
 				 nib_e2m1_twice[sums_code(b, n, i)];
-		sums[g % n_lanes] +=
-		    (float)ldexp((double)(block * scales), UNIT);
+		sums[g % n_lanes] += (float)ldexp((double)(block * scales), UNIT);
 	}
 	for (int i = 0; i < n_lanes; i++)
 		sum += sums[i];

@@ -45,8 +45,8 @@ static float random_of_exponent(int exponent)
 {
 	const uint32_t bits = (uint32_t)rng_next(&rng);
 
-	return nib_fp32_from_bits((bits & 0x807FFFFF) |
-				  (uint32_t)(exponent + 127) << 23);
+	return nib_fp32_from_bits((bits & 0x807FFFFF) | (uint32_t)(exponent + 127)
+							    << 23);
 }
 
 static void block_is_right(const float *x)
@@ -64,8 +64,8 @@ static void block_is_right(const float *x)
 			 slow_scale(amax));
 	for (int i = 0; i < NIB_BLOCK; i++)
 		if (!is_nearest((double)x[i], (double)scale, codes[i]))
-			fail_msg("%a / %a is not %d", (double)x[i],
-				 (double)scale, codes[i]);
+			fail_msg("%a / %a is not %d", (double)x[i], (double)scale,
+				 codes[i]);
 }
 
 /* ---- tests -------------------------------------------------------------- */
@@ -89,8 +89,7 @@ static void blocks_of_every_size_are_right(void **state)
 	}
 	for (int i = 0; i < 100000; i++) {
 		for (int j = 0; j < NIB_BLOCK; j++)
-			x[j] =
-			    random_of_exponent((int)rng_below(&rng, 255) - 127);
+			x[j] = random_of_exponent((int)rng_below(&rng, 255) - 127);
 		block_is_right(x);
 	}
 }
@@ -109,8 +108,7 @@ static void every_amax_has_its_scale(void **state)
 		if (scale == last && 127 * (double)last >= (double)amax)
 			continue;
 		if ((double)scale != slow_scale((double)amax))
-			fail_msg("amax %a: scale is %a", (double)amax,
-				 (double)scale);
+			fail_msg("amax %a: scale is %a", (double)amax, (double)scale);
 		last = scale;
 	}
 	assert_true(nib_int8_scale(0) == 0x1p-100f);
@@ -165,8 +163,8 @@ static void quotients_of_fp32_round_alike(void **state)
 
 static void inf_and_nan_are_nan(void **state)
 {
-	static const uint32_t bad[] = {0x7F800000, 0xFF800000, 0x7FC00000,
-				       0xFFFFFFFF, 0x7F800001};
+	static const uint32_t bad[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF,
+				       0x7F800001};
 	int8_t codes[NIB_BLOCK];
 	float x[NIB_BLOCK];
 

@@ -57,8 +57,7 @@ static int exponent_of(int64_t x, int unit, int least)
 /* Toward zero, to a multiple of 2^bits. */
 static int64_t cut(int64_t x, int bits)
 {
-	const int64_t size =
-	    bits > 0 ? absolute(x) >> bits << bits : absolute(x);
+	const int64_t size = bits > 0 ? absolute(x) >> bits << bits : absolute(x);
 
 	return x < 0 ? -size : size;
 }
@@ -112,8 +111,8 @@ static int64_t place(int64_t j)
 }
 
 /* begin..end-1 of k, in steps; the last 64 are padded with zeros. */
-static float part_of_sum(const int64_t *w, const int64_t *x, int64_t begin,
-			 int64_t end, int64_t k, bool spread)
+static float part_of_sum(const int64_t *w, const int64_t *x, int64_t begin, int64_t end,
+			 int64_t k, bool spread)
 {
 	int64_t c = 0;
 
@@ -126,9 +125,8 @@ static float part_of_sum(const int64_t *w, const int64_t *x, int64_t begin,
 			const int64_t xi = at < k ? x[at] : 0;
 
 			products[j].value = wi * xi;
-			products[j].exponent =
-			    exponent_of(wi, W_UNIT, SUBNORMAL) +
-			    exponent_of(xi, X_UNIT, SUBNORMAL);
+			products[j].exponent = exponent_of(wi, W_UNIT, SUBNORMAL) +
+					       exponent_of(xi, X_UNIT, SUBNORMAL);
 		}
 		c = add_step(c, products);
 	}
@@ -141,8 +139,8 @@ struct order {
 	bool spread; /* see place() */
 };
 
-static float dot(const struct nib_nvfp4 *a, int64_t m,
-		 const struct nib_nvfp4 *b, int64_t n, const void *order_)
+static float dot(const struct nib_nvfp4 *a, int64_t m, const struct nib_nvfp4 *b,
+		 int64_t n, const void *order_)
 {
 	static int64_t w[MAX_K], x[MAX_K];
 	const struct order *order = order_;
@@ -152,21 +150,19 @@ static float dot(const struct nib_nvfp4 *a, int64_t m,
 	decode(x, a, m);
 	decode(w, b, n);
 	for (int i = 0; i < order->parts; i++) {
-		const float part =
-		    part_of_sum(w, x, padded / 256 * i / order->parts * 256,
-				padded / 256 * (i + 1) / order->parts * 256, k,
-				order->spread);
+		const float part = part_of_sum(
+		    w, x, padded / 256 * i / order->parts * 256,
+		    padded / 256 * (i + 1) / order->parts * 256, k, order->spread);
 
 		sum = i ? sum + part : part;
 	}
 	return sum * UNSCALE;
 }
 
-static double worst_of(double worst, enum nib_op op,
-		       const struct nib_problem *p, struct order order)
+static double worst_of(double worst, enum nib_op op, const struct nib_problem *p,
+		       struct order order)
 {
-	return sums_worst(worst, op, p, NIB_ARITHMETIC_FP16_TENSOR, dot,
-			  &order);
+	return sums_worst(worst, op, p, NIB_ARITHMETIC_FP16_TENSOR, dot, &order);
 }
 
 /* ---- data ---------------------------------------------------------------- */
@@ -185,8 +181,7 @@ static void lose_all_but_the_first(struct sums *f)
 			const int64_t block = i / NIB_BLOCK;
 
 			/* 6 * 1.875 * 2^-6; the fourth block has 3 and 6. */
-			sums_set(v[side], 0, i,
-				 block % 4 == 3 && i % 4 ? 5 : 7);
+			sums_set(v[side], 0, i, block % 4 == 3 && i % 4 ? 5 : 7);
 			*nib_nvfp4_scale(v[side], 0, 0, block) =
 			    block % 4 == 3 ? 0x17 : 0x0F;
 			if (block < 4)
@@ -253,11 +248,9 @@ static void random_data_is_inside(void **state)
 
 		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, ks[i % 8],
 			 (enum test_scales)(i % 3), dtype);
-		worst[dtype] =
-		    worst_of(worst[dtype], NIB_GEMM, &f.problem, order);
+		worst[dtype] = worst_of(worst[dtype], NIB_GEMM, &f.problem, order);
 		if (dtype == NIB_FP32) {
-			r = sums_check(NIB_GEMM, &f.problem,
-				       NIB_ARITHMETIC_BLOCKS);
+			r = sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
 			broken += r.failed;
 			checked += r.checked;
 			cpu = fmax(cpu, r.worst_fraction);
@@ -287,8 +280,7 @@ static void cancellation_is_inside(void **state)
 		sums_cancel(&f);
 		worst = worst_of(worst, NIB_GEMM, &f.problem, order);
 		broken +=
-		    sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS)
-			.failed;
+		    sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS).failed;
 		sums_free(&f);
 	}
 	printf("cancelling: %.4f of the bound\n", worst);
@@ -310,8 +302,7 @@ static void chosen_data_comes_close(void **state)
 		sums_new(&f, &rng, 1, 1, MAX_K, TEST_SCALES_ONE, NIB_FP32);
 		lose_all_but_the_first(&f);
 		fraction = worst_of(0, NIB_GEMM, &f.problem, order);
-		printf("chosen, %d parts: %.4f of the bound\n", parts,
-		       fraction);
+		printf("chosen, %d parts: %.4f of the bound\n", parts, fraction);
 		worst = fmax(worst, fraction);
 		r = sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
 		assert_int_equal(r.failed, 1);

@@ -14,10 +14,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n_bytes);
 
-#define CHECK(condition)                                                       \
-	do {                                                                   \
-		if (!(condition))                                              \
-			abort();                                               \
+#define CHECK(condition)                                                               \
+	do {                                                                           \
+		if (!(condition))                                                      \
+			abort();                                                       \
 	} while (0)
 
 static const char *const names[] = {"a.safetensors", "b.safetensors",
@@ -40,8 +40,7 @@ static void write_shard(const char *path, const char *const *tensors, int n)
 
 	CHECK(!nib_writer_open(path, &writer, &err));
 	for (int i = 0; i < n; i++)
-		CHECK(!nib_writer_declare(writer, tensors[i], "U8", 1, shape,
-					  &err));
+		CHECK(!nib_writer_declare(writer, tensors[i], "U8", 1, shape, &err));
 	for (int i = 0; i < n; i++)
 		CHECK(!nib_writer_write(writer, "12", 2, &err));
 	CHECK(!nib_writer_commit(writer, &err));
@@ -63,8 +62,7 @@ static void make_folder(void)
 }
 
 /* Whatever is accepted is JSON, and each of its tensors is where it says. */
-static void compare(const struct nib_file *file, const uint8_t *text,
-		    size_t n_bytes)
+static void compare(const struct nib_file *file, const uint8_t *text, size_t n_bytes)
 {
 	json_error_t error;
 	json_t *root = json_loadb((const char *)text, n_bytes, 0, &error);

@@ -51,8 +51,8 @@ static const float *take_alpha(struct input *in)
 	return byte < 2 ? alphas[byte] : NULL;
 }
 
-static void take_weights(struct input *in, struct nib_nvfp4 *b, int64_t n,
-			 int64_t k, int64_t batch)
+static void take_weights(struct input *in, struct nib_nvfp4 *b, int64_t n, int64_t k,
+			 int64_t batch)
 {
 	b->rows = take_same(in, n);
 	b->k = take_same(in, k);
@@ -79,9 +79,8 @@ static struct kind take_kind(struct input *in, uint8_t selector)
 
 	if (!kind.is_x)
 		return kind;
-	kind.activations = selector < 250
-			       ? (enum nib_activations)(1 + selector / 4 % 2)
-			       : (enum nib_activations)selector;
+	kind.activations = selector < 250 ? (enum nib_activations)(1 + selector / 4 % 2)
+					  : (enum nib_activations)selector;
 	kind.dtype = take_dtype(in);
 	return kind;
 }
@@ -127,8 +126,8 @@ static int64_t batch_of(const struct kind *kind, const struct nib_problem *p)
 
 /* ---- problems -------------------------------------------------------------- */
 
-static void take_problem(struct input *in, enum nib_op op,
-			 const struct kind *kind, struct nib_problem *p)
+static void take_problem(struct input *in, enum nib_op op, const struct kind *kind,
+			 struct nib_problem *p)
 {
 	int64_t n = take_size(in);
 	int64_t k, batch;
@@ -150,8 +149,7 @@ static void take_problem(struct input *in, enum nib_op op,
 static bool fill_problem(struct input *in, const struct kind *kind,
 			 struct nib_problem *p)
 {
-	bool a = kind->is_x ? fill_dense(in, &p->x)
-			    : fill_nvfp4(in, &p->a, p->a.rows);
+	bool a = kind->is_x ? fill_dense(in, &p->x) : fill_nvfp4(in, &p->a, p->a.rows);
 	bool b = fill_nvfp4(in, &p->b, p->b.rows);
 	bool b2 = fill_nvfp4(in, &p->b2, p->b2.rows);
 	bool c = fill_dense(in, &p->c);
@@ -159,8 +157,7 @@ static bool fill_problem(struct input *in, const struct kind *kind,
 	return a && b && b2 && c;
 }
 
-static void free_a(const struct kind *kind, struct nib_nvfp4 *a,
-		   struct nib_dense *x)
+static void free_a(const struct kind *kind, struct nib_nvfp4 *a, struct nib_dense *x)
 {
 	if (kind->is_x)
 		free(x->data);
@@ -183,8 +180,7 @@ static void free_problem(const struct kind *kind, struct nib_problem *p)
  * Packing keeps a word for sixteen rows even of k = 0, so very many of those are
  * rightly slow and left out.
  */
-static struct nib_packed *pack(struct nib_device *device,
-			       const struct nib_nvfp4 *b)
+static struct nib_packed *pack(struct nib_device *device, const struct nib_nvfp4 *b)
 {
 	struct nib_packed *packed = NULL;
 	struct nib_error err = {0};
@@ -200,8 +196,8 @@ static struct nib_packed *pack(struct nib_device *device,
 }
 
 static struct nib_plan *make_plan(struct nib_device *device, enum nib_op op,
-				  const struct nib_problem *problems,
-				  int64_t count, bool caller_workspace)
+				  const struct nib_problem *problems, int64_t count,
+				  bool caller_workspace)
 {
 	struct nib_plan_options options = {
 	    .struct_bytes = sizeof(options),
@@ -263,8 +259,7 @@ static void run_problems(struct nib_plan *plan, enum nib_op op,
 
 	/* A plan of a huge problem must refuse NULL, before any workspace. */
 	if (caller_workspace && is_small)
-		options.workspace =
-		    make_workspace(plan, &options.workspace_bytes);
+		options.workspace = make_workspace(plan, &options.workspace_bytes);
 	status = nib_run(plan, problems, count, &options, &err);
 	expect_message(status, &err);
 	if (status == NIB_OK && is_small && count > 0) {
@@ -276,8 +271,7 @@ static void run_problems(struct nib_plan *plan, enum nib_op op,
 	free(options.workspace);
 }
 
-static void fuzz_problems(struct input *in, uint8_t selector,
-			  struct nib_device *device)
+static void fuzz_problems(struct input *in, uint8_t selector, struct nib_device *device)
 {
 	struct nib_problem problems[MAX_PROBLEMS] = {0};
 	struct nib_packed *packed[2 * MAX_PROBLEMS] = {0};
@@ -302,8 +296,7 @@ static void fuzz_problems(struct input *in, uint8_t selector,
 	caller_workspace = caller_workspace || !is_small;
 	plan = make_plan(device, op, problems, count, caller_workspace);
 	if (plan)
-		run_problems(plan, op, problems, count, caller_workspace,
-			     is_small);
+		run_problems(plan, op, problems, count, caller_workspace, is_small);
 	nib_plan_free(plan);
 	for (int64_t i = 0; i < count; i++)
 		free_problem(&kind, &problems[i]);
@@ -336,13 +329,12 @@ static void take_scale_rows(struct input *in, int32_t *scale_rows, int64_t step)
 	for (int e = 0; e < MAX_EXPERTS; e++) {
 		uint8_t byte = take_u8(in);
 
-		scale_rows[e] =
-		    byte < 250 ? e * (int32_t)step : (int32_t)take_u64(in);
+		scale_rows[e] = byte < 250 ? e * (int32_t)step : (int32_t)take_u64(in);
 	}
 }
 
-static void run_moe(struct nib_plan *plan, enum nib_op op,
-		    struct nib_moe_problem *moe, bool is_small)
+static void run_moe(struct nib_plan *plan, enum nib_op op, struct nib_moe_problem *moe,
+		    bool is_small)
 {
 	struct nib_run_options options = {.struct_bytes = sizeof(options),
 					  .check_data = 1};
@@ -351,8 +343,7 @@ static void run_moe(struct nib_plan *plan, enum nib_op op,
 	enum nib_status status;
 
 	if (is_small)
-		options.workspace =
-		    make_workspace(plan, &options.workspace_bytes);
+		options.workspace = make_workspace(plan, &options.workspace_bytes);
 	status = nib_run_moe(plan, moe, &options, &err);
 	expect_message(status, &err);
 	free(options.workspace);
@@ -368,10 +359,9 @@ static void run_moe(struct nib_plan *plan, enum nib_op op,
 static bool fill_moe(struct input *in, const struct kind *kind,
 		     struct nib_moe_problem *moe)
 {
-	int64_t scale_rows =
-	    moe->scale_rows ? moe->scale_rows_total : moe->a.rows;
-	bool a = kind->is_x ? fill_dense(in, &moe->x)
-			    : fill_nvfp4(in, &moe->a, scale_rows);
+	int64_t scale_rows = moe->scale_rows ? moe->scale_rows_total : moe->a.rows;
+	bool a =
+	    kind->is_x ? fill_dense(in, &moe->x) : fill_nvfp4(in, &moe->a, scale_rows);
 	bool b = fill_nvfp4(in, &moe->b, moe->b.rows);
 	bool b2 = fill_nvfp4(in, &moe->b2, moe->b2.rows);
 	bool c = fill_dense(in, &moe->c);
@@ -395,8 +385,7 @@ static void take_moe(struct input *in, const struct kind *kind,
 	moe->c.batch = take_same(in, 1);
 }
 
-static void fuzz_moe(struct input *in, uint8_t selector,
-		     struct nib_device *device)
+static void fuzz_moe(struct input *in, uint8_t selector, struct nib_device *device)
 {
 	struct nib_plan_options options = {.struct_bytes = sizeof(options),
 					   .caller_workspace = 1};

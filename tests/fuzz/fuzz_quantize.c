@@ -10,12 +10,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
-static void take_views(struct input *in, struct nib_dense *x,
-		       struct nib_nvfp4 *q)
+static void take_views(struct input *in, struct nib_dense *x, struct nib_nvfp4 *q)
 {
 	x->rows = take_size(in);
-	x->cols =
-	    take_u8(in) < 240 ? take_u8(in) % 8 * NIB_BLOCK : take_size(in);
+	x->cols = take_u8(in) < 240 ? take_u8(in) % 8 * NIB_BLOCK : take_size(in);
 	x->batch = take_u8(in) < 240 ? take_u8(in) % 4 : take_size(in);
 	take_dense_strides(in, x);
 	q->rows = take_u8(in) < 240 ? x->rows : take_size(in);

@@ -15,10 +15,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n_bytes);
 
-#define CHECK(condition)                                                       \
-	do {                                                                   \
-		if (!(condition))                                              \
-			abort();                                               \
+#define CHECK(condition)                                                               \
+	do {                                                                           \
+		if (!(condition))                                                      \
+			abort();                                                       \
 	} while (0)
 
 /* What is read ends here, so that no read can be left out. */
@@ -82,13 +82,11 @@ static void touch_layers(const struct nib_file *file)
 		touch(w->scales, rows * (uint64_t)(w->k / NIB_BLOCK));
 		read_rows(layer, (int64_t)rows);
 		if (layer->pre_quant_scale)
-			CHECK(w->batch == 1 &&
-			      layer->pre_quant_scale->rank == 1 &&
+			CHECK(w->batch == 1 && layer->pre_quant_scale->rank == 1 &&
 			      layer->pre_quant_scale->shape[0] == w->k);
 		if (layer->globals) {
 			CHECK(layer->global != layer->global);
-			touch(layer->globals,
-			      (uint64_t)w->batch * sizeof(float));
+			touch(layer->globals, (uint64_t)w->batch * sizeof(float));
 		} else {
 			CHECK(layer->global >= 0);
 		}
@@ -125,11 +123,10 @@ static void compare_json(const struct nib_file *file, const uint8_t *header,
 			     t->dtype) == 0);
 		CHECK(json_array_size(shape) == (size_t)t->rank);
 		for (int d = 0; d < t->rank; d++)
-			CHECK(json_integer_value(json_array_get(
-				  shape, (size_t)d)) == t->shape[d]);
+			CHECK(json_integer_value(json_array_get(shape, (size_t)d)) ==
+			      t->shape[d]);
 	}
-	CHECK((int64_t)json_object_size(metadata) ==
-	      nib_file_metadata_count(file));
+	CHECK((int64_t)json_object_size(metadata) == nib_file_metadata_count(file));
 	for (int64_t i = 0; i < nib_file_metadata_count(file); i++) {
 		nib_file_metadata_at(file, i, &key, &value);
 		CHECK(strcmp(json_string_value(json_object_get(metadata, key)),

@@ -129,8 +129,7 @@ static inline int64_t extent(int64_t batch, int64_t batch_stride, int64_t rows,
 	wide matrix, all;
 
 	batch = batch ? batch : 1;
-	if (batch < 0 || rows < 0 || width < 0 || row_stride < 0 ||
-	    batch_stride < 0)
+	if (batch < 0 || rows < 0 || width < 0 || row_stride < 0 || batch_stride < 0)
 		return -1;
 	if (rows == 0 || width == 0)
 		return 0;
@@ -148,13 +147,12 @@ static inline int64_t extent(int64_t batch, int64_t batch_stride, int64_t rows,
 
 static inline int64_t codes_extent(const struct nib_nvfp4 *v)
 {
-	return extent(v->batch, v->batch_stride_bytes, v->rows,
-		      v->row_stride_bytes, v->k / 2);
+	return extent(v->batch, v->batch_stride_bytes, v->rows, v->row_stride_bytes,
+		      v->k / 2);
 }
 
 /* scale_rows: rows of the scale tensor, which a mixture of experts may pad. */
-static inline int64_t scales_extent(const struct nib_nvfp4 *v,
-				    int64_t scale_rows)
+static inline int64_t scales_extent(const struct nib_nvfp4 *v, int64_t scale_rows)
 {
 	size_t one;
 
@@ -164,8 +162,7 @@ static inline int64_t scales_extent(const struct nib_nvfp4 *v,
 	one = nib_scales_bytes(v->scale_layout, scale_rows, v->k);
 	if (one > MAX_VIEW_BYTES)
 		return -1;
-	return extent(v->batch, v->scale_batch_stride_bytes, 1, 0,
-		      (int64_t)one);
+	return extent(v->batch, v->scale_batch_stride_bytes, 1, 0, (int64_t)one);
 }
 
 static inline int64_t dense_extent(const struct nib_dense *d)
@@ -197,8 +194,7 @@ static inline void *take_buffer(struct input *in, int64_t n_bytes)
 }
 
 /* Gives v buffers if they are small: true if it did. */
-static inline bool fill_nvfp4(struct input *in, struct nib_nvfp4 *v,
-			      int64_t scale_rows)
+static inline bool fill_nvfp4(struct input *in, struct nib_nvfp4 *v, int64_t scale_rows)
 {
 	int64_t scales = scales_extent(v, scale_rows);
 
@@ -224,8 +220,8 @@ static inline void free_nvfp4(struct nib_nvfp4 *v)
 }
 
 /* Tasks one after the other: a fuzzer's process has one thread. */
-static inline void serial_for(void *pool, int tasks,
-			      void (*task)(void *arg, int i), void *arg)
+static inline void serial_for(void *pool, int tasks, void (*task)(void *arg, int i),
+			      void *arg)
 {
 	(void)pool;
 	for (int i = 0; i < tasks; i++)
@@ -236,8 +232,7 @@ static inline void serial_for(void *pool, int tasks,
  * here when this machine lacks them.  Opened once, never closed. */
 static inline struct nib_device *take_device(struct input *in)
 {
-	static const char *const isas[] = {"scalar", "avx2", "avx512bw",
-					   "avx512"};
+	static const char *const isas[] = {"scalar", "avx2", "avx512bw", "avx512"};
 	static struct nib_device *devices[4];
 	int i = take_u8(in) % 4;
 	struct nib_device_options options = {
@@ -247,8 +242,7 @@ static inline struct nib_device *take_device(struct input *in)
 	    .isa = isas[i],
 	};
 
-	if (!devices[i] &&
-	    nib_device_open("cpu", &options, &devices[i], NULL)) {
+	if (!devices[i] && nib_device_open("cpu", &options, &devices[i], NULL)) {
 		options.isa = NULL;
 		if (nib_device_open("cpu", &options, &devices[i], NULL))
 			abort();
@@ -264,12 +258,10 @@ static inline void broken(const char *what, const struct nib_error *err)
 }
 
 /* A failure must say which and why. */
-static inline void expect_message(enum nib_status status,
-				  const struct nib_error *err)
+static inline void expect_message(enum nib_status status, const struct nib_error *err)
 {
-	if (status != NIB_OK &&
-	    (err->status != status || err->message[0] == '\0' ||
-	     !memchr(err->message, '\0', sizeof(err->message))))
+	if (status != NIB_OK && (err->status != status || err->message[0] == '\0' ||
+				 !memchr(err->message, '\0', sizeof(err->message))))
 		broken("failed without a message", err);
 }
 

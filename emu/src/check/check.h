@@ -62,8 +62,7 @@ struct emu_check_options {
 };
 
 /* bytes: of each CTA's shared memory.  NULL: out of memory, or too large. */
-struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta,
-				 uint32_t bytes,
+struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta, uint32_t bytes,
 				 struct emu_check_options options);
 void emu_check_close(struct emu_check *c);
 
@@ -71,19 +70,16 @@ void emu_check_close(struct emu_check *c);
  */
 
 /* Until when warp has seen what another one of its cluster did. */
-uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp,
-			uint32_t other);
+uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp, uint32_t other);
 /* Advances the clock of a warp: what it does from now on is later. */
 void emu_check_tick(struct emu_check *c, uint32_t warp);
 
 /* ---- ordinary instructions ----------------------------------------------- */
 
 bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, struct emu_place place,
-		    struct emu_error *err);
+		    uint32_t bytes, struct emu_place place, struct emu_error *err);
 bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
-		     uint32_t bytes, struct emu_place place,
-		     struct emu_error *err);
+		     uint32_t bytes, struct emu_place place, struct emu_error *err);
 
 /* fence.proxy.async, and fence.mbarrier_init. */
 void emu_check_fence_proxy(struct emu_check *c, uint32_t warp);
@@ -114,25 +110,21 @@ bool emu_check_async_store(struct emu_check *c, uint32_t warp, uint64_t address,
 			   struct emu_place place, struct emu_error *err);
 /* A cp.async begins. */
 bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, struct emu_place place,
-		    struct emu_error *err);
+		    uint32_t bytes, struct emu_place place, struct emu_error *err);
 /* What was just written to a word needs no proxy fence before a copy. */
 void emu_check_needs_no_fence(struct emu_check *c, uint64_t address);
 /* Fetches the history of an address that is about to be read: it is in a random
  * place, and waiting for it was a third of the checker's time. */
 void emu_check_prefetch(const struct emu_check *c, uint64_t address);
 /* wgmma or a bulk store begins to read. */
-bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
-			   enum emu_engine engine, uint64_t address,
-			   uint32_t bytes, struct emu_place place,
+bool emu_check_engine_read(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+			   uint64_t address, uint32_t bytes, struct emu_place place,
 			   struct emu_error *err);
 /* commit_group; wait_group (bulk stores: .read): all but the last `groups`;
  * now: the number of the warp's instruction. */
-void emu_check_commit(struct emu_check *c, uint32_t warp,
-		      enum emu_engine engine);
-void emu_check_wait_group(struct emu_check *c, uint32_t warp,
-			  enum emu_engine engine, uint32_t groups,
-			  uint32_t now);
+void emu_check_commit(struct emu_check *c, uint32_t warp, enum emu_engine engine);
+void emu_check_wait_group(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+			  uint32_t groups, uint32_t now);
 /* The number of groups that the warp has committed. */
 uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
 			     enum emu_engine engine);
@@ -141,19 +133,14 @@ void emu_check_wait_all(struct emu_check *c, uint32_t warp);
 
 /* ---- mbarriers ----------------------------------------------------------- */
 
-enum emu_scope {
-	EMU_SCOPE_NONE /* .relaxed */,
-	EMU_SCOPE_CTA,
-	EMU_SCOPE_CLUSTER
-};
+enum emu_scope { EMU_SCOPE_NONE /* .relaxed */, EMU_SCOPE_CTA, EMU_SCOPE_CLUSTER };
 
 /*
  * fence.release and .acquire, or both: with a relaxed arrival behind the one and
  * a relaxed wait before the other they hand over as an arrival and a wait of the
  * scope do.
  */
-void emu_check_fence_release(struct emu_check *c, uint32_t warp,
-			     enum emu_scope scope);
+void emu_check_fence_release(struct emu_check *c, uint32_t warp, enum emu_scope scope);
 void emu_check_fence_acquire(struct emu_check *c, uint32_t warp);
 
 bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
@@ -205,11 +192,9 @@ struct emu_tmem_access {
  * behind them arrives, those of ld and st at the wait.
  */
 bool emu_check_tmem(struct emu_check *c, uint32_t warp,
-		    const struct emu_tmem_access *access,
-		    struct emu_error *err);
+		    const struct emu_tmem_access *access, struct emu_error *err);
 /* tcgen05.wait::ld, ::st. */
-void emu_check_tmem_wait(struct emu_check *c, uint32_t warp,
-			 enum emu_engine engine);
+void emu_check_tmem_wait(struct emu_check *c, uint32_t warp, enum emu_engine engine);
 /* tcgen05.fence::before_thread_sync, ::after_thread_sync. */
 void emu_check_tmem_before(struct emu_check *c, uint32_t warp);
 void emu_check_tmem_after(struct emu_check *c, uint32_t warp);
@@ -219,14 +204,13 @@ void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other);
 /* tcgen05.commit: what stands behind it, for free(); NULL: no memory. */
 struct emu_check_mark *emu_check_mark(struct emu_check *c, uint32_t warp);
 /* It arrives, before it counts. */
-void emu_check_mark_arrive(struct emu_check *c,
-			   const struct emu_check_mark *mark, uint64_t barrier);
+void emu_check_mark_arrive(struct emu_check *c, const struct emu_check_mark *mark,
+			   uint64_t barrier);
 
 /* ---- lanes of a warp (lanes.h) ------------------------------------------- */
 
 /* What the lanes of a warp know of each other. */
-const struct emu_lanes *emu_check_lanes(const struct emu_check *c,
-					uint32_t warp);
+const struct emu_lanes *emu_check_lanes(const struct emu_check *c, uint32_t warp);
 /* live: lanes that have not exited; now: the number of the warp's instruction.
  */
 void emu_check_lanes_meet(struct emu_check *c, uint32_t warp, uint32_t lanes,
@@ -245,10 +229,10 @@ void emu_check_lanes_acquire(struct emu_check *c, uint32_t warp, uint32_t lanes,
  * A warp arrives (releases, unless relaxed); the last warp has arrived; a warp
  * goes on (acquires).
  */
-void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta,
-		    uint32_t number, bool is_release);
+void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta, uint32_t number,
+		    bool is_release);
 void emu_check_all_joined(struct emu_check *c, uint32_t cta, uint32_t number);
-void emu_check_leave(struct emu_check *c, uint32_t warp, uint32_t cta,
-		     uint32_t number, bool is_acquire);
+void emu_check_leave(struct emu_check *c, uint32_t warp, uint32_t cta, uint32_t number,
+		     bool is_acquire);
 
 #endif

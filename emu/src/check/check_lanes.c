@@ -9,8 +9,8 @@
 
 /* ---- reports ------------------------------------------------------------- */
 
-static bool object(const struct access *a, struct emu_lane_pair p,
-		   const char *did, uint32_t line, const char *rule)
+static bool object(const struct access *a, struct emu_lane_pair p, const char *did,
+		   uint32_t line, const char *rule)
 {
 	emu_fail(a->err, "%s shared memory offset %u of CTA rank %u", a->what,
 		 (unsigned)(a->address & ((1u << EMU_RANK_SHIFT) - 1)),
@@ -20,16 +20,14 @@ static bool object(const struct access *a, struct emu_lane_pair p,
 
 /* ---- groups of copies ---------------------------------------------------- */
 
-static struct group *group_of(struct warp *w, enum emu_engine engine,
-			      uint32_t clock)
+static struct group *group_of(struct warp *w, enum emu_engine engine, uint32_t clock)
 {
 	return engine == EMU_ENGINE_COPY ? &w->copies[clock % RING]
 					 : &w->stores[clock % RING];
 }
 
-void emu_check_lanes_begin(struct emu_check *c, uint32_t warp,
-			   enum emu_engine engine, uint32_t clock,
-			   uint32_t lanes)
+void emu_check_lanes_begin(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+			   uint32_t clock, uint32_t lanes)
 {
 	struct group *g = group_of(&c->warp[warp], engine, clock);
 
@@ -38,9 +36,8 @@ void emu_check_lanes_begin(struct emu_check *c, uint32_t warp,
 	g->lanes |= lanes;
 }
 
-void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
-			    enum emu_engine engine, uint32_t first,
-			    uint32_t end, uint32_t now)
+void emu_check_lanes_waited(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+			    uint32_t first, uint32_t end, uint32_t now)
 {
 	if (engine != EMU_ENGINE_COPY && engine != EMU_ENGINE_STORE)
 		return;
@@ -88,10 +85,9 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 			    emu_lane_writers(&w->lanes), moment, &p))
 		return true;
 	if (is_copy)
-		return object(
-		    a, p, "copied to it by cp.async", w->line,
-		    "between that lane's wait for its group and this there "
-		    "must be a bar.warp.sync (__syncwarp)");
+		return object(a, p, "copied to it by cp.async", w->line,
+			      "between that lane's wait for its group and this there "
+			      "must be a bar.warp.sync (__syncwarp)");
 	return object(a, p, "wrote it", w->line, EMU_LANES_MEET);
 }
 
@@ -102,10 +98,9 @@ bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
 	struct emu_lane_pair p;
 
 	if (is_write && (!is_matrix || c->options.order_before_stmatrix) &&
-	    emu_lane_overtakes(&w->lanes, &c->warp[a->warp].lanes, a->warp,
-			       e & 15, a->place, &p))
-		return object(a, p, "reads it", w->lanes.read_line,
-			      EMU_LANES_MEET);
+	    emu_lane_overtakes(&w->lanes, &c->warp[a->warp].lanes, a->warp, e & 15,
+			       a->place, &p))
+		return object(a, p, "reads it", w->lanes.read_line, EMU_LANES_MEET);
 	return follows_write(c, a, w, e);
 }
 
@@ -134,8 +129,7 @@ bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
 
 /* ---- what orders lanes --------------------------------------------------- */
 
-const struct emu_lanes *emu_check_lanes(const struct emu_check *c,
-					uint32_t warp)
+const struct emu_lanes *emu_check_lanes(const struct emu_check *c, uint32_t warp)
 {
 	return &c->warp[warp].lanes;
 }

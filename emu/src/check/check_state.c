@@ -9,8 +9,7 @@ uint16_t *emu_check_id_at(const struct emu_check *c, uint64_t address)
 	const uint64_t cta = address >> EMU_RANK_SHIFT;
 	const uint64_t at = address & ((1u << EMU_RANK_SHIFT) - 1);
 
-	return cta < c->ctas && at < c->bytes ? &c->barrier_ids[cta][at / 8]
-					      : NULL;
+	return cta < c->ctas && at < c->bytes ? &c->barrier_ids[cta][at / 8] : NULL;
 }
 
 struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address)
@@ -27,13 +26,12 @@ bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
 
 	if (c->is_blind || knows(c->warp[warp].knows.seen, b->init))
 		return true;
-	return emu_fail(
-	    err,
-	    "the mbarrier.init of warp %u of CTA rank %u does not happen "
-	    "before this use: between them there must be a barrier of the "
-	    "block, or of the cluster for another CTA's mbarrier",
-	    (unsigned)(first % (c->warps / c->ctas)),
-	    (unsigned)c->warp[first].cta);
+	return emu_fail(err,
+			"the mbarrier.init of warp %u of CTA rank %u does not happen "
+			"before this use: between them there must be a barrier of the "
+			"block, or of the cluster for another CTA's mbarrier",
+			(unsigned)(first % (c->warps / c->ctas)),
+			(unsigned)c->warp[first].cta);
 }
 
 void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
@@ -41,8 +39,7 @@ void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
 {
 	const char *const whose[ACTORS_PER_WARP] = {
 	    "",
-	    c->options.has_tensor_memory ? "tcgen05.mma or .cp of "
-					 : "a wgmma of ",
+	    c->options.has_tensor_memory ? "tcgen05.mma or .cp of " : "a wgmma of ",
 	    "a cp.async of ",
 	    "a bulk store of ",
 	    "tcgen05.ld of ",
@@ -59,9 +56,8 @@ void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
 		return;
 	}
 	at = c->barriers[actor - warps].address;
-	snprintf(
-	    text, size,
-	    "a bulk copy counted at the mbarrier at offset %u of CTA rank %u",
-	    (unsigned)(at & ((1u << EMU_RANK_SHIFT) - 1)),
-	    (unsigned)(at >> EMU_RANK_SHIFT));
+	snprintf(text, size,
+		 "a bulk copy counted at the mbarrier at offset %u of CTA rank %u",
+		 (unsigned)(at & ((1u << EMU_RANK_SHIFT) - 1)),
+		 (unsigned)(at >> EMU_RANK_SHIFT));
 }

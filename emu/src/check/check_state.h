@@ -28,8 +28,7 @@ typedef uint32_t epoch;
 
 static inline epoch epoch_of(uint32_t actor, uint32_t clock, uint32_t bytes)
 {
-	return actor << 20 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 |
-	       bytes;
+	return actor << 20 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 | bytes;
 }
 
 static inline uint32_t actor_of(epoch e)
@@ -195,13 +194,11 @@ bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
 bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
 			   epoch read);
 /* A cp.async or a bulk store is in its group. */
-void emu_check_lanes_begin(struct emu_check *c, uint32_t warp,
-			   enum emu_engine engine, uint32_t clock,
-			   uint32_t lanes);
+void emu_check_lanes_begin(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+			   uint32_t clock, uint32_t lanes);
 /* Its groups first .. end - 1 have been waited for by wait_group. */
-void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
-			    enum emu_engine engine, uint32_t first,
-			    uint32_t end, uint32_t now);
+void emu_check_lanes_waited(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+			    uint32_t first, uint32_t end, uint32_t now);
 
 /*
  * The slot of the barrier number for address; NULL outside shared memory.

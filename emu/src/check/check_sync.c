@@ -35,8 +35,7 @@ static void merge(const struct emu_check *c, struct frontier *to,
 static void copy(const struct emu_check *c, struct frontier *to,
 		 const struct frontier *from)
 {
-	memcpy(to->seen, from->seen,
-	       c->vectors * c->actors * sizeof(to->seen[0]));
+	memcpy(to->seen, from->seen, c->vectors * c->actors * sizeof(to->seen[0]));
 }
 
 /* What the warp does from now on is later than what it did. */
@@ -47,8 +46,7 @@ static void tick(struct emu_check *c, uint32_t warp)
 	*clock += *clock < MOST_CLOCK;
 }
 
-uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp,
-			uint32_t other)
+uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp, uint32_t other)
 {
 	/* What cannot be followed is taken to be in order. */
 	return c->is_blind ? UINT32_MAX
@@ -69,8 +67,8 @@ uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
 static bool sync_new(const struct emu_check *c, struct sync *s, bool has_far)
 {
 	return frontier_new(c, &s->arrived) && frontier_new(c, &s->opened) &&
-	       (!has_far || (frontier_new(c, &s->far_arrived) &&
-			     frontier_new(c, &s->far_opened)));
+	       (!has_far ||
+		(frontier_new(c, &s->far_arrived) && frontier_new(c, &s->far_opened)));
 }
 
 static void sync_free(struct sync *s)
@@ -104,8 +102,7 @@ static bool make_warps(struct emu_check *c)
 		if (!frontier_new(c, &c->warp[i].knows))
 			return false;
 		if (c->vectors > 2)
-			c->warp[i].after =
-			    calloc(c->actors, sizeof(*c->warp[i].after));
+			c->warp[i].after = calloc(c->actors, sizeof(*c->warp[i].after));
 		if (c->vectors > 2 && !c->warp[i].after)
 			return false;
 		tick(c, i);
@@ -120,9 +117,8 @@ static bool make_words(struct words *w, size_t blocks)
 	if (!w->memory)
 		return false;
 	/* Each history is a line of the cache. */
-	w->block =
-	    (struct word *)(void *)((char *)w->memory +
-				    (64 - (uintptr_t)w->memory % 64) % 64);
+	w->block = (struct word *)(void *)((char *)w->memory +
+					   (64 - (uintptr_t)w->memory % 64) % 64);
 	w->word = calloc(blocks * BLOCK_WORDS, sizeof(*w->word));
 	w->is_split = calloc(blocks, sizeof(*w->is_split));
 	return w->word && w->is_split;
@@ -155,8 +151,7 @@ static bool make_joins(struct emu_check *c)
 	return c->joins;
 }
 
-struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta,
-				 uint32_t bytes,
+struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta, uint32_t bytes,
 				 struct emu_check_options options)
 {
 	const uint32_t actors = ctas * warps_of_cta * ACTORS_PER_WARP;
@@ -236,8 +231,7 @@ static bool make_once(struct emu_check *c, struct frontier *f)
 	return f->seen;
 }
 
-void emu_check_fence_release(struct emu_check *c, uint32_t warp,
-			     enum emu_scope scope)
+void emu_check_fence_release(struct emu_check *c, uint32_t warp, enum emu_scope scope)
 {
 	struct warp *w = &c->warp[warp];
 
@@ -256,8 +250,7 @@ void emu_check_fence_acquire(struct emu_check *c, uint32_t warp)
 		merge(c, &w->knows, &w->found);
 }
 
-void emu_check_commit(struct emu_check *c, uint32_t warp,
-		      enum emu_engine engine)
+void emu_check_commit(struct emu_check *c, uint32_t warp, enum emu_engine engine)
 {
 	struct warp *w = &c->warp[warp];
 	const uint32_t group = w->committed[engine]++;
@@ -266,8 +259,8 @@ void emu_check_commit(struct emu_check *c, uint32_t warp,
 		w->marks_of_groups[group % RING] = ++w->marks;
 }
 
-void emu_check_wait_group(struct emu_check *c, uint32_t warp,
-			  enum emu_engine engine, uint32_t groups, uint32_t now)
+void emu_check_wait_group(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+			  uint32_t groups, uint32_t now)
 {
 	struct warp *w = &c->warp[warp];
 	const uint32_t known = w->knows.seen[actor_of_engine(warp, engine)];
@@ -280,8 +273,7 @@ void emu_check_wait_group(struct emu_check *c, uint32_t warp,
 		done = w->marks_of_groups[(done - 1) % RING];
 	raise_clock(w->knows.seen, actor_of_engine(warp, engine), done);
 	if (done > known)
-		emu_check_lanes_waited(c, warp, engine, known + 1, done + 1,
-				       now);
+		emu_check_lanes_waited(c, warp, engine, known + 1, done + 1, now);
 }
 
 uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp)
@@ -291,8 +283,7 @@ uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp)
 
 void emu_check_wait_all(struct emu_check *c, uint32_t warp)
 {
-	raise_clock(c->warp[warp].knows.seen,
-		    actor_of_engine(warp, EMU_ENGINE_COPY),
+	raise_clock(c->warp[warp].knows.seen, actor_of_engine(warp, EMU_ENGINE_COPY),
 		    emu_check_copy_mark(c, warp));
 }
 
@@ -303,8 +294,7 @@ bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 {
 	const uint32_t capacity = c->actors - c->warps * ACTORS_PER_WARP;
 	const uint32_t self = actor_of_warp(warp);
-	const bool is_ordered =
-	    emu_check_write(c, warp, barrier, 8, place, err);
+	const bool is_ordered = emu_check_write(c, warp, barrier, 8, place, err);
 	struct barrier *b = emu_check_barrier(c, barrier);
 	uint16_t *id = emu_check_id_at(c, barrier);
 
@@ -336,8 +326,7 @@ void emu_check_inval(struct emu_check *c, uint64_t barrier)
 }
 
 /* The clocks of wgmma, and of the phases that they have waited for. */
-static void merge_wgmma(const struct emu_check *c, uint32_t *to,
-			const uint32_t *from)
+static void merge_wgmma(const struct emu_check *c, uint32_t *to, const uint32_t *from)
 {
 	const uint32_t barriers = c->warps * ACTORS_PER_WARP;
 
@@ -354,11 +343,10 @@ static void merge_wgmma(const struct emu_check *c, uint32_t *to,
  * it has ended for every warp that this one lets go on, whatever the scope of
  * its arrival.  PTX does not say so.
  */
-static void merge_tmem(const struct emu_check *c, uint32_t *to,
-		       const uint32_t *from)
+static void merge_tmem(const struct emu_check *c, uint32_t *to, const uint32_t *from)
 {
-	static const enum emu_engine engines[] = {
-	    EMU_ENGINE_WGMMA, EMU_ENGINE_TMEM_LD, EMU_ENGINE_TMEM_ST};
+	static const enum emu_engine engines[] = {EMU_ENGINE_WGMMA, EMU_ENGINE_TMEM_LD,
+						  EMU_ENGINE_TMEM_ST};
 
 	if (!c->options.has_tensor_memory || c->options.is_strict)
 		return;
@@ -445,16 +433,15 @@ bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
 
 /* ---- barriers of threads ------------------------------------------------- */
 
-static struct sync *join_of(const struct emu_check *c, uint32_t cta,
-			    uint32_t number)
+static struct sync *join_of(const struct emu_check *c, uint32_t cta, uint32_t number)
 {
 	if (number >= EMU_CLUSTER_BARRIER)
 		return &c->joins[joins_of(c) - 1];
 	return &c->joins[cta * EMU_CLUSTER_BARRIER + number];
 }
 
-void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta,
-		    uint32_t number, bool is_release)
+void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta, uint32_t number,
+		    bool is_release)
 {
 	struct warp *w = &c->warp[warp];
 	struct sync *s = join_of(c, cta, number);
@@ -463,8 +450,7 @@ void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta,
 	if (is_release)
 		merge(c, &s->arrived, &w->knows);
 	else /* what fence.mbarrier_init has released */
-		raise_clock(s->arrived.seen, actor_of_warp(warp),
-			    w->init_clock);
+		raise_clock(s->arrived.seen, actor_of_warp(warp), w->init_clock);
 	tick(c, warp);
 }
 
@@ -475,8 +461,8 @@ void emu_check_all_joined(struct emu_check *c, uint32_t cta, uint32_t number)
 	copy(c, &s->opened, &s->arrived);
 }
 
-void emu_check_leave(struct emu_check *c, uint32_t warp, uint32_t cta,
-		     uint32_t number, bool is_acquire)
+void emu_check_leave(struct emu_check *c, uint32_t warp, uint32_t cta, uint32_t number,
+		     bool is_acquire)
 {
 	struct frontier *knows = &c->warp[warp].knows;
 	const struct sync *s = join_of(c, cta, number);

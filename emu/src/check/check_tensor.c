@@ -31,8 +31,7 @@ static const struct {
 } uses[EMU_TMEM_USES] = {
     [EMU_TMEM_MMA] = {"tcgen05.mma", "its accumulator, ", "writes it"},
     [EMU_TMEM_MMA_A] = {"tcgen05.mma", "its A, ", "reads it as A"},
-    [EMU_TMEM_MMA_SCALE] = {"tcgen05.mma", "its scales, ",
-			    "reads it as scales"},
+    [EMU_TMEM_MMA_SCALE] = {"tcgen05.mma", "its scales, ", "reads it as scales"},
     [EMU_TMEM_CP] = {"tcgen05.cp", "", "writes it"},
     [EMU_TMEM_LD] = {"tcgen05.ld", "", "reads it"},
     [EMU_TMEM_ST] = {"tcgen05.st", "", "writes it"},
@@ -42,8 +41,7 @@ static const struct {
 
 static bool is_write(enum emu_tmem_use use)
 {
-	return use != EMU_TMEM_MMA_A && use != EMU_TMEM_MMA_SCALE &&
-	       use != EMU_TMEM_LD;
+	return use != EMU_TMEM_MMA_A && use != EMU_TMEM_MMA_SCALE && use != EMU_TMEM_LD;
 }
 
 /* True for what the tensor core does by itself. */
@@ -76,8 +74,7 @@ struct tmem_step {
  * True if two operations that one warp gave to the tensor core are in order by
  * themselves.
  */
-static bool is_pipelined(const struct emu_check *c,
-			 const struct emu_tmem_access *now,
+static bool is_pipelined(const struct emu_check *c, const struct emu_tmem_access *now,
 			 enum emu_tmem_use before, uint32_t tag)
 {
 	if (!is_core(now->use) || !is_core(before))
@@ -86,28 +83,25 @@ static bool is_pipelined(const struct emu_check *c,
 		return true;
 	if (before == EMU_TMEM_CP)
 		return now->use != EMU_TMEM_CP;
-	return before == EMU_TMEM_MMA && now->use == EMU_TMEM_MMA &&
-	       now->tag == tag;
+	return before == EMU_TMEM_MMA && now->use == EMU_TMEM_MMA && now->tag == tag;
 }
 
-static bool object(const struct emu_check *c, const struct tmem_step *s,
-		   epoch e, enum emu_tmem_use use, uint32_t line,
-		   const char *rule)
+static bool object(const struct emu_check *c, const struct tmem_step *s, epoch e,
+		   enum emu_tmem_use use, uint32_t line, const char *rule)
 {
 	const uint32_t warp = actor_of(e) / ACTORS_PER_WARP;
 	char where[40] = "";
 
 	if (line)
-		snprintf(where, sizeof(where), " (PTX line %u)",
-			 (unsigned)line);
+		snprintf(where, sizeof(where), " (PTX line %u)", (unsigned)line);
 	return emu_fail(
 	    s->err,
 	    "%stensor memory column %u, lanes %u to %u of CTA rank %u: %s of "
 	    "warp %u of CTA rank %u %s%s, %s",
 	    uses[s->a->use].as, (unsigned)s->column, (unsigned)(32 * s->part),
 	    (unsigned)(32 * s->part + 31), (unsigned)s->a->cta, uses[use].name,
-	    (unsigned)(warp % (c->warps / c->ctas)),
-	    (unsigned)c->warp[warp].cta, uses[use].does, where, rule);
+	    (unsigned)(warp % (c->warps / c->ctas)), (unsigned)c->warp[warp].cta,
+	    uses[use].does, where, rule);
 }
 
 static const char *missing_order(enum emu_tmem_use use)
@@ -130,8 +124,8 @@ static const char *missing_order(enum emu_tmem_use use)
 }
 
 /* e: an access before, which this one must follow. */
-static bool follows(const struct emu_check *c, const struct tmem_step *s,
-		    epoch e, enum emu_tmem_use use, uint32_t tag, uint32_t line)
+static bool follows(const struct emu_check *c, const struct tmem_step *s, epoch e,
+		    enum emu_tmem_use use, uint32_t tag, uint32_t line)
 {
 	const struct warp *w = &c->warp[s->warp];
 	const uint32_t actor = actor_of(e);
@@ -172,8 +166,7 @@ static void add_read(const struct emu_check *c, struct tmem_word *w,
 	for (at = 0; at < w->count; at++)
 		if (w->read_uses[at] == s->a->use &&
 		    ((w->reads[at] ^ s->e) < 16 ||
-		     (knows(seen, w->reads[at]) &&
-		      (w->reads[at] & 15 & ~s->e) == 0)))
+		     (knows(seen, w->reads[at]) && (w->reads[at] & 15 & ~s->e) == 0)))
 			break;
 	if (at == w->count && at == TMEM_READS) {
 		at = w->next;
@@ -210,13 +203,11 @@ static bool touch(const struct emu_check *c, struct tmem_word *w,
 
 	for (uint32_t i = 0; is_good && is_write(use) && i < w->count; i++)
 		if (overlaps(w->reads[i], s->e))
-			is_good =
-			    follows(c, s, w->reads[i],
-				    (enum emu_tmem_use)w->read_uses[i], 0, 0);
+			is_good = follows(c, s, w->reads[i],
+					  (enum emu_tmem_use)w->read_uses[i], 0, 0);
 	if (is_good && w->write && overlaps(w->write, s->e))
-		is_good =
-		    follows(c, s, w->write, (enum emu_tmem_use)w->write_use,
-			    w->tag, w->line);
+		is_good = follows(c, s, w->write, (enum emu_tmem_use)w->write_use,
+				  w->tag, w->line);
 	if (is_write(use))
 		set_write(w, s);
 	else
@@ -238,8 +229,7 @@ static struct tmem_word *words_of(struct emu_check *c, uint32_t cta)
 	if (!c->tmem)
 		c->tmem = calloc(c->ctas, sizeof(c->tmem[0]));
 	if (c->tmem && !c->tmem[cta])
-		c->tmem[cta] =
-		    calloc(PARTS * EMU_TMEM_COLUMNS, sizeof(c->tmem[0][0]));
+		c->tmem[cta] = calloc(PARTS * EMU_TMEM_COLUMNS, sizeof(c->tmem[0][0]));
 	return c->tmem ? c->tmem[cta] : NULL;
 }
 
@@ -257,8 +247,8 @@ static uint32_t halves(const struct emu_tmem_access *a, uint32_t part)
 	return mask;
 }
 
-bool emu_check_tmem(struct emu_check *c, uint32_t warp,
-		    const struct emu_tmem_access *a, struct emu_error *err)
+bool emu_check_tmem(struct emu_check *c, uint32_t warp, const struct emu_tmem_access *a,
+		    struct emu_error *err)
 {
 	struct tmem_word *words = words_of(c, a->cta);
 	const uint32_t actor = actor_for(warp, a->use);
@@ -276,23 +266,16 @@ bool emu_check_tmem(struct emu_check *c, uint32_t warp,
 		for (uint32_t k = 0; mask && k < a->columns; k++) {
 			const uint32_t column = a->column + k;
 			const struct tmem_step s = {
-			    a,
-			    warp,
-			    column,
-			    part,
-			    epoch_of(actor, clock, mask),
-			    err};
+			    a, warp, column, part, epoch_of(actor, clock, mask), err};
 
-			is_good =
-			    touch(c, &words[part * EMU_TMEM_COLUMNS + column],
-				  &s, is_good);
+			is_good = touch(c, &words[part * EMU_TMEM_COLUMNS + column], &s,
+					is_good);
 		}
 	}
 	return is_good;
 }
 
-void emu_check_tmem_wait(struct emu_check *c, uint32_t warp,
-			 enum emu_engine engine)
+void emu_check_tmem_wait(struct emu_check *c, uint32_t warp, enum emu_engine engine)
 {
 	struct warp *w = &c->warp[warp];
 
@@ -321,8 +304,7 @@ void emu_check_tmem_after(struct emu_check *c, uint32_t warp)
 	struct warp *w = &c->warp[warp];
 
 	if (w->knows.before)
-		memcpy(w->after, w->knows.before,
-		       c->actors * sizeof(w->after[0]));
+		memcpy(w->after, w->knows.before, c->actors * sizeof(w->after[0]));
 }
 
 void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other)

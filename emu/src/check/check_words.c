@@ -16,16 +16,14 @@ static bool object(const struct emu_check *c, const struct access *a, epoch e,
 
 	emu_check_describe(c, actor_of(e), who, sizeof(who));
 	if (line)
-		snprintf(where, sizeof(where), " (PTX line %u)",
-			 (unsigned)line);
+		snprintf(where, sizeof(where), " (PTX line %u)", (unsigned)line);
 	return emu_fail(
 	    a->err, "%s shared memory offset %u of CTA rank %u: %s %s it%s, %s",
 	    a->what, (unsigned)(a->address & ((1u << EMU_RANK_SHIFT) - 1)),
 	    (unsigned)(a->address >> EMU_RANK_SHIFT), who, how, where, rule);
 }
 
-static const char *unordered_write(const struct emu_check *c, epoch e,
-				   uint32_t warp)
+static const char *unordered_write(const struct emu_check *c, epoch e, uint32_t warp)
 {
 	const uint32_t actor = actor_of(e);
 
@@ -60,8 +58,7 @@ static bool is_of_same_bytes(epoch a, epoch b)
 }
 
 /* Adds a reader: in the place of an earlier moment that it has seen. */
-static void add_read(const struct emu_check *c, struct word *w, uint32_t warp,
-		     epoch e)
+static void add_read(const struct emu_check *c, struct word *w, uint32_t warp, epoch e)
 {
 	const uint32_t *seen = c->warp[warp].knows.seen;
 
@@ -112,13 +109,12 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 	if (!knows(f->seen, w->write))
 		return object(c, a, w->write, "wrote", w->line,
 			      unordered_write(c, w->write, a->warp));
-	if (is_async && is_generic(c, actor_of(w->write)) &&
-	    !w->needs_no_fence && !knows(f->fenced, w->write))
-		return object(
-		    c, a, w->write, "wrote", w->line,
-		    "and there was no fence.proxy.async between: not by the "
-		    "writer before it arrived, and not by this warp after it "
-		    "waited");
+	if (is_async && is_generic(c, actor_of(w->write)) && !w->needs_no_fence &&
+	    !knows(f->fenced, w->write))
+		return object(c, a, w->write, "wrote", w->line,
+			      "and there was no fence.proxy.async between: not by the "
+			      "writer before it arrived, and not by this warp after it "
+			      "waited");
 	return true;
 }
 
@@ -134,14 +130,12 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 		if (!is_of_same_bytes(r, e))
 			continue;
 		if (!knows(f->seen, r))
-			return object(c, a, r, "reads", 0,
-				      unordered_read(c, r));
+			return object(c, a, r, "reads", 0, unordered_read(c, r));
 		if (is_async && c->options.fence_before_refill &&
 		    is_generic(c, actor_of(r)) && !knows(f->fenced, r))
-			return object(
-			    c, a, r, "has read", 0,
-			    "and there was no fence.proxy.async between that "
-			    "load and the copy");
+			return object(c, a, r, "has read", 0,
+				      "and there was no fence.proxy.async between that "
+				      "load and the copy");
 		if (a->place.lanes && !emu_check_lanes_store(c, a, r))
 			return false;
 	}
@@ -165,8 +159,8 @@ struct touch {
  * Quickly rules out a race of lanes: usually all have seen what was done to a
  * word. cp.async counts from its wait.
  */
-static bool may_race(const struct emu_lanes *l, const struct word *w,
-		     uint32_t warp, bool is_write)
+static bool may_race(const struct emu_lanes *l, const struct word *w, uint32_t warp,
+		     bool is_write)
 {
 	return w->lanes.write_moment >= l->least ||
 	       (is_write && w->lanes.read_moment >= l->least) ||
@@ -177,8 +171,8 @@ static bool may_race(const struct emu_lanes *l, const struct word *w,
  * Checks an access to some bytes of a word, unless there was an objection
  * before, and records it.  False after an objection.
  */
-static bool touch_word(const struct emu_check *c, const struct touch *t,
-		       struct word *w, uint32_t bytes, bool is_good)
+static bool touch_word(const struct emu_check *c, const struct touch *t, struct word *w,
+		       uint32_t bytes, bool is_good)
 {
 	const struct access *a = &t->access;
 	const struct emu_lanes *lanes = &c->warp[a->warp].lanes;
@@ -213,9 +207,8 @@ static void split(struct words *words, uint64_t block)
 }
 
 /* The words of a block that are in [at, end) of the CTA's memory. */
-static bool touch_block(const struct emu_check *c, struct touch *t,
-			uint64_t cta, uint64_t block, uint64_t at, uint64_t end,
-			bool is_good)
+static bool touch_block(const struct emu_check *c, struct touch *t, uint64_t cta,
+			uint64_t block, uint64_t at, uint64_t end, bool is_good)
 {
 	struct words *words = &c->words[cta];
 	const uint64_t begin = block * BLOCK_BYTES;
@@ -227,12 +220,11 @@ static bool touch_block(const struct emu_check *c, struct touch *t,
 		return touch_word(c, t, &words->block[block], 15, is_good);
 	if (!words->is_split[block])
 		split(words, block);
-	for (; word < (block + 1) * BLOCK_WORDS && word * WORD_BYTES < end;
-	     word++) {
+	for (; word < (block + 1) * BLOCK_WORDS && word * WORD_BYTES < end; word++) {
 		t->access.address = cta << EMU_RANK_SHIFT | word * WORD_BYTES;
-		is_good = touch_word(
-		    c, t, &words->word[word],
-		    emu_bytes_of_word(at, end, word * WORD_BYTES), is_good);
+		is_good =
+		    touch_word(c, t, &words->word[word],
+			       emu_bytes_of_word(at, end, word * WORD_BYTES), is_good);
 	}
 	/* Its words, written by one access, have one history again. */
 	if (is_whole && t->kind & WRITES) {
@@ -258,8 +250,8 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 			  .clock = clock};
 	bool is_good = true;
 
-	if (cta >= c->ctas || at >= c->bytes || bytes > c->bytes - at ||
-	    bytes == 0 || c->is_blind)
+	if (cta >= c->ctas || at >= c->bytes || bytes > c->bytes - at || bytes == 0 ||
+	    c->is_blind)
 		return true; /* the bounds are another's */
 	if (kind & IS_ASYNC)
 		t.by_lanes.lanes = 0;
@@ -269,8 +261,7 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 }
 
 bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, struct emu_place place,
-		    struct emu_error *err)
+		    uint32_t bytes, struct emu_place place, struct emu_error *err)
 {
 	const struct access a = {warp, "load of", address, place, err};
 	const uint32_t self = actor_of_warp(warp);
@@ -279,19 +270,16 @@ bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
 }
 
 bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
-		     uint32_t bytes, struct emu_place place,
-		     struct emu_error *err)
+		     uint32_t bytes, struct emu_place place, struct emu_error *err)
 {
 	const struct access a = {warp, "store to", address, place, err};
 	const uint32_t self = actor_of_warp(warp);
 
-	return touch(c, &a, WRITES, self, c->warp[warp].knows.seen[self],
-		     bytes);
+	return touch(c, &a, WRITES, self, c->warp[warp].knows.seen[self], bytes);
 }
 
 bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
-		    uint32_t bytes, struct emu_place place,
-		    struct emu_error *err)
+		    uint32_t bytes, struct emu_place place, struct emu_error *err)
 {
 	const struct access a = {warp, "cp.async to", address, place, err};
 
@@ -302,8 +290,8 @@ bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
 }
 
 /* What lands by itself, and whose bytes a barrier counts. */
-static bool lands(struct emu_check *c, const struct access *a, int kind,
-		  uint32_t bytes, uint64_t barrier)
+static bool lands(struct emu_check *c, const struct access *a, int kind, uint32_t bytes,
+		  uint64_t barrier)
 {
 	const struct barrier *b = emu_check_barrier(c, barrier);
 	uint32_t actor;
@@ -354,9 +342,8 @@ void emu_check_prefetch(const struct emu_check *c, uint64_t address)
 		__builtin_prefetch(&c->words[cta].block[at / BLOCK_BYTES], 1);
 }
 
-bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
-			   enum emu_engine engine, uint64_t address,
-			   uint32_t bytes, struct emu_place place,
+bool emu_check_engine_read(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+			   uint64_t address, uint32_t bytes, struct emu_place place,
 			   struct emu_error *err)
 {
 	const struct access a = {warp,
@@ -368,8 +355,7 @@ bool emu_check_engine_read(struct emu_check *c, uint32_t warp,
 
 	if (engine == EMU_ENGINE_STORE)
 		emu_check_lanes_begin(c, warp, engine,
-				      c->warp[warp].committed[engine] + 1,
-				      place.lanes);
+				      c->warp[warp].committed[engine] + 1, place.lanes);
 	return touch(c, &a, READS | IS_ASYNC, actor_of_engine(warp, engine),
 		     c->warp[warp].committed[engine] + 1, bytes);
 }

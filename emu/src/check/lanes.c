@@ -25,8 +25,7 @@ static void find_least(struct emu_lanes *l)
 		l->least = l->least < l->all[a] ? l->least : l->all[a];
 }
 
-void emu_lanes_meet(struct emu_lanes *l, uint32_t lanes, uint32_t live,
-		    uint32_t now)
+void emu_lanes_meet(struct emu_lanes *l, uint32_t lanes, uint32_t live, uint32_t now)
 {
 	uint32_t row[EMU_LANES] = {0};
 
@@ -79,8 +78,7 @@ bool emu_lanes_find(const struct emu_lanes *l, uint32_t lanes, uint32_t others,
 	for (; lanes; lanes &= lanes - 1) {
 		const uint32_t b = (uint32_t)__builtin_ctz(lanes);
 
-		for (uint32_t left = others & ~(1u << b); left;
-		     left &= left - 1) {
+		for (uint32_t left = others & ~(1u << b); left; left &= left - 1) {
 			const uint32_t a = (uint32_t)__builtin_ctz(left);
 
 			if (moment < l->all[a] ||
@@ -95,8 +93,8 @@ bool emu_lanes_find(const struct emu_lanes *l, uint32_t lanes, uint32_t others,
 
 /* ---- words of memory ----------------------------------------------------- */
 
-void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l,
-		   uint32_t warp, uint32_t bytes, struct emu_place place)
+void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l, uint32_t warp,
+		   uint32_t bytes, struct emu_place place)
 {
 	const uint32_t common = word->read_bytes & bytes & 15;
 	struct emu_lane_pair p;
@@ -108,8 +106,7 @@ void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l,
 	 */
 	if (common && word->reader == warp &&
 	    (word->read_moment == place.moment ||
-	     emu_lanes_race(l, place.lanes, word->read_lanes, word->read_moment,
-			    &p))) {
+	     emu_lanes_race(l, place.lanes, word->read_lanes, word->read_moment, &p))) {
 		word->read_lanes |= place.lanes;
 		word->read_bytes = common & 15;
 		return;
@@ -121,8 +118,8 @@ void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l,
 	word->read_line = place.line;
 }
 
-bool emu_lanes_object(struct emu_error *err, struct emu_lane_pair pair,
-		      const char *did, uint32_t line, const char *rule)
+bool emu_lanes_object(struct emu_error *err, struct emu_lane_pair pair, const char *did,
+		      uint32_t line, const char *rule)
 {
 	emu_add_text(err, " by lane %u: lane %u of the same warp %s",
 		     (unsigned)pair.lane, (unsigned)pair.other, did);

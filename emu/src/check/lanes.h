@@ -27,8 +27,7 @@
 #include "engine/emu.h"
 
 /* The bytes of the word of four at `word` that are in [at, end), as four bits. */
-static inline uint32_t emu_bytes_of_word(uint64_t at, uint64_t end,
-					 uint64_t word)
+static inline uint32_t emu_bytes_of_word(uint64_t at, uint64_t end, uint64_t word)
 {
 	uint32_t mask = 15;
 
@@ -50,8 +49,7 @@ struct emu_lanes {
 };
 
 /* live: the lanes that have not exited. */
-void emu_lanes_meet(struct emu_lanes *l, uint32_t lanes, uint32_t live,
-		    uint32_t now);
+void emu_lanes_meet(struct emu_lanes *l, uint32_t lanes, uint32_t live, uint32_t now);
 void emu_lanes_release(struct emu_lanes *l, uint32_t lanes, uint32_t now);
 void emu_lanes_acquire(struct emu_lanes *l, uint32_t lanes, uint32_t live);
 
@@ -79,8 +77,7 @@ static inline bool emu_lanes_race(const struct emu_lanes *l, uint32_t lanes,
 				  uint32_t others, uint32_t moment,
 				  struct emu_lane_pair *pair)
 {
-	return moment >= l->least &&
-	       emu_lanes_find(l, lanes, others, moment, pair);
+	return moment >= l->least && emu_lanes_find(l, lanes, others, moment, pair);
 }
 
 /* ---- words of memory ----------------------------------------------------- */
@@ -100,16 +97,15 @@ struct emu_lane_word {
 
 /* The word was read, or written, by a warp's lanes (place.lanes 0: by others).
  */
-void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l,
-		   uint32_t warp, uint32_t bytes, struct emu_place place);
+void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l, uint32_t warp,
+		   uint32_t bytes, struct emu_place place);
 static inline void emu_lane_write(struct emu_lane_word *word, uint32_t bytes,
 				  struct emu_place place)
 {
 	word->write_moment = place.lanes ? place.moment : 0;
 	word->write_lane = place.lanes == UINT32_MAX ? EMU_LANES
-			   : place.lanes
-			       ? (uint32_t)__builtin_ctz(place.lanes) & 31
-			       : 0;
+			   : place.lanes ? (uint32_t)__builtin_ctz(place.lanes) & 31
+					 : 0;
 	if (word->read_bytes & bytes)
 		word->read_lanes = word->read_bytes = 0;
 }
@@ -117,8 +113,7 @@ static inline void emu_lane_write(struct emu_lane_word *word, uint32_t bytes,
 /* Lanes that wrote it. */
 static inline uint32_t emu_lane_writers(const struct emu_lane_word *word)
 {
-	return word->write_lane == EMU_LANES ? UINT32_MAX
-					     : 1u << word->write_lane;
+	return word->write_lane == EMU_LANES ? UINT32_MAX : 1u << word->write_lane;
 }
 
 /* A write by lanes of a warp, and another lane that has read the bytes. */
@@ -127,10 +122,9 @@ static inline bool emu_lane_overtakes(const struct emu_lane_word *word,
 				      uint32_t bytes, struct emu_place place,
 				      struct emu_lane_pair *pair)
 {
-	return word->read_lanes && word->reader == warp &&
-	       word->read_bytes & bytes &&
-	       emu_lanes_race(l, place.lanes, word->read_lanes,
-			      word->read_moment, pair);
+	return word->read_lanes && word->reader == warp && word->read_bytes & bytes &&
+	       emu_lanes_race(l, place.lanes, word->read_lanes, word->read_moment,
+			      pair);
 }
 
 #define EMU_LANES_MEET "between them there must be a bar.warp.sync (__syncwarp)"
@@ -139,7 +133,7 @@ static inline bool emu_lane_overtakes(const struct emu_lane_word *word,
  * The end of a report's sentence, behind what was accessed: did ("reads it", at
  * line; 0: not known), and what there must be.  Returns false.
  */
-bool emu_lanes_object(struct emu_error *err, struct emu_lane_pair pair,
-		      const char *did, uint32_t line, const char *rule);
+bool emu_lanes_object(struct emu_error *err, struct emu_lane_pair pair, const char *did,
+		      uint32_t line, const char *rule);
 
 #endif

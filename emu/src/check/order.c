@@ -83,8 +83,7 @@ struct page {
 	struct word words[PAGE_BYTES / WORD_BYTES];
 };
 
-static uint32_t actor_number(const struct emu_order *o,
-			     const struct emu_order_warp *w)
+static uint32_t actor_number(const struct emu_order *o, const struct emu_order_warp *w)
 {
 	return o->first[w->grid] + w->cluster * o->warps[w->grid] + w->warp;
 }
@@ -107,8 +106,7 @@ struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 	o->first = calloc(grids + 1, sizeof(*o->first));
 	o->warps = calloc(grids, sizeof(*o->warps));
 	for (uint32_t g = 0; o->first && o->warps && g < grids; g++) {
-		const uint64_t end =
-		    o->first[g] + (uint64_t)clusters[g] * warps[g];
+		const uint64_t end = o->first[g] + (uint64_t)clusters[g] * warps[g];
 
 		if (end >= MOST_ACTORS) { /* too many to be followed */
 			emu_order_close(o);
@@ -196,8 +194,7 @@ static bool knows(const struct emu_order *o, const struct emu_order_warp *w,
 
 		if (!o->list[first + k].count)
 			continue;
-		a = latest(&o->list[first + k],
-			   emu_check_seen(w->check, w->warp, k));
+		a = latest(&o->list[first + k], emu_check_seen(w->check, w->warp, k));
 		if (a && (a->grids > grid_of(o, actor) ||
 			  (a->clocks && a->clocks[actor] >= clock)))
 			return true;
@@ -215,8 +212,7 @@ static void merge(uint32_t *to, const uint32_t *from, uint32_t count)
  * Merges clocks into *to, which is allocated where it is NULL; does nothing
  * without memory.
  */
-static void merge_into(const struct emu_order *o, uint32_t **to,
-		       const uint32_t *from)
+static void merge_into(const struct emu_order *o, uint32_t **to, const uint32_t *from)
 {
 	if (!from)
 		return;
@@ -227,8 +223,8 @@ static void merge_into(const struct emu_order *o, uint32_t **to,
 }
 
 /* All that w knows now, merged into *to. */
-static void take_snapshot(const struct emu_order *o,
-			  const struct emu_order_warp *w, uint32_t **to)
+static void take_snapshot(const struct emu_order *o, const struct emu_order_warp *w,
+			  uint32_t **to)
 {
 	const uint32_t warps = o->warps[w->grid];
 	const uint32_t first = o->first[w->grid] + w->cluster * warps;
@@ -264,16 +260,15 @@ static struct acquisition *acquire_now(struct emu_order *o,
 		return NULL;
 	a->acquired = grown;
 	last = a->count ? &grown[a->count - 1] : NULL;
-	grown[a->count] = (struct acquisition){.clock = clock,
-					       .grids = last ? last->grids : 0};
+	grown[a->count] =
+	    (struct acquisition){.clock = clock, .grids = last ? last->grids : 0};
 	merge_into(o, &grown[a->count].clocks, last ? last->clocks : NULL);
 	return &grown[a->count++];
 }
 
 /* ---- addresses ----------------------------------------------------------- */
 
-static struct sync *find_sync(struct sync *syncs, size_t capacity,
-			      uint64_t address)
+static struct sync *find_sync(struct sync *syncs, size_t capacity, uint64_t address)
 {
 	size_t at = address / 4 * UINT64_C(0x9E3779B97F4A7C15) >> 32;
 
@@ -292,8 +287,7 @@ static bool grow_syncs(struct emu_order *o)
 		return false;
 	for (size_t i = 0; i < o->sync_capacity; i++)
 		if (o->syncs[i].address)
-			*find_sync(grown, capacity, o->syncs[i].address) =
-			    o->syncs[i];
+			*find_sync(grown, capacity, o->syncs[i].address) = o->syncs[i];
 	free(o->syncs);
 	o->syncs = grown;
 	o->sync_capacity = capacity;
@@ -303,9 +297,8 @@ static bool grow_syncs(struct emu_order *o)
 /* The release at an address; a new one where asked for, else NULL. */
 static struct sync *sync_at(struct emu_order *o, uint64_t address, bool makes)
 {
-	struct sync *s = o->sync_capacity
-			     ? find_sync(o->syncs, o->sync_capacity, address)
-			     : NULL;
+	struct sync *s =
+	    o->sync_capacity ? find_sync(o->syncs, o->sync_capacity, address) : NULL;
 
 	if (s && s->address)
 		return s;
@@ -319,15 +312,13 @@ static struct sync *sync_at(struct emu_order *o, uint64_t address, bool makes)
 
 /* ---- release and acquire ------------------------------------------------- */
 
-static uint32_t cluster_of(const struct emu_order *o,
-			   const struct emu_order_warp *w)
+static uint32_t cluster_of(const struct emu_order *o, const struct emu_order_warp *w)
 {
 	return o->first[w->grid] + w->cluster * o->warps[w->grid] + 1;
 }
 
 void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
-		       uint64_t address, enum emu_order_scope scope,
-		       bool is_atomic)
+		       uint64_t address, enum emu_order_scope scope, bool is_atomic)
 {
 	struct actor *a = &o->list[actor_number(o, w)];
 	struct sync *s = sync_at(o, address, true);
@@ -407,8 +398,8 @@ void emu_order_stored(struct emu_order *o, const struct emu_order_warp *w,
 	const uint32_t clock = emu_check_seen(w->check, w->warp, w->warp);
 
 	while (a->n_stored + groups < committed) {
-		uint32_t *grown = emu_grow(a->stored, &a->stored_capacity,
-					   a->n_stored, sizeof(*grown));
+		uint32_t *grown = emu_grow(a->stored, &a->stored_capacity, a->n_stored,
+					   sizeof(*grown));
 
 		if (!grown)
 			return;
@@ -417,8 +408,7 @@ void emu_order_stored(struct emu_order *o, const struct emu_order_warp *w,
 	}
 }
 
-void emu_order_grids(struct emu_order *o, const struct emu_order_warp *w,
-		     uint32_t last)
+void emu_order_grids(struct emu_order *o, const struct emu_order_warp *w, uint32_t last)
 {
 	struct acquisition *now = acquire_now(o, w);
 
@@ -428,8 +418,7 @@ void emu_order_grids(struct emu_order *o, const struct emu_order_warp *w,
 
 /* ---- words of global memory ---------------------------------------------- */
 
-static struct page **find_page(struct page **pages, size_t capacity,
-			       uint64_t number)
+static struct page **find_page(struct page **pages, size_t capacity, uint64_t number)
 {
 	size_t at = number * UINT64_C(0x9E3779B97F4A7C15) >> 32;
 
@@ -448,8 +437,7 @@ static bool grow_table(struct table *t)
 		return false;
 	for (size_t i = 0; i < t->capacity; i++)
 		if (t->pages[i])
-			*find_page(grown, capacity, t->pages[i]->number) =
-			    t->pages[i];
+			*find_page(grown, capacity, t->pages[i]->number) = t->pages[i];
 	free(t->pages);
 	t->pages = grown;
 	t->capacity = capacity;
@@ -472,8 +460,7 @@ static struct page *page_at(struct emu_order *o, uint64_t number)
 
 	if (found)
 		return found;
-	if (t->count == MOST_PAGES ||
-	    (2 * t->count >= t->capacity && !grow_table(t)))
+	if (t->count == MOST_PAGES || (2 * t->count >= t->capacity && !grow_table(t)))
 		return NULL;
 	at = find_page(t->pages, t->capacity, number);
 	*at = calloc(1, sizeof(**at));
@@ -487,8 +474,7 @@ static struct page *page_at(struct emu_order *o, uint64_t number)
 /* ---- one word ------------------------------------------------------------ */
 
 /* The clock at which a bulk store's bytes were there; false: not yet. */
-static bool clock_of(const struct emu_order *o, const struct touch *t,
-		     uint32_t *clock)
+static bool clock_of(const struct emu_order *o, const struct touch *t, uint32_t *clock)
 {
 	const struct actor *a = &o->list[t->actor - 1];
 
@@ -518,8 +504,8 @@ static bool object(const struct emu_order *o, const struct emu_order_warp *w,
 	const uint32_t in_grid = actor - o->first[grid];
 	uint32_t clock;
 
-	emu_fail(err, "global memory 0x%" PRIx64 ": warp %u of cluster %u",
-		 address, in_grid % o->warps[grid], in_grid / o->warps[grid]);
+	emu_fail(err, "global memory 0x%" PRIx64 ": warp %u of cluster %u", address,
+		 in_grid % o->warps[grid], in_grid / o->warps[grid]);
 	if (grid != w->grid)
 		emu_add_text(err, " of another grid");
 	emu_add_text(err, " %s it", how);
@@ -579,26 +565,24 @@ static void set_write(struct word *word, const struct touch *new, uint32_t line)
  * False with a sentence if another lane of the warp touched the word and
  * nothing orders the two.
  */
-static bool follows_lanes(const struct emu_order_warp *w,
-			  const struct word *word, const struct touch *new,
-			  uint64_t address, struct emu_place place,
-			  struct emu_error *err)
+static bool follows_lanes(const struct emu_order_warp *w, const struct word *word,
+			  const struct touch *new, uint64_t address,
+			  struct emu_place place, struct emu_error *err)
 {
 	const struct emu_lanes *l = emu_check_lanes(w->check, w->warp);
 	const bool is_write = new->kind &EMU_ORDER_WRITE;
 	const char *what = is_write ? "store to" : "load of";
 	struct emu_lane_pair p;
 
-	if (is_write && emu_lane_overtakes(&word->lanes, l, new->actor,
-					   new->bytes, place, &p)) {
+	if (is_write &&
+	    emu_lane_overtakes(&word->lanes, l, new->actor, new->bytes, place, &p)) {
 		emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
-		return emu_lanes_object(err, p, "reads it",
-					word->lanes.read_line, EMU_LANES_MEET);
+		return emu_lanes_object(err, p, "reads it", word->lanes.read_line,
+					EMU_LANES_MEET);
 	}
 	/* Stores of one instruction are no race. */
-	if (word->write.actor != new->actor ||
-	    !(word->write.bytes & new->bytes) || !word->lanes.write_moment ||
-	    word->lanes.write_moment == place.moment ||
+	if (word->write.actor != new->actor || !(word->write.bytes & new->bytes) ||
+	    !word->lanes.write_moment || word->lanes.write_moment == place.moment ||
 	    !emu_lanes_race(l, place.lanes, emu_lane_writers(&word->lanes),
 			    word->lanes.write_moment, &p))
 		return true;
@@ -617,8 +601,7 @@ static void add_lanes(const struct emu_order_warp *w, struct word *word,
 }
 
 /* False with a sentence if the access does not follow the last write. */
-static bool follows_write(const struct emu_order *o,
-			  const struct emu_order_warp *w,
+static bool follows_write(const struct emu_order *o, const struct emu_order_warp *w,
 			  const struct word *word, const struct touch *new,
 			  uint64_t address, struct emu_place place,
 			  struct emu_error *err)
@@ -641,25 +624,22 @@ static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
 		return ok;
 	}
 	for (int i = 0; i < READERS && ok; i++)
-		if (races(&word->reads[i], new) &&
-		    !is_before(o, w, &word->reads[i]))
-			ok = object(o, w, &word->reads[i], "reads", address, 0,
-				    err);
+		if (races(&word->reads[i], new) && !is_before(o, w, &word->reads[i]))
+			ok = object(o, w, &word->reads[i], "reads", address, 0, err);
 	set_write(word, new, place.line);
 	return ok;
 }
 
 /* ---- ranges -------------------------------------------------------------- */
 
-static struct touch touch_of(const struct emu_order *o,
-			     const struct emu_order_warp *w, uint32_t kind)
+static struct touch touch_of(const struct emu_order *o, const struct emu_order_warp *w,
+			     uint32_t kind)
 {
 	return (struct touch){
 	    .actor = (actor_number(o, w) + 1) & (2 * MOST_ACTORS - 1),
-	    .clock =
-		kind & EMU_ORDER_STORE
-		    ? emu_check_committed(w->check, w->warp, EMU_ENGINE_STORE)
-		    : emu_check_seen(w->check, w->warp, w->warp),
+	    .clock = kind & EMU_ORDER_STORE
+			 ? emu_check_committed(w->check, w->warp, EMU_ENGINE_STORE)
+			 : emu_check_seen(w->check, w->warp, w->warp),
 	    .kind = kind & 7,
 	};
 }
@@ -690,8 +670,8 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 			return true;
 		page->is_written |= (kind & EMU_ORDER_WRITE) != 0;
 		new.bytes = emu_bytes_of_word(address, end, at) & 15;
-		if (!touch(o, w, &page->words[at % PAGE_BYTES / WORD_BYTES],
-			   &new, at, place, err))
+		if (!touch(o, w, &page->words[at % PAGE_BYTES / WORD_BYTES], &new, at,
+			   place, err))
 			return false;
 	}
 	return true;
@@ -708,14 +688,13 @@ struct emu_order_read {
 };
 
 bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
-		    const struct emu_order_warp *w, uint64_t address,
-		    uint32_t bytes, struct emu_place place,
-		    struct emu_error *err)
+		    const struct emu_order_warp *w, uint64_t address, uint32_t bytes,
+		    struct emu_place place, struct emu_error *err)
 {
 	const uint64_t end = address + bytes;
 	struct touch new = touch_of(o, w, EMU_ORDER_READ);
-	struct emu_order_read *grown = emu_grow(reads->list, &reads->capacity,
-						reads->count, sizeof(*grown));
+	struct emu_order_read *grown =
+	    emu_grow(reads->list, &reads->capacity, reads->count, sizeof(*grown));
 
 	place = place_of(&new, place);
 	if (grown) {
@@ -732,8 +711,7 @@ bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 			continue;
 		}
 		new.bytes = emu_bytes_of_word(address, end, at) & 15;
-		if (!follows_write(o, w,
-				   &page->words[at % PAGE_BYTES / WORD_BYTES],
+		if (!follows_write(o, w, &page->words[at % PAGE_BYTES / WORD_BYTES],
 				   &new, at, place, err))
 			return false;
 	}

@@ -68,9 +68,8 @@ struct emu_order_reads {
 };
 
 bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
-		    const struct emu_order_warp *w, uint64_t address,
-		    uint32_t bytes, struct emu_place place,
-		    struct emu_error *err);
+		    const struct emu_order_warp *w, uint64_t address, uint32_t bytes,
+		    struct emu_place place, struct emu_error *err);
 void emu_order_add(struct emu_order *o, const struct emu_order_reads *reads,
 		   uint32_t table, uint32_t step);
 
@@ -85,8 +84,7 @@ enum emu_order_scope {
  * its last fence.
  */
 void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
-		       uint64_t address, enum emu_order_scope scope,
-		       bool is_atomic);
+		       uint64_t address, enum emu_order_scope scope, bool is_atomic);
 /*
  * A strong read takes what was handed over, at once or (RELAXED) at the next
  * fence.

@@ -76,8 +76,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 
 /* ---- the context --------------------------------------------------------- */
 
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags,
-				    int *active)
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
 {
 	*flags = 0;
 	*active = emu_driver.retained > 0;
@@ -132,10 +131,10 @@ CUresult cuCtxSetLimit(int limit, size_t value)
 
 	if (!result && limit == LIMIT_PRINTF_BYTES &&
 	    !emu_prints_resize(emu_driver.machine.prints, value))
-		result = emu_driver_fail(
-		    CUDA_ERROR_INVALID_VALUE,
-		    "the size of printf's buffer: a kernel has printed "
-		    "already");
+		result =
+		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				    "the size of printf's buffer: a kernel has printed "
+				    "already");
 	return emu_driver_leave(result);
 }
 
@@ -185,8 +184,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *bytes)
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result) {
 		*bytes = emu_driver.machine.global.bytes;
-		*free_bytes =
-		    *bytes - emu_memory_used(emu_driver.machine.memory);
+		*free_bytes = *bytes - emu_memory_used(emu_driver.machine.memory);
 	}
 	return emu_driver_leave(result);
 }
@@ -249,14 +247,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width,
 	return cuMemAlloc_v2(pointer, *pitch * height);
 }
 
-CUresult cuMemGetAddressRange_v2(CUdeviceptr *begin, size_t *bytes,
-				 CUdeviceptr pointer)
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *begin, size_t *bytes, CUdeviceptr pointer)
 {
 	CUresult result = emu_driver_enter();
 	uint64_t at = 0, size = 0;
 
-	if (!result &&
-	    !emu_memory_find(emu_driver.machine.memory, pointer, &at, &size))
+	if (!result && !emu_memory_find(emu_driver.machine.memory, pointer, &at, &size))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (begin)
 		*begin = at;
@@ -283,12 +279,11 @@ CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer)
 /* ---- occupancy ----------------------------------------------------------- */
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    int *blocks, CUfunction function, int threads, size_t shared_bytes,
-    unsigned flags)
+    int *blocks, CUfunction function, int threads, size_t shared_bytes, unsigned flags)
 {
 	(void)flags;
-	return cuOccupancyMaxActiveBlocksPerMultiprocessor(
-	    blocks, function, threads, shared_bytes);
+	return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads,
+							   shared_bytes);
 }
 
 CUresult cuOccupancyMaxPotentialClusterSize(int *ctas, CUfunction function,
@@ -299,12 +294,10 @@ CUresult cuOccupancyMaxPotentialClusterSize(int *ctas, CUfunction function,
 	return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes,
-						 CUfunction function,
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function,
 						 int blocks, int threads)
 {
-	const struct emu_device *d =
-	    emu_device_or_default(emu_driver.machine.device);
+	const struct emu_device *d = emu_device_or_default(emu_driver.machine.device);
 	size_t each;
 
 	if (blocks < 1 || threads < 1)

@@ -45,8 +45,7 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 static bool open_memory(struct emu_error *err)
 {
 	struct emu_machine *m = &emu_driver.machine;
-	uint64_t bytes =
-	    number_from("NIBEMU_MEMORY_BYTES", device_of()->memory_bytes);
+	uint64_t bytes = number_from("NIBEMU_MEMORY_BYTES", device_of()->memory_bytes);
 
 	for (; !m->memory && bytes >= LEAST_BYTES; bytes /= 2)
 		m->memory = emu_memory_open(bytes, err);
@@ -68,9 +67,8 @@ static CUresult choose_device(void)
 	if (name && *name)
 		d = emu_device_find(name);
 	if (!d)
-		return emu_driver_fail(
-		    CUDA_ERROR_INVALID_DEVICE,
-		    "NIBEMU_DEVICE=%s: h200, b200 or rtx5090", name);
+		return emu_driver_fail(CUDA_ERROR_INVALID_DEVICE,
+				       "NIBEMU_DEVICE=%s: h200, b200 or rtx5090", name);
 	emu_driver.machine.device = d;
 	return CUDA_SUCCESS;
 }
@@ -86,9 +84,8 @@ static CUresult open_findings(void)
 	if (o->findings || (!waive && !continues))
 		return CUDA_SUCCESS;
 	o->findings = emu_findings_open(waive, continues, &err);
-	return o->findings
-		   ? CUDA_SUCCESS
-		   : emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+	return o->findings ? CUDA_SUCCESS
+			   : emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 }
 
 /*
@@ -112,11 +109,9 @@ static CUresult open_time(void)
 	m->options.is_unchecked = true;
 	m->time = emu_time_open(m->device, &err);
 	if (!m->time || (table && !emu_time_use_counts(m->time, table, &err)) ||
-	    (trace &&
-	     !emu_time_use_trace(m->time, trace,
-				 secure_getenv("NIBEMU_TRACE_SMS"), &err)))
-		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s",
-				       err.text);
+	    (trace && !emu_time_use_trace(m->time, trace,
+					  secure_getenv("NIBEMU_TRACE_SMS"), &err)))
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 	return CUDA_SUCCESS;
 }
 
@@ -135,13 +130,10 @@ CUresult cuInit(unsigned flags)
 		result = open_findings();
 	if (!d->is_begun && !result) {
 		d->machine.options.seed = number_from("NIBEMU_SEED", 0);
-		d->machine.options.budget =
-		    number_from("NIBEMU_BUDGET", BUDGET);
-		d->machine.options.is_unchecked =
-		    number_from("NIBEMU_UNCHECKED", 0);
+		d->machine.options.budget = number_from("NIBEMU_BUDGET", BUDGET);
+		d->machine.options.is_unchecked = number_from("NIBEMU_UNCHECKED", 0);
 		d->machine.options.is_strict = number_from("NIBEMU_STRICT", 0);
-		d->machine.options.is_anywhere =
-		    number_from("NIBEMU_STRICT", 0) == 1;
+		d->machine.options.is_anywhere = number_from("NIBEMU_STRICT", 0) == 1;
 		d->machine.options.threads = (uint32_t)number_from(
 		    "NIBEMU_THREADS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 		d->is_verbose = number_from("NIBEMU_VERBOSE", 0);
@@ -153,8 +145,8 @@ CUresult cuInit(unsigned flags)
 	if (!d->is_begun && !result) {
 		d->is_begun = open_memory(&err);
 		if (!d->is_begun)
-			result = emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
-						 err.text);
+			result =
+			    emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
 		else
 			emu_record_event("begin", device_of()->name);
 	}
@@ -172,27 +164,21 @@ static const struct {
     {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
     {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED",
-     "initialization error"},
-    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE",
-     "invalid device ordinal"},
+    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU",
      "no kernel image is available: the software GPU runs PTX"},
     {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT",
      "invalid device context"},
     {CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "PTX was refused"},
-    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE",
-     "invalid resource handle"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED",
      "unspecified launch failure"},
-    {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
-     "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+    {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
      "too many blocks in cooperative launch"},
-    {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED",
-     "operation not supported"},
-    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+    {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
     {CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
      "the stream is not capturing, or is already"},
@@ -325,9 +311,8 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 		}
 	/* Sizes of textures and other things that the device does not have. */
 	*value = 0;
-	return attribute > 0 && attribute < MOST_ATTRIBUTES
-		   ? CUDA_SUCCESS
-		   : CUDA_ERROR_INVALID_VALUE;
+	return attribute > 0 && attribute < MOST_ATTRIBUTES ? CUDA_SUCCESS
+							    : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- contexts --------------------------------------------------------------

@@ -20,8 +20,8 @@ static const struct {
  * cuMemAlloc finds cuMemAlloc_v2: the newest function, whichever version was
  * asked for.
  */
-CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version,
-			     uint64_t flags, int *status)
+CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version, uint64_t flags,
+			     int *status)
 {
 	(void)flags;
 	(void)version;

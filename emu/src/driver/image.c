@@ -56,33 +56,31 @@ static void *find(const char *library, const char *function)
 	return handle ? dlsym(handle, function) : NULL;
 }
 
-static bool expand_zstd(char *to, size_t to_bytes, const void *from,
-			size_t bytes, struct emu_error *err)
+static bool expand_zstd(char *to, size_t to_bytes, const void *from, size_t bytes,
+			struct emu_error *err)
 {
 	size_t (*expand)(void *, size_t, const void *, size_t);
 	void *symbol = find("libzstd.so.1", "ZSTD_decompress");
 
 	if (!symbol)
-		return emu_fail(
-		    err, "its PTX is compressed, and libzstd.so.1 is not "
-			 "here: install libzstd, or compile with nvcc "
-			 "--no-compress");
+		return emu_fail(err, "its PTX is compressed, and libzstd.so.1 is not "
+				     "here: install libzstd, or compile with nvcc "
+				     "--no-compress");
 	memcpy(&expand, &symbol, sizeof(expand));
 	return expand(to, to_bytes, from, bytes) == to_bytes ||
 	       emu_fail(err, "its PTX is compressed, and broken");
 }
 
-static bool expand_lz4(char *to, size_t to_bytes, const void *from,
-		       size_t bytes, struct emu_error *err)
+static bool expand_lz4(char *to, size_t to_bytes, const void *from, size_t bytes,
+		       struct emu_error *err)
 {
 	int (*expand)(const char *, char *, int, int);
 	void *symbol = find("liblz4.so.1", "LZ4_decompress_safe");
 
 	if (!symbol)
-		return emu_fail(err,
-				"its PTX is compressed, and liblz4.so.1 is not "
-				"here: install liblz4, or compile with nvcc "
-				"--no-compress");
+		return emu_fail(err, "its PTX is compressed, and liblz4.so.1 is not "
+				     "here: install liblz4, or compile with nvcc "
+				     "--no-compress");
 	memcpy(&expand, &symbol, sizeof(expand));
 	return expand(from, to, (int)bytes, (int)to_bytes) == (int)to_bytes ||
 	       emu_fail(err, "its PTX is compressed, and broken");
@@ -97,16 +95,13 @@ static char *text_of(const struct entry *e, const uint8_t *payload,
 	bool is_good = true;
 
 	if (!text) {
-		(void)emu_fail(err, "no memory for PTX of %" PRIu64 " bytes",
-			       bytes);
+		(void)emu_fail(err, "no memory for PTX of %" PRIu64 " bytes", bytes);
 		return NULL;
 	}
 	if (e->flags & FLAG_ZSTD)
-		is_good =
-		    expand_zstd(text, bytes, payload, e->compressed_bytes, err);
+		is_good = expand_zstd(text, bytes, payload, e->compressed_bytes, err);
 	else if (e->flags & FLAG_LZ4)
-		is_good =
-		    expand_lz4(text, bytes, payload, e->compressed_bytes, err);
+		is_good = expand_lz4(text, bytes, payload, e->compressed_bytes, err);
 	else
 		memcpy(text, payload, bytes);
 	text[bytes] = '\0';
@@ -168,8 +163,7 @@ static char *choose(struct walk w, const struct emu_device *device,
 	(void)emu_fail(err,
 		       "it holds no PTX: compile with -gencode "
 		       "arch=compute_%d%da,code=compute_%d%da",
-		       device->major, device->minor, device->major,
-		       device->minor);
+		       device->major, device->minor, device->major, device->minor);
 	while (next_entry(&w, &e, &payload)) {
 		uint32_t rank;
 
@@ -197,8 +191,8 @@ static bool is_text(const void *image)
 {
 	const unsigned char first = *(const unsigned char *)image;
 
-	return (first >= ' ' && first < 0x7F) || first == '\n' ||
-	       first == '\t' || first == '\r';
+	return (first >= ' ' && first < 0x7F) || first == '\n' || first == '\t' ||
+	       first == '\r';
 }
 
 static CUresult broken(struct emu_error *err)
@@ -207,8 +201,8 @@ static CUresult broken(struct emu_error *err)
 	return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-CUresult emu_image_text(const void *image, const struct emu_device *device,
-			char **text, struct emu_error *err)
+CUresult emu_image_text(const void *image, const struct emu_device *device, char **text,
+			struct emu_error *err)
 {
 	struct wrapper wrapper;
 	struct fatbin fatbin;
@@ -226,22 +220,21 @@ CUresult emu_image_text(const void *image, const struct emu_device *device,
 	}
 	if (magic == FATBIN_MAGIC) {
 		memcpy(&fatbin, image, sizeof(fatbin));
-		if (fatbin.header_bytes < sizeof(fatbin) ||
-		    fatbin.bytes > PTRDIFF_MAX)
+		if (fatbin.header_bytes < sizeof(fatbin) || fatbin.bytes > PTRDIFF_MAX)
 			return broken(err);
-		*text = choose(
-		    (struct walk){(const uint8_t *)image + fatbin.header_bytes,
-				  (const uint8_t *)image + fatbin.header_bytes +
-				      fatbin.bytes},
-		    device, err);
+		*text =
+		    choose((struct walk){(const uint8_t *)image + fatbin.header_bytes,
+					 (const uint8_t *)image + fatbin.header_bytes +
+					     fatbin.bytes},
+			   device, err);
 		return *text ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 	}
 	if (magic == ELF_MAGIC) {
-		(void)emu_fail(
-		    err,
-		    "the module is a cubin: build with PTX (-gencode "
-		    "arch=compute_%d%da,code=compute_%d%da)",
-		    device->major, device->minor, device->major, device->minor);
+		(void)emu_fail(err,
+			       "the module is a cubin: build with PTX (-gencode "
+			       "arch=compute_%d%da,code=compute_%d%da)",
+			       device->major, device->minor, device->major,
+			       device->minor);
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	}
 	if (!is_text(image)) {

@@ -11,7 +11,7 @@
  * binary (cuda_runtime's wrapper around it, too) the newest PTX that the device
  * takes.  An error says in err what the image holds instead.
  */
-CUresult emu_image_text(const void *image, const struct emu_device *device,
-			char **text, struct emu_error *err);
+CUresult emu_image_text(const void *image, const struct emu_device *device, char **text,
+			struct emu_error *err);
 
 #endif

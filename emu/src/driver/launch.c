@@ -21,8 +21,7 @@ static uint64_t place_variable(void *context, const struct emu_variable *v,
 			       struct emu_error *err)
 {
 	struct emu_machine *m = context;
-	const uint64_t at =
-	    emu_memory_alloc(m->memory, v->bytes ? v->bytes : 1, err);
+	const uint64_t at = emu_memory_alloc(m->memory, v->bytes ? v->bytes : 1, err);
 
 	if (!at)
 		return 0;
@@ -30,13 +29,12 @@ static uint64_t place_variable(void *context, const struct emu_variable *v,
 		memcpy((void *)(uintptr_t)at, v->initial, v->bytes);
 	else
 		memset((void *)(uintptr_t)at, 0, v->bytes);
-	memset(m->global.shadow + (at - m->global.base),
-	       EMU_MAPPED | EMU_WRITTEN, v->bytes);
+	memset(m->global.shadow + (at - m->global.base), EMU_MAPPED | EMU_WRITTEN,
+	       v->bytes);
 	return at;
 }
 
-static void tell(unsigned count, const int *options, void **values,
-		 const char *text)
+static void tell(unsigned count, const int *options, void **values, const char *text)
 {
 	char *buffer = NULL;
 	size_t bytes = 0;
@@ -66,9 +64,8 @@ static struct emu_module *read_module(const char *text, struct emu_error *err)
 	struct emu_module *module = NULL;
 
 	if (changed || !rule)
-		module =
-		    emu_module_read(changed ? changed : text, place_variable,
-				    &emu_driver.machine, err);
+		module = emu_module_read(changed ? changed : text, place_variable,
+					 &emu_driver.machine, err);
 	free(changed);
 	return module;
 }
@@ -78,8 +75,7 @@ static CUresult load(struct CUmod_st *m, const void *image, unsigned count,
 {
 	struct emu_error err = {{0}};
 	char *text = NULL;
-	CUresult result =
-	    emu_image_text(image, emu_driver.machine.device, &text, &err);
+	CUresult result = emu_image_text(image, emu_driver.machine.device, &text, &err);
 
 	if (result) {
 		tell(count, options, values, err.text);
@@ -87,8 +83,8 @@ static CUresult load(struct CUmod_st *m, const void *image, unsigned count,
 	}
 	m->module = read_module(text, &err);
 	free(text);
-	if (m->module && !emu_device_takes(emu_driver.machine.device,
-					   m->module->target, &err)) {
+	if (m->module &&
+	    !emu_device_takes(emu_driver.machine.device, m->module->target, &err)) {
 		emu_module_free(m->module);
 		m->module = NULL;
 	}
@@ -121,8 +117,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
 	if (result)
 		return emu_driver_leave(result);
 	m = calloc(1, sizeof(*m));
-	result = m ? load(m, image, count, options, values)
-		   : CUDA_ERROR_OUT_OF_MEMORY;
+	result = m ? load(m, image, count, options, values) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (result)
 		free(m);
 	else
@@ -166,16 +161,14 @@ CUresult cuModuleUnload(CUmodule module)
 	*at = module->next;
 	for (uint32_t i = 0; i < module->module->n_variables; i++)
 		(void)emu_memory_free(emu_driver.machine.memory,
-				      module->module->variables[i].address,
-				      NULL);
+				      module->module->variables[i].address, NULL);
 	emu_module_free(module->module);
 	free(module->functions);
 	free(module);
 	return emu_driver_leave(result);
 }
 
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
-			     const char *name)
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
 	CUresult result = emu_driver_enter();
 
@@ -185,8 +178,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 		return emu_driver_leave(result);
 	for (uint32_t i = 0; i < module->module->n_kernels; i++)
 		if (strcmp(module->module->kernels[i]->name, name) == 0) {
-			const char *refusal =
-			    module->module->kernels[i]->refusal;
+			const char *refusal = module->module->kernels[i]->refusal;
 
 			if (refusal)
 				return emu_driver_leave(
@@ -204,21 +196,17 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
 	CUresult result = emu_driver_enter();
 
-	if (!result &&
-	    attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-		if (value < 0 ||
-		    (uint32_t)value + function->kernel->shared_bytes >
-			emu_driver.machine.device->cta_shared_bytes)
+	if (!result && attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+		if (value < 0 || (uint32_t)value + function->kernel->shared_bytes >
+				     emu_driver.machine.device->cta_shared_bytes)
 			result = CUDA_ERROR_INVALID_VALUE;
 		else
 			function->dynamic_bytes = value;
 	} else if (!result &&
-		   attribute ==
-		       CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+		   attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
 		function->any_cluster = value;
 	} else if (!result &&
-		   attribute !=
-		       CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+		   attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
 		result = CUDA_ERROR_INVALID_VALUE;
 	}
 	return emu_driver_leave(result);
@@ -231,8 +219,7 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 
 	switch (attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-		*value =
-		    (int)(k->max_threads ? k->max_threads : EMU_MAX_THREADS);
+		*value = (int)(k->max_threads ? k->max_threads : EMU_MAX_THREADS);
 		break;
 	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
 		*value = (int)k->shared_bytes;
@@ -282,15 +269,12 @@ static uint32_t clusters_at_once(uint32_t each, uint32_t ctas)
 	return sum;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
-						     CUfunction function,
-						     int threads,
-						     size_t shared_bytes)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function,
+						     int threads, size_t shared_bytes)
 {
 	if (threads < 1 || threads > EMU_MAX_THREADS)
 		return CUDA_ERROR_INVALID_VALUE;
-	*blocks =
-	    (int)resident(function->kernel, (uint32_t)threads, shared_bytes);
+	*blocks = (int)resident(function->kernel, (uint32_t)threads, shared_bytes);
 	return CUDA_SUCCESS;
 }
 
@@ -298,8 +282,7 @@ static uint32_t cluster_size(const CUlaunchConfig *config, uint32_t size[3])
 {
 	size[0] = size[1] = size[2] = 1;
 	for (unsigned i = 0; i < config->numAttrs; i++)
-		if (config->attrs[i].id ==
-		    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
 			size[0] = config->attrs[i].value.clusterDim.x;
 			size[1] = config->attrs[i].value.clusterDim.y;
 			size[2] = config->attrs[i].value.clusterDim.z;
@@ -325,8 +308,8 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 /* ---- launches --------------------------------------------------------------
  */
 
-static CUresult read_attributes(const CUlaunchConfig *config,
-				CUfunction function, struct emu_work *w)
+static CUresult read_attributes(const CUlaunchConfig *config, CUfunction function,
+				struct emu_work *w)
 {
 	const uint32_t ctas = cluster_size(config, w->grid.cluster);
 
@@ -337,8 +320,7 @@ static CUresult read_attributes(const CUlaunchConfig *config,
 		case CU_LAUNCH_ATTRIBUTE_IGNORE:
 			break;
 		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-			w->grid.is_cooperative =
-			    config->attrs[i].value.cooperative;
+			w->grid.is_cooperative = config->attrs[i].value.cooperative;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
 		case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
@@ -350,10 +332,9 @@ static CUresult read_attributes(const CUlaunchConfig *config,
 				.value.programmaticStreamSerializationAllowed;
 			break;
 		default:
-			return emu_driver_fail(
-			    CUDA_ERROR_NOT_SUPPORTED,
-			    "launch attribute %d is not known here",
-			    config->attrs[i].id);
+			return emu_driver_fail(CUDA_ERROR_NOT_SUPPORTED,
+					       "launch attribute %d is not known here",
+					       config->attrs[i].id);
 		}
 	if (ctas > 8 && !function->any_cluster)
 		return emu_driver_fail(
@@ -391,8 +372,7 @@ static CUresult check_residency(struct emu_grid *g)
 		return emu_driver_fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
 				       "%s: a cooperative grid of %" PRIu64
 				       " CTAs: the GPU holds %u at once",
-				       g->kernel->name, all,
-				       g->resident * ctas);
+				       g->kernel->name, all, g->resident * ctas);
 	/* More than NIBEMU_SMS may hold: one by one. */
 	g->resident += g->resident == 0;
 	return CUDA_SUCCESS;
@@ -415,16 +395,14 @@ static CUresult make_work(const CUlaunchConfig *config, CUfunction function,
 	g->block[2] = config->blockDimZ;
 	g->dynamic_bytes = config->sharedMemBytes;
 	result = read_attributes(config, function, w);
-	if (!result &&
-	    config->sharedMemBytes > (unsigned)function->dynamic_bytes)
-		result = emu_driver_fail(
-		    CUDA_ERROR_INVALID_VALUE,
-		    "%s: %u bytes of shared memory, %d are allowed",
-		    function->kernel->name, config->sharedMemBytes,
-		    function->dynamic_bytes);
-	if (!result && !emu_grid_check(g, &err))
+	if (!result && config->sharedMemBytes > (unsigned)function->dynamic_bytes)
 		result =
-		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				    "%s: %u bytes of shared memory, %d are allowed",
+				    function->kernel->name, config->sharedMemBytes,
+				    function->dynamic_bytes);
+	if (!result && !emu_grid_check(g, &err))
+		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 	if (!result)
 		result = check_residency(g);
 	if (!result)
@@ -459,27 +437,26 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
 			unsigned grid_z, unsigned block_x, unsigned block_y,
-			unsigned block_z, unsigned shared_bytes,
-			CUstream stream, void **arguments, void **extra)
+			unsigned block_z, unsigned shared_bytes, CUstream stream,
+			void **arguments, void **extra)
 {
-	const CUlaunchConfig config = {grid_x,	grid_y,	 grid_z,       block_x,
-				       block_y, block_z, shared_bytes, stream,
-				       NULL,	0};
+	const CUlaunchConfig config = {grid_x,	grid_y,	      grid_z, block_x, block_y,
+				       block_z, shared_bytes, stream, NULL,    0};
 
 	return cuLaunchKernelEx(&config, function, arguments, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x,
-				   unsigned grid_y, unsigned grid_z,
-				   unsigned block_x, unsigned block_y,
-				   unsigned block_z, unsigned shared_bytes,
-				   CUstream stream, void **arguments)
+				   unsigned grid_y, unsigned grid_z, unsigned block_x,
+				   unsigned block_y, unsigned block_z,
+				   unsigned shared_bytes, CUstream stream,
+				   void **arguments)
 {
 	CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
 					 .value = {.cooperative = 1}};
-	const CUlaunchConfig config = {
-	    grid_x,  grid_y,	   grid_z, block_x,	 block_y,
-	    block_z, shared_bytes, stream, &cooperative, 1};
+	const CUlaunchConfig config = {grid_x,	     grid_y,  grid_z,	    block_x,
+				       block_y,	     block_z, shared_bytes, stream,
+				       &cooperative, 1};
 
 	return cuLaunchKernelEx(&config, function, arguments, NULL);
 }

@@ -34,8 +34,8 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 	return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes,
-			      CUmodule module, const char *name)
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule module,
+			      const char *name)
 {
 	CUresult result = emu_driver_enter();
 	const struct emu_variable *v;
@@ -59,14 +59,13 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes,
 
 /* ---- libraries ----------------------------------------------------------- */
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
-			   int *jit_options, void **jit_values,
-			   unsigned jit_count, int *options, void **values,
-			   unsigned count)
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, int *jit_options,
+			   void **jit_values, unsigned jit_count, int *options,
+			   void **values, unsigned count)
 {
 	CUmodule module = NULL;
-	const CUresult result = cuModuleLoadDataEx(&module, code, jit_count,
-						   jit_options, jit_values);
+	const CUresult result =
+	    cuModuleLoadDataEx(&module, code, jit_count, jit_options, jit_values);
 
 	(void)options;
 	(void)values;
@@ -94,8 +93,7 @@ CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
 	return emu_driver_leave(result);
 }
 
-CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library,
-			    const char *name)
+CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
 {
 	CUfunction function = NULL;
 	const CUresult result =
@@ -118,29 +116,27 @@ CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary library)
 	return emu_driver_leave(result);
 }
 
-CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned count,
-				   CUlibrary library)
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned count, CUlibrary library)
 {
 	const CUmodule m = module_of(library);
 	CUresult result = emu_driver_enter();
 
 	if (!result && !emu_is_module(m))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	for (unsigned i = 0; !result && i < count && i < m->module->n_kernels;
-	     i++)
+	for (unsigned i = 0; !result && i < count && i < m->module->n_kernels; i++)
 		kernels[i] = (CUkernel)(void *)&m->functions[i];
 	return emu_driver_leave(result);
 }
 
-CUresult cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes,
-			    CUlibrary library, const char *name)
+CUresult cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary library,
+			    const char *name)
 {
 	return cuModuleGetGlobal_v2(pointer, bytes, module_of(library), name);
 }
 
 /* Managed variables are those of a module: the host may touch all of them. */
-CUresult cuLibraryGetManaged(CUdeviceptr *pointer, size_t *bytes,
-			     CUlibrary library, const char *name)
+CUresult cuLibraryGetManaged(CUdeviceptr *pointer, size_t *bytes, CUlibrary library,
+			     const char *name)
 {
 	return cuModuleGetGlobal_v2(pointer, bytes, module_of(library), name);
 }

@@ -15,11 +15,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 	if (!result && (!pointer || bytes == 0))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result) {
-		*pointer =
-		    emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
+		*pointer = emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
 		if (!*pointer)
-			result = emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
-						 err.text);
+			result =
+			    emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
 	}
 	return emu_driver_leave(result);
 }
@@ -33,8 +32,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 		result = emu_driver_flush();
 		if (!result &&
 		    !emu_memory_free(emu_driver.machine.memory, pointer, &err))
-			result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s",
-						 err.text);
+			result =
+			    emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 	}
 	return emu_driver_leave(result);
 }
@@ -61,8 +60,7 @@ static CUresult submit(CUstream stream, const struct emu_work *work, bool waits)
 	return emu_driver_leave(result);
 }
 
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-		       CUstream stream)
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
 	const struct emu_work w = {
 	    .kind = EMU_WORK_COPY, .to = to, .from = from, .bytes = bytes};
@@ -105,8 +103,7 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
 	return cuMemcpyAsync(to, address_of(from), bytes, stream);
 }
 
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
-			      CUstream stream)
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
 	return cuMemcpyAsync(address_of(to), from, bytes, stream);
 }
@@ -117,8 +114,8 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
 	return cuMemcpyAsync(to, from, bytes, stream);
 }
 
-static CUresult fill(CUdeviceptr to, uint32_t value, uint32_t value_bytes,
-		     size_t count, CUstream stream, bool waits)
+static CUresult fill(CUdeviceptr to, uint32_t value, uint32_t value_bytes, size_t count,
+		     CUstream stream, bool waits)
 {
 	const struct emu_work w = {.kind = EMU_WORK_SET,
 				   .to = to,
@@ -158,8 +155,7 @@ CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count)
 	return fill(to, value, 4, count, NULL, true);
 }
 
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
-			  CUstream stream)
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream)
 {
 	return fill(to, value, 4, count, stream, false);
 }
@@ -199,9 +195,8 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
 	from += c->srcY * c->srcPitch + c->srcXInBytes;
 	to += c->dstY * c->dstPitch + c->dstXInBytes;
 	for (size_t i = 0; i < c->Height && !result; i++)
-		result =
-		    cuMemcpyAsync(to + i * c->dstPitch, from + i * c->srcPitch,
-				  c->WidthInBytes, stream);
+		result = cuMemcpyAsync(to + i * c->dstPitch, from + i * c->srcPitch,
+				       c->WidthInBytes, stream);
 	return result;
 }
 
@@ -242,8 +237,7 @@ static CUresult reserve(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 	r->address = emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
 	if (!r->address) {
 		free(r);
-		return emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s",
-				       err.text);
+		return emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
 	}
 	memset(emu_shadow_of(r->address), 0, bytes);
 	*pointer = r->address;
@@ -252,12 +246,10 @@ static CUresult reserve(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 	return result;
 }
 
-static struct emu_reservation *reservation_of(CUstream stream,
-					      CUdeviceptr pointer)
+static struct emu_reservation *reservation_of(CUstream stream, CUdeviceptr pointer)
 {
 	for (const struct emu_work *w = stream->graph->first; w; w = w->next)
-		if (w->kind == EMU_WORK_ALLOC &&
-		    w->reservation->address == pointer)
+		if (w->kind == EMU_WORK_ALLOC && w->reservation->address == pointer)
 			return w->reservation;
 	return NULL;
 }
@@ -305,8 +297,8 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 	captures = !result && emu_stream_is_capturing(stream);
 	if (captures) {
 		r = reservation_of(stream, pointer);
-		result = r ? capture(stream, EMU_WORK_FREE, r)
-			   : CUDA_ERROR_INVALID_VALUE;
+		result =
+		    r ? capture(stream, EMU_WORK_FREE, r) : CUDA_ERROR_INVALID_VALUE;
 	}
 	result = emu_driver_leave(result);
 	return result || captures ? result : cuMemFree_v2(pointer);
@@ -321,9 +313,8 @@ CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
 {
 	CUresult result = emu_driver_enter();
 	uint64_t begin = 0, bytes = 0;
-	const bool is_known =
-	    !result &&
-	    emu_memory_find(emu_driver.machine.memory, pointer, &begin, &bytes);
+	const bool is_known = !result && emu_memory_find(emu_driver.machine.memory,
+							 pointer, &begin, &bytes);
 
 	for (unsigned i = 0; !result && i < count; i++)
 		switch (attributes[i]) {
@@ -356,8 +347,7 @@ CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 				void *address, const uint64_t *sizes,
-				const uint64_t *strides_bytes,
-				const uint32_t *box,
+				const uint64_t *strides_bytes, const uint32_t *box,
 				const uint32_t *element_strides, int interleave,
 				int swizzle, int l2_promotion, int fill)
 {
@@ -376,13 +366,12 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 	if (!map || (uintptr_t)map % 64 || !sizes || !box || !element_strides ||
 	    (rank > 1 && !strides_bytes) || rank < 1 || rank > EMU_TENSOR_RANK)
 		return emu_driver_leave(
-		    result
-			? result
-			: emu_driver_fail(
-			      CUDA_ERROR_INVALID_VALUE,
-			      "tensor map: a pointer is NULL, the map is not "
-			      "aligned to 64 bytes, or rank %u is not 1 to 5",
-			      rank));
+		    result ? result
+			   : emu_driver_fail(
+				 CUDA_ERROR_INVALID_VALUE,
+				 "tensor map: a pointer is NULL, the map is not "
+				 "aligned to 64 bytes, or rank %u is not 1 to 5",
+				 rank));
 	if (result)
 		return emu_driver_leave(result);
 	memcpy(m.sizes, sizes, rank * sizeof(*sizes));
@@ -390,14 +379,11 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 		memcpy(m.strides_bytes, strides_bytes,
 		       (rank - 1) * sizeof(*strides_bytes));
 	memcpy(m.box, box, rank * sizeof(*box));
-	memcpy(m.element_strides, element_strides,
-	       rank * sizeof(*element_strides));
+	memcpy(m.element_strides, element_strides, rank * sizeof(*element_strides));
 	if (emu_tensor_map_check(&m, &err) &&
-	    emu_tensor_map_check_device(&m, emu_driver.machine.device->major,
-					&err))
+	    emu_tensor_map_check_device(&m, emu_driver.machine.device->major, &err))
 		emu_tensor_map_encode(&m, map);
 	else
-		result =
-		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 	return emu_driver_leave(result);
 }

@@ -24,7 +24,6 @@ int nibemu_prediction_begin(void)
 
 char *nibemu_prediction_report(void)
 {
-	return emu_driver.machine.time
-		   ? emu_time_report(emu_driver.machine.time)
-		   : NULL;
+	return emu_driver.machine.time ? emu_time_report(emu_driver.machine.time)
+				       : NULL;
 }

@@ -41,15 +41,13 @@ static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
 	uint64_t at = pointer;
 
 	if (!emu_is_device(pointer) ||
-	    emu_space_has(&emu_driver.machine.global, pointer, bytes,
-			  EMU_MAPPED))
+	    emu_space_has(&emu_driver.machine.global, pointer, bytes, EMU_MAPPED))
 		return CUDA_SUCCESS;
 	while (emu_space_has(&emu_driver.machine.global, at, 1, EMU_MAPPED))
 		at++;
 	emu_memory_describe(emu_driver.machine.memory, at, text, sizeof(text));
-	return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
-			       "%s %zu bytes at 0x%llx: %s", what, bytes,
-			       pointer, text);
+	return emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s %zu bytes at 0x%llx: %s",
+			       what, bytes, pointer, text);
 }
 
 /* Memory of a graph begins to exist, with undefined bytes, or ends. */
@@ -57,8 +55,8 @@ static CUresult change_reservation(const struct emu_work *w)
 {
 	const struct emu_reservation *r = w->reservation;
 
-	memset(emu_shadow_of(r->address),
-	       w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0, r->bytes);
+	memset(emu_shadow_of(r->address), w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0,
+	       r->bytes);
 	return CUDA_SUCCESS;
 }
 
@@ -69,8 +67,7 @@ static void fill(const struct emu_work *w)
 
 	if (w->value_bytes == 1)
 		memset(to, (int)w->value, w->bytes);
-	for (size_t i = 0; w->value_bytes > 1 && i < w->bytes;
-	     i += w->value_bytes)
+	for (size_t i = 0; w->value_bytes > 1 && i < w->bytes; i += w->value_bytes)
 		memcpy(to + i, &w->value, w->value_bytes);
 }
 
@@ -88,8 +85,7 @@ static CUresult run_move(const struct emu_work *w)
 	if (result || w->bytes == 0)
 		return result;
 	if (is_copy)
-		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from,
-			w->bytes);
+		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from, w->bytes);
 	else
 		fill(w);
 	if (!emu_is_device(w->to))
@@ -97,8 +93,7 @@ static CUresult run_move(const struct emu_work *w)
 	if (is_copy && emu_is_device(w->from))
 		memmove(emu_shadow_of(w->to), emu_shadow_of(w->from), w->bytes);
 	else
-		memset(emu_shadow_of(w->to), EMU_MAPPED | EMU_WRITTEN,
-		       w->bytes);
+		memset(emu_shadow_of(w->to), EMU_MAPPED | EMU_WRITTEN, w->bytes);
 	return CUDA_SUCCESS;
 }
 
@@ -118,8 +113,8 @@ static uint64_t place(const void *data, size_t bytes)
 		return 0;
 	}
 	memcpy((void *)(uintptr_t)at, data, bytes);
-	memset(m->global.shadow + (at - m->global.base),
-	       EMU_MAPPED | EMU_WRITTEN, bytes);
+	memset(m->global.shadow + (at - m->global.base), EMU_MAPPED | EMU_WRITTEN,
+	       bytes);
 	return at;
 }
 
@@ -157,8 +152,8 @@ static void put_report(struct emu_error *to, const char *report,
 {
 	emu_add_text(to, "%s", report);
 	if (rule)
-		emu_add_text(to, "\n  rule: %s: %s\n  try: %s", rule->name,
-			     rule->rule, rule->mend);
+		emu_add_text(to, "\n  rule: %s: %s\n  try: %s", rule->name, rule->rule,
+			     rule->mend);
 	emu_add_text(to, "\n  again: NIBEMU_SEED=%" PRIu64,
 		     emu_driver.machine.options.seed);
 }
@@ -182,13 +177,11 @@ static void tell_finding(const struct emu_finding *f)
 	struct emu_error text = {{0}};
 
 	put_report(&text, f->report, f->rule);
-	emu_record_report(f->report, text.text, f->rule, f->is_waived,
-			  f->count);
+	emu_record_report(f->report, text.text, f->rule, f->is_waived, f->count);
 	if (f->is_waived && !emu_driver.is_verbose)
 		return;
 	fprintf(stderr, "nibemu: %s\n  %s %" PRIu64 " time%s\n", text.text,
-		f->is_waived ? "waived," : "found", f->count,
-		f->count == 1 ? "" : "s");
+		f->is_waived ? "waived," : "found", f->count, f->count == 1 ? "" : "s");
 }
 
 /*
@@ -198,8 +191,7 @@ static void tell_finding(const struct emu_finding *f)
 static CUresult report_findings(void)
 {
 	const struct emu_finding *list;
-	const size_t n =
-	    emu_findings_list(emu_driver.machine.options.findings, &list);
+	const size_t n = emu_findings_list(emu_driver.machine.options.findings, &list);
 	size_t broken = 0, first = 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -209,9 +201,8 @@ static CUresult report_findings(void)
 	}
 	if (!broken)
 		return CUDA_SUCCESS;
-	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED,
-			       "%zu report%s; the first: %s", broken,
-			       broken == 1 ? "" : "s", list[first].report);
+	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%zu report%s; the first: %s",
+			       broken, broken == 1 ? "" : "s", list[first].report);
 }
 
 static void print_traffic(const struct emu_traffic *t)
@@ -220,19 +211,18 @@ static void print_traffic(const struct emu_traffic *t)
 
 	fprintf(stderr,
 		"nibemu: loaded %" PRIu64 " bytes (tensor maps %" PRIu64
-		", bulk copies %" PRIu64 ", cp.async %" PRIu64
-		", threads %" PRIu64 "), stored %" PRIu64 "\n",
-		b[EMU_TRAFFIC_TENSOR] + b[EMU_TRAFFIC_BULK] +
-		    b[EMU_TRAFFIC_CP_ASYNC] + b[EMU_TRAFFIC_LOAD],
-		b[EMU_TRAFFIC_TENSOR], b[EMU_TRAFFIC_BULK],
-		b[EMU_TRAFFIC_CP_ASYNC], b[EMU_TRAFFIC_LOAD],
-		b[EMU_TRAFFIC_STORE]);
+		", bulk copies %" PRIu64 ", cp.async %" PRIu64 ", threads %" PRIu64
+		"), stored %" PRIu64 "\n",
+		b[EMU_TRAFFIC_TENSOR] + b[EMU_TRAFFIC_BULK] + b[EMU_TRAFFIC_CP_ASYNC] +
+		    b[EMU_TRAFFIC_LOAD],
+		b[EMU_TRAFFIC_TENSOR], b[EMU_TRAFFIC_BULK], b[EMU_TRAFFIC_CP_ASYNC],
+		b[EMU_TRAFFIC_LOAD], b[EMU_TRAFFIC_STORE]);
 	for (uint32_t k = 0; k < t->n_ranges; k++)
 		fprintf(stderr,
-			"nibemu: of %" PRIu64 " bytes at 0x%" PRIx64
-			": loaded %" PRIu64 ", stored %" PRIu64 "\n",
-			t->ranges[k].bytes, t->ranges[k].begin,
-			t->ranges[k].loaded, t->ranges[k].stored);
+			"nibemu: of %" PRIu64 " bytes at 0x%" PRIx64 ": loaded %" PRIu64
+			", stored %" PRIu64 "\n",
+			t->ranges[k].bytes, t->ranges[k].begin, t->ranges[k].loaded,
+			t->ranges[k].stored);
 }
 
 /* begin_ns: when the first of them was launched. */
@@ -277,10 +267,9 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	if (emu_prints_write(m->prints, stdout))
 		(void)fflush(stdout);
 	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++) {
-		fprintf(
-		    stderr, "nibemu: %s, %u CTAs%s\n", grids[i]->kernel->name,
-		    grids[i]->grid[0] * grids[i]->grid[1] * grids[i]->grid[2],
-		    i ? ", which began before the last had ended" : "");
+		fprintf(stderr, "nibemu: %s, %u CTAs%s\n", grids[i]->kernel->name,
+			grids[i]->grid[0] * grids[i]->grid[1] * grids[i]->grid[2],
+			i ? ", which began before the last had ended" : "");
 		if (traffic)
 			print_traffic(&traffic[i]);
 	}
@@ -289,8 +278,7 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 		fprintf(stderr,
 			"nibemu: %" PRIu64 " instructions of threads, %.3f s, "
 			"%.3f s of processors\n",
-			m->instructions - before,
-			seconds(CLOCK_MONOTONIC) - begin,
+			m->instructions - before, seconds(CLOCK_MONOTONIC) - begin,
 			seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin);
 	if (emu_driver.is_verbose && m->time)
 		print_time(count, begin_ns);

@@ -13,8 +13,7 @@
 #include "machine/report.h"
 
 /* ,"name":"text" */
-static void put_text(FILE *to, const char *name, const char *text,
-		     size_t length)
+static void put_text(FILE *to, const char *name, const char *text, size_t length)
 {
 	fprintf(to, ",\"%s\":\"", name);
 	for (size_t i = 0; i < length; i++) {
@@ -82,8 +81,7 @@ void emu_record_event(const char *kind, const char *text)
 }
 
 void emu_record_report(const char *report, const char *text,
-		       const struct emu_rule *rule, bool is_waived,
-		       uint64_t count)
+		       const struct emu_rule *rule, bool is_waived, uint64_t count)
 {
 	const char *name = rule ? rule->name : "", *place;
 	size_t length = 0;
@@ -96,8 +94,8 @@ void emu_record_report(const char *report, const char *text,
 	/* A report begins with the kernel's name. */
 	put_text(l.to, "kernel", report, strcspn(report, ",:"));
 	put_text(l.to, "place", place, length);
-	fprintf(l.to, ",\"waived\":%s,\"count\":%" PRIu64,
-		is_waived ? "true" : "false", count);
+	fprintf(l.to, ",\"waived\":%s,\"count\":%" PRIu64, is_waived ? "true" : "false",
+		count);
 	put_text(l.to, "text", text, strlen(text));
 	end_line(&l);
 }

@@ -25,7 +25,6 @@ void emu_record_event(const char *kind, const char *text);
  * text: the same with rule and advice, as people see it; rule: NULL for none.
  */
 void emu_record_report(const char *report, const char *text,
-		       const struct emu_rule *rule, bool is_waived,
-		       uint64_t count);
+		       const struct emu_rule *rule, bool is_waived, uint64_t count);
 
 #endif

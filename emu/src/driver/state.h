@@ -66,7 +66,7 @@ bool emu_is_function(const struct CUfunc_st *function);
 bool emu_is_device(CUdeviceptr pointer);
 uint8_t *emu_shadow_of(CUdeviceptr pointer);
 /* "0x7f... is not ..." kept for cuGetErrorString. */
-__attribute__((format(printf, 2, 3))) CUresult
-emu_driver_fail(CUresult result, const char *format, ...);
+__attribute__((format(printf, 2, 3))) CUresult emu_driver_fail(CUresult result,
+							       const char *format, ...);
 
 #endif

@@ -51,8 +51,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 	return emu_driver_leave(result);
 }
 
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags,
-				    int priority)
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
 	(void)priority;
 	return cuStreamCreate(stream, flags);
@@ -149,8 +148,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 	return cuCtxGetCurrent(context);
 }
 
-CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *),
-			  void *argument)
+CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argument)
 {
 	CUresult result = emu_driver_enter();
 
@@ -219,9 +217,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 static struct emu_work *copy_work(const struct emu_work *from)
 {
 	struct emu_work *w = malloc(sizeof(*w));
-	const size_t bytes = from->kind == EMU_WORK_KERNEL
-				 ? from->grid.kernel->parameter_bytes
-				 : 0;
+	const size_t bytes =
+	    from->kind == EMU_WORK_KERNEL ? from->grid.kernel->parameter_bytes : 0;
 
 	if (!w)
 		return NULL;
@@ -284,12 +281,11 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 
 	if (!result && !emu_stream_is_valid(stream))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	for (const struct emu_work *w = exec->graph->first; w && !result;
-	     w = w->next) {
+	for (const struct emu_work *w = exec->graph->first; w && !result; w = w->next) {
 		struct emu_work *copy = copy_work(w);
 
-		result = copy ? emu_driver_submit(stream, copy)
-			      : CUDA_ERROR_OUT_OF_MEMORY;
+		result =
+		    copy ? emu_driver_submit(stream, copy) : CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return emu_driver_leave(result);
 }
@@ -393,8 +389,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end)
 	if (emu_driver.machine.time)
 		*milliseconds = (float)((end->ns - begin->ns) / 1e6);
 	else
-		*milliseconds =
-		    (float)(end->instructions - begin->instructions) /
-		    INSTRUCTIONS_A_MS;
+		*milliseconds = (float)(end->instructions - begin->instructions) /
+				INSTRUCTIONS_A_MS;
 	return CUDA_SUCCESS;
 }

@@ -54,8 +54,7 @@ void emu_block_operand_scale(struct emu_block_operand *o, int row,
 }
 
 void emu_block_operand_set(struct emu_block_operand *o, int row,
-			   enum emu_umma_kind kind, const uint8_t *codes,
-			   bool negate)
+			   enum emu_umma_kind kind, const uint8_t *codes, bool negate)
 {
 	static const int8_t twice[16] = {0, 1,	2,  3,	4,  6,	8,  12,
 					 0, -1, -2, -3, -4, -6, -8, -12};
@@ -66,15 +65,13 @@ void emu_block_operand_set(struct emu_block_operand *o, int row,
 			uint32_t used = 0;
 
 			for (int k = 0; k < GROUP; k++)
-				used |=
-				    (uint32_t)((codes[GROUP * g + k] & 7) != 0)
-				    << k;
+				used |= (uint32_t)((codes[GROUP * g + k] & 7) != 0)
+					<< k;
 			o->used[row][g] = (uint16_t)used;
 		}
 		for (int k = 0; k < EMU_UMMA_MAX_K; k++)
-			o->value[row][k] = negate
-					       ? (int16_t)-twice[codes[k] & 15]
-					       : twice[codes[k] & 15];
+			o->value[row][k] = negate ? (int16_t)-twice[codes[k] & 15]
+						  : twice[codes[k] & 15];
 		return;
 	}
 	for (int k = 0; k < MX_K; k++)
@@ -108,12 +105,11 @@ static void take_scales(const struct emu_block_operand *o, int row, int at,
 {
 	to->is_nan[at] = 0;
 	for (int g = 0; g < GROUPS; g++) {
-		const struct number x = scale_of(
-		    o->scale[row][g * o->scales / GROUPS], o->scale_is_ue8m0);
+		const struct number x =
+		    scale_of(o->scale[row][g * o->scales / GROUPS], o->scale_is_ue8m0);
 
 		to->exponent[g][at] = x.exponent;
-		to->value[g][at] =
-		    x.significand * emu_power_of_2(x.exponent - 3);
+		to->value[g][at] = x.significand * emu_power_of_2(x.exponent - 3);
 		to->is_nan[at] |= x.is_nan;
 		to->used[g][at] = x.significand ? o->used[row][g] : 0;
 	}
@@ -137,17 +133,16 @@ EMU_FAST_PART void fp4_dots(const int16_t *x, const struct fp4_strip *y,
 	memset(dots, 0, sizeof(*dots) * GROUPS);
 	for (int k = 0; k < EMU_UMMA_MAX_K; k++)
 		for (int n = 0; n < STRIP; n++)
-			dots[k / GROUP][n] = (int16_t)(dots[k / GROUP][n] +
-						       x[k] * y->value[k][n]);
+			dots[k / GROUP][n] =
+			    (int16_t)(dots[k / GROUP][n] + x[k] * y->value[k][n]);
 }
 
 /*
  * The largest exponent of the terms that have a product that is not zero, and of
  * c; of a zero c -126.
  */
-EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x,
-				 const struct fp4_scales *y, const uint32_t *c,
-				 int32_t *e)
+EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x, const struct fp4_scales *y,
+				 const uint32_t *c, int32_t *e)
 {
 	for (int n = 0; n < STRIP; n++) {
 		const int32_t biased = (int32_t)(c[n] >> 23 & 0xFF);
@@ -156,8 +151,7 @@ EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x,
 	}
 	for (int g = 0; g < GROUPS; g++)
 		for (int n = 0; n < STRIP; n++) {
-			const int32_t of_term =
-			    x->exponent[g][0] + y->exponent[g][n];
+			const int32_t of_term = x->exponent[g][0] + y->exponent[g][n];
 			const bool is_used = x->used[g][0] & y->used[g][n];
 
 			e[n] = is_used && of_term > e[n] ? of_term : e[n];
@@ -188,8 +182,7 @@ EMU_FAST_PART void cut_strip(const double *exact, uint32_t *d)
 
 /* Terms and c as multiples of 2^(e - 35), which double holds exactly. */
 EMU_FAST_PART void fp4_row(const int16_t *values, const struct fp4_scales *x,
-			   const struct fp4_strip *y, const uint32_t *c,
-			   uint32_t *d)
+			   const struct fp4_strip *y, const uint32_t *c, uint32_t *d)
 {
 	int16_t dots[GROUPS][STRIP];
 	int32_t e[STRIP];
@@ -207,9 +200,9 @@ EMU_FAST_PART void fp4_row(const int16_t *values, const struct fp4_scales *x,
 		sum[n] = 0.0 + trunc(from[n] * up[n]);
 	for (int g = 0; g < GROUPS; g++)
 		for (int n = 0; n < STRIP; n++)
-			sum[n] += trunc(
-			    dots[g][n] * 0.25 *
-			    (x->value[g][0] * y->scales.value[g][n]) * up[n]);
+			sum[n] +=
+			    trunc(dots[g][n] * 0.25 *
+				  (x->value[g][0] * y->scales.value[g][n]) * up[n]);
 	for (int n = 0; n < STRIP; n++)
 		bits[n] = (uint64_t)(1023 - FP4_BITS + e[n]) << 52;
 	memcpy(up, bits, sizeof(up));
@@ -223,8 +216,7 @@ EMU_FAST_PART void fp4_row(const int16_t *values, const struct fp4_scales *x,
 		for (int g = 0; g < GROUPS; g++)
 			used |= x->used[g][0] & y->scales.used[g][n];
 		d[n] = magnitude == 0x7F800000 || !used ? c[n] : d[n];
-		d[n] = magnitude > 0x7F800000 || x->is_nan[0] ||
-			       y->scales.is_nan[n]
+		d[n] = magnitude > 0x7F800000 || x->is_nan[0] || y->scales.is_nan[n]
 			   ? EMU_NAN_F32
 			   : d[n];
 	}
@@ -317,19 +309,16 @@ static void make_format(enum emu_umma_type type, struct mx_format *f)
 
 		f->kind[code] = (uint8_t)x.kind;
 		f->exponent[code] = is_number ? x.exponent : NO_EXPONENT;
-		f->value[code] = is_number
-				     ? (float)(x.significand *
-					       emu_power_of_2(x.exponent - 3))
-				     : 0;
+		f->value[code] =
+		    is_number ? (float)(x.significand * emu_power_of_2(x.exponent - 3))
+			      : 0;
 	}
 }
 
-static void take_mx(const struct emu_block_operand *o,
-		    const struct mx_format *f, int row, int at,
-		    struct mx_strip *to)
+static void take_mx(const struct emu_block_operand *o, const struct mx_format *f,
+		    int row, int at, struct mx_strip *to)
 {
-	const struct number scale =
-	    scale_of(o->scale[row][0], o->scale_is_ue8m0);
+	const struct number scale = scale_of(o->scale[row][0], o->scale_is_ue8m0);
 
 	to->scale[at] = scale.exponent;
 	to->is_nan[at] = scale.is_nan;
@@ -344,9 +333,8 @@ static void take_mx(const struct emu_block_operand *o,
 }
 
 /* c as floats, and the largest exponents of the terms; of a zero c -133. */
-EMU_FAST_PART void mx_exponents(const struct mx_strip *x,
-				const struct mx_strip *y, const float *c,
-				int32_t smallest, int32_t *e)
+EMU_FAST_PART void mx_exponents(const struct mx_strip *x, const struct mx_strip *y,
+				const float *c, int32_t smallest, int32_t *e)
 {
 	uint32_t bits[STRIP];
 	int16_t top[STRIP];
@@ -367,8 +355,7 @@ EMU_FAST_PART void mx_exponents(const struct mx_strip *x,
 		const int32_t of_terms = top[n] + x->scale[0] + y->scale[n];
 
 		e[n] = bits[n] & 0x7FFFFFFF ? of_c : EMU_ZERO_EXPONENT;
-		e[n] = top[n] > NO_EXPONENT / 2 && of_terms > e[n] ? of_terms
-								   : e[n];
+		e[n] = top[n] > NO_EXPONENT / 2 && of_terms > e[n] ? of_terms : e[n];
 	}
 }
 
@@ -377,9 +364,8 @@ EMU_FAST_PART void mx_exponents(const struct mx_strip *x,
  * that eight of them are integers of 32 bits.  A factor that a float does not
  * have is of products that are zero, or cut to nothing.
  */
-EMU_FAST_PART void mx_products(const struct mx_strip *x,
-			       const struct mx_strip *y, const int32_t *e,
-			       double *sum)
+EMU_FAST_PART void mx_products(const struct mx_strip *x, const struct mx_strip *y,
+			       const int32_t *e, double *sum)
 {
 	uint32_t bits[STRIP];
 	float up[STRIP];
@@ -399,8 +385,8 @@ EMU_FAST_PART void mx_products(const struct mx_strip *x,
 
 		for (int k = first; k < first + 8; k++)
 			for (int n = 0; n < STRIP; n++)
-				part[n] += (int32_t)(x->value[k][0] *
-						     y->value[k][n] * up[n]);
+				part[n] +=
+				    (int32_t)(x->value[k][0] * y->value[k][n] * up[n]);
 		for (int n = 0; n < STRIP; n++)
 			sum[n] += part[n];
 	}
@@ -438,10 +424,8 @@ static uint32_t special_sum(const struct emu_block_operand *a, int m,
 	bool is_nan = isnan(c);
 
 	for (int k = 0; k < MX_K; k++) {
-		const struct element x =
-		    element_of(a->type, (uint32_t)a->value[m][k]);
-		const struct element y =
-		    element_of(b->type, (uint32_t)b->value[n][k]);
+		const struct element x = element_of(a->type, (uint32_t)a->value[m][k]);
+		const struct element y = element_of(b->type, (uint32_t)b->value[n][k]);
 		const bool finite = !x.kind && !y.kind;
 		const int sign = x.significand * y.significand;
 
@@ -475,8 +459,7 @@ static void take_c(const uint32_t *c, size_t count, bool is_f16, float *to)
 		const uint32_t bits = c && n < count ? c[n] : 0;
 
 		if (is_f16)
-			to[n] =
-			    (float)emu_widen(&emu_format_f16, bits & 0xFFFF);
+			to[n] = (float)emu_widen(&emu_format_f16, bits & 0xFFFF);
 		else
 			memcpy(&to[n], &bits, sizeof(bits));
 	}
@@ -505,8 +488,7 @@ EMU_FAST static void mx_strip_sums(const struct emu_block_operand *a,
 				   const struct mx_format *format,
 				   const struct emu_block_operand *b, int first,
 				   size_t count, const struct mx_strip *y,
-				   bool d_is_f16, const uint32_t *c,
-				   uint32_t *d)
+				   bool d_is_f16, const uint32_t *c, uint32_t *d)
 {
 	for (int m = 0; m < a->rows; m++) {
 		const int at = m * b->rows + first;
@@ -527,9 +509,8 @@ EMU_FAST static void mx_strip_sums(const struct emu_block_operand *a,
 	}
 }
 
-void emu_mx_sums(const struct emu_block_operand *a,
-		 const struct emu_block_operand *b, bool d_is_f16,
-		 const uint32_t *c, uint32_t *d)
+void emu_mx_sums(const struct emu_block_operand *a, const struct emu_block_operand *b,
+		 bool d_is_f16, const uint32_t *c, uint32_t *d)
 {
 	struct mx_format of_a, of_b;
 	struct mx_strip y;
@@ -543,7 +524,6 @@ void emu_mx_sums(const struct emu_block_operand *a,
 		memset(&y, 0, sizeof(y));
 		for (int n = 0; n < count; n++)
 			take_mx(b, &of_b, first + n, n, &y);
-		mx_strip_sums(a, &of_a, b, first, (size_t)count, &y, d_is_f16,
-			      c, d);
+		mx_strip_sums(a, &of_a, b, first, (size_t)count, &y, d_is_f16, c, d);
 	}
 }

@@ -45,8 +45,7 @@ struct emu_block_operand {
 
 /* One row of element codes; its scales. */
 void emu_block_operand_set(struct emu_block_operand *operand, int row,
-			   enum emu_umma_kind kind, const uint8_t *codes,
-			   bool negate);
+			   enum emu_umma_kind kind, const uint8_t *codes, bool negate);
 void emu_block_operand_scale(struct emu_block_operand *operand, int row,
 			     const uint8_t *scales);
 
@@ -54,15 +53,13 @@ void emu_block_operand_scale(struct emu_block_operand *operand, int row,
  * d[m][n] = row m of a times row n of b + c[m][n]: bits of fp32.  c NULL:
  * zeros; c and d may be the same.
  */
-void emu_fp4_sums(const struct emu_block_operand *a,
-		  const struct emu_block_operand *b, const uint32_t *c,
-		  uint32_t *d);
+void emu_fp4_sums(const struct emu_block_operand *a, const struct emu_block_operand *b,
+		  const uint32_t *c, uint32_t *d);
 /*
  * kinds mxf8f6f4 and, with one scale of 1 a row, f8f6f4.  d_is_f16: c and d are
  * bits of fp16, and the sum is rounded to nearest even instead.
  */
-void emu_mx_sums(const struct emu_block_operand *a,
-		 const struct emu_block_operand *b, bool d_is_f16,
-		 const uint32_t *c, uint32_t *d);
+void emu_mx_sums(const struct emu_block_operand *a, const struct emu_block_operand *b,
+		 bool d_is_f16, const uint32_t *c, uint32_t *d);
 
 #endif

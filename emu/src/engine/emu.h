@@ -18,14 +18,13 @@
  * Compiles the function for several instruction sets and chooses the best at
  * run time.  All give the same bits, because nothing is contracted.
  */
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) &&          \
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) &&                  \
     !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
 /* arch=skylake-avx512 is never chosen on other makers' processors. */
 #if __GNUC__ >= 12
-#define EMU_FAST                                                               \
-	__attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#define EMU_FAST __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
-#define EMU_FAST                                                               \
+#define EMU_FAST                                                                       \
 	__attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
 #endif
 #else
@@ -43,8 +42,8 @@ __attribute__((format(printf, 2, 3))) bool emu_fail(struct emu_error *err,
 						    const char *format, ...);
 
 /* Adds to the text. */
-__attribute__((format(printf, 2, 3))) void
-emu_add_text(struct emu_error *err, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void emu_add_text(struct emu_error *err,
+							const char *format, ...);
 
 /* ---- memory -------------------------------------------------------------- */
 

@@ -27,7 +27,6 @@ void emu_add_text(struct emu_error *err, const char *format, ...)
 
 	va_start(arguments, format);
 	/* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
-	vsnprintf(err->text + used, sizeof(err->text) - used, format,
-		  arguments);
+	vsnprintf(err->text + used, sizeof(err->text) - used, format, arguments);
 	va_end(arguments);
 }

@@ -44,9 +44,8 @@ double emu_widen(const struct emu_format *f, uint32_t bits)
 	double x;
 
 	if (exponent && magnitude <= f->largest) {
-		const uint64_t wide =
-		    ((uint64_t)magnitude << (52 - f->mantissa_bits)) +
-		    ((uint64_t)(1023 - bias(f)) << 52);
+		const uint64_t wide = ((uint64_t)magnitude << (52 - f->mantissa_bits)) +
+				      ((uint64_t)(1023 - bias(f)) << 52);
 
 		memcpy(&x, &wide, sizeof(x));
 	} else if (f->has_inf && exponent == (1 << f->exponent_bits) - 1)
@@ -77,19 +76,17 @@ static bool rounds_up(double rest, bool is_odd, bool is_negative,
 }
 
 /* The bits of an infinite or too large value. */
-static uint32_t beyond(const struct emu_format *f, bool is_negative,
-		       bool is_inf, enum emu_rounding rounding, bool saturates)
+static uint32_t beyond(const struct emu_format *f, bool is_negative, bool is_inf,
+		       enum emu_rounding rounding, bool saturates)
 {
-	const uint32_t infinity = ((1u << f->exponent_bits) - 1)
-				  << f->mantissa_bits;
+	const uint32_t infinity = ((1u << f->exponent_bits) - 1) << f->mantissa_bits;
 
 	if (saturates)
 		return f->largest;
 	if (!f->has_inf)
 		return f->nan;
-	if (!is_inf &&
-	    (rounding == EMU_RZ || (rounding == EMU_RM && !is_negative) ||
-	     (rounding == EMU_RP && is_negative)))
+	if (!is_inf && (rounding == EMU_RZ || (rounding == EMU_RM && !is_negative) ||
+			(rounding == EMU_RP && is_negative)))
 		return f->largest;
 	return infinity;
 }
@@ -98,8 +95,7 @@ static uint32_t beyond(const struct emu_format *f, bool is_negative,
  * Most calls: to nearest, between the smallest normal number and the largest.
  * Half of the last place but one, and one if that is odd, carry as they should.
  */
-static bool narrow_to_nearest(const struct emu_format *f, double x,
-			      uint32_t *to)
+static bool narrow_to_nearest(const struct emu_format *f, double x, uint32_t *to)
 {
 	const int cut = 52 - f->mantissa_bits;
 	const uint64_t least = (uint64_t)(1024 - bias(f)) << 52;
@@ -118,8 +114,8 @@ static bool narrow_to_nearest(const struct emu_format *f, double x,
 	return true;
 }
 
-uint32_t emu_narrow(const struct emu_format *f, double x,
-		    enum emu_rounding rounding, bool saturates)
+uint32_t emu_narrow(const struct emu_format *f, double x, enum emu_rounding rounding,
+		    bool saturates)
 {
 	const bool is_negative = signbit(x) != 0;
 	const uint32_t sign = is_negative ? sign_bit(f) : 0;
@@ -140,8 +136,7 @@ uint32_t emu_narrow(const struct emu_format *f, double x,
 	if (exponent < 1 - bias(f))
 		exponent = 1 - bias(f);
 	if (exponent > bias(f) + 1)
-		return sign |
-		       beyond(f, is_negative, false, rounding, saturates);
+		return sign | beyond(f, is_negative, false, rounding, saturates);
 	/* In units of the last place: exact. */
 	scaled = size * emu_power_of_2(f->mantissa_bits - exponent);
 	bits = (uint32_t)scaled;
@@ -150,8 +145,7 @@ uint32_t emu_narrow(const struct emu_format *f, double x,
 	/* Carries go into the exponent by themselves. */
 	bits += (uint32_t)(exponent + bias(f) - 1) << f->mantissa_bits;
 	if (bits > f->largest)
-		return sign |
-		       beyond(f, is_negative, false, rounding, saturates);
+		return sign | beyond(f, is_negative, false, rounding, saturates);
 	return sign | bits;
 }
 
@@ -179,8 +173,7 @@ uint32_t emu_narrow_ue8m0(double x, bool rounds_up, bool saturates)
 
 uint32_t emu_narrow_f32(double x, enum emu_rounding rounding)
 {
-	static const struct emu_format f32 = {8, 23, true, EMU_NAN_F32,
-					      0x7F7FFFFF};
+	static const struct emu_format f32 = {8, 23, true, EMU_NAN_F32, 0x7F7FFFFF};
 	float narrow;
 	uint32_t bits;
 

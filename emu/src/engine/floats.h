@@ -24,13 +24,12 @@ struct emu_format {
 };
 
 extern const struct emu_format emu_format_f16, emu_format_bf16, emu_format_tf32,
-    emu_format_e4m3, emu_format_e5m2, emu_format_e2m1, emu_format_e2m3,
-    emu_format_e3m2;
+    emu_format_e4m3, emu_format_e5m2, emu_format_e2m1, emu_format_e2m3, emu_format_e3m2;
 
 double emu_widen(const struct emu_format *f, uint32_t bits);
 /* saturates: beyond the largest finite value that value, not infinity. */
-uint32_t emu_narrow(const struct emu_format *f, double x,
-		    enum emu_rounding rounding, bool saturates);
+uint32_t emu_narrow(const struct emu_format *f, double x, enum emu_rounding rounding,
+		    bool saturates);
 
 /* ue8m0, powers of two without a sign: 2^(bits - 127), 0xFF is NaN. */
 double emu_widen_ue8m0(uint32_t bits);

@@ -43,8 +43,8 @@ static inline void widen(const uint16_t *h, float *f, int n)
 		f[i] *= 0x1p112F;
 	to_bits(f, &row);
 	for (int i = 0; i < n; i++)
-		row.bits[i] |= (h[i] & SIGN) << 16 |
-			       ((h[i] & 0x7C00) == 0x7C00 ? F32_INF : 0);
+		row.bits[i] |=
+		    (h[i] & SIGN) << 16 | ((h[i] & 0x7C00) == 0x7C00 ? F32_INF : 0);
 	to_floats(&row, f);
 }
 
@@ -78,17 +78,16 @@ static inline void narrow(const float *f, uint16_t *h, int n)
 	}
 }
 
-#define OPERATION(name, sign)                                                  \
-	EMU_FAST void name(const uint16_t *a, const uint16_t *b, uint16_t *r,  \
-			   int n)                                              \
-	{                                                                      \
-		float x[EMU_HALVES_MOST], y[EMU_HALVES_MOST];                  \
-                                                                               \
-		widen(a, x, n);                                                \
-		widen(b, y, n);                                                \
-		for (int i = 0; i < n; i++)                                    \
-			x[i] = x[i] sign y[i];                                 \
-		narrow(x, r, n);                                               \
+#define OPERATION(name, sign)                                                          \
+	EMU_FAST void name(const uint16_t *a, const uint16_t *b, uint16_t *r, int n)   \
+	{                                                                              \
+		float x[EMU_HALVES_MOST], y[EMU_HALVES_MOST];                          \
+                                                                                       \
+		widen(a, x, n);                                                        \
+		widen(b, y, n);                                                        \
+		for (int i = 0; i < n; i++)                                            \
+			x[i] = x[i] sign y[i];                                         \
+		narrow(x, r, n);                                                       \
 	}
 
 OPERATION(emu_halves_add, +)

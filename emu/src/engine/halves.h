@@ -13,10 +13,8 @@
 
 /* r may be a or b. */
 void emu_halves_add(const uint16_t *a, const uint16_t *b, uint16_t *r, int n);
-void emu_halves_subtract(const uint16_t *a, const uint16_t *b, uint16_t *r,
-			 int n);
-void emu_halves_multiply(const uint16_t *a, const uint16_t *b, uint16_t *r,
-			 int n);
+void emu_halves_subtract(const uint16_t *a, const uint16_t *b, uint16_t *r, int n);
+void emu_halves_multiply(const uint16_t *a, const uint16_t *b, uint16_t *r, int n);
 /* Codes of E4M3: exact. */
 void emu_halves_from_e4m3(const uint8_t *codes, uint16_t *r, int n);
 

@@ -99,8 +99,8 @@ enum emu_mbarrier_fault emu_mbarrier_invalidate(uint64_t *bar)
 	return EMU_MBARRIER_OK;
 }
 
-static enum emu_mbarrier_fault arrive(uint64_t *bar, uint32_t count,
-				      uint32_t dropped, bool *flipped)
+static enum emu_mbarrier_fault arrive(uint64_t *bar, uint32_t count, uint32_t dropped,
+				      bool *flipped)
 {
 	struct state s = unpack(*bar);
 
@@ -128,8 +128,7 @@ enum emu_mbarrier_fault emu_mbarrier_arrive_drop(uint64_t *bar, uint32_t count,
 	return arrive(bar, count, count, flipped);
 }
 
-static enum emu_mbarrier_fault change_tx(uint64_t *bar, int64_t bytes,
-					 bool *flipped)
+static enum emu_mbarrier_fault change_tx(uint64_t *bar, int64_t bytes, bool *flipped)
 {
 	struct state s = unpack(*bar);
 	const int64_t tx = s.tx + bytes;
@@ -171,8 +170,7 @@ enum emu_mbarrier_fault emu_mbarrier_add_pending(uint64_t *bar)
 
 bool emu_mbarrier_test_parity(uint64_t bar, uint32_t parity)
 {
-	return emu_mbarrier_is_live(bar) &&
-	       unpack(bar).is_odd != (bool)(parity & 1);
+	return emu_mbarrier_is_live(bar) && unpack(bar).is_odd != (bool)(parity & 1);
 }
 
 int32_t emu_mbarrier_bytes(uint64_t bar)
@@ -187,9 +185,8 @@ void emu_mbarrier_describe(uint64_t bar, char *text, size_t size)
 	if (!emu_mbarrier_is_live(bar))
 		snprintf(text, size, "no mbarrier");
 	else
-		snprintf(
-		    text, size,
-		    "phase parity %d, %u of %u arrivals and %d bytes to come",
-		    s.is_odd, (unsigned)s.pending, (unsigned)s.expected,
-		    (int)s.tx);
+		snprintf(text, size,
+			 "phase parity %d, %u of %u arrivals and %d bytes to come",
+			 s.is_odd, (unsigned)s.pending, (unsigned)s.expected,
+			 (int)s.tx);
 }

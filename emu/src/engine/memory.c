@@ -124,8 +124,7 @@ static bool insert(struct emu_memory *memory, const struct block *block)
 	size_t at, behind;
 
 	if (memory->count == memory->capacity) {
-		const size_t capacity =
-		    memory->capacity ? memory->capacity * 2 : 64;
+		const size_t capacity = memory->capacity ? memory->capacity * 2 : 64;
 
 		list = realloc(list, capacity * sizeof(*list));
 		if (!list)
@@ -140,8 +139,7 @@ static bool insert(struct emu_memory *memory, const struct block *block)
 	while (behind < memory->count &&
 	       list[behind].begin < block->begin + block->bytes)
 		behind++;
-	memmove(list + at + 1, list + behind,
-		(memory->count - behind) * sizeof(*list));
+	memmove(list + at + 1, list + behind, (memory->count - behind) * sizeof(*list));
 	memory->count += at + 1 - behind;
 	list[at] = *block;
 	return true;
@@ -153,12 +151,11 @@ static bool insert(struct emu_memory *memory, const struct block *block)
  * The first place for bytes bytes at or behind from, GUARD away from the ends
  * and from live blocks; 0 if there is none.
  */
-static uint64_t find_gap(const struct emu_memory *memory, uint64_t from,
-			 uint64_t bytes)
+static uint64_t find_gap(const struct emu_memory *memory, uint64_t from, uint64_t bytes)
 {
 	const struct emu_space *s = &memory->space;
-	uint64_t at = align_up(from < s->base + GUARD ? s->base + GUARD : from,
-			       ALIGNMENT);
+	uint64_t at =
+	    align_up(from < s->base + GUARD ? s->base + GUARD : from, ALIGNMENT);
 	size_t i = blocks_until(memory, at);
 
 	for (i -= i > 0; i < memory->count; i++) {
@@ -189,9 +186,8 @@ uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,
 			block.begin = find_gap(memory, s->base, bytes);
 	}
 	if (!block.begin || !insert(memory, &block)) {
-		emu_fail(
-		    err, "no memory for %llu bytes in a device memory of %llu",
-		    (unsigned long long)bytes, (unsigned long long)s->bytes);
+		emu_fail(err, "no memory for %llu bytes in a device memory of %llu",
+			 (unsigned long long)bytes, (unsigned long long)s->bytes);
 		return 0;
 	}
 	memory->cursor = block.begin + bytes + GUARD;
@@ -205,8 +201,7 @@ uint64_t emu_memory_used(const struct emu_memory *memory)
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < memory->count; i++)
-		bytes +=
-		    memory->blocks[i].is_live ? memory->blocks[i].bytes : 0;
+		bytes += memory->blocks[i].is_live ? memory->blocks[i].bytes : 0;
 	return bytes;
 }
 
@@ -229,8 +224,7 @@ static void discard(uint8_t *data, uint64_t bytes)
 		memset(data + head, 0, pages);
 }
 
-bool emu_memory_free(struct emu_memory *memory, uint64_t address,
-		     struct emu_error *err)
+bool emu_memory_free(struct emu_memory *memory, uint64_t address, struct emu_error *err)
 {
 	const struct emu_space *s = &memory->space;
 	struct block *block = block_of(memory, address);
@@ -238,8 +232,7 @@ bool emu_memory_free(struct emu_memory *memory, uint64_t address,
 
 	if (!block || !block->is_live || block->begin != address) {
 		emu_memory_describe(memory, address, where, sizeof(where));
-		return emu_fail(err,
-				"no allocation begins at 0x%llx, which is %s",
+		return emu_fail(err, "no allocation begins at 0x%llx, which is %s",
 				(unsigned long long)address, where);
 	}
 	block->is_live = false;
@@ -248,8 +241,8 @@ bool emu_memory_free(struct emu_memory *memory, uint64_t address,
 	return true;
 }
 
-bool emu_memory_find(const struct emu_memory *memory, uint64_t address,
-		     uint64_t *begin, uint64_t *bytes)
+bool emu_memory_find(const struct emu_memory *memory, uint64_t address, uint64_t *begin,
+		     uint64_t *bytes)
 {
 	const struct block *block = block_of(memory, address);
 
@@ -262,13 +255,12 @@ bool emu_memory_find(const struct emu_memory *memory, uint64_t address,
 
 /* ---- reports ------------------------------------------------------------- */
 
-void emu_memory_describe(const struct emu_memory *memory, uint64_t address,
-			 char *text, size_t size)
+void emu_memory_describe(const struct emu_memory *memory, uint64_t address, char *text,
+			 size_t size)
 {
 	const size_t i = blocks_until(memory, address);
 	const struct block *before = i > 0 ? &memory->blocks[i - 1] : NULL;
-	const struct block *after =
-	    i < memory->count ? &memory->blocks[i] : NULL;
+	const struct block *after = i < memory->count ? &memory->blocks[i] : NULL;
 	const uint64_t past =
 	    before ? address - before->begin - before->bytes : NEAR_BYTES;
 	const uint64_t ahead = after ? after->begin - address : NEAR_BYTES;
@@ -292,7 +284,6 @@ void emu_memory_describe(const struct emu_memory *memory, uint64_t address,
 		return;
 	}
 	snprintf(text, size, "%llu bytes %s the %llu bytes at 0x%llx%s",
-		 (unsigned long long)distance, where,
-		 (unsigned long long)b->bytes, (unsigned long long)b->begin,
-		 b->is_live ? "" : ", freed before");
+		 (unsigned long long)distance, where, (unsigned long long)b->bytes,
+		 (unsigned long long)b->begin, b->is_live ? "" : ", freed before");
 }

@@ -34,14 +34,14 @@ bool emu_memory_free(struct emu_memory *memory, uint64_t address,
  * What a report says of an address: "16 bytes past the end of the 4096 bytes
  * at 0x...", "inside ... freed before", "in no allocation".
  */
-void emu_memory_describe(const struct emu_memory *memory, uint64_t address,
-			 char *text, size_t size);
+void emu_memory_describe(const struct emu_memory *memory, uint64_t address, char *text,
+			 size_t size);
 
 /* Bytes of all live allocations. */
 uint64_t emu_memory_used(const struct emu_memory *memory);
 
 /* The live allocation that holds address: its begin and size; else false. */
-bool emu_memory_find(const struct emu_memory *memory, uint64_t address,
-		     uint64_t *begin, uint64_t *bytes);
+bool emu_memory_find(const struct emu_memory *memory, uint64_t address, uint64_t *begin,
+		     uint64_t *bytes);
 
 #endif

@@ -46,8 +46,7 @@ static uint64_t add_f32(uint64_t x, uint64_t y)
 	uint32_t bits;
 
 	memcpy(a, words, sizeof(a));
-	sum = without_subnormals(without_subnormals(a[0]) +
-				 without_subnormals(a[1]));
+	sum = without_subnormals(without_subnormals(a[0]) + without_subnormals(a[1]));
 	memcpy(&bits, &sum, sizeof(bits));
 	return isnan(sum) ? EMU_NAN_F32 : bits;
 }
@@ -80,14 +79,12 @@ static uint64_t of_halves(enum emu_reduction_operation operation,
 	return (a < b) == (operation == EMU_REDUCE_MIN) ? x : y;
 }
 
-static uint64_t of_integers(const struct emu_reduction *r, uint64_t x,
-			    uint64_t y)
+static uint64_t of_integers(const struct emu_reduction *r, uint64_t x, uint64_t y)
 {
 	const int unused = 64 - 8 * (int)emu_reduction_bytes(r->type);
 	const int64_t sx = (int64_t)(x << unused) >> unused;
 	const int64_t sy = (int64_t)(y << unused) >> unused;
-	const bool is_signed =
-	    r->type == EMU_REDUCE_S32 || r->type == EMU_REDUCE_S64;
+	const bool is_signed = r->type == EMU_REDUCE_S32 || r->type == EMU_REDUCE_S64;
 	const bool less = is_signed ? sx < sy : x < y;
 
 	switch (r->operation) {

@@ -105,8 +105,7 @@ static void fill_row(struct emu_mma_operand *o, int row, const uint32_t *codes,
 		const int exponent = biased + (biased == 0) - f->bias;
 
 		o->value[at] = float_of(magnitude << f->shift | sign) * scale;
-		o->exponent[at] =
-		    (int16_t)((exponent & ~zero) | (NO_EXPONENT & zero));
+		o->exponent[at] = (int16_t)((exponent & ~zero) | (NO_EXPONENT & zero));
 		o->kind[at] = FINITE;
 		if (magnitude >= f->infinity) {
 			o->value[at] = 0;
@@ -171,15 +170,13 @@ static void load_c(struct row *row, int n, bool is_f16, const uint32_t *c)
 
 		row->c[j] = x;
 		row->finite_c[j] = isfinite(x) ? x : 0;
-		row->exponent[j] =
-		    exponent_of_c(row->finite_c[j], is_f16 ? -14 : -126);
+		row->exponent[j] = exponent_of_c(row->finite_c[j], is_f16 ? -14 : -126);
 	}
 }
 
 /* Each sum's largest exponent, and the factor that makes integers of terms. */
-static void align(const struct emu_mma_operand *a,
-		  const struct emu_mma_operand *b, int m, int fraction_bits,
-		  struct row *row)
+static void align(const struct emu_mma_operand *a, const struct emu_mma_operand *b,
+		  int m, int fraction_bits, struct row *row)
 {
 	const int n = b->rows;
 
@@ -190,13 +187,11 @@ static void align(const struct emu_mma_operand *a,
 		for (int j = 0; j < n; j++) {
 			const int16_t e = (int16_t)(ea + eb[j]);
 
-			row->exponent[j] =
-			    e > row->exponent[j] ? e : row->exponent[j];
+			row->exponent[j] = e > row->exponent[j] ? e : row->exponent[j];
 		}
 	}
 	for (int j = 0; j < n; j++)
-		row->scale[j] =
-		    emu_power_of_2(fraction_bits - row->exponent[j]);
+		row->scale[j] = emu_power_of_2(fraction_bits - row->exponent[j]);
 }
 
 /*
@@ -204,8 +199,7 @@ static void align(const struct emu_mma_operand *a,
  * and all sixteen (32) together below 2^31.
  */
 static void add_products(const struct emu_mma_operand *a,
-			 const struct emu_mma_operand *b, int m,
-			 struct row *row)
+			 const struct emu_mma_operand *b, int m, struct row *row)
 {
 	const int n = b->rows;
 
@@ -267,8 +261,7 @@ static enum class class_of_product(const struct emu_mma_operand *a, int at_a,
 	const double x = a->value[at_a], y = b->value[at_b];
 
 	if (ca == FINITE && cb == FINITE) return FINITE;
-	if (ca == NOT_A_NUMBER || cb == NOT_A_NUMBER ||
-	    (ca == FINITE && x == 0) ||
+	if (ca == NOT_A_NUMBER || cb == NOT_A_NUMBER || (ca == FINITE && x == 0) ||
 	    (cb == FINITE && y == 0)) return NOT_A_NUMBER;
 	if ((ca == MINUS_INFINITY || x < 0) !=
 	    (cb == MINUS_INFINITY || y < 0)) return MINUS_INFINITY;
@@ -277,15 +270,13 @@ static enum class class_of_product(const struct emu_mma_operand *a, int at_a,
 
 /* The class of the sum of row m and column n. */
 static enum class class_of_sum(const struct emu_mma_operand *a,
-			       const struct emu_mma_operand *b, int m, int n,
-			       float c) {
+			       const struct emu_mma_operand *b, int m, int n, float c) {
 	bool seen[4] = {false};
 
 	if (isnan(c)) seen[NOT_A_NUMBER] = true;
 	else if (isinf(c)) seen[c < 0 ? MINUS_INFINITY : PLUS_INFINITY] = true;
 	for (int i = 0; i < a->k; i++)
-	    seen[class_of_product(a, i * a->rows + m, b, i * b->rows + n)] =
-		true;
+	    seen[class_of_product(a, i * a->rows + m, b, i * b->rows + n)] = true;
 	if (seen[NOT_A_NUMBER] ||
 	    (seen[PLUS_INFINITY] && seen[MINUS_INFINITY])) return NOT_A_NUMBER;
 	if (seen[PLUS_INFINITY]) return PLUS_INFINITY;
@@ -315,20 +306,17 @@ EMU_FAST void emu_fused_sums(const struct emu_mma_operand *a,
 		add_products(a, b, m, &row);
 		for (int j = 0; j < n; j++) {
 			const double sum =
-			    (row.sum[j] +
-			     trunc(row.finite_c[j] * row.scale[j])) *
+			    (row.sum[j] + trunc(row.finite_c[j] * row.scale[j])) *
 			    emu_power_of_2(row.exponent[j] - p.terms);
 			enum class class = FINITE;
 
-			if (a->is_special[m] || b->is_special[j] ||
-			    !isfinite(row.c[j]))
+			if (a->is_special[m] || b->is_special[j] || !isfinite(row.c[j]))
 				class = class_of_sum(a, b, m, j, row.c[j]);
 			if (class != FINITE)
 				d[m * n + j] = special_result(class, d_is_f16);
 			else
-				d[m * n + j] =
-				    d_is_f16 ? emu_round_to_f16(sum)
-					     : emu_cut_to_f32(sum, p.result);
+				d[m * n + j] = d_is_f16 ? emu_round_to_f16(sum)
+							: emu_cut_to_f32(sum, p.result);
 		}
 	}
 }

@@ -62,18 +62,16 @@ int emu_mma_type_bytes(enum emu_mma_type type);
  * 32 bytes; codes: [rows][k], one a word.  negate: each element times -1.  Not
  * for integers.
  */
-void emu_mma_operand_fill(struct emu_mma_operand *operand,
-			  enum emu_mma_type type, int rows,
-			  const uint32_t *codes, bool negate);
+void emu_mma_operand_fill(struct emu_mma_operand *operand, enum emu_mma_type type,
+			  int rows, const uint32_t *codes, bool negate);
 
 /*
  * d[m][n] = row m of a times column n of b + c[m][n], m < a->rows, n < b->rows,
  * bits of fp32 or (d_is_f16) of fp16.  Both operands have elements of one size.
  * c NULL: zeros.  c and d may be the same.
  */
-void emu_fused_sums(const struct emu_mma_operand *a,
-		    const struct emu_mma_operand *b, bool d_is_f16,
-		    const uint32_t *c, uint32_t *d);
+void emu_fused_sums(const struct emu_mma_operand *a, const struct emu_mma_operand *b,
+		    bool d_is_f16, const uint32_t *c, uint32_t *d);
 
 /* x, exact, cut toward zero to fp32 with so many bits behind the point. */
 uint32_t emu_cut_to_f32(double x, int result_bits);

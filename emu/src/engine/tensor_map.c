@@ -40,8 +40,7 @@ static uint32_t swizzle_bytes(int swizzle)
 
 static bool is_wide_packed(int type)
 {
-	return type == EMU_TENSOR_16U4_ALIGN16B ||
-	       type == EMU_TENSOR_16U6_ALIGN16B;
+	return type == EMU_TENSOR_16U4_ALIGN16B || type == EMU_TENSOR_16U6_ALIGN16B;
 }
 
 /*
@@ -50,24 +49,21 @@ static bool is_wide_packed(int type)
  */
 static uint32_t row_bytes(const struct emu_tensor_map *map)
 {
-	return is_wide_packed(map->type)
-		   ? map->box[0]
-		   : map->box[0] * element_bits(map->type) / 8;
+	return is_wide_packed(map->type) ? map->box[0]
+					 : map->box[0] * element_bits(map->type) / 8;
 }
 
 /* The bytes of global memory that 16 bytes of shared memory stand for. */
 static uint32_t piece_bits(const struct emu_tensor_map *map)
 {
-	return is_wide_packed(map->type)
-		   ? EMU_TENSOR_PIECE * element_bits(map->type)
-		   : EMU_TENSOR_PIECE * 8;
+	return is_wide_packed(map->type) ? EMU_TENSOR_PIECE * element_bits(map->type)
+					 : EMU_TENSOR_PIECE * 8;
 }
 
 /* ---- the rules of cuTensorMapEncodeTiled --------------------------------- */
 
 /* value of an argument must be below limit. */
-static bool check_enum(const char *name, int value, int limit,
-		       struct emu_error *err)
+static bool check_enum(const char *name, int value, int limit, struct emu_error *err)
 {
 	if (value < 0 || value >= limit)
 		return emu_fail(err, "%s = %d: must be 0 to %d", name, value,
@@ -87,8 +83,8 @@ static bool check_enums(const struct emu_tensor_map *map, struct emu_error *err)
 	    !check_enum("oobFill", map->fill, 2, err))
 		return false;
 	if (map->rank < 1 || map->rank > EMU_TENSOR_RANK)
-		return emu_fail(err, "tensorRank = %d: must be 1 to %d",
-				map->rank, EMU_TENSOR_RANK);
+		return emu_fail(err, "tensorRank = %d: must be 1 to %d", map->rank,
+				EMU_TENSOR_RANK);
 	if (map->interleave != EMU_TENSOR_INTERLEAVE_NONE && map->rank < 3)
 		return emu_fail(
 		    err,
@@ -96,17 +92,15 @@ static bool check_enums(const struct emu_tensor_map *map, struct emu_error *err)
 		    "not NONE",
 		    map->rank);
 	if (map->fill && !is_float)
-		return emu_fail(
-		    err,
-		    "oobFill = %d: NaN is for floating-point types, "
-		    "tensorDataType = %d is none",
-		    map->fill, map->type);
+		return emu_fail(err,
+				"oobFill = %d: NaN is for floating-point types, "
+				"tensorDataType = %d is none",
+				map->fill, map->type);
 	return true;
 }
 
 /* Swizzle against interleave and the packed types. */
-static bool check_swizzle(const struct emu_tensor_map *map,
-			  struct emu_error *err)
+static bool check_swizzle(const struct emu_tensor_map *map, struct emu_error *err)
 {
 	const int swizzle = map->swizzle;
 	const uint32_t most = swizzle_bytes(swizzle);
@@ -114,15 +108,13 @@ static bool check_swizzle(const struct emu_tensor_map *map,
 
 	if (map->interleave == EMU_TENSOR_INTERLEAVE_32B &&
 	    swizzle != EMU_TENSOR_SWIZZLE_32B)
-		return emu_fail(
-		    err,
-		    "swizzle = %d: must be 32B (1) where interleave is 32B",
-		    swizzle);
+		return emu_fail(err,
+				"swizzle = %d: must be 32B (1) where interleave is 32B",
+				swizzle);
 	if (map->type == EMU_TENSOR_16U6_ALIGN16B &&
 	    map->interleave != EMU_TENSOR_INTERLEAVE_NONE)
-		return emu_fail(
-		    err, "interleave = %d: must be NONE for 16U6_ALIGN16B",
-		    map->interleave);
+		return emu_fail(err, "interleave = %d: must be NONE for 16U6_ALIGN16B",
+				map->interleave);
 	if (map->type == EMU_TENSOR_16U6_ALIGN16B)
 		is_allowed = swizzle == EMU_TENSOR_SWIZZLE_NONE ||
 			     swizzle == EMU_TENSOR_SWIZZLE_128B ||
@@ -144,8 +136,7 @@ static bool check_swizzle(const struct emu_tensor_map *map,
 		    err,
 		    "boxDim[0] = %u: its %u bytes must be at most the %u of "
 		    "the swizzle",
-		    (unsigned)map->box[0], (unsigned)row_bytes(map),
-		    (unsigned)most);
+		    (unsigned)map->box[0], (unsigned)row_bytes(map), (unsigned)most);
 	return true;
 }
 
@@ -157,34 +148,30 @@ static bool check_sizes(const struct emu_tensor_map *map, struct emu_error *err)
 
 	for (int i = 0; i < map->rank; i++) {
 		if (map->sizes[i] < 1 || map->sizes[i] > UINT64_C(1) << 32)
-			return emu_fail(
-			    err, "globalDim[%d] = %llu: must be 1 to 2^32", i,
-			    (unsigned long long)map->sizes[i]);
+			return emu_fail(err, "globalDim[%d] = %llu: must be 1 to 2^32",
+					i, (unsigned long long)map->sizes[i]);
 		if (map->box[i] < 1 || map->box[i] > 256)
-			return emu_fail(err,
-					"boxDim[%d] = %u: must be 1 to 256", i,
+			return emu_fail(err, "boxDim[%d] = %u: must be 1 to 256", i,
 					(unsigned)map->box[i]);
 		if (map->element_strides[i] < 1 || map->element_strides[i] > 8)
-			return emu_fail(
-			    err, "elementStrides[%d] = %u: must be 1 to 8", i,
-			    (unsigned)map->element_strides[i]);
+			return emu_fail(err, "elementStrides[%d] = %u: must be 1 to 8",
+					i, (unsigned)map->element_strides[i]);
 	}
 	if (map->sizes[0] % unit != 0)
-		return emu_fail(
-		    err,
-		    "globalDim[0] = %llu: must be a multiple of %llu for "
-		    "tensorDataType = %d",
-		    (unsigned long long)map->sizes[0], (unsigned long long)unit,
-		    map->type);
+		return emu_fail(err,
+				"globalDim[0] = %llu: must be a multiple of %llu for "
+				"tensorDataType = %d",
+				(unsigned long long)map->sizes[0],
+				(unsigned long long)unit, map->type);
 	return true;
 }
 
 static bool check_box(const struct emu_tensor_map *map, struct emu_error *err)
 {
 	if (is_wide_packed(map->type) && map->box[0] != 128)
-		return emu_fail(
-		    err, "boxDim[0] = %u: must be 128 for tensorDataType = %d",
-		    (unsigned)map->box[0], map->type);
+		return emu_fail(err,
+				"boxDim[0] = %u: must be 128 for tensorDataType = %d",
+				(unsigned)map->box[0], map->type);
 	if (map->interleave == EMU_TENSOR_INTERLEAVE_NONE &&
 	    row_bytes(map) % EMU_TENSOR_PIECE != 0)
 		return emu_fail(
@@ -195,16 +182,14 @@ static bool check_box(const struct emu_tensor_map *map, struct emu_error *err)
 	return true;
 }
 
-bool emu_tensor_map_check(const struct emu_tensor_map *map,
-			  struct emu_error *err)
+bool emu_tensor_map_check(const struct emu_tensor_map *map, struct emu_error *err)
 {
 	uint64_t unit = 16;
 
-	if (!check_enums(map, err) || !check_sizes(map, err) ||
-	    !check_box(map, err) || !check_swizzle(map, err))
+	if (!check_enums(map, err) || !check_sizes(map, err) || !check_box(map, err) ||
+	    !check_swizzle(map, err))
 		return false;
-	if (map->interleave == EMU_TENSOR_INTERLEAVE_32B ||
-	    is_wide_packed(map->type))
+	if (map->interleave == EMU_TENSOR_INTERLEAVE_32B || is_wide_packed(map->type))
 		unit = 32;
 	if (map->address % unit != 0)
 		return emu_fail(
@@ -228,10 +213,9 @@ bool emu_tensor_map_check_device(const struct emu_tensor_map *map, int major,
 	if (major >= 10)
 		return true;
 	if (map->swizzle > EMU_TENSOR_SWIZZLE_128B)
-		return emu_fail(
-		    err,
-		    "swizzle = %d: must be 0 to 3 on compute capability %d",
-		    map->swizzle, major);
+		return emu_fail(err,
+				"swizzle = %d: must be 0 to 3 on compute capability %d",
+				map->swizzle, major);
 	return true;
 }
 
@@ -296,8 +280,7 @@ void emu_tensor_map_encode(const struct emu_tensor_map *map, void *opaque)
 	memcpy(opaque, &o, sizeof(o));
 }
 
-static bool read_opaque(const void *opaque, struct opaque *o,
-			struct emu_error *err)
+static bool read_opaque(const void *opaque, struct opaque *o, struct emu_error *err)
 {
 	memcpy(o, opaque, sizeof(*o));
 	return (o->magic == MAGIC && (o->check | SPARE) == checksum(*o)) ||
@@ -349,8 +332,8 @@ static void set_field(struct opaque *o, enum emu_tensor_field field, int at,
 	}
 }
 
-bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field,
-			    int ordinal, uint64_t value, struct emu_error *err)
+bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field, int ordinal,
+			    uint64_t value, struct emu_error *err)
 {
 	static const struct {
 		const char *name;
@@ -360,8 +343,7 @@ bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field,
 	    [EMU_TENSOR_FIELD_ADDRESS] = {"global_address", 0, UINT64_MAX, 1},
 	    [EMU_TENSOR_FIELD_RANK] = {"rank", 0, EMU_TENSOR_RANK - 1, 1},
 	    [EMU_TENSOR_FIELD_BOX] = {"box_dim", 1, 256, EMU_TENSOR_RANK},
-	    [EMU_TENSOR_FIELD_SIZE] = {"global_dim", 0, UINT32_MAX,
-				       EMU_TENSOR_RANK},
+	    [EMU_TENSOR_FIELD_SIZE] = {"global_dim", 0, UINT32_MAX, EMU_TENSOR_RANK},
 	    [EMU_TENSOR_FIELD_STRIDE] = {"global_stride", 0, UINT64_MAX,
 					 EMU_TENSOR_RANK - 1},
 	    [EMU_TENSOR_FIELD_ELEMENT_STRIDE] = {"element_stride", 1, 8,
@@ -377,9 +359,8 @@ bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field,
 	if (!read_opaque(opaque, &o, err))
 		return false;
 	if (ordinal < 0 || ordinal >= rules[field].ordinals)
-		return emu_fail(err, "%s %d: must be below %d",
-				rules[field].name, ordinal,
-				rules[field].ordinals);
+		return emu_fail(err, "%s %d: must be below %d", rules[field].name,
+				ordinal, rules[field].ordinals);
 	if (value < rules[field].least || value > rules[field].most)
 		return emu_fail(err, "%s = %llu: must be %llu to %llu",
 				rules[field].name, (unsigned long long)value,
@@ -434,8 +415,7 @@ bool emu_tensor_map_decode(const void *opaque, struct emu_tensor_map *map,
 		return false;
 	what = not_modelled(map);
 	if (what)
-		return emu_fail(err, "a tensor map with %s is not modelled",
-				what);
+		return emu_fail(err, "a tensor map with %s is not modelled", what);
 	return true;
 }
 
@@ -496,9 +476,9 @@ static uint32_t swizzled(int swizzle, uint32_t address)
 	return address ^ (address >> 7 & mask) << 4;
 }
 
-void emu_tensor_map_piece(const struct emu_tensor_map *map,
-			  const int32_t *coordinates, uint32_t shared_address,
-			  uint32_t i, struct emu_tensor_piece *piece)
+void emu_tensor_map_piece(const struct emu_tensor_map *map, const int32_t *coordinates,
+			  uint32_t shared_address, uint32_t i,
+			  struct emu_tensor_piece *piece)
 {
 	const int64_t bits = element_bits(map->type);
 	const uint32_t in_row = row_bytes(map) / EMU_TENSOR_PIECE;
@@ -517,19 +497,16 @@ void emu_tensor_map_piece(const struct emu_tensor_map *map,
 	piece->address = map->address + (uint64_t)first / 8;
 	i /= in_row;
 	for (int d = 1; d < map->rank; d++) {
-		const int64_t at =
-		    coordinates[d] +
-		    (int64_t)(i % steps(map, d)) * map->element_strides[d];
+		const int64_t at = coordinates[d] + (int64_t)(i % steps(map, d)) *
+							map->element_strides[d];
 
-		is_inside =
-		    is_inside && at >= 0 && (uint64_t)at < map->sizes[d];
+		is_inside = is_inside && at >= 0 && (uint64_t)at < map->sizes[d];
 		piece->address += (uint64_t)at * map->strides_bytes[d - 1];
 		i /= steps(map, d);
 	}
 	piece->skip_bytes = is_inside ? (uint32_t)(first - begin) / 8 : 0;
 	piece->inside_bytes = is_inside ? (uint32_t)(end - first) / 8 : 0;
-	piece->stored_bytes =
-	    is_inside ? piece_bits(map) / 8 - piece->skip_bytes : 0;
+	piece->stored_bytes = is_inside ? piece_bits(map) / 8 - piece->skip_bytes : 0;
 }
 
 bool emu_tensor_map_rounds(const struct emu_tensor_map *map)

@@ -64,8 +64,7 @@ struct emu_tensor_map {
  * elementStrides[0] is 1 to 8 also where nothing reads it. err names the
  * argument and its value.
  */
-bool emu_tensor_map_check(const struct emu_tensor_map *map,
-			  struct emu_error *err);
+bool emu_tensor_map_check(const struct emu_tensor_map *map, struct emu_error *err);
 /* Checks what needs compute capability 10.0 or higher. */
 bool emu_tensor_map_check_device(const struct emu_tensor_map *map, int major,
 				 struct emu_error *err);
@@ -94,8 +93,8 @@ enum emu_tensor_field {
  * are no map, or no map can have the value; whether the fields fit each other
  * is seen when the map is used.
  */
-bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field,
-			    int ordinal, uint64_t value, struct emu_error *err);
+bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field, int ordinal,
+			    uint64_t value, struct emu_error *err);
 
 /*
  * Back again, for a copy.  False with err where the bytes are no map (one that
@@ -147,8 +146,8 @@ void emu_tensor_round_tf32(uint8_t *elements, uint32_t bytes);
 
 /* Pieces of a box, and piece i of the box at coordinates. */
 uint32_t emu_tensor_map_pieces(const struct emu_tensor_map *map);
-void emu_tensor_map_piece(const struct emu_tensor_map *map,
-			  const int32_t *coordinates, uint32_t shared_address,
-			  uint32_t i, struct emu_tensor_piece *piece);
+void emu_tensor_map_piece(const struct emu_tensor_map *map, const int32_t *coordinates,
+			  uint32_t shared_address, uint32_t i,
+			  struct emu_tensor_piece *piece);
 
 #endif

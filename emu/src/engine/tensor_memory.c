@@ -11,9 +11,9 @@ bool emu_tmem_may_alloc(const struct emu_tmem *t, uint32_t columns,
 {
 	if (columns < EMU_TMEM_LEAST || columns > EMU_TMEM_COLUMNS ||
 	    columns & (columns - 1))
-		return emu_fail(
-		    err, "%u columns: it must be a power of two from 32 to 512",
-		    columns);
+		return emu_fail(err,
+				"%u columns: it must be a power of two from 32 to 512",
+				columns);
 	if (t->is_relinquished)
 		return emu_fail(err, "the CTA has given up its right to "
 				     "allocate (relinquish_alloc_permit)");
@@ -25,8 +25,7 @@ bool emu_tmem_may_alloc(const struct emu_tmem *t, uint32_t columns,
 	return true;
 }
 
-bool emu_tmem_is_free(const struct emu_tmem *t, uint32_t first,
-		      uint32_t columns)
+bool emu_tmem_is_free(const struct emu_tmem *t, uint32_t first, uint32_t columns)
 {
 	for (uint32_t c = 0; c < columns; c += EMU_TMEM_LEAST)
 		if (t->is_taken[(first + c) / EMU_TMEM_LEAST])
@@ -34,8 +33,8 @@ bool emu_tmem_is_free(const struct emu_tmem *t, uint32_t first,
 	return true;
 }
 
-uint32_t emu_tmem_places(const struct emu_tmem *t, uint32_t columns,
-			 uint32_t which, uint32_t *first)
+uint32_t emu_tmem_places(const struct emu_tmem *t, uint32_t columns, uint32_t which,
+			 uint32_t *first)
 {
 	uint32_t count = 0;
 
@@ -68,9 +67,8 @@ bool emu_tmem_dealloc(struct emu_tmem *t, uint32_t address, uint32_t columns,
 	    first % EMU_TMEM_LEAST || t->columns[first / EMU_TMEM_LEAST] == 0)
 		return emu_fail(err, "no allocation begins at 0x%08x", address);
 	if (t->columns[first / EMU_TMEM_LEAST] != columns)
-		return emu_fail(
-		    err, "%u columns at 0x%08x, of an allocation of %u",
-		    columns, address, t->columns[first / EMU_TMEM_LEAST]);
+		return emu_fail(err, "%u columns at 0x%08x, of an allocation of %u",
+				columns, address, t->columns[first / EMU_TMEM_LEAST]);
 	t->columns[first / EMU_TMEM_LEAST] = 0;
 	for (uint32_t c = 0; c < columns; c += EMU_TMEM_LEAST)
 		t->is_taken[(first + c) / EMU_TMEM_LEAST] = false;
@@ -135,8 +133,8 @@ uint32_t emu_tmem_shape_columns(enum emu_tmem_shape shape)
 	return shapes[shape].columns;
 }
 
-void emu_tmem_fragment(enum emu_tmem_shape shape, int thread, int i,
-		       uint32_t *lane, uint32_t *column)
+void emu_tmem_fragment(enum emu_tmem_shape shape, int thread, int i, uint32_t *lane,
+		       uint32_t *column)
 {
 	const uint32_t t = (uint32_t)thread, r = (uint32_t)i;
 
@@ -168,12 +166,9 @@ void emu_tmem_fragment(enum emu_tmem_shape shape, int thread, int i,
 static const struct {
 	uint8_t rows, pieces;
 } copies[EMU_TMEM_COPIES] = {
-    [EMU_TMEM_CP_128X256B] = {128, 2},
-    [EMU_TMEM_CP_128X128B] = {128, 1},
-    [EMU_TMEM_CP_4X256B] = {4, 2},
-    [EMU_TMEM_CP_64X128B_02_13] = {64, 1},
-    [EMU_TMEM_CP_64X128B_01_23] = {64, 1},
-    [EMU_TMEM_CP_32X128B_X4] = {32, 1},
+    [EMU_TMEM_CP_128X256B] = {128, 2},	   [EMU_TMEM_CP_128X128B] = {128, 1},
+    [EMU_TMEM_CP_4X256B] = {4, 2},	   [EMU_TMEM_CP_64X128B_02_13] = {64, 1},
+    [EMU_TMEM_CP_64X128B_01_23] = {64, 1}, [EMU_TMEM_CP_32X128B_X4] = {32, 1},
 };
 
 uint32_t emu_tmem_copy_rows(enum emu_tmem_copy copy)
@@ -186,8 +181,7 @@ uint32_t emu_tmem_copy_pieces(enum emu_tmem_copy copy)
 	return copies[copy].pieces;
 }
 
-uint32_t emu_tmem_copy_lanes(enum emu_tmem_copy copy, uint32_t row,
-			     uint32_t lanes[4])
+uint32_t emu_tmem_copy_lanes(enum emu_tmem_copy copy, uint32_t row, uint32_t lanes[4])
 {
 	switch (copy) {
 	case EMU_TMEM_CP_4X256B:

@@ -49,10 +49,9 @@ bool emu_tmem_may_alloc(const struct emu_tmem *t, uint32_t columns,
  * Free places for so many columns, at multiples of their number; *first: of
  * place `which` of them.
  */
-uint32_t emu_tmem_places(const struct emu_tmem *t, uint32_t columns,
-			 uint32_t which, uint32_t *first);
-bool emu_tmem_is_free(const struct emu_tmem *t, uint32_t first,
-		      uint32_t columns);
+uint32_t emu_tmem_places(const struct emu_tmem *t, uint32_t columns, uint32_t which,
+			 uint32_t *first);
+bool emu_tmem_is_free(const struct emu_tmem *t, uint32_t first, uint32_t columns);
 /* Takes a place; what is there is undefined. */
 void emu_tmem_take(struct emu_tmem *t, uint32_t first, uint32_t columns);
 /* Exactly what was allocated. */
@@ -84,8 +83,8 @@ uint32_t emu_tmem_shape_columns(enum emu_tmem_shape shape);
  * Register `i` of a thread: lane and column relative to the address, and for
  * the upper 16 threads of 16x32bx2 to that of their half.
  */
-void emu_tmem_fragment(enum emu_tmem_shape shape, int thread, int i,
-		       uint32_t *lane, uint32_t *column);
+void emu_tmem_fragment(enum emu_tmem_shape shape, int thread, int i, uint32_t *lane,
+		       uint32_t *column);
 
 /* ---- cp ------------------------------------------------------------------ */
 
@@ -103,7 +102,6 @@ enum emu_tmem_copy {
 uint32_t emu_tmem_copy_rows(enum emu_tmem_copy copy);
 uint32_t emu_tmem_copy_pieces(enum emu_tmem_copy copy);
 /* The lanes that row `row` goes to, relative to the address; their number. */
-uint32_t emu_tmem_copy_lanes(enum emu_tmem_copy copy, uint32_t row,
-			     uint32_t lanes[4]);
+uint32_t emu_tmem_copy_lanes(enum emu_tmem_copy copy, uint32_t row, uint32_t lanes[4]);
 
 #endif

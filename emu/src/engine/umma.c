@@ -9,8 +9,8 @@
 static bool refuse(struct emu_error *err, uint32_t descriptor, const char *what,
 		   uint32_t value, const char *rule)
 {
-	return emu_fail(err, "instruction descriptor 0x%08x: %s %u: %s",
-			descriptor, what, value, rule);
+	return emu_fail(err, "instruction descriptor 0x%08x: %s %u: %s", descriptor,
+			what, value, rule);
 }
 
 static uint32_t bits(uint32_t descriptor, int low, int count)
@@ -26,16 +26,14 @@ struct types {
 	const char *d_rule;
 };
 
-#define F8F6F4                                                                 \
-	{                                                                      \
-		EMU_UMMA_TYPE_E4M3, EMU_UMMA_TYPE_E5M2, -1,                    \
-		    EMU_UMMA_TYPE_E2M3, EMU_UMMA_TYPE_E3M2,                    \
-		    EMU_UMMA_TYPE_E2M1, -1, -1                                 \
+#define F8F6F4                                                                         \
+	{                                                                              \
+		EMU_UMMA_TYPE_E4M3, EMU_UMMA_TYPE_E5M2, -1, EMU_UMMA_TYPE_E2M3,        \
+		    EMU_UMMA_TYPE_E3M2, EMU_UMMA_TYPE_E2M1, -1, -1                     \
 	}
 
 static const struct types types[] = {
-    [EMU_UMMA_F16] = {{EMU_UMMA_TYPE_F16, EMU_UMMA_TYPE_BF16, -1, -1, -1, -1,
-		       -1, -1},
+    [EMU_UMMA_F16] = {{EMU_UMMA_TYPE_F16, EMU_UMMA_TYPE_BF16, -1, -1, -1, -1, -1, -1},
 		      "kind::f16 has F16 = 0, BF16 = 1",
 		      1,
 		      "F16 = 0, F32 = 1"},
@@ -55,8 +53,7 @@ static const struct types types[] = {
 		       "kind::tf32 has TF32 = 2",
 		       1,
 		       "F32 = 1"},
-    [EMU_UMMA_I8] = {{EMU_UMMA_TYPE_U8, EMU_UMMA_TYPE_S8, -1, -1, -1, -1, -1,
-		      -1},
+    [EMU_UMMA_I8] = {{EMU_UMMA_TYPE_U8, EMU_UMMA_TYPE_S8, -1, -1, -1, -1, -1, -1},
 		     "kind::i8 has U8 = 0, S8 = 1",
 		     2,
 		     "S32 = 2"},
@@ -82,18 +79,15 @@ static bool decode_types(uint32_t d, struct emu_umma *u, struct emu_error *err)
 		return refuse(err, d, "B type", bits(d, 10, width), t->rule);
 	u->a_type = (enum emu_umma_type)a;
 	u->b_type = (enum emu_umma_type)b;
-	u->d_is_f16 =
-	    (kind == EMU_UMMA_F16 || kind == EMU_UMMA_F8F6F4) && sum == 0;
+	u->d_is_f16 = (kind == EMU_UMMA_F16 || kind == EMU_UMMA_F8F6F4) && sum == 0;
 	if (t->d_rule && sum != t->d && !u->d_is_f16)
 		return refuse(err, d, "D type", sum, t->d_rule);
 	if (u->d_is_f16 && (a == EMU_UMMA_TYPE_BF16 || b == EMU_UMMA_TYPE_BF16))
-		return refuse(err, d, "D type", 0,
-			      "sums of BF16 operands are in F32");
+		return refuse(err, d, "D type", 0, "sums of BF16 operands are in F32");
 	return true;
 }
 
-static bool decode_transposition(uint32_t d, struct emu_umma *u,
-				 struct emu_error *err)
+static bool decode_transposition(uint32_t d, struct emu_umma *u, struct emu_error *err)
 {
 	u->a_transposed = bits(d, 15, 1);
 	u->b_transposed = bits(d, 16, 1);
@@ -101,13 +95,11 @@ static bool decode_transposition(uint32_t d, struct emu_umma *u,
 	    (u->b_transposed && has_small_elements(u->b_type)))
 		return refuse(err, d, "transposition", 1,
 			      "elements of 6 and 4 bits are K-major");
-	if ((u->a_transposed || u->b_transposed) &&
-	    u->form.kind == EMU_UMMA_TF32)
+	if ((u->a_transposed || u->b_transposed) && u->form.kind == EMU_UMMA_TF32)
 		return refuse(err, d, "transposition", 1,
 			      "TF32 that is not K-major is not modelled");
 	if (u->a_transposed && u->form.a_in_tensor_memory)
-		return refuse(err, d, "transposition", 1,
-			      "A is in tensor memory");
+		return refuse(err, d, "transposition", 1, "A is in tensor memory");
 	return true;
 }
 
@@ -130,8 +122,7 @@ static bool decode_common(uint32_t d, struct emu_umma *u, struct emu_error *err)
 	u->a_negated = bits(d, 13, 1);
 	u->b_negated = bits(d, 14, 1);
 	if (is_i8 && bits(d, 13, 2))
-		return refuse(err, d, "negation", bits(d, 13, 2),
-			      "kind::i8 has none");
+		return refuse(err, d, "negation", bits(d, 13, 2), "kind::i8 has none");
 	return decode_transposition(d, u, err);
 }
 
@@ -151,14 +142,12 @@ static bool decode_scales(uint32_t d, struct emu_umma *u, struct emu_error *err)
 				  ? "K is 64: 96 is not of this architecture"
 				  : "reserved, it is 0");
 	if (!u->scale_is_ue8m0 && step != 4)
-		return refuse(err, d, "scale type", 0,
-			      "blocks of 32 have UE8M0 = 1");
+		return refuse(err, d, "scale type", 0, "blocks of 32 have UE8M0 = 1");
 	if (u->sfa_id % step || u->sfb_id % step)
-		return refuse(
-		    err, d, "scale id",
-		    (uint32_t)(u->sfa_id % step ? u->sfa_id : u->sfb_id),
-		    step == 4 ? "scale_vec::4X has 0 alone"
-			      : "scale_vec::2X has 0 and 2");
+		return refuse(err, d, "scale id",
+			      (uint32_t)(u->sfa_id % step ? u->sfa_id : u->sfb_id),
+			      step == 4 ? "scale_vec::4X has 0 alone"
+					: "scale_vec::2X has 0 and 2");
 	u->m = 128 * (int)bits(d, 27, 2);
 	if (u->form.ctas == 2 && u->m == 128)
 		return refuse(err, d, "M", 128,
@@ -182,9 +171,8 @@ static int n_step(const struct emu_umma *u)
 static bool decode_sizes(uint32_t d, struct emu_umma *u, struct emu_error *err)
 {
 	static const uint8_t ks[] = {
-	    [EMU_UMMA_F16] = 16,      [EMU_UMMA_MXF8F6F4] = 32,
-	    [EMU_UMMA_MXF4NVF4] = 64, [EMU_UMMA_F8F6F4] = 32,
-	    [EMU_UMMA_TF32] = 8,      [EMU_UMMA_I8] = 32};
+	    [EMU_UMMA_F16] = 16,    [EMU_UMMA_MXF8F6F4] = 32, [EMU_UMMA_MXF4NVF4] = 64,
+	    [EMU_UMMA_F8F6F4] = 32, [EMU_UMMA_TF32] = 8,      [EMU_UMMA_I8] = 32};
 	const int pair = u->form.ctas == 2;
 	int step;
 
@@ -209,8 +197,8 @@ static bool decode_sizes(uint32_t d, struct emu_umma *u, struct emu_error *err)
 	return true;
 }
 
-bool emu_umma_decode(uint32_t d, const struct emu_umma_form *form,
-		     struct emu_umma *u, struct emu_error *err)
+bool emu_umma_decode(uint32_t d, const struct emu_umma_form *form, struct emu_umma *u,
+		     struct emu_error *err)
 {
 	memset(u, 0, sizeof(*u));
 	u->form = *form;
@@ -289,22 +277,21 @@ bool emu_umma_matrix_decode(uint64_t d, struct emu_umma_matrix *m,
 	m->base = (uint32_t)(d >> 49 & 7);
 	m->swizzle = swizzles[d >> 61];
 	if (m->swizzle == 0)
-		return emu_fail(
-		    err, "matrix descriptor 0x%016llx: swizzle %u: %s", shown,
-		    (unsigned)(d >> 61),
-		    d >> 61 == 1 ? "128 bytes with atoms of 32 are not modelled"
-				 : "0, 2, 4 and 6 are known");
+		return emu_fail(err, "matrix descriptor 0x%016llx: swizzle %u: %s",
+				shown, (unsigned)(d >> 61),
+				d >> 61 == 1
+				    ? "128 bytes with atoms of 32 are not modelled"
+				    : "0, 2, 4 and 6 are known");
 	if (m->base > 0 && m->base >= m->swizzle / 16)
 		return emu_fail(err,
 				"matrix descriptor 0x%016llx: base offset %u, "
 				"below %u for its swizzle",
-				shown, (unsigned)m->base,
-				(unsigned)m->swizzle / 16);
+				shown, (unsigned)m->base, (unsigned)m->swizzle / 16);
 	return true;
 }
 
-uint32_t emu_umma_offset(const struct emu_umma_matrix *m, bool is_transposed,
-			 int row, int piece)
+uint32_t emu_umma_offset(const struct emu_umma_matrix *m, bool is_transposed, int row,
+			 int piece)
 {
 	const uint32_t r = (uint32_t)row % 8, block = (uint32_t)row / 8;
 	const uint32_t p = (uint32_t)piece, wide = m->swizzle / 16;
@@ -369,8 +356,7 @@ int emu_umma_a_lane(const struct emu_umma *u, int row)
 	return u->m == 64 ? row / 16 * 32 + row % 16 : row;
 }
 
-void emu_umma_scale_place(int row, int id, int block, int *tmem_column,
-			  int *byte)
+void emu_umma_scale_place(int row, int id, int block, int *tmem_column, int *byte)
 {
 	*tmem_column = row / 32;
 	*byte = id + block;

@@ -55,8 +55,7 @@ struct emu_umma {
 	struct emu_umma_form form;
 	int m, n, k; /* elements */
 	enum emu_umma_type a_type, b_type;
-	bool d_is_f16, saturates, a_negated, b_negated, a_transposed,
-	    b_transposed;
+	bool d_is_f16, saturates, a_negated, b_negated, a_transposed, b_transposed;
 	bool scale_is_ue8m0; /* else UE4M3 */
 	int sfa_id, sfb_id;  /* byte of the first scale in its column */
 };
@@ -91,8 +90,8 @@ bool emu_umma_matrix_decode(uint64_t descriptor, struct emu_umma_matrix *matrix,
  * an operand that lies K-major; transposed, `row` counts k and piece 16 bytes
  * of m or n.
  */
-uint32_t emu_umma_offset(const struct emu_umma_matrix *matrix,
-			 bool is_transposed, int row, int piece);
+uint32_t emu_umma_offset(const struct emu_umma_matrix *matrix, bool is_transposed,
+			 int row, int piece);
 
 /*
  * The element codes in a row's 32 bytes: k of them, of at most 8 bits.  Kinds
@@ -106,8 +105,8 @@ void emu_umma_unpack(const struct emu_umma *umma, enum emu_umma_type type,
 
 /* D's element: the CTA (0 or 1 of the pair), lane and column, both relative to
  * D's address. */
-void emu_umma_d_place(const struct emu_umma *umma, int row, int column,
-		      int *cta, int *lane, int *tmem_column);
+void emu_umma_d_place(const struct emu_umma *umma, int row, int column, int *cta,
+		      int *lane, int *tmem_column);
 /* The lane of row `row` of the A that a CTA has: as D's. */
 int emu_umma_a_lane(const struct emu_umma *umma, int row);
 /*
@@ -115,7 +114,6 @@ int emu_umma_a_lane(const struct emu_umma *umma, int row);
  * column relative to the scales' address, byte in it; the lane is row % 32 of
  * each 32 lanes, which all have a copy.
  */
-void emu_umma_scale_place(int row, int id, int block, int *tmem_column,
-			  int *byte);
+void emu_umma_scale_place(int row, int id, int block, int *tmem_column, int *byte);
 
 #endif

@@ -17,11 +17,10 @@ static bool decode(uint64_t descriptor, struct matrix *m, struct emu_error *err)
 	static const uint32_t swizzles[] = {16, 128, 64, 32};
 
 	if (descriptor & RESERVED_BITS) {
-		emu_fail(
-		    err,
-		    "matrix descriptor 0x%016llx: bits 14-15, 30-31, 46-48 and "
-		    "52-61 must be 0",
-		    (unsigned long long)descriptor);
+		emu_fail(err,
+			 "matrix descriptor 0x%016llx: bits 14-15, 30-31, 46-48 and "
+			 "52-61 must be 0",
+			 (unsigned long long)descriptor);
 		return false;
 	}
 	m->start = (uint32_t)(descriptor & 0x3FFF) << 4;
@@ -64,8 +63,7 @@ bool emu_wgmma_offset(uint64_t descriptor, const struct emu_wgmma_shape *shape,
 
 	if (is_transposed && emu_mma_type_bytes(shape->a_type) != 2)
 		return emu_fail(
-		    err,
-		    "wgmma: only operands of 16-bit elements can be transposed");
+		    err, "wgmma: only operands of 16-bit elements can be transposed");
 	if (!decode(descriptor, &m, err))
 		return false;
 	wide = m.swizzle / 16;
@@ -89,8 +87,8 @@ void emu_wgmma_d_place(int lane, int i, int *row, int *column)
 	*column = i / 4 * 8 + lane % 4 * 2 + i % 2;
 }
 
-void emu_wgmma_a_place(const struct emu_wgmma_shape *shape, int lane, int i,
-		       int *row, int *k)
+void emu_wgmma_a_place(const struct emu_wgmma_shape *shape, int lane, int i, int *row,
+		       int *k)
 {
 	const int elements = 4 / emu_mma_type_bytes(shape->a_type);
 
@@ -98,8 +96,8 @@ void emu_wgmma_a_place(const struct emu_wgmma_shape *shape, int lane, int i,
 	*k = (lane % 4 + i / 2 * 4) * elements;
 }
 
-void emu_mma_b_place(const struct emu_wgmma_shape *shape, int lane, int i,
-		     int *column, int *k)
+void emu_mma_b_place(const struct emu_wgmma_shape *shape, int lane, int i, int *column,
+		     int *k)
 {
 	const int elements = 4 / emu_mma_type_bytes(shape->b_type);
 
@@ -144,9 +142,7 @@ void emu_wgmma_rows(const struct emu_wgmma_shape *shape, const uint32_t *a,
 		integer_rows(shape, a, b, c, d);
 		return;
 	}
-	emu_mma_operand_fill(&operand_a, shape->a_type, ROWS, a,
-			     shape->a_negated);
-	emu_mma_operand_fill(&operand_b, shape->b_type, shape->n, b,
-			     shape->b_negated);
+	emu_mma_operand_fill(&operand_a, shape->a_type, ROWS, a, shape->a_negated);
+	emu_mma_operand_fill(&operand_b, shape->b_type, shape->n, b, shape->b_negated);
 	emu_fused_sums(&operand_a, &operand_b, shape->d_is_f16, c, d);
 }

@@ -52,10 +52,10 @@ void emu_wgmma_rows(const struct emu_wgmma_shape *shape, const uint32_t *a,
 /* Which element register i of a lane holds: of d (row 0..15, column 0..n-1),
  * and of a: the first of the elements that share register i. */
 void emu_wgmma_d_place(int lane, int i, int *row, int *column);
-void emu_wgmma_a_place(const struct emu_wgmma_shape *shape, int lane, int i,
-		       int *row, int *k);
+void emu_wgmma_a_place(const struct emu_wgmma_shape *shape, int lane, int i, int *row,
+		       int *k);
 /* The same for b of mma.sync (n = 8). */
-void emu_mma_b_place(const struct emu_wgmma_shape *shape, int lane, int i,
-		     int *column, int *k);
+void emu_mma_b_place(const struct emu_wgmma_shape *shape, int lane, int i, int *column,
+		     int *k);
 
 #endif

@@ -24,8 +24,7 @@ static enum emu_type wide_type(enum emu_type type)
 
 /* The row of a name and the statement's type; of several that with its number
  * of arguments. */
-static const struct emu_alu *find_alu(const struct emu_bind *b,
-				      const char *name)
+static const struct emu_alu *find_alu(const struct emu_bind *b, const char *name)
 {
 	static const struct emu_alu *const tables[] = {
 	    emu_integer_alu, emu_bits_alu,	  emu_float_alu,
@@ -34,10 +33,8 @@ static const struct emu_alu *find_alu(const struct emu_bind *b,
 
 	for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++)
 		for (const struct emu_alu *a = tables[t]; a->name; a++)
-			if (a->type == b->types[0] &&
-			    strcmp(a->name, name) == 0 &&
-			    (!found ||
-			     strlen(a->signature) == b->s->n_arguments))
+			if (a->type == b->types[0] && strcmp(a->name, name) == 0 &&
+			    (!found || strlen(a->signature) == b->s->n_arguments))
 				found = a;
 	return found;
 }
@@ -102,8 +99,7 @@ bool emu_bind_mixed(struct emu_bind *b)
 	if (!emu_arguments(b, n, n) || !emu_dst(b, emu_argument(b, 0), 4))
 		return false;
 	for (uint32_t k = 1; k < n; k++)
-		if (!emu_src(b, emu_argument(b, k),
-			     k + 1 < n ? b->types[1] : EMU_F32))
+		if (!emu_src(b, emu_argument(b, k), k + 1 < n ? b->types[1] : EMU_F32))
 			return false;
 	b->i->run = alu->run;
 	return emu_round_by_words(b) && emu_widen_by_types(b);
@@ -119,8 +115,7 @@ bool emu_bind_extreme(struct emu_bind *b)
 	if (has_sign != emu_has(b, "abs"))
 		return emu_bind_fail(b, ".xorsign and .abs go together");
 	(void)snprintf(name, sizeof(name), "%s%s%s", b->i->opcode->name,
-		       emu_has(b, "NaN") ? ".NaN" : "",
-		       has_sign ? ".xorsign" : "");
+		       emu_has(b, "NaN") ? ".NaN" : "", has_sign ? ".xorsign" : "");
 	return bind_named(b, name);
 }
 

@@ -18,25 +18,24 @@ static float divide(float x, float y)
 }
 
 /* name_f32: d = f(x, y), for sources whose NaN becomes the hardware's. */
-#define APPROXIMATE(name, expression)                                          \
-	static void name##_f32(struct emu_warp *w, const struct emu_instr *i,  \
-			       uint32_t lanes)                                 \
-	{                                                                      \
-		const float *a = emu_row(w, &i->operand[1]);                   \
-		const float *b =                                               \
-		    i->operands > 2 ? emu_row(w, &i->operand[2]) : a;          \
-		uint32_t r[EMU_LANES];                                         \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const float x = a[l], y = b[l];                        \
-			const float d = (float)(expression);                   \
-                                                                               \
-			(void)y;                                               \
-			memcpy(&r[l], &d, sizeof(d));                          \
-			r[l] = d != d ? EMU_NAN_F32 : r[l];                    \
-		}                                                              \
-		emu_put_32(w, &i->operand[0], r, lanes);                       \
+#define APPROXIMATE(name, expression)                                                  \
+	static void name##_f32(struct emu_warp *w, const struct emu_instr *i,          \
+			       uint32_t lanes)                                         \
+	{                                                                              \
+		const float *a = emu_row(w, &i->operand[1]);                           \
+		const float *b = i->operands > 2 ? emu_row(w, &i->operand[2]) : a;     \
+		uint32_t r[EMU_LANES];                                                 \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const float x = a[l], y = b[l];                                \
+			const float d = (float)(expression);                           \
+                                                                                       \
+			(void)y;                                                       \
+			memcpy(&r[l], &d, sizeof(d));                                  \
+			r[l] = d != d ? EMU_NAN_F32 : r[l];                            \
+		}                                                                      \
+		emu_put_32(w, &i->operand[0], r, lanes);                               \
 	}
 APPROXIMATE(rcp, 1 / x)
 APPROXIMATE(sqrt, sqrtf(x))
@@ -63,30 +62,29 @@ static double upper_half(double x)
 	return x;
 }
 
-#define OF_DOUBLES(name, expression)                                           \
-	static void name##_f64(struct emu_warp *w, const struct emu_instr *i,  \
-			       uint32_t lanes)                                 \
-	{                                                                      \
-		const double *a = emu_row(w, &i->operand[1]);                  \
-		uint64_t r[EMU_LANES];                                         \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const double x = upper_half(a[l]);                     \
-			const double d = upper_half(expression);               \
-                                                                               \
-			memcpy(&r[l], &d, sizeof(d));                          \
-			r[l] = d != d ? UINT64_C(0x7FFFFFFF00000000) : r[l];   \
-		}                                                              \
-		emu_put_64(w, &i->operand[0], r, lanes);                       \
+#define OF_DOUBLES(name, expression)                                                   \
+	static void name##_f64(struct emu_warp *w, const struct emu_instr *i,          \
+			       uint32_t lanes)                                         \
+	{                                                                              \
+		const double *a = emu_row(w, &i->operand[1]);                          \
+		uint64_t r[EMU_LANES];                                                 \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const double x = upper_half(a[l]);                             \
+			const double d = upper_half(expression);                       \
+                                                                                       \
+			memcpy(&r[l], &d, sizeof(d));                                  \
+			r[l] = d != d ? UINT64_C(0x7FFFFFFF00000000) : r[l];           \
+		}                                                                      \
+		emu_put_64(w, &i->operand[0], r, lanes);                               \
 	}
 OF_DOUBLES(rcp, 1 / x)
 OF_DOUBLES(rsqrt, 1 / sqrt(x))
 
 /* The same of halves, and of both halves of a pair. */
-static void of_halves(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes, const struct emu_format *f,
-		      double (*function)(double x))
+static void of_halves(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		      const struct emu_format *f, double (*function)(double x))
 {
 	const int parts = i->operand[0].bytes / 2;
 	uint64_t x[EMU_LANES], r[EMU_LANES] = {0};
@@ -94,8 +92,7 @@ static void of_halves(struct emu_warp *w, const struct emu_instr *i,
 	emu_get_wide(w, &i->operand[1], x);
 	EMU_EACH_LANE(l)
 	for (int p = 0; p < parts; p++) {
-		const double part =
-		    emu_widen(f, (uint32_t)(x[l] >> 16 * p) & 0xFFFF);
+		const double part = emu_widen(f, (uint32_t)(x[l] >> 16 * p) & 0xFFFF);
 
 		r[l] |= (uint64_t)emu_narrow(f, function(part), EMU_RN, false)
 			<< 16 * p;
@@ -103,16 +100,16 @@ static void of_halves(struct emu_warp *w, const struct emu_instr *i,
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
 
-#define OF_HALVES(name, function)                                              \
-	static void name##_f16(struct emu_warp *w, const struct emu_instr *i,  \
-			       uint32_t lanes)                                 \
-	{                                                                      \
-		of_halves(w, i, lanes, &emu_format_f16, function);             \
-	}                                                                      \
-	static void name##_bf16(struct emu_warp *w, const struct emu_instr *i, \
-				uint32_t lanes)                                \
-	{                                                                      \
-		of_halves(w, i, lanes, &emu_format_bf16, function);            \
+#define OF_HALVES(name, function)                                                      \
+	static void name##_f16(struct emu_warp *w, const struct emu_instr *i,          \
+			       uint32_t lanes)                                         \
+	{                                                                              \
+		of_halves(w, i, lanes, &emu_format_f16, function);                     \
+	}                                                                              \
+	static void name##_bf16(struct emu_warp *w, const struct emu_instr *i,         \
+				uint32_t lanes)                                        \
+	{                                                                              \
+		of_halves(w, i, lanes, &emu_format_bf16, function);                    \
 	}
 OF_HALVES(ex2, exp2)
 OF_HALVES(tanh, tanh)

@@ -9,30 +9,28 @@
 #include "machine/warp.h"
 
 /* A function of up to three sources of one width and one of 32 bits. */
-#define BITWISE(name, bits, expression)                                        \
-	static void name##_##bits(struct emu_warp *w,                          \
-				  const struct emu_instr *i, uint32_t lanes)   \
-	{                                                                      \
-		const struct emu_value *o = i->operand;                        \
-		const uint##bits##_t *a = emu_row(w, &o[1]);                   \
-		const uint##bits##_t *b =                                      \
-		    i->operands > 2 ? emu_row(w, &o[2]) : a;                   \
-		const uint##bits##_t *c =                                      \
-		    i->operands > 3 ? emu_row(w, &o[3]) : a;                   \
-		uint##bits##_t r[EMU_LANES];                                   \
-                                                                               \
-		(void)b;                                                       \
-		(void)c;                                                       \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const uint##bits##_t x = a[l];                         \
-			r[l] = (uint##bits##_t)(expression);                   \
-		}                                                              \
-		emu_put_##bits(w, &o[0], r, lanes);                            \
+#define BITWISE(name, bits, expression)                                                \
+	static void name##_##bits(struct emu_warp *w, const struct emu_instr *i,       \
+				  uint32_t lanes)                                      \
+	{                                                                              \
+		const struct emu_value *o = i->operand;                                \
+		const uint##bits##_t *a = emu_row(w, &o[1]);                           \
+		const uint##bits##_t *b = i->operands > 2 ? emu_row(w, &o[2]) : a;     \
+		const uint##bits##_t *c = i->operands > 3 ? emu_row(w, &o[3]) : a;     \
+		uint##bits##_t r[EMU_LANES];                                           \
+                                                                                       \
+		(void)b;                                                               \
+		(void)c;                                                               \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const uint##bits##_t x = a[l];                                 \
+			r[l] = (uint##bits##_t)(expression);                           \
+		}                                                                      \
+		emu_put_##bits(w, &o[0], r, lanes);                                    \
 	}
-#define ALL_WIDTHS(name, expression)                                           \
-	BITWISE(name, 16, expression)                                          \
-	BITWISE(name, 32, expression)                                          \
+#define ALL_WIDTHS(name, expression)                                                   \
+	BITWISE(name, 16, expression)                                                  \
+	BITWISE(name, 32, expression)                                                  \
 	BITWISE(name, 64, expression)
 
 ALL_WIDTHS(and, x &b[l])
@@ -42,17 +40,16 @@ ALL_WIDTHS(not, ~x)
 ALL_WIDTHS(cnot, x == 0)
 
 /* Logic of predicates: whole words. */
-#define PREDICATES(name, expression)                                           \
-	static void name##_pred(struct emu_warp *w, const struct emu_instr *i, \
-				uint32_t lanes)                                \
-	{                                                                      \
-		const struct emu_value *o = i->operand;                        \
-		const uint32_t x = emu_lanes_of(w, &o[1]);                     \
-		const uint32_t y =                                             \
-		    i->operands > 2 ? emu_lanes_of(w, &o[2]) : 0;              \
-                                                                               \
-		(void)y;                                                       \
-		emu_put_lanes(w, &o[0], expression, lanes);                    \
+#define PREDICATES(name, expression)                                                   \
+	static void name##_pred(struct emu_warp *w, const struct emu_instr *i,         \
+				uint32_t lanes)                                        \
+	{                                                                              \
+		const struct emu_value *o = i->operand;                                \
+		const uint32_t x = emu_lanes_of(w, &o[1]);                             \
+		const uint32_t y = i->operands > 2 ? emu_lanes_of(w, &o[2]) : 0;       \
+                                                                                       \
+		(void)y;                                                               \
+		emu_put_lanes(w, &o[0], expression, lanes);                            \
 	}
 PREDICATES(and, x &y)
 PREDICATES(or, x | y)
@@ -60,22 +57,22 @@ PREDICATES(xor, x ^ y)
 PREDICATES(not, ~x)
 
 /* Shifts: amounts of 32 bits, those beyond the width clamp. */
-#define SHIFT(name, T, bits, beyond, expression)                               \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const T *a = emu_row(w, &i->operand[1]);                       \
-		const uint32_t *b = emu_row(w, &i->operand[2]);                \
-		uint##bits##_t r[EMU_LANES];                                   \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const T x = a[l];                                      \
-			const uint32_t n = b[l] & (bits - 1);                  \
-			r[l] = (uint##bits##_t)(b[l] >= bits ? (beyond)        \
-							     : (expression));  \
-		}                                                              \
-		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+#define SHIFT(name, T, bits, beyond, expression)                                       \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const T *a = emu_row(w, &i->operand[1]);                               \
+		const uint32_t *b = emu_row(w, &i->operand[2]);                        \
+		uint##bits##_t r[EMU_LANES];                                           \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const T x = a[l];                                              \
+			const uint32_t n = b[l] & (bits - 1);                          \
+			r[l] =                                                         \
+			    (uint##bits##_t)(b[l] >= bits ? (beyond) : (expression));  \
+		}                                                                      \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                           \
 	}
 SHIFT(shl_16, uint16_t, 16, 0, (uint32_t)x << n)
 SHIFT(shl_32, uint32_t, 32, 0, x << n)
@@ -88,19 +85,19 @@ SHIFT(shr_s32, int32_t, 32, x < 0 ? -1 : 0, x >> n)
 SHIFT(shr_s64, int64_t, 64, x < 0 ? -1 : 0, x >> n)
 
 /* Counts: results of 32 bits. */
-#define COUNT(name, T, expression)                                             \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const T *a = emu_row(w, &i->operand[1]);                       \
-		uint32_t r[EMU_LANES];                                         \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const T x = a[l];                                      \
-			r[l] = (uint32_t)(expression);                         \
-		}                                                              \
-		emu_put_32(w, &i->operand[0], r, lanes);                       \
+#define COUNT(name, T, expression)                                                     \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const T *a = emu_row(w, &i->operand[1]);                               \
+		uint32_t r[EMU_LANES];                                                 \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const T x = a[l];                                              \
+			r[l] = (uint32_t)(expression);                                 \
+		}                                                                      \
+		emu_put_32(w, &i->operand[0], r, lanes);                               \
 	}
 COUNT(popc_32, uint32_t, __builtin_popcount(x))
 COUNT(popc_64, uint64_t, __builtin_popcountll(x))
@@ -138,8 +135,8 @@ BITWISE(brev, 32, reversed(x) >> 32)
 BITWISE(brev, 64, reversed(x))
 
 /* Bits position .. position + length - 1 of b replaced by those of a. */
-static uint64_t insert(uint64_t a, uint64_t b, uint32_t position,
-		       uint32_t length, uint32_t bits)
+static uint64_t insert(uint64_t a, uint64_t b, uint32_t position, uint32_t length,
+		       uint32_t bits)
 {
 	uint64_t mask;
 
@@ -151,26 +148,26 @@ static uint64_t insert(uint64_t a, uint64_t b, uint32_t position,
 	return (b & ~(mask << position)) | (a & mask) << position;
 }
 
-#define INSERT(bits)                                                           \
-	static void bfi_##bits(struct emu_warp *w, const struct emu_instr *i,  \
-			       uint32_t lanes)                                 \
-	{                                                                      \
-		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
-		const uint##bits##_t *b = emu_row(w, &i->operand[2]);          \
-		const uint32_t *c = emu_row(w, &i->operand[3]);                \
-		const uint32_t *d = emu_row(w, &i->operand[4]);                \
-		uint##bits##_t r[EMU_LANES];                                   \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		r[l] = (uint##bits##_t)insert(a[l], b[l], c[l], d[l], bits);   \
-		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+#define INSERT(bits)                                                                   \
+	static void bfi_##bits(struct emu_warp *w, const struct emu_instr *i,          \
+			       uint32_t lanes)                                         \
+	{                                                                              \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);                  \
+		const uint##bits##_t *b = emu_row(w, &i->operand[2]);                  \
+		const uint32_t *c = emu_row(w, &i->operand[3]);                        \
+		const uint32_t *d = emu_row(w, &i->operand[4]);                        \
+		uint##bits##_t r[EMU_LANES];                                           \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		r[l] = (uint##bits##_t)insert(a[l], b[l], c[l], d[l], bits);           \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                           \
 	}
 INSERT(32)
 INSERT(64)
 
 /* PTX ISA, bfe: bits beyond the top are the sign's (signed) or zero. */
-static uint64_t extract(uint64_t a, uint32_t position, uint32_t length,
-			uint32_t bits, bool is_signed)
+static uint64_t extract(uint64_t a, uint32_t position, uint32_t length, uint32_t bits,
+			bool is_signed)
 {
 	const uint32_t msb = bits - 1;
 	uint64_t r = 0, sign = 0;
@@ -178,30 +175,28 @@ static uint64_t extract(uint64_t a, uint32_t position, uint32_t length,
 	position &= 0xFF;
 	length &= 0xFF;
 	if (is_signed && length)
-		sign = a >> (position + length - 1 < msb ? position + length - 1
-							 : msb) &
-		       1;
+		sign =
+		    a >> (position + length - 1 < msb ? position + length - 1 : msb) &
+		    1;
 	for (uint32_t i = 0; i <= msb; i++)
 		r |=
-		    (i < length && position + i <= msb ? a >> (position + i) & 1
-						       : sign)
+		    (i < length && position + i <= msb ? a >> (position + i) & 1 : sign)
 		    << i;
 	return r;
 }
 
-#define EXTRACT(name, bits, is_signed)                                         \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
-		const uint32_t *b = emu_row(w, &i->operand[2]);                \
-		const uint32_t *c = emu_row(w, &i->operand[3]);                \
-		uint##bits##_t r[EMU_LANES];                                   \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		r[l] = (uint##bits##_t)extract(a[l], b[l], c[l], bits,         \
-					       is_signed);                     \
-		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+#define EXTRACT(name, bits, is_signed)                                                 \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);                  \
+		const uint32_t *b = emu_row(w, &i->operand[2]);                        \
+		const uint32_t *c = emu_row(w, &i->operand[3]);                        \
+		uint##bits##_t r[EMU_LANES];                                           \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		r[l] = (uint##bits##_t)extract(a[l], b[l], c[l], bits, is_signed);     \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                           \
 	}
 EXTRACT(bfe_u32, 32, false)
 EXTRACT(bfe_s32, 32, true)
@@ -230,8 +225,7 @@ BITWISE(prmt, 32, permute(x, b[l], c[l]))
 static uint32_t dot4(uint32_t a, uint32_t b, uint32_t c)
 {
 	for (uint32_t i = 0; i < 32; i += 8)
-		c += (uint32_t)((int8_t)(a >> i & 0xFF) *
-				(int8_t)(b >> i & 0xFF));
+		c += (uint32_t)((int8_t)(a >> i & 0xFF) * (int8_t)(b >> i & 0xFF));
 	return c;
 }
 BITWISE(dp4a, 32, dot4(x, b[l], c[l]))
@@ -242,35 +236,33 @@ static uint32_t lookup(uint32_t x, uint32_t y, uint32_t z, uint32_t table)
 
 	for (uint32_t i = 0; i < 8; i++)
 		if (table >> i & 1)
-			r |= (i & 4 ? x : ~x) & (i & 2 ? y : ~y) &
-			     (i & 1 ? z : ~z);
+			r |= (i & 4 ? x : ~x) & (i & 2 ? y : ~y) & (i & 1 ? z : ~z);
 	return r;
 }
 BITWISE(lop3, 32, lookup(x, b[l], c[l], i->option))
 
-#define SELECT(bits)                                                           \
-	static void selp_##bits(struct emu_warp *w, const struct emu_instr *i, \
-				uint32_t lanes)                                \
-	{                                                                      \
-		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
-		const uint##bits##_t *b = emu_row(w, &i->operand[2]);          \
-		const uint32_t p = emu_lanes_of(w, &i->operand[3]);            \
-		uint##bits##_t r[EMU_LANES];                                   \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		r[l] = p >> l & 1 ? a[l] : b[l];                               \
-		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+#define SELECT(bits)                                                                   \
+	static void selp_##bits(struct emu_warp *w, const struct emu_instr *i,         \
+				uint32_t lanes)                                        \
+	{                                                                              \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);                  \
+		const uint##bits##_t *b = emu_row(w, &i->operand[2]);                  \
+		const uint32_t p = emu_lanes_of(w, &i->operand[3]);                    \
+		uint##bits##_t r[EMU_LANES];                                           \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		r[l] = p >> l & 1 ? a[l] : b[l];                                       \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                           \
 	}
 SELECT(16)
 SELECT(32)
 SELECT(64)
 
-#define LOGIC(name)                                                            \
-	{#name, EMU_B16, "ttt", name##_16},                                    \
-	    {#name, EMU_B32, "ttt", name##_32},                                \
-	    {#name, EMU_B64, "ttt", name##_64},                                \
-	{                                                                      \
-#name, EMU_PRED, "ttt", name##_pred                            \
+#define LOGIC(name)                                                                    \
+	{#name, EMU_B16, "ttt", name##_16}, {#name, EMU_B32, "ttt", name##_32},        \
+	    {#name, EMU_B64, "ttt", name##_64},                                        \
+	{                                                                              \
+#name, EMU_PRED, "ttt", name##_pred                                    \
 	}
 
 const struct emu_alu emu_bits_alu[] = {
@@ -338,8 +330,7 @@ const struct emu_alu emu_bits_alu[] = {
 
 enum { SHF_RIGHT = 1, SHF_CLAMP = 2 };
 
-static void run_shf(struct emu_warp *w, const struct emu_instr *i,
-		    uint32_t lanes)
+static void run_shf(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *a = emu_row(w, &i->operand[1]);
 	const uint32_t *b = emu_row(w, &i->operand[2]);
@@ -369,8 +360,8 @@ bool emu_bind_shf(struct emu_bind *b)
 	    emu_has(b, "wrap") == emu_has(b, "clamp"))
 		return emu_bind_fail(b, "it needs .l or .r, and .wrap or "
 					".clamp");
-	b->i->option = (emu_has(b, "r") ? SHF_RIGHT : 0) |
-		       (emu_has(b, "clamp") ? SHF_CLAMP : 0);
+	b->i->option =
+	    (emu_has(b, "r") ? SHF_RIGHT : 0) | (emu_has(b, "clamp") ? SHF_CLAMP : 0);
 	b->i->run = run_shf;
 	return true;
 }
@@ -382,23 +373,21 @@ bool emu_bind_shf(struct emu_bind *b)
 enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
 enum { WITH_AND = 16, WITH_OR = 32, WITH_XOR = 64, TWO_RESULTS = 128 };
 
-#define COMPARE(name, T)                                                       \
-	static uint32_t name(const void *left, const void *right,              \
-			     uint32_t wanted)                                  \
-	{                                                                      \
-		const T *a = left, *b = right;                                 \
-		uint32_t less = 0, equal = 0, greater = 0;                     \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			less |= (uint32_t)(a[l] < b[l]) << l;                  \
-			equal |= (uint32_t)(a[l] == b[l]) << l;                \
-			greater |= (uint32_t)(a[l] > b[l]) << l;               \
-		}                                                              \
-		return (wanted & LESS ? less : 0) |                            \
-		       (wanted & EQUAL ? equal : 0) |                          \
-		       (wanted & GREATER ? greater : 0) |                      \
-		       (wanted & UNORDERED ? ~(less | equal | greater) : 0);   \
+#define COMPARE(name, T)                                                               \
+	static uint32_t name(const void *left, const void *right, uint32_t wanted)     \
+	{                                                                              \
+		const T *a = left, *b = right;                                         \
+		uint32_t less = 0, equal = 0, greater = 0;                             \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			less |= (uint32_t)(a[l] < b[l]) << l;                          \
+			equal |= (uint32_t)(a[l] == b[l]) << l;                        \
+			greater |= (uint32_t)(a[l] > b[l]) << l;                       \
+		}                                                                      \
+		return (wanted & LESS ? less : 0) | (wanted & EQUAL ? equal : 0) |     \
+		       (wanted & GREATER ? greater : 0) |                              \
+		       (wanted & UNORDERED ? ~(less | equal | greater) : 0);           \
 	}
 COMPARE(compare_u16, uint16_t)
 COMPARE(compare_s16, int16_t)
@@ -420,12 +409,10 @@ static bool is_half_pair(enum emu_type type)
 }
 
 /* Halves of a row, every step-th from the first, as floats. */
-static void widen_halves(enum emu_type type, const uint16_t *from, int step,
-			 float *to)
+static void widen_halves(enum emu_type type, const uint16_t *from, int step, float *to)
 {
-	const struct emu_format *f = type == EMU_T_F16 || type == EMU_F16X2
-					 ? &emu_format_f16
-					 : &emu_format_bf16;
+	const struct emu_format *f =
+	    type == EMU_T_F16 || type == EMU_F16X2 ? &emu_format_f16 : &emu_format_bf16;
 
 	EMU_EACH_LANE(l) to[l] = (float)emu_widen(f, from[step * l]);
 }
@@ -476,14 +463,12 @@ static uint32_t combine(uint32_t option, uint32_t x, uint32_t with)
 				   : x;
 }
 
-static void run_setp(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_setp(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_value *o = i->operand;
 	const uint32_t first = i->option & TWO_RESULTS ? 2 : 1;
-	const uint32_t x =
-	    compare((enum emu_type)i->type, emu_row(w, &o[first]),
-		    emu_row(w, &o[first + 1]), i->option);
+	const uint32_t x = compare((enum emu_type)i->type, emu_row(w, &o[first]),
+				   emu_row(w, &o[first + 1]), i->option);
 	const uint32_t with = i->option & (WITH_AND | WITH_OR | WITH_XOR)
 				  ? emu_lanes_of(w, &o[first + 2])
 				  : 0;
@@ -497,8 +482,7 @@ static void run_setp(struct emu_warp *w, const struct emu_instr *i,
 
 	emu_put_lanes(w, &o[0], combine(i->option, x, with), lanes);
 	if (first == 2)
-		emu_put_lanes(w, &o[1], combine(i->option, second, with),
-			      lanes);
+		emu_put_lanes(w, &o[1], combine(i->option, second, with), lanes);
 }
 
 static const struct {
@@ -529,8 +513,8 @@ static const struct {
 /* The comparison of the words and what its result is combined with. */
 static bool bind_comparison(struct emu_bind *b, enum emu_type type)
 {
-	const bool is_float = type == EMU_F32 || type == EMU_F64 ||
-			      is_half(type) || is_half_pair(type);
+	const bool is_float =
+	    type == EMU_F32 || type == EMU_F64 || is_half(type) || is_half_pair(type);
 	uint32_t found = 0;
 
 	for (size_t i = 0; i < sizeof(comparisons) / sizeof(*comparisons); i++)
@@ -548,8 +532,7 @@ static bool bind_comparison(struct emu_bind *b, enum emu_type type)
 /* Two sources, and the predicate that the result is combined with. */
 static bool bind_compared(struct emu_bind *b, enum emu_type type)
 {
-	const uint32_t n =
-	    b->i->option & (WITH_AND | WITH_OR | WITH_XOR) ? 4 : 3;
+	const uint32_t n = b->i->option & (WITH_AND | WITH_OR | WITH_XOR) ? 4 : 3;
 
 	return emu_arguments(b, n, n) && emu_src(b, emu_argument(b, 1), type) &&
 	       emu_src(b, emu_argument(b, 2), type) &&
@@ -593,27 +576,24 @@ static uint32_t true_of(enum emu_type type)
 	}
 }
 
-static void run_set(struct emu_warp *w, const struct emu_instr *i,
-		    uint32_t lanes)
+static void run_set(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_value *o = i->operand;
 	const enum emu_type from = (enum emu_type)i->type2;
 	const void *a = emu_row(w, &o[1]), *b = emu_row(w, &o[2]);
 	const uint32_t with = i->operands > 3 ? emu_lanes_of(w, &o[3]) : 0;
 	const uint32_t one = true_of((enum emu_type)i->type);
-	const uint32_t low =
-	    combine(i->option, compare(from, a, b, i->option), with);
+	const uint32_t low = combine(i->option, compare(from, a, b, i->option), with);
 	uint64_t r[EMU_LANES];
 
 	EMU_EACH_LANE(l) r[l] = low >> l & 1 ? one : 0;
 	if (is_half_pair(from)) {
-		const uint32_t high = combine(
-		    i->option, compare_halves(from, a, b, i->option, 1), with);
+		const uint32_t high =
+		    combine(i->option, compare_halves(from, a, b, i->option, 1), with);
 		const uint32_t half = one & 0xFFFF;
 
 		EMU_EACH_LANE(l)
-		r[l] = (r[l] & 0xFFFF) | (uint64_t)(high >> l & 1 ? half : 0)
-					     << 16;
+		r[l] = (r[l] & 0xFFFF) | (uint64_t)(high >> l & 1 ? half : 0) << 16;
 	}
 	emu_put_wide(w, &o[0], r, lanes);
 }
@@ -633,8 +613,7 @@ bool emu_bind_set(struct emu_bind *b)
 }
 
 /* d = a where c >= 0, else b. */
-static void run_slct(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_slct(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_value *o = i->operand;
 	const float *x = emu_row(w, &o[3]);
@@ -651,8 +630,7 @@ static void run_slct(struct emu_warp *w, const struct emu_instr *i,
 
 bool emu_bind_slct(struct emu_bind *b)
 {
-	if (b->n_types != 2 ||
-	    (b->types[1] != EMU_F32 && b->types[1] != EMU_S32))
+	if (b->n_types != 2 || (b->types[1] != EMU_F32 && b->types[1] != EMU_S32))
 		return emu_bind_fail(b, "it needs a type and .s32 or .f32");
 	b->i->run = run_slct;
 	return emu_arguments(b, 4, 4) &&

@@ -24,8 +24,8 @@ static uint64_t with_carry(struct emu_warp *w, int lane, uint32_t how, int bits,
 	const u128 r = how & SUBTRACTS ? (u128)x - y - in : (u128)x + y + in;
 
 	if (how & GIVES)
-		w->carry = (w->carry & ~(1u << lane)) |
-			   (uint32_t)(r >> bits & 1) << lane;
+		w->carry = (w->carry & ~(1u << lane)) | (uint32_t)(r >> bits & 1)
+							    << lane;
 	return (uint64_t)r;
 }
 
@@ -48,8 +48,7 @@ static uint64_t upper(enum emu_type type, uint64_t x, uint64_t y)
 {
 	switch (type) {
 	case EMU_S32:
-		return (uint64_t)((int64_t)(int32_t)x * (int32_t)y >> 32) &
-		       UINT32_MAX;
+		return (uint64_t)((int64_t)(int32_t)x * (int32_t)y >> 32) & UINT32_MAX;
 	case EMU_U32:
 		return x * y >> 32;
 	case EMU_S64:
@@ -59,8 +58,8 @@ static uint64_t upper(enum emu_type type, uint64_t x, uint64_t y)
 	}
 }
 
-static void product(struct emu_warp *w, const struct emu_instr *i,
-		    uint32_t lanes, uint32_t how, bool is_upper)
+static void product(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		    uint32_t how, bool is_upper)
 {
 	const int bits = 8 * i->operand[0].bytes;
 	uint64_t x[EMU_LANES], y[EMU_LANES], z[EMU_LANES];
@@ -70,10 +69,10 @@ static void product(struct emu_warp *w, const struct emu_instr *i,
 	emu_get_wide(w, &i->operand[3], z);
 	EMU_EACH_LANE(l)
 	{
-		const uint64_t part =
-		    is_upper	 ? upper((enum emu_type)i->type, x[l], y[l])
-		    : bits == 32 ? (uint32_t)(x[l] * y[l])
-				 : x[l] * y[l];
+		const uint64_t part = is_upper
+					  ? upper((enum emu_type)i->type, x[l], y[l])
+				      : bits == 32 ? (uint32_t)(x[l] * y[l])
+						   : x[l] * y[l];
 
 		if (lanes >> l & 1)
 			x[l] = with_carry(w, l, how, bits, part, z[l]);
@@ -81,17 +80,17 @@ static void product(struct emu_warp *w, const struct emu_instr *i,
 	emu_put_wide(w, &i->operand[0], x, lanes);
 }
 
-#define SUM(name, how)                                                         \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		sum(w, i, lanes, how);                                         \
+#define SUM(name, how)                                                                 \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		sum(w, i, lanes, how);                                                 \
 	}
-#define PRODUCT(name, how, is_upper)                                           \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		product(w, i, lanes, how, is_upper);                           \
+#define PRODUCT(name, how, is_upper)                                                   \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		product(w, i, lanes, how, is_upper);                                   \
 	}
 SUM(add_cc, GIVES)
 SUM(addc, TAKES)
@@ -109,23 +108,23 @@ PRODUCT(madc_hi_cc, TAKES | GIVES, true)
 /* ---- others ----------------------------------------------------------------- */
 
 /* d = expression of x, y and z, sources of 32 bits. */
-#define WORDS(name, T, expression)                                             \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const T *a = emu_row(w, &i->operand[1]);                       \
-		const T *b = emu_row(w, &i->operand[2]);                       \
-		const T *c = i->operands > 3 ? emu_row(w, &i->operand[3]) : b; \
-		uint32_t r[EMU_LANES];                                         \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const T x = a[l], y = b[l], z = c[l];                  \
-                                                                               \
-			(void)z;                                               \
-			r[l] = (uint32_t)(expression);                         \
-		}                                                              \
-		emu_put_32(w, &i->operand[0], r, lanes);                       \
+#define WORDS(name, T, expression)                                                     \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const T *a = emu_row(w, &i->operand[1]);                               \
+		const T *b = emu_row(w, &i->operand[2]);                               \
+		const T *c = i->operands > 3 ? emu_row(w, &i->operand[3]) : b;         \
+		uint32_t r[EMU_LANES];                                                 \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const T x = a[l], y = b[l], z = c[l];                          \
+                                                                                       \
+			(void)z;                                                       \
+			r[l] = (uint32_t)(expression);                                 \
+		}                                                                      \
+		emu_put_32(w, &i->operand[0], r, lanes);                               \
 	}
 
 /* y ones from bit x on. */
@@ -144,8 +143,7 @@ static uint32_t extended(uint32_t x, uint32_t bits, bool has_sign)
 	if (bits == 0)
 		return 0;
 	x <<= 32 - bits;
-	return has_sign ? (uint32_t)((int32_t)x >> (32 - bits))
-			: x >> (32 - bits);
+	return has_sign ? (uint32_t)((int32_t)x >> (32 - bits)) : x >> (32 - bits);
 }
 
 /* The place of the nth set bit from base on; below it for n < 0. */
@@ -204,21 +202,20 @@ static void sad(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 	emu_get_wide(w, &i->operand[3], z);
 	EMU_EACH_LANE(l)
 	{
-		const bool less = has_sign ? (int64_t)(x[l] << unused) <
-						 (int64_t)(y[l] << unused)
-					   : x[l] < y[l];
+		const bool less =
+		    has_sign ? (int64_t)(x[l] << unused) < (int64_t)(y[l] << unused)
+			     : x[l] < y[l];
 
 		z[l] += less ? y[l] - x[l] : x[l] - y[l];
 	}
 	emu_put_wide(w, &i->operand[0], z, lanes);
 }
 
-#define FOUR(name, signature, function)                                        \
-	{name, EMU_U32, signature, function},                                  \
-	    {name, EMU_S32, signature, function},                              \
-	    {name, EMU_U64, signature, function},                              \
-	{                                                                      \
-		name, EMU_S64, signature, function                             \
+#define FOUR(name, signature, function)                                                \
+	{name, EMU_U32, signature, function}, {name, EMU_S32, signature, function},    \
+	    {name, EMU_U64, signature, function},                                      \
+	{                                                                              \
+		name, EMU_S64, signature, function                                     \
 	}
 
 const struct emu_alu emu_carry_alu[] = {

@@ -23,8 +23,7 @@ enum {
 
 static bool is_float(enum emu_type t)
 {
-	return t == EMU_F32 || t == EMU_F64 || t == EMU_T_F16 ||
-	       t == EMU_T_BF16;
+	return t == EMU_F32 || t == EMU_F64 || t == EMU_T_F16 || t == EMU_T_BF16;
 }
 
 static bool is_signed(enum emu_type t)
@@ -113,8 +112,7 @@ static void put_floats(struct emu_warp *w, const struct emu_instr *i,
 		EMU_EACH_LANE(l) r[l] = emu_narrow_f32(x[l], rounding);
 	else
 		EMU_EACH_LANE(l)
-	r[l] =
-	    emu_narrow(format_of(type), x[l], rounding, i->option & IS_FINITE);
+	r[l] = emu_narrow(format_of(type), x[l], rounding, i->option & IS_FINITE);
 	/* The upper bits of a float. */
 	if (type == EMU_T_TF32)
 		EMU_EACH_LANE(l) r[l] <<= 13;
@@ -143,8 +141,8 @@ static void put_integers(struct emu_warp *w, const struct emu_instr *i,
 static uint64_t clamp_integer(uint64_t x, bool from_signed, enum emu_type to)
 {
 	const int bits = 8 * emu_type_bytes(to);
-	const uint64_t most = is_signed(to) ? UINT64_MAX >> (65 - bits)
-					    : UINT64_MAX >> (64 - bits);
+	const uint64_t most =
+	    is_signed(to) ? UINT64_MAX >> (65 - bits) : UINT64_MAX >> (64 - bits);
 
 	if (from_signed && (int64_t)x < 0) {
 		const int64_t least = is_signed(to) ? -(int64_t)most - 1 : 0;
@@ -171,8 +169,7 @@ static void integer_to_integer(struct emu_warp *w, const struct emu_instr *i,
  * bits were lost. */
 static double odd_double(uint64_t magnitude)
 {
-	const int extra =
-	    magnitude >> 54 ? 64 - 54 - __builtin_clzll(magnitude) : 0;
+	const int extra = magnitude >> 54 ? 64 - 54 - __builtin_clzll(magnitude) : 0;
 	const uint64_t kept = magnitude >> extra;
 
 	return ldexp((double)(kept | (kept << extra != magnitude)), extra);
@@ -225,8 +222,7 @@ static uint64_t to_integer(double x, enum emu_type type)
 				       : UINT64_MAX >> (64 - bits);
 	if (!is_signed(type))
 		return x < 0 ? 0 : (uint64_t)x;
-	return x < -end ? (uint64_t)INT64_MIN >> (64 - bits)
-			: (uint64_t)(int64_t)x;
+	return x < -end ? (uint64_t)INT64_MIN >> (64 - bits) : (uint64_t)(int64_t)x;
 }
 
 static void float_to_integer(struct emu_warp *w, const struct emu_instr *i,
@@ -292,8 +288,7 @@ static void floats_to_pair(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /* From E4M3 to fp16, which loses nothing. */
-static void e4m3_to_f16(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void e4m3_to_f16(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint8_t codes[2 * EMU_LANES];
 	uint16_t halves[2 * EMU_LANES];
@@ -313,8 +308,7 @@ static void e4m3_to_f16(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /* From E2M1 to fp16, which loses nothing: the low code becomes the low half. */
-static void e2m1_to_f16(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void e2m1_to_f16(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	static const uint16_t halves[16] = {
 	    0x0000, 0x3800, 0x3C00, 0x3E00, 0x4000, 0x4200, 0x4400, 0x4600,
@@ -328,8 +322,7 @@ static void e2m1_to_f16(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /* A pair into one of another format. */
-static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const enum emu_type from = (enum emu_type)i->type2;
 	const int to_bits = 4 * emu_type_bytes((enum emu_type)i->type);
@@ -417,13 +410,11 @@ static bool bind_pair(struct emu_bind *b)
 
 	/* A register of 8 bits has two bytes here. */
 	if (!check_pair(b) ||
-	    !emu_dst(b, emu_argument(b, 0),
-		     to == EMU_E2M1X2 ? 2 : emu_type_bytes(to)))
+	    !emu_dst(b, emu_argument(b, 0), to == EMU_E2M1X2 ? 2 : emu_type_bytes(to)))
 		return false;
 	if (from == EMU_F32) {
 		b->i->run = floats_to_pair;
-		return emu_arguments(b, 3, 3) &&
-		       emu_src(b, emu_argument(b, 1), from) &&
+		return emu_arguments(b, 3, 3) && emu_src(b, emu_argument(b, 1), from) &&
 		       emu_src(b, emu_argument(b, 2), from);
 	}
 	if (!is_pair(from) || to == from)
@@ -457,8 +448,7 @@ static bool check_rounding(struct emu_bind *b, bool to_float, bool from_float)
 static bool bind_single(struct emu_bind *b)
 {
 	const enum emu_type to = b->types[0], from = b->types[1];
-	const bool is_half =
-	    to == EMU_T_F16 || to == EMU_T_BF16 || to == EMU_T_TF32;
+	const bool is_half = to == EMU_T_F16 || to == EMU_T_BF16 || to == EMU_T_TF32;
 	const bool to_float = is_float(to) || to == EMU_T_TF32;
 	const bool from_float = is_float(from);
 
@@ -473,9 +463,8 @@ static bool bind_single(struct emu_bind *b)
 		return emu_bind_fail(b, ".satfinite and .relu belong to "
 					"conversions of floats to smaller "
 					"ones");
-	b->i->run = to_float
-			? (from_float ? float_to_float : integer_to_float)
-			: (from_float ? float_to_integer : integer_to_integer);
+	b->i->run = to_float ? (from_float ? float_to_float : integer_to_float)
+			     : (from_float ? float_to_integer : integer_to_integer);
 	return emu_arguments(b, 2, 2) &&
 	       emu_wide_dst(b, emu_argument(b, 0), emu_type_bytes(to)) &&
 	       emu_wide_src(b, emu_argument(b, 1), from);

@@ -13,8 +13,8 @@
 #include "instruction/binds.h"
 #include "machine/warp.h"
 
-static void put_f32(struct emu_warp *w, const struct emu_value *o,
-		    const float *from, uint32_t lanes)
+static void put_f32(struct emu_warp *w, const struct emu_value *o, const float *from,
+		    uint32_t lanes)
 {
 	uint32_t r[EMU_LANES];
 
@@ -24,8 +24,8 @@ static void put_f32(struct emu_warp *w, const struct emu_value *o,
 	emu_put_32(w, o, r, lanes);
 }
 
-static void put_f64(struct emu_warp *w, const struct emu_value *o,
-		    const double *from, uint32_t lanes)
+static void put_f64(struct emu_warp *w, const struct emu_value *o, const double *from,
+		    uint32_t lanes)
 {
 	uint64_t r[EMU_LANES];
 
@@ -33,24 +33,24 @@ static void put_f64(struct emu_warp *w, const struct emu_value *o,
 	emu_put_64(w, o, r, lanes);
 }
 
-#define FLOATING(name, T, put, expression)                                     \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const struct emu_value *o = i->operand;                        \
-		const T *a = emu_row(w, &o[1]);                                \
-		const T *b = i->operands > 2 ? emu_row(w, &o[2]) : a;          \
-		const T *c = i->operands > 3 ? emu_row(w, &o[3]) : a;          \
-		T r[EMU_LANES];                                                \
-                                                                               \
-		(void)b;                                                       \
-		(void)c;                                                       \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const T x = a[l];                                      \
-			r[l] = expression;                                     \
-		}                                                              \
-		put(w, &o[0], r, lanes);                                       \
+#define FLOATING(name, T, put, expression)                                             \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const struct emu_value *o = i->operand;                                \
+		const T *a = emu_row(w, &o[1]);                                        \
+		const T *b = i->operands > 2 ? emu_row(w, &o[2]) : a;                  \
+		const T *c = i->operands > 3 ? emu_row(w, &o[3]) : a;                  \
+		T r[EMU_LANES];                                                        \
+                                                                                       \
+		(void)b;                                                               \
+		(void)c;                                                               \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const T x = a[l];                                              \
+			r[l] = expression;                                             \
+		}                                                                      \
+		put(w, &o[0], r, lanes);                                               \
 	}
 #define F32(name, expression) FLOATING(name##_f32, float, put_f32, expression)
 #define F64(name, expression) FLOATING(name##_f64, double, put_f64, expression)
@@ -92,12 +92,10 @@ F32(max_sign, copysignf(most_f32(fabsf(x), fabsf(b[l])),
 			signbit(x) != signbit(b[l]) ? -1.0f : 1.0f))
 F32(min_3, least_f32(least_f32(x, b[l]), c[l]))
 F32(max_3, most_f32(most_f32(x, b[l]), c[l]))
-F32(min_3_nan, x != x || b[l] != b[l] || c[l] != c[l]
-		   ? NAN
-		   : least_f32(least_f32(x, b[l]), c[l]))
-F32(max_3_nan, x != x || b[l] != b[l] || c[l] != c[l]
-		   ? NAN
-		   : most_f32(most_f32(x, b[l]), c[l]))
+F32(min_3_nan,
+    x != x || b[l] != b[l] || c[l] != c[l] ? NAN : least_f32(least_f32(x, b[l]), c[l]))
+F32(max_3_nan,
+    x != x || b[l] != b[l] || c[l] != c[l] ? NAN : most_f32(most_f32(x, b[l]), c[l]))
 F64(add, x + b[l])
 F64(sub, x - b[l])
 F64(mul, x *b[l])
@@ -109,20 +107,20 @@ F64(sqrt, sqrt(x))
 F64(rcp, 1 / x)
 
 /* The sign alone: NaN keeps its bits. */
-#define SIGN(name, bits, expression)                                           \
-	static void name##_##bits(struct emu_warp *w,                          \
-				  const struct emu_instr *i, uint32_t lanes)   \
-	{                                                                      \
-		const uint##bits##_t sign = (uint##bits##_t)1 << (bits - 1);   \
-		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
-		uint##bits##_t r[EMU_LANES];                                   \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const uint##bits##_t x = a[l];                         \
-			r[l] = (uint##bits##_t)(expression);                   \
-		}                                                              \
-		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+#define SIGN(name, bits, expression)                                                   \
+	static void name##_##bits(struct emu_warp *w, const struct emu_instr *i,       \
+				  uint32_t lanes)                                      \
+	{                                                                              \
+		const uint##bits##_t sign = (uint##bits##_t)1 << (bits - 1);           \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);                  \
+		uint##bits##_t r[EMU_LANES];                                           \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const uint##bits##_t x = a[l];                                 \
+			r[l] = (uint##bits##_t)(expression);                           \
+		}                                                                      \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                           \
 	}
 SIGN(abs, 16, x & ~sign)
 SIGN(neg, 16, x ^ sign)
@@ -132,23 +130,22 @@ SIGN(abs, 64, x & ~sign)
 SIGN(neg, 64, x ^ sign)
 
 /* The size of the second, the sign of the first. */
-#define COPYSIGN(bits)                                                         \
-	static void copysign_##bits(struct emu_warp *w,                        \
-				    const struct emu_instr *i, uint32_t lanes) \
-	{                                                                      \
-		const uint##bits##_t sign = (uint##bits##_t)1 << (bits - 1);   \
-		const uint##bits##_t *a = emu_row(w, &i->operand[1]);          \
-		const uint##bits##_t *b = emu_row(w, &i->operand[2]);          \
-		uint##bits##_t r[EMU_LANES];                                   \
-                                                                               \
-		EMU_EACH_LANE(l) r[l] = (a[l] & sign) | (b[l] & ~sign);        \
-		emu_put_##bits(w, &i->operand[0], r, lanes);                   \
+#define COPYSIGN(bits)                                                                 \
+	static void copysign_##bits(struct emu_warp *w, const struct emu_instr *i,     \
+				    uint32_t lanes)                                    \
+	{                                                                              \
+		const uint##bits##_t sign = (uint##bits##_t)1 << (bits - 1);           \
+		const uint##bits##_t *a = emu_row(w, &i->operand[1]);                  \
+		const uint##bits##_t *b = emu_row(w, &i->operand[2]);                  \
+		uint##bits##_t r[EMU_LANES];                                           \
+                                                                                       \
+		EMU_EACH_LANE(l) r[l] = (a[l] & sign) | (b[l] & ~sign);                \
+		emu_put_##bits(w, &i->operand[0], r, lanes);                           \
 	}
 COPYSIGN(32)
 COPYSIGN(64)
 
-static void neg_x2(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+static void neg_x2(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *a = emu_row(w, &i->operand[1]);
 	uint32_t r[EMU_LANES];
@@ -157,8 +154,7 @@ static void neg_x2(struct emu_warp *w, const struct emu_instr *i,
 	emu_put_32(w, &i->operand[0], r, lanes);
 }
 
-static void abs_x2(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+static void abs_x2(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *a = emu_row(w, &i->operand[1]);
 	uint32_t r[EMU_LANES];
@@ -170,126 +166,115 @@ static void abs_x2(struct emu_warp *w, const struct emu_instr *i,
 /* ---- halves ----------------------------------------------------------------
  */
 
-static uint32_t half_add(const struct emu_format *f, uint32_t a, uint32_t b,
-			 uint32_t c)
+static uint32_t half_add(const struct emu_format *f, uint32_t a, uint32_t b, uint32_t c)
 {
 	(void)c;
-	return emu_narrow(f, emu_fma_odd(emu_widen(f, a), 1, emu_widen(f, b)),
-			  EMU_RN, false);
+	return emu_narrow(f, emu_fma_odd(emu_widen(f, a), 1, emu_widen(f, b)), EMU_RN,
+			  false);
 }
 
-static uint32_t half_sub(const struct emu_format *f, uint32_t a, uint32_t b,
-			 uint32_t c)
+static uint32_t half_sub(const struct emu_format *f, uint32_t a, uint32_t b, uint32_t c)
 {
 	(void)c;
-	return emu_narrow(f, emu_fma_odd(emu_widen(f, a), 1, -emu_widen(f, b)),
-			  EMU_RN, false);
+	return emu_narrow(f, emu_fma_odd(emu_widen(f, a), 1, -emu_widen(f, b)), EMU_RN,
+			  false);
 }
 
-static uint32_t half_mul(const struct emu_format *f, uint32_t a, uint32_t b,
-			 uint32_t c)
+static uint32_t half_mul(const struct emu_format *f, uint32_t a, uint32_t b, uint32_t c)
 {
 	(void)c;
 	return emu_narrow(f, emu_widen(f, a) * emu_widen(f, b), EMU_RN, false);
 }
 
-static uint32_t half_fma(const struct emu_format *f, uint32_t a, uint32_t b,
-			 uint32_t c)
+static uint32_t half_fma(const struct emu_format *f, uint32_t a, uint32_t b, uint32_t c)
 {
 	return emu_narrow(
-	    f, emu_fma_odd(emu_widen(f, a), emu_widen(f, b), emu_widen(f, c)),
-	    EMU_RN, false);
-}
-
-static uint32_t half_min(const struct emu_format *f, uint32_t a, uint32_t b,
-			 uint32_t c)
-{
-	(void)c;
-	return emu_narrow(
-	    f, least_f32((float)emu_widen(f, a), (float)emu_widen(f, b)),
-	    EMU_RN, false);
-}
-
-static uint32_t half_max(const struct emu_format *f, uint32_t a, uint32_t b,
-			 uint32_t c)
-{
-	(void)c;
-	return emu_narrow(
-	    f, most_f32((float)emu_widen(f, a), (float)emu_widen(f, b)), EMU_RN,
+	    f, emu_fma_odd(emu_widen(f, a), emu_widen(f, b), emu_widen(f, c)), EMU_RN,
 	    false);
+}
+
+static uint32_t half_min(const struct emu_format *f, uint32_t a, uint32_t b, uint32_t c)
+{
+	(void)c;
+	return emu_narrow(f, least_f32((float)emu_widen(f, a), (float)emu_widen(f, b)),
+			  EMU_RN, false);
+}
+
+static uint32_t half_max(const struct emu_format *f, uint32_t a, uint32_t b, uint32_t c)
+{
+	(void)c;
+	return emu_narrow(f, most_f32((float)emu_widen(f, a), (float)emu_widen(f, b)),
+			  EMU_RN, false);
 }
 
 /* .NaN: of a NaN and a number it is NaN. */
 static uint32_t half_min_nan(const struct emu_format *f, uint32_t a, uint32_t b,
 			     uint32_t c)
 {
-	return isnan(emu_widen(f, a)) || isnan(emu_widen(f, b))
-		   ? f->nan
-		   : half_min(f, a, b, c);
+	return isnan(emu_widen(f, a)) || isnan(emu_widen(f, b)) ? f->nan
+								: half_min(f, a, b, c);
 }
 
 static uint32_t half_max_nan(const struct emu_format *f, uint32_t a, uint32_t b,
 			     uint32_t c)
 {
-	return isnan(emu_widen(f, a)) || isnan(emu_widen(f, b))
-		   ? f->nan
-		   : half_max(f, a, b, c);
+	return isnan(emu_widen(f, a)) || isnan(emu_widen(f, b)) ? f->nan
+								: half_max(f, a, b, c);
 }
 
-#define HALF(name, format)                                                     \
-	static void name##_##format(struct emu_warp *w,                        \
-				    const struct emu_instr *i, uint32_t lanes) \
-	{                                                                      \
-		const struct emu_value *o = i->operand;                        \
-		const uint16_t *a = emu_row(w, &o[1]);                         \
-		const uint16_t *b = emu_row(w, &o[2]);                         \
-		const uint16_t *c = i->operands > 3 ? emu_row(w, &o[3]) : a;   \
-		uint16_t r[EMU_LANES];                                         \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		r[l] = (uint16_t)half_##name(&emu_format_##format, a[l], b[l], \
-					     c[l]);                            \
-		emu_put_16(w, &o[0], r, lanes);                                \
-	}                                                                      \
-	static void name##_##format##x2(                                       \
-	    struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)     \
-	{                                                                      \
-		const struct emu_value *o = i->operand;                        \
-		const uint32_t *a = emu_row(w, &o[1]);                         \
-		const uint32_t *b = emu_row(w, &o[2]);                         \
-		const uint32_t *c = i->operands > 3 ? emu_row(w, &o[3]) : a;   \
-		uint32_t r[EMU_LANES];                                         \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		r[l] = half_##name(&emu_format_##format, a[l] & 0xFFFF,        \
-				   b[l] & 0xFFFF, c[l] & 0xFFFF) |             \
-		       half_##name(&emu_format_##format, a[l] >> 16,           \
-				   b[l] >> 16, c[l] >> 16)                     \
-			   << 16;                                              \
-		emu_put_32(w, &o[0], r, lanes);                                \
+#define HALF(name, format)                                                             \
+	static void name##_##format(struct emu_warp *w, const struct emu_instr *i,     \
+				    uint32_t lanes)                                    \
+	{                                                                              \
+		const struct emu_value *o = i->operand;                                \
+		const uint16_t *a = emu_row(w, &o[1]);                                 \
+		const uint16_t *b = emu_row(w, &o[2]);                                 \
+		const uint16_t *c = i->operands > 3 ? emu_row(w, &o[3]) : a;           \
+		uint16_t r[EMU_LANES];                                                 \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		r[l] = (uint16_t)half_##name(&emu_format_##format, a[l], b[l], c[l]);  \
+		emu_put_16(w, &o[0], r, lanes);                                        \
+	}                                                                              \
+	static void name##_##format##x2(struct emu_warp *w, const struct emu_instr *i, \
+					uint32_t lanes)                                \
+	{                                                                              \
+		const struct emu_value *o = i->operand;                                \
+		const uint32_t *a = emu_row(w, &o[1]);                                 \
+		const uint32_t *b = emu_row(w, &o[2]);                                 \
+		const uint32_t *c = i->operands > 3 ? emu_row(w, &o[3]) : a;           \
+		uint32_t r[EMU_LANES];                                                 \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		r[l] = half_##name(&emu_format_##format, a[l] & 0xFFFF, b[l] & 0xFFFF, \
+				   c[l] & 0xFFFF) |                                    \
+		       half_##name(&emu_format_##format, a[l] >> 16, b[l] >> 16,       \
+				   c[l] >> 16)                                         \
+			   << 16;                                                      \
+		emu_put_32(w, &o[0], r, lanes);                                        \
 	}
 /* fp16 by rows; a pair's halves are two of a row of 64. */
-#define HALF_ROW(name, function)                                               \
-	static void name##_f16(struct emu_warp *w, const struct emu_instr *i,  \
-			       uint32_t lanes)                                 \
-	{                                                                      \
-		uint16_t r[EMU_LANES];                                         \
-                                                                               \
-		function(emu_row(w, &i->operand[1]),                           \
-			 emu_row(w, &i->operand[2]), r, EMU_LANES);            \
-		emu_put_16(w, &i->operand[0], r, lanes);                       \
-	}                                                                      \
-	static void name##_f16x2(struct emu_warp *w,                           \
-				 const struct emu_instr *i, uint32_t lanes)    \
-	{                                                                      \
-		uint16_t a[2 * EMU_LANES], b[2 * EMU_LANES];                   \
-		uint32_t r[EMU_LANES];                                         \
-                                                                               \
-		memcpy(a, emu_row(w, &i->operand[1]), sizeof(a));              \
-		memcpy(b, emu_row(w, &i->operand[2]), sizeof(b));              \
-		function(a, b, a, 2 * EMU_LANES);                              \
-		memcpy(r, a, sizeof(r));                                       \
-		emu_put_32(w, &i->operand[0], r, lanes);                       \
+#define HALF_ROW(name, function)                                                       \
+	static void name##_f16(struct emu_warp *w, const struct emu_instr *i,          \
+			       uint32_t lanes)                                         \
+	{                                                                              \
+		uint16_t r[EMU_LANES];                                                 \
+                                                                                       \
+		function(emu_row(w, &i->operand[1]), emu_row(w, &i->operand[2]), r,    \
+			 EMU_LANES);                                                   \
+		emu_put_16(w, &i->operand[0], r, lanes);                               \
+	}                                                                              \
+	static void name##_f16x2(struct emu_warp *w, const struct emu_instr *i,        \
+				 uint32_t lanes)                                       \
+	{                                                                              \
+		uint16_t a[2 * EMU_LANES], b[2 * EMU_LANES];                           \
+		uint32_t r[EMU_LANES];                                                 \
+                                                                                       \
+		memcpy(a, emu_row(w, &i->operand[1]), sizeof(a));                      \
+		memcpy(b, emu_row(w, &i->operand[2]), sizeof(b));                      \
+		function(a, b, a, 2 * EMU_LANES);                                      \
+		memcpy(r, a, sizeof(r));                                               \
+		emu_put_32(w, &i->operand[0], r, lanes);                               \
 	}
 HALF_ROW(add, emu_halves_add)
 HALF_ROW(sub, emu_halves_subtract)
@@ -305,18 +290,18 @@ BOTH_HALVES(max)
 BOTH_HALVES(min_nan)
 BOTH_HALVES(max_nan)
 
-#define HALF_ROWS_OF(opcode, name, signature)                                  \
-	{opcode, EMU_T_F16, signature, name##_f16},                            \
-	    {opcode, EMU_T_BF16, signature, name##_bf16},                      \
-	    {opcode, EMU_F16X2, signature, name##_f16x2},                      \
-	{                                                                      \
-		opcode, EMU_BF16X2, signature, name##_bf16x2                   \
+#define HALF_ROWS_OF(opcode, name, signature)                                          \
+	{opcode, EMU_T_F16, signature, name##_f16},                                    \
+	    {opcode, EMU_T_BF16, signature, name##_bf16},                              \
+	    {opcode, EMU_F16X2, signature, name##_f16x2},                              \
+	{                                                                              \
+		opcode, EMU_BF16X2, signature, name##_bf16x2                           \
 	}
 #define HALF_ROWS(name, signature) HALF_ROWS_OF(#name, name, signature)
-#define FLOAT_ROWS(name, signature)                                            \
-	{#name, EMU_F32, signature, name##_f32},                               \
-	{                                                                      \
-#name, EMU_F64, signature, name##_f64                          \
+#define FLOAT_ROWS(name, signature)                                                    \
+	{#name, EMU_F32, signature, name##_f32},                                       \
+	{                                                                              \
+#name, EMU_F64, signature, name##_f64                                  \
 	}
 
 const struct emu_alu emu_float_alu[] = {
@@ -371,8 +356,7 @@ enum { SATURATES = 4 };
  * Runs the instruction in another rounding mode of the host, and clamps to [0,
  * 1] for .sat.
  */
-static void run_rounded(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_rounded(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	static const int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD,
 				    FE_UPWARD};
@@ -393,8 +377,7 @@ static void run_rounded(struct emu_warp *w, const struct emu_instr *i,
 
 bool emu_round_by_words(struct emu_bind *b)
 {
-	const bool is_float = b->types[0] == EMU_F32 ||
-			      b->types[0] == EMU_F64 ||
+	const bool is_float = b->types[0] == EMU_F32 || b->types[0] == EMU_F64 ||
 			      b->types[0] == EMU_F32X2;
 	uint32_t option = emu_has(b, "rz")   ? EMU_RZ
 			  : emu_has(b, "rm") ? EMU_RM

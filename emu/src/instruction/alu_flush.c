@@ -46,8 +46,7 @@ static void flush_row(void *row, enum emu_type type, uint32_t lanes)
 	}
 }
 
-static void run_flushed(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_flushed(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const enum emu_type to = (enum emu_type)i->type;
 	const enum emu_type from =
@@ -85,8 +84,8 @@ bool emu_flush_by_words(struct emu_bind *b)
 
 	if (!emu_has(b, "ftz"))
 		return true;
-	if (to != EMU_F32 && from != EMU_F32 && to != EMU_F32X2 &&
-	    to != EMU_T_F16 && to != EMU_F16X2)
+	if (to != EMU_F32 && from != EMU_F32 && to != EMU_F32X2 && to != EMU_T_F16 &&
+	    to != EMU_F16X2)
 		return emu_bind_fail(b, ".ftz belongs to .f32, .f32x2, .f16 "
 					"and .f16x2");
 	if (b->n_operands > MOST_OPERANDS)
@@ -98,8 +97,7 @@ bool emu_flush_by_words(struct emu_bind *b)
 
 /* ---- sources of 16 bits ---------------------------------------------------- */
 
-static void run_widened(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_widened(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_format *f =
 	    i->type2 == EMU_T_F16 ? &emu_format_f16 : &emu_format_bf16;

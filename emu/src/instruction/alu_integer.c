@@ -23,19 +23,19 @@ __extension__ typedef __int128 s128;
 #define UINT(n)	      UINT_(n)
 
 /* d = expression of x: one source. */
-#define UNARY(name, T, expression)                                             \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const T *a = emu_row(w, &i->operand[1]);                       \
-		UINT_FOR(T) r[EMU_LANES];                                      \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const T x = a[l];                                      \
-			r[l] = (UINT_FOR(T))(expression);                      \
-		}                                                              \
-		JOIN(emu_put_, BITS(T))(w, &i->operand[0], r, lanes);          \
+#define UNARY(name, T, expression)                                                     \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const T *a = emu_row(w, &i->operand[1]);                               \
+		UINT_FOR(T) r[EMU_LANES];                                              \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const T x = a[l];                                              \
+			r[l] = (UINT_FOR(T))(expression);                              \
+		}                                                                      \
+		JOIN(emu_put_, BITS(T))(w, &i->operand[0], r, lanes);                  \
 	}
 #define UINT_FOR(T)	 JOIN(UINT_OF_, T)
 #define UINT_OF_uint16_t uint16_t
@@ -45,65 +45,65 @@ __extension__ typedef __int128 s128;
 #define UINT_OF_uint64_t uint64_t
 #define UINT_OF_int64_t	 uint64_t
 
-#define BINARY(name, T, expression)                                            \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const T *a = emu_row(w, &i->operand[1]);                       \
-		const T *b = emu_row(w, &i->operand[2]);                       \
-		UINT_FOR(T) r[EMU_LANES];                                      \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const T x = a[l], y = b[l];                            \
-			r[l] = (UINT_FOR(T))(expression);                      \
-		}                                                              \
-		JOIN(emu_put_, BITS(T))(w, &i->operand[0], r, lanes);          \
+#define BINARY(name, T, expression)                                                    \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const T *a = emu_row(w, &i->operand[1]);                               \
+		const T *b = emu_row(w, &i->operand[2]);                               \
+		UINT_FOR(T) r[EMU_LANES];                                              \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const T x = a[l], y = b[l];                                    \
+			r[l] = (UINT_FOR(T))(expression);                              \
+		}                                                                      \
+		JOIN(emu_put_, BITS(T))(w, &i->operand[0], r, lanes);                  \
 	}
 
-#define TERNARY(name, T, expression)                                           \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const T *a = emu_row(w, &i->operand[1]);                       \
-		const T *b = emu_row(w, &i->operand[2]);                       \
-		const T *c = emu_row(w, &i->operand[3]);                       \
-		UINT_FOR(T) r[EMU_LANES];                                      \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		{                                                              \
-			const T x = a[l], y = b[l], z = c[l];                  \
-			r[l] = (UINT_FOR(T))(expression);                      \
-		}                                                              \
-		JOIN(emu_put_, BITS(T))(w, &i->operand[0], r, lanes);          \
+#define TERNARY(name, T, expression)                                                   \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const T *a = emu_row(w, &i->operand[1]);                               \
+		const T *b = emu_row(w, &i->operand[2]);                               \
+		const T *c = emu_row(w, &i->operand[3]);                               \
+		UINT_FOR(T) r[EMU_LANES];                                              \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		{                                                                      \
+			const T x = a[l], y = b[l], z = c[l];                          \
+			r[l] = (UINT_FOR(T))(expression);                              \
+		}                                                                      \
+		JOIN(emu_put_, BITS(T))(w, &i->operand[0], r, lanes);                  \
 	}
 
 /* Results of twice the width. */
-#define WIDE(name, T, W)                                                       \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const T *a = emu_row(w, &i->operand[1]);                       \
-		const T *b = emu_row(w, &i->operand[2]);                       \
-		UINT_FOR(W) r[EMU_LANES];                                      \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		r[l] = (UINT_FOR(W))((W)a[l] * (W)b[l]);                       \
-		JOIN(emu_put_, BITS(W))(w, &i->operand[0], r, lanes);          \
+#define WIDE(name, T, W)                                                               \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const T *a = emu_row(w, &i->operand[1]);                               \
+		const T *b = emu_row(w, &i->operand[2]);                               \
+		UINT_FOR(W) r[EMU_LANES];                                              \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		r[l] = (UINT_FOR(W))((W)a[l] * (W)b[l]);                               \
+		JOIN(emu_put_, BITS(W))(w, &i->operand[0], r, lanes);                  \
 	}
 
-#define WIDE_ADD(name, T, W)                                                   \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const T *a = emu_row(w, &i->operand[1]);                       \
-		const T *b = emu_row(w, &i->operand[2]);                       \
-		const UINT_FOR(W) *c = emu_row(w, &i->operand[3]);             \
-		UINT_FOR(W) r[EMU_LANES];                                      \
-                                                                               \
-		EMU_EACH_LANE(l)                                               \
-		r[l] = (UINT_FOR(W))((W)a[l] * (W)b[l]) + c[l];                \
-		JOIN(emu_put_, BITS(W))(w, &i->operand[0], r, lanes);          \
+#define WIDE_ADD(name, T, W)                                                           \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const T *a = emu_row(w, &i->operand[1]);                               \
+		const T *b = emu_row(w, &i->operand[2]);                               \
+		const UINT_FOR(W) *c = emu_row(w, &i->operand[3]);                     \
+		UINT_FOR(W) r[EMU_LANES];                                              \
+                                                                                       \
+		EMU_EACH_LANE(l)                                                       \
+		r[l] = (UINT_FOR(W))((W)a[l] * (W)b[l]) + c[l];                        \
+		JOIN(emu_put_, BITS(W))(w, &i->operand[0], r, lanes);                  \
 	}
 
 /* 16-bit products are made in 32 bits: C's own promotion would overflow. */
@@ -137,10 +137,9 @@ WIDE_ADD(mad_wide_s16, int16_t, int32_t)
 WIDE_ADD(mad_wide_u32, uint32_t, uint64_t)
 WIDE_ADD(mad_wide_s32, int32_t, int64_t)
 
-#define DIV_SIGNED(x, y, U)                                                    \
+#define DIV_SIGNED(x, y, U)                                                            \
 	((y) == 0 ? (U)-1 : (y) == -1 ? (U)(0 - (U)(x)) : (U)((x) / (y)))
-#define REM_SIGNED(x, y, U)                                                    \
-	((y) == 0 ? (U)(x) : (y) == -1 ? (U)0 : (U)((x) % (y)))
+#define REM_SIGNED(x, y, U) ((y) == 0 ? (U)(x) : (y) == -1 ? (U)0 : (U)((x) % (y)))
 BINARY(div_u16, uint16_t, y ? x / y : UINT16_MAX)
 BINARY(div_s16, int16_t, DIV_SIGNED(x, y, uint16_t))
 BINARY(div_u32, uint32_t, y ? x / y : UINT32_MAX)
@@ -176,21 +175,19 @@ UNARY(abs_s16, int16_t, x < 0 ? 0 - x : x)
 UNARY(abs_s32, int32_t, x < 0 ? 0 - (uint32_t)x : (uint32_t)x)
 UNARY(abs_s64, int64_t, x < 0 ? 0 - (uint64_t)x : (uint64_t)x)
 
-#define THREE(name, signature, f16, f32, f64)                                  \
-	{name, EMU_U16, signature, f16}, {name, EMU_S16, signature, f16},      \
-	    {name, EMU_U32, signature, f32}, {name, EMU_S32, signature, f32},  \
-	    {name, EMU_U64, signature, f64},                                   \
-	{                                                                      \
-		name, EMU_S64, signature, f64                                  \
+#define THREE(name, signature, f16, f32, f64)                                          \
+	{name, EMU_U16, signature, f16}, {name, EMU_S16, signature, f16},              \
+	    {name, EMU_U32, signature, f32}, {name, EMU_S32, signature, f32},          \
+	    {name, EMU_U64, signature, f64},                                           \
+	{                                                                              \
+		name, EMU_S64, signature, f64                                          \
 	}
-#define SIX(name, signature, f)                                                \
-	{name, EMU_U16, signature, f##_u16},                                   \
-	    {name, EMU_S16, signature, f##_s16},                               \
-	    {name, EMU_U32, signature, f##_u32},                               \
-	    {name, EMU_S32, signature, f##_s32},                               \
-	    {name, EMU_U64, signature, f##_u64},                               \
-	{                                                                      \
-		name, EMU_S64, signature, f##_s64                              \
+#define SIX(name, signature, f)                                                        \
+	{name, EMU_U16, signature, f##_u16}, {name, EMU_S16, signature, f##_s16},      \
+	    {name, EMU_U32, signature, f##_u32}, {name, EMU_S32, signature, f##_s32},  \
+	    {name, EMU_U64, signature, f##_u64},                                       \
+	{                                                                              \
+		name, EMU_S64, signature, f##_s64                                      \
 	}
 
 const struct emu_alu emu_integer_alu[] = {

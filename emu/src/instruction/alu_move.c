@@ -11,34 +11,28 @@
 
 /* ---- mov ----------------------------------------------------------------- */
 
-static void mov_16(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+static void mov_16(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_put_16(w, &i->operand[0], emu_row(w, &i->operand[1]), lanes);
 }
 
-static void mov_32(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+static void mov_32(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_put_32(w, &i->operand[0], emu_row(w, &i->operand[1]), lanes);
 }
 
-static void mov_64(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+static void mov_64(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_put_64(w, &i->operand[0], emu_row(w, &i->operand[1]), lanes);
 }
 
-static void mov_pred(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void mov_pred(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
-	emu_put_lanes(w, &i->operand[0], emu_lanes_of(w, &i->operand[1]),
-		      lanes);
+	emu_put_lanes(w, &i->operand[0], emu_lanes_of(w, &i->operand[1]), lanes);
 }
 
 /* A window's begin and an offset. */
-static void mov_address(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void mov_address(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint64_t r[EMU_LANES];
 
@@ -48,8 +42,7 @@ static void mov_address(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /* Time: instructions that all warps have begun. */
-static void mov_clock(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void mov_clock(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint64_t now =
 	    w->clock ? (uint64_t)emu_time_of(w) : emu_machine_of(w)->clock;
@@ -60,8 +53,7 @@ static void mov_clock(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /* Nanoseconds; without time, instructions of warps. */
-static void mov_timer(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void mov_timer(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint64_t now =
 	    w->clock ? (uint64_t)emu_time_ns_of(w) : emu_machine_of(w)->clock;
@@ -72,8 +64,7 @@ static void mov_timer(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /* {d...} = a, the low part first. */
-static void unpack(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+static void unpack(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_value *from = &i->operand[i->vector];
 	const uint64_t mask = (UINT64_C(1) << i->option) - 1;
@@ -125,8 +116,7 @@ static bool bind_vector(struct emu_bind *b, const struct emu_argument *vector,
 	for (uint32_t n = 0; n < count; n++)
 		if (is_pack
 			? !emu_src(b, &e[n], part)
-			: !emu_dst(b, &e[n],
-				   part == EMU_B8 ? 2 : emu_type_bytes(part)))
+			: !emu_dst(b, &e[n], part == EMU_B8 ? 2 : emu_type_bytes(part)))
 			return false;
 	b->i->vector = (uint8_t)count;
 	b->i->option = 8 * (uint32_t)bytes / count;
@@ -140,8 +130,8 @@ static bool bind_symbol(struct emu_bind *b, const struct emu_argument *a)
 	const int bytes = emu_type_bytes(b->types[0]);
 	struct emu_argument base = *a;
 
-	if (bytes < 4 || (bytes == 4 && a->special != EMU_SHARED_BASE &&
-			  a->space != EMU_LOCAL))
+	if (bytes < 4 ||
+	    (bytes == 4 && a->special != EMU_SHARED_BASE && a->space != EMU_LOCAL))
 		return emu_bind_fail(b, "an address needs a register of 64 "
 					"bits, or of 32 for shared memory");
 	if (!emu_dst(b, emu_argument(b, 0), bytes))
@@ -262,30 +252,23 @@ bool emu_bind_mapa(struct emu_bind *b)
 	if (b->n_types != 1 || (b->i->space == EMU_GENERIC && bytes != 8) ||
 	    a->kind == EMU_ARG_SYMBOL)
 		return emu_bind_fail(b, "this form is not modelled");
-	return emu_arguments(b, 3, 3) &&
-	       emu_dst(b, emu_argument(b, 0), bytes) &&
-	       emu_src(b, a, b->types[0]) &&
-	       emu_src(b, emu_argument(b, 2), EMU_U32);
+	return emu_arguments(b, 3, 3) && emu_dst(b, emu_argument(b, 0), bytes) &&
+	       emu_src(b, a, b->types[0]) && emu_src(b, emu_argument(b, 2), EMU_U32);
 }
 
-static void isspacep(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void isspacep(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint64_t *a = emu_row(w, &i->operand[1]);
 	uint32_t is = 0;
 
 	EMU_EACH_LANE(l)
 	{
-		const uint64_t window =
-		    a[l] & (EMU_SHARED_WINDOW | EMU_LOCAL_WINDOW);
-		const bool own =
-		    (a[l] >> EMU_RANK_SHIFT & 0xFF) == w->cta->rank;
+		const uint64_t window = a[l] & (EMU_SHARED_WINDOW | EMU_LOCAL_WINDOW);
+		const bool own = (a[l] >> EMU_RANK_SHIFT & 0xFF) == w->cta->rank;
 
-		is |=
-		    (uint32_t)(window ==
-				   window_of((enum emu_state_space)i->space) &&
-			       (i->space != EMU_SHARED || own))
-		    << l;
+		is |= (uint32_t)(window == window_of((enum emu_state_space)i->space) &&
+				 (i->space != EMU_SHARED || own))
+		      << l;
 	}
 	emu_put_lanes(w, &i->operand[0], is, lanes);
 }

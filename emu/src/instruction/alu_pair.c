@@ -7,26 +7,26 @@
 #include "instruction/binds.h"
 #include "machine/warp.h"
 
-#define PAIR(name, expression)                                                 \
-	static void name(struct emu_warp *w, const struct emu_instr *i,        \
-			 uint32_t lanes)                                       \
-	{                                                                      \
-		const struct emu_value *o = i->operand;                        \
-		const float *a = emu_row(w, &o[1]);                            \
-		const float *b = emu_row(w, &o[2]);                            \
-		const float *c = i->operands > 3 ? emu_row(w, &o[3]) : a;      \
-		uint32_t r[2 * EMU_LANES];                                     \
-		uint64_t both[EMU_LANES];                                      \
-                                                                               \
-		(void)c;                                                       \
-		for (int l = 0; l < 2 * EMU_LANES; l++) {                      \
-			const float x = a[l], y = b[l], d = expression;        \
-                                                                               \
-			memcpy(&r[l], &d, sizeof(d));                          \
-			r[l] = d != d ? EMU_NAN_F32 : r[l];                    \
-		}                                                              \
-		memcpy(both, r, sizeof(both));                                 \
-		emu_put_64(w, &o[0], both, lanes);                             \
+#define PAIR(name, expression)                                                         \
+	static void name(struct emu_warp *w, const struct emu_instr *i,                \
+			 uint32_t lanes)                                               \
+	{                                                                              \
+		const struct emu_value *o = i->operand;                                \
+		const float *a = emu_row(w, &o[1]);                                    \
+		const float *b = emu_row(w, &o[2]);                                    \
+		const float *c = i->operands > 3 ? emu_row(w, &o[3]) : a;              \
+		uint32_t r[2 * EMU_LANES];                                             \
+		uint64_t both[EMU_LANES];                                              \
+                                                                                       \
+		(void)c;                                                               \
+		for (int l = 0; l < 2 * EMU_LANES; l++) {                              \
+			const float x = a[l], y = b[l], d = expression;                \
+                                                                                       \
+			memcpy(&r[l], &d, sizeof(d));                                  \
+			r[l] = d != d ? EMU_NAN_F32 : r[l];                            \
+		}                                                                      \
+		memcpy(both, r, sizeof(both));                                         \
+		emu_put_64(w, &o[0], both, lanes);                                     \
 	}
 PAIR(add, x + y)
 PAIR(sub, x - y)

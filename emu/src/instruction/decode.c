@@ -53,8 +53,7 @@ static bool parse_shape(struct emu_bind *b, const char *word, size_t length)
 	if (!take_size(&at, end, 'm', &b->shape_m) ||
 	    !take_size(&at, end, 'n', &b->shape_n))
 		return false;
-	return at == end ||
-	       (take_size(&at, end, 'k', &b->shape_k) && at == end);
+	return at == end || (take_size(&at, end, 'k', &b->shape_k) && at == end);
 }
 
 /* The word that the row does not take, or NULL. */
@@ -116,25 +115,21 @@ static const struct emu_opcode *find_row(struct emu_bind *b)
 			near = row;
 		if (best && strlen(best->name) >= strlen(row->name))
 			continue;
-		if (!sort_words(b, row, s->opcode + strlen(row->name), end,
-				&length))
+		if (!sort_words(b, row, s->opcode + strlen(row->name), end, &length))
 			best = row;
 	}
 	if (best) {
-		sort_words(b, best, s->opcode + strlen(best->name), end,
-			   &length);
+		sort_words(b, best, s->opcode + strlen(best->name), end, &length);
 		return best;
 	}
 	if (!near) {
 		emu_bind_fail(b, "this opcode is not known here");
 		return NULL;
 	}
-	word =
-	    sort_words(b, near, s->opcode + strlen(near->name), end, &length);
+	word = sort_words(b, near, s->opcode + strlen(near->name), end, &length);
 	emu_bind_fail(b, ".%.*s is not known here; %s takes: %s%s%s",
 		      word ? (int)length : 0, word ? word : "", near->name,
-		      near->modifiers, *near->modifiers ? " " : "",
-		      near->types);
+		      near->modifiers, *near->modifiers ? " " : "", near->types);
 	return NULL;
 }
 
@@ -143,8 +138,8 @@ static const struct emu_opcode *find_row(struct emu_bind *b)
 static bool append(struct emu_bind *b)
 {
 	struct emu_builder *build = &b->parser->build;
-	struct emu_instr *grown = emu_grow(build->code, &build->capacity,
-					   build->count, sizeof(*grown));
+	struct emu_instr *grown =
+	    emu_grow(build->code, &build->capacity, build->count, sizeof(*grown));
 	const size_t bytes = b->n_operands * sizeof(struct emu_value);
 
 	if (!grown)
@@ -225,11 +220,10 @@ static bool decode(struct emu_parser *p)
 	return append(&b);
 }
 
-struct emu_module *emu_module_read(const char *text, emu_place *place,
-				   void *context, struct emu_error *err)
+struct emu_module *emu_module_read(const char *text, emu_place *place, void *context,
+				   struct emu_error *err)
 {
-	struct emu_module *m =
-	    emu_parse_module(text, decode, place, context, err);
+	struct emu_module *m = emu_parse_module(text, decode, place, context, err);
 
 	if (m)
 		m->hash = emu_text_hash(text);

@@ -9,7 +9,7 @@
  * Parses and decodes text (ended by a zero byte); NULL with err, which names
  * line, instruction and rule.
  */
-struct emu_module *emu_module_read(const char *text, emu_place *place,
-				   void *context, struct emu_error *err);
+struct emu_module *emu_module_read(const char *text, emu_place *place, void *context,
+				   struct emu_error *err);
 
 #endif

@@ -26,8 +26,7 @@ static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 		 const uint8_t *value, uint64_t to, uint64_t barrier)
 {
 	const uint32_t bytes = bytes_of(i);
-	struct emu_piece p = {
-	    .bytes = bytes, .copied = bytes, .lane = (uint8_t)lane};
+	struct emu_piece p = {.bytes = bytes, .copied = bytes, .lane = (uint8_t)lane};
 	struct emu_transfer *t;
 
 	p.to = emu_access(w, i, lane, EMU_SHARED_CLUSTER, to, bytes, EMU_COPY,
@@ -38,16 +37,15 @@ static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (i->option) {
 		t->reduces = true;
 		t->reduction = (struct emu_reduction){
-		    (enum emu_reduction_operation)(
-			(i->option >> EMU_OPERATION_AT) - 1),
+		    (enum emu_reduction_operation)((i->option >> EMU_OPERATION_AT) - 1),
 		    (enum emu_reduction_type)i->type2};
 	}
 	return emu_transfer_send(t, value, &p);
 }
 
 /* The bytes and the mbarrier lie in one CTA, the bytes at their alignment. */
-static bool check_places(struct emu_warp *w, const struct emu_instr *i,
-			 int lane, uint64_t to, uint64_t barrier)
+static bool check_places(struct emu_warp *w, const struct emu_instr *i, int lane,
+			 uint64_t to, uint64_t barrier)
 {
 	const uint32_t bytes = bytes_of(i);
 
@@ -56,16 +54,14 @@ static bool check_places(struct emu_warp *w, const struct emu_instr *i,
 			  "the data and the mbarrier are in different CTAs: "
 			  "the bytes are counted where they land");
 	else if (to & (bytes - 1))
-		emu_fault(w, i, lane,
-			  "the store to 0x%llx is misaligned: %u bytes",
+		emu_fault(w, i, lane, "the store to 0x%llx is misaligned: %u bytes",
 			  (unsigned long long)to, bytes);
 	else
 		return true;
 	return false;
 }
 
-static void run_async(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_async(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t bytes = (uint32_t)emu_type_bytes((enum emu_type)i->type);
 	uint64_t to[EMU_LANES], barrier[EMU_LANES], value[4][EMU_LANES];
@@ -73,8 +69,7 @@ static void run_async(struct emu_warp *w, const struct emu_instr *i,
 	emu_offset_addresses(w, &i->operand[0], i->immediate, to);
 	for (uint32_t e = 0; e < i->vector; e++)
 		emu_get_wide(w, &i->operand[1 + e], value[e]);
-	emu_offset_addresses(w, &i->operand[1 + i->vector], i->offset[0],
-			     barrier);
+	emu_offset_addresses(w, &i->operand[1 + i->vector], i->offset[0], barrier);
 	EMU_EACH_LANE(l)
 	{
 		uint8_t sent[MOST_BYTES];
@@ -110,8 +105,7 @@ static bool bind_async(struct emu_bind *b)
 		return false;
 	a = emu_elements(b, emu_argument(b, 1), &n);
 	if (n != b->i->vector)
-		return emu_bind_fail(b, "%u registers for %u values", n,
-				     b->i->vector);
+		return emu_bind_fail(b, "%u registers for %u values", n, b->i->vector);
 	for (uint32_t e = 0; e < n; e++)
 		if (!emu_wide_src(b, &a[e], b->types[0]))
 			return false;

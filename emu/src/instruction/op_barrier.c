@@ -22,8 +22,8 @@ enum {
 };
 
 /* The result of bar.red, in all lanes. */
-static void put_reduced(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes, uint32_t yes, uint32_t no)
+static void put_reduced(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+			uint32_t yes, uint32_t no)
 {
 	const struct emu_value *to = &i->operand[i->operands - 1];
 	uint32_t r[EMU_LANES];
@@ -33,8 +33,7 @@ static void put_reduced(struct emu_warp *w, const struct emu_instr *i,
 		emu_put_32(w, to, r, lanes);
 	else if (i->option & REDUCES)
 		emu_put_lanes(w, to,
-			      (i->option & AND ? no == 0 : yes > 0) ? UINT32_MAX
-								    : 0,
+			      (i->option & AND ? no == 0 : yes > 0) ? UINT32_MAX : 0,
 			      lanes);
 }
 
@@ -51,8 +50,7 @@ static void add_predicates(const struct emu_warp *w, const struct emu_instr *i,
 	b->no += (uint32_t)__builtin_popcount(lanes & ~yes);
 }
 
-static void run_bar(struct emu_warp *w, const struct emu_instr *i,
-		    uint32_t lanes)
+static void run_bar(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *number = emu_row(w, &i->operand[0]);
 	const uint32_t lane = (uint32_t)__builtin_ctz(lanes);
@@ -68,9 +66,8 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i,
 	if (i->option & HAS_COUNT)
 		expected = ((const uint32_t *)emu_row(w, &i->operand[1]))[lane];
 	if (number[lane] >= EMU_BARRIERS ||
-	    (i->option & HAS_COUNT &&
-	     (expected == 0 || expected % EMU_LANES ||
-	      expected > w->cta->n_warps * EMU_LANES))) {
+	    (i->option & HAS_COUNT && (expected == 0 || expected % EMU_LANES ||
+				       expected > w->cta->n_warps * EMU_LANES))) {
 		emu_fault(w, i, -1,
 			  "barrier %u of %u threads: barriers are 0 to 15, "
 			  "threads a multiple of 32 and no more than the CTA "
@@ -113,8 +110,8 @@ bool emu_bind_bar(struct emu_bind *b)
 	for (uint32_t n = 0; n < b->s->n_arguments; n++)
 		if (!emu_src(b, emu_argument(b, n), EMU_U32))
 			return false;
-	b->i->option = (arrives ? ARRIVES_ONLY : 0) |
-		       (b->s->n_arguments > 1 ? HAS_COUNT : 0);
+	b->i->option =
+	    (arrives ? ARRIVES_ONLY : 0) | (b->s->n_arguments > 1 ? HAS_COUNT : 0);
 	b->i->is_converged = true;
 	b->i->run = run_bar;
 	return true;
@@ -148,8 +145,7 @@ bool emu_bind_bar_red(struct emu_bind *b)
 
 enum { CLUSTER_ARRIVE, CLUSTER_WAIT };
 
-static void run_cluster(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_cluster(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	struct emu_cluster *c = w->cta->cluster;
 
@@ -223,8 +219,7 @@ static void run_setmaxnreg(struct emu_warp *w, const struct emu_instr *i,
 		}
 		w->cta->register_pool -= more;
 	} else {
-		w->cta->register_pool +=
-		    (w->registers_each - wanted) * EMU_LANES;
+		w->cta->register_pool += (w->registers_each - wanted) * EMU_LANES;
 		emu_wake(w->cta->cluster, EMU_AT_REGISTERS);
 	}
 	w->registers_each = wanted;
@@ -256,8 +251,7 @@ bool emu_bind_setmaxnreg(struct emu_bind *b)
 /* ---- grids -----------------------------------------------------------------
  */
 
-static void run_grid_wait(struct emu_warp *w, const struct emu_instr *i,
-			  uint32_t lanes)
+static void run_grid_wait(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_grid *before = w->cta->cluster->grid->before;
 

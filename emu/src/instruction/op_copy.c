@@ -23,8 +23,8 @@
 enum { HAS_SIZE = 1, HAS_IGNORE = 2, IS_STORE = 4, HAS_MASK = 8 };
 
 /* Bytes of a lane's source that are read. */
-static uint32_t copied_bytes(const struct emu_warp *w,
-			     const struct emu_instr *i, int lane)
+static uint32_t copied_bytes(const struct emu_warp *w, const struct emu_instr *i,
+			     int lane)
 {
 	const uint32_t whole = i->vector;
 
@@ -35,8 +35,7 @@ static uint32_t copied_bytes(const struct emu_warp *w,
 	return whole;
 }
 
-static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
-		     uint64_t from)
+static bool add_lane(struct emu_transfer *t, int lane, uint64_t to, uint64_t from)
 {
 	struct emu_warp *w = t->warp;
 	uint32_t each;
@@ -47,10 +46,9 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 
 	p.copied = copied_bytes(w, t->instr, lane);
 	if (p.copied > p.bytes) {
-		emu_fault(
-		    w, t->instr, lane,
-		    "%u bytes of a source of %u: src-size is at most cp-size",
-		    p.copied, p.bytes);
+		emu_fault(w, t->instr, lane,
+			  "%u bytes of a source of %u: src-size is at most cp-size",
+			  p.copied, p.bytes);
 		return false;
 	}
 	p.to = emu_access(w, t->instr, lane, EMU_SHARED, to, p.bytes, EMU_COPY,
@@ -58,17 +56,15 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 	if (!p.to)
 		return false;
 	if (from % p.bytes) {
-		emu_fault(w, t->instr, lane,
-			  "the source 0x%llx is no multiple of %u",
+		emu_fault(w, t->instr, lane, "the source 0x%llx is no multiple of %u",
 			  (unsigned long long)from, p.bytes);
 		return false;
 	}
 	/* Byte by byte where the last ones of a row are no whole chunk. */
 	each = p.copied == p.bytes ? p.bytes : 1;
 	for (uint32_t k = 0; k < p.copied; k += each) {
-		const uint8_t *at =
-		    emu_access(w, t->instr, lane, EMU_GLOBAL, from + k, each,
-			       EMU_COPY, &shadow);
+		const uint8_t *at = emu_access(w, t->instr, lane, EMU_GLOBAL, from + k,
+					       each, EMU_COPY, &shadow);
 
 		if (!at)
 			return false;
@@ -80,14 +76,12 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to,
 	if (!p.from)
 		p.from = p.to;
 	emu_traffic_count(w, EMU_TRAFFIC_CP_ASYNC, from, p.copied);
-	return emu_watch_global(w, t->instr, lane, EMU_ORDER_READ, from,
-				p.copied) &&
+	return emu_watch_global(w, t->instr, lane, EMU_ORDER_READ, from, p.copied) &&
 	       emu_watch_copy(w, t->instr, lane, to, p.bytes) &&
 	       emu_transfer_add(t, &p);
 }
 
-static void run_cp_async(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+static void run_cp_async(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint64_t to[EMU_LANES], from[EMU_LANES];
 	struct emu_transfer *t = emu_transfer_new(w, i, EMU_CP_ASYNC);
@@ -146,8 +140,7 @@ enum { WAIT_READ = 1 };
 
 enum { CP_COMMIT, CP_WAIT, CP_WAIT_ALL, BULK_COMMIT, BULK_WAIT };
 
-static void run_group(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_group(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const bool is_bulk = i->option >= BULK_COMMIT;
 	uint32_t *group = is_bulk ? w->async->bulk_group : w->async->cp_group;
@@ -155,8 +148,7 @@ static void run_group(struct emu_warp *w, const struct emu_instr *i,
 	if (i->option == CP_COMMIT || i->option == BULK_COMMIT ||
 	    i->option == CP_WAIT_ALL) {
 		EMU_EACH_LANE(l) group[l] += lanes >> l & 1;
-		emu_watch_commit(w,
-				 is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY);
+		emu_watch_commit(w, is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY);
 	}
 	if (i->option == CP_COMMIT || i->option == BULK_COMMIT)
 		return;
@@ -165,8 +157,7 @@ static void run_group(struct emu_warp *w, const struct emu_instr *i,
 	if (is_bulk && i->vector != WAIT_READ)
 		emu_watch_stored(w, (uint32_t)i->immediate);
 	emu_transfers_wait(w, is_bulk ? EMU_BULK_STORE : EMU_CP_ASYNC, lanes,
-			   (uint32_t)i->immediate,
-			   is_bulk && i->vector == WAIT_READ);
+			   (uint32_t)i->immediate, is_bulk && i->vector == WAIT_READ);
 }
 
 static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
@@ -188,8 +179,7 @@ static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
 	    !emu_number(b, emu_argument(b, 0), INT32_MIN, INT32_MAX, &number))
 		return false;
 	/* As ptxas does, also with a negative number. */
-	b->i->immediate =
-	    number < 0 || number > MOST_GROUPS ? MOST_GROUPS : number;
+	b->i->immediate = number < 0 || number > MOST_GROUPS ? MOST_GROUPS : number;
 	b->i->vector = emu_has(b, "read") ? WAIT_READ : 0;
 	return true;
 }
@@ -209,8 +199,7 @@ bool emu_bind_bulk_group(struct emu_bind *b)
 
 enum { NOINC = 1 };
 
-static void run_cp_arrive(struct emu_warp *w, const struct emu_instr *i,
-			  uint32_t lanes)
+static void run_cp_arrive(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	struct emu_transfer *t = emu_transfer_new(w, i, EMU_CP_ARRIVE);
 
@@ -227,8 +216,7 @@ static void run_cp_arrive(struct emu_warp *w, const struct emu_instr *i,
 		if (!(lanes >> l & 1))
 			continue;
 		bar = emu_barrier_at(w, i, l, t->barriers[l]);
-		if (bar && !(i->option & NOINC) &&
-		    emu_mbarrier_add_pending(bar)) {
+		if (bar && !(i->option & NOINC) && emu_mbarrier_add_pending(bar)) {
 			emu_fault(w, i, l,
 				  "its arrivals would raise the "
 				  "pending count over 2^20 - 1");
@@ -265,9 +253,8 @@ static bool check_bulk(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return false;
 }
 
-static bool add_bulk(struct emu_transfer *t, int lane,
-		     enum emu_state_space to_space, uint64_t to,
-		     enum emu_state_space from_space, uint64_t from,
+static bool add_bulk(struct emu_transfer *t, int lane, enum emu_state_space to_space,
+		     uint64_t to, enum emu_state_space from_space, uint64_t from,
 		     uint32_t bytes)
 {
 	for (uint32_t at = 0; at < bytes; at += PIECE_BYTES) {
@@ -278,9 +265,9 @@ static bool add_bulk(struct emu_transfer *t, int lane,
 		p.copied = p.bytes;
 		p.group = t->warp->async->bulk_group[lane];
 		for (uint32_t k = 0; k < p.bytes; k += 16) {
-			uint8_t *data = emu_access(
-			    t->warp, t->instr, lane, to_space, to + at + k, 16,
-			    t->reduces ? EMU_READ : EMU_COPY, &shadow);
+			uint8_t *data =
+			    emu_access(t->warp, t->instr, lane, to_space, to + at + k,
+				       16, t->reduces ? EMU_READ : EMU_COPY, &shadow);
 
 			if (!data)
 				return false;
@@ -306,22 +293,19 @@ static bool add_bulk(struct emu_transfer *t, int lane,
 					    (t->reduces ? EMU_ORDER_STRONG : 0),
 					to, bytes);
 	return from_space != EMU_GLOBAL ||
-	       emu_watch_global(t->warp, t->instr, lane, EMU_ORDER_READ, from,
-				bytes);
+	       emu_watch_global(t->warp, t->instr, lane, EMU_ORDER_READ, from, bytes);
 }
 
 /* To one CTA, whose barrier hears of the bytes. */
 static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
-		    uint64_t to, uint64_t from, uint32_t bytes,
-		    uint64_t barrier)
+		    uint64_t to, uint64_t from, uint32_t bytes, uint64_t barrier)
 {
-	struct emu_transfer *t =
-	    emu_transfer_new_load(w, i, lane, to, bytes, barrier);
+	struct emu_transfer *t = emu_transfer_new_load(w, i, lane, to, bytes, barrier);
 
 	if (!t)
 		return false;
-	if (!add_bulk(t, lane, EMU_SHARED_CLUSTER, to,
-		      (enum emu_state_space)i->space, from, bytes)) {
+	if (!add_bulk(t, lane, EMU_SHARED_CLUSTER, to, (enum emu_state_space)i->space,
+		      from, bytes)) {
 		emu_transfer_drop(t);
 		return false;
 	}
@@ -332,8 +316,7 @@ static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      uint64_t to, uint64_t from, uint64_t barrier)
 {
-	const uint32_t bytes =
-	    ((const uint32_t *)emu_row(w, &i->operand[2]))[lane];
+	const uint32_t bytes = ((const uint32_t *)emu_row(w, &i->operand[2]))[lane];
 	uint32_t mask;
 
 	if (!check_bulk(w, i, lane, to, from, bytes))
@@ -358,8 +341,7 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
-static void run_bulk_load(struct emu_warp *w, const struct emu_instr *i,
-			  uint32_t lanes)
+static void run_bulk_load(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint64_t to[EMU_LANES], from[EMU_LANES], barrier[EMU_LANES];
 
@@ -394,8 +376,7 @@ static void run_bulk_store(struct emu_warp *w, const struct emu_instr *i,
 					   (enum emu_reduction_type)i->vector);
 		if (!t)
 			return;
-		if (!add_bulk(t, l, EMU_GLOBAL, to[l], EMU_SHARED, from[l],
-			      bytes[l])) {
+		if (!add_bulk(t, l, EMU_GLOBAL, to[l], EMU_SHARED, from[l], bytes[l])) {
 			emu_transfer_drop(t);
 			return;
 		}
@@ -461,8 +442,8 @@ bool emu_bind_reduction(struct emu_bind *b)
 {
 	uint32_t operation = 0;
 
-	if (!emu_has_one(b, operations,
-			 sizeof(operations) / sizeof(*operations), &operation))
+	if (!emu_has_one(b, operations, sizeof(operations) / sizeof(*operations),
+			 &operation))
 		return emu_bind_fail(b, "it needs one operation: .add .min "
 					".max .inc .dec .and .or .xor");
 	/* Option 0 is a plain store. */
@@ -493,12 +474,11 @@ static bool type_of(enum emu_type type, enum emu_reduction_type *to)
 
 bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r)
 {
-	r->operation = (enum emu_reduction_operation)(
-	    (b->i->option >> EMU_OPERATION_AT) - 1);
+	r->operation =
+	    (enum emu_reduction_operation)((b->i->option >> EMU_OPERATION_AT) - 1);
 	return (b->n_types == 1 && type_of(b->types[0], &r->type) &&
 		emu_reduction_is_known(r)) ||
-	       emu_bind_fail(b, "no .%s of this type",
-			     operations[r->operation]);
+	       emu_bind_fail(b, "no .%s of this type", operations[r->operation]);
 }
 
 /* To global memory alone. */
@@ -532,9 +512,8 @@ static bool clear(struct emu_warp *w, const struct emu_instr *i, int lane,
 		  uint64_t address, uint64_t bytes)
 {
 	for (uint64_t at = 0; at < bytes; at += 8) {
-		uint8_t *to =
-		    emu_access(w, i, lane, (enum emu_state_space)i->space,
-			       address + at, 8, EMU_WRITE, NULL);
+		uint8_t *to = emu_access(w, i, lane, (enum emu_state_space)i->space,
+					 address + at, 8, EMU_WRITE, NULL);
 
 		if (!to)
 			return false;
@@ -543,8 +522,7 @@ static bool clear(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
-static void run_st_bulk(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_st_bulk(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint64_t address[EMU_LANES], bytes[EMU_LANES];
 
@@ -555,8 +533,7 @@ static void run_st_bulk(struct emu_warp *w, const struct emu_instr *i,
 		if (!(lanes >> l & 1))
 			continue;
 		if (bytes[l] % 8) {
-			emu_fault(w, i, l,
-				  "%llu bytes: it clears a multiple of 8",
+			emu_fault(w, i, l, "%llu bytes: it clears a multiple of 8",
 				  (unsigned long long)bytes[l]);
 			return;
 		}
@@ -592,8 +569,7 @@ enum { FENCE_RELEASES = 1, FENCE_ACQUIRES = 2 };
  * A fence of memory, or (FENCE_SHARED) of shared memory alone.  Acquires before
  * it releases, so that the fences of two lanes alone order nothing.
  */
-static void order_memory(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+static void order_memory(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	if (i->option == FENCE_MEMORY)
 		emu_watch_fence(w, i->space == EMU_SCOPE_NONE ? EMU_ORDER_WIDE
@@ -603,15 +579,13 @@ static void order_memory(struct emu_warp *w, const struct emu_instr *i,
 		emu_watch_lanes_acquire(w, lanes);
 	}
 	if (i->vector & FENCE_RELEASES) {
-		emu_watch_fence_release(w, i->space == EMU_SCOPE_CTA
-					       ? EMU_SCOPE_CTA
-					       : EMU_SCOPE_CLUSTER);
+		emu_watch_fence_release(
+		    w, i->space == EMU_SCOPE_CTA ? EMU_SCOPE_CTA : EMU_SCOPE_CLUSTER);
 		emu_watch_lanes_release(w, lanes);
 	}
 }
 
-static void run_fence(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_fence(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	if (i->option == FENCE_MEMORY || i->option == FENCE_SHARED)
 		order_memory(w, i, lanes);
@@ -628,14 +602,14 @@ static bool bind_restricted_fence(struct emu_bind *b)
 {
 	const bool releases =
 	    emu_has(b, "release") && emu_has(b, "sync_restrict::shared::cta");
-	const bool acquires = emu_has(b, "acquire") &&
-			      emu_has(b, "sync_restrict::shared::cluster");
+	const bool acquires =
+	    emu_has(b, "acquire") && emu_has(b, "sync_restrict::shared::cluster");
 
 	if (releases == acquires || !emu_has(b, "cluster"))
-		return emu_bind_fail(
-		    b, ".sync_restrict is of .release"
-		       ".sync_restrict::shared::cta.cluster and .acquire"
-		       ".sync_restrict::shared::cluster.cluster alone");
+		return emu_bind_fail(b,
+				     ".sync_restrict is of .release"
+				     ".sync_restrict::shared::cta.cluster and .acquire"
+				     ".sync_restrict::shared::cluster.cluster alone");
 	b->i->option = FENCE_SHARED;
 	b->i->traits = EMU_NEAR_FENCE;
 	b->i->vector = releases ? FENCE_RELEASES : FENCE_ACQUIRES;
@@ -652,10 +626,9 @@ bool emu_bind_fence(struct emu_bind *b)
 	if (emu_has(b, "sync_restrict::shared::cta") ||
 	    emu_has(b, "sync_restrict::shared::cluster"))
 		return bind_restricted_fence(b);
-	b->i->option = strncmp(name, "fence.proxy", 11) == 0 ? FENCE_PROXY
-		       : strcmp(name, "fence.mbarrier_init") == 0
-			   ? FENCE_INIT
-			   : FENCE_MEMORY;
+	b->i->option = strncmp(name, "fence.proxy", 11) == 0	  ? FENCE_PROXY
+		       : strcmp(name, "fence.mbarrier_init") == 0 ? FENCE_INIT
+								  : FENCE_MEMORY;
 	if (b->i->option == FENCE_MEMORY)
 		b->i->vector = (emu_has(b, "release") ? 0 : FENCE_ACQUIRES) |
 			       (emu_has(b, "acquire") ? 0 : FENCE_RELEASES);

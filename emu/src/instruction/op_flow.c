@@ -6,15 +6,13 @@
 #include "machine/warp.h"
 #include "ptx/parse_call.h"
 
-static void run_bra(struct emu_warp *w, const struct emu_instr *i,
-		    uint32_t lanes)
+static void run_bra(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_branch(w, i->target, lanes);
 }
 
 /* bra.uni of some lanes of a path. */
-static void run_bra_uni(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_bra_uni(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	if (lanes != w->lanes) {
 		emu_fault(w, i, -1,
@@ -30,15 +28,14 @@ static void run_bra_uni(struct emu_warp *w, const struct emu_instr *i,
 static bool bind_branch(struct emu_bind *b, const char *label, size_t length)
 {
 	struct emu_builder *build = &b->parser->build;
-	struct emu_fixup *grown =
-	    emu_grow(build->fixups, &build->fixups_capacity, build->n_fixups,
-		     sizeof(*grown));
+	struct emu_fixup *grown = emu_grow(build->fixups, &build->fixups_capacity,
+					   build->n_fixups, sizeof(*grown));
 
 	if (!grown)
 		return emu_bind_fail(b, "no memory for labels");
 	build->fixups = grown;
-	grown[build->n_fixups++] = (struct emu_fixup){
-	    label, length, (uint32_t)build->count, b->s->line};
+	grown[build->n_fixups++] =
+	    (struct emu_fixup){label, length, (uint32_t)build->count, b->s->line};
 	b->i->target = 0;
 	b->i->run = emu_has(b, "uni") ? run_bra_uni : run_bra;
 	return true;
@@ -55,8 +52,7 @@ bool emu_bind_bra(struct emu_bind *b)
 	return bind_branch(b, a->text, a->length);
 }
 
-static void run_exit(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_exit(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)i;
 	emu_exit_lanes(w, lanes);
@@ -77,8 +73,7 @@ bool emu_bind_ret(struct emu_bind *b)
 	       bind_branch(b, EMU_RETURN_LABEL, strlen(EMU_RETURN_LABEL));
 }
 
-static void run_trap(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_trap(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_fault(w, i, __builtin_ctz(lanes),
 		  "the kernel gave up, by trap, as assert() does%s%s",
@@ -91,8 +86,7 @@ bool emu_bind_trap(struct emu_bind *b)
 	return emu_arguments(b, 0, 0);
 }
 
-static void run_nothing(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_nothing(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)w;
 	(void)i;

@@ -53,16 +53,15 @@ static struct answer cancel(struct emu_warp *w)
 static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 		 const struct answer *a, uint64_t to, uint64_t barrier)
 {
-	struct emu_piece p = {.bytes = ANSWER_BYTES,
-			      .copied = ANSWER_BYTES,
-			      .lane = (uint8_t)lane};
+	struct emu_piece p = {
+	    .bytes = ANSWER_BYTES, .copied = ANSWER_BYTES, .lane = (uint8_t)lane};
 	struct emu_transfer *t;
 
 	if (!emu_barrier_at(w, i, lane, barrier) ||
 	    !emu_watch_load(w, i, lane, to, ANSWER_BYTES, barrier))
 		return false;
-	p.to = emu_access(w, i, lane, EMU_SHARED_CLUSTER, to, ANSWER_BYTES,
-			  EMU_COPY, &p.to_shadow);
+	p.to = emu_access(w, i, lane, EMU_SHARED_CLUSTER, to, ANSWER_BYTES, EMU_COPY,
+			  &p.to_shadow);
 	t = p.to ? emu_transfer_new(w, i, EMU_BULK_LOAD) : NULL;
 	if (!t)
 		return false;
@@ -101,8 +100,7 @@ static void run_try_cancel(struct emu_warp *w, const struct emu_instr *i,
 			continue;
 		}
 		for (uint64_t rank = 0; rank < c->n_ctas; rank++)
-			if (!send(w, i, l, &a,
-				  (to[l] & low) | rank << EMU_RANK_SHIFT,
+			if (!send(w, i, l, &a, (to[l] & low) | rank << EMU_RANK_SHIFT,
 				  (barrier[l] & low) | rank << EMU_RANK_SHIFT))
 				return;
 	}
@@ -122,8 +120,8 @@ bool emu_bind_try_cancel(struct emu_bind *b)
 {
 	if (!has_target(b))
 		return false;
-	if (!emu_has(b, "async") ||
-	    !emu_has(b, "mbarrier::complete_tx::bytes") || b->n_types != 1)
+	if (!emu_has(b, "async") || !emu_has(b, "mbarrier::complete_tx::bytes") ||
+	    b->n_types != 1)
 		return emu_bind_fail(b, ".async, "
 					".mbarrier::complete_tx::bytes, .b128");
 	b->i->option = emu_has(b, "multicast::cluster::all") ? TO_ALL : 0;
@@ -136,13 +134,12 @@ bool emu_bind_try_cancel(struct emu_bind *b)
 /* ---- query_cancel ----------------------------------------------------------
  */
 
-static struct answer answer_of(const struct emu_warp *w,
-			       const struct emu_value *v, int lane)
+static struct answer answer_of(const struct emu_warp *w, const struct emu_value *v,
+			       int lane)
 {
 	struct answer a;
 
-	memcpy(&a, (const uint8_t *)emu_row(w, v) + ANSWER_BYTES * lane,
-	       sizeof(a));
+	memcpy(&a, (const uint8_t *)emu_row(w, v) + ANSWER_BYTES * lane, sizeof(a));
 	return a;
 }
 
@@ -182,17 +179,16 @@ static void run_first_ctaid(struct emu_warp *w, const struct emu_instr *i,
 
 bool emu_bind_query_cancel(struct emu_bind *b)
 {
-	static const char *const words[] = {
-	    "get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z",
-	    "get_first_ctaid", "is_canceled"};
+	static const char *const words[] = {"get_first_ctaid::x", "get_first_ctaid::y",
+					    "get_first_ctaid::z", "get_first_ctaid",
+					    "is_canceled"};
 	const struct emu_argument *d = emu_argument(b, 0);
 	uint32_t which = 0, n;
 
 	if (!has_target(b))
 		return false;
-	if (!emu_has_one(b, words, 5, &which) ||
-	    emu_has(b, "v4") != (which == 3) || b->n_types != 2 ||
-	    b->types[0] != (which == 4 ? EMU_PRED : EMU_B32) ||
+	if (!emu_has_one(b, words, 5, &which) || emu_has(b, "v4") != (which == 3) ||
+	    b->n_types != 2 || b->types[0] != (which == 4 ? EMU_PRED : EMU_B32) ||
 	    b->types[1] != EMU_B128)
 		return emu_bind_fail(b, ".is_canceled.pred.b128, "
 					".get_first_ctaid.v4.b32.b128 or "
@@ -216,8 +212,7 @@ bool emu_bind_query_cancel(struct emu_bind *b)
 /* ---- registers of 128 bits -------------------------------------------------
  */
 
-static void run_ld_128(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes)
+static void run_ld_128(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint8_t *to = emu_row(w, &i->operand[0]);
 	uint64_t address[EMU_LANES];
@@ -229,8 +224,8 @@ static void run_ld_128(struct emu_warp *w, const struct emu_instr *i,
 
 		if (!(lanes >> l & 1))
 			continue;
-		from = emu_access(w, i, l, (enum emu_state_space)i->space,
-				  address[l], 16, EMU_READ, NULL);
+		from = emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
+				  16, EMU_READ, NULL);
 		if (!from)
 			return;
 		memcpy(to + 16 * l, from, 16);
@@ -251,8 +246,7 @@ bool emu_bind_ld_128(struct emu_bind *b)
 }
 
 /* From two halves, to them, or from one register to another. */
-static void run_mov_128(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_mov_128(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t results = i->operand[0].bytes == 16 ? 1 : 2;
 	const uint32_t sources = i->operands - results;
@@ -285,15 +279,14 @@ bool emu_bind_mov_128(struct emu_bind *b)
 			return false;
 		e = emu_elements(b, emu_argument(b, n), &count);
 		if (count > 2)
-			return emu_bind_fail(b, "%u parts, not two of 64 bits",
-					     count);
+			return emu_bind_fail(b, "%u parts, not two of 64 bits", count);
 		for (uint32_t k = 0; k < count; k++) {
 			if (n == 0 && e[k].kind != EMU_ARG_REGISTER)
 				return emu_bind_fail(b, "a result that is no "
 							"register");
-			if (n == 0 ? !emu_dst(b, &e[k], count == 2 ? 8 : 16)
-				   : !emu_src(b, &e[k],
-					      count == 2 ? EMU_B64 : EMU_B128))
+			if (n == 0
+				? !emu_dst(b, &e[k], count == 2 ? 8 : 16)
+				: !emu_src(b, &e[k], count == 2 ? EMU_B64 : EMU_B128))
 				return false;
 		}
 	}

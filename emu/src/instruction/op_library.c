@@ -29,8 +29,8 @@ static bool read_local(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       uint32_t operand, void *to, uint32_t bytes)
 {
 	const uint32_t *offset = emu_row(w, &i->operand[operand]);
-	const uint8_t *from = emu_access(w, i, lane, EMU_LOCAL, offset[lane],
-					 bytes, EMU_READ, NULL);
+	const uint8_t *from =
+	    emu_access(w, i, lane, EMU_LOCAL, offset[lane], bytes, EMU_READ, NULL);
 
 	if (from)
 		memcpy(to, from, bytes);
@@ -42,8 +42,8 @@ static bool read_text(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      uint64_t address, char *to, size_t size)
 {
 	for (size_t n = 0; n + 1 < size; n++) {
-		const uint8_t *from = emu_access(
-		    w, i, lane, EMU_GENERIC, address + n, 1, EMU_READ, NULL);
+		const uint8_t *from =
+		    emu_access(w, i, lane, EMU_GENERIC, address + n, 1, EMU_READ, NULL);
 
 		if (!from)
 			return false;
@@ -80,8 +80,8 @@ struct conversion {
 static bool take(struct call *c, uint32_t bytes, uint64_t *bits)
 {
 	const uint64_t at = (c->next + bytes - 1) / bytes * bytes;
-	const uint8_t *from = emu_access(c->w, c->i, c->lane, EMU_GENERIC, at,
-					 bytes, EMU_READ, NULL);
+	const uint8_t *from =
+	    emu_access(c->w, c->i, c->lane, EMU_GENERIC, at, bytes, EMU_READ, NULL);
 
 	*bits = 0;
 	if (!from)
@@ -101,28 +101,24 @@ static bool is_any(char letter, const char *of)
 static size_t add_number(struct conversion *c, size_t used, int64_t number)
 {
 	const int64_t most = MOST_TEXT - 1;
-	const int64_t cut = number > most    ? most
-			    : number < -most ? -most
-					     : number;
+	const int64_t cut = number > most ? most : number < -most ? -most : number;
 
-	return used + (size_t)snprintf(c->text + used, sizeof(c->text) - used,
-				       "%lld", (long long)cut);
+	return used + (size_t)snprintf(c->text + used, sizeof(c->text) - used, "%lld",
+				       (long long)cut);
 }
 
 /*
  * Reads from behind '%' to behind the letter, where *at goes.  A '*' is an
  * argument of its own.
  */
-static bool parse_conversion(struct call *call, const char **at,
-			     struct conversion *c)
+static bool parse_conversion(struct call *call, const char **at, struct conversion *c)
 {
 	size_t used = 1;
 	uint64_t bits;
 
 	*c = (struct conversion){.text = "%", .bytes = 4};
 	/* Longer than any sensible one. */
-	while (used < sizeof(c->text) - 16 &&
-	       is_any(**at, "-+ #0123456789.*lhzjt")) {
+	while (used < sizeof(c->text) - 16 && is_any(**at, "-+ #0123456789.*lhzjt")) {
 		if (is_any(**at, "123456789")) {
 			char *end;
 
@@ -177,8 +173,7 @@ static bool print_text(const struct call *call, const struct conversion *c,
 {
 	char text[MOST_TEXT] = "";
 
-	if (!read_text(call->w, call->i, call->lane, address, text,
-		       sizeof(text)))
+	if (!read_text(call->w, call->i, call->lane, address, text, sizeof(text)))
 		return false;
 	snprintf(to, size, c->text, text);
 	return true;
@@ -186,8 +181,7 @@ static bool print_text(const struct call *call, const struct conversion *c,
 #pragma GCC diagnostic pop
 
 /* A conversion, from behind its '%'. */
-static bool print_argument(struct call *call, const char **at, char *to,
-			   size_t size)
+static bool print_argument(struct call *call, const char **at, char *to, size_t size)
 {
 	const char *const begin = *at;
 	struct conversion c;
@@ -195,8 +189,7 @@ static bool print_argument(struct call *call, const char **at, char *to,
 
 	if (!parse_conversion(call, at, &c))
 		return false;
-	if (call->count >= MOST_ARGUMENTS ||
-	    !is_any(c.letter, "diuxXoceEfFgGaAps")) {
+	if (call->count >= MOST_ARGUMENTS || !is_any(c.letter, "diuxXoceEfFgGaAps")) {
 		snprintf(to, size, "%%%.*s", (int)(*at - begin), begin);
 		return true;
 	}
@@ -208,8 +201,7 @@ static bool print_argument(struct call *call, const char **at, char *to,
 	return true;
 }
 
-static bool print(struct call *call, const char *format, char *text,
-		  size_t size)
+static bool print(struct call *call, const char *format, char *text, size_t size)
 {
 	size_t used = 0;
 
@@ -234,8 +226,8 @@ static bool print(struct call *call, const char *format, char *text,
 /* Kept for a trap behind it, which reports the text in one line. */
 static void keep(struct emu_warp *w, const char *text)
 {
-	snprintf(w->printed, sizeof(w->printed), "%.*s",
-		 (int)sizeof(w->printed) - 1, text);
+	snprintf(w->printed, sizeof(w->printed), "%.*s", (int)sizeof(w->printed) - 1,
+		 text);
 	for (char *at = w->printed; *at; at++)
 		if (*at == '\n')
 			*at = ' ';
@@ -268,8 +260,7 @@ static bool print_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 }
 
 /* result, format, arguments: the result is the number of the latter. */
-static void run_printf(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes)
+static void run_printf(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *result = emu_row(w, &i->operand[0]);
 
@@ -282,8 +273,7 @@ static void run_printf(struct emu_warp *w, const struct emu_instr *i,
 			continue;
 		if (!print_lane(w, i, l, &count))
 			return;
-		to = emu_access(w, i, l, EMU_LOCAL, result[l], 4, EMU_WRITE,
-				NULL);
+		to = emu_access(w, i, l, EMU_LOCAL, result[l], 4, EMU_WRITE, NULL);
 		if (!to)
 			return;
 		memcpy(to, &count, sizeof(count));
@@ -314,8 +304,8 @@ static void run_assertfail(struct emu_warp *w, const struct emu_instr *i,
 	    read_text(w, i, lane, message, what, sizeof(what)) &&
 	    read_text(w, i, lane, file, where, sizeof(where)) &&
 	    read_text(w, i, lane, function, who, sizeof(who)))
-		emu_fault(w, i, lane, "%s:%u: %s: assertion `%s' failed", where,
-			  line, who, what);
+		emu_fault(w, i, lane, "%s:%u: %s: assertion `%s' failed", where, line,
+			  who, what);
 }
 
 bool emu_bind_assertfail(struct emu_bind *b)

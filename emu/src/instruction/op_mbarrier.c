@@ -34,8 +34,7 @@ static void report(struct emu_warp *w, const struct emu_instr *i, int lane,
 /* ---- init and inval --------------------------------------------------------
  */
 
-static void run_init(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_init(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *count = emu_row(w, &i->operand[1]);
 	uint64_t address[EMU_LANES];
@@ -49,8 +48,7 @@ static void run_init(struct emu_warp *w, const struct emu_instr *i,
 
 		if (!(lanes >> l & 1))
 			continue;
-		at = emu_access(w, i, l, EMU_SHARED, address[l], 8, EMU_WRITE,
-				&shadow);
+		at = emu_access(w, i, l, EMU_SHARED, address[l], 8, EMU_WRITE, &shadow);
 		if (!at)
 			return;
 		fault = emu_mbarrier_init((uint64_t *)(void *)at, count[l]);
@@ -65,8 +63,7 @@ static void run_init(struct emu_warp *w, const struct emu_instr *i,
 	emu_machine_of(w)->effects++;
 }
 
-static void run_inval(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_inval(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint64_t address[EMU_LANES];
 
@@ -82,8 +79,7 @@ static void run_inval(struct emu_warp *w, const struct emu_instr *i,
 		if (!bar)
 			return;
 		(void)emu_mbarrier_invalidate(bar);
-		(void)emu_access(w, i, l, EMU_SHARED, address[l], 8, EMU_PEEK,
-				 &shadow);
+		(void)emu_access(w, i, l, EMU_SHARED, address[l], 8, EMU_PEEK, &shadow);
 		memset(shadow, EMU_MAPPED, 8);
 		emu_watch_inval(w, address[l]);
 	}
@@ -94,8 +90,7 @@ static bool expect(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   uint64_t address, uint64_t *bar, uint32_t bytes)
 {
 	const bool before = emu_mbarrier_test_parity(*bar, 0);
-	const enum emu_mbarrier_fault fault =
-	    emu_mbarrier_expect_tx(bar, bytes);
+	const enum emu_mbarrier_fault fault = emu_mbarrier_expect_tx(bar, bytes);
 
 	if (fault) {
 		report(w, i, lane, fault, *bar);
@@ -114,8 +109,7 @@ enum { HAS_NUMBER = 1, HAS_STATE = 2 };
 /* ---- arrive ----------------------------------------------------------------
  */
 
-static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes)
+static void run_arrive(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const bool expects = i->option != MBARRIER_ARRIVE;
 	const struct emu_value *o = i->operand;
@@ -140,8 +134,7 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 			return;
 		/* The order is that of warps, so each address is told once. */
 		if (i->option != MBARRIER_EXPECT && address[l] != told &&
-		    !emu_watch_arrive(w, i, l, address[l],
-				      (enum emu_scope)i->vector))
+		    !emu_watch_arrive(w, i, l, address[l], (enum emu_scope)i->vector))
 			return;
 		told = address[l];
 		if (i->option != MBARRIER_EXPECT &&
@@ -157,8 +150,7 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /* Counts bytes as a copy does that has brought them; relaxed. */
-static void run_complete(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+static void run_complete(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *bytes = emu_row(w, &i->operand[1]);
 	uint64_t address[EMU_LANES];
@@ -171,8 +163,7 @@ static void run_complete(struct emu_warp *w, const struct emu_instr *i,
 		if (!emu_barrier_at(w, i, l, address[l]) ||
 		    !emu_watch_arrive(w, i, l, address[l], EMU_SCOPE_NONE))
 			return;
-		if (bytes[l] &&
-		    !emu_arrive_at(w, i, l, address[l], 0, bytes[l]))
+		if (bytes[l] && !emu_arrive_at(w, i, l, address[l], 0, bytes[l]))
 			return;
 	}
 }
@@ -188,8 +179,7 @@ static bool is_false_alarm(struct emu_machine *m)
 	return m->options.seed && emu_random_below(m, 8) == 0;
 }
 
-static void run_wait(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_wait(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint64_t parity[EMU_LANES];
 	const bool doubts =
@@ -216,15 +206,13 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i,
 				  (unsigned long long)parity[l]);
 			return;
 		}
-		if (!emu_mbarrier_test_parity(*bar, (uint32_t)parity[l]) ||
-		    doubts) {
+		if (!emu_mbarrier_test_parity(*bar, (uint32_t)parity[l]) || doubts) {
 			undone = l;
 			continue;
 		}
 		done |= 1u << l;
 		if (address[l] != told &&
-		    !emu_watch_wait(w, i, l, address[l],
-				    (enum emu_scope)i->vector))
+		    !emu_watch_wait(w, i, l, address[l], (enum emu_scope)i->vector))
 			return;
 		told = address[l];
 	}
@@ -285,8 +273,7 @@ static bool bind_wait(struct emu_bind *b, enum mbarrier_op op)
 	/* A fourth argument is a time limit: any is kept. */
 	return emu_arguments(b, 3, 4) && emu_dst(b, emu_argument(b, 0), 1) &&
 	       emu_address(b, emu_argument(b, 1)) &&
-	       emu_src(b, emu_argument(b, 2),
-		       emu_has(b, "parity") ? EMU_U32 : EMU_B64);
+	       emu_src(b, emu_argument(b, 2), emu_has(b, "parity") ? EMU_U32 : EMU_B64);
 }
 
 bool emu_bind_mbarrier(struct emu_bind *b)
@@ -302,11 +289,9 @@ bool emu_bind_mbarrier(struct emu_bind *b)
 		return bind_arrive(b, name);
 	if (strcmp(name, "mbarrier.inval") == 0) {
 		b->i->run = run_inval;
-		return emu_arguments(b, 1, 1) &&
-		       emu_address(b, emu_argument(b, 0));
+		return emu_arguments(b, 1, 1) && emu_address(b, emu_argument(b, 0));
 	}
-	b->i->run =
-	    strcmp(name, "mbarrier.complete_tx") == 0 ? run_complete : run_init;
+	b->i->run = strcmp(name, "mbarrier.complete_tx") == 0 ? run_complete : run_init;
 	return emu_arguments(b, 2, 2) && emu_address(b, emu_argument(b, 0)) &&
 	       emu_src(b, emu_argument(b, 1), EMU_U32);
 }

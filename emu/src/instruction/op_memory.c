@@ -18,13 +18,7 @@
  */
 
 /* ld, st; of atomics shifted to the left. */
-enum {
-	IS_STRONG = 1,
-	IS_ORDERED = 2,
-	IS_WIDE = 4,
-	RELEASES = 8,
-	ACQUIRES = 16
-};
+enum { IS_STRONG = 1, IS_ORDERED = 2, IS_WIDE = 4, RELEASES = 8, ACQUIRES = 16 };
 
 static uint32_t order_of(const struct emu_bind *b)
 {
@@ -32,8 +26,8 @@ static uint32_t order_of(const struct emu_bind *b)
 	const bool releases = emu_has(b, "release") || emu_has(b, "acq_rel");
 	const bool is_near = emu_has(b, "cta") || emu_has(b, "cluster");
 
-	if (!acquires && !releases && !emu_has(b, "relaxed") &&
-	    !emu_has(b, "sc") && !emu_has(b, "volatile"))
+	if (!acquires && !releases && !emu_has(b, "relaxed") && !emu_has(b, "sc") &&
+	    !emu_has(b, "volatile"))
 		return 0;
 	return IS_STRONG | (acquires || releases ? IS_ORDERED : 0) |
 	       (is_near ? 0 : IS_WIDE) | (releases ? RELEASES : 0) |
@@ -89,9 +83,8 @@ static uint64_t read_element(const uint8_t *from, uint32_t bytes)
 
 /* Finds the lanes' bytes, zeros for lanes that load none; false after a
  * fault. */
-static bool find_loads(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes, const uint64_t *address, uint32_t bytes,
-		       const uint8_t **from)
+static bool find_loads(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		       const uint64_t *address, uint32_t bytes, const uint8_t **from)
 {
 	const enum emu_state_space space = (enum emu_state_space)i->space;
 
@@ -109,8 +102,7 @@ static bool find_loads(struct emu_warp *w, const struct emu_instr *i,
 	return true;
 }
 
-static void run_ld(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+static void run_ld(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t bytes = (uint32_t)emu_type_bytes((enum emu_type)i->type);
 	const uint32_t n = i->vector;
@@ -137,16 +129,14 @@ static void run_ld(struct emu_warp *w, const struct emu_instr *i,
 		emu_put_wide(w, &i->operand[e], value, lanes);
 	}
 	if (i->option & IS_STRONG) {
-		emu_watch_acquire(w, lanes, address,
-				  scope_of(i->option, ACQUIRES));
+		emu_watch_acquire(w, lanes, address, scope_of(i->option, ACQUIRES));
 		if (i->option & ACQUIRES)
 			emu_watch_lanes_acquire(w, lanes);
 		emu_rest(w);
 	}
 }
 
-static void run_st(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+static void run_st(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t bytes = (uint32_t)emu_type_bytes((enum emu_type)i->type);
 	const uint32_t n = i->vector;
@@ -157,8 +147,8 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i,
 	for (uint32_t e = 0; e < n; e++)
 		emu_get_wide(w, &i->operand[1 + e], value[e]);
 	if (i->option & IS_STRONG)
-		emu_watch_release(w, lanes, address,
-				  scope_of(i->option, RELEASES), false);
+		emu_watch_release(w, lanes, address, scope_of(i->option, RELEASES),
+				  false);
 	if (i->option & RELEASES)
 		emu_watch_lanes_release(w, lanes);
 	EMU_EACH_LANE(l)
@@ -167,8 +157,8 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i,
 
 		if (!(lanes >> l & 1))
 			continue;
-		to = emu_access(w, i, l, (enum emu_state_space)i->space,
-				address[l], n * bytes, EMU_WRITE, NULL);
+		to = emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
+				n * bytes, EMU_WRITE, NULL);
 		if (!to)
 			return;
 		for (uint32_t e = 0; e < n; e++)
@@ -190,21 +180,17 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 	    b->types[0] == EMU_PRED)
 		return emu_bind_fail(b, "its type is none that the opcode "
 					"takes");
-	*count = emu_has(b, "v2")   ? 2
-		 : emu_has(b, "v4") ? 4
-		 : emu_has(b, "v8") ? 8
-				    : 1;
+	*count = emu_has(b, "v2") ? 2 : emu_has(b, "v4") ? 4 : emu_has(b, "v8") ? 8 : 1;
 	if (*count * (uint32_t)emu_type_bytes(b->types[0]) > 32)
 		return emu_bind_fail(b, "a vector has at most 32 bytes");
-	if (has_priority(b) &&
-	    *count * (uint32_t)emu_type_bytes(b->types[0]) != 32)
+	if (has_priority(b) && *count * (uint32_t)emu_type_bytes(b->types[0]) != 32)
 		return emu_bind_fail(b, "only 32 bytes of global memory have a "
 					"priority in the L2");
 	b->i->vector = (uint8_t)*count;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->option = order_of(b);
-	b->i->traits = (b->i->option & IS_STRONG ? EMU_STRONG : 0) |
-		       release_trait(b->i->option);
+	b->i->traits =
+	    (b->i->option & IS_STRONG ? EMU_STRONG : 0) | release_trait(b->i->option);
 	return true;
 }
 
@@ -230,8 +216,7 @@ bool emu_bind_ld(struct emu_bind *b)
 	const struct emu_argument *d;
 	uint32_t count = 0, n = 0;
 
-	if (!bind_access(b, &count) ||
-	    !emu_arguments(b, 2 + policy, 2 + policy))
+	if (!bind_access(b, &count) || !emu_arguments(b, 2 + policy, 2 + policy))
 		return false;
 	d = emu_elements(b, emu_argument(b, 0), &n);
 	if (n != count)
@@ -252,8 +237,7 @@ bool emu_bind_st(struct emu_bind *b)
 	const struct emu_argument *a;
 	uint32_t count = 0, n = 0;
 
-	if (!bind_access(b, &count) ||
-	    !emu_arguments(b, 2 + policy, 2 + policy) ||
+	if (!bind_access(b, &count) || !emu_arguments(b, 2 + policy, 2 + policy) ||
 	    !emu_address(b, emu_argument(b, 0)))
 		return false;
 	use_local_parameters(b, 0);
@@ -286,8 +270,8 @@ enum atomic {
 	ATOMICS
 };
 
-static const char *const atomic_words[ATOMICS] = {
-    "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"};
+static const char *const atomic_words[ATOMICS] = {"add", "min",	 "max", "and", "or",
+						  "xor", "exch", "cas", "inc", "dec"};
 
 #define NO_RESULT   16
 #define ORDER_SHIFT 8
@@ -331,12 +315,11 @@ static uint32_t combined_half(const struct emu_format *f, uint32_t operation,
 	return (operation == ATOMIC_MIN) == (a < b) ? x : y;
 }
 
-static uint64_t combined_halves(uint32_t operation, enum emu_type type,
-				uint64_t x, uint64_t y)
+static uint64_t combined_halves(uint32_t operation, enum emu_type type, uint64_t x,
+				uint64_t y)
 {
-	const struct emu_format *f = type == EMU_T_F16 || type == EMU_F16X2
-					 ? &emu_format_f16
-					 : &emu_format_bf16;
+	const struct emu_format *f =
+	    type == EMU_T_F16 || type == EMU_F16X2 ? &emu_format_f16 : &emu_format_bf16;
 	uint64_t r = 0;
 
 	for (int shift = 0; shift < 8 * emu_type_bytes(type); shift += 16)
@@ -349,12 +332,11 @@ static uint64_t combined_halves(uint32_t operation, enum emu_type type,
 
 static bool is_of_halves(enum emu_type t)
 {
-	return t == EMU_T_F16 || t == EMU_T_BF16 || t == EMU_F16X2 ||
-	       t == EMU_BF16X2;
+	return t == EMU_T_F16 || t == EMU_T_BF16 || t == EMU_F16X2 || t == EMU_BF16X2;
 }
 
-static uint64_t combined(uint32_t operation, enum emu_type type, uint64_t x,
-			 uint64_t y, uint64_t z)
+static uint64_t combined(uint32_t operation, enum emu_type type, uint64_t x, uint64_t y,
+			 uint64_t z)
 {
 	const int unused = 64 - 8 * emu_type_bytes(type);
 	const int64_t sx = (int64_t)(x << unused) >> unused;
@@ -365,9 +347,8 @@ static uint64_t combined(uint32_t operation, enum emu_type type, uint64_t x,
 		return combined_halves(operation, type, x, y);
 	switch (operation) {
 	case ATOMIC_ADD:
-		return type == EMU_F32 || type == EMU_F64
-			   ? add_floats(type, x, y)
-			   : x + y;
+		return type == EMU_F32 || type == EMU_F64 ? add_floats(type, x, y)
+							  : x + y;
 	case ATOMIC_MIN:
 		return less ? x : y;
 	case ATOMIC_MAX:
@@ -402,8 +383,8 @@ static bool combine_lane(const struct emu_instr *i, int lane, uint8_t *at,
 		uint64_t after;
 
 		before[e][lane] = read_element(at, bytes);
-		after = combined(i->option & 15, type, before[e][lane],
-				 y[e][lane], z[lane]);
+		after = combined(i->option & 15, type, before[e][lane], y[e][lane],
+				 z[lane]);
 		has_changed = has_changed || memcmp(at, &after, bytes) != 0;
 		memcpy(at, &after, bytes);
 	}
@@ -411,8 +392,8 @@ static bool combine_lane(const struct emu_instr *i, int lane, uint8_t *at,
 }
 
 /* What the lanes' atomics hand over, before they happen. */
-static void watch_atom(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes, const uint64_t *address)
+static void watch_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		       const uint64_t *address)
 {
 	const uint32_t order = i->option >> ORDER_SHIFT;
 	const uint32_t bytes =
@@ -432,8 +413,7 @@ static void watch_atom(struct emu_warp *w, const struct emu_instr *i,
 		emu_watch_lanes_acquire(w, lanes);
 }
 
-static void run_atom(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t results = i->option & NO_RESULT ? 0 : i->vector;
 	const struct emu_value *o = i->operand + results;
@@ -455,14 +435,13 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i,
 
 		if (!(lanes >> l & 1))
 			continue;
-		at = emu_access(w, i, l, (enum emu_state_space)i->space,
-				address[l], bytes, EMU_READ, NULL);
+		at = emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
+				bytes, EMU_READ, NULL);
 		if (!at)
 			return;
-		(void)emu_access(w, i, l, (enum emu_state_space)i->space,
-				 address[l], bytes, EMU_WRITE, NULL);
-		has_changed =
-		    combine_lane(i, l, at, before, y, z) || has_changed;
+		(void)emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
+				 bytes, EMU_WRITE, NULL);
+		has_changed = combine_lane(i, l, at, before, y, z) || has_changed;
 	}
 	for (uint32_t e = 0; e < results; e++)
 		emu_put_wide(w, &i->operand[e], before[e], lanes);
@@ -508,8 +487,7 @@ static bool bind_atomic_vector(struct emu_bind *b, uint32_t operation)
 	if (b->i->vector == 1)
 		return true;
 	return (b->i->space == EMU_GLOBAL && operation <= ATOMIC_MAX &&
-		(is_of_halves(t) ||
-		 (t == EMU_F32 && operation == ATOMIC_ADD)) &&
+		(is_of_halves(t) || (t == EMU_F32 && operation == ATOMIC_ADD)) &&
 		b->i->vector * emu_type_bytes(t) <= 16) ||
 	       emu_bind_fail(b, "a vector is of .f16, .bf16 or pairs of them, "
 				"or for .add of .f32, in .global, of 16 bytes "
@@ -517,16 +495,13 @@ static bool bind_atomic_vector(struct emu_bind *b, uint32_t operation)
 }
 
 /* As many registers as the vector has elements. */
-static bool bind_elements(struct emu_bind *b, uint32_t argument,
-			  bool is_written)
+static bool bind_elements(struct emu_bind *b, uint32_t argument, bool is_written)
 {
 	uint32_t n = 0;
-	const struct emu_argument *e =
-	    emu_elements(b, emu_argument(b, argument), &n);
+	const struct emu_argument *e = emu_elements(b, emu_argument(b, argument), &n);
 
 	if (n != b->i->vector)
-		return emu_bind_fail(b, "%u registers for %u values", n,
-				     b->i->vector);
+		return emu_bind_fail(b, "%u registers for %u values", n, b->i->vector);
 	for (uint32_t k = 0; k < n; k++)
 		if (is_written ? !emu_dst(b, &e[k], emu_type_bytes(b->types[0]))
 			       : !emu_src(b, &e[k], b->types[0]))
@@ -539,21 +514,19 @@ static bool bind_atomic(struct emu_bind *b, bool has_result)
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
 	uint32_t operation = 0, n = has_result, count;
 
-	if (!emu_has_one(b, atomic_words, ATOMICS, &operation) ||
-	    b->n_types != 1 || !takes(operation, b->types[0]))
+	if (!emu_has_one(b, atomic_words, ATOMICS, &operation) || b->n_types != 1 ||
+	    !takes(operation, b->types[0]))
 		return emu_bind_fail(b, "it needs one operation that its type "
 					"has");
-	b->i->option = operation | (has_result ? 0 : NO_RESULT) |
-		       order_of(b) << ORDER_SHIFT;
+	b->i->option =
+	    operation | (has_result ? 0 : NO_RESULT) | order_of(b) << ORDER_SHIFT;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->traits = EMU_ATOMIC | EMU_STRONG | release_trait(order_of(b));
 	b->i->run = run_atom;
 	count = n + (operation == ATOMIC_CAS ? 3 : 2) + policy;
-	if (!bind_atomic_vector(b, operation) ||
-	    !emu_arguments(b, count, count) ||
+	if (!bind_atomic_vector(b, operation) || !emu_arguments(b, count, count) ||
 	    (has_result && !bind_elements(b, 0, true)) ||
-	    !emu_address(b, emu_argument(b, n)) ||
-	    !bind_elements(b, n + 1, false))
+	    !emu_address(b, emu_argument(b, n)) || !bind_elements(b, n + 1, false))
 		return false;
 	return operation != ATOMIC_CAS ||
 	       emu_src(b, emu_argument(b, n + 2), b->types[0]);
@@ -617,27 +590,24 @@ static bool packed_rows(struct emu_warp *w, const struct emu_instr *i,
 		const uint8_t *from =
 		    emu_access(w, i, r, space, at, 16, EMU_PEEK, NULL);
 
-		if (!from ||
-		    !emu_access(w, i, r, space, at, 8, EMU_READ, NULL) ||
+		if (!from || !emu_access(w, i, r, space, at, 8, EMU_READ, NULL) ||
 		    (bits == 6 &&
 		     !emu_access(w, i, r, space, at + 8, 4, EMU_READ, NULL)))
 			return false;
 		for (uint32_t k = 0; k < 16; k++) {
 			const uint32_t first = bits * k, byte = first / 8;
 			/* The last element ends with its byte. */
-			const uint32_t two =
-			    from[byte] | (uint32_t)from[byte + 1] << 8;
+			const uint32_t two = from[byte] | (uint32_t)from[byte + 1] << 8;
 
-			bytes[r][k] =
-			    (uint8_t)(two >> first % 8 & ((1u << bits) - 1));
+			bytes[r][k] = (uint8_t)(two >> first % 8 & ((1u << bits) - 1));
 		}
 		rows[r] = bytes[r];
 	}
 	return true;
 }
 
-static uint8_t *element(uint8_t **rows, const struct emu_instr *i, int matrix,
-			int lane, int half)
+static uint8_t *element(uint8_t **rows, const struct emu_instr *i, int matrix, int lane,
+			int half)
 {
 	const int major = lane / 4, minor = 2 * (lane % 4) + half;
 
@@ -646,8 +616,7 @@ static uint8_t *element(uint8_t **rows, const struct emu_instr *i, int matrix,
 	return rows[8 * matrix + major] + 2 * minor;
 }
 
-static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint8_t *rows[EMU_LANES] = {NULL};
 
@@ -667,8 +636,7 @@ static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i,
 	emu_machine_of(w)->effects++;
 }
 
-static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint8_t *rows[EMU_LANES] = {NULL};
 	uint8_t bytes[EMU_LANES][16];
@@ -685,8 +653,7 @@ static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i,
 			uint16_t x[2];
 
 			for (int half = 0; half < 2; half++)
-				memcpy(&x[half], element(rows, i, m, l, half),
-				       2);
+				memcpy(&x[half], element(rows, i, m, l, half), 2);
 			r[l] = x[0] | (uint32_t)x[1] << 16;
 		}
 		emu_put_32(w, &i->operand[m], r, lanes);
@@ -705,8 +672,8 @@ static bool bind_matrix(struct emu_bind *b)
 {
 	const bool is_packed = is_packed_matrix(b);
 
-	if ((!is_packed && (b->shape_m != 8 || b->shape_n != 8 ||
-			    b->n_types != 1 || emu_has(b, "b8x16"))) ||
+	if ((!is_packed && (b->shape_m != 8 || b->shape_n != 8 || b->n_types != 1 ||
+			    emu_has(b, "b8x16"))) ||
 	    b->shape_k || emu_space_of(b) == EMU_GENERIC)
 		return emu_bind_fail(
 		    b, "it needs .shared, and .m8n8 with .b16 or (ldmatrix) "
@@ -722,19 +689,16 @@ static bool bind_matrix(struct emu_bind *b)
 	return emu_arguments(b, 2, 2);
 }
 
-static bool bind_registers(struct emu_bind *b, uint32_t argument,
-			   bool is_written)
+static bool bind_registers(struct emu_bind *b, uint32_t argument, bool is_written)
 {
 	uint32_t n;
-	const struct emu_argument *e =
-	    emu_elements(b, emu_argument(b, argument), &n);
+	const struct emu_argument *e = emu_elements(b, emu_argument(b, argument), &n);
 
 	if (n != b->i->vector)
 		return emu_bind_fail(b, "%u registers for %u matrices", n,
 				     b->i->vector);
 	for (uint32_t k = 0; k < n; k++)
-		if (is_written ? !emu_dst(b, &e[k], 4)
-			       : !emu_src(b, &e[k], EMU_B32))
+		if (is_written ? !emu_dst(b, &e[k], 4) : !emu_src(b, &e[k], EMU_B32))
 			return false;
 	return true;
 }

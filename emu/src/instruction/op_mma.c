@@ -108,8 +108,8 @@ static void place_of_c(int lane, int element, int *row, int *column)
 }
 
 /* to[row][k of stride]: element codes, low bits first in a register. */
-static void gather(const struct emu_warp *w, const struct emu_value *o,
-		   int registers, int rows, int bits, int stride, uint32_t *to)
+static void gather(const struct emu_warp *w, const struct emu_value *o, int registers,
+		   int rows, int bits, int stride, uint32_t *to)
 {
 	const int share = 32 / bits;
 	const uint32_t mask = UINT32_MAX >> (32 - bits);
@@ -119,9 +119,8 @@ static void gather(const struct emu_warp *w, const struct emu_value *o,
 
 		EMU_EACH_LANE(l)
 		for (int e = 0; e < share; e++)
-			to[row_of(rows, l, i) * stride +
-			   word_of(rows, l, i) * share + e] =
-			    from[l] >> e * bits & mask;
+			to[row_of(rows, l, i) * stride + word_of(rows, l, i) * share +
+			   e] = from[l] >> e * bits & mask;
 	}
 }
 
@@ -142,9 +141,8 @@ static void gather_c(const struct emu_warp *w, const struct emu_value *o,
 	}
 }
 
-static void put_d(struct emu_warp *w, const struct emu_value *o,
-		  const struct form *f, bool is_f16, const uint32_t *d,
-		  uint32_t lanes)
+static void put_d(struct emu_warp *w, const struct emu_value *o, const struct form *f,
+		  bool is_f16, const uint32_t *d, uint32_t lanes)
 {
 	uint32_t r[4][EMU_LANES] = {{0}};
 
@@ -155,8 +153,7 @@ static void put_d(struct emu_warp *w, const struct emu_value *o,
 
 			place_of_c(l, e, &row, &column);
 			if (is_f16)
-				r[e / 2][l] |= d[row * N + column]
-					       << e % 2 * 16;
+				r[e / 2][l] |= d[row * N + column] << e % 2 * 16;
 			else
 				r[e][l] = d[row * N + column];
 		}
@@ -175,8 +172,7 @@ static void float_sums(const struct form *f, struct operands *x, bool is_f16)
 {
 	static _Thread_local struct emu_mma_operand a, b;
 
-	emu_mma_operand_fill(&a, (enum emu_mma_type)f->a->code, f->m, x->a,
-			     false);
+	emu_mma_operand_fill(&a, (enum emu_mma_type)f->a->code, f->m, x->a, false);
 	emu_mma_operand_fill(&b, (enum emu_mma_type)f->b->code, N, x->b, false);
 	emu_fused_sums(&a, &b, is_f16, x->c, x->c);
 }
@@ -191,9 +187,8 @@ static uint8_t code_in_byte(const struct element_type *t, uint32_t byte)
 	return (uint8_t)byte;
 }
 
-static void set_operand(const struct form *f, const struct element_type *t,
-			int rows, int stride, const uint32_t *codes,
-			struct emu_block_operand *to)
+static void set_operand(const struct form *f, const struct element_type *t, int rows,
+			int stride, const uint32_t *codes, struct emu_block_operand *to)
 {
 	const enum emu_umma_kind kind =
 	    f->scaling == KIND_MXF4 ? EMU_UMMA_MXF4NVF4 : EMU_UMMA_MXF8F6F4;
@@ -204,10 +199,9 @@ static void set_operand(const struct form *f, const struct element_type *t,
 	to->scales = f->scales;
 	for (int row = 0; row < rows; row++) {
 		for (int k = 0; k < f->k; k++)
-			bytes[k] =
-			    kind == EMU_UMMA_MXF4NVF4
-				? (uint8_t)codes[row * stride + k]
-				: code_in_byte(t, codes[row * stride + k]);
+			bytes[k] = kind == EMU_UMMA_MXF4NVF4
+				       ? (uint8_t)codes[row * stride + k]
+				       : code_in_byte(t, codes[row * stride + k]);
 		emu_block_operand_set(to, row, kind, bytes, false);
 	}
 }
@@ -227,8 +221,7 @@ static int64_t integer_of(enum emu_type type, uint32_t code)
 static void integer_sums(const struct form *f, struct operands *x, int stride,
 			 uint32_t option)
 {
-	const bool saturates = option & SATURATES,
-		   is_and = option & AND_OF_BITS;
+	const bool saturates = option & SATURATES, is_and = option & AND_OF_BITS;
 
 	for (int at = 0; at < f->m * N; at++) {
 		const uint32_t *a = x->a + at / N * stride;
@@ -252,8 +245,8 @@ static void integer_sums(const struct form *f, struct operands *x, int stride,
 
 /* One value of a 16-bit operand for the whole warp, below most. */
 static bool take_selector(struct emu_warp *w, const struct emu_instr *i,
-			  const struct emu_value *o, const char *name,
-			  uint32_t step, uint32_t most, uint32_t *value)
+			  const struct emu_value *o, const char *name, uint32_t step,
+			  uint32_t most, uint32_t *value)
 {
 	const uint16_t *row = emu_row(w, o);
 
@@ -267,9 +260,8 @@ static bool take_selector(struct emu_warp *w, const struct emu_instr *i,
 	}
 	*value = row[0];
 	if (*value > most || *value % step) {
-		emu_fault(
-		    w, i, -1, "its %s is %u: must be 0 to %u, a multiple of %u",
-		    name, (unsigned)*value, (unsigned)most, (unsigned)step);
+		emu_fault(w, i, -1, "its %s is %u: must be 0 to %u, a multiple of %u",
+			  name, (unsigned)*value, (unsigned)most, (unsigned)step);
 		return false;
 	}
 	return true;
@@ -281,16 +273,15 @@ static bool take_selector(struct emu_warp *w, const struct emu_instr *i,
  * lane thread-id of the four.  byte-id is the first byte in the word.
  */
 static bool take_scales(struct emu_warp *w, const struct emu_instr *i,
-			const struct emu_value *o, const struct form *f,
-			int rows, struct emu_block_operand *to)
+			const struct emu_value *o, const struct form *f, int rows,
+			struct emu_block_operand *to)
 {
 	const uint32_t count = (uint32_t)f->scales;
 	const uint32_t *words = emu_row(w, &o[0]);
 	uint32_t byte, thread;
 
 	if (!take_selector(w, i, &o[1], "byte-id", count, 4 - count, &byte) ||
-	    !take_selector(w, i, &o[2], "thread-id", 1, rows == 16 ? 1 : 3,
-			   &thread))
+	    !take_selector(w, i, &o[2], "thread-id", 1, rows == 16 ? 1 : 3, &thread))
 		return false;
 	to->scale_is_ue8m0 = i->option & UE8M0;
 	for (int row = 0; row < rows; row++) {
@@ -318,8 +309,7 @@ static void set_scales_of_1(struct emu_block_operand *o)
 }
 
 static bool small_float_sums(struct emu_warp *w, const struct emu_instr *i,
-			     const struct form *f, struct operands *x,
-			     int stride)
+			     const struct form *f, struct operands *x, int stride)
 {
 	static _Thread_local struct emu_block_operand a, b;
 	const struct emu_value *scales =
@@ -343,8 +333,7 @@ static bool small_float_sums(struct emu_warp *w, const struct emu_instr *i,
 
 /* ---- running ------------------------------------------------------------- */
 
-static void run_mma(struct emu_warp *w, const struct emu_instr *i,
-		    uint32_t lanes)
+static void run_mma(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	static _Thread_local struct operands x;
 	const struct form f = form_of(i->option, i->immediate);
@@ -352,8 +341,7 @@ static void run_mma(struct emu_warp *w, const struct emu_instr *i,
 	const struct emu_value *a = i->operand + f.c_registers;
 	const struct emu_value *b = a + f.a_registers;
 	const struct emu_value *c = b + f.b_registers;
-	const int stride =
-	    f.a->family == FLOAT ? EMU_UMMA_K_BYTES * 8 / f.bits : f.k;
+	const int stride = f.a->family == FLOAT ? EMU_UMMA_K_BYTES * 8 / f.bits : f.k;
 
 	if (stride > f.k)
 		memset(&x, 0, sizeof(x));
@@ -369,8 +357,7 @@ static void run_mma(struct emu_warp *w, const struct emu_instr *i,
 	put_d(w, i->operand, &f, is_f16, x.c, lanes);
 }
 
-static void run_mma_f64(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_mma_f64(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct form f = form_of(i->option, i->immediate);
 	const struct emu_value *o = i->operand + f.c_registers;
@@ -414,8 +401,7 @@ static void run_mma_f64(struct emu_warp *w, const struct emu_instr *i,
 
 static const struct element_type *find_type(enum emu_type type)
 {
-	for (size_t k = 0; k < sizeof(element_types) / sizeof(*element_types);
-	     k++)
+	for (size_t k = 0; k < sizeof(element_types) / sizeof(*element_types); k++)
 		if (element_types[k].type == type)
 			return &element_types[k];
 	return NULL;
@@ -443,8 +429,7 @@ static bool bind_kind(struct emu_bind *b)
 	if (emu_has(b, "block_scale") != (kind > 0))
 		return emu_bind_fail(b, ".%s %s .block_scale", kinds[kind],
 				     kind ? "needs" : "has no");
-	b->i->option |= (uint32_t)(kind == 3 ? KIND_MXF4 : (int)kind + 1)
-			<< SCALING_AT;
+	b->i->option |= (uint32_t)(kind == 3 ? KIND_MXF4 : (int)kind + 1) << SCALING_AT;
 	if (kind == 0)
 		return true;
 	if (!emu_has_one(b, vectors, 3, &vector)) {
@@ -475,21 +460,18 @@ static bool is_shape(const struct emu_bind *b, const struct element_type *a,
 		return false;
 	switch (a->family) {
 	case DOUBLE:
-		return b->shape_m == 8
-			   ? bits == 256
-			   : bits == 256 || bits == 512 || bits == 1024;
+		return b->shape_m == 8 ? bits == 256
+				       : bits == 256 || bits == 512 || bits == 1024;
 	case INTEGER:
 	case ONE_BIT:
-		return b->shape_m == 8 ? bits == 128
-				       : bits == 128 || bits == 256;
+		return b->shape_m == 8 ? bits == 128 : bits == 128 || bits == 256;
 	default:
 		return b->shape_m == 16 &&
 		       (bits == 256 || (bits == 128 && scaling == NO_SCALES));
 	}
 }
 
-static bool is_sum_of(enum emu_type sum, const struct element_type *a,
-		      bool has_scales)
+static bool is_sum_of(enum emu_type sum, const struct element_type *a, bool has_scales)
 {
 	switch (a->family) {
 	case DOUBLE:
@@ -500,8 +482,7 @@ static bool is_sum_of(enum emu_type sum, const struct element_type *a,
 	case SMALL_FLOAT:
 		return sum == EMU_F32 || (sum == EMU_T_F16 && !has_scales);
 	default:
-		return sum == EMU_F32 ||
-		       (sum == EMU_T_F16 && a->type == EMU_T_F16);
+		return sum == EMU_F32 || (sum == EMU_T_F16 && a->type == EMU_T_F16);
 	}
 }
 
@@ -514,8 +495,7 @@ static bool is_pair(const struct element_type *a, const struct element_type *b,
 	if (scaling != NO_SCALES)
 		return a->family == SMALL_FLOAT && b->family == SMALL_FLOAT;
 	if (a->family == SMALL_FLOAT)
-		return a->code <= EMU_UMMA_TYPE_E5M2 &&
-		       b->family == SMALL_FLOAT &&
+		return a->code <= EMU_UMMA_TYPE_E5M2 && b->family == SMALL_FLOAT &&
 		       b->code <= EMU_UMMA_TYPE_E5M2;
 	if (a->family == INTEGER)
 		return b->family == INTEGER && a->bits == b->bits;
@@ -524,8 +504,7 @@ static bool is_pair(const struct element_type *a, const struct element_type *b,
 
 static bool bind_types(struct emu_bind *b)
 {
-	const enum scaling scaling =
-	    (enum scaling)(b->i->option >> SCALING_AT & 3);
+	const enum scaling scaling = (enum scaling)(b->i->option >> SCALING_AT & 3);
 	const bool has_scales = scaling > KIND_F8F6F4;
 	const struct element_type *t[2] = {NULL, NULL};
 
@@ -537,8 +516,7 @@ static bool bind_types(struct emu_bind *b)
 		return emu_bind_fail(b, "its types must be those of D, A, B "
 					"and C, A and B such as can be "
 					"multiplied");
-	if (b->types[0] != b->types[3] ||
-	    !is_sum_of(b->types[0], t[0], has_scales))
+	if (b->types[0] != b->types[3] || !is_sum_of(b->types[0], t[0], has_scales))
 		return emu_bind_fail(b,
 				     "C and D must be of one type that "
 				     ".%s is summed in",
@@ -550,15 +528,13 @@ static bool bind_types(struct emu_bind *b)
 	if (emu_has(b, "satfinite") && t[0]->family != INTEGER)
 		return emu_bind_fail(b, ".satfinite is for integers");
 	if (emu_has(b, "popc") != (t[0]->family == ONE_BIT) ||
-	    (emu_has(b, "xor") != emu_has(b, "and")) !=
-		(t[0]->family == ONE_BIT))
+	    (emu_has(b, "xor") != emu_has(b, "and")) != (t[0]->family == ONE_BIT))
 		return emu_bind_fail(b, ".xor.popc or .and.popc is for .b1");
-	b->i->option |= (uint32_t)(t[0] - element_types) |
-			(uint32_t)(t[1] - element_types) << 4 |
-			(b->shape_m == 8 ? M_IS_8 : 0) |
-			(b->types[0] == EMU_T_F16 ? D_IS_F16 : 0) |
-			(emu_has(b, "satfinite") ? SATURATES : 0) |
-			(emu_has(b, "and") ? AND_OF_BITS : 0);
+	b->i->option |=
+	    (uint32_t)(t[0] - element_types) | (uint32_t)(t[1] - element_types) << 4 |
+	    (b->shape_m == 8 ? M_IS_8 : 0) | (b->types[0] == EMU_T_F16 ? D_IS_F16 : 0) |
+	    (emu_has(b, "satfinite") ? SATURATES : 0) |
+	    (emu_has(b, "and") ? AND_OF_BITS : 0);
 	b->i->immediate = b->shape_k;
 	return true;
 }
@@ -566,8 +542,7 @@ static bool bind_types(struct emu_bind *b)
 static bool bind_matrix(struct emu_bind *b, uint32_t n, int wanted, int bytes)
 {
 	uint32_t count;
-	const struct emu_argument *e =
-	    emu_elements(b, emu_argument(b, n), &count);
+	const struct emu_argument *e = emu_elements(b, emu_argument(b, n), &count);
 
 	if (count != (uint32_t)wanted)
 		return emu_bind_fail(b, "%u registers, not %d", count, wanted);
@@ -582,8 +557,7 @@ static bool bind_matrix(struct emu_bind *b, uint32_t n, int wanted, int bytes)
 static bool bind_scales(struct emu_bind *b, uint32_t n)
 {
 	uint32_t words, count;
-	const struct emu_argument *data =
-	    emu_elements(b, emu_argument(b, n), &words);
+	const struct emu_argument *data = emu_elements(b, emu_argument(b, n), &words);
 	const struct emu_argument *ids =
 	    emu_elements(b, emu_argument(b, n + 1), &count);
 
@@ -602,8 +576,8 @@ bool emu_bind_mma(struct emu_bind *b)
 	int bytes;
 
 	b->i->option = 0;
-	if (!emu_has(b, "sync") || !emu_has(b, "aligned") ||
-	    !emu_has(b, "row") || !emu_has(b, "col"))
+	if (!emu_has(b, "sync") || !emu_has(b, "aligned") || !emu_has(b, "row") ||
+	    !emu_has(b, "col"))
 		return emu_bind_fail(b, ".sync.aligned.row.col is missing");
 	if (!bind_kind(b) || !bind_types(b))
 		return false;

@@ -10,8 +10,7 @@
 #define POLICY UINT64_C(0x706F6C6963790000)
 
 static const char *const priorities[] = {"L2::evict_last", "L2::evict_normal",
-					 "L2::evict_first",
-					 "L2::evict_unchanged"};
+					 "L2::evict_first", "L2::evict_unchanged"};
 
 static void run_createpolicy(struct emu_warp *w, const struct emu_instr *i,
 			     uint32_t lanes)
@@ -44,8 +43,7 @@ bool emu_bind_policy_fractional(struct emu_bind *b)
 	b->i->run = run_createpolicy;
 	return bind_priorities(b) && emu_arguments(b, 1, 2) &&
 	       emu_dst(b, emu_argument(b, 0), 8) &&
-	       (b->s->n_arguments == 1 ||
-		emu_src(b, emu_argument(b, 1), EMU_F32));
+	       (b->s->n_arguments == 1 || emu_src(b, emu_argument(b, 1), EMU_F32));
 }
 
 /* d, [address], primary size, total size */

@@ -100,8 +100,7 @@ static bool bind_shape(struct emu_bind *b)
 	    !emu_has_one(b, counts, 8, &count))
 		return emu_bind_fail(b, "it needs one shape and one of .x1 to "
 					".x128");
-	registers = emu_tmem_shape_registers((enum emu_tmem_shape)shape)
-		    << count;
+	registers = emu_tmem_shape_registers((enum emu_tmem_shape)shape) << count;
 	if (registers > 128)
 		return emu_bind_fail(b, "%u registers, at most 128", registers);
 	b->i->vector = (uint8_t)registers;
@@ -118,11 +117,9 @@ static bool bind_registers(struct emu_bind *b, const struct emu_argument *a,
 	const struct emu_argument *e = emu_elements(b, a, &count);
 
 	if (count != b->i->vector)
-		return emu_bind_fail(b, "%u registers, not %u", count,
-				     b->i->vector);
+		return emu_bind_fail(b, "%u registers, not %u", count, b->i->vector);
 	for (uint32_t k = 0; k < count; k++) {
-		if (is_written ? !emu_dst(b, &e[k], 4)
-			       : !emu_src(b, &e[k], EMU_B32))
+		if (is_written ? !emu_dst(b, &e[k], 4) : !emu_src(b, &e[k], EMU_B32))
 			return false;
 		b->operands[b->n_operands - 1].is_async = is_written;
 	}
@@ -154,9 +151,8 @@ bool emu_bind_tmem_move(struct emu_bind *b)
 
 bool emu_bind_tmem_wait(struct emu_bind *b)
 {
-	b->i->option = strcmp(b->i->opcode->name, "tcgen05.wait::st") == 0
-			   ? EMU_TMEM_STORES
-			   : 0;
+	b->i->option =
+	    strcmp(b->i->opcode->name, "tcgen05.wait::st") == 0 ? EMU_TMEM_STORES : 0;
 	b->i->run = emu_run_tmem_wait;
 	return has_target(b) && bind_warp(b) && emu_arguments(b, 0, 0);
 }
@@ -198,8 +194,7 @@ static bool bind_scales(struct emu_bind *b, uint32_t word)
 	uint32_t scales = 0;
 
 	if (!has_scales(word))
-		return !(emu_has(b, "block_scale") || is_1 || is_2 || is_4 ||
-			 is_32) ||
+		return !(emu_has(b, "block_scale") || is_1 || is_2 || is_4 || is_32) ||
 		       emu_bind_fail(b, "%s has no scales", kind_words[word]);
 	if (!emu_has(b, "block_scale"))
 		return emu_bind_fail(b, ".block_scale is missing");
@@ -212,15 +207,15 @@ static bool bind_scales(struct emu_bind *b, uint32_t word)
 	if (word == WORD_MXF4 && !is_4 && !is_1)
 		scales = 2;
 	if (!scales)
-		return emu_bind_fail(
-		    b, "%s",
-		    word == EMU_UMMA_MXF8F6F4 ? "kind::mxf8f6f4 has "
-						"scale_vec::1X"
-		    : word == WORD_MXF4	      ? "kind::mxf4 has scale_vec::2X "
-						"(block32)"
-					: "kind::mxf4nvf4 has scale_vec::4X "
-					  "(block16) or 2X (block32), and must "
-					  "say which");
+		return emu_bind_fail(b, "%s",
+				     word == EMU_UMMA_MXF8F6F4 ? "kind::mxf8f6f4 has "
+								 "scale_vec::1X"
+				     : word == WORD_MXF4
+					 ? "kind::mxf4 has scale_vec::2X "
+					   "(block32)"
+					 : "kind::mxf4nvf4 has scale_vec::4X "
+					   "(block16) or 2X (block32), and must "
+					   "say which");
 	b->i->option |= scales << EMU_UMMA_SCALES_SHIFT;
 	return true;
 }
@@ -271,12 +266,10 @@ static bool bind_plain_end(struct emu_bind *b, uint32_t word)
 	const uint32_t n = keeps ? 6 : 5;
 	const bool shifts = b->s->n_arguments == n + 1;
 
-	if (!emu_arguments(b, n, n + 1) ||
-	    !emu_predicate(b, emu_argument(b, n - 1)))
+	if (!emu_arguments(b, n, n + 1) || !emu_predicate(b, emu_argument(b, n - 1)))
 		return false;
 	if (shifts && word != EMU_UMMA_F16 && word != EMU_UMMA_TF32)
-		return emu_bind_fail(b, "%s has no scale-input-d",
-				     kind_words[word]);
+		return emu_bind_fail(b, "%s has no scale-input-d", kind_words[word]);
 	return (!shifts ||
 		emu_number(b, emu_argument(b, n), 0, 15, &b->i->offset[1])) &&
 	       (!keeps || bind_kept_lanes(b, emu_argument(b, 4)));
@@ -292,8 +285,7 @@ bool emu_bind_umma(struct emu_bind *b)
 		return emu_bind_fail(b, "it needs one .kind");
 	b->i->option |= word == WORD_MXF4 ? EMU_UMMA_MXF4NVF4 : word;
 	b->i->run = emu_run_umma;
-	if (!bind_scales(b, word) ||
-	    !emu_arguments(b, has_scales(word) ? 7 : 5, 7) ||
+	if (!bind_scales(b, word) || !emu_arguments(b, has_scales(word) ? 7 : 5, 7) ||
 	    !bind_tmem_address(b, emu_argument(b, 0)) ||
 	    !bind_a(b, emu_argument(b, 1)) ||
 	    !emu_src(b, emu_argument(b, 2), EMU_B64) ||
@@ -313,9 +305,9 @@ bool emu_bind_tmem_copy(struct emu_bind *b)
 {
 	static const char *const shapes[] = {"128x256b", "128x128b", "4x256b",
 					     "64x128b", "32x128b"};
-	static const uint8_t copies[] = {
-	    EMU_TMEM_CP_128X256B, EMU_TMEM_CP_128X128B, EMU_TMEM_CP_4X256B,
-	    EMU_TMEM_CP_64X128B_02_13, EMU_TMEM_CP_32X128B_X4};
+	static const uint8_t copies[] = {EMU_TMEM_CP_128X256B, EMU_TMEM_CP_128X128B,
+					 EMU_TMEM_CP_4X256B, EMU_TMEM_CP_64X128B_02_13,
+					 EMU_TMEM_CP_32X128B_X4};
 	const bool is_02_13 = emu_has(b, "warpx2::02_13");
 	const bool is_01_23 = emu_has(b, "warpx2::01_23");
 	uint32_t shape = 0;
@@ -324,15 +316,13 @@ bool emu_bind_tmem_copy(struct emu_bind *b)
 		return false;
 	if (!emu_has_one(b, shapes, 5, &shape))
 		return emu_bind_fail(b, "it needs one shape");
-	if (emu_has(b, "warpx4") != (shape == 4) ||
-	    is_02_13 + is_01_23 != (shape == 3))
+	if (emu_has(b, "warpx4") != (shape == 4) || is_02_13 + is_01_23 != (shape == 3))
 		return emu_bind_fail(b, ".32x128b has .warpx4, .64x128b "
 					"has .warpx2::02_13 or ::01_23, the "
 					"others have neither");
 	b->i->vector = is_01_23 ? EMU_TMEM_CP_64X128B_01_23 : copies[shape];
 	b->i->run = emu_run_tmem_copy;
-	return emu_arguments(b, 2, 2) &&
-	       bind_tmem_address(b, emu_argument(b, 0)) &&
+	return emu_arguments(b, 2, 2) && bind_tmem_address(b, emu_argument(b, 0)) &&
 	       emu_src(b, emu_argument(b, 1), EMU_B64);
 }
 

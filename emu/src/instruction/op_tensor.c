@@ -39,8 +39,7 @@ static bool read_place(struct emu_warp *w, const struct emu_instr *i, int lane,
 	int used = 0;
 
 	for (int k = 0; k < i->vector; k++)
-		box->at[k] =
-		    ((const int32_t *)emu_row(w, &coordinates[k]))[lane];
+		box->at[k] = ((const int32_t *)emu_row(w, &coordinates[k]))[lane];
 	why = emu_tensor_map_refuses(&box->map, box->at, is_store);
 	if (!why)
 		return true;
@@ -61,8 +60,8 @@ static bool read_map(struct emu_warp *w, const struct emu_instr *i, int lane,
 	uint8_t opaque[128];
 
 	for (uint32_t k = 0; k < sizeof(opaque); k += 16) {
-		const uint8_t *from = emu_access(
-		    w, i, lane, EMU_GENERIC, address + k, 16, EMU_READ, NULL);
+		const uint8_t *from = emu_access(w, i, lane, EMU_GENERIC, address + k,
+						 16, EMU_READ, NULL);
 
 		if (!from)
 			return false;
@@ -89,8 +88,8 @@ static bool read_map(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
-static bool check_shared(struct emu_warp *w, const struct emu_instr *i,
-			 int lane, uint64_t address)
+static bool check_shared(struct emu_warp *w, const struct emu_instr *i, int lane,
+			 uint64_t address)
 {
 	if (address % BOX_ALIGN == 0)
 		return true;
@@ -115,8 +114,8 @@ static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 
 	for (uint32_t k = 0; k < bytes; k++) {
 		uint8_t *at =
-		    emu_access(t->warp, t->instr, lane, EMU_GLOBAL, address + k,
-			       1, t->reduces ? EMU_READ : EMU_COPY, shadow);
+		    emu_access(t->warp, t->instr, lane, EMU_GLOBAL, address + k, 1,
+			       t->reduces ? EMU_READ : EMU_COPY, shadow);
 
 		if (!at)
 			return NULL;
@@ -141,9 +140,8 @@ static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
 		     const struct emu_tensor_piece *piece, bool is_tf32)
 {
 	uint8_t *shadow, *from_shadow = NULL;
-	uint8_t *to =
-	    emu_access(t->warp, t->instr, lane, EMU_SHARED_CLUSTER,
-		       shared + piece->shared_offset, 16, EMU_COPY, &shadow);
+	uint8_t *to = emu_access(t->warp, t->instr, lane, EMU_SHARED_CLUSTER,
+				 shared + piece->shared_offset, 16, EMU_COPY, &shadow);
 	struct emu_piece p = {.lane = (uint8_t)lane};
 
 	if (!to)
@@ -189,8 +187,7 @@ static bool add_store(struct emu_transfer *t, int lane, uint64_t shared,
 		      const struct emu_tensor_piece *piece)
 {
 	/* A reduction reaches the elements alone. */
-	const uint32_t bytes =
-	    t->reduces ? piece->inside_bytes : piece->stored_bytes;
+	const uint32_t bytes = t->reduces ? piece->inside_bytes : piece->stored_bytes;
 	struct emu_piece p = {.lane = (uint8_t)lane,
 			      .bytes = bytes,
 			      .copied = bytes,
@@ -289,8 +286,7 @@ static bool check_ranks(struct emu_warp *w, const struct emu_instr *i, int lane,
  * with cta_group::2 in that CTA of its pair whose rank is even or odd as the
  * barrier's.
  */
-static uint64_t barrier_rank(const struct emu_instr *i, uint64_t rank,
-			     uint64_t barrier)
+static uint64_t barrier_rank(const struct emu_instr *i, uint64_t rank, uint64_t barrier)
 {
 	return i->option & IS_PAIR
 		   ? (rank & ~UINT64_C(1)) | (barrier >> EMU_RANK_SHIFT & 1)
@@ -312,15 +308,13 @@ static bool load_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 		return false;
 	for (uint64_t rank = 0; mask >> rank; rank++)
 		if (mask >> rank & 1 &&
-		    !load_to(
-			w, i, lane, box, emu_at_rank(to, rank),
-			emu_at_rank(barrier, barrier_rank(i, rank, barrier))))
+		    !load_to(w, i, lane, box, emu_at_rank(to, rank),
+			     emu_at_rank(barrier, barrier_rank(i, rank, barrier))))
 			return false;
 	return true;
 }
 
-static void run_load(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_load(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_value *o = i->operand;
 	uint64_t to[EMU_LANES], map[EMU_LANES], barrier[EMU_LANES];
@@ -332,10 +326,9 @@ static void run_load(struct emu_warp *w, const struct emu_instr *i,
 	{
 		struct box box;
 
-		if (lanes >> l & 1 &&
-		    (!read_map(w, i, l, map[l], &box) ||
-		     !read_place(w, i, l, &o[2], false, &box) ||
-		     !load_lane(w, i, l, &box, to[l], barrier[l])))
+		if (lanes >> l & 1 && (!read_map(w, i, l, map[l], &box) ||
+				       !read_place(w, i, l, &o[2], false, &box) ||
+				       !load_lane(w, i, l, &box, to[l], barrier[l])))
 			return;
 	}
 }
@@ -407,8 +400,7 @@ static bool store_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
  * from the same place.  A GPU, whose instruction is one of the warp, does it
  * once; a reduction counts for each lane.
  */
-static void run_store(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_store(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_value *o = i->operand;
 	const int first = lanes ? __builtin_ctz(lanes) : 0;
@@ -426,8 +418,7 @@ static void run_store(struct emu_warp *w, const struct emu_instr *i,
 			return;
 		if (l == first)
 			box_of_first = box;
-		else if (!i->option && map[l] == map[first] &&
-			 from[l] == from[first] &&
+		else if (!i->option && map[l] == map[first] && from[l] == from[first] &&
 			 memcmp(box.at, box_of_first.at, sizeof(box.at)) == 0)
 			continue;
 		if (!store_lane(w, i, l, &box, from[l]))
@@ -486,8 +477,7 @@ bool emu_bind_bulk_tensor(struct emu_bind *b)
 	if (is_store)
 		return bind_map(b, emu_argument(b, 0)) &&
 		       emu_address(b, emu_argument(b, 1));
-	return emu_address(b, emu_argument(b, 0)) &&
-	       bind_map(b, emu_argument(b, 1)) &&
+	return emu_address(b, emu_argument(b, 0)) && bind_map(b, emu_argument(b, 1)) &&
 	       emu_address(b, emu_argument(b, 2)) &&
 	       (!has_mask || emu_src(b, emu_argument(b, 3), EMU_U16));
 }
@@ -497,13 +487,11 @@ bool emu_bind_bulk_tensor_reduce(struct emu_bind *b)
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
 
 	b->i->vector = rank_of(b);
-	if (!b->i->vector || !emu_has(b, "global") ||
-	    !emu_has(b, "shared::cta") || !emu_has(b, "bulk_group"))
+	if (!b->i->vector || !emu_has(b, "global") || !emu_has(b, "shared::cta") ||
+	    !emu_has(b, "bulk_group"))
 		return emu_bind_fail(b, "it needs a rank, .global.shared::cta "
 					"and .bulk_group");
 	b->i->run = run_store;
-	return emu_bind_reduction(b) &&
-	       emu_arguments(b, 2 + policy, 2 + policy) &&
-	       bind_map(b, emu_argument(b, 0)) &&
-	       emu_address(b, emu_argument(b, 1));
+	return emu_bind_reduction(b) && emu_arguments(b, 2 + policy, 2 + policy) &&
+	       bind_map(b, emu_argument(b, 0)) && emu_address(b, emu_argument(b, 1));
 }

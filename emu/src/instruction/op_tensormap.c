@@ -17,8 +17,8 @@
 
 /* Copies a map out of memory or into it; false: a fault. */
 static bool move_map(struct emu_warp *w, const struct emu_instr *i, int lane,
-		     enum emu_state_space space, uint64_t address,
-		     bool is_write, uint8_t *map)
+		     enum emu_state_space space, uint64_t address, bool is_write,
+		     uint8_t *map)
 {
 	if (address % EMU_TENSOR_MAP_BYTES) {
 		emu_fault(w, i, lane,
@@ -43,8 +43,7 @@ static bool move_map(struct emu_warp *w, const struct emu_instr *i, int lane,
 /* ---- replace -------------------------------------------------------------- */
 
 /* option: the field; offset[0]: its ordinal. */
-static void run_replace(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+static void run_replace(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const struct emu_value *value = &i->operand[1];
 	uint64_t address[EMU_LANES];
@@ -55,23 +54,21 @@ static void run_replace(struct emu_warp *w, const struct emu_instr *i,
 		uint8_t map[EMU_TENSOR_MAP_BYTES];
 		struct emu_error err = {{0}};
 		const void *row = emu_row(w, value);
-		const uint64_t x = value->bytes == 8
-				       ? ((const uint64_t *)row)[l]
-				       : ((const uint32_t *)row)[l];
+		const uint64_t x = value->bytes == 8 ? ((const uint64_t *)row)[l]
+						     : ((const uint32_t *)row)[l];
 
 		if (!(lanes >> l & 1))
 			continue;
-		if (!move_map(w, i, l, (enum emu_state_space)i->space,
-			      address[l], false, map))
+		if (!move_map(w, i, l, (enum emu_state_space)i->space, address[l],
+			      false, map))
 			return;
-		if (!emu_tensor_map_replace(map,
-					    (enum emu_tensor_field)i->option,
+		if (!emu_tensor_map_replace(map, (enum emu_tensor_field)i->option,
 					    (int)i->offset[0], x, &err)) {
 			emu_fault(w, i, l, "%s", err.text);
 			return;
 		}
-		if (!move_map(w, i, l, (enum emu_state_space)i->space,
-			      address[l], true, map))
+		if (!move_map(w, i, l, (enum emu_state_space)i->space, address[l], true,
+			      map))
 			return;
 	}
 }
@@ -99,17 +96,16 @@ bool emu_bind_tensormap_replace(struct emu_bind *b)
 	if (!emu_has(b, "tile") || !emu_has(b, "b1024") ||
 	    !emu_has_one(b, fields, count, &field))
 		return emu_bind_fail(b, "it needs .tile, one field and .b1024");
-	is_wide = field == EMU_TENSOR_FIELD_ADDRESS ||
-		  field == EMU_TENSOR_FIELD_STRIDE;
-	has_ordinal = field >= EMU_TENSOR_FIELD_BOX &&
-		      field <= EMU_TENSOR_FIELD_ELEMENT_STRIDE;
+	is_wide = field == EMU_TENSOR_FIELD_ADDRESS || field == EMU_TENSOR_FIELD_STRIDE;
+	has_ordinal =
+	    field >= EMU_TENSOR_FIELD_BOX && field <= EMU_TENSOR_FIELD_ELEMENT_STRIDE;
 	arguments = has_ordinal ? 3 : 2;
 	if (b->n_types != 1 || b->types[0] != (is_wide ? EMU_B64 : EMU_B32))
 		return emu_bind_fail(b, ".%s is .%s", fields[field],
 				     is_wide ? "b64" : "b32");
 	if (!emu_arguments(b, arguments, arguments) ||
-	    (has_ordinal && !emu_number(b, emu_argument(b, 1), 0,
-					EMU_TENSOR_RANK - 1, &ordinal)))
+	    (has_ordinal &&
+	     !emu_number(b, emu_argument(b, 1), 0, EMU_TENSOR_RANK - 1, &ordinal)))
 		return false;
 	b->i->option = field;
 	b->i->space = (uint8_t)emu_space_of(b);
@@ -123,8 +119,7 @@ bool emu_bind_tensormap_replace(struct emu_bind *b)
 /* ---- handing on ----------------------------------------------------------- */
 
 /* All lanes copy together, so that all name one map. */
-static void run_copy(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_copy(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const int first = __builtin_ctz(lanes);
 	uint64_t to[EMU_LANES], from[EMU_LANES];
@@ -170,8 +165,7 @@ bool emu_bind_tensormap_copy(struct emu_bind *b)
 	       emu_address(b, emu_argument(b, 1)) && is_size_of_map(b, 2);
 }
 
-static void run_fence(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_fence(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)lanes;
 	emu_watch_fence(w, i->vector ? EMU_ORDER_NEAR : EMU_ORDER_WIDE);

@@ -24,8 +24,7 @@ static bool has_members(struct emu_warp *w, const struct emu_instr *i,
 		if (!(lanes >> l & 1))
 			continue;
 		if (!(masks[l] >> l & 1)) {
-			emu_fault(w, i, l,
-				  "the lane is not in its own mask %08x",
+			emu_fault(w, i, l, "the lane is not in its own mask %08x",
 				  masks[l]);
 			return false;
 		}
@@ -46,8 +45,7 @@ static bool has_members(struct emu_warp *w, const struct emu_instr *i,
 enum { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX, HAS_PREDICATE = 4 };
 
 /* PTX ISA, shfl: j is the source lane, p false where it is outside. */
-static int source_lane(int lane, uint32_t mode, uint32_t b, uint32_t c,
-		       bool *inside)
+static int source_lane(int lane, uint32_t mode, uint32_t b, uint32_t c, bool *inside)
 {
 	const int clamp = (int)(c & 31), segment = (int)(c >> 8 & 31);
 	const int value = (int)(b & 31);
@@ -75,12 +73,10 @@ static int source_lane(int lane, uint32_t mode, uint32_t b, uint32_t c,
 	return *inside ? j : lane;
 }
 
-static void run_shfl(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_shfl(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t mode = i->option & 3;
-	const struct emu_value *o =
-	    i->operand + (i->option & HAS_PREDICATE ? 2 : 1);
+	const struct emu_value *o = i->operand + (i->option & HAS_PREDICATE ? 2 : 1);
 	const uint32_t *a = emu_row(w, &o[0]), *b = emu_row(w, &o[1]);
 	const uint32_t *c = emu_row(w, &o[2]), *masks = emu_row(w, &o[3]);
 	uint32_t r[EMU_LANES], inside = 0;
@@ -134,8 +130,7 @@ bool emu_bind_shfl(struct emu_bind *b)
 
 enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
 
-static void run_vote(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+static void run_vote(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t yes = emu_lanes_of(w, &i->operand[1]);
 	const uint32_t *masks = emu_row(w, &i->operand[2]);
@@ -149,11 +144,10 @@ static void run_vote(struct emu_warp *w, const struct emu_instr *i,
 		const uint32_t of = yes & mask;
 
 		r[l] = of;
-		result |=
-		    (uint32_t)(i->option == VOTE_ALL   ? of == mask
-			       : i->option == VOTE_ANY ? of != 0
-						       : of == mask || of == 0)
-		    << l;
+		result |= (uint32_t)(i->option == VOTE_ALL   ? of == mask
+				     : i->option == VOTE_ANY ? of != 0
+							     : of == mask || of == 0)
+			  << l;
 	}
 	if (i->option == VOTE_BALLOT)
 		emu_put_32(w, &i->operand[0], r, lanes);
@@ -170,8 +164,7 @@ bool emu_bind_vote(struct emu_bind *b)
 					".uni .ballot");
 	b->i->run = run_vote;
 	return emu_arguments(b, 3, 3) &&
-	       emu_dst(b, emu_argument(b, 0),
-		       b->i->option == VOTE_BALLOT ? 4 : 1) &&
+	       emu_dst(b, emu_argument(b, 0), b->i->option == VOTE_BALLOT ? 4 : 1) &&
 	       emu_predicate(b, emu_argument(b, 1)) &&
 	       emu_src(b, emu_argument(b, 2), EMU_B32);
 }
@@ -185,10 +178,9 @@ static uint32_t lanes_like(const struct emu_value *o, const void *row, int l,
 	for (; mask; mask &= mask - 1) {
 		const int k = __builtin_ctz(mask);
 
-		if (o->bytes == 8 ? ((const uint64_t *)row)[k] ==
-					((const uint64_t *)row)[l]
-				  : ((const uint32_t *)row)[k] ==
-					((const uint32_t *)row)[l])
+		if (o->bytes == 8
+			? ((const uint64_t *)row)[k] == ((const uint64_t *)row)[l]
+			: ((const uint32_t *)row)[k] == ((const uint32_t *)row)[l])
 			same |= UINT32_C(1) << k;
 	}
 	return same;
@@ -196,8 +188,7 @@ static uint32_t lanes_like(const struct emu_value *o, const void *row, int l,
 
 enum { MATCH_ANY, MATCH_ALL };
 
-static void run_match(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_match(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const void *row = emu_row(w, &i->operand[1]);
 	const uint32_t *masks = emu_row(w, &i->operand[2]);
@@ -273,8 +264,7 @@ static uint32_t reduced(const uint32_t *a, uint32_t mask, uint32_t operation,
 	return r;
 }
 
-static void run_redux(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_redux(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *a = emu_row(w, &i->operand[1]);
 	const uint32_t *masks = emu_row(w, &i->operand[2]);
@@ -284,8 +274,7 @@ static void run_redux(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	EMU_EACH_LANE(l)
 	if (lanes >> l & 1)
-		r[l] =
-		    reduced(a, masks[l] & lanes, i->option, i->type == EMU_S32);
+		r[l] = reduced(a, masks[l] & lanes, i->option, i->type == EMU_S32);
 	emu_put_32(w, &i->operand[0], r, lanes);
 }
 
@@ -294,9 +283,8 @@ bool emu_bind_redux(struct emu_bind *b)
 	static const char *const operations[] = {"add", "min", "max",
 						 "and", "or",  "xor"};
 
-	if (!emu_has_one(b, operations, 6, &b->i->option) ||
-	    !emu_has(b, "sync") || b->n_types != 1 ||
-	    (b->types[0] == EMU_B32) != (b->i->option >= REDUX_AND))
+	if (!emu_has_one(b, operations, 6, &b->i->option) || !emu_has(b, "sync") ||
+	    b->n_types != 1 || (b->types[0] == EMU_B32) != (b->i->option >= REDUX_AND))
 		return emu_bind_fail(b, "it needs .sync and one operation that "
 					"its type has");
 	b->i->run = run_redux;
@@ -306,8 +294,7 @@ bool emu_bind_redux(struct emu_bind *b)
 }
 
 /* elect.sync d|p, mask: the lowest lane. */
-static void run_elect(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_elect(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *masks = emu_row(w, &i->operand[2]);
 	uint32_t r[EMU_LANES] = {0}, is = 0;
@@ -332,8 +319,7 @@ bool emu_bind_elect(struct emu_bind *b)
 	if (!d->second)
 		return emu_bind_fail(b, "d|p is missing");
 	b->i->run = run_elect;
-	return emu_dst(b, d, 4) &&
-	       emu_dst(b, &b->s->elements[d->second - 1], 1) &&
+	return emu_dst(b, d, 4) && emu_dst(b, &b->s->elements[d->second - 1], 1) &&
 	       emu_src(b, emu_argument(b, 1), EMU_B32);
 }
 
@@ -352,8 +338,7 @@ bool emu_bind_activemask(struct emu_bind *b)
 	return emu_arguments(b, 1, 1) && emu_dst(b, emu_argument(b, 0), 4);
 }
 
-static void run_bar_warp(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+static void run_bar_warp(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *masks = emu_row(w, &i->operand[0]);
 
@@ -361,8 +346,7 @@ static void run_bar_warp(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	/* Tiles of a warp meet separately: one call for each mask. */
 	for (uint32_t left = lanes; left;) {
-		const uint32_t mask =
-		    masks[__builtin_ctz(left)] | (left & -left);
+		const uint32_t mask = masks[__builtin_ctz(left)] | (left & -left);
 
 		emu_watch_meet(w, mask & lanes);
 		left &= ~mask;
@@ -372,8 +356,7 @@ static void run_bar_warp(struct emu_warp *w, const struct emu_instr *i,
 bool emu_bind_bar_warp(struct emu_bind *b)
 {
 	b->i->run = run_bar_warp;
-	return emu_arguments(b, 1, 1) &&
-	       emu_src(b, emu_argument(b, 0), EMU_B32);
+	return emu_arguments(b, 1, 1) && emu_src(b, emu_argument(b, 0), EMU_B32);
 }
 
 /* ---- movmatrix ------------------------------------------------------------ */
@@ -384,8 +367,7 @@ static uint32_t matrix_element(const uint32_t *rows, int row, int column)
 	return rows[4 * row + column / 2] >> column % 2 * 16 & 0xFFFF;
 }
 
-static void run_movmatrix(struct emu_warp *w, const struct emu_instr *i,
-			  uint32_t lanes)
+static void run_movmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *a = emu_row(w, &i->operand[1]);
 	uint32_t r[EMU_LANES];
@@ -402,8 +384,8 @@ static void run_movmatrix(struct emu_warp *w, const struct emu_instr *i,
 
 bool emu_bind_movmatrix(struct emu_bind *b)
 {
-	if (b->shape_m != 8 || b->shape_n != 8 || b->shape_k ||
-	    !emu_has(b, "trans") || b->n_types != 1)
+	if (b->shape_m != 8 || b->shape_n != 8 || b->shape_k || !emu_has(b, "trans") ||
+	    b->n_types != 1)
 		return emu_bind_fail(b, "it needs .m8n8.trans.b16");
 	b->i->is_converged = true;
 	b->i->run = run_movmatrix;

@@ -23,10 +23,9 @@ bool emu_bind_wgmma_group(struct emu_bind *b)
 
 	b->i->run = emu_run_wgmma_group;
 	b->i->is_converged = true;
-	b->i->option = strcmp(name, "wgmma.fence") == 0 ? EMU_WGMMA_FENCE
-		       : strcmp(name, "wgmma.commit_group") == 0
-			   ? EMU_WGMMA_COMMIT
-			   : EMU_WGMMA_WAIT;
+	b->i->option = strcmp(name, "wgmma.fence") == 0		 ? EMU_WGMMA_FENCE
+		       : strcmp(name, "wgmma.commit_group") == 0 ? EMU_WGMMA_COMMIT
+								 : EMU_WGMMA_WAIT;
 	if (!has_target(b))
 		return false;
 	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
@@ -48,19 +47,15 @@ static const struct operand_type {
 	char family; /* A and B are of one */
 	bool has_f16_sums;
 } operand_types[] = {
-    {EMU_T_F16, EMU_F16, 16, 'h', true},
-    {EMU_T_BF16, EMU_BF16, 16, 'b', false},
-    {EMU_T_TF32, EMU_TF32, 8, 't', false},
-    {EMU_T_E4M3, EMU_E4M3, 32, '8', true},
-    {EMU_T_E5M2, EMU_E5M2, 32, '8', true},
-    {EMU_S8T, EMU_S8, 32, 'i', false},
+    {EMU_T_F16, EMU_F16, 16, 'h', true},   {EMU_T_BF16, EMU_BF16, 16, 'b', false},
+    {EMU_T_TF32, EMU_TF32, 8, 't', false}, {EMU_T_E4M3, EMU_E4M3, 32, '8', true},
+    {EMU_T_E5M2, EMU_E5M2, 32, '8', true}, {EMU_S8T, EMU_S8, 32, 'i', false},
     {EMU_U8, EMU_MMA_U8, 32, 'i', false},
 };
 
 static const struct operand_type *find_type(enum emu_type type)
 {
-	for (size_t k = 0; k < sizeof(operand_types) / sizeof(*operand_types);
-	     k++)
+	for (size_t k = 0; k < sizeof(operand_types) / sizeof(*operand_types); k++)
 		if (operand_types[k].type == type)
 			return &operand_types[k];
 	return NULL;
@@ -90,19 +85,17 @@ static bool bind_shape(struct emu_bind *b, const struct operand_type **a)
 					".bf16, .tf32, .e4m3 and .e5m2, .s8 "
 					"and .u8");
 	is_integer = t[0]->family == 'i';
-	if (is_integer
-		? sum != EMU_S32
-		: sum != EMU_F32 && !(sum == EMU_T_F16 && t[0]->has_f16_sums))
+	if (is_integer ? sum != EMU_S32
+		       : sum != EMU_F32 && !(sum == EMU_T_F16 && t[0]->has_f16_sums))
 		return emu_bind_fail(b, "D must be .f32, or .f16 with A of "
 					".f16, .e4m3 and .e5m2, or .s32 with "
 					".s8 and .u8");
-	if (b->shape_m != 64 || !is_n(b->shape_n, is_integer) ||
-	    b->shape_k != t[0]->k)
+	if (b->shape_m != 64 || !is_n(b->shape_n, is_integer) || b->shape_k != t[0]->k)
 		return emu_bind_fail(b,
 				     "m%dn%dk%d: must be m64nNk%d with N 8 to "
 				     "256 by %d",
-				     b->shape_m, b->shape_n, b->shape_k,
-				     t[0]->k, is_integer ? 16 : 8);
+				     b->shape_m, b->shape_n, b->shape_k, t[0]->k,
+				     is_integer ? 16 : 8);
 	if (emu_has(b, "satfinite") && !is_integer)
 		return emu_bind_fail(b, ".satfinite is for .s8 and .u8");
 	b->i->option = (uint32_t)b->shape_n << 8 | (uint32_t)t[0]->mma << 24 |
@@ -115,8 +108,7 @@ static bool bind_shape(struct emu_bind *b, const struct operand_type **a)
 
 /* Numbers behind scale-d: signs, but of integers; then, of 16-bit types, which
  * operands in shared memory are transposed. */
-static bool bind_scales(struct emu_bind *b, const struct operand_type *t,
-			bool shared)
+static bool bind_scales(struct emu_bind *b, const struct operand_type *t, bool shared)
 {
 	int64_t scale_a = 1, scale_b = 1, trans_a = 0, trans_b = 0;
 	const uint32_t signs = t->family == 'i' ? 0 : 2;
@@ -127,8 +119,7 @@ static bool bind_scales(struct emu_bind *b, const struct operand_type *t,
 	if (signs && (!emu_number(b, emu_argument(b, 4), -1, 1, &scale_a) ||
 		      !emu_number(b, emu_argument(b, 5), -1, 1, &scale_b)))
 		return false;
-	if (transposes == 2 &&
-	    !emu_number(b, emu_argument(b, 6), 0, 1, &trans_a))
+	if (transposes == 2 && !emu_number(b, emu_argument(b, 6), 0, 1, &trans_a))
 		return false;
 	if (transposes &&
 	    !emu_number(b, emu_argument(b, 5 + transposes), 0, 1, &trans_b))
@@ -136,8 +127,7 @@ static bool bind_scales(struct emu_bind *b, const struct operand_type *t,
 	if (scale_a == 0 || scale_b == 0)
 		return emu_bind_fail(b, "scale-a and scale-b must be 1 or -1");
 	b->i->option |= (uint32_t)trans_a << 20 | (uint32_t)trans_b << 21 |
-			(uint32_t)(scale_a < 0) << 22 |
-			(uint32_t)(scale_b < 0) << 23;
+			(uint32_t)(scale_a < 0) << 22 | (uint32_t)(scale_b < 0) << 23;
 	return true;
 }
 
@@ -153,8 +143,7 @@ static bool bind_registers(struct emu_bind *b, const struct emu_argument *a,
 		if (e[k].kind != EMU_ARG_REGISTER)
 			return emu_bind_fail(b, "its operands must be "
 						"registers");
-		if (is_written ? !emu_dst(b, &e[k], 4)
-			       : !emu_src(b, &e[k], EMU_B32))
+		if (is_written ? !emu_dst(b, &e[k], 4) : !emu_src(b, &e[k], EMU_B32))
 			return false;
 		b->operands[b->n_operands - 1].is_async = true;
 	}
@@ -179,8 +168,7 @@ bool emu_bind_wgmma(struct emu_bind *b)
 	b->i->run = emu_run_wgmma;
 	sums = (uint32_t)b->shape_n / (b->i->option & EMU_D_IS_F16 ? 4 : 2);
 	if (!bind_registers(b, emu_argument(b, 0), sums, true) ||
-	    (shared ? !emu_src(b, a, EMU_B64)
-		    : !bind_registers(b, a, 4, false)) ||
+	    (shared ? !emu_src(b, a, EMU_B64) : !bind_registers(b, a, 4, false)) ||
 	    !emu_src(b, emu_argument(b, 2), EMU_B64))
 		return false;
 	if (emu_argument(b, 3)->kind != EMU_ARG_REGISTER)

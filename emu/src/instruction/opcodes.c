@@ -14,25 +14,23 @@
 #define BITS	     "b16 b32 b64"
 #define ANY	     "b8 u8 s8 b16 u16 s16 f16 bf16 b32 u32 s32 f32 b64 u64 s64 f64"
 #define ROUNDING     "rn rz rm rp"
-#define SPACES                                                                 \
-	"global shared shared::cta shared::cluster local param param::entry "  \
+#define SPACES                                                                         \
+	"global shared shared::cta shared::cluster local param param::entry "          \
 	"param::func const"
-#define COMPARISONS                                                            \
-	"eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan"
-#define CACHES                                                                 \
-	"ca cg cs lu cv wb wt L1::evict_normal L1::evict_unchanged "           \
-	"L1::evict_first L1::evict_last L1::no_allocate L2::cache_hint "       \
+#define COMPARISONS "eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan"
+#define CACHES                                                                         \
+	"ca cg cs lu cv wb wt L1::evict_normal L1::evict_unchanged "                   \
+	"L1::evict_first L1::evict_last L1::no_allocate L2::cache_hint "               \
 	"L2::64B L2::128B L2::256B"
 #define ATOMIC_FORMS "noftz L2::cache_hint v2 v4 v8"
 #define ATOMIC_TYPES "u32 s32 u64 s64 f32 f64 f16 bf16 f16x2 bf16x2 b16 b32 b64"
 #define GROUPS	     "cta_group::1 cta_group::2"
-#define TMEM_SHAPES                                                            \
-	"sync aligned 32x32b 16x64b 16x128b 16x256b 16x32bx2 x1 x2 x4 x8 x16 " \
+#define TMEM_SHAPES                                                                    \
+	"sync aligned 32x32b 16x64b 16x128b 16x256b 16x32bx2 x1 x2 x4 x8 x16 "         \
 	"x32 x64 x128"
 #define L2_PRIORITIES "L2::evict_last L2::evict_normal L2::evict_first"
 #define PRIORITIES    L2_PRIORITIES " L2::evict_unchanged"
-#define ORDERS                                                                 \
-	"weak relaxed acquire release acq_rel volatile sc cta cluster gpu sys"
+#define ORDERS	      "weak relaxed acquire release acq_rel volatile sc cta cluster gpu sys"
 
 const struct emu_opcode emu_opcodes[] = {
     /* arithmetic */
@@ -113,15 +111,13 @@ const struct emu_opcode emu_opcodes[] = {
     {"selp", "", BITS " " INTEGERS " f32 f64", emu_bind_alu},
     {"setp", COMPARISONS " and or xor ftz", BITS " " INTEGERS " " FLOATS,
      emu_bind_setp},
-    {"set", COMPARISONS " and or xor ftz", BITS " " INTEGERS " " FLOATS,
-     emu_bind_set},
+    {"set", COMPARISONS " and or xor ftz", BITS " " INTEGERS " " FLOATS, emu_bind_set},
     {"slct", "", BITS " " INTEGERS " f32 f64", emu_bind_slct},
     /* moves and conversions */
     {"mov", "", BITS " " INTEGERS " f32 f64 pred", emu_bind_mov},
     {"mov", "", "b128", emu_bind_mov_128},
     {"cvt", ROUNDING " rna rni rzi rmi rpi sat satfinite relu ftz",
-     ANY " tf32 f16x2 bf16x2 e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2 ue8m0x2",
-     emu_bind_cvt},
+     ANY " tf32 f16x2 bf16x2 e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2 ue8m0x2", emu_bind_cvt},
     {"cvta", "to " SPACES, "u64", emu_bind_cvta},
     {"mapa", "shared::cluster", "u32 u64", emu_bind_mapa},
     {"isspacep", SPACES, "", emu_bind_isspacep},
@@ -135,11 +131,9 @@ const struct emu_opcode emu_opcodes[] = {
      "b32 b64 u32 u64 s32 s64 f32 f64", emu_bind_st_async},
     {"st.bulk", "weak shared shared::cta", "", emu_bind_st_bulk},
     {"atom",
-     SPACES " " ORDERS " " ATOMIC_FORMS
-	    " add min max and or xor exch cas inc dec",
+     SPACES " " ORDERS " " ATOMIC_FORMS " add min max and or xor exch cas inc dec",
      ATOMIC_TYPES, emu_bind_atom},
-    {"red",
-     SPACES " " ORDERS " " ATOMIC_FORMS " add min max and or xor inc dec",
+    {"red", SPACES " " ORDERS " " ATOMIC_FORMS " add min max and or xor inc dec",
      ATOMIC_TYPES, emu_bind_red},
     {"red.async",
      "relaxed cluster shared::cluster mbarrier::complete_tx::bytes add min max "
@@ -150,10 +144,9 @@ const struct emu_opcode emu_opcodes[] = {
     {"prefetch.tensormap", "", "", emu_bind_prefetch},
     {"prefetchu", "L1", "", emu_bind_prefetch},
     {"applypriority", "global L2::evict_normal", "", emu_bind_prefetch},
-    {"cp.async.bulk.prefetch", "L2 global L2::cache_hint", "",
-     emu_bind_prefetch},
-    {"cp.async.bulk.prefetch.tensor",
-     "1d 2d 3d 4d 5d L2 global tile L2::cache_hint", "", emu_bind_prefetch},
+    {"cp.async.bulk.prefetch", "L2 global L2::cache_hint", "", emu_bind_prefetch},
+    {"cp.async.bulk.prefetch.tensor", "1d 2d 3d 4d 5d L2 global tile L2::cache_hint",
+     "", emu_bind_prefetch},
     {"createpolicy.fractional", PRIORITIES, "b64", emu_bind_policy_fractional},
     {"createpolicy.range", "global " PRIORITIES, "b64", emu_bind_policy_range},
     {"createpolicy.cvt", "L2", "b64", emu_bind_policy_cvt},
@@ -213,18 +206,14 @@ const struct emu_opcode emu_opcodes[] = {
      "expect_tx release relaxed cta cluster shared shared::cta "
      "shared::cluster",
      "b64", emu_bind_mbarrier},
-    {"mbarrier.expect_tx",
-     "relaxed cta cluster shared shared::cta shared::cluster", "b64",
-     emu_bind_mbarrier},
-    {"mbarrier.complete_tx",
-     "relaxed cta cluster shared shared::cta shared::cluster", "b64",
-     emu_bind_mbarrier},
-    {"mbarrier.try_wait",
-     "parity acquire relaxed cta cluster shared shared::cta", "b64",
-     emu_bind_mbarrier},
-    {"mbarrier.test_wait",
-     "parity acquire relaxed cta cluster shared shared::cta", "b64",
-     emu_bind_mbarrier},
+    {"mbarrier.expect_tx", "relaxed cta cluster shared shared::cta shared::cluster",
+     "b64", emu_bind_mbarrier},
+    {"mbarrier.complete_tx", "relaxed cta cluster shared shared::cta shared::cluster",
+     "b64", emu_bind_mbarrier},
+    {"mbarrier.try_wait", "parity acquire relaxed cta cluster shared shared::cta",
+     "b64", emu_bind_mbarrier},
+    {"mbarrier.test_wait", "parity acquire relaxed cta cluster shared shared::cta",
+     "b64", emu_bind_mbarrier},
     {"cp.async",
      "ca cg shared shared::cta global L2::cache_hint L2::64B L2::128B "
      "L2::256B",
@@ -253,10 +242,9 @@ const struct emu_opcode emu_opcodes[] = {
      "1d 2d 3d 4d 5d global shared::cta tile bulk_group L2::cache_hint add min "
      "max inc dec and or xor",
      "", emu_bind_bulk_tensor_reduce},
-    {"cp.async.bulk.prefetch", "L2 global L2::cache_hint", "",
-     emu_bind_nothing},
-    {"cp.async.bulk.prefetch.tensor",
-     "1d 2d 3d 4d 5d L2 global tile L2::cache_hint", "", emu_bind_nothing},
+    {"cp.async.bulk.prefetch", "L2 global L2::cache_hint", "", emu_bind_nothing},
+    {"cp.async.bulk.prefetch.tensor", "1d 2d 3d 4d 5d L2 global tile L2::cache_hint",
+     "", emu_bind_nothing},
     {"tensormap.replace",
      "tile global_address rank box_dim global_dim global_stride "
      "element_stride elemtype interleave_layout swizzle_mode "
@@ -266,23 +254,20 @@ const struct emu_opcode emu_opcodes[] = {
      "global shared::cta tensormap::generic release cta cluster gpu sys sync "
      "aligned",
      "", emu_bind_tensormap_copy},
-    {"fence.proxy.tensormap::generic", "acquire release cta cluster gpu sys",
-     "", emu_bind_tensormap_fence},
-    {"fence",
-     ORDERS " sync_restrict::shared::cta sync_restrict::shared::cluster", "",
+    {"fence.proxy.tensormap::generic", "acquire release cta cluster gpu sys", "",
+     emu_bind_tensormap_fence},
+    {"fence", ORDERS " sync_restrict::shared::cta sync_restrict::shared::cluster", "",
      emu_bind_fence},
     {"fence.mbarrier_init", "release cluster", "", emu_bind_fence},
     {"fence.proxy", "async async.global async.shared::cta", "", emu_bind_fence},
-    {"fence.proxy.async", "global shared::cta shared::cluster", "",
-     emu_bind_fence},
+    {"fence.proxy.async", "global shared::cta shared::cluster", "", emu_bind_fence},
     {"wgmma.fence", "sync aligned", "", emu_bind_wgmma_group},
     {"wgmma.commit_group", "sync aligned", "", emu_bind_wgmma_group},
     {"wgmma.wait_group", "sync aligned", "", emu_bind_wgmma_group},
     {"wgmma.mma_async", "sync aligned shape satfinite",
      "f32 f16 bf16 tf32 e4m3 e5m2 s32 s8 u8", emu_bind_wgmma},
     /* Blackwell's tensor core and its memory */
-    {"tcgen05.alloc", GROUPS " sync aligned shared::cta", "b32",
-     emu_bind_tmem_alloc},
+    {"tcgen05.alloc", GROUPS " sync aligned shared::cta", "b32", emu_bind_tmem_alloc},
     {"tcgen05.dealloc", GROUPS " sync aligned", "b32", emu_bind_tmem_alloc},
     {"tcgen05.relinquish_alloc_permit", GROUPS " sync aligned", "",
      emu_bind_tmem_alloc},

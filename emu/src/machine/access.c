@@ -10,9 +10,8 @@
 #include "machine/report.h"
 #include "machine/watch.h"
 
-void emu_offset_addresses(const struct emu_warp *w,
-			  const struct emu_value *base, int64_t offset,
-			  uint64_t *to)
+void emu_offset_addresses(const struct emu_warp *w, const struct emu_value *base,
+			  int64_t offset, uint64_t *to)
 {
 	emu_get_wide(w, base, to);
 	if (base->bytes == 8)
@@ -72,8 +71,7 @@ void emu_describe_address(const struct emu_warp *w, enum emu_state_space space,
 			 address >> EMU_RANK_SHIFT, EMU_SHARED_RESERVED,
 			 w->cta->shared.bytes - 1);
 	} else {
-		const int used =
-		    snprintf(text, size, "0x%" PRIx64 ", ", address);
+		const int used = snprintf(text, size, "0x%" PRIx64 ", ", address);
 
 		if (used > 0 && (size_t)used < size)
 			emu_memory_describe(emu_machine_of(w)->memory, address,
@@ -114,8 +112,7 @@ static bool report(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	emu_describe_address(w, space, address, where, sizeof(where));
 	return emu_object(w, i, lane, "%s of %u bytes at %s: %s",
-			  kind == EMU_WRITE ? "store" : "load", bytes, where,
-			  why);
+			  kind == EMU_WRITE ? "store" : "load", bytes, where, why);
 }
 
 /* ---- the way to memory -----------------------------------------------------
@@ -123,8 +120,8 @@ static bool report(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 /* The space and the offset in it; NULL: no memory has such an address. */
 static const struct emu_space *find(const struct emu_warp *w, int lane,
-				    enum emu_state_space space,
-				    uint64_t address, uint64_t *at)
+				    enum emu_state_space space, uint64_t address,
+				    uint64_t *at)
 {
 	const struct emu_cluster *c = w->cta->cluster;
 
@@ -170,8 +167,7 @@ static bool has_ended(const struct emu_warp *w, const struct emu_space *s)
 }
 
 /* True if (shadow & mask) == want for all bytes. */
-static bool has_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask,
-		      uint8_t want)
+static bool has_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask, uint8_t want)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101);
 	uint64_t x;
@@ -206,25 +202,21 @@ bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
 	const struct emu_machine *m = w->cta->cluster->grid->machine;
 	const struct emu_space *s = is_local ? &w->local : &m->global;
 	const uint64_t limit = is_local ? local_bytes : s->bytes;
-	const uint8_t known =
-	    EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER;
+	const uint8_t known = EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER;
 
 	if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER ||
 	    (m->order && !is_local))
 		return false;
 	EMU_EACH_LANE(l)
 	{
-		const uint64_t at =
-		    is_local ? address[l] : address[l] - s->base;
-		const uint64_t place =
-		    is_local ? (uint64_t)l * local_bytes + at : at;
+		const uint64_t at = is_local ? address[l] : address[l] - s->base;
+		const uint64_t place = is_local ? (uint64_t)l * local_bytes + at : at;
 
 		from[l] = emu_nothing;
 		if (!(lanes >> l & 1))
 			continue;
 		/* Windows of the generic address space are beyond the limit. */
-		if (at >= limit || bytes > limit - at ||
-		    address[l] & (bytes - 1) ||
+		if (at >= limit || bytes > limit - at || address[l] & (bytes - 1) ||
 		    !has_state(s->shadow + place, bytes, known,
 			       EMU_MAPPED | EMU_WRITTEN))
 			return false;
@@ -234,9 +226,8 @@ bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
 }
 
 uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
-		    enum emu_state_space space, uint64_t address,
-		    uint32_t bytes, enum emu_access_kind kind,
-		    uint8_t **shadow_out)
+		    enum emu_state_space space, uint64_t address, uint32_t bytes,
+		    enum emu_access_kind kind, uint8_t **shadow_out)
 {
 	static const uint8_t masks[] = {
 	    [EMU_READ] = EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER,
@@ -244,8 +235,7 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	    [EMU_COPY] = EMU_MAPPED | EMU_LANDING | EMU_BARRIER,
 	    [EMU_PEEK] = EMU_MAPPED,
 	};
-	const uint8_t want =
-	    kind == EMU_READ ? EMU_MAPPED | EMU_WRITTEN : EMU_MAPPED;
+	const uint8_t want = kind == EMU_READ ? EMU_MAPPED | EMU_WRITTEN : EMU_MAPPED;
 	uint64_t at = 0;
 	const struct emu_space *s = find(w, lane, space, address, &at);
 	uint8_t *shadow;

@@ -16,9 +16,8 @@ enum emu_access_kind {
 };
 
 /* Addresses of an operand's lanes, with an offset. */
-void emu_offset_addresses(const struct emu_warp *w,
-			  const struct emu_value *base, int64_t offset,
-			  uint64_t *to);
+void emu_offset_addresses(const struct emu_warp *w, const struct emu_value *base,
+			  int64_t offset, uint64_t *to);
 /* The instruction's first. */
 void emu_addresses(const struct emu_warp *w, const struct emu_instr *i,
 		   const struct emu_value *base, uint64_t *to);
@@ -39,9 +38,8 @@ bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
  * fault.
  */
 uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
-		    enum emu_state_space space, uint64_t address,
-		    uint32_t bytes, enum emu_access_kind kind,
-		    uint8_t **shadow);
+		    enum emu_state_space space, uint64_t address, uint32_t bytes,
+		    enum emu_access_kind kind, uint8_t **shadow);
 
 /* The space that holds an address of a cluster's shared memory; *at is the
  * offset.  NULL: no such CTA. */

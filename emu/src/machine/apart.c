@@ -66,8 +66,7 @@ static void prepare(struct emu_own *own, const struct emu_machine *m)
 }
 
 /* What the turn has counted. */
-static void take(struct emu_machine *m, const struct emu_turn *t,
-		 uint64_t clock_before)
+static void take(struct emu_machine *m, const struct emu_turn *t, uint64_t clock_before)
 {
 	struct emu_own *own = t->cluster->own;
 	const struct emu_machine *from = &own->machine;
@@ -88,16 +87,14 @@ static void take(struct emu_machine *m, const struct emu_turn *t,
  */
 
 /* A warp that can run, the ones behind w first. */
-static struct emu_warp *next_warp(struct emu_cluster *c,
-				  const struct emu_warp *w)
+static struct emu_warp *next_warp(struct emu_cluster *c, const struct emu_warp *w)
 {
 	const uint32_t each = c->ctas[0].n_warps;
 	const uint32_t at = w->cta->rank * each + w->index;
 
 	for (uint32_t n = 1; n <= c->n_ctas * each; n++) {
 		const uint32_t number = (at + n) % (c->n_ctas * each);
-		struct emu_warp *next =
-		    &c->ctas[number / each].warps[number % each];
+		struct emu_warp *next = &c->ctas[number / each].warps[number % each];
 
 		if (next->wait == EMU_RUNNABLE)
 			return next;
@@ -132,8 +129,7 @@ struct emu_crew {
 	bool is_open, is_closed;
 	_Atomic uint32_t round; /* grows when there are tasks */
 	_Atomic uint32_t next;	/* task to begin */
-	_Atomic uint32_t
-	    busy; /* threads that have come, without the caller's */
+	_Atomic uint32_t busy;	/* threads that have come, without the caller's */
 	/* What they do: a task of each number below n_tasks. */
 	void (*task)(struct emu_crew *crew, uint32_t number);
 	uint32_t n_tasks;
@@ -151,8 +147,8 @@ static void run_task(struct emu_crew *crew, uint32_t number)
 static void add_task(struct emu_crew *crew, uint32_t number)
 {
 	for (uint32_t k = 0; k < crew->count; k++)
-		emu_order_add(crew->order, &crew->turns[k].cluster->own->reads,
-			      number, crew->n_tasks);
+		emu_order_add(crew->order, &crew->turns[k].cluster->own->reads, number,
+			      crew->n_tasks);
 }
 
 static void run_tasks(struct emu_crew *crew)
@@ -245,8 +241,7 @@ struct emu_crew *emu_crew_open(uint32_t threads)
 static void hire(struct emu_crew *crew)
 {
 	while (crew->n_threads + 1 < crew->wanted &&
-	       pthread_create(&crew->threads[crew->n_threads], NULL, work,
-			      crew) == 0)
+	       pthread_create(&crew->threads[crew->n_threads], NULL, work, crew) == 0)
 		crew->n_threads++;
 	crew->wanted = 0;
 }
@@ -282,8 +277,8 @@ static void share_out(struct emu_crew *crew, uint32_t n_tasks,
 	}
 }
 
-void emu_apart_run(struct emu_crew *crew, struct emu_machine *m,
-		   struct emu_turn *turns, uint32_t count)
+void emu_apart_run(struct emu_crew *crew, struct emu_machine *m, struct emu_turn *turns,
+		   uint32_t count)
 {
 	const uint64_t clock = m->clock;
 	size_t reads = 0;
@@ -301,8 +296,7 @@ void emu_apart_run(struct emu_crew *crew, struct emu_machine *m,
 		reads += turns[k].cluster->own->reads.count;
 	}
 	if (reads)
-		share_out(crew, reads > FEW_READS ? crew->n_threads + 1 : 1,
-			  add_task);
+		share_out(crew, reads > FEW_READS ? crew->n_threads + 1 : 1, add_task);
 	for (uint32_t k = 0; k < count; k++)
 		turns[k].cluster->own->reads.count = 0;
 }

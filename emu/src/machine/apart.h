@@ -41,7 +41,7 @@ void emu_apart_end(struct emu_cluster *c);
  * Runs turns of different clusters.  Then m has what they counted and read, in
  * the order of the list, and the report of the first that failed.
  */
-void emu_apart_run(struct emu_crew *crew, struct emu_machine *m,
-		   struct emu_turn *turns, uint32_t count);
+void emu_apart_run(struct emu_crew *crew, struct emu_machine *m, struct emu_turn *turns,
+		   uint32_t count);
 
 #endif

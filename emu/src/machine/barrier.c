@@ -37,12 +37,10 @@ void emu_wake_at(struct emu_cluster *c, uint64_t barrier)
 
 /* ---- barriers ------------------------------------------------------------ */
 
-bool emu_barrier_is_full(const struct emu_cta *c,
-			 const struct emu_named_barrier *b)
+bool emu_barrier_is_full(const struct emu_cta *c, const struct emu_named_barrier *b)
 {
-	return b->arrived >= (b->expected == EMU_ALL_LIVE
-				  ? c->n_live * EMU_LANES
-				  : b->expected);
+	return b->arrived >=
+	       (b->expected == EMU_ALL_LIVE ? c->n_live * EMU_LANES : b->expected);
 }
 
 void emu_barrier_complete(struct emu_cta *c, struct emu_named_barrier *b)

@@ -24,8 +24,7 @@ void emu_warp_has_ended(struct emu_warp *w);
 #define EMU_ALL_LIVE UINT32_MAX
 
 /* As many threads have arrived as are expected. */
-bool emu_barrier_is_full(const struct emu_cta *c,
-			 const struct emu_named_barrier *b);
+bool emu_barrier_is_full(const struct emu_cta *c, const struct emu_named_barrier *b);
 /* Wakes the warps that wait and makes the barrier idle. */
 void emu_barrier_complete(struct emu_cta *c, struct emu_named_barrier *b);
 /*

@@ -43,8 +43,8 @@ static struct emu_block *new_block(size_t bytes)
 
 	if (bytes < LARGE_BYTES)
 		return calloc(1, bytes);
-	b = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	b = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		 0);
 	return b == MAP_FAILED ? NULL : b;
 }
 
@@ -81,8 +81,7 @@ static void give_block(struct emu_machine *m, uint8_t *data)
 
 	if (!data)
 		return;
-	b = (struct emu_block *)(void *)(data -
-					 offsetof(struct emu_block, data));
+	b = (struct emu_block *)(void *)(data - offsetof(struct emu_block, data));
 	b->next = m->blocks;
 	m->blocks = b;
 }
@@ -100,26 +99,21 @@ void emu_free_blocks(struct emu_machine *m)
 /* ---- special registers -----------------------------------------------------
  */
 
-static void fill_32(uint8_t *registers, enum emu_special special,
-		    uint32_t value)
+static void fill_32(uint8_t *registers, enum emu_special special, uint32_t value)
 {
-	uint32_t *row =
-	    (uint32_t *)(void *)(registers + emu_special_row(special));
+	uint32_t *row = (uint32_t *)(void *)(registers + emu_special_row(special));
 
 	EMU_EACH_LANE(l) row[l] = value;
 }
 
-static void fill_64(uint8_t *registers, enum emu_special special,
-		    uint64_t value)
+static void fill_64(uint8_t *registers, enum emu_special special, uint64_t value)
 {
-	uint64_t *row =
-	    (uint64_t *)(void *)(registers + emu_special_row(special));
+	uint64_t *row = (uint64_t *)(void *)(registers + emu_special_row(special));
 
 	EMU_EACH_LANE(l) row[l] = value;
 }
 
-static void fill_three(uint8_t *registers, enum emu_special x,
-		       const uint32_t value[3])
+static void fill_three(uint8_t *registers, enum emu_special x, const uint32_t value[3])
 {
 	for (int k = 0; k < 3; k++)
 		fill_32(registers, (enum emu_special)((int)x + k), value[k]);
@@ -148,8 +142,8 @@ static void fill_lanes(const struct emu_grid *g, uint32_t first, uint8_t *to)
 		    EMU_LANEMASK_LE, EMU_LANEMASK_GT, EMU_LANEMASK_GE};
 
 		for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); k++)
-			memcpy(to + emu_special_row(rows[k]) + 4 * l,
-			       &values[rows[k]], 4);
+			memcpy(to + emu_special_row(rows[k]) + 4 * l, &values[rows[k]],
+			       4);
 	}
 }
 
@@ -178,8 +172,7 @@ static void fill_specials(struct emu_warp *w)
 	fill_32(to, EMU_CLUSTER_NCTARANK, c->cluster->n_ctas);
 	fill_32(to, EMU_WARPID, w->index);
 	fill_32(to, EMU_NWARPID, c->n_warps);
-	fill_32(to, EMU_SMID,
-		(c->cluster->index * c->cluster->n_ctas + c->rank) % sms);
+	fill_32(to, EMU_SMID, (c->cluster->index * c->cluster->n_ctas + c->rank) % sms);
 	fill_32(to, EMU_NSMID, sms);
 	fill_32(to, EMU_ENVREG1, (uint32_t)(g->workspace >> 32));
 	fill_32(to, EMU_ENVREG2, (uint32_t)g->workspace);
@@ -246,12 +239,9 @@ static bool begin_cta(struct emu_cluster *cluster, uint32_t rank)
 {
 	struct emu_cta *c = &cluster->ctas[rank];
 	const struct emu_grid *g = cluster->grid;
-	const uint32_t align =
-	    g->kernel->dynamic_align ? g->kernel->dynamic_align : 1;
-	const uint32_t fixed =
-	    (g->kernel->shared_bytes + align - 1) / align * align;
-	const size_t bytes =
-	    (size_t)EMU_SHARED_RESERVED + fixed + g->dynamic_bytes;
+	const uint32_t align = g->kernel->dynamic_align ? g->kernel->dynamic_align : 1;
+	const uint32_t fixed = (g->kernel->shared_bytes + align - 1) / align * align;
+	const size_t bytes = (size_t)EMU_SHARED_RESERVED + fixed + g->dynamic_bytes;
 
 	c->cluster = cluster;
 	c->rank = rank;
@@ -291,10 +281,8 @@ static void place_ctas(struct emu_cluster *cluster)
 		uint32_t *id = cluster->ctas[rank].id;
 
 		id[0] = at[0] * g->cluster[0] + rank % g->cluster[0];
-		id[1] = at[1] * g->cluster[1] +
-			rank / g->cluster[0] % g->cluster[1];
-		id[2] = at[2] * g->cluster[2] +
-			rank / g->cluster[0] / g->cluster[1];
+		id[1] = at[1] * g->cluster[1] + rank / g->cluster[0] % g->cluster[1];
+		id[2] = at[2] * g->cluster[2] + rank / g->cluster[0] / g->cluster[1];
 	}
 }
 
@@ -310,9 +298,8 @@ static void begin_check(struct emu_cluster *c)
 	const struct emu_cta *first = &c->ctas[0];
 
 	if (!c->grid->machine->options.is_unchecked)
-		c->check =
-		    emu_check_open(c->n_ctas, first->n_warps,
-				   (uint32_t)first->shared.bytes, options);
+		c->check = emu_check_open(c->n_ctas, first->n_warps,
+					  (uint32_t)first->shared.bytes, options);
 }
 
 struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index)
@@ -323,8 +310,7 @@ struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index)
 	if (ok) {
 		c->grid = grid;
 		c->index = index;
-		c->n_ctas =
-		    grid->cluster[0] * grid->cluster[1] * grid->cluster[2];
+		c->n_ctas = grid->cluster[0] * grid->cluster[1] * grid->cluster[2];
 		c->ctas = calloc(c->n_ctas, sizeof(*c->ctas));
 		c->transfers = calloc(1, sizeof(*c->transfers));
 		ok = c->ctas && c->transfers;
@@ -369,8 +355,8 @@ static void check_barriers(const struct emu_cta *c)
 		emu_fail(&m->report,
 			 "%s, cluster %u: the CTA of rank %u has ended, and "
 			 "its mbarrier at offset %u is bytes short or over: %s",
-			 c->cluster->grid->kernel->name, c->cluster->index,
-			 c->rank, (uint32_t)at, state);
+			 c->cluster->grid->kernel->name, c->cluster->index, c->rank,
+			 (uint32_t)at, state);
 		return;
 	}
 }

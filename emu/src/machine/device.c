@@ -16,10 +16,10 @@
 static const struct emu_device devices[] = {
     {"h200", "H200 in software", 9, 0, 132, MIB(143771), 1980000, 3201000, 6144,
      60 << 20, 228 << 10, EMU_SHARED_MAX, 2048, EMU_CLUSTER_MAX},
-    {"b200", "B200 in software", 10, 0, 148, MIB(183359), 1965000, 3996000,
-     8192, 132644864, 228 << 10, EMU_SHARED_MAX, 2048, EMU_CLUSTER_MAX},
-    {"rtx5090", "RTX 5090 in software", 12, 0, 170, MIB(32607), 2407000,
-     14001000, 512, 96 << 20, 100 << 10, 99 << 10, 1536, 1},
+    {"b200", "B200 in software", 10, 0, 148, MIB(183359), 1965000, 3996000, 8192,
+     132644864, 228 << 10, EMU_SHARED_MAX, 2048, EMU_CLUSTER_MAX},
+    {"rtx5090", "RTX 5090 in software", 12, 0, 170, MIB(32607), 2407000, 14001000, 512,
+     96 << 20, 100 << 10, 99 << 10, 1536, 1},
 };
 
 const struct emu_device *emu_device_find(const char *name)
@@ -54,8 +54,7 @@ bool emu_device_takes(const struct emu_device *d, const char *target,
 	bool good;
 
 	if (strncmp(target, "sm_", 3) != 0)
-		return emu_fail(err, ".target %s is none that is known here",
-				target);
+		return emu_fail(err, ".target %s is none that is known here", target);
 	wants = strtol(target + 3, &end, 10);
 	if (strcmp(end, "a") == 0)
 		good = wants == has;

@@ -39,8 +39,7 @@ static bool add_names(struct emu_error *err)
 	return false;
 }
 
-static bool read_waiver(struct emu_findings *f, char *text,
-			struct emu_error *err)
+static bool read_waiver(struct emu_findings *f, char *text, struct emu_error *err)
 {
 	char *colon = strchr(text, ':');
 	const size_t length = colon ? (size_t)(colon - text) : strlen(text);
@@ -54,8 +53,7 @@ static bool read_waiver(struct emu_findings *f, char *text,
 				      "waived");
 		return add_names(err);
 	}
-	f->waivers[f->n_waivers++] =
-	    (struct waiver){rule, colon ? colon + 1 : ""};
+	f->waivers[f->n_waivers++] = (struct waiver){rule, colon ? colon + 1 : ""};
 	return true;
 }
 
@@ -78,8 +76,7 @@ static bool read_waivers(struct emu_findings *f, const char *waive,
 	return true;
 }
 
-static bool is_waived(const struct emu_findings *f,
-		      const struct emu_finding *one)
+static bool is_waived(const struct emu_findings *f, const struct emu_finding *one)
 {
 	for (size_t i = 0; i < f->n_waivers; i++)
 		if (f->waivers[i].rule == one->rule &&
@@ -212,8 +209,7 @@ bool emu_findings_add(struct emu_findings *f, const struct emu_finding *one)
 	return is_kept;
 }
 
-size_t emu_findings_list(struct emu_findings *f,
-			 const struct emu_finding **list)
+size_t emu_findings_list(struct emu_findings *f, const struct emu_finding **list)
 {
 	if (!f) {
 		*list = NULL;

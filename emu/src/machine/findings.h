@@ -41,8 +41,7 @@ bool emu_findings_add(struct emu_findings *f, const struct emu_finding *one);
  * The findings since the last clear, in an order that no thread's timing
  * changes; returns how many.  They are f's.
  */
-size_t emu_findings_list(struct emu_findings *f,
-			 const struct emu_finding **list);
+size_t emu_findings_list(struct emu_findings *f, const struct emu_finding **list);
 void emu_findings_clear(struct emu_findings *f);
 
 #endif

@@ -20,16 +20,14 @@
 
 static bool check_shared(const struct emu_grid *g, struct emu_error *err)
 {
-	const uint64_t bytes =
-	    (uint64_t)g->kernel->shared_bytes + g->dynamic_bytes;
+	const uint64_t bytes = (uint64_t)g->kernel->shared_bytes + g->dynamic_bytes;
 
 	const uint32_t most =
 	    emu_device_or_default(g->machine->device)->cta_shared_bytes;
 
 	if (bytes <= most)
 		return true;
-	return emu_fail(err,
-			"%s: %" PRIu64 " bytes of shared memory, at most %u",
+	return emu_fail(err, "%s: %" PRIu64 " bytes of shared memory, at most %u",
 			g->kernel->name, bytes, most);
 }
 
@@ -38,8 +36,7 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 	const struct emu_kernel *k = g->kernel;
 	const uint32_t most_ctas =
 	    emu_device_or_default(g->machine->device)->cluster_ctas;
-	const uint64_t threads =
-	    (uint64_t)g->block[0] * g->block[1] * g->block[2];
+	const uint64_t threads = (uint64_t)g->block[0] * g->block[1] * g->block[2];
 	uint64_t ctas = 1;
 
 	if (k->refusal)
@@ -58,8 +55,7 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 					"%s: a grid of %u CTAs is no multiple "
 					"of clusters of %u",
 					k->name, g->grid[i], g->cluster[i]);
-		if (k->required_threads[0] &&
-		    k->required_threads[i] != g->block[i])
+		if (k->required_threads[0] && k->required_threads[i] != g->block[i])
 			return emu_fail(err,
 					"%s: the block is not that of its "
 					".reqntid (__block_size__)",
@@ -72,19 +68,17 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 					k->name);
 		ctas *= g->cluster[i];
 	}
-	if (threads > EMU_MAX_THREADS ||
-	    (k->max_threads && threads > k->max_threads))
-		return emu_fail(
-		    err, "%s: %" PRIu64 " threads, at most %u", k->name,
-		    threads, k->max_threads ? k->max_threads : EMU_MAX_THREADS);
+	if (threads > EMU_MAX_THREADS || (k->max_threads && threads > k->max_threads))
+		return emu_fail(err, "%s: %" PRIu64 " threads, at most %u", k->name,
+				threads,
+				k->max_threads ? k->max_threads : EMU_MAX_THREADS);
 	if (ctas > most_ctas)
 		return emu_fail(err,
 				"%s: a cluster of %" PRIu64 " CTAs: at "
 				"most %u",
 				k->name, ctas, most_ctas);
 	if ((uint64_t)g->grid[0] * g->grid[1] * g->grid[2] > UINT32_MAX)
-		return emu_fail(err, "%s: a grid has at most 2^32 - 1 CTAs",
-				k->name);
+		return emu_fail(err, "%s: a grid has at most 2^32 - 1 CTAs", k->name);
 	return check_shared(g, err);
 }
 
@@ -100,8 +94,7 @@ static bool communicates(const struct emu_grid *g)
 	const struct emu_kernel *k = g->kernel;
 
 	for (uint32_t i = 0; i < k->count; i++)
-		if (emu_is_strong(&k->code[i]) ||
-		    k->code[i].traits & EMU_TAKES_CLUSTER)
+		if (emu_is_strong(&k->code[i]) || k->code[i].traits & EMU_TAKES_CLUSTER)
 			return true;
 	return g->is_cooperative;
 }
@@ -126,8 +119,7 @@ static bool run_together(struct emu_machine *m, struct emu_grid *const *grids,
 	return !m->has_failed;
 }
 
-bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
-		   uint32_t count)
+bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids, uint32_t count)
 {
 	for (uint32_t k = 0; k < count; k++) {
 		struct emu_grid *g = grids[k];
@@ -150,9 +142,8 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids,
 		 * Half of the others run together, too, so that their order in
 		 * global memory is followed.
 		 */
-		const bool is_together =
-		    m->time || communicates(grids[k]) ||
-		    (m->options.seed && emu_random_below(m, 2));
+		const bool is_together = m->time || communicates(grids[k]) ||
+					 (m->options.seed && emu_random_below(m, 2));
 
 		emu_prints_begin(m->prints, !is_together);
 		emu_time_begin_grid(grids[k]);

@@ -109,7 +109,7 @@ struct emu_options {
 	uint64_t budget;   /* instructions of threads in a launch */
 	uint32_t threads;  /* of the host */
 	bool is_unchecked; /* no checker of the order of accesses */
-	bool is_strict; /* also PTX's rules that kernels do without (check.h) */
+	bool is_strict;	   /* also PTX's rules that kernels do without (check.h) */
 	/* Also what PTX leaves open and GPUs do not: where tensor memory is. */
 	bool is_anywhere;
 	/* Reports after which a launch goes on; NULL: it goes on after none. */
@@ -149,7 +149,7 @@ struct emu_grid {
 	uint32_t resident; /* clusters that the GPU holds at once; 0: all */
 	/* The scheduler's. */
 	uint32_t n_clusters, begun, ended, triggered;
-	uint32_t in_run; /* its number among the grids that run together */
+	uint32_t in_run;	     /* its number among the grids that run together */
 	struct emu_traffic *traffic; /* NULL: nobody counts */
 	/* With time, cycles: its end, and the last launch_dependents. */
 	double time_end, time_trigger;
@@ -166,8 +166,7 @@ static inline void *emu_row(const struct emu_warp *w, const struct emu_value *o)
 }
 
 /* A predicate operand's lanes. */
-static inline uint32_t emu_lanes_of(const struct emu_warp *w,
-				    const struct emu_value *o)
+static inline uint32_t emu_lanes_of(const struct emu_warp *w, const struct emu_value *o)
 {
 	const uint32_t lanes = *(const uint32_t *)emu_row(w, o);
 
@@ -183,19 +182,19 @@ static inline void emu_put_lanes(struct emu_warp *w, const struct emu_value *o,
 }
 
 /* emu_put_16, _32, _64: a row's lanes. */
-#define EMU_PUT(bits)                                                          \
-	static inline void emu_put_##bits(                                     \
-	    struct emu_warp *w, const struct emu_value *o,                     \
-	    const uint##bits##_t *from, uint32_t lanes)                        \
-	{                                                                      \
-		uint##bits##_t *to = emu_row(w, o);                            \
-                                                                               \
-		if (lanes == UINT32_MAX) {                                     \
-			__builtin_memcpy(to, from, sizeof(*to) * EMU_LANES);   \
-			return;                                                \
-		}                                                              \
-		for (int l = 0; l < EMU_LANES; l++)                            \
-			to[l] = lanes >> l & 1 ? from[l] : to[l];              \
+#define EMU_PUT(bits)                                                                  \
+	static inline void emu_put_##bits(struct emu_warp *w,                          \
+					  const struct emu_value *o,                   \
+					  const uint##bits##_t *from, uint32_t lanes)  \
+	{                                                                              \
+		uint##bits##_t *to = emu_row(w, o);                                    \
+                                                                                       \
+		if (lanes == UINT32_MAX) {                                             \
+			__builtin_memcpy(to, from, sizeof(*to) * EMU_LANES);           \
+			return;                                                        \
+		}                                                                      \
+		for (int l = 0; l < EMU_LANES; l++)                                    \
+			to[l] = lanes >> l & 1 ? from[l] : to[l];                      \
 	}
 EMU_PUT(16)
 EMU_PUT(32)
@@ -205,8 +204,8 @@ EMU_PUT(64)
 #define EMU_EACH_LANE(l) for (int l = 0; l < EMU_LANES; l++)
 
 /* Any integer register as 64 bits, zero-extended; 4-byte rows and 8-byte. */
-static inline void emu_get_wide(const struct emu_warp *w,
-				const struct emu_value *o, uint64_t *to)
+static inline void emu_get_wide(const struct emu_warp *w, const struct emu_value *o,
+				uint64_t *to)
 {
 	if (o->bytes == 8) {
 		__builtin_memcpy(to, emu_row(w, o), 8 * EMU_LANES);

@@ -19,12 +19,12 @@ void emu_describe_warp(const struct emu_warp *w, char *text, size_t size)
 	 * report.
 	 */
 	snprintf(text, size, "%.150s, cluster %u, CTA (%u,%u,%u), warp %u",
-		 c->cluster->grid->kernel->name, c->cluster->index, c->id[0],
-		 c->id[1], c->id[2], w->index);
+		 c->cluster->grid->kernel->name, c->cluster->index, c->id[0], c->id[1],
+		 c->id[2], w->index);
 }
 
-void emu_describe_place(const struct emu_warp *w, const struct emu_instr *i,
-			char *text, size_t size)
+void emu_describe_place(const struct emu_warp *w, const struct emu_instr *i, char *text,
+			size_t size)
 {
 	const struct emu_module *m = w->cta->cluster->grid->kernel->module;
 	const char *file =
@@ -50,8 +50,7 @@ const char *emu_place_in(const char *report, size_t *length)
 	if (strncmp(end, ", ", 2) == 0) {
 		/* A file's name and its line, or another part of the report. */
 		const char *line = end + 2 + strcspn(end + 2, " ,:\n");
-		const size_t digits =
-		    *line == ':' ? strspn(line + 1, "0123456789") : 0;
+		const size_t digits = *line == ':' ? strspn(line + 1, "0123456789") : 0;
 
 		if (digits)
 			end = line + 1 + digits;
@@ -60,8 +59,8 @@ const char *emu_place_in(const char *report, size_t *length)
 	return place;
 }
 
-static void write_report(const struct emu_warp *w, const struct emu_instr *i,
-			 int lane, const char *why, struct emu_error *report)
+static void write_report(const struct emu_warp *w, const struct emu_instr *i, int lane,
+			 const char *why, struct emu_error *report)
 {
 	char who[300], where[300];
 

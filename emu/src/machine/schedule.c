@@ -71,8 +71,7 @@ static bool may_begin(const struct emu_grid *g)
 	const struct emu_grid *before = g->before;
 
 	return !before || before->ended == before->n_clusters ||
-	       before->triggered ==
-		   before->grid[0] * before->grid[1] * before->grid[2];
+	       before->triggered == before->grid[0] * before->grid[1] * before->grid[2];
 }
 
 static bool fail_memory(struct run *r)
@@ -99,11 +98,10 @@ static bool begin_cluster(struct run *r)
 		struct emu_grid *g = r->grids[k];
 		struct emu_cluster **grown;
 
-		if (g->begun == g->n_clusters ||
-		    g->begun - g->ended >= g->resident || !may_begin(g))
+		if (g->begun == g->n_clusters || g->begun - g->ended >= g->resident ||
+		    !may_begin(g))
 			continue;
-		grown =
-		    emu_grow(r->live, &r->capacity, r->n_live, sizeof(*grown));
+		grown = emu_grow(r->live, &r->capacity, r->n_live, sizeof(*grown));
 		if (!grown)
 			return fail_memory(r);
 		r->live = grown;
@@ -146,8 +144,7 @@ static struct emu_warp *pick_warp(struct run *r, struct emu_cluster *c)
 	at = emu_random_below(r->m, count);
 	for (uint32_t n = 0; n < count; n++) {
 		const uint32_t number = (at + n) % count;
-		const struct emu_cta *cta =
-		    &c->ctas[number / c->ctas[0].n_warps];
+		const struct emu_cta *cta = &c->ctas[number / c->ctas[0].n_warps];
 		struct emu_warp *w = &cta->warps[number % c->ctas[0].n_warps];
 
 		if (w->wait != EMU_RUNNABLE)
@@ -209,23 +206,21 @@ static void describe_wait(const struct emu_warp *w, struct emu_error *to)
 	uint64_t bits;
 
 	emu_describe_place(w, &w->code[pc], place, sizeof(place));
-	emu_add_text(to, "\n  cluster %u rank %u warp %u waits %s",
-		     c->cluster->index, c->rank, w->index, waits[w->wait]);
+	emu_add_text(to, "\n  cluster %u rank %u warp %u waits %s", c->cluster->index,
+		     c->rank, w->index, waits[w->wait]);
 	if (w->wait == EMU_AT_BARRIER)
-		emu_add_text(
-		    to, " %u (%u of %u threads)", (uint32_t)w->wait_address,
-		    c->barriers[w->wait_address % 16].arrived,
-		    c->barriers[w->wait_address % 16].expected == UINT32_MAX
-			? c->threads
-			: c->barriers[w->wait_address % 16].expected);
+		emu_add_text(to, " %u (%u of %u threads)", (uint32_t)w->wait_address,
+			     c->barriers[w->wait_address % 16].arrived,
+			     c->barriers[w->wait_address % 16].expected == UINT32_MAX
+				 ? c->threads
+				 : c->barriers[w->wait_address % 16].expected);
 	if (w->wait == EMU_AT_MBARRIER) {
-		const uint64_t at =
-		    w->wait_address & ((1u << EMU_RANK_SHIFT) - 1);
+		const uint64_t at = w->wait_address & ((1u << EMU_RANK_SHIFT) - 1);
 
 		memcpy(&bits, c->shared.data + at, sizeof(bits));
 		emu_mbarrier_describe(bits, state, sizeof(state));
-		emu_add_text(to, " at offset %" PRIu64 " for parity %u (%s)",
-			     at, w->wait_parity, state);
+		emu_add_text(to, " at offset %" PRIu64 " for parity %u (%s)", at,
+			     w->wait_parity, state);
 	}
 	emu_add_text(to, ", %s", place);
 }
@@ -235,13 +230,11 @@ static void describe_warps(struct run *r, bool polls)
 {
 	for (size_t n = 0; n < r->n_live; n++)
 		for (uint32_t k = 0; k < r->live[n]->n_ctas; k++)
-			for (uint32_t i = 0; i < r->live[n]->ctas[k].n_warps;
-			     i++) {
+			for (uint32_t i = 0; i < r->live[n]->ctas[k].n_warps; i++) {
 				const struct emu_warp *w =
 				    &r->live[n]->ctas[k].warps[i];
 
-				if (polls ? !w->has_polled ||
-						w->wait != EMU_RUNNABLE
+				if (polls ? !w->has_polled || w->wait != EMU_RUNNABLE
 					  : w->wait == EMU_EXITED)
 					continue;
 				describe_wait(w, &r->m->report);
@@ -391,13 +384,11 @@ static void report_polling(struct run *r)
 		waiting += r->grids[k]->n_clusters - r->grids[k]->begun;
 	r->m->has_failed = true;
 	r->m->report_rule = emu_rule_for("deadlock");
-	emu_fail(
-	    &r->m->report,
-	    "%s: deadlock: all that runs polls memory, and nobody is going "
-	    "to write there; %u clusters have not begun, and the GPU holds "
-	    "%u at once; the first that polls:",
-	    r->live[0]->grid->kernel->name, waiting,
-	    r->live[0]->grid->resident);
+	emu_fail(&r->m->report,
+		 "%s: deadlock: all that runs polls memory, and nobody is going "
+		 "to write there; %u clusters have not begun, and the GPU holds "
+		 "%u at once; the first that polls:",
+		 r->live[0]->grid->kernel->name, waiting, r->live[0]->grid->resident);
 	describe_warps(r, true);
 }
 
@@ -458,8 +449,7 @@ static bool turns(struct run *r, bool of_latest)
 	for (size_t n = 0; n < r->n_live && !r->m->has_failed; n++) {
 		struct emu_cluster *c = r->live[(start + n) % r->n_live];
 
-		if ((!of_latest || !is_overtaken(r, c)) &&
-		    add_turn(r, count, c))
+		if ((!of_latest || !is_overtaken(r, c)) && add_turn(r, count, c))
 			count++;
 	}
 	return !r->m->has_failed && run_turns(r, count);
@@ -519,8 +509,8 @@ static void sink(struct run *r, size_t k)
 	const double at = c->earliest_at;
 
 	for (size_t child = 2 * k + 1; child < r->n_live; child = 2 * k + 1) {
-		if (child + 1 < r->n_live && r->live[child + 1]->earliest_at <
-						 r->live[child]->earliest_at)
+		if (child + 1 < r->n_live &&
+		    r->live[child + 1]->earliest_at < r->live[child]->earliest_at)
 			child++;
 		if (r->live[child]->earliest_at >= at)
 			break;
@@ -549,8 +539,7 @@ static double others_at(const struct run *r)
 		if (r->live[k]->earliest_at < at)
 			at = r->live[k]->earliest_at;
 	for (uint32_t k = 0; k < c->n_ctas; k++)
-		if (&c->ctas[k] != c->earliest->cta &&
-		    c->ctas[k].earliest_at < at)
+		if (&c->ctas[k] != c->earliest->cta && c->ctas[k].earliest_at < at)
 			at = c->ctas[k].earliest_at;
 	return at;
 }
@@ -631,8 +620,7 @@ static size_t clusters_at_once(const struct emu_schedule *s)
 	size_t most = USUAL_CLUSTERS;
 
 	for (uint32_t k = 0; k < s->n_grids; k++)
-		if (s->grids[k]->is_cooperative &&
-		    s->grids[k]->n_clusters > most)
+		if (s->grids[k]->is_cooperative && s->grids[k]->n_clusters > most)
 			most = s->grids[k]->n_clusters;
 	return most;
 }

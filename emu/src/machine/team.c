@@ -108,8 +108,7 @@ bool emu_team_run(struct emu_machine *m, struct emu_grid *grid)
 	if (most > MOST_THREADS)
 		most = MOST_THREADS;
 	/* One fewer: this thread works, too. */
-	while (begun + 1 < most &&
-	       pthread_create(&threads[begun], NULL, work, &t) == 0)
+	while (begun + 1 < most && pthread_create(&threads[begun], NULL, work, &t) == 0)
 		begun++;
 	(void)work(&t);
 	for (uint32_t i = 0; i < begun; i++)

@@ -22,8 +22,7 @@
  * Finds the other CTA of the pair; false after a fault: there is none, or no
  * barrier says that it has begun.
  */
-static bool find_peer(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t *peer)
+static bool find_peer(struct emu_warp *w, const struct emu_instr *i, uint32_t *peer)
 {
 	const struct emu_cluster *c = w->cta->cluster;
 
@@ -57,15 +56,14 @@ static bool find_peer(struct emu_warp *w, const struct emu_instr *i,
  * Picks the first free place: a GPU gives column 0 to the first allocation of
  * an SM, and kernels count on it.  PTX does not promise that: any place.
  */
-static bool pick_place(struct emu_warp *w, const struct emu_tmem *t,
-		       uint32_t columns, uint32_t *first)
+static bool pick_place(struct emu_warp *w, const struct emu_tmem *t, uint32_t columns,
+		       uint32_t *first)
 {
 	struct emu_machine *m = emu_machine_of(w);
 	const uint32_t count = emu_tmem_places(t, columns, 0, first);
 
 	if (count > 1 && m->options.seed && m->options.is_anywhere)
-		(void)emu_tmem_places(t, columns, emu_random_below(m, count),
-				      first);
+		(void)emu_tmem_places(t, columns, emu_random_below(m, count), first);
 	return count;
 }
 
@@ -76,8 +74,8 @@ static void take_place(struct emu_warp *w, const struct emu_instr *i,
 
 	emu_tmem_take(t, first, columns);
 	x->owner[w->cta->rank] = (struct emu_tmem_owner){w, i};
-	(void)emu_watch_tmem(w, i, -1, EMU_TMEM_ALLOC, w->cta->rank, 0,
-			     EMU_TMEM_LANES, first, columns, 0);
+	(void)emu_watch_tmem(w, i, -1, EMU_TMEM_ALLOC, w->cta->rank, 0, EMU_TMEM_LANES,
+			     first, columns, 0);
 	emu_machine_of(w)->effects++;
 }
 
@@ -90,8 +88,7 @@ static uint64_t place_to(struct emu_warp *w, const struct emu_instr *i)
 	return i->space == EMU_SHARED ? to[0] & ~EMU_SHARED_WINDOW : to[0];
 }
 
-static bool write_address(struct emu_warp *w, const struct emu_instr *i,
-			  uint32_t first)
+static bool write_address(struct emu_warp *w, const struct emu_instr *i, uint32_t first)
 {
 	uint8_t *at = emu_access(w, i, 0, (enum emu_state_space)i->space,
 				 place_to(w, i), 4, EMU_WRITE, NULL);
@@ -130,8 +127,7 @@ static bool agrees(struct emu_warp *w, const struct emu_instr *i,
 		emu_fault(w, i, -1,
 			  "the address goes to shared memory offset %u, in "
 			  "the other CTA to %u: it must be the same",
-			  (uint32_t)(mine->to & low),
-			  (uint32_t)(yours->to & low));
+			  (uint32_t)(mine->to & low), (uint32_t)(yours->to & low));
 	else
 		return true;
 	return false;
@@ -165,8 +161,7 @@ static void alloc_pair(struct emu_warp *w, const struct emu_instr *i,
 	}
 	if (yours->warp && !yours->is_done && !agrees(w, i, yours, &asked))
 		return;
-	if (yours->warp && !yours->is_done &&
-	    pick_place(w, t, columns, &first) &&
+	if (yours->warp && !yours->is_done && pick_place(w, t, columns, &first) &&
 	    emu_tmem_is_free(x->memory[peer], first, columns)) {
 		yours->first = first;
 		yours->is_done = true;
@@ -182,8 +177,7 @@ static void alloc_pair(struct emu_warp *w, const struct emu_instr *i,
 	emu_wait_for(w, i, EMU_AT_TENSOR_MEMORY, columns);
 }
 
-void emu_run_tmem_alloc(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+void emu_run_tmem_alloc(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	struct emu_tmem *t = emu_tmem_of(w, i, w->cta->rank);
 	const struct emu_warp *owner;
@@ -192,8 +186,7 @@ void emu_run_tmem_alloc(struct emu_warp *w, const struct emu_instr *i,
 
 	(void)lanes;
 	if (!t || !emu_is_whole_warp(w, i) ||
-	    !emu_uniform(w, i, &i->operand[1], "the number of columns",
-			 &columns))
+	    !emu_uniform(w, i, &i->operand[1], "the number of columns", &columns))
 		return;
 	if (!emu_tmem_may_alloc(t, columns, &err)) {
 		emu_fault(w, i, -1, "%s", err.text);
@@ -217,8 +210,7 @@ void emu_run_tmem_alloc(struct emu_warp *w, const struct emu_instr *i,
 	}
 }
 
-void emu_run_tmem_dealloc(struct emu_warp *w, const struct emu_instr *i,
-			  uint32_t lanes)
+void emu_run_tmem_dealloc(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	struct emu_tmem *t = emu_tmem_of(w, i, w->cta->rank);
 	uint32_t address, columns;
@@ -227,23 +219,20 @@ void emu_run_tmem_dealloc(struct emu_warp *w, const struct emu_instr *i,
 	(void)lanes;
 	if (!t || !emu_is_whole_warp(w, i) ||
 	    !emu_uniform(w, i, &i->operand[0], "the address", &address) ||
-	    !emu_uniform(w, i, &i->operand[1], "the number of columns",
-			 &columns))
+	    !emu_uniform(w, i, &i->operand[1], "the number of columns", &columns))
 		return;
 	if (!emu_tmem_dealloc(t, address, columns, &err)) {
 		emu_fault(w, i, -1, "%s", err.text);
 		return;
 	}
-	if (!emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank, 0,
-			    EMU_TMEM_LANES, emu_tmem_column(address), columns,
-			    0))
+	if (!emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank, 0, EMU_TMEM_LANES,
+			    emu_tmem_column(address), columns, 0))
 		return;
 	/* A pair gives back the columns of both CTAs. */
 	if ((i->option & EMU_TCGEN05_PAIR) &&
 	    (w->cta->rank ^ 1) < w->cta->cluster->n_ctas &&
 	    !emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank ^ 1, 0,
-			    EMU_TMEM_LANES, emu_tmem_column(address), columns,
-			    0))
+			    EMU_TMEM_LANES, emu_tmem_column(address), columns, 0))
 		return;
 	emu_wake(w->cta->cluster, EMU_AT_TENSOR_MEMORY);
 	emu_machine_of(w)->effects++;

@@ -38,11 +38,9 @@ struct run {
 	struct workspace *space;
 };
 
-static uint32_t rank_of(const struct emu_warp *w, const struct emu_umma *u,
-			int k)
+static uint32_t rank_of(const struct emu_warp *w, const struct emu_umma *u, int k)
 {
-	return u->form.ctas == 2 ? (w->cta->rank & ~1u) + (uint32_t)k
-				 : w->cta->rank;
+	return u->form.ctas == 2 ? (w->cta->rank & ~1u) + (uint32_t)k : w->cta->rank;
 }
 
 /* ---- operands in shared memory ---------------------------------------------
@@ -71,15 +69,13 @@ static struct walk walk_of(const struct emu_umma *u, enum emu_umma_type type,
 /* 16 bytes, and whether all are defined. */
 static bool read_piece(const struct run *r, uint32_t rank,
 		       const struct emu_umma_matrix *m, bool is_transposed,
-		       uint32_t row, uint32_t piece, uint8_t *to,
-		       bool *is_defined)
+		       uint32_t row, uint32_t piece, uint8_t *to, bool *is_defined)
 {
-	const uint32_t at =
-	    emu_umma_offset(m, is_transposed, (int)row, (int)piece);
+	const uint32_t at = emu_umma_offset(m, is_transposed, (int)row, (int)piece);
 	uint8_t *shadow;
-	const uint8_t *from = emu_access(r->w, r->i, -1, EMU_SHARED_CLUSTER,
-					 at | (uint64_t)rank << EMU_RANK_SHIFT,
-					 16, EMU_COPY, &shadow);
+	const uint8_t *from =
+	    emu_access(r->w, r->i, -1, EMU_SHARED_CLUSTER,
+		       at | (uint64_t)rank << EMU_RANK_SHIFT, 16, EMU_COPY, &shadow);
 
 	if (!from)
 		return false;
@@ -96,11 +92,10 @@ static bool read_piece(const struct run *r, uint32_t rank,
  */
 static bool read_rows(const struct run *r, uint32_t rank,
 		      const struct emu_umma_matrix *m, enum emu_umma_type type,
-		      bool is_transposed, int rows,
-		      uint8_t (*to)[EMU_UMMA_K_BYTES], bool *undefined)
+		      bool is_transposed, int rows, uint8_t (*to)[EMU_UMMA_K_BYTES],
+		      bool *undefined)
 {
-	const struct walk walk =
-	    walk_of(&r->work->umma, type, is_transposed, rows);
+	const struct walk walk = walk_of(&r->work->umma, type, is_transposed, rows);
 	const uint32_t bytes = is_wide(type) ? 2 : 1;
 
 	memset(undefined, 0, sizeof(*undefined) * (size_t)rows);
@@ -109,8 +104,8 @@ static bool read_rows(const struct run *r, uint32_t rank,
 			uint8_t piece[16];
 			bool is_defined;
 
-			if (!read_piece(r, rank, m, is_transposed, row, p,
-					piece, &is_defined))
+			if (!read_piece(r, rank, m, is_transposed, row, p, piece,
+					&is_defined))
 				return false;
 			if (!is_transposed) {
 				memcpy(to[row] + 16 * p, piece, 16);
@@ -120,8 +115,7 @@ static bool read_rows(const struct run *r, uint32_t rank,
 			for (uint32_t k = 0; k < 16 / bytes; k++) {
 				const uint32_t at = p * (16 / bytes) + k;
 
-				memcpy(to[at] + bytes * row, piece + bytes * k,
-				       bytes);
+				memcpy(to[at] + bytes * row, piece + bytes * k, bytes);
 				undefined[at] |= !is_defined;
 			}
 		}
@@ -135,9 +129,8 @@ static bool read_b(const struct run *r)
 	const int rows = emu_umma_b_rows(u);
 
 	for (int k = 0; k < u->form.ctas; k++)
-		if (!read_rows(r, rank_of(r->w, u, k), &r->work->b_matrix,
-			       u->b_type, u->b_transposed, rows,
-			       r->space->b_bytes + k * rows,
+		if (!read_rows(r, rank_of(r->w, u, k), &r->work->b_matrix, u->b_type,
+			       u->b_transposed, rows, r->space->b_bytes + k * rows,
 			       r->space->b_undefined + k * rows))
 			return false;
 	return true;
@@ -172,9 +165,8 @@ static bool read_a(const struct run *r, uint32_t rank, const struct emu_tmem *t)
 		a_from_tmem(r, t);
 		return true;
 	}
-	return read_rows(r, rank, &r->work->a_matrix, u->a_type,
-			 u->a_transposed, emu_umma_a_rows(u), r->space->a_bytes,
-			 r->space->a_undefined);
+	return read_rows(r, rank, &r->work->a_matrix, u->a_type, u->a_transposed,
+			 emu_umma_a_rows(u), r->space->a_bytes, r->space->a_undefined);
 }
 
 /* The scales of a row, from the copy of a quarter of the lanes. */
@@ -202,14 +194,14 @@ static void read_scales(const struct emu_umma *u, const struct emu_tmem *t,
  * The cell of D in CTA number `cta` of the group.  A row's columns lie side by
  * side, as many as tensor memory has of D.
  */
-static void d_cell(const struct run *r, int cta, int row, int column,
-		   uint32_t *lane, uint32_t *at)
+static void d_cell(const struct run *r, int cta, int row, int column, uint32_t *lane,
+		   uint32_t *at)
 {
 	const struct emu_umma *u = &r->work->umma;
 	int which, place, tmem_column;
 
-	emu_umma_d_place(u, cta * emu_umma_a_rows(u) + row, column, &which,
-			 &place, &tmem_column);
+	emu_umma_d_place(u, cta * emu_umma_a_rows(u) + row, column, &which, &place,
+			 &tmem_column);
 	*lane = emu_tmem_lane(r->work->d) + (uint32_t)place;
 	*at = emu_tmem_column(r->work->d) + (uint32_t)tmem_column;
 }
@@ -232,8 +224,7 @@ static void shift_d(const struct run *r, int count)
 		if (r->work->umma.d_is_f16) {
 			*d = emu_narrow(
 			    &emu_format_f16,
-			    ldexp(emu_widen(&emu_format_f16, *d & 0xFFFF),
-				  -shift),
+			    ldexp(emu_widen(&emu_format_f16, *d & 0xFFFF), -shift),
 			    EMU_RZ, false);
 			continue;
 		}
@@ -242,11 +233,10 @@ static void shift_d(const struct run *r, int count)
 	}
 }
 
-static bool load_d(const struct run *r, const struct emu_tmem *t, int cta,
-		   int first, int rows)
+static bool load_d(const struct run *r, const struct emu_tmem *t, int cta, int first,
+		   int rows)
 {
-	const int n = r->work->umma.n,
-		  part = emu_umma_d_columns(&r->work->umma);
+	const int n = r->work->umma.n, part = emu_umma_d_columns(&r->work->umma);
 
 	for (int k = 0; k < rows * n; k += part) {
 		uint32_t lane, column;
@@ -272,8 +262,7 @@ static bool load_d(const struct run *r, const struct emu_tmem *t, int cta,
 static void store_d(const struct run *r, struct emu_tmem *t, int cta, int first,
 		    int rows)
 {
-	const int n = r->work->umma.n,
-		  part = emu_umma_d_columns(&r->work->umma);
+	const int n = r->work->umma.n, part = emu_umma_d_columns(&r->work->umma);
 
 	for (int k = 0; k < rows * n; k += part) {
 		uint32_t lane, column;
@@ -291,9 +280,8 @@ static void store_d(const struct run *r, struct emu_tmem *t, int cta, int first,
  */
 
 /* Elements of 2 or 4 bytes; an undefined row's are NaN. */
-static void codes_of(const struct emu_umma *u,
-		     uint8_t (*bytes)[EMU_UMMA_K_BYTES], const bool *undefined,
-		     int rows, uint32_t *codes)
+static void codes_of(const struct emu_umma *u, uint8_t (*bytes)[EMU_UMMA_K_BYTES],
+		     const bool *undefined, int rows, uint32_t *codes)
 {
 	const int size = EMU_UMMA_K_BYTES / u->k;
 
@@ -302,13 +290,12 @@ static void codes_of(const struct emu_umma *u,
 			uint32_t code = 0;
 
 			memcpy(&code, bytes[row] + size * k, (size_t)size);
-			codes[row * u->k + k] =
-			    undefined[row] ? UNDEFINED_CODE : code;
+			codes[row * u->k + k] = undefined[row] ? UNDEFINED_CODE : code;
 		}
 }
 
-static void fill_fused(struct emu_mma_operand *o, enum emu_umma_type type,
-		       int rows, const uint32_t *codes, bool negate)
+static void fill_fused(struct emu_mma_operand *o, enum emu_umma_type type, int rows,
+		       const uint32_t *codes, bool negate)
 {
 	emu_mma_operand_fill(o,
 			     type == EMU_UMMA_TYPE_TF32	  ? EMU_TF32
@@ -353,8 +340,8 @@ static bool run_integer(const struct run *r, struct emu_tmem *t, int cta)
 
 	if (r->work->accumulates && !load_d(r, t, cta, 0, a.rows))
 		return false;
-	emu_integer_sums(&a, &b, u->saturates,
-			 r->work->accumulates ? s->d : NULL, s->d);
+	emu_integer_sums(&a, &b, u->saturates, r->work->accumulates ? s->d : NULL,
+			 s->d);
 	store_d(r, t, cta, 0, a.rows);
 	for (int k = 0; k < a.rows * u->n; k++) {
 		uint32_t lane, column;
@@ -369,8 +356,8 @@ static bool run_integer(const struct run *r, struct emu_tmem *t, int cta)
 	return true;
 }
 
-static void set_rows(const struct emu_umma *u, struct emu_block_operand *o,
-		     int rows, uint8_t (*bytes)[EMU_UMMA_K_BYTES], bool negate)
+static void set_rows(const struct emu_umma *u, struct emu_block_operand *o, int rows,
+		     uint8_t (*bytes)[EMU_UMMA_K_BYTES], bool negate)
 {
 	uint8_t codes[EMU_UMMA_MAX_K];
 
@@ -383,16 +370,14 @@ static void set_rows(const struct emu_umma *u, struct emu_block_operand *o,
 /* Scales of rows from `first` on, 1 in kind::f8f6f4; of an undefined row NaN.
  */
 static void set_scales(const struct emu_umma *u, struct emu_block_operand *o,
-		       const struct emu_tmem *t, uint32_t address, int id,
-		       int first, int rows, uint32_t quarter,
-		       const bool *undefined)
+		       const struct emu_tmem *t, uint32_t address, int id, int first,
+		       int rows, uint32_t quarter, const bool *undefined)
 {
 	uint8_t scales[EMU_UMMA_MAX_SCALES];
 
 	for (int row = 0; row < rows; row++) {
 		if (u->form.scales)
-			read_scales(u, t, address, id, first + row, quarter,
-				    scales);
+			read_scales(u, t, address, id, first + row, quarter, scales);
 		else
 			scales[0] = SCALE_OF_1;
 		if (undefined[first + row])
@@ -433,8 +418,7 @@ static bool run_scaled(const struct run *r, struct emu_tmem *t, int cta)
 	r->space->b.rows = u->n;
 	r->space->a.type = u->a_type;
 	r->space->b.type = u->b_type;
-	r->space->a.scales = r->space->b.scales =
-	    u->form.scales ? u->form.scales : 1;
+	r->space->a.scales = r->space->b.scales = u->form.scales ? u->form.scales : 1;
 	r->space->a.scale_is_ue8m0 = r->space->b.scale_is_ue8m0 =
 	    u->scale_is_ue8m0 || !u->form.scales;
 	set_rows(u, &r->space->b, u->n, r->space->b_bytes, u->b_negated);
@@ -487,21 +471,20 @@ bool emu_umma_has_lane(const struct emu_umma_work *work, int lane)
 	return at >= 0 && (work->umma.m != 64 || at % 32 < 16);
 }
 
-static bool watch_matrix(struct emu_warp *w, const struct emu_instr *i,
-			 int lane, uint32_t rank, const struct emu_umma *u,
-			 const struct emu_umma_matrix *m,
-			 enum emu_umma_type type, bool is_transposed, int rows)
+static bool watch_matrix(struct emu_warp *w, const struct emu_instr *i, int lane,
+			 uint32_t rank, const struct emu_umma *u,
+			 const struct emu_umma_matrix *m, enum emu_umma_type type,
+			 bool is_transposed, int rows)
 {
 	const struct walk walk = walk_of(u, type, is_transposed, rows);
 
 	for (uint32_t k = 0; k < walk.rows * walk.pieces; k++)
-		if (!emu_watch_engine_read(
-			w, i, lane, EMU_ENGINE_WGMMA,
-			(uint64_t)rank << EMU_RANK_SHIFT |
-			    emu_umma_offset(m, is_transposed,
-					    (int)(k / walk.pieces),
-					    (int)(k % walk.pieces)),
-			16))
+		if (!emu_watch_engine_read(w, i, lane, EMU_ENGINE_WGMMA,
+					   (uint64_t)rank << EMU_RANK_SHIFT |
+					       emu_umma_offset(m, is_transposed,
+							       (int)(k / walk.pieces),
+							       (int)(k % walk.pieces)),
+					   16))
 			return false;
 	return true;
 }
@@ -512,33 +495,31 @@ static bool use_columns(struct emu_warp *w, const struct emu_instr *i, int lane,
 			uint32_t lanes, uint32_t columns, uint32_t tag)
 {
 	return emu_tmem_reach(w, i, lane, rank, address, columns) &&
-	       emu_watch_tmem(w, i, lane, use, rank, emu_tmem_lane(address),
-			      lanes, emu_tmem_column(address), columns, tag);
+	       emu_watch_tmem(w, i, lane, use, rank, emu_tmem_lane(address), lanes,
+			      emu_tmem_column(address), columns, tag);
 }
 
 static bool use_cta(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    const struct emu_umma_work *x, uint32_t rank)
 {
 	const struct emu_umma *u = &x->umma;
-	const uint32_t tag = x->d ^ (uint32_t)u->m << 20 ^
-			     (uint32_t)u->n << 10 ^
+	const uint32_t tag = x->d ^ (uint32_t)u->m << 20 ^ (uint32_t)u->n << 10 ^
 			     (uint32_t)u->form.kind << 29;
 	const uint32_t lanes = 128 - emu_tmem_lane(x->d);
 	const uint32_t b_columns = ((uint32_t)u->n + 31) / 32;
 
 	if (u->form.scales &&
-	    (!use_columns(w, i, lane, rank, EMU_TMEM_MMA_SCALE, x->sfa, 128, 4,
-			  0) ||
-	     !use_columns(w, i, lane, rank, EMU_TMEM_MMA_SCALE, x->sfb, 128,
-			  b_columns, 0)))
+	    (!use_columns(w, i, lane, rank, EMU_TMEM_MMA_SCALE, x->sfa, 128, 4, 0) ||
+	     !use_columns(w, i, lane, rank, EMU_TMEM_MMA_SCALE, x->sfb, 128, b_columns,
+			  0)))
 		return false;
 	if (u->form.a_in_tensor_memory &&
 	    !use_columns(w, i, lane, rank, EMU_TMEM_MMA_A, x->a, lanes,
 			 EMU_UMMA_K_BYTES / 4, 0))
 		return false;
 	if (!u->form.a_in_tensor_memory &&
-	    !watch_matrix(w, i, lane, rank, u, &x->a_matrix, u->a_type,
-			  u->a_transposed, emu_umma_a_rows(u)))
+	    !watch_matrix(w, i, lane, rank, u, &x->a_matrix, u->a_type, u->a_transposed,
+			  emu_umma_a_rows(u)))
 		return false;
 	return watch_matrix(w, i, lane, rank, u, &x->b_matrix, u->b_type,
 			    u->b_transposed, emu_umma_b_rows(u)) &&
@@ -546,8 +527,7 @@ static bool use_cta(struct emu_warp *w, const struct emu_instr *i, int lane,
 			   (uint32_t)emu_umma_d_columns(u), tag);
 }
 
-static uint32_t word(const struct emu_warp *w, const struct emu_value *v,
-		     int lane)
+static uint32_t word(const struct emu_warp *w, const struct emu_value *v, int lane)
 {
 	return ((const uint32_t *)emu_row(w, v))[lane];
 }

@@ -54,8 +54,7 @@ static void mark_result(struct emu_tmem_queue *q, const struct emu_value *v)
 		q->results[at / 8] |= (uint8_t)(1u << at % 8);
 }
 
-static struct emu_tmem_queue *queue_of(struct emu_warp *w,
-				       const struct emu_instr *i)
+static struct emu_tmem_queue *queue_of(struct emu_warp *w, const struct emu_instr *i)
 {
 	struct emu_tmem_queue *q = w->async->tmem;
 
@@ -63,8 +62,7 @@ static struct emu_tmem_queue *queue_of(struct emu_warp *w,
 		return q;
 	q = calloc(1, sizeof(*q));
 	if (q) {
-		q->bytes =
-		    w->cta->cluster->grid->kernel->register_bytes / 1024 + 1;
+		q->bytes = w->cta->cluster->grid->kernel->register_bytes / 1024 + 1;
 		q->results = calloc(1, q->bytes);
 	}
 	if (!q || !q->results) {
@@ -99,8 +97,8 @@ static enum emu_tmem_shape shape_of(const struct emu_instr *i)
 static uint32_t columns_of(const struct emu_instr *i)
 {
 	const enum emu_tmem_shape shape = shape_of(i);
-	const uint32_t columns = emu_tmem_shape_columns(shape) * i->vector /
-				 emu_tmem_shape_registers(shape);
+	const uint32_t columns =
+	    emu_tmem_shape_columns(shape) * i->vector / emu_tmem_shape_registers(shape);
 
 	return i->option & EMU_TMEM_PACK ? 2 * columns : columns;
 }
@@ -114,15 +112,13 @@ static uint32_t split_of(const struct emu_instr *i)
  * A warp reaches the 32 lanes of its number in the warpgroup; the hardware does
  * not look at the address's bits that should say so, and kernels count on it.
  */
-static bool check_place(struct emu_warp *w, const struct emu_instr *i,
-			struct move *m)
+static bool check_place(struct emu_warp *w, const struct emu_instr *i, struct move *m)
 {
 	const uint32_t lanes = emu_tmem_shape_lanes(shape_of(i));
 	const uint32_t lane = emu_tmem_lane(m->address);
 	const uint32_t first = w->index % 4 * 32;
 
-	if ((lane / 32 * 32 != first &&
-	     emu_machine_of(w)->options.is_anywhere) ||
+	if ((lane / 32 * 32 != first && emu_machine_of(w)->options.is_anywhere) ||
 	    lane % lanes) {
 		emu_fault(w, i, -1,
 			  "tensor memory address 0x%08x, lane %u: warp %u "
@@ -132,8 +128,7 @@ static bool check_place(struct emu_warp *w, const struct emu_instr *i,
 		return false;
 	}
 	m->address = (first + lane % 32) << 16 | emu_tmem_column(m->address);
-	return emu_tmem_reach(w, i, -1, w->cta->rank, m->address,
-			      columns_of(i)) &&
+	return emu_tmem_reach(w, i, -1, w->cta->rank, m->address, columns_of(i)) &&
 	       (!split_of(i) ||
 		emu_tmem_reach(w, i, -1, w->cta->rank, m->address + split_of(i),
 			       columns_of(i)));
@@ -145,20 +140,18 @@ static bool watch_move(struct emu_warp *w, const struct move *m)
 	const uint32_t split = split_of(i);
 
 	for (uint32_t half = 0; half < (split ? 2u : 1u); half++)
-		if (!emu_watch_tmem(w, i, -1,
-				    m->is_store ? EMU_TMEM_ST : EMU_TMEM_LD,
-				    w->cta->rank, emu_tmem_lane(m->address),
-				    emu_tmem_shape_lanes(shape_of(i)),
-				    emu_tmem_column(m->address) + half * split,
-				    columns_of(i), 0))
+		if (!emu_watch_tmem(
+			w, i, -1, m->is_store ? EMU_TMEM_ST : EMU_TMEM_LD, w->cta->rank,
+			emu_tmem_lane(m->address), emu_tmem_shape_lanes(shape_of(i)),
+			emu_tmem_column(m->address) + half * split, columns_of(i), 0))
 			return false;
 	return true;
 }
 
 /* The cell of register r of a thread; the first of two where they are packed.
  */
-static void place_of(const struct move *m, int thread, uint32_t r,
-		     uint32_t *lane, uint32_t *column)
+static void place_of(const struct move *m, int thread, uint32_t r, uint32_t *lane,
+		     uint32_t *column)
 {
 	const struct emu_instr *i = m->instr;
 	const uint32_t wide = i->option & EMU_TMEM_PACK ? 2 : 1;
@@ -184,8 +177,8 @@ static bool load_cell(struct emu_warp *w, const struct move *m,
 	}
 	if (t->written[lane][column] != all_bytes) {
 		emu_fault(w, m->instr, thread,
-			  "tensor memory lane %u, column %u was never written",
-			  lane, column);
+			  "tensor memory lane %u, column %u was never written", lane,
+			  column);
 		return false;
 	}
 	return true;
@@ -200,8 +193,8 @@ static void store_cell(struct emu_tmem *t, uint32_t lane, uint32_t column,
 }
 
 /* Register r of a thread. */
-static bool move_one(struct emu_warp *w, struct move *m, struct emu_tmem *t,
-		     int thread, uint32_t r)
+static bool move_one(struct emu_warp *w, struct move *m, struct emu_tmem *t, int thread,
+		     uint32_t r)
 {
 	const struct emu_instr *i = m->instr;
 	const bool packs = i->option & EMU_TMEM_PACK;
@@ -278,11 +271,10 @@ static void issue(struct emu_warp *w, const struct emu_instr *i, bool is_store,
 		q->moves = grown;
 	m = grown ? &grown[q->count] : NULL;
 	if (m)
-		*m = (struct move){
-		    .instr = i,
-		    .address = base + (uint32_t)i->immediate,
-		    .is_store = is_store,
-		    .values = malloc(4 * EMU_LANES * (size_t)i->vector)};
+		*m = (struct move){.instr = i,
+				   .address = base + (uint32_t)i->immediate,
+				   .is_store = is_store,
+				   .values = malloc(4 * EMU_LANES * (size_t)i->vector)};
 	if (!m || !m->values) {
 		emu_fault(w, i, -1, "no memory for a load");
 		return;
@@ -292,8 +284,7 @@ static void issue(struct emu_warp *w, const struct emu_instr *i, bool is_store,
 		return;
 	for (uint32_t r = 0; is_store && r < i->vector; r++)
 		memcpy(m->values + r * EMU_LANES,
-		       emu_row(w, &i->operand[first_register + r]),
-		       4 * EMU_LANES);
+		       emu_row(w, &i->operand[first_register + r]), 4 * EMU_LANES);
 	if (is_store) {
 		mark_store(w, m);
 	} else {
@@ -302,19 +293,17 @@ static void issue(struct emu_warp *w, const struct emu_instr *i, bool is_store,
 	}
 	if (!machine->options.seed || emu_random_below(machine, 2))
 		(void)do_move(w, m);
-	emu_time_tmem_move(w, shape_of(i), i->vector,
-			   emu_tmem_column(m->address), is_store);
+	emu_time_tmem_move(w, shape_of(i), i->vector, emu_tmem_column(m->address),
+			   is_store);
 }
 
-void emu_run_tmem_ld(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+void emu_run_tmem_ld(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)lanes;
 	issue(w, i, false, &i->operand[i->vector], 0);
 }
 
-void emu_run_tmem_st(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes)
+void emu_run_tmem_st(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)lanes;
 	issue(w, i, true, &i->operand[0], 1);
@@ -353,8 +342,7 @@ static bool copy_result(struct emu_warp *w, struct emu_tmem_queue *q,
 			const struct emu_instr *i)
 {
 	if (strcmp(i->opcode->name, "mov") != 0 || i->operands != 2 ||
-	    is_result(q, &i->operand[0]) || i->operand[0].bytes < 4 ||
-	    !deliver(w, q))
+	    is_result(q, &i->operand[0]) || i->operand[0].bytes < 4 || !deliver(w, q))
 		return false;
 	mark_result(q, &i->operand[0]);
 	return true;
@@ -385,8 +373,7 @@ bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
 	return true;
 }
 
-void emu_run_tmem_wait(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes)
+void emu_run_tmem_wait(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const bool stores = i->option & EMU_TMEM_STORES;
 	struct emu_tmem_queue *q = queue_of(w, i);
@@ -410,16 +397,14 @@ void emu_run_tmem_wait(struct emu_warp *w, const struct emu_instr *i,
 	emu_time_tmem_wait(w, stores);
 }
 
-void emu_run_tmem_before(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+void emu_run_tmem_before(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)i;
 	(void)lanes;
 	emu_watch_tmem_before(w);
 }
 
-void emu_run_tmem_after(struct emu_warp *w, const struct emu_instr *i,
-			uint32_t lanes)
+void emu_run_tmem_after(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)i;
 	(void)lanes;

@@ -62,8 +62,7 @@ static void add_pending(struct emu_tmem *t, uint32_t lane, uint32_t column,
 		    (uint8_t)(t->pending[lane][column + c] + by);
 }
 
-static void pending_copy(const struct emu_tensor_op *op, struct emu_tmem *t,
-			 int by)
+static void pending_copy(const struct emu_tensor_op *op, struct emu_tmem *t, int by)
 {
 	const enum emu_tmem_copy copy = (enum emu_tmem_copy)op->instr->vector;
 	const uint32_t base = emu_tmem_lane(op->to);
@@ -82,19 +81,15 @@ static void pending_copy(const struct emu_tensor_op *op, struct emu_tmem *t,
 static void set_pending(const struct emu_tensor_op *op, int by)
 {
 	for (uint32_t k = 0; k < group_size(op); k++) {
-		struct emu_tmem *t =
-		    emu_tmem_of(op->warp, op->instr, rank_of(op, k));
+		struct emu_tmem *t = emu_tmem_of(op->warp, op->instr, rank_of(op, k));
 
 		if (t && op->kind == OP_COPY)
 			pending_copy(op, t, by);
-		for (int lane = 0; t && op->kind == OP_MMA && lane < 128;
-		     lane++)
+		for (int lane = 0; t && op->kind == OP_MMA && lane < 128; lane++)
 			if (emu_umma_has_lane(&op->mma, lane))
 				add_pending(
-				    t, (uint32_t)lane,
-				    emu_tmem_column(op->mma.d),
-				    (uint32_t)emu_umma_d_columns(&op->mma.umma),
-				    by);
+				    t, (uint32_t)lane, emu_tmem_column(op->mma.d),
+				    (uint32_t)emu_umma_d_columns(&op->mma.umma), by);
 	}
 }
 
@@ -125,13 +120,12 @@ static bool copy_to(const struct emu_tensor_op *op, uint32_t rank)
 			const uint64_t at =
 			    emu_umma_offset(&op->from, false, (int)row, (int)p);
 			uint32_t lanes[4];
-			const uint32_t n =
-			    emu_tmem_copy_lanes(copy, row, lanes);
+			const uint32_t n = emu_tmem_copy_lanes(copy, row, lanes);
 			uint8_t *shadow;
-			const uint8_t *from = emu_access(
-			    op->warp, op->instr, -1, EMU_SHARED_CLUSTER,
-			    at | (uint64_t)rank << EMU_RANK_SHIFT, 16, EMU_COPY,
-			    &shadow);
+			const uint8_t *from =
+			    emu_access(op->warp, op->instr, -1, EMU_SHARED_CLUSTER,
+				       at | (uint64_t)rank << EMU_RANK_SHIFT, 16,
+				       EMU_COPY, &shadow);
 
 			if (!from)
 				return false;
@@ -200,9 +194,9 @@ static void perform(struct emu_tensor_op *op)
 			if (op->kind == OP_COPY && !copy_to(op, rank_of(op, k)))
 				break;
 		if (op->kind == OP_COPY)
-			emu_time_tmem_copy(
-			    op->warp, (enum emu_tmem_copy)op->instr->vector,
-			    group_size(op));
+			emu_time_tmem_copy(op->warp,
+					   (enum emu_tmem_copy)op->instr->vector,
+					   group_size(op));
 		else
 			emu_time_umma(op->warp, &op->mma.umma);
 		if (op->kind == OP_MMA)
@@ -232,9 +226,8 @@ static void enqueue(struct emu_tensor_op *op)
 		return;
 	}
 	x->ops = grown;
-	op->due =
-	    x->tick + emu_random_below(m, emu_random_below(m, 16) ? USUAL_DELAY
-								  : LONG_DELAY);
+	op->due = x->tick + emu_random_below(m, emu_random_below(m, 16) ? USUAL_DELAY
+									: LONG_DELAY);
 	if (op->kind != OP_COMMIT)
 		set_pending(op, 1);
 	grown[x->count++] = op;
@@ -286,9 +279,8 @@ void emu_tensor_end(struct emu_cluster *c)
 	if (!x)
 		return;
 	if (x->count)
-		(void)emu_object(
-		    x->ops[0]->warp, x->ops[0]->instr, -1,
-		    "the cluster has ended and this operation has not");
+		(void)emu_object(x->ops[0]->warp, x->ops[0]->instr, -1,
+				 "the cluster has ended and this operation has not");
 	for (size_t k = 0; k < x->count; k++)
 		free_op(x->ops[k]);
 	for (uint32_t rank = 0; rank < c->n_ctas; rank++) {
@@ -311,9 +303,8 @@ void emu_tensor_end(struct emu_cluster *c)
  */
 
 /* One thread, in the even CTA where there are two. */
-static struct emu_tensor_op *begin(struct emu_warp *w,
-				   const struct emu_instr *i, uint32_t lanes,
-				   enum op_kind kind, int *lane)
+static struct emu_tensor_op *begin(struct emu_warp *w, const struct emu_instr *i,
+				   uint32_t lanes, enum op_kind kind, int *lane)
 {
 	const uint32_t rank = w->cta->rank, n_ctas = w->cta->cluster->n_ctas;
 	const bool is_pair = i->option & EMU_TCGEN05_PAIR;
@@ -335,13 +326,11 @@ static struct emu_tensor_op *begin(struct emu_warp *w,
 		return NULL;
 	}
 	if (is_pair && rank % 2 && kind == OP_MMA) {
-		emu_fault(w, i, *lane,
-			  "CTA rank %u: the even CTA of a pair issues it",
+		emu_fault(w, i, *lane, "CTA rank %u: the even CTA of a pair issues it",
 			  rank);
 		return NULL;
 	}
-	if (!emu_tmem_of(w, i, rank) ||
-	    (is_pair && !emu_tmem_of(w, i, rank ^ 1)))
+	if (!emu_tmem_of(w, i, rank) || (is_pair && !emu_tmem_of(w, i, rank ^ 1)))
 		return NULL;
 	op = calloc(1, sizeof(*op));
 	if (!op) {
@@ -367,8 +356,8 @@ void emu_run_umma(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 		free_op(op);
 }
 
-static uint64_t wide_operand(const struct emu_warp *w,
-			     const struct emu_value *v, int lane)
+static uint64_t wide_operand(const struct emu_warp *w, const struct emu_value *v,
+			     int lane)
 {
 	return ((const uint64_t *)emu_row(w, v))[lane];
 }
@@ -380,16 +369,15 @@ static bool watch_copy(const struct emu_tensor_op *op, int lane, uint32_t rank)
 	const uint32_t pieces = emu_tmem_copy_pieces(copy);
 
 	for (uint32_t k = 0; k < emu_tmem_copy_rows(copy) * pieces; k++)
-		if (!emu_watch_engine_read(
-			op->warp, op->instr, lane, EMU_ENGINE_WGMMA,
-			(uint64_t)rank << EMU_RANK_SHIFT |
-			    emu_umma_offset(&op->from, false, (int)(k / pieces),
-					    (int)(k % pieces)),
-			16))
+		if (!emu_watch_engine_read(op->warp, op->instr, lane, EMU_ENGINE_WGMMA,
+					   (uint64_t)rank << EMU_RANK_SHIFT |
+					       emu_umma_offset(&op->from, false,
+							       (int)(k / pieces),
+							       (int)(k % pieces)),
+					   16))
 			return false;
 	return emu_watch_tmem(op->warp, op->instr, lane, EMU_TMEM_CP, rank, 0,
-			      EMU_TMEM_LANES, emu_tmem_column(op->to),
-			      4 * pieces, 0);
+			      EMU_TMEM_LANES, emu_tmem_column(op->to), 4 * pieces, 0);
 }
 
 static bool check_copy(const struct emu_tensor_op *op, int lane)
@@ -401,20 +389,18 @@ static bool check_copy(const struct emu_tensor_op *op, int lane)
 		emu_fault(op->warp, op->instr, lane,
 			  "tensor memory address 0x%08x: lane %u, this shape "
 			  "begins at %s",
-			  op->to, emu_tmem_lane(op->to),
-			  most ? "0 to 31" : "0");
+			  op->to, emu_tmem_lane(op->to), most ? "0 to 31" : "0");
 		return false;
 	}
 	for (uint32_t k = 0; k < group_size(op); k++)
-		if (!emu_tmem_reach(op->warp, op->instr, lane, rank_of(op, k),
-				    op->to, 4 * emu_tmem_copy_pieces(copy)) ||
+		if (!emu_tmem_reach(op->warp, op->instr, lane, rank_of(op, k), op->to,
+				    4 * emu_tmem_copy_pieces(copy)) ||
 		    !watch_copy(op, lane, rank_of(op, k)))
 			return false;
 	return true;
 }
 
-void emu_run_tmem_copy(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes)
+void emu_run_tmem_copy(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	int lane;
 	struct emu_tensor_op *op = begin(w, i, lanes, OP_COPY, &lane);
@@ -424,8 +410,8 @@ void emu_run_tmem_copy(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	op->to = ((const uint32_t *)emu_row(w, &i->operand[0]))[lane] +
 		 (uint32_t)i->immediate;
-	if (!emu_umma_matrix_decode(wide_operand(w, &i->operand[1], lane),
-				    &op->from, &err))
+	if (!emu_umma_matrix_decode(wide_operand(w, &i->operand[1], lane), &op->from,
+				    &err))
 		emu_fault(w, i, lane, "%s", err.text);
 	else if (check_copy(op, lane)) {
 		enqueue(op);
@@ -434,8 +420,7 @@ void emu_run_tmem_copy(struct emu_warp *w, const struct emu_instr *i,
 	free_op(op);
 }
 
-void emu_run_tmem_commit(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+void emu_run_tmem_commit(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	int lane;
 	struct emu_tensor_op *op = begin(w, i, lanes, OP_COMMIT, &lane);

@@ -14,8 +14,7 @@ struct emu_tmem *emu_tmem_of(struct emu_warp *w, const struct emu_instr *i,
 	if (!c->tensor)
 		c->tensor = calloc(1, sizeof(*c->tensor));
 	if (c->tensor && !c->tensor->memory[rank])
-		c->tensor->memory[rank] =
-		    calloc(1, sizeof(*c->tensor->memory[rank]));
+		c->tensor->memory[rank] = calloc(1, sizeof(*c->tensor->memory[rank]));
 	if (c->tensor && c->tensor->memory[rank])
 		return c->tensor->memory[rank];
 	emu_fault(w, i, -1, "no memory for tensor memory");

@@ -29,7 +29,7 @@ struct emu_tensor {
 	struct emu_tmem *memory[EMU_CLUSTER_MAX]; /* by rank; NULL: not used */
 	struct emu_tmem_request request[EMU_CLUSTER_MAX];
 	struct emu_tmem_owner owner[EMU_CLUSTER_MAX]; /* of the last alloc */
-	struct emu_tensor_op **ops; /* in the order of issue */
+	struct emu_tensor_op **ops;		      /* in the order of issue */
 	size_t count, capacity;
 	uint64_t tick;
 };

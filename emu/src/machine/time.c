@@ -43,8 +43,7 @@ static const struct emu_time_table *table_of(const struct emu_device *d)
 
 /* ---- a machine's time ---------------------------------------------------- */
 
-struct emu_time *emu_time_open(const struct emu_device *device,
-			       struct emu_error *err)
+struct emu_time *emu_time_open(const struct emu_device *device, struct emu_error *err)
 {
 	const struct emu_device *d = emu_device_or_default(device);
 	struct emu_time *t;
@@ -62,8 +61,7 @@ struct emu_time *emu_time_open(const struct emu_device *device,
 		t->n_sms = d->sms;
 		t->n_sets = (uint32_t)d->l2_bytes / 128 / EMU_L2_WAYS;
 		t->sms = calloc(t->n_sms, sizeof(*t->sms));
-		t->lines =
-		    calloc((size_t)t->n_sets * EMU_L2_WAYS, sizeof(*t->lines));
+		t->lines = calloc((size_t)t->n_sets * EMU_L2_WAYS, sizeof(*t->lines));
 	}
 	if (t && t->sms && t->lines)
 		return t;
@@ -72,8 +70,7 @@ struct emu_time *emu_time_open(const struct emu_device *device,
 	return NULL;
 }
 
-bool emu_time_use_counts(struct emu_time *t, const char *path,
-			 struct emu_error *err)
+bool emu_time_use_counts(struct emu_time *t, const char *path, struct emu_error *err)
 {
 	emu_time_costs_free(t->costs);
 	t->costs = emu_time_costs_read(path, err);
@@ -121,8 +118,7 @@ static enum emu_unit unit_of(const struct emu_instr *i)
 		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA
 						  : EMU_UNIT_FENCE_PROXY;
 	if (!strcmp(name, "fence") || !strcmp(name, "membar"))
-		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA
-						  : EMU_UNIT_FENCE;
+		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA : EMU_UNIT_FENCE;
 	if (i->traits & EMU_RELEASES)
 		return EMU_UNIT_FENCE;
 	return !strcmp(name, "atom") && i->space != EMU_SHARED ? EMU_UNIT_ATOMIC
@@ -227,10 +223,9 @@ void emu_time_begin_grid(struct emu_grid *g)
 		t->first = g->before->time_trigger + t->table->dependent_launch;
 	t->tensor_busy = t->l2_busy = t->hbm_busy = t->issued = 0;
 	t->last_end = 0;
-	t->places =
-	    (g->resident * g->cluster[0] * g->cluster[1] * g->cluster[2] +
-	     t->n_sms - 1) /
-	    t->n_sms;
+	t->places = (g->resident * g->cluster[0] * g->cluster[1] * g->cluster[2] +
+		     t->n_sms - 1) /
+		    t->n_sms;
 	t->places = t->places > EMU_PLACES ? EMU_PLACES : t->places;
 	/* A CTA begins beside one of the grid before, if both fit. */
 	waits = g->before && !fit_together(t, g->before, g);
@@ -238,8 +233,7 @@ void emu_time_begin_grid(struct emu_grid *g)
 		struct emu_sm *sm = &t->sms[k];
 
 		for (uint32_t i = 0; i < t->places; i++)
-			sm->place[i] =
-			    waits ? emu_later(sm->end, t->first) : t->first;
+			sm->place[i] = waits ? emu_later(sm->end, t->first) : t->first;
 		sm->end = t->first;
 		sm->number = k;
 		memset(sm->parameters, 0, sizeof(sm->parameters));
@@ -352,8 +346,7 @@ static void end_warp(struct emu_time *t, struct emu_warp *w)
 	memcpy(t->last, w->clock->spent, sizeof(t->last));
 }
 
-static void leave_place(const struct emu_time *t, struct emu_cta_clock *c,
-			double end)
+static void leave_place(const struct emu_time *t, struct emu_cta_clock *c, double end)
 {
 	c->sm->place[c->place] = end + t->table->cta_begin;
 	c->sm->cta[c->place] = NULL;
@@ -399,14 +392,12 @@ double emu_time_of(const struct emu_warp *w)
  * A warp runs until another one of its SM must, and AHEAD cycles more if that
  * one issues from another quarter: what quarters share, they ask for seldom.
  */
-static double turn_beside(const struct emu_warp *w, const struct emu_cta *c,
-			  double end)
+static double turn_beside(const struct emu_warp *w, const struct emu_cta *c, double end)
 {
 	for (uint32_t i = 0; i < c->n_warps; i++) {
 		const struct emu_warp *other = &c->warps[i];
 		const double at =
-		    other->now +
-		    ((i ^ w->index) % EMU_QUARTERS ? EMU_AHEAD : 0);
+		    other->now + ((i ^ w->index) % EMU_QUARTERS ? EMU_AHEAD : 0);
 
 		if (other != w && other->wait == EMU_RUNNABLE && at < end)
 			end = at;
@@ -498,8 +489,7 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
  * Pipes take warps in the order in which they ask.  True if they take this one
  * at once; else its clock has gone on to when they do.
  */
-static bool ask_pipes(struct emu_warp *w, const struct emu_instr *i, int first,
-		      int end)
+static bool ask_pipes(struct emu_warp *w, const struct emu_instr *i, int first, int end)
 {
 	const struct emu_time_table *c = emu_time_machine(w)->table;
 	struct emu_sm *sm = w->cta->clock->sm;
@@ -515,13 +505,11 @@ static bool ask_pipes(struct emu_warp *w, const struct emu_instr *i, int first,
 				    : k == EMU_PIPE_FMA ? c->fma_rate
 				    : k == EMU_PIPE_XU	? c->xu_rate
 							: c->issue_rate;
-		const bool shares =
-		    k != EMU_PIPE_XU && sm->accumulates[quarter] > at;
+		const bool shares = k != EMU_PIPE_XU && sm->accumulates[quarter] > at;
 
 		if (i->slots[k])
-			sm->pipe[k][quarter] =
-			    at + i->slots[k] * rate / EMU_SLOT *
-				     (shares ? c->wgmma_share : 1);
+			sm->pipe[k][quarter] = at + i->slots[k] * rate / EMU_SLOT *
+							(shares ? c->wgmma_share : 1);
 	}
 	w->clock->asked = end;
 	if (at <= w->clock->now)
@@ -579,8 +567,7 @@ static void serve_unit(struct emu_warp *w, const struct emu_instr *i, double at)
 		    emu_serve(&sm->shared, at, c->shuffle_rate / EMU_QUARTERS) +
 		    c->shuffle_latency;
 	if (i->unit == EMU_UNIT_MMA)
-		w->clock->result =
-		    emu_serve(tensor, at, c->mma_rate) + c->mma_latency;
+		w->clock->result = emu_serve(tensor, at, c->mma_rate) + c->mma_latency;
 	if (i->unit == EMU_UNIT_ATOMIC)
 		w->clock->result = at + c->atomic_latency;
 }
@@ -610,9 +597,8 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 	t->issued += end - at;
 	emu_time_go_on(w, EMU_SPENT_ISSUE, end);
 	emu_time_go_on(w, EMU_SPENT_OPERANDS, at + (double)i->stall / EMU_SLOT);
-	w->clock->result =
-	    emu_later(begin, begin + end - at - c->issue_rate) +
-	    (i->slots[EMU_PIPE_XU] ? c->xu_latency : c->alu_latency);
+	w->clock->result = emu_later(begin, begin + end - at - c->issue_rate) +
+			   (i->slots[EMU_PIPE_XU] ? c->xu_latency : c->alu_latency);
 	serve_unit(w, i, begin);
 }
 
@@ -625,15 +611,13 @@ static void set_ready(struct emu_warp_clock *c, uint32_t row)
 void emu_time_retire(struct emu_warp *w, const struct emu_instr *i)
 {
 	for (uint32_t k = 0; k < i->operands; k++)
-		if (i->operand[k].is_written &&
-		    i->operand[k].bank == EMU_REGISTERS)
+		if (i->operand[k].is_written && i->operand[k].bank == EMU_REGISTERS)
 			set_ready(w->clock, i->operand[k].row / 16);
 }
 
 /* ---- waiting ------------------------------------------------------------- */
 
-static struct emu_barrier_clock *barrier_at(struct emu_cluster *c,
-					    uint64_t address)
+static struct emu_barrier_clock *barrier_at(struct emu_cluster *c, uint64_t address)
 {
 	struct emu_cluster_clock *k = c->clock;
 	struct emu_barrier_clock *grown;
@@ -694,15 +678,14 @@ void emu_time_wait(struct emu_warp *w, uint64_t barrier)
 	b = barrier_at(w->cta->cluster, barrier);
 	if (!b)
 		return;
-	w->clock->result = emu_later(w->clock->now + t->table->try_wait,
-				     b->done + t->table->wake_up);
+	w->clock->result =
+	    emu_later(w->clock->now + t->table->try_wait, b->done + t->table->wake_up);
 	w->clock->result_of = EMU_SPENT_MBARRIER;
 }
 
 static struct emu_cta_clock *numbered(const struct emu_cta *c, uint32_t number)
 {
-	return number == EMU_CLUSTER_BARRIER ? c->cluster->ctas[0].clock
-					     : c->clock;
+	return number == EMU_CLUSTER_BARRIER ? c->cluster->ctas[0].clock : c->clock;
 }
 
 void emu_time_join(struct emu_warp *w, uint32_t number)
@@ -733,10 +716,9 @@ void emu_time_leave(struct emu_warp *w, uint32_t number)
 
 	if (!t)
 		return;
-	cost =
-	    number == EMU_CLUSTER_BARRIER
-		? t->table->cluster_barrier
-		: t->table->barrier + w->cta->n_warps * t->table->barrier_warp;
+	cost = number == EMU_CLUSTER_BARRIER
+		   ? t->table->cluster_barrier
+		   : t->table->barrier + w->cta->n_warps * t->table->barrier_warp;
 	emu_time_go_on(w, EMU_SPENT_BARRIER,
 		       numbered(w->cta, number)->done[number] + cost);
 }
@@ -747,10 +729,9 @@ void emu_time_wake(struct emu_warp *w)
 
 	if (!t || !w->clock)
 		return;
-	emu_time_go_on(w,
-		       w->wait == EMU_AT_MBARRIER ? EMU_SPENT_MBARRIER
-						  : EMU_SPENT_BARRIER,
-		       t->now);
+	emu_time_go_on(
+	    w, w->wait == EMU_AT_MBARRIER ? EMU_SPENT_MBARRIER : EMU_SPENT_BARRIER,
+	    t->now);
 	/* It may come before the one that runs. */
 	if (t->running)
 		t->running->until = t->now;

@@ -14,11 +14,9 @@
 struct emu_transfer;
 
 /* Time for the device, NULL with an error: no table, or no memory. */
-struct emu_time *emu_time_open(const struct emu_device *device,
-			       struct emu_error *err);
+struct emu_time *emu_time_open(const struct emu_device *device, struct emu_error *err);
 /* What instructions issue comes from a table (tools/sass_costs.py). */
-bool emu_time_use_counts(struct emu_time *t, const char *path,
-			 struct emu_error *err);
+bool emu_time_use_counts(struct emu_time *t, const char *path, struct emu_error *err);
 /* A timeline of the SMs listed as "0,5" (NULL: of SM 0): time_trace.h. */
 bool emu_time_use_trace(struct emu_time *t, const char *path, const char *sms,
 			struct emu_error *err);
@@ -54,17 +52,15 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i);
 void emu_time_issue(struct emu_warp *w, const struct emu_instr *i);
 void emu_time_retire(struct emu_warp *w, const struct emu_instr *i);
 /* Lanes load or store `bytes` each at device addresses. */
-void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
-		     bool is_store);
+void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, bool is_store);
 /* When a copy has landed is when its barrier hears of it. */
 void emu_time_copy(struct emu_transfer *t);
 void emu_time_copied(struct emu_warp *w);
 /* A quarter of a wgmma of n columns. */
 void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared);
 void emu_time_commit(struct emu_warp *w, enum emu_engine engine);
-void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine,
-			 uint32_t newest);
+void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine, uint32_t newest);
 
 /* mbarriers by shared::cluster address; flipped: the arrival ended a phase. */
 void emu_time_arrive(struct emu_warp *w, uint64_t barrier);

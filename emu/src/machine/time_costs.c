@@ -47,8 +47,8 @@ struct emu_time_costs {
 
 static bool add_module(struct emu_time_costs *c, uint64_t hash)
 {
-	struct module_costs *grown = emu_grow(c->modules, &c->modules_capacity,
-					      c->n_modules, sizeof(*grown));
+	struct module_costs *grown =
+	    emu_grow(c->modules, &c->modules_capacity, c->n_modules, sizeof(*grown));
 
 	if (!grown)
 		return false;
@@ -58,8 +58,7 @@ static bool add_module(struct emu_time_costs *c, uint64_t hash)
 	return true;
 }
 
-static bool add_line(struct emu_time_costs *c, uint32_t line,
-		     const double costs[COSTS])
+static bool add_line(struct emu_time_costs *c, uint32_t line, const double costs[COSTS])
 {
 	struct line_costs *grown =
 	    emu_grow(c->lines, &c->lines_capacity, c->n_lines, sizeof(*grown));
@@ -88,12 +87,12 @@ static const char *take_kernel(struct emu_time_costs *c, const char *text)
 
 	k.name = strtoull(text, &name_end, 16);
 	registers = strtoul(name_end, &end, 10);
-	if (!c->n_modules || name_end == text || end == name_end ||
-	    *end != '\n' || registers > UINT32_MAX)
+	if (!c->n_modules || name_end == text || end == name_end || *end != '\n' ||
+	    registers > UINT32_MAX)
 		return "not \"kernel HASH REGISTERS\" behind a module";
 	k.registers = (uint32_t)registers;
-	grown = emu_grow(c->kernels, &c->kernels_capacity, c->n_kernels,
-			 sizeof(*grown));
+	grown =
+	    emu_grow(c->kernels, &c->kernels_capacity, c->n_kernels, sizeof(*grown));
 	if (!grown)
 		return "no memory";
 	c->kernels = grown;
@@ -114,9 +113,7 @@ static const char *take_row(struct emu_time_costs *c, const char *text)
 
 	if (!strncmp(text, module, sizeof(module) - 1)) {
 		line = strtoull(text + sizeof(module) - 1, &end, 16);
-		return *end != '\n'	     ? rule
-		       : add_module(c, line) ? NULL
-					     : "no memory";
+		return *end != '\n' ? rule : add_module(c, line) ? NULL : "no memory";
 	}
 	if (!strncmp(text, kernel, sizeof(kernel) - 1))
 		return take_kernel(c, text + sizeof(kernel) - 1);
@@ -136,8 +133,7 @@ static const char *take_row(struct emu_time_costs *c, const char *text)
 	return add_line(c, (uint32_t)line, costs) ? NULL : "no memory";
 }
 
-struct emu_time_costs *emu_time_costs_read(const char *path,
-					   struct emu_error *err)
+struct emu_time_costs *emu_time_costs_read(const char *path, struct emu_error *err)
 {
 	struct emu_time_costs *c = calloc(1, sizeof(*c));
 	FILE *file = fopen(path, "r");
@@ -146,8 +142,7 @@ struct emu_time_costs *emu_time_costs_read(const char *path,
 	char text[256];
 
 	if (!c || !file) {
-		(void)emu_fail(err, "NIBEMU_SASS=%s: %s", path,
-			       strerror(errno));
+		(void)emu_fail(err, "NIBEMU_SASS=%s: %s", path, strerror(errno));
 		emu_time_costs_free(c);
 		if (file)
 			(void)fclose(file);
@@ -239,8 +234,7 @@ static void set_mean(struct emu_instr *i)
 
 /* ---- a kernel ------------------------------------------------------------ */
 
-static void set_parts(struct emu_instr *i, const uint16_t parts[COSTS],
-		      uint32_t many)
+static void set_parts(struct emu_instr *i, const uint16_t parts[COSTS], uint32_t many)
 {
 	for (int k = 0; k < EMU_PIPES; k++)
 		i->slots[k] = (uint16_t)(parts[k] / many);
@@ -248,8 +242,7 @@ static void set_parts(struct emu_instr *i, const uint16_t parts[COSTS],
 }
 
 /* Instructions of one line share its counts. */
-static void set_counts(const struct emu_time_costs *c,
-		       const struct module_costs *m,
+static void set_counts(const struct emu_time_costs *c, const struct module_costs *m,
 		       const struct emu_kernel *kernel)
 {
 	static const uint16_t none[COSTS];
@@ -260,15 +253,13 @@ static void set_counts(const struct emu_time_costs *c,
 		const uint32_t line = kernel->code[n].line;
 
 		many = 1;
-		while (n + many < kernel->count &&
-		       kernel->code[n + many].line == line)
+		while (n + many < kernel->count && kernel->code[n + many].line == line)
 			many++;
 		while (at < end && at->line < line)
 			at++;
 		for (uint32_t i = 0; i < many; i++)
 			set_parts(&kernel->code[n + i],
-				  at < end && at->line == line ? at->parts
-							       : none,
+				  at < end && at->line == line ? at->parts : none,
 				  many);
 	}
 }

@@ -12,8 +12,7 @@
 struct emu_time_costs;
 
 /* Reads a table; NULL with an error that names the line. */
-struct emu_time_costs *emu_time_costs_read(const char *path,
-					   struct emu_error *err);
+struct emu_time_costs *emu_time_costs_read(const char *path, struct emu_error *err);
 void emu_time_costs_free(struct emu_time_costs *costs);
 /*
  * Sets the slots of a kernel's instructions.  True if they are counts: the

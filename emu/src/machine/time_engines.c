@@ -39,8 +39,7 @@ static bool touch(struct emu_time *t, uint64_t line)
 static double hbm_wait(struct emu_time *t, double at, double service)
 {
 	const double since = at > t->hbm_asked ? at - t->hbm_asked : 0;
-	const double kept =
-	    since < 8 * LOAD_CYCLES ? exp(-since / LOAD_CYCLES) : 0;
+	const double kept = since < 8 * LOAD_CYCLES ? exp(-since / LOAD_CYCLES) : 0;
 
 	if (t->table->hbm_loaded <= 0)
 		return 0;
@@ -55,8 +54,7 @@ static double fetch_line(struct emu_time *t, struct emu_sm *sm, uint64_t line,
 {
 	const struct emu_time_table *c = t->table;
 	const double bytes = sectors * SECTOR_BYTES;
-	const double service =
-	    bytes / (is_store ? c->l2_store_rate : c->l2_rate);
+	const double service = bytes / (is_store ? c->l2_store_rate : c->l2_rate);
 	const double sent = emu_serve(&sm->port, at, bytes / c->sm_rate);
 	const double from_l2 = emu_serve(&t->l2, sent, service);
 	double from_hbm;
@@ -93,8 +91,8 @@ static void add_bytes(struct request *r, uint64_t address)
 		r->sectors[r->count] = 0;
 		k = ++r->count;
 	}
-	r->sectors[k - 1] |= (uint8_t)(1u << (address / SECTOR_BYTES %
-					      (LINE_BYTES / SECTOR_BYTES)));
+	r->sectors[k - 1] |=
+	    (uint8_t)(1u << (address / SECTOR_BYTES % (LINE_BYTES / SECTOR_BYTES)));
 }
 
 /* When the last of them is there. */
@@ -105,16 +103,15 @@ static double fetch(struct emu_warp *w, const struct request *r, double at,
 
 	for (uint32_t k = 0; k < r->count; k++)
 		end = emu_later(
-		    end, fetch_line(emu_time_machine(w), w->cta->clock->sm,
-				    r->line[k],
-				    (uint32_t)__builtin_popcount(r->sectors[k]),
-				    at, is_store));
+		    end, fetch_line(emu_time_machine(w), w->cta->clock->sm, r->line[k],
+				    (uint32_t)__builtin_popcount(r->sectors[k]), at,
+				    is_store));
 	return end;
 }
 
 /* Different words of a bank that lanes from first to end ask for, at most. */
-static uint32_t most_in_a_bank(uint32_t lanes, const uint64_t *address,
-			       uint32_t bytes, int first, int end)
+static uint32_t most_in_a_bank(uint32_t lanes, const uint64_t *address, uint32_t bytes,
+			       int first, int end)
 {
 	uint64_t words[EMU_LANES][EMU_LANES];
 	uint32_t count[EMU_LANES] = {0}, most = 0;
@@ -135,29 +132,26 @@ static uint32_t most_in_a_bank(uint32_t lanes, const uint64_t *address,
 }
 
 /* Wavefronts: 16 bytes are served by quarters of the warp, 8 by halves. */
-static double wavefronts(uint32_t lanes, const uint64_t *address,
-			 uint32_t bytes)
+static double wavefronts(uint32_t lanes, const uint64_t *address, uint32_t bytes)
 {
 	const int parts = bytes >= 16 ? 4 : bytes == 8 ? 2 : 1;
 	const int each = EMU_LANES / parts;
 	uint32_t sum = 0;
 
 	for (int p = 0; p < parts; p++)
-		sum += most_in_a_bank(lanes, address, bytes, p * each,
-				      (p + 1) * each);
+		sum += most_in_a_bank(lanes, address, bytes, p * each, (p + 1) * each);
 	return sum > 1 ? sum : 1;
 }
 
-static void access_shared(struct emu_warp *w, uint32_t lanes,
-			  const uint64_t *address, uint32_t bytes)
+static void access_shared(struct emu_warp *w, uint32_t lanes, const uint64_t *address,
+			  uint32_t bytes)
 {
 	struct emu_time *t = emu_time_machine(w);
 	struct emu_sm *sm = w->cta->clock->sm;
 	const double many = wavefronts(lanes, address, bytes);
 	const double begin = emu_serve(&sm->shared, t->now, many);
 
-	emu_trace_engine(t->trace, sm->number, EMU_TRACE_SHARED, begin,
-			 begin + many);
+	emu_trace_engine(t->trace, sm->number, EMU_TRACE_SHARED, begin, begin + many);
 	w->clock->result = begin + many - 1 + t->table->shared_latency;
 }
 
@@ -174,8 +168,7 @@ static void access_parameter(struct emu_warp *w, const struct emu_instr *i,
 	struct emu_sm *sm = w->cta->clock->sm;
 	const uint64_t at =
 	    address[__builtin_ctz(lanes)] - (uint64_t)(uintptr_t)g->parameters;
-	double *there =
-	    &sm->parameters[at / EMU_PARAMETER_LINE % EMU_PARAMETER_LINES];
+	double *there = &sm->parameters[at / EMU_PARAMETER_LINE % EMU_PARAMETER_LINES];
 
 	if (at >= g->kernel->parameter_bytes)
 		return;
@@ -186,9 +179,8 @@ static void access_parameter(struct emu_warp *w, const struct emu_instr *i,
 		w->clock->result = w->clock->now + c->parameter_latency;
 }
 
-void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
-		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
-		     bool is_store)
+void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, bool is_store)
 {
 	struct emu_time *t = emu_time_machine(w);
 	const struct emu_space *global = &emu_machine_of(w)->global;
@@ -210,8 +202,7 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i,
 		add_bytes(&r, address[l]);
 	end = fetch(w, &r, t->now, is_store);
 	if (is_store) {
-		w->cta->clock->sm->stored =
-		    emu_later(w->cta->clock->sm->stored, end);
+		w->cta->clock->sm->stored = emu_later(w->cta->clock->sm->stored, end);
 		/* A grid has ended when its stores have. */
 		t->end = emu_later(t->end, end);
 	}
@@ -247,9 +238,9 @@ static double fetch_pieces(const struct emu_transfer *c, double begin)
 		if (at >> LINE_SHIFT == last)
 			continue;
 		last = at >> LINE_SHIFT;
-		end = emu_later(end, fetch_line(t, c->warp->cta->clock->sm,
-						last, LINE_BYTES / SECTOR_BYTES,
-						begin, is_store));
+		end = emu_later(end,
+				fetch_line(t, c->warp->cta->clock->sm, last,
+					   LINE_BYTES / SECTOR_BYTES, begin, is_store));
 	}
 	return emu_later(end, fetch(c->warp, &r, begin, is_store));
 }
@@ -294,8 +285,7 @@ static double load_bulk(const struct emu_transfer *c, double bytes)
 	const double service = load_service(c, bytes);
 	const double begin = emu_serve(&sm->tma, c->warp->clock->now, service);
 
-	emu_trace_engine(t->trace, sm->number, EMU_TRACE_TMA, begin,
-			 begin + service);
+	emu_trace_engine(t->trace, sm->number, EMU_TRACE_TMA, begin, begin + service);
 	return emu_later(fetch_pieces(c, begin), begin + service) +
 	       t->table->tma_latency;
 }
@@ -307,8 +297,7 @@ static double store_bulk(const struct emu_transfer *c, double bytes)
 	/* An MMA that streams from shared memory leaves it half of that. */
 	const double beside = sm->tcgen05.mma > c->warp->clock->now ? 2 : 1;
 	const double service = beside * bytes / t->table->tma_store_rate;
-	const double begin =
-	    emu_serve(&sm->tma_store, c->warp->clock->now, service);
+	const double begin = emu_serve(&sm->tma_store, c->warp->clock->now, service);
 
 	(void)fetch_pieces(c, begin);
 	return begin + service + t->table->tma_store_latency;
@@ -323,19 +312,17 @@ void emu_time_copy(struct emu_transfer *c)
 	if (!t)
 		return;
 	if (c->kind == EMU_CP_ARRIVE) {
-		clock->arrival =
-		    emu_later(clock->open[EMU_ENGINE_COPY], clock->now);
+		clock->arrival = emu_later(clock->open[EMU_ENGINE_COPY], clock->now);
 		return;
 	}
 	if (c->kind == EMU_CP_ASYNC) {
-		double *quarter = &c->warp->cta->clock->sm
-				       ->async[c->warp->index % EMU_QUARTERS];
+		double *quarter =
+		    &c->warp->cta->clock->sm->async[c->warp->index % EMU_QUARTERS];
 
 		for (size_t k = 0; k < c->n_pieces; k++)
 			bytes += c->pieces[k].bytes;
-		end =
-		    fetch_pieces(c, emu_serve(quarter, clock->now,
-					      bytes / t->table->cp_async_rate));
+		end = fetch_pieces(
+		    c, emu_serve(quarter, clock->now, bytes / t->table->cp_async_rate));
 		/* Those behind it wait for it to begin. */
 		emu_time_go_on(c->warp, EMU_SPENT_PIPE, *quarter);
 		clock->open[EMU_ENGINE_COPY] =
@@ -353,8 +340,7 @@ void emu_time_copy(struct emu_transfer *c)
 		bytes += c->pieces[k].bytes;
 	/* A multicast is issued and read once, and lands in several CTAs. */
 	if (c->kind == EMU_BULK_LOAD && c->n_pieces &&
-	    clock->load_from == c->pieces[0].from &&
-	    clock->load_issued == clock->now) {
+	    clock->load_from == c->pieces[0].from && clock->load_issued == clock->now) {
 		clock->arrival = clock->load_there;
 		return;
 	}
@@ -366,8 +352,7 @@ void emu_time_copy(struct emu_transfer *c)
 		clock->open[EMU_ENGINE_STORE] =
 		    emu_later(clock->open[EMU_ENGINE_STORE], end);
 	}
-	emu_time_go_on(c->warp, EMU_SPENT_ISSUE,
-		       clock->now + t->table->tma_issue);
+	emu_time_go_on(c->warp, EMU_SPENT_ISSUE, clock->now + t->table->tma_issue);
 	if (c->kind == EMU_BULK_LOAD && c->n_pieces) {
 		clock->load_from = c->pieces[0].from;
 		clock->load_issued = clock->now;
@@ -389,18 +374,16 @@ void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared)
 
 	if (!t)
 		return;
-	service = emu_later(n / 2.0,
-			    a_is_shared ? t->table->wgmma_shared_least + n / 4.0
-					: t->table->wgmma_least);
+	service =
+	    emu_later(n / 2.0, a_is_shared ? t->table->wgmma_shared_least + n / 4.0
+					   : t->table->wgmma_least);
 	begin = emu_serve(&w->cta->clock->sm->tensor[w->index % EMU_QUARTERS],
 			  w->clock->now, service);
 	t->tensor_busy += n / 2.0;
-	emu_trace_engine(t->trace, w->cta->clock->sm->number, EMU_TRACE_TENSOR,
-			 begin, begin + service);
-	w->cta->clock->sm->accumulates[w->index % EMU_QUARTERS] =
-	    begin + n / 2.0;
-	w->clock->open[EMU_ENGINE_WGMMA] =
-	    begin + service + t->table->wgmma_latency;
+	emu_trace_engine(t->trace, w->cta->clock->sm->number, EMU_TRACE_TENSOR, begin,
+			 begin + service);
+	w->cta->clock->sm->accumulates[w->index % EMU_QUARTERS] = begin + n / 2.0;
+	w->clock->open[EMU_ENGINE_WGMMA] = begin + service + t->table->wgmma_latency;
 	/*
 	 * Nothing queues A from registers: the warp stands still until the
 	 * tensor cores take the operation, and is free while they run it
@@ -421,21 +404,17 @@ void emu_time_commit(struct emu_warp *w, enum emu_engine engine)
 	c->group[engine][c->groups[engine]++ % EMU_GROUPS] = c->open[engine];
 }
 
-void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine,
-			 uint32_t newest)
+void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine, uint32_t newest)
 {
 	struct emu_warp_clock *c = w->clock;
 	double end;
 
-	if (!emu_time_machine(w) || newest >= EMU_GROUPS ||
-	    newest > c->groups[engine])
+	if (!emu_time_machine(w) || newest >= EMU_GROUPS || newest > c->groups[engine])
 		return;
 	end = newest == 0 ? c->open[engine]
 	      : newest == c->groups[engine]
 		  ? 0
-		  : c->group[engine]
-			    [(c->groups[engine] - newest - 1) % EMU_GROUPS];
+		  : c->group[engine][(c->groups[engine] - newest - 1) % EMU_GROUPS];
 	emu_time_go_on(
-	    w, engine == EMU_ENGINE_WGMMA ? EMU_SPENT_TENSOR : EMU_SPENT_COPIES,
-	    end);
+	    w, engine == EMU_ENGINE_WGMMA ? EMU_SPENT_TENSOR : EMU_SPENT_COPIES, end);
 }

@@ -22,8 +22,7 @@ static double part_of(double part, double whole)
 
 void emu_time_mark(struct emu_time *t)
 {
-	memset(t->lines, 0,
-	       (size_t)t->n_sets * EMU_L2_WAYS * sizeof(*t->lines));
+	memset(t->lines, 0, (size_t)t->n_sets * EMU_L2_WAYS * sizeof(*t->lines));
 	t->mark = t->end;
 	t->n_grids = 0;
 }
@@ -77,17 +76,15 @@ void emu_time_describe(const struct emu_time *t, struct emu_error *to)
 		return;
 	g = &t->grids[t->n_grids - 1];
 	cycles = g->end - g->begin;
-	emu_add_text(to,
-		     "%s: %.2f us predicted, %.2f of them the launch; busy: "
-		     "tensor cores %.0f %%, L2 %.0f %%, HBM %.0f %%, issue "
-		     "%.0f %% (%s); of the last warp:",
-		     g->name, us_of(t, cycles), us_of(t, g->first - g->begin),
-		     100 * part_of(g->tensor / t->n_sms, cycles),
-		     100 * part_of(g->l2, cycles),
-		     100 * part_of(g->hbm, cycles),
-		     100 * part_of(g->issue / t->n_sms, cycles),
-		     g->has_counts ? "counts of machine code"
-				   : "means for names of PTX");
+	emu_add_text(
+	    to,
+	    "%s: %.2f us predicted, %.2f of them the launch; busy: "
+	    "tensor cores %.0f %%, L2 %.0f %%, HBM %.0f %%, issue "
+	    "%.0f %% (%s); of the last warp:",
+	    g->name, us_of(t, cycles), us_of(t, g->first - g->begin),
+	    100 * part_of(g->tensor / t->n_sms, cycles), 100 * part_of(g->l2, cycles),
+	    100 * part_of(g->hbm, cycles), 100 * part_of(g->issue / t->n_sms, cycles),
+	    g->has_counts ? "counts of machine code" : "means for names of PTX");
 	for (int k = 0; k < EMU_SPENTS; k++)
 		if (part_of(g->last[k], cycles) >= 0.01)
 			emu_add_text(to, " %s %.0f %%", emu_spent_names[k],
@@ -109,12 +106,11 @@ static void write_grid(const struct emu_time *t, const struct emu_time_grid *g,
 		      "\"last_warp\": {",
 		      g->name, us_of(t, cycles), us_of(t, g->first - g->begin),
 		      g->has_counts ? "true" : "false",
-		      part_of(g->tensor / t->n_sms, cycles),
-		      part_of(g->l2, cycles), part_of(g->hbm, cycles),
-		      part_of(g->issue / t->n_sms, cycles));
+		      part_of(g->tensor / t->n_sms, cycles), part_of(g->l2, cycles),
+		      part_of(g->hbm, cycles), part_of(g->issue / t->n_sms, cycles));
 	for (int k = 0; k < EMU_SPENTS; k++)
-		(void)fprintf(to, "%s\"%s\": %.4f", k ? ", " : "",
-			      emu_spent_names[k], part_of(g->last[k], cycles));
+		(void)fprintf(to, "%s\"%s\": %.4f", k ? ", " : "", emu_spent_names[k],
+			      part_of(g->last[k], cycles));
 	(void)fprintf(to, "}");
 	if (g->wait)
 		(void)fprintf(to,

@@ -64,10 +64,10 @@ struct emu_sm {
 	double accumulates[EMU_QUARTERS];    /* until then by tensor cores */
 	double shared, tma, tma_store, port; /* port: to the L2 */
 	double async[EMU_QUARTERS];	     /* cp.async of 16 bytes */
-	double stored; /* when the L2 has all that was stored */
+	double stored;			     /* when the L2 has all that was stored */
 	double parameters[EMU_PARAMETER_LINES]; /* there from then on; 0: not */
-	double place[EMU_PLACES];	 /* from when a CTA can begin there */
-	struct emu_cta *cta[EMU_PLACES]; /* that runs there; NULL: none */
+	double place[EMU_PLACES];		/* from when a CTA can begin there */
+	struct emu_cta *cta[EMU_PLACES];	/* that runs there; NULL: none */
 	double end; /* of its last CTA, and the next may begin */
 	struct emu_tcgen05_pipe tcgen05;
 	uint32_t running;
@@ -147,8 +147,8 @@ struct emu_time {
 	/* The grid that runs: */
 	double begin, first;
 	double tensor_busy, l2_busy, hbm_busy, issued;
-	bool has_counts; /* of its instructions */
-	double *waits;	 /* by instruction, over all warps; may be NULL */
+	bool has_counts;	 /* of its instructions */
+	double *waits;		 /* by instruction, over all warps; may be NULL */
 	double last[EMU_SPENTS]; /* of the warp that ended last, */
 	double last_end;	 /* then; stores may end later */
 	const struct emu_kernel *kernel;

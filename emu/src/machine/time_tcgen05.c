@@ -16,8 +16,7 @@
 #include "machine/time_trace.h"
 
 /* The SMs of an operation: its CTA's, and the other one's of a pair. */
-static uint32_t sms_of(const struct emu_warp *w, uint32_t ctas,
-		       struct emu_sm *sms[2])
+static uint32_t sms_of(const struct emu_warp *w, uint32_t ctas, struct emu_sm *sms[2])
 {
 	const struct emu_cluster *c = w->cta->cluster;
 
@@ -57,8 +56,8 @@ static void put_in_queue(struct emu_warp *w, double begin)
 static double interval(const struct emu_time_table *t, const struct emu_umma *u)
 {
 	const bool is_pair = u->form.ctas == 2;
-	const int rows = emu_umma_b_rows(u) +
-			 (u->form.a_in_tensor_memory ? 0 : emu_umma_a_rows(u));
+	const int rows =
+	    emu_umma_b_rows(u) + (u->form.a_in_tensor_memory ? 0 : emu_umma_a_rows(u));
 	const double columns = is_pair && u->m == 128 ? u->n / 4.0 : u->n / 2.0;
 	double fetch = rows * EMU_UMMA_K_BYTES / t->umma_fetch;
 
@@ -104,16 +103,15 @@ void emu_time_umma(struct emu_warp *w, const struct emu_umma *u)
 		sms[k]->tcgen05.mma = begin + service;
 		sms[k]->tcgen05.begun = begin;
 		t->tensor_busy += EMU_QUARTERS * service;
-		emu_trace_engine(t->trace, sms[k]->number, EMU_TRACE_TENSOR,
-				 begin, begin + service);
+		emu_trace_engine(t->trace, sms[k]->number, EMU_TRACE_TENSOR, begin,
+				 begin + service);
 	}
 	c->done = emu_later(c->done, begin + latency(t->table, u));
 	put_in_queue(w, begin);
 }
 
 /* Cycles from one copy of a thread to its next. */
-static double copy_interval(const struct emu_time_table *t,
-			    enum emu_tmem_copy copy)
+static double copy_interval(const struct emu_time_table *t, enum emu_tmem_copy copy)
 {
 	switch (copy) {
 	case EMU_TMEM_CP_128X256B:
@@ -130,8 +128,7 @@ static double copy_interval(const struct emu_time_table *t,
 	}
 }
 
-void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy,
-			uint32_t ctas)
+void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy, uint32_t ctas)
 {
 	struct emu_time *t = emu_time_machine(w);
 	struct emu_tcgen05_clock *c;
@@ -149,13 +146,13 @@ void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy,
 	service = mine * t->table->copy_4_engine / t->table->copy_4;
 	begin = emu_later(w->clock->now, c->copies);
 	for (uint32_t k = 0; k < n; k++)
-		begin = emu_later(begin, emu_later(sms[k]->tcgen05.copy,
-						   sms[k]->tcgen05.begun));
+		begin = emu_later(
+		    begin, emu_later(sms[k]->tcgen05.copy, sms[k]->tcgen05.begun));
 	for (uint32_t k = 0; k < n; k++) {
 		sms[k]->tcgen05.copy = begin + service;
 		sms[k]->tcgen05.begun = begin;
-		emu_trace_engine(t->trace, sms[k]->number, EMU_TRACE_SCALES,
-				 begin, begin + mine);
+		emu_trace_engine(t->trace, sms[k]->number, EMU_TRACE_SCALES, begin,
+				 begin + mine);
 	}
 	c->copies = begin + mine;
 	c->copied = begin + service + t->table->copy_to_umma;
@@ -167,8 +164,7 @@ void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy,
 void emu_time_tmem_commit(struct emu_warp *w)
 {
 	if (emu_time_machine(w))
-		w->clock->arrival =
-		    emu_later(w->clock->now, w->clock->tcgen05.done);
+		w->clock->arrival = emu_later(w->clock->now, w->clock->tcgen05.done);
 }
 
 void emu_time_tmem_committed(struct emu_warp *w)
@@ -181,8 +177,7 @@ void emu_time_tmem_committed(struct emu_warp *w)
 static double port_cycles(enum emu_tmem_shape shape, uint32_t registers,
 			  uint32_t column)
 {
-	const double times =
-	    (double)registers / emu_tmem_shape_registers(shape);
+	const double times = (double)registers / emu_tmem_shape_registers(shape);
 	/* Two columns a cycle, from an even one on. */
 	const uint32_t pairs = (registers + column % 2 + 1) / 2;
 
@@ -216,8 +211,7 @@ void emu_time_tmem_move(struct emu_warp *w, enum emu_tmem_shape shape,
 	end += begin;
 	emu_trace_engine(t->trace, sm->number, EMU_TRACE_TMEM, begin, end);
 	if (is_store) {
-		c->stored =
-		    emu_later(c->stored, end + t->table->tmem_store_latency);
+		c->stored = emu_later(c->stored, end + t->table->tmem_store_latency);
 		return;
 	}
 	end += t->table->tmem_latency;

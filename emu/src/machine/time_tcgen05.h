@@ -12,8 +12,7 @@
 
 /* An mma is issued, a copy, a commit (its arrivals follow), a load or store. */
 void emu_time_umma(struct emu_warp *w, const struct emu_umma *u);
-void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy,
-			uint32_t ctas);
+void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy, uint32_t ctas);
 void emu_time_tmem_commit(struct emu_warp *w);
 void emu_time_tmem_committed(struct emu_warp *w);
 void emu_time_tmem_move(struct emu_warp *w, enum emu_tmem_shape shape,

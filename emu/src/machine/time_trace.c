@@ -114,8 +114,7 @@ struct emu_trace *emu_trace_open(const char *path, const char *sms, double ghz,
 	if (t)
 		t->file = fopen(path, "w");
 	if (!t || !t->file) {
-		(void)emu_fail(err, "NIBEMU_TRACE=%s: %s", path,
-			       strerror(errno));
+		(void)emu_fail(err, "NIBEMU_TRACE=%s: %s", path, strerror(errno));
 		free(t);
 		return NULL;
 	}
@@ -138,8 +137,7 @@ static uint32_t row_of(const struct emu_warp *w)
 {
 	const struct emu_cluster *c = w->cta->cluster;
 
-	return (c->index * c->n_ctas + w->cta->rank + 1) * ROWS_OF_CTA +
-	       w->index;
+	return (c->index * c->n_ctas + w->cta->rank + 1) * ROWS_OF_CTA + w->index;
 }
 
 static void flush_warp(struct emu_trace *t, const struct emu_warp *w)
@@ -156,13 +154,13 @@ static void flush_warp(struct emu_trace *t, const struct emu_warp *w)
 			       c->index * c->n_ctas + w->cta->rank, w->index);
 		write_name(t, w->cta->clock->sm->number, row_of(w), name);
 	}
-	write_stretch(t, w->cta->clock->sm->number, row_of(w),
-		      emu_spent_names[s->kind], s);
+	write_stretch(t, w->cta->clock->sm->number, row_of(w), emu_spent_names[s->kind],
+		      s);
 	s->to = 0;
 }
 
-void emu_trace_warp(struct emu_trace *trace, struct emu_warp *w,
-		    enum emu_spent kind, double from, double to)
+void emu_trace_warp(struct emu_trace *trace, struct emu_warp *w, enum emu_spent kind,
+		    double from, double to)
 {
 	struct emu_stretch *s = &w->clock->stretch;
 
@@ -192,8 +190,7 @@ static void flush_engine(struct emu_trace *t, uint32_t sm, uint32_t engine)
 	if (s->to <= 0)
 		return;
 	if (!t->is_named[sm][engine])
-		write_name(t, process, ENGINE_ROW + engine,
-			   engine_names[engine]);
+		write_name(t, process, ENGINE_ROW + engine, engine_names[engine]);
 	t->is_named[sm][engine] = true;
 	write_stretch(t, process, ENGINE_ROW + engine, "busy", s);
 	s->to = 0;

@@ -34,8 +34,8 @@ struct emu_trace *emu_trace_open(const char *path, const char *sms, double ghz,
 void emu_trace_flush(struct emu_trace *trace);
 void emu_trace_close(struct emu_trace *trace);
 /* The warp's clock goes from one time to another. */
-void emu_trace_warp(struct emu_trace *trace, struct emu_warp *w,
-		    enum emu_spent kind, double from, double to);
+void emu_trace_warp(struct emu_trace *trace, struct emu_warp *w, enum emu_spent kind,
+		    double from, double to);
 void emu_trace_warp_end(struct emu_trace *trace, struct emu_warp *w);
 /* An engine of an SM is busy; sm is not read for L2 and HBM. */
 void emu_trace_engine(struct emu_trace *trace, uint32_t sm,

@@ -21,8 +21,8 @@ static struct emu_traffic_range *range_of(struct emu_traffic *t, uint64_t begin,
 	return &t->ranges[t->last];
 }
 
-static struct emu_traffic_range *
-find(struct emu_traffic *t, const struct emu_memory *memory, uint64_t address)
+static struct emu_traffic_range *find(struct emu_traffic *t,
+				      const struct emu_memory *memory, uint64_t address)
 {
 	struct emu_traffic_range *last = &t->ranges[t->last];
 	uint64_t begin, bytes;
@@ -34,15 +34,14 @@ find(struct emu_traffic *t, const struct emu_memory *memory, uint64_t address)
 		   : NULL;
 }
 
-void emu_traffic_count(struct emu_warp *w, enum emu_traffic_kind kind,
-		       uint64_t address, uint64_t bytes)
+void emu_traffic_count(struct emu_warp *w, enum emu_traffic_kind kind, uint64_t address,
+		       uint64_t bytes)
 {
 	const struct emu_grid *g = w->cta->cluster->grid;
 	struct emu_traffic *t = g->traffic;
 	struct emu_traffic_range *range;
 
-	if (!t || bytes == 0 ||
-	    address - g->parameters < g->kernel->parameter_bytes)
+	if (!t || bytes == 0 || address - g->parameters < g->kernel->parameter_bytes)
 		return;
 	t->bytes[kind] += bytes;
 	range = find(t, g->machine->memory, address);
@@ -63,13 +62,12 @@ static bool is_repeat(uint32_t lanes, const uint64_t *address, int l)
 	return false;
 }
 
-void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes, const uint64_t *address, uint32_t bytes,
+void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		       const uint64_t *address, uint32_t bytes,
 		       enum emu_traffic_kind kind)
 {
 	if (kind == EMU_TRAFFIC_LOAD || kind == EMU_TRAFFIC_STORE)
-		emu_time_access(w, i, lanes, address, bytes,
-				kind == EMU_TRAFFIC_STORE);
+		emu_time_access(w, i, lanes, address, bytes, kind == EMU_TRAFFIC_STORE);
 	if (!w->cta->cluster->grid->traffic ||
 	    (i->space != EMU_GLOBAL && i->space != EMU_GENERIC))
 		return;
@@ -88,8 +86,7 @@ void emu_traffic_add(struct emu_traffic *to, const struct emu_traffic *from)
 		to->bytes[k] += from->bytes[k];
 	for (uint32_t k = 0; k < from->n_ranges; k++) {
 		const struct emu_traffic_range *r = &from->ranges[k];
-		struct emu_traffic_range *sum =
-		    range_of(to, r->begin, r->bytes);
+		struct emu_traffic_range *sum = range_of(to, r->begin, r->bytes);
 
 		if (sum) {
 			sum->loaded += r->loaded;

@@ -33,11 +33,11 @@ struct emu_traffic {
 };
 
 /* Counts bytes from address on, where the grid of w has a struct emu_traffic. */
-void emu_traffic_count(struct emu_warp *w, enum emu_traffic_kind kind,
-		       uint64_t address, uint64_t bytes);
+void emu_traffic_count(struct emu_warp *w, enum emu_traffic_kind kind, uint64_t address,
+		       uint64_t bytes);
 /* Those of lanes whose addresses are not of shared or local memory. */
-void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i,
-		       uint32_t lanes, const uint64_t *address, uint32_t bytes,
+void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		       const uint64_t *address, uint32_t bytes,
 		       enum emu_traffic_kind kind);
 void emu_traffic_add(struct emu_traffic *to, const struct emu_traffic *from);
 

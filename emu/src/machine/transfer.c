@@ -23,12 +23,12 @@
 /* ---- barriers --------------------------------------------------------------
  */
 
-uint64_t *emu_barrier_at(struct emu_warp *w, const struct emu_instr *i,
-			 int lane, uint64_t address)
+uint64_t *emu_barrier_at(struct emu_warp *w, const struct emu_instr *i, int lane,
+			 uint64_t address)
 {
 	uint8_t *shadow;
-	uint8_t *at = emu_access(w, i, lane, EMU_SHARED_CLUSTER, address, 8,
-				 EMU_PEEK, &shadow);
+	uint8_t *at =
+	    emu_access(w, i, lane, EMU_SHARED_CLUSTER, address, 8, EMU_PEEK, &shadow);
 
 	if (!at)
 		return NULL;
@@ -61,8 +61,7 @@ bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 		char state[200];
 
 		emu_mbarrier_describe(*bar, state, sizeof(state));
-		emu_fault(w, i, lane,
-			  "mbarrier at offset %u of CTA rank %u (%s): %s",
+		emu_fault(w, i, lane, "mbarrier at offset %u of CTA rank %u (%s): %s",
 			  (uint32_t)barrier & ((1u << EMU_RANK_SHIFT) - 1),
 			  (uint32_t)(barrier >> EMU_RANK_SHIFT), state,
 			  emu_mbarrier_fault_text(fault));
@@ -86,8 +85,7 @@ void emu_transfer_drop(struct emu_transfer *t)
 	free(t);
 }
 
-struct emu_transfer *emu_transfer_new(struct emu_warp *w,
-				      const struct emu_instr *i,
+struct emu_transfer *emu_transfer_new(struct emu_warp *w, const struct emu_instr *i,
 				      enum emu_transfer_kind kind)
 {
 	struct emu_transfer *t = calloc(1, sizeof(*t));
@@ -152,8 +150,7 @@ bool emu_transfer_mask(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 uint64_t emu_at_rank(uint64_t address, uint64_t rank)
 {
-	return (address & ((1u << EMU_RANK_SHIFT) - 1)) | rank
-							      << EMU_RANK_SHIFT;
+	return (address & ((1u << EMU_RANK_SHIFT) - 1)) | rank << EMU_RANK_SHIFT;
 }
 
 bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece)
@@ -162,8 +159,7 @@ bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece)
 	    emu_grow(t->pieces, &t->capacity, t->n_pieces, sizeof(*grown));
 
 	if (!grown) {
-		emu_fault(t->warp, t->instr, piece->lane,
-			  "no memory for a copy");
+		emu_fault(t->warp, t->instr, piece->lane, "no memory for a copy");
 		return false;
 	}
 	t->pieces = grown;
@@ -282,8 +278,7 @@ static bool must_wait(const struct emu_transfers *all, size_t index)
 static void finish(struct emu_transfer *t)
 {
 	if (t->kind == EMU_BULK_LOAD && t->tx_bytes)
-		(void)emu_arrive_at(t->warp, t->instr, -1, t->barrier, 0,
-				    t->tx_bytes);
+		(void)emu_arrive_at(t->warp, t->instr, -1, t->barrier, 0, t->tx_bytes);
 	if (t->kind != EMU_CP_ARRIVE)
 		return;
 	EMU_EACH_LANE(l)
@@ -338,9 +333,8 @@ void emu_transfer_issue(struct emu_transfer *t)
 		return;
 	}
 	all->list = grown;
-	t->due = all->tick + emu_random_below(m, emu_random_below(m, 16)
-						     ? USUAL_DELAY
-						     : LONG_DELAY);
+	t->due = all->tick + emu_random_below(m, emu_random_below(m, 16) ? USUAL_DELAY
+									 : LONG_DELAY);
 	grown[all->count++] = t;
 }
 
@@ -364,8 +358,8 @@ bool emu_transfer_send(struct emu_transfer *t, const void *value,
 	return true;
 }
 
-void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind,
-			uint32_t lanes, uint32_t newest, bool is_read)
+void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind, uint32_t lanes,
+			uint32_t newest, bool is_read)
 {
 	struct emu_transfers *all = w->cta->cluster->transfers;
 	const uint32_t *group =
@@ -457,9 +451,8 @@ bool emu_transfers_end(struct emu_cluster *c)
 
 	land_stores(all, !c->grid->machine->options.is_strict);
 	if (all->count)
-		(void)emu_object(
-		    all->list[0]->warp, all->list[0]->instr, -1,
-		    "the cluster has ended and this operation has not");
+		(void)emu_object(all->list[0]->warp, all->list[0]->instr, -1,
+				 "the cluster has ended and this operation has not");
 	while (all->count)
 		remove_transfer(all, all->count - 1);
 	free(all->list);

@@ -58,8 +58,7 @@ struct emu_transfers {
 };
 
 /* NULL after a fault (no memory). */
-struct emu_transfer *emu_transfer_new(struct emu_warp *w,
-				      const struct emu_instr *i,
+struct emu_transfer *emu_transfer_new(struct emu_warp *w, const struct emu_instr *i,
 				      enum emu_transfer_kind kind);
 /*
  * Adds a piece; marks its destination as LANDING.  False after a fault: two
@@ -105,8 +104,8 @@ bool emu_transfer_send(struct emu_transfer *t, const void *value,
  * Lands the pieces of the lanes, except those of their newest groups; with
  * is_read it only reads their sources, and the bytes may land later.
  */
-void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind,
-			uint32_t lanes, uint32_t newest, bool is_read);
+void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind, uint32_t lanes,
+			uint32_t newest, bool is_read);
 
 /*
  * Lets time pass, so that some of what is due happens.  False if nothing is on
@@ -123,7 +122,7 @@ bool emu_transfers_end(struct emu_cluster *c);
 bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   uint64_t barrier, uint32_t arrivals, uint32_t tx_bytes);
 /* The 64 bits of a barrier; NULL after a fault. */
-uint64_t *emu_barrier_at(struct emu_warp *w, const struct emu_instr *i,
-			 int lane, uint64_t address);
+uint64_t *emu_barrier_at(struct emu_warp *w, const struct emu_instr *i, int lane,
+			 uint64_t address);
 
 #endif

@@ -106,8 +106,8 @@ static void rest(struct emu_warp *w)
 		if (w->paths[k].pc == w->pc)
 			w->paths[k].is_tired = true;
 	for (uint32_t k = 0; k < w->n_paths; k++)
-		all_tired = all_tired &&
-			    (w->paths[k].is_tired || w->paths[k].is_parked);
+		all_tired =
+		    all_tired && (w->paths[k].is_tired || w->paths[k].is_parked);
 	(void)take_path(w);
 	if (all_tired) {
 		for (uint32_t k = 0; k < w->n_paths; k++)
@@ -159,8 +159,8 @@ void emu_exit_lanes(struct emu_warp *w, uint32_t lanes)
 /* ---- waiting ---------------------------------------------------------------
  */
 
-void emu_wait_for(struct emu_warp *w, const struct emu_instr *i,
-		  enum emu_wait wait, uint64_t address)
+void emu_wait_for(struct emu_warp *w, const struct emu_instr *i, enum emu_wait wait,
+		  uint64_t address)
 {
 	w->pc = (uint32_t)(i - w->code);
 	w->wait = wait;
@@ -200,15 +200,13 @@ static void report_divergence(struct emu_warp *w, const struct emu_instr *i,
 
 		if (used + 60 > sizeof(others))
 			break;
-		emu_describe_place(w, &w->code[w->paths[k].pc], place,
-				   sizeof(place));
+		emu_describe_place(w, &w->code[w->paths[k].pc], place, sizeof(place));
 		n = snprintf(others + used, sizeof(others) - used,
-			     "%s lanes %08x at %s", used ? ";" : "",
-			     w->paths[k].lanes, place);
+			     "%s lanes %08x at %s", used ? ";" : "", w->paths[k].lanes,
+			     place);
 		used += n > 0 ? (size_t)n : 0;
 	}
-	emu_fault(w, i, -1,
-		  "lanes %08x are here, and it needs lanes %08x together:%s",
+	emu_fault(w, i, -1, "lanes %08x are here, and it needs lanes %08x together:%s",
 		  w->lanes, lanes, others);
 }
 
@@ -273,8 +271,7 @@ static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
 }
 
 /* An instruction costs its issue where no lane's predicate holds, too. */
-static void run_timed(struct emu_warp *w, const struct emu_instr *i,
-		      uint32_t lanes)
+static void run_timed(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_time_issue(w, i);
 	if (lanes)
@@ -294,8 +291,7 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 
 		if (w->pc >= w->next_pc)
 			meet(w);
-		if (w->n_paths && n % PATIENCE == PATIENCE - 1 &&
-		    others_can_run(w)) {
+		if (w->n_paths && n % PATIENCE == PATIENCE - 1 && others_can_run(w)) {
 			rest(w);
 			continue;
 		}

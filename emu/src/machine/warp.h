@@ -13,8 +13,8 @@
  * Makes the warp sleep at this instruction until it is woken; the instruction
  * then runs again.
  */
-void emu_wait_for(struct emu_warp *w, const struct emu_instr *i,
-		  enum emu_wait wait, uint64_t address);
+void emu_wait_for(struct emu_warp *w, const struct emu_instr *i, enum emu_wait wait,
+		  uint64_t address);
 /*
  * For a poll that found nothing: the warp sleeps until the barrier's next phase
  * or a false alarm, if none of its other paths can go on.
@@ -28,8 +28,7 @@ void emu_rest(struct emu_warp *w);
  * True if the running path has all of these lanes that still live; otherwise
  * the path waits for them here, or the launch fails because they cannot come.
  */
-bool emu_converge(struct emu_warp *w, const struct emu_instr *i,
-		  uint32_t lanes);
+bool emu_converge(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes);
 /* The lanes go on at target, the others of the path at the next instruction. */
 void emu_branch(struct emu_warp *w, uint32_t target, uint32_t lanes);
 void emu_exit_lanes(struct emu_warp *w, uint32_t lanes);

@@ -16,8 +16,8 @@ static uint32_t number_of(const struct emu_warp *w)
 }
 
 /* What a call to the checker said; true if the access may be made. */
-static bool say(struct emu_warp *w, const struct emu_instr *i, int lane,
-		bool is_good, const struct emu_error *err)
+static bool say(struct emu_warp *w, const struct emu_instr *i, int lane, bool is_good,
+		const struct emu_error *err)
 {
 	return is_good || emu_object(w, i, lane, "%s", err->text);
 }
@@ -40,13 +40,11 @@ static uint32_t lanes_of(const struct emu_instr *i, int lane)
 {
 	if (i->traits & EMU_MATRIX)
 		return UINT32_MAX;
-	return lane < 0 || i->is_converged || i->traits & EMU_STRONG
-		   ? 0
-		   : 1u << lane;
+	return lane < 0 || i->is_converged || i->traits & EMU_STRONG ? 0 : 1u << lane;
 }
 
-struct emu_place emu_watch_place(const struct emu_warp *w,
-				 const struct emu_instr *i, int lane)
+struct emu_place emu_watch_place(const struct emu_warp *w, const struct emu_instr *i,
+				 int lane)
 {
 	return (struct emu_place){
 	    .line = i->line,
@@ -58,22 +56,20 @@ struct emu_place emu_watch_place(const struct emu_warp *w,
 void emu_watch_meet(struct emu_warp *w, uint32_t lanes)
 {
 	if (checker_of(w))
-		emu_check_lanes_meet(checker_of(w), number_of(w), lanes,
-				     w->live, now(w));
+		emu_check_lanes_meet(checker_of(w), number_of(w), lanes, w->live,
+				     now(w));
 }
 
 void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes)
 {
 	if (checker_of(w))
-		emu_check_lanes_release(checker_of(w), number_of(w), lanes,
-					now(w));
+		emu_check_lanes_release(checker_of(w), number_of(w), lanes, now(w));
 }
 
 void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes)
 {
 	if (checker_of(w))
-		emu_check_lanes_acquire(checker_of(w), number_of(w), lanes,
-					w->live);
+		emu_check_lanes_acquire(checker_of(w), number_of(w), lanes, w->live);
 }
 
 /* ---- memory -------------------------------------------------------------- */
@@ -89,8 +85,8 @@ static const struct emu_cta *cta_of(const struct emu_cluster *c,
 }
 
 bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
-		      const struct emu_space *space, uint64_t at,
-		      uint32_t bytes, bool is_write)
+		      const struct emu_space *space, uint64_t at, uint32_t bytes,
+		      bool is_write)
 {
 	struct emu_check *c = checker_of(w);
 	const struct emu_cta *cta = c ? cta_of(w->cta->cluster, space) : NULL;
@@ -98,11 +94,10 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	uint64_t address;
 
 	if (space == &emu_machine_of(w)->global && emu_machine_of(w)->order)
-		return emu_watch_global(
-		    w, i, lane,
-		    (is_write ? EMU_ORDER_WRITE : EMU_ORDER_READ) |
-			(emu_is_strong(i) ? EMU_ORDER_STRONG : 0),
-		    space->base + at, bytes);
+		return emu_watch_global(w, i, lane,
+					(is_write ? EMU_ORDER_WRITE : EMU_ORDER_READ) |
+					    (emu_is_strong(i) ? EMU_ORDER_STRONG : 0),
+					space->base + at, bytes);
 	/* Atomics make an order of their own. */
 	if (!cta || i->traits & EMU_ATOMIC)
 		return true;
@@ -138,24 +133,21 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 	 * that the copy has read its source.
 	 */
 	if (c)
-		emu_check_lanes_release(c, number_of(w), 1u << lane,
-					now(w) + 1);
+		emu_check_lanes_release(c, number_of(w), 1u << lane, now(w) + 1);
 	if (!c)
 		return true;
 	return say(w, i, lane,
 		   i->traits & EMU_OF_THREADS
-		       ? emu_check_async_store(c, number_of(w), to, bytes,
-					       barrier, i->traits & EMU_ATOMIC,
-					       emu_watch_place(w, i, lane),
-					       &err)
+		       ? emu_check_async_store(c, number_of(w), to, bytes, barrier,
+					       i->traits & EMU_ATOMIC,
+					       emu_watch_place(w, i, lane), &err)
 		       : emu_check_load(c, number_of(w), to, bytes, barrier,
 					emu_watch_place(w, i, lane), &err),
 		   &err);
 }
 
-bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
-			   int lane, enum emu_engine engine, uint64_t from,
-			   uint32_t bytes)
+bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i, int lane,
+			   enum emu_engine engine, uint64_t from, uint32_t bytes)
 {
 	struct emu_check *c = checker_of(w);
 	struct emu_place place = emu_watch_place(w, i, lane);
@@ -165,8 +157,8 @@ bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
 	if (engine != EMU_ENGINE_STORE)
 		place.lanes = 0;
 	return !c || say(w, i, lane,
-			 emu_check_engine_read(c, number_of(w), engine, from,
-					       bytes, place, &err),
+			 emu_check_engine_read(c, number_of(w), engine, from, bytes,
+					       place, &err),
 			 &err);
 }
 
@@ -184,8 +176,7 @@ bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
 	for (int k = 0; k < count && c; k++) {
 		if (k + 8 < count)
 			emu_check_prefetch(c, from[k + 8]);
-		if (!emu_watch_engine_read(w, i, -1, EMU_ENGINE_WGMMA, from[k],
-					   16))
+		if (!emu_watch_engine_read(w, i, -1, EMU_ENGINE_WGMMA, from[k], 16))
 			return false;
 	}
 	return true;
@@ -198,26 +189,23 @@ void emu_watch_commit(struct emu_warp *w, enum emu_engine engine)
 		emu_check_commit(checker_of(w), number_of(w), engine);
 }
 
-void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine,
-			  uint32_t groups)
+void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine, uint32_t groups)
 {
 	emu_time_wait_group(w, engine, groups);
 	if (checker_of(w))
-		emu_check_wait_group(checker_of(w), number_of(w), engine,
-				     groups, now(w));
+		emu_check_wait_group(checker_of(w), number_of(w), engine, groups,
+				     now(w));
 }
 
 uint32_t emu_watch_copy_mark(struct emu_warp *w)
 {
-	return checker_of(w) ? emu_check_copy_mark(checker_of(w), number_of(w))
-			     : 0;
+	return checker_of(w) ? emu_check_copy_mark(checker_of(w), number_of(w)) : 0;
 }
 
 void emu_watch_copy_arrive(struct emu_warp *w, uint32_t mark, uint64_t barrier)
 {
 	if (checker_of(w))
-		emu_check_copy_arrive(checker_of(w), number_of(w), mark,
-				      barrier);
+		emu_check_copy_arrive(checker_of(w), number_of(w), mark, barrier);
 }
 
 /* ---- mbarriers ----------------------------------------------------------- */
@@ -246,10 +234,8 @@ bool emu_watch_arrive(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_check *c = checker_of(w);
 	struct emu_error err;
 
-	return !c ||
-	       say(w, i, lane,
-		   emu_check_arrive(c, number_of(w), barrier, scope, &err),
-		   &err);
+	return !c || say(w, i, lane,
+			 emu_check_arrive(c, number_of(w), barrier, scope, &err), &err);
 }
 
 void emu_watch_phase(struct emu_cluster *c, uint64_t barrier)
@@ -266,33 +252,29 @@ bool emu_watch_wait(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_error err;
 
 	emu_time_wait(w, barrier);
-	return !c ||
-	       say(w, i, lane,
-		   emu_check_wait(c, number_of(w), barrier, scope, &err), &err);
+	return !c || say(w, i, lane,
+			 emu_check_wait(c, number_of(w), barrier, scope, &err), &err);
 }
 
 /* ---- tensor memory ------------------------------------------------------- */
 
 bool emu_watch_tmem(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    enum emu_tmem_use use, uint32_t cta, uint32_t first_lane,
-		    uint32_t lanes, uint32_t column, uint32_t columns,
-		    uint32_t tag)
+		    uint32_t lanes, uint32_t column, uint32_t columns, uint32_t tag)
 {
 	const struct emu_tmem_access a = {use,	  cta,	   first_lane, lanes,
 					  column, columns, tag,	       i->line};
 	struct emu_check *c = checker_of(w);
 	struct emu_error err;
 
-	return !c ||
-	       say(w, i, lane, emu_check_tmem(c, number_of(w), &a, &err), &err);
+	return !c || say(w, i, lane, emu_check_tmem(c, number_of(w), &a, &err), &err);
 }
 
 void emu_watch_tmem_wait(struct emu_warp *w, bool stores)
 {
 	if (checker_of(w))
 		emu_check_tmem_wait(checker_of(w), number_of(w),
-				    stores ? EMU_ENGINE_TMEM_ST
-					   : EMU_ENGINE_TMEM_LD);
+				    stores ? EMU_ENGINE_TMEM_ST : EMU_ENGINE_TMEM_LD);
 }
 
 void emu_watch_tmem_before(struct emu_warp *w)
@@ -310,18 +292,16 @@ void emu_watch_tmem_after(struct emu_warp *w)
 void emu_watch_tmem_pair(struct emu_warp *w, struct emu_warp *other)
 {
 	if (checker_of(w))
-		emu_check_tmem_pair(checker_of(w), number_of(w),
-				    number_of(other));
+		emu_check_tmem_pair(checker_of(w), number_of(w), number_of(other));
 }
 
 struct emu_check_mark *emu_watch_mark(struct emu_warp *w)
 {
-	return checker_of(w) ? emu_check_mark(checker_of(w), number_of(w))
-			     : NULL;
+	return checker_of(w) ? emu_check_mark(checker_of(w), number_of(w)) : NULL;
 }
 
-void emu_watch_mark_arrive(struct emu_warp *w,
-			   const struct emu_check_mark *mark, uint64_t barrier)
+void emu_watch_mark_arrive(struct emu_warp *w, const struct emu_check_mark *mark,
+			   uint64_t barrier)
 {
 	if (checker_of(w) && mark)
 		emu_check_mark_arrive(checker_of(w), mark, barrier);
@@ -357,8 +337,8 @@ void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release)
 {
 	emu_time_join(w, number);
 	if (checker_of(w))
-		emu_check_join(checker_of(w), number_of(w), w->cta->rank,
-			       number, is_release);
+		emu_check_join(checker_of(w), number_of(w), w->cta->rank, number,
+			       is_release);
 	if (is_release)
 		emu_watch_lanes_release(w, w->live);
 }
@@ -374,8 +354,8 @@ void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire)
 {
 	emu_time_leave(w, number);
 	if (checker_of(w))
-		emu_check_leave(checker_of(w), number_of(w), w->cta->rank,
-				number, is_acquire);
+		emu_check_leave(checker_of(w), number_of(w), w->cta->rank, number,
+				is_acquire);
 	if (is_acquire)
 		emu_watch_lanes_acquire(w, w->live);
 }
@@ -411,11 +391,11 @@ bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 		return true;
 	place = emu_watch_place(w, i, lane);
 	if (m->reads)
-		ok = emu_order_look(m->order, m->reads, &who, address, bytes,
-				    place, &err);
+		ok = emu_order_look(m->order, m->reads, &who, address, bytes, place,
+				    &err);
 	else
-		ok = emu_order_access(m->order, &who, kind, address, bytes,
-				      place, &err);
+		ok =
+		    emu_order_access(m->order, &who, kind, address, bytes, place, &err);
 	return ok || emu_object(w, i, lane, "%s", err.text);
 }
 
@@ -447,9 +427,8 @@ static bool next_address(const struct emu_warp *w, uint32_t *lanes,
 	return false;
 }
 
-void emu_watch_release(struct emu_warp *w, uint32_t lanes,
-		       const uint64_t *address, enum emu_order_scope scope,
-		       bool is_atomic)
+void emu_watch_release(struct emu_warp *w, uint32_t lanes, const uint64_t *address,
+		       enum emu_order_scope scope, bool is_atomic)
 {
 	struct emu_order_warp who;
 	uint64_t told = 0;
@@ -461,8 +440,8 @@ void emu_watch_release(struct emu_warp *w, uint32_t lanes,
 				  is_atomic);
 }
 
-void emu_watch_acquire(struct emu_warp *w, uint32_t lanes,
-		       const uint64_t *address, enum emu_order_scope scope)
+void emu_watch_acquire(struct emu_warp *w, uint32_t lanes, const uint64_t *address,
+		       enum emu_order_scope scope)
 {
 	struct emu_order_warp who;
 	uint64_t told = 0;
@@ -500,8 +479,7 @@ void emu_watch_grids(struct emu_warp *w)
 
 #define MOST_GRIDS 64
 
-struct emu_order *emu_watch_order_open(struct emu_grid *const *grids,
-				       uint32_t count)
+struct emu_order *emu_watch_order_open(struct emu_grid *const *grids, uint32_t count)
 {
 	uint32_t clusters[MOST_GRIDS], warps[MOST_GRIDS];
 
@@ -509,13 +487,12 @@ struct emu_order *emu_watch_order_open(struct emu_grid *const *grids,
 		return NULL;
 	for (uint32_t k = 0; k < count; k++) {
 		struct emu_grid *g = grids[k];
-		const uint32_t threads =
-		    g->block[0] * g->block[1] * g->block[2];
+		const uint32_t threads = g->block[0] * g->block[1] * g->block[2];
 
 		g->in_run = k;
 		clusters[k] = g->n_clusters;
-		warps[k] = (threads + EMU_LANES - 1) / EMU_LANES *
-			   g->cluster[0] * g->cluster[1] * g->cluster[2];
+		warps[k] = (threads + EMU_LANES - 1) / EMU_LANES * g->cluster[0] *
+			   g->cluster[1] * g->cluster[2];
 	}
 	return emu_order_open(count, clusters, warps);
 }

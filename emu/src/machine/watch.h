@@ -16,8 +16,8 @@
  * Order between the lanes of a warp (lanes.h): bar.warp.sync, and releases and
  * acquires in any memory.
  */
-struct emu_place emu_watch_place(const struct emu_warp *w,
-				 const struct emu_instr *i, int lane);
+struct emu_place emu_watch_place(const struct emu_warp *w, const struct emu_instr *i,
+				 int lane);
 void emu_watch_meet(struct emu_warp *w, uint32_t lanes);
 void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes);
 void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes);
@@ -27,17 +27,16 @@ void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes);
  * global memory are followed.
  */
 bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
-		      const struct emu_space *space, uint64_t at,
-		      uint32_t bytes, bool is_write);
+		      const struct emu_space *space, uint64_t at, uint32_t bytes,
+		      bool is_write);
 
 /* cp.async of a lane; a bulk load to one CTA; bytes that an engine reads. */
 bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint64_t to, uint32_t bytes);
 bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint64_t to, uint32_t bytes, uint64_t barrier);
-bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i,
-			   int lane, enum emu_engine engine, uint64_t from,
-			   uint32_t bytes);
+bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i, int lane,
+			   enum emu_engine engine, uint64_t from, uint32_t bytes);
 /*
  * The word that tcgen05.alloc has written may be overwritten by a copy without
  * a proxy fence: production kernels do that, and PTX forbids it.
@@ -47,8 +46,7 @@ void emu_watch_needs_no_fence(struct emu_warp *w, uint64_t address);
 bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
 		       const uint64_t *from, int count);
 void emu_watch_commit(struct emu_warp *w, enum emu_engine engine);
-void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine,
-			  uint32_t groups);
+void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine, uint32_t groups);
 
 /* cp.async.mbarrier.arrive: what it stands for, and when it arrives. */
 uint32_t emu_watch_copy_mark(struct emu_warp *w);
@@ -71,16 +69,15 @@ void emu_watch_fence_acquire(struct emu_warp *w);
 /* Tensor memory (check.h); lane < 0: the warp. */
 bool emu_watch_tmem(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    enum emu_tmem_use use, uint32_t cta, uint32_t first_lane,
-		    uint32_t lanes, uint32_t column, uint32_t columns,
-		    uint32_t tag);
+		    uint32_t lanes, uint32_t column, uint32_t columns, uint32_t tag);
 void emu_watch_tmem_wait(struct emu_warp *w, bool stores);
 void emu_watch_tmem_before(struct emu_warp *w);
 void emu_watch_tmem_after(struct emu_warp *w);
 void emu_watch_tmem_pair(struct emu_warp *w, struct emu_warp *other);
 /* NULL: nobody watches, or no memory. */
 struct emu_check_mark *emu_watch_mark(struct emu_warp *w);
-void emu_watch_mark_arrive(struct emu_warp *w,
-			   const struct emu_check_mark *mark, uint64_t barrier);
+void emu_watch_mark_arrive(struct emu_warp *w, const struct emu_check_mark *mark,
+			   uint64_t barrier);
 
 /* bar.* by number, the cluster's by EMU_CLUSTER_BARRIER. */
 void emu_watch_join(struct emu_warp *w, uint32_t number, bool is_release);
@@ -93,18 +90,16 @@ void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire);
 bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      uint32_t kind, uint64_t address, uint32_t bytes);
 /* Strong accesses of the lanes, before they write or after they have read. */
-void emu_watch_release(struct emu_warp *w, uint32_t lanes,
-		       const uint64_t *address, enum emu_order_scope scope,
-		       bool is_atomic);
-void emu_watch_acquire(struct emu_warp *w, uint32_t lanes,
-		       const uint64_t *address, enum emu_order_scope scope);
+void emu_watch_release(struct emu_warp *w, uint32_t lanes, const uint64_t *address,
+		       enum emu_order_scope scope, bool is_atomic);
+void emu_watch_acquire(struct emu_warp *w, uint32_t lanes, const uint64_t *address,
+		       enum emu_order_scope scope);
 void emu_watch_fence(struct emu_warp *w, enum emu_order_scope scope);
 void emu_watch_stored(struct emu_warp *w, uint32_t groups);
 /* griddepcontrol.wait is over. */
 void emu_watch_grids(struct emu_warp *w);
 
 /* For the grids of a run that follows; NULL: none, or no memory. */
-struct emu_order *emu_watch_order_open(struct emu_grid *const *grids,
-				       uint32_t count);
+struct emu_order *emu_watch_order_open(struct emu_grid *const *grids, uint32_t count);
 
 #endif

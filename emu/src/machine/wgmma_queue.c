@@ -132,8 +132,7 @@ bool emu_wgmma_check(struct emu_warp *w, const struct emu_instr *i)
  */
 
 /* An element of so many bytes, little endian, of memory that was written. */
-static uint32_t element_at(const uint8_t *from, const uint8_t *shadow,
-			   int bytes)
+static uint32_t element_at(const uint8_t *from, const uint8_t *shadow, int bytes)
 {
 	uint32_t code = 0;
 	bool is_written = true;
@@ -146,9 +145,9 @@ static uint32_t element_at(const uint8_t *from, const uint8_t *shadow,
 }
 
 /* 16 bytes of an operand in shared memory, an element a word. */
-static bool read_piece(struct emu_warp *w, const struct pending *p,
-		       uint64_t descriptor, bool is_transposed, int row,
-		       int piece, uint32_t *to, size_t step)
+static bool read_piece(struct emu_warp *w, const struct pending *p, uint64_t descriptor,
+		       bool is_transposed, int row, int piece, uint32_t *to,
+		       size_t step)
 {
 	const struct emu_wgmma_shape s = shape_of(p->instr);
 	const int bytes = emu_mma_type_bytes(s.a_type);
@@ -157,8 +156,8 @@ static bool read_piece(struct emu_warp *w, const struct pending *p,
 	uint8_t *shadow;
 	const uint8_t *from;
 
-	if (!emu_wgmma_offset(descriptor, &s, is_transposed, row, piece,
-			      &offset, &err)) {
+	if (!emu_wgmma_offset(descriptor, &s, is_transposed, row, piece, &offset,
+			      &err)) {
 		emu_fault(w, p->instr, -1, "%s", err.text);
 		return false;
 	}
@@ -174,8 +173,8 @@ static bool read_piece(struct emu_warp *w, const struct pending *p,
 
 /* to: [rows][k]; transposed, the rows of shared memory are those of k. */
 static bool read_operand(struct emu_warp *w, const struct pending *p,
-			 uint64_t descriptor, bool is_transposed, int first,
-			 int rows, uint32_t *to)
+			 uint64_t descriptor, bool is_transposed, int first, int rows,
+			 uint32_t *to)
 {
 	const int k = shape_of(p->instr).k;
 
@@ -190,8 +189,8 @@ static bool read_operand(struct emu_warp *w, const struct pending *p,
 	}
 	for (int r = 0; r < rows; r++)
 		for (int piece = 0; piece < 2; piece++)
-			if (!read_piece(w, p, descriptor, false, first + r,
-					piece, to + r * k + piece * k / 2, 1))
+			if (!read_piece(w, p, descriptor, false, first + r, piece,
+					to + r * k + piece * k / 2, 1))
 				return false;
 	return true;
 }
@@ -208,9 +207,8 @@ static void a_from_registers(const struct pending *p, uint32_t *a)
 
 			emu_wgmma_a_place(&s, l, i, &row, &k);
 			for (int at = 0; at < 32; at += bits, k++)
-				a[row * s.k + k] = p->a[i][l]
-						       << (32 - bits - at) >>
-						   (32 - bits);
+				a[row * s.k + k] =
+				    p->a[i][l] << (32 - bits - at) >> (32 - bits);
 		}
 }
 
@@ -219,8 +217,7 @@ static void a_from_registers(const struct pending *p, uint32_t *a)
  * they may be read.
  */
 static bool watch_operand(struct emu_warp *w, const struct pending *p,
-			  uint64_t descriptor, bool is_transposed, int first,
-			  int rows)
+			  uint64_t descriptor, bool is_transposed, int first, int rows)
 {
 	const struct emu_wgmma_shape s = shape_of(p->instr);
 	const int pieces = is_transposed ? rows / 8 : 2;
@@ -274,8 +271,7 @@ static bool run_one(struct emu_warp *w, const struct pending *p)
 
 	if (!(p->instr->option & EMU_A_IN_SHARED))
 		a_from_registers(p, a);
-	else if (!read_operand(w, p, p->a_descriptor, s.a_transposed, first, 16,
-			       a))
+	else if (!read_operand(w, p, p->a_descriptor, s.a_transposed, first, 16, a))
 		return false;
 	if (!read_operand(w, p, p->b_descriptor, s.b_transposed, 0, s.n, b))
 		return false;
@@ -306,8 +302,7 @@ static void move_set(struct emu_warp *w, struct accumulator *set, bool back)
 		EMU_EACH_LANE(l)
 		{
 			uint32_t *low = place_in_set(set, l, e);
-			uint32_t *high =
-			    is_f16 ? place_in_set(set, l, e + 1) : NULL;
+			uint32_t *high = is_f16 ? place_in_set(set, l, e + 1) : NULL;
 
 			if (back)
 				row[l] = *low | (high ? *high << 16 : 0);
@@ -319,8 +314,7 @@ static void move_set(struct emu_warp *w, struct accumulator *set, bool back)
 	}
 }
 
-static void mark_set(struct emu_wgmma_queue *q, const struct accumulator *set,
-		     bool on)
+static void mark_set(struct emu_wgmma_queue *q, const struct accumulator *set, bool on)
 {
 	for (uint32_t k = 0; k < d_registers(set->instr); k++)
 		mark(q->results, set->instr->operand[k].row, on);
@@ -348,8 +342,7 @@ static bool run_oldest(struct emu_warp *w, size_t count)
  * Registers that are used as other accumulators than before make a new set,
  * which must not overlap with one in flight.
  */
-static struct accumulator *open_set(struct emu_warp *w,
-				    const struct emu_instr *i)
+static struct accumulator *open_set(struct emu_warp *w, const struct emu_instr *i)
 {
 	struct emu_wgmma_queue *q = w->async->wgmma;
 	struct accumulator *set = find_set(q, i), *grown;
@@ -434,9 +427,8 @@ static bool take_operands(struct emu_warp *w, const struct emu_instr *i,
 	if (!is_uniform(w, i, &v[0]))
 		return false;
 	p->b_descriptor = *(const uint64_t *)emu_row(w, &v[0]);
-	scale = v[1].bank == EMU_REGISTERS
-		    ? emu_lanes_of(w, &v[1])
-		    : *(const uint32_t *)emu_row(w, &v[1]);
+	scale = v[1].bank == EMU_REGISTERS ? emu_lanes_of(w, &v[1])
+					   : *(const uint32_t *)emu_row(w, &v[1]);
 	if (scale != 0 && scale != UINT32_MAX) {
 		emu_fault(w, i, -1,
 			  "scale-d differs between lanes: all 32 "
@@ -480,12 +472,10 @@ static bool check_group(struct emu_warp *w, const struct pending *p)
 	return true;
 }
 
-static struct emu_wgmma_queue *queue_of(struct emu_warp *w,
-					const struct emu_instr *i)
+static struct emu_wgmma_queue *queue_of(struct emu_warp *w, const struct emu_instr *i)
 {
 	struct emu_wgmma_queue *q = w->async->wgmma;
-	const uint32_t rows =
-	    w->cta->cluster->grid->kernel->register_bytes / 128 + 1;
+	const uint32_t rows = w->cta->cluster->grid->kernel->register_bytes / 128 + 1;
 
 	if (q)
 		return q;
@@ -504,8 +494,7 @@ static struct emu_wgmma_queue *queue_of(struct emu_warp *w,
 	return q;
 }
 
-void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
-		   uint32_t lanes)
+void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	struct emu_wgmma_queue *q = queue_of(w, i);
 	struct emu_machine *m = emu_machine_of(w);
@@ -522,8 +511,7 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	}
 	if (!q->is_fenced) {
-		emu_fault(w, i, -1,
-			  "a wgmma.fence must come before the warp's first");
+		emu_fault(w, i, -1, "a wgmma.fence must come before the warp's first");
 		return;
 	}
 	grown = emu_grow(q->pending, &q->capacity, q->count, sizeof(*grown));
@@ -543,8 +531,7 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i,
 	emu_time_wgmma(w, i->option >> 8 & 0x1ff, i->option & EMU_A_IN_SHARED);
 	if (!(i->option & EMU_A_IN_SHARED))
 		for (uint32_t k = 0; k < 4; k++)
-			mark(q->sources, i->operand[d_registers(i) + k].row,
-			     true);
+			mark(q->sources, i->operand[d_registers(i) + k].row, true);
 	w->in_flight = true;
 	/* The operands are read now, or as late as they may be. */
 	if (m->options.seed && emu_random_below(m, 2))
@@ -579,14 +566,13 @@ static void close_sets(struct emu_warp *w)
 
 		if (!(i->option & EMU_A_IN_SHARED))
 			for (uint32_t r = 0; r < 4; r++)
-				mark(q->sources,
-				     i->operand[d_registers(i) + r].row, true);
+				mark(q->sources, i->operand[d_registers(i) + r].row,
+				     true);
 	}
 	w->in_flight = q->n_sets > 0;
 }
 
-void emu_run_wgmma_group(struct emu_warp *w, const struct emu_instr *i,
-			 uint32_t lanes)
+void emu_run_wgmma_group(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	struct emu_wgmma_queue *q = queue_of(w, i);
 	size_t count = 0;

@@ -23,8 +23,8 @@ bool emu_bind_fail(struct emu_bind *b, const char *format, ...)
 	va_end(arguments);
 	return emu_parse_fail(
 	    b->parser, b->s->line, "%.*s: %s",
-	    (int)(b->s->opcode_length < 90 ? b->s->opcode_length : 90),
-	    b->s->opcode, text);
+	    (int)(b->s->opcode_length < 90 ? b->s->opcode_length : 90), b->s->opcode,
+	    text);
 }
 
 bool emu_has(const struct emu_bind *b, const char *word)
@@ -32,8 +32,7 @@ bool emu_has(const struct emu_bind *b, const char *word)
 	const size_t length = strlen(word);
 
 	for (uint32_t i = 0; i < b->n_words; i++)
-		if (b->lengths[i] == length &&
-		    memcmp(b->words[i], word, length) == 0)
+		if (b->lengths[i] == length && memcmp(b->words[i], word, length) == 0)
 			return true;
 	return false;
 }
@@ -49,13 +48,12 @@ bool emu_arguments(struct emu_bind *b, uint32_t least, uint32_t most)
 {
 	if (b->s->n_arguments >= least && b->s->n_arguments <= most)
 		return true;
-	return emu_bind_fail(b, "%u arguments: it takes %u to %u",
-			     b->s->n_arguments, least, most);
+	return emu_bind_fail(b, "%u arguments: it takes %u to %u", b->s->n_arguments,
+			     least, most);
 }
 
 const struct emu_argument *emu_elements(const struct emu_bind *b,
-					const struct emu_argument *a,
-					uint32_t *count)
+					const struct emu_argument *a, uint32_t *count)
 {
 	*count = a->kind == EMU_ARG_VECTOR ? a->count : 1;
 	return a->kind == EMU_ARG_VECTOR ? &b->s->elements[a->first] : a;
@@ -114,8 +112,7 @@ static bool add_constant(struct emu_bind *b, uint64_t value, int bytes)
 	o->bank = EMU_CONSTANTS;
 	o->bytes = (uint8_t)bytes;
 	o->row = emu_constant_row(&b->parser->build, value, (uint32_t)bytes);
-	return o->row != UINT32_MAX ||
-	       emu_bind_fail(b, "no memory for constants");
+	return o->row != UINT32_MAX || emu_bind_fail(b, "no memory for constants");
 }
 
 static bool add_special(struct emu_bind *b, int special)
@@ -129,19 +126,17 @@ static bool add_special(struct emu_bind *b, int special)
 	return true;
 }
 
-static bool check_width(struct emu_bind *b, const struct emu_argument *a,
-			int bytes)
+static bool check_width(struct emu_bind *b, const struct emu_argument *a, int bytes)
 {
 	const int has = register_bytes(b, a->reg);
 
 	if (has == bytes)
 		return true;
 	if (has == 1 || bytes == 1)
-		return emu_bind_fail(b, "register %.*s: %s a predicate",
-				     (int)a->length, a->text,
-				     has == 1 ? "it is" : "it is not");
-	return emu_bind_fail(b, "register %.*s has %d bits, not %d",
-			     (int)a->length, a->text, 8 * has, 8 * bytes);
+		return emu_bind_fail(b, "register %.*s: %s a predicate", (int)a->length,
+				     a->text, has == 1 ? "it is" : "it is not");
+	return emu_bind_fail(b, "register %.*s has %d bits, not %d", (int)a->length,
+			     a->text, 8 * has, 8 * bytes);
 }
 
 bool emu_dst(struct emu_bind *b, const struct emu_argument *a, int bytes)
@@ -205,26 +200,24 @@ static bool add_source(struct emu_bind *b, const struct emu_argument *a,
 	case EMU_ARG_SPECIAL:
 		if (a->special >= EMU_SPECIALS_32 ? bytes == 8 : bytes == 4)
 			return add_special(b, a->special);
-		return emu_bind_fail(b, "%.*s has another width",
-				     (int)a->length, a->text);
+		return emu_bind_fail(b, "%.*s has another width", (int)a->length,
+				     a->text);
 	case EMU_ARG_INTEGER:
 	case EMU_ARG_FLOAT:
 		return add_number(b, a, type, bytes);
 	case EMU_ARG_LABEL:
-		return emu_bind_fail(b, "%.*s is declared nowhere",
-				     (int)a->length, a->text);
+		return emu_bind_fail(b, "%.*s is declared nowhere", (int)a->length,
+				     a->text);
 	default:
 		return emu_bind_fail(b, "an operand of a kind that it does "
 					"not take");
 	}
 }
 
-bool emu_src(struct emu_bind *b, const struct emu_argument *a,
-	     enum emu_type type)
+bool emu_src(struct emu_bind *b, const struct emu_argument *a, enum emu_type type)
 {
-	const int bytes = emu_type_bytes(type) == 1 && type != EMU_PRED
-			      ? 2
-			      : emu_type_bytes(type);
+	const int bytes =
+	    emu_type_bytes(type) == 1 && type != EMU_PRED ? 2 : emu_type_bytes(type);
 
 	/* True is -1, or any number but 0; a row is 32 bits, here four bytes.
 	 */
@@ -237,8 +230,7 @@ bool emu_src(struct emu_bind *b, const struct emu_argument *a,
 	return add_source(b, a, type, bytes);
 }
 
-bool emu_wide_src(struct emu_bind *b, const struct emu_argument *a,
-		  enum emu_type type)
+bool emu_wide_src(struct emu_bind *b, const struct emu_argument *a, enum emu_type type)
 {
 	if (a->kind != EMU_ARG_REGISTER)
 		return emu_src(b, a, type);
@@ -285,8 +277,8 @@ bool emu_address(struct emu_bind *b, const struct emu_argument *a)
 	case EMU_ARG_INTEGER:
 		return add_constant(b, 0, 8);
 	case EMU_ARG_LABEL:
-		return emu_bind_fail(b, "%.*s is declared nowhere",
-				     (int)base->length, base->text);
+		return emu_bind_fail(b, "%.*s is declared nowhere", (int)base->length,
+				     base->text);
 	default:
 		return emu_bind_fail(b, "[] must hold a register, a variable "
 					"or a number");
@@ -310,14 +302,10 @@ enum emu_state_space emu_space_of(const struct emu_bind *b)
 		const char *word;
 		enum emu_state_space space;
 	} spaces[] = {
-	    {"global", EMU_GLOBAL},
-	    {"shared", EMU_SHARED},
-	    {"shared::cta", EMU_SHARED},
-	    {"shared::cluster", EMU_SHARED_CLUSTER},
-	    {"param", EMU_PARAM},
-	    {"param::entry", EMU_PARAM},
-	    {"param::func", EMU_PARAM},
-	    {"local", EMU_LOCAL},
+	    {"global", EMU_GLOBAL},	 {"shared", EMU_SHARED},
+	    {"shared::cta", EMU_SHARED}, {"shared::cluster", EMU_SHARED_CLUSTER},
+	    {"param", EMU_PARAM},	 {"param::entry", EMU_PARAM},
+	    {"param::func", EMU_PARAM},	 {"local", EMU_LOCAL},
 	    {"const", EMU_CONST},
 	};
 

@@ -39,15 +39,14 @@ struct emu_opcode {
 /* ---- for functions that bind ----------------------------------------------
  */
 
-__attribute__((format(printf, 2, 3))) bool
-emu_bind_fail(struct emu_bind *b, const char *format, ...);
+__attribute__((format(printf, 2, 3))) bool emu_bind_fail(struct emu_bind *b,
+							 const char *format, ...);
 
 /* True if the opcode has the word. */
 bool emu_has(const struct emu_bind *b, const char *word);
 /* Exactly one of the words; *which: its place among them. */
-static inline bool emu_has_one(const struct emu_bind *b,
-			       const char *const *words, uint32_t count,
-			       uint32_t *which)
+static inline bool emu_has_one(const struct emu_bind *b, const char *const *words,
+			       uint32_t count, uint32_t *which)
 {
 	uint32_t found = 0;
 
@@ -67,13 +66,10 @@ bool emu_arguments(struct emu_bind *b, uint32_t least, uint32_t most);
  * A destination may be _.
  */
 bool emu_dst(struct emu_bind *b, const struct emu_argument *a, int bytes);
-bool emu_src(struct emu_bind *b, const struct emu_argument *a,
-	     enum emu_type type);
+bool emu_src(struct emu_bind *b, const struct emu_argument *a, enum emu_type type);
 /* The same for ld, st and cvt, whose registers may be wider than the type. */
-bool emu_wide_dst(struct emu_bind *b, const struct emu_argument *a,
-		  int least_bytes);
-bool emu_wide_src(struct emu_bind *b, const struct emu_argument *a,
-		  enum emu_type type);
+bool emu_wide_dst(struct emu_bind *b, const struct emu_argument *a, int least_bytes);
+bool emu_wide_src(struct emu_bind *b, const struct emu_argument *a, enum emu_type type);
 /* A predicate source, !p too. */
 bool emu_predicate(struct emu_bind *b, const struct emu_argument *a);
 /* The base of an address as an operand of 4 or 8 bytes (missing: a zero), its
@@ -84,8 +80,7 @@ bool emu_number(struct emu_bind *b, const struct emu_argument *a, int64_t least,
 		int64_t most, int64_t *value);
 /* The elements of a vector, or the argument itself as one. */
 const struct emu_argument *emu_elements(const struct emu_bind *b,
-					const struct emu_argument *a,
-					uint32_t *count);
+					const struct emu_argument *a, uint32_t *count);
 const struct emu_argument *emu_argument(const struct emu_bind *b, uint32_t n);
 
 /* State space by its word; EMU_GENERIC without one. */

@@ -94,8 +94,7 @@ static bool lex_float_bits(struct emu_lexer *x)
 		return false;
 	value = lex_digits(&p, 16);
 	x->token.float_bytes = kind == 'f' ? 4 : 8;
-	x->token.kind =
-	    p - x->at == 2 + 2 * x->token.float_bytes ? EMU_FLOAT : EMU_BAD;
+	x->token.kind = p - x->at == 2 + 2 * x->token.float_bytes ? EMU_FLOAT : EMU_BAD;
 	x->token.value = value;
 	x->at = p;
 	return true;
@@ -174,8 +173,7 @@ void emu_lexer_next(struct emu_lexer *x)
 		lex_text(x);
 		return;
 	} else {
-		t->kind =
-		    strchr("{}[]()<>;,:@!|+-=", *x->at) ? EMU_MARK : EMU_BAD;
+		t->kind = strchr("{}[]()<>;,:@!|+-=", *x->at) ? EMU_MARK : EMU_BAD;
 		x->at++;
 	}
 	t->length = (size_t)(x->at - t->text);

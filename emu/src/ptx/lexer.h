@@ -7,7 +7,7 @@
 
 enum emu_token_kind {
 	EMU_END,
-	EMU_WORD, /* add, %r1, $L__BB0_1, .reg, x.y::z: a name with its dots */
+	EMU_WORD,   /* add, %r1, $L__BB0_1, .reg, x.y::z: a name with its dots */
 	EMU_NUMBER, /* an integer */
 	EMU_FLOAT,  /* 0f..., 0d... or decimal: bits in value */
 	EMU_TEXT,   /* in quotes, without them */

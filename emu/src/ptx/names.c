@@ -20,8 +20,8 @@ static uint32_t hash_of(const char *text, size_t length)
 
 bool emu_names_add(struct emu_names *names, const struct emu_name *name)
 {
-	struct emu_name *grown = emu_grow(names->names, &names->capacity,
-					  names->count, sizeof(*grown));
+	struct emu_name *grown =
+	    emu_grow(names->names, &names->capacity, names->count, sizeof(*grown));
 	struct emu_name *to;
 	uint32_t *bucket;
 
@@ -38,9 +38,8 @@ bool emu_names_add(struct emu_names *names, const struct emu_name *name)
 	return true;
 }
 
-const struct emu_name *emu_names_find(const struct emu_names *names,
-				      const char *text, size_t length,
-				      enum emu_name_kind kind)
+const struct emu_name *emu_names_find(const struct emu_names *names, const char *text,
+				      size_t length, enum emu_name_kind kind)
 {
 	const uint32_t hash = hash_of(text, length);
 

@@ -37,9 +37,8 @@ struct emu_names {
 /* False if there is no memory. */
 bool emu_names_add(struct emu_names *names, const struct emu_name *name);
 /* The innermost name of a kind; labels have a name space of their own. */
-const struct emu_name *emu_names_find(const struct emu_names *names,
-				      const char *text, size_t length,
-				      enum emu_name_kind kind);
+const struct emu_name *emu_names_find(const struct emu_names *names, const char *text,
+				      size_t length, enum emu_name_kind kind);
 /* True if a name of this kind was added since `begin` names were there. */
 bool emu_names_has_since(const struct emu_names *names, size_t begin,
 			 const struct emu_name *name);

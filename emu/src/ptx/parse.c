@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool emu_parse_fail(struct emu_parser *p, uint32_t line, const char *format,
-		    ...)
+bool emu_parse_fail(struct emu_parser *p, uint32_t line, const char *format, ...)
 {
 	char text[600];
 	va_list arguments;
@@ -28,11 +27,9 @@ bool emu_unexpected(struct emu_parser *p, const char *wanted)
 	const struct emu_token *t = &p->lexer.token;
 
 	if (t->kind == EMU_END)
-		return emu_parse_fail(p, t->line, "the text ends before %s",
-				      wanted);
+		return emu_parse_fail(p, t->line, "the text ends before %s", wanted);
 	return emu_parse_fail(p, t->line, "'%.*s' instead of %s",
-			      (int)(t->length < 40 ? t->length : 40), t->text,
-			      wanted);
+			      (int)(t->length < 40 ? t->length : 40), t->text, wanted);
 }
 
 bool emu_take_mark(struct emu_parser *p, char mark)
@@ -90,14 +87,13 @@ void emu_resolve_labels(struct emu_parser *p, size_t fixups, size_t scope)
 
 	for (size_t i = fixups; i < b->n_fixups; i++) {
 		const struct emu_fixup *f = &b->fixups[i];
-		struct emu_name wanted = {.text = f->text,
-					  .length = f->length,
-					  .kind = EMU_NAME_LABEL};
+		struct emu_name wanted = {
+		    .text = f->text, .length = f->length, .kind = EMU_NAME_LABEL};
 
 		if (emu_names_has_since(&p->names, scope, &wanted))
 			b->code[f->instr].target =
-			    (uint32_t)emu_names_find(&p->names, f->text,
-						     f->length, EMU_NAME_LABEL)
+			    (uint32_t)emu_names_find(&p->names, f->text, f->length,
+						     EMU_NAME_LABEL)
 				->value;
 		else
 			b->fixups[left++] = *f;
@@ -118,8 +114,7 @@ bool emu_parse_file(struct emu_parser *p)
 	if (t->kind != EMU_TEXT || number == 0 || number > 4096)
 		return emu_unexpected(p, "a file's name, of number 1 to 4096");
 	if (number >= m->n_files) {
-		char **files =
-		    emu_arena_take(m->arena, (number + 1) * sizeof(*files));
+		char **files = emu_arena_take(m->arena, (number + 1) * sizeof(*files));
 
 		if (!files)
 			return emu_fail(p->err, "no memory for file names");
@@ -149,8 +144,7 @@ bool emu_parse_loc(struct emu_parser *p)
 	while (emu_take_mark(p, ',')) {
 		if (emu_take_word(p, "function_name")) {
 			emu_lexer_next(&p->lexer);
-			if (emu_take_mark(p, '+') &&
-			    !emu_expect_number(p, &number))
+			if (emu_take_mark(p, '+') && !emu_expect_number(p, &number))
 				return false;
 		} else if (emu_take_word(p, "inlined_at")) {
 			if (!emu_expect_number(p, &number) ||

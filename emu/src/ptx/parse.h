@@ -78,8 +78,7 @@ struct emu_builder {
 	struct emu_kernel *kernel;
 	struct emu_instr *code;
 	size_t count, capacity;
-	uint8_t
-	    *register_bytes; /* of each virtual register: 1 is a predicate */
+	uint8_t *register_bytes; /* of each virtual register: 1 is a predicate */
 	size_t registers, registers_capacity;
 	struct emu_fixup *fixups;
 	size_t n_fixups, fixups_capacity;
@@ -122,8 +121,7 @@ struct emu_parser {
 
 /* Fails with the line before the text. */
 __attribute__((format(printf, 3, 4))) bool
-emu_parse_fail(struct emu_parser *parser, uint32_t line, const char *format,
-	       ...);
+emu_parse_fail(struct emu_parser *parser, uint32_t line, const char *format, ...);
 bool emu_expect_mark(struct emu_parser *parser, char mark);
 bool emu_take_mark(struct emu_parser *parser, char mark);
 bool emu_expect_number(struct emu_parser *parser, uint64_t *value);

@@ -21,8 +21,8 @@ static bool add_registers(struct emu_parser *p, uint32_t count, uint8_t bytes)
 	struct emu_builder *b = &p->build;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint8_t *grown = emu_grow(
-		    b->register_bytes, &b->registers_capacity, b->registers, 1);
+		uint8_t *grown = emu_grow(b->register_bytes, &b->registers_capacity,
+					  b->registers, 1);
 
 		if (!grown)
 			return emu_fail(p->err, "no memory for registers");
@@ -42,17 +42,15 @@ static bool parse_registers(struct emu_parser *p)
 	const int bytes = emu_type_bytes(type);
 
 	if (type == EMU_NO_TYPE || bytes > 16)
-		return emu_parse_fail(
-		    p, t->line, "'%.*s' is no type of registers here",
-		    (int)(t->length < 40 ? t->length : 40), t->text);
+		return emu_parse_fail(p, t->line, "'%.*s' is no type of registers here",
+				      (int)(t->length < 40 ? t->length : 40), t->text);
 	emu_lexer_next(&p->lexer);
 	do {
 		struct emu_name name = {0};
 		uint64_t count = 1;
 
 		if (t->kind != EMU_WORD)
-			return emu_parse_fail(p, t->line,
-					      "a register has no name");
+			return emu_parse_fail(p, t->line, "a register has no name");
 		name.text = t->text;
 		name.length = t->length;
 		name.kind = EMU_NAME_REGISTER;
@@ -60,14 +58,12 @@ static bool parse_registers(struct emu_parser *p)
 		emu_lexer_next(&p->lexer);
 		if (emu_take_mark(p, '<')) {
 			name.kind = EMU_NAME_RANGE;
-			if (!emu_expect_number(p, &count) ||
-			    !emu_expect_mark(p, '>'))
+			if (!emu_expect_number(p, &count) || !emu_expect_mark(p, '>'))
 				return false;
 		}
 		if (count > MAX_REGISTERS - p->build.registers)
-			return emu_parse_fail(p, t->line,
-					      "over %u registers in a kernel",
-					      MAX_REGISTERS);
+			return emu_parse_fail(
+			    p, t->line, "over %u registers in a kernel", MAX_REGISTERS);
 		name.count = (uint32_t)count;
 		/* 8-bit registers behave as 16-bit ones. */
 		if (!add_registers(p, (uint32_t)count,
@@ -82,8 +78,8 @@ static bool parse_registers(struct emu_parser *p)
 }
 
 /* name, or the number at its end within a range %r<n>. */
-static bool find_register(const struct emu_parser *p, const char *text,
-			  size_t length, uint32_t *reg)
+static bool find_register(const struct emu_parser *p, const char *text, size_t length,
+			  uint32_t *reg)
 {
 	const struct emu_name *n =
 	    emu_names_find(&p->names, text, length, EMU_NAME_REGISTER);
@@ -117,8 +113,7 @@ static bool find_special(const char *text, size_t length, int *special)
 	for (int i = 0; i < EMU_SPECIALS; i++) {
 		const char *name = emu_special_name((enum emu_special)i);
 
-		if (name && strlen(name) == length &&
-		    memcmp(name, text, length) == 0) {
+		if (name && strlen(name) == length && memcmp(name, text, length) == 0) {
 			*special = i;
 			return true;
 		}
@@ -141,9 +136,8 @@ static bool dynamic_symbol(struct emu_parser *p, const struct emu_name *n,
 		k->dynamic_align = n->count;
 	p->build.has_dynamic_symbol = true;
 	a->special = EMU_SHARED_BASE;
-	a->value =
-	    EMU_SHARED_RESERVED +
-	    (k->shared_bytes + (uint64_t)n->count - 1) / n->count * n->count;
+	a->value = EMU_SHARED_RESERVED +
+		   (k->shared_bytes + (uint64_t)n->count - 1) / n->count * n->count;
 	return true;
 }
 
@@ -168,8 +162,7 @@ static bool parse_name(struct emu_parser *p, struct emu_argument *a)
 		a->kind = EMU_ARG_SINK;
 	else if (find_register(p, t->text, t->length, &a->reg))
 		a->kind = EMU_ARG_REGISTER;
-	else if (*t->text == '%' &&
-		 find_special(t->text, t->length, &a->special))
+	else if (*t->text == '%' && find_special(t->text, t->length, &a->special))
 		a->kind = EMU_ARG_SPECIAL;
 	else if (emu_token_is_word(t, "WARP_SZ")) {
 		a->kind = EMU_ARG_INTEGER;
@@ -178,10 +171,8 @@ static bool parse_name(struct emu_parser *p, struct emu_argument *a)
 		return emu_parse_fail(p, t->line,
 				      "register %.*s is not declared, and no "
 				      "special register known here",
-				      (int)(t->length < 40 ? t->length : 40),
-				      t->text);
-	else if ((n = emu_names_find(&p->names, t->text, t->length,
-				     EMU_NAME_SYMBOL)) &&
+				      (int)(t->length < 40 ? t->length : 40), t->text);
+	else if ((n = emu_names_find(&p->names, t->text, t->length, EMU_NAME_SYMBOL)) &&
 		 n->has_functions)
 		return emu_parse_fail(p, t->line,
 				      "%.*s holds addresses of functions, "
@@ -213,8 +204,7 @@ static bool parse_number(struct emu_parser *p, struct emu_argument *a)
 			a->value = 0 - a->value;
 	} else {
 		return emu_parse_fail(p, t->line, "'%.*s' instead of a number",
-				      (int)(t->length < 40 ? t->length : 40),
-				      t->text);
+				      (int)(t->length < 40 ? t->length : 40), t->text);
 	}
 	emu_lexer_next(&p->lexer);
 	return true;
@@ -365,9 +355,8 @@ static bool parse_instruction(struct emu_parser *p)
 					      "@ wants a predicate register");
 	}
 	if (t->kind != EMU_WORD)
-		return emu_parse_fail(
-		    p, t->line, "'%.*s' begins no instruction",
-		    (int)(t->length < 40 ? t->length : 40), t->text);
+		return emu_parse_fail(p, t->line, "'%.*s' begins no instruction",
+				      (int)(t->length < 40 ? t->length : 40), t->text);
 	s->opcode = t->text;
 	s->opcode_length = t->length;
 	s->line = t->line;
@@ -461,8 +450,7 @@ static bool parse_one(struct emu_parser *p, size_t scope)
 		return emu_expect_mark(p, ';');
 	}
 	return emu_parse_fail(p, word.line, "%.*s is not known here",
-			      (int)(word.length < 40 ? word.length : 40),
-			      word.text);
+			      (int)(word.length < 40 ? word.length : 40), word.text);
 }
 
 /* '{' is taken. */
@@ -472,8 +460,7 @@ static bool parse_scope(struct emu_parser *p)
 
 	if (++p->depth > EMU_MAX_DEPTH)
 		return emu_parse_fail(p, p->lexer.token.line,
-				      "blocks nested over %d deep",
-				      EMU_MAX_DEPTH);
+				      "blocks nested over %d deep", EMU_MAX_DEPTH);
 	while (!emu_take_mark(p, '}')) {
 		if (p->lexer.token.kind == EMU_END)
 			return emu_parse_fail(p, p->lexer.token.line,
@@ -514,15 +501,13 @@ bool emu_parse_body(struct emu_parser *p, struct emu_kernel *kernel)
 	    !parse_scope(p) || !add_exit(p))
 		return false;
 	if (b->n_fixups)
-		return emu_parse_fail(
-		    p, b->fixups[0].line, "label %.*s is not in sight",
-		    (int)b->fixups[0].length, b->fixups[0].text);
+		return emu_parse_fail(p, b->fixups[0].line,
+				      "label %.*s is not in sight",
+				      (int)b->fixups[0].length, b->fixups[0].text);
 	if (!emu_place_registers(b, p->err))
 		return false;
-	kernel->code =
-	    emu_arena_take(p->module->arena, b->count * sizeof(*b->code));
-	kernel->constants =
-	    emu_arena_take(p->module->arena, b->constants_used + 16);
+	kernel->code = emu_arena_take(p->module->arena, b->count * sizeof(*b->code));
+	kernel->constants = emu_arena_take(p->module->arena, b->constants_used + 16);
 	if (!kernel->code || !kernel->constants)
 		return emu_fail(p->err, "no memory for a kernel's code");
 	memcpy(kernel->code, b->code, b->count * sizeof(*b->code));

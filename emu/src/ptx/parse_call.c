@@ -27,8 +27,7 @@ bool emu_skip_function(struct emu_parser *p)
 			return true;
 		emu_lexer_next(&p->lexer);
 	}
-	return emu_skip_braces(p) ||
-	       emu_unexpected(p, "the end of the function");
+	return emu_skip_braces(p) || emu_unexpected(p, "the end of the function");
 }
 
 static const struct emu_function *find_function(const struct emu_parser *p,
@@ -49,9 +48,8 @@ static const struct emu_function *find_function(const struct emu_parser *p,
 /* .func is taken; goes on behind the function. */
 static bool note_function(struct emu_parser *p)
 {
-	struct emu_function *grown =
-	    emu_grow(p->functions, &p->functions_capacity, p->n_functions,
-		     sizeof(*grown));
+	struct emu_function *grown = emu_grow(p->functions, &p->functions_capacity,
+					      p->n_functions, sizeof(*grown));
 	struct emu_function *f;
 
 	if (!grown)
@@ -64,8 +62,7 @@ static bool note_function(struct emu_parser *p)
 		skip_parentheses(p);
 	f->text = p->lexer.token.text;
 	f->length = p->lexer.token.length;
-	while (p->lexer.token.kind != EMU_END &&
-	       !emu_token_is(&p->lexer.token, '{') &&
+	while (p->lexer.token.kind != EMU_END && !emu_token_is(&p->lexer.token, '{') &&
 	       !emu_token_is(&p->lexer.token, ';'))
 		emu_lexer_next(&p->lexer);
 	f->is_defined = emu_token_is(&p->lexer.token, '{');
@@ -101,16 +98,14 @@ static bool parse_actual(struct emu_parser *p, struct emu_argument *actual,
 	do {
 		const struct emu_name *n =
 		    t->kind == EMU_WORD
-			? emu_names_find(&p->names, t->text, t->length,
-					 EMU_NAME_SYMBOL)
+			? emu_names_find(&p->names, t->text, t->length, EMU_NAME_SYMBOL)
 			: NULL;
 
 		if (!n || n->space != EMU_LOCAL)
 			return emu_unexpected(p, "a .param variable of the "
 						 "call");
 		if (*count == MOST_ACTUAL)
-			return emu_parse_fail(p, t->line,
-					      "over %d arguments of a call",
+			return emu_parse_fail(p, t->line, "over %d arguments of a call",
 					      MOST_ACTUAL);
 		actual[*count] = (struct emu_argument){.kind = EMU_ARG_INTEGER,
 						       .special = -1,
@@ -134,8 +129,7 @@ static bool add_label(struct emu_parser *p, const char *text)
 }
 
 /* A branch around the call for the lanes that do not take it. */
-static bool skip_by_guard(struct emu_parser *p,
-			  const struct emu_argument *guard)
+static bool skip_by_guard(struct emu_parser *p, const struct emu_argument *guard)
 {
 	struct emu_statement *s = &p->statement;
 
@@ -187,8 +181,7 @@ static bool bind_formal(struct emu_parser *p, const struct emu_argument *actual,
 					      "%.*s: has %u bytes in the call "
 					      "and %u in the function",
 					      (int)d.length, d.text,
-					      actual[*bound].count,
-					      (uint32_t)d.bytes);
+					      actual[*bound].count, (uint32_t)d.bytes);
 		name.count = (uint32_t)d.bytes;
 		name.text = d.text;
 		name.length = d.length;
@@ -204,9 +197,8 @@ static bool bind_formal(struct emu_parser *p, const struct emu_argument *actual,
 }
 
 /* Reads the function's text, from behind .func to behind its body. */
-static bool read_function(struct emu_parser *p,
-			  const struct emu_argument *actual, uint32_t results,
-			  uint32_t count)
+static bool read_function(struct emu_parser *p, const struct emu_argument *actual,
+			  uint32_t results, uint32_t count)
 {
 	const struct emu_token *t = &p->lexer.token;
 	uint32_t bound = 0;
@@ -228,8 +220,7 @@ static bool read_function(struct emu_parser *p,
 	       add_label(p, EMU_RETURN_LABEL);
 }
 
-static bool enter(struct emu_parser *p, const struct emu_function *f,
-		  uint32_t line)
+static bool enter(struct emu_parser *p, const struct emu_function *f, uint32_t line)
 {
 	for (uint32_t i = 0; i < p->n_calls; i++)
 		if (p->calls[i] == f)
@@ -253,8 +244,7 @@ static bool call_function(struct emu_parser *p, const struct emu_token *name,
 			  const struct emu_argument *actual, uint32_t results,
 			  uint32_t count)
 {
-	const struct emu_function *f =
-	    find_function(p, name->text, name->length);
+	const struct emu_function *f = find_function(p, name->text, name->length);
 	const size_t scope = p->names.count, fixups = p->build.n_fixups;
 	const struct emu_lexer behind = p->lexer;
 

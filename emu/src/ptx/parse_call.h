@@ -17,8 +17,7 @@ bool emu_skip_function(struct emu_parser *parser);
  * call [(result),] name [, (arguments)]; the word itself is taken.  guard: of
  * the call, or NULL.
  */
-bool emu_parse_call(struct emu_parser *parser,
-		    const struct emu_argument *guard);
+bool emu_parse_call(struct emu_parser *parser, const struct emu_argument *guard);
 /* True inside a function: "ret" goes on behind the call. */
 static inline bool emu_in_function(const struct emu_parser *parser)
 {

@@ -17,11 +17,9 @@
 /* Debug data: a name and whatever is inside the braces. */
 static bool skip_section(struct emu_parser *p)
 {
-	while (p->lexer.token.kind != EMU_END &&
-	       !emu_token_is(&p->lexer.token, '{'))
+	while (p->lexer.token.kind != EMU_END && !emu_token_is(&p->lexer.token, '{'))
 		emu_lexer_next(&p->lexer);
-	return emu_skip_braces(p) ||
-	       emu_unexpected(p, "the end of the .section");
+	return emu_skip_braces(p) || emu_unexpected(p, "the end of the .section");
 }
 
 /* ---- entries ------------------------------------------------------------- */
@@ -48,8 +46,7 @@ static bool parse_parameters(struct emu_parser *p, struct emu_kernel *k)
 			return emu_parse_fail(p, p->lexer.line,
 					      "over 32764 bytes of parameters");
 		if (k->n_parameters)
-			memcpy(all, k->parameters,
-			       k->n_parameters * sizeof(*all));
+			memcpy(all, k->parameters, k->n_parameters * sizeof(*all));
 		k->parameters = all;
 		all[k->n_parameters].name =
 		    emu_arena_text(p->module->arena, d.text, d.length);
@@ -116,8 +113,7 @@ static bool parse_entry_directives(struct emu_parser *p, struct emu_kernel *k)
 				return false;
 		} else if (!emu_take_word(p, ".explicitcluster") &&
 			   !emu_take_word(p, ".noreturn")) {
-			return emu_unexpected(p,
-					      "'{' or a directive of a kernel");
+			return emu_unexpected(p, "'{' or a directive of a kernel");
 		}
 	}
 	return true;
@@ -151,8 +147,7 @@ static bool parse_kernel(struct emu_parser *p, struct emu_kernel *k)
  * body.  False where the text has no such place.
  */
 static bool refuse_kernel(struct emu_parser *p, struct emu_kernel *k,
-			  const struct emu_lexer *begin,
-			  const struct emu_error *why)
+			  const struct emu_lexer *begin, const struct emu_error *why)
 {
 	p->lexer = *begin;
 	p->depth = 0;
@@ -163,8 +158,7 @@ static bool refuse_kernel(struct emu_parser *p, struct emu_kernel *k,
 			return false;
 		emu_lexer_next(&p->lexer);
 	}
-	k->refusal =
-	    emu_arena_text(p->module->arena, why->text, strlen(why->text));
+	k->refusal = emu_arena_text(p->module->arena, why->text, strlen(why->text));
 	return k->refusal && emu_skip_braces(p);
 }
 
@@ -210,9 +204,9 @@ static bool parse_version(struct emu_parser *p)
 		return emu_unexpected(p, "a version such as 9.0");
 	memcpy(&version, &t->value, sizeof(version));
 	if (!(version >= 7.0 && version * 10 <= NEWEST_VERSION + 0.5))
-		return emu_parse_fail(
-		    p, t->line, ".version %.1f: 7.0 to %d.%d are known",
-		    version, NEWEST_VERSION / 10, NEWEST_VERSION % 10);
+		return emu_parse_fail(p, t->line,
+				      ".version %.1f: 7.0 to %d.%d are known", version,
+				      NEWEST_VERSION / 10, NEWEST_VERSION % 10);
 	emu_lexer_next(&p->lexer);
 	return true;
 }
@@ -223,8 +217,7 @@ static bool parse_target(struct emu_parser *p)
 
 	if (t->kind != EMU_WORD)
 		return emu_unexpected(p, "a target such as sm_90a");
-	p->module->target =
-	    emu_arena_text(p->module->arena, t->text, t->length);
+	p->module->target = emu_arena_text(p->module->arena, t->text, t->length);
 	do
 		emu_lexer_next(&p->lexer);
 	while (emu_take_mark(p, ','));
@@ -243,8 +236,7 @@ static bool parse_top(struct emu_parser *p)
 		return parse_target(p);
 	if (emu_take_word(p, ".address_size")) {
 		if (t->kind == EMU_NUMBER && t->value != 64)
-			return emu_parse_fail(p, t->line,
-					      ".address_size is 64");
+			return emu_parse_fail(p, t->line, ".address_size is 64");
 		return emu_expect_number(p, &number);
 	}
 	if (emu_take_word(p, ".file"))
@@ -308,8 +300,7 @@ struct emu_module *emu_parse_module(const char *text, emu_decode *decode,
 		p->err = err;
 		emu_lexer_begin(&p->lexer, text);
 		if (!emu_token_is_word(&p->lexer.token, ".version"))
-			ok = emu_unexpected(p,
-					    ".version, with which PTX begins");
+			ok = emu_unexpected(p, ".version, with which PTX begins");
 		if (ok && strstr(text, ".func"))
 			ok = emu_find_functions(p);
 		while (ok && p->lexer.token.kind != EMU_END)

@@ -108,8 +108,7 @@ static bool parse_offset(struct emu_parser *p, uint64_t *value)
  * Addresses of .global and .const variables are generic ones here.  Another
  * name is a function's, which has no address.
  */
-static bool parse_address(struct emu_parser *p, uint64_t *value,
-			  bool *is_function)
+static bool parse_address(struct emu_parser *p, uint64_t *value, bool *is_function)
 {
 	const struct emu_token *t = &p->lexer.token;
 	const bool is_generic = emu_take_word(p, "generic");
@@ -125,8 +124,7 @@ static bool parse_address(struct emu_parser *p, uint64_t *value,
 	*is_function = !n;
 	*value = n ? n->value : 0;
 	emu_lexer_next(&p->lexer);
-	return (!is_generic || emu_expect_mark(p, ')')) &&
-	       parse_offset(p, value);
+	return (!is_generic || emu_expect_mark(p, ')')) && parse_offset(p, value);
 }
 
 /* One value, which is at most an element of d. */
@@ -167,8 +165,7 @@ static bool parse_initial(struct emu_parser *p, const struct emu_declaration *d,
 			return emu_parse_fail(p, line,
 					      "more initial values than the "
 					      "variable has elements");
-		memcpy(to + at, &value,
-		       d->element_bytes < 8 ? d->element_bytes : 8);
+		memcpy(to + at, &value, d->element_bytes < 8 ? d->element_bytes : 8);
 		at += d->element_bytes;
 		*has_functions = *has_functions || is_function;
 	} while (braces && emu_take_mark(p, ','));
@@ -205,12 +202,10 @@ static bool place_global(struct emu_parser *p, enum emu_state_space space,
 
 /* Gives a shared or local variable its place in the kernel's memory. */
 static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
-			    const struct emu_declaration *d,
-			    struct emu_name *name)
+			    const struct emu_declaration *d, struct emu_name *name)
 {
 	struct emu_kernel *k = p->build.kernel;
-	uint32_t *used =
-	    space == EMU_SHARED ? &k->shared_bytes : &k->local_bytes;
+	uint32_t *used = space == EMU_SHARED ? &k->shared_bytes : &k->local_bytes;
 	const uint64_t align = d->align ? d->align : 1;
 	const uint64_t at = (*used + align - 1) / align * align;
 
@@ -241,8 +236,7 @@ static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 
 /* True if the body, which begins at the current token, has the word; of one
  * that calls functions that is taken for granted. */
-static bool body_has(const struct emu_parser *p, const char *text,
-		     size_t length)
+static bool body_has(const struct emu_parser *p, const char *text, size_t length)
 {
 	struct emu_lexer l = p->lexer;
 	uint32_t depth = 0;
@@ -254,10 +248,8 @@ static bool body_has(const struct emu_parser *p, const char *text,
 		if (emu_token_is(t, '}') && --depth == 0)
 			return false;
 		if (t->kind == EMU_WORD &&
-		    ((t->length == length &&
-		      memcmp(t->text, text, length) == 0) ||
-		     emu_token_is_word(t, "call") ||
-		     emu_token_is_word(t, "call.uni")))
+		    ((t->length == length && memcmp(t->text, text, length) == 0) ||
+		     emu_token_is_word(t, "call") || emu_token_is_word(t, "call.uni")))
 			return true;
 	}
 	return false;

@@ -112,8 +112,7 @@ uint32_t emu_special_row(enum emu_special special)
 
 	if (special < EMU_SPECIALS_32)
 		return (uint32_t)special * narrow;
-	return EMU_SPECIALS_32 * narrow +
-	       (uint32_t)(special - EMU_SPECIALS_32) * wide;
+	return EMU_SPECIALS_32 * narrow + (uint32_t)(special - EMU_SPECIALS_32) * wide;
 }
 
 uint32_t emu_special_rows_bytes(void)

@@ -93,9 +93,8 @@ struct emu_value {
 /* What the machine must know of an instruction beside its function. */
 enum emu_trait {
 	EMU_ATOMIC = 1,
-	EMU_STRONG =
-	    2, /* atomic, or of an order or scope: threads may wait by it */
-	EMU_MATRIX = 4,	       /* an access of all lanes: ldmatrix, stmatrix */
+	EMU_STRONG = 2, /* atomic, or of an order or scope: threads may wait by it */
+	EMU_MATRIX = 4, /* an access of all lanes: ldmatrix, stmatrix */
 	EMU_TAKES_CLUSTER = 8, /* clusterlaunchcontrol.try_cancel */
 	EMU_RELEASES = 16,     /* to the GPU or the system */
 	EMU_NEAR_FENCE = 32,   /* of the CTA, or of shared memory alone */
@@ -103,13 +102,7 @@ enum emu_trait {
 };
 
 /* What an instruction of the machine takes: an issue, and one of these pipes. */
-enum emu_pipe {
-	EMU_PIPE_ISSUE,
-	EMU_PIPE_ALU,
-	EMU_PIPE_FMA,
-	EMU_PIPE_XU,
-	EMU_PIPES
-};
+enum emu_pipe { EMU_PIPE_ISSUE, EMU_PIPE_ALU, EMU_PIPE_FMA, EMU_PIPE_XU, EMU_PIPES };
 #define EMU_SLOT 64 /* parts of one */
 
 struct emu_instr {
@@ -254,7 +247,6 @@ struct emu_variable {
 typedef uint64_t emu_place(void *context, const struct emu_variable *variable,
 			   struct emu_error *err);
 void emu_module_free(struct emu_module *module);
-struct emu_kernel *emu_module_find(const struct emu_module *module,
-				   const char *name);
+struct emu_kernel *emu_module_find(const struct emu_module *module, const char *name);
 
 #endif

@@ -19,8 +19,7 @@
 static uint8_t *constant_memory(struct emu_builder *b, size_t more)
 {
 	if (b->constants_used + more > b->constants_capacity) {
-		const size_t capacity =
-		    2 * b->constants_capacity + 65536 + more;
+		const size_t capacity = 2 * b->constants_capacity + 65536 + more;
 		uint8_t *grown = realloc(b->constants, capacity);
 
 		if (!grown)
@@ -34,10 +33,8 @@ static uint8_t *constant_memory(struct emu_builder *b, size_t more)
 uint32_t emu_constant_row(struct emu_builder *b, uint64_t value, uint32_t bytes)
 {
 	const size_t row_bytes = (size_t)bytes * EMU_LANES;
-	const uint64_t mask =
-	    bytes == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * bytes) - 1;
-	const uint64_t mixed =
-	    ((value & mask) + bytes) * UINT64_C(0x9E3779B97F4A7C15);
+	const uint64_t mask = bytes == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * bytes) - 1;
+	const uint64_t mixed = ((value & mask) + bytes) * UINT64_C(0x9E3779B97F4A7C15);
 	uint32_t *known = &b->constant_map[mixed >> 52];
 	uint8_t *at;
 
@@ -93,11 +90,7 @@ static uint32_t row_bytes(int bytes)
 
 static int size_of(int bytes)
 {
-	return bytes == 1   ? 0
-	       : bytes == 2 ? 1
-	       : bytes == 4 ? 2
-	       : bytes == 8 ? 3
-			    : 4;
+	return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : bytes == 8 ? 3 : 4;
 }
 
 static void see(struct placer *p, uint32_t reg, uint32_t block, uint32_t at,
@@ -147,8 +140,7 @@ static void find_lives(struct placer *p)
 
 				if (o->reg != EMU_NO_REGISTER &&
 				    o->is_written == written)
-					see(p, o->reg, block, i, written,
-					    o->is_async);
+					see(p, o->reg, block, i, written, o->is_async);
 			}
 	}
 }
@@ -169,8 +161,8 @@ static bool give_row(struct placer *p, uint32_t reg)
 	if (p->used > UINT32_MAX / 2)
 		return false;
 	/* Rows keep the alignment of their size. */
-	p->used = (p->used + row_bytes(bytes) - 1) / row_bytes(bytes) *
-		  row_bytes(bytes);
+	p->used =
+	    (p->used + row_bytes(bytes) - 1) / row_bytes(bytes) * row_bytes(bytes);
 	life->row = p->used;
 	p->used += row_bytes(bytes);
 	return true;

@@ -8,7 +8,6 @@
 /* Places for registers, once all instructions are known. */
 bool emu_place_registers(struct emu_builder *build, struct emu_error *err);
 /* A row of one value in the constants; UINT32_MAX where there is no memory. */
-uint32_t emu_constant_row(struct emu_builder *build, uint64_t value,
-			  uint32_t bytes);
+uint32_t emu_constant_row(struct emu_builder *build, uint64_t value, uint32_t bytes);
 
 #endif

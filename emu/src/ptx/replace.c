@@ -39,8 +39,8 @@ static const char *find(const struct rule *r, const char *line, size_t length)
 }
 
 /* Writes the changed line to `to` (NULL: returns only its length). */
-static size_t changed_line(const struct rule *r, const char *line,
-			   size_t length, char *to)
+static size_t changed_line(const struct rule *r, const char *line, size_t length,
+			   char *to)
 {
 	const char *at = find(r, line, length);
 	const size_t before = (size_t)(at - line);
@@ -66,8 +66,7 @@ static size_t changed_text(const struct rule *r, const char *text, char *to)
 		const size_t length = strcspn(text, "\n");
 		char *at = to ? to + used : NULL;
 
-		if (find(r, text, length) &&
-		    (++matches == r->only || r->only == 0)) {
+		if (find(r, text, length) && (++matches == r->only || r->only == 0)) {
 			used += changed_line(r, text, length, at);
 		} else {
 			if (at)

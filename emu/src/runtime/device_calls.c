@@ -45,11 +45,11 @@ CUresult emu_runtime_begin(void)
 }
 
 /* A call of the driver, which is begun first. */
-#define CALL(call)                                                             \
-	do {                                                                   \
-		const CUresult begun_ = emu_runtime_begin();                   \
-                                                                               \
-		return emu_runtime_keep(begun_ ? begun_ : (call));             \
+#define CALL(call)                                                                     \
+	do {                                                                           \
+		const CUresult begun_ = emu_runtime_begin();                           \
+                                                                                       \
+		return emu_runtime_keep(begun_ ? begun_ : (call));                     \
 	} while (0)
 
 cudaError_t cudaGetLastError(void)
@@ -71,8 +71,7 @@ const char *cudaGetErrorString(cudaError_t error)
 
 	if (error == cudaErrorInvalidDeviceFunction)
 		return "invalid device function";
-	return cuGetErrorString(error, &text) ? "unrecognized error code"
-					      : text;
+	return cuGetErrorString(error, &text) ? "unrecognized error code" : text;
 }
 
 const char *cudaGetErrorName(cudaError_t error)
@@ -159,8 +158,7 @@ static void put_numbers(struct cudaDeviceProp *p, int device)
 	};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		(void)cuDeviceGetAttribute(numbers[i].to, numbers[i].attribute,
-					   device);
+		(void)cuDeviceGetAttribute(numbers[i].to, numbers[i].attribute, device);
 }
 
 static size_t size_of(int attribute, int device)
@@ -189,8 +187,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *to, int device)
 	to->memPitch = size_of(11, device);
 	to->textureAlignment = size_of(14, device);
 	to->sharedMemPerMultiprocessor = size_of(81, device);
-	to->sharedMemPerBlockOptin = size_of(
-	    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
+	to->sharedMemPerBlockOptin =
+	    size_of(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
 	to->reservedSharedMemPerBlock = size_of(111, device);
 	return CUDA_SUCCESS;
 }
@@ -216,8 +214,7 @@ cudaError_t cudaDeviceGetLimit(size_t *value, int limit)
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **to,
-					     unsigned version,
-					     unsigned long long flags,
+					     unsigned version, unsigned long long flags,
 					     int *status)
 {
 	CALL(cuGetProcAddress_v2(symbol, to, (int)version, flags, status));
@@ -245,8 +242,7 @@ cudaError_t cudaStreamCreateWithFlags(CUstream *stream, unsigned flags)
 	CALL(cuStreamCreate(stream, flags));
 }
 
-cudaError_t cudaStreamCreateWithPriority(CUstream *stream, unsigned flags,
-					 int priority)
+cudaError_t cudaStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
 	CALL(cuStreamCreateWithPriority(stream, flags, priority));
 }
@@ -339,8 +335,7 @@ cudaError_t cudaEventQuery(CUevent event)
 	CALL(cuEventQuery(event));
 }
 
-cudaError_t cudaEventElapsedTime(float *milliseconds, CUevent begin,
-				 CUevent end)
+cudaError_t cudaEventElapsedTime(float *milliseconds, CUevent begin, CUevent end)
 {
 	CALL(cuEventElapsedTime(milliseconds, begin, end));
 }

@@ -15,8 +15,8 @@ static _Thread_local struct call {
 } calls[MOST_CALLS];
 static _Thread_local unsigned n_calls;
 
-unsigned __cudaPushCallConfiguration(emu_dim3 grid, emu_dim3 block,
-				     size_t shared_bytes, CUstream stream)
+unsigned __cudaPushCallConfiguration(emu_dim3 grid, emu_dim3 block, size_t shared_bytes,
+				     CUstream stream)
 {
 	if (n_calls == MOST_CALLS)
 		return 1;
@@ -62,8 +62,8 @@ static cudaError_t launch(CUresult found, CUfunction function,
 	    found ? found : cuLaunchKernelEx(&c, function, arguments, NULL));
 }
 
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
-				const void *stub, void **arguments)
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *stub,
+				void **arguments)
 {
 	CUfunction function = NULL;
 	const CUresult found = emu_runtime_function(stub, &function);
@@ -72,29 +72,25 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
 }
 
 cudaError_t __cudaLaunchKernel(CUkernel kernel, emu_dim3 grid, emu_dim3 block,
-			       void **arguments, size_t shared_bytes,
-			       CUstream stream)
+			       void **arguments, size_t shared_bytes, CUstream stream)
 {
-	const cudaLaunchConfig_t config = {grid,   block, shared_bytes,
-					   stream, NULL,  0};
+	const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, NULL, 0};
 
 	return launch(kernel ? CUDA_SUCCESS : cudaErrorInvalidDeviceFunction,
 		      (CUfunction)(void *)kernel, &config, arguments);
 }
 
 cudaError_t cudaLaunchKernel(const void *stub, emu_dim3 grid, emu_dim3 block,
-			     void **arguments, size_t shared_bytes,
-			     CUstream stream)
+			     void **arguments, size_t shared_bytes, CUstream stream)
 {
-	const cudaLaunchConfig_t config = {grid,   block, shared_bytes,
-					   stream, NULL,  0};
+	const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, NULL, 0};
 
 	return cudaLaunchKernelExC(&config, stub, arguments);
 }
 
-cudaError_t cudaLaunchCooperativeKernel(const void *stub, emu_dim3 grid,
-					emu_dim3 block, void **arguments,
-					size_t shared_bytes, CUstream stream)
+cudaError_t cudaLaunchCooperativeKernel(const void *stub, emu_dim3 grid, emu_dim3 block,
+					void **arguments, size_t shared_bytes,
+					CUstream stream)
 {
 	CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
 					 .value = {.cooperative = 1}};
@@ -117,8 +113,7 @@ cudaError_t cudaFuncSetAttribute(const void *stub, int attribute, int value)
 	return emu_runtime_keep(result);
 }
 
-cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to,
-				  const void *stub)
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to, const void *stub)
 {
 	CUfunction function = NULL;
 	CUresult result = emu_runtime_function(stub, &function);
@@ -129,15 +124,15 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to,
 		result = cuFuncGetAttribute(
 		    &shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
 	if (!result)
-		result = cuFuncGetAttribute(
-		    &local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
+		result = cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+					    function);
 	if (!result)
-		result = cuFuncGetAttribute(
-		    &to->maxThreadsPerBlock,
-		    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
+		result = cuFuncGetAttribute(&to->maxThreadsPerBlock,
+					    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+					    function);
 	if (!result)
-		result = cuFuncGetAttribute(
-		    &to->numRegs, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+		result = cuFuncGetAttribute(&to->numRegs, CU_FUNC_ATTRIBUTE_NUM_REGS,
+					    function);
 	if (!result)
 		result = cuFuncGetAttribute(
 		    &to->maxDynamicSharedSizeBytes,
@@ -163,8 +158,7 @@ cudaError_t cudaFuncSetCacheConfig(const void *stub, int config)
 
 /* ---- occupancy ----------------------------------------------------------- */
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
-							  const void *stub,
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *stub,
 							  int threads,
 							  size_t shared_bytes)
 {
@@ -178,12 +172,11 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    int *blocks, const void *stub, int threads, size_t shared_bytes,
-    unsigned flags)
+    int *blocks, const void *stub, int threads, size_t shared_bytes, unsigned flags)
 {
 	(void)flags;
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-	    blocks, stub, threads, shared_bytes);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, stub, threads,
+							     shared_bytes);
 }
 
 cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *stub,

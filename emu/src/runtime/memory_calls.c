@@ -60,8 +60,7 @@ cudaError_t cudaMallocHost(void **pointer, size_t bytes)
 	return cudaMallocManaged(pointer, bytes, 0);
 }
 
-cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width,
-			    size_t height)
+cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width, size_t height)
 {
 	CUdeviceptr at = 0;
 	CUresult result = emu_runtime_begin();
@@ -75,8 +74,7 @@ cudaError_t cudaFree(void *pointer)
 {
 	const CUresult result = emu_runtime_begin();
 
-	return emu_runtime_keep(result ? result
-				       : cuMemFree_v2(address_of(pointer)));
+	return emu_runtime_keep(result ? result : cuMemFree_v2(address_of(pointer)));
 }
 
 cudaError_t cudaFreeAsync(void *pointer, CUstream stream)
@@ -93,8 +91,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
 {
 	const CUresult result = emu_runtime_begin();
 
-	return emu_runtime_keep(result ? result
-				       : cuMemGetInfo_v2(free_bytes, bytes));
+	return emu_runtime_keep(result ? result : cuMemGetInfo_v2(free_bytes, bytes));
 }
 
 /* ---- copies -------------------------------------------------------------- */
@@ -106,8 +103,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
 
 	(void)kind;
 	return emu_runtime_keep(
-	    result ? result
-		   : cuMemcpy(address_of(to), address_of(from), bytes));
+	    result ? result : cuMemcpy(address_of(to), address_of(from), bytes));
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
@@ -116,15 +112,14 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
 	const CUresult result = emu_runtime_begin();
 
 	(void)kind;
-	return emu_runtime_keep(result ? result
-				       : cuMemcpyAsync(address_of(to),
-						       address_of(from), bytes,
-						       stream));
+	return emu_runtime_keep(
+	    result ? result
+		   : cuMemcpyAsync(address_of(to), address_of(from), bytes, stream));
 }
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
-			      size_t from_pitch, size_t width, size_t height,
-			      int kind, CUstream stream)
+			      size_t from_pitch, size_t width, size_t height, int kind,
+			      CUstream stream)
 {
 	const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
 				    .srcDevice = address_of(from),
@@ -137,16 +132,14 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
 	const CUresult result = emu_runtime_begin();
 
 	(void)kind;
-	return emu_runtime_keep(result ? result
-				       : cuMemcpy2DAsync_v2(&copy, stream));
+	return emu_runtime_keep(result ? result : cuMemcpy2DAsync_v2(&copy, stream));
 }
 
-cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from,
-			 size_t from_pitch, size_t width, size_t height,
-			 int kind)
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+			 size_t width, size_t height, int kind)
 {
-	const cudaError_t result = cudaMemcpy2DAsync(
-	    to, to_pitch, from, from_pitch, width, height, kind, NULL);
+	const cudaError_t result = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch,
+						     width, height, kind, NULL);
 
 	return result ? result : cudaDeviceSynchronize();
 }
@@ -164,8 +157,8 @@ static CUresult place_of(const void *symbol, size_t offset, size_t bytes,
 	return result;
 }
 
-cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from,
-			       size_t bytes, size_t offset, int kind)
+cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes,
+			       size_t offset, int kind)
 {
 	CUdeviceptr at = 0;
 	const CUresult result = place_of(symbol, offset, bytes, &at);
@@ -192,10 +185,10 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, CUstream stream)
 {
 	const CUresult result = emu_runtime_begin();
 
-	return emu_runtime_keep(result ? result
-				       : cuMemsetD8Async(address_of(to),
-							 (unsigned char)value,
-							 bytes, stream));
+	return emu_runtime_keep(
+	    result
+		? result
+		: cuMemsetD8Async(address_of(to), (unsigned char)value, bytes, stream));
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes)
@@ -205,15 +198,14 @@ cudaError_t cudaMemset(void *to, int value, size_t bytes)
 	return result ? result : cudaDeviceSynchronize();
 }
 
-cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width,
-			 size_t height)
+cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height)
 {
 	const CUresult result = emu_runtime_begin();
 
 	return emu_runtime_keep(result ? result
 				       : cuMemsetD2D8_v2(address_of(to), pitch,
-							 (unsigned char)value,
-							 width, height));
+							 (unsigned char)value, width,
+							 height));
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *to,
@@ -225,8 +217,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *to,
 
 	memset(to, 0, sizeof(*to));
 	if (!result)
-		result = cuPointerGetAttributes(1, &attribute, &value,
-						address_of(pointer));
+		result =
+		    cuPointerGetAttributes(1, &attribute, &value, address_of(pointer));
 	to->type = type;
 	to->device = type ? 0 : -2;
 	to->devicePointer = type ? (void *)(uintptr_t)pointer : NULL;

@@ -109,9 +109,8 @@ static void add_symbol(void **binary, const void *host, const char *name,
 }
 
 void __cudaRegisterFunction(void **binary, const void *stub, char *device_stub,
-			    const char *name, int threads, void *thread,
-			    void *block, void *block_size, void *grid_size,
-			    int *warp)
+			    const char *name, int threads, void *thread, void *block,
+			    void *block_size, void *grid_size, int *warp)
 {
 	(void)device_stub;
 	(void)threads;
@@ -123,9 +122,8 @@ void __cudaRegisterFunction(void **binary, const void *stub, char *device_stub,
 	add_symbol(binary, stub, name, NULL);
 }
 
-void __cudaRegisterVar(void **binary, void *host, char *device,
-		       const char *name, int is_extern, size_t bytes,
-		       int is_constant, int is_global)
+void __cudaRegisterVar(void **binary, void *host, char *device, const char *name,
+		       int is_extern, size_t bytes, int is_constant, int is_global)
 {
 	(void)device;
 	(void)is_extern;
@@ -160,8 +158,7 @@ static CUresult load(struct binary *b)
 
 		if (s->binary != b || !s->managed)
 			continue;
-		b->failure =
-		    cuModuleGetGlobal_v2(&at, NULL, b->module, s->name);
+		b->failure = cuModuleGetGlobal_v2(&at, NULL, b->module, s->name);
 		*s->managed = (void *)(uintptr_t)at;
 	}
 	return b->failure;
@@ -205,8 +202,7 @@ CUresult emu_runtime_function(const void *stub, CUfunction *function)
 	pthread_mutex_lock(&lock);
 	result = find(stub, &s);
 	if (!result)
-		result =
-		    cuModuleGetFunction(function, s->binary->module, s->name);
+		result = cuModuleGetFunction(function, s->binary->module, s->name);
 	if (result && s)
 		tell(s, result);
 	pthread_mutex_unlock(&lock);
@@ -221,8 +217,7 @@ CUresult emu_runtime_variable(const void *host, CUdeviceptr *to, size_t *bytes)
 	pthread_mutex_lock(&lock);
 	result = find(host, &s);
 	if (!result)
-		result =
-		    cuModuleGetGlobal_v2(to, bytes, s->binary->module, s->name);
+		result = cuModuleGetGlobal_v2(to, bytes, s->binary->module, s->name);
 	pthread_mutex_unlock(&lock);
 	return (int)result == cudaErrorInvalidDeviceFunction
 		   ? (CUresult)cudaErrorInvalidSymbol

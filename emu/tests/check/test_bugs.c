@@ -27,7 +27,7 @@ struct bug {
 };
 
 static const struct bug bugs[] = {
-#define BUG(what, where, block, cluster, grid, words, text)                    \
+#define BUG(what, where, block, cluster, grid, words, text)                            \
 	{what, where, block, cluster, grid, words, text},
 #include "check/bugs.def"
 #undef BUG
@@ -136,8 +136,7 @@ static void print_words(const char *words, const uint64_t *counts)
 
 		if (!counts[n])
 			continue;
-		printf("%s\"%.*s\" (%d)", between, (int)length, at,
-		       (int)counts[n]);
+		printf("%s\"%.*s\" (%d)", between, (int)length, at, (int)counts[n]);
 		between = ", ";
 	}
 	printf(" |\n");
@@ -152,8 +151,8 @@ static bool check_bug(const struct bug *b, uint64_t schedules)
 
 	for (uint64_t seed = 1; seed <= schedules; seed++) {
 		if (!run(b, false, seed, &err)) {
-			print_error("%s: without it, seed %d: %s\n", b->what,
-				    (int)seed, err.text);
+			print_error("%s: without it, seed %d: %s\n", b->what, (int)seed,
+				    err.text);
 			return false;
 		}
 		err.text[0] = '\0';
@@ -161,9 +160,8 @@ static bool check_bug(const struct bug *b, uint64_t schedules)
 			continue;
 		word = says(err.text, b->words);
 		if (word < 0) {
-			print_error(
-			    "%s, seed %d: the report does not fit: %s\n",
-			    b->what, (int)seed, err.text);
+			print_error("%s, seed %d: the report does not fit: %s\n",
+				    b->what, (int)seed, err.text);
 			return false;
 		}
 		found++;

@@ -289,10 +289,9 @@ static void the_largest_cluster(void **state)
 	GOOD(store(511, last | 4096));
 	BAD(load(0, last | 4096), "warp 31 of CTA rank 15 wrote it");
 	for (uint32_t i = 0; i < 1024; i++)
-		GOOD(emu_check_init(c, 0,
-				    (uint64_t)(i % 16) << EMU_RANK_SHIFT |
-					(1024 + i / 16 * 8),
-				    LINE, &err));
+		GOOD(emu_check_init(
+		    c, 0, (uint64_t)(i % 16) << EMU_RANK_SHIFT | (1024 + i / 16 * 8),
+		    LINE, &err));
 	BAD(emu_check_arrive(c, 511, last | (1024 + 63 * 8), FAR_SCOPE, &err),
 	    "mbarrier.init of warp 0 of CTA rank 0");
 	GOOD(bulk(0, last | 4096 | 256, last | 1024));

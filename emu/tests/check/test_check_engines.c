@@ -126,10 +126,9 @@ static void a_store_and_an_engine(void **state)
 	/* The reader fences after the barrier. */
 	GOOD(store(0, DATA + 1024));
 	block_barrier();
-	BAD(wgmma(1, DATA + 1024),
-	    "wgmma reads shared memory offset 5120 of "
-	    "CTA rank 0: warp 0 of CTA rank 0 wrote it "
-	    "(PTX line 77), and there was no fence.proxy");
+	BAD(wgmma(1, DATA + 1024), "wgmma reads shared memory offset 5120 of "
+				   "CTA rank 0: warp 0 of CTA rank 0 wrote it "
+				   "(PTX line 77), and there was no fence.proxy");
 	fence(1);
 	GOOD(wgmma(1, DATA + 1024));
 	BAD(bulk_store(2, DATA + 1024), "bulk store of shared memory");

@@ -77,9 +77,8 @@ struct pipeline {
 
 static uint64_t address_of(const struct pipeline *p, const uint64_t *bar)
 {
-	const uint64_t number = bar >= p->empty
-				    ? STAGES + (uint64_t)(bar - p->empty)
-				    : (uint64_t)(bar - p->full);
+	const uint64_t number = bar >= p->empty ? STAGES + (uint64_t)(bar - p->empty)
+						: (uint64_t)(bar - p->full);
 
 	return 1024 + 8 * number;
 }
@@ -96,28 +95,26 @@ static void arrive(struct pipeline *p, uint32_t warp, uint64_t *bar)
 	const bool is_relaxed = p->bug == RELAXED_RELEASE && warp > 0;
 	bool flipped = false;
 
-	report(p, emu_check_arrive(p->check, warp, address_of(p, bar),
-				   is_relaxed ? EMU_SCOPE_NONE : EMU_SCOPE_CTA,
-				   &p->err));
+	report(p,
+	       emu_check_arrive(p->check, warp, address_of(p, bar),
+				is_relaxed ? EMU_SCOPE_NONE : EMU_SCOPE_CTA, &p->err));
 	emu_mbarrier_arrive(bar, 1, &flipped);
 	if (flipped)
 		emu_check_phase(p->check, address_of(p, bar));
 }
 
 /* False: not yet. */
-static bool wait(struct pipeline *p, uint32_t warp, uint64_t *bar,
-		 uint32_t parity)
+static bool wait(struct pipeline *p, uint32_t warp, uint64_t *bar, uint32_t parity)
 {
 	if (!emu_mbarrier_test_parity(*bar, parity))
 		return false;
-	report(p, emu_check_wait(p->check, warp, address_of(p, bar),
-				 EMU_SCOPE_CTA, &p->err));
+	report(p, emu_check_wait(p->check, warp, address_of(p, bar), EMU_SCOPE_CTA,
+				 &p->err));
 	return true;
 }
 
 /* A barrier of the consumers (or, first, of all): arrives, and is through. */
-static bool join(struct pipeline *p, uint32_t warp, uint32_t number,
-		 uint32_t members)
+static bool join(struct pipeline *p, uint32_t warp, uint32_t number, uint32_t members)
 {
 	if (!(p->joined >> warp & 1)) {
 		p->joined |= 1u << warp;
@@ -148,12 +145,12 @@ static bool begin(struct pipeline *p, uint32_t warp)
 		for (uint32_t s = 0; s < STAGES; s++) {
 			emu_mbarrier_init(&p->full[s], 1);
 			emu_mbarrier_init(&p->empty[s], CONSUMERS);
-			report(p, emu_check_init(p->check, 0,
-						 address_of(p, &p->full[s]),
-						 line(1), &p->err));
-			report(p, emu_check_init(p->check, 0,
-						 address_of(p, &p->empty[s]),
-						 line(1), &p->err));
+			report(p,
+			       emu_check_init(p->check, 0, address_of(p, &p->full[s]),
+					      line(1), &p->err));
+			report(p,
+			       emu_check_init(p->check, 0, address_of(p, &p->empty[s]),
+					      line(1), &p->err));
 		}
 	if (p->bug != NO_BARRIER_AFTER_INIT)
 		return join(p, warp, 0, WARPS);
@@ -174,9 +171,8 @@ static bool produce(struct pipeline *p)
 	    !emu_mbarrier_test_parity(p->full[s], (round / STAGES & 1) ^ 1))
 		return false; /* the phase before must end, bug or not */
 	emu_mbarrier_expect_tx(&p->full[s], STAGE_BYTES);
-	report(p,
-	       emu_check_load(p->check, 0, 4096 + s * STAGE_BYTES, STAGE_BYTES,
-			      address_of(p, &p->full[s]), line(2), &p->err));
+	report(p, emu_check_load(p->check, 0, 4096 + s * STAGE_BYTES, STAGE_BYTES,
+				 address_of(p, &p->full[s]), line(2), &p->err));
 	p->copies[s] = (struct copy){s, true};
 	arrive(p, 0, &p->full[s]);
 	p->round[0]++;
@@ -213,8 +209,8 @@ static bool consume(struct pipeline *p, uint32_t warp)
 	if (p->bug != NO_WAIT_FOR_FULL && !wait(p, warp, &p->full[s], parity))
 		return false;
 	report(p, emu_check_engine_read(p->check, warp, EMU_ENGINE_WGMMA,
-					4096 + s * STAGE_BYTES, STAGE_BYTES,
-					line(3), &p->err));
+					4096 + s * STAGE_BYTES, STAGE_BYTES, line(3),
+					&p->err));
 	emu_check_commit(p->check, warp, EMU_ENGINE_WGMMA);
 	if (p->bug == RELEASE_OF_THE_STAGE_IN_FLIGHT)
 		release(p, warp, round);
@@ -239,8 +235,8 @@ static bool stage_result(struct pipeline *p, uint32_t warp)
 {
 	if (p->bug == PROXY_FENCE_BEFORE_THE_STORE)
 		emu_check_fence_proxy(p->check, warp);
-	report(p, emu_check_write(p->check, warp, STAGING + warp * 64, 64,
-				  line(4), &p->err));
+	report(p, emu_check_write(p->check, warp, STAGING + warp * 64, 64, line(4),
+				  &p->err));
 	if (p->bug != NO_PROXY_FENCE && p->bug != PROXY_FENCE_BEFORE_THE_STORE)
 		emu_check_fence_proxy(p->check, warp);
 	return true;
@@ -250,9 +246,8 @@ static bool store_result(struct pipeline *p, uint32_t warp)
 {
 	if (warp != 1)
 		return true;
-	report(p, emu_check_engine_read(p->check, warp, EMU_ENGINE_STORE,
-					STAGING + 64, CONSUMERS * 64, line(5),
-					&p->err));
+	report(p, emu_check_engine_read(p->check, warp, EMU_ENGINE_STORE, STAGING + 64,
+					CONSUMERS * 64, line(5), &p->err));
 	emu_check_commit(p->check, warp, EMU_ENGINE_STORE);
 	if (p->bug != STAGING_USED_AGAIN_TOO_EARLY)
 		emu_check_wait_group(p->check, warp, EMU_ENGINE_STORE, 0, 0);
@@ -285,8 +280,7 @@ static bool step_consumer(struct pipeline *p, uint32_t warp)
 
 static bool is_done(const struct pipeline *p, uint32_t warp)
 {
-	return p->at[warp] >
-	       (uint32_t)(warp ? TILES * TILE_STEPS : TILES * ROUNDS);
+	return p->at[warp] > (uint32_t)(warp ? TILES * TILE_STEPS : TILES * ROUNDS);
 }
 
 static void step(struct pipeline *p)
@@ -345,8 +339,8 @@ static void try_bug(enum bug bug, uint64_t seed)
 			hung += hangs;
 		}
 	}
-	print_message("%-32s reported %4d, hung %3d%s%s\n", names[bug], found,
-		      hung, found ? ": " : "", last.text);
+	print_message("%-32s reported %4d, hung %3d%s%s\n", names[bug], found, hung,
+		      found ? ": " : "", last.text);
 	assert_int_equal(found + hung, bug == NONE ? 0 : schedules);
 	assert_true(bug == NONE || found > schedules / 2);
 }

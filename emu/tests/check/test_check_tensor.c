@@ -20,8 +20,7 @@ static void open_check(bool is_strict)
 	barriers();
 }
 
-static bool use(uint32_t warp, enum emu_tmem_use use, uint32_t column,
-		uint32_t tag)
+static bool use(uint32_t warp, enum emu_tmem_use use, uint32_t column, uint32_t tag)
 {
 	const struct emu_tmem_access a = {.use = use,
 					  .lanes = 128,
@@ -179,8 +178,7 @@ static void test_weak_arrivals(void **state)
 			GOOD(ld(warp));
 			wait_ld(warp);
 			before(warp);
-			hand_over(warp, OTHER_BAR,
-				  far ? CTA_SCOPE : EMU_SCOPE_NONE);
+			hand_over(warp, OTHER_BAR, far ? CTA_SCOPE : EMU_SCOPE_NONE);
 			wait(0, OTHER_BAR);
 			after(0);
 			if (strict)
@@ -299,10 +297,8 @@ static void test_lifecycle(void **state)
 /* A warp of either CTA that gives back its own columns and the other CTA's. */
 static bool give_back_pair(uint32_t warp)
 {
-	struct emu_tmem_access a = {.use = EMU_TMEM_DEALLOC,
-				    .cta = warp / WARPS,
-				    .lanes = 128,
-				    .columns = 4};
+	struct emu_tmem_access a = {
+	    .use = EMU_TMEM_DEALLOC, .cta = warp / WARPS, .lanes = 128, .columns = 4};
 	const bool is_good = emu_check_tmem(c, warp, &a, &err);
 
 	a.cta ^= 1;
@@ -320,8 +316,7 @@ static void test_pair_gives_back(void **state)
 		GOOD(ld(1));
 		wait_ld(1);
 		block_barrier();
-		BAD(give_back_pair(other),
-		    "tcgen05.ld of warp 1 of CTA rank 0");
+		BAD(give_back_pair(other), "tcgen05.ld of warp 1 of CTA rank 0");
 		open_check(strict);
 		GOOD(give_back_pair(other));
 		BAD(ld(1), "tcgen05.dealloc of warp 0 of CTA rank 1");

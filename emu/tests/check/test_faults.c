@@ -31,11 +31,10 @@ static void check(const char *body, const char *first, const char *second)
 static void test_memory(void **state)
 {
 	(void)state;
-	check("ld.global.u32 %r1, [%in+128];\n",
-	      WHERE " 0, lane 0, PTX line 20", "nothing is there");
+	check("ld.global.u32 %r1, [%in+128];\n", WHERE " 0, lane 0, PTX line 20",
+	      "nothing is there");
 	check("st.global.u32 [%in+-4], %r1;\n", WHERE, "nothing is there");
-	check("ld.global.u32 %r1, [%in+2];\n", WHERE,
-	      "no multiple of the size");
+	check("ld.global.u32 %r1, [%in+2];\n", WHERE, "no multiple of the size");
 	check("ld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%in+120];\n", WHERE,
 	      "no multiple of the size");
 	check("ld.global.u32 %r1, [%out];\n", WHERE, "never written");
@@ -44,12 +43,11 @@ static void test_memory(void **state)
 	check("mov.u64 %d1, 0x7fffffffffff0000;\nld.u32 %r1, [%d1];\n", WHERE,
 	      "nothing is there");
 	check("ld.shared.u32 %r1, [dynamic];\n", WHERE, "never written");
-	check("ld.shared.u32 %r1, [dynamic+1024];\n", WHERE,
-	      "nothing is there");
+	check("ld.shared.u32 %r1, [dynamic+1024];\n", WHERE, "nothing is there");
 	check("mov.u32 %r1, 16;\nst.shared.u32 [%r1], %r1;\n", WHERE,
 	      "nothing is there");
-	check("mov.u32 %r1, 0x1000400;\nst.shared::cluster.u32 [%r1], %r1;\n",
-	      WHERE, "nothing is there");
+	check("mov.u32 %r1, 0x1000400;\nst.shared::cluster.u32 [%r1], %r1;\n", WHERE,
+	      "nothing is there");
 	check("mov.u32 %r1, dynamic;\n"
 	      "mapa.shared::cluster.u32 %r2, %r1, 1;\n"
 	      "ld.shared::cluster.u32 %r3, [%r2];\n",
@@ -85,8 +83,7 @@ static void test_convergence(void **state)
 	check("barrier.cluster.arrive.release.aligned;\n"
 	      "barrier.cluster.arrive.release.aligned;\n",
 	      "barrier.cluster", "without a wait");
-	check("setmaxnreg.dec.sync.aligned.u32 256;\n", "setmaxnreg",
-	      "wants fewer");
+	check("setmaxnreg.dec.sync.aligned.u32 256;\n", "setmaxnreg", "wants fewer");
 }
 
 static void test_mbarriers(void **state)
@@ -103,29 +100,26 @@ static void test_mbarriers(void **state)
 	      "mbarrier.arrive", "no mbarrier was initialised at offset 1024");
 	snprintf(text, sizeof(text), "%sld.shared.u32 %%r3, [%%r1];\n", init);
 	check(text, "ld", "a live mbarrier is there");
-	snprintf(
-	    text, sizeof(text),
-	    "%s@%%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r1], "
-	    "64;\n"
-	    "L: mbarrier.try_wait.parity.shared::cta.b64 %%p2, [%%r1], 0;\n"
-	    "@!%%p2 bra L;\n",
-	    init);
-	check(
-	    text, "deadlock",
-	    "\n  cluster 0 rank 0 warp 1 waits at the mbarrier at offset 1024 "
-	    "for parity 0");
+	snprintf(text, sizeof(text),
+		 "%s@%%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r1], "
+		 "64;\n"
+		 "L: mbarrier.try_wait.parity.shared::cta.b64 %%p2, [%%r1], 0;\n"
+		 "@!%%p2 bra L;\n",
+		 init);
+	check(text, "deadlock",
+	      "\n  cluster 0 rank 0 warp 1 waits at the mbarrier at offset 1024 "
+	      "for parity 0");
 	snprintf(text, sizeof(text),
 		 "%s@%%p1 bra E;\nbar.sync 1;\nE: bar.sync 2, 64;\n", init);
 	check(text, "PTX line", "it needs");
 	check("setp.lt.u32 %p1, %tid, 32;\n@%p1 bra A;\nbar.sync 1, 64;\nA:\n",
 	      "deadlock", "warp 1 waits at barrier 1 (32 of 64 threads)");
-	check(
-	    "mov.u32 %r1, dynamic;\nmov.u32 %r2, 1;\n"
-	    "setp.eq.u32 %p1, %tid, 0;\n"
-	    "@%p1 mbarrier.init.shared::cta.b64 [%r1], %r2;\nbar.sync 0;\n"
-	    "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
-	    "bytes [%r1+16], [%in], 24, [%r1];\n",
-	    "cp.async.bulk", "all are multiples of 16");
+	check("mov.u32 %r1, dynamic;\nmov.u32 %r2, 1;\n"
+	      "setp.eq.u32 %p1, %tid, 0;\n"
+	      "@%p1 mbarrier.init.shared::cta.b64 [%r1], %r2;\nbar.sync 0;\n"
+	      "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
+	      "bytes [%r1+16], [%in], 24, [%r1];\n",
+	      "cp.async.bulk", "all are multiples of 16");
 }
 
 static void test_copies(void **state)
@@ -169,10 +163,8 @@ static void test_endless(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_memory),
-	    cmocka_unit_test(test_convergence),
-	    cmocka_unit_test(test_mbarriers),
-	    cmocka_unit_test(test_copies),
+	    cmocka_unit_test(test_memory),    cmocka_unit_test(test_convergence),
+	    cmocka_unit_test(test_mbarriers), cmocka_unit_test(test_copies),
 	    cmocka_unit_test(test_endless),
 	};
 

@@ -60,8 +60,7 @@ static void reported_in(uint32_t block, const char *body, const char *now,
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		struct emu_job job = job_of(seed, block);
 
-		emu_must_fail(body, &job, now, before,
-			      "nothing orders the two lanes",
+		emu_must_fail(body, &job, now, before, "nothing orders the two lanes",
 			      "there must be a bar.warp.sync (__syncwarp) with "
 			      "both in its mask",
 			      NULL);
@@ -77,9 +76,9 @@ static void reported(const char *body, const char *now, const char *before)
 
 /* %r1: shared memory; %r2: the lane's word, %r3: the next lane's; %p1: lane 0.
  */
-#define HERE                                                                   \
-	"mov.u32 %r1, dynamic;\nsetp.eq.u32 %p1, %tid, 0;\n"                   \
-	"mad.lo.u32 %r2, %lane, 4, %r1;\nadd.u32 %r3, %lane, 1;\n"             \
+#define HERE                                                                           \
+	"mov.u32 %r1, dynamic;\nsetp.eq.u32 %p1, %tid, 0;\n"                           \
+	"mad.lo.u32 %r2, %lane, 4, %r1;\nadd.u32 %r3, %lane, 1;\n"                     \
 	"and.b32 %r3, %r3, 31;\nmad.lo.u32 %r3, %r3, 4, %r1;\n"
 #define WRITE	   "st.shared.u32 [%r2], %lane;\n"
 #define READ	   "ld.shared.u32 %r4, [%r2];\n"
@@ -93,8 +92,7 @@ struct accesses {
 };
 
 static const struct accesses pairs[] = {
-    {HERE WRITE, READ_NEXT,
-     "load of shared memory offset 1028 of CTA rank 0 by lane 0",
+    {HERE WRITE, READ_NEXT, "load of shared memory offset 1028 of CTA rank 0 by lane 0",
      "lane 1 of the same warp wrote it (PTX line"},
     {HERE WRITE MEET READ_NEXT, WRITE,
      "store to shared memory offset 1024 of CTA rank 0 by lane 0",
@@ -126,8 +124,7 @@ static void each_runs(const char *between)
 static void each_reported(const char *between)
 {
 	for (size_t i = 0; i < PAIRS; i++)
-		reported(joined(&pairs[i], between), pairs[i].now,
-			 pairs[i].then);
+		reported(joined(&pairs[i], between), pairs[i].now, pairs[i].then);
 }
 
 /* ---- what orders lanes --------------------------------------------------- */
@@ -169,8 +166,7 @@ static void test_masks(void **state)
 		 "by lane 30", "lane 31 of the same warp wrote it");
 	runs(HERE WRITE "setp.ge.u32 %p2, %lane, 30;\n@%p2 bra L;\n"
 			"bar.warp.sync 0x3fffffff;\n"
-			"setp.eq.u32 %p2, %lane, 29;\n@%p2 bra L;\n" READ_NEXT
-			"L:\n");
+			"setp.eq.u32 %p2, %lane, 29;\n@%p2 bra L;\n" READ_NEXT "L:\n");
 	/* Tiles of sixteen lanes. */
 	reported(HERE WRITE "setp.lt.u32 %p2, %lane, 16;\n"
 			    "selp.b32 %r5, 0xffff, 0xffff0000, %p2;\n"
@@ -183,12 +179,11 @@ static void test_masks(void **state)
 		  "@%p2 bra L;\nbar.warp.sync 0xffff8000;\n"
 		  "ld.shared.u32 %r4, [%r1];\nL:\n");
 	/* The other way round it does not. */
-	reported(HERE
-		 "@%p1 st.shared.u32 [%r1], %lane;\n"
-		 "setp.ge.u32 %p2, %lane, 15;\n@!%p2 bra A;\n"
-		 "bar.warp.sync 0xffff8000;\nA: setp.ge.u32 %p2, %lane, 16;"
-		 "\n@%p2 bra L;\nbar.warp.sync 0xffff;\nL: "
-		 "ld.shared.u32 %r4, [%r1];\n",
+	reported(HERE "@%p1 st.shared.u32 [%r1], %lane;\n"
+		      "setp.ge.u32 %p2, %lane, 15;\n@!%p2 bra A;\n"
+		      "bar.warp.sync 0xffff8000;\nA: setp.ge.u32 %p2, %lane, 16;"
+		      "\n@%p2 bra L;\nbar.warp.sync 0xffff;\nL: "
+		      "ld.shared.u32 %r4, [%r1];\n",
 		 "by lane 16", "lane 0 of the same warp wrote it");
 }
 
@@ -242,12 +237,12 @@ static void test_branches(void **state)
 
 /* ---- release and acquire ------------------------------------------------- */
 
-#define INIT(count)                                                            \
-	"@%p1 mbarrier.init.shared::cta.b64 [%r1+256], " count ";\nbar.sync "  \
+#define INIT(count)                                                                    \
+	"@%p1 mbarrier.init.shared::cta.b64 [%r1+256], " count ";\nbar.sync "          \
 	"0;\n"
 #define ARRIVE "mbarrier.arrive.shared::cta.b64 _, [%r1+256];\n"
-#define WAIT                                                                   \
-	"{ .reg .pred q;\nW: mbarrier.try_wait.parity.shared::cta.b64 q, "     \
+#define WAIT                                                                           \
+	"{ .reg .pred q;\nW: mbarrier.try_wait.parity.shared::cta.b64 q, "             \
 	"[%r1+256], 0;\n@!q bra W; }\n"
 
 static void test_mbarriers(void **state)
@@ -257,31 +252,28 @@ static void test_mbarriers(void **state)
 	runs(HERE INIT("32") WRITE MEET READ_NEXT ARRIVE WAIT WRITE);
 	/* One arrives behind a meeting of all. */
 	runs(HERE INIT("1") WRITE MEET "@%p1 " ARRIVE WAIT READ_NEXT);
-	reported(HERE INIT("1") WRITE "@%p1 " ARRIVE WAIT READ_NEXT,
-		 "by lane 0", "lane 1 of the same warp wrote it");
+	reported(HERE INIT("1") WRITE "@%p1 " ARRIVE WAIT READ_NEXT, "by lane 0",
+		 "lane 1 of the same warp wrote it");
 	/* One waits for all. */
-	reported(HERE INIT("32") WRITE ARRIVE "@!%p1 bra L;\n" WAIT
-					      "L: " READ_NEXT,
+	reported(HERE INIT("32") WRITE ARRIVE "@!%p1 bra L;\n" WAIT "L: " READ_NEXT,
 		 "by lane 1:", "lane 2 of the same warp wrote it");
-	runs(HERE INIT("32") WRITE ARRIVE "@!%p1 bra L;\n" WAIT
-					  "L: " MEET READ_NEXT);
+	runs(HERE INIT("32") WRITE ARRIVE "@!%p1 bra L;\n" WAIT "L: " MEET READ_NEXT);
 	/* Behind the arrival. */
 	reported(HERE INIT("32") ARRIVE WRITE WAIT READ_NEXT, "by lane 0",
 		 "lane 1 of the same warp wrote it");
-	reported(
-	    HERE INIT("32") WRITE
-	    "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1+256];\n" WAIT
-		READ_NEXT,
-	    "by lane 0", "lane 1 of the same warp wrote it");
+	reported(HERE INIT("32") WRITE
+		 "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1+256];\n" WAIT
+		     READ_NEXT,
+		 "by lane 0", "lane 1 of the same warp wrote it");
 }
 
 /* Lane 0 hands its word to lane 1 by a flag. */
-#define FLAG(set, fence, look, joined)                                         \
-	HERE "@%p1 st.shared.u32 [%r1+128], 0;\nbar.sync 0;\n"                 \
-	     "@!%p1 bra POLL;\nst.shared.u32 [%r1], %tid;\n" fence             \
-	     "mov.u32 %r5, 1;\n" set                                           \
-	     ".shared.u32 [%r1+128], %r5;\nbra END;\nPOLL: " look              \
-	     ".shared.u32 %r6, [%r1+128];\nsetp.eq.u32 %p2, %r6, 0;\n"         \
+#define FLAG(set, fence, look, joined)                                                 \
+	HERE "@%p1 st.shared.u32 [%r1+128], 0;\nbar.sync 0;\n"                         \
+	     "@!%p1 bra POLL;\nst.shared.u32 [%r1], %tid;\n" fence                     \
+	     "mov.u32 %r5, 1;\n" set                                                   \
+	     ".shared.u32 [%r1+128], %r5;\nbra END;\nPOLL: " look                      \
+	     ".shared.u32 %r6, [%r1+128];\nsetp.eq.u32 %p2, %r6, 0;\n"                 \
 	     "@%p2 bra POLL;\n" joined "ld.shared.u32 %r4, [%r1];\nEND:\n"
 
 static void test_flags(void **state)
@@ -292,27 +284,24 @@ static void test_flags(void **state)
 	runs(FLAG("st.release.cta", "", "ld.acquire.cta", ""));
 	runs(FLAG("st.volatile", "fence.acq_rel.cta;\n", "ld.volatile",
 		  "fence.acq_rel.cta;\n"));
-	runs(FLAG("st.volatile", "membar.cta;\n", "ld.volatile",
-		  "membar.cta;\n"));
+	runs(FLAG("st.volatile", "membar.cta;\n", "ld.volatile", "membar.cta;\n"));
 #define RELEASED "fence.release.sync_restrict::shared::cta.cluster;\n"
 #define ACQUIRED "fence.acquire.sync_restrict::shared::cluster.cluster;\n"
 	runs(FLAG("st.volatile", RELEASED, "ld.volatile", ACQUIRED));
-	reported(FLAG("st.volatile", ACQUIRED, "ld.volatile", RELEASED),
-		 "by lane 1", by);
-	reported(FLAG("st.relaxed.cta", "", "ld.acquire.cta", ""), "by lane 1",
+	reported(FLAG("st.volatile", ACQUIRED, "ld.volatile", RELEASED), "by lane 1",
 		 by);
-	reported(FLAG("st.release.cta", "", "ld.relaxed.cta", ""), "by lane 1",
-		 by);
+	reported(FLAG("st.relaxed.cta", "", "ld.acquire.cta", ""), "by lane 1", by);
+	reported(FLAG("st.release.cta", "", "ld.relaxed.cta", ""), "by lane 1", by);
 	reported(FLAG("st.volatile", "", "ld.volatile", ""), "by lane 1", by);
 }
 
 /* The last of the lanes that count finds what all wrote. */
 static void test_atomics(void **state)
 {
-#define COUNT(order)                                                           \
-	HERE "@%p1 st.shared.u32 [%r1+128], 0;\nbar.sync 0;\n" WRITE           \
-	     "atom" order ".shared.add.u32 %r5, [%r1+128], 1;\n"               \
-	     "setp.ne.u32 %p2, %r5, 31;\n@%p2 bra END;\n"                      \
+#define COUNT(order)                                                                   \
+	HERE "@%p1 st.shared.u32 [%r1+128], 0;\nbar.sync 0;\n" WRITE "atom" order      \
+	     ".shared.add.u32 %r5, [%r1+128], 1;\n"                                    \
+	     "setp.ne.u32 %p2, %r5, 31;\n@%p2 bra END;\n"                              \
 	     "ld.shared.u32 %r4, [%r1];\nEND:\n"
 	(void)state;
 	runs(COUNT(".acq_rel.cta"));
@@ -322,9 +311,9 @@ static void test_atomics(void **state)
 
 /* ---- engines ------------------------------------------------------------- */
 
-#define COPY                                                                   \
-	"mad.wide.u32 %d1, %lane, 4, %in;\n"                                   \
-	"cp.async.ca.shared.global [%r2], [%d1], 4;\n"                         \
+#define COPY                                                                           \
+	"mad.wide.u32 %d1, %lane, 4, %in;\n"                                           \
+	"cp.async.ca.shared.global [%r2], [%d1], 4;\n"                                 \
 	"cp.async.commit_group;\n"
 #define COPIED "cp.async.wait_group 0;\n"
 
@@ -339,77 +328,73 @@ static void test_copies_of_lanes(void **state)
 	reported(HERE COPY MEET COPIED READ_NEXT, "by lane 0",
 		 "lane 1 of the same warp copied to it by cp.async (PTX line");
 	runs(HERE INIT("32") COPY
-	     "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r1+256];\n" WAIT
-		 COPIED READ_NEXT);
+	     "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r1+256];\n" WAIT COPIED
+		 READ_NEXT);
 	/*
 	 * A table through a ring that is still empty: all lanes read their
 	 * neighbours' words, and the first copies come for the words.
 	 */
 #define TABLE(between) HERE WRITE MEET READ_NEXT between COPY COPIED
 	runs(TABLE(MEET));
-	reported(
-	    TABLE(""),
-	    "cp.async to shared memory offset 1024 of CTA rank 0 by lane 0",
-	    "lane 31 of the same warp reads it (PTX line");
+	reported(TABLE(""),
+		 "cp.async to shared memory offset 1024 of CTA rank 0 by lane 0",
+		 "lane 31 of the same warp reads it (PTX line");
 }
 
-#define LOAD                                                                   \
-	"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1+256], 128;\n"       \
-	"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "   \
+#define LOAD                                                                           \
+	"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1+256], 128;\n"               \
+	"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "           \
 	"[%r1], [%in], 128, [%r1+256];\n"
 
 static void test_bulk_loads(void **state)
 {
 	(void)state;
-#define REFILL(between)                                                        \
-	HERE INIT("1") WRITE "fence.proxy.async;\n" MEET READ_NEXT between     \
+#define REFILL(between)                                                                \
+	HERE INIT("1") WRITE "fence.proxy.async;\n" MEET READ_NEXT between             \
 			     "@!%p1 bra L;\n" LOAD "L: " WAIT READ_NEXT
 	runs(REFILL(MEET));
-	reported(
-	    REFILL(""),
-	    "bulk copy to shared memory offset 1024 of CTA rank 0 by lane 0",
-	    "lane 31 of the same warp reads it (PTX line");
+	reported(REFILL(""),
+		 "bulk copy to shared memory offset 1024 of CTA rank 0 by lane 0",
+		 "lane 31 of the same warp reads it (PTX line");
 	reported(REFILL("shfl.sync.idx.b32 %r5, %r4, 0, 31, 0xffffffff;\n"),
 		 "by lane 0", "lane 31 of the same warp reads it (PTX line");
 }
 
-#define STORE                                                                  \
-	"cp.async.bulk.global.shared::cta.bulk_group [%out], [%r1], 128;\n"    \
+#define STORE                                                                          \
+	"cp.async.bulk.global.shared::cta.bulk_group [%out], [%r1], 128;\n"            \
 	"cp.async.bulk.commit_group;\n"
 #define STORED "cp.async.bulk.wait_group.read 0;\n"
 
 static void test_bulk_stores(void **state)
 {
 	(void)state;
-#define STAGING(before, behind)                                                \
-	HERE WRITE "fence.proxy.async;\n" before "@!%p1 bra L;\n" STORE STORED \
+#define STAGING(before, behind)                                                        \
+	HERE WRITE "fence.proxy.async;\n" before "@!%p1 bra L;\n" STORE STORED         \
 		   "L: " behind WRITE "cp.async.bulk.wait_group 0;\n"
 	runs(STAGING(MEET, MEET));
-	reported(
-	    STAGING("", MEET),
-	    "bulk store of shared memory offset 1028 of CTA rank 0 by lane 0",
-	    "lane 1 of the same warp wrote it (PTX line");
+	reported(STAGING("", MEET),
+		 "bulk store of shared memory offset 1028 of CTA rank 0 by lane 0",
+		 "lane 1 of the same warp wrote it (PTX line");
 	reported(STAGING(MEET, ""),
 		 "store to shared memory offset 1028 of CTA rank 0 by lane 1",
 		 "lane 0 of the same warp reads it by a bulk store");
 	/* The others' waits are for groups of their own. */
 	reported(HERE WRITE "fence.proxy.async;\n" MEET "@!%p1 bra L;\n" STORE
 			    "L: " STORED WRITE,
-		 "by lane 1",
-		 "lane 0 of the same warp reads it by a bulk store");
+		 "by lane 1", "lane 0 of the same warp reads it by a bulk store");
 }
 
 /* Each lane holds a part of many rows, whichever lane gives their addresses. */
 static void test_matrices(void **state)
 {
-#define ROWS                                                                   \
-	HERE "mad.lo.u32 %r5, %lane, 16, %r1;\n"                               \
+#define ROWS                                                                           \
+	HERE "mad.lo.u32 %r5, %lane, 16, %r1;\n"                                       \
 	     "st.shared.v4.u32 [%r5], {%r1, %r1, %r1, %r1};\n"
-#define LOAD_MATRIX                                                            \
-	"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r6, %r7, %r8, %r9}, "      \
+#define LOAD_MATRIX                                                                    \
+	"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r6, %r7, %r8, %r9}, "              \
 	"[%r5];\n"
-#define STORE_MATRIX                                                           \
-	"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r6, %r7, %r8, "     \
+#define STORE_MATRIX                                                                   \
+	"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r6, %r7, %r8, "             \
 	"%r9};\n"
 	(void)state;
 	runs(ROWS MEET LOAD_MATRIX MEET STORE_MATRIX MEET
@@ -422,10 +407,9 @@ static void test_matrices(void **state)
 		 "of the same warp reads it (PTX line");
 	is_strict = false;
 	reported(ROWS MEET LOAD_MATRIX "st.shared.u32 [%r5], %r6;\n",
-		 "store to shared memory",
-		 "of the same warp reads it (PTX line");
-	reported(ROWS MEET STORE_MATRIX "ld.shared.u32 %r4, [%r5];\n",
-		 "by lane 0", "lane 1 of the same warp wrote it (PTX line");
+		 "store to shared memory", "of the same warp reads it (PTX line");
+	reported(ROWS MEET STORE_MATRIX "ld.shared.u32 %r4, [%r5];\n", "by lane 0",
+		 "lane 1 of the same warp wrote it (PTX line");
 }
 
 /* Another warp's lanes change nothing between these. */
@@ -455,10 +439,10 @@ static void test_two_warps(void **state)
 /* ---- global memory ------------------------------------------------------- */
 
 /* The last line counts in global memory: such grids are followed. */
-#define GLOBAL(between)                                                        \
-	"mul.wide.u32 %d1, %lane, 4;\nadd.s64 %d2, %out, %d1;\n"               \
-	"xor.b32 %r3, %lane, 1;\nmul.wide.u32 %d1, %r3, 4;\n"                  \
-	"add.s64 %d3, %out, %d1;\nst.global.u32 [%d2], %lane;\n" between       \
+#define GLOBAL(between)                                                                \
+	"mul.wide.u32 %d1, %lane, 4;\nadd.s64 %d2, %out, %d1;\n"                       \
+	"xor.b32 %r3, %lane, 1;\nmul.wide.u32 %d1, %r3, 4;\n"                          \
+	"add.s64 %d3, %out, %d1;\nst.global.u32 [%d2], %lane;\n" between               \
 	"ld.global.u32 %r4, [%d3];\n" COUNTED
 #define COUNTED "red.global.add.u32 [%in+2048], 1;\n"
 
@@ -473,8 +457,7 @@ static void test_global(void **state)
 			"st.global.u32 [%d2], %r4;\n"),
 		 "store to global memory 0x",
 		 "by lane 0: lane 1 of the same warp reads it (PTX line");
-	reported(GLOBAL("st.global.u32 [%d3], %lane;\n"),
-		 "store to global memory 0x",
+	reported(GLOBAL("st.global.u32 [%d3], %lane;\n"), "store to global memory 0x",
 		 "by lane 0: lane 1 of the same warp wrote it (PTX line");
 	/* A lane's own, one instruction's stores, accesses of an order. */
 	runs("mul.wide.u32 %d1, %lane, 4;\nadd.s64 %d2, %out, %d1;\n"
@@ -537,22 +520,14 @@ static void test_engine(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_engine),
-	    cmocka_unit_test(test_nothing),
-	    cmocka_unit_test(test_meetings),
-	    cmocka_unit_test(test_split_barrier),
-	    cmocka_unit_test(test_masks),
-	    cmocka_unit_test(test_only_together),
-	    cmocka_unit_test(test_same_lane),
-	    cmocka_unit_test(test_branches),
-	    cmocka_unit_test(test_mbarriers),
-	    cmocka_unit_test(test_flags),
-	    cmocka_unit_test(test_atomics),
-	    cmocka_unit_test(test_copies_of_lanes),
-	    cmocka_unit_test(test_bulk_loads),
-	    cmocka_unit_test(test_bulk_stores),
-	    cmocka_unit_test(test_matrices),
-	    cmocka_unit_test(test_two_warps),
+	    cmocka_unit_test(test_engine),     cmocka_unit_test(test_nothing),
+	    cmocka_unit_test(test_meetings),   cmocka_unit_test(test_split_barrier),
+	    cmocka_unit_test(test_masks),      cmocka_unit_test(test_only_together),
+	    cmocka_unit_test(test_same_lane),  cmocka_unit_test(test_branches),
+	    cmocka_unit_test(test_mbarriers),  cmocka_unit_test(test_flags),
+	    cmocka_unit_test(test_atomics),    cmocka_unit_test(test_copies_of_lanes),
+	    cmocka_unit_test(test_bulk_loads), cmocka_unit_test(test_bulk_stores),
+	    cmocka_unit_test(test_matrices),   cmocka_unit_test(test_two_warps),
 	    cmocka_unit_test(test_global),
 	};
 

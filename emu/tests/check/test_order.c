@@ -56,8 +56,7 @@ static int teardown(void **state)
 /* Warp w of cluster c; of the second grid: c + CLUSTERS. */
 static struct emu_order_warp who(uint32_t c, uint32_t w)
 {
-	return (struct emu_order_warp){c / CLUSTERS, c % CLUSTERS, w,
-				       checks[c]};
+	return (struct emu_order_warp){c / CLUSTERS, c % CLUSTERS, w, checks[c]};
 }
 
 static bool access_of(uint32_t c, uint32_t w, uint32_t kind, uint64_t at,

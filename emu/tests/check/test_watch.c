@@ -22,16 +22,14 @@ struct program {
 };
 
 /* The text, line `skipped` (1, 2 ...; 0: none) replaced by instead. */
-static const char *text_of(const struct program *p, int skipped,
-			   const char *instead)
+static const char *text_of(const struct program *p, int skipped, const char *instead)
 {
 	static char text[8192];
 	size_t used = 0;
 
 	for (int i = 0; i < MOST_LINES && p->lines[i]; i++)
-		used +=
-		    (size_t)snprintf(text + used, sizeof(text) - used, "%s\n",
-				     i + 1 == skipped ? instead : p->lines[i]);
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\n",
+					 i + 1 == skipped ? instead : p->lines[i]);
 	return text;
 }
 
@@ -83,13 +81,12 @@ static bool says(const char *text, const char *words)
  * The line that begins with `line` is replaced: the report says one of rules,
  * which may depend on who comes first.
  */
-static void refused(const struct program *p, const char *line,
-		    const char *instead, const char *rules)
+static void refused(const struct program *p, const char *line, const char *instead,
+		    const char *rules)
 {
 	int number = 0;
 
-	while (p->lines[number] &&
-	       strncmp(p->lines[number], line, strlen(line)) != 0)
+	while (p->lines[number] && strncmp(p->lines[number], line, strlen(line)) != 0)
 		number++;
 	assert_non_null(p->lines[number]);
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -101,8 +98,8 @@ static void refused(const struct program *p, const char *line,
 		if (emu_run_job(&job, &err))
 			fail_msg("seed %d: it ran:\n%s", (int)seed, text);
 		if (!says(err.text, rules))
-			fail_msg("seed %d: '%s' is not in: %s", (int)seed,
-				 rules, err.text);
+			fail_msg("seed %d: '%s' is not in: %s", (int)seed, rules,
+				 err.text);
 	}
 }
 
@@ -111,11 +108,11 @@ static void threads(void **state)
 	static const struct program p = {
 	    64,
 	    0,
-	    {"mov.u32 %r1, dynamic;", "shl.b32 %r2, %tid, 2;",
-	     "add.u32 %r2, %r1, %r2;", "st.shared.u32 [%r2], %tid;",
-	     "bar.sync 0;", "xor.b32 %r3, %tid, 32;", "shl.b32 %r3, %r3, 2;",
-	     "add.u32 %r3, %r1, %r3;", "ld.shared.u32 %r4, [%r3];",
-	     "barrier.sync 1, 64;", "st.shared.u32 [%r2], %r4;"}};
+	    {"mov.u32 %r1, dynamic;", "shl.b32 %r2, %tid, 2;", "add.u32 %r2, %r1, %r2;",
+	     "st.shared.u32 [%r2], %tid;", "bar.sync 0;", "xor.b32 %r3, %tid, 32;",
+	     "shl.b32 %r3, %r3, 2;", "add.u32 %r3, %r1, %r3;",
+	     "ld.shared.u32 %r4, [%r3];", "barrier.sync 1, 64;",
+	     "st.shared.u32 [%r2], %r4;"}};
 
 	(void)state;
 	runs(&p);
@@ -123,9 +120,8 @@ static void threads(void **state)
 	refused(&p, "barrier.sync 1", "", "reads it|wrote it");
 }
 
-#define INIT                                                                   \
-	"mov.u32 %r1, dynamic;", "setp.eq.u32 %p1, %tid, 0;",                  \
-	    "mov.u32 %r2, 1;",                                                 \
+#define INIT                                                                           \
+	"mov.u32 %r1, dynamic;", "setp.eq.u32 %p1, %tid, 0;", "mov.u32 %r2, 1;",       \
 	    "@%p1 mbarrier.init.shared::cta.b64 [%r1], %r2;", "bar.sync 0;"
 
 static void bulk_loads(void **state)
@@ -133,8 +129,7 @@ static void bulk_loads(void **state)
 	static const struct program p = {
 	    64,
 	    0,
-	    {INIT,
-	     "@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 256;",
+	    {INIT, "@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 256;",
 	     "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
 	     "bytes [%r1+128], [%in], 256, [%r1];",
 	     "L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;",
@@ -146,8 +141,7 @@ static void bulk_loads(void **state)
 	refused(&p, "bar.sync", "", "mbarrier.init|no mbarrier was");
 	refused(&p, "L: ", "setp.eq.u32 %p2, 0, 0;\nL:",
 		"waited for|never written|is to bring");
-	refused(&p, "L: ",
-		"L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 1;",
+	refused(&p, "L: ", "L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 1;",
 		"waited for|never written|is to bring");
 	refused(&p, "L: ",
 		"L: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p2, "
@@ -160,10 +154,9 @@ static void bulk_stores(void **state)
 	static const struct program p = {
 	    64,
 	    0,
-	    {"mov.u32 %r1, dynamic;", "shl.b32 %r2, %tid, 2;",
-	     "add.u32 %r2, %r1, %r2;", "st.shared.u32 [%r2], %tid;",
-	     "fence.proxy.async.shared::cta;", "bar.sync 0;",
-	     "setp.eq.u32 %p1, %tid, 0;",
+	    {"mov.u32 %r1, dynamic;", "shl.b32 %r2, %tid, 2;", "add.u32 %r2, %r1, %r2;",
+	     "st.shared.u32 [%r2], %tid;", "fence.proxy.async.shared::cta;",
+	     "bar.sync 0;", "setp.eq.u32 %p1, %tid, 0;",
 	     "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%out], [%r1], "
 	     "256;",
 	     "@%p1 cp.async.bulk.commit_group;",
@@ -185,22 +178,18 @@ static void copies_of_threads(void **state)
 	static const struct program p = {
 	    64,
 	    0,
-	    {"mov.u32 %r1, dynamic;", "shl.b32 %r2, %tid, 2;",
-	     "add.u32 %r3, %r1, %r2;", "cvt.u64.u32 %d1, %r2;",
-	     "add.u64 %d1, %in, %d1;",
-	     "cp.async.ca.shared.global [%r3], [%d1], 4;",
-	     "cp.async.commit_group;", "cp.async.wait_group 0;", "bar.sync 0;",
-	     "xor.b32 %r4, %r2, 128;", "add.u32 %r4, %r1, %r4;",
-	     "ld.shared.u32 %r5, [%r4];"}};
+	    {"mov.u32 %r1, dynamic;", "shl.b32 %r2, %tid, 2;", "add.u32 %r3, %r1, %r2;",
+	     "cvt.u64.u32 %d1, %r2;", "add.u64 %d1, %in, %d1;",
+	     "cp.async.ca.shared.global [%r3], [%d1], 4;", "cp.async.commit_group;",
+	     "cp.async.wait_group 0;", "bar.sync 0;", "xor.b32 %r4, %r2, 128;",
+	     "add.u32 %r4, %r1, %r4;", "ld.shared.u32 %r5, [%r4];"}};
 
 	(void)state;
 	runs(&p);
-	refused(&p, "cp.async.wait_group", "",
-		"a cp.async of|asynchronous copy");
+	refused(&p, "cp.async.wait_group", "", "a cp.async of|asynchronous copy");
 	refused(&p, "cp.async.wait_group", "cp.async.wait_group 1;",
 		"a cp.async of|asynchronous copy");
-	refused(&p, "bar.sync", "",
-		"a cp.async of|never written|asynchronous copy");
+	refused(&p, "bar.sync", "", "a cp.async of|never written|asynchronous copy");
 }
 
 static void copies_that_arrive(void **state)
@@ -208,12 +197,10 @@ static void copies_that_arrive(void **state)
 	static const struct program p = {
 	    64,
 	    0,
-	    {"mov.u32 %r1, dynamic;", "setp.eq.u32 %p1, %tid, 0;",
-	     "mov.u32 %r2, 64;",
+	    {"mov.u32 %r1, dynamic;", "setp.eq.u32 %p1, %tid, 0;", "mov.u32 %r2, 64;",
 	     "@%p1 mbarrier.init.shared::cta.b64 [%r1], %r2;", "bar.sync 0;",
-	     "shl.b32 %r2, %tid, 2;", "add.u32 %r3, %r1, %r2;",
-	     "cvt.u64.u32 %d1, %r2;", "add.u64 %d1, %in, %d1;",
-	     "cp.async.ca.shared.global [%r3+128], [%d1], 4;",
+	     "shl.b32 %r2, %tid, 2;", "add.u32 %r3, %r1, %r2;", "cvt.u64.u32 %d1, %r2;",
+	     "add.u64 %d1, %in, %d1;", "cp.async.ca.shared.global [%r3+128], [%d1], 4;",
 	     "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r1];",
 	     "L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;",
 	     "@!%p2 bra L;", "xor.b32 %r4, %r2, 128;", "add.u32 %r4, %r1, %r4;",
@@ -232,9 +219,9 @@ static void clusters(void **state)
 	    32,
 	    2,
 	    {INIT, "barrier.cluster.arrive.release.aligned;",
-	     "barrier.cluster.wait.acquire.aligned;",
-	     "mov.u32 %r3, %cluster_ctarank;", "setp.ne.u32 %p3, %r3, 0;",
-	     "@%p3 bra W;", "mapa.shared::cluster.u32 %r4, %r1, 1;",
+	     "barrier.cluster.wait.acquire.aligned;", "mov.u32 %r3, %cluster_ctarank;",
+	     "setp.ne.u32 %p3, %r3, 0;", "@%p3 bra W;",
+	     "mapa.shared::cluster.u32 %r4, %r1, 1;",
 	     "@%p1 st.shared::cluster.u32 [%r4+128], %r3;",
 	     "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, "
 	     "[%r4];",
@@ -250,8 +237,7 @@ static void clusters(void **state)
 	refused(&p, "@%p1 mbarrier.arrive.release.cluster",
 		"@%p1 mbarrier.arrive.shared::cluster.b64 _, [%r4];",
 		"warp 0 of CTA rank 0 wrote it");
-	refused(&p, "L: ",
-		"L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;",
+	refused(&p, "L: ", "L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;",
 		"warp 0 of CTA rank 0 wrote it");
 	refused(&p, "barrier.cluster.arrive.release",
 		"barrier.cluster.arrive.relaxed.aligned;", "mbarrier.init");
@@ -291,8 +277,7 @@ static void fences_and_relaxed_arrivals(void **state)
 	     "E:",
 	     "barrier.cluster.arrive.release.aligned;",
 	     "barrier.cluster.wait.acquire.aligned;"}};
-	static const char *const ranks[] = {"mov.u32 %r5, 0;",
-					    "mov.u32 %r5, 1;"};
+	static const char *const ranks[] = {"mov.u32 %r5, 0;", "mov.u32 %r5, 1;"};
 
 	(void)state;
 	for (int to = 0; to < 2; to++) {
@@ -304,14 +289,11 @@ static void fences_and_relaxed_arrivals(void **state)
 		q.lines[at] = ranks[to];
 		runs(&q);
 		refused(&q, "fence.acq_rel", "", "wrote it");
-		refused(&q, "fence.acq_rel", "fence.acquire.cluster;",
-			"wrote it");
+		refused(&q, "fence.acq_rel", "fence.acquire.cluster;", "wrote it");
 		refused(&q, "fence.acquire", "", "wrote it");
-		refused(&q, "fence.acquire", "fence.release.cluster;",
-			"wrote it");
+		refused(&q, "fence.acquire", "fence.release.cluster;", "wrote it");
 		if (to == 1)
-			refused(&q, "fence.acq_rel", "fence.acq_rel.cta;",
-				"wrote it");
+			refused(&q, "fence.acq_rel", "fence.acq_rel.cta;", "wrote it");
 	}
 }
 
@@ -327,10 +309,9 @@ static void fences_of_init(void **state)
 	    32,
 	    2,
 	    {INIT, "", "barrier.cluster.arrive.relaxed.aligned;",
-	     "barrier.cluster.wait.acquire.aligned;",
-	     "mov.u32 %r3, %cluster_ctarank;",
-	     "mapa.shared::cluster.u32 %r4, %r1, 1;",
-	     "setp.ne.u32 %p3, %r3, 0;", "@%p3 bra E;",
+	     "barrier.cluster.wait.acquire.aligned;", "mov.u32 %r3, %cluster_ctarank;",
+	     "mapa.shared::cluster.u32 %r4, %r1, 1;", "setp.ne.u32 %p3, %r3, 0;",
+	     "@%p3 bra E;",
 	     "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, "
 	     "[%r4];",
 	     "E:", "barrier.cluster.arrive.release.aligned;",
@@ -355,17 +336,16 @@ static void operands_of_wgmma(void **state)
 	static const struct program p = {
 	    128,
 	    0,
-	    {"mov.u32 %r1, dynamic;", "shl.b32 %r2, %tid, 2;",
-	     "add.u32 %r2, %r1, %r2;", "mov.u32 %r3, 0;",
-	     "setp.lt.u32 %p1, %tid, 64;", "@%p1 st.shared.u32 [%r2], %r3;",
-	     "fence.proxy.async;", "bar.sync 0;", "shr.u32 %r4, %r1, 4;",
-	     "cvt.u64.u32 %d1, %r4;", "or.b64 %d1, %d1, 0x800080000;",
-	     "setp.ne.u32 %p2, 0, 0;", "wgmma.fence.sync.aligned;",
+	    {"mov.u32 %r1, dynamic;", "shl.b32 %r2, %tid, 2;", "add.u32 %r2, %r1, %r2;",
+	     "mov.u32 %r3, 0;", "setp.lt.u32 %p1, %tid, 64;",
+	     "@%p1 st.shared.u32 [%r2], %r3;", "fence.proxy.async;", "bar.sync 0;",
+	     "shr.u32 %r4, %r1, 4;", "cvt.u64.u32 %d1, %r4;",
+	     "or.b64 %d1, %d1, 0x800080000;", "setp.ne.u32 %p2, 0, 0;",
+	     "wgmma.fence.sync.aligned;",
 	     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "
 	     "{%f0, %f1, %f2, %f3}, {%r3, %r3, %r3, %r3}, %d1, %p2, 1, 1, 0;",
-	     "wgmma.commit_group.sync.aligned;",
-	     "wgmma.wait_group.sync.aligned 0;", "bar.sync 1;",
-	     "@%p1 st.shared.u32 [%r2], %r3;",
+	     "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;",
+	     "bar.sync 1;", "@%p1 st.shared.u32 [%r2], %r3;",
 	     "wgmma.wait_group.sync.aligned 0;"}};
 
 	(void)state;

@@ -77,14 +77,12 @@ static inline bool bulk(uint32_t warp, uint64_t at, uint64_t bar)
 
 static inline bool wgmma(uint32_t warp, uint64_t at)
 {
-	return emu_check_engine_read(c, warp, EMU_ENGINE_WGMMA, at, 128, LINE,
-				     &err);
+	return emu_check_engine_read(c, warp, EMU_ENGINE_WGMMA, at, 128, LINE, &err);
 }
 
 static inline bool bulk_store(uint32_t warp, uint64_t at)
 {
-	return emu_check_engine_read(c, warp, EMU_ENGINE_STORE, at, 128, LINE,
-				     &err);
+	return emu_check_engine_read(c, warp, EMU_ENGINE_STORE, at, 128, LINE, &err);
 }
 
 static inline void fence(uint32_t warp)
@@ -105,8 +103,7 @@ static inline void block_barrier(void)
 static inline void cluster_barrier(bool is_release)
 {
 	for (uint32_t w = 0; w < 2 * WARPS; w++)
-		emu_check_join(c, w, w / WARPS, EMU_CLUSTER_BARRIER,
-			       is_release);
+		emu_check_join(c, w, w / WARPS, EMU_CLUSTER_BARRIER, is_release);
 	emu_check_all_joined(c, 0, EMU_CLUSTER_BARRIER);
 	for (uint32_t w = 0; w < 2 * WARPS; w++)
 		emu_check_leave(c, w, w / WARPS, EMU_CLUSTER_BARRIER, true);

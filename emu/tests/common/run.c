@@ -36,19 +36,18 @@ const char *emu_module_text_for(const char *target, const char *body)
 {
 	static char text[EMU_TEXT_BYTES];
 
-	snprintf(
-	    text, sizeof(text),
-	    ".version 9.0\n.target %s\n.address_size 64\n"
-	    ".extern .shared .align 1024 .b8 dynamic[];\n"
-	    ".visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
-	    "\t.reg .b64 %%in, %%out;\n\t.reg .b32 %%lane, %%warp, %%tid;\n"
-	    "\t.reg .pred %%p<32>;\n\t.reg .b16 %%h<32>;\n"
-	    "\t.reg .b32 %%r<64>;\n\t.reg .b64 %%d<64>;\n"
-	    "\t.reg .f32 %%f<32>;\n\t.reg .f64 %%g<32>;\n"
-	    "\tld.param.u64 %%in, [in];\n\tld.param.u64 %%out, [out];\n"
-	    "\tmov.u32 %%tid, %%tid.x;\n\tand.b32 %%lane, %%tid, 31;\n"
-	    "\tshr.u32 %%warp, %%tid, 5;\n%s\tret;\n}\n",
-	    target ? target : "sm_90a", body);
+	snprintf(text, sizeof(text),
+		 ".version 9.0\n.target %s\n.address_size 64\n"
+		 ".extern .shared .align 1024 .b8 dynamic[];\n"
+		 ".visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
+		 "\t.reg .b64 %%in, %%out;\n\t.reg .b32 %%lane, %%warp, %%tid;\n"
+		 "\t.reg .pred %%p<32>;\n\t.reg .b16 %%h<32>;\n"
+		 "\t.reg .b32 %%r<64>;\n\t.reg .b64 %%d<64>;\n"
+		 "\t.reg .f32 %%f<32>;\n\t.reg .f64 %%g<32>;\n"
+		 "\tld.param.u64 %%in, [in];\n\tld.param.u64 %%out, [out];\n"
+		 "\tmov.u32 %%tid, %%tid.x;\n\tand.b32 %%lane, %%tid, 31;\n"
+		 "\tshr.u32 %%warp, %%tid, 5;\n%s\tret;\n}\n",
+		 target ? target : "sm_90a", body);
 	return text;
 }
 
@@ -63,8 +62,8 @@ static uint64_t place(void *context, const struct emu_variable *v,
 	memset((void *)(uintptr_t)at, 0, v->bytes);
 	if (v->initial)
 		memcpy((void *)(uintptr_t)at, v->initial, v->bytes);
-	memset(m->global.shadow + (at - m->global.base),
-	       EMU_MAPPED | EMU_WRITTEN, v->bytes);
+	memset(m->global.shadow + (at - m->global.base), EMU_MAPPED | EMU_WRITTEN,
+	       v->bytes);
 	return at;
 }
 
@@ -110,8 +109,7 @@ static bool run_module(struct emu_job *job, struct emu_machine *m,
 
 	assert_true(module->n_kernels >= count);
 	parameters[0] = put(m, job->in, job->in_bytes);
-	parameters[1] =
-	    put(m, job->keeps_out ? job->out : NULL, job->out_bytes);
+	parameters[1] = put(m, job->keeps_out ? job->out : NULL, job->out_bytes);
 	if (job->prepare)
 		job->prepare(parameters[0], (void *)(uintptr_t)parameters[0]);
 	for (uint32_t i = 0; i < count; i++) {
@@ -125,8 +123,7 @@ static bool run_module(struct emu_job *job, struct emu_machine *m,
 	if (!ok)
 		*err = m->report;
 	if (job->out_bytes)
-		memcpy(job->out, (void *)(uintptr_t)parameters[1],
-		       job->out_bytes);
+		memcpy(job->out, (void *)(uintptr_t)parameters[1], job->out_bytes);
 	job->instructions = m->instructions;
 	return ok;
 }

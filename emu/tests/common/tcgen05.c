@@ -33,21 +33,20 @@ void emu_append_registers(const char *name, uint32_t count)
 
 void emu_bring(int ctas)
 {
-	emu_append(
-	    ".shared .align 8 .b64 bar; .shared .align 4 .b32 base;\n"
-	    ".reg .b32 %%x<%d>; .reg .pred %%one, %%w; .reg .b16 %%m;\n"
-	    "mov.u32 %%r1, %%cluster_ctarank;\n"
-	    "mul.wide.u32 %%d1, %%r1, %u; add.s64 %%in, %%in, %%d1;\n"
-	    "mul.wide.u32 %%d1, %%r1, %u; add.s64 %%out, %%out, %%d1;\n"
-	    "or.b32 %%r2, %%r1, %%tid; setp.eq.u32 %%one, %%r2, 0;\n"
-	    "setp.ne.u32 %%w, %%warp, 0; setp.ne.u32 %%p1, %%tid, 0;\n"
-	    "@!%%p1 mbarrier.init.shared::cta.b64 [bar], 1;\n"
-	    "barrier.cluster.arrive.release.aligned;\n"
-	    "barrier.cluster.wait.acquire.aligned;\n@%%w bra A;\n"
-	    "tcgen05.alloc.cta_group::%d.sync.aligned.shared::cta.b32 "
-	    "[base], 512;\nA: bar.sync 0;\nld.shared.b32 %%r3, [base];\n",
-	    WORDS, (unsigned)sizeof(struct input),
-	    (unsigned)sizeof(struct output), ctas);
+	emu_append(".shared .align 8 .b64 bar; .shared .align 4 .b32 base;\n"
+		   ".reg .b32 %%x<%d>; .reg .pred %%one, %%w; .reg .b16 %%m;\n"
+		   "mov.u32 %%r1, %%cluster_ctarank;\n"
+		   "mul.wide.u32 %%d1, %%r1, %u; add.s64 %%in, %%in, %%d1;\n"
+		   "mul.wide.u32 %%d1, %%r1, %u; add.s64 %%out, %%out, %%d1;\n"
+		   "or.b32 %%r2, %%r1, %%tid; setp.eq.u32 %%one, %%r2, 0;\n"
+		   "setp.ne.u32 %%w, %%warp, 0; setp.ne.u32 %%p1, %%tid, 0;\n"
+		   "@!%%p1 mbarrier.init.shared::cta.b64 [bar], 1;\n"
+		   "barrier.cluster.arrive.release.aligned;\n"
+		   "barrier.cluster.wait.acquire.aligned;\n@%%w bra A;\n"
+		   "tcgen05.alloc.cta_group::%d.sync.aligned.shared::cta.b32 "
+		   "[base], 512;\nA: bar.sync 0;\nld.shared.b32 %%r3, [base];\n",
+		   WORDS, (unsigned)sizeof(struct input),
+		   (unsigned)sizeof(struct output), ctas);
 	/* 16 bytes a thread and turn. */
 	emu_append("shl.b32 %%r4, %%tid, 4; cvt.u64.u32 %%d1, %%r4;\n"
 		   "add.s64 %%d1, %%d1, %%in; mov.u32 %%r5, dynamic;\n"
@@ -65,15 +64,14 @@ void emu_bring(int ctas)
 			   "[%%d1+%u];\n",
 			   i, i + 1, i + 2, i + 3,
 			   (unsigned)offsetof(struct input, tmem) + 4 * i);
-	emu_append(
-	    "shl.b32 %%r7, %%warp, 21; add.u32 %%r7, %%r7, %%r3;\n"
-	    /* Lanes that D leaves out are loaded, too. */
-	    "mov.u32 %%r13, 0; mov.u32 %%r14, %%r7;\n"
-	    "O: tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r14], {%%r13};\n"
-	    "add.u32 %%r14, %%r14, 1; sub.u32 %%r15, %%r14, %%r7;\n"
-	    "setp.lt.u32 %%p2, %%r15, 256; @%%p2 bra O;\n"
-	    "tcgen05.st.sync.aligned.32x32b.x%d.b32 [%%r7+256], ",
-	    WORDS);
+	emu_append("shl.b32 %%r7, %%warp, 21; add.u32 %%r7, %%r7, %%r3;\n"
+		   /* Lanes that D leaves out are loaded, too. */
+		   "mov.u32 %%r13, 0; mov.u32 %%r14, %%r7;\n"
+		   "O: tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r14], {%%r13};\n"
+		   "add.u32 %%r14, %%r14, 1; sub.u32 %%r15, %%r14, %%r7;\n"
+		   "setp.lt.u32 %%p2, %%r15, 256; @%%p2 bra O;\n"
+		   "tcgen05.st.sync.aligned.32x32b.x%d.b32 [%%r7+256], ",
+		   WORDS);
 	emu_append_registers("x", WORDS);
 	emu_append(";\ntcgen05.wait::st.sync.aligned;\n"
 		   "tcgen05.fence::before_thread_sync;\n"

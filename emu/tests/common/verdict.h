@@ -7,18 +7,17 @@
 #define EMU_TESTS_VERDICT_H
 
 /* A call that must not object; one that must, with a text. */
-#define GOOD(call)                                                             \
-	do {                                                                   \
-		if (!(call))                                                   \
-			fail_msg("%s: %s", #call, err.text);                   \
+#define GOOD(call)                                                                     \
+	do {                                                                           \
+		if (!(call))                                                           \
+			fail_msg("%s: %s", #call, err.text);                           \
 	} while (0)
-#define BAD(call, part)                                                        \
-	do {                                                                   \
-		err.text[0] = 0;                                               \
-		assert_false(call);                                            \
-		if (!strstr(err.text, part))                                   \
-			fail_msg("\"%s\" does not say \"%s\"", err.text,       \
-				 part);                                        \
+#define BAD(call, part)                                                                \
+	do {                                                                           \
+		err.text[0] = 0;                                                       \
+		assert_false(call);                                                    \
+		if (!strstr(err.text, part))                                           \
+			fail_msg("\"%s\" does not say \"%s\"", err.text, part);        \
 	} while (0)
 
 #endif

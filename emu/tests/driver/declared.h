@@ -3,13 +3,13 @@
  * declared.h - what src/driver/cuda_api.h declares, as numbers: included after
  * it, and after CUDA's own cuda.h.
  */
-#define SHOW(x)                                                                \
-	{                                                                      \
-#x, (long long)(x)                                             \
+#define SHOW(x)                                                                        \
+	{                                                                              \
+#x, (long long)(x)                                                     \
 	}
-#define FIELD(type, field)                                                     \
-	{                                                                      \
-#type "." #field, (long long)offsetof(type, field)             \
+#define FIELD(type, field)                                                             \
+	{                                                                              \
+#type "." #field, (long long)offsetof(type, field)                     \
 	}
 
 static const struct declared {

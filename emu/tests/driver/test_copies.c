@@ -32,20 +32,16 @@ static void test_copies(void **state)
 	assert_memory_equal(to, from, BYTES);
 	assert_int_equal(cuMemsetD8_v2(a, 5, BYTES), CUDA_SUCCESS);
 	assert_int_equal(cuMemcpyDtoDAsync_v2(b, a, BYTES, NULL), CUDA_SUCCESS);
-	assert_int_equal(cuMemcpyDtoHAsync_v2(to, b, BYTES, NULL),
-			 CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoHAsync_v2(to, b, BYTES, NULL), CUDA_SUCCESS);
 	assert_int_equal(cuStreamSynchronize(NULL), CUDA_SUCCESS);
 	for (int i = 0; i < BYTES; i++)
 		assert_int_equal(to[i], 5);
-	assert_int_equal(cuMemcpyHtoDAsync_v2(a, from, BYTES, NULL),
-			 CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyHtoDAsync_v2(a, from, BYTES, NULL), CUDA_SUCCESS);
 	assert_int_equal(cuMemcpyDtoH_v2(to, a, BYTES), CUDA_SUCCESS);
 	assert_memory_equal(to, from, BYTES);
 	/* One byte too many, on either side. */
-	assert_int_equal(cuMemcpyHtoD_v2(a + 1, from, BYTES),
-			 CUDA_ERROR_INVALID_VALUE);
-	assert_int_equal(cuMemcpyDtoH_v2(to, a + 1, BYTES),
-			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemcpyHtoD_v2(a + 1, from, BYTES), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemcpyDtoH_v2(to, a + 1, BYTES), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
 	assert_int_equal(cuMemFree_v2(b), CUDA_SUCCESS);
 }
@@ -78,14 +74,12 @@ static void test_sizes(void **state)
 	CUdeviceptr a;
 
 	(void)state;
-	assert_int_equal(
-	    cuMemAllocPitch_v2(&a, &pitch, 512, ((size_t)1 << 55) + 1, 4),
-	    CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, 512, ((size_t)1 << 55) + 1, 4),
+			 CUDA_ERROR_OUT_OF_MEMORY);
 	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, SIZE_MAX, 1, 4),
 			 CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuMemGetInfo_v2(&free_before, &bytes), CUDA_SUCCESS);
-	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, 513, 3, 4),
-			 CUDA_SUCCESS);
+	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, 513, 3, 4), CUDA_SUCCESS);
 	assert_int_equal(pitch, 1024);
 	assert_int_equal(cuMemGetInfo_v2(&free_after, &bytes), CUDA_SUCCESS);
 	assert_int_equal(free_before - free_after, 3072);
@@ -114,21 +108,17 @@ static void test_handles(void **state)
 	    CUDA_SUCCESS);
 	assert_int_equal(cuLibraryGetKernel(NULL, library, "k"),
 			 CUDA_ERROR_INVALID_VALUE);
-	assert_int_equal(cuLibraryGetKernel(&kernel, library, "k"),
-			 CUDA_SUCCESS);
-	assert_int_equal(cuKernelGetFunction(NULL, kernel),
-			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuLibraryGetKernel(&kernel, library, "k"), CUDA_SUCCESS);
+	assert_int_equal(cuKernelGetFunction(NULL, kernel), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
 	assert_int_equal(cuFuncGetName(&name, function), CUDA_SUCCESS);
 	assert_string_equal(name, "k");
 	assert_int_equal(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
 	assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
-	assert_int_equal(cuFuncGetName(&name, function),
-			 CUDA_ERROR_INVALID_HANDLE);
+	assert_int_equal(cuFuncGetName(&name, function), CUDA_ERROR_INVALID_HANDLE);
 	assert_int_equal(cuKernelGetFunction(&function, kernel),
 			 CUDA_ERROR_INVALID_HANDLE);
-	assert_int_equal(cuFuncSetCacheConfig(function, 0),
-			 CUDA_ERROR_INVALID_HANDLE);
+	assert_int_equal(cuFuncSetCacheConfig(function, 0), CUDA_ERROR_INVALID_HANDLE);
 	assert_int_equal(cuLibraryGetModule(&module, library),
 			 CUDA_ERROR_INVALID_HANDLE);
 }
@@ -142,8 +132,7 @@ int main(void)
 	    cmocka_unit_test(test_handles),
 	};
 
-	if (setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 ||
-	    cuInit(0) != 0)
+	if (setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 || cuInit(0) != 0)
 		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@ static void numbers_and_layouts(void **state)
 	assert_int_equal(cuda_header_count(), count);
 	for (int i = 0; i < count; i++)
 		if (declared[i].value != cuda_header_value(i))
-			fail_msg("%s is %lld here, %lld in cuda.h",
-				 declared[i].name, declared[i].value,
-				 cuda_header_value(i));
+			fail_msg("%s is %lld here, %lld in cuda.h", declared[i].name,
+				 declared[i].value, cuda_header_value(i));
 }
 
 static void exported_names(void **state)

@@ -38,8 +38,7 @@ static void test_targets(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct emu_error err = {{0}};
 
-		if (emu_device_takes(emu_device_find(cases[i].device),
-				     cases[i].target,
+		if (emu_device_takes(emu_device_find(cases[i].device), cases[i].target,
 				     &err) != cases[i].is_taken)
 			fail_msg("%s, %s: %s", cases[i].device, cases[i].target,
 				 err.text);
@@ -65,17 +64,12 @@ static void test_properties(void **state)
 	(void)state;
 	assert_int_equal(cuDeviceGetName(name, sizeof(name), 0), 0);
 	assert_string_equal(name, "B200 in software");
+	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 10);
+	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 0);
+	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 148);
 	assert_int_equal(
-	    attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 10);
-	assert_int_equal(
-	    attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 0);
-	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-			 148);
-	assert_int_equal(
-	    attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-	    232448);
-	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
-			 132644864);
+	    attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), 232448);
+	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE), 132644864);
 }
 
 static CUresult load(const char *target)
@@ -155,10 +149,8 @@ static void check_chosen(const char *kernel)
 	unsigned count = 0;
 
 	assert_int_equal(cuModuleLoadData(&module, &fat), CUDA_SUCCESS);
-	assert_int_equal(cuModuleGetFunction(&function, module, kernel),
-			 CUDA_SUCCESS);
-	assert_int_equal(
-	    cuLibraryGetKernelCount(&count, (CUlibrary)(void *)module), 0);
+	assert_int_equal(cuModuleGetFunction(&function, module, kernel), CUDA_SUCCESS);
+	assert_int_equal(cuLibraryGetKernelCount(&count, (CUlibrary)(void *)module), 0);
 	assert_int_equal(count, 1);
 	assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
 }
@@ -195,34 +187,27 @@ static void test_machine_code(void **state)
 				 "(-gencode arch=compute_100a,"
 				 "code=compute_100a)");
 	begin_fat();
-	assert_int_equal(cuModuleLoadData(&module, &fat),
-			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(cuModuleLoadData(&module, &fat), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	add_entry(2, 100, "\177ELF");
 	add_ptx(90, "sm_90a", "hopper");
-	assert_int_equal(cuModuleLoadData(&module, &fat),
-			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(cuModuleLoadData(&module, &fat), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	/* An entry that ends behind the binary is not read. */
 	begin_fat();
 	add_ptx(100, "sm_100a", "cut");
 	fat.bytes -= 8;
-	assert_int_equal(cuModuleLoadData(&module, &fat),
-			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(cuModuleLoadData(&module, &fat), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	fat.header_bytes = 0;
-	assert_int_equal(cuModuleLoadData(&module, &fat),
-			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(cuModuleLoadData(&module, &fat), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	assert_int_equal(cuModuleLoadData(&module, "\200\201\202\203"),
 			 CUDA_ERROR_NO_BINARY_FOR_GPU);
-	assert_int_equal(cuModuleLoadData(&module, "P"),
-			 CUDA_ERROR_INVALID_PTX);
+	assert_int_equal(cuModuleLoadData(&module, "P"), CUDA_ERROR_INVALID_PTX);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_targets),
-	    cmocka_unit_test(test_properties),
-	    cmocka_unit_test(test_modules),
-	    cmocka_unit_test(test_fat_binaries),
+	    cmocka_unit_test(test_targets),	 cmocka_unit_test(test_properties),
+	    cmocka_unit_test(test_modules),	 cmocka_unit_test(test_fat_binaries),
 	    cmocka_unit_test(test_machine_code),
 	};
 

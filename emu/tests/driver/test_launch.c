@@ -55,11 +55,10 @@ static CUfunction kernel(const char *name)
 	assert_int_equal(cuInit(0), 0);
 	assert_int_equal(cuModuleLoadDataEx(&module, text, 0, NULL, NULL), 0);
 	assert_int_equal(cuModuleGetFunction(&function, module, name), 0);
-	assert_int_equal(
-	    cuFuncSetAttribute(function,
-			       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-			       SHARED_BYTES),
-	    0);
+	assert_int_equal(cuFuncSetAttribute(
+			     function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+			     SHARED_BYTES),
+			 0);
 	return function;
 }
 
@@ -94,8 +93,7 @@ static void test_cooperative(void **state)
 	assert_non_null(strstr(why, "a cooperative grid of 9 CTAs"));
 	assert_non_null(strstr(why, "holds 8 at once"));
 	assert_int_equal(launch(function, FIT, 1, counter), 0);
-	assert_int_equal(cuMemcpy((uintptr_t)&count, counter, sizeof(count)),
-			 0);
+	assert_int_equal(cuMemcpy((uintptr_t)&count, counter, sizeof(count)), 0);
 	assert_int_equal(count, FIT);
 	/* Not cooperative, and too many to wait for each other. */
 	assert_int_equal(cuMemcpy(counter, (uintptr_t)&zero, sizeof(zero)), 0);
@@ -111,8 +109,7 @@ static void test_preferred_cluster(void **state)
 {
 	const CUfunction function = kernel("k");
 	CUlaunchAttribute attributes[2];
-	CUlaunchConfig config = {FIT,	       1,    1,		 1, 1, 1,
-				 SHARED_BYTES, NULL, attributes, 2};
+	CUlaunchConfig config = {FIT, 1, 1, 1, 1, 1, SHARED_BYTES, NULL, attributes, 2};
 	CUdeviceptr counter;
 	void *arguments[] = {&counter};
 	uint32_t count = 0;
@@ -125,12 +122,9 @@ static void test_preferred_cluster(void **state)
 	attributes[1].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
 	attributes[1].value.cooperative = 1;
 	assert_int_equal(cuMemAlloc_v2(&counter, sizeof(count)), 0);
-	assert_int_equal(cuMemcpy(counter, (uintptr_t)&count, sizeof(count)),
-			 0);
-	assert_int_equal(cuLaunchKernelEx(&config, function, arguments, NULL),
-			 0);
-	assert_int_equal(cuMemcpy((uintptr_t)&count, counter, sizeof(count)),
-			 0);
+	assert_int_equal(cuMemcpy(counter, (uintptr_t)&count, sizeof(count)), 0);
+	assert_int_equal(cuLaunchKernelEx(&config, function, arguments, NULL), 0);
+	assert_int_equal(cuMemcpy((uintptr_t)&count, counter, sizeof(count)), 0);
 	assert_int_equal(count, FIT);
 	attributes[0].id = 63;
 	assert_int_equal(cuLaunchKernelEx(&config, function, arguments, NULL),
@@ -147,11 +141,9 @@ static void test_grid_sync(void **state)
 	(void)state;
 	assert_int_equal(cuMemAlloc_v2(&counter, sizeof(cells)), 0);
 	for (uint32_t i = 1; i <= 4; i++) {
-		assert_int_equal(
-		    cuMemcpy(counter, (uintptr_t)cells, sizeof(cells)), 0);
+		assert_int_equal(cuMemcpy(counter, (uintptr_t)cells, sizeof(cells)), 0);
 		assert_int_equal(launch(function, FIT, 1, counter), 0);
-		assert_int_equal(
-		    cuMemcpy((uintptr_t)cells, counter, sizeof(cells)), 0);
+		assert_int_equal(cuMemcpy((uintptr_t)cells, counter, sizeof(cells)), 0);
 		assert_int_equal(cells[0], i * FIT * (FIT + 1) / 2);
 	}
 }
@@ -159,10 +151,9 @@ static void test_grid_sync(void **state)
 int main(void)
 {
 	/* The last one ends in a failure that stays. */
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_grid_sync),
-	    cmocka_unit_test(test_preferred_cluster),
-	    cmocka_unit_test(test_cooperative)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid_sync),
+					   cmocka_unit_test(test_preferred_cluster),
+					   cmocka_unit_test(test_cooperative)};
 
 	if (setenv("NIBEMU_SMS", "4", 1) != 0 ||
 	    setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0)

@@ -43,8 +43,7 @@ static CUfunction kernel(void)
 	CUfunction function;
 
 	if (!module)
-		assert_int_equal(
-		    cuModuleLoadDataEx(&module, text, 0, NULL, NULL), 0);
+		assert_int_equal(cuModuleLoadDataEx(&module, text, 0, NULL, NULL), 0);
 	assert_int_equal(cuModuleGetFunction(&function, module, "k"), 0);
 	return function;
 }
@@ -52,8 +51,7 @@ static CUfunction kernel(void)
 static void limits(void **state)
 {
 	const int which = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-	CUlaunchAttribute cluster = {.id =
-					 CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+	CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
 	CUlaunchConfig config = {2, 1, 1, 32, 1, 1, 0, NULL, &cluster, 1};
 	CUfunction function = kernel();
 	CUdeviceptr out = 0;
@@ -62,24 +60,19 @@ static void limits(void **state)
 	int ctas = 0;
 
 	(void)state;
-	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-			 170);
+	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 170);
+	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 12);
 	assert_int_equal(
-	    attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 12);
-	assert_int_equal(
-	    attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-	    101376);
+	    attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), 101376);
 	assert_int_equal(cuFuncSetAttribute(function, which, 101376), 0);
 	assert_int_equal(cuFuncSetAttribute(function, which, 101377),
 			 CUDA_ERROR_INVALID_VALUE);
 	/* An SM holds 1536 threads. */
-	assert_int_equal(cuOccupancyMaxActiveBlocksPerMultiprocessor(
-			     &ctas, function, 512, 0),
-			 0);
+	assert_int_equal(
+	    cuOccupancyMaxActiveBlocksPerMultiprocessor(&ctas, function, 512, 0), 0);
 	assert_int_equal(ctas, 3);
 	memcpy(&cluster.value, (uint32_t[]){2, 1, 1}, 3 * sizeof(uint32_t));
-	assert_int_not_equal(
-	    cuLaunchKernelEx(&config, function, arguments, NULL), 0);
+	assert_int_not_equal(cuLaunchKernelEx(&config, function, arguments, NULL), 0);
 }
 
 /* 64 products of 4.5, times 1, and times 8 * 8: values that a GPU gave. */
@@ -98,8 +91,8 @@ static void blocks_of_four_bits(void **state)
 		uint32_t scales = cases[i].scales;
 		void *arguments[] = {&out, &scales};
 
-		assert_int_equal(cuLaunchKernel(kernel(), 1, 1, 1, 32, 1, 1, 0,
-						NULL, arguments, NULL),
+		assert_int_equal(cuLaunchKernel(kernel(), 1, 1, 1, 32, 1, 1, 0, NULL,
+						arguments, NULL),
 				 0);
 		assert_int_equal(cuMemcpyDtoH_v2(sums, out, sizeof(sums)), 0);
 		for (int k = 0; k < 128; k++)
@@ -116,8 +109,7 @@ int main(void)
 	};
 
 	if (setenv("NIBEMU_DEVICE", "rtx5090", 1) != 0 ||
-	    setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 ||
-	    cuInit(0) != 0)
+	    setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 || cuInit(0) != 0)
 		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,8 +18,7 @@
 static const struct {
 	const char *what, *where, *words, *text;
 } bugs[] = {
-#define BUG(what, where, block, cluster, grid, words, text)                    \
-	{what, where, words, text},
+#define BUG(what, where, block, cluster, grid, words, text) {what, where, words, text},
 #include "check/bugs.def"
 #undef BUG
 };
@@ -46,8 +45,7 @@ static void test_bugs(void **state)
 
 			snprintf(word, sizeof(word), "%.*s", (int)n, at);
 			if (!is_beginning(word) && !emu_rule_for(word))
-				fail_msg("no rule for \"%s\" (%s)", word,
-					 bugs[i].what);
+				fail_msg("no rule for \"%s\" (%s)", word, bugs[i].what);
 			at += n + (at[n] == '|');
 		}
 	}
@@ -132,9 +130,8 @@ static void test_launch(void **state)
 	assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
 	assert_int_equal(cuModuleLoadDataEx(&module, text, 0, NULL, NULL),
 			 CUDA_SUCCESS);
-	assert_int_equal(
-	    cuModuleGetFunction(&function, module, "deadlock_descriptor"),
-	    CUDA_SUCCESS);
+	assert_int_equal(cuModuleGetFunction(&function, module, "deadlock_descriptor"),
+			 CUDA_SUCCESS);
 	assert_int_equal(
 	    cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
 	    CUDA_SUCCESS);

@@ -73,8 +73,8 @@ static CUtensorMap map_of(CUdeviceptr memory, int swizzle)
 	CUtensorMap map;
 
 	must(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2,
-				    (void *)(uintptr_t)memory, sizes, strides,
-				    box, steps, 0, swizzle, 0, 0),
+				    (void *)(uintptr_t)memory, sizes, strides, box,
+				    steps, 0, swizzle, 0, 0),
 	     "map");
 	return map;
 }
@@ -89,8 +89,8 @@ static void check_shared(const uint8_t *out, int x, int y, bool is_swizzled)
 	for (int r = 0; r < BOX_Y; r++)
 		for (int c = 0; c < BOX_X; c++) {
 			const int chunk = is_swizzled ? c / 16 ^ r % 8 : c / 16;
-			const bool inside = x + c >= 0 && x + c < WIDTH &&
-					    y + r >= 0 && y + r < HEIGHT;
+			const bool inside =
+			    x + c >= 0 && x + c < WIDTH && y + r >= 0 && y + r < HEIGHT;
 
 			assert_int_equal(out[r * BOX_X + chunk * 16 + c % 16],
 					 inside ? original(x + c, y + r) : 0);
@@ -105,16 +105,14 @@ static void check_stored(const uint8_t *to, int x, int y)
 	for (int r = 0; r < HEIGHT; r++)
 		for (int c = 0; c < WIDTH; c++) {
 			const int from_x = c + move_x, from_y = r + move_y;
-			const bool is_in_box =
-			    from_x >= x && from_x < x + BOX_X && from_y >= y &&
-			    from_y < y + BOX_Y;
+			const bool is_in_box = from_x >= x && from_x < x + BOX_X &&
+					       from_y >= y && from_y < y + BOX_Y;
 			const bool was_outside = from_x < 0 || from_y < 0;
 
 			assert_int_equal(to[r * WIDTH + c],
-					 !is_in_box ? 0xEE
-					 : was_outside
-					     ? 0
-					     : original(from_x, from_y));
+					 !is_in_box    ? 0xEE
+					 : was_outside ? 0
+						       : original(from_x, from_y));
 		}
 }
 
@@ -149,9 +147,8 @@ static void run_case(CUfunction function, int x, int y, int swizzle)
 
 static void test_boxes(void **state)
 {
-	static const int places[][2] = {{0, 0},	    {16, 3},  {208, 30},
-					{-32, -5},  {0, 39},  {272, 0},
-					{-112, 20}, {96, -15}};
+	static const int places[][2] = {{0, 0},	 {16, 3},  {208, 30},  {-32, -5},
+					{0, 39}, {272, 0}, {-112, 20}, {96, -15}};
 	CUmodule module;
 	CUfunction function;
 

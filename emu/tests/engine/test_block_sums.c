@@ -56,8 +56,8 @@ static double small_value(uint32_t code, int e, int f)
 	const int biased = (int)(code >> f) & ((1 << e) - 1);
 	const double fraction = ldexp(code & ((1u << f) - 1), -f);
 	const int bias = (1 << (e - 1)) - 1;
-	const double x = biased ? ldexp(1 + fraction, biased - bias)
-				: ldexp(fraction, 1 - bias);
+	const double x =
+	    biased ? ldexp(1 + fraction, biased - bias) : ldexp(fraction, 1 - bias);
 
 	return code >> (e + f) & 1 ? -x : x;
 }
@@ -77,8 +77,7 @@ static uint32_t cut(double x)
 		return bits_of_float(x < 0 ? -INFINITY : INFINITY);
 	p = parts_of(x, -126, -126);
 	return bits_of_float(
-	    (float)ldexp(trunc(ldexp(p.significand, 23)), p.exponent - 23) +
-	    0.0F);
+	    (float)ldexp(trunc(ldexp(p.significand, 23)), p.exponent - 23) + 0.0F);
 }
 
 static uint32_t fused(const struct parts *terms, int count, int fraction_bits)
@@ -89,14 +88,13 @@ static uint32_t fused(const struct parts *terms, int count, int fraction_bits)
 	for (int i = 1; i < count; i++)
 		e = terms[i].exponent > e ? terms[i].exponent : e;
 	for (int i = 0; i < count; i++)
-		sum += trunc(ldexp(terms[i].significand,
-				   fraction_bits + terms[i].exponent - e));
+		sum += trunc(
+		    ldexp(terms[i].significand, fraction_bits + terms[i].exponent - e));
 	return cut(ldexp(sum, e - fraction_bits));
 }
 
-static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y,
-			      const uint8_t *sx, const uint8_t *sy, int scales,
-			      bool is_ue8m0, uint32_t c)
+static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y, const uint8_t *sx,
+			      const uint8_t *sy, int scales, bool is_ue8m0, uint32_t c)
 {
 	struct parts terms[5] = {parts_of(float_of_bits(c), -126, -126)};
 	const int smallest = is_ue8m0 ? -127 : -6;
@@ -121,10 +119,8 @@ static uint32_t fp4_reference(const uint8_t *x, const uint8_t *y,
 			sum += product;
 			is_used |= product * a * b != 0;
 		}
-		terms[1 + g].significand =
-		    sum * pa.significand * pb.significand;
-		terms[1 + g].exponent =
-		    is_used ? pa.exponent + pb.exponent : -126;
+		terms[1 + g].significand = sum * pa.significand * pb.significand;
+		terms[1 + g].exponent = is_used ? pa.exponent + pb.exponent : -126;
 		all_idle &= !is_used;
 	}
 	if (isinf(float_of_bits(c)) || all_idle)
@@ -148,27 +144,23 @@ static double element(enum emu_umma_type type, uint32_t code)
 }
 
 static uint32_t mx_reference(enum emu_umma_type ta, enum emu_umma_type tb,
-			     const uint8_t *x, const uint8_t *y, uint8_t sx,
-			     uint8_t sy, uint32_t c)
+			     const uint8_t *x, const uint8_t *y, uint8_t sx, uint8_t sy,
+			     uint32_t c)
 {
 	const double scale = scale_value(sx, true) * scale_value(sy, true);
-	struct parts terms[33] = {
-	    parts_of(float_of_bits(c), -126, EMU_ZERO_EXPONENT)};
+	struct parts terms[33] = {parts_of(float_of_bits(c), -126, EMU_ZERO_EXPONENT)};
 	double plain = scale + (double)float_of_bits(c);
 
 	for (int k = 0; k < 32; k++) {
 		const double a = element(ta, x[k]), b = element(tb, y[k]);
-		const struct parts pa =
-		    parts_of(a, 2 - (1 << (layouts[ta][0] - 1)), 0);
-		const struct parts pb =
-		    parts_of(b, 2 - (1 << (layouts[tb][0] - 1)), 0);
+		const struct parts pa = parts_of(a, 2 - (1 << (layouts[ta][0] - 1)), 0);
+		const struct parts pb = parts_of(b, 2 - (1 << (layouts[tb][0] - 1)), 0);
 
 		plain += a * b * scale;
 		terms[1 + k].significand = pa.significand * pb.significand;
-		terms[1 + k].exponent =
-		    a == 0 || b == 0
-			? EMU_ZERO_EXPONENT
-			: pa.exponent + pb.exponent + (int)lrint(log2(scale));
+		terms[1 + k].exponent = a == 0 || b == 0 ? EMU_ZERO_EXPONENT
+							 : pa.exponent + pb.exponent +
+							       (int)lrint(log2(scale));
 	}
 	if (isnan(plain))
 		return EMU_NAN_F32;
@@ -196,12 +188,10 @@ static uint8_t scale_code(enum data data, bool is_ue8m0)
 	if (is_ue8m0 && data == TINY)
 		return (uint8_t)(24 + rng_below(&rng, 44));
 	if (is_ue8m0)
-		return (uint8_t)(120 +
-				 rng_below(&rng, data == NARROW ? 3 : 14));
+		return (uint8_t)(120 + rng_below(&rng, data == NARROW ? 3 : 14));
 	return data == SPARSE && rng_below(&rng, 4) == 0
 		   ? 0
-		   : (uint8_t)(8 * 6 +
-			       rng_below(&rng, data == NARROW ? 16 : 40));
+		   : (uint8_t)(8 * 6 + rng_below(&rng, data == NARROW ? 16 : 40));
 }
 
 static uint32_t c_code(enum data data)
@@ -209,17 +199,15 @@ static uint32_t c_code(enum data data)
 	if (data == ANY)
 		return (uint32_t)rng_next(&rng);
 	if (data == TINY)
-		return rng_below(&rng, 2)
-			   ? (uint32_t)rng_next(&rng) & 0x80FFFFFF
-			   : 0;
+		return rng_below(&rng, 2) ? (uint32_t)rng_next(&rng) & 0x80FFFFFF : 0;
 	if (data == SPARSE && rng_below(&rng, 2))
 		return 0;
-	return bits_of_float(ldexpf((float)(int32_t)rng_next(&rng),
-				    (int)rng_below(&rng, 24) - 40));
+	return bits_of_float(
+	    ldexpf((float)(int32_t)rng_next(&rng), (int)rng_below(&rng, 24) - 40));
 }
 
-static void fill(struct problem *p, enum emu_umma_kind kind, enum data data,
-		 int scales, bool is_ue8m0)
+static void fill(struct problem *p, enum emu_umma_kind kind, enum data data, int scales,
+		 bool is_ue8m0)
 {
 	const uint32_t codes = kind == EMU_UMMA_MXF4NVF4 ? 16 : 256;
 
@@ -260,8 +248,8 @@ static void set(struct problem *p, enum emu_umma_kind kind, bool negate)
 static void check(const struct problem *p, int at, uint32_t want)
 {
 	if (p->d[at] != want)
-		fail_msg("row %d, column %d: %08x, not %08x (c %08x)",
-			 at / COLS, at % COLS, p->d[at], want, p->c[at]);
+		fail_msg("row %d, column %d: %08x, not %08x (c %08x)", at / COLS,
+			 at % COLS, p->d[at], want, p->c[at]);
 }
 
 static void test_fp4(void **state)
@@ -274,15 +262,15 @@ static void test_fp4(void **state)
 		const bool is_ue8m0 = round % 3 == 1;
 		const int scales = is_ue8m0 && round % 2 ? 2 : 4;
 
-		fill(p, EMU_UMMA_MXF4NVF4, (enum data)(round % DATA_KINDS),
-		     scales, is_ue8m0);
+		fill(p, EMU_UMMA_MXF4NVF4, (enum data)(round % DATA_KINDS), scales,
+		     is_ue8m0);
 		set(p, EMU_UMMA_MXF4NVF4, false);
 		emu_fp4_sums(&p->x, &p->y, p->c, p->d);
 		for (int i = 0; i < ROWS * COLS; i++)
 			check(p, i,
 			      fp4_reference(p->a[i / COLS], p->b[i % COLS],
-					    p->sa[i / COLS], p->sb[i % COLS],
-					    scales, is_ue8m0, p->c[i]));
+					    p->sa[i / COLS], p->sb[i % COLS], scales,
+					    is_ue8m0, p->c[i]));
 	}
 	free(p);
 }
@@ -300,8 +288,7 @@ static void test_mx(void **state)
 	for (int round = 0; round < 100; round++) {
 		const int a = round % 5, b = round / 5 % 5;
 
-		fill(p, EMU_UMMA_MXF8F6F4, (enum data)(round % DATA_KINDS), 1,
-		     true);
+		fill(p, EMU_UMMA_MXF8F6F4, (enum data)(round % DATA_KINDS), 1, true);
 		for (int i = 0; i < ROWS * 64; i++)
 			p->a[i / 64][i % 64] &= masks[a];
 		for (int i = 0; i < COLS * 64; i++)
@@ -321,8 +308,8 @@ static void test_mx(void **state)
 
 /* ---- sums that are known ------------------------------------------------- */
 
-static uint32_t one_sum(uint8_t a, uint8_t b, uint8_t sa, uint8_t sb,
-			uint32_t c, bool negate)
+static uint32_t one_sum(uint8_t a, uint8_t b, uint8_t sa, uint8_t sb, uint32_t c,
+			bool negate)
 {
 	static struct problem p;
 
@@ -354,8 +341,7 @@ static void test_idle_groups(void **state)
 		p.c[0] = bits_of_float(1 + 0x1p-23F);
 		set(&p, EMU_UMMA_MXF4NVF4, false);
 		emu_fp4_sums(&p.x, &p.y, p.c, p.d);
-		assert_int_equal(p.d[0],
-				 bits_of_float(1 + 3 * 0x1p-16F + 0x1p-23F));
+		assert_int_equal(p.d[0], bits_of_float(1 + 3 * 0x1p-16F + 0x1p-23F));
 		/* One product that is not zero, and its scales cut c. */
 		(is_of_b ? p.b[0] : p.a[0])[5] = 8 | 1;
 		(is_of_b ? p.b[0] : p.a[0])[6] = 1;
@@ -382,21 +368,17 @@ static void test_known(void **state)
 	assert_int_equal(one_sum(1, 1, 0x01, 0x01, 0, false),
 			 bits_of_float(ldexpf(16, -18)));
 	assert_int_equal(one_sum(7, 7, 0x7F, 0x38, 0, false), EMU_NAN_F32);
-	assert_int_equal(one_sum(0, 0, 0x38, 0x38, 0x7F800001, false),
-			 EMU_NAN_F32);
-	assert_int_equal(one_sum(7, 7, 0x38, 0x38, 0xFF800000, false),
-			 0xFF800000);
+	assert_int_equal(one_sum(0, 0, 0x38, 0x38, 0x7F800001, false), EMU_NAN_F32);
+	assert_int_equal(one_sum(7, 7, 0x38, 0x38, 0xFF800000, false), 0xFF800000);
 	/* Nothing is added: c stays, a zero with its sign. */
 	assert_int_equal(one_sum(0, 0, 0, 0, 0x80000000, false), 0x80000000);
 	assert_int_equal(one_sum(7, 7, 0, 0x7E, 0x00000001, false), 1);
 	/* c of 2^30 cuts what is below 2^-5; and the result what is below 2^7,
 	 * toward zero. */
-	assert_int_equal(
-	    one_sum(1, 1, 0x01, 0x01, bits_of_float(0x1p30F), false),
-	    bits_of_float(0x1p30F));
-	assert_int_equal(
-	    one_sum(7, 15, 0x28, 0x30, bits_of_float(0x1p30F), false),
-	    bits_of_float(0x1p30F - 64 * 5));
+	assert_int_equal(one_sum(1, 1, 0x01, 0x01, bits_of_float(0x1p30F), false),
+			 bits_of_float(0x1p30F));
+	assert_int_equal(one_sum(7, 15, 0x28, 0x30, bits_of_float(0x1p30F), false),
+			 bits_of_float(0x1p30F - 64 * 5));
 }
 
 int main(void)

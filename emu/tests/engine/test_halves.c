@@ -29,9 +29,9 @@ static uint32_t plainly(int which, uint16_t a, uint16_t b)
 
 static void check(int which, const uint16_t *a, const uint16_t *b, int n)
 {
-	static void (*const functions[])(const uint16_t *, const uint16_t *,
-					 uint16_t *, int) = {
-	    emu_halves_add, emu_halves_subtract, emu_halves_multiply};
+	static void (*const functions[])(const uint16_t *, const uint16_t *, uint16_t *,
+					 int) = {emu_halves_add, emu_halves_subtract,
+						 emu_halves_multiply};
 	uint16_t r[EMU_HALVES_MOST];
 
 	functions[which](a, b, r, n);
@@ -39,8 +39,7 @@ static void check(int which, const uint16_t *a, const uint16_t *b, int n)
 		if (r[i] != plainly(which, a[i], b[i]))
 			fail_msg("operation %d of %04x and %04x: %04x, not "
 				 "%04x",
-				 which, a[i], b[i], r[i],
-				 plainly(which, a[i], b[i]));
+				 which, a[i], b[i], r[i], plainly(which, a[i], b[i]));
 }
 
 static void test_operations(void **state)
@@ -78,10 +77,9 @@ static void test_e4m3(void **state)
 		emu_halves_from_e4m3(codes, r, EMU_HALVES_MOST);
 		for (int i = 0; i < EMU_HALVES_MOST; i++)
 			assert_int_equal(
-			    r[i],
-			    emu_narrow(&emu_format_f16,
-				       emu_widen(&emu_format_e4m3, codes[i]),
-				       EMU_RN, false));
+			    r[i], emu_narrow(&emu_format_f16,
+					     emu_widen(&emu_format_e4m3, codes[i]),
+					     EMU_RN, false));
 	}
 }
 

@@ -34,10 +34,10 @@ static int64_t plainly(int m, int n, bool a_signed, bool b_signed)
 
 static void check(bool a_signed, bool b_signed, bool saturates, int *over)
 {
-	const struct emu_integer_operand a = {
-	    M, a_signed, (const uint8_t(*)[EMU_INTEGER_K])a_bytes};
-	const struct emu_integer_operand b = {
-	    N, b_signed, (const uint8_t(*)[EMU_INTEGER_K])b_bytes};
+	const struct emu_integer_operand a = {M, a_signed,
+					      (const uint8_t(*)[EMU_INTEGER_K])a_bytes};
+	const struct emu_integer_operand b = {N, b_signed,
+					      (const uint8_t(*)[EMU_INTEGER_K])b_bytes};
 
 	emu_integer_sums(&a, &b, saturates, c, d);
 	for (int m = 0; m < M; m++)
@@ -51,8 +51,8 @@ static void check(bool a_signed, bool b_signed, bool saturates, int *over)
 				want = INT32_MIN;
 			*over += (int32_t)exact != exact;
 			if (d[m * N + n] != (uint32_t)want)
-				fail_msg("row %d, column %d: %08x, not %08x", m,
-					 n, d[m * N + n], (uint32_t)want);
+				fail_msg("row %d, column %d: %08x, not %08x", m, n,
+					 d[m * N + n], (uint32_t)want);
 		}
 }
 

@@ -98,8 +98,8 @@ static void bytes_may_land_before_they_are_expected(void **state)
 	(void)state;
 	assert_false(land(&bar, 64));
 	emu_mbarrier_describe(bar, text, sizeof(text));
-	assert_string_equal(
-	    text, "phase parity 0, 1 of 1 arrivals and -64 bytes to come");
+	assert_string_equal(text,
+			    "phase parity 0, 1 of 1 arrivals and -64 bytes to come");
 	OK(emu_mbarrier_expect_tx(&bar, 64));
 	assert_false(emu_mbarrier_test_parity(bar, 0));
 	assert_true(arrive(&bar, 1));
@@ -139,11 +139,11 @@ static void pending_arrivals_can_be_added(void **state)
 }
 
 /* A call that a rule forbids says so and changes nothing. */
-#define REFUSED(call, fault)                                                   \
-	do {                                                                   \
-		const uint64_t before = bar;                                   \
-		assert_int_equal(call, fault);                                 \
-		assert_int_equal(bar, before);                                 \
+#define REFUSED(call, fault)                                                           \
+	do {                                                                           \
+		const uint64_t before = bar;                                           \
+		assert_int_equal(call, fault);                                         \
+		assert_int_equal(bar, before);                                         \
 	} while (0)
 
 static void forbidden_calls(void **state)
@@ -153,8 +153,7 @@ static void forbidden_calls(void **state)
 	(void)state;
 	REFUSED(emu_mbarrier_arrive(&bar, 3, NULL), EMU_MBARRIER_OVER);
 	REFUSED(emu_mbarrier_arrive(&bar, 0, NULL), EMU_MBARRIER_BAD_COUNT);
-	REFUSED(emu_mbarrier_arrive(&bar, 1u << 20, NULL),
-		EMU_MBARRIER_BAD_COUNT);
+	REFUSED(emu_mbarrier_arrive(&bar, 1u << 20, NULL), EMU_MBARRIER_BAD_COUNT);
 	REFUSED(emu_mbarrier_init(&bar, 0), EMU_MBARRIER_BAD_COUNT);
 	REFUSED(emu_mbarrier_init(&bar, 1u << 20), EMU_MBARRIER_BAD_COUNT);
 	REFUSED(emu_mbarrier_expect_tx(&bar, 1u << 20), EMU_MBARRIER_TX_BYTES);
@@ -163,8 +162,7 @@ static void forbidden_calls(void **state)
 	OK(emu_mbarrier_expect_tx(&bar, EMU_MBARRIER_MAX));
 	REFUSED(emu_mbarrier_expect_tx(&bar, 1), EMU_MBARRIER_TX_RANGE);
 	/* Where the count would stay in range, too. */
-	REFUSED(emu_mbarrier_complete_tx(&bar, 1u << 20, NULL),
-		EMU_MBARRIER_TX_BYTES);
+	REFUSED(emu_mbarrier_complete_tx(&bar, 1u << 20, NULL), EMU_MBARRIER_TX_BYTES);
 	assert_false(land(&bar, EMU_MBARRIER_MAX));
 	assert_false(land(&bar, EMU_MBARRIER_MAX));
 	REFUSED(emu_mbarrier_complete_tx(&bar, 1, NULL), EMU_MBARRIER_TX_RANGE);
@@ -183,12 +181,9 @@ static void what_is_no_barrier(void **state)
 		if (i >= 0)
 			bar = no_barriers[i];
 		assert_false(emu_mbarrier_is_live(bar));
-		REFUSED(emu_mbarrier_arrive(&bar, 1, NULL),
-			EMU_MBARRIER_NOT_LIVE);
-		REFUSED(emu_mbarrier_arrive_drop(&bar, 1, NULL),
-			EMU_MBARRIER_NOT_LIVE);
-		REFUSED(emu_mbarrier_expect_tx(&bar, 16),
-			EMU_MBARRIER_NOT_LIVE);
+		REFUSED(emu_mbarrier_arrive(&bar, 1, NULL), EMU_MBARRIER_NOT_LIVE);
+		REFUSED(emu_mbarrier_arrive_drop(&bar, 1, NULL), EMU_MBARRIER_NOT_LIVE);
+		REFUSED(emu_mbarrier_expect_tx(&bar, 16), EMU_MBARRIER_NOT_LIVE);
 		REFUSED(emu_mbarrier_complete_tx(&bar, 16, NULL),
 			EMU_MBARRIER_NOT_LIVE);
 		REFUSED(emu_mbarrier_add_pending(&bar), EMU_MBARRIER_NOT_LIVE);
@@ -201,12 +196,12 @@ static void what_is_no_barrier(void **state)
 static void faults_have_texts(void **state)
 {
 	(void)state;
-	assert_non_null(strstr(emu_mbarrier_fault_text(EMU_MBARRIER_NOT_LIVE),
-			       "mbarrier.init"));
-	assert_non_null(strstr(emu_mbarrier_fault_text(EMU_MBARRIER_BAD_COUNT),
-			       "1 to 1048575"));
-	assert_non_null(strstr(emu_mbarrier_fault_text(EMU_MBARRIER_OVER),
-			       "more arrivals"));
+	assert_non_null(
+	    strstr(emu_mbarrier_fault_text(EMU_MBARRIER_NOT_LIVE), "mbarrier.init"));
+	assert_non_null(
+	    strstr(emu_mbarrier_fault_text(EMU_MBARRIER_BAD_COUNT), "1 to 1048575"));
+	assert_non_null(
+	    strstr(emu_mbarrier_fault_text(EMU_MBARRIER_OVER), "more arrivals"));
 	assert_non_null(
 	    strstr(emu_mbarrier_fault_text(EMU_MBARRIER_TX_RANGE), "-1048575"));
 	assert_non_null(
@@ -249,8 +244,7 @@ static void random_histories(void **state)
 			} else {
 				assert_false(flipped);
 			}
-			assert_int_equal(emu_mbarrier_test_parity(bar, 0),
-					 phase & 1);
+			assert_int_equal(emu_mbarrier_test_parity(bar, 0), phase & 1);
 			assert_int_equal(emu_mbarrier_test_parity(bar, 1),
 					 !(phase & 1));
 		}

@@ -60,8 +60,7 @@ static void check_history(int i, const char *answer, uint32_t *excused)
 		}
 	}
 	if (!is_same)
-		fail_msg("history %d (%s): the GPU answers %s", i, name,
-			 answer);
+		fail_msg("history %d (%s): the GPU answers %s", i, name, answer);
 }
 
 static void histories_are_the_gpus(void **state)
@@ -99,10 +98,8 @@ static void histories_are_as_they_were(void **state)
 		    made.steps[made.fault_step].number <= EMU_MBARRIER_MAX)
 			fail_msg("history %d breaks a rule", i);
 		for (uint32_t k = 0; k < made.n_steps; k++) {
-			hash = (hash ^ made.steps[k].kind) *
-			       UINT64_C(0x100000001B3);
-			hash = (hash ^ made.steps[k].number) *
-			       UINT64_C(0x100000001B3);
+			hash = (hash ^ made.steps[k].kind) * UINT64_C(0x100000001B3);
+			hash = (hash ^ made.steps[k].number) * UINT64_C(0x100000001B3);
 			if (k == 0)
 				continue;
 			phases += (made.results[k] ^ made.results[k - 1]) & 1;

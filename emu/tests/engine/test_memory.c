@@ -75,12 +75,10 @@ static void fresh_memory(void **state)
 		assert_false(emu_space_has(s, at, bytes, EMU_WRITTEN));
 		for (uint64_t k = 0; k < bytes; k++)
 			assert_int_equal(s->data[at - s->base + k], 0xFF);
-		assert_true(
-		    emu_memory_find(memory, at + bytes - 1, &begin, &length));
+		assert_true(emu_memory_find(memory, at + bytes - 1, &begin, &length));
 		assert_int_equal(begin, at);
 		assert_int_equal(length, bytes);
-		assert_false(
-		    emu_memory_find(memory, at + bytes, &begin, &length));
+		assert_false(emu_memory_find(memory, at + bytes, &begin, &length));
 		assert_false(emu_memory_find(memory, at - 1, &begin, &length));
 	}
 	emu_memory_close(memory);
@@ -128,15 +126,15 @@ static void descriptions(void **state)
 
 	(void)state;
 	described(memory, a + 5, "5 bytes inside the 4096 bytes at 0x%llx", a);
-	described(memory, a + 4096,
-		  "0 bytes past the end of the 4096 bytes at 0x%llx", a);
-	described(memory, a + 4112,
-		  "16 bytes past the end of the 4096 bytes at 0x%llx", a);
+	described(memory, a + 4096, "0 bytes past the end of the 4096 bytes at 0x%llx",
+		  a);
+	described(memory, a + 4112, "16 bytes past the end of the 4096 bytes at 0x%llx",
+		  a);
 	described(memory, b - 16, "16 bytes before the 512 bytes at 0x%llx", b);
 	described(memory, a - 1, "1 bytes before the 4096 bytes at 0x%llx", a);
 	give(memory, b);
-	described(memory, b + 8,
-		  "8 bytes inside the 512 bytes at 0x%llx, freed before", b);
+	described(memory, b + 8, "8 bytes inside the 512 bytes at 0x%llx, freed before",
+		  b);
 	described(memory, b + 2 * MIB, "in no allocation", 0);
 	described(memory, 0, "in no allocation", 0);
 	described(memory, UINT64_MAX, "in no allocation", 0);
@@ -198,8 +196,7 @@ static void random_histories(void **state)
 			const uint8_t *data = s->data + (live[i].at - s->base);
 
 			assert_true(emu_memory_find(
-			    memory, live[i].at + live[i].bytes / 2, &begin,
-			    &bytes));
+			    memory, live[i].at + live[i].bytes / 2, &begin, &bytes));
 			assert_int_equal(begin, live[i].at);
 			assert_int_equal(bytes, live[i].bytes);
 			assert_int_equal(data[0], live[i].fill);
@@ -211,8 +208,7 @@ static void random_histories(void **state)
 			continue;
 		}
 		live[i].bytes =
-		    1 + (uint64_t)rng_below(&rng,
-					    rng_below(&rng, 8) ? 3000 : 200000);
+		    1 + (uint64_t)rng_below(&rng, rng_below(&rng, 8) ? 3000 : 200000);
 		live[i].fill = (uint8_t)step;
 		live[i].at = emu_memory_alloc(memory, live[i].bytes, &err);
 		refused += !live[i].at;

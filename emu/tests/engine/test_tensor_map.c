@@ -54,18 +54,18 @@ static void taken(const struct emu_tensor_map *map)
 }
 
 /* The good map with one member changed is refused with this text. */
-#define REFUSED(member, value, text)                                           \
-	do {                                                                   \
-		struct emu_tensor_map changed = good_map();                    \
-		changed.member = value;                                        \
-		refused(&changed, text);                                       \
+#define REFUSED(member, value, text)                                                   \
+	do {                                                                           \
+		struct emu_tensor_map changed = good_map();                            \
+		changed.member = value;                                                \
+		refused(&changed, text);                                               \
 	} while (0)
 
-#define TAKEN(member, value)                                                   \
-	do {                                                                   \
-		struct emu_tensor_map changed = good_map();                    \
-		changed.member = value;                                        \
-		taken(&changed);                                               \
+#define TAKEN(member, value)                                                           \
+	do {                                                                           \
+		struct emu_tensor_map changed = good_map();                            \
+		changed.member = value;                                                \
+		taken(&changed);                                                       \
 	} while (0)
 
 static void rules_of_one_argument(void **state)
@@ -293,10 +293,10 @@ static struct emu_tensor_map random_map(void)
 		bits = bits_of_type(map.type);
 		map.sizes[0] = 2 + 2 * (uint64_t)rng_below(&rng, 150);
 		map.box[0] =
-		    map.swizzle ? (map.swizzle > 3 ? 128 : 16u << map.swizzle) *
-				      8 / (uint32_t)bits
-				: (1 + (uint32_t)rng_below(&rng, 8)) * 128 /
-				      (uint32_t)bits;
+		    map.swizzle
+			? (map.swizzle > 3 ? 128 : 16u << map.swizzle) * 8 /
+			      (uint32_t)bits
+			: (1 + (uint32_t)rng_below(&rng, 8)) * 128 / (uint32_t)bits;
 		map.element_strides[0] = 1;
 		bytes = (map.sizes[0] * (uint64_t)bits / 8 + 15) / 16 * 16;
 		shared_bytes = map.box[0] * (uint32_t)bits / 8;
@@ -305,8 +305,7 @@ static struct emu_tensor_map random_map(void)
 			    bytes + 16 * (uint64_t)rng_below(&rng, 3);
 			map.sizes[i] = 1 + (uint64_t)rng_below(&rng, 12);
 			map.box[i] = 1 + (uint32_t)rng_below(&rng, 9);
-			map.element_strides[i] =
-			    1 + (uint32_t)rng_below(&rng, 3);
+			map.element_strides[i] = 1 + (uint32_t)rng_below(&rng, 3);
 			bytes = map.strides_bytes[i - 1] * map.sizes[i];
 			shared_bytes *= map.box[i];
 		}
@@ -330,8 +329,8 @@ static uint32_t steps(const struct emu_tensor_map *map, int d)
 }
 
 /* One element, from_bit of the tensor or nothing, to bit of the box. */
-static void put_plainly(const struct emu_tensor_map *map, uint32_t bit,
-			bool is_inside, uint64_t from_bit)
+static void put_plainly(const struct emu_tensor_map *map, uint32_t bit, bool is_inside,
+			uint64_t from_bit)
 {
 	const uint32_t bits = (uint32_t)bits_of_type(map->type);
 	const uint32_t shift = bit % 8;
@@ -364,22 +363,19 @@ static void load_plainly(const struct emu_tensor_map *map, const int32_t *at,
 		bool is_inside = true;
 
 		for (int d = 0; d < 5; d++) {
-			const int64_t x =
-			    at[d] + (int64_t)(rest % steps(map, d)) *
-					map->element_strides[d];
+			const int64_t x = at[d] + (int64_t)(rest % steps(map, d)) *
+						      map->element_strides[d];
 
 			rest /= steps(map, d);
-			is_inside =
-			    is_inside && x >= 0 && x < (int64_t)map->sizes[d];
-			from += (uint64_t)x *
-				(d ? map->strides_bytes[d - 1] * 8 : bits);
+			is_inside = is_inside && x >= 0 && x < (int64_t)map->sizes[d];
+			from +=
+			    (uint64_t)x * (d ? map->strides_bytes[d - 1] * 8 : bits);
 		}
 		put_plainly(map, begin * 8 + e * bits, is_inside, from);
 	}
 }
 
-static void load(const struct emu_tensor_map *map, const int32_t *at,
-		 uint32_t begin)
+static void load(const struct emu_tensor_map *map, const int32_t *at, uint32_t begin)
 {
 	const uint32_t pieces = emu_tensor_map_pieces(map);
 	const uint32_t whole = map->type == EMU_TENSOR_16U4_ALIGN16B   ? 8
@@ -403,8 +399,7 @@ static void load(const struct emu_tensor_map *map, const int32_t *at,
 		if (!p.inside_bytes)
 			continue;
 		assert_true(p.address >= map->address);
-		assert_true(p.address - map->address + p.inside_bytes <=
-			    TENSOR_BYTES);
+		assert_true(p.address - map->address + p.inside_bytes <= TENSOR_BYTES);
 		memcpy(to + p.skip_bytes, tensor + (p.address - map->address),
 		       p.inside_bytes);
 		/* And back, as a store. */
@@ -426,9 +421,8 @@ static void random_boxes(void **state)
 
 		taken(&map);
 		for (int d = 0; d < map.rank; d++)
-			at[d] = (int32_t)rng_below(&rng,
-						   (int64_t)map.sizes[d] + 20) -
-				10;
+			at[d] =
+			    (int32_t)rng_below(&rng, (int64_t)map.sizes[d] + 20) - 10;
 		at[0] &= ~1;
 		memcpy(stored, tensor, sizeof(stored));
 		load_plainly(&map, at, begin);
@@ -451,18 +445,16 @@ static void packed_boxes(void **state)
 		const uint32_t wide = round % 2 ? 12 : 8; /* of 16 elements */
 		const struct emu_tensor_map map = {
 		    .address = 1 << 20,
-		    .type = round % 2 ? EMU_TENSOR_16U6_ALIGN16B
-				      : EMU_TENSOR_16U4_ALIGN16B,
+		    .type =
+			round % 2 ? EMU_TENSOR_16U6_ALIGN16B : EMU_TENSOR_16U4_ALIGN16B,
 		    .rank = 2,
 		    .sizes = {384, 9},
-		    .strides_bytes = {384 / 16 * wide +
-				      32 * (uint64_t)(round % 3)},
+		    .strides_bytes = {384 / 16 * wide + 32 * (uint64_t)(round % 3)},
 		    .box = {128, 4},
 		    .element_strides = {1, 1},
-		    .swizzle = round % 4 < 2 ? EMU_TENSOR_SWIZZLE_NONE
-			       : round % 8 < 4
-				   ? EMU_TENSOR_SWIZZLE_128B
-				   : EMU_TENSOR_SWIZZLE_128B_ATOM_32B,
+		    .swizzle = round % 4 < 2   ? EMU_TENSOR_SWIZZLE_NONE
+			       : round % 8 < 4 ? EMU_TENSOR_SWIZZLE_128B
+					       : EMU_TENSOR_SWIZZLE_128B_ATOM_32B,
 		};
 		const int32_t at[5] = {128 * (round % 5 - 1), round % 12 - 2};
 
@@ -472,14 +464,12 @@ static void packed_boxes(void **state)
 		for (uint32_t e = 0; e < 32; e++) {
 			const int64_t x = at[0] / 16 + (int64_t)e % 8;
 			const int64_t y = at[1] + (int64_t)e / 8;
-			uint8_t *to =
-			    want + swizzle_by_figure(map.swizzle, 16 * e);
+			uint8_t *to = want + swizzle_by_figure(map.swizzle, 16 * e);
 
 			memset(to, 0, 16);
 			if (x >= 0 && x < 384 / 16 && y >= 0 && y < 9)
 				memcpy(to,
-				       tensor +
-					   (uint64_t)y * map.strides_bytes[0] +
+				       tensor + (uint64_t)y * map.strides_bytes[0] +
 					   (uint64_t)x * wide,
 				       wide);
 		}
@@ -544,10 +534,8 @@ static void loads_round_tf32_to_even(void **state)
 
 	(void)state;
 	for (int i = 0; i < 100000; i++) {
-		const bool is_special =
-		    i < (int)(sizeof(special) / sizeof(*special));
-		const uint32_t x =
-		    is_special ? special[i] : (uint32_t)rng_next(&rng);
+		const bool is_special = i < (int)(sizeof(special) / sizeof(*special));
+		const uint32_t x = is_special ? special[i] : (uint32_t)rng_next(&rng);
 		uint32_t even = (x + 0xFFF + (x >> 13 & 1)) & 0xFFFFE000;
 		uint32_t got[4] = {0, 0, x, 0};
 
@@ -555,8 +543,7 @@ static void loads_round_tf32_to_even(void **state)
 			even = 0x7FFFE000;
 		emu_tensor_round_tf32((uint8_t *)got, sizeof(got));
 		if (got[2] != even)
-			fail_msg("%08x becomes %08x, not %08x", x, got[2],
-				 even);
+			fail_msg("%08x becomes %08x, not %08x", x, got[2], even);
 	}
 }
 
@@ -584,22 +571,13 @@ static struct emu_tensor_map map_of_rank_5(void)
 static void fields_are_replaced(void **state)
 {
 	/* PTX ISA, tensormap.replace: the types in its order. */
-	static const int types[] = {EMU_TENSOR_U8,
-				    EMU_TENSOR_U16,
-				    EMU_TENSOR_U32,
-				    EMU_TENSOR_S32,
-				    EMU_TENSOR_U64,
-				    EMU_TENSOR_S64,
-				    EMU_TENSOR_F16,
-				    EMU_TENSOR_F32,
-				    EMU_TENSOR_F32_FTZ,
-				    EMU_TENSOR_F64,
-				    EMU_TENSOR_BF16,
-				    EMU_TENSOR_TF32,
-				    EMU_TENSOR_TF32_FTZ,
-				    EMU_TENSOR_16U4_ALIGN8B,
-				    EMU_TENSOR_16U4_ALIGN16B,
-				    EMU_TENSOR_16U6_ALIGN16B};
+	static const int types[] = {
+	    EMU_TENSOR_U8,	     EMU_TENSOR_U16,	      EMU_TENSOR_U32,
+	    EMU_TENSOR_S32,	     EMU_TENSOR_U64,	      EMU_TENSOR_S64,
+	    EMU_TENSOR_F16,	     EMU_TENSOR_F32,	      EMU_TENSOR_F32_FTZ,
+	    EMU_TENSOR_F64,	     EMU_TENSOR_BF16,	      EMU_TENSOR_TF32,
+	    EMU_TENSOR_TF32_FTZ,     EMU_TENSOR_16U4_ALIGN8B, EMU_TENSOR_16U4_ALIGN16B,
+	    EMU_TENSOR_16U6_ALIGN16B};
 
 	(void)state;
 	for (int round = 0; round < 200; round++) {
@@ -616,8 +594,7 @@ static void fields_are_replaced(void **state)
 		replace(a, EMU_TENSOR_FIELD_ADDRESS, 0, to.address);
 		replace(a, EMU_TENSOR_FIELD_RANK, 0, (uint64_t)to.rank - 1);
 		replace(a, EMU_TENSOR_FIELD_TYPE, 0, type);
-		replace(a, EMU_TENSOR_FIELD_INTERLEAVE, 0,
-			(uint64_t)to.interleave);
+		replace(a, EMU_TENSOR_FIELD_INTERLEAVE, 0, (uint64_t)to.interleave);
 		replace(a, EMU_TENSOR_FIELD_SWIZZLE, 0,
 			to.swizzle > 3 ? 3 : (uint64_t)to.swizzle);
 		replace(a, EMU_TENSOR_FIELD_ATOMICITY, 0,
@@ -659,14 +636,12 @@ static void replaced_values_have_limits(void **state)
 	(void)state;
 	emu_tensor_map_encode(&map, opaque);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		assert_false(emu_tensor_map_replace(opaque, cases[i].field,
-						    cases[i].ordinal,
-						    cases[i].value, &err));
+		assert_false(emu_tensor_map_replace(
+		    opaque, cases[i].field, cases[i].ordinal, cases[i].value, &err));
 		assert_non_null(strstr(err.text, cases[i].why));
 	}
 	opaque[20] ^= 1;
-	assert_false(
-	    emu_tensor_map_replace(opaque, EMU_TENSOR_FIELD_RANK, 0, 0, &err));
+	assert_false(emu_tensor_map_replace(opaque, EMU_TENSOR_FIELD_RANK, 0, 0, &err));
 	assert_non_null(strstr(err.text, "cuTensorMapEncodeTiled"));
 }
 

@@ -91,15 +91,13 @@ static void copies_and_rules_are_the_gpus(void **state)
 		assert_non_null(fgets(line, sizeof(line), recording));
 		describe(is_store, i % TENSOR_CASES, model, sizeof(model));
 		if (strcmp(line, model) != 0)
-			fail_msg("%s %d: GPU %smodel %s",
-				 is_store ? "store" : "load", i % TENSOR_CASES,
-				 line, model);
+			fail_msg("%s %d: GPU %smodel %s", is_store ? "store" : "load",
+				 i % TENSOR_CASES, line, model);
 	}
 	for (int i = 0; i < TENSOR_RULES; i++) {
 		assert_int_equal(fscanf(recording, " %c", &taken), 1);
 		if (is_taken(i) != (taken == '1'))
-			fail_msg("rule %d: the driver's answer is %c", i,
-				 taken);
+			fail_msg("rule %d: the driver's answer is %c", i, taken);
 	}
 	fclose(recording);
 }
@@ -136,8 +134,7 @@ static void cases_are_as_they_were(void **state)
 	assert_in_range(taken, 100, 400);
 	assert_int_equal(refused, 60);
 	if (hash != UINT64_C(0x1EABC07F192AB731))
-		fail_msg("the cases have changed: %016llx",
-			 (unsigned long long)hash);
+		fail_msg("the cases have changed: %016llx", (unsigned long long)hash);
 }
 
 int main(void)

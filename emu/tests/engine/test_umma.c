@@ -27,8 +27,7 @@ static const struct emu_umma_form i8_pair = {EMU_UMMA_I8, 2, 0, false};
 static const struct emu_umma_form f8_tmem = {EMU_UMMA_F8F6F4, 1, 0, true};
 static const struct emu_umma_form f16_tmem = {EMU_UMMA_F16, 1, 0, true};
 
-static struct emu_umma decoded(uint32_t descriptor,
-			       const struct emu_umma_form *form)
+static struct emu_umma decoded(uint32_t descriptor, const struct emu_umma_form *form)
 {
 	struct emu_umma u;
 	struct emu_error err = {{0}};
@@ -58,8 +57,8 @@ static void test_golden_instructions(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		const struct emu_umma u = decoded(
-		    cases[i].descriptor, cases[i].ctas == 2 ? &fp4_pair : &fp4);
+		const struct emu_umma u =
+		    decoded(cases[i].descriptor, cases[i].ctas == 2 ? &fp4_pair : &fp4);
 
 		assert_int_equal(u.m, cases[i].m);
 		assert_int_equal(u.n, cases[i].n);
@@ -75,11 +74,11 @@ static void test_golden_instructions(void **state)
 static void test_other_kinds(void **state)
 {
 	/* E4M3 times E2M1, ids 3 and 2, 128 x 256. */
-	const uint32_t x = 2u << 4 | 0u << 7 | 5u << 10 | 32u << 17 | 1u << 23 |
-			   1u << 27 | 3u << 29;
+	const uint32_t x =
+	    2u << 4 | 0u << 7 | 5u << 10 | 32u << 17 | 1u << 23 | 1u << 27 | 3u << 29;
 	/* BF16 times F16 to F32, both transposed, A negated, 64 x 72. */
-	const uint32_t y = 1u << 4 | 1u << 7 | 1u << 13 | 1u << 15 | 1u << 16 |
-			   9u << 17 | 4u << 24;
+	const uint32_t y =
+	    1u << 4 | 1u << 7 | 1u << 13 | 1u << 15 | 1u << 16 | 9u << 17 | 4u << 24;
 	struct emu_umma u = decoded(x, &mx);
 
 	(void)state;
@@ -105,8 +104,8 @@ static void test_other_kinds(void **state)
 	u = decoded(y, &f16);
 	assert_int_equal(u.a_type, EMU_UMMA_TYPE_BF16);
 	assert_int_equal(u.b_type, EMU_UMMA_TYPE_F16);
-	assert_true(u.a_negated && !u.b_negated && u.a_transposed &&
-		    u.b_transposed && !u.d_is_f16);
+	assert_true(u.a_negated && !u.b_negated && u.a_transposed && u.b_transposed &&
+		    !u.d_is_f16);
 	assert_int_equal(u.m, 64);
 	assert_int_equal(u.n, 72);
 	assert_int_equal(u.k, 16);
@@ -174,8 +173,7 @@ static void test_refused_instructions(void **state)
 {
 	(void)state;
 	for (size_t i = 0;
-	     i < sizeof(refused_instructions) / sizeof(*refused_instructions);
-	     i++) {
+	     i < sizeof(refused_instructions) / sizeof(*refused_instructions); i++) {
 		struct emu_error err = {{0}};
 		char shown[20];
 		struct emu_umma u;
@@ -262,8 +260,7 @@ static void test_swizzles(void **state)
 
 		for (int row = 0; row < 128; row++)
 			for (int p = 0; p < 2; p++) {
-				const uint32_t at =
-				    emu_umma_offset(&m, false, row, p);
+				const uint32_t at = emu_umma_offset(&m, false, row, p);
 
 				assert_int_equal(at % 16, 0);
 				if (s <= 1) {
@@ -325,9 +322,8 @@ static void test_unpack(void **state)
 	/* 16 elements, then bytes that nobody reads. */
 	emu_umma_unpack(&u, EMU_UMMA_TYPE_E2M1, bytes, codes);
 	for (int k = 0; k < 32; k++)
-		assert_int_equal(codes[k], bytes[k / 16 * 16 + k % 16 / 2] >>
-						   4 * (k % 2) &
-					       15);
+		assert_int_equal(codes[k],
+				 bytes[k / 16 * 16 + k % 16 / 2] >> 4 * (k % 2) & 15);
 	emu_umma_unpack(&u, EMU_UMMA_TYPE_E3M2, bytes, codes);
 	for (int k = 0; k < 32; k++) {
 		uint32_t code = 0;
@@ -335,10 +331,8 @@ static void test_unpack(void **state)
 		for (int b = 0; b < 6; b++) {
 			const int bit = k % 16 * 6 + b;
 
-			code |=
-			    (uint32_t)(bytes[k / 16 * 16 + bit / 8] >> bit % 8 &
-				       1)
-			    << b;
+			code |= (uint32_t)(bytes[k / 16 * 16 + bit / 8] >> bit % 8 & 1)
+				<< b;
 		}
 		assert_int_equal(codes[k], code);
 	}
@@ -346,8 +340,8 @@ static void test_unpack(void **state)
 
 /* ---- tensor memory ------------------------------------------------------- */
 
-static void check_d(uint32_t descriptor, const struct emu_umma_form *form,
-		    int row, int column, int cta, int lane, int at)
+static void check_d(uint32_t descriptor, const struct emu_umma_form *form, int row,
+		    int column, int cta, int lane, int at)
 {
 	const struct emu_umma u = decoded(descriptor, form);
 	int c, l, t;
@@ -361,8 +355,7 @@ static void check_d(uint32_t descriptor, const struct emu_umma_form *form,
 /* PTX ISA, "Data Path Layout Organization": layouts A, B, D and F. */
 static void test_d_places(void **state)
 {
-	const uint32_t f16_64 = 0x04100010, f16_128 = 0x08100010,
-		       f16_256 = 0x10100010;
+	const uint32_t f16_64 = 0x04100010, f16_128 = 0x08100010, f16_256 = 0x10100010;
 
 	(void)state;
 	check_d(0x08100480, &fp4, 77, 63, 0, 77, 63);

@@ -40,10 +40,8 @@ static uint32_t float_bits(float x)
 
 static struct emu_wgmma_shape shape_of(enum emu_mma_type type, int n)
 {
-	return (struct emu_wgmma_shape){.n = n,
-					.k = 32 / emu_mma_type_bytes(type),
-					.a_type = type,
-					.b_type = type};
+	return (struct emu_wgmma_shape){
+	    .n = n, .k = 32 / emu_mma_type_bytes(type), .a_type = type, .b_type = type};
 }
 
 /* ---- the rules again, with integers -------------------------------------- */
@@ -76,8 +74,7 @@ static struct number number_of(const struct layout *l, uint32_t code)
 	const uint32_t bits = code >> l->dropped_bits;
 	const int fraction = (int)(bits & ((1u << fraction_bits) - 1));
 	const int biased = (int)(bits >> fraction_bits) & top;
-	const int sign =
-	    bits >> (fraction_bits + l->exponent_bits) & 1 ? -1 : 1;
+	const int sign = bits >> (fraction_bits + l->exponent_bits) & 1 ? -1 : 1;
 	struct number x = {.bits = fraction_bits};
 
 	if (biased == top && l->has_infinity) {
@@ -103,11 +100,10 @@ static struct number product(struct number a, struct number b)
 
 	x.is_nan = a.is_nan || b.is_nan;
 	if (a.infinity || b.infinity) {
-		x.infinity =
-		    (a.infinity ? a.infinity
-				: (a.significand > 0) - (a.significand < 0)) *
-		    (b.infinity ? b.infinity
-				: (b.significand > 0) - (b.significand < 0));
+		x.infinity = (a.infinity ? a.infinity
+					 : (a.significand > 0) - (a.significand < 0)) *
+			     (b.infinity ? b.infinity
+					 : (b.significand > 0) - (b.significand < 0));
 		x.is_nan |= x.infinity == 0;
 	}
 	return x;
@@ -176,8 +172,7 @@ static uint32_t reference(const struct emu_wgmma_shape *s, const uint32_t *a,
 	for (int i = 0; i <= s->k; i++)
 		if (x[i].significand)
 			sum += shift_to_zero(x[i].significand,
-					     e - x[i].exponent + x[i].bits -
-						 terms);
+					     e - x[i].exponent + x[i].bits - terms);
 	bits = cut(sum, e - terms, kept);
 	/* What is cut to nothing is +0. */
 	return bits == 0x80000000 ? 0 : bits;
@@ -204,8 +199,7 @@ static uint32_t code_of(enum emu_mma_type type, enum data data)
 
 	if (data == NARROW) {
 		code &= ~(((1u << l->exponent_bits) - 1) << l->fraction_bits);
-		code |= (bias - 1 + (uint32_t)rng_below(&rng, 3))
-			<< l->fraction_bits;
+		code |= (bias - 1 + (uint32_t)rng_below(&rng, 3)) << l->fraction_bits;
 	}
 	if (data == SPARSE)
 		code = rng_below(&rng, 4)   ? code & 1u << (width - 1)
@@ -228,15 +222,14 @@ static uint32_t random_c(enum data data)
 	if (rng_below(&rng, 4) == 0)
 		return bits & 0x80000000;
 	if (data == NARROW)
-		return (bits & 0x807FFFFF) |
-		       (124 + (uint32_t)rng_below(&rng, 6)) << 23;
+		return (bits & 0x807FFFFF) | (124 + (uint32_t)rng_below(&rng, 6)) << 23;
 	if (data != ANY && (bits & 0x7F800000) == 0x7F800000)
 		return 0;
 	return bits;
 }
 
-static void compare(enum emu_mma_type a_type, enum emu_mma_type b_type,
-		    enum data data, int n)
+static void compare(enum emu_mma_type a_type, enum emu_mma_type b_type, enum data data,
+		    int n)
 {
 	struct emu_wgmma_shape s = shape_of(a_type, n);
 	static uint32_t a[ROWS * MAX_K], b[MAX_N * MAX_K];
@@ -255,10 +248,9 @@ static void compare(enum emu_mma_type a_type, enum emu_mma_type b_type,
 		    reference(&s, a + i / n * s.k, b + i % n * s.k, c[i]);
 
 		if (d[i] != want)
-			fail_msg(
-			    "types %d %d data %d sum %d of n %d: 0x%08x, not "
-			    "0x%08x",
-			    a_type, b_type, data, i, n, d[i], want);
+			fail_msg("types %d %d data %d sum %d of n %d: 0x%08x, not "
+				 "0x%08x",
+				 a_type, b_type, data, i, n, d[i], want);
 	}
 	/* Without c, and in place. */
 	emu_wgmma_rows(&s, a, b, NULL, d);
@@ -275,9 +267,8 @@ static void sums_follow_the_rules(void **state)
 	for (int round = 0; round < 12; round++)
 		for (int data = 0; data < DATA_KINDS; data++)
 			for (int t = EMU_F16; t <= EMU_E5M2; t++)
-				compare((enum emu_mma_type)t,
-					(enum emu_mma_type)t, (enum data)data,
-					sizes[round % 4]);
+				compare((enum emu_mma_type)t, (enum emu_mma_type)t,
+					(enum data)data, sizes[round % 4]);
 	for (int data = 0; data < DATA_KINDS; data++) {
 		compare(EMU_E4M3, EMU_E5M2, (enum data)data, 24);
 		compare(EMU_E5M2, EMU_E4M3, (enum data)data, 24);
@@ -289,8 +280,8 @@ static void sums_follow_the_rules(void **state)
 /* One sum of fp16 (type EMU_F16) or bf16 products; 1.0 is ONE(type). */
 #define ONE(type) ((type) == EMU_F16 ? 0x3C00u : 0x3F80u)
 
-static uint32_t one_sum(enum emu_mma_type type, const uint32_t *a,
-			const uint32_t *b, uint32_t c)
+static uint32_t one_sum(enum emu_mma_type type, const uint32_t *a, const uint32_t *b,
+			uint32_t c)
 {
 	const struct emu_wgmma_shape s = shape_of(type, 8);
 	uint32_t all_a[ROWS * 16] = {0}, all_b[8 * 16] = {0};
@@ -402,8 +393,7 @@ static void exact_sums_are_exact(void **state)
 				const int at = i % 64 * 16 + k;
 				const int x = twice[ia[i / 64 * 16 + k]];
 
-				want[i] +=
-				    x * twice[ib[at]] * (at % 3 ? 1 : -1);
+				want[i] += x * twice[ib[at]] * (at % 3 ? 1 : -1);
 			}
 		emu_wgmma_rows(&s, a, b, d, d);
 	}

@@ -18,18 +18,15 @@
 
 static struct emu_wgmma_shape shape_of(enum emu_mma_type type, int n)
 {
-	return (struct emu_wgmma_shape){.n = n,
-					.k = 32 / emu_mma_type_bytes(type),
-					.a_type = type,
-					.b_type = type};
+	return (struct emu_wgmma_shape){
+	    .n = n, .k = 32 / emu_mma_type_bytes(type), .a_type = type, .b_type = type};
 }
 
 /* ---- registers ----------------------------------------------------------- */
 
 static void each_register_has_its_element(void **state)
 {
-	static const enum emu_mma_type types[] = {EMU_TF32, EMU_F16, EMU_E4M3,
-						  EMU_S8};
+	static const enum emu_mma_type types[] = {EMU_TF32, EMU_F16, EMU_E4M3, EMU_S8};
 	int row, at;
 
 	(void)state;
@@ -45,8 +42,7 @@ static void each_register_has_its_element(void **state)
 			a[row][at] = true;
 			/* PTX: row is lane / 4, eight more in odd registers. */
 			assert_int_equal(row, i / 16 + i % 2 * 8);
-			assert_int_equal(at,
-					 (i / 4 % 4 + i / 2 % 2 * 4) * share);
+			assert_int_equal(at, (i / 4 % 4 + i / 2 % 2 * 4) * share);
 		}
 		for (int i = 0; i < 32 * 2; i++) {
 			emu_mma_b_place(&s, i / 2, i % 2, &row, &at);
@@ -71,15 +67,13 @@ static void each_result_has_its_register(void **state)
 			seen[row][column] = true;
 			/* PTX figure: d0 d1 side by side, d2 d3 eight below. */
 			assert_int_equal(row, lane / 4 + (i % 4 >= 2 ? 8 : 0));
-			assert_int_equal(column,
-					 i / 4 * 8 + lane % 4 * 2 + (i & 1));
+			assert_int_equal(column, i / 4 * 8 + lane % 4 * 2 + (i & 1));
 		}
 }
 
 /* ---- shared memory ------------------------------------------------------- */
 
-static uint64_t descriptor(uint32_t start, uint32_t lead, uint32_t stride,
-			   int swizzle)
+static uint64_t descriptor(uint32_t start, uint32_t lead, uint32_t stride, int swizzle)
 {
 	const uint64_t kind = swizzle == 128  ? 1
 			      : swizzle == 64 ? 2
@@ -127,13 +121,11 @@ static void k_major_with_swizzle(void **state)
 						    (uint32_t)step +
 						    (uint32_t)i % 2 * 16;
 				/* The leading offset is not read. */
-				const uint64_t desc =
-				    descriptor(begin + (uint32_t)step, 16,
-					       8 * width, widths[w]);
+				const uint64_t desc = descriptor(
+				    begin + (uint32_t)step, 16, 8 * width, widths[w]);
 
-				assert_int_equal(
-				    offset(desc, false, i / 2, i % 2),
-				    swizzle_of_copy(at, widths[w]));
+				assert_int_equal(offset(desc, false, i / 2, i % 2),
+						 swizzle_of_copy(at, widths[w]));
 			}
 }
 
@@ -143,17 +135,15 @@ static void without_swizzle(void **state)
 	(void)state;
 	for (int row = 0; row < 64; row++)
 		for (int piece = 0; piece < 2; piece++)
-			assert_int_equal(offset(descriptor(1024, 2048, 128, 0),
-						false, row, piece),
-					 1024 + row / 8 * 128 + row % 8 * 16 +
-					     piece * 2048);
+			assert_int_equal(
+			    offset(descriptor(1024, 2048, 128, 0), false, row, piece),
+			    1024 + row / 8 * 128 + row % 8 * 16 + piece * 2048);
 	/* Transposed: 8 k of 16 bytes (8 of m or n) are a block. */
 	for (int k = 0; k < 16; k++)
 		for (int piece = 0; piece < 8; piece++)
-			assert_int_equal(offset(descriptor(1024, 128, 256, 0),
-						true, k, piece),
-					 1024 + k / 8 * 128 + k % 8 * 16 +
-					     piece * 256);
+			assert_int_equal(
+			    offset(descriptor(1024, 128, 256, 0), true, k, piece),
+			    1024 + k / 8 * 128 + k % 8 * 16 + piece * 256);
 }
 
 /* Rows of `width` bytes of m or n, one a k; wider matrices are boxes. */
@@ -164,19 +154,17 @@ static void transposed_with_swizzle(void **state)
 	(void)state;
 	for (int w = 0; w < 3; w++) {
 		const uint32_t width = (uint32_t)widths[w], box = 64 * width;
-		const uint64_t desc =
-		    descriptor(8192, box, 8 * width, widths[w]);
+		const uint64_t desc = descriptor(8192, box, 8 * width, widths[w]);
 
 		for (int k = 0; k < 16; k++)
 			for (int piece = 0; piece < 32; piece++) {
 				const uint32_t p = (uint32_t)piece;
-				const uint32_t at =
-				    8192 + p / (width / 16) * box +
-				    (uint32_t)k * width + p % (width / 16) * 16;
+				const uint32_t at = 8192 + p / (width / 16) * box +
+						    (uint32_t)k * width +
+						    p % (width / 16) * 16;
 
-				assert_int_equal(
-				    offset(desc, true, k, piece),
-				    swizzle_of_copy(at, widths[w]));
+				assert_int_equal(offset(desc, true, k, piece),
+						 swizzle_of_copy(at, widths[w]));
 			}
 	}
 }
@@ -193,13 +181,12 @@ static void base_offsets_move_the_pattern(void **state)
 
 		for (int row = 0; row < 64; row++)
 			assert_int_equal(offset(desc, false, row, 1),
-					 offset(plain, false, row, 1) +
-					     base * 128);
+					 offset(plain, false, row, 1) + base * 128);
 	}
 }
 
-static void refused(uint64_t desc, const struct emu_wgmma_shape *s,
-		    bool is_transposed, const char *rule)
+static void refused(uint64_t desc, const struct emu_wgmma_shape *s, bool is_transposed,
+		    const char *rule)
 {
 	struct emu_error err = {""};
 	uint32_t at = 0;
@@ -218,8 +205,7 @@ static void bad_descriptors_are_refused(void **state)
 	for (int bit = 0; bit < 64; bit++)
 		if (bit == 14 || bit == 15 || bit == 30 || bit == 31 ||
 		    (bit >= 46 && bit <= 48) || (bit >= 52 && bit <= 61))
-			refused(good | UINT64_C(1) << bit, &half, false,
-				"must be 0");
+			refused(good | UINT64_C(1) << bit, &half, false, "must be 0");
 	refused(descriptor(1024, 16, 128, 0) | UINT64_C(1) << 49, &half, false,
 		"base offset 1");
 	refused(descriptor(1024, 16, 256, 32) | UINT64_C(2) << 49, &half, false,

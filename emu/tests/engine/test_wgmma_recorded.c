@@ -24,8 +24,7 @@ static int setup(void **state)
 	(void)state;
 	recording = fopen(RECORDING, "r");
 	if (!recording)
-		print_message("%s is not there: no GPU was asked yet\n",
-			      RECORDING);
+		print_message("%s is not there: no GPU was asked yet\n", RECORDING);
 	return 0;
 }
 
@@ -76,8 +75,7 @@ static void sums_are_the_gpus(void **state)
 			if (wgmma_hash(d, WGMMA_SUMS) == hash)
 				continue;
 			if (wrong++ < 20)
-				print_message("%s, case %d differs\n", title,
-					      i);
+				print_message("%s, case %d differs\n", title, i);
 		}
 	}
 	assert_int_equal(wrong, 0);
@@ -102,8 +100,8 @@ static void places_are_the_gpus(void **state)
 
 			assert_int_equal(fscanf(recording, "%x", &offset), 1);
 			if (offset != offsets[piece])
-				fail_msg("%s, piece %d: at %u, not %u", title,
-					 piece, offset, offsets[piece]);
+				fail_msg("%s, piece %d: at %u, not %u", title, piece,
+					 offset, offsets[piece]);
 		}
 	}
 }

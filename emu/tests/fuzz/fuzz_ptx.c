@@ -23,15 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
 static uint64_t put(struct emu_machine *m, uint64_t bytes)
 {
-	const uint64_t at = bytes <= MEMORY_BYTES / 4
-				? emu_memory_alloc(m->memory, bytes, NULL)
-				: 0;
+	const uint64_t at =
+	    bytes <= MEMORY_BYTES / 4 ? emu_memory_alloc(m->memory, bytes, NULL) : 0;
 
 	if (!at)
 		return 0;
 	memset((void *)(uintptr_t)at, 1, bytes);
-	memset(m->global.shadow + (at - m->global.base),
-	       EMU_MAPPED | EMU_WRITTEN, bytes);
+	memset(m->global.shadow + (at - m->global.base), EMU_MAPPED | EMU_WRITTEN,
+	       bytes);
 	return at;
 }
 
@@ -43,8 +42,7 @@ static uint64_t place(void *context, const struct emu_variable *v,
 }
 
 /* Every eight bytes of the parameters are a pointer. */
-static void run(struct emu_machine *m, const struct emu_kernel *kernel,
-		uint64_t seed)
+static void run(struct emu_machine *m, const struct emu_kernel *kernel, uint64_t seed)
 {
 	struct emu_grid g = {.machine = m,
 			     .kernel = kernel,
@@ -89,8 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 	module = emu_module_read(text, place, &m, &err);
 	if (!module && !err.text[0])
 		abort();
-	for (uint32_t k = 0;
-	     module && k < module->n_kernels && k < MOST_KERNELS; k++)
+	for (uint32_t k = 0; module && k < module->n_kernels && k < MOST_KERNELS; k++)
 		if (module->kernels[k]->register_bytes < 1 << 20)
 			run(&m, module->kernels[k], n_bytes % 3);
 	emu_module_free(module);

@@ -19,8 +19,7 @@
 #define LANES  32
 #define ROUNDS 24
 
-#define IN_OUT                                                                 \
-	"mad.wide.u32 %d40, %tid, 16, %in;\nmad.wide.u32 %d41, %tid, 4, %out;\n"
+#define IN_OUT "mad.wide.u32 %d40, %tid, 16, %in;\nmad.wide.u32 %d41, %tid, 4, %out;\n"
 
 static uint32_t bits_of(float x)
 {
@@ -32,10 +31,9 @@ static uint32_t bits_of(float x)
 
 static float any_float(void)
 {
-	static const uint32_t edges[] = {0,	     0x80000000, 1,
-					 0x80000001, 0x7F7FFFFF, 0x7F800000,
-					 0xFF800000, 0x7FC00000, 0x3F800000,
-					 0x00800000, 0x7FFFFF,	 0xBF800000};
+	static const uint32_t edges[] = {
+	    0,		0x80000000, 1,		0x80000001, 0x7F7FFFFF, 0x7F800000,
+	    0xFF800000, 0x7FC00000, 0x3F800000, 0x00800000, 0x7FFFFF,	0xBF800000};
 	uint32_t bits = emu_test_random();
 	float x;
 
@@ -55,10 +53,10 @@ static void any_floats(float x[LANES][4])
 }
 
 /* Both are arrays. */
-#define RUN(body, from, to)                                                    \
-	emu_must_run(body, &(struct emu_job){.in = (from),                     \
-					     .in_bytes = sizeof(from),         \
-					     .out = (to),                      \
+#define RUN(body, from, to)                                                            \
+	emu_must_run(body, &(struct emu_job){.in = (from),                             \
+					     .in_bytes = sizeof(from),                 \
+					     .out = (to),                              \
 					     .out_bytes = sizeof(to)})
 
 /* ---- arithmetic ------------------------------------------------------------
@@ -143,8 +141,7 @@ static void test_arithmetic(void **state)
 				fail_msg("%s.%s %a %a %a: %08x, not %08x",
 					 operations[o].name, roundings[r].word,
 					 (double)in[l][0], (double)in[l][1],
-					 (double)in[l][2], out[l],
-					 bits_of(want));
+					 (double)in[l][2], out[l], bits_of(want));
 		}
 	}
 }
@@ -171,8 +168,8 @@ static void check_choices(const uint32_t *in, const uint32_t *out)
 	for (int is_max = 0; is_max < 2; is_max++) {
 		const uint32_t *got = out + 3 * is_max;
 
-		assert_int_equal(
-		    got[0], chosen(x, y, in[0], in[1], 0x7FFFFFFF, is_max));
+		assert_int_equal(got[0],
+				 chosen(x, y, in[0], in[1], 0x7FFFFFFF, is_max));
 		for (int k = 0; k < 4; k++) {
 			const struct emu_format *f =
 			    k < 2 ? &emu_format_f16 : &emu_format_bf16;
@@ -180,9 +177,8 @@ static void check_choices(const uint32_t *in, const uint32_t *out)
 			const uint32_t b = in[1] >> k % 2 * 16 & 0xFFFF;
 
 			assert_int_equal(got[1 + k / 2] >> k % 2 * 16 & 0xFFFF,
-					 chosen(emu_widen(f, a),
-						emu_widen(f, b), a, b, 0x7FFF,
-						is_max));
+					 chosen(emu_widen(f, a), emu_widen(f, b), a, b,
+						0x7FFF, is_max));
 		}
 	}
 }
@@ -190,16 +186,16 @@ static void check_choices(const uint32_t *in, const uint32_t *out)
 /* .NaN: where one is none, so is the result. */
 static void test_choices_of_nan(void **state)
 {
-	static const char *body = IN_OUT
-	    "ld.global.v2.u32 {%r1, %r2}, [%d40];\n"
-	    "mov.b32 %f1, %r1;\nmov.b32 %f2, %r2;\n"
-	    "min.NaN.f32 %f3, %f1, %f2;\nmax.NaN.f32 %f4, %f1, %f2;\n"
-	    "min.NaN.f16x2 %r3, %r1, %r2;\nmax.NaN.f16x2 %r4, %r1, %r2;\n"
-	    "min.NaN.bf16x2 %r5, %r1, %r2;\nmax.NaN.bf16x2 %r6, %r1, %r2;\n"
-	    "mad.wide.u32 %d42, %tid, 24, %out;\n"
-	    "st.global.f32 [%d42], %f3;\nst.global.u32 [%d42+4], %r3;\n"
-	    "st.global.u32 [%d42+8], %r5;\nst.global.f32 [%d42+12], %f4;\n"
-	    "st.global.u32 [%d42+16], %r4;\nst.global.u32 [%d42+20], %r6;\n";
+	static const char *body =
+	    IN_OUT "ld.global.v2.u32 {%r1, %r2}, [%d40];\n"
+		   "mov.b32 %f1, %r1;\nmov.b32 %f2, %r2;\n"
+		   "min.NaN.f32 %f3, %f1, %f2;\nmax.NaN.f32 %f4, %f1, %f2;\n"
+		   "min.NaN.f16x2 %r3, %r1, %r2;\nmax.NaN.f16x2 %r4, %r1, %r2;\n"
+		   "min.NaN.bf16x2 %r5, %r1, %r2;\nmax.NaN.bf16x2 %r6, %r1, %r2;\n"
+		   "mad.wide.u32 %d42, %tid, 24, %out;\n"
+		   "st.global.f32 [%d42], %f3;\nst.global.u32 [%d42+4], %r3;\n"
+		   "st.global.u32 [%d42+8], %r5;\nst.global.f32 [%d42+12], %f4;\n"
+		   "st.global.u32 [%d42+16], %r4;\nst.global.u32 [%d42+20], %r6;\n";
 	static const uint32_t special[] = {0,	       0x80000000, 0x7F800001,
 					   0xFFC00000, 0x7C017C01, 0x80007F80,
 					   0x7E000000, 0xFF800000};
@@ -222,19 +218,19 @@ static void test_choices_of_nan(void **state)
 /* min and max take the number, and -0 is less than +0; .sat is 0 to 1. */
 static void test_choices(void **state)
 {
-	static const char *body = IN_OUT
-	    "ld.global.v2.f32 {%f1, %f2}, [%d40];\nmin.f32 %f3, %f1, %f2;\n"
-	    "max.f32 %f4, %f1, %f2;\nadd.sat.f32 %f5, %f1, %f2;\n"
-	    "neg.f32 %f6, %f1;\nabs.f32 %f7, %f1;\n"
-	    "setp.lt.f32 %p1, %f1, %f2;\nsetp.neu.f32 %p2, %f1, %f2;\n"
-	    "setp.nan.f32 %p3, %f1, %f2;\nsetp.ge.f32 %p4, %f1, %f2;\n"
-	    "selp.u32 %r1, 1, 0, %p1;\nselp.u32 %r2, 2, 0, %p2;\n"
-	    "selp.u32 %r3, 4, 0, %p3;\nselp.u32 %r4, 8, 0, %p4;\n"
-	    "or.b32 %r1, %r1, %r2;\nor.b32 %r3, %r3, %r4;\n"
-	    "or.b32 %r1, %r1, %r3;\nmad.wide.u32 %d42, %tid, 24, %out;\n"
-	    "st.global.v2.f32 [%d42], {%f3, %f4};\n"
-	    "st.global.v2.f32 [%d42+8], {%f5, %f6};\n"
-	    "st.global.f32 [%d42+16], %f7;\nst.global.u32 [%d42+20], %r1;\n";
+	static const char *body =
+	    IN_OUT "ld.global.v2.f32 {%f1, %f2}, [%d40];\nmin.f32 %f3, %f1, %f2;\n"
+		   "max.f32 %f4, %f1, %f2;\nadd.sat.f32 %f5, %f1, %f2;\n"
+		   "neg.f32 %f6, %f1;\nabs.f32 %f7, %f1;\n"
+		   "setp.lt.f32 %p1, %f1, %f2;\nsetp.neu.f32 %p2, %f1, %f2;\n"
+		   "setp.nan.f32 %p3, %f1, %f2;\nsetp.ge.f32 %p4, %f1, %f2;\n"
+		   "selp.u32 %r1, 1, 0, %p1;\nselp.u32 %r2, 2, 0, %p2;\n"
+		   "selp.u32 %r3, 4, 0, %p3;\nselp.u32 %r4, 8, 0, %p4;\n"
+		   "or.b32 %r1, %r1, %r2;\nor.b32 %r3, %r3, %r4;\n"
+		   "or.b32 %r1, %r1, %r3;\nmad.wide.u32 %d42, %tid, 24, %out;\n"
+		   "st.global.v2.f32 [%d42], {%f3, %f4};\n"
+		   "st.global.v2.f32 [%d42+8], {%f5, %f6};\n"
+		   "st.global.f32 [%d42+16], %f7;\nst.global.u32 [%d42+20], %r1;\n";
 
 	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
@@ -255,17 +251,15 @@ static void test_choices(void **state)
 			assert_int_equal(out[l][0], bits_of(x != x  ? y
 							    : first ? x
 								    : y));
-			assert_int_equal(out[l][1], bits_of(x != x ? y
-							    : last ? x
-								   : y));
+			assert_int_equal(out[l][1], bits_of(x != x ? y : last ? x : y));
 			assert_int_equal(out[l][2],
 					 bits_of(sum > 0 ? fminf(sum, 1) : 0));
 			assert_int_equal(out[l][3], raw ^ 0x80000000);
 			assert_int_equal(out[l][4], raw & 0x7FFFFFFF);
-			assert_int_equal(
-			    out[l][5], (x < y ? 1u : 0u) | (x == y ? 0u : 2u) |
-					   (x != x || y != y ? 4u : 0u) |
-					   (x >= y ? 8u : 0u));
+			assert_int_equal(out[l][5], (x < y ? 1u : 0u) |
+							(x == y ? 0u : 2u) |
+							(x != x || y != y ? 4u : 0u) |
+							(x >= y ? 8u : 0u));
 		}
 	}
 }
@@ -314,8 +308,8 @@ static void test_e2m1(void **state)
 
 			assert_int_equal(out[i][0] >> 16 * n & 0xFFFF,
 					 emu_narrow(&emu_format_f16,
-						    (double)(code & 8 ? -x : x),
-						    EMU_RN, false));
+						    (double)(code & 8 ? -x : x), EMU_RN,
+						    false));
 		}
 		assert_int_equal(out[i][1] & 0xFF,
 				 given[i / 16].code << 4 | given[i % 16].code);
@@ -347,16 +341,15 @@ static void test_codes(void **state)
 	for (uint32_t code = 0; code < 65536; code++) {
 		const int exponent = (int)(code >> 10 & 31);
 		const uint32_t mantissa = code & 0x3FF;
-		const float size =
-		    exponent == 31 ? (mantissa ? NAN : INFINITY)
-		    : exponent ? ldexpf((float)(mantissa + 1024), exponent - 25)
-			       : ldexpf((float)mantissa, -24);
+		const float size = exponent == 31 ? (mantissa ? NAN : INFINITY)
+				   : exponent
+				       ? ldexpf((float)(mantissa + 1024), exponent - 25)
+				       : ldexpf((float)mantissa, -24);
 		const bool is_nan = exponent == 31 && mantissa;
 		const uint32_t lo = code & 0xFF, hi = code >> 8;
 		uint32_t pair = out[code][2] & 0xFFFF;
 
-		assert_int_equal(out[code][0],
-				 bits_of(code >> 15 ? -size : size));
+		assert_int_equal(out[code][0], bits_of(code >> 15 ? -size : size));
 		assert_int_equal(out[code][1], is_nan ? 0x7FFF : code);
 		/* e4m3 back again; NaN has one code. */
 		assert_int_equal(pair & 0xFF, (lo & 0x7F) == 0x7F ? 0x7F : lo);
@@ -373,8 +366,7 @@ static void test_codes(void **state)
 /* A narrowed value is one of the two neighbours, and the right one. */
 static void check_narrow(const struct emu_format *f, double x)
 {
-	static const enum emu_rounding modes[] = {EMU_RZ, EMU_RM, EMU_RP,
-						  EMU_RN};
+	static const enum emu_rounding modes[] = {EMU_RZ, EMU_RM, EMU_RP, EMU_RN};
 	double got[4];
 
 	for (int i = 0; i < 4; i++)
@@ -393,14 +385,12 @@ static void check_narrow(const struct emu_format *f, double x)
 static void test_narrow(void **state)
 {
 	static const struct emu_format *const formats[] = {
-	    &emu_format_f16, &emu_format_bf16, &emu_format_e5m2,
-	    &emu_format_tf32};
+	    &emu_format_f16, &emu_format_bf16, &emu_format_e5m2, &emu_format_tf32};
 
 	(void)state;
 	for (int i = 0; i < 20000; i++) {
 		const struct emu_format *f = formats[i % 4];
-		const uint32_t code =
-		    emu_test_random() % (f->largest ? f->largest : 1);
+		const uint32_t code = emu_test_random() % (f->largest ? f->largest : 1);
 		const double a = emu_widen(f, code), b = emu_widen(f, code + 1);
 		const uint32_t tie = emu_narrow(f, (a + b) / 2, EMU_RN, false);
 
@@ -410,17 +400,13 @@ static void test_narrow(void **state)
 		assert_int_equal(emu_narrow(f, a, EMU_RM, true), code);
 	}
 	/* Two roundings would give 1 + 2^-10. */
-	assert_int_equal(emu_narrow(&emu_format_f16,
-				    1 + ldexp(1, -11) + ldexp(1, -40), EMU_RN,
-				    false),
+	assert_int_equal(emu_narrow(&emu_format_f16, 1 + ldexp(1, -11) + ldexp(1, -40),
+				    EMU_RN, false),
 			 0x3C01);
 	assert_int_equal(emu_narrow(&emu_format_e4m3, 465, EMU_RN, true), 0x7E);
-	assert_int_equal(emu_narrow(&emu_format_e4m3, -1e9, EMU_RN, true),
-			 0xFE);
-	assert_int_equal(emu_narrow(&emu_format_f16, 65520, EMU_RN, false),
-			 0x7C00);
-	assert_int_equal(emu_narrow(&emu_format_f16, 65519, EMU_RN, false),
-			 0x7BFF);
+	assert_int_equal(emu_narrow(&emu_format_e4m3, -1e9, EMU_RN, true), 0xFE);
+	assert_int_equal(emu_narrow(&emu_format_f16, 65520, EMU_RN, false), 0x7C00);
+	assert_int_equal(emu_narrow(&emu_format_f16, 65519, EMU_RN, false), 0x7BFF);
 }
 
 static int32_t clamped(double x)
@@ -458,11 +444,8 @@ static void test_integers(void **state)
 			in[l].pad = 0;
 			in[l].x =
 			    l % 2 ? any_float()
-				  : (float)((int)(emu_test_random() % 2001) -
-					    1000) /
-					4;
-			in[l].n =
-			    emu_test_random_64() >> emu_test_random() % 64;
+				  : (float)((int)(emu_test_random() % 2001) - 1000) / 4;
+			in[l].n = emu_test_random_64() >> emu_test_random() % 64;
 		}
 		RUN(body, in, out);
 		for (int l = 0; l < LANES; l++) {
@@ -524,8 +507,7 @@ static void test_halves(void **state)
 			want[1] = (double)(v[0] + v[1]);
 			want[2] = (double)(v[0] * v[1] + v[2]);
 			for (int k = 0; k < 3; k++)
-				if (got[k] !=
-				    emu_narrow(f, want[k], EMU_RN, false))
+				if (got[k] != emu_narrow(f, want[k], EMU_RN, false))
 					fail_msg("half %d: %04x", k, got[k]);
 		}
 	}
@@ -534,14 +516,10 @@ static void test_halves(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_arithmetic),
-	    cmocka_unit_test(test_choices),
-	    cmocka_unit_test(test_choices_of_nan),
-	    cmocka_unit_test(test_codes),
-	    cmocka_unit_test(test_e2m1),
-	    cmocka_unit_test(test_narrow),
-	    cmocka_unit_test(test_integers),
-	    cmocka_unit_test(test_halves),
+	    cmocka_unit_test(test_arithmetic),	   cmocka_unit_test(test_choices),
+	    cmocka_unit_test(test_choices_of_nan), cmocka_unit_test(test_codes),
+	    cmocka_unit_test(test_e2m1),	   cmocka_unit_test(test_narrow),
+	    cmocka_unit_test(test_integers),	   cmocka_unit_test(test_halves),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,9 +15,9 @@
 #define LANES 32
 #define SEEDS 40
 
-#define OUT_4                                                                  \
-	"mad.wide.u32 %d41, %tid, 4, %out;\n"                                  \
-	"mov.u32 %r60, %ctaid.x;\nmov.u32 %r61, %ntid.x;\n"                    \
+#define OUT_4                                                                          \
+	"mad.wide.u32 %d41, %tid, 4, %out;\n"                                          \
+	"mov.u32 %r60, %ctaid.x;\nmov.u32 %r61, %ntid.x;\n"                            \
 	"mul.lo.u32 %r60, %r60, %r61;\nmad.wide.u32 %d41, %r60, 4, %d41;\n"
 
 /* Collatz steps: every lane leaves the loop at its own time. */
@@ -32,8 +32,7 @@ static void test_loops(void **state)
 		  "NEXT: add.u32 %r2, %r2, 1;\nbra.uni L;\n"
 		  "DONE: st.global.u32 [%d41], %r2;\n";
 	uint32_t out[96];
-	struct emu_job job = {
-	    .out = out, .out_bytes = sizeof(out), .block = 96};
+	struct emu_job job = {.out = out, .out_bytes = sizeof(out), .block = 96};
 
 	(void)state;
 	emu_must_run(body, &job);
@@ -94,8 +93,8 @@ static void test_shuffle(void **state)
 		const uint32_t down = l < 31 ? v[l + 1] : v[l];
 		const uint32_t all = v[l ^ 5] ^ up ^ v[l / 8 * 8 + 3] ^ down;
 
-		assert_int_equal(out[l], all << 2 | (l >= 2 ? 1u : 0u) |
-					     (l < 31 ? 2u : 0u));
+		assert_int_equal(out[l],
+				 all << 2 | (l >= 2 ? 1u : 0u) | (l < 31 ? 2u : 0u));
 	}
 }
 
@@ -108,18 +107,17 @@ static void test_votes(void **state)
 					"redux.sync.max.u32 %r2, %lane, -1;\n"
 					"redux.sync.add.s32 %r3, %lane, -1;\n"
 					"elect.sync %r4|%p4, 0xfffffff0;\n";
-	static const char *rest =
-	    "selp.u32 %r5, 1, 0, %p2;\nselp.u32 %r6, 2, 0, %p3;\n"
-	    "add.u32 %r1, %r1, %r2;\nadd.u32 %r1, %r1, %r3;\n"
-	    "add.u32 %r1, %r1, %r5;\nadd.u32 %r1, %r1, %r6;\n"
-	    "st.global.u32 [%d41], %r1;\n";
+	static const char *rest = "selp.u32 %r5, 1, 0, %p2;\nselp.u32 %r6, 2, 0, %p3;\n"
+				  "add.u32 %r1, %r1, %r2;\nadd.u32 %r1, %r1, %r3;\n"
+				  "add.u32 %r1, %r1, %r5;\nadd.u32 %r1, %r1, %r6;\n"
+				  "st.global.u32 [%d41], %r1;\n";
 	char text[2048];
 	uint32_t out[LANES];
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out)};
 
 	(void)state;
-	snprintf(text, sizeof(text), "%.*s%s",
-		 (int)(strstr(body, "elect") - body), body, rest);
+	snprintf(text, sizeof(text), "%.*s%s", (int)(strstr(body, "elect") - body),
+		 body, rest);
 	emu_must_run(text, &job);
 	for (int l = 0; l < LANES; l++)
 		assert_int_equal(out[l], 0xFFFFFFE0u + 31 + 496 + 1);
@@ -150,25 +148,23 @@ static void test_constant_predicates(void **state)
 /* A sum over 256 threads in shared memory, with barriers, on many schedules. */
 static void test_barriers(void **state)
 {
-	static const char *body = OUT_4
-	    ".shared .align 4 .b8 sums[1024];\n"
-	    "mov.u32 %r1, sums;\nmad.lo.u32 %r2, %tid, 4, %r1;\n"
-	    "st.shared.u32 [%r2], %tid;\nmov.u32 %r3, 128;\n"
-	    "L: bar.sync 0;\nsetp.ge.u32 %p1, %tid, %r3;\n@%p1 bra NEXT;\n"
-	    "mad.lo.u32 %r4, %r3, 4, %r2;\nld.shared.u32 %r5, [%r4];\n"
-	    "ld.shared.u32 %r6, [%r2];\nadd.u32 %r5, %r5, %r6;\n"
-	    "st.shared.u32 [%r2], %r5;\n"
-	    "NEXT: shr.u32 %r3, %r3, 1;\nsetp.ne.u32 %p2, %r3, 0;\n"
-	    "@%p2 bra L;\nbar.sync 3, 256;\n"
-	    "ld.shared.u32 %r7, [sums];\nst.global.u32 [%d41], %r7;\n";
+	static const char *body =
+	    OUT_4 ".shared .align 4 .b8 sums[1024];\n"
+		  "mov.u32 %r1, sums;\nmad.lo.u32 %r2, %tid, 4, %r1;\n"
+		  "st.shared.u32 [%r2], %tid;\nmov.u32 %r3, 128;\n"
+		  "L: bar.sync 0;\nsetp.ge.u32 %p1, %tid, %r3;\n@%p1 bra NEXT;\n"
+		  "mad.lo.u32 %r4, %r3, 4, %r2;\nld.shared.u32 %r5, [%r4];\n"
+		  "ld.shared.u32 %r6, [%r2];\nadd.u32 %r5, %r5, %r6;\n"
+		  "st.shared.u32 [%r2], %r5;\n"
+		  "NEXT: shr.u32 %r3, %r3, 1;\nsetp.ne.u32 %p2, %r3, 0;\n"
+		  "@%p2 bra L;\nbar.sync 3, 256;\n"
+		  "ld.shared.u32 %r7, [sums];\nst.global.u32 [%d41], %r7;\n";
 	uint32_t out[256];
 
 	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
-		struct emu_job job = {.out = out,
-				      .out_bytes = sizeof(out),
-				      .block = 256,
-				      .seed = seed};
+		struct emu_job job = {
+		    .out = out, .out_bytes = sizeof(out), .block = 256, .seed = seed};
 
 		emu_must_run(body, &job);
 		for (int t = 0; t < 256; t++)
@@ -179,16 +175,16 @@ static void test_barriers(void **state)
 /* Four CTAs of a cluster write into each other's memory. */
 static void test_clusters(void **state)
 {
-	static const char *body = OUT_4
-	    "mov.u32 %r1, dynamic;\nmov.u32 %r2, %cluster_ctarank;\n"
-	    "add.u32 %r3, %r2, 1;\nand.b32 %r3, %r3, 3;\n"
-	    "mapa.shared::cluster.u32 %r4, %r1, %r3;\n"
-	    "mad.lo.u32 %r4, %lane, 4, %r4;\nmad.lo.u32 %r5, %r2, 100, %lane;\n"
-	    "st.shared::cluster.u32 [%r4], %r5;\n"
-	    "barrier.cluster.arrive.release.aligned;\n"
-	    "barrier.cluster.wait.acquire.aligned;\n"
-	    "mad.lo.u32 %r6, %lane, 4, %r1;\nld.shared.u32 %r7, [%r6];\n"
-	    "st.global.u32 [%d41], %r7;\n";
+	static const char *body =
+	    OUT_4 "mov.u32 %r1, dynamic;\nmov.u32 %r2, %cluster_ctarank;\n"
+		  "add.u32 %r3, %r2, 1;\nand.b32 %r3, %r3, 3;\n"
+		  "mapa.shared::cluster.u32 %r4, %r1, %r3;\n"
+		  "mad.lo.u32 %r4, %lane, 4, %r4;\nmad.lo.u32 %r5, %r2, 100, %lane;\n"
+		  "st.shared::cluster.u32 [%r4], %r5;\n"
+		  "barrier.cluster.arrive.release.aligned;\n"
+		  "barrier.cluster.wait.acquire.aligned;\n"
+		  "mad.lo.u32 %r6, %lane, 4, %r1;\nld.shared.u32 %r7, [%r6];\n"
+		  "st.global.u32 [%d41], %r7;\n";
 	uint32_t out[256];
 
 	(void)state;
@@ -202,27 +198,26 @@ static void test_clusters(void **state)
 
 		emu_must_run(body, &job);
 		for (uint32_t t = 0; t < 256; t++)
-			assert_int_equal(out[t],
-					 (t / 32 + 3) % 4 * 100 + t % 32);
+			assert_int_equal(out[t], (t / 32 + 3) % 4 * 100 + t % 32);
 	}
 }
 
 /* Generic addresses reach all windows; a pointer to a parameter too. */
 static void test_generic(void **state)
 {
-	static const char *body = OUT_4
-	    ".local .align 8 .b8 depot[16];\n"
-	    "mov.u64 %d1, dynamic;\ncvta.shared.u64 %d1, %d1;\n"
-	    "mad.wide.u32 %d2, %lane, 4, %d1;\nst.u32 [%d2], %lane;\n"
-	    "ld.u32 %r1, [%d2];\ncvta.to.shared.u64 %d3, %d2;\n"
-	    "ld.shared.u32 %r2, [%d3];\nisspacep.shared %p1, %d2;\n"
-	    "isspacep.shared %p2, %out;\nselp.u32 %r3, 1, 0, %p1;\n"
-	    "selp.u32 %r4, 2, 0, %p2;\nadd.u32 %r1, %r1, %r2;\n"
-	    "mov.b64 %d4, out;\ncvta.param.u64 %d4, %d4;\nld.u64 %d5, [%d4];\n"
-	    "setp.eq.u64 %p3, %d5, %out;\nselp.u32 %r5, 1000, 0, %p3;\n"
-	    "st.local.u32 [depot+8], %r1;\nld.local.u32 %r1, [depot+8];\n"
-	    "add.u32 %r1, %r1, %r3;\nadd.u32 %r1, %r1, %r4;\n"
-	    "add.u32 %r1, %r1, %r5;\nst.global.u32 [%d41], %r1;\n";
+	static const char *body =
+	    OUT_4 ".local .align 8 .b8 depot[16];\n"
+		  "mov.u64 %d1, dynamic;\ncvta.shared.u64 %d1, %d1;\n"
+		  "mad.wide.u32 %d2, %lane, 4, %d1;\nst.u32 [%d2], %lane;\n"
+		  "ld.u32 %r1, [%d2];\ncvta.to.shared.u64 %d3, %d2;\n"
+		  "ld.shared.u32 %r2, [%d3];\nisspacep.shared %p1, %d2;\n"
+		  "isspacep.shared %p2, %out;\nselp.u32 %r3, 1, 0, %p1;\n"
+		  "selp.u32 %r4, 2, 0, %p2;\nadd.u32 %r1, %r1, %r2;\n"
+		  "mov.b64 %d4, out;\ncvta.param.u64 %d4, %d4;\nld.u64 %d5, [%d4];\n"
+		  "setp.eq.u64 %p3, %d5, %out;\nselp.u32 %r5, 1000, 0, %p3;\n"
+		  "st.local.u32 [depot+8], %r1;\nld.local.u32 %r1, [depot+8];\n"
+		  "add.u32 %r1, %r1, %r3;\nadd.u32 %r1, %r1, %r4;\n"
+		  "add.u32 %r1, %r1, %r5;\nst.global.u32 [%d41], %r1;\n";
 	uint32_t out[LANES];
 	struct emu_job job = {
 	    .out = out, .out_bytes = sizeof(out), .shared_bytes = 128};
@@ -284,10 +279,8 @@ static void test_loads(void **state)
 	    "st.global.v4.b32 [%d41+16], {%r8, %r4, %r5, %r7};\n";
 	uint8_t in[LANES][16];
 	uint32_t out[LANES][8];
-	struct emu_job job = {.in = in,
-			      .in_bytes = sizeof(in),
-			      .out = out,
-			      .out_bytes = sizeof(out)};
+	struct emu_job job = {
+	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
 
 	(void)state;
 	for (int l = 0; l < LANES; l++)
@@ -322,8 +315,7 @@ static void test_lanes_that_wait(void **state)
 		  "setp.ne.u32 %p3, %r1, 77;\n@%p3 bra SPIN;\n"
 		  "END: st.global.u32 [%d41], %r1;\n";
 	uint32_t out[LANES + 1] = {0};
-	struct emu_job job = {
-	    .out = out, .out_bytes = sizeof(out), .keeps_out = true};
+	struct emu_job job = {.out = out, .out_bytes = sizeof(out), .keeps_out = true};
 
 	(void)state;
 	emu_must_run(body, &job);

@@ -15,9 +15,8 @@
 #include "common/data.h"
 #include "common/run.h"
 
-#define LANES 32
-#define IN_OUT                                                                 \
-	"mad.wide.u32 %d40, %tid, 16, %in;\nmad.wide.u32 %d41, %tid, 4, %out;\n"
+#define LANES  32
+#define IN_OUT "mad.wide.u32 %d40, %tid, 16, %in;\nmad.wide.u32 %d41, %tid, 4, %out;\n"
 
 static float flushed(float x)
 {
@@ -32,10 +31,9 @@ static uint32_t bits_or_nan(float x)
 /* Any kind; a third is near the smallest normal number. */
 static float any_float(void)
 {
-	static const uint32_t edges[] = {0,	     0x80000000, 1,
-					 0x80000001, 0x7F800000, 0xFF800000,
-					 0x7FC00000, 0x3F800000, 0x00800000,
-					 0x007FFFFF, 0x80800001, 0x7E800001};
+	static const uint32_t edges[] = {
+	    0,		0x80000000, 1,		0x80000001, 0x7F800000, 0xFF800000,
+	    0x7FC00000, 0x3F800000, 0x00800000, 0x007FFFFF, 0x80800001, 0x7E800001};
 	const uint32_t random = emu_test_random();
 
 	if (random % 3 == 0)
@@ -66,19 +64,13 @@ static float mul(float x, float y, float z)
 static float larger(float x, float y, float z)
 {
 	(void)z;
-	return x != x				  ? y
-	       : y != y				  ? x
-	       : x > y || (x == y && !signbit(x)) ? x
-						  : y;
+	return x != x ? y : y != y ? x : x > y || (x == y && !signbit(x)) ? x : y;
 }
 
 static float smaller(float x, float y, float z)
 {
 	(void)z;
-	return x != x				 ? y
-	       : y != y				 ? x
-	       : x < y || (x == y && signbit(x)) ? x
-						 : y;
+	return x != x ? y : y != y ? x : x < y || (x == y && signbit(x)) ? x : y;
 }
 
 static float sign_smaller(float x, float y, float z)
@@ -172,18 +164,16 @@ static void test_flush(void **state)
 				 "[%%d40];\n%s;\nst.global.f32 [%%d41], "
 				 "%%f4;\n",
 				 IN_OUT, cases[c].text);
-			emu_must_run(
-			    body, &(struct emu_job){.in = in,
-						    .in_bytes = sizeof(in),
-						    .out = out,
-						    .out_bytes = sizeof(out)});
+			emu_must_run(body, &(struct emu_job){.in = in,
+							     .in_bytes = sizeof(in),
+							     .out = out,
+							     .out_bytes = sizeof(out)});
 			for (int l = 0; l < LANES; l++) {
 				float x[3], want;
 
 				for (int k = 0; k < 3; k++)
-					x[k] = cases[c].is_flushed
-						   ? flushed(in[l][k])
-						   : in[l][k];
+					x[k] = cases[c].is_flushed ? flushed(in[l][k])
+								   : in[l][k];
 				want = cases[c].want(x[0], x[1], x[2]);
 				if (cases[c].is_flushed)
 					want = flushed(want);
@@ -191,8 +181,8 @@ static void test_flush(void **state)
 				    bits_or_nan(want))
 					fail_msg("%s of %a, %a, %a: %x, not %a",
 						 cases[c].text, (double)x[0],
-						 (double)x[1], (double)x[2],
-						 out[l], (double)want);
+						 (double)x[1], (double)x[2], out[l],
+						 (double)want);
 			}
 		}
 }
@@ -204,20 +194,19 @@ static void test_masked(void **state)
 	uint32_t out[3 * LANES];
 
 	(void)state;
-	emu_must_run(
-	    "ld.global.v2.f32 {%f1, %f2}, [%in];\n"
-	    "mov.f32 %f3, 0f00000003;\nsetp.eq.u32 %p1, %lane, 5;\n"
-	    "@%p1 add.ftz.f32 %f3, %f1, 0f00000000;\n"
-	    "setp.eq.ftz.f32 %p2, %f1, 0f00000000;\n"
-	    "setp.eq.f32 %p3, %f1, 0f00000000;\n"
-	    "selp.u32 %r1, 1, 0, %p2;\n@%p3 add.u32 %r1, %r1, 2;\n"
-	    "mad.wide.u32 %d41, %tid, 12, %out;\n"
-	    "st.global.f32 [%d41], %f3;\nst.global.f32 [%d41+4], %f1;\n"
-	    "st.global.u32 [%d41+8], %r1;\n",
-	    &(struct emu_job){.in = in,
-			      .in_bytes = sizeof(in),
-			      .out = out,
-			      .out_bytes = sizeof(out)});
+	emu_must_run("ld.global.v2.f32 {%f1, %f2}, [%in];\n"
+		     "mov.f32 %f3, 0f00000003;\nsetp.eq.u32 %p1, %lane, 5;\n"
+		     "@%p1 add.ftz.f32 %f3, %f1, 0f00000000;\n"
+		     "setp.eq.ftz.f32 %p2, %f1, 0f00000000;\n"
+		     "setp.eq.f32 %p3, %f1, 0f00000000;\n"
+		     "selp.u32 %r1, 1, 0, %p2;\n@%p3 add.u32 %r1, %r1, 2;\n"
+		     "mad.wide.u32 %d41, %tid, 12, %out;\n"
+		     "st.global.f32 [%d41], %f3;\nst.global.f32 [%d41+4], %f1;\n"
+		     "st.global.u32 [%d41+8], %r1;\n",
+		     &(struct emu_job){.in = in,
+				       .in_bytes = sizeof(in),
+				       .out = out,
+				       .out_bytes = sizeof(out)});
 	for (int l = 0; l < LANES; l++) {
 		assert_int_equal(out[3 * l], l == 5 ? 0 : 3);
 		assert_int_equal(out[3 * l + 1], bits_of_float(0x1p-130f));
@@ -235,8 +224,7 @@ static void test_divide(void **state)
 					   {-3, 0x1p127f, 0, 0},
 					   {3, INFINITY, 0, 0},
 					   {5, 0x1p126f, 0, 0}};
-	static const float want[7] = {0.25f, 0, NAN,	      INFINITY,
-				      -0.0f, 0, 5 * 0x1p-126f};
+	static const float want[7] = {0.25f, 0, NAN, INFINITY, -0.0f, 0, 5 * 0x1p-126f};
 	uint32_t out[LANES];
 
 	(void)state;
@@ -291,12 +279,11 @@ static void test_pairs(void **state)
 				 "fma.rn%s.f32x2 %%d4, %%d1, %%d2, %%d1;\n"
 				 "st.global.v2.b64 [%%d41], {%%d3, %%d4};\n",
 				 forms[form], forms[form]);
-			emu_must_run(body,
-				     &(struct emu_job){.in = in,
-						       .in_bytes = sizeof(in),
-						       .out = out,
-						       .out_bytes = sizeof(out),
-						       .target = "sm_100a"});
+			emu_must_run(body, &(struct emu_job){.in = in,
+							     .in_bytes = sizeof(in),
+							     .out = out,
+							     .out_bytes = sizeof(out),
+							     .target = "sm_100a"});
 			for (int l = 0; l < LANES; l++)
 				for (int k = 0; k < 2; k++) {
 					float x = in[l][k], y = in[l][2 + k];
@@ -312,8 +299,7 @@ static void test_pairs(void **state)
 							     : product));
 					assert_int_equal(
 					    out[l][2 + k],
-					    bits_or_nan(form ? flushed(sum)
-							     : sum));
+					    bits_or_nan(form ? flushed(sum) : sum));
 				}
 		}
 }

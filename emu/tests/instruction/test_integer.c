@@ -30,12 +30,12 @@ struct operation {
 	uint64_t (*want)(uint64_t x, uint64_t y, uint64_t z);
 };
 
-#define WANT(name, expression)                                                 \
-	static uint64_t name(uint64_t x, uint64_t y, uint64_t z)               \
-	{                                                                      \
-		(void)y;                                                       \
-		(void)z;                                                       \
-		return (uint64_t)(expression);                                 \
+#define WANT(name, expression)                                                         \
+	static uint64_t name(uint64_t x, uint64_t y, uint64_t z)                       \
+	{                                                                              \
+		(void)y;                                                               \
+		(void)z;                                                               \
+		return (uint64_t)(expression);                                         \
 	}
 #define S16(v) ((int64_t)(int16_t)(v))
 #define S32(v) ((int64_t)(int32_t)(v))
@@ -273,8 +273,7 @@ static const char *letter(int bits)
 }
 
 /* in: three 64-bit values a lane; guarded: lanes of an odd first value. */
-static void write_body(const struct operation *o, bool guarded, char *body,
-		       size_t size)
+static void write_body(const struct operation *o, bool guarded, char *body, size_t size)
 {
 	const int widths[] = {o->bits, o->shift ? 32 : o->bits,
 			      o->third_bits ? o->third_bits : o->bits};
@@ -291,24 +290,21 @@ static void write_body(const struct operation *o, bool guarded, char *body,
 	for (int i = 0; i < o->sources; i++)
 		used += (size_t)snprintf(body + used, size - used,
 					 "ld.global.b%d %%%s%d, [%%d40+%d];\n",
-					 widths[i], letter(widths[i]), i + 1,
-					 8 * i);
-	used += (size_t)snprintf(body + used, size - used, "%s%s %%%s10",
-				 guarded ? "@%p1 " : "", o->opcode,
-				 letter(o->result_bits));
+					 widths[i], letter(widths[i]), i + 1, 8 * i);
+	used +=
+	    (size_t)snprintf(body + used, size - used, "%s%s %%%s10",
+			     guarded ? "@%p1 " : "", o->opcode, letter(o->result_bits));
 	for (int i = 0; i < o->sources; i++)
 		used += (size_t)snprintf(body + used, size - used, ", %%%s%d",
 					 letter(widths[i]), i + 1);
-	snprintf(body + used, size - used,
-		 ";\nst.global.b%d [%%d41], %%%s10;\n", o->result_bits,
-		 letter(o->result_bits));
+	snprintf(body + used, size - used, ";\nst.global.b%d [%%d41], %%%s10;\n",
+		 o->result_bits, letter(o->result_bits));
 }
 
 static void check_operation(const struct operation *o, bool guarded)
 {
-	const uint64_t mask = o->result_bits == 64
-				  ? UINT64_MAX
-				  : (UINT64_C(1) << o->result_bits) - 1;
+	const uint64_t mask =
+	    o->result_bits == 64 ? UINT64_MAX : (UINT64_C(1) << o->result_bits) - 1;
 	char body[2048];
 
 	write_body(o, guarded, body, sizeof(body));
@@ -324,20 +320,16 @@ static void check_operation(const struct operation *o, bool guarded)
 				in[l][k] = any_value(o->shift && k == 1);
 		emu_must_run(body, &job);
 		for (int l = 0; l < LANES; l++) {
-			const uint64_t all =
-			    o->want(in[l][0], in[l][1], in[l][2]);
-			const uint64_t want =
-			    guarded && !(in[l][0] & 1)
-				? UINT64_C(0x5555555555555555) & mask
-				: all & mask;
+			const uint64_t all = o->want(in[l][0], in[l][1], in[l][2]);
+			const uint64_t want = guarded && !(in[l][0] & 1)
+						  ? UINT64_C(0x5555555555555555) & mask
+						  : all & mask;
 
 			if ((out[l] & mask) != want)
-				fail_msg("%s %llx %llx %llx: %llx, not %llx",
-					 o->opcode, (long long)in[l][0],
-					 (long long)in[l][1],
+				fail_msg("%s %llx %llx %llx: %llx, not %llx", o->opcode,
+					 (long long)in[l][0], (long long)in[l][1],
 					 (long long)in[l][2],
-					 (long long)(out[l] & mask),
-					 (long long)want);
+					 (long long)(out[l] & mask), (long long)want);
 		}
 	}
 }
@@ -388,14 +380,12 @@ static void test_fields(void **state)
 		for (int l = 0; l < LANES; l++) {
 			const uint32_t x = in[l][0], y = in[l][1];
 			const uint32_t at = in[l][2], n = in[l][3];
-			const uint32_t mask =
-			    n == 32 ? UINT32_MAX : (1u << n) - 1;
+			const uint32_t mask = n == 32 ? UINT32_MAX : (1u << n) - 1;
 			const uint64_t both = (uint64_t)y << 32 | x;
 			const uint32_t want[] = {
 			    (y & ~(mask << at)) | (x & mask) << at,
 			    x >> at & mask,
-			    (uint32_t)((int32_t)(x << (32 - n - at)) >>
-				       (32 - n)),
+			    (uint32_t)((int32_t)(x << (32 - n - at)) >> (32 - n)),
 			    (uint32_t)(both << at >> 32),
 			    (uint32_t)(both >> at),
 			    (uint32_t)lop3_e8(x, y, at),
@@ -413,10 +403,8 @@ static void test_setp(void **state)
 	static const struct {
 		const char *word;
 		int wanted; /* 1 less, 2 equal, 4 greater */
-	} words[] = {{"eq", 2}, {"ne", 5}, {"lt", 1},
-		     {"le", 3}, {"gt", 4}, {"ge", 6}};
-	static const char *const kinds[] = {"u16", "s16", "u32",
-					    "s32", "u64", "s64"};
+	} words[] = {{"eq", 2}, {"ne", 5}, {"lt", 1}, {"le", 3}, {"gt", 4}, {"ge", 6}};
+	static const char *const kinds[] = {"u16", "s16", "u32", "s32", "u64", "s64"};
 
 	(void)state;
 	for (int t = 0; t < 36; t++) {
@@ -429,39 +417,36 @@ static void test_setp(void **state)
 				      .out = out,
 				      .out_bytes = sizeof(out)};
 
-		snprintf(
-		    body, sizeof(body),
-		    "mad.wide.u32 %%d40, %%lane, 16, %%in;\n"
-		    "mad.wide.u32 %%d41, %%lane, 4, %%out;\n"
-		    "ld.global.b%d %%%s1, [%%d40];\n"
-		    "ld.global.b%d %%%s2, [%%d40+8];\n"
-		    "setp.gt.u32 %%p3, %%lane, 15;\n"
-		    "setp.%s.%s %%p1|%%p2, %%%s1, %%%s2;\n"
-		    "setp.%s.xor.%s %%p4, %%%s1, %%%s2, !%%p3;\n"
-		    "selp.b32 %%r1, 1, 0, %%p1;\n"
-		    "selp.b32 %%r2, 2, 0, %%p2;\n"
-		    "selp.b32 %%r3, 4, 0, %%p4;\n"
-		    "add.u32 %%r1, %%r1, %%r2;\nadd.u32 %%r1, %%r1, %%r3;\n"
-		    "st.global.u32 [%%d41], %%r1;\n",
-		    bits, letter(bits), bits, letter(bits), words[t % 6].word,
-		    kinds[kind], letter(bits), letter(bits), words[t % 6].word,
-		    kinds[kind], letter(bits), letter(bits));
+		snprintf(body, sizeof(body),
+			 "mad.wide.u32 %%d40, %%lane, 16, %%in;\n"
+			 "mad.wide.u32 %%d41, %%lane, 4, %%out;\n"
+			 "ld.global.b%d %%%s1, [%%d40];\n"
+			 "ld.global.b%d %%%s2, [%%d40+8];\n"
+			 "setp.gt.u32 %%p3, %%lane, 15;\n"
+			 "setp.%s.%s %%p1|%%p2, %%%s1, %%%s2;\n"
+			 "setp.%s.xor.%s %%p4, %%%s1, %%%s2, !%%p3;\n"
+			 "selp.b32 %%r1, 1, 0, %%p1;\n"
+			 "selp.b32 %%r2, 2, 0, %%p2;\n"
+			 "selp.b32 %%r3, 4, 0, %%p4;\n"
+			 "add.u32 %%r1, %%r1, %%r2;\nadd.u32 %%r1, %%r1, %%r3;\n"
+			 "st.global.u32 [%%d41], %%r1;\n",
+			 bits, letter(bits), bits, letter(bits), words[t % 6].word,
+			 kinds[kind], letter(bits), letter(bits), words[t % 6].word,
+			 kinds[kind], letter(bits), letter(bits));
 		for (int l = 0; l < LANES; l++)
 			for (int k = 0; k < 2; k++)
-				in[l][k] = k && l % 4 == 0 ? in[l][0]
-							   : any_value(false);
+				in[l][k] =
+				    k && l % 4 == 0 ? in[l][0] : any_value(false);
 		emu_must_run(body, &job);
 		for (int l = 0; l < LANES; l++) {
 			const int unused = 64 - bits;
-			const uint64_t x = in[l][0] << unused,
-				       y = in[l][1] << unused;
+			const uint64_t x = in[l][0] << unused, y = in[l][1] << unused;
 			const bool less = kind % 2 ? S64(x) < S64(y) : x < y;
 			const int is = x == y ? 2 : less ? 1 : 4;
 			const uint32_t yes = words[t % 6].wanted & is ? 1 : 0;
 
-			assert_int_equal(out[l],
-					 yes + (yes ? 0u : 2u) +
-					     4 * (yes ^ (uint32_t)(l <= 15)));
+			assert_int_equal(out[l], yes + (yes ? 0u : 2u) +
+						     4 * (yes ^ (uint32_t)(l <= 15)));
 		}
 	}
 }

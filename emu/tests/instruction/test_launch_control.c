@@ -19,37 +19,37 @@
  * more, and all CTAs do as they are told until there is no more.  out: how
  * often each number was done, and how many CTAs really ran.
  */
-#define BEGIN                                                                  \
-	".shared .align 16 .b8 answer[16]; .shared .align 8 .b64 bar;\n"       \
-	".reg .b128 %q; mov.u32 %r1, %ctaid.x; mov.u32 %r2, 0;\n"              \
-	"setp.ne.u32 %p1, %tid, 0; mov.u32 %r9, %cluster_ctarank;\n"           \
-	"setp.ne.u32 %p4, %r9, 0; or.pred %p5, %p1, %p4;\n"                    \
-	"@!%p1 mbarrier.init.shared::cta.b64 [bar], 1;\n"                      \
-	"@!%p1 red.global.add.u32 [%out+1024], 1;\n"                           \
-	"fence.mbarrier_init.release.cluster;\n"                               \
-	"barrier.cluster.arrive.release.aligned;\n"                            \
-	"barrier.cluster.wait.acquire.aligned;\n"                              \
-	"N: mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d1, %out;\n"               \
-	"@!%p1 red.global.add.u32 [%d1], 1;\n"                                 \
-	"@!%p1 mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, "      \
+#define BEGIN                                                                          \
+	".shared .align 16 .b8 answer[16]; .shared .align 8 .b64 bar;\n"               \
+	".reg .b128 %q; mov.u32 %r1, %ctaid.x; mov.u32 %r2, 0;\n"                      \
+	"setp.ne.u32 %p1, %tid, 0; mov.u32 %r9, %cluster_ctarank;\n"                   \
+	"setp.ne.u32 %p4, %r9, 0; or.pred %p5, %p1, %p4;\n"                            \
+	"@!%p1 mbarrier.init.shared::cta.b64 [bar], 1;\n"                              \
+	"@!%p1 red.global.add.u32 [%out+1024], 1;\n"                                   \
+	"fence.mbarrier_init.release.cluster;\n"                                       \
+	"barrier.cluster.arrive.release.aligned;\n"                                    \
+	"barrier.cluster.wait.acquire.aligned;\n"                                      \
+	"N: mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d1, %out;\n"                       \
+	"@!%p1 red.global.add.u32 [%d1], 1;\n"                                         \
+	"@!%p1 mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, "              \
 	"[bar], 16;\n"
-#define ASK                                                                    \
-	"@!%p5 clusterlaunchcontrol.try_cancel.async.shared::cta"              \
-	".mbarrier::complete_tx::bytes.multicast::cluster::all.b128 "          \
+#define ASK                                                                            \
+	"@!%p5 clusterlaunchcontrol.try_cancel.async.shared::cta"                      \
+	".mbarrier::complete_tx::bytes.multicast::cluster::all.b128 "                  \
 	"[answer], [bar];\n"
-#define TAKE                                                                   \
-	"W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, "    \
-	"[bar], %r2;\n@!%p2 bra W;\nxor.b32 %r2, %r2, 1;\n"                    \
-	"ld.shared.b128 %q, [answer];\n"                                       \
-	"clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q;\n"   \
-	"@!%p3 bra E;\n"                                                       \
-	"clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 "       \
-	"{%r1, %r4, %r5, _}, %q;\n"                                            \
-	"clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 "       \
+#define TAKE                                                                           \
+	"W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, "            \
+	"[bar], %r2;\n@!%p2 bra W;\nxor.b32 %r2, %r2, 1;\n"                            \
+	"ld.shared.b128 %q, [answer];\n"                                               \
+	"clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q;\n"           \
+	"@!%p3 bra E;\n"                                                               \
+	"clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 "               \
+	"{%r1, %r4, %r5, _}, %q;\n"                                                    \
+	"clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 "               \
 	"%r6, %q;\nmin.u32 %r1, %r1, %r6; add.u32 %r1, %r1, %r9;\n"
-#define AGAIN                                                                  \
-	"fence.proxy.async.shared::cta;\n"                                     \
-	"barrier.cluster.arrive.release.aligned;\n"                            \
+#define AGAIN                                                                          \
+	"fence.proxy.async.shared::cta;\n"                                             \
+	"barrier.cluster.arrive.release.aligned;\n"                                    \
 	"barrier.cluster.wait.acquire.aligned;\nbra N;\nE:\n"
 
 static void run(uint32_t cluster, uint64_t seed)
@@ -102,8 +102,7 @@ static void test_faults(void **state)
 			      "E:\n",
 		    seed, "shared memory");
 		/* It is overwritten while others still read it. */
-		bad(BEGIN ASK TAKE "bra N;\nE:\n", seed,
-		    "shared memory offset");
+		bad(BEGIN ASK TAKE "bra N;\nE:\n", seed, "shared memory offset");
 		bad(BEGIN TAKE AGAIN, seed, "deadlock");
 	}
 	/* No ctaid in an answer that says no. */
@@ -119,21 +118,16 @@ static void test_faults(void **state)
 	bad("clusterlaunchcontrol.query_cancel.is_canceled.b32.b128 %r1, "
 	    "%d1;\n",
 	    0, ".is_canceled.pred.b128");
-	bad(".reg .b128 %q; mov.b128 %q, {%r1, %r2};\n", 0,
-	    "has 32 bits, not 64");
-	bad(".reg .b128 %q; ld.shared.b64 %q, [dynamic];\n", 0,
-	    "has 128 bits, not 64");
-	bad(".reg .b128 %q; add.u64 %q, %d1, %d2;\n", 0,
-	    "has 128 bits, not 64");
+	bad(".reg .b128 %q; mov.b128 %q, {%r1, %r2};\n", 0, "has 32 bits, not 64");
+	bad(".reg .b128 %q; ld.shared.b64 %q, [dynamic];\n", 0, "has 128 bits, not 64");
+	bad(".reg .b128 %q; add.u64 %q, %d1, %d2;\n", 0, "has 128 bits, not 64");
 }
 
 static void test_registers(void **state)
 {
 	uint64_t in[64], out[64];
-	struct emu_job job = {.in = in,
-			      .in_bytes = sizeof(in),
-			      .out = out,
-			      .out_bytes = sizeof(out)};
+	struct emu_job job = {
+	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
 
 	(void)state;
 	for (int i = 0; i < 64; i++)

@@ -18,10 +18,10 @@
 #define SEEDS	4
 
 /* Each thread has a word of in at %r1, and writes a word of out: %r2. */
-#define BODY(text)                                                             \
-	"mul.wide.u32 %d1, %tid, 8; add.s64 %d2, %d1, %in;\n"                  \
-	"ld.global.u64 %d3, [%d2]; cvt.u32.u64 %r1, %d3;\n" text               \
-	"mul.wide.u32 %d1, %tid, 4; add.s64 %d1, %d1, %out;\n"                 \
+#define BODY(text)                                                                     \
+	"mul.wide.u32 %d1, %tid, 8; add.s64 %d2, %d1, %in;\n"                          \
+	"ld.global.u64 %d3, [%d2]; cvt.u32.u64 %r1, %d3;\n" text                       \
+	"mul.wide.u32 %d1, %tid, 4; add.s64 %d1, %d1, %out;\n"                         \
 	"st.global.u32 [%d1], %r2;\n"
 
 static uint64_t in[THREADS];
@@ -41,8 +41,7 @@ static void run(const char *body, uint64_t seed)
 static void choose(uint64_t base)
 {
 	for (uint32_t t = 0; t < THREADS; t++)
-		in[t] =
-		    t / 32 % 2 ? base + t / 32 : base + emu_test_random() % 3;
+		in[t] = t / 32 % 2 ? base + t / 32 : base + emu_test_random() % 3;
 }
 
 /* Lanes of `mask` in t's warp that have t's value. */
@@ -86,8 +85,8 @@ static void test_match(void **state)
 		assert_int_equal(out[t], like(t, UINT32_MAX));
 	run(BODY("match.all.sync.b32 %r2, %r1, -1;\n"), 0);
 	for (uint32_t t = 0; t < THREADS; t++)
-		assert_int_equal(
-		    out[t], like(t, UINT32_MAX) == UINT32_MAX ? UINT32_MAX : 0);
+		assert_int_equal(out[t],
+				 like(t, UINT32_MAX) == UINT32_MAX ? UINT32_MAX : 0);
 	/* Values that differ in their upper halves alone. */
 	choose(0);
 	for (uint32_t t = 0; t < THREADS; t++)
@@ -137,10 +136,10 @@ static void test_barriers(void **state)
 				 "add.u32 %r2, %r2, %r6;\n"),
 			    seed);
 			for (uint32_t t = 0; t < THREADS; t++)
-				assert_int_equal(
-				    out[t], ones + (THREADS - ones) * 10000 +
-						(ones == THREADS ? 1000 : 0) +
-						(ones ? 2000 : 0));
+				assert_int_equal(out[t],
+						 ones + (THREADS - ones) * 10000 +
+						     (ones == THREADS ? 1000 : 0) +
+						     (ones ? 2000 : 0));
 		}
 	/* Warps that have ended bring nothing, and two of four meet. */
 	choose_ones(THREADS);

@@ -107,12 +107,10 @@ static const char *write_body(const struct form *f, const struct data *x)
 		      "mad.wide.u32 %%d2, %%lane, 16, %%out;\n",
 		      4 * WORDS);
 	for (int i = 0; i < WORDS; i++)
-		at +=
-		    sprintf(at, "ld.global.u32 %%r%d, [%%d1+%d];\n", i, 4 * i);
-	at +=
-	    sprintf(at, "mma.sync.aligned%s.m%dn8k%d.row.col%s.%s.%s.%s.%s%s ",
-		    f->words, f->m, f->k, f->scales ? ".block_scale" : "",
-		    f->sum, f->a, f->b, f->sum, f->end);
+		at += sprintf(at, "ld.global.u32 %%r%d, [%%d1+%d];\n", i, 4 * i);
+	at += sprintf(at, "mma.sync.aligned%s.m%dn8k%d.row.col%s.%s.%s.%s.%s%s ",
+		      f->words, f->m, f->k, f->scales ? ".block_scale" : "", f->sum,
+		      f->a, f->b, f->sum, f->end);
 	at = list(at, 20, sums_of(f));
 	at += sprintf(at, ", ");
 	at = list(at, 0, b_words * f->m / N);
@@ -121,12 +119,11 @@ static const char *write_body(const struct form *f, const struct data *x)
 	at += sprintf(at, ", ");
 	at = list(at, 6, sums_of(f));
 	if (f->scales)
-		at += sprintf(at, ", %%r10, {%d, %d}, {%%r11}, {%d, %d}",
-			      x->byte_a, x->thread_a, x->byte_b, x->thread_b);
+		at += sprintf(at, ", %%r10, {%d, %d}, {%%r11}, {%d, %d}", x->byte_a,
+			      x->thread_a, x->byte_b, x->thread_b);
 	at += sprintf(at, ";\n");
 	for (int i = 0; i < sums_of(f); i++)
-		at += sprintf(at, "st.global.u32 [%%d2+%d], %%r%d;\n", 4 * i,
-			      20 + i);
+		at += sprintf(at, "st.global.u32 [%%d2+%d], %%r%d;\n", 4 * i, 20 + i);
 	return body;
 }
 
@@ -140,9 +137,8 @@ static void fill_registers(const struct form *f, const struct data *x,
 
 		for (int i = 0; i < 4; i++)
 			memcpy(&in[l][i],
-			       f->m == 8
-				   ? x->a[g] + 4 * t
-				   : x->a[g + i % 2 * 8] + 4 * t + i / 2 * 16,
+			       f->m == 8 ? x->a[g] + 4 * t
+					 : x->a[g + i % 2 * 8] + 4 * t + i / 2 * 16,
 			       4);
 		for (int i = 0; i < 2; i++)
 			memcpy(&in[l][4 + i], x->b[g] + 4 * t + 16 * i, 4);
@@ -185,12 +181,11 @@ static int64_t integer(const struct type *t, uint32_t code)
 {
 	const uint32_t sign = UINT32_C(1) << (t->bits - 1);
 
-	return t->is_signed && (code & sign) ? (int64_t)code - 2 * (int64_t)sign
-					     : code;
+	return t->is_signed && (code & sign) ? (int64_t)code - 2 * (int64_t)sign : code;
 }
 
-static uint32_t integer_sum(const struct form *f, const uint8_t *a,
-			    const uint8_t *b, uint32_t c)
+static uint32_t integer_sum(const struct form *f, const uint8_t *a, const uint8_t *b,
+			    uint32_t c)
 {
 	const struct type *ta = type_of(f->a), *tb = type_of(f->b);
 	int64_t sum = (int32_t)c;
@@ -205,9 +200,7 @@ static uint32_t integer_sum(const struct form *f, const uint8_t *a,
 			sum += strstr(f->end, "xor") ? x != y : x && y;
 	}
 	if (strstr(f->end, "satfinite"))
-		sum = sum > INT32_MAX	? INT32_MAX
-		      : sum < INT32_MIN ? INT32_MIN
-					: sum;
+		sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
 	return (uint32_t)sum;
 }
 
@@ -288,14 +281,12 @@ static double cut_sum(const double *term, const int *exponent, int count,
 }
 
 /* Sums of products of 8, 6 or 4 bits, with two scales of 2^k or none. */
-static uint32_t small_sum(const struct form *f, const struct data *x, int m,
-			  int n)
+static uint32_t small_sum(const struct form *f, const struct data *x, int m, int n)
 {
 	const struct type *ta = type_of(f->a), *tb = type_of(f->b);
 	const bool is_f16 = strcmp(f->sum, "f16") == 0;
 	const struct number c = number_of_c(x->c[m][n], is_f16);
-	const int scale =
-	    f->scales ? x->scale_a[m][0] + x->scale_b[n][0] - 254 : 0;
+	const int scale = f->scales ? x->scale_a[m][0] + x->scale_b[n][0] - 254 : 0;
 	double term[33], check = c.infinity ? c.value : 0;
 	int exponent[33];
 	bool is_nan = c.is_nan;
@@ -310,10 +301,9 @@ static uint32_t small_sum(const struct form *f, const struct data *x, int m,
 		exponent[k] = a.exponent + b.exponent + scale;
 		is_nan |= a.is_nan || b.is_nan;
 		if (a.infinity || b.infinity)
-			check += (a.infinity ? a.infinity * (double)INFINITY
-					     : a.value) *
-				 (b.infinity ? b.infinity * (double)INFINITY
-					     : b.value);
+			check +=
+			    (a.infinity ? a.infinity * (double)INFINITY : a.value) *
+			    (b.infinity ? b.infinity * (double)INFINITY : b.value);
 	}
 	if (f->scales)
 		is_nan |= x->scale_a[m][0] == 255 || x->scale_b[n][0] == 255;
@@ -342,8 +332,7 @@ static struct number scale_of(const struct form *f, uint8_t code)
 }
 
 /* Sums of 16 products of e2m1, each cut to 35 bits behind the largest. */
-static uint32_t fp4_sum(const struct form *f, const struct data *x, int m,
-			int n)
+static uint32_t fp4_sum(const struct form *f, const struct data *x, int m, int n)
 {
 	const struct type *t = type_of("e2m1");
 	const struct number c = number_of_c(x->c[m][n], false);
@@ -373,8 +362,7 @@ static uint32_t fp4_sum(const struct form *f, const struct data *x, int m,
 	return rounded(cut_sum(term, exponent, 5, true, 35), false);
 }
 
-static void half_sums(const struct form *f, const struct data *x,
-		      uint32_t want[16][N])
+static void half_sums(const struct form *f, const struct data *x, uint32_t want[16][N])
 {
 	static struct emu_mma_operand a, b;
 	const struct type *t = type_of(f->a);
@@ -382,8 +370,7 @@ static void half_sums(const struct form *f, const struct data *x,
 	uint32_t codes[16][16] = {{0}}, codes_b[16 * N] = {0}, flat[16 * 16];
 
 	for (int i = 0; i < 16 * f->k; i++)
-		codes[i / f->k][i % f->k] =
-		    code_of(x->a[i / f->k], t->bits, i % f->k);
+		codes[i / f->k][i % f->k] = code_of(x->a[i / f->k], t->bits, i % f->k);
 	for (int i = 0; i < 16 * all; i++)
 		flat[i] = codes[i / all][i % all];
 	for (int i = 0; i < N * f->k; i++)
@@ -394,8 +381,7 @@ static void half_sums(const struct form *f, const struct data *x,
 	emu_fused_sums(&a, &b, strcmp(f->sum, "f16") == 0, x->c[0], want[0]);
 }
 
-static void all_sums(const struct form *f, const struct data *x,
-		     uint32_t want[16][N])
+static void all_sums(const struct form *f, const struct data *x, uint32_t want[16][N])
 {
 	const enum family family = type_of(f->a)->family;
 
@@ -440,8 +426,8 @@ static void fill(const struct form *f, struct data *x)
 	for (int i = 0; i < 16 * N; i++) {
 		/* Some of C has a product's size. */
 		if (strcmp(f->sum, "f32") == 0 && emu_test_random() % 4)
-			x->c[i / N][i % N] = (x->c[i / N][i % N] & 0x87FFFFFF) |
-					     UINT32_C(0x38) << 24;
+			x->c[i / N][i % N] =
+			    (x->c[i / N][i % N] & 0x87FFFFFF) | UINT32_C(0x38) << 24;
 		if (strcmp(f->sum, "f16") == 0)
 			x->c[i / N][i % N] &= 0xFFFF;
 	}
@@ -471,14 +457,13 @@ static void check(const struct form *f)
 			const int m = l / 4 + e / 2 * 8;
 			const int n = 2 * (l % 4) + e % 2;
 			const uint32_t got =
-			    is_f16 ? out[l][e / 2] >> e % 2 * 16 & 0xFFFF
-				   : out[l][e];
+			    is_f16 ? out[l][e / 2] >> e % 2 * 16 & 0xFFFF : out[l][e];
 
 			if (got != want[m][n])
 				fail_msg("%s m%dk%d %s.%s.%s%s, row %d column "
 					 "%d: %08x, not %08x",
-					 f->words, f->m, f->k, f->sum, f->a,
-					 f->b, f->end, m, n, got, want[m][n]);
+					 f->words, f->m, f->k, f->sum, f->a, f->b,
+					 f->end, m, n, got, want[m][n]);
 		}
 }
 
@@ -548,8 +533,7 @@ static void eight_bits(void **state)
 
 static void small_floats(void **state)
 {
-	static const char *const names[] = {"e4m3", "e5m2", "e2m3", "e3m2",
-					    "e2m1"};
+	static const char *const names[] = {"e4m3", "e5m2", "e2m3", "e3m2", "e2m1"};
 
 	(void)state;
 	for (int i = 0; i < 25 * 6; i++) {
@@ -575,14 +559,13 @@ static void small_floats(void **state)
 static void four_bits(void **state)
 {
 	static const struct form forms[] = {
-	    {".kind::mxf4", "e2m1", "e2m1", "f32", ".ue8m0", 16, 64, 2, "ue8m0",
-	     false},
-	    {".kind::mxf4nvf4.scale_vec::2X", "e2m1", "e2m1", "f32", ".ue8m0",
-	     16, 64, 2, "ue8m0", false},
-	    {".kind::mxf4nvf4.scale_vec::4X", "e2m1", "e2m1", "f32", ".ue8m0",
-	     16, 64, 4, "ue8m0", false},
-	    {".kind::mxf4nvf4.scale_vec::4X", "e2m1", "e2m1", "f32", ".ue4m3",
-	     16, 64, 4, "ue4m3", false},
+	    {".kind::mxf4", "e2m1", "e2m1", "f32", ".ue8m0", 16, 64, 2, "ue8m0", false},
+	    {".kind::mxf4nvf4.scale_vec::2X", "e2m1", "e2m1", "f32", ".ue8m0", 16, 64,
+	     2, "ue8m0", false},
+	    {".kind::mxf4nvf4.scale_vec::4X", "e2m1", "e2m1", "f32", ".ue8m0", 16, 64,
+	     4, "ue8m0", false},
+	    {".kind::mxf4nvf4.scale_vec::4X", "e2m1", "e2m1", "f32", ".ue4m3", 16, 64,
+	     4, "ue4m3", false},
 	};
 
 	(void)state;
@@ -596,10 +579,8 @@ static void check_doubles(int m, int k)
 {
 	const int b_words = k / 4, a_words = b_words * m / N, sums = m / 4;
 	double a[16][16], b[N][16], c[16][N], in[LANES][16], out[LANES][4];
-	struct emu_job job = {.in = in,
-			      .in_bytes = sizeof(in),
-			      .out = out,
-			      .out_bytes = sizeof(out)};
+	struct emu_job job = {
+	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
 	char body[4096], *at = body;
 	static const char *const lists[] = {
 	    "{%g20, %g21}, {%g0}, {%g8}, {%g12, %g13}",
@@ -618,9 +599,8 @@ static void check_doubles(int m, int k)
 	}
 	for (int l = 0; l < LANES; l++) {
 		for (int i = 0; i < a_words; i++)
-			in[l][i] =
-			    m == 8 ? a[l / 4][l % 4]
-				   : a[l / 4 + i % 2 * 8][l % 4 + i / 2 * 4];
+			in[l][i] = m == 8 ? a[l / 4][l % 4]
+					  : a[l / 4 + i % 2 * 8][l % 4 + i / 2 * 4];
 		for (int i = a_words; i < 8; i++)
 			in[l][i] = NAN;
 		for (int i = 0; i < 4; i++)
@@ -631,14 +611,11 @@ static void check_doubles(int m, int k)
 	at += sprintf(at, "mad.wide.u32 %%d1, %%lane, 128, %%in;\n"
 			  "mad.wide.u32 %%d2, %%lane, 32, %%out;\n");
 	for (int i = 0; i < 16; i++)
-		at +=
-		    sprintf(at, "ld.global.f64 %%g%d, [%%d1+%d];\n", i, 8 * i);
-	at += sprintf(at,
-		      "mma.sync.aligned.m%dn8k%d.row.col.f64.f64.f64.f64 %s;\n",
-		      m, k, lists[m == 8 ? 0 : k / 8 + 1]);
+		at += sprintf(at, "ld.global.f64 %%g%d, [%%d1+%d];\n", i, 8 * i);
+	at += sprintf(at, "mma.sync.aligned.m%dn8k%d.row.col.f64.f64.f64.f64 %s;\n", m,
+		      k, lists[m == 8 ? 0 : k / 8 + 1]);
 	for (int i = 0; i < sums; i++)
-		at += sprintf(at, "st.global.f64 [%%d2+%d], %%g%d;\n", 8 * i,
-			      20 + i);
+		at += sprintf(at, "st.global.f64 [%%d2+%d], %%g%d;\n", 8 * i, 20 + i);
 	emu_must_run(body, &job);
 	for (int l = 0; l < LANES; l++)
 		for (int i = 0; i < sums; i++) {
@@ -667,14 +644,13 @@ static void doubles(void **state)
 #define D4  "{%r4, %r5, %r6, %r7}"
 #define ALL D4 ", " A4 ", {%r8, %r9}, " D4
 
-static void refused(const char *target, const char *words,
-		    const char *arguments, const char *why)
+static void refused(const char *target, const char *words, const char *arguments,
+		    const char *why)
 {
 	struct emu_job job = {.target = target};
 	char body[512];
 
-	snprintf(body, sizeof(body), "mma.sync.aligned.%s %s;\n", words,
-		 arguments);
+	snprintf(body, sizeof(body), "mma.sync.aligned.%s %s;\n", words, arguments);
 	emu_must_fail(body, &job, why, NULL);
 }
 
@@ -689,8 +665,7 @@ static void what_is_refused(void **state)
 		"A and B such as can be multiplied");
 	refused(NULL, "m16n8k16.row.col.f16.bf16.bf16.f16", ALL,
 		"one type that .bf16 is summed in");
-	refused(NULL, "m16n8k32.row.col.f32.f16.f16.f32", ALL,
-		"m16n8k32 of .f16");
+	refused(NULL, "m16n8k32.row.col.f32.f16.f16.f32", ALL, "m16n8k32 of .f16");
 	refused(NULL, "m8n8k4.row.col.f32.f16.f16.f32", ALL, "m8n8k4 of .f16");
 	refused(NULL, "m16n8k16.row.col.satfinite.f32.f16.f16.f32", ALL,
 		".satfinite is for integers");
@@ -712,8 +687,8 @@ static void what_is_refused(void **state)
 		"f32.e2m1.e2m1.f32.ue4m3",
 		ALL ", %r1, {0, 0}, %r2, {0, 0}", "must be .ue8m0");
 	refused("sm_120a",
-		"m16n8k32.row.col.kind::f8f6f4.block_scale.f32.e2m1.e2m1.f32",
-		ALL, "has no .block_scale");
+		"m16n8k32.row.col.kind::f8f6f4.block_scale.f32.e2m1.e2m1.f32", ALL,
+		"has no .block_scale");
 }
 
 int main(void)

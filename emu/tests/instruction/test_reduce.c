@@ -49,15 +49,13 @@ static const struct value values[] = {
     {"b32", "and", 4, 0xF0F0F0F0, 0xFF00FF00, 0xF000F000},
     {"b32", "or", 4, 0xF0F0F0F0, 0xFF00FF00, 0xFFF0FFF0},
     {"b32", "xor", 4, 0xF0F0F0F0, 0xFF00FF00, 0x0FF00FF0},
-    {"b64", "xor", 8, UINT64_C(0xF0F0F0F000000000), 1,
-     UINT64_C(0xF0F0F0F000000001)},
+    {"b64", "xor", 8, UINT64_C(0xF0F0F0F000000000), 1, UINT64_C(0xF0F0F0F000000001)},
     {"f32", "add", 4, 0x3F800000, 0x33800000, 0x3F800000}, /* a tie to even */
     {"f32", "add", 4, 0x3F800001, 0x33800000, 0x3F800002},
     {"f32", "add", 4, 1, 0x3F800000, 0x3F800000},
     {"f32", "add", 4, 0x00400000, 0x00400000, 0}, /* subnormals are zeros */
     {"f32", "add", 4, 0x7F800000, 0xFF800000, 0x7FFFFFFF},
-    {"f64", "add", 8, UINT64_C(0x3FF0000000000000), 1,
-     UINT64_C(0x3FF0000000000000)},
+    {"f64", "add", 8, UINT64_C(0x3FF0000000000000), 1, UINT64_C(0x3FF0000000000000)},
     {"f16", "add.noftz", 2, 1, 2, 3},		     /* of subnormals */
     {"f16", "add.noftz", 2, 0x3C00, 0x1000, 0x3C00}, /* 1 + 2^-11 */
     {"f16", "add.noftz", 2, 0x3C01, 0x1000, 0x3C02},
@@ -107,9 +105,8 @@ static void check_value(const struct value *v)
 
 			memcpy(&got, out + i, (size_t)v->bytes);
 			if (got != v->after)
-				fail_msg("%s.%s of %llx and %llx: %llx",
-					 v->operation, v->type,
-					 (unsigned long long)v->before,
+				fail_msg("%s.%s of %llx and %llx: %llx", v->operation,
+					 v->type, (unsigned long long)v->before,
 					 (unsigned long long)v->from,
 					 (unsigned long long)got);
 		}
@@ -149,27 +146,27 @@ static void put_map(uint64_t address, uint8_t *at)
 }
 
 /* CTA c adds c + 1 in each element, its first thread the last one reads. */
-#define ADD_BOX(end)                                                           \
-	"mov.u32 %r1, dynamic;\nshl.b32 %r2, %tid, 2;\n"                       \
-	"add.u32 %r3, %r1, %r2;\nmov.u32 %r4, %ctaid.x;\n"                     \
-	"add.u32 %r4, %r4, 1;\ncvt.rn.f32.u32 %f1, %r4;\n"                     \
-	"st.shared.f32 [%r3], %f1;\nfence.proxy.async.shared::cta;\n"          \
-	"bar.sync 0;\nsetp.ne.u32 %p1, %tid, 0;\nmov.u32 %r5, 0;\n"            \
-	"@!%p1 cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile"     \
-	".bulk_group [%in, {%r5}], [%r1];\n"                                   \
-	"@!%p1 cp.async.bulk.commit_group;\n"                                  \
+#define ADD_BOX(end)                                                                   \
+	"mov.u32 %r1, dynamic;\nshl.b32 %r2, %tid, 2;\n"                               \
+	"add.u32 %r3, %r1, %r2;\nmov.u32 %r4, %ctaid.x;\n"                             \
+	"add.u32 %r4, %r4, 1;\ncvt.rn.f32.u32 %f1, %r4;\n"                             \
+	"st.shared.f32 [%r3], %f1;\nfence.proxy.async.shared::cta;\n"                  \
+	"bar.sync 0;\nsetp.ne.u32 %p1, %tid, 0;\nmov.u32 %r5, 0;\n"                    \
+	"@!%p1 cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile"             \
+	".bulk_group [%in, {%r5}], [%r1];\n"                                           \
+	"@!%p1 cp.async.bulk.commit_group;\n"                                          \
 	"@!%p1 cp.async.bulk.wait_group 0;\n" end
 
 /* The last CTA to come copies the sums. */
-#define COUNT                                                                  \
-	"@%p1 bra END;\nfence.acq_rel.gpu;\n"                                  \
-	"atom.acq_rel.gpu.global.add.u32 %r6, [%in+156], 1;\n"                 \
-	"setp.ne.u32 %p2, %r6, 5;\n@%p2 bra END;\nfence.acq_rel.gpu;\n"        \
-	"ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%in+128];\n"              \
-	"ld.global.v2.u32 {%r14, %r15}, [%in+144];\n"                          \
-	"ld.global.u32 %r16, [%in+152];\n"                                     \
-	"st.global.v4.u32 [%out], {%r10, %r11, %r12, %r13};\n"                 \
-	"st.global.v2.u32 [%out+16], {%r14, %r15};\n"                          \
+#define COUNT                                                                          \
+	"@%p1 bra END;\nfence.acq_rel.gpu;\n"                                          \
+	"atom.acq_rel.gpu.global.add.u32 %r6, [%in+156], 1;\n"                         \
+	"setp.ne.u32 %p2, %r6, 5;\n@%p2 bra END;\nfence.acq_rel.gpu;\n"                \
+	"ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%in+128];\n"                      \
+	"ld.global.v2.u32 {%r14, %r15}, [%in+144];\n"                                  \
+	"ld.global.u32 %r16, [%in+152];\n"                                             \
+	"st.global.v4.u32 [%out], {%r10, %r11, %r12, %r13};\n"                         \
+	"st.global.v2.u32 [%out+16], {%r14, %r15};\n"                                  \
 	"st.global.u32 [%out+24], %r16;\nEND:\n"
 
 static void ctas_add_to_one_box(void **state)
@@ -211,8 +208,7 @@ static void races_are_reported(void **state)
 
 	(void)state;
 	job.out = out;
-	emu_must_fail(ADD_BOX("ld.global.u32 %r6, [%in+128];\n"), &job,
-		      "global", NULL);
+	emu_must_fail(ADD_BOX("ld.global.u32 %r6, [%in+128];\n"), &job, "global", NULL);
 }
 
 static void what_is_refused(void **state)

@@ -17,17 +17,17 @@
 #include "common/run.h"
 
 #define LANES 32
-#define ROWS                                                                   \
-	"mad.wide.u32 %d40, %tid, 32, %in;\nmad.wide.u32 %d41, %tid, 32, "     \
+#define ROWS                                                                           \
+	"mad.wide.u32 %d40, %tid, 32, %in;\nmad.wide.u32 %d41, %tid, 32, "             \
 	"%out;\n"
 
 __extension__ typedef unsigned __int128 u128;
 
 /* Both are arrays of 32 bytes a lane. */
-#define RUN(body, from, to)                                                    \
-	emu_must_run(ROWS body, &(struct emu_job){.in = (from),                \
-						  .in_bytes = sizeof(from),    \
-						  .out = (to),                 \
+#define RUN(body, from, to)                                                            \
+	emu_must_run(ROWS body, &(struct emu_job){.in = (from),                        \
+						  .in_bytes = sizeof(from),            \
+						  .out = (to),                         \
 						  .out_bytes = sizeof(to)})
 
 /* Half of the words are all ones or zero, where carries run through. */
@@ -43,12 +43,12 @@ static void any_words(uint64_t in[LANES][4])
 		}
 }
 
-#define COPY(groups)                                                           \
-	"mad.wide.u32 %d1, %tid, 16, %in; mov.u32 %r1, dynamic;\n"             \
-	"mad.lo.u32 %r2, %tid, 16, %r1;\n"                                     \
-	"cp.async.cg.shared.global [%r2], [%d1], 16;\n"                        \
-	"cp.async.commit_group; cp.async.wait_group " groups ";\n"             \
-	"ld.shared.u32 %r3, [%r2]; mad.wide.u32 %d2, %tid, 4, %out;\n"         \
+#define COPY(groups)                                                                   \
+	"mad.wide.u32 %d1, %tid, 16, %in; mov.u32 %r1, dynamic;\n"                     \
+	"mad.lo.u32 %r2, %tid, 16, %r1;\n"                                             \
+	"cp.async.cg.shared.global [%r2], [%d1], 16;\n"                                \
+	"cp.async.commit_group; cp.async.wait_group " groups ";\n"                     \
+	"ld.shared.u32 %r3, [%r2]; mad.wide.u32 %d2, %tid, 4, %out;\n"                 \
 	"st.global.u32 [%d2], %r3;\n"
 
 /* A wait for all but 63 groups, which a larger or a negative number is. */
@@ -166,8 +166,7 @@ static void test_bits(void **state)
 		assert_int_equal(out[l][1], x ? shift : UINT32_MAX);
 		assert_int_equal(out[l][2], (uint32_t)field);
 		assert_int_equal(out[l][3], place);
-		assert_int_equal(out[l][4],
-				 (uint32_t)(llabs(sx - sy) + (int64_t)n));
+		assert_int_equal(out[l][4], (uint32_t)(llabs(sx - sy) + (int64_t)n));
 		assert_int_equal(out[l][5], sy >= 0 ? x : l);
 		assert_int_equal(out[l][6],
 				 (uint32_t)(((int32_t)(x << 8) >> 8) *
@@ -184,8 +183,8 @@ static void test_halves(void **state)
 	(void)state;
 	for (int l = 0; l < LANES; l++)
 		for (int k = 0; k < 3; k++)
-			in[l][k] = bits_of_float(
-			    (float)(int)(emu_test_random() % 9) - 4);
+			in[l][k] =
+			    bits_of_float((float)(int)(emu_test_random() % 9) - 4);
 	RUN("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d40];\n"
 	    "mov.b32 {%h9, %h1}, %r1; mov.b32 {%h9, %h2}, %r2;\n"
 	    "mov.b32 %f3, %r3; add.rn.f32.bf16 %f4, %h1, %f3;\n"
@@ -209,8 +208,8 @@ static void test_halves(void **state)
 		assert_int_equal(out[l][2], x < y);
 		assert_int_equal(out[l][3], x > y);
 		assert_int_equal(out[l][4], y > x);
-		assert_int_equal(out[l][5], (x >= y ? 0x3F80 : 0) |
-						(y >= x ? 0x3F80 << 16 : 0));
+		assert_int_equal(out[l][5],
+				 (x >= y ? 0x3F80 : 0) | (y >= x ? 0x3F80 << 16 : 0));
 	}
 }
 
@@ -222,21 +221,20 @@ static void test_atomics(void **state)
 	uint32_t out[8] = {0};
 
 	(void)state;
-	emu_must_run(
-	    "atom.global.add.v2.f32 {%f1, %f2}, [%out], {0f3F800000, "
-	    "0f40000000};\n"
-	    "mov.u32 %r1, 0xC0003C00; red.global.add.noftz.f16x2 [%out+8], "
-	    "%r1;\n"
-	    "cvt.rn.f32.u32 %f3, %lane; cvt.rn.bf16.f32 %h1, %f3;\n"
-	    "mov.u16 %h2, 0; mov.b32 %r2, {%h1, %h2};\n"
-	    "atom.global.max.noftz.bf16x2 %r3, [%out+12], %r2;\n"
-	    "cvt.u16.u32 %h3, %lane; add.u16 %h4, %h3, 1;\n"
-	    "atom.global.cas.b16 %h5, [%out+16], %h3, %h4;\n",
-	    &(struct emu_job){.in = in,
-			      .in_bytes = sizeof(in),
-			      .out = out,
-			      .out_bytes = sizeof(out),
-			      .keeps_out = true});
+	emu_must_run("atom.global.add.v2.f32 {%f1, %f2}, [%out], {0f3F800000, "
+		     "0f40000000};\n"
+		     "mov.u32 %r1, 0xC0003C00; red.global.add.noftz.f16x2 [%out+8], "
+		     "%r1;\n"
+		     "cvt.rn.f32.u32 %f3, %lane; cvt.rn.bf16.f32 %h1, %f3;\n"
+		     "mov.u16 %h2, 0; mov.b32 %r2, {%h1, %h2};\n"
+		     "atom.global.max.noftz.bf16x2 %r3, [%out+12], %r2;\n"
+		     "cvt.u16.u32 %h3, %lane; add.u16 %h4, %h3, 1;\n"
+		     "atom.global.cas.b16 %h5, [%out+16], %h3, %h4;\n",
+		     &(struct emu_job){.in = in,
+				       .in_bytes = sizeof(in),
+				       .out = out,
+				       .out_bytes = sizeof(out),
+				       .keeps_out = true});
 	assert_int_equal(out[0], bits_of_float(32));
 	assert_int_equal(out[1], bits_of_float(64));
 	assert_int_equal(out[2], 0xD4005000);
@@ -250,39 +248,37 @@ static void test_states(void **state)
 	uint32_t out[8];
 
 	(void)state;
-	emu_must_run(
-	    "mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"
-	    "@%p1 mbarrier.init.shared::cta.b64 [%r1], 32;\n"
-	    "bar.warp.sync -1; mov.u32 %r9, 0;\n"
-	    "AGAIN: mbarrier.arrive.shared::cta.b64 %d1, [%r1];\n"
-	    "WAIT: mbarrier.try_wait.shared::cta.b64 %p2, [%r1], %d1;\n"
-	    "@!%p2 bra WAIT;\nadd.u32 %r9, %r9, 1;\n"
-	    "setp.lt.u32 %p3, %r9, 3; @%p3 bra AGAIN;\n"
-	    "@%p1 st.global.u32 [%out], %r9;\n",
-	    &(struct emu_job){
-		.out = out, .out_bytes = sizeof(out), .shared_bytes = 64});
+	emu_must_run("mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"
+		     "@%p1 mbarrier.init.shared::cta.b64 [%r1], 32;\n"
+		     "bar.warp.sync -1; mov.u32 %r9, 0;\n"
+		     "AGAIN: mbarrier.arrive.shared::cta.b64 %d1, [%r1];\n"
+		     "WAIT: mbarrier.try_wait.shared::cta.b64 %p2, [%r1], %d1;\n"
+		     "@!%p2 bra WAIT;\nadd.u32 %r9, %r9, 1;\n"
+		     "setp.lt.u32 %p3, %r9, 3; @%p3 bra AGAIN;\n"
+		     "@%p1 st.global.u32 [%out], %r9;\n",
+		     &(struct emu_job){
+			 .out = out, .out_bytes = sizeof(out), .shared_bytes = 64});
 	assert_int_equal(out[0], 3);
-	emu_must_fail("mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"
-		      "@%p1 mbarrier.init.shared::cta.b64 [%r1], 33;\n"
-		      "bar.warp.sync -1;\n"
-		      "mbarrier.arrive.shared::cta.b64 %d1, [%r1];\n"
-		      "WAIT: mbarrier.try_wait.shared::cta.b64 %p2, [%r1], "
-		      "%d1;\n@!%p2 bra WAIT;\n",
-		      &(struct emu_job){.out = out,
-					.out_bytes = sizeof(out),
-					.shared_bytes = 64},
-		      "1 of 33 arrivals", NULL);
+	emu_must_fail(
+	    "mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"
+	    "@%p1 mbarrier.init.shared::cta.b64 [%r1], 33;\n"
+	    "bar.warp.sync -1;\n"
+	    "mbarrier.arrive.shared::cta.b64 %d1, [%r1];\n"
+	    "WAIT: mbarrier.try_wait.shared::cta.b64 %p2, [%r1], "
+	    "%d1;\n@!%p2 bra WAIT;\n",
+	    &(struct emu_job){.out = out, .out_bytes = sizeof(out), .shared_bytes = 64},
+	    "1 of 33 arrivals", NULL);
 }
 
 /*
  * Rows of 16 packed elements: lane t has four of row t / 4 of each matrix, a
  * byte each; nothing has written the padding.
  */
-#define PACKED(form, third)                                                    \
-	"ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%d40];\nmov .u32 %r5, "       \
-	"dynamic; mad.lo.u32 %r5, %lane, 16, %r5;\n"                           \
-	"st.shared.v2.b32 [%r5], {%r1, %r2};\n" third "bar.warp.sync -1;\n"    \
-	"ldmatrix.sync.aligned.m8n16.x4.shared." form " {%r6, %r7, %r8, "      \
+#define PACKED(form, third)                                                            \
+	"ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%d40];\nmov .u32 %r5, "               \
+	"dynamic; mad.lo.u32 %r5, %lane, 16, %r5;\n"                                   \
+	"st.shared.v2.b32 [%r5], {%r1, %r2};\n" third "bar.warp.sync -1;\n"            \
+	"ldmatrix.sync.aligned.m8n16.x4.shared." form " {%r6, %r7, %r8, "              \
 	"%r9}, [%r5];\nst.global.v4.b32 [%d41], {%r6, %r7, %r8, %r9};\n"
 #define SIX PACKED("b8x16.b6x16_p32", "st.shared.b32 [%r5+8], %r3;\n")
 
@@ -301,8 +297,7 @@ static void test_packed_matrices(void **state)
 		for (int l = 0; l < LANES; l++)
 			for (int k = 0; k < 32; k++)
 				in[l][k] = (uint8_t)emu_test_random();
-		emu_must_run(bits == 6 ? ROWS SIX
-				       : ROWS PACKED("b8x16.b4x16_p64", ""),
+		emu_must_run(bits == 6 ? ROWS SIX : ROWS PACKED("b8x16.b4x16_p64", ""),
 			     &job);
 		for (int k = 0; k < LANES * 16; k++) {
 			const int l = k / 16, m = k / 4 % 4;
@@ -311,8 +306,7 @@ static void test_packed_matrices(void **state)
 			int want = 0;
 
 			for (int b = first; b < first + bits; b++)
-				want |= (in[row][b / 8] >> b % 8 & 1)
-					<< (b - first);
+				want |= (in[row][b / 8] >> b % 8 & 1) << (b - first);
 			assert_int_equal(out[l][k % 16], want);
 		}
 	}
@@ -328,12 +322,12 @@ static void test_packed_matrices(void **state)
 /* Two lanes clear 64 bytes each; all read what was never stored otherwise. */
 static void test_cleared(void **state)
 {
-#define CLEARED(bytes, value)                                                  \
-	"mov.u32 %r1, dynamic; mad.lo.u32 %r2, %lane, 64, %r1;\n"              \
-	"mad.lo.u32 %r3, %lane, 4, %r1; cvt.u64.u32 %d1, %r2;\n"               \
-	"setp.lt.u32 %p1, %lane, 2; mov.u64 %d2, " bytes ";\n"                 \
-	"@%p1 st.bulk.weak.shared::cta [%d1], %d2, " value ";\n"               \
-	"bar.warp.sync -1; ld.shared.u32 %r4, [%r3];\n"                        \
+#define CLEARED(bytes, value)                                                          \
+	"mov.u32 %r1, dynamic; mad.lo.u32 %r2, %lane, 64, %r1;\n"                      \
+	"mad.lo.u32 %r3, %lane, 4, %r1; cvt.u64.u32 %d1, %r2;\n"                       \
+	"setp.lt.u32 %p1, %lane, 2; mov.u64 %d2, " bytes ";\n"                         \
+	"@%p1 st.bulk.weak.shared::cta [%d1], %d2, " value ";\n"                       \
+	"bar.warp.sync -1; ld.shared.u32 %r4, [%r3];\n"                                \
 	"mad.wide.u32 %d3, %lane, 4, %out; st.global.u32 [%d3], %r4;\n"
 	uint32_t out[LANES];
 	struct emu_job job = {
@@ -350,23 +344,22 @@ static void test_cleared(void **state)
 }
 
 /* Bytes that threads count: a phase of 48, which 32 lanes complete. */
-#define COUNTED(bytes)                                                         \
-	"mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"                   \
-	"@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n"                       \
-	"@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 48;\n"       \
-	"bar.warp.sync -1; shr.u32 %r2, %lane, 4; add.u32 %r2, %r2, 1;\n"      \
-	"@!%p1 mbarrier.complete_tx.shared::cluster.relaxed.cluster.b64 "      \
-	"[%r1], %r2;\n"                                                        \
-	"@%p1 mbarrier.complete_tx.shared::cta.b64 [%r1], 0;\n"                \
-	"@%p1 mbarrier.complete_tx.shared::cta.b64 [%r1], " bytes ";\n"        \
-	"WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;\n"      \
+#define COUNTED(bytes)                                                                 \
+	"mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"                           \
+	"@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n"                               \
+	"@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 48;\n"               \
+	"bar.warp.sync -1; shr.u32 %r2, %lane, 4; add.u32 %r2, %r2, 1;\n"              \
+	"@!%p1 mbarrier.complete_tx.shared::cluster.relaxed.cluster.b64 "              \
+	"[%r1], %r2;\n"                                                                \
+	"@%p1 mbarrier.complete_tx.shared::cta.b64 [%r1], 0;\n"                        \
+	"@%p1 mbarrier.complete_tx.shared::cta.b64 [%r1], " bytes ";\n"                \
+	"WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;\n"              \
 	"@!%p2 bra WAIT;\nst.global.u32 [%out], 7;\n"
 
 static void test_bytes(void **state)
 {
 	uint32_t out[8];
-	struct emu_job job = {
-	    .out = out, .out_bytes = sizeof(out), .shared_bytes = 64};
+	struct emu_job job = {.out = out, .out_bytes = sizeof(out), .shared_bytes = 64};
 
 	(void)state;
 	emu_must_run(COUNTED("1"), &job);
@@ -377,16 +370,11 @@ static void test_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_carry),
-	    cmocka_unit_test(test_groups),
-	    cmocka_unit_test(test_products),
-	    cmocka_unit_test(test_bits),
-	    cmocka_unit_test(test_halves),
-	    cmocka_unit_test(test_atomics),
-	    cmocka_unit_test(test_states),
-	    cmocka_unit_test(test_cleared),
-	    cmocka_unit_test(test_bytes),
-	    cmocka_unit_test(test_packed_matrices),
+	    cmocka_unit_test(test_carry),    cmocka_unit_test(test_groups),
+	    cmocka_unit_test(test_products), cmocka_unit_test(test_bits),
+	    cmocka_unit_test(test_halves),   cmocka_unit_test(test_atomics),
+	    cmocka_unit_test(test_states),   cmocka_unit_test(test_cleared),
+	    cmocka_unit_test(test_bytes),    cmocka_unit_test(test_packed_matrices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

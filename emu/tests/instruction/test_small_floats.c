@@ -75,8 +75,7 @@ static int nearest(const struct small *s, double size)
 		const double here = fabs(size - v);
 		const double there = fabs(size - value_of(s, best));
 
-		if (isfinite(v) &&
-		    (here < there || (here == there && c % 2 == 0)))
+		if (isfinite(v) && (here < there || (here == there && c % 2 == 0)))
 			best = c;
 	}
 	return best;
@@ -110,8 +109,7 @@ static float any_float(const struct small *s)
 	return emu_test_random() % 2 ? -x : x;
 }
 
-#define IN_OUT                                                                 \
-	"mad.wide.u32 %d40, %tid, 8, %in;\nmad.wide.u32 %d41, %tid, 4, %out;\n"
+#define IN_OUT "mad.wide.u32 %d40, %tid, 8, %in;\nmad.wide.u32 %d41, %tid, 4, %out;\n"
 
 /* cvt into e2m1x2 writes 8 bits. */
 static const char *to_small(const struct small *s, const char *words)
@@ -125,8 +123,7 @@ static const char *to_small(const struct small *s, const char *words)
 		 "st.global.u32 [%%d41], %%r1;\n%s",
 		 IN_OUT, is_byte ? "{ .reg .b8 byte;\n" : "", words, s->name,
 		 is_byte ? "byte" : "%h1",
-		 is_byte ? "cvt.u32.u8 %r1, byte;\n"
-			 : "cvt.u32.u16 %r1, %h1;\n",
+		 is_byte ? "cvt.u32.u8 %r1, byte;\n" : "cvt.u32.u16 %r1, %h1;\n",
 		 is_byte ? "}\n" : "");
 	return body;
 }
@@ -161,13 +158,12 @@ static void check_to_small(const struct small *s, bool is_relu)
 					       .target = "sm_100a"});
 		for (int l = 0; l < LANES; l++) {
 			const uint32_t want = want_small(s, in[l][0], is_relu) |
-					      want_small(s, in[l][1], is_relu)
-						  << bits;
+					      want_small(s, in[l][1], is_relu) << bits;
 
 			if (out[l] != want)
 				fail_msg("%s of %a and %a: %x, not %x", s->name,
-					 (double)in[l][0], (double)in[l][1],
-					 out[l], want);
+					 (double)in[l][0], (double)in[l][1], out[l],
+					 want);
 		}
 	}
 }
@@ -195,8 +191,7 @@ static void check_from_small(const struct small *s, bool is_relu)
 		 "cvt.u16.u32 %%h1, %%r1;\n%s"
 		 "cvt.rn%s.f16x2.%sx2 %%r2, %s;\n%s"
 		 "st.global.u32 [%%d41], %%r2;\n",
-		 IN_OUT,
-		 bits == 4 ? "{ .reg .b8 byte; cvt.u8.u16 byte, %h1;\n" : "",
+		 IN_OUT, bits == 4 ? "{ .reg .b8 byte; cvt.u8.u16 byte, %h1;\n" : "",
 		 is_relu ? ".relu" : "", s->name, bits == 4 ? "byte" : "%h1",
 		 bits == 4 ? "}\n" : "");
 	for (uint32_t first = 0; first < 2 * sign; first += LANES) {
@@ -221,8 +216,8 @@ static void check_from_small(const struct small *s, bool is_relu)
 			else
 				want = half_of(v) | (code & sign ? 0x8000 : 0);
 			if (out[l] != (0x3C00u << 16 | want))
-				fail_msg("%s code %x: %x, not 3c00%04x",
-					 s->name, code, out[l], want);
+				fail_msg("%s code %x: %x, not 3c00%04x", s->name, code,
+					 out[l], want);
 		}
 	}
 }
@@ -268,11 +263,10 @@ static void check_to_power(const char *word, bool is_up)
 		uint32_t out[LANES];
 
 		for (uint32_t l = 0; l < LANES; l++) {
-			const uint32_t bits =
-			    (exponent + l % 4) << 23 |
-			    (l < 8    ? l / 4
-			     : l < 16 ? 0x7FFFFF
-				      : emu_test_random() >> 9);
+			const uint32_t bits = (exponent + l % 4) << 23 |
+					      (l < 8	? l / 4
+					       : l < 16 ? 0x7FFFFF
+							: emu_test_random() >> 9);
 
 			in[l][0] = float_of_bits(bits);
 			in[l][1] = float_of_bits(bits | 0x80000000);
@@ -286,8 +280,8 @@ static void check_to_power(const char *word, bool is_up)
 			const uint32_t want = want_power(in[l][0], is_up);
 
 			if (out[l] != (want | want << 8))
-				fail_msg("%s of %a: %x, not %x", word,
-					 (double)in[l][0], out[l], want);
+				fail_msg("%s of %a: %x, not %x", word, (double)in[l][0],
+					 out[l], want);
 		}
 	}
 }

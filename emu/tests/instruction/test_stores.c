@@ -19,20 +19,18 @@
  * Thread 0 stores stage after stage of 256 bytes; all fill the next meanwhile.
  * Two stages: a stage is filled again once its store has read it.
  */
-#define FILL_STAGE                                                             \
-	"and.b32 %r6, %r5, 1;\nmad.lo.u32 %r7, %r6, 256, %r1;\n"               \
-	"mad.lo.u32 %r8, %tid, 4, %r7;\nmad.lo.u32 %r9, %r5, 1000, %tid;\n"    \
-	"st.shared.u32 [%r8], %r9;\nfence.proxy.async.shared::cta;\n"          \
+#define FILL_STAGE                                                                     \
+	"and.b32 %r6, %r5, 1;\nmad.lo.u32 %r7, %r6, 256, %r1;\n"                       \
+	"mad.lo.u32 %r8, %tid, 4, %r7;\nmad.lo.u32 %r9, %r5, 1000, %tid;\n"            \
+	"st.shared.u32 [%r8], %r9;\nfence.proxy.async.shared::cta;\n"                  \
 	"bar.sync 0;\n"
-#define STORE_STAGE                                                             \
-	"mul.wide.u32 %d1, %r5, 256;\nadd.s64 %d2, %out, %d1;\n"                \
-	"@%p1 cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r7], 256;\n" \
+#define STORE_STAGE                                                                    \
+	"mul.wide.u32 %d1, %r5, 256;\nadd.s64 %d2, %out, %d1;\n"                       \
+	"@%p1 cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r7], 256;\n"        \
 	"@%p1 cp.async.bulk.commit_group;\n"
-#define NEXT_STAGE                                                             \
-	"add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p2, %r5, 10;\n@%p2 bra L;\n"
+#define NEXT_STAGE "add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p2, %r5, 10;\n@%p2 bra L;\n"
 
-#define BEGIN                                                                  \
-	"mov.u32 %r1, dynamic;\nsetp.eq.u32 %p1, %tid, 0;\nmov.u32 %r5, 0;\nL: "
+#define BEGIN "mov.u32 %r1, dynamic;\nsetp.eq.u32 %p1, %tid, 0;\nmov.u32 %r5, 0;\nL: "
 
 static void test_stages(void **state)
 {
@@ -76,21 +74,18 @@ static void must_fail(const char *body, const char *words)
 static void test_what_stores_need(void **state)
 {
 	(void)state;
-	must_fail(BEGIN FILL_STAGE STORE_STAGE
-		  "bar.sync 0;\n" NEXT_STAGE
-		  "@%p1 cp.async.bulk.wait_group 0;\n",
+	must_fail(BEGIN FILL_STAGE STORE_STAGE "bar.sync 0;\n" NEXT_STAGE
+					       "@%p1 cp.async.bulk.wait_group 0;\n",
 		  "reads it");
 	must_fail(BEGIN "mov.u32 %r7, %r1;\nmad.lo.u32 %r8, %tid, 4, %r7;\n"
 			"st.shared.u32 [%r8], %tid;\nbar.sync 0;\n" STORE_STAGE
 			"@%p1 cp.async.bulk.wait_group 0;\n",
 		  "no fence.proxy.async between");
-	must_fail(BEGIN FILL_STAGE
-		  "@%p1 cp.async.bulk.global.shared::cta.bulk_group "
-		  "[%out+8], [%r7], 256;\n",
+	must_fail(BEGIN FILL_STAGE "@%p1 cp.async.bulk.global.shared::cta.bulk_group "
+				   "[%out+8], [%r7], 256;\n",
 		  "all are multiples of 16");
-	must_fail(BEGIN FILL_STAGE
-		  "@%p1 cp.async.bulk.global.shared::cta.bulk_group "
-		  "[%out+2320], [%r7], 256;\n",
+	must_fail(BEGIN FILL_STAGE "@%p1 cp.async.bulk.global.shared::cta.bulk_group "
+				   "[%out+2320], [%r7], 256;\n",
 		  "nothing is there");
 }
 
@@ -146,10 +141,8 @@ static void test_policies(void **state)
 	    "st.global.L2::cache_hint.u32 [%d3], %r1, %d11;\n"
 	    "st.global.L2::cache_hint.u32 [%d3], %r1, %d13;\n";
 	uint32_t in[32], out[32];
-	struct emu_job job = {.in = in,
-			      .in_bytes = sizeof(in),
-			      .out = out,
-			      .out_bytes = sizeof(out)};
+	struct emu_job job = {
+	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
 
 	(void)state;
 	for (uint32_t l = 0; l < 32; l++)

@@ -29,8 +29,7 @@ static void put_map(uint64_t address, uint8_t *at)
 }
 
 /* One row of elements, a box of 32 bytes. */
-static struct emu_job job_of(int type, uint64_t elements, uint32_t box,
-			     size_t bytes)
+static struct emu_job job_of(int type, uint64_t elements, uint32_t box, size_t bytes)
 {
 	map = (struct emu_tensor_map){
 	    .type = type,
@@ -46,31 +45,30 @@ static struct emu_job job_of(int type, uint64_t elements, uint32_t box,
 }
 
 /* The box at %r1 to shared memory. */
-#define LOAD_BYTES(bytes)                                                      \
-	".shared .align 8 .b8 bar[8];\nmov.u32 %r2, dynamic;\n"                \
-	"setp.ne.u32 %p1, %tid, 0;\nmov.u32 %r3, 1;\n"                         \
-	"@!%p1 mbarrier.init.shared::cta.b64 [bar], %r3;\n"                    \
-	"@!%p1 fence.mbarrier_init.release.cluster;\nbar.sync 0;\n"            \
-	"@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " bytes     \
-	";\n"                                                                  \
-	"@!%p1 cp.async.bulk.tensor.1d.shared::cluster.global.tile"            \
-	".mbarrier::complete_tx::bytes [%r2], [%in, {%r1}], [bar];\n"          \
-	"L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n"         \
+#define LOAD_BYTES(bytes)                                                              \
+	".shared .align 8 .b8 bar[8];\nmov.u32 %r2, dynamic;\n"                        \
+	"setp.ne.u32 %p1, %tid, 0;\nmov.u32 %r3, 1;\n"                                 \
+	"@!%p1 mbarrier.init.shared::cta.b64 [bar], %r3;\n"                            \
+	"@!%p1 fence.mbarrier_init.release.cluster;\nbar.sync 0;\n"                    \
+	"@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " bytes ";\n"       \
+	"@!%p1 cp.async.bulk.tensor.1d.shared::cluster.global.tile"                    \
+	".mbarrier::complete_tx::bytes [%r2], [%in, {%r1}], [bar];\n"                  \
+	"L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n"                 \
 	"@!%p2 bra L;\n"
 #define LOAD LOAD_BYTES("32")
 
 /* 32 bytes with 3 * tid + 1, to the box at %r1; then what is there, to out. */
-#define STORE                                                                  \
-	"mov.u32 %r2, dynamic;\nadd.u32 %r3, %r2, %tid;\n"                     \
-	"mad.lo.u32 %r4, %tid, 3, 1;\nst.shared.u8 [%r3], %r4;\n"              \
-	"fence.proxy.async.shared::cta;\nbar.sync 0;\n"                        \
-	"setp.ne.u32 %p1, %tid, 0;\n"                                          \
-	"@!%p1 cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group "    \
-	"[%in, {%r1}], [%r2];\n"                                               \
-	"@!%p1 cp.async.bulk.commit_group;\n"                                  \
-	"@!%p1 cp.async.bulk.wait_group 0;\nbar.sync 0;\n"                     \
-	"cvt.u64.u32 %d1, %tid;\nadd.s64 %d2, %in, %d1;\n"                     \
-	"add.s64 %d3, %out, %d1;\nld.global.u8 %r5, [%d2 + 128];\n"            \
+#define STORE                                                                          \
+	"mov.u32 %r2, dynamic;\nadd.u32 %r3, %r2, %tid;\n"                             \
+	"mad.lo.u32 %r4, %tid, 3, 1;\nst.shared.u8 [%r3], %r4;\n"                      \
+	"fence.proxy.async.shared::cta;\nbar.sync 0;\n"                                \
+	"setp.ne.u32 %p1, %tid, 0;\n"                                                  \
+	"@!%p1 cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group "            \
+	"[%in, {%r1}], [%r2];\n"                                                       \
+	"@!%p1 cp.async.bulk.commit_group;\n"                                          \
+	"@!%p1 cp.async.bulk.wait_group 0;\nbar.sync 0;\n"                             \
+	"cvt.u64.u32 %d1, %tid;\nadd.s64 %d2, %in, %d1;\n"                             \
+	"add.s64 %d3, %out, %d1;\nld.global.u8 %r5, [%d2 + 128];\n"                    \
 	"st.global.u8 [%d3], %r5;\n"
 
 static void tf32_is_rounded_on_its_way_in(void **state)
@@ -92,8 +90,7 @@ static void tf32_is_rounded_on_its_way_in(void **state)
 		job.seed = seed;
 		job.out = out;
 		job.out_bytes = sizeof(out);
-		emu_must_run("mov.u32 %r1, 0;\n" LOAD
-			     "mad.lo.u32 %r5, %tid, 4, %r2;\n"
+		emu_must_run("mov.u32 %r1, 0;\n" LOAD "mad.lo.u32 %r5, %tid, 4, %r2;\n"
 			     "mul.wide.u32 %d1, %tid, 4;\n"
 			     "add.s64 %d1, %d1, %out;\n"
 			     "setp.gt.u32 %p3, %tid, 7;\n"
@@ -113,8 +110,7 @@ static void packed_elements_are_spread(void **state)
 		in[MAP_BYTES + i] = (uint8_t)(7 * i + 1);
 	for (uint64_t seed = 0; seed < 10; seed++) {
 		uint8_t out[128];
-		struct emu_job job =
-		    job_of(EMU_TENSOR_16U4_ALIGN16B, 128, 128, 64);
+		struct emu_job job = job_of(EMU_TENSOR_16U4_ALIGN16B, 128, 128, 64);
 
 		job.target = "sm_100a";
 		job.seed = seed;
@@ -129,9 +125,8 @@ static void packed_elements_are_spread(void **state)
 			     &job);
 		for (int i = 0; i < 128; i++)
 			assert_int_equal(
-			    out[i], i % 16 < 8
-					? in[MAP_BYTES + i / 16 * 8 + i % 16]
-					: 0);
+			    out[i],
+			    i % 16 < 8 ? in[MAP_BYTES + i / 16 * 8 + i % 16] : 0);
 	}
 }
 
@@ -152,8 +147,7 @@ static void stores_write_whole_16_bytes(void **state)
 			assert_int_equal(out[i], 3 * i + 1);
 		emu_must_run("mov.u32 %r1, 16;\n" STORE, &job);
 		for (int i = 0; i < 32; i++)
-			assert_int_equal(out[i],
-					 i < 16 ? 0xEE : 3 * (i - 16) + 1);
+			assert_int_equal(out[i], i < 16 ? 0xEE : 3 * (i - 16) + 1);
 		emu_must_run("mov.u32 %r1, 32;\n" STORE, &job);
 		for (int i = 0; i < 32; i++)
 			assert_int_equal(out[i], 0xEE);
@@ -168,8 +162,7 @@ static void stores_past_the_memory_are_reported(void **state)
 	(void)state;
 	job.out = out;
 	job.out_bytes = sizeof(out);
-	emu_must_fail("mov.u32 %r1, 0;\n" STORE, &job,
-		      "the tensor's last row ends at",
+	emu_must_fail("mov.u32 %r1, 0;\n" STORE, &job, "the tensor's last row ends at",
 		      "a store writes whole 16 bytes, 12 more", NULL);
 }
 

@@ -44,53 +44,49 @@ static void put_map(uint64_t address, uint8_t *at)
 }
 
 /* Every other row from the second on, and of a row only 24 bytes. */
-#define REPLACE(space, at)                                                     \
-	"add.s64 %d2, %in, 320;\nmov.u32 %r6, 24;\nmov.u64 %d3, 128;\n"        \
-	"tensormap.replace.tile.global_address." space ".b1024.b64 [" at       \
-	"], %d2;\n"                                                            \
-	"tensormap.replace.tile.global_dim." space ".b1024.b32 [" at           \
-	"], 0, %r6;\n"                                                         \
-	"tensormap.replace.tile.global_dim." space ".b1024.b32 [" at           \
-	"], 1, 4;\n"                                                           \
-	"tensormap.replace.tile.global_stride." space ".b1024.b64 [" at        \
-	"], 0, %d3;\n"
+#define REPLACE(space, at)                                                             \
+	"add.s64 %d2, %in, 320;\nmov.u32 %r6, 24;\nmov.u64 %d3, 128;\n"                \
+	"tensormap.replace.tile.global_address." space ".b1024.b64 [" at "], %d2;\n"   \
+	"tensormap.replace.tile.global_dim." space ".b1024.b32 [" at "], 0, %r6;\n"    \
+	"tensormap.replace.tile.global_dim." space ".b1024.b32 [" at "], 1, 4;\n"      \
+	"tensormap.replace.tile.global_stride." space ".b1024.b64 [" at "], 0, %d3;\n"
 
-#define BEGIN                                                                  \
-	".shared .align 8 .b8 bar[8];\n.shared .align 128 .b8 smap[128];\n"    \
-	"setp.ne.u32 %p1, %tid, 0;\nmov.u32 %r1, 1;\n"                         \
-	"@!%p1 mbarrier.init.shared::cta.b64 [bar], %r1;\n"                    \
+#define BEGIN                                                                          \
+	".shared .align 8 .b8 bar[8];\n.shared .align 128 .b8 smap[128];\n"            \
+	"setp.ne.u32 %p1, %tid, 0;\nmov.u32 %r1, 1;\n"                                 \
+	"@!%p1 mbarrier.init.shared::cta.b64 [bar], %r1;\n"                            \
 	"@!%p1 fence.mbarrier_init.release.cluster;\n"
 
 /* The box at row 2 of map %d1; each thread stores two of its bytes. */
-#define USE                                                                    \
-	"mov.u32 %r2, dynamic;\nmov.u32 %r3, 0;\nmov.u32 %r4, 2;\n"            \
-	"fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;\n"             \
-	"bar.sync 0;\n"                                                        \
-	"@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;\n"      \
-	"@!%p1 cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, "         \
-	"{%r3, %r4}];\n"                                                       \
-	"@!%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile"            \
-	".mbarrier::complete_tx::bytes [%r2], [%d1, {%r3, %r4}], [bar];\n"     \
-	"L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n"         \
-	"@!%p2 bra L;\n"                                                       \
-	"mad.lo.u32 %r5, %tid, 2, %r2;\nmul.wide.u32 %d5, %tid, 2;\n"          \
-	"add.s64 %d5, %d5, %out;\nld.shared.u16 %h1, [%r5];\n"                 \
+#define USE                                                                            \
+	"mov.u32 %r2, dynamic;\nmov.u32 %r3, 0;\nmov.u32 %r4, 2;\n"                    \
+	"fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;\n"                     \
+	"bar.sync 0;\n"                                                                \
+	"@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;\n"              \
+	"@!%p1 cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, "                 \
+	"{%r3, %r4}];\n"                                                               \
+	"@!%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile"                    \
+	".mbarrier::complete_tx::bytes [%r2], [%d1, {%r3, %r4}], [bar];\n"             \
+	"L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n"                 \
+	"@!%p2 bra L;\n"                                                               \
+	"mad.lo.u32 %r5, %tid, 2, %r2;\nmul.wide.u32 %d5, %tid, 2;\n"                  \
+	"add.s64 %d5, %d5, %out;\nld.shared.u16 %h1, [%r5];\n"                         \
 	"st.global.u16 [%d5], %h1;\n"
 
 /* One thread copies the map to shared memory, and the warp back. */
-#define BY_SHARED                                                              \
-	"mad.wide.u32 %d6, %tid, 4, %in;\nmov.u32 %r7, smap;\n"                \
-	"mad.lo.u32 %r8, %tid, 4, %r7;\nld.global.u32 %r9, [%d6];\n"           \
-	"st.shared.u32 [%r8], %r9;\nbar.sync 0;\n@%p1 bra NEXT;\n" REPLACE(    \
-	    "shared::cta", "smap") "NEXT: bar.warp.sync -1;\n"                 \
-				   "add.s64 %d1, %in, 128;\n"                  \
-				   "tensormap.cp_fenceproxy.global.shared"     \
-				   "::cta.tensormap::generic.release.gpu"      \
+#define BY_SHARED                                                                      \
+	"mad.wide.u32 %d6, %tid, 4, %in;\nmov.u32 %r7, smap;\n"                        \
+	"mad.lo.u32 %r8, %tid, 4, %r7;\nld.global.u32 %r9, [%d6];\n"                   \
+	"st.shared.u32 [%r8], %r9;\nbar.sync 0;\n@%p1 bra NEXT;\n" REPLACE(            \
+	    "shared::cta", "smap") "NEXT: bar.warp.sync -1;\n"                         \
+				   "add.s64 %d1, %in, 128;\n"                          \
+				   "tensormap.cp_fenceproxy.global.shared"             \
+				   "::cta.tensormap::generic.release.gpu"              \
 				   ".sync.aligned [%d1], [smap], 128;\n"
 
-#define IN_PLACE                                                               \
-	"@%p1 bra NEXT;\n" REPLACE(                                            \
-	    "global", "%in") "fence.proxy.tensormap::generic.release.gpu;\n"   \
+#define IN_PLACE                                                                       \
+	"@%p1 bra NEXT;\n" REPLACE(                                                    \
+	    "global", "%in") "fence.proxy.tensormap::generic.release.gpu;\n"           \
 			     "NEXT: bar.sync 0;\nmov.u64 %d1, %in;\n"
 
 static struct emu_job job_of(uint64_t seed, uint8_t *out, size_t bytes)
@@ -116,9 +112,8 @@ static void check(const char *body)
 		/* Rows 2 and 3 of those at 1, 3, 5, 7. */
 		for (int i = 0; i < 2 * BOX; i++)
 			assert_int_equal(
-			    out[i], i % BOX < 24
-					? in.tensor[i / BOX * 2 + 5][i % BOX]
-					: 0);
+			    out[i],
+			    i % BOX < 24 ? in.tensor[i / BOX * 2 + 5][i % BOX] : 0);
 	}
 }
 
@@ -140,9 +135,8 @@ static void what_is_refused(void **state)
 	struct emu_job job = job_of(0, out, sizeof(out));
 
 	(void)state;
-	emu_must_fail(
-	    "tensormap.replace.tile.rank.global.b1024.b32 [%in], 5;\n", &job,
-	    "rank = 5", NULL);
+	emu_must_fail("tensormap.replace.tile.rank.global.b1024.b32 [%in], 5;\n", &job,
+		      "rank = 5", NULL);
 	emu_must_fail("tensormap.replace.tile.rank.global.b1024.b32 [%in+64], "
 		      "1;\n",
 		      &job, "not aligned to 128", NULL);
@@ -152,10 +146,9 @@ static void what_is_refused(void **state)
 	emu_must_fail("fence.proxy.tensormap::generic.gpu;\n", &job,
 		      ".acquire or .release", NULL);
 	/* A map that does not fit together is found where it is used. */
-	emu_must_fail(BEGIN
-		      "mov.u64 %d1, %in;\nmov.u64 %d3, 24;\n"
-		      "tensormap.replace.tile.global_stride.global.b1024.b64 "
-		      "[%in], 0, %d3;\nbar.sync 0;\n" USE,
+	emu_must_fail(BEGIN "mov.u64 %d1, %in;\nmov.u64 %d3, 24;\n"
+			    "tensormap.replace.tile.global_stride.global.b1024.b64 "
+			    "[%in], 0, %d3;\nbar.sync 0;\n" USE,
 		      &job, "globalStrides[0] = 24", NULL);
 }
 

@@ -16,20 +16,20 @@
 #include "machine/findings.h"
 
 /* Warp 0 allocates, all learn where; DEALLOC by the same warp. */
-#define ALLOC_COLUMNS(n)                                                       \
-	".shared .align 8 .b32 base; .reg .pred %w;\n"                         \
-	"setp.ne.u32 %w, %warp, 0;\n"                                          \
-	"@%w bra A;\n"                                                         \
-	"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 "             \
-	"[base], " n ";\n"                                                     \
-	"tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"         \
-	"A: bar.sync 0;\n"                                                     \
+#define ALLOC_COLUMNS(n)                                                               \
+	".shared .align 8 .b32 base; .reg .pred %w;\n"                                 \
+	"setp.ne.u32 %w, %warp, 0;\n"                                                  \
+	"@%w bra A;\n"                                                                 \
+	"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 "                     \
+	"[base], " n ";\n"                                                             \
+	"tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"                 \
+	"A: bar.sync 0;\n"                                                             \
 	"ld.shared.b32 %r1, [base];\n"
 #define ALLOC ALLOC_COLUMNS("512")
-#define DEALLOC                                                                \
-	"bar.sync 0;\n"                                                        \
-	"@%w bra Z;\n"                                                         \
-	"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 512;\n"            \
+#define DEALLOC                                                                        \
+	"bar.sync 0;\n"                                                                \
+	"@%w bra Z;\n"                                                                 \
+	"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 512;\n"                    \
 	"Z:\n"
 /* %r2: the first lane that the warp reaches. */
 #define MY_LANES "shl.b32 %r2, %warp, 21; add.u32 %r2, %r2, %r1;\n"
@@ -110,8 +110,7 @@ static void load_program(const char *name, uint32_t x, uint32_t registers,
 	emu_add(DEALLOC);
 }
 
-static void check_load(uint32_t which, uint32_t x, uint32_t high_lanes,
-		       uint64_t seed)
+static void check_load(uint32_t which, uint32_t x, uint32_t high_lanes, uint64_t seed)
 {
 	static uint32_t out[128 * 128];
 	const enum emu_tmem_shape shape = shapes[which].shape;
@@ -124,8 +123,7 @@ static void check_load(uint32_t which, uint32_t x, uint32_t high_lanes,
 			      .block = 128,
 			      .seed = seed};
 
-	load_program(shapes[which].name, x, registers, columns, high_lanes,
-		     split);
+	load_program(shapes[which].name, x, registers, columns, high_lanes, split);
 	emu_must_run(emu_text, &job);
 	for (uint32_t lane = 0; lane < 128; lane++)
 		for (uint32_t c = 0; c < columns; c++) {
@@ -179,15 +177,15 @@ static void check_store(uint32_t which, uint32_t x, bool packs, uint64_t seed)
 		   4 * registers);
 	for (uint32_t i = 0; i < registers; i++)
 		emu_append("ld.global.b32 %%x%u, [%%d2+%u];\n", i, 4 * i);
-	emu_append("tcgen05.st.sync.aligned.%s.x%u%s.b32 [%%r2], ",
-		   shapes[which].name, x, packs ? ".unpack::16b" : "");
+	emu_append("tcgen05.st.sync.aligned.%s.x%u%s.b32 [%%r2], ", shapes[which].name,
+		   x, packs ? ".unpack::16b" : "");
 	emu_append(shape == EMU_TMEM_16X32BX2 ? "128, " : "");
 	emu_append_registers("x", registers);
 	emu_append(";\ntcgen05.wait::st.sync.aligned;\n");
 	for (uint32_t i = 0; i < registers; i++)
 		emu_append("mov.b32 %%x%u, 0;\n", i);
-	emu_append("tcgen05.ld.sync.aligned.%s.x%u%s.b32 ", shapes[which].name,
-		   x, packs ? ".pack::16b" : "");
+	emu_append("tcgen05.ld.sync.aligned.%s.x%u%s.b32 ", shapes[which].name, x,
+		   packs ? ".pack::16b" : "");
 	emu_append_registers("x", registers);
 	emu_append(", [%%r2]%s;\ntcgen05.wait::ld.sync.aligned;\n",
 		   shape == EMU_TMEM_16X32BX2 ? ", 128" : "");
@@ -225,15 +223,15 @@ static const struct {
     {"32x128b.warpx4", 32, 16, 4, {0, 32, 64, 96}, 0},
 };
 
-#define INIT_BARRIER                                                           \
-	".shared .align 8 .b64 bar;\n"                                         \
-	"setp.ne.u32 %p7, %tid, 0;\n"                                          \
+#define INIT_BARRIER                                                                   \
+	".shared .align 8 .b64 bar;\n"                                                 \
+	"setp.ne.u32 %p7, %tid, 0;\n"                                                  \
 	"@!%p7 mbarrier.init.shared::cta.b64 [bar], 1;\n"
-#define COMMIT                                                                 \
-	"@!%p7 tcgen05.commit.cta_group::1.mbarrier::arrive::one"              \
-	".shared::cluster.b64 [bar];\n"                                        \
-	"C: mbarrier.try_wait.parity.shared::cta.b64 %p6, [bar], 0;\n"         \
-	"@!%p6 bra C;\n"                                                       \
+#define COMMIT                                                                         \
+	"@!%p7 tcgen05.commit.cta_group::1.mbarrier::arrive::one"                      \
+	".shared::cluster.b64 [bar];\n"                                                \
+	"C: mbarrier.try_wait.parity.shared::cta.b64 %p6, [bar], 0;\n"                 \
+	"@!%p6 bra C;\n"                                                               \
 	"tcgen05.fence::after_thread_sync;\n"
 
 /* Rows of 8, pieces of 16 bytes: without a swizzle, strides of their own. */
@@ -270,8 +268,7 @@ static void check_copy(uint32_t which, uint64_t seed)
 		   "shr.u32 %%r4, %%r4, 4; cvt.u64.u32 %%d2, %%r4;\n"
 		   "or.b64 %%d2, %%d2, 0x%llx;\n"
 		   "@!%%p7 tcgen05.cp.cta_group::1.%s [%%r1+4], %%d2;\n",
-		   (unsigned long long)(UINT64_C(1) << 46 |
-					(uint64_t)(128 >> 4) << 32 |
+		   (unsigned long long)(UINT64_C(1) << 46 | (uint64_t)(128 >> 4) << 32 |
 					(uint64_t)(2048 >> 4) << 16),
 		   copies[which].name);
 	emu_add(COMMIT);
@@ -288,14 +285,12 @@ static void check_copy(uint32_t which, uint64_t seed)
 		for (uint32_t c = 0; c < copies[which].copies; c++) {
 			const uint32_t lane =
 			    copies[which].lane_of_row[c] + row % 32 +
-			    (copies[which].second
-				 ? row / 32 * copies[which].second
-				 : 0);
+			    (copies[which].second ? row / 32 * copies[which].second
+						  : 0);
 
 			for (uint32_t b = 0; b < row_bytes; b++)
 				assert_int_equal(
-				    ((const uint8_t *)
-					 out)[lane * row_bytes + b],
+				    ((const uint8_t *)out)[lane * row_bytes + b],
 				    in[b / 16 * 2048 + row * 16 + b % 16]);
 		}
 }
@@ -330,22 +325,20 @@ static void bad(const char *body, const char *first, const char *second)
 	bad_in(false, body, first, second);
 }
 
-#define LD1(address)                                                           \
-	"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r9}, [" address "];\n"        \
+#define LD1(address)                                                                   \
+	"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r9}, [" address "];\n"                \
 	"tcgen05.wait::ld.sync.aligned;\n"
-#define ST1(address)                                                           \
-	"tcgen05.st.sync.aligned.32x32b.x1.b32 [" address "], {%r1};\n"        \
+#define ST1(address)                                                                   \
+	"tcgen05.st.sync.aligned.32x32b.x1.b32 [" address "], {%r1};\n"                \
 	"tcgen05.wait::st.sync.aligned;\n"
-#define DEALLOC_N(n)                                                           \
-	"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, " n ";\n"
-#define ALLOC_N(n)                                                             \
-	"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [base], " n   \
-	";\n"
+#define DEALLOC_N(n) "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, " n ";\n"
+#define ALLOC_N(n)                                                                     \
+	"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [base], " n ";\n"
 #define ONE_WARP "setp.ne.u32 %p1, %warp, 0; @%p1 exit;\n"
 #define BASE	 ".shared .align 4 .b32 base;\n"
-#define STORE_BASE                                                             \
-	"ld.shared.b32 %r1, [base];\n"                                         \
-	"mul.wide.u32 %d2, %lane, 4; add.s64 %d2, %d2, %out;\n"                \
+#define STORE_BASE                                                                     \
+	"ld.shared.b32 %r1, [base];\n"                                                 \
+	"mul.wide.u32 %d2, %lane, 4; add.s64 %d2, %d2, %out;\n"                        \
 	"st.global.b32 [%d2], %r1;\n" DEALLOC_N("32")
 
 static void test_lifecycle(void **state)
@@ -354,8 +347,7 @@ static void test_lifecycle(void **state)
 	bad(ALLOC, "has 512 columns of tensor memory", "dealloc is missing");
 	bad(ALLOC DEALLOC ONE_WARP DEALLOC_N("512"), "no allocation begins",
 	    "tcgen05.dealloc");
-	bad(ONE_WARP BASE ALLOC_N(
-		"64") "ld.shared.b32 %r1, [base];\n" DEALLOC_N("32"),
+	bad(ONE_WARP BASE ALLOC_N("64") "ld.shared.b32 %r1, [base];\n" DEALLOC_N("32"),
 	    "32 columns at 0x00000000", "allocation of 64");
 	bad(ONE_WARP BASE ALLOC_N("64") "mov.u32 %r1, 32;\n" DEALLOC_N("32"),
 	    "no allocation begins at 0x00000020", "tcgen05.dealloc");
@@ -364,8 +356,7 @@ static void test_lifecycle(void **state)
 	bad(ONE_WARP BASE ALLOC_N("1024"), "1024 columns", "power of two");
 	bad(ONE_WARP BASE ALLOC_N("32") ALLOC_N("64"), "64 columns after 32",
 	    "may not grow");
-	bad(ALLOC ONE_WARP ALLOC_N("32"), "relinquish_alloc_permit",
-	    "tcgen05.alloc");
+	bad(ALLOC ONE_WARP ALLOC_N("32"), "relinquish_alloc_permit", "tcgen05.alloc");
 	bad(ONE_WARP BASE ALLOC_N("512") ALLOC_N("512"), "deadlock",
 	    "for tensor memory");
 	bad("tcgen05.alloc.cta_group::1.sync.aligned.b32 [%out], 32;\n",
@@ -392,13 +383,12 @@ static void test_first_column(void **state)
 					      .out = out,
 					      .out_bytes = sizeof(out),
 					      .seed = seed};
-			const char *body =
-			    generic ? BASE
-				"mov.u64 %d1, base;\n"
-				"cvta.shared.u64 %d1, %d1;\n"
-				"tcgen05.alloc.cta_group::1.sync.aligned"
-				".b32 [%d1], 32;\n" STORE_BASE
-				    : BASE ALLOC_N("32") STORE_BASE;
+			const char *body = generic ? BASE
+					       "mov.u64 %d1, base;\n"
+					       "cvta.shared.u64 %d1, %d1;\n"
+					       "tcgen05.alloc.cta_group::1.sync.aligned"
+					       ".b32 [%d1], 32;\n" STORE_BASE
+						   : BASE ALLOC_N("32") STORE_BASE;
 
 			emu_must_run(body, &job);
 			assert_int_equal(out[31], 0);
@@ -445,14 +435,13 @@ static void test_relaxed_barrier(void **state)
 			      .out = out,
 			      .out_bytes = sizeof(out),
 			      .block = 64};
-	const char *body =
-	    ".shared .align 8 .b32 base; .reg .pred %w;\n"
-	    "setp.ne.u32 %w, %warp, 0;\n@%w bra A;\n"
-	    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 "
-	    "[base], 512;\n"
-	    "A: barrier.cluster.arrive.relaxed.aligned;\n"
-	    "barrier.cluster.wait.acquire.aligned;\n"
-	    "ld.shared.b32 %r1, [base];\n" DEALLOC;
+	const char *body = ".shared .align 8 .b32 base; .reg .pred %w;\n"
+			   "setp.ne.u32 %w, %warp, 0;\n@%w bra A;\n"
+			   "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 "
+			   "[base], 512;\n"
+			   "A: barrier.cluster.arrive.relaxed.aligned;\n"
+			   "barrier.cluster.wait.acquire.aligned;\n"
+			   "ld.shared.b32 %r1, [base];\n" DEALLOC;
 
 	(void)state;
 	for (job.seed = 0; job.seed < 10; job.seed++) {
@@ -487,8 +476,7 @@ static void test_waived_results(void **state)
 	for (job.seed = 0; job.seed < 10; job.seed++) {
 		const bool is_used = job.seed % 2;
 
-		job.findings =
-		    emu_findings_open("tcgen05-ld-result", false, &err);
+		job.findings = emu_findings_open("tcgen05-ld-result", false, &err);
 		assert_non_null(job.findings);
 		emu_text[0] = 0;
 		emu_add(ALLOC MY_LANES
@@ -517,12 +505,9 @@ static const struct {
     {"tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; "
      "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;\n",
      "the other .cta_group"},
-    {"tcgen05.relinquish_alloc_permit.cta_group::1;\n",
-     ".sync.aligned is missing"},
-    {"tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1}, [%r2];\n",
-     "1 registers, not 2"},
-    {"tcgen05.ld.sync.aligned.32x32b.b32 {%r1}, [%r2];\n",
-     "one shape and one of"},
+    {"tcgen05.relinquish_alloc_permit.cta_group::1;\n", ".sync.aligned is missing"},
+    {"tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1}, [%r2];\n", "1 registers, not 2"},
+    {"tcgen05.ld.sync.aligned.32x32b.b32 {%r1}, [%r2];\n", "one shape and one of"},
     {"tcgen05.ld.sync.aligned.16x256b.x64.b32 {%r1}, [%r2];\n",
      "256 registers, at most 128"},
     {"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%d2];\n", "has 32 bits"},
@@ -553,8 +538,7 @@ static const struct {
      "disable-output-lane has 8 registers, not 4"},
     {"tcgen05.mma.cta_group::1.kind::i8 [%r1], %d1, %d2, %r2, %p1, 1;\n",
      "kind::i8 has no scale-input-d"},
-    {"tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, %p1, 16;\n",
-     "0 to 15"},
+    {"tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, %p1, 16;\n", "0 to 15"},
     {"tcgen05.commit.cta_group::1.shared::cluster.b64 [%r1];\n",
      "mbarrier::arrive::one"},
     {"wgmma.fence.sync.aligned;\n", "sm_90a has it"},
@@ -563,8 +547,7 @@ static const struct {
 static void test_words(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(refused_words) / sizeof(*refused_words);
-	     i++) {
+	for (size_t i = 0; i < sizeof(refused_words) / sizeof(*refused_words); i++) {
 		struct emu_job job = {.target = TCGEN05_TARGET};
 
 		emu_must_fail(refused_words[i].text, &job, "PTX line 20",

@@ -12,26 +12,24 @@
 
 #include "common/tcgen05.h"
 
-#define MMA_OF(group, d, a, b, idesc, sfa, sfb, p)                             \
-	"tcgen05.mma.cta_group::" group                                        \
-	".kind::mxf4nvf4.block_scale.block16 [" d "], " a ", " b ", " idesc    \
-	", [" sfa "], [" sfb "], " p ";\n"
-#define MMA                                                                    \
-	"@%one " MMA_OF("1", "%r3", "%d2", "%d3", "%r8", "%r11", "%r12", "%p3")
-#define CP "@%one tcgen05.cp.cta_group::1.32x128b.warpx4 [%r11], %d6;\n"
-#define COMMIT                                                                 \
-	"@%one tcgen05.commit.cta_group::1.mbarrier::arrive::one"              \
+#define MMA_OF(group, d, a, b, idesc, sfa, sfb, p)                                     \
+	"tcgen05.mma.cta_group::" group ".kind::mxf4nvf4.block_scale.block16 [" d      \
+	"], " a ", " b ", " idesc ", [" sfa "], [" sfb "], " p ";\n"
+#define MMA "@%one " MMA_OF("1", "%r3", "%d2", "%d3", "%r8", "%r11", "%r12", "%p3")
+#define CP  "@%one tcgen05.cp.cta_group::1.32x128b.warpx4 [%r11], %d6;\n"
+#define COMMIT                                                                         \
+	"@%one tcgen05.commit.cta_group::1.mbarrier::arrive::one"                      \
 	".shared::cluster.b64 [bar];\n"
-#define WAIT                                                                   \
-	"W: mbarrier.try_wait.parity.shared::cta.b64 %p5, [bar], 0;\n"         \
+#define WAIT                                                                           \
+	"W: mbarrier.try_wait.parity.shared::cta.b64 %p5, [bar], 0;\n"                 \
 	"@!%p5 bra W;\n"
 #define AFTER "tcgen05.fence::after_thread_sync;\n"
-#define LOAD                                                                   \
-	"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%r7];\n"                \
+#define LOAD                                                                           \
+	"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%r7];\n"                        \
 	"tcgen05.wait::ld.sync.aligned;\n"
-#define END                                                                    \
-	"barrier.cluster.arrive.release.aligned;\n"                            \
-	"barrier.cluster.wait.acquire.aligned;\n@%w bra Z;\n"                  \
+#define END                                                                            \
+	"barrier.cluster.arrive.release.aligned;\n"                                    \
+	"barrier.cluster.wait.acquire.aligned;\n@%w bra Z;\n"                          \
 	"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;\nZ:\n"
 
 static struct input *in;
@@ -96,8 +94,7 @@ static void bad(const char *body, const char *first, const char *second)
 }
 
 /* Only by PTX's order. */
-static void bad_strictly(const char *body, const char *first,
-			 const char *second)
+static void bad_strictly(const char *body, const char *first, const char *second)
 {
 	for (uint64_t seed = 0; seed < 3; seed++) {
 		struct emu_job job = job_of(1, seed, true);
@@ -130,17 +127,13 @@ static void test_operands(void **state)
 	good(MMA COMMIT WAIT AFTER LOAD END);
 	bad("add.u32 %r8, %r8, 1;\n" MMA COMMIT END, "reserved bits", "lane 0");
 	bad("mov.u32 %r8, 0x10020480;\n" MMA END, "M 256", "tcgen05.mma");
-	bad("mov.b64 %d2, 0;\n" MMA END, "A: matrix descriptor",
-	    "bits 46 to 48");
+	bad("mov.b64 %d2, 0;\n" MMA END, "A: matrix descriptor", "bits 46 to 48");
 	bad("mov.b64 %d3, -1;\n" MMA END, "B: matrix descriptor", "bits 14");
-	bad("add.s64 %d2, %d2, 0x2000;\n" MMA COMMIT WAIT END,
-	    "shared memory offset", "nothing is there");
-	bad("add.u32 %r3, %r3, 508;\n" MMA END, "columns 508 to 515",
-	    "there are 512");
-	bad("add.u32 %r3, %r3, 0x100000;\n" MMA END, "D at lane 16",
-	    "begins at 0");
-	bad("add.u32 %r11, %r11, 0x200000;\n" MMA END, "scales at lanes 32",
-	    "not 0");
+	bad("add.s64 %d2, %d2, 0x2000;\n" MMA COMMIT WAIT END, "shared memory offset",
+	    "nothing is there");
+	bad("add.u32 %r3, %r3, 508;\n" MMA END, "columns 508 to 515", "there are 512");
+	bad("add.u32 %r3, %r3, 0x100000;\n" MMA END, "D at lane 16", "begins at 0");
+	bad("add.u32 %r11, %r11, 0x200000;\n" MMA END, "scales at lanes 32", "not 0");
 	bad("add.u32 %r12, %r12, 1;\n" MMA END, "scales of B at column",
 	    "multiple of 2");
 	bad("mov.pred %p3, 1; add.u32 %r3, %r3, 300;\n" MMA COMMIT WAIT END,
@@ -186,8 +179,8 @@ static void test_pairs(void **state)
 		 "2", "%r3", "%d2", "%d3", "%r8", "%r11", "%r12",
 		 "%p3") "E: bar.sync 0;\n",
 	     "the even CTA of a pair issues it"},
-	    {"@%one " MMA_OF("2", "%r3", "%d2", "%d3", "0x08040480", "%r11",
-			     "%r12", "%p3"),
+	    {"@%one " MMA_OF("2", "%r3", "%d2", "%d3", "0x08040480", "%r11", "%r12",
+			     "%p3"),
 	     "M 128"},
 	    /* The other CTA leaves before the multiplication has ended. */
 	    {"@%one " MMA_OF("2", "%r3", "%d2", "%d3", "%r8", "%r11", "%r12",
@@ -220,15 +213,13 @@ static void test_order(void **state)
 	/* Written by threads, and no proxy fence. */
 	bad(STORE SYNC MMA COMMIT WAIT END, "no fence.proxy.async",
 	    "the tensor core reads shared memory");
-	good(STORE
-	     "fence.proxy.async.shared::cta;\n" SYNC MMA COMMIT WAIT AFTER END);
+	good(STORE "fence.proxy.async.shared::cta;\n" SYNC MMA COMMIT WAIT AFTER END);
 	bad("@!%w st.shared.b32 [%r14], %r14;\n" SYNC CP COMMIT WAIT END,
 	    "no fence.proxy.async", "tcgen05.cp");
 	/* Overwritten while it may be read. */
 	bad(MMA STORE COMMIT WAIT END, "tcgen05.mma or .cp of warp 0",
 	    "a tcgen05.commit behind it must be waited for");
-	bad(MMA COMMIT STORE WAIT END, "store to shared memory",
-	    "tcgen05.commit");
+	bad(MMA COMMIT STORE WAIT END, "store to shared memory", "tcgen05.commit");
 	good(MMA COMMIT WAIT STORE END);
 	/* Results that are not there yet. */
 	bad(MMA LOAD COMMIT WAIT END, "tensor memory", "tcgen05.ld");
@@ -239,14 +230,13 @@ static void test_order(void **state)
 	    "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%r7];\n"
 	    "bar.sync 0;\n" MMA "tcgen05.wait::ld.sync.aligned;\n" END,
 	    "tcgen05.ld of warp", "tcgen05.wait::ld");
-	bad(MMA COMMIT WAIT
-	    "@%w bra Z;\n"
-	    "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;\n"
-	    "Z:\n" LOAD,
+	bad(MMA COMMIT WAIT "@%w bra Z;\n"
+			    "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;\n"
+			    "Z:\n" LOAD,
 	    "tcgen05", "tensor memory");
 	/* Operands that a store has not brought yet. */
-	bad("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r7+256], {%r14};\n" SYNC
-		MMA COMMIT WAIT "tcgen05.wait::st.sync.aligned;\n" END,
+	bad("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r7+256], {%r14};\n" SYNC MMA COMMIT
+		WAIT "tcgen05.wait::st.sync.aligned;\n" END,
 	    "its scales", "tcgen05.wait::st");
 	bad(MMA END, "tcgen05.dealloc", "a tcgen05.commit behind it");
 }
@@ -255,10 +245,8 @@ static void test_order(void **state)
 static void test_strict_order(void **state)
 {
 	(void)state;
-	bad_strictly(MMA CP COMMIT WAIT END, "tcgen05.cp",
-		     "reads it as scales");
-	bad_strictly(CP CP COMMIT WAIT END, "tcgen05.cp of warp 0",
-		     "writes it");
+	bad_strictly(MMA CP COMMIT WAIT END, "tcgen05.cp", "reads it as scales");
+	bad_strictly(CP CP COMMIT WAIT END, "tcgen05.cp of warp 0", "writes it");
 	good(CP MMA COMMIT WAIT AFTER END);
 	good(MMA MMA COMMIT WAIT AFTER END);
 	bad_strictly(MMA "mov.u32 %r8, 0x08040480;\n" MMA COMMIT WAIT END,
@@ -274,10 +262,8 @@ static void test_strict_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_operands),
-	    cmocka_unit_test(test_undefined),
-	    cmocka_unit_test(test_pairs),
-	    cmocka_unit_test(test_order),
+	    cmocka_unit_test(test_operands),	 cmocka_unit_test(test_undefined),
+	    cmocka_unit_test(test_pairs),	 cmocka_unit_test(test_order),
 	    cmocka_unit_test(test_strict_order),
 	};
 

@@ -34,14 +34,13 @@ static void program(const char *words, int ctas, bool a_in_tmem, bool is_scaled,
 
 	emu_text[0] = 0;
 	emu_bring(ctas);
-	emu_append(
-	    "ld.global.b64 %%d2, [%%in]; ld.global.b64 %%d3, [%%in+8];\n"
-	    "ld.global.b32 %%r8, [%%in+16]; ld.global.b32 %%r9, [%%in+20];\n"
-	    "mov.u32 %%r10, dynamic; shr.u32 %%r10, %%r10, 4;\n"
-	    "cvt.u64.u32 %%d4, %%r10; add.s64 %%d2, %%d2, %%d4;\n"
-	    "add.s64 %%d3, %%d3, %%d4; mov.pred %%p3, 0;\n"
-	    "add.u32 %%r11, %%r3, 256; add.u32 %%r12, %%r3, 260;\n"
-	    "setp.ne.u32 %%p4, %%r9, 0;\n");
+	emu_append("ld.global.b64 %%d2, [%%in]; ld.global.b64 %%d3, [%%in+8];\n"
+		   "ld.global.b32 %%r8, [%%in+16]; ld.global.b32 %%r9, [%%in+20];\n"
+		   "mov.u32 %%r10, dynamic; shr.u32 %%r10, %%r10, 4;\n"
+		   "cvt.u64.u32 %%d4, %%r10; add.s64 %%d2, %%d2, %%d4;\n"
+		   "add.s64 %%d3, %%d3, %%d4; mov.pred %%p3, 0;\n"
+		   "add.u32 %%r11, %%r3, 256; add.u32 %%r12, %%r3, 260;\n"
+		   "setp.ne.u32 %%p4, %%r9, 0;\n");
 	if (shift)
 		snprintf(end, sizeof(end), ", %d", shift);
 	emu_append("mov.u32 %%r20, 0x%x;\n", KEPT);
@@ -55,22 +54,20 @@ static void program(const char *words, int ctas, bool a_in_tmem, bool is_scaled,
 					  "%r20, %r20, %r20}, "
 					: "{%r20, %r20, %r20, %r20}, ",
 			   3 + i, end);
-	emu_append(
-	    "mov.b16 %%m, %d;\n"
-	    "@%%one tcgen05.commit.cta_group::%d.mbarrier::arrive::one"
-	    ".shared::cluster.multicast::cluster.b64 [bar], %%m;\n"
-	    "W: mbarrier.try_wait.parity.shared::cta.b64 %%p5, [bar], 0;\n"
-	    "@!%%p5 bra W;\ntcgen05.fence::after_thread_sync;\n",
-	    ctas == 2 ? 3 : 1, ctas);
+	emu_append("mov.b16 %%m, %d;\n"
+		   "@%%one tcgen05.commit.cta_group::%d.mbarrier::arrive::one"
+		   ".shared::cluster.multicast::cluster.b64 [bar], %%m;\n"
+		   "W: mbarrier.try_wait.parity.shared::cta.b64 %%p5, [bar], 0;\n"
+		   "@!%%p5 bra W;\ntcgen05.fence::after_thread_sync;\n",
+		   ctas == 2 ? 3 : 1, ctas);
 }
 
 /* D's columns, lane by lane. */
 static void take(int columns, int ctas)
 {
-	emu_append(
-	    "mul.wide.u32 %%d5, %%tid, 1024; add.s64 %%d5, %%d5, %%out;\n"
-	    "mov.u32 %%r13, 0;\nT: add.u32 %%r14, %%r7, %%r13;\n"
-	    "tcgen05.ld.sync.aligned.32x32b.x8.b32 ");
+	emu_append("mul.wide.u32 %%d5, %%tid, 1024; add.s64 %%d5, %%d5, %%out;\n"
+		   "mov.u32 %%r13, 0;\nT: add.u32 %%r14, %%r7, %%r13;\n"
+		   "tcgen05.ld.sync.aligned.32x32b.x8.b32 ");
 	emu_append_registers("x", 8);
 	emu_append(", [%%r14];\ntcgen05.wait::ld.sync.aligned;\n"
 		   "st.global.v4.b32 [%%d5], {%%x0,%%x1,%%x2,%%x3};\n"
@@ -98,8 +95,7 @@ static uint32_t code_of(enum emu_umma_type type, int value)
 	    [EMU_UMMA_TYPE_E2M3] = {0, 0x08, 0x10, 0x14, 0x28},
 	    [EMU_UMMA_TYPE_E3M2] = {0, 0x0C, 0x10, 0x12, 0x2C},
 	    [EMU_UMMA_TYPE_E2M1] = {0, 2, 4, 5, 10},
-	    [EMU_UMMA_TYPE_TF32] = {0, 0x3F800000, 0x40000000, 0x40400000,
-				    0xBF800000},
+	    [EMU_UMMA_TYPE_TF32] = {0, 0x3F800000, 0x40000000, 0x40400000, 0xBF800000},
 	    [EMU_UMMA_TYPE_U8] = {0, 1, 2, 3, 255},
 	    [EMU_UMMA_TYPE_S8] = {0, 1, 2, 3, 255},
 	};
@@ -120,8 +116,7 @@ struct layout {
 	bool is_transposed;
 };
 
-static uint64_t descriptor_of(const struct layout *l, uint32_t at,
-			      uint32_t *wide)
+static uint64_t descriptor_of(const struct layout *l, uint32_t at, uint32_t *wide)
 {
 	const uint64_t code = l->swizzle == 128	 ? 2
 			      : l->swizzle == 64 ? 4
@@ -130,9 +125,8 @@ static uint64_t descriptor_of(const struct layout *l, uint32_t at,
 
 	*wide = l->swizzle ? l->swizzle : 16;
 	/* Groups of 8 rows 8 x wide bytes apart; what else is apart, LEAD. */
-	return code << 61 | UINT64_C(1) << 46 |
-	       (uint64_t)(8 * *wide / 16) << 32 | (uint64_t)(LEAD / 16) << 16 |
-	       at / 16;
+	return code << 61 | UINT64_C(1) << 46 | (uint64_t)(8 * *wide / 16) << 32 |
+	       (uint64_t)(LEAD / 16) << 16 | at / 16;
 }
 
 /*
@@ -195,12 +189,10 @@ static void put(const struct operand *o, int first, int rows, uint8_t *to)
 			at = place_of(&o->layout, 8, row, k / 2, &shift);
 			shift = k % 2 * 4;
 		} else {
-			at = place_of(&o->layout, bits_of(o->type), row, k,
-				      &shift);
+			at = place_of(&o->layout, bits_of(o->type), row, k, &shift);
 		}
 		for (uint32_t bit = 0; bit < shift + bits_of(o->type); bit += 8)
-			to[at + bit / 8] |=
-			    (uint8_t)((uint64_t)code << shift >> bit);
+			to[at + bit / 8] |= (uint8_t)((uint64_t)code << shift >> bit);
 	}
 }
 
@@ -221,18 +213,15 @@ static uint32_t idesc_of(const struct emu_umma *u)
 	const bool is_fp4 = u->form.kind == EMU_UMMA_MXF4NVF4;
 	uint32_t d = (uint32_t)(is_fp4 ? 1 : codes[u->a_type]) << 7 |
 		     (uint32_t)(is_fp4 ? 1 : codes[u->b_type]) << 10 |
-		     (uint32_t)u->a_negated << 13 |
-		     (uint32_t)u->b_negated << 14 |
-		     (uint32_t)u->a_transposed << 15 |
-		     (uint32_t)u->b_transposed << 16 | (uint32_t)u->n / 8 << 17;
+		     (uint32_t)u->a_negated << 13 | (uint32_t)u->b_negated << 14 |
+		     (uint32_t)u->a_transposed << 15 | (uint32_t)u->b_transposed << 16 |
+		     (uint32_t)u->n / 8 << 17;
 
 	if (!u->form.scales)
-		return d |
-		       (u->form.kind == EMU_UMMA_I8 ? 2u : !u->d_is_f16) << 4 |
+		return d | (u->form.kind == EMU_UMMA_I8 ? 2u : !u->d_is_f16) << 4 |
 		       (uint32_t)u->saturates << 3 | (uint32_t)u->m / 16 << 24;
-	return d | (uint32_t)u->sfb_id << 4 |
-	       (uint32_t)u->scale_is_ue8m0 << 23 | (uint32_t)u->m / 128 << 27 |
-	       (uint32_t)u->sfa_id << 29;
+	return d | (uint32_t)u->sfb_id << 4 | (uint32_t)u->scale_is_ue8m0 << 23 |
+	       (uint32_t)u->m / 128 << 27 | (uint32_t)u->sfa_id << 29;
 }
 
 /* Scales of 1, 2 and 4; powers of two. */
@@ -259,16 +248,15 @@ static void put_scales(const struct emu_umma *u, int cta, struct input *in)
 
 			for (int m = lane % 32; m < rows; m += 32)
 				words[4 * (m / 32) + u->sfa_id + s] =
-				    scale_code(u, scale_of(u, true,
-							   cta * rows + m, s));
+				    scale_code(u, scale_of(u, true, cta * rows + m, s));
 			for (int n = lane % 32; n < u->n; n += 32)
 				words[16 + 4 * (n / 32) + u->sfb_id + s] =
 				    scale_code(u, scale_of(u, false, n, s));
 		}
 }
 
-static void put_a_in_tmem(const struct emu_umma *u, const struct operand *a,
-			  int cta, struct input *in)
+static void put_a_in_tmem(const struct emu_umma *u, const struct operand *a, int cta,
+			  struct input *in)
 {
 	const int rows = u->m / u->form.ctas;
 
@@ -325,17 +313,15 @@ static void check(const struct test *t, const struct operand *a,
 			int cta, lane, column;
 
 			emu_umma_d_place(&t->umma, m, n, &cta, &lane, &column);
-			if (t->accumulates &&
-			    !(t->keeps && KEPT >> lane % 32 & 1))
+			if (t->accumulates && !(t->keeps && KEPT >> lane % 32 & 1))
 				want += sum / (float)(1 << t->shift);
 			got = float_of(out[cta].d[lane][column], &t->umma);
 			if (got != want)
 				fail_msg("%dx%d, kind %d, types %d %d, row %d, "
 					 "column %d: %g, not %g",
-					 t->umma.m, t->umma.n,
-					 t->umma.form.kind, t->umma.a_type,
-					 t->umma.b_type, m, n, (double)got,
-					 (double)want);
+					 t->umma.m, t->umma.n, t->umma.form.kind,
+					 t->umma.a_type, t->umma.b_type, m, n,
+					 (double)got, (double)want);
 		}
 }
 
@@ -376,8 +362,7 @@ static void run(struct test *t, uint64_t seed)
 	job.seed = seed;
 	u->k = u->form.kind == EMU_UMMA_MXF4NVF4
 		   ? 64
-		   : (int)(256 /
-			   (bits_of(u->a_type) > 8 ? bits_of(u->a_type) : 8));
+		   : (int)(256 / (bits_of(u->a_type) > 8 ? bits_of(u->a_type) : 8));
 	t->a_layout.is_transposed = u->a_transposed;
 	t->b_layout.is_transposed = u->b_transposed;
 	a = (struct operand){.type = u->a_type,
@@ -398,15 +383,14 @@ static void run(struct test *t, uint64_t seed)
 		in[cta].idesc = idesc_of(u);
 		in[cta].accumulates = t->accumulates;
 		put(&a, cta * u->m / ctas, u->m / ctas, in[cta].image);
-		put(&b, cta * u->n / ctas, u->n / ctas,
-		    in[cta].image + IMAGE / 2);
+		put(&b, cta * u->n / ctas, u->n / ctas, in[cta].image + IMAGE / 2);
 		if (u->form.scales)
 			put_scales(u, cta, &in[cta]);
 		if (u->form.a_in_tensor_memory)
 			put_a_in_tmem(u, &a, cta, &in[cta]);
 	}
-	program(words_of(u), ctas, u->form.a_in_tensor_memory,
-		u->form.scales > 0, t->keeps, t->shift);
+	program(words_of(u), ctas, u->form.a_in_tensor_memory, u->form.scales > 0,
+		t->keeps, t->shift);
 	take(emu_umma_d_columns(u), ctas);
 	emu_must_run(emu_text, &job);
 	check(t, &a, &b, out);
@@ -417,32 +401,30 @@ static void run(struct test *t, uint64_t seed)
 /* ---- cases -----------------------------------------------------------------
  */
 
-#define F16_FORM(ctas, a_in_tmem)                                              \
-	{                                                                      \
-		EMU_UMMA_F16, ctas, 0, a_in_tmem                               \
+#define F16_FORM(ctas, a_in_tmem)                                                      \
+	{                                                                              \
+		EMU_UMMA_F16, ctas, 0, a_in_tmem                                       \
 	}
 
 static void test_f16_sizes(void **state)
 {
-	static const int sizes[][3] = {
-	    {1, 64, 8},	   {1, 64, 72},	  {1, 64, 256},
-	    {1, 128, 16},  {1, 128, 240}, {2, 128, 32},
-	    {2, 128, 208}, {2, 256, 16},  {2, 256, 256}};
+	static const int sizes[][3] = {{1, 64, 8},    {1, 64, 72},   {1, 64, 256},
+				       {1, 128, 16},  {1, 128, 240}, {2, 128, 32},
+				       {2, 128, 208}, {2, 256, 16},  {2, 256, 256}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (int s = 0; s < 2; s++) {
-			struct test t = {
-			    .umma = {.form = F16_FORM(sizes[i][0], false),
-				     .m = sizes[i][1],
-				     .n = sizes[i][2],
-				     .a_type = EMU_UMMA_TYPE_F16,
-				     .b_type = s ? EMU_UMMA_TYPE_BF16
-						 : EMU_UMMA_TYPE_F16,
-				     .d_is_f16 = !s},
-			    .a_layout.swizzle = 128,
-			    .b_layout.swizzle = 64,
-			    .accumulates = i % 2};
+			struct test t = {.umma = {.form = F16_FORM(sizes[i][0], false),
+						  .m = sizes[i][1],
+						  .n = sizes[i][2],
+						  .a_type = EMU_UMMA_TYPE_F16,
+						  .b_type = s ? EMU_UMMA_TYPE_BF16
+							      : EMU_UMMA_TYPE_F16,
+						  .d_is_f16 = !s},
+					 .a_layout.swizzle = 128,
+					 .b_layout.swizzle = 64,
+					 .accumulates = i % 2};
 
 			run(&t, (uint64_t)s * (i + 1));
 		}
@@ -454,18 +436,17 @@ static void test_f16_layouts(void **state)
 
 	(void)state;
 	for (int i = 0; i < 4 * 4 * 4; i++) {
-		struct test t = {
-		    .umma = {.form = F16_FORM(1 + i % 3 / 2, false),
-			     .m = i % 3 == 2 ? 256 : 128,
-			     .n = 64,
-			     .a_type = EMU_UMMA_TYPE_BF16,
-			     .b_type = EMU_UMMA_TYPE_F16,
-			     .a_transposed = i & 1,
-			     .b_transposed = i & 2,
-			     .a_negated = i & 4,
-			     .b_negated = i % 5 == 0},
-		    .a_layout.swizzle = swizzles[i / 4 % 4],
-		    .b_layout.swizzle = swizzles[i / 16]};
+		struct test t = {.umma = {.form = F16_FORM(1 + i % 3 / 2, false),
+					  .m = i % 3 == 2 ? 256 : 128,
+					  .n = 64,
+					  .a_type = EMU_UMMA_TYPE_BF16,
+					  .b_type = EMU_UMMA_TYPE_F16,
+					  .a_transposed = i & 1,
+					  .b_transposed = i & 2,
+					  .a_negated = i & 4,
+					  .b_negated = i % 5 == 0},
+				 .a_layout.swizzle = swizzles[i / 4 % 4],
+				 .b_layout.swizzle = swizzles[i / 16]};
 
 		run(&t, (uint64_t)(i % 7));
 	}
@@ -499,10 +480,8 @@ static void test_mxf8f6f4(void **state)
 		    .umma = {.form = {EMU_UMMA_MXF8F6F4, 1 + i % 2, 1, false},
 			     .m = 128 << i % 2,
 			     .n = 16 + 16 * (i % 4),
-			     .a_type =
-				 (enum emu_umma_type)(EMU_UMMA_TYPE_E4M3 + a),
-			     .b_type =
-				 (enum emu_umma_type)(EMU_UMMA_TYPE_E4M3 + b),
+			     .a_type = (enum emu_umma_type)(EMU_UMMA_TYPE_E4M3 + a),
+			     .b_type = (enum emu_umma_type)(EMU_UMMA_TYPE_E4M3 + b),
 			     .a_transposed = a < 2 && i % 3 == 0,
 			     .b_transposed = b < 2 && i % 2,
 			     .b_negated = i % 4 == 3,
@@ -521,18 +500,17 @@ static void test_mxf4nvf4(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 16; i++) {
-		struct test t = {
-		    .umma = {.form = {EMU_UMMA_MXF4NVF4, 1 + i % 2,
-				      i % 4 < 2 ? 4 : 2, false},
-			     .m = 128 << i % 2,
-			     .n = i % 2 ? 16 * (1 + i) : 8 * (1 + 2 * i),
-			     .a_type = EMU_UMMA_TYPE_E2M1,
-			     .b_type = EMU_UMMA_TYPE_E2M1,
-			     .a_negated = i % 3 == 0,
-			     .scale_is_ue8m0 = i % 4 >= 2 || i % 8 == 4},
-		    .a_layout.swizzle = i % 8 < 4 ? 128 : 0,
-		    .b_layout.swizzle = i % 3 ? 64 : 32,
-		    .accumulates = i % 2};
+		struct test t = {.umma = {.form = {EMU_UMMA_MXF4NVF4, 1 + i % 2,
+						   i % 4 < 2 ? 4 : 2, false},
+					  .m = 128 << i % 2,
+					  .n = i % 2 ? 16 * (1 + i) : 8 * (1 + 2 * i),
+					  .a_type = EMU_UMMA_TYPE_E2M1,
+					  .b_type = EMU_UMMA_TYPE_E2M1,
+					  .a_negated = i % 3 == 0,
+					  .scale_is_ue8m0 = i % 4 >= 2 || i % 8 == 4},
+				 .a_layout.swizzle = i % 8 < 4 ? 128 : 0,
+				 .b_layout.swizzle = i % 3 ? 64 : 32,
+				 .accumulates = i % 2};
 
 		if (t.umma.form.scales == 2)
 			t.umma.sfa_id = 2;
@@ -546,20 +524,19 @@ static void test_f8f6f4(void **state)
 	(void)state;
 	for (int i = 0; i < 25; i++) {
 		const int a = i % 5, b = i / 5;
-		struct test t = {.umma = {.form = {EMU_UMMA_F8F6F4, 1 + i % 2,
-						   0, i % 2 == 0 && a < 2},
-					  .m = (64 << i % 2) << i / 2 % 2,
-					  .n = 32 + 32 * (i % 3),
-					  .a_type = (enum emu_umma_type)(
-					      EMU_UMMA_TYPE_E4M3 + a),
-					  .b_type = (enum emu_umma_type)(
-					      EMU_UMMA_TYPE_E4M3 + b),
-					  .b_transposed = b < 2 && i % 2,
-					  .a_negated = i % 4 == 1,
-					  .d_is_f16 = i % 3 == 1},
-				 .a_layout.swizzle = i % 2 ? 128 : 32,
-				 .b_layout.swizzle = i % 3 ? 64 : 32,
-				 .accumulates = i % 2};
+		struct test t = {
+		    .umma = {.form = {EMU_UMMA_F8F6F4, 1 + i % 2, 0,
+				      i % 2 == 0 && a < 2},
+			     .m = (64 << i % 2) << i / 2 % 2,
+			     .n = 32 + 32 * (i % 3),
+			     .a_type = (enum emu_umma_type)(EMU_UMMA_TYPE_E4M3 + a),
+			     .b_type = (enum emu_umma_type)(EMU_UMMA_TYPE_E4M3 + b),
+			     .b_transposed = b < 2 && i % 2,
+			     .a_negated = i % 4 == 1,
+			     .d_is_f16 = i % 3 == 1},
+		    .a_layout.swizzle = i % 2 ? 128 : 32,
+		    .b_layout.swizzle = i % 3 ? 64 : 32,
+		    .accumulates = i % 2};
 
 		run(&t, (uint64_t)(i % 5));
 	}
@@ -570,8 +547,7 @@ static void test_tf32_and_i8(void **state)
 	(void)state;
 	for (int i = 0; i < 32; i++) {
 		const bool is_i8 = i % 2;
-		const enum emu_umma_type of_i8[] = {EMU_UMMA_TYPE_U8,
-						    EMU_UMMA_TYPE_S8};
+		const enum emu_umma_type of_i8[] = {EMU_UMMA_TYPE_U8, EMU_UMMA_TYPE_S8};
 		const enum emu_umma_type a_type =
 		    is_i8 ? of_i8[i / 8 % 2] : EMU_UMMA_TYPE_TF32;
 		const enum emu_umma_type b_type =

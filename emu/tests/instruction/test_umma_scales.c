@@ -43,30 +43,29 @@ static void scale_program(void)
 			   "selp.b32 %%r26, %%r25, 0, %%p6;\n"
 			   "xor.b32 %%x%d, %%r26, 0x38383838;\n",
 			   c, c);
-	emu_append(
-	    "tcgen05.st.sync.aligned.32x32b.x4.b32 [%%r7+256], "
-	    "{%%x0,%%x1,%%x2,%%x3};\n"
-	    "tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r7+260], {%%x4};\n"
-	    "tcgen05.wait::st.sync.aligned;\n"
-	    "tcgen05.fence::before_thread_sync;\nbar.sync 0;\n"
-	    "tcgen05.fence::after_thread_sync;\n"
-	    "@%%one tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale"
-	    ".block16 [%%r3], %%d2, %%d3, %%r8, [%%r11], [%%r12], %%p3;\n"
-	    "@%%one tcgen05.commit.cta_group::1.mbarrier::arrive::one"
-	    ".shared::cluster.b64 [bar];\nand.b32 %%r27, %%r20, 1;\n"
-	    "W: mbarrier.try_wait.parity.shared::cta.b64 %%p5, [bar], "
-	    "%%r27;\n@!%%p5 bra W;\ntcgen05.fence::after_thread_sync;\n"
-	    "tcgen05.ld.sync.aligned.32x32b.x8.b32 "
-	    "{%%x0,%%x1,%%x2,%%x3,%%x4,%%x5,%%x6,%%x7}, [%%r7];\n"
-	    "tcgen05.wait::ld.sync.aligned;\n"
-	    "st.global.v4.b32 [%%d5], {%%x0,%%x1,%%x2,%%x3};\n"
-	    "st.global.v4.b32 [%%d5+16], {%%x4,%%x5,%%x6,%%x7};\n"
-	    "add.s64 %%d5, %%d5, 4096; add.u32 %%r20, %%r20, 1;\n"
-	    "setp.lt.u32 %%p6, %%r20, %d; @%%p6 bra N;\nbar.sync 0;\n"
-	    "@%%w bra Z;\n"
-	    "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %%r3, 512;\n"
-	    "Z:\n",
-	    SCALE_BYTES);
+	emu_append("tcgen05.st.sync.aligned.32x32b.x4.b32 [%%r7+256], "
+		   "{%%x0,%%x1,%%x2,%%x3};\n"
+		   "tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r7+260], {%%x4};\n"
+		   "tcgen05.wait::st.sync.aligned;\n"
+		   "tcgen05.fence::before_thread_sync;\nbar.sync 0;\n"
+		   "tcgen05.fence::after_thread_sync;\n"
+		   "@%%one tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale"
+		   ".block16 [%%r3], %%d2, %%d3, %%r8, [%%r11], [%%r12], %%p3;\n"
+		   "@%%one tcgen05.commit.cta_group::1.mbarrier::arrive::one"
+		   ".shared::cluster.b64 [bar];\nand.b32 %%r27, %%r20, 1;\n"
+		   "W: mbarrier.try_wait.parity.shared::cta.b64 %%p5, [bar], "
+		   "%%r27;\n@!%%p5 bra W;\ntcgen05.fence::after_thread_sync;\n"
+		   "tcgen05.ld.sync.aligned.32x32b.x8.b32 "
+		   "{%%x0,%%x1,%%x2,%%x3,%%x4,%%x5,%%x6,%%x7}, [%%r7];\n"
+		   "tcgen05.wait::ld.sync.aligned;\n"
+		   "st.global.v4.b32 [%%d5], {%%x0,%%x1,%%x2,%%x3};\n"
+		   "st.global.v4.b32 [%%d5+16], {%%x4,%%x5,%%x6,%%x7};\n"
+		   "add.s64 %%d5, %%d5, 4096; add.u32 %%r20, %%r20, 1;\n"
+		   "setp.lt.u32 %%p6, %%r20, %d; @%%p6 bra N;\nbar.sync 0;\n"
+		   "@%%w bra Z;\n"
+		   "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %%r3, 512;\n"
+		   "Z:\n",
+		   SCALE_BYTES);
 }
 
 /* 16 of the 64 products of a row or a column count twice. */
@@ -92,8 +91,7 @@ static void test_scale_bytes(void **state)
 			      .in = in,
 			      .in_bytes = sizeof(*in),
 			      .out = out,
-			      .out_bytes =
-				  SCALE_BYTES * 128 * SCALE_N * sizeof(float),
+			      .out_bytes = SCALE_BYTES * 128 * SCALE_N * sizeof(float),
 			      .block = 128,
 			      .shared_bytes = IMAGE};
 
@@ -112,11 +110,10 @@ static void test_scale_bytes(void **state)
 				if (out[(turn * 128 + lane) * SCALE_N + n] !=
 				    with_scale(turn, lane, n))
 					fail_msg(
-					    "byte %d, row %d, column %d: %g",
-					    turn, lane, n,
-					    (double)out[(turn * 128 + lane) *
-							    SCALE_N +
-							n]);
+					    "byte %d, row %d, column %d: %g", turn,
+					    lane, n,
+					    (double)
+						out[(turn * 128 + lane) * SCALE_N + n]);
 	free(in);
 	free(out);
 }

@@ -40,8 +40,7 @@ struct image {
 /* K-major without swizzle: blocks of eight rows of 16 bytes. */
 static uint32_t place(int row, int byte)
 {
-	return (uint32_t)(row / 8 * 256 + byte / 16 * 128 + row % 8 * 16 +
-			  byte % 16);
+	return (uint32_t)(row / 8 * 256 + byte / 16 * 128 + row % 8 * 16 + byte % 16);
 }
 
 static int registers_of(const struct form *f, int n)
@@ -68,29 +67,28 @@ static char *write_body(const struct form *f, int n)
 	char *body = malloc(EMU_TEXT_BYTES), *at = body;
 
 	assert_non_null(body);
-	at += sprintf(
-	    at,
-	    ".reg .b32 %%s<64>;\nmov.u32 %%r1, dynamic;\n"
-	    "shl.b32 %%r2, %%tid, 2;\nCOPY:\nadd.u32 %%r3, %%r1, %%r2;\n"
-	    "cvt.u64.u32 %%d1, %%r2;\nadd.s64 %%d1, %%d1, %%in;\n"
-	    "ld.global.u32 %%r4, [%%d1];\nst.shared.u32 [%%r3], %%r4;\n"
-	    "add.u32 %%r2, %%r2, 512;\nsetp.lt.u32 %%p1, %%r2, %d;\n"
-	    "@%%p1 bra COPY;\nfence.proxy.async;\nbar.sync 0;\n"
-	    "mad.wide.u32 %%d2, %%tid, %d, %%in;\n"
-	    "mad.wide.u32 %%d3, %%tid, 16, %%in;\n"
-	    "ld.global.v4.u32 {%%r5, %%r6, %%r7, %%r8}, [%%d3+%d];\n",
-	    bytes, 4 * words, bytes + THREADS * 4 * words);
+	at += sprintf(at,
+		      ".reg .b32 %%s<64>;\nmov.u32 %%r1, dynamic;\n"
+		      "shl.b32 %%r2, %%tid, 2;\nCOPY:\nadd.u32 %%r3, %%r1, %%r2;\n"
+		      "cvt.u64.u32 %%d1, %%r2;\nadd.s64 %%d1, %%d1, %%in;\n"
+		      "ld.global.u32 %%r4, [%%d1];\nst.shared.u32 [%%r3], %%r4;\n"
+		      "add.u32 %%r2, %%r2, 512;\nsetp.lt.u32 %%p1, %%r2, %d;\n"
+		      "@%%p1 bra COPY;\nfence.proxy.async;\nbar.sync 0;\n"
+		      "mad.wide.u32 %%d2, %%tid, %d, %%in;\n"
+		      "mad.wide.u32 %%d3, %%tid, 16, %%in;\n"
+		      "ld.global.v4.u32 {%%r5, %%r6, %%r7, %%r8}, [%%d3+%d];\n",
+		      bytes, 4 * words, bytes + THREADS * 4 * words);
 	for (int i = 0; i < words; i++)
-		at += sprintf(at, "ld.global.u32 %%s%d, [%%d2+%d];\n", i,
-			      bytes + 4 * i);
+		at +=
+		    sprintf(at, "ld.global.u32 %%s%d, [%%d2+%d];\n", i, bytes + 4 * i);
 	at += sprintf(at,
 		      "shr.u32 %%r9, %%r1, 4;\ncvt.u64.u32 %%d4, %%r9;\n"
 		      "or.b64 %%d4, %%d4, 0x1000080000;\n"
 		      "add.s64 %%d5, %%d4, %d;\nsetp.eq.u32 %%p2, 0, 0;\n"
 		      "wgmma.fence.sync.aligned;\n"
 		      "wgmma.mma_async.sync.aligned.m64n%dk%d%s.%s.%s ",
-		      A_BYTES / 16, n, f->k, f->saturates ? ".satfinite" : "",
-		      f->sum, f->types);
+		      A_BYTES / 16, n, f->k, f->saturates ? ".satfinite" : "", f->sum,
+		      f->types);
 	at = list_registers(at, words);
 	at += sprintf(at, ", %s, %%d5, %%p2",
 		      f->a_in_registers ? "{%r5, %r6, %r7, %r8}" : "%d4");
@@ -104,8 +102,7 @@ static char *write_body(const struct form *f, int n)
 			  "wgmma.wait_group.sync.aligned 0;\n");
 	at += sprintf(at, "mad.wide.u32 %%d6, %%tid, %d, %%out;\n", 4 * words);
 	for (int i = 0; i < words; i++)
-		at +=
-		    sprintf(at, "st.global.u32 [%%d6+%d], %%s%d;\n", 4 * i, i);
+		at += sprintf(at, "st.global.u32 [%%d6+%d], %%s%d;\n", 4 * i, i);
 	return body;
 }
 
@@ -131,8 +128,8 @@ static uint32_t code_of(const uint8_t *row, enum emu_mma_type type, int k)
 	return code;
 }
 
-static uint32_t integer_sum(const struct form *f, const uint8_t *a,
-			    const uint8_t *b, uint32_t c)
+static uint32_t integer_sum(const struct form *f, const uint8_t *a, const uint8_t *b,
+			    uint32_t c)
 {
 	int64_t sum = (int32_t)c;
 
@@ -154,8 +151,7 @@ static void all_sums(const struct form *f, int n, const struct image *image,
 
 	if (f->a >= EMU_S8) {
 		for (int i = 0; i < ROWS * n; i++)
-			d[i] = integer_sum(f, image->a[i / n], image->b[i % n],
-					   c[i]);
+			d[i] = integer_sum(f, image->a[i / n], image->b[i % n], c[i]);
 		return;
 	}
 	for (int i = 0; i < ROWS * f->k; i++)
@@ -170,8 +166,7 @@ static void all_sums(const struct form *f, int n, const struct image *image,
 /* Element i of a thread: row and column, by the figure of D. */
 static int place_of_d(int thread, int i, int n)
 {
-	const int row =
-	    thread / 32 * 16 + thread % 32 / 4 + (i % 4 >= 2 ? 8 : 0);
+	const int row = thread / 32 * 16 + thread % 32 / 4 + (i % 4 >= 2 ? 8 : 0);
 
 	return row * n + i / 4 * 8 + thread % 4 * 2 + i % 2;
 }

@@ -55,8 +55,8 @@ char *nvfp4_kernel_text(const char *kernel)
 	assert_non_null(end);
 	text = malloc((size_t)(body - all) + (size_t)(end - begin) + 8);
 	assert_non_null(text);
-	sprintf(text, "%.*s%.*s\n}\n", (int)(body - all), all,
-		(int)(end - begin), begin);
+	sprintf(text, "%.*s%.*s\n}\n", (int)(body - all), all, (int)(end - begin),
+		begin);
 	return text;
 }
 
@@ -72,8 +72,8 @@ struct operand {
 
 static uint8_t *scale_at(const struct operand *o, int row, int block)
 {
-	return &o->scales[(row / 128 * o->atoms + block / 4) * ATOM +
-			  row % 32 * 16 + row / 32 % 4 * 4 + block % 4];
+	return &o->scales[(row / 128 * o->atoms + block / 4) * ATOM + row % 32 * 16 +
+			  row / 32 % 4 * 4 + block % 4];
 }
 
 static struct operand operand_new(int rows, int k, enum nvfp4_data data)
@@ -140,13 +140,12 @@ static float cut(double x)
 	if (x == 0)
 		return 0;
 	e = ilogb(x) < -126 ? -126 : ilogb(x);
-	return (float)(trunc(x * emu_power_of_2(23 - e)) *
-		       emu_power_of_2(e - 23));
+	return (float)(trunc(x * emu_power_of_2(23 - e)) * emu_power_of_2(e - 23));
 }
 
 /* 64 elements of k onto c, as engine/block_sums.h has it; *exact in units of 2^-20. */
-static float one_step(const struct operand *a, const struct operand *b, int m,
-		      int n, int k, float c, int64_t *exact)
+static float one_step(const struct operand *a, const struct operand *b, int m, int n,
+		      int k, float c, int64_t *exact)
 {
 	double terms[5] = {c}, sum = 0;
 	int e = -126;
@@ -188,8 +187,8 @@ static bool check_one(const struct nvfp4_job *job, const struct operand *a,
 		largest = fabsf(want) > largest ? fabsf(want) : largest;
 	}
 	if (memcmp(&got, &want, sizeof(got)) != 0)
-		return emu_fail(err, "row %d, column %d: %a, not %a", m, n,
-				(double)got, (double)want);
+		return emu_fail(err, "row %d, column %d: %a, not %a", m, n, (double)got,
+				(double)want);
 	/* A step cuts its result to 24 bits and five terms to 35 below the
 	 * largest scales' exponent, 2^17. */
 	error = fabs(got - ldexp((double)exact, -20));
@@ -205,13 +204,11 @@ static bool check_one(const struct nvfp4_job *job, const struct operand *a,
 }
 
 static bool check(const struct nvfp4_job *job, const struct operand *a,
-		  const struct operand *b, const float *out,
-		  struct emu_error *err)
+		  const struct operand *b, const float *out, struct emu_error *err)
 {
 	for (int m = 0; m < job->m; m++)
 		for (int n = 0; n < job->n; n++)
-			if (!check_one(job, a, b, m, n, out[m * job->n + n],
-				       err))
+			if (!check_one(job, a, b, m, n, out[m * job->n + n], err))
 				return false;
 	return true;
 }
@@ -283,8 +280,7 @@ static void map_scales(struct emu_machine *m, const struct operand *o, void *to)
 /* Three stages of a tile of A, a CTA's share of B, and both scales. */
 static uint32_t shared_bytes(const struct nvfp4_job *job)
 {
-	return 3u * (128 * 128 + (uint32_t)(job->width / job->ctas) * 128 +
-		     8 * ATOM);
+	return 3u * (128 * 128 + (uint32_t)(job->width / job->ctas) * 128 + 8 * ATOM);
 }
 
 static double processor_seconds(void)
@@ -356,8 +352,7 @@ bool nvfp4_run(struct nvfp4_job *job, struct emu_error *err)
 	m.memory = emu_memory_open(MEMORY_BYTES, err);
 	assert_non_null(m.memory);
 	m.global = *emu_memory_space(m.memory);
-	module = emu_module_read(job->text ? job->text : nvfp4_text(), NULL,
-				 NULL, err);
+	module = emu_module_read(job->text ? job->text : nvfp4_text(), NULL, NULL, err);
 	if (module)
 		ok = run_on(job, &m, emu_module_find(module, job->kernel), err);
 	emu_module_free(module);

@@ -87,8 +87,8 @@ static void must(struct nvfp4_job *job)
 	struct emu_error err = {{0}};
 
 	if (!nvfp4_run(job, &err))
-		fail_msg("%s %dx%dx%d, seed %llu%s: %s", job->kernel, job->m,
-			 job->n, job->k, (unsigned long long)job->seed,
+		fail_msg("%s %dx%dx%d, seed %llu%s: %s", job->kernel, job->m, job->n,
+			 job->k, (unsigned long long)job->seed,
 			 job->is_strict ? ", strict" : "", err.text);
 }
 
@@ -122,8 +122,7 @@ static void test_strict(void **state)
 				continue;
 			}
 			if (nvfp4_run(&job, &err))
-				fail_msg("%s, seed %d: no report", job.kernel,
-					 seed);
+				fail_msg("%s, seed %d: no report", job.kernel, seed);
 			if (!strstr(err.text, "tcgen05.cp: tensor memory") ||
 			    !strstr(err.text, "reads it as scales"))
 				fail_msg("%s", err.text);

@@ -47,41 +47,37 @@ static const struct {
      "parity.acquire.cta",
      "nothing orders", 2, true},
     {"arrivals of .cta scope at the other CTA's barrier",
-     "mbarrier.arrive.release.cluster=>mbarrier.arrive.release.cta",
-     "nothing orders", 2, true},
+     "mbarrier.arrive.release.cluster=>mbarrier.arrive.release.cta", "nothing orders",
+     2, true},
     {"arrivals release nothing",
      "mbarrier.arrive.release.cluster=>mbarrier.arrive.relaxed.cluster",
      "nothing orders", 1, true},
-    {"each CTA signals itself", "-16777224=>-8",
-     "deadlock|transactions|they may", 2, false},
+    {"each CTA signals itself", "-16777224=>-8", "deadlock|transactions|they may", 2,
+     false},
     {"bytes are not expected", "mbarrier.arrive.expect_tx=>mbarrier.arrive",
      "more arrivals", 2, false},
     {"no barrier of the cluster before alloc", "barrier.cluster.arrive=>//#1",
      "must come before|mbarrier.init of warp", 2, true},
     /* commits */
     {"no commit of a stage", "tcgen05.commit=>//#1", "deadlock", 1, false},
-    {"no commit of the accumulator", "tcgen05.commit=>//#2", "deadlock", 2,
-     false},
+    {"no commit of the accumulator", "tcgen05.commit=>//#2", "deadlock", 2, false},
     {"the commit's mask is one CTA's", "mov.b16 \t%rs2, 3=>mov.b16 \t%rs2, 1",
      "deadlock", 2, false},
     /* tensor memory */
     {"no dealloc", "tcgen05.dealloc=>//", "dealloc is missing", 1, false},
     {"no dealloc", "tcgen05.dealloc=>//", "dealloc is missing", 2, false},
     {"no alloc", "tcgen05.alloc=>//", "never written", 2, false},
-    {"too few columns", "], 512;=>], 128;", "is not allocated|there are 512", 1,
+    {"too few columns", "], 512;=>], 128;", "is not allocated|there are 512", 1, false},
+    {"fewer columns are given back", ", 512;=>, 256;#2", "of an allocation of 512", 1,
      false},
-    {"fewer columns are given back", ", 512;=>, 256;#2",
-     "of an allocation of 512", 1, false},
     {"no barrier between alloc and use", "barrier.cluster.arrive=>//#2",
      "never written|nothing orders", 2, false},
     {"no barrier before dealloc", "barrier.cluster.arrive=>//#3",
-     "tcgen05.dealloc: |tcgen05.dealloc of|has ended|is not allocated", 2,
-     false},
-    {"no barrier before dealloc", "bar.sync=>//#3", "tcgen05.dealloc: ", 1,
-     false},
+     "tcgen05.dealloc: |tcgen05.dealloc of|has ended|is not allocated", 2, false},
+    {"no barrier before dealloc", "bar.sync=>//#3", "tcgen05.dealloc: ", 1, false},
     {"no wait::ld", "tcgen05.wait::ld=>//", "result of a tcgen05.ld", 1, false},
-    {"the shape of a load", "ld.sync.aligned.32x32b=>ld.sync.aligned.16x64b",
-     UNORDERED, 1, false},
+    {"the shape of a load", "ld.sync.aligned.32x32b=>ld.sync.aligned.16x64b", UNORDERED,
+     1, false},
     /* the tensor core */
     {"scales of A are not copied", "tcgen05.cp=>//#1", "nan, not", 1, false},
     {"scales of B are not copied", "tcgen05.cp=>//#2", "nan, not", 2, false},
@@ -94,8 +90,8 @@ static const struct {
      "cp.async.bulk.tensor.2d.cta_group::1",
      "with .cta_group::2", 2, false},
     {"an instruction of one CTA in a kernel of pairs",
-     "tcgen05.cp.cta_group::2=>tcgen05.cp.cta_group::1", "the other .cta_group",
-     2, false},
+     "tcgen05.cp.cta_group::2=>tcgen05.cp.cta_group::1", "the other .cta_group", 2,
+     false},
     {"the stride of a tile", "4611756662049472512=>4611756524610519040",
      "row 0, column", 1, false},
     {"the descriptor's version", "4611756662049472512=>4611686293305294848",
@@ -105,9 +101,8 @@ static const struct {
      "no tcgen05.fence::after_thread_sync", 1, true},
     {"no fence after any wait", "tcgen05.fence::after=>//",
      "no tcgen05.fence::after_thread_sync", 2, true},
-    {"no fence before the accumulator is given back",
-     "tcgen05.fence::before=>//#2", "no tcgen05.fence::before_thread_sync", 2,
-     true},
+    {"no fence before the accumulator is given back", "tcgen05.fence::before=>//#2",
+     "no tcgen05.fence::before_thread_sync", 2, true},
 };
 
 static int schedules(void)
@@ -120,8 +115,7 @@ static int schedules(void)
 /* Long enough that every ring is filled twice. */
 static struct nvfp4_job job_of(int ctas)
 {
-	return (struct nvfp4_job){.kernel =
-				      ctas == 2 ? "nvfp4_2x128" : "nvfp4_1x128",
+	return (struct nvfp4_job){.kernel = ctas == 2 ? "nvfp4_2x128" : "nvfp4_1x128",
 				  .ctas = ctas,
 				  .width = 128,
 				  .m = 512,
@@ -176,15 +170,13 @@ static bool try_bug(size_t which)
 		if (nvfp4_run(&job, &err))
 			printf("seed %d, %s: nothing\n", seed, bugs[which].bug);
 		else if (!has_one(err.text, bugs[which].words))
-			printf("seed %d, %s: %s\n", seed, bugs[which].bug,
-			       err.text);
+			printf("seed %d, %s: %s\n", seed, bugs[which].bug, err.text);
 		else
 			found++;
 	}
 	printf("| %s%s%s | %d of %d | %.150s |\n", bugs[which].bug,
-	       ctas == 2 ? ", pair" : "",
-	       bugs[which].is_strict ? ", strict" : "", found, schedules(),
-	       said(err.text));
+	       ctas == 2 ? ", pair" : "", bugs[which].is_strict ? ", strict" : "",
+	       found, schedules(), said(err.text));
 	free((char *)job.text);
 	free(text);
 	return found == schedules();

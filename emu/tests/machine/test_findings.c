@@ -17,14 +17,13 @@
 #define CTAS 6
 
 /* A lane reads what its neighbour stores, and a word that nobody wrote. */
-static const char *const body =
-    "mov.u32 %r1, dynamic; mad.lo.u32 %r2, %lane, 4, %r1;\n"
-    "xor.b32 %r5, %lane, 1; mad.lo.u32 %r5, %r5, 4, %r1;\n"
-    "st.shared.u32 [%r2], %lane;\n"
-    "ld.shared.u32 %r3, [%r5];\n"
-    "ld.shared.u32 %r4, [%r2+256];\n"
-    "mul.wide.u32 %d1, %lane, 4; add.s64 %d1, %d1, %out;\n"
-    "st.global.u32 [%d1], %r3;\n";
+static const char *const body = "mov.u32 %r1, dynamic; mad.lo.u32 %r2, %lane, 4, %r1;\n"
+				"xor.b32 %r5, %lane, 1; mad.lo.u32 %r5, %r5, 4, %r1;\n"
+				"st.shared.u32 [%r2], %lane;\n"
+				"ld.shared.u32 %r3, [%r5];\n"
+				"ld.shared.u32 %r4, [%r2+256];\n"
+				"mul.wide.u32 %d1, %lane, 4; add.s64 %d1, %d1, %out;\n"
+				"st.global.u32 [%d1], %r3;\n";
 static uint32_t out[32];
 
 static struct emu_job job_of(struct emu_findings *f, uint32_t threads)
@@ -131,8 +130,7 @@ static void test_wrong_waivers(void **state)
 		struct emu_error err = {{0}};
 
 		assert_null(emu_findings_open(cases[i][0], false, &err));
-		if (!strstr(err.text, cases[i][1]) ||
-		    !strstr(err.text, "proxy-fence"))
+		if (!strstr(err.text, cases[i][1]) || !strstr(err.text, "proxy-fence"))
 			fail_msg("%s: %s", cases[i][0], err.text);
 	}
 }

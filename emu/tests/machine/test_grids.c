@@ -69,8 +69,7 @@ static void test_a_grid_too_large(void **state)
 
 	(void)state;
 	emu_must_fail(barrier_body, &job, "deadlock", "polls memory",
-		      "1 clusters have not begun", "holds 23 at once", "ld",
-		      NULL);
+		      "1 clusters have not begun", "holds 23 at once", "ld", NULL);
 }
 
 /* A lock of atom.cas: those who poll must not keep others from leaving. */
@@ -109,8 +108,7 @@ static void test_lanes_that_wait_for_later_code(void **state)
 	    "WRITE: mov.u32 %r2, 77;\nst.volatile.global.u32 [%out], %r2;\n"
 	    "END: bar.warp.sync -1;\n";
 	uint32_t out[1] = {0};
-	struct emu_job job = {
-	    .out = out, .out_bytes = sizeof(out), .keeps_out = true};
+	struct emu_job job = {.out = out, .out_bytes = sizeof(out), .keeps_out = true};
 
 	(void)state;
 	emu_must_run(body, &job);
@@ -190,8 +188,7 @@ static void test_the_lowest_report(void **state)
 		}
 		assert_string_equal(reports[0].text, reports[1].text);
 		if (seed == 0)
-			assert_non_null(
-			    strstr(reports[0].text, "k, cluster 2,"));
+			assert_non_null(strstr(reports[0].text, "k, cluster 2,"));
 	}
 }
 

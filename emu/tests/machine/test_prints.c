@@ -70,8 +70,7 @@ static void test_size(void **state)
 		emu_prints_add(p, k, one);
 	}
 	for (uint32_t k = 980; k < 1000; k++)
-		snprintf(want + strlen(want), sizeof(want) - strlen(want),
-			 "%04u\n", k);
+		snprintf(want + strlen(want), sizeof(want) - strlen(want), "%04u\n", k);
 	must_write(p, want);
 	assert_false(emu_prints_resize(p, 200));
 	assert_int_equal(emu_prints_size(p), 100);

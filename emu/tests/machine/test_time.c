@@ -61,14 +61,11 @@ static double ns_of_steps(const char *begin, const char *step, uint32_t steps)
 static void test_dependent_instructions(void **state)
 {
 	const double none = ns_of_steps("", "", 0);
-	const double chain =
-	    ns_of_steps("", "fma.rn.f32 %f1, %f1, %f1, %f1;\n", STEPS);
-	const double other =
-	    ns_of_steps("", "fma.rn.f32 %f1, %f2, %f3, %f2;\n", STEPS);
+	const double chain = ns_of_steps("", "fma.rn.f32 %f1, %f1, %f1, %f1;\n", STEPS);
+	const double other = ns_of_steps("", "fma.rn.f32 %f1, %f2, %f3, %f2;\n", STEPS);
 
 	(void)state;
-	assert_in_range((uint64_t)((chain - none) * 1.755), 4 * STEPS - 4,
-			5 * STEPS);
+	assert_in_range((uint64_t)((chain - none) * 1.755), 4 * STEPS - 4, 5 * STEPS);
 	assert_true((chain - none) > 1.5 * (other - none));
 }
 
@@ -139,15 +136,14 @@ static void test_counts_from_a_file(void **state)
 {
 	struct emu_error err = {{0}};
 	struct emu_time *t = emu_time_open(NULL, &err);
-	static const char *const wrong[] = {
-	    "7 1 0 0 0 2\n",
-	    "module 1f\n7 1 0 0 0\n",
-	    "module 1f\n7 1 0 0 0 -1\n",
-	    "module 1f\n8 1 0 0 0 2\n7 1 0 0 0 2\n",
-	    "module x\n",
-	    "kernel 1f 40\n",
-	    "module 1f\nkernel 1f\n",
-	    "module 1f\nkernel k 40\n"};
+	static const char *const wrong[] = {"7 1 0 0 0 2\n",
+					    "module 1f\n7 1 0 0 0\n",
+					    "module 1f\n7 1 0 0 0 -1\n",
+					    "module 1f\n8 1 0 0 0 2\n7 1 0 0 0 2\n",
+					    "module x\n",
+					    "kernel 1f 40\n",
+					    "module 1f\nkernel 1f\n",
+					    "module 1f\nkernel k 40\n"};
 
 	(void)state;
 	assert_non_null(t);
@@ -181,8 +177,7 @@ static double ns_with_costs(const char *costs)
 		strcat(body, "fma.rn.f32 %f1, %f2, %f3, %f2;\n");
 	for (const char *c = emu_module_text(body); *c; c++)
 		hash = (hash ^ (uint8_t)*c) * UINT64_C(0x100000001B3);
-	used = (size_t)snprintf(table, sizeof(table), "module %016" PRIx64 "\n",
-				hash);
+	used = (size_t)snprintf(table, sizeof(table), "module %016" PRIx64 "\n", hash);
 	for (uint32_t line = 1; line < 2 * STEPS; line++)
 		used += (size_t)snprintf(table + used, sizeof(table) - used,
 					 "%" PRIu32 " %s\n", line, costs);
@@ -214,8 +209,7 @@ static void test_fences(void **state)
 	const double cta = ns_of_steps("", "fence.acq_rel.cta;\n", 10);
 	const double gpu = ns_of_steps("", "fence.acq_rel.gpu;\n", 10);
 	const double proxy = ns_of_steps("", "fence.proxy.async;\n", 10);
-	const double shared =
-	    ns_of_steps("", "fence.proxy.async.shared::cta;\n", 10);
+	const double shared = ns_of_steps("", "fence.proxy.async.shared::cta;\n", 10);
 	const double relaxed =
 	    ns_of_steps("", "red.relaxed.gpu.global.add.u32 [%out], 1;\n", 10);
 	const double release =
@@ -266,11 +260,11 @@ static void test_async_copies(void **state)
 		    "mov.u32 %%r1, dynamic; mad.lo.u32 %%r1, %%tid, 16, %%r1;\n");
 
 		for (uint32_t i = 0; i < (k ? 64 : 24); i++)
-			used += (size_t)snprintf(
-			    text[k] + used, MOST_TEXT - used,
-			    "cp.async.cg.shared.global [%%r1+%" PRIu32
-			    "], [%%in], 16;\n",
-			    i * 512);
+			used +=
+			    (size_t)snprintf(text[k] + used, MOST_TEXT - used,
+					     "cp.async.cg.shared.global [%%r1+%" PRIu32
+					     "], [%%in], 16;\n",
+					     i * 512);
 		strcpy(text[k] + used, "cp.async.wait_all;\n");
 	}
 	assert_in_range(

@@ -17,31 +17,30 @@
 
 #define GHZ 1.85
 
-#define MMA                                                                    \
-	"@%one tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 "   \
+#define MMA                                                                            \
+	"@%one tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 "           \
 	"[%r3], %d2, %d3, %r8, [%r11], [%r12], %p3;\n"
-#define MMA_PAIR                                                               \
-	"@%one tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.block16 "   \
+#define MMA_PAIR                                                                       \
+	"@%one tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.block16 "           \
 	"[%r3], %d2, %d3, %r8, [%r11], [%r12], %p3;\n"
-#define MMA_F16                                                                \
-	"@%one tcgen05.mma.cta_group::1.kind::f16 [%r3], %d2, %d3, %r8, "      \
+#define MMA_F16                                                                        \
+	"@%one tcgen05.mma.cta_group::1.kind::f16 [%r3], %d2, %d3, %r8, "              \
 	"%p3;\n"
-#define MMA_TMEM                                                               \
-	"@%one tcgen05.mma.cta_group::1.kind::f16 [%r3], [%r11], %d3, %r8, "   \
+#define MMA_TMEM                                                                       \
+	"@%one tcgen05.mma.cta_group::1.kind::f16 [%r3], [%r11], %d3, %r8, "           \
 	"%p3;\n"
 #define COPY	  "@%one tcgen05.cp.cta_group::1.32x128b.warpx4 [%r11], %d6;\n"
 #define COPY_PAIR "@%one tcgen05.cp.cta_group::2.32x128b.warpx4 [%r11], %d6;\n"
-#define COPY_2                                                                 \
-	"@%one tcgen05.cp.cta_group::1.64x128b.warpx2::02_13 [%r11], %d6;\n"
-#define COMMIT(group)                                                          \
-	"@%one tcgen05.commit.cta_group::" group                               \
-	".mbarrier::arrive::one.shared::cluster.b64 [bar];\n"                  \
-	"@!%one bra V;\n"                                                      \
-	"W: mbarrier.try_wait.parity.shared::cta.b64 %p5, [bar], 0;\n"         \
+#define COPY_2	  "@%one tcgen05.cp.cta_group::1.64x128b.warpx2::02_13 [%r11], %d6;\n"
+#define COMMIT(group)                                                                  \
+	"@%one tcgen05.commit.cta_group::" group                                       \
+	".mbarrier::arrive::one.shared::cluster.b64 [bar];\n"                          \
+	"@!%one bra V;\n"                                                              \
+	"W: mbarrier.try_wait.parity.shared::cta.b64 %p5, [bar], 0;\n"                 \
 	"@!%p5 bra W;\nV:\n"
 #define STORE "tcgen05.st.sync.aligned.32x32b.x16.b32 "
-#define SIXTEEN                                                                \
-	"{%%x0,%%x1,%%x2,%%x3,%%x4,%%x5,%%x6,%%x7,%%x8,%%x9,%%x10,%%x11,"      \
+#define SIXTEEN                                                                        \
+	"{%%x0,%%x1,%%x2,%%x3,%%x4,%%x5,%%x6,%%x7,%%x8,%%x9,%%x10,%%x11,"              \
 	"%%x12,%%x13,%%x14,%%x15}"
 
 /* Instruction descriptors: mxf4nvf4's, and kind::f16's with bf16 operands. */
@@ -73,8 +72,8 @@ static int teardown(void **state)
 }
 
 /* A program, `many` times `step`, then `end`: its cycles. */
-static double cycles_of(int ctas, uint32_t shape, const char *step,
-			uint32_t many, const char *end)
+static double cycles_of(int ctas, uint32_t shape, const char *step, uint32_t many,
+			const char *end)
 {
 	struct emu_error err = {{0}};
 	struct emu_time *t = emu_time_open(emu_device_find("b200"), &err);
@@ -95,8 +94,7 @@ static double cycles_of(int ctas, uint32_t shape, const char *step,
 		   "add.s64 %%d6, %%d4, 0x400800000000;\n"
 		   "add.u32 %%r11, %%r3, 256; add.u32 %%r12, %%r3, 260;\n"
 		   "mov.pred %%p3, 0;\n",
-		   6ull << 61 | 1ull << 46 | 16ull << 32, IMAGE / 2 / 16,
-		   shape);
+		   6ull << 61 | 1ull << 46 | 16ull << 32, IMAGE / 2 / 16, shape);
 	for (uint32_t k = 0; k < many; k++)
 		emu_add(step);
 	emu_append("%s"
@@ -112,8 +110,7 @@ static double cycles_of(int ctas, uint32_t shape, const char *step,
 }
 
 /* What each of many costs, in cycles. */
-static double each_of(int ctas, uint32_t shape, const char *step,
-		      const char *end)
+static double each_of(int ctas, uint32_t shape, const char *step, const char *end)
 {
 	return (cycles_of(ctas, shape, step, 40, end) -
 		cycles_of(ctas, shape, step, 20, end)) /
@@ -134,8 +131,7 @@ struct line {
 	char sure;
 };
 
-#define EMU_TIME(name, value, unit, sure, source)                              \
-	{#name, source, value, #sure[0]},
+#define EMU_TIME(name, value, unit, sure, source) {#name, source, value, #sure[0]},
 static const struct line b200[] = {
 #include "machine/time_b200.def"
 };
@@ -157,8 +153,8 @@ static void test_each_line_has_a_source(void **state)
 		    !(l->sure == 'C'   ? has_replacement
 		      : l->sure == 'A' ? strchr(l->source, '[') != NULL
 				       : has_mark))
-			fail_msg("%s: %g, sure %c, \"%s\"", l->name, l->value,
-				 l->sure, l->source);
+			fail_msg("%s: %g, sure %c, \"%s\"", l->name, l->value, l->sure,
+				 l->source);
 	}
 }
 
@@ -223,30 +219,24 @@ static void test_multiplications(void **state)
 
 	(void)state;
 	for (size_t k = 0; k < sizeof(cases) / sizeof(*cases); k++)
-		assert_near(
-		    each_of(cases[k].ctas,
-			    shape_fp4(128u * (uint32_t)cases[k].ctas,
-				      64u << cases[k].shape),
-			    cases[k].step,
-			    cases[k].ctas == 2 ? COMMIT("2") : COMMIT("1")),
-		    cases[k].cycles, 0.5);
+		assert_near(each_of(cases[k].ctas,
+				    shape_fp4(128u * (uint32_t)cases[k].ctas,
+					      64u << cases[k].shape),
+				    cases[k].step,
+				    cases[k].ctas == 2 ? COMMIT("2") : COMMIT("1")),
+			    cases[k].cycles, 0.5);
 	/* Other kinds are as fast: 32 bytes of a row. */
-	assert_near(each_of(1, shape_f16(128, 64), MMA_F16, COMMIT("1")), 48,
-		    0.5);
-	assert_near(each_of(1, shape_f16(64, 64), MMA_F16, COMMIT("1")), 32,
-		    0.5);
-	assert_near(each_of(1, shape_f16(128, 64), MMA_TMEM, COMMIT("1")), 32,
-		    0.5);
+	assert_near(each_of(1, shape_f16(128, 64), MMA_F16, COMMIT("1")), 48, 0.5);
+	assert_near(each_of(1, shape_f16(64, 64), MMA_F16, COMMIT("1")), 32, 0.5);
+	assert_near(each_of(1, shape_f16(128, 64), MMA_TMEM, COMMIT("1")), 32, 0.5);
 }
 
 /* Issue, commit and wait, but for some cycles of instructions around them. */
 static void test_one_multiplication(void **state)
 {
 	const double none = cycles_of(1, shape_fp4(128, 128), "", 0, "");
-	const double of_128 =
-	    cycles_of(1, shape_fp4(128, 128), MMA, 1, COMMIT("1"));
-	const double of_256 =
-	    cycles_of(1, shape_fp4(128, 256), MMA, 1, COMMIT("1"));
+	const double of_128 = cycles_of(1, shape_fp4(128, 128), MMA, 1, COMMIT("1"));
+	const double of_256 = cycles_of(1, shape_fp4(128, 256), MMA, 1, COMMIT("1"));
 	const double of_pair =
 	    cycles_of(2, shape_fp4(256, 128), MMA_PAIR, 1, COMMIT("2")) -
 	    cycles_of(2, shape_fp4(256, 128), "", 0, "");
@@ -263,8 +253,7 @@ static void test_copies(void **state)
 
 	(void)state;
 	assert_near(each_of(1, shape, COPY, COMMIT("1")), 18.3, 0.2);
-	assert_near(each_of(2, shape_fp4(256, 256), COPY_PAIR, COMMIT("2")),
-		    18.3, 0.2);
+	assert_near(each_of(2, shape_fp4(256, 256), COPY_PAIR, COMMIT("2")), 18.3, 0.2);
 	assert_near(each_of(1, shape, COPY_2, COMMIT("1")), 20.3, 0.2);
 	/* Beside multiplications of 128 cycles they cost nothing. */
 	assert_near(each_of(1, shape, COPY MMA, COMMIT("1")), 128, 2);
@@ -278,11 +267,11 @@ static double cycles_of_loads(uint32_t many, const char *column)
 
 	used += (size_t)sprintf(text, ".reg .b32 %%y<%u>;\n", 16 * many);
 	for (uint32_t k = 0; k < many; k++) {
-		used += (size_t)sprintf(
-		    text + used, "tcgen05.ld.sync.aligned.32x32b.x16.b32 {");
+		used += (size_t)sprintf(text + used,
+					"tcgen05.ld.sync.aligned.32x32b.x16.b32 {");
 		for (uint32_t r = 0; r < 16; r++)
-			used += (size_t)sprintf(text + used, "%s%%y%u",
-						r ? "," : "", 16 * k + r);
+			used += (size_t)sprintf(text + used, "%s%%y%u", r ? "," : "",
+						16 * k + r);
 		used += (size_t)sprintf(text + used, "}, [%%r7%s];\n", column);
 	}
 	(void)sprintf(text + used, "tcgen05.wait::ld.sync.aligned;\n");
@@ -295,8 +284,8 @@ static double cycles_of_stores(uint32_t many)
 	size_t used = 0;
 
 	for (uint32_t k = 0; k < many; k++)
-		used += (size_t)sprintf(
-		    text + used, STORE "[%%r7+%u], " SIXTEEN ";\n", 16 * k);
+		used += (size_t)sprintf(text + used, STORE "[%%r7+%u], " SIXTEEN ";\n",
+					16 * k);
 	(void)sprintf(text + used, "tcgen05.wait::st.sync.aligned;\n");
 	return cycles_of(1, 0, "", 0, text);
 }
@@ -310,8 +299,7 @@ static void test_loads_and_stores(void **state)
 	(void)state;
 	assert_near(one - none, 24.5, 6);
 	assert_near(cycles_of_loads(33, "") - one, 32 * 8, 2);
-	assert_near(cycles_of_loads(33, "+1") - cycles_of_loads(1, "+1"),
-		    32 * 9, 2);
+	assert_near(cycles_of_loads(33, "+1") - cycles_of_loads(1, "+1"), 32 * 9, 2);
 	assert_near(cycles_of_stores(12) - cycles_of_stores(4), 8 * 8, 2);
 	assert_near(cycles_of_stores(1) - none, 8 + 13, 6);
 }
@@ -344,14 +332,14 @@ static void test_queue(void **state)
 static void test_allocation(void **state)
 {
 	(void)state;
-	assert_near(cycles_of_little(
-			".shared .align 4 .b32 base;\n"
-			"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta"
-			".b32 [base], 32;\nld.shared.b32 %r1, [base];\n"
-			"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, "
-			"32;\n") -
-			cycles_of_little(""),
-		    2 * 253, 60);
+	assert_near(
+	    cycles_of_little(".shared .align 4 .b32 base;\n"
+			     "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta"
+			     ".b32 [base], 32;\nld.shared.b32 %r1, [base];\n"
+			     "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, "
+			     "32;\n") -
+		cycles_of_little(""),
+	    2 * 253, 60);
 }
 
 /* The answer of a try_cancel comes after its latency. */
@@ -366,8 +354,7 @@ static void test_launch_control(void **state)
 	    "@!%p5 bra W;\n";
 
 	(void)state;
-	assert_near(cycles_of(1, 0, "", 0, ask) - cycles_of(1, 0, "", 0, ""),
-		    600, 120);
+	assert_near(cycles_of(1, 0, "", 0, ask) - cycles_of(1, 0, "", 0, ""), 600, 120);
 }
 
 int main(void)

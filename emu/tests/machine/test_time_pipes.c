@@ -114,8 +114,8 @@ static void test_pipe_of_two(void **state)
 #define OPERATIONS 4
 
 /* A group of wgmma, then so much logic; A in registers or in shared memory. */
-static double cycles_of_wgmma(bool in_shared, uint32_t operations,
-			      uint32_t logic, uint32_t threads)
+static double cycles_of_wgmma(bool in_shared, uint32_t operations, uint32_t logic,
+			      uint32_t threads)
 {
 	static char body[MOST_TEXT];
 	size_t used =
@@ -134,13 +134,12 @@ static double cycles_of_wgmma(bool in_shared, uint32_t operations,
 		    "wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 {%%a0",
 		    COLUMNS);
 		for (int i = 1; i < COLUMNS / 2; i++)
-			used += (size_t)snprintf(
-			    body + used, sizeof(body) - used, ",%%a%d", i);
-		used +=
-		    (size_t)snprintf(body + used, sizeof(body) - used,
-				     "}, %s, %%d1, %%p1, 1, 1%s;\n",
-				     in_shared ? "%d1" : "{%r2,%r2,%r2,%r2}",
-				     in_shared ? ", 0, 0" : ", 0");
+			used += (size_t)snprintf(body + used, sizeof(body) - used,
+						 ",%%a%d", i);
+		used += (size_t)snprintf(body + used, sizeof(body) - used,
+					 "}, %s, %%d1, %%p1, 1, 1%s;\n",
+					 in_shared ? "%d1" : "{%r2,%r2,%r2,%r2}",
+					 in_shared ? ", 0, 0" : ", 0");
 	}
 	used += (size_t)snprintf(body + used, sizeof(body) - used,
 				 "wgmma.commit_group.sync.aligned;\n%s",
@@ -153,9 +152,8 @@ static double cycles_of_wgmma(bool in_shared, uint32_t operations,
 		 threads > 128 ? "bra OUT;\n" : "",
 		 threads > 128 ? "wgmma.wait_group.sync.aligned 0;\nOUT:\n"
 			       : "wgmma.wait_group.sync.aligned 0;\n");
-	return cycles_of(
-	    emu_module_text(body), NULL, "1 1 0 0 1",
-	    (struct emu_job){.block = threads, .shared_bytes = 32768});
+	return cycles_of(emu_module_text(body), NULL, "1 1 0 0 1",
+			 (struct emu_job){.block = threads, .shared_bytes = 32768});
 }
 
 /*

@@ -52,8 +52,7 @@ static void test_of_threads(void **state)
 
 		memset(&counted, 0, sizeof(counted));
 		emu_must_run(body, &job);
-		assert_int_equal(counted.bytes[EMU_TRAFFIC_LOAD],
-				 4 + 32 * 8 + 4);
+		assert_int_equal(counted.bytes[EMU_TRAFFIC_LOAD], 4 + 32 * 8 + 4);
 		assert_int_equal(counted.bytes[EMU_TRAFFIC_STORE], 32 * 4 + 4);
 		assert_int_equal(loaded_of(sizeof(in)), 4 + 32 * 8);
 		assert_int_equal(loaded_of(sizeof(out)), 4);
@@ -79,26 +78,26 @@ static void test_of_other_spaces(void **state)
 	assert_int_equal(counted.n_ranges, 0);
 }
 
-#define BARRIER                                                                \
-	".shared .align 8 .b8 bar[8];\nmov.u32 %r2, dynamic;\n"                \
-	"setp.ne.u32 %p1, %tid, 0;\nmov.u32 %r3, 1;\n"                         \
-	"@!%p1 mbarrier.init.shared::cta.b64 [bar], %r3;\n"                    \
+#define BARRIER                                                                        \
+	".shared .align 8 .b8 bar[8];\nmov.u32 %r2, dynamic;\n"                        \
+	"setp.ne.u32 %p1, %tid, 0;\nmov.u32 %r3, 1;\n"                                 \
+	"@!%p1 mbarrier.init.shared::cta.b64 [bar], %r3;\n"                            \
 	"@!%p1 fence.mbarrier_init.release.cluster;\nbar.sync 0;\n"
-#define WAIT                                                                   \
-	"L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n"         \
+#define WAIT                                                                           \
+	"L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n"                 \
 	"@!%p2 bra L;\n"
 
 /* Also on clusters that run in several threads of the host. */
 static void test_of_bulk_copies(void **state)
 {
-	static const char *const body = BARRIER
-	    "@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 48;\n"
-	    "@!%p1 cp.async.bulk.shared::cluster.global"
-	    ".mbarrier::complete_tx::bytes [%r2], [%in], 48, [bar];\n" WAIT
-	    "mul.wide.u32 %d1, %lane, 4;\nadd.s64 %d1, %in, %d1;\n"
-	    "mad.lo.u32 %r4, %lane, 4, %r2;\n"
-	    "cp.async.ca.shared.global [%r4+64], [%d1], 4;\n"
-	    "cp.async.wait_all;\n";
+	static const char *const body =
+	    BARRIER "@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 48;\n"
+		    "@!%p1 cp.async.bulk.shared::cluster.global"
+		    ".mbarrier::complete_tx::bytes [%r2], [%in], 48, [bar];\n" WAIT
+		    "mul.wide.u32 %d1, %lane, 4;\nadd.s64 %d1, %in, %d1;\n"
+		    "mad.lo.u32 %r4, %lane, 4, %r2;\n"
+		    "cp.async.ca.shared.global [%r4+64], [%d1], 4;\n"
+		    "cp.async.wait_all;\n";
 	static const uint8_t in[256];
 
 	(void)state;
@@ -113,8 +112,7 @@ static void test_of_bulk_copies(void **state)
 		memset(&counted, 0, sizeof(counted));
 		emu_must_run(body, &job);
 		assert_int_equal(counted.bytes[EMU_TRAFFIC_BULK], CTAS * 48);
-		assert_int_equal(counted.bytes[EMU_TRAFFIC_CP_ASYNC],
-				 CTAS * 128);
+		assert_int_equal(counted.bytes[EMU_TRAFFIC_CP_ASYNC], CTAS * 128);
 		assert_int_equal(counted.bytes[EMU_TRAFFIC_LOAD], 0);
 		assert_int_equal(loaded_of(sizeof(in)), CTAS * (48 + 128));
 	}
@@ -136,19 +134,17 @@ static void put_map(uint64_t address, uint8_t *at)
 static void test_of_tensor_maps(void **state)
 {
 	static const char *const bodies[] = {
-	    BARRIER
-	    "@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 32;\n"
-	    "@!%p1 cp.async.bulk.tensor.1d.shared::cluster.global.tile"
-	    ".mbarrier::complete_tx::bytes [%r2], [%in, {0}], [bar];\n" WAIT,
-	    BARRIER
-	    "@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 32;\n"
-	    "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"
-	    "mov.u32 %r5, %cluster_ctarank;\nsetp.ne.u32 %p4, %r5, 0;\n"
-	    "or.pred %p3, %p1, %p4;\nmov.u16 %h1, 3;\n"
-	    "@!%p3 cp.async.bulk.tensor.1d.shared::cluster.global.tile"
-	    ".mbarrier::complete_tx::bytes.multicast::cluster"
-	    " [%r2], [%in, {0}], [bar], %h1;\n" WAIT
-	    "barrier.cluster.arrive;\nbarrier.cluster.wait;\n",
+	    BARRIER "@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 32;\n"
+		    "@!%p1 cp.async.bulk.tensor.1d.shared::cluster.global.tile"
+		    ".mbarrier::complete_tx::bytes [%r2], [%in, {0}], [bar];\n" WAIT,
+	    BARRIER "@!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 32;\n"
+		    "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"
+		    "mov.u32 %r5, %cluster_ctarank;\nsetp.ne.u32 %p4, %r5, 0;\n"
+		    "or.pred %p3, %p1, %p4;\nmov.u16 %h1, 3;\n"
+		    "@!%p3 cp.async.bulk.tensor.1d.shared::cluster.global.tile"
+		    ".mbarrier::complete_tx::bytes.multicast::cluster"
+		    " [%r2], [%in, {0}], [bar], %h1;\n" WAIT
+		    "barrier.cluster.arrive;\nbarrier.cluster.wait;\n",
 	};
 	static uint8_t in[MAP_BYTES + 32];
 

@@ -34,9 +34,8 @@ static void must_give(const char *functions, const char *body,
 {
 	uint32_t out[LANES];
 	struct emu_error err = {{0}};
-	struct emu_job job = {.ptx = module_of(functions, body),
-			      .out = out,
-			      .out_bytes = sizeof(out)};
+	struct emu_job job = {
+	    .ptx = module_of(functions, body), .out = out, .out_bytes = sizeof(out)};
 
 	if (!emu_run_job(&job, &err))
 		fail_msg("%s", err.text);
@@ -54,9 +53,9 @@ static void must_fail(const char *functions, const char *body, const char *why)
 		fail_msg("'%s' is not in: %s", why, err.text);
 }
 
-#define CALL(lane, name)                                                       \
-	"{ .param .b32 param0; st.param.b32 [param0], " lane ";\n"             \
-	".param .b32 retval0;\ncall.uni (retval0), " name ", (param0);\n"      \
+#define CALL(lane, name)                                                               \
+	"{ .param .b32 param0; st.param.b32 [param0], " lane ";\n"                     \
+	".param .b32 retval0;\ncall.uni (retval0), " name ", (param0);\n"              \
 	"ld.param.b32 %r2, [retval0]; }\n"
 
 /* 3x + 1 by a function that one defined later calls, and lanes that return at
@@ -70,9 +69,8 @@ static const char functions[] =
     "{ .reg .b32 %r<4>; .reg .pred %p<2>;\n"
     "ld.param.u32 %r1, [outer_param_0]; setp.lt.u32 %p1, %r1, 7;\n"
     "@%p1 bra SMALL;\n" CALL(
-	"%r1",
-	"triple") "add.u32 %r3, %r2, 1; st.param.b32 [func_retval0], %r3; ret;\n"
-		  "SMALL: st.param.b32 [func_retval0], 100; ret; }\n";
+	"%r1", "triple") "add.u32 %r3, %r2, 1; st.param.b32 [func_retval0], %r3; ret;\n"
+			 "SMALL: st.param.b32 [func_retval0], 100; ret; }\n";
 
 static uint32_t want_outer(uint32_t lane)
 {
@@ -116,20 +114,19 @@ static uint32_t want_sum(uint32_t lane)
 static void test_structures(void **state)
 {
 	(void)state;
-	must_give(
-	    ".func add(.param .align 8 .b8 s[16], .param .b64 to)\n"
-	    "{ .reg .b32 %r<3>; .reg .b64 %d<4>;\n"
-	    "ld.param.v2.b64 {%d1, %d2}, [s]; ld.param.b64 %d3, [to];\n"
-	    "cvt.u32.u64 %r1, %d1; ld.global.u32 %r2, [%d3];\n"
-	    "add.u32 %r1, %r1, %r2; cvt.u32.u64 %r2, %d2;\n"
-	    "add.u32 %r1, %r1, %r2; st.global.u32 [%d3], %r1; }\n",
-	    "st.global.u32 [%d1], 0; mov.u32 %r4, 0; cvt.u64.u32 %d2, %r1;\n"
-	    "LOOP: { .param .align 8 .b8 p[16]; .param .b64 q;\n"
-	    "st.param.b64 [p], %d2; st.param.b64 [p+8], 1;\n"
-	    "st.param.b64 [q], %d1; call.uni add, (p, q); }\n"
-	    "add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 10;\n"
-	    "@%p1 bra LOOP;\n",
-	    want_sum);
+	must_give(".func add(.param .align 8 .b8 s[16], .param .b64 to)\n"
+		  "{ .reg .b32 %r<3>; .reg .b64 %d<4>;\n"
+		  "ld.param.v2.b64 {%d1, %d2}, [s]; ld.param.b64 %d3, [to];\n"
+		  "cvt.u32.u64 %r1, %d1; ld.global.u32 %r2, [%d3];\n"
+		  "add.u32 %r1, %r1, %r2; cvt.u32.u64 %r2, %d2;\n"
+		  "add.u32 %r1, %r1, %r2; st.global.u32 [%d3], %r1; }\n",
+		  "st.global.u32 [%d1], 0; mov.u32 %r4, 0; cvt.u64.u32 %d2, %r1;\n"
+		  "LOOP: { .param .align 8 .b8 p[16]; .param .b64 q;\n"
+		  "st.param.b64 [p], %d2; st.param.b64 [p+8], 1;\n"
+		  "st.param.b64 [q], %d1; call.uni add, (p, q); }\n"
+		  "add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 10;\n"
+		  "@%p1 bra LOOP;\n",
+		  want_sum);
 }
 
 static void test_refused(void **state)
@@ -158,11 +155,10 @@ static void test_growth(void **state)
 	for (int i = 1; i <= 16; i++) {
 		const size_t used = strlen(all);
 
-		snprintf(
-		    all + used, sizeof(all) - used,
-		    ".func f%d() { call f%d; call f%d; call f%d; call "
-		    "f%d; call f%d; call f%d; call f%d; call f%d; ret; }\n",
-		    i, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
+		snprintf(all + used, sizeof(all) - used,
+			 ".func f%d() { call f%d; call f%d; call f%d; call "
+			 "f%d; call f%d; call f%d; call f%d; call f%d; ret; }\n",
+			 i, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
 	}
 	must_fail(all, "call f16;\n", "65536 calls in a module");
 }
@@ -205,17 +201,16 @@ static void test_library(void **state)
 	    "st.param.b64 [d], %d2; st.param.b64 [e], 1;\n"
 	    "call.uni __assertfail, (a, b, c, d, e); }\n",
 	    "a>b:42: a>b: assertion `a>b' failed");
-	must_fail(
-	    strings,
-	    "{ .local .align 8 .b8 list[24]; .param .b64 a; .param .b64 b;\n"
-	    ".param .b32 r; st.local.u32 [list], 0xFFFFFFF9;\n"
-	    "mov.u64 %d2, word; st.local.u64 [list+8], %d2;\n"
-	    "st.local.f64 [list+16], 0d3FF8000000000000;\n"
-	    "mov.u64 %d3, list; cvta.local.u64 %d3, %d3;\n"
-	    "mov.u64 %d4, format; st.param.b64 [a], %d4;\n"
-	    "st.param.b64 [b], %d3; call.uni (r), vprintf, (a, b);\n"
-	    "ld.param.b32 %r3, [r]; trap; }\n",
-	    "by trap, as assert() does, after it printed: x=-7 a>b 1.5");
+	must_fail(strings,
+		  "{ .local .align 8 .b8 list[24]; .param .b64 a; .param .b64 b;\n"
+		  ".param .b32 r; st.local.u32 [list], 0xFFFFFFF9;\n"
+		  "mov.u64 %d2, word; st.local.u64 [list+8], %d2;\n"
+		  "st.local.f64 [list+16], 0d3FF8000000000000;\n"
+		  "mov.u64 %d3, list; cvta.local.u64 %d3, %d3;\n"
+		  "mov.u64 %d4, format; st.param.b64 [a], %d4;\n"
+		  "st.param.b64 [b], %d3; call.uni (r), vprintf, (a, b);\n"
+		  "ld.param.b32 %r3, [r]; trap; }\n",
+		  "by trap, as assert() does, after it printed: x=-7 a>b 1.5");
 }
 
 /* Variables whose initial values are addresses: tables of texts, pointers. */
@@ -258,12 +253,9 @@ static void test_addresses(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_calls),
-	    cmocka_unit_test(test_structures),
-	    cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_growth),
-	    cmocka_unit_test(test_module_shared),
-	    cmocka_unit_test(test_library),
+	    cmocka_unit_test(test_calls),	  cmocka_unit_test(test_structures),
+	    cmocka_unit_test(test_refused),	  cmocka_unit_test(test_growth),
+	    cmocka_unit_test(test_module_shared), cmocka_unit_test(test_library),
 	    cmocka_unit_test(test_addresses),
 	};
 

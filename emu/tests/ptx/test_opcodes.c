@@ -34,9 +34,7 @@ static void print_words(FILE *to, const char *words)
 
 static void print_table(FILE *to)
 {
-	fputs(BEGIN
-	      "| opcode | words that may follow | types |\n|---|---|---|\n",
-	      to);
+	fputs(BEGIN "| opcode | words that may follow | types |\n|---|---|---|\n", to);
 	for (size_t i = 0; i < emu_opcode_count; i++) {
 		const struct emu_opcode *row = &emu_opcodes[i];
 
@@ -110,12 +108,9 @@ static void test_types(void **state)
 			const enum emu_type type = emu_type_of(at, n);
 
 			if (type == EMU_NO_TYPE)
-				fail_msg("%s: .%.*s is no type", row->name,
-					 (int)n, at);
-			if (row->bind == emu_bind_alu &&
-			    !is_bound(row->name, type))
-				fail_msg("%s.%.*s does nothing", row->name,
-					 (int)n, at);
+				fail_msg("%s: .%.*s is no type", row->name, (int)n, at);
+			if (row->bind == emu_bind_alu && !is_bound(row->name, type))
+				fail_msg("%s.%.*s does nothing", row->name, (int)n, at);
 			at += n;
 			at += strspn(at, " ");
 		}

@@ -23,8 +23,7 @@ static void check_text(const char *text, const char *first, const char *second)
 	if (m)
 		fail_msg("it was taken: %s", text);
 	if (!strstr(err.text, first) || !strstr(err.text, second))
-		fail_msg("'%s', '%s' are not both in: %s", first, second,
-			 err.text);
+		fail_msg("'%s', '%s' are not both in: %s", first, second, err.text);
 }
 
 /* The body's first line is line 20 of its module. */
@@ -53,17 +52,15 @@ static void test_instructions(void **state)
 	check_body("fence.release.sync_restrict::shared::cta.gpu;\n",
 		   ".sync_restrict is of .release");
 	check_body("add .foo .u32 %r1, %r2, %r3;\n", ".foo is not known here");
-	check_body(
-	    "add .u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32"
-	    ".u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32"
-	    ".u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32 .u32 %r1;\n",
-	    "an opcode of over 160 letters");
+	check_body("add .u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32"
+		   ".u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32"
+		   ".u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32 .u32 %r1;\n",
+		   "an opcode of over 160 letters");
 	check_body("bra NOWHERE;\n", "NOWHERE is not in sight");
 	check_body("{ L: } bra L;\n", "L is not in sight");
 	check_body("L: L: add.u32 %r1, %r2, %r3;\n", "a second label");
 	check_body("mov.u32 %r1, %clock_of_doom;\n", "no special register");
-	check_body("ld.global.v4.u64 {%d1, %d2}, [%d3];\n",
-		   "2 registers for 4");
+	check_body("ld.global.v4.u64 {%d1, %d2}, [%d3];\n", "2 registers for 4");
 	check_body("ld.global.u32 %r1, %d3;\n", "[address] is missing");
 	check_body("st.param.u32 [%d1], %r1;\n", "nothing is stored there");
 	check_body("cvt.f16.f32 %h1, %f1;\n", "a rounding is missing");
@@ -113,8 +110,7 @@ static void test_modules(void **state)
 	check_text(".version 9.0\n.address_size 32\n", "PTX line 2", "is 64");
 	check_text(".version 9.0\n.func f() {\n", "PTX line 3",
 		   "before the end of the function");
-	snprintf(text, sizeof(text), "%s.entry k(.param .b8 x[40000]) { ret; }",
-		 head);
+	snprintf(text, sizeof(text), "%s.entry k(.param .b8 x[40000]) { ret; }", head);
 	check_text(text, "PTX line 4", "32764 bytes");
 	snprintf(text, sizeof(text), "%s.entry k() { ret;", head);
 	check_text(text, "PTX line 4", "ends inside a kernel");
@@ -174,8 +170,8 @@ static void test_broken(void **state)
 	(void)state;
 	assert_non_null(text);
 	/* Up to there an empty module is a module. */
-	for (size_t i = (size_t)(strstr(whole, ".visible") - whole) + 1;
-	     i + 2 < length; i++) {
+	for (size_t i = (size_t)(strstr(whole, ".visible") - whole) + 1; i + 2 < length;
+	     i++) {
 		struct emu_error err = {{0}};
 
 		memcpy(text, whole, length + 1);
@@ -252,9 +248,8 @@ static void write_statement(char *text, const struct emu_opcode *row)
 		append_word(text, row->types);
 	for (uint32_t k = 0; k < count; k++) {
 		strcat(text, k ? ", " : " ");
-		strcat(text,
-		       arguments[emu_test_random() %
-				 (sizeof(arguments) / sizeof(*arguments))]);
+		strcat(text, arguments[emu_test_random() %
+				       (sizeof(arguments) / sizeof(*arguments))]);
 	}
 	strcat(text, ";\n");
 }
@@ -272,8 +267,7 @@ static void test_every_opcode(void **state)
 			struct emu_module *m;
 
 			write_statement(body, &emu_opcodes[i]);
-			m = emu_module_read(emu_module_text(body), NULL, NULL,
-					    &err);
+			m = emu_module_read(emu_module_text(body), NULL, NULL, &err);
 			if (!m && !err.text[0])
 				fail_msg("refused without a word: %s", body);
 			emu_module_free(m);
@@ -307,12 +301,9 @@ static void test_launches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_instructions),
-	    cmocka_unit_test(test_modules),
-	    cmocka_unit_test(test_one_entry),
-	    cmocka_unit_test(test_broken),
-	    cmocka_unit_test(test_every_opcode),
-	    cmocka_unit_test(test_launches),
+	    cmocka_unit_test(test_instructions), cmocka_unit_test(test_modules),
+	    cmocka_unit_test(test_one_entry),	 cmocka_unit_test(test_broken),
+	    cmocka_unit_test(test_every_opcode), cmocka_unit_test(test_launches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,13 +3,13 @@
  * declared_runtime.h - what src/runtime/cudart.h declares, as numbers: included
  * after it, and after CUDA's own cuda_runtime_api.h.
  */
-#define SIZE(type)                                                             \
-	{                                                                      \
-#type, (long long)sizeof(type)                                 \
+#define SIZE(type)                                                                     \
+	{                                                                              \
+#type, (long long)sizeof(type)                                         \
 	}
-#define FIELD(type, field)                                                     \
-	{                                                                      \
-#type "." #field, (long long)offsetof(type, field)             \
+#define FIELD(type, field)                                                             \
+	{                                                                              \
+#type "." #field, (long long)offsetof(type, field)                     \
 	}
 #define PROPERTY(field) FIELD(struct cudaDeviceProp, field)
 

@@ -24,8 +24,7 @@ static inline void cpu_set_chunk_blocks(const struct cpu_item *item,
 	chunk->blocks = left < most ? left : most;
 }
 
-static inline struct cpu_chunk cpu_first_chunk(const struct cpu_item *item,
-					       int64_t n0)
+static inline struct cpu_chunk cpu_first_chunk(const struct cpu_item *item, int64_t n0)
 {
 	struct cpu_chunk chunk = {.n0 = n0};
 
@@ -37,9 +36,8 @@ static inline struct cpu_chunk cpu_first_chunk(const struct cpu_item *item,
  * The chunk after this one; after the unit's last, the first of the unit to the
  * right, which may lie past the item.
  */
-static inline struct cpu_chunk cpu_next_chunk(const struct cpu_item *item,
-					      bool dual, int64_t tile_cols,
-					      struct cpu_chunk chunk)
+static inline struct cpu_chunk cpu_next_chunk(const struct cpu_item *item, bool dual,
+					      int64_t tile_cols, struct cpu_chunk chunk)
 {
 	chunk.col += tile_cols;
 	if (chunk.col >= UNIT_COLS || chunk.n0 + chunk.col >= item->n) {

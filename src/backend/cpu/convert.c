@@ -46,35 +46,30 @@ static struct piece piece_at(const struct job *job, int64_t index)
 	piece.batch = line / job->bands;
 	piece.row = line % job->bands * NIB_SCALE_TILE_ROWS;
 	left = job->from.rows - piece.row;
-	piece.rows =
-	    left < NIB_SCALE_TILE_ROWS ? (int)left : NIB_SCALE_TILE_ROWS;
+	piece.rows = left < NIB_SCALE_TILE_ROWS ? (int)left : NIB_SCALE_TILE_ROWS;
 	piece.group = index % job->pieces_a_band * job->piece_groups;
 	left = job->groups - piece.group;
 	piece.groups = left < job->piece_groups ? left : job->piece_groups;
 	return piece;
 }
 
-static uint8_t *piece_scales(const struct nib_nvfp4 *v,
-			     const struct piece *piece)
+static uint8_t *piece_scales(const struct nib_nvfp4 *v, const struct piece *piece)
 {
 	return nib_nvfp4_scale(v, piece->batch, piece->row, piece->group);
 }
 
-static struct cpu_band band_of(const struct nib_nvfp4 *v,
-			       const struct piece *piece)
+static struct cpu_band band_of(const struct nib_nvfp4 *v, const struct piece *piece)
 {
 	const int64_t row_bytes = nib_nvfp4_scale_row_stride_bytes(v);
 
-	return (struct cpu_band){piece_scales(v, piece), 32 * row_bytes,
-				 row_bytes, 32};
+	return (struct cpu_band){piece_scales(v, piece), 32 * row_bytes, row_bytes, 32};
 }
 
 /* Rows first .. first + 3 of each part, at most STAGE_GROUPS wide. */
-static void read_stage(const struct job *job, const struct piece *piece,
-		       int first, uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
+static void read_stage(const struct job *job, const struct piece *piece, int first,
+		       uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
 {
-	const struct cpu_band band = {stage[0], 4 * STAGE_GROUPS, STAGE_GROUPS,
-				      4};
+	const struct cpu_band band = {stage[0], 4 * STAGE_GROUPS, STAGE_GROUPS, 4};
 	const int64_t row_bytes = nib_nvfp4_scale_row_stride_bytes(&job->from);
 	const uint8_t *from = piece_scales(&job->from, piece);
 	const bool is_tiled = job->from.scale_layout == NIB_TILED_128X4;
@@ -95,11 +90,10 @@ static void read_stage(const struct job *job, const struct piece *piece,
 	}
 }
 
-static void write_stage(const struct job *job, const struct piece *piece,
-			int first, uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
+static void write_stage(const struct job *job, const struct piece *piece, int first,
+			uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
 {
-	const struct cpu_band band = {stage[0], 4 * STAGE_GROUPS, STAGE_GROUPS,
-				      4};
+	const struct cpu_band band = {stage[0], 4 * STAGE_GROUPS, STAGE_GROUPS, 4};
 	const int64_t row_bytes = nib_nvfp4_scale_row_stride_bytes(&job->to);
 	uint8_t *to = piece_scales(&job->to, piece);
 
@@ -112,8 +106,7 @@ static void write_stage(const struct job *job, const struct piece *piece,
 		const int row = i / 4 * 32 + first + i % 4;
 
 		if (row < piece->rows)
-			memcpy(to + row * row_bytes, stage[i],
-			       (size_t)piece->groups);
+			memcpy(to + row * row_bytes, stage[i], (size_t)piece->groups);
 	}
 }
 
@@ -139,8 +132,7 @@ static void convert_whole(const struct job *job, const struct piece *piece,
 {
 	const bool is_same_shape =
 	    next->rows == piece->rows && next->groups >= piece->groups;
-	const uint8_t *then =
-	    is_same_shape ? piece_scales(&job->from, next) : NULL;
+	const uint8_t *then = is_same_shape ? piece_scales(&job->from, next) : NULL;
 	struct cpu_band band;
 
 	if (job->to.scale_layout == NIB_TILED_128X4) {
@@ -149,8 +141,8 @@ static void convert_whole(const struct job *job, const struct piece *piece,
 			       piece_scales(&job->to, piece));
 	} else {
 		band = band_of(&job->to, piece);
-		job->ops->untile(piece_scales(&job->from, piece), piece->groups,
-				 then, job->stream, &band);
+		job->ops->untile(piece_scales(&job->from, piece), piece->groups, then,
+				 job->stream, &band);
 	}
 }
 
@@ -178,8 +170,7 @@ static void copy_rows(const struct job *job, const struct piece *piece)
 	uint8_t *to = piece_scales(&job->to, piece);
 
 	for (int r = 0; r < piece->rows; r++)
-		memcpy(to + r * to_bytes, from + r * from_bytes,
-		       (size_t)piece->groups);
+		memcpy(to + r * to_bytes, from + r * from_bytes, (size_t)piece->groups);
 }
 
 static void convert_task(void *arg, int i)
@@ -224,15 +215,12 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 	batches = nib_nvfp4_batches(from);
 	scales = batches * from->rows * job.groups;
 	job.stream = scales >= STREAM_BYTES;
-	job.bands =
-	    (from->rows + NIB_SCALE_TILE_ROWS - 1) / NIB_SCALE_TILE_ROWS;
+	job.bands = (from->rows + NIB_SCALE_TILE_ROWS - 1) / NIB_SCALE_TILE_ROWS;
 	/* Pieces of about one width, in whole cache lines. */
 	job.pieces_a_band = (job.groups + PIECE_GROUPS - 1) / PIECE_GROUPS;
-	job.piece_groups =
-	    (job.groups + job.pieces_a_band - 1) / job.pieces_a_band;
+	job.piece_groups = (job.groups + job.pieces_a_band - 1) / job.pieces_a_band;
 	job.piece_groups = (job.piece_groups + 63) / 64 * 64;
-	job.pieces_a_band =
-	    (job.groups + job.piece_groups - 1) / job.piece_groups;
+	job.pieces_a_band = (job.groups + job.piece_groups - 1) / job.piece_groups;
 	job.pieces = batches * job.bands * job.pieces_a_band;
 	worth = scales / TASK_SCALES + 1;
 	job.tasks = worth < cpu->threads ? (int)worth : cpu->threads;

@@ -19,8 +19,7 @@ static void level_info(int level, struct nib_backend_info *info)
 	enum cpu_isa isa = isa_of_level(level);
 
 	info->backend = cpu_isa_backend(isa);
-	info->is_open =
-	    cpu_isa_available(isa, info->reason, sizeof(info->reason));
+	info->is_open = cpu_isa_available(isa, info->reason, sizeof(info->reason));
 }
 
 /* Takes the set that the options or NIB_CPU name, else the best. */
@@ -44,37 +43,33 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 		*isa = (enum cpu_isa)i;
 		if (cpu_isa_available(*isa, reason, sizeof(reason)))
 			return NIB_OK;
-		return nib_fail_argument(err, NIB_NO_DEVICE, argument,
-					 "%s = %s: %s", variable, wanted,
-					 reason);
+		return nib_fail_argument(err, NIB_NO_DEVICE, argument, "%s = %s: %s",
+					 variable, wanted, reason);
 	}
-	return nib_fail_argument(
-	    err, NIB_BAD_ARGUMENT, argument,
-	    "%s = '%.32s': must be scalar, avx2, avx512bw or "
-	    "avx512",
-	    variable, wanted);
+	return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+				 "%s = '%.32s': must be scalar, avx2, avx512bw or "
+				 "avx512",
+				 variable, wanted);
 }
 
 static enum nib_status open_cpu(const char *name,
 				const struct nib_device_options *options,
-				struct nib_device **device,
-				struct nib_error *err)
+				struct nib_device **device, struct nib_error *err)
 {
 	struct cpu_device *cpu;
 	enum cpu_isa isa;
 	enum nib_status status;
 
 	if (strcmp(name, "cpu") != 0)
-		return nib_fail_argument(
-		    err, NIB_NO_DEVICE, "name",
-		    " = '%.32s': the CPU is one device, 'cpu'", name);
+		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+					 " = '%.32s': the CPU is one device, 'cpu'",
+					 name);
 	status = choose_isa(options->isa, &isa, err);
 	if (status)
 		return status;
 	cpu = calloc(1, sizeof(*cpu));
 	if (!cpu)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for a device");
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
 	cpu->base.backend = &nib_backend_cpu;
 	cpu->isa = isa;
 	cpu_ops_init(&cpu->ops, isa);
@@ -100,8 +95,7 @@ static void close_cpu(struct nib_device *device)
 	free(cpu);
 }
 
-static void device_info(const struct nib_device *device,
-			struct nib_device_info *info)
+static void device_info(const struct nib_device *device, struct nib_device_info *info)
 {
 	const struct cpu_device *cpu = cpu_device(device);
 

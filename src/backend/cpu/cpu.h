@@ -26,8 +26,7 @@ struct cpu_device {
 	char hardware[64], features[128];
 };
 
-static inline const struct cpu_device *
-cpu_device(const struct nib_device *device)
+static inline const struct cpu_device *cpu_device(const struct nib_device *device)
 {
 	return (const struct cpu_device *)device;
 }
@@ -56,11 +55,10 @@ bool cpu_parallel(const struct cpu_device *device, int tasks,
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			 bool shares_codes, struct nib_packed **packed,
 			 struct nib_error *err);
-enum nib_status cpu_packed_update(struct nib_packed *packed,
-				  const struct nib_nvfp4 *b,
+enum nib_status cpu_packed_update(struct nib_packed *packed, const struct nib_nvfp4 *b,
 				  struct nib_error *err);
-enum nib_status cpu_unpack(const struct nib_packed *packed,
-			   const struct nib_nvfp4 *to, struct nib_error *err);
+enum nib_status cpu_unpack(const struct nib_packed *packed, const struct nib_nvfp4 *to,
+			   struct nib_error *err);
 void cpu_packed_free(struct nib_packed *packed);
 
 /*
@@ -70,8 +68,8 @@ void cpu_packed_free(struct nib_packed *packed);
 void *cpu_lines(size_t bytes);
 enum nib_status cpu_workspace_new(struct nib_device *device, size_t bytes,
 				  void **workspace, struct nib_error *err);
-enum nib_status cpu_alloc(struct nib_device *device, size_t bytes,
-			  void **pointer, struct nib_error *err);
+enum nib_status cpu_alloc(struct nib_device *device, size_t bytes, void **pointer,
+			  struct nib_error *err);
 void cpu_free(struct nib_device *device, void *pointer);
 enum nib_status cpu_copy(struct nib_device *device, void *to, const void *from,
 			 size_t bytes, struct nib_error *err);
@@ -86,16 +84,14 @@ enum nib_status cpu_run(struct nib_plan *plan, const struct nib_run *run,
 			struct nib_error *err);
 
 /* quantize.c, dequantize.c, convert.c: as in nibblas.h, arguments valid. */
-enum nib_status cpu_quantize(struct nib_device *device,
-			     const struct nib_dense *x,
+enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *x,
 			     const struct nib_nvfp4 *q,
 			     const struct nib_quantize_options *options,
 			     float *global_used, struct nib_error *err);
 enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 			 bool saturate, float *amax, struct nib_error *err);
-enum nib_status cpu_dequantize(struct nib_device *device,
-			       const struct nib_nvfp4 *q, float global,
-			       const struct nib_dense *y,
+enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+			       float global, const struct nib_dense *y,
 			       const struct nib_dequantize_options *options,
 			       struct nib_error *err);
 enum nib_status cpu_convert_scales(struct nib_device *device,

@@ -45,8 +45,7 @@
 /* ---- tiles: the main loop ----------------------------------------------- */
 
 /* Expands k-block k from its panels. */
-TILE_INLINE void expand_block(const struct source *source, int64_t k,
-			      char *expanded)
+TILE_INLINE void expand_block(const struct source *source, int64_t k, char *expanded)
 {
 	const int64_t codes = cpu_codes_at(k);
 	const int64_t scale = cpu_scales_at(source->left, k);
@@ -58,12 +57,10 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k,
 		char *out = expanded + v * V_BYTES;
 
 		UNROLLED (z, 2) {
-			const vcodes c =
-			    load_codes(panel + codes + 64 * z + 4 * col);
+			const vcodes c = load_codes(panel + codes + 64 * z + 4 * col);
 
 			UNROLLED (i, HALF_WORDS) {
-				store_word(out, FOLDED ? fold(c, i, s)
-						       : decode(c, i));
+				store_word(out, FOLDED ? fold(c, i, s) : decode(c, i));
 				out += TILE_VECS * V_BYTES;
 			}
 		}
@@ -91,21 +88,18 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 		vword w[TILE_VECS];
 
 		UNROLLED (v, TILE_VECS)
-			w[v] =
-			    load_word(expanded + (g * TILE_VECS + v) * V_BYTES);
+			w[v] = load_word(expanded + (g * TILE_VECS + v) * V_BYTES);
 		UNROLLED (i, step)
 			UNROLLED (v, TILE_VECS)
-				dot[i][v] =
-				    dot_step(dot[i][v], w[v], a[i].word[g]);
+				dot[i][v] = dot_step(dot[i][v], w[v], a[i].word[g]);
 	}
 	UNROLLED (i, step)
 		UNROLLED (v, TILE_VECS)
-			sum[i][v] =
-			    FOLDED ? dot[i][v]
-				   : fma_float(dot[i][v],
-					       load_float(scales_at(expanded) +
-							  v * V_COLS),
-					       sum[i][v]);
+			sum[i][v] = FOLDED ? dot[i][v]
+					   : fma_float(dot[i][v],
+						       load_float(scales_at(expanded) +
+								  v * V_COLS),
+						       sum[i][v]);
 }
 
 /*
@@ -114,39 +108,34 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
  * source the weights are expanded on the way, one k-block ahead.
  */
 TILE_INLINE void sum_tile(const int rows, const struct source *source,
-			  const struct fetch *fetch, const record *a,
-			  char *expanded, int64_t blocks, float *sums,
-			  bool first)
+			  const struct fetch *fetch, const record *a, char *expanded,
+			  int64_t blocks, float *sums, bool first)
 {
 	vfloat sum[TILE_ROWS][TILE_VECS];
 
 	UNROLLED (i, rows)
 		UNROLLED (v, TILE_VECS)
-			sum[i][v] =
-			    first
-				? set_float(0.0f)
-				: load_float(sums + i * TILE_COLS + v * V_COLS);
+			sum[i][v] = first
+					? set_float(0.0f)
+					: load_float(sums + i * TILE_COLS + v * V_COLS);
 	if (source && blocks > 0)
 		expand_block(source, 0, expanded);
 	for (int64_t k = 0; k < blocks; k++) {
 		UNROLLED (p, TILE_PANELS)
-			__builtin_prefetch(fetch->panels[p] + k * fetch->step,
-					   0, 2);
+			__builtin_prefetch(fetch->panels[p] + k * fetch->step, 0, 2);
 		fetch_records(a, rows * (int)sizeof(record));
 		if (source && k + 1 < blocks)
 			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
 		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)
-			add_rows(
-			    rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
-							   : ROW_STEP,
-			    a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
+			add_rows(rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
+								: ROW_STEP,
+				 a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
 		a += rows;
 		expanded += EXPANDED_BLOCK;
 	}
 	UNROLLED (i, rows)
 		UNROLLED (v, TILE_VECS)
-			store_float(sums + i * TILE_COLS + v * V_COLS,
-				    sum[i][v]);
+			store_float(sums + i * TILE_COLS + v * V_COLS, sum[i][v]);
 }
 
 /* ---- direct ------------------------------------------------------------- */
@@ -157,8 +146,8 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
  * one before it, so those of all k-blocks are interleaved.
  */
 TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
-			     const uint8_t *panel, int64_t left, int64_t k,
-			     const int v, vfloat (*sum)[PANEL_VECS])
+			     const uint8_t *panel, int64_t left, int64_t k, const int v,
+			     vfloat (*sum)[PANEL_VECS])
 {
 	vfloat dot[2][TILE_ROWS];
 
@@ -177,14 +166,14 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 				const vword w = decode(c[j], g);
 
 				UNROLLED (i, rows)
-					dot[j][i] = dot_step(
-					    dot[j][i], w,
-					    row[i].word[z * HALF_WORDS + g]);
+					dot[j][i] =
+					    dot_step(dot[j][i], w,
+						     row[i].word[z * HALF_WORDS + g]);
 			}
 	}
 	UNROLLED (j, count) {
-		const vfloat s = block_scales(
-		    panel + cpu_scales_at(left, k + j) + v * V_COLS);
+		const vfloat s =
+		    block_scales(panel + cpu_scales_at(left, k + j) + v * V_COLS);
 
 		UNROLLED (i, rows)
 			sum[i][v] = fma_float(dot[j][i], s, sum[i][v]);

@@ -36,11 +36,9 @@ static void set_sizes(struct job *job, const struct nib_nvfp4 *v)
 	job->groups = nib_nvfp4_groups(v);
 }
 
-static void cut(struct job *job, const struct cpu_device *device,
-		int64_t run_groups)
+static void cut(struct job *job, const struct cpu_device *device, int64_t run_groups)
 {
-	const int64_t worth =
-	    job->batch * job->rows * job->groups / TASK_BLOCKS + 1;
+	const int64_t worth = job->batch * job->rows * job->groups / TASK_BLOCKS + 1;
 
 	job->runs_a_row = (job->groups + run_groups - 1) / run_groups;
 	job->tasks = worth < device->threads ? (int)worth : device->threads;
@@ -48,8 +46,8 @@ static void cut(struct job *job, const struct cpu_device *device,
 
 /* ---- dequantise --------------------------------------------------------- */
 
-static void get_tiled(const struct job *job, int64_t batch, int64_t row,
-		      int64_t group, int64_t n, uint8_t *scales)
+static void get_tiled(const struct job *job, int64_t batch, int64_t row, int64_t group,
+		      int64_t n, uint8_t *scales)
 {
 	const uint8_t *from = nib_nvfp4_scale(&job->q, batch, row, group);
 
@@ -64,8 +62,7 @@ static void dequantize_run(const struct job *job, int64_t index)
 	const int64_t group = index % job->runs_a_row * RUN_BLOCKS;
 	const int64_t left = job->groups - group;
 	const int64_t n = left < RUN_BLOCKS ? left : RUN_BLOCKS;
-	const int64_t bytes =
-	    n * NIB_BLOCK * (int64_t)nib_dtype_bytes(job->y.dtype);
+	const int64_t bytes = n * NIB_BLOCK * (int64_t)nib_dtype_bytes(job->y.dtype);
 	const uint8_t *codes = nib_nvfp4_row(&job->q, batch, row) + group * 8;
 	const uint8_t *scales;
 	uint8_t local[RUN_BLOCKS], staged[RUN_BLOCKS * NIB_BLOCK * 4];
@@ -108,9 +105,8 @@ static void setup_task(void *arg, int i)
 	cpu_dequantizer_init(setup->table, setup->dtype, setup->global);
 }
 
-enum nib_status cpu_dequantize(struct nib_device *device,
-			       const struct nib_nvfp4 *q, float global,
-			       const struct nib_dense *y,
+enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+			       float global, const struct nib_dense *y,
 			       const struct nib_dequantize_options *options,
 			       struct nib_error *err)
 {
@@ -127,11 +123,9 @@ enum nib_status cpu_dequantize(struct nib_device *device,
 	job.y = *y;
 	job.table = &table;
 	set_sizes(&job, q);
-	job.stream =
-	    job.batch * job.rows * q->k * (int64_t)nib_dtype_bytes(y->dtype) >=
-	    STREAM_BYTES;
-	if (q->scale_layout == NIB_LINEAR &&
-	    nib_dense_row_stride_elems(y) == q->k &&
+	job.stream = job.batch * job.rows * q->k * (int64_t)nib_dtype_bytes(y->dtype) >=
+		     STREAM_BYTES;
+	if (q->scale_layout == NIB_LINEAR && nib_dense_row_stride_elems(y) == q->k &&
 	    nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
 	    nib_nvfp4_scale_row_stride_bytes(q) == job.groups) {
 		job.groups *= job.rows;

@@ -12,10 +12,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static const char *const isa_names[CPU_ISA_COUNT] = {"scalar", "avx2",
-						     "avx512bw", "avx512"};
-static const char *const isa_backends[CPU_ISA_COUNT] = {
-    "cpu-scalar", "cpu-avx2", "cpu-avx512bw", "cpu-avx512"};
+static const char *const isa_names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512bw",
+						     "avx512"};
+static const char *const isa_backends[CPU_ISA_COUNT] = {"cpu-scalar", "cpu-avx2",
+							"cpu-avx512bw", "cpu-avx512"};
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {
@@ -48,8 +48,8 @@ static bool read_cache(int index, const char *file, char text[32])
 	ssize_t n = -1;
 	int fd;
 
-	snprintf(path, sizeof(path),
-		 "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, file);
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/%s",
+		 index, file);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		n = read(fd, text, 31);
@@ -67,13 +67,10 @@ static int64_t listed_cache(long level)
 
 	for (int i = 0; read_cache(i, "type", text); i++) {
 		if (text[0] == 'I' || !read_cache(i, "level", text) ||
-		    strtol(text, NULL, 10) != level ||
-		    !read_cache(i, "size", text))
+		    strtol(text, NULL, 10) != level || !read_cache(i, "size", text))
 			continue;
 		size = strtol(text, &unit, 10);
-		return *unit == 'K'   ? size << 10
-		       : *unit == 'M' ? size << 20
-				      : size;
+		return *unit == 'K' ? size << 10 : *unit == 'M' ? size << 20 : size;
 	}
 	return 0;
 }

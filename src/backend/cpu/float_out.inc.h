@@ -64,8 +64,7 @@ static inline uint16_t to_fp16(float x)
 
 	half = magnitude >= 0x477ff000u ? 0x7c00u : half;
 	/* NaN: quiet, the leading bits of its payload kept, as vcvtps2ph. */
-	half = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x1ffu)
-				       : half;
+	half = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x1ffu) : half;
 	return (uint16_t)(sign | half);
 }
 
@@ -89,9 +88,9 @@ static inline void store_fp16(const float *restrict x, int64_t cols,
 	const int64_t whole = cols / 8 * 8;
 
 	for (int64_t j = 0; j < whole; j += 8)
-		_mm_storeu_si128((void *)(c + j),
-				 _mm256_cvtps_ph(_mm256_loadu_ps(x + j),
-						 _MM_FROUND_TO_NEAREST_INT));
+		_mm_storeu_si128(
+		    (void *)(c + j),
+		    _mm256_cvtps_ph(_mm256_loadu_ps(x + j), _MM_FROUND_TO_NEAREST_INT));
 #else
 	const int64_t whole = 0;
 #endif

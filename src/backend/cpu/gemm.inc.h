@@ -50,9 +50,8 @@
 #include "backend/cpu/tile.inc.h"
 
 #define EXPANDED_CODES (4 * TILE_VECS * V_BYTES)
-#define EXPANDED_BLOCK                                                         \
-	(EXPANDED_CODES + (SCALE_TABLE ? 8 : 1) * TILE_VECS * V_BYTES)
-#define EXPANDED_TILE (CHUNK_BLOCKS * EXPANDED_BLOCK)
+#define EXPANDED_BLOCK (EXPANDED_CODES + (SCALE_TABLE ? 8 : 1) * TILE_VECS * V_BYTES)
+#define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
 /* fp32 bits of 1 + t/8, and where t lies in the bits of a scale. */
 #define BITS_OF_ONE    0x3f800000
 #define FRACTION_SHIFT 20
@@ -87,8 +86,7 @@ TILE_INLINE void expand_scales(const uint8_t *bytes, char *out)
 }
 
 /* Expands k-block k from its panels. */
-TILE_INLINE void expand_block(const struct source *source, int64_t k,
-			      char *expanded)
+TILE_INLINE void expand_block(const struct source *source, int64_t k, char *expanded)
 {
 	const int64_t codes = cpu_codes_at(k);
 	const int64_t scale = cpu_scales_at(source->left, k);
@@ -110,24 +108,20 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k,
 }
 
 /* A record's scale times those of a vector of columns. */
-TILE_INLINE vfloat scale_product(const record *a, const char *expanded_scales,
-				 int v)
+TILE_INLINE vfloat scale_product(const record *a, const char *expanded_scales, int v)
 {
 	if (SCALE_TABLE) {
 		int32_t bits;
 
 		memcpy(&bits, &a->scale, sizeof(bits));
-		expanded_scales +=
-		    (bits >> FRACTION_SHIFT & 7) * (TILE_VECS * V_BYTES);
+		expanded_scales += (bits >> FRACTION_SHIFT & 7) * (TILE_VECS * V_BYTES);
 		/* set_float() broadcasts from memory; from a register it would
 		 * occupy a port. */
-		return to_float(
-		    add_int(to_bits(set_float(a->scale)),
-			    load_int(expanded_scales + v * V_BYTES)));
+		return to_float(add_int(to_bits(set_float(a->scale)),
+					load_int(expanded_scales + v * V_BYTES)));
 	}
-	return mul_float(
-	    set_float(a->scale),
-	    load_float((const float *)expanded_scales + v * V_COLS));
+	return mul_float(set_float(a->scale),
+			 load_float((const float *)expanded_scales + v * V_COLS));
 }
 
 /* sum[row][vector] += one k-block, for the `step` rows from a. */
@@ -147,8 +141,7 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 			UNROLLED (v, TILE_VECS)
 				dot[i][v] = dot_add(
 				    dot[i][v],
-				    load_int(expanded +
-					     (g * TILE_VECS + v) * V_BYTES),
+				    load_int(expanded + (g * TILE_VECS + v) * V_BYTES),
 				    a4);
 		}
 	UNROLLED (i, step)
@@ -166,39 +159,34 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
  * decoding hides behind this tile's arithmetic; the next tiles find them.
  */
 TILE_INLINE void sum_tile(const int rows, const struct source *source,
-			  const struct fetch *fetch, const record *a,
-			  char *expanded, int64_t blocks, float *sums,
-			  bool first)
+			  const struct fetch *fetch, const record *a, char *expanded,
+			  int64_t blocks, float *sums, bool first)
 {
 	vfloat sum[TILE_ROWS][TILE_VECS];
 
 	UNROLLED (i, rows)
 		UNROLLED (v, TILE_VECS)
-			sum[i][v] =
-			    first
-				? set_float(0.0f)
-				: load_float(sums + i * TILE_COLS + v * V_COLS);
+			sum[i][v] = first
+					? set_float(0.0f)
+					: load_float(sums + i * TILE_COLS + v * V_COLS);
 	if (source && blocks > 0)
 		expand_block(source, 0, expanded);
 	for (int64_t k = 0; k < blocks; k++) {
 		UNROLLED (p, TILE_PANELS)
-			__builtin_prefetch(fetch->panels[p] + k * fetch->step,
-					   0, 2);
+			__builtin_prefetch(fetch->panels[p] + k * fetch->step, 0, 2);
 		fetch_records(a, rows * (int)sizeof(record));
 		if (source && k + 1 < blocks)
 			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
 		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)
-			add_rows(
-			    rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
-							   : ROW_STEP,
-			    a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
+			add_rows(rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
+								: ROW_STEP,
+				 a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
 		a += rows;
 		expanded += EXPANDED_BLOCK;
 	}
 	UNROLLED (i, rows)
 		UNROLLED (v, TILE_VECS)
-			store_float(sums + i * TILE_COLS + v * V_COLS,
-				    sum[i][v]);
+			store_float(sums + i * TILE_COLS + v * V_COLS, sum[i][v]);
 }
 
 /* ---- direct ------------------------------------------------------------- */
@@ -215,8 +203,8 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
  * one before it, so those of all k-blocks are interleaved.
  */
 TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
-			     const uint8_t *panel, int64_t left, int64_t k,
-			     const int v, vfloat (*sum)[PANEL_VECS])
+			     const uint8_t *panel, int64_t left, int64_t k, const int v,
+			     vfloat (*sum)[PANEL_VECS])
 {
 	vint b[2][4];
 	vfloat s[2];
@@ -231,8 +219,7 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 		b[j][1] = decode_high(z0);
 		b[j][2] = decode_low(z1);
 		b[j][3] = decode_high(z1);
-		s[j] = load_scales(panel + cpu_scales_at(left, k + j) +
-				   v * V_COLS);
+		s[j] = load_scales(panel + cpu_scales_at(left, k + j) + v * V_COLS);
 		UNROLLED (i, rows)
 			dot[j][i] = dot_bias(a[j * rows + i].bias);
 	}
@@ -246,10 +233,10 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 			}
 	UNROLLED (j, count)
 		UNROLLED (i, rows)
-			sum[i][v] = fma_float(
-			    dot_float(dot[j][i]),
-			    mul_float(set_float(a[j * rows + i].scale), s[j]),
-			    sum[i][v]);
+			sum[i][v] =
+			    fma_float(dot_float(dot[j][i]),
+				      mul_float(set_float(a[j * rows + i].scale), s[j]),
+				      sum[i][v]);
 }
 
 #include "backend/cpu/units.inc.h"

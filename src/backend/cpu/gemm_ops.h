@@ -25,7 +25,7 @@ struct cpu_rows {
 	const uint8_t *scales;
 	enum nib_scale_layout scale_layout;
 	int64_t scale_row_stride_bytes; /* NIB_LINEAR */
-	int64_t scale_row; /* row of the scale tensor that row 0 has */
+	int64_t scale_row;		/* row of the scale tensor that row 0 has */
 	int64_t rows;
 	int64_t blocks; /* k / 16 */
 };
@@ -84,18 +84,17 @@ struct cpu_gemm_ops {
 	/* Scratch of one thread for units of at most unit_rows rows. */
 	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);
 	/* Rows m0 .. m0+rows-1 of A into item->packed_a and row_flags. */
-	void (*pack_rows)(const struct cpu_item *item, int64_t m0,
-			  int64_t rows);
+	void (*pack_rows)(const struct cpu_item *item, int64_t m0, int64_t rows);
 	/*
 	 * Columns n0 .. n0+15 (those that exist) and `blocks` k-blocks from
 	 * block0 into a panel of that many blocks.  Returns which columns have
 	 * a NaN scale.
 	 */
-	uint16_t (*pack_panel)(const struct cpu_rows *b, int64_t n0,
-			       int64_t block0, int64_t blocks, uint8_t *panel);
+	uint16_t (*pack_panel)(const struct cpu_rows *b, int64_t n0, int64_t block0,
+			       int64_t blocks, uint8_t *panel);
 	/* The unit at row m0, column n0: sums, epilogue, output. */
-	void (*multiply)(const struct cpu_item *item, bool dual, int64_t m0,
-			 int64_t n0, void *scratch);
+	void (*multiply)(const struct cpu_item *item, bool dual, int64_t m0, int64_t n0,
+			 void *scratch);
 };
 
 void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops);

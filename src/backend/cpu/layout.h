@@ -95,9 +95,8 @@ static inline int64_t cpu_chunk_blocks(int64_t blocks)
  * The record of (row, block), both of an m x blocks matrix; from there the next
  * block of the chunk is `rows of the tile` records on.
  */
-static inline int64_t cpu_record_at(int64_t m, int64_t blocks,
-				    int64_t tile_rows, int64_t row,
-				    int64_t block)
+static inline int64_t cpu_record_at(int64_t m, int64_t blocks, int64_t tile_rows,
+				    int64_t row, int64_t block)
 {
 	const int64_t most = cpu_chunk_blocks(blocks);
 	const int64_t chunk = block / most * most;
@@ -105,8 +104,7 @@ static inline int64_t cpu_record_at(int64_t m, int64_t blocks,
 	const int64_t in_chunk = blocks - chunk < most ? blocks - chunk : most;
 	const int64_t in_tile = m - tile < tile_rows ? m - tile : tile_rows;
 
-	return chunk * m + tile * in_chunk + (block - chunk) * in_tile + row -
-	       tile;
+	return chunk * m + tile * in_chunk + (block - chunk) * in_tile + row - tile;
 }
 
 static inline int64_t cpu_panel_bytes(int64_t blocks)
@@ -128,8 +126,7 @@ static inline int64_t cpu_group_blocks(int64_t blocks, int64_t block)
 
 static inline int64_t cpu_codes_at(int64_t block)
 {
-	return block / GROUP_BLOCKS * GROUP_BYTES +
-	       block % GROUP_BLOCKS * BLOCK_CODES;
+	return block / GROUP_BLOCKS * GROUP_BYTES + block % GROUP_BLOCKS * BLOCK_CODES;
 }
 
 static inline int64_t cpu_scales_at(int64_t blocks, int64_t block)

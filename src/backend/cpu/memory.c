@@ -17,17 +17,15 @@ void *cpu_lines(size_t bytes)
 	/* Small pages cost a fifth of the speed, but a model has hundreds of
 	 * blocks: the last huge page is one where it wastes an eighth at most. */
 	const bool is_rounded = rest && HUGE_BYTES - rest <= bytes / 8;
-	const size_t huge =
-	    is_rounded ? bytes - rest + HUGE_BYTES : bytes - rest;
+	const size_t huge = is_rounded ? bytes - rest + HUGE_BYTES : bytes - rest;
 	const size_t align = huge ? HUGE_BYTES : LINE_BYTES;
 	size_t rounded;
 	void *memory;
 
 	if (__builtin_add_overflow(bytes, HUGE_BYTES, &rounded))
 		return NULL;
-	rounded = is_rounded
-		      ? huge
-		      : (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+	rounded =
+	    is_rounded ? huge : (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 	/* aligned_alloc() wants a multiple of align. */
 	if (posix_memalign(&memory, align, rounded))
 		return NULL;
@@ -43,8 +41,8 @@ static enum nib_status new_memory(const char *what, size_t bytes, void **memory,
 	*memory = cpu_lines(bytes);
 	if (*memory)
 		return NIB_OK;
-	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %s (%zu bytes)",
-			what, bytes);
+	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %s (%zu bytes)", what,
+			bytes);
 }
 
 enum nib_status cpu_workspace_new(struct nib_device *device, size_t bytes,
@@ -54,8 +52,8 @@ enum nib_status cpu_workspace_new(struct nib_device *device, size_t bytes,
 	return new_memory("a workspace", bytes, workspace, err);
 }
 
-enum nib_status cpu_alloc(struct nib_device *device, size_t bytes,
-			  void **pointer, struct nib_error *err)
+enum nib_status cpu_alloc(struct nib_device *device, size_t bytes, void **pointer,
+			  struct nib_error *err)
 {
 	(void)device;
 	return new_memory("data", bytes, pointer, err);
@@ -76,8 +74,7 @@ enum nib_status cpu_copy(struct nib_device *device, void *to, const void *from,
 	return NIB_OK;
 }
 
-enum nib_status cpu_wait(struct nib_device *device, void *stream,
-			 struct nib_error *err)
+enum nib_status cpu_wait(struct nib_device *device, void *stream, struct nib_error *err)
 {
 	(void)device;
 	(void)stream;

@@ -36,8 +36,7 @@ static void run_share(void *arg, int i)
 }
 
 /* Calls some(arg, begin, end) for parts of 0 .. items-1, item_bytes each. */
-static void share_out(struct nib_device *device, int64_t items,
-		      int64_t item_bytes,
+static void share_out(struct nib_device *device, int64_t items, int64_t item_bytes,
 		      void (*some)(const void *arg, int64_t begin, int64_t end),
 		      const void *arg)
 {
@@ -94,8 +93,7 @@ static void route(const struct nib_moe_route *r)
 
 		r->slot_rows[s] = e < 0 ? -1 : next[e]++;
 		if (e >= 0)
-			r->row_tokens[r->slot_rows[s]] =
-			    (int32_t)(s / r->top_k);
+			r->row_tokens[r->slot_rows[s]] = (int32_t)(s / r->top_k);
 	}
 }
 
@@ -113,8 +111,7 @@ static enum nib_status quantize(struct nib_device *device, struct nib_dense x,
 	status = nib_valid_dense(&x, &x, nib_label("x"), err);
 	if (!status)
 		status = nib_valid_nvfp4(&q, &q, nib_label("q"), err);
-	return status ? status
-		      : cpu_quantize(device, &x, &q, &options, NULL, err);
+	return status ? status : cpu_quantize(device, &x, &q, &options, NULL, err);
 }
 
 /* Rows that are copied: row row_tokens[r] of from to row r of to. */
@@ -132,29 +129,26 @@ static void copy_some(const void *arg, int64_t begin, int64_t end)
 
 	for (int64_t row = begin; row < end; row++)
 		memcpy(nib_offset_bytes(c->to, row * c->row_bytes),
-		       nib_offset_bytes(c->from, c->row_tokens[row] *
-						     c->from_stride_bytes),
+		       nib_offset_bytes(c->from,
+					c->row_tokens[row] * c->from_stride_bytes),
 		       (size_t)c->row_bytes);
 }
 
-static enum nib_status gather(struct nib_device *device,
-			      const struct nib_moe_route *r,
-			      const struct nib_moe_gather *g,
-			      struct nib_error *err)
+static enum nib_status gather(struct nib_device *device, const struct nib_moe_route *r,
+			      const struct nib_moe_gather *g, struct nib_error *err)
 {
 	const struct nib_moe_layer *l = g->layer;
 	const int64_t size = (int64_t)nib_dtype_bytes(l->x.dtype);
 	const int64_t rows = r->row_offsets[r->experts];
 	const struct nib_nvfp4 *a = l->is_quantized ? &l->a : &g->tokens;
-	const struct copy x = {r->row_tokens, l->x.data,
-			       l->x.row_stride_elems * size, g->dense.data,
-			       g->dense.cols * size};
+	const struct copy x = {r->row_tokens, l->x.data, l->x.row_stride_elems * size,
+			       g->dense.data, g->dense.cols * size};
 	const struct copy codes = {r->row_tokens, a->codes,
 				   nib_nvfp4_row_stride_bytes(a), g->a.codes,
 				   g->a.k / 2};
 	const struct copy scales = {r->row_tokens, a->scales,
-				    nib_nvfp4_scale_row_stride_bytes(a),
-				    g->a.scales, g->a.k / NIB_BLOCK};
+				    nib_nvfp4_scale_row_stride_bytes(a), g->a.scales,
+				    g->a.k / NIB_BLOCK};
 	enum nib_status status = NIB_OK;
 
 	if (l->activations != NIB_ACTIVATIONS_NVFP4) {
@@ -170,8 +164,7 @@ static enum nib_status gather(struct nib_device *device,
 	return NIB_OK;
 }
 
-static enum nib_status begin(struct nib_device *device,
-			     const struct nib_moe_route *r,
+static enum nib_status begin(struct nib_device *device, const struct nib_moe_route *r,
 			     const struct nib_moe_gather *g, void *stream,
 			     struct nib_error *err)
 {
@@ -205,8 +198,7 @@ static float activate_one(const struct nib_moe_layer *layer, float g, float u)
 		u = -at_most(-at_most(u, layer->limit), layer->limit);
 		return g * sigmoid(layer->swish * g) * (u + layer->up_bias);
 	case NIB_MOE_GELU:
-		return g * sigmoid(1.59576912f * (g + 0.044715f * g * g * g)) *
-		       u;
+		return g * sigmoid(1.59576912f * (g + 0.044715f * g * g * g)) * u;
 	case NIB_MOE_RELU2:
 		/* NaN stays. */
 		return g < 0.0f ? 0.0f : g * g;
@@ -241,8 +233,7 @@ static enum nib_status activate(struct nib_device *device,
 	/* An activation costs as much as some 16 floats that are copied. */
 	if (a->gate)
 		share_out(device, *a->rows, a->h.cols * 64, activate_some, a);
-	return a->q.codes ? quantize(device, a->h, a->q, a->layer->in2, err)
-			  : NIB_OK;
+	return a->q.codes ? quantize(device, a->h, a->q, a->layer->in2, err) : NIB_OK;
 }
 
 /* ---- the sum of slots ------------------------------------------------------ */
@@ -259,8 +250,8 @@ static float fp16_value(uint16_t bits)
 }
 
 /* sums += weight * row, n elements. */
-static void add_row(float *restrict sums, float weight,
-		    const void *restrict row, enum nib_dtype dtype, int64_t n)
+static void add_row(float *restrict sums, float weight, const void *restrict row,
+		    enum nib_dtype dtype, int64_t n)
 {
 	const half_at *half = row;
 
@@ -279,8 +270,8 @@ static void add_row(float *restrict sums, float weight,
 }
 
 /* Columns col .. col+n-1 of a token. */
-static void combine_piece(const struct nib_moe_combine *c, int64_t token,
-			  int64_t col, int64_t n)
+static void combine_piece(const struct nib_moe_combine *c, int64_t token, int64_t col,
+			  int64_t n)
 {
 	const enum nib_dtype dtype = c->y.dtype;
 	const int64_t size = (int64_t)nib_dtype_bytes(dtype);
@@ -291,11 +282,10 @@ static void combine_piece(const struct nib_moe_combine *c, int64_t token,
 		const int64_t row = c->slot_rows[slot];
 
 		if (row >= 0)
-			add_row(
-			    sums, c->weights[slot],
-			    nib_offset_bytes(c->rows.data,
-					     (row * c->rows.cols + col) * size),
-			    dtype, n);
+			add_row(sums, c->weights[slot],
+				nib_offset_bytes(c->rows.data,
+						 (row * c->rows.cols + col) * size),
+				dtype, n);
 	}
 	store_row(sums, n, dtype,
 		  (char *)nib_offset_bytes(
@@ -322,8 +312,8 @@ static enum nib_status combine(struct nib_device *device,
 
 	(void)stream;
 	(void)err;
-	share_out(device, c->y.rows * pieces, PIECE * 4 * (c->top_k + 1),
-		  combine_some, c);
+	share_out(device, c->y.rows * pieces, PIECE * 4 * (c->top_k + 1), combine_some,
+		  c);
 	return NIB_OK;
 }
 

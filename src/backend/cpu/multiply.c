@@ -145,8 +145,7 @@ static const struct cpu_gemm_ops *ops_of(const struct nib_plan *plan)
 		   : &cpu->ops.gemm;
 }
 
-static const char *explain_rows(const struct nib_plan *plan,
-				const struct needs *needs)
+static const char *explain_rows(const struct nib_plan *plan, const struct needs *needs)
 {
 	const int64_t direct = ops_of(plan)->direct_rows;
 
@@ -249,10 +248,8 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 
 	plan->ops = ops;
 	sum_needs(base, &needs);
-	unit_rows =
-	    needs.most_rows < MAX_UNIT_ROWS ? needs.most_rows : MAX_UNIT_ROWS;
-	unit_rows =
-	    (unit_rows + ops->tile_rows - 1) / ops->tile_rows * ops->tile_rows;
+	unit_rows = needs.most_rows < MAX_UNIT_ROWS ? needs.most_rows : MAX_UNIT_ROWS;
+	unit_rows = (unit_rows + ops->tile_rows - 1) / ops->tile_rows * ops->tile_rows;
 	plan->scratch_bytes =
 	    round_up(ops->scratch_bytes(unit_rows, base->op == NIB_DUAL_GEMM));
 
@@ -267,11 +264,10 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	plan->scratch_at = at;
 	fits = fits && grow(&at, cpu->threads, plan->scratch_bytes);
 	if (!fits)
-		return nib_fail_argument(
-		    err, NIB_UNSUPPORTED, "problems",
-		    ": %lld rows of A need a "
-		    "workspace beyond this machine's addresses",
-		    (long long)needs.rows);
+		return nib_fail_argument(err, NIB_UNSUPPORTED, "problems",
+					 ": %lld rows of A need a "
+					 "workspace beyond this machine's addresses",
+					 (long long)needs.rows);
 	plan->items = needs.items;
 	base->workspace_bytes = at;
 	base->tasks = needs.units;
@@ -284,8 +280,7 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 /* ---- runs --------------------------------------------------------------- */
 
 static struct cpu_weights weights_of(const struct nib_nvfp4 *view,
-				     const struct nib_packed *base,
-				     int64_t batch)
+				     const struct nib_packed *base, int64_t batch)
 {
 	const struct cpu_packed *packed = (const struct cpu_packed *)base;
 	struct cpu_weights w = {0};
@@ -297,15 +292,14 @@ static struct cpu_weights weights_of(const struct nib_nvfp4 *view,
 		return w;
 	}
 	w.panel_stride_bytes = packed->panel_stride_bytes;
-	w.panels =
-	    packed->data + batch * packed->panels * packed->panel_stride_bytes;
+	w.panels = packed->data + batch * packed->panels * packed->panel_stride_bytes;
 	w.nan_columns = packed->nan_columns + batch * packed->panels;
 	return w;
 }
 
 /* From that row of x on. */
-static struct cpu_dense_rows dense_rows_of(const struct nib_dense *x,
-					   int64_t batch, int64_t row)
+static struct cpu_dense_rows dense_rows_of(const struct nib_dense *x, int64_t batch,
+					   int64_t row)
 {
 	return (struct cpu_dense_rows){
 	    .data = nib_dense_at(x, batch, row, 0),
@@ -330,8 +324,7 @@ static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 	    .blocks = p->a.k / NIB_BLOCK,
 	    .activations = p->activations,
 	    .sum_factor = sum_factors[p->activations],
-	    .alpha = {p->alpha ? *p->alpha : 1.0f,
-		      p->alpha2 ? *p->alpha2 : 1.0f},
+	    .alpha = {p->alpha ? *p->alpha : 1.0f, p->alpha2 ? *p->alpha2 : 1.0f},
 	    .c = nib_dense_at(&p->c, batch, 0, 0),
 	    .c_row_stride_bytes =
 		p->c.row_stride_elems * (int64_t)nib_dtype_bytes(p->c.dtype),
@@ -349,8 +342,8 @@ static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 }
 
 /* Item `expert` of an MoE: its rows of a and c, its matrix of the stack. */
-static struct cpu_item
-expert_of(enum nib_op op, const struct nib_moe_problem *moe, int64_t expert)
+static struct cpu_item expert_of(enum nib_op op, const struct nib_moe_problem *moe,
+				 int64_t expert)
 {
 	const int64_t row = moe->row_offsets[expert];
 	const struct nib_problem p = {
@@ -371,8 +364,7 @@ expert_of(enum nib_op op, const struct nib_moe_problem *moe, int64_t expert)
 	if (moe->activations == NIB_ACTIVATIONS_NVFP4) {
 		item.a.codes = nib_nvfp4_row(&moe->a, 0, row);
 		item.a.rows = item.m;
-		item.a.scale_row =
-		    moe->scale_rows ? moe->scale_rows[expert] : row;
+		item.a.scale_row = moe->scale_rows ? moe->scale_rows[expert] : row;
 	} else {
 		item.x = dense_rows_of(&moe->x, 0, row);
 	}
@@ -408,8 +400,7 @@ static void pack_some(void *arg, int task)
  */
 static int64_t unit_cost(const struct cpu_item *item)
 {
-	const int64_t rows =
-	    item->m < item->unit_rows ? item->m : item->unit_rows;
+	const int64_t rows = item->m < item->unit_rows ? item->m : item->unit_rows;
 
 	return (rows < 3 ? 3 : rows) * (item->blocks ? item->blocks : 1);
 }
@@ -422,8 +413,8 @@ struct worker {
 	double least_ns; /* as in struct share */
 };
 
-static void multiply_timed(struct worker *w, const struct cpu_item *item,
-			   int64_t m0, int64_t n0)
+static void multiply_timed(struct worker *w, const struct cpu_item *item, int64_t m0,
+			   int64_t n0)
 {
 	const int64_t begin = cpu_now_ns();
 	double ns;
@@ -441,10 +432,9 @@ static void multiply_share(struct worker *w, struct share *share)
 	struct cpu_cursor cursor = {run->items, 0};
 	int64_t unit, m0, n0;
 
-	while ((unit = atomic_fetch_add_explicit(
-		    &share->next, 1, memory_order_relaxed)) < share->end) {
-		const struct cpu_item *item =
-		    cpu_find_unit(&cursor, unit, &m0, &n0);
+	while ((unit = atomic_fetch_add_explicit(&share->next, 1,
+						 memory_order_relaxed)) < share->end) {
+		const struct cpu_item *item = cpu_find_unit(&cursor, unit, &m0, &n0);
 
 		if (w->timed < TIMED_UNITS && run->multiply_tasks > 1)
 			multiply_timed(w, item, m0, n0);
@@ -463,8 +453,7 @@ static void multiply_some(void *arg, int task)
 	};
 
 	for (int i = 0; i < run->multiply_tasks; i++)
-		multiply_share(&worker,
-			       &run->shares[(task + i) % run->multiply_tasks]);
+		multiply_share(&worker, &run->shares[(task + i) % run->multiply_tasks]);
 	run->shares[task].least_ns = worker.least_ns;
 }
 
@@ -489,8 +478,7 @@ static void cut_shares(struct run *run)
 	for (int64_t i = 0; i < run->count; i++) {
 		const struct cpu_item *item = &run->items[i];
 		const int64_t cost = unit_cost(item);
-		const int64_t after =
-		    before + item->row_units * item->col_units * cost;
+		const int64_t after = before + item->row_units * item->col_units * cost;
 
 		for (; task < tasks && total / tasks * task < after; task++)
 			atomic_init(&run->shares[task].next,
@@ -500,10 +488,9 @@ static void cut_shares(struct run *run)
 	}
 	for (int64_t i = 0; i < tasks; i++)
 		run->shares[i].end =
-		    i + 1 < tasks
-			? atomic_load_explicit(&run->shares[i + 1].next,
-					       memory_order_relaxed)
-			: run->units;
+		    i + 1 < tasks ? atomic_load_explicit(&run->shares[i + 1].next,
+							 memory_order_relaxed)
+				  : run->units;
 }
 
 /*
@@ -517,8 +504,7 @@ static void multiply_all(const struct cpu_device *cpu, struct run *run)
 	int64_t end;
 
 	cut_shares(run);
-	if (!cpu_parallel(cpu, run->multiply_tasks, multiply_some, run) ||
-	    !cpu->pace)
+	if (!cpu_parallel(cpu, run->multiply_tasks, multiply_some, run) || !cpu->pace)
 		return;
 	end = cpu_now_ns();
 	for (int i = 0; i < run->multiply_tasks; i++) {
@@ -551,13 +537,12 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	for (int64_t i = 0; i < count; i++) {
 		items[i].packed_a = records;
 		items[i].row_flags = row_flags;
-		records += (size_t)(items[i].m * items[i].blocks) *
-			   plan->ops->record_bytes;
+		records +=
+		    (size_t)(items[i].m * items[i].blocks) * plan->ops->record_bytes;
 		row_flags += items[i].m;
 		run.rows += items[i].m;
 	}
-	run.units =
-	    cpu_schedule(items, count, cpu->threads, plan->ops->tile_rows);
+	run.units = cpu_schedule(items, count, cpu->threads, plan->ops->tile_rows);
 	if (run.units == 0)
 		return;
 	run.pack_tasks =
@@ -565,14 +550,13 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 		? 1
 		: cpu->threads;
 	cpu_parallel(cpu, run.pack_tasks, pack_some, &run);
-	run.multiply_tasks =
-	    run.units < cpu->threads ? (int)run.units : cpu->threads;
+	run.multiply_tasks = run.units < cpu->threads ? (int)run.units : cpu->threads;
 	multiply_all(cpu, &run);
 }
 
 /* Puts the items of all problems into items; returns their number. */
-static int64_t make_items(const struct nib_plan *plan,
-			  const struct nib_run *run, struct cpu_item *items)
+static int64_t make_items(const struct nib_plan *plan, const struct nib_run *run,
+			  struct cpu_item *items)
 {
 	int64_t count = 0;
 
@@ -595,8 +579,7 @@ enum nib_status cpu_run(struct nib_plan *base, const struct nib_run *run,
 {
 	const struct cpu_plan *plan = (const struct cpu_plan *)base;
 	char *workspace = run->workspace;
-	struct cpu_item *items =
-	    (struct cpu_item *)(workspace + plan->items_at);
+	struct cpu_item *items = (struct cpu_item *)(workspace + plan->items_at);
 
 	(void)err;
 	run_items(plan, items, make_items(base, run, items), workspace);

@@ -26,8 +26,7 @@ struct cpu_packed {
 };
 
 /* Matrix `batch` of a resolved view. */
-static inline struct cpu_rows cpu_rows_of(const struct nib_nvfp4 *v,
-					  int64_t batch)
+static inline struct cpu_rows cpu_rows_of(const struct nib_nvfp4 *v, int64_t batch)
 {
 	return (struct cpu_rows){
 	    .codes = nib_nvfp4_row(v, batch, 0),

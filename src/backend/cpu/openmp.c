@@ -49,9 +49,9 @@ enum nib_status cpu_openmp_open(const char *library, struct cpu_openmp **openmp,
 	o->library = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 	if (!o->library) {
 		free(o);
-		return nib_fail_argument(
-		    err, NIB_NO_DEVICE, "options.openmp",
-		    " = '%.96s': must be a library that is loaded", library);
+		return nib_fail_argument(err, NIB_NO_DEVICE, "options.openmp",
+					 " = '%.96s': must be a library that is loaded",
+					 library);
 	}
 	if (!find(o->library, "GOMP_parallel", &o->parallel) ||
 	    !find(o->library, "omp_get_thread_num", &o->thread_num)) {

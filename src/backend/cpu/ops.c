@@ -3,8 +3,7 @@
 #include "ops.h"
 
 /* One set of functions for x of every type. */
-static void set_dense(struct cpu_ops *ops,
-		      void (*fill)(struct cpu_gemm_ops *ops))
+static void set_dense(struct cpu_ops *ops, void (*fill)(struct cpu_gemm_ops *ops))
 {
 	for (int dtype = 0; dtype < CPU_DTYPES; dtype++)
 		fill(&ops->dense[dtype]);

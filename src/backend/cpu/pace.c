@@ -54,8 +54,7 @@ static void go_alone(struct cpu_pace *pace, int64_t now_ns)
 void cpu_pace_report(struct cpu_pace *pace, int64_t now_ns, int64_t took_ns,
 		     int64_t alone_ns)
 {
-	const int64_t balance =
-	    atomic_load(&pace->balance_ns) + alone_ns - took_ns;
+	const int64_t balance = atomic_load(&pace->balance_ns) + alone_ns - took_ns;
 
 	if (balance < LEAST_NS)
 		go_alone(pace, now_ns);

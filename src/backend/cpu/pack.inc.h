@@ -20,14 +20,12 @@ struct scale_row {
 	int64_t step;
 };
 
-static inline struct scale_row scale_row_of(const struct cpu_rows *rows,
-					    int64_t row)
+static inline struct scale_row scale_row_of(const struct cpu_rows *rows, int64_t row)
 {
 	row += rows->scale_row;
 	if (rows->scale_layout == NIB_LINEAR)
 		return (struct scale_row){
-		    nib_offset_bytes(rows->scales,
-				     row * rows->scale_row_stride_bytes),
+		    nib_offset_bytes(rows->scales, row * rows->scale_row_stride_bytes),
 		    4};
 	return (struct scale_row){
 	    nib_offset_bytes(rows->scales,
@@ -72,8 +70,7 @@ static inline void pack_nvfp4_row(const struct cpu_item *item, int64_t i,
 				  int64_t tile_rows)
 {
 	const int64_t tile = i / tile_rows * tile_rows;
-	const int64_t in_tile =
-	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
+	const int64_t in_tile = item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const uint8_t *codes = codes_of(&item->a, i);
 	const struct scale_row scales = scale_row_of(&item->a, i);
 	const int64_t chunk = cpu_chunk_blocks(item->blocks);
@@ -84,9 +81,8 @@ static inline void pack_nvfp4_row(const struct cpu_item *item, int64_t i,
 		const uint8_t scale = scale_at(scales, k);
 
 		if (k % chunk == 0)
-			out =
-			    item->records + cpu_record_at(item->m, item->blocks,
-							  tile_rows, i, k);
+			out = item->records +
+			      cpu_record_at(item->m, item->blocks, tile_rows, i, k);
 		if (scale == 0 || scale == NIB_E4M3_NAN) {
 			has_nan |= scale == NIB_E4M3_NAN;
 			memset(out, 0, sizeof(*out));
@@ -99,9 +95,8 @@ static inline void pack_nvfp4_row(const struct cpu_item *item, int64_t i,
 }
 
 /* One row's codes and scales into column n of a panel. */
-static inline uint8_t pack_column(const struct cpu_rows *b, int64_t row,
-				  int64_t n, int64_t block0, int64_t blocks,
-				  uint8_t *panel)
+static inline uint8_t pack_column(const struct cpu_rows *b, int64_t row, int64_t n,
+				  int64_t block0, int64_t blocks, uint8_t *panel)
 {
 	const struct scale_row scales = scale_row_of(b, row);
 	const uint8_t *codes = nib_offset_bytes(codes_of(b, row), block0 * 8);
@@ -136,16 +131,15 @@ static inline void clear_column(int64_t n, int64_t blocks, uint8_t *panel)
 	}
 }
 
-static inline uint16_t pack_panel(const struct cpu_rows *b, int64_t n0,
-				  int64_t block0, int64_t blocks,
-				  uint8_t *panel)
+static inline uint16_t pack_panel(const struct cpu_rows *b, int64_t n0, int64_t block0,
+				  int64_t blocks, uint8_t *panel)
 {
 	unsigned int nan = 0;
 
 	for (int64_t n = 0; n < PANEL_COLS; n++) {
 		if (n0 + n < b->rows)
-			nan |= (unsigned int)pack_column(b, n0 + n, n, block0,
-							 blocks, panel)
+			nan |= (unsigned int)pack_column(b, n0 + n, n, block0, blocks,
+							 panel)
 			       << n;
 		else
 			clear_column(n, blocks, panel);

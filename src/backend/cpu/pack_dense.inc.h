@@ -13,8 +13,7 @@
 #include "format/half.h"
 
 /* 16 elements; no state of the floating-point unit matters.  Flags: none. */
-static inline uint8_t widen_block(const uint8_t *x, enum nib_dtype dtype,
-				  float *out)
+static inline uint8_t widen_block(const uint8_t *x, enum nib_dtype dtype, float *out)
 {
 	uint16_t half[NIB_BLOCK];
 
@@ -40,20 +39,17 @@ static inline void pack_dense_row(const struct cpu_item *item, int64_t i,
 				  int64_t tile_rows)
 {
 	const int64_t tile = i / tile_rows * tile_rows;
-	const int64_t in_tile =
-	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
+	const int64_t in_tile = item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const int64_t chunk = cpu_chunk_blocks(item->blocks);
 	const int64_t block_bytes = item->x.dtype == NIB_FP32 ? 64 : 32;
-	const uint8_t *x =
-	    nib_offset_bytes(item->x.data, i * item->x.row_stride_bytes);
+	const uint8_t *x = nib_offset_bytes(item->x.data, i * item->x.row_stride_bytes);
 	record *out = NULL;
 	uint8_t flags = 0;
 
 	for (int64_t k = 0; k < item->blocks; k++, out += in_tile) {
 		if (k % chunk == 0)
 			out = (record *)item->packed_a +
-			      cpu_record_at(item->m, item->blocks, tile_rows, i,
-					    k);
+			      cpu_record_at(item->m, item->blocks, tile_rows, i, k);
 		flags |= PACK_BLOCK(x, item->x.dtype, out);
 		x += block_bytes;
 	}

@@ -24,8 +24,7 @@ static inline bool pack_int8_block(const uint8_t *x, enum nib_dtype dtype,
 {
 	static const uint8_t order[NIB_BLOCK] = {0, 2,	4,  6,	1, 3,  5,  7,
 						 8, 10, 12, 14, 9, 11, 13, 15};
-	const struct nib_dense view = {.data = (void *)(uintptr_t)x,
-				       .dtype = dtype};
+	const struct nib_dense view = {.data = (void *)(uintptr_t)x, .dtype = dtype};
 	float values[NIB_BLOCK], scale;
 	int8_t codes[NIB_BLOCK];
 	int32_t sum = 0;
@@ -49,19 +48,16 @@ pack_int8_blocks(const struct cpu_item *item, int64_t i, int64_t tile_rows,
 		 enum nib_dtype dtype)
 {
 	const int64_t tile = i / tile_rows * tile_rows;
-	const int64_t in_tile =
-	    item->m - tile < tile_rows ? item->m - tile : tile_rows;
+	const int64_t in_tile = item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const int64_t blocks = item->blocks, chunk = cpu_chunk_blocks(blocks);
 	const int64_t bytes = NIB_BLOCK * (dtype == NIB_FP32 ? 4 : 2);
-	const uint8_t *x =
-	    nib_offset_bytes(item->x.data, i * item->x.row_stride_bytes);
+	const uint8_t *x = nib_offset_bytes(item->x.data, i * item->x.row_stride_bytes);
 	bool has_nan = false;
 
 	for (int64_t k0 = 0; k0 < blocks; k0 += chunk) {
 		const int64_t end = k0 + chunk < blocks ? k0 + chunk : blocks;
 		struct cpu_record *out =
-		    item->records +
-		    cpu_record_at(item->m, blocks, tile_rows, i, k0);
+		    item->records + cpu_record_at(item->m, blocks, tile_rows, i, k0);
 
 		for (int64_t k = k0; k < end; k++, x += bytes, out += in_tile)
 			has_nan |= PACK_INT8_BLOCK(x, dtype, out);
@@ -70,8 +66,7 @@ pack_int8_blocks(const struct cpu_item *item, int64_t i, int64_t tile_rows,
 }
 
 /* Row i of A into its records, in tiles of tile_rows. */
-static inline void pack_row(const struct cpu_item *item, int64_t i,
-			    int64_t tile_rows)
+static inline void pack_row(const struct cpu_item *item, int64_t i, int64_t tile_rows)
 {
 	bool has_nan;
 

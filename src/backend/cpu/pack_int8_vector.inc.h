@@ -15,8 +15,8 @@
 #include "format/int8.h"
 
 /* The 8 values of a k-block from its byte `at`, as floats. */
-static inline __attribute__((always_inline)) __m256
-load_eight(const uint8_t *x, enum nib_dtype dtype)
+static inline __attribute__((always_inline)) __m256 load_eight(const uint8_t *x,
+							       enum nib_dtype dtype)
 {
 	__m128i half;
 
@@ -25,8 +25,7 @@ load_eight(const uint8_t *x, enum nib_dtype dtype)
 	half = _mm_loadu_si128((const void *)x);
 	if (dtype == NIB_FP16)
 		return _mm256_cvtph_ps(half);
-	return _mm256_castsi256_ps(
-	    _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
 /* The bits of the largest |x| in every lane; NaN is larger than inf. */
@@ -46,14 +45,13 @@ static inline __m128i most_of(__m256 x, __m256 y)
 /* most / 127 rounded up to 3 fraction bits, at least 2^-100, in every lane. */
 static inline __m128i int8_scale(__m128i most)
 {
-	const __m128i least =
-	    _mm_castps_si128(_mm_set1_ps(127 * NIB_INT8_LEAST_SCALE));
-	const __m128 quotient = _mm_div_ps(
-	    _mm_castsi128_ps(_mm_max_epi32(most, least)), _mm_set1_ps(127.0f));
+	const __m128i least = _mm_castps_si128(_mm_set1_ps(127 * NIB_INT8_LEAST_SCALE));
+	const __m128 quotient = _mm_div_ps(_mm_castsi128_ps(_mm_max_epi32(most, least)),
+					   _mm_set1_ps(127.0f));
 	const __m128i below = _mm_set1_epi32((1 << 20) - 1);
 
-	return _mm_andnot_si128(
-	    below, _mm_add_epi32(_mm_castps_si128(quotient), below));
+	return _mm_andnot_si128(below,
+				_mm_add_epi32(_mm_castps_si128(quotient), below));
 }
 
 /* x / scale and y / scale, to nearest even, in a record's order. */
@@ -65,24 +63,22 @@ static inline __m128i int8_codes(__m256 x, __m256 y, __m256 scale)
 	const __m256i words =
 	    _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_div_ps(x, scale)),
 			       _mm256_cvtps_epi32(_mm256_div_ps(y, scale)));
-	const __m128i bytes = _mm_packs_epi16(
-	    _mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+	const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words),
+					      _mm256_extracti128_si256(words, 1));
 
 	return _mm_shuffle_epi8(bytes, order);
 }
 
 /* As pack_int8_block() of pack_int8.inc.h. */
 static inline __attribute__((always_inline)) bool
-pack_int8_block_vector(const uint8_t *x, enum nib_dtype dtype,
-		       struct cpu_record *out)
+pack_int8_block_vector(const uint8_t *x, enum nib_dtype dtype, struct cpu_record *out)
 {
 	const __m256 low = load_eight(x, dtype);
-	const __m256 high =
-	    load_eight(x + (dtype == NIB_FP32 ? 32 : 16), dtype);
+	const __m256 high = load_eight(x + (dtype == NIB_FP32 ? 32 : 16), dtype);
 	const __m128i most = most_of(low, high);
 	const __m128i scale = int8_scale(most);
-	const __m128i codes = int8_codes(
-	    low, high, _mm256_broadcastss_ps(_mm_castsi128_ps(scale)));
+	const __m128i codes =
+	    int8_codes(low, high, _mm256_broadcastss_ps(_mm_castsi128_ps(scale)));
 	const __m128 factor =
 	    _mm_mul_ps(_mm_castsi128_ps(scale), _mm_set1_ps(INT8_RECORD_SCALE));
 

@@ -11,8 +11,8 @@
 /* One k-block's 8 bytes of codes to a record's 16 integers. */
 static inline __m128i record_codes(const uint8_t *codes)
 {
-	const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2,
-					    -3, -4, -6, -8, -12);
+	const __m128i twice =
+	    _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
 	const __m128i nibble = _mm_set1_epi8(15);
 	const __m128i x = _mm_loadl_epi64((const void *)codes);
 	const __m128i low = _mm_and_si128(x, nibble);
@@ -76,8 +76,8 @@ static inline void gather_scales(const struct scale_row *rows, int64_t block,
 
 		for (int i = 0; i < 4; i++)
 			memcpy(&four[i], rows[4 * r + i].at + at, 4);
-		out[r] = _mm_shuffle_epi8(_mm_loadu_si128((const void *)four),
-					  by_block);
+		out[r] =
+		    _mm_shuffle_epi8(_mm_loadu_si128((const void *)four), by_block);
 	}
 	transpose_4x4(out);
 	for (int k = 0; k < 4; k++)
@@ -85,8 +85,7 @@ static inline void gather_scales(const struct scale_row *rows, int64_t block,
 }
 
 /* 8 rows of 32 bytes of codes: dword d of each to out + 64 * d. */
-static inline void transpose_codes(const uint8_t *const *rows, int64_t at,
-				   uint8_t *out)
+static inline void transpose_codes(const uint8_t *const *rows, int64_t at, uint8_t *out)
 {
 	__m256i x[8], y[8];
 
@@ -103,12 +102,10 @@ static inline void transpose_codes(const uint8_t *const *rows, int64_t at,
 		x[i + 3] = _mm256_unpackhi_epi64(y[i + 1], y[i + 3]);
 	}
 	for (int i = 0; i < 4; i++) {
-		_mm256_storeu_si256(
-		    (void *)(out + 64 * i),
-		    _mm256_permute2x128_si256(x[i], x[i + 4], 0x20));
-		_mm256_storeu_si256(
-		    (void *)(out + 64 * (i + 4)),
-		    _mm256_permute2x128_si256(x[i], x[i + 4], 0x31));
+		_mm256_storeu_si256((void *)(out + 64 * i),
+				    _mm256_permute2x128_si256(x[i], x[i + 4], 0x20));
+		_mm256_storeu_si256((void *)(out + 64 * (i + 4)),
+				    _mm256_permute2x128_si256(x[i], x[i + 4], 0x31));
 	}
 }
 
@@ -125,8 +122,7 @@ static inline void clear_codes(uint8_t *codes, unsigned int zero)
 
 /* As pack_panel, for 16 rows that exist and whole groups of k-blocks. */
 static inline unsigned int pack_groups(const struct cpu_rows *b, int64_t n0,
-				       int64_t block0, int64_t blocks,
-				       uint8_t *panel)
+				       int64_t block0, int64_t blocks, uint8_t *panel)
 {
 	const __m128i nan_byte = _mm_set1_epi8(NIB_E4M3_NAN);
 	const uint8_t *codes[PANEL_COLS];
@@ -145,12 +141,10 @@ static inline unsigned int pack_groups(const struct cpu_rows *b, int64_t n0,
 			const __m128i zero =
 			    _mm_cmpeq_epi8(group[i], _mm_setzero_si128());
 
-			_mm_storeu_si128((void *)(panel +
-						  GROUP_BLOCKS * BLOCK_CODES +
+			_mm_storeu_si128((void *)(panel + GROUP_BLOCKS * BLOCK_CODES +
 						  i * PANEL_COLS),
 					 group[i]);
-			nan = _mm_or_si128(nan,
-					   _mm_cmpeq_epi8(group[i], nan_byte));
+			nan = _mm_or_si128(nan, _mm_cmpeq_epi8(group[i], nan_byte));
 			clear_codes(panel + i * BLOCK_CODES,
 				    (unsigned int)_mm_movemask_epi8(zero));
 		}
@@ -160,8 +154,7 @@ static inline unsigned int pack_groups(const struct cpu_rows *b, int64_t n0,
 }
 
 static inline uint16_t pack_panel_vector(const struct cpu_rows *b, int64_t n0,
-					 int64_t block0, int64_t blocks,
-					 uint8_t *panel)
+					 int64_t block0, int64_t blocks, uint8_t *panel)
 {
 	const int64_t whole = blocks / GROUP_BLOCKS * GROUP_BLOCKS;
 	unsigned int nan = 0;

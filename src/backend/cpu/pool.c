@@ -121,8 +121,7 @@ static struct job *take_job(struct worker *worker)
 /* Wakes the worker if it sleeps, or is about to. */
 static void wake(struct worker *worker)
 {
-	if (atomic_load(&worker->sleeps) &&
-	    atomic_exchange(&worker->sleeps, false))
+	if (atomic_load(&worker->sleeps) && atomic_exchange(&worker->sleeps, false))
 		sem_post(&worker->wake);
 }
 
@@ -168,10 +167,10 @@ static void *work(void *arg)
 
 struct cpu_pool *cpu_pool_new(int threads, bool spins)
 {
-	const size_t bytes = sizeof(struct cpu_pool) +
-			     (size_t)(threads - 1) * sizeof(struct worker);
-	struct cpu_pool *pool = aligned_alloc(
-	    SLOT_BYTES, (bytes + SLOT_BYTES - 1) / SLOT_BYTES * SLOT_BYTES);
+	const size_t bytes =
+	    sizeof(struct cpu_pool) + (size_t)(threads - 1) * sizeof(struct worker);
+	struct cpu_pool *pool = aligned_alloc(SLOT_BYTES, (bytes + SLOT_BYTES - 1) /
+							      SLOT_BYTES * SLOT_BYTES);
 
 	if (!pool)
 		return NULL;
@@ -266,8 +265,8 @@ static void post(struct cpu_pool *pool, int tasks, struct job *job,
 		struct job *none = NULL;
 
 		/* Taken by the job of another caller: not posted. */
-		if (!atomic_compare_exchange_strong(&pool->slots[i - 1].job,
-						    &none, job))
+		if (!atomic_compare_exchange_strong(&pool->slots[i - 1].job, &none,
+						    job))
 			continue;
 		posted->bits[i / 64] |= UINT64_C(1) << i % 64;
 		wake(&pool->slots[i - 1]);
@@ -284,8 +283,8 @@ static uint32_t run_rest(struct cpu_pool *pool, int tasks, struct job *job,
 		struct job *mine = job;
 
 		if (posted->bits[i / 64] >> i % 64 & 1 &&
-		    !atomic_compare_exchange_strong(&pool->slots[i - 1].job,
-						    &mine, NULL))
+		    !atomic_compare_exchange_strong(&pool->slots[i - 1].job, &mine,
+						    NULL))
 			continue;
 		job->task(job->arg, i);
 		count++;
@@ -293,8 +292,7 @@ static uint32_t run_rest(struct cpu_pool *pool, int tasks, struct job *job,
 	return count;
 }
 
-static void wait_for_workers(const struct cpu_pool *pool, struct job *job,
-			     uint32_t own)
+static void wait_for_workers(const struct cpu_pool *pool, struct job *job, uint32_t own)
 {
 	if (atomic_fetch_sub(&job->left, own) == own)
 		return;
@@ -308,8 +306,8 @@ static void wait_for_workers(const struct cpu_pool *pool, struct job *job,
 	wait_for(&job->done);
 }
 
-void cpu_pool_run(struct cpu_pool *pool, int tasks,
-		  void (*task)(void *arg, int i), void *arg)
+void cpu_pool_run(struct cpu_pool *pool, int tasks, void (*task)(void *arg, int i),
+		  void *arg)
 {
 	struct job job = {.task = task, .arg = arg};
 	struct posted posted;

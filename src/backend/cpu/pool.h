@@ -31,8 +31,8 @@ struct cpu_pool *cpu_pool_new(int threads, bool spins);
  * thread has begun when the caller is ready is run by the caller.  Several
  * callers may run at once.
  */
-void cpu_pool_run(struct cpu_pool *pool, int tasks,
-		  void (*task)(void *arg, int i), void *arg);
+void cpu_pool_run(struct cpu_pool *pool, int tasks, void (*task)(void *arg, int i),
+		  void *arg);
 
 /* Ends the threads and waits for them.  No run may be in progress. */
 void cpu_pool_free(struct cpu_pool *pool);

@@ -122,16 +122,14 @@ static void job_cut(struct job *job)
 	job->runs_a_row = (job->cols + run_elems - 1) / run_elems;
 	job->runs = job->batch * job->padded_rows * job->runs_a_row;
 	worth = job->batch * job->rows * job->cols / TASK_ELEMS + 1;
-	job->tasks =
-	    worth < job->device->threads ? (int)worth : job->device->threads;
+	job->tasks = worth < job->device->threads ? (int)worth : job->device->threads;
 }
 
 static void keep_min(_Atomic int64_t *least, int64_t value)
 {
 	int64_t seen = atomic_load(least);
 
-	while (value < seen &&
-	       !atomic_compare_exchange_weak(least, &seen, value))
+	while (value < seen && !atomic_compare_exchange_weak(least, &seen, value))
 		;
 }
 
@@ -139,13 +137,11 @@ static void keep_max(_Atomic uint32_t *largest, uint32_t value)
 {
 	uint32_t seen = atomic_load(largest);
 
-	while (value > seen &&
-	       !atomic_compare_exchange_weak(largest, &seen, value))
+	while (value > seen && !atomic_compare_exchange_weak(largest, &seen, value))
 		;
 }
 
-static uint32_t magnitude_at(const struct job *job, const uint8_t *data,
-			     int64_t i)
+static uint32_t magnitude_at(const struct job *job, const uint8_t *data, int64_t i)
 {
 	uint32_t wide;
 	uint16_t narrow;
@@ -167,8 +163,7 @@ static void note_bad(struct job *job, const struct run *run)
 	while (magnitude_at(job, data, i) < job->infinity)
 		i++;
 	keep_min(&job->first_bad,
-		 (run->batch * job->rows + run->row) * job->cols + run->col +
-		     i);
+		 (run->batch * job->rows + run->row) * job->cols + run->col + i);
 }
 
 static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
@@ -181,8 +176,8 @@ static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
 
 	return nib_fail_argument(
 	    err, NIB_BAD_DATA, "x",
-	    "[batch %lld, row %lld, col %lld] = %s: must be finite",
-	    (long long)batch, (long long)row, (long long)col,
+	    "[batch %lld, row %lld, col %lld] = %s: must be finite", (long long)batch,
+	    (long long)row, (long long)col,
 	    isnan(nib_dtype_to_fp32(bits, job->x.dtype)) ? "nan" : "inf");
 }
 
@@ -211,8 +206,7 @@ static void amax_task(void *arg, int i)
 	for (int64_t at = job->runs * i / job->tasks; at < end; at++) {
 		const struct run run = run_at(job, at);
 
-		magnitude =
-		    job->ops->amax[job->x.dtype](run_data(job, &run), run.n);
+		magnitude = job->ops->amax[job->x.dtype](run_data(job, &run), run.n);
 		if (magnitude >= job->infinity && job->saturate) {
 			magnitude = finite_amax(job, &run);
 		} else if (magnitude >= job->infinity) {
@@ -244,8 +238,8 @@ enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 /* ---- quantise ----------------------------------------------------------- */
 
 /* With inf and NaN: the definition. */
-static void saturate_run(const struct job *job, const struct run *run,
-			 uint8_t *codes, uint8_t *scales)
+static void saturate_run(const struct job *job, const struct run *run, uint8_t *codes,
+			 uint8_t *scales)
 {
 	const uint8_t *data = run_data(job, run);
 	const struct cpu_quantizer *z = job->quantizer;
@@ -265,21 +259,20 @@ static void saturate_run(const struct job *job, const struct run *run,
 			}
 			block[i] = nib_dtype_to_fp32(wide, job->x.dtype);
 		}
-		nib_quantize_block_ref(block, z->global, z->recipe, 1,
-				       codes + 8 * b, scales + b);
+		nib_quantize_block_ref(block, z->global, z->recipe, 1, codes + 8 * b,
+				       scales + b);
 	}
 }
 
 /* Quantises a run piece by piece; the last piece prefetches the next run. */
-static void quantize_run(struct job *job, const struct run *run,
-			 const struct run *next, uint8_t *scales)
+static void quantize_run(struct job *job, const struct run *run, const struct run *next,
+			 uint8_t *scales)
 {
 	const int64_t block_bytes = job->x.dtype == NIB_FP32 ? 64 : 32;
 	const int64_t piece_blocks = PIECE_BYTES / block_bytes;
 	const int64_t blocks = run->n / NIB_BLOCK;
 	const uint8_t *data = run_data(job, run), *then;
-	uint8_t *codes =
-	    nib_nvfp4_row(&job->q, run->batch, run->row) + run->col / 2;
+	uint8_t *codes = nib_nvfp4_row(&job->q, run->batch, run->row) + run->col / 2;
 	bool finite = true;
 
 	for (int64_t b = 0; b < blocks; b += piece_blocks) {
@@ -288,12 +281,11 @@ static void quantize_run(struct job *job, const struct run *run,
 		then = data + (b + n) * block_bytes;
 		if (b + n >= blocks) {
 			n = blocks - b;
-			then =
-			    run_data(job, next->row < job->rows ? next : run);
+			then = run_data(job, next->row < job->rows ? next : run);
 		}
 		finite &= job->ops->quantize[job->x.dtype](
-		    job->quantizer, data + b * block_bytes, job->x.dtype, n,
-		    then, codes + 8 * b, scales + b);
+		    job->quantizer, data + b * block_bytes, job->x.dtype, n, then,
+		    codes + 8 * b, scales + b);
 	}
 	if (finite)
 		return;
@@ -304,8 +296,7 @@ static void quantize_run(struct job *job, const struct run *run,
 }
 
 /* 4 scales of STAGE_ROWS rows that follow each other to their tile. */
-static void put_scales(uint8_t stage[STAGE_ROWS][RUN_BLOCKS], int64_t g,
-		       uint8_t *to)
+static void put_scales(uint8_t stage[STAGE_ROWS][RUN_BLOCKS], int64_t g, uint8_t *to)
 {
 	for (int i = 0; i < STAGE_ROWS; i++)
 		memcpy(to + 16 * i, stage[i] + g, 4);
@@ -316,8 +307,8 @@ static void quantize_tiled(struct job *job, int64_t first, bool is_last)
 {
 	const struct run begin = run_at(job, first);
 	const int64_t n = begin.n / NIB_BLOCK;
-	uint8_t *to = nib_nvfp4_scale(&job->q, begin.batch, begin.row,
-				      begin.col / NIB_BLOCK);
+	uint8_t *to =
+	    nib_nvfp4_scale(&job->q, begin.batch, begin.row, begin.col / NIB_BLOCK);
 	uint8_t stage[STAGE_ROWS][RUN_BLOCKS];
 
 	for (int i = 0; i < STAGE_ROWS; i++) {
@@ -354,8 +345,7 @@ static void quantize_task(void *arg, int i)
 			const struct run next = run_at(job, at + !is_last);
 
 			quantize_run(job, &run, &next,
-				     nib_nvfp4_scale(&job->q, run.batch,
-						     run.row,
+				     nib_nvfp4_scale(&job->q, run.batch, run.row,
 						     run.col / NIB_BLOCK));
 		}
 	}
@@ -381,8 +371,7 @@ static void setup_task(void *arg, int i)
 			   setup->options->recipe);
 }
 
-enum nib_status cpu_quantize(struct nib_device *device,
-			     const struct nib_dense *x,
+enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *x,
 			     const struct nib_nvfp4 *q,
 			     const struct nib_quantize_options *options,
 			     float *global_used, struct nib_error *err)
@@ -407,8 +396,7 @@ enum nib_status cpu_quantize(struct nib_device *device,
 	if (q->scale_layout == NIB_TILED_128X4) {
 		job.padded_rows = (job.rows + NIB_SCALE_TILE_ROWS - 1) /
 				  NIB_SCALE_TILE_ROWS * NIB_SCALE_TILE_ROWS;
-	} else if (job.x_row == q->k &&
-		   nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
+	} else if (job.x_row == q->k && nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
 		   nib_nvfp4_scale_row_stride_bytes(q) == q->k / NIB_BLOCK) {
 		join_rows(&job);
 	}

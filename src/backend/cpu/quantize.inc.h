@@ -27,9 +27,8 @@
 #define BLOCK_BYTES 32
 #endif
 
-static inline bool NAME(scales_step)(const struct cpu_quantizer *z,
-				     const uint8_t *x, enum nib_dtype dtype,
-				     uint8_t *scales)
+static inline bool NAME(scales_step)(const struct cpu_quantizer *z, const uint8_t *x,
+				     enum nib_dtype dtype, uint8_t *scales)
 {
 	_Alignas(64) uint32_t amax[16];
 
@@ -43,8 +42,8 @@ static inline bool NAME(scales_step)(const struct cpu_quantizer *z,
 }
 
 static bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
-			   enum nib_dtype dtype, int64_t blocks,
-			   const void *next, uint8_t *codes, uint8_t *scales)
+			   enum nib_dtype dtype, int64_t blocks, const void *next,
+			   uint8_t *codes, uint8_t *scales)
 {
 	_Alignas(64) uint8_t x16[16 * BLOCK_BYTES];
 	uint8_t codes16[16 * 8], scales16[16];
@@ -54,8 +53,7 @@ static bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 
 	/* Two passes: a block's scale is long ready when its codes need it. */
 	for (int64_t b = 0; b < whole; b += 16)
-		if (!NAME(scales_step)(z, from + b * BLOCK_BYTES, dtype,
-				       scales + b))
+		if (!NAME(scales_step)(z, from + b * BLOCK_BYTES, dtype, scales + b))
 			return false;
 	/*
 	 * The second pass reads x from the cache, so memory is free to prefetch
@@ -64,8 +62,8 @@ static bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 	 */
 	for (int64_t b = 0; b < whole; b += 16) {
 		for (int i = 0; i < 16 * BLOCK_BYTES; i += 64)
-			__builtin_prefetch(
-			    (const uint8_t *)next + b * BLOCK_BYTES + i, 0, 2);
+			__builtin_prefetch((const uint8_t *)next + b * BLOCK_BYTES + i,
+					   0, 2);
 		NAME(block_codes)
 		(z, from + b * BLOCK_BYTES, scales + b, codes + 8 * b);
 	}
@@ -90,15 +88,15 @@ static uint32_t NAME(amax)(const void *x, int64_t n)
 
 	for (; bytes >= 4 * step; bytes -= 4 * step, at += 4 * step)
 		for (int i = 0; i < 4; i++)
-			most[i] = NAME(max)(
-			    most[i], NAME(magnitudes)(load(at + step * i)));
+			most[i] =
+			    NAME(max)(most[i], NAME(magnitudes)(load(at + step * i)));
 	for (; bytes >= step; bytes -= step, at += step)
 		most[0] = NAME(max)(most[0], NAME(magnitudes)(load(at)));
 	if (bytes)
-		most[0] = NAME(max)(
-		    most[0], NAME(magnitudes)(load_some(at, (size_t)bytes)));
-	return NAME(largest)(NAME(max)(NAME(max)(most[0], most[1]),
-				       NAME(max)(most[2], most[3])));
+		most[0] =
+		    NAME(max)(most[0], NAME(magnitudes)(load_some(at, (size_t)bytes)));
+	return NAME(largest)(
+	    NAME(max)(NAME(max)(most[0], most[1]), NAME(max)(most[2], most[3])));
 }
 
 #undef NAME

@@ -68,23 +68,21 @@ struct cpu_quantize_ops {
 	 */
 	bool (*quantize[CPU_DTYPES])(const struct cpu_quantizer *quantizer,
 				     const void *x, enum nib_dtype dtype,
-				     int64_t blocks, const void *next,
-				     uint8_t *codes, uint8_t *scales);
+				     int64_t blocks, const void *next, uint8_t *codes,
+				     uint8_t *scales);
 	void (*dequantize[CPU_DTYPES])(const struct cpu_dequantizer *table,
-				       const uint8_t *codes,
-				       const uint8_t *scales, int64_t blocks,
-				       void *y);
+				       const uint8_t *codes, const uint8_t *scales,
+				       int64_t blocks, void *y);
 	/*
 	 * Scales of a band to and from its tiles, groups a multiple of 4;
 	 * tiles points to the 16 bytes of row 0.  next: the source of the next
 	 * call, shaped as this one, or NULL.  stream: past the caches, where
 	 * the alignment allows it.
 	 */
-	void (*tile)(const struct cpu_band *from, int64_t groups,
-		     const uint8_t *next, bool stream, uint8_t *tiles);
-	void (*untile)(const uint8_t *tiles, int64_t groups,
-		       const uint8_t *next, bool stream,
-		       const struct cpu_band *to);
+	void (*tile)(const struct cpu_band *from, int64_t groups, const uint8_t *next,
+		     bool stream, uint8_t *tiles);
+	void (*untile)(const uint8_t *tiles, int64_t groups, const uint8_t *next,
+		       bool stream, const struct cpu_band *to);
 	/* memcpy to memory that is not read soon: goes past the caches. */
 	void (*stream)(void *to, const void *from, size_t bytes);
 	/*

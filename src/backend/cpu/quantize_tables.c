@@ -39,8 +39,8 @@ static uint32_t fp16_floor(uint32_t bits)
 	return nearest - (uint32_t)(nib_fp16_to_fp32(nearest) > x);
 }
 
-void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype,
-			float global, enum nib_recipe recipe)
+void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float global,
+			enum nib_recipe recipe)
 {
 	memset(z, 0, sizeof(*z));
 	z->global = global;
@@ -50,8 +50,7 @@ void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype,
 
 	/* Scale 0 is that of zeros only: limits of 0 give them code 0. */
 	for (int s = NIB_E4M3_MIN; s <= NIB_E4M3_MAX; s++) {
-		const double d =
-		    (double)nib_e4m3_to_float((uint8_t)s) * (double)global;
+		const double d = (double)nib_e4m3_to_float((uint8_t)s) * (double)global;
 
 		for (int c = 0; c < 7; c++) {
 			const uint32_t bits = fp32_limit(d, c);
@@ -61,8 +60,7 @@ void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype,
 			else if (dtype == NIB_BF16)
 				z->limit.narrow[s][c] = (int16_t)(bits >> 16);
 			else
-				z->limit.narrow[s][c] =
-				    (int16_t)fp16_floor(bits);
+				z->limit.narrow[s][c] = (int16_t)fp16_floor(bits);
 		}
 	}
 }
@@ -86,8 +84,8 @@ static uint32_t value_bits(double value, enum nib_dtype dtype)
 	return nib_fp32_to_bf16(nib_fp32_from_bits(bits));
 }
 
-static void set_value(struct cpu_dequantizer *table, enum nib_dtype dtype,
-		      int scale, int code, uint32_t bits)
+static void set_value(struct cpu_dequantizer *table, enum nib_dtype dtype, int scale,
+		      int code, uint32_t bits)
 {
 	if (dtype == NIB_FP32) {
 		table->value.wide[scale][code] = bits;
@@ -104,8 +102,7 @@ void cpu_dequantizer_init(struct cpu_dequantizer *table, enum nib_dtype dtype,
 	const uint32_t sign = dtype == NIB_FP32 ? 0x80000000 : 0x8000;
 
 	for (int s = 0; s < 128; s++) {
-		const double d =
-		    (double)nib_e4m3_to_float((uint8_t)s) * (double)global;
+		const double d = (double)nib_e4m3_to_float((uint8_t)s) * (double)global;
 
 		for (int c = 0; c < 8; c++) {
 			const double value = 0.5 * nib_e2m1_twice[c] * d;

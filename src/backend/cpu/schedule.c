@@ -13,8 +13,7 @@ static int64_t divide_up(int64_t x, int64_t y)
 }
 
 /* Cuts one item into equal units of at most max_rows rows. */
-static int64_t cut_item(struct cpu_item *item, int64_t max_rows,
-			int64_t tile_rows)
+static int64_t cut_item(struct cpu_item *item, int64_t max_rows, int64_t tile_rows)
 {
 	int64_t rows = divide_up(item->m, max_rows);
 
@@ -23,8 +22,7 @@ static int64_t cut_item(struct cpu_item *item, int64_t max_rows,
 	item->col_units = divide_up(item->n, UNIT_COLS);
 	if (rows == 0)
 		return 0;
-	item->unit_rows =
-	    divide_up(divide_up(item->m, rows), tile_rows) * tile_rows;
+	item->unit_rows = divide_up(divide_up(item->m, rows), tile_rows) * tile_rows;
 	item->row_units = divide_up(item->m, item->unit_rows);
 	return item->row_units * item->col_units;
 }

@@ -52,8 +52,7 @@ static int variable(const char *name, int most, int otherwise)
 static int wanted_threads(int wanted, int processors)
 {
 	if (!wanted) {
-		wanted =
-		    variable("OMP_NUM_THREADS", POOL_MAX_THREADS, processors);
+		wanted = variable("OMP_NUM_THREADS", POOL_MAX_THREADS, processors);
 		wanted = variable("OMP_THREAD_LIMIT", wanted, wanted);
 	}
 	return wanted < POOL_MAX_THREADS ? wanted : POOL_MAX_THREADS;
@@ -82,9 +81,9 @@ enum nib_status cpu_threads_open(struct cpu_device *device,
 		return status;
 	/* Threads spin only if each has a processor: else a spinning one keeps
 	 * another waiting. */
-	device->pool = cpu_pool_new(
-	    device->threads, device->threads <= processors &&
-				 (!policy || strcasecmp(policy, "passive")));
+	device->pool = cpu_pool_new(device->threads,
+				    device->threads <= processors &&
+					(!policy || strcasecmp(policy, "passive")));
 	device->pace = calloc(1, sizeof(*device->pace));
 	if (device->pool && device->pace)
 		return NIB_OK;
@@ -122,16 +121,13 @@ bool cpu_parallel(const struct cpu_device *device, int tasks,
 	struct job job = {task, arg};
 
 	if (device->parallel_for && tasks > 1) {
-		device->parallel_for(device->caller_pool, tasks, run_task,
-				     &job);
-	} else if (tasks == 1 ||
-		   cpu_pace_is_alone(device->pace, cpu_now_ns())) {
+		device->parallel_for(device->caller_pool, tasks, run_task, &job);
+	} else if (tasks == 1 || cpu_pace_is_alone(device->pace, cpu_now_ns())) {
 		for (int i = 0; i < tasks; i++)
 			run_task(&job, i);
 		return false;
 	} else if (device->openmp && cpu_openmp_usable(device->openmp)) {
-		cpu_openmp_run(device->openmp, device->threads, tasks, run_task,
-			       &job);
+		cpu_openmp_run(device->openmp, device->threads, tasks, run_task, &job);
 	} else {
 		cpu_pool_run(device->pool, tasks, run_task, &job);
 	}

@@ -47,8 +47,7 @@ TILE_INLINE void fetch_records(const void *a, const int bytes)
 	const uintptr_t ahead = (uintptr_t)a + A_BLOCKS_AHEAD * (size_t)bytes;
 
 	UNROLLED (line, bytes / 64)
-		__builtin_prefetch((const void *)(ahead + 64 * (size_t)line), 0,
-				   3);
+		__builtin_prefetch((const void *)(ahead + 64 * (size_t)line), 0, 3);
 }
 
 /* The packed weights that the first row tile of a chunk expands. */

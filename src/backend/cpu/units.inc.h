@@ -22,9 +22,9 @@
  * the panel's end.  next: the weights that are read after these, which are
  * prefetched so that the stream from memory never stops.
  */
-TILE_INLINE void sum_panel(const int rows, const record *a,
-			   const uint8_t *panel, int64_t left, int64_t blocks,
-			   const uint8_t *next, float *sums, bool first)
+TILE_INLINE void sum_panel(const int rows, const record *a, const uint8_t *panel,
+			   int64_t left, int64_t blocks, const uint8_t *next,
+			   float *sums, bool first)
 {
 	const int64_t ahead = blocks < FETCH_BLOCKS ? blocks : FETCH_BLOCKS;
 	const uint8_t *fetch = panel + cpu_codes_at(ahead);
@@ -34,10 +34,9 @@ TILE_INLINE void sum_panel(const int rows, const record *a,
 
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
-			sum[i][v] =
-			    first
-				? set_float(0.0f)
-				: load_float(sums + i * UNIT_COLS + v * V_COLS);
+			sum[i][v] = first
+					? set_float(0.0f)
+					: load_float(sums + i * UNIT_COLS + v * V_COLS);
 	for (; k + step <= blocks; k += step, a += step * rows) {
 		UNROLLED (j, step) {
 			if (k + j + ahead == blocks)
@@ -52,8 +51,7 @@ TILE_INLINE void sum_panel(const int rows, const record *a,
 			add_decoded(rows, 1, a, panel, left, k, v, sum);
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
-			store_float(sums + i * UNIT_COLS + v * V_COLS,
-				    sum[i][v]);
+			store_float(sums + i * UNIT_COLS + v * V_COLS, sum[i][v]);
 }
 
 /* ---- one function for each number of rows ------------------------------- */
@@ -61,37 +59,34 @@ TILE_INLINE void sum_panel(const int rows, const record *a,
 typedef void tile_fn(const struct fetch *fetch, const record *a, char *expanded,
 		     int64_t blocks, float *sums, bool first);
 typedef void first_fn(const struct source *source, const struct fetch *fetch,
-		      const record *a, char *expanded, int64_t blocks,
-		      float *sums, bool first);
-typedef void panel_fn(const record *a, const uint8_t *panel, int64_t left,
-		      int64_t blocks, const uint8_t *next, float *sums,
+		      const record *a, char *expanded, int64_t blocks, float *sums,
 		      bool first);
+typedef void panel_fn(const record *a, const uint8_t *panel, int64_t left,
+		      int64_t blocks, const uint8_t *next, float *sums, bool first);
 
-#define TILE_OF(rows)                                                          \
-	static void tile_##rows(const struct fetch *fetch, const record *a,    \
-				char *expanded, int64_t blocks, float *sums,   \
-				bool first)                                    \
-	{                                                                      \
-		const struct fetch next = *fetch;                              \
-                                                                               \
-		sum_tile(rows, NULL, &next, a, expanded, blocks, sums, first); \
-	}                                                                      \
-	static void first_##rows(const struct source *source,                  \
-				 const struct fetch *fetch, const record *a,   \
-				 char *expanded, int64_t blocks, float *sums,  \
-				 bool first)                                   \
-	{                                                                      \
-		const struct source copy = *source;                            \
-		const struct fetch next = *fetch;                              \
-                                                                               \
-		sum_tile(rows, &copy, &next, a, expanded, blocks, sums,        \
-			 first);                                               \
-	}                                                                      \
-	static void panel_##rows(const record *a, const uint8_t *panel,        \
-				 int64_t left, int64_t blocks,                 \
-				 const uint8_t *next, float *sums, bool first) \
-	{                                                                      \
-		sum_panel(rows, a, panel, left, blocks, next, sums, first);    \
+#define TILE_OF(rows)                                                                  \
+	static void tile_##rows(const struct fetch *fetch, const record *a,            \
+				char *expanded, int64_t blocks, float *sums,           \
+				bool first)                                            \
+	{                                                                              \
+		const struct fetch next = *fetch;                                      \
+                                                                                       \
+		sum_tile(rows, NULL, &next, a, expanded, blocks, sums, first);         \
+	}                                                                              \
+	static void first_##rows(                                                      \
+	    const struct source *source, const struct fetch *fetch, const record *a,   \
+	    char *expanded, int64_t blocks, float *sums, bool first)                   \
+	{                                                                              \
+		const struct source copy = *source;                                    \
+		const struct fetch next = *fetch;                                      \
+                                                                                       \
+		sum_tile(rows, &copy, &next, a, expanded, blocks, sums, first);        \
+	}                                                                              \
+	static void panel_##rows(const record *a, const uint8_t *panel, int64_t left,  \
+				 int64_t blocks, const uint8_t *next, float *sums,     \
+				 bool first)                                           \
+	{                                                                              \
+		sum_panel(rows, a, panel, left, blocks, next, sums, first);            \
 	}
 
 TILE_OF(1)
@@ -178,8 +173,8 @@ static void cut_scratch(const struct cpu_item *item, bool dual, char *memory,
  */
 static const uint8_t *find_panel(const struct cpu_item *item,
 				 const struct cpu_weights *b, int64_t n0, int p,
-				 int64_t k0, int64_t blocks,
-				 struct scratch *scratch, int64_t *left)
+				 int64_t k0, int64_t blocks, struct scratch *scratch,
+				 int64_t *left)
 {
 	const int64_t last = (item->n - 1) / PANEL_COLS;
 	const int64_t wanted = n0 / PANEL_COLS + p;
@@ -192,8 +187,8 @@ static const uint8_t *find_panel(const struct cpu_item *item,
 		*left = item->blocks - k0;
 		packed = NULL;
 	} else {
-		nan = pack_panel_vector(&b->rows, panel * PANEL_COLS, k0,
-					blocks, packed);
+		nan =
+		    pack_panel_vector(&b->rows, panel * PANEL_COLS, k0, blocks, packed);
 		*left = blocks;
 	}
 	if (wanted <= last)
@@ -204,8 +199,7 @@ static const uint8_t *find_panel(const struct cpu_item *item,
 }
 
 /* The record of (row, block); see cpu_record_at(). */
-static const record *records_at(const struct cpu_item *item, int64_t row,
-				int64_t block)
+static const record *records_at(const struct cpu_item *item, int64_t row, int64_t block)
 {
 	return (const record *)item->packed_a +
 	       cpu_record_at(item->m, item->blocks, TILE_ROWS, row, block);
@@ -214,15 +208,13 @@ static const record *records_at(const struct cpu_item *item, int64_t row,
 /* The sums of one row of a unit, from the first column of a tile on. */
 static float *blocked_sums(float *sums, int64_t row, int64_t col)
 {
-	return sums +
-	       (row / TILE_ROWS * UNIT_TILES + col / TILE_COLS) * TILE_SUMS +
+	return sums + (row / TILE_ROWS * UNIT_TILES + col / TILE_COLS) * TILE_SUMS +
 	       row % TILE_ROWS * TILE_COLS;
 }
 
 /* The weights of a chunk: which memory has them. */
-static void find_source(const struct cpu_item *item,
-			const struct cpu_chunk *chunk, struct scratch *scratch,
-			struct source *source)
+static void find_source(const struct cpu_item *item, const struct cpu_chunk *chunk,
+			struct scratch *scratch, struct source *source)
 {
 	for (int i = 0; i < TILE_PANELS; i++)
 		source->panels[i] =
@@ -236,10 +228,8 @@ static void find_source(const struct cpu_item *item,
  * weights are packed, else of nothing new.  Addresses may lie past the end of
  * the weights, because they are only prefetched.
  */
-static void find_fetch(const struct cpu_item *item,
-		       const struct cpu_chunk *next,
-		       const struct source *source, int64_t rows,
-		       struct fetch *fetch)
+static void find_fetch(const struct cpu_item *item, const struct cpu_chunk *next,
+		       const struct source *source, int64_t rows, struct fetch *fetch)
 {
 	const struct cpu_weights *b = &item->b[next->b];
 	const int64_t panel = (next->n0 + next->col) / PANEL_COLS;
@@ -250,8 +240,7 @@ static void find_fetch(const struct cpu_item *item,
 	if (!b->panels)
 		return;
 	for (int i = 0; i < TILE_PANELS; i++)
-		fetch->panels[i] =
-		    b->panels + (panel + i) * b->panel_stride_bytes + k;
+		fetch->panels[i] = b->panels + (panel + i) * b->panel_stride_bytes + k;
 	fetch->step = (BLOCK_CODES + PANEL_COLS) * TILE_ROWS / rows + 1;
 }
 
@@ -268,10 +257,9 @@ static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
 }
 
 /* Rows of a tile; cols is TILE_COLS, known when compiled, or less. */
-TILE_INLINE void finish_rows(const struct cpu_item *item, int64_t row,
-			     int64_t rows, int64_t col, int64_t cols,
-			     const float *sums, const float *sums2,
-			     uint64_t nan)
+TILE_INLINE void finish_rows(const struct cpu_item *item, int64_t row, int64_t rows,
+			     int64_t col, int64_t cols, const float *sums,
+			     const float *sums2, uint64_t nan)
 {
 	for (int64_t i = 0; i < rows; i++)
 		finish_row(item, row + i, col, cols, sums + i * TILE_COLS,
@@ -279,8 +267,8 @@ TILE_INLINE void finish_rows(const struct cpu_item *item, int64_t row,
 }
 
 /* The tile at row i of a unit, while its sums are in L1. */
-static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0,
-			int64_t i, int64_t rows, const struct cpu_chunk *chunk,
+static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0, int64_t i,
+			int64_t rows, const struct cpu_chunk *chunk,
 			const struct scratch *scratch)
 {
 	const int64_t col = chunk->n0 + chunk->col, cols = item->n - col;
@@ -290,8 +278,7 @@ static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0,
 	const uint64_t nan = scratch->nan >> chunk->col;
 
 	if (cols >= TILE_COLS)
-		finish_rows(item, m0 + i, rows, col, TILE_COLS, sums, sums2,
-			    nan);
+		finish_rows(item, m0 + i, rows, col, TILE_COLS, sums, sums2, nan);
 	else
 		finish_rows(item, m0 + i, rows, col, cols, sums, sums2, nan);
 }
@@ -300,9 +287,9 @@ static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0,
  * One chunk: the first row tile expands it, all others run over it; meanwhile
  * the next is fetched.
  */
-static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0,
-		      int64_t rows, const struct cpu_chunk *chunk,
-		      const struct cpu_chunk *next, struct scratch *scratch)
+static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0, int64_t rows,
+		      const struct cpu_chunk *chunk, const struct cpu_chunk *next,
+		      struct scratch *scratch)
 {
 	const int64_t k0 = chunk->k0, blocks = chunk->blocks;
 	const bool first = k0 == 0;
@@ -318,18 +305,15 @@ static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0,
 		const int64_t in_tile =
 		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
 		const record *a = records_at(item, row, k0);
-		float *to =
-		    blocked_sums(scratch->sums[chunk->b], i, chunk->col);
+		float *to = blocked_sums(scratch->sums[chunk->b], i, chunk->col);
 
 		if (last)
-			fetch_output(item, row, in_tile,
-				     chunk->n0 + chunk->col);
+			fetch_output(item, row, in_tile, chunk->n0 + chunk->col);
 		if (i == 0)
-			first_fns[in_tile](&source, &fetch, a, expanded, blocks,
-					   to, first);
+			first_fns[in_tile](&source, &fetch, a, expanded, blocks, to,
+					   first);
 		else
-			tile_fns[in_tile](&fetch, a, expanded, blocks, to,
-					  first);
+			tile_fns[in_tile](&fetch, a, expanded, blocks, to, first);
 		for (int p = 0; p < TILE_PANELS; p++)
 			fetch.panels[p] += blocks * fetch.step;
 		if (last)
@@ -352,17 +336,16 @@ static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
 }
 
 /* All rows of one panel, `blocks` k-blocks from k0: see sum_panel(). */
-static void sum_rows(const struct cpu_item *item, const uint8_t *panel,
-		     int64_t left, int64_t k0, int64_t blocks,
-		     const uint8_t *next, float *sums)
+static void sum_rows(const struct cpu_item *item, const uint8_t *panel, int64_t left,
+		     int64_t k0, int64_t blocks, const uint8_t *next, float *sums)
 {
 	for (int64_t row = 0; row < item->m; row += TILE_ROWS) {
 		const int64_t rows =
 		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
 		const record *a = records_at(item, row, k0);
 
-		panel_fns[rows](a, panel, left, blocks, next,
-				sums + row * UNIT_COLS, k0 == 0);
+		panel_fns[rows](a, panel, left, blocks, next, sums + row * UNIT_COLS,
+				k0 == 0);
 	}
 }
 
@@ -372,8 +355,8 @@ static void sum_rows(const struct cpu_item *item, const uint8_t *panel,
  * `after`.  They are only prefetched.
  */
 static const uint8_t *after_panel(const struct cpu_item *item,
-				  const struct cpu_weights *b, int64_t n0,
-				  int p, int panels, int64_t k0, int64_t step,
+				  const struct cpu_weights *b, int64_t n0, int p,
+				  int panels, int64_t k0, int64_t step,
 				  const uint8_t *after)
 {
 	int64_t panel = n0 / PANEL_COLS + p + 1;
@@ -424,12 +407,12 @@ static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 
 		for (int p = 0; p < panels; p++) {
 			int64_t panel_left;
-			const uint8_t *panel = find_panel(
-			    item, b, n0, p, k0, blocks, scratch, &panel_left);
+			const uint8_t *panel = find_panel(item, b, n0, p, k0, blocks,
+							  scratch, &panel_left);
 			const uint8_t *next =
-			    b->panels ? after_panel(item, b, n0, p, panels, k0,
-						    step, after)
-				      : panel;
+			    b->panels
+				? after_panel(item, b, n0, p, panels, k0, step, after)
+				: panel;
 
 			sum_rows(item, panel, panel_left, k0, blocks, next,
 				 sums + (int64_t)p * PANEL_COLS);
@@ -438,9 +421,8 @@ static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 }
 
 /* All rows of a unit; cols is UNIT_COLS, known when compiled, or less. */
-TILE_INLINE void finish_direct(const struct cpu_item *item, bool dual,
-			       int64_t n0, int64_t cols,
-			       const struct scratch *scratch)
+TILE_INLINE void finish_direct(const struct cpu_item *item, bool dual, int64_t n0,
+			       int64_t cols, const struct scratch *scratch)
 {
 	for (int64_t i = 0; i < item->m; i++)
 		finish_row(item, i, n0, cols, scratch->sums[0] + i * UNIT_COLS,
@@ -451,14 +433,12 @@ TILE_INLINE void finish_direct(const struct cpu_item *item, bool dual,
 static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
 			    struct scratch *scratch)
 {
-	const int64_t cols =
-	    item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
+	const int64_t cols = item->n - n0 < UNIT_COLS ? item->n - n0 : UNIT_COLS;
 	const int panels = (int)((cols + PANEL_COLS - 1) / PANEL_COLS);
 
 	for (int b = 0; b <= (dual ? 1 : 0); b++)
-		sum_direct(item, &item->b[b], n0, panels,
-			   after_unit(item, dual, b, n0), scratch,
-			   scratch->sums[b]);
+		sum_direct(item, &item->b[b], n0, panels, after_unit(item, dual, b, n0),
+			   scratch, scratch->sums[b]);
 	if (cols == UNIT_COLS)
 		finish_direct(item, dual, n0, UNIT_COLS, scratch);
 	else
@@ -475,8 +455,8 @@ static bool is_direct(const struct cpu_item *item)
 	return true;
 }
 
-static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
-		     int64_t n0, void *memory)
+static void multiply(const struct cpu_item *item, bool dual, int64_t m0, int64_t n0,
+		     void *memory)
 {
 	const int64_t rows =
 	    item->m - m0 < item->unit_rows ? item->m - m0 : item->unit_rows;

@@ -43,8 +43,7 @@ typedef __m512 vfloat;
 /* e4m3 shifted left by 7 is an fp16 of 1/256 of the value, subnormals too. */
 static inline __m512 load_scales(const uint8_t *bytes)
 {
-	const __m256i wide =
-	    _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)bytes));
+	const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)bytes));
 
 	return _mm512_cvtph_ps(_mm256_slli_epi16(wide, 7));
 }
@@ -55,6 +54,5 @@ static inline __m512 load_scales(const uint8_t *bytes)
  */
 static inline __m512 load_scales_up(const uint8_t *bytes, int n)
 {
-	return to_float(
-	    add_int(to_bits(load_scales(bytes)), set_int((8 + n) << 23)));
+	return to_float(add_int(to_bits(load_scales(bytes)), set_int((8 + n) << 23)));
 }

@@ -49,9 +49,9 @@ static int64_t next_zero(const struct nib_nvfp4 *b, int64_t batch, int64_t row,
 		const uint8_t *found;
 
 		scales = nib_nvfp4_scale(b, batch, row, 0);
-		found = block < blocks ? memchr(scales + block, 0,
-						(size_t)(blocks - block))
-				       : NULL;
+		found = block < blocks
+			    ? memchr(scales + block, 0, (size_t)(blocks - block))
+			    : NULL;
 		return found ? found - scales : blocks;
 	}
 	/* Four blocks of a row lie together. */
@@ -101,10 +101,9 @@ static void drop_some(void *arg, int task)
 
 	for (int i = 0; to && i < task; i++)
 		to += job->dropped[i];
-	for (int64_t i = all * task / job->tasks;
-	     i < all * (task + 1) / job->tasks; i++)
-		count += drop_row(job->b, i / rows, i % rows,
-				  to ? to + count : NULL);
+	for (int64_t i = all * task / job->tasks; i < all * (task + 1) / job->tasks;
+	     i++)
+		count += drop_row(job->b, i / rows, i % rows, to ? to + count : NULL);
 	if (!to)
 		job->dropped[task] = count;
 }
@@ -120,14 +119,12 @@ static enum nib_status keep_dropped(struct job *job, struct nib_error *err)
 	packed->n_dropped = 0;
 	job->dropped = calloc((size_t)job->tasks, sizeof(*job->dropped));
 	if (!job->dropped)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for packed weights");
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for packed weights");
 	cpu_parallel(job->device, job->tasks, drop_some, job);
 	for (int i = 0; i < job->tasks; i++)
 		count += job->dropped[i];
 	if (count > 0) {
-		packed->dropped =
-		    calloc((size_t)count, sizeof(*packed->dropped));
+		packed->dropped = calloc((size_t)count, sizeof(*packed->dropped));
 		if (packed->dropped)
 			cpu_parallel(job->device, job->tasks, drop_some, job);
 	}
@@ -138,9 +135,8 @@ static enum nib_status keep_dropped(struct job *job, struct nib_error *err)
 				" blocks of packed weights whose scale is 0",
 				count);
 	packed->n_dropped = count;
-	packed->base.bytes =
-	    (size_t)(packed->all_panels * packed->panel_stride_bytes) +
-	    (size_t)count * sizeof(*packed->dropped);
+	packed->base.bytes = (size_t)(packed->all_panels * packed->panel_stride_bytes) +
+			     (size_t)count * sizeof(*packed->dropped);
 	return NIB_OK;
 }
 
@@ -153,8 +149,7 @@ static enum nib_status keep_dropped(struct job *job, struct nib_error *err)
  * Memory for the panels, if there are any.  Nothing is added after the last one, although
  * kernels prefetch past it: a prefetch of an unmapped address does nothing.
  */
-static enum nib_status allocate(struct cpu_packed *packed,
-				struct nib_error *err)
+static enum nib_status allocate(struct cpu_packed *packed, struct nib_error *err)
 {
 	const size_t panels = (size_t)packed->all_panels;
 	const size_t bytes = panels * (size_t)packed->panel_stride_bytes;
@@ -163,8 +158,7 @@ static enum nib_status allocate(struct cpu_packed *packed,
 	packed->data = cpu_lines(bytes);
 	if (!packed->nan_columns || !packed->data)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for packed weights (%zu bytes)",
-				bytes);
+				"no memory for packed weights (%zu bytes)", bytes);
 	return NIB_OK;
 }
 
@@ -178,8 +172,7 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 
 	(void)shares_codes;
 	if (!packed)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for packed weights");
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for packed weights");
 	packed->base.device = device;
 	packed->base.rows = b->rows;
 	packed->base.k = b->k;
@@ -189,8 +182,7 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_BLOCK);
 	/* Weights without values have no panels, whatever rows and batch are. */
 	if (b->k > 0 && b->rows > 0 &&
-	    (__builtin_mul_overflow(b->batch, packed->panels,
-				    &packed->all_panels) ||
+	    (__builtin_mul_overflow(b->batch, packed->panels, &packed->all_panels) ||
 	     packed->all_panels > MAX_PANELS))
 		status = nib_fail(err, NIB_OUT_OF_MEMORY,
 				  "no memory for packed weights of %" PRId64
@@ -208,13 +200,11 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 	return NIB_OK;
 }
 
-enum nib_status cpu_packed_update(struct nib_packed *base,
-				  const struct nib_nvfp4 *b,
+enum nib_status cpu_packed_update(struct nib_packed *base, const struct nib_nvfp4 *b,
 				  struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(base->device);
-	struct job job = {cpu, (struct cpu_packed *)base, b, cpu->threads,
-			  NULL};
+	struct job job = {cpu, (struct cpu_packed *)base, b, cpu->threads, NULL};
 
 	if (job.packed->all_panels == 0)
 		return NIB_OK;
@@ -231,9 +221,8 @@ struct unpack_job {
 };
 
 /* Column n of a panel to a row. */
-static void unpack_column(const uint8_t *panel, int64_t n,
-			  const struct nib_nvfp4 *to, int64_t batch,
-			  int64_t row)
+static void unpack_column(const uint8_t *panel, int64_t n, const struct nib_nvfp4 *to,
+			  int64_t batch, int64_t row)
 {
 	const int64_t blocks = to->k / NIB_BLOCK;
 	uint8_t *codes = nib_nvfp4_row(to, batch, row);
@@ -260,14 +249,13 @@ static void unpack_some(void *arg, int task)
 		const int64_t row = i % packed->panels * PANEL_COLS;
 
 		for (int64_t n = 0; n < PANEL_COLS && row + n < rows; n++)
-			unpack_column(packed->data +
-					  i * packed->panel_stride_bytes,
-				      n, job->to, i / packed->panels, row + n);
+			unpack_column(packed->data + i * packed->panel_stride_bytes, n,
+				      job->to, i / packed->panels, row + n);
 	}
 }
 
-enum nib_status cpu_unpack(const struct nib_packed *base,
-			   const struct nib_nvfp4 *to, struct nib_error *err)
+enum nib_status cpu_unpack(const struct nib_packed *base, const struct nib_nvfp4 *to,
+			   struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(base->device);
 	const struct cpu_packed *packed = (const struct cpu_packed *)base;
@@ -280,8 +268,7 @@ enum nib_status cpu_unpack(const struct nib_packed *base,
 	for (int64_t l = 0; l < base->batch; l++)
 		if (to->scale_layout != NIB_LINEAR)
 			memset(nib_nvfp4_scales(to, l), 0,
-			       nib_scales_bytes(to->scale_layout, to->rows,
-						to->k));
+			       nib_scales_bytes(to->scale_layout, to->rows, to->k));
 	cpu_parallel(cpu, job.tasks, unpack_some, &job);
 	for (int64_t i = 0; i < packed->n_dropped; i++) {
 		const struct cpu_dropped *one = &packed->dropped[i];

@@ -59,14 +59,12 @@ struct cuda_arch {
 	bool (*few_takes)(const struct nib_plan *plan);
 	/* With the context entered, as the launch. */
 	enum nib_status (*few_plan)(struct cuda_device *device,
-				    const struct nib_plan *plan,
-				    struct cuda_few *few,
+				    const struct nib_plan *plan, struct cuda_few *few,
 				    struct nib_error *err);
 	/* run: resolved, pointers checked. */
 	enum nib_status (*few_launch)(const struct cuda_device *device,
 				      const struct cuda_few *few,
-				      const struct nib_run *run,
-				      struct nib_error *err);
+				      const struct nib_run *run, struct nib_error *err);
 
 	/*
 	 * A layer of experts of few rows in as few launches as can be, or
@@ -84,19 +82,16 @@ struct cuda_arch {
 				    struct nib_tile_device *clusters,
 				    struct nib_error *err);
 	/* plan: the fields that the API layer fills are complete. */
-	enum nib_status (*plan)(struct cuda_device *device,
-				const struct nib_plan *plan,
-				struct cuda_tiled *tiled,
-				struct nib_error *err);
+	enum nib_status (*plan)(struct cuda_device *device, const struct nib_plan *plan,
+				struct cuda_tiled *tiled, struct nib_error *err);
 	/* From any context, also where the device's is lost, and after a plan
 	 * that failed. */
 	void (*free)(struct nib_device *device, struct cuda_tiled *tiled);
 	/* problems, moe: resolved, pointers checked. */
 	enum nib_status (*launch)(const struct cuda_device *device,
 				  const struct cuda_tiled *tiled,
-				  const struct nib_problem *problems,
-				  void *workspace, CUstream stream,
-				  struct nib_error *err);
+				  const struct nib_problem *problems, void *workspace,
+				  CUstream stream, struct nib_error *err);
 	enum nib_status (*launch_moe)(const struct cuda_device *device,
 				      const struct cuda_tiled *tiled,
 				      const struct nib_moe_problem *moe,

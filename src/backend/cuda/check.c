@@ -34,12 +34,9 @@ static CUresult ask(const struct cuda_device *device, uintptr_t pointer,
 		    struct pointer_facts *facts)
 {
 	int attributes[] = {
-	    CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-	    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-	    CU_POINTER_ATTRIBUTE_IS_MANAGED,
-	    CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-	    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-	    CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+	    CU_POINTER_ATTRIBUTE_MEMORY_TYPE,	   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+	    CU_POINTER_ATTRIBUTE_IS_MANAGED,	   CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+	    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
 	};
 	void *values[] = {&facts->type,	       &facts->ordinal,
 			  &facts->is_managed,  &facts->device_pointer,
@@ -47,8 +44,7 @@ static CUresult ask(const struct cuda_device *device, uintptr_t pointer,
 	CUresult result;
 
 	memset(facts, 0, sizeof(*facts));
-	result = device->driver->cuPointerGetAttributes(6, attributes, values,
-							pointer);
+	result = device->driver->cuPointerGetAttributes(6, attributes, values, pointer);
 	if (result != CUDA_ERROR_INVALID_VALUE)
 		return result;
 	memset(facts, 0, sizeof(*facts));
@@ -79,16 +75,15 @@ static void remember(struct inquiry *in, const struct pointer_facts *facts)
 {
 	if (facts->type != CU_MEMORYTYPE_DEVICE || facts->is_managed)
 		return;
-	in->known[in->next++ % KNOWN] = (struct nib_span){
-	    (uintptr_t)facts->range_start,
-	    (uintptr_t)facts->range_start + facts->range_bytes};
+	in->known[in->next++ % KNOWN] =
+	    (struct nib_span){(uintptr_t)facts->range_start,
+			      (uintptr_t)facts->range_start + facts->range_bytes};
 }
 
 static bool is_host(const struct pointer_facts *facts, uintptr_t at)
 {
-	return facts->type == 0 ||
-	       (facts->type == CU_MEMORYTYPE_HOST && !facts->is_managed &&
-		facts->device_pointer != at);
+	return facts->type == 0 || (facts->type == CU_MEMORYTYPE_HOST &&
+				    !facts->is_managed && facts->device_pointer != at);
 }
 
 static bool is_of_another(const struct cuda_device *device,
@@ -100,9 +95,8 @@ static bool is_of_another(const struct cuda_device *device,
 
 /* NIB_OK if byte at of the span, of these facts, is in the device's memory. */
 static enum nib_status judge(const struct cuda_device *device,
-			     const struct pointer_facts *facts,
-			     struct nib_span span, uintptr_t at,
-			     struct nib_label label, const char *field,
+			     const struct pointer_facts *facts, struct nib_span span,
+			     uintptr_t at, struct nib_label label, const char *field,
 			     struct nib_error *err)
 {
 	const bool other = is_of_another(device, facts);
@@ -156,8 +150,7 @@ static enum nib_status check_span(struct inquiry *in, struct nib_span span,
 		}
 		result = ask(device, at, &facts);
 		if (result)
-			return cuda_fail(device->driver, result, device->name,
-					 err);
+			return cuda_fail(device->driver, result, device->name, err);
 		status = judge(device, &facts, span, at, label, field, err);
 		if (status)
 			return status;
@@ -167,42 +160,33 @@ static enum nib_status check_span(struct inquiry *in, struct nib_span span,
 	return NIB_OK;
 }
 
-static enum nib_status check_scales(struct inquiry *in,
-				    const struct nib_nvfp4 *v,
-				    struct nib_label label,
-				    struct nib_error *err)
+static enum nib_status check_scales(struct inquiry *in, const struct nib_nvfp4 *v,
+				    struct nib_label label, struct nib_error *err)
 {
 	const bool is_tiled = v->scale_layout == NIB_TILED_128X4;
 
-	return check_span(in, nib_scale_span(v), is_tiled ? CUDA_ALIGN : 1,
-			  label, "scales", err);
+	return check_span(in, nib_scale_span(v), is_tiled ? CUDA_ALIGN : 1, label,
+			  "scales", err);
 }
 
-static enum nib_status check_nvfp4(struct inquiry *in,
-				   const struct nib_nvfp4 *v,
-				   struct nib_label label,
-				   struct nib_error *err)
+static enum nib_status check_nvfp4(struct inquiry *in, const struct nib_nvfp4 *v,
+				   struct nib_label label, struct nib_error *err)
 {
 	enum nib_status status;
 
-	status =
-	    check_span(in, nib_codes_span(v), CUDA_ALIGN, label, "codes", err);
+	status = check_span(in, nib_codes_span(v), CUDA_ALIGN, label, "codes", err);
 	return status ? status : check_scales(in, v, label, err);
 }
 
-static enum nib_status check_dense(struct inquiry *in,
-				   const struct nib_dense *v,
-				   struct nib_label label,
-				   struct nib_error *err)
+static enum nib_status check_dense(struct inquiry *in, const struct nib_dense *v,
+				   struct nib_label label, struct nib_error *err)
 {
-	return check_span(in, nib_dense_span(v), CUDA_ALIGN, label, "data",
-			  err);
+	return check_span(in, nib_dense_span(v), CUDA_ALIGN, label, "data", err);
 }
 
-enum nib_status cuda_check_span(const struct cuda_device *device,
-				struct nib_span span, unsigned align,
-				struct nib_label label, const char *field,
-				struct nib_error *err)
+enum nib_status cuda_check_span(const struct cuda_device *device, struct nib_span span,
+				unsigned align, struct nib_label label,
+				const char *field, struct nib_error *err)
 {
 	struct inquiry in = {.device = device};
 
@@ -210,8 +194,8 @@ enum nib_status cuda_check_span(const struct cuda_device *device,
 }
 
 enum nib_status cuda_check_scales(const struct cuda_device *device,
-				  const struct nib_nvfp4 *v,
-				  struct nib_label label, struct nib_error *err)
+				  const struct nib_nvfp4 *v, struct nib_label label,
+				  struct nib_error *err)
 {
 	struct inquiry in = {.device = device};
 
@@ -219,8 +203,8 @@ enum nib_status cuda_check_scales(const struct cuda_device *device,
 }
 
 enum nib_status cuda_check_nvfp4(const struct cuda_device *device,
-				 const struct nib_nvfp4 *v,
-				 struct nib_label label, struct nib_error *err)
+				 const struct nib_nvfp4 *v, struct nib_label label,
+				 struct nib_error *err)
 {
 	struct inquiry in = {.device = device};
 
@@ -228,8 +212,8 @@ enum nib_status cuda_check_nvfp4(const struct cuda_device *device,
 }
 
 enum nib_status cuda_check_dense(const struct cuda_device *device,
-				 const struct nib_dense *v,
-				 struct nib_label label, struct nib_error *err)
+				 const struct nib_dense *v, struct nib_label label,
+				 struct nib_error *err)
 {
 	struct inquiry in = {.device = device};
 
@@ -237,9 +221,8 @@ enum nib_status cuda_check_dense(const struct cuda_device *device,
 }
 
 /* count values of 4 bytes; NULL is none. */
-static enum nib_status check_words(struct inquiry *in, const void *words,
-				   int64_t count, struct nib_label label,
-				   struct nib_error *err)
+static enum nib_status check_words(struct inquiry *in, const void *words, int64_t count,
+				   struct nib_label label, struct nib_error *err)
 {
 	struct nib_span span = {(uintptr_t)words, (uintptr_t)words};
 
@@ -254,15 +237,13 @@ enum nib_status cuda_check_combine(const struct cuda_device *device,
 {
 	const int64_t slots = c->y.rows * c->top_k;
 	struct inquiry in = {.device = device};
-	enum nib_status status =
-	    check_dense(&in, &c->rows, nib_label("rows"), err);
+	enum nib_status status = check_dense(&in, &c->rows, nib_label("rows"), err);
 
 	if (!status)
-		status = check_words(&in, c->slot_rows, slots,
-				     nib_label("slot_rows"), err);
+		status =
+		    check_words(&in, c->slot_rows, slots, nib_label("slot_rows"), err);
 	if (!status)
-		status = check_words(&in, c->weights, slots,
-				     nib_label("weights"), err);
+		status = check_words(&in, c->weights, slots, nib_label("weights"), err);
 	return status ? status : check_dense(&in, &c->y, nib_label("y"), err);
 }
 
@@ -276,27 +257,22 @@ static enum nib_status check_problem(struct inquiry *in, enum nib_op op,
 	enum nib_status status;
 
 	if (p->activations != NIB_ACTIVATIONS_NVFP4)
-		status = check_dense(in, &p->x,
-				     nib_label_of("problems", i, "x"), err);
+		status = check_dense(in, &p->x, nib_label_of("problems", i, "x"), err);
 	else
-		status = check_nvfp4(in, &p->a,
-				     nib_label_of("problems", i, "a"), err);
+		status = check_nvfp4(in, &p->a, nib_label_of("problems", i, "a"), err);
 	if (!status && !p->b_packed)
-		status = check_nvfp4(in, &p->b,
-				     nib_label_of("problems", i, "b"), err);
+		status = check_nvfp4(in, &p->b, nib_label_of("problems", i, "b"), err);
 	if (!status && dual && !p->b2_packed)
-		status = check_nvfp4(in, &p->b2,
-				     nib_label_of("problems", i, "b2"), err);
+		status =
+		    check_nvfp4(in, &p->b2, nib_label_of("problems", i, "b2"), err);
 	if (!status)
-		status = check_dense(in, &p->c,
-				     nib_label_of("problems", i, "c"), err);
+		status = check_dense(in, &p->c, nib_label_of("problems", i, "c"), err);
 	if (!status)
 		status = check_words(in, p->alpha, 1,
 				     nib_label_of("problems", i, "alpha"), err);
 	if (!status && dual)
-		status =
-		    check_words(in, p->alpha2, 1,
-				nib_label_of("problems", i, "alpha2"), err);
+		status = check_words(in, p->alpha2, 1,
+				     nib_label_of("problems", i, "alpha2"), err);
 	return status;
 }
 
@@ -311,10 +287,9 @@ static enum nib_status check_moe_a(struct inquiry *in,
 		return check_dense(in, &moe->x, nib_label("moe.x"), err);
 	if (moe->scale_rows)
 		scales.rows = moe->scale_rows_total;
-	status = check_span(in, nib_codes_span(&moe->a), CUDA_ALIGN,
-			    nib_label("moe.a"), "codes", err);
-	return status ? status
-		      : check_scales(in, &scales, nib_label("moe.a"), err);
+	status = check_span(in, nib_codes_span(&moe->a), CUDA_ALIGN, nib_label("moe.a"),
+			    "codes", err);
+	return status ? status : check_scales(in, &scales, nib_label("moe.a"), err);
 }
 
 static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
@@ -338,11 +313,11 @@ static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
 		status = check_words(in, moe->scale_rows, experts,
 				     nib_label("moe.scale_rows"), err);
 	if (!status)
-		status = check_words(in, moe->alpha, experts,
-				     nib_label("moe.alpha"), err);
+		status =
+		    check_words(in, moe->alpha, experts, nib_label("moe.alpha"), err);
 	if (!status && dual)
-		status = check_words(in, moe->alpha2, experts,
-				     nib_label("moe.alpha2"), err);
+		status =
+		    check_words(in, moe->alpha2, experts, nib_label("moe.alpha2"), err);
 	return status;
 }
 
@@ -364,9 +339,8 @@ static enum nib_status check_workspace(const struct nib_plan *plan,
 	return status;
 }
 
-enum nib_status cuda_check_run(const struct nib_plan *plan,
-			       const struct nib_run *run, void **known,
-			       struct nib_error *err)
+enum nib_status cuda_check_run(const struct nib_plan *plan, const struct nib_run *run,
+			       void **known, struct nib_error *err)
 {
 	struct inquiry in = {.device = cuda_device(plan->device)};
 	enum nib_status status = NIB_OK;
@@ -375,8 +349,8 @@ enum nib_status cuda_check_run(const struct nib_plan *plan,
 		status = check_moe(&in, plan->op, run->moe, err);
 	else if (!run->is_repeated)
 		for (int64_t i = 0; i < plan->count && !status; i++)
-			status = check_problem(&in, plan->op, &run->problems[i],
-					       i, err);
+			status =
+			    check_problem(&in, plan->op, &run->problems[i], i, err);
 	return status ? status : check_workspace(plan, run, known, err);
 }
 
@@ -385,13 +359,13 @@ enum nib_status cuda_check_run(const struct nib_plan *plan,
 #define OF_LAYER(field) nib_label_of("layer", -1, field)
 
 /* count elements of the caller's, bytes each; none of NULL. */
-static enum nib_status check_array(struct inquiry *in, const void *array,
-				   int64_t count, int64_t bytes,
-				   const char *field, struct nib_error *err)
+static enum nib_status check_array(struct inquiry *in, const void *array, int64_t count,
+				   int64_t bytes, const char *field,
+				   struct nib_error *err)
 {
 	const uintptr_t begin = (uintptr_t)array;
-	const struct nib_span span = {
-	    begin, begin ? begin + (uintptr_t)(count * bytes) : 0};
+	const struct nib_span span = {begin,
+				      begin ? begin + (uintptr_t)(count * bytes) : 0};
 
 	return check_span(in, span, (unsigned)bytes, OF_LAYER(field), "", err);
 }
@@ -430,20 +404,18 @@ static enum nib_status check_layer_weights(struct inquiry *in,
 		if (i == 1 && l->activation == NIB_MOE_RELU2)
 			continue;
 		if (!all[i].packed)
-			status = check_nvfp4(in, all[i].view,
-					     OF_LAYER(all[i].name), err);
-		if (!status)
 			status =
-			    check_array(in, all[i].alpha, l->gate.batch,
-					sizeof(float), all[i].alpha_name, err);
+			    check_nvfp4(in, all[i].view, OF_LAYER(all[i].name), err);
+		if (!status)
+			status = check_array(in, all[i].alpha, l->gate.batch,
+					     sizeof(float), all[i].alpha_name, err);
 	}
 	return status;
 }
 
 enum nib_status cuda_check_layer(const struct cuda_device *device,
 				 const struct nib_moe_route *r,
-				 const struct nib_moe_layer *l,
-				 struct nib_error *err)
+				 const struct nib_moe_layer *l, struct nib_error *err)
 {
 	const uintptr_t begin = (uintptr_t)r->workspace;
 	const struct nib_span workspace = {begin, begin + r->workspace_bytes};
@@ -451,8 +423,7 @@ enum nib_status cuda_check_layer(const struct cuda_device *device,
 	enum nib_status status = check_layer_input(&in, l, err);
 
 	if (!status)
-		status = check_array(&in, l->ids, r->slots, r->ids_bytes, "ids",
-				     err);
+		status = check_array(&in, l->ids, r->slots, r->ids_bytes, "ids", err);
 	if (!status)
 		status = check_array(&in, l->weights, r->slots, sizeof(float),
 				     "weights", err);
@@ -463,6 +434,6 @@ enum nib_status cuda_check_layer(const struct cuda_device *device,
 	if (!status)
 		status = check_dense(&in, &l->y, OF_LAYER("y"), err);
 	return status ? status
-		      : check_span(&in, workspace, 64,
-				   nib_label("options.workspace"), "", err);
+		      : check_span(&in, workspace, 64, nib_label("options.workspace"),
+				   "", err);
 }

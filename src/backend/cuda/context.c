@@ -18,8 +18,7 @@ static enum nib_status read_properties(struct cuda_device *d, CUresult *result)
 		int *value;
 	} wanted[] = {
 	    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &d->multiprocessors},
-	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-	     &d->shared_bytes},
+	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &d->shared_bytes},
 	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &d->l2_bytes},
 	    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &d->clock_khz},
 	    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &d->memory_clock_khz},
@@ -29,20 +28,18 @@ static enum nib_status read_properties(struct cuda_device *d, CUresult *result)
 	int major = 0, minor = 0;
 
 	if ((*result = cu->cuDeviceGet(&d->device, d->ordinal)) ||
-	    (*result = cu->cuDeviceGetName(
-		 d->hardware, (int)sizeof(d->hardware), d->device)) ||
+	    (*result = cu->cuDeviceGetName(d->hardware, (int)sizeof(d->hardware),
+					   d->device)) ||
 	    (*result = cu->cuDeviceTotalMem_v2(&d->memory_bytes, d->device)) ||
 	    (*result = cu->cuDeviceGetAttribute(
-		 &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-		 d->device)) ||
+		 &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->device)) ||
 	    (*result = cu->cuDeviceGetAttribute(
-		 &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-		 d->device)))
+		 &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->device)))
 		return NIB_DEVICE_FAILED;
 	d->capability = major * 10 + minor;
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
-		*result = cu->cuDeviceGetAttribute(
-		    wanted[i].value, wanted[i].attribute, d->device);
+		*result = cu->cuDeviceGetAttribute(wanted[i].value, wanted[i].attribute,
+						   d->device);
 		if (*result)
 			return NIB_DEVICE_FAILED;
 	}
@@ -57,8 +54,8 @@ static void list_hardware(char *text, size_t bytes)
 	*text = '\0';
 	for (int i = 0; i < CUDA_ARCHS && used < bytes; i++)
 		if (cuda_has_images(cuda_archs[i]))
-			used += (size_t)snprintf(text + used, bytes - used,
-						 "%s%s", used ? " and " : "",
+			used += (size_t)snprintf(text + used, bytes - used, "%s%s",
+						 used ? " and " : "",
 						 cuda_archs[i]->hardware);
 }
 
@@ -99,11 +96,10 @@ static enum nib_status take_ordinal(const char *name, int *ordinal,
 	digits++;
 	value = strtoul(digits, &end, 10);
 	if (*digits < '0' || *digits > '9' || *end || value > 9999)
-		return nib_fail_argument(
-		    err, NIB_NO_DEVICE, "name",
-		    " = '%.32s': a GPU is 'cuda' or 'cuda:N' "
-		    "with N = 0 to 9999",
-		    name);
+		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+					 " = '%.32s': a GPU is 'cuda' or 'cuda:N' "
+					 "with N = 0 to 9999",
+					 name);
 	*ordinal = (int)value;
 	return NIB_OK;
 }
@@ -128,8 +124,7 @@ static enum nib_status start(struct cuda_device *device, struct nib_error *err)
 	return status;
 }
 
-enum nib_status cuda_open(const char *name,
-			  const struct nib_device_options *options,
+enum nib_status cuda_open(const char *name, const struct nib_device_options *options,
 			  struct nib_device **out, struct nib_error *err)
 {
 	const struct cuda_driver *driver;
@@ -149,17 +144,15 @@ enum nib_status cuda_open(const char *name,
 					 name);
 	driver = cuda_driver(&reason);
 	if (!driver)
-		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
-					 " = '%.32s': %s", name, reason);
+		return nib_fail_argument(err, NIB_NO_DEVICE, "name", " = '%.32s': %s",
+					 name, reason);
 	if (ordinal >= driver->devices)
 		return nib_fail_argument(
-		    err, NIB_NO_DEVICE, "name",
-		    " = '%.32s': this machine has %d GPU%s", name,
-		    driver->devices, driver->devices == 1 ? "" : "s");
+		    err, NIB_NO_DEVICE, "name", " = '%.32s': this machine has %d GPU%s",
+		    name, driver->devices, driver->devices == 1 ? "" : "s");
 	device = malloc(sizeof(*device));
 	if (!device)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for a device");
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
 	status = cuda_describe(driver, ordinal, device, err);
 	if (!status) {
 		device->base.backend = &nib_backend_cuda;
@@ -187,8 +180,7 @@ void cuda_close(struct nib_device *base)
 	free(device);
 }
 
-enum nib_status cuda_enter(const struct cuda_device *device,
-			   struct nib_error *err)
+enum nib_status cuda_enter(const struct cuda_device *device, struct nib_error *err)
 {
 	CUresult result = device->driver->cuCtxPushCurrent_v2(device->context);
 

@@ -20,8 +20,7 @@
 
 static inline int32_t nib_tile_size(int i)
 {
-	const int coarse =
-	    i < NIB_TILE_FINE_SIZES ? 0 : i + 1 - NIB_TILE_FINE_SIZES;
+	const int coarse = i < NIB_TILE_FINE_SIZES ? 0 : i + 1 - NIB_TILE_FINE_SIZES;
 
 	return (i + 1 + coarse) * NIB_TILE_M_STEP;
 }

@@ -8,9 +8,8 @@
 #include "arch.h"
 
 /* Is GPU i of this machine one of the architecture?  If not, why. */
-static bool is_of(const struct cuda_arch *arch,
-		  const struct cuda_driver *driver, int i, char *reason,
-		  size_t bytes)
+static bool is_of(const struct cuda_arch *arch, const struct cuda_driver *driver, int i,
+		  char *reason, size_t bytes)
 {
 	struct cuda_device device;
 	struct nib_error err;
@@ -56,14 +55,13 @@ static void level_info(int level, struct nib_backend_info *info)
 		return;
 	}
 	for (int i = 0; i < driver->devices && !info->is_open; i++)
-		info->is_open = is_of(arch, driver, i, i ? other : info->reason,
-				      sizeof(other));
+		info->is_open =
+		    is_of(arch, driver, i, i ? other : info->reason, sizeof(other));
 	if (info->is_open)
 		info->reason[0] = '\0';
 }
 
-static void device_info(const struct nib_device *base,
-			struct nib_device_info *info)
+static void device_info(const struct nib_device *base, struct nib_device_info *info)
 {
 	const struct cuda_device *device = cuda_device(base);
 
@@ -71,9 +69,8 @@ static void device_info(const struct nib_device *base,
 	info->backend = device->arch->name;
 	memcpy(info->hardware, device->hardware, sizeof(info->hardware));
 	snprintf(info->features, sizeof(info->features),
-		 "compute capability %d.%d, CUDA %d.%d driver",
-		 device->capability / 10, device->capability % 10,
-		 device->driver->version / 1000,
+		 "compute capability %d.%d, CUDA %d.%d driver", device->capability / 10,
+		 device->capability % 10, device->driver->version / 1000,
 		 device->driver->version % 1000 / 10);
 	info->threads = device->multiprocessors;
 	info->l2_bytes = device->l2_bytes;

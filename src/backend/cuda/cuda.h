@@ -46,29 +46,25 @@ static inline struct cuda_device *cuda_device(const struct nib_device *device)
 
 /* ---- context.c: opening, and the context around every group of calls ----- */
 
-enum nib_status cuda_open(const char *name,
-			  const struct nib_device_options *options,
+enum nib_status cuda_open(const char *name, const struct nib_device_options *options,
 			  struct nib_device **device, struct nib_error *err);
 void cuda_close(struct nib_device *device);
 /* NIB_UNSUPPORTED if this build has no kernels for the GPU. */
 enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
-			      struct cuda_device *device,
-			      struct nib_error *err);
+			      struct cuda_device *device, struct nib_error *err);
 
 /*
  * Between enter and leave the device's context is current on this thread; what
  * was current before is again after.
  */
-enum nib_status cuda_enter(const struct cuda_device *device,
-			   struct nib_error *err);
+enum nib_status cuda_enter(const struct cuda_device *device, struct nib_error *err);
 void cuda_leave(const struct cuda_device *device);
 
 /* ---- device_costs.c ------------------------------------------------------ */
 
-enum nib_status cuda_costs_get(struct nib_device *device,
-			       struct nib_costs *costs, struct nib_error *err);
-enum nib_status cuda_costs_set(struct nib_device *device,
-			       const struct nib_costs *costs,
+enum nib_status cuda_costs_get(struct nib_device *device, struct nib_costs *costs,
+			       struct nib_error *err);
+enum nib_status cuda_costs_set(struct nib_device *device, const struct nib_costs *costs,
 			       struct nib_error *err);
 
 /* ---- image.c, module.c: the kernels of this build ------------------------ */
@@ -88,12 +84,11 @@ extern const struct cuda_image *cuda_images;
 bool cuda_has_images(const struct cuda_arch *arch);
 /* With the context entered. */
 enum nib_status cuda_image_load(const struct cuda_device *device,
-				const struct cuda_image *image,
-				CUmodule *module, struct nib_error *err);
+				const struct cuda_image *image, CUmodule *module,
+				struct nib_error *err);
 
 /* Those of the device's architecture.  With the context entered. */
-enum nib_status cuda_modules_load(struct cuda_device *device,
-				  struct nib_error *err);
+enum nib_status cuda_modules_load(struct cuda_device *device, struct nib_error *err);
 /* has_context: it is entered, so that the modules are unloaded from it. */
 void cuda_modules_free(struct cuda_device *device, bool has_context);
 /*
@@ -108,9 +103,9 @@ enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
  * Launches it with the context entered. y and z of config that are 0 count as
  * 1; arguments: a pointer to each of the kernel's parameters, copied.
  */
-enum nib_status cuda_launch(const struct cuda_device *device,
-			    CUfunction function, CUlaunchConfig config,
-			    void **arguments, struct nib_error *err);
+enum nib_status cuda_launch(const struct cuda_device *device, CUfunction function,
+			    CUlaunchConfig config, void **arguments,
+			    struct nib_error *err);
 
 /* ---- memory.c ------------------------------------------------------------ */
 
@@ -122,8 +117,8 @@ CUresult cuda_memory_alloc(const struct cuda_driver *cu, CUdeviceptr *pointer,
 			   size_t bytes);
 CUresult cuda_memory_free(const struct cuda_driver *cu, CUdeviceptr pointer);
 
-enum nib_status cuda_alloc(struct nib_device *device, size_t bytes,
-			   void **pointer, struct nib_error *err);
+enum nib_status cuda_alloc(struct nib_device *device, size_t bytes, void **pointer,
+			   struct nib_error *err);
 void cuda_free(struct nib_device *device, void *pointer);
 enum nib_status cuda_copy(struct nib_device *device, void *to, const void *from,
 			  size_t bytes, struct nib_error *err);
@@ -139,29 +134,26 @@ enum nib_status cuda_wait(struct nib_device *device, void *stream,
  * Empty spans are fine.  Each with the context entered; costs a driver call a
  * pointer.
  */
-enum nib_status cuda_check_span(const struct cuda_device *device,
-				struct nib_span span, unsigned align,
-				struct nib_label label, const char *field,
-				struct nib_error *err);
+enum nib_status cuda_check_span(const struct cuda_device *device, struct nib_span span,
+				unsigned align, struct nib_label label,
+				const char *field, struct nib_error *err);
 enum nib_status cuda_check_nvfp4(const struct cuda_device *device,
-				 const struct nib_nvfp4 *v,
-				 struct nib_label label, struct nib_error *err);
+				 const struct nib_nvfp4 *v, struct nib_label label,
+				 struct nib_error *err);
 enum nib_status cuda_check_scales(const struct cuda_device *device,
-				  const struct nib_nvfp4 *v,
-				  struct nib_label label,
+				  const struct nib_nvfp4 *v, struct nib_label label,
 				  struct nib_error *err);
 enum nib_status cuda_check_dense(const struct cuda_device *device,
-				 const struct nib_dense *v,
-				 struct nib_label label, struct nib_error *err);
+				 const struct nib_dense *v, struct nib_label label,
+				 struct nib_error *err);
 
 /*
  * The pointers of a run: of its problems, unless it is repeated, and of a
  * workspace that is the caller's.  *known: the workspace that a plan last
  * checked, or NULL.  With the context entered.
  */
-enum nib_status cuda_check_run(const struct nib_plan *plan,
-			       const struct nib_run *run, void **known,
-			       struct nib_error *err);
+enum nib_status cuda_check_run(const struct nib_plan *plan, const struct nib_run *run,
+			       void **known, struct nib_error *err);
 /* The pointers of a resolved layer, named as its fields; the same. */
 enum nib_status cuda_check_layer(const struct cuda_device *device,
 				 const struct nib_moe_route *route,
@@ -181,29 +173,25 @@ enum nib_status cuda_probe(struct nib_device *device, enum nib_probe probe,
 enum nib_status cuda_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 			  bool shares_codes, struct nib_packed **packed,
 			  struct nib_error *err);
-bool cuda_pack_shares(const struct nib_device *device,
-		      const struct nib_nvfp4 *b);
-enum nib_status cuda_packed_update(struct nib_packed *packed,
-				   const struct nib_nvfp4 *b,
+bool cuda_pack_shares(const struct nib_device *device, const struct nib_nvfp4 *b);
+enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_nvfp4 *b,
 				   struct nib_error *err);
-enum nib_status cuda_unpack(const struct nib_packed *packed,
-			    const struct nib_nvfp4 *to, struct nib_error *err);
+enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_nvfp4 *to,
+			    struct nib_error *err);
 void cuda_packed_free(struct nib_packed *packed);
 struct nib_plan *cuda_plan_new(void);
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err);
 void cuda_plan_free(struct nib_plan *plan);
 enum nib_status cuda_run(struct nib_plan *plan, const struct nib_run *run,
 			 struct nib_error *err);
-enum nib_status cuda_quantize(struct nib_device *device,
-			      const struct nib_dense *x,
+enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense *x,
 			      const struct nib_nvfp4 *q,
 			      const struct nib_quantize_options *options,
 			      float *global_used, struct nib_error *err);
 enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
 			  bool saturate, float *amax, struct nib_error *err);
-enum nib_status cuda_dequantize(struct nib_device *device,
-				const struct nib_nvfp4 *q, float global,
-				const struct nib_dense *y,
+enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+				float global, const struct nib_dense *y,
 				const struct nib_dequantize_options *options,
 				struct nib_error *err);
 enum nib_status cuda_convert_scales(struct nib_device *device,

@@ -47,8 +47,7 @@ static enum nib_status check(const char *field, int i, int cycles,
 			   NIB_COSTS_MAX);
 }
 
-enum nib_status cuda_costs_set(struct nib_device *base,
-			       const struct nib_costs *costs,
+enum nib_status cuda_costs_set(struct nib_device *base, const struct nib_costs *costs,
 			       struct nib_error *err)
 {
 	struct cuda_device *device = cuda_device(base);
@@ -56,8 +55,7 @@ enum nib_status cuda_costs_set(struct nib_device *base,
 	enum nib_status status = NIB_OK;
 
 	if (costs && costs->revision != NIB_COSTS_REVISION)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
-					 "costs.revision",
+		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "costs.revision",
 					 " = %d: must be %d, as "
 					 "nib_device_get_costs() says",
 					 costs->revision, NIB_COSTS_REVISION);
@@ -68,10 +66,10 @@ enum nib_status cuda_costs_set(struct nib_device *base,
 					 costs->sizes, NIB_TILE_SIZES);
 	for (int i = 0; costs && i < NIB_TILE_SIZES && !status; i++) {
 		if (costs->tile_rows[i] != nib_tile_size(i))
-			return nib_fail_argument(
-			    err, NIB_BAD_ARGUMENT, "costs.tile_rows",
-			    "[%d] = %d: must be %d", i, costs->tile_rows[i],
-			    nib_tile_size(i));
+			return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+						 "costs.tile_rows",
+						 "[%d] = %d: must be %d", i,
+						 costs->tile_rows[i], nib_tile_size(i));
 		ours.step[i] = costs->step_cycles[i];
 		status = check("step_cycles", i, ours.step[i], err);
 	}

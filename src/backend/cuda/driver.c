@@ -41,8 +41,7 @@ static bool find_functions(void *library, const char **missing)
 		if (!function)
 			return false;
 		/* C has no cast from data to function pointers. */
-		memcpy((char *)&driver + functions[i].at, &function,
-		       sizeof(function));
+		memcpy((char *)&driver + functions[i].at, &function, sizeof(function));
 	}
 	return true;
 }
@@ -102,8 +101,7 @@ static void start(void)
 	if (!result)
 		result = driver.cuDeviceGetCount(&driver.devices);
 	if (result == CUDA_ERROR_NO_DEVICE || (!result && driver.devices < 1))
-		snprintf(closed, sizeof(closed),
-			 "the NVIDIA driver finds no GPU");
+		snprintf(closed, sizeof(closed), "the NVIDIA driver finds no GPU");
 	else if (result)
 		close_for("the NVIDIA driver does not start", result);
 	else if (driver.version < MIN_VERSION)
@@ -192,6 +190,5 @@ enum nib_status cuda_fail(const struct cuda_driver *d, CUresult result,
 			  const char *what, struct nib_error *err)
 {
 	return nib_fail(err, status_of(result), "%s: %s (%s)%s", what,
-			error_name(d, result), error_text(d, result),
-			advice(result));
+			error_name(d, result), error_text(d, result), advice(result));
 }

@@ -30,8 +30,7 @@ static int32_t output_flags(const struct nib_dense *c)
 {
 	const int64_t size = (int64_t)nib_dtype_bytes(c->dtype);
 	const int64_t row = nib_dense_row_stride_elems(c) * size;
-	const int64_t batch =
-	    c->batch > 1 ? nib_dense_batch_stride_elems(c) * size : 0;
+	const int64_t batch = c->batch > 1 ? nib_dense_batch_stride_elems(c) * size : 0;
 
 	return row % 16 == 0 && batch % 16 == 0 ? NIB_C_BY_16 : 0;
 }
@@ -49,8 +48,8 @@ static int32_t a_of_problem(const struct nib_problem *p)
 }
 
 /* The kernels read rows of x by 16 bytes. */
-static enum nib_status check_x(const struct nib_dense *x,
-			       struct nib_label label, struct nib_error *err)
+static enum nib_status check_x(const struct nib_dense *x, struct nib_label label,
+			       struct nib_error *err)
 {
 	const int64_t row = x->rows > 1 ? x->row_stride_elems : 0;
 	const int64_t batch = x->batch > 1 ? x->batch_stride_elems : 0;
@@ -65,11 +64,11 @@ static enum nib_status check_x(const struct nib_dense *x,
 }
 
 /* x: A, unless that is a. */
-static enum nib_status
-make_shape(const char *array, int64_t index, const struct nib_nvfp4 *a,
-	   const struct nib_dense *x, const struct nib_nvfp4 *b,
-	   const struct nib_nvfp4 *b2, const struct nib_dense *c,
-	   struct nib_gemm_shape *s, struct nib_error *err)
+static enum nib_status make_shape(const char *array, int64_t index,
+				  const struct nib_nvfp4 *a, const struct nib_dense *x,
+				  const struct nib_nvfp4 *b, const struct nib_nvfp4 *b2,
+				  const struct nib_dense *c, struct nib_gemm_shape *s,
+				  struct nib_error *err)
 {
 	enum nib_status status =
 	    cuda_check_strides(a, nib_label_of(array, index, "a"), err);
@@ -77,11 +76,9 @@ make_shape(const char *array, int64_t index, const struct nib_nvfp4 *a,
 	if (!status && x)
 		status = check_x(x, nib_label_of(array, index, "x"), err);
 	if (!status)
-		status =
-		    cuda_check_weights(b, nib_label_of(array, index, "b"), err);
+		status = cuda_check_weights(b, nib_label_of(array, index, "b"), err);
 	if (!status && b2)
-		status = cuda_check_weights(
-		    b2, nib_label_of(array, index, "b2"), err);
+		status = cuda_check_weights(b2, nib_label_of(array, index, "b2"), err);
 	if (status)
 		return status;
 	*s = (struct nib_gemm_shape){
@@ -125,8 +122,7 @@ static size_t activation_bytes(int64_t atoms, int64_t k)
 {
 	const int64_t stages = stages_of(k);
 
-	return (size_t)(atoms * 8 * 2 * NIB_WEIGHT_STAGE_K *
-			(stages ? stages : 1));
+	return (size_t)(atoms * 8 * 2 * NIB_WEIGHT_STAGE_K * (stages ? stages : 1));
 }
 
 /* Converted rows of a matrix: a tile of over 128 rows reads steps of 32. */
@@ -152,10 +148,8 @@ static size_t divide_workspace(struct gemm_chunk *chunk, int64_t split_tiles)
 {
 	chunk->partials_at = activation_bytes(chunk->a_atoms, chunk->most_k);
 	chunk->arrivals_at =
-	    chunk->partials_at +
-	    (size_t)split_tiles * partials_bytes(chunk->tile_m);
-	return chunk->arrivals_at +
-	       (size_t)chunk->n_arrivals * sizeof(uint32_t);
+	    chunk->partials_at + (size_t)split_tiles * partials_bytes(chunk->tile_m);
+	return chunk->arrivals_at + (size_t)chunk->n_arrivals * sizeof(uint32_t);
 }
 
 /* ---- rings --------------------------------------------------------------- */
@@ -177,13 +171,11 @@ static void choose_large_rings(int32_t capacity, int32_t tile_m,
 	const int32_t stage = tile_m * NIB_STEP_K * 2 * rings->a_steps;
 
 	rings->a_stage_bytes = stage;
-	rings->a_stages =
-	    stages_in(capacity - 3 * NIB_WEIGHT_STAGE_BYTES, stage,
-		      NIB_GEMM_STAGES_MAX / rings->a_steps) /
-	    stages * stages;
-	rings->weight_stages =
-	    stages_in(capacity - rings->a_stages * stage,
-		      NIB_WEIGHT_STAGE_BYTES, NIB_GEMM_STAGES_MAX);
+	rings->a_stages = stages_in(capacity - 3 * NIB_WEIGHT_STAGE_BYTES, stage,
+				    NIB_GEMM_STAGES_MAX / rings->a_steps) /
+			  stages * stages;
+	rings->weight_stages = stages_in(capacity - rings->a_stages * stage,
+					 NIB_WEIGHT_STAGE_BYTES, NIB_GEMM_STAGES_MAX);
 }
 
 /*
@@ -220,27 +212,24 @@ static void choose_rings(const struct cuda_device *device, bool may_alternate,
 	int32_t tail = NIB_GEMM_TAIL_BYTES;
 	int32_t capacity = device->shared_bytes;
 
-	rings->a_steps = may_alternate && tile_m <= NIB_SMALL_M_MAX
-			     ? NIB_SMALL_M_STEPS
-			 : tile_m <= NIB_MEDIUM_M_MAX ? NIB_MEDIUM_M_STEPS
-						      : NIB_LARGE_M_STEPS;
+	rings->a_steps = may_alternate && tile_m <= NIB_SMALL_M_MAX ? NIB_SMALL_M_STEPS
+			 : tile_m <= NIB_MEDIUM_M_MAX		    ? NIB_MEDIUM_M_STEPS
+								    : NIB_LARGE_M_STEPS;
 	if (rings->a_steps == NIB_SMALL_M_STEPS) {
 		tail += NIB_SMALL_M_EXCHANGE_BYTES(tile_m);
-		choose_small_m_rings(capacity - tail, tile_m,
-				     chunk->experts > 0, rings);
+		choose_small_m_rings(capacity - tail, tile_m, chunk->experts > 0,
+				     rings);
 	} else {
 		choose_large_rings(capacity - tail, tile_m, rings);
 	}
 	rings->shared_bytes = rings->a_stages * rings->a_stage_bytes +
-			      rings->weight_stages * NIB_WEIGHT_STAGE_BYTES +
-			      tail;
+			      rings->weight_stages * NIB_WEIGHT_STAGE_BYTES + tail;
 }
 
 /* ---- plans --------------------------------------------------------------- */
 
 static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
-				     int32_t a, int32_t a_steps,
-				     CUfunction *function,
+				     int32_t a, int32_t a_steps, CUfunction *function,
 				     struct nib_error *err)
 {
 	const char *type = a == NIB_A_BF16 ? "_bf16" : "";
@@ -254,24 +243,23 @@ static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
 	return cuda_kernel(device, name, device->shared_bytes, function, err);
 }
 
-static enum nib_status find_kernels(struct cuda_device *device,
-				    struct cuda_gemm *gemm,
+static enum nib_status find_kernels(struct cuda_device *device, struct cuda_gemm *gemm,
 				    struct nib_error *err)
 {
-	static const char *const convert[] = {
-	    "nib_activations", "nib_activations_f16", "nib_activations_bf16"};
+	static const char *const convert[] = {"nib_activations", "nib_activations_f16",
+					      "nib_activations_bf16"};
 	enum nib_status status = NIB_OK;
 
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
 		struct gemm_chunk *chunk = &gemm->chunks[i];
 
-		status = cuda_kernel(device, convert[chunk->a],
-				     cuda_activations_shared(device),
-				     &chunk->convert, err);
+		status =
+		    cuda_kernel(device, convert[chunk->a],
+				cuda_activations_shared(device), &chunk->convert, err);
 		if (!status)
-			status = find_multiply(device, gemm->op, chunk->a,
-					       chunk->rings.a_steps,
-					       &chunk->multiply, err);
+			status =
+			    find_multiply(device, gemm->op, chunk->a,
+					  chunk->rings.a_steps, &chunk->multiply, err);
 	}
 	return status;
 }
@@ -287,8 +275,8 @@ static int64_t matrices_at_once(const struct cuda_device *device,
 {
 	const int64_t batch = nib_nvfp4_batches(&p->a);
 	const int64_t atoms = padded_rows(p->a.rows) / NIB_ATOM_ROWS;
-	const int64_t tiles = divide_up(p->a.rows, NIB_TILE_M_STEP) *
-			      divide_up(p->c.cols, NIB_TILE_N);
+	const int64_t tiles =
+	    divide_up(p->a.rows, NIB_TILE_M_STEP) * divide_up(p->c.cols, NIB_TILE_N);
 	int64_t most;
 
 	if (batch <= NIB_GEMM_PROBLEMS)
@@ -326,8 +314,7 @@ static int64_t list_problem(const struct cuda_device *device,
 /* The matrices of all problems that have elements. */
 static enum nib_status list_matrices(const struct cuda_device *device,
 				     const struct nib_plan *plan,
-				     struct cuda_gemm *gemm,
-				     struct nib_error *err)
+				     struct cuda_gemm *gemm, struct nib_error *err)
 {
 	int64_t count = 0;
 
@@ -335,11 +322,10 @@ static enum nib_status list_matrices(const struct cuda_device *device,
 		count += list_problem(device, plan, i, NULL);
 	gemm->matrices = calloc((size_t)count + 1, sizeof(*gemm->matrices));
 	if (!gemm->matrices)
-		return cuda_no_memory((size_t)count * sizeof(*gemm->matrices),
-				      err);
+		return cuda_no_memory((size_t)count * sizeof(*gemm->matrices), err);
 	for (int64_t i = 0; i < plan->count; i++)
-		gemm->n_matrices += list_problem(
-		    device, plan, i, gemm->matrices + gemm->n_matrices);
+		gemm->n_matrices +=
+		    list_problem(device, plan, i, gemm->matrices + gemm->n_matrices);
 	return NIB_OK;
 }
 
@@ -356,14 +342,12 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 		struct gemm_matrix *x = &gemm->matrices[chunk->first + i];
 		const struct nib_problem *p = &plan->problems[x->problem];
 		struct nib_gemm_shape *s = &x->shape;
-		enum nib_status status =
-		    make_shape("problems", x->problem, &p->a,
-			       p->activations ? &p->x : NULL,
-			       cuda_weights(&p->b, p->b_packed),
-			       plan->op == NIB_DUAL_GEMM
-				   ? cuda_weights(&p->b2, p->b2_packed)
-				   : NULL,
-			       &p->c, s, err);
+		enum nib_status status = make_shape(
+		    "problems", x->problem, &p->a, p->activations ? &p->x : NULL,
+		    cuda_weights(&p->b, p->b_packed),
+		    plan->op == NIB_DUAL_GEMM ? cuda_weights(&p->b2, p->b2_packed)
+					      : NULL,
+		    &p->c, s, err);
 
 		if (status)
 			return status;
@@ -371,8 +355,7 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 		rows += (int64_t)s->m * x->count;
 		padded += padded_rows(s->m) * x->count;
 		if (padded > INT32_MAX)
-			return nib_fail_argument(err, NIB_UNSUPPORTED,
-						 "problems",
+			return nib_fail_argument(err, NIB_UNSUPPORTED, "problems",
 						 ": over 2^31 rows of a in one "
 						 "launch");
 		if (s->k > chunk->most_k)
@@ -386,8 +369,7 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 	}
 	chunk->rows = (int32_t)rows;
 	chunk->a_atoms = padded / 8;
-	tiles = nib_tiles_least(tile_shapes, chunk->count,
-				plan->op == NIB_DUAL_GEMM);
+	tiles = nib_tiles_least(tile_shapes, chunk->count, plan->op == NIB_DUAL_GEMM);
 	if (tiles > INT32_MAX)
 		return nib_fail_argument(err, NIB_UNSUPPORTED, "problems",
 					 ": %lld tiles of c, at most 2^31 - 1 "
@@ -397,8 +379,8 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 }
 
 /* Types of c may differ within a plan, not within a launch, and so may A. */
-static int32_t chunk_count(const struct nib_plan *plan,
-			   const struct cuda_gemm *gemm, int64_t first)
+static int32_t chunk_count(const struct nib_plan *plan, const struct cuda_gemm *gemm,
+			   int64_t first)
 {
 	const struct gemm_matrix *x = gemm->matrices + first;
 	const struct nib_problem *p = &plan->problems[x->problem];
@@ -406,8 +388,7 @@ static int32_t chunk_count(const struct nib_plan *plan,
 
 	while (x->count == 1 && count < NIB_GEMM_PROBLEMS &&
 	       first + count < gemm->n_matrices && x[count].count == 1) {
-		const struct nib_problem *next =
-		    &plan->problems[x[count].problem];
+		const struct nib_problem *next = &plan->problems[x[count].problem];
 
 		if (next->c.dtype != p->c.dtype ||
 		    a_of_problem(next) != a_of_problem(p))
@@ -435,26 +416,24 @@ static void report_chunk(struct gemm_chunk *chunk, int64_t split_tiles,
 	gemm->n_chunks++;
 }
 
-static enum nib_status
-plan_chunk(const struct cuda_device *device, const struct nib_plan *plan,
-	   const struct nib_tile_device *clusters, struct cuda_gemm *gemm,
-	   struct gemm_chunk *chunk, struct cuda_tile_list *list,
-	   struct nib_error *err)
+static enum nib_status plan_chunk(const struct cuda_device *device,
+				  const struct nib_plan *plan,
+				  const struct nib_tile_device *clusters,
+				  struct cuda_gemm *gemm, struct gemm_chunk *chunk,
+				  struct cuda_tile_list *list, struct nib_error *err)
 {
 	struct nib_tile_shape tile_shapes[NIB_GEMM_PROBLEMS];
 	struct nib_gemm_tile *tiles = NULL;
 	struct nib_tile_plan t;
 	size_t n_tiles;
-	const bool is_alone = plan->count == 1 && gemm->n_matrices == 1 &&
-			      gemm->matrices->count == 1;
+	const bool is_alone =
+	    plan->count == 1 && gemm->n_matrices == 1 && gemm->matrices->count == 1;
 	bool has_space;
-	enum nib_status status =
-	    chunk_shapes(plan, gemm, chunk, tile_shapes, err);
+	enum nib_status status = chunk_shapes(plan, gemm, chunk, tile_shapes, err);
 
 	if (status)
 		return status;
-	chunk->a =
-	    a_of_problem(&plan->problems[gemm->matrices[chunk->first].problem]);
+	chunk->a = a_of_problem(&plan->problems[gemm->matrices[chunk->first].problem]);
 	if (!nib_tiles_plan(clusters, tile_shapes, chunk->count,
 			    plan->op == NIB_DUAL_GEMM, is_alone, &t, &tiles))
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
@@ -467,8 +446,7 @@ plan_chunk(const struct cuda_device *device, const struct nib_plan *plan,
 	chunk->k_slices = t.k_slices;
 	chunk->tile_m = cuda_tiles_most_m(tiles, (int64_t)n_tiles);
 	if (n_tiles)
-		memcpy(chunk->first_round, tiles,
-		       (size_t)t.clusters * sizeof(*tiles));
+		memcpy(chunk->first_round, tiles, (size_t)t.clusters * sizeof(*tiles));
 	has_space = cuda_tiles_append(list, tiles, n_tiles);
 	free(tiles);
 	if (!has_space)
@@ -477,42 +455,38 @@ plan_chunk(const struct cuda_device *device, const struct nib_plan *plan,
 	 * Never for a group: the small-m kernel adds in another order, and a
 	 * matrix of a group must have the bits of any other group.
 	 */
-	choose_rings(device,
-		     is_alone && stages_of(chunk->most_k) / t.k_slices >= 2,
+	choose_rings(device, is_alone && stages_of(chunk->most_k) / t.k_slices >= 2,
 		     chunk);
 	if (t.k_slices > 1)
-		chunk->n_arrivals =
-		    (int32_t)(t.tiles / t.k_slices) * NIB_GEMM_PAIR;
+		chunk->n_arrivals = (int32_t)(t.tiles / t.k_slices) * NIB_GEMM_PAIR;
 	report_chunk(chunk, t.k_slices > 1 ? t.tiles : 0, gemm);
 	gemm->tiles += t.tiles;
 	return NIB_OK;
 }
 
-static enum nib_status
-plan_chunks(const struct cuda_device *device, const struct nib_plan *plan,
-	    const struct nib_tile_device *clusters, struct cuda_gemm *gemm,
-	    struct cuda_tile_list *list, struct nib_error *err)
+static enum nib_status plan_chunks(const struct cuda_device *device,
+				   const struct nib_plan *plan,
+				   const struct nib_tile_device *clusters,
+				   struct cuda_gemm *gemm, struct cuda_tile_list *list,
+				   struct nib_error *err)
 {
 	int64_t count = 0;
 	enum nib_status status = list_matrices(device, plan, gemm, err);
 
 	if (status)
 		return status;
-	for (int64_t i = 0; i < gemm->n_matrices;
-	     i += chunk_count(plan, gemm, i))
+	for (int64_t i = 0; i < gemm->n_matrices; i += chunk_count(plan, gemm, i))
 		count++;
 	gemm->chunks = calloc((size_t)count + 1, sizeof(*gemm->chunks));
 	if (!gemm->chunks)
-		return cuda_no_memory((size_t)count * sizeof(*gemm->chunks),
-				      err);
+		return cuda_no_memory((size_t)count * sizeof(*gemm->chunks), err);
 	for (int64_t i = 0; i < gemm->n_matrices && !status;) {
 		struct gemm_chunk *chunk = &gemm->chunks[gemm->n_chunks];
 
 		chunk->first = i;
 		chunk->count = chunk_count(plan, gemm, i);
 		i += chunk->count;
-		status =
-		    plan_chunk(device, plan, clusters, gemm, chunk, list, err);
+		status = plan_chunk(device, plan, clusters, gemm, chunk, list, err);
 	}
 	return status;
 }
@@ -533,8 +507,8 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	struct nib_gemm_shape shape;
 	struct gemm_chunk *chunk;
 	enum nib_status status =
-	    make_shape("moe", -1, &moe->a, moe->activations ? &moe->x : NULL, b,
-		       b2, &moe->c, &shape, err);
+	    make_shape("moe", -1, &moe->a, moe->activations ? &moe->x : NULL, b, b2,
+		       &moe->c, &shape, err);
 
 	if (!status)
 		status = cuda_check_experts(experts, rows, padded, err);
@@ -543,8 +517,7 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	gemm->matrices = calloc(1, sizeof(*gemm->matrices));
 	chunk = gemm->chunks = calloc(1, sizeof(*chunk));
 	if (!gemm->matrices || !chunk)
-		return cuda_no_memory(sizeof(*gemm->matrices) + sizeof(*chunk),
-				      err);
+		return cuda_no_memory(sizeof(*gemm->matrices) + sizeof(*chunk), err);
 	gemm->matrices->shape = shape;
 	gemm->matrices->count = 1;
 	gemm->n_matrices = 1;
@@ -573,20 +546,18 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 				   struct nib_error *err)
 {
 	CUfunction multiply;
-	enum nib_status status = find_multiply(
-	    device, NIB_GEMM, NIB_A_NVFP4, NIB_LARGE_M_STEPS, &multiply, err);
+	enum nib_status status = find_multiply(device, NIB_GEMM, NIB_A_NVFP4,
+					       NIB_LARGE_M_STEPS, &multiply, err);
 
 	*clusters = (struct nib_tile_device){.costs = &device->costs};
 	return status
 		   ? status
 		   : cuda_count_clusters(device, multiply, NIB_GEMM_PAIR,
 					 NIB_GEMM_THREADS, device->shared_bytes,
-					 NIB_GEMM_CLUSTERS, &clusters->clusters,
-					 err);
+					 NIB_GEMM_CLUSTERS, &clusters->clusters, err);
 }
 
-enum nib_status cuda_gemm_plan(struct cuda_device *device,
-			       const struct nib_plan *plan,
+enum nib_status cuda_gemm_plan(struct cuda_device *device, const struct nib_plan *plan,
 			       struct cuda_gemm *gemm, struct nib_error *err)
 {
 	struct nib_tile_device clusters;
@@ -599,13 +570,11 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device,
 	if (!status)
 		status = plan->is_moe
 			     ? plan_moe(device, plan, &clusters, gemm, err)
-			     : plan_chunks(device, plan, &clusters, gemm, &list,
-					   err);
+			     : plan_chunks(device, plan, &clusters, gemm, &list, err);
 	if (!status)
 		status = find_kernels(device, gemm, err);
 	if (!status)
-		status =
-		    cuda_tiles_upload(device, &list, &gemm->tiles_data, err);
+		status = cuda_tiles_upload(device, &list, &gemm->tiles_data, err);
 	free(list.tiles);
 	return status;
 }

@@ -25,8 +25,7 @@ struct gemm_matrix {
 
 /* Which kernel multiplies, and how it divides its shared memory. */
 struct gemm_rings {
-	int32_t
-	    a_steps; /* of an activation stage: NIB_LARGE_M_STEPS and so on */
+	int32_t a_steps; /* of an activation stage: NIB_LARGE_M_STEPS and so on */
 	int32_t a_stages, a_stage_bytes, weight_stages;
 	int32_t shared_bytes; /* with what lies behind the rings */
 };
@@ -77,8 +76,7 @@ struct cuda_gemm {
  * strides that the kernels do not take. With the context entered, as the
  * others. Free also what a failed plan left.
  */
-enum nib_status cuda_gemm_plan(struct cuda_device *device,
-			       const struct nib_plan *plan,
+enum nib_status cuda_gemm_plan(struct cuda_device *device, const struct nib_plan *plan,
 			       struct cuda_gemm *gemm, struct nib_error *err);
 /* From any context, also where the device's is lost. */
 void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
@@ -102,14 +100,12 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 /* problems, moe: resolved, pointers checked. */
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 				 const struct cuda_gemm *gemm,
-				 const struct nib_problem *problems,
-				 void *workspace, CUstream stream,
-				 struct nib_error *err);
+				 const struct nib_problem *problems, void *workspace,
+				 CUstream stream, struct nib_error *err);
 enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 				     const struct cuda_gemm *gemm,
-				     const struct nib_moe_problem *moe,
-				     void *workspace, CUstream stream,
-				     struct nib_error *err);
+				     const struct nib_moe_problem *moe, void *workspace,
+				     CUstream stream, struct nib_error *err);
 
 /* ---- pack.c -------------------------------------------------------------- */
 
@@ -122,8 +118,8 @@ struct cuda_packed {
 };
 
 /* The weights of a problem, packed or not. */
-static inline const struct nib_nvfp4 *
-cuda_weights(const struct nib_nvfp4 *view, const struct nib_packed *packed)
+static inline const struct nib_nvfp4 *cuda_weights(const struct nib_nvfp4 *view,
+						   const struct nib_packed *packed)
 {
 	return packed ? &((const struct cuda_packed *)packed)->view : view;
 }

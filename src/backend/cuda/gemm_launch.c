@@ -20,9 +20,7 @@ static int32_t scale_flags(const struct nib_nvfp4 *b)
 	x |= (uint64_t)nib_nvfp4_scale_row_stride_bytes(b);
 	if (nib_nvfp4_batches(b) > 1)
 		x |= (uint64_t)nib_nvfp4_scale_batch_stride_bytes(b);
-	return x % 16 == 0  ? 0
-	       : x % 4 == 0 ? NIB_B_SCALES_BY_4
-			    : NIB_B_SCALES_BY_1;
+	return x % 16 == 0 ? 0 : x % 4 == 0 ? NIB_B_SCALES_BY_4 : NIB_B_SCALES_BY_1;
 }
 
 static const uint8_t *at(const void *data, int64_t offset)
@@ -31,8 +29,8 @@ static const uint8_t *at(const void *data, int64_t offset)
 }
 
 /* The pointers of matrix l of a stack of weights. */
-static void point_weights(const struct nib_nvfp4 *b, int64_t l,
-			  const uint8_t **codes, const uint8_t **scales)
+static void point_weights(const struct nib_nvfp4 *b, int64_t l, const uint8_t **codes,
+			  const uint8_t **scales)
 {
 	const int64_t matrix = nib_nvfp4_batches(b) > 1 ? l : 0;
 
@@ -50,10 +48,9 @@ static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 	    .a = p->activations
 		     ? nib_dense_at(&p->x, l, 0, 0)
 		     : at(p->a.codes, l * nib_nvfp4_batch_stride_bytes(&p->a)),
-	    .a_scales =
-		at(p->a.scales, l * nib_nvfp4_scale_batch_stride_bytes(&p->a)),
-	    .c = nib_offset_bytes(
-		p->c.data, l * nib_dense_batch_stride_elems(&p->c) * size),
+	    .a_scales = at(p->a.scales, l * nib_nvfp4_scale_batch_stride_bytes(&p->a)),
+	    .c = nib_offset_bytes(p->c.data,
+				  l * nib_dense_batch_stride_elems(&p->c) * size),
 	    .alpha = p->alpha,
 	    .flags = scale_flags(b),
 	};
@@ -68,8 +65,8 @@ static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 }
 
 /* From one matrix of weights to the next; 0: a batch has one for all. */
-static void stride_weights(const struct nib_nvfp4 *b, bool is_batch,
-			   int64_t *bytes, int64_t *scale_bytes)
+static void stride_weights(const struct nib_nvfp4 *b, bool is_batch, int64_t *bytes,
+			   int64_t *scale_bytes)
 {
 	const bool is_one = is_batch && nib_nvfp4_batches(b) == 1;
 
@@ -84,21 +81,19 @@ static void set_strides(enum nib_op op, const struct nib_problem *p,
 	stride_weights(cuda_weights(&p->b, p->b_packed), args->batch > 0,
 		       &args->b_batch_bytes, &args->b_scale_batch_bytes);
 	if (op == NIB_DUAL_GEMM)
-		stride_weights(cuda_weights(&p->b2, p->b2_packed),
-			       args->batch > 0, &args->b2_batch_bytes,
-			       &args->b2_scale_batch_bytes);
+		stride_weights(cuda_weights(&p->b2, p->b2_packed), args->batch > 0,
+			       &args->b2_batch_bytes, &args->b2_scale_batch_bytes);
 	if (!args->batch)
 		return;
-	args->a_batch_bytes =
-	    p->activations ? nib_dense_batch_stride_elems(&p->x) * X_BYTES
-			   : nib_nvfp4_batch_stride_bytes(&p->a);
+	args->a_batch_bytes = p->activations
+				  ? nib_dense_batch_stride_elems(&p->x) * X_BYTES
+				  : nib_nvfp4_batch_stride_bytes(&p->a);
 	args->a_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(&p->a);
 	args->c_batch_elems = nib_dense_batch_stride_elems(&p->c);
 }
 
 /* Whether all weights of the launch are packed, and so no kernel writes them. */
-static bool are_packed(const struct cuda_gemm *gemm,
-		       const struct gemm_chunk *chunk,
+static bool are_packed(const struct cuda_gemm *gemm, const struct gemm_chunk *chunk,
 		       const struct nib_problem *problems)
 {
 	const struct gemm_matrix *matrices = gemm->matrices + chunk->first;
@@ -106,8 +101,7 @@ static bool are_packed(const struct cuda_gemm *gemm,
 	for (int32_t i = 0; i < chunk->count; i++) {
 		const struct nib_problem *p = &problems[matrices[i].problem];
 
-		if (!p->b_packed ||
-		    (gemm->op == NIB_DUAL_GEMM && !p->b2_packed))
+		if (!p->b_packed || (gemm->op == NIB_DUAL_GEMM && !p->b2_packed))
 			return false;
 	}
 	return true;
@@ -117,8 +111,7 @@ static bool are_packed(const struct cuda_gemm *gemm,
  * What both kernels of a launch are given. problems: of the run; for MoE its
  * stacks as one problem.
  */
-static void make_params(const struct cuda_gemm *gemm,
-			const struct gemm_chunk *chunk,
+static void make_params(const struct cuda_gemm *gemm, const struct gemm_chunk *chunk,
 			const struct nib_problem *problems,
 			const struct nib_moe_problem *moe, uint8_t *workspace,
 			struct nib_gemm_launch *params)
@@ -152,8 +145,8 @@ static void make_params(const struct cuda_gemm *gemm,
 	       (size_t)chunk->clusters * sizeof(*args->first));
 	for (int32_t i = 0; i < chunk->count; i++) {
 		args->shapes[i] = matrices[i].shape;
-		point(gemm->op, &problems[matrices[i].problem],
-		      matrices[i].batch, &params->problems[i]);
+		point(gemm->op, &problems[matrices[i].problem], matrices[i].batch,
+		      &params->problems[i]);
 	}
 	if (moe || chunk->batch)
 		set_strides(gemm->op, &problems[matrices->problem], args);
@@ -174,9 +167,8 @@ static void make_params(const struct cuda_gemm *gemm,
  * (docs/performance-hopper.md).
  */
 static enum nib_status launch_activations(const struct cuda_device *device,
-					  const struct gemm_chunk *chunk,
-					  bool overlaps, void **arguments,
-					  CUstream stream,
+					  const struct gemm_chunk *chunk, bool overlaps,
+					  void **arguments, CUstream stream,
 					  struct nib_error *err)
 {
 	const int64_t steps =
@@ -192,8 +184,7 @@ static enum nib_status launch_activations(const struct cuda_device *device,
 	config.attrs = &attribute;
 	if (overlaps && (int64_t)config.gridDimX * config.gridDimY <=
 			    2 * (int64_t)device->multiprocessors) {
-		config.sharedMemBytes =
-		    (unsigned)cuda_activations_shared(device);
+		config.sharedMemBytes = (unsigned)cuda_activations_shared(device);
 		cuda_may_overlap(&config);
 	}
 	return cuda_launch(device, chunk->convert, config, arguments, err);
@@ -204,9 +195,8 @@ static enum nib_status launch_activations(const struct cuda_device *device,
  * for them.
  */
 static enum nib_status launch_multiply(const struct cuda_device *device,
-				       const struct gemm_chunk *chunk,
-				       void **arguments, CUstream stream,
-				       struct nib_error *err)
+				       const struct gemm_chunk *chunk, void **arguments,
+				       CUstream stream, struct nib_error *err)
 {
 	CUlaunchAttribute attributes[3] = {{0}};
 	CUlaunchConfig config = {0};
@@ -225,18 +215,18 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	 * resident, whatever else runs on the GPU.
 	 */
 	if (chunk->k_slices > 1) {
-		attributes[config.numAttrs].id =
-		    CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+		attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
 		attributes[config.numAttrs++].value.cooperative = 1;
 	}
 	return cuda_launch(device, chunk->multiply, config, arguments, err);
 }
 
 /* The problems of a run, or of an MoE problem its stacks as one. */
-static enum nib_status
-launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
-       const struct nib_problem *problems, const struct nib_moe_problem *moe,
-       void *workspace, CUstream stream, struct nib_error *err)
+static enum nib_status launch(const struct cuda_device *device,
+			      const struct cuda_gemm *gemm,
+			      const struct nib_problem *problems,
+			      const struct nib_moe_problem *moe, void *workspace,
+			      CUstream stream, struct nib_error *err)
 {
 	/* The launch copies its parameters. */
 	struct nib_gemm_launch params;
@@ -247,29 +237,26 @@ launch(const struct cuda_device *device, const struct cuda_gemm *gemm,
 		const struct gemm_chunk *chunk = &gemm->chunks[i];
 
 		make_params(gemm, chunk, problems, moe, workspace, &params);
-		status = launch_activations(device, chunk, !moe, arguments,
-					    stream, err);
+		status =
+		    launch_activations(device, chunk, !moe, arguments, stream, err);
 		if (!status)
-			status = launch_multiply(device, chunk, arguments,
-						 stream, err);
+			status = launch_multiply(device, chunk, arguments, stream, err);
 	}
 	return status;
 }
 
 enum nib_status cuda_gemm_launch(const struct cuda_device *device,
 				 const struct cuda_gemm *gemm,
-				 const struct nib_problem *problems,
-				 void *workspace, CUstream stream,
-				 struct nib_error *err)
+				 const struct nib_problem *problems, void *workspace,
+				 CUstream stream, struct nib_error *err)
 {
 	return launch(device, gemm, problems, NULL, workspace, stream, err);
 }
 
 enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 				     const struct cuda_gemm *gemm,
-				     const struct nib_moe_problem *moe,
-				     void *workspace, CUstream stream,
-				     struct nib_error *err)
+				     const struct nib_moe_problem *moe, void *workspace,
+				     CUstream stream, struct nib_error *err)
 {
 	const struct nib_problem stacks = cuda_moe_stacks(moe);
 

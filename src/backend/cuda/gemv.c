@@ -58,16 +58,15 @@ static int variant_any_m(int64_t m, bool is_dense)
 static int64_t shared_bytes_of(int64_t m, int64_t k, bool is_dense, int variant,
 			       int tiles_per_cta)
 {
-	return is_dense ? nib_gemv_dense_shared_bytes(k, (int)m, variant,
-						      tiles_per_cta)
+	return is_dense ? nib_gemv_dense_shared_bytes(k, (int)m, variant, tiles_per_cta)
 			: nib_gemv_shared_bytes(k, variant, tiles_per_cta);
 }
 
 /* CTAs that an SM has at once. */
 static int64_t resident(const struct gemv_cut *cut, int64_t shared_bytes)
 {
-	const int64_t by_shared = (shared_bytes + CTA_SHARED_BYTES) /
-				  (cut->shared_bytes + CTA_SHARED_BYTES);
+	const int64_t by_shared =
+	    (shared_bytes + CTA_SHARED_BYTES) / (cut->shared_bytes + CTA_SHARED_BYTES);
 	const int64_t by_registers = NIB_GEMV_CTAS;
 
 	return by_shared < by_registers ? by_shared : by_registers;
@@ -87,16 +86,15 @@ static struct gemv_cut cut_of(int64_t m, int64_t n, int64_t k, int64_t batch,
 		cut.ctas = divide_up(cut.tiles, tiles);
 		cut.shared_bytes =
 		    shared_bytes_of(m, k, a_is_dense, cut.m, tiles * matrices);
-		if (cut.ctas * batch <=
-		    resident(&cut, shared_bytes) * multiprocessors)
+		if (cut.ctas * batch <= resident(&cut, shared_bytes) * multiprocessors)
 			break;
 	}
 	/* Their numbers differ by one at most. */
 	cut.tiles_per_cta = (int32_t)divide_up(cut.tiles, cut.ctas);
-	cut.shared_bytes = shared_bytes_of(m, k, a_is_dense, cut.m,
-					   cut.tiles_per_cta * matrices);
-	cut.any_shared_bytes = shared_bytes_of(m, k, a_is_dense, any_m,
-					       cut.tiles_per_cta * matrices);
+	cut.shared_bytes =
+	    shared_bytes_of(m, k, a_is_dense, cut.m, cut.tiles_per_cta * matrices);
+	cut.any_shared_bytes =
+	    shared_bytes_of(m, k, a_is_dense, any_m, cut.tiles_per_cta * matrices);
 	return cut;
 }
 
@@ -104,16 +102,16 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 			 bool a_is_dense, bool b_is_tiled, int multiprocessors,
 			 int64_t shared_bytes)
 {
-	return cut_of(m, n, k, batch, 1, a_is_dense, b_is_tiled,
-		      multiprocessors, shared_bytes);
+	return cut_of(m, n, k, batch, 1, a_is_dense, b_is_tiled, multiprocessors,
+		      shared_bytes);
 }
 
 struct gemv_cut gemv_cut_moe(int64_t rows, int matrices, int64_t n, int64_t k,
-			     bool a_is_dense, bool b_is_tiled,
-			     int multiprocessors, int64_t shared_bytes)
+			     bool a_is_dense, bool b_is_tiled, int multiprocessors,
+			     int64_t shared_bytes)
 {
-	return cut_of(1, n, k, rows, matrices, a_is_dense, b_is_tiled,
-		      multiprocessors, shared_bytes);
+	return cut_of(1, n, k, rows, matrices, a_is_dense, b_is_tiled, multiprocessors,
+		      shared_bytes);
 }
 
 /*
@@ -126,8 +124,8 @@ static int64_t skinny_groups(int64_t tiles, int64_t k, int eights)
 	const int64_t chunks = NIB_SKINNY_CHUNKS(eights);
 	int64_t groups = chunks;
 
-	while (groups > 1 && (chunks % groups || groups > steps ||
-			      groups * tiles > NIB_SKINNY_WARPS))
+	while (groups > 1 &&
+	       (chunks % groups || groups > steps || groups * tiles > NIB_SKINNY_WARPS))
 		groups--;
 	return groups;
 }
@@ -158,12 +156,10 @@ struct skinny_cut skinny_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 {
 	const int64_t tiles = nib_gemv_tiles(n, b_is_tiled);
 	const int64_t share = multiprocessors / batch;
-	struct skinny_cut cut = {.eights = m <= 8 ? 1 : 2,
-				 .tiles = (int32_t)tiles};
+	struct skinny_cut cut = {.eights = m <= 8 ? 1 : 2, .tiles = (int32_t)tiles};
 
 	cut.k_groups = (int32_t)skinny_groups(
-	    divide_up(nib_gemv_tiles(n, false), multiprocessors), k,
-	    cut.eights);
+	    divide_up(nib_gemv_tiles(n, false), multiprocessors), k, cut.eights);
 	cut.ctas = tiles < share ? tiles : share > 1 ? share : 1;
 	cut_rounds(divide_up(tiles, cut.ctas), &cut);
 	return cut;
@@ -185,8 +181,7 @@ struct skinny_cut wide_cut(int64_t m, int64_t n, int64_t k, bool b_is_tiled,
 	struct skinny_cut cut = {
 	    .eights = m <= 32 ? 4 : 8, .tiles = (int32_t)tiles, .k_slices = 1};
 
-	for (int slices = 1; slices <= WIDE_MAX_SLICES && slices <= steps;
-	     slices *= 2)
+	for (int slices = 1; slices <= WIDE_MAX_SLICES && slices <= steps; slices *= 2)
 		for (int u = 1; u <= 4; u *= 2) {
 			const int64_t work = u * divide_up(steps, slices);
 
@@ -203,8 +198,8 @@ struct skinny_cut wide_cut(int64_t m, int64_t n, int64_t k, bool b_is_tiled,
 	return cut;
 }
 
-struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
-				 int64_t k, int multiprocessors)
+struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n, int64_t k,
+				 int multiprocessors)
 {
 	const int64_t tiles = nib_gemv_tiles(n, true);
 	const int64_t all = tiles * (rows < experts ? rows : experts);
@@ -220,8 +215,7 @@ struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
 
 static bool is_wide_work(int64_t m, int64_t n, int64_t k)
 {
-	const struct skinny_cut cut =
-	    wide_cut(m, n, k, false, WIDE_MULTIPROCESSORS);
+	const struct skinny_cut cut = wide_cut(m, n, k, false, WIDE_MULTIPROCESSORS);
 	const int64_t units = cut.tiles_at_once / 4;
 
 	return cut.ctas <= WIDE_MULTIPROCESSORS &&
@@ -271,8 +265,7 @@ enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe)
 	if (takes_vector(rows, experts, is_dense))
 		return GEMV_VECTOR;
 	return op != NIB_DUAL_GEMM && rows <= NIB_SKINNY_ROWS &&
-		       (rows <= 8 ||
-			(rows <= experts && moe->b.k >= MOE_LARGE_K)) &&
+		       (rows <= 8 || (rows <= experts && moe->b.k >= MOE_LARGE_K)) &&
 		       experts <= NIB_SKINNY_EXPERTS
 		   ? GEMV_SKINNY
 		   : GEMV_TILES;
@@ -284,8 +277,7 @@ static int16_t align_of(uint64_t x)
 	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
 }
 
-struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v,
-					  int64_t batches)
+struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v, int64_t batches)
 {
 	struct nib_gemv_operand o = {
 	    .codes = v->codes,
@@ -314,15 +306,13 @@ struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v,
 	return o;
 }
 
-struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x,
-					int64_t batches)
+struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x, int64_t batches)
 {
 	const int64_t size = (int64_t)nib_dtype_bytes(x->dtype);
 	struct nib_gemv_operand o = {
 	    .codes = x->data,
 	    .row_stride = nib_dense_row_stride_elems(x) * size,
-	    .batch_stride =
-		batches > 1 ? nib_dense_batch_stride_elems(x) * size : 0,
+	    .batch_stride = batches > 1 ? nib_dense_batch_stride_elems(x) * size : 0,
 	    .scales_align = 16,
 	};
 	uint64_t data = (uintptr_t)x->data | (uint64_t)o.batch_stride;
@@ -336,13 +326,11 @@ struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x,
 static bool is_aligned(const struct nib_gemv_params *p)
 {
 	return p->a.codes_align == 16 && p->a.scales_align >= 4 &&
-	       p->b.codes_align == 16 && p->b.scales_align == 16 &&
-	       p->k % 32 == 0;
+	       p->b.codes_align == 16 && p->b.scales_align == 16 && p->k % 32 == 0;
 }
 
 /* moe: NULL, or p is of its stacks. */
-static void set_pointers(struct nib_skinny_params *q,
-			 const struct nib_problem *p,
+static void set_pointers(struct nib_skinny_params *q, const struct nib_problem *p,
 			 const struct nib_moe_problem *moe)
 {
 	const int64_t batches = nib_nvfp4_batches(&p->a);
@@ -351,8 +339,7 @@ static void set_pointers(struct nib_skinny_params *q,
 	params->a = p->activations == NIB_ACTIVATIONS_DENSE
 			? cuda_gemv_dense(&p->x, batches)
 			: cuda_gemv_operand(&p->a, batches);
-	params->b =
-	    cuda_gemv_operand(&p->b, moe ? nib_nvfp4_batches(&p->b) : batches);
+	params->b = cuda_gemv_operand(&p->b, moe ? nib_nvfp4_batches(&p->b) : batches);
 	params->alpha = p->alpha;
 	params->c = p->c.data;
 	if (!moe)
@@ -372,13 +359,11 @@ static void skip_operand(struct nib_gemv_operand *o, int64_t count)
 /* To the matrices behind so many. */
 static void skip_matrices(struct nib_gemv_params *params, int64_t count)
 {
-	const int64_t size =
-	    (int64_t)nib_dtype_bytes((enum nib_dtype)params->c_dtype);
+	const int64_t size = (int64_t)nib_dtype_bytes((enum nib_dtype)params->c_dtype);
 
 	skip_operand(&params->a, count);
 	skip_operand(&params->b, count);
-	params->c =
-	    nib_offset_bytes(params->c, count * params->c_batch_stride * size);
+	params->c = nib_offset_bytes(params->c, count * params->c_batch_stride * size);
 }
 
 /* All of an SM's memory as shared memory. */
@@ -426,25 +411,22 @@ static void set_sizes(struct nib_skinny_params *q, const struct nib_problem *p,
 
 /* The kernels nib_NAME_VARIANT, if rows are of 16-byte pieces, and
  * nib_NAME_ANY_any, of a type of A. */
-static enum nib_status find_kernels(struct cuda_device *device,
-				    const char *kernel, int variant, int any,
-				    const char *type, struct cuda_gemv *gemv,
-				    struct nib_error *err)
+static enum nib_status find_kernels(struct cuda_device *device, const char *kernel,
+				    int variant, int any, const char *type,
+				    struct cuda_gemv *gemv, struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 	char name[32];
 
 	if (is_aligned(&gemv->params.p)) {
-		snprintf(name, sizeof(name), "nib_%s_%d%s", kernel, variant,
-			 type);
-		status = find_kernel(device, name, gemv->shared_bytes,
-				     &gemv->aligned, err);
+		snprintf(name, sizeof(name), "nib_%s_%d%s", kernel, variant, type);
+		status =
+		    find_kernel(device, name, gemv->shared_bytes, &gemv->aligned, err);
 	}
 	if (status)
 		return status;
 	snprintf(name, sizeof(name), "nib_%s_%d_any%s", kernel, any, type);
-	return find_kernel(device, name, gemv->any_shared_bytes, &gemv->any,
-			   err);
+	return find_kernel(device, name, gemv->any_shared_bytes, &gemv->any, err);
 }
 
 static enum nib_status plan_vector(struct cuda_device *device, bool is_dense,
@@ -452,9 +434,9 @@ static enum nib_status plan_vector(struct cuda_device *device, bool is_dense,
 				   struct nib_error *err)
 {
 	struct nib_gemv_params *params = &gemv->params.p;
-	const struct gemv_cut cut = gemv_cut(
-	    params->m, params->n, params->k, gemv->batch, is_dense,
-	    params->b.is_tiled, device->multiprocessors, device->shared_bytes);
+	const struct gemv_cut cut =
+	    gemv_cut(params->m, params->n, params->k, gemv->batch, is_dense,
+		     params->b.is_tiled, device->multiprocessors, device->shared_bytes);
 
 	params->tiles = cut.tiles;
 	params->tiles_per_cta = cut.tiles_per_cta;
@@ -462,16 +444,13 @@ static enum nib_status plan_vector(struct cuda_device *device, bool is_dense,
 	gemv->threads = NIB_GEMV_THREADS;
 	gemv->shared_bytes = cut.shared_bytes;
 	gemv->any_shared_bytes = cut.any_shared_bytes;
-	return find_kernels(device, "gemv", cut.m,
-			    variant_any_m(params->m, is_dense), type, gemv,
-			    err);
+	return find_kernels(device, "gemv", cut.m, variant_any_m(params->m, is_dense),
+			    type, gemv, err);
 }
 
 enum nib_status cuda_gemv_find_experts(struct cuda_device *device, int matrices,
-				       const char *type,
-				       const struct gemv_cut *cut,
-				       CUfunction *function,
-				       struct nib_error *err)
+				       const char *type, const struct gemv_cut *cut,
+				       CUfunction *function, struct nib_error *err)
 {
 	char name[40];
 
@@ -483,8 +462,7 @@ enum nib_status cuda_gemv_find_experts(struct cuda_device *device, int matrices,
 /* Experts: a row of A at a time, by one matrix or two. */
 static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
 				       bool is_dense, const char *type,
-				       struct cuda_gemv *gemv,
-				       struct nib_error *err)
+				       struct cuda_gemv *gemv, struct nib_error *err)
 {
 	struct nib_gemv_params *params = &gemv->params.p;
 	const struct gemv_cut cut = gemv_cut_moe(
@@ -498,8 +476,8 @@ static enum nib_status plan_vector_moe(struct cuda_device *device, int matrices,
 	gemv->ctas = cut.ctas;
 	gemv->threads = NIB_GEMV_THREADS;
 	gemv->shared_bytes = cut.shared_bytes;
-	return cuda_gemv_find_experts(device, matrices, type, &cut,
-				      &gemv->aligned, err);
+	return cuda_gemv_find_experts(device, matrices, type, &cut, &gemv->aligned,
+				      err);
 }
 
 _Static_assert(NIB_SKINNY_WARPS <= 16, "NIB_SKINNY_SHARE() has four bits");
@@ -516,30 +494,28 @@ static void fill_shares(struct nib_skinny_params *q)
 
 	for (int32_t group = 0; group < q->k_groups; group++)
 		for (int32_t tile = 0; tile < whole; tile++)
-			q->shares[warp++] = (uint16_t)NIB_SKINNY_SHARE(
-			    tile, group, NIB_SKINNY_WHOLE);
+			q->shares[warp++] =
+			    (uint16_t)NIB_SKINNY_SHARE(tile, group, NIB_SKINNY_WHOLE);
 	for (int32_t half = 0; half < 2; half++)
 		for (int32_t group = 0; group < q->k_groups; group++)
 			for (int32_t i = 0; i < q->halved_tiles; i++)
-				q->shares[warp++] = (uint16_t)NIB_SKINNY_SHARE(
-				    whole + i, group, half);
+				q->shares[warp++] =
+				    (uint16_t)NIB_SKINNY_SHARE(whole + i, group, half);
 }
 
 static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
-				   struct cuda_gemv *gemv,
-				   struct nib_error *err)
+				   struct cuda_gemv *gemv, struct nib_error *err)
 {
 	struct nib_skinny_params *q = &gemv->params;
 	const bool is_moe = q->experts > 0;
-	const bool is_wide =
-	    !is_moe && gemv_way(q->p.m, q->p.n, q->p.k) == GEMV_WIDE;
+	const bool is_wide = !is_moe && gemv_way(q->p.m, q->p.n, q->p.k) == GEMV_WIDE;
 	const struct skinny_cut cut =
 	    is_moe    ? skinny_cut_moe(q->rows, q->experts, q->p.n, q->p.k,
 				       device->multiprocessors)
 	    : is_wide ? wide_cut(q->p.m, q->p.n, q->p.k, q->p.b.is_tiled,
 				 device->multiprocessors)
-		      : skinny_cut(q->p.m, q->p.n, q->p.k, gemv->batch,
-				   q->p.b.is_tiled, device->multiprocessors);
+		      : skinny_cut(q->p.m, q->p.n, q->p.k, gemv->batch, q->p.b.is_tiled,
+				   device->multiprocessors);
 	char name[40];
 
 	q->p.tiles = cut.tiles;
@@ -554,12 +530,10 @@ static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
 	    is_wide ? nib_wide_shared_bytes(cut.eights)
 		    : nib_skinny_shared_bytes(cut.eights, is_moe);
 	if (!is_moe)
-		return find_kernels(device, "skinny", 8 * cut.eights,
-				    8 * cut.eights, type, gemv, err);
-	snprintf(name, sizeof(name), "nib_skinny_experts_%d%s", 8 * cut.eights,
-		 type);
-	return find_kernel(device, name, gemv->shared_bytes, &gemv->aligned,
-			   err);
+		return find_kernels(device, "skinny", 8 * cut.eights, 8 * cut.eights,
+				    type, gemv, err);
+	snprintf(name, sizeof(name), "nib_skinny_experts_%d%s", 8 * cut.eights, type);
+	return find_kernel(device, name, gemv->shared_bytes, &gemv->aligned, err);
 }
 
 /* As a problem: what both forms have. */
@@ -599,8 +573,7 @@ const char *cuda_gemv_type(bool is_dense, enum nib_dtype dtype)
 	return !is_dense ? "" : dtype == NIB_FP16 ? "_f16" : "_bf16";
 }
 
-enum nib_status cuda_gemv_plan(struct cuda_device *device,
-			       const struct nib_plan *plan,
+enum nib_status cuda_gemv_plan(struct cuda_device *device, const struct nib_plan *plan,
 			       struct cuda_gemv *gemv, struct nib_error *err)
 {
 	const struct nib_moe_problem *moe = plan->is_moe ? &plan->moe : NULL;
@@ -612,8 +585,7 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 	set_sizes(&gemv->params, &p, moe);
 	gemv->batch = nib_nvfp4_batches(&p.a);
 	if (moe && way_moe(plan->op, moe, &p) == GEMV_VECTOR)
-		return plan_vector_moe(device,
-				       plan->op == NIB_DUAL_GEMM ? 2 : 1,
+		return plan_vector_moe(device, plan->op == NIB_DUAL_GEMM ? 2 : 1,
 				       is_dense, type, gemv, err);
 	return !moe && gemv_way(p.a.rows, p.b.rows, p.b.k) == GEMV_VECTOR
 		   ? plan_vector(device, is_dense, type, gemv, err)
@@ -622,8 +594,7 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device,
 
 enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 				 const struct cuda_gemv *gemv,
-				 const struct nib_run *run,
-				 struct nib_error *err)
+				 const struct nib_run *run, struct nib_error *err)
 {
 	const struct nib_problem p = problem_of(run->problems, run->moe);
 	/* The other kernels take its first member, or that one's. */
@@ -677,8 +648,7 @@ static bool have_same_strides(const struct nib_gemv_operand *b,
 }
 
 /* GEMV_TILES: neither, as far as alignment tells. */
-static enum gemv_way way_aligned(enum nib_op op,
-				 const struct nib_moe_problem *moe)
+static enum gemv_way way_aligned(enum nib_op op, const struct nib_moe_problem *moe)
 {
 	const struct nib_problem p = problem_of_moe(moe);
 	const enum gemv_way way = way_moe(op, moe, &p);
@@ -700,8 +670,7 @@ bool cuda_gemv_takes_rows(enum nib_op op, const struct nib_moe_problem *moe)
 	return way_aligned(op, moe) == GEMV_VECTOR;
 }
 
-struct nib_skinny_params
-cuda_gemv_experts_params(const struct nib_moe_problem *moe)
+struct nib_skinny_params cuda_gemv_experts_params(const struct nib_moe_problem *moe)
 {
 	const struct nib_problem p = problem_of_moe(moe);
 	struct nib_skinny_params q = {0};

@@ -46,8 +46,8 @@ struct gemv_cut gemv_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 /* The same of a dual product's two matrices for each of so many rows of A,
  * matrices 2, or of one for each, 1. */
 struct gemv_cut gemv_cut_moe(int64_t rows, int matrices, int64_t n, int64_t k,
-			     bool a_is_dense, bool b_is_tiled,
-			     int multiprocessors, int64_t shared_bytes);
+			     bool a_is_dense, bool b_is_tiled, int multiprocessors,
+			     int64_t shared_bytes);
 
 /* How the skinny kernels cut a matrix of each batch, or all experts. */
 struct skinny_cut {
@@ -66,8 +66,8 @@ struct skinny_cut skinny_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 struct skinny_cut wide_cut(int64_t m, int64_t n, int64_t k, bool b_is_tiled,
 			   int multiprocessors);
 /* The same for so many rows of A of all experts; b's scales are tiled. */
-struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n,
-				 int64_t k, int multiprocessors);
+struct skinny_cut skinny_cut_moe(int64_t rows, int64_t experts, int64_t n, int64_t k,
+				 int multiprocessors);
 
 /*
  * A problem that these kernels take: resolved, its weights as a view, A NVFP4 or
@@ -98,37 +98,30 @@ struct cuda_gemv {
  * As the kernels take it; its alignment also from one of `batches` matrices to
  * the next.  NULL pointers are multiples of everything.
  */
-struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v,
-					  int64_t batches);
+struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v, int64_t batches);
 /* The same of a dense A. */
-struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x,
-					int64_t batches);
+struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x, int64_t batches);
 
 /* One problem, or experts, that these kernels take: the above and alignment. */
 bool cuda_gemv_takes(const struct nib_plan *plan);
 /* plan: cuda_gemv_takes().  With the context entered, as the
  * launch. */
-enum nib_status cuda_gemv_plan(struct cuda_device *device,
-			       const struct nib_plan *plan,
+enum nib_status cuda_gemv_plan(struct cuda_device *device, const struct nib_plan *plan,
 			       struct cuda_gemv *gemv, struct nib_error *err);
 /* "", "_f16" or "_bf16": what the names of the kernels for such an A have. */
 const char *cuda_gemv_type(bool is_dense, enum nib_dtype dtype);
 /* The vector kernel for experts, of the cut's shared memory. */
 enum nib_status cuda_gemv_find_experts(struct cuda_device *device, int matrices,
-				       const char *type,
-				       const struct gemv_cut *cut,
-				       CUfunction *function,
-				       struct nib_error *err);
+				       const char *type, const struct gemv_cut *cut,
+				       CUfunction *function, struct nib_error *err);
 /* Experts of which the vector kernels multiply each row of A by itself. */
 bool cuda_gemv_takes_rows(enum nib_op op, const struct nib_moe_problem *moe);
 /* The parameters of such experts but for the cut. */
-struct nib_skinny_params
-cuda_gemv_experts_params(const struct nib_moe_problem *moe);
+struct nib_skinny_params cuda_gemv_experts_params(const struct nib_moe_problem *moe);
 /* run: resolved, its pointers checked. */
 enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 				 const struct cuda_gemv *gemv,
-				 const struct nib_run *run,
-				 struct nib_error *err);
+				 const struct nib_run *run, struct nib_error *err);
 
 /* ---- gemv_layer.c --------------------------------------------------------- */
 

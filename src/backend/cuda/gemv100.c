@@ -42,9 +42,8 @@ static int tile_warps_log2(int64_t tiles, int64_t k, int multiprocessors)
 	return is_small && k >= EIGHT_WARPS_STEPS * NIB_GEMV_STEP ? 3 : 2;
 }
 
-struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k,
-			       int64_t matrices, int64_t rows, bool b_is_tiled,
-			       int multiprocessors)
+struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k, int64_t matrices,
+			       int64_t rows, bool b_is_tiled, int multiprocessors)
 {
 	const int64_t tiles = nib_gemv_tiles(n, b_is_tiled);
 	struct gemv100_cut cut = {
@@ -57,12 +56,11 @@ struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k,
 
 	/* How many units an MoE problem has is known on the device alone. */
 	if (m)
-		cut.ctas =
-		    nib_gemv100_ctas((uint32_t)(tiles * matrices), cut.m,
-				     cut.tile_warps_log2, multiprocessors);
+		cut.ctas = nib_gemv100_ctas((uint32_t)(tiles * matrices), cut.m,
+					    cut.tile_warps_log2, multiprocessors);
 	else
-		cut.ctas = tiles * rows < multiprocessors ? tiles * rows
-							  : multiprocessors;
+		cut.ctas =
+		    tiles * rows < multiprocessors ? tiles * rows : multiprocessors;
 	cut.shared_bytes = nib_gemv100_shared_bytes(k, cut.m);
 	return cut;
 }
@@ -126,16 +124,14 @@ bool cuda_gemv100_takes(const struct nib_plan *plan)
 /* Rows of 32-byte pieces; NULL pointers are multiples of everything. */
 static bool is_aligned(const struct nib_gemv100_params *p)
 {
-	const uint64_t codes = (uintptr_t)p->b.codes |
-			       (uint64_t)p->b.batch_stride |
+	const uint64_t codes = (uintptr_t)p->b.codes | (uint64_t)p->b.batch_stride |
 			       (uint64_t)(p->n > 1 ? p->b.row_stride : 0);
 
 	return codes % 32 == 0 && p->b.scales_align >= 4 && p->k % 64 == 0;
 }
 
 /* Pointers, and how they and the strides are aligned. */
-static void set_pointers(struct nib_gemv100_params *params,
-			 const struct nib_problem *p,
+static void set_pointers(struct nib_gemv100_params *params, const struct nib_problem *p,
 			 const struct nib_moe_problem *moe)
 {
 	const int64_t batches =
@@ -152,8 +148,8 @@ static void set_pointers(struct nib_gemv100_params *params,
 	}
 }
 
-static enum nib_status find_kernels(struct cuda_device *device,
-				    struct gemv100 *g, struct nib_error *err)
+static enum nib_status find_kernels(struct cuda_device *device, struct gemv100 *g,
+				    struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
 	char name[32];
@@ -165,15 +161,15 @@ static enum nib_status find_kernels(struct cuda_device *device,
 				     &g->aligned, err);
 	}
 	snprintf(name, sizeof(name), "nib_gemv_%d_any", g->any_m);
-	return status ? status
-		      : cuda_kernel(device, name,
-				    (int)nib_gemv100_shared_bytes(g->params.k,
-								  g->any_m),
-				    &g->any, err);
+	return status
+		   ? status
+		   : cuda_kernel(device, name,
+				 (int)nib_gemv100_shared_bytes(g->params.k, g->any_m),
+				 &g->any, err);
 }
 
-static void set_sizes(struct nib_gemv100_params *params,
-		      const struct nib_problem *p, bool is_moe)
+static void set_sizes(struct nib_gemv100_params *params, const struct nib_problem *p,
+		      bool is_moe)
 {
 	params->c_row_stride = nib_dense_row_stride_elems(&p->c);
 	params->c_batch_stride = nib_dense_batch_stride_elems(&p->c);
@@ -192,8 +188,8 @@ static void set_sizes(struct nib_gemv100_params *params,
 }
 
 enum nib_status cuda_gemv100_plan(struct cuda_device *device,
-				  const struct nib_plan *plan,
-				  struct cuda_few *few, struct nib_error *err)
+				  const struct nib_plan *plan, struct cuda_few *few,
+				  struct nib_error *err)
 {
 	const struct nib_moe_problem *moe = plan->is_moe ? &plan->moe : NULL;
 	struct nib_problem p = problem_of(plan->problems, moe);
@@ -208,9 +204,9 @@ enum nib_status cuda_gemv100_plan(struct cuda_device *device,
 	p.alpha = NULL;
 	set_sizes(&g->params, &p, moe != NULL);
 	set_pointers(&g->params, &p, NULL);
-	g->cut = gemv100_cut(g->params.m, g->params.n, g->params.k,
-			     g->params.matrices, g->params.rows,
-			     g->params.b.is_tiled, device->multiprocessors);
+	g->cut =
+	    gemv100_cut(g->params.m, g->params.n, g->params.k, g->params.matrices,
+			g->params.rows, g->params.b.is_tiled, device->multiprocessors);
 	g->params.tiles = g->cut.tiles;
 	g->params.tile_warps_log2 = g->cut.tile_warps_log2;
 	g->params.multiprocessors = device->multiprocessors;
@@ -221,8 +217,7 @@ enum nib_status cuda_gemv100_plan(struct cuda_device *device,
 
 enum nib_status cuda_gemv100_launch(const struct cuda_device *device,
 				    const struct cuda_few *few,
-				    const struct nib_run *run,
-				    struct nib_error *err)
+				    const struct nib_run *run, struct nib_error *err)
 {
 	const struct gemv100 *g = few->state;
 	const struct nib_problem p = problem_of(run->problems, run->moe);

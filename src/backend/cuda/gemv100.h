@@ -18,9 +18,8 @@ struct gemv100_cut {
 };
 
 /* matrices: batches, or experts; of MoE, m is 0 and rows those of A. */
-struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k,
-			       int64_t matrices, int64_t rows, bool b_is_tiled,
-			       int multiprocessors);
+struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k, int64_t matrices,
+			       int64_t rows, bool b_is_tiled, int multiprocessors);
 
 /* Problems that these kernels take: resolved, weights as a view. */
 bool gemv100_takes(enum nib_op op, const struct nib_problem *p);
@@ -37,11 +36,10 @@ struct cuda_arch;
 
 bool cuda_gemv100_takes(const struct nib_plan *plan);
 enum nib_status cuda_gemv100_plan(struct cuda_device *device,
-				  const struct nib_plan *plan,
-				  struct cuda_few *few, struct nib_error *err);
+				  const struct nib_plan *plan, struct cuda_few *few,
+				  struct nib_error *err);
 enum nib_status cuda_gemv100_launch(const struct cuda_device *device,
 				    const struct cuda_few *few,
-				    const struct nib_run *run,
-				    struct nib_error *err);
+				    const struct nib_run *run, struct nib_error *err);
 
 #endif

@@ -54,8 +54,7 @@ static bool takes(const struct nib_moe_few *f)
 
 	if (is_nvfp4 && l->y.rows > 1 && f->down->x.cols > MOST_QUANTIZED)
 		return false;
-	if (!cuda_gemv_takes_rows(is_dual ? NIB_DUAL_GEMM : NIB_GEMM,
-				  f->first) ||
+	if (!cuda_gemv_takes_rows(is_dual ? NIB_DUAL_GEMM : NIB_GEMM, f->first) ||
 	    !cuda_gemv_takes_rows(NIB_GEMM, f->down))
 		return false;
 	if (f->up && (!cuda_gemv_takes_rows(NIB_GEMM, f->up) ||
@@ -67,8 +66,7 @@ static bool takes(const struct nib_moe_few *f)
 
 /* ---- launches ------------------------------------------------------------- */
 
-static enum nib_status quantize_tokens(const struct layer *s,
-				       struct nib_error *err)
+static enum nib_status quantize_tokens(const struct layer *s, struct nib_error *err)
 {
 	struct nib_moe_quantize_params p = {
 	    .x = cuda_view_dense(&s->l->x),
@@ -79,8 +77,7 @@ static enum nib_status quantize_tokens(const struct layer *s,
 	void *arguments[] = {&p};
 	CUlaunchAttribute attribute;
 	CUlaunchConfig config = {
-	    .gridDimX =
-		(unsigned)divide_up(p.x.rows * p.q.groups * 4, NIB_MOE_THREADS),
+	    .gridDimX = (unsigned)divide_up(p.x.rows * p.q.groups * 4, NIB_MOE_THREADS),
 	    .blockDimX = NIB_MOE_THREADS,
 	    .hStream = s->stream,
 	    .attrs = &attribute,
@@ -98,9 +95,9 @@ static enum nib_status quantize_tokens(const struct layer *s,
 static struct gemv_cut cut_of(const struct layer *s, int matrices,
 			      const struct nib_gemv_params *p)
 {
-	return gemv_cut_moe(
-	    s->few->route->slots, matrices, p->n, p->k, s->is_dense,
-	    p->b.is_tiled, s->device->multiprocessors, s->device->shared_bytes);
+	return gemv_cut_moe(s->few->route->slots, matrices, p->n, p->k, s->is_dense,
+			    p->b.is_tiled, s->device->multiprocessors,
+			    s->device->shared_bytes);
 }
 
 static enum nib_status launch_product(const struct layer *s, int matrices,
@@ -123,8 +120,8 @@ static enum nib_status launch_product(const struct layer *s, int matrices,
 
 	p->moe.p.tiles = cut.tiles;
 	p->moe.p.tiles_per_cta = cut.tiles_per_cta;
-	status = cuda_gemv_find_experts(s->device, matrices, s->type, &cut,
-					&function, err);
+	status =
+	    cuda_gemv_find_experts(s->device, matrices, s->type, &cut, &function, err);
 	if (status)
 		return status;
 	cuda_may_overlap(&config);
@@ -168,8 +165,7 @@ static enum nib_status launch_h(const struct layer *s, bool is_second,
 	p.moe.p.b_is_constant = is_second;
 	p.moe.p.a = input_of(s);
 	if (f->up) {
-		const struct nib_skinny_params up =
-		    cuda_gemv_experts_params(f->up);
+		const struct nib_skinny_params up = cuda_gemv_experts_params(f->up);
 
 		p.moe.b2 = up.p.b;
 		p.moe.alpha2 = up.p.alpha;
@@ -182,8 +178,7 @@ static enum nib_status launch_h(const struct layer *s, bool is_second,
 	p.layer.limit = l->limit;
 	p.layer.swish = l->swish;
 	p.layer.up_bias = l->up_bias;
-	p.layer.n_arrivals =
-	    (int32_t)(l->y.rows * cut_of(s, 1, &y->moe.p).ctas);
+	p.layer.n_arrivals = (int32_t)(l->y.rows * cut_of(s, 1, &y->moe.p).ctas);
 	return launch_product(s, has_up ? 2 : 1, &p, err);
 }
 

@@ -53,8 +53,8 @@ static size_t id_bytes(const struct cuda_image *image)
 }
 
 /* False if the loader does not say where the driver's library lies. */
-static bool find_ptx(const struct cuda_driver *cu,
-		     const struct cuda_image *image, char *path, size_t bytes)
+static bool find_ptx(const struct cuda_driver *cu, const struct cuda_image *image,
+		     char *path, size_t bytes)
 {
 	const char *slash;
 	Dl_info info;
@@ -66,8 +66,8 @@ static bool find_ptx(const struct cuda_driver *cu,
 		return false;
 	slash = strrchr(info.dli_fname, '/');
 	n = snprintf(path, bytes, "%.*snibblas/%.*s.ptx",
-		     slash ? (int)(slash + 1 - info.dli_fname) : 0,
-		     info.dli_fname, name_bytes(image), image->words);
+		     slash ? (int)(slash + 1 - info.dli_fname) : 0, info.dli_fname,
+		     name_bytes(image), image->words);
 	return n > 0 && (size_t)n < bytes;
 }
 
@@ -82,8 +82,8 @@ static char *read_text(const char *path)
 		return NULL;
 	if (fstat(fileno(file), &facts) == 0)
 		text = calloc((size_t)facts.st_size + 1, 1);
-	if (text && fread(text, 1, (size_t)facts.st_size, file) !=
-			(size_t)facts.st_size) {
+	if (text &&
+	    fread(text, 1, (size_t)facts.st_size, file) != (size_t)facts.st_size) {
 		errno = EIO;
 		free(text);
 		text = NULL;
@@ -104,36 +104,31 @@ static bool is_of_build(const struct cuda_image *image, const char *text)
 }
 
 static enum nib_status load_ptx(const struct cuda_device *device,
-				const struct cuda_image *image,
-				const char *text, CUmodule *module,
-				struct nib_error *err)
+				const struct cuda_image *image, const char *text,
+				CUmodule *module, struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
 	char log[96] = "", what[192];
-	int options[] = {CU_JIT_ERROR_LOG_BUFFER,
-			 CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
 	void *values[] = {log, (void *)(uintptr_t)sizeof(log)};
-	CUresult result =
-	    cu->cuModuleLoadDataEx(module, text, 2, options, values);
+	CUresult result = cu->cuModuleLoadDataEx(module, text, 2, options, values);
 
 	if (!result)
 		return NIB_OK;
 	log[sizeof(log) - 1] = '\0';
 	make_line(log);
-	snprintf(
-	    what, sizeof(what),
-	    "%s: the driver (CUDA %d.%d) takes neither machine code nor PTX of "
-	    "%.*s%s%s",
-	    device->name, cu->version / 1000, cu->version % 1000 / 10,
-	    name_bytes(image), image->words, *log ? ": " : "", log);
+	snprintf(what, sizeof(what),
+		 "%s: the driver (CUDA %d.%d) takes neither machine code nor PTX of "
+		 "%.*s%s%s",
+		 device->name, cu->version / 1000, cu->version % 1000 / 10,
+		 name_bytes(image), image->words, *log ? ": " : "", log);
 	return cuda_fail(cu, result, what, err);
 }
 
 /* The driver does not take machine code, or not that of this build. */
 static enum nib_status load_beside(const struct cuda_device *device,
-				   const struct cuda_image *image,
-				   CUresult refusal, CUmodule *module,
-				   struct nib_error *err)
+				   const struct cuda_image *image, CUresult refusal,
+				   CUmodule *module, struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
 	char path[PATH_BYTES], what[192];
@@ -145,16 +140,15 @@ static enum nib_status load_beside(const struct cuda_device *device,
 		text = read_text(path);
 	if (!text && errno == ENOMEM)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for the kernels of %.*s",
-				name_bytes(image), image->words);
+				"no memory for the kernels of %.*s", name_bytes(image),
+				image->words);
 	if (!text) {
 		snprintf(what, sizeof(what),
 			 "%s: the driver (CUDA %d.%d) does not take the "
 			 "kernels of %.*s; one of the CUDA that compiled "
 			 "them, or later, does",
-			 device->name, cu->version / 1000,
-			 cu->version % 1000 / 10, name_bytes(image),
-			 image->words);
+			 device->name, cu->version / 1000, cu->version % 1000 / 10,
+			 name_bytes(image), image->words);
 		return cuda_fail(cu, refusal, what, err);
 	}
 	if (is_of_build(image, text))
@@ -169,17 +163,16 @@ static enum nib_status load_beside(const struct cuda_device *device,
 }
 
 enum nib_status cuda_image_load(const struct cuda_device *device,
-				const struct cuda_image *image,
-				CUmodule *module, struct nib_error *err)
+				const struct cuda_image *image, CUmodule *module,
+				struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
 	char what[192];
-	CUresult result =
-	    cu->cuModuleLoadDataEx(module, image->code, 0, NULL, NULL);
+	CUresult result = cu->cuModuleLoadDataEx(module, image->code, 0, NULL, NULL);
 
 	if (is_refusal(result))
 		return load_beside(device, image, result, module, err);
-	snprintf(what, sizeof(what), "%s: loading the kernels of %.*s",
-		 device->name, name_bytes(image), image->words);
+	snprintf(what, sizeof(what), "%s: loading the kernels of %.*s", device->name,
+		 name_bytes(image), image->words);
 	return result ? cuda_fail(cu, result, what, err) : NIB_OK;
 }

@@ -56,8 +56,7 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 			 "on %d clusters, k in %d slice%s, %s of %s",
 			 what, device->name, NIB_TILE_N, p->tiled.tile_m,
 			 p->tiled.clusters, p->tiled.k_slices,
-			 p->tiled.k_slices == 1 ? "" : "s", launches,
-			 p->tiled.kernels);
+			 p->tiled.k_slices == 1 ? "" : "s", launches, p->tiled.kernels);
 }
 
 /* A that the architecture's kernels take. */
@@ -70,8 +69,7 @@ static enum nib_status check_activations(const struct nib_plan *plan,
 	if (kind == NIB_ACTIVATIONS_NVFP4)
 		return NIB_OK;
 	if (!arch->takes_dense)
-		return nib_no_activations(plan, "must be NVFP4 on this GPU",
-					  err);
+		return nib_no_activations(plan, "must be NVFP4 on this GPU", err);
 	if (kind != NIB_ACTIVATIONS_DENSE || nib_plan_x_dtype(plan) == NIB_FP32)
 		return nib_no_activations(
 		    plan,
@@ -129,10 +127,9 @@ static enum nib_status launch(struct cuda_plan *p, const struct nib_run *run,
 		return device->arch->few_launch(device, &p->few, run, err);
 	if (run->moe)
 		return device->arch->launch_moe(device, &p->tiled, run->moe,
-						run->workspace, run->stream,
-						err);
-	return device->arch->launch(device, &p->tiled, run->problems,
-				    run->workspace, run->stream, err);
+						run->workspace, run->stream, err);
+	return device->arch->launch(device, &p->tiled, run->problems, run->workspace,
+				    run->stream, err);
 }
 
 enum nib_status cuda_run(struct nib_plan *plan, const struct nib_run *run,

@@ -30,8 +30,8 @@ CUresult cuda_memory_free(const struct cuda_driver *cu, CUdeviceptr pointer)
 	return result;
 }
 
-enum nib_status cuda_alloc(struct nib_device *base, size_t bytes,
-			   void **pointer, struct nib_error *err)
+enum nib_status cuda_alloc(struct nib_device *base, size_t bytes, void **pointer,
+			   struct nib_error *err)
 {
 	const struct cuda_device *device = cuda_device(base);
 	const struct cuda_driver *cu = device->driver;
@@ -74,8 +74,8 @@ enum nib_status cuda_copy(struct nib_device *base, void *to, const void *from,
 
 	if (status)
 		return status;
-	result = cu->cuMemcpy((CUdeviceptr)(uintptr_t)to,
-			      (CUdeviceptr)(uintptr_t)from, bytes);
+	result = cu->cuMemcpy((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
+			      bytes);
 	/* Between two addresses of a GPU it only enqueues. */
 	if (!result)
 		result = cu->cuStreamSynchronize(NULL);
@@ -85,8 +85,7 @@ enum nib_status cuda_copy(struct nib_device *base, void *to, const void *from,
 	return status;
 }
 
-enum nib_status cuda_wait(struct nib_device *base, void *stream,
-			  struct nib_error *err)
+enum nib_status cuda_wait(struct nib_device *base, void *stream, struct nib_error *err)
 {
 	const struct cuda_device *device = cuda_device(base);
 	CUresult result;

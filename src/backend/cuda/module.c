@@ -36,14 +36,12 @@ bool cuda_has_images(const struct cuda_arch *arch)
 {
 	int i = 0;
 
-	while (cuda_images[i].words &&
-	       !cuda_arch_has_image(arch, cuda_images[i].words))
+	while (cuda_images[i].words && !cuda_arch_has_image(arch, cuda_images[i].words))
 		i++;
 	return cuda_images[i].words != NULL;
 }
 
-enum nib_status cuda_modules_load(struct cuda_device *device,
-				  struct nib_error *err)
+enum nib_status cuda_modules_load(struct cuda_device *device, struct nib_error *err)
 {
 	struct cuda_modules *all = calloc(1, sizeof(*all));
 	enum nib_status status = NIB_OK;
@@ -59,8 +57,7 @@ enum nib_status cuda_modules_load(struct cuda_device *device,
 	if (all)
 		all->modules = calloc((size_t)count + 1, sizeof(*all->modules));
 	if (!all || !all->modules)
-		status =
-		    nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
+		status = nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
 	for (int i = 0; i < count && !status; i++) {
 		const struct cuda_image *image = &cuda_images[i];
 		struct module *next;
@@ -108,9 +105,8 @@ static bool has_kernel(const struct cuda_image *image, const char *name)
 }
 
 /* Only the module that has it is asked: a sanitizer reports calls that fail. */
-static enum nib_status find_function(const struct cuda_device *device,
-				     const char *name, CUfunction *function,
-				     struct nib_error *err)
+static enum nib_status find_function(const struct cuda_device *device, const char *name,
+				     CUfunction *function, struct nib_error *err)
 {
 	const struct cuda_modules *all = device->modules;
 	CUresult result;
@@ -121,8 +117,8 @@ static enum nib_status find_function(const struct cuda_device *device,
 	if (i == all->count)
 		return nib_fail(err, NIB_DEVICE_FAILED,
 				"%s: no such kernel in this library", name);
-	result = device->driver->cuModuleGetFunction(
-	    function, all->modules[i].module, name);
+	result =
+	    device->driver->cuModuleGetFunction(function, all->modules[i].module, name);
 	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
 }
 
@@ -158,8 +154,8 @@ static enum nib_status add_kernel(struct cuda_device *device, const char *name,
 	enum nib_status status;
 
 	if (!grow_kernels(all))
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for the kernel %s", name);
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for the kernel %s",
+				name);
 	snprintf(k.name, sizeof(k.name), "%s", name);
 	status = find_function(device, name, &k.function, err);
 	if (status)
@@ -170,9 +166,8 @@ static enum nib_status add_kernel(struct cuda_device *device, const char *name,
 }
 
 /* Blocks have 48 KiB of shared memory unless more is asked for. */
-static enum nib_status allow_shared(struct cuda_device *device,
-				    struct kernel *kernel, int shared_bytes,
-				    struct nib_error *err)
+static enum nib_status allow_shared(struct cuda_device *device, struct kernel *kernel,
+				    int shared_bytes, struct nib_error *err)
 {
 	CUresult result;
 
@@ -214,9 +209,9 @@ static unsigned one_at_least(unsigned x)
 	return x ? x : 1;
 }
 
-enum nib_status cuda_launch(const struct cuda_device *device,
-			    CUfunction function, CUlaunchConfig config,
-			    void **arguments, struct nib_error *err)
+enum nib_status cuda_launch(const struct cuda_device *device, CUfunction function,
+			    CUlaunchConfig config, void **arguments,
+			    struct nib_error *err)
 {
 	CUresult result;
 
@@ -224,8 +219,6 @@ enum nib_status cuda_launch(const struct cuda_device *device,
 	config.gridDimZ = one_at_least(config.gridDimZ);
 	config.blockDimY = one_at_least(config.blockDimY);
 	config.blockDimZ = one_at_least(config.blockDimZ);
-	result = device->driver->cuLaunchKernelEx(&config, function, arguments,
-						  NULL);
-	return result ? cuda_fail(device->driver, result, device->name, err)
-		      : NIB_OK;
+	result = device->driver->cuLaunchKernelEx(&config, function, arguments, NULL);
+	return result ? cuda_fail(device->driver, result, device->name, err) : NIB_OK;
 }

@@ -40,14 +40,12 @@ static enum nib_status launch(struct cuda_device *device, const char *name,
 /* Threads that run at once. */
 static int64_t most_threads(const struct cuda_device *device)
 {
-	return (int64_t)device->multiprocessors * BLOCKS_PER_SM *
-	       NIB_MOE_THREADS;
+	return (int64_t)device->multiprocessors * BLOCKS_PER_SM * NIB_MOE_THREADS;
 }
 
 /* A thread for each of the units, or a loop where there are very many. */
-static enum nib_status launch_units(struct cuda_device *device,
-				    const char *name, int64_t units,
-				    void *params, void *stream,
+static enum nib_status launch_units(struct cuda_device *device, const char *name,
+				    int64_t units, void *params, void *stream,
 				    struct nib_error *err)
 {
 	const int64_t most = most_threads(device) / NIB_MOE_THREADS;
@@ -55,8 +53,8 @@ static enum nib_status launch_units(struct cuda_device *device,
 
 	if (units == 0)
 		return NIB_OK;
-	return launch(device, name, blocks < most ? blocks : most,
-		      NIB_MOE_THREADS, params, stream, err);
+	return launch(device, name, blocks < most ? blocks : most, NIB_MOE_THREADS,
+		      params, stream, err);
 }
 
 /* ---- begin --------------------------------------------------------------- */
@@ -74,8 +72,8 @@ static struct nib_moe_route_params route_params(const struct nib_moe_route *r)
 	};
 }
 
-static struct nib_moe_gather_params
-gather_params(const struct nib_moe_route *r, const struct nib_moe_gather *g)
+static struct nib_moe_gather_params gather_params(const struct nib_moe_route *r,
+						  const struct nib_moe_gather *g)
 {
 	const struct nib_moe_layer *l = g->layer;
 	struct nib_moe_gather_params p = {
@@ -101,40 +99,37 @@ gather_params(const struct nib_moe_route *r, const struct nib_moe_gather *g)
 /* One launch, in which every CTA looks at all slots. */
 static enum nib_status begin_at_once(struct cuda_device *device,
 				     const struct nib_moe_route *r,
-				     const struct nib_moe_gather *g,
-				     void *stream, struct nib_error *err)
+				     const struct nib_moe_gather *g, void *stream,
+				     struct nib_error *err)
 {
-	struct nib_moe_begin_params p = {route_params(r), gather_params(r, g),
-					 0, 1};
+	struct nib_moe_begin_params p = {route_params(r), gather_params(r, g), 0, 1};
 
 	p.offset_ctas = (int32_t)divide_up(r->experts + 1, NIB_MOE_THREADS);
 	if (p.gather.groups > NIB_MOE_THREADS)
-		p.token_ctas =
-		    (int32_t)divide_up(p.gather.groups, NIB_MOE_THREADS);
+		p.token_ctas = (int32_t)divide_up(p.gather.groups, NIB_MOE_THREADS);
 	return launch(device, "nib_moe_begin",
-		      p.offset_ctas + p.gather.tokens * p.token_ctas,
-		      NIB_MOE_THREADS, &p, stream, err);
+		      p.offset_ctas + p.gather.tokens * p.token_ctas, NIB_MOE_THREADS,
+		      &p, stream, err);
 }
 
 static enum nib_status begin_in_two(struct cuda_device *device,
 				    const struct nib_moe_route *r,
-				    const struct nib_moe_gather *g,
-				    void *stream, struct nib_error *err)
+				    const struct nib_moe_gather *g, void *stream,
+				    struct nib_error *err)
 {
 	struct nib_moe_route_params route = route_params(r);
 	struct nib_moe_gather_params gather = gather_params(r, g);
 	enum nib_status status;
 
-	status = launch(device, "nib_moe_route", r->experts + 1,
-			NIB_MOE_ROUTE_THREADS, &route, stream, err);
-	return status ? status
-		      : launch_units(device, "nib_moe_gather",
-				     gather.tokens * gather.groups, &gather,
-				     stream, err);
+	status = launch(device, "nib_moe_route", r->experts + 1, NIB_MOE_ROUTE_THREADS,
+			&route, stream, err);
+	return status
+		   ? status
+		   : launch_units(device, "nib_moe_gather",
+				  gather.tokens * gather.groups, &gather, stream, err);
 }
 
-static enum nib_status begin(struct nib_device *base,
-			     const struct nib_moe_route *r,
+static enum nib_status begin(struct nib_device *base, const struct nib_moe_route *r,
 			     const struct nib_moe_gather *g, void *stream,
 			     struct nib_error *err)
 {
@@ -145,10 +140,10 @@ static enum nib_status begin(struct nib_device *base,
 		return status;
 	status = cuda_check_layer(device, r, g->layer, err);
 	if (!status && r->slots > 0)
-		status = r->slots <= NIB_MOE_BEGIN_SLOTS &&
-				 r->top_k <= NIB_MOE_BEGIN_TOP_K
-			     ? begin_at_once(device, r, g, stream, err)
-			     : begin_in_two(device, r, g, stream, err);
+		status =
+		    r->slots <= NIB_MOE_BEGIN_SLOTS && r->top_k <= NIB_MOE_BEGIN_TOP_K
+			? begin_at_once(device, r, g, stream, err)
+			: begin_in_two(device, r, g, stream, err);
 	cuda_leave(device);
 	return status;
 }
@@ -183,16 +178,15 @@ static enum nib_status activate(struct nib_device *base,
 	if (a->q.codes)
 		p.q = cuda_view_nvfp4(&a->q);
 	is_few = p.most_rows * p.groups * 4 <= most_threads(device);
-	status = launch_units(
-	    device, is_few ? "nib_moe_activate_few" : "nib_moe_activate",
-	    p.most_rows * p.groups * (is_few ? 4 : 1), &p, stream, err);
+	status =
+	    launch_units(device, is_few ? "nib_moe_activate_few" : "nib_moe_activate",
+			 p.most_rows * p.groups * (is_few ? 4 : 1), &p, stream, err);
 	cuda_leave(device);
 	return status;
 }
 
-static enum nib_status combine(struct nib_device *base,
-			       const struct nib_moe_combine *c, void *stream,
-			       struct nib_error *err)
+static enum nib_status combine(struct nib_device *base, const struct nib_moe_combine *c,
+			       void *stream, struct nib_error *err)
 {
 	struct cuda_device *device = cuda_device(base);
 	struct nib_moe_combine_params p = {
@@ -210,10 +204,10 @@ static enum nib_status combine(struct nib_device *base,
 		status = cuda_check_combine(device, c, err);
 	p.y.is_aligned = p.y.cols % 4 == 0 && p.y.row_stride % 4 == 0;
 	if (!status)
-		status = launch_units(
-		    device, "nib_moe_combine",
-		    p.y.rows * (p.y.is_aligned ? p.y.cols / 4 : p.y.cols), &p,
-		    stream, err);
+		status =
+		    launch_units(device, "nib_moe_combine",
+				 p.y.rows * (p.y.is_aligned ? p.y.cols / 4 : p.y.cols),
+				 &p, stream, err);
 	cuda_leave(device);
 	return status;
 }

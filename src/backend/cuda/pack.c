@@ -35,16 +35,14 @@ static enum nib_status check_signs(const struct cuda_device *device,
 	if (result)
 		return cuda_fail(cu, result, device->name, err);
 	if (signs & 0x80)
-		return nib_fail_argument(
-		    err, NIB_BAD_DATA, "b.scales",
-		    ": a scale has its sign bit set: scales are "
-		    "not negative");
+		return nib_fail_argument(err, NIB_BAD_DATA, "b.scales",
+					 ": a scale has its sign bit set: scales are "
+					 "not negative");
 	return NIB_OK;
 }
 
 /* Rows one by one only where they are not dense. */
-static CUresult copy_codes(const struct cuda_driver *cu,
-			   const struct nib_nvfp4 *from,
+static CUresult copy_codes(const struct cuda_driver *cu, const struct nib_nvfp4 *from,
 			   const struct nib_nvfp4 *to)
 {
 	const size_t row_bytes = (size_t)from->k / 2;
@@ -109,14 +107,12 @@ static int64_t copied_row_bytes(const struct nib_device *device, int64_t k)
 }
 
 /* Kernels read these codes as they would read a copy. */
-bool cuda_pack_shares(const struct nib_device *device,
-		      const struct nib_nvfp4 *b)
+bool cuda_pack_shares(const struct nib_device *device, const struct nib_nvfp4 *b)
 {
 	const int64_t batch_stride = nib_nvfp4_batch_stride_bytes(b);
 
 	return b->k % 32 == 0 &&
-	       nib_nvfp4_row_stride_bytes(b) ==
-		   copied_row_bytes(device, b->k) &&
+	       nib_nvfp4_row_stride_bytes(b) == copied_row_bytes(device, b->k) &&
 	       (uintptr_t)b->codes % SHARED_ALIGN == 0 &&
 	       (nib_nvfp4_batches(b) == 1 || batch_stride % SHARED_ALIGN == 0);
 }
@@ -153,8 +149,7 @@ static void make_view(const struct nib_nvfp4 *b, bool shares_codes,
 	 * Whole pieces of 16 bytes: compute-sanitizer takes a cp.async that reads
 	 * fewer bytes for one that reads 16.
 	 */
-	p->base.bytes =
-	    ((size_t)p->base.batch * (codes + scales) + 15) & ~(size_t)15;
+	p->base.bytes = ((size_t)p->base.batch * (codes + scales) + 15) & ~(size_t)15;
 }
 
 enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
@@ -166,8 +161,7 @@ enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
 	enum nib_status status = NIB_OK;
 
 	if (!p)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for packed weights");
+		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for packed weights");
 	p->base.device = base;
 	make_view(b, shares_codes, p);
 	if (p->base.bytes)
@@ -188,8 +182,7 @@ enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
 	return NIB_OK;
 }
 
-enum nib_status cuda_packed_update(struct nib_packed *packed,
-				   const struct nib_nvfp4 *b,
+enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_nvfp4 *b,
 				   struct nib_error *err)
 {
 	struct cuda_packed *p = (struct cuda_packed *)packed;
@@ -206,8 +199,8 @@ enum nib_status cuda_packed_update(struct nib_packed *packed,
 	return fill(p, b, err);
 }
 
-enum nib_status cuda_unpack(const struct nib_packed *packed,
-			    const struct nib_nvfp4 *to, struct nib_error *err)
+enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_nvfp4 *to,
+			    struct nib_error *err)
 {
 	const struct cuda_packed *p = (const struct cuda_packed *)packed;
 	struct cuda_device *device = cuda_device(packed->device);
@@ -217,13 +210,12 @@ enum nib_status cuda_unpack(const struct nib_packed *packed,
 
 	if (packed->bytes == 0)
 		return NIB_OK;
-	status =
-	    nib_check_apart(nib_codes_span(to), "to.codes",
-			    nib_codes_span(&p->view), "packed's codes", err);
+	status = nib_check_apart(nib_codes_span(to), "to.codes",
+				 nib_codes_span(&p->view), "packed's codes", err);
 	if (!status)
-		status = nib_check_apart(nib_scale_span(to), "to.scales",
-					 nib_codes_span(&p->view),
-					 "packed's codes", err);
+		status =
+		    nib_check_apart(nib_scale_span(to), "to.scales",
+				    nib_codes_span(&p->view), "packed's codes", err);
 	if (!status)
 		status = cuda_enter(device, err);
 	if (status)
@@ -231,8 +223,7 @@ enum nib_status cuda_unpack(const struct nib_packed *packed,
 	status = cuda_check_nvfp4(device, to, nib_label("to"), err);
 	cuda_leave(device);
 	if (!status)
-		status = cuda_convert_scales(packed->device, &p->view, to, NULL,
-					     err);
+		status = cuda_convert_scales(packed->device, &p->view, to, NULL, err);
 	if (!status)
 		status = cuda_enter(device, err);
 	if (status)

@@ -17,9 +17,8 @@ static int64_t at_most(int64_t a, int64_t most)
 }
 
 /* *done: the amount, rounded up to what the kernel does. */
-static struct launch launch_of(const struct cuda_device *device,
-			       enum nib_probe probe, int64_t amount,
-			       int64_t *done)
+static struct launch launch_of(const struct cuda_device *device, enum nib_probe probe,
+			       int64_t amount, int64_t *done)
 {
 	const int64_t sms = device->multiprocessors;
 	const int64_t units = divide_up(amount, NIB_PROBE_READ_BYTES);
@@ -29,11 +28,10 @@ static struct launch launch_of(const struct cuda_device *device,
 	*done = amount;
 	switch (probe) {
 	case NIB_PROBE_READ:
-		return (struct launch){
-		    "nib_probe_read",
-		    at_most(divide_up(units, NIB_PROBE_READ_THREADS),
-			    NIB_PROBE_READ_BLOCKS * sms),
-		    NIB_PROBE_READ_THREADS, units};
+		return (struct launch){"nib_probe_read",
+				       at_most(divide_up(units, NIB_PROBE_READ_THREADS),
+					       NIB_PROBE_READ_BLOCKS * sms),
+				       NIB_PROBE_READ_THREADS, units};
 	case NIB_PROBE_MULTIPLY:
 		*done = steps * step_flop;
 		return (struct launch){"nib_probe_multiply", sms,
@@ -49,8 +47,8 @@ enum nib_status cuda_probe(struct nib_device *base, enum nib_probe probe,
 {
 	struct cuda_device *device = cuda_device(base);
 	const struct launch l = launch_of(device, probe, amount, done);
-	const struct nib_span span = {
-	    (uintptr_t)data, (uintptr_t)data + (data ? (uintptr_t)amount : 0)};
+	const struct nib_span span = {(uintptr_t)data,
+				      (uintptr_t)data + (data ? (uintptr_t)amount : 0)};
 	struct nib_probe_args args = {data, l.count, NULL};
 	void *arguments[] = {&args};
 	CUlaunchConfig config = {0};
@@ -59,8 +57,8 @@ enum nib_status cuda_probe(struct nib_device *base, enum nib_probe probe,
 
 	if (status)
 		return status;
-	status = cuda_check_span(device, span, NIB_PROBE_READ_BYTES,
-				 nib_label("data"), "", err);
+	status = cuda_check_span(device, span, NIB_PROBE_READ_BYTES, nib_label("data"),
+				 "", err);
 	if (!status)
 		status = cuda_kernel(device, l.kernel, 0, &function, err);
 	if (!status) {

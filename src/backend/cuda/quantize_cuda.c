@@ -30,11 +30,11 @@ static enum nib_status fail_call(const struct call *call, CUresult result,
 	return cuda_fail(call->device->driver, result, call->device->name, err);
 }
 
-static enum nib_status begin(struct call *call, struct nib_device *device,
-			     void *stream, struct nib_error *err)
+static enum nib_status begin(struct call *call, struct nib_device *device, void *stream,
+			     struct nib_error *err)
 {
-	*call = (struct call){.device = cuda_device(device),
-			      .stream = (CUstream)stream};
+	*call =
+	    (struct call){.device = cuda_device(device), .stream = (CUstream)stream};
 	return cuda_enter(call->device, err);
 }
 
@@ -53,22 +53,19 @@ static enum nib_status new_found(struct call *call, struct nib_error *err)
 	if (result == CUDA_ERROR_NOT_SUPPORTED)
 		result = cuda_memory_alloc(cu, &call->found, bytes);
 	if (!result)
-		result =
-		    cu->cuMemsetD8Async(call->found, 0, bytes, call->stream);
+		result = cu->cuMemsetD8Async(call->found, 0, bytes, call->stream);
 	return result ? fail_call(call, result, err) : NIB_OK;
 }
 
 /* Waits for what was found. */
-static enum nib_status read_back(const struct call *call, void *to,
-				 const void *from, size_t bytes,
-				 struct nib_error *err)
+static enum nib_status read_back(const struct call *call, void *to, const void *from,
+				 size_t bytes, struct nib_error *err)
 {
 	const struct cuda_driver *cu = call->device->driver;
 	CUresult result;
 
 	result = cu->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
-				   (CUdeviceptr)(uintptr_t)from, bytes,
-				   call->stream);
+				   (CUdeviceptr)(uintptr_t)from, bytes, call->stream);
 	if (!result)
 		result = cu->cuStreamSynchronize(call->stream);
 	return result ? fail_call(call, result, err) : NIB_OK;
@@ -78,8 +75,8 @@ static enum nib_status read_found(const struct call *call,
 				  struct nib_quantize_found *found,
 				  struct nib_error *err)
 {
-	return read_back(call, found, (void *)(uintptr_t)call->found,
-			 sizeof(*found), err);
+	return read_back(call, found, (void *)(uintptr_t)call->found, sizeof(*found),
+			 err);
 }
 
 static void end(struct call *call)
@@ -96,12 +93,10 @@ static void end(struct call *call)
 }
 
 /* A thread for each of the units, or a loop where there are very many. */
-static enum nib_status launch(const struct call *call, const char *name,
-			      int64_t units, void *params,
-			      struct nib_error *err)
+static enum nib_status launch(const struct call *call, const char *name, int64_t units,
+			      void *params, struct nib_error *err)
 {
-	const int64_t most =
-	    (int64_t)call->device->multiprocessors * BLOCKS_PER_SM;
+	const int64_t most = (int64_t)call->device->multiprocessors * BLOCKS_PER_SM;
 	const int64_t blocks =
 	    units / NIB_QUANTIZE_THREADS + (units % NIB_QUANTIZE_THREADS != 0);
 	CUlaunchConfig config = {0};
@@ -134,9 +129,8 @@ struct nib_quantize_dense cuda_view_dense(const struct nib_dense *v)
 	    .dtype = (int32_t)v->dtype,
 	};
 
-	d.is_aligned =
-	    (d.rows <= 1 || d.row_stride * bytes % CUDA_ALIGN == 0) &&
-	    (d.batch <= 1 || d.batch_stride * bytes % CUDA_ALIGN == 0);
+	d.is_aligned = (d.rows <= 1 || d.row_stride * bytes % CUDA_ALIGN == 0) &&
+		       (d.batch <= 1 || d.batch_stride * bytes % CUDA_ALIGN == 0);
 	return d;
 }
 
@@ -152,13 +146,11 @@ struct nib_quantize_nvfp4 cuda_view_nvfp4(const struct nib_nvfp4 *v)
 	    .batch_stride = nib_nvfp4_batch_stride_bytes(v),
 	    .scale_row_stride = nib_nvfp4_scale_row_stride_bytes(v),
 	    .scale_batch_stride = nib_nvfp4_scale_batch_stride_bytes(v),
-	    .scale_bytes =
-		(int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k),
+	    .scale_bytes = (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k),
 	    .is_tiled = v->scale_layout == NIB_TILED_128X4,
 	};
 
-	q.tile_columns =
-	    (q.groups + NIB_SCALE_TILE_GROUPS - 1) / NIB_SCALE_TILE_GROUPS;
+	q.tile_columns = (q.groups + NIB_SCALE_TILE_GROUPS - 1) / NIB_SCALE_TILE_GROUPS;
 	q.is_aligned = (q.rows <= 1 || q.row_stride % 8 == 0) &&
 		       (q.batch <= 1 || q.batch_stride % 8 == 0);
 	return q;
@@ -173,8 +165,7 @@ static int64_t scale_units(const struct nib_quantize_nvfp4 *q)
 /* ---- amax ---------------------------------------------------------------- */
 
 /* The value is read back for its name: what a wait costs is spent already. */
-static enum nib_status fail_bad(const struct call *call,
-				const struct nib_dense *x,
+static enum nib_status fail_bad(const struct call *call, const struct nib_dense *x,
 				const struct nib_quantize_found *found,
 				struct nib_error *err)
 {
@@ -191,14 +182,13 @@ static enum nib_status fail_bad(const struct call *call,
 		return status;
 	return nib_fail_argument(
 	    err, NIB_BAD_DATA, "x",
-	    "[batch %lld, row %lld, col %lld] = %s: must be finite",
-	    (long long)batch, (long long)row, (long long)col,
+	    "[batch %lld, row %lld, col %lld] = %s: must be finite", (long long)batch,
+	    (long long)row, (long long)col,
 	    isnan(nib_dtype_to_fp32(bits, x->dtype)) ? "nan" : "inf");
 }
 
-static enum nib_status launch_amax(const struct call *call,
-				   const struct nib_dense *x, bool saturate,
-				   struct nib_error *err)
+static enum nib_status launch_amax(const struct call *call, const struct nib_dense *x,
+				   bool saturate, struct nib_error *err)
 {
 	struct nib_amax_params p = {
 	    .x = cuda_view_dense(x),
@@ -215,9 +205,8 @@ static enum nib_status launch_amax(const struct call *call,
 		d->rows = 1;
 	}
 	return launch(call, "nib_amax",
-		      (d->cols + NIB_BLOCK - 1) / NIB_BLOCK * d->rows *
-			  d->batch,
-		      &p, err);
+		      (d->cols + NIB_BLOCK - 1) / NIB_BLOCK * d->rows * d->batch, &p,
+		      err);
 }
 
 enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
@@ -248,12 +237,11 @@ enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
 
 /* NULL is none. */
 static enum nib_status check_global(const struct call *call,
-				    const float *global_pointer,
-				    struct nib_error *err)
+				    const float *global_pointer, struct nib_error *err)
 {
 	const uintptr_t begin = (uintptr_t)global_pointer;
-	const struct nib_span global = {
-	    begin, begin ? begin + sizeof(*global_pointer) : 0};
+	const struct nib_span global = {begin,
+					begin ? begin + sizeof(*global_pointer) : 0};
 
 	return cuda_check_span(call->device, global, sizeof(float),
 			       nib_label("options"), "global_pointer", err);
@@ -275,11 +263,11 @@ static enum nib_status check_quantize(const struct call *call,
 	return status;
 }
 
-static enum nib_status
-launch_quantize(const struct call *call, const struct nib_dense *x,
-		const struct nib_nvfp4 *q,
-		const struct nib_quantize_options *options, bool global_of_amax,
-		struct nib_error *err)
+static enum nib_status launch_quantize(const struct call *call,
+				       const struct nib_dense *x,
+				       const struct nib_nvfp4 *q,
+				       const struct nib_quantize_options *options,
+				       bool global_of_amax, struct nib_error *err)
 {
 	struct nib_quantize_params p = {
 	    .x = cuda_view_dense(x),
@@ -297,8 +285,7 @@ launch_quantize(const struct call *call, const struct nib_dense *x,
 
 /* What the kernels found, once they are done. */
 static enum nib_status tell(const struct call *call, const struct nib_dense *x,
-			    float global, float *global_used,
-			    struct nib_error *err)
+			    float global, float *global_used, struct nib_error *err)
 {
 	struct nib_quantize_found found;
 	enum nib_status status = read_found(call, &found, err);
@@ -308,15 +295,13 @@ static enum nib_status tell(const struct call *call, const struct nib_dense *x,
 	if (found.first_bad)
 		return fail_bad(call, x, &found, err);
 	if (global_used)
-		*global_used =
-		    nib_fp32_bits(global)
-			? global
-			: nib_global_ref(nib_fp32_from_bits(found.amax));
+		*global_used = nib_fp32_bits(global)
+				   ? global
+				   : nib_global_ref(nib_fp32_from_bits(found.amax));
 	return NIB_OK;
 }
 
-enum nib_status cuda_quantize(struct nib_device *device,
-			      const struct nib_dense *x,
+enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense *x,
 			      const struct nib_nvfp4 *q,
 			      const struct nib_quantize_options *options,
 			      float *global_used, struct nib_error *err)
@@ -346,14 +331,12 @@ enum nib_status cuda_quantize(struct nib_device *device,
 
 /* ---- dequantise, scale layouts ------------------------------------------- */
 
-enum nib_status cuda_dequantize(struct nib_device *device,
-				const struct nib_nvfp4 *q, float global,
-				const struct nib_dense *y,
+enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+				float global, const struct nib_dense *y,
 				const struct nib_dequantize_options *options,
 				struct nib_error *err)
 {
-	struct nib_dequantize_params p = {cuda_view_nvfp4(q),
-					  cuda_view_dense(y),
+	struct nib_dequantize_params p = {cuda_view_nvfp4(q), cuda_view_dense(y),
 					  options->global_pointer, global};
 	struct call call;
 	enum nib_status status = begin(&call, device, options->stream, err);
@@ -366,8 +349,7 @@ enum nib_status cuda_dequantize(struct nib_device *device,
 	if (!status)
 		status = check_global(&call, options->global_pointer, err);
 	if (!status)
-		status =
-		    launch(&call, "nib_dequantize", scale_units(&p.q), &p, err);
+		status = launch(&call, "nib_dequantize", scale_units(&p.q), &p, err);
 	end(&call);
 	return status;
 }
@@ -377,8 +359,7 @@ enum nib_status cuda_convert_scales(struct nib_device *device,
 				    const struct nib_nvfp4 *to, void *stream,
 				    struct nib_error *err)
 {
-	struct nib_convert_params p = {cuda_view_nvfp4(from),
-				       cuda_view_nvfp4(to)};
+	struct nib_convert_params p = {cuda_view_nvfp4(from), cuda_view_nvfp4(to)};
 	struct call call;
 	enum nib_status status = begin(&call, device, stream, err);
 
@@ -386,27 +367,26 @@ enum nib_status cuda_convert_scales(struct nib_device *device,
 		return status;
 	status = cuda_check_scales(call.device, from, nib_label("from"), err);
 	if (!status)
-		status =
-		    cuda_check_scales(call.device, to, nib_label("to"), err);
+		status = cuda_check_scales(call.device, to, nib_label("to"), err);
 	if (!status)
-		status = launch(&call, "nib_convert_scales", scale_units(&p.to),
-				&p, err);
+		status =
+		    launch(&call, "nib_convert_scales", scale_units(&p.to), &p, err);
 	end(&call);
 	return status;
 }
 
 /* ---- experts' rows ------------------------------------------------------- */
 
-static enum nib_status check_words(const struct call *call,
-				   const int32_t *words, int64_t count,
-				   const char *name, struct nib_error *err)
+static enum nib_status check_words(const struct call *call, const int32_t *words,
+				   int64_t count, const char *name,
+				   struct nib_error *err)
 {
 	const uintptr_t begin = (uintptr_t)words;
 	const struct nib_span span = {
 	    begin, begin ? begin + sizeof(*words) * (uintptr_t)count : 0};
 
-	return cuda_check_span(call->device, span, sizeof(*words),
-			       nib_label(name), "", err);
+	return cuda_check_span(call->device, span, sizeof(*words), nib_label(name), "",
+			       err);
 }
 
 enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
@@ -414,8 +394,7 @@ enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
 				 int32_t *scale_rows, void *stream,
 				 struct nib_error *err)
 {
-	struct nib_expert_rows_params p = {ends, experts, row_offsets,
-					   scale_rows};
+	struct nib_expert_rows_params p = {ends, experts, row_offsets, scale_rows};
 	struct call call;
 	enum nib_status status = begin(&call, device, stream, err);
 
@@ -423,11 +402,10 @@ enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
 		return status;
 	status = check_words(&call, ends, experts, "ends", err);
 	if (!status)
-		status = check_words(&call, row_offsets, experts + 1,
-				     "row_offsets", err);
-	if (!status)
 		status =
-		    check_words(&call, scale_rows, experts, "scale_rows", err);
+		    check_words(&call, row_offsets, experts + 1, "row_offsets", err);
+	if (!status)
+		status = check_words(&call, scale_rows, experts, "scale_rows", err);
 	if (!status)
 		status = launch(&call, "nib_expert_rows", 1, &p, err);
 	end(&call);

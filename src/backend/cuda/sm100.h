@@ -85,22 +85,18 @@ struct sm100_gemm {
 /* ---- entries of the table of architectures ------------------------------- */
 
 enum nib_status sm100_clusters(struct cuda_device *device,
-			       struct nib_tile_device *clusters,
-			       struct nib_error *err);
-enum nib_status sm100_plan(struct cuda_device *device,
-			   const struct nib_plan *plan,
+			       struct nib_tile_device *clusters, struct nib_error *err);
+enum nib_status sm100_plan(struct cuda_device *device, const struct nib_plan *plan,
 			   struct cuda_tiled *tiled, struct nib_error *err);
 void sm100_free(struct nib_device *device, struct cuda_tiled *tiled);
 enum nib_status sm100_launch(const struct cuda_device *device,
 			     const struct cuda_tiled *tiled,
-			     const struct nib_problem *problems,
-			     void *workspace, CUstream stream,
-			     struct nib_error *err);
+			     const struct nib_problem *problems, void *workspace,
+			     CUstream stream, struct nib_error *err);
 enum nib_status sm100_launch_moe(const struct cuda_device *device,
 				 const struct cuda_tiled *tiled,
-				 const struct nib_moe_problem *moe,
-				 void *workspace, CUstream stream,
-				 struct nib_error *err);
+				 const struct nib_moe_problem *moe, void *workspace,
+				 CUstream stream, struct nib_error *err);
 
 /* ---- sm100_cut.c --------------------------------------------------------- */
 
@@ -116,12 +112,11 @@ enum nib_status sm100_launch_moe(const struct cuda_device *device,
 double sm100_step_cycles(int32_t ctas, bool dual, int32_t rows);
 
 enum nib_status sm100_find_kernel(struct cuda_device *device, enum nib_op op,
-				  int32_t ctas, bool is_few,
-				  CUfunction *function, struct nib_error *err);
+				  int32_t ctas, bool is_few, CUfunction *function,
+				  struct nib_error *err);
 /* Clusters of `slices` pairs or single CTAs that run at once. */
-enum nib_status sm100_count(struct cuda_device *device, enum nib_op op,
-			    int32_t ctas, int32_t slices, int32_t *clusters,
-			    struct nib_error *err);
+enum nib_status sm100_count(struct cuda_device *device, enum nib_op op, int32_t ctas,
+			    int32_t slices, int32_t *clusters, struct nib_error *err);
 
 /* How a chunk is cut: the best of several ways. */
 struct sm100_cut {
@@ -171,11 +166,10 @@ enum nib_status sm100_encode(const struct cuda_device *device,
  * Adds a copy to the launch's staging, at *workspace_bytes, which grows; false:
  * no memory.
  */
-bool sm100_stage_add(struct sm100_chunk *chunk,
-		     const struct sm100_source *source, struct sm100_map *map,
-		     size_t *workspace_bytes);
+bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *source,
+		     struct sm100_map *map, size_t *workspace_bytes);
 enum nib_status sm100_stage_launch(const struct cuda_device *device,
-				   const struct sm100_chunk *chunk,
-				   CUstream stream, struct nib_error *err);
+				   const struct sm100_chunk *chunk, CUstream stream,
+				   struct nib_error *err);
 
 #endif

@@ -49,8 +49,7 @@ double sm100_step_cycles(int32_t ctas, bool dual, int32_t rows)
 	const int32_t mine = rows / ctas;
 	const int32_t blocks = rows > 128 ? 2 : 1;
 	/* A step is 64 of k, a quarter of a stage. */
-	const int32_t b_bytes =
-	    weights * (NIB_SM100_B_BYTES + NIB_SM100_SCALES_BYTES);
+	const int32_t b_bytes = weights * (NIB_SM100_B_BYTES + NIB_SM100_SCALES_BYTES);
 	const int32_t a_bytes =
 	    mine * NIB_SM100_A_ROW_BYTES + blocks * NIB_SM100_SCALES_BYTES;
 	const double memory = b_bytes / 4.0 / MEMORY_RATE;
@@ -64,16 +63,16 @@ double sm100_step_cycles(int32_t ctas, bool dual, int32_t rows)
 }
 
 /* The device's table is of pairs that multiply once. */
-static void scale_costs(const struct nib_cuda_costs *of, int32_t ctas,
-			bool dual, struct nib_cuda_costs *out)
+static void scale_costs(const struct nib_cuda_costs *of, int32_t ctas, bool dual,
+			struct nib_cuda_costs *out)
 {
 	*out = *of;
 	for (int i = 0; i < NIB_TILE_SIZES; i++) {
 		const int32_t rows = nib_tile_size(i);
 
-		out->step[i] = (int32_t)(of->step[i] *
-					 sm100_step_cycles(ctas, dual, rows) /
-					 sm100_step_cycles(2, false, rows));
+		out->step[i] =
+		    (int32_t)(of->step[i] * sm100_step_cycles(ctas, dual, rows) /
+			      sm100_step_cycles(2, false, rows));
 	}
 	if (dual) {
 		out->tile *= 2;
@@ -92,8 +91,8 @@ static double join_cycles(const struct nib_cuda_costs *costs, int32_t slices,
 /* ---- kernels ------------------------------------------------------------- */
 
 enum nib_status sm100_find_kernel(struct cuda_device *device, enum nib_op op,
-				  int32_t ctas, bool is_few,
-				  CUfunction *function, struct nib_error *err)
+				  int32_t ctas, bool is_few, CUfunction *function,
+				  struct nib_error *err)
 {
 	static const char *const names[2][2][2] = {
 	    {{"nib_gemm_single_many", "nib_gemm_single_few"},
@@ -106,9 +105,8 @@ enum nib_status sm100_find_kernel(struct cuda_device *device, enum nib_op op,
 			   device->shared_bytes, function, err);
 }
 
-enum nib_status sm100_count(struct cuda_device *device, enum nib_op op,
-			    int32_t ctas, int32_t slices, int32_t *clusters,
-			    struct nib_error *err)
+enum nib_status sm100_count(struct cuda_device *device, enum nib_op op, int32_t ctas,
+			    int32_t slices, int32_t *clusters, struct nib_error *err)
 {
 	CUfunction function;
 	enum nib_status status =
@@ -116,14 +114,12 @@ enum nib_status sm100_count(struct cuda_device *device, enum nib_op op,
 
 	return status ? status
 		      : cuda_count_clusters(device, function, ctas * slices,
-					    NIB_SM100_THREADS,
-					    device->shared_bytes,
+					    NIB_SM100_THREADS, device->shared_bytes,
 					    NIB_SM100_CLUSTERS, clusters, err);
 }
 
 enum nib_status sm100_clusters(struct cuda_device *device,
-			       struct nib_tile_device *clusters,
-			       struct nib_error *err)
+			       struct nib_tile_device *clusters, struct nib_error *err)
 {
 	*clusters = (struct nib_tile_device){.costs = &device->costs};
 	return sm100_count(device, NIB_GEMM, 2, 1, &clusters->clusters, err);
@@ -141,10 +137,9 @@ struct cut_shapes {
 };
 
 /* Whole tiles of each CTA or pair in shapes of so many slices of k. */
-static bool make_shapes(const struct nib_plan *plan,
-			const struct sm100_gemm *gemm,
-			const struct sm100_chunk *chunk, int32_t ctas,
-			int32_t slices, struct cut_shapes *out)
+static bool make_shapes(const struct nib_plan *plan, const struct sm100_gemm *gemm,
+			const struct sm100_chunk *chunk, int32_t ctas, int32_t slices,
+			struct cut_shapes *out)
 {
 	const int32_t most = out->dual ? DUAL_M_MAX : NIB_TILE_M_MAX;
 	int64_t tiles = 0;
@@ -162,18 +157,17 @@ static bool make_shapes(const struct nib_plan *plan,
 		out->shapes[i] = (struct nib_tile_shape){
 		    .m = (int32_t)p->a.rows,
 		    .n = (int32_t)units * SM100_UNIT_ROWS,
-		    .k = (int32_t)(slices == 1 ? p->a.k
-					       : divide_up(stages, slices) *
-						     NIB_SM100_STAGE_K),
+		    .k = (int32_t)(slices == 1
+				       ? p->a.k
+				       : divide_up(stages, slices) * NIB_SM100_STAGE_K),
 		};
 	}
 	return tiles <= INT32_MAX;
 }
 
 /* Tries one way; *best is replaced if it is slower. */
-static enum nib_status try_cut(struct cuda_device *device,
-			       const struct cut_shapes *s, int32_t ctas,
-			       int32_t slices, struct sm100_cut *best,
+static enum nib_status try_cut(struct cuda_device *device, const struct cut_shapes *s,
+			       int32_t ctas, int32_t slices, struct sm100_cut *best,
 			       struct nib_error *err)
 {
 	struct nib_cuda_costs costs;
@@ -189,21 +183,19 @@ static enum nib_status try_cut(struct cuda_device *device,
 	/* A part of a GPU may have too few multiprocessors for a cluster. */
 	if (slices > 1 && ctas * slices > device->multiprocessors)
 		return NIB_OK;
-	status = sm100_count(device, s->dual ? NIB_DUAL_GEMM : NIB_GEMM, ctas,
-			     slices, &d.clusters, err);
+	status = sm100_count(device, s->dual ? NIB_DUAL_GEMM : NIB_GEMM, ctas, slices,
+			     &d.clusters, err);
 	if (status)
 		return status;
 	scale_costs(&device->costs, ctas, s->dual, &costs);
 	if (!nib_tiles_plan(&d, s->shapes, s->count, false, false, &cut.plan,
 			    &cut.tiles))
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory to cut %d matrices into tiles",
-				s->count);
+				"no memory to cut %d matrices into tiles", s->count);
 	cut.cycles = cut.plan.cycles;
 	if (slices > 1)
 		cut.cycles += join_cycles(
-		    &costs, slices,
-		    cuda_tiles_most_m(cut.tiles, cut.plan.clusters));
+		    &costs, slices, cuda_tiles_most_m(cut.tiles, cut.plan.clusters));
 	/* Slices meet in shared memory that a next tile would need. */
 	if ((slices > 1 && cut.plan.rounds > 1) ||
 	    (best->tiles && cut.cycles >= best->cycles)) {
@@ -224,27 +216,25 @@ enum nib_status sm100_choose_cut(struct cuda_device *device,
 	struct cut_shapes s = {
 	    .count = chunk->count,
 	    .dual = plan->op == NIB_DUAL_GEMM,
-	    .is_alone = plan->count == 1 && gemm->n_entries == 1 &&
-			gemm->entries->batches == 1,
+	    .is_alone =
+		plan->count == 1 && gemm->n_entries == 1 && gemm->entries->batches == 1,
 	    .is_narrow = true,
 	};
-	const int64_t stages =
-	    divide_up(plan->problems[gemm->entries[chunk->first].problem].a.k,
-		      NIB_SM100_STAGE_K);
+	const int64_t stages = divide_up(
+	    plan->problems[gemm->entries[chunk->first].problem].a.k, NIB_SM100_STAGE_K);
 	const int32_t most_slices =
 	    s.is_alone ? min32((int32_t)stages, NIB_SM100_SLICES_MAX) : 1;
 	enum nib_status status = NIB_OK;
 
 	for (int32_t i = 0; i < chunk->count; i++)
-		if (plan->problems[gemm->entries[chunk->first + i].problem]
-			.c.cols > NIB_TILE_N)
+		if (plan->problems[gemm->entries[chunk->first + i].problem].c.cols >
+		    NIB_TILE_N)
 			s.is_narrow = false;
 	for (int32_t ctas = 2; ctas >= 1; ctas--) {
 		if (ctas == 2 ? s.is_narrow : !s.is_narrow && !s.is_alone)
 			continue;
 		for (int32_t slices = 1;
-		     !status && (slices == 1 || slices <= most_slices);
-		     slices *= 2) {
+		     !status && (slices == 1 || slices <= most_slices); slices *= 2) {
 			if (!make_shapes(plan, gemm, chunk, ctas, slices, &s)) {
 				if (best->tiles)
 					continue;

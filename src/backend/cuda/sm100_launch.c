@@ -21,15 +21,13 @@ struct run {
 };
 
 /* The place of an operand: matrix `batch` of its stack. */
-static uintptr_t address_of(const struct nib_nvfp4 *v, bool is_scales,
-			    int64_t batch)
+static uintptr_t address_of(const struct nib_nvfp4 *v, bool is_scales, int64_t batch)
 {
 	const int64_t matrix = nib_nvfp4_batches(v) > 1 ? batch : 0;
 
-	return is_scales
-		   ? (uintptr_t)nib_nvfp4_scales(v, matrix)
-		   : (uintptr_t)nib_offset_bytes(
-			 v->codes, matrix * nib_nvfp4_batch_stride_bytes(v));
+	return is_scales ? (uintptr_t)nib_nvfp4_scales(v, matrix)
+			 : (uintptr_t)nib_offset_bytes(
+			       v->codes, matrix * nib_nvfp4_batch_stride_bytes(v));
 }
 
 static const struct nib_nvfp4 *view_of(const struct nib_problem *p, int o)
@@ -62,13 +60,12 @@ static enum nib_status encode(const struct cuda_device *device,
 	if (last->address == address && last->rows == map->sizes[1])
 		return NIB_OK;
 	last->address = 0;
-	for (int32_t b = 0; b < (has_boxes ? chunk->boxes : 1) && !status;
-	     b++) {
+	for (int32_t b = 0; b < (has_boxes ? chunk->boxes : 1) && !status; b++) {
 		if (has_boxes)
 			one.box[1] = 8u << b;
-		status = sm100_encode(
-		    device, &one, address,
-		    param_of(&chunk->params->problems[i + b].maps, o), err);
+		status = sm100_encode(device, &one, address,
+				      param_of(&chunk->params->problems[i + b].maps, o),
+				      err);
 	}
 	if (!status)
 		*last = (struct sm100_encoded){address, map->sizes[1]};
@@ -96,9 +93,8 @@ static uintptr_t stage(const struct run *run, struct sm100_chunk *chunk,
 	return (uintptr_t)copy->to;
 }
 
-static enum nib_status set_maps(const struct run *run,
-				struct sm100_chunk *chunk, int32_t i,
-				struct nib_error *err)
+static enum nib_status set_maps(const struct run *run, struct sm100_chunk *chunk,
+				int32_t i, struct nib_error *err)
 {
 	struct sm100_entry *x = &run->gemm->entries[chunk->first + i];
 	const struct nib_problem *p = &run->problems[x->problem];
@@ -114,8 +110,8 @@ static enum nib_status set_maps(const struct run *run,
 		at = address_of(view_of(p, o), map->is_scales, x->batch);
 		if (run->moe && o == SM100_A_SCALES && is_placed(run, chunk)) {
 			placed = chunk->placed;
-			placed.sizes[1] = (uint64_t)divide_up(
-			    run->moe->scale_rows_total, 128);
+			placed.sizes[1] =
+			    (uint64_t)divide_up(run->moe->scale_rows_total, 128);
 			map = &placed;
 		}
 		if (map->copy >= 0)
@@ -128,8 +124,7 @@ static enum nib_status set_maps(const struct run *run,
 	return status;
 }
 
-static void set_pointers(const struct run *run, struct sm100_chunk *chunk,
-			 int32_t i)
+static void set_pointers(const struct run *run, struct sm100_chunk *chunk, int32_t i)
 {
 	const struct sm100_entry *x = &run->gemm->entries[chunk->first + i];
 	const struct nib_problem *p = &run->problems[x->problem];
@@ -160,14 +155,13 @@ static void set_moe(const struct run *run, struct sm100_chunk *chunk)
 	p->scale_rows_total = args->scale_rows_total;
 	/* The copy of A's scales is the last. */
 	p->count = run->gemm->entries->maps[SM100_A_SCALES].copy + 1;
-	p->pieces = p->copies[p->count - 1].first_piece +
-		    p->copies[p->count - 1].matrix_pieces;
+	p->pieces =
+	    p->copies[p->count - 1].first_piece + p->copies[p->count - 1].matrix_pieces;
 	if (is_placed(run, chunk))
 		p->pieces = p->copies[--p->count].first_piece;
 }
 
-static enum nib_status launch_chunk(const struct run *run,
-				    struct sm100_chunk *chunk,
+static enum nib_status launch_chunk(const struct run *run, struct sm100_chunk *chunk,
 				    struct nib_error *err)
 {
 	/* The launch copies its parameters. */
@@ -177,20 +171,18 @@ static enum nib_status launch_chunk(const struct run *run,
 	enum nib_status status = NIB_OK;
 
 	if (chunk->stage && chunk->stage->pieces)
-		status =
-		    sm100_stage_launch(run->device, chunk, run->stream, err);
+		status = sm100_stage_launch(run->device, chunk, run->stream, err);
 	if (status)
 		return status;
-	config.gridDimX = (unsigned)(chunk->clusters * chunk->ctas *
-				     chunk->params->args.k_slices);
+	config.gridDimX =
+	    (unsigned)(chunk->clusters * chunk->ctas * chunk->params->args.k_slices);
 	config.blockDimX = NIB_SM100_THREADS;
 	config.sharedMemBytes = (unsigned)chunk->shared_bytes;
 	config.hStream = run->stream;
 	config.attrs = attributes;
 	cuda_set_cluster(&config, chunk->ctas * chunk->params->args.k_slices);
 	cuda_may_overlap(&config);
-	return cuda_launch(run->device, chunk->multiply, config, arguments,
-			   err);
+	return cuda_launch(run->device, chunk->multiply, config, arguments, err);
 }
 
 static enum nib_status launch(const struct run *run, struct nib_error *err)
@@ -214,9 +206,8 @@ static enum nib_status launch(const struct run *run, struct nib_error *err)
 
 enum nib_status sm100_launch(const struct cuda_device *device,
 			     const struct cuda_tiled *tiled,
-			     const struct nib_problem *problems,
-			     void *workspace, CUstream stream,
-			     struct nib_error *err)
+			     const struct nib_problem *problems, void *workspace,
+			     CUstream stream, struct nib_error *err)
 {
 	const struct run run = {device, tiled->state, problems,
 				NULL,	workspace,    stream};
@@ -226,13 +217,11 @@ enum nib_status sm100_launch(const struct cuda_device *device,
 
 enum nib_status sm100_launch_moe(const struct cuda_device *device,
 				 const struct cuda_tiled *tiled,
-				 const struct nib_moe_problem *moe,
-				 void *workspace, CUstream stream,
-				 struct nib_error *err)
+				 const struct nib_moe_problem *moe, void *workspace,
+				 CUstream stream, struct nib_error *err)
 {
 	const struct nib_problem stacks = cuda_moe_stacks(moe);
-	const struct run run = {device, tiled->state, &stacks,
-				moe,	workspace,    stream};
+	const struct run run = {device, tiled->state, &stacks, moe, workspace, stream};
 
 	return launch(&run, err);
 }

@@ -55,8 +55,7 @@ void sm100_codes_map(const struct sm100_source *source, int32_t box_rows,
 	if (v->k && ((v->rows > 1 && !takes_stride(row)) ||
 		     (source->matrices > 1 && !takes_stride(batch)))) {
 		const int64_t dense =
-		    (int64_t)nib_stage_row_pieces((int32_t)v->k) *
-		    NIB_STAGE_PIECE;
+		    (int64_t)nib_stage_row_pieces((int32_t)v->k) * NIB_STAGE_PIECE;
 
 		map->copy = 0;
 		set_strides(map, dense, dense * v->rows);
@@ -114,8 +113,7 @@ enum nib_status sm100_encode(const struct cuda_device *device,
 			   : CU_TENSOR_MAP_DATA_TYPE_UINT8,
 	    3, (void *)address, map->sizes, map->strides_bytes, map->box, ones,
 	    CU_TENSOR_MAP_INTERLEAVE_NONE,
-	    map->is_scales ? CU_TENSOR_MAP_SWIZZLE_NONE
-			   : CU_TENSOR_MAP_SWIZZLE_128B,
+	    map->is_scales ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
 	    map->is_scales ? CU_TENSOR_MAP_L2_PROMOTION_NONE
 			   : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
 	    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

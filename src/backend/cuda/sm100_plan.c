@@ -26,8 +26,7 @@ static int32_t min32(int32_t a, int32_t b)
 
 /* ---- entries ------------------------------------------------------------- */
 
-static enum nib_status check_operands(const char *array, int64_t index,
-				      enum nib_op op,
+static enum nib_status check_operands(const char *array, int64_t index, enum nib_op op,
 				      const struct nib_problem *p,
 				      struct nib_error *err)
 {
@@ -35,13 +34,11 @@ static enum nib_status check_operands(const char *array, int64_t index,
 	    cuda_check_strides(&p->a, nib_label_of(array, index, "a"), err);
 
 	if (!status)
-		status =
-		    cuda_check_weights(cuda_weights(&p->b, p->b_packed),
-				       nib_label_of(array, index, "b"), err);
+		status = cuda_check_weights(cuda_weights(&p->b, p->b_packed),
+					    nib_label_of(array, index, "b"), err);
 	if (!status && op == NIB_DUAL_GEMM)
-		status =
-		    cuda_check_weights(cuda_weights(&p->b2, p->b2_packed),
-				       nib_label_of(array, index, "b2"), err);
+		status = cuda_check_weights(cuda_weights(&p->b2, p->b2_packed),
+					    nib_label_of(array, index, "b2"), err);
 	return status;
 }
 
@@ -51,21 +48,18 @@ static enum nib_status check_operands(const char *array, int64_t index,
  */
 static int64_t most_batches(enum nib_op op, const struct nib_problem *p)
 {
-	const int64_t rows =
-	    divide_up(p->c.cols, SM100_UNIT_ROWS) * SM100_UNIT_ROWS;
+	const int64_t rows = divide_up(p->c.cols, SM100_UNIT_ROWS) * SM100_UNIT_ROWS;
 	const struct nib_nvfp4 *b = cuda_weights(&p->b, p->b_packed);
 	const struct nib_nvfp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
 
-	if (op == NIB_DUAL_GEMM &&
-	    nib_nvfp4_batches(b) != nib_nvfp4_batches(b2))
+	if (op == NIB_DUAL_GEMM && nib_nvfp4_batches(b) != nib_nvfp4_batches(b2))
 		return 1;
 	return INT32_MAX / rows;
 }
 
 /* The entries of all problems that have elements. */
 static enum nib_status list_entries(const struct nib_plan *plan,
-				    struct sm100_gemm *gemm,
-				    struct nib_error *err)
+				    struct sm100_gemm *gemm, struct nib_error *err)
 {
 	int64_t n = 0;
 
@@ -90,8 +84,7 @@ static enum nib_status list_entries(const struct nib_plan *plan,
 		if (status)
 			return status;
 		for (int64_t l = 0; l < all; l += most_batches(plan->op, p)) {
-			const int64_t left = all - l,
-				      most = most_batches(plan->op, p);
+			const int64_t left = all - l, most = most_batches(plan->op, p);
 
 			gemm->entries[gemm->n_entries++] = (struct sm100_entry){
 			    .problem = (int32_t)i,
@@ -104,16 +97,15 @@ static enum nib_status list_entries(const struct nib_plan *plan,
 }
 
 /* Types of c may differ within a plan, not within a launch. */
-static int32_t chunk_count(const struct nib_plan *plan,
-			   const struct sm100_gemm *gemm, int64_t first)
+static int32_t chunk_count(const struct nib_plan *plan, const struct sm100_gemm *gemm,
+			   int64_t first)
 {
 	const enum nib_dtype dtype =
 	    plan->problems[gemm->entries[first].problem].c.dtype;
 	int32_t n = 0;
 
 	while (n < NIB_SM100_MANY_PROBLEMS && first + n < gemm->n_entries &&
-	       plan->problems[gemm->entries[first + n].problem].c.dtype ==
-		   dtype)
+	       plan->problems[gemm->entries[first + n].problem].c.dtype == dtype)
 		n++;
 	return n;
 }
@@ -122,9 +114,8 @@ static int32_t chunk_count(const struct nib_plan *plan,
 
 static size_t params_bytes(int32_t problems)
 {
-	return problems <= NIB_SM100_FEW_PROBLEMS
-		   ? sizeof(struct nib_sm100_few)
-		   : sizeof(struct nib_sm100_many);
+	return problems <= NIB_SM100_FEW_PROBLEMS ? sizeof(struct nib_sm100_few)
+						  : sizeof(struct nib_sm100_many);
 }
 
 static bool new_params(struct sm100_chunk *chunk, int32_t problems)
@@ -148,8 +139,8 @@ static void divide_memory(const struct cuda_device *device, bool dual,
 	args->stage_bytes = nib_sm100_stage_bytes(args->tile_m, chunk->ctas,
 						  args->a_scale_blocks, dual);
 	args->stages = min32(left / args->stage_bytes, NIB_SM100_STAGES_MAX);
-	chunk->shared_bytes = nib_sm100_shared_bytes(
-	    args->stages, args->stage_bytes, args->experts);
+	chunk->shared_bytes =
+	    nib_sm100_shared_bytes(args->stages, args->stage_bytes, args->experts);
 	nib_sm100_columns(args, dual);
 }
 
@@ -163,8 +154,7 @@ static void list_sources(const struct nib_problem *p, enum nib_op op,
 
 	memset(sources, 0, SM100_OPERANDS * sizeof(*sources));
 	sources[SM100_A] = (struct sm100_source){&p->a, a_matrices, false};
-	sources[SM100_B] =
-	    (struct sm100_source){b, b_matrices, p->b_packed != NULL};
+	sources[SM100_B] = (struct sm100_source){b, b_matrices, p->b_packed != NULL};
 	if (op == NIB_DUAL_GEMM)
 		sources[SM100_B2] =
 		    (struct sm100_source){b2, b_matrices, p->b2_packed != NULL};
@@ -173,9 +163,8 @@ static void list_sources(const struct nib_problem *p, enum nib_op op,
 }
 
 /* Problem i of a launch, but for its maps. */
-static void set_problem(const struct nib_problem *p, int32_t ctas,
-			int64_t b_matrices, int32_t a_box_rows,
-			struct nib_sm100_problem *out)
+static void set_problem(const struct nib_problem *p, int32_t ctas, int64_t b_matrices,
+			int32_t a_box_rows, struct nib_sm100_problem *out)
 {
 	out->a_box_rows = a_box_rows;
 	out->m = (int32_t)p->a.rows;
@@ -201,8 +190,8 @@ static bool add_maps(const struct sm100_source sources[SM100_OPERANDS],
 		if (!sources[o].view || map->is_used)
 			continue;
 		if (o % 2 == 0)
-			sm100_codes_map(&sources[o],
-					is_a ? a_box_rows : NIB_TILE_N, map);
+			sm100_codes_map(&sources[o], is_a ? a_box_rows : NIB_TILE_N,
+					map);
 		else
 			sm100_scales_map(&sources[o], is_a ? a_blocks : 1, map);
 		if (map->copy == 0 &&
@@ -243,8 +232,7 @@ static void report_chunk(const struct sm100_cut *cut, size_t workspace_bytes,
 /* Clusters without a tile, which are the last ones, are not launched. */
 static enum nib_status take_tiles(const struct sm100_cut *cut,
 				  struct sm100_chunk *chunk,
-				  struct cuda_tile_list *list,
-				  struct nib_error *err)
+				  struct cuda_tile_list *list, struct nib_error *err)
 {
 	struct nib_sm100_args *args = &chunk->params->args;
 	const int32_t all = cut->plan.clusters;
@@ -253,8 +241,7 @@ static enum nib_status take_tiles(const struct sm100_cut *cut,
 	args->tile_rounds = cut->plan.rounds;
 	args->k_slices = cut->slices;
 	args->a_scale_blocks = 1;
-	args->tile_m =
-	    cuda_tiles_most_m(cut->tiles, (int64_t)cut->plan.rounds * all);
+	args->tile_m = cuda_tiles_most_m(cut->tiles, (int64_t)cut->plan.rounds * all);
 	for (int32_t c = 0; c < all; c++)
 		if (cut->tiles[c].rows)
 			args->first[used++] = cut->tiles[c];
@@ -271,9 +258,7 @@ static enum nib_status take_tiles(const struct sm100_cut *cut,
 				continue;
 			if (!cuda_tiles_append(list, t, 1))
 				return cuda_no_memory(
-				    (size_t)(cut->plan.rounds * all) *
-					sizeof(*t),
-				    err);
+				    (size_t)(cut->plan.rounds * all) * sizeof(*t), err);
 		}
 	return NIB_OK;
 }
@@ -285,8 +270,7 @@ static bool largest_tiles(const struct sm100_cut *cut, int32_t problems,
 	bool is_one = true;
 
 	memset(tile_m, 0, (size_t)problems * sizeof(*tile_m));
-	for (int64_t i = 0; i < (int64_t)cut->plan.rounds * cut->plan.clusters;
-	     i++) {
+	for (int64_t i = 0; i < (int64_t)cut->plan.rounds * cut->plan.clusters; i++) {
 		const struct nib_gemm_tile *t = &cut->tiles[i];
 
 		if (t->rows > tile_m[t->problem])
@@ -296,11 +280,12 @@ static bool largest_tiles(const struct sm100_cut *cut, int32_t problems,
 	return is_one;
 }
 
-static enum nib_status
-fill_chunk(const struct cuda_device *device, const struct nib_plan *plan,
-	   const struct sm100_cut *cut, struct sm100_gemm *gemm,
-	   struct sm100_chunk *chunk, struct cuda_tile_list *list,
-	   struct cuda_tiled *tiled, struct nib_error *err)
+static enum nib_status fill_chunk(const struct cuda_device *device,
+				  const struct nib_plan *plan,
+				  const struct sm100_cut *cut, struct sm100_gemm *gemm,
+				  struct sm100_chunk *chunk,
+				  struct cuda_tile_list *list, struct cuda_tiled *tiled,
+				  struct nib_error *err)
 {
 	int32_t tile_m[NIB_SM100_MANY_PROBLEMS];
 	size_t workspace_bytes = 0;
@@ -316,16 +301,14 @@ fill_chunk(const struct cuda_device *device, const struct nib_plan *plan,
 	if (status)
 		return status;
 	args->dtype =
-	    (int32_t)plan->problems[gemm->entries[chunk->first].problem]
-		.c.dtype;
+	    (int32_t)plan->problems[gemm->entries[chunk->first].problem].c.dtype;
 	divide_memory(device, plan->op == NIB_DUAL_GEMM, chunk);
 	for (int32_t i = 0; i < chunk->count; i++) {
 		struct sm100_entry *x = &gemm->entries[chunk->first + i];
 		const struct nib_problem *p = &plan->problems[x->problem];
 		const int64_t b_matrices =
-		    nib_nvfp4_batches(cuda_weights(&p->b, p->b_packed)) > 1
-			? x->batches
-			: 1;
+		    nib_nvfp4_batches(cuda_weights(&p->b, p->b_packed)) > 1 ? x->batches
+									    : 1;
 		struct sm100_source sources[SM100_OPERANDS];
 
 		list_sources(p, plan->op, x->batches, b_matrices, sources);
@@ -342,18 +325,17 @@ fill_chunk(const struct cuda_device *device, const struct nib_plan *plan,
 	return NIB_OK;
 }
 
-static enum nib_status
-plan_chunks(struct cuda_device *device, const struct nib_plan *plan,
-	    struct sm100_gemm *gemm, struct cuda_tile_list *list,
-	    struct cuda_tiled *tiled, struct nib_error *err)
+static enum nib_status plan_chunks(struct cuda_device *device,
+				   const struct nib_plan *plan, struct sm100_gemm *gemm,
+				   struct cuda_tile_list *list,
+				   struct cuda_tiled *tiled, struct nib_error *err)
 {
 	int64_t n = 0;
 	enum nib_status status = list_entries(plan, gemm, err);
 
 	if (status)
 		return status;
-	for (int64_t i = 0; i < gemm->n_entries;
-	     i += chunk_count(plan, gemm, i))
+	for (int64_t i = 0; i < gemm->n_entries; i += chunk_count(plan, gemm, i))
 		n++;
 	gemm->chunks = calloc((size_t)n + 1, sizeof(*gemm->chunks));
 	if (!gemm->chunks)
@@ -367,8 +349,8 @@ plan_chunks(struct cuda_device *device, const struct nib_plan *plan,
 		i += chunk->count;
 		status = sm100_choose_cut(device, plan, gemm, chunk, &cut, err);
 		if (!status)
-			status = fill_chunk(device, plan, &cut, gemm, chunk,
-					    list, tiled, err);
+			status = fill_chunk(device, plan, &cut, gemm, chunk, list,
+					    tiled, err);
 		free(cut.tiles);
 	}
 	return status;
@@ -392,11 +374,9 @@ static bool add_moe_scales(const struct sm100_source *a, int64_t experts,
 	chunk->placed.is_used = map->copy < 0;
 	if (a->view->k == 0)
 		return true;
-	map->sizes[1] =
-	    (uint64_t)(rows / 128 + (experts < rows ? experts : rows));
-	map->strides_bytes[0] =
-	    (uint64_t)NIB_SCALE_TILE_BYTES *
-	    (uint64_t)nib_stage_tiles_across((int32_t)a->view->k);
+	map->sizes[1] = (uint64_t)(rows / 128 + (experts < rows ? experts : rows));
+	map->strides_bytes[0] = (uint64_t)NIB_SCALE_TILE_BYTES *
+				(uint64_t)nib_stage_tiles_across((int32_t)a->view->k);
 	if (!sm100_stage_add(chunk, a, map, workspace_bytes))
 		return false;
 	chunk->stage->copies[map->copy].is_of_experts = 1;
@@ -407,8 +387,8 @@ static bool add_moe_scales(const struct sm100_source *a, int64_t experts,
 static enum nib_status fill_moe(const struct cuda_device *device,
 				const struct nib_plan *plan,
 				const struct nib_problem *stacks,
-				struct sm100_gemm *gemm,
-				struct cuda_tiled *tiled, struct nib_error *err)
+				struct sm100_gemm *gemm, struct cuda_tiled *tiled,
+				struct nib_error *err)
 {
 	struct sm100_chunk *chunk = gemm->chunks;
 	struct sm100_entry *x = gemm->entries;
@@ -449,18 +429,16 @@ static enum nib_status fill_moe(const struct cuda_device *device,
 	return NIB_OK;
 }
 
-static enum nib_status plan_moe(struct cuda_device *device,
-				const struct nib_plan *plan,
-				struct sm100_gemm *gemm,
-				struct cuda_tiled *tiled, struct nib_error *err)
+static enum nib_status plan_moe(struct cuda_device *device, const struct nib_plan *plan,
+				struct sm100_gemm *gemm, struct cuda_tiled *tiled,
+				struct nib_error *err)
 {
 	const struct nib_problem stacks = cuda_moe_stacks(&plan->moe);
 	const int64_t experts = plan->count, rows = stacks.a.rows;
 	const int64_t padded =
 	    128 * (rows / 128 + 1 + (experts < rows ? experts : rows));
 	struct sm100_chunk *chunk;
-	enum nib_status status =
-	    check_operands("moe", -1, plan->op, &stacks, err);
+	enum nib_status status = check_operands("moe", -1, plan->op, &stacks, err);
 
 	if (!status)
 		status = cuda_check_experts(experts, rows, padded, err);
@@ -469,22 +447,18 @@ static enum nib_status plan_moe(struct cuda_device *device,
 	gemm->entries = calloc(1, sizeof(*gemm->entries));
 	chunk = gemm->chunks = calloc(1, sizeof(*chunk));
 	if (!gemm->entries || !chunk)
-		return cuda_no_memory(sizeof(*gemm->entries) + sizeof(*chunk),
-				      err);
+		return cuda_no_memory(sizeof(*gemm->entries) + sizeof(*chunk), err);
 	gemm->n_entries = 1;
 	gemm->entries->batches = 1;
 	chunk->count = 1;
 	chunk->ctas = stacks.c.cols > NIB_TILE_N ? 2 : 1;
-	status = sm100_count(device, plan->op, chunk->ctas, 1, &chunk->clusters,
-			     err);
-	return status ? status
-		      : fill_moe(device, plan, &stacks, gemm, tiled, err);
+	status = sm100_count(device, plan->op, chunk->ctas, 1, &chunk->clusters, err);
+	return status ? status : fill_moe(device, plan, &stacks, gemm, tiled, err);
 }
 
 /* ---- entries of the table of architectures ------------------------------- */
 
-static enum nib_status find_kernels(struct cuda_device *device,
-				    struct sm100_gemm *gemm,
+static enum nib_status find_kernels(struct cuda_device *device, struct sm100_gemm *gemm,
 				    struct nib_error *err)
 {
 	enum nib_status status = NIB_OK;
@@ -492,13 +466,11 @@ static enum nib_status find_kernels(struct cuda_device *device,
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
 		struct sm100_chunk *chunk = &gemm->chunks[i];
 
-		status =
-		    sm100_find_kernel(device, gemm->op, chunk->ctas,
-				      chunk->count <= NIB_SM100_FEW_PROBLEMS,
-				      &chunk->multiply, err);
+		status = sm100_find_kernel(device, gemm->op, chunk->ctas,
+					   chunk->count <= NIB_SM100_FEW_PROBLEMS,
+					   &chunk->multiply, err);
 		if (!status && chunk->stage)
-			status = cuda_kernel(device, "nib_stage", 0,
-					     &chunk->copy, err);
+			status = cuda_kernel(device, "nib_stage", 0, &chunk->copy, err);
 	}
 	return status;
 }
@@ -515,8 +487,7 @@ static void point_at_tiles(struct sm100_gemm *gemm)
 	}
 }
 
-enum nib_status sm100_plan(struct cuda_device *device,
-			   const struct nib_plan *plan,
+enum nib_status sm100_plan(struct cuda_device *device, const struct nib_plan *plan,
 			   struct cuda_tiled *tiled, struct nib_error *err)
 {
 	struct sm100_gemm *gemm = calloc(1, sizeof(*gemm));
@@ -528,14 +499,12 @@ enum nib_status sm100_plan(struct cuda_device *device,
 		return cuda_no_memory(sizeof(*gemm), err);
 	gemm->op = plan->op;
 	gemm->is_moe = plan->is_moe;
-	status = plan->is_moe
-		     ? plan_moe(device, plan, gemm, tiled, err)
-		     : plan_chunks(device, plan, gemm, &list, tiled, err);
+	status = plan->is_moe ? plan_moe(device, plan, gemm, tiled, err)
+			      : plan_chunks(device, plan, gemm, &list, tiled, err);
 	if (!status)
 		status = find_kernels(device, gemm, err);
 	if (!status)
-		status =
-		    cuda_tiles_upload(device, &list, &gemm->tiles_data, err);
+		status = cuda_tiles_upload(device, &list, &gemm->tiles_data, err);
 	if (!status)
 		point_at_tiles(gemm);
 	free(list.tiles);

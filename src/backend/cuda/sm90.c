@@ -10,17 +10,15 @@
 
 /* ---- products of few rows ------------------------------------------------ */
 
-static enum nib_status few_plan(struct cuda_device *device,
-				const struct nib_plan *p, struct cuda_few *few,
-				struct nib_error *err)
+static enum nib_status few_plan(struct cuda_device *device, const struct nib_plan *p,
+				struct cuda_few *few, struct nib_error *err)
 {
 	struct cuda_gemv *gemv = malloc(sizeof(*gemv));
 	enum nib_status status;
 
 	if (!gemv)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for a plan (%zu bytes)",
-				sizeof(*gemv));
+				"no memory for a plan (%zu bytes)", sizeof(*gemv));
 	few->state = gemv;
 	status = cuda_gemv_plan(device, p, gemv, err);
 	few->ctas = gemv->ctas * gemv->batch;
@@ -29,8 +27,7 @@ static enum nib_status few_plan(struct cuda_device *device,
 }
 
 static enum nib_status few_launch(const struct cuda_device *device,
-				  const struct cuda_few *few,
-				  const struct nib_run *run,
+				  const struct cuda_few *few, const struct nib_run *run,
 				  struct nib_error *err)
 {
 	return cuda_gemv_launch(device, few->state, run, err);
@@ -38,17 +35,15 @@ static enum nib_status few_launch(const struct cuda_device *device,
 
 /* ---- the product in tiles ------------------------------------------------ */
 
-static enum nib_status plan(struct cuda_device *device,
-			    const struct nib_plan *p, struct cuda_tiled *tiled,
-			    struct nib_error *err)
+static enum nib_status plan(struct cuda_device *device, const struct nib_plan *p,
+			    struct cuda_tiled *tiled, struct nib_error *err)
 {
 	struct cuda_gemm *gemm = calloc(1, sizeof(*gemm));
 	enum nib_status status;
 
 	if (!gemm)
 		return nib_fail(err, NIB_OUT_OF_MEMORY,
-				"no memory for a plan (%zu bytes)",
-				sizeof(*gemm));
+				"no memory for a plan (%zu bytes)", sizeof(*gemm));
 	tiled->state = gemm;
 	status = cuda_gemm_plan(device, p, gemm, err);
 	tiled->workspace_bytes = gemm->workspace_bytes;
@@ -58,9 +53,8 @@ static enum nib_status plan(struct cuda_device *device,
 	tiled->k_slices = gemm->k_slices;
 	tiled->clusters = gemm->clusters;
 	tiled->most_matrices = gemm->most_matrices;
-	tiled->kernels =
-	    "two kernels (activation conversion, then the product, "
-	    "which begins meanwhile)";
+	tiled->kernels = "two kernels (activation conversion, then the product, "
+			 "which begins meanwhile)";
 	return status;
 }
 
@@ -73,22 +67,18 @@ static void free_plan(struct nib_device *device, struct cuda_tiled *tiled)
 
 static enum nib_status launch(const struct cuda_device *device,
 			      const struct cuda_tiled *tiled,
-			      const struct nib_problem *problems,
-			      void *workspace, CUstream stream,
-			      struct nib_error *err)
+			      const struct nib_problem *problems, void *workspace,
+			      CUstream stream, struct nib_error *err)
 {
-	return cuda_gemm_launch(device, tiled->state, problems, workspace,
-				stream, err);
+	return cuda_gemm_launch(device, tiled->state, problems, workspace, stream, err);
 }
 
 static enum nib_status launch_moe(const struct cuda_device *device,
 				  const struct cuda_tiled *tiled,
-				  const struct nib_moe_problem *moe,
-				  void *workspace, CUstream stream,
-				  struct nib_error *err)
+				  const struct nib_moe_problem *moe, void *workspace,
+				  CUstream stream, struct nib_error *err)
 {
-	return cuda_gemm_launch_moe(device, tiled->state, moe, workspace,
-				    stream, err);
+	return cuda_gemm_launch_moe(device, tiled->state, moe, workspace, stream, err);
 }
 
 const struct cuda_arch cuda_sm90 = {

@@ -78,21 +78,20 @@ static int32_t min32(int32_t a, int32_t b)
 }
 
 /* Rows of the first tile if `rows` from `row` on are cut equally. */
-static int32_t next_tile(const struct nib_tile_search *s, int32_t problem,
-			 int32_t row, int32_t rows)
+static int32_t next_tile(const struct nib_tile_search *s, int32_t problem, int32_t row,
+			 int32_t rows)
 {
-	const int32_t most =
-	    min32(s->cap[problem], nib_tile_most(s->device, row));
+	const int32_t most = min32(s->cap[problem], nib_tile_most(s->device, row));
 
 	if (rows <= most)
 		return rows;
-	return nib_tile_aligned(s->device,
-				nib_tile_size(nib_tile_size_of(
-				    divide_up(rows, divide_up(rows, most)))));
+	return nib_tile_aligned(
+	    s->device,
+	    nib_tile_size(nib_tile_size_of(divide_up(rows, divide_up(rows, most)))));
 }
 
-static double work_of(const struct nib_tile_search *s, int32_t problem,
-		      int32_t row, int32_t rows)
+static double work_of(const struct nib_tile_search *s, int32_t problem, int32_t row,
+		      int32_t rows)
 {
 	double work = 0;
 
@@ -111,16 +110,15 @@ static void set_costs(const struct nib_tile_search *s, struct nib_tile_piece *x)
 	const int32_t tile = next_tile(s, x->problem, x->row, x->rows);
 
 	x->cycles = s->cost[x->problem][nib_tile_size_of(tile)];
-	x->work =
-	    x->cycles + work_of(s, x->problem, x->row + tile, x->rows - tile);
+	x->work = x->cycles + work_of(s, x->problem, x->row + tile, x->rows - tile);
 }
 
 /*
  * On Hopper a tile of over 128 rows begins at a multiple of 32: the converted
  * activations end with such a step.
  */
-static bool may_cut(const struct nib_tile_search *s,
-		    const struct nib_tile_piece *x, int32_t tile)
+static bool may_cut(const struct nib_tile_search *s, const struct nib_tile_piece *x,
+		    int32_t tile)
 {
 	const int32_t rest = x->rows - tile;
 	const int32_t align = s->device->align;
@@ -128,8 +126,7 @@ static bool may_cut(const struct nib_tile_search *s,
 	if (align)
 		return rest > 0 && tile % align == 0 &&
 		       tile <= nib_tile_most(s->device, x->row);
-	return rest > 0 &&
-	       (tile % 32 == 0 || rest <= 128 || s->cap[x->problem] <= 128);
+	return rest > 0 && (tile % 32 == 0 || rest <= 128 || s->cap[x->problem] <= 128);
 }
 
 /* ---- pieces -------------------------------------------------------------- */
@@ -176,8 +173,7 @@ static void add_problem(struct nib_tile_search *s, int32_t i)
 	const int32_t cap = s->cap[i], m = s->shapes[i].m;
 	const int32_t units = nib_tile_units(s->shapes + i, s->dual);
 	const int32_t tiles = m > 2 * cap ? (m - cap - 1) / cap : 0;
-	struct nib_tile_piece piece = {
-	    .problem = i, .units = units, .stride = cap};
+	struct nib_tile_piece piece = {.problem = i, .units = units, .stride = cap};
 
 	if (m == 0 || units == 0)
 		return;
@@ -200,8 +196,7 @@ static void make_pieces(struct nib_tile_search *s)
 	s->n_whole = 0;
 	for (int32_t i = 0; i < s->count; i++)
 		add_problem(s, i);
-	qsort(s->whole, (size_t)s->n_whole, sizeof(*s->whole),
-	      by_falling_cycles);
+	qsort(s->whole, (size_t)s->n_whole, sizeof(*s->whole), by_falling_cycles);
 	s->work = 0;
 	for (int32_t i = 0; i < s->n_whole; i++)
 		s->work += s->whole[i].count * s->whole[i].work;
@@ -222,13 +217,12 @@ static bool insert(struct nib_tile_search *s, const struct nib_tile_piece *x)
 
 /* ---- patterns ------------------------------------------------------------ */
 
-static void add_part(const struct nib_tile_search *s, struct pattern *p,
-		     int32_t at, int32_t each, int32_t tile)
+static void add_part(const struct nib_tile_search *s, struct pattern *p, int32_t at,
+		     int32_t each, int32_t tile)
 {
 	const struct nib_tile_piece *x = s->left + at;
 	const int32_t rest = x->rows - tile;
-	const double work =
-	    x->work - work_of(s, x->problem, x->row + tile, rest);
+	const double work = x->work - work_of(s, x->problem, x->row + tile, rest);
 
 	p->slices[p->n++] = (struct slice){at, each, tile};
 	p->cycles += each * s->cost[x->problem][nib_tile_size_of(tile)];
@@ -247,8 +241,7 @@ static int32_t used(const struct pattern *p, int32_t at)
 }
 
 /* As many of the longest piece that fits, then of the next. */
-static void fill(const struct nib_tile_search *s, struct pattern *p,
-		 int32_t from)
+static void fill(const struct nib_tile_search *s, struct pattern *p, int32_t from)
 {
 	for (int32_t i = from; i < s->n_left && p->n < PATTERN_MAX - 1; i++) {
 		const struct nib_tile_piece *x = s->left + i;
@@ -284,15 +277,15 @@ static void fill_by_cut(const struct nib_tile_search *s, struct pattern *p)
 
 		if (cost[0] > gap || x->count <= used(p, i))
 			continue;
-		while (size >= 0 && (cost[size] > gap ||
-				     !may_cut(s, x, nib_tile_size(size))))
+		while (size >= 0 &&
+		       (cost[size] > gap || !may_cut(s, x, nib_tile_size(size))))
 			size--;
 		if (size >= 0) {
 			const int32_t tile = nib_tile_size(size);
 			const double gain =
 			    s->price[x->problem] *
-			    (x->work - work_of(s, x->problem, x->row + tile,
-					       x->rows - tile));
+			    (x->work -
+			     work_of(s, x->problem, x->row + tile, x->rows - tile));
 
 			if (gain > best) {
 				best = gain;
@@ -306,8 +299,8 @@ static void fill_by_cut(const struct nib_tile_search *s, struct pattern *p)
 }
 
 /* A tile of the first piece, others beside it; *best: the more valuable. */
-static void consider(const struct nib_tile_search *s, int32_t tile,
-		     int32_t from, struct pattern *best)
+static void consider(const struct nib_tile_search *s, int32_t tile, int32_t from,
+		     struct pattern *best)
 {
 	struct pattern p = {.n = 0};
 
@@ -336,8 +329,7 @@ static void choose(const struct nib_tile_search *s, struct pattern *best)
 	for (; size >= 0 && nib_tile_size(size) * 2 >= whole; size--) {
 		const int32_t tile = nib_tile_size(size);
 
-		if (s->cost[x->problem][size] <= s->cycles &&
-		    may_cut(s, x, tile))
+		if (s->cost[x->problem][size] <= s->cycles && may_cut(s, x, tile))
 			consider(s, tile, 0, best);
 	}
 }
@@ -345,8 +337,7 @@ static void choose(const struct nib_tile_search *s, struct pattern *best)
 /* ---- packing ------------------------------------------------------------- */
 
 /* Gives the pattern to as many clusters as it can serve; 0: no space. */
-static int32_t give(struct nib_tile_search *s, const struct pattern *p,
-		    int32_t cluster)
+static int32_t give(struct nib_tile_search *s, const struct pattern *p, int32_t cluster)
 {
 	struct nib_tile_loads *loads = &s->loads[s->current];
 	struct nib_tile_piece rests[PATTERN_MAX];
@@ -360,8 +351,7 @@ static int32_t give(struct nib_tile_search *s, const struct pattern *p,
 	for (int32_t i = 0; i < p->n; i++) {
 		const struct slice *slice = &p->slices[i];
 		struct nib_tile_piece *x = s->left + slice->at, taken = *x;
-		const int32_t rows =
-		    nib_tile_size(nib_tile_size_of(slice->rows));
+		const int32_t rows = nib_tile_size(nib_tile_size_of(slice->rows));
 
 		taken.count = clusters * slice->each;
 		x->first += taken.count;
@@ -375,8 +365,8 @@ static int32_t give(struct nib_tile_search *s, const struct pattern *p,
 			set_costs(s, rest);
 		}
 		taken.rows = slice->rows;
-		loads->list[loads->count++] = (struct nib_tile_load){
-		    taken, cluster, clusters, slice->each};
+		loads->list[loads->count++] =
+		    (struct nib_tile_load){taken, cluster, clusters, slice->each};
 		tiles += slice->each;
 		if (rows > loads->tile_m)
 			loads->tile_m = rows;
@@ -510,8 +500,7 @@ struct nib_tile_search *nib_tile_search(const struct nib_tile_device *device,
 
 		s->cap[i] = 0;
 		for (int j = 0; j < NIB_TILE_SIZES; j++) {
-			s->cost[i][j] =
-			    nib_tile_cycles(device->costs, j, steps);
+			s->cost[i][j] = nib_tile_cycles(device->costs, j, steps);
 			if (s->cost[i][j] > s->cycles)
 				s->cycles = s->cost[i][j];
 			if (s->cost[i][j] < s->least)
@@ -541,8 +530,7 @@ void nib_tile_loads_list(const struct nib_tile_loads *loads, int32_t clusters,
 
 			tiles[(int64_t)rounds_of[c]++ * clusters + c] =
 			    (struct nib_gemm_tile){x->problem, p % x->units,
-						   x->row +
-						       p / x->units * x->stride,
+						   x->row + p / x->units * x->stride,
 						   (int16_t)rows, 0};
 		}
 	}

@@ -18,7 +18,7 @@ struct nib_tile_shape {
 };
 
 struct nib_tile_device {
-	int32_t clusters; /* pairs of CTAs that it holds at once */
+	int32_t clusters;		    /* pairs of CTAs that it holds at once */
 	const struct nib_cuda_costs *costs; /* NULL = nib_sm90_costs */
 	/*
 	 * Rules beside the sizes of costs.h; zeros are Hopper's.  All tiles of
@@ -35,11 +35,9 @@ struct nib_tile_device {
 };
 
 /* Most rows of a tile that begins at `row`. */
-static inline int32_t nib_tile_most(const struct nib_tile_device *device,
-				    int32_t row)
+static inline int32_t nib_tile_most(const struct nib_tile_device *device, int32_t row)
 {
-	const int32_t most =
-	    device->most_rows ? device->most_rows : NIB_TILE_M_MAX;
+	const int32_t most = device->most_rows ? device->most_rows : NIB_TILE_M_MAX;
 	const int32_t align = device->align;
 
 	if (align && row % (2 * align) && most > 3 * align)

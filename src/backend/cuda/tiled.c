@@ -13,15 +13,14 @@
 
 enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err)
 {
-	return nib_fail(err, NIB_OUT_OF_MEMORY,
-			"no memory for a plan (%zu bytes)", bytes);
+	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a plan (%zu bytes)",
+			bytes);
 }
 
 /* ---- operands ------------------------------------------------------------ */
 
 /* The kernels read rows of codes by 8 bytes at least. */
-enum nib_status cuda_check_strides(const struct nib_nvfp4 *v,
-				   struct nib_label label,
+enum nib_status cuda_check_strides(const struct nib_nvfp4 *v, struct nib_label label,
 				   struct nib_error *err)
 {
 	const int64_t row = nib_nvfp4_row_stride_bytes(v);
@@ -29,12 +28,11 @@ enum nib_status cuda_check_strides(const struct nib_nvfp4 *v,
 	    nib_nvfp4_batches(v) > 1 ? nib_nvfp4_batch_stride_bytes(v) : 0;
 
 	if (row % 8 != 0 || batch % 8 != 0)
-		return nib_fail_at(
-		    err, NIB_UNSUPPORTED, label, "",
-		    ": row_stride_bytes = %lld, "
-		    "batch_stride_bytes = %lld: must be multiples "
-		    "of 8 on a GPU",
-		    (long long)row, (long long)batch);
+		return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+				   ": row_stride_bytes = %lld, "
+				   "batch_stride_bytes = %lld: must be multiples "
+				   "of 8 on a GPU",
+				   (long long)row, (long long)batch);
 	if (v->rows > ROWS_MAX)
 		return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
 				   ": rows = %lld: at most 2^31 - 512 on a GPU",
@@ -42,8 +40,7 @@ enum nib_status cuda_check_strides(const struct nib_nvfp4 *v,
 	return NIB_OK;
 }
 
-enum nib_status cuda_check_weights(const struct nib_nvfp4 *b,
-				   struct nib_label label,
+enum nib_status cuda_check_weights(const struct nib_nvfp4 *b, struct nib_label label,
 				   struct nib_error *err)
 {
 	const int64_t batch = nib_nvfp4_scale_batch_stride_bytes(b);
@@ -75,8 +72,8 @@ struct nib_problem cuda_moe_stacks(const struct nib_moe_problem *moe)
 
 /* ---- tiles --------------------------------------------------------------- */
 
-bool cuda_tiles_append(struct cuda_tile_list *list,
-		       const struct nib_gemm_tile *tiles, size_t count)
+bool cuda_tiles_append(struct cuda_tile_list *list, const struct nib_gemm_tile *tiles,
+		       size_t count)
 {
 	if (list->count + count > list->capacity) {
 		const size_t capacity = 2 * (list->count + count);
@@ -89,15 +86,14 @@ bool cuda_tiles_append(struct cuda_tile_list *list,
 		list->capacity = capacity;
 	}
 	if (count)
-		memcpy(list->tiles + list->count, tiles,
-		       count * sizeof(*tiles));
+		memcpy(list->tiles + list->count, tiles, count * sizeof(*tiles));
 	list->count += count;
 	return true;
 }
 
 enum nib_status cuda_tiles_upload(const struct cuda_device *device,
-				  const struct cuda_tile_list *list,
-				  CUdeviceptr *data, struct nib_error *err)
+				  const struct cuda_tile_list *list, CUdeviceptr *data,
+				  struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
 	const size_t bytes = list->count * sizeof(*list->tiles);
@@ -107,8 +103,8 @@ enum nib_status cuda_tiles_upload(const struct cuda_device *device,
 		return NIB_OK;
 	result = cuda_memory_alloc(cu, data, bytes);
 	if (!result)
-		result = cu->cuMemcpy(
-		    *data, (CUdeviceptr)(uintptr_t)list->tiles, bytes);
+		result =
+		    cu->cuMemcpy(*data, (CUdeviceptr)(uintptr_t)list->tiles, bytes);
 	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
 }
 
@@ -122,8 +118,8 @@ int32_t cuda_tiles_most_m(const struct nib_gemm_tile *tiles, int64_t count)
 	return most;
 }
 
-enum nib_status cuda_check_experts(int64_t experts, int64_t rows,
-				   int64_t padded, struct nib_error *err)
+enum nib_status cuda_check_experts(int64_t experts, int64_t rows, int64_t padded,
+				   struct nib_error *err)
 {
 	if (experts <= NIB_GEMM_EXPERTS && padded <= INT32_MAX)
 		return NIB_OK;
@@ -132,8 +128,8 @@ enum nib_status cuda_check_experts(int64_t experts, int64_t rows,
 				 "when each expert's are padded: must be at "
 				 "most %d experts and 2^31 - 1 padded rows on "
 				 "a GPU",
-				 (long long)experts, (long long)rows,
-				 (long long)padded, NIB_GEMM_EXPERTS);
+				 (long long)experts, (long long)rows, (long long)padded,
+				 NIB_GEMM_EXPERTS);
 }
 
 int32_t cuda_moe_tile_m(int64_t rows, int64_t experts, int32_t least)
@@ -166,10 +162,9 @@ void cuda_may_overlap(CUlaunchConfig *config)
 }
 
 enum nib_status cuda_count_clusters(const struct cuda_device *device,
-				    CUfunction function, int32_t ctas,
-				    int32_t threads, int32_t shared_bytes,
-				    int32_t most, int32_t *clusters,
-				    struct nib_error *err)
+				    CUfunction function, int32_t ctas, int32_t threads,
+				    int32_t shared_bytes, int32_t most,
+				    int32_t *clusters, struct nib_error *err)
 {
 	CUlaunchAttribute attribute;
 	CUlaunchConfig config;
@@ -185,8 +180,8 @@ enum nib_status cuda_count_clusters(const struct cuda_device *device,
 	config.blockDimX = (unsigned)threads;
 	config.blockDimY = config.blockDimZ = 1;
 	config.sharedMemBytes = (unsigned)shared_bytes;
-	result = device->driver->cuOccupancyMaxActiveClusters(&count, function,
-							      &config);
+	result =
+	    device->driver->cuOccupancyMaxActiveClusters(&count, function, &config);
 	if (result)
 		return cuda_fail(device->driver, result, device->name, err);
 	if (count < 1)

@@ -18,11 +18,9 @@ enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err);
  * The strides that the kernels take.  Weights: their tiled scales come by 8
  * bytes, in every matrix of a stack.
  */
-enum nib_status cuda_check_strides(const struct nib_nvfp4 *v,
-				   struct nib_label label,
+enum nib_status cuda_check_strides(const struct nib_nvfp4 *v, struct nib_label label,
 				   struct nib_error *err);
-enum nib_status cuda_check_weights(const struct nib_nvfp4 *b,
-				   struct nib_label label,
+enum nib_status cuda_check_weights(const struct nib_nvfp4 *b, struct nib_label label,
 				   struct nib_error *err);
 
 /* The tiles of all launches while a plan is made; one allocation of the GPU. */
@@ -31,12 +29,12 @@ struct cuda_tile_list {
 	size_t count, capacity;
 };
 
-bool cuda_tiles_append(struct cuda_tile_list *list,
-		       const struct nib_gemm_tile *tiles, size_t count);
+bool cuda_tiles_append(struct cuda_tile_list *list, const struct nib_gemm_tile *tiles,
+		       size_t count);
 /* *data: 0 if there are none.  With the context entered. */
 enum nib_status cuda_tiles_upload(const struct cuda_device *device,
-				  const struct cuda_tile_list *list,
-				  CUdeviceptr *data, struct nib_error *err);
+				  const struct cuda_tile_list *list, CUdeviceptr *data,
+				  struct nib_error *err);
 /* Most rows of A of a tile. */
 int32_t cuda_tiles_most_m(const struct nib_gemm_tile *tiles, int64_t count);
 
@@ -44,8 +42,8 @@ int32_t cuda_tiles_most_m(const struct nib_gemm_tile *tiles, int64_t count);
  * What the kernels of an MoE take.  padded: the rows that the workspace has at
  * most, since only the device knows where experts begin.
  */
-enum nib_status cuda_check_experts(int64_t experts, int64_t rows,
-				   int64_t padded, struct nib_error *err);
+enum nib_status cuda_check_experts(int64_t experts, int64_t rows, int64_t padded,
+				   struct nib_error *err);
 
 /*
  * Rows of A of an MoE tile: half as many again as an average expert has, since
@@ -63,10 +61,9 @@ void cuda_may_overlap(CUlaunchConfig *config);
  * entered.
  */
 enum nib_status cuda_count_clusters(const struct cuda_device *device,
-				    CUfunction function, int32_t ctas,
-				    int32_t threads, int32_t shared_bytes,
-				    int32_t most, int32_t *clusters,
-				    struct nib_error *err);
+				    CUfunction function, int32_t ctas, int32_t threads,
+				    int32_t shared_bytes, int32_t most,
+				    int32_t *clusters, struct nib_error *err);
 
 /* The stacks of an MoE problem as one problem. */
 struct nib_problem cuda_moe_stacks(const struct nib_moe_problem *moe);

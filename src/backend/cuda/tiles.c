@@ -27,8 +27,7 @@
 #define MORE_TILES 0.1
 
 /* Rows of a tile of a problem with m of them, none above cap. */
-static int32_t tile_m(const struct nib_tile_device *device, int32_t m,
-		      int32_t cap)
+static int32_t tile_m(const struct nib_tile_device *device, int32_t m, int32_t cap)
 {
 	const bool is_one = m <= cap;
 	int32_t rows;
@@ -62,8 +61,7 @@ static int32_t min32(int32_t a, int32_t b)
  * The cycles of one split-k slice of a tile, with its share of the reduction.
  */
 static double tile_cycles(const struct nib_cuda_costs *costs,
-			  const struct nib_tile_shape *s, int32_t rows,
-			  int32_t slices)
+			  const struct nib_tile_shape *s, int32_t rows, int32_t slices)
 {
 	const int32_t steps =
 	    min32(divide_up(s->k, NIB_STEP_K),
@@ -110,8 +108,7 @@ struct search {
  * The search's runs: two a problem at most, equal tiles, and a smaller one at
  * the end.
  */
-static int32_t make_runs(const struct search *search, int32_t cap,
-			 int32_t slices)
+static int32_t make_runs(const struct search *search, int32_t cap, int32_t slices)
 {
 	const struct nib_cuda_costs *costs = search->costs;
 	struct run *runs = search->runs;
@@ -135,8 +132,7 @@ static int32_t make_runs(const struct search *search, int32_t cap,
 					 units,
 					 s->more + 1};
 		if (rest) {
-			const int32_t last =
-			    nib_tile_size(nib_tile_size_of(rest));
+			const int32_t last = nib_tile_size(nib_tile_size_of(rest));
 
 			runs[n_runs++] =
 			    (struct run){tile_cycles(costs, s, last, slices),
@@ -184,16 +180,13 @@ static int64_t tiles_of(const struct run *run, int32_t slices)
  * Which tile of a run is tile t: matrix by matrix, units by units of the
  * raster, each by all rows of A.
  */
-static struct nib_gemm_tile tile_of(const struct run *run, int32_t t,
-				    int32_t raster)
+static struct nib_gemm_tile tile_of(const struct run *run, int32_t t, int32_t raster)
 {
 	const int32_t each = run->tiles * run->units;
-	const int32_t wide =
-	    raster && raster < run->units ? raster : run->units;
+	const int32_t wide = raster && raster < run->units ? raster : run->units;
 	const int32_t first = t % each / (wide * run->tiles) * wide;
 	const int32_t inside = t % each % (wide * run->tiles);
-	const int32_t units =
-	    run->units - first < wide ? run->units - first : wide;
+	const int32_t units = run->units - first < wide ? run->units - first : wide;
 
 	return (struct nib_gemm_tile){
 	    .problem = run->problem + t / each,
@@ -326,8 +319,7 @@ static void try_caps(struct search *s, int32_t slices, int32_t clusters,
 
 /* loads: NULL, or the packed tiles, which may be the plan's. */
 static bool fill(struct search *s, struct nib_tile_plan *plan,
-		 const struct nib_tile_loads *loads,
-		 struct nib_gemm_tile **tiles)
+		 const struct nib_tile_loads *loads, struct nib_gemm_tile **tiles)
 {
 	const size_t entries = (size_t)plan->rounds * (size_t)plan->clusters;
 	int32_t n_runs;
@@ -353,9 +345,8 @@ static bool fill(struct search *s, struct nib_tile_plan *plan,
 static void take_packed(const struct nib_tile_loads *loads, int32_t clusters,
 			struct nib_tile_plan *plan)
 {
-	double more = loads && plan->tiles
-			  ? (double)loads->tiles / (double)plan->tiles - 1
-			  : 0;
+	double more =
+	    loads && plan->tiles ? (double)loads->tiles / (double)plan->tiles - 1 : 0;
 
 	more = more < 0 ? 0 : more > MORE_TILES ? MORE_TILES : more;
 	if (loads && loads->cycles * (1 + more) < plan->cycles)
@@ -370,15 +361,13 @@ static void take_packed(const struct nib_tile_loads *loads, int32_t clusters,
 		};
 }
 
-int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count,
-			bool dual)
+int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count, bool dual)
 {
 	int64_t tiles = 0;
 
 	for (int32_t i = 0; i < count; i++)
 		tiles += (int64_t)divide_up(shapes[i].m, NIB_TILE_M_MAX) *
-			 nib_tile_units(shapes + i, dual) *
-			 (shapes[i].more + 1);
+			 nib_tile_units(shapes + i, dual) * (shapes[i].more + 1);
 	return tiles;
 }
 
@@ -396,13 +385,11 @@ static bool is_long(const struct search *s, int32_t clusters)
 }
 
 /* Packed tiles have all of k: not if the smallest of them takes too long. */
-static bool whole_k_may_win(const struct search *s,
-			    const struct nib_tile_plan *plan)
+static bool whole_k_may_win(const struct search *s, const struct nib_tile_plan *plan)
 {
 	for (int32_t i = 0; i < s->count; i++)
 		if (s->shapes[i].m && s->shapes[i].n &&
-		    tile_cycles(s->costs, s->shapes + i, STEP, 1) >=
-			plan->cycles)
+		    tile_cycles(s->costs, s->shapes + i, STEP, 1) >= plan->cycles)
 			return false;
 	return true;
 }
@@ -418,8 +405,8 @@ static bool plan_all(struct search *s, int32_t clusters, int32_t most_slices,
 	for (int32_t slices = 1; slices <= most_slices; slices++)
 		try_caps(s, slices, clusters, plan);
 	if (!is_batch(s) && !is_long(s, clusters) && whole_k_may_win(s, plan)) {
-		packed = nib_tile_search(&s->device, s->shapes, s->count,
-					 s->dual, &loads);
+		packed =
+		    nib_tile_search(&s->device, s->shapes, s->count, s->dual, &loads);
 		ok = packed != NULL;
 	}
 	take_packed(loads, clusters, plan);
@@ -430,16 +417,15 @@ static bool plan_all(struct search *s, int32_t clusters, int32_t most_slices,
 }
 
 bool nib_tiles_plan(const struct nib_tile_device *device,
-		    const struct nib_tile_shape *shapes, int32_t count,
-		    bool dual, bool may_split, struct nib_tile_plan *plan,
+		    const struct nib_tile_shape *shapes, int32_t count, bool dual,
+		    bool may_split, struct nib_tile_plan *plan,
 		    struct nib_gemm_tile **tiles)
 {
 	const int32_t most = device->clusters;
 	/* Every slice has at least one weight stage. */
-	const int32_t most_slices =
-	    may_split && count == 1 && stages_of(shapes) > 1
-		? min32(stages_of(shapes), SLICES_MAX)
-		: 1;
+	const int32_t most_slices = may_split && count == 1 && stages_of(shapes) > 1
+					? min32(stages_of(shapes), SLICES_MAX)
+					: 1;
 	struct search s = {
 	    .device = *device,
 	    .shapes = shapes,

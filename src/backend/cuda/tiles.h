@@ -24,8 +24,7 @@ struct nib_tile_plan {
 };
 
 /* Tiles in all, each of the largest size. */
-int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count,
-			bool dual);
+int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count, bool dual);
 
 /*
  * Chooses tile sizes, the split of k and the clusters' loads.  may_split: a
@@ -35,8 +34,8 @@ int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count,
  * nib_tiles_least() of the shapes must be at most INT32_MAX.
  */
 bool nib_tiles_plan(const struct nib_tile_device *device,
-		    const struct nib_tile_shape *shapes, int32_t count,
-		    bool dual, bool may_split, struct nib_tile_plan *plan,
+		    const struct nib_tile_shape *shapes, int32_t count, bool dual,
+		    bool may_split, struct nib_tile_plan *plan,
 		    struct nib_gemm_tile **tiles);
 
 #endif

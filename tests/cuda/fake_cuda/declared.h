@@ -4,13 +4,13 @@
  * driver.h, and after CUDA's own cuda.h where that is, by test_cuda_header.c
  * and real.c.
  */
-#define SHOW(x)                                                                \
-	{                                                                      \
-#x, (long long)(x)                                             \
+#define SHOW(x)                                                                        \
+	{                                                                              \
+#x, (long long)(x)                                                     \
 	}
-#define FIELD(type, field)                                                     \
-	{                                                                      \
-#type "." #field, (long long)offsetof(type, field)             \
+#define FIELD(type, field)                                                             \
+	{                                                                              \
+#type "." #field, (long long)offsetof(type, field)                     \
 	}
 
 static const struct declared {

@@ -71,8 +71,7 @@ static CUresult inside(void)
 	pthread_mutex_lock(&lock);
 	fake_cuda.outside += current() < 0;
 	pthread_mutex_unlock(&lock);
-	return current() < 0 ? CUDA_ERROR_INVALID_CONTEXT
-			     : fake_cuda.context_result;
+	return current() < 0 ? CUDA_ERROR_INVALID_CONTEXT : fake_cuda.context_result;
 }
 
 static void count(int *counter, int step)
@@ -96,8 +95,7 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 /* As inside(), for calls that are refused while a stream is captured. */
 static CUresult inside_unsafe(void)
 {
-	if (fake_cuda.captures &&
-	    capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+	if (fake_cuda.captures && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
 		count(&fake_cuda.broken_captures, 1);
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
@@ -114,8 +112,8 @@ static struct block *find_block(uintptr_t pointer)
 	return NULL;
 }
 
-EXPORT void fake_register(const void *pointer, size_t bytes, int type,
-			  int ordinal, int is_managed)
+EXPORT void fake_register(const void *pointer, size_t bytes, int type, int ordinal,
+			  int is_managed)
 {
 	const uintptr_t begin = (uintptr_t)pointer;
 	struct block *block;
@@ -127,8 +125,8 @@ EXPORT void fake_register(const void *pointer, size_t bytes, int type,
 			block = &blocks[i];
 	if (!block)
 		abort();
-	*block = (struct block){begin, begin + (type ? bytes : 0), type,
-				ordinal, is_managed};
+	*block = (struct block){begin, begin + (type ? bytes : 0), type, ordinal,
+				is_managed};
 	pthread_mutex_unlock(&lock);
 }
 
@@ -191,8 +189,7 @@ CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 	return result;
 }
 
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-		       CUstream stream)
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
 	if (stream && stream == fake_cuda.dead_stream)
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -244,8 +241,7 @@ CUresult cuPointerGetAttributes(unsigned attributes_count, int *attributes,
 			*(CUdeviceptr *)values[i] = block ? block->begin : 0;
 			break;
 		case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-			*(size_t *)values[i] =
-			    block ? block->end - block->begin : 0;
+			*(size_t *)values[i] = block ? block->end - block->begin : 0;
 			break;
 		default:
 			result = CUDA_ERROR_INVALID_VALUE;
@@ -270,9 +266,8 @@ CUresult cuDriverGetVersion(int *version)
 
 CUresult cuGetErrorName(CUresult result, const char **text)
 {
-	*text = result == CUDA_ERROR_ILLEGAL_ADDRESS
-		    ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-		    : "CUDA_ERROR_FAKE";
+	*text = result == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+						     : "CUDA_ERROR_FAKE";
 	return CUDA_SUCCESS;
 }
 
@@ -294,8 +289,7 @@ CUresult cuDeviceGetCount(int *devices)
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
 	*device = ordinal;
-	return ordinal < fake_cuda.devices ? CUDA_SUCCESS
-					   : CUDA_ERROR_INVALID_DEVICE;
+	return ordinal < fake_cuda.devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
@@ -393,16 +387,15 @@ CUresult cuStreamSynchronize(CUstream stream)
 /* All loaded modules, so that those which a lost context frees are no leak. */
 static CUmodule modules;
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
-			    unsigned option_count, int *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned option_count,
+			    int *options, void **values)
 {
 	const bool is_cubin = strncmp(image, "cubin", 5) == 0;
 	const char *only = strstr(image, "only ");
 	CUresult result = inside();
 
 	if (!result)
-		result =
-		    is_cubin ? fake_cuda.cubin_result : fake_cuda.ptx_result;
+		result = is_cubin ? fake_cuda.cubin_result : fake_cuda.ptx_result;
 	if (result) {
 		for (unsigned i = 0; i < option_count; i++)
 			if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
@@ -439,8 +432,7 @@ CUresult cuModuleUnload(CUmodule module)
 
 /* A module has every kernel but those that tests call missing_..., or one alone:
  * "only <name>" ends its image's text. */
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
-			     const char *name)
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
 	static struct CUfunc_st functions[64];
 	static int used;
@@ -461,8 +453,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 	if (at == 64)
 		abort();
 	if (at == used)
-		snprintf(functions[used++].name, sizeof(functions[0].name),
-			 "%s", name);
+		snprintf(functions[used++].name, sizeof(functions[0].name), "%s", name);
 	*function = &functions[at];
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
@@ -491,8 +482,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 				void *address, const uint64_t *sizes,
-				const uint64_t *strides_bytes,
-				const uint32_t *box,
+				const uint64_t *strides_bytes, const uint32_t *box,
 				const uint32_t *element_strides, int interleave,
 				int swizzle, int l2_promotion, int fill)
 {
@@ -509,8 +499,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 	for (int i = 0; i < 3; i++) {
 		fake.sizes[i] = sizes[i];
 		fake.box[i] = box[i];
-		if (sizes[i] < 1 || sizes[i] > (uint64_t)1 << 32 ||
-		    box[i] < 1 || box[i] > 256 || element_strides[i] != 1)
+		if (sizes[i] < 1 || sizes[i] > (uint64_t)1 << 32 || box[i] < 1 ||
+		    box[i] > 256 || element_strides[i] != 1)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
 	for (int i = 0; i < 2; i++) {
@@ -538,10 +528,9 @@ static double launch_ns(const char *name, void *const *arguments)
 	if (strncmp(name, "nib_gemm_", 9) != 0 || !strstr(name, "_sm90"))
 		return 0;
 	steps = a->shapes[0].k / 64 / a->k_slices;
-	return FAKE_CYCLE_NS *
-	       (a->tile_rounds *
-		    (FAKE_TILE_CYCLES + steps * FAKE_STEP_CYCLES(a->tile_m)) +
-		(a->k_slices > 1 ? FAKE_SPLIT_CYCLES : 0));
+	return FAKE_CYCLE_NS * (a->tile_rounds * (FAKE_TILE_CYCLES +
+						  steps * FAKE_STEP_CYCLES(a->tile_m)) +
+				(a->k_slices > 1 ? FAKE_SPLIT_CYCLES : 0));
 }
 
 /* The time of all launches so far, and of looking at the clock. */
@@ -578,10 +567,8 @@ static void record_parameters(const char *kernel, const void *parameters)
 
 	memset(fake_cuda.last_parameters, 0, FAKE_MAX_PARAMETERS);
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-		if (strncmp(kernel, known[i].begin, strlen(known[i].begin)) ==
-		    0)
-			memcpy(fake_cuda.last_parameters, parameters,
-			       known[i].bytes);
+		if (strncmp(kernel, known[i].begin, strlen(known[i].begin)) == 0)
+			memcpy(fake_cuda.last_parameters, parameters, known[i].bytes);
 }
 
 static void record_step(struct fake_launch *launch, const void *parameters)
@@ -599,14 +586,14 @@ static void record_step(struct fake_launch *launch, const void *parameters)
 	    {"nib_gemv_experts_", sizeof(struct nib_gemv_experts_params)},
 	};
 
-	_Static_assert(
-	    sizeof(struct nib_moe_begin_params) <= FAKE_STEP_PARAMETERS &&
-		sizeof(struct nib_gemv_experts_params) <= FAKE_STEP_PARAMETERS,
-	    "the largest");
+	_Static_assert(sizeof(struct nib_moe_begin_params) <= FAKE_STEP_PARAMETERS &&
+			   sizeof(struct nib_gemv_experts_params) <=
+			       FAKE_STEP_PARAMETERS,
+		       "the largest");
 	memset(launch->parameters, 0, sizeof(launch->parameters));
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
-		if (strncmp(launch->kernel, steps[i].begin,
-			    strlen(steps[i].begin)) == 0)
+		if (strncmp(launch->kernel, steps[i].begin, strlen(steps[i].begin)) ==
+		    0)
 			memcpy(launch->parameters, parameters, steps[i].bytes);
 }
 
@@ -679,8 +666,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 		else
 			result = fake_cuda.launch_result;
 	}
-	if (!result && config->hStream &&
-	    config->hStream == fake_cuda.dead_stream)
+	if (!result && config->hStream && config->hStream == fake_cuda.dead_stream)
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (result)
 		return result;
@@ -688,7 +674,6 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 	record(config, function, arguments);
 	find_bad(function->name, arguments[0]);
 	pthread_mutex_unlock(&lock);
-	atomic_fetch_add(&clock_ns,
-			 (uint64_t)launch_ns(function->name, arguments));
+	atomic_fetch_add(&clock_ns, (uint64_t)launch_ns(function->name, arguments));
 	return CUDA_SUCCESS;
 }

@@ -10,59 +10,57 @@
 #define FORTY	    TEN("1") TEN("2") TEN("3") TEN("4")
 
 /* What both architectures have. */
-#define SHARED(arch)                                                           \
-	"nib_amax_" arch " nib_quantize_" arch " nib_dequantize_" arch         \
-	" nib_convert_scales_" arch " nib_expert_rows_" arch                   \
-	" nib_moe_begin_" arch " nib_moe_route_" arch " nib_moe_gather_" arch  \
-	" nib_moe_quantize_" arch " nib_moe_activate_" arch                    \
-	" nib_moe_activate_few_" arch " nib_moe_combine_" arch                 \
-	" nib_probe_read_" arch " nib_probe_cycles_" arch                      \
+#define SHARED(arch)                                                                   \
+	"nib_amax_" arch " nib_quantize_" arch " nib_dequantize_" arch                 \
+	" nib_convert_scales_" arch " nib_expert_rows_" arch " nib_moe_begin_" arch    \
+	" nib_moe_route_" arch " nib_moe_gather_" arch " nib_moe_quantize_" arch       \
+	" nib_moe_activate_" arch " nib_moe_activate_few_" arch                        \
+	" nib_moe_combine_" arch " nib_probe_read_" arch " nib_probe_cycles_" arch     \
 	" nib_probe_multiply_" arch " nib_gemv_2_" arch " nib_gemv_4_" arch
 
-#define HOPPER                                                                   \
-	"missing_one_sm90 nib_gemv_1_sm90 nib_gemv_1_any_sm90 "                  \
-	"nib_gemv_4_any_sm90 nib_gemm_sm90 nib_dual_sm90 nib_gemm_small_m_sm90 " \
-	"nib_dual_small_m_sm90 nib_gemm_medium_m_sm90 "                          \
-	"nib_dual_medium_m_sm90 nib_activations_sm90 "                           \
-	"nib_gemv_2_f16_sm90 nib_gemv_4_f16_sm90 nib_gemv_4_any_f16_sm90 "       \
-	"nib_gemv_2_bf16_sm90 nib_gemv_4_bf16_sm90 "                             \
-	"nib_gemv_4_any_bf16_sm90 nib_skinny_8_sm90 nib_skinny_8_any_sm90 "      \
-	"nib_skinny_16_sm90 nib_skinny_16_any_sm90 "                             \
-	"nib_skinny_32_sm90 nib_skinny_32_any_sm90 "                             \
-	"nib_skinny_64_sm90 nib_skinny_64_any_sm90 "                             \
+#define HOPPER                                                                         \
+	"missing_one_sm90 nib_gemv_1_sm90 nib_gemv_1_any_sm90 "                        \
+	"nib_gemv_4_any_sm90 nib_gemm_sm90 nib_dual_sm90 nib_gemm_small_m_sm90 "       \
+	"nib_dual_small_m_sm90 nib_gemm_medium_m_sm90 "                                \
+	"nib_dual_medium_m_sm90 nib_activations_sm90 "                                 \
+	"nib_gemv_2_f16_sm90 nib_gemv_4_f16_sm90 nib_gemv_4_any_f16_sm90 "             \
+	"nib_gemv_2_bf16_sm90 nib_gemv_4_bf16_sm90 "                                   \
+	"nib_gemv_4_any_bf16_sm90 nib_skinny_8_sm90 nib_skinny_8_any_sm90 "            \
+	"nib_skinny_16_sm90 nib_skinny_16_any_sm90 "                                   \
+	"nib_skinny_32_sm90 nib_skinny_32_any_sm90 "                                   \
+	"nib_skinny_64_sm90 nib_skinny_64_any_sm90 "                                   \
 	"nib_gemv_experts_1_sm90 nib_gemv_experts_dual_1_sm90 "
 
 /* A of fp16 and bf16. */
-#define HOPPER_DENSE                                                           \
-	"nib_activations_f16_sm90 nib_activations_bf16_sm90 "                  \
-	"nib_gemm_bf16_sm90 nib_dual_bf16_sm90 nib_gemm_small_m_bf16_sm90 "    \
-	"nib_dual_small_m_bf16_sm90 nib_gemm_medium_m_bf16_sm90 "              \
-	"nib_dual_medium_m_bf16_sm90 "                                         \
-	"nib_skinny_8_f16_sm90 nib_skinny_16_f16_sm90 "                        \
-	"nib_skinny_8_any_f16_sm90 nib_skinny_16_any_f16_sm90 "                \
-	"nib_skinny_32_f16_sm90 nib_skinny_64_f16_sm90 "                       \
-	"nib_skinny_32_any_f16_sm90 nib_skinny_64_any_f16_sm90 "               \
-	"nib_skinny_32_bf16_sm90 nib_skinny_64_bf16_sm90 "                     \
-	"nib_skinny_32_any_bf16_sm90 nib_skinny_64_any_bf16_sm90 "             \
-	"nib_skinny_8_bf16_sm90 nib_skinny_16_bf16_sm90 "                      \
-	"nib_skinny_8_any_bf16_sm90 nib_skinny_16_any_bf16_sm90 "              \
-	"nib_skinny_experts_8_sm90 nib_skinny_experts_8_f16_sm90 "             \
-	"nib_skinny_experts_8_bf16_sm90 "                                      \
-	"nib_gemv_experts_2_f16_sm90 nib_gemv_experts_2_bf16_sm90 "            \
+#define HOPPER_DENSE                                                                   \
+	"nib_activations_f16_sm90 nib_activations_bf16_sm90 "                          \
+	"nib_gemm_bf16_sm90 nib_dual_bf16_sm90 nib_gemm_small_m_bf16_sm90 "            \
+	"nib_dual_small_m_bf16_sm90 nib_gemm_medium_m_bf16_sm90 "                      \
+	"nib_dual_medium_m_bf16_sm90 "                                                 \
+	"nib_skinny_8_f16_sm90 nib_skinny_16_f16_sm90 "                                \
+	"nib_skinny_8_any_f16_sm90 nib_skinny_16_any_f16_sm90 "                        \
+	"nib_skinny_32_f16_sm90 nib_skinny_64_f16_sm90 "                               \
+	"nib_skinny_32_any_f16_sm90 nib_skinny_64_any_f16_sm90 "                       \
+	"nib_skinny_32_bf16_sm90 nib_skinny_64_bf16_sm90 "                             \
+	"nib_skinny_32_any_bf16_sm90 nib_skinny_64_any_bf16_sm90 "                     \
+	"nib_skinny_8_bf16_sm90 nib_skinny_16_bf16_sm90 "                              \
+	"nib_skinny_8_any_bf16_sm90 nib_skinny_16_any_bf16_sm90 "                      \
+	"nib_skinny_experts_8_sm90 nib_skinny_experts_8_f16_sm90 "                     \
+	"nib_skinny_experts_8_bf16_sm90 "                                              \
+	"nib_gemv_experts_2_f16_sm90 nib_gemv_experts_2_bf16_sm90 "                    \
 	"nib_gemv_experts_dual_2_f16_sm90 nib_gemv_experts_dual_2_bf16_sm90 "
 
-#define BLACKWELL                                                              \
-	"nib_gemm_pair_few_sm100 nib_gemm_pair_many_sm100 "                    \
-	"nib_gemm_single_few_sm100 nib_gemm_single_many_sm100 "                \
-	"nib_dual_pair_few_sm100 nib_dual_pair_many_sm100 "                    \
-	"nib_dual_single_few_sm100 nib_dual_single_many_sm100 "                \
-	"nib_stage_sm100 nib_gemv_8_sm100 nib_gemv_2_any_sm100 "               \
+#define BLACKWELL                                                                      \
+	"nib_gemm_pair_few_sm100 nib_gemm_pair_many_sm100 "                            \
+	"nib_gemm_single_few_sm100 nib_gemm_single_many_sm100 "                        \
+	"nib_dual_pair_few_sm100 nib_dual_pair_many_sm100 "                            \
+	"nib_dual_single_few_sm100 nib_dual_single_many_sm100 "                        \
+	"nib_stage_sm100 nib_gemv_8_sm100 nib_gemv_2_any_sm100 "                       \
 	"nib_gemv_8_any_sm100 "
 
 static const struct cuda_image images[] = {
     {"sm90_first 1-2 kernel_of_first_sm90", "cubin only kernel_of_first_sm90"},
-    {"sm100_first 5-6 kernel_of_first_sm100",
-     "cubin only kernel_of_first_sm100"},
+    {"sm100_first 5-6 kernel_of_first_sm100", "cubin only kernel_of_first_sm100"},
     {"sm90_second 3-4 " FORTY HOPPER HOPPER_DENSE SHARED("sm90"), "cubin"},
     {"sm100_second 7-8 " BLACKWELL SHARED("sm100"), "cubin"},
     {NULL, NULL},

@@ -53,9 +53,9 @@ struct Check {
 			exit(2);
 	}
 };
-#define TVM_FFI_ICHECK(x)                                                      \
-	Check                                                                  \
-	{                                                                      \
-		bool(x)                                                        \
+#define TVM_FFI_ICHECK(x)                                                              \
+	Check                                                                          \
+	{                                                                              \
+		bool(x)                                                                \
 	}
 #define TVM_FFI_DLL_EXPORT_TYPED_FUNC(name, function)

@@ -49,11 +49,11 @@ typedef struct {
 
 static inline __m256i twice(__m256i index)
 {
-	const __m256i table = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-	    0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
+	const __m256i table = _mm256_broadcastsi128_si256(
+	    _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
 
-	return _mm256_shuffle_epi8(
-	    table, _mm256_and_si256(index, _mm256_set1_epi8(15)));
+	return _mm256_shuffle_epi8(table,
+				   _mm256_and_si256(index, _mm256_set1_epi8(15)));
 }
 
 static inline vcodes load_codes(const uint8_t *p)
@@ -72,8 +72,7 @@ static inline __attribute__((always_inline)) __m256 decode(vcodes codes, int i)
 			   (int)(0x00808080u | (uint32_t)(b + 4) << 24),
 			   (int)(0x00808080u | (uint32_t)(b + 8) << 24),
 			   (int)(0x00808080u | (uint32_t)(b + 12) << 24)));
-	const __m256i x =
-	    _mm256_shuffle_epi8(i % 2 ? codes.odd : codes.even, top);
+	const __m256i x = _mm256_shuffle_epi8(i % 2 ? codes.odd : codes.even, top);
 
 	return _mm256_mul_ps(_mm256_cvtepi32_ps(x), _mm256_set1_ps(0x1p-32f));
 }
@@ -81,8 +80,7 @@ static inline __attribute__((always_inline)) __m256 decode(vcodes codes, int i)
 /* e4m3 shifted left by 7 is an fp16 of 1/256 of the value, subnormals too. */
 static inline __m256 load_scales(const uint8_t *bytes)
 {
-	const __m128i wide =
-	    _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)bytes));
+	const __m128i wide = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)bytes));
 
 	return _mm256_cvtph_ps(_mm_slli_epi16(wide, 7));
 }
@@ -90,9 +88,8 @@ static inline __m256 load_scales(const uint8_t *bytes)
 static inline void widen_fp16(const uint8_t *from, float *to)
 {
 	for (int i = 0; i < 2; i++)
-		_mm256_storeu_ps(to + 8 * i,
-				 _mm256_cvtph_ps(_mm_loadu_si128(
-				     (const void *)(from + 16 * i))));
+		_mm256_storeu_ps(to + 8 * i, _mm256_cvtph_ps(_mm_loadu_si128(
+						 (const void *)(from + 16 * i))));
 }
 
 #include "backend/cpu/pack_vector.inc.h"

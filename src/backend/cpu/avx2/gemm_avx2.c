@@ -53,8 +53,7 @@ typedef __m256 vfloat;
 
 static inline __m256i dot_add(__m256i dot, __m256i b, int32_t a4)
 {
-	dot = _mm256_add_epi16(dot,
-			       _mm256_maddubs_epi16(b, _mm256_set1_epi32(a4)));
+	dot = _mm256_add_epi16(dot, _mm256_maddubs_epi16(b, _mm256_set1_epi32(a4)));
 	/* Keep the chain as written: regrouped, it needs more than 16
 	 * registers. */
 	__asm__("" : "+x"(dot));
@@ -64,11 +63,11 @@ static inline __m256i dot_add(__m256i dot, __m256i b, int32_t a4)
 /* 2 * e2m1 + 12 for each code below 16. */
 static inline __m256i decode_index(__m256i index)
 {
-	const __m256i table = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-	    12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+	const __m256i table = _mm256_broadcastsi128_si256(
+	    _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 
-	return _mm256_shuffle_epi8(
-	    table, _mm256_and_si256(index, _mm256_set1_epi8(15)));
+	return _mm256_shuffle_epi8(table,
+				   _mm256_and_si256(index, _mm256_set1_epi8(15)));
 }
 
 static inline __m256i decode_low(__m256i packed)
@@ -84,8 +83,7 @@ static inline __m256i decode_high(__m256i packed)
 /* e4m3 shifted left by 7 is an fp16 of 1/256 of the value, subnormals too. */
 static inline __m256 load_scales(const uint8_t *bytes)
 {
-	const __m128i wide =
-	    _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)bytes));
+	const __m128i wide = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)bytes));
 
 	return _mm256_cvtph_ps(_mm_slli_epi16(wide, 7));
 }

@@ -64,30 +64,29 @@ static inline uint32_t largest_narrow_avx2(__m256i v)
 
 /* ---- block maxima: a transposing tree of 8 blocks ----------------------- */
 
-#define MAX_HALVES(max, a, b)                                                  \
-	max(_mm256_permute2x128_si256(a, b, 0x20),                             \
+#define MAX_HALVES(max, a, b)                                                          \
+	max(_mm256_permute2x128_si256(a, b, 0x20),                                     \
 	    _mm256_permute2x128_si256(a, b, 0x31))
-#define MAX_PAIRS(max, a, b)                                                   \
+#define MAX_PAIRS(max, a, b)                                                           \
 	max(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b))
-#define MAX_SINGLES(max, a, b)                                                 \
-	max(shuffle_lanes(a, b, 0x88), shuffle_lanes(a, b, 0xDD))
-#define shuffle_lanes(a, b, lanes)                                             \
-	_mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a),          \
-					      _mm256_castsi256_ps(b), lanes))
+#define MAX_SINGLES(max, a, b) max(shuffle_lanes(a, b, 0x88), shuffle_lanes(a, b, 0xDD))
+#define shuffle_lanes(a, b, lanes)                                                     \
+	_mm256_castps_si256(                                                           \
+	    _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), lanes))
 
 /* v[i]: block i.  32-bit lane i of the result: its maximum, or its last two. */
-#define MAX_TREE(max, v)                                                       \
-	in_order(MAX_SINGLES(max,                                              \
-			     MAX_PAIRS(max, MAX_HALVES(max, (v)[0], (v)[1]),   \
-				       MAX_HALVES(max, (v)[2], (v)[3])),       \
-			     MAX_PAIRS(max, MAX_HALVES(max, (v)[4], (v)[5]),   \
+#define MAX_TREE(max, v)                                                               \
+	in_order(MAX_SINGLES(max,                                                      \
+			     MAX_PAIRS(max, MAX_HALVES(max, (v)[0], (v)[1]),           \
+				       MAX_HALVES(max, (v)[2], (v)[3])),               \
+			     MAX_PAIRS(max, MAX_HALVES(max, (v)[4], (v)[5]),           \
 				       MAX_HALVES(max, (v)[6], (v)[7]))))
 
 /* Blocks 0 2 4 6 1 3 5 7 to 0 .. 7. */
 static inline __m256i in_order(__m256i v)
 {
-	return _mm256_permutevar8x32_epi32(
-	    v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+	return _mm256_permutevar8x32_epi32(v,
+					   _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 static inline void block_amax_wide_avx2(const uint8_t *x, uint32_t *amax)
@@ -98,9 +97,8 @@ static inline void block_amax_wide_avx2(const uint8_t *x, uint32_t *amax)
 		for (int b = 0; b < 8; b++) {
 			const uint8_t *at = x + 64 * (8 * half + b);
 
-			v[b] = _mm256_max_epu32(
-			    magnitudes_wide_avx2(load(at)),
-			    magnitudes_wide_avx2(load(at + 32)));
+			v[b] = _mm256_max_epu32(magnitudes_wide_avx2(load(at)),
+						magnitudes_wide_avx2(load(at + 32)));
 		}
 		_mm256_store_si256((__m256i *)(amax + 8 * half),
 				   MAX_TREE(max_wide_avx2, v));
@@ -113,13 +111,11 @@ static inline void block_amax_narrow_avx2(const uint8_t *x, uint32_t *amax)
 
 	for (int half = 0; half < 2; half++) {
 		for (int b = 0; b < 8; b++)
-			v[b] = magnitudes_narrow_avx2(
-			    load(x + 32 * (8 * half + b)));
+			v[b] = magnitudes_narrow_avx2(load(x + 32 * (8 * half + b)));
 		two = MAX_TREE(max_narrow_avx2, v);
 		two = _mm256_max_epu16(two, _mm256_srli_epi32(two, 16));
-		_mm256_store_si256(
-		    (__m256i *)(amax + 8 * half),
-		    _mm256_and_si256(two, _mm256_set1_epi32(0xFFFF)));
+		_mm256_store_si256((__m256i *)(amax + 8 * half),
+				   _mm256_and_si256(two, _mm256_set1_epi32(0xFFFF)));
 	}
 }
 
@@ -129,13 +125,13 @@ static inline void widen_avx2(uint32_t *amax, enum nib_dtype dtype)
 
 	for (int i = 0; i < 2; i++) {
 		const __m256i v = _mm256_load_si256(to + i);
-		const __m128i packed = _mm_packus_epi32(
-		    _mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+		const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(v),
+							_mm256_extracti128_si256(v, 1));
 
-		_mm256_store_si256(
-		    to + i, dtype == NIB_BF16
-				? _mm256_slli_epi32(v, 16)
-				: _mm256_castps_si256(_mm256_cvtph_ps(packed)));
+		_mm256_store_si256(to + i,
+				   dtype == NIB_BF16
+				       ? _mm256_slli_epi32(v, 16)
+				       : _mm256_castps_si256(_mm256_cvtph_ps(packed)));
 	}
 }
 
@@ -154,12 +150,12 @@ static inline __m256i e4m3(__m256 x)
 	    20);
 	/* The last bit of 2^14 .. 2^15 weighs 2^-9: the addition rounds. */
 	const __m256 count = _mm256_add_ps(x, _mm256_set1_ps(0x1p14f));
-	const __m256i subnormal = _mm256_and_si256(_mm256_castps_si256(count),
-						   _mm256_set1_epi32(0xF));
+	const __m256i subnormal =
+	    _mm256_and_si256(_mm256_castps_si256(count), _mm256_set1_epi32(0xF));
 
-	return _mm256_blendv_epi8(normal, subnormal,
-				  _mm256_castps_si256(_mm256_cmp_ps(
-				      x, _mm256_set1_ps(0x1p-6f), _CMP_LT_OQ)));
+	return _mm256_blendv_epi8(
+	    normal, subnormal,
+	    _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_set1_ps(0x1p-6f), _CMP_LT_OQ)));
 }
 
 static inline bool block_scales_avx2(const struct cpu_quantizer *z,
@@ -169,10 +165,8 @@ static inline bool block_scales_avx2(const struct cpu_quantizer *z,
 	__m256i bytes[2], words, bad = _mm256_setzero_si256();
 
 	for (int i = 0; i < 2; i++) {
-		const __m256i bits =
-		    _mm256_load_si256((const __m256i *)amax + i);
-		const __m256 ratio =
-		    _mm256_div_ps(_mm256_castsi256_ps(bits), divisor);
+		const __m256i bits = _mm256_load_si256((const __m256i *)amax + i);
+		const __m256 ratio = _mm256_div_ps(_mm256_castsi256_ps(bits), divisor);
 		const __m256 clamped =
 		    _mm256_min_ps(_mm256_max_ps(ratio, _mm256_set1_ps(0x1p-9f)),
 				  _mm256_set1_ps(448.0f));
@@ -181,11 +175,9 @@ static inline bool block_scales_avx2(const struct cpu_quantizer *z,
 		    e4m3(clamped), _mm256_set1_epi32(z->zero_scale),
 		    _mm256_cmpeq_epi32(bits, _mm256_setzero_si256()));
 		bad = _mm256_or_si256(
-		    bad,
-		    _mm256_cmpgt_epi32(bits, _mm256_set1_epi32(0x7F7FFFFF)));
+		    bad, _mm256_cmpgt_epi32(bits, _mm256_set1_epi32(0x7F7FFFFF)));
 	}
-	words = _mm256_permute4x64_epi64(
-	    _mm256_packus_epi32(bytes[0], bytes[1]), 0xD8);
+	words = _mm256_permute4x64_epi64(_mm256_packus_epi32(bytes[0], bytes[1]), 0xD8);
 	_mm_storeu_si128((__m128i *)scales,
 			 _mm_packus_epi16(_mm256_castsi256_si128(words),
 					  _mm256_extracti128_si256(words, 1)));
@@ -206,38 +198,35 @@ static inline __m256i codes_wide(const int32_t limit[8], __m256i x)
 
 	over = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(limit[3]));
 	at = _mm256_and_si256(over, _mm256_set1_epi32(4));
-	over =
-	    _mm256_cmpgt_epi32(size, _mm256_permutevar8x32_epi32(from_1, at));
+	over = _mm256_cmpgt_epi32(size, _mm256_permutevar8x32_epi32(from_1, at));
 	at = _mm256_or_si256(at, _mm256_and_si256(over, _mm256_set1_epi32(2)));
-	over =
-	    _mm256_cmpgt_epi32(size, _mm256_permutevar8x32_epi32(from_0, at));
+	over = _mm256_cmpgt_epi32(size, _mm256_permutevar8x32_epi32(from_0, at));
 	at = _mm256_sub_epi32(at, over);
-	return _mm256_or_si256(at, _mm256_and_si256(_mm256_srli_epi32(x, 28),
-						    _mm256_set1_epi32(8)));
+	return _mm256_or_si256(
+	    at, _mm256_and_si256(_mm256_srli_epi32(x, 28), _mm256_set1_epi32(8)));
 }
 
 /* Codes of one block of 16-bit floats.  at = bytes 2c, 2c + 1 of limit c. */
 static inline __m256i codes_narrow(const int16_t limit[8], __m256i x)
 {
-	const __m256i from_0 = _mm256_broadcastsi128_si256(
-	    _mm_loadu_si128((const __m128i *)limit));
-	const __m256i from_1 = _mm256_broadcastsi128_si256(
-	    _mm_loadu_si128((const __m128i *)(limit + 1)));
+	const __m256i from_0 =
+	    _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)limit));
+	const __m256i from_1 =
+	    _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(limit + 1)));
 	const __m256i size = _mm256_and_si256(x, _mm256_set1_epi16(0x7FFF));
 	__m256i at, over;
 
 	over = _mm256_cmpgt_epi16(size, _mm256_set1_epi16(limit[3]));
-	at = _mm256_or_si256(
-	    _mm256_and_si256(over, _mm256_set1_epi16(4 * 0x0202)),
-	    _mm256_set1_epi16(0x0100));
+	at = _mm256_or_si256(_mm256_and_si256(over, _mm256_set1_epi16(4 * 0x0202)),
+			     _mm256_set1_epi16(0x0100));
 	over = _mm256_cmpgt_epi16(size, _mm256_shuffle_epi8(from_1, at));
-	at = _mm256_add_epi16(
-	    at, _mm256_and_si256(over, _mm256_set1_epi16(2 * 0x0202)));
+	at =
+	    _mm256_add_epi16(at, _mm256_and_si256(over, _mm256_set1_epi16(2 * 0x0202)));
 	over = _mm256_cmpgt_epi16(size, _mm256_shuffle_epi8(from_0, at));
 	at = _mm256_and_si256(_mm256_sub_epi16(_mm256_srli_epi16(at, 1), over),
 			      _mm256_set1_epi16(7));
-	return _mm256_or_si256(at, _mm256_and_si256(_mm256_srli_epi16(x, 12),
-						    _mm256_set1_epi16(8)));
+	return _mm256_or_si256(
+	    at, _mm256_and_si256(_mm256_srli_epi16(x, 12), _mm256_set1_epi16(8)));
 }
 
 /* Bytes 0 - 15, even and odd, to 16-bit lanes of even | odd << 4. */
@@ -247,8 +236,8 @@ static inline __m256i join_nibbles(__m256i bytes)
 }
 
 static inline void block_codes_wide_avx2(const struct cpu_quantizer *z,
-					 const uint8_t *x,
-					 const uint8_t *scales, uint8_t *codes)
+					 const uint8_t *x, const uint8_t *scales,
+					 uint8_t *codes)
 {
 	for (int b = 0; b < 16; b += 4) {
 		__m256i c[4], v;
@@ -258,13 +247,11 @@ static inline void block_codes_wide_avx2(const struct cpu_quantizer *z,
 			const int32_t *limit = z->limit.wide[scales[b + i]];
 			const uint8_t *at = x + 64 * (b + i);
 
-			c[i] = _mm256_packs_epi32(
-			    codes_wide(limit, load(at)),
-			    codes_wide(limit, load(at + 32)));
+			c[i] = _mm256_packs_epi32(codes_wide(limit, load(at)),
+						  codes_wide(limit, load(at + 32)));
 		}
-		v = _mm256_packus_epi16(
-		    join_nibbles(_mm256_packus_epi16(c[0], c[1])),
-		    join_nibbles(_mm256_packus_epi16(c[2], c[3])));
+		v = _mm256_packus_epi16(join_nibbles(_mm256_packus_epi16(c[0], c[1])),
+					join_nibbles(_mm256_packus_epi16(c[2], c[3])));
 		/* Halves hold elements 0-3 8-11 and 4-7 12-15 of each block. */
 		low = _mm256_castsi256_si128(v);
 		high = _mm256_extracti128_si256(v, 1);
@@ -276,8 +263,7 @@ static inline void block_codes_wide_avx2(const struct cpu_quantizer *z,
 }
 
 static inline void block_codes_narrow_avx2(const struct cpu_quantizer *z,
-					   const uint8_t *x,
-					   const uint8_t *scales,
+					   const uint8_t *x, const uint8_t *scales,
 					   uint8_t *codes)
 {
 	for (int b = 0; b < 16; b += 4) {
@@ -287,9 +273,8 @@ static inline void block_codes_narrow_avx2(const struct cpu_quantizer *z,
 		for (int i = 0; i < 4; i++)
 			c[i] = codes_narrow(z->limit.narrow[scales[b + i]],
 					    load(x + 32 * (b + i)));
-		v = _mm256_packus_epi16(
-		    join_nibbles(_mm256_packus_epi16(c[0], c[1])),
-		    join_nibbles(_mm256_packus_epi16(c[2], c[3])));
+		v = _mm256_packus_epi16(join_nibbles(_mm256_packus_epi16(c[0], c[1])),
+					join_nibbles(_mm256_packus_epi16(c[2], c[3])));
 		/* Halves hold elements 0-7 and 8-15 of each block. */
 		low = _mm256_castsi256_si128(v);
 		high = _mm256_extracti128_si256(v, 1);

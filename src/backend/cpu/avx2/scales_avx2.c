@@ -41,8 +41,7 @@ static inline __m256i load_two(const uint8_t *low, int64_t high_bytes)
 	    _mm_loadu_si128((const __m128i *)(low + high_bytes)), 1);
 }
 
-static inline void store_line(uint8_t *to, __m256i low, __m256i high,
-			      bool stream)
+static inline void store_line(uint8_t *to, __m256i low, __m256i high, bool stream)
 {
 	__m256i *const line = (__m256i *)to;
 
@@ -88,8 +87,7 @@ static inline void tile_line(const uint8_t *from, const struct cpu_band *band,
 		const uint8_t *row = from + part * band->part_bytes;
 
 		low[part] = load_two(row, band->row_bytes);
-		high[part] =
-		    load_two(row + 2 * band->row_bytes, band->row_bytes);
+		high[part] = load_two(row + 2 * band->row_bytes, band->row_bytes);
 	}
 	transpose(low);
 	transpose(high);
@@ -98,8 +96,8 @@ static inline void tile_line(const uint8_t *from, const struct cpu_band *band,
 }
 
 /* 4, 8, 12 or 16 scales of one row of each part. */
-static void tile_end(const uint8_t *from, const struct cpu_band *band,
-		     int64_t groups, uint8_t *tiles)
+static void tile_end(const uint8_t *from, const struct cpu_band *band, int64_t groups,
+		     uint8_t *tiles)
 {
 	const __m128i lanes = _mm_cmpgt_epi32(_mm_set1_epi32((int)groups / 4),
 					      _mm_setr_epi32(0, 1, 2, 3));
@@ -115,8 +113,8 @@ static void tile_end(const uint8_t *from, const struct cpu_band *band,
 				 _mm256_castsi256_si128(v[i]));
 }
 
-static void tile(const struct cpu_band *from, int64_t groups,
-		 const uint8_t *next, bool stream, uint8_t *tiles)
+static void tile(const struct cpu_band *from, int64_t groups, const uint8_t *next,
+		 bool stream, uint8_t *tiles)
 {
 	struct walk walk = {next, 0, groups, from->row_bytes};
 	int64_t g = 0;
@@ -126,12 +124,12 @@ static void tile(const struct cpu_band *from, int64_t groups,
 		for (int r = 0; r < from->rows; r += 4) {
 			if (next)
 				fetch_lines(&walk, 4);
-			tile_line(from->scales + r * from->row_bytes + g, from,
-				  stream, tiles + g / 4 * TILE + 16 * r);
+			tile_line(from->scales + r * from->row_bytes + g, from, stream,
+				  tiles + g / 4 * TILE + 16 * r);
 		}
 	for (int r = 0; g < groups && r < from->rows; r++)
-		tile_end(from->scales + r * from->row_bytes + g, from,
-			 groups - g, tiles + g / 4 * TILE + 16 * r);
+		tile_end(from->scales + r * from->row_bytes + g, from, groups - g,
+			 tiles + g / 4 * TILE + 16 * r);
 }
 
 /* 16 tiles to 64 scales of one row of each part. */
@@ -147,8 +145,7 @@ static inline void untile_line(const uint8_t *tiles, bool stream,
 	transpose(low);
 	transpose(high);
 	for (int part = 0; part < 4; part++)
-		store_line(to + part * band->part_bytes, low[part], high[part],
-			   stream);
+		store_line(to + part * band->part_bytes, low[part], high[part], stream);
 }
 
 /* Stores under a mask are slow on many processors. */
@@ -189,8 +186,7 @@ static void untile(const uint8_t *tiles, int64_t groups, const uint8_t *next,
 {
 	struct walk walk = {next, 0, groups * 128, 0};
 
-	stream =
-	    stream && is_aligned(to->scales, to->row_bytes | to->part_bytes);
+	stream = stream && is_aligned(to->scales, to->row_bytes | to->part_bytes);
 	for (int r = 0; r < to->rows; r++) {
 		const uint8_t *from = tiles + 16 * r;
 		uint8_t *row = to->scales + r * to->row_bytes;
@@ -202,8 +198,7 @@ static void untile(const uint8_t *tiles, int64_t groups, const uint8_t *next,
 			untile_line(from + g / 4 * TILE, stream, to, row + g);
 		}
 		for (; g < groups; g += 16)
-			untile_end(from + g / 4 * TILE, groups - g, to,
-				   row + g);
+			untile_end(from + g / 4 * TILE, groups - g, to, row + g);
 	}
 }
 

@@ -20,8 +20,8 @@
  * upper two may hold anything. */
 static inline __m512i decode_low(__m512i packed)
 {
-	const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(
-	    12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+	const __m512i table = _mm512_broadcast_i32x4(
+	    _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 
 	return _mm512_permutexvar_epi8(packed, table);
 }

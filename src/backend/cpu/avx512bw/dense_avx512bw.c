@@ -35,19 +35,17 @@ typedef __m512i vcodes;
 /* Values / 128. */
 static inline __attribute__((always_inline)) __m512 decode(__m512i codes, int i)
 {
-	const __m512 table =
-	    _mm512_setr_ps(0.0f, 0x1p-8f, 0x1p-7f, 0x3p-8f, 0x1p-6f, 0x3p-7f,
-			   0x1p-5f, 0x3p-6f, -0.0f, -0x1p-8f, -0x1p-7f,
-			   -0x3p-8f, -0x1p-6f, -0x3p-7f, -0x1p-5f, -0x3p-6f);
+	const __m512 table = _mm512_setr_ps(
+	    0.0f, 0x1p-8f, 0x1p-7f, 0x3p-8f, 0x1p-6f, 0x3p-7f, 0x1p-5f, 0x3p-6f, -0.0f,
+	    -0x1p-8f, -0x1p-7f, -0x3p-8f, -0x1p-6f, -0x3p-7f, -0x1p-5f, -0x3p-6f);
 
-	return _mm512_permutexvar_ps(
-	    _mm512_srli_epi32(codes, 4 * (unsigned int)i), table);
+	return _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4 * (unsigned int)i),
+				     table);
 }
 
 static inline void widen_fp16(const uint8_t *from, float *to)
 {
-	_mm512_storeu_ps(
-	    to, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)from)));
+	_mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)from)));
 }
 
 #include "backend/cpu/pack_vector.inc.h"

@@ -11,19 +11,18 @@
 #define CPU_GEMM_OPS cpu_gemm_ops_avx512bw
 /* As in AVX2: a lane holds two 16-bit sums; the bias goes into one of them. */
 #define RECORD_BIAS(x) ((x)&0xffff)
-#define dot_add(dot, b, a4)                                                    \
+#define dot_add(dot, b, a4)                                                            \
 	_mm512_add_epi16(dot, _mm512_maddubs_epi16(b, _mm512_set1_epi32(a4)))
-#define dot_float(dot)                                                         \
-	_mm512_cvtepi32_ps(_mm512_madd_epi16(dot, _mm512_set1_epi16(1)))
+#define dot_float(dot) _mm512_cvtepi32_ps(_mm512_madd_epi16(dot, _mm512_set1_epi16(1)))
 
 /* 2 * e2m1 + 12 for each code below 16. */
 static inline __m512i decode_index(__m512i index)
 {
-	const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(
-	    12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+	const __m512i table = _mm512_broadcast_i32x4(
+	    _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 
-	return _mm512_shuffle_epi8(
-	    table, _mm512_and_si512(index, _mm512_set1_epi8(15)));
+	return _mm512_shuffle_epi8(table,
+				   _mm512_and_si512(index, _mm512_set1_epi8(15)));
 }
 
 static inline __m512i decode_low(__m512i packed)

@@ -45,8 +45,7 @@ static inline __m512i magnitudes_narrow_avx512bw(__m512i v)
 static inline uint32_t largest_narrow_avx512bw(__m512i v)
 {
 	v = _mm512_max_epu16(v, _mm512_srli_epi32(v, 16));
-	return _mm512_reduce_max_epu32(
-	    _mm512_and_si512(v, _mm512_set1_epi32(0xFFFF)));
+	return _mm512_reduce_max_epu32(_mm512_and_si512(v, _mm512_set1_epi32(0xFFFF)));
 }
 
 /* ---- block maxima: a transposing tree of 16 blocks ---------------------- */
@@ -85,8 +84,7 @@ static inline __m512i max_pairs_16(__m512i a, __m512i b)
 }
 
 /* The same for 2 lanes of two blocks: 1 each of a's two, then of b's. */
-static inline void split_singles(__m512i a, __m512i b, __m512i *even,
-				 __m512i *odd)
+static inline void split_singles(__m512i a, __m512i b, __m512i *even, __m512i *odd)
 {
 	const __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
 
@@ -97,10 +95,8 @@ static inline void split_singles(__m512i a, __m512i b, __m512i *even,
 /* The 4 by 4 transpose of the 32-bit lanes. */
 static inline __m512i transpose(__m512i v)
 {
-	return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9,
-							  13, 2, 6, 10, 14, 3,
-							  7, 11, 15),
-					v);
+	return _mm512_permutexvar_epi32(
+	    _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
 }
 
 static inline void block_amax_wide_avx512bw(const uint8_t *x, uint32_t *amax)
@@ -115,12 +111,11 @@ static inline void block_amax_wide_avx512bw(const uint8_t *x, uint32_t *amax)
 		const __m512i d = magnitudes_wide_avx512bw(load(at + 192));
 
 		/* quarter j: 4 lanes of block 4*i + j */
-		four[i] =
-		    max_quarters_32(max_halves_32(a, b), max_halves_32(c, d));
+		four[i] = max_quarters_32(max_halves_32(a, b), max_halves_32(c, d));
 	}
 	/* quarter j: lane i is block 4*i + j */
-	split_singles(max_pairs_32(four[0], four[1]),
-		      max_pairs_32(four[2], four[3]), &even, &odd);
+	split_singles(max_pairs_32(four[0], four[1]), max_pairs_32(four[2], four[3]),
+		      &even, &odd);
 	_mm512_store_si512(amax, transpose(_mm512_max_epu32(even, odd)));
 }
 
@@ -136,12 +131,11 @@ static inline void block_amax_narrow_avx512bw(const uint8_t *x, uint32_t *amax)
 		/* quarter j: 8 lanes of block 4*i + j */
 		four[i] = max_quarters_16(a, b);
 	}
-	split_singles(max_pairs_16(four[0], four[1]),
-		      max_pairs_16(four[2], four[3]), &even, &odd);
+	split_singles(max_pairs_16(four[0], four[1]), max_pairs_16(four[2], four[3]),
+		      &even, &odd);
 	both = transpose(_mm512_max_epu16(even, odd));
 	both = _mm512_max_epu16(both, _mm512_srli_epi32(both, 16));
-	_mm512_store_si512(amax,
-			   _mm512_and_si512(both, _mm512_set1_epi32(0xFFFF)));
+	_mm512_store_si512(amax, _mm512_and_si512(both, _mm512_set1_epi32(0xFFFF)));
 }
 
 static inline void widen_avx512bw(uint32_t *amax, enum nib_dtype dtype)
@@ -151,8 +145,7 @@ static inline void widen_avx512bw(uint32_t *amax, enum nib_dtype dtype)
 	if (dtype == NIB_BF16)
 		v = _mm512_slli_epi32(v, 16);
 	else
-		v = _mm512_castps_si512(
-		    _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
+		v = _mm512_castps_si512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
 	_mm512_store_si512(amax, v);
 }
 
@@ -174,8 +167,7 @@ static inline __m512i e4m3(__m512 x)
 	const __mmask16 subnormal =
 	    _mm512_cmp_ps_mask(x, _mm512_set1_ps(0x1p-6f), _CMP_LT_OQ);
 
-	return _mm512_mask_and_epi32(normal, subnormal,
-				     _mm512_castps_si512(count),
+	return _mm512_mask_and_epi32(normal, subnormal, _mm512_castps_si512(count),
 				     _mm512_set1_epi32(0xF));
 }
 
@@ -183,11 +175,10 @@ static inline bool block_scales_avx512bw(const struct cpu_quantizer *z,
 					 const uint32_t *amax, uint8_t *scales)
 {
 	const __m512i bits = _mm512_load_si512(amax);
-	const __m512 ratio = _mm512_div_ps(_mm512_castsi512_ps(bits),
-					   _mm512_set1_ps(z->largest_code));
-	const __m512 clamped =
-	    _mm512_min_ps(_mm512_max_ps(ratio, _mm512_set1_ps(0x1p-9f)),
-			  _mm512_set1_ps(448.0f));
+	const __m512 ratio =
+	    _mm512_div_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(z->largest_code));
+	const __m512 clamped = _mm512_min_ps(
+	    _mm512_max_ps(ratio, _mm512_set1_ps(0x1p-9f)), _mm512_set1_ps(448.0f));
 	const __mmask16 zero = _mm512_testn_epi32_mask(bits, bits);
 	const __m512i bytes =
 	    _mm512_mask_set1_epi32(e4m3(clamped), zero, z->zero_scale);
@@ -208,19 +199,17 @@ static inline __m512i codes_wide(const int32_t limit[8], __m512i x)
 {
 	const __m512i from_0 =
 	    _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)limit));
-	const __m512i from_1 = _mm512_castsi256_si512(
-	    _mm256_loadu_si256((const __m256i *)(limit + 1)));
+	const __m512i from_1 =
+	    _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(limit + 1)));
 	const __m512i size = _mm512_and_si512(x, _mm512_set1_epi32(0x7FFFFFFF));
 	__mmask16 over;
 	__m512i at;
 
 	over = _mm512_cmpgt_epi32_mask(size, _mm512_set1_epi32(limit[3]));
 	at = _mm512_maskz_mov_epi32(over, _mm512_set1_epi32(4));
-	over =
-	    _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, from_1));
+	over = _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, from_1));
 	at = _mm512_mask_add_epi32(at, over, at, _mm512_set1_epi32(2));
-	over =
-	    _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, from_0));
+	over = _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, from_0));
 	at = _mm512_mask_add_epi32(at, over, at, _mm512_set1_epi32(1));
 	/* Bit 3 is the sign: 8 ? x >> 28 : at. */
 	return _mm512_ternarylogic_epi32(at, _mm512_srli_epi32(x, 28),
@@ -228,8 +217,7 @@ static inline __m512i codes_wide(const int32_t limit[8], __m512i x)
 }
 
 /* The same for two blocks of 16-bit floats, whose limits a and b point to. */
-static inline __m512i codes_narrow(const int16_t a[8], const int16_t b[8],
-				   __m512i x)
+static inline __m512i codes_narrow(const int16_t a[8], const int16_t b[8], __m512i x)
 {
 	/* b's limits lie 8 lanes up. */
 	const __m512i base =
@@ -244,15 +232,12 @@ static inline __m512i codes_narrow(const int16_t a[8], const int16_t b[8],
 	__m512i at;
 	__mmask32 over;
 
-	over = _mm512_cmpgt_epi16_mask(size,
-				       _mm512_permutexvar_epi16(three, limits));
+	over = _mm512_cmpgt_epi16_mask(size, _mm512_permutexvar_epi16(three, limits));
 	at = _mm512_mask_mov_epi16(one, over, five);
-	over =
-	    _mm512_cmpgt_epi16_mask(size, _mm512_permutexvar_epi16(at, limits));
+	over = _mm512_cmpgt_epi16_mask(size, _mm512_permutexvar_epi16(at, limits));
 	at = _mm512_sub_epi16(at, _mm512_set1_epi16(1));
 	at = _mm512_mask_add_epi16(at, over, at, _mm512_set1_epi16(2));
-	over =
-	    _mm512_cmpgt_epi16_mask(size, _mm512_permutexvar_epi16(at, limits));
+	over = _mm512_cmpgt_epi16_mask(size, _mm512_permutexvar_epi16(at, limits));
 	at = _mm512_mask_add_epi16(at, over, at, _mm512_set1_epi16(1));
 	/* Bit 3, which is b's base, becomes the sign: 8 ? x >> 12 : at. */
 	return _mm512_ternarylogic_epi32(at, _mm512_srli_epi16(x, 12),
@@ -266,14 +251,13 @@ static inline __m512i join_nibbles(__m512i bytes)
 }
 
 static inline void block_codes_wide_avx512bw(const struct cpu_quantizer *z,
-					     const uint8_t *x,
-					     const uint8_t *scales,
+					     const uint8_t *x, const uint8_t *scales,
 					     uint8_t *codes)
 {
 	/* 16-bit lane 8*q + b, of quarter q and block b, to lane 4*b + q. */
-	const __m512i order = _mm512_set_epi16(
-	    31, 23, 15, 7, 30, 22, 14, 6, 29, 21, 13, 5, 28, 20, 12, 4, 27, 19,
-	    11, 3, 26, 18, 10, 2, 25, 17, 9, 1, 24, 16, 8, 0);
+	const __m512i order =
+	    _mm512_set_epi16(31, 23, 15, 7, 30, 22, 14, 6, 29, 21, 13, 5, 28, 20, 12, 4,
+			     27, 19, 11, 3, 26, 18, 10, 2, 25, 17, 9, 1, 24, 16, 8, 0);
 
 	for (int half = 0; half < 2; half++) {
 		__m512i four[2];
@@ -287,20 +271,18 @@ static inline void block_codes_wide_avx512bw(const struct cpu_quantizer *z,
 				c[j] = codes_wide(z->limit.wide[scales[b]],
 						  load(x + 64 * b));
 			}
-			four[i] = join_nibbles(_mm512_packus_epi16(
-			    _mm512_packs_epi32(c[0], c[1]),
-			    _mm512_packs_epi32(c[2], c[3])));
+			four[i] = join_nibbles(
+			    _mm512_packus_epi16(_mm512_packs_epi32(c[0], c[1]),
+						_mm512_packs_epi32(c[2], c[3])));
 		}
-		_mm512_storeu_si512(
-		    codes + 64 * half,
-		    _mm512_permutexvar_epi16(
-			order, _mm512_packus_epi16(four[0], four[1])));
+		_mm512_storeu_si512(codes + 64 * half,
+				    _mm512_permutexvar_epi16(
+					order, _mm512_packus_epi16(four[0], four[1])));
 	}
 }
 
 static inline void block_codes_narrow_avx512bw(const struct cpu_quantizer *z,
-					       const uint8_t *x,
-					       const uint8_t *scales,
+					       const uint8_t *x, const uint8_t *scales,
 					       uint8_t *codes)
 {
 	for (int half = 0; half < 2; half++) {
@@ -329,9 +311,8 @@ static inline void block_codes_narrow_avx512bw(const struct cpu_quantizer *z,
 
 /* ---- dequantise --------------------------------------------------------- */
 
-static void dequantize_fp32(const struct cpu_dequantizer *table,
-			    const uint8_t *codes, const uint8_t *scales,
-			    int64_t blocks, void *y)
+static void dequantize_fp32(const struct cpu_dequantizer *table, const uint8_t *codes,
+			    const uint8_t *scales, int64_t blocks, void *y)
 {
 	/* 32-bit lane i takes byte i / 2, and its high nibble if i is odd. */
 	const __m512i byte =
@@ -344,27 +325,24 @@ static void dequantize_fp32(const struct cpu_dequantizer *table,
 		_mm512_storeu_si512(
 		    (uint8_t *)y + 64 * b,
 		    _mm512_permutexvar_epi32(
-			_mm512_srlv_epi32(
-			    _mm512_shuffle_epi8(
-				_mm512_set1_epi64((int64_t)eight), byte),
-			    shift),
+			_mm512_srlv_epi32(_mm512_shuffle_epi8(
+					      _mm512_set1_epi64((int64_t)eight), byte),
+					  shift),
 			_mm512_load_si512(table->value.wide[scales[b]])));
 	}
 }
 
 /* Two blocks: 16 bytes of codes, the table's rows a and b. */
-static inline __m512i values_16bit(__m128i codes, const uint16_t *a,
-				   const uint16_t *b)
+static inline __m512i values_16bit(__m128i codes, const uint16_t *a, const uint16_t *b)
 {
 	/* 16-bit lane i takes byte i / 2, and its high nibble if i is odd. */
-	const __m512i byte =
-	    _mm512_setr_epi32(0x00000000, 0x00010001, 0x00020002, 0x00030003,
-			      0x00040004, 0x00050005, 0x00060006, 0x00070007,
-			      0x00080008, 0x00090009, 0x000A000A, 0x000B000B,
-			      0x000C000C, 0x000D000D, 0x000E000E, 0x000F000F);
+	const __m512i byte = _mm512_setr_epi32(
+	    0x00000000, 0x00010001, 0x00020002, 0x00030003, 0x00040004, 0x00050005,
+	    0x00060006, 0x00070007, 0x00080008, 0x00090009, 0x000A000A, 0x000B000B,
+	    0x000C000C, 0x000D000D, 0x000E000E, 0x000F000F);
 	const __m512i shift = _mm512_set1_epi32(4 << 16);
-	const __m512i base = _mm512_inserti64x4(_mm512_setzero_si512(),
-						_mm256_set1_epi16(16), 1);
+	const __m512i base =
+	    _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(16), 1);
 	const __m512i rows = _mm512_inserti64x4(
 	    _mm512_castsi256_si512(_mm256_load_si256((const __m256i *)a)),
 	    _mm256_load_si256((const __m256i *)b), 1);
@@ -376,9 +354,8 @@ static inline __m512i values_16bit(__m128i codes, const uint16_t *a,
 	return _mm512_permutexvar_epi16(at, rows);
 }
 
-static void dequantize_16bit(const struct cpu_dequantizer *table,
-			     const uint8_t *codes, const uint8_t *scales,
-			     int64_t blocks, void *y)
+static void dequantize_16bit(const struct cpu_dequantizer *table, const uint8_t *codes,
+			     const uint8_t *scales, int64_t blocks, void *y)
 {
 	const uint16_t(*rows)[16] = table->value.narrow.word;
 	int64_t b = 0;
@@ -386,15 +363,14 @@ static void dequantize_16bit(const struct cpu_dequantizer *table,
 	for (; b + 2 <= blocks; b += 2)
 		_mm512_storeu_si512(
 		    (uint8_t *)y + 32 * b,
-		    values_16bit(
-			_mm_loadu_si128((const __m128i *)(codes + 8 * b)),
-			rows[scales[b]], rows[scales[b + 1]]));
+		    values_16bit(_mm_loadu_si128((const __m128i *)(codes + 8 * b)),
+				 rows[scales[b]], rows[scales[b + 1]]));
 	if (b < blocks)
 		_mm256_storeu_si256(
 		    (__m256i *)((uint8_t *)y + 32 * b),
-		    _mm512_castsi512_si256(values_16bit(
-			_mm_loadl_epi64((const __m128i *)(codes + 8 * b)),
-			rows[scales[b]], rows[scales[b]])));
+		    _mm512_castsi512_si256(
+			values_16bit(_mm_loadl_epi64((const __m128i *)(codes + 8 * b)),
+				     rows[scales[b]], rows[scales[b]])));
 }
 
 /* ---- copies ------------------------------------------------------------- */

@@ -39,12 +39,10 @@ static void decode(const uint8_t *panel, int64_t blocks, int64_t block,
 
 	for (int n = 0; n < PANEL_COLS; n++) {
 		for (int j = 0; j < NIB_BLOCK; j++) {
-			const uint8_t byte =
-			    codes[j / 8 * 64 + 4 * n + j % 8 / 2];
+			const uint8_t byte = codes[j / 8 * 64 + 4 * n + j % 8 / 2];
 			const int code = j % 2 ? byte >> 4 : byte & 15;
 
-			out->codes[j][n] =
-			    (float)nib_e2m1_twice[code] * 0x1p-8f;
+			out->codes[j][n] = (float)nib_e2m1_twice[code] * 0x1p-8f;
 		}
 		/* A NaN becomes 480 here; the epilogue's mask makes the result
 		 * NaN. */

@@ -37,8 +37,7 @@ static void decode(const uint8_t *panel, int64_t blocks, int64_t block,
 
 	for (int n = 0; n < PANEL_COLS; n++) {
 		for (int i = 0; i < 4; i++) {
-			uint8_t z0 = codes[4 * n + i],
-				z1 = codes[64 + 4 * n + i];
+			uint8_t z0 = codes[4 * n + i], z1 = codes[64 + 4 * n + i];
 
 			out->codes[i][n] = nib_e2m1_twice[z0 & 15];
 			out->codes[4 + i][n] = nib_e2m1_twice[z0 >> 4];
@@ -48,8 +47,7 @@ static void decode(const uint8_t *panel, int64_t blocks, int64_t block,
 		/* A NaN becomes 480 here; the epilogue's mask makes the result
 		 * NaN. */
 		out->scales[n] =
-		    (scales[n] == 0x7f ? 480.0f
-				       : nib_e4m3_to_float(scales[n])) *
+		    (scales[n] == 0x7f ? 480.0f : nib_e4m3_to_float(scales[n])) *
 		    0x1p-8f;
 	}
 }

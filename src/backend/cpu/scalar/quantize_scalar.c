@@ -35,8 +35,7 @@ static uint32_t amax_16bit(const void *x, int64_t n)
 	return largest;
 }
 
-static void load_block(const uint8_t *from, enum nib_dtype dtype,
-		       float x[NIB_BLOCK])
+static void load_block(const uint8_t *from, enum nib_dtype dtype, float x[NIB_BLOCK])
 {
 	uint16_t narrow[NIB_BLOCK];
 
@@ -49,9 +48,8 @@ static void load_block(const uint8_t *from, enum nib_dtype dtype,
 		x[i] = nib_dtype_to_fp32(narrow[i], dtype);
 }
 
-static bool quantize(const struct cpu_quantizer *z, const void *x,
-		     enum nib_dtype dtype, int64_t blocks, const void *next,
-		     uint8_t *codes, uint8_t *scales)
+static bool quantize(const struct cpu_quantizer *z, const void *x, enum nib_dtype dtype,
+		     int64_t blocks, const void *next, uint8_t *codes, uint8_t *scales)
 {
 	const int64_t block_bytes = dtype == NIB_FP32 ? 64 : 32;
 	float block[NIB_BLOCK];
@@ -66,9 +64,8 @@ static bool quantize(const struct cpu_quantizer *z, const void *x,
 	return true;
 }
 
-static void dequantize_fp32(const struct cpu_dequantizer *table,
-			    const uint8_t *codes, const uint8_t *scales,
-			    int64_t blocks, void *y)
+static void dequantize_fp32(const struct cpu_dequantizer *table, const uint8_t *codes,
+			    const uint8_t *scales, int64_t blocks, void *y)
 {
 	uint32_t pair[2];
 
@@ -81,9 +78,8 @@ static void dequantize_fp32(const struct cpu_dequantizer *table,
 	}
 }
 
-static void dequantize_16bit(const struct cpu_dequantizer *table,
-			     const uint8_t *codes, const uint8_t *scales,
-			     int64_t blocks, void *y)
+static void dequantize_16bit(const struct cpu_dequantizer *table, const uint8_t *codes,
+			     const uint8_t *scales, int64_t blocks, void *y)
 {
 	uint16_t pair[2];
 
@@ -100,19 +96,17 @@ static void dequantize_16bit(const struct cpu_dequantizer *table,
 static int64_t in_tiles(int part, int r, int64_t g)
 {
 	return g / NIB_SCALE_TILE_GROUPS * NIB_SCALE_TILE_BYTES +
-	       nib_scale_offset_in_tile(32 * part + r,
-					g % NIB_SCALE_TILE_GROUPS);
+	       nib_scale_offset_in_tile(32 * part + r, g % NIB_SCALE_TILE_GROUPS);
 }
 
-static void tile(const struct cpu_band *from, int64_t groups,
-		 const uint8_t *next, bool stream_it, uint8_t *tiles)
+static void tile(const struct cpu_band *from, int64_t groups, const uint8_t *next,
+		 bool stream_it, uint8_t *tiles)
 {
 	(void)next;
 	(void)stream_it;
 	for (int part = 0; part < 4; part++)
 		for (int r = 0; r < from->rows; r++) {
-			const uint8_t *row = from->scales +
-					     part * from->part_bytes +
+			const uint8_t *row = from->scales + part * from->part_bytes +
 					     r * from->row_bytes;
 
 			for (int64_t g = 0; g < groups; g++)
@@ -127,8 +121,8 @@ static void untile(const uint8_t *tiles, int64_t groups, const uint8_t *next,
 	(void)stream_it;
 	for (int part = 0; part < 4; part++)
 		for (int r = 0; r < to->rows; r++) {
-			uint8_t *row = to->scales + part * to->part_bytes +
-				       r * to->row_bytes;
+			uint8_t *row =
+			    to->scales + part * to->part_bytes + r * to->row_bytes;
 
 			for (int64_t g = 0; g < groups; g++)
 				row[g] = tiles[in_tiles(part, r, g)];

@@ -33,8 +33,8 @@ static void sum_panel(const struct cpu_item *item, const struct cpu_weights *b,
 			decode(packed, 1, 0, &decoded);
 		}
 		for (int64_t i = 0; i < rows; i++) {
-			add_block(records + cpu_record_at(item->m, blocks,
-							  TILE_ROWS, m0 + i, k),
+			add_block(records + cpu_record_at(item->m, blocks, TILE_ROWS,
+							  m0 + i, k),
 				  &decoded, sums + i * PANEL_COLS);
 		}
 	}
@@ -42,12 +42,11 @@ static void sum_panel(const struct cpu_item *item, const struct cpu_weights *b,
 
 static size_t scratch_bytes(int64_t unit_rows, bool dual)
 {
-	return 256 +
-	       (size_t)unit_rows * PANEL_COLS * sizeof(float) * (dual ? 2 : 1);
+	return 256 + (size_t)unit_rows * PANEL_COLS * sizeof(float) * (dual ? 2 : 1);
 }
 
-static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
-		     int64_t n0, void *scratch)
+static void multiply(const struct cpu_item *item, bool dual, int64_t m0, int64_t n0,
+		     void *scratch)
 {
 	const int64_t rows =
 	    item->m - m0 < item->unit_rows ? item->m - m0 : item->unit_rows;
@@ -62,8 +61,7 @@ static void multiply(const struct cpu_item *item, bool dual, int64_t m0,
 
 		sum_panel(item, &item->b[0], m0, rows, n, packed, sums, &nan);
 		if (dual)
-			sum_panel(item, &item->b[1], m0, rows, n, packed, sums2,
-				  &nan2);
+			sum_panel(item, &item->b[1], m0, rows, n, packed, sums2, &nan2);
 		for (int64_t i = 0; i < rows; i++)
 			finish_row(item, m0 + i, n, cols, sums + i * PANEL_COLS,
 				   dual ? sums2 + i * PANEL_COLS : NULL,

@@ -72,8 +72,8 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 		if (features[i].isa > isa || has_feature(&features[i]))
 			continue;
 		if (reason_bytes)
-			snprintf(reason, reason_bytes,
-				 "this processor has no %s", features[i].name);
+			snprintf(reason, reason_bytes, "this processor has no %s",
+				 features[i].name);
 		return false;
 	}
 	if ((xcr0() & need) != need) {
@@ -81,8 +81,7 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 			snprintf(reason, reason_bytes,
 				 "the operating system does not save %s "
 				 "registers (xcr0 = 0x%x)",
-				 isa >= CPU_AVX512BW ? "avx512" : "avx",
-				 xcr0());
+				 isa >= CPU_AVX512BW ? "avx512" : "avx", xcr0());
 		return false;
 	}
 	return true;
@@ -116,8 +115,7 @@ static void append(char *text, size_t text_bytes, const char *word)
 	snprintf(text + used, text_bytes - used, "%s%s", used ? " " : "", word);
 }
 
-void cpu_describe(char *hardware, size_t hardware_bytes, char *text,
-		  size_t text_bytes)
+void cpu_describe(char *hardware, size_t hardware_bytes, char *text, size_t text_bytes)
 {
 	uint32_t brand[13] = {0};
 

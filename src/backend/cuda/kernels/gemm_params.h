@@ -49,7 +49,7 @@
 #define NIB_GEMM_THREADS 384
 #define NIB_GEMM_PAIR	 2
 /* Shared memory: codes and scales of a weight stage; behind the rings. */
-#define NIB_WEIGHT_STAGE_BYTES                                                 \
+#define NIB_WEIGHT_STAGE_BYTES                                                         \
 	(NIB_TILE_N * (NIB_WEIGHT_STAGE_K / 2 + NIB_WEIGHT_STAGE_K / 16))
 #define NIB_GEMM_TAIL_BYTES 27648
 #define NIB_GEMM_STAGES_MAX 16

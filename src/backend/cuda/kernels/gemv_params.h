@@ -28,8 +28,7 @@
 #endif
 /* Codes and scales of a stage. */
 #define NIB_GEMV_STAGE_BYTES (NIB_GEMV_TILE_ROWS * (NIB_GEMV_STEP / 16) * 9)
-#define NIB_GEMV_RING_BYTES                                                    \
-	(NIB_GEMV_WARPS * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES)
+#define NIB_GEMV_RING_BYTES  (NIB_GEMV_WARPS * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES)
 /* Most tiles that one CTA may take one after the other. */
 #define NIB_GEMV_MAX_TILES 16
 /* CTAs that an SM has registers for. */
@@ -92,8 +91,7 @@ NIB_GEMV_FN int64_t nib_gemv_row(int64_t tile, int r, int is_tiled)
 NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int m)
 {
 	const int64_t phase = NIB_GEMV_PHASE(m);
-	const int64_t whole =
-	    (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
+	const int64_t whole = (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
 
 	return whole < phase ? whole : phase;
 }
@@ -108,8 +106,7 @@ NIB_GEMV_FN int nib_gemv_dense_rows(int m)
 NIB_GEMV_FN int64_t nib_gemv_dense_kept(int64_t k, int rows)
 {
 	const int64_t phase = NIB_GEMV_DENSE_PHASE(rows);
-	const int64_t whole =
-	    (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
+	const int64_t whole = (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
 
 	return whole < phase ? whole : phase;
 }
@@ -124,8 +121,7 @@ NIB_GEMV_FN uint32_t nib_gemv_dense_pitch(int64_t kept)
 NIB_GEMV_FN int64_t nib_gemv_shared_bytes(int64_t k, int m, int tiles_per_cta)
 {
 	return NIB_GEMV_RING_BYTES + 128 +
-	       (int64_t)tiles_per_cta * NIB_GEMV_WARPS * NIB_GEMV_TILE_ROWS *
-		   m * 4 +
+	       (int64_t)tiles_per_cta * NIB_GEMV_WARPS * NIB_GEMV_TILE_ROWS * m * 4 +
 	       nib_gemv_kept(k, m) * m * 5 / 4;
 }
 
@@ -138,8 +134,7 @@ NIB_GEMV_FN int64_t nib_gemv_dense_shared_bytes(int64_t k, int m, int variant_m,
 	return NIB_GEMV_RING_BYTES + NIB_GEMV_DENSE_ZEROS + 32 +
 	       (int64_t)tiles_per_cta * NIB_GEMV_WARPS * NIB_GEMV_TILE_ROWS *
 		   variant_m * 4 +
-	       (int64_t)nib_gemv_dense_pitch(nib_gemv_dense_kept(k, rows)) *
-		   rows;
+	       (int64_t)nib_gemv_dense_pitch(nib_gemv_dense_kept(k, rows)) * rows;
 }
 
 #endif

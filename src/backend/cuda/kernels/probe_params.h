@@ -20,17 +20,15 @@
 #define NIB_PROBE_MULTIPLY_N	   256
 #define NIB_PROBE_MULTIPLY_K	   64
 /* The operations of one block's step. */
-#define NIB_PROBE_MULTIPLY_FLOP                                                \
-	(2 * NIB_PROBE_MULTIPLY_ROWS * NIB_PROBE_MULTIPLY_N *                  \
-	 NIB_PROBE_MULTIPLY_K)
+#define NIB_PROBE_MULTIPLY_FLOP                                                        \
+	(2 * NIB_PROBE_MULTIPLY_ROWS * NIB_PROBE_MULTIPLY_N * NIB_PROBE_MULTIPLY_K)
 
 /* Blackwell: the tensor core multiplies 128 x 256 x 64 four times a step. */
 #define NIB_PROBE_FP4_THREADS 128
 #define NIB_PROBE_FP4_ROWS    128
 #define NIB_PROBE_FP4_N	      256
 #define NIB_PROBE_FP4_K	      256
-#define NIB_PROBE_FP4_FLOP                                                     \
-	(2 * NIB_PROBE_FP4_ROWS * NIB_PROBE_FP4_N * NIB_PROBE_FP4_K)
+#define NIB_PROBE_FP4_FLOP    (2 * NIB_PROBE_FP4_ROWS * NIB_PROBE_FP4_N * NIB_PROBE_FP4_K)
 
 struct nib_probe_args {
 	const void *data; /* to read */

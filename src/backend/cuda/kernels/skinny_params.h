@@ -79,9 +79,8 @@ struct nib_skinny_params {
  * What a warp has: a tile of those at once (bits 0 to 3), a group of steps (4 to
  * 7), and of each block half 0, half 1 or NIB_SKINNY_WHOLE (from bit 8 on).
  */
-#define NIB_SKINNY_SHARE(tile, group, half)                                    \
-	((tile) | (group) << 4 | (half) << 8)
-#define NIB_SKINNY_WHOLE 2
+#define NIB_SKINNY_SHARE(tile, group, half) ((tile) | (group) << 4 | (half) << 8)
+#define NIB_SKINNY_WHOLE		    2
 
 /* The sums of a warp: 16 rows of B for each row of A. */
 #define NIB_SKINNY_SUMS(eights) (NIB_GEMV_TILE_ROWS * 8 * (eights))
@@ -92,8 +91,7 @@ struct nib_skinny_params {
  */
 NIB_GEMV_FN int32_t nib_skinny_shared_bytes(int eights, int is_moe)
 {
-	return NIB_SKINNY_WARPS * NIB_SKINNY_STAGES(eights) *
-		   NIB_GEMV_STAGE_BYTES +
+	return NIB_SKINNY_WARPS * NIB_SKINNY_STAGES(eights) * NIB_GEMV_STAGE_BYTES +
 	       NIB_SKINNY_CHUNKS(eights) * NIB_SKINNY_CHUNK_BYTES(eights) +
 	       NIB_SKINNY_WARPS * NIB_SKINNY_SUMS(eights) * 4 +
 	       NIB_SKINNY_CHUNKS(eights) * 16 +

@@ -53,8 +53,7 @@ struct nib_gemv100_params {
 NIB_GEMV_FN int64_t nib_gemv100_kept(int64_t k, int m)
 {
 	const int64_t phase = NIB_GEMV100_PHASE(m);
-	const int64_t whole =
-	    (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
+	const int64_t whole = (k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP * NIB_GEMV_STEP;
 
 	return whole < phase ? whole : phase;
 }
@@ -66,9 +65,8 @@ NIB_GEMV_FN int64_t nib_gemv100_kept(int64_t k, int m)
 #define NIB_GEMV100_ITEMS_AT   64
 #define NIB_GEMV100_ZEROS_AT   (NIB_GEMV100_ITEMS_AT + NIB_GEMV100_ITEMS * 8)
 #define NIB_GEMV100_PARTIAL_AT (NIB_GEMV100_ZEROS_AT + NIB_GEMV100_ZEROS)
-#define NIB_GEMV100_A_AT(m)                                                    \
-	(NIB_GEMV100_PARTIAL_AT +                                              \
-	 2 * NIB_GEMV100_WARPS(m) * NIB_GEMV_TILE_ROWS * (m)*4)
+#define NIB_GEMV100_A_AT(m)                                                            \
+	(NIB_GEMV100_PARTIAL_AT + 2 * NIB_GEMV100_WARPS(m) * NIB_GEMV_TILE_ROWS * (m)*4)
 
 /* A row of A in shared memory. */
 NIB_GEMV_FN int32_t nib_gemv100_row_bytes(int64_t k, int m)
@@ -86,16 +84,15 @@ NIB_GEMV_FN int64_t nib_gemv100_shared_bytes(int64_t k, int m)
  * tiles, as few CTAs as all groups have work in: they end together.  Else one
  * tile or none a group, on all multiprocessors.
  */
-NIB_GEMV_FN uint32_t nib_gemv100_ctas(uint32_t units, int m,
-				      int tile_warps_log2, int multiprocessors)
+NIB_GEMV_FN uint32_t nib_gemv100_ctas(uint32_t units, int m, int tile_warps_log2,
+				      int multiprocessors)
 {
-	const uint32_t groups =
-	    (uint32_t)NIB_GEMV100_WARPS(m) >> tile_warps_log2;
+	const uint32_t groups = (uint32_t)NIB_GEMV100_WARPS(m) >> tile_warps_log2;
 	const uint32_t slots = groups * (uint32_t)multiprocessors;
 	const uint32_t rounds = (units + slots - 1) / slots;
-	const uint32_t full =
-	    rounds > 1 ? (units + rounds * groups - 1) / (rounds * groups)
-		       : (uint32_t)multiprocessors;
+	const uint32_t full = rounds > 1
+				  ? (units + rounds * groups - 1) / (rounds * groups)
+				  : (uint32_t)multiprocessors;
 
 	return full < units ? full : units;
 }

@@ -48,8 +48,7 @@
  * A slot: scales of B (and B2), then of A, of which a k step has two blocks side
  * by side, whether both are used or not.
  */
-#define NIB_SM100_SLOT_COLUMNS(dual)                                           \
-	(NIB_SM100_SCALE_COLUMNS * ((dual) ? 4 : 3))
+#define NIB_SM100_SLOT_COLUMNS(dual) (NIB_SM100_SCALE_COLUMNS * ((dual) ? 4 : 3))
 
 /*
  * The operands of a problem.  All maps have rank 3, the last coordinate is the
@@ -152,8 +151,7 @@ NIB_HOST_DEVICE int32_t nib_sm100_stage_bytes(int32_t tile_m, int32_t ctas,
  * Dynamic shared memory of a CTA.  It begins at a multiple of 1024, as stages
  * do.
  */
-NIB_HOST_DEVICE int32_t nib_sm100_shared_bytes(int32_t stages,
-					       int32_t stage_bytes,
+NIB_HOST_DEVICE int32_t nib_sm100_shared_bytes(int32_t stages, int32_t stage_bytes,
 					       int32_t experts)
 {
 	return stages * stage_bytes +
