@@ -16,7 +16,8 @@ max_lines=800
 max_header_lines=1200
 
 c_files() {
-	find include src cli bench emu tests examples ggml -name '*.[ch]' | sort
+	find include src cli bench emu tests examples ggml \
+		\( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) | sort
 }
 
 python_files() {

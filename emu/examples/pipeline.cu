@@ -29,17 +29,17 @@ static __device__ uint32_t address_of(const void *shared)
 
 static __device__ void barrier_init(uint64_t *barrier, int arrivals)
 {
-	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
-			 address_of(barrier)),
-		     "r"(arrivals)
-		     : "memory");
+	asm volatile(
+	    "mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address_of(barrier)),
+	    "r"(arrivals)
+	    : "memory");
 }
 
 static __device__ void barrier_arrive(uint64_t *barrier)
 {
-	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(
-			 address_of(barrier))
-		     : "memory");
+	asm volatile(
+	    "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address_of(barrier))
+	    : "memory");
 }
 
 static __device__ void barrier_wait(uint64_t *barrier, int parity)
@@ -47,28 +47,26 @@ static __device__ void barrier_wait(uint64_t *barrier, int parity)
 	uint32_t is_done = 0;
 
 	while (!is_done)
-		asm volatile(
-		    "{\n\t.reg .pred p;\n\t"
-		    "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-		    "selp.u32 %0, 1, 0, p;\n\t}"
-		    : "=r"(is_done)
-		    : "r"(address_of(barrier)), "r"(parity)
-		    : "memory");
+		asm volatile("{\n\t.reg .pred p;\n\t"
+			     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+			     "selp.u32 %0, 1, 0, p;\n\t}"
+			     : "=r"(is_done)
+			     : "r"(address_of(barrier)), "r"(parity)
+			     : "memory");
 }
 
 /* Copies a tile; its bytes arrive at the barrier. */
-static __device__ void copy_tile(float *to, const float *from,
-				 uint64_t *barrier)
+static __device__ void copy_tile(float *to, const float *from, uint64_t *barrier)
 {
 	const uint32_t bytes = tile * sizeof(float);
 
-	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-		     ::"r"(address_of(barrier)), "r"(bytes)
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+			 address_of(barrier)),
+		     "r"(bytes)
 		     : "memory");
 	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier"
-		     "::complete_tx::bytes [%0], [%1], %2, [%3];"
-		     ::"r"(address_of(to)), "l"(from), "r"(bytes),
-		     "r"(address_of(barrier))
+		     "::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address_of(to)),
+		     "l"(from), "r"(bytes), "r"(address_of(barrier))
 		     : "memory");
 }
 

@@ -39,33 +39,29 @@ static __device__ uint32_t take_step(uint32_t bar, mbarrier_step s)
 			     : "memory");
 		return pending_of(state);
 	case MBARRIER_STEP_DROP:
-		asm volatile(
-			"mbarrier.arrive_drop.shared::cta.b64 %0, [%1], %2;"
-			: "=l"(state)
-			: "r"(bar), "r"(s.number)
-			: "memory");
+		asm volatile("mbarrier.arrive_drop.shared::cta.b64 %0, [%1], %2;"
+			     : "=l"(state)
+			     : "r"(bar), "r"(s.number)
+			     : "memory");
 		return pending_of(state);
 	case MBARRIER_STEP_ARRIVE_EXPECT_TX:
-		asm volatile(
-			"mbarrier.arrive.expect_tx.shared::cta.b64 %0, [%1], "
-			"%2;"
-			: "=l"(state)
-			: "r"(bar), "r"(s.number)
-			: "memory");
+		asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 %0, [%1], "
+			     "%2;"
+			     : "=l"(state)
+			     : "r"(bar), "r"(s.number)
+			     : "memory");
 		return pending_of(state);
 	case MBARRIER_STEP_EXPECT_TX:
-		asm volatile(
-			"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], "
-			"%1;" ::"r"(bar),
-			"r"(s.number)
-			: "memory");
+		asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], "
+			     "%1;" ::"r"(bar),
+			     "r"(s.number)
+			     : "memory");
 		return 0;
 	default:
-		asm volatile(
-			"mbarrier.complete_tx.relaxed.cta.shared::cta.b64 "
-			"[%0], %1;" ::"r"(bar),
-			"r"(s.number)
-			: "memory");
+		asm volatile("mbarrier.complete_tx.relaxed.cta.shared::cta.b64 "
+			     "[%0], %1;" ::"r"(bar),
+			     "r"(s.number)
+			     : "memory");
 		return 0;
 	}
 }
@@ -99,8 +95,7 @@ static __global__ void ask_gpu(const __grid_constant__ mbarrier_case c,
 	for (uint32_t i = 0; i < c.n_steps; i++) {
 		const uint32_t pending = take_step(bar, c.steps[i]);
 
-		results[i] = pending << 8 | test_wait(bar, 1) << 1 |
-			     test_wait(bar, 0);
+		results[i] = pending << 8 | test_wait(bar, 1) << 1 | test_wait(bar, 0);
 		__threadfence_system();
 	}
 }
@@ -121,16 +116,14 @@ static void begin(char *name, int bytes)
 
 	must(cudaGetDeviceProperties(&device, 0), "device");
 	snprintf(name, bytes, "%s", device.name);
-	must(cudaHostAlloc((void **)&results,
-			   MBARRIER_STEPS * sizeof(*results),
+	must(cudaHostAlloc((void **)&results, MBARRIER_STEPS * sizeof(*results),
 			   cudaHostAllocMapped),
 	     "host memory");
 }
 
 /* How the GPU's results differ from the model's, if they do. */
-static void compare(int question, const mbarrier_case *model,
-		    const mbarrier_case *gpu, uint32_t steps,
-		    probe_answer *answer)
+static void compare(int question, const mbarrier_case *model, const mbarrier_case *gpu,
+		    uint32_t steps, probe_answer *answer)
 {
 	char name[80];
 	uint32_t i = 0;
@@ -143,8 +136,7 @@ static void compare(int question, const mbarrier_case *model,
 		return;
 	answer->differs = 1;
 	printf("%s, %u arrivals, step %u (kind %u, number %u): GPU ", name,
-	       model->arrivals, i, model->steps[i].kind,
-	       model->steps[i].number);
+	       model->arrivals, i, model->steps[i].kind, model->steps[i].number);
 	if (i < steps)
 		printf("0x%x", gpu->results[i]);
 	else

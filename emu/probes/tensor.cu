@@ -31,38 +31,38 @@ struct place {
 	int32_t at[EMU_TENSOR_RANK];
 };
 
-#define LOAD(rank)                                                             \
-	asm volatile("cp.async.bulk.tensor." #rank                             \
-		     "d.shared::cluster.global.mbarrier::complete_tx::bytes "  \
-		     "[%0], [%1, " C##rank "], [%7];" ::"r"(to),               \
-		     "l"(map), "r"(c.at[0]), "r"(c.at[1]), "r"(c.at[2]),       \
-		     "r"(c.at[3]), "r"(c.at[4]), "r"(bar)                      \
+#define LOAD(rank)                                                                     \
+	asm volatile("cp.async.bulk.tensor." #rank                                     \
+		     "d.shared::cluster.global.mbarrier::complete_tx::bytes "          \
+		     "[%0], [%1, " C##rank "], [%7];" ::"r"(to),                       \
+		     "l"(map), "r"(c.at[0]), "r"(c.at[1]), "r"(c.at[2]), "r"(c.at[3]), \
+		     "r"(c.at[4]), "r"(bar)                                            \
 		     : "memory")
 
-#define STORE(rank)                                                            \
-	asm volatile("cp.async.bulk.tensor." #rank                             \
-		     "d.global.shared::cta.bulk_group [%1, " C##rank           \
-		     "], [%0];" ::"r"(to),                                     \
-		     "l"(map), "r"(c.at[0]), "r"(c.at[1]), "r"(c.at[2]),       \
-		     "r"(c.at[3]), "r"(c.at[4])                                \
+#define STORE(rank)                                                                    \
+	asm volatile("cp.async.bulk.tensor." #rank                                     \
+		     "d.global.shared::cta.bulk_group [%1, " C##rank                   \
+		     "], [%0];" ::"r"(to),                                             \
+		     "l"(map), "r"(c.at[0]), "r"(c.at[1]), "r"(c.at[2]), "r"(c.at[3]), \
+		     "r"(c.at[4])                                                      \
 		     : "memory")
 
-#define BY_RANK(what, rank)                                                    \
-	switch (rank) {                                                        \
-	case 1:                                                                \
-		what(1);                                                       \
-		break;                                                         \
-	case 2:                                                                \
-		what(2);                                                       \
-		break;                                                         \
-	case 3:                                                                \
-		what(3);                                                       \
-		break;                                                         \
-	case 4:                                                                \
-		what(4);                                                       \
-		break;                                                         \
-	default:                                                               \
-		what(5);                                                       \
+#define BY_RANK(what, rank)                                                            \
+	switch (rank) {                                                                \
+	case 1:                                                                        \
+		what(1);                                                               \
+		break;                                                                 \
+	case 2:                                                                        \
+		what(2);                                                               \
+		break;                                                                 \
+	case 3:                                                                        \
+		what(3);                                                               \
+		break;                                                                 \
+	case 4:                                                                        \
+		what(4);                                                               \
+		break;                                                                 \
+	default:                                                                       \
+		what(5);                                                               \
 	}
 
 static __device__ uint32_t address_of(const void *p)
@@ -76,20 +76,18 @@ static __device__ uint32_t ends(uint32_t bar)
 	uint32_t done = 0;
 
 	for (int i = 0; i < 100000 && !done; i++)
-		asm volatile(
-			"{\n\t.reg .pred p;\n\t"
-			"mbarrier.test_wait.parity.shared::cta.b64 p, [%1], "
-			"0;\n\tselp.u32 %0, 1, 0, p;\n\t}"
-			: "=r"(done)
-			: "r"(bar)
-			: "memory");
+		asm volatile("{\n\t.reg .pred p;\n\t"
+			     "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], "
+			     "0;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+			     : "=r"(done)
+			     : "r"(bar)
+			     : "memory");
 	return done;
 }
 
 /* out: shared memory, then whether bytes were counted as expected. */
-static __global__ void load(const __grid_constant__ CUtensorMap tensor,
-			    int rank, place c, uint32_t begin, uint32_t bytes,
-			    uint8_t *out)
+static __global__ void load(const __grid_constant__ CUtensorMap tensor, int rank,
+			    place c, uint32_t begin, uint32_t bytes, uint8_t *out)
 {
 	extern __shared__ __align__(1024) uint8_t memory[];
 	__shared__ uint64_t barrier;
@@ -119,9 +117,8 @@ static __global__ void load(const __grid_constant__ CUtensorMap tensor,
 		out[TENSOR_SHARED] = (uint8_t)done;
 }
 
-static __global__ void store(const __grid_constant__ CUtensorMap tensor,
-			     int rank, place c, uint32_t begin,
-			     const uint8_t *from)
+static __global__ void store(const __grid_constant__ CUtensorMap tensor, int rank,
+			     place c, uint32_t begin, const uint8_t *from)
 {
 	extern __shared__ __align__(1024) uint8_t memory[];
 	const uint32_t to = address_of(memory) + begin;
@@ -135,7 +132,7 @@ static __global__ void store(const __grid_constant__ CUtensorMap tensor,
 		BY_RANK(STORE, rank);
 		asm volatile("cp.async.bulk.commit_group;\n\t"
 			     "cp.async.bulk.wait_group 0;" ::
-				     : "memory");
+				 : "memory");
 	}
 }
 
@@ -149,12 +146,11 @@ static void must(cudaError_t status, const char *what)
 	exit(2);
 }
 
-typedef CUresult encode_function(CUtensorMap *, CUtensorMapDataType, cuuint32_t,
-				 void *, const cuuint64_t *, const cuuint64_t *,
+typedef CUresult encode_function(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+				 const cuuint64_t *, const cuuint64_t *,
 				 const cuuint32_t *, const cuuint32_t *,
 				 CUtensorMapInterleave, CUtensorMapSwizzle,
-				 CUtensorMapL2promotion,
-				 CUtensorMapFloatOOBfill);
+				 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 static encode_function *encode_tiled;
 
 static bool encode(CUtensorMap *to, const emu_tensor_map *map)
@@ -165,9 +161,9 @@ static bool encode(CUtensorMap *to, const emu_tensor_map *map)
 		sizes[i] = map->sizes[i];
 	for (int i = 0; i < EMU_TENSOR_RANK - 1; i++)
 		strides[i] = map->strides_bytes[i];
-	return encode_tiled(to, (CUtensorMapDataType)map->type,
-			    (cuuint32_t)map->rank, (void *)map->address, sizes,
-			    strides, map->box, map->element_strides,
+	return encode_tiled(to, (CUtensorMapDataType)map->type, (cuuint32_t)map->rank,
+			    (void *)map->address, sizes, strides, map->box,
+			    map->element_strides,
 			    (CUtensorMapInterleave)map->interleave,
 			    (CUtensorMapSwizzle)map->swizzle,
 			    (CUtensorMapL2promotion)map->l2_promotion,
@@ -181,18 +177,16 @@ static void describe(const char *what, int i, const tensor_case *c)
 {
 	const emu_tensor_map *m = &c->map;
 
-	printf("%s %d: type %d swizzle %d begin %u sizes", what, i, m->type,
-	       m->swizzle, c->begin);
+	printf("%s %d: type %d swizzle %d begin %u sizes", what, i, m->type, m->swizzle,
+	       c->begin);
 	for (int d = 0; d < m->rank; d++)
-		printf(" %llu(box %u step %u at %d)",
-		       (unsigned long long)m->sizes[d], m->box[d],
-		       m->element_strides[d], c->coordinates[d]);
+		printf(" %llu(box %u step %u at %d)", (unsigned long long)m->sizes[d],
+		       m->box[d], m->element_strides[d], c->coordinates[d]);
 	printf("\n");
 }
 
 /* Prints the first bytes that differ. */
-static bool compare(const char *what, int i, const tensor_case *c,
-		    uint32_t bytes)
+static bool compare(const char *what, int i, const tensor_case *c, uint32_t bytes)
 {
 	int shown = 0;
 
@@ -201,8 +195,8 @@ static bool compare(const char *what, int i, const tensor_case *c,
 	describe(what, i, c);
 	for (uint32_t at = 0; at < bytes && shown < 16; at++)
 		if (reply[at] != model[at] && ++shown)
-			printf("  byte %u: GPU %02x, model %02x\n", at,
-			       reply[at], model[at]);
+			printf("  byte %u: GPU %02x, model %02x\n", at, reply[at],
+			       model[at]);
 	return false;
 }
 
@@ -215,7 +209,7 @@ static void trapped(cudaError_t status, bool is_expected, probe_answer *answer)
 static void ask_load(const tensor_case *asked, int i, probe_answer *answer)
 {
 	const bool is_refused =
-		emu_tensor_map_refuses(&asked->map, asked->coordinates, false);
+	    emu_tensor_map_refuses(&asked->map, asked->coordinates, false);
 	tensor_case c = *asked;
 	CUtensorMap map;
 	cudaError_t status;
@@ -226,8 +220,7 @@ static void ask_load(const tensor_case *asked, int i, probe_answer *answer)
 	memset(model, TENSOR_FILL, TENSOR_SHARED);
 	if (!is_refused)
 		tensor_case_load(&c, before, model);
-	must(cudaMemcpy(global, before, TENSOR_BYTES, cudaMemcpyHostToDevice),
-	     "copy");
+	must(cudaMemcpy(global, before, TENSOR_BYTES, cudaMemcpyHostToDevice), "copy");
 	c.map.address += (uint64_t)global;
 	if (!encode(&map, &c.map)) {
 		answer->differs = 1;
@@ -236,8 +229,7 @@ static void ask_load(const tensor_case *asked, int i, probe_answer *answer)
 	}
 	load<<<1, 256, TENSOR_SHARED>>>(map, c.map.rank, at, c.begin,
 					emu_tensor_map_box_bytes(&c.map), out);
-	status = cudaMemcpy(reply, out, TENSOR_SHARED + 1,
-			    cudaMemcpyDeviceToHost);
+	status = cudaMemcpy(reply, out, TENSOR_SHARED + 1, cudaMemcpyDeviceToHost);
 	if (status != cudaSuccess)
 		trapped(status, is_refused, answer);
 	done = reply[TENSOR_SHARED];
@@ -245,8 +237,8 @@ static void ask_load(const tensor_case *asked, int i, probe_answer *answer)
 		 (unsigned long long)tensor_hash(reply, TENSOR_SHARED), done);
 	answer->differs = is_refused || !done;
 	if (answer->differs)
-		describe(done ? "no trap: load" : "bytes not as expected: load",
-			 i, asked);
+		describe(done ? "no trap: load" : "bytes not as expected: load", i,
+			 asked);
 	else if (!compare("load", i, asked, TENSOR_SHARED))
 		answer->differs = 1;
 }
@@ -254,7 +246,7 @@ static void ask_load(const tensor_case *asked, int i, probe_answer *answer)
 static void ask_store(const tensor_case *asked, int i, probe_answer *answer)
 {
 	const bool is_refused =
-		emu_tensor_map_refuses(&asked->map, asked->coordinates, true);
+	    emu_tensor_map_refuses(&asked->map, asked->coordinates, true);
 	static uint8_t shared[TENSOR_SHARED];
 	tensor_case c = *asked;
 	CUtensorMap map;
@@ -267,10 +259,8 @@ static void ask_store(const tensor_case *asked, int i, probe_answer *answer)
 	memcpy(model, before, TENSOR_BYTES);
 	if (!is_refused)
 		tensor_case_store(&c, model, shared);
-	must(cudaMemcpy(global, before, TENSOR_BYTES, cudaMemcpyHostToDevice),
-	     "copy");
-	must(cudaMemcpy(out, shared, TENSOR_SHARED, cudaMemcpyHostToDevice),
-	     "copy");
+	must(cudaMemcpy(global, before, TENSOR_BYTES, cudaMemcpyHostToDevice), "copy");
+	must(cudaMemcpy(out, shared, TENSOR_SHARED, cudaMemcpyHostToDevice), "copy");
 	c.map.address += (uint64_t)global;
 	if (!encode(&map, &c.map)) {
 		answer->differs = 1;
@@ -278,8 +268,7 @@ static void ask_store(const tensor_case *asked, int i, probe_answer *answer)
 		return;
 	}
 	store<<<1, 256, TENSOR_SHARED>>>(map, c.map.rank, at, c.begin, out);
-	status =
-		cudaMemcpy(reply, global, TENSOR_BYTES, cudaMemcpyDeviceToHost);
+	status = cudaMemcpy(reply, global, TENSOR_BYTES, cudaMemcpyDeviceToHost);
 	if (status != cudaSuccess)
 		trapped(status, is_refused, answer);
 	snprintf(answer->text, PROBE_TEXT, "ok %016llx",
@@ -306,9 +295,10 @@ static void ask_rule(int i, probe_answer *answer)
 	if (is_taken == is_good)
 		return;
 	answer->differs = 1;
-	printf("rule %d: the driver %s it; model: %s (type %d rank %d interleave %d swizzle %d fill %d)\n",
-	       i, is_taken ? "takes" : "refuses", is_good ? "good" : err.text,
-	       map.type, map.rank, map.interleave, map.swizzle, map.fill);
+	printf(
+	    "rule %d: the driver %s it; model: %s (type %d rank %d interleave %d swizzle %d fill %d)\n",
+	    i, is_taken ? "takes" : "refuses", is_good ? "good" : err.text, map.type,
+	    map.rank, map.interleave, map.swizzle, map.fill);
 }
 
 /* ---- questions ----------------------------------------------------------- */
@@ -327,21 +317,17 @@ static void begin(char *name, int bytes)
 	     "cuTensorMapEncodeTiled");
 	must(cudaMalloc(&global, TENSOR_BYTES), "malloc");
 	must(cudaMalloc(&out, TENSOR_BYTES), "malloc");
-	must(cudaFuncSetAttribute(load,
-				  cudaFuncAttributeMaxDynamicSharedMemorySize,
+	must(cudaFuncSetAttribute(load, cudaFuncAttributeMaxDynamicSharedMemorySize,
 				  TENSOR_SHARED),
 	     "shared memory");
-	must(cudaFuncSetAttribute(store,
-				  cudaFuncAttributeMaxDynamicSharedMemorySize,
+	must(cudaFuncSetAttribute(store, cudaFuncAttributeMaxDynamicSharedMemorySize,
 				  TENSOR_SHARED),
 	     "shared memory");
 	for (uint32_t i = 0; i < TENSOR_BYTES; i++)
 		before[i] = tensor_global_byte(i);
 }
 
-
-static void ask_box(const tensor_case *c, bool is_store, int i,
-		    probe_answer *answer)
+static void ask_box(const tensor_case *c, bool is_store, int i, probe_answer *answer)
 {
 	if (is_store)
 		ask_store(c, i, answer);
@@ -424,16 +410,14 @@ static void find_causes(const probe_answer *answers)
 		tensor_case_make(&c, of >= TENSOR_CASES, of % TENSOR_CASES);
 		if (i % SIMPLER == 0)
 			describe("trap", of, &c);
-		printf("  %s: %s\n", make_simpler(&c, i % SIMPLER),
-		       replies[i].text);
+		printf("  %s: %s\n", make_simpler(&c, i % SIMPLER), replies[i].text);
 	}
 	probe_free(replies, q.count);
 }
 
 int main(int argc, char **argv)
 {
-	probe_questions questions = {2 * TENSOR_CASES + TENSOR_RULES, begin,
-				     ask};
+	probe_questions questions = {2 * TENSOR_CASES + TENSOR_RULES, begin, ask};
 
 	questions.program = "tensor.cu";
 	questions.things = "answers";

@@ -23,12 +23,11 @@ static const struct {
 	const char *name;
 	void (*ask)(const gpu &g);
 } sections[] = {
-	{"clock", time_clock},	 {"launch", time_launch}, {"sync", time_sync},
-	{"code", time_code},	 {"issue", time_issue},	  {"shared", time_shared},
-	{"wgmma", time_wgmma},	 {"latency", time_latency},
-	{"rate", time_rates},	 {"cold", time_cold},	  {"start", time_start},
-	{"pages", time_pages},	 {"ramp", time_ramp},	  {"fence", time_fence},
-	{"pair", time_pair},
+    {"clock", time_clock}, {"launch", time_launch},   {"sync", time_sync},
+    {"code", time_code},   {"issue", time_issue},     {"shared", time_shared},
+    {"wgmma", time_wgmma}, {"latency", time_latency}, {"rate", time_rates},
+    {"cold", time_cold},   {"start", time_start},     {"pages", time_pages},
+    {"ramp", time_ramp},   {"fence", time_fence},     {"pair", time_pair},
 };
 
 /* All sections, or those whose names follow. */
@@ -47,8 +46,7 @@ int main(int argc, char **argv)
 	must(cudaMalloc(&g.fresh, free_bytes), "fresh memory");
 	g.fresh_end = g.fresh + free_bytes;
 	must(cudaMemset(g.bytes, 0, g.n_bytes), "memset");
-	printf("# %s, %d SMs, L2 %d bytes\n", device.name, g.n_sms,
-	       device.l2CacheSize);
+	printf("# %s, %d SMs, L2 %d bytes\n", device.name, g.n_sms, device.l2CacheSize);
 	for (const auto &section : sections) {
 		bool is_asked = argc == 1;
 

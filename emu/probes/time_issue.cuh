@@ -13,14 +13,17 @@
 #define ISSUE_WORDS 4096
 
 /* x is the chain's value, y a constant of the launch, at an address in bytes. */
-#define OP(title, text)                                                        \
-	struct op_##title {                                                    \
-		static const char *name(void) { return #title; }               \
-		static __device__ __forceinline__ void                         \
-		step(uint32_t &x, uint32_t y, uint32_t at)                     \
-		{                                                              \
-			asm volatile(text : "+r"(x) : "r"(y), "r"(at));        \
-		}                                                              \
+#define OP(title, text)                                                                \
+	struct op_##title {                                                            \
+		static const char *name(void)                                          \
+		{                                                                      \
+			return #title;                                                 \
+		}                                                                      \
+		static __device__ __forceinline__ void step(uint32_t &x, uint32_t y,   \
+							    uint32_t at)               \
+		{                                                                      \
+			asm volatile(text : "+r"(x) : "r"(y), "r"(at));                \
+		}                                                                      \
 	};
 
 OP(fma_f32, "fma.rn.f32 %0, %0, %1, %1;")
@@ -73,12 +76,12 @@ OP(mma_m16n8k16, "{.reg .f32 u, v, w; mov.b32 u, %1; mov.b32 v, %1; "
  * to the uniform pipe.
  */
 template <class Op, int CHAINS>
-static __global__ void issue_kernel(unsigned long long *cycles,
-				    uint32_t zero, uint32_t stride, int rounds)
+static __global__ void issue_kernel(unsigned long long *cycles, uint32_t zero,
+				    uint32_t stride, int rounds)
 {
 	__shared__ __align__(128) uint32_t words[ISSUE_WORDS];
-	const uint32_t at = shared_address(words) +
-			    threadIdx.x * stride % sizeof(words);
+	const uint32_t at =
+	    shared_address(words) + threadIdx.x * stride % sizeof(words);
 	const uint32_t y = 1 + (threadIdx.x & zero);
 	unsigned long long begin;
 	uint32_t x[CHAINS], sum = 0;
@@ -116,7 +119,7 @@ static double issue_cycles(int warps, uint32_t stride)
 
 	for (int repeat = 0; repeat < 2; repeat++) {
 		issue_kernel<Op, CHAINS>
-			<<<1, warps * 32>>>(r.device, 0, stride, rounds);
+		    <<<1, warps * 32>>>(r.device, 0, stride, rounds);
 		r.read(Op::name());
 	}
 	for (int w = 0; w < warps; w++)
@@ -127,8 +130,8 @@ static double issue_cycles(int warps, uint32_t stride)
 template <class Op>
 static void issue_row(uint32_t stride = 16, const char *kind = "")
 {
-	row(issue_cycles<Op, 1>(1, stride), "cycles", "issue.%s%s.latency",
-	    Op::name(), kind);
+	row(issue_cycles<Op, 1>(1, stride), "cycles", "issue.%s%s.latency", Op::name(),
+	    kind);
 	row(issue_cycles<Op, 8>(4, stride), "cycles/warp/quarter",
 	    "issue.%s%s.interval_4_warps", Op::name(), kind);
 	row(issue_cycles<Op, 8>(16, stride) / 4, "cycles/warp/quarter",

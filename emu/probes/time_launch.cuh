@@ -49,8 +49,7 @@ static __global__ void stamp_kernel(stamp *stamps, long long cycles, int early,
 }
 
 /* Fills a list of three attributes; how many it has. */
-static unsigned launch_attributes(const launch_kind &kind,
-				  cudaLaunchAttribute *list)
+static unsigned launch_attributes(const launch_kind &kind, cudaLaunchAttribute *list)
 {
 	unsigned n = 0;
 
@@ -71,8 +70,8 @@ static unsigned launch_attributes(const launch_kind &kind,
 	return n;
 }
 
-static void launch_stamp(const launch_kind &kind, cudaStream_t stream,
-			 stamp *stamps, long long cycles, uint32_t grid)
+static void launch_stamp(const launch_kind &kind, cudaStream_t stream, stamp *stamps,
+			 long long cycles, uint32_t grid)
 {
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute list[3];
@@ -89,8 +88,7 @@ static void launch_stamp(const launch_kind &kind, cudaStream_t stream,
 }
 
 /* ns of a replay of a graph of n grids, the median of several. */
-static double graph_ns(const launch_kind &kind, stamp *stamps,
-		       long long cycles, int n)
+static double graph_ns(const launch_kind &kind, stamp *stamps, long long cycles, int n)
 {
 	std::vector<double> times;
 	cudaGraphExec_t run;
@@ -102,8 +100,7 @@ static double graph_ns(const launch_kind &kind, stamp *stamps,
 	must(cudaStreamCreate(&stream), "stream");
 	must(cudaEventCreate(&from), "event");
 	must(cudaEventCreate(&to), "event");
-	must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal),
-	     "capture");
+	must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
 	for (int i = 0; i < n; i++)
 		launch_stamp(kind, stream, stamps, cycles, (uint32_t)i);
 	must(cudaStreamEndCapture(stream, &graph), "capture");
@@ -154,8 +151,8 @@ static void launch_rows(const launch_kind &kind)
 	results<stamp> r((size_t)LAUNCHES * 2 * kind.ctas);
 	const double brief = graph_ns(kind, r.device, 0, LAUNCHES);
 
-	row((graph_ns(kind, r.device, 0, LAUNCHES * 2) - brief) / LAUNCHES,
-	    "ns/launch", "launch.%s.empty_in_graph", kind.name);
+	row((graph_ns(kind, r.device, 0, LAUNCHES * 2) - brief) / LAUNCHES, "ns/launch",
+	    "launch.%s.empty_in_graph", kind.name);
 	(void)graph_ns(kind, r.device, 6000, LAUNCHES);
 	gap_rows(kind, r.read(kind.name));
 }
@@ -163,8 +160,8 @@ static void launch_rows(const launch_kind &kind)
 /* Cycles from the end of a CTA to the first instruction of the next there. */
 static void replace_row(const gpu &g)
 {
-	const launch_kind kind = {"replace", g.n_sms * 4, 384, 200 << 10, 0,
-				  false,     false};
+	const launch_kind kind = {"replace", g.n_sms * 4, 384,	200 << 10,
+				  0,	     false,	  false};
 	results<stamp> r((size_t)kind.ctas);
 	std::vector<double> gaps;
 
@@ -185,15 +182,14 @@ static void replace_row(const gpu &g)
 static void time_launch(const gpu &g)
 {
 	const launch_kind kinds[] = {
-		{"1_cta", 1, 32, 0, 0, false, false},
-		{"all_sms", g.n_sms, 128, 0, 0, false, false},
-		{"all_sms_200KB", g.n_sms, 384, 200 << 10, 0, false, false},
-		{"cooperative_200KB", g.n_sms, 384, 200 << 10, 0, true, false},
-		{"cluster_200KB", g.n_sms / 2 * 2, 384, 200 << 10, 2, false,
-		 false},
-		{"dependent", g.n_sms, 128, 0, 0, false, true},
-		{"dependent_100KB", g.n_sms, 384, 100 << 10, 0, false, true},
-		{"dependent_200KB", g.n_sms, 384, 200 << 10, 0, false, true},
+	    {"1_cta", 1, 32, 0, 0, false, false},
+	    {"all_sms", g.n_sms, 128, 0, 0, false, false},
+	    {"all_sms_200KB", g.n_sms, 384, 200 << 10, 0, false, false},
+	    {"cooperative_200KB", g.n_sms, 384, 200 << 10, 0, true, false},
+	    {"cluster_200KB", g.n_sms / 2 * 2, 384, 200 << 10, 2, false, false},
+	    {"dependent", g.n_sms, 128, 0, 0, false, true},
+	    {"dependent_100KB", g.n_sms, 384, 100 << 10, 0, false, true},
+	    {"dependent_200KB", g.n_sms, 384, 200 << 10, 0, false, true},
 	};
 
 	allow_shared(stamp_kernel, 200 << 10);
@@ -204,8 +200,8 @@ static void time_launch(const gpu &g)
 
 /* ---- instructions -------------------------------------------------------- */
 
-#define ADD4                                                                   \
-	"add.f32 %0, %0, %1;\n\tadd.f32 %0, %0, %1;\n\t"                       \
+#define ADD4                                                                           \
+	"add.f32 %0, %0, %1;\n\tadd.f32 %0, %0, %1;\n\t"                               \
 	"add.f32 %0, %0, %1;\n\tadd.f32 %0, %0, %1;\n\t"
 #define ADD16 ADD4 ADD4 ADD4 ADD4
 #define ADD64 ADD16 ADD16 ADD16 ADD16
@@ -229,7 +225,8 @@ static __global__ void code_kernel(unsigned long long *cycles, float x)
 }
 
 /* Twice: the second launch finds what the first left in the caches. */
-template <int KB> static void code_row(void)
+template <int KB>
+static void code_row(void)
 {
 	results<unsigned long long> r(3);
 
@@ -237,10 +234,8 @@ template <int KB> static void code_row(void)
 		code_kernel<KB><<<1, 32>>>(r.device, 0);
 		r.read("code");
 		for (int pass = 0; pass < 3; pass++)
-			row((double)r.host[pass] / KB / 64,
-			    "cycles/instruction",
-			    "code.%dKB.launch_%d.pass_%d", KB, launch,
-			    pass + 1);
+			row((double)r.host[pass] / KB / 64, "cycles/instruction",
+			    "code.%dKB.launch_%d.pass_%d", KB, launch, pass + 1);
 	}
 }
 
@@ -257,8 +252,7 @@ static void time_code(const gpu &)
 #define SAMPLES 64
 
 /* All SMs multiply; the clocks of SM 0 after each sample of `rounds`. */
-static __global__ void __launch_bounds__(256, 1)
-	load_clock(span *samples, int rounds)
+static __global__ void __launch_bounds__(256, 1) load_clock(span *samples, int rounds)
 {
 	extern __shared__ __align__(1024) uint8_t tiles[];
 	const uint32_t base = (shared_address(tiles) + 1023) & ~1023u;
@@ -291,10 +285,9 @@ static void clock_row(const gpu &g, const char *name, int rounds)
 
 		ns[k] = (double)(s[16].begin_ns - s[0].begin_ns);
 		ghz[k] = (double)(s[16].cycles - s[0].cycles) / ns[k];
-		row(ghz[k], "GHz", "clock.wgmma_%s.%s", name,
+		row(ghz[k], "GHz", "clock.wgmma_%s.%s", name, k ? "end" : "begin");
+		row(flop * 16 / ns[k] / 1e3, "TFLOP/s", "clock.wgmma_%s.%s.rate", name,
 		    k ? "end" : "begin");
-		row(flop * 16 / ns[k] / 1e3, "TFLOP/s",
-		    "clock.wgmma_%s.%s.rate", name, k ? "end" : "begin");
 	}
 }
 
@@ -332,12 +325,11 @@ static void time_clock(const gpu &g)
 
 	timer_steps<<<1, 1>>>(steps.device);
 	steps.read("timer");
-	row(median(std::vector<double>(steps.host.begin(), steps.host.end())),
-	    "ns", "clock.globaltimer_step");
+	row(median(std::vector<double>(steps.host.begin(), steps.host.end())), "ns",
+	    "clock.globaltimer_step");
 	idle_clock<<<1, 1>>>(r.device);
 	r.read("idle clock");
-	row((double)r.host[0].cycles /
-		    (double)(r.host[0].end_ns - r.host[0].begin_ns),
+	row((double)r.host[0].cycles / (double)(r.host[0].end_ns - r.host[0].begin_ns),
 	    "GHz", "clock.one_thread");
 	clock_row(g, "short", 8);
 	clock_row(g, "long", 4096);

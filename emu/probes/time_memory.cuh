@@ -9,7 +9,7 @@
 #include "time_probe.cuh"
 
 #define MOST_STAGES 32
-#define L2_REGION (64 << 10) /* bytes of each SM that stay in the L2 */
+#define L2_REGION   (64 << 10) /* bytes of each SM that stay in the L2 */
 
 /* Where CTA `cta` finds its load i of `bytes` bytes. */
 struct region {
@@ -56,8 +56,8 @@ static __global__ void load_rate(span *spans, region r, int n)
 /* ---- latency -------------------------------------------------------------- */
 
 /* A chain of loads of zeros, `step` bytes apart; a time for each. */
-static __global__ void chase(unsigned long long *cycles, const char *from,
-			     size_t step, int n, int warm)
+static __global__ void chase(unsigned long long *cycles, const char *from, size_t step,
+			     int n, int warm)
 {
 	for (int pass = warm ? 0 : 1; pass < 2; pass++) {
 		const char *at = from;
@@ -79,9 +79,8 @@ static __global__ void chase(unsigned long long *cycles, const char *from,
 }
 
 /* One load at a time with the TMA, from issue to behind the wait. */
-static __global__ void bulk_latency(unsigned long long *cycles,
-				    const char *from, size_t step, uint32_t n,
-				    uint32_t bytes, int warm)
+static __global__ void bulk_latency(unsigned long long *cycles, const char *from,
+				    size_t step, uint32_t n, uint32_t bytes, int warm)
 {
 	extern __shared__ __align__(1024) uint8_t stage[];
 	__shared__ __align__(8) uint64_t barrier;
@@ -94,8 +93,7 @@ static __global__ void bulk_latency(unsigned long long *cycles,
 			const unsigned long long begin = cycle_now();
 
 			barrier_expect(bar, bytes);
-			bulk_load(shared_address(stage), from + i * step, bytes,
-				  bar);
+			bulk_load(shared_address(stage), from + i * step, bytes, bar);
 			barrier_wait(bar, phase);
 			phase ^= 1;
 			cycles[i] = cycle_now() - begin;
@@ -103,8 +101,8 @@ static __global__ void bulk_latency(unsigned long long *cycles,
 }
 
 /* cp.async of 16 bytes by one lane. */
-static __global__ void async_latency(unsigned long long *cycles,
-				     const char *from, size_t step, int n)
+static __global__ void async_latency(unsigned long long *cycles, const char *from,
+				     size_t step, int n)
 {
 	__shared__ __align__(16) uint8_t stage[16];
 
@@ -112,11 +110,11 @@ static __global__ void async_latency(unsigned long long *cycles,
 		for (int i = 0; i < n; i++) {
 			const unsigned long long begin = cycle_now();
 
-			asm volatile("cp.async.cg.shared.global [%0], [%1], "
-				     "16;\n\tcp.async.wait_all;" ::"r"(
-					     shared_address(stage)),
-				     "l"(from + i * step)
-				     : "memory");
+			asm volatile(
+			    "cp.async.cg.shared.global [%0], [%1], "
+			    "16;\n\tcp.async.wait_all;" ::"r"(shared_address(stage)),
+			    "l"(from + i * step)
+			    : "memory");
 			cycles[i] = cycle_now() - begin;
 		}
 }
@@ -134,13 +132,12 @@ static void latency_row(results<unsigned long long> &r, const char *name)
 /* Fills the L2 with clean lines that no row of these tables reads. */
 static void empty_l2(const gpu &g)
 {
-	const region last = {g.bytes + g.n_bytes / 2,
-			     (size_t)16384 * g.n_sms, 16384, g.n_bytes / 2};
+	const region last = {g.bytes + g.n_bytes / 2, (size_t)16384 * g.n_sms, 16384,
+			     g.n_bytes / 2};
 	results<span> r(g.n_sms);
 
-	load_rate<4><<<g.n_sms, 1024>>>(
-		r.device, last,
-		(int)(g.n_bytes / 4 / 16384 / g.n_sms) / 4 * 4);
+	load_rate<4><<<g.n_sms, 1024>>>(r.device, last,
+					(int)(g.n_bytes / 4 / 16384 / g.n_sms) / 4 * 4);
 	r.read("empty L2");
 }
 
@@ -161,13 +158,11 @@ static void time_latency(const gpu &g)
 	latency_row(one, "latency.cp_async_l2");
 	allow_shared(bulk_latency, 65536);
 	for (uint32_t bytes = 128; bytes <= 32768; bytes *= 4) {
-		bulk_latency<<<1, 1, 65536>>>(one.device, g.bytes, 32768, 64,
-					      bytes, 1);
+		bulk_latency<<<1, 1, 65536>>>(one.device, g.bytes, 32768, 64, bytes, 1);
 		snprintf(name, sizeof(name), "latency.tma_l2_%u", bytes);
 		latency_row(one, name);
 		empty_l2(g);
-		bulk_latency<<<1, 1, 65536>>>(one.device, g.bytes, 32768, 64,
-					      bytes, 0);
+		bulk_latency<<<1, 1, 65536>>>(one.device, g.bytes, 32768, 64, bytes, 0);
 		snprintf(name, sizeof(name), "latency.tma_hbm_%u", bytes);
 		latency_row(one, name);
 	}
@@ -176,8 +171,7 @@ static void time_latency(const gpu &g)
 /* ---- rates ---------------------------------------------------------------- */
 
 /* phase: how often the ring has been passed, mod 2. */
-static __device__ __forceinline__ void next_stage(int *k, uint32_t *phase,
-						  int stages)
+static __device__ __forceinline__ void next_stage(int *k, uint32_t *phase, int stages)
 {
 	if (++*k < stages)
 		return;
@@ -205,8 +199,7 @@ static __global__ void bulk_rate(span *spans, region r, int n, uint32_t bytes,
 			barrier_wait(bar + k * 8, phase ^ 1);
 		if (i < n) {
 			barrier_expect(bar + k * 8, bytes);
-			bulk_load(base + k * bytes, address(r, i), bytes,
-				  bar + k * 8);
+			bulk_load(base + k * bytes, address(r, i), bytes, bar + k * 8);
 		}
 		next_stage(&k, &phase, stages);
 	}
@@ -226,13 +219,12 @@ static __global__ void async_rate(span *spans, region r, int n)
 	s.begin_ns = ns_now();
 	s.cycles = cycle_now();
 	for (int i = 0; i < n; i++)
-		asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n\t"
-			     "cp.async.commit_group;\n\t"
-			     "cp.async.wait_group %2;" ::"r"(
-				     to + i % DEPTH * blockDim.x * 16),
-			     "l"(address(r, i) + threadIdx.x * 16),
-			     "n"(DEPTH - 1)
-			     : "memory");
+		asm volatile(
+		    "cp.async.cg.shared.global [%0], [%1], 16;\n\t"
+		    "cp.async.commit_group;\n\t"
+		    "cp.async.wait_group %2;" ::"r"(to + i % DEPTH * blockDim.x * 16),
+		    "l"(address(r, i) + threadIdx.x * 16), "n"(DEPTH - 1)
+		    : "memory");
 	asm volatile("cp.async.wait_all;" ::: "memory");
 	__syncthreads();
 	s.cycles = cycle_now() - s.cycles;
@@ -241,8 +233,8 @@ static __global__ void async_rate(span *spans, region r, int n)
 		spans[blockIdx.x] = s;
 }
 
-static __device__ __forceinline__ void
-bulk_multicast(uint32_t to, const void *from, uint32_t bytes, uint32_t bar)
+static __device__ __forceinline__ void bulk_multicast(uint32_t to, const void *from,
+						      uint32_t bytes, uint32_t bar)
 {
 	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::"
 		     "complete_tx::bytes.multicast::cluster [%0], [%1], %2, "
@@ -266,7 +258,7 @@ static __device__ __forceinline__ void arrive_at_both(uint32_t bar)
  * `bytes`, of which `bytes` / 2 are its own.
  */
 static __global__ void __cluster_dims__(2, 1, 1)
-	multicast_rate(span *spans, region r, int n, uint32_t bytes, int stages)
+    multicast_rate(span *spans, region r, int n, uint32_t bytes, int stages)
 {
 	extern __shared__ __align__(1024) uint8_t stage[];
 	__shared__ __align__(8) uint64_t full[MOST_STAGES], empty[MOST_STAGES];
@@ -279,7 +271,8 @@ static __global__ void __cluster_dims__(2, 1, 1)
 		barrier_init(shared_address(empty + i), 2);
 	}
 	asm volatile("barrier.cluster.arrive.aligned;\n\t"
-		     "barrier.cluster.wait.aligned;" ::: "memory");
+		     "barrier.cluster.wait.aligned;" ::
+			 : "memory");
 	s.begin_ns = ns_now();
 	s.cycles = cycle_now();
 	for (int i = 0, k = 0; i < n + stages; i++) {
@@ -293,8 +286,7 @@ static __global__ void __cluster_dims__(2, 1, 1)
 		}
 		if (i < n) {
 			barrier_expect(bar, bytes);
-			bulk_multicast(shared_address(stage) + k * bytes +
-					       rank * half,
+			bulk_multicast(shared_address(stage) + k * bytes + rank * half,
 				       address(r, i), half, bar);
 		}
 		next_stage(&k, &phase, stages);
@@ -303,7 +295,8 @@ static __global__ void __cluster_dims__(2, 1, 1)
 	s.end_ns = ns_now();
 	spans[blockIdx.x] = s;
 	asm volatile("barrier.cluster.arrive.aligned;\n\t"
-		     "barrier.cluster.wait.aligned;" ::: "memory");
+		     "barrier.cluster.wait.aligned;" ::
+			 : "memory");
 }
 
 /* Each thread stores 16 bytes n times; the clock stops behind the last. */
@@ -315,7 +308,7 @@ static __global__ void store_rate(span *spans, region r, int n)
 	s.cycles = cycle_now();
 	for (int i = 0; i < n; i++)
 		asm volatile("st.global.v4.b32 [%0], {%1, %1, %1, %1};" ::"l"(
-				     address(r, i) + threadIdx.x * 16),
+				 address(r, i) + threadIdx.x * 16),
 			     "r"(0)
 			     : "memory");
 	__threadfence();
@@ -334,19 +327,19 @@ static __global__ void bulk_store_latency(unsigned long long *cycles, char *to,
 
 	for (uint32_t i = 0; i < bytes; i += 16)
 		asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(
-				     shared_address(stage) + i),
+				 shared_address(stage) + i),
 			     "r"(0)
 			     : "memory");
 	asm volatile("fence.proxy.async;" ::: "memory");
 	for (int i = 0; i < n; i++) {
 		const unsigned long long begin = cycle_now();
 
-		asm volatile("cp.async.bulk.global.shared::cta.bulk_group "
-			     "[%0], [%1], %2;\n\tcp.async.bulk.commit_group;\n\t"
-			     "cp.async.bulk.wait_group.read 0;" ::"l"(
-				     to + (size_t)i * bytes),
-			     "r"(shared_address(stage)), "r"(bytes)
-			     : "memory");
+		asm volatile(
+		    "cp.async.bulk.global.shared::cta.bulk_group "
+		    "[%0], [%1], %2;\n\tcp.async.bulk.commit_group;\n\t"
+		    "cp.async.bulk.wait_group.read 0;" ::"l"(to + (size_t)i * bytes),
+		    "r"(shared_address(stage)), "r"(bytes)
+		    : "memory");
 		cycles[i] = cycle_now() - begin;
 		asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 		cycles[n + i] = cycle_now() - begin;
@@ -354,8 +347,7 @@ static __global__ void bulk_store_latency(unsigned long long *cycles, char *to,
 }
 
 /* Rows of an SM and of all: bytes a cycle of the median SM, and of the GPU. */
-static void rate_rows(results<span> &r, int ctas, double bytes,
-		      const char *name)
+static void rate_rows(results<span> &r, int ctas, double bytes, const char *name)
 {
 	unsigned long long first = ~0ull, last = 0;
 	std::vector<double> cycles;
@@ -368,8 +360,7 @@ static void rate_rows(results<span> &r, int ctas, double bytes,
 	}
 	row(bytes / median(cycles), "B/cycle/SM", "%s", name);
 	if (ctas > 1)
-		row(bytes * ctas / (double)(last - first), "GB/s", "%s.gpu",
-		    name);
+		row(bytes * ctas / (double)(last - first), "GB/s", "%s.gpu", name);
 }
 
 /* From the L2, after a launch that brought the bytes there; or from HBM. */
@@ -383,23 +374,22 @@ static void bulk_rows(const gpu &g, uint32_t bytes, int stages, int ctas)
 	const region hbm = {g.bytes, (size_t)bytes * ctas, bytes, g.n_bytes};
 
 	for (int i = 0; i < 2; i++)
-		bulk_rate<<<ctas, 1, bytes * stages>>>(r.device, own, n, bytes,
-						       stages);
-	snprintf(name, sizeof(name), "rate.tma_l2.%u_x_%d.%d_ctas", bytes,
-		 stages, ctas);
+		bulk_rate<<<ctas, 1, bytes * stages>>>(r.device, own, n, bytes, stages);
+	snprintf(name, sizeof(name), "rate.tma_l2.%u_x_%d.%d_ctas", bytes, stages,
+		 ctas);
 	rate_rows(r, ctas, (double)n * bytes, name);
 	if (ctas > 1) {
 		for (int i = 0; i < 2; i++)
-			bulk_rate<<<ctas, 1, bytes * stages>>>(
-				r.device, same, n, bytes, stages);
-		snprintf(name, sizeof(name), "rate.tma_l2_same.%u_x_%d.%d_ctas",
-			 bytes, stages, ctas);
+			bulk_rate<<<ctas, 1, bytes * stages>>>(r.device, same, n, bytes,
+							       stages);
+		snprintf(name, sizeof(name), "rate.tma_l2_same.%u_x_%d.%d_ctas", bytes,
+			 stages, ctas);
 		rate_rows(r, ctas, (double)n * bytes, name);
 	}
 	empty_l2(g);
 	bulk_rate<<<ctas, 1, bytes * stages>>>(r.device, hbm, n, bytes, stages);
-	snprintf(name, sizeof(name), "rate.tma_hbm.%u_x_%d.%d_ctas", bytes,
-		 stages, ctas);
+	snprintf(name, sizeof(name), "rate.tma_hbm.%u_x_%d.%d_ctas", bytes, stages,
+		 ctas);
 	rate_rows(r, ctas, (double)n * bytes, name);
 }
 
@@ -415,13 +405,13 @@ static void load_rows(const gpu &g, int threads, int ctas)
 
 	for (int i = 0; i < 2; i++)
 		load_rate<UNROLL><<<ctas, threads>>>(r.device, own, n);
-	snprintf(name, sizeof(name), "rate.ld_l2.%d_threads_x_%d.%d_ctas",
-		 threads, UNROLL, ctas);
+	snprintf(name, sizeof(name), "rate.ld_l2.%d_threads_x_%d.%d_ctas", threads,
+		 UNROLL, ctas);
 	rate_rows(r, ctas, (double)n * bytes, name);
 	empty_l2(g);
 	load_rate<UNROLL><<<ctas, threads>>>(r.device, hbm, n);
-	snprintf(name, sizeof(name), "rate.ld_hbm.%d_threads_x_%d.%d_ctas",
-		 threads, UNROLL, ctas);
+	snprintf(name, sizeof(name), "rate.ld_hbm.%d_threads_x_%d.%d_ctas", threads,
+		 UNROLL, ctas);
 	rate_rows(r, ctas, (double)n * bytes, name);
 }
 
@@ -437,16 +427,14 @@ static void async_rows(const gpu &g, int threads, int ctas)
 
 	allow_shared(async_rate<DEPTH>, 200 << 10);
 	for (int i = 0; i < 2; i++)
-		async_rate<DEPTH>
-			<<<ctas, threads, bytes * DEPTH>>>(r.device, own, n);
+		async_rate<DEPTH><<<ctas, threads, bytes * DEPTH>>>(r.device, own, n);
 	snprintf(name, sizeof(name), "rate.cp_async_l2.%d_threads_x_%d.%d_ctas",
 		 threads, DEPTH, ctas);
 	rate_rows(r, ctas, (double)n * bytes, name);
 	empty_l2(g);
 	async_rate<DEPTH><<<ctas, threads, bytes * DEPTH>>>(r.device, hbm, n);
-	snprintf(name, sizeof(name),
-		 "rate.cp_async_hbm.%d_threads_x_%d.%d_ctas", threads, DEPTH,
-		 ctas);
+	snprintf(name, sizeof(name), "rate.cp_async_hbm.%d_threads_x_%d.%d_ctas",
+		 threads, DEPTH, ctas);
 	rate_rows(r, ctas, (double)n * bytes, name);
 }
 
@@ -459,10 +447,10 @@ static void multicast_rows(const gpu &g, uint32_t bytes, int stages, int ctas)
 
 	allow_shared(multicast_rate, 200 << 10);
 	for (int i = 0; i < 2; i++)
-		multicast_rate<<<ctas, 1, bytes * stages>>>(r.device, own, n,
-							    bytes, stages);
-	snprintf(name, sizeof(name), "rate.tma_multicast_l2.%u_x_%d.%d_ctas",
-		 bytes, stages, ctas);
+		multicast_rate<<<ctas, 1, bytes * stages>>>(r.device, own, n, bytes,
+							    stages);
+	snprintf(name, sizeof(name), "rate.tma_multicast_l2.%u_x_%d.%d_ctas", bytes,
+		 stages, ctas);
 	rate_rows(r, ctas, (double)n * bytes, name);
 }
 
@@ -481,8 +469,7 @@ static void store_rows(const gpu &g, int ctas)
 	if (ctas > 1)
 		return;
 	for (uint32_t bytes = 1024; bytes <= 32768; bytes *= 8) {
-		bulk_store_latency<<<1, 1, 32768>>>(latency.device, g.bytes,
-						    bytes, 32);
+		bulk_store_latency<<<1, 1, 32768>>>(latency.device, g.bytes, bytes, 32);
 		latency.read("bulk store");
 		read.assign(latency.host.begin(), latency.host.begin() + 32);
 		written.assign(latency.host.begin() + 32, latency.host.end());
@@ -496,10 +483,9 @@ static void time_rates(const gpu &g)
 	static const struct {
 		uint32_t bytes;
 		int stages;
-	} flights[] = {{2048, 1},  {2048, 2},  {2048, 4},  {2048, 8},
-		       {2048, 16}, {8192, 1},  {8192, 2},  {8192, 4},
-		       {8192, 8},  {8192, 12}, {8192, 16}, {8192, 24},
-		       {16384, 4}, {16384, 8}, {16384, 12}};
+	} flights[] = {{2048, 1},  {2048, 2},  {2048, 4},  {2048, 8},  {2048, 16},
+		       {8192, 1},  {8192, 2},  {8192, 4},  {8192, 8},  {8192, 12},
+		       {8192, 16}, {8192, 24}, {16384, 4}, {16384, 8}, {16384, 12}};
 
 	allow_shared(bulk_rate, 200 << 10);
 	for (int ctas = 1; ctas <= g.n_sms; ctas += g.n_sms - 1)

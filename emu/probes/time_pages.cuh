@@ -15,8 +15,8 @@
 /* ---- address translation -------------------------------------------------- */
 
 /* A word of each of n pages, three times; cycles a word. */
-static __global__ void page_kernel(unsigned long long *cycles, const char *from,
-				   int n, uint32_t zero)
+static __global__ void page_kernel(unsigned long long *cycles, const char *from, int n,
+				   uint32_t zero)
 {
 	const char *at = from + blockIdx.x * n * PAGE;
 	uint32_t x = 0;
@@ -25,8 +25,8 @@ static __global__ void page_kernel(unsigned long long *cycles, const char *from,
 		const unsigned long long begin = cycle_now();
 
 		for (int i = 0; i < n; i++)
-			x = load_word(at + i * PAGE + i % 1024 * 128 +
-				      (x & zero)) & zero;
+			x = load_word(at + i * PAGE + i % 1024 * 128 + (x & zero)) &
+			    zero;
 		cycles[blockIdx.x * 3 + pass] = (cycle_after(x) - begin) / n;
 	}
 }
@@ -53,7 +53,7 @@ static void page_rows(const gpu &g, int n, int ctas)
 
 #define SECTOR_SAMPLES 64
 #define SECTOR_STEPS   12
-static const int sector_offsets[SECTOR_STEPS] = {0,   32,  64,	 96,   128,  160,
+static const int sector_offsets[SECTOR_STEPS] = {0,   32,  64,	96,   128,  160,
 						 192, 256, 512, 1024, 2048, 4096};
 
 struct offsets {
@@ -61,8 +61,8 @@ struct offsets {
 };
 
 /* Words at these offsets of fresh 64 KB, each when the one before is there. */
-static __global__ void sector_kernel(unsigned long long *cycles,
-				     const char *from, offsets o, uint32_t zero)
+static __global__ void sector_kernel(unsigned long long *cycles, const char *from,
+				     offsets o, uint32_t zero)
 {
 	uint32_t x = 0;
 
@@ -70,8 +70,7 @@ static __global__ void sector_kernel(unsigned long long *cycles,
 		for (int k = 0; k < SECTOR_STEPS; k++) {
 			const unsigned long long begin = cycle_now();
 
-			x = load_word(from + i * 65536 + o.at[k] + (x & zero)) &
-			    zero;
+			x = load_word(from + i * 65536 + o.at[k] + (x & zero)) & zero;
 			cycles[k * SECTOR_SAMPLES + i] = cycle_after(x) - begin;
 		}
 }
@@ -83,8 +82,7 @@ static void sector_rows(const gpu &g)
 	offsets o;
 
 	memcpy(o.at, sector_offsets, sizeof(o.at));
-	sector_kernel<<<1, 1>>>(r.device,
-				take_fresh(g, SECTOR_SAMPLES * 65536), o, 0);
+	sector_kernel<<<1, 1>>>(r.device, take_fresh(g, SECTOR_SAMPLES * 65536), o, 0);
 	r.read("sectors");
 	for (int k = 0; k < SECTOR_STEPS; k++) {
 		const unsigned long long *at = &r.host[k * SECTOR_SAMPLES];
@@ -116,26 +114,23 @@ static __global__ void ramp_bulk(uint32_t *when, const char *from, int depth)
 		if (i >= depth) {
 			barrier_wait(bar + slot * 8, (i / depth & 1) ^ 1);
 			when[blockIdx.x * RAMP_STAGES + i - depth] =
-				(uint32_t)(cycle_now() - begin);
+			    (uint32_t)(cycle_now() - begin);
 		}
 		if (i < RAMP_STAGES) {
 			barrier_expect(bar + slot * 8, RAMP_BYTES);
 			bulk_load(shared_address(stage) + slot * RAMP_BYTES,
-				  at + i * RAMP_BYTES, RAMP_BYTES,
-				  bar + slot * 8);
+				  at + i * RAMP_BYTES, RAMP_BYTES, bar + slot * 8);
 		}
 	}
 }
 
 /* 128 bytes of each of 128 rows a stage, by cp.async of 64 threads. */
 template <int DEPTH>
-static __global__ void ramp_rows(uint32_t *when, const char *from,
-				 uint32_t pitch)
+static __global__ void ramp_rows(uint32_t *when, const char *from, uint32_t pitch)
 {
 	extern __shared__ __align__(1024) uint8_t stage[];
 	const unsigned long long begin = cycle_now();
-	const char *at = from + ((size_t)blockIdx.x * 128 + threadIdx.x / 8) *
-					pitch +
+	const char *at = from + ((size_t)blockIdx.x * 128 + threadIdx.x / 8) * pitch +
 			 threadIdx.x % 8 * 16;
 	const uint32_t to = shared_address(stage) + threadIdx.x * 16;
 
@@ -146,16 +141,15 @@ static __global__ void ramp_rows(uint32_t *when, const char *from,
 				     : "memory");
 			if (threadIdx.x == 0)
 				when[blockIdx.x * RAMP_STAGES + i - DEPTH] =
-					(uint32_t)(cycle_now() - begin);
+				    (uint32_t)(cycle_now() - begin);
 		}
 #pragma unroll
 		for (int j = 0; i < RAMP_STAGES && j < 16; j++)
 			asm volatile(
-				"cp.async.cg.shared.global.L2::256B [%0], [%1], "
-				"16;" ::"r"(to + i % DEPTH * RAMP_BYTES +
-					    j * 1024),
-				"l"(at + (size_t)j * 8 * pitch + i * 128)
-				: "memory");
+			    "cp.async.cg.shared.global.L2::256B [%0], [%1], "
+			    "16;" ::"r"(to + i % DEPTH * RAMP_BYTES + j * 1024),
+			    "l"(at + (size_t)j * 8 * pitch + i * 128)
+			    : "memory");
 		asm volatile("cp.async.commit_group;" ::: "memory");
 	}
 }
@@ -173,33 +167,33 @@ static void ramp_report(results<uint32_t> &r, int ctas, const char *name)
 			v.push_back((double)r.host[c * RAMP_STAGES + k]);
 		std::sort(v.begin(), v.end());
 		row(median(v), "cycles", "ramp.%s.stage_%d", name, k + 1);
-		row(v[v.size() * 19 / 20], "cycles", "ramp.%s.stage_%d.p95",
-		    name, k + 1);
+		row(v[v.size() * 19 / 20], "cycles", "ramp.%s.stage_%d.p95", name,
+		    k + 1);
 	}
 }
 
 template <int DEPTH>
 static void ramp_of(const gpu &g, int ctas, bool is_bulk, uint32_t pitch)
 {
-	const size_t bytes = (size_t)ctas *
-			     (is_bulk ? RAMP_STAGES * RAMP_BYTES : 128 * pitch);
+	const size_t bytes =
+	    (size_t)ctas * (is_bulk ? RAMP_STAGES * RAMP_BYTES : 128 * pitch);
 	results<uint32_t> r((size_t)ctas * RAMP_STAGES);
 	char name[64];
 
 	allow_shared(ramp_bulk, 200 << 10);
 	allow_shared(ramp_rows<DEPTH>, 200 << 10);
-	snprintf(name, sizeof(name), "%s_x_%d.%d_ctas",
-		 is_bulk ? "bulk" : "rows", DEPTH, ctas);
+	snprintf(name, sizeof(name), "%s_x_%d.%d_ctas", is_bulk ? "bulk" : "rows",
+		 DEPTH, ctas);
 	/* The second time the code is known, and the memory is not. */
 	for (int i = 0; i < 2; i++) {
 		const char *from = take_fresh(g, bytes);
 
 		if (is_bulk)
-			ramp_bulk<<<ctas, 1, RAMP_BYTES * DEPTH>>>(
-				r.device, from, DEPTH);
+			ramp_bulk<<<ctas, 1, RAMP_BYTES * DEPTH>>>(r.device, from,
+								   DEPTH);
 		else
-			ramp_rows<DEPTH><<<ctas, 64, RAMP_BYTES * DEPTH>>>(
-				r.device, from, pitch);
+			ramp_rows<DEPTH>
+			    <<<ctas, 64, RAMP_BYTES * DEPTH>>>(r.device, from, pitch);
 		must(cudaDeviceSynchronize(), name);
 	}
 	ramp_report(r, ctas, name);
@@ -228,13 +222,16 @@ static void time_ramp(const gpu &g)
 
 #define FENCE_ROUNDS 32
 
-#define FENCE(title, text)                                                     \
-	struct fence_##title {                                                 \
-		static const char *name(void) { return #title; }               \
-		static __device__ __forceinline__ void step(char *at)          \
-		{                                                              \
-			asm volatile(text ::"l"(at), "r"(0) : "memory");       \
-		}                                                              \
+#define FENCE(title, text)                                                             \
+	struct fence_##title {                                                         \
+		static const char *name(void)                                          \
+		{                                                                      \
+			return #title;                                                 \
+		}                                                                      \
+		static __device__ __forceinline__ void step(char *at)                  \
+		{                                                                      \
+			asm volatile(text ::"l"(at), "r"(0) : "memory");               \
+		}                                                                      \
 	};
 FENCE(fence_cta, "fence.acq_rel.cta;")
 FENCE(fence_cluster, "fence.acq_rel.cluster;")
@@ -262,20 +259,22 @@ static __global__ void fence_kernel(unsigned long long *cycles, char *to)
 		cycles[blockIdx.x] = begin;
 }
 
-template <class Op> static void fence_row(const gpu &g)
+template <class Op>
+static void fence_row(const gpu &g)
 {
 	results<unsigned long long> r(g.n_sms);
 	std::vector<double> v;
 
 	for (int ctas = 1; ctas <= g.n_sms; ctas += g.n_sms - 1) {
 		for (int i = 0; i < 2; i++) {
-			fence_kernel<Op><<<ctas, ctas > 1 ? 256 : 32>>>(
-				r.device, g.bytes);
+			fence_kernel<Op> < < <ctas, ctas> 1
+			    ? 256
+			    : 32 >>> (r.device, g.bytes);
 			r.read(Op::name());
 		}
 		v.assign(r.host.begin(), r.host.begin() + ctas);
-		row(median(v) / FENCE_ROUNDS, "cycles", "fence.%s.%d_ctas",
-		    Op::name(), ctas);
+		row(median(v) / FENCE_ROUNDS, "cycles", "fence.%s.%d_ctas", Op::name(),
+		    ctas);
 	}
 }
 
@@ -286,8 +285,8 @@ template <class Op> static void fence_row(const gpu &g)
  * release, waits for theirs, and reads it: cycles of the four steps.
  */
 static __global__ void __launch_bounds__(256)
-	exchange_kernel(unsigned long long *cycles, char *parts,
-			uint32_t *arrivals, int n, uint32_t target)
+    exchange_kernel(unsigned long long *cycles, char *parts, uint32_t *arrivals, int n,
+		    uint32_t target)
 {
 	const uint32_t group = blockIdx.x / 4;
 	char *at = parts + (size_t)group * 4 * n * 4096 + threadIdx.x * 16;
@@ -298,14 +297,14 @@ static __global__ void __launch_bounds__(256)
 	t[0] = cycle_now();
 	for (int i = 0; i < n; i++)
 		asm volatile("st.global.v4.b32 [%0], {%1, %1, %1, %1};" ::"l"(
-				     at + ((blockIdx.x % 4) * n + i) * 4096),
+				 at + ((blockIdx.x % 4) * n + i) * 4096),
 			     "r"(0)
 			     : "memory");
 	__syncthreads();
 	t[1] = cycle_now();
 	if (threadIdx.x == 0) {
-		asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(
-				     arrivals + group * 32)
+		asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals +
+									     group * 32)
 			     : "memory");
 		t[2] = cycle_now();
 		do
@@ -338,8 +337,8 @@ static void exchange_rows(const gpu &g, int n)
 	results<uint32_t> arrivals((size_t)ctas / 4 * 32);
 
 	for (uint32_t i = 1; i <= 3; i++)
-		exchange_kernel<<<ctas, 256>>>(r.device, g.bytes,
-					       arrivals.device, n, 4 * i);
+		exchange_kernel<<<ctas, 256>>>(r.device, g.bytes, arrivals.device, n,
+					       4 * i);
 	r.read("exchange");
 	for (int k = 0; k < EXCHANGE_STEPS; k++) {
 		std::vector<double> v;

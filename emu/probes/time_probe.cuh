@@ -48,16 +48,14 @@ static __device__ __forceinline__ void barrier_init(uint32_t bar, uint32_t n)
 
 static __device__ __forceinline__ void barrier_expect(uint32_t bar, uint32_t n)
 {
-	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-		     ::"r"(bar),
-		     "r"(n)
-		     : "memory");
+	asm volatile(
+	    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(n)
+	    : "memory");
 }
 
 static __device__ __forceinline__ void barrier_arrive(uint32_t bar)
 {
-	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar)
-		     : "memory");
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
 static __device__ __forceinline__ void barrier_wait(uint32_t bar, uint32_t phase)
@@ -113,7 +111,8 @@ static inline double median(std::vector<double> v)
 }
 
 /* n values of type T on the device, which the host reads after a launch. */
-template <class T> struct results {
+template <class T>
+struct results {
 	T *device;
 	std::vector<T> host;
 
@@ -122,7 +121,10 @@ template <class T> struct results {
 		must(cudaMalloc(&device, n * sizeof(T)), "results");
 		must(cudaMemset(device, 0, n * sizeof(T)), "results");
 	}
-	~results() { (void)cudaFree(device); }
+	~results()
+	{
+		(void)cudaFree(device);
+	}
 	results(const results &) = delete;
 	results &operator=(const results &) = delete;
 	const std::vector<T> &read(const char *what)
@@ -136,10 +138,10 @@ template <class T> struct results {
 };
 
 /* Lets a kernel use all of the shared memory that a CTA may have. */
-template <class K> static inline void allow_shared(K *kernel, int bytes)
+template <class K>
+static inline void allow_shared(K *kernel, int bytes)
 {
-	must(cudaFuncSetAttribute(kernel,
-				  cudaFuncAttributeMaxDynamicSharedMemorySize,
+	must(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
 				  bytes),
 	     "shared memory");
 }

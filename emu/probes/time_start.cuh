@@ -27,16 +27,19 @@ static __device__ __forceinline__ unsigned long long cycle_after(uint32_t x)
 
 #define CODE_PASSES 2
 
-#define ADD8                                                                   \
-	"add.f32 %0, %0, %8;\n\tadd.f32 %1, %1, %8;\n\t"                       \
-	"add.f32 %2, %2, %8;\n\tadd.f32 %3, %3, %8;\n\t"                       \
-	"add.f32 %4, %4, %8;\n\tadd.f32 %5, %5, %8;\n\t"                       \
+#define ADD8                                                                           \
+	"add.f32 %0, %0, %8;\n\tadd.f32 %1, %1, %8;\n\t"                               \
+	"add.f32 %2, %2, %8;\n\tadd.f32 %3, %3, %8;\n\t"                               \
+	"add.f32 %4, %4, %8;\n\tadd.f32 %5, %5, %8;\n\t"                               \
 	"add.f32 %6, %6, %8;\n\tadd.f32 %7, %7, %8;\n\t"
 #define ADD64_OF_8 ADD8 ADD8 ADD8 ADD8 ADD8 ADD8 ADD8 ADD8
 
 /* KB of adds, eight of which depend on nothing: one issues in a cycle. */
 struct straight {
-	static const char *name(void) { return "straight"; }
+	static const char *name(void)
+	{
+		return "straight";
+	}
 	static __device__ __forceinline__ void kb(float *v, float x, int)
 	{
 		asm volatile(ADD64_OF_8
@@ -48,7 +51,10 @@ struct straight {
 
 /* A branch over each KB. */
 struct jumps {
-	static const char *name(void) { return "jumps"; }
+	static const char *name(void)
+	{
+		return "jumps";
+	}
 	static __device__ __forceinline__ void kb(float *v, float x, int skip)
 	{
 		asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %9, 0;\n\t"
@@ -60,8 +66,7 @@ struct jumps {
 };
 
 template <class Kind, int KB>
-static __global__ void cold_kernel(unsigned long long *cycles, float x,
-				   int skip)
+static __global__ void cold_kernel(unsigned long long *cycles, float x, int skip)
 {
 	float v[8] = {x, x, x, x, x, x, x, x}, sum = 0;
 
@@ -77,7 +82,7 @@ static __global__ void cold_kernel(unsigned long long *cycles, float x,
 		asm volatile("" ::"f"(sum) : "memory");
 		if (threadIdx.x == 0)
 			cycles[blockIdx.x * CODE_PASSES + pass] =
-				cycle_now() - begin + (sum == 1 ? 1 : 0);
+			    cycle_now() - begin + (sum == 1 ? 1 : 0);
 	}
 }
 
@@ -90,8 +95,8 @@ static void empty_code(const gpu &g)
 	r.read("other code");
 }
 
-static void cold_code_pass(const std::vector<unsigned long long> &v, int ctas,
-			   int kb, const char *name)
+static void cold_code_pass(const std::vector<unsigned long long> &v, int ctas, int kb,
+			   const char *name)
 {
 	std::vector<double> pass[CODE_PASSES];
 
@@ -103,7 +108,8 @@ static void cold_code_pass(const std::vector<unsigned long long> &v, int ctas,
 }
 
 /* Code that no cache has, that the SM has, that the L2 has, that HBM has. */
-template <class Kind, int KB> static void cold_code_rows(const gpu &g, int ctas)
+template <class Kind, int KB>
+static void cold_code_rows(const gpu &g, int ctas)
 {
 	static const char *const states[] = {"new", "again", "l2", "hbm"};
 	results<unsigned long long> r((size_t)ctas * CODE_PASSES);
@@ -115,8 +121,8 @@ template <class Kind, int KB> static void cold_code_rows(const gpu &g, int ctas)
 		if (k > 2)
 			empty_l2(g);
 		cold_kernel<Kind, KB><<<ctas, 32>>>(r.device, 0, 1);
-		snprintf(name, sizeof(name), "cold.%s.%dKB.%d_ctas.%s",
-			 Kind::name(), KB, ctas, states[k]);
+		snprintf(name, sizeof(name), "cold.%s.%dKB.%d_ctas.%s", Kind::name(),
+			 KB, ctas, states[k]);
 		cold_code_pass(r.read(name), ctas, KB, name);
 	}
 }
@@ -138,10 +144,9 @@ static void time_cold(const gpu &g)
 #define START_STEPS 12
 
 static const char *const start_names[START_STEPS] = {
-	"parameter",	    "parameter_far",	 "parameter_again",
-	"ld_known_page",    "ld_known_again",	 "ld_new_page",
-	"ld_new_page_next", "cp_async_new_page", "barriers",
-	"tma_new_page",	    "tma_again",	 "store_and_fence"};
+    "parameter",      "parameter_far", "parameter_again",  "ld_known_page",
+    "ld_known_again", "ld_new_page",   "ld_new_page_next", "cp_async_new_page",
+    "barriers",	      "tma_new_page",  "tma_again",	   "store_and_fence"};
 
 struct start_parameters {
 	unsigned long long *cycles;
@@ -163,10 +168,7 @@ static __device__ __forceinline__ uint32_t load_word(const char *from)
 {
 	uint32_t x;
 
-	asm volatile("ld.global.cg.u32 %0, [%1];"
-		     : "=r"(x)
-		     : "l"(from)
-		     : "memory");
+	asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
 	return x;
 }
 
@@ -178,8 +180,7 @@ static __device__ __forceinline__ void async_16(uint32_t to, const char *from)
 		     : "memory");
 }
 
-static __global__ void
-start_kernel(const __grid_constant__ start_parameters p)
+static __global__ void start_kernel(const __grid_constant__ start_parameters p)
 {
 	__shared__ __align__(1024) uint8_t stage[2048];
 	__shared__ __align__(8) uint64_t barriers[8];
@@ -209,8 +210,7 @@ start_kernel(const __grid_constant__ start_parameters p)
 	at[10] = cycle_now();
 	load_1_kb(to + 1024, fresh + 32768, bar, 1);
 	at[11] = cycle_now();
-	asm volatile("st.global.u32 [%0], %1;\n\tfence.acq_rel.gpu;" ::"l"(
-			     known),
+	asm volatile("st.global.u32 [%0], %1;\n\tfence.acq_rel.gpu;" ::"l"(known),
 		     "r"(0)
 		     : "memory");
 	at[12] = cycle_now();
@@ -234,8 +234,7 @@ static void start_rows(const gpu &g, int ctas, bool is_spread)
 		r.read("start");
 		for (int c = 0; launch > 0 && c < ctas; c++)
 			for (int k = 0; k < START_STEPS; k++)
-				steps[k].push_back(
-					(double)r.host[c * START_STEPS + k]);
+				steps[k].push_back((double)r.host[c * START_STEPS + k]);
 	}
 	for (int k = 0; k < START_STEPS; k++) {
 		std::sort(steps[k].begin(), steps[k].end());
@@ -256,7 +255,8 @@ static void time_start(const gpu &g)
 
 /* ---- two kernels that alternate ------------------------------------------- */
 
-template <int WORDS> struct pair_parameters {
+template <int WORDS>
+struct pair_parameters {
 	stamp *stamps;
 	long long cycles;
 	char *to; /* where each thread stores 16 bytes at its end, or NULL */
@@ -266,8 +266,7 @@ template <int WORDS> struct pair_parameters {
 
 /* WHICH makes two kernels of it. */
 template <int WHICH, int WORDS>
-static __global__ void
-pair_kernel(const __grid_constant__ pair_parameters<WORDS> p)
+static __global__ void pair_kernel(const __grid_constant__ pair_parameters<WORDS> p)
 {
 	stamp s;
 	const unsigned long long begin = cycle_now();
@@ -280,13 +279,13 @@ pair_kernel(const __grid_constant__ pair_parameters<WORDS> p)
 	while ((long long)(cycle_now() - begin) < p.cycles)
 		;
 	for (int i = 0; p.to && i < 8; i++)
-		asm volatile("st.global.v4.b32 [%0], {%1, %1, %1, %1};" ::"l"(
-				     p.to + ((size_t)(i * gridDim.x +
-						      blockIdx.x) *
-						     blockDim.x +
-					     threadIdx.x) * 16),
-			     "r"(0)
-			     : "memory");
+		asm volatile(
+		    "st.global.v4.b32 [%0], {%1, %1, %1, %1};" ::"l"(
+			p.to + ((size_t)(i * gridDim.x + blockIdx.x) * blockDim.x +
+				threadIdx.x) *
+				   16),
+		    "r"(0)
+		    : "memory");
 	s.end = ns_now();
 	if (threadIdx.x == 0)
 		p.stamps[p.index * gridDim.x + blockIdx.x] = s;
@@ -313,8 +312,7 @@ static void launch_pair(const launch_kind &kind, cudaStream_t stream,
 	config.attrs = list;
 	config.numAttrs = launch_attributes(kind, list);
 	allow_shared(pair_kernel<WHICH, WORDS>, 200 << 10);
-	must(cudaLaunchKernelEx(&config, pair_kernel<WHICH, WORDS>, p),
-	     kind.name);
+	must(cudaLaunchKernelEx(&config, pair_kernel<WHICH, WORDS>, p), kind.name);
 }
 
 #define PAIRS 12
@@ -345,12 +343,13 @@ static void pair_report(const char *name, const char *which,
 	row(median(gaps[2]), "ns", "pair.%s.%s_skew", name, which);
 }
 
-template <int WORDS> static void pair_rows(const gpu &g, const pair_kind &k)
+template <int WORDS>
+static void pair_rows(const gpu &g, const pair_kind &k)
 {
-	const launch_kind a = {k.name, k.ctas_a, k.threads_a, 0, 0, false,
-			       k.is_dependent_a};
-	const launch_kind b = {k.name,	     g.n_sms, 384, 200 << 10,
-			       k.cluster_b,  k.is_cooperative_b,
+	const launch_kind a = {k.name, k.ctas_a, k.threads_a,	  0,
+			       0,      false,	 k.is_dependent_a};
+	const launch_kind b = {k.name,		g.n_sms,     384,
+			       200 << 10,	k.cluster_b, k.is_cooperative_b,
 			       k.is_dependent_b};
 	results<stamp> ra((size_t)PAIRS * a.ctas), rb((size_t)PAIRS * b.ctas);
 	pair_parameters<WORDS> pa = {}, pb = {};
@@ -366,8 +365,7 @@ template <int WORDS> static void pair_rows(const gpu &g, const pair_kind &k)
 	pb.early = k.is_dependent_a;
 	pa.to = pb.to = k.stores ? g.bytes : nullptr;
 	must(cudaStreamCreate(&stream), "stream");
-	must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal),
-	     "capture");
+	must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
 	for (int i = 0; i < PAIRS; i++) {
 		pa.index = pb.index = (uint32_t)i;
 		launch_pair<0, WORDS>(a, stream, pa);
@@ -397,21 +395,19 @@ template <int WORDS> static void pair_rows(const gpu &g, const pair_kind &k)
 static void time_pair(const gpu &g)
 {
 	const pair_kind kinds[] = {
-		{"plain", 264, 256, 0, false, false, false, false},
-		{"cluster", 264, 256, 2, false, false, false, false},
-		{"cooperative", 264, 256, 2, true, false, false, false},
-		{"dependent_b", 264, 256, 2, false, true, false, false},
-		{"dependent_both", 264, 256, 2, false, true, true, false},
-		{"stores", 264, 256, 2, false, false, false, true},
+	    {"plain", 264, 256, 0, false, false, false, false},
+	    {"cluster", 264, 256, 2, false, false, false, false},
+	    {"cooperative", 264, 256, 2, true, false, false, false},
+	    {"dependent_b", 264, 256, 2, false, true, false, false},
+	    {"dependent_both", 264, 256, 2, false, true, true, false},
+	    {"stores", 264, 256, 2, false, false, false, true},
 	};
 
 	for (const pair_kind &k : kinds)
 		pair_rows<4>(g, k);
 	pair_rows<960>(g, {"4KB", 264, 256, 2, false, false, false, false});
-	pair_rows<960>(g, {"4KB_dependent_b", 264, 256, 2, false, true, false,
-			   false});
-	pair_rows<4>(g, {"dependent_b_coop", 264, 256, 2, true, true, false,
-			 false});
+	pair_rows<960>(g, {"4KB_dependent_b", 264, 256, 2, false, true, false, false});
+	pair_rows<4>(g, {"dependent_b_coop", 264, 256, 2, true, true, false, false});
 }
 
 #endif

@@ -35,7 +35,7 @@ static __global__ void ping_pong(unsigned long long *cycles)
 
 /* The same between the CTAs of a cluster of two. */
 static __global__ void __cluster_dims__(2, 1, 1)
-	ping_pong_cluster(unsigned long long *cycles)
+    ping_pong_cluster(unsigned long long *cycles)
 {
 	__shared__ __align__(8) uint64_t barrier;
 	const uint32_t mine = shared_address(&barrier);
@@ -48,7 +48,8 @@ static __global__ void __cluster_dims__(2, 1, 1)
 		     : "=r"(other)
 		     : "r"(mine), "r"(1 - rank));
 	asm volatile("barrier.cluster.arrive.aligned;\n\t"
-		     "barrier.cluster.wait.aligned;" ::: "memory");
+		     "barrier.cluster.wait.aligned;" ::
+			 : "memory");
 	begin = cycle_now();
 	for (int i = 0; i < SYNC_ROUNDS; i++) {
 		if (rank == 0)
@@ -63,7 +64,8 @@ static __global__ void __cluster_dims__(2, 1, 1)
 	}
 	cycles[rank] = cycle_now() - begin;
 	asm volatile("barrier.cluster.arrive.aligned;\n\t"
-		     "barrier.cluster.wait.aligned;" ::: "memory");
+		     "barrier.cluster.wait.aligned;" ::
+			 : "memory");
 }
 
 /* One thread: an arrival that ends a phase and the wait for it. */
@@ -109,14 +111,15 @@ static __global__ void sync_warp(unsigned long long *cycles)
 }
 
 static __global__ void __cluster_dims__(2, 1, 1)
-	cluster_sync(unsigned long long *cycles)
+    cluster_sync(unsigned long long *cycles)
 {
 	unsigned long long begin;
 
 	begin = cycle_now();
 	for (int i = 0; i < SYNC_ROUNDS; i++)
 		asm volatile("barrier.cluster.arrive.aligned;\n\t"
-			     "barrier.cluster.wait.aligned;" ::: "memory");
+			     "barrier.cluster.wait.aligned;" ::
+				 : "memory");
 	begin = cycle_now() - begin;
 	if (threadIdx.x == 0)
 		cycles[blockIdx.x & 1] = begin;
@@ -158,14 +161,12 @@ static __global__ void atomics(unsigned long long *cycles, uint32_t *words,
 	cycles[blockIdx.x] = cycle_now() - begin;
 	begin = cycle_now();
 	for (int i = 0; i < SYNC_ROUNDS; i++)
-		asm volatile("red.global.add.u32 [%0], 1;" ::"l"(at)
-			     : "memory");
+		asm volatile("red.global.add.u32 [%0], 1;" ::"l"(at) : "memory");
 	__threadfence();
 	cycles[gridDim.x + blockIdx.x] = cycle_now() - begin;
 }
 
-static void sync_row(results<unsigned long long> &r, int index,
-		     const char *name)
+static void sync_row(results<unsigned long long> &r, int index, const char *name)
 {
 	row((double)r.read(name)[index] / SYNC_ROUNDS, "cycles", "sync.%s", name);
 }

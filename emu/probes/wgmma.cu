@@ -47,35 +47,34 @@ static __device__ void wgmma_wait_all(void)
 
 /* ---- sums ---------------------------------------------------------------- */
 
-#define WGMMA_F32(types, k, tail)                                              \
-	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, 1, 0;\n\t"          \
-		     "wgmma.mma_async.sync.aligned.m64n8" k "." types          \
-		     " {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1" tail   \
-		     ";\n\t}"                                                  \
-		     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])          \
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc)   \
+#define WGMMA_F32(types, k, tail)                                                      \
+	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, 1, 0;\n\t"                  \
+		     "wgmma.mma_async.sync.aligned.m64n8" k "." types                  \
+		     " {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1" tail ";\n\t}"  \
+		     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                  \
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc)           \
 		     : "memory")
 
-#define WGMMA_F16(types, k, tail)                                              \
-	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, 1, 0;\n\t"          \
-		     "wgmma.mma_async.sync.aligned.m64n8" k "." types          \
-		     " {%0, %1}, {%2, %3, %4, %5}, %6, p, 1, 1" tail ";\n\t}"  \
-		     : "+r"(d[0]), "+r"(d[1])                                  \
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc)   \
+#define WGMMA_F16(types, k, tail)                                                      \
+	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, 1, 0;\n\t"                  \
+		     "wgmma.mma_async.sync.aligned.m64n8" k "." types                  \
+		     " {%0, %1}, {%2, %3, %4, %5}, %6, p, 1, 1" tail ";\n\t}"          \
+		     : "+r"(d[0]), "+r"(d[1])                                          \
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc)           \
 		     : "memory")
 
-#define MMA_F32(types)                                                         \
-	asm volatile("mma.sync.aligned.m16n8k16.row.col." types                \
-		     " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "         \
-		     "{%0, %1, %2, %3};"                                       \
-		     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])          \
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),  \
+#define MMA_F32(types)                                                                 \
+	asm volatile("mma.sync.aligned.m16n8k16.row.col." types                        \
+		     " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "                 \
+		     "{%0, %1, %2, %3};"                                               \
+		     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                  \
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),          \
 		       "r"(b[1]))
 
 /* VARIANT: the index of wgmma_variant_name().  Two words of d for fp16. */
 template <int VARIANT>
-static __device__ void multiply(uint32_t *d, const uint32_t *a,
-				const uint32_t *b, uint64_t desc)
+static __device__ void multiply(uint32_t *d, const uint32_t *a, const uint32_t *b,
+				uint64_t desc)
 {
 	if (VARIANT == 0)
 		WGMMA_F32("f32.f16.f16", "k16", ", 0");
@@ -118,8 +117,7 @@ static __global__ void sums(const question *questions, answer *answers)
 	if (t < WGMMA_N * ROW_BYTES / 4)
 		b_tile[t % 8 / 4 * 32 + t / 8 * 4 + t % 4] = q->b[t];
 	for (uint32_t i = 0; i < 4; i++) {
-		const uint32_t place =
-			(row + i / 2 * 8) * WGMMA_N + column + i % 2;
+		const uint32_t place = (row + i / 2 * 8) * WGMMA_N + column + i % 2;
 
 		a[i] = q->a[(row + i % 2 * 8) * 8 + lane % 4 + i / 2 * 4];
 		d[i] = q->c[place];
@@ -149,29 +147,27 @@ static __global__ void sums(const question *questions, answer *answers)
 /* ---- places -------------------------------------------------------------- */
 
 /* The 64 accumulators of a thread. */
-#define REGISTERS                                                              \
-	"%0, %1, %2, %3, %4, %5, %6, %7, " \
-	"%8, %9, %10, %11, %12, %13, %14, %15, " \
-	"%16, %17, %18, %19, %20, %21, %22, %23, " \
-	"%24, %25, %26, %27, %28, %29, %30, %31, " \
-	"%32, %33, %34, %35, %36, %37, %38, %39, " \
-	"%40, %41, %42, %43, %44, %45, %46, %47, " \
-	"%48, %49, %50, %51, %52, %53, %54, %55, " \
+#define REGISTERS                                                                      \
+	"%0, %1, %2, %3, %4, %5, %6, %7, "                                             \
+	"%8, %9, %10, %11, %12, %13, %14, %15, "                                       \
+	"%16, %17, %18, %19, %20, %21, %22, %23, "                                     \
+	"%24, %25, %26, %27, %28, %29, %30, %31, "                                     \
+	"%32, %33, %34, %35, %36, %37, %38, %39, "                                     \
+	"%40, %41, %42, %43, %44, %45, %46, %47, "                                     \
+	"%48, %49, %50, %51, %52, %53, %54, %55, "                                     \
 	"%56, %57, %58, %59, %60, %61, %62, %63"
-#define D8(i)                                                                  \
-	"+f"(d[8 * (i)]), "+f"(d[8 * (i) + 1]), "+f"(d[8 * (i) + 2]),          \
-	    "+f"(d[8 * (i) + 3]), "+f"(d[8 * (i) + 4]), "+f"(d[8 * (i) + 5]),  \
+#define D8(i)                                                                          \
+	"+f"(d[8 * (i)]), "+f"(d[8 * (i) + 1]), "+f"(d[8 * (i) + 2]),                  \
+	    "+f"(d[8 * (i) + 3]), "+f"(d[8 * (i) + 4]), "+f"(d[8 * (i) + 5]),          \
 	    "+f"(d[8 * (i) + 6]), "+f"(d[8 * (i) + 7])
-#define ACCUMULATORS                                                           \
-	D8(0), D8(1), D8(2), D8(3), D8(4), D8(5), D8(6), D8(7)
+#define ACCUMULATORS D8(0), D8(1), D8(2), D8(3), D8(4), D8(5), D8(6), D8(7)
 
-#define WGMMA_128(trans)                                                       \
-	asm volatile("wgmma.fence.sync.aligned;\n\t"                           \
-		     "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "    \
-		     "{" REGISTERS "}, {%64, %65, %66, %67}, %68, 1, 1, 1, "      \
-		     trans ";"                                                 \
-		     : ACCUMULATORS                                            \
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc)   \
+#define WGMMA_128(trans)                                                               \
+	asm volatile("wgmma.fence.sync.aligned;\n\t"                                   \
+		     "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "            \
+		     "{" REGISTERS "}, {%64, %65, %66, %67}, %68, 1, 1, 1, " trans ";" \
+		     : ACCUMULATORS                                                    \
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc)           \
 		     : "memory")
 
 /*
@@ -212,8 +208,7 @@ static __global__ void where(wgmma_place place, uint32_t *halves)
 		const uint32_t k = row + i / 2 % 2 * 8;
 		const uint32_t n = i / 4 * 8 + column + i % 2;
 
-		halves[k * WGMMA_PLACE_N + n] =
-			__half_as_ushort(__float2half(d[i]));
+		halves[k * WGMMA_PLACE_N + n] = __half_as_ushort(__float2half(d[i]));
 	}
 }
 
@@ -246,8 +241,8 @@ static void report(const char *name, const wgmma_case *c, int index, int i,
 
 	if (differences++ >= 40)
 		return;
-	printf("  %s case %d sum %d: GPU 0x%08x, model 0x%08x, c 0x%08x\n   ",
-	       name, index, i, gpu, model, c->c[i]);
+	printf("  %s case %d sum %d: GPU 0x%08x, model 0x%08x, c 0x%08x\n   ", name,
+	       index, i, gpu, model, c->c[i]);
 	for (int j = 0; j < k; j++)
 		printf(" %x*%x", c->a[m * k + j], c->b[n * k + j]);
 	printf("\n");
@@ -294,13 +289,11 @@ static void record_sums(FILE *file, int variant, int data,
 				report(wgmma_variant_name(variant), &made, i, j,
 				       answers[i].d[j], model[j]);
 		fprintf(file, "%016llx%c",
-			(unsigned long long)wgmma_hash(answers[i].d,
-						       WGMMA_SUMS),
+			(unsigned long long)wgmma_hash(answers[i].d, WGMMA_SUMS),
 			i % 4 == 3 ? '\n' : ' ');
 	}
 	printf("%s %s: %d of %d sums differ\n", wgmma_variant_name(variant),
-	       wgmma_data_name(data), differences - before,
-	       WGMMA_REPEATS * WGMMA_SUMS);
+	       wgmma_data_name(data), differences - before, WGMMA_REPEATS * WGMMA_SUMS);
 }
 
 static void record_place(FILE *file, int index)
@@ -319,36 +312,33 @@ static void record_place(FILE *file, int index)
 	must(cudaMalloc(&device, sizeof(halves)), "malloc");
 	where<<<1, 128, WGMMA_PLACE_BYTES + 1024>>>(place, device);
 	must(cudaGetLastError(), "launch");
-	must(cudaMemcpy(halves, device, sizeof(halves), cudaMemcpyDeviceToHost),
-	     "run");
+	must(cudaMemcpy(halves, device, sizeof(halves), cudaMemcpyDeviceToHost), "run");
 	cudaFree(device);
 	fprintf(file, "place %d\n", index);
 	for (int i = 0; i < WGMMA_PIECES; i++) {
 		const int row = i / pieces, piece = i % pieces;
 		/* Element e of a piece: along k, or along n. */
-		const int at = place.is_transposed
-				       ? row * WGMMA_PLACE_N + piece * 8
-				       : piece * 8 * WGMMA_PLACE_N + row;
+		const int at = place.is_transposed ? row * WGMMA_PLACE_N + piece * 8
+						   : piece * 8 * WGMMA_PLACE_N + row;
 		const int step = place.is_transposed ? 1 : WGMMA_PLACE_N;
 
 		for (int e = 1; e < 8; e++)
-			torn += halves[at + e * step] !=
-				halves[at] + (uint32_t)e;
+			torn += halves[at + e * step] != halves[at] + (uint32_t)e;
 		wrong += halves[at] * 2 != model[i];
-		fprintf(file, "%04x%c", halves[at] * 2,
-			i % 16 == 15 ? '\n' : ' ');
+		fprintf(file, "%04x%c", halves[at] * 2, i % 16 == 15 ? '\n' : ' ');
 	}
-	printf("place %d descriptor 0x%016llx transposed %d: %d of %d pieces differ, %d torn\n",
-	       index, (unsigned long long)place.descriptor,
-	       place.is_transposed, wrong, WGMMA_PIECES, torn);
+	printf(
+	    "place %d descriptor 0x%016llx transposed %d: %d of %d pieces differ, %d torn\n",
+	    index, (unsigned long long)place.descriptor, place.is_transposed, wrong,
+	    WGMMA_PIECES, torn);
 	differences += wrong + torn;
 }
 
 int main(int argc, char **argv)
 {
 	static void (*const kernels[])(const question *, answer *) = {
-		sums<0>, sums<1>, sums<2>, sums<3>, sums<4>,  sums<5>,
-		sums<6>, sums<7>, sums<8>, sums<9>, sums<10>,
+	    sums<0>, sums<1>, sums<2>, sums<3>, sums<4>,  sums<5>,
+	    sums<6>, sums<7>, sums<8>, sums<9>, sums<10>,
 	};
 	cudaDeviceProp device;
 	FILE *file;
@@ -363,8 +353,7 @@ int main(int argc, char **argv)
 		perror(argv[1]);
 		return 2;
 	}
-	must(cudaFuncSetAttribute(where,
-				  cudaFuncAttributeMaxDynamicSharedMemorySize,
+	must(cudaFuncSetAttribute(where, cudaFuncAttributeMaxDynamicSharedMemorySize,
 				  WGMMA_PLACE_BYTES + 1024),
 	     "shared memory");
 	fprintf(file, "# probes/wgmma.cu on %s\n", device.name);

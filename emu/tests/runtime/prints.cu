@@ -8,17 +8,16 @@
 #include <stdio.h>
 
 /* One list of arguments for both sides. */
-#define PRINT(print, n)                                                        \
-	print("%d of %u: %5d|%-5d|%05d|%+d %x %X %#x %o %hd %c%%\n", -n, 7u,   \
-	      n, n, n, n, 255u, 255u, 255u, 8u, (short)-3, 'c'),               \
-	    print("%lld %llu %llx %ld %lx %zu\n", -5000000000ll,               \
-		  18446744073709551615ull, 81985529216486895ll, -6l, 7l,       \
-		  (size_t)8),                                                  \
-	    print("%f %.3f %8.2f|%-8.1f|%e %.2E %g %G %a\n", 0.5 * n, 1.0 / 3, \
-		  -2.25, 3.75, 1e10, 1e-10, 1e20, 0.0001, 1.0),                \
-	    print("%s|%6s|%-6s|%.2s|%*d|%.*f\n", "text", "abc", "def", "cut",  \
-		  6, n, 2, 3.14159),                                           \
-	    print("%0*d|%-*d|%.*s\n", 7, n, -4, n, 2, "precision"),             \
+#define PRINT(print, n)                                                                \
+	print("%d of %u: %5d|%-5d|%05d|%+d %x %X %#x %o %hd %c%%\n", -n, 7u, n, n, n,  \
+	      n, 255u, 255u, 255u, 8u, (short)-3, 'c'),                                \
+	    print("%lld %llu %llx %ld %lx %zu\n", -5000000000ll,                       \
+		  18446744073709551615ull, 81985529216486895ll, -6l, 7l, (size_t)8),   \
+	    print("%f %.3f %8.2f|%-8.1f|%e %.2E %g %G %a\n", 0.5 * n, 1.0 / 3, -2.25,  \
+		  3.75, 1e10, 1e-10, 1e20, 0.0001, 1.0),                               \
+	    print("%s|%6s|%-6s|%.2s|%*d|%.*f\n", "text", "abc", "def", "cut", 6, n, 2, \
+		  3.14159),                                                            \
+	    print("%0*d|%-*d|%.*s\n", 7, n, -4, n, 2, "precision"),                    \
 	    print("%4000d\n", n), print("no argument %%\n"), print("")
 
 #define TO_STDERR(...) fprintf(stderr, __VA_ARGS__)

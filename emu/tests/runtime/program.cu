@@ -17,7 +17,8 @@ __constant__ float factor;
 __device__ int calls;
 __managed__ int managed;
 
-template <bool is_right> __global__ void reverse(const float *in, float *out)
+template <bool is_right>
+__global__ void reverse(const float *in, float *out)
 {
 	__shared__ float tile[256];
 
@@ -52,16 +53,16 @@ static int fail(const char *what, cudaError_t error)
 	return 1;
 }
 
-#define MUST(call)                                                             \
-	do {                                                                   \
-		const cudaError_t error_ = (call);                             \
-		if (error_ != cudaSuccess)                                     \
-			return fail(#call, error_);                            \
+#define MUST(call)                                                                     \
+	do {                                                                           \
+		const cudaError_t error_ = (call);                                     \
+		if (error_ != cudaSuccess)                                             \
+			return fail(#call, error_);                                    \
 	} while (0)
-#define EXPECT(condition)                                                      \
-	do {                                                                   \
-		if (!(condition))                                              \
-			return fail(#condition, cudaGetLastError());           \
+#define EXPECT(condition)                                                              \
+	do {                                                                           \
+		if (!(condition))                                                      \
+			return fail(#condition, cudaGetLastError());                   \
 	} while (0)
 
 static int run_reverse(bool is_right)
@@ -132,8 +133,7 @@ static int run_stream(void)
 	MUST(cudaStreamEndCapture(stream, &graph));
 	MUST(cudaGraphInstantiate(&exec, graph, 0));
 	MUST(cudaGraphLaunch(exec, stream));
-	MUST(cudaMemcpyAsync(host, data, sizeof(host), cudaMemcpyDeviceToHost,
-			     stream));
+	MUST(cudaMemcpyAsync(host, data, sizeof(host), cudaMemcpyDeviceToHost, stream));
 	MUST(cudaEventRecord(end, stream));
 	MUST(cudaStreamSynchronize(stream));
 	MUST(cudaEventElapsedTime(&ms, begin, end));
@@ -156,18 +156,17 @@ static int run_questions(void)
 	MUST(cudaGetDeviceCount(&count));
 	EXPECT(count == 1);
 	MUST(cudaGetDeviceProperties(&device, 0));
-	MUST(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
-				    0));
+	MUST(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
 	EXPECT(device.major == major && device.warpSize == 32);
 	EXPECT(device.multiProcessorCount > 0);
 	EXPECT(device.sharedMemPerBlockOptin > device.sharedMemPerBlock);
 	EXPECT(device.clusterLaunch == 1 && device.cooperativeLaunch == 1);
 	MUST(cudaFuncGetAttributes(&function, reverse<true>));
 	EXPECT(function.sharedSizeBytes == 1024);
-	MUST(cudaFuncSetAttribute(
-	    reverse<true>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536));
-	MUST(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-	    &blocks, reverse<true>, 256, 65536));
+	MUST(cudaFuncSetAttribute(reverse<true>,
+				  cudaFuncAttributeMaxDynamicSharedMemorySize, 65536));
+	MUST(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reverse<true>, 256,
+							   65536));
 	EXPECT(blocks >= 1 && blocks <= 3);
 	/* An error is kept once. */
 	EXPECT(cudaSetDevice(1) == cudaErrorInvalidDevice);
@@ -180,8 +179,7 @@ int main(int argc, char **argv)
 {
 	const bool races = argc > 1 && strcmp(argv[1], "race") == 0;
 
-	if (run_reverse(!races) || run_cooperative() || run_stream() ||
-	    run_questions())
+	if (run_reverse(!races) || run_cooperative() || run_stream() || run_questions())
 		return 1;
 	puts("right");
 	return 0;

@@ -6,18 +6,26 @@
 #include "dg_tensor_map.cuh"
 #include "product.cuh"
 
-int main(void) {
-    using namespace deep_gemm;
-    const unsigned m = 512, n = 256, k = 512, sms = 4;
-    const matrix a = random_matrix<__nv_bfloat16>(m, k), b = random_matrix<__nv_bfloat16>(n, k);
-    auto *d = zeros<__nv_bfloat16>(m * n);
-    const auto type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    const int stages = 4, shared = 2 * 128 * 128 + stages * (128 * 64 + 64 * 64) * 2 + stages * 24 + 40 + 4;
-    launch(sm100_bf16_gemm_impl<cute::UMMA::Major::K, cute::UMMA::Major::K, 0, 0, 0, 128, 128, 64, 1, 128, 128, 128,
-                                stages, 128, 128, 2, false, sms, 128, false, false, GemmType::Normal, false,
-                                cutlass::bfloat16_t, 100>,
-           sms, 256, shared, 2, (int *)nullptr, m, n, k, matrix_map(type, 2, a.on_device(), k, m, 64, 128, 128),
-           matrix_map(type, 2, b.on_device(), k, n, 64, 64, 128), matrix_map(type, 2, d, n, m, 64, 128, 128));
-    return compare(
-        d, m, n, k, [&](size_t i, size_t l) { return a.at(i, l); }, [&](size_t j, size_t l) { return b.at(j, l); });
+int main(void)
+{
+	using namespace deep_gemm;
+	const unsigned m = 512, n = 256, k = 512, sms = 4;
+	const matrix a = random_matrix<__nv_bfloat16>(m, k),
+		     b = random_matrix<__nv_bfloat16>(n, k);
+	auto *d = zeros<__nv_bfloat16>(m * n);
+	const auto type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+	const int stages = 4, shared = 2 * 128 * 128 +
+				       stages * (128 * 64 + 64 * 64) * 2 + stages * 24 +
+				       40 + 4;
+	launch(sm100_bf16_gemm_impl<cute::UMMA::Major::K, cute::UMMA::Major::K, 0, 0, 0,
+				    128, 128, 64, 1, 128, 128, 128, stages, 128, 128, 2,
+				    false, sms, 128, false, false, GemmType::Normal,
+				    false, cutlass::bfloat16_t, 100>,
+	       sms, 256, shared, 2, (int *)nullptr, m, n, k,
+	       matrix_map(type, 2, a.on_device(), k, m, 64, 128, 128),
+	       matrix_map(type, 2, b.on_device(), k, n, 64, 64, 128),
+	       matrix_map(type, 2, d, n, m, 64, 128, 128));
+	return compare(
+	    d, m, n, k, [&](size_t i, size_t l) { return a.at(i, l); },
+	    [&](size_t j, size_t l) { return b.at(j, l); });
 }

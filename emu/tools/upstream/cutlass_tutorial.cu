@@ -6,11 +6,14 @@
 
 #include "driver.cuh"
 
-int main(void) {
-    using half = cute::half_t;
-    const int size = 256;
-    auto *a = filled<half>(size * size, number), *b = filled<half>(size * size, number);
-    half *c = zeros<half>(size * size);
-    gemm('T', 'N', size, size, size, half(1.0f), a, size, b, size, half(0.0f), c, size);
-    return finish();
+int main(void)
+{
+	using half = cute::half_t;
+	const int size = 256;
+	auto *a = filled<half>(size * size, number),
+	     *b = filled<half>(size * size, number);
+	half *c = zeros<half>(size * size);
+	gemm('T', 'N', size, size, size, half(1.0f), a, size, b, size, half(0.0f), c,
+	     size);
+	return finish();
 }

@@ -4,12 +4,13 @@
 
 #include "driver.cuh"
 
-int main(void) {
-    const unsigned rows = 2, words = 10000;
-    float *logits = filled<float>(rows * words, number);
-    int *output = zeros<int>(rows);
-    must(flashinfer::sampling::SamplingFromLogits<float, int>(logits, output, nullptr, rows, words, true,
-                                                              nullptr, 7, nullptr, 0),
-         "SamplingFromLogits");
-    return finish();
+int main(void)
+{
+	const unsigned rows = 2, words = 10000;
+	float *logits = filled<float>(rows * words, number);
+	int *output = zeros<int>(rows);
+	must(flashinfer::sampling::SamplingFromLogits<float, int>(
+		 logits, output, nullptr, rows, words, true, nullptr, 7, nullptr, 0),
+	     "SamplingFromLogits");
+	return finish();
 }

@@ -4,10 +4,14 @@
 
 #include "driver.cuh"
 
-int main(void) {
-    const int rows = 3, in = INPUTS, out = 32;
-    auto *x = filled<__nv_bfloat16>(rows * in, number), *w = filled<__nv_bfloat16>(out * in, number);
-    auto *bias = filled<__nv_bfloat16>(out, number), *y = zeros<__nv_bfloat16>(rows * out);
-    flashinfer::tinygemm2::tinygemm2_op({x, {rows, in}}, {w, {out, in}}, {bias, {out}}, {y, {rows, out}}, false);
-    return finish();
+int main(void)
+{
+	const int rows = 3, in = INPUTS, out = 32;
+	auto *x = filled<__nv_bfloat16>(rows * in, number),
+	     *w = filled<__nv_bfloat16>(out * in, number);
+	auto *bias = filled<__nv_bfloat16>(out, number),
+	     *y = zeros<__nv_bfloat16>(rows * out);
+	flashinfer::tinygemm2::tinygemm2_op({x, {rows, in}}, {w, {out, in}},
+					    {bias, {out}}, {y, {rows, out}}, false);
+	return finish();
 }

@@ -2,25 +2,33 @@
 // ThunderKittens' bf16 product for the B200, launched as its benchmark does: 512 x 128 x 256.
 // Its main() instantiates five kernels; as a template that nobody calls it makes none.
 #include <cuda_runtime.h>
-#define main unused(); template <typename> int upstream_main
+#define main                                                                           \
+	unused();                                                                      \
+	template <typename>                                                            \
+	int upstream_main
 #include "bf16_b200_gemm.cu"
 #undef main
 
 #include "driver.cuh"
 
-int main() {
-    using C = config<256, 64, 128, 4, true, 5, 2>;
-    using G = globals<C>;
-    const size_t m = 512, n = 128, k = 256;
-    auto *a = filled<__nv_bfloat16>(m * k, number), *b = filled<__nv_bfloat16>(n * k, number);
-    auto *d = zeros<__nv_bfloat16>(m * n);
-    typename G::a_gl ag{a, nullptr, nullptr, m, k};
-    typename G::b_gl bg{b, nullptr, nullptr, n, k};
-    typename G::d_gl dg{d, nullptr, nullptr, m, n};
-    G g{ag, bg, dg};
-    must(cudaFuncSetAttribute(kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, g.dynamic_shared_memory()),
-         "cudaFuncSetAttribute");
-    LaunchConfig<true, true> launch(g.grid(), g.block(), g.dynamic_shared_memory(), 0, C::CLUSTER_SIZE);
-    must(cudaLaunchKernelEx(launch, kernel<C>, g), "launch");
-    return finish();
+int main()
+{
+	using C = config<256, 64, 128, 4, true, 5, 2>;
+	using G = globals<C>;
+	const size_t m = 512, n = 128, k = 256;
+	auto *a = filled<__nv_bfloat16>(m * k, number),
+	     *b = filled<__nv_bfloat16>(n * k, number);
+	auto *d = zeros<__nv_bfloat16>(m * n);
+	typename G::a_gl ag{a, nullptr, nullptr, m, k};
+	typename G::b_gl bg{b, nullptr, nullptr, n, k};
+	typename G::d_gl dg{d, nullptr, nullptr, m, n};
+	G g{ag, bg, dg};
+	must(cudaFuncSetAttribute(kernel<C>,
+				  cudaFuncAttributeMaxDynamicSharedMemorySize,
+				  g.dynamic_shared_memory()),
+	     "cudaFuncSetAttribute");
+	LaunchConfig<true, true> launch(g.grid(), g.block(), g.dynamic_shared_memory(),
+					0, C::CLUSTER_SIZE);
+	must(cudaLaunchKernelEx(launch, kernel<C>, g), "launch");
+	return finish();
 }

@@ -47,12 +47,9 @@ DEVICE void dequantize8(uint32_t q, uint32_t scale, uint32_t *out)
  */
 DEVICE void dequantize8_bf16(uint32_t q, uint32_t scale, uint32_t *out)
 {
-	out[0] = mul_bf16x2((q << 12 & 0x80008000u) | (q << 6 & 0x01C001C0u),
-			    scale);
-	out[1] = mul_bf16x2((q << 4 & 0x80008000u) | (q >> 2 & 0x01C001C0u),
-			    scale);
-	out[2] = mul_bf16x2((q << 8 & 0x80008000u) | (q << 2 & 0x01C001C0u),
-			    scale);
+	out[0] = mul_bf16x2((q << 12 & 0x80008000u) | (q << 6 & 0x01C001C0u), scale);
+	out[1] = mul_bf16x2((q << 4 & 0x80008000u) | (q >> 2 & 0x01C001C0u), scale);
+	out[2] = mul_bf16x2((q << 8 & 0x80008000u) | (q << 2 & 0x01C001C0u), scale);
 	out[3] = mul_bf16x2((q & 0x80008000u) | (q >> 6 & 0x01C001C0u), scale);
 }
 
@@ -69,7 +66,8 @@ DEVICE void dequantize(uint32_t q, uint32_t scale, uint32_t *out)
  * Two scales, bytes of e4m3, as a pair to multiply by: fp16; or bf16 times 2^119,
  * of which 448 is the most.
  */
-template <int A> DEVICE uint32_t scale_pair(uint32_t bytes)
+template <int A>
+DEVICE uint32_t scale_pair(uint32_t bytes)
 {
 	const uint32_t halves = cvt_f16x2_e4m3x2(bytes);
 

@@ -53,8 +53,7 @@ DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
  * Stores eight rows of B of one row of A; 16 bytes at once where alignment
  * allows.
  */
-DEVICE void store_rows8(const struct output *o, int32_t m, int32_t row,
-			uint4 x)
+DEVICE void store_rows8(const struct output *o, int32_t m, int32_t row, uint4 x)
 {
 	const uint32_t word[4] = {x.x, x.y, x.z, x.w};
 	uint16_t *to = (uint16_t *)o->c + m * o->stride_elems + row;
@@ -73,13 +72,12 @@ DEVICE void store_rows8(const struct output *o, int32_t m, int32_t row,
 
 DEVICE uint32_t staging_of_warp(const struct consumer *c)
 {
-	return smem_addr(c->shared->staging) +
-	       (threadIdx.x / 32 - 4) * STAGING_WARP;
+	return smem_addr(c->shared->staging) + (threadIdx.x / 32 - 4) * STAGING_WARP;
 }
 
 /* Stores 16 rows of A from m0 on as 16-bit values, through shared memory. */
-DEVICE void store_halves(const struct consumer *c, const struct output *o,
-			 int32_t m0, const float *v)
+DEVICE void store_halves(const struct consumer *c, const struct output *o, int32_t m0,
+			 const float *v)
 {
 	const uint32_t staging = staging_of_warp(c);
 	const uint32_t lane = lane_of_thread(), matrix = lane / 8;
@@ -87,15 +85,13 @@ DEVICE void store_halves(const struct consumer *c, const struct output *o,
 	uint4 x;
 
 	round_halves(o, v, h);
-	stmatrix_x4_trans(staging +
-				  (matrix / 2 * 8 + lane % 8) * STAGING_STRIDE +
-				  matrix % 2 * 16,
+	stmatrix_x4_trans(staging + (matrix / 2 * 8 + lane % 8) * STAGING_STRIDE +
+			      matrix % 2 * 16,
 			  h[0], h[1], h[2], h[3]);
 	__syncwarp();
 	x = lds_128(staging + lane / 2 * STAGING_STRIDE + lane % 2 * 16);
 	__syncwarp();
-	store_rows8(o, m0 + (int32_t)(lane / 2), (int32_t)(lane % 2) * 8,
-		    x);
+	store_rows8(o, m0 + (int32_t)(lane / 2), (int32_t)(lane % 2) * 8, x);
 }
 
 /*
@@ -121,8 +117,7 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 	/* Computed here, not before the loop over tiles: registers are few. */
 	const uint32_t thread = opaque(threadIdx.x);
 	const uint32_t warp = thread / 32 - 4, lane = thread % 32;
-	const uint32_t even =
-	    smem_addr(c->shared->staging) + warp * STAGING_WARP;
+	const uint32_t even = smem_addr(c->shared->staging) + warp * STAGING_WARP;
 	const uint32_t odd = smem_addr(c->shared->accumulators) + warp * 32 * 4;
 	/*
 	 * Row of A and eight of its rows of B: of the stmatrix, and of the
@@ -131,13 +126,11 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 	const uint32_t t = lane / 16 * 8 + lane % 8, r = lane / 8 % 2;
 	const uint32_t write[2] = {even + t * STAGING_STRIDE + r * 16,
 				   odd + odd_address(t, r)};
-	const uint32_t read[2] = {
-	    even + lane / 2 * STAGING_STRIDE + lane % 2 * 16,
-	    odd + odd_address(lane / 2, lane % 2)};
+	const uint32_t read[2] = {even + lane / 2 * STAGING_STRIDE + lane % 2 * 16,
+				  odd + odd_address(lane / 2, lane % 2)};
 	const int64_t step = 16 * o->stride_elems;
 	const int32_t valid = o->valid - (int32_t)(lane / 2);
-	uint16_t *to = (uint16_t *)o->c + lane / 2 * o->stride_elems +
-		       lane % 2 * 8;
+	uint16_t *to = (uint16_t *)o->c + lane / 2 * o->stride_elems + lane % 2 * 8;
 
 #pragma unroll
 	for (int i = 0; i < N / 16; i++) {
@@ -150,8 +143,7 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 			 * the same buffer.
 			 */
 			__syncwarp();
-			stmatrix_x4_trans(write[i % 2], h[0], h[1], h[2],
-					  h[3]);
+			stmatrix_x4_trans(write[i % 2], h[0], h[1], h[2], h[3]);
 			__syncwarp();
 			if (i * 16 < valid)
 				*(uint4 *)to = lds_128(read[i % 2]);
@@ -160,15 +152,14 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 	}
 }
 
-DEVICE void store_floats(const struct output *o, int32_t m0,
-			 const float *v)
+DEVICE void store_floats(const struct output *o, int32_t m0, const float *v)
 {
 	const int32_t row = (int32_t)(lane_of_thread() / 4);
 
 #pragma unroll
 	for (int i = 0; i < 8; i++) {
-		const int32_t m = m0 + i / 4 * 8 +
-				  (int32_t)(lane_of_thread() % 4) * 2 + i % 2;
+		const int32_t m =
+		    m0 + i / 4 * 8 + (int32_t)(lane_of_thread() % 4) * 2 + i % 2;
 		const int32_t r = row + i / 2 % 2 * 8;
 
 		if (m < o->valid && r < o->rows_left)
@@ -189,8 +180,7 @@ DEVICE void spill_accumulators(uint32_t to, int block, const float *d)
 			continue;
 #pragma unroll
 		for (int i = b * 16; i < min(b * 16 + 16, N / 2); i++)
-			sts_f32(to + (uint32_t)(i - b * 16) * ACC_STRIDE,
-				d[i]);
+			sts_f32(to + (uint32_t)(i - b * 16) * ACC_STRIDE, d[i]);
 	}
 }
 
@@ -204,7 +194,7 @@ DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
 			  uint32_t chunks, const float *d)
 {
 	const uint32_t mine =
-		smem_addr(c->shared->accumulators) + (threadIdx.x - 128) * 4;
+	    smem_addr(c->shared->accumulators) + (threadIdx.x - 128) * 4;
 
 #pragma unroll 1
 	for (int block = 0; block * BLOCK_M < N; block++) {
@@ -219,9 +209,9 @@ DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
 				continue;
 #pragma unroll
 			for (uint32_t i = 0; i < 8; i++)
-				v[i] = lds_f32(mine + ((uint32_t)t / 2 + i) *
-							      ACC_STRIDE) *
-				       o->unscale * o->alpha;
+				v[i] =
+				    lds_f32(mine + ((uint32_t)t / 2 + i) * ACC_STRIDE) *
+				    o->unscale * o->alpha;
 			if (o->dtype == 0)
 				store_floats(o, m0 + t, v);
 			else
@@ -240,8 +230,7 @@ DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
 	for (uint32_t i = 0; i < 4; i++) {
 		const uint32_t at = from + (i / 2 * 4 + i % 2) * ACC_STRIDE;
 		const float x = lds_f32(at) * o->unscale * o->alpha;
-		const float y = lds_f32(at + 2 * ACC_STRIDE) * o->unscale *
-				o->alpha2;
+		const float y = lds_f32(at + 2 * ACC_STRIDE) * o->unscale * o->alpha2;
 
 		v[i] = silu(x) * y;
 	}
@@ -251,8 +240,8 @@ DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
  * Stores eight rows of B of 32 rows of A from m0 on; chunks: which of the two
  * 16-row chunks.
  */
-DEVICE void store_dual(const struct consumer *c, const struct output *o,
-		       int32_t m0, uint32_t chunks, const float *v)
+DEVICE void store_dual(const struct consumer *c, const struct output *o, int32_t m0,
+		       uint32_t chunks, const float *v)
 {
 	const uint32_t slot = staging_of_warp(c) + lane_of_thread() * 16;
 	uint32_t h[4];
@@ -263,14 +252,11 @@ DEVICE void store_dual(const struct consumer *c, const struct output *o,
 
 #pragma unroll
 		for (int i = 0; i < 8; i++) {
-			const int32_t m =
-				m0 + i / 2 * 8 +
-				(int32_t)(lane_of_thread() % 4) * 2 + i % 2;
+			const int32_t m = m0 + i / 2 * 8 +
+					  (int32_t)(lane_of_thread() % 4) * 2 + i % 2;
 
-			if (chunks >> i / 4 & 1 && m < o->valid &&
-			    row < o->rows_left)
-				((float *)o->c)[m * o->stride_elems +
-						row] = v[i];
+			if (chunks >> i / 4 & 1 && m < o->valid && row < o->rows_left)
+				((float *)o->c)[m * o->stride_elems + row] = v[i];
 		}
 		return;
 	}
@@ -289,7 +275,7 @@ DEVICE void finish_dual(const struct consumer *c, const struct output *o,
 			uint32_t chunks, const float *d)
 {
 	const uint32_t mine =
-		smem_addr(c->shared->accumulators) + (threadIdx.x - 128) * 4;
+	    smem_addr(c->shared->accumulators) + (threadIdx.x - 128) * 4;
 
 	chunks &= (1u << N / 16) - 1;
 #pragma unroll 1
@@ -303,8 +289,7 @@ DEVICE void finish_dual(const struct consumer *c, const struct output *o,
 #pragma unroll
 		for (int i = 0; i < 2; i++)
 			if (both >> i & 1)
-				finish_pairs(o, mine + i * 8 * ACC_STRIDE,
-					     v + 4 * i);
+				finish_pairs(o, mine + i * 8 * ACC_STRIDE, v + 4 * i);
 		store_dual(c, o, block * BLOCK_M, both, v);
 	}
 }
@@ -316,8 +301,7 @@ DEVICE void finish_tile(const struct consumer *c, const struct output *o,
 	/* A vote, so that the compiler knows that the warp stays together. */
 	if (DUAL)
 		finish_dual<N>(c, o, chunks, d);
-	else if (o->dtype != 0 &&
-		 __all_sync(~0u, o->by_16 && o->rows_left >= 16))
+	else if (o->dtype != 0 && __all_sync(~0u, o->by_16 && o->rows_left >= 16))
 		store_whole_rows<N>(c, o, chunks, d);
 	else
 		finish_blocks<N>(c, o, chunks, d);
@@ -343,7 +327,7 @@ DEVICE uint32_t chunks_of_slice(int32_t k_slices, int32_t k_slice)
  */
 template <int N>
 DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
-		       uint32_t mine, float *d)
+			   uint32_t mine, float *d)
 {
 	const struct nib_gemm_args *args = c->args;
 	const int64_t slice_elems = NIB_GEMM_PARTIALS(args->tile_m);
@@ -356,13 +340,12 @@ DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
 	for (int i = 0; i < N / 2; i += 4)
 		if (!(mine >> i / 8 & 1))
 			st_global_f32x4(partials + w->k_slice * slice_elems +
-						i * WARPS * 32,
+					    i * WARPS * 32,
 					d + i);
 	bar_sync(1, WARPS * 32);
 	if (threadIdx.x == 128) {
 		red_add_release(args->arrivals + slot, 1);
-		while (ld_acquire(args->arrivals + slot) <
-		       (uint32_t)args->k_slices)
+		while (ld_acquire(args->arrivals + slot) < (uint32_t)args->k_slices)
 			;
 	}
 	bar_sync(1, WARPS * 32);
@@ -372,20 +355,20 @@ DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
 #pragma unroll
 			for (int i = 0; i < N / 2; i += 4)
 				if (mine >> i / 8 & 1)
-					add_global_f32x4(
-					    d + i, partials + i * WARPS * 32);
+					add_global_f32x4(d + i,
+							 partials + i * WARPS * 32);
 		}
 		partials += slice_elems;
 	}
 }
 
 template <bool DUAL, int A>
-DEVICE struct output output_of(const struct consumer *c,
-			       const struct tile_desc *w, const float *alpha)
+DEVICE struct output output_of(const struct consumer *c, const struct tile_desc *w,
+			       const float *alpha)
 {
 	/* The warp's first row of B, counted from the CTA's. */
-	const int32_t row = (int32_t)row_of_thread<DUAL>() -
-			    (int32_t)(lane_of_thread() / 4);
+	const int32_t row =
+	    (int32_t)row_of_thread<DUAL>() - (int32_t)(lane_of_thread() / 4);
 	struct output o;
 
 	o.dtype = c->args->dtype;
@@ -402,9 +385,8 @@ DEVICE struct output output_of(const struct consumer *c,
 
 /* From the accumulators of a tile, of this split-k slice, to c. */
 template <int N, bool DUAL, int A>
-DEVICE void finish_accumulators(const struct consumer *c,
-				const struct tile_desc *w, const float *alpha,
-				float *d)
+DEVICE void finish_accumulators(const struct consumer *c, const struct tile_desc *w,
+				const float *alpha, float *d)
 {
 	uint32_t mine = ~0u;
 	struct output o;

@@ -17,7 +17,7 @@ struct consumer {
 	const struct nib_gemm_args *args;
 	struct gemm_shared *shared;
 	uint32_t weight_ring;
-	uint32_t a_desc; /* low half of the descriptor of the activation ring */
+	uint32_t a_desc;     /* low half of the descriptor of the activation ring */
 	uint32_t stage_desc; /* from a stage to the next one's, in 16 bytes */
 	struct ring weights, activations, tiles;
 	/* Lanes 0 and 1: a_empty[0] of CTA 0 and 1 of the pair. */
@@ -45,8 +45,7 @@ DEVICE uint32_t lane_of_thread(void)
 template <bool DUAL>
 DEVICE uint32_t row_of_thread(void)
 {
-	return (threadIdx.x / 32 - 4) % WARPS * (DUAL ? 8 : 16) +
-	       lane_of_thread() / 4;
+	return (threadIdx.x / 32 - 4) % WARPS * (DUAL ? 8 : 16) + lane_of_thread() / 4;
 }
 
 /*
@@ -56,8 +55,8 @@ DEVICE uint32_t row_of_thread(void)
  */
 struct weight_reader {
 	uint32_t codes, scales;
-	uint32_t scale_step; /* from a step's scales to the next step's */
-	uint32_t scale_row8; /* to those of the second row */
+	uint32_t scale_step;	       /* from a step's scales to the next step's */
+	uint32_t scale_row8;	       /* to those of the second row */
 	uint32_t scales2, scale_step2; /* dual: of the second row */
 };
 
@@ -73,14 +72,12 @@ DEVICE struct weight_reader reader_of(int32_t flags)
 	const uint32_t t = lane_of_thread() % 4;
 	const uint32_t half = DUAL ? 0 : group_of_thread();
 	const uint32_t row = row_of_thread<DUAL>() % 64;
-	const uint32_t scales =
-		GROUPS * HALF_CODES + half * HALF_SCALES + t;
+	const uint32_t scales = GROUPS * HALF_CODES + half * HALF_SCALES + t;
 	const bool tiled = flags & NIB_B_TILED;
 	const bool tiled2 = DUAL ? flags & NIB_B2_TILED : tiled;
 	struct weight_reader r;
 
-	r.codes = half * HALF_CODES + row * 128 +
-		  swizzled(row, t / 2) * 16 + t % 2 * 8;
+	r.codes = half * HALF_CODES + row * 128 + swizzled(row, t / 2) * 16 + t % 2 * 8;
 	r.scales = scales + stage_scale(row, tiled);
 	r.scale_step = tiled ? 256 : 4;
 	r.scale_row8 = tiled ? 64 : 128;
@@ -94,8 +91,8 @@ DEVICE struct weight_reader reader_of(int32_t flags)
  * of each row.  Behind k are codes and scales of zero.
  */
 template <bool DUAL, int A>
-DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
-			 uint32_t step, uint32_t (*a)[4])
+DEVICE void load_weights(const struct weight_reader *r, uint32_t base, uint32_t step,
+			 uint32_t (*a)[4])
 {
 	/* Two chunks of 16 bytes a step: the swizzle is an exclusive or. */
 	const uint32_t codes = base + (r->codes ^ step * 32);
@@ -104,10 +101,9 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base,
 
 	lds_64(codes, &low0, &low1);
 	lds_64(codes + (DUAL ? HALF_CODES : 8 * 128), &high0, &high1);
-	s = lds_u8(scales) +
-	    lds_u8(DUAL ? base + r->scales2 + step * r->scale_step2
-			: scales + r->scale_row8) *
-		256;
+	s = lds_u8(scales) + lds_u8(DUAL ? base + r->scales2 + step * r->scale_step2
+					 : scales + r->scale_row8) *
+				 256;
 	s = scale_pair<A>(s);
 	dequantize<A>(low0, low_halves(s), out);
 	a[0][0] = out[0], a[0][2] = out[1], a[1][0] = out[2], a[1][2] = out[3];
@@ -134,8 +130,7 @@ DEVICE uint32_t a_descriptor(uint32_t addr)
 /* Waits for the next weight stage; its address. */
 DEVICE uint32_t await_weights(const struct consumer *c)
 {
-	wait(smem_addr(c->shared->weights_full + c->weights.stage),
-	     c->weights.parity);
+	wait(smem_addr(c->shared->weights_full + c->weights.stage), c->weights.parity);
 	return c->weight_ring + c->weights.stage * WEIGHT_STAGE;
 }
 
@@ -143,8 +138,7 @@ DEVICE void release_stage(const struct consumer *c)
 {
 	__syncwarp();
 	if (lane_of_thread() == 0)
-		mbarrier_arrive(
-			smem_addr(c->shared->weights_empty + c->weights.stage));
+		mbarrier_arrive(smem_addr(c->shared->weights_empty + c->weights.stage));
 }
 
 DEVICE void release_weights(struct consumer *c)
@@ -165,7 +159,7 @@ DEVICE void release_activations(const struct consumer *c, uint32_t stage)
 DEVICE uint32_t last_a_stage(const struct consumer *c)
 {
 	return (c->activations.stage ? c->activations.stage
-				: (uint32_t)c->args->a_stages) -
+				     : (uint32_t)c->args->a_stages) -
 	       1;
 }
 
@@ -204,8 +198,8 @@ DEVICE void issue_steps(uint32_t desc, const uint32_t (*a)[4][4], float *d)
 
 /* The weights of as many steps, from step `step` of the stage at base on. */
 template <bool DUAL, int A, int AT_ONCE>
-DEVICE void load_steps(const struct weight_reader *r, uint32_t base,
-		       uint32_t step, uint32_t (*a)[4][4])
+DEVICE void load_steps(const struct weight_reader *r, uint32_t base, uint32_t step,
+		       uint32_t (*a)[4][4])
 {
 #pragma unroll
 	for (uint32_t i = 0; i < AT_ONCE; i++)
@@ -214,8 +208,8 @@ DEVICE void load_steps(const struct weight_reader *r, uint32_t base,
 
 /* The position of a consumer in a weight stage. */
 struct stage_walk {
-	uint32_t base; /* of the weights that are dequantised next */
-	uint32_t desc, full; /* of the stage's first activations: their barrier */
+	uint32_t base;		/* of the weights that are dequantised next */
+	uint32_t desc, full;	/* of the stage's first activations: their barrier */
 	uint32_t stage, before; /* activation stages: the first, the last one's */
 	bool is_last;
 };
@@ -226,8 +220,8 @@ struct stage_walk {
  */
 template <int N, bool DUAL, int A, int AT_ONCE, bool FIRST, uint32_t J>
 DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
-			    struct stage_walk *w,
-			    uint32_t (*a)[AT_ONCE][4][4], float *d)
+			    struct stage_walk *w, uint32_t (*a)[AT_ONCE][4][4],
+			    float *d)
 {
 	constexpr uint32_t groups = STEPS / AT_ONCE;
 
@@ -247,8 +241,7 @@ DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
 	load_steps<DUAL, A, AT_ONCE>(r, w->base, (J + 1) % groups * AT_ONCE,
 				     a[(J + 1) % 2]);
 	if constexpr (J + 1 < groups)
-		multiply_groups<N, DUAL, A, AT_ONCE, FIRST, J + 1>(c, r, w, a,
-								   d);
+		multiply_groups<N, DUAL, A, AT_ONCE, FIRST, J + 1>(c, r, w, a, d);
 }
 
 /*
@@ -261,16 +254,15 @@ DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
  */
 template <int N, bool DUAL, int A, int AT_ONCE, bool FIRST>
 DEVICE void multiply_stage(struct consumer *c, const struct weight_reader *r,
-		      bool is_last, uint32_t (*a)[AT_ONCE][4][4], float *d)
+			   bool is_last, uint32_t (*a)[AT_ONCE][4][4], float *d)
 {
 	const uint32_t stage = c->activations.stage;
-	struct stage_walk w = {
-		c->weight_ring + c->weights.stage * WEIGHT_STAGE,
-		c->a_desc + stage * c->stage_desc,
-		smem_addr(c->shared->a_full + stage),
-		stage,
-		last_a_stage(c),
-		is_last};
+	struct stage_walk w = {c->weight_ring + c->weights.stage * WEIGHT_STAGE,
+			       c->a_desc + stage * c->stage_desc,
+			       smem_addr(c->shared->a_full + stage),
+			       stage,
+			       last_a_stage(c),
+			       is_last};
 
 	multiply_groups<N, DUAL, A, AT_ONCE, FIRST, 0>(c, r, &w, a, d);
 	c->activations.stage += STEPS / AT_ONCE;
@@ -282,8 +274,7 @@ DEVICE void multiply_stage(struct consumer *c, const struct weight_reader *r,
 
 /* d = the accumulators of the tile over this split-k slice. */
 template <int N, bool DUAL, int A, int AT_ONCE>
-DEVICE void multiply_tile(struct consumer *c, int32_t stages, int32_t flags,
-		     float *d)
+DEVICE void multiply_tile(struct consumer *c, int32_t stages, int32_t flags, float *d)
 {
 	const struct weight_reader r = reader_of<DUAL>(flags);
 	uint32_t a[2][AT_ONCE][4][4];
@@ -291,8 +282,8 @@ DEVICE void multiply_tile(struct consumer *c, int32_t stages, int32_t flags,
 	load_steps<DUAL, A, AT_ONCE>(&r, await_weights(c), 0, a[0]);
 	multiply_stage<N, DUAL, A, AT_ONCE, true>(c, &r, stages == 1, a, d);
 	for (int32_t s = 1; s < stages; s++)
-		multiply_stage<N, DUAL, A, AT_ONCE, false>(
-			c, &r, s + 1 == stages, a, d);
+		multiply_stage<N, DUAL, A, AT_ONCE, false>(c, &r, s + 1 == stages, a,
+							   d);
 	wgmma_wait<0>();
 	release_activations(c, last_a_stage(c));
 }

@@ -79,11 +79,10 @@ DEVICE void find_output(const struct nib_gemm_args *args,
 	w->rows_left = s->n - w->row0;
 	w->flags = s->flags;
 	w->c_stride_elems = s->c_stride_elems;
-	w->c = (char *)p->c + (row * s->c_stride_elems + w->row0) *
-				      (args->dtype == 0 ? 4 : 2);
+	w->c = (char *)p->c +
+	       (row * s->c_stride_elems + w->row0) * (args->dtype == 0 ? 4 : 2);
 	if (args->batch) {
-		w->c += w->matrix * args->c_batch_elems *
-			(args->dtype == 0 ? 4 : 2);
+		w->c += w->matrix * args->c_batch_elems * (args->dtype == 0 ? 4 : 2);
 		expert = 0;
 	}
 	w->alpha = p->alpha ? p->alpha + expert : NULL;
@@ -93,19 +92,17 @@ DEVICE void find_output(const struct nib_gemm_args *args,
 /* Tile `round` of this cluster; false: no more. */
 DEVICE bool next_tile(const struct nib_gemm_args *args,
 		      const struct nib_gemm_pointers *problems,
-		      const struct gemm_shared *shared, int32_t round,
-		      int32_t cta_rows, struct tile_desc *w)
+		      const struct gemm_shared *shared, int32_t round, int32_t cta_rows,
+		      struct tile_desc *w)
 {
-	const int32_t index = round * (int32_t)nclusterid_x() +
-			      (int32_t)clusterid_x();
+	const int32_t index = round * (int32_t)nclusterid_x() + (int32_t)clusterid_x();
 	const struct nib_gemm_shape *s = args->shapes;
 	struct nib_gemm_tile tile;
 	int32_t stages, row = 0;
 
 	w->rows = 0;
 	if (args->experts) {
-		if (!next_expert_tile(args, shared, index, cta_rows, &tile, w,
-				      &row))
+		if (!next_expert_tile(args, shared, index, cta_rows, &tile, w, &row))
 			return false;
 	} else {
 		if (round >= args->tile_rounds)
@@ -113,8 +110,7 @@ DEVICE bool next_tile(const struct nib_gemm_args *args,
 		if (round == 0)
 			tile = args->first[index];
 		else
-			*(int4 *)&tile =
-				__ldg((const int4 *)args->tiles + index);
+			*(int4 *)&tile = __ldg((const int4 *)args->tiles + index);
 		if (tile.rows == 0)
 			return false;
 		w->matrix = 0;
@@ -133,12 +129,10 @@ DEVICE bool next_tile(const struct nib_gemm_args *args,
 	w->rows = tile.rows;
 	stages = (s->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K;
 	w->k_slice = tile.k_slice;
-	w->tile = tile.row / args->tile_m * row_units(s->n, cta_rows) +
-		  tile.unit;
+	w->tile = tile.row / args->tile_m * row_units(s->n, cta_rows) + tile.unit;
 	w->stage0 = stages * tile.k_slice / args->k_slices;
 	/* k = 0 is computed as one stage of zeros. */
-	w->stages =
-	    max(1, stages * (tile.k_slice + 1) / args->k_slices - w->stage0);
+	w->stages = max(1, stages * (tile.k_slice + 1) / args->k_slices - w->stage0);
 	find_output(args, problems + tile.problem, row + tile.row, w);
 	return true;
 }
@@ -164,10 +158,8 @@ DEVICE void schedule(const struct nib_gemm_args *args,
 		advance(&ring, TILE_SLOTS);
 	}
 	for (int32_t round = (int32_t)ring.stage;; round++) {
-		more = next_tile(args, problems, shared, round, CTA_ROWS(DUAL),
-				 &w);
-		wait(smem_addr(shared->tiles_empty + ring.stage),
-		     ring.parity ^ 1);
+		more = next_tile(args, problems, shared, round, CTA_ROWS(DUAL), &w);
+		wait(smem_addr(shared->tiles_empty + ring.stage), ring.parity ^ 1);
 		shared->tiles[ring.stage] = w;
 		mbarrier_arrive(smem_addr(shared->tiles_full + ring.stage));
 		if (!more)
@@ -178,7 +170,7 @@ DEVICE void schedule(const struct nib_gemm_args *args,
 
 /* The next tile of the calling role; rows = 0 ends the queue. */
 DEVICE const struct tile_desc *await_tile(const struct gemm_shared *shared,
-				     const struct ring *tiles)
+					  const struct ring *tiles)
 {
 	wait(smem_addr(shared->tiles_full + tiles->stage), tiles->parity);
 	return shared->tiles + tiles->stage;

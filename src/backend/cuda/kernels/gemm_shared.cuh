@@ -25,7 +25,7 @@
  */
 #define CONSUMER_REGISTERS(pairs) ((pairs) == 2 ? 104 : 216)
 #define PRODUCER_REGISTERS(pairs) ((pairs) == 2 ? 64 : 72)
-#define WEIGHT_PRODUCERS   64
+#define WEIGHT_PRODUCERS	  64
 /* The thread that schedules, of a warp of its own. */
 #define SCHEDULER 96
 /* A weight stage: codes, then scales, 64 rows of each after the other. */
@@ -45,9 +45,9 @@
 /*
  * Accumulators of 32 rows of A, 16 of each consumer thread, on their way to c.
  */
-#define BLOCK_M 32
-#define ACC_STRIDE  (WARPS * 32 * 4)
-#define ACC_BYTES   (BLOCK_M / 2 * ACC_STRIDE)
+#define BLOCK_M	   32
+#define ACC_STRIDE (WARPS * 32 * 4)
+#define ACC_BYTES  (BLOCK_M / 2 * ACC_STRIDE)
 
 /* Tile descriptors that the scheduler warp may be ahead. */
 #define TILE_SLOTS 4
@@ -57,15 +57,15 @@
  * producer and consumer warps.
  */
 struct tile_desc {
-	int32_t rows;	 /* of A, padded to a tile size; 0: no more tiles */
-	int32_t valid;	 /* of them, inside the problem */
-	int32_t atom;	 /* first atom of the converted activations */
+	int32_t rows;		/* of A, padded to a tile size; 0: no more tiles */
+	int32_t valid;		/* of them, inside the problem */
+	int32_t atom;		/* first atom of the converted activations */
 	int32_t stage0, stages; /* of k256 */
-	int32_t problem; /* index of its shape and pointers */
-	int32_t matrix;	 /* of a batch; the expert of MoE; else 0 */
-	int32_t row0;	 /* first row of B of this CTA */
-	int32_t k_slice;	 /* split-k slice */
-	int32_t tile;	 /* split-k: index of the tile, not counting slices */
+	int32_t problem;	/* index of its shape and pointers */
+	int32_t matrix;		/* of a batch; the expert of MoE; else 0 */
+	int32_t row0;		/* first row of B of this CTA */
+	int32_t k_slice;	/* split-k slice */
+	int32_t tile;		/* split-k: index of the tile, not counting slices */
 	/* Output: c is at the tile's first row of A and row0. */
 	int32_t rows_left; /* rows of B from row0 on */
 	int32_t flags;	   /* of the shape */

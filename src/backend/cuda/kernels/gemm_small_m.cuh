@@ -26,7 +26,7 @@
  * The pairs of consumer warpgroups: the first one begins with a tile's stage 0,
  * the second one with stage 1, and finishes the tile.
  */
-#define FIRST_PAIR	 0
+#define FIRST_PAIR  0
 #define SECOND_PAIR 1
 
 /*
@@ -58,12 +58,12 @@ DEVICE void pass_stages(struct consumer *c, uint32_t n)
  * Waits for the pair's weights of the stage.  A stage may be the other pair's in
  * its next round, so the stage's number alone does not tell the phase.
  */
-template <int PAIR> DEVICE uint32_t await_weights_of_pair(struct consumer *c)
+template <int PAIR>
+DEVICE uint32_t await_weights_of_pair(struct consumer *c)
 {
 	const uint32_t stage = c->weights.stage;
 
-	wait(smem_addr(c->shared->weights_full + PAIR * (STAGES_MAX / 2) +
-		       stage),
+	wait(smem_addr(c->shared->weights_full + PAIR * (STAGES_MAX / 2) + stage),
 	     c->phases >> stage & 1);
 	c->phases ^= 1u << stage;
 	return c->weight_ring + stage * WEIGHT_STAGE;
@@ -72,8 +72,7 @@ template <int PAIR> DEVICE uint32_t await_weights_of_pair(struct consumer *c)
 DEVICE bool is_a_stage_full(const struct consumer *c)
 {
 	return mbarrier_try_wait_parity(
-		smem_addr(c->shared->a_full + c->activations.stage),
-		c->activations.parity);
+	    smem_addr(c->shared->a_full + c->activations.stage), c->activations.parity);
 }
 
 /*
@@ -83,9 +82,8 @@ DEVICE bool is_a_stage_full(const struct consumer *c)
  * complete.
  */
 template <int N, bool DUAL, int A, int PAIR, bool FIRST>
-DEVICE void multiply_stage_of_pair(struct consumer *c,
-				   const struct weight_reader *r, bool is_last,
-				   uint32_t (*a)[4][4], uint32_t *before,
+DEVICE void multiply_stage_of_pair(struct consumer *c, const struct weight_reader *r,
+				   bool is_last, uint32_t (*a)[4][4], uint32_t *before,
 				   bool *there, float *d)
 {
 	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
@@ -130,8 +128,8 @@ DEVICE void multiply_stage_of_pair(struct consumer *c,
  * stage all activations of a ring before are read (gemm.c).
  */
 template <int N, bool DUAL, int A, int PAIR>
-DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages,
-			       int32_t flags, float *d)
+DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages, int32_t flags,
+				    float *d)
 {
 	const struct weight_reader r = reader_of<DUAL>(flags);
 	/* The pair's last stage is not before this one. */
@@ -142,12 +140,12 @@ DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages,
 	if (PAIR == SECOND_PAIR)
 		pass_stages(c, 1);
 	load_weights<DUAL, A>(&r, await_weights_of_pair<PAIR>(c), 0, a[0]);
-	multiply_stage_of_pair<N, DUAL, A, PAIR, true>(c, &r, is_last, a,
-						       &before, &there, d);
+	multiply_stage_of_pair<N, DUAL, A, PAIR, true>(c, &r, is_last, a, &before,
+						       &there, d);
 	for (int32_t s = PAIR + 2; !is_last; s += 2) {
 		is_last = of_warp(s >= end);
-		multiply_stage_of_pair<N, DUAL, A, PAIR, false>(
-			c, &r, is_last, a, &before, &there, d);
+		multiply_stage_of_pair<N, DUAL, A, PAIR, false>(c, &r, is_last, a,
+								&before, &there, d);
 	}
 	wgmma_wait<0>();
 	release_activations(c, before);
@@ -167,7 +165,7 @@ DEVICE uint32_t exchange_address(uint32_t exchange)
 /* The first pair stores its accumulators, once the previous ones are read. */
 template <int N>
 DEVICE void send_accumulators(const struct consumer *c, struct ring *exchanges,
-		      uint32_t exchange, const float *d)
+			      uint32_t exchange, const float *d)
 {
 	const uint32_t to = exchange_address(exchange);
 
@@ -186,7 +184,7 @@ DEVICE void send_accumulators(const struct consumer *c, struct ring *exchanges,
 /* The second pair adds them to its own. */
 template <int N>
 DEVICE void add_accumulators(const struct consumer *c, struct ring *exchanges,
-		     uint32_t exchange, float *d)
+			     uint32_t exchange, float *d)
 {
 	const uint32_t from = exchange_address(exchange);
 
@@ -228,15 +226,13 @@ DEVICE void consume_small_m(struct consumer *c, uint32_t exchange)
 	struct ring exchanges = {0, 0};
 
 	for (;; advance(&c->tiles, TILE_SLOTS)) {
-		const int32_t rows =
-			await_tile(c->shared, &c->tiles)->rows;
+		const int32_t rows = await_tile(c->shared, &c->tiles)->rows;
 
 		if (!rows)
 			return;
-#define CASE(n)                                                                \
-	case n:                                                                \
-		consume_tile_of_pair<n, DUAL, A, PAIR>(c, exchange,          \
-						       &exchanges);            \
+#define CASE(n)                                                                        \
+	case n:                                                                        \
+		consume_tile_of_pair<n, DUAL, A, PAIR>(c, exchange, &exchanges);       \
 		break;
 		switch (rows) {
 			CASE(16) CASE(32)

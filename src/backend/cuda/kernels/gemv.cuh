@@ -62,8 +62,7 @@ struct weights {
 	uint32_t positive[4], negative[4];
 };
 
-__device__ static struct weights decode(uint32_t row_g, uint32_t row_g8,
-					uint32_t low)
+__device__ static struct weights decode(uint32_t row_g, uint32_t row_g8, uint32_t low)
 {
 	struct weights w;
 
@@ -100,7 +99,7 @@ __device__ static float block_sum(const struct block_sums &d, int i)
 /* What a lane knows all along. */
 struct lane_view {
 	struct stage_view b;
-	uint32_t columns; /* codes of a for its column, or zeros; for itself */
+	uint32_t columns;	 /* codes of a for its column, or zeros; for itself */
 	int stride, pair_stride; /* of columns by step and pair; 0: zeros */
 	uint32_t a_scales;
 	uint32_t low; /* of the table of codes */
@@ -128,9 +127,8 @@ __device__ static void add_products(uint32_t (&d)[2], const uint32_t (&w)[4],
  * a step take longer than 64 dp4a (docs/performance-hopper.md).
  */
 __device__ static void multiply_step_one(struct accumulators<1> *acc,
-					 const struct lane_view &v,
-					 uint32_t stage, int step,
-					 const float (&s)[2][4])
+					 const struct lane_view &v, uint32_t stage,
+					 int step, const float (&s)[2][4])
 {
 	const uint32_t codes = v.columns + step * NIB_GEMV_STEP;
 	const float4 sa = lds_f32x4(v.a_scales + step * (STEP_BLOCKS * 4));
@@ -147,9 +145,9 @@ __device__ static void multiply_step_one(struct accumulators<1> *acc,
 			const int block = 2 * h + b;
 			const uint4 x = lds_128(codes + block * 64);
 			const struct weights w0 =
-				decode(b ? q.z : q.x, b ? q8.z : q8.x, v.low);
+			    decode(b ? q.z : q.x, b ? q8.z : q8.x, v.low);
 			const struct weights w1 =
-				decode(b ? q.w : q.y, b ? q8.w : q8.y, v.low);
+			    decode(b ? q.w : q.y, b ? q8.w : q8.y, v.low);
 			uint32_t plus[2] = {MAGIC, MAGIC};
 			uint32_t minus[2] = {MAGIC, MAGIC};
 
@@ -160,10 +158,9 @@ __device__ static void multiply_step_one(struct accumulators<1> *acc,
 #pragma unroll
 			for (int r = 0; r < 2; r++)
 				acc->x[0][r][b] =
-					fmaf(__uint_as_float(plus[r]) -
-						     __uint_as_float(minus[r]),
-					     s[r][block] * a[block],
-					     acc->x[0][r][b]);
+				    fmaf(__uint_as_float(plus[r]) -
+					     __uint_as_float(minus[r]),
+					 s[r][block] * a[block], acc->x[0][r][b]);
 		}
 	}
 }
@@ -173,10 +170,10 @@ __device__ static void multiply_step_one(struct accumulators<1> *acc,
  * quad.
  */
 template <int M>
-__device__ static void
-multiply_step_pairs(struct accumulators<M> *acc, const struct lane_view &v,
-		    uint32_t stage, int step, const float (&s)[2][4],
-		    const struct layout &at)
+__device__ static void multiply_step_pairs(struct accumulators<M> *acc,
+					   const struct lane_view &v, uint32_t stage,
+					   int step, const float (&s)[2][4],
+					   const struct layout &at)
 {
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
@@ -187,22 +184,22 @@ multiply_step_pairs(struct accumulators<M> *acc, const struct lane_view &v,
 #pragma unroll
 		for (int b = 0; b < 2; b++) {
 			const struct weights w0 =
-				decode(b ? q.z : q.x, b ? q8.z : q8.x, v.low);
+			    decode(b ? q.z : q.x, b ? q8.z : q8.x, v.low);
 			const struct weights w1 =
-				decode(b ? q.w : q.y, b ? q8.w : q8.y, v.low);
+			    decode(b ? q.w : q.y, b ? q8.w : q8.y, v.low);
 			const int block = 2 * h + b;
 
 #pragma unroll
 			for (int pair = 0; pair < M / 2; pair++) {
-				const uint4 x = lds_128(
-					v.columns + step * v.stride +
-					pair * v.pair_stride + block * 16);
+				const uint4 x =
+				    lds_128(v.columns + step * v.stride +
+					    pair * v.pair_stride + block * 16);
 				const uint32_t sa =
-					v.a_scales + 2 * pair * (at.kept / 4) +
-					step * (STEP_BLOCKS * 4) + block * 4;
-				const float a[2] = {__uint_as_float(lds_32(sa)),
-						    __uint_as_float(lds_32(
-							    sa + at.kept / 4))};
+				    v.a_scales + 2 * pair * (at.kept / 4) +
+				    step * (STEP_BLOCKS * 4) + block * 4;
+				const float a[2] = {
+				    __uint_as_float(lds_32(sa)),
+				    __uint_as_float(lds_32(sa + at.kept / 4))};
 				struct block_sums d = zero_sums();
 
 				multiply(&d, w0, x.x, x.y);
@@ -210,9 +207,8 @@ multiply_step_pairs(struct accumulators<M> *acc, const struct lane_view &v,
 #pragma unroll
 				for (int i = 0; i < 4; i++)
 					acc->x[pair][i / 2][i % 2] = fmaf(
-						block_sum(d, i),
-						s[i / 2][block] * a[i % 2],
-						acc->x[pair][i / 2][i % 2]);
+					    block_sum(d, i), s[i / 2][block] * a[i % 2],
+					    acc->x[pair][i / 2][i % 2]);
 			}
 		}
 	}
@@ -220,9 +216,9 @@ multiply_step_pairs(struct accumulators<M> *acc, const struct lane_view &v,
 
 /* step counts from the phase's beginning. */
 template <int M>
-__device__ static void
-multiply_step(struct accumulators<M> *acc, const struct lane_view &v,
-	      uint32_t stage, int step, bool is_last, const struct layout &at)
+__device__ static void multiply_step(struct accumulators<M> *acc,
+				     const struct lane_view &v, uint32_t stage,
+				     int step, bool is_last, const struct layout &at)
 {
 	const uint32_t mask = is_last ? v.b.tail : ~0u;
 	float s[2][4];
@@ -246,9 +242,9 @@ __device__ static uint32_t table_low(const struct layout &at)
 }
 
 template <int M>
-__device__ static struct lane_view
-view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
-	     const struct layout &at)
+__device__ static struct lane_view view_of_lane(const struct nib_gemv_params &p,
+						const struct nib_gemv_operand &b,
+						const struct layout &at)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const bool mine = g / 2 == t;
@@ -261,8 +257,8 @@ view_of_lane(const struct nib_gemv_params &p, const struct nib_gemv_operand &b,
 		v.columns = at.codes + t * 16;
 		v.stride = v.pair_stride = 0;
 	} else {
-		v.columns = mine ? at.codes + g % 2 * at.kept + t * 64
-				 : at.zeros + ZEROS_AWAY;
+		v.columns =
+		    mine ? at.codes + g % 2 * at.kept + t * 64 : at.zeros + ZEROS_AWAY;
 		v.stride = mine ? NIB_GEMV_STEP : 0;
 		v.pair_stride = mine ? 2 * at.kept : 0;
 	}
@@ -282,8 +278,8 @@ struct nvfp4_side {
 	struct lane_view v;
 
 	__device__ nvfp4_side(const struct nib_gemv_params &params,
-			      const struct nib_gemv_operand &operand,
-			      uint32_t zeros, uint32_t kept)
+			      const struct nib_gemv_operand &operand, uint32_t zeros,
+			      uint32_t kept)
 	    : p(params), a(operand)
 	{
 		at.kept = (int)nib_gemv_kept(p.k, M);
@@ -301,7 +297,7 @@ struct nvfp4_side {
 	{
 		if constexpr (QUANTIZES) {
 			const struct row_operand &row =
-				static_cast<const struct row_operand &>(a);
+			    static_cast<const struct row_operand &>(a);
 
 			if (row.global) {
 				quantize_row(p, row, at, step * STEP_BLOCKS);
@@ -321,8 +317,8 @@ struct nvfp4_side {
 		v = view_of_lane<M>(p, b, at);
 	}
 
-	__device__ void multiply(struct accumulators<M> *acc, uint32_t stage,
-				 int step, bool is_last) const
+	__device__ void multiply(struct accumulators<M> *acc, uint32_t stage, int step,
+				 bool is_last) const
 	{
 		multiply_step<M>(acc, v, stage, step, is_last, at);
 	}
@@ -334,8 +330,7 @@ struct nvfp4_side {
 	}
 };
 
-#define GEMV(m, aligned, name, ctas)                                           \
-	NIB_GEMV_KERNEL(name, ctas, nvfp4_side<m, aligned>)
+#define GEMV(m, aligned, name, ctas) NIB_GEMV_KERNEL(name, ctas, nvfp4_side<m, aligned>)
 
 GEMV(1, true, 1, NIB_GEMV_CTAS)
 GEMV(2, true, 2, NIB_GEMV_CTAS)

@@ -51,8 +51,7 @@ __device__ static uint32_t raw_scales(const struct layout &at, int row)
 
 /* Loads four scales: the first `bytes` of the source, then zeros. */
 template <bool ALIGNED>
-__device__ static void load_4(uint32_t to, const uint8_t *from, int bytes,
-			      int align)
+__device__ static void load_4(uint32_t to, const uint8_t *from, int bytes, int align)
 {
 	if (ALIGNED || align >= 4) {
 		cp_async_4(to, from, bytes);
@@ -67,10 +66,9 @@ __device__ static void load_4(uint32_t to, const uint8_t *from, int bytes,
 
 /* Loads a row's phase of `blocks` blocks; zeros behind them. */
 template <bool ALIGNED>
-__device__ static void load_row(const struct nib_gemv_operand &a,
-				  const uint8_t *codes, const uint8_t *scales,
-				  uint32_t to, uint32_t scales_to, int blocks,
-				  int kept)
+__device__ static void load_row(const struct nib_gemv_operand &a, const uint8_t *codes,
+				const uint8_t *scales, uint32_t to, uint32_t scales_to,
+				int blocks, int kept)
 {
 	const int pitch = a.is_tiled ? 512 : 4;
 
@@ -94,18 +92,17 @@ __device__ static void load_row(const struct nib_gemv_operand &a,
 /* Loads a phase, which begins with block `first`. */
 template <int M, bool ALIGNED>
 __device__ static void load_rows(const struct nib_gemv_params &p,
-				   const struct nib_gemv_operand &a,
-				   const struct layout &at, int first)
+				 const struct nib_gemv_operand &a,
+				 const struct layout &at, int first)
 {
 #pragma unroll 1
 	for (int row = 0; row < M; row++)
-		load_row<ALIGNED>(
-			a, a.codes + row * a.row_stride + first * 8,
-			a.scales + (a.is_tiled ? first * 128 + row * 16
-					       : row * a.scale_row_stride +
-							 first),
-			raw_codes(at, row), raw_scales(at, row),
-			row < p.m ? p.k / 16 - first : 0, at.kept);
+		load_row<ALIGNED>(a, a.codes + row * a.row_stride + first * 8,
+				  a.scales + (a.is_tiled
+						  ? first * 128 + row * 16
+						  : row * a.scale_row_stride + first),
+				  raw_codes(at, row), raw_scales(at, row),
+				  row < p.m ? p.k / 16 - first : 0, at.kept);
 }
 
 /* A row of fp32 in the place of codes, if global is not NULL. */
@@ -127,8 +124,7 @@ __device__ static uint32_t size_of(uint32_t bits)
  * second time, and the registers are the ring's.
  */
 __device__ static uint32_t quantize_values(const uint4 *from, float global,
-					   uint32_t zero_scale,
-					   uint32_t codes[2])
+					   uint32_t zero_scale, uint32_t codes[2])
 {
 	uint32_t amax = 0, scale, bound[8];
 
@@ -167,8 +163,7 @@ __device__ static void quantize_row(const struct nib_gemv_params &p,
 		uint32_t codes[2] = {0, 0}, scale = 0;
 
 		if (i < blocks)
-			scale = quantize_values(from, global, a.zero_scale,
-						codes);
+			scale = quantize_values(from, global, a.zero_scale, codes);
 		sts_32(raw_codes(at, 0) + i * 8, codes[0]);
 		sts_32(raw_codes(at, 0) + i * 8 + 4, codes[1]);
 		sts_u8(raw_scales(at, 0) + i, scale);
@@ -189,21 +184,19 @@ __device__ static void store_block(uint32_t to, uint32_t low, uint32_t high)
 	look_up(high, TWICE_LOW, &plus[2], &plus[3]);
 	look_up(low ^ SIGNS, TWICE_LOW, &minus[0], &minus[1]);
 	look_up(high ^ SIGNS, TWICE_LOW, &minus[2], &minus[3]);
-	sts_128(to, make_uint4(difference(plus[0], minus[0]),
-			       difference(plus[1], minus[1]),
-			       difference(plus[2], minus[2]),
-			       difference(plus[3], minus[3])));
+	sts_128(to, make_uint4(
+			difference(plus[0], minus[0]), difference(plus[1], minus[1]),
+			difference(plus[2], minus[2]), difference(plus[3], minus[3])));
 }
 
 /*
  * The offset of a block of 16 codes. With one row of A the lanes of a quad read
  * neighbours: block b of lane t of a step is number 4t + b, offset 4b + t.
  */
-template <int M> __device__ uint32_t offset_of_block(unsigned block)
+template <int M>
+__device__ uint32_t offset_of_block(unsigned block)
 {
-	return 16 * (M > 1
-			     ? block
-			     : block / 16 * 16 + block % 4 * 4 + block / 4 % 4);
+	return 16 * (M > 1 ? block : block / 16 * 16 + block % 4 * 4 + block / 4 % 4);
 }
 
 /*
@@ -218,8 +211,7 @@ __device__ static void convert_row(const struct layout &at, int row)
 	const uint32_t scales = at.scales + row * (at.kept / 4);
 
 #pragma unroll 1
-	for (unsigned first = 0; first < at.kept / 32u;
-	     first += NIB_GEMV_THREADS) {
+	for (unsigned first = 0; first < at.kept / 32u; first += NIB_GEMV_THREADS) {
 		const unsigned i = first + threadIdx.x;
 		const bool is_there = i < at.kept / 32u;
 		uint4 x = make_uint4(0, 0, 0, 0);
@@ -232,14 +224,10 @@ __device__ static void convert_row(const struct layout &at, int row)
 		__syncthreads();
 		if (is_there) {
 			h = cvt_f16x2_e4m3x2(h);
-			store_block(codes + offset_of_block<M>(2 * i), x.x,
-				    x.y);
-			store_block(codes + offset_of_block<M>(2 * i + 1),
-				    x.z, x.w);
-			sts_f32(scales + i * 8,
-				__low2float(*(const __half2 *)&h));
-			sts_f32(scales + i * 8 + 4,
-				__high2float(*(const __half2 *)&h));
+			store_block(codes + offset_of_block<M>(2 * i), x.x, x.y);
+			store_block(codes + offset_of_block<M>(2 * i + 1), x.z, x.w);
+			sts_f32(scales + i * 8, __low2float(*(const __half2 *)&h));
+			sts_f32(scales + i * 8 + 4, __high2float(*(const __half2 *)&h));
 		}
 	}
 }

@@ -62,7 +62,8 @@
  * Eight elements in the order in which decode() gives codes: fp16 (0, 2), (4,
  * 6), (1, 3), (5, 7), bf16 (0, 4), (1, 5), (2, 6), (3, 7).
  */
-template <bool IS_BF16> __device__ static uint4 in_order_of_codes(uint4 x)
+template <bool IS_BF16>
+__device__ static uint4 in_order_of_codes(uint4 x)
 {
 	const uint32_t low = 0x5410, high = 0x7632;
 
@@ -88,18 +89,15 @@ __device__ static void load_dense(const struct nib_gemv_params &p,
 {
 #pragma unroll 1
 	for (int row = 0; row < to.rows; row++) {
-		const uint8_t *from =
-			a.codes + row * a.row_stride + (int64_t)first * 2;
+		const uint8_t *from = a.codes + row * a.row_stride + (int64_t)first * 2;
 		const int left = row < p.m ? p.k - first : 0;
 
 #pragma unroll 1
-		for (int i = threadIdx.x; i < to.kept / 8;
-		     i += NIB_GEMV_THREADS) {
+		for (int i = threadIdx.x; i < to.kept / 8; i += NIB_GEMV_THREADS) {
 			const bool is_there = i * 8 < left;
 
 			load_16(to.begin + row * to.pitch + i * 16,
-				is_there ? from + i * 16 : a.codes,
-				is_there ? 16 : 0,
+				is_there ? from + i * 16 : a.codes, is_there ? 16 : 0,
 				ALIGNED ? 16 : a.codes_align);
 		}
 	}
@@ -112,13 +110,10 @@ __device__ static void reorder_dense(const struct dense_rows &at)
 #pragma unroll 1
 	for (int row = 0; row < at.rows; row++)
 #pragma unroll 1
-		for (int i = threadIdx.x; i < at.kept / 8;
-		     i += NIB_GEMV_THREADS) {
-			const uint32_t piece =
-				at.begin + row * at.pitch + i * 16;
+		for (int i = threadIdx.x; i < at.kept / 8; i += NIB_GEMV_THREADS) {
+			const uint32_t piece = at.begin + row * at.pitch + i * 16;
 
-			sts_128(piece,
-				in_order_of_codes<IS_BF16>(lds_128(piece)));
+			sts_128(piece, in_order_of_codes<IS_BF16>(lds_128(piece)));
 		}
 	__syncthreads();
 }
@@ -154,8 +149,7 @@ __device__ static void decode_dense(uint32_t q, uint32_t w[4])
 		for (int i = 0; i < 4; i++)
 			w[i] = mul_bf16x2(w[i], BF16_CODES);
 	} else {
-		const uint32_t even = (q << 4 & 0x80808080u) |
-				      (q << 2 & 0x1C1C1C1Cu);
+		const uint32_t even = (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
 		const uint32_t odd = odd_codes_as_e4m3(q);
 
 		w[0] = cvt_f16x2_e4m3x2(even);
@@ -168,21 +162,19 @@ __device__ static void decode_dense(uint32_t q, uint32_t w[4])
 /* d += 4 codes of each lane, of rows g and g + 8, times A. */
 template <bool IS_BF16>
 __device__ static void mma_dense(float (&d)[4], const uint32_t *row_g,
-				 const uint32_t *row_g8, uint32_t x0,
-				 uint32_t x1)
+				 const uint32_t *row_g8, uint32_t x0, uint32_t x1)
 {
 	if (IS_BF16)
-		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1],
-				  x0, x1);
+		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
 	else
-		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1],
-				 x0, x1);
+		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
 }
 
 /* ---- the multiplication -------------------------------------------------- */
 
 /* A as fp16 or bf16 (gemv_run.cuh). */
-template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
+template <int ROWS, bool IS_ALIGNED, bool IS_BF16>
+struct dense_side {
 	/* The last piece of a block of zeros ends behind 160 bytes. */
 	static const int M = ROWS, ZEROS = NIB_GEMV_DENSE_ZEROS;
 	static const bool ALIGNED = IS_ALIGNED;
@@ -196,8 +188,8 @@ template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
 	uint32_t stride, pair_stride;
 
 	__device__ dense_side(const struct nib_gemv_params &params,
-			      const struct nib_gemv_operand &operand,
-			      uint32_t zeros_at, uint32_t kept)
+			      const struct nib_gemv_operand &operand, uint32_t zeros_at,
+			      uint32_t kept)
 	    : p(params), a(operand), zeros(zeros_at)
 	{
 		at.begin = kept;
@@ -227,8 +219,7 @@ template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
 		const bool mine = g / 2 == t && g % 2 < at.rows;
 
 		b = view_of_stage(p, operand);
-		columns = mine ? at.begin + g % 2 * at.pitch +
-					 t * (DENSE_STEP / 4)
+		columns = mine ? at.begin + g % 2 * at.pitch + t * (DENSE_STEP / 4)
 			       : zeros + ZEROS_AWAY;
 		stride = mine ? DENSE_STEP : 0;
 		/* Rows that are not kept are not stored: others do. */
@@ -240,9 +231,8 @@ template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
 	 * and g + 8; x: A at the step; s: the lane's scales.
 	 */
 	__device__ void add_block(struct accumulators<M> *acc, int block,
-				  const uint32_t (&low)[2],
-				  const uint32_t (&high)[2], uint32_t x,
-				  const float (&s)[2][4]) const
+				  const uint32_t (&low)[2], const uint32_t (&high)[2],
+				  uint32_t x, const float (&s)[2][4]) const
 	{
 		uint32_t w[2][8];
 
@@ -253,8 +243,7 @@ template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
 		}
 #pragma unroll
 		for (int pair = 0; pair < M / 2; pair++) {
-			const uint32_t from =
-				x + pair * pair_stride + block * 32;
+			const uint32_t from = x + pair * pair_stride + block * 32;
 			const uint4 x0 = lds_128(from);
 			const uint4 x1 = lds_128(from + 16);
 			float d[4] = {0, 0, 0, 0};
@@ -265,14 +254,13 @@ template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
 			mma_dense<IS_BF16>(d, w[0] + 6, w[1] + 6, x1.z, x1.w);
 #pragma unroll
 			for (int i = 0; i < 4; i++)
-				acc->x[pair][i / 2][i % 2] =
-					fmaf(d[i], s[i / 2][block],
-					     acc->x[pair][i / 2][i % 2]);
+				acc->x[pair][i / 2][i % 2] = fmaf(
+				    d[i], s[i / 2][block], acc->x[pair][i / 2][i % 2]);
 		}
 	}
 
-	__device__ void multiply(struct accumulators<M> *acc, uint32_t stage,
-				 int step, bool is_last) const
+	__device__ void multiply(struct accumulators<M> *acc, uint32_t stage, int step,
+				 bool is_last) const
 	{
 		const uint32_t mask = is_last ? b.tail : ~0u;
 		const uint32_t x = columns + step * stride;
@@ -287,8 +275,7 @@ template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
 			const uint4 q8 = lds_128(from + 8 * ROW_BYTES);
 
 			add_block(acc, 2 * h, {q.x, q8.x}, {q.y, q8.y}, x, s);
-			add_block(acc, 2 * h + 1, {q.z, q8.z}, {q.w, q8.w}, x,
-				  s);
+			add_block(acc, 2 * h + 1, {q.z, q8.z}, {q.w, q8.w}, x, s);
 		}
 	}
 
@@ -298,21 +285,20 @@ template <int ROWS, bool IS_ALIGNED, bool IS_BF16> struct dense_side {
 	 */
 	__device__ static float result(float sum, float alpha)
 	{
-		return fabsf(alpha) < 1 ? sum * (64 * alpha)
-					: 64 * sum * alpha;
+		return fabsf(alpha) < 1 ? sum * (64 * alpha) : 64 * sum * alpha;
 	}
 };
 
-#define GEMV_DENSE(m, aligned, name, ctas)                                     \
-	NIB_GEMV_KERNEL(name##_f16, ctas, dense_side<m, aligned, false>)       \
+#define GEMV_DENSE(m, aligned, name, ctas)                                             \
+	NIB_GEMV_KERNEL(name##_f16, ctas, dense_side<m, aligned, false>)               \
 	NIB_GEMV_KERNEL(name##_bf16, ctas, dense_side<m, aligned, true>)
 
 GEMV_DENSE(2, true, 2, NIB_GEMV_CTAS)
 GEMV_DENSE(4, true, 4, NIB_GEMV_CTAS)
 GEMV_DENSE(4, false, 4_any, 3)
 
-#define GEMV_DENSE_EXPERTS(name, n)                                            \
-	NIB_GEMV_EXPERTS_KERNEL(name##_f16, n, dense_side<2, true, false>)     \
+#define GEMV_DENSE_EXPERTS(name, n)                                                    \
+	NIB_GEMV_EXPERTS_KERNEL(name##_f16, n, dense_side<2, true, false>)             \
 	NIB_GEMV_EXPERTS_KERNEL(name##_bf16, n, dense_side<2, true, true>)
 
 GEMV_DENSE_EXPERTS(experts_2, 1)

@@ -58,16 +58,14 @@ __device__ static int expert_of_row(const struct nib_skinny_params &q, int row)
 		}
 	before = __reduce_add_sync(~0u, before);
 	/* Wrong offsets leave rows out. */
-	return before < q.experts && expert_row(&q, before) <= row
-		       ? before
-		       : -1;
+	return before < q.experts && expert_row(&q, before) <= row ? before : -1;
 }
 
 /*
  * Where the scales of a row of A are: -1 if its expert's leave their tensor.
  */
-__device__ static int64_t scale_row_of(const struct nib_skinny_params &q,
-				       int expert, int row)
+__device__ static int64_t scale_row_of(const struct nib_skinny_params &q, int expert,
+				       int row)
 {
 	const int first = expert_row(&q, expert);
 	const int m = expert_row(&q, expert + 1) - first;
@@ -81,12 +79,10 @@ __device__ static int64_t scale_row_of(const struct nib_skinny_params &q,
 
 /* A's row alone; scale_row: that of its scales. */
 __device__ static struct row_operand
-operand_of_row(const struct nib_gemv_experts_params &q, int row,
-	       int64_t scale_row)
+operand_of_row(const struct nib_gemv_experts_params &q, int row, int64_t scale_row)
 {
 	const struct nib_gemv_params &p = q.moe.p;
-	struct row_operand a = {p.a, q.layer.global,
-				(uint32_t)q.layer.zero_scale};
+	struct row_operand a = {p.a, q.layer.global, (uint32_t)q.layer.zero_scale};
 
 	a.codes += row * a.row_stride;
 	if (a.is_tiled)
@@ -105,8 +101,7 @@ __device__ static struct share my_share(void)
 
 template <int N>
 __device__ static struct matrices<N>
-matrices_of_expert(const struct nib_skinny_params &q, int expert)
-{
+matrices_of_expert(const struct nib_skinny_params &q, int expert) {
 	struct matrices<N> m;
 
 	m.b = q.p.b;
@@ -124,8 +119,8 @@ matrices_of_expert(const struct nib_skinny_params &q, int expert)
 }
 
 /* A row of no scales is NaN. */
-__device__ static void store_nan(const struct nib_gemv_params &p,
-				 int64_t c_begin)
+__device__ static void
+store_nan(const struct nib_gemv_params &p, int64_t c_begin)
 {
 	const struct share mine = my_share();
 	const int rows = tiles_of_cta(p, mine) * NIB_GEMV_TILE_ROWS;
@@ -141,8 +136,7 @@ __device__ static void store_nan(const struct nib_gemv_params &p,
 /* ---- h ------------------------------------------------------------------- */
 
 template <int N>
-__device__ static float h_of(const struct nib_gemv_layer &layer,
-			     const float (&x)[N])
+__device__ static float h_of(const struct nib_gemv_layer &layer, const float (&x)[N])
 {
 	if (N == 2 && layer.activation == 0)
 		return silu(x[0]) * x[N - 1];
@@ -150,14 +144,12 @@ __device__ static float h_of(const struct nib_gemv_layer &layer,
 }
 
 template <class SIDE, int N>
-__device__ static void store_h(const struct nib_gemv_experts_params &q,
-			       int slot)
+__device__ static void store_h(const struct nib_gemv_experts_params &q, int slot)
 {
 	const struct nib_gemv_params &p = q.moe.p;
 	const struct share mine = my_share();
 
-	for (int i = threadIdx.x;
-	     i < tiles_of_cta(p, mine) * NIB_GEMV_TILE_ROWS;
+	for (int i = threadIdx.x; i < tiles_of_cta(p, mine) * NIB_GEMV_TILE_ROWS;
 	     i += NIB_GEMV_THREADS) {
 		const int64_t row = row_of_element(p, mine, i);
 		float x[N];
@@ -165,26 +157,23 @@ __device__ static void store_h(const struct nib_gemv_experts_params &q,
 		results_of<SIDE>(partial_sums<SIDE>(), i / NIB_GEMV_TILE_ROWS,
 				 i % NIB_GEMV_TILE_ROWS, x);
 		if (row < p.n)
-			store(p, slot * p.c_row_stride + row,
-			      h_of(q.layer, x));
+			store(p, slot * p.c_row_stride + row, h_of(q.layer, x));
 	}
 }
 
 /* ---- the sum of slots ---------------------------------------------------- */
 
 /* An element of the rows of slots. */
-__device__ static float load_element(const struct nib_gemv_params &p,
-				     int64_t index)
+__device__ static float load_element(const struct nib_gemv_params &p, int64_t index)
 {
 	if (p.c_dtype == 0)
 		return ((const float *)p.c)[index];
-	return __uint_as_float(
-		widen(((const uint16_t *)p.c)[index], p.c_dtype));
+	return __uint_as_float(widen(((const uint16_t *)p.c)[index], p.c_dtype));
 }
 
 /* A column of a token, of all slots in their order. */
-__device__ static float sum_of_slots(const struct nib_gemv_experts_params &q,
-				     int token, int64_t col)
+__device__ static float sum_of_slots(const struct nib_gemv_experts_params &q, int token,
+				     int64_t col)
 {
 	const struct nib_gemv_params &p = q.moe.p;
 	float sum = 0;
@@ -202,11 +191,9 @@ __device__ static float sum_of_slots(const struct nib_gemv_experts_params &q,
 }
 
 /* What all threads wrote is there for the last of the token's CTAs. */
-__device__ static bool is_last_of_token(const struct nib_gemv_layer &layer,
-					int token)
+__device__ static bool is_last_of_token(const struct nib_gemv_layer &layer, int token)
 {
-	uint32_t *arrivals =
-		layer.arrivals + token * gridDim.x + blockIdx.x;
+	uint32_t *arrivals = layer.arrivals + token * gridDim.x + blockIdx.x;
 	bool is_last = false;
 
 	__syncthreads();
@@ -236,8 +223,8 @@ __device__ static void add_slots(const struct nib_gemv_experts_params &q)
 __device__ static void clear_arrivals(const struct nib_gemv_layer &layer)
 {
 	const uint32_t stride = gridDim.x * gridDim.y * NIB_GEMV_THREADS;
-	uint32_t i = (blockIdx.y * gridDim.x + blockIdx.x) * NIB_GEMV_THREADS +
-		     threadIdx.x;
+	uint32_t i =
+	    (blockIdx.y * gridDim.x + blockIdx.x) * NIB_GEMV_THREADS + threadIdx.x;
 
 	for (; i < (uint32_t)layer.n_arrivals; i += stride)
 		layer.arrivals[i] = 0;
@@ -247,13 +234,13 @@ __device__ static void clear_arrivals(const struct nib_gemv_layer &layer)
 
 /* A row of a mixture of experts, or of a layer's slots; expert: its own. */
 template <class SIDE, int N>
-__device__ static void multiply_row(const struct nib_gemv_experts_params &q,
-				    int expert, int row)
+__device__ static void multiply_row(const struct nib_gemv_experts_params &q, int expert,
+				    int row)
 {
 	const struct nib_gemv_params &p = q.moe.p;
 	const int a_row = q.layer.a_is_by_token ? row / q.layer.top_k : row;
 	const int64_t scale_row =
-		q.layer.ids ? a_row : scale_row_of(q.moe, expert, row);
+	    q.layer.ids ? a_row : scale_row_of(q.moe, expert, row);
 
 	if (scale_row < 0) {
 		store_nan(p, row * p.c_row_stride);
@@ -279,8 +266,7 @@ __device__ static void gemv_experts(const struct nib_gemv_experts_params &q)
 		griddepcontrol_launch_dependents();
 	if (!q.moe.p.b_is_constant)
 		griddepcontrol_wait();
-	expert = q.layer.ids ? expert_of(q.layer, row)
-			     : expert_of_row(q.moe, row);
+	expert = q.layer.ids ? expert_of(q.layer, row) : expert_of_row(q.moe, row);
 	if (expert >= 0)
 		multiply_row<SIDE, N>(q, expert, row);
 	/* Also where no slot is here: a kernel ends after those before it. */
@@ -291,14 +277,12 @@ __device__ static void gemv_experts(const struct nib_gemv_experts_params &q)
 		clear_arrivals(q.layer);
 }
 
-#define NIB_GEMV_EXPERTS_KERNEL(name, n, ...)                                  \
-	extern "C" __global__ void __launch_bounds__(NIB_GEMV_THREADS,         \
-						     NIB_GEMV_CTAS)            \
-		NIB_KERNEL(gemv_##name)(                                       \
-			const __grid_constant__ struct nib_gemv_experts_params \
-				q)                                             \
-	{                                                                      \
-		gemv_experts<__VA_ARGS__, n>(q);                               \
+#define NIB_GEMV_EXPERTS_KERNEL(name, n, ...)                                          \
+	extern "C" __global__ void __launch_bounds__(NIB_GEMV_THREADS, NIB_GEMV_CTAS)  \
+	    NIB_KERNEL(gemv_##name)(                                                   \
+		const __grid_constant__ struct nib_gemv_experts_params q)              \
+	{                                                                              \
+		gemv_experts<__VA_ARGS__, n>(q);                                       \
 	}
 
 #endif

@@ -27,8 +27,7 @@ __device__ static int all_steps(const struct nib_gemv_params &p)
  * Loads 16 bytes into shared memory: the first `bytes` of the source, then
  * zeros.
  */
-__device__ static void load_16(uint32_t to, const uint8_t *from, int bytes,
-			       int align)
+__device__ static void load_16(uint32_t to, const uint8_t *from, int bytes, int align)
 {
 	uint32_t word[4] = {0, 0, 0, 0};
 
@@ -97,19 +96,17 @@ __device__ static struct source source_of(const struct nib_gemv_params &p,
 
 		/* Its rows are neighbours in a tile column of scales. */
 		s.rows = (int)min(max(p.n - row, (int64_t)0), (int64_t)4);
-		s.scales = b.scales +
-			   (block * columns +
-			    (lane % 4 < columns ? lane % 4 : 0)) *
-				   512 +
-			   in_block * 64 + lane / 4 * 16;
+		s.scales =
+		    b.scales +
+		    (block * columns + (lane % 4 < columns ? lane % 4 : 0)) * 512 +
+		    in_block * 64 + lane / 4 * 16;
 		s.blocks = (int)columns * 4 - lane % 4 * 4;
 	} else {
 		const int64_t scale_row = nib_gemv_row(tile, lane, false);
 
-		s.rows = (int)min(max(p.n - row + 3, (int64_t)0) >> 2,
-				  (int64_t)4);
-		s.scales = b.scales + (scale_row < p.n ? scale_row : 0) *
-					      b.scale_row_stride;
+		s.rows = (int)min(max(p.n - row + 3, (int64_t)0) >> 2, (int64_t)4);
+		s.scales =
+		    b.scales + (scale_row < p.n ? scale_row : 0) * b.scale_row_stride;
 		s.blocks = scale_row < p.n ? blocks : 0;
 	}
 	return s;
@@ -121,9 +118,8 @@ __device__ static struct source source_of(const struct nib_gemv_params &p,
  * zeros of a.
  */
 __device__ static void load_aligned_step(const struct nib_gemv_operand &b,
-					 const struct source &from,
-					 uint32_t codes_to, uint32_t scales_to,
-					 int step)
+					 const struct source &from, uint32_t codes_to,
+					 uint32_t scales_to, int step)
 {
 	const int at = step * ROW_BYTES;
 	const int scales = from.blocks - step * STEP_BLOCKS;
@@ -138,17 +134,14 @@ __device__ static void load_aligned_step(const struct nib_gemv_operand &b,
 	/* Scales behind the last are zeroed by the mask of the reader. */
 	if (threadIdx.x % 32 < 16)
 		cp_async_16(scales_to,
-			    from.scales + (scales > 0
-						   ? step * scale_step_bytes(b)
-						   : 0),
+			    from.scales + (scales > 0 ? step * scale_step_bytes(b) : 0),
 			    b.is_tiled ? 16 : min(max(scales, 0), 16));
 }
 
 /* Loads any step: rows and bytes outside the matrix become zeros. */
 __device__ static void load_any_step(const struct nib_gemv_operand &b,
-				     const struct source &from,
-				     uint32_t codes_to, uint32_t scales_to,
-				     int step)
+				     const struct source &from, uint32_t codes_to,
+				     uint32_t scales_to, int step)
 {
 	const uint8_t *codes = from.codes + step * ROW_BYTES;
 	const int bytes = from.bytes - step * ROW_BYTES;
@@ -158,25 +151,21 @@ __device__ static void load_any_step(const struct nib_gemv_operand &b,
 	for (int i = 0; i < 4; i++) {
 		load_16(codes_to + i * 4 * ROW_BYTES,
 			i < from.rows && bytes > 0 ? codes : b.codes,
-			i < from.rows ? min(max(bytes, 0), 16) : 0,
-			b.codes_align);
+			i < from.rows ? min(max(bytes, 0), 16) : 0, b.codes_align);
 		codes += row_pitch(b);
 	}
 	if (threadIdx.x % 32 >= 16)
 		return;
-	load_16(scales_to,
-		scales > 0 ? from.scales + step * scale_step_bytes(b)
-			   : b.scales,
-		b.is_tiled && scales > 0 ? 16 : min(max(scales, 0), 16),
-		b.scales_align);
+	load_16(
+	    scales_to, scales > 0 ? from.scales + step * scale_step_bytes(b) : b.scales,
+	    b.is_tiled && scales > 0 ? 16 : min(max(scales, 0), 16), b.scales_align);
 }
 
 /*
  * Moves on to the warp's next step and says if that is in another tile;
  * step >= all_steps() is the end.  phase: steps of a phase.
  */
-__device__ static bool advance(struct cursor *at, int tiles, int steps,
-			       int phase)
+__device__ static bool advance(struct cursor *at, int tiles, int steps, int phase)
 {
 	at->step += NIB_GEMV_WARPS;
 	if (at->step < at->end)

@@ -56,16 +56,16 @@ struct stage_view {
 	uint32_t tail;	 /* of those, the ones of the last step */
 };
 
-__device__ static struct stage_view
-view_of_stage(const struct nib_gemv_params &p, const struct nib_gemv_operand &b)
+__device__ static struct stage_view view_of_stage(const struct nib_gemv_params &p,
+						  const struct nib_gemv_operand &b)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const int left = p.k / 16 - (all_steps(p) - 1) * STEP_BLOCKS - 4 * t;
 	struct stage_view v;
 
 	v.pieces = g * ROW_BYTES + (2 * t ^ g % 2) * 16;
-	v.scales = CODES_BYTES + (b.is_tiled ? g / 4 * 64 + t * 16 + g % 4 * 4
-					     : g * 16 + t * 4);
+	v.scales = CODES_BYTES +
+		   (b.is_tiled ? g / 4 * 64 + t * 16 + g % 4 * 4 : g * 16 + t * 4);
 	v.tail = left >= 4 ? ~0u : left <= 0 ? 0 : (1u << 8 * left) - 1;
 	return v;
 }
@@ -74,7 +74,8 @@ view_of_stage(const struct nib_gemv_params &p, const struct nib_gemv_operand &b)
  * acc[r][c]: row g + 8r; c: even and odd blocks of the lane (M = 1), or the two
  * rows of A of each pair.
  */
-template <int M> struct accumulators {
+template <int M>
+struct accumulators {
 	static const int pairs = (M + 1) / 2;
 	float x[pairs][2][2];
 };
@@ -113,7 +114,8 @@ __device__ static int64_t row_of_element(const struct nib_gemv_params &p,
  * What a CTA multiplies by one matrix of A: the weights, which differ in their
  * pointers only, and their alphas (NULL = 1).
  */
-template <int N> struct matrices {
+template <int N>
+struct matrices {
 	struct nib_gemv_operand b;
 	const uint8_t *codes[N], *scales[N];
 	const float *alpha[N];
@@ -123,8 +125,7 @@ template <int N> struct matrices {
 /* Where the lane loads tile `tile` of N times those of the CTA. */
 template <int N>
 __device__ static struct source source_of_tile(const struct nib_gemv_params &p,
-					       const struct matrices<N> &m,
-					       int tile)
+					       const struct matrices<N> &m, int tile)
 {
 	const bool is_second = N == 2 && tile % 2;
 	struct nib_gemv_operand b = m.b;
@@ -139,8 +140,7 @@ __device__ static struct source source_of_tile(const struct nib_gemv_params &p,
  * tile, which is empty before the first phase.
  */
 template <int M>
-__device__ static void add_partial(float *partial,
-				   const struct accumulators<M> &acc,
+__device__ static void add_partial(float *partial, const struct accumulators<M> &acc,
 				   bool is_first)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -157,9 +157,8 @@ __device__ static void add_partial(float *partial,
 		x += __shfl_xor_sync(~0u, x, 1);
 		x += __shfl_xor_sync(~0u, x, 2);
 		if (t == 0) {
-			float *to = partial +
-				    (2 * pair + c) * NIB_GEMV_TILE_ROWS + g +
-				    8 * r;
+			float *to =
+			    partial + (2 * pair + c) * NIB_GEMV_TILE_ROWS + g + 8 * r;
 
 			*to = is_first ? x : *to + x;
 		}
@@ -176,8 +175,7 @@ __device__ static void store_as(void *c, int dtype, int64_t index, float x)
 		((__nv_bfloat16 *)c)[index] = __float2bfloat16_rn(x);
 }
 
-__device__ static void store(const struct nib_gemv_params &p, int64_t index,
-			     float x)
+__device__ static void store(const struct nib_gemv_params &p, int64_t index, float x)
 {
 	store_as(p.c, p.c_dtype, index, x);
 }
@@ -194,12 +192,12 @@ __device__ static float add_warps(const float *x, int warp_stride)
 }
 
 /* The place of the warps' sums in shared memory. */
-template <class SIDE> __device__ static float *partial_sums(void)
+template <class SIDE>
+__device__ static float *partial_sums(void)
 {
 	extern __shared__ __align__(128) uint8_t shared[];
 
-	return (float *)(shared + NIB_GEMV_RING_BYTES + SIDE::ZEROS +
-			 4 * ALPHA_WORDS);
+	return (float *)(shared + NIB_GEMV_RING_BYTES + SIDE::ZEROS + 4 * ALPHA_WORDS);
 }
 
 /*
@@ -216,8 +214,7 @@ __device__ static void results_of(const float *partial, int tile, int element,
 
 #pragma unroll
 	for (int i = 0; i < N; i++)
-		x[i] = SIDE::result(add_warps(at + i * tile_stride,
-					      warp_stride),
+		x[i] = SIDE::result(add_warps(at + i * tile_stride, warp_stride),
 				    partial[i - ALPHA_WORDS]);
 }
 
@@ -232,8 +229,8 @@ __device__ static void store_tiles(const struct nib_gemv_params &p,
 	for (int i = threadIdx.x; i < tiles * in_tile; i += NIB_GEMV_THREADS) {
 		const int tile = i / in_tile, r = i % NIB_GEMV_TILE_ROWS;
 		const int a_row = i / NIB_GEMV_TILE_ROWS % SIDE::M;
-		const int64_t row = row_of_element(
-			p, mine, tile * NIB_GEMV_TILE_ROWS + r);
+		const int64_t row =
+		    row_of_element(p, mine, tile * NIB_GEMV_TILE_ROWS + r);
 		float x[N];
 
 		results_of<SIDE>(partial_sums<SIDE>(), tile, i % in_tile, x);
@@ -243,8 +240,7 @@ __device__ static void store_tiles(const struct nib_gemv_params &p,
 	}
 }
 
-__device__ static struct nib_gemv_operand
-operand_of_batch(struct nib_gemv_operand v)
+__device__ static struct nib_gemv_operand operand_of_batch(struct nib_gemv_operand v)
 {
 	v.codes += blockIdx.y * v.batch_stride;
 	v.scales += blockIdx.y * v.scale_batch_stride;
@@ -255,7 +251,7 @@ operand_of_batch(struct nib_gemv_operand v)
 struct warp_ring {
 	uint32_t begin;
 	uint32_t codes, scales; /* the lane's offsets in a stage */
-	int stage; /* the next to be multiplied */
+	int stage;		/* the next to be multiplied */
 	struct cursor ahead;
 	struct source from;
 };
@@ -277,11 +273,11 @@ __device__ static void load_next(const struct nib_gemv_params &p,
 		const uint32_t to = ring_stage(*r, stage);
 
 		if (ALIGNED)
-			load_aligned_step(m.b, r->from, to + r->codes,
-					  to + r->scales, r->ahead.step);
+			load_aligned_step(m.b, r->from, to + r->codes, to + r->scales,
+					  r->ahead.step);
 		else
-			load_any_step(m.b, r->from, to + r->codes,
-				      to + r->scales, r->ahead.step);
+			load_any_step(m.b, r->from, to + r->codes, to + r->scales,
+				      r->ahead.step);
 		if (advance(&r->ahead, tiles, steps, phase))
 			r->from = source_of_tile(p, m, r->ahead.tile);
 	}
@@ -291,19 +287,18 @@ __device__ static void load_next(const struct nib_gemv_params &p,
 /* The warp's steps of one tile, from step begin to end of all. */
 template <class SIDE, int N>
 __device__ static struct accumulators<SIDE::M>
-run_tile(const struct nib_gemv_params &p, const struct matrices<N> &m,
-	 const SIDE &side, struct warp_ring *r, int tiles, int begin, int end)
-{
+run_tile(const struct nib_gemv_params &p, const struct matrices<N> &m, const SIDE &side,
+	 struct warp_ring *r, int tiles, int begin, int end) {
 	const int last = all_steps(p) - 1;
-	struct accumulators<SIDE::M> acc = {};
+	struct accumulators<SIDE::M> acc = {
+	};
 
 	for (int s = begin + threadIdx.x / 32; s < end; s += NIB_GEMV_WARPS) {
 		const int stage = r->stage;
 
 		cp_async_wait_group<NIB_GEMV_STAGES - 1>();
 		__syncwarp();
-		side.multiply(&acc, ring_stage(*r, stage), s - begin,
-			      s == last);
+		side.multiply(&acc, ring_stage(*r, stage), s - begin, s == last);
 		__syncwarp();
 		load_next<SIDE::ALIGNED>(p, m, r, stage, tiles, side.phase());
 		r->stage = stage + 1 == NIB_GEMV_STAGES ? 0 : stage + 1;
@@ -314,13 +309,12 @@ run_tile(const struct nib_gemv_params &p, const struct matrices<N> &m,
 /* Asks for the warp's first stages of B.  begin: of the rings of all warps. */
 template <bool ALIGNED, int N>
 __device__ static struct warp_ring fill_ring(const struct nib_gemv_params &p,
-					const struct matrices<N> &m,
-					uint32_t begin, int tiles, int phase)
+					     const struct matrices<N> &m,
+					     uint32_t begin, int tiles, int phase)
 {
 	struct warp_ring r;
 
-	r.begin = begin +
-		  threadIdx.x / 32 * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
+	r.begin = begin + threadIdx.x / 32 * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
 	r.codes = lane_target();
 	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
 	r.stage = 0;
@@ -348,9 +342,9 @@ __device__ static void load_alpha(const float *alpha, uint32_t to)
  * behind the zeros.
  */
 template <class SIDE, int N>
-__device__ static void
-run_warp(const struct nib_gemv_params &p, const struct matrices<N> &m,
-	 SIDE side, uint32_t ring, uint32_t zeros, float *partial, int tiles)
+__device__ static void run_warp(const struct nib_gemv_params &p,
+				const struct matrices<N> &m, SIDE side, uint32_t ring,
+				uint32_t zeros, float *partial, int tiles)
 {
 	const int warp = threadIdx.x / 32, steps = all_steps(p);
 	const int phase = side.phase();
@@ -383,8 +377,8 @@ run_warp(const struct nib_gemv_params &p, const struct matrices<N> &m,
 			side.convert();
 		}
 		for (int tile = 0; tile < tiles; tile++)
-			add_partial(partial + (tile * NIB_GEMV_WARPS + warp) *
-						      warp_partials,
+			add_partial(partial +
+					(tile * NIB_GEMV_WARPS + warp) * warp_partials,
 				    run_tile(p, m, side, &r, tiles, begin,
 					     min(begin + phase, steps)),
 				    begin == 0);
@@ -399,14 +393,13 @@ __device__ static void multiply_matrices(const struct nib_gemv_params &p,
 					 const struct matrices<N> &m)
 {
 	float *partial = partial_sums<SIDE>();
-	const int bytes = p.tiles_per_cta * N * NIB_GEMV_WARPS * SIDE::M *
-			  NIB_GEMV_TILE_ROWS * 4;
+	const int bytes =
+	    p.tiles_per_cta * N * NIB_GEMV_WARPS * SIDE::M * NIB_GEMV_TILE_ROWS * 4;
 	const uint32_t sums = smem_addr(partial);
 	const uint32_t zeros = sums - SIDE::ZEROS - 4 * ALPHA_WORDS;
 
-	run_warp(p, m, SIDE(p, a, zeros, sums + bytes),
-		 zeros - NIB_GEMV_RING_BYTES, zeros, partial,
-		 N * tiles_of_cta(p, m.mine));
+	run_warp(p, m, SIDE(p, a, zeros, sums + bytes), zeros - NIB_GEMV_RING_BYTES,
+		 zeros, partial, N * tiles_of_cta(p, m.mine));
 	__syncthreads();
 }
 
@@ -414,22 +407,22 @@ template <class SIDE>
 __device__ static void gemv(const struct nib_gemv_params &p)
 {
 	const struct nib_gemv_operand b = operand_of_batch(p.b);
-	const struct matrices<1> m = {b,
-				      {b.codes},
-				      {b.scales},
-				      {p.alpha},
-				      {blockIdx.x, gridDim.x}};
+	const struct matrices<1> m = {
+		b, {b.codes}, {b.scales}, {p.alpha},
+		{
+			blockIdx.x, gridDim.x
+		}
+	};
 
 	multiply_matrices<SIDE, 1>(p, operand_of_batch(p.a), m);
 	store_tiles<SIDE, 1>(p, m.mine, blockIdx.y * p.c_batch_stride);
 }
 
-#define NIB_GEMV_KERNEL(name, ctas, ...)                                       \
-	extern "C" __global__ void __launch_bounds__(NIB_GEMV_THREADS, ctas)   \
-		NIB_KERNEL(gemv_##name)(                                       \
-			const __grid_constant__ struct nib_gemv_params p)      \
-	{                                                                      \
-		gemv<__VA_ARGS__>(p);                                          \
+#define NIB_GEMV_KERNEL(name, ctas, ...)                                               \
+	extern "C" __global__ void __launch_bounds__(NIB_GEMV_THREADS, ctas)           \
+	    NIB_KERNEL(gemv_##name)(const __grid_constant__ struct nib_gemv_params p)  \
+	{                                                                              \
+		gemv<__VA_ARGS__>(p);                                                  \
 	}
 
 #endif

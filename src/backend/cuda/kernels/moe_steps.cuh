@@ -31,8 +31,7 @@
 
 /* The sum of x over the threads; sums: a word of shared memory a warp.  before:
  * the sum over the threads before this one. */
-__device__ static uint32_t block_sum(uint32_t x, uint32_t *sums,
-				     uint32_t *before)
+__device__ static uint32_t block_sum(uint32_t x, uint32_t *sums, uint32_t *before)
 {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	uint32_t sum = x, all;
@@ -63,9 +62,8 @@ __device__ static uint32_t slots_before(const struct nib_moe_route_params &p,
 }
 
 /* Every thread has four slots in a row. */
-__device__ static void place_slots(const struct nib_moe_route_params &p,
-				   int expert, uint32_t row,
-				   uint32_t (*sums)[32])
+__device__ static void place_slots(const struct nib_moe_route_params &p, int expert,
+				   uint32_t row, uint32_t (*sums)[32])
 {
 	int turn = 0;
 
@@ -91,8 +89,7 @@ __device__ static void place_slots(const struct nib_moe_route_params &p,
 
 /* CTA e: expert e; the last: slots that are elsewhere, and how many are here. */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
-	NIB_KERNEL(moe_route)(
-		const __grid_constant__ struct nib_moe_route_params p)
+    NIB_KERNEL(moe_route)(const __grid_constant__ struct nib_moe_route_params p)
 {
 	__shared__ uint32_t sums[3][32];
 	const int expert = (int)blockIdx.x;
@@ -142,8 +139,8 @@ __device__ static struct piece load_piece(const struct nib_moe_gather_params &p,
 	struct piece x = {};
 
 	if (!p.to.codes) {
-		load_halves((const uint16_t *)p.x.data +
-				    token * p.x.row_stride + group * 16,
+		load_halves((const uint16_t *)p.x.data + token * p.x.row_stride +
+				group * 16,
 			    p.x.is_aligned, x.words);
 	} else if (p.a.codes) {
 		load_codes(p.a.codes + token * p.a.row_stride + group * 8,
@@ -163,8 +160,7 @@ __device__ static void encode_piece(const struct nib_moe_gather_params &p,
 	if (!p.to.codes || p.a.codes)
 		return;
 	worst = worst_of(x->words, &amax);
-	x->scale = encode_block(x->words, amax, worst, *p.global, p.zero_scale,
-				codes);
+	x->scale = encode_block(x->words, amax, worst, *p.global, p.zero_scale, codes);
 	x->words[0] = codes[0];
 	x->words[1] = codes[1];
 }
@@ -178,15 +174,14 @@ __device__ static void spread_piece(const struct nib_moe_gather_params &p,
 
 	for (int64_t j = 0; j < p.top_k; j++) {
 		const struct place at = {0, rows[j], group, NULL, false};
-		uint4 *to = (uint4 *)p.to_dense +
-			    (at.row * p.groups + group) * 2;
+		uint4 *to = (uint4 *)p.to_dense + (at.row * p.groups + group) * 2;
 
 		if (at.row < 0)
 			continue;
 		if (p.to.codes) {
 			store_codes(p.to, at, w[0], w[1]);
 			p.to.scales[at.row * p.to.scale_row_stride + group] =
-				(uint8_t)x.scale;
+			    (uint8_t)x.scale;
 		} else {
 			to[0] = make_uint4(w[0], w[1], w[2], w[3]);
 			to[1] = make_uint4(w[4], w[5], w[6], w[7]);
@@ -195,8 +190,7 @@ __device__ static void spread_piece(const struct nib_moe_gather_params &p,
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
-	NIB_KERNEL(moe_gather)(
-		const __grid_constant__ struct nib_moe_gather_params p)
+    NIB_KERNEL(moe_gather)(const __grid_constant__ struct nib_moe_gather_params p)
 {
 	const uint64_t all = (uint64_t)p.tokens * p.groups;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS;
@@ -245,8 +239,7 @@ __device__ static void write_offset(const struct nib_moe_route_params &p,
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
-	NIB_KERNEL(moe_begin)(
-		const __grid_constant__ struct nib_moe_begin_params p)
+    NIB_KERNEL(moe_begin)(const __grid_constant__ struct nib_moe_begin_params p)
 {
 	__shared__ int32_t experts[NIB_MOE_BEGIN_SLOTS];
 	__shared__ int32_t rows[NIB_MOE_BEGIN_TOP_K];
@@ -299,10 +292,9 @@ __device__ static uint32_t quad_max(uint32_t x)
 }
 
 /* Quantises a block whose values number 4t to 4t + 3 lane t of a quad has. */
-__device__ static void store_quarter(const struct nib_quantize_nvfp4 &q,
-				     int64_t row, int64_t group,
-				     const uint32_t bits[4], float global,
-				     uint32_t zero_scale)
+__device__ static void store_quarter(const struct nib_quantize_nvfp4 &q, int64_t row,
+				     int64_t group, const uint32_t bits[4],
+				     float global, uint32_t zero_scale)
 {
 	const int t = threadIdx.x % 4;
 	uint32_t amax = 0, codes = 0, scale, bound[8];
@@ -319,21 +311,20 @@ __device__ static void store_quarter(const struct nib_quantize_nvfp4 &q,
 	for (int i = 0; i < 4; i++)
 		codes |= encode(bits[i], bound) << 4 * i;
 	*(uint16_t *)(q.codes + row * q.row_stride + group * 8 + 2 * t) =
-		(uint16_t)codes;
+	    (uint16_t)codes;
 	if (t == 0)
 		q.scales[row * q.scale_row_stride + group] = (uint8_t)scale;
 }
 
 /* The same of a block that one lane has. */
-__device__ static void store_block(const struct nib_quantize_nvfp4 &q,
-				   int64_t row, int64_t group,
-				   const uint32_t bits[16], float global,
+__device__ static void store_block(const struct nib_quantize_nvfp4 &q, int64_t row,
+				   int64_t group, const uint32_t bits[16], float global,
 				   uint32_t zero_scale)
 {
 	uint32_t codes[2] = {0, 0}, amax;
 	const uint32_t worst = worst_of(bits, &amax);
 	const uint32_t scale =
-		encode_block(bits, amax, worst, global, zero_scale, codes);
+	    encode_block(bits, amax, worst, global, zero_scale, codes);
 
 	store_codes(q, {0, row, group, NULL, false}, codes[0], codes[1]);
 	q.scales[row * q.scale_row_stride + group] = (uint8_t)scale;
@@ -353,8 +344,8 @@ __device__ static void load_floats(const float *from, float (&x)[N])
 }
 
 template <int N>
-__device__ static void store_rounded(const struct nib_quantize_dense &y,
-				     int64_t index, uint32_t (&bits)[N])
+__device__ static void store_rounded(const struct nib_quantize_dense &y, int64_t index,
+				     uint32_t (&bits)[N])
 {
 #pragma unroll
 	for (int i = 0; i < N; i++)
@@ -363,10 +354,10 @@ __device__ static void store_rounded(const struct nib_quantize_dense &y,
 		store_16(y, index, bits);
 	else if (y.dtype == 0)
 		*(uint4 *)((uint32_t *)y.data + index) =
-			make_uint4(bits[0], bits[1], bits[2], bits[3]);
+		    make_uint4(bits[0], bits[1], bits[2], bits[3]);
 	else
-		*(uint2 *)((uint16_t *)y.data + index) = make_uint2(
-			bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
+		*(uint2 *)((uint16_t *)y.data + index) =
+		    make_uint2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
 }
 
 /* The lane's share of a block of h, which LANES lanes have together. */
@@ -375,8 +366,7 @@ __device__ static void activate_share(const struct nib_moe_activate_params &p,
 				      int64_t row, int64_t group, float global)
 {
 	const int n = 16 / LANES;
-	const int64_t index =
-		(row * p.groups + group) * 16 + threadIdx.x % LANES * n;
+	const int64_t index = (row * p.groups + group) * 16 + threadIdx.x % LANES * n;
 	float g[n], u[n] = {};
 	uint32_t bits[n];
 
@@ -398,8 +388,7 @@ template <int LANES>
 __device__ static void activate(const struct nib_moe_activate_params &p)
 {
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS / LANES;
-	uint64_t i = ((uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x) /
-		     LANES;
+	uint64_t i = ((uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x) / LANES;
 	uint64_t all;
 	float global = 1;
 
@@ -417,17 +406,15 @@ __device__ static void activate(const struct nib_moe_activate_params &p)
 
 /* Three CTAs an SM: 80 registers, none spilled. */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS, 3)
-	NIB_KERNEL(moe_activate)(
-		const __grid_constant__ struct nib_moe_activate_params p)
+    NIB_KERNEL(moe_activate)(const __grid_constant__ struct nib_moe_activate_params p)
 {
 	activate<1>(p);
 }
 
 /* Where blocks are few, a quad has each: the latency of one lane's sixteen
  * values would be the time of the kernel. */
-extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
-	NIB_KERNEL(moe_activate_few)(
-		const __grid_constant__ struct nib_moe_activate_params p)
+extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS) NIB_KERNEL(
+    moe_activate_few)(const __grid_constant__ struct nib_moe_activate_params p)
 {
 	activate<4>(p);
 }
@@ -436,8 +423,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 
 /* N (1 or 4) values of a dtype as floats. */
 template <int N>
-__device__ static void load_row(const void *rows, int64_t index, int dtype,
-				float x[N])
+__device__ static void load_row(const void *rows, int64_t index, int dtype, float x[N])
 {
 	uint32_t bits[N];
 
@@ -466,8 +452,7 @@ __device__ static void load_row(const void *rows, int64_t index, int dtype,
  * (gemv_experts.cuh).
  */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
-	NIB_KERNEL(moe_quantize)(
-		const __grid_constant__ struct nib_moe_quantize_params p)
+    NIB_KERNEL(moe_quantize)(const __grid_constant__ struct nib_moe_quantize_params p)
 {
 	const uint64_t pieces = (uint64_t)p.q.groups * 4;
 	const uint64_t i = (uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x;
@@ -494,8 +479,8 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 /* ---- the sum of slots ---------------------------------------------------- */
 
 template <int N>
-__device__ static void store_row(const struct nib_quantize_dense &y,
-				 int64_t index, const float x[N])
+__device__ static void store_row(const struct nib_quantize_dense &y, int64_t index,
+				 const float x[N])
 {
 	uint32_t bits[N];
 
@@ -507,9 +492,8 @@ __device__ static void store_row(const struct nib_quantize_dense &y,
 	else if (y.dtype == 0)
 		((uint32_t *)y.data)[index] = bits[0];
 	else if (N == 4)
-		*(uint2 *)((uint16_t *)y.data + index) =
-			make_uint2(bits[0] | bits[1 % N] << 16,
-				   bits[2 % N] | bits[3 % N] << 16);
+		*(uint2 *)((uint16_t *)y.data + index) = make_uint2(
+		    bits[0] | bits[1 % N] << 16, bits[2 % N] | bits[3 % N] << 16);
 	else
 		((uint16_t *)y.data)[index] = (uint16_t)bits[0];
 }
@@ -553,8 +537,7 @@ __device__ static void combine(const struct nib_moe_combine_params &p)
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
-	NIB_KERNEL(moe_combine)(
-		const __grid_constant__ struct nib_moe_combine_params p)
+    NIB_KERNEL(moe_combine)(const __grid_constant__ struct nib_moe_combine_params p)
 {
 	griddepcontrol_launch_dependents();
 	griddepcontrol_wait();

@@ -15,7 +15,8 @@
  * are the caller's data and may be wrong: clamped, every expert stays within
  * the rows.
  */
-template <class ARGS> DEVICE int32_t expert_row(const ARGS *args, int32_t e)
+template <class ARGS>
+DEVICE int32_t expert_row(const ARGS *args, int32_t e)
 {
 	return min(max(__ldg(args->row_offsets + e), 0), args->rows);
 }
@@ -68,8 +69,8 @@ DEVICE void count_tiles(const ARGS *args, int32_t units, int32_t lane,
 
 /* The last i with first[i] <= value, of an ascending sequence read by stride;
  * 0 if there is none. */
-DEVICE int32_t find_last(const int32_t *first, int64_t stride_elems,
-			 int32_t count, int32_t value)
+DEVICE int32_t find_last(const int32_t *first, int64_t stride_elems, int32_t count,
+			 int32_t value)
 {
 	int32_t low = 0, high = count;
 

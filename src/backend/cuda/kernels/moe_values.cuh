@@ -13,7 +13,8 @@
  * The expert of a slot, counted from the first one here; -1: elsewhere.  P: any
  * parameters that have ids.
  */
-template <class P> __device__ static int expert_of(const P &p, int64_t slot)
+template <class P>
+__device__ static int expert_of(const P &p, int64_t slot)
 {
 	const int64_t id = p.ids_bytes == 8 ? ((const int64_t *)p.ids)[slot]
 					    : ((const int32_t *)p.ids)[slot];
@@ -30,16 +31,19 @@ __device__ static float exp_negative(float x)
 {
 	const float magic = 12582912.0f;
 	const float clamped = x > -104.0f ? x : -104.0f;
-	const float shifted =
-		__fadd_rn(__fmul_rn(clamped, 1.44269504f), magic);
+	const float shifted = __fadd_rn(__fmul_rn(clamped, 1.44269504f), magic);
 	const float n = __fsub_rn(shifted, magic);
-	const float r = __fsub_rn(
-		__fsub_rn(clamped, __fmul_rn(n, 0.693359375f)),
-		__fmul_rn(n, -2.12194440e-4f));
+	const float r = __fsub_rn(__fsub_rn(clamped, __fmul_rn(n, 0.693359375f)),
+				  __fmul_rn(n, -2.12194440e-4f));
 	const int e = (int)(__float_as_uint(shifted) - __float_as_uint(magic));
 	const int half = e >> 1;
-	const float taylor[] = {1.38888889e-3f, 8.33333333e-3f, 4.16666667e-2f,
-				1.66666667e-1f, 0.5f, 1.0f, 1.0f};
+	const float taylor[] = {1.38888889e-3f,
+				8.33333333e-3f,
+				4.16666667e-2f,
+				1.66666667e-1f,
+				0.5f,
+				1.0f,
+				1.0f};
 	float p = 1.98412698e-4f;
 
 #pragma unroll

@@ -27,12 +27,11 @@
 
 extern "C" __global__ void __launch_bounds__(NIB_PROBE_READ_THREADS,
 					     NIB_PROBE_READ_BLOCKS)
-	NIB_KERNEL(probe_read)(const __grid_constant__ struct nib_probe_args args)
+    NIB_KERNEL(probe_read)(const __grid_constant__ struct nib_probe_args args)
 {
 	const uint4 *data = (const uint4 *)args.data;
 	const int64_t step = (int64_t)gridDim.x * NIB_PROBE_READ_THREADS;
-	int64_t first =
-		(int64_t)blockIdx.x * NIB_PROBE_READ_THREADS + threadIdx.x;
+	int64_t first = (int64_t)blockIdx.x * NIB_PROBE_READ_THREADS + threadIdx.x;
 	uint32_t sum = 0;
 
 	for (; first < args.count; first += LOADS * step) {

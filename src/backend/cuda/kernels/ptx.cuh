@@ -30,8 +30,7 @@ PTX_FN uint32_t opaque(uint32_t x)
 /* 16 bytes past the L1; the L2 fetches the 256 bytes around them. */
 PTX_FN void cp_async_16_l2_256(uint32_t to, const void *from)
 {
-	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::
-			     "r"(to),
+	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to),
 		     "l"(from)
 		     : "memory");
 }
@@ -39,8 +38,7 @@ PTX_FN void cp_async_16_l2_256(uint32_t to, const void *from)
 /* 16 bytes, past the L1; src_bytes of them are read, the rest becomes zero. */
 PTX_FN void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)
 {
-	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::
-			     "r"(to),
+	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
 		     "l"(from), "r"(src_bytes)
 		     : "memory");
 }
@@ -58,7 +56,8 @@ PTX_FN void cp_async_commit_group(void)
 }
 
 /* Until at most GROUPS of this thread's groups are unfinished. */
-template <int GROUPS> PTX_FN void cp_async_wait_group(void)
+template <int GROUPS>
+PTX_FN void cp_async_wait_group(void)
 {
 	asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
@@ -71,8 +70,7 @@ template <int GROUPS> PTX_FN void cp_async_wait_group(void)
  */
 PTX_FN void red_add_release(uint32_t *to, uint32_t x)
 {
-	asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to),
-		     "r"(x)
+	asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(x)
 		     : "memory");
 }
 
@@ -89,8 +87,8 @@ PTX_FN uint32_t ld_acquire(const uint32_t *from)
 
 PTX_FN void st_global_f32x4(float *to, const float *x)
 {
-	asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
-		     "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+	asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]),
+		     "f"(x[1]), "f"(x[2]), "f"(x[3])
 		     : "memory");
 }
 
@@ -122,20 +120,14 @@ PTX_FN uint4 lds_128(uint32_t addr)
 PTX_FN uint32_t lds_32(uint32_t addr)
 {
 	uint32_t x;
-	asm volatile("ld.shared.u32 %0, [%1];"
-		     : "=r"(x)
-		     : "r"(addr)
-		     : "memory");
+	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(addr) : "memory");
 	return x;
 }
 
 PTX_FN uint32_t lds_u16(uint32_t addr)
 {
 	uint32_t x;
-	asm volatile("ld.shared.u16 %0, [%1];"
-		     : "=r"(x)
-		     : "r"(addr)
-		     : "memory");
+	asm volatile("ld.shared.u16 %0, [%1];" : "=r"(x) : "r"(addr) : "memory");
 	return x;
 }
 
@@ -146,8 +138,8 @@ PTX_FN void sts_32(uint32_t addr, uint32_t x)
 
 PTX_FN void sts_128(uint32_t addr, uint4 x)
 {
-	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(addr),
-		     "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "r"(x.x),
+		     "r"(x.y), "r"(x.z), "r"(x.w)
 		     : "memory");
 }
 
@@ -243,9 +235,7 @@ PTX_FN uint32_t prmt(uint32_t a, uint32_t b, uint32_t c)
 PTX_FN uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c)
 {
 	uint32_t d;
-	asm("dp4a.s32.s32 %0, %1, %2, %3;"
-	    : "=r"(d)
-	    : "r"(a), "r"(b), "r"(c));
+	asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
 	return d;
 }
 
@@ -255,15 +245,13 @@ PTX_FN uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c)
  * (g+8, 4t+16), four k to a register; b = (k 4t, column g), (4t+16, g);
  * c, d = (row g, columns 2t, 2t+1), (g+8, ...).  PTX ISA 7.0, sm_80+.
  */
-PTX_FN void mma_m16n8k32_s8(uint32_t d[4], const uint32_t a[4],
-			    const uint32_t b[2])
+PTX_FN void mma_m16n8k32_s8(uint32_t d[4], const uint32_t a[4], const uint32_t b[2])
 {
 	asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
 	    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
 	    "{%0, %1, %2, %3};"
 	    : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
-	      "r"(b[1]));
+	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 #endif

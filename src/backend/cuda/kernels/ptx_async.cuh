@@ -15,8 +15,7 @@ struct nib_tensor_map;
 
 PTX_FN void mbarrier_init(uint32_t bar, uint32_t arrivals)
 {
-	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar),
-		     "r"(arrivals)
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals)
 		     : "memory");
 }
 
@@ -42,8 +41,7 @@ PTX_FN bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity)
 
 PTX_FN void mbarrier_arrive(uint32_t bar)
 {
-	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar)
-		     : "memory");
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
 /*
@@ -61,10 +59,9 @@ PTX_FN void mbarrier_arrive_cluster(uint32_t bar)
 PTX_FN void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
 {
 	asm volatile(
-		"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-			bar),
-		"r"(bytes)
-		: "memory");
+	    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar),
+	    "r"(bytes)
+	    : "memory");
 }
 
 /* ---- asynchronous copies ------------------------------------------------- */
@@ -87,8 +84,7 @@ PTX_FN uint64_t createpolicy_evict_normal(void)
 }
 
 /* 16 bytes, past the L1, of 256 that the L2 is to read. */
-PTX_FN void cp_async_16_l2_256_hint(uint32_t to, const void *from,
-				    uint64_t policy)
+PTX_FN void cp_async_16_l2_256_hint(uint32_t to, const void *from, uint64_t policy)
 {
 	asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], "
 		     "[%1], 16, %2;" ::"r"(to),
@@ -115,10 +111,8 @@ PTX_FN void cp_async_8_zfill(uint32_t to, const void *from, uint32_t src_bytes)
  * is one of those that bar was initialised with. */
 PTX_FN void cp_async_mbarrier_arrive(uint32_t bar)
 {
-	asm volatile(
-		"cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
-			bar)
-		: "memory");
+	asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar)
+		     : "memory");
 }
 
 PTX_FN void cp_async_wait_all(void)

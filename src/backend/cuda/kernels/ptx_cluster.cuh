@@ -17,16 +17,14 @@ PTX_FN void cluster_arrive_release(void)
 /* addr: a shared::cluster address (mapa()). */
 PTX_FN void st_cluster_f32x4(uint32_t addr, float4 x)
 {
-	asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
-			     addr),
+	asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr),
 		     "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w)
 		     : "memory");
 }
 
 /* Four 8x8 matrices of 16-bit values: lane i gives the address of row i % 8 of
  * matrix i / 8, and two values of row i / 4 of each. */
-PTX_FN void stmatrix_x4(uint32_t addr, uint32_t a, uint32_t b, uint32_t c,
-			uint32_t d)
+PTX_FN void stmatrix_x4(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
 	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
 		     "{%1, %2, %3, %4};" ::"r"(addr),

@@ -16,17 +16,15 @@ PTX_FN void ld_once_32(uint32_t x[8], const void *from)
 {
 	asm volatile("ld.global.L1::no_allocate.L2::evict_first.v8.b32 "
 		     "{%0, %1, %2, %3, %4, %5, %6, %7}, [%8];"
-		     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]),
-		       "=r"(x[4]), "=r"(x[5]), "=r"(x[6]), "=r"(x[7])
+		     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]), "=r"(x[4]),
+		       "=r"(x[5]), "=r"(x[6]), "=r"(x[7])
 		     : "l"(from));
 }
 
 PTX_FN uint32_t ld_once_4(const void *from)
 {
 	uint32_t x;
-	asm volatile("ld.global.L1::no_allocate.b32 %0, [%1];"
-		     : "=r"(x)
-		     : "l"(from));
+	asm volatile("ld.global.L1::no_allocate.b32 %0, [%1];" : "=r"(x) : "l"(from));
 	return x;
 }
 

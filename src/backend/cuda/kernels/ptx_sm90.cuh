@@ -29,10 +29,7 @@ PTX_FN uint64_t pack_64(uint32_t low, uint32_t high)
 PTX_FN uint32_t lds_u8(uint32_t addr)
 {
 	uint32_t x;
-	asm volatile("ld.shared.u8 %0, [%1];"
-		     : "=r"(x)
-		     : "r"(addr)
-		     : "memory");
+	asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(addr) : "memory");
 	return x;
 }
 
@@ -44,10 +41,7 @@ PTX_FN void sts_u8(uint32_t addr, uint32_t x)
 PTX_FN float lds_f32(uint32_t addr)
 {
 	float x;
-	asm volatile("ld.shared.f32 %0, [%1];"
-		     : "=f"(x)
-		     : "r"(addr)
-		     : "memory");
+	asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(addr) : "memory");
 	return x;
 }
 
@@ -70,12 +64,14 @@ PTX_FN void bar_sync(uint32_t id, uint32_t threads)
 	asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-template <int REGISTERS> PTX_FN void setmaxnreg_inc(void)
+template <int REGISTERS>
+PTX_FN void setmaxnreg_inc(void)
 {
 	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-template <int REGISTERS> PTX_FN void setmaxnreg_dec(void)
+template <int REGISTERS>
+PTX_FN void setmaxnreg_dec(void)
 {
 	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
@@ -150,10 +146,10 @@ PTX_FN void wgmma_commit(void)
 }
 
 /* Until at most GROUPS committed groups are unfinished. */
-template <int GROUPS> PTX_FN void wgmma_wait(void)
+template <int GROUPS>
+PTX_FN void wgmma_wait(void)
 {
-	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS)
-		     : "memory");
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
 }
 
 /*
@@ -161,16 +157,16 @@ template <int GROUPS> PTX_FN void wgmma_wait(void)
  * memory behind desc. accumulate = 0 clears d first. Register lists by eights:
  * n = 16 needs one.
  */
-#define REGS_0 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define REGS_1 REGS_0 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define REGS_2 REGS_1 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define REGS_3 REGS_2 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define REGS_4 REGS_3 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define REGS_5 REGS_4 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define REGS_6 REGS_5 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define REGS_7 REGS_6 ", %56, %57, %58, %59, %60, %61, %62, %63"
-#define REGS_8 REGS_7 ", %64, %65, %66, %67, %68, %69, %70, %71"
-#define REGS_9 REGS_8 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define REGS_0	"%0, %1, %2, %3, %4, %5, %6, %7"
+#define REGS_1	REGS_0 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define REGS_2	REGS_1 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define REGS_3	REGS_2 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define REGS_4	REGS_3 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define REGS_5	REGS_4 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define REGS_6	REGS_5 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define REGS_7	REGS_6 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGS_8	REGS_7 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define REGS_9	REGS_8 ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define REGS_10 REGS_9 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define REGS_11 REGS_10 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define REGS_12 REGS_11 ", %96, %97, %98, %99, %100, %101, %102, %103"
@@ -178,20 +174,20 @@ template <int GROUPS> PTX_FN void wgmma_wait(void)
 #define REGS_14 REGS_13 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define REGS_15 REGS_14 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
-#define D8(i)                                                                  \
-	"+f"(d[8 * i]), "+f"(d[8 * i + 1]), "+f"(d[8 * i + 2]),                \
-		"+f"(d[8 * i + 3]), "+f"(d[8 * i + 4]), "+f"(d[8 * i + 5]),    \
-		"+f"(d[8 * i + 6]), "+f"(d[8 * i + 7])
-#define OUTS_0 D8(0)
-#define OUTS_1 OUTS_0, D8(1)
-#define OUTS_2 OUTS_1, D8(2)
-#define OUTS_3 OUTS_2, D8(3)
-#define OUTS_4 OUTS_3, D8(4)
-#define OUTS_5 OUTS_4, D8(5)
-#define OUTS_6 OUTS_5, D8(6)
-#define OUTS_7 OUTS_6, D8(7)
-#define OUTS_8 OUTS_7, D8(8)
-#define OUTS_9 OUTS_8, D8(9)
+#define D8(i)                                                                          \
+	"+f"(d[8 * i]), "+f"(d[8 * i + 1]), "+f"(d[8 * i + 2]), "+f"(d[8 * i + 3]),    \
+	    "+f"(d[8 * i + 4]), "+f"(d[8 * i + 5]), "+f"(d[8 * i + 6]),                \
+	    "+f"(d[8 * i + 7])
+#define OUTS_0	D8(0)
+#define OUTS_1	OUTS_0, D8(1)
+#define OUTS_2	OUTS_1, D8(2)
+#define OUTS_3	OUTS_2, D8(3)
+#define OUTS_4	OUTS_3, D8(4)
+#define OUTS_5	OUTS_4, D8(5)
+#define OUTS_6	OUTS_5, D8(6)
+#define OUTS_7	OUTS_6, D8(7)
+#define OUTS_8	OUTS_7, D8(8)
+#define OUTS_9	OUTS_8, D8(9)
 #define OUTS_10 OUTS_9, D8(10)
 #define OUTS_11 OUTS_10, D8(11)
 #define OUTS_12 OUTS_11, D8(12)
@@ -200,16 +196,15 @@ template <int GROUPS> PTX_FN void wgmma_wait(void)
 #define OUTS_15 OUTS_14, D8(15)
 
 template <int N>
-PTX_FN void wgmma_f16(float *d, const uint32_t *a, uint64_t desc,
-		      uint32_t accumulate);
+PTX_FN void wgmma_f16(float *d, const uint32_t *a, uint64_t desc, uint32_t accumulate);
 template <int N>
-PTX_FN void wgmma_bf16(float *d, const uint32_t *a, uint64_t desc,
-		       uint32_t accumulate);
+PTX_FN void wgmma_bf16(float *d, const uint32_t *a, uint64_t desc, uint32_t accumulate);
 
 /* n, its register list, and the operand numbers behind it. */
-#define WGMMA(n, list, a0, a1, a2, a3, b, p)                                   \
-	WGMMA_OF(f16, n, list, a0, a1, a2, a3, b, p)                           \
+#define WGMMA(n, list, a0, a1, a2, a3, b, p)                                           \
+	WGMMA_OF(f16, n, list, a0, a1, a2, a3, b, p)                                   \
 	WGMMA_OF(bf16, n, list, a0, a1, a2, a3, b, p)
+// clang-format off
 #define WGMMA_OF(type, n, list, a0, a1, a2, a3, b, p)                          \
 	template <>                                                            \
 	__device__ __forceinline__ void wgmma_##type<n>(                       \
@@ -228,6 +223,7 @@ PTX_FN void wgmma_bf16(float *d, const uint32_t *a, uint64_t desc,
 			       "l"(desc), "r"(accumulate)                      \
 			     : "memory");                                      \
 	}
+// clang-format on
 
 WGMMA(16, 0, 8, 9, 10, 11, 12, 13)
 WGMMA(32, 1, 16, 17, 18, 19, 20, 21)

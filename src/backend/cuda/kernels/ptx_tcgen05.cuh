@@ -41,16 +41,16 @@ PTX_FN bool mbarrier_try_wait_parity_cluster(uint32_t bar, uint32_t parity)
 PTX_FN void mbarrier_arrive_release_cluster(uint32_t bar)
 {
 	asm volatile(
-		"mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::
-			"r"(bar)
-		: "memory");
+	    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar)
+	    : "memory");
 }
 
 /*
  * The address of the same byte in the even CTA of the pair: a shared::cta
  * address is a shared::cluster one, whose bit 24 is the CTA's lowest.
  */
-template <int CTAS> PTX_FN uint32_t leader_addr(uint32_t addr)
+template <int CTAS>
+PTX_FN uint32_t leader_addr(uint32_t addr)
 {
 	return CTAS == 2 ? addr & 0xFEFFFFFF : addr;
 }
@@ -70,8 +70,7 @@ PTX_FN void cluster_sync(void)
 
 PTX_FN void st_cluster_f32x4(uint32_t addr, const float *x)
 {
-	asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
-			     addr),
+	asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr),
 		     "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
 		     : "memory");
 }
@@ -91,16 +90,13 @@ PTX_FN void lds_f32x4(uint32_t addr, float *x)
  * outside the tensor included, are counted at bar, which may be the leader's.
  */
 template <int CTAS>
-PTX_FN void tensor_load(uint32_t to, const struct nib_tensor_map *map,
-			int32_t x, int32_t y, int32_t z, uint32_t bar,
-			uint64_t policy)
+PTX_FN void tensor_load(uint32_t to, const struct nib_tensor_map *map, int32_t x,
+			int32_t y, int32_t z, uint32_t bar, uint64_t policy)
 {
 	asm volatile("cp.async.bulk.tensor.3d.cta_group::%7.shared::cluster"
 		     ".global.tile.mbarrier::complete_tx::bytes"
-		     ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::
-			     "r"(to),
-		     "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar), "l"(policy),
-		     "n"(CTAS)
+		     ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+		     "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar), "l"(policy), "n"(CTAS)
 		     : "memory");
 }
 
@@ -109,16 +105,14 @@ PTX_FN void tensor_load(uint32_t to, const struct nib_tensor_map *map,
 /* Not kept in the L1, which no result is read from.  PTX ISA 7.4. */
 PTX_FN void st_global_u32(void *to, uint32_t x)
 {
-	asm volatile("st.global.L1::no_allocate.b32 [%0], %1;" ::"l"(to),
-		     "r"(x)
+	asm volatile("st.global.L1::no_allocate.b32 [%0], %1;" ::"l"(to), "r"(x)
 		     : "memory");
 }
 
 PTX_FN void st_global_u16(void *to, uint32_t x)
 {
 	asm volatile("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %1;"
-		     "\n\tst.global.L1::no_allocate.b16 [%0], low;\n\t}" ::
-			     "l"(to),
+		     "\n\tst.global.L1::no_allocate.b16 [%0], low;\n\t}" ::"l"(to),
 		     "r"(x)
 		     : "memory");
 }
@@ -126,28 +120,27 @@ PTX_FN void st_global_u16(void *to, uint32_t x)
 /* ---- tensor memory ------------------------------------------------------- */
 
 /* Called by a whole warp, of each CTA of a pair; the address goes to [to]. */
-template <int CTAS> PTX_FN void tcgen05_alloc(uint32_t to, uint32_t columns)
+template <int CTAS>
+PTX_FN void tcgen05_alloc(uint32_t to, uint32_t columns)
 {
 	asm volatile("tcgen05.alloc.cta_group::%2.sync.aligned.shared::cta.b32 "
 		     "[%0], %1;" ::"r"(to),
 		     "r"(columns), "n"(CTAS)
 		     : "memory");
 	asm volatile(
-		"tcgen05.relinquish_alloc_permit.cta_group::%0.sync.aligned;" ::
-			"n"(CTAS));
+	    "tcgen05.relinquish_alloc_permit.cta_group::%0.sync.aligned;" ::"n"(CTAS));
 }
 
-template <int CTAS> PTX_FN void tcgen05_dealloc(uint32_t at, uint32_t columns)
+template <int CTAS>
+PTX_FN void tcgen05_dealloc(uint32_t at, uint32_t columns)
 {
-	asm volatile(
-		"tcgen05.dealloc.cta_group::%2.sync.aligned.b32 %0, %1;" ::"r"(
-			at),
-		"r"(columns), "n"(CTAS));
+	asm volatile("tcgen05.dealloc.cta_group::%2.sync.aligned.b32 %0, %1;" ::"r"(at),
+		     "r"(columns), "n"(CTAS));
 }
 
-#define COLUMNS_8(i)                                                           \
-	"=r"(r[i]), "=r"(r[i + 1]), "=r"(r[i + 2]), "=r"(r[i + 3]),            \
-		"=r"(r[i + 4]), "=r"(r[i + 5]), "=r"(r[i + 6]), "=r"(r[i + 7])
+#define COLUMNS_8(i)                                                                   \
+	"=r"(r[i]), "=r"(r[i + 1]), "=r"(r[i + 2]), "=r"(r[i + 3]), "=r"(r[i + 4]),    \
+	    "=r"(r[i + 5]), "=r"(r[i + 6]), "=r"(r[i + 7])
 
 /* 16 columns of the lane of tensor memory that is the thread's. */
 PTX_FN void tcgen05_ld_16(uint32_t *r, uint32_t from)
@@ -190,10 +183,10 @@ PTX_FN void tcgen05_fence_after(void)
 /* ---- the tensor core, by one thread (of the leader of a pair) ------------ */
 
 /* 32 rows of 16 bytes to four columns, the same in each 32 lanes. */
-template <int CTAS> PTX_FN void tcgen05_cp_scales(uint32_t to, uint64_t from)
+template <int CTAS>
+PTX_FN void tcgen05_cp_scales(uint32_t to, uint64_t from)
 {
-	asm volatile("tcgen05.cp.cta_group::%2.32x128b.warpx4 [%0], %1;" ::"r"(
-			     to),
+	asm volatile("tcgen05.cp.cta_group::%2.32x128b.warpx4 [%0], %1;" ::"r"(to),
 		     "l"(from), "n"(CTAS)
 		     : "memory");
 }
@@ -201,8 +194,7 @@ template <int CTAS> PTX_FN void tcgen05_cp_scales(uint32_t to, uint64_t from)
 /* d (+)= a * b with a scale for each 16 of k 64; accumulate = 0 clears d. */
 template <int CTAS>
 PTX_FN void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t shape,
-			uint32_t a_scales, uint32_t b_scales,
-			uint32_t accumulate)
+			uint32_t a_scales, uint32_t b_scales, uint32_t accumulate)
 {
 	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"
 		     "tcgen05.mma.cta_group::%7.kind::mxf4nvf4.block_scale"
@@ -216,7 +208,8 @@ PTX_FN void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t shape,
  * Arrives at bar, of each CTA of mask in a pair, when all that this thread
  * has asked of the tensor core so far is done.
  */
-template <int CTAS> PTX_FN void tcgen05_commit(uint32_t bar, uint32_t mask)
+template <int CTAS>
+PTX_FN void tcgen05_commit(uint32_t bar, uint32_t mask)
 {
 	if (CTAS == 2)
 		asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one"

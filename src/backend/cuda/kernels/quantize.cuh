@@ -54,8 +54,7 @@ __device__ static uint64_t divide(uint64_t i, uint64_t d)
 	return i / d;
 }
 
-__device__ static struct place place_of(const struct nib_quantize_nvfp4 &q,
-					uint64_t i)
+__device__ static struct place place_of(const struct nib_quantize_nvfp4 &q, uint64_t i)
 {
 	struct place at;
 	uint64_t in_batch, tile, byte;
@@ -88,14 +87,13 @@ __device__ static const uint8_t *scale_at(const struct nib_quantize_nvfp4 &q,
 
 	if (!q.is_tiled)
 		return scales + at.row * q.scale_row_stride + at.group;
-	return scales +
-	       (at.row / 128 * q.tile_columns + at.group / 4) * 512 +
+	return scales + (at.row / 128 * q.tile_columns + at.group / 4) * 512 +
 	       at.row % 32 * 16 + at.row % 128 / 32 * 4 + at.group % 4;
 }
 
 /* n <= 16 elements from index on, as the bits of fp32; zeros beyond. */
-__device__ static void load_16(const struct nib_quantize_dense &x,
-			       int64_t index, int n, uint32_t out[16])
+__device__ static void load_16(const struct nib_quantize_dense &x, int64_t index, int n,
+			       uint32_t out[16])
 {
 	const uint32_t *wide = (const uint32_t *)x.data + index;
 	const uint16_t *narrow = (const uint16_t *)x.data + index;
@@ -116,16 +114,14 @@ __device__ static void load_16(const struct nib_quantize_dense &x,
 
 #pragma unroll
 			for (int j = 0; j < 4; j++) {
-				out[8 * i + 2 * j] =
-					widen(pair[j] & 0xFFFF, x.dtype);
-				out[8 * i + 2 * j + 1] =
-					widen(pair[j] >> 16, x.dtype);
+				out[8 * i + 2 * j] = widen(pair[j] & 0xFFFF, x.dtype);
+				out[8 * i + 2 * j + 1] = widen(pair[j] >> 16, x.dtype);
 			}
 		}
 	} else {
 #pragma unroll
 		for (int i = 0; i < 16; i++)
-			out[i] = i >= n	      ? 0
+			out[i] = i >= n		? 0
 				 : x.dtype == 0 ? wide[i]
 						: widen(narrow[i], x.dtype);
 	}
@@ -154,12 +150,11 @@ __device__ static uint32_t block_max(uint32_t x)
 	if (threadIdx.x % 32 == 0)
 		warps[threadIdx.x / 32] = x;
 	__syncthreads();
-	return __reduce_max_sync(
-		~0u, warps[threadIdx.x % (NIB_QUANTIZE_THREADS / 32)]);
+	return __reduce_max_sync(~0u, warps[threadIdx.x % (NIB_QUANTIZE_THREADS / 32)]);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
-	NIB_KERNEL(amax)(const __grid_constant__ struct nib_amax_params p)
+    NIB_KERNEL(amax)(const __grid_constant__ struct nib_amax_params p)
 {
 	const uint64_t pieces = (p.x.cols + 15) / 16;
 	const uint64_t all = pieces * p.x.rows * p.x.batch;
@@ -174,8 +169,7 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 		const int64_t col = (i - line * pieces) * 16;
 		uint32_t bits[16], sum = 0;
 
-		load_16(p.x,
-			batch * p.x.batch_stride + row * p.x.row_stride + col,
+		load_16(p.x, batch * p.x.batch_stride + row * p.x.row_stride + col,
 			(int)min(p.x.cols - col, (int64_t)16), bits);
 #pragma unroll
 		for (int j = 0; j < 16; j++) {
@@ -242,8 +236,8 @@ __device__ static bool encode_by_cvt(const uint32_t bits[16], double d,
 #endif
 
 /* worst: the largest |bits|. */
-__device__ static void set_codes(const uint32_t bits[16], uint32_t worst,
-				 double d, uint32_t codes[2])
+__device__ static void set_codes(const uint32_t bits[16], uint32_t worst, double d,
+				 uint32_t codes[2])
 {
 #ifdef NIB_HAS_E2M1
 	/* Where 1 / d is a normal number, and no x is NaN. */
@@ -271,11 +265,10 @@ __device__ static void load_codes(const uint8_t *codes, bool is_aligned,
 }
 
 __device__ static void store_codes(const struct nib_quantize_nvfp4 &q,
-				   const struct place &at, uint32_t low,
-				   uint32_t high)
+				   const struct place &at, uint32_t low, uint32_t high)
 {
-	uint8_t *to = q.codes + at.batch * q.batch_stride +
-		      at.row * q.row_stride + at.group * 8;
+	uint8_t *to =
+	    q.codes + at.batch * q.batch_stride + at.row * q.row_stride + at.group * 8;
 
 	if (q.is_aligned) {
 		*(uint2 *)to = make_uint2(low, high);
@@ -295,8 +288,7 @@ __device__ static uint32_t encode_block(const uint32_t bits[16], uint32_t amax,
 {
 	const uint32_t scale = scale_of_block(amax, global, zero_scale);
 
-	set_codes(bits, worst, (double)e4m3_to_f32(scale) * (double)global,
-		  codes);
+	set_codes(bits, worst, (double)e4m3_to_f32(scale) * (double)global, codes);
 	return scale;
 }
 
@@ -306,8 +298,7 @@ __device__ static void quantize_block(const struct nib_quantize_params &p,
 	const int64_t col = at.group * 16;
 	uint32_t bits[16], codes[2] = {0, 0}, amax, worst, scale;
 
-	load_16(p.x,
-		at.batch * p.x.batch_stride + at.row * p.x.row_stride + col, 16,
+	load_16(p.x, at.batch * p.x.batch_stride + at.row * p.x.row_stride + col, 16,
 		bits);
 	worst = worst_of(bits, &amax);
 	if (worst >= INFINITY_BITS && !p.saturate)
@@ -319,7 +310,7 @@ __device__ static void quantize_block(const struct nib_quantize_params &p,
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
-	NIB_KERNEL(quantize)(const __grid_constant__ struct nib_quantize_params p)
+    NIB_KERNEL(quantize)(const __grid_constant__ struct nib_quantize_params p)
 {
 	const uint64_t all = (uint64_t)p.q.scale_bytes * p.q.batch;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
@@ -348,10 +339,9 @@ __device__ static uint32_t narrow_product(float x, float global, int dtype)
 {
 	const float size = fabsf(x), by = fabsf(global);
 	const float down = __fmul_rd(size, by);
-	const uint32_t sign =
-		(__float_as_uint(x) ^ __float_as_uint(global)) & 1u << 31;
-	const float odd = __uint_as_float(
-		__float_as_uint(down) | (down != __fmul_ru(size, by)) | sign);
+	const uint32_t sign = (__float_as_uint(x) ^ __float_as_uint(global)) & 1u << 31;
+	const float odd = __uint_as_float(__float_as_uint(down) |
+					  (down != __fmul_ru(size, by)) | sign);
 
 	if (isnan(down))
 		return dtype == 0 ? NAN_BITS : dtype == 1 ? 0x7E00 : 0x7FC0;
@@ -362,8 +352,8 @@ __device__ static uint32_t narrow_product(float x, float global, int dtype)
 	return __bfloat16_as_ushort(__float2bfloat16_rn(odd));
 }
 
-__device__ static void decode_16(const uint32_t word[2], float scale,
-				 wide global, int dtype, uint32_t bits[16])
+__device__ static void decode_16(const uint32_t word[2], float scale, wide global,
+				 int dtype, uint32_t bits[16])
 {
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
@@ -407,8 +397,8 @@ __device__ static uint32_t narrow_to(double x, int dtype)
 }
 #endif
 
-__device__ static void store_16(const struct nib_quantize_dense &y,
-				int64_t index, const uint32_t bits[16])
+__device__ static void store_16(const struct nib_quantize_dense &y, int64_t index,
+				const uint32_t bits[16])
 {
 	uint32_t *wide = (uint32_t *)y.data + index;
 	uint16_t *narrow = (uint16_t *)y.data + index;
@@ -417,16 +407,15 @@ __device__ static void store_16(const struct nib_quantize_dense &y,
 #pragma unroll
 		for (int i = 0; i < 16; i += 4)
 			((uint4 *)wide)[i / 4] =
-				make_uint4(bits[i], bits[i + 1], bits[i + 2],
-					   bits[i + 3]);
+			    make_uint4(bits[i], bits[i + 1], bits[i + 2], bits[i + 3]);
 	} else if (y.is_aligned) {
 #pragma unroll
 		for (int i = 0; i < 16; i += 8)
 			((uint4 *)narrow)[i / 8] =
-				make_uint4(bits[i] | bits[i + 1] << 16,
-					   bits[i + 2] | bits[i + 3] << 16,
-					   bits[i + 4] | bits[i + 5] << 16,
-					   bits[i + 6] | bits[i + 7] << 16);
+			    make_uint4(bits[i] | bits[i + 1] << 16,
+				       bits[i + 2] | bits[i + 3] << 16,
+				       bits[i + 4] | bits[i + 5] << 16,
+				       bits[i + 6] | bits[i + 7] << 16);
 	} else {
 #pragma unroll
 		for (int i = 0; i < 16; i++) {
@@ -454,25 +443,21 @@ __device__ static void dequantize_block(const struct nib_dequantize_params &p,
 	for (int i = 0; i < 16; i++) {
 		const uint32_t code = word[i / 8] >> i % 8 * 4;
 		/* Half of what the table says, exact: fp16 1.0 is 0x3C00. */
-		const uint32_t twice =
-			prmt(0x03020100u, 0x0C080604u, code & 7) & 0xFF;
+		const uint32_t twice = prmt(0x03020100u, 0x0C080604u, code & 7) & 0xFF;
 		const float size = 0.5f * (float)twice;
 		const float value = code & 8 ? -size : size;
 
 		/* 6 bits times 24 bits: exact in a double. */
-		bits[i] = narrow_to((double)(value * scale) * global,
-				    p.y.dtype);
+		bits[i] = narrow_to((double)(value * scale) * global, p.y.dtype);
 	}
 #endif
 	store_16(p.y,
-		 at.batch * p.y.batch_stride + at.row * p.y.row_stride +
-			 at.group * 16,
+		 at.batch * p.y.batch_stride + at.row * p.y.row_stride + at.group * 16,
 		 bits);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
-	NIB_KERNEL(dequantize)(
-		const __grid_constant__ struct nib_dequantize_params p)
+    NIB_KERNEL(dequantize)(const __grid_constant__ struct nib_dequantize_params p)
 {
 	const uint64_t all = (uint64_t)p.q.scale_bytes * p.q.batch;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
@@ -490,8 +475,7 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 /* ---- scales from layout to layout ---------------------------------------- */
 
 extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
-	NIB_KERNEL(convert_scales)(
-		const __grid_constant__ struct nib_convert_params p)
+    NIB_KERNEL(convert_scales)(const __grid_constant__ struct nib_convert_params p)
 {
 	const uint64_t all = (uint64_t)p.to.scale_bytes * p.to.batch;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
@@ -508,8 +492,7 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 
 /* One warp, 32 experts at a time. */
 extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
-	NIB_KERNEL(expert_rows)(
-		const __grid_constant__ struct nib_expert_rows_params p)
+    NIB_KERNEL(expert_rows)(const __grid_constant__ struct nib_expert_rows_params p)
 {
 	const int lane = threadIdx.x;
 	uint32_t before = 0; /* padded rows of the experts that are done */
@@ -528,8 +511,7 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 
 #pragma unroll
 		for (int i = 1; i < 32; i *= 2) {
-			const uint32_t other =
-				__shfl_up_sync(0xFFFFFFFF, sum, i);
+			const uint32_t other = __shfl_up_sync(0xFFFFFFFF, sum, i);
 
 			sum += lane >= i ? other : 0;
 		}

@@ -60,8 +60,8 @@ __device__ static uint32_t encode(uint32_t bits, const uint32_t bound[8])
 	const uint32_t size = bits & 0x7FFFFFFF;
 	const bool upper = size >= bound[4];
 	const bool middle = size >= (upper ? bound[6] : bound[2]);
-	const uint32_t last = upper ? (middle ? bound[7] : bound[5])
-				    : (middle ? bound[3] : bound[1]);
+	const uint32_t last =
+	    upper ? (middle ? bound[7] : bound[5]) : (middle ? bound[3] : bound[1]);
 	const uint32_t code = upper * 4 + middle * 2 + (size >= last);
 
 	return size > INFINITY_BITS ? 0 : code | bits >> 31 << 3;
@@ -101,8 +101,8 @@ __device__ static uint32_t scale_of_block(uint32_t amax, float global,
 {
 	if (!amax)
 		return zero_scale;
-	return max(cvt_satfinite_e4m3_f32(__fdiv_rn(__uint_as_float(amax),
-						    __fmul_rn(6.0f, global))),
+	return max(cvt_satfinite_e4m3_f32(
+		       __fdiv_rn(__uint_as_float(amax), __fmul_rn(6.0f, global))),
 		   1u);
 }
 

@@ -13,8 +13,7 @@ PTX_FN float silu(float x)
 {
 	const float e = expf(-fabsf(x));
 
-	return x < -104.0f ? -0.0f
-			   : x * (x > 0 ? 1.0f : e) * rcp_approx(1.0f + e);
+	return x < -104.0f ? -0.0f : x * (x > 0 ? 1.0f : e) * rcp_approx(1.0f + e);
 }
 
 #endif

@@ -139,10 +139,9 @@ __device__ static bool has_tile(uint32_t share, const struct round &r)
  * is; of a last step that is not whole, lanes behind the end load the bytes
  * before it, which are multiplied by zeros.
  */
-__device__ static struct lane_source
-lane_source_of(const struct nib_gemv_params &p,
-	       const struct nib_gemv_operand &b, const struct source &from,
-	       int step)
+__device__ static struct lane_source lane_source_of(const struct nib_gemv_params &p,
+						    const struct nib_gemv_operand &b,
+						    const struct source &from, int step)
 {
 	const int last = all_steps(p) - 1, at = last * ROW_BYTES;
 	const int scales = from.blocks - last * STEP_BLOCKS;
@@ -151,8 +150,7 @@ lane_source_of(const struct nib_gemv_params &p,
 	s.codes[0] = from.codes + step * ROW_BYTES;
 #pragma unroll
 	for (int i = 1; i < 4; i++)
-		s.codes[i] =
-		    s.codes[i - 1] + (i < from.rows ? row_pitch(b) : 0);
+		s.codes[i] = s.codes[i - 1] + (i < from.rows ? row_pitch(b) : 0);
 	s.scales = from.scales + (int64_t)step * scale_step_bytes(b);
 	s.codes_back = at < from.bytes ? 0 : at;
 	s.scales_back = scales > 0 ? 0 : last * scale_step_bytes(b);
@@ -169,8 +167,7 @@ __device__ static void load_lane(const struct nib_gemv_operand &b,
 
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		cp_async_16_l2_256(codes_to + i * 4 * ROW_BYTES,
-				   s->codes[i] - back);
+		cp_async_16_l2_256(codes_to + i * 4 * ROW_BYTES, s->codes[i] - back);
 		s->codes[i] += steps * ROW_BYTES;
 	}
 	if (threadIdx.x % 32 < 16)
@@ -182,8 +179,8 @@ __device__ static void load_lane(const struct nib_gemv_operand &b,
 /* Points the ring at the warp's tile of its round. */
 template <class V>
 __device__ static void begin_tile(const struct nib_skinny_params &q,
-				  const struct nib_gemv_operand &b,
-				  const struct cta &c, struct b_ring *r)
+				  const struct nib_gemv_operand &b, const struct cta &c,
+				  struct b_ring *r)
 {
 	struct nib_gemv_operand matrix = b;
 	int tile = r->next.at.tile + tile_of(r->share);
@@ -207,8 +204,8 @@ __device__ static void begin_tile(const struct nib_skinny_params &q,
 /* The ring's round, or the first one after it in which the warp has a tile. */
 template <class V>
 __device__ static void find_tile(const struct nib_skinny_params &q,
-				 const struct nib_gemv_operand &b,
-				 const struct cta &c, struct b_ring *r)
+				 const struct nib_gemv_operand &b, const struct cta &c,
+				 struct b_ring *r)
 {
 	while (r->next.at.count > 0 && !has_tile(r->share, r->next.at))
 		r->next.at = next_round<V>(q, c, r->next.at);
@@ -218,9 +215,9 @@ __device__ static void find_tile(const struct nib_skinny_params &q,
 }
 
 template <class V>
-__device__ static void
-load_next(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
-	  const struct cta &c, struct b_ring *r, int steps, int stage)
+__device__ static void load_next(const struct nib_skinny_params &q,
+				 const struct nib_gemv_operand &b, const struct cta &c,
+				 struct b_ring *r, int steps, int stage)
 {
 	const uint32_t to = r->begin + stage * NIB_GEMV_STAGE_BYTES;
 	const int step = r->next.step;
@@ -230,8 +227,7 @@ load_next(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 			load_lane(b, &r->lane, to + r->codes, to + r->scales,
 				  q.k_groups, step + 1 == steps);
 		else
-			load_any_step(b, r->any, to + r->codes, to + r->scales,
-				      step);
+			load_any_step(b, r->any, to + r->codes, to + r->scales, step);
 		r->next.step += q.k_groups;
 		if (r->next.step >= steps) {
 			r->next.at = next_round<V>(q, c, r->next.at);
@@ -262,9 +258,8 @@ __device__ static int early_stages(const struct nib_skinny_params &q)
 {
 	const bool is_short = all_steps(q.p) <= 4 * q.k_groups;
 
-	return is_short && !V::IS_MOE && (V::EIGHTS == 1 || V::IS_NVFP4)
-		   ? 1
-		   : V::STAGES;
+	return is_short && !V::IS_MOE && (V::EIGHTS == 1 || V::IS_NVFP4) ? 1
+									 : V::STAGES;
 }
 
 template <class V>
@@ -344,22 +339,20 @@ __device__ static struct lane_view view_of(const struct nib_gemv_params &p,
 }
 
 template <bool IS_BF16>
-__device__ static void mma(float (&d)[4], const uint32_t *row_g,
-			   const uint32_t *row_g8, uint32_t x0, uint32_t x1)
+__device__ static void mma(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
+			   uint32_t x0, uint32_t x1)
 {
 	if constexpr (IS_BF16)
-		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1],
-				  x0, x1);
+		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
 	else
-		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1],
-				 x0, x1);
+		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
 }
 
 /* Two of them: codes from i and from j on. */
 template <class V>
 __device__ static void mma2(float (&d)[4], const uint32_t (&w)[2][8], int i,
-			    uint32_t x0, uint32_t x1, float (&e)[4], int j,
-			    uint32_t y0, uint32_t y1)
+			    uint32_t x0, uint32_t x1, float (&e)[4], int j, uint32_t y0,
+			    uint32_t y1)
 {
 	mma<V::IS_BF16>(d, w[0] + i, w[1] + i, x0, x1);
 	mma<V::IS_BF16>(e, w[0] + j, w[1] + j, y0, y1);
@@ -411,10 +404,9 @@ __device__ static void multiply(float (&acc)[2][4], const struct lane_view &v,
 
 #pragma unroll
 		for (int i = 0; i < V::EIGHTS * 2; i++)
-			x[i / 2][i % 2] = lds_128(piece + i / 2 * 4096 +
-						  j * 1024 + i % 2 * 512);
-		widen_scales<V::IS_BF16>(
-		    prmt(scales[j][0], scales[j][1], v.pick), s);
+			x[i / 2][i % 2] =
+			    lds_128(piece + i / 2 * 4096 + j * 1024 + i % 2 * 512);
+		widen_scales<V::IS_BF16>(prmt(scales[j][0], scales[j][1], v.pick), s);
 #pragma unroll
 		for (int r = 0; r < 2; r++) {
 			lds_64(codes + r * 8 * ROW_BYTES, &q[r][0], &q[r][1]);
@@ -426,12 +418,10 @@ __device__ static void multiply(float (&acc)[2][4], const struct lane_view &v,
 		for (int h = 0; h < V::EIGHTS; h++) {
 			const int i = 4 * h, j2 = V::EIGHTS == 1 ? 4 : i;
 			const uint4 a = x[0][h];
-			const uint4 b =
-			    V::EIGHTS == 1 ? x[0][1] : x[V::EIGHTS - 1][h];
+			const uint4 b = V::EIGHTS == 1 ? x[0][1] : x[V::EIGHTS - 1][h];
 
 			mma2<V>(acc[0], w, i, a.x, a.y, acc[1], j2, b.x, b.y);
-			mma2<V>(acc[0], w, i + 2, a.z, a.w, acc[1], j2 + 2, b.z,
-				b.w);
+			mma2<V>(acc[0], w, i + 2, a.z, a.w, acc[1], j2 + 2, b.z, b.w);
 		}
 	}
 }
@@ -451,21 +441,20 @@ __device__ static void multiply_half(float (&acc)[4], const struct lane_view &v,
 		const uint4 x = lds_128(piece + j * 1024 + half * 512);
 		uint32_t s[2], w[2][4];
 
-		widen_scales<V::IS_BF16>(
-		    prmt(scales[j][0], scales[j][1], v.pick), s);
+		widen_scales<V::IS_BF16>(prmt(scales[j][0], scales[j][1], v.pick), s);
 #pragma unroll
 		for (int r = 0; r < 2; r++)
-			decode<V::IS_BF16>(lds_32(codes + r * 8 * ROW_BYTES),
-					   s[r], w[r]);
+			decode<V::IS_BF16>(lds_32(codes + r * 8 * ROW_BYTES), s[r],
+					   w[r]);
 		mma<V::IS_BF16>(acc, w[0], w[1], x.x, x.y);
 		mma<V::IS_BF16>(acc, w[0] + 2, w[1] + 2, x.z, x.w);
 	}
 }
 
 template <class V>
-__device__ static void multiply_share(float (&acc)[2][4],
-				      const struct lane_view &v, uint32_t stage,
-				      uint32_t piece, int half, bool is_last)
+__device__ static void multiply_share(float (&acc)[2][4], const struct lane_view &v,
+				      uint32_t stage, uint32_t piece, int half,
+				      bool is_last)
 {
 	if (V::EIGHTS > 1 || half == NIB_SKINNY_WHOLE)
 		multiply<V>(acc, v, stage, piece, is_last);
@@ -479,10 +468,10 @@ __device__ static void multiply_share(float (&acc)[2][4],
  * the loop would cost as much as a tenth of it.
  */
 template <class V>
-__device__ static void
-run_round(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
-	  const struct cta &c, const struct lane_view &v, struct b_ring *r,
-	  int number, bool multiplies, float (&acc)[2][4])
+__device__ static void run_round(const struct nib_skinny_params &q,
+				 const struct nib_gemv_operand &b, const struct cta &c,
+				 const struct lane_view &v, struct b_ring *r,
+				 int number, bool multiplies, float (&acc)[2][4])
 {
 	const int steps = all_steps(q.p), lane = threadIdx.x % 32;
 	const uint32_t pieces = opaque(c.shared + V::CHUNKS_AT + lane * 16);
@@ -500,10 +489,10 @@ run_round(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 		__syncwarp();
 		wait(bars + chunk * 16, parity);
 		if (multiplies)
-			multiply_share<V>(
-			    acc, v, r->begin + stage * NIB_GEMV_STAGE_BYTES,
-			    pieces + chunk * V::CHUNK_BYTES, half_of(r->share),
-			    step + 1 == steps);
+			multiply_share<V>(acc, v,
+					  r->begin + stage * NIB_GEMV_STAGE_BYTES,
+					  pieces + chunk * V::CHUNK_BYTES,
+					  half_of(r->share), step + 1 == steps);
 		__syncwarp();
 		mbarrier_arrive(bars + chunk * 16 + 8);
 		if (multiplies) {
@@ -536,15 +525,15 @@ __device__ static void store_sums(float *sums, const float (&acc)[2][4])
 }
 
 /* Neither factor overflows where the result does not. */
-template <bool IS_BF16> __device__ static float result(float sum, float alpha)
+template <bool IS_BF16>
+__device__ static float result(float sum, float alpha)
 {
 	const float up = WEIGHT_SCALE(IS_BF16);
 
 	return fabsf(alpha) < 1 ? sum * (up * alpha) : up * sum * alpha;
 }
 
-__device__ static void store(const struct nib_gemv_params &p, int64_t index,
-			     float x)
+__device__ static void store(const struct nib_gemv_params &p, int64_t index, float x)
 {
 	if (p.c_dtype == 0)
 		((float *)p.c)[index] = x;
@@ -559,20 +548,18 @@ __device__ static void store(const struct nib_gemv_params &p, int64_t index,
  * further group lies tiles_at_once slots behind the one before.  Second halves lie
  * behind all groups.
  */
-__device__ static int sums_slot(const struct nib_skinny_params &q,
-				uint32_t share)
+__device__ static int sums_slot(const struct nib_skinny_params &q, uint32_t share)
 {
 	const int tile = tile_of(share), group = group_of(share);
 
 	if (half_of(share) != 1)
 		return group * q.tiles_at_once + tile;
-	return (q.k_groups - 1) * q.tiles_at_once +
-	       (group + 1) * q.halved_tiles + tile;
+	return (q.k_groups - 1) * q.tiles_at_once + (group + 1) * q.halved_tiles + tile;
 }
 
 /* The sum of a tile's warps: x is in the tile's first slot (sums_slot()). */
-__device__ static float add_warps(const struct nib_skinny_params &q,
-				  const float *x, int size, int tile)
+__device__ static float add_warps(const struct nib_skinny_params &q, const float *x,
+				  int size, int tile)
 {
 	const int pitch = q.tiles_at_once * size;
 	const int i = tile - (q.tiles_at_once - q.halved_tiles);
@@ -599,14 +586,12 @@ __device__ static void store_tiles(const struct nib_skinny_params &q,
 	const int size = NIB_SKINNY_SUMS(V::EIGHTS);
 	const bool is_tiled = V::IS_MOE || q.p.b.is_tiled;
 
-	for (int i = threadIdx.x; i < r.count * size;
-	     i += NIB_SKINNY_WARPS * 32) {
+	for (int i = threadIdx.x; i < r.count * size; i += NIB_SKINNY_WARPS * 32) {
 		/* Four rows that are neighbours in C by neighbouring lanes. */
 		const int four = i % 4 * 4 + i / 4 % 4;
 		const int at = is_tiled ? four : i % NIB_GEMV_TILE_ROWS;
 		const int m = i % size / NIB_GEMV_TILE_ROWS;
-		const float *x =
-		    sums + i / size * size + m * NIB_GEMV_TILE_ROWS + at;
+		const float *x = sums + i / size * size + m * NIB_GEMV_TILE_ROWS + at;
 		const float sum = add_warps(q, x, size, i / size);
 		struct unit u = {0, 0, q.p.m};
 		int tile = r.tile + i / size;
@@ -619,8 +604,7 @@ __device__ static void store_tiles(const struct nib_skinny_params &q,
 				alpha = __ldg(q.p.alpha + u.expert);
 		}
 		row = nib_gemv_row(tile, at, is_tiled);
-		if (row < q.p.n && r.row + m >= u.row &&
-		    r.row + m < u.row + u.rows)
+		if (row < q.p.n && r.row + m >= u.row && r.row + m < u.row + u.rows)
 			store(q.p,
 			      blockIdx.y * q.p.c_batch_stride +
 				  (r.row + m) * q.p.c_row_stride + row,
@@ -630,8 +614,7 @@ __device__ static void store_tiles(const struct nib_skinny_params &q,
 
 /* ---- the kernel ---------------------------------------------------------- */
 
-__device__ static struct nib_gemv_operand
-operand_of_batch(struct nib_gemv_operand v)
+__device__ static struct nib_gemv_operand operand_of_batch(struct nib_gemv_operand v)
 {
 	v.codes += blockIdx.y * v.batch_stride;
 	v.scales += blockIdx.y * v.scale_batch_stride;
@@ -648,9 +631,9 @@ __device__ static void init_barriers(uint32_t shared, int readers)
 }
 
 template <class V>
-__device__ static void
-run_all(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
-	const struct cta &c, struct b_ring *r, float *sums)
+__device__ static void run_all(const struct nib_skinny_params &q,
+			       const struct nib_gemv_operand &b, const struct cta &c,
+			       struct b_ring *r, float *sums)
 {
 	const int warp = threadIdx.x / 32;
 	const bool works = warp < busy_warps(q);
@@ -663,8 +646,8 @@ run_all(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 		float acc[2][4] = {};
 
 		if (works) {
-			run_round<V>(q, b, c, v, r, number,
-				     has_tile(r->share, at), acc);
+			run_round<V>(q, b, c, v, r, number, has_tile(r->share, at),
+				     acc);
 			store_sums<V>(sums + sums_slot(q, r->share) *
 						 NIB_SKINNY_SUMS(V::EIGHTS),
 				      acc);
@@ -721,23 +704,23 @@ __device__ static void skinny_gemm(const struct nib_skinny_params &q)
 		bring_chunks<V>(q, a, c);
 }
 
-#define SKINNY(name, ...)                                                      \
-	extern "C" __global__ void __launch_bounds__(NIB_SKINNY_THREADS, 1)    \
-	    NIB_KERNEL(skinny_##name)(                                         \
-		const __grid_constant__ struct nib_skinny_params q)            \
-	{                                                                      \
-		skinny_gemm<skinny<__VA_ARGS__>>(q);                           \
+#define SKINNY(name, ...)                                                              \
+	extern "C" __global__ void __launch_bounds__(NIB_SKINNY_THREADS, 1)            \
+	    NIB_KERNEL(skinny_##name)(                                                 \
+		const __grid_constant__ struct nib_skinny_params q)                    \
+	{                                                                              \
+		skinny_gemm<skinny<__VA_ARGS__>>(q);                                   \
 	}
 
 /*
  * The kernels for a type of A.  Experts have units of eight rows: with 16 all
  * MoE problems that go here were slower.
  */
-#define SKINNY_KERNELS(type, suffix)                                           \
-	SKINNY(8##suffix, 1, B_ALIGNED, type)                                  \
-	SKINNY(8_any##suffix, 1, B_ANY, type)                                  \
-	SKINNY(16##suffix, 2, B_ALIGNED, type)                                 \
-	SKINNY(16_any##suffix, 2, B_ANY, type)                                 \
+#define SKINNY_KERNELS(type, suffix)                                                   \
+	SKINNY(8##suffix, 1, B_ALIGNED, type)                                          \
+	SKINNY(8_any##suffix, 1, B_ANY, type)                                          \
+	SKINNY(16##suffix, 2, B_ALIGNED, type)                                         \
+	SKINNY(16_any##suffix, 2, B_ANY, type)                                         \
 	SKINNY(experts_8##suffix, 1, B_EXPERTS, type)
 
 #endif

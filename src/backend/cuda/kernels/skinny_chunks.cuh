@@ -39,8 +39,7 @@ __device__ static void decode(uint32_t q, uint32_t scale, uint32_t w[4])
 		w[3] = mul_bf16x2(bf16_pair(q, q >> 6), scale);
 	} else {
 		/* As e4m3, whose exponent has another bias. */
-		const uint32_t even =
-		    (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
+		const uint32_t even = (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
 		const uint32_t odd = (q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);
 
 		w[0] = mul_f16x2(cvt_f16x2_e4m3x2(even), scale);
@@ -73,7 +72,8 @@ __device__ static void widen_scales(uint32_t x, uint32_t s[2])
  * Eight elements in the order in which decode() gives codes: fp16 (0, 2), (4,
  * 6), (1, 3), (5, 7), bf16 (0, 4), (1, 5), (2, 6), (3, 7).
  */
-template <bool IS_BF16> __device__ static uint4 in_order_of_codes(uint4 x)
+template <bool IS_BF16>
+__device__ static uint4 in_order_of_codes(uint4 x)
 {
 	const uint32_t low = 0x5410, high = 0x7632;
 
@@ -117,8 +117,8 @@ __device__ static uint32_t load_scale(const struct nib_gemv_params &p,
 		return NO_SCALE;
 	if (!a.is_tiled)
 		return a.scales[row * a.scale_row_stride + block];
-	return a.scales[(row / 128 * columns + block / 4) * 512 +
-			row % 32 * 16 + row % 128 / 32 * 4 + block % 4];
+	return a.scales[(row / 128 * columns + block / 4) * 512 + row % 32 * 16 +
+			row % 128 / 32 * 4 + block % 4];
 }
 
 /* Eight NVFP4 values of a row, from k on: their codes, and the scale in y. */
@@ -137,17 +137,16 @@ __device__ static uint4 load_nvfp4(const struct nib_gemv_params &p,
 
 /* A lane's eight values of each row of a step; zeros outside of A. */
 template <class V>
-__device__ static void
-load_chunk(const struct nib_gemv_params &p, const struct nib_gemv_operand &a,
-	   const struct cta &c, const struct round_step &s, uint4 (&x)[V::M])
+__device__ static void load_chunk(const struct nib_gemv_params &p,
+				  const struct nib_gemv_operand &a, const struct cta &c,
+				  const struct round_step &s, uint4 (&x)[V::M])
 {
 	const int k = s.step * NIB_GEMV_STEP + threadIdx.x % 32 * 8;
 
 #pragma unroll
 	for (int i = 0; i < V::M; i++) {
 		const int row = V::IS_MOE ? s.at.row + i : i;
-		const uint8_t *from =
-		    a.codes + row * a.row_stride + (int64_t)k * 2;
+		const uint8_t *from = a.codes + row * a.row_stride + (int64_t)k * 2;
 
 		x[i] = make_uint4(0, 0, 0, 0);
 		/* k is a multiple of 16. */
@@ -156,13 +155,13 @@ load_chunk(const struct nib_gemv_params &p, const struct nib_gemv_operand &a,
 		if (V::IS_NVFP4)
 			x[i] = load_nvfp4<V>(p, a, c, row, k);
 		else
-			x[i] = V::ALIGNED ? *(const uint4 *)from
-					  : load_elements(from);
+			x[i] = V::ALIGNED ? *(const uint4 *)from : load_elements(from);
 	}
 }
 
 /* What load_chunk() loaded, as decode() gives codes. */
-template <class V> __device__ static uint4 piece_of(uint4 x)
+template <class V>
+__device__ static uint4 piece_of(uint4 x)
 {
 	uint32_t w[4], s[2];
 
@@ -188,8 +187,7 @@ __device__ static void store_chunk(uint32_t chunk, const uint4 (&x)[V::M])
 
 #pragma unroll
 	for (int row = 0; row < V::M; row++)
-		sts_128(to + row / 8 * 4096 + row % 8 * 64,
-			piece_of<V>(x[row]));
+		sts_128(to + row / 8 * 4096 + row % 8 * 64, piece_of<V>(x[row]));
 	__syncwarp();
 }
 
@@ -205,15 +203,13 @@ __device__ static void bring_chunks(const struct nib_skinny_params &q,
 
 	find_step<V>(q, c, steps, &s);
 #pragma unroll 1
-	for (int i = V::CHUNKS + bringer; s.at.count > 0;
-	     i += NIB_SKINNY_BRINGERS) {
+	for (int i = V::CHUNKS + bringer; s.at.count > 0; i += NIB_SKINNY_BRINGERS) {
 		const int chunk = i % V::CHUNKS;
 		uint4 x[V::M];
 
 		load_chunk<V>(q.p, a, c, s, x);
 		wait(empty<V>(c.shared, chunk), i / V::CHUNKS % 2 ^ 1);
-		store_chunk<V>(c.shared + V::CHUNKS_AT + chunk * V::CHUNK_BYTES,
-			       x);
+		store_chunk<V>(c.shared + V::CHUNKS_AT + chunk * V::CHUNK_BYTES, x);
 		mbarrier_arrive(full<V>(c.shared, chunk));
 		s.step += NIB_SKINNY_BRINGERS;
 		find_step<V>(q, c, steps, &s);

@@ -19,22 +19,20 @@ enum a_type { A_NVFP4, A_F16, A_BF16 };
 enum b_kind { B_ALIGNED, B_ANY, B_EXPERTS };
 
 /* What the variants of the kernel differ in. */
-template <int EIGHTS_, enum b_kind B_, enum a_type TYPE_> struct skinny {
+template <int EIGHTS_, enum b_kind B_, enum a_type TYPE_>
+struct skinny {
 	static const int EIGHTS = EIGHTS_, M = 8 * EIGHTS_;
 	static const bool ALIGNED = B_ != B_ANY, IS_MOE = B_ == B_EXPERTS;
-	static const bool IS_NVFP4 = TYPE_ == A_NVFP4,
-			  IS_BF16 = TYPE_ == A_BF16;
+	static const bool IS_NVFP4 = TYPE_ == A_NVFP4, IS_BF16 = TYPE_ == A_BF16;
 	static const int STAGES = NIB_SKINNY_STAGES(EIGHTS_);
 	static const int CHUNKS = NIB_SKINNY_CHUNKS(EIGHTS_);
 	static const int CHUNK_BYTES = NIB_SKINNY_CHUNK_BYTES(EIGHTS_);
 	static_assert(CHUNKS % NIB_SKINNY_BRINGERS == 0,
 		      "a chunk's space has one bringer");
 	/* Offsets in shared memory. */
-	static const int CHUNKS_AT =
-	    NIB_SKINNY_WARPS * STAGES * NIB_GEMV_STAGE_BYTES;
+	static const int CHUNKS_AT = NIB_SKINNY_WARPS * STAGES * NIB_GEMV_STAGE_BYTES;
 	static const int SUMS_AT = CHUNKS_AT + CHUNKS * CHUNK_BYTES;
-	static const int SUMS_BYTES =
-	    NIB_SKINNY_WARPS * NIB_SKINNY_SUMS(EIGHTS_) * 4;
+	static const int SUMS_BYTES = NIB_SKINNY_WARPS * NIB_SKINNY_SUMS(EIGHTS_) * 4;
 	static const int BARRIERS_AT = SUMS_AT + SUMS_BYTES;
 	static const int UNITS_AT = BARRIERS_AT + CHUNKS * 16;
 	static const int SCALE_ROWS_AT = UNITS_AT + NIB_SKINNY_UNITS * 4;
@@ -51,12 +49,14 @@ struct cta {
 	const int32_t *scale_rows; /* of the experts' rows of A */
 };
 
-template <class V> __device__ static uint32_t full(uint32_t shared, int chunk)
+template <class V>
+__device__ static uint32_t full(uint32_t shared, int chunk)
 {
 	return shared + V::BARRIERS_AT + chunk * 16;
 }
 
-template <class V> __device__ static uint32_t empty(uint32_t shared, int chunk)
+template <class V>
+__device__ static uint32_t empty(uint32_t shared, int chunk)
 {
 	return full<V>(shared, chunk) + 8;
 }
@@ -83,7 +83,8 @@ struct expert_rows {
 	int32_t experts, rows, tile_m;
 };
 
-template <int M> DEVICE int32_t whole_units(int32_t, int32_t)
+template <int M>
+DEVICE int32_t whole_units(int32_t, int32_t)
 {
 	return M;
 }
@@ -94,8 +95,8 @@ template <int M> DEVICE int32_t whole_units(int32_t, int32_t)
  */
 template <class V>
 __device__ static void fill_expert(const struct nib_skinny_params &q,
-				   const struct expert_rows &rows, int e,
-				   int unit, uint8_t *bytes)
+				   const struct expert_rows &rows, int e, int unit,
+				   uint8_t *bytes)
 {
 	const int first = expert_row(&rows, e), end = expert_row(&rows, e + 1);
 	const int m = end - first;
@@ -103,8 +104,7 @@ __device__ static void fill_expert(const struct nib_skinny_params &q,
 	int32_t *scale_rows = (int32_t *)(bytes + V::SCALE_ROWS_AT);
 	int own = first;
 
-	for (int row = first; row < end && unit < NIB_SKINNY_UNITS;
-	     row += V::M, unit++)
+	for (int row = first; row < end && unit < NIB_SKINNY_UNITS; row += V::M, unit++)
 		units[unit] = pack_unit(e, row, min(V::M, end - row));
 	if (!V::IS_NVFP4 || m <= 0)
 		return;
@@ -118,16 +118,13 @@ __device__ static void fill_expert(const struct nib_skinny_params &q,
 
 /* Called by all threads: fills the tables, and returns the number of units. */
 template <class V>
-__device__ static int fill_units(const struct nib_skinny_params &q,
-				 uint8_t *bytes)
+__device__ static int fill_units(const struct nib_skinny_params &q, uint8_t *bytes)
 {
-	const struct expert_rows rows = {q.row_offsets, q.experts, q.rows,
-					 V::M};
+	const struct expert_rows rows = {q.row_offsets, q.experts, q.rows, V::M};
 	int32_t *first_unit = (int32_t *)(bytes + V::SUMS_AT);
 
 	if (threadIdx.x < 32)
-		count_tiles<whole_units<V::M>>(&rows, 1, (int)threadIdx.x,
-					       first_unit);
+		count_tiles<whole_units<V::M>>(&rows, 1, (int)threadIdx.x, first_unit);
 	__syncthreads();
 	for (int e = threadIdx.x; e < q.experts; e += NIB_SKINNY_THREADS)
 		fill_expert<V>(q, rows, e, first_unit[e], bytes);
@@ -170,8 +167,7 @@ __device__ static struct round round_at(const struct nib_skinny_params &q,
 
 template <class V>
 __device__ static struct round next_round(const struct nib_skinny_params &q,
-					  const struct cta &c,
-					  const struct round &r)
+					  const struct cta &c, const struct round &r)
 {
 	return round_at<V>(q, c, r.tile + r.count);
 }
@@ -184,9 +180,8 @@ struct round_step {
 
 /* Goes on to the round that has the step, counted from the begin of this one. */
 template <class V>
-__device__ static void find_step(const struct nib_skinny_params &q,
-				 const struct cta &c, int steps,
-				 struct round_step *s)
+__device__ static void find_step(const struct nib_skinny_params &q, const struct cta &c,
+				 int steps, struct round_step *s)
 {
 	while (s->at.count > 0 && s->step >= steps) {
 		s->step -= steps;

@@ -47,11 +47,11 @@
 #include "skinny.cuh"
 
 /* What the variants differ in. */
-template <int EIGHTS_, enum b_kind B_, enum a_type TYPE_> struct wide {
+template <int EIGHTS_, enum b_kind B_, enum a_type TYPE_>
+struct wide {
 	static const int EIGHTS = EIGHTS_, M = 8 * EIGHTS_;
 	static const bool ALIGNED = B_ != B_ANY, IS_MOE = false;
-	static const bool IS_NVFP4 = TYPE_ == A_NVFP4,
-			  IS_BF16 = TYPE_ == A_BF16;
+	static const bool IS_NVFP4 = TYPE_ == A_NVFP4, IS_BF16 = TYPE_ == A_BF16;
 	static const int STAGES = NIB_WIDE_STAGES;
 	/*
 	 * Stages of B that are asked for before A, which comes behind them: 64 rows
@@ -62,8 +62,7 @@ template <int EIGHTS_, enum b_kind B_, enum a_type TYPE_> struct wide {
 	static const int CHUNKS = NIB_WIDE_CHUNKS(EIGHTS_);
 	static const int CHUNK_BYTES = NIB_SKINNY_CHUNK_BYTES(EIGHTS_);
 	/* Offsets in shared memory. */
-	static const int CHUNKS_AT =
-	    NIB_SKINNY_WARPS * STAGES * NIB_GEMV_STAGE_BYTES;
+	static const int CHUNKS_AT = NIB_SKINNY_WARPS * STAGES * NIB_GEMV_STAGE_BYTES;
 	static const int SUMS_AT = CHUNKS_AT;
 	static const int EXCHANGE_AT = CHUNKS_AT + CHUNKS * CHUNK_BYTES;
 	static const int BARRIERS_AT = EXCHANGE_AT + NIB_WIDE_EXCHANGE_BYTES;
@@ -118,8 +117,7 @@ __device__ static int own_group(const struct wide_cta &c)
 template <class V>
 __device__ static void
 load_wide(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
-	  const struct wide_cta &c, const struct source &from, int step,
-	  int stage)
+	  const struct wide_cta &c, const struct source &from, int step, int stage)
 {
 	const int warp = threadIdx.x / 32;
 	const uint32_t to =
@@ -143,8 +141,7 @@ __device__ static void load_first(const struct nib_skinny_params &q,
 
 #pragma unroll
 	for (int i = first; i < end; i++)
-		load_wide<V>(q, b, c, from,
-			     c.begin + own_group(c) + i * q.k_groups, i);
+		load_wide<V>(q, b, c, from, c.begin + own_group(c) + i * q.k_groups, i);
 }
 
 /* ---- chunks of A --------------------------------------------------------- */
@@ -153,7 +150,8 @@ __device__ static void load_first(const struct nib_skinny_params &q,
  * A lane's 16 values, a block of a row: its elements; or of NVFP4 eight bytes of
  * codes and the scale.
  */
-template <class V> struct block_of_a {
+template <class V>
+struct block_of_a {
 	uint32_t word[V::IS_NVFP4 ? 3 : 8];
 };
 
@@ -168,16 +166,16 @@ struct row_of_a {
 
 template <class V>
 __device__ static struct row_of_a row_of(const struct nib_gemv_params &p,
-					 const struct nib_gemv_operand &a,
-					 int row, int first)
+					 const struct nib_gemv_operand &a, int row,
+					 int first)
 {
 	const int block = first * 4 + threadIdx.x % 4;
 	struct row_of_a r;
 
 	/* k is a multiple of 16. */
 	r.count = row < p.m ? (p.k / 16 - block + 3) / 4 : 0;
-	r.values = a.codes + row * a.row_stride +
-		   (int64_t)block * (V::IS_NVFP4 ? 8 : 32);
+	r.values =
+	    a.codes + row * a.row_stride + (int64_t)block * (V::IS_NVFP4 ? 8 : 32);
 	/* A has less than 128 rows. */
 	r.scales = a.scales + (a.is_tiled ? (int64_t)first * 512 + row % 32 * 16 +
 						row / 32 * 4 + threadIdx.x % 4
@@ -188,9 +186,7 @@ __device__ static struct row_of_a row_of(const struct nib_gemv_params &p,
 
 /* A block of rows that are not in pieces of 16 bytes. */
 template <class V>
-__device__ static struct block_of_a<V> load_any_block(const struct row_of_a &r,
-						      int i)
-{
+__device__ static struct block_of_a<V> load_any_block(const struct row_of_a &r, int i) {
 	const uint8_t *from = r.values + i * (V::IS_NVFP4 ? 32 : 128);
 	struct block_of_a<V> x;
 
@@ -212,11 +208,11 @@ __device__ static struct block_of_a<V> load_any_block(const struct row_of_a &r,
 
 /* Block number i, if it is there; else zeros. */
 template <class V>
-__device__ static struct block_of_a<V> load_block(const struct row_of_a &r,
-						  int i, bool is_there)
-{
+__device__ static struct block_of_a<V> load_block(const struct row_of_a &r, int i,
+						  bool is_there) {
 	const uint8_t *from = r.values + i * (V::IS_NVFP4 ? 32 : 128);
-	struct block_of_a<V> x = {};
+	struct block_of_a<V> x = {
+	};
 
 	if constexpr (!V::ALIGNED) {
 		if (is_there)
@@ -225,8 +221,7 @@ __device__ static struct block_of_a<V> load_block(const struct row_of_a &r,
 		const uint2 codes = ldg_64_if(from, is_there);
 
 		x.word[0] = codes.x, x.word[1] = codes.y;
-		x.word[2] =
-		    ldg_u8_if(r.scales + i * r.scale_step, is_there);
+		x.word[2] = ldg_u8_if(r.scales + i * r.scale_step, is_there);
 	} else {
 #pragma unroll
 		for (int j = 0; j < 2; j++) {
@@ -241,8 +236,7 @@ __device__ static struct block_of_a<V> load_block(const struct row_of_a &r,
 
 /* A block in the order in which decode() gives codes: word i is of wgmma i / 2. */
 template <class V>
-__device__ static void order_block(const struct block_of_a<V> &x,
-				   uint32_t (&w)[8])
+__device__ static void order_block(const struct block_of_a<V> &x, uint32_t (&w)[8])
 {
 	if constexpr (V::IS_NVFP4) {
 		uint32_t s[2];
@@ -254,9 +248,8 @@ __device__ static void order_block(const struct block_of_a<V> &x,
 	} else {
 #pragma unroll
 		for (int i = 0; i < 8; i += 4) {
-			const uint4 y = in_order_of_codes<V::IS_BF16>(
-			    make_uint4(x.word[i], x.word[i + 1], x.word[i + 2],
-				       x.word[i + 3]));
+			const uint4 y = in_order_of_codes<V::IS_BF16>(make_uint4(
+			    x.word[i], x.word[i + 1], x.word[i + 2], x.word[i + 3]));
 
 			w[i] = y.x, w[i + 1] = y.y;
 			w[i + 2] = y.z, w[i + 3] = y.w;
@@ -287,8 +280,8 @@ __device__ static void store_atoms(uint32_t to, int eight, int first, int end,
 {
 	const int row = threadIdx.x % 8, piece = threadIdx.x % 32 / 8;
 	/* Pieces 4 to 7 are 64 bytes from pieces 0 to 3. */
-	const uint32_t low = to + (first * V::EIGHTS + eight) * 1024 +
-			     row * 128 + (piece ^ row) * 16;
+	const uint32_t low =
+	    to + (first * V::EIGHTS + eight) * 1024 + row * 128 + (piece ^ row) * 16;
 	const uint32_t high = low ^ 64;
 
 #pragma unroll
@@ -309,25 +302,23 @@ __device__ static void store_atoms(uint32_t to, int eight, int first, int end,
  * A warp has eight rows of A.  The rest of its first stages of B follows.
  */
 template <class V>
-__device__ static void fill_chunks(const struct nib_skinny_params &q,
-				   const struct nib_gemv_operand &a,
-				   const struct nib_gemv_operand &b,
-				   const struct wide_cta &c)
+__device__ static void
+fill_chunks(const struct nib_skinny_params &q, const struct nib_gemv_operand &a,
+	    const struct nib_gemv_operand &b, const struct wide_cta &c)
 {
 	const int by = NIB_SKINNY_WARPS / V::EIGHTS;
 	const int warp = threadIdx.x / 32, eight = warp % V::EIGHTS;
 	const int first = warp / V::EIGHTS;
 	const int end = min(c.end - c.begin, V::CHUNKS) * 4;
 	const struct row_of_a r =
-	    row_of<V>(q.p, a, eight * 8 + threadIdx.x % 32 / 4,
-		      c.begin * 4 + first);
+	    row_of<V>(q.p, a, eight * 8 + threadIdx.x % 32 / 4, c.begin * 4 + first);
 	struct block_of_a<V> x[V::CHUNKS * 4 / by];
 
 	load_atoms<V, V::CHUNKS * 4 / by, by>(r, first, end, x);
 	if (own_tile(q) < c.tiles)
 		load_first<V>(q, b, c, V::EARLY_STAGES, V::STAGES);
-	store_atoms<V, V::CHUNKS * 4 / by, by>(c.shared + V::CHUNKS_AT, eight,
-					       first, end, x);
+	store_atoms<V, V::CHUNKS * 4 / by, by>(c.shared + V::CHUNKS_AT, eight, first,
+					       end, x);
 	fence_proxy_async_shared();
 }
 
@@ -351,8 +342,7 @@ __device__ static void bring_wide(const struct nib_skinny_params &q,
 		for (int j = 0; j < count; j++)
 			load_atoms<V, 4 * ahead, 1>(
 			    row_of<V>(q.p, a,
-				      (warp + j * by) * 8 +
-					  threadIdx.x % 32 / 4,
+				      (warp + j * by) * 8 + threadIdx.x % 32 / 4,
 				      (c.begin + i) * 4),
 			    0, (end - i) * 4, x[j]);
 #pragma unroll
@@ -361,14 +351,12 @@ __device__ static void bring_wide(const struct nib_skinny_params &q,
 
 			if (i + h >= end)
 				return;
-			wait(empty<V>(c.shared, chunk),
-			     (i + h) / V::CHUNKS % 2 ^ 1);
+			wait(empty<V>(c.shared, chunk), (i + h) / V::CHUNKS % 2 ^ 1);
 #pragma unroll
 			for (int j = 0; j < count; j++)
-				store_atoms<V, 4, 1>(
-				    c.shared + V::CHUNKS_AT +
-					chunk * V::CHUNK_BYTES,
-				    warp + j * by, 0, 4, x[j] + 4 * h);
+				store_atoms<V, 4, 1>(c.shared + V::CHUNKS_AT +
+							 chunk * V::CHUNK_BYTES,
+						     warp + j * by, 0, 4, x[j] + 4 * h);
 			fence_proxy_async_shared();
 			mbarrier_arrive(full<V>(c.shared, chunk));
 		}
@@ -384,8 +372,7 @@ __device__ static uint64_t atom_descriptor(uint32_t at)
 }
 
 template <class V>
-__device__ static void wgmma(float (&d)[V::M / 2], const uint32_t (&a)[4],
-			     uint32_t at)
+__device__ static void wgmma(float (&d)[V::M / 2], const uint32_t (&a)[4], uint32_t at)
 {
 	if constexpr (V::IS_BF16)
 		wgmma_bf16<V::M>(d, a, atom_descriptor(at), 1);
@@ -400,8 +387,7 @@ struct wide_view {
 	uint32_t scale_stride, pick;
 };
 
-__device__ static struct wide_view
-wide_view_of(const struct nib_gemv_operand &b)
+__device__ static struct wide_view wide_view_of(const struct nib_gemv_operand &b)
 {
 	const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 	struct wide_view v;
@@ -418,21 +404,19 @@ wide_view_of(const struct nib_gemv_operand &b)
  * row's blocks from there on; 0 behind the last.
  */
 template <class V>
-__device__ static void wide_scales(const struct wide_view &v, uint32_t stage,
-				   int left, int j, uint32_t (&s)[2])
+__device__ static void wide_scales(const struct wide_view &v, uint32_t stage, int left,
+				   int j, uint32_t (&s)[2])
 {
 	const uint32_t at = stage + v.scales + j * v.scale_stride;
-	const uint32_t both =
-	    prmt(lds_32(at), lds_32(at + 8 * STEP_BLOCKS), v.pick);
+	const uint32_t both = prmt(lds_32(at), lds_32(at + 8 * STEP_BLOCKS), v.pick);
 
-	widen_scales<V::IS_BF16>(
-	    4 * j + (int)(threadIdx.x % 4) < left ? both : 0, s);
+	widen_scales<V::IS_BF16>(4 * j + (int)(threadIdx.x % 4) < left ? both : 0, s);
 }
 
 /* 64 k number j of the warp's 16 rows: the operands of four wgmma. */
 template <class V>
-__device__ static void decode_rows(const struct wide_view &v, uint32_t stage,
-				   int left, int j, uint32_t (&a)[4][4])
+__device__ static void decode_rows(const struct wide_view &v, uint32_t stage, int left,
+				   int j, uint32_t (&a)[4][4])
 {
 	/* Pairs of pieces of a row are swapped by the row's number. */
 	const uint32_t codes = (stage + v.codes) ^ j * 32;
@@ -455,9 +439,8 @@ __device__ static void decode_rows(const struct wide_view &v, uint32_t stage,
 /* Adds a stage of B times a chunk of A: four groups of wgmma, of which one is
  * multiplied while the next one is decoded. */
 template <class V>
-__device__ static void multiply_wide(float (&acc)[V::M / 2],
-				     const struct wide_view &v, uint32_t stage,
-				     uint32_t chunk, int left)
+__device__ static void multiply_wide(float (&acc)[V::M / 2], const struct wide_view &v,
+				     uint32_t stage, uint32_t chunk, int left)
 {
 	uint32_t a[2][4][4];
 
@@ -467,8 +450,7 @@ __device__ static void multiply_wide(float (&acc)[V::M / 2],
 		wgmma_fence();
 #pragma unroll
 		for (int i = 0; i < 4; i++)
-			wgmma<V>(acc, a[j % 2][i],
-				 chunk + j * V::M * 128 + i * 32);
+			wgmma<V>(acc, a[j % 2][i], chunk + j * V::M * 128 + i * 32);
 		wgmma_commit();
 		if (j == 3)
 			break;
@@ -482,20 +464,17 @@ __device__ static void multiply_wide(float (&acc)[V::M / 2],
 template <class V>
 __device__ static void
 run_steps(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
-	  const struct wide_cta &c, bool multiplies,
-	  float (&acc)[V::M / 2])
+	  const struct wide_cta &c, bool multiplies, float (&acc)[V::M / 2])
 {
 	const struct wide_view v = wide_view_of(b);
 	const uint32_t ring =
-	    c.shared +
-	    threadIdx.x / 32 * V::STAGES * NIB_GEMV_STAGE_BYTES;
+	    c.shared + threadIdx.x / 32 * V::STAGES * NIB_GEMV_STAGE_BYTES;
 	const uint32_t chunks = opaque(c.shared + V::CHUNKS_AT);
 	const uint32_t bars = opaque(full<V>(c.shared, 0));
 	int stage = 0;
 
 #pragma unroll 1
-	for (int i = own_group(c); i < c.end - c.begin;
-	     i += q.k_groups) {
+	for (int i = own_group(c); i < c.end - c.begin; i += q.k_groups) {
 		const int chunk = i % V::CHUNKS;
 
 		if (multiplies)
@@ -504,10 +483,9 @@ run_steps(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 		if (i >= V::CHUNKS)
 			wait(bars + chunk * 16, i / V::CHUNKS % 2 ^ 1);
 		if (multiplies)
-			multiply_wide<V>(
-			    acc, v, ring + stage * NIB_GEMV_STAGE_BYTES,
-			    chunks + chunk * V::CHUNK_BYTES,
-			    q.p.k / 16 - (c.begin + i) * STEP_BLOCKS);
+			multiply_wide<V>(acc, v, ring + stage * NIB_GEMV_STAGE_BYTES,
+					 chunks + chunk * V::CHUNK_BYTES,
+					 q.p.k / 16 - (c.begin + i) * STEP_BLOCKS);
 		__syncwarp();
 		if (threadIdx.x % 32 == 0)
 			mbarrier_arrive(bars + chunk * 16 + 8);
@@ -516,10 +494,8 @@ run_steps(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 		 * before they multiply the first, and registers are few.
 		 */
 		if (multiplies) {
-			load_wide<V>(q, b, c,
-				     source_of(q.p, b, c.tile + own_tile(q)),
-				     c.begin + i + V::STAGES * q.k_groups,
-				     stage);
+			load_wide<V>(q, b, c, source_of(q.p, b, c.tile + own_tile(q)),
+				     c.begin + i + V::STAGES * q.k_groups, stage);
 			stage = stage + 1 == V::STAGES ? 0 : stage + 1;
 		}
 	}
@@ -528,15 +504,14 @@ run_steps(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 /* ---- sums ---------------------------------------------------------------- */
 
 template <class V>
-__device__ static void store_wide_sums(float *sums,
-				       const float (&acc)[V::M / 2])
+__device__ static void store_wide_sums(float *sums, const float (&acc)[V::M / 2])
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
 #pragma unroll
 	for (int i = 0; i < V::M / 2; i++)
-		sums[(i / 4 * 8 + 2 * t + i % 2) * V::SUMS_PITCH + g +
-		     i / 2 % 2 * 8] = acc[i];
+		sums[(i / 4 * 8 + 2 * t + i % 2) * V::SUMS_PITCH + g + i / 2 % 2 * 8] =
+		    acc[i];
 }
 
 /*
@@ -549,15 +524,13 @@ struct four_sums {
 
 __device__ static struct four_sums four_number(int i, int row, int rows)
 {
-	return {i / (16 * rows) * 4 + i / 4 % 4, i % 4 * 4,
-		row + i / 16 % rows};
+	return {i / (16 * rows) * 4 + i / 4 % 4, i % 4 * 4, row + i / 16 % rows};
 }
 
 /* What the CTA's groups add up to. */
 template <class V>
 __device__ static float4 add_groups(const struct nib_skinny_params &q,
-				    const float *sums,
-				    const struct four_sums &s)
+				    const float *sums, const struct four_sums &s)
 {
 	const float *from = sums + s.tile * V::SUMS + s.m * V::SUMS_PITCH + s.at;
 	float4 x = *(const float4 *)from;
@@ -573,16 +546,15 @@ __device__ static float4 add_groups(const struct nib_skinny_params &q,
 
 template <class V>
 __device__ static void store_four(const struct nib_skinny_params &q,
-				  const struct wide_cta &c,
-				  const struct four_sums &s, const float4 &x,
-				  float alpha)
+				  const struct wide_cta &c, const struct four_sums &s,
+				  const float4 &x, float alpha)
 {
 	const float value[4] = {x.x, x.y, x.z, x.w};
 
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		const int64_t row = nib_gemv_row(c.tile + s.tile, s.at + i,
-						 q.p.b.is_tiled);
+		const int64_t row =
+		    nib_gemv_row(c.tile + s.tile, s.at + i, q.p.b.is_tiled);
 
 		if (row < q.p.n)
 			store(q.p, s.m * q.p.c_row_stride + row,
@@ -593,17 +565,15 @@ __device__ static void store_four(const struct nib_skinny_params &q,
 /* One slice: the sums are C. */
 template <class V>
 __device__ static void store_sums_of_cta(const struct nib_skinny_params &q,
-					 const struct wide_cta &c,
-					 const float *sums, float alpha)
+					 const struct wide_cta &c, const float *sums,
+					 float alpha)
 {
 #pragma unroll 1
-	for (int i = threadIdx.x; i < c.tiles * V::M * 4;
-	     i += NIB_SKINNY_WARPS * 32) {
+	for (int i = threadIdx.x; i < c.tiles * V::M * 4; i += NIB_SKINNY_WARPS * 32) {
 		const struct four_sums s = four_number(i, 0, V::M);
 
 		if (s.m < q.p.m)
-			store_four<V>(q, c, s, add_groups<V>(q, sums, s),
-				      alpha);
+			store_four<V>(q, c, s, add_groups<V>(q, sums, s), alpha);
 	}
 }
 
@@ -613,8 +583,8 @@ __device__ static void store_sums_of_cta(const struct nib_skinny_params &q,
  */
 template <class V>
 __device__ static void store_sums_of_both(const struct nib_skinny_params &q,
-					  const struct wide_cta &c,
-					  const float *sums, float alpha)
+					  const struct wide_cta &c, const float *sums,
+					  float alpha)
 {
 	const int rows = V::M / 2, most = rows / 16;
 	const int count = c.tiles * rows * 4, step = NIB_SKINNY_WARPS * 32;
@@ -625,12 +595,10 @@ __device__ static void store_sums_of_both(const struct nib_skinny_params &q,
 #pragma unroll
 	for (int j = 0; j < most; j++) {
 		const int i = threadIdx.x + j * step;
-		const struct four_sums s =
-		    four_number(i, (c.rank ^ 1) * rows, rows);
+		const struct four_sums s = four_number(i, (c.rank ^ 1) * rows, rows);
 
 		if (i < count && s.m < q.p.m)
-			st_cluster_f32x4(other + i * 16,
-					 add_groups<V>(q, sums, s));
+			st_cluster_f32x4(other + i * 16, add_groups<V>(q, sums, s));
 	}
 	cluster_arrive_release();
 #pragma unroll
@@ -662,10 +630,9 @@ __device__ static void store_sums_of_both(const struct nib_skinny_params &q,
 /* ---- the kernel ---------------------------------------------------------- */
 
 template <class V>
-__device__ static void
-multiply_all(const struct nib_skinny_params &q,
-	     const struct nib_gemv_operand &b, const struct wide_cta &c,
-	     float *sums)
+__device__ static void multiply_all(const struct nib_skinny_params &q,
+				    const struct nib_gemv_operand &b,
+				    const struct wide_cta &c, float *sums)
 {
 	const int warp = threadIdx.x / 32;
 	const bool multiplies = own_tile(q) < c.tiles;
@@ -700,10 +667,8 @@ __device__ static void wide_gemm(const struct nib_skinny_params &q)
 	if (q.k_slices > 1)
 		cluster_arrive_relaxed();
 	if (threadIdx.x < V::CHUNKS) {
-		mbarrier_init(full<V>(c.shared, threadIdx.x),
-			      NIB_SKINNY_BRINGERS * 32);
-		mbarrier_init(empty<V>(c.shared, threadIdx.x),
-			      q.tiles_at_once);
+		mbarrier_init(full<V>(c.shared, threadIdx.x), NIB_SKINNY_BRINGERS * 32);
+		mbarrier_init(empty<V>(c.shared, threadIdx.x), q.tiles_at_once);
 	}
 	if (warp < NIB_SKINNY_WARPS && own_tile(q) < c.tiles)
 		load_first<V>(q, q.p.b, c, 0, V::EARLY_STAGES);
@@ -712,8 +677,7 @@ __device__ static void wide_gemm(const struct nib_skinny_params &q)
 		fill_chunks<V>(q, q.p.a, q.p.b, c);
 	__syncthreads();
 	if (warp < NIB_SKINNY_WARPS) {
-		multiply_all<V>(q, q.p.b, c,
-				(float *)(wide_bytes + V::SUMS_AT));
+		multiply_all<V>(q, q.p.b, c, (float *)(wide_bytes + V::SUMS_AT));
 		return;
 	}
 	bring_wide<V>(q, q.p.a, c);
@@ -723,19 +687,19 @@ __device__ static void wide_gemm(const struct nib_skinny_params &q)
 	}
 }
 
-#define WIDE(name, ...)                                                        \
-	extern "C" __global__ void __launch_bounds__(NIB_SKINNY_THREADS, 1)    \
-	    NIB_KERNEL(skinny_##name)(                                         \
-		const __grid_constant__ struct nib_skinny_params q)            \
-	{                                                                      \
-		wide_gemm<wide<__VA_ARGS__>>(q);                               \
+#define WIDE(name, ...)                                                                \
+	extern "C" __global__ void __launch_bounds__(NIB_SKINNY_THREADS, 1)            \
+	    NIB_KERNEL(skinny_##name)(                                                 \
+		const __grid_constant__ struct nib_skinny_params q)                    \
+	{                                                                              \
+		wide_gemm<wide<__VA_ARGS__>>(q);                                       \
 	}
 
 /* The kernels for a type of A. */
-#define WIDE_KERNELS(type, suffix)                                             \
-	WIDE(32##suffix, 4, B_ALIGNED, type)                                   \
-	WIDE(32_any##suffix, 4, B_ANY, type)                                   \
-	WIDE(64##suffix, 8, B_ALIGNED, type)                                   \
+#define WIDE_KERNELS(type, suffix)                                                     \
+	WIDE(32##suffix, 4, B_ALIGNED, type)                                           \
+	WIDE(32_any##suffix, 4, B_ANY, type)                                           \
+	WIDE(64##suffix, 8, B_ALIGNED, type)                                           \
 	WIDE(64_any##suffix, 8, B_ANY, type)
 
 #endif

@@ -46,9 +46,7 @@ DEVICE struct output output_of(const struct nib_sm100_args *args,
 	o.stride_bytes = w->c_stride_elems * bytes;
 	o.valid = row < w->rows_left ? w->valid : 0;
 	o.dtype = args->dtype;
-	o.alpha = w->is_nan    ? NAN
-		  : w->alpha ? __ldg(w->alpha)
-			     : 1.0f;
+	o.alpha = w->is_nan ? NAN : w->alpha ? __ldg(w->alpha) : 1.0f;
 	o.alpha2 = w->alpha2 ? __ldg(w->alpha2) : 1.0f;
 	o.d = accumulators + (threadIdx.x / 32 << 21);
 	o.d2 = o.d + w->n;
@@ -73,14 +71,16 @@ DEVICE void finish(const struct output *o, uint32_t *d, const uint32_t *d2)
 }
 
 /* x, rounded to the type of c, in the low bits. */
-template <int DTYPE> DEVICE uint32_t round_to(uint32_t x)
+template <int DTYPE>
+DEVICE uint32_t round_to(uint32_t x)
 {
 	if (DTYPE == 1)
 		return cvt_f16x2_f32(__uint_as_float(x), 0);
 	return cvt_bf16x2_f32(__uint_as_float(x), 0);
 }
 
-template <int DTYPE> DEVICE void store_one(char *to, uint32_t x)
+template <int DTYPE>
+DEVICE void store_one(char *to, uint32_t x)
 {
 	if (DTYPE == 0)
 		st_global_u32(to, x);
@@ -118,7 +118,8 @@ DEVICE void store(const struct output *o, int32_t row, const uint32_t *v)
 
 /* ---- whole tiles --------------------------------------------------------- */
 
-template <int ROWS> DEVICE void load_columns(uint32_t *d, uint32_t from)
+template <int ROWS>
+DEVICE void load_columns(uint32_t *d, uint32_t from)
 {
 	if (ROWS == 32)
 		tcgen05_ld_32(d, from);
@@ -189,8 +190,8 @@ DEVICE void finish_rows(const struct output *o, int32_t row, uint32_t *d,
  * the last ones of even tiles, the first ones of odd tiles.
  */
 template <bool DUAL>
-DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd,
-		       int32_t early, uint32_t drained)
+DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t early,
+		       uint32_t drained)
 {
 	const int32_t chunks = (n + CHUNK - 1) / CHUNK;
 	const int32_t last_early = min(chunks, (early + CHUNK - 1) / CHUNK) - 1;
@@ -244,8 +245,7 @@ DEVICE uint32_t slot_of(const struct exchange *x, int32_t from, int32_t matrix,
 			int32_t row)
 {
 	const int32_t sender = from - (from > x->slice);
-	const int32_t block =
-		((sender * (DUAL ? 2 : 1) + matrix) * x->part + row) / 4;
+	const int32_t block = ((sender * (DUAL ? 2 : 1) + matrix) * x->part + row) / 4;
 
 	return x->ring + (block * EPILOGUE_THREADS + threadIdx.x) * 16;
 }
@@ -258,8 +258,7 @@ DEVICE void arrive_at_others(const struct exchange *x, uint32_t bar)
 #pragma unroll 1
 		for (int32_t s = 0; s < x->slices; s++)
 			if (s != x->slice)
-				mbarrier_arrive_release_cluster(
-					in_slice<CTAS>(bar, s));
+				mbarrier_arrive_release_cluster(in_slice<CTAS>(bar, s));
 }
 
 /* 16 rows of A from `row` of a part to the slice that finishes it. */
@@ -277,9 +276,8 @@ DEVICE void send(const struct exchange *x, const struct output *o, int32_t to,
 #pragma unroll
 		for (int i = 0; i < 16; i += 4)
 			st_cluster_f32x4(
-			    in_slice<CTAS>(slot_of<DUAL>(&theirs, x->slice,
-							 matrix, row + i),
-					   to),
+			    in_slice<CTAS>(
+				slot_of<DUAL>(&theirs, x->slice, matrix, row + i), to),
 			    (const float *)d[matrix] + i);
 }
 
@@ -302,8 +300,7 @@ DEVICE void add_slices(const struct exchange *x, int32_t matrix, int32_t row,
 			other[i] = mine[i];
 #pragma unroll
 		for (int i = 0; i < 16 && s != x->slice; i += 4)
-			lds_f32x4(slot_of<DUAL>(x, s, matrix, row + i),
-				  other + i);
+			lds_f32x4(slot_of<DUAL>(x, s, matrix, row + i), other + i);
 #pragma unroll
 		for (int i = 0; i < 16; i++)
 			sum[i] = s ? sum[i] + other[i] : other[i];
@@ -328,8 +325,8 @@ DEVICE void reduce_and_store(const struct exchange *x, const struct output *o,
 #pragma unroll 1
 	for (int32_t p = 0; p < x->slices; p++)
 #pragma unroll 1
-		for (int32_t row = 0;
-		     p != x->slice && row < part_rows(x, p, n); row += 16)
+		for (int32_t row = 0; p != x->slice && row < part_rows(x, p, n);
+		     row += 16)
 			send<DUAL, CTAS>(x, o, p, row);
 	arrive_at_others<CTAS>(x, x->received);
 	wait_cluster(x->received, 0);
@@ -358,8 +355,7 @@ DEVICE void store_tiles(const struct nib_sm100_args *args,
 	for (uint32_t t = 0;; t++, advance(&tiles, TILE_SLOTS)) {
 		const struct tile_desc *w = await_tile(shared, &tiles);
 		const int32_t n = w->n;
-		const uint32_t d =
-			tensor_memory + (t % 2 ? args->odd_column : 0);
+		const uint32_t d = tensor_memory + (t % 2 ? args->odd_column : 0);
 		struct output o;
 
 		if (!n)
@@ -372,11 +368,12 @@ DEVICE void store_tiles(const struct nib_sm100_args *args,
 		tcgen05_fence_after();
 		if (args->k_slices > 1) {
 			const int32_t slices = args->k_slices;
-			const struct exchange x = {
-			    stages_at, smem_addr(&shared->ready),
-			    smem_addr(&shared->received), slices,
-			    (int32_t)k_slice_of_cta<CTAS>(),
-			    (n / 16 + slices - 1) / slices * 16};
+			const struct exchange x = {stages_at,
+						   smem_addr(&shared->ready),
+						   smem_addr(&shared->received),
+						   slices,
+						   (int32_t)k_slice_of_cta<CTAS>(),
+						   (n / 16 + slices - 1) / slices * 16};
 
 			reduce_and_store<DUAL, CTAS>(&x, &o, n);
 		} else {

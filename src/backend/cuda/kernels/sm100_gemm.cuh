@@ -58,8 +58,7 @@
 #include "sm100_schedule.cuh"
 
 template <int CTAS>
-DEVICE void init_barriers(const struct nib_sm100_args *args,
-			  struct shared100 *shared)
+DEVICE void init_barriers(const struct nib_sm100_args *args, struct shared100 *shared)
 {
 	const uint32_t is_leader = rank_in_pair<CTAS>() == 0;
 	const uint32_t others = (args->k_slices - 1) * EPILOGUE_WARPS;
@@ -72,8 +71,7 @@ DEVICE void init_barriers(const struct nib_sm100_args *args,
 #pragma unroll 1
 	for (int32_t i = 0; i < TILE_SLOTS; i++) {
 		mbarrier_init(smem_addr(shared->tiles_full + i), 1);
-		mbarrier_init(smem_addr(shared->tiles_empty + i),
-			      EPILOGUE_WARPS + 2);
+		mbarrier_init(smem_addr(shared->tiles_empty + i), EPILOGUE_WARPS + 2);
 	}
 	for (int32_t i = 0; i < 2; i++) {
 		mbarrier_init(smem_addr(shared->summed + i), 1);
@@ -91,7 +89,7 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 {
 	extern __shared__ __align__(1024) uint8_t smem[];
 	struct shared100 *shared =
-		(struct shared100 *)(smem + args->stages * args->stage_bytes);
+	    (struct shared100 *)(smem + args->stages * args->stage_bytes);
 	const uint32_t stages_at = smem_addr(smem);
 	const uint32_t warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
 	uint32_t tensor_memory;
@@ -118,8 +116,7 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 	/* What is read below may be a result of the kernel before. */
 	griddepcontrol_wait();
 	if (warp == SCHEDULE_WARP && args->experts)
-		count_tiles<share_of_expert>(args, problems->units,
-					     lane_of_thread(),
+		count_tiles<share_of_expert>(args, problems->units, lane_of_thread(),
 					     shared->first_tile);
 	tcgen05_fence_before();
 	cluster_arrive();
@@ -153,11 +150,11 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 		tcgen05_dealloc<CTAS>(tensor_memory, NIB_SM100_COLUMNS);
 }
 
-#define KERNEL(name, dual, ctas, params)                                       \
-	extern "C" __global__ void __launch_bounds__(NIB_SM100_THREADS, 1)       \
-		name(const __grid_constant__ struct params p)                  \
-	{                                                                      \
-		gemm<dual, ctas>(&p.args, p.problems);                         \
+#define KERNEL(name, dual, ctas, params)                                               \
+	extern "C" __global__ void __launch_bounds__(NIB_SM100_THREADS, 1)             \
+	    name(const __grid_constant__ struct params p)                              \
+	{                                                                              \
+		gemm<dual, ctas>(&p.args, p.problems);                                 \
 	}
 
 #endif

@@ -72,8 +72,8 @@
 
 #include "kernel_name.h"
 
-#include "sm100_gemv_run.cuh"
 #include "sm100_gemv_activations.cuh"
+#include "sm100_gemv_run.cuh"
 
 /* A lane's codes of rows g and g + 8 of a step, and their scales. */
 struct stage {
@@ -90,43 +90,39 @@ using offset = typename std::conditional<ALIGNED, uint32_t, int64_t>::type;
  * 8 at step 0, from the operand's first on; if ALIGNED in units of 32 and 4
  * bytes.
  */
-template <bool ALIGNED> struct cursor {
+template <bool ALIGNED>
+struct cursor {
 	int item, tile, at;
 	offset<ALIGNED> codes[2], scales[2];
 };
 
 /* Rows behind the last are not stored: others are loaded for them. */
 template <bool ALIGNED>
-__device__ __forceinline__ static void
-enter_tile(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c)
+__device__ __forceinline__ static void enter_tile(const struct nib_gemv100_params &p,
+						  struct cursor<ALIGNED> *c)
 {
 	const int64_t matrix = item_of(p, c->item).matrix;
 	const int g = threadIdx.x % 32 / 4;
 
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		const int row =
-			min((int)nib_gemv_row(c->tile, g + 8 * r,
-					      p.b.is_tiled),
-			    (int)p.n - 1);
+		const int row = min((int)nib_gemv_row(c->tile, g + 8 * r, p.b.is_tiled),
+				    (int)p.n - 1);
 
-		c->codes[r] = (matrix * p.b.batch_stride +
-			       row * p.b.row_stride) >>
+		c->codes[r] = (matrix * p.b.batch_stride + row * p.b.row_stride) >>
 			      (ALIGNED ? 5 : 0);
 		c->scales[r] =
-			(matrix * p.b.scale_batch_stride +
-			(p.b.is_tiled
-				 ? (int64_t)(row / 128) * ((p.k + 63) / 64) *
-						   512 +
-					   row % 32 * 16 + row % 128 / 32 * 4
-				 : row * p.b.scale_row_stride)) >>
-			(ALIGNED ? 2 : 0);
+		    (matrix * p.b.scale_batch_stride +
+		     (p.b.is_tiled ? (int64_t)(row / 128) * ((p.k + 63) / 64) * 512 +
+					 row % 32 * 16 + row % 128 / 32 * 4
+				   : row * p.b.scale_row_stride)) >>
+		    (ALIGNED ? 2 : 0);
 	}
 }
 
 template <int M, bool ALIGNED>
-__device__ __forceinline__ static void
-advance(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c)
+__device__ __forceinline__ static void advance(const struct nib_gemv100_params &p,
+					       struct cursor<ALIGNED> *c)
 {
 	c->at += NIB_GEMV_STEP / 2 << p.tile_warps_log2;
 	if (c->at < p.k / 2)
@@ -139,8 +135,8 @@ advance(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c)
 	c->at = -1;
 	if ((int64_t)c->item * p.tiles + c->tile >= known(RUN_END))
 		return;
-	c->at = (threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1)) *
-		(NIB_GEMV_STEP / 2);
+	c->at =
+	    (threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1)) * (NIB_GEMV_STEP / 2);
 	enter_tile(p, c);
 }
 
@@ -148,23 +144,22 @@ advance(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c)
  * k is a multiple of 64, so a lane's 64 k are all there, or none is.  Then the
  * last are loaded: the zeros of A make them harmless.
  */
-__device__ __forceinline__ static void
-load_aligned(const struct nib_gemv100_params &p, const struct cursor<true> &c,
-	     struct stage *to)
+__device__ __forceinline__ static void load_aligned(const struct nib_gemv100_params &p,
+						    const struct cursor<true> &c,
+						    struct stage *to)
 {
-	const uint32_t codes =
-		min(c.at / 32 + (int)threadIdx.x % 4, p.k / 64 - 1);
+	const uint32_t codes = min(c.at / 32 + (int)threadIdx.x % 4, p.k / 64 - 1);
 	/* The scales of 64 k: four bytes, or a tile of 512. */
 	const uint32_t scales = p.b.is_tiled ? codes * 128 : codes;
 
 #pragma unroll
 	for (int r = 0; r < 2; r++)
 		ld_once_32(to->codes[r],
-			      p.b.codes + (uint64_t)(c.codes[r] + codes) * 32);
+			   p.b.codes + (uint64_t)(c.codes[r] + codes) * 32);
 #pragma unroll
 	for (int r = 0; r < 2; r++)
-		to->scales[r] = ld_once_4(
-			p.b.scales + (uint64_t)(c.scales[r] + scales) * 4);
+		to->scales[r] =
+		    ld_once_4(p.b.scales + (uint64_t)(c.scales[r] + scales) * 4);
 }
 
 /* The first `bytes` bytes of a word, the others 0. */
@@ -180,9 +175,9 @@ __device__ static uint32_t load_word(const uint8_t *from, int bytes, int align)
 	return x;
 }
 
-__device__ __forceinline__ static void
-load_any(const struct nib_gemv100_params &p, const struct cursor<false> &c,
-	 struct stage *to)
+__device__ __forceinline__ static void load_any(const struct nib_gemv100_params &p,
+						const struct cursor<false> &c,
+						struct stage *to)
 {
 	const int codes = c.at + (int)threadIdx.x % 4 * 32;
 	const int scales = p.b.is_tiled ? codes * 16 : codes / 8;
@@ -193,19 +188,16 @@ load_any(const struct nib_gemv100_params &p, const struct cursor<false> &c,
 #pragma unroll
 		for (int i = 0; i < 8; i++)
 			to->codes[r][i] =
-				load_word(p.b.codes + c.codes[r] + codes +
-						  i * 4,
-					  bytes - i * 4, p.b.codes_align);
-		to->scales[r] = load_word(p.b.scales + c.scales[r] + scales,
-					  bytes / 8,
+			    load_word(p.b.codes + c.codes[r] + codes + i * 4,
+				      bytes - i * 4, p.b.codes_align);
+		to->scales[r] = load_word(p.b.scales + c.scales[r] + scales, bytes / 8,
 					  p.b.scales_align);
 	}
 }
 
 template <int M, bool ALIGNED>
-__device__ __forceinline__ static void
-load(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c,
-     struct stage *to)
+__device__ __forceinline__ static void load(const struct nib_gemv100_params &p,
+					    struct cursor<ALIGNED> *c, struct stage *to)
 {
 	if (c->at < 0)
 		return;
@@ -227,7 +219,8 @@ struct lane_view {
  * acc[pair][r][c]: row g + 8r of b, row 2 * pair + c of A, and the blocks of
  * this lane.
  */
-template <int M> struct accumulators {
+template <int M>
+struct accumulators {
 	float x[M / 2][2][2];
 };
 
@@ -244,9 +237,8 @@ __device__ __forceinline__ static float high_half(uint32_t h)
 /* One block of 16 k of the lane's two rows. */
 template <int M>
 __device__ __forceinline__ static void
-multiply_block(struct accumulators<M> *acc, const struct lane_view &v,
-	       uint32_t columns, const uint32_t (&low)[2],
-	       const uint32_t (&high)[2], float s0, float s1)
+multiply_block(struct accumulators<M> *acc, const struct lane_view &v, uint32_t columns,
+	       const uint32_t (&low)[2], const uint32_t (&high)[2], float s0, float s1)
 {
 	uint32_t w[2][8];
 
@@ -259,26 +251,24 @@ multiply_block(struct accumulators<M> *acc, const struct lane_view &v,
 	for (int pair = 0; pair < M / 2; pair++) {
 		const uint4 x0 = lds_128(columns + pair * v.pair_stride);
 		const uint4 x1 = lds_128(columns + pair * v.pair_stride + 16);
-		const uint32_t x[8] = {x0.x, x0.y, x0.z, x0.w,
-				       x1.x, x1.y, x1.z, x1.w};
+		const uint32_t x[8] = {x0.x, x0.y, x0.z, x0.w, x1.x, x1.y, x1.z, x1.w};
 		float d[4] = {0, 0, 0, 0};
 
 #pragma unroll
 		for (int i = 0; i < 8; i += 2)
-			mma_m16n8k16_f16(d, w[0][i], w[1][i], w[0][i + 1],
-					 w[1][i + 1], x[i], x[i + 1]);
+			mma_m16n8k16_f16(d, w[0][i], w[1][i], w[0][i + 1], w[1][i + 1],
+					 x[i], x[i + 1]);
 #pragma unroll
 		for (int c = 0; c < 2; c++) {
-			acc->x[pair][0][c] =
-				fmaf(d[c], s0, acc->x[pair][0][c]);
-			acc->x[pair][1][c] =
-				fmaf(d[2 + c], s1, acc->x[pair][1][c]);
+			acc->x[pair][0][c] = fmaf(d[c], s0, acc->x[pair][0][c]);
+			acc->x[pair][1][c] = fmaf(d[2 + c], s1, acc->x[pair][1][c]);
 		}
 	}
 }
 
 /* A warp's steps that are on their way, or come next. */
-template <bool ALIGNED, int DEPTH> struct ring {
+template <bool ALIGNED, int DEPTH>
+struct ring {
 	struct stage stages[DEPTH];
 	struct cursor<ALIGNED> ahead;
 	int next; /* stage to be multiplied */
@@ -286,8 +276,8 @@ template <bool ALIGNED, int DEPTH> struct ring {
 
 /* Asks for the warp's first steps. */
 template <int M, bool ALIGNED, int DEPTH>
-__device__ __forceinline__ static void
-fill_ring(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r)
+__device__ __forceinline__ static void fill_ring(const struct nib_gemv100_params &p,
+						 struct ring<ALIGNED, DEPTH> *r)
 {
 	const int warp = threadIdx.x / 32;
 	const int in_group = warp & ((1 << p.tile_warps_log2) - 1);
@@ -310,38 +300,33 @@ fill_ring(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r)
 /* columns: where the step's share of A begins. */
 template <int M>
 __device__ __forceinline__ static void
-multiply_step(struct accumulators<M> *acc, const struct lane_view &v,
-	      uint32_t columns, const struct stage &w)
+multiply_step(struct accumulators<M> *acc, const struct lane_view &v, uint32_t columns,
+	      const struct stage &w)
 {
 #pragma unroll
 	for (int b = 0; b < 4; b++) {
 		const uint32_t low[2] = {w.codes[0][2 * b], w.codes[1][2 * b]};
-		const uint32_t high[2] = {w.codes[0][2 * b + 1],
-					  w.codes[1][2 * b + 1]};
+		const uint32_t high[2] = {w.codes[0][2 * b + 1], w.codes[1][2 * b + 1]};
 		float s[2];
 
 #pragma unroll
 		for (int r = 0; r < 2; r++) {
-			const uint32_t h =
-				b / 2 ? cvt_f16x2_e4m3x2_high(w.scales[r])
-				      : cvt_f16x2_e4m3x2(w.scales[r]);
+			const uint32_t h = b / 2 ? cvt_f16x2_e4m3x2_high(w.scales[r])
+						 : cvt_f16x2_e4m3x2(w.scales[r]);
 
 			s[r] = b % 2 ? high_half(h) : low_half(h);
 		}
-		multiply_block<M>(acc, v, columns + b * 32, low, high, s[0],
-				  s[1]);
+		multiply_block<M>(acc, v, columns + b * 32, low, high, s[0], s[1]);
 	}
 }
 
 /* The warp's steps of a unit and a phase, `left` in all. */
 template <int M, bool ALIGNED, int DEPTH>
 __device__ __forceinline__ static void
-multiply_steps(const struct nib_gemv100_params &p,
-	       struct ring<ALIGNED, DEPTH> *r, struct accumulators<M> *acc,
-	       const struct lane_view &v, int left)
+multiply_steps(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r,
+	       struct accumulators<M> *acc, const struct lane_view &v, int left)
 {
-	const int in_group =
-		threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1);
+	const int in_group = threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1);
 	uint32_t columns = v.columns + in_group * v.step_stride;
 
 #pragma unroll 1
@@ -361,8 +346,8 @@ multiply_steps(const struct nib_gemv100_params &p,
 	}
 }
 
-__device__ __forceinline__ static void
-store(const struct nib_gemv100_params &p, int64_t index, float x)
+__device__ __forceinline__ static void store(const struct nib_gemv100_params &p,
+					     int64_t index, float x)
 {
 	if (p.c_dtype == 0)
 		((float *)p.c)[index] = x;
@@ -374,8 +359,8 @@ store(const struct nib_gemv100_params &p, int64_t index, float x)
 
 /* Sums of a warp and a tile: [row of A][16 rows]; a quad's lanes are added. */
 template <int M>
-__device__ __forceinline__ static void
-put_partial(uint32_t to, const struct accumulators<M> &acc)
+__device__ __forceinline__ static void put_partial(uint32_t to,
+						   const struct accumulators<M> &acc)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -387,15 +372,16 @@ put_partial(uint32_t to, const struct accumulators<M> &acc)
 		x += __shfl_xor_sync(~0u, x, 1);
 		x += __shfl_xor_sync(~0u, x, 2);
 		if (t == 0)
-			sts_f32(to + ((2 * pair + c) * NIB_GEMV_TILE_ROWS + g +
-				      8 * r) * 4, x);
+			sts_f32(to + ((2 * pair + c) * NIB_GEMV_TILE_ROWS + g + 8 * r) *
+					 4,
+				x);
 	}
 }
 
 /* One warp of the group adds the warps' sums, in their order, and stores. */
 template <int M>
-__device__ __forceinline__ static void
-store_tile(const struct nib_gemv100_params &p, uint32_t partial, int tile)
+__device__ __forceinline__ static void store_tile(const struct nib_gemv100_params &p,
+						  uint32_t partial, int tile)
 {
 	const struct item item = known_item();
 	const float alpha = __int_as_float(known(ITEM_ALPHA));
@@ -410,12 +396,11 @@ store_tile(const struct nib_gemv100_params &p, uint32_t partial, int tile)
 
 #pragma unroll 1
 		for (int w = 1; w < 1 << p.tile_warps_log2; w++)
-			sum += lds_f32(partial +
-				       (w * M * NIB_GEMV_TILE_ROWS + i) * 4);
+			sum += lds_f32(partial + (w * M * NIB_GEMV_TILE_ROWS + i) * 4);
 		if (row < p.n)
 			store(p,
 			      item.matrix * p.c_batch_stride +
-				      (item.row + m) * p.c_row_stride + row,
+				  (item.row + m) * p.c_row_stride + row,
 			      sum * alpha);
 	}
 }
@@ -428,8 +413,7 @@ __device__ __forceinline__ static struct lane_view view_of_lane(uint32_t pitch)
 	const bool mine = g / 2 == t;
 	struct lane_view v;
 
-	v.columns = known_at(0) + (mine ? NIB_GEMV100_A_AT(M) + g % 2 * pitch +
-						  t * 128
+	v.columns = known_at(0) + (mine ? NIB_GEMV100_A_AT(M) + g % 2 * pitch + t * 128
 					: NIB_GEMV100_ZEROS_AT + 32);
 	v.step_stride = mine ? NIB_GEMV_STEP * 2 : 0;
 	v.pair_stride = mine ? 2 * pitch : 0;
@@ -446,8 +430,7 @@ view_of_lane(const struct nib_gemv100_params &p)
 	const bool mine = g / 2 == t;
 	struct lane_view v;
 
-	v.columns = shared_at(mine ? NIB_GEMV100_A_AT(M) + g % 2 * pitch +
-					     t * 128
+	v.columns = shared_at(mine ? NIB_GEMV100_A_AT(M) + g % 2 * pitch + t * 128
 				   : NIB_GEMV100_ZEROS_AT + 32);
 	v.step_stride = mine ? NIB_GEMV_STEP * 2 : 0;
 	v.pair_stride = mine ? 2 * pitch : 0;
@@ -456,18 +439,17 @@ view_of_lane(const struct nib_gemv100_params &p)
 
 /* A round of units is multiplied: the group adds its sums and stores them. */
 template <int M>
-__device__ __forceinline__ static void
-finish_unit(const struct nib_gemv100_params &p,
-	    const struct accumulators<M> &acc, int round, int tile)
+__device__ __forceinline__ static void finish_unit(const struct nib_gemv100_params &p,
+						   const struct accumulators<M> &acc,
+						   int round, int tile)
 {
 	const int warp = threadIdx.x / 32;
 	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
 	/* In turns, while the others are read. */
 	const int half = (round - known(RUN_FIRST)) / groups % 2;
 	const uint32_t partial =
-		shared_at(NIB_GEMV100_PARTIAL_AT) +
-		(half * NIB_GEMV100_WARPS(M) + warp) * NIB_GEMV_TILE_ROWS * M *
-			4;
+	    shared_at(NIB_GEMV100_PARTIAL_AT) +
+	    (half * NIB_GEMV100_WARPS(M) + warp) * NIB_GEMV_TILE_ROWS * M * 4;
 
 	put_partial<M>(partial, acc);
 	bar_sync(1 + (warp >> p.tile_warps_log2), 32 << p.tile_warps_log2);
@@ -483,24 +465,23 @@ finish_unit(const struct nib_gemv100_params &p,
 template <int M, bool ALIGNED, int DEPTH>
 __device__ __forceinline__ static void
 run_round(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r,
-	  const struct lane_view &v, int index, int round, bool is_new,
-	  bool is_first)
+	  const struct lane_view &v, int index, int round, bool is_new, bool is_first)
 {
 	const int steps = (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
 	const int phase = NIB_GEMV100_PHASE(M) / NIB_GEMV_STEP;
 	const int tile_warps = 1 << p.tile_warps_log2;
 	const int warp = threadIdx.x / 32;
 	const int unit = round + (warp >> p.tile_warps_log2);
-	const bool has_unit =
-		unit / p.tiles == index && unit < known(RUN_END);
-	struct accumulators<M> acc = {};
+	const bool has_unit = unit / p.tiles == index && unit < known(RUN_END);
+	struct accumulators<M> acc = {
+	};
 
 #pragma unroll 1
 	for (int begin = 0; begin == 0 || begin < steps; begin += phase) {
 		const int end = min(begin + phase, steps);
-		const int left = (end - begin - (warp & (tile_warps - 1)) +
-				  tile_warps - 1) >>
-				 p.tile_warps_log2;
+		const int left =
+		    (end - begin - (warp & (tile_warps - 1)) + tile_warps - 1) >>
+		    p.tile_warps_log2;
 
 		if (is_new || steps > phase) {
 			const struct item item = item_of(p, index);
@@ -546,13 +527,11 @@ __device__ __forceinline__ static void gemv(const struct nib_gemv100_params &p)
 	ring.next = 0;
 	round = known(RUN_FIRST);
 #pragma unroll 1
-	for (int index = known(RUN_ITEM); index * p.tiles < known(RUN_END);
-	     index++) {
+	for (int index = known(RUN_ITEM); index * p.tiles < known(RUN_END); index++) {
 		const int end = (index + 1) * p.tiles;
 
 		for (bool is_new = true;; is_new = false) {
-			run_round<M>(p, &ring, v, index, round, is_new,
-				     is_first);
+			run_round<M>(p, &ring, v, index, round, is_new, is_first);
 			is_first = false;
 			if (round + groups > end)
 				break;
@@ -563,12 +542,11 @@ __device__ __forceinline__ static void gemv(const struct nib_gemv100_params &p)
 	}
 }
 
-#define GEMV(m, aligned, depth, name)                                          \
-	extern "C" __global__ void __launch_bounds__(NIB_GEMV100_THREADS(m), 1)   \
-		NIB_KERNEL(name)(const __grid_constant__                       \
-				 struct nib_gemv100_params p)                  \
-	{                                                                      \
-		gemv<m, aligned, depth>(p);                                    \
+#define GEMV(m, aligned, depth, name)                                                  \
+	extern "C" __global__ void __launch_bounds__(NIB_GEMV100_THREADS(m), 1)        \
+	    NIB_KERNEL(name)(const __grid_constant__ struct nib_gemv100_params p)      \
+	{                                                                              \
+		gemv<m, aligned, depth>(p);                                            \
 	}
 
 GEMV(2, true, 3, gemv_2)

@@ -18,8 +18,7 @@ struct piece {
 	uint32_t scales;
 };
 
-__device__ __forceinline__ static uint32_t bytes_of(const uint8_t *from,
-						    int bytes)
+__device__ __forceinline__ static uint32_t bytes_of(const uint8_t *from, int bytes)
 {
 	uint32_t x = 0;
 
@@ -32,8 +31,8 @@ __device__ __forceinline__ static uint32_t bytes_of(const uint8_t *from,
 
 /* The scales of two blocks, of which `blocks` are there. */
 __device__ __forceinline__ static uint32_t
-piece_scales(const struct nib_gemv100_params &p, const struct item &item,
-	     int row, int block, int blocks)
+piece_scales(const struct nib_gemv100_params &p, const struct item &item, int row,
+	     int block, int blocks)
 {
 	const uint8_t *from = p.a.scales;
 	int64_t at = item.row + row;
@@ -105,8 +104,7 @@ __device__ __forceinline__ static uint4 scaled(uint32_t codes, __half2 scale)
 	return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-__device__ __forceinline__ static void store_piece(uint32_t to,
-						   const struct piece &x)
+__device__ __forceinline__ static void store_piece(uint32_t to, const struct piece &x)
 {
 	const uint32_t h = cvt_f16x2_e4m3x2(x.scales);
 	const __half2 s = *(const __half2 *)&h;
@@ -119,17 +117,16 @@ __device__ __forceinline__ static void store_piece(uint32_t to,
 
 /* All pieces of a phase; `piece` is this thread's first. */
 template <int M>
-__device__ __forceinline__ static void
-store_pieces(const struct nib_gemv100_params &p, const struct item &item,
-	     int begin, struct piece piece)
+__device__ __forceinline__ static void store_pieces(const struct nib_gemv100_params &p,
+						    const struct item &item, int begin,
+						    struct piece piece)
 {
 	const int row_pieces = (int)nib_gemv100_kept(p.k, M) / 32;
 	const int pitch = nib_gemv100_row_bytes(p.k, M);
 
 #pragma unroll 1
 	for (int i = threadIdx.x; i < M * row_pieces;) {
-		store_piece(shared_at(NIB_GEMV100_A_AT(M) +
-				      i / row_pieces * pitch +
+		store_piece(shared_at(NIB_GEMV100_A_AT(M) + i / row_pieces * pitch +
 				      i % row_pieces * 64),
 			    piece);
 		i += NIB_GEMV100_THREADS(M);

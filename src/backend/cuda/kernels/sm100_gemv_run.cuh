@@ -52,15 +52,15 @@ __device__ __forceinline__ static void tell(int word, int x)
 }
 
 /* The caller's data, which may be wrong: every expert stays within the rows. */
-__device__ __forceinline__ static int
-expert_row(const struct nib_gemv100_params &p, int e)
+__device__ __forceinline__ static int expert_row(const struct nib_gemv100_params &p,
+						 int e)
 {
 	return min(max(__ldg(p.row_offsets + e), 0), p.rows);
 }
 
 template <int M>
-__device__ __forceinline__ static int
-expert_items(const struct nib_gemv100_params &p, int e)
+__device__ __forceinline__ static int expert_items(const struct nib_gemv100_params &p,
+						   int e)
 {
 	return (max(expert_row(p, e + 1) - expert_row(p, e), 0) + M - 1) / M;
 }
@@ -70,16 +70,15 @@ expert_items(const struct nib_gemv100_params &p, int e)
  * row; *all: of all experts.
  */
 template <int M>
-__device__ __forceinline__ static int
-items_before(const struct nib_gemv100_params &p, int experts, int *all)
+__device__ __forceinline__ static int items_before(const struct nib_gemv100_params &p,
+						   int experts, int *all)
 {
 	const int lane = threadIdx.x % 32;
 	int sum = 0, before;
 
 #pragma unroll 4
 	for (int i = lane * experts; i < (lane + 1) * experts; i++)
-		sum = min(sum, 1 << 20) +
-		      (i < p.matrices ? expert_items<M>(p, i) : 0);
+		sum = min(sum, 1 << 20) + (i < p.matrices ? expert_items<M>(p, i) : 0);
 	/* Offsets that are wrong may give more than an int holds. */
 	sum = min(sum, 1 << 20);
 	before = sum;
@@ -95,9 +94,9 @@ items_before(const struct nib_gemv100_params &p, int experts, int *all)
 
 /* Warp 0 writes the items of the run into its table. */
 template <int M>
-__device__ __forceinline__ static void
-write_items(const struct nib_gemv100_params &p, int first_item, int last_item,
-	    int experts, int item)
+__device__ __forceinline__ static void write_items(const struct nib_gemv100_params &p,
+						   int first_item, int last_item,
+						   int experts, int item)
 {
 	const uint32_t table = shared_at(NIB_GEMV100_ITEMS_AT);
 	const int e0 = threadIdx.x % 32 * experts;
@@ -121,8 +120,7 @@ write_items(const struct nib_gemv100_params &p, int first_item, int last_item,
 
 /* Finds the CTA's run; false: it has none. */
 template <int M>
-__device__ __forceinline__ static bool
-find_run(const struct nib_gemv100_params &p)
+__device__ __forceinline__ static bool find_run(const struct nib_gemv100_params &p)
 {
 	const int experts = (p.matrices + 31) / 32;
 	int items = p.matrices, before = 0, first, end, share, rest;
@@ -130,8 +128,8 @@ find_run(const struct nib_gemv100_params &p)
 
 	if (p.row_offsets)
 		before = items_before<M>(p, experts, &items);
-	ctas = nib_gemv100_ctas(items * p.tiles, M, p.tile_warps_log2,
-				p.multiprocessors);
+	ctas =
+	    nib_gemv100_ctas(items * p.tiles, M, p.tile_warps_log2, p.multiprocessors);
 	if (blockIdx.x >= ctas)
 		return false;
 	/* Some have one more. */
@@ -157,15 +155,14 @@ item_of(const struct nib_gemv100_params &p, int index)
 
 	if (!p.row_offsets)
 		return {index, 0, p.m};
-	at = shared_at(NIB_GEMV100_ITEMS_AT) +
-	     (index - known(RUN_ITEM)) * 8;
+	at = shared_at(NIB_GEMV100_ITEMS_AT) + (index - known(RUN_ITEM)) * 8;
 	x = lds_32(at);
 	return {(int)(x & 0xFFFFFF), (int)lds_32(at + 4), (int)(x >> 24)};
 }
 
 /* The segment's item, as the thread that knows it and the others. */
-__device__ __forceinline__ static void
-tell_item(const struct nib_gemv100_params &p, const struct item &item)
+__device__ __forceinline__ static void tell_item(const struct nib_gemv100_params &p,
+						 const struct item &item)
 {
 	float alpha = 1;
 

@@ -26,42 +26,38 @@ struct load {
 
 /* Operands of stage i of k: codes by bytes, scales by words of 8 bytes. */
 template <bool DUAL, int CTAS>
-DEVICE void load_stage(const struct load *l, const struct tile_desc *w,
-		       int32_t i)
+DEVICE void load_stage(const struct load *l, const struct tile_desc *w, int32_t i)
 {
 	using layout = stage_layout<DUAL>;
 	const struct nib_sm100_maps *b = &l->problems[w->problem].maps;
 	const struct nib_sm100_maps *a = &l->problems[w->a_map].maps;
 	const uint64_t a_policy = l->args->a_policy;
 	const uint64_t b_policy = l->args->b_policy;
-	const uint32_t scales =
-		l->at + layout::A + a_stage_bytes<CTAS>(l->args);
+	const uint32_t scales = l->at + layout::A + a_stage_bytes<CTAS>(l->args);
 	const int32_t codes_x = i * (NIB_SM100_STAGE_K / 2);
 	const int32_t scales_x = i * (NIB_SM100_SCALES_BYTES / 8);
 
-	tensor_load<CTAS>(l->at + layout::B, &b->b, codes_x, w->b_row,
+	tensor_load<CTAS>(l->at + layout::B, &b->b, codes_x, w->b_row, w->b_matrix,
+			  l->full, b_policy);
+	tensor_load<CTAS>(scales + layout::B_SCALES, &b->b_scales, scales_x, w->b_block,
 			  w->b_matrix, l->full, b_policy);
-	tensor_load<CTAS>(scales + layout::B_SCALES, &b->b_scales, scales_x,
-			  w->b_block, w->b_matrix, l->full, b_policy);
 	if (DUAL) {
-		tensor_load<CTAS>(l->at + layout::B2, &b->b2, codes_x,
-				  w->b_row, w->b_matrix, l->full, b_policy);
-		tensor_load<CTAS>(scales + layout::B2_SCALES, &b->b2_scales,
-				  scales_x, w->b_block, w->b_matrix, l->full,
-				  b_policy);
+		tensor_load<CTAS>(l->at + layout::B2, &b->b2, codes_x, w->b_row,
+				  w->b_matrix, l->full, b_policy);
+		tensor_load<CTAS>(scales + layout::B2_SCALES, &b->b2_scales, scales_x,
+				  w->b_block, w->b_matrix, l->full, b_policy);
 	}
-	tensor_load<CTAS>(l->at + layout::A, &a->a, codes_x, w->a_row,
+	tensor_load<CTAS>(l->at + layout::A, &a->a, codes_x, w->a_row, w->a_matrix,
+			  l->full, a_policy);
+	tensor_load<CTAS>(scales + layout::A_SCALES, &b->a_scales, scales_x, w->a_block,
 			  w->a_matrix, l->full, a_policy);
-	tensor_load<CTAS>(scales + layout::A_SCALES, &b->a_scales, scales_x,
-			  w->a_block, w->a_matrix, l->full, a_policy);
 }
 
 /* Asks for the maps of the first tile, which lie in memory as parameters do. */
 DEVICE void prefetch_maps(const struct nib_sm100_args *args,
 			  const struct nib_sm100_problem *problems)
 {
-	const int32_t first =
-		args->experts ? 0 : args->first[clusterid_x()].problem;
+	const int32_t first = args->experts ? 0 : args->first[clusterid_x()].problem;
 	const struct nib_sm100_maps *maps = &problems[first].maps;
 
 	prefetch_tensormap(&maps->b);
@@ -76,9 +72,9 @@ DEVICE void load_tiles(const struct nib_sm100_args *args,
 		       const struct nib_sm100_problem *problems,
 		       const struct shared100 *shared, uint32_t stages_at)
 {
-	const uint32_t fixed = (DUAL ? 2 : 1) * (NIB_SM100_B_BYTES +
-						 NIB_SM100_SCALES_BYTES) +
-			       args->a_scale_blocks * NIB_SM100_SCALES_BYTES;
+	const uint32_t fixed =
+	    (DUAL ? 2 : 1) * (NIB_SM100_B_BYTES + NIB_SM100_SCALES_BYTES) +
+	    args->a_scale_blocks * NIB_SM100_SCALES_BYTES;
 	struct ring ring = {0, 0}, tiles = {0, 0};
 
 	for (;; advance(&tiles, TILE_SLOTS)) {
@@ -89,18 +85,15 @@ DEVICE void load_tiles(const struct nib_sm100_args *args,
 			return;
 #pragma unroll 1
 		for (int32_t i = 0; i < w.stages; i++) {
-			const uint32_t full =
-				smem_addr(shared->full + ring.stage);
+			const uint32_t full = smem_addr(shared->full + ring.stage);
 			const struct load l = {
-			    args, problems,
-			    stages_at + ring.stage * args->stage_bytes,
+			    args, problems, stages_at + ring.stage * args->stage_bytes,
 			    leader_addr<CTAS>(full)};
 
-			wait(smem_addr(shared->empty + ring.stage),
-			     ring.parity ^ 1);
+			wait(smem_addr(shared->empty + ring.stage), ring.parity ^ 1);
 			if (rank_in_pair<CTAS>() == 0)
-				mbarrier_arrive_expect_tx(
-				    full, CTAS * (fixed + w.a_bytes));
+				mbarrier_arrive_expect_tx(full,
+							  CTAS * (fixed + w.a_bytes));
 			load_stage<DUAL, CTAS>(&l, &w, w.stage0 + i);
 			advance(&ring, args->stages);
 		}
@@ -125,10 +118,10 @@ DEVICE uint64_t descriptor(uint64_t kind, uint32_t addr)
 }
 
 /* Instruction descriptor: e2m1 by e2m1, e4m3 scales, M 128 a CTA, and N. */
-template <int CTAS> DEVICE uint32_t mma_shape(int32_t n)
+template <int CTAS>
+DEVICE uint32_t mma_shape(int32_t n)
 {
-	return 1u << 7 | 1u << 10 | (uint32_t)(n / 8) << 17 |
-	       (uint32_t)CTAS << 27;
+	return 1u << 7 | 1u << 10 | (uint32_t)(n / 8) << 17 | (uint32_t)CTAS << 27;
 }
 
 /* What the multiplication of a stage needs. */
@@ -153,8 +146,7 @@ DEVICE void multiply_stage(const struct stage_of_mma *s)
 
 #pragma unroll
 	for (int i = 0; i < MMA_STEPS; i++) {
-		const uint64_t scales =
-			s->scales + i * DESC_BYTES(MMA_SCALE_BYTES);
+		const uint64_t scales = s->scales + i * DESC_BYTES(MMA_SCALE_BYTES);
 		const uint64_t b = s->b + i * DESC_BYTES(MMA_CODES_BYTES);
 		const uint64_t a = s->a + i * DESC_BYTES(MMA_CODES_BYTES);
 		const uint32_t b_at = s->slot + 4 * i;
@@ -163,11 +155,9 @@ DEVICE void multiply_stage(const struct stage_of_mma *s)
 
 		tcgen05_cp_scales<CTAS>(b_at, scales);
 		if (DUAL)
-			tcgen05_cp_scales<CTAS>(
-			    b_at + b2_slot,
-			    scales + DESC_BYTES(layout::B2_SCALES));
-		tcgen05_cp_scales<CTAS>(a_at,
-					scales + DESC_BYTES(layout::A_SCALES));
+			tcgen05_cp_scales<CTAS>(b_at + b2_slot,
+						scales + DESC_BYTES(layout::B2_SCALES));
+		tcgen05_cp_scales<CTAS>(a_at, scales + DESC_BYTES(layout::A_SCALES));
 		if (s->has_two_blocks)
 			tcgen05_cp_scales<CTAS>(
 			    a_at + 4, scales + DESC_BYTES(layout::A_SCALES +
@@ -176,8 +166,8 @@ DEVICE void multiply_stage(const struct stage_of_mma *s)
 				  accumulate);
 		if (DUAL)
 			tcgen05_mma<CTAS>(s->d2, b + DESC_BYTES(layout::B2), a,
-					  s->shape, b_at + b2_slot,
-					  a_at + s->shift, accumulate);
+					  s->shape, b_at + b2_slot, a_at + s->shift,
+					  accumulate);
 	}
 }
 
@@ -195,9 +185,8 @@ DEVICE void multiply_tiles(const struct nib_sm100_args *args,
 	const uint32_t mask = pair_mask<CTAS>();
 	const uint32_t stage_step = DESC_BYTES(args->stage_bytes);
 	const uint64_t b = descriptor(CODES_DESC, stages_at);
-	const uint64_t scales =
-		descriptor(SCALES_DESC, stages_at + stage_layout<DUAL>::A +
-					    a_stage_bytes<CTAS>(args));
+	const uint64_t scales = descriptor(
+	    SCALES_DESC, stages_at + stage_layout<DUAL>::A + a_stage_bytes<CTAS>(args));
 	struct ring ring = {0, 0}, tiles = {0, 0}, slots = {0, 0};
 	struct ring done = {0, 0}; /* the stage that frees the next slot */
 	int32_t free_slots = args->scale_slots;
@@ -237,8 +226,8 @@ DEVICE void multiply_tiles(const struct nib_sm100_args *args,
 				 slots.stage * slot_columns;
 			s.is_first = i == 0;
 			multiply_stage<DUAL, CTAS>(&s);
-			tcgen05_commit<CTAS>(
-			    smem_addr(shared->empty + ring.stage), mask);
+			tcgen05_commit<CTAS>(smem_addr(shared->empty + ring.stage),
+					     mask);
 			advance(&ring, args->stages);
 			advance(&slots, args->scale_slots);
 		}

@@ -41,13 +41,11 @@ DEVICE void multiply_steps(int64_t steps, uint32_t codes_at, uint32_t scales_at,
 	for (int64_t i = 0; i < steps; i++) {
 #pragma unroll
 		for (int j = 0; j < NIB_PROBE_FP4_K / MMA_K; j++) {
-			const uint64_t at =
-				codes + j * DESC_BYTES(MMA_CODES_BYTES);
+			const uint64_t at = codes + j * DESC_BYTES(MMA_CODES_BYTES);
 
 			tcgen05_mma<1>(tensor_memory, at, at, shape,
 				       tensor_memory + A_SCALES,
-				       tensor_memory + B_SCALES,
-				       i > 0 || j > 0);
+				       tensor_memory + B_SCALES, i > 0 || j > 0);
 		}
 		tcgen05_commit<1>(done + i % 2 * 8, 0);
 		if (i > 0)
@@ -57,11 +55,10 @@ DEVICE void multiply_steps(int64_t steps, uint32_t codes_at, uint32_t scales_at,
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_PROBE_FP4_THREADS, 1)
-	nib_probe_multiply_sm100(
-		const __grid_constant__ struct nib_probe_args args)
+    nib_probe_multiply_sm100(const __grid_constant__ struct nib_probe_args args)
 {
-	__shared__ __align__(1024) uint32_t
-		codes[NIB_PROBE_FP4_N * NIB_PROBE_FP4_K / 8];
+	__shared__ __align__(1024)
+	    uint32_t codes[NIB_PROBE_FP4_N * NIB_PROBE_FP4_K / 8];
 	__shared__ __align__(1024) uint32_t scales[MMA_SCALE_BYTES / 4];
 	__shared__ __align__(8) uint64_t done[2];
 	__shared__ uint32_t tensor_memory;

@@ -5,5 +5,5 @@
  */
 #define NIB_ARCH sm100
 #define NIB_HAS_E2M1
-#include "quantize.cuh"
 #include "moe_steps.cuh"
+#include "quantize.cuh"

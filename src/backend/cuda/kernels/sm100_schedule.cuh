@@ -59,9 +59,8 @@ DEVICE bool find_expert_tile(const struct nib_sm100_args *args, int32_t units,
 
 /* Tile `index`, the round-th of this cluster, of a list. */
 DEVICE bool find_listed_tile(const struct nib_sm100_args *args,
-			     const struct nib_sm100_problem *problems,
-			     int32_t round, int32_t index, int32_t *problem,
-			     struct tile_place *t)
+			     const struct nib_sm100_problem *problems, int32_t round,
+			     int32_t index, int32_t *problem, struct tile_place *t)
 {
 	struct nib_gemm_tile tile;
 
@@ -130,8 +129,8 @@ DEVICE void find_stages(const struct nib_sm100_args *args, int32_t k,
 }
 
 DEVICE void find_output(const struct nib_sm100_args *args,
-			const struct nib_sm100_problem *p,
-			const struct tile_place *t, struct tile_desc *w)
+			const struct nib_sm100_problem *p, const struct tile_place *t,
+			struct tile_desc *w)
 {
 	const int32_t alpha = max(t->expert, 0);
 	const int64_t at = w->a_matrix * p->c_batch_stride_elems +
@@ -147,13 +146,11 @@ DEVICE void find_output(const struct nib_sm100_args *args,
 
 /* Tile `round` of this cluster; false: no more. */
 template <int CTAS>
-DEVICE bool next_tile(const struct nib_sm100_args *args,
-		      const struct nib_sm100_problem *problems,
-		      const struct shared100 *shared, int32_t round,
-		      struct tile_desc *w)
+DEVICE bool
+next_tile(const struct nib_sm100_args *args, const struct nib_sm100_problem *problems,
+	  const struct shared100 *shared, int32_t round, struct tile_desc *w)
 {
-	const int32_t index =
-		round * (int32_t)nclusterid_x() + (int32_t)clusterid_x();
+	const int32_t index = round * (int32_t)nclusterid_x() + (int32_t)clusterid_x();
 	const struct nib_sm100_problem *p;
 	struct tile_place t;
 	int32_t matrix;
@@ -161,18 +158,16 @@ DEVICE bool next_tile(const struct nib_sm100_args *args,
 	w->n = 0;
 	w->problem = 0;
 	if (args->experts
-		    ? !find_expert_tile(args, problems->units, shared, index,
-					&t)
-		    : !find_listed_tile(args, problems, round, index,
-					&w->problem, &t))
+		? !find_expert_tile(args, problems->units, shared, index, &t)
+		: !find_listed_tile(args, problems, round, index, &w->problem, &t))
 		return false;
 	p = problems + w->problem;
 	matrix = t.expert >= 0 ? t.expert : t.unit / p->units;
 	w->n = t.rows;
 	w->a_matrix = t.expert >= 0 ? 0 : matrix;
 	w->b_matrix = p->b_matrices > 1 ? matrix : 0;
-	w->b_row = (t.unit % p->units * CTAS + (int32_t)rank_in_pair<CTAS>()) *
-		   NIB_TILE_N;
+	w->b_row =
+	    (t.unit % p->units * CTAS + (int32_t)rank_in_pair<CTAS>()) * NIB_TILE_N;
 	/* A CTA beyond the last row loads the last scales, which are there. */
 	w->b_block = min(w->b_row, p->n - 1) / 128;
 	find_activations<CTAS>(args, problems, &t, w);
@@ -187,8 +182,7 @@ DEVICE bool next_tile(const struct nib_sm100_args *args,
  */
 template <int CTAS>
 DEVICE void schedule(const struct nib_sm100_args *args,
-		     const struct nib_sm100_problem *problems,
-		     struct shared100 *shared)
+		     const struct nib_sm100_problem *problems, struct shared100 *shared)
 {
 	struct ring ring = {0, 0};
 	struct tile_desc w;
@@ -203,8 +197,7 @@ DEVICE void schedule(const struct nib_sm100_args *args,
 	}
 	for (; more; round++) {
 		more = next_tile<CTAS>(args, problems, shared, round, &w);
-		wait(smem_addr(shared->tiles_empty + ring.stage),
-		     ring.parity ^ 1);
+		wait(smem_addr(shared->tiles_empty + ring.stage), ring.parity ^ 1);
 		shared->tiles[ring.stage] = w;
 		mbarrier_arrive(smem_addr(shared->tiles_full + ring.stage));
 		advance(&ring, TILE_SLOTS);

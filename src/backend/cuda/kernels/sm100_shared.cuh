@@ -11,17 +11,17 @@
 #include "sm100_params.h"
 
 /* Warps 0 to 3 store results: a warp reads its own 32 lanes of tensor memory. */
-#define EPILOGUE_WARPS	4
-#define LOAD_WARP	4
-#define MULTIPLY_WARP	5
-#define SCHEDULE_WARP	6
+#define EPILOGUE_WARPS 4
+#define LOAD_WARP      4
+#define MULTIPLY_WARP  5
+#define SCHEDULE_WARP  6
 /* Tile descriptors that the scheduler may be ahead. */
 #define TILE_SLOTS 4
 
 /* A tile of one CTA: written by its scheduler, read by the other roles. */
 struct tile_desc {
-	int32_t n;	 /* rows of A, padded to 16: the MMA's N; 0: the end */
-	int32_t problem; /* of the maps of B */
+	int32_t n;		/* rows of A, padded to 16: the MMA's N; 0: the end */
+	int32_t problem;	/* of the maps of B */
 	int32_t stage0, stages; /* of k256 that this slice multiplies */
 	/* Coordinates: first rows of this CTA, scale blocks, matrices. */
 	int32_t b_row, b_block, b_matrix;
@@ -42,8 +42,8 @@ struct tile_desc {
 struct shared100 {
 	uint64_t full[NIB_SM100_STAGES_MAX], empty[NIB_SM100_STAGES_MAX];
 	uint64_t tiles_full[TILE_SLOTS], tiles_empty[TILE_SLOTS];
-	uint64_t summed[2];  /* accumulators of even and odd tiles complete */
-	uint64_t drained[2]; /* ... and read as far as the next tile needs */
+	uint64_t summed[2];	  /* accumulators of even and odd tiles complete */
+	uint64_t drained[2];	  /* ... and read as far as the next tile needs */
 	uint64_t ready, received; /* split-k: sm100_epilogue.cuh */
 	uint32_t tensor_memory;
 	struct tile_desc tiles[TILE_SLOTS];
@@ -52,38 +52,40 @@ struct shared100 {
 };
 
 static_assert(sizeof(struct shared100) <= NIB_SM100_TAIL_BYTES, "host's size");
-static_assert(offsetof(struct shared100, first_tile) <=
-		      NIB_SM100_LIST_TAIL_BYTES,
+static_assert(offsetof(struct shared100, first_tile) <= NIB_SM100_LIST_TAIL_BYTES,
 	      "host's size");
 static_assert(NIB_SM100_THREADS == 32 * (SCHEDULE_WARP + 1), "roles");
 
 /* The position of a CTA in its cluster: slices of k, each one CTA or a pair. */
-template <int CTAS> DEVICE uint32_t rank_in_pair(void)
+template <int CTAS>
+DEVICE uint32_t rank_in_pair(void)
 {
 	return CTAS == 2 ? cluster_ctarank() % 2 : 0;
 }
 
-template <int CTAS> DEVICE uint32_t k_slice_of_cta(void)
+template <int CTAS>
+DEVICE uint32_t k_slice_of_cta(void)
 {
 	return cluster_ctarank() / CTAS;
 }
 
 /* The CTAs of this one's pair, as a mask of ranks in the cluster. */
-template <int CTAS> DEVICE uint32_t pair_mask(void)
+template <int CTAS>
+DEVICE uint32_t pair_mask(void)
 {
 	return 3u << cluster_ctarank() / 2 * 2;
 }
 
 /* The parts of a stage in shared memory, from its first byte on. */
-template <bool DUAL> struct stage_layout {
+template <bool DUAL>
+struct stage_layout {
 	static constexpr uint32_t B = 0;
 	static constexpr uint32_t B2 = NIB_SM100_B_BYTES;
 	static constexpr uint32_t A = (DUAL ? 2 : 1) * NIB_SM100_B_BYTES;
 	/* Behind A, whose size the launch has; B's, B2's, A's. */
 	static constexpr uint32_t B_SCALES = 0;
 	static constexpr uint32_t B2_SCALES = NIB_SM100_SCALES_BYTES;
-	static constexpr uint32_t A_SCALES =
-		(DUAL ? 2 : 1) * NIB_SM100_SCALES_BYTES;
+	static constexpr uint32_t A_SCALES = (DUAL ? 2 : 1) * NIB_SM100_SCALES_BYTES;
 };
 
 /* Bytes of the rows of A in a stage of one CTA. */
@@ -109,8 +111,7 @@ DEVICE const struct tile_desc *await_tile(const struct shared100 *shared,
 }
 
 /* Called by one thread of each warp that reads descriptors. */
-DEVICE void release_tile(const struct shared100 *shared,
-			 const struct ring *tiles)
+DEVICE void release_tile(const struct shared100 *shared, const struct ring *tiles)
 {
 	mbarrier_arrive(smem_addr(shared->tiles_empty + tiles->stage));
 }

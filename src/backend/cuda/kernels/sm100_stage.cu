@@ -37,14 +37,13 @@ find_copy(const struct nib_stage_params &p, int64_t i)
 }
 
 /* As the product's kernel clamps them. */
-__device__ static int32_t expert_row(const struct nib_stage_params &p,
-				     int32_t e)
+__device__ static int32_t expert_row(const struct nib_stage_params &p, int32_t e)
 {
 	return min(max(p.row_offsets[e], 0), p.rows);
 }
 
-__device__ static struct scale_rows
-rows_of_expert(const struct nib_stage_params &p, int32_t block)
+__device__ static struct scale_rows rows_of_expert(const struct nib_stage_params &p,
+						   int32_t block)
 {
 	struct scale_rows rows = {0, 0, false};
 	int32_t low = 0, high = p.experts;
@@ -53,8 +52,7 @@ rows_of_expert(const struct nib_stage_params &p, int32_t block)
 	while (high - low > 1) {
 		const int32_t mid = (low + high) / 2;
 
-		if (nib_sm100_staged_row(mid, expert_row(p, mid)) / 128 <=
-		    block)
+		if (nib_sm100_staged_row(mid, expert_row(p, mid)) / 128 <= block)
 			low = mid;
 		else
 			high = mid;
@@ -91,9 +89,8 @@ __device__ static uint32_t load_bytes(const uint8_t *from, int32_t n)
 }
 
 __device__ static uint4 load_scales(const struct nib_stage_params &p,
-				    const struct nib_stage_copy &c,
-				    int64_t matrix, int64_t piece,
-				    bool *is_there)
+				    const struct nib_stage_copy &c, int64_t matrix,
+				    int64_t piece, bool *is_there)
 {
 	const int32_t across = nib_stage_tiles_across(c.k);
 	const int64_t tile = piece / 32;
@@ -101,8 +98,7 @@ __device__ static uint4 load_scales(const struct nib_stage_params &p,
 	const int32_t group = (int32_t)(tile % across) * 4;
 	const int32_t groups = min(4, c.k / 16 - group);
 	const uint8_t *from = c.from + matrix * c.batch_stride_bytes;
-	struct scale_rows rows = {(int64_t)block * 128,
-				  c.rows - block * 128, false};
+	struct scale_rows rows = {(int64_t)block * 128, c.rows - block * 128, false};
 	uint32_t word[4];
 
 	if (c.is_of_experts)
@@ -115,8 +111,8 @@ __device__ static uint4 load_scales(const struct nib_stage_params &p,
 		int64_t at = row * c.row_stride_bytes + group;
 
 		if (c.kind == NIB_STAGE_TILED)
-			at = (row / 128 * across + group / 4) * 512 +
-			     row % 32 * 16 + row % 128 / 32 * 4;
+			at = (row / 128 * across + group / 4) * 512 + row % 32 * 16 +
+			     row % 128 / 32 * 4;
 		word[j] = 0;
 		if (inside < rows.count && rows.is_nan)
 			word[j] = E4M3_NAN >> 8 * (4 - groups);
@@ -127,15 +123,14 @@ __device__ static uint4 load_scales(const struct nib_stage_params &p,
 }
 
 /* Rows of codes begin at multiples of 8 bytes, and so do their halves. */
-__device__ static uint4 load_codes(const struct nib_stage_copy &c,
-				   int64_t matrix, int64_t piece)
+__device__ static uint4 load_codes(const struct nib_stage_copy &c, int64_t matrix,
+				   int64_t piece)
 {
 	const int32_t pieces = nib_stage_row_pieces(c.k);
 	const int64_t row = piece / pieces;
 	const int32_t byte = (int32_t)(piece % pieces) * NIB_STAGE_PIECE;
-	const uint2 *from =
-		(const uint2 *)(c.from + matrix * c.batch_stride_bytes +
-				row * c.row_stride_bytes + byte);
+	const uint2 *from = (const uint2 *)(c.from + matrix * c.batch_stride_bytes +
+					    row * c.row_stride_bytes + byte);
 	const uint2 low = from[0];
 	uint2 high = make_uint2(0, 0);
 
@@ -145,7 +140,7 @@ __device__ static uint4 load_codes(const struct nib_stage_copy &c,
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_STAGE_THREADS)
-	nib_stage_sm100(const __grid_constant__ struct nib_stage_params p)
+    nib_stage_sm100(const __grid_constant__ struct nib_stage_params p)
 {
 	const int64_t stride = (int64_t)gridDim.x * NIB_STAGE_THREADS;
 	int64_t i = (int64_t)blockIdx.x * NIB_STAGE_THREADS + threadIdx.x;

@@ -3,13 +3,13 @@
 #include "sm90_activations.cuh"
 
 extern "C" __global__ void __launch_bounds__(NIB_CONVERT_THREADS)
-nib_activations_f16_sm90(const __grid_constant__ struct nib_gemm_launch p)
+    nib_activations_f16_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
 	convert_activations<NIB_A_FP16>(&p.args, p.problems);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_CONVERT_THREADS)
-nib_activations_bf16_sm90(const __grid_constant__ struct nib_gemm_launch p)
+    nib_activations_bf16_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
 	convert_activations<NIB_A_BF16>(&p.args, p.problems);
 }

@@ -39,8 +39,7 @@ struct atom_rows {
 };
 
 /* Bytes from the scales of row 0 to those of row r and group g. */
-DEVICE int64_t scale_offset(const struct nib_gemm_shape *s, int32_t r,
-			    int32_t g)
+DEVICE int64_t scale_offset(const struct nib_gemm_shape *s, int32_t r, int32_t g)
 {
 	if (s->flags & NIB_A_TILED)
 		return ((int64_t)(r / 128) * ((s->k / 16 + 3) / 4) + g / 4) *
@@ -108,15 +107,14 @@ DEVICE bool find_rows(const struct nib_gemm_args *args,
 			 * An expert whose scales lie outside the tensor gets
 			 * NaN.
 			 */
-			has_scales =
-			    own >= 0 && own <= args->scale_rows_total - m;
+			has_scales = own >= 0 && own <= args->scale_rows_total - m;
 			out->scale_row = has_scales ? own + local : 0;
 		}
 		out->rows = end - out->row;
 	} else {
-		const int32_t i = find_last(&s->first_row,
-					    sizeof(struct nib_gemm_shape) / 4,
-					    args->count, padded);
+		const int32_t i =
+		    find_last(&s->first_row, sizeof(struct nib_gemm_shape) / 4,
+			      args->count, padded);
 
 		s += i;
 		p += i;
@@ -138,21 +136,19 @@ struct code_group {
 };
 
 DEVICE struct code_group load_group(const struct atom_rows *r, int32_t row,
-				     int32_t group)
+				    int32_t group)
 {
 	struct code_group x = {make_uint2(0, 0), 0};
 
 	if (row >= r->rows || group >= r->shape->k / 16)
 		return x;
 	x.scale = E4M3_NAN;
-	x.codes =
-	    __ldg((const uint2 *)(r->codes +
-				  (r->row + row) * r->shape->a_stride_bytes) +
-		  group);
+	x.codes = __ldg(
+	    (const uint2 *)(r->codes + (r->row + row) * r->shape->a_stride_bytes) +
+	    group);
 	if (r->scales)
-		x.scale =
-		    __ldg(r->scales +
-			  scale_offset(r->shape, r->scale_row + row, group));
+		x.scale = __ldg(r->scales +
+				scale_offset(r->shape, r->scale_row + row, group));
 	return x;
 }
 
@@ -184,8 +180,7 @@ DEVICE void convert_row(const struct atom_rows *r, int32_t row, int32_t step,
 #pragma unroll
 	for (uint32_t chunk = 0; chunk < 8; chunk++)
 		*(uint2 *)(to + (chunk ^ (uint32_t)row) * 16 + half * 8) =
-			make_uint2(half_pair(x, chunk),
-				   half_pair(x + 1, chunk));
+		    make_uint2(half_pair(x, chunk), half_pair(x + 1, chunk));
 }
 
 /* Eight values of 16 bits of a group: elements 0 to 7 or 8 to 15. */
@@ -194,9 +189,9 @@ DEVICE uint4 load_values(const struct atom_rows *r, int32_t row, int32_t group,
 {
 	if (row >= r->rows || group >= r->shape->k / 16)
 		return make_uint4(0, 0, 0, 0);
-	return __ldg((const uint4 *)(r->codes + (r->row + row) *
-						  r->shape->a_stride_bytes) +
-		     group * 2 + (int32_t)half);
+	return __ldg(
+	    (const uint4 *)(r->codes + (r->row + row) * r->shape->a_stride_bytes) +
+	    group * 2 + (int32_t)half);
 }
 
 /*
@@ -229,8 +224,7 @@ DEVICE void permute_row(const struct atom_rows *r, int32_t row, int32_t step,
 
 #pragma unroll
 	for (int32_t t = 0; t < 4; t++)
-		x[t] = permute_halves(
-			load_values(r, row, step * 4 + t, half), is_bf16);
+		x[t] = permute_halves(load_values(r, row, step * 4 + t, half), is_bf16);
 	store_chunk(to, row, half * 4, x[0].x, x[1].x, x[2].x, x[3].x);
 	store_chunk(to, row, half * 4 + 1, x[0].y, x[1].y, x[2].y, x[3].y);
 	store_chunk(to, row, half * 4 + 2, x[0].z, x[1].z, x[2].z, x[3].z);
@@ -240,7 +234,7 @@ DEVICE void permute_row(const struct atom_rows *r, int32_t row, int32_t step,
 /* A: what the caller has, NIB_A_NVFP4 and so on. */
 template <int A>
 DEVICE void convert_activations(const struct nib_gemm_args *args,
-			   const struct nib_gemm_pointers *problems)
+				const struct nib_gemm_pointers *problems)
 {
 	__shared__ __align__(128) uint8_t atoms[NIB_CONVERT_STEPS * ATOM_BYTES];
 	const uint32_t row = threadIdx.x / 2 % 8, step = threadIdx.x / 16;
@@ -273,14 +267,13 @@ DEVICE void convert_activations(const struct nib_gemm_args *args,
 	/* The GEMM tiles in whole weight stages, one at least: zeros behind k.
 	 */
 	steps =
-	    max(1, (r.shape->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K) *
-	    STEPS;
+	    max(1, (r.shape->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K) * STEPS;
 	if (A == NIB_A_NVFP4)
-		convert_row(&r, (int32_t)row, step0 + (int32_t)step,
-			    threadIdx.x % 2, to);
+		convert_row(&r, (int32_t)row, step0 + (int32_t)step, threadIdx.x % 2,
+			    to);
 	else
-		permute_row(&r, (int32_t)row, step0 + (int32_t)step,
-			    threadIdx.x % 2, A == NIB_A_BF16, to);
+		permute_row(&r, (int32_t)row, step0 + (int32_t)step, threadIdx.x % 2,
+			    A == NIB_A_BF16, to);
 	__syncthreads();
 	for (uint32_t i = threadIdx.x; i < sizeof(atoms) / 16;
 	     i += NIB_CONVERT_THREADS) {

@@ -94,21 +94,20 @@ DEVICE void consume(struct consumer *c)
 	    A_STEPS == NIB_LARGE_M_STEPS ? NIB_TILE_M_MAX : NIB_MEDIUM_M_MAX;
 
 	for (;; advance(&c->tiles, TILE_SLOTS)) {
-		const int32_t rows =
-			await_tile(c->shared, &c->tiles)->rows;
+		const int32_t rows = await_tile(c->shared, &c->tiles)->rows;
 
 		if (!rows)
 			return;
 /* The host launches this kernel with no tile larger than most. */
-#define CASE(n)                                                                \
-	case n:                                                                \
-		if constexpr (n <= most)                                       \
-			consume_tile<n, DUAL, A, A_STEPS>(c);                  \
+#define CASE(n)                                                                        \
+	case n:                                                                        \
+		if constexpr (n <= most)                                               \
+			consume_tile<n, DUAL, A, A_STEPS>(c);                          \
 		break;
 		switch (rows) {
-			CASE(16) CASE(32) CASE(48) CASE(64)
-			CASE(80) CASE(96) CASE(112) CASE(128)
-			CASE(160) CASE(192) CASE(224) CASE(256)
+			CASE(16)
+			CASE(32) CASE(48) CASE(64) CASE(80) CASE(96) CASE(112) CASE(128)
+			    CASE(160) CASE(192) CASE(224) CASE(256)
 		}
 #undef CASE
 		__syncwarp();
@@ -123,25 +122,22 @@ DEVICE void consume(struct consumer *c)
  * The loops are not unrolled: code that runs once is fetched line by line, and
  * each line is waited for.
  */
-DEVICE void init_barriers(const struct nib_gemm_args *args,
-			  struct gemm_shared *shared, uint32_t pairs)
+DEVICE void init_barriers(const struct nib_gemm_args *args, struct gemm_shared *shared,
+			  uint32_t pairs)
 {
 #pragma unroll 1
 	for (int32_t i = 0; i < args->weight_stages; i++) {
-		mbarrier_init(smem_addr(shared->weights_full + i),
-			      WEIGHT_PRODUCERS);
+		mbarrier_init(smem_addr(shared->weights_full + i), WEIGHT_PRODUCERS);
 		if (pairs == 2)
-			mbarrier_init(smem_addr(shared->weights_full +
-						STAGES_MAX / 2 + i),
-				      WEIGHT_PRODUCERS);
-		mbarrier_init(smem_addr(shared->weights_empty + i),
-			      WARPS);
+			mbarrier_init(
+			    smem_addr(shared->weights_full + STAGES_MAX / 2 + i),
+			    WEIGHT_PRODUCERS);
+		mbarrier_init(smem_addr(shared->weights_empty + i), WARPS);
 	}
 #pragma unroll 1
 	for (int32_t i = 0; i < args->a_stages; i++) {
 		mbarrier_init(smem_addr(shared->a_full + i), 1);
-		mbarrier_init(smem_addr(shared->a_empty + i),
-			      2 * WARPS);
+		mbarrier_init(smem_addr(shared->a_empty + i), 2 * WARPS);
 	}
 #pragma unroll 1
 	for (int32_t i = 0; i < TILE_SLOTS; i++) {
@@ -163,15 +159,14 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	constexpr int PAIRS = A_STEPS == NIB_SMALL_M_STEPS ? 2 : 1;
 	const uint32_t a_ring = smem_addr(smem);
 	const uint32_t activation_bytes =
-		(uint32_t)(args->a_stages * args->a_stage_bytes);
+	    (uint32_t)(args->a_stages * args->a_stage_bytes);
 	const uint32_t weight_ring = a_ring + activation_bytes;
 	const uint32_t rings_bytes =
-		activation_bytes + (uint32_t)args->weight_stages * WEIGHT_STAGE;
+	    activation_bytes + (uint32_t)args->weight_stages * WEIGHT_STAGE;
 	const uint32_t exchange_bytes =
-		PAIRS == 2 ? NIB_SMALL_M_EXCHANGE_BYTES((uint32_t)args->tile_m)
-			   : 0;
+	    PAIRS == 2 ? NIB_SMALL_M_EXCHANGE_BYTES((uint32_t)args->tile_m) : 0;
 	struct gemm_shared *shared =
-		(struct gemm_shared *)(smem + rings_bytes + exchange_bytes);
+	    (struct gemm_shared *)(smem + rings_bytes + exchange_bytes);
 
 	/*
 	 * The next kernel of the stream may take SM slots as CTAs of this one
@@ -181,13 +176,10 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	if (threadIdx.x == 32)
 		init_barriers(args, shared, PAIRS);
 	if (args->experts && threadIdx.x < 32)
-		count_tiles<share_m>(args,
-				     row_units(args->shapes->n,
-					       CTA_ROWS(DUAL)),
+		count_tiles<share_m>(args, row_units(args->shapes->n, CTA_ROWS(DUAL)),
 				     threadIdx.x, shared->first_tile);
 	if (!args->experts && threadIdx.x == SCHEDULER)
-		next_tile(args, problems, shared, 0, CTA_ROWS(DUAL),
-			  shared->tiles);
+		next_tile(args, problems, shared, 0, CTA_ROWS(DUAL), shared->tiles);
 	__syncthreads();
 	/*
 	 * A thread that uses the other CTA's shared memory waits below until
@@ -198,7 +190,7 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 		setmaxnreg_dec<PRODUCER_REGISTERS(PAIRS)>();
 		if (threadIdx.x < WEIGHT_PRODUCERS)
 			produce_weights<DUAL, PAIRS>(args, problems, shared,
-					      weight_ring);
+						     weight_ring);
 		if (threadIdx.x == SCHEDULER)
 			schedule<DUAL>(args, problems, shared);
 		__syncwarp();
@@ -207,24 +199,20 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 			produce_activations<A_STEPS>(args, shared, a_ring);
 		__syncwarp();
 	} else {
-		struct consumer c = {args, shared, weight_ring,
-				     a_descriptor(a_ring),
+		struct consumer c = {args, shared, weight_ring, a_descriptor(a_ring),
 				     (uint32_t)args->a_stage_bytes >> 4};
 
 		cluster_wait();
 		setmaxnreg_inc<CONSUMER_REGISTERS(PAIRS)>();
-		c.a_empty = mapa(smem_addr(shared->a_empty),
-				      lane_of_thread() % 2);
+		c.a_empty = mapa(smem_addr(shared->a_empty), lane_of_thread() % 2);
 		/* The activation conversion kernel clears the arrivals. */
 		griddepcontrol_wait();
 		if constexpr (PAIRS == 1)
 			consume<DUAL, A, A_STEPS>(&c);
 		else if (of_warp(threadIdx.x < 128 * (1 + GROUPS)))
-			consume_small_m<DUAL, A, SECOND_PAIR>(
-				&c, a_ring + rings_bytes);
+			consume_small_m<DUAL, A, SECOND_PAIR>(&c, a_ring + rings_bytes);
 		else
-			consume_small_m<DUAL, A, FIRST_PAIR>(
-				&c, a_ring + rings_bytes);
+			consume_small_m<DUAL, A, FIRST_PAIR>(&c, a_ring + rings_bytes);
 	}
 }
 

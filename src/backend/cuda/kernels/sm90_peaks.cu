@@ -28,8 +28,8 @@ DEVICE uint32_t two_halves(uint32_t x)
 /* 128-byte swizzle, k contiguous, 1024 bytes from eight rows to the next. */
 DEVICE uint64_t descriptor(uint32_t addr)
 {
-	return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 |
-	       (uint64_t)1 << 16 | (addr & 0x3FFFF) >> 4;
+	return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 |
+	       (addr & 0x3FFFF) >> 4;
 }
 
 template <bool FIRST>
@@ -46,11 +46,10 @@ DEVICE void multiply_step(float *d, const uint32_t (*a)[4], uint64_t desc)
 /* Every step of a block multiplies the same a, in registers, and the same b, in
  * shared memory.  One wgmma group is always in flight. */
 extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
-	nib_probe_multiply_sm90(
-		const __grid_constant__ struct nib_probe_args args)
+    nib_probe_multiply_sm90(const __grid_constant__ struct nib_probe_args args)
 {
-	__shared__ __align__(1024) uint32_t
-		b[NIB_PROBE_MULTIPLY_N * NIB_PROBE_MULTIPLY_K / 2];
+	__shared__ __align__(1024)
+	    uint32_t b[NIB_PROBE_MULTIPLY_N * NIB_PROBE_MULTIPLY_K / 2];
 	const uint64_t desc = descriptor(smem_addr(b));
 	float d[NIB_PROBE_MULTIPLY_N / 2];
 	uint32_t a[4][4];

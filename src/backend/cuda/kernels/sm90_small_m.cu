@@ -6,13 +6,13 @@
 #include "sm90_gemm.cuh"
 
 extern "C" __global__ void __launch_bounds__(NIB_SMALL_M_THREADS, 1)
-nib_gemm_small_m_sm90(const __grid_constant__ struct nib_gemm_launch p)
+    nib_gemm_small_m_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
 	gemm<false, NIB_A_FP16, NIB_SMALL_M_STEPS>(&p.args, p.problems);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_SMALL_M_THREADS, 1)
-nib_dual_small_m_sm90(const __grid_constant__ struct nib_gemm_launch p)
+    nib_dual_small_m_sm90(const __grid_constant__ struct nib_gemm_launch p)
 {
 	gemm<true, NIB_A_FP16, NIB_SMALL_M_STEPS>(&p.args, p.problems);
 }
