@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# compile_kernels.sh NVCC SOURCE.cu PREFIX PTX DEBUG FLAG... - makes of SOURCE, whose
-# name begins with its architecture (sm90_, sm100_):
+# compile_kernels.sh NVCC SOURCE.cu PREFIX PTX DEBUG FLAG... - makes of SOURCE, the
+# image whose name is that of PREFIX and begins with its architecture (sm90_, sm100_):
 #
 #   PTX             for the software GPU, with line numbers; its first line is
 #                   "// nibblas NAME ID"

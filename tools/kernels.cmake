@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The GPU kernels: each of src/backend/cuda/kernels/*.cu becomes machine code for
-# the architecture that its name begins with, which nib_images embeds, and PTX.  Without
+# The GPU kernels: each of src/backend/cuda/kernels/<arch>/*.cu becomes machine code for
+# the architecture of its folder, which nib_images embeds, and PTX.  Without
 # nvcc, or with NIB_CUDA=OFF, the table of images is empty, and the CUDA backend says
 # why it is closed.
 set(NIB_CUDA AUTO CACHE STRING
@@ -15,13 +15,13 @@ if(NIB_CUDA)
     ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
   mark_as_advanced(NIB_NVCC)
   if(NIB_NVCC)
-    file(GLOB nib_kernels CONFIGURE_DEPENDS src/backend/cuda/kernels/*.cu)
+    file(GLOB nib_kernels CONFIGURE_DEPENDS src/backend/cuda/kernels/*/*.cu)
     execute_process(COMMAND ${NIB_NVCC} --version OUTPUT_VARIABLE nvcc_version)
     string(REGEX MATCH "release ([0-9.]+)" _ "${nvcc_version}")
     if(CMAKE_MATCH_1 VERSION_LESS 12.9)
       message(STATUS "nvcc is ${CMAKE_MATCH_1}: no kernels for Blackwell, which "
         "need 12.9")
-      list(FILTER nib_kernels EXCLUDE REGEX "/sm100_[^/]*$")
+      list(FILTER nib_kernels EXCLUDE REGEX "/sm100/[^/]*$")
     endif()
   elseif(NIB_CUDA STREQUAL AUTO)
     message(STATUS "nvcc was not found: no GPU kernels, CPU backends only")
@@ -45,7 +45,8 @@ set(image_files)
 set(ptx_files)
 set(kernel_logs)
 foreach(source ${nib_kernels})
-  get_filename_component(name ${source} NAME_WE)
+  # kernels/sm90/gemm.cu is the image sm90_gemm.
+  string(REGEX REPLACE ".*/([^/]+)/([^/]+)[.]cu$" "\\1_\\2" name ${source})
   set(prefix ${kernels_dir}/${name})
   set(ptx ${NIB_PTX_DIR}/${name}.ptx)
   add_custom_command(

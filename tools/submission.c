@@ -8,7 +8,7 @@
  * libnibblas.so.
  */
 #include "backend/backend.h"
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/common/cuda.h"
 #include "core/error.h"
 
 #define MOST_IMAGES 16

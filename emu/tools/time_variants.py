@@ -82,7 +82,7 @@ def split_cost(rows, slices, shape):
 
 
 def step_cycles(rows):
-    """A step of a pair of CTAs on a B200, as in src/backend/cuda/sm100_cut.c."""
+    """A step of a pair of CTAs on a B200, as in src/backend/cuda/sm100/gemm_cut.c."""
     mine, blocks = rows / 2, 2 if rows > 128 else 1
     loads = 18432 / 4 / 40 + (mine * 128 + blocks * 2048) / 4 / 84
     return round(max(loads, (128 + mine) * 0.4, rows / 2, (128 + mine) / 4))

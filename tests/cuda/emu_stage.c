@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/sm100.h"
+#include "backend/cuda/sm100/sm100.h"
 #include "format/view.h"
 
 #define BYTES	(1 << 21)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/cuda/kernels/sm100_stage_params.h"
+#include "backend/cuda/kernels/sm100/stage_params.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

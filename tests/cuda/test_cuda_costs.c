@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/costs.h"
+#include "backend/cuda/common/costs.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/common/cuda.h"
 #include "common/file.h"
 #include "fake_bed.h"
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/kernels/gemm_params.h"
+#include "backend/cuda/kernels/sm90/gemm_params.h"
 #include "common/alloc.h"
 #include "fake_bed.h"
 #include "nibblas.h"

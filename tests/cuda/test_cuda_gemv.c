@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/gemv.h"
+#include "backend/cuda/sm90/gemv.h"
 
 #define SHARED_BYTES 232448
 #define H200_SMS     132

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/gemv100.h"
+#include "backend/cuda/sm100/gemv.h"
 
 #define SHARED_BYTES 232448
 #define B200_SMS     148

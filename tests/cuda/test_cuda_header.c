@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_header.c - src/backend/cuda/driver.h against CUDA's own cuda.h,
+ * test_cuda_header.c - src/backend/cuda/common/driver.h against CUDA's own cuda.h,
  * where that is installed: numbers, layouts, exported names.
  */
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/common/driver.h"
 #include "fake_cuda/declared.h"
 #include "fake_cuda/real.h"
 
@@ -32,7 +32,7 @@ static void exported_names(void **state)
 {
 	static const char *const ours[] = {
 #define F(name, arguments) #name,
-#include "backend/cuda/driver.def"
+#include "backend/cuda/common/driver.def"
 #undef F
 	};
 

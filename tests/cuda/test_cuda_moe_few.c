@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/kernels/gemv_experts_params.h"
-#include "backend/cuda/kernels/moe_steps_params.h"
+#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
+#include "backend/cuda/kernels/common/moe_steps_params.h"
 #include "moe_bed.h"
 
 #define K	256

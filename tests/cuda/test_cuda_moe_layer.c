@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/kernels/moe_steps_params.h"
+#include "backend/cuda/kernels/common/moe_steps_params.h"
 #include "common/alloc.h"
 #include "moe_bed.h"
 

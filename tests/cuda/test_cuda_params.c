@@ -4,10 +4,10 @@
  * kernels, on the fake driver, for problems of all sizes, layouts and strides;
  * those of few rows: test_cuda_params_few.c.
  */
-#include "backend/cuda/kernels/gemm_params.h"
-#include "backend/cuda/kernels/quantize_params.h"
-#include "backend/cuda/kernels/skinny_params.h"
-#include "backend/cuda/tiles.h"
+#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/common/quantize_params.h"
+#include "backend/cuda/kernels/sm90/skinny_params.h"
+#include "backend/cuda/common/tiles.h"
 #include "params_bed.h"
 
 /* ---- tiled products ------------------------------------------------------ */

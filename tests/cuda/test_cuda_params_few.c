@@ -3,7 +3,7 @@
  * test_cuda_params_few.c - what the host hands to the vector and skinny kernels,
  * as test_cuda_params.c looks at the others.
  */
-#include "backend/cuda/kernels/skinny_params.h"
+#include "backend/cuda/kernels/sm90/skinny_params.h"
 #include "params_bed.h"
 
 /* What all addresses of codes or scales are multiples of: 16, 4 or 1. */

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/arch.h"
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/common/arch.h"
+#include "backend/cuda/common/cuda.h"
 #include "fake_bed.h"
 
 #define COUNT	3

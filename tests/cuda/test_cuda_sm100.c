@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/costs.h"
-#include "backend/cuda/sm100.h"
+#include "backend/cuda/common/costs.h"
+#include "backend/cuda/sm100/sm100.h"
 #include "common/alloc.h"
 #include "sm100_bed.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/tile_search.h"
-#include "backend/cuda/tiles.h"
+#include "backend/cuda/common/tile_search.h"
+#include "backend/cuda/common/tiles.h"
 #include "common/alloc.h"
 
 #define GROUPS 400

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/common/driver.h"
 #include "cuda/emu_declared.h"
 #include "fake_cuda/declared.h"
 
@@ -38,7 +38,7 @@ static void functions_are_exported(void **state)
 {
 	static const char *const names[] = {
 #define F(name, arguments) #name,
-#include "backend/cuda/driver.def"
+#include "backend/cuda/common/driver.def"
 #undef F
 	};
 	void *library = dlopen(NIB_EMU_LIBRARY, RTLD_NOW | RTLD_LOCAL);

@@ -15,11 +15,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/cuda/kernels/gemm_params.h"
-#include "backend/cuda/kernels/gemv_experts_params.h"
-#include "backend/cuda/kernels/moe_steps_params.h"
-#include "backend/cuda/kernels/probe_params.h"
-#include "backend/cuda/kernels/quantize_params.h"
+#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
+#include "backend/cuda/kernels/common/moe_steps_params.h"
+#include "backend/cuda/kernels/common/probe_params.h"
+#include "backend/cuda/kernels/common/quantize_params.h"
 
 #define EXPORT	   __attribute__((visibility("default")))
 #define MAX_BLOCKS 4096
@@ -56,7 +56,7 @@ EXPORT struct fake_cuda fake_cuda = {
 
 /* Declares the functions below, which the library finds by name. */
 #define F(name, arguments) EXPORT CUresult name arguments;
-#include "backend/cuda/driver.def"
+#include "backend/cuda/common/driver.def"
 #undef F
 EXPORT fake_cuda_register fake_register;
 

@@ -6,7 +6,7 @@
 #ifndef NIB_TESTS_FAKE_CUDA_H
 #define NIB_TESTS_FAKE_CUDA_H
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/common/driver.h"
 
 #define FAKE_MAX_GPUS	    4
 #define FAKE_MAX_ATTRIBUTES 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* images.c - the kernels of tests that run on the fake driver: names alone. */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/common/cuda.h"
 
 /* kernel_d0_sm90 to kernel_d9_sm90 */
 #define ONE(number) "kernel_" number "_sm90 "

@@ -37,7 +37,8 @@ inline cudaStream_t get_stream(int)
 
 struct Check {
 	bool right;
-	template <typename T> Check &operator<<(const T &)
+	template <typename T>
+	Check &operator<<(const T &)
 	{
 		return *this;
 	}

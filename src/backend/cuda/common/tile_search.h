@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tile_search.h - for tiles.c: a group's tiles packed so that all clusters end
+ * together.  k is not divided.
+ */
+#ifndef NIB_CUDA_TILE_SEARCH_H
+#define NIB_CUDA_TILE_SEARCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "tile_shape.h"
+
+/*
+ * Like pieces of one problem: piece i belongs to row unit i % units and begins
+ * at row + i / units * stride.
+ */
+struct nib_tile_piece {
+	double cycles; /* of its next tile */
+	double work;   /* of all its tiles, cut as equally as can be */
+	int32_t problem;
+	int32_t rows; /* of each, still to be cut into tiles */
+	int32_t row, units, stride;
+	int32_t first, count; /* which */
+};
+
+/* Each of so many clusters gets `each` pieces, tiles now, one after another. */
+struct nib_tile_load {
+	struct nib_tile_piece piece;
+	int32_t cluster, clusters, each;
+};
+
+#define NIB_TILE_LOADS (8 * NIB_GEMM_PROBLEMS)
+struct nib_tile_loads {
+	struct nib_tile_load list[NIB_TILE_LOADS];
+	int32_t count;
+	int32_t rounds, tile_m;
+	int64_t tiles;
+	double cycles; /* of the busiest cluster */
+};
+
+/* What a search needs: one allocation, to be given back with free(). */
+struct nib_tile_search;
+
+/*
+ * *loads: the best that was found, NULL if nothing was; valid as long as the
+ * search, which is NULL without memory.  The device has costs.
+ */
+struct nib_tile_search *nib_tile_search(const struct nib_tile_device *device,
+					const struct nib_tile_shape *shapes,
+					int32_t count, bool dual,
+					const struct nib_tile_loads **loads);
+
+/* Into rounds * clusters zeros; rounds_of: space for a number a cluster. */
+void nib_tile_loads_list(const struct nib_tile_loads *loads, int32_t clusters,
+			 int32_t *rounds_of, struct nib_gemm_tile *tiles);
+
+static inline int32_t divide_up(int32_t a, int32_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+/* Row units of a problem: each has tiles of its own. */
+static inline int32_t nib_tile_units(const struct nib_tile_shape *s, bool dual)
+{
+	return divide_up(s->n, dual ? NIB_TILE_N : 2 * NIB_TILE_N);
+}
+
+#endif

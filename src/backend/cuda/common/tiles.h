@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tiles.h - which tile of which problem runs on which cluster: arithmetic on
+ * sizes, nothing of CUDA, tested without a GPU.
+ */
+#ifndef NIB_CUDA_TILES_H
+#define NIB_CUDA_TILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "costs.h"
+#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "tile_shape.h"
+
+struct nib_tile_plan {
+	int32_t k_slices; /* split-k slices of each tile */
+	int32_t clusters; /* to launch */
+	int32_t rounds;	  /* tiles of the busiest cluster */
+	int32_t tile_m;	  /* most rows of A of a tile */
+	int64_t tiles;	  /* in all, split-k slices counted */
+	double cycles;	  /* of the busiest cluster, by the model */
+	bool is_packed;	  /* by tile_search.c, else equal tiles by LPT */
+};
+
+/* Tiles in all, each of the largest size. */
+int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count, bool dual);
+
+/*
+ * Chooses tile sizes, the split of k and the clusters' loads.  may_split: a
+ * single problem's k may be divided (a group's never is, so that a problem's
+ * bits do not depend on its neighbours).  tiles: NULL, or receives an array of
+ * plan->rounds * plan->clusters entries for free(); false: out of memory.
+ * nib_tiles_least() of the shapes must be at most INT32_MAX.
+ */
+bool nib_tiles_plan(const struct nib_tile_device *device,
+		    const struct nib_tile_shape *shapes, int32_t count, bool dual,
+		    bool may_split, struct nib_tile_plan *plan,
+		    struct nib_gemm_tile **tiles);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm.cuh - C = alpha * A * B^T on Blackwell, one problem or many, and
+ * the dual operation: NVFP4 operands on the tensor core's own format.
+ *
+ *   codes of B, codes of A   --TMA, 128-byte swizzle--> ring of stages of k256
+ *   scales of both           --TMA-->                   the same stage
+ *                            --tcgen05.cp-->            slots in tensor memory
+ *   tcgen05.mma mxf4nvf4: D[row of B, row of A] += B * A^T, fp32 accumulators
+ *     in tensor memory --tcgen05.ld--> alpha, SiLU --> C
+ *
+ * Rows of B are the tensor core's M, which is 128 a CTA whatever the product;
+ * rows of A are its N, 16 to 256.  So a product of few rows of A wastes nothing
+ * ("swap AB"), and accumulators come out in the order of rows of C.  A pair of
+ * CTAs (CTAS = 2) has 256 rows of B and loads half of the rows of A each.
+ *
+ *   warp     role                                       waits for
+ *   0 .. 3   epilogue: 32 lanes of tensor memory each   summed
+ *   4        one thread loads stages                    empty
+ *   5        one thread multiplies (the pair's leader)  full, drained
+ *            or forwards drained to it
+ *   6        one thread schedules tiles                 tiles_empty
+ *
+ *   barrier      arrivals of a phase                        first wait
+ *   full         1, and the bytes of both CTAs (leader's)   phase 0
+ *   empty        1: commit of a stage's products, to both   passes at once
+ *   summed       1: commit of a tile's products, to both    phase 0
+ *   drained      epilogue warps; the leader's also the      tile `lag`
+ *                other CTA's multiply warp
+ *   tiles_full   1: the scheduler                           phase 0
+ *   tiles_empty  all warps but the scheduler                passes at once
+ *   ready, received  split-k: epilogue warps of the other   phase 0
+ *                slices (sm100_epilogue.cuh)
+ *
+ *   dynamic shared memory   bytes
+ *   ring of stages          stages * stage_bytes: 16384 codes and 2048 scales
+ *                           of B (and B2), tile_m / CTAS * 128 codes and 2048
+ *                           or 4096 scales of A
+ *   struct shared100        at most 5120, of lists 1024
+ *
+ *   tensor memory, columns   (nib_sm100_columns())
+ *   0 ..                     accumulators of even tiles, tile_m (dual: twice)
+ *   odd_column ..            ... of odd tiles; may overlap
+ *   scale_column .. 511      slots of scales, one for each stage or fewer
+ *
+ * Roofline: docs/performance-blackwell.md.  A stage of tile_m = 128 in a pair is
+ * 28 KB a CTA, eight stages in flight; its four MMAs take 256 cycles, and its
+ * 192 rows about 310 cycles of the TMA.
+ *
+ * Read in this order: sm100_params.h, sm100_schedule.cuh (which tile),
+ * sm100_mainloop.cuh, sm100_epilogue.cuh, this file.
+ */
+#ifndef NIB_SM100_GEMM_CUH
+#define NIB_SM100_GEMM_CUH
+
+#include "gemm_epilogue.cuh"
+#include "gemm_mainloop.cuh"
+#include "gemm_schedule.cuh"
+
+template <int CTAS>
+DEVICE void init_barriers(const struct nib_sm100_args *args, struct shared100 *shared)
+{
+	const uint32_t is_leader = rank_in_pair<CTAS>() == 0;
+	const uint32_t others = (args->k_slices - 1) * EPILOGUE_WARPS;
+
+#pragma unroll 1
+	for (int32_t i = 0; i < args->stages; i++) {
+		mbarrier_init(smem_addr(shared->full + i), 1);
+		mbarrier_init(smem_addr(shared->empty + i), 1);
+	}
+#pragma unroll 1
+	for (int32_t i = 0; i < TILE_SLOTS; i++) {
+		mbarrier_init(smem_addr(shared->tiles_full + i), 1);
+		mbarrier_init(smem_addr(shared->tiles_empty + i), EPILOGUE_WARPS + 2);
+	}
+	for (int32_t i = 0; i < 2; i++) {
+		mbarrier_init(smem_addr(shared->summed + i), 1);
+		mbarrier_init(smem_addr(shared->drained + i),
+			      EPILOGUE_WARPS + (CTAS == 2 && is_leader));
+	}
+	mbarrier_init(smem_addr(&shared->ready), max(others, 1u));
+	mbarrier_init(smem_addr(&shared->received), max(others, 1u));
+	fence_mbarrier_init();
+}
+
+template <bool DUAL, int CTAS>
+DEVICE void gemm(const struct nib_sm100_args *args,
+		 const struct nib_sm100_problem *problems)
+{
+	extern __shared__ __align__(1024) uint8_t smem[];
+	struct shared100 *shared =
+	    (struct shared100 *)(smem + args->stages * args->stage_bytes);
+	const uint32_t stages_at = smem_addr(smem);
+	const uint32_t warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+	uint32_t tensor_memory;
+
+	griddepcontrol_launch_dependents();
+	if (warp == MULTIPLY_WARP && elect_one())
+		init_barriers<CTAS>(args, shared);
+	if (warp == LOAD_WARP && elect_one())
+		prefetch_maps(args, problems);
+	__syncwarp();
+	cluster_arrive();
+	/*
+	 * A list is the plan's: no kernel before writes it.  The others hear of
+	 * the tile by its barrier, so that none waits here for it.
+	 */
+	if (warp == SCHEDULE_WARP && !args->experts && elect_one())
+		next_tile<CTAS>(args, problems, shared, 0, shared->tiles);
+	__syncwarp();
+	/* The barriers of the other CTAs, and their tensor memory, are there. */
+	cluster_wait();
+	if (warp == MULTIPLY_WARP)
+		tcgen05_alloc<CTAS>(smem_addr(&shared->tensor_memory),
+				    NIB_SM100_COLUMNS);
+	/* What is read below may be a result of the kernel before. */
+	griddepcontrol_wait();
+	if (warp == SCHEDULE_WARP && args->experts)
+		count_tiles<share_of_expert>(args, problems->units, lane_of_thread(),
+					     shared->first_tile);
+	tcgen05_fence_before();
+	cluster_arrive();
+	__syncwarp();
+	/* Loads need no tensor memory and begin before it is there. */
+	if (warp == SCHEDULE_WARP && elect_one())
+		schedule<CTAS>(args, problems, shared);
+	if (warp == LOAD_WARP && elect_one())
+		load_tiles<DUAL, CTAS>(args, problems, shared, stages_at);
+	__syncwarp();
+	cluster_wait();
+	tcgen05_fence_after();
+	tensor_memory = shared->tensor_memory;
+	if (warp < EPILOGUE_WARPS) {
+		store_tiles<DUAL, CTAS>(args, shared, stages_at, tensor_memory);
+	} else if (warp == MULTIPLY_WARP) {
+		if (rank_in_pair<CTAS>() != 0) {
+			if (args->k_slices == 1 && elect_one())
+				forward_drained(shared);
+		} else if (elect_one()) {
+			multiply_tiles<DUAL, CTAS>(args, shared, stages_at,
+						   tensor_memory);
+		}
+	}
+	__syncwarp();
+	/* No CTA ends while another one uses its memory. */
+	tcgen05_fence_before();
+	cluster_sync();
+	tcgen05_fence_after();
+	if (warp == MULTIPLY_WARP)
+		tcgen05_dealloc<CTAS>(tensor_memory, NIB_SM100_COLUMNS);
+}
+
+#define KERNEL(name, dual, ctas, params)                                               \
+	extern "C" __global__ void __launch_bounds__(NIB_SM100_THREADS, 1)             \
+	    name(const __grid_constant__ struct params p)                              \
+	{                                                                              \
+		gemm<dual, ctas>(&p.args, p.problems);                                 \
+	}
+
+#endif

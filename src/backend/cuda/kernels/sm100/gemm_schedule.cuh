@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_schedule.cuh - the tile queue of Blackwell's GEMM: which tile a CTA
+ * computes next, from the plan's list or, for MoE, counted at the start from
+ * the experts' row offsets, which are in device memory only.
+ */
+#ifndef NIB_SM100_SCHEDULE_CUH
+#define NIB_SM100_SCHEDULE_CUH
+
+#include "backend/cuda/kernels/common/moe_tiles.cuh"
+#include "gemm_shared.cuh"
+
+DEVICE int32_t round_up(int32_t x, int32_t step)
+{
+	return (x + step - 1) / step * step;
+}
+
+/*
+ * Rows of each tile of an expert that has m rows: one tile, or equal shares
+ * that begin where tensor memory can address scales, at multiples of 64.
+ */
+DEVICE int32_t share_of_expert(int32_t m, int32_t most)
+{
+	const int32_t tiles = (m + most - 1) / most;
+
+	return tiles <= 1 ? round_up(max(m, 1), 16)
+			  : min(most, round_up((m + tiles - 1) / tiles, 64));
+}
+
+/* What a tile is before it is cut for the CTA. */
+struct tile_place {
+	int32_t unit;	/* of the rows of B of all matrices */
+	int32_t row;	/* of A, from the problem's or expert's first */
+	int32_t rows;	/* of the tile, padded to 16 */
+	int32_t m;	/* of the problem or expert */
+	int32_t expert; /* of MoE, else -1 */
+	int32_t first;	/* row of A at which the expert begins, else 0 */
+};
+
+/* Tile `index` of an MoE problem. */
+DEVICE bool find_expert_tile(const struct nib_sm100_args *args, int32_t units,
+			     const struct shared100 *shared, int32_t index,
+			     struct tile_place *t)
+{
+	int32_t share, inside;
+
+	if (index >= shared->first_tile[args->experts])
+		return false;
+	t->expert = find_last(shared->first_tile, 1, args->experts, index);
+	t->first = expert_row(args, t->expert);
+	t->m = expert_row(args, t->expert + 1) - t->first;
+	share = share_of_expert(t->m, args->tile_m);
+	inside = index - shared->first_tile[t->expert];
+	t->unit = inside % units;
+	t->row = inside / units * share;
+	t->rows = min(share, round_up(t->m - t->row, 16));
+	return true;
+}
+
+/* Tile `index`, the round-th of this cluster, of a list. */
+DEVICE bool find_listed_tile(const struct nib_sm100_args *args,
+			     const struct nib_sm100_problem *problems, int32_t round,
+			     int32_t index, int32_t *problem, struct tile_place *t)
+{
+	struct nib_gemm_tile tile;
+
+	if (round >= args->tile_rounds)
+		return false;
+	if (round == 0)
+		tile = args->first[index];
+	else
+		*(int4 *)&tile = __ldg((const int4 *)args->tiles + index);
+	*problem = tile.problem;
+	t->unit = tile.unit;
+	t->row = tile.row;
+	t->rows = tile.rows;
+	t->m = problems[tile.problem].m;
+	t->expert = -1;
+	t->first = 0;
+	return tile.rows != 0;
+}
+
+/* The row of A's scale tensor at which the tile's scales begin. */
+DEVICE int32_t scale_row_of(const struct nib_sm100_args *args,
+			    const struct tile_place *t, struct tile_desc *w)
+{
+	int32_t begin;
+
+	w->is_nan = 0;
+	if (t->expert < 0)
+		return t->row;
+	if (!args->scale_rows)
+		return nib_sm100_staged_row(t->expert, t->first) + t->row;
+	begin = __ldg(args->scale_rows + t->expert);
+	/* The caller's data, which may be wrong; no sum can overflow. */
+	w->is_nan = begin < 0 || begin > args->scale_rows_total ||
+		    t->m > args->scale_rows_total - begin || begin % 128 != 0;
+	return w->is_nan ? 0 : begin + t->row;
+}
+
+/* Rows of A: which box of which map. */
+template <int CTAS>
+DEVICE void find_activations(const struct nib_sm100_args *args,
+			     const struct nib_sm100_problem *problems,
+			     const struct tile_place *t, struct tile_desc *w)
+{
+	const int32_t rows = t->rows / CTAS;
+	const int32_t scale_row = scale_row_of(args, t, w);
+
+	w->a_map = w->problem;
+	if (t->expert >= 0)
+		w->a_map = rows <= 8 ? 0 : 29 - __clz(rows - 1);
+	w->a_bytes = problems[w->a_map].a_box_rows * NIB_SM100_A_ROW_BYTES;
+	w->a_row = t->first + t->row + (int32_t)rank_in_pair<CTAS>() * rows;
+	w->a_block = scale_row / 128;
+	w->a_scale_shift = scale_row % 128 / 32;
+}
+
+/* Slices of k: stages of each, the same for all CTAs of a pair. */
+template <int CTAS>
+DEVICE void find_stages(const struct nib_sm100_args *args, int32_t k,
+			struct tile_desc *w)
+{
+	const int32_t stages = (k + NIB_SM100_STAGE_K - 1) / NIB_SM100_STAGE_K;
+	const int32_t slice = (int32_t)k_slice_of_cta<CTAS>();
+
+	w->stage0 = stages * slice / args->k_slices;
+	w->stages = stages * (slice + 1) / args->k_slices - w->stage0;
+}
+
+DEVICE void find_output(const struct nib_sm100_args *args,
+			const struct nib_sm100_problem *p, const struct tile_place *t,
+			struct tile_desc *w)
+{
+	const int32_t alpha = max(t->expert, 0);
+	const int64_t at = w->a_matrix * p->c_batch_stride_elems +
+			   (t->first + t->row) * p->c_stride_elems + w->b_row;
+
+	w->valid = min(t->rows, t->m - t->row);
+	w->rows_left = p->n - w->b_row;
+	w->c_stride_elems = p->c_stride_elems;
+	w->c = (char *)p->c + at * (args->dtype == 0 ? 4 : 2);
+	w->alpha = p->alpha ? p->alpha + alpha : NULL;
+	w->alpha2 = p->alpha2 ? p->alpha2 + alpha : NULL;
+}
+
+/* Tile `round` of this cluster; false: no more. */
+template <int CTAS>
+DEVICE bool
+next_tile(const struct nib_sm100_args *args, const struct nib_sm100_problem *problems,
+	  const struct shared100 *shared, int32_t round, struct tile_desc *w)
+{
+	const int32_t index = round * (int32_t)nclusterid_x() + (int32_t)clusterid_x();
+	const struct nib_sm100_problem *p;
+	struct tile_place t;
+	int32_t matrix;
+
+	w->n = 0;
+	w->problem = 0;
+	if (args->experts
+		? !find_expert_tile(args, problems->units, shared, index, &t)
+		: !find_listed_tile(args, problems, round, index, &w->problem, &t))
+		return false;
+	p = problems + w->problem;
+	matrix = t.expert >= 0 ? t.expert : t.unit / p->units;
+	w->n = t.rows;
+	w->a_matrix = t.expert >= 0 ? 0 : matrix;
+	w->b_matrix = p->b_matrices > 1 ? matrix : 0;
+	w->b_row =
+	    (t.unit % p->units * CTAS + (int32_t)rank_in_pair<CTAS>()) * NIB_TILE_N;
+	/* A CTA beyond the last row loads the last scales, which are there. */
+	w->b_block = min(w->b_row, p->n - 1) / 128;
+	find_activations<CTAS>(args, problems, &t, w);
+	find_stages<CTAS>(args, p->k, w);
+	find_output(args, p, &t, w);
+	return true;
+}
+
+/*
+ * The scheduler, one thread: it is ahead of the other roles.  It has written the
+ * first tile of a list, tiles[0], while barriers were set up.
+ */
+template <int CTAS>
+DEVICE void schedule(const struct nib_sm100_args *args,
+		     const struct nib_sm100_problem *problems, struct shared100 *shared)
+{
+	struct ring ring = {0, 0};
+	struct tile_desc w;
+	int32_t round = 0;
+	bool more = true;
+
+	if (!args->experts) {
+		mbarrier_arrive(smem_addr(shared->tiles_full));
+		more = shared->tiles->n != 0;
+		advance(&ring, TILE_SLOTS);
+		round = 1;
+	}
+	for (; more; round++) {
+		more = next_tile<CTAS>(args, problems, shared, round, &w);
+		wait(smem_addr(shared->tiles_empty + ring.stage), ring.parity ^ 1);
+		shared->tiles[ring.stage] = w;
+		mbarrier_arrive(smem_addr(shared->tiles_full + ring.stage));
+		advance(&ring, TILE_SLOTS);
+	}
+}
+
+#endif

@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 8 rows of A
+ * on Blackwell, and for experts of few rows: reads B once, as fast as memory
+ * gives it.
+ *
+ * One persistent CTA a multiprocessor.  Its warps form groups of 4 or 8, and a
+ * group shares the k of a unit: 16 rows of B times the rows of A of one item (a
+ * matrix, or up to M rows of an expert).  Each warp takes every 4th (8th) step
+ * of 256 k, and loads DEPTH steps ahead, across units and items, into
+ * registers:
+ *
+ *   B  global --ld 32 bytes--> registers --cvt e2m1--> fp16 --mma--> block sums
+ *   A  global --> code * scale as fp16 --> shared memory -----^
+ *   block sums --fma by the scale of B--> fp32 of a lane --> quad --> warps
+ *
+ * A lane holds whole blocks of 16 k of two rows of B: 64 k a step.  The columns
+ * of the mma separate the blocks of the four lanes of a quad and two rows of A,
+ * since A is zero wherever lane and column do not belong together.
+ *
+ * Arithmetic.  code * scale of A has 6 significant bits and is exact in fp16
+ * (2^-10 to 2688); the scale stays out of B's side, whose codes are exact too.
+ * A block's products are multiples of a quarter of the unit of A's scale, and
+ * at most 144 * 15 of these; their sum is at most 16 times that, 16 bits, so
+ * that any order and any tensor core gives it exactly.  Times the scale of B (4
+ * bits) it is the block partial P of docs/numerics.md, exact in fp32, which an
+ * fma adds with one rounding.  No product of two scales is formed, so that none
+ * overflows.
+ *
+ * Order of the sum of an element, by k and the warps of a unit alone (which
+ * follow from n and k): step s belongs to warp s % warps; in it 64 k to lane t
+ * of the quad.  A lane adds its blocks by k; then (0 + 1) + (2 + 3) of the
+ * quad; then the warps, the first first.  The same for every M, so rows,
+ * batches, experts and schedules do not change a bit.
+ *
+ * Budget.  7.2 TB/s are 26.3 bytes a clock and multiprocessor (148, 1.85 GHz),
+ * so 4,096 weights and their 256 scales, a warp's step, take 88 clocks.  Issue
+ * slots in them: 351.
+ *
+ *   M   warps x steps  in flight  instructions  of them  LDS          slots
+ *                                 of a step     mma      wavefronts   taken
+ *   2   16 x 3         108 KiB    160           16       32           46 %
+ *   4    8 x 5          90 KiB    193           32       64           55 %
+ *   8    8 x 5          90 KiB    276           64       128          79 %
+ *
+ * (SASS of nvcc 13.0; 40, 48 and 69 instructions for each 16 bytes of codes and
+ * lane.)  64 mma in 88 clocks are 1,490 multiply-adds of fp16 a clock, and 128
+ * wavefronts of LDS are more than the port's one a clock: M = 8 may take 1.5
+ * times as long as memory, if mma.sync has the rate of an A100.  Registers:
+ * 122, 207, 249, no spills.  HBM needs 96 to 128 KB in flight for 7.2 TB/s, 64
+ * KB give 6.3.
+ *
+ * Predicted, us: 1 (launch) + 1 (A and the first byte) + bytes at the rate of
+ * what is in flight + 0.5 (sums, store); and in the contest's harness, which
+ * adds 4 and has a grain of 2.05:
+ *
+ *   n x k x batch    MB     in flight  TB/s  kernel  harness  best public
+ *   7168x16384x1     66.1   82 KiB     7.0   11.9    16.4     18.4
+ *   4096x7168x8     132.1   93 KiB     7.1   21.1    26.7     28
+ *   7168x2048x4      33.0   82 KiB     7.0    7.2    12.3     12.4
+ *
+ * Nothing here was measured on a B200.
+ *
+ * Variants: M = 2, 4, 8 where rows of B are pieces of 32 bytes (k a multiple of
+ * 64), 2_any and 8_any for all others, as right and slower.
+ */
+#define NIB_ARCH sm100
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <type_traits>
+
+#include "backend/cuda/kernels/common/kernel_name.h"
+
+#include "gemv_activations.cuh"
+#include "gemv_run.cuh"
+
+/* A lane's codes of rows g and g + 8 of a step, and their scales. */
+struct stage {
+	uint32_t codes[2][8];
+	uint32_t scales[2];
+};
+
+template <bool ALIGNED>
+using offset = typename std::conditional<ALIGNED, uint32_t, int64_t>::type;
+
+/*
+ * What a warp loads next: of a tile of an item the step whose codes begin `at`
+ * bytes behind the row's; at < 0: nothing more.  codes, scales: rows g and g +
+ * 8 at step 0, from the operand's first on; if ALIGNED in units of 32 and 4
+ * bytes.
+ */
+template <bool ALIGNED>
+struct cursor {
+	int item, tile, at;
+	offset<ALIGNED> codes[2], scales[2];
+};
+
+/* Rows behind the last are not stored: others are loaded for them. */
+template <bool ALIGNED>
+__device__ __forceinline__ static void enter_tile(const struct nib_gemv100_params &p,
+						  struct cursor<ALIGNED> *c)
+{
+	const int64_t matrix = item_of(p, c->item).matrix;
+	const int g = threadIdx.x % 32 / 4;
+
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		const int row = min((int)nib_gemv_row(c->tile, g + 8 * r, p.b.is_tiled),
+				    (int)p.n - 1);
+
+		c->codes[r] = (matrix * p.b.batch_stride + row * p.b.row_stride) >>
+			      (ALIGNED ? 5 : 0);
+		c->scales[r] =
+		    (matrix * p.b.scale_batch_stride +
+		     (p.b.is_tiled ? (int64_t)(row / 128) * ((p.k + 63) / 64) * 512 +
+					 row % 32 * 16 + row % 128 / 32 * 4
+				   : row * p.b.scale_row_stride)) >>
+		    (ALIGNED ? 2 : 0);
+	}
+}
+
+template <int M, bool ALIGNED>
+__device__ __forceinline__ static void advance(const struct nib_gemv100_params &p,
+					       struct cursor<ALIGNED> *c)
+{
+	c->at += NIB_GEMV_STEP / 2 << p.tile_warps_log2;
+	if (c->at < p.k / 2)
+		return;
+	c->tile += (NIB_GEMV100_WARPS(M) >> p.tile_warps_log2);
+	while (c->tile >= p.tiles) {
+		c->tile -= p.tiles;
+		c->item++;
+	}
+	c->at = -1;
+	if ((int64_t)c->item * p.tiles + c->tile >= known(RUN_END))
+		return;
+	c->at =
+	    (threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1)) * (NIB_GEMV_STEP / 2);
+	enter_tile(p, c);
+}
+
+/*
+ * k is a multiple of 64, so a lane's 64 k are all there, or none is.  Then the
+ * last are loaded: the zeros of A make them harmless.
+ */
+__device__ __forceinline__ static void load_aligned(const struct nib_gemv100_params &p,
+						    const struct cursor<true> &c,
+						    struct stage *to)
+{
+	const uint32_t codes = min(c.at / 32 + (int)threadIdx.x % 4, p.k / 64 - 1);
+	/* The scales of 64 k: four bytes, or a tile of 512. */
+	const uint32_t scales = p.b.is_tiled ? codes * 128 : codes;
+
+#pragma unroll
+	for (int r = 0; r < 2; r++)
+		ld_once_32(to->codes[r],
+			   p.b.codes + (uint64_t)(c.codes[r] + codes) * 32);
+#pragma unroll
+	for (int r = 0; r < 2; r++)
+		to->scales[r] =
+		    ld_once_4(p.b.scales + (uint64_t)(c.scales[r] + scales) * 4);
+}
+
+/* The first `bytes` bytes of a word, the others 0. */
+__device__ static uint32_t load_word(const uint8_t *from, int bytes, int align)
+{
+	uint32_t x = 0;
+
+	if (bytes >= 4 && align >= 4)
+		return __ldg((const uint32_t *)from);
+	for (int i = 0; i < 4; i++)
+		if (i < bytes)
+			x |= (uint32_t)__ldg(from + i) << 8 * i;
+	return x;
+}
+
+__device__ __forceinline__ static void load_any(const struct nib_gemv100_params &p,
+						const struct cursor<false> &c,
+						struct stage *to)
+{
+	const int codes = c.at + (int)threadIdx.x % 4 * 32;
+	const int scales = p.b.is_tiled ? codes * 16 : codes / 8;
+	const int bytes = p.k / 2 - codes;
+
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			to->codes[r][i] =
+			    load_word(p.b.codes + c.codes[r] + codes + i * 4,
+				      bytes - i * 4, p.b.codes_align);
+		to->scales[r] = load_word(p.b.scales + c.scales[r] + scales, bytes / 8,
+					  p.b.scales_align);
+	}
+}
+
+template <int M, bool ALIGNED>
+__device__ __forceinline__ static void load(const struct nib_gemv100_params &p,
+					    struct cursor<ALIGNED> *c, struct stage *to)
+{
+	if (c->at < 0)
+		return;
+	if constexpr (ALIGNED)
+		load_aligned(p, *c, to);
+	else
+		load_any(p, *c, to);
+	advance<M>(p, c);
+}
+
+/* What a lane knows all along. */
+struct lane_view {
+	uint32_t columns;     /* of A for its column, or zeros */
+	uint32_t step_stride; /* from one step to the next; 0: zeros */
+	uint32_t pair_stride; /* to the next two rows of A */
+};
+
+/*
+ * acc[pair][r][c]: row g + 8r of b, row 2 * pair + c of A, and the blocks of
+ * this lane.
+ */
+template <int M>
+struct accumulators {
+	float x[M / 2][2][2];
+};
+
+__device__ __forceinline__ static float low_half(uint32_t h)
+{
+	return __low2float(*(const __half2 *)&h);
+}
+
+__device__ __forceinline__ static float high_half(uint32_t h)
+{
+	return __high2float(*(const __half2 *)&h);
+}
+
+/* One block of 16 k of the lane's two rows. */
+template <int M>
+__device__ __forceinline__ static void
+multiply_block(struct accumulators<M> *acc, const struct lane_view &v, uint32_t columns,
+	       const uint32_t (&low)[2], const uint32_t (&high)[2], float s0, float s1)
+{
+	uint32_t w[2][8];
+
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		cvt_f16x2_e2m1x8(w[r], low[r]);
+		cvt_f16x2_e2m1x8(w[r] + 4, high[r]);
+	}
+#pragma unroll
+	for (int pair = 0; pair < M / 2; pair++) {
+		const uint4 x0 = lds_128(columns + pair * v.pair_stride);
+		const uint4 x1 = lds_128(columns + pair * v.pair_stride + 16);
+		const uint32_t x[8] = {x0.x, x0.y, x0.z, x0.w, x1.x, x1.y, x1.z, x1.w};
+		float d[4] = {0, 0, 0, 0};
+
+#pragma unroll
+		for (int i = 0; i < 8; i += 2)
+			mma_m16n8k16_f16(d, w[0][i], w[1][i], w[0][i + 1], w[1][i + 1],
+					 x[i], x[i + 1]);
+#pragma unroll
+		for (int c = 0; c < 2; c++) {
+			acc->x[pair][0][c] = fmaf(d[c], s0, acc->x[pair][0][c]);
+			acc->x[pair][1][c] = fmaf(d[2 + c], s1, acc->x[pair][1][c]);
+		}
+	}
+}
+
+/* A warp's steps that are on their way, or come next. */
+template <bool ALIGNED, int DEPTH>
+struct ring {
+	struct stage stages[DEPTH];
+	struct cursor<ALIGNED> ahead;
+	int next; /* stage to be multiplied */
+};
+
+/* Asks for the warp's first steps. */
+template <int M, bool ALIGNED, int DEPTH>
+__device__ __forceinline__ static void fill_ring(const struct nib_gemv100_params &p,
+						 struct ring<ALIGNED, DEPTH> *r)
+{
+	const int warp = threadIdx.x / 32;
+	const int in_group = warp & ((1 << p.tile_warps_log2) - 1);
+
+	/* The step after the last of the group's unit before its first. */
+	r->ahead.item = known(RUN_ITEM);
+	r->ahead.tile = known(RUN_FIRST) - r->ahead.item * p.tiles +
+			(warp >> p.tile_warps_log2) -
+			(NIB_GEMV100_WARPS(M) >> p.tile_warps_log2);
+	r->ahead.at = p.k;
+	if (in_group * NIB_GEMV_STEP < p.k)
+		advance<M>(p, &r->ahead);
+	else
+		r->ahead.at = -1;
+#pragma unroll
+	for (int i = 0; i < DEPTH; i++)
+		load<M>(p, &r->ahead, &r->stages[i]);
+}
+
+/* columns: where the step's share of A begins. */
+template <int M>
+__device__ __forceinline__ static void
+multiply_step(struct accumulators<M> *acc, const struct lane_view &v, uint32_t columns,
+	      const struct stage &w)
+{
+#pragma unroll
+	for (int b = 0; b < 4; b++) {
+		const uint32_t low[2] = {w.codes[0][2 * b], w.codes[1][2 * b]};
+		const uint32_t high[2] = {w.codes[0][2 * b + 1], w.codes[1][2 * b + 1]};
+		float s[2];
+
+#pragma unroll
+		for (int r = 0; r < 2; r++) {
+			const uint32_t h = b / 2 ? cvt_f16x2_e4m3x2_high(w.scales[r])
+						 : cvt_f16x2_e4m3x2(w.scales[r]);
+
+			s[r] = b % 2 ? high_half(h) : low_half(h);
+		}
+		multiply_block<M>(acc, v, columns + b * 32, low, high, s[0], s[1]);
+	}
+}
+
+/* The warp's steps of a unit and a phase, `left` in all. */
+template <int M, bool ALIGNED, int DEPTH>
+__device__ __forceinline__ static void
+multiply_steps(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r,
+	       struct accumulators<M> *acc, const struct lane_view &v, int left)
+{
+	const int in_group = threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1);
+	uint32_t columns = v.columns + in_group * v.step_stride;
+
+#pragma unroll 1
+	while (left > 0) {
+#pragma unroll
+		for (int i = 0; i < DEPTH; i++) {
+			/* Registers have no index that is not known here. */
+			if (r->next != i)
+				continue;
+			multiply_step<M>(acc, v, columns, r->stages[i]);
+			load<M>(p, &r->ahead, &r->stages[i]);
+			columns += v.step_stride << p.tile_warps_log2;
+			r->next = (i + 1) % DEPTH;
+			if (--left == 0)
+				break;
+		}
+	}
+}
+
+__device__ __forceinline__ static void store(const struct nib_gemv100_params &p,
+					     int64_t index, float x)
+{
+	if (p.c_dtype == 0)
+		((float *)p.c)[index] = x;
+	else if (p.c_dtype == 1)
+		((__half *)p.c)[index] = __float2half_rn(x);
+	else
+		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
+}
+
+/* Sums of a warp and a tile: [row of A][16 rows]; a quad's lanes are added. */
+template <int M>
+__device__ __forceinline__ static void put_partial(uint32_t to,
+						   const struct accumulators<M> &acc)
+{
+	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+
+#pragma unroll
+	for (int i = 0; i < 2 * M; i++) {
+		const int pair = i / 4, r = i / 2 % 2, c = i % 2;
+		float x = acc.x[pair][r][c];
+
+		x += __shfl_xor_sync(~0u, x, 1);
+		x += __shfl_xor_sync(~0u, x, 2);
+		if (t == 0)
+			sts_f32(to + ((2 * pair + c) * NIB_GEMV_TILE_ROWS + g + 8 * r) *
+					 4,
+				x);
+	}
+}
+
+/* One warp of the group adds the warps' sums, in their order, and stores. */
+template <int M>
+__device__ __forceinline__ static void store_tile(const struct nib_gemv100_params &p,
+						  uint32_t partial, int tile)
+{
+	const struct item item = known_item();
+	const float alpha = __int_as_float(known(ITEM_ALPHA));
+	const int lane = threadIdx.x % 32;
+
+#pragma unroll 1
+	for (int i = lane; i < NIB_GEMV_TILE_ROWS * item.rows; i += 32) {
+		const int r = i % NIB_GEMV_TILE_ROWS;
+		const int m = i / NIB_GEMV_TILE_ROWS;
+		const int64_t row = nib_gemv_row(tile, r, p.b.is_tiled);
+		float sum = lds_f32(partial + i * 4);
+
+#pragma unroll 1
+		for (int w = 1; w < 1 << p.tile_warps_log2; w++)
+			sum += lds_f32(partial + (w * M * NIB_GEMV_TILE_ROWS + i) * 4);
+		if (row < p.n)
+			store(p,
+			      item.matrix * p.c_batch_stride +
+				  (item.row + m) * p.c_row_stride + row,
+			      sum * alpha);
+	}
+}
+
+/* What a lane knows of A, whose rows are `pitch` bytes long. */
+template <int M>
+__device__ __forceinline__ static struct lane_view view_of_lane(uint32_t pitch)
+{
+	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+	const bool mine = g / 2 == t;
+	struct lane_view v;
+
+	v.columns = known_at(0) + (mine ? NIB_GEMV100_A_AT(M) + g % 2 * pitch + t * 128
+					: NIB_GEMV100_ZEROS_AT + 32);
+	v.step_stride = mine ? NIB_GEMV_STEP * 2 : 0;
+	v.pair_stride = mine ? 2 * pitch : 0;
+	return v;
+}
+
+/* What a lane knows of A. */
+template <int M>
+__device__ __forceinline__ static struct lane_view
+view_of_lane(const struct nib_gemv100_params &p)
+{
+	const uint32_t pitch = nib_gemv100_row_bytes(p.k, M);
+	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+	const bool mine = g / 2 == t;
+	struct lane_view v;
+
+	v.columns = shared_at(mine ? NIB_GEMV100_A_AT(M) + g % 2 * pitch + t * 128
+				   : NIB_GEMV100_ZEROS_AT + 32);
+	v.step_stride = mine ? NIB_GEMV_STEP * 2 : 0;
+	v.pair_stride = mine ? 2 * pitch : 0;
+	return v;
+}
+
+/* A round of units is multiplied: the group adds its sums and stores them. */
+template <int M>
+__device__ __forceinline__ static void finish_unit(const struct nib_gemv100_params &p,
+						   const struct accumulators<M> &acc,
+						   int round, int tile)
+{
+	const int warp = threadIdx.x / 32;
+	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
+	/* In turns, while the others are read. */
+	const int half = (round - known(RUN_FIRST)) / groups % 2;
+	const uint32_t partial =
+	    shared_at(NIB_GEMV100_PARTIAL_AT) +
+	    (half * NIB_GEMV100_WARPS(M) + warp) * NIB_GEMV_TILE_ROWS * M * 4;
+
+	put_partial<M>(partial, acc);
+	bar_sync(1 + (warp >> p.tile_warps_log2), 32 << p.tile_warps_log2);
+	if ((warp & ((1 << p.tile_warps_log2) - 1)) == 0)
+		store_tile<M>(p, partial, tile);
+}
+
+/*
+ * A round: a unit for each group, of which those of item `index` are
+ * multiplied. A is loaded if it is another than before, or does not fit at
+ * once.
+ */
+template <int M, bool ALIGNED, int DEPTH>
+__device__ __forceinline__ static void
+run_round(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r,
+	  const struct lane_view &v, int index, int round, bool is_new, bool is_first)
+{
+	const int steps = (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
+	const int phase = NIB_GEMV100_PHASE(M) / NIB_GEMV_STEP;
+	const int tile_warps = 1 << p.tile_warps_log2;
+	const int warp = threadIdx.x / 32;
+	const int unit = round + (warp >> p.tile_warps_log2);
+	const bool has_unit = unit / p.tiles == index && unit < known(RUN_END);
+	struct accumulators<M> acc = {
+	};
+
+#pragma unroll 1
+	for (int begin = 0; begin == 0 || begin < steps; begin += phase) {
+		const int end = min(begin + phase, steps);
+		const int left =
+		    (end - begin - (warp & (tile_warps - 1)) + tile_warps - 1) >>
+		    p.tile_warps_log2;
+
+		if (is_new || steps > phase) {
+			const struct item item = item_of(p, index);
+			struct piece piece;
+
+			__syncthreads();
+			/* Before B, which would otherwise be served first. */
+			piece = load_piece<M>(p, item, threadIdx.x, begin);
+			if (is_first && begin == 0)
+				fill_ring<M>(p, r);
+			if (threadIdx.x == 0)
+				tell_item(p, item);
+			store_pieces<M>(p, item, begin, piece);
+			__syncthreads();
+		}
+		if (has_unit)
+			multiply_steps<M>(p, r, &acc, v, left);
+	}
+	if (has_unit)
+		finish_unit<M>(p, acc, round, unit - index * p.tiles);
+}
+
+/*
+ * The CTA's run, item by item; what it has of one begins and ends with any unit
+ * of a round, so that a round may belong to two.
+ */
+template <int M, bool ALIGNED, int DEPTH>
+__device__ __forceinline__ static void gemv(const struct nib_gemv100_params &p)
+{
+	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
+	const struct lane_view v = view_of_lane<M>(p);
+	struct ring<ALIGNED, DEPTH> ring;
+	bool is_first = true;
+	int round;
+
+	griddepcontrol_wait();
+	griddepcontrol_launch_dependents();
+	if (!find_run<M>(p))
+		return;
+	if (threadIdx.x < NIB_GEMV100_ZEROS / 4)
+		sts_32(shared_at(NIB_GEMV100_ZEROS_AT) + threadIdx.x * 4, 0);
+	__syncthreads();
+	ring.next = 0;
+	round = known(RUN_FIRST);
+#pragma unroll 1
+	for (int index = known(RUN_ITEM); index * p.tiles < known(RUN_END); index++) {
+		const int end = (index + 1) * p.tiles;
+
+		for (bool is_new = true;; is_new = false) {
+			run_round<M>(p, &ring, v, index, round, is_new, is_first);
+			is_first = false;
+			if (round + groups > end)
+				break;
+			round += groups;
+			if (round >= min(end, known(RUN_END)))
+				break;
+		}
+	}
+}
+
+#define GEMV(m, aligned, depth, name)                                                  \
+	extern "C" __global__ void __launch_bounds__(NIB_GEMV100_THREADS(m), 1)        \
+	    NIB_KERNEL(name)(const __grid_constant__ struct nib_gemv100_params p)      \
+	{                                                                              \
+		gemv<m, aligned, depth>(p);                                            \
+	}
+
+GEMV(2, true, 3, gemv_2)
+GEMV(4, true, 5, gemv_4)
+GEMV(8, true, 5, gemv_8)
+GEMV(2, false, 1, gemv_2_any)
+GEMV(8, false, 1, gemv_8_any)

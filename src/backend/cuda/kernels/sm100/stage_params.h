@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stage_params.h - what the host hands to the staging kernel
+ * (sm100_stage.cu), which copies into the workspace what tensor maps cannot
+ * take: codes whose rows do not begin at multiples of 16 bytes, scales that
+ * are linear, or in tiles with padding that is not zero or at odd places.
+ */
+#ifndef NIB_SM100_STAGE_PARAMS_H
+#define NIB_SM100_STAGE_PARAMS_H
+
+#include "gemm_params.h"
+
+#define NIB_STAGE_THREADS 256
+/* Copies of a launch: A, B, B2 and their scales, of each problem. */
+#define NIB_STAGE_COPIES (6 * NIB_SM100_MANY_PROBLEMS)
+/* What a thread writes at a time. */
+#define NIB_STAGE_PIECE 16
+
+enum nib_stage_kind {
+	NIB_STAGE_CODES,
+	NIB_STAGE_LINEAR,
+	NIB_STAGE_TILED,
+};
+
+/*
+ * One operand.  Copies are dense: of codes rows of whole pieces, of scales
+ * tiles of NIB_TILED_128X4; zeros are the padding of both.
+ */
+struct nib_stage_copy {
+	const uint8_t *from;
+	uint8_t *to;
+	/* The source's; tiled scales have no rows. */
+	int64_t row_stride_bytes, batch_stride_bytes;
+	/* Pieces of the copies before; of one of its matrices. */
+	int64_t first_piece, matrix_pieces;
+	int32_t rows, k;
+	int32_t kind;
+	/*
+	 * Scales of A of an MoE problem: those of expert e begin at row
+	 * nib_sm100_staged_row() of the copy.
+	 */
+	int32_t is_of_experts;
+};
+
+struct nib_stage_params {
+	int64_t pieces; /* in all */
+	int32_t count;
+	/* MoE, as in nib_sm100_args. */
+	int32_t experts, rows, scale_rows_total;
+	const int32_t *row_offsets, *scale_rows;
+	struct nib_stage_copy copies[NIB_STAGE_COPIES];
+};
+
+/* Pieces of a row of codes, and tiles of scales across a row. */
+NIB_HOST_DEVICE int32_t nib_stage_row_pieces(int32_t k)
+{
+	return k / 32 + (k % 32 != 0);
+}
+
+NIB_HOST_DEVICE int32_t nib_stage_tiles_across(int32_t k)
+{
+	return k / 64 + (k % 64 != 0);
+}
+
+#endif

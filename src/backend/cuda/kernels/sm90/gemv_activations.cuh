@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemv_activations.cuh - what a CTA of gemv.cuh keeps of A in shared
+ * memory: codes as int8 (twice their values) and scales as fp32.
+ *
+ * A is loaded before B, which would otherwise be served first, and converted
+ * while B is on its way.  The loaded bytes lie in the upper half of the codes'
+ * buffer and in the upper quarter of the scales'.
+ */
+#ifndef NIB_GEMV_ACTIVATIONS_CUH
+#define NIB_GEMV_ACTIVATIONS_CUH
+
+#include <cuda_fp16.h>
+
+#include "gemv_load.cuh"
+#include "backend/cuda/kernels/common/ptx_sm90.cuh"
+#include "backend/cuda/kernels/common/quantize_block.cuh"
+
+/* Twice the values of codes 0..3 and 4..7. */
+#define TWICE_LOW  0x03020100u
+#define TWICE_HIGH 0x0C080604u
+#define SIGNS	   0x88888888u
+
+/* Addresses in shared memory. */
+struct layout {
+	uint32_t zeros, codes, scales;
+	int kept; /* k of each row of A in codes and scales */
+};
+
+/*
+ * Eight codes as int8: those with clear sign bits, the others as zero.  low:
+ * table_low(), or TWICE_LOW itself where speed does not matter.
+ */
+__device__ static void look_up(uint32_t codes, uint32_t low, uint32_t *first,
+			       uint32_t *second)
+{
+	*first = prmt(low, TWICE_HIGH, codes);
+	*second = prmt(low, TWICE_HIGH, codes >> 16);
+}
+
+/* The addresses of a row's codes and scales before conversion. */
+__device__ static uint32_t raw_codes(const struct layout &at, int row)
+{
+	return at.codes + row * at.kept + at.kept / 2;
+}
+
+__device__ static uint32_t raw_scales(const struct layout &at, int row)
+{
+	return at.scales + row * (at.kept / 4) + at.kept / 16 * 3;
+}
+
+/* Loads four scales: the first `bytes` of the source, then zeros. */
+template <bool ALIGNED>
+__device__ static void load_4(uint32_t to, const uint8_t *from, int bytes, int align)
+{
+	if (ALIGNED || align >= 4) {
+		cp_async_4(to, from, bytes);
+	} else {
+		uint32_t word = 0;
+
+		for (int i = 0; i < bytes; i++)
+			word |= (uint32_t)from[i] << i * 8;
+		sts_32(to, word);
+	}
+}
+
+/* Loads a row's phase of `blocks` blocks; zeros behind them. */
+template <bool ALIGNED>
+__device__ static void load_row(const struct nib_gemv_operand &a, const uint8_t *codes,
+				const uint8_t *scales, uint32_t to, uint32_t scales_to,
+				int blocks, int kept)
+{
+	const int pitch = a.is_tiled ? 512 : 4;
+
+#pragma unroll 1
+	for (int i = threadIdx.x; i < kept / 32; i += NIB_GEMV_THREADS) {
+		const int bytes = min(max(blocks * 8 - i * 16, 0), 16);
+
+		load_16(to + i * 16, bytes ? codes + i * 16 : a.codes, bytes,
+			ALIGNED ? 16 : a.codes_align);
+	}
+#pragma unroll 1
+	for (int i = threadIdx.x; i < kept / 64; i += NIB_GEMV_THREADS) {
+		const int bytes = min(max(blocks - i * 4, 0), 4);
+
+		load_4<ALIGNED>(scales_to + i * 4,
+				bytes ? scales + i * pitch : a.scales, bytes,
+				a.scales_align);
+	}
+}
+
+/* Loads a phase, which begins with block `first`. */
+template <int M, bool ALIGNED>
+__device__ static void load_rows(const struct nib_gemv_params &p,
+				 const struct nib_gemv_operand &a,
+				 const struct layout &at, int first)
+{
+#pragma unroll 1
+	for (int row = 0; row < M; row++)
+		load_row<ALIGNED>(a, a.codes + row * a.row_stride + first * 8,
+				  a.scales + (a.is_tiled
+						  ? first * 128 + row * 16
+						  : row * a.scale_row_stride + first),
+				  raw_codes(at, row), raw_scales(at, row),
+				  row < p.m ? p.k / 16 - first : 0, at.kept);
+}
+
+/* A row of fp32 in the place of codes, if global is not NULL. */
+struct row_operand : nib_gemv_operand {
+	const float *global;
+	uint32_t zero_scale; /* of a block of zeros */
+};
+
+/* |x| as bits; 0 for NaN. */
+__device__ static uint32_t size_of(uint32_t bits)
+{
+	const uint32_t size = bits & 0x7FFFFFFF;
+
+	return size > INFINITY_BITS ? 0 : size;
+}
+
+/*
+ * The scale and the codes of 16 values, which are read twice: from the L1 the
+ * second time, and the registers are the ring's.
+ */
+__device__ static uint32_t quantize_values(const uint4 *from, float global,
+					   uint32_t zero_scale, uint32_t codes[2])
+{
+	uint32_t amax = 0, scale, bound[8];
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		const uint4 x = from[i];
+
+		amax = max(max(amax, size_of(x.x)), size_of(x.y));
+		amax = max(max(amax, size_of(x.z)), size_of(x.w));
+	}
+	scale = scale_of_block(amax, global, zero_scale);
+	set_bounds((double)e4m3_to_f32(scale) * (double)global, bound);
+#pragma unroll 1
+	for (int i = 3; i >= 0; i--) {
+		const uint4 x = from[i];
+
+		codes[1] = codes[1] << 16 | codes[0] >> 16;
+		codes[0] = codes[0] << 16 | encode(x.x, bound) |
+			   encode(x.y, bound) << 4 | encode(x.z, bound) << 8 |
+			   encode(x.w, bound) << 12;
+	}
+	return scale;
+}
+
+/* As load_rows(), of a row that is quantised: the bits of nib_quantize. */
+__device__ static void quantize_row(const struct nib_gemv_params &p,
+				    const struct row_operand &a,
+				    const struct layout &at, int first)
+{
+	const float global = *a.global;
+	const int blocks = p.k / 16 - first;
+
+#pragma unroll 1
+	for (int i = threadIdx.x; i < at.kept / 16; i += NIB_GEMV_THREADS) {
+		const uint4 *from = (const uint4 *)a.codes + (first + i) * 4;
+		uint32_t codes[2] = {0, 0}, scale = 0;
+
+		if (i < blocks)
+			scale = quantize_values(from, global, a.zero_scale, codes);
+		sts_32(raw_codes(at, 0) + i * 8, codes[0]);
+		sts_32(raw_codes(at, 0) + i * 8 + 4, codes[1]);
+		sts_u8(raw_scales(at, 0) + i, scale);
+	}
+}
+
+/* Four codes of each kind, of which one is zero; bytes do not borrow. */
+__device__ static uint32_t difference(uint32_t positive, uint32_t negative)
+{
+	return ((positive | 0x80808080u) - negative) ^ 0x80808080u;
+}
+
+__device__ static void store_block(uint32_t to, uint32_t low, uint32_t high)
+{
+	uint32_t plus[4], minus[4];
+
+	look_up(low, TWICE_LOW, &plus[0], &plus[1]);
+	look_up(high, TWICE_LOW, &plus[2], &plus[3]);
+	look_up(low ^ SIGNS, TWICE_LOW, &minus[0], &minus[1]);
+	look_up(high ^ SIGNS, TWICE_LOW, &minus[2], &minus[3]);
+	sts_128(to, make_uint4(
+			difference(plus[0], minus[0]), difference(plus[1], minus[1]),
+			difference(plus[2], minus[2]), difference(plus[3], minus[3])));
+}
+
+/*
+ * The offset of a block of 16 codes. With one row of A the lanes of a quad read
+ * neighbours: block b of lane t of a step is number 4t + b, offset 4b + t.
+ */
+template <int M>
+__device__ uint32_t offset_of_block(unsigned block)
+{
+	return 16 * (M > 1 ? block : block / 16 * 16 + block % 4 * 4 + block / 4 % 4);
+}
+
+/*
+ * Converts a row in rounds of NIB_GEMV_THREADS pairs of blocks. A round writes
+ * below what later rounds read, since a pair has half the bytes before it is
+ * converted.
+ */
+template <int M>
+__device__ static void convert_row(const struct layout &at, int row)
+{
+	const uint32_t codes = at.codes + row * at.kept;
+	const uint32_t scales = at.scales + row * (at.kept / 4);
+
+#pragma unroll 1
+	for (unsigned first = 0; first < at.kept / 32u; first += NIB_GEMV_THREADS) {
+		const unsigned i = first + threadIdx.x;
+		const bool is_there = i < at.kept / 32u;
+		uint4 x = make_uint4(0, 0, 0, 0);
+		uint32_t h = 0;
+
+		if (is_there) {
+			x = lds_128(raw_codes(at, row) + i * 16);
+			h = lds_u16(raw_scales(at, row) + i * 2);
+		}
+		__syncthreads();
+		if (is_there) {
+			h = cvt_f16x2_e4m3x2(h);
+			store_block(codes + offset_of_block<M>(2 * i), x.x, x.y);
+			store_block(codes + offset_of_block<M>(2 * i + 1), x.z, x.w);
+			sts_f32(scales + i * 8, __low2float(*(const __half2 *)&h));
+			sts_f32(scales + i * 8 + 4, __high2float(*(const __half2 *)&h));
+		}
+	}
+}
+
+/* The loads of this thread have completed. */
+template <int M>
+__device__ static void convert_rows(const struct layout &at)
+{
+	__syncthreads();
+#pragma unroll 1
+	for (int row = 0; row < M; row++)
+		convert_row<M>(at, row);
+	__syncthreads();
+}
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemv_load.cuh - which rows, steps and bytes of b a warp of gemv_run.cuh
+ * loads, and in what order.
+ */
+#ifndef NIB_GEMV_LOAD_CUH
+#define NIB_GEMV_LOAD_CUH
+
+#include "backend/cuda/kernels/common/gemv_params.h"
+#include "backend/cuda/kernels/common/ptx.cuh"
+
+#define STEP_BLOCKS (NIB_GEMV_STEP / 16)
+/* Codes of a row of a stage. */
+#define ROW_BYTES   (NIB_GEMV_STEP / 2)
+#define CODES_BYTES (NIB_GEMV_TILE_ROWS * ROW_BYTES)
+/* The next step to be loaded, or multiplied. */
+struct cursor {
+	int tile, step, begin, end; /* begin, end: steps of the phase */
+};
+
+__device__ static int all_steps(const struct nib_gemv_params &p)
+{
+	return (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
+}
+
+/*
+ * Loads 16 bytes into shared memory: the first `bytes` of the source, then
+ * zeros.
+ */
+__device__ static void load_16(uint32_t to, const uint8_t *from, int bytes, int align)
+{
+	uint32_t word[4] = {0, 0, 0, 0};
+
+	if (align >= 16) {
+		cp_async_16(to, from, bytes);
+	} else if (align >= 4) {
+		for (int i = 0; i < 16; i += 4)
+			cp_async_4(to + i, from + i, min(max(bytes - i, 0), 4));
+	} else {
+#pragma unroll
+		for (int i = 0; i < 16; i++)
+			if (i < bytes)
+				word[i / 4] |= (uint32_t)from[i] << (i % 4 * 8);
+		sts_128(to, make_uint4(word[0], word[1], word[2], word[3]));
+	}
+}
+
+/*
+ * A stage: rows of 128 bytes of codes, whose 16-byte pieces are swapped in
+ * pairs in odd rows (banks); then 16 pieces of scales: those of a row (linear),
+ * or of four rows of a tile column (tiled). A lane loads piece lane % 8 of the
+ * rows lane / 8 + 4i, and one piece of scales if lane < 16.
+ */
+__device__ static uint32_t lane_target(void)
+{
+	const int lane = threadIdx.x % 32, piece = lane % 8, r = lane / 8;
+
+	return r * ROW_BYTES + (piece ^ r % 2) * 16;
+}
+
+/* A TILED step is four tile columns of 512 bytes. */
+__device__ static int scale_step_bytes(const struct nib_gemv_operand &b)
+{
+	return b.is_tiled ? 2048 : STEP_BLOCKS;
+}
+
+/* From one of a lane's rows of codes to the next. */
+__device__ static int64_t row_pitch(const struct nib_gemv_operand &b)
+{
+	return b.is_tiled ? b.row_stride : 4 * b.row_stride;
+}
+
+/* What a lane loads of a tile, at k = 0; the same for all its steps. */
+struct source {
+	const uint8_t *codes, *scales;
+	int rows;   /* of its four rows of codes, those that are there */
+	int bytes;  /* of a row of codes from its own piece on */
+	int blocks; /* scales from its own on; 0: none to load */
+};
+
+__device__ static struct source source_of(const struct nib_gemv_params &p,
+					  const struct nib_gemv_operand &b,
+					  uint32_t tile)
+{
+	const int lane = threadIdx.x % 32, blocks = p.k / 16;
+	/* Tiles in blocks of 128 rows, whatever the layout of the scales. */
+	const int64_t block = tile / 8, in_block = tile % 8;
+	const int64_t row = nib_gemv_row(tile, lane / 8, b.is_tiled);
+	struct source s;
+
+	s.codes = b.codes + (row < p.n ? row : 0) * b.row_stride +
+		  (lane % 8 * 32 < p.k ? lane % 8 * 16 : 0);
+	s.bytes = p.k / 2 - lane % 8 * 16;
+	if (b.is_tiled) {
+		const int64_t columns = (blocks + 3) / 4;
+
+		/* Its rows are neighbours in a tile column of scales. */
+		s.rows = (int)min(max(p.n - row, (int64_t)0), (int64_t)4);
+		s.scales =
+		    b.scales +
+		    (block * columns + (lane % 4 < columns ? lane % 4 : 0)) * 512 +
+		    in_block * 64 + lane / 4 * 16;
+		s.blocks = (int)columns * 4 - lane % 4 * 4;
+	} else {
+		const int64_t scale_row = nib_gemv_row(tile, lane, false);
+
+		s.rows = (int)min(max(p.n - row + 3, (int64_t)0) >> 2, (int64_t)4);
+		s.scales =
+		    b.scales + (scale_row < p.n ? scale_row : 0) * b.scale_row_stride;
+		s.blocks = scale_row < p.n ? blocks : 0;
+	}
+	return s;
+}
+
+/*
+ * Loads a step of aligned pieces. Instead of rows and codes that are outside it
+ * loads others: such rows are not stored, and such codes are multiplied by
+ * zeros of a.
+ */
+__device__ static void load_aligned_step(const struct nib_gemv_operand &b,
+					 const struct source &from, uint32_t codes_to,
+					 uint32_t scales_to, int step)
+{
+	const int at = step * ROW_BYTES;
+	const int scales = from.blocks - step * STEP_BLOCKS;
+	const uint8_t *codes = from.codes + (at < from.bytes ? at : 0);
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		cp_async_16_l2_256(codes_to + i * 4 * ROW_BYTES, codes);
+		if (i + 1 < from.rows)
+			codes += row_pitch(b);
+	}
+	/* Scales behind the last are zeroed by the mask of the reader. */
+	if (threadIdx.x % 32 < 16)
+		cp_async_16(scales_to,
+			    from.scales + (scales > 0 ? step * scale_step_bytes(b) : 0),
+			    b.is_tiled ? 16 : min(max(scales, 0), 16));
+}
+
+/* Loads any step: rows and bytes outside the matrix become zeros. */
+__device__ static void load_any_step(const struct nib_gemv_operand &b,
+				     const struct source &from, uint32_t codes_to,
+				     uint32_t scales_to, int step)
+{
+	const uint8_t *codes = from.codes + step * ROW_BYTES;
+	const int bytes = from.bytes - step * ROW_BYTES;
+	const int scales = from.blocks - step * STEP_BLOCKS;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		load_16(codes_to + i * 4 * ROW_BYTES,
+			i < from.rows && bytes > 0 ? codes : b.codes,
+			i < from.rows ? min(max(bytes, 0), 16) : 0, b.codes_align);
+		codes += row_pitch(b);
+	}
+	if (threadIdx.x % 32 >= 16)
+		return;
+	load_16(
+	    scales_to, scales > 0 ? from.scales + step * scale_step_bytes(b) : b.scales,
+	    b.is_tiled && scales > 0 ? 16 : min(max(scales, 0), 16), b.scales_align);
+}
+
+/*
+ * Moves on to the warp's next step and says if that is in another tile;
+ * step >= all_steps() is the end.  phase: steps of a phase.
+ */
+__device__ static bool advance(struct cursor *at, int tiles, int steps, int phase)
+{
+	at->step += NIB_GEMV_WARPS;
+	if (at->step < at->end)
+		return false;
+	if (++at->tile == tiles) {
+		at->tile = 0;
+		at->begin += phase;
+		at->end = min(at->begin + phase, steps);
+	}
+	at->step = at->begin + threadIdx.x / 32;
+	return true;
+}
+
+#endif

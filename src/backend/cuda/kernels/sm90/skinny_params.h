@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * skinny_params.h - what the host hands to the skinny kernels (skinny.cuh), and
+ * the numbers that both sides must agree on.
+ */
+#ifndef NIB_SKINNY_PARAMS_H
+#define NIB_SKINNY_PARAMS_H
+
+#include "backend/cuda/kernels/common/gemv_params.h"
+
+/* Warps of a CTA: those that multiply, and those that only bring A. */
+#define NIB_SKINNY_WARPS    16
+#define NIB_SKINNY_BRINGERS 4
+#define NIB_SKINNY_THREADS  (32 * (NIB_SKINNY_WARPS + NIB_SKINNY_BRINGERS))
+/* Rows of A that a CTA multiplies at most; they go by eights. */
+#define NIB_SKINNY_MAX_ROWS 16
+
+/* Stages of a warp's ring, and chunks of A, of a variant for so many eights. */
+#define NIB_SKINNY_STAGES(eights) ((eights) == 1 ? 4 : 2)
+#define NIB_SKINNY_CHUNKS(eights) ((eights) == 1 ? 16 : 12)
+/* A chunk: 256 k of each row, in fp16 or bf16. */
+#define NIB_SKINNY_CHUNK_BYTES(eights) ((eights)*8 * NIB_GEMV_STEP * 2)
+
+/*
+ * The wide kernels (skinny_wide.cuh), for more rows: these, stages and chunks, and
+ * the sums that a CTA gets from the others of its cluster.
+ */
+#define NIB_WIDE_MAX_ROWS	64
+#define NIB_WIDE_STAGES		2
+#define NIB_WIDE_CHUNKS(eights) (32 / (eights))
+#define NIB_WIDE_EXCHANGE_BYTES (16 << 10)
+
+/*
+ * A mixture of experts: rows of A and experts that a CTA has tables for, and
+ * units.  A unit is an expert's rows, or as many of them as a CTA multiplies.
+ */
+#define NIB_SKINNY_ROWS	   512
+#define NIB_SKINNY_EXPERTS 1024
+#define NIB_SKINNY_UNITS   (NIB_SKINNY_ROWS + NIB_SKINNY_ROWS / 8)
+
+/*
+ * Grid: x = CTAs of one matrix or of all experts, y = batches; of the vector
+ * kernels for experts (gemv_experts.cuh) y = rows of A.
+ */
+struct nib_skinny_params {
+	/*
+	 * The skinny kernels do not use tiles_per_cta.  With experts b is the
+	 * stack, whose scales are tiled; m is 0, of the vector kernels 1.
+	 */
+	struct nib_gemv_params p;
+	/*
+	 * A CTA multiplies up to so many tiles at once, each by k_groups warps,
+	 * and the next ones in the next round.  k_groups divides the chunks.
+	 */
+	int32_t tiles_at_once, k_groups;
+	/*
+	 * The last so many of the tiles at once, 0 or 2 / k_groups, have two warps
+	 * for each group; each multiplies a half of each block.  0 in the wide
+	 * kernels.
+	 */
+	int32_t halved_tiles;
+	/* Each warp's NIB_SKINNY_SHARE(); the wide kernels do not use it. */
+	uint16_t shares[NIB_SKINNY_WARPS];
+	/*
+	 * The wide kernels alone: CTAs of a cluster, which cut k, and whose rounds
+	 * are one.
+	 */
+	int32_t k_slices;
+	/* Experts, else 0 and NULL. */
+	int32_t experts, rows, scale_rows_total;
+	const int32_t *row_offsets, *scale_rows;
+	/* The vector kernels alone: the second weights of a dual product, with
+	 * the strides of b. */
+	struct nib_gemv_operand b2;
+	const float *alpha2;
+};
+
+/*
+ * What a warp has: a tile of those at once (bits 0 to 3), a group of steps (4 to
+ * 7), and of each block half 0, half 1 or NIB_SKINNY_WHOLE (from bit 8 on).
+ */
+#define NIB_SKINNY_SHARE(tile, group, half) ((tile) | (group) << 4 | (half) << 8)
+#define NIB_SKINNY_WHOLE		    2
+
+/* The sums of a warp: 16 rows of B for each row of A. */
+#define NIB_SKINNY_SUMS(eights) (NIB_GEMV_TILE_ROWS * 8 * (eights))
+
+/*
+ * Dynamic shared memory: rings, chunks, sums, two barriers for each chunk; of
+ * experts the tables of units and of the rows of A's scales.
+ */
+NIB_GEMV_FN int32_t nib_skinny_shared_bytes(int eights, int is_moe)
+{
+	return NIB_SKINNY_WARPS * NIB_SKINNY_STAGES(eights) * NIB_GEMV_STAGE_BYTES +
+	       NIB_SKINNY_CHUNKS(eights) * NIB_SKINNY_CHUNK_BYTES(eights) +
+	       NIB_SKINNY_WARPS * NIB_SKINNY_SUMS(eights) * 4 +
+	       NIB_SKINNY_CHUNKS(eights) * 16 +
+	       (is_moe ? (NIB_SKINNY_UNITS + NIB_SKINNY_ROWS) * 4 : 0);
+}
+
+/* The same of the wide kernels, whose sums lie in the chunks. */
+NIB_GEMV_FN int32_t nib_wide_shared_bytes(int eights)
+{
+	return NIB_SKINNY_WARPS * NIB_WIDE_STAGES * NIB_GEMV_STAGE_BYTES +
+	       NIB_WIDE_CHUNKS(eights) * NIB_SKINNY_CHUNK_BYTES(eights) +
+	       NIB_WIDE_EXCHANGE_BYTES + NIB_WIDE_CHUNKS(eights) * 16;
+}
+
+#endif

@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* sm90_gemm_bf16.cu - sm90_gemm.cuh for A of bf16. */
-#include "sm90_gemm.cuh"
-
-extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
-    nib_gemm_bf16_sm90(const __grid_constant__ struct nib_gemm_launch p)
-{
-	gemm<false, NIB_A_BF16, NIB_LARGE_M_STEPS>(&p.args, p.problems);
-}

@@ -1,4 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* sm90_gemv.cu - gemv.cuh on Hopper. */
-#define NIB_ARCH sm90
-#include "gemv.cuh"

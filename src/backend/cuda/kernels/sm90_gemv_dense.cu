@@ -1,4 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* sm90_gemv_dense.cu - gemv_dense.cuh on Hopper. */
-#define NIB_ARCH sm90
-#include "gemv_dense.cuh"

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_launch.c - runs of products in tiles on Blackwell (sm100.h).  The
+ * parameters of a launch are the plan's; a run writes pointers, and encodes the
+ * maps whose addresses are not those of the run before.  Runs of a plan do not
+ * meet here (struct nib_last_run).
+ */
+#include "format/view.h"
+#include "backend/cuda/sm90/gemm.h"
+#include "sm100.h"
+#include "backend/cuda/common/tiled.h"
+
+/* What a launch is given: for MoE its stacks are the one problem. */
+struct run {
+	const struct cuda_device *device;
+	const struct sm100_gemm *gemm;
+	const struct nib_problem *problems;
+	const struct nib_moe_problem *moe; /* or NULL */
+	uint8_t *workspace;
+	CUstream stream;
+};
+
+/* The place of an operand: matrix `batch` of its stack. */
+static uintptr_t address_of(const struct nib_nvfp4 *v, bool is_scales, int64_t batch)
+{
+	const int64_t matrix = nib_nvfp4_batches(v) > 1 ? batch : 0;
+
+	return is_scales ? (uintptr_t)nib_nvfp4_scales(v, matrix)
+			 : (uintptr_t)nib_offset_bytes(
+			       v->codes, matrix * nib_nvfp4_batch_stride_bytes(v));
+}
+
+static const struct nib_nvfp4 *view_of(const struct nib_problem *p, int o)
+{
+	return o < SM100_B    ? &p->a
+	       : o < SM100_B2 ? cuda_weights(&p->b, p->b_packed)
+			      : cuda_weights(&p->b2, p->b2_packed);
+}
+
+static struct nib_tensor_map *param_of(struct nib_sm100_maps *maps, int o)
+{
+	struct nib_tensor_map *const all[SM100_OPERANDS] = {
+	    &maps->a,	     &maps->a_scales, &maps->b,
+	    &maps->b_scales, &maps->b2,	      &maps->b2_scales};
+
+	return all[o];
+}
+
+/* Encodes it if it is not; MoE: A's maps with all boxes. */
+static enum nib_status encode(const struct cuda_device *device,
+			      struct sm100_chunk *chunk, struct sm100_entry *x,
+			      int32_t i, int o, const struct sm100_map *map,
+			      uintptr_t address, struct nib_error *err)
+{
+	struct sm100_encoded *last = &x->encoded[o];
+	const bool has_boxes = chunk->boxes && o == SM100_A;
+	struct sm100_map one = *map;
+	enum nib_status status = NIB_OK;
+
+	if (last->address == address && last->rows == map->sizes[1])
+		return NIB_OK;
+	last->address = 0;
+	for (int32_t b = 0; b < (has_boxes ? chunk->boxes : 1) && !status; b++) {
+		if (has_boxes)
+			one.box[1] = 8u << b;
+		status = sm100_encode(device, &one, address,
+				      param_of(&chunk->params->problems[i + b].maps, o),
+				      err);
+	}
+	if (!status)
+		*last = (struct sm100_encoded){address, map->sizes[1]};
+	return status;
+}
+
+/*
+ * Scales of A that lie as the experts' rows say, in tiles: taken from there.
+ * Their tensor's size is the run's; one of no rows is not read.
+ */
+static bool is_placed(const struct run *run, const struct sm100_chunk *chunk)
+{
+	return chunk->placed.is_used && run->moe->scale_rows &&
+	       run->moe->scale_rows_total > 0;
+}
+
+/* What a copy is of and where it goes, and so where its map points. */
+static uintptr_t stage(const struct run *run, struct sm100_chunk *chunk,
+		       const struct sm100_map *map, uintptr_t address)
+{
+	struct nib_stage_copy *copy = &chunk->stage->copies[map->copy];
+
+	copy->from = (const uint8_t *)address;
+	copy->to = run->workspace + map->at;
+	return (uintptr_t)copy->to;
+}
+
+static enum nib_status set_maps(const struct run *run, struct sm100_chunk *chunk,
+				int32_t i, struct nib_error *err)
+{
+	struct sm100_entry *x = &run->gemm->entries[chunk->first + i];
+	const struct nib_problem *p = &run->problems[x->problem];
+	enum nib_status status = NIB_OK;
+
+	for (int o = 0; o < SM100_OPERANDS && !status; o++) {
+		const struct sm100_map *map = &x->maps[o];
+		struct sm100_map placed;
+		uintptr_t at;
+
+		if (!map->is_used)
+			continue;
+		at = address_of(view_of(p, o), map->is_scales, x->batch);
+		if (run->moe && o == SM100_A_SCALES && is_placed(run, chunk)) {
+			placed = chunk->placed;
+			placed.sizes[1] =
+			    (uint64_t)divide_up(run->moe->scale_rows_total, 128);
+			map = &placed;
+		}
+		if (map->copy >= 0)
+			at = stage(run, chunk, map, at);
+		/* With k = 0 nothing is loaded, and there may be no memory. */
+		if (p->a.k == 0)
+			at = (uintptr_t)p->c.data;
+		status = encode(run->device, chunk, x, i, o, map, at, err);
+	}
+	return status;
+}
+
+static void set_pointers(const struct run *run, struct sm100_chunk *chunk, int32_t i)
+{
+	const struct sm100_entry *x = &run->gemm->entries[chunk->first + i];
+	const struct nib_problem *p = &run->problems[x->problem];
+	struct nib_sm100_problem *out = &chunk->params->problems[i];
+	const int64_t size = (int64_t)nib_dtype_bytes(p->c.dtype);
+
+	out->c = nib_offset_bytes(
+	    p->c.data, x->batch * nib_dense_batch_stride_elems(&p->c) * size);
+	out->alpha = p->alpha;
+	out->alpha2 = p->alpha2;
+}
+
+static void set_moe(const struct run *run, struct sm100_chunk *chunk)
+{
+	const struct nib_moe_problem *moe = run->moe;
+	struct nib_sm100_args *args = &chunk->params->args;
+	struct nib_stage_params *p = chunk->stage;
+
+	args->row_offsets = moe->row_offsets;
+	args->scale_rows = is_placed(run, chunk) ? moe->scale_rows : NULL;
+	args->scale_rows_total = (int32_t)moe->scale_rows_total;
+	if (!p)
+		return;
+	p->experts = args->experts;
+	p->rows = args->rows;
+	p->row_offsets = moe->row_offsets;
+	p->scale_rows = moe->scale_rows;
+	p->scale_rows_total = args->scale_rows_total;
+	/* The copy of A's scales is the last. */
+	p->count = run->gemm->entries->maps[SM100_A_SCALES].copy + 1;
+	p->pieces =
+	    p->copies[p->count - 1].first_piece + p->copies[p->count - 1].matrix_pieces;
+	if (is_placed(run, chunk))
+		p->pieces = p->copies[--p->count].first_piece;
+}
+
+static enum nib_status launch_chunk(const struct run *run, struct sm100_chunk *chunk,
+				    struct nib_error *err)
+{
+	/* The launch copies its parameters. */
+	void *arguments[] = {chunk->params};
+	CUlaunchAttribute attributes[2] = {{0}};
+	CUlaunchConfig config = {0};
+	enum nib_status status = NIB_OK;
+
+	if (chunk->stage && chunk->stage->pieces)
+		status = sm100_stage_launch(run->device, chunk, run->stream, err);
+	if (status)
+		return status;
+	config.gridDimX =
+	    (unsigned)(chunk->clusters * chunk->ctas * chunk->params->args.k_slices);
+	config.blockDimX = NIB_SM100_THREADS;
+	config.sharedMemBytes = (unsigned)chunk->shared_bytes;
+	config.hStream = run->stream;
+	config.attrs = attributes;
+	cuda_set_cluster(&config, chunk->ctas * chunk->params->args.k_slices);
+	cuda_may_overlap(&config);
+	return cuda_launch(run->device, chunk->multiply, config, arguments, err);
+}
+
+static enum nib_status launch(const struct run *run, struct nib_error *err)
+{
+	enum nib_status status = NIB_OK;
+
+	for (int64_t i = 0; i < run->gemm->n_chunks && !status; i++) {
+		struct sm100_chunk *chunk = &run->gemm->chunks[i];
+
+		for (int32_t j = 0; j < chunk->count && !status; j++) {
+			set_pointers(run, chunk, j);
+			status = set_maps(run, chunk, j, err);
+		}
+		if (run->moe)
+			set_moe(run, chunk);
+		if (!status)
+			status = launch_chunk(run, chunk, err);
+	}
+	return status;
+}
+
+enum nib_status sm100_launch(const struct cuda_device *device,
+			     const struct cuda_tiled *tiled,
+			     const struct nib_problem *problems, void *workspace,
+			     CUstream stream, struct nib_error *err)
+{
+	const struct run run = {device, tiled->state, problems,
+				NULL,	workspace,    stream};
+
+	return launch(&run, err);
+}
+
+enum nib_status sm100_launch_moe(const struct cuda_device *device,
+				 const struct cuda_tiled *tiled,
+				 const struct nib_moe_problem *moe, void *workspace,
+				 CUstream stream, struct nib_error *err)
+{
+	const struct nib_problem stacks = cuda_moe_stacks(moe);
+	const struct run run = {device, tiled->state, &stacks, moe, workspace, stream};
+
+	return launch(&run, err);
+}

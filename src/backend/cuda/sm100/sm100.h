@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sm100.h - products in tiles by Blackwell's kernel (sm100_gemm.cuh): what a
+ * plan keeps.
+ *
+ *   sm100_cut.c     which tiles, on which clusters
+ *   sm100_plan.c    which launches, how their memory is divided
+ *   sm100_maps.c    tensor maps: their sizes at the plan, addresses at a run
+ *   sm100_stage.c   copies of what tensor maps cannot take
+ *   sm100_launch.c  a run
+ */
+#ifndef NIB_CUDA_SM100_H
+#define NIB_CUDA_SM100_H
+
+#include "backend/cuda/common/arch.h"
+#include "backend/cuda/kernels/sm100/stage_params.h"
+#include "backend/cuda/common/tiles.h"
+#include "backend/cuda/common/cuda.h"
+
+enum sm100_operand {
+	SM100_A,
+	SM100_A_SCALES,
+	SM100_B,
+	SM100_B_SCALES,
+	SM100_B2,
+	SM100_B2_SCALES,
+	SM100_OPERANDS,
+};
+
+/* What a map is encoded of, but the address. */
+struct sm100_map {
+	uint64_t sizes[3], strides_bytes[2];
+	uint32_t box[3];
+	bool is_scales;
+	bool is_used;
+	int32_t copy; /* of the launch's staging; -1: taken as it is */
+	size_t at;    /* of the copy in the workspace */
+};
+
+/* What is in the parameters of a launch now; zeros: nothing. */
+struct sm100_encoded {
+	uintptr_t address;
+	uint64_t rows; /* sizes[1] */
+};
+
+/* Matrices of one problem that are one entry of a launch: a stack of a batch. */
+struct sm100_entry {
+	int32_t problem;
+	int64_t batch, batches; /* the first, and how many */
+	struct sm100_map maps[SM100_OPERANDS];
+	struct sm100_encoded encoded[SM100_OPERANDS];
+};
+
+/* One launch, of at most NIB_SM100_MANY_PROBLEMS entries or an MoE problem. */
+struct sm100_chunk {
+	int64_t first; /* of the plan's entries */
+	int32_t count;
+	int32_t ctas; /* of a pair 2; 1: single CTAs */
+	int32_t clusters, shared_bytes;
+	int32_t boxes; /* MoE: maps of A, of 8 << i rows; else 0 */
+	/*
+	 * MoE: the scales of A as they lie, for runs that say where those of
+	 * each expert begin; is_used: they need no copy then.  The copy is the
+	 * last one.
+	 */
+	struct sm100_map placed;
+	size_t first_tile;
+	CUfunction multiply, copy;
+	/* A run writes pointers and maps alone.  Few problems have memory for
+	 * struct nib_sm100_few, of which the other one is a continuation. */
+	struct nib_sm100_many *params;
+	struct nib_stage_params *stage; /* NULL: nothing is staged */
+};
+
+struct sm100_gemm {
+	enum nib_op op;
+	bool is_moe;
+	struct sm100_entry *entries;
+	int64_t n_entries;
+	struct sm100_chunk *chunks;
+	int64_t n_chunks;
+	CUdeviceptr tiles_data; /* of all chunks */
+};
+
+/* ---- entries of the table of architectures ------------------------------- */
+
+enum nib_status sm100_clusters(struct cuda_device *device,
+			       struct nib_tile_device *clusters, struct nib_error *err);
+enum nib_status sm100_plan(struct cuda_device *device, const struct nib_plan *plan,
+			   struct cuda_tiled *tiled, struct nib_error *err);
+void sm100_free(struct nib_device *device, struct cuda_tiled *tiled);
+enum nib_status sm100_launch(const struct cuda_device *device,
+			     const struct cuda_tiled *tiled,
+			     const struct nib_problem *problems, void *workspace,
+			     CUstream stream, struct nib_error *err);
+enum nib_status sm100_launch_moe(const struct cuda_device *device,
+				 const struct cuda_tiled *tiled,
+				 const struct nib_moe_problem *moe, void *workspace,
+				 CUstream stream, struct nib_error *err);
+
+/* ---- sm100_cut.c --------------------------------------------------------- */
+
+/* A tile of several begins where tensor memory can address its scales. */
+#define SM100_ALIGN_M 64
+/* What the planner counts units of rows of B in (nib_tile_units()). */
+#define SM100_UNIT_ROWS (2 * NIB_TILE_N)
+
+/*
+ * Cycles of 64 of k of a tile of so many rows of A, of a CTA (1) or a pair (2).
+ * nib_sm100_costs has those of pairs that multiply once.
+ */
+double sm100_step_cycles(int32_t ctas, bool dual, int32_t rows);
+
+enum nib_status sm100_find_kernel(struct cuda_device *device, enum nib_op op,
+				  int32_t ctas, bool is_few, CUfunction *function,
+				  struct nib_error *err);
+/* Clusters of `slices` pairs or single CTAs that run at once. */
+enum nib_status sm100_count(struct cuda_device *device, enum nib_op op, int32_t ctas,
+			    int32_t slices, int32_t *clusters, struct nib_error *err);
+
+/* How a chunk is cut: the best of several ways. */
+struct sm100_cut {
+	int32_t ctas, slices;
+	struct nib_tile_plan plan;
+	struct nib_gemm_tile *tiles;
+	double cycles;
+};
+
+/* cut: zeros; its tiles are the caller's to free, also after a failure. */
+enum nib_status sm100_choose_cut(struct cuda_device *device,
+				 const struct nib_plan *plan,
+				 const struct sm100_gemm *gemm,
+				 const struct sm100_chunk *chunk,
+				 struct sm100_cut *best, struct nib_error *err);
+
+/* ---- sm100_maps.c -------------------------------------------------------- */
+
+/* The weights or rows of A of a problem: a stack of `matrices`. */
+struct sm100_source {
+	const struct nib_nvfp4 *view;
+	int64_t matrices;
+	/* The padding of packed weights' tiled scales is zero. */
+	bool is_packed;
+};
+
+/*
+ * Sizes and strides of the maps of codes and scales; box_rows: of a load of
+ * codes, blocks: of scales.  map->copy is 0 where the caller must stage, and
+ * the strides are those of the copy then; else -1.
+ */
+void sm100_codes_map(const struct sm100_source *source, int32_t box_rows,
+		     struct sm100_map *map);
+void sm100_scales_map(const struct sm100_source *source, int32_t blocks,
+		      struct sm100_map *map);
+/* The bytes of a staged copy. */
+size_t sm100_copy_bytes(const struct sm100_map *map);
+
+/* With the context entered. */
+enum nib_status sm100_encode(const struct cuda_device *device,
+			     const struct sm100_map *map, uintptr_t address,
+			     struct nib_tensor_map *out, struct nib_error *err);
+
+/* ---- sm100_stage.c ------------------------------------------------------- */
+
+/*
+ * Adds a copy to the launch's staging, at *workspace_bytes, which grows; false:
+ * no memory.
+ */
+bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *source,
+		     struct sm100_map *map, size_t *workspace_bytes);
+enum nib_status sm100_stage_launch(const struct cuda_device *device,
+				   const struct sm100_chunk *chunk, CUstream stream,
+				   struct nib_error *err);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm.h - products of any number of rows by the kernels of sm90_gemm.cuh: what
+ * a plan keeps.  gemm.c makes plans; gemm_launch.c makes the parameters of a
+ * kernel from a plan, the problems of a run and a workspace.
+ */
+#ifndef NIB_CUDA_GEMM_H
+#define NIB_CUDA_GEMM_H
+
+#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/common/tiles.h"
+#include "core/error.h"
+#include "backend/cuda/common/cuda.h"
+
+/* Matrices of a problem: one, or a batch that has a launch of its own. */
+struct gemm_matrix {
+	int32_t problem;
+	int32_t count;
+	int64_t batch; /* of the first */
+	struct nib_gemm_shape shape;
+};
+
+/* Bytes of a value of x: fp16, bf16. */
+#define X_BYTES 2
+
+/* Which kernel multiplies, and how it divides its shared memory. */
+struct gemm_rings {
+	int32_t a_steps; /* of an activation stage: NIB_LARGE_M_STEPS and so on */
+	int32_t a_stages, a_stage_bytes, weight_stages;
+	int32_t shared_bytes; /* with what lies behind the rings */
+};
+
+/*
+ * One launch of at most NIB_GEMM_PROBLEMS matrices, of a batch at constant
+ * strides, or of an MoE problem.
+ */
+struct gemm_chunk {
+	int64_t first; /* of the plan's matrices */
+	int32_t count;
+	int32_t batch;	    /* matrices of a batch, else 0 */
+	int32_t batch_rows; /* of each, among the converted activations */
+	int32_t experts;    /* MoE, else 0 */
+	int32_t a;	    /* NIB_A_NVFP4 and so on */
+	int32_t rows;	    /* of A of all matrices */
+	int32_t most_k;
+	int64_t a_atoms; /* of the converted activations */
+	/* Tiles: tile_rounds * clusters of the plan's, from first_tile on. */
+	size_t first_tile;
+	int32_t tile_rounds, clusters;
+	int32_t tile_m; /* most rows of A of a tile */
+	int32_t k_slices;
+	int32_t n_arrivals;
+	struct gemm_rings rings;
+	CUfunction convert, multiply;
+	/* In the workspace, behind the converted activations. */
+	size_t partials_at, arrivals_at;
+	struct nib_gemm_tile first_round[NIB_GEMM_CLUSTERS];
+};
+
+struct cuda_gemm {
+	enum nib_op op;
+	struct gemm_matrix *matrices; /* that have elements; MoE: one */
+	int64_t n_matrices;
+	struct gemm_chunk *chunks;
+	int64_t n_chunks;
+	CUdeviceptr tiles_data; /* of all chunks */
+	/* What the plan reports. */
+	size_t workspace_bytes; /* converted activations, split-k partials */
+	int64_t tiles;
+	int32_t tile_m, k_slices, clusters; /* of the first chunk */
+	int32_t most_matrices;		    /* that one launch may have */
+};
+
+/*
+ * plan: the fields that the API layer fills are complete; NIB_UNSUPPORTED for
+ * strides that the kernels do not take. With the context entered, as the
+ * others. Free also what a failed plan left.
+ */
+enum nib_status cuda_gemm_plan(struct cuda_device *device, const struct nib_plan *plan,
+			       struct cuda_gemm *gemm, struct nib_error *err);
+/* From any context, also where the device's is lost. */
+void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
+
+/*
+ * Dynamic shared memory of a block of the activation conversion kernel, so that
+ * two blocks fit on an SM and a third does not.
+ */
+static inline int cuda_activations_shared(const struct cuda_device *device)
+{
+	return device->shared_bytes / 3;
+}
+
+/* How many pairs of CTAs run at once. */
+enum nib_status cuda_gemm_clusters(struct cuda_device *device,
+				   struct nib_tile_device *clusters,
+				   struct nib_error *err);
+
+/* ---- gemm_launch.c ------------------------------------------------------- */
+
+/* problems, moe: resolved, pointers checked. */
+enum nib_status cuda_gemm_launch(const struct cuda_device *device,
+				 const struct cuda_gemm *gemm,
+				 const struct nib_problem *problems, void *workspace,
+				 CUstream stream, struct nib_error *err);
+enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
+				     const struct cuda_gemm *gemm,
+				     const struct nib_moe_problem *moe, void *workspace,
+				     CUstream stream, struct nib_error *err);
+
+/* ---- pack.c -------------------------------------------------------------- */
+
+/* Weights on the GPU: codes dense, scales in tiles of 128 x 4. */
+struct cuda_packed {
+	struct nib_packed base;
+	CUdeviceptr data;
+	bool shares_codes; /* the caller's; data has only the scales */
+	struct nib_nvfp4 view;
+};
+
+/* The weights of a problem, packed or not. */
+static inline const struct nib_nvfp4 *cuda_weights(const struct nib_nvfp4 *view,
+						   const struct nib_packed *packed)
+{
+	return packed ? &((const struct cuda_packed *)packed)->view : view;
+}
+
+/* The problem as if its weights were not packed: a copy lies on the GPU. */
+static inline struct nib_problem cuda_unpacked(const struct nib_problem *p)
+{
+	struct nib_problem view = *p;
+
+	view.b = *cuda_weights(&p->b, p->b_packed);
+	view.b_packed = NULL;
+	return view;
+}
+
+#endif
