@@ -106,22 +106,22 @@ static void work_release(struct work *work)
 
 /* One multiplication of the shape, as NVFP4 views of batch 1. */
 struct part {
-	struct nib_nvfp4 a, b;
+	struct nib_fp4 a, b;
 };
 
 /* Rows of operands as data.c lays them out: linear, and without gaps. */
-static struct nib_nvfp4 rows_of(const struct nib_nvfp4 *q, int64_t first, int64_t rows)
+static struct nib_fp4 rows_of(const struct nib_fp4 *q, int64_t first, int64_t rows)
 {
-	struct nib_nvfp4 part = *q;
+	struct nib_fp4 part = *q;
 
 	part.codes = (char *)q->codes + first * (q->k / 2);
-	part.scales = (char *)q->scales + first * (q->k / NIB_BLOCK);
+	part.scales = (char *)q->scales + first * (q->k / NIB_NVFP4_BLOCK);
 	part.rows = rows;
 	part.batch = 1;
 	return part;
 }
 
-static struct nib_nvfp4 batch_of(const struct nib_nvfp4 *q, int64_t i)
+static struct nib_fp4 batch_of(const struct nib_fp4 *q, int64_t i)
 {
 	return rows_of(q, i * q->rows, q->rows);
 }
@@ -130,7 +130,7 @@ static struct nib_nvfp4 batch_of(const struct nib_nvfp4 *q, int64_t i)
 static bool get_part(const struct data *data, int64_t i, struct part *part)
 {
 	const struct nib_moe_problem *moe = &data->moe_views;
-	const int dual = data->op == NIB_DUAL_GEMM ? 2 : 1;
+	const int dual = data->op == NIB_OP_DUAL_GEMM ? 2 : 1;
 	const bool second = i % dual;
 
 	i /= dual;
@@ -178,9 +178,10 @@ static bool check(const struct baseline_matmul *mm, double tolerance,
 }
 
 /* q in floats, in memory of its own. */
-static float *dequantize(struct work *work, const struct nib_nvfp4 *q)
+static float *dequantize(struct work *work, const struct nib_fp4 *q)
 {
-	struct nib_dense dense = {.dtype = NIB_FP32, .rows = q->rows, .cols = q->k};
+	struct nib_dense dense = {
+	    .dtype = NIB_DTYPE_FP32, .rows = q->rows, .cols = q->k};
 	size_t bytes = (size_t)(q->rows * q->k) * sizeof(float);
 
 	dense.data = machine_alloc(bytes);
@@ -287,9 +288,9 @@ static bool work_prepare(struct work *work, int64_t shape, int threads,
 		return false;
 	work->is_open = true;
 	engine->set_threads(threads);
-	if (nib_device_open("cpu", &device, &work->device, &err) != NIB_OK ||
+	if (nib_device_open("cpu", &device, &work->device, &err) != NIB_STATUS_OK ||
 	    data_new(&work->list->shapes[shape], &work->options, NULL, &data, &err) !=
-		NIB_OK)
+		NIB_STATUS_OK)
 		baseline_refuse(reason, "%.150s", err.message);
 	else
 		done = make_operands(work, data, reason);
@@ -421,8 +422,8 @@ struct baseline *baseline_start(const struct baseline_engine *engine,
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(ends[0]);
 		work.options.packed = 0;
-		work.options.layout = NIB_LINEAR;
-		work.options.out = NIB_FP32;
+		work.options.layout = NIB_SCALE_LAYOUT_LINEAR;
+		work.options.out = NIB_DTYPE_FP32;
 		serve(ends[1], &work);
 	}
 	close(ends[1]);

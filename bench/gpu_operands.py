@@ -151,10 +151,10 @@ def load_abi():
 
 
 abi = load_abi()
-DTYPES = {FP16: abi.NIB_FP16, BF16: abi.NIB_BF16}
-LAYOUTS = {"linear": abi.NIB_LINEAR, "tiled": abi.NIB_TILED_128X4}
-OPS = {"gemm": abi.NIB_GEMM, "group_gemm": abi.NIB_GEMM, "moe": abi.NIB_GEMM,
-       "dual_gemm": abi.NIB_DUAL_GEMM, "gemv": abi.NIB_GEMV}
+DTYPES = {FP16: abi.NIB_DTYPE_FP16, BF16: abi.NIB_DTYPE_BF16}
+LAYOUTS = {"linear": abi.NIB_SCALE_LAYOUT_LINEAR, "tiled": abi.NIB_SCALE_LAYOUT_TILED_128X4}
+OPS = {"gemm": abi.NIB_OP_GEMM, "group_gemm": abi.NIB_OP_GEMM, "moe": abi.NIB_OP_GEMM,
+       "dual_gemm": abi.NIB_OP_DUAL_GEMM, "gemv": abi.NIB_OP_GEMV}
 
 
 def sized(kind, **values):
@@ -195,20 +195,20 @@ class Plan:
 
     def __init__(self, nib, shape, work):
         self.nib, self.plan = nib, C.c_void_p()
-        self.suffix = "_moe" if shape.op == "moe" else ""
+        self.prefix = "nib_moe_" if shape.op == "moe" else "nib_"
         info = sized(abi.nib_plan_info)
-        nib.call("nib_plan_create" + self.suffix, nib.device, OPS[shape.op],
+        nib.call(self.prefix + "plan_create", nib.device, OPS[shape.op],
                  *self.arguments(work), None, C.byref(self.plan))
         nib.call("nib_plan_get_info", self.plan, C.byref(info))
         self.backend = info.backend.decode()
         self.explanation = info.explanation.decode()
 
     def arguments(self, work):
-        return (C.byref(work),) if self.suffix else (work, len(work))
+        return (C.byref(work),) if self.prefix == "nib_moe_" else (work, len(work))
 
     def run(self, work, stream):
         options = sized(abi.nib_run_options, stream=stream)
-        self.nib.call("nib_run" + self.suffix, self.plan,
+        self.nib.call(self.prefix + "run", self.plan,
                       *self.arguments(work), C.byref(options))
 
     def free(self):
@@ -304,7 +304,7 @@ class Matrices:
 
     def view(self, first=0, batch=None):
         """batch matrices from first on; None = all."""
-        return abi.nib_nvfp4(
+        return abi.nib_fp4(
             codes=(self.side.pointer(self.codes)
                    + first * self.rows * self.k // 2),
             scales=self.side.pointer(self.scales) + first * self.each,
@@ -397,7 +397,7 @@ class Operands:
 
     def result(self, first, rows, batch):
         at = self.side.pointer(self.c) + first * self.shape.n * 2
-        return abi.nib_dense(data=at, dtype=abi.NIB_FP16, rows=rows,
+        return abi.nib_dense(data=at, dtype=abi.NIB_DTYPE_FP16, rows=rows,
                              cols=self.shape.n, batch=batch)
 
     def moe(self, kind):

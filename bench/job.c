@@ -99,7 +99,7 @@ static enum nib_status create_plan(struct job *job, const struct data *data,
 	return data_plan(job->device, data, &options, plan, err);
 }
 
-static double scales_bytes(const struct nib_nvfp4 *q)
+static double scales_bytes(const struct nib_fp4 *q)
 {
 	return (double)nib_scales_bytes(q->scale_layout, q->rows, q->k) *
 	       (double)(q->batch ? q->batch : 1);
@@ -176,7 +176,7 @@ static enum nib_status add_copy(struct job *job, const struct shape *shape,
 	job->info.k_slices = info.k_slices;
 	snprintf(job->explanation, sizeof job->explanation, "%s",
 		 info.explanation ? info.explanation : "");
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* A job without operands; on failure the caller frees it. */
@@ -194,7 +194,7 @@ static enum nib_status open_job(const struct job_options *options, struct job **
 
 	if (!job) {
 		(void)machine_no_memory("a job", err);
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	}
 	job->timed = options->timed;
 	status = nib_device_open(name, &device, &job->device, err);
@@ -205,7 +205,7 @@ static enum nib_status open_job(const struct job_options *options, struct job **
 	job->info.explanation = job->explanation;
 	tuning_load(job->device, NULL);
 	return options->costs ? nib_device_set_costs(job->device, options->costs, err)
-			      : NIB_OK;
+			      : NIB_STATUS_OK;
 }
 
 static enum nib_status finish(enum nib_status status, struct job **job)
@@ -230,7 +230,7 @@ static enum nib_status make_copies(struct job *job, const struct shape *shape,
 				   const struct job_options *options,
 				   struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	int64_t copies = 1;
 
 	job->op = shape->op;
@@ -344,7 +344,7 @@ enum nib_status job_sample(struct job *job, int runs, double *seconds,
 			   struct nib_error *err)
 {
 	const bool waits = job->timed != JOB_QUEUE;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	double begin = cli_now_s();
 
 	for (int i = 0; i < runs && !status; i++)
@@ -359,7 +359,7 @@ enum nib_status job_sample(struct job *job, int runs, double *seconds,
 
 enum nib_status job_warm_up(struct job *job, int *runs, struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	double begin = 0;
 
 	/* The first run of a round is slow; the second says how long one is. */
@@ -387,7 +387,7 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 
 	*result = (struct nib_check_result){.struct_bytes = sizeof *result};
 	if (!has_plan(job) || job->timed != JOB_RUN)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = data_poison(copy->data, err);
 	if (!status)
 		status = run_plan(job, copy, err);

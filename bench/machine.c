@@ -84,7 +84,7 @@ void machine_describe(char *text, size_t text_bytes)
 	double gib =
 	    (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30);
 
-	if (nib_device_open("cpu", NULL, &device, NULL) == NIB_OK)
+	if (nib_device_open("cpu", NULL, &device, NULL) == NIB_STATUS_OK)
 		(void)nib_device_get_info(device, &info, NULL);
 	uname(&os);
 	snprintf(text, text_bytes, "%s, %ld processors, %.0f GiB, %s %s",
@@ -176,7 +176,7 @@ void machine_free(void *p, size_t n_bytes)
 
 enum nib_status machine_no_memory(const char *what, struct nib_error *err)
 {
-	err->status = NIB_OUT_OF_MEMORY;
+	err->status = NIB_STATUS_OUT_OF_MEMORY;
 	snprintf(err->message, sizeof err->message, "no memory for %s", what);
-	return NIB_OUT_OF_MEMORY;
+	return NIB_STATUS_OUT_OF_MEMORY;
 }

@@ -37,7 +37,7 @@ void machine_measure_load(struct machine_load *load, const pid_t *own, int count
  */
 void *machine_alloc(size_t n_bytes);
 void machine_free(void *p, size_t n_bytes); /* NULL is fine */
-/* Says in err that memory is short for what; returns NIB_OUT_OF_MEMORY. */
+/* Says in err that memory is short for what; returns NIB_STATUS_OUT_OF_MEMORY. */
 enum nib_status machine_no_memory(const char *what, struct nib_error *err);
 
 #endif

@@ -114,7 +114,7 @@ static enum nib_status add_entry(struct comparison *c, enum nib_status status,
 	e->job = job;
 	e->info = *job_info(job);
 	*out = e;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* A job of shape on one instruction set: *out. */
@@ -155,7 +155,7 @@ static enum nib_status add_row(struct comparison *c, const char *isa, bool packe
 	if (o->timed == JOB_RUN)
 		e->read = want_peak(c, peak_read_memory(e->info.backend));
 	if (o->check_rows < 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return job_check(e->job, o->check_rows, o->data.seed, &e->check, err);
 }
 
@@ -178,7 +178,7 @@ static enum nib_status add_gemm(struct comparison *c, const char *isa, int first
 	struct entry *e;
 
 	if (!multiplies(c) || c->run->on_gpu || size.k == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = add_job(c, &shape, isa, true, &e, err);
 	if (status)
 		return status;
@@ -187,7 +187,7 @@ static enum nib_status add_gemm(struct comparison *c, const char *isa, int first
 			     c->options->data.activations);
 	for (int i = first; i < c->count; i++)
 		c->entries[i].gemm = e->gemm;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /*
@@ -203,7 +203,7 @@ static enum nib_status add_read(struct comparison *c, struct nib_error *err)
 	struct job *job;
 
 	if (!c->run->on_gpu || c->options->timed != JOB_RUN || bytes <= 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = job_new_read(c->run->device, bytes, &job, err);
 	status = add_entry(c, status, job, &e);
 	if (!status)
@@ -216,7 +216,7 @@ static enum nib_status add_jobs(struct comparison *c, struct nib_error *err)
 	const struct measure_options *o = c->options;
 	/* Weights are packed or not only where there are weights. */
 	bool weights = shape_is_multiply(o->shape);
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int i = 0; i < o->n_isas && !status; i++) {
 		const int first = c->count;
@@ -253,7 +253,7 @@ static void add_baselines(struct comparison *c)
 		shape_bytes(o->shape, widths, &e->info.bytes_read,
 			    &e->info.bytes_written);
 		/* A dual GEMM is two multiplications, each with a result. */
-		if (shape_ops[o->shape->op].op == NIB_DUAL_GEMM)
+		if (shape_ops[o->shape->op].op == NIB_OP_DUAL_GEMM)
 			e->info.bytes_written *= 2;
 		e->multiply = want_peak(c, engine->limit);
 		e->read = want_peak(c, PEAK_READ);
@@ -475,7 +475,7 @@ static enum nib_status compare(struct comparison *c, const char *item,
 			bench_samples_add(&e->gemm->samples,
 					  e->info.flop / e->samples_s.values[j]);
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 int measure_shape(struct measure_run *run, const struct measure_options *options)

@@ -436,7 +436,7 @@ static bool make_gpu_memory(struct peaks *peaks)
 	if (peaks->gpu_bytes > GPU_READ_BYTES)
 		peaks->gpu_bytes = GPU_READ_BYTES;
 	return nib_device_alloc(peaks->gpu, (size_t)peaks->gpu_bytes,
-				&peaks->gpu_memory, NULL) == NIB_OK;
+				&peaks->gpu_memory, NULL) == NIB_STATUS_OK;
 }
 
 /* Units a second of runs probes, enqueued between two waits. */

@@ -151,7 +151,7 @@ static enum nib_status run_once(struct job *job, char **report, struct nib_error
 	if (!find_predictor(&p) || p.begin()) {
 		snprintf(err->message, sizeof err->message,
 			 "the GPU in software is one that predicts no times");
-		return NIB_UNSUPPORTED;
+		return NIB_STATUS_UNSUPPORTED;
 	}
 	status = job_sample(job, 1, &seconds, err);
 	if (!status)

@@ -98,7 +98,7 @@ enum nib_status rounds_run(struct entry *entries, int count, struct peaks *peaks
 {
 	double budget_s = options->min_time_s / ROUNDS;
 	int least = (options->min_samples + ROUNDS - 1) / ROUNDS;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	bool all_done = false;
 
 	while (!all_done && !status) {

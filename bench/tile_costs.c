@@ -85,7 +85,7 @@ static enum nib_status add_shape(const struct tuner *tuner,
 				 struct nib_error *err)
 {
 	const struct job_options options = {
-	    .data = {.out = NIB_BF16, .packed = true, .seed = 1},
+	    .data = {.out = NIB_DTYPE_BF16, .packed = true, .seed = 1},
 	    .threads = 1,
 	    .device = tuner->options->device,
 	    .timed = JOB_RUN,
@@ -150,7 +150,7 @@ static enum nib_status measure_size(struct tuner *tuner, const struct nib_costs 
 	struct entry products[4] = {0};
 	double cycles[4] = {0}, low, high;
 	char what[64];
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	snprintf(what, sizeof(what), "tiles of %d rows", costs->tile_rows[size]);
 	progress_update(tuner->done++, what);
@@ -194,7 +194,7 @@ static enum nib_status measure_split(struct tuner *tuner, const struct nib_costs
 	struct nib_costs only = only_size(costs, size);
 	struct entry products[2] = {0};
 	double cycles[2] = {0};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	progress_update(tuner->done++, "divided k");
 	for (int i = 0; i < 2 && !status; i++) {
@@ -218,7 +218,7 @@ static enum nib_status judge(struct tuner *tuner, const struct nib_costs *before
 			     struct nib_error *err)
 {
 	struct shape_list seeds = {0};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	*gain = 1;
 	if (shapes_add_preset(&seeds, "seeds", OP_GROUP_GEMM)) {
@@ -248,7 +248,7 @@ static enum nib_status measure_all(struct tuner *tuner, const struct nib_costs *
 	struct nib_costs *costs = &out->costs;
 	struct bench_samples tiles = {0};
 	double step, tile, split = NAN;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int i = 0; i < costs->sizes && !status; i++) {
 		status = measure_size(tuner, before, i, &step, &tile, err);

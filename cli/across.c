@@ -20,7 +20,7 @@ static float global_of(const struct nib_file_tensor *globals, int64_t i)
 
 	tensor_read_floats((const char *)globals->data +
 			       (globals->bytes > 4 ? 4 * i : 0),
-			   NIB_FP32, 1, &value);
+			   NIB_DTYPE_FP32, 1, &value);
 	return value;
 }
 
@@ -41,13 +41,13 @@ int tensor_from_across(const struct nib_file *file, const struct nib_file_tensor
 	const struct nib_file_tensor *scales, *globals;
 
 	if (strcmp(t->dtype, "U8") || t->rank != 3 || t->shape[1] <= 0 ||
-	    t->shape[1] % (NIB_BLOCK / 2))
+	    t->shape[1] % (NIB_NVFP4_BLOCK / 2))
 		return -1;
 	scales = tensor_beside(file, t->name, "", companions[0]);
 	globals = tensor_beside(file, t->name, "", companions[1]);
 	if (!scales || strcmp(scales->dtype, "F8_E4M3") || scales->rank != 3 ||
 	    scales->shape[0] != t->shape[0] ||
-	    scales->shape[1] != t->shape[1] / (NIB_BLOCK / 2) ||
+	    scales->shape[1] != t->shape[1] / (NIB_NVFP4_BLOCK / 2) ||
 	    scales->shape[2] != t->shape[2] || !are_globals(globals, t->shape[0]))
 		return -1;
 	*source = (struct tensor_source){
@@ -95,7 +95,7 @@ static void read_rows(void *arg, int64_t begin, int64_t end)
 	for (int64_t r = begin; r < end; r++) {
 		const int64_t row = across->first + r; /* of all matrices */
 		const uint8_t *c = codes + row / 2 * n;
-		const uint8_t *s = scales + row / NIB_BLOCK * n;
+		const uint8_t *s = scales + row / NIB_NVFP4_BLOCK * n;
 		const float global =
 		    global_of(source->globals, row / source->rows_each);
 

@@ -28,20 +28,20 @@ enum nib_dtype cli_activations_dtype(enum cli_activations activations)
 	switch (activations) {
 	case ACT_BF16:
 	case ACT_INT8:
-		return NIB_BF16;
+		return NIB_DTYPE_BF16;
 	case ACT_FP16:
-		return NIB_FP16;
+		return NIB_DTYPE_FP16;
 	case ACT_FP32:
 	case ACT_NVFP4:
 		break;
 	}
-	return NIB_FP32;
+	return NIB_DTYPE_FP32;
 }
 
 double cli_activations_bytes(enum cli_activations activations)
 {
 	if (activations == ACT_NVFP4)
-		return 0.5 + 1.0 / NIB_BLOCK;
+		return 0.5 + 1.0 / NIB_NVFP4_BLOCK;
 	return (double)nib_dtype_bytes(cli_activations_dtype(activations));
 }
 
@@ -53,7 +53,7 @@ int cli_fail_activations(const char *what, const struct nib_error *err,
 	const char *field = strrchr(err->argument, '.');
 	struct nib_error named = *err;
 
-	if (err->status != NIB_UNSUPPORTED || !rule || !field ||
+	if (err->status != NIB_STATUS_UNSUPPORTED || !rule || !field ||
 	    strcmp(field, ".activations"))
 		return cli_fail(what, err);
 	snprintf(named.message, sizeof(named.message), "--activations %s%.150s%s",

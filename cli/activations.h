@@ -16,7 +16,7 @@ extern const char *const cli_activations_names[];
 
 /* What the library calls it. */
 enum nib_activations cli_activations_kind(enum cli_activations activations);
-/* The type of x: of int8 bf16, of nvfp4 none (NIB_FP32). */
+/* The type of x: of int8 bf16, of nvfp4 none (NIB_DTYPE_FP32). */
 enum nib_dtype cli_activations_dtype(enum cli_activations activations);
 /* Bytes of a value of A in memory. */
 double cli_activations_bytes(enum cli_activations activations);

@@ -92,8 +92,8 @@ static void put_repro(const struct check *check, const struct shape *shape, int 
 		 on_host ? strchr(cli_backend(check->device), '-') + 1
 			 : args->shared.device.device,
 		 packed ? "packed" : "unpacked", args->layout ? " --layout tiled" : "",
-		 a, args->out == NIB_FP32 ? "" : " --out ",
-		 args->out == NIB_FP32 ? "" : cli_dtype_names[args->out],
+		 a, args->out == NIB_DTYPE_FP32 ? "" : " --out ",
+		 args->out == NIB_DTYPE_FP32 ? "" : cli_dtype_names[args->out],
 		 args->fill == DATA_CONTEST ? " --data contest" : "", threads,
 		 (long long)sample, seed);
 }

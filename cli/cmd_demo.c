@@ -123,7 +123,7 @@ static int run_shapes(struct measure_run *run, const struct shape_list *list,
 	for (int64_t i = 0; i < list->count && !code; i++) {
 		options.shape = &list->shapes[i];
 		options.data.activations = i < of_block ? ACT_BF16 : ACT_NVFP4;
-		options.data.out = i < of_block ? NIB_BF16 : NIB_FP16;
+		options.data.out = i < of_block ? NIB_DTYPE_BF16 : NIB_DTYPE_FP16;
 		code = measure_shape(run, &options);
 		if (code || i + 1 != of_block)
 			continue;

@@ -177,7 +177,7 @@ static void add_gpus(json_t *about)
 
 		snprintf(name, sizeof(name), "cuda:%d", i);
 		status = nib_device_open(name, NULL, &device, &err);
-		if (status == NIB_NO_DEVICE)
+		if (status == NIB_STATUS_NO_DEVICE)
 			break;
 		entry = json_object();
 		add_text(entry, "name", name);

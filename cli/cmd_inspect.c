@@ -263,7 +263,7 @@ static int scan_layers(struct inspector *in)
 {
 	for (int64_t i = 0; i < in->n_sources && in->sources[i].layer; i++) {
 		const struct nib_layer *layer = in->sources[i].layer;
-		const struct nib_nvfp4 *w = &layer->weight;
+		const struct nib_fp4 *w = &layer->weight;
 		size_t elems = (size_t)(w->batch * w->rows * w->k);
 		int code;
 
@@ -277,7 +277,7 @@ static int scan_layers(struct inspector *in)
 		findings_of_layer(&in->findings, &in->scans[i]);
 		put_layer(in, &in->scans[i]);
 		tensor_drop(w->codes, elems / 2);
-		tensor_drop(w->scales, elems / NIB_BLOCK);
+		tensor_drop(w->scales, elems / NIB_NVFP4_BLOCK);
 		progress_advance(tensor_layer_bytes((double)elems), NULL);
 	}
 	return CLI_OK;
@@ -333,9 +333,9 @@ static int put_across(struct inspector *in, const char *name)
 
 static int find_all(struct inspector *in)
 {
-	for (int64_t i = 0; i < nib_file_layer_problem_count(in->file); i++) {
-		const struct nib_layer_problem *problem =
-		    nib_file_layer_problem_at(in->file, i);
+	for (int64_t i = 0; i < nib_file_layer_defect_count(in->file); i++) {
+		const struct nib_layer_defect *problem =
+		    nib_file_layer_defect_at(in->file, i);
 
 		if (!put_across(in, problem->name))
 			findings_add(&in->findings, FIND_HALF_LAYER, problem->name,

@@ -267,9 +267,9 @@ static enum nib_status declare_across(struct job *job, const struct selected *it
 		int rank;
 		int64_t k; /* how many values of k an element stands for */
 	} parts[] = {{"", "U8", 3, 2},
-		     {"_weight_scale", "F8_E4M3", 3, NIB_BLOCK},
+		     {"_weight_scale", "F8_E4M3", 3, NIB_NVFP4_BLOCK},
 		     {"_weight_scale_2", "F32", 0, 1}};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int i = 0; i < 3 && !status; i++) {
 		const int64_t shape[] = {item->rows / item->rows_each,
@@ -277,7 +277,7 @@ static enum nib_status declare_across(struct job *job, const struct selected *it
 		char *name;
 
 		if (asprintf(&name, "%s%s", item->layer, parts[i].suffix) < 0) {
-			*err = (struct nib_error){NIB_OUT_OF_MEMORY,
+			*err = (struct nib_error){NIB_STATUS_OUT_OF_MEMORY,
 						  .message = "no memory for names"};
 			return err->status;
 		}
@@ -571,8 +571,8 @@ static int run_quantize(const void *args_)
 	    .out_path = files[1],
 	    .how = {.path = files[0],
 		    .checkpoint = args->checkpoint,
-		    .recipe = args->recipe < 0 ? (enum nib_recipe)args->checkpoint
-					       : (enum nib_recipe)args->recipe,
+		    .recipe = args->recipe < 0 ? (enum nib_zero_scale)args->checkpoint
+					       : (enum nib_zero_scale)args->recipe,
 		    .saturate = args->saturate},
 	};
 	struct nib_error err;

@@ -87,31 +87,31 @@ static void *stage(struct runner *r, const void *host, size_t bytes,
 }
 
 /* The same for a dense matrix with linear scales. */
-static enum nib_status stage_view(struct runner *r, const struct nib_nvfp4 *q,
-				  struct nib_nvfp4 *there, struct nib_error *err)
+static enum nib_status stage_view(struct runner *r, const struct nib_fp4 *q,
+				  struct nib_fp4 *there, struct nib_error *err)
 {
 	const size_t elems = (size_t)(q->rows * q->k);
 
 	*there = *q;
 	if (!elems) {
 		there->codes = there->scales = NULL;
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	there->codes = stage(r, q->codes, elems / 2, err);
 	if (there->codes)
-		there->scales = stage(r, q->scales, elems / NIB_BLOCK, err);
-	return there->codes && there->scales ? NIB_OK : err->status;
+		there->scales = stage(r, q->scales, elems / NIB_NVFP4_BLOCK, err);
+	return there->codes && there->scales ? NIB_STATUS_OK : err->status;
 }
 
 /* ---- the weights --------------------------------------------------------- */
 
 /* The layer named so that cannot be read, with or without ".weight". */
-static const struct nib_layer_problem *find_problem(const struct nib_file *file,
-						    const char *name)
+static const struct nib_layer_defect *find_problem(const struct nib_file *file,
+						   const char *name)
 {
-	for (int64_t i = 0; i < nib_file_layer_problem_count(file); i++) {
-		const struct nib_layer_problem *problem =
-		    nib_file_layer_problem_at(file, i);
+	for (int64_t i = 0; i < nib_file_layer_defect_count(file); i++) {
+		const struct nib_layer_defect *problem =
+		    nib_file_layer_defect_at(file, i);
 		const size_t n = strlen(problem->name);
 
 		if (!strncmp(name, problem->name, n) &&
@@ -153,7 +153,7 @@ static int other_type(const struct runner *r, const struct nib_file_tensor *t)
 
 static int no_layer(const struct runner *r, const char *name)
 {
-	const struct nib_layer_problem *problem = find_problem(r->weights, name);
+	const struct nib_layer_defect *problem = find_problem(r->weights, name);
 	const struct nib_file_tensor *other = find_other(r->weights, name);
 	int64_t count = nib_file_layer_count(r->weights);
 	char near[CLI_NEAREST_TEXT];
@@ -186,7 +186,7 @@ static int same_pre_quant_scale(const struct nib_layer *const layers[2])
 static int find_layers(struct runner *r)
 {
 	const char *const names[] = {r->args->tensor, r->args->tensor2};
-	const struct nib_nvfp4 *w[2] = {0};
+	const struct nib_fp4 *w[2] = {0};
 
 	for (int i = 0; i < 2 && names[i]; i++) {
 		r->layers[i] = nib_file_find_layer(r->weights, names[i]);
@@ -216,13 +216,13 @@ static int find_layers(struct runner *r)
 
 static int load_weights(struct runner *r)
 {
-	struct nib_nvfp4 *const there[] = {&r->problem.b, &r->problem.b2};
+	struct nib_fp4 *const there[] = {&r->problem.b, &r->problem.b2};
 	double begin_s = cli_now_s();
 	struct nib_error err;
 
 	for (int i = 0; i < 2 && r->layers[i]; i++) {
 		struct tensor_source source;
-		struct nib_nvfp4 b;
+		struct nib_fp4 b;
 
 		tensor_from_layer(r->layers[i], &source);
 		if (tensor_view(&source, r->args->index * source.rows_each,
@@ -286,7 +286,7 @@ static int find_input(struct runner *r, struct tensor_source *source)
 
 static int use_layer(struct runner *r, const struct tensor_source *source)
 {
-	struct nib_nvfp4 a;
+	struct nib_fp4 a;
 	struct nib_error err;
 
 	if (tensor_view(source, 0, source->rows, &a, &r->a_global, &r->copies[2],
@@ -312,14 +312,14 @@ static int quantize(struct runner *r, const struct tensor_source *source)
 	    .rows = source->rows,
 	    .cols = source->k,
 	};
-	struct nib_nvfp4 a = {.rows = source->rows, .k = source->k};
+	struct nib_fp4 a = {.rows = source->rows, .k = source->k};
 	struct staging staged = {0};
 	double begin_s = cli_now_s();
 	enum nib_status status;
 	struct nib_error err;
 
 	a.codes = r->codes = malloc(elems / 2 + 1);
-	a.scales = r->scales = malloc(elems / NIB_BLOCK + 1);
+	a.scales = r->scales = malloc(elems / NIB_NVFP4_BLOCK + 1);
 	if (!a.codes || !a.scales)
 		return cli_no_memory("quantised input");
 	status = staging_new_loaded(r->device, source->tensor->data,
@@ -358,7 +358,7 @@ static int round_input(struct runner *r, const struct tensor_source *source,
 		tensor_round_floats(piece, dtype, n,
 				    (char *)r->rounded +
 					(size_t)i * nib_dtype_bytes(dtype));
-		for (int64_t j = 0; j < n && dtype == NIB_FP16; j++)
+		for (int64_t j = 0; j < n && dtype == NIB_DTYPE_FP16; j++)
 			infinite += isfinite(piece[j]) && fabsf(piece[j]) >= 65520;
 	}
 	if (infinite)
@@ -408,7 +408,7 @@ static int smooth_input(struct runner *r, struct tensor_source *source,
 	const int64_t k = source->k;
 	float *row = malloc(2 * (size_t)k * sizeof(*row));
 	char *out = r->smoothed_data = malloc((size_t)(source->rows * k) * bytes + 1);
-	enum nib_dtype dtype = NIB_FP32;
+	enum nib_dtype dtype = NIB_DTYPE_FP32;
 
 	if (!row || !out) {
 		free(row);
@@ -504,7 +504,7 @@ static int allocate_output(struct runner *r, size_t *bytes)
 /* Times the run alone, not its plan. */
 static enum nib_status run_problem(struct runner *r, struct nib_error *err)
 {
-	enum nib_op op = r->layers[1] ? NIB_DUAL_GEMM : NIB_GEMM;
+	enum nib_op op = r->layers[1] ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 	struct nib_plan *plan;
 	enum nib_status status =
 	    nib_plan_create(r->device, op, &r->problem, 1, NULL, &plan, err);
@@ -544,7 +544,7 @@ static int multiply(struct runner *r)
 	if (!status)
 		status = staging_fetch(&c, bytes, &err);
 	staging_free(&c);
-	if (status == NIB_UNSUPPORTED)
+	if (status == NIB_STATUS_UNSUPPORTED)
 		return cli_fail_activations(NULL, &err, r->args->activations,
 					    !cli_is_host(r->device));
 	return status ? cli_fail_input(NULL, &err) : CLI_OK;
@@ -603,7 +603,7 @@ static int put_row(struct runner *r)
 	table_end_row(t);
 	if (!isfinite(amax))
 		cli_warn("the output holds inf or NaN%s",
-			 r->args->out == NIB_FP16
+			 r->args->out == NIB_DTYPE_FP16
 			     ? "; fp16 ends at 65504, try --out bf16"
 			     : "");
 	return table_end(t);

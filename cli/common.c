@@ -107,16 +107,16 @@ static int fail(const char *what, const struct nib_error *err,
 		const struct cli_name *names, int io_code)
 {
 	static const int codes[] = {
-	    [NIB_OK] = CLI_OK,
-	    [NIB_BAD_ARGUMENT] = CLI_USAGE,
-	    [NIB_UNSUPPORTED] = CLI_FAILED,
-	    [NIB_OUT_OF_MEMORY] = CLI_FAILED,
-	    [NIB_NO_DEVICE] = CLI_FAILED,
-	    [NIB_BAD_DATA] = CLI_INPUT,
-	    [NIB_BAD_FILE] = CLI_INPUT,
-	    [NIB_DEVICE_FAILED] = CLI_FAILED,
+	    [NIB_STATUS_OK] = CLI_OK,
+	    [NIB_STATUS_BAD_ARGUMENT] = CLI_USAGE,
+	    [NIB_STATUS_UNSUPPORTED] = CLI_FAILED,
+	    [NIB_STATUS_OUT_OF_MEMORY] = CLI_FAILED,
+	    [NIB_STATUS_NO_DEVICE] = CLI_FAILED,
+	    [NIB_STATUS_BAD_DATA] = CLI_INPUT,
+	    [NIB_STATUS_BAD_FILE] = CLI_INPUT,
+	    [NIB_STATUS_DEVICE_FAILED] = CLI_FAILED,
 	};
-	int code = err->status == NIB_IO ? io_code : codes[err->status];
+	int code = err->status == NIB_STATUS_IO ? io_code : codes[err->status];
 	const struct cli_name name = find_name(err, names);
 	const char *text = err->message;
 	size_t n = what ? strlen(what) : 0;

@@ -125,9 +125,9 @@ static json_t *modelopt_config(json_t *ignore)
 	    "{s:{s:{s:{s:b, s:i, s:s, s:i}, s:[s]}}, s:O, s:s, s:{s:s, s:s}, "
 	    "s:s}",
 	    "config_groups", "group_0", "weights", "dynamic", 0, "num_bits", 4, "type",
-	    "float", "group_size", NIB_BLOCK, "targets", "Linear", "ignore", ignore,
-	    "quant_algo", "W4A16_NVFP4", "producer", "name", "nibblas", "version",
-	    nib_version(), "quant_method", "modelopt");
+	    "float", "group_size", NIB_NVFP4_BLOCK, "targets", "Linear", "ignore",
+	    ignore, "quant_algo", "W4A16_NVFP4", "producer", "name", "nibblas",
+	    "version", nib_version(), "quant_method", "modelopt");
 }
 
 static json_t *modelopt_file(json_t *ignore)
@@ -135,7 +135,7 @@ static json_t *modelopt_file(json_t *ignore)
 	return json_pack("{s:{s:s, s:s}, s:{s:s, s:n, s:i, s:O}}", "producer", "name",
 			 "nibblas", "version", nib_version(), "quantization",
 			 "quant_algo", "W4A16_NVFP4", "kv_cache_quant_algo",
-			 "group_size", NIB_BLOCK, "exclude_modules", ignore);
+			 "group_size", NIB_NVFP4_BLOCK, "exclude_modules", ignore);
 }
 
 static json_t *compressed_config(json_t *ignore)
@@ -148,7 +148,7 @@ static json_t *compressed_config(json_t *ignore)
 	    "config_groups", "group_0", "targets", "Linear", "input_activations",
 	    "output_activations", "format", format, "weights", "num_bits", 4, "type",
 	    "float", "symmetric", 1, "strategy", "tensor_group", "group_size",
-	    NIB_BLOCK, "dynamic", 0, "format", format, "global_compression_ratio",
+	    NIB_NVFP4_BLOCK, "dynamic", 0, "format", format, "global_compression_ratio",
 	    "ignore", ignore, "kv_cache_scheme", "quant_method", "compressed-tensors",
 	    "quantization_status", "compressed");
 }

@@ -46,14 +46,14 @@ static int64_t pad128(int64_t rows)
 }
 
 /* scale_rows: rows that there are scales of, which may be more. */
-static struct nib_nvfp4 take_nvfp4(struct arena *arena, enum nib_scale_layout layout,
-				   int64_t rows, int64_t scale_rows, int64_t k,
-				   int64_t batch)
+static struct nib_fp4 take_nvfp4(struct arena *arena, enum nib_scale_layout layout,
+				 int64_t rows, int64_t scale_rows, int64_t k,
+				 int64_t batch)
 {
 	const enum data_fill fill = arena->how->fill;
 	size_t codes = (size_t)(batch * rows * (k / 2));
 	size_t scales = (size_t)batch * nib_scales_bytes(layout, scale_rows, k);
-	struct nib_nvfp4 q = {
+	struct nib_fp4 q = {
 	    .rows = rows, .k = k, .batch = batch, .scale_layout = layout};
 
 	q.codes = take(arena, codes);
@@ -81,7 +81,7 @@ static struct nib_dense take_dense(struct arena *arena, enum nib_dtype dtype,
 
 /* A of a problem: a, or x. */
 static void take_a(struct arena *arena, int64_t rows, int64_t scale_rows, int64_t k,
-		   int64_t batch, struct nib_nvfp4 *a, struct nib_dense *x)
+		   int64_t batch, struct nib_fp4 *a, struct nib_dense *x)
 {
 	const struct data_options *how = arena->how;
 
@@ -161,14 +161,14 @@ static void place_moe(struct arena *arena, const struct shape *shape, struct dat
 	p->scale_rows_total = padded;
 	p->activations = cli_activations_kind(arena->how->activations);
 	/* As torch does it: only in tiles every expert starts a new one. */
-	if (layout != NIB_TILED_128X4 || p->activations) {
+	if (layout != NIB_SCALE_LAYOUT_TILED_128X4 || p->activations) {
 		p->scale_rows = NULL;
 		p->scale_rows_total = 0;
 		padded = rows;
 	}
 	take_a(arena, rows, padded, k, 1, &p->a, &p->x);
 	p->b = take_nvfp4(arena, layout, n, n, k, shape->count);
-	if (data->op == NIB_DUAL_GEMM)
+	if (data->op == NIB_OP_DUAL_GEMM)
 		p->b2 = take_nvfp4(arena, layout, n, n, k, shape->count);
 	take_alphas(arena, shape->count, k, &p->alpha, &p->alpha2);
 	data->c_at = arena->used;
@@ -188,7 +188,7 @@ static void place_problems(struct arena *arena, const struct shape *shape,
 		p->activations = cli_activations_kind(arena->how->activations);
 		take_a(arena, s->m, s->m, s->k, batch, &p->a, &p->x);
 		p->b = take_nvfp4(arena, layout, s->n, s->n, s->k, batch);
-		if (data->op == NIB_DUAL_GEMM)
+		if (data->op == NIB_OP_DUAL_GEMM)
 			p->b2 = take_nvfp4(arena, layout, s->n, s->n, s->k, batch);
 		take_alphas(arena, 1, s->k, &p->alpha, &p->alpha2);
 	}
@@ -202,8 +202,9 @@ static void place_conversion(struct arena *arena, const struct shape *shape,
 			     struct data *data)
 {
 	const enum nib_scale_layout layout = arena->how->layout;
-	const enum nib_scale_layout other =
-	    layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
+	const enum nib_scale_layout other = layout == NIB_SCALE_LAYOUT_LINEAR
+						? NIB_SCALE_LAYOUT_TILED_128X4
+						: NIB_SCALE_LAYOUT_LINEAR;
 	const struct shape_size *s = &shape->sizes[0];
 	struct nib_dense *x = &data->x;
 
@@ -276,13 +277,13 @@ static enum nib_status no_memory(struct nib_error *err, double bytes)
 	char size[CLI_SIZE_TEXT], most[CLI_SIZE_TEXT];
 
 	if (err) {
-		*err = (struct nib_error){.status = NIB_OUT_OF_MEMORY};
+		*err = (struct nib_error){.status = NIB_STATUS_OUT_OF_MEMORY};
 		snprintf(err->message, sizeof(err->message),
 			 "no memory for %s of operands, this machine has %s",
 			 cli_size_text(bytes, size),
 			 cli_size_text((double)machine_bytes(), most));
 	}
-	return NIB_OUT_OF_MEMORY;
+	return NIB_STATUS_OUT_OF_MEMORY;
 }
 
 /* Checks the sizes that the layout code divides by or adds up. */
@@ -294,8 +295,9 @@ static enum nib_status check_sizes(const struct shape *shape, struct nib_error *
 		const struct shape_size *s = &shape->sizes[i];
 		double mk, nk, mn, batch = (double)shape->batch;
 
-		if (s->k < NIB_BLOCK || s->k % NIB_BLOCK || s->k > NIB_MAX_K)
-			return refuse(err, NIB_BAD_ARGUMENT,
+		if (s->k < NIB_NVFP4_BLOCK || s->k % NIB_NVFP4_BLOCK ||
+		    s->k > NIB_MAX_K)
+			return refuse(err, NIB_STATUS_BAD_ARGUMENT,
 				      "k must be a multiple of 16 from 16 to "
 				      "1048576, not ",
 				      s->k);
@@ -309,18 +311,18 @@ static enum nib_status check_sizes(const struct shape *shape, struct nib_error *
 		return no_memory(err, bytes);
 	if (shape->op >= OP_MOE && shape->op <= OP_MOE_DUAL &&
 	    (rows > INT32_MAX || !shape->count))
-		return refuse(err, NIB_BAD_ARGUMENT,
+		return refuse(err, NIB_STATUS_BAD_ARGUMENT,
 			      "moe needs 1 or more experts and fewer than 2^31 "
 			      "rows, not ",
 			      (int64_t)rows);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ---- packing ------------------------------------------------------------- */
 
 static enum nib_status pack_one(struct data *data, struct nib_device *device,
-				const struct nib_nvfp4 *b,
-				const struct nib_packed **slot, struct nib_error *err)
+				const struct nib_fp4 *b, const struct nib_packed **slot,
+				struct nib_error *err)
 {
 	enum nib_status status =
 	    nib_pack(device, b, &data->packed[data->n_packed], err);
@@ -334,12 +336,13 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 			    struct nib_error *err)
 {
 	struct nib_moe_problem *moe = &data->moe;
-	int dual = data->op == NIB_DUAL_GEMM;
-	enum nib_status status = NIB_OK;
+	int dual = data->op == NIB_OP_DUAL_GEMM;
+	enum nib_status status = NIB_STATUS_OK;
 
 	data->packed = calloc(2 * (size_t)data->count + 1, sizeof(*data->packed));
 	if (!data->packed)
-		return refuse(err, NIB_OUT_OF_MEMORY, "packed weights: ", data->count);
+		return refuse(err, NIB_STATUS_OUT_OF_MEMORY,
+			      "packed weights: ", data->count);
 	if (data->is_moe)
 		status = pack_one(data, device, &moe->b, &moe->b_packed, err);
 	if (data->is_moe && dual && !status)
@@ -397,7 +400,7 @@ static enum nib_status make_operands(struct data *data, const struct shape *shap
 				     struct nib_device *device, struct nib_error *err)
 {
 	int is_copied = device && (!options->empty || options->packed);
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	place(data, shape, options, MEASURE);
 	allocate_memory(data, options);
@@ -481,7 +484,7 @@ enum nib_status data_poison(struct data *data, struct nib_error *err)
 	const struct staging c = staged_c(data);
 
 	if (!data->c_bytes)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	memset(c.host, 0xFF, data->c_bytes);
 	return staging_load(&c, data->c_bytes, err);
 }
@@ -489,7 +492,7 @@ enum nib_status data_poison(struct data *data, struct nib_error *err)
 enum nib_status data_fetch(struct data *data, struct nib_error *err)
 {
 	const struct staging c = staged_c(data);
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (c.device)
 		status = nib_device_wait(c.device, NULL, err);
@@ -503,7 +506,7 @@ enum nib_status data_plan(struct nib_device *device, const struct data *data,
 			  struct nib_plan **plan, struct nib_error *err)
 {
 	if (data->is_moe)
-		return nib_plan_create_moe(device, data->op, &data->moe, options, plan,
+		return nib_moe_plan_create(device, data->op, &data->moe, options, plan,
 					   err);
 	return nib_plan_create(device, data->op, data->problems, data->count, options,
 			       plan, err);
@@ -513,7 +516,7 @@ enum nib_status data_run(struct nib_plan *plan, const struct data *data,
 			 const struct nib_run_options *options, struct nib_error *err)
 {
 	if (data->is_moe)
-		return nib_run_moe(plan, &data->moe, options, err);
+		return nib_moe_run(plan, &data->moe, options, err);
 	return nib_run(plan, data->problems, data->count, options, err);
 }
 
@@ -522,6 +525,6 @@ enum nib_status data_check(const struct data *data,
 			   struct nib_check_result *result, struct nib_error *err)
 {
 	if (data->is_moe)
-		return nib_check_moe(data->op, &data->moe_views, options, result, err);
+		return nib_moe_check(data->op, &data->moe_views, options, result, err);
 	return nib_check(data->op, data->views, data->count, options, result, err);
 }

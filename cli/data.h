@@ -65,7 +65,7 @@ struct data {
 	 * the other layout.  global belongs to q.
 	 */
 	struct nib_dense x;
-	struct nib_nvfp4 q, to;
+	struct nib_fp4 q, to;
 	float global;
 
 	/* Owned.  On a GPU problems, moe, x, q and to are in its copy of

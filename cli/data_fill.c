@@ -63,9 +63,9 @@ static void put_float(void *x, enum nib_dtype dtype, int64_t i, float value)
 	uint32_t bits;
 
 	memcpy(&bits, &value, 4);
-	if (dtype == NIB_FP32)
+	if (dtype == NIB_DTYPE_FP32)
 		((float *)x)[i] = value;
-	else if (dtype == NIB_BF16)
+	else if (dtype == NIB_DTYPE_BF16)
 		((uint16_t *)x)[i] = (uint16_t)(bits >> 16);
 	else
 		((uint16_t *)x)[i] = half_bits(value);
@@ -78,7 +78,7 @@ void data_fill_floats(void *x, enum nib_dtype dtype, int64_t count, uint64_t *se
 	for (int64_t i = 0; i < count; i++) {
 		uint64_t bits = data_random(seed);
 
-		if (i % NIB_BLOCK == 0)
+		if (i % NIB_NVFP4_BLOCK == 0)
 			scale = bits >> 58 ? ldexpf(1, (int)(bits >> 32 & 7) - 7) : 0;
 		put_float(x, dtype, i, (float)((int)(bits & 255) - 128) * scale);
 	}
@@ -115,13 +115,13 @@ static float wide_value(uint64_t bits, int exponent)
 
 int data_top_exponent(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP16 ? 16 : 11;
+	return dtype == NIB_DTYPE_FP16 ? 16 : 11;
 }
 
 /* The exponent of a row's largest values. */
 static int row_exponent(enum nib_dtype dtype, uint64_t bits)
 {
-	const int least = dtype == NIB_FP16 ? -14 : -126;
+	const int least = dtype == NIB_DTYPE_FP16 ? -14 : -126;
 
 	if (bits % 8 == 0)
 		return least + (int)(bits >> 8 & 3);
@@ -141,7 +141,7 @@ void data_fill_x(const struct nib_dense *x, enum data_fill fill,
 		if (i % x->cols == 0)
 			exponent = row_exponent(x->dtype, data_random(seed));
 		bits = data_random(seed);
-		if (i % NIB_BLOCK == 0)
+		if (i % NIB_NVFP4_BLOCK == 0)
 			is_zero = bits >> 60 == 0;
 		if (fill == DATA_CONTEST)
 			value = contest_value(bits);

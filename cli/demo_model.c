@@ -77,7 +77,7 @@ static enum nib_status write_values(struct nib_writer *writer, int64_t rows,
 	uint16_t *bf16 = malloc(count * sizeof *bf16);
 	const struct nib_dense view = {
 	    .data = x, .rows = rows, .cols = cols, .batch = 1};
-	enum nib_status status = NIB_OUT_OF_MEMORY;
+	enum nib_status status = NIB_STATUS_OUT_OF_MEMORY;
 
 	if (!x || !bf16) {
 		err->status = status;

@@ -27,20 +27,20 @@ static enum nib_status read_undone(struct nib_device *device,
 				   const struct tensor_source *source, int64_t rows,
 				   int mistakes, float *out)
 {
-	int64_t groups = source->k / NIB_BLOCK, n = rows * (source->k / 2);
+	int64_t groups = source->k / NIB_NVFP4_BLOCK, n = rows * (source->k / 2);
 	float global;
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 	struct nib_error err;
 	void *copy;
 	const struct nib_dense y = {
-	    .data = out, .dtype = NIB_FP32, .rows = rows, .cols = source->k};
+	    .data = out, .dtype = NIB_DTYPE_FP32, .rows = rows, .cols = source->k};
 	uint8_t *codes = malloc((size_t)n);
 	uint8_t *scales = malloc((size_t)(rows * groups));
 	enum nib_status status =
 	    tensor_view(source, 0, rows, &view, &global, &copy, &err);
 
 	if (!status && !(codes && scales))
-		status = NIB_OUT_OF_MEMORY;
+		status = NIB_STATUS_OUT_OF_MEMORY;
 	if (!status) {
 		memcpy(codes, view.codes, (size_t)n);
 		for (int64_t i = 0; i < n && mistakes & NIBBLES; i++)
@@ -118,7 +118,7 @@ static void try_side(struct nib_device *device, const struct tensor_source *fixe
 		struct tensor_error error = {0};
 		double factor, db;
 
-		if (mistakes & TILED && (rows < ROWS || other->k / NIB_BLOCK % 4))
+		if (mistakes & TILED && (rows < ROWS || other->k / NIB_NVFP4_BLOCK % 4))
 			continue;
 		if (read_undone(device, other, rows, mistakes, y))
 			return;

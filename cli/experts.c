@@ -67,7 +67,8 @@ static int fits(const struct nib_file_tensor *gate_up,
 	       gate_up->shape[0] == down->shape[0] &&
 	       gate_up->shape[n] == 2 * down->shape[k] &&
 	       gate_up->shape[k] == down->shape[n] &&
-	       gate_up->shape[k] % NIB_BLOCK == 0 && down->shape[k] % NIB_BLOCK == 0;
+	       gate_up->shape[k] % NIB_NVFP4_BLOCK == 0 &&
+	       down->shape[k] % NIB_NVFP4_BLOCK == 0;
 }
 
 int experts_are_across(const struct nib_file *file, const struct nib_file_tensor *t,

@@ -27,10 +27,11 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	 "ModelOpt stores amax/2688 (weight_scale_2), compressed-tensors "
 	 "2688/amax (weight_global_scale).  Store 1/x, or use the other "
 	 "format's names."},
-    [FIND_TILED] = {"tiled-scales", 1,
-		    "weight_scale that is in the 128x4 tiled order, not row by row",
-		    "Checkpoints hold linear scales; convert with nib_convert_scales() "
-		    "from NIB_TILED_128X4 to NIB_LINEAR before saving."},
+    [FIND_TILED] =
+	{"tiled-scales", 1,
+	 "weight_scale that is in the 128x4 tiled order, not row by row",
+	 "Checkpoints hold linear scales; convert with nib_convert_scales() "
+	 "from NIB_SCALE_LAYOUT_TILED_128X4 to NIB_SCALE_LAYOUT_LINEAR before saving."},
     [FIND_INT4] = {"int4-codes", 1, "codes that look like signed integers, not e2m1",
 		   "The layer is INT4 under NVFP4's names; use a reader for "
 		   "that format."},

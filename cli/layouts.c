@@ -16,14 +16,14 @@ static int compare_names(const void *a, const void *b)
 
 int layouts_read(struct layouts *layouts, const struct nib_file *file)
 {
-	const int64_t n = nib_file_layer_problem_count(file);
+	const int64_t n = nib_file_layer_defect_count(file);
 
 	*layouts = (struct layouts){.file = file, .n_problems = (size_t)n};
 	layouts->problems = calloc((size_t)n + 1, sizeof(*layouts->problems));
 	if (!layouts->problems)
 		return cli_no_memory("names of layers");
 	for (int64_t i = 0; i < n; i++)
-		layouts->problems[i] = nib_file_layer_problem_at(file, i)->name;
+		layouts->problems[i] = nib_file_layer_defect_at(file, i)->name;
 	qsort(layouts->problems, (size_t)n, sizeof(*layouts->problems), compare_names);
 	return CLI_OK;
 }

@@ -22,8 +22,8 @@ struct quantizer {
 
 static enum nib_status no_memory(struct nib_error *err)
 {
-	*err =
-	    (struct nib_error){NIB_OUT_OF_MEMORY, .message = "no memory for buffers"};
+	*err = (struct nib_error){NIB_STATUS_OUT_OF_MEMORY,
+				  .message = "no memory for buffers"};
 	return err->status;
 }
 
@@ -60,7 +60,8 @@ static int64_t piece_rows(const struct selected *item)
 
 	if (!item->is_across)
 		return rows;
-	return rows < NIB_BLOCK ? NIB_BLOCK : rows / NIB_BLOCK * NIB_BLOCK;
+	return rows < NIB_NVFP4_BLOCK ? NIB_NVFP4_BLOCK
+				      : rows / NIB_NVFP4_BLOCK * NIB_NVFP4_BLOCK;
 }
 
 enum nib_status quantizer_new(struct nib_device *device,
@@ -86,7 +87,7 @@ enum nib_status quantizer_new(struct nib_device *device,
 		rows = rows < item->rows_each ? rows : item->rows_each;
 		elems = rows * item->k;
 		piece = elems > piece ? elems : piece;
-		elems = item->rows * item->k / NIB_BLOCK;
+		elems = item->rows * item->k / NIB_NVFP4_BLOCK;
 		is_across = is_across || item->is_across;
 		scales = elems > scales ? elems : scales;
 	}
@@ -167,7 +168,7 @@ static enum nib_status load_input(const struct quantizer *q, const struct nib_de
 {
 	*there = *x;
 	if (!q->input_there)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	there->data = q->input_there;
 	return nib_device_copy(q->device, q->input_there, x->data, dense_bytes(x), err);
 }
@@ -218,7 +219,7 @@ static enum nib_status quantize_piece(struct quantizer *q, float global,
 	    .saturate = q->options.saturate,
 	};
 	const size_t codes_bytes = (size_t)(x->rows * (x->cols / 2));
-	const struct nib_nvfp4 piece = {
+	const struct nib_fp4 piece = {
 	    .codes = q->codes_there.data,
 	    .scales = (char *)q->scales_there.data + scales_at,
 	    .rows = x->rows,
@@ -226,7 +227,7 @@ static enum nib_status quantize_piece(struct quantizer *q, float global,
 	};
 	const struct nib_dense after = {
 	    .data = q->after_there.data,
-	    .dtype = NIB_FP32,
+	    .dtype = NIB_DTYPE_FP32,
 	    .rows = x->rows,
 	    .cols = x->cols,
 	};
@@ -236,7 +237,7 @@ static enum nib_status quantize_piece(struct quantizer *q, float global,
 	    staging_fetch(&q->after_there, 8 * codes_bytes, err) ||
 	    staging_fetch(&q->codes_there, codes_bytes, err))
 		return err->status;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ---- stacks across ------------------------------------------------------- */
@@ -272,19 +273,19 @@ static enum nib_status write_across(struct quantizer *q, const struct selected *
 {
 	const int64_t k = x->rows, n = x->cols;
 	const struct nib_dense turned = {
-	    .data = q->turned, .dtype = NIB_FP32, .rows = n, .cols = k};
+	    .data = q->turned, .dtype = NIB_DTYPE_FP32, .rows = n, .cols = k};
 	struct nib_dense there;
 
 	if (tensor_read(q->device, source, first, k, q->before, err))
 		return err->status;
 	transpose(q->before, k, n, 4, q->turned);
 	if (load_input(q, &turned, &there, err) ||
-	    quantize_piece(q, item->global, &there, first / NIB_BLOCK * n, err))
+	    quantize_piece(q, item->global, &there, first / NIB_NVFP4_BLOCK * n, err))
 		return err->status;
 	transpose(q->after, n, k, 4, q->turned);
 	tensor_error_add(error, q->before, q->turned, k, n, first);
 	turn_bytes(q, q->codes, n, k / 2);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* The scales of all pieces, each [n, k / 16] until now. */
@@ -295,8 +296,8 @@ static void turn_scales(struct quantizer *q, const struct selected *item,
 
 	for (int64_t r = 0; r < item->rows; r += x.rows) {
 		x = piece_at(item, source, r);
-		turn_bytes(q, (char *)q->scales + r / NIB_BLOCK * x.cols, x.cols,
-			   x.rows / NIB_BLOCK);
+		turn_bytes(q, (char *)q->scales + r / NIB_NVFP4_BLOCK * x.cols, x.cols,
+			   x.rows / NIB_NVFP4_BLOCK);
 	}
 }
 
@@ -314,11 +315,12 @@ static enum nib_status write_piece(struct quantizer *q, const struct selected *i
 	if (item->is_across)
 		return write_across(q, item, source, x, first, error, err);
 	if (load_input(q, x, &there, err) ||
-	    quantize_piece(q, item->global, &there, at * (x->cols / NIB_BLOCK), err) ||
+	    quantize_piece(q, item->global, &there, at * (x->cols / NIB_NVFP4_BLOCK),
+			   err) ||
 	    tensor_read(q->device, source, first, x->rows, q->before, err))
 		return err->status;
 	tensor_error_add(error, q->before, q->after, x->rows, x->cols, at);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 int quantizer_write(struct quantizer *q, const struct selected *item,
@@ -328,7 +330,7 @@ int quantizer_write(struct quantizer *q, const struct selected *item,
 	int inverse = q->options.checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS;
 	float stored = inverse ? 1.0f / item->global : item->global;
 	const struct tensor_source source = source_of(item);
-	const size_t scales_bytes = (size_t)(item->rows * item->k / NIB_BLOCK);
+	const size_t scales_bytes = (size_t)(item->rows * item->k / NIB_NVFP4_BLOCK);
 	const int64_t end = item->first + item->rows;
 	struct nib_error err;
 	struct nib_dense x;

@@ -55,7 +55,7 @@ static void count_pairs(void *arg, int64_t begin, int64_t end)
 
 static void count_codes(const struct nib_layer *layer, int64_t codes[16])
 {
-	const struct nib_nvfp4 *w = &layer->weight;
+	const struct nib_fp4 *w = &layer->weight;
 	struct pairs pairs = {.bytes = w->codes, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
 	cli_parallel(w->batch * w->rows * (w->k / 2), CLI_LOOP_ELEMS, count_pairs,
@@ -68,11 +68,11 @@ static void count_codes(const struct nib_layer *layer, int64_t codes[16])
 
 static void count_scales(struct scan_layer *scan)
 {
-	const struct nib_nvfp4 *w = &scan->layer->weight;
+	const struct nib_fp4 *w = &scan->layer->weight;
 	const uint8_t *p = w->scales;
 	int64_t seen = 0, finite;
 
-	scan->n_scales = w->batch * w->rows * (w->k / NIB_BLOCK);
+	scan->n_scales = w->batch * w->rows * (w->k / NIB_NVFP4_BLOCK);
 	for (int64_t i = 0; i < scan->n_scales; i++)
 		scan->scales[p[i]]++;
 	for (int i = 128; i < 256; i++)
@@ -100,7 +100,7 @@ static double largest_code(const uint8_t *codes)
 {
 	int largest = 0;
 
-	for (int i = 0; i < NIB_BLOCK / 2; i++) {
+	for (int i = 0; i < NIB_NVFP4_BLOCK / 2; i++) {
 		int low = codes[i] & 7, high = codes[i] >> 4 & 7;
 
 		largest = low > largest ? low : largest;
@@ -110,9 +110,9 @@ static double largest_code(const uint8_t *codes)
 }
 
 /* Reads codes only where the scale allows more than the most so far. */
-static double largest_value(const struct nib_nvfp4 *w)
+static double largest_value(const struct nib_fp4 *w)
 {
-	int64_t blocks = w->batch * w->rows * (w->k / NIB_BLOCK);
+	int64_t blocks = w->batch * w->rows * (w->k / NIB_NVFP4_BLOCK);
 	const uint8_t *codes = w->codes, *scales = w->scales;
 	double value[256], most = 0;
 
@@ -133,7 +133,7 @@ static void scan_block(struct scan_layer *scan, const uint8_t *codes,
 	float scale = scan_scale_value(scale_code & 0x7F);
 	int largest = 0;
 
-	for (int i = 0; i < NIB_BLOCK; i++) {
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		int code = codes[i / 2] >> (i & 1 ? 4 : 0) & 7;
 		double value = (double)(e2m1[code] * scale);
 
@@ -150,8 +150,8 @@ static void scan_block(struct scan_layer *scan, const uint8_t *codes,
 
 static void scan_blocks(struct scan_layer *scan)
 {
-	const struct nib_nvfp4 *w = &scan->layer->weight;
-	int64_t rows = w->rows * w->batch, groups = w->k / NIB_BLOCK;
+	const struct nib_fp4 *w = &scan->layer->weight;
+	int64_t rows = w->rows * w->batch, groups = w->k / NIB_NVFP4_BLOCK;
 	int64_t step = rows / SAMPLE_ROWS + 1;
 
 	for (int64_t r = 0; r < rows; r += step) {
@@ -159,7 +159,7 @@ static void scan_blocks(struct scan_layer *scan)
 		const uint8_t *scales = (const uint8_t *)w->scales + r * groups;
 
 		for (int64_t g = 0; g < groups; g++)
-			scan_block(scan, codes + g * 8, scales[g], g * NIB_BLOCK);
+			scan_block(scan, codes + g * 8, scales[g], g * NIB_NVFP4_BLOCK);
 	}
 }
 
@@ -201,8 +201,8 @@ static double structure(const double *x, int64_t rows, int64_t groups, double *r
 
 static int scan_structure(struct scan_layer *scan)
 {
-	const struct nib_nvfp4 *w = &scan->layer->weight;
-	int64_t groups = w->k / NIB_BLOCK;
+	const struct nib_fp4 *w = &scan->layer->weight;
+	int64_t groups = w->k / NIB_NVFP4_BLOCK;
 	int64_t rows = w->rows < SAMPLE_ROWS ? w->rows : SAMPLE_ROWS;
 	const uint8_t *bytes = w->scales;
 	double value[256], *x, *sums;

@@ -83,7 +83,7 @@ static int refuse_kind(const struct nib_file *file, const struct select_options 
 		snprintf(reason, bytes, "empty");
 	else if (problem)
 		snprintf(reason, bytes, "%s", problem);
-	else if (k % NIB_BLOCK)
+	else if (k % NIB_NVFP4_BLOCK)
 		snprintf(reason, bytes, "k = %lld is not a multiple of 16",
 			 (long long)k);
 	else if (k > NIB_MAX_K)

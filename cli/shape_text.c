@@ -15,16 +15,16 @@ const char *const shape_op_names[] = {
 #define PLAIN_FORM "MxK or MxKxL"
 
 const struct shape_op_info shape_ops[] = {
-    [OP_GEMM] = {NIB_GEMM, 0, 0, 1, BATCH_FORM},
-    [OP_DUAL_GEMM] = {NIB_DUAL_GEMM, 0, 0, 1, BATCH_FORM},
-    [OP_GROUP_GEMM] = {NIB_GEMM, 0, 1, 1, GROUP_FORM},
-    [OP_GROUP_DUAL] = {NIB_DUAL_GEMM, 0, 1, 1, GROUP_FORM},
-    [OP_GEMV] = {NIB_GEMV, 0, 0, 0, PLAIN_FORM},
-    [OP_MOE] = {NIB_GEMM, 1, 1, 1, MOE_FORM},
-    [OP_MOE_DUAL] = {NIB_DUAL_GEMM, 1, 1, 1, MOE_FORM},
-    [OP_QUANTIZE] = {NIB_GEMM, 0, 0, 0, PLAIN_FORM},
-    [OP_DEQUANTIZE] = {NIB_GEMM, 0, 0, 0, PLAIN_FORM},
-    [OP_CONVERT] = {NIB_GEMM, 0, 0, 0, PLAIN_FORM},
+    [OP_GEMM] = {NIB_OP_GEMM, 0, 0, 1, BATCH_FORM},
+    [OP_DUAL_GEMM] = {NIB_OP_DUAL_GEMM, 0, 0, 1, BATCH_FORM},
+    [OP_GROUP_GEMM] = {NIB_OP_GEMM, 0, 1, 1, GROUP_FORM},
+    [OP_GROUP_DUAL] = {NIB_OP_DUAL_GEMM, 0, 1, 1, GROUP_FORM},
+    [OP_GEMV] = {NIB_OP_GEMV, 0, 0, 0, PLAIN_FORM},
+    [OP_MOE] = {NIB_OP_GEMM, 1, 1, 1, MOE_FORM},
+    [OP_MOE_DUAL] = {NIB_OP_DUAL_GEMM, 1, 1, 1, MOE_FORM},
+    [OP_QUANTIZE] = {NIB_OP_GEMM, 0, 0, 0, PLAIN_FORM},
+    [OP_DEQUANTIZE] = {NIB_OP_GEMM, 0, 0, 0, PLAIN_FORM},
+    [OP_CONVERT] = {NIB_OP_GEMM, 0, 0, 0, PLAIN_FORM},
 };
 
 /* ---- what a shape costs -------------------------------------------------- */
@@ -36,7 +36,7 @@ int shape_is_multiply(const struct shape *shape)
 
 static int is_dual(const struct shape *shape)
 {
-	return shape_ops[shape->op].op == NIB_DUAL_GEMM;
+	return shape_ops[shape->op].op == NIB_OP_DUAL_GEMM;
 }
 
 double shape_flop(const struct shape *shape)

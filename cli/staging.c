@@ -9,7 +9,7 @@ enum nib_status staging_new(struct nib_device *device, const void *host, size_t 
 
 	*staging = (struct staging){device, data, data};
 	if (cli_is_host(device))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return nib_device_alloc(device, bytes, &staging->data, err);
 }
 
@@ -24,7 +24,7 @@ enum nib_status staging_load(const struct staging *s, size_t bytes,
 			     struct nib_error *err)
 {
 	if (s->data == s->host)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return nib_device_copy(s->device, s->data, s->host, bytes, err);
 }
 
@@ -32,7 +32,7 @@ enum nib_status staging_fetch(const struct staging *s, size_t bytes,
 			      struct nib_error *err)
 {
 	if (s->data == s->host)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return nib_device_copy(s->device, s->host, s->data, bytes, err);
 }
 

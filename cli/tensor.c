@@ -18,7 +18,7 @@ int64_t tensor_piece_rows(int64_t k)
 }
 
 const char *const tensor_dtype_names[] = {
-    [NIB_FP32] = "F32", [NIB_FP16] = "F16", [NIB_BF16] = "BF16"};
+    [NIB_DTYPE_FP32] = "F32", [NIB_DTYPE_FP16] = "F16", [NIB_DTYPE_BF16] = "BF16"};
 
 int tensor_dtype(const char *stored, enum nib_dtype *dtype)
 {
@@ -189,7 +189,7 @@ void tensor_drop(const void *data, size_t bytes)
 
 void tensor_from_layer(const struct nib_layer *layer, struct tensor_source *source)
 {
-	const struct nib_nvfp4 *w = &layer->weight;
+	const struct nib_fp4 *w = &layer->weight;
 
 	*source = (struct tensor_source){
 	    .name = layer->name,
@@ -262,21 +262,21 @@ const char *tensor_format(const struct tensor_source *source)
 
 int tensor_is_plain(const struct nib_layer *layer)
 {
-	return layer->weight.code_order == NIB_LOW_FIRST &&
-	       layer->weight.scale_layout == NIB_LINEAR;
+	return layer->weight.code_order == NIB_CODE_ORDER_LOW_FIRST &&
+	       layer->weight.scale_layout == NIB_SCALE_LAYOUT_LINEAR;
 }
 
 /* Codes, and behind them scales, in memory of their own. */
 static enum nib_status copy_rows(const struct nib_layer *layer, int64_t first,
-				 struct nib_nvfp4 *view, void **copy,
+				 struct nib_fp4 *view, void **copy,
 				 struct nib_error *err)
 {
 	const size_t elems = (size_t)(view->rows * view->k);
 	enum nib_status status;
 
-	*copy = malloc(elems / 2 + elems / NIB_BLOCK + 1);
+	*copy = malloc(elems / 2 + elems / NIB_NVFP4_BLOCK + 1);
 	if (!*copy) {
-		*err = (struct nib_error){NIB_OUT_OF_MEMORY,
+		*err = (struct nib_error){NIB_STATUS_OUT_OF_MEMORY,
 					  .message = "no memory for a layer"};
 		return err->status;
 	}
@@ -292,24 +292,24 @@ static enum nib_status copy_rows(const struct nib_layer *layer, int64_t first,
 }
 
 enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
-			    int64_t count, struct nib_nvfp4 *view, float *global,
+			    int64_t count, struct nib_fp4 *view, float *global,
 			    void **copy, struct nib_error *err)
 {
 	const struct nib_layer *layer = source->layer;
-	const struct nib_nvfp4 *w = &layer->weight;
+	const struct nib_fp4 *w = &layer->weight;
 
 	*copy = NULL;
 	*global =
 	    layer->globals ? layer->globals[first / source->rows_each] : layer->global;
 	/* Files have no gaps here, so rows of a stack follow each other. */
-	*view = (struct nib_nvfp4){
+	*view = (struct nib_fp4){
 	    .codes = (char *)w->codes + first * (source->k / 2),
-	    .scales = (char *)w->scales + first * (source->k / NIB_BLOCK),
+	    .scales = (char *)w->scales + first * (source->k / NIB_NVFP4_BLOCK),
 	    .rows = count,
 	    .k = source->k,
 	    .batch = 1,
 	};
-	return tensor_is_plain(layer) ? NIB_OK
+	return tensor_is_plain(layer) ? NIB_STATUS_OK
 				      : copy_rows(layer, first, view, copy, err);
 }
 
@@ -355,7 +355,7 @@ static void widen(void *arg, int64_t begin, int64_t end)
 		/* A file's data need not be aligned. */
 		memcpy(&half, halves->in + 2 * i, 2);
 		bits = (uint32_t)half << 16;
-		if (halves->dtype == NIB_BF16)
+		if (halves->dtype == NIB_DTYPE_BF16)
 			memcpy(halves->out + i, &bits, 4);
 		else
 			halves->out[i] = half_to_float(half);
@@ -369,7 +369,7 @@ void tensor_read_floats(const void *data, enum nib_dtype dtype, int64_t count,
 
 	if (count <= 0)
 		return; /* out may be NULL */
-	if (dtype == NIB_FP32)
+	if (dtype == NIB_DTYPE_FP32)
 		memcpy(out, data, (size_t)count * 4);
 	else
 		cli_parallel(count, CLI_LOOP_ELEMS, widen, &halves);
@@ -406,7 +406,7 @@ void tensor_round_floats(const float *x, enum nib_dtype dtype, int64_t count, vo
 {
 	uint16_t *halves = out;
 
-	if (dtype == NIB_FP32) {
+	if (dtype == NIB_DTYPE_FP32) {
 		memcpy(out, x, (size_t)count * 4);
 		return;
 	}
@@ -415,7 +415,7 @@ void tensor_round_floats(const float *x, enum nib_dtype dtype, int64_t count, vo
 
 		memcpy(&bits, &x[i], 4);
 		halves[i] =
-		    dtype == NIB_BF16 ? float_to_bf16(bits) : float_to_half(bits);
+		    dtype == NIB_DTYPE_BF16 ? float_to_bf16(bits) : float_to_half(bits);
 	}
 }
 
@@ -444,7 +444,7 @@ double tensor_largest(const struct nib_dense *c)
 static void multiply_columns(float *w, int64_t rows, int64_t k,
 			     const struct nib_file_tensor *scales)
 {
-	enum nib_dtype dtype = NIB_FP32;
+	enum nib_dtype dtype = NIB_DTYPE_FP32;
 	float piece[1024];
 
 	(void)tensor_dtype(scales->dtype, &dtype);
@@ -466,12 +466,12 @@ enum nib_status tensor_read(struct nib_device *device,
 {
 	struct nib_dense y = {
 	    .data = out,
-	    .dtype = NIB_FP32,
+	    .dtype = NIB_DTYPE_FP32,
 	    .rows = count,
 	    .cols = source->k,
 	};
 	size_t bytes = nib_dtype_bytes(source->dtype);
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 	float global;
 	enum nib_status status;
 	void *copy;
@@ -488,12 +488,12 @@ enum nib_status tensor_read(struct nib_device *device,
 	}
 	if (source->scales) {
 		tensor_read_across(source, first, count, out);
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	tensor_read_floats((const char *)source->tensor->data +
 			       (size_t)(first * source->k) * bytes,
 			   source->dtype, count * source->k, out);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ---- comparison ---------------------------------------------------------- */

@@ -114,7 +114,7 @@ const char *tensor_format(const struct tensor_source *source);
  * the caller frees.
  */
 enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
-			    int64_t count, struct nib_nvfp4 *view, float *global,
+			    int64_t count, struct nib_fp4 *view, float *global,
 			    void **copy, struct nib_error *err);
 /* Whether the bytes of a layer are in the library's order. */
 int tensor_is_plain(const struct nib_layer *layer);

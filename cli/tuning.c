@@ -276,7 +276,7 @@ enum nib_status tuning_save(struct nib_device *device, struct tuning *tuning,
 	root = json_of(&costs, &info);
 	errno = ENOMEM;
 	if (!root || !write_file(root, tuning->path)) {
-		status = NIB_IO;
+		status = NIB_STATUS_IO;
 		*err = (struct nib_error){.status = status};
 		snprintf(err->message, sizeof(err->message), "%.160s: %s", tuning->path,
 			 strerror(errno));

@@ -93,7 +93,8 @@ static int describe(const struct nib_file_tensor *t, char text[128])
 	if (strcmp(t->dtype, "F32") != 0)
 		return 0;
 	for (int64_t i = 0; i < n; i++) {
-		tensor_read_floats((const char *)t->data + 4 * i, NIB_FP32, 1, &value);
+		tensor_read_floats((const char *)t->data + 4 * i, NIB_DTYPE_FP32, 1,
+				   &value);
 		if (value > 0 && value < INFINITY)
 			continue;
 		if (!bad++) {

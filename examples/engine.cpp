@@ -40,7 +40,7 @@ using Plan = std::unique_ptr<nib_plan, Freed<nib_plan_free>>;
 
 void check(nib_status status, const nib_error &err)
 {
-	if (status != NIB_OK)
+	if (status != NIB_STATUS_OK)
 		throw std::runtime_error(err.message);
 }
 
@@ -72,7 +72,7 @@ class Model
 		check(nib_file_open(folder.c_str(), &file, &err), err);
 		file_.reset(file);
 		// What is named like NVFP4 and cannot be read has a reason.
-		if (const auto *bad = nib_file_layer_problem_at(file, 0))
+		if (const auto *bad = nib_file_layer_defect_at(file, 0))
 			throw std::runtime_error(std::string(bad->name) + ": " +
 						 bad->reason);
 		for (std::int64_t i = 0; i < nib_file_layer_count(file); i++) {
@@ -127,7 +127,7 @@ class Product
 	    : op_(op), layers_(std::move(layers))
 	{
 		const std::size_t outputs =
-		    op == NIB_DUAL_GEMM ? 1 : layers_.size();
+		    op == NIB_OP_DUAL_GEMM ? 1 : layers_.size();
 		nib_plan *plan = nullptr;
 		nib_error err;
 
@@ -136,13 +136,13 @@ class Product
 			nib_problem p{};
 
 			p.activations = NIB_ACTIVATIONS_DENSE;
-			p.x.dtype = p.c.dtype = NIB_BF16;
+			p.x.dtype = p.c.dtype = NIB_DTYPE_BF16;
 			p.x.rows = p.c.rows = rows;
 			p.x.cols = one.cols();
 			p.c.cols = one.rows();
 			p.b_packed = one.packed.get();
 			p.alpha = &one.stored->global;
-			if (op == NIB_DUAL_GEMM) {
+			if (op == NIB_OP_DUAL_GEMM) {
 				p.b2_packed = layers_[1]->packed.get();
 				p.alpha2 = &layers_[1]->stored->global;
 			}
@@ -181,7 +181,7 @@ class Product
 		for (std::size_t i = 0; i < plain.size(); i++) {
 			plain[i].b_packed = plain[i].b2_packed = nullptr;
 			plain[i].b = layers_[i]->stored->weight;
-			if (op_ == NIB_DUAL_GEMM)
+			if (op_ == NIB_OP_DUAL_GEMM)
 				plain[i].b2 = layers_[1]->stored->weight;
 		}
 		result.struct_bytes = sizeof(result);
@@ -210,7 +210,7 @@ void write_layer(nib_device *device, nib_writer *writer, std::int64_t rows,
 	std::vector<float> w(rows * k);
 	std::vector<unsigned char> codes(rows * k / 2), scales(rows * k / 16);
 	nib_dense dense{};
-	nib_nvfp4 q{};
+	nib_fp4 q{};
 	float global = 0;
 	nib_error err;
 
@@ -313,13 +313,13 @@ std::int64_t run_block(nib_device *device, const Model &model,
 	};
 	const Layer *q = layer(".self_attn.q_proj");
 	Product qkv(
-	    device, NIB_GEMM, rows,
+	    device, NIB_OP_GEMM, rows,
 	    {q, layer(".self_attn.k_proj"), layer(".self_attn.v_proj")});
-	Product o(device, NIB_GEMM, rows, {layer(".self_attn.o_proj")});
+	Product o(device, NIB_OP_GEMM, rows, {layer(".self_attn.o_proj")});
 	// silu(gate) * up is one call.
-	Product gated(device, NIB_DUAL_GEMM, rows,
+	Product gated(device, NIB_OP_DUAL_GEMM, rows,
 		      {layer(".mlp.gate_proj"), layer(".mlp.up_proj")});
-	Product down(device, NIB_GEMM, rows, {layer(".mlp.down_proj")});
+	Product down(device, NIB_OP_GEMM, rows, {layer(".mlp.down_proj")});
 	Floats x(rows * q->cols());
 	std::int64_t wrong = 0;
 

@@ -28,7 +28,7 @@ static uint16_t x[ROWS * IN]; /* bf16 */
 
 static void check(enum nib_status status, const struct nib_error *err)
 {
-	if (status == NIB_OK)
+	if (status == NIB_STATUS_OK)
 		return;
 	fprintf(stderr, "%s\n", err->message);
 	exit(1);
@@ -45,9 +45,9 @@ static uint16_t bf16(float value)
 
 static void quantize(struct nib_device *cpu, struct layer *layer)
 {
-	static unsigned char codes[OUT * IN / 2], scales[OUT * IN / NIB_BLOCK];
+	static unsigned char codes[OUT * IN / 2], scales[OUT * IN / NIB_NVFP4_BLOCK];
 	const struct nib_dense dense = {.data = w, .rows = OUT, .cols = IN};
-	const struct nib_nvfp4 b = {
+	const struct nib_fp4 b = {
 	    .codes = codes, .scales = scales, .rows = OUT, .k = IN};
 	/* A global scale of 1 keeps these values as they are; 0 would choose
 	 * one. */
@@ -65,12 +65,12 @@ static void plan(struct nib_device *cpu, struct layer *layer)
 	struct nib_error err;
 
 	layer->problem = (struct nib_problem){
-	    .x = {.data = x, .dtype = NIB_BF16, .rows = ROWS, .cols = IN},
+	    .x = {.data = x, .dtype = NIB_DTYPE_BF16, .rows = ROWS, .cols = IN},
 	    .activations = NIB_ACTIVATIONS_DENSE,
 	    .b_packed = layer->weights,
 	    .alpha = &layer->global,
-	    .c = {.data = y, .dtype = NIB_FP32, .rows = ROWS, .cols = OUT}};
-	check(nib_plan_create(cpu, NIB_GEMM, &layer->problem, 1, NULL, &layer->plan,
+	    .c = {.data = y, .dtype = NIB_DTYPE_FP32, .rows = ROWS, .cols = OUT}};
+	check(nib_plan_create(cpu, NIB_OP_GEMM, &layer->problem, 1, NULL, &layer->plan,
 			      &err),
 	      &err);
 }

@@ -60,7 +60,7 @@ static enum nib_status use_threads(struct stream *s, int threads, struct nib_err
 	for (int i = 0; i < KEPT; i++) {
 		if (s->kept[i].products && s->kept[i].threads == threads) {
 			s->products = s->kept[i].products;
-			return NIB_OK;
+			return NIB_STATUS_OK;
 		}
 	}
 	status = nib_ggml_products_new(threads, &products, err);
@@ -70,7 +70,7 @@ static enum nib_status use_threads(struct stream *s, int threads, struct nib_err
 	s->kept[s->next].threads = threads;
 	s->kept[s->next].products = s->products = products;
 	s->next = (s->next + 1) % KEPT;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum ggml_status failed(const struct ggml_tensor *op, enum nib_status status,
@@ -78,8 +78,8 @@ static enum ggml_status failed(const struct ggml_tensor *op, enum nib_status sta
 {
 	GGML_LOG_ERROR("%s: %s of %s: %s\n", NAME, ggml_op_desc(op), op->name,
 		       err->message);
-	return status == NIB_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED
-					   : GGML_STATUS_FAILED;
+	return status == NIB_STATUS_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED
+						  : GGML_STATUS_FAILED;
 }
 
 static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)

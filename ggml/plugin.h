@@ -29,7 +29,7 @@ bool nib_ggml_is_ours(ggml_backend_buffer_type_t type);
  * All matrices of a contiguous NVFP4 tensor of this buffer type, ne[2] * ne[3] of
  * them, as a stack of [ne[1], ne[0]]; it points into the tensor's buffer.
  */
-struct nib_nvfp4 nib_ggml_weights(const struct ggml_tensor *tensor);
+struct nib_fp4 nib_ggml_weights(const struct ggml_tensor *tensor);
 
 /*
  * The same stack, packed by the first call; NULL where there is no memory for that,

@@ -53,7 +53,7 @@ struct nib_ggml_products {
 static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 {
 	snprintf(err->message, sizeof(err->message), "no memory (%zu bytes)", bytes);
-	return NIB_OUT_OF_MEMORY;
+	return NIB_STATUS_OUT_OF_MEMORY;
 }
 
 /* ---- threads -------------------------------------------------------------- */
@@ -85,8 +85,8 @@ static enum nib_status open_device(int threads, struct nib_device **device,
 
 	if (dl_iterate_phdr(find_cpu_backend, path)) {
 		options.openmp = path;
-		if (nib_device_open("cpu", &options, device, err) == NIB_OK)
-			return NIB_OK;
+		if (nib_device_open("cpu", &options, device, err) == NIB_STATUS_OK)
+			return NIB_STATUS_OK;
 		options.openmp = NULL;
 	}
 	return nib_device_open("cpu", &options, device, err);
@@ -129,11 +129,11 @@ static enum nib_status grow(struct scratch *s, size_t bytes, struct nib_error *e
 	const size_t whole = (bytes + 63) / 64 * 64;
 
 	if (whole <= s->bytes)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	free(s->data);
 	s->data = whole >= bytes ? aligned_alloc(64, whole) : NULL;
 	s->bytes = s->data ? whole : 0;
-	return s->data ? NIB_OK : no_memory(bytes, err);
+	return s->data ? NIB_STATUS_OK : no_memory(bytes, err);
 }
 
 /* ---- plans ---------------------------------------------------------------- */
@@ -146,10 +146,10 @@ static enum nib_status make_plan(struct nib_ggml_products *p,
 	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
 						 .caller_workspace = 1};
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
-	enum nib_status status = moe ? nib_plan_create_moe(p->device, NIB_GEMM, moe,
+	enum nib_status status = moe ? nib_moe_plan_create(p->device, NIB_OP_GEMM, moe,
 							   &options, &kept->plan, err)
-				     : nib_plan_create(p->device, NIB_GEMM, problem, 1,
-						       &options, &kept->plan, err);
+				     : nib_plan_create(p->device, NIB_OP_GEMM, problem,
+						       1, &options, &kept->plan, err);
 
 	if (!status)
 		status = nib_plan_get_info(kept->plan, &info, err);
@@ -173,7 +173,7 @@ static enum nib_status find_plan(struct nib_ggml_products *p, const struct sizes
 		if (one->used && memcmp(&one->sizes, sizes, sizeof(*sizes)) == 0) {
 			one->used = ++p->clock;
 			*found = one;
-			return NIB_OK;
+			return NIB_STATUS_OK;
 		}
 		if (one->used < oldest->used)
 			oldest = one;
@@ -188,7 +188,7 @@ static enum nib_status find_plan(struct nib_ggml_products *p, const struct sizes
 	}
 	oldest->used = ++p->clock;
 	*found = oldest;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status run(struct nib_ggml_products *p, const struct sizes *sizes,
@@ -205,14 +205,14 @@ static enum nib_status run(struct nib_ggml_products *p, const struct sizes *size
 		return status;
 	options.workspace = p->workspace.data;
 	options.workspace_bytes = p->workspace.bytes;
-	return moe ? nib_run_moe(kept->plan, moe, &options, err)
+	return moe ? nib_moe_run(kept->plan, moe, &options, err)
 		   : nib_run(kept->plan, problem, 1, &options, err);
 }
 
 static struct nib_dense floats(void *data, int64_t rows, int64_t cols, int64_t stride)
 {
 	return (struct nib_dense){.data = data,
-				  .dtype = NIB_FP32,
+				  .dtype = NIB_DTYPE_FP32,
 				  .rows = rows,
 				  .cols = cols,
 				  .row_stride_elems = stride};
@@ -235,7 +235,7 @@ static bool is_one_matrix(const struct ggml_tensor *w, const struct ggml_tensor 
 
 /* One matrix of weights, packed or as a view. */
 struct matrix {
-	struct nib_nvfp4 view; /* of packed ones the sizes */
+	struct nib_fp4 view; /* of packed ones the sizes */
 	const struct nib_packed *packed;
 };
 
@@ -244,7 +244,7 @@ static enum nib_status multiply_rows(struct nib_ggml_products *p,
 				     const struct ggml_tensor *x, char *from, char *to,
 				     int64_t m, struct nib_error *err)
 {
-	const struct nib_nvfp4 b = w->view;
+	const struct nib_fp4 b = w->view;
 	struct sizes sizes;
 	struct nib_problem problem = {
 	    .b = b,
@@ -263,9 +263,9 @@ static enum nib_status multiply_rows(struct nib_ggml_products *p,
 	return run(p, &sizes, &problem, NULL, err);
 }
 
-static struct nib_nvfp4 sizes_of(const struct ggml_tensor *w)
+static struct nib_fp4 sizes_of(const struct ggml_tensor *w)
 {
-	return (struct nib_nvfp4){
+	return (struct nib_fp4){
 	    .rows = w->ne[1], .k = w->ne[0], .batch = w->ne[2] * w->ne[3]};
 }
 
@@ -285,8 +285,8 @@ static enum nib_status mul_mat(struct nib_ggml_products *p,
 	const struct ggml_tensor *w = op->src[0], *x = op->src[1];
 	const int64_t per2 = op->ne[2] / w->ne[2], per3 = op->ne[3] / w->ne[3];
 	struct matrix one = {0};
-	struct nib_nvfp4 all;
-	enum nib_status status = NIB_OK;
+	struct nib_fp4 all;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (is_one_matrix(w, x)) {
 		one = whole(w);
@@ -366,7 +366,7 @@ static enum nib_status multiply_slots(struct nib_ggml_products *p,
 {
 	const struct ggml_tensor *x = op->src[1];
 	const struct matrix w = whole(op->src[0]);
-	const struct nib_nvfp4 b = w.view;
+	const struct nib_fp4 b = w.view;
 	const size_t row = (size_t)b.k * sizeof(float);
 	const size_t result = (size_t)b.rows * sizeof(float);
 	char *rows = p->rows.data, *results = p->results.data;
@@ -414,7 +414,7 @@ static enum nib_status mul_mat_id(struct nib_ggml_products *p,
 		snprintf(err->message, sizeof(err->message),
 			 "%s: an id is outside of 0 to %lld", ids->name,
 			 (long long)w->ne[2] - 1);
-		return NIB_BAD_DATA;
+		return NIB_STATUS_BAD_DATA;
 	}
 	return multiply_slots(p, op, &s, err);
 }

@@ -144,7 +144,7 @@ static const struct ggml_tensor *owner_of(const struct ggml_tensor *tensor,
 
 /* A tensor that was multiplied by. */
 struct packed {
-	struct nib_nvfp4 blocks; /* the tensor's own memory */
+	struct nib_fp4 blocks; /* the tensor's own memory */
 	size_t bytes;
 	struct nib_packed *packed; /* NULL: there was no memory for it */
 	bool has_blocks;	   /* the tensor's own memory is filled too */
@@ -159,11 +159,11 @@ struct memory {
 	struct nib_device *device; /* that packs; NULL until then */
 };
 
-static struct nib_nvfp4 view_of(const struct ggml_tensor *tensor)
+static struct nib_fp4 view_of(const struct ggml_tensor *tensor)
 {
 	const struct blocks b = blocks_of(tensor);
 
-	return (struct nib_nvfp4){
+	return (struct nib_fp4){
 	    .codes = b.codes,
 	    .scales = b.scales,
 	    .rows = tensor->ne[1],
@@ -187,7 +187,8 @@ static void need_blocks(struct packed *p)
 {
 	/* Cannot fail: the view is the one that was packed. */
 	if (!p->has_blocks)
-		p->has_blocks = nib_unpack(p->packed, &p->blocks, NULL) == NIB_OK;
+		p->has_blocks =
+		    nib_unpack(p->packed, &p->blocks, NULL) == NIB_STATUS_OK;
 }
 
 /* The whole pages of the tensor go back to the system. */
@@ -216,7 +217,8 @@ static struct packed *pack(struct memory *m, const struct ggml_tensor *tensor)
 	m->packed = p;
 	if (!m->device && nib_device_open("cpu", NULL, &m->device, NULL))
 		m->device = NULL;
-	if (m->device && nib_pack(m->device, &p->blocks, &p->packed, NULL) == NIB_OK)
+	if (m->device &&
+	    nib_pack(m->device, &p->blocks, &p->packed, NULL) == NIB_STATUS_OK)
 		drop_blocks(p);
 	return p;
 }
@@ -405,7 +407,7 @@ bool nib_ggml_is_ours(ggml_backend_buffer_type_t type)
 	return type->iface.alloc_buffer == alloc_buffer;
 }
 
-struct nib_nvfp4 nib_ggml_weights(const struct ggml_tensor *tensor)
+struct nib_fp4 nib_ggml_weights(const struct ggml_tensor *tensor)
 {
 	struct memory *m = tensor->buffer->context;
 	struct packed *p;

@@ -8,7 +8,7 @@
  * nib_activations.
  *
  * A multiplication takes three steps:
- *   1. Describe the operands by views (struct nib_nvfp4, struct nib_dense).
+ *   1. Describe the operands by views (struct nib_fp4, struct nib_dense).
  *   2. nib_plan_create() checks the sizes and chooses a kernel.
  *   3. nib_run() multiplies, as often as wanted.
  * Weights that are used more than once should go through nib_pack() first.
@@ -43,7 +43,7 @@
  * to sizeof the struct and the rest to zero.  A size smaller than this
  * version's is an older caller, whose missing fields mean zero; a larger one is
  * a newer caller, whose unknown fields must be zero, or the call is
- * NIB_UNSUPPORTED. Views and problems lie in each other and in arrays, so they
+ * NIB_STATUS_UNSUPPORTED. Views and problems lie in each other and in arrays, so they
  * have reserved fields instead, which must be zero in the same way.  Structs
  * that the library returns by pointer grow at the end.  Until 1.0 a minor
  * version may break all this; the SONAME carries it.
@@ -96,7 +96,7 @@ extern "C" {
 #endif
 
 /* Values of a row that share one scale. */
-#define NIB_BLOCK 16
+#define NIB_NVFP4_BLOCK 16
 /* Largest k: beyond it the exact int64 sum of the oracle could overflow. */
 #define NIB_MAX_K (INT64_C(1) << 20)
 
@@ -107,15 +107,15 @@ NIB_API const char *nib_version(void);
 /* Errors                                                                    */
 
 enum nib_status {
-	NIB_OK = 0,
-	NIB_BAD_ARGUMENT,  /* an argument breaks a rule */
-	NIB_UNSUPPORTED,   /* valid, but this build or device cannot do it */
-	NIB_OUT_OF_MEMORY, /* no memory on the host or the device */
-	NIB_NO_DEVICE,	   /* there is no such device on this machine */
-	NIB_BAD_DATA,	   /* values: inf/NaN to quantise, scale sign bit */
-	NIB_BAD_FILE,	   /* a file's contents break its format */
-	NIB_IO,		   /* the operating system refused: errno's text */
-	NIB_DEVICE_FAILED, /* the driver, a launch or the device failed */
+	NIB_STATUS_OK = 0,
+	NIB_STATUS_BAD_ARGUMENT,  /* an argument breaks a rule */
+	NIB_STATUS_UNSUPPORTED,	  /* valid, but this build or device cannot do it */
+	NIB_STATUS_OUT_OF_MEMORY, /* no memory on the host or the device */
+	NIB_STATUS_NO_DEVICE,	  /* there is no such device on this machine */
+	NIB_STATUS_BAD_DATA,	  /* values: inf/NaN to quantise, scale sign bit */
+	NIB_STATUS_BAD_FILE,	  /* a file's contents break its format */
+	NIB_STATUS_IO,		  /* the operating system refused: errno's text */
+	NIB_STATUS_DEVICE_FAILED, /* the driver, a launch or the device failed */
 };
 
 struct nib_error {
@@ -136,23 +136,23 @@ NIB_API const char *nib_status_name(enum nib_status status);
 /* ------------------------------------------------------------------------ */
 /* Views                                                                     */
 
-enum nib_dtype { NIB_FP32 = 0, NIB_FP16 = 1, NIB_BF16 = 2 };
+enum nib_dtype { NIB_DTYPE_FP32 = 0, NIB_DTYPE_FP16 = 1, NIB_DTYPE_BF16 = 2 };
 
 enum nib_scale_layout {
 	/* Row-major [rows, k/16], rows scale_row_stride_bytes apart. */
-	NIB_LINEAR = 0,
+	NIB_SCALE_LAYOUT_LINEAR = 0,
 	/*
 	 * SWIZZLE_32_4_4 of cuBLAS and torch: rows padded to 128, k/16 to 4.
 	 * With G = k/16, scale (r, g) is byte
 	 *   ((r/128)*ceil(G/4) + g/4)*512 + (r%32)*16 + ((r%128)/32)*4 + g%4.
 	 * The padding may hold anything.
 	 */
-	NIB_TILED_128X4 = 1,
+	NIB_SCALE_LAYOUT_TILED_128X4 = 1,
 };
 
 enum nib_code_order {
-	NIB_LOW_FIRST = 0,  /* the even k of a byte in its low nibble */
-	NIB_HIGH_FIRST = 1, /* as ComfyUI has it: see nib_file_read_rows() */
+	NIB_CODE_ORDER_LOW_FIRST = 0,  /* the even k of a byte in its low nibble */
+	NIB_CODE_ORDER_HIGH_FIRST = 1, /* as ComfyUI has it: see nib_file_read_rows() */
 };
 
 /*
@@ -169,7 +169,7 @@ enum nib_code_order {
  * memory, as the heads of attention do.
  * Only functions that say so write through the pointers.
  */
-struct nib_nvfp4 {
+struct nib_fp4 {
 	void *codes;
 	void *scales;
 	int64_t rows;
@@ -179,7 +179,7 @@ struct nib_nvfp4 {
 	int64_t batch_stride_bytes;
 	enum nib_scale_layout scale_layout;
 	enum nib_code_order code_order;
-	int64_t scale_row_stride_bytes; /* NIB_LINEAR only */
+	int64_t scale_row_stride_bytes; /* NIB_SCALE_LAYOUT_LINEAR only */
 	int64_t scale_batch_stride_bytes;
 	uint64_t reserved[4]; /* must be 0 */
 };
@@ -187,7 +187,7 @@ struct nib_nvfp4 {
 /*
  * A stack of `batch` matrices [rows, cols] of floats, cols contiguous.
  * A stride of 0 means dense: cols, and rows * row stride.  Rows and batches lie
- * as those of struct nib_nvfp4.
+ * as those of struct nib_fp4.
  */
 struct nib_dense {
 	void *data;
@@ -247,7 +247,7 @@ struct nib_device_options {
 	 * `threads` threads, instead of on threads of the device, with which
 	 * they would compete for the cores.  In a fork of the process calls
 	 * run on threads of the device, because an OpenMP runtime does not
-	 * survive a fork.  NIB_NO_DEVICE if the library is not loaded, or if
+	 * survive a fork.  NIB_STATUS_NO_DEVICE if the library is not loaded, or if
 	 * no library that it is linked with has GOMP_parallel(), as libgomp
 	 * and LLVM's and Intel's OpenMP do.  parallel_for must be NULL.
 	 */
@@ -257,8 +257,8 @@ struct nib_device_options {
 /*
  * Opens a device: "cpu", "cuda" (the first GPU) or "cuda:1" (the second).
  * options may be NULL.  Unknown names, GPUs that are not there and instruction
- * sets that this machine lacks are NIB_NO_DEVICE with the reason; a GPU that
- * this build has no kernels for is NIB_UNSUPPORTED.  The device must outlive
+ * sets that this machine lacks are NIB_STATUS_NO_DEVICE with the reason; a GPU that
+ * this build has no kernels for is NIB_STATUS_UNSUPPORTED.  The device must outlive
  * everything that is made from it.
  *
  * "cuda" opens libcuda.so.1, or the library that NIB_CUDA_LIBRARY names.  It
@@ -340,7 +340,7 @@ NIB_API enum nib_status nib_device_copy(struct nib_device *device, void *to,
 					struct nib_error *err);
 /*
  * Waits until all work enqueued on stream (NULL = the default stream) is done.
- * NIB_DEVICE_FAILED if that work, or any before it, failed on the device.
+ * NIB_STATUS_DEVICE_FAILED if that work, or any before it, failed on the device.
  */
 NIB_API enum nib_status nib_device_wait(struct nib_device *device, void *stream,
 					struct nib_error *err);
@@ -369,7 +369,7 @@ enum nib_probe {
  * Enqueues a probe.  data: for NIB_PROBE_READ memory of the device at a
  * multiple of 16 bytes, else NULL.  *done (may be NULL) receives the amount of
  * the probe; FLOP are rounded up to whole steps of all multiprocessors.  An
- * amount of 0 does nothing.  "cpu" has no probes: NIB_UNSUPPORTED.
+ * amount of 0 does nothing.  "cpu" has no probes: NIB_STATUS_UNSUPPORTED.
  */
 NIB_API enum nib_status nib_device_probe(struct nib_device *device,
 					 enum nib_probe probe, const void *data,
@@ -397,7 +397,7 @@ struct nib_costs {
 	int tiles_at_once; /* on all multiprocessors together */
 };
 /*
- * The costs of a device; "cpu" has none: NIB_UNSUPPORTED.  A device opens with
+ * The costs of a device; "cpu" has none: NIB_STATUS_UNSUPPORTED.  A device opens with
  * the built-in ones.  The library reads no file: `nib tune` measures costs and
  * keeps them, and the command and the Python package set them when they open a
  * device.
@@ -438,11 +438,11 @@ struct nib_packed;
 
 /*
  * Packs all batches of b and waits until that is done; b may be freed then.  A
- * scale with its sign bit set is NIB_BAD_DATA.  On "cuda" b is read behind all
+ * scale with its sign bit set is NIB_STATUS_BAD_DATA.  On "cuda" b is read behind all
  * work that is enqueued on the default stream.  If a stream that does not
  * synchronise with the default one writes b, that work must be done before.
  */
-NIB_API enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+NIB_API enum nib_status nib_pack(struct nib_device *device, const struct nib_fp4 *b,
 				 struct nib_packed **packed, struct nib_error *err);
 /*
  * As nib_pack(), but the codes stay the caller's where the device reads them as
@@ -452,23 +452,23 @@ NIB_API enum nib_status nib_pack(struct nib_device *device, const struct nib_nvf
  * until nib_packed_free(), or nib_packed_update() after a change.
  */
 NIB_API enum nib_status nib_pack_shared(struct nib_device *device,
-					const struct nib_nvfp4 *b,
+					const struct nib_fp4 *b,
 					struct nib_packed **packed,
 					struct nib_error *err);
 /*
  * Nonzero if nib_pack_shared() leaves the codes of b the caller's; 0 also for
  * arguments that it refuses.  Looks at sizes, strides and addresses alone.
  */
-NIB_API int nib_pack_shares(const struct nib_device *device, const struct nib_nvfp4 *b);
+NIB_API int nib_pack_shares(const struct nib_device *device, const struct nib_fp4 *b);
 /*
  * Packs b into the memory of packed, for plans, and CUDA graphs of runs, that
  * hold it.  b has the sizes of what was packed and, where codes are shared,
  * those codes.  Runs with packed must have ended.  Reads b as nib_pack() does.
- * After NIB_BAD_ARGUMENT packed is what it was; after another failure it must
+ * After NIB_STATUS_BAD_ARGUMENT packed is what it was; after another failure it must
  * be updated again before its next use.
  */
 NIB_API enum nib_status nib_packed_update(struct nib_packed *packed,
-					  const struct nib_nvfp4 *b,
+					  const struct nib_fp4 *b,
 					  struct nib_error *err);
 /*
  * The inverse of nib_pack(): writes the codes and scales that were packed last,
@@ -479,7 +479,7 @@ NIB_API enum nib_status nib_packed_update(struct nib_packed *packed,
  * on the default stream, and is apart from shared codes.
  */
 NIB_API enum nib_status nib_unpack(const struct nib_packed *packed,
-				   const struct nib_nvfp4 *to, struct nib_error *err);
+				   const struct nib_fp4 *to, struct nib_error *err);
 NIB_API void nib_packed_free(struct nib_packed *packed); /* NULL is fine */
 /* Bytes of the copy; 0 for NULL. */
 NIB_API size_t nib_packed_bytes(const struct nib_packed *packed);
@@ -489,17 +489,17 @@ NIB_API size_t nib_packed_bytes(const struct nib_packed *packed);
 
 enum nib_op {
 	/* C = alpha * A * B^T, for each of the batches. */
-	NIB_GEMM = 0,
+	NIB_OP_GEMM = 0,
 	/* C = silu(alpha * A * B^T) * (alpha2 * A * B2^T); sums, silu and
 	 * product in fp32, rounded once to the output. */
-	NIB_DUAL_GEMM = 1,
-	/* NIB_GEMM with one row of A: C[1, n] = alpha * B[n, k] * A[k]. */
-	NIB_GEMV = 2,
+	NIB_OP_DUAL_GEMM = 1,
+	/* NIB_OP_GEMM with one row of A: C[1, n] = alpha * B[n, k] * A[k]. */
+	NIB_OP_GEMV = 2,
 };
 
 /*
  * What A, the activations, is.  A device that has no kernels for it refuses the
- * plan: NIB_UNSUPPORTED.
+ * plan: NIB_STATUS_UNSUPPORTED.
  */
 enum nib_activations {
 	/* W4A4: A is the view a. */
@@ -533,7 +533,7 @@ enum nib_activations {
  *
  * c has the batch count of A; b has the same, or one matrix that all batches of
  * A share.  Give the weights either as a view (b) or packed (b_packed; then b
- * is ignored).  The same holds for b2, which only NIB_DUAL_GEMM reads.  alpha
+ * is ignored).  The same holds for b2, which only NIB_OP_DUAL_GEMM reads.  alpha
  * and alpha2 point to one float each, the product of the global scales (x has
  * none); NULL = 1.
  *
@@ -542,7 +542,7 @@ enum nib_activations {
  * columns or heads of one tensor.
  */
 struct nib_problem {
-	struct nib_nvfp4 a, b, b2;
+	struct nib_fp4 a, b, b2;
 	const struct nib_packed *b_packed, *b2_packed;
 	const float *alpha, *alpha2;
 	struct nib_dense c;
@@ -564,7 +564,7 @@ struct nib_problem {
  *   scale_rows   NULL: the scales of a are laid out for all rows together.
  *                Else experts values: the row of a's scale tensor at which the
  *                scales of expert e begin, a multiple of 128 with
- *                NIB_TILED_128X4 (torch pads each expert to 128 rows there).
+ *                NIB_SCALE_LAYOUT_TILED_128X4 (torch pads each expert to 128 rows there).
  *                Must be NULL if A is x
  *   scale_rows_total  with scale_rows: rows of a's scale tensor
  *   alpha, alpha2  experts values each; NULL = 1
@@ -573,7 +573,7 @@ struct nib_problem {
  * leave their tensor, and touch nothing outside.
  */
 struct nib_moe_problem {
-	struct nib_nvfp4 a, b, b2;
+	struct nib_fp4 a, b, b2;
 	const struct nib_packed *b_packed, *b2_packed;
 	const float *alpha, *alpha2;
 	struct nib_dense c;
@@ -605,8 +605,8 @@ NIB_API enum nib_status nib_plan_create(struct nib_device *device, enum nib_op o
 					int64_t count,
 					const struct nib_plan_options *options,
 					struct nib_plan **plan, struct nib_error *err);
-/* The same for a mixture of experts; op is NIB_GEMM or NIB_DUAL_GEMM. */
-NIB_API enum nib_status nib_plan_create_moe(struct nib_device *device, enum nib_op op,
+/* The same for a mixture of experts; op is NIB_OP_GEMM or NIB_OP_DUAL_GEMM. */
+NIB_API enum nib_status nib_moe_plan_create(struct nib_device *device, enum nib_op op,
 					    const struct nib_moe_problem *moe,
 					    const struct nib_plan_options *options,
 					    struct nib_plan **plan,
@@ -641,15 +641,15 @@ struct nib_run_options {
 	void *workspace;
 	size_t workspace_bytes;
 	/*
-	 * Nonzero: a scale with its sign bit set is NIB_BAD_DATA; without, the
-	 * results of such scales are undefined.  On "cuda": NIB_UNSUPPORTED.
+	 * Nonzero: a scale with its sign bit set is NIB_STATUS_BAD_DATA; without, the
+	 * results of such scales are undefined.  On "cuda": NIB_STATUS_UNSUPPORTED.
 	 */
 	int check_data;
 	/*
 	 * "cuda": a CUstream, NULL = the default stream.  "cpu": NULL.  Runs
 	 * that share a workspace, also the plan's own, must not overlap: the
 	 * caller runs them on one stream or orders the streams.  A destroyed
-	 * stream is NIB_BAD_ARGUMENT if the driver notices, which CUDA does not
+	 * stream is NIB_STATUS_BAD_ARGUMENT if the driver notices, which CUDA does not
 	 * promise.
 	 */
 	void *stream;
@@ -657,7 +657,7 @@ struct nib_run_options {
 
 /*
  * Runs a plan on problems of the sizes that it was made for (others are
- * NIB_BAD_ARGUMENT).  options may be NULL.
+ * NIB_STATUS_BAD_ARGUMENT).  options may be NULL.
  *
  * A run allocates nothing, with one exception: on "cpu", if more runs of a plan
  * overlap than ever before and bring no workspace, a new one is allocated,
@@ -682,7 +682,7 @@ NIB_API enum nib_status nib_run(struct nib_plan *plan,
 				const struct nib_problem *problems, int64_t count,
 				const struct nib_run_options *options,
 				struct nib_error *err);
-NIB_API enum nib_status nib_run_moe(struct nib_plan *plan,
+NIB_API enum nib_status nib_moe_run(struct nib_plan *plan,
 				    const struct nib_moe_problem *moe,
 				    const struct nib_run_options *options,
 				    struct nib_error *err);
@@ -699,14 +699,14 @@ NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
  * sigmoid(z) is 1 / (1 + e^-z). */
 enum nib_moe_activation {
 	/* g * sigmoid(g) * u */
-	NIB_MOE_SWIGLU = 0,
+	NIB_MOE_ACTIVATION_SWIGLU = 0,
 	/* g' * sigmoid(swish * g') * (u' + up_bias), where g' is g, at most
 	 * limit, and u' is u, clamped to -limit .. limit. */
-	NIB_MOE_SWIGLU_CLAMPED = 1,
+	NIB_MOE_ACTIVATION_SWIGLU_CLAMPED = 1,
 	/* g * sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)) * u: GELU by tanh. */
-	NIB_MOE_GELU = 2,
+	NIB_MOE_ACTIVATION_GELU = 2,
 	/* max(g, 0)^2; there is no up. */
-	NIB_MOE_RELU2 = 3,
+	NIB_MOE_ACTIVATION_RELU2 = 3,
 };
 
 /*
@@ -735,18 +735,18 @@ enum nib_moe_activation {
  *   down       [experts, cols of y, n]
  *              Each is a view or packed, as b of struct nib_problem.  Weights
  *              whose rows of gate and up alternate are views with twice the
- *              row stride.  NIB_MOE_RELU2 ignores up
+ *              row stride.  NIB_MOE_ACTIVATION_RELU2 ignores up
  *   *_alpha    experts values each, the product of the global scales of weights
  *              and input; NULL = 1
  *   in1, in2   a float each: the global scales of x and h.  Read with
  *              NIB_ACTIVATIONS_NVFP4 alone, and in1 only if x is quantised here
- *   limit, swish, up_bias  of NIB_MOE_SWIGLU_CLAMPED; limit > 0
+ *   limit, swish, up_bias  of NIB_MOE_ACTIVATION_SWIGLU_CLAMPED; limit > 0
  *   y          [tokens, cols], batch 1; lies apart from all inputs
  * tokens * top_k is below 2^31.  All arrays are memory of the device.
  */
 struct nib_moe_layer {
 	struct nib_dense x;
-	struct nib_nvfp4 a;
+	struct nib_fp4 a;
 	int is_quantized;
 	enum nib_activations activations;
 	const void *ids;
@@ -754,7 +754,7 @@ struct nib_moe_layer {
 	int64_t top_k;
 	int64_t expert_offset;
 	const float *weights;
-	struct nib_nvfp4 gate, up, down;
+	struct nib_fp4 gate, up, down;
 	const struct nib_packed *gate_packed, *up_packed, *down_packed;
 	const float *gate_alpha, *up_alpha, *down_alpha;
 	const float *in1, *in2;
@@ -769,7 +769,7 @@ struct nib_moe_layer_plan;
 /*
  * Plans a layer.  Data pointers, ids, weights, alphas, in1 and in2 are not read
  * and may be NULL; packed weights must outlive the plan.  "cuda" takes the A
- * that its products take: NIB_UNSUPPORTED names layer.activations.
+ * that its products take: NIB_STATUS_UNSUPPORTED names layer.activations.
  */
 NIB_API enum nib_status
 nib_moe_layer_plan_create(struct nib_device *device, const struct nib_moe_layer *layer,
@@ -787,7 +787,7 @@ nib_moe_layer_plan_workspace_bytes(const struct nib_moe_layer_plan *plan);
  * the values of in1 and in2.  On failure y is unchanged, except that on "cuda"
  * the driver may refuse a launch after others were enqueued.
  */
-NIB_API enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
+NIB_API enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
 					  const struct nib_moe_layer *layer,
 					  const struct nib_run_options *options,
 					  struct nib_error *err);
@@ -816,14 +816,14 @@ NIB_API enum nib_status nib_sum_slots(struct nib_device *device,
 
 /*
  * Writes the exact result: the sum without rounding, times alpha, rounded
- * once to c's type.  NIB_DUAL_GEMM: both sums are exact, silu and product are
+ * once to c's type.  NIB_OP_DUAL_GEMM: both sums are exact, silu and product are
  * computed in double and rounded once.  Slow and single-threaded; data is host
  * memory, and packed weights are refused.
  */
 NIB_API enum nib_status nib_reference(enum nib_op op,
 				      const struct nib_problem *problems, int64_t count,
 				      struct nib_error *err);
-NIB_API enum nib_status nib_reference_moe(enum nib_op op,
+NIB_API enum nib_status nib_moe_reference(enum nib_op op,
 					  const struct nib_moe_problem *moe,
 					  struct nib_error *err);
 
@@ -834,7 +834,7 @@ struct nib_check_options {
 	uint64_t seed;
 	/*
 	 * The bound to hold: nib_device_info.arithmetic of the device.
-	 * NIB_UNSUPPORTED if no device with this arithmetic multiplies the A of
+	 * NIB_STATUS_UNSUPPORTED if no device with this arithmetic multiplies the A of
 	 * the problems.
 	 */
 	enum nib_arithmetic arithmetic;
@@ -845,7 +845,7 @@ struct nib_check_result {
 	int64_t checked; /* elements compared */
 	int64_t failed;	 /* elements outside their bound */
 	/*
-	 * The largest error: |c - exact| / (|alpha| * T), for NIB_DUAL_GEMM
+	 * The largest error: |c - exact| / (|alpha| * T), for NIB_OP_DUAL_GEMM
 	 * over the product of both such terms; not divided if that is 0.  T is
 	 * the sum of |block partials|; for NIB_ARITHMETIC_FP16_TENSOR and for
 	 * NIB_ACTIVATIONS_DENSE that of |products|.
@@ -869,7 +869,7 @@ NIB_API enum nib_status nib_check(enum nib_op op, const struct nib_problem *prob
 				  const struct nib_check_options *options,
 				  struct nib_check_result *result,
 				  struct nib_error *err);
-NIB_API enum nib_status nib_check_moe(enum nib_op op, const struct nib_moe_problem *moe,
+NIB_API enum nib_status nib_moe_check(enum nib_op op, const struct nib_moe_problem *moe,
 				      const struct nib_check_options *options,
 				      struct nib_check_result *result,
 				      struct nib_error *err);
@@ -878,19 +878,19 @@ NIB_API enum nib_status nib_check_moe(enum nib_op op, const struct nib_moe_probl
 /* Quantisation                                                              */
 
 /* The scale of a block of sixteen zeros. */
-enum nib_recipe {
-	NIB_RECIPE_MODELOPT = 0,	   /* 1.0 */
-	NIB_RECIPE_COMPRESSED_TENSORS = 1, /* 0.125 */
-	NIB_RECIPE_GGML = 2,		   /* 0 */
+enum nib_zero_scale {
+	NIB_ZERO_SCALE_MODELOPT = 0,	       /* 1.0 */
+	NIB_ZERO_SCALE_COMPRESSED_TENSORS = 1, /* 0.125 */
+	NIB_ZERO_SCALE_GGML = 2,	       /* 0 */
 };
 
 struct nib_quantize_options {
 	size_t struct_bytes;
-	enum nib_recipe recipe;
+	enum nib_zero_scale recipe;
 	/* The global scale: positive, with 6 * global finite; or 0, which means
 	 * amax / 2688 of all of x. */
 	float global;
-	/* Zero: an inf or NaN in x is NIB_BAD_DATA, with the index of the first
+	/* Zero: an inf or NaN in x is NIB_STATUS_BAD_DATA, with the index of the first
 	 * one, and q is undefined.  Nonzero: an inf becomes 6 * 448 * global
 	 * with its sign, a NaN becomes 0, and a global scale that is worked out
 	 * counts neither. */
@@ -917,13 +917,12 @@ struct nib_quantize_options {
  * it has a result to return.
  */
 NIB_API enum nib_status nib_quantize(struct nib_device *device,
-				     const struct nib_dense *x,
-				     const struct nib_nvfp4 *q,
+				     const struct nib_dense *x, const struct nib_fp4 *q,
 				     const struct nib_quantize_options *options,
 				     float *global_used, struct nib_error *err);
 
 /*
- * The largest |x|; waits for it.  An inf or NaN is NIB_BAD_DATA if saturate is
+ * The largest |x|; waits for it.  An inf or NaN is NIB_STATUS_BAD_DATA if saturate is
  * zero, and is left out if not.  On "cuda" x is read on the default stream, as
  * by nib_pack().
  */
@@ -941,7 +940,7 @@ struct nib_dequantize_options {
 
 /* y = e2m1 * scale * global, rounded once to y's type.  options may be NULL. */
 NIB_API enum nib_status nib_dequantize(struct nib_device *device,
-				       const struct nib_nvfp4 *q, float global,
+				       const struct nib_fp4 *q, float global,
 				       const struct nib_dense *y,
 				       const struct nib_dequantize_options *options,
 				       struct nib_error *err);
@@ -951,8 +950,8 @@ NIB_API enum nib_status nib_dequantize(struct nib_device *device,
  * and batch; codes are not looked at.  The padding of to is written as zero.
  */
 NIB_API enum nib_status nib_convert_scales(struct nib_device *device,
-					   const struct nib_nvfp4 *from,
-					   const struct nib_nvfp4 *to,
+					   const struct nib_fp4 *from,
+					   const struct nib_fp4 *to,
 					   const struct nib_call_options *options,
 					   struct nib_error *err);
 
@@ -993,7 +992,7 @@ struct nib_file_tensor {
  *     that it names
  *   a folder: its model.safetensors.index.json, else its model.safetensors,
  *     else its only index or its only safetensors file.  A model.safetensors
- *     that the index beside it does not name is NIB_BAD_FILE
+ *     that the index beside it does not name is NIB_STATUS_BAD_FILE
  *
  * Layers are joined across shards: a scale need not be where its weight is.
  * Each tensor of the index must be in the shard that it names, no tensor in two
@@ -1053,9 +1052,9 @@ struct nib_layer {
 	const char *name; /* "model.layers.0.mlp.up_proj", without suffix */
 	enum nib_checkpoint format;
 	/* Read-only.  A stack [batch, rows, k] if the tensor has rank 3.  Dense,
-	 * NIB_LOW_FIRST and NIB_LINEAR but for ComfyUI's, whose code_order and
+	 * NIB_CODE_ORDER_LOW_FIRST and NIB_SCALE_LAYOUT_LINEAR but for ComfyUI's, whose code_order and
 	 * scale_layout differ and whose bytes nib_file_read_rows() reorders. */
-	struct nib_nvfp4 weight;
+	struct nib_fp4 weight;
 	/* Positive.  NaN if the matrices of a stack have different ones: see
 	 * globals.  0 only if the weight has no rows. */
 	float global;
@@ -1080,7 +1079,7 @@ NIB_API const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 /*
  * Copies rows first .. first + rows - 1 of a layer, those of a stack one after
  * the other, into dense arrays of any order in the file: codes [rows, k/2] with
- * NIB_LOW_FIRST, and scales [rows, k/16] that are NIB_LINEAR.
+ * NIB_CODE_ORDER_LOW_FIRST, and scales [rows, k/16] that are NIB_SCALE_LAYOUT_LINEAR.
  */
 NIB_API enum nib_status nib_file_read_rows(const struct nib_layer *layer, int64_t first,
 					   int64_t rows, void *codes, void *scales,
@@ -1091,14 +1090,14 @@ NIB_API enum nib_status nib_file_read_rows(const struct nib_layer *layer, int64_
  * has the wrong type or shape, or a stored global scale is zero, negative,
  * infinite or NaN.
  */
-struct nib_layer_problem {
+struct nib_layer_defect {
 	const char *name;
 	enum nib_checkpoint format;
 	char reason[160]; /* "weight_scale_2 is missing" */
 };
-NIB_API int64_t nib_file_layer_problem_count(const struct nib_file *file);
-NIB_API const struct nib_layer_problem *
-nib_file_layer_problem_at(const struct nib_file *file, int64_t index);
+NIB_API int64_t nib_file_layer_defect_count(const struct nib_file *file);
+NIB_API const struct nib_layer_defect *
+nib_file_layer_defect_at(const struct nib_file *file, int64_t index);
 
 /*
  * Writes a safetensors file: declare every tensor, write their bytes in the
@@ -1109,7 +1108,7 @@ nib_file_layer_problem_at(const struct nib_file *file, int64_t index);
  * disk and renames it.  Discard, or a write or commit that fails, removes it.
  * A file that is replaced passes on its permissions.  A symbolic link is
  * replaced, not followed.  A path that is neither free nor a regular file is
- * NIB_IO.
+ * NIB_STATUS_IO.
  *
  * In the file the tensors lie by falling alignment, as other writers do.
  */
@@ -1142,14 +1141,14 @@ NIB_API enum nib_status nib_writer_write(struct nib_writer *writer, const void *
 					 size_t n_bytes, struct nib_error *err);
 /*
  * Writes a whole declared layer or stack, of any strides and scale layout.
- * Scales with their sign bit set are NIB_BAD_DATA.  global is positive, and so
+ * Scales with their sign bit set are NIB_STATUS_BAD_DATA.  global is positive, and so
  * is input_global if the layer was declared with one; else it is 0.
  * compressed-tensors stores 1 / global, so the value that is read back may
  * differ in the last bit.
  */
 NIB_API enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 					       enum nib_checkpoint format,
-					       const struct nib_nvfp4 *weight,
+					       const struct nib_fp4 *weight,
 					       float global, float input_global,
 					       struct nib_error *err);
 /* Frees writer whether it succeeds or not. */

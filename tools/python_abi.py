@@ -30,7 +30,7 @@ class Header:
 
     def __init__(self, text):
         self.defines = dict(re.findall(
-            r"^#define (NIB_[A-Z_]+) (.+?)(?: */\*.*)?$", text, re.M))
+            r"^#define (NIB_[A-Z0-9_]+) (.+?)(?: */\*.*)?$", text, re.M))
         text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
         text = re.sub(r"^[ \t]*#.*$", "", text, flags=re.M)
         text = re.sub(r'extern "C" \{|^\}$', "", text, flags=re.M)

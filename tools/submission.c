@@ -56,9 +56,8 @@ static enum nib_status refuse(const char *name,
 {
 	(void)options;
 	(void)device;
-	return nib_fail_argument(err, NIB_UNSUPPORTED, "name",
-				 " = '%.32s': only GPUs are in this library",
-				 name);
+	return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED, "name",
+				 " = '%.32s': only GPUs are in this library", name);
 }
 
 /* A device that cannot be opened needs no other function. */

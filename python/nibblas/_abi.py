@@ -6,34 +6,34 @@ import ctypes as C
 NIB_VERSION_MAJOR = 0
 NIB_VERSION_MINOR = 1
 NIB_VERSION_PATCH = 0
-NIB_BLOCK = 16
+NIB_NVFP4_BLOCK = 16
 NIB_MAX_K = 1048576
 NIB_MAX_TILE_SIZES = 32
 NIB_MAX_RANK = 8
 
 # enum nib_status
-NIB_OK = 0
-NIB_BAD_ARGUMENT = 1
-NIB_UNSUPPORTED = 2
-NIB_OUT_OF_MEMORY = 3
-NIB_NO_DEVICE = 4
-NIB_BAD_DATA = 5
-NIB_BAD_FILE = 6
-NIB_IO = 7
-NIB_DEVICE_FAILED = 8
+NIB_STATUS_OK = 0
+NIB_STATUS_BAD_ARGUMENT = 1
+NIB_STATUS_UNSUPPORTED = 2
+NIB_STATUS_OUT_OF_MEMORY = 3
+NIB_STATUS_NO_DEVICE = 4
+NIB_STATUS_BAD_DATA = 5
+NIB_STATUS_BAD_FILE = 6
+NIB_STATUS_IO = 7
+NIB_STATUS_DEVICE_FAILED = 8
 
 # enum nib_dtype
-NIB_FP32 = 0
-NIB_FP16 = 1
-NIB_BF16 = 2
+NIB_DTYPE_FP32 = 0
+NIB_DTYPE_FP16 = 1
+NIB_DTYPE_BF16 = 2
 
 # enum nib_scale_layout
-NIB_LINEAR = 0
-NIB_TILED_128X4 = 1
+NIB_SCALE_LAYOUT_LINEAR = 0
+NIB_SCALE_LAYOUT_TILED_128X4 = 1
 
 # enum nib_code_order
-NIB_LOW_FIRST = 0
-NIB_HIGH_FIRST = 1
+NIB_CODE_ORDER_LOW_FIRST = 0
+NIB_CODE_ORDER_HIGH_FIRST = 1
 
 # enum nib_arithmetic
 NIB_ARITHMETIC_BLOCKS = 0
@@ -46,9 +46,9 @@ NIB_PROBE_MULTIPLY = 1
 NIB_PROBE_CYCLES = 2
 
 # enum nib_op
-NIB_GEMM = 0
-NIB_DUAL_GEMM = 1
-NIB_GEMV = 2
+NIB_OP_GEMM = 0
+NIB_OP_DUAL_GEMM = 1
+NIB_OP_GEMV = 2
 
 # enum nib_activations
 NIB_ACTIVATIONS_NVFP4 = 0
@@ -56,15 +56,15 @@ NIB_ACTIVATIONS_DENSE = 1
 NIB_ACTIVATIONS_INT8 = 2
 
 # enum nib_moe_activation
-NIB_MOE_SWIGLU = 0
-NIB_MOE_SWIGLU_CLAMPED = 1
-NIB_MOE_GELU = 2
-NIB_MOE_RELU2 = 3
+NIB_MOE_ACTIVATION_SWIGLU = 0
+NIB_MOE_ACTIVATION_SWIGLU_CLAMPED = 1
+NIB_MOE_ACTIVATION_GELU = 2
+NIB_MOE_ACTIVATION_RELU2 = 3
 
-# enum nib_recipe
-NIB_RECIPE_MODELOPT = 0
-NIB_RECIPE_COMPRESSED_TENSORS = 1
-NIB_RECIPE_GGML = 2
+# enum nib_zero_scale
+NIB_ZERO_SCALE_MODELOPT = 0
+NIB_ZERO_SCALE_COMPRESSED_TENSORS = 1
+NIB_ZERO_SCALE_GGML = 2
 
 # enum nib_checkpoint
 NIB_CHECKPOINT_MODELOPT = 0
@@ -82,7 +82,7 @@ class nib_error(C.Structure):
     ]
 
 
-class nib_nvfp4(C.Structure):
+class nib_fp4(C.Structure):
     _fields_ = [
         ("codes", C.c_void_p),
         ("scales", C.c_void_p),
@@ -175,9 +175,9 @@ class nib_backend_info(C.Structure):
 
 class nib_problem(C.Structure):
     _fields_ = [
-        ("a", nib_nvfp4),
-        ("b", nib_nvfp4),
-        ("b2", nib_nvfp4),
+        ("a", nib_fp4),
+        ("b", nib_fp4),
+        ("b2", nib_fp4),
         ("b_packed", C.c_void_p),
         ("b2_packed", C.c_void_p),
         ("alpha", C.c_void_p),
@@ -191,9 +191,9 @@ class nib_problem(C.Structure):
 
 class nib_moe_problem(C.Structure):
     _fields_ = [
-        ("a", nib_nvfp4),
-        ("b", nib_nvfp4),
-        ("b2", nib_nvfp4),
+        ("a", nib_fp4),
+        ("b", nib_fp4),
+        ("b2", nib_fp4),
         ("b_packed", C.c_void_p),
         ("b2_packed", C.c_void_p),
         ("alpha", C.c_void_p),
@@ -244,7 +244,7 @@ class nib_run_options(C.Structure):
 class nib_moe_layer(C.Structure):
     _fields_ = [
         ("x", nib_dense),
-        ("a", nib_nvfp4),
+        ("a", nib_fp4),
         ("is_quantized", C.c_int),
         ("activations", C.c_int),
         ("ids", C.c_void_p),
@@ -252,9 +252,9 @@ class nib_moe_layer(C.Structure):
         ("top_k", C.c_int64),
         ("expert_offset", C.c_int64),
         ("weights", C.c_void_p),
-        ("gate", nib_nvfp4),
-        ("up", nib_nvfp4),
-        ("down", nib_nvfp4),
+        ("gate", nib_fp4),
+        ("up", nib_fp4),
+        ("down", nib_fp4),
         ("gate_packed", C.c_void_p),
         ("up_packed", C.c_void_p),
         ("down_packed", C.c_void_p),
@@ -333,7 +333,7 @@ class nib_layer(C.Structure):
     _fields_ = [
         ("name", C.c_char_p),
         ("format", C.c_int),
-        ("weight", nib_nvfp4),
+        ("weight", nib_fp4),
         ("global", C.c_float),
         ("input_global", C.c_float),
         ("globals", C.c_void_p),
@@ -341,7 +341,7 @@ class nib_layer(C.Structure):
     ]
 
 
-class nib_layer_problem(C.Structure):
+class nib_layer_defect(C.Structure):
     _fields_ = [
         ("name", C.c_char_p),
         ("format", C.c_int),
@@ -377,21 +377,21 @@ FUNCTIONS = {
     "nib_backend_count": (C.c_int, []),
     "nib_backend_get_info": (C.c_int, [C.c_int, C.POINTER(nib_backend_info),
         C.POINTER(nib_error)]),
-    "nib_pack": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
+    "nib_pack": (C.c_int, [C.c_void_p, C.POINTER(nib_fp4),
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
-    "nib_pack_shared": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
+    "nib_pack_shared": (C.c_int, [C.c_void_p, C.POINTER(nib_fp4),
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
-    "nib_pack_shares": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4)]),
-    "nib_packed_update": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
+    "nib_pack_shares": (C.c_int, [C.c_void_p, C.POINTER(nib_fp4)]),
+    "nib_packed_update": (C.c_int, [C.c_void_p, C.POINTER(nib_fp4),
         C.POINTER(nib_error)]),
-    "nib_unpack": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
+    "nib_unpack": (C.c_int, [C.c_void_p, C.POINTER(nib_fp4),
         C.POINTER(nib_error)]),
     "nib_packed_free": (None, [C.c_void_p]),
     "nib_packed_bytes": (C.c_size_t, [C.c_void_p]),
     "nib_plan_create": (C.c_int, [C.c_void_p, C.c_int, C.POINTER(nib_problem),
         C.c_int64, C.POINTER(nib_plan_options), C.POINTER(C.c_void_p),
         C.POINTER(nib_error)]),
-    "nib_plan_create_moe": (C.c_int, [C.c_void_p, C.c_int,
+    "nib_moe_plan_create": (C.c_int, [C.c_void_p, C.c_int,
         C.POINTER(nib_moe_problem), C.POINTER(nib_plan_options),
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
     "nib_plan_free": (None, [C.c_void_p]),
@@ -399,7 +399,7 @@ FUNCTIONS = {
         C.POINTER(nib_error)]),
     "nib_run": (C.c_int, [C.c_void_p, C.POINTER(nib_problem), C.c_int64,
         C.POINTER(nib_run_options), C.POINTER(nib_error)]),
-    "nib_run_moe": (C.c_int, [C.c_void_p, C.POINTER(nib_moe_problem),
+    "nib_moe_run": (C.c_int, [C.c_void_p, C.POINTER(nib_moe_problem),
         C.POINTER(nib_run_options), C.POINTER(nib_error)]),
     "nib_multiply": (C.c_int, [C.c_void_p, C.c_int, C.POINTER(nib_problem),
         C.c_int64, C.POINTER(nib_error)]),
@@ -408,32 +408,31 @@ FUNCTIONS = {
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
     "nib_moe_layer_plan_free": (None, [C.c_void_p]),
     "nib_moe_layer_plan_workspace_bytes": (C.c_size_t, [C.c_void_p]),
-    "nib_run_moe_layer": (C.c_int, [C.c_void_p, C.POINTER(nib_moe_layer),
+    "nib_moe_layer_run": (C.c_int, [C.c_void_p, C.POINTER(nib_moe_layer),
         C.POINTER(nib_run_options), C.POINTER(nib_error)]),
     "nib_sum_slots": (C.c_int, [C.c_void_p, C.POINTER(nib_dense), C.c_void_p,
         C.c_void_p, C.c_int64, C.POINTER(nib_dense),
         C.POINTER(nib_call_options), C.POINTER(nib_error)]),
     "nib_reference": (C.c_int, [C.c_int, C.POINTER(nib_problem), C.c_int64,
         C.POINTER(nib_error)]),
-    "nib_reference_moe": (C.c_int, [C.c_int, C.POINTER(nib_moe_problem),
+    "nib_moe_reference": (C.c_int, [C.c_int, C.POINTER(nib_moe_problem),
         C.POINTER(nib_error)]),
     "nib_check": (C.c_int, [C.c_int, C.POINTER(nib_problem), C.c_int64,
         C.POINTER(nib_check_options), C.POINTER(nib_check_result),
         C.POINTER(nib_error)]),
-    "nib_check_moe": (C.c_int, [C.c_int, C.POINTER(nib_moe_problem),
+    "nib_moe_check": (C.c_int, [C.c_int, C.POINTER(nib_moe_problem),
         C.POINTER(nib_check_options), C.POINTER(nib_check_result),
         C.POINTER(nib_error)]),
     "nib_quantize": (C.c_int, [C.c_void_p, C.POINTER(nib_dense),
-        C.POINTER(nib_nvfp4), C.POINTER(nib_quantize_options),
+        C.POINTER(nib_fp4), C.POINTER(nib_quantize_options),
         C.POINTER(C.c_float), C.POINTER(nib_error)]),
     "nib_amax": (C.c_int, [C.c_void_p, C.POINTER(nib_dense), C.c_int,
         C.POINTER(C.c_float), C.POINTER(nib_error)]),
-    "nib_dequantize": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4), C.c_float,
+    "nib_dequantize": (C.c_int, [C.c_void_p, C.POINTER(nib_fp4), C.c_float,
         C.POINTER(nib_dense), C.POINTER(nib_dequantize_options),
         C.POINTER(nib_error)]),
-    "nib_convert_scales": (C.c_int, [C.c_void_p, C.POINTER(nib_nvfp4),
-        C.POINTER(nib_nvfp4), C.POINTER(nib_call_options),
-        C.POINTER(nib_error)]),
+    "nib_convert_scales": (C.c_int, [C.c_void_p, C.POINTER(nib_fp4),
+        C.POINTER(nib_fp4), C.POINTER(nib_call_options), C.POINTER(nib_error)]),
     "nib_expert_rows": (C.c_int, [C.c_void_p, C.c_void_p, C.c_int64,
         C.POINTER(C.c_int32), C.POINTER(C.c_int32), C.POINTER(nib_call_options),
         C.POINTER(nib_error)]),
@@ -455,8 +454,8 @@ FUNCTIONS = {
     "nib_file_find_layer": (C.POINTER(nib_layer), [C.c_void_p, C.c_char_p]),
     "nib_file_read_rows": (C.c_int, [C.POINTER(nib_layer), C.c_int64, C.c_int64,
         C.c_void_p, C.c_void_p, C.POINTER(nib_error)]),
-    "nib_file_layer_problem_count": (C.c_int64, [C.c_void_p]),
-    "nib_file_layer_problem_at": (C.POINTER(nib_layer_problem), [C.c_void_p,
+    "nib_file_layer_defect_count": (C.c_int64, [C.c_void_p]),
+    "nib_file_layer_defect_at": (C.POINTER(nib_layer_defect), [C.c_void_p,
         C.c_int64]),
     "nib_writer_open": (C.c_int, [C.c_char_p, C.POINTER(C.c_void_p),
         C.POINTER(nib_error)]),
@@ -471,7 +470,7 @@ FUNCTIONS = {
     "nib_writer_write": (C.c_int, [C.c_void_p, C.c_void_p, C.c_size_t,
         C.POINTER(nib_error)]),
     "nib_writer_write_layer": (C.c_int, [C.c_void_p, C.c_int,
-        C.POINTER(nib_nvfp4), C.c_float, C.c_float, C.POINTER(nib_error)]),
+        C.POINTER(nib_fp4), C.c_float, C.c_float, C.POINTER(nib_error)]),
     "nib_writer_commit": (C.c_int, [C.c_void_p, C.POINTER(nib_error)]),
     "nib_writer_discard": (None, [C.c_void_p]),
 }

@@ -85,7 +85,7 @@ class _File:
 
 def _is_plain(view):
     """Whether codes and scales are in the library's order."""
-    return (view.code_order, view.scale_layout) == (abi.NIB_LOW_FIRST, abi.NIB_LINEAR)
+    return (view.code_order, view.scale_layout) == (abi.NIB_CODE_ORDER_LOW_FIRST, abi.NIB_SCALE_LAYOUT_LINEAR)
 
 
 def _float(struct, name):
@@ -132,8 +132,8 @@ class Checkpoint(Mapping[str, Layer]):
         self.shards = [lib.nib_file_shard_at(handle, i).decode()
                        for i in range(lib.nib_file_shard_count(handle))]
         self.problems = {}
-        for i in range(lib.nib_file_layer_problem_count(handle)):
-            problem = lib.nib_file_layer_problem_at(handle, i).contents
+        for i in range(lib.nib_file_layer_defect_count(handle)):
+            problem = lib.nib_file_layer_defect_at(handle, i).contents
             self.problems[problem.name.decode()] = problem.reason.decode()
 
     def __getitem__(self, name: str) -> Layer:

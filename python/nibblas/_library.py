@@ -27,49 +27,49 @@ class Error(RuntimeError):
 class ArgumentError(Error, ValueError):
     """An argument breaks a rule; nothing was done."""
 
-    status = abi.NIB_BAD_ARGUMENT
+    status = abi.NIB_STATUS_BAD_ARGUMENT
 
 
 class UnsupportedError(Error, NotImplementedError):
     """Valid, but this build or device cannot do it."""
 
-    status = abi.NIB_UNSUPPORTED
+    status = abi.NIB_STATUS_UNSUPPORTED
 
 
 class OutOfMemoryError(Error, MemoryError):
     """There is not enough memory; nothing was done, nothing is held."""
 
-    status = abi.NIB_OUT_OF_MEMORY
+    status = abi.NIB_STATUS_OUT_OF_MEMORY
 
 
 class NoDeviceError(Error):
     """The device asked for is not there."""
 
-    status = abi.NIB_NO_DEVICE
+    status = abi.NIB_STATUS_NO_DEVICE
 
 
 class DataError(Error, ValueError):
     """Values that cannot be used: inf or NaN to quantise, a scale's sign bit."""
 
-    status = abi.NIB_BAD_DATA
+    status = abi.NIB_STATUS_BAD_DATA
 
 
 class FileError(Error, ValueError):
     """A file's contents break its format."""
 
-    status = abi.NIB_BAD_FILE
+    status = abi.NIB_STATUS_BAD_FILE
 
 
 class SystemIOError(Error, OSError):
     """The operating system refused."""
 
-    status = abi.NIB_IO
+    status = abi.NIB_STATUS_IO
 
 
 class DeviceFailedError(Error):
     """A launch or the device failed."""
 
-    status = abi.NIB_DEVICE_FAILED
+    status = abi.NIB_STATUS_DEVICE_FAILED
 
 
 ERRORS = {kind.status: kind for kind in (

@@ -197,7 +197,7 @@ def _two(op, a, a_scales, b, b_scales, alpha, out, out_dtype, a_layout,
 
     def build(c, dtype):
         return _problems.product(left, right, None, [factor], c=c, dtype=dtype,
-                                 gemv=op == abi.NIB_GEMV)
+                                 gemv=op == abi.NIB_OP_GEMV)
     return _multiply(op, args, build, out, out_dtype,
                      (a_layout, b_layout, activations), stream,
                      b if isinstance(b, Packed) else None)
@@ -234,7 +234,7 @@ def gemm(a: AnyArray, a_scales: AnyArray | None, b: "AnyArray | Packed",
 
     Returns out, or the new array.  Raises ArgumentError (a ValueError) with the
     argument, its shape and the rule."""
-    return _two(abi.NIB_GEMM, a, a_scales, b, b_scales, alpha, out, out_dtype,
+    return _two(abi.NIB_OP_GEMM, a, a_scales, b, b_scales, alpha, out, out_dtype,
                 a_layout, b_layout, activations, stream)
 
 
@@ -252,7 +252,7 @@ def gemv(a: AnyArray, a_scales: AnyArray | None, b: "AnyArray | Packed",
     b, b_scales  codes [N, K/2] or [batch, N, K/2], and their scales
 
     Returns [N] or [batch, N].  Everything else is as in gemm()."""
-    return _two(abi.NIB_GEMV, a, a_scales, b, b_scales, alpha, out, out_dtype,
+    return _two(abi.NIB_OP_GEMV, a, a_scales, b, b_scales, alpha, out, out_dtype,
                 a_layout, b_layout, activations, stream)
 
 
@@ -278,7 +278,7 @@ def dual_gemm(a: AnyArray, a_scales: AnyArray | None, b: AnyArray,
 
     def build(c, dtype):
         return _problems.product(left, right, second, factors, c=c, dtype=dtype)
-    return _multiply(abi.NIB_DUAL_GEMM, args, build, out, out_dtype,
+    return _multiply(abi.NIB_OP_DUAL_GEMM, args, build, out, out_dtype,
                      (a_layout, b_layout, activations), stream)
 
 
@@ -341,7 +341,7 @@ def _group_plan(device, pairs, given, out_dtype, stream):
         _problems.same_type(pairs[0][0], left)
     full = [i for i, (p, _) in enumerate(made) if not _problems.is_empty(p)]
     template = (abi.nib_problem * len(full))(*(made[i][0] for i in full))
-    return _plan(_device.device(device), abi.NIB_GEMM, template, stream,
+    return _plan(_device.device(device), abi.NIB_OP_GEMM, template, stream,
                  ([shape for _, shape in made], full))
 
 
@@ -402,7 +402,7 @@ def moe_gemm(a: AnyArray, a_scales: AnyArray | None, b: AnyArray,
     if plan is None:
         moe, shape = _problems.moe(left, right, second, *routes, factors,
                                    c=c, dtype=out_dtype)
-        op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
+        op = abi.NIB_OP_GEMM if b2 is None else abi.NIB_OP_DUAL_GEMM
         plan = cache.add(key, _plan(_device.device(name), op, moe, stream,
                                     shape))
     if c is None:
@@ -438,7 +438,7 @@ def quantize(x: AnyArray, global_scale: float | None = None, *,
     ArgumentError."""
     source = array("x", x, stream)
     view, sizes = views.dense(source)
-    if sizes.cols % abi.NIB_BLOCK:
+    if sizes.cols % abi.NIB_NVFP4_BLOCK:
         source.fail(f"K = {sizes.cols}: must be a multiple of 16")
     outer = tuple(source.shape[:-2])
     if out is None:
@@ -494,7 +494,7 @@ def dequantize(codes: AnyArray, scales: AnyArray, global_scale: float = 1.0, *,
 def _convert(source, target, shape, layouts, stream):
     """Scales of [.., rows, groups]; source and target are arrays."""
     views.check_device([source, target])
-    codes = (*shape[:-1], shape[-1] * abi.NIB_BLOCK // 2)
+    codes = (*shape[:-1], shape[-1] * abi.NIB_NVFP4_BLOCK // 2)
     blank = views.Array("scales", 0, codes, views.dense_strides(codes), "uint8",
                         source.device)
     pair = [views.nvfp4(blank, x, layout)[0]

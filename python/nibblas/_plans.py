@@ -113,14 +113,14 @@ class Plan(Kept):
         # Weak, because the weights hold their plans.
         self.weights = weights and weakref.ref(weights)
         self.is_moe = isinstance(template, abi.nib_moe_problem)
-        super().__init__("nib_run_moe" if self.is_moe else "nib_run")
+        super().__init__("nib_moe_run" if self.is_moe else "nib_run")
         self.count = 1 if self.is_moe else len(template)
         self.handle = C.c_void_p()
         options = abi.nib_plan_options(
             struct_bytes=C.sizeof(abi.nib_plan_options),
             caller_workspace=caller_workspace)
         if self.is_moe:
-            create("nib_plan_create_moe", template, names, device.handle, op,
+            create("nib_moe_plan_create", template, names, device.handle, op,
                    C.byref(template), C.byref(options), C.byref(self.handle))
         else:
             create("nib_plan_create", template, names, device.handle, op,

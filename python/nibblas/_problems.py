@@ -81,7 +81,7 @@ def _fill_a(problem, a, scale_rows=None):
                             f"{a.codes.name}, which is {a.codes.dtype}; only "
                             "float32, float16 and bfloat16 have none", scales)
     problem.x, sizes = views.dense(a.codes)
-    if sizes.cols % abi.NIB_BLOCK:
+    if sizes.cols % abi.NIB_NVFP4_BLOCK:
         a.codes.fail(f"K = {sizes.cols}: must be a multiple of 16")
     return sizes
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from nibblas import _abi as abi
 from nibblas._library import ArgumentError, lib
 
-LAYOUTS = {"linear": abi.NIB_LINEAR, "tiled": abi.NIB_TILED_128X4}
-RECIPES = {"modelopt": abi.NIB_RECIPE_MODELOPT,
-           "compressed-tensors": abi.NIB_RECIPE_COMPRESSED_TENSORS,
-           "ggml": abi.NIB_RECIPE_GGML}
-DENSE = {"float32": abi.NIB_FP32, "float16": abi.NIB_FP16,
-         "bfloat16": abi.NIB_BF16}
+LAYOUTS = {"linear": abi.NIB_SCALE_LAYOUT_LINEAR, "tiled": abi.NIB_SCALE_LAYOUT_TILED_128X4}
+RECIPES = {"modelopt": abi.NIB_ZERO_SCALE_MODELOPT,
+           "compressed-tensors": abi.NIB_ZERO_SCALE_COMPRESSED_TENSORS,
+           "ggml": abi.NIB_ZERO_SCALE_GGML}
+DENSE = {"float32": abi.NIB_DTYPE_FP32, "float16": abi.NIB_DTYPE_FP16,
+         "bfloat16": abi.NIB_DTYPE_BF16}
 ACTIVATIONS = {"nvfp4": abi.NIB_ACTIVATIONS_NVFP4,
                "dense": abi.NIB_ACTIVATIONS_DENSE,
                "int8": abi.NIB_ACTIVATIONS_INT8}
@@ -70,7 +70,7 @@ def dense_strides(shape):
 
 def scale_shape(layout, rows, groups):
     """The shape of the scales of one [rows, 16 * groups] matrix."""
-    if choose("layout", layout, LAYOUTS) == abi.NIB_LINEAR:
+    if choose("layout", layout, LAYOUTS) == abi.NIB_SCALE_LAYOUT_LINEAR:
         return rows, groups
     return -(-rows // 128) * 128, -(-groups // 4) * 4
 
@@ -116,7 +116,7 @@ def _linear_scales(view, scales, sizes, groups):
     if sizes.is_stack:
         want = (sizes.batch, *want)
     if tuple(scales.shape) != want:
-        tiled = lib.nib_scales_bytes(abi.NIB_TILED_128X4, sizes.rows, view.k)
+        tiled = lib.nib_scales_bytes(abi.NIB_SCALE_LAYOUT_TILED_128X4, sizes.rows, view.k)
         hint = ("; this is the size of 'tiled' ones"
                 if scales.numel() == tiled * sizes.batch else "")
         scales.fail(f"must have shape {want} in layout 'linear'{hint}")
@@ -126,7 +126,7 @@ def _linear_scales(view, scales, sizes, groups):
 
 
 def _tiled_scales(view, scales, sizes):
-    one = lib.nib_scales_bytes(abi.NIB_TILED_128X4, sizes.rows, view.k)
+    one = lib.nib_scales_bytes(abi.NIB_SCALE_LAYOUT_TILED_128X4, sizes.rows, view.k)
     is_cut = (sizes.is_stack and len(scales.shape) > 1
               and scales.shape[0] == sizes.batch)
     if is_cut and scales.numel() == one * sizes.batch:
@@ -149,15 +149,15 @@ def _tiled_scales(view, scales, sizes):
 
 
 def nvfp4(codes, scales, layout, scale_rows=None):
-    """Returns (struct nib_nvfp4, Sizes), where cols is k.  scale_rows: the rows of
+    """Returns (struct nib_fp4, Sizes), where cols is k.  scale_rows: the rows of
     the scale tensor, if they are not those of codes."""
     if codes.dtype not in CODES:
         codes.fail("must be uint8 or float4_e2m1fn_x2, two values to a byte")
     sizes, row, batch = _stack(codes, "[rows, K/2] or [batch, rows, K/2]")
     k = sizes.cols * 2
-    if k % abi.NIB_BLOCK:
+    if k % abi.NIB_NVFP4_BLOCK:
         codes.fail(f"K = 2 * {sizes.cols} = {k}: must be a multiple of 16")
-    view = abi.nib_nvfp4(
+    view = abi.nib_fp4(
         codes=codes.pointer or None, rows=sizes.rows, k=k, batch=sizes.batch,
         row_stride_bytes=row, batch_stride_bytes=batch)
     if scales is None:
@@ -167,7 +167,7 @@ def nvfp4(codes, scales, layout, scale_rows=None):
     view.scales = scales.pointer or None
     view.scale_layout = choose(codes.name + "_layout", layout, LAYOUTS)
     laid = sizes if scale_rows is None else sizes._replace(rows=scale_rows)
-    if view.scale_layout == abi.NIB_LINEAR:
+    if view.scale_layout == abi.NIB_SCALE_LAYOUT_LINEAR:
         _linear_scales(view, scales, laid, k // 16)
     else:
         _tiled_scales(view, scales, laid)

@@ -7,9 +7,9 @@
 static enum nib_status check(const struct nib_device *device, struct nib_error *err)
 {
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_device_get_costs(struct nib_device *device, struct nib_costs *costs,

@@ -33,22 +33,22 @@ enum nib_status nib_device_open(const char *name,
 	enum nib_status status;
 
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must point to a pointer");
 	*device = NULL;
 	if (!name)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "name",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "name",
 					 " = NULL: must be a device name, as 'cpu'");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (status)
 		return status;
 	if (ours.threads < 0 || ours.threads > MAX_THREADS)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.threads",
-					 " = %d: must be 0 (all) to %d", ours.threads,
-					 MAX_THREADS);
+		return nib_fail_argument(
+		    err, NIB_STATUS_BAD_ARGUMENT, "options.threads",
+		    " = %d: must be 0 (all) to %d", ours.threads, MAX_THREADS);
 	backend = find_backend(name);
 	if (!backend)
-		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, "name",
 					 " = '%.32s': this build has no such backend; "
 					 "it has 'cuda' and 'cpu'",
 					 name);
@@ -69,14 +69,14 @@ enum nib_status nib_device_get_info(const struct nib_device *device,
 	enum nib_status status;
 
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
 	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
 	if (status)
 		return status;
 	device->backend->device_info(device, &ours);
 	nib_info_write(info, &ours, bytes);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 int nib_backend_count(void)
@@ -103,11 +103,11 @@ enum nib_status nib_backend_get_info(int index, struct nib_backend_info *info,
 		if (level < nib_backends[i]->levels) {
 			nib_backends[i]->level_info(level, &ours);
 			nib_info_write(info, &ours, bytes);
-			return NIB_OK;
+			return NIB_STATUS_OK;
 		}
 		level -= nib_backends[i]->levels;
 	}
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "index",
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "index",
 				 " = %d: must be 0 to %d (nib_backend_count() - 1)",
 				 index, nib_backend_count() - 1);
 }

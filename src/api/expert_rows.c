@@ -28,7 +28,7 @@ static enum nib_status check(const int32_t *ends, int64_t experts,
 	enum nib_status status;
 
 	if (!ends || !row_offsets)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
 					 ends ? "row_offsets" : "ends",
 					 " = NULL: must point to memory of the device");
 	if ((status = nib_check_apart(rows, "row_offsets", in, "ends", err)) ||
@@ -47,10 +47,10 @@ enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
 	enum nib_status status;
 
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
 	if (experts < 1 || experts > MOST_EXPERTS)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "experts",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "experts",
 					 " = %" PRId64 ": must be 1 to %d", experts,
 					 MOST_EXPERTS);
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);

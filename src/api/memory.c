@@ -8,8 +8,8 @@ static enum nib_status check_device(const struct nib_device *device,
 				    struct nib_error *err)
 {
 	if (device)
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 				 " = NULL: must be an open device");
 }
 
@@ -19,7 +19,7 @@ enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
 	enum nib_status status;
 
 	if (!pointer)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "pointer",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "pointer",
 					 " = NULL: must point to a pointer");
 	*pointer = NULL;
 	status = check_device(device, err);
@@ -43,10 +43,11 @@ enum nib_status nib_device_copy(struct nib_device *device, void *to, const void 
 	if (status || bytes == 0)
 		return status;
 	if (!to || !from)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, to ? "from" : "to",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
+					 to ? "from" : "to",
 					 " = NULL: must point to %zu bytes", bytes);
 	if (t < f ? f - t < bytes : t - f < bytes)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "to",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "to",
 					 " = %p, from = %p: %zu bytes of each must "
 					 "not overlap",
 					 to, from, bytes);

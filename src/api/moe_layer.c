@@ -72,17 +72,17 @@ static bool reserve_nvfp4(size_t *total, size_t *codes, size_t *scales, int64_t 
 			  int64_t k)
 {
 	return reserve(total, codes, rows, k / 2) &&
-	       reserve(total, scales, rows, k / NIB_BLOCK);
+	       reserve(total, scales, rows, k / NIB_NVFP4_BLOCK);
 }
 
 static enum nib_dtype h_dtype(const struct nib_moe_layer *l)
 {
-	return l->activations == NIB_ACTIVATIONS_NVFP4 ? NIB_FP32 : l->x.dtype;
+	return l->activations == NIB_ACTIVATIONS_NVFP4 ? NIB_DTYPE_FP32 : l->x.dtype;
 }
 
 static bool is_dual(const struct nib_moe_layer *l)
 {
-	return l->activation == NIB_MOE_SWIGLU;
+	return l->activation == NIB_MOE_ACTIVATION_SWIGLU;
 }
 
 /* The backend may take the layer at once. */
@@ -127,13 +127,13 @@ static bool lay_out(struct nib_moe_layer_plan *p)
 
 /* ---- views of a workspace: all of them with NULL, for plans ---------------- */
 
-static struct nib_nvfp4 nvfp4_at(char *base, size_t codes, size_t scales, int64_t rows,
-				 int64_t k)
+static struct nib_fp4 nvfp4_at(char *base, size_t codes, size_t scales, int64_t rows,
+			       int64_t k)
 {
-	return (struct nib_nvfp4){.codes = nib_offset_bytes(base, (int64_t)codes),
-				  .scales = nib_offset_bytes(base, (int64_t)scales),
-				  .rows = rows,
-				  .k = k};
+	return (struct nib_fp4){.codes = nib_offset_bytes(base, (int64_t)codes),
+				.scales = nib_offset_bytes(base, (int64_t)scales),
+				.rows = rows,
+				.k = k};
 }
 
 static struct nib_dense dense_at(char *base, size_t data, enum nib_dtype dtype,
@@ -153,14 +153,14 @@ static struct nib_dense h_at(const struct nib_moe_layer_plan *p, char *base,
 
 /* Weights of a view whose packed form is the one to use are ignored. */
 struct weights {
-	const struct nib_nvfp4 *view;
+	const struct nib_fp4 *view;
 	const struct nib_packed *packed;
 	const float *alpha;
 };
 
 /* A mixture of experts: A (quantised or not) of a width by weights into c. */
 static struct nib_moe_problem product(const struct nib_moe_layer_plan *p, char *base,
-				      struct nib_nvfp4 a, struct nib_dense x,
+				      struct nib_fp4 a, struct nib_dense x,
 				      struct weights b, struct nib_dense c)
 {
 	return (struct nib_moe_problem){
@@ -188,8 +188,8 @@ static struct nib_moe_problem first_product(const struct nib_moe_layer_plan *p,
 	    product(p, base, nvfp4_at(base, p->at.a_codes, p->at.a_scales, slots, k),
 		    dense_at(base, p->at.a, l->x.dtype, slots, k), is_up ? up : gate,
 		    is_dual(l) ? h_at(p, base, slots)
-			       : dense_at(base, is_up ? p->at.up : p->at.gate, NIB_FP32,
-					  slots, p->sizes.width));
+			       : dense_at(base, is_up ? p->at.up : p->at.gate,
+					  NIB_DTYPE_FP32, slots, p->sizes.width));
 
 	if (!is_dual(l))
 		return moe;
@@ -221,7 +221,7 @@ static size_t bytes_of(const struct nib_plan *plan)
 
 static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 {
-	return nib_fail(err, NIB_OUT_OF_MEMORY,
+	return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 			"no memory for a layer of experts (%zu bytes)", bytes);
 }
 
@@ -265,20 +265,20 @@ static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 	size_t most;
 	enum nib_status status;
 
-	status = nib_plan_create_moe(p->device, dual ? NIB_DUAL_GEMM : NIB_GEMM, &moe,
-				     &options, &p->first, err);
+	status = nib_moe_plan_create(p->device, dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
+				     &moe, &options, &p->first, err);
 	if (status)
 		return of_layer(status, "layer.gate", err);
 	if (!dual && p->sizes.has_up) {
 		moe = first_product(p, &p->layer, NULL, true);
-		status = nib_plan_create_moe(p->device, NIB_GEMM, &moe, &options,
+		status = nib_moe_plan_create(p->device, NIB_OP_GEMM, &moe, &options,
 					     &p->up, err);
 	}
 	if (status)
 		return of_layer(status, "layer.up", err);
 	moe = down_product(p, &p->layer, NULL);
 	status =
-	    nib_plan_create_moe(p->device, NIB_GEMM, &moe, &options, &p->down, err);
+	    nib_moe_plan_create(p->device, NIB_OP_GEMM, &moe, &options, &p->down, err);
 	if (status)
 		return of_layer(status, "layer.down", err);
 	most = bytes_of(p->first);
@@ -289,7 +289,7 @@ static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 	p->at.product = p->workspace_bytes;
 	if (__builtin_add_overflow(p->workspace_bytes, most, &p->workspace_bytes))
 		return no_memory(SIZE_MAX, err);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* The plan's own workspace. */
@@ -301,7 +301,7 @@ static enum nib_status add_workspace(struct nib_moe_layer_plan *p,
 	enum nib_status status;
 
 	if (p->callers_workspace)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = backend->workspace_new(p->device, p->workspace_bytes, &workspace, err);
 	if (backend->is_host)
 		atomic_store(&p->spares.kept[0], workspace);
@@ -337,11 +337,11 @@ enum nib_status nib_moe_layer_plan_create(struct nib_device *device,
 	enum nib_status status;
 
 	if (!plan)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan",
 					 " = NULL: must point to a pointer");
 	*plan = NULL;
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (status)
@@ -403,7 +403,7 @@ static enum nib_status multiply(const struct run *r, struct nib_plan *plan,
 	    .stream = r->stream,
 	};
 
-	return nib_run_moe(plan, moe, &options, err);
+	return nib_moe_run(plan, moe, &options, err);
 }
 
 static const struct nib_moe_steps *steps_of(const struct run *r)
@@ -482,7 +482,7 @@ static enum nib_status activate(const struct run *r, struct nib_error *err)
 		step.q = nvfp4_at(r->base, at->h_codes, at->h_scales, r->rows,
 				  p->sizes.width);
 	else if (is_dual(r->layer))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return steps_of(r)->activate(p->device, &step, r->stream, err);
 }
 
@@ -556,7 +556,7 @@ static enum nib_status take_layer(const struct nib_moe_layer_plan *p,
 	    (status = nib_valid_moe_layer_data(layer, err)))
 		return status;
 	if (!p->device->backend->is_host)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return nib_valid_moe_layer_values(layer, options->check_data != 0, err);
 }
 
@@ -574,7 +574,7 @@ static enum nib_status run_in(struct nib_moe_layer_plan *p,
 	    .slot_rows = (int32_t *)(workspace + p->at.slot_rows),
 	    .row_tokens = (int32_t *)(workspace + p->at.row_tokens),
 	};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	bool taken = false;
 
 	if (is_few(p))
@@ -582,7 +582,7 @@ static enum nib_status run_in(struct nib_moe_layer_plan *p,
 	return status || taken ? status : run_steps(&r, err);
 }
 
-enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
+enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
 				  const struct nib_moe_layer *layer,
 				  const struct nib_run_options *options,
 				  struct nib_error *err)
@@ -593,7 +593,7 @@ enum nib_status nib_run_moe_layer(struct nib_moe_layer_plan *plan,
 	enum nib_status status;
 
 	if (!plan)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan",
 					 " = NULL: must be a plan");
 	status =
 	    nib_take_run_options(plan->device, options, &ours, plan->workspace_bytes,

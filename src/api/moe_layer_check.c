@@ -26,7 +26,7 @@ struct nib_moe_sizes nib_moe_sizes_of(const struct nib_moe_layer *l)
 	    .experts = l->gate.batch,
 	    .width = l->gate.rows,
 	    .is_nvfp4 = l->activations == NIB_ACTIVATIONS_NVFP4,
-	    .has_up = l->activation != NIB_MOE_RELU2,
+	    .has_up = l->activation != NIB_MOE_ACTIVATION_RELU2,
 	};
 }
 
@@ -37,8 +37,8 @@ static enum nib_status equal(const char *view, const char *field, int64_t value,
 			     const char *other, int64_t want, struct nib_error *err)
 {
 	if (value == want)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, AT(view), field,
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT(view), field,
 			   " = %" PRId64 ": must be %s = %" PRId64, value, other, want);
 }
 
@@ -47,31 +47,32 @@ static enum nib_status check_options(const struct nib_moe_layer *l,
 {
 	if ((int)l->activations < NIB_ACTIVATIONS_NVFP4 ||
 	    l->activations > NIB_ACTIVATIONS_INT8)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("activations"), "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT("activations"), "",
 				   " = %d: must be 0 to %d", (int)l->activations,
 				   NIB_ACTIVATIONS_INT8);
 	if (l->is_quantized && l->activations != NIB_ACTIVATIONS_NVFP4)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("is_quantized"), "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT("is_quantized"), "",
 				   " = %d: must be 0 unless activations are "
 				   "NIB_ACTIVATIONS_NVFP4",
 				   l->is_quantized);
-	if ((int)l->activation < NIB_MOE_SWIGLU || l->activation > NIB_MOE_RELU2)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("activation"), "",
+	if ((int)l->activation < NIB_MOE_ACTIVATION_SWIGLU ||
+	    l->activation > NIB_MOE_ACTIVATION_RELU2)
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT("activation"), "",
 				   " = %d: must be 0 to %d", (int)l->activation,
-				   NIB_MOE_RELU2);
-	if (l->activation == NIB_MOE_SWIGLU_CLAMPED &&
+				   NIB_MOE_ACTIVATION_RELU2);
+	if (l->activation == NIB_MOE_ACTIVATION_SWIGLU_CLAMPED &&
 	    (nib_fp32_bits(l->limit) == 0 ||
 	     nib_fp32_bits(l->limit) > nib_fp32_bits(INFINITY)))
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("limit"), "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT("limit"), "",
 				   " = %g: must be positive", (double)l->limit);
 	if (l->ids_bytes != 4 && l->ids_bytes != 8)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("ids_bytes"), "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT("ids_bytes"), "",
 				   " = %d: must be 4 or 8", l->ids_bytes);
 	if (l->expert_offset < 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("expert_offset"), "",
-				   " = %" PRId64 ": must not be negative",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT("expert_offset"),
+				   "", " = %" PRId64 ": must not be negative",
 				   l->expert_offset);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* x or a, and that it fits y. */
@@ -84,11 +85,11 @@ static enum nib_status resolve_input(const struct nib_moe_layer *in,
 
 	if (in->is_quantized) {
 		memset(&out->x, 0, sizeof(out->x));
-		status = nib_valid_nvfp4(&in->a, &out->a, AT("a"), err);
-		if (!status && out->a.scale_layout != NIB_LINEAR)
+		status = nib_valid_fp4(&in->a, &out->a, AT("a"), err);
+		if (!status && out->a.scale_layout != NIB_SCALE_LAYOUT_LINEAR)
 			status = nib_fail_at(
-			    err, NIB_BAD_ARGUMENT, AT("a"), "scale_layout",
-			    " = %d: must be NIB_LINEAR (0): rows are gathered",
+			    err, NIB_STATUS_BAD_ARGUMENT, AT("a"), "scale_layout",
+			    " = %d: must be NIB_SCALE_LAYOUT_LINEAR (0): rows are gathered",
 			    (int)out->a.scale_layout);
 		rows = out->a.rows, batch = out->a.batch;
 	} else {
@@ -109,12 +110,12 @@ static enum nib_status resolve_input(const struct nib_moe_layer *in,
 		return status;
 	if (in->top_k < 0 || in->top_k > INT32_MAX ||
 	    (in->top_k > 0 && rows > INT32_MAX / in->top_k))
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("top_k"), "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT("top_k"), "",
 				   " = %" PRId64 ": must not be negative, and "
 				   "with %" PRId64 " tokens give at most "
 				   "2^31 - 1 slots",
 				   in->top_k, rows);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check_gate(const struct nib_moe_layer *l, struct nib_error *err)
@@ -125,14 +126,15 @@ static enum nib_status check_gate(const struct nib_moe_layer *l, struct nib_erro
 
 	if (status)
 		return status;
-	if (l->gate.batch > INT32_MAX || l->gate.rows % NIB_BLOCK ||
+	if (l->gate.batch > INT32_MAX || l->gate.rows % NIB_NVFP4_BLOCK ||
 	    l->gate.rows > NIB_MAX_K)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT("gate"), "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT("gate"), "",
 				   " = %" PRId64 " experts of %" PRId64
 				   " rows: must be below 2^31, and a multiple "
 				   "of %d up to %" PRId64,
-				   l->gate.batch, l->gate.rows, NIB_BLOCK, NIB_MAX_K);
-	return NIB_OK;
+				   l->gate.batch, l->gate.rows, NIB_NVFP4_BLOCK,
+				   NIB_MAX_K);
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status resolve_up(const struct nib_device *device,
@@ -141,10 +143,10 @@ static enum nib_status resolve_up(const struct nib_device *device,
 {
 	enum nib_status status;
 
-	if (in->activation == NIB_MOE_RELU2) {
+	if (in->activation == NIB_MOE_ACTIVATION_RELU2) {
 		memset(&out->up, 0, sizeof(out->up));
 		out->up_packed = NULL;
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	status = nib_valid_weights(device, &in->up, in->up_packed, &out->up, AT("up"),
 				   "up_packed", err);
@@ -165,7 +167,7 @@ enum nib_status nib_valid_moe_layer(const struct nib_device *device,
 	enum nib_status status;
 
 	if (!in)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "layer",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "layer",
 					 " = NULL: must point to a layer");
 	*out = *in;
 	if ((status = nib_check_reserved(in->reserved, nib_label("layer"), err)) ||
@@ -188,10 +190,10 @@ enum nib_status nib_valid_moe_layer(const struct nib_device *device,
 
 /* ---- the plan's ----------------------------------------------------------- */
 
-static bool same_weights(const struct nib_nvfp4 *x, const struct nib_packed *x_packed,
-			 const struct nib_nvfp4 *y, const struct nib_packed *y_packed)
+static bool same_weights(const struct nib_fp4 *x, const struct nib_packed *x_packed,
+			 const struct nib_fp4 *y, const struct nib_packed *y_packed)
 {
-	return nib_same_nvfp4(x, y) && !x_packed == !y_packed;
+	return nib_same_fp4(x, y) && !x_packed == !y_packed;
 }
 
 static const char *wrong_field(const struct nib_moe_layer *plan,
@@ -207,7 +209,7 @@ static const char *wrong_field(const struct nib_moe_layer *plan,
 		return "top_k";
 	if (!nib_same_dense(&plan->x, &run->x))
 		return "x";
-	if (!nib_same_nvfp4(&plan->a, &run->a))
+	if (!nib_same_fp4(&plan->a, &run->a))
 		return "a";
 	if (!same_weights(&plan->gate, plan->gate_packed, &run->gate, run->gate_packed))
 		return "gate";
@@ -225,8 +227,8 @@ enum nib_status nib_same_moe_layer(const struct nib_moe_layer *plan,
 	const char *field = wrong_field(plan, run);
 
 	if (!field)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, AT(field), "",
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT(field), "",
 			   ": its value, sizes, strides, type or packing are "
 			   "not those that the plan was made for");
 }
@@ -242,18 +244,18 @@ static enum nib_status check_array(const struct nib_moe_layer *l, const char *fi
 	const struct nib_span span = {begin, begin + (uintptr_t)(count * bytes)};
 
 	if (count == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (!pointer)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, AT(field), "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT(field), "",
 				   " = NULL: must point to %" PRId64 " values", count);
 	return nib_check_disjoint(nib_dense_span(&l->y), AT("y"), span, AT(field), err);
 }
 
 static enum nib_status check_view(const struct nib_moe_layer *l, const char *field,
-				  const struct nib_nvfp4 *v, struct nib_error *err)
+				  const struct nib_fp4 *v, struct nib_error *err)
 {
 	const struct nib_span y = nib_dense_span(&l->y);
-	enum nib_status status = nib_valid_nvfp4_data(v, AT(field), err);
+	enum nib_status status = nib_valid_fp4_data(v, AT(field), err);
 
 	if (!status)
 		status =
@@ -304,15 +306,15 @@ static enum nib_status check_scale(const char *field, const float *value,
 				   struct nib_error *err)
 {
 	if (nib_fp32_bits(*value) != 0 && nib_is_global(*value))
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, AT(field), "",
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT(field), "",
 			   " = %g: must be positive, and 6 times it finite",
 			   (double)*value);
 }
 
 static enum nib_status check_signs(const struct nib_moe_layer *l, struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (l->is_quantized)
 		status = nib_valid_scale_signs(&l->a, AT("a"), err);
@@ -328,7 +330,7 @@ static enum nib_status check_signs(const struct nib_moe_layer *l, struct nib_err
 enum nib_status nib_valid_moe_layer_values(const struct nib_moe_layer *l,
 					   bool check_data, struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (l->activations == NIB_ACTIVATIONS_NVFP4 && !l->is_quantized)
 		status = check_scale("in1", l->in1, err);

@@ -150,14 +150,14 @@ static enum nib_status check_pairs(const struct nib_problem *problems, struct ou
 				low = o[j].index;
 				high = o[i].index;
 			}
-			return nib_fail_at(err, NIB_BAD_ARGUMENT,
+			return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
 					   nib_label_of("problems", high, "c"), "data",
 					   " = %p overlaps problems[%" PRId64
 					   "].c: outputs must lie apart",
 					   problems[high].c.data, low);
 		}
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check_cluster(const struct nib_problem *problems,
@@ -166,7 +166,7 @@ static enum nib_status check_cluster(const struct nib_problem *problems,
 {
 	if (count > 2 &&
 	    (are_columns(problems, o, count) || are_pieces(problems, o, count)))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return check_pairs(problems, o, count, err);
 }
 
@@ -220,10 +220,10 @@ static enum nib_status check_input(struct nib_span in, struct nib_label label,
 				   const struct output *clusters, int64_t n_clusters,
 				   struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (!meets(in, clusters, n_clusters))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	/* Once a call, to name the first problem. */
 	for (int64_t i = 0; i < count && !status; i++)
 		status = nib_check_disjoint(nib_dense_span(&problems[i].c),
@@ -237,7 +237,7 @@ enum nib_status nib_valid_outputs(enum nib_op op, const struct nib_problem *prob
 {
 	struct output *o = scratch;
 	int64_t n = 0;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int64_t i = 0; i < count; i++) {
 		const struct nib_span c = nib_dense_span(&problems[i].c);
@@ -251,13 +251,13 @@ enum nib_status nib_valid_outputs(enum nib_op op, const struct nib_problem *prob
 		const struct nib_problem *p = &problems[i];
 		const bool is_nvfp4 = p->activations == NIB_ACTIVATIONS_NVFP4;
 		const struct {
-			const struct nib_nvfp4 *view;
+			const struct nib_fp4 *view;
 			const char *name;
 			bool used;
 		} inputs[] = {
 		    {&p->a, "a", is_nvfp4},
 		    {&p->b, "b", !p->b_packed},
-		    {&p->b2, "b2", op == NIB_DUAL_GEMM && !p->b2_packed},
+		    {&p->b2, "b2", op == NIB_OP_DUAL_GEMM && !p->b2_packed},
 		};
 
 		if (!is_nvfp4)

@@ -8,59 +8,59 @@
 #include "validate.h"
 
 /* view: b, resolved. */
-static enum nib_status check(const struct nib_device *device, const struct nib_nvfp4 *b,
-			     struct nib_nvfp4 *view, struct nib_error *err)
+static enum nib_status check(const struct nib_device *device, const struct nib_fp4 *b,
+			     struct nib_fp4 *view, struct nib_error *err)
 {
 	struct nib_label label = nib_label("b");
 	enum nib_status status;
 
 	if (!b)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "b",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "b",
 					 " = NULL: must point to a view");
-	if ((status = nib_valid_nvfp4(b, view, label, err)) ||
-	    (status = nib_valid_nvfp4_data(view, label, err)))
+	if ((status = nib_valid_fp4(b, view, label, err)) ||
+	    (status = nib_valid_fp4_data(view, label, err)))
 		return status;
 	return device->backend->is_host ? nib_valid_scale_signs(view, label, err)
-					: NIB_OK;
+					: NIB_STATUS_OK;
 }
 
-static enum nib_status pack(struct nib_device *device, const struct nib_nvfp4 *b,
+static enum nib_status pack(struct nib_device *device, const struct nib_fp4 *b,
 			    bool shares_codes, struct nib_packed **packed,
 			    struct nib_error *err)
 {
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 	enum nib_status status;
 
 	if (!packed)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "packed",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "packed",
 					 " = NULL: must point to a pointer");
 	*packed = NULL;
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
 	status = check(device, b, &view, err);
 	return status ? status
 		      : device->backend->pack(device, &view, shares_codes, packed, err);
 }
 
-enum nib_status nib_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+enum nib_status nib_pack(struct nib_device *device, const struct nib_fp4 *b,
 			 struct nib_packed **packed, struct nib_error *err)
 {
 	return pack(device, b, false, packed, err);
 }
 
-enum nib_status nib_pack_shared(struct nib_device *device, const struct nib_nvfp4 *b,
+enum nib_status nib_pack_shared(struct nib_device *device, const struct nib_fp4 *b,
 				struct nib_packed **packed, struct nib_error *err)
 {
 	return pack(device, b, true, packed, err);
 }
 
-int nib_pack_shares(const struct nib_device *device, const struct nib_nvfp4 *b)
+int nib_pack_shares(const struct nib_device *device, const struct nib_fp4 *b)
 {
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 
-	if (!device || !b || nib_valid_nvfp4(b, &view, nib_label("b"), NULL) ||
-	    nib_valid_nvfp4_data(&view, nib_label("b"), NULL))
+	if (!device || !b || nib_valid_fp4(b, &view, nib_label("b"), NULL) ||
+	    nib_valid_fp4_data(&view, nib_label("b"), NULL))
 		return 0;
 	return device->backend->pack_shares(device, &view);
 }
@@ -69,15 +69,15 @@ static enum nib_status same_size(const char *name, int64_t got, int64_t want,
 				 struct nib_error *err)
 {
 	if (got == want)
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
 				 " = %" PRId64 ": must be %" PRId64 ", as packed has",
 				 got, want);
 }
 
 /* The sizes of a view for packed. */
 static enum nib_status check_sizes(const struct nib_packed *packed,
-				   const struct nib_nvfp4 *view,
+				   const struct nib_fp4 *view,
 				   const char *const names[3], struct nib_error *err)
 {
 	enum nib_status status;
@@ -85,18 +85,18 @@ static enum nib_status check_sizes(const struct nib_packed *packed,
 	if ((status = same_size(names[0], view->rows, packed->rows, err)) ||
 	    (status = same_size(names[1], view->k, packed->k, err)))
 		return status;
-	return same_size(names[2], nib_nvfp4_batches(view), packed->batch, err);
+	return same_size(names[2], nib_fp4_batches(view), packed->batch, err);
 }
 
-enum nib_status nib_packed_update(struct nib_packed *packed, const struct nib_nvfp4 *b,
+enum nib_status nib_packed_update(struct nib_packed *packed, const struct nib_fp4 *b,
 				  struct nib_error *err)
 {
 	static const char *const names[] = {"b.rows", "b.k", "b.batch"};
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 	enum nib_status status;
 
 	if (!packed)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "packed",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "packed",
 					 " = NULL: must be packed weights");
 	if ((status = check(packed->device, b, &view, err)) ||
 	    (status = check_sizes(packed, &view, names, err)))
@@ -104,22 +104,22 @@ enum nib_status nib_packed_update(struct nib_packed *packed, const struct nib_nv
 	return packed->device->backend->packed_update(packed, &view, err);
 }
 
-enum nib_status nib_unpack(const struct nib_packed *packed, const struct nib_nvfp4 *to,
+enum nib_status nib_unpack(const struct nib_packed *packed, const struct nib_fp4 *to,
 			   struct nib_error *err)
 {
 	static const char *const names[] = {"to.rows", "to.k", "to.batch"};
 	const struct nib_label label = nib_label("to");
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 	enum nib_status status;
 
 	if (!packed)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "packed",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "packed",
 					 " = NULL: must be packed weights");
 	if (!to)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "to",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "to",
 					 " = NULL: must point to a view");
-	if ((status = nib_valid_nvfp4(to, &view, label, err)) ||
-	    (status = nib_valid_nvfp4_data(&view, label, err)) ||
+	if ((status = nib_valid_fp4(to, &view, label, err)) ||
+	    (status = nib_valid_fp4_data(&view, label, err)) ||
 	    (status = check_sizes(packed, &view, names, err)))
 		return status;
 	if (nib_scales_overlap_codes(&view))

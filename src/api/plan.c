@@ -13,8 +13,8 @@
 
 static enum nib_status no_memory(const char *what, size_t bytes, struct nib_error *err)
 {
-	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %s (%zu bytes)", what,
-			bytes);
+	return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY, "no memory for %s (%zu bytes)",
+			what, bytes);
 }
 
 /* The options, and a zeroed plan of the device's backend. */
@@ -26,11 +26,11 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 	enum nib_status status;
 
 	if (!plan)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan",
 					 " = NULL: must point to a pointer");
 	*plan = NULL;
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
 	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
 	if (status)
@@ -47,7 +47,7 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 		*plan = NULL;
 		return no_memory("a lock", sizeof(pthread_mutex_t), err);
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Host backend: resolved problems lie before the backend's workspace. */
@@ -61,7 +61,7 @@ static enum nib_status add_head(struct nib_plan *plan, struct nib_error *err)
 	if (__builtin_add_overflow(plan->workspace_bytes, plan->head_bytes,
 				   &plan->workspace_bytes))
 		return no_memory("a workspace", SIZE_MAX, err);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Other backends: resolved problems lie in the plan. */
@@ -71,12 +71,12 @@ static enum nib_status add_last_run(struct nib_plan *plan, struct nib_error *err
 	const size_t count = plan->is_moe ? 0 : (size_t)plan->count;
 
 	if (count == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	last->given = calloc(count, sizeof(*last->given));
 	last->problems = calloc(count, sizeof(*last->problems));
 	last->scratch = calloc(count, nib_outputs_bytes());
 	if (last->given && last->problems && last->scratch)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return no_memory("the problems",
 			 count * (2 * sizeof(*last->given) + nib_outputs_bytes()), err);
 }
@@ -89,7 +89,7 @@ static enum nib_status add_workspace(struct nib_plan *plan, struct nib_error *er
 	enum nib_status status;
 
 	if (plan->caller_workspace || plan->workspace_bytes == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = backend->workspace_new(plan->device, plan->workspace_bytes, &workspace,
 					err);
 	if (backend->is_host)
@@ -150,7 +150,7 @@ enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
 	return finish_plan(plan, status, err);
 }
 
-enum nib_status nib_plan_create_moe(struct nib_device *device, enum nib_op op,
+enum nib_status nib_moe_plan_create(struct nib_device *device, enum nib_op op,
 				    const struct nib_moe_problem *moe,
 				    const struct nib_plan_options *options,
 				    struct nib_plan **plan, struct nib_error *err)
@@ -206,7 +206,7 @@ enum nib_status nib_plan_get_info(const struct nib_plan *plan,
 	enum nib_status status;
 
 	if (!plan)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan",
 					 " = NULL: must be a plan");
 	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
 	if (status)
@@ -222,5 +222,5 @@ enum nib_status nib_plan_get_info(const struct nib_plan *plan,
 	ours.explanation = plan->explanation;
 	ours.k_slices = plan->k_slices;
 	nib_info_write(info, &ours, bytes);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

@@ -15,28 +15,28 @@ static enum nib_status check(enum nib_probe probe, const void *data, int64_t amo
 	const int kind = (int)probe;
 
 	if (kind < NIB_PROBE_READ || kind > NIB_PROBE_CYCLES)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "probe",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "probe",
 					 " = %d: must be an enum nib_probe", kind);
 	if (amount < 0 || amount > MAX_AMOUNT)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "amount",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "amount",
 					 " = %lld: must be 0 to 2^60",
 					 (long long)amount);
 	if (probe != NIB_PROBE_READ)
-		return data ? nib_fail_argument(err, NIB_BAD_ARGUMENT, "data",
+		return data ? nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "data",
 						" = %p: must be NULL but for "
 						"NIB_PROBE_READ",
 						data)
-			    : NIB_OK;
+			    : NIB_STATUS_OK;
 	if (amount % 16)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "amount",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "amount",
 					 " = %lld: must be a multiple of 16 bytes "
 					 "for NIB_PROBE_READ",
 					 (long long)amount);
 	if (!data && amount)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "data",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "data",
 					 " = NULL: must point to %lld bytes",
 					 (long long)amount);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_device_probe(struct nib_device *device, enum nib_probe probe,
@@ -51,7 +51,7 @@ enum nib_status nib_device_probe(struct nib_device *device, enum nib_probe probe
 	done = done ? done : &unused;
 	*done = 0;
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)

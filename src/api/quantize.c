@@ -18,8 +18,9 @@ static enum nib_status check_pointer(const void *pointer, const char *name,
 				     const char *rule, struct nib_error *err)
 {
 	if (pointer)
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, name, " = NULL: must %s", rule);
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name, " = NULL: must %s",
+				 rule);
 }
 
 static enum nib_status check_device(const struct nib_device *device,
@@ -56,7 +57,7 @@ static enum nib_status take_dense(const struct nib_dense *in, struct nib_dense *
 	return status;
 }
 
-static enum nib_status take_nvfp4(const struct nib_nvfp4 *in, struct nib_nvfp4 *out,
+static enum nib_status take_nvfp4(const struct nib_fp4 *in, struct nib_fp4 *out,
 				  const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
@@ -64,18 +65,18 @@ static enum nib_status take_nvfp4(const struct nib_nvfp4 *in, struct nib_nvfp4 *
 
 	status = check_pointer(in, name, "point to a view", err);
 	if (!status)
-		status = nib_valid_nvfp4(in, out, label, err);
+		status = nib_valid_fp4(in, out, label, err);
 	if (!status)
-		status = nib_valid_nvfp4_data(out, label, err);
+		status = nib_valid_fp4_data(out, label, err);
 	return status;
 }
 
 /* The same of a view whose codes are not used. */
-static enum nib_status take_scales(const struct nib_nvfp4 *in, struct nib_nvfp4 *out,
+static enum nib_status take_scales(const struct nib_fp4 *in, struct nib_fp4 *out,
 				   const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
-	struct nib_nvfp4 v;
+	struct nib_fp4 v;
 	struct nib_span span;
 	enum nib_status status;
 
@@ -84,29 +85,29 @@ static enum nib_status take_scales(const struct nib_nvfp4 *in, struct nib_nvfp4 
 		return status;
 	v = *in;
 	v.row_stride_bytes = v.batch_stride_bytes = 0;
-	status = nib_valid_nvfp4(&v, out, label, err);
+	status = nib_valid_fp4(&v, out, label, err);
 	if (status)
 		return status;
 	span = nib_scale_span(out);
 	if (span.begin != span.end && (span.begin == 0 || span.end < span.begin))
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "scales",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "scales",
 				   " = %p: must point to %ju bytes", out->scales,
 				   (uintmax_t)(span.end - span.begin));
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check_same(int64_t a, const char *a_name, int64_t b,
 				  const char *b_name, struct nib_error *err)
 {
 	if (a == b)
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, a_name,
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, a_name,
 				 " = %" PRId64 ": must equal %s = %" PRId64, a, b_name,
 				 b);
 }
 
 static enum nib_status check_quantize_views(const struct nib_dense *x,
-					    const struct nib_nvfp4 *q,
+					    const struct nib_fp4 *q,
 					    struct nib_error *err)
 {
 	const struct nib_span from = nib_dense_span(x);
@@ -121,7 +122,7 @@ static enum nib_status check_quantize_views(const struct nib_dense *x,
 	    (status = nib_check_apart(scales, "q.scales", from, "x", err)))
 		return status;
 	if (!nib_scales_overlap_codes(q))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return nib_check_apart(scales, "q.scales", codes, "q.codes", err);
 }
 
@@ -133,19 +134,19 @@ static enum nib_status read_global(const struct nib_device *device,
 	const float *pointer = options->global_pointer;
 
 	if (!pointer)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (nib_fp32_bits(options->global) != 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.global",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.global",
 					 " = %g: must be 0 with "
 					 "global_pointer",
 					 (double)options->global);
 	if (!device->backend->is_host)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	options->global_pointer = NULL;
 	options->global = *pointer;
 	if (nib_fp32_bits(*pointer) != 0 && nib_is_global(*pointer))
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.global_pointer",
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.global_pointer",
 				 " = %g: must be positive, at most %g",
 				 (double)*pointer, (double)FLT_MAX / 6);
 }
@@ -154,13 +155,13 @@ static enum nib_status check_quantize_options(const struct nib_device *device,
 					      struct nib_quantize_options *options,
 					      struct nib_error *err)
 {
-	if ((int)options->recipe < NIB_RECIPE_MODELOPT ||
-	    (int)options->recipe > NIB_RECIPE_GGML)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.recipe",
+	if ((int)options->recipe < NIB_ZERO_SCALE_MODELOPT ||
+	    (int)options->recipe > NIB_ZERO_SCALE_GGML)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.recipe",
 					 " = %d: must be 0 to %d", (int)options->recipe,
-					 NIB_RECIPE_GGML);
+					 NIB_ZERO_SCALE_GGML);
 	if (!nib_is_global(options->global))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.global",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.global",
 					 " = %g: must be 0 (amax / 2688) "
 					 "or positive, at most %g",
 					 (double)options->global, (double)FLT_MAX / 6);
@@ -168,13 +169,13 @@ static enum nib_status check_quantize_options(const struct nib_device *device,
 }
 
 enum nib_status nib_quantize(struct nib_device *device, const struct nib_dense *x,
-			     const struct nib_nvfp4 *q,
+			     const struct nib_fp4 *q,
 			     const struct nib_quantize_options *options,
 			     float *global_used, struct nib_error *err)
 {
 	struct nib_quantize_options ours;
 	struct nib_dense from;
-	struct nib_nvfp4 to;
+	struct nib_fp4 to;
 	enum nib_status status;
 
 	if ((status = check_device(device, err)) ||
@@ -214,7 +215,7 @@ static enum nib_status take_dequantize_options(
 
 	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
 	if (!status && ours->global_pointer && nib_fp32_bits(global) != 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "global",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "global",
 					 " = %g: must be 0 with "
 					 "options.global_pointer",
 					 (double)global);
@@ -223,13 +224,13 @@ static enum nib_status take_dequantize_options(
 	return status;
 }
 
-enum nib_status nib_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+enum nib_status nib_dequantize(struct nib_device *device, const struct nib_fp4 *q,
 			       float global, const struct nib_dense *y,
 			       const struct nib_dequantize_options *options,
 			       struct nib_error *err)
 {
 	struct nib_dequantize_options ours;
-	struct nib_nvfp4 from;
+	struct nib_fp4 from;
 	struct nib_dense to;
 	struct nib_span span, pointed = {0};
 	enum nib_status status;
@@ -262,13 +263,12 @@ enum nib_status nib_dequantize(struct nib_device *device, const struct nib_nvfp4
 }
 
 enum nib_status nib_convert_scales(struct nib_device *device,
-				   const struct nib_nvfp4 *from,
-				   const struct nib_nvfp4 *to,
+				   const struct nib_fp4 *from, const struct nib_fp4 *to,
 				   const struct nib_call_options *options,
 				   struct nib_error *err)
 {
 	struct nib_call_options ours;
-	struct nib_nvfp4 source, target;
+	struct nib_fp4 source, target;
 	enum nib_status status;
 
 	if ((status = check_device(device, err)) ||

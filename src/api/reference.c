@@ -23,9 +23,9 @@
 
 /* Rows first..end-1 of a times one matrix b (and b2). */
 struct job {
-	int64_t index;			    /* of the problem, or of the expert */
-	const struct nib_nvfp4 *a, *b, *b2; /* b2: NIB_DUAL_GEMM, else NULL */
-	const struct nib_dense *c, *x;	    /* x: if A is not a */
+	int64_t index;			  /* of the problem, or of the expert */
+	const struct nib_fp4 *a, *b, *b2; /* b2: NIB_OP_DUAL_GEMM, else NULL */
+	const struct nib_dense *c, *x;	  /* x: if A is not a */
 	enum nib_activations activations;
 	int64_t batch, b_batch, b2_batch; /* batch: of a and c */
 	int64_t end_row;		  /* the sampler knows the first */
@@ -271,7 +271,7 @@ static void each_problem(struct oracle *o, enum nib_op op,
 		    .index = i,
 		    .a = &p->a,
 		    .b = &p->b,
-		    .b2 = op == NIB_DUAL_GEMM ? &p->b2 : NULL,
+		    .b2 = op == NIB_OP_DUAL_GEMM ? &p->b2 : NULL,
 		    .c = &p->c,
 		    .x = &p->x,
 		    .activations = p->activations,
@@ -304,7 +304,7 @@ static void each_expert(struct oracle *o, enum nib_op op,
 		    .index = e,
 		    .a = &moe->a,
 		    .b = &moe->b,
-		    .b2 = op == NIB_DUAL_GEMM ? &moe->b2 : NULL,
+		    .b2 = op == NIB_OP_DUAL_GEMM ? &moe->b2 : NULL,
 		    .c = &moe->c,
 		    .x = &moe->x,
 		    .activations = moe->activations,
@@ -333,7 +333,7 @@ static void *take(char **memory, size_t bytes)
 
 static void take_row(struct nib_exact_row *row, char **memory, size_t k)
 {
-	row->scale = take(memory, k / NIB_BLOCK * sizeof(*row->scale));
+	row->scale = take(memory, k / NIB_NVFP4_BLOCK * sizeof(*row->scale));
 	row->twice = take(memory, k * sizeof(*row->twice));
 }
 
@@ -353,12 +353,12 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 	/* A value, the scale or flag of a block, and rounding to 8. */
 	const size_t row_bytes =
 	    n * (is_nvfp4 ? sizeof(int16_t) : sizeof(int16_t) + sizeof(double)) +
-	    n / NIB_BLOCK * sizeof(int32_t) + 24;
+	    n / NIB_NVFP4_BLOCK * sizeof(int32_t) + 24;
 	char *memory = malloc(rows * row_bytes);
 
 	if (!memory)
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "the oracle's rows of k = %lld",
-				(long long)k);
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"the oracle's rows of k = %lld", (long long)k);
 	o->memory = memory;
 	for (int i = 0; i < PANEL_ROWS; i++) {
 		if (is_nvfp4) {
@@ -366,7 +366,7 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 			continue;
 		}
 		o->x[i].x = take(&memory, n * sizeof(double));
-		o->x[i].is_narrow = take(&memory, n / NIB_BLOCK);
+		o->x[i].is_narrow = take(&memory, n / NIB_NVFP4_BLOCK);
 	}
 	if (is_nvfp4) {
 		take_row(&o->b, &memory, n);
@@ -375,7 +375,7 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 		take_weights(&o->w, &memory, n);
 		take_weights(&o->w2, &memory, n);
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Is there a bound to check with?  dtype: of x. */
@@ -386,9 +386,9 @@ static enum nib_status check_rule(const struct oracle *o,
 	const struct nib_dense_rule rule = {activations, dtype, o->options.arithmetic};
 
 	if (activations == NIB_ACTIVATIONS_NVFP4 || nib_has_dense_bound(rule))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return nib_fail_argument(
-	    err, NIB_UNSUPPORTED, "options.arithmetic",
+	    err, NIB_STATUS_UNSUPPORTED, "options.arithmetic",
 	    " = %d: must be NIB_ARITHMETIC_BLOCKS (%d), or "
 	    "NIB_ARITHMETIC_FP16_TENSOR (%d) for fp16 and bf16 with "
 	    "NIB_ACTIVATIONS_DENSE",
@@ -409,7 +409,7 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 		resolved =
 		    calloc((size_t)count, sizeof(*resolved) + nib_outputs_bytes());
 		if (!resolved)
-			return nib_fail(err, NIB_OUT_OF_MEMORY,
+			return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 					"the oracle's %" PRId64 " problems", count);
 	}
 	status = nib_valid_problems(op, NULL, problems, count, resolved, err);
@@ -465,7 +465,7 @@ enum nib_status nib_reference(enum nib_op op, const struct nib_problem *problems
 	return run_problems(&o, op, problems, count, err);
 }
 
-enum nib_status nib_reference_moe(enum nib_op op, const struct nib_moe_problem *moe,
+enum nib_status nib_moe_reference(enum nib_op op, const struct nib_moe_problem *moe,
 				  struct nib_error *err)
 {
 	struct oracle o = {0};
@@ -486,10 +486,11 @@ static enum nib_status check_open(struct oracle *o,
 	o->result = ours;
 	status =
 	    nib_options_read(&o->options, sizeof(o->options), options, "options", err);
-	if (status != NIB_OK)
+	if (status != NIB_STATUS_OK)
 		return status;
 	if (o->options.sample_rows < 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.sample_rows",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
+					 "options.sample_rows",
 					 " = %lld: must be 0 (all) "
 					 "or more",
 					 (long long)o->options.sample_rows);
@@ -497,7 +498,7 @@ static enum nib_status check_open(struct oracle *o,
 	    o->options.arithmetic != NIB_ARITHMETIC_FP16_TENSOR &&
 	    o->options.arithmetic != NIB_ARITHMETIC_FP4_TENSOR)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.arithmetic",
+		    err, NIB_STATUS_BAD_ARGUMENT, "options.arithmetic",
 		    " = %d: must be "
 		    "NIB_ARITHMETIC_BLOCKS (%d), "
 		    "NIB_ARITHMETIC_FP16_TENSOR (%d) or "
@@ -517,14 +518,14 @@ enum nib_status nib_check(enum nib_op op, const struct nib_problem *problems,
 	size_t bytes = 0;
 
 	status = check_open(&o, options, &ours, result, &bytes, err);
-	if (status == NIB_OK)
+	if (status == NIB_STATUS_OK)
 		status = run_problems(&o, op, problems, count, err);
-	if (status == NIB_OK)
+	if (status == NIB_STATUS_OK)
 		nib_info_write(result, &ours, bytes);
 	return status;
 }
 
-enum nib_status nib_check_moe(enum nib_op op, const struct nib_moe_problem *moe,
+enum nib_status nib_moe_check(enum nib_op op, const struct nib_moe_problem *moe,
 			      const struct nib_check_options *options,
 			      struct nib_check_result *result, struct nib_error *err)
 {
@@ -534,9 +535,9 @@ enum nib_status nib_check_moe(enum nib_op op, const struct nib_moe_problem *moe,
 	size_t bytes = 0;
 
 	status = check_open(&o, options, &ours, result, &bytes, err);
-	if (status == NIB_OK)
+	if (status == NIB_STATUS_OK)
 		status = run_moe(&o, op, moe, err);
-	if (status == NIB_OK)
+	if (status == NIB_STATUS_OK)
 		nib_info_write(result, &ours, bytes);
 	return status;
 }

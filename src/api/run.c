@@ -22,11 +22,11 @@ static const char *wrong_view(const struct nib_problem *plan,
 {
 	if (!nib_same_dense(&plan->x, &run->x))
 		return "x";
-	if (!nib_same_nvfp4(&plan->a, &run->a))
+	if (!nib_same_fp4(&plan->a, &run->a))
 		return "a";
-	if (!nib_same_nvfp4(&plan->b, &run->b) || !plan->b_packed != !run->b_packed)
+	if (!nib_same_fp4(&plan->b, &run->b) || !plan->b_packed != !run->b_packed)
 		return "b";
-	if (!nib_same_nvfp4(&plan->b2, &run->b2) || !plan->b2_packed != !run->b2_packed)
+	if (!nib_same_fp4(&plan->b2, &run->b2) || !plan->b2_packed != !run->b2_packed)
 		return "b2";
 	return nib_same_dense(&plan->c, &run->c) ? NULL : "c";
 }
@@ -39,14 +39,15 @@ static enum nib_status check_plan(const struct nib_problem *plan,
 	const char *view;
 
 	if (run->activations != plan->activations)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
 				   nib_label_of(array, index, "activations"), "",
 				   " = %d: must be the plan's, %d",
 				   (int)run->activations, (int)plan->activations);
 	view = wrong_view(plan, run);
 	if (!view)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, nib_label_of(array, index, view), "",
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
+			   nib_label_of(array, index, view), "",
 			   ": its sizes, strides, type or packing are not "
 			   "those that the plan was made for");
 }
@@ -70,7 +71,7 @@ static enum nib_status take_problems(const struct nib_plan *plan,
 				     struct nib_problem *out, void *scratch,
 				     struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int64_t i = 0; i < plan->count && !status; i++) {
 		status = take_problem(plan, &given[i], i, &out[i], err);
@@ -139,7 +140,7 @@ static enum nib_status run_on_host(struct nib_plan *plan,
 				   struct nib_error *err)
 {
 	void *workspace = options->workspace;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (!workspace)
 		status = nib_spare_take(plan->device, &plan->spares,
@@ -156,7 +157,7 @@ static enum nib_status run_on_host(struct nib_plan *plan,
 
 /* The weights may have been freed since, and others lie at their address. */
 static bool same_packed(const struct nib_plan *plan, const struct nib_packed *packed,
-			const struct nib_nvfp4 *checked)
+			const struct nib_fp4 *checked)
 {
 	return !packed || (nib_reads_packed(plan->device, packed) &&
 			   packed->rows == checked->rows && packed->k == checked->k &&
@@ -233,7 +234,7 @@ static enum nib_status run_elsewhere(struct nib_plan *plan,
 	    .is_callers_workspace = options->workspace != NULL,
 	    .stream = options->stream,
 	};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	pthread_mutex_lock(&last->lock);
 	run.is_repeated =
@@ -270,30 +271,30 @@ enum nib_status nib_run(struct nib_plan *plan, const struct nib_problem *problem
 			struct nib_error *err)
 {
 	if (!plan || plan->is_moe)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan", "%s",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan", "%s",
 					 plan
-					     ? ": made by nib_plan_create_moe(), so it "
-					       "runs by nib_run_moe()"
+					     ? ": made by nib_moe_plan_create(), so it "
+					       "runs by nib_moe_run()"
 					     : " = NULL: must be a plan");
 	if (count != plan->count)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "count",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "count",
 					 " = %" PRId64 ": must be the plan's %" PRId64,
 					 count, plan->count);
 	if (count > 0 && !problems)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "problems",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "problems",
 					 " = NULL: must point to %" PRId64 " problems",
 					 count);
 	if (count == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return run(plan, problems, NULL, options, err);
 }
 
-enum nib_status nib_run_moe(struct nib_plan *plan, const struct nib_moe_problem *moe,
+enum nib_status nib_moe_run(struct nib_plan *plan, const struct nib_moe_problem *moe,
 			    const struct nib_run_options *options,
 			    struct nib_error *err)
 {
 	if (!plan || !plan->is_moe)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "plan", "%s",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan", "%s",
 					 plan ? ": made by nib_plan_create(), so it "
 						"runs by nib_run()"
 					      : " = NULL: must be a plan");

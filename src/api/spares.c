@@ -15,22 +15,22 @@ static enum nib_status check_workspace(const struct nib_run_options *options,
 {
 	if (!options->workspace) {
 		if (!callers || !bytes)
-			return NIB_OK;
+			return NIB_STATUS_OK;
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.workspace",
+		    err, NIB_STATUS_BAD_ARGUMENT, "options.workspace",
 		    " = NULL: the plan was made with caller_workspace, so a "
 		    "run must bring %zu bytes",
 		    bytes);
 	}
 	if (options->workspace_bytes < bytes)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.workspace_bytes",
+		    err, NIB_STATUS_BAD_ARGUMENT, "options.workspace_bytes",
 		    " = %zu: must be at least %zu", options->workspace_bytes, bytes);
 	if ((uintptr_t)options->workspace % 64)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.workspace",
-					 " = %p: must be aligned to 64 bytes",
-					 options->workspace);
-	return NIB_OK;
+		return nib_fail_argument(
+		    err, NIB_STATUS_BAD_ARGUMENT, "options.workspace",
+		    " = %p: must be aligned to 64 bytes", options->workspace);
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_take_run_options(const struct nib_device *device,
@@ -45,7 +45,7 @@ enum nib_status nib_take_run_options(const struct nib_device *device,
 		status = nib_check_stream(device, ours->stream, "options.stream", err);
 	if (!status && ours->check_data && !device->backend->is_host)
 		return nib_fail_argument(
-		    err, NIB_UNSUPPORTED, "options.check_data",
+		    err, NIB_STATUS_UNSUPPORTED, "options.check_data",
 		    " = %d: must be 0 on '%s', whose data the host does not "
 		    "read",
 		    ours->check_data, device->backend->name);
@@ -58,7 +58,7 @@ enum nib_status nib_spare_take(struct nib_device *device, struct nib_spares *spa
 	for (int i = 0; i < NIB_SPARES; i++) {
 		*workspace = atomic_exchange(&spares->kept[i], NULL);
 		if (*workspace)
-			return NIB_OK;
+			return NIB_STATUS_OK;
 	}
 	return device->backend->workspace_new(device, bytes, workspace, err);
 }

@@ -14,14 +14,14 @@ static enum nib_status take_dense(const struct nib_dense *in, struct nib_dense *
 	enum nib_status status;
 
 	if (!in)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
 					 " = NULL: must point to a view");
 	if ((status = nib_valid_dense(in, out, label, err)) ||
 	    (status = nib_valid_dense_data(out, label, err)))
 		return status;
 	if (out->batch == 1)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "batch",
 			   " = %" PRId64 ": must be one matrix = 1", out->batch);
 }
 
@@ -30,25 +30,26 @@ static enum nib_status check_sizes(const struct nib_moe_combine *c,
 				   struct nib_error *err)
 {
 	if (c->rows.dtype != c->y.dtype)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rows.dtype",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "rows.dtype",
 					 " = %d: must be y.dtype = %d",
 					 (int)c->rows.dtype, (int)c->y.dtype);
 	if (c->rows.cols != c->y.cols)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rows.cols",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "rows.cols",
 					 " = %" PRId64 ": must be y.cols = %" PRId64,
 					 c->rows.cols, c->y.cols);
 	if (c->rows.rows > 1 && c->rows.row_stride_elems != c->rows.cols)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rows.row_stride_elems",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
+					 "rows.row_stride_elems",
 					 " = %" PRId64 ": must be rows.cols = %" PRId64,
 					 c->rows.row_stride_elems, c->rows.cols);
 	if (c->top_k < 0 || c->top_k > INT32_MAX ||
 	    (c->top_k > 0 && c->y.rows > INT32_MAX / c->top_k))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "top_k",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "top_k",
 					 " = %" PRId64
 					 ": must not be negative, and with %" PRId64
 					 " tokens give at most 2^31 - 1 slots",
 					 c->top_k, c->y.rows);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* An array of four bytes a slot, apart from y. */
@@ -60,9 +61,9 @@ static enum nib_status check_slots(const struct nib_moe_combine *c, const void *
 				      begin + 4 * (uintptr_t)(c->y.rows * c->top_k)};
 
 	if (span.begin == span.end)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (!slots)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
 					 " = NULL: must point to %" PRId64 " values",
 					 c->y.rows * c->top_k);
 	return nib_check_disjoint(nib_dense_span(&c->y), nib_label("y"), span,
@@ -76,12 +77,12 @@ static enum nib_status check_rows(const struct nib_moe_combine *c,
 	for (int64_t slot = 0; slot < c->y.rows * c->top_k; slot++)
 		if (c->slot_rows[slot] >= c->rows.rows)
 			return nib_fail_argument(
-			    err, NIB_BAD_ARGUMENT, "slot_rows",
+			    err, NIB_STATUS_BAD_ARGUMENT, "slot_rows",
 			    "[%" PRId64 ", %" PRId64
 			    "] = %d: must be below rows.rows = %" PRId64,
 			    slot / c->top_k, slot % c->top_k, (int)c->slot_rows[slot],
 			    c->rows.rows);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check(const struct nib_moe_combine *c, bool is_host,
@@ -96,7 +97,7 @@ static enum nib_status check(const struct nib_moe_combine *c, bool is_host,
 	    (status = check_slots(c, c->slot_rows, "slot_rows", err)) ||
 	    (status = check_slots(c, c->weights, "weights", err)))
 		return status;
-	return is_host ? check_rows(c, err) : NIB_OK;
+	return is_host ? check_rows(c, err) : NIB_STATUS_OK;
 }
 
 enum nib_status nib_sum_slots(struct nib_device *device, const struct nib_dense *rows,
@@ -113,7 +114,7 @@ enum nib_status nib_sum_slots(struct nib_device *device, const struct nib_dense 
 	enum nib_status status;
 
 	if (!device)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "device",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
 					 " = NULL: must be an open device");
 	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (!status)

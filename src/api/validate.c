@@ -16,13 +16,14 @@
 
 static enum nib_status check_op(enum nib_op op, bool is_moe, struct nib_error *err)
 {
-	if (op == NIB_GEMM || op == NIB_DUAL_GEMM || (op == NIB_GEMV && !is_moe))
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "op", " = %d: must be %s",
-				 (int)op,
-				 is_moe ? "NIB_GEMM (0) or NIB_DUAL_GEMM (1)"
-					: "NIB_GEMM (0), NIB_DUAL_GEMM (1) or "
-					  "NIB_GEMV (2)");
+	if (op == NIB_OP_GEMM || op == NIB_OP_DUAL_GEMM ||
+	    (op == NIB_OP_GEMV && !is_moe))
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "op",
+				 " = %d: must be %s", (int)op,
+				 is_moe ? "NIB_OP_GEMM (0) or NIB_OP_DUAL_GEMM (1)"
+					: "NIB_OP_GEMM (0), NIB_OP_DUAL_GEMM (1) or "
+					  "NIB_OP_GEMV (2)");
 }
 
 /* Devices of one instruction set read the same packed weights; each GPU its own. */
@@ -40,29 +41,29 @@ bool nib_reads_packed(const struct nib_device *device, const struct nib_packed *
 }
 
 enum nib_status nib_valid_weights(const struct nib_device *device,
-				  const struct nib_nvfp4 *view,
-				  const struct nib_packed *packed,
-				  struct nib_nvfp4 *out, struct nib_label label,
-				  const char *packed_field, struct nib_error *err)
+				  const struct nib_fp4 *view,
+				  const struct nib_packed *packed, struct nib_fp4 *out,
+				  struct nib_label label, const char *packed_field,
+				  struct nib_error *err)
 {
 	struct nib_label packed_label = label;
-	struct nib_nvfp4 sizes = {0};
+	struct nib_fp4 sizes = {0};
 
 	if (!packed)
-		return nib_valid_nvfp4(view, out, label, err);
+		return nib_valid_fp4(view, out, label, err);
 	packed_label.field = packed_field;
 	if (!device)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, packed_label, "",
 				   " is set: the oracle reads views only");
 	if (!nib_reads_packed(device, packed))
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, packed_label, "",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, packed_label, "",
 				   ": must be packed for the plan's device, or "
 				   "for a cpu device of its instruction set");
 	sizes.rows = packed->rows;
 	sizes.k = packed->k;
 	sizes.batch = packed->batch;
 	sizes.batch_stride_bytes = packed->batch_stride_bytes;
-	return nib_valid_nvfp4(&sizes, out, label, err);
+	return nib_valid_fp4(&sizes, out, label, err);
 }
 
 /* ---- A ------------------------------------------------------------------- */
@@ -84,7 +85,7 @@ static struct a_names names_of(enum nib_activations activations)
  * A as a run reads it: x resolved, and its sizes as those of a view without
  * data.
  */
-static enum nib_status resolve_x(const struct nib_dense *x, struct nib_nvfp4 *a_out,
+static enum nib_status resolve_x(const struct nib_dense *x, struct nib_fp4 *a_out,
 				 struct nib_dense *x_out, struct nib_label label,
 				 struct nib_error *err)
 {
@@ -92,32 +93,32 @@ static enum nib_status resolve_x(const struct nib_dense *x, struct nib_nvfp4 *a_
 
 	if (status)
 		return status;
-	if (x_out->cols > NIB_MAX_K || x_out->cols % NIB_BLOCK != 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "cols",
+	if (x_out->cols > NIB_MAX_K || x_out->cols % NIB_NVFP4_BLOCK != 0)
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "cols",
 				   " = %" PRId64
 				   ": k must be a multiple of %d, 0 to %" PRId64,
-				   x_out->cols, NIB_BLOCK, NIB_MAX_K);
-	*a_out = (struct nib_nvfp4){
+				   x_out->cols, NIB_NVFP4_BLOCK, NIB_MAX_K);
+	*a_out = (struct nib_fp4){
 	    .rows = x_out->rows, .k = x_out->cols, .batch = x_out->batch};
-	return nib_valid_nvfp4(a_out, a_out, label, err);
+	return nib_valid_fp4(a_out, a_out, label, err);
 }
 
 /* array, index: of the problem.  The view that A is not becomes zero. */
 static enum nib_status resolve_a(enum nib_activations activations,
-				 const struct nib_nvfp4 *a, const struct nib_dense *x,
+				 const struct nib_fp4 *a, const struct nib_dense *x,
 				 const char *array, int64_t index,
-				 struct nib_nvfp4 *a_out, struct nib_dense *x_out,
+				 struct nib_fp4 *a_out, struct nib_dense *x_out,
 				 struct nib_error *err)
 {
 	switch (activations) {
 	case NIB_ACTIVATIONS_NVFP4:
 		memset(x_out, 0, sizeof(*x_out));
-		return nib_valid_nvfp4(a, a_out, nib_label_of(array, index, "a"), err);
+		return nib_valid_fp4(a, a_out, nib_label_of(array, index, "a"), err);
 	case NIB_ACTIVATIONS_DENSE:
 	case NIB_ACTIVATIONS_INT8:
 		return resolve_x(x, a_out, x_out, nib_label_of(array, index, "x"), err);
 	}
-	return nib_fail_at(err, NIB_BAD_ARGUMENT,
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
 			   nib_label_of(array, index, "activations"), "",
 			   " = %d: must be NIB_ACTIVATIONS_NVFP4 (0), "
 			   "NIB_ACTIVATIONS_DENSE (1) or "
@@ -126,28 +127,28 @@ static enum nib_status resolve_a(enum nib_activations activations,
 }
 
 /* Compares k with A's, and the rows of b with the columns of c. */
-static enum nib_status check_fit(const struct nib_nvfp4 *b, const struct nib_nvfp4 *a,
+static enum nib_status check_fit(const struct nib_fp4 *b, const struct nib_fp4 *a,
 				 struct a_names names, const struct nib_dense *c,
 				 struct nib_label label, struct nib_error *err)
 {
 	if (b->k != a->k)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "k",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "k",
 				   " = %" PRId64 ": must be %s = %" PRId64, b->k,
 				   names.k, a->k);
 	if (b->rows != c->cols)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "rows",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "rows",
 				   " = %" PRId64 ": must be c.cols = %" PRId64, b->rows,
 				   c->cols);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-static enum nib_status check_batch(const struct nib_nvfp4 *b, int64_t batch,
+static enum nib_status check_batch(const struct nib_fp4 *b, int64_t batch,
 				   struct a_names names, struct nib_label label,
 				   struct nib_error *err)
 {
 	if (b->batch == 1 || b->batch == batch)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "batch",
 			   " = %" PRId64 ": must be 1 or %s = %" PRId64, b->batch,
 			   names.batch, batch);
 }
@@ -160,18 +161,19 @@ static enum nib_status check_output(enum nib_op op, const struct nib_problem *p,
 	const struct a_names names = names_of(p->activations);
 
 	if (p->c.rows != p->a.rows)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "rows",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, lc, "rows",
 				   " = %" PRId64 ": must be %s = %" PRId64, p->c.rows,
 				   names.rows, p->a.rows);
 	if (p->c.batch != p->a.batch)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "batch",
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, lc, "batch",
 				   " = %" PRId64 ": must be %s = %" PRId64, p->c.batch,
 				   names.batch, p->a.batch);
-	if (op == NIB_GEMV && p->a.rows != 1)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+	if (op == NIB_OP_GEMV && p->a.rows != 1)
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
 				   nib_label_of("problems", index, names.view), "rows",
-				   " = %" PRId64 ": must be 1 for NIB_GEMV", p->a.rows);
-	return NIB_OK;
+				   " = %" PRId64 ": must be 1 for NIB_OP_GEMV",
+				   p->a.rows);
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_valid_problem(enum nib_op op, const struct nib_device *device,
@@ -196,10 +198,10 @@ enum nib_status nib_valid_problem(enum nib_op op, const struct nib_device *devic
 	    (status = check_batch(&out->b, out->a.batch, names, lb, err)) ||
 	    (status = check_output(op, out, index, err)))
 		return status;
-	if (op != NIB_DUAL_GEMM) {
+	if (op != NIB_OP_DUAL_GEMM) {
 		memset(&out->b2, 0, sizeof(out->b2));
 		out->b2_packed = NULL;
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	if ((status = nib_valid_weights(device, &problem->b2, problem->b2_packed,
 					&out->b2, lb2, "b2_packed", err)) ||
@@ -214,16 +216,16 @@ static enum nib_status check_kind(const struct nib_problem *first,
 				  struct nib_error *err)
 {
 	if (p->activations != first->activations)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
 				   nib_label_of("problems", index, "activations"), "",
 				   " = %d: must be problems[0]'s, %d",
 				   (int)p->activations, (int)first->activations);
 	if (p->x.dtype != first->x.dtype)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
 				   nib_label_of("problems", index, "x"), "dtype",
 				   " = %d: must be problems[0]'s, %d", (int)p->x.dtype,
 				   (int)first->x.dtype);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_valid_problems(enum nib_op op, const struct nib_device *device,
@@ -235,12 +237,12 @@ enum nib_status nib_valid_problems(enum nib_op op, const struct nib_device *devi
 	if (status)
 		return status;
 	if (count < 0 || count > INT32_MAX)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "count",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "count",
 					 " = %" PRId64 ": must be 0 to 2^31 - 1",
 					 count);
 	if (count > 0 && !problems)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "problems",
+		    err, NIB_STATUS_BAD_ARGUMENT, "problems",
 		    " = NULL: must point to count = %" PRId64 " problems", count);
 	for (int64_t i = 0; i < count && !status; i++) {
 		status = nib_valid_problem(op, device, &problems[i], i, &out[i], err);
@@ -252,14 +254,14 @@ enum nib_status nib_valid_problems(enum nib_op op, const struct nib_device *devi
 
 /* The weights of a MoE: one matrix an expert, as moe.b has. */
 static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
-				     const struct nib_nvfp4 *b, struct nib_label label,
+				     const struct nib_fp4 *b, struct nib_label label,
 				     struct nib_error *err)
 {
 	enum nib_status status =
 	    check_fit(b, &moe->a, names_of(moe->activations), &moe->c, label, err);
 
 	if (!status && b->batch != moe->b.batch)
-		status = nib_fail_at(err, NIB_BAD_ARGUMENT, label, "batch",
+		status = nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "batch",
 				     " = %" PRId64 ": must be moe.b.batch = %" PRId64,
 				     b->batch, moe->b.batch);
 	return status;
@@ -269,18 +271,18 @@ static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
 static enum nib_status check_scale_rows(const struct nib_moe_problem *moe,
 					struct nib_error *err)
 {
-	struct nib_nvfp4 scales = moe->a;
+	struct nib_fp4 scales = moe->a;
 
 	if (!moe->scale_rows)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe.scale_rows",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows",
 					 " = %p: must be NULL if A is moe.x, "
 					 "which has no scales",
 					 (const void *)moe->scale_rows);
 	scales.rows = moe->scale_rows_total;
 	scales.row_stride_bytes = 0;
-	return nib_valid_nvfp4(&scales, &scales, nib_label_of("moe", -1, "a"), err);
+	return nib_valid_fp4(&scales, &scales, nib_label_of("moe", -1, "a"), err);
 }
 
 enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
@@ -295,7 +297,7 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 	if ((status = check_op(op, true, err)))
 		return status;
 	if (!moe)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "moe",
 					 " = NULL: must point to a problem");
 	*out = *moe;
 	if ((status = nib_check_reserved(moe->reserved, nib_label("moe"), err)) ||
@@ -307,7 +309,7 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 	    (status = check_moe_fit(out, &out->b, lb, err)))
 		return status;
 	if (out->a.batch != 1 || out->c.batch != 1 || out->c.rows != out->a.rows)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe.c",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "moe.c",
 					 " = [%" PRId64 ", %" PRId64 "] x %" PRId64
 					 ": must have %s = %" PRId64
 					 " rows, and %s and c batch 1",
@@ -315,20 +317,20 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 					 names_of(moe->activations).rows, out->a.rows,
 					 names_of(moe->activations).view);
 	if (out->b.batch > INT32_MAX || out->a.rows > INT32_MAX)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "moe",
 					 ": %" PRId64 " experts, %" PRId64
 					 " rows: both must be below 2^31",
 					 out->b.batch, out->a.rows);
 	if (moe->scale_rows_total < 0 || moe->scale_rows_total > INT32_MAX)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe.scale_rows_total",
-					 " = %" PRId64 ": must be 0 to 2^31 - 1",
-					 moe->scale_rows_total);
+		return nib_fail_argument(
+		    err, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows_total",
+		    " = %" PRId64 ": must be 0 to 2^31 - 1", moe->scale_rows_total);
 	if ((status = check_scale_rows(moe, err)))
 		return status;
-	if (op != NIB_DUAL_GEMM) {
+	if (op != NIB_OP_DUAL_GEMM) {
 		memset(&out->b2, 0, sizeof(out->b2));
 		out->b2_packed = NULL;
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	status = nib_valid_weights(device, &moe->b2, moe->b2_packed, &out->b2, lb2,
 				   "b2_packed", err);
@@ -337,7 +339,7 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 
 /* ---- a view of a run and its plan's ---------------------------------------- */
 
-bool nib_same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y)
+bool nib_same_fp4(const struct nib_fp4 *x, const struct nib_fp4 *y)
 {
 	return x->rows == y->rows && x->k == y->k && x->batch == y->batch &&
 	       x->row_stride_bytes == y->row_stride_bytes &&
@@ -371,8 +373,8 @@ enum nib_status nib_check_stream(const struct nib_device *device, const void *st
 				 const char *name, struct nib_error *err)
 {
 	if (!stream || !device->backend->is_host)
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
 				 " = %p: must be NULL on '%s', which has no streams",
 				 stream, device->backend->name);
 }
@@ -384,18 +386,18 @@ enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
 				   struct nib_error *err)
 {
 	if (!nib_spans_overlap(c, in))
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, lc, "data",
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, lc, "data",
 			   " [%p, %p) overlaps %s [%p, %p): outputs must lie apart",
 			   (void *)c.begin, (void *)c.end, NIB_LABEL_TEXT(li),
 			   (void *)in.begin, (void *)in.end);
 }
 
-static enum nib_status check_input(const struct nib_nvfp4 *v, struct nib_label label,
+static enum nib_status check_input(const struct nib_fp4 *v, struct nib_label label,
 				   struct nib_span c, struct nib_label lc,
 				   struct nib_error *err)
 {
-	enum nib_status status = nib_valid_nvfp4_data(v, label, err);
+	enum nib_status status = nib_valid_fp4_data(v, label, err);
 
 	if (!status)
 		status = nib_check_disjoint(c, lc, nib_codes_span(v), label, err);
@@ -431,7 +433,7 @@ enum nib_status nib_valid_problem_data(enum nib_op op, const struct nib_problem 
 	if (!status && !p->b_packed)
 		status = check_input(&p->b, nib_label_of("problems", index, "b"), c, lc,
 				     err);
-	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
+	if (!status && op == NIB_OP_DUAL_GEMM && !p->b2_packed)
 		status = check_input(&p->b2, nib_label_of("problems", index, "b2"), c,
 				     lc, err);
 	return status;
@@ -450,7 +452,7 @@ enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 
 		if (begin < 0 || end < begin || end > moe->a.rows)
 			return nib_fail_argument(
-			    err, NIB_BAD_ARGUMENT, "moe.row_offsets",
+			    err, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets",
 			    "[%" PRId64 "..] = %" PRId64 ", %" PRId64
 			    ": must ascend within 0 to %s = %" PRId64,
 			    e, begin, end, names_of(moe->activations).rows,
@@ -459,20 +461,20 @@ enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 			continue;
 		if (scale < 0 || scale + end - begin > moe->scale_rows_total)
 			return nib_fail_argument(
-			    err, NIB_BAD_ARGUMENT, "moe.scale_rows",
+			    err, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows",
 			    "[%" PRId64 "] = %" PRId64 ": with %" PRId64
 			    " rows it must stay within "
 			    "scale_rows_total = %" PRId64,
 			    e, scale, end - begin, moe->scale_rows_total);
-		if (moe->a.scale_layout == NIB_TILED_128X4 && scale % 128)
-			return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+		if (moe->a.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4 && scale % 128)
+			return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
 						 "moe.scale_rows",
 						 "[%" PRId64 "] = %" PRId64
 						 ": must be a multiple of 128 with "
-						 "NIB_TILED_128X4",
+						 "NIB_SCALE_LAYOUT_TILED_128X4",
 						 e, scale);
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* A of a mixture of experts; c: the output, from which it lies apart. */
@@ -480,7 +482,7 @@ static enum nib_status check_moe_a(const struct nib_moe_problem *moe, struct nib
 				   struct nib_label lc, struct nib_error *err)
 {
 	const struct nib_label la = nib_label_of("moe", -1, "a");
-	struct nib_nvfp4 scales = moe->a;
+	struct nib_fp4 scales = moe->a;
 	enum nib_status status;
 
 	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
@@ -492,9 +494,9 @@ static enum nib_status check_moe_a(const struct nib_moe_problem *moe, struct nib
 		scales.codes = scales.scales;
 		scales.row_stride_bytes = 0;
 	}
-	status = nib_valid_nvfp4_data(&moe->a, la, err);
+	status = nib_valid_fp4_data(&moe->a, la, err);
 	if (!status)
-		status = nib_valid_nvfp4_data(&scales, la, err);
+		status = nib_valid_fp4_data(&scales, la, err);
 	if (!status)
 		status = nib_check_disjoint(c, lc, nib_codes_span(&moe->a), la, err);
 	if (!status)
@@ -510,15 +512,15 @@ enum nib_status nib_valid_moe_data(enum nib_op op, const struct nib_moe_problem 
 	enum nib_status status;
 
 	if (!moe->row_offsets)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "moe.row_offsets",
-					 " = NULL: must point to %" PRId64 " values",
-					 moe->b.batch + 1);
+		return nib_fail_argument(
+		    err, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets",
+		    " = NULL: must point to %" PRId64 " values", moe->b.batch + 1);
 	status = nib_valid_dense_data(&moe->c, lc, err);
 	if (!status)
 		status = check_moe_a(moe, c, lc, err);
 	if (!status && !moe->b_packed)
 		status = check_input(&moe->b, nib_label_of("moe", -1, "b"), c, lc, err);
-	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
+	if (!status && op == NIB_OP_DUAL_GEMM && !moe->b2_packed)
 		status =
 		    check_input(&moe->b2, nib_label_of("moe", -1, "b2"), c, lc, err);
 	return status;
@@ -527,13 +529,13 @@ enum nib_status nib_valid_moe_data(enum nib_op op, const struct nib_moe_problem 
 /* ---- scale signs -------------------------------------------------------- */
 
 /* The first group of the row whose scale has its sign bit, or -1. */
-static int64_t first_signed(const struct nib_nvfp4 *v, int64_t batch, int64_t row)
+static int64_t first_signed(const struct nib_fp4 *v, int64_t batch, int64_t row)
 {
-	const int64_t groups = v->k / NIB_BLOCK;
+	const int64_t groups = v->k / NIB_NVFP4_BLOCK;
 	uint8_t any = 0;
 
-	if (v->scale_layout == NIB_LINEAR) {
-		const uint8_t *scales = nib_nvfp4_scale(v, batch, row, 0);
+	if (v->scale_layout == NIB_SCALE_LAYOUT_LINEAR) {
+		const uint8_t *scales = nib_fp4_scale(v, batch, row, 0);
 
 		for (int64_t g = 0; g < groups; g++)
 			any |= scales[g];
@@ -541,40 +543,40 @@ static int64_t first_signed(const struct nib_nvfp4 *v, int64_t batch, int64_t ro
 			return -1;
 	}
 	for (int64_t g = 0; g < groups; g++)
-		if (*nib_nvfp4_scale(v, batch, row, g) & 0x80)
+		if (*nib_fp4_scale(v, batch, row, g) & 0x80)
 			return g;
 	return -1;
 }
 
-enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
+enum nib_status nib_valid_row_signs(const struct nib_fp4 *v, int64_t batch,
 				    int64_t first, int64_t end, struct nib_label label,
 				    struct nib_error *err)
 {
 	/* A view without scales may have 2^40 rows, so no loop visits them. */
 	if (v->k == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	for (int64_t row = first; row < end; row++) {
 		int64_t g = first_signed(v, batch, row);
 
 		if (g < 0)
 			continue;
-		return nib_fail_at(err, NIB_BAD_DATA, label, "scales",
+		return nib_fail_at(err, NIB_STATUS_BAD_DATA, label, "scales",
 				   ": batch %" PRId64 ", row %" PRId64
 				   ", group %" PRId64
 				   " is 0x%02x: the sign bit must be 0",
-				   batch, row, g, *nib_nvfp4_scale(v, batch, row, g));
+				   batch, row, g, *nib_fp4_scale(v, batch, row, g));
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v, struct nib_label label,
+enum nib_status nib_valid_scale_signs(const struct nib_fp4 *v, struct nib_label label,
 				      struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	/* Nor over its batches. */
 	if (v->rows == 0 || v->k == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	for (int64_t batch = 0; batch < v->batch && !status; batch++)
 		status = nib_valid_row_signs(v, batch, 0, v->rows, label, err);
 	return status;
@@ -583,7 +585,7 @@ enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v, struct nib_labe
 enum nib_status nib_valid_problem_signs(enum nib_op op, const struct nib_problem *p,
 					int64_t index, struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (p->activations == NIB_ACTIVATIONS_NVFP4)
 		status = nib_valid_scale_signs(
@@ -591,7 +593,7 @@ enum nib_status nib_valid_problem_signs(enum nib_op op, const struct nib_problem
 	if (!status && !p->b_packed)
 		status = nib_valid_scale_signs(
 		    &p->b, nib_label_of("problems", index, "b"), err);
-	if (!status && op == NIB_DUAL_GEMM && !p->b2_packed)
+	if (!status && op == NIB_OP_DUAL_GEMM && !p->b2_packed)
 		status = nib_valid_scale_signs(
 		    &p->b2, nib_label_of("problems", index, "b2"), err);
 	return status;
@@ -601,7 +603,7 @@ enum nib_status nib_valid_moe_signs(enum nib_op op, const struct nib_moe_problem
 				    struct nib_error *err)
 {
 	const bool has_scales = moe->activations == NIB_ACTIVATIONS_NVFP4;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	/* Rows that no expert has may hold anything. */
 	for (int64_t e = 0; has_scales && e < moe->b.batch && !status; e++) {
@@ -615,7 +617,7 @@ enum nib_status nib_valid_moe_signs(enum nib_op op, const struct nib_moe_problem
 	if (!status && !moe->b_packed)
 		status =
 		    nib_valid_scale_signs(&moe->b, nib_label_of("moe", -1, "b"), err);
-	if (!status && op == NIB_DUAL_GEMM && !moe->b2_packed)
+	if (!status && op == NIB_OP_DUAL_GEMM && !moe->b2_packed)
 		status =
 		    nib_valid_scale_signs(&moe->b2, nib_label_of("moe", -1, "b2"), err);
 	return status;
@@ -628,11 +630,11 @@ double nib_problem_flop(enum nib_op op, const struct nib_problem *p)
 	double flop = 2.0 * (double)p->a.rows * (double)p->c.cols * (double)p->a.k *
 		      (double)p->a.batch;
 
-	return op == NIB_DUAL_GEMM ? 2 * flop : flop;
+	return op == NIB_OP_DUAL_GEMM ? 2 * flop : flop;
 }
 
 /* 4 bits a code and 8 bits for 16 of them: 9/16 byte a value. */
-static double nvfp4_bytes(const struct nib_nvfp4 *v)
+static double nvfp4_bytes(const struct nib_fp4 *v)
 {
 	return (double)v->batch * (double)v->rows * (double)v->k * 9 / 16;
 }
@@ -649,7 +651,7 @@ double nib_problem_bytes(enum nib_op op, const struct nib_problem *p)
 							       : dense_bytes(&p->x);
 
 	bytes += nvfp4_bytes(&p->b);
-	if (op == NIB_DUAL_GEMM)
+	if (op == NIB_OP_DUAL_GEMM)
 		bytes += nvfp4_bytes(&p->b2);
 	return bytes + dense_bytes(&p->c);
 }

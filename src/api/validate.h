@@ -9,13 +9,13 @@
 #include "core/view.h"
 #include "nibblas.h"
 
-/* NIB_BAD_DATA naming the first scale with its sign bit set. */
-enum nib_status nib_valid_scale_signs(const struct nib_nvfp4 *v, struct nib_label label,
+/* NIB_STATUS_BAD_DATA naming the first scale with its sign bit set. */
+enum nib_status nib_valid_scale_signs(const struct nib_fp4 *v, struct nib_label label,
 				      struct nib_error *err);
 
 /* The same for rows first .. end-1 of one batch, which may be beyond v->rows.
  */
-enum nib_status nib_valid_row_signs(const struct nib_nvfp4 *v, int64_t batch,
+enum nib_status nib_valid_row_signs(const struct nib_fp4 *v, int64_t batch,
 				    int64_t first, int64_t end, struct nib_label label,
 				    struct nib_error *err);
 
@@ -42,13 +42,13 @@ bool nib_reads_packed(const struct nib_device *device, const struct nib_packed *
  * which out has the sizes and no data.  packed_field: what messages call packed.
  */
 enum nib_status nib_valid_weights(const struct nib_device *device,
-				  const struct nib_nvfp4 *view,
-				  const struct nib_packed *packed,
-				  struct nib_nvfp4 *out, struct nib_label label,
-				  const char *packed_field, struct nib_error *err);
+				  const struct nib_fp4 *view,
+				  const struct nib_packed *packed, struct nib_fp4 *out,
+				  struct nib_label label, const char *packed_field,
+				  struct nib_error *err);
 
 /* Whether two resolved views have the same sizes, strides and type. */
-bool nib_same_nvfp4(const struct nib_nvfp4 *x, const struct nib_nvfp4 *y);
+bool nib_same_fp4(const struct nib_fp4 *x, const struct nib_fp4 *y);
 bool nib_same_dense(const struct nib_dense *x, const struct nib_dense *y);
 
 /*
@@ -57,7 +57,7 @@ bool nib_same_dense(const struct nib_dense *x, const struct nib_dense *y);
  */
 bool nib_is_global(float global);
 
-/* NIB_BAD_ARGUMENT if a backend without streams is given one. */
+/* NIB_STATUS_BAD_ARGUMENT if a backend without streams is given one. */
 enum nib_status nib_check_stream(const struct nib_device *device, const void *stream,
 				 const char *name, struct nib_error *err);
 

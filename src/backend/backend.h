@@ -132,10 +132,10 @@ struct nib_moe_route {
  */
 struct nib_moe_gather {
 	const struct nib_moe_layer *layer;
-	struct nib_nvfp4 a;	/* with NIB_ACTIVATIONS_NVFP4, */
+	struct nib_fp4 a;	/* with NIB_ACTIVATIONS_NVFP4, */
 	struct nib_dense dense; /* else of x's type */
 	/* Rows of x by token, where a host backend quantises them. */
-	struct nib_nvfp4 tokens;
+	struct nib_fp4 tokens;
 };
 
 /*
@@ -147,7 +147,7 @@ struct nib_moe_activate {
 	const int32_t *rows;
 	const float *gate, *up;
 	struct nib_dense h; /* on a host backend it has *rows rows, as q */
-	struct nib_nvfp4 q;
+	struct nib_fp4 q;
 };
 
 /* Step 5 of struct nib_moe_layer; rows has y's type. */
@@ -175,7 +175,7 @@ struct nib_moe_few {
 	const struct nib_moe_layer *layer;
 	const struct nib_moe_route *route;
 	const struct nib_moe_problem *first, *up, *down;
-	struct nib_nvfp4 tokens;
+	struct nib_fp4 tokens;
 	uint32_t *arrivals;
 };
 
@@ -243,18 +243,18 @@ struct nib_backend {
 	 * Scale signs are checked on a host backend only.  shares_codes: they
 	 * need not be copied.
 	 */
-	enum nib_status (*pack)(struct nib_device *device, const struct nib_nvfp4 *b,
+	enum nib_status (*pack)(struct nib_device *device, const struct nib_fp4 *b,
 				bool shares_codes, struct nib_packed **packed,
 				struct nib_error *err);
 	/* Whether pack() shares the codes of b if it may. */
-	bool (*pack_shares)(const struct nib_device *device, const struct nib_nvfp4 *b);
+	bool (*pack_shares)(const struct nib_device *device, const struct nib_fp4 *b);
 	/* b: of the same sizes. */
 	enum nib_status (*packed_update)(struct nib_packed *packed,
-					 const struct nib_nvfp4 *b,
+					 const struct nib_fp4 *b,
 					 struct nib_error *err);
 	/* to: of the same sizes; its codes and scales are apart. */
 	enum nib_status (*unpack)(const struct nib_packed *packed,
-				  const struct nib_nvfp4 *to, struct nib_error *err);
+				  const struct nib_fp4 *to, struct nib_error *err);
 	void (*packed_free)(struct nib_packed *packed);
 
 	/* Allocates a plan of the backend's own size, zeroed. */
@@ -274,14 +274,13 @@ struct nib_backend {
 	 * global_pointer and no stream.
 	 */
 	enum nib_status (*quantize)(struct nib_device *device,
-				    const struct nib_dense *x,
-				    const struct nib_nvfp4 *q,
+				    const struct nib_dense *x, const struct nib_fp4 *q,
 				    const struct nib_quantize_options *options,
 				    float *global_used, struct nib_error *err);
 	enum nib_status (*amax)(struct nib_device *device, const struct nib_dense *x,
 				bool saturate, float *amax, struct nib_error *err);
 	enum nib_status (*dequantize)(struct nib_device *device,
-				      const struct nib_nvfp4 *q, float global,
+				      const struct nib_fp4 *q, float global,
 				      const struct nib_dense *y,
 				      const struct nib_dequantize_options *options,
 				      struct nib_error *err);
@@ -291,8 +290,8 @@ struct nib_backend {
 				       int32_t *scale_rows, void *stream,
 				       struct nib_error *err);
 	enum nib_status (*convert_scales)(struct nib_device *device,
-					  const struct nib_nvfp4 *from,
-					  const struct nib_nvfp4 *to, void *stream,
+					  const struct nib_fp4 *from,
+					  const struct nib_fp4 *to, void *stream,
 					  struct nib_error *err);
 	/* The steps of layers of experts, which all are there. */
 	const struct nib_moe_steps *moe_steps;
@@ -304,8 +303,8 @@ extern const struct nib_backend *const nib_backends[];
 extern const struct nib_backend nib_backend_cpu;
 extern const struct nib_backend nib_backend_cuda;
 
-/* Entries of backends that cannot do it: NIB_UNSUPPORTED (unsupported.c). */
-bool nib_shares_no_codes(const struct nib_device *device, const struct nib_nvfp4 *b);
+/* Entries of backends that cannot do it: NIB_STATUS_UNSUPPORTED (unsupported.c). */
+bool nib_shares_no_codes(const struct nib_device *device, const struct nib_fp4 *b);
 enum nib_status nib_no_probe(struct nib_device *device, enum nib_probe probe,
 			     const void *data, int64_t amount, int64_t *done,
 			     void *stream, struct nib_error *err);

@@ -3,7 +3,7 @@
 #include "backend/backend.h"
 #include "core/error.h"
 
-bool nib_shares_no_codes(const struct nib_device *device, const struct nib_nvfp4 *b)
+bool nib_shares_no_codes(const struct nib_device *device, const struct nib_fp4 *b)
 {
 	(void)device;
 	(void)b;
@@ -19,14 +19,14 @@ enum nib_status nib_no_probe(struct nib_device *device, enum nib_probe probe,
 	(void)amount;
 	(void)done;
 	(void)stream;
-	return nib_fail_argument(err, NIB_UNSUPPORTED, "device",
+	return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED, "device",
 				 ": '%s' has no probes; a GPU has",
 				 device->backend->name);
 }
 
 static enum nib_status no_costs(const struct nib_device *device, struct nib_error *err)
 {
-	return nib_fail_argument(err, NIB_UNSUPPORTED, "device",
+	return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED, "device",
 				 ": '%s' plans without costs; a GPU has some",
 				 device->backend->name);
 }
@@ -52,7 +52,7 @@ enum nib_status nib_no_activations(const struct nib_plan *plan, const char *rule
 	static const char *const types[] = {"fp32", "fp16", "bf16"};
 	const enum nib_activations kind = nib_plan_activations(plan);
 
-	return nib_fail_argument(err, NIB_UNSUPPORTED,
+	return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED,
 				 plan->is_moe ? "moe.activations"
 					      : "problems[0].activations",
 				 " = %d (%s, x is %s): %s", (int)kind, kinds[kind],

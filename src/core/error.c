@@ -132,23 +132,23 @@ void nib_error_rename(struct nib_error *err, const char *argument)
 const char *nib_status_name(enum nib_status status)
 {
 	switch (status) {
-	case NIB_OK:
+	case NIB_STATUS_OK:
 		return "ok";
-	case NIB_BAD_ARGUMENT:
+	case NIB_STATUS_BAD_ARGUMENT:
 		return "bad argument";
-	case NIB_UNSUPPORTED:
+	case NIB_STATUS_UNSUPPORTED:
 		return "unsupported";
-	case NIB_OUT_OF_MEMORY:
+	case NIB_STATUS_OUT_OF_MEMORY:
 		return "out of memory";
-	case NIB_NO_DEVICE:
+	case NIB_STATUS_NO_DEVICE:
 		return "no device";
-	case NIB_BAD_DATA:
+	case NIB_STATUS_BAD_DATA:
 		return "bad data";
-	case NIB_BAD_FILE:
+	case NIB_STATUS_BAD_FILE:
 		return "bad file";
-	case NIB_IO:
+	case NIB_STATUS_IO:
 		return "input/output error";
-	case NIB_DEVICE_FAILED:
+	case NIB_STATUS_DEVICE_FAILED:
 		return "device failed";
 	}
 	return "unknown status";

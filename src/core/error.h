@@ -11,7 +11,7 @@
 /*
  * Writes status and the formatted message (cut to fit, between two
  * characters) into err, which may be NULL, and returns status:
- *	return nib_fail(err, NIB_IO, "...", ...);
+ *	return nib_fail(err, NIB_STATUS_IO, "...", ...);
  * The error is about no single argument.
  */
 __attribute__((format(printf, 3, 4))) enum nib_status
@@ -20,7 +20,7 @@ nib_fail(struct nib_error *err, enum nib_status status, const char *format, ...)
 /*
  * The same for an error about one argument, spelled as in nibblas.h.  The
  * message is the argument followed by the formatted text:
- *	return nib_fail_argument(err, NIB_BAD_ARGUMENT, "options.threads",
+ *	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.threads",
  *				 " = %d: must be 0 to 8", threads);
  */
 __attribute__((format(printf, 4, 5))) enum nib_status

@@ -23,7 +23,7 @@ enum nib_status nib_info_check(const void *theirs, size_t ours_bytes, size_t *by
 /* Copies ours into theirs but for struct_bytes. */
 void nib_info_write(void *theirs, const void *ours, size_t bytes);
 
-/* NIB_UNSUPPORTED if a field that belongs to later versions is set. */
+/* NIB_STATUS_UNSUPPORTED if a field that belongs to later versions is set. */
 enum nib_status nib_check_reserved(const uint64_t reserved[4], struct nib_label label,
 				   struct nib_error *err);
 

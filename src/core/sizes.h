@@ -5,7 +5,7 @@
 
 #include "nibblas.h"
 
-/* NIB_TILED_128X4: a tile of 128 rows by 4 groups is 512 bytes. */
+/* NIB_SCALE_LAYOUT_TILED_128X4: a tile of 128 rows by 4 groups is 512 bytes. */
 #define NIB_SCALE_TILE_ROWS   128
 #define NIB_SCALE_TILE_GROUPS 4
 #define NIB_SCALE_TILE_BYTES  512

@@ -122,7 +122,7 @@ enum nib_status nib_fail_errno(struct nib_error *err, const char *path,
 {
 	char shown[NIB_SHOWN_BYTES];
 
-	return nib_fail(err, code == ENOMEM ? NIB_OUT_OF_MEMORY : NIB_IO,
+	return nib_fail(err, code == ENOMEM ? NIB_STATUS_OUT_OF_MEMORY : NIB_STATUS_IO,
 			"%s: cannot %s: %s", nib_show_path(shown, path), verb,
 			strerror(code));
 }

@@ -26,7 +26,7 @@ const char *nib_show_name(char shown[NIB_SHOWN_BYTES], const char *name);
 const char *nib_show_path(char shown[NIB_SHOWN_BYTES], const char *path);
 
 /*
- * "PATH: cannot DO: what errno's code means"; NIB_IO, or NIB_OUT_OF_MEMORY for
+ * "PATH: cannot DO: what errno's code means"; NIB_STATUS_IO, or NIB_STATUS_OUT_OF_MEMORY for
  * ENOMEM.
  */
 enum nib_status nib_fail_errno(struct nib_error *err, const char *path,

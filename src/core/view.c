@@ -16,8 +16,8 @@ static enum nib_status check_size(int64_t value, const char *field,
 				  const struct nib_label *label, struct nib_error *err)
 {
 	if (value >= 0 && value <= MAX_SIZE)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, field,
 			   " = %" PRId64 ": must be 0 to 2^40", value);
 }
 
@@ -32,11 +32,11 @@ static enum nib_status resolve_stride(int64_t *stride, int64_t dense, int64_t it
 	if (*stride == 0)
 		*stride = dense;
 	if (*stride < 0 || (items > 1 && *stride < dense))
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, field,
 				   " = %" PRId64
 				   ": must be 0 (dense) or at least %" PRId64,
 				   *stride, dense);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* items * stride without overflow and below 2^62. */
@@ -45,8 +45,8 @@ static enum nib_status check_extent(int64_t items, int64_t stride, int64_t *exte
 				    struct nib_error *err)
 {
 	if (!__builtin_mul_overflow(items, stride, extent) && *extent < INT64_MAX / 2)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, field,
 			   " = %" PRId64 " times %" PRId64
 			   ": must stay below 2^62 bytes",
 			   stride, items);
@@ -73,7 +73,7 @@ static enum nib_status check_behind(int64_t rows, int64_t row_dense, int64_t row
 
 	if (batch_stride >= 0 && batch > 1 && batch_stride < all &&
 	    nib_lies_between(row_dense, row_stride, batch, row_dense))
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, field,
 				   " = %" PRId64
 				   ": must be 0 (dense), at least %" PRId64
 				   " (behind all rows) or %" PRId64 " to %" PRId64
@@ -109,23 +109,22 @@ resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride, int64_t ba
 	return status;
 }
 
-static enum nib_status resolve_scales(struct nib_nvfp4 *v,
-				      const struct nib_label *label,
+static enum nib_status resolve_scales(struct nib_fp4 *v, const struct nib_label *label,
 				      struct nib_error *err)
 {
 	int64_t extent;
 	enum nib_status status;
 
-	if (v->scale_layout == NIB_LINEAR)
+	if (v->scale_layout == NIB_SCALE_LAYOUT_LINEAR)
 		return resolve_strides(
-		    v->rows, v->k / NIB_BLOCK, &v->scale_row_stride_bytes, v->batch,
-		    &v->scale_batch_stride_bytes, "scale_row_stride_bytes",
+		    v->rows, v->k / NIB_NVFP4_BLOCK, &v->scale_row_stride_bytes,
+		    v->batch, &v->scale_batch_stride_bytes, "scale_row_stride_bytes",
 		    "scale_batch_stride_bytes", label, err);
 	if (v->scale_row_stride_bytes != 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label,
-				   "scale_row_stride_bytes",
-				   " = %" PRId64 ": must be 0 with NIB_TILED_128X4",
-				   v->scale_row_stride_bytes);
+		return nib_fail_at(
+		    err, NIB_STATUS_BAD_ARGUMENT, *label, "scale_row_stride_bytes",
+		    " = %" PRId64 ": must be 0 with NIB_SCALE_LAYOUT_TILED_128X4",
+		    v->scale_row_stride_bytes);
 	status =
 	    resolve_stride(&v->scale_batch_stride_bytes,
 			   (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k),
@@ -136,22 +135,22 @@ static enum nib_status resolve_scales(struct nib_nvfp4 *v,
 	return status;
 }
 
-static enum nib_status check_code_order(const struct nib_nvfp4 *v,
+static enum nib_status check_code_order(const struct nib_fp4 *v,
 					const struct nib_label *label,
 					struct nib_error *err)
 {
-	if (v->code_order == NIB_LOW_FIRST)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, "code_order",
-			   " = %d: must be NIB_LOW_FIRST (0); "
+	if (v->code_order == NIB_CODE_ORDER_LOW_FIRST)
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, "code_order",
+			   " = %d: must be NIB_CODE_ORDER_LOW_FIRST (0); "
 			   "nib_file_read_rows() reads others",
 			   (int)v->code_order);
 }
 
-enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in, struct nib_nvfp4 *out,
-				struct nib_label label, struct nib_error *err)
+enum nib_status nib_valid_fp4(const struct nib_fp4 *in, struct nib_fp4 *out,
+			      struct nib_label label, struct nib_error *err)
 {
-	struct nib_nvfp4 v = *in;
+	struct nib_fp4 v = *in;
 	enum nib_status status;
 
 	if ((status = nib_check_reserved(v.reserved, label, err)) ||
@@ -159,15 +158,16 @@ enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in, struct nib_nvfp4 *ou
 	    (status = check_size(v.rows, "rows", &label, err)) ||
 	    (status = check_size(v.batch, "batch", &label, err)))
 		return status;
-	if (v.k < 0 || v.k > NIB_MAX_K || v.k % NIB_BLOCK != 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "k",
+	if (v.k < 0 || v.k > NIB_MAX_K || v.k % NIB_NVFP4_BLOCK != 0)
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "k",
 				   " = %" PRId64
 				   ": must be a multiple of %d, 0 to %" PRId64,
-				   v.k, NIB_BLOCK, NIB_MAX_K);
-	if (v.scale_layout != NIB_LINEAR && v.scale_layout != NIB_TILED_128X4)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "scale_layout",
-				   " = %d: must be NIB_LINEAR (0) "
-				   "or NIB_TILED_128X4 (1)",
+				   v.k, NIB_NVFP4_BLOCK, NIB_MAX_K);
+	if (v.scale_layout != NIB_SCALE_LAYOUT_LINEAR &&
+	    v.scale_layout != NIB_SCALE_LAYOUT_TILED_128X4)
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "scale_layout",
+				   " = %d: must be NIB_SCALE_LAYOUT_LINEAR (0) "
+				   "or NIB_SCALE_LAYOUT_TILED_128X4 (1)",
 				   (int)v.scale_layout);
 	if (v.batch == 0)
 		v.batch = 1;
@@ -193,10 +193,11 @@ enum nib_status nib_valid_dense(const struct nib_dense *in, struct nib_dense *ou
 	    (status = check_size(v.cols, "cols", &label, err)) ||
 	    (status = check_size(v.batch, "batch", &label, err)))
 		return status;
-	if (v.dtype != NIB_FP32 && v.dtype != NIB_FP16 && v.dtype != NIB_BF16)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, "dtype",
-				   " = %d: must be NIB_FP32 (0), "
-				   "NIB_FP16 (1) or NIB_BF16 (2)",
+	if (v.dtype != NIB_DTYPE_FP32 && v.dtype != NIB_DTYPE_FP16 &&
+	    v.dtype != NIB_DTYPE_BF16)
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "dtype",
+				   " = %d: must be NIB_DTYPE_FP32 (0), "
+				   "NIB_DTYPE_FP16 (1) or NIB_DTYPE_BF16 (2)",
 				   (int)v.dtype);
 	if (v.batch == 0)
 		v.batch = 1;
@@ -217,20 +218,20 @@ enum nib_status nib_valid_dense(const struct nib_dense *in, struct nib_dense *ou
 
 /* ---- where the bytes lie ------------------------------------------------ */
 
-static struct nib_grid codes_grid(const struct nib_nvfp4 *v)
+static struct nib_grid codes_grid(const struct nib_fp4 *v)
 {
 	return (struct nib_grid){(uintptr_t)v->codes, v->k / 2, v->rows,
 				 v->row_stride_bytes, v->batch, v->batch_stride_bytes};
 }
 
-static struct nib_grid scale_grid(const struct nib_nvfp4 *v)
+static struct nib_grid scale_grid(const struct nib_fp4 *v)
 {
-	const bool is_linear = v->scale_layout == NIB_LINEAR;
+	const bool is_linear = v->scale_layout == NIB_SCALE_LAYOUT_LINEAR;
 
 	return (struct nib_grid){
 	    .begin = (uintptr_t)v->scales,
 	    .width = is_linear
-			 ? v->k / NIB_BLOCK
+			 ? v->k / NIB_NVFP4_BLOCK
 			 : (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k),
 	    .rows = is_linear ? v->rows : 1,
 	    .row_stride = is_linear ? v->scale_row_stride_bytes : 0,
@@ -259,12 +260,12 @@ static struct nib_span span_of(struct nib_grid g)
 	return span;
 }
 
-struct nib_span nib_codes_span(const struct nib_nvfp4 *v)
+struct nib_span nib_codes_span(const struct nib_fp4 *v)
 {
 	return span_of(codes_grid(v));
 }
 
-struct nib_span nib_scale_span(const struct nib_nvfp4 *v)
+struct nib_span nib_scale_span(const struct nib_fp4 *v)
 {
 	return span_of(scale_grid(v));
 }
@@ -285,10 +286,11 @@ enum nib_status nib_check_apart(struct nib_span a, const char *a_name,
 				struct nib_error *err)
 {
 	if (!nib_spans_overlap(a, b))
-		return NIB_OK;
-	return nib_fail_argument(
-	    err, NIB_BAD_ARGUMENT, a_name, " = %p: must not overlap %s, bytes %p to %p",
-	    (void *)a.begin, b_name, (void *)b.begin, (void *)b.end);
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, a_name,
+				 " = %p: must not overlap %s, bytes %p to %p",
+				 (void *)a.begin, b_name, (void *)b.begin,
+				 (void *)b.end);
 }
 
 uintptr_t nib_grid_columns_bytes(const struct nib_grid *g)
@@ -357,7 +359,7 @@ bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y)
 	return grids_overlap(nib_dense_grid(x), nib_dense_grid(y));
 }
 
-bool nib_scales_overlap_codes(const struct nib_nvfp4 *v)
+bool nib_scales_overlap_codes(const struct nib_fp4 *v)
 {
 	return grids_overlap(scale_grid(v), codes_grid(v));
 }
@@ -366,21 +368,21 @@ static enum nib_status check_span(struct nib_span span, const char *field,
 				  const struct nib_label *label, struct nib_error *err)
 {
 	if (span.begin == span.end)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (span.begin == 0)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, field,
 				   " = NULL: must point to %ju bytes",
 				   (uintmax_t)(span.end - span.begin));
 	if (span.end < span.begin)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, *label, field,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, field,
 				   " = %p: its strides run past the end of "
 				   "memory",
 				   (void *)span.begin);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v, struct nib_label label,
-				     struct nib_error *err)
+enum nib_status nib_valid_fp4_data(const struct nib_fp4 *v, struct nib_label label,
+				   struct nib_error *err)
 {
 	enum nib_status status;
 

@@ -19,20 +19,20 @@ struct nib_span {
 };
 
 /* Sizes, strides and layout; no pointer is looked at.  in may be out. */
-enum nib_status nib_valid_nvfp4(const struct nib_nvfp4 *in, struct nib_nvfp4 *out,
-				struct nib_label label, struct nib_error *err);
+enum nib_status nib_valid_fp4(const struct nib_fp4 *in, struct nib_fp4 *out,
+			      struct nib_label label, struct nib_error *err);
 enum nib_status nib_valid_dense(const struct nib_dense *in, struct nib_dense *out,
 				struct nib_label label, struct nib_error *err);
 
 /* Checks the pointers of resolved views: not NULL, no wrap around. */
-enum nib_status nib_valid_nvfp4_data(const struct nib_nvfp4 *v, struct nib_label label,
-				     struct nib_error *err);
+enum nib_status nib_valid_fp4_data(const struct nib_fp4 *v, struct nib_label label,
+				   struct nib_error *err);
 enum nib_status nib_valid_dense_data(const struct nib_dense *v, struct nib_label label,
 				     struct nib_error *err);
 
 /* Spans of resolved views. */
-struct nib_span nib_codes_span(const struct nib_nvfp4 *v);
-struct nib_span nib_scale_span(const struct nib_nvfp4 *v);
+struct nib_span nib_codes_span(const struct nib_fp4 *v);
+struct nib_span nib_scale_span(const struct nib_fp4 *v);
 struct nib_span nib_dense_span(const struct nib_dense *v);
 bool nib_spans_overlap(struct nib_span a, struct nib_span b);
 /* a_name, b_name: the arguments that the spans belong to. */
@@ -67,6 +67,6 @@ bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
  * stacks whose pieces lie side by side.  Other patterns count as overlap.
  */
 bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y);
-bool nib_scales_overlap_codes(const struct nib_nvfp4 *v);
+bool nib_scales_overlap_codes(const struct nib_fp4 *v);
 
 #endif

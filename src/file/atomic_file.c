@@ -66,7 +66,7 @@ static enum nib_status open_folder(struct nib_atomic_file *file, struct nib_erro
 		*slash = '/';
 	if (file->dir_fd < 0)
 		return nib_fail_errno(err, file->path, "open its folder", errno);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /*
@@ -80,17 +80,17 @@ static enum nib_status check_target(struct nib_atomic_file *file, struct nib_err
 	file->mode = 0666;
 	if (fstatat(file->dir_fd, file->base, &st, 0) != 0) {
 		if (errno == ENOENT)
-			return NIB_OK;
+			return NIB_STATUS_OK;
 		return nib_fail_errno(err, file->path, "write", errno);
 	}
 	if (S_ISDIR(st.st_mode))
 		return nib_fail_errno(err, file->path, "write", EISDIR);
 	if (!S_ISREG(st.st_mode))
-		return nib_fail(err, NIB_IO, "%s: not a regular file",
+		return nib_fail(err, NIB_STATUS_IO, "%s: not a regular file",
 				nib_show_path(shown, file->path));
 	file->replaces = true;
 	file->mode = st.st_mode & 0777;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* The mode of the file that is replaced, which the umask must not narrow. */
@@ -98,7 +98,7 @@ static enum nib_status keep_mode(struct nib_atomic_file *file, struct nib_error 
 {
 	if (file->replaces && fchmod(file->fd, (mode_t)file->mode) != 0)
 		return give_up(file, "set the mode of its new content", errno, err);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status create_temp(struct nib_atomic_file *file, struct nib_error *err)
@@ -150,7 +150,7 @@ enum nib_status nib_atomic_file_open(struct nib_atomic_file **out, const char *p
 		return status;
 	}
 	*out = file;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_atomic_file_check(struct nib_atomic_file *file,
@@ -158,7 +158,7 @@ enum nib_status nib_atomic_file_check(struct nib_atomic_file *file,
 {
 	if (file->failed)
 		return give_up(file, "write", file->failed, err);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file, uint64_t n_bytes,
@@ -179,7 +179,7 @@ enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file, uint64_t n
 			break; /* this file system cannot say */
 	}
 #endif
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status write_out(struct nib_atomic_file *file, uint64_t offset,
@@ -199,7 +199,7 @@ static enum nib_status write_out(struct nib_atomic_file *file, uint64_t offset,
 		offset += (uint64_t)written;
 		n_bytes -= (size_t)written;
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status flush(struct nib_atomic_file *file, struct nib_error *err)
@@ -232,7 +232,7 @@ enum nib_status nib_atomic_file_write(struct nib_atomic_file *file, uint64_t off
 	if (n_bytes > 0)
 		memcpy(file->buffer + file->buffered, bytes, n_bytes);
 	file->buffered += n_bytes;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status finish(struct nib_atomic_file *file, struct nib_error *err)
@@ -256,7 +256,7 @@ static enum nib_status finish(struct nib_atomic_file *file, struct nib_error *er
 	if (fsync(file->dir_fd) != 0 && errno != EINVAL)
 		return nib_fail_errno(err, file->path,
 				      "sync its folder (the file is there)", errno);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_atomic_file_commit(struct nib_atomic_file *file,

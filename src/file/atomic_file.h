@@ -37,7 +37,7 @@ enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file, uint64_t n
 enum nib_status nib_atomic_file_write(struct nib_atomic_file *file, uint64_t offset,
 				      const void *bytes, size_t n_bytes,
 				      struct nib_error *err);
-/* NIB_OK, or the failure that ended file. */
+/* NIB_STATUS_OK, or the failure that ended file. */
 enum nib_status nib_atomic_file_check(struct nib_atomic_file *file,
 				      struct nib_error *err);
 /* Frees file whether it succeeds or not. */

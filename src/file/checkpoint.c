@@ -87,7 +87,7 @@ struct finder {
 	int64_t layers_capacity, problems_capacity;
 	struct nib_comfy comfy;
 	int tiles; /* find_tiles(); 0: not asked */
-	char reason[sizeof(((struct nib_layer_problem *)NULL)->reason)];
+	char reason[sizeof(((struct nib_layer_defect *)NULL)->reason)];
 };
 
 /* The tensors of one layer; NULL where there is none. */
@@ -108,7 +108,7 @@ refuse(struct finder *f, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(f->reason, sizeof(f->reason), format, args);
 	va_end(args);
-	return NIB_BAD_FILE;
+	return NIB_STATUS_BAD_FILE;
 }
 
 static const struct nib_file_tensor *find_part(struct finder *f, const char *layer,
@@ -238,7 +238,7 @@ static enum nib_status read_scale(struct finder *f,
 	char text[64];
 
 	if (has_dtype(scale, "F8_E4M3") && is_linear_shape(scale, weight, groups))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (has_dtype(scale, "F8_E4M3") && is_tiled_shape(scale, rows, groups))
 		return refuse(f,
 			      "weight_scale is %s, padded as 128x4 tiles are: "
@@ -262,7 +262,7 @@ static int shows_tiles(const struct nib_file_tensor *weight,
 	    !has_dtype(scale, "F8_E4M3"))
 		return 0;
 	rows = weight->shape[0];
-	groups = weight->shape[1] / (NIB_BLOCK / 2);
+	groups = weight->shape[1] / (NIB_NVFP4_BLOCK / 2);
 	if (rows % 128 == 0 && groups % 4 == 0)
 		return 0;
 	if (is_tiled_shape(scale, rows, groups))
@@ -292,15 +292,15 @@ static int find_tiles(struct finder *f)
 
 /* Applies a layer's mark to its view, which read_weight() made. */
 static enum nib_status read_order(struct finder *f, const struct parts *p,
-				  struct nib_nvfp4 *view)
+				  struct nib_fp4 *view)
 {
-	const int64_t groups = view->k / NIB_BLOCK;
+	const int64_t groups = view->k / NIB_NVFP4_BLOCK;
 	struct nib_comfy_order order;
 	char text[64];
 	int tiles = 1;
 
 	if (!nib_comfy_parse(&p->mark, &order, f->reason, sizeof(f->reason)))
-		return NIB_BAD_FILE;
+		return NIB_STATUS_BAD_FILE;
 	if (order.scales_by_shape)
 		tiles = find_tiles(f);
 	if (tiles == -2)
@@ -325,8 +325,8 @@ static enum nib_status read_order(struct finder *f, const struct parts *p,
 			      order.rows, order.k, view->k, view->rows);
 	view->rows = order.k ? order.rows : view->rows;
 	view->code_order = order.codes;
-	view->scale_layout = NIB_TILED_128X4;
-	return NIB_OK;
+	view->scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
+	return NIB_STATUS_OK;
 }
 
 /* Some exports of Llama 4 store [experts, k / 2, n], with scales alike. */
@@ -335,12 +335,12 @@ static bool is_packed_across(const struct nib_file_tensor *weight,
 {
 	return weight->rank == 3 && scale->rank == 3 &&
 	       scale->shape[0] == weight->shape[0] &&
-	       scale->shape[1] == weight->shape[1] / (NIB_BLOCK / 2) &&
+	       scale->shape[1] == weight->shape[1] / (NIB_NVFP4_BLOCK / 2) &&
 	       scale->shape[2] == weight->shape[2] && weight->shape[1] > 0;
 }
 
 static enum nib_status read_weight(struct finder *f, const struct parts *p,
-				   const char *name, struct nib_nvfp4 *view)
+				   const char *name, struct nib_fp4 *view)
 {
 	const struct nib_file_tensor *w = p->weight;
 	char text[64];
@@ -357,25 +357,27 @@ static enum nib_status read_weight(struct finder *f, const struct parts *p,
 			      name, describe(text, w));
 	rows = w->shape[w->rank - 2];
 	half_k = w->shape[w->rank - 1];
-	if (half_k <= 0 || half_k % (NIB_BLOCK / 2) != 0 || half_k > NIB_MAX_K / 2)
+	if (half_k <= 0 || half_k % (NIB_NVFP4_BLOCK / 2) != 0 ||
+	    half_k > NIB_MAX_K / 2)
 		return refuse(f,
 			      "%s is %s: the last size must be a multiple of "
 			      "%d, 1 .. %" PRId64,
-			      name, describe(text, w), NIB_BLOCK / 2, NIB_MAX_K / 2);
+			      name, describe(text, w), NIB_NVFP4_BLOCK / 2,
+			      NIB_MAX_K / 2);
 	if (w->rank == 3 && w->shape[0] == 0)
 		return refuse(f, "%s is %s: a stack of no matrices", name,
 			      describe(text, w));
-	*view = (struct nib_nvfp4){
+	*view = (struct nib_fp4){
 	    .codes = (void *)(uintptr_t)w->data,
 	    .scales = (void *)(uintptr_t)p->scale->data,
 	    .rows = rows,
 	    .k = 2 * half_k,
 	    .batch = w->rank == 3 ? w->shape[0] : 1,
-	    .scale_layout = NIB_LINEAR,
+	    .scale_layout = NIB_SCALE_LAYOUT_LINEAR,
 	};
 	return p->mark.text
 		   ? read_order(f, p, view)
-		   : read_scale(f, w, p->scale, rows, half_k / (NIB_BLOCK / 2));
+		   : read_scale(f, w, p->scale, rows, half_k / (NIB_NVFP4_BLOCK / 2));
 }
 
 /* One stored value to the meaning of the API; false if it is no scale. */
@@ -426,13 +428,13 @@ static enum nib_status read_global(struct finder *f, const struct nib_file_tenso
 			*global = NAN; /* equal to nothing: stays NaN */
 	}
 	if (n < 2 || !isnan(*global) || !globals)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	*globals = malloc((size_t)n * sizeof(**globals));
 	if (!*globals)
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	for (int64_t i = 0; i < n; i++)
 		read_value(t, i, reciprocal, zero, &(*globals)[i]);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static bool is_float(const struct nib_file_tensor *t)
@@ -450,7 +452,7 @@ static enum nib_status read_pre_quant_scale(struct finder *f, const struct parts
 	layer->pre_quant_scale = t;
 	if (!t || (p->weight->rank == 2 && t->rank == 1 && is_float(t) &&
 		   t->shape[0] == layer->weight.k))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return refuse(f,
 		      "pre_quant_scale is %s: must be F32, F16 or BF16 "
 		      "[%" PRId64 "], of one matrix",
@@ -517,16 +519,16 @@ static enum nib_status add_problem(struct finder *f, const char *name,
 				   enum nib_checkpoint format)
 {
 	struct nib_file *file = f->file;
-	struct nib_layer_problem *problem;
+	struct nib_layer_defect *problem;
 
 	if (!nib_array_grow(&file->problems, file->n_problems, &f->problems_capacity,
 			    sizeof(*file->problems)))
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	problem = &file->problems[file->n_problems++];
 	problem->name = name;
 	problem->format = format;
 	memcpy(problem->reason, f->reason, sizeof(problem->reason));
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Adds a layer that looks like NVFP4 to the layers or to the problems. */
@@ -545,7 +547,7 @@ static enum nib_status add_layer(struct finder *f,
 							      : NIB_CHECKPOINT_MODELOPT;
 	if (!nib_array_grow(&file->layers, file->n_layers, &f->layers_capacity,
 			    sizeof(*file->layers)))
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	if (names != &fused_names &&
 	    find_parts(f, &nib_checkpoint_names[!names->reciprocal], name, name_bytes,
 		       &twin))
@@ -554,11 +556,11 @@ static enum nib_status add_layer(struct finder *f,
 		status = read_layer(f, names, p, &layer);
 	if (!status) {
 		file->layers[file->n_layers++] = layer;
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	free((void *)(uintptr_t)layer.globals);
-	return status == NIB_BAD_FILE ? add_problem(f, layer.name, layer.format)
-				      : status;
+	return status == NIB_STATUS_BAD_FILE ? add_problem(f, layer.name, layer.format)
+					     : status;
 }
 
 /* Adds the layer of these names that begins at the tensor name, if one does:
@@ -576,7 +578,7 @@ static enum nib_status visit_names(struct finder *f,
 		return add_layer(f, names, name, at_weight, &p);
 	if (at_global && find_parts(f, names, name, at_global, &p) && !p.weight)
 		return add_layer(f, names, name, at_global, &p);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Adds a problem for a layer of another writer, at the tensor that marks it. */
@@ -594,7 +596,7 @@ static enum nib_status visit_foreign(struct finder *f, const struct nib_file_ten
 		refuse(f, "%s", w->reason);
 		return add_problem(f, add_name(f, t->name, n), NIB_CHECKPOINT_MODELOPT);
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status visit_tensor(struct finder *f, const struct nib_file_tensor *t)
@@ -618,14 +620,14 @@ static enum nib_status index_layers(struct nib_file *file)
 	size_t n = (size_t)file->n_layers;
 
 	if (n == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	file->layers_by_name = malloc(n * sizeof(*file->layers_by_name));
 	if (!file->layers_by_name)
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		file->layers_by_name[i] = &file->layers[i];
 	qsort(file->layers_by_name, n, sizeof(*file->layers_by_name), compare_layers);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status find_layers(struct finder *f)
@@ -643,7 +645,7 @@ static enum nib_status find_layers(struct finder *f)
 	file->layer_names = f->names_free = malloc(total);
 	f->scratch = malloc(longest + NIB_LONGEST_SUFFIX + 1);
 	if (status || !file->layer_names || !f->scratch)
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	for (int64_t i = 0; i < file->n_tensors; i++) {
 		status = visit_tensor(f, &file->tensors[i]);
 		if (status)
@@ -664,7 +666,7 @@ enum nib_status nib_file_find_layers(struct nib_file *file, const char *path,
 	if (status)
 		return nib_fail(err, status, "%s: out of memory for its layers",
 				nib_show_path(shown, path));
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 void nib_file_free_layers(struct nib_file *file)
@@ -735,13 +737,13 @@ const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 	return layer;
 }
 
-int64_t nib_file_layer_problem_count(const struct nib_file *file)
+int64_t nib_file_layer_defect_count(const struct nib_file *file)
 {
 	return file ? file->n_problems : 0;
 }
 
-const struct nib_layer_problem *nib_file_layer_problem_at(const struct nib_file *file,
-							  int64_t index)
+const struct nib_layer_defect *nib_file_layer_defect_at(const struct nib_file *file,
+							int64_t index)
 {
 	if (!file || index < 0 || index >= file->n_problems)
 		return NULL;

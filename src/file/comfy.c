@@ -35,39 +35,39 @@ static enum nib_status read_layers(struct nib_comfy *comfy, struct nib_json *jso
 				   bool by_modelopt)
 {
 	if (!nib_json_expect(json, '{') || nib_json_take(json, '}'))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	do {
 		struct nib_comfy_mark mark = {.by_modelopt = by_modelopt};
 
 		mark.name = nib_json_string(json);
 		if (!mark.name || !nib_json_expect(json, ':'))
-			return NIB_OK;
+			return NIB_STATUS_OK;
 		mark.text = json->at;
 		if (!nib_json_skip(json))
-			return NIB_OK;
+			return NIB_STATUS_OK;
 		mark.bytes = (size_t)(json->at - mark.text);
 		if (!nib_array_grow(&comfy->marks, comfy->n_marks, &comfy->capacity,
 				    sizeof(mark)))
-			return NIB_OUT_OF_MEMORY;
+			return NIB_STATUS_OUT_OF_MEMORY;
 		comfy->marks[comfy->n_marks++] = mark;
 	} while (nib_json_take(json, ','));
 	nib_json_expect(json, '}');
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Problems stay in json. */
 static enum nib_status read_text(struct nib_comfy *comfy, struct nib_json *json,
 				 bool by_modelopt)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (!nib_json_expect(json, '{') || nib_json_take(json, '}'))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	do {
 		const char *key = nib_json_string(json);
 
 		if (!key || !nib_json_expect(json, ':'))
-			return NIB_OK;
+			return NIB_STATUS_OK;
 		if (!strcmp(key, "layers"))
 			status = read_layers(comfy, json, by_modelopt);
 		else
@@ -76,7 +76,7 @@ static enum nib_status read_text(struct nib_comfy *comfy, struct nib_json *json,
 			return status;
 	} while (nib_json_take(json, ','));
 	nib_json_expect(json, '}');
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status read_header(struct nib_comfy *comfy, const struct nib_file *file)
@@ -87,13 +87,13 @@ static enum nib_status read_header(struct nib_comfy *comfy, const struct nib_fil
 	char *strings;
 
 	if (!text)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (!nib_array_grow(&comfy->strings, comfy->n_strings, &comfy->strings_capacity,
 			    sizeof(strings)))
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	strings = malloc(strlen(text) + 1);
 	if (!strings)
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	comfy->strings[comfy->n_strings++] = strings;
 	nib_json_init(&json, text, strlen(text), strings);
 	status = read_text(comfy, &json, metadata_of(file, "quantization_config"));
@@ -219,7 +219,7 @@ static void read_field(struct mark_reader *r, const char *key)
 	/* The type that products are made in, and that of the original. */
 	static const char *const harmless[] = {"full_precision_matrix_mult",
 					       "orig_dtype"};
-	int64_t size = NIB_BLOCK;
+	int64_t size = NIB_NVFP4_BLOCK;
 
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(*harmless); i++)
 		if (!strcmp(key, harmless[i])) {
@@ -232,7 +232,7 @@ static void read_field(struct mark_reader *r, const char *key)
 		read_shape(r);
 	else if (strcmp(key, "group_size") != 0)
 		read_other(r, key);
-	else if (nib_json_int(&r->json, &size) && size != NIB_BLOCK)
+	else if (nib_json_int(&r->json, &size) && size != NIB_NVFP4_BLOCK)
 		refuse(r, "its mark of ComfyUI has group_size %" PRId64 ": must be 16",
 		       size);
 }
@@ -272,8 +272,9 @@ bool nib_comfy_parse(const struct nib_comfy_mark *mark, struct nib_comfy_order *
 	if (!r.is_refused && (r.json.problem || !r.has_format))
 		refuse(&r, "its mark of ComfyUI: %s",
 		       r.json.problem ? r.json.problem : "no format");
-	order->codes = mark->by_modelopt ? NIB_LOW_FIRST : NIB_HIGH_FIRST;
-	order->scales = NIB_TILED_128X4;
+	order->codes =
+	    mark->by_modelopt ? NIB_CODE_ORDER_LOW_FIRST : NIB_CODE_ORDER_HIGH_FIRST;
+	order->scales = NIB_SCALE_LAYOUT_TILED_128X4;
 	order->scales_by_shape = mark->by_modelopt;
 	return !r.is_refused;
 }

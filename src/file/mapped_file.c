@@ -26,14 +26,14 @@ static enum nib_status map_fd(struct nib_mapped_file *map, int fd, const char *p
 	if (S_ISDIR(st.st_mode))
 		return nib_fail_errno(err, path, "read", EISDIR);
 	if (!S_ISREG(st.st_mode))
-		return nib_fail(err, NIB_IO, "%s: not a regular file",
+		return nib_fail(err, NIB_STATUS_IO, "%s: not a regular file",
 				nib_show_path(shown, path));
 	if ((uintmax_t)st.st_size > SIZE_MAX)
 		return nib_fail_errno(err, path, "map", EFBIG);
 	map->n_bytes = (size_t)st.st_size;
 	if (map->n_bytes == 0) { /* mmap refuses a length of 0 */
 		map->bytes = "";
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	bytes = mmap(NULL, map->n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (bytes == MAP_FAILED) {
@@ -41,7 +41,7 @@ static enum nib_status map_fd(struct nib_mapped_file *map, int fd, const char *p
 		return nib_fail_errno(err, path, "map", errno);
 	}
 	map->bytes = bytes;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_file_map(struct nib_mapped_file *map, const char *path,

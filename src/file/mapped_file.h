@@ -11,7 +11,7 @@ struct nib_mapped_file {
 };
 
 /*
- * Maps a regular file; anything else is NIB_IO.  A file that another process
+ * Maps a regular file; anything else is NIB_STATUS_IO.  A file that another process
  * makes shorter while it is mapped raises SIGBUS where its pages are missing.
  */
 enum nib_status nib_file_map(struct nib_mapped_file *map, const char *path,

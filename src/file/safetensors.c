@@ -43,7 +43,8 @@ static enum nib_status out_of_memory(struct reader *r)
 {
 	char shown[NIB_SHOWN_BYTES];
 
-	return nib_fail(r->err, NIB_OUT_OF_MEMORY, "%s: out of memory for the header",
+	return nib_fail(r->err, NIB_STATUS_OUT_OF_MEMORY,
+			"%s: out of memory for the header",
 			nib_show_path(shown, r->path));
 }
 
@@ -59,8 +60,8 @@ bad_file(struct reader *r, const char *name, const char *format, ...)
 	va_end(args);
 	nib_show_path(path, r->path);
 	if (!name)
-		return nib_fail(r->err, NIB_BAD_FILE, "%s: %s", path, text);
-	return nib_fail(r->err, NIB_BAD_FILE, "%s: tensor '%s': %s", path,
+		return nib_fail(r->err, NIB_STATUS_BAD_FILE, "%s: %s", path, text);
+	return nib_fail(r->err, NIB_STATUS_BAD_FILE, "%s: tensor '%s': %s", path,
 			nib_show_name(shown, name), text);
 }
 
@@ -78,12 +79,12 @@ static enum nib_status read_shape(struct reader *r, struct nib_file_tensor *tens
 	if (!nib_json_expect(&r->json, '['))
 		return bad_json(r, tensor->name);
 	if (nib_json_take(&r->json, ']'))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	do {
 		char path[NIB_SHOWN_BYTES], name[NIB_SHOWN_BYTES];
 
 		if (tensor->rank == NIB_MAX_RANK)
-			return nib_fail(r->err, NIB_UNSUPPORTED,
+			return nib_fail(r->err, NIB_STATUS_UNSUPPORTED,
 					"%s: tensor '%s': more than %d "
 					"dimensions",
 					nib_show_path(path, r->path),
@@ -94,7 +95,7 @@ static enum nib_status read_shape(struct reader *r, struct nib_file_tensor *tens
 	} while (nib_json_take(&r->json, ','));
 	if (!nib_json_expect(&r->json, ']'))
 		return bad_json(r, tensor->name);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status read_dtype(struct reader *r, struct nib_file_tensor *tensor)
@@ -110,7 +111,7 @@ static enum nib_status read_dtype(struct reader *r, struct nib_file_tensor *tens
 		return bad_file(r, tensor->name, "unknown dtype '%s'",
 				nib_show_name(shown, name));
 	tensor->dtype = dtype->name;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Sets data and bytes: the range is inside the file. */
@@ -129,7 +130,7 @@ static enum nib_status read_offsets(struct reader *r, struct nib_file_tensor *te
 				begin, end, r->data_bytes);
 	tensor->data = r->data + begin;
 	tensor->bytes = (uint64_t)(end - begin);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status read_field(struct reader *r, unsigned *seen,
@@ -177,7 +178,7 @@ static enum nib_status check_bytes(struct reader *r,
 				"shape and dtype make %" PRIu64
 				" bytes, data_offsets %" PRIu64,
 				bytes, tensor->bytes);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status read_tensor(struct reader *r, const char *name)
@@ -220,7 +221,7 @@ static enum nib_status read_metadata(struct reader *r)
 	if (!nib_json_expect(&r->json, '{'))
 		return bad_json(r, "__metadata__");
 	if (nib_json_take(&r->json, '}'))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	do {
 		struct nib_file_pair pair;
 
@@ -237,7 +238,7 @@ static enum nib_status read_metadata(struct reader *r)
 	} while (nib_json_take(&r->json, ','));
 	if (!nib_json_expect(&r->json, '}'))
 		return bad_json(r, "__metadata__");
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ------------------------------------------------------------------------ */
@@ -268,7 +269,7 @@ static enum nib_status read_entries(struct reader *r)
 end:
 	if (!nib_json_end(&r->json))
 		return bad_json(r, NULL);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static int compare_data(const void *a, const void *b)
@@ -320,7 +321,7 @@ static enum nib_status check_contiguous(struct reader *r)
 		return bad_file(
 		    r, NULL, "tensors cover %" PRIu64 " of %" PRIu64 " bytes of data",
 		    covered, r->data_bytes);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 bool nib_file_index_names(struct nib_file *file)
@@ -347,7 +348,7 @@ static enum nib_status index_names(struct reader *r)
 		if (!compare_name(&file->by_name[i - 1], &file->by_name[i]))
 			return bad_file(r, file->by_name[i]->name, "duplicate key");
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Sorts the pairs by key and refuses a key that comes twice. */
@@ -357,14 +358,14 @@ static enum nib_status check_metadata(struct reader *r)
 	char shown[NIB_SHOWN_BYTES];
 
 	if (r->file->n_metadata == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	qsort(pairs, (size_t)r->file->n_metadata, sizeof(*pairs), compare_key);
 	for (int64_t i = 1; i < r->file->n_metadata; i++) {
 		if (!compare_key(&pairs[i - 1], &pairs[i]))
 			return bad_file(r, "__metadata__", "duplicate key '%s'",
 					nib_show_name(shown, pairs[i].key));
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Finds the header's length, or says what the file is that has none. */
@@ -378,7 +379,7 @@ static enum nib_status find_header(struct reader *r, const unsigned char *at,
 		n = n << 8 | at[i];
 	*header_bytes = n;
 	if (n_bytes >= 8 && n <= NIB_MAX_HEADER_BYTES && n <= n_bytes - 8)
-		return n && at[8] == '{' ? NIB_OK
+		return n && at[8] == '{' ? NIB_STATUS_OK
 					 : bad_file(r, NULL,
 						    "the header does not begin "
 						    "with '{'");
@@ -425,13 +426,13 @@ enum nib_status nib_file_check_open(const void *bytes, const char *name,
 				    struct nib_file **file, struct nib_error *err)
 {
 	if (!file)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "file",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "file",
 					 " = NULL: must point to a pointer");
 	*file = NULL;
 	if (!bytes)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, name,
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
 					 " = NULL: must point to the file's %s", name);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* The file owns map, also if the call fails. */

@@ -37,7 +37,7 @@ struct nib_file {
 	struct nib_layer *layers;
 	const struct nib_layer **layers_by_name;
 	int64_t n_layers;
-	struct nib_layer_problem *problems;
+	struct nib_layer_defect *problems;
 	int64_t n_problems;
 	char *layer_names;
 };

@@ -53,7 +53,8 @@ static enum nib_status no_memory(struct joiner *j)
 {
 	char shown[NIB_SHOWN_BYTES];
 
-	return nib_fail(j->err, NIB_OUT_OF_MEMORY, "%s: out of memory for its shards",
+	return nib_fail(j->err, NIB_STATUS_OUT_OF_MEMORY,
+			"%s: out of memory for its shards",
 			nib_show_path(shown, j->index));
 }
 
@@ -61,7 +62,7 @@ static enum nib_status bad_json(struct joiner *j)
 {
 	char shown[NIB_SHOWN_BYTES];
 
-	return nib_fail(j->err, NIB_BAD_FILE, "%s: byte %td: %s",
+	return nib_fail(j->err, NIB_STATUS_BAD_FILE, "%s: byte %td: %s",
 			nib_show_path(shown, j->index), j->json.at - j->json.begin,
 			j->json.problem);
 }
@@ -75,7 +76,7 @@ bad_entry(struct joiner *j, const char *tensor, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	return nib_fail(j->err, NIB_BAD_FILE, "%s: tensor '%s': %s",
+	return nib_fail(j->err, NIB_STATUS_BAD_FILE, "%s: tensor '%s': %s",
 			nib_show_path(path, j->index), nib_show_name(name, tensor),
 			text);
 }
@@ -96,7 +97,7 @@ static enum nib_status read_weight_map(struct joiner *j)
 	if (!nib_json_expect(&j->json, '{'))
 		return bad_json(j);
 	if (nib_json_take(&j->json, '}'))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	do {
 		struct entry entry = {.tensor = nib_json_string(&j->json)};
 
@@ -117,7 +118,7 @@ static enum nib_status read_weight_map(struct joiner *j)
 	} while (nib_json_take(&j->json, ','));
 	if (!nib_json_expect(&j->json, '}'))
 		return bad_json(j);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Takes the weight_map; what else an index holds is skipped. */
@@ -153,7 +154,7 @@ end:
 	if (!nib_json_end(&j->json))
 		return bad_json(j);
 	if (j->n_entries > 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	nib_json_fail(&j->json,
 		      has_map ? "the weight_map is empty" : "there is no weight_map");
 	return bad_json(j);
@@ -164,9 +165,10 @@ static enum nib_status read_index(struct joiner *j, const void *text, size_t n_b
 	char shown[NIB_SHOWN_BYTES];
 
 	if (n_bytes > NIB_MAX_HEADER_BYTES)
-		return nib_fail(
-		    j->err, NIB_BAD_FILE, "%s: %zu bytes: an index has at most %d",
-		    nib_show_path(shown, j->index), n_bytes, NIB_MAX_HEADER_BYTES);
+		return nib_fail(j->err, NIB_STATUS_BAD_FILE,
+				"%s: %zu bytes: an index has at most %d",
+				nib_show_path(shown, j->index), n_bytes,
+				NIB_MAX_HEADER_BYTES);
 	j->strings = malloc(n_bytes ? n_bytes : 1);
 	if (!j->strings)
 		return no_memory(j);
@@ -206,11 +208,11 @@ static enum nib_status open_shard(struct joiner *j, const struct entry *entry,
 	memcpy(path + folder, entry->shard, n + 1);
 	status = nib_file_open_shard(path, shard, &err);
 	free(path);
-	if (status == NIB_IO)
+	if (status == NIB_STATUS_IO)
 		return nib_fail(j->err, status,
 				"%.130s; the index says that it holds '%s'",
 				err.message, nib_show_name(name, entry->tensor));
-	return status ? nib_fail(j->err, status, "%s", err.message) : NIB_OK;
+	return status ? nib_fail(j->err, status, "%s", err.message) : NIB_STATUS_OK;
 }
 
 /* Opens every shard once, in the order of their names. */
@@ -239,7 +241,7 @@ static enum nib_status open_shards(struct joiner *j)
 		if (status)
 			return status;
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* The tensors of all shards, those of a shard together. */
@@ -261,7 +263,7 @@ static enum nib_status join_tensors(struct joiner *j)
 			file->tensors[file->n_tensors++].shard = i;
 		}
 	}
-	return nib_file_index_names(file) ? NIB_OK : no_memory(j);
+	return nib_file_index_names(file) ? NIB_STATUS_OK : no_memory(j);
 }
 
 /* No tensor is there twice, and each is where the index says. */
@@ -293,7 +295,7 @@ static enum nib_status check_entries(struct joiner *j)
 					 "names",
 					 nib_show_name(a, entry->shard));
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status join(struct joiner *j, const struct nib_mapped_file *map)
@@ -413,7 +415,8 @@ static enum nib_status list_folder(const char *path, struct candidates *c,
 	}
 	if (folder)
 		closedir(folder);
-	return code ? nib_fail_errno(err, path, "read the folder", code) : NIB_OK;
+	return code ? nib_fail_errno(err, path, "read the folder", code)
+		    : NIB_STATUS_OK;
 }
 
 /* The name of the file to open, or NULL where there is no one choice. */
@@ -437,10 +440,10 @@ static enum nib_status check_only_model(const char *shown, struct nib_file **fil
 {
 	for (int64_t i = 0; i < nib_file_shard_count(*file); i++)
 		if (!strcmp(nib_file_shard_at(*file, i), ONE_FILE))
-			return NIB_OK;
+			return NIB_STATUS_OK;
 	nib_file_close(*file);
 	*file = NULL;
-	return nib_fail(err, NIB_BAD_FILE,
+	return nib_fail(err, NIB_STATUS_BAD_FILE,
 			"%s: " ONE_FILE " and " INDEX
 			", which does not name it, are two models: name one of "
 			"the two files",
@@ -458,14 +461,14 @@ static enum nib_status open_chosen(const char *path, const struct candidates *c,
 
 	nib_show_path(shown, path);
 	if (!name && !c->n_tensors && !c->n_indices)
-		return nib_fail(err, NIB_BAD_FILE,
+		return nib_fail(err, NIB_STATUS_BAD_FILE,
 				"%s: a folder without a safetensors file%s%s%s"
 				"%s",
 				shown, c->other_format ? "; " : "", c->other,
 				c->other_format ? " is named as " : "",
 				c->other_format ? c->other_format : "");
 	if (!name)
-		return nib_fail(err, NIB_BAD_FILE,
+		return nib_fail(err, NIB_STATUS_BAD_FILE,
 				"%s: %" PRId64 " safetensors files and %" PRId64
 				" indices, none named " INDEX " or " ONE_FILE
 				": name one of them",

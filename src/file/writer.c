@@ -38,19 +38,19 @@ static enum nib_status check_text(const char *text, const char *argument,
 	size_t n_bytes;
 
 	if (!text)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
 					 " = NULL: must be a string");
 	n_bytes = strlen(text);
 	for (size_t i = 0; i < n_bytes;) {
 		size_t length = nib_utf8_char_bytes(text + i, n_bytes - i);
 
 		if (length == 0)
-			return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+			return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
 						 " = '%s': must be UTF-8",
 						 nib_show_name(shown, text));
 		i += length;
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /*
@@ -67,7 +67,7 @@ static char *copy_unique(void **tree, const char *text, const char *argument,
 	if (*status || !text)
 		return NULL;
 	if (tfind(text, tree, compare_strings)) {
-		*status = nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+		*status = nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
 					    " = '%s': declared before",
 					    nib_show_name(shown, text));
 		return NULL;
@@ -76,7 +76,7 @@ static char *copy_unique(void **tree, const char *text, const char *argument,
 	if (copy && tsearch(copy, tree, compare_strings))
 		return copy;
 	free(copy);
-	*status = nib_fail(err, NIB_OUT_OF_MEMORY, "out of memory for %s '%s'",
+	*status = nib_fail(err, NIB_STATUS_OUT_OF_MEMORY, "out of memory for %s '%s'",
 			   argument, nib_show_name(shown, text));
 	return NULL;
 }
@@ -97,35 +97,36 @@ enum nib_status nib_writer_open(const char *path, struct nib_writer **writer,
 	enum nib_status status;
 
 	if (!writer)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "writer",
 					 " = NULL: must point to a pointer");
 	*writer = NULL;
 	if (!path)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "path",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "path",
 					 " = NULL: must be a path");
 	w = calloc(1, sizeof(*w));
 	if (!w)
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "out of memory for a writer");
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"out of memory for a writer");
 	status = nib_atomic_file_open(&w->file, path, err);
 	if (status) {
 		free(w);
 		return status;
 	}
 	*writer = w;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check_open(const struct nib_writer *writer,
 				  struct nib_error *err)
 {
 	if (!writer)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "writer",
 					 " = NULL: must be a writer");
 	if (writer->has_header)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "writer",
+		    err, NIB_STATUS_BAD_ARGUMENT, "writer",
 		    ": declared after the first write: the header is written");
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_writer_metadata(struct nib_writer *writer, const char *key,
@@ -148,12 +149,13 @@ enum nib_status nib_writer_metadata(struct nib_writer *writer, const char *key,
 			    &writer->metadata_capacity, sizeof(*writer->metadata))) {
 		forget(&writer->keys, key_copy);
 		free(value_copy);
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "out of memory for metadata");
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"out of memory for metadata");
 	}
 	pair = &writer->metadata[writer->n_metadata++];
 	pair->key = key_copy;
 	pair->value = value_copy;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check_shape(struct nib_writer_tensor *t, const char *dtype,
@@ -163,32 +165,32 @@ static enum nib_status check_shape(struct nib_writer_tensor *t, const char *dtyp
 	char shown[NIB_SHOWN_BYTES];
 
 	if (!dtype)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "dtype",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "dtype",
 					 " = NULL: must be one of safetensors'");
 	t->dtype = nib_file_dtype_find(dtype);
 	if (!t->dtype)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "dtype",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "dtype",
 					 " = '%s': must be one of safetensors'",
 					 nib_show_name(shown, dtype));
 	if (rank < 0 || rank > NIB_MAX_RANK)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rank",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "rank",
 					 " = %d: must be 0 .. %d", rank, NIB_MAX_RANK);
 	if (rank > 0 && !shape)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "shape",
 					 " = NULL: must point to rank sizes");
 	t->rank = rank;
 	for (int i = 0; i < rank; i++) {
 		if (shape[i] < 0)
 			return nib_fail_argument(
-			    err, NIB_BAD_ARGUMENT, "shape",
+			    err, NIB_STATUS_BAD_ARGUMENT, "shape",
 			    "[%d] = %" PRId64 ": must not be negative", i, shape[i]);
 		t->shape[i] = shape[i];
 	}
 	if (!nib_file_shape_bytes(t->dtype, rank, shape, &t->bytes))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "shape",
 					 ": its bytes overflow, or are no whole "
 					 "number");
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
@@ -205,10 +207,10 @@ enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
 		return status;
 	if (__builtin_add_overflow(writer->total_bytes, t.bytes, &total) ||
 	    total > INT64_MAX - 8 - NIB_MAX_HEADER_BYTES)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "shape",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "shape",
 					 ": the file would be too long");
 	if (name && strcmp(name, "__metadata__") == 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "name",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "name",
 					 " = '__metadata__': not for tensors");
 	t.name = copy_unique(&writer->names, name, "name", &status, err);
 	if (!t.name)
@@ -216,11 +218,12 @@ enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
 	if (!nib_array_grow(&writer->tensors, writer->n_tensors,
 			    &writer->tensors_capacity, sizeof(*writer->tensors))) {
 		forget(&writer->names, t.name);
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "out of memory for a tensor");
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"out of memory for a tensor");
 	}
 	writer->tensors[writer->n_tensors++] = t;
 	writer->total_bytes = total;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 void nib_writer_undeclare(struct nib_writer *writer, int64_t index)
@@ -361,13 +364,13 @@ static enum nib_status make_header(struct nib_writer *writer, char **header,
 	while (t.text && t.used % 8 != 0)
 		put(&t, " ", 1);
 	if (!t.text)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"out of memory for the header of %" PRId64 " tensors",
 				writer->n_tensors);
 	length = t.used - 8;
 	if (length > NIB_MAX_HEADER_BYTES) {
 		free(t.text);
-		return nib_fail(err, NIB_UNSUPPORTED,
+		return nib_fail(err, NIB_STATUS_UNSUPPORTED,
 				"header of %" PRIu64 " bytes: at most %d", length,
 				NIB_MAX_HEADER_BYTES);
 	}
@@ -375,7 +378,7 @@ static enum nib_status make_header(struct nib_writer *writer, char **header,
 		t.text[i] = (char)(unsigned char)(length >> 8 * i);
 	*header = t.text;
 	*n_bytes = t.used;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ------------------------------------------------------------------------ */
@@ -388,7 +391,7 @@ static enum nib_status write_header(struct nib_writer *writer, struct nib_error 
 	size_t n_bytes = 0;
 
 	if (writer->has_header)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = make_header(writer, &header, &n_bytes, err);
 	if (status)
 		return status;
@@ -401,7 +404,7 @@ static enum nib_status write_header(struct nib_writer *writer, struct nib_error 
 		return status;
 	writer->has_header = true;
 	writer->data_begin = n_bytes;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
@@ -411,14 +414,14 @@ enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
 	enum nib_status status;
 
 	if (!writer)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "writer",
 					 " = NULL: must be a writer");
 	if (!bytes && n_bytes > 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "bytes",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "bytes",
 					 " = NULL: must point to n_bytes");
 	if (n_bytes > writer->total_bytes - writer->written_bytes)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "n_bytes",
+		    err, NIB_STATUS_BAD_ARGUMENT, "n_bytes",
 		    " = %zu: only %" PRIu64 " declared bytes are left", n_bytes,
 		    writer->total_bytes - writer->written_bytes);
 	status = write_header(writer, err);
@@ -467,14 +470,14 @@ static enum nib_status check_complete(struct nib_writer *writer, struct nib_erro
 	const struct nib_writer_tensor *t;
 
 	if (writer->written_bytes == writer->total_bytes)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	t = &writer->tensors[writer->at];
 	while (writer->at_bytes == t->bytes) { /* done, or empty */
 		t++;
 		writer->at_bytes = 0;
 	}
 	return nib_fail_argument(
-	    err, NIB_BAD_ARGUMENT, "writer",
+	    err, NIB_STATUS_BAD_ARGUMENT, "writer",
 	    ": %" PRIu64 " of %" PRIu64 " bytes are not written, from byte %" PRIu64
 	    " of tensor '%s' on",
 	    writer->total_bytes - writer->written_bytes, writer->total_bytes,
@@ -486,7 +489,7 @@ enum nib_status nib_writer_commit(struct nib_writer *writer, struct nib_error *e
 	enum nib_status status;
 
 	if (!writer)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "writer",
 					 " = NULL: must be a writer");
 	status = nib_atomic_file_check(writer->file, err);
 	if (!status)

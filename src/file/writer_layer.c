@@ -24,23 +24,23 @@ struct layer_shape {
 static enum nib_status check_sizes(int64_t rows, int64_t k, struct nib_error *err)
 {
 	if (rows < 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "rows",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "rows",
 					 " = %" PRId64 ": must not be negative", rows);
-	if (k <= 0 || k % NIB_BLOCK != 0 || k > NIB_MAX_K)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "k",
+	if (k <= 0 || k % NIB_NVFP4_BLOCK != 0 || k > NIB_MAX_K)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "k",
 					 " = %" PRId64
 					 ": must be a multiple of %d, 1 .. %" PRId64,
-					 k, NIB_BLOCK, NIB_MAX_K);
-	return NIB_OK;
+					 k, NIB_NVFP4_BLOCK, NIB_MAX_K);
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check_format(enum nib_checkpoint format, struct nib_error *err)
 {
 	if ((unsigned)format >= NIB_CHECKPOINTS)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "format",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "format",
 					 " = %d: must be 0 .. %d", (int)format,
 					 NIB_CHECKPOINTS - 1);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* One tensor with last_size in the place of k. */
@@ -80,7 +80,7 @@ static enum nib_status declare_parts(struct nib_writer *writer,
 			      err);
 	if (!status)
 		status = declare_part(writer, name, n, names->scale, "F8_E4M3", layer,
-				      layer->k / NIB_BLOCK, err);
+				      layer->k / NIB_NVFP4_BLOCK, err);
 	if (!status)
 		status = declare_global(writer, name, n, names->global,
 					names->global_rank, err);
@@ -100,10 +100,10 @@ static enum nib_status declare(struct nib_writer *writer, enum nib_checkpoint fo
 	size_t name_bytes;
 
 	if (!writer)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "writer",
 					 " = NULL: must be a writer");
 	if (!name || !name[0])
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "name", " = %s",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "name", " = %s",
 					 name ? "''" : "NULL");
 	if (!status)
 		status = check_format(format, err);
@@ -112,7 +112,7 @@ static enum nib_status declare(struct nib_writer *writer, enum nib_checkpoint fo
 	name_bytes = strlen(name);
 	long_name = malloc(name_bytes + NIB_LONGEST_SUFFIX + 1);
 	if (!long_name)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"out of memory for a layer's name");
 	memcpy(long_name, name, name_bytes + 1);
 	first = writer->n_tensors;
@@ -126,7 +126,7 @@ static enum nib_status declare(struct nib_writer *writer, enum nib_checkpoint fo
 	}
 	writer->tensors[first].layer_tensors = has_input_global ? 4 : 3;
 	writer->tensors[first].format = format;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
@@ -147,7 +147,7 @@ enum nib_status nib_writer_declare_stack(struct nib_writer *writer,
 	const struct layer_shape layer = {batch, rows, k};
 
 	if (batch <= 0)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "batch",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "batch",
 					 " = %" PRId64 ": must be positive", batch);
 	return declare(writer, format, name, &layer, has_input_global, err);
 }
@@ -173,7 +173,7 @@ static const struct nib_writer_tensor *next_layer(const struct nib_writer *write
 
 /* Resolves a view that the declared layer can be written from. */
 static enum nib_status take_weight(const struct nib_writer_tensor *codes,
-				   const struct nib_nvfp4 *given, struct nib_nvfp4 *w,
+				   const struct nib_fp4 *given, struct nib_fp4 *w,
 				   struct nib_error *err)
 {
 	const struct nib_label label = nib_label("weight");
@@ -183,24 +183,24 @@ static enum nib_status take_weight(const struct nib_writer_tensor *codes,
 	enum nib_status status;
 
 	if (!given)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "weight",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "weight",
 					 " = NULL: must point to a view");
-	status = nib_valid_nvfp4(given, w, label, err);
+	status = nib_valid_fp4(given, w, label, err);
 	if (status)
 		return status;
 	if (w->batch != batch)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "weight.batch",
+		    err, NIB_STATUS_BAD_ARGUMENT, "weight.batch",
 		    " = %" PRId64 ": '%s' was declared with %" PRId64, w->batch,
 		    nib_show_name(shown, codes->name), batch);
 	if (w->rows != shape[0] || w->k != 2 * shape[1])
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "weight",
+		    err, NIB_STATUS_BAD_ARGUMENT, "weight",
 		    " is [%" PRId64 ", %" PRId64 "]: '%s' was declared [%" PRId64
 		    ", %" PRId64 "]",
 		    w->rows, w->k, nib_show_name(shown, codes->name), shape[0],
 		    2 * shape[1]);
-	return nib_valid_nvfp4_data(w, label, err);
+	return nib_valid_fp4_data(w, label, err);
 }
 
 /* A scale that can be stored in the format and read again. */
@@ -208,15 +208,15 @@ static enum nib_status check_global(float global, bool reciprocal, const char *a
 				    struct nib_error *err)
 {
 	if (!nib_is_global_scale(global))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
 					 " = %g: must be a positive number",
 					 (double)global);
 	if (reciprocal && !nib_is_global_scale(nib_reciprocal(global)))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
 					 " = %g: this format stores 1 / %s, "
 					 "which must be finite",
 					 (double)global, argument);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check_globals(const struct nib_writer_tensor *codes,
@@ -231,26 +231,26 @@ static enum nib_status check_globals(const struct nib_writer_tensor *codes,
 		return check_global(input_global, reciprocal, "input_global", err);
 	if (input_global != 0)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "input_global",
+		    err, NIB_STATUS_BAD_ARGUMENT, "input_global",
 		    " = %g: must be 0, the layer was declared without",
 		    (double)input_global);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-static enum nib_status check_scales(const struct nib_nvfp4 *w, int64_t b,
+static enum nib_status check_scales(const struct nib_fp4 *w, int64_t b,
 				    struct nib_error *err)
 {
 	const uint8_t *scales;
 
 	if (w->rows == 0)
-		return NIB_OK;
-	scales = nib_nvfp4_scales(w, b);
+		return NIB_STATUS_OK;
+	scales = nib_fp4_scales(w, b);
 	for (int64_t r = 0; r < w->rows; r++) {
-		for (int64_t g = 0; g < nib_nvfp4_groups(w); g++) {
-			uint8_t s = scales[nib_nvfp4_scale_offset(w, r, g)];
+		for (int64_t g = 0; g < nib_fp4_groups(w); g++) {
+			uint8_t s = scales[nib_fp4_scale_offset(w, r, g)];
 
 			if (s & 0x80)
-				return nib_fail_argument(err, NIB_BAD_DATA,
+				return nib_fail_argument(err, NIB_STATUS_BAD_DATA,
 							 "weight.scales",
 							 ": (%" PRId64 ", %" PRId64
 							 ") is 0x%02X: its sign bit "
@@ -258,42 +258,41 @@ static enum nib_status check_scales(const struct nib_nvfp4 *w, int64_t b,
 							 b * w->rows + r, g, s);
 		}
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-static enum nib_status write_codes(struct nib_writer *writer, const struct nib_nvfp4 *w,
+static enum nib_status write_codes(struct nib_writer *writer, const struct nib_fp4 *w,
 				   int64_t b, struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
-	if (w->rows > 0 && nib_nvfp4_row_stride_bytes(w) == w->k / 2)
-		return nib_writer_write(writer, nib_nvfp4_row(w, b, 0),
+	if (w->rows > 0 && nib_fp4_row_stride_bytes(w) == w->k / 2)
+		return nib_writer_write(writer, nib_fp4_row(w, b, 0),
 					(size_t)(w->rows * (w->k / 2)), err);
 	for (int64_t r = 0; r < w->rows && !status; r++)
-		status = nib_writer_write(writer, nib_nvfp4_row(w, b, r),
+		status = nib_writer_write(writer, nib_fp4_row(w, b, r),
 					  (size_t)(w->k / 2), err);
 	return status;
 }
 
-static enum nib_status write_scales(struct nib_writer *writer,
-				    const struct nib_nvfp4 *w, int64_t b,
-				    struct nib_error *err)
+static enum nib_status write_scales(struct nib_writer *writer, const struct nib_fp4 *w,
+				    int64_t b, struct nib_error *err)
 {
-	const int64_t groups = nib_nvfp4_groups(w);
+	const int64_t groups = nib_fp4_groups(w);
 	const uint8_t *scales;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	uint8_t chunk[CHUNK_SCALES];
 
 	if (w->rows == 0)
-		return NIB_OK;
-	scales = nib_nvfp4_scales(w, b);
+		return NIB_STATUS_OK;
+	scales = nib_fp4_scales(w, b);
 	for (int64_t r = 0; r < w->rows && !status; r++) {
 		for (int64_t g = 0; g < groups && !status; g += CHUNK_SCALES) {
 			int64_t n = groups - g;
 
 			n = n < CHUNK_SCALES ? n : CHUNK_SCALES;
 			for (int64_t i = 0; i < n; i++)
-				chunk[i] = scales[nib_nvfp4_scale_offset(w, r, g + i)];
+				chunk[i] = scales[nib_fp4_scale_offset(w, r, g + i)];
 			status = nib_writer_write(writer, chunk, (size_t)n, err);
 		}
 	}
@@ -302,9 +301,9 @@ static enum nib_status write_scales(struct nib_writer *writer,
 
 /* Checks all scales before the first byte is written. */
 static enum nib_status write_matrices(struct nib_writer *writer,
-				      const struct nib_nvfp4 *w, struct nib_error *err)
+				      const struct nib_fp4 *w, struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int64_t b = 0; b < w->batch && !status; b++)
 		status = check_scales(w, b, err);
@@ -326,23 +325,23 @@ static enum nib_status write_global(struct nib_writer *writer, bool reciprocal,
 
 enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 				       enum nib_checkpoint format,
-				       const struct nib_nvfp4 *weight, float global,
+				       const struct nib_fp4 *weight, float global,
 				       float input_global, struct nib_error *err)
 {
 	const struct nib_writer_tensor *codes;
-	struct nib_nvfp4 w;
+	struct nib_fp4 w;
 	enum nib_status status = check_format(format, err);
 	bool has_input, reciprocal;
 
 	if (status)
 		return status;
 	if (!writer)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "writer",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "writer",
 					 " = NULL: must be a writer");
 	codes = next_layer(writer);
 	if (!codes || codes->format != format)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "writer",
+		    err, NIB_STATUS_BAD_ARGUMENT, "writer",
 		    ": the next declared tensor begins no layer of this format");
 	has_input = codes->layer_tensors == 4;
 	reciprocal = nib_checkpoint_names[format].reciprocal;

@@ -22,9 +22,9 @@
 /* From this size on a value rounds to infinity. */
 static double overflow_of(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP16   ? 65520.0
-	       : dtype == NIB_BF16 ? 0x1.FFp127
-				   : 0x1.FFFFFFp127;
+	return dtype == NIB_DTYPE_FP16	 ? 65520.0
+	       : dtype == NIB_DTYPE_BF16 ? 0x1.FFp127
+					 : 0x1.FFFFFFp127;
 }
 
 /* Half the distance between neighbours at size x, of a finite result. */
@@ -52,7 +52,7 @@ struct sum_bound {
 static struct sum_bound bound_of(const struct nib_exact_sum *s, int64_t k,
 				 enum nib_arithmetic arithmetic)
 {
-	const int64_t n_blocks = k / NIB_BLOCK, n_steps = (n_blocks + 3) / 4;
+	const int64_t n_blocks = k / NIB_NVFP4_BLOCK, n_steps = (n_blocks + 3) / 4;
 	const double blocks = (double)n_blocks, steps = (double)n_steps;
 	const double products = ldexp((double)s->products, NIB_EXACT_UNIT);
 	const double magnitude = ldexp((double)s->magnitude, NIB_EXACT_UNIT);
@@ -114,7 +114,8 @@ bool nib_has_dense_bound(struct nib_dense_rule rule)
 	if (rule.arithmetic == NIB_ARITHMETIC_BLOCKS)
 		return true;
 	return rule.arithmetic == NIB_ARITHMETIC_FP16_TENSOR &&
-	       rule.activations == NIB_ACTIVATIONS_DENSE && rule.dtype != NIB_FP32;
+	       rule.activations == NIB_ACTIVATIONS_DENSE &&
+	       rule.dtype != NIB_DTYPE_FP32;
 }
 
 /*
@@ -125,16 +126,16 @@ bool nib_has_dense_bound(struct nib_dense_rule rule)
 static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 				     enum nib_dtype dtype)
 {
-	const int64_t blocks = k / NIB_BLOCK;
-	const int least = dtype == NIB_FP16 ? -14 : -126;
-	const int up = dtype == NIB_FP16 ? 6 : 7;
+	const int64_t blocks = k / NIB_NVFP4_BLOCK;
+	const int least = dtype == NIB_DTYPE_FP16 ? -14 : -126;
+	const int up = dtype == NIB_DTYPE_FP16 ? 6 : 7;
 	const double terms = (double)(k + 48);
 	const double of_w = ldexp(s->largest_w, least - 25) * terms;
 	const double of_x = ldexp(s->largest_x, least - 25 + up) * (terms + s->scales);
 
 	/* Products may be halves of the least number of fp32. */
 	const double of_steps =
-	    dtype == NIB_FP16 ? 0 : ldexp((double)(blocks + 3), -149 + up);
+	    dtype == NIB_DTYPE_FP16 ? 0 : ldexp((double)(blocks + 3), -149 + up);
 
 	return (struct sum_bound){9.5 * (double)blocks + 9, s->products,
 				  of_w + of_x + of_steps};
@@ -143,7 +144,7 @@ static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 static struct sum_bound dense_bound_of(const struct nib_exact_wide *s, int64_t k,
 				       struct nib_dense_rule rule)
 {
-	const int64_t blocks = k / NIB_BLOCK;
+	const int64_t blocks = k / NIB_NVFP4_BLOCK;
 	const double terms = (double)k;
 	struct sum_bound b;
 
@@ -168,7 +169,7 @@ static bool may_overflow(const struct nib_exact_wide *s, const struct sum_bound 
 	    s->largest_x >=
 		(rule.activations == NIB_ACTIVATIONS_INT8 ? INT8_LARGE : DENSE_LARGE))
 		return true;
-	return !(b->of * (1 + b->units * U) + b->fixed < overflow_of(NIB_FP32));
+	return !(b->of * (1 + b->units * U) + b->fixed < overflow_of(NIB_DTYPE_FP32));
 }
 
 struct nib_expected nib_expect_gemm_dense(const struct nib_exact_wide *s, float alpha,
@@ -202,7 +203,7 @@ static double silu_spread(double x, double slack)
 /* silu(x) * y */
 static struct nib_expected expect_dual(struct nib_expected x, struct nib_expected y)
 {
-	const double limit = overflow_of(NIB_FP32);
+	const double limit = overflow_of(NIB_DTYPE_FP32);
 	struct nib_expected e = {NAN, 0, x.unit * y.unit};
 	double silu, spread, size, slack;
 
@@ -246,7 +247,7 @@ struct nib_verdict nib_judge(const struct nib_expected *e, enum nib_dtype dtype,
 	bool is_right;
 
 	v.bound = e->slack;
-	if (dtype != NIB_FP32)
+	if (dtype != NIB_DTYPE_FP32)
 		v.bound += half_ulp(dtype, fabs(e->want) + e->slack);
 	if (isinf(e->slack))
 		is_right = true;

@@ -12,12 +12,12 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
-void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
-		      int64_t batch, int64_t row, int64_t scale_row)
+void nib_exact_decode(struct nib_exact_row *out, const struct nib_fp4 *v, int64_t batch,
+		      int64_t row, int64_t scale_row)
 {
-	const uint8_t *codes = nib_nvfp4_row(v, batch, row);
-	const uint8_t *scales = nib_nvfp4_scales(v, batch);
-	const int64_t groups = nib_nvfp4_groups(v);
+	const uint8_t *codes = nib_fp4_row(v, batch, row);
+	const uint8_t *scales = nib_fp4_scales(v, batch);
+	const int64_t groups = nib_fp4_groups(v);
 
 	for (int64_t i = 0; i < v->k / 2; i++) {
 		out->twice[2 * i] = nib_e2m1_twice[codes[i] & 15];
@@ -25,7 +25,7 @@ void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
 	}
 	out->has_nan = false;
 	for (int64_t g = 0; g < groups; g++) {
-		uint8_t byte = scales[nib_nvfp4_scale_offset(v, scale_row, g)];
+		uint8_t byte = scales[nib_fp4_scale_offset(v, scale_row, g)];
 		bool is_nan = nib_e4m3_is_nan(byte);
 
 		out->has_nan |= is_nan;
@@ -41,7 +41,7 @@ static __attribute__((noinline)) int32_t block_dot(const int16_t *x, const int16
 {
 	int32_t dot = 0;
 
-	for (int i = 0; i < NIB_BLOCK; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		dot += x[i] * y[i];
 	return dot;
 }
@@ -51,9 +51,9 @@ struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
 {
 	struct nib_exact_sum s = {.is_nan = a->has_nan || b->has_nan};
 
-	for (int64_t g = 0; g < k / NIB_BLOCK; g++) {
-		const int32_t dot =
-		    block_dot(a->twice + g * NIB_BLOCK, b->twice + g * NIB_BLOCK);
+	for (int64_t g = 0; g < k / NIB_NVFP4_BLOCK; g++) {
+		const int32_t dot = block_dot(a->twice + g * NIB_NVFP4_BLOCK,
+					      b->twice + g * NIB_NVFP4_BLOCK);
 		const int64_t partial = (int64_t)a->scale[g] * b->scale[g] * dot;
 
 		s.sum += partial;
@@ -68,7 +68,7 @@ static __attribute__((noinline)) int32_t block_products(const int16_t *x,
 {
 	int32_t sum = 0;
 
-	for (int i = 0; i < NIB_BLOCK; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		sum += abs(x[i] * y[i]);
 	return sum;
 }
@@ -78,10 +78,10 @@ int64_t nib_exact_products(const struct nib_exact_row *a, const struct nib_exact
 {
 	int64_t sum = 0;
 
-	for (int64_t g = 0; g < k / NIB_BLOCK; g++)
-		sum +=
-		    (int64_t)a->scale[g] * b->scale[g] *
-		    block_products(a->twice + g * NIB_BLOCK, b->twice + g * NIB_BLOCK);
+	for (int64_t g = 0; g < k / NIB_NVFP4_BLOCK; g++)
+		sum += (int64_t)a->scale[g] * b->scale[g] *
+		       block_products(a->twice + g * NIB_NVFP4_BLOCK,
+				      b->twice + g * NIB_NVFP4_BLOCK);
 	return sum;
 }
 
@@ -91,7 +91,7 @@ int64_t nib_exact_large_blocks(const struct nib_exact_row *a,
 	const int32_t large = 256 << 9; /* units of 2^-9 */
 	int64_t count = 0;
 
-	for (int64_t g = 0; g < k / NIB_BLOCK; g++)
+	for (int64_t g = 0; g < k / NIB_NVFP4_BLOCK; g++)
 		count += (a->scale[g] >= large) & (b->scale[g] >= large);
 	return count;
 }

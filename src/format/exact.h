@@ -38,8 +38,8 @@ struct nib_exact_sum {
  * Decodes a row of v.  scale_row: the row of its scales, which differs from row
  * with the scale_rows of a mixture of experts.
  */
-void nib_exact_decode(struct nib_exact_row *out, const struct nib_nvfp4 *v,
-		      int64_t batch, int64_t row, int64_t scale_row);
+void nib_exact_decode(struct nib_exact_row *out, const struct nib_fp4 *v, int64_t batch,
+		      int64_t row, int64_t scale_row);
 
 /* Leaves products and large 0. */
 struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,

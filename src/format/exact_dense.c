@@ -41,7 +41,7 @@ static bool is_narrow(const double *x)
 {
 	int low = INT32_MAX, high = INT32_MIN;
 
-	for (int i = 0; i < NIB_BLOCK; i++) {
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		const uint64_t bits = nib_fp64_bits(x[i]);
 		const int field = (int)(bits >> 52 & 0x7FF);
 		const uint64_t mantissa =
@@ -61,7 +61,7 @@ static bool is_narrow(const double *x)
 /* x becomes a block; what it says of the row is added to out. */
 static void take_block(struct nib_exact_dense *out, const double *x, int64_t block)
 {
-	for (int i = 0; i < NIB_BLOCK; i++) {
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		const double size = fabs(x[i]);
 
 		out->has_subnormal |= size > 0 && size < 0x1p-126;
@@ -69,17 +69,17 @@ static void take_block(struct nib_exact_dense *out, const double *x, int64_t blo
 			out->largest = size;
 	}
 	out->is_narrow[block] = is_narrow(x);
-	memcpy(out->x + block * NIB_BLOCK, x, NIB_BLOCK * sizeof(*x));
+	memcpy(out->x + block * NIB_NVFP4_BLOCK, x, NIB_NVFP4_BLOCK * sizeof(*x));
 }
 
 /* In doubles: 114 * 1.125 * 2^121, say, is no number of fp32. */
 static void round_block(struct nib_exact_dense *out, const float *x, double *rounded)
 {
-	int8_t codes[NIB_BLOCK];
+	int8_t codes[NIB_NVFP4_BLOCK];
 	const float scale = nib_int8_block(codes, x);
 
 	out->has_nan |= isnan(scale);
-	for (int i = 0; i < NIB_BLOCK; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		rounded[i] = isnan(scale) ? 0 : codes[i] * (double)scale;
 }
 
@@ -87,45 +87,45 @@ void nib_exact_decode_dense(struct nib_exact_dense *out, const struct nib_dense 
 			    enum nib_activations activations, int64_t batch,
 			    int64_t row)
 {
-	double exact[NIB_BLOCK];
-	float x[NIB_BLOCK];
+	double exact[NIB_NVFP4_BLOCK];
+	float x[NIB_NVFP4_BLOCK];
 
 	out->largest = 0;
 	out->has_subnormal = out->has_nan = false;
-	for (int64_t g = 0; g < v->cols / NIB_BLOCK; g++) {
-		for (int i = 0; i < NIB_BLOCK; i++)
-			x[i] = nib_dense_get(v, batch, row, g * NIB_BLOCK + i);
+	for (int64_t g = 0; g < v->cols / NIB_NVFP4_BLOCK; g++) {
+		for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
+			x[i] = nib_dense_get(v, batch, row, g * NIB_NVFP4_BLOCK + i);
 		if (activations == NIB_ACTIVATIONS_INT8)
 			round_block(out, x, exact);
 		else
-			for (int i = 0; i < NIB_BLOCK; i++)
+			for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 				exact[i] = nib_fp32_to_fp64(x[i]);
 		take_block(out, exact, g);
 	}
 }
 
-void nib_exact_decode_weights(struct nib_exact_weights *out, const struct nib_nvfp4 *v,
+void nib_exact_decode_weights(struct nib_exact_weights *out, const struct nib_fp4 *v,
 			      int64_t batch, int64_t row)
 {
 	const struct nib_exact_row *w = &out->row;
 
 	nib_exact_decode(&out->row, v, batch, row, row);
 	out->largest = out->total = out->scales = 0;
-	for (int64_t g = 0; g < nib_nvfp4_groups(v); g++) {
+	for (int64_t g = 0; g < nib_fp4_groups(v); g++) {
 		const double scale = w->scale[g] * UNIT;
 		int most = 0, all = 0;
 
-		for (int i = 0; i < NIB_BLOCK; i++) {
-			const int twice = w->twice[g * NIB_BLOCK + i];
+		for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
+			const int twice = w->twice[g * NIB_NVFP4_BLOCK + i];
 			const int size = twice < 0 ? -twice : twice;
 
-			out->twice[g * NIB_BLOCK + i] = twice;
+			out->twice[g * NIB_NVFP4_BLOCK + i] = twice;
 			most = size > most ? size : most;
 			all += size;
 		}
 		out->largest = fmax(out->largest, most * scale);
 		out->total += all * scale; /* exact: less than 2^42 units */
-		out->scales += NIB_BLOCK * 2 * scale;
+		out->scales += NIB_NVFP4_BLOCK * 2 * scale;
 	}
 }
 
@@ -161,9 +161,9 @@ static __attribute__((noinline)) void block_sums(const double *restrict x,
 						 const double *restrict y, double *dot,
 						 double *size)
 {
-	double d[NIB_BLOCK], s[NIB_BLOCK];
+	double d[NIB_NVFP4_BLOCK], s[NIB_NVFP4_BLOCK];
 
-	for (int i = 0; i < NIB_BLOCK; i++) {
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		d[i] = x[i] * y[i];
 		s[i] = fabs(d[i]);
 	}
@@ -194,7 +194,7 @@ static void add_wide(struct nib_exact_wide *s, const double *x, const double *tw
 {
 	double size = 0;
 
-	for (int i = 0; i < NIB_BLOCK; i++) {
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		const double w = twice[i] * scale, product = x[i] * w;
 
 		if (!isfinite(x[i])) {
@@ -213,9 +213,9 @@ void nib_exact_dot_dense(struct nib_exact_wide *s, const struct nib_exact_dense 
 {
 	memset(s, 0, sizeof(*s));
 	s->is_nan = a->has_nan || b->row.has_nan;
-	for (int64_t g = 0; g < k / NIB_BLOCK; g++) {
-		const double *x = a->x + g * NIB_BLOCK;
-		const double *twice = b->twice + g * NIB_BLOCK;
+	for (int64_t g = 0; g < k / NIB_NVFP4_BLOCK; g++) {
+		const double *x = a->x + g * NIB_NVFP4_BLOCK;
+		const double *twice = b->twice + g * NIB_NVFP4_BLOCK;
 		const double scale = b->row.scale[g];
 		double dot, size, partial;
 

@@ -58,7 +58,7 @@ struct nib_exact_wide {
 void nib_exact_decode_dense(struct nib_exact_dense *out, const struct nib_dense *v,
 			    enum nib_activations activations, int64_t batch,
 			    int64_t row);
-void nib_exact_decode_weights(struct nib_exact_weights *out, const struct nib_nvfp4 *v,
+void nib_exact_decode_weights(struct nib_exact_weights *out, const struct nib_fp4 *v,
 			      int64_t batch, int64_t row);
 
 void nib_exact_dot_dense(struct nib_exact_wide *s, const struct nib_exact_dense *a,

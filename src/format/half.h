@@ -29,9 +29,9 @@ static const struct nib_float_format nib_format_fp64 = {11, 52};
 
 static inline struct nib_float_format nib_dtype_format(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP16   ? nib_format_fp16
-	       : dtype == NIB_BF16 ? nib_format_bf16
-				   : nib_format_fp32;
+	return dtype == NIB_DTYPE_FP16	 ? nib_format_fp16
+	       : dtype == NIB_DTYPE_BF16 ? nib_format_bf16
+					 : nib_format_fp32;
 }
 
 static inline uint32_t nib_fp32_bits(float x)
@@ -203,9 +203,9 @@ static inline uint32_t nib_fp64_to_dtype(double x, enum nib_dtype dtype)
 /* The exact value of an element's bits. */
 static inline float nib_dtype_to_fp32(uint32_t bits, enum nib_dtype dtype)
 {
-	return dtype == NIB_FP16   ? nib_fp16_to_fp32((uint16_t)bits)
-	       : dtype == NIB_BF16 ? nib_bf16_to_fp32((uint16_t)bits)
-				   : nib_fp32_from_bits(bits);
+	return dtype == NIB_DTYPE_FP16	 ? nib_fp16_to_fp32((uint16_t)bits)
+	       : dtype == NIB_DTYPE_BF16 ? nib_bf16_to_fp32((uint16_t)bits)
+					 : nib_fp32_from_bits(bits);
 }
 
 #endif

@@ -76,17 +76,17 @@ static inline float nib_int8_block(int8_t *codes, const float *x)
 	uint32_t amax = 0;
 	float scale;
 
-	for (int i = 0; i < NIB_BLOCK; i++) {
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		const uint32_t size = nib_fp32_bits(x[i]) & 0x7FFFFFFF;
 
 		amax = size > amax ? size : amax;
 	}
 	if (amax >= 0x7F800000) {
-		memset(codes, 0, NIB_BLOCK);
+		memset(codes, 0, NIB_NVFP4_BLOCK);
 		return nib_fp32_from_bits(0x7FC00000);
 	}
 	scale = nib_int8_scale(nib_fp32_from_bits(amax));
-	for (int i = 0; i < NIB_BLOCK; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		codes[i] = nib_int8_code(x[i], scale);
 	return scale;
 }

@@ -21,27 +21,27 @@ float nib_global_ref(float amax)
 	return global > 0 ? global : 0x1p-149f;
 }
 
-uint8_t nib_scale_ref(float amax, float global, enum nib_recipe recipe)
+uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale recipe)
 {
 	float largest_code;
 
 	if (amax == 0)
-		return recipe == NIB_RECIPE_MODELOPT		 ? NIB_E4M3_ONE
-		       : recipe == NIB_RECIPE_COMPRESSED_TENSORS ? NIB_E4M3_EIGHTH
-								 : 0;
+		return recipe == NIB_ZERO_SCALE_MODELOPT	     ? NIB_E4M3_ONE
+		       : recipe == NIB_ZERO_SCALE_COMPRESSED_TENSORS ? NIB_E4M3_EIGHTH
+								     : 0;
 	largest_code = 6.0f * global;
 	return nib_e4m3_encode(amax / largest_code);
 }
 
-int nib_quantize_block_ref(const float x[NIB_BLOCK], float global,
-			   enum nib_recipe recipe, int saturate,
-			   uint8_t codes[NIB_BLOCK / 2], uint8_t *scale)
+int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
+			   enum nib_zero_scale recipe, int saturate,
+			   uint8_t codes[NIB_NVFP4_BLOCK / 2], uint8_t *scale)
 {
-	unsigned code[NIB_BLOCK];
+	unsigned code[NIB_NVFP4_BLOCK];
 	float amax = 0;
 	double d;
 
-	for (int i = 0; i < NIB_BLOCK; i++) {
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		if (!saturate && !isfinite(x[i]))
 			return i;
 		if (fabsf(x[i]) > amax) /* false for NaN */
@@ -50,9 +50,9 @@ int nib_quantize_block_ref(const float x[NIB_BLOCK], float global,
 	*scale = nib_scale_ref(amax, global, recipe);
 	/* 4 bits times 24 bits: exact. */
 	d = (double)nib_e4m3_to_float(*scale) * (double)global;
-	for (int i = 0; i < NIB_BLOCK; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		code[i] = isnan(x[i]) ? 0 : nib_e2m1_encode_ratio(x[i], d);
-	for (int i = 0; i < NIB_BLOCK / 2; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK / 2; i++)
 		codes[i] = (uint8_t)(code[2 * i] | code[2 * i + 1] << 4);
 	return -1;
 }

@@ -24,7 +24,7 @@ float nib_global_ref(float amax);
  * torch does it, then nib_e4m3_encode().  amax = 0 takes the recipe's byte.
  * amax may be infinite, no NaN.  global > 0, and 6 * global finite.
  */
-uint8_t nib_scale_ref(float amax, float global, enum nib_recipe recipe);
+uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale recipe);
 
 /*
  * Quantises 16 values.  Code i is nib_e2m1_encode_ratio(x[i], scale * global)
@@ -33,9 +33,9 @@ uint8_t nib_scale_ref(float amax, float global, enum nib_recipe recipe);
  * saturate: NaN is taken as plus zero, inf gives scale 448 and code 6.0, and -1
  * is returned.
  */
-int nib_quantize_block_ref(const float x[NIB_BLOCK], float global,
-			   enum nib_recipe recipe, int saturate,
-			   uint8_t codes[NIB_BLOCK / 2], uint8_t *scale);
+int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
+			   enum nib_zero_scale recipe, int saturate,
+			   uint8_t codes[NIB_NVFP4_BLOCK / 2], uint8_t *scale);
 
 /*
  * The bits of code * scale * global, the exact product rounded once to dtype.

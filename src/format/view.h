@@ -15,42 +15,42 @@
 #include "format/scale_layout.h"
 #include "nibblas.h"
 
-/* ---- struct nib_nvfp4 --------------------------------------------------- */
+/* ---- struct nib_fp4 --------------------------------------------------- */
 
-static inline int64_t nib_nvfp4_batches(const struct nib_nvfp4 *v)
+static inline int64_t nib_fp4_batches(const struct nib_fp4 *v)
 {
 	return v->batch ? v->batch : 1;
 }
 
-static inline int64_t nib_nvfp4_groups(const struct nib_nvfp4 *v)
+static inline int64_t nib_fp4_groups(const struct nib_fp4 *v)
 {
-	return v->k / NIB_BLOCK;
+	return v->k / NIB_NVFP4_BLOCK;
 }
 
-static inline int64_t nib_nvfp4_row_stride_bytes(const struct nib_nvfp4 *v)
+static inline int64_t nib_fp4_row_stride_bytes(const struct nib_fp4 *v)
 {
 	return v->row_stride_bytes ? v->row_stride_bytes : v->k / 2;
 }
 
-static inline int64_t nib_nvfp4_batch_stride_bytes(const struct nib_nvfp4 *v)
+static inline int64_t nib_fp4_batch_stride_bytes(const struct nib_fp4 *v)
 {
 	return v->batch_stride_bytes ? v->batch_stride_bytes
-				     : v->rows * nib_nvfp4_row_stride_bytes(v);
+				     : v->rows * nib_fp4_row_stride_bytes(v);
 }
 
-/* NIB_LINEAR only. */
-static inline int64_t nib_nvfp4_scale_row_stride_bytes(const struct nib_nvfp4 *v)
+/* NIB_SCALE_LAYOUT_LINEAR only. */
+static inline int64_t nib_fp4_scale_row_stride_bytes(const struct nib_fp4 *v)
 {
 	return v->scale_row_stride_bytes ? v->scale_row_stride_bytes
-					 : nib_nvfp4_groups(v);
+					 : nib_fp4_groups(v);
 }
 
-static inline int64_t nib_nvfp4_scale_batch_stride_bytes(const struct nib_nvfp4 *v)
+static inline int64_t nib_fp4_scale_batch_stride_bytes(const struct nib_fp4 *v)
 {
 	if (v->scale_batch_stride_bytes)
 		return v->scale_batch_stride_bytes;
-	if (v->scale_layout == NIB_LINEAR)
-		return v->rows * nib_nvfp4_scale_row_stride_bytes(v);
+	if (v->scale_layout == NIB_SCALE_LAYOUT_LINEAR)
+		return v->rows * nib_fp4_scale_row_stride_bytes(v);
 	return (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k);
 }
 
@@ -64,33 +64,31 @@ static inline uint8_t *nib_offset_bytes(const void *data, int64_t offset)
 }
 
 /* The k/2 bytes of codes of a row. */
-static inline uint8_t *nib_nvfp4_row(const struct nib_nvfp4 *v, int64_t batch,
-				     int64_t row)
+static inline uint8_t *nib_fp4_row(const struct nib_fp4 *v, int64_t batch, int64_t row)
 {
-	return nib_offset_bytes(v->codes, batch * nib_nvfp4_batch_stride_bytes(v) +
-					      row * nib_nvfp4_row_stride_bytes(v));
+	return nib_offset_bytes(v->codes, batch * nib_fp4_batch_stride_bytes(v) +
+					      row * nib_fp4_row_stride_bytes(v));
 }
 
 /* The first scale of a batch. */
-static inline uint8_t *nib_nvfp4_scales(const struct nib_nvfp4 *v, int64_t batch)
+static inline uint8_t *nib_fp4_scales(const struct nib_fp4 *v, int64_t batch)
 {
-	return nib_offset_bytes(v->scales,
-				batch * nib_nvfp4_scale_batch_stride_bytes(v));
+	return nib_offset_bytes(v->scales, batch * nib_fp4_scale_batch_stride_bytes(v));
 }
 
-/* From nib_nvfp4_scales() to one scale, in either layout. */
-static inline int64_t nib_nvfp4_scale_offset(const struct nib_nvfp4 *v, int64_t row,
-					     int64_t group)
+/* From nib_fp4_scales() to one scale, in either layout. */
+static inline int64_t nib_fp4_scale_offset(const struct nib_fp4 *v, int64_t row,
+					   int64_t group)
 {
-	if (v->scale_layout == NIB_LINEAR)
-		return row * nib_nvfp4_scale_row_stride_bytes(v) + group;
-	return nib_scale_offset_tiled(nib_nvfp4_groups(v), row, group);
+	if (v->scale_layout == NIB_SCALE_LAYOUT_LINEAR)
+		return row * nib_fp4_scale_row_stride_bytes(v) + group;
+	return nib_scale_offset_tiled(nib_fp4_groups(v), row, group);
 }
 
-static inline uint8_t *nib_nvfp4_scale(const struct nib_nvfp4 *v, int64_t batch,
-				       int64_t row, int64_t group)
+static inline uint8_t *nib_fp4_scale(const struct nib_fp4 *v, int64_t batch,
+				     int64_t row, int64_t group)
 {
-	return nib_nvfp4_scales(v, batch) + nib_nvfp4_scale_offset(v, row, group);
+	return nib_fp4_scales(v, batch) + nib_fp4_scale_offset(v, row, group);
 }
 
 /* ---- struct nib_dense --------------------------------------------------- */
@@ -118,7 +116,7 @@ static inline void *nib_dense_at(const struct nib_dense *v, int64_t batch, int64
 	const int64_t index = batch * nib_dense_batch_stride_elems(v) +
 			      row * nib_dense_row_stride_elems(v) + col;
 
-	return nib_offset_bytes(v->data, index * (v->dtype == NIB_FP32 ? 4 : 2));
+	return nib_offset_bytes(v->data, index * (v->dtype == NIB_DTYPE_FP32 ? 4 : 2));
 }
 
 /* An element's bits, in the low 16 or 32. */
@@ -129,7 +127,7 @@ static inline uint32_t nib_dense_get_bits(const struct nib_dense *v, int64_t bat
 	uint32_t wide;
 	uint16_t narrow;
 
-	if (v->dtype == NIB_FP32) {
+	if (v->dtype == NIB_DTYPE_FP32) {
 		memcpy(&wide, at, sizeof(wide));
 		return wide;
 	}
@@ -143,7 +141,7 @@ static inline void nib_dense_set_bits(const struct nib_dense *v, int64_t batch,
 	void *at = nib_dense_at(v, batch, row, col);
 	const uint16_t narrow = (uint16_t)bits;
 
-	if (v->dtype == NIB_FP32)
+	if (v->dtype == NIB_DTYPE_FP32)
 		memcpy(at, &bits, sizeof(bits));
 	else
 		memcpy(at, &narrow, sizeof(narrow));

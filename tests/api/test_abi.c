@@ -20,7 +20,7 @@
 
 /* Structs that callers put into arrays and into each other: fixed sizes. */
 _Static_assert(sizeof(struct nib_error) == 320, "nib_error");
-_Static_assert(sizeof(struct nib_nvfp4) == 112, "nib_nvfp4");
+_Static_assert(sizeof(struct nib_fp4) == 112, "nib_fp4");
 _Static_assert(sizeof(struct nib_dense) == 88, "nib_dense");
 _Static_assert(sizeof(struct nib_problem) == 584, "nib_problem");
 _Static_assert(sizeof(struct nib_moe_problem) == 608, "nib_moe_problem");
@@ -32,9 +32,9 @@ static uint8_t codes[8], scales[1];
 static float number[16];
 static struct nib_plan *plan;
 
-static struct nib_nvfp4 view(void)
+static struct nib_fp4 view(void)
 {
-	return (struct nib_nvfp4){.codes = codes, .scales = scales, .rows = 1, .k = 16};
+	return (struct nib_fp4){.codes = codes, .scales = scales, .rows = 1, .k = 16};
 }
 
 static struct nib_dense dense(int64_t cols)
@@ -61,7 +61,7 @@ static enum nib_status call_plan(void *options, struct nib_error *err)
 	const struct nib_problem p = problem();
 	struct nib_plan *other;
 	enum nib_status status =
-	    nib_plan_create(device, NIB_GEMM, &p, 1, options, &other, err);
+	    nib_plan_create(device, NIB_OP_GEMM, &p, 1, options, &other, err);
 
 	nib_plan_free(other);
 	return status;
@@ -79,13 +79,13 @@ static enum nib_status call_check(void *options, struct nib_error *err)
 	const struct nib_problem p = problem();
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 
-	return nib_check(NIB_GEMM, &p, 1, options, &result, err);
+	return nib_check(NIB_OP_GEMM, &p, 1, options, &result, err);
 }
 
 static enum nib_status call_quantize(void *options, struct nib_error *err)
 {
 	const struct nib_dense x = dense(16);
-	const struct nib_nvfp4 q = view();
+	const struct nib_fp4 q = view();
 
 	return nib_quantize(device, &x, &q, options, NULL, err);
 }
@@ -93,7 +93,7 @@ static enum nib_status call_quantize(void *options, struct nib_error *err)
 static enum nib_status call_dequantize(void *options, struct nib_error *err)
 {
 	const struct nib_dense y = dense(16);
-	const struct nib_nvfp4 q = view();
+	const struct nib_fp4 q = view();
 
 	return nib_dequantize(device, &q, 1, &y, options, err);
 }
@@ -101,10 +101,10 @@ static enum nib_status call_dequantize(void *options, struct nib_error *err)
 static enum nib_status call_convert(void *options, struct nib_error *err)
 {
 	uint8_t tiled[512];
-	const struct nib_nvfp4 from = view();
-	struct nib_nvfp4 to = view();
+	const struct nib_fp4 from = view();
+	struct nib_fp4 to = view();
 
-	to.scale_layout = NIB_TILED_128X4;
+	to.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	to.scales = tiled;
 	return nib_convert_scales(device, &from, &to, options, err);
 }
@@ -136,7 +136,7 @@ static enum nib_status call_check_result(void *result, struct nib_error *err)
 {
 	const struct nib_problem p = problem();
 
-	return nib_check(NIB_GEMM, &p, 1, NULL, result, err);
+	return nib_check(NIB_OP_GEMM, &p, 1, NULL, result, err);
 }
 
 #define ENTRY(name, bytes, call)                                                       \
@@ -179,7 +179,7 @@ struct theirs {
 static void expect(const struct entry *e, struct theirs *theirs, enum nib_status want,
 		   const char *argument)
 {
-	struct nib_error err = {.status = NIB_OK};
+	struct nib_error err = {.status = NIB_STATUS_OK};
 	const enum nib_status status = e->call(theirs, &err);
 
 	if (status != want || strcmp(err.argument, argument) != 0)
@@ -198,7 +198,7 @@ static void callers_of_0_1_0(void **state)
 		assert_true(options[i].here >= options[i].bytes);
 		memset((char *)&theirs + options[i].bytes, 0xA5,
 		       sizeof(theirs) - options[i].bytes);
-		expect(&options[i], &theirs, NIB_OK, "");
+		expect(&options[i], &theirs, NIB_STATUS_OK, "");
 	}
 	for (size_t i = 0; i < COUNT(infos); i++) {
 		struct theirs theirs = {.struct_bytes = infos[i].bytes};
@@ -207,7 +207,7 @@ static void callers_of_0_1_0(void **state)
 		assert_true(infos[i].here >= infos[i].bytes);
 		memset((char *)&theirs + infos[i].bytes, 0xA5,
 		       sizeof(theirs) - infos[i].bytes);
-		expect(&infos[i], &theirs, NIB_OK, "");
+		expect(&infos[i], &theirs, NIB_STATUS_OK, "");
 		assert_int_equal(theirs.struct_bytes, infos[i].bytes);
 		for (size_t j = infos[i].bytes; j < sizeof(theirs); j++)
 			assert_int_equal(bytes[j], 0xA5);
@@ -221,10 +221,10 @@ static void callers_of_later_versions(void **state)
 	for (size_t i = 0; i < COUNT(options); i++) {
 		struct theirs theirs = {.struct_bytes = options[i].here + 64};
 
-		expect(&options[i], &theirs, NIB_OK, "");
+		expect(&options[i], &theirs, NIB_STATUS_OK, "");
 		for (size_t j = options[i].here; j < options[i].here + 64; j += 21) {
 			((unsigned char *)&theirs)[j] = 1;
-			expect(&options[i], &theirs, NIB_UNSUPPORTED,
+			expect(&options[i], &theirs, NIB_STATUS_UNSUPPORTED,
 			       "options.struct_bytes");
 			((unsigned char *)&theirs)[j] = 0;
 		}
@@ -232,7 +232,7 @@ static void callers_of_later_versions(void **state)
 	for (size_t i = 0; i < COUNT(infos); i++) {
 		struct theirs theirs = {.struct_bytes = infos[i].here + 64};
 
-		expect(&infos[i], &theirs, NIB_OK, "");
+		expect(&infos[i], &theirs, NIB_STATUS_OK, "");
 		assert_int_equal(theirs.struct_bytes, infos[i].here + 64);
 		for (size_t j = infos[i].here; j < infos[i].here + 64; j++)
 			assert_int_equal(((unsigned char *)&theirs)[j], 0);
@@ -249,10 +249,10 @@ static void sizes_that_are_none(void **state)
 		struct theirs theirs = {.struct_bytes = sizes[s]};
 
 		for (size_t i = 0; i < COUNT(options); i++)
-			expect(&options[i], &theirs, NIB_BAD_ARGUMENT,
+			expect(&options[i], &theirs, NIB_STATUS_BAD_ARGUMENT,
 			       "options.struct_bytes");
 		for (size_t i = 0; i < COUNT(infos); i++)
-			expect(&infos[i], &theirs, NIB_BAD_ARGUMENT,
+			expect(&infos[i], &theirs, NIB_STATUS_BAD_ARGUMENT,
 			       infos[i].call == call_check_result
 				   ? "result.struct_bytes"
 				   : "info.struct_bytes");
@@ -267,7 +267,7 @@ static void the_smallest_size(void **state)
 		struct theirs theirs = {.struct_bytes = sizeof(size_t)};
 
 		memset(theirs.rest, 0xA5, sizeof(theirs.rest));
-		expect(&infos[i], &theirs, NIB_OK, "");
+		expect(&infos[i], &theirs, NIB_STATUS_OK, "");
 		assert_int_equal(theirs.struct_bytes, sizeof(size_t));
 		for (size_t j = 0; j < sizeof(theirs.rest); j++)
 			assert_int_equal(theirs.rest[j], 0xA5);
@@ -320,56 +320,58 @@ static void reserved_fields(void **state)
 	for (size_t f = 0; f < COUNT(problem_fields); f++) {
 		for (int i = 0; i < 4; i++) {
 			set(&p, problem_fields[f].at, i, UINT64_C(1) << 63);
-			refused(nib_plan_create(device, NIB_DUAL_GEMM, &p, 1, NULL,
+			refused(nib_plan_create(device, NIB_OP_DUAL_GEMM, &p, 1, NULL,
 						&other, &err),
-				NIB_UNSUPPORTED, &err, problem_fields[f].argument,
-				"0x8000000000000000", "must be 0");
+				NIB_STATUS_UNSUPPORTED, &err,
+				problem_fields[f].argument, "0x8000000000000000",
+				"must be 0");
 			snprintf(want, sizeof(want), "%s[%d]",
 				 problem_fields[f].argument, i);
 			assert_memory_equal(err.message, want, strlen(want));
 			set(&p, problem_fields[f].at, i, 0);
 			set(&moe, moe_fields[f].at, i, 7);
-			refused(nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL,
-						    &other, &err),
-				NIB_UNSUPPORTED, &err, moe_fields[f].argument, "0x7",
-				"must be 0");
+			refused(nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe,
+						    NULL, &other, &err),
+				NIB_STATUS_UNSUPPORTED, &err, moe_fields[f].argument,
+				"0x7", "must be 0");
 			set(&moe, moe_fields[f].at, i, 0);
 		}
 	}
 	assert_int_equal(
-	    nib_plan_create(device, NIB_DUAL_GEMM, &p, 1, NULL, &other, &err), NIB_OK);
+	    nib_plan_create(device, NIB_OP_DUAL_GEMM, &p, 1, NULL, &other, &err),
+	    NIB_STATUS_OK);
 	nib_plan_free(other);
 	assert_int_equal(
-	    nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL, &other, &err),
-	    NIB_OK);
+	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &other, &err),
+	    NIB_STATUS_OK);
 	nib_plan_free(other);
 }
 
 static void reserved_fields_of_views(void **state)
 {
 	struct nib_dense x = dense(16);
-	struct nib_nvfp4 q = view();
+	struct nib_fp4 q = view();
 	struct nib_packed *packed;
 	struct nib_writer *writer;
 	struct nib_error err;
 
 	(void)state;
 	q.reserved[2] = 1;
-	refused(nib_pack(device, &q, &packed, &err), NIB_UNSUPPORTED, &err,
+	refused(nib_pack(device, &q, &packed, &err), NIB_STATUS_UNSUPPORTED, &err,
 		"b.reserved[2]", "0x1", "must be 0");
-	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_UNSUPPORTED, &err,
-		"q.reserved[2]", "0x1", "must be 0");
-	assert_int_equal(nib_writer_open("test_abi.tmp", &writer, &err), NIB_OK);
+	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_STATUS_UNSUPPORTED,
+		&err, "q.reserved[2]", "0x1", "must be 0");
+	assert_int_equal(nib_writer_open("test_abi.tmp", &writer, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "l",
 						  1, 16, 0, &err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	refused(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &q, 1, 0, &err),
-		NIB_UNSUPPORTED, &err, "weight.reserved[2]", "0x1", "must be 0");
+		NIB_STATUS_UNSUPPORTED, &err, "weight.reserved[2]", "0x1", "must be 0");
 	nib_writer_discard(writer);
 	q.reserved[2] = 0;
 	x.reserved[0] = 1;
-	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_UNSUPPORTED, &err,
-		"x.reserved[0]", "0x1", "must be 0");
+	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_STATUS_UNSUPPORTED,
+		&err, "x.reserved[0]", "0x1", "must be 0");
 }
 
 static int open_all(void **state)
@@ -377,7 +379,7 @@ static int open_all(void **state)
 	const struct nib_problem p = problem();
 
 	return open_device(state) != 0 ||
-	       nib_plan_create(device, NIB_GEMM, &p, 1, NULL, &plan, NULL) != 0;
+	       nib_plan_create(device, NIB_OP_GEMM, &p, 1, NULL, &plan, NULL) != 0;
 }
 
 static int close_all(void **state)

@@ -32,8 +32,8 @@ static struct nib_problem problem(enum nib_activations kind)
 	struct nib_problem p = {
 	    .b = {.rows = N, .k = K, .batch = BATCH},
 	    .b2 = {.rows = N, .k = K, .batch = BATCH},
-	    .c = {.dtype = NIB_BF16, .rows = M, .cols = N, .batch = BATCH},
-	    .x = {.dtype = NIB_FP16, .rows = M, .cols = K, .batch = BATCH},
+	    .c = {.dtype = NIB_DTYPE_BF16, .rows = M, .cols = N, .batch = BATCH},
+	    .x = {.dtype = NIB_DTYPE_FP16, .rows = M, .cols = K, .batch = BATCH},
 	    .activations = kind,
 	};
 
@@ -46,8 +46,8 @@ static struct nib_moe_problem moe_problem(enum nib_activations kind)
 	struct nib_moe_problem moe = {
 	    .b = {.rows = N, .k = K, .batch = EXPERTS},
 	    .b2 = {.rows = N, .k = K, .batch = EXPERTS},
-	    .c = {.dtype = NIB_BF16, .rows = M, .cols = N},
-	    .x = {.dtype = NIB_FP16, .rows = M, .cols = K},
+	    .c = {.dtype = NIB_DTYPE_BF16, .rows = M, .cols = N},
+	    .x = {.dtype = NIB_DTYPE_FP16, .rows = M, .cols = K},
 	    .activations = kind,
 	};
 
@@ -72,14 +72,14 @@ static void refuses(enum nib_op op, const struct nib_problem *problems, int64_t 
 		    enum nib_status want, const char *message)
 {
 	struct nib_plan *plan = (struct nib_plan *)(uintptr_t)8;
-	struct nib_error err = {.status = NIB_OK};
+	struct nib_error err = {.status = NIB_STATUS_OK};
 
 	assert_int_equal(
 	    nib_plan_create(device, op, problems, count, NULL, &plan, &err), want);
 	says(&err, want, message);
 	assert_null(plan);
 	/* The oracle goes by the same rules. */
-	err.status = NIB_OK;
+	err.status = NIB_STATUS_OK;
 	assert_int_equal(nib_reference(op, problems, count, &err), want);
 	says(&err, want, message);
 }
@@ -88,15 +88,15 @@ static void refuses_moe(enum nib_op op, const struct nib_moe_problem *moe,
 			const char *message)
 {
 	struct nib_plan *plan = (struct nib_plan *)(uintptr_t)8;
-	struct nib_error err = {.status = NIB_OK};
+	struct nib_error err = {.status = NIB_STATUS_OK};
 
-	assert_int_equal(nib_plan_create_moe(device, op, moe, NULL, &plan, &err),
-			 NIB_BAD_ARGUMENT);
-	says(&err, NIB_BAD_ARGUMENT, message);
+	assert_int_equal(nib_moe_plan_create(device, op, moe, NULL, &plan, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
+	says(&err, NIB_STATUS_BAD_ARGUMENT, message);
 	assert_null(plan);
-	err.status = NIB_OK;
-	assert_int_equal(nib_reference_moe(op, moe, &err), NIB_BAD_ARGUMENT);
-	says(&err, NIB_BAD_ARGUMENT, message);
+	err.status = NIB_STATUS_OK;
+	assert_int_equal(nib_moe_reference(op, moe, &err), NIB_STATUS_BAD_ARGUMENT);
+	says(&err, NIB_STATUS_BAD_ARGUMENT, message);
 }
 
 /* ---- one field ----------------------------------------------------------- */
@@ -117,7 +117,7 @@ struct field_case {
 		offsetof(struct nib_problem, field), true, value, message              \
 	}
 
-#define TYPES ": must be NIB_FP32 (0), NIB_FP16 (1) or NIB_BF16 (2)"
+#define TYPES ": must be NIB_DTYPE_FP32 (0), NIB_DTYPE_FP16 (1) or NIB_DTYPE_BF16 (2)"
 #define KINDS                                                                          \
 	": must be NIB_ACTIVATIONS_NVFP4 (0), NIB_ACTIVATIONS_DENSE (1) or "           \
 	"NIB_ACTIVATIONS_INT8 (2)"
@@ -189,7 +189,8 @@ static void fields_of_problems(void **state)
 
 		set_field((char *)&problems[1] + c->at, c->is_enum, c->value);
 		snprintf(message, sizeof(message), "problems[1].%s", c->message);
-		refuses(NIB_DUAL_GEMM, problems, 3, NIB_BAD_ARGUMENT, message);
+		refuses(NIB_OP_DUAL_GEMM, problems, 3, NIB_STATUS_BAD_ARGUMENT,
+			message);
 	}
 }
 
@@ -208,13 +209,13 @@ static void reserved_words(void **state)
 			 "problems[0].x.reserved[%d] = 0xa: must be 0 in this "
 			 "version",
 			 i);
-		refuses(NIB_GEMM, &p, 1, NIB_UNSUPPORTED, message);
+		refuses(NIB_OP_GEMM, &p, 1, NIB_STATUS_UNSUPPORTED, message);
 		assert_int_equal(
-		    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
-		    NIB_UNSUPPORTED);
+		    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, &err),
+		    NIB_STATUS_UNSUPPORTED);
 		snprintf(message, sizeof(message),
 			 "moe.x.reserved[%d] = 0xa: must be 0 in this version", i);
-		says(&err, NIB_UNSUPPORTED, message);
+		says(&err, NIB_STATUS_UNSUPPORTED, message);
 	}
 }
 
@@ -223,8 +224,8 @@ static void one_row_for_gemv(void **state)
 	struct nib_problem p = problem(NIB_ACTIVATIONS_DENSE);
 
 	(void)state;
-	refuses(NIB_GEMV, &p, 1, NIB_BAD_ARGUMENT,
-		"problems[0].x.rows = 5: must be 1 for NIB_GEMV");
+	refuses(NIB_OP_GEMV, &p, 1, NIB_STATUS_BAD_ARGUMENT,
+		"problems[0].x.rows = 5: must be 1 for NIB_OP_GEMV");
 }
 
 /* A of all problems is of one kind, and of one type. */
@@ -235,18 +236,18 @@ static void groups_of_two_kinds(void **state)
 					  problem(NIB_ACTIVATIONS_DENSE)};
 
 	(void)state;
-	problems[2].x.dtype = NIB_BF16;
-	refuses(NIB_GEMM, problems, 3, NIB_BAD_ARGUMENT,
+	problems[2].x.dtype = NIB_DTYPE_BF16;
+	refuses(NIB_OP_GEMM, problems, 3, NIB_STATUS_BAD_ARGUMENT,
 		"problems[2].x.dtype = 2: must be problems[0]'s, 1");
 	problems[1].activations = NIB_ACTIVATIONS_INT8;
-	refuses(NIB_GEMM, problems, 3, NIB_BAD_ARGUMENT,
+	refuses(NIB_OP_GEMM, problems, 3, NIB_STATUS_BAD_ARGUMENT,
 		"problems[1].activations = 2: must be problems[0]'s, 1");
 	problems[1].activations = NIB_ACTIVATIONS_NVFP4;
-	problems[1].a = (struct nib_nvfp4){.rows = M, .k = K, .batch = BATCH};
-	refuses(NIB_GEMM, problems, 3, NIB_BAD_ARGUMENT,
+	problems[1].a = (struct nib_fp4){.rows = M, .k = K, .batch = BATCH};
+	refuses(NIB_OP_GEMM, problems, 3, NIB_STATUS_BAD_ARGUMENT,
 		"problems[1].activations = 0: must be problems[0]'s, 1");
 	problems[0] = problems[1];
-	refuses(NIB_GEMM, problems, 3, NIB_BAD_ARGUMENT,
+	refuses(NIB_OP_GEMM, problems, 3, NIB_STATUS_BAD_ARGUMENT,
 		"problems[2].activations = 1: must be problems[0]'s, 0");
 }
 
@@ -265,7 +266,7 @@ static void fields_of_experts(void **state)
 	do {                                                                           \
 		moe = good;                                                            \
 		moe.field = value;                                                     \
-		refuses_moe(NIB_DUAL_GEMM, &moe, text);                                \
+		refuses_moe(NIB_OP_DUAL_GEMM, &moe, text);                             \
 	} while (0)
 		REFUSES(x.rows, -1, "moe.x.rows = -1: must be 0 to 2^40");
 		REFUSES(x.cols, 72,
@@ -295,7 +296,7 @@ static void fields_of_experts(void **state)
 		REFUSES(scale_rows, scale_rows, message);
 		moe = good;
 		moe.x.rows = moe.c.rows = INT64_C(1) << 31;
-		refuses_moe(NIB_DUAL_GEMM, &moe,
+		refuses_moe(NIB_OP_DUAL_GEMM, &moe,
 			    "moe: 3 experts, 2147483648 rows: both must be "
 			    "below 2^31");
 #undef REFUSES
@@ -316,7 +317,7 @@ static struct nib_plan *plan_of(enum nib_op op, const struct nib_problem *p)
 }
 
 /* x is resolved, and a has its sizes, dense and without data. */
-static void has_x(const struct nib_nvfp4 *a, const struct nib_dense *x,
+static void has_x(const struct nib_fp4 *a, const struct nib_dense *x,
 		  const struct nib_dense *given, int64_t row_stride, int64_t batch,
 		  int64_t batch_stride)
 {
@@ -364,7 +365,7 @@ static void sizes_and_strides(void **state)
 		p.b2.batch = 1;
 		p.x.row_stride_elems = taken[i].row_stride;
 		p.x.batch_stride_elems = taken[i].batch_stride;
-		plan = plan_of(NIB_DUAL_GEMM, &p);
+		plan = plan_of(NIB_OP_DUAL_GEMM, &p);
 		has_x(&plan->problems->a, &plan->problems->x, &p.x, taken[i].want_row,
 		      batch, taken[i].want_batch);
 		assert_int_equal(nib_plan_activations(plan), p.activations);
@@ -382,15 +383,16 @@ static void unused_x(void **state)
 	struct nib_plan *plan;
 
 	(void)state;
-	p.a = (struct nib_nvfp4){.rows = M, .k = K, .batch = BATCH};
+	p.a = (struct nib_fp4){.rows = M, .k = K, .batch = BATCH};
 	memset(&p.x, 0xff, sizeof(p.x));
-	plan = plan_of(NIB_GEMM, &p);
+	plan = plan_of(NIB_OP_GEMM, &p);
 	assert_memory_equal(&plan->problems->x, &zero, sizeof(zero));
 	nib_plan_free(plan);
-	moe.a = (struct nib_nvfp4){.rows = M, .k = K};
+	moe.a = (struct nib_fp4){.rows = M, .k = K};
 	memset(&moe.x, 0xff, sizeof(moe.x));
-	assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, NULL),
-			 NIB_OK);
+	assert_int_equal(
+	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL),
+	    NIB_STATUS_OK);
 	assert_memory_equal(&plan->moe.x, &zero, sizeof(zero));
 	nib_plan_free(plan);
 }
@@ -403,12 +405,12 @@ static void experts(void **state)
 	(void)state;
 	moe.x.row_stride_elems = 80;
 	assert_int_equal(
-	    nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL, &plan, NULL),
-	    NIB_OK);
+	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &plan, NULL),
+	    NIB_STATUS_OK);
 	has_x(&plan->moe.a, &plan->moe.x, &moe.x, 80, 1, 5 * 80);
 	assert_null(plan->moe.scale_rows);
 	assert_int_equal(nib_plan_activations(plan), NIB_ACTIVATIONS_DENSE);
-	assert_int_equal(nib_plan_x_dtype(plan), NIB_FP16);
+	assert_int_equal(nib_plan_x_dtype(plan), NIB_DTYPE_FP16);
 	nib_plan_free(plan);
 }
 
@@ -418,7 +420,7 @@ static void has_costs(struct nib_plan *plan, double flop, double bytes)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 
-	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
 	if (info.flop != flop || info.bytes != bytes)
 		fail_msg("%g flop, %g bytes; wanted %g, %g", info.flop, info.bytes,
 			 flop, bytes);
@@ -432,19 +434,19 @@ static void costs(void **state)
 	for (int i = 0; i < 6; i++) {
 		struct nib_problem p = problem(kinds[i % 2]);
 		struct nib_moe_problem moe = moe_problem(kinds[i % 2]);
-		const int x_bytes = i / 2 == NIB_FP32 ? 4 : 2;
+		const int x_bytes = i / 2 == NIB_DTYPE_FP32 ? 4 : 2;
 		const double weights = N * K * 9 / 16;
 		struct nib_plan *plan;
 
 		p.x.dtype = moe.x.dtype = (enum nib_dtype)(i / 2);
-		has_costs(plan_of(NIB_GEMM, &p), 2.0 * BATCH * M * N * K,
+		has_costs(plan_of(NIB_OP_GEMM, &p), 2.0 * BATCH * M * N * K,
 			  BATCH * (M * K * x_bytes + weights + M * N * 2));
 		p.b2.batch = 1;
-		has_costs(plan_of(NIB_DUAL_GEMM, &p), 4.0 * BATCH * M * N * K,
+		has_costs(plan_of(NIB_OP_DUAL_GEMM, &p), 4.0 * BATCH * M * N * K,
 			  BATCH * (M * K * x_bytes + weights + M * N * 2) + weights);
 		assert_int_equal(
-		    nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, NULL),
-		    NIB_OK);
+		    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL),
+		    NIB_STATUS_OK);
 		has_costs(plan, 2.0 * M * N * K,
 			  M * K * x_bytes + EXPERTS * weights + M * N * 2);
 	}

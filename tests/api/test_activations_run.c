@@ -28,13 +28,13 @@ static void *address(uintptr_t at)
 	return (void *)at;
 }
 
-static struct nib_nvfp4 weights(int p, int i, int64_t batch)
+static struct nib_fp4 weights(int p, int i, int64_t batch)
 {
-	return (struct nib_nvfp4){.codes = address(AT(p, i)),
-				  .scales = address(AT(p, i + 1)),
-				  .rows = N,
-				  .k = K,
-				  .batch = batch};
+	return (struct nib_fp4){.codes = address(AT(p, i)),
+				.scales = address(AT(p, i + 1)),
+				.rows = N,
+				.k = K,
+				.batch = batch};
 }
 
 /* The view a is garbage. */
@@ -45,7 +45,7 @@ static struct nib_problem problem(enum nib_activations kind, enum nib_dtype dtyp
 	    .b = weights(i, 0, BATCH),
 	    .b2 = weights(i, 2, BATCH),
 	    .c = {.data = address(AT(i, 4)),
-		  .dtype = NIB_BF16,
+		  .dtype = NIB_DTYPE_BF16,
 		  .rows = M,
 		  .cols = N,
 		  .batch = BATCH},
@@ -65,7 +65,7 @@ static const int32_t row_offsets[EXPERTS + 1] = {0, 2, 2, M};
 
 static struct nib_moe_problem moe_problem(enum nib_activations kind)
 {
-	const struct nib_problem like = problem(kind, NIB_BF16, 0);
+	const struct nib_problem like = problem(kind, NIB_DTYPE_BF16, 0);
 	struct nib_moe_problem moe = {
 	    .a = like.a,
 	    .b = weights(0, 0, EXPERTS),
@@ -96,7 +96,7 @@ static struct bed bed_of(enum nib_activations kind, enum nib_dtype dtype)
 
 	for (int i = 0; i < PROBLEMS; i++)
 		bed.problems[i] = problem(kind, dtype, i);
-	if (nib_plan_create(device, NIB_DUAL_GEMM, bed.problems, PROBLEMS, NULL,
+	if (nib_plan_create(device, NIB_OP_DUAL_GEMM, bed.problems, PROBLEMS, NULL,
 			    &bed.plan, &err))
 		fail_msg("%s", err.message);
 	return bed;
@@ -109,7 +109,8 @@ static struct bed bed_of_moe(enum nib_activations kind)
 			  .options = {.struct_bytes = sizeof(bed.options)}};
 	struct nib_error err;
 
-	if (nib_plan_create_moe(device, NIB_DUAL_GEMM, &bed.moe, NULL, &bed.plan, &err))
+	if (nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &bed.moe, NULL, &bed.plan,
+				&err))
 		fail_msg("%s", err.message);
 	return bed;
 }
@@ -117,7 +118,7 @@ static struct bed bed_of_moe(enum nib_activations kind)
 static enum nib_status run(const struct bed *bed, struct nib_error *err)
 {
 	if (bed->is_moe)
-		return nib_run_moe(bed->plan, &bed->moe, &bed->options, err);
+		return nib_moe_run(bed->plan, &bed->moe, &bed->options, err);
 	return nib_run(bed->plan, bed->problems, PROBLEMS, &bed->options, err);
 }
 
@@ -137,7 +138,7 @@ static void refuses(const struct bed *bed, enum nib_status want, const char *arg
 		    const char *part)
 {
 	const int before = stub.runs;
-	struct nib_error err = {.status = NIB_OK};
+	struct nib_error err = {.status = NIB_STATUS_OK};
 
 	refused(run(bed, &err), want, &err, argument, part, "");
 	assert_string_equal(err.argument, argument);
@@ -148,15 +149,15 @@ static void refuses(const struct bed *bed, enum nib_status want, const char *arg
 
 static void pointers(void **state)
 {
-	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_BF16);
+	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_BF16);
 
 	(void)state;
 	takes(&bed);
 	bed.problems[1].x.data = NULL;
-	refuses(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x.data",
 		" = NULL: must point to 1280 bytes");
 	bed.problems[1].x.data = address(UINTPTR_MAX - 1278);
-	refuses(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x.data",
 		": its strides run past the end of memory");
 	/* It ends before the last byte of memory. */
 	bed.problems[1].x.data = address(UINTPTR_MAX - 1280);
@@ -168,10 +169,10 @@ static void pointers(void **state)
 	bed = bed_of_moe(NIB_ACTIVATIONS_INT8);
 	takes(&bed);
 	bed.moe.x.data = NULL;
-	refuses(&bed, NIB_BAD_ARGUMENT, "moe.x.data",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x.data",
 		" = NULL: must point to 640 bytes");
 	bed.moe.x.data = address(UINTPTR_MAX - 100);
-	refuses(&bed, NIB_BAD_ARGUMENT, "moe.x.data",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x.data",
 		": its strides run past the end of memory");
 	nib_plan_free(bed.plan);
 }
@@ -181,15 +182,16 @@ static void pointers_to_nothing(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		struct nib_problem p = problem(NIB_ACTIVATIONS_DENSE, NIB_FP16, 0);
+		struct nib_problem p =
+		    problem(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16, 0);
 
 		if (i == 0)
 			p.x.rows = p.c.rows = 0;
 		else
 			p.x.cols = p.b.k = p.b2.k = 0;
 		p.x.data = NULL;
-		assert_int_equal(nib_multiply(device, NIB_DUAL_GEMM, &p, 1, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, NULL),
+				 NIB_STATUS_OK);
 	}
 }
 
@@ -215,12 +217,12 @@ static void overlap(struct bed *bed, int victim, int i)
 	c->data = address(begin - c_bytes);
 	takes(bed);
 	c->data = address(begin - c_bytes + 1);
-	refuses(bed, NIB_BAD_ARGUMENT, name, other);
-	refuses(bed, NIB_BAD_ARGUMENT, name, "outputs must lie apart");
+	refuses(bed, NIB_STATUS_BAD_ARGUMENT, name, other);
+	refuses(bed, NIB_STATUS_BAD_ARGUMENT, name, "outputs must lie apart");
 	c->data = address(end - 1);
-	refuses(bed, NIB_BAD_ARGUMENT, name, other);
+	refuses(bed, NIB_STATUS_BAD_ARGUMENT, name, other);
 	c->data = address((begin + end) / 2);
-	refuses(bed, NIB_BAD_ARGUMENT, name, other);
+	refuses(bed, NIB_STATUS_BAD_ARGUMENT, name, other);
 	c->data = address(end);
 	takes(bed);
 	c->data = kept;
@@ -245,7 +247,7 @@ static void overlaps(void **state)
 /* Inputs may share memory: x of several problems, and x with weights. */
 static void inputs_that_overlap(void **state)
 {
-	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_FP32);
+	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP32);
 
 	(void)state;
 	bed.problems[1].x.data = bed.problems[0].x.data;
@@ -257,17 +259,19 @@ static void inputs_that_overlap(void **state)
 /* c in a gap of x: x counts from its first byte to its last. */
 static void output_in_a_gap(void **state)
 {
-	struct nib_problem p = problem(NIB_ACTIVATIONS_DENSE, NIB_FP16, 0);
-	struct nib_error err = {.status = NIB_OK};
+	struct nib_problem p = problem(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16, 0);
+	struct nib_error err = {.status = NIB_STATUS_OK};
 
 	(void)state;
 	p.x.batch = p.c.batch = p.b.batch = p.b2.batch = 1;
 	p.x.row_stride_elems = 4096;
 	p.c.data = address((uintptr_t)p.x.data + 512);
-	refused(nib_multiply(device, NIB_DUAL_GEMM, &p, 1, &err), NIB_BAD_ARGUMENT,
-		&err, "problems[0].c.data", "problems[0].x", "apart");
+	refused(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, &err),
+		NIB_STATUS_BAD_ARGUMENT, &err, "problems[0].c.data", "problems[0].x",
+		"apart");
 	p.c.data = address((uintptr_t)p.x.data + 2 * (4 * 4096 + K));
-	assert_int_equal(nib_multiply(device, NIB_DUAL_GEMM, &p, 1, NULL), NIB_OK);
+	assert_int_equal(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, NULL),
+			 NIB_STATUS_OK);
 }
 
 /* ---- problems of another plan ---------------------------------------------- */
@@ -285,7 +289,7 @@ static bool change_x(struct nib_problem *p, int i)
 		p->x.batch_stride_elems = M * K + 1;
 		return true;
 	case 2:
-		p->x.dtype = NIB_FP32;
+		p->x.dtype = NIB_DTYPE_FP32;
 		return true;
 	case 3:
 		p->x.rows = p->c.rows = M - 1;
@@ -303,21 +307,21 @@ static bool change_x(struct nib_problem *p, int i)
 
 static void plans_of_others(void **state)
 {
-	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_FP16);
+	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16);
 	const struct nib_problem good = bed.problems[1];
 
 	(void)state;
 	for (int i = 0; change_x(&bed.problems[1], i); i++) {
-		refuses(&bed, NIB_BAD_ARGUMENT, "problems[1].x", OTHERS);
+		refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x", OTHERS);
 		bed.problems[1] = good;
 	}
 	bed.problems[1].activations = NIB_ACTIVATIONS_INT8;
-	refuses(&bed, NIB_BAD_ARGUMENT, "problems[1].activations",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].activations",
 		" = 2: must be the plan's, 1");
 	bed.problems[1].activations = NIB_ACTIVATIONS_NVFP4;
 	bed.problems[1].a = weights(1, 6, BATCH);
 	bed.problems[1].a.rows = M;
-	refuses(&bed, NIB_BAD_ARGUMENT, "problems[1].activations",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].activations",
 		" = 0: must be the plan's, 1");
 	/* Zeros and what they stand for are the same to a plan. */
 	bed.problems[1] = good;
@@ -337,17 +341,17 @@ static void plans_of_other_experts(void **state)
 	/* The stride of the rows alone: one batch has any. */
 	bed.moe.x.row_stride_elems = K + 1;
 	bed.moe.x.batch_stride_elems = M * K;
-	refuses(&bed, NIB_BAD_ARGUMENT, "moe.x", OTHERS);
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x", OTHERS);
 	bed.moe = good;
-	bed.moe.x.dtype = NIB_FP32;
-	refuses(&bed, NIB_BAD_ARGUMENT, "moe.x", OTHERS);
+	bed.moe.x.dtype = NIB_DTYPE_FP32;
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x", OTHERS);
 	bed.moe = good;
 	bed.moe.activations = NIB_ACTIVATIONS_DENSE;
-	refuses(&bed, NIB_BAD_ARGUMENT, "moe.activations",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.activations",
 		" = 1: must be the plan's, 2");
 	bed.moe = good;
 	bed.moe.scale_rows = scale_rows;
-	refuses(&bed, NIB_BAD_ARGUMENT, "moe.scale_rows", "must be NULL");
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows", "must be NULL");
 	bed.moe = good;
 	takes(&bed);
 	nib_plan_free(bed.plan);
@@ -362,7 +366,7 @@ static void offsets(void **state)
 
 	(void)state;
 	bed.moe.row_offsets = beyond;
-	refuses(&bed, NIB_BAD_ARGUMENT, "moe.row_offsets",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets",
 		"[2..] = 2, 6: must ascend within 0 to x.rows = 5");
 	nib_plan_free(bed.plan);
 }
@@ -370,8 +374,8 @@ static void offsets(void **state)
 /* Signs are looked for in the scales of weights; x has none, a is no input. */
 static void signs(void **state)
 {
-	static uint8_t scales[EXPERTS * N * K / NIB_BLOCK];
-	struct bed beds[] = {bed_of(NIB_ACTIVATIONS_DENSE, NIB_FP16),
+	static uint8_t scales[EXPERTS * N * K / NIB_NVFP4_BLOCK];
+	struct bed beds[] = {bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16),
 			     bed_of_moe(NIB_ACTIVATIONS_DENSE)};
 
 	(void)state;
@@ -382,7 +386,7 @@ static void signs(void **state)
 		beds[i].options.check_data = 1;
 		takes(&beds[i]);
 		scales[5] = 0xb8;
-		refuses(&beds[i], NIB_BAD_DATA,
+		refuses(&beds[i], NIB_STATUS_BAD_DATA,
 			i ? "moe.b.scales" : "problems[0].b.scales",
 			": batch 0, row 1, group 1 is 0xb8");
 		scales[5] = 0;
@@ -393,7 +397,7 @@ static void signs(void **state)
 /* What the backend gets: x as given, and no pointer of a. */
 static void resolved_problems(void **state)
 {
-	struct bed bed = bed_of(NIB_ACTIVATIONS_INT8, NIB_FP16);
+	struct bed bed = bed_of(NIB_ACTIVATIONS_INT8, NIB_DTYPE_FP16);
 
 	(void)state;
 	takes(&bed);
@@ -425,7 +429,7 @@ static void resolved_problems(void **state)
 static void garbage_in_x(void **state)
 {
 	const struct job_spec spec = {
-	    .op = NIB_DUAL_GEMM, .m = M, .n = N, .k = K, .batch = 2, .b_batch = 1};
+	    .op = NIB_OP_DUAL_GEMM, .m = M, .n = N, .k = K, .batch = 2, .b_batch = 1};
 	struct nib_device *cpu = test_device("scalar", 2);
 	const struct job_how how = {.device = cpu};
 	struct job *job = job_of(&rng, &spec);
@@ -458,7 +462,7 @@ static void repeated_runs(void **state)
 
 	(void)state;
 	device = gpu;
-	bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_FP16);
+	bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16);
 	repeats(&bed, false);
 	repeats(&bed, true);
 	bed.problems[1].x.data = address(AT(1, 7));
@@ -468,13 +472,13 @@ static void repeated_runs(void **state)
 	assert_ptr_equal(stub.problems[1].x.data, address(AT(1, 7)));
 	/* What is refused is not remembered. */
 	bed.problems[1].x.data = bed.problems[2].c.data;
-	refuses(&bed, NIB_BAD_ARGUMENT, "problems[2].c.data", "problems[1].x ");
-	refuses(&bed, NIB_BAD_ARGUMENT, "problems[2].c.data", "problems[1].x ");
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[2].c.data", "problems[1].x ");
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[2].c.data", "problems[1].x ");
 	bed.problems[1].x.data = address(AT(1, 7));
 	repeats(&bed, false);
 	/* Another kind of A with the same bytes else. */
 	bed.problems[1].activations = NIB_ACTIVATIONS_INT8;
-	refuses(&bed, NIB_BAD_ARGUMENT, "problems[1].activations",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].activations",
 		" = 2: must be the plan's, 1");
 	nib_plan_free(bed.plan);
 	bed = bed_of_moe(NIB_ACTIVATIONS_DENSE);
@@ -484,7 +488,7 @@ static void repeated_runs(void **state)
 	repeats(&bed, false);
 	assert_ptr_equal(stub.moe.x.data, address(AT(1, 7)));
 	bed.moe.activations = NIB_ACTIVATIONS_INT8;
-	refuses(&bed, NIB_BAD_ARGUMENT, "moe.activations",
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.activations",
 		" = 2: must be the plan's, 1");
 	nib_plan_free(bed.plan);
 	nib_device_close(gpu);

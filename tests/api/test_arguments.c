@@ -23,7 +23,7 @@ static const char unset[] = "no message";
 
 static struct nib_error fresh(void)
 {
-	struct nib_error err = {.status = NIB_OK};
+	struct nib_error err = {.status = NIB_STATUS_OK};
 
 	memcpy(err.message, unset, sizeof(unset));
 	return err;
@@ -112,7 +112,7 @@ static const struct field_case problem_cases[] = {
 static struct job *good_job(enum nib_op op)
 {
 	const struct job_spec spec = {.op = op,
-				      .m = op == NIB_GEMV ? 1 : 5,
+				      .m = op == NIB_OP_GEMV ? 1 : 5,
 				      .n = 7,
 				      .k = 64,
 				      .batch = 2,
@@ -120,8 +120,8 @@ static struct job *good_job(enum nib_op op)
 	struct job *job = job_of(&rng, &spec);
 
 	/* All of them linear: the dual's second weights too. */
-	if (op == NIB_DUAL_GEMM) {
-		job->problems[0].b2.scale_layout = NIB_LINEAR;
+	if (op == NIB_OP_DUAL_GEMM) {
+		job->problems[0].b2.scale_layout = NIB_SCALE_LAYOUT_LINEAR;
 		job->problems[0].b2.codes = job->problems[0].b.codes;
 		job->problems[0].b2.scales = job->problems[0].b.scales;
 	}
@@ -142,16 +142,16 @@ static void refuse_field(const struct job *job, const struct field_case *c)
 	snprintf(name, sizeof(name), "problems[2].%s", c->name);
 	snprintf(value, sizeof(value), "%" PRId64, c->value);
 	status = nib_plan_create(device, job->op, problems, 3, NULL, &plan, &err);
-	refused(status, NIB_BAD_ARGUMENT, &err, name, value, "must");
+	refused(status, NIB_STATUS_BAD_ARGUMENT, &err, name, value, "must");
 	assert_null(plan);
 	/* The same alone, and without err; nothing is written. */
 	assert_int_equal(nib_multiply(device, job->op, &problems[2], 1, NULL),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 }
 
 static void fields_of_problems(void **state)
 {
-	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 
 	(void)state;
 	job_poison(job);
@@ -159,7 +159,8 @@ static void fields_of_problems(void **state)
 		refuse_field(job, &problem_cases[i]);
 	output_untouched(&job->c[0], 0, 0, "refused problems");
 	/* And without any of it, it works. */
-	assert_int_equal(nib_multiply(device, job->op, job->problems, 1, NULL), NIB_OK);
+	assert_int_equal(nib_multiply(device, job->op, job->problems, 1, NULL),
+			 NIB_STATUS_OK);
 	job_free(job);
 }
 
@@ -168,20 +169,20 @@ static void fields_by_operation(void **state)
 {
 	static const struct field_case stride =
 	    FIELD(struct nib_problem, a.scale_row_stride_bytes, 4);
-	struct job *job = good_job(NIB_GEMM), *gemv = good_job(NIB_GEMV);
+	struct job *job = good_job(NIB_OP_GEMM), *gemv = good_job(NIB_OP_GEMV);
 	struct nib_error err = fresh();
 
 	(void)state;
 	memset(&job->problems[0].b2, 0xff, sizeof(job->problems[0].b2));
-	assert_int_equal(nib_multiply(device, NIB_GEMM, job->problems, 1, NULL),
-			 NIB_OK);
-	job->problems[0].a.scale_layout = NIB_TILED_128X4;
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, job->problems, 1, NULL),
+			 NIB_STATUS_OK);
+	job->problems[0].a.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	job_poison(job);
 	refuse_field(job, &stride);
 	output_untouched(&job->c[0], 0, 0, "refused stride");
 	gemv->problems[0].a.rows = gemv->problems[0].c.rows = 5;
-	refused(nib_multiply(device, NIB_GEMV, gemv->problems, 1, &err),
-		NIB_BAD_ARGUMENT, &err, "problems[0].a.rows", "5", "must");
+	refused(nib_multiply(device, NIB_OP_GEMV, gemv->problems, 1, &err),
+		NIB_STATUS_BAD_ARGUMENT, &err, "problems[0].a.rows", "5", "must");
 	job_free(job);
 	job_free(gemv);
 }
@@ -212,7 +213,7 @@ static void fields_of_experts(void **state)
 {
 	static const int64_t rows[] = {2, 0, 3};
 	const struct job_spec spec = {
-	    .op = NIB_DUAL_GEMM, .n = 7, .k = 64, .values = JOB_ANY};
+	    .op = NIB_OP_DUAL_GEMM, .n = 7, .k = 64, .values = JOB_ANY};
 	struct job *job = job_of_moe(&rng, &spec, rows, 3, 0, false);
 
 	(void)state;
@@ -227,9 +228,9 @@ static void fields_of_experts(void **state)
 		set_field(&moe, c);
 		snprintf(name, sizeof(name), "moe.%s", c->name);
 		snprintf(value, sizeof(value), "%" PRId64, c->value);
-		status =
-		    nib_plan_create_moe(device, NIB_DUAL_GEMM, &moe, NULL, &plan, &err);
-		refused(status, NIB_BAD_ARGUMENT, &err, name, value, "must");
+		status = nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL,
+					     &plan, &err);
+		refused(status, NIB_STATUS_BAD_ARGUMENT, &err, name, value, "must");
 		assert_null(plan);
 	}
 	job_free(job);
@@ -239,7 +240,7 @@ static void fields_of_experts(void **state)
 static void shapes_of_experts(void **state)
 {
 	static const int64_t rows[] = {2, 0, 3};
-	const struct job_spec spec = {.op = NIB_GEMM, .n = 7, .k = 64};
+	const struct job_spec spec = {.op = NIB_OP_GEMM, .n = 7, .k = 64};
 	struct job *job = job_of_moe(&rng, &spec, rows, 3, 0, false);
 	struct nib_moe_problem moe[3] = {job->moe, job->moe, job->moe};
 
@@ -250,11 +251,11 @@ static void shapes_of_experts(void **state)
 	for (int i = 0; i < 3; i++) {
 		struct nib_plan *plan;
 		struct nib_error err = fresh();
-		enum nib_status status =
-		    nib_plan_create_moe(device, NIB_GEMM, &moe[i], NULL, &plan, &err);
+		enum nib_status status = nib_moe_plan_create(
+		    device, NIB_OP_GEMM, &moe[i], NULL, &plan, &err);
 
-		refused(status, NIB_BAD_ARGUMENT, &err, "moe.c", i == 2 ? "8" : "7",
-			"must");
+		refused(status, NIB_STATUS_BAD_ARGUMENT, &err, "moe.c",
+			i == 2 ? "8" : "7", "must");
 	}
 	job_free(job);
 }
@@ -263,7 +264,7 @@ static void shapes_of_experts(void **state)
 
 static void nulls(void **state)
 {
-	struct job *job = good_job(NIB_GEMM);
+	struct job *job = good_job(NIB_OP_GEMM);
 	const struct nib_problem *p = job->problems;
 	struct nib_plan_info plan_info = {.struct_bytes = sizeof(plan_info)};
 	struct nib_backend_info backend_info = {.struct_bytes = sizeof(backend_info)};
@@ -276,7 +277,7 @@ static void nulls(void **state)
 #define REFUSED_NULL(call, name)                                                       \
 	do {                                                                           \
 		e = fresh();                                                           \
-		refused(call, NIB_BAD_ARGUMENT, &e, name, "NULL", "must");             \
+		refused(call, NIB_STATUS_BAD_ARGUMENT, &e, name, "NULL", "must");      \
 	} while (0)
 	REFUSED_NULL(nib_device_open("cpu", NULL, NULL, &e), "device");
 	REFUSED_NULL(nib_device_get_info(NULL, &info, &e), "device");
@@ -293,24 +294,27 @@ static void nulls(void **state)
 	assert_int_equal(nib_pack_shares(device, &p->b), 0); /* a CPU's */
 	REFUSED_NULL(nib_packed_update(NULL, &p->b, &e), "packed");
 	REFUSED_NULL(nib_unpack(NULL, &p->b, &e), "packed");
-	assert_int_equal(nib_pack(device, &p->b, &packed, &e), NIB_OK);
+	assert_int_equal(nib_pack(device, &p->b, &packed, &e), NIB_STATUS_OK);
 	REFUSED_NULL(nib_unpack(packed, NULL, &e), "to");
 	nib_packed_free(packed);
-	REFUSED_NULL(nib_plan_create(NULL, NIB_GEMM, p, 1, NULL, &plan, &e), "device");
-	REFUSED_NULL(nib_plan_create(device, NIB_GEMM, NULL, 1, NULL, &plan, &e),
-		     "problems");
-	REFUSED_NULL(nib_plan_create(device, NIB_GEMM, p, 1, NULL, NULL, &e), "plan");
-	REFUSED_NULL(nib_plan_create_moe(NULL, NIB_GEMM, &job->moe, NULL, &plan, &e),
+	REFUSED_NULL(nib_plan_create(NULL, NIB_OP_GEMM, p, 1, NULL, &plan, &e),
 		     "device");
-	REFUSED_NULL(nib_plan_create_moe(device, NIB_GEMM, NULL, NULL, &plan, &e),
-		     "moe");
-	REFUSED_NULL(nib_plan_create_moe(device, NIB_GEMM, &job->moe, NULL, NULL, &e),
+	REFUSED_NULL(nib_plan_create(device, NIB_OP_GEMM, NULL, 1, NULL, &plan, &e),
+		     "problems");
+	REFUSED_NULL(nib_plan_create(device, NIB_OP_GEMM, p, 1, NULL, NULL, &e),
 		     "plan");
+	REFUSED_NULL(nib_moe_plan_create(NULL, NIB_OP_GEMM, &job->moe, NULL, &plan, &e),
+		     "device");
+	REFUSED_NULL(nib_moe_plan_create(device, NIB_OP_GEMM, NULL, NULL, &plan, &e),
+		     "moe");
+	REFUSED_NULL(
+	    nib_moe_plan_create(device, NIB_OP_GEMM, &job->moe, NULL, NULL, &e),
+	    "plan");
 	REFUSED_NULL(nib_plan_get_info(NULL, &plan_info, &e), "plan");
 	REFUSED_NULL(nib_run(NULL, p, 1, NULL, &e), "plan");
-	REFUSED_NULL(nib_run_moe(NULL, &job->moe, NULL, &e), "plan");
-	REFUSED_NULL(nib_multiply(NULL, NIB_GEMM, p, 1, &e), "device");
-	REFUSED_NULL(nib_multiply(device, NIB_GEMM, NULL, 1, &e), "problems");
+	REFUSED_NULL(nib_moe_run(NULL, &job->moe, NULL, &e), "plan");
+	REFUSED_NULL(nib_multiply(NULL, NIB_OP_GEMM, p, 1, &e), "device");
+	REFUSED_NULL(nib_multiply(device, NIB_OP_GEMM, NULL, 1, &e), "problems");
 	/* These take it. */
 	nib_device_close(NULL);
 	nib_packed_free(NULL);
@@ -323,34 +327,35 @@ static void operations_and_counts(void **state)
 {
 	static const int64_t counts[] = {-1, INT64_MIN, INT64_MAX, INT64_C(1) << 31};
 	static const int ops[] = {-1, 3, INT32_MAX, INT32_MIN};
-	struct job *job = good_job(NIB_GEMM);
+	struct job *job = good_job(NIB_OP_GEMM);
 	struct nib_plan *plan;
 	char text[32];
 
 	(void)state;
 	for (size_t i = 0; i < 5; i++) {
-		const int bad = i < 4 ? ops[i] : NIB_GEMV;
+		const int bad = i < 4 ? ops[i] : NIB_OP_GEMV;
 		struct nib_error err = fresh(), err2 = fresh();
 
 		snprintf(text, sizeof(text), "%d", bad);
 		if (i < 4)
 			refused(nib_plan_create(device, (enum nib_op)bad, job->problems,
 						1, NULL, &plan, &err),
-				NIB_BAD_ARGUMENT, &err, "op", text, "must");
-		refused(nib_plan_create_moe(device, (enum nib_op)bad, &job->moe, NULL,
+				NIB_STATUS_BAD_ARGUMENT, &err, "op", text, "must");
+		refused(nib_moe_plan_create(device, (enum nib_op)bad, &job->moe, NULL,
 					    &plan, &err2),
-			NIB_BAD_ARGUMENT, &err2, "op", text, "must");
+			NIB_STATUS_BAD_ARGUMENT, &err2, "op", text, "must");
 	}
 	for (size_t i = 0; i < COUNT(counts); i++) {
 		struct nib_error err = fresh();
 
 		snprintf(text, sizeof(text), "%" PRId64, counts[i]);
-		refused(nib_plan_create(device, NIB_GEMM, job->problems, counts[i],
+		refused(nib_plan_create(device, NIB_OP_GEMM, job->problems, counts[i],
 					NULL, &plan, &err),
-			NIB_BAD_ARGUMENT, &err, "count", text, "must");
+			NIB_STATUS_BAD_ARGUMENT, &err, "count", text, "must");
 	}
 	/* No problems: nothing to do, and no array needed. */
-	assert_int_equal(nib_multiply(device, NIB_GEMM, NULL, 0, NULL), NIB_OK);
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, NULL, 0, NULL),
+			 NIB_STATUS_OK);
 	job_free(job);
 }
 
@@ -370,14 +375,14 @@ static enum nib_status with_options(int call, const struct job *job,
 		nib_device_close(opened);
 		return status;
 	case 1:
-		status = nib_plan_create(device, NIB_GEMM, job->problems, 1, options,
+		status = nib_plan_create(device, NIB_OP_GEMM, job->problems, 1, options,
 					 &plan, err);
 		nib_plan_free(plan);
 		return status;
 	default:
-		assert_int_equal(nib_plan_create(device, NIB_GEMM, job->problems, 1,
+		assert_int_equal(nib_plan_create(device, NIB_OP_GEMM, job->problems, 1,
 						 NULL, &plan, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		status = nib_run(plan, job->problems, 1, options, err);
 		nib_plan_free(plan);
 		return status;
@@ -391,7 +396,7 @@ static void options_structs(void **state)
 				      sizeof(struct nib_run_options)};
 	static const size_t bad[] = {0, 1, sizeof(size_t) - 1, SIZE_MAX,
 				     (size_t)1 << 40};
-	struct job *job = good_job(NIB_GEMM);
+	struct job *job = good_job(NIB_OP_GEMM);
 	char text[32];
 
 	(void)state;
@@ -407,25 +412,25 @@ static void options_structs(void **state)
 			snprintf(text, sizeof(text), "%zu", bad[i]);
 			err = fresh();
 			refused(with_options(call, job, options, &err),
-				NIB_BAD_ARGUMENT, &err, "options.struct_bytes", text,
-				"must");
+				NIB_STATUS_BAD_ARGUMENT, &err, "options.struct_bytes",
+				text, "must");
 		}
 		/* Newer and silent, older, and oldest: fine. */
 		options[0] = longer;
-		assert_int_equal(with_options(call, job, options, NULL), NIB_OK);
+		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
 		options[0] = sizeof(size_t);
-		assert_int_equal(with_options(call, job, options, NULL), NIB_OK);
+		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
 		/* An older caller's bytes behind its struct are its own. */
 		memset(options + 1, 0xff, longer - sizeof(size_t));
-		assert_int_equal(with_options(call, job, options, NULL), NIB_OK);
+		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
 		/* Newer, and it asks for something. */
 		memset(options + 1, 0, longer - sizeof(size_t));
 		options[0] = longer;
 		((char *)options)[longer - 1] = 1;
 		err = fresh();
 		snprintf(text, sizeof(text), "%zu", longer);
-		refused(with_options(call, job, options, &err), NIB_UNSUPPORTED, &err,
-			"options.struct_bytes", text, "set");
+		refused(with_options(call, job, options, &err), NIB_STATUS_UNSUPPORTED,
+			&err, "options.struct_bytes", text, "set");
 		guard_free(options, longer);
 	}
 	job_free(job);
@@ -449,7 +454,7 @@ static void info_structs(void **state)
 	static const size_t ours[] = {sizeof(struct nib_device_info),
 				      sizeof(struct nib_plan_info),
 				      sizeof(struct nib_backend_info)};
-	struct job *job = good_job(NIB_GEMM);
+	struct job *job = good_job(NIB_OP_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 
 	(void)state;
@@ -459,11 +464,11 @@ static void info_structs(void **state)
 		size_t *info = guard_new(bytes);
 
 		info[0] = 0;
-		refused(with_info(call, plan, info, &err), NIB_BAD_ARGUMENT, &err,
-			"info.struct_bytes", "0", "must");
+		refused(with_info(call, plan, info, &err), NIB_STATUS_BAD_ARGUMENT,
+			&err, "info.struct_bytes", "0", "must");
 		/* An older caller's struct: no byte beyond it is written. */
 		info[0] = 2 * sizeof(size_t);
-		assert_int_equal(with_info(call, plan, info, NULL), NIB_OK);
+		assert_int_equal(with_info(call, plan, info, NULL), NIB_STATUS_OK);
 		assert_int_equal(info[0], 2 * sizeof(size_t));
 		for (size_t i = 2 * sizeof(size_t); i < bytes; i++)
 			assert_int_equal(((uint8_t *)info)[i], GUARD_POISON);
@@ -472,7 +477,7 @@ static void info_structs(void **state)
 		bytes += 64;
 		info = guard_new(bytes);
 		info[0] = bytes;
-		assert_int_equal(with_info(call, plan, info, NULL), NIB_OK);
+		assert_int_equal(with_info(call, plan, info, NULL), NIB_STATUS_OK);
 		assert_int_equal(info[0], bytes);
 		for (size_t i = bytes - 64; i < bytes; i++)
 			assert_int_equal(((uint8_t *)info)[i], GUARD_POISON);

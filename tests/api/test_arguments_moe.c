@@ -37,7 +37,7 @@ static void refuse_run(const struct job *job, struct nib_plan *plan,
 	const struct nib_run_options options = {.struct_bytes = sizeof(options),
 						.check_data = check_data};
 	struct nib_error err = {.message = "no message"};
-	const enum nib_status status = nib_run_moe(plan, moe, &options, &err);
+	const enum nib_status status = nib_moe_run(plan, moe, &options, &err);
 
 	refused(status, want, &err, argument, "", rule);
 	output_untouched(&job->c[0], 0, 0, "refused");
@@ -57,20 +57,20 @@ static void offsets(void **state)
 	    {{INT32_MIN, 3, 3, 6}, "moe.row_offsets[0..] = -2147483648, 3"},
 	    {{1, 3, 3, INT32_MAX}, "moe.row_offsets[2..] = 3, 2147483647"},
 	};
-	struct job *job = good_job(NIB_GEMM, NIB_LINEAR, false);
+	struct job *job = good_job(NIB_OP_GEMM, NIB_SCALE_LAYOUT_LINEAR, false);
 	struct nib_plan *plan = job_plan(job, device, false);
 	struct nib_moe_problem moe = job->moe;
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		moe.row_offsets = cases[i].offsets;
-		refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, cases[i].name,
+		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT, cases[i].name,
 			   "must ascend within 0 to a.rows = 8");
 	}
 	moe.row_offsets = NULL;
-	refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, "moe.row_offsets = NULL",
-		   "must");
-	refuse_run(job, plan, NULL, 0, NIB_BAD_ARGUMENT, "moe = NULL", "must");
+	refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT,
+		   "moe.row_offsets = NULL", "must");
+	refuse_run(job, plan, NULL, 0, NIB_STATUS_BAD_ARGUMENT, "moe = NULL", "must");
 	nib_plan_free(plan);
 	job_free(job);
 }
@@ -87,7 +87,7 @@ static void scale_rows(void **state)
 	    {{64, 0, 0}, "moe.scale_rows[0] = 64", "multiple of 128"},
 	    {{0, 0, 1}, "moe.scale_rows[2] = 1", "multiple of 128"},
 	};
-	struct job *job = good_job(NIB_GEMM, NIB_TILED_128X4, true);
+	struct job *job = good_job(NIB_OP_GEMM, NIB_SCALE_LAYOUT_TILED_128X4, true);
 	struct nib_plan *plan = job_plan(job, device, false);
 	struct nib_moe_problem moe = job->moe;
 
@@ -95,7 +95,7 @@ static void scale_rows(void **state)
 	assert_int_equal(moe.scale_rows_total, 256);
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		moe.scale_rows = cases[i].rows;
-		refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, cases[i].name,
+		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT, cases[i].name,
 			   cases[i].rule);
 	}
 	/* An expert without tokens has no scales: any row will do. */
@@ -112,22 +112,23 @@ static void signs(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++) {
 		struct job *job =
-		    good_job(NIB_DUAL_GEMM, (enum nib_scale_layout)(i & 1), i >> 1);
+		    good_job(NIB_OP_DUAL_GEMM, (enum nib_scale_layout)(i & 1), i >> 1);
 		struct nib_plan *plan = job_plan(job, device, false);
 		const struct nib_run_options look = {.struct_bytes = sizeof(look),
 						     .check_data = 1};
 		const int64_t last = i >> 1 ? job->scale_rows[2] + 2 : 5;
-		uint8_t *scale = nib_nvfp4_scale(&job->moe.a, 0, last, 3);
+		uint8_t *scale = nib_fp4_scale(&job->moe.a, 0, last, 3);
 		char text[32];
 
 		snprintf(text, sizeof(text), "row %" PRId64 ", group 3", last);
 		*scale |= 0x80;
-		refuse_run(job, plan, &job->moe, 1, NIB_BAD_DATA, "moe.a.scales", text);
+		refuse_run(job, plan, &job->moe, 1, NIB_STATUS_BAD_DATA, "moe.a.scales",
+			   text);
 		*scale &= 0x7f;
-		scale = nib_nvfp4_scale(&job->moe.b2, 2, 6, 0);
+		scale = nib_fp4_scale(&job->moe.b2, 2, 6, 0);
 		*scale |= 0x80;
-		refuse_run(job, plan, &job->moe, 1, NIB_BAD_DATA, "moe.b2.scales",
-			   "batch 2, row 6, group 0");
+		refuse_run(job, plan, &job->moe, 1, NIB_STATUS_BAD_DATA,
+			   "moe.b2.scales", "batch 2, row 6, group 0");
 		*scale &= 0x7f;
 		/* Rows that no expert has, and padding, do hold signs. */
 		job_run_plan(job, plan, &look, "no signs");
@@ -139,7 +140,7 @@ static void signs(void **state)
 
 static void overlaps(void **state)
 {
-	struct job *job = good_job(NIB_DUAL_GEMM, NIB_LINEAR, false);
+	struct job *job = good_job(NIB_OP_DUAL_GEMM, NIB_SCALE_LAYOUT_LINEAR, false);
 	struct nib_plan *plan = job_plan(job, device, false);
 	const struct stack *stacks[] = {&job->a[0], &job->b[0], &job->b2[0]};
 	const size_t c_bytes = 8 * 7 * 4;
@@ -153,9 +154,11 @@ static void overlaps(void **state)
 		struct nib_moe_problem moe = job->moe;
 
 		moe.c.data = data + bytes - 1;
-		refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, "moe.c.data", "apart");
+		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT, "moe.c.data",
+			   "apart");
 		moe.c.data = data - c_bytes + 1;
-		refuse_run(job, plan, &moe, 0, NIB_BAD_ARGUMENT, "moe.c.data", "apart");
+		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT, "moe.c.data",
+			   "apart");
 	}
 	nib_plan_free(plan);
 	job_free(job);
@@ -181,9 +184,10 @@ static void output_right_after_the_scales(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, NULL),
-			 NIB_OK);
-	if (nib_run_moe(plan, &moe, NULL, &err))
+	assert_int_equal(
+	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL),
+	    NIB_STATUS_OK);
+	if (nib_moe_run(plan, &moe, NULL, &err))
 		fail_msg("%s", err.message);
 	nib_plan_free(plan);
 }
@@ -209,8 +213,9 @@ static void extent_of_scale_rows(void **state)
 	struct nib_error err = {.message = ""};
 
 	(void)state;
-	assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(
+	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, &err),
+	    NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "moe.a.scale_row_stride_bytes"));
 	assert_null(plan);
 }
@@ -233,8 +238,8 @@ static void batches_behind_a_short_row(void **state)
 	struct nib_error err = {.message = ""};
 
 	(void)state;
-	assert_int_equal(nib_multiply(device, NIB_GEMM, &problem, 1, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &problem, 1, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "c.batch_stride_elems = 3"));
 	assert_non_null(strstr(err.message, "at least 18"));
 }
@@ -242,7 +247,7 @@ static void batches_behind_a_short_row(void **state)
 /* What a later version may mean by it, this one must not ignore. */
 static void reserved_fields(void **state)
 {
-	struct job *job = good_job(NIB_GEMM, NIB_LINEAR, false);
+	struct job *job = good_job(NIB_OP_GEMM, NIB_SCALE_LAYOUT_LINEAR, false);
 	struct nib_moe_problem moe = job->moe;
 	struct nib_problem problem = {.reserved = {0, 0, 0, 1}};
 	struct nib_plan *plan;
@@ -250,22 +255,23 @@ static void reserved_fields(void **state)
 
 	(void)state;
 	moe.reserved[1] = 1;
-	assert_int_equal(nib_plan_create_moe(device, NIB_GEMM, &moe, NULL, &plan, &err),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(
+	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, &err),
+	    NIB_STATUS_UNSUPPORTED);
 	assert_non_null(strstr(err.message, "moe.reserved[1]"));
 	assert_int_equal(
-	    nib_plan_create(device, NIB_GEMM, &problem, 1, NULL, &plan, &err),
-	    NIB_UNSUPPORTED);
+	    nib_plan_create(device, NIB_OP_GEMM, &problem, 1, NULL, &plan, &err),
+	    NIB_STATUS_UNSUPPORTED);
 	assert_non_null(strstr(err.message, "problems[0].reserved[3]"));
 	job_free(job);
 }
 
 static void plans_of_others(void **state)
 {
-	struct job *job = good_job(NIB_GEMM, NIB_LINEAR, false);
+	struct job *job = good_job(NIB_OP_GEMM, NIB_SCALE_LAYOUT_LINEAR, false);
 	struct nib_plan *plan = job_plan(job, device, false), *plain;
 	const struct job_spec spec = {
-	    .op = NIB_GEMM, .m = 5, .n = 7, .k = 64, .batch = 1, .b_batch = 1};
+	    .op = NIB_OP_GEMM, .m = 5, .n = 7, .k = 64, .batch = 1, .b_batch = 1};
 	struct job *other = job_of(&rng, &spec);
 	struct nib_moe_problem moe[4] = {job->moe, job->moe, job->moe, job->moe};
 	static const char *const names[] = {"moe.a:", "moe.b:", "moe.c:", "moe.a:"};
@@ -274,16 +280,18 @@ static void plans_of_others(void **state)
 	(void)state;
 	moe[0].a.rows = moe[0].c.rows = 7;
 	moe[1].b.batch = 2;
-	moe[2].c.dtype = NIB_BF16;
-	moe[3].a.scale_layout = NIB_TILED_128X4;
+	moe[2].c.dtype = NIB_DTYPE_BF16;
+	moe[3].a.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	for (int i = 0; i < 4; i++)
-		refuse_run(job, plan, &moe[i], 0, NIB_BAD_ARGUMENT, names[i], "plan");
+		refuse_run(job, plan, &moe[i], 0, NIB_STATUS_BAD_ARGUMENT, names[i],
+			   "plan");
 	/* A plan of the other kind. */
 	plain = job_plan(other, device, false);
-	refuse_run(job, plain, &job->moe, 0, NIB_BAD_ARGUMENT, "plan", "nib_run()");
+	refuse_run(job, plain, &job->moe, 0, NIB_STATUS_BAD_ARGUMENT, "plan",
+		   "nib_run()");
 	assert_int_equal(nib_run(plan, other->problems, 1, NULL, &err),
-			 NIB_BAD_ARGUMENT);
-	assert_non_null(strstr(err.message, "nib_run_moe()"));
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_non_null(strstr(err.message, "nib_moe_run()"));
 	output_untouched(&other->c[0], 0, 0, "refused");
 	nib_plan_free(plain);
 	nib_plan_free(plan);
@@ -301,14 +309,14 @@ static void devices(void **state)
 		enum nib_status status;
 		const char *argument;
 	} cases[] = {
-	    {NULL, NULL, 0, NIB_BAD_ARGUMENT, "name = NULL"},
-	    {"", NULL, 0, NIB_NO_DEVICE, "name = ''"},
-	    {"tpu", NULL, 0, NIB_NO_DEVICE, "name = 'tpu'"},
-	    {"cpux", NULL, 0, NIB_NO_DEVICE, "name = 'cpux'"},
-	    {"cpu:1", NULL, 0, NIB_NO_DEVICE, "name = 'cpu:1'"},
-	    {"cpu", "sse9", 0, NIB_BAD_ARGUMENT, "options.isa = 'sse9'"},
-	    {"cpu", NULL, -1, NIB_BAD_ARGUMENT, "options.threads = -1"},
-	    {"cpu", NULL, 4097, NIB_BAD_ARGUMENT, "options.threads = 4097"},
+	    {NULL, NULL, 0, NIB_STATUS_BAD_ARGUMENT, "name = NULL"},
+	    {"", NULL, 0, NIB_STATUS_NO_DEVICE, "name = ''"},
+	    {"tpu", NULL, 0, NIB_STATUS_NO_DEVICE, "name = 'tpu'"},
+	    {"cpux", NULL, 0, NIB_STATUS_NO_DEVICE, "name = 'cpux'"},
+	    {"cpu:1", NULL, 0, NIB_STATUS_NO_DEVICE, "name = 'cpu:1'"},
+	    {"cpu", "sse9", 0, NIB_STATUS_BAD_ARGUMENT, "options.isa = 'sse9'"},
+	    {"cpu", NULL, -1, NIB_STATUS_BAD_ARGUMENT, "options.threads = -1"},
+	    {"cpu", NULL, 4097, NIB_STATUS_BAD_ARGUMENT, "options.threads = 4097"},
 	};
 
 	(void)state;
@@ -341,14 +349,15 @@ static void environment(void **state)
 
 	(void)state;
 	setenv("NIB_CPU", "scalar", 1);
-	assert_int_equal(nib_device_open("cpu", NULL, &d, NULL), NIB_OK);
-	assert_int_equal(nib_device_get_info(d, &info, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cpu", NULL, &d, NULL), NIB_STATUS_OK);
+	assert_int_equal(nib_device_get_info(d, &info, NULL), NIB_STATUS_OK);
 	assert_string_equal(info.backend, "cpu-scalar");
 	nib_device_close(d);
 	setenv("NIB_CPU", "sse9", 1);
-	assert_int_equal(nib_device_open("cpu", NULL, &d, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_open("cpu", NULL, &d, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "NIB_CPU = 'sse9'"));
-	assert_int_equal(nib_device_open("cpu", &forced, &d, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cpu", &forced, &d, NULL), NIB_STATUS_OK);
 	nib_device_close(d);
 	unsetenv("NIB_CPU");
 }
@@ -362,13 +371,15 @@ static void backends(void **state)
 	(void)state;
 	assert_true(count >= TEST_ISAS);
 	for (int i = 0; i < count; i++) {
-		assert_int_equal(nib_backend_get_info(i, &info, NULL), NIB_OK);
+		assert_int_equal(nib_backend_get_info(i, &info, NULL), NIB_STATUS_OK);
 		assert_true(strlen(info.backend) > 0);
 		assert_int_equal(info.reason[0] == '\0', info.is_open != 0);
 	}
-	assert_int_equal(nib_backend_get_info(-1, &info, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_backend_get_info(-1, &info, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "index = -1"));
-	assert_int_equal(nib_backend_get_info(count, &info, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_backend_get_info(count, &info, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 }
 
 /* ---- sizes beyond any machine -------------------------------------------- */
@@ -397,23 +408,25 @@ static void products(void **state)
 
 		if (i / 27 == 2)
 			p.b.rows = p.c.cols = 0;
-		status = nib_plan_create(device, NIB_GEMM, &p, 1, &mine, &plan, NULL);
-		if (status == NIB_OK) {
+		status =
+		    nib_plan_create(device, NIB_OP_GEMM, &p, 1, &mine, &plan, NULL);
+		if (status == NIB_STATUS_OK) {
 			/* Then all of it was counted. */
-			assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
+			assert_int_equal(nib_plan_get_info(plan, &info, NULL),
+					 NIB_STATUS_OK);
 			assert_true((double)info.workspace_bytes >=
 				    (double)m * (double)batch);
 			nib_plan_free(plan);
 		} else {
-			assert_true(status == NIB_BAD_ARGUMENT ||
-				    status == NIB_UNSUPPORTED ||
-				    status == NIB_OUT_OF_MEMORY);
+			assert_true(status == NIB_STATUS_BAD_ARGUMENT ||
+				    status == NIB_STATUS_UNSUPPORTED ||
+				    status == NIB_STATUS_OUT_OF_MEMORY);
 		}
 		/* Without data there is nothing to pack. */
 		status = nib_pack(device, &p.b, &packed, NULL);
 		if (k > 0 && p.b.rows > 0)
-			assert_int_not_equal(status, NIB_OK);
-		if (status == NIB_OK)
+			assert_int_not_equal(status, NIB_STATUS_OK);
+		if (status == NIB_STATUS_OK)
 			nib_packed_free(packed);
 	}
 }

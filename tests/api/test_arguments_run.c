@@ -73,7 +73,7 @@ static void pointers(void **state)
 	    {offsetof(struct nib_problem, b2.scales), "problems[1].b2.scales"},
 	    {offsetof(struct nib_problem, c.data), "problems[1].c.data"},
 	};
-	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 
 	(void)state;
@@ -84,10 +84,11 @@ static void pointers(void **state)
 
 		memcpy(problems, job->problems, sizeof(problems));
 		memcpy((char *)&problems[1] + cases[i / 2].at, &bad, sizeof(bad));
-		refuse_run(job, plan, problems, 3, NULL, NIB_BAD_ARGUMENT,
+		refuse_run(job, plan, problems, 3, NULL, NIB_STATUS_BAD_ARGUMENT,
 			   cases[i / 2].name, i % 2 ? "strides" : "must");
 	}
-	refuse_run(job, plan, NULL, 3, NULL, NIB_BAD_ARGUMENT, "problems", "must");
+	refuse_run(job, plan, NULL, 3, NULL, NIB_STATUS_BAD_ARGUMENT, "problems",
+		   "must");
 	nib_plan_free(plan);
 	job_free(job);
 }
@@ -104,11 +105,11 @@ static void pointers_to_nothing(void **state)
 	memset(bytes, 0, sizeof(bytes));
 	p.b.codes = bytes;
 	p.b.scales = bytes + 9 * 32;
-	assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, NULL), NIB_OK);
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL), NIB_STATUS_OK);
 	p.a.k = p.b.k = p.b.rows = p.c.cols = 0;
 	p.a.rows = p.c.rows = 9;
 	p.b.codes = p.b.scales = NULL;
-	assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, NULL), NIB_OK);
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL), NIB_STATUS_OK);
 }
 
 /* ---- overlaps ------------------------------------------------------------ */
@@ -128,14 +129,14 @@ static void overlap(struct job *job, struct nib_plan *plan, int victim,
 		at = end == 0 ? at - c_bytes + 1 : end == 1 ? at + bytes - 1 : at;
 		memcpy(problems, job->problems, sizeof(problems));
 		problems[victim].c.data = at;
-		refuse_run(job, plan, problems, 3, NULL, NIB_BAD_ARGUMENT, name,
+		refuse_run(job, plan, problems, 3, NULL, NIB_STATUS_BAD_ARGUMENT, name,
 			   "apart");
 	}
 }
 
 static void overlaps(void **state)
 {
-	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 	char name[32];
 
@@ -184,8 +185,8 @@ static void overlapping_columns(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		struct job_spec spec = spec_of(NIB_GEMM);
-		struct job *job = job_new(NIB_GEMM);
+		struct job_spec spec = spec_of(NIB_OP_GEMM);
+		struct job *job = job_new(NIB_OP_GEMM);
 		float *c = guard_new(12 * 41 * sizeof(*c));
 		enum nib_status status;
 		struct nib_error err;
@@ -196,8 +197,9 @@ static void overlapping_columns(void **state)
 			job->problems[p].c.data = c + cases[i].begin[p];
 			job->problems[p].c.row_stride_elems = cases[i].stride[p];
 		}
-		status = nib_multiply(device, NIB_GEMM, job->problems, 2, &err);
-		if (status != (cases[i].is_good ? NIB_OK : NIB_BAD_ARGUMENT))
+		status = nib_multiply(device, NIB_OP_GEMM, job->problems, 2, &err);
+		if (status !=
+		    (cases[i].is_good ? NIB_STATUS_OK : NIB_STATUS_BAD_ARGUMENT))
 			fail_msg("case %zu: %s", i, nib_status_name(status));
 		if (cases[i].is_good)
 			job_check(job, "columns");
@@ -241,15 +243,15 @@ static void change(struct nib_problem *p, int i)
 		p->b.batch = 1;
 		break;
 	case 5:
-		p->c.dtype = NIB_FP16;
+		p->c.dtype = NIB_DTYPE_FP16;
 		break;
 	case 6:
-		p->a.scale_layout = NIB_TILED_128X4;
+		p->a.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 		p->a.scale_row_stride_bytes = 0;
 		p->a.scale_batch_stride_bytes = 0;
 		break;
 	default:
-		p->b.scale_layout = NIB_LINEAR;
+		p->b.scale_layout = NIB_SCALE_LAYOUT_LINEAR;
 		p->b.scale_row_stride_bytes = 0;
 		p->b.scale_batch_stride_bytes = 0;
 		break;
@@ -262,15 +264,15 @@ static void plans_of_others(void **state)
 	static const char *const names[] = {"a",  "a",	"a", "a", "b", "b",
 					    "b2", "b2", "c", "c", "a", "a",
 					    "a",  "b",	"b", "c", "a", "b"};
-	struct job_spec spec = spec_of(NIB_DUAL_GEMM);
-	struct job *job = job_new(NIB_DUAL_GEMM);
+	struct job_spec spec = spec_of(NIB_OP_DUAL_GEMM);
+	struct job *job = job_new(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan;
 	char name[32];
 
 	(void)state;
 	/* The second weights are linear as well if the first are tiled. */
 	spec.has_gaps = true;
-	spec.b_layout = NIB_TILED_128X4;
+	spec.b_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	for (int i = 0; i < 3; i++)
 		job_add(job, &rng, &spec);
 	plan = job_plan(job, device, false);
@@ -280,13 +282,13 @@ static void plans_of_others(void **state)
 		memcpy(problems, job->problems, sizeof(problems));
 		change(&problems[1], i);
 		snprintf(name, sizeof(name), "problems[1].%s:", names[i]);
-		refuse_run(job, plan, problems, 3, NULL, NIB_BAD_ARGUMENT, name,
+		refuse_run(job, plan, problems, 3, NULL, NIB_STATUS_BAD_ARGUMENT, name,
 			   "plan");
 	}
-	refuse_run(job, plan, job->problems, 2, NULL, NIB_BAD_ARGUMENT, "count",
+	refuse_run(job, plan, job->problems, 2, NULL, NIB_STATUS_BAD_ARGUMENT, "count",
 		   "must");
-	refuse_run(job, plan, job->problems, -3, NULL, NIB_BAD_ARGUMENT, "count = -3",
-		   "must");
+	refuse_run(job, plan, job->problems, -3, NULL, NIB_STATUS_BAD_ARGUMENT,
+		   "count = -3", "must");
 	nib_plan_free(plan);
 	job_free(job);
 }
@@ -294,7 +296,7 @@ static void plans_of_others(void **state)
 /* Zeros and what they stand for are the same to a plan. */
 static void strides_spelt_out(void **state)
 {
-	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 
 	(void)state;
@@ -313,21 +315,21 @@ static void strides_spelt_out(void **state)
 static void plans_of_other_packing(void **state)
 {
 	const struct job_how how = {.device = device, .packing = JOB_PACKED};
-	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 	struct nib_problem views[3];
 
 	(void)state;
 	memcpy(views, job->problems, sizeof(views));
 	job_pack(job, &how);
-	refuse_run(job, plan, job->problems, 3, NULL, NIB_BAD_ARGUMENT,
+	refuse_run(job, plan, job->problems, 3, NULL, NIB_STATUS_BAD_ARGUMENT,
 		   "problems[0].b:", "plan");
 	nib_plan_free(plan);
 	plan = job_plan(job, device, false);
-	refuse_run(job, plan, views, 3, NULL, NIB_BAD_ARGUMENT,
+	refuse_run(job, plan, views, 3, NULL, NIB_STATUS_BAD_ARGUMENT,
 		   "problems[0].b:", "plan");
 	views[0].b_packed = job->problems[0].b_packed;
-	refuse_run(job, plan, views, 3, NULL, NIB_BAD_ARGUMENT,
+	refuse_run(job, plan, views, 3, NULL, NIB_STATUS_BAD_ARGUMENT,
 		   "problems[0].b2:", "plan");
 	nib_plan_free(plan);
 	job_unpack(job);
@@ -356,13 +358,13 @@ static void packed_for_another_device(void **state)
 		print_message("this machine has one instruction set\n");
 		skip();
 	}
-	job = good_job(NIB_GEMM);
+	job = good_job(NIB_OP_GEMM);
 	job_pack(job, &(struct job_how){.device = other, .packing = JOB_PACKED});
-	assert_int_equal(nib_multiply(device, NIB_GEMM, job->problems, 3, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, job->problems, 3, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "problems[0].b_packed"));
-	assert_int_equal(nib_reference(NIB_GEMM, job->problems, 3, NULL),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_reference(NIB_OP_GEMM, job->problems, 3, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
 	untouched(job);
 	job_unpack(job);
 	job_free(job);
@@ -373,7 +375,7 @@ static void packed_for_another_device(void **state)
 static void packed_for_an_equal_device(void **state)
 {
 	struct nib_device *other = test_device("scalar", 3);
-	struct job *job = good_job(NIB_GEMM);
+	struct job *job = good_job(NIB_OP_GEMM);
 	struct nib_plan *plan;
 	struct bits bits;
 
@@ -396,17 +398,18 @@ static void packed_for_an_equal_device(void **state)
 /* Packed weights of other sizes than the problem's. */
 static void packed_of_other_sizes(void **state)
 {
-	struct job *job = good_job(NIB_GEMM);
+	struct job *job = good_job(NIB_OP_GEMM);
 	struct nib_problem p = job->problems[0];
-	struct nib_nvfp4 b = p.b;
+	struct nib_fp4 b = p.b;
 	struct nib_packed *packed;
 	struct nib_error err;
 
 	(void)state;
 	b.rows = 6;
-	assert_int_equal(nib_pack(device, &b, &packed, NULL), NIB_OK);
+	assert_int_equal(nib_pack(device, &b, &packed, NULL), NIB_STATUS_OK);
 	p.b_packed = packed;
-	assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "problems[0].b.rows = 6"));
 	untouched(job);
 	nib_packed_free(packed);
@@ -417,7 +420,7 @@ static void packed_of_other_sizes(void **state)
 
 static void workspaces(void **state)
 {
-	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan = job_plan(job, device, true);
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_run_options o = {.struct_bytes = sizeof(o)};
@@ -425,21 +428,21 @@ static void workspaces(void **state)
 	char text[32];
 
 	(void)state;
-	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
 	assert_true(info.workspace_bytes > 0);
 	assert_int_equal(info.k_slices, 1);
 	workspace = guard_new(info.workspace_bytes + 64);
-	refuse_run(job, plan, job->problems, 3, NULL, NIB_BAD_ARGUMENT,
+	refuse_run(job, plan, job->problems, 3, NULL, NIB_STATUS_BAD_ARGUMENT,
 		   "options.workspace = NULL", "must");
 	o.workspace = workspace;
 	o.workspace_bytes = info.workspace_bytes - 1;
 	snprintf(text, sizeof(text), "must be at least %zu", info.workspace_bytes);
-	refuse_run(job, plan, job->problems, 3, &o, NIB_BAD_ARGUMENT,
+	refuse_run(job, plan, job->problems, 3, &o, NIB_STATUS_BAD_ARGUMENT,
 		   "options.workspace_bytes", text);
 	o.workspace_bytes = info.workspace_bytes;
 	for (size_t offset = 1; offset < 64; offset *= 2) {
 		o.workspace = workspace + offset;
-		refuse_run(job, plan, job->problems, 3, &o, NIB_BAD_ARGUMENT,
+		refuse_run(job, plan, job->problems, 3, &o, NIB_STATUS_BAD_ARGUMENT,
 			   "options.workspace =", "aligned to 64");
 	}
 	o.workspace = workspace + 64;
@@ -454,13 +457,13 @@ static void workspaces(void **state)
 
 static void signs(void **state)
 {
-	struct job *job = good_job(NIB_DUAL_GEMM);
+	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 	const struct nib_run_options look = {.struct_bytes = sizeof(look),
 					     .check_data = 1};
 	const struct nib_problem *p = &job->problems[1];
 	const struct {
-		const struct nib_nvfp4 *view;
+		const struct nib_fp4 *view;
 		const char *name;
 	} views[] = {{&p->a, "problems[1].a.scales"},
 		     {&p->b, "problems[1].b.scales"},
@@ -469,17 +472,17 @@ static void signs(void **state)
 	(void)state;
 	for (int i = 0; i < 3; i++) {
 		uint8_t *scale =
-		    nib_nvfp4_scale(views[i].view, 1, views[i].view->rows - 1, 3);
+		    nib_fp4_scale(views[i].view, 1, views[i].view->rows - 1, 3);
 		struct nib_packed *packed;
 		struct nib_error err;
 
 		*scale |= 0x80;
-		refuse_run(job, plan, job->problems, 3, &look, NIB_BAD_DATA,
+		refuse_run(job, plan, job->problems, 3, &look, NIB_STATUS_BAD_DATA,
 			   views[i].name, "sign bit must be 0");
-		refuse_run(job, plan, job->problems, 3, &look, NIB_BAD_DATA, "batch 1",
-			   i ? "row 6, group 3" : "row 4, group 3");
+		refuse_run(job, plan, job->problems, 3, &look, NIB_STATUS_BAD_DATA,
+			   "batch 1", i ? "row 6, group 3" : "row 4, group 3");
 		assert_int_equal(nib_pack(device, views[i].view, &packed, &err),
-				 NIB_BAD_DATA);
+				 NIB_STATUS_BAD_DATA);
 		assert_null(packed);
 		assert_non_null(strstr(err.message, "group 3"));
 		*scale &= 0x7f;
@@ -531,7 +534,7 @@ static void failing_allocations(void **state)
 	(void)state;
 	if (!test_alloc_works())
 		skip();
-	job = good_job(NIB_DUAL_GEMM);
+	job = good_job(NIB_OP_DUAL_GEMM);
 	for (int mode = TEST_ALLOC_ONE; mode <= TEST_ALLOC_FROM; mode++) {
 		bool has_failed = true;
 
@@ -546,12 +549,12 @@ static void failing_allocations(void **state)
 			has_failed = test_alloc_stop();
 			assert_int_equal(test_alloc_live(), live);
 			if (!has_failed) {
-				assert_int_equal(status, NIB_OK);
+				assert_int_equal(status, NIB_STATUS_OK);
 				break;
 			}
 			failures++;
-			assert_int_equal(status, NIB_OUT_OF_MEMORY);
-			assert_int_equal(err.status, NIB_OUT_OF_MEMORY);
+			assert_int_equal(status, NIB_STATUS_OUT_OF_MEMORY);
+			assert_int_equal(err.status, NIB_STATUS_OUT_OF_MEMORY);
 			assert_non_null(strstr(err.message, "memory"));
 			/* Nothing, or all of the call before. */
 			if (*(uint8_t *)job->problems[0].c.data == GUARD_POISON)

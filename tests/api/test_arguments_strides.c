@@ -87,7 +87,7 @@ static bool is_taken(enum array array, const struct grid *g)
 		p.c.row_stride_elems = g->row_stride;
 		p.c.batch_stride_elems = g->batch_stride;
 	}
-	if (nib_plan_create(device, NIB_GEMM, &p, 1, NULL, &plan, &err)) {
+	if (nib_plan_create(device, NIB_OP_GEMM, &p, 1, NULL, &plan, &err)) {
 		assert_non_null(strstr(err.message, names[array]));
 		assert_non_null(strstr(err.message, "must be"));
 	}
@@ -157,8 +157,8 @@ static void messages(void **state)
 		p.c.row_stride_elems = cases[i].row_stride;
 		p.c.batch_stride_elems = cases[i].batch_stride;
 		assert_int_equal(
-		    nib_plan_create(device, NIB_GEMM, &p, 1, NULL, &plan, &err),
-		    NIB_BAD_ARGUMENT);
+		    nib_plan_create(device, NIB_OP_GEMM, &p, 1, NULL, &plan, &err),
+		    NIB_STATUS_BAD_ARGUMENT);
 		if (!strstr(err.message, cases[i].text))
 			fail_msg("'%s' lacks '%s'", err.message, cases[i].text);
 	}
@@ -221,11 +221,12 @@ static bool are_outputs_taken(const struct grid *x, enum nib_dtype x_dtype,
 	    problem_of(x, x_dtype), problem_of(y, y_dtype), problem_of(x, x_dtype)};
 	struct nib_error err = {.message = "apart"};
 	const enum nib_status status =
-	    nib_multiply(device, NIB_GEMM, problems, 2, &err);
+	    nib_multiply(device, NIB_OP_GEMM, problems, 2, &err);
 
-	assert_int_equal(nib_multiply(device, NIB_GEMM, problems + 1, 2, NULL), status);
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, problems + 1, 2, NULL),
+			 status);
 	assert_non_null(strstr(err.message, "apart"));
-	return status == NIB_OK;
+	return status == NIB_STATUS_OK;
 }
 
 /* The second is often like the first, somewhere beside it. */
@@ -276,8 +277,8 @@ static void usual_pairs(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(pairs); i++) {
 		assert_true(do_spans_cross(&pairs[i][0], &pairs[i][1]));
-		assert_true(
-		    are_outputs_taken(&pairs[i][0], NIB_FP32, &pairs[i][1], NIB_FP32));
+		assert_true(are_outputs_taken(&pairs[i][0], NIB_DTYPE_FP32,
+					      &pairs[i][1], NIB_DTYPE_FP32));
 	}
 }
 
@@ -286,11 +287,11 @@ static void usual_pairs(void **state)
 static bool is_quantized(const struct grid *codes, const struct grid *scales)
 {
 	const struct nib_dense x = {.data = zeros,
-				    .dtype = NIB_FP16,
+				    .dtype = NIB_DTYPE_FP16,
 				    .rows = codes->rows,
 				    .cols = 16,
 				    .batch = codes->batch};
-	const struct nib_nvfp4 q = {
+	const struct nib_fp4 q = {
 	    .codes = memory + codes->at,
 	    .scales = memory + scales->at,
 	    .rows = codes->rows,
@@ -302,7 +303,7 @@ static bool is_quantized(const struct grid *codes, const struct grid *scales)
 	    .scale_batch_stride_bytes = scales->batch_stride,
 	};
 
-	return nib_quantize(device, &x, &q, NULL, NULL, NULL) == NIB_OK;
+	return nib_quantize(device, &x, &q, NULL, NULL, NULL) == NIB_STATUS_OK;
 }
 
 static void codes_beside_scales(void **state)

@@ -37,18 +37,19 @@ static void memory_is_aligned_and_copied(void **state)
 		assert_non_null(back);
 		for (size_t j = 0; j < bytes; j++)
 			host[j] = (unsigned char)(j * 31 + i);
-		assert_int_equal(nib_device_alloc(device, bytes, &data, NULL), NIB_OK);
+		assert_int_equal(nib_device_alloc(device, bytes, &data, NULL),
+				 NIB_STATUS_OK);
 		assert_int_equal((uintptr_t)data % 64, 0);
 		assert_int_equal(nib_device_copy(device, data, host, bytes, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		assert_int_equal(nib_device_copy(device, back, data, bytes, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		assert_memory_equal(back, host, bytes);
 		nib_device_free(device, data);
 		free(host);
 		free(back);
 	}
-	assert_int_equal(nib_device_wait(device, NULL, NULL), NIB_OK);
+	assert_int_equal(nib_device_wait(device, NULL, NULL), NIB_STATUS_OK);
 	nib_device_close(device);
 }
 
@@ -60,35 +61,38 @@ static void memory_arguments_are_refused(void **state)
 	void *data = bytes;
 
 	(void)state;
-	assert_int_equal(nib_device_alloc(NULL, 1, &data, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_alloc(NULL, 1, &data, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "device = NULL");
 	assert_null(data);
-	assert_int_equal(nib_device_alloc(device, 1, NULL, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_alloc(device, 1, NULL, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "pointer = NULL");
 	data = bytes;
-	assert_int_equal(nib_device_alloc(device, 0, &data, &err), NIB_OK);
+	assert_int_equal(nib_device_alloc(device, 0, &data, &err), NIB_STATUS_OK);
 	assert_null(data);
 	nib_device_free(device, NULL);
 	nib_device_free(NULL, bytes);
 
 	assert_int_equal(nib_device_copy(NULL, bytes, bytes + 8, 8, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "device = NULL");
 	assert_int_equal(nib_device_copy(device, NULL, bytes, 8, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "to = NULL: must point to 8 bytes");
 	assert_int_equal(nib_device_copy(device, bytes, NULL, 8, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "from = NULL: must point to 8 bytes");
 	assert_int_equal(nib_device_copy(device, bytes + 7, bytes, 8, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "must not overlap");
 	assert_int_equal(nib_device_copy(device, bytes, bytes + 7, 8, &err),
-			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_device_copy(device, bytes, bytes + 8, 8, &err), NIB_OK);
-	assert_int_equal(nib_device_copy(device, NULL, NULL, 0, &err), NIB_OK);
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_device_copy(device, bytes, bytes + 8, 8, &err),
+			 NIB_STATUS_OK);
+	assert_int_equal(nib_device_copy(device, NULL, NULL, 0, &err), NIB_STATUS_OK);
 
-	assert_int_equal(nib_device_wait(NULL, NULL, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_wait(NULL, NULL, &err), NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "device = NULL");
 	nib_device_close(device);
 }
@@ -106,11 +110,11 @@ static void memory_that_is_not_there(void **state)
 		skip();
 	}
 	assert_int_equal(nib_device_alloc(device, SIZE_MAX, &data, &err),
-			 NIB_OUT_OF_MEMORY);
+			 NIB_STATUS_OUT_OF_MEMORY);
 	check_message(&err, "18446744073709551615 bytes");
 	assert_null(data);
 	assert_int_equal(nib_device_alloc(device, SIZE_MAX / 4, &data, &err),
-			 NIB_OUT_OF_MEMORY);
+			 NIB_STATUS_OUT_OF_MEMORY);
 	assert_null(data);
 	nib_device_close(device);
 }
@@ -121,10 +125,10 @@ static void streams_are_refused(void **state)
 	struct nib_device *device = test_device("scalar", 1);
 	uint8_t codes[8] = {0}, scales[1] = {0x38};
 	float data[16] = {0}, c = 0;
-	const struct nib_nvfp4 q = {codes, scales, .rows = 1, .k = 16};
-	const struct nib_dense x = {data, NIB_FP32, .rows = 1, .cols = 16};
+	const struct nib_fp4 q = {codes, scales, .rows = 1, .k = 16};
+	const struct nib_dense x = {data, NIB_DTYPE_FP32, .rows = 1, .cols = 16};
 	struct nib_problem problem = {
-	    .a = q, .b = q, .c = {&c, NIB_FP32, .rows = 1, .cols = 1}};
+	    .a = q, .b = q, .c = {&c, NIB_DTYPE_FP32, .rows = 1, .cols = 1}};
 	const struct nib_call_options call = {sizeof(call), codes};
 	const struct nib_dequantize_options dequantize = {sizeof(dequantize), codes,
 							  NULL};
@@ -134,23 +138,25 @@ static void streams_are_refused(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_device_wait(device, codes, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_wait(device, codes, &err), NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "must be NULL on 'cpu'");
 	assert_int_equal(nib_dequantize(device, &q, 1, &x, &dequantize, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "options.stream = 0x");
 	assert_int_equal(nib_convert_scales(device, &q, &q, &call, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "options.stream = 0x");
 	assert_int_equal(nib_quantize(device, &x, &q, &quantize, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "options.stream = 0x");
 	assert_int_equal(
-	    nib_plan_create(device, NIB_GEMM, &problem, 1, NULL, &plan, NULL), NIB_OK);
-	assert_int_equal(nib_run(plan, &problem, 1, &run, &err), NIB_BAD_ARGUMENT);
+	    nib_plan_create(device, NIB_OP_GEMM, &problem, 1, NULL, &plan, NULL),
+	    NIB_STATUS_OK);
+	assert_int_equal(nib_run(plan, &problem, 1, &run, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "options.stream = 0x");
 	run.stream = NULL;
-	assert_int_equal(nib_run(plan, &problem, 1, &run, &err), NIB_OK);
+	assert_int_equal(nib_run(plan, &problem, 1, &run, &err), NIB_STATUS_OK);
 	nib_plan_free(plan);
 	nib_device_close(device);
 }
@@ -161,15 +167,16 @@ static void global_by_pointer(void **state)
 	struct nib_device *device = test_device("scalar", 1);
 	uint8_t codes[2][8], scales[2][1];
 	float data[16], global = 0.03125f, used = -1;
-	struct nib_nvfp4 q = {codes[0], scales[0], .rows = 1, .k = 16};
-	const struct nib_dense x = {data, NIB_FP32, .rows = 1, .cols = 16};
+	struct nib_fp4 q = {codes[0], scales[0], .rows = 1, .k = 16};
+	const struct nib_dense x = {data, NIB_DTYPE_FP32, .rows = 1, .cols = 16};
 	struct nib_quantize_options options = {sizeof(options), .global = global};
 	struct nib_error err;
 
 	(void)state;
 	for (int i = 0; i < 16; i++)
 		data[i] = (float)(i - 7) * 0.7f;
-	assert_int_equal(nib_quantize(device, &x, &q, &options, &used, NULL), NIB_OK);
+	assert_int_equal(nib_quantize(device, &x, &q, &options, &used, NULL),
+			 NIB_STATUS_OK);
 	assert_true(used == global);
 
 	used = -1;
@@ -177,17 +184,18 @@ static void global_by_pointer(void **state)
 	q.scales = scales[1];
 	options.global_pointer = &global;
 	assert_int_equal(nib_quantize(device, &x, &q, &options, &used, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "options.global = 0.03125: must be 0");
 	options.global = 0;
-	assert_int_equal(nib_quantize(device, &x, &q, &options, &used, NULL), NIB_OK);
+	assert_int_equal(nib_quantize(device, &x, &q, &options, &used, NULL),
+			 NIB_STATUS_OK);
 	assert_true(used == -1);
 	assert_memory_equal(codes[1], codes[0], 8);
 	assert_int_equal(scales[1][0], scales[0][0]);
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
 		global = refused[i];
 		assert_int_equal(nib_quantize(device, &x, &q, &options, NULL, &err),
-				 NIB_BAD_ARGUMENT);
+				 NIB_STATUS_BAD_ARGUMENT);
 		check_message(&err, "options.global_pointer = ");
 	}
 	nib_device_close(device);
@@ -205,7 +213,7 @@ static void backends_are_listed_best_first(void **state)
 	assert_true(count >= 4);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(nib_backend_get_info(count - 4 + i, &info, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		assert_string_equal(info.backend, sets[i]);
 		/* What runs everywhere has no reason not to. */
 		if (i == 3)
@@ -213,7 +221,8 @@ static void backends_are_listed_best_first(void **state)
 		else
 			assert_int_equal(info.is_open, !info.reason[0]);
 	}
-	assert_int_equal(nib_backend_get_info(count, &info, NULL), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_backend_get_info(count, &info, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
 }
 
 int main(void)

@@ -30,10 +30,10 @@ static void what_fits_is_whole(void **state)
 
 	(void)state;
 	text_of(text, CAPACITY, "\xC3\xA9");
-	assert_int_equal(nib_fail(&err, NIB_IO, "%s", text), NIB_IO);
-	assert_int_equal(err.status, NIB_IO);
+	assert_int_equal(nib_fail(&err, NIB_STATUS_IO, "%s", text), NIB_STATUS_IO);
+	assert_int_equal(err.status, NIB_STATUS_IO);
 	assert_string_equal(err.message, text);
-	assert_int_equal(nib_fail(NULL, NIB_IO, "%s", text), NIB_IO);
+	assert_int_equal(nib_fail(NULL, NIB_STATUS_IO, "%s", text), NIB_STATUS_IO);
 }
 
 /* The end of the capacity falls on each byte of a character in turn. */
@@ -51,7 +51,7 @@ static void a_cut_falls_between_characters(void **state)
 		for (size_t kept = 0; kept <= length; kept++) {
 			text_of(text, CAPACITY - kept + length, characters[i]);
 			strcat(text, "tail");
-			nib_fail(&err, NIB_BAD_FILE, "%s", text);
+			nib_fail(&err, NIB_STATUS_BAD_FILE, "%s", text);
 			assert_int_equal(strlen(err.message),
 					 kept == length ? CAPACITY : CAPACITY - kept);
 			assert_memory_equal(err.message, text, strlen(err.message));
@@ -68,7 +68,7 @@ static void text_that_is_not_utf8(void **state)
 	(void)state;
 	memset(text, 0x80, sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
-	nib_fail(&err, NIB_IO, "%s", text);
+	nib_fail(&err, NIB_STATUS_IO, "%s", text);
 	assert_int_equal(strlen(err.message), CAPACITY);
 }
 
@@ -122,22 +122,25 @@ static void errors_carry_their_argument(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		memset(&err, 'x', sizeof(err));
-		assert_int_equal(nib_fail_at(&err, NIB_BAD_ARGUMENT, cases[i].label,
-					     cases[i].member, " = %d: no", 7),
-				 NIB_BAD_ARGUMENT);
-		assert_int_equal(err.status, NIB_BAD_ARGUMENT);
+		assert_int_equal(nib_fail_at(&err, NIB_STATUS_BAD_ARGUMENT,
+					     cases[i].label, cases[i].member,
+					     " = %d: no", 7),
+				 NIB_STATUS_BAD_ARGUMENT);
+		assert_int_equal(err.status, NIB_STATUS_BAD_ARGUMENT);
 		assert_string_equal(err.argument, cases[i].want);
 		snprintf(want, sizeof(want), "%s = 7: no", cases[i].want);
 		assert_string_equal(err.message, want);
 	}
-	nib_fail_argument(&err, NIB_UNSUPPORTED, "shape", "[%d] = 3", 2);
+	nib_fail_argument(&err, NIB_STATUS_UNSUPPORTED, "shape", "[%d] = 3", 2);
 	assert_string_equal(err.argument, "shape");
 	assert_string_equal(err.message, "shape[2] = 3");
-	nib_fail(&err, NIB_IO, "x.safetensors: no");
+	nib_fail(&err, NIB_STATUS_IO, "x.safetensors: no");
 	assert_string_equal(err.argument, "");
 	assert_string_equal(err.message, "x.safetensors: no");
-	assert_int_equal(nib_fail_argument(NULL, NIB_IO, "a", " b"), NIB_IO);
-	assert_int_equal(nib_fail_at(NULL, NIB_IO, nib_label("a"), "b", " c"), NIB_IO);
+	assert_int_equal(nib_fail_argument(NULL, NIB_STATUS_IO, "a", " b"),
+			 NIB_STATUS_IO);
+	assert_int_equal(nib_fail_at(NULL, NIB_STATUS_IO, nib_label("a"), "b", " c"),
+			 NIB_STATUS_IO);
 }
 
 /* A text that is longer than its field is cut, and so is what follows. */
@@ -148,7 +151,7 @@ static void a_long_argument_is_cut(void **state)
 
 	(void)state;
 	text_of(text, CAPACITY, "");
-	nib_fail_argument(&err, NIB_BAD_ARGUMENT, text, " = %s", text);
+	nib_fail_argument(&err, NIB_STATUS_BAD_ARGUMENT, text, " = %s", text);
 	assert_int_equal(strlen(err.argument), sizeof(err.argument) - 1);
 	assert_int_equal(strlen(err.message), CAPACITY);
 	assert_memory_equal(err.message, err.argument, strlen(err.argument));
@@ -170,25 +173,26 @@ static void public_functions_name_their_argument(void **state)
 	assert_string_equal(err.argument, "name");
 	nib_device_open("cpu", &options, &device, &err);
 	assert_string_equal(err.argument, "options.threads");
-	assert_int_equal(nib_device_open("cpu", NULL, &device, &err), NIB_OK);
-	nib_plan_create(device, NIB_GEMM, &problem, 1, NULL, &plan, &err);
+	assert_int_equal(nib_device_open("cpu", NULL, &device, &err), NIB_STATUS_OK);
+	nib_plan_create(device, NIB_OP_GEMM, &problem, 1, NULL, &plan, &err);
 	assert_string_equal(err.argument, "problems[0].a.k");
 	nib_device_close(device);
 	/* What the operating system says is about no argument. */
 	nib_file_open("/none/at/all", &file, &err);
-	assert_int_equal(err.status, NIB_IO);
+	assert_int_equal(err.status, NIB_STATUS_IO);
 	assert_string_equal(err.argument, "");
 }
 
 static void every_status_has_a_name(void **state)
 {
 	(void)state;
-	for (int i = NIB_OK; i <= NIB_DEVICE_FAILED; i++)
-		for (int j = NIB_OK; j < i; j++)
+	for (int i = NIB_STATUS_OK; i <= NIB_STATUS_DEVICE_FAILED; i++)
+		for (int j = NIB_STATUS_OK; j < i; j++)
 			assert_string_not_equal(nib_status_name((enum nib_status)i),
 						nib_status_name((enum nib_status)j));
-	assert_string_equal(nib_status_name((enum nib_status)(NIB_DEVICE_FAILED + 1)),
-			    "unknown status");
+	assert_string_equal(
+	    nib_status_name((enum nib_status)(NIB_STATUS_DEVICE_FAILED + 1)),
+	    "unknown status");
 }
 
 int main(void)

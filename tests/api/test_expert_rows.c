@@ -26,7 +26,7 @@ static void begins_of_ends(void **state)
 		memset(got_scales, 0x55, sizeof(got_scales));
 		assert_int_equal(
 		    nib_expert_rows(device, ends, n, got_rows, got_scales, NULL, NULL),
-		    NIB_OK);
+		    NIB_STATUS_OK);
 		assert_memory_equal(got_rows, rows, (size_t)(n + 1) * sizeof(*rows));
 		assert_memory_equal(got_scales, scales, (size_t)n * sizeof(*scales));
 		assert_int_equal(got_rows[n + 1], 0x55555555);
@@ -34,7 +34,8 @@ static void begins_of_ends(void **state)
 	}
 	memset(got_rows, 0x55, sizeof(got_rows));
 	assert_int_equal(
-	    nib_expert_rows(device, ends, EXPERTS, got_rows, NULL, NULL, NULL), NIB_OK);
+	    nib_expert_rows(device, ends, EXPERTS, got_rows, NULL, NULL, NULL),
+	    NIB_STATUS_OK);
 	assert_memory_equal(got_rows, rows, sizeof(rows));
 	nib_device_close(device);
 }
@@ -48,7 +49,7 @@ static void ends_of_anything(void **state)
 
 	(void)state;
 	assert_int_equal(nib_expert_rows(device, ends, 4, rows, scales, NULL, NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_memory_equal(rows + 1, ends, sizeof(ends));
 	nib_device_close(device);
 }
@@ -89,7 +90,7 @@ static void refusals(void **state)
 						 cases[i].experts, cases[i].rows,
 						 cases[i].scales, cases[i].options,
 						 &err),
-				 NIB_BAD_ARGUMENT);
+				 NIB_STATUS_BAD_ARGUMENT);
 		if (strncmp(err.message, cases[i].message, strlen(cases[i].message)) !=
 		    0)
 			fail_msg("case %zu: %s", i, err.message);

@@ -71,7 +71,7 @@ static int64_t get_id(const struct bed *bed, int64_t slot)
 	return narrow;
 }
 
-static struct nib_packed *pack(struct nib_device *device, const struct nib_nvfp4 *v)
+static struct nib_packed *pack(struct nib_device *device, const struct nib_fp4 *v)
 {
 	struct nib_packed *packed;
 	struct nib_error err;
@@ -128,10 +128,14 @@ static struct bed *bed_new(struct rng *rng, struct nib_device *device,
 	assert_non_null(bed);
 	bed->in1 = 0.01f;
 	bed->in2 = 0.02f;
-	bed->gate = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_LINEAR, middle, 5, 3);
-	bed->up = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_TILED_128X4, middle, 0, 0);
-	bed->down = test_nvfp4_new(rng, COLS, WIDTH, EXPERTS, NIB_LINEAR, middle, 0, 0);
-	bed->a = test_nvfp4_new(rng, s->tokens, K, 1, NIB_LINEAR, middle, 1, 2);
+	bed->gate = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_SCALE_LAYOUT_LINEAR,
+				   middle, 5, 3);
+	bed->up = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_SCALE_LAYOUT_TILED_128X4,
+				 middle, 0, 0);
+	bed->down = test_nvfp4_new(rng, COLS, WIDTH, EXPERTS, NIB_SCALE_LAYOUT_LINEAR,
+				   middle, 0, 0);
+	bed->a =
+	    test_nvfp4_new(rng, s->tokens, K, 1, NIB_SCALE_LAYOUT_LINEAR, middle, 1, 2);
 	bed->x = test_dense_new(s->dtype, s->tokens, K, 1, 8);
 	bed->y = test_dense_new(s->dtype, s->tokens, COLS, 1, 7);
 	for (int64_t i = 0; i < s->tokens * K; i++)
@@ -180,7 +184,7 @@ static void run(struct nib_device *device, const struct nib_moe_layer *layer)
 	struct nib_error err;
 
 	if (nib_moe_layer_plan_create(device, layer, NULL, &plan, &err) ||
-	    nib_run_moe_layer(plan, layer, NULL, &err))
+	    nib_moe_layer_run(plan, layer, NULL, &err))
 		fail_msg("%s", err.message);
 	nib_moe_layer_plan_free(plan);
 }
@@ -189,8 +193,8 @@ static void run(struct nib_device *device, const struct nib_moe_layer *layer)
 
 /* Codes and scales of one row. */
 struct row {
-	uint8_t codes[K / 2], scales[K / NIB_BLOCK];
-	struct nib_nvfp4 view;
+	uint8_t codes[K / 2], scales[K / NIB_NVFP4_BLOCK];
+	struct nib_fp4 view;
 };
 
 static void quantize_row(struct nib_device *device, struct nib_dense x, float global,
@@ -200,7 +204,7 @@ static void quantize_row(struct nib_device *device, struct nib_dense x, float gl
 	    .struct_bytes = sizeof(options), .global = global, .saturate = 1};
 	struct nib_error err;
 
-	q->view = (struct nib_nvfp4){
+	q->view = (struct nib_fp4){
 	    .codes = q->codes, .scales = q->scales, .rows = 1, .k = x.cols};
 	x.rows = 1;
 	if (nib_quantize(device, &x, &q->view, &options, NULL, &err))
@@ -208,12 +212,12 @@ static void quantize_row(struct nib_device *device, struct nib_dense x, float gl
 }
 
 /* Matrix e of a stack. */
-static struct nib_nvfp4 matrix(const struct nib_nvfp4 *stack, int64_t e)
+static struct nib_fp4 matrix(const struct nib_fp4 *stack, int64_t e)
 {
-	struct nib_nvfp4 v = *stack;
+	struct nib_fp4 v = *stack;
 
-	v.codes = nib_nvfp4_row(stack, e, 0);
-	v.scales = nib_nvfp4_scales(stack, e);
+	v.codes = nib_fp4_row(stack, e, 0);
+	v.scales = nib_fp4_scales(stack, e);
 	v.batch = 1;
 	v.batch_stride_bytes = v.scale_batch_stride_bytes = 0;
 	return v;
@@ -239,16 +243,16 @@ static double h_of(const struct nib_moe_layer *l, double g, double u)
 	double v;
 
 	switch (l->activation) {
-	case NIB_MOE_SWIGLU:
+	case NIB_MOE_ACTIVATION_SWIGLU:
 		return g * sigmoid(g) * u;
-	case NIB_MOE_SWIGLU_CLAMPED:
+	case NIB_MOE_ACTIVATION_SWIGLU_CLAMPED:
 		v = fmin(g, l->limit);
 		u = fmax(fmin(u, l->limit), -l->limit);
 		return v * sigmoid(l->swish * v) * (u + l->up_bias);
-	case NIB_MOE_GELU:
+	case NIB_MOE_ACTIVATION_GELU:
 		v = sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g);
 		return 0.5 * g * (1 + tanh(v)) * u;
-	case NIB_MOE_RELU2:
+	case NIB_MOE_ACTIVATION_RELU2:
 		break;
 	}
 	/* fp32 rounds the square before h is rounded. */
@@ -257,7 +261,7 @@ static double h_of(const struct nib_moe_layer *l, double g, double u)
 
 /* The row of a slot; A is a NVFP4 row or the dense row x. */
 static void slot_row(struct nib_device *device, const struct bed *bed,
-		     const struct nib_nvfp4 *a, struct nib_dense x, int64_t e,
+		     const struct nib_fp4 *a, struct nib_dense x, int64_t e,
 		     struct nib_dense out)
 {
 	const struct nib_moe_layer *l = &bed->layer;
@@ -265,7 +269,7 @@ static void slot_row(struct nib_device *device, const struct bed *bed,
 	float g[WIDTH], u[WIDTH];
 	uint8_t h_data[WIDTH * 4];
 	struct nib_dense h = {.data = h_data,
-			      .dtype = is_nvfp4 ? NIB_FP32 : l->x.dtype,
+			      .dtype = is_nvfp4 ? NIB_DTYPE_FP32 : l->x.dtype,
 			      .rows = 1,
 			      .cols = WIDTH};
 	struct nib_problem p = {.activations = l->activations,
@@ -277,16 +281,16 @@ static void slot_row(struct nib_device *device, const struct bed *bed,
 				.c = h};
 	struct row q;
 
-	p.a = a ? *a : (struct nib_nvfp4){0};
-	if (l->activation == NIB_MOE_SWIGLU) {
-		multiply(device, NIB_DUAL_GEMM, &p);
+	p.a = a ? *a : (struct nib_fp4){0};
+	if (l->activation == NIB_MOE_ACTIVATION_SWIGLU) {
+		multiply(device, NIB_OP_DUAL_GEMM, &p);
 	} else {
 		p.c = (struct nib_dense){.data = g, .rows = 1, .cols = WIDTH};
-		multiply(device, NIB_GEMM, &p);
+		multiply(device, NIB_OP_GEMM, &p);
 		p.c.data = u;
 		p.b = p.b2;
 		p.alpha = p.alpha2;
-		multiply(device, NIB_GEMM, &p);
+		multiply(device, NIB_OP_GEMM, &p);
 		for (int i = 0; i < WIDTH; i++)
 			set(&h, 0, i, h_of(l, g[i], u[i]));
 	}
@@ -299,7 +303,7 @@ static void slot_row(struct nib_device *device, const struct bed *bed,
 		quantize_row(device, h, bed->in2, &q);
 		p.a = q.view;
 	}
-	multiply(device, NIB_GEMM, &p);
+	multiply(device, NIB_OP_GEMM, &p);
 }
 
 /* Token t of y into want. */
@@ -311,7 +315,7 @@ static void define(struct nib_device *device, const struct bed *bed, int64_t t,
 	const struct nib_dense out = {
 	    .data = data, .dtype = l->y.dtype, .rows = 1, .cols = COLS};
 	struct nib_dense x = l->x;
-	struct nib_nvfp4 a = bed->a.view;
+	struct nib_fp4 a = bed->a.view;
 	struct row q;
 	const bool is_nvfp4 = l->activations == NIB_ACTIVATIONS_NVFP4;
 
@@ -319,8 +323,8 @@ static void define(struct nib_device *device, const struct bed *bed, int64_t t,
 	x.data =
 	    (char *)x.data + t * x.row_stride_elems * (int64_t)nib_dtype_bytes(x.dtype);
 	x.rows = 1;
-	a.codes = nib_nvfp4_row(&bed->a.view, 0, t);
-	a.scales = nib_nvfp4_scale(&bed->a.view, 0, t, 0);
+	a.codes = nib_fp4_row(&bed->a.view, 0, t);
+	a.scales = nib_fp4_scale(&bed->a.view, 0, t, 0);
 	a.rows = 1;
 	if (is_nvfp4 && !l->is_quantized) {
 		quantize_row(device, x, bed->in1, &q);
@@ -352,7 +356,8 @@ static double slack_of(const struct nib_moe_layer *l)
 {
 	static const double steps[] = {0x1p-19, 0x1p-10, 0x1p-7};
 
-	if (l->activation == NIB_MOE_SWIGLU || l->activation == NIB_MOE_RELU2)
+	if (l->activation == NIB_MOE_ACTIVATION_SWIGLU ||
+	    l->activation == NIB_MOE_ACTIVATION_RELU2)
 		return 0;
 	return steps[l->y.dtype];
 }
@@ -425,7 +430,7 @@ static void definition(void **state)
 			/* Where h is quantised it must have the same bits. */
 			const int act = kind == NIB_ACTIVATIONS_DENSE
 					    ? i / 3 % 4
-					    : i / 3 % 4 / 2 * NIB_MOE_RELU2;
+					    : i / 3 % 4 / 2 * NIB_MOE_ACTIVATION_RELU2;
 			const struct spec s = {
 			    .activations = (enum nib_activations)kind,
 			    .activation = (enum nib_moe_activation)act,
@@ -439,7 +444,8 @@ static void definition(void **state)
 			};
 
 			/* vdpbf16ps sums a row alone in another order. */
-			if (kind == NIB_ACTIVATIONS_DENSE && s.dtype == NIB_BF16 &&
+			if (kind == NIB_ACTIVATIONS_DENSE &&
+			    s.dtype == NIB_DTYPE_BF16 &&
 			    strcmp(test_isas[isa], "avx512") == 0)
 				continue;
 			check(test_isas[isa], 1 + i % 3, &rng, &s);
@@ -454,7 +460,7 @@ static void nothing(void **state)
 	(void)state;
 	for (int i = 0; i < 3 * 3; i++) {
 		const struct spec s = {.activations = (enum nib_activations)(i % 3),
-				       .dtype = NIB_BF16,
+				       .dtype = NIB_DTYPE_BF16,
 				       .tokens = sizes[i / 3][0],
 				       .top_k = sizes[i / 3][1],
 				       .ids_bytes = 4};
@@ -466,8 +472,11 @@ static void nothing(void **state)
 /* No slot is here: zeros, whatever y held. */
 static void elsewhere(void **state)
 {
-	const struct spec s = {
-	    .dtype = NIB_FP32, .tokens = 5, .top_k = 2, .ids_bytes = 8, .offset = 100};
+	const struct spec s = {.dtype = NIB_DTYPE_FP32,
+			       .tokens = 5,
+			       .top_k = 2,
+			       .ids_bytes = 8,
+			       .offset = 100};
 	struct rng rng = rng_new(test_seed());
 	struct nib_device *device = test_device("scalar", 2);
 	struct bed *bed = bed_new(&rng, device, &s);
@@ -497,14 +506,14 @@ static void refuses(struct refusal *r, const struct nib_moe_layer *layer, bool a
 		    enum nib_status want, const char *argument)
 {
 	struct nib_moe_layer_plan *plan = NULL;
-	struct nib_error err = {.status = NIB_OK};
+	struct nib_error err = {.status = NIB_STATUS_OK};
 	enum nib_status status;
 
 	if (at_plan) {
 		status = nib_moe_layer_plan_create(r->device, layer, NULL, &plan, &err);
 		assert_null(plan);
 	} else {
-		status = nib_run_moe_layer(r->plan, layer, NULL, &err);
+		status = nib_moe_layer_run(r->plan, layer, NULL, &err);
 	}
 	if (status != want || strcmp(err.argument, argument) != 0)
 		fail_msg("%d '%s', must be %d '%s': %s", status, err.argument, want,
@@ -515,16 +524,17 @@ static void refuses(struct refusal *r, const struct nib_moe_layer *layer, bool a
 	do {                                                                           \
 		struct nib_moe_layer l = r.bed->layer;                                 \
 		change;                                                                \
-		refuses(&r, &l, at_plan, NIB_BAD_ARGUMENT, argument);                  \
+		refuses(&r, &l, at_plan, NIB_STATUS_BAD_ARGUMENT, argument);           \
 	} while (0)
 
 static void refuse_plans(struct refusal r)
 {
 	REFUSES(true, l.activations = 3, "layer.activations");
 	REFUSES(true, l.activation = 4, "layer.activation");
-	REFUSES(true, (l.activation = NIB_MOE_SWIGLU_CLAMPED, l.limit = -1.0f),
+	REFUSES(true,
+		(l.activation = NIB_MOE_ACTIVATION_SWIGLU_CLAMPED, l.limit = -1.0f),
 		"layer.limit");
-	REFUSES(true, (l.activation = NIB_MOE_SWIGLU_CLAMPED, l.limit = NAN),
+	REFUSES(true, (l.activation = NIB_MOE_ACTIVATION_SWIGLU_CLAMPED, l.limit = NAN),
 		"layer.limit");
 	REFUSES(true, l.ids_bytes = 2, "layer.ids_bytes");
 	REFUSES(true, l.expert_offset = -1, "layer.expert_offset");
@@ -542,7 +552,7 @@ static void refuse_plans(struct refusal r)
 	REFUSES(true, (l.is_quantized = 1, l.activations = NIB_ACTIVATIONS_DENSE),
 		"layer.is_quantized");
 	REFUSES(true,
-		(l.is_quantized = 1, l.a.scale_layout = NIB_TILED_128X4,
+		(l.is_quantized = 1, l.a.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4,
 		 l.a.scale_row_stride_bytes = 0),
 		"layer.a.scale_layout");
 }
@@ -552,8 +562,8 @@ static void refuse_runs(struct refusal r)
 	const float zero = 0, negative = -1;
 
 	REFUSES(false, l.top_k++, "layer.top_k");
-	REFUSES(false, l.activation = NIB_MOE_GELU, "layer.activation");
-	REFUSES(false, l.x.dtype = NIB_FP16, "layer.x");
+	REFUSES(false, l.activation = NIB_MOE_ACTIVATION_GELU, "layer.activation");
+	REFUSES(false, l.x.dtype = NIB_DTYPE_FP16, "layer.x");
 	REFUSES(false, l.x.data = NULL, "layer.x.data");
 	REFUSES(false, l.y.data = NULL, "layer.y.data");
 	REFUSES(false, l.ids = NULL, "layer.ids");
@@ -573,7 +583,7 @@ static void refuse_runs(struct refusal r)
 static void refusals(void **state)
 {
 	const struct spec s = {
-	    .dtype = NIB_FP32, .tokens = 3, .top_k = 2, .ids_bytes = 4};
+	    .dtype = NIB_DTYPE_FP32, .tokens = 3, .top_k = 2, .ids_bytes = 4};
 	struct rng rng = rng_new(test_seed());
 	struct refusal r = {.device = test_device("scalar", 1)};
 	struct nib_error err;
@@ -586,8 +596,8 @@ static void refusals(void **state)
 		fail_msg("%s", err.message);
 	refuse_plans(r);
 	refuse_runs(r);
-	refuses(&r, NULL, true, NIB_BAD_ARGUMENT, "layer");
-	refuses(&r, NULL, false, NIB_BAD_ARGUMENT, "layer");
+	refuses(&r, NULL, true, NIB_STATUS_BAD_ARGUMENT, "layer");
+	refuses(&r, NULL, false, NIB_STATUS_BAD_ARGUMENT, "layer");
 	assert_memory_equal(before, r.bed->y.view.data, 3 * COLS * 4);
 	nib_moe_layer_plan_free(r.plan);
 	nib_moe_layer_plan_free(NULL);
@@ -599,7 +609,7 @@ static void refusals(void **state)
 static void workspaces(void **state)
 {
 	const struct spec s = {
-	    .dtype = NIB_BF16, .tokens = 9, .top_k = 3, .ids_bytes = 4};
+	    .dtype = NIB_DTYPE_BF16, .tokens = 9, .top_k = 3, .ids_bytes = 4};
 	const struct nib_plan_options callers = {.struct_bytes = sizeof(callers),
 						 .caller_workspace = 1};
 	struct nib_run_options options = {.struct_bytes = sizeof(options)};
@@ -615,16 +625,16 @@ static void workspaces(void **state)
 		fail_msg("%s", err.message);
 	bytes = nib_moe_layer_plan_workspace_bytes(plan);
 	assert_int_equal(bytes % 64, 0);
-	assert_int_equal(nib_run_moe_layer(plan, &bed->layer, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_moe_layer_run(plan, &bed->layer, NULL, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "options.workspace");
 	options.workspace = guard_new(bytes);
 	options.workspace_bytes = bytes - 1;
-	assert_int_equal(nib_run_moe_layer(plan, &bed->layer, &options, &err),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_moe_layer_run(plan, &bed->layer, &options, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "options.workspace_bytes");
 	options.workspace_bytes = bytes;
-	if (nib_run_moe_layer(plan, &bed->layer, &options, &err))
+	if (nib_moe_layer_run(plan, &bed->layer, &options, &err))
 		fail_msg("%s", err.message);
 	compare(device, bed, "the caller's workspace");
 	guard_free(options.workspace, bytes);

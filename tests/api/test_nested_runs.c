@@ -22,7 +22,7 @@
 #define DEPTH	 3
 
 static const struct job_spec spec = {
-    .op = NIB_GEMM, .m = 40, .n = 70, .k = 64, .batch = 1, .b_batch = 1};
+    .op = NIB_OP_GEMM, .m = 40, .n = 70, .k = 64, .batch = 1, .b_batch = 1};
 
 /* Jobs of one shape with the plan that all of them run. */
 struct shared {
@@ -60,7 +60,8 @@ static void open_shared(struct shared *s, nib_parallel_for parallel_for)
 					     .parallel_for = parallel_for,
 					     .pool = s};
 
-	assert_int_equal(nib_device_open("cpu", &options, &device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
+			 NIB_STATUS_OK);
 	for (int i = 0; i < DEPTH; i++) {
 		s->jobs[i] = job_of(&rng, &spec);
 		job_run(s->jobs[i], &(struct job_how){.device = device}, "alone");
@@ -126,9 +127,9 @@ static void no_memory_for_another_workspace(void **state)
 		skip();
 	open_shared(&s, starving_for);
 	live = test_alloc_live();
-	status_without_memory = NIB_OK;
+	status_without_memory = NIB_STATUS_OK;
 	job_run_plan(s.jobs[0], s.plan, NULL, "the outer run");
-	assert_int_equal(status_without_memory, NIB_OUT_OF_MEMORY);
+	assert_int_equal(status_without_memory, NIB_STATUS_OUT_OF_MEMORY);
 	assert_int_equal(test_alloc_live(), live);
 	check_bits(&s, 0, "the outer run");
 	/* Nothing was written by the run that failed. */

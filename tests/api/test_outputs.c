@@ -26,7 +26,7 @@ static struct nib_dense output_at(uintptr_t at, int64_t rows, int64_t cols,
 				  int64_t row_stride)
 {
 	return (struct nib_dense){.data = (void *)at,
-				  .dtype = NIB_BF16,
+				  .dtype = NIB_DTYPE_BF16,
 				  .rows = rows,
 				  .cols = cols,
 				  .batch = 1,
@@ -50,7 +50,7 @@ static enum nib_status check(const struct nib_problem *problems, int64_t count,
 	enum nib_status status;
 
 	assert_non_null(scratch);
-	status = nib_valid_outputs(NIB_GEMM, problems, count, scratch, err);
+	status = nib_valid_outputs(NIB_OP_GEMM, problems, count, scratch, err);
 	free(scratch);
 	return status;
 }
@@ -137,14 +137,14 @@ static void as_every_pair_says(void **state)
 		const int64_t count = 1 + below(MOST);
 		const int kind = (int)below(5);
 		const int64_t space = 8 << below(8);
-		struct nib_error err = {.status = NIB_OK};
+		struct nib_error err = {.status = NIB_STATUS_OK};
 		bool want;
 
 		for (int64_t i = 0; i < count; i++)
 			problems[i] = problem_of(
 			    random_output(kind == 4 ? (int)below(4) : kind, space));
 		want = any_pair_overlaps(problems, count);
-		if (want != (check(problems, count, &err) != NIB_OK))
+		if (want != (check(problems, count, &err) != NIB_STATUS_OK))
 			fail_msg("round %d, kind %d, %lld outputs: %s", round, kind,
 				 (long long)count, err.message);
 		refused_ones += want;
@@ -179,7 +179,7 @@ static void inputs_of_others(void **state)
 	(void)state;
 	for (int round = 0; round < 20000; round++) {
 		const int64_t count = 2 + below(MOST - 1);
-		struct nib_error err = {.status = NIB_OK};
+		struct nib_error err = {.status = NIB_STATUS_OK};
 		bool want;
 
 		for (int64_t i = 0; i < count; i++) {
@@ -190,7 +190,7 @@ static void inputs_of_others(void **state)
 		}
 		shuffle(problems, count);
 		want = any_input_overlaps(problems, count);
-		if (want != (check(problems, count, &err) != NIB_OK))
+		if (want != (check(problems, count, &err) != NIB_STATUS_OK))
 			fail_msg("round %d, %lld outputs: %s", round, (long long)count,
 				 err.message);
 		refused_ones += want;

@@ -14,7 +14,7 @@
 #include "common/data.h"
 #include "format/e4m3.h"
 
-static struct nib_quantize_options options_of(enum nib_recipe recipe, float global)
+static struct nib_quantize_options options_of(enum nib_zero_scale recipe, float global)
 {
 	return (struct nib_quantize_options){.struct_bytes =
 						 sizeof(struct nib_quantize_options),
@@ -23,14 +23,14 @@ static struct nib_quantize_options options_of(enum nib_recipe recipe, float glob
 }
 
 static void refuse(struct nib_device *device, const struct nib_dense *x,
-		   const struct nib_nvfp4 *q,
-		   const struct nib_quantize_options *options, const char *what)
+		   const struct nib_fp4 *q, const struct nib_quantize_options *options,
+		   const char *what)
 {
 	struct nib_error err = {0};
 
 	assert_int_equal(nib_quantize(device, x, q, options, NULL, &err),
-			 NIB_BAD_ARGUMENT);
-	assert_int_equal(err.status, NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(err.status, NIB_STATUS_BAD_ARGUMENT);
 	if (strncmp(err.message, what, strlen(what)) != 0)
 		fail_msg("'%s' does not begin with '%s'", err.message, what);
 }
@@ -40,11 +40,11 @@ static void refusals(void **state)
 	struct nib_device *device = test_device("scalar", 1);
 	struct rng rng = rng_new(test_seed());
 	struct nib_quantize_options good = options_of(0, 1.0f), options;
-	struct test_nvfp4 q =
-	    test_nvfp4_new(&rng, 4, 64, 1, NIB_LINEAR, TEST_SCALES_ONE, 0, 0);
-	struct test_dense x = test_dense_new(NIB_FP32, 4, 64, 1, 0);
+	struct test_nvfp4 q = test_nvfp4_new(&rng, 4, 64, 1, NIB_SCALE_LAYOUT_LINEAR,
+					     TEST_SCALES_ONE, 0, 0);
+	struct test_dense x = test_dense_new(NIB_DTYPE_FP32, 4, 64, 1, 0);
 	struct nib_dense xv;
-	struct nib_nvfp4 qv;
+	struct nib_fp4 qv;
 	float amax;
 
 	(void)state;
@@ -57,7 +57,7 @@ static void refusals(void **state)
 		options = options_of(0, bad[i]);
 		refuse(device, &x.view, &q.view, &options, "options.global");
 	}
-	options = options_of((enum nib_recipe)3, 1);
+	options = options_of((enum nib_zero_scale)3, 1);
 	refuse(device, &x.view, &q.view, &options, "options.recipe = 3");
 	xv = x.view;
 	xv.data = NULL;
@@ -80,9 +80,12 @@ static void refusals(void **state)
 	qv = q.view;
 	qv.scales = (uint8_t *)q.view.codes + 1;
 	refuse(device, &x.view, &qv, &good, "q.scales");
-	assert_int_equal(nib_amax(NULL, &x.view, 0, &amax, NULL), NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_amax(device, NULL, 0, &amax, NULL), NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_amax(device, &x.view, 0, NULL, NULL), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_amax(NULL, &x.view, 0, &amax, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_amax(device, NULL, 0, &amax, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_amax(device, &x.view, 0, NULL, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
 	test_nvfp4_free(&q);
 	test_dense_free(&x);
 	nib_device_close(device);
@@ -93,18 +96,19 @@ static void interleaved(void **state)
 {
 	struct nib_device *device = test_device("scalar", 1);
 	const struct nib_quantize_options good = options_of(0, 1.0f);
-	struct test_dense x = test_dense_new(NIB_FP32, 4, 64, 1, 0);
+	struct test_dense x = test_dense_new(NIB_DTYPE_FP32, 4, 64, 1, 0);
 	uint8_t *rows = guard_new(4 * 36);
-	struct nib_nvfp4 q = {.codes = rows,
-			      .scales = rows + 32,
-			      .rows = 4,
-			      .k = 64,
-			      .row_stride_bytes = 36,
-			      .scale_row_stride_bytes = 36};
+	struct nib_fp4 q = {.codes = rows,
+			    .scales = rows + 32,
+			    .rows = 4,
+			    .k = 64,
+			    .row_stride_bytes = 36,
+			    .scale_row_stride_bytes = 36};
 
 	(void)state;
 	memset(x.view.data, 0, x.bytes);
-	assert_int_equal(nib_quantize(device, &x.view, &q, &good, NULL, NULL), NIB_OK);
+	assert_int_equal(nib_quantize(device, &x.view, &q, &good, NULL, NULL),
+			 NIB_STATUS_OK);
 	for (int i = 0; i < 4 * 36; i++)
 		assert_int_equal(rows[i], i % 36 < 32 ? 0 : NIB_E4M3_ONE);
 	q.scales = rows + 31;

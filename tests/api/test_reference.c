@@ -34,12 +34,12 @@ static struct fixture make(int64_t m, int64_t n, int64_t k, int64_t batch,
 {
 	struct fixture f = {.alpha = 0x1.234p-14f, .alpha2 = -0x1.9p-12f};
 
-	f.a = test_nvfp4_new(&rng, m, k, batch, NIB_TILED_128X4, TEST_SCALES_MIDDLE,
-			     gap, 0);
-	f.b = test_nvfp4_new(&rng, n, k, b_batch, NIB_LINEAR, TEST_SCALES_MIDDLE, gap,
-			     gap);
-	f.b2 = test_nvfp4_new(&rng, n, k, b_batch, NIB_TILED_128X4, TEST_SCALES_MIDDLE,
-			      0, 0);
+	f.a = test_nvfp4_new(&rng, m, k, batch, NIB_SCALE_LAYOUT_TILED_128X4,
+			     TEST_SCALES_MIDDLE, gap, 0);
+	f.b = test_nvfp4_new(&rng, n, k, b_batch, NIB_SCALE_LAYOUT_LINEAR,
+			     TEST_SCALES_MIDDLE, gap, gap);
+	f.b2 = test_nvfp4_new(&rng, n, k, b_batch, NIB_SCALE_LAYOUT_TILED_128X4,
+			      TEST_SCALES_MIDDLE, 0, 0);
 	f.c = test_dense_new(dtype, m, n, batch, gap);
 	if (gap) { /* and the other way round */
 		test_nvfp4_between(&f.a.view);
@@ -66,19 +66,19 @@ static void drop(struct fixture *f)
 	test_dense_free(&f->c);
 }
 
-static double element(const struct nib_nvfp4 *v, int64_t batch, int64_t row,
+static double element(const struct nib_fp4 *v, int64_t batch, int64_t row,
 		      int64_t scale_row, int64_t i)
 {
-	const uint8_t byte = nib_nvfp4_row(v, batch, row)[i / 2];
-	const uint8_t scale = *nib_nvfp4_scale(v, batch, scale_row, i / 16);
+	const uint8_t byte = nib_fp4_row(v, batch, row)[i / 2];
+	const uint8_t scale = *nib_fp4_scale(v, batch, scale_row, i / 16);
 
 	return 0.5 * nib_e2m1_twice[byte >> (i % 2 * 4) & 15] *
 	       (double)nib_e4m3_to_float(scale);
 }
 
 /* Exact for the scales and k of these tests: below 2^53 units. */
-static double dot(const struct nib_nvfp4 *a, int64_t a_batch, int64_t a_row,
-		  int64_t scale_row, const struct nib_nvfp4 *b, int64_t b_batch,
+static double dot(const struct nib_fp4 *a, int64_t a_batch, int64_t a_row,
+		  int64_t scale_row, const struct nib_fp4 *b, int64_t b_batch,
 		  int64_t b_row)
 {
 	double sum = 0;
@@ -129,7 +129,8 @@ static bool is_near(float got, double want, enum nib_dtype dtype)
 
 static void every_element_is_written(void **state)
 {
-	static const enum nib_dtype dtypes[3] = {NIB_FP32, NIB_FP16, NIB_BF16};
+	static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
+						 NIB_DTYPE_BF16};
 
 	(void)state;
 	for (int i = 0; i < 12; i++) {
@@ -140,9 +141,9 @@ static void every_element_is_written(void **state)
 		const struct nib_dense *c = &f.problem.c;
 
 		point_at_alphas(&f);
-		assert_int_equal(nib_reference(is_dual ? NIB_DUAL_GEMM : NIB_GEMM,
+		assert_int_equal(nib_reference(is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 					       &f.problem, 1, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		for (int64_t j = 0; j < 3 * 35 * 7; j++) {
 			const int64_t l = j / 245, m = j / 7 % 35, n = j % 7;
 			const int64_t bl = b_batch == 1 ? 0 : l;
@@ -173,38 +174,39 @@ static void every_element_is_written(void **state)
 
 static void empty_sizes_and_k_zero(void **state)
 {
-	struct fixture none = make(0, 5, 16, 1, 1, NIB_FP32, 0);
-	struct fixture k0 = make(2, 3, 0, 1, 1, NIB_FP32, 0);
+	struct fixture none = make(0, 5, 16, 1, 1, NIB_DTYPE_FP32, 0);
+	struct fixture k0 = make(2, 3, 0, 1, 1, NIB_DTYPE_FP32, 0);
 
 	(void)state;
-	assert_int_equal(nib_reference(NIB_GEMM, NULL, 0, NULL), NIB_OK);
-	assert_int_equal(nib_reference(NIB_GEMM, &none.problem, 1, NULL), NIB_OK);
-	if (nib_reference(NIB_GEMM, &k0.problem, 1, NULL) == NIB_OK)
+	assert_int_equal(nib_reference(NIB_OP_GEMM, NULL, 0, NULL), NIB_STATUS_OK);
+	assert_int_equal(nib_reference(NIB_OP_GEMM, &none.problem, 1, NULL),
+			 NIB_STATUS_OK);
+	if (nib_reference(NIB_OP_GEMM, &k0.problem, 1, NULL) == NIB_STATUS_OK)
 		for (int64_t i = 0; i < 6; i++)
 			assert_true(
 			    is_same(nib_dense_get(&k0.problem.c, 0, i / 3, i % 3), 0));
-	assert_int_equal(check(NIB_GEMM, &none.problem, 1, 0, 0).checked, 0);
+	assert_int_equal(check(NIB_OP_GEMM, &none.problem, 1, 0, 0).checked, 0);
 	drop(&none);
 	drop(&k0);
 }
 
 static void nan_scales_reach_their_row_and_column_only(void **state)
 {
-	struct fixture f = make(4, 5, 64, 1, 1, NIB_FP16, 0);
+	struct fixture f = make(4, 5, 64, 1, 1, NIB_DTYPE_FP16, 0);
 	struct nib_check_result r;
 
 	(void)state;
-	*nib_nvfp4_scale(&f.a.view, 0, 2, 3) = 0x7F;
-	*nib_nvfp4_scale(&f.b.view, 0, 4, 0) = 0x7F;
-	nib_reference(NIB_GEMM, &f.problem, 1, NULL);
+	*nib_fp4_scale(&f.a.view, 0, 2, 3) = 0x7F;
+	*nib_fp4_scale(&f.b.view, 0, 4, 0) = 0x7F;
+	nib_reference(NIB_OP_GEMM, &f.problem, 1, NULL);
 	for (int64_t i = 0; i < 20; i++)
 		assert_int_equal(isnan(nib_dense_get(&f.problem.c, 0, i / 5, i % 5)) !=
 				     0,
 				 i / 5 == 2 || i % 5 == 4);
-	assert_int_equal(check(NIB_GEMM, &f.problem, 1, 0, 0).failed, 0);
+	assert_int_equal(check(NIB_OP_GEMM, &f.problem, 1, 0, 0).failed, 0);
 	nib_dense_set_bits(&f.problem.c, 0, 2, 1, 0);
 	nib_dense_set_bits(&f.problem.c, 0, 1, 1, 0x7E00);
-	r = check(NIB_GEMM, &f.problem, 1, 0, 0);
+	r = check(NIB_OP_GEMM, &f.problem, 1, 0, 0);
 	assert_int_equal(r.failed, 2);
 	assert_true(isinf(r.worst_fraction));
 	drop(&f);
@@ -226,9 +228,10 @@ static void moe_equals_its_experts(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++) {
 		const bool is_dual = i & 1, is_padded = i & 2;
-		struct fixture f = make(140, 6, 80, 1, 4, NIB_FP32, 0);
-		struct test_nvfp4 scales = test_nvfp4_new(
-		    &rng, 512, 80, 1, NIB_TILED_128X4, TEST_SCALES_MIDDLE, 0, 0);
+		struct fixture f = make(140, 6, 80, 1, 4, NIB_DTYPE_FP32, 0);
+		struct test_nvfp4 scales =
+		    test_nvfp4_new(&rng, 512, 80, 1, NIB_SCALE_LAYOUT_TILED_128X4,
+				   TEST_SCALES_MIDDLE, 0, 0);
 		struct nib_moe_problem moe = {
 		    .a = f.a.view,
 		    .b = f.b.view,
@@ -244,14 +247,14 @@ static void moe_equals_its_experts(void **state)
 		    .sample_rows = 7,
 		    .seed = 1,
 		};
-		const enum nib_op op = is_dual ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 
 		if (is_padded) {
 			moe.a.scales = scales.view.scales;
 			moe.scale_rows = scale_rows;
 			moe.scale_rows_total = 512;
 		}
-		assert_int_equal(nib_reference_moe(op, &moe, NULL), NIB_OK);
+		assert_int_equal(nib_moe_reference(op, &moe, NULL), NIB_STATUS_OK);
 		for (int64_t m = 0; m < 140; m++) {
 			const int e = m < 4 ? 0 : m < 134 ? 2 : 3;
 			const int64_t s = is_padded ? m - starts[e] + scale_rows[e] : m;
@@ -270,21 +273,25 @@ static void moe_equals_its_experts(void **state)
 				w = (double)alpha2[e] *
 				    dot(&moe.a, 0, m, s, &moe.b2, e, n);
 				if (is_dual)
-					assert_true(is_near(got, dual(v, w), NIB_FP32));
+					assert_true(
+					    is_near(got, dual(v, w), NIB_DTYPE_FP32));
 				else
 					assert_true(is_same(got, (float)v));
 			}
 		}
-		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL), NIB_OK);
+		assert_int_equal(nib_moe_check(op, &moe, NULL, &r, NULL),
+				 NIB_STATUS_OK);
 		assert_int_equal(r.checked, 135 * 6);
 		assert_int_equal(r.failed, 0);
 		nib_dense_set_bits(&f.c.view, 0, 134, 5, 0x4CBEBC20);
-		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL), NIB_OK);
+		assert_int_equal(nib_moe_check(op, &moe, NULL, &r, NULL),
+				 NIB_STATUS_OK);
 		assert_int_equal(r.failed, 1);
 		assert_int_equal(r.problem, 3);
 		assert_int_equal(r.row, 134);
 		assert_int_equal(r.col, 5);
-		assert_int_equal(nib_check_moe(op, &moe, &options, &r, NULL), NIB_OK);
+		assert_int_equal(nib_moe_check(op, &moe, &options, &r, NULL),
+				 NIB_STATUS_OK);
 		assert_int_equal(r.checked, 7 * 6);
 		test_nvfp4_free(&scales);
 		drop(&f);
@@ -318,13 +325,14 @@ static float plain_backend(const struct fixture *f, int64_t row, int64_t col,
 
 static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 {
-	static const enum nib_dtype dtypes[3] = {NIB_FP32, NIB_FP16, NIB_BF16};
+	static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
+						 NIB_DTYPE_BF16};
 
 	(void)state;
 	for (int i = 0; i < 6; i++) {
 		const enum nib_dtype dtype = dtypes[i % 3];
 		const bool is_dual = i > 2;
-		const enum nib_op op = is_dual ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		struct fixture f = make(33, 9, 240, 1, 1, dtype, 3);
 		struct nib_check_result r;
 		uint32_t bits;
@@ -360,7 +368,7 @@ static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 
 static void silu_of_the_wrong_half_fails(void **state)
 {
-	struct fixture f = make(8, 8, 64, 1, 1, NIB_BF16, 0);
+	struct fixture f = make(8, 8, 64, 1, 1, NIB_DTYPE_BF16, 0);
 	struct nib_problem swapped;
 
 	(void)state;
@@ -368,18 +376,18 @@ static void silu_of_the_wrong_half_fails(void **state)
 	swapped = f.problem;
 	swapped.b = f.problem.b2;
 	swapped.b2 = f.problem.b;
-	nib_reference(NIB_DUAL_GEMM, &f.problem, 1, NULL);
-	assert_int_equal(check(NIB_DUAL_GEMM, &f.problem, 1, 0, 0).failed, 0);
-	assert_true(check(NIB_DUAL_GEMM, &swapped, 1, 0, 0).failed > 32);
-	assert_true(check(NIB_GEMM, &f.problem, 1, 0, 0).failed > 32);
+	nib_reference(NIB_OP_DUAL_GEMM, &f.problem, 1, NULL);
+	assert_int_equal(check(NIB_OP_DUAL_GEMM, &f.problem, 1, 0, 0).failed, 0);
+	assert_true(check(NIB_OP_DUAL_GEMM, &swapped, 1, 0, 0).failed > 32);
+	assert_true(check(NIB_OP_GEMM, &f.problem, 1, 0, 0).failed > 32);
 	drop(&f);
 }
 
 /* Poison in c fails everywhere, so failed tells which rows were looked at. */
 static void samples_are_distinct_rows_chosen_by_seed(void **state)
 {
-	struct fixture f[2] = {make(100, 2, 16, 2, 1, NIB_FP32, 0),
-			       make(5, 3, 32, 1, 1, NIB_FP32, 0)};
+	struct fixture f[2] = {make(100, 2, 16, 2, 1, NIB_DTYPE_FP32, 0),
+			       make(5, 3, 32, 1, 1, NIB_DTYPE_FP32, 0)};
 	struct nib_problem problems[2] = {f[0].problem, f[1].problem};
 	int64_t hits[100] = {0};
 
@@ -388,8 +396,9 @@ static void samples_are_distinct_rows_chosen_by_seed(void **state)
 		for (int64_t i = 0; i < 4; i++)
 			nib_dense_set_bits(&f[0].c.view, i / 2, row, i % 2, 0x7FC00000);
 	for (uint64_t seed = 0; seed < 200; seed++) {
-		struct nib_check_result r = check(NIB_GEMM, problems, 2, 10, seed);
-		struct nib_check_result again = check(NIB_GEMM, problems, 2, 10, seed);
+		struct nib_check_result r = check(NIB_OP_GEMM, problems, 2, 10, seed);
+		struct nib_check_result again =
+		    check(NIB_OP_GEMM, problems, 2, 10, seed);
 
 		assert_int_equal(r.checked, 2 * 10 * 2 + 5 * 3);
 		assert_int_equal(r.failed, r.checked);
@@ -409,7 +418,7 @@ static void seeds_name_rows(void **state)
 {
 	static const int64_t rows[2][8] = {{85, 72, 77, 15, 18, 41, 63, 73},
 					   {84, 22, 47, 54, 60, 52, 74, 99}};
-	struct fixture f = make(100, 2, 16, 2, 1, NIB_FP32, 0);
+	struct fixture f = make(100, 2, 16, 2, 1, NIB_DTYPE_FP32, 0);
 
 	(void)state;
 	for (int64_t batch = 0; batch < 2; batch++) {
@@ -418,7 +427,7 @@ static void seeds_name_rows(void **state)
 					   i / 200 == batch ? 0x7FC00000 : 0);
 		for (uint64_t seed = 0; seed < 8; seed++) {
 			const struct nib_check_result r =
-			    check(NIB_GEMM, &f.problem, 1, 1, seed);
+			    check(NIB_OP_GEMM, &f.problem, 1, 1, seed);
 
 			assert_int_equal(r.checked, 4);
 			assert_int_equal(r.batch, batch);
@@ -432,23 +441,24 @@ static void seeds_name_rows(void **state)
 
 static void a_scale_with_a_sign_is_refused(void **state)
 {
-	struct fixture f = make(3, 4, 32, 2, 2, NIB_FP32, 0);
+	struct fixture f = make(3, 4, 32, 2, 2, NIB_DTYPE_FP32, 0);
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	struct nib_error err = {0};
 
 	(void)state;
-	*nib_nvfp4_scale(&f.b.view, 1, 3, 1) = 0x80;
-	assert_int_equal(nib_reference(NIB_GEMM, &f.problem, 1, &err), NIB_BAD_DATA);
+	*nib_fp4_scale(&f.b.view, 1, 3, 1) = 0x80;
+	assert_int_equal(nib_reference(NIB_OP_GEMM, &f.problem, 1, &err),
+			 NIB_STATUS_BAD_DATA);
 	assert_non_null(strstr(err.message, "b"));
 	assert_int_equal(nib_dense_get_bits(&f.c.view, 0, 0, 0), 0x7B7B7B7B);
-	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, NULL, &r, NULL),
-			 NIB_BAD_DATA);
+	assert_int_equal(nib_check(NIB_OP_GEMM, &f.problem, 1, NULL, &r, NULL),
+			 NIB_STATUS_BAD_DATA);
 	drop(&f);
 }
 
 static void bad_arguments_are_refused(void **state)
 {
-	struct fixture f = make(3, 4, 32, 1, 1, NIB_FP32, 0);
+	struct fixture f = make(3, 4, 32, 1, 1, NIB_DTYPE_FP32, 0);
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	struct nib_check_options options = {
 	    .struct_bytes = sizeof(options),
@@ -465,36 +475,38 @@ static void bad_arguments_are_refused(void **state)
 	do {                                                                           \
 		p = f.problem;                                                         \
 		change;                                                                \
-		assert_int_equal(nib_reference(op, &p, 1, NULL), NIB_BAD_ARGUMENT);    \
+		assert_int_equal(nib_reference(op, &p, 1, NULL),                       \
+				 NIB_STATUS_BAD_ARGUMENT);                             \
 		assert_int_equal(nib_check(op, &p, 1, NULL, &r, NULL),                 \
-				 NIB_BAD_ARGUMENT);                                    \
+				 NIB_STATUS_BAD_ARGUMENT);                             \
 	} while (0)
-	REFUSED(p.a.k = 24, NIB_GEMM);
-	REFUSED(p.a.k = 16, NIB_GEMM);
-	REFUSED(p.b.rows = 5, NIB_GEMM);
-	REFUSED(p.c.rows = 2, NIB_GEMM);
-	REFUSED(p.c.dtype = (enum nib_dtype)7, NIB_GEMM);
-	REFUSED(p.b2.rows = 3, NIB_DUAL_GEMM);
-	REFUSED(p.c.data = NULL, NIB_GEMM);
-	REFUSED(p.a.codes = NULL, NIB_GEMM);
-	REFUSED((void)0, NIB_GEMV);
+	REFUSED(p.a.k = 24, NIB_OP_GEMM);
+	REFUSED(p.a.k = 16, NIB_OP_GEMM);
+	REFUSED(p.b.rows = 5, NIB_OP_GEMM);
+	REFUSED(p.c.rows = 2, NIB_OP_GEMM);
+	REFUSED(p.c.dtype = (enum nib_dtype)7, NIB_OP_GEMM);
+	REFUSED(p.b2.rows = 3, NIB_OP_DUAL_GEMM);
+	REFUSED(p.c.data = NULL, NIB_OP_GEMM);
+	REFUSED(p.a.codes = NULL, NIB_OP_GEMM);
+	REFUSED((void)0, NIB_OP_GEMV);
 	REFUSED((void)0, (enum nib_op)9);
-	REFUSED(p.b_packed = (const struct nib_packed *)&f, NIB_GEMM);
-	REFUSED(p.c.data = f.a.view.codes, NIB_GEMM);
+	REFUSED(p.b_packed = (const struct nib_packed *)&f, NIB_OP_GEMM);
+	REFUSED(p.c.data = f.a.view.codes, NIB_OP_GEMM);
 #undef REFUSED
-	assert_int_equal(nib_reference(NIB_GEMM, NULL, INT32_MAX, NULL),
-			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_reference(NIB_GEMM, NULL, -1, NULL), NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_reference(NIB_GEMM, NULL, 0, NULL), NIB_OK);
-	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, &options, &r, NULL),
-			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, &unknown, &r, NULL),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_reference(NIB_OP_GEMM, NULL, INT32_MAX, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_reference(NIB_OP_GEMM, NULL, -1, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_reference(NIB_OP_GEMM, NULL, 0, NULL), NIB_STATUS_OK);
+	assert_int_equal(nib_check(NIB_OP_GEMM, &f.problem, 1, &options, &r, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_check(NIB_OP_GEMM, &f.problem, 1, &unknown, &r, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
 	r.struct_bytes = 0;
-	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, NULL, &r, NULL),
-			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_check(NIB_GEMM, &f.problem, 1, NULL, NULL, NULL),
-			 NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_check(NIB_OP_GEMM, &f.problem, 1, NULL, &r, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_check(NIB_OP_GEMM, &f.problem, 1, NULL, NULL, NULL),
+			 NIB_STATUS_BAD_ARGUMENT);
 	drop(&f);
 }
 

@@ -44,9 +44,9 @@ static struct fixture make(struct sizes s, enum nib_activations activations,
 	struct fixture f = {.alpha = 0x1.234p-4f, .alpha2 = -0x1.9p-3f};
 
 	f.x = test_dense_new(x_dtype, s.m, s.k, s.batch, s.gap);
-	f.b = test_nvfp4_new(&rng, s.n, s.k, s.b_batch, NIB_LINEAR, TEST_SCALES_MIDDLE,
-			     s.gap, s.gap);
-	f.b2 = test_nvfp4_new(&rng, s.n, s.k, s.b_batch, NIB_TILED_128X4,
+	f.b = test_nvfp4_new(&rng, s.n, s.k, s.b_batch, NIB_SCALE_LAYOUT_LINEAR,
+			     TEST_SCALES_MIDDLE, s.gap, s.gap);
+	f.b2 = test_nvfp4_new(&rng, s.n, s.k, s.b_batch, NIB_SCALE_LAYOUT_TILED_128X4,
 			      TEST_SCALES_MIDDLE, 0, 0);
 	f.c = test_dense_new(dtype, s.m, s.n, s.batch, s.gap);
 	if (s.gap) {
@@ -82,10 +82,10 @@ static void drop(struct fixture *f)
 
 /* ---- the slow way ------------------------------------------------------- */
 
-static double weight(const struct nib_nvfp4 *v, int64_t batch, int64_t row, int64_t i)
+static double weight(const struct nib_fp4 *v, int64_t batch, int64_t row, int64_t i)
 {
-	const uint8_t byte = nib_nvfp4_row(v, batch, row)[i / 2];
-	const uint8_t scale = *nib_nvfp4_scale(v, batch, row, i / 16);
+	const uint8_t byte = nib_fp4_row(v, batch, row)[i / 2];
+	const uint8_t scale = *nib_fp4_scale(v, batch, row, i / 16);
 
 	return 0.5 * nib_e2m1_twice[byte >> (i % 2 * 4) & 15] *
 	       (double)nib_e4m3_to_float(scale);
@@ -94,13 +94,13 @@ static double weight(const struct nib_nvfp4 *v, int64_t batch, int64_t row, int6
 static double value(const struct nib_dense *x, enum nib_activations activations,
 		    int64_t batch, int64_t row, int64_t i)
 {
-	float block[NIB_BLOCK];
-	int8_t codes[NIB_BLOCK];
+	float block[NIB_NVFP4_BLOCK];
+	int8_t codes[NIB_NVFP4_BLOCK];
 	float scale;
 
 	if (activations == DENSE)
 		return (double)nib_dense_get(x, batch, row, i);
-	for (int64_t j = 0; j < NIB_BLOCK; j++)
+	for (int64_t j = 0; j < NIB_NVFP4_BLOCK; j++)
 		block[j] = nib_dense_get(x, batch, row, i / 16 * 16 + j);
 	scale = nib_int8_block(codes, block);
 	return codes[i % 16] * (double)scale;
@@ -111,7 +111,7 @@ static double value(const struct nib_dense *x, enum nib_activations activations,
  * the products.
  */
 static double dot(const struct nib_problem *p, int64_t x_batch, int64_t x_row,
-		  const struct nib_nvfp4 *b, int64_t b_batch, int64_t b_row)
+		  const struct nib_fp4 *b, int64_t b_batch, int64_t b_row)
 {
 	double sum = 0;
 
@@ -160,9 +160,9 @@ static void every_element_is_written(void **state)
 		const struct nib_dense *c = &f.problem.c;
 
 		point_at_alphas(&f);
-		assert_int_equal(nib_reference(is_dual ? NIB_DUAL_GEMM : NIB_GEMM,
+		assert_int_equal(nib_reference(is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 					       &f.problem, 1, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		for (int64_t j = 0; j < 3 * 35 * 7; j++) {
 			const int64_t l = j / 245, m = j / 7 % 35, n = j % 7;
 			const int64_t bl = s.b_batch == 1 ? 0 : l;
@@ -180,29 +180,32 @@ static void every_element_is_written(void **state)
 						    "\x7B\x7B\x7B\x7B",
 						    nib_dtype_bytes(dtype));
 		assert_int_equal(
-		    check(is_dual ? NIB_DUAL_GEMM : NIB_GEMM, &f.problem).failed, 0);
+		    check(is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, &f.problem).failed,
+		    0);
 		drop(&f);
 	}
 }
 
 static void empty_sizes_and_k_zero(void **state)
 {
-	struct fixture none =
-	    make((struct sizes){0, 5, 16, 1, 1, 0}, DENSE, NIB_BF16, NIB_FP32);
-	struct fixture k0 =
-	    make((struct sizes){2, 3, 0, 1, 1, 0}, INT8, NIB_FP16, NIB_FP32);
+	struct fixture none = make((struct sizes){0, 5, 16, 1, 1, 0}, DENSE,
+				   NIB_DTYPE_BF16, NIB_DTYPE_FP32);
+	struct fixture k0 = make((struct sizes){2, 3, 0, 1, 1, 0}, INT8, NIB_DTYPE_FP16,
+				 NIB_DTYPE_FP32);
 
 	(void)state;
-	assert_int_equal(nib_reference(NIB_GEMM, &none.problem, 1, NULL), NIB_OK);
-	assert_int_equal(check(NIB_GEMM, &none.problem).checked, 0);
+	assert_int_equal(nib_reference(NIB_OP_GEMM, &none.problem, 1, NULL),
+			 NIB_STATUS_OK);
+	assert_int_equal(check(NIB_OP_GEMM, &none.problem).checked, 0);
 	for (int i = 0; i < 2; i++) {
 		k0.problem.activations = i ? DENSE : INT8;
 		memset(k0.c.view.data, GUARD_POISON, k0.c.bytes);
-		assert_int_equal(nib_reference(NIB_GEMM, &k0.problem, 1, NULL), NIB_OK);
+		assert_int_equal(nib_reference(NIB_OP_GEMM, &k0.problem, 1, NULL),
+				 NIB_STATUS_OK);
 		for (int64_t j = 0; j < 6; j++)
 			assert_int_equal(
 			    nib_dense_get_bits(&k0.problem.c, 0, j / 3, j % 3), 0);
-		assert_int_equal(check(NIB_GEMM, &k0.problem).failed, 0);
+		assert_int_equal(check(NIB_OP_GEMM, &k0.problem).failed, 0);
 	}
 	drop(&none);
 	drop(&k0);
@@ -210,13 +213,14 @@ static void empty_sizes_and_k_zero(void **state)
 
 static void problems_of_a_group_keep_their_k(void **state)
 {
-	struct fixture f[2] = {
-	    make((struct sizes){3, 2, 16, 1, 1, 0}, DENSE, NIB_FP16, NIB_FP32),
-	    make((struct sizes){20, 5, 128, 1, 1, 0}, DENSE, NIB_FP16, NIB_FP32)};
+	struct fixture f[2] = {make((struct sizes){3, 2, 16, 1, 1, 0}, DENSE,
+				    NIB_DTYPE_FP16, NIB_DTYPE_FP32),
+			       make((struct sizes){20, 5, 128, 1, 1, 0}, DENSE,
+				    NIB_DTYPE_FP16, NIB_DTYPE_FP32)};
 	const struct nib_problem problems[2] = {f[0].problem, f[1].problem};
 
 	(void)state;
-	assert_int_equal(nib_reference(NIB_GEMM, problems, 2, NULL), NIB_OK);
+	assert_int_equal(nib_reference(NIB_OP_GEMM, problems, 2, NULL), NIB_STATUS_OK);
 	for (int i = 0; i < 2; i++)
 		for (int64_t j = 0; j < f[i].c.view.rows * f[i].c.view.cols; j++) {
 			const int64_t cols = f[i].c.view.cols;
@@ -224,7 +228,7 @@ static void problems_of_a_group_keep_their_k(void **state)
 			assert_true(is_near(
 			    nib_dense_get(&f[i].c.view, 0, j / cols, j % cols),
 			    dot(&problems[i], 0, j / cols, &problems[i].b, 0, j % cols),
-			    NIB_FP32));
+			    NIB_DTYPE_FP32));
 		}
 	drop(&f[0]);
 	drop(&f[1]);
@@ -236,13 +240,14 @@ static void special_values_stay_in_their_rows(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		struct fixture f = make((struct sizes){4, 5, 64, 1, 1, 0},
-					i ? INT8 : DENSE, NIB_BF16, NIB_FP32);
+		struct fixture f =
+		    make((struct sizes){4, 5, 64, 1, 1, 0}, i ? INT8 : DENSE,
+			 NIB_DTYPE_BF16, NIB_DTYPE_FP32);
 
 		nib_dense_set_bits(&f.x.view, 0, 1, 20, 0xFF80); /* -inf */
 		nib_dense_set_bits(&f.x.view, 0, 3, 63, 0x7FC0);
-		*nib_nvfp4_scale(&f.b.view, 0, 4, 0) = 0x7F;
-		nib_reference(NIB_GEMM, &f.problem, 1, NULL);
+		*nib_fp4_scale(&f.b.view, 0, 4, 0) = 0x7F;
+		nib_reference(NIB_OP_GEMM, &f.problem, 1, NULL);
 		for (int64_t j = 0; j < 20; j++) {
 			const int64_t row = j / 5, col = j % 5;
 			const double w = weight(&f.b.view, 0, col, 20);
@@ -255,11 +260,11 @@ static void special_values_stay_in_their_rows(void **state)
 			else
 				assert_true(isfinite(got));
 		}
-		assert_int_equal(check(NIB_GEMM, &f.problem).failed, 0);
+		assert_int_equal(check(NIB_OP_GEMM, &f.problem).failed, 0);
 		nib_dense_set_bits(&f.c.view, 0, 1, 0, 0x7F7FFFFF);
 		nib_dense_set_bits(&f.c.view, 0, 3, 1, 0);
 		nib_dense_set_bits(&f.c.view, 0, 2, 2, 0x7FC00000);
-		assert_int_equal(check(NIB_GEMM, &f.problem).failed, 3);
+		assert_int_equal(check(NIB_OP_GEMM, &f.problem).failed, 3);
 		drop(&f);
 	}
 }
@@ -273,10 +278,10 @@ static void moe_equals_its_experts(void **state)
 
 	(void)state;
 	for (int i = 0; i < 12; i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		struct fixture f =
 		    make((struct sizes){40, 6, 80, 1, 4, 0}, i & 2 ? INT8 : DENSE,
-			 (enum nib_dtype)(i / 4), NIB_FP32);
+			 (enum nib_dtype)(i / 4), NIB_DTYPE_FP32);
 		const struct nib_moe_problem moe = {
 		    .x = f.x.view,
 		    .activations = f.problem.activations,
@@ -289,7 +294,7 @@ static void moe_equals_its_experts(void **state)
 		};
 		struct nib_check_result r = {.struct_bytes = sizeof(r)};
 
-		assert_int_equal(nib_reference_moe(op, &moe, NULL), NIB_OK);
+		assert_int_equal(nib_moe_reference(op, &moe, NULL), NIB_STATUS_OK);
 		for (int64_t j = 0; j < 40 * 6; j++) {
 			const int64_t m = j / 6, n = j % 6;
 			const int e = m < 4 ? 0 : m < 36 ? 2 : 3;
@@ -304,13 +309,15 @@ static void moe_equals_its_experts(void **state)
 			if (i & 1)
 				v = dual(v, dot(&f.problem, 0, m, &f.b2.view, e, n) *
 						(double)alpha2[e]);
-			assert_true(is_near(got, v, NIB_FP32));
+			assert_true(is_near(got, v, NIB_DTYPE_FP32));
 		}
-		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL), NIB_OK);
+		assert_int_equal(nib_moe_check(op, &moe, NULL, &r, NULL),
+				 NIB_STATUS_OK);
 		assert_int_equal(r.checked, 37 * 6);
 		assert_int_equal(r.failed, 0);
 		nib_dense_set_bits(&f.c.view, 0, 36, 5, 0x4CBEBC20);
-		assert_int_equal(nib_check_moe(op, &moe, NULL, &r, NULL), NIB_OK);
+		assert_int_equal(nib_moe_check(op, &moe, NULL, &r, NULL),
+				 NIB_STATUS_OK);
 		assert_int_equal(r.failed, 1);
 		assert_int_equal(r.problem, 3);
 		assert_int_equal(r.row, 36);
@@ -323,7 +330,7 @@ static void moe_equals_its_experts(void **state)
 
 /* As a CPU would: fp32 products and sums, int8 by blocks. */
 static float plain_backend(const struct fixture *f, int64_t row, int64_t col,
-			   const struct nib_nvfp4 *b)
+			   const struct nib_fp4 *b)
 {
 	const struct nib_problem *p = &f->problem;
 	float sum = 0;
@@ -356,7 +363,7 @@ static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 	for (int i = 0; i < 3 * 2 * 2 * 3; i++) {
 		const enum nib_dtype dtype = (enum nib_dtype)(i % 3);
 		const bool is_dual = i / 3 % 2;
-		const enum nib_op op = is_dual ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		struct fixture f =
 		    make((struct sizes){33, 9, 128, 1, 1, 3}, i / 6 % 2 ? INT8 : DENSE,
 			 (enum nib_dtype)(i / 12), dtype);
@@ -396,18 +403,18 @@ static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 /* Eight bits of A are too few for the bound of all bits, and vice versa. */
 static void int8_is_not_dense(void **state)
 {
-	struct fixture f =
-	    make((struct sizes){8, 8, 64, 1, 1, 0}, DENSE, NIB_FP32, NIB_FP32);
+	struct fixture f = make((struct sizes){8, 8, 64, 1, 1, 0}, DENSE,
+				NIB_DTYPE_FP32, NIB_DTYPE_FP32);
 
 	(void)state;
-	nib_reference(NIB_GEMM, &f.problem, 1, NULL);
-	assert_int_equal(check(NIB_GEMM, &f.problem).failed, 0);
+	nib_reference(NIB_OP_GEMM, &f.problem, 1, NULL);
+	assert_int_equal(check(NIB_OP_GEMM, &f.problem).failed, 0);
 	f.problem.activations = INT8;
-	assert_true(check(NIB_GEMM, &f.problem).failed > 56);
-	nib_reference(NIB_GEMM, &f.problem, 1, NULL);
-	assert_int_equal(check(NIB_GEMM, &f.problem).failed, 0);
+	assert_true(check(NIB_OP_GEMM, &f.problem).failed > 56);
+	nib_reference(NIB_OP_GEMM, &f.problem, 1, NULL);
+	assert_int_equal(check(NIB_OP_GEMM, &f.problem).failed, 0);
 	f.problem.activations = DENSE;
-	assert_true(check(NIB_GEMM, &f.problem).failed > 56);
+	assert_true(check(NIB_OP_GEMM, &f.problem).failed > 56);
 	drop(&f);
 }
 
@@ -427,7 +434,7 @@ static enum nib_status check_as(const struct fixture *f,
 	enum nib_status status;
 
 	p.activations = activations;
-	status = nib_check(NIB_GEMM, &p, 1, &options, &r, &err);
+	status = nib_check(NIB_OP_GEMM, &p, 1, &options, &r, &err);
 	if (status)
 		assert_string_equal(err.argument, "options.arithmetic");
 	return status;
@@ -437,28 +444,31 @@ static void only_bounds_that_are_derived_are_checked(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		const enum nib_status tensor = i ? NIB_OK : NIB_UNSUPPORTED;
+		const enum nib_status tensor =
+		    i ? NIB_STATUS_OK : NIB_STATUS_UNSUPPORTED;
 		struct fixture f = make((struct sizes){3, 4, 32, 1, 1, 0}, DENSE,
-					(enum nib_dtype)i, NIB_FP32);
+					(enum nib_dtype)i, NIB_DTYPE_FP32);
 
-		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_BLOCKS), NIB_OK);
+		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_BLOCKS),
+				 NIB_STATUS_OK);
 		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_FP16_TENSOR),
 				 tensor);
 		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_FP4_TENSOR),
-				 NIB_UNSUPPORTED);
-		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_BLOCKS), NIB_OK);
+				 NIB_STATUS_UNSUPPORTED);
+		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_BLOCKS),
+				 NIB_STATUS_OK);
 		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_FP16_TENSOR),
-				 NIB_UNSUPPORTED);
+				 NIB_STATUS_UNSUPPORTED);
 		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_FP4_TENSOR),
-				 NIB_UNSUPPORTED);
+				 NIB_STATUS_UNSUPPORTED);
 		drop(&f);
 	}
 }
 
 static void bad_data_and_arguments_are_refused(void **state)
 {
-	struct fixture f =
-	    make((struct sizes){3, 4, 32, 2, 2, 0}, DENSE, NIB_FP16, NIB_FP32);
+	struct fixture f = make((struct sizes){3, 4, 32, 2, 2, 0}, DENSE,
+				NIB_DTYPE_FP16, NIB_DTYPE_FP32);
 	struct nib_problem p;
 
 	(void)state;
@@ -466,8 +476,8 @@ static void bad_data_and_arguments_are_refused(void **state)
 	do {                                                                           \
 		p = f.problem;                                                         \
 		change;                                                                \
-		assert_int_equal(nib_reference(NIB_GEMM, &p, 1, NULL),                 \
-				 NIB_BAD_ARGUMENT);                                    \
+		assert_int_equal(nib_reference(NIB_OP_GEMM, &p, 1, NULL),              \
+				 NIB_STATUS_BAD_ARGUMENT);                             \
 	} while (0)
 	REFUSED(p.x.cols = 24);
 	REFUSED(p.x.cols = 16);
@@ -476,8 +486,9 @@ static void bad_data_and_arguments_are_refused(void **state)
 	REFUSED(p.activations = (enum nib_activations)3);
 	REFUSED(p.c.data = p.x.data);
 #undef REFUSED
-	*nib_nvfp4_scale(&f.b.view, 1, 3, 1) = 0x80;
-	assert_int_equal(nib_reference(NIB_GEMM, &f.problem, 1, NULL), NIB_BAD_DATA);
+	*nib_fp4_scale(&f.b.view, 1, 3, 1) = 0x80;
+	assert_int_equal(nib_reference(NIB_OP_GEMM, &f.problem, 1, NULL),
+			 NIB_STATUS_BAD_DATA);
 	assert_int_equal(nib_dense_get_bits(&f.c.view, 0, 0, 0), 0x7B7B7B7B);
 	drop(&f);
 }

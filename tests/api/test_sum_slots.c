@@ -19,7 +19,7 @@ static float value_of(const struct test_dense *m, int64_t row, int64_t col)
 	const int64_t stride = m->view.row_stride_elems;
 	const int64_t at = row * (stride ? stride : m->view.cols) + col;
 
-	return m->view.dtype == NIB_FP32
+	return m->view.dtype == NIB_DTYPE_FP32
 		   ? ((const float *)m->view.data)[at]
 		   : nib_bf16_to_fp32(((const uint16_t *)m->view.data)[at]);
 }
@@ -29,7 +29,7 @@ static void fill(struct rng *rng, struct test_dense *m)
 	for (int64_t i = 0; i < m->view.rows * m->view.cols; i++) {
 		const float x = (float)(rng_below(rng, 65) - 32) / 8;
 
-		if (m->view.dtype == NIB_FP32)
+		if (m->view.dtype == NIB_DTYPE_FP32)
 			((float *)m->view.data)[i] = x;
 		else
 			((uint16_t *)m->view.data)[i] = nib_fp32_to_bf16(x);
@@ -78,7 +78,7 @@ static void check(struct nib_device *device, enum nib_dtype dtype, int64_t token
 		float want =
 		    sum(&rows, slot_rows + t * TOP_K, weights + t * TOP_K, col);
 
-		if (dtype == NIB_BF16)
+		if (dtype == NIB_DTYPE_BF16)
 			want = nib_bf16_to_fp32(nib_fp32_to_bf16(want));
 		if (value_of(&y, t, col) != want)
 			fail_msg("tokens %d, cols %d: y[%d, %d] = %a, not %a",
@@ -99,10 +99,10 @@ static void sums(void **state)
 	(void)state;
 	for (int i = 0; i < 5; i++)
 		for (int64_t tokens = 0; tokens <= 40; tokens += 20) {
-			check(device, NIB_FP32, tokens, cols[i], 7);
-			check(device, NIB_BF16, tokens, cols[i], 90);
+			check(device, NIB_DTYPE_FP32, tokens, cols[i], 7);
+			check(device, NIB_DTYPE_BF16, tokens, cols[i], 90);
 			/* No rows at all: zeros. */
-			check(device, NIB_FP32, tokens, cols[i], 0);
+			check(device, NIB_DTYPE_FP32, tokens, cols[i], 0);
 		}
 	nib_device_close(device);
 }
@@ -114,9 +114,9 @@ static void refusals(void **state)
 	float x[24] = {0}, out[24], weights[6] = {0};
 	int32_t slot_rows[6] = {0, 1, -1, 2, 0, 3};
 	const struct nib_dense rows = {
-	    .data = x, .dtype = NIB_FP32, .rows = 4, .cols = 6};
+	    .data = x, .dtype = NIB_DTYPE_FP32, .rows = 4, .cols = 6};
 	const struct nib_dense y = {
-	    .data = out, .dtype = NIB_FP32, .rows = 2, .cols = 6};
+	    .data = out, .dtype = NIB_DTYPE_FP32, .rows = 2, .cols = 6};
 	struct nib_dense half = rows, wide = rows, gap = rows, two = rows;
 	struct nib_dense many = y, inside = y, few = rows;
 	struct nib_error err;
@@ -151,7 +151,7 @@ static void refusals(void **state)
 	};
 
 	(void)state;
-	half.dtype = NIB_BF16;
+	half.dtype = NIB_DTYPE_BF16;
 	wide.cols = 5;
 	gap.row_stride_elems = 7;
 	gap.rows = two.rows = 2;
@@ -161,7 +161,7 @@ static void refusals(void **state)
 	few.rows = 3;
 	assert_int_equal(
 	    nib_sum_slots(NULL, &rows, slot_rows, weights, 3, &y, NULL, &err),
-	    NIB_BAD_ARGUMENT);
+	    NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.message, "device = NULL: must be an open device");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		memset(out, 0x55, sizeof(out));
@@ -169,7 +169,7 @@ static void refusals(void **state)
 					       cases[i].slot_rows, cases[i].weights,
 					       cases[i].top_k, cases[i].y,
 					       cases[i].options, &err),
-				 NIB_BAD_ARGUMENT);
+				 NIB_STATUS_BAD_ARGUMENT);
 		if (strncmp(err.message, cases[i].message, strlen(cases[i].message)) !=
 		    0)
 			fail_msg("case %zu: %s", i, err.message);

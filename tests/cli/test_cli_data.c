@@ -68,19 +68,19 @@ static void test_floats_are_the_same_in_every_type(void **state)
 	int zero_blocks = 0, subnormal = 0;
 
 	(void)state;
-	data_fill_floats(f32, NIB_FP32, COUNT, &seeds[0]);
-	data_fill_floats(f16, NIB_FP16, COUNT, &seeds[1]);
-	data_fill_floats(bf16, NIB_BF16, COUNT, &seeds[2]);
+	data_fill_floats(f32, NIB_DTYPE_FP32, COUNT, &seeds[0]);
+	data_fill_floats(f16, NIB_DTYPE_FP16, COUNT, &seeds[1]);
+	data_fill_floats(bf16, NIB_DTYPE_BF16, COUNT, &seeds[2]);
 	for (int i = 0; i < COUNT; i++) {
 		assert_true(fabsf(f32[i]) <= 128);
 		assert_true(nib_fp16_to_fp32(f16[i]) == f32[i]);
 		assert_true(nib_bf16_to_fp32(bf16[i]) == f32[i]);
 		subnormal += f32[i] != 0 && fabsf(f32[i]) < 0x1p-8f;
 	}
-	for (int i = 0; i < COUNT; i += NIB_BLOCK) {
+	for (int i = 0; i < COUNT; i += NIB_NVFP4_BLOCK) {
 		float amax = 0;
 
-		for (int j = 0; j < NIB_BLOCK; j++)
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			amax = fmaxf(amax, fabsf(f32[i + j]));
 		zero_blocks += amax == 0;
 	}
@@ -93,10 +93,10 @@ static float x_at(const void *x, enum nib_dtype dtype, int i)
 {
 	const uint16_t *halves = x;
 
-	if (dtype == NIB_FP32)
+	if (dtype == NIB_DTYPE_FP32)
 		return ((const float *)x)[i];
-	return dtype == NIB_FP16 ? nib_fp16_to_fp32(halves[i])
-				 : nib_bf16_to_fp32(halves[i]);
+	return dtype == NIB_DTYPE_FP16 ? nib_fp16_to_fp32(halves[i])
+				       : nib_bf16_to_fp32(halves[i]);
 }
 
 #define X_ROWS 600
@@ -129,7 +129,7 @@ struct seen {
 static struct seen look_at(enum nib_dtype dtype)
 {
 	const float top = ldexpf(1, data_top_exponent(dtype));
-	const float least = dtype == NIB_FP16 ? 0x1p-14f : 0x1p-126f;
+	const float least = dtype == NIB_DTYPE_FP16 ? 0x1p-14f : 0x1p-126f;
 	uint8_t met[512] = {0};
 	struct seen seen = {0};
 
@@ -140,9 +140,9 @@ static struct seen look_at(enum nib_dtype dtype)
 			float v = x_at(x_data, dtype, r * X_COLS + i);
 
 			assert_true(fabsf(v) < top);
-			block = i % NIB_BLOCK ? fmaxf(block, fabsf(v)) : fabsf(v);
+			block = i % NIB_NVFP4_BLOCK ? fmaxf(block, fabsf(v)) : fabsf(v);
 			seen.zero_blocks +=
-			    i % NIB_BLOCK == NIB_BLOCK - 1 && block == 0;
+			    i % NIB_NVFP4_BLOCK == NIB_NVFP4_BLOCK - 1 && block == 0;
 			seen.zero[signbit(v) != 0] += v == 0;
 			seen.negative += v < 0;
 			seen.subnormal += v != 0 && fabsf(v) < least;
@@ -159,7 +159,7 @@ static struct seen look_at(enum nib_dtype dtype)
 static void test_wide_activations(void **state)
 {
 	(void)state;
-	for (enum nib_dtype dtype = NIB_FP32; dtype <= NIB_BF16; dtype++) {
+	for (enum nib_dtype dtype = NIB_DTYPE_FP32; dtype <= NIB_DTYPE_BF16; dtype++) {
 		struct seen seen;
 
 		fill_x(dtype, DATA_FULL, DATA_WIDE);
@@ -173,13 +173,13 @@ static void test_wide_activations(void **state)
 		assert_in_range(seen.exponents, 20, 40);
 	}
 	/* fp16 up to its largest numbers. */
-	assert_int_equal(data_top_exponent(NIB_FP16), 16);
+	assert_int_equal(data_top_exponent(NIB_DTYPE_FP16), 16);
 }
 
 static void test_normal_activations(void **state)
 {
 	(void)state;
-	for (enum nib_dtype dtype = NIB_FP32; dtype <= NIB_BF16; dtype++) {
+	for (enum nib_dtype dtype = NIB_DTYPE_FP32; dtype <= NIB_DTYPE_BF16; dtype++) {
 		double sum = 0, squares = 0;
 
 		fill_x(dtype, DATA_FULL, DATA_NORMAL);
@@ -198,7 +198,7 @@ static void test_normal_activations(void **state)
 static void test_contest_activations(void **state)
 {
 	(void)state;
-	for (enum nib_dtype dtype = NIB_FP32; dtype <= NIB_BF16; dtype++) {
+	for (enum nib_dtype dtype = NIB_DTYPE_FP32; dtype <= NIB_DTYPE_BF16; dtype++) {
 		int seen[13] = {0};
 
 		fill_x(dtype, DATA_CONTEST, DATA_WIDE);

@@ -95,7 +95,7 @@ static void small_specs(void **state)
 	    {300, 65, 80, 1},	{257, 513, 16, 1},  {3, 1000, 1536, 4},
 	    {128, 256, 768, 2},
 	};
-	static const struct contest_spec group = {NIB_GEMM,
+	static const struct contest_spec group = {NIB_OP_GEMM,
 						  6,
 						  {{76, 200, 528, 1},
 						   {0, 200, 528, 1},
@@ -105,9 +105,9 @@ static void small_specs(void **state)
 						   {40, 200, 528, 1}}};
 
 	(void)state;
-	run_shapes(NIB_GEMM, shapes, COUNT(shapes));
-	run_shapes(NIB_DUAL_GEMM, shapes, COUNT(shapes));
-	run_shapes(NIB_GEMV, shapes, COUNT(shapes));
+	run_shapes(NIB_OP_GEMM, shapes, COUNT(shapes));
+	run_shapes(NIB_OP_DUAL_GEMM, shapes, COUNT(shapes));
+	run_shapes(NIB_OP_GEMV, shapes, COUNT(shapes));
 	run_spec(&group);
 }
 
@@ -116,7 +116,7 @@ static void heads_in_tokens(void **state)
 {
 	static const struct contest_size shapes[] = {
 	    {129, 64, 128, 8}, {7, 128, 64, 5}, {40, 129, 272, 3}};
-	static const enum nib_op ops[] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV};
+	static const enum nib_op ops[] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(shapes) * COUNT(ops); i++) {

@@ -17,9 +17,9 @@
 
 /* clang-format off */
 #define ONE(op, m, n, k, l) {op, 1, {{m, n, k, l}}}
-#define GEMM(m, n, k)	 ONE(NIB_GEMM, m, n, k, 1)
-#define DUAL(m, n, k)	 ONE(NIB_DUAL_GEMM, m, n, k, 1)
-#define GEMV(rows, k, l) ONE(NIB_GEMV, 1, rows, k, l)
+#define GEMM(m, n, k)	 ONE(NIB_OP_GEMM, m, n, k, 1)
+#define DUAL(m, n, k)	 ONE(NIB_OP_DUAL_GEMM, m, n, k, 1)
+#define GEMV(rows, k, l) ONE(NIB_OP_GEMV, 1, rows, k, l)
 
 const struct contest_spec contest_tests[] = {
 	GEMM(128, 256, 256), GEMM(128, 1536, 7168), GEMM(128, 3072, 1536),
@@ -34,22 +34,22 @@ const struct contest_spec contest_tests[] = {
 	GEMV(256, 7168, 1), GEMV(256, 7168, 1), GEMV(2432, 4608, 2),
 	GEMV(384, 7168, 2), GEMV(512, 512, 2), GEMV(512, 4096, 2),
 	GEMV(512, 1536, 2),
-	{NIB_GEMM, 2, {{96, 128, 256, 1}, {128, 256, 512, 1}}},
-	{NIB_GEMM, 2, {{256, 512, 256, 1}, {72, 384, 256, 1}}},
-	{NIB_GEMM, 2, {{128, 128, 512, 1}, {128, 256, 256, 1}}},
-	{NIB_GEMM, 3, {{80, 384, 256, 1}, {128, 256, 512, 1},
+	{NIB_OP_GEMM, 2, {{96, 128, 256, 1}, {128, 256, 512, 1}}},
+	{NIB_OP_GEMM, 2, {{256, 512, 256, 1}, {72, 384, 256, 1}}},
+	{NIB_OP_GEMM, 2, {{128, 128, 512, 1}, {128, 256, 256, 1}}},
+	{NIB_OP_GEMM, 3, {{80, 384, 256, 1}, {128, 256, 512, 1},
 		{256, 128, 256, 1}}},
-	{NIB_GEMM, 3, {{64, 128, 512, 1}, {72, 384, 512, 1},
+	{NIB_OP_GEMM, 3, {{64, 128, 512, 1}, {72, 384, 512, 1},
 		{96, 512, 256, 1}}},
-	{NIB_GEMM, 3, {{64, 768, 512, 1}, {256, 128, 256, 1},
+	{NIB_OP_GEMM, 3, {{64, 768, 512, 1}, {256, 128, 256, 1},
 		{128, 256, 512, 1}}},
-	{NIB_GEMM, 3, {{128, 256, 768, 1}, {128, 512, 256, 1},
+	{NIB_OP_GEMM, 3, {{128, 256, 768, 1}, {128, 512, 256, 1},
 		{64, 512, 768, 1}}},
-	{NIB_GEMM, 4, {{128, 128, 512, 1}, {128, 128, 256, 1},
+	{NIB_OP_GEMM, 4, {{128, 128, 512, 1}, {128, 128, 256, 1},
 		{128, 128, 512, 1}, {128, 128, 256, 1}}},
-	{NIB_GEMM, 4, {{40, 512, 256, 1}, {56, 384, 256, 1}, {384, 256, 256, 1},
+	{NIB_OP_GEMM, 4, {{40, 512, 256, 1}, {56, 384, 256, 1}, {384, 256, 256, 1},
 		{512, 128, 256, 1}}},
-	{NIB_GEMM, 4, {{512, 256, 512, 1}, {384, 256, 768, 1},
+	{NIB_OP_GEMM, 4, {{512, 256, 512, 1}, {384, 256, 768, 1},
 		{256, 256, 512, 1}, {128, 256, 768, 1}}},
 };
 const size_t contest_n_tests =
@@ -63,16 +63,16 @@ const struct contest_spec contest_benchmarks[] = {
 	DUAL(512, 3072, 7168),
 	GEMV(7168, 16384, 1), GEMV(4096, 7168, 1), GEMV(7168, 2048, 1),
 	GEMV(4096, 7168, 8), GEMV(7168, 2048, 4),
-	{NIB_GEMM, 8, {{80, 4096, 7168, 1}, {176, 4096, 7168, 1},
+	{NIB_OP_GEMM, 8, {{80, 4096, 7168, 1}, {176, 4096, 7168, 1},
 		{128, 4096, 7168, 1}, {72, 4096, 7168, 1}, {64, 4096, 7168, 1},
 		{248, 4096, 7168, 1}, {96, 4096, 7168, 1},
 		{160, 4096, 7168, 1}}},
-	{NIB_GEMM, 8, {{40, 7168, 2048, 1}, {76, 7168, 2048, 1},
+	{NIB_OP_GEMM, 8, {{40, 7168, 2048, 1}, {76, 7168, 2048, 1},
 		{168, 7168, 2048, 1}, {72, 7168, 2048, 1}, {164, 7168, 2048, 1},
 		{148, 7168, 2048, 1}, {196, 7168, 2048, 1},
 		{160, 7168, 2048, 1}}},
-	{NIB_GEMM, 2, {{192, 3072, 4096, 1}, {320, 3072, 4096, 1}}},
-	{NIB_GEMM, 2, {{128, 4096, 1536, 1}, {384, 4096, 1536, 1}}},
+	{NIB_OP_GEMM, 2, {{192, 3072, 4096, 1}, {320, 3072, 4096, 1}}},
+	{NIB_OP_GEMM, 2, {{128, 4096, 1536, 1}, {384, 4096, 1536, 1}}},
 };
 /* clang-format on */
 const size_t contest_n_benchmarks =
@@ -122,12 +122,12 @@ static void *random_bytes(size_t bytes, uint64_t mask, int shift, uint64_t base,
 	return memory;
 }
 
-size_t contest_codes_bytes(const struct nib_nvfp4 *v)
+size_t contest_codes_bytes(const struct nib_fp4 *v)
 {
 	return (size_t)(v->batch * v->batch_stride_bytes);
 }
 
-size_t contest_scales_bytes(const struct nib_nvfp4 *v)
+size_t contest_scales_bytes(const struct nib_fp4 *v)
 {
 	return (size_t)(v->batch * v->scale_batch_stride_bytes);
 }
@@ -138,16 +138,16 @@ size_t contest_result_bytes(const struct nib_dense *c)
 }
 
 /* [L, stored_rows, K/2]; codes of at most 1.5, scales 1 and 2. */
-static struct nib_nvfp4 operand(int64_t rows, int64_t stored_rows, int64_t k,
-				int64_t batch, uint64_t *seed)
+static struct nib_fp4 operand(int64_t rows, int64_t stored_rows, int64_t k,
+			      int64_t batch, uint64_t *seed)
 {
-	struct nib_nvfp4 v = {
+	struct nib_fp4 v = {
 	    .rows = rows,
 	    .k = k,
 	    .batch = batch,
 	    .row_stride_bytes = k / 2,
 	    .batch_stride_bytes = stored_rows * k / 2,
-	    .scale_layout = NIB_TILED_128X4,
+	    .scale_layout = NIB_SCALE_LAYOUT_TILED_128X4,
 	    .scale_batch_stride_bytes =
 		(stored_rows + 127) / 128 * ((k / 16 + 3) / 4) * 512,
 	};
@@ -161,7 +161,7 @@ static struct nib_nvfp4 operand(int64_t rows, int64_t stored_rows, int64_t k,
 
 static struct nib_dense result(int64_t m, int64_t n, int64_t batch)
 {
-	struct nib_dense c = {.dtype = NIB_FP16,
+	struct nib_dense c = {.dtype = NIB_DTYPE_FP16,
 			      .rows = m,
 			      .cols = n,
 			      .batch = batch,
@@ -176,13 +176,13 @@ static struct nib_dense result(int64_t m, int64_t n, int64_t batch)
 struct nib_problem contest_problem(enum nib_op op, const struct contest_size *s,
 				   uint64_t *seed)
 {
-	const bool is_gemv = op == NIB_GEMV;
+	const bool is_gemv = op == NIB_OP_GEMV;
 	struct nib_problem p;
 
 	memset(&p, 0, sizeof(p));
 	p.a = operand(is_gemv ? 1 : s->m, is_gemv ? 128 : s->m, s->k, s->l, seed);
 	p.b = operand(s->n, s->n, s->k, s->l, seed);
-	if (op == NIB_DUAL_GEMM)
+	if (op == NIB_OP_DUAL_GEMM)
 		p.b2 = operand(s->n, s->n, s->k, s->l, seed);
 	p.c = result(is_gemv ? 1 : s->m, s->n, s->l);
 	return p;
@@ -201,7 +201,7 @@ void contest_free(struct nib_problem *p)
 
 /* ---- the reference ------------------------------------------------------- */
 
-static double value(const struct nib_nvfp4 *v, int64_t batch, int64_t row, int64_t k)
+static double value(const struct nib_fp4 *v, int64_t batch, int64_t row, int64_t k)
 {
 	static const double values[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
 	const uint8_t *codes = v->codes, *scales = v->scales;
@@ -217,7 +217,7 @@ static double value(const struct nib_nvfp4 *v, int64_t batch, int64_t row, int64
 	       ldexp(1 + (scale & 7) / 8.0, (scale >> 3) - 7);
 }
 
-static double *decode(const struct nib_nvfp4 *v, int64_t batch, int64_t row)
+static double *decode(const struct nib_fp4 *v, int64_t batch, int64_t row)
 {
 	double *values = take((size_t)v->k * sizeof(*values));
 
@@ -264,7 +264,7 @@ static double exact(enum nib_op op, const struct nib_problem *p, int64_t batch,
 	double want = dot(a, b, p->a.k);
 
 	free(b);
-	if (op != NIB_DUAL_GEMM)
+	if (op != NIB_OP_DUAL_GEMM)
 		return want;
 	b = decode(&p->b2, batch, col);
 	want = want / (1 + exp(-want)) * dot(a, b, p->a.k);

@@ -46,8 +46,8 @@ struct nib_problem contest_problem(enum nib_op op, const struct contest_size *si
 				   uint64_t *seed);
 void contest_free(struct nib_problem *p);
 /* Bytes of codes, scales and c, as they were allocated. */
-size_t contest_codes_bytes(const struct nib_nvfp4 *v);
-size_t contest_scales_bytes(const struct nib_nvfp4 *v);
+size_t contest_codes_bytes(const struct nib_fp4 *v);
+size_t contest_scales_bytes(const struct nib_fp4 *v);
 size_t contest_result_bytes(const struct nib_dense *c);
 
 /*

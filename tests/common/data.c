@@ -159,18 +159,18 @@ struct test_nvfp4 test_nvfp4_new(struct rng *rng, int64_t rows, int64_t k,
 				 enum test_scales scales, int64_t row_gap_bytes,
 				 int64_t scale_gap_bytes)
 {
-	const int64_t groups = k / NIB_BLOCK;
+	const int64_t groups = k / NIB_NVFP4_BLOCK;
 	const int64_t row_stride = k / 2 + row_gap_bytes;
 	const int64_t scale_stride = groups + scale_gap_bytes;
-	const size_t tiled = nib_scales_bytes(NIB_TILED_128X4, rows, k);
-	const bool linear = layout == NIB_LINEAR;
+	const size_t tiled = nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, rows, k);
+	const bool linear = layout == NIB_SCALE_LAYOUT_LINEAR;
 	struct test_nvfp4 matrix = {0};
 	uint8_t *scale;
 
 	matrix.codes_bytes = stack_bytes(batch, rows, row_stride, k / 2);
 	matrix.scales_bytes = linear ? stack_bytes(batch, rows, scale_stride, groups)
 				     : (size_t)batch * tiled;
-	matrix.view = (struct nib_nvfp4){
+	matrix.view = (struct nib_fp4){
 	    .codes = guard_new(matrix.codes_bytes),
 	    .scales = guard_new(matrix.scales_bytes),
 	    .rows = rows,
@@ -208,7 +208,7 @@ void test_nvfp4_free(struct test_nvfp4 *matrix)
 struct test_dense test_dense_new(enum nib_dtype dtype, int64_t rows, int64_t cols,
 				 int64_t batch, int64_t row_gap)
 {
-	const int64_t elem_bytes = dtype == NIB_FP32 ? 4 : 2;
+	const int64_t elem_bytes = dtype == NIB_DTYPE_FP32 ? 4 : 2;
 	struct test_dense matrix;
 
 	matrix.bytes =
@@ -230,13 +230,13 @@ void test_dense_free(struct test_dense *matrix)
 	memset(matrix, 0, sizeof(*matrix));
 }
 
-void test_nvfp4_between(struct nib_nvfp4 *v)
+void test_nvfp4_between(struct nib_fp4 *v)
 {
-	v->batch_stride_bytes = nib_nvfp4_row_stride_bytes(v);
+	v->batch_stride_bytes = nib_fp4_row_stride_bytes(v);
 	v->row_stride_bytes = v->batch * v->batch_stride_bytes;
-	if (v->scale_layout != NIB_LINEAR)
+	if (v->scale_layout != NIB_SCALE_LAYOUT_LINEAR)
 		return;
-	v->scale_batch_stride_bytes = nib_nvfp4_scale_row_stride_bytes(v);
+	v->scale_batch_stride_bytes = nib_fp4_scale_row_stride_bytes(v);
 	v->scale_row_stride_bytes = v->batch * v->scale_batch_stride_bytes;
 }
 
@@ -259,9 +259,9 @@ struct nib_device *test_device(const char *isa, int threads)
 	struct nib_error err;
 	enum nib_status status = nib_device_open("cpu", &options, &device, &err);
 
-	if (status == NIB_OK)
+	if (status == NIB_STATUS_OK)
 		return device;
-	if (status != NIB_NO_DEVICE)
+	if (status != NIB_STATUS_NO_DEVICE)
 		die(err.message);
 	for (int i = 0; i < TEST_ISAS; i++) {
 		if (strcmp(test_isas[i], isa) != 0 || told[i])

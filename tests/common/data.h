@@ -56,7 +56,7 @@ void *guard_copy(const void *from, size_t bytes);
 
 /* An NVFP4 stack in guarded memory of its own. */
 struct test_nvfp4 {
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 	size_t codes_bytes, scales_bytes;
 };
 
@@ -69,7 +69,7 @@ enum test_scales {
 /*
  * Random codes (all 16) and scales; padding of scales is 0x7F, a NaN.
  * row_gap_bytes, scale_gap_bytes: what lies between rows, filled with poison;
- * scale_gap_bytes is for NIB_LINEAR.
+ * scale_gap_bytes is for NIB_SCALE_LAYOUT_LINEAR.
  */
 struct test_nvfp4 test_nvfp4_new(struct rng *rng, int64_t rows, int64_t k,
 				 int64_t batch, enum nib_scale_layout layout,
@@ -91,7 +91,7 @@ void test_dense_free(struct test_dense *matrix);
  * batches between the rows: the same memory as [rows, batch].  Tiled scales
  * stay as they are.
  */
-void test_nvfp4_between(struct nib_nvfp4 *v);
+void test_nvfp4_between(struct nib_fp4 *v);
 void test_dense_between(struct nib_dense *v);
 
 /* ---- devices ------------------------------------------------------------- */

@@ -26,7 +26,7 @@ void job_poison(struct job *job)
 /* ---- packed weights ------------------------------------------------------ */
 
 static const struct nib_packed *pack(struct nib_device *device,
-				     const struct nib_nvfp4 *view)
+				     const struct nib_fp4 *view)
 {
 	struct nib_packed *packed;
 	struct nib_error err;
@@ -38,7 +38,7 @@ static const struct nib_packed *pack(struct nib_device *device,
 
 void job_pack(struct job *job, const struct job_how *how)
 {
-	const bool is_dual = job->op == NIB_DUAL_GEMM;
+	const bool is_dual = job->op == NIB_OP_DUAL_GEMM;
 
 	if (how->packing == JOB_VIEWS)
 		return;
@@ -86,7 +86,7 @@ struct nib_plan *job_plan(const struct job *job, struct nib_device *device,
 	enum nib_status status;
 
 	if (job->is_moe)
-		status = nib_plan_create_moe(device, job->op, &job->moe, &options,
+		status = nib_moe_plan_create(device, job->op, &job->moe, &options,
 					     &plan, &err);
 	else
 		status = nib_plan_create(device, job->op, job->problems, job->count,
@@ -103,7 +103,7 @@ void job_run_plan(struct job *job, struct nib_plan *plan,
 	enum nib_status status;
 
 	if (job->is_moe)
-		status = nib_run_moe(plan, &job->moe, options, &err);
+		status = nib_moe_run(plan, &job->moe, options, &err);
 	else
 		status = nib_run(plan, job->problems, job->count, options, &err);
 	if (status)
@@ -122,7 +122,7 @@ void job_run(struct job *job, const struct job_how *how, const char *what)
 	job_pack(job, how);
 	plan = job_plan(job, how->device, how->brings_workspace);
 	if (how->brings_workspace) {
-		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
+		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
 		/* Aligned at its start, so its size must be a multiple too. */
 		bytes = info.workspace_bytes;
 		assert_int_equal(bytes % 64, 0);
@@ -168,7 +168,7 @@ void job_check(const struct job *job, const char *what)
 	enum nib_status status;
 
 	if (job->is_moe)
-		status = nib_check_moe(job->op, &job->moe, NULL, &r, &err);
+		status = nib_moe_check(job->op, &job->moe, NULL, &r, &err);
 	else
 		status = nib_check(job->op, job->problems, job->count, NULL, &r, &err);
 	if (status)

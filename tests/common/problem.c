@@ -89,16 +89,16 @@ static uint8_t random_codes(struct rng *rng, enum job_values values)
 	return byte;
 }
 
-static void fill_row(struct rng *rng, const struct nib_nvfp4 *v, enum job_values values,
+static void fill_row(struct rng *rng, const struct nib_fp4 *v, enum job_values values,
 		     int64_t batch, int64_t row)
 {
-	uint8_t *codes = nib_nvfp4_row(v, batch, row);
+	uint8_t *codes = nib_fp4_row(v, batch, row);
 	const bool is_zero = values == JOB_SPARSE && row % 5 == 1;
 
 	for (int64_t i = 0; i < v->k / 2; i++)
 		codes[i] = is_zero ? 0 : random_codes(rng, values);
-	for (int64_t g = 0; g < v->k / NIB_BLOCK; g++)
-		*nib_nvfp4_scale(v, batch, row, g) = random_scale(rng, values);
+	for (int64_t g = 0; g < v->k / NIB_NVFP4_BLOCK; g++)
+		*nib_fp4_scale(v, batch, row, g) = random_scale(rng, values);
 }
 
 /* Bytes of rows of `width`, with gaps after rows and batches. */
@@ -118,11 +118,11 @@ static void set_strides(const struct stack_spec *spec, int64_t width, int64_t ro
 
 struct stack stack_new(struct rng *rng, const struct stack_spec *spec)
 {
-	const int64_t groups = spec->k / NIB_BLOCK;
-	const bool is_linear = spec->layout == NIB_LINEAR;
-	const int64_t tiled =
-	    (int64_t)nib_scales_bytes(NIB_TILED_128X4, spec->rows, spec->k);
-	struct nib_nvfp4 v = {
+	const int64_t groups = spec->k / NIB_NVFP4_BLOCK;
+	const bool is_linear = spec->layout == NIB_SCALE_LAYOUT_LINEAR;
+	const int64_t tiled = (int64_t)nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4,
+							spec->rows, spec->k);
+	struct nib_fp4 v = {
 	    .rows = spec->rows,
 	    .k = spec->k,
 	    .batch = spec->batch,
@@ -138,15 +138,14 @@ struct stack stack_new(struct rng *rng, const struct stack_spec *spec)
 			    &v.scale_batch_stride_bytes);
 	else if (spec->has_gaps)
 		v.scale_batch_stride_bytes = tiled + 513;
-	bytes = span_bytes(spec->batch, nib_nvfp4_batch_stride_bytes(&v), spec->rows,
-			   nib_nvfp4_row_stride_bytes(&v), spec->k / 2);
+	bytes = span_bytes(spec->batch, nib_fp4_batch_stride_bytes(&v), spec->rows,
+			   nib_fp4_row_stride_bytes(&v), spec->k / 2);
 	stack.codes_bytes = guarded_bytes(bytes, spec->is_front);
-	bytes =
-	    is_linear
-		? span_bytes(spec->batch, nib_nvfp4_scale_batch_stride_bytes(&v),
-			     spec->rows, nib_nvfp4_scale_row_stride_bytes(&v), groups)
-		: span_bytes(spec->batch, nib_nvfp4_scale_batch_stride_bytes(&v), 1, 0,
-			     tiled);
+	bytes = is_linear
+		    ? span_bytes(spec->batch, nib_fp4_scale_batch_stride_bytes(&v),
+				 spec->rows, nib_fp4_scale_row_stride_bytes(&v), groups)
+		    : span_bytes(spec->batch, nib_fp4_scale_batch_stride_bytes(&v), 1,
+				 0, tiled);
 	stack.scales_bytes = guarded_bytes(bytes, spec->is_front);
 	v.codes = guard_new(stack.codes_bytes);
 	v.scales = guard_new(stack.scales_bytes);
@@ -237,7 +236,7 @@ static uint32_t random_float(struct rng *rng, enum nib_dtype dtype,
 {
 	const double size =
 	    rng_below(rng, 2) ? 1 + rng_uniform(rng) : -1 - rng_uniform(rng);
-	const bool is_fp16 = dtype == NIB_FP16;
+	const bool is_fp16 = dtype == NIB_DTYPE_FP16;
 	const int range = is_fp16 ? 14 : 24;
 	int exponent = (int)rng_below(rng, 2 * range + 1) - range;
 
@@ -305,8 +304,10 @@ static void make_operands(struct job *job, int i, struct rng *rng,
 	s.layout = spec->b_layout;
 	job->b[i] = stack_new(rng, &s);
 	/* The second weights are laid out the other way. */
-	if (job->op == NIB_DUAL_GEMM) {
-		s.layout = spec->b_layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
+	if (job->op == NIB_OP_DUAL_GEMM) {
+		s.layout = spec->b_layout == NIB_SCALE_LAYOUT_LINEAR
+			       ? NIB_SCALE_LAYOUT_TILED_128X4
+			       : NIB_SCALE_LAYOUT_LINEAR;
 		job->b2[i] = stack_new(rng, &s);
 	}
 	s.rows = m;
@@ -349,7 +350,7 @@ struct job *job_of(struct rng *rng, const struct job_spec *spec)
 /* Gives each expert's scales rows of their own, in falling order. */
 static void move_scales(struct job *job, struct rng *rng, const struct job_spec *spec)
 {
-	const int64_t step = spec->a_layout == NIB_TILED_128X4 ? 128 : 1;
+	const int64_t step = spec->a_layout == NIB_SCALE_LAYOUT_TILED_128X4 ? 128 : 1;
 	struct stack_spec s = {
 	    .k = spec->k,
 	    .batch = 1,
@@ -383,12 +384,12 @@ static void move_scales(struct job *job, struct rng *rng, const struct job_spec 
 /* What rows that no expert has hold must not be looked at. */
 static void spoil_rows(const struct job *job, int64_t first, int64_t end)
 {
-	const struct nib_nvfp4 *a = &job->a[0].view;
+	const struct nib_fp4 *a = &job->a[0].view;
 	const struct nib_dense *x = &job->x[0].view;
 
 	for (int64_t r = first; r < end; r++) {
-		for (int64_t g = 0; g < a->k / NIB_BLOCK; g++)
-			*nib_nvfp4_scale(a, 0, r, g) = 0xff;
+		for (int64_t g = 0; g < a->k / NIB_NVFP4_BLOCK; g++)
+			*nib_fp4_scale(a, 0, r, g) = 0xff;
 		for (int64_t i = 0; i < x->cols; i++)
 			nib_dense_set_bits(x, 0, r, i, 0xffffffff);
 	}

@@ -34,7 +34,7 @@ struct stack_spec {
 
 /* An NVFP4 stack in guarded memory of its own; padding of scales is NaN. */
 struct stack {
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 	size_t codes_bytes, scales_bytes;
 };
 struct stack stack_new(struct rng *rng, const struct stack_spec *spec);

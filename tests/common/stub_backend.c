@@ -26,7 +26,7 @@ static enum nib_status take_plan(struct nib_plan *plan, struct nib_error *err)
 	plan->backend_name = "stub";
 	plan->threads = 1;
 	snprintf(plan->explanation, sizeof(plan->explanation), "nothing runs");
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status note_run(struct nib_plan *plan, const struct nib_run *run,
@@ -37,12 +37,12 @@ static enum nib_status note_run(struct nib_plan *plan, const struct nib_run *run
 	stub.is_repeated = run->is_repeated;
 	if (run->moe) {
 		stub.moe = *run->moe;
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	assert_true(plan->count <= STUB_PROBLEMS);
 	memcpy(stub.problems, run->problems,
 	       (size_t)plan->count * sizeof(*stub.problems));
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 struct nib_device *stub_open(bool is_host)

@@ -14,9 +14,9 @@
 void sums_new(struct sums *s, struct rng *rng, int64_t m, int64_t n, int64_t k,
 	      enum test_scales scales, enum nib_dtype dtype)
 {
-	s->a = test_nvfp4_new(rng, m, k, 1, NIB_LINEAR, scales, 0, 0);
-	s->b = test_nvfp4_new(rng, n, k, 1, NIB_TILED_128X4, scales, 0, 0);
-	s->b2 = test_nvfp4_new(rng, n, k, 1, NIB_LINEAR, scales, 0, 0);
+	s->a = test_nvfp4_new(rng, m, k, 1, NIB_SCALE_LAYOUT_LINEAR, scales, 0, 0);
+	s->b = test_nvfp4_new(rng, n, k, 1, NIB_SCALE_LAYOUT_TILED_128X4, scales, 0, 0);
+	s->b2 = test_nvfp4_new(rng, n, k, 1, NIB_SCALE_LAYOUT_LINEAR, scales, 0, 0);
 	s->c = test_dense_new(dtype, m, n, 1, 0);
 	s->alpha = (float)rng_uniform(rng) * 0x1p-20f;
 	s->alpha2 = (float)rng_uniform(rng) - 0.5f;
@@ -38,7 +38,7 @@ void sums_free(struct sums *s)
 	test_dense_free(&s->c);
 }
 
-void sums_set(const struct nib_nvfp4 *v, int64_t row, int64_t i, int code)
+void sums_set(const struct nib_fp4 *v, int64_t row, int64_t i, int code)
 {
 	uint8_t *byte = (uint8_t *)v->codes + row * (v->k / 2) + i / 2;
 	const int shift = i & 1 ? 4 : 0;
@@ -46,9 +46,9 @@ void sums_set(const struct nib_nvfp4 *v, int64_t row, int64_t i, int code)
 	*byte = (uint8_t)((*byte & ~(15 << shift)) | code << shift);
 }
 
-int sums_code(const struct nib_nvfp4 *v, int64_t row, int64_t i)
+int sums_code(const struct nib_fp4 *v, int64_t row, int64_t i)
 {
-	return nib_nvfp4_row(v, 0, row)[i / 2] >> (i % 2 * 4) & 15;
+	return nib_fp4_row(v, 0, row)[i / 2] >> (i % 2 * 4) & 15;
 }
 
 void sums_cancel(struct sums *s)
@@ -75,7 +75,7 @@ void sums_multiply(enum nib_op op, const struct nib_problem *p, sums_dot *dot,
 		for (int64_t n = 0; n < p->b.rows; n++) {
 			float c = dot(&p->a, m, &p->b, n, order) * *p->alpha;
 
-			if (op == NIB_DUAL_GEMM)
+			if (op == NIB_OP_DUAL_GEMM)
 				c = silu(c) *
 				    (dot(&p->a, m, &p->b2, n, order) * *p->alpha2);
 			nib_dense_set_bits(&p->c, 0, m, n,

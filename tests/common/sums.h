@@ -24,13 +24,13 @@ void sums_new(struct sums *s, struct rng *rng, int64_t m, int64_t n, int64_t k,
 void sums_free(struct sums *s);
 
 /* Code i of a row. */
-void sums_set(const struct nib_nvfp4 *v, int64_t row, int64_t i, int code);
-int sums_code(const struct nib_nvfp4 *v, int64_t row, int64_t i);
+void sums_set(const struct nib_fp4 *v, int64_t row, int64_t i, int code);
+int sums_code(const struct nib_fp4 *v, int64_t row, int64_t i);
 /* The second half of each block of b undoes the first. */
 void sums_cancel(struct sums *s);
 
 /* Row m of a times row n of b as the hardware sums; order: the caller's. */
-typedef float sums_dot(const struct nib_nvfp4 *a, int64_t m, const struct nib_nvfp4 *b,
+typedef float sums_dot(const struct nib_fp4 *a, int64_t m, const struct nib_fp4 *b,
 		       int64_t n, const void *order);
 /* What a backend of that arithmetic writes to c. */
 void sums_multiply(enum nib_op op, const struct nib_problem *p, sums_dot *dot,

@@ -121,7 +121,7 @@ static struct stack_spec x_spec(const struct job_spec *spec, int64_t rows,
 }
 
 /* A itself is left out: a view that breaks every rule. */
-static void spoil(struct nib_nvfp4 *a)
+static void spoil(struct nib_fp4 *a)
 {
 	memset(a, 0x5a, sizeof(*a));
 }
@@ -183,17 +183,18 @@ struct sum {
 	double value, size, weights;
 };
 
-static double weight(const struct nib_nvfp4 *b, int64_t batch, int64_t n, int64_t k)
+static double weight(const struct nib_fp4 *b, int64_t batch, int64_t n, int64_t k)
 {
-	const uint8_t byte = nib_nvfp4_row(b, batch, n)[k / 2];
+	const uint8_t byte = nib_fp4_row(b, batch, n)[k / 2];
 	const int code = k % 2 ? byte >> 4 : byte & 15;
 
 	return nib_e2m1_twice[code] * 0.5 *
-	       (double)nib_e4m3_to_float(*nib_nvfp4_scale(b, batch, n, k / NIB_BLOCK));
+	       (double)nib_e4m3_to_float(
+		   *nib_fp4_scale(b, batch, n, k / NIB_NVFP4_BLOCK));
 }
 
 static struct sum sum_of(const struct nib_dense *x, int64_t xb, int64_t m,
-			 const struct nib_nvfp4 *b, int64_t bb, int64_t n)
+			 const struct nib_fp4 *b, int64_t bb, int64_t n)
 {
 	struct sum s = {0};
 
@@ -234,7 +235,7 @@ static double store_bound(double want, enum nib_dtype dtype)
 /* One problem, or one expert, as the judge sees it. */
 struct judged {
 	const struct nib_dense *x, *c;
-	const struct nib_nvfp4 *b, *b2;
+	const struct nib_fp4 *b, *b2;
 	int64_t first, end; /* rows */
 	int64_t expert;	    /* -1: none */
 	double alpha, alpha2;
@@ -264,7 +265,7 @@ static void judge_element(enum nib_op op, const struct judged *j, int64_t batch,
 	double want = j->alpha * s.value;
 	double bound = sum_bound(&s, k, j->alpha);
 
-	if (op == NIB_DUAL_GEMM) {
+	if (op == NIB_OP_DUAL_GEMM) {
 		const struct sum t = sum_of(j->x, batch, row, j->b2, bb, col);
 		const double u = j->alpha2 * t.value;
 		const double e = sum_bound(&t, k, j->alpha2);
@@ -320,7 +321,7 @@ static bool has_own_order(const struct dense *d, int set)
 	const enum nib_dtype dtype =
 	    d->job->is_moe ? d->job->moe.x.dtype : d->job->problems[0].x.dtype;
 
-	return dtype == NIB_BF16 &&
+	return dtype == NIB_DTYPE_BF16 &&
 	       (set == BF16_SET ||
 		(strcmp(set_names[set], "avx512") == 0 && cpu_prefers_bf16()));
 }
@@ -372,7 +373,7 @@ static struct job_spec random_spec(enum nib_op op, int64_t m, int64_t n, int64_t
 	const uint64_t bits = rng_next(&rng);
 	struct job_spec spec = {
 	    .op = op,
-	    .m = op == NIB_GEMV ? 1 : m,
+	    .m = op == NIB_OP_GEMV ? 1 : m,
 	    .n = n,
 	    .k = k,
 	    .batch = 1,
@@ -419,8 +420,9 @@ static void rows(void **state)
 	(void)state;
 	for (int64_t m = 0; m <= (test_is_small() ? 27 : 40); m++)
 		for (int dtype = 0; dtype < 3; dtype++) {
-			struct job_spec spec = random_spec(
-			    NIB_GEMM, m, ns[(m + dtype) % 6], ks[(m + 2 * dtype) % 5]);
+			struct job_spec spec =
+			    random_spec(NIB_OP_GEMM, m, ns[(m + dtype) % 6],
+					ks[(m + 2 * dtype) % 5]);
 
 			run_case(&spec, (enum nib_dtype)dtype, X_NORMAL);
 		}
@@ -432,8 +434,8 @@ static void columns(void **state)
 
 	(void)state;
 	for (int64_t n = 0; n <= 130; n += n < 66 ? 1 : 9) {
-		struct job_spec spec =
-		    random_spec(n % 3 ? NIB_GEMM : NIB_DUAL_GEMM, ms[n % 4], n, 32);
+		struct job_spec spec = random_spec(
+		    n % 3 ? NIB_OP_GEMM : NIB_OP_DUAL_GEMM, ms[n % 4], n, 32);
 
 		run_case(&spec, random_dtype(), X_WIDE);
 	}
@@ -451,7 +453,7 @@ static void lengths(void **state)
 		for (int dtype = 0; dtype < 3; dtype++) {
 			static const int64_t ms[] = {2, 9, 26};
 			struct job_spec spec =
-			    random_spec(NIB_GEMM, ms[(i + dtype) % 3], 18, ks[i]);
+			    random_spec(NIB_OP_GEMM, ms[(i + dtype) % 3], 18, ks[i]);
 
 			run_case(&spec, (enum nib_dtype)dtype, X_WIDE);
 		}
@@ -459,7 +461,7 @@ static void lengths(void **state)
 
 static void operations(void **state)
 {
-	static const enum nib_op ops[] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV};
+	static const enum nib_op ops[] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV};
 
 	(void)state;
 	for (int i = 0; i < 36; i++) {
@@ -478,7 +480,7 @@ static void many_rows(void **state)
 	(void)state;
 	for (int dtype = 0; dtype < 3; dtype++) {
 		struct job_spec spec =
-		    random_spec(NIB_GEMM, test_is_small() ? 137 : 533, 70, 80);
+		    random_spec(NIB_OP_GEMM, test_is_small() ? 137 : 533, 70, 80);
 
 		run_case(&spec, (enum nib_dtype)dtype, X_NORMAL);
 	}
@@ -488,7 +490,8 @@ static void groups(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 6; i++) {
-		struct dense d = {.job = job_new(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM)};
+		struct dense d = {.job =
+				      job_new(i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM)};
 		static const int64_t ms[] = {1, 0, 40, 7, 25};
 
 		for (int p = 0; p < COUNT(ms); p++) {
@@ -511,8 +514,9 @@ static void experts(void **state)
 
 	(void)state;
 	for (int i = 0; i < 12; i++) {
-		const struct job_spec spec = random_spec(
-		    i / 3 % 2 ? NIB_DUAL_GEMM : NIB_GEMM, 0, 35 + i, 16 * (1 + i % 6));
+		const struct job_spec spec =
+		    random_spec(i / 3 % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 0, 35 + i,
+				16 * (1 + i % 6));
 		struct dense d = dense_moe(&spec, counts[i % 4], 6,
 					   (enum nib_dtype)(i % 3), X_NORMAL);
 
@@ -531,10 +535,10 @@ static void small_integers(void **state)
 	(void)state;
 	for (int i = 0; i < 24; i++) {
 		struct job_spec spec =
-		    random_spec(NIB_GEMM, ms[i % 8], 31 + 7 * i, 16 * (1 + i));
+		    random_spec(NIB_OP_GEMM, ms[i % 8], 31 + 7 * i, 16 * (1 + i));
 
 		spec.values = JOB_CONTEST;
-		spec.dtype = NIB_FP32;
+		spec.dtype = NIB_DTYPE_FP32;
 		run_case(&spec, (enum nib_dtype)(i % 3), X_INTEGERS);
 	}
 }
@@ -546,7 +550,7 @@ static void every_weight(void **state)
 
 	(void)state;
 	for (int i = 0; i < 6; i++) {
-		const struct job_spec spec = {.op = NIB_GEMM,
+		const struct job_spec spec = {.op = NIB_OP_GEMM,
 					      .m = ms[i / 3],
 					      .n = 127 * 16,
 					      .k = 16,
@@ -559,9 +563,9 @@ static void every_weight(void **state)
 			for (int64_t k = 0; k < 16; k++)
 				set(&p->x, 0, r, k, r % 16 == k);
 		for (int64_t n = 0; n < spec.n; n++) {
-			uint8_t *codes = nib_nvfp4_row(&p->b, 0, n);
+			uint8_t *codes = nib_fp4_row(&p->b, 0, n);
 
-			*nib_nvfp4_scale(&p->b, 0, n, 0) = (uint8_t)(n / 16);
+			*nib_fp4_scale(&p->b, 0, n, 0) = (uint8_t)(n / 16);
 			for (int k = 0; k < 16; k += 2)
 				codes[k / 2] =
 				    (uint8_t)(((n + k) & 15) | ((n + k + 1) & 15) << 4);
@@ -592,8 +596,8 @@ static void not_finite(void **state)
 	(void)state;
 	for (int i = 0; i < 36; i++) {
 		static const int64_t ms[] = {2, 11, 31};
-		struct job_spec spec = random_spec(i / 9 % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
-						   ms[i % 3], 40, 96);
+		struct job_spec spec = random_spec(
+		    i / 9 % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, ms[i % 3], 40, 96);
 		struct dense d =
 		    dense_new(&spec, (enum nib_dtype)(i / 3 % 3), X_NORMAL);
 		const struct nib_dense *x = &d.job->problems[0].x;
@@ -615,18 +619,17 @@ static void nan_scales(void **state)
 	(void)state;
 	for (int i = 0; i < 12; i++) {
 		static const int64_t ms[] = {3, 30};
-		struct job_spec spec = random_spec(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
-						   ms[i / 2 % 2], 70, 128);
+		struct job_spec spec = random_spec(
+		    i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, ms[i / 2 % 2], 70, 128);
 		struct dense d = dense_new(&spec, (enum nib_dtype)(i % 3), X_NORMAL);
 		const struct nib_problem *p = &d.job->problems[0];
 		const int64_t n = rng_below(&rng, 70);
 		const int64_t g = rng_below(&rng, 8);
 
-		*nib_nvfp4_scale(i % 2 ? &p->b2 : &p->b, 0, n, g) = 0x7f;
+		*nib_fp4_scale(i % 2 ? &p->b2 : &p->b, 0, n, g) = 0x7f;
 		/* The codes that it scales may be anything, zeros too. */
 		if (i % 4 < 2)
-			memset(nib_nvfp4_row(i % 2 ? &p->b2 : &p->b, 0, n) + 8 * g, 0,
-			       8);
+			memset(nib_fp4_row(i % 2 ? &p->b2 : &p->b, 0, n) + 8 * g, 0, 8);
 		run_everywhere(&d, false, "NaN scale");
 		dense_free(&d);
 	}
@@ -641,12 +644,12 @@ static void ends_of_the_range(void **state)
 	for (int i = 0; i < 24; i++) {
 		const int e = exponents[i / 4];
 		struct job_spec spec =
-		    random_spec(NIB_GEMM, i % 4 < 2 ? 5 : 33, 20, 64);
+		    random_spec(NIB_OP_GEMM, i % 4 < 2 ? 5 : 33, 20, 64);
 		struct dense d;
 		const struct nib_problem *p;
 
-		spec.dtype = NIB_FP32;
-		d = dense_new(&spec, i % 2 ? NIB_BF16 : NIB_FP32, X_NORMAL);
+		spec.dtype = NIB_DTYPE_FP32;
+		d = dense_new(&spec, i % 2 ? NIB_DTYPE_BF16 : NIB_DTYPE_FP32, X_NORMAL);
 		p = &d.job->problems[0];
 		for (int64_t r = 0; r < spec.m; r++)
 			for (int64_t k = 0; k < spec.k; k++)
@@ -654,7 +657,7 @@ static void ends_of_the_range(void **state)
 		/* The largest scales for small x, small ones for large x. */
 		for (int64_t n = 0; n < spec.n; n++)
 			for (int64_t g = 0; g < spec.k / 16; g++)
-				*nib_nvfp4_scale(&p->b, 0, n, g) =
+				*nib_fp4_scale(&p->b, 0, n, g) =
 				    e < 0 ? 0x7e : (uint8_t)rng_below(&rng, 16);
 		run_everywhere(&d, false, "ends");
 		dense_free(&d);
@@ -666,7 +669,7 @@ static void longest_k(void **state)
 {
 	(void)state;
 	for (int dtype = 0; dtype < 3; dtype++) {
-		const struct job_spec spec = {.op = NIB_GEMM,
+		const struct job_spec spec = {.op = NIB_OP_GEMM,
 					      .m = 2,
 					      .n = 3,
 					      .k = test_is_small() ? 65536 : NIB_MAX_K,
@@ -691,7 +694,8 @@ static void rows_of_no_expert(void **state)
 		skip();
 	for (int isa = 0; isa < SETS && devices[isa][1]; isa++)
 		for (int dtype = 0; dtype < 3; dtype++) {
-			const struct job_spec spec = {.op = NIB_GEMM, .n = N, .k = K};
+			const struct job_spec spec = {
+			    .op = NIB_OP_GEMM, .n = N, .k = K};
 			struct dense d = dense_moe(&spec, counts, 3,
 						   (enum nib_dtype)dtype, X_NORMAL);
 			struct nib_dense *x = &d.job->moe.x;
@@ -732,7 +736,8 @@ static void explanations(void **state)
 	(void)state;
 	for (int isa = 0; isa < SETS && devices[isa][0]; isa++)
 		for (int dtype = 0; dtype < 3; dtype++) {
-			const struct job_spec spec = random_spec(NIB_GEMM, 9, 20, 32);
+			const struct job_spec spec =
+			    random_spec(NIB_OP_GEMM, 9, 20, 32);
 			struct dense d =
 			    dense_new(&spec, (enum nib_dtype)dtype, X_NORMAL);
 			struct nib_plan_info info = {.struct_bytes = sizeof(info)};
@@ -742,7 +747,8 @@ static void explanations(void **state)
 				? "; 16-bit activations: bf16, by vdpbf16ps"
 				: says[dtype];
 
-			assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
+			assert_int_equal(nib_plan_get_info(plan, &info, NULL),
+					 NIB_STATUS_OK);
 			assert_string_equal(info.explanation +
 						strlen(info.explanation) - strlen(want),
 					    want);

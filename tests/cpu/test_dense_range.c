@@ -32,7 +32,7 @@ enum range {
 
 static double draw(enum range range, enum nib_dtype dtype)
 {
-	const bool is_fp16 = dtype == NIB_FP16;
+	const bool is_fp16 = dtype == NIB_DTYPE_FP16;
 	const double normal = rng_normal(&rng);
 
 	switch (range) {
@@ -80,12 +80,12 @@ struct shape {
 static double run(struct nib_device *device, const struct shape *s, const char *isa)
 {
 	struct test_dense x = test_dense_new(s->dtype, s->m, s->k, 1, 0);
-	struct test_dense c = test_dense_new(NIB_FP32, s->m, 37, 1, 0);
+	struct test_dense c = test_dense_new(NIB_DTYPE_FP32, s->m, 37, 1, 0);
 	struct test_nvfp4 b =
-	    test_nvfp4_new(&rng, 37, s->k, 1, NIB_TILED_128X4,
+	    test_nvfp4_new(&rng, 37, s->k, 1, NIB_SCALE_LAYOUT_TILED_128X4,
 			   (enum test_scales)rng_below(&rng, 3), 0, 0);
-	struct test_nvfp4 b2 =
-	    test_nvfp4_new(&rng, 37, s->k, 1, NIB_LINEAR, TEST_SCALES_ANY, 0, 0);
+	struct test_nvfp4 b2 = test_nvfp4_new(
+	    &rng, 37, s->k, 1, NIB_SCALE_LAYOUT_LINEAR, TEST_SCALES_ANY, 0, 0);
 	const float alpha[2] = {ldexpf(1.25f, (int)rng_below(&rng, 100) - 50), 0.5f};
 	const struct nib_problem p = {.x = x.view,
 				      .b = b.view,
@@ -136,7 +136,7 @@ static void every_range_is_within_the_bound(void **state)
 			    .range = (enum range)(i % RANGE_COUNT),
 			    .activations = i / 2 % 2 ? NIB_ACTIVATIONS_INT8
 						     : NIB_ACTIVATIONS_DENSE,
-			    .op = i / 7 % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
+			    .op = i / 7 % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 			};
 			double *most = &worst[i / 2 % 2];
 

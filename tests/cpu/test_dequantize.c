@@ -18,29 +18,31 @@
 #include "format/quantize_ref.h"
 #include "format/view.h"
 
-static const enum nib_dtype dtypes[3] = {NIB_FP32, NIB_FP16, NIB_BF16};
+static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
+					 NIB_DTYPE_BF16};
 
 /* ---- dequantise
  * -------------------------------------------------------------- */
 
-static void dequantize_ref(const struct nib_nvfp4 *q, float global,
+static void dequantize_ref(const struct nib_fp4 *q, float global,
 			   const struct nib_dense *y)
 {
-	for (int64_t b = 0; b < nib_nvfp4_batches(q); b++)
+	for (int64_t b = 0; b < nib_fp4_batches(q); b++)
 		for (int64_t r = 0; r < q->rows; r++)
 			for (int64_t c = 0; c < q->k; c++) {
-				const uint8_t *row = nib_nvfp4_row(q, b, r);
+				const uint8_t *row = nib_fp4_row(q, b, r);
 				const unsigned code = row[c / 2] >> (c % 2 * 4) & 15;
 
 				nib_dense_set_bits(
 				    y, b, r, c,
 				    nib_dequantize_ref(
-					code, *nib_nvfp4_scale(q, b, r, c / NIB_BLOCK),
+					code,
+					*nib_fp4_scale(q, b, r, c / NIB_NVFP4_BLOCK),
 					global, y->dtype));
 			}
 }
 
-static void check_dequantize(const struct nib_nvfp4 *q, float global,
+static void check_dequantize(const struct nib_fp4 *q, float global,
 			     enum nib_dtype dtype, int64_t gap, int threads)
 {
 	struct test_dense want = test_dense_new(dtype, q->rows, q->k, q->batch, gap);
@@ -63,7 +65,7 @@ static void check_dequantize(const struct nib_nvfp4 *q, float global,
 		assert_int_equal(nib_dequantize(device, q, i % 2 ? 0 : global,
 						&got.view, i % 2 ? &by_pointer : NULL,
 						NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		if (memcmp(got.view.data, want.view.data, want.bytes) != 0)
 			print_error("isa %s dtype %d global %a [%lld, %lld]\n",
 				    test_isas[i], (int)dtype, (double)global,
@@ -101,8 +103,8 @@ static void every_value(void **state)
 					0x1.fffffep-127f,
 					0x1.3f07c2p+8f};
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 q =
-	    test_nvfp4_new(&rng, 3, 16 * 256, 1, NIB_LINEAR, TEST_SCALES_ANY, 0, 0);
+	struct test_nvfp4 q = test_nvfp4_new(
+	    &rng, 3, 16 * 256, 1, NIB_SCALE_LAYOUT_LINEAR, TEST_SCALES_ANY, 0, 0);
 
 	(void)state;
 	for (int i = 0; i < 3 * 256; i++) {
@@ -148,28 +150,29 @@ static void shapes(void **state)
 static void streamed(void **state)
 {
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 q =
-	    test_nvfp4_new(&rng, 261, 16 * 2100, 1, NIB_LINEAR, TEST_SCALES_ANY, 1, 0);
+	struct test_nvfp4 q = test_nvfp4_new(
+	    &rng, 261, 16 * 2100, 1, NIB_SCALE_LAYOUT_LINEAR, TEST_SCALES_ANY, 1, 0);
 
 	(void)state;
-	check_dequantize(&q.view, 0.5f, NIB_FP32, 3, 2);
-	check_dequantize(&q.view, 0.5f, NIB_BF16, 5, 2);
+	check_dequantize(&q.view, 0.5f, NIB_DTYPE_FP32, 3, 2);
+	check_dequantize(&q.view, 0.5f, NIB_DTYPE_BF16, 5, 2);
 	test_nvfp4_free(&q);
 }
 
 /* ---- scale layouts
  * ------------------------------------------------------------ */
 
-static void convert_ref(const struct nib_nvfp4 *from, const struct nib_nvfp4 *to)
+static void convert_ref(const struct nib_fp4 *from, const struct nib_fp4 *to)
 {
-	for (int64_t b = 0; b < nib_nvfp4_batches(from); b++) {
-		if (to->scale_layout == NIB_TILED_128X4)
-			memset(nib_nvfp4_scales(to, b), 0,
-			       nib_scales_bytes(NIB_TILED_128X4, to->rows, to->k));
+	for (int64_t b = 0; b < nib_fp4_batches(from); b++) {
+		if (to->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
+			memset(nib_fp4_scales(to, b), 0,
+			       nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, to->rows,
+						to->k));
 		for (int64_t r = 0; r < from->rows; r++)
-			for (int64_t g = 0; g < from->k / NIB_BLOCK; g++)
-				*nib_nvfp4_scale(to, b, r, g) =
-				    *nib_nvfp4_scale(from, b, r, g);
+			for (int64_t g = 0; g < from->k / NIB_NVFP4_BLOCK; g++)
+				*nib_fp4_scale(to, b, r, g) =
+				    *nib_fp4_scale(from, b, r, g);
 	}
 }
 
@@ -192,14 +195,14 @@ static void check_convert(struct rng *rng, int64_t rows, int64_t k, int64_t batc
 	convert_ref(&source.view, &want.view);
 	for (int i = 0; i < TEST_ISAS; i++) {
 		struct nib_device *device = test_device(test_isas[i], threads);
-		struct nib_nvfp4 in = source.view, out = want.view;
+		struct nib_fp4 in = source.view, out = want.view;
 
 		if (!device)
 			continue;
 		out.scales = guard_new(want.scales_bytes + behind_bytes);
 		in.codes = out.codes = NULL; /* not looked at */
 		assert_int_equal(nib_convert_scales(device, &in, &out, NULL, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		if (memcmp(out.scales, want.view.scales, want.scales_bytes))
 			print_error("isa %s [%lld, %lld] %d to %d\n", test_isas[i],
 				    (long long)rows, (long long)k, (int)from, (int)to);
@@ -252,11 +255,12 @@ static void layouts_streamed(void **state)
 	(void)state;
 	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++)
 		for (int i = 0; i < 2; i++)
-			check_convert(&rng, cases[c].rows, cases[c].groups * NIB_BLOCK,
-				      1 + (int64_t)(c % 2),
-				      i ? NIB_LINEAR : NIB_TILED_128X4,
-				      i ? NIB_TILED_128X4 : NIB_LINEAR, cases[c].gap,
-				      1 + (int)c % 3, cases[c].behind_bytes, false);
+			check_convert(
+			    &rng, cases[c].rows, cases[c].groups * NIB_NVFP4_BLOCK,
+			    1 + (int64_t)(c % 2),
+			    i ? NIB_SCALE_LAYOUT_LINEAR : NIB_SCALE_LAYOUT_TILED_128X4,
+			    i ? NIB_SCALE_LAYOUT_TILED_128X4 : NIB_SCALE_LAYOUT_LINEAR,
+			    cases[c].gap, 1 + (int)c % 3, cases[c].behind_bytes, false);
 }
 
 /* ---- refusals
@@ -272,10 +276,10 @@ static void refusals(void **state)
 {
 	struct nib_device *device = test_device("scalar", 1);
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 q =
-	    test_nvfp4_new(&rng, 4, 64, 1, NIB_LINEAR, TEST_SCALES_ANY, 0, 0);
-	struct test_dense y = test_dense_new(NIB_FP32, 4, 64, 1, 0);
-	struct nib_nvfp4 to = q.view;
+	struct test_nvfp4 q = test_nvfp4_new(&rng, 4, 64, 1, NIB_SCALE_LAYOUT_LINEAR,
+					     TEST_SCALES_ANY, 0, 0);
+	struct test_dense y = test_dense_new(NIB_DTYPE_FP32, 4, 64, 1, 0);
+	struct nib_fp4 to = q.view;
 	struct nib_dense yv = y.view;
 	float global = 1;
 	struct nib_dequantize_options options = {sizeof(options), NULL, &global};
@@ -283,41 +287,41 @@ static void refusals(void **state)
 
 	(void)state;
 	assert_int_equal(nib_dequantize(NULL, &q.view, 1, &y.view, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "device = NULL");
 	assert_int_equal(nib_dequantize(device, NULL, 1, &y.view, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "q = NULL");
 	assert_int_equal(nib_dequantize(device, &q.view, 1, NULL, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "y = NULL");
 	yv.rows = 3;
 	assert_int_equal(nib_dequantize(device, &q.view, 1, &yv, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "y.rows = 3: must equal q.rows = 4");
 	yv = y.view;
 	yv.data = q.view.codes;
 	assert_int_equal(nib_dequantize(device, &q.view, 1, &yv, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "y = ");
 	assert_int_equal(nib_dequantize(device, &q.view, 1, &y.view, &options, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "global = 1: must be 0 with options.global_pointer");
 	options.global_pointer = (const float *)y.view.data + 5;
 	assert_int_equal(nib_dequantize(device, &q.view, 0, &y.view, &options, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "y = ");
 	assert_int_equal(nib_convert_scales(device, &q.view, &to, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "to.scales = ");
 	to.scales = NULL;
 	assert_int_equal(nib_convert_scales(device, &q.view, &to, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "to.scales = ");
 	to.scales = y.view.data;
 	to.k = 48;
 	assert_int_equal(nib_convert_scales(device, &q.view, &to, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "to.k = 48: must equal from.k = 64");
 	test_nvfp4_free(&q);
 	test_dense_free(&y);

@@ -51,7 +51,7 @@ static void expect(struct job *job, const char *isa, int threads,
 	if (how.device) {
 		job_pack(job, &how);
 		plan = job_plan(job, how.device, false);
-		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
+		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
 		assert_string_equal(info.explanation, want);
 		nib_plan_free(plan);
 		job_unpack(job);
@@ -75,18 +75,19 @@ static void rows_of_a(void **state)
 		const char *isa = test_isas[i];
 		const int64_t f = few[i];
 
-		expect(group(NIB_GEMM, (int64_t[]){f, 0}), isa, 1, JOB_VIEWS,
+		expect(group(NIB_OP_GEMM, (int64_t[]){f, 0}), isa, 1, JOB_VIEWS,
 		       text("gemm", isa, "1 thread: " FEW "; " UNPACKED));
-		expect(group(NIB_GEMM, (int64_t[]){f + 1, 0}), isa, 2, JOB_VIEWS,
+		expect(group(NIB_OP_GEMM, (int64_t[]){f + 1, 0}), isa, 2, JOB_VIEWS,
 		       text("gemm", isa, "2 threads: " MANY "; " UNPACKED));
-		expect(group(NIB_GEMM, (int64_t[]){f, 1, 0}), isa, 2, JOB_VIEWS,
+		expect(group(NIB_OP_GEMM, (int64_t[]){f, 1, 0}), isa, 2, JOB_VIEWS,
 		       text("group gemm", isa, "2 threads: " FEW "; " UNPACKED));
-		expect(group(NIB_GEMM, (int64_t[]){f + 1, f, 0}), isa, 2, JOB_VIEWS,
+		expect(group(NIB_OP_GEMM, (int64_t[]){f + 1, f, 0}), isa, 2, JOB_VIEWS,
 		       text("group gemm", isa, "2 threads: " SOME "; " UNPACKED));
-		expect(group(NIB_GEMM, (int64_t[]){f + 9, f + 1, 0}), isa, 2, JOB_VIEWS,
+		expect(group(NIB_OP_GEMM, (int64_t[]){f + 9, f + 1, 0}), isa, 2,
+		       JOB_VIEWS,
 		       text("group gemm", isa, "2 threads: " MANY "; " UNPACKED));
 	}
-	expect(group(NIB_GEMM, (int64_t[]){9, 0}), "scalar", 3, JOB_VIEWS,
+	expect(group(NIB_OP_GEMM, (int64_t[]){9, 0}), "scalar", 3, JOB_VIEWS,
 	       text("gemm", "scalar", "3 threads: " ONE "; " UNPACKED));
 }
 
@@ -103,9 +104,9 @@ static void packings(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		expect(group(NIB_DUAL_GEMM, (int64_t[]){9, 0}), "scalar", 1,
+		expect(group(NIB_OP_DUAL_GEMM, (int64_t[]){9, 0}), "scalar", 1,
 		       cases[i].packing, text("dual gemm", "scalar", cases[i].says));
-		expect(group(NIB_GEMM, (int64_t[]){9, 8, 0}), "scalar", 1,
+		expect(group(NIB_OP_GEMM, (int64_t[]){9, 8, 0}), "scalar", 1,
 		       cases[i].packing, text("group gemm", "scalar", cases[i].says));
 	}
 }
@@ -113,7 +114,7 @@ static void packings(void **state)
 static void experts(void **state)
 {
 	static const int64_t rows[] = {3, 0, 40};
-	const struct job_spec spec = {.op = NIB_GEMM, .n = 20, .k = 32};
+	const struct job_spec spec = {.op = NIB_OP_GEMM, .n = 20, .k = 32};
 
 	(void)state;
 	for (int i = 0; i < TEST_ISAS; i++)
@@ -128,11 +129,11 @@ static void experts(void **state)
 static void activations_of_8_bits(void **state)
 {
 	static const int64_t rows[] = {3, 0, 40};
-	const struct job_spec spec = {.op = NIB_DUAL_GEMM,
+	const struct job_spec spec = {.op = NIB_OP_DUAL_GEMM,
 				      .n = 20,
 				      .k = 32,
 				      .activations = NIB_ACTIVATIONS_INT8,
-				      .x_dtype = NIB_BF16};
+				      .x_dtype = NIB_DTYPE_BF16};
 
 	(void)state;
 	expect(job_of_moe(&rng, &spec, rows, 3, 0, false), "avx512bw", 128, JOB_VIEWS,

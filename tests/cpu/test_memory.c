@@ -46,7 +46,7 @@ static void protect_stack(const struct stack *s, int protection)
 static struct job_spec spec_of(enum nib_op op, int64_t m, int64_t n, int64_t k)
 {
 	return (struct job_spec){.op = op,
-				 .m = op == NIB_GEMV ? 1 : m,
+				 .m = op == NIB_OP_GEMV ? 1 : m,
 				 .n = n,
 				 .k = k,
 				 .batch = 1,
@@ -57,7 +57,7 @@ static struct job_spec spec_of(enum nib_op op, int64_t m, int64_t n, int64_t k)
 
 static void inputs_are_only_read(void **state)
 {
-	static const enum nib_op ops[] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV};
+	static const enum nib_op ops[] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV};
 
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 12; i++) {
@@ -74,7 +74,7 @@ static void inputs_are_only_read(void **state)
 		job = job_of(&rng, &spec);
 		protect_stack(&job->a[0], PROT_READ);
 		protect_stack(&job->b[0], PROT_READ);
-		if (job->op == NIB_DUAL_GEMM)
+		if (job->op == NIB_OP_DUAL_GEMM)
 			protect_stack(&job->b2[0], PROT_READ);
 		job_run(job, &how, "read-only inputs");
 		job_check(job, "read-only inputs");
@@ -89,7 +89,7 @@ static void packed_weights_are_a_copy(void **state)
 	for (int isa = 0; isa < TEST_ISAS && devices[isa]; isa++) {
 		const struct job_how how = {.device = devices[isa],
 					    .packing = JOB_PACKED};
-		const struct job_spec spec = spec_of(NIB_DUAL_GEMM, 21, 130, 208);
+		const struct job_spec spec = spec_of(NIB_OP_DUAL_GEMM, 21, 130, 208);
 		struct job *job = job_of(&rng, &spec);
 		struct bits bits;
 
@@ -104,12 +104,12 @@ static void packed_weights_are_a_copy(void **state)
 		stack_free(&job->b[0]);
 		stack_free(&job->b2[0]);
 		/* Ignored, whatever it says. */
-		memset(&job->problems[0].b, 0x5a, sizeof(struct nib_nvfp4));
-		memset(&job->problems[0].b2, 0xa5, sizeof(struct nib_nvfp4));
+		memset(&job->problems[0].b, 0x5a, sizeof(struct nib_fp4));
+		memset(&job->problems[0].b2, 0xa5, sizeof(struct nib_fp4));
 		job_poison(job);
 		assert_int_equal(
-		    nib_multiply(how.device, NIB_DUAL_GEMM, job->problems, 1, NULL),
-		    NIB_OK);
+		    nib_multiply(how.device, NIB_OP_DUAL_GEMM, job->problems, 1, NULL),
+		    NIB_STATUS_OK);
 		job_has_bits(job, &bits, "without the source");
 		bits_free(&bits);
 		job_unpack(job);
@@ -122,7 +122,7 @@ static void plans_read_no_pointers(void **state)
 {
 	(void)state;
 	for (int isa = 0; isa < TEST_ISAS && devices[isa]; isa++) {
-		const struct job_spec spec = spec_of(NIB_DUAL_GEMM, 9, 20, 64);
+		const struct job_spec spec = spec_of(NIB_OP_DUAL_GEMM, 9, 20, 64);
 		struct job *job = job_of(&rng, &spec);
 		struct nib_problem sizes = job->problems[0];
 		struct nib_plan *plan;
@@ -132,9 +132,9 @@ static void plans_read_no_pointers(void **state)
 		sizes.b2.codes = sizes.b2.scales = NULL;
 		sizes.c.data = NULL;
 		sizes.alpha = sizes.alpha2 = (const float *)(uintptr_t)16;
-		assert_int_equal(nib_plan_create(devices[isa], NIB_DUAL_GEMM, &sizes, 1,
-						 NULL, &plan, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_plan_create(devices[isa], NIB_OP_DUAL_GEMM, &sizes,
+						 1, NULL, &plan, NULL),
+				 NIB_STATUS_OK);
 		/* problems need not outlive the call. */
 		memset(&sizes, 0x5a, sizeof(sizes));
 		job_run_plan(job, plan, NULL, "pointers later");
@@ -257,14 +257,14 @@ static void unused_experts_and_rows(void **state)
 			break;
 		}
 		sparse_protect(&s, PROT_NONE);
-		assert_int_equal(nib_plan_create_moe(devices[i / 4], NIB_GEMM, &s.moe,
-						     NULL, &plan, NULL),
-				 NIB_OK);
-		assert_int_equal(nib_run_moe(plan, &s.moe, NULL, NULL), NIB_OK);
+		assert_int_equal(nib_moe_plan_create(devices[i / 4], NIB_OP_GEMM,
+						     &s.moe, NULL, &plan, NULL),
+				 NIB_STATUS_OK);
+		assert_int_equal(nib_moe_run(plan, &s.moe, NULL, NULL), NIB_STATUS_OK);
 		nib_plan_free(plan);
 		sparse_protect(&s, PROT_READ | PROT_WRITE);
-		assert_int_equal(nib_check_moe(NIB_GEMM, &s.moe, NULL, &r, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_moe_check(NIB_OP_GEMM, &s.moe, NULL, &r, NULL),
+				 NIB_STATUS_OK);
 		assert_int_equal(r.checked,
 				 (offsets[i % 4][SPARSE_EXPERTS] - offsets[i % 4][0]) *
 				     SPARSE_N);
@@ -286,13 +286,13 @@ static void interleaved_columns(void **state)
 	for (int i = 0; i < TEST_ISAS * 3 * 3; i++) {
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 3 % 3);
 		const size_t size = nib_dtype_bytes(dtype);
-		struct job *job = job_new(NIB_GEMM);
+		struct job *job = job_new(NIB_OP_GEMM);
 		uint8_t *c = guard_new(M * WIDTH * size);
 
 		for (int p = 0; p < 3; p++) {
 			const int at = orders[i % 3][p];
 			struct job_spec spec = spec_of(
-			    NIB_GEMM, M, begins[at + 1] - begins[at], 80 + 16 * p);
+			    NIB_OP_GEMM, M, begins[at + 1] - begins[at], 80 + 16 * p);
 
 			spec.dtype = dtype;
 			job_add(job, &rng, &spec);
@@ -300,9 +300,9 @@ static void interleaved_columns(void **state)
 			job->problems[p].c.row_stride_elems = WIDTH;
 		}
 		if (devices[i / 9]) {
-			assert_int_equal(nib_multiply(devices[i / 9], NIB_GEMM,
+			assert_int_equal(nib_multiply(devices[i / 9], NIB_OP_GEMM,
 						      job->problems, 3, NULL),
-					 NIB_OK);
+					 NIB_STATUS_OK);
 			job_check(job, "columns");
 		}
 		guard_free(c, M * WIDTH * size);
@@ -321,13 +321,13 @@ static void heads_of_one_tensor(void **state)
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 2 % 3);
 		const size_t size = nib_dtype_bytes(dtype);
 		const size_t bytes = TOKENS * STRIDE * size;
-		struct job *job = job_new(NIB_GEMM);
+		struct job *job = job_new(NIB_OP_GEMM);
 		uint8_t *c = guard_new(bytes);
 
 		for (int p = 0; p < 2; p++) {
 			const int at = i % 2 ? 1 - p : p;
 			struct job_spec spec =
-			    spec_of(NIB_GEMM, TOKENS, DIM, 80 + 16 * p);
+			    spec_of(NIB_OP_GEMM, TOKENS, DIM, 80 + 16 * p);
 			struct nib_dense *out;
 
 			spec.dtype = dtype;
@@ -340,9 +340,9 @@ static void heads_of_one_tensor(void **state)
 			out->row_stride_elems = STRIDE;
 		}
 		if (devices[i / 6]) {
-			assert_int_equal(nib_multiply(devices[i / 6], NIB_GEMM,
+			assert_int_equal(nib_multiply(devices[i / 6], NIB_OP_GEMM,
 						      job->problems, 2, NULL),
-					 NIB_OK);
+					 NIB_STATUS_OK);
 			job_check(job, "heads");
 			for (size_t at = 0; at < bytes; at++)
 				if (at / size % STRIDE >= HEADS * DIM)
@@ -392,14 +392,14 @@ static void a_run_allocates_nothing(void **state)
 		    .isa = test_isas[i / 4],
 		    .parallel_for = i & 1 ? serial : NULL,
 		};
-		struct job_spec spec = spec_of(NIB_DUAL_GEMM, 130, 200, 240);
+		struct job_spec spec = spec_of(NIB_OP_DUAL_GEMM, 130, 200, 240);
 		struct nib_device *device;
 		struct job *job;
 
 		if (!devices[i / 4])
 			break;
 		assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		job = i & 2 ? job_of_moe(&rng, &spec, rows, 3, 1, true)
 			    : job_of(&rng, &spec);
 		run_without_memory(job, device);
@@ -424,7 +424,7 @@ static void *run_often(void *arg)
 	struct nib_run_options options = {.struct_bytes = sizeof(options)};
 	const struct stack_spec spec = {
 	    .rows = r->problem.c.rows, .k = r->problem.c.cols, .batch = 1};
-	struct output c = output_new(NIB_FP32, &spec);
+	struct output c = output_new(NIB_DTYPE_FP32, &spec);
 
 	if (r->workspace_bytes) {
 		options.workspace = guard_new(r->workspace_bytes);
@@ -445,7 +445,7 @@ static void *run_often(void *arg)
 static void share_plan(struct nib_device *device, bool brings_workspace)
 {
 	enum { RUNNERS = 4 };
-	const struct job_spec spec = spec_of(NIB_DUAL_GEMM, 40, 130, 208);
+	const struct job_spec spec = spec_of(NIB_OP_DUAL_GEMM, 40, 130, 208);
 	struct job *jobs[RUNNERS];
 	struct bits want[RUNNERS];
 	struct runner runners[RUNNERS];
@@ -459,7 +459,7 @@ static void share_plan(struct nib_device *device, bool brings_workspace)
 		want[i] = job_bits(jobs[i]);
 	}
 	plan = job_plan(jobs[0], device, brings_workspace);
-	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
 	for (int i = 0; i < RUNNERS; i++)
 		runners[i] = (struct runner){
 		    .plan = plan,

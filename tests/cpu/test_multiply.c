@@ -63,9 +63,9 @@ enum kind {
 static const char *const kind_names[KINDS] = {"gemm",	    "dual gemm",  "gemv",
 					      "group gemm", "group dual", "group gemv",
 					      "moe",	    "moe dual"};
-static const enum nib_op kind_ops[KINDS] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV,
-					    NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV,
-					    NIB_GEMM, NIB_DUAL_GEMM};
+static const enum nib_op kind_ops[KINDS] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV,
+					    NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV,
+					    NIB_OP_GEMM, NIB_OP_DUAL_GEMM};
 
 /* Around tiles of 4, 8 and 16 rows, the end of the direct pass (24), and units
  * of 128 and 512. */
@@ -135,7 +135,7 @@ static bool is_moe(int kind)
 /* What the oracle can do in a moment. */
 static bool is_affordable(const int *c)
 {
-	const int64_t m = kind_ops[c[F_KIND]] == NIB_GEMV ? 1 : ms[c[F_M]];
+	const int64_t m = kind_ops[c[F_KIND]] == NIB_OP_GEMV ? 1 : ms[c[F_M]];
 	const int64_t batch = c[F_BATCH] && !is_moe(c[F_KIND]) ? 3 : 1;
 
 	return batch * m * ns[c[F_N]] * ks[c[F_K]] <=
@@ -144,7 +144,7 @@ static bool is_affordable(const int *c)
 
 static struct job_spec spec_of(const int *c)
 {
-	const bool is_gemv = kind_ops[c[F_KIND]] == NIB_GEMV;
+	const bool is_gemv = kind_ops[c[F_KIND]] == NIB_OP_GEMV;
 
 	return (struct job_spec){
 	    .op = kind_ops[c[F_KIND]],
@@ -351,13 +351,13 @@ static void run_everywhere(struct job *job, bool has_check, const char *what)
 /* Every pair of codes and every pair of scales, one product an element. */
 static void every_code_and_scale(void **state)
 {
-	const struct job_spec spec = {.op = NIB_GEMM,
+	const struct job_spec spec = {.op = NIB_OP_GEMM,
 				      .m = 128,
 				      .n = 128,
 				      .k = 16,
 				      .batch = 1,
 				      .b_batch = 1,
-				      .dtype = NIB_FP32};
+				      .dtype = NIB_DTYPE_FP32};
 	struct job *job = job_of(&rng, &spec);
 	uint8_t *a = job->a[0].view.codes, *b = job->b[0].view.codes;
 
@@ -383,13 +383,13 @@ static void every_code_and_scale(void **state)
 /* The largest sums and k that there are. */
 static void longest_k(void **state)
 {
-	struct job_spec spec = {.op = NIB_GEMM,
+	struct job_spec spec = {.op = NIB_OP_GEMM,
 				.m = 3,
 				.n = 2,
 				.k = NIB_MAX_K,
 				.batch = 1,
 				.b_batch = 1,
-				.dtype = NIB_FP32,
+				.dtype = NIB_DTYPE_FP32,
 				.values = JOB_EXTREME};
 	struct job *job;
 
@@ -410,12 +410,12 @@ static void longest_k(void **state)
 static void no_k(void **state)
 {
 	static const float infinity = INFINITY, three = 3;
-	struct job_spec spec = {.op = NIB_GEMM,
+	struct job_spec spec = {.op = NIB_OP_GEMM,
 				.m = 9,
 				.n = 17,
 				.batch = 1,
 				.b_batch = 1,
-				.dtype = NIB_FP32,
+				.dtype = NIB_DTYPE_FP32,
 				.alpha = &three};
 	struct job *job = job_of(&rng, &spec);
 	const float *c = job->c[0].view.data;
@@ -439,7 +439,7 @@ static void infinite_alpha(void **state)
 {
 	static const float bad[] = {INFINITY, -INFINITY, NAN};
 	static const float one = 1;
-	struct job_spec spec = {.op = NIB_GEMM,
+	struct job_spec spec = {.op = NIB_OP_GEMM,
 				.m = 5,
 				.n = 33,
 				.k = 64,
@@ -454,8 +454,8 @@ static void infinite_alpha(void **state)
 		spec.dtype = (enum nib_dtype)(i / 3);
 		spec.alpha = &one;
 		exact = job_of(&rng, &spec);
-		assert_int_equal(nib_reference(NIB_GEMM, exact->problems, 1, NULL),
-				 NIB_OK);
+		assert_int_equal(nib_reference(NIB_OP_GEMM, exact->problems, 1, NULL),
+				 NIB_STATUS_OK);
 		exact->problems[0].alpha = &bad[i % 3];
 		run_everywhere(exact, true, "infinite alpha");
 		job_free(exact);
@@ -466,8 +466,12 @@ static void infinite_alpha(void **state)
 static void silu_at_its_ends(void **state)
 {
 	static const float scales[] = {0x1p-30f, 0x1p-10f, 1, 0x1p20f, 3e38f};
-	struct job_spec spec = {
-	    .op = NIB_DUAL_GEMM, .m = 17, .n = 65, .k = 64, .batch = 1, .b_batch = 1};
+	struct job_spec spec = {.op = NIB_OP_DUAL_GEMM,
+				.m = 17,
+				.n = 65,
+				.k = 64,
+				.batch = 1,
+				.b_batch = 1};
 
 	(void)state;
 	for (int i = 0; i < 5 * 5 * 3; i++) {
@@ -490,13 +494,13 @@ static void check_rounding(struct job *job, const struct job_how *how)
 	    .rows = wide.rows, .k = wide.cols, .batch = 1, .has_gaps = true};
 
 	job_run(job, how, "fp32");
-	for (int dtype = NIB_FP16; dtype <= NIB_BF16; dtype++) {
+	for (int dtype = NIB_DTYPE_FP16; dtype <= NIB_DTYPE_BF16; dtype++) {
 		struct output narrow = output_new((enum nib_dtype)dtype, &spec);
 		struct nib_problem p = job->problems[0];
 
 		p.c = narrow.view;
 		assert_int_equal(nib_multiply(how->device, job->op, &p, 1, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		for (int64_t i = 0; i < wide.rows * wide.cols; i++) {
 			const int64_t row = i / wide.cols, col = i % wide.cols;
 			const float x = nib_dense_get(&wide, 0, row, col);
@@ -518,7 +522,7 @@ static void one_rounding(void **state)
 	for (int i = 0; i < TEST_ISAS * 12; i++) {
 		const struct job_how how = {.device = devices[i / 12][1]};
 		const struct job_spec spec = {
-		    .op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
+		    .op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 		    .m = 9 + i % 3 * 12,
 		    .n = 66,
 		    .k = 4096,
@@ -547,7 +551,7 @@ static void check_alpha(struct nib_device *device, enum nib_dtype dtype, float a
 	static uint8_t a_scales[1] = {0x38}, b_scales[N];
 	uint16_t c[N];
 	const uint16_t want =
-	    dtype == NIB_FP16 ? nib_fp32_to_fp16(alpha) : nib_fp32_to_bf16(alpha);
+	    dtype == NIB_DTYPE_FP16 ? nib_fp32_to_fp16(alpha) : nib_fp32_to_bf16(alpha);
 	const struct nib_problem p = {
 	    .a = {.codes = a_codes, .scales = a_scales, .rows = 1, .k = 16},
 	    .b = {.codes = b_codes, .scales = b_scales, .rows = N, .k = 16},
@@ -556,7 +560,7 @@ static void check_alpha(struct nib_device *device, enum nib_dtype dtype, float a
 
 	memset(b_codes, 0x22, sizeof(b_codes));
 	memset(b_scales, 0x38, sizeof(b_scales));
-	assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, NULL), NIB_OK);
+	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL), NIB_STATUS_OK);
 	for (int n = 0; n < N; n++)
 		if (c[n] != want)
 			fail_msg("alpha %a, column %d: 0x%04x, must be 0x%04x",
@@ -586,7 +590,7 @@ static void rounding_at_its_ends(void **state)
 					? ends[i]
 					: nextafterf(ends[i], (float)step * INFINITY);
 
-				for (int d = NIB_FP16; d <= NIB_BF16; d++) {
+				for (int d = NIB_DTYPE_FP16; d <= NIB_DTYPE_BF16; d++) {
 					check_alpha(devices[isa][0], (enum nib_dtype)d,
 						    x);
 					check_alpha(devices[isa][0], (enum nib_dtype)d,

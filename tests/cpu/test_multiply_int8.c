@@ -42,27 +42,27 @@ static struct job_spec spec_of(enum nib_op op, enum nib_dtype x_dtype, int64_t m
 /* ---- the rounding of A --------------------------------------------------- */
 
 /* k columns of B: the identity, so that C is A as it was rounded. */
-static void set_identity(const struct nib_nvfp4 *b)
+static void set_identity(const struct nib_fp4 *b)
 {
 	for (int64_t n = 0; n < b->rows; n++) {
-		memset(nib_nvfp4_row(b, 0, n), 0, (size_t)b->k / 2);
-		nib_nvfp4_row(b, 0, n)[n / 2] = n % 2 ? 0x20 : 0x02;
-		for (int64_t g = 0; g < b->k / NIB_BLOCK; g++)
-			*nib_nvfp4_scale(b, 0, n, g) = 0x38;
+		memset(nib_fp4_row(b, 0, n), 0, (size_t)b->k / 2);
+		nib_fp4_row(b, 0, n)[n / 2] = n % 2 ? 0x20 : 0x02;
+		for (int64_t g = 0; g < b->k / NIB_NVFP4_BLOCK; g++)
+			*nib_fp4_scale(b, 0, n, g) = 0x38;
 	}
 }
 
 /* Row `row` of x as the definition rounds it. */
 static void round_row(const struct nib_dense *x, int64_t row, float *out)
 {
-	for (int64_t k = 0; k < x->cols; k += NIB_BLOCK) {
-		float values[NIB_BLOCK], scale;
-		int8_t codes[NIB_BLOCK];
+	for (int64_t k = 0; k < x->cols; k += NIB_NVFP4_BLOCK) {
+		float values[NIB_NVFP4_BLOCK], scale;
+		int8_t codes[NIB_NVFP4_BLOCK];
 
-		for (int j = 0; j < NIB_BLOCK; j++)
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			values[j] = nib_dense_get(x, 0, row, k + j);
 		scale = nib_int8_block(codes, values);
-		for (int j = 0; j < NIB_BLOCK; j++)
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			out[k + j] = (float)codes[j] * scale;
 	}
 }
@@ -100,7 +100,7 @@ static void check_rounding(struct job *job, const char *what)
 
 static struct job *rounding_job(enum nib_dtype dtype, int64_t m, int64_t k)
 {
-	const struct job_spec spec = spec_of(NIB_GEMM, dtype, m, k, k);
+	const struct job_spec spec = spec_of(NIB_OP_GEMM, dtype, m, k, k);
 
 	return job_of(&rng, &spec);
 }
@@ -125,11 +125,11 @@ static float any_float(int least, int most)
 static void rounding_of_fp32(void **state)
 {
 	const int64_t rows = test_is_small() ? 40 : 1000;
-	struct job *job = rounding_job(NIB_FP32, rows, 64);
+	struct job *job = rounding_job(NIB_DTYPE_FP32, rows, 64);
 
 	(void)state;
 	for (int64_t i = 0; i < rows * 64; i++) {
-		const int64_t block = i / NIB_BLOCK;
+		const int64_t block = i / NIB_NVFP4_BLOCK;
 		const int top = (int)(block % 255);
 		const int low = block % 3 ? (top > 9 ? top - 9 : 0) : 0;
 
@@ -138,7 +138,7 @@ static void rounding_of_fp32(void **state)
 	for (int64_t j = 0; j < 64; j++) {
 		set_x(job, 0, j, j % 2 ? FLT_MAX : -FLT_MAX);
 		set_x(job, 1, j, j % 2 ? 0.0f : -0.0f);
-		set_x(job, 2, j, j % NIB_BLOCK ? FLT_MAX : FLT_TRUE_MIN);
+		set_x(job, 2, j, j % NIB_NVFP4_BLOCK ? FLT_MAX : FLT_TRUE_MIN);
 		set_x(job, 3, j, FLT_TRUE_MIN);
 		/* 127 times the least scale, and the next number. */
 		set_x(job, 4, j, 127 * 0x1p-100f);
@@ -146,7 +146,7 @@ static void rounding_of_fp32(void **state)
 	}
 	check_rounding(job, "fp32");
 	job_free(job);
-	job = rounding_job(NIB_FP32, 3, 1024);
+	job = rounding_job(NIB_DTYPE_FP32, 3, 1024);
 	for (int64_t i = 0; i < 3 * 1024; i++)
 		set_x(job, i / 1024, i % 1024, any_float(0, 254));
 	check_rounding(job, "few rows of fp32");
@@ -160,9 +160,9 @@ static void rounding_of_fp32(void **state)
 static void rounding_of_16_bits(void **state)
 {
 	(void)state;
-	for (int dtype = NIB_FP16; dtype <= NIB_BF16; dtype++) {
+	for (int dtype = NIB_DTYPE_FP16; dtype <= NIB_DTYPE_BF16; dtype++) {
 		struct job *job = rounding_job((enum nib_dtype)dtype, 1024, 64);
-		const uint32_t inf = dtype == NIB_FP16 ? 0x7c00 : 0x7f80;
+		const uint32_t inf = dtype == NIB_DTYPE_FP16 ? 0x7c00 : 0x7f80;
 
 		for (uint32_t i = 0; i < 65536; i++) {
 			const uint32_t bits = i / 32768 ? i : (i * 2521) & 0x7fff;
@@ -171,7 +171,7 @@ static void rounding_of_16_bits(void **state)
 			nib_dense_set_bits(&job->x[0].view, 0, i / 64, i % 64,
 					   is_finite ? bits : 0x3c00);
 		}
-		check_rounding(job, dtype == NIB_FP16 ? "fp16" : "bf16");
+		check_rounding(job, dtype == NIB_DTYPE_FP16 ? "fp16" : "bf16");
 		job_free(job);
 	}
 }
@@ -183,11 +183,11 @@ static void rounding_of_16_bits(void **state)
 static void ties(void **state)
 {
 	static const int exponents[] = {-100, -99, -20, 0, 7, 100, 121};
-	const int64_t k = 32 * NIB_BLOCK;
+	const int64_t k = 32 * NIB_NVFP4_BLOCK;
 
 	(void)state;
 	for (int e = 0; e < 7; e++) {
-		struct job *job = rounding_job(NIB_FP32, 8 * 3 * 2, k);
+		struct job *job = rounding_job(NIB_DTYPE_FP32, 8 * 3 * 2, k);
 
 		for (int64_t i = 0; i < 8 * 3 * 2; i++) {
 			const float scale =
@@ -200,7 +200,7 @@ static void ties(void **state)
 				float x = i % 3 == 2 ? tie : nextafterf(tie, to);
 
 				/* Each block's largest gives it this scale. */
-				if (j % NIB_BLOCK == 0)
+				if (j % NIB_NVFP4_BLOCK == 0)
 					x = 127 * scale;
 				set_x(job, i, j, fmaxf(fminf(x, FLT_MAX), -FLT_MAX));
 			}
@@ -213,7 +213,7 @@ static void ties(void **state)
 /* The scale steps at 127 times each scale: these numbers and their neighbours. */
 static void steps_of_the_scale(void **state)
 {
-	struct job *job = rounding_job(NIB_FP32, 222 * 8 * 3 / 12, 192);
+	struct job *job = rounding_job(NIB_DTYPE_FP32, 222 * 8 * 3 / 12, 192);
 	int64_t block = 0;
 
 	(void)state;
@@ -221,17 +221,17 @@ static void steps_of_the_scale(void **state)
 		for (int t = 0; t < 8; t++)
 			for (int side = -1; side <= 1; side++, block++) {
 				const int64_t row = block / 12,
-					      col = block % 12 * NIB_BLOCK;
+					      col = block % 12 * NIB_NVFP4_BLOCK;
 				float x = 127 * ldexpf(8 + (float)t, e - 3);
 
 				x = x > FLT_MAX ? FLT_MAX : x;
 				x = side < 0   ? nextafterf(x, 0)
 				    : side > 0 ? nextafterf(x, FLT_MAX)
 					       : x;
-				for (int j = 0; j < NIB_BLOCK; j++)
+				for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 					set_x(job, row, col + j,
 					      x * (float)rng_uniform(&rng));
-				set_x(job, row, col + block % NIB_BLOCK, -x);
+				set_x(job, row, col + block % NIB_NVFP4_BLOCK, -x);
 			}
 	check_rounding(job, "steps");
 	job_free(job);
@@ -251,8 +251,8 @@ static void bad_rows(void **state)
 		const int dtype = i / 2 % 3;
 		const struct job_how how = {.device = devices[i / 6]};
 		const struct job_spec spec =
-		    spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM, (enum nib_dtype)dtype, 39,
-			    35, 16 * 70);
+		    spec_of(i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
+			    (enum nib_dtype)dtype, 39, 35, 16 * 70);
 		struct job *job = job_of(&rng, &spec);
 		const struct nib_dense *c = &job->c[0].view;
 		struct bits clean;
@@ -289,19 +289,19 @@ static float sum_of(const struct nib_problem *p, int64_t i, int64_t n)
 {
 	float sum = 0;
 
-	for (int64_t g = 0; g < p->x.cols / NIB_BLOCK; g++) {
-		const uint8_t *b = nib_nvfp4_row(&p->b, 0, n) + g * 8;
-		float values[NIB_BLOCK], scale;
-		int8_t codes[NIB_BLOCK];
+	for (int64_t g = 0; g < p->x.cols / NIB_NVFP4_BLOCK; g++) {
+		const uint8_t *b = nib_fp4_row(&p->b, 0, n) + g * 8;
+		float values[NIB_NVFP4_BLOCK], scale;
+		int8_t codes[NIB_NVFP4_BLOCK];
 		int dot = 0;
 
-		for (int j = 0; j < NIB_BLOCK; j++)
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			values[j] = nib_dense_get(&p->x, 0, i, g * 16 + j);
 		scale = nib_int8_block(codes, values) * 0x1p-17f;
-		for (int j = 0; j < NIB_BLOCK; j++)
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			dot += codes[j] * nib_e2m1_twice[b[j / 2] >> 4 * (j % 2) & 15];
 		sum = fmaf((float)dot,
-			   scale * nib_e4m3_to_float(*nib_nvfp4_scale(&p->b, 0, n, g)),
+			   scale * nib_e4m3_to_float(*nib_fp4_scale(&p->b, 0, n, g)),
 			   sum);
 	}
 	return sum * 0x1p16f * (p->alpha ? *p->alpha : 1);
@@ -346,9 +346,10 @@ static void sums(void **state)
 
 	(void)state;
 	for (int i = 0; i < 9 * 3; i++) {
-		struct job_spec spec = spec_of(
-		    sizes[i / 3][0] == 1 ? NIB_GEMV : NIB_GEMM, (enum nib_dtype)(i % 3),
-		    sizes[i / 3][0], sizes[i / 3][1], sizes[i / 3][2]);
+		struct job_spec spec =
+		    spec_of(sizes[i / 3][0] == 1 ? NIB_OP_GEMV : NIB_OP_GEMM,
+			    (enum nib_dtype)(i % 3), sizes[i / 3][0], sizes[i / 3][1],
+			    sizes[i / 3][2]);
 		struct job *job;
 
 		if (test_is_small() && spec.m > 100)
@@ -369,9 +370,9 @@ static void sums(void **state)
  */
 static void extremes(void **state)
 {
-	const struct job_spec spec = spec_of(NIB_GEMM, NIB_FP32, 30, 40, 64);
+	const struct job_spec spec = spec_of(NIB_OP_GEMM, NIB_DTYPE_FP32, 30, 40, 64);
 	struct job *job = job_of(&rng, &spec);
-	const struct nib_nvfp4 *b = &job->b[0].view;
+	const struct nib_fp4 *b = &job->b[0].view;
 
 	(void)state;
 	for (int64_t i = 0; i < 30 * 64; i++)
@@ -382,7 +383,7 @@ static void extremes(void **state)
 				    : FLT_MAX);
 	for (int64_t n = 0; n < 40; n++)
 		for (int64_t g = 0; g < 4; g++) {
-			uint8_t *codes = nib_nvfp4_row(b, 0, n) + 8 * g;
+			uint8_t *codes = nib_fp4_row(b, 0, n) + 8 * g;
 
 			/* Pairs cancel; in columns from 20 on only the second
 			 * half of k, and in those from 30 it is zero.  In
@@ -394,7 +395,7 @@ static void extremes(void **state)
 					codes[j] = (uint8_t)(0x11 * (j % 7 + 1) ^ 0x80);
 				else if (g > 1)
 					codes[j] = 0;
-			*nib_nvfp4_scale(b, 0, n, g) =
+			*nib_fp4_scale(b, 0, n, g) =
 			    (uint8_t)(n % 3 ? n % 5 + 1 : 0x7e);
 		}
 	same_sums(job, 1);
@@ -443,7 +444,7 @@ static void operations(void **state)
 
 	(void)state;
 	for (int i = 0; i < 2 * 3 * JOB_VALUES; i++) {
-		struct job_spec spec = spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
+		struct job_spec spec = spec_of(i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 					       (enum nib_dtype)(i / 2 % 3), 0, 0, 0);
 		struct job *job = job_new(spec.op);
 
@@ -473,7 +474,7 @@ static void experts(void **state)
 
 	(void)state;
 	for (int i = 0; i < 6; i++) {
-		struct job_spec spec = spec_of(i % 2 ? NIB_DUAL_GEMM : NIB_GEMM,
+		struct job_spec spec = spec_of(i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 					       (enum nib_dtype)(i / 2), 0, 97, 16 * 13);
 
 		spec.alpha = spec.alpha2 = &alpha;
@@ -492,7 +493,8 @@ static void callers_modes(void **state)
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 2; i++) {
 		struct job_how how = {.device = devices[i / 2]};
-		struct job_spec spec = spec_of(NIB_GEMM, NIB_FP32, 13, 40, 16 * 9);
+		struct job_spec spec =
+		    spec_of(NIB_OP_GEMM, NIB_DTYPE_FP32, 13, 40, 16 * 9);
 		struct job *job;
 		struct bits bits;
 

@@ -63,11 +63,11 @@ static void run_on(struct job *job, int device, const char *what)
 
 /* Puts a NaN at (batch, row, group) of v, runs on every device, and undoes it. */
 static void place_nan(struct job *job, const struct bits *clean,
-		      const struct nib_nvfp4 *v, int64_t batch, int64_t row,
+		      const struct nib_fp4 *v, int64_t batch, int64_t row,
 		      int64_t group, const struct cross *x, const char *what)
 {
-	uint8_t *scale = nib_nvfp4_scale(v, batch, row, group);
-	uint8_t *codes = nib_nvfp4_row(v, batch, row) + group * 8;
+	uint8_t *scale = nib_fp4_scale(v, batch, row, group);
+	uint8_t *codes = nib_fp4_row(v, batch, row) + group * 8;
 	uint8_t old_codes[8], old = *scale;
 	char text[200];
 
@@ -98,8 +98,8 @@ static void place_nan(struct job *job, const struct bits *clean,
 static void check_job(struct job *job)
 {
 	const struct nib_problem *p = &job->problems[0];
-	const struct nib_nvfp4 *weights[] = {&p->b, &p->b2};
-	const int64_t groups = p->a.k / NIB_BLOCK;
+	const struct nib_fp4 *weights[] = {&p->b, &p->b2};
+	const int64_t groups = p->a.k / NIB_NVFP4_BLOCK;
 	struct bits clean;
 
 	run_on(job, 0, "clean");
@@ -114,7 +114,7 @@ static void check_job(struct job *job)
 		const struct cross col = {-1, n, p->b.batch > 1 ? l : -1};
 
 		place_nan(job, &clean, &p->a, l, m, g, &row, "a");
-		for (int w = 0; w <= (job->op == NIB_DUAL_GEMM); w++)
+		for (int w = 0; w <= (job->op == NIB_OP_DUAL_GEMM); w++)
 			place_nan(job, &clean, weights[w], bl, n, g, &col,
 				  w ? "b2" : "b");
 	}
@@ -130,7 +130,7 @@ static void check_op(enum nib_op op)
 	for (int i = 0; i < cases; i++) {
 		const struct job_spec spec = {
 		    .op = op,
-		    .m = op == NIB_GEMV ? 1 : ms[i % 4],
+		    .m = op == NIB_OP_GEMV ? 1 : ms[i % 4],
 		    .n = 5 + 31 * (i % 5),
 		    .k = 16 * (1 + i % 7),
 		    .batch = 1 + i % 2,
@@ -150,25 +150,25 @@ static void check_op(enum nib_op op)
 static void gemm(void **state)
 {
 	(void)state;
-	check_op(NIB_GEMM);
+	check_op(NIB_OP_GEMM);
 }
 
 static void dual_gemm(void **state)
 {
 	(void)state;
-	check_op(NIB_DUAL_GEMM);
+	check_op(NIB_OP_DUAL_GEMM);
 }
 
 static void gemv(void **state)
 {
 	(void)state;
-	check_op(NIB_GEMV);
+	check_op(NIB_OP_GEMV);
 }
 
 /* A zero on the other side, scale or codes, does not save a row. */
 static void times_zero(void **state)
 {
-	const struct job_spec spec = {.op = NIB_GEMM,
+	const struct job_spec spec = {.op = NIB_OP_GEMM,
 				      .m = 10,
 				      .n = 20,
 				      .k = 64,
@@ -190,8 +190,11 @@ static void times_zero(void **state)
 static void neighbours(void **state)
 {
 	static const int64_t rows[] = {3, 9, 2};
-	const struct job_spec spec = {
-	    .op = NIB_GEMM, .n = 33, .k = 80, .dtype = NIB_BF16, .values = JOB_CONTEST};
+	const struct job_spec spec = {.op = NIB_OP_GEMM,
+				      .n = 33,
+				      .k = 80,
+				      .dtype = NIB_DTYPE_BF16,
+				      .values = JOB_CONTEST};
 
 	(void)state;
 	for (int d = 0; d < 2 * TEST_ISAS; d++) {
@@ -205,8 +208,8 @@ static void neighbours(void **state)
 		c = &job->c[0].view;
 		run_on(job, d, "experts");
 		clean = job_bits(job);
-		*nib_nvfp4_scale(&job->moe.b, 1, 32, 4) = NAN_SCALE;
-		*nib_nvfp4_scale(&job->moe.a, 0, 13, 0) = NAN_SCALE;
+		*nib_fp4_scale(&job->moe.b, 1, 32, 4) = NAN_SCALE;
+		*nib_fp4_scale(&job->moe.a, 0, 13, 0) = NAN_SCALE;
 		run_on(job, d, "NaN in expert 1 and in the last row");
 		job_check(job, "experts");
 		for (int64_t r = 0; r < 14; r++)
@@ -240,7 +243,7 @@ static void payload(void **state)
 	struct nib_problem p = {
 	    .a = {.codes = codes, .scales = scales, .rows = 17, .k = 16},
 	    .b = {.codes = b_codes, .scales = b_scales, .rows = 8, .k = 16},
-	    .c = {.data = c, .dtype = NIB_FP16, .rows = 17, .cols = 8}};
+	    .c = {.data = c, .dtype = NIB_DTYPE_FP16, .rows = 17, .cols = 8}};
 	float alpha;
 
 	(void)state;
@@ -255,7 +258,8 @@ static void payload(void **state)
 
 		if (!device)
 			break;
-		assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, NULL), NIB_OK);
+		assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL),
+				 NIB_STATUS_OK);
 		if (isa == 0)
 			memcpy(first, c, sizeof(c));
 		assert_int_equal(c[0], 0x7e09);
@@ -266,14 +270,14 @@ static void payload(void **state)
 
 static void set_padding(const struct stack *s, uint8_t byte)
 {
-	const struct nib_nvfp4 *v = &s->view;
+	const struct nib_fp4 *v = &s->view;
 	uint8_t *scales = v->scales;
 	uint8_t used[4096] = {0};
 
 	assert_true(s->scales_bytes <= sizeof(used));
 	for (int64_t r = 0; r < v->rows; r++)
-		for (int64_t g = 0; g < v->k / NIB_BLOCK; g++)
-			used[nib_nvfp4_scale(v, 0, r, g) - scales] = 1;
+		for (int64_t g = 0; g < v->k / NIB_NVFP4_BLOCK; g++)
+			used[nib_fp4_scale(v, 0, r, g) - scales] = 1;
 	for (size_t i = 0; i < s->scales_bytes; i++)
 		if (!used[i])
 			scales[i] = byte;
@@ -287,7 +291,7 @@ static void padding(void **state)
 	(void)state;
 	for (int i = 0; i < 4 * 2 * TEST_ISAS; i++) {
 		const struct job_spec spec = {
-		    .op = NIB_DUAL_GEMM,
+		    .op = NIB_OP_DUAL_GEMM,
 		    .m = 1 + i % 4 * 11,
 		    .n = 129,
 		    .k = 16 * (1 + i % 4),

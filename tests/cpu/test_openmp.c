@@ -28,13 +28,13 @@ const char *__tsan_default_options(void)
 
 static struct rng rng = {22};
 
-static const struct job_spec spec = {.op = NIB_DUAL_GEMM,
+static const struct job_spec spec = {.op = NIB_OP_DUAL_GEMM,
 				     .m = 130,
 				     .n = 700,
 				     .k = 320,
 				     .batch = 1,
 				     .b_batch = 1,
-				     .dtype = NIB_FP32};
+				     .dtype = NIB_DTYPE_FP32};
 
 /* The loaded runtime, and its settings. */
 struct runtime {
@@ -69,7 +69,7 @@ static struct bits wanted_bits(struct job *job)
 	struct job_how how = {0};
 	struct bits bits;
 
-	assert_int_equal(open_openmp(NULL, 1, &device, NULL), NIB_OK);
+	assert_int_equal(open_openmp(NULL, 1, &device, NULL), NIB_STATUS_OK);
 	how.device = device;
 	job_run(job, &how, "one thread");
 	bits = job_bits(job);
@@ -100,7 +100,8 @@ static void same_bits(void **state)
 		runtime.settings->most_threads = cases[i].most;
 		runtime.settings->late_ns = cases[i].late_ns;
 		assert_int_equal(
-		    open_openmp(FAKE_OPENMP, cases[i].threads, &device, NULL), NIB_OK);
+		    open_openmp(FAKE_OPENMP, cases[i].threads, &device, NULL),
+		    NIB_STATUS_OK);
 		how.device = device;
 		job_run(job, &how, "OpenMP");
 		job_has_bits(job, &bits, "OpenMP");
@@ -130,7 +131,7 @@ static void each_task_once(void **state)
 	struct cpu_openmp *openmp;
 
 	(void)state;
-	assert_int_equal(cpu_openmp_open(FAKE_OPENMP, &openmp, NULL), NIB_OK);
+	assert_int_equal(cpu_openmp_open(FAKE_OPENMP, &openmp, NULL), NIB_STATUS_OK);
 	for (int most = 1; most <= 16; most += 5) {
 		for (int tasks = 1; tasks <= 64; tasks += 9) {
 			struct counted counted = {0};
@@ -153,7 +154,7 @@ static void stays_loaded(void **state)
 	struct nib_device *device;
 
 	(void)state;
-	assert_int_equal(open_openmp(FAKE_OPENMP, 2, &device, NULL), NIB_OK);
+	assert_int_equal(open_openmp(FAKE_OPENMP, 2, &device, NULL), NIB_STATUS_OK);
 	dlclose(runtime.library);
 	runtime.library = dlopen(FAKE_OPENMP, RTLD_NOW | RTLD_NOLOAD);
 	assert_non_null(runtime.library);
@@ -174,7 +175,7 @@ static void fork_child(void **state)
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(open_openmp(FAKE_OPENMP, 2, &device, NULL), NIB_OK);
+	assert_int_equal(open_openmp(FAKE_OPENMP, 2, &device, NULL), NIB_STATUS_OK);
 	how.device = device;
 	job_run(job, &how, "before the fork");
 	pid = fork();
@@ -218,16 +219,17 @@ static void refused(void **state)
 
 	(void)state;
 	assert_int_equal(open_openmp("libabsent.so.7", 2, &device, &err),
-			 NIB_NO_DEVICE);
+			 NIB_STATUS_NO_DEVICE);
 	assert_string_equal(err.argument, "options.openmp");
 	assert_string_equal(err.message, "options.openmp = 'libabsent.so.7': must be a "
 					 "library that is loaded");
 	assert_null(device);
 	/* Loaded, and without OpenMP. */
-	assert_int_equal(open_openmp("libc.so.6", 2, &device, &err), NIB_NO_DEVICE);
+	assert_int_equal(open_openmp("libc.so.6", 2, &device, &err),
+			 NIB_STATUS_NO_DEVICE);
 	assert_non_null(strstr(err.message, "'libc.so.6': neither it nor"));
 	assert_int_equal(nib_device_open("cpu", &both, &device, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "options.openmp");
 	dlclose(runtime.library);
 }
@@ -298,7 +300,7 @@ static void same_bits_alone(void **state)
 	int regions;
 
 	(void)state;
-	assert_int_equal(open_openmp(FAKE_OPENMP, 4, &device, NULL), NIB_OK);
+	assert_int_equal(open_openmp(FAKE_OPENMP, 4, &device, NULL), NIB_STATUS_OK);
 	how.device = device;
 	atomic_store(&cpu_device(device)->pace->alone_until_ns, INT64_MAX);
 	regions = runtime.settings->regions;

@@ -67,7 +67,7 @@ static void output_is(struct output *o, const void *want)
 
 static size_t dtype_bytes(int dtype)
 {
-	return dtype == NIB_FP32 ? 4 : 2;
+	return dtype == NIB_DTYPE_FP32 ? 4 : 2;
 }
 
 /* Random finite elements, which end at a guard page. */
@@ -80,7 +80,7 @@ static uint8_t *elements_new(int dtype, int64_t n)
 		uint32_t wide;
 
 		memcpy(&wide, &value, sizeof(wide));
-		if (dtype == NIB_FP32) {
+		if (dtype == NIB_DTYPE_FP32) {
 			memcpy(x + 4 * i, &wide, 4);
 		} else {
 			/* The bits of a bf16, made finite as an fp16 too. */
@@ -99,7 +99,7 @@ static void quantize_blocks(int dtype, int64_t blocks, size_t offset)
 	uint8_t *x = elements_new(dtype, 16 * blocks);
 	uint8_t codes[8 * MAX_BLOCKS], scales[MAX_BLOCKS];
 
-	cpu_quantizer_init(&z, (enum nib_dtype)dtype, 0x1p-9f, NIB_RECIPE_MODELOPT);
+	cpu_quantizer_init(&z, (enum nib_dtype)dtype, 0x1p-9f, NIB_ZERO_SCALE_MODELOPT);
 	assert_true(scalar.quantize.quantize[dtype](&z, x, (enum nib_dtype)dtype,
 						    blocks, x, codes, scales));
 	for (int s = 0; s < set_count; s++) {

@@ -32,8 +32,8 @@ static void tiny_weights_take_little(void **state)
 {
 	struct nib_device *device = test_device("scalar", 2);
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 b =
-	    test_nvfp4_new(&rng, 3, 48, 1, NIB_LINEAR, TEST_SCALES_ANY, 0, 0);
+	struct test_nvfp4 b = test_nvfp4_new(&rng, 3, 48, 1, NIB_SCALE_LAYOUT_LINEAR,
+					     TEST_SCALES_ANY, 0, 0);
 	struct nib_packed *packed[MATRICES];
 	size_t before;
 
@@ -44,11 +44,12 @@ static void tiny_weights_take_little(void **state)
 		skip();
 	}
 	/* Whatever threads and streams allocate once. */
-	assert_int_equal(nib_pack(device, &b.view, &packed[0], NULL), NIB_OK);
+	assert_int_equal(nib_pack(device, &b.view, &packed[0], NULL), NIB_STATUS_OK);
 	nib_packed_free(packed[0]);
 	before = used_bytes();
 	for (int i = 0; i < MATRICES; i++)
-		assert_int_equal(nib_pack(device, &b.view, &packed[i], NULL), NIB_OK);
+		assert_int_equal(nib_pack(device, &b.view, &packed[i], NULL),
+				 NIB_STATUS_OK);
 	assert_in_range(used_bytes() - before, MATRICES * 3 * 48 / 2, MATRICES * 2048);
 	for (int i = 0; i < MATRICES; i++)
 		nib_packed_free(packed[i]);
@@ -59,7 +60,7 @@ static void tiny_weights_take_little(void **state)
 /* Sizes without values are not bounded by any memory. */
 static void nothing_takes_nothing(void **state)
 {
-	static const struct nib_nvfp4 views[] = {
+	static const struct nib_fp4 views[] = {
 	    {.rows = INT64_C(1) << 40, .batch = INT64_C(1) << 21},
 	    {.rows = 17, .batch = 3},
 	    {.k = 64, .batch = 5},
@@ -72,7 +73,7 @@ static void nothing_takes_nothing(void **state)
 		struct nib_packed *packed = NULL;
 		struct nib_error err;
 
-		if (nib_pack(device, &views[i], &packed, &err) != NIB_OK)
+		if (nib_pack(device, &views[i], &packed, &err) != NIB_STATUS_OK)
 			fail_msg("%zu: %s", i, err.message);
 		assert_int_equal(nib_packed_bytes(packed), 0);
 		nib_packed_free(packed);
@@ -86,19 +87,19 @@ static void nothing_takes_nothing(void **state)
 
 static struct test_nvfp4 matrix(struct rng *rng, int64_t rows)
 {
-	return test_nvfp4_new(rng, rows, COLS, BATCH, NIB_LINEAR, TEST_SCALES_ANY, 0,
-			      0);
+	return test_nvfp4_new(rng, rows, COLS, BATCH, NIB_SCALE_LAYOUT_LINEAR,
+			      TEST_SCALES_ANY, 0, 0);
 }
 
 static void assert_same_product(struct nib_plan *plan, struct nib_problem p,
 				const struct nib_packed *packed,
 				const struct test_dense *want)
 {
-	struct test_dense c = test_dense_new(NIB_FP32, 3, ROWS, BATCH, 0);
+	struct test_dense c = test_dense_new(NIB_DTYPE_FP32, 3, ROWS, BATCH, 0);
 	struct nib_error err;
 
 	p.c = c.view;
-	p.b = (struct nib_nvfp4){0};
+	p.b = (struct nib_fp4){0};
 	p.b_packed = packed;
 	if (nib_run(plan, &p, 1, NULL, &err))
 		fail_msg("%s", err.message);
@@ -113,26 +114,28 @@ static void an_update_gives_the_new_weights(void **state)
 	struct rng rng = rng_new(test_seed());
 	struct test_nvfp4 a = matrix(&rng, 3);
 	struct test_nvfp4 b[] = {matrix(&rng, ROWS), matrix(&rng, ROWS)};
-	struct test_dense want = test_dense_new(NIB_FP32, 3, ROWS, BATCH, 0);
+	struct test_dense want = test_dense_new(NIB_DTYPE_FP32, 3, ROWS, BATCH, 0);
 	struct nib_problem p = {.a = a.view, .c = want.view};
 	struct nib_packed *packed;
 	struct nib_plan *plan;
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_pack_shared(device, &b[0].view, &packed, &err), NIB_OK);
+	assert_int_equal(nib_pack_shared(device, &b[0].view, &packed, &err),
+			 NIB_STATUS_OK);
 	/* A CPU has an order of its own. */
 	assert_true(nib_packed_bytes(packed) >= b[0].codes_bytes);
 	p.b_packed = packed;
-	assert_int_equal(nib_plan_create(device, NIB_GEMM, &p, 1, NULL, &plan, &err),
-			 NIB_OK);
+	assert_int_equal(nib_plan_create(device, NIB_OP_GEMM, &p, 1, NULL, &plan, &err),
+			 NIB_STATUS_OK);
 	p.b_packed = NULL;
 	for (int i = 0; i < 2; i++) {
 		p.b = b[i].view;
 		if (i)
 			assert_int_equal(nib_packed_update(packed, &b[i].view, &err),
-					 NIB_OK);
-		assert_int_equal(nib_multiply(device, NIB_GEMM, &p, 1, &err), NIB_OK);
+					 NIB_STATUS_OK);
+		assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, &err),
+				 NIB_STATUS_OK);
 		assert_same_product(plan, p, packed, &want);
 	}
 	nib_plan_free(plan);
@@ -150,24 +153,27 @@ static void an_update_has_the_sizes(void **state)
 	struct rng rng = rng_new(test_seed());
 	struct test_nvfp4 b = matrix(&rng, ROWS);
 	struct nib_packed *packed;
-	struct nib_nvfp4 other = b.view;
+	struct nib_fp4 other = b.view;
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_OK);
+	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_STATUS_OK);
 	other.rows--;
-	assert_int_equal(nib_packed_update(packed, &other, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_packed_update(packed, &other, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.rows");
 	assert_string_equal(err.message, "b.rows = 36: must be 37, as packed has");
 	other = b.view;
 	other.k -= 16;
-	assert_int_equal(nib_packed_update(packed, &other, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_packed_update(packed, &other, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.k");
 	other = b.view;
 	other.batch = 1;
-	assert_int_equal(nib_packed_update(packed, &other, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_packed_update(packed, &other, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.batch");
-	assert_int_equal(nib_packed_update(packed, &b.view, &err), NIB_OK);
+	assert_int_equal(nib_packed_update(packed, &b.view, &err), NIB_STATUS_OK);
 	nib_packed_free(packed);
 	test_nvfp4_free(&b);
 	nib_device_close(device);
@@ -188,15 +194,15 @@ static struct test_nvfp4 matrix_of(struct rng *rng, const struct sizes *s)
 }
 
 /* Scales of 0, over codes of 0 and others, and NaN, also at the edges. */
-static void add_extremes(struct rng *rng, const struct nib_nvfp4 *v)
+static void add_extremes(struct rng *rng, const struct nib_fp4 *v)
 {
-	const int64_t blocks = v->k / NIB_BLOCK;
+	const int64_t blocks = v->k / NIB_NVFP4_BLOCK;
 
 	for (int64_t i = 0; i < v->batch * v->rows * blocks; i++) {
 		const int64_t row = i / blocks % v->rows;
 		const int64_t batch = i / blocks / v->rows;
-		uint8_t *codes = nib_nvfp4_row(v, batch, row);
-		uint8_t *scale = nib_nvfp4_scale(v, batch, row, i % blocks);
+		uint8_t *codes = nib_fp4_row(v, batch, row);
+		uint8_t *scale = nib_fp4_scale(v, batch, row, i % blocks);
 
 		switch (rng_below(rng, 8)) {
 		case 0:
@@ -215,18 +221,16 @@ static void add_extremes(struct rng *rng, const struct nib_nvfp4 *v)
 	}
 }
 
-static void assert_same_values(const struct nib_nvfp4 *got,
-			       const struct nib_nvfp4 *want)
+static void assert_same_values(const struct nib_fp4 *got, const struct nib_fp4 *want)
 {
 	for (int64_t i = 0; i < want->batch * want->rows; i++) {
 		const int64_t batch = i / want->rows, row = i % want->rows;
 
-		assert_memory_equal(nib_nvfp4_row(got, batch, row),
-				    nib_nvfp4_row(want, batch, row),
-				    (size_t)want->k / 2);
-		for (int64_t k = 0; k < want->k / NIB_BLOCK; k++)
-			assert_int_equal(*nib_nvfp4_scale(got, batch, row, k),
-					 *nib_nvfp4_scale(want, batch, row, k));
+		assert_memory_equal(nib_fp4_row(got, batch, row),
+				    nib_fp4_row(want, batch, row), (size_t)want->k / 2);
+		for (int64_t k = 0; k < want->k / NIB_NVFP4_BLOCK; k++)
+			assert_int_equal(*nib_fp4_scale(got, batch, row, k),
+					 *nib_fp4_scale(want, batch, row, k));
 	}
 }
 
@@ -236,7 +240,8 @@ static void assert_gaps(const struct sizes *s, const struct test_nvfp4 *got,
 {
 	const int64_t stride = s->k / 2 + s->row_gap;
 	const uint8_t *codes = got->view.codes, *scales = got->view.scales;
-	const int64_t groups = s->k / NIB_BLOCK, scale_stride = groups + s->scale_gap;
+	const int64_t groups = s->k / NIB_NVFP4_BLOCK,
+		      scale_stride = groups + s->scale_gap;
 	int64_t sum = 0, want = 0;
 
 	for (size_t i = 0; i < got->codes_bytes; i++)
@@ -244,14 +249,15 @@ static void assert_gaps(const struct sizes *s, const struct test_nvfp4 *got,
 			assert_int_equal(codes[i], codes_before[i]);
 	for (size_t i = 0; i < got->scales_bytes; i++) {
 		sum += scales[i];
-		if (s->layout == NIB_LINEAR && (int64_t)i % scale_stride >= groups)
+		if (s->layout == NIB_SCALE_LAYOUT_LINEAR &&
+		    (int64_t)i % scale_stride >= groups)
 			assert_int_equal(scales[i], scales_before[i]);
 	}
-	if (s->layout == NIB_LINEAR)
+	if (s->layout == NIB_SCALE_LAYOUT_LINEAR)
 		return;
 	for (int64_t i = 0; i < s->batch * s->rows * groups; i++)
-		want += *nib_nvfp4_scale(&got->view, i / groups / s->rows,
-					 i / groups % s->rows, i % groups);
+		want += *nib_fp4_scale(&got->view, i / groups / s->rows,
+				       i / groups % s->rows, i % groups);
 	assert_int_equal(sum, want);
 }
 
@@ -294,20 +300,20 @@ static void unpacking_gives_what_was_packed(void **state)
 		for (size_t i = 0; devices[isa] && i < sizeof(rows) / sizeof(*rows) * 7;
 		     i++) {
 			struct sizes from = {rows[i / 7],
-					     blocks[i % 7] * NIB_BLOCK,
+					     blocks[i % 7] * NIB_NVFP4_BLOCK,
 					     1 + rng_below(&rng, 3),
 					     rng_below(&rng, 2) * 24,
 					     0,
-					     NIB_TILED_128X4};
+					     NIB_SCALE_LAYOUT_TILED_128X4};
 			struct sizes to = from;
 
 			if (rng_below(&rng, 2)) {
-				from.layout = NIB_LINEAR;
+				from.layout = NIB_SCALE_LAYOUT_LINEAR;
 				from.scale_gap = rng_below(&rng, 2) * 3;
 			}
 			to.row_gap = rng_below(&rng, 2) * 5;
 			if (rng_below(&rng, 2)) {
-				to.layout = NIB_LINEAR;
+				to.layout = NIB_SCALE_LAYOUT_LINEAR;
 				to.scale_gap = rng_below(&rng, 2) * 7;
 			}
 			unpack_one(devices[isa], &rng, &from, &to);
@@ -320,30 +326,30 @@ static void unpacking_has_the_sizes(void **state)
 	struct nib_device *device = test_device("scalar", 2);
 	struct rng rng = rng_new(test_seed());
 	struct test_nvfp4 b = matrix(&rng, ROWS);
-	struct nib_nvfp4 other = b.view;
+	struct nib_fp4 other = b.view;
 	struct nib_packed *packed;
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_OK);
+	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_STATUS_OK);
 	other.rows++;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.message, "to.rows = 38: must be 37, as packed has");
 	other = b.view;
 	other.k += 16;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "to.k");
 	other = b.view;
 	other.batch++;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "to.batch");
 	other = b.view;
 	other.scales = (uint8_t *)other.codes + 1;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "to.scales");
 	other = b.view;
 	other.codes = NULL;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "to.codes");
 	nib_packed_free(packed);
 	test_nvfp4_free(&b);
@@ -353,15 +359,15 @@ static void unpacking_has_the_sizes(void **state)
 /* Weights without values have none to write, whatever their sizes are. */
 static void unpacking_nothing_writes_nothing(void **state)
 {
-	static const struct nib_nvfp4 view = {.rows = INT64_C(1) << 40,
-					      .batch = INT64_C(1) << 21};
+	static const struct nib_fp4 view = {.rows = INT64_C(1) << 40,
+					    .batch = INT64_C(1) << 21};
 	struct nib_device *device = test_device("scalar", 2);
 	struct nib_packed *packed;
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_pack(device, &view, &packed, &err), NIB_OK);
-	assert_int_equal(nib_unpack(packed, &view, &err), NIB_OK);
+	assert_int_equal(nib_pack(device, &view, &packed, &err), NIB_STATUS_OK);
+	assert_int_equal(nib_unpack(packed, &view, &err), NIB_STATUS_OK);
 	nib_packed_free(packed);
 	nib_device_close(device);
 }

@@ -40,9 +40,10 @@ struct test_case {
 	struct nib_quantize_options options;
 };
 
-static const enum nib_dtype dtypes[3] = {NIB_FP32, NIB_FP16, NIB_BF16};
+static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
+					 NIB_DTYPE_BF16};
 
-static struct nib_quantize_options options_of(enum nib_recipe recipe, float global,
+static struct nib_quantize_options options_of(enum nib_zero_scale recipe, float global,
 					      int saturate)
 {
 	return (struct nib_quantize_options){.struct_bytes =
@@ -59,7 +60,7 @@ static uint32_t finite_bits(uint32_t bits, enum nib_dtype dtype)
 	const struct nib_float_format f = nib_dtype_format(dtype);
 	const uint32_t infinity = (uint32_t)nib_infinity_bits(f);
 
-	if (dtype != NIB_FP32)
+	if (dtype != NIB_DTYPE_FP32)
 		bits &= 0xFFFF;
 	return (bits & infinity) == infinity ? bits ^ (UINT32_C(1) << f.fraction_bits)
 					     : bits;
@@ -89,16 +90,17 @@ static uint32_t element_bits(struct rng *rng, const struct test_case *c, int i,
 		bits = round_finite((i ? edges[random % 8] : 6) * d, c->dtype);
 		bits += i && (bits & 0x7FFF) ? random / 8 % 3 - 1 : 0;
 		bits = finite_bits(bits, c->dtype);
-		return bits ^ (random >> 31 << (c->dtype == NIB_FP32 ? 31 : 15));
+		return bits ^ (random >> 31 << (c->dtype == NIB_DTYPE_FP32 ? 31 : 15));
 	case SUBNORMALS:
-		if (c->dtype == NIB_FP32)
+		if (c->dtype == NIB_DTYPE_FP32)
 			return random & 0x80FFFFFF;
-		return random & (c->dtype == NIB_FP16 ? 0x87FF : 0x80FF);
+		return random & (c->dtype == NIB_DTYPE_FP16 ? 0x87FF : 0x80FF);
 	default:
 		break;
 	}
-	return random % 256 == 0 ? finite_bits(random, c->dtype)
-				 : (random & 1) << (c->dtype == NIB_FP32 ? 31 : 15);
+	return random % 256 == 0
+		   ? finite_bits(random, c->dtype)
+		   : (random & 1) << (c->dtype == NIB_DTYPE_FP32 ? 31 : 15);
 }
 
 static void fill(struct rng *rng, const struct test_case *c, const struct nib_dense *x)
@@ -107,13 +109,13 @@ static void fill(struct rng *rng, const struct test_case *c, const struct nib_de
 	double d = 0;
 
 	for (int64_t i = 0; i < c->batch * c->rows * c->k; i++) {
-		if (i % NIB_BLOCK == 0)
+		if (i % NIB_NVFP4_BLOCK == 0)
 			d = (double)nib_e4m3_to_float(
 				(uint8_t)(1 + rng_below(rng, 126))) *
 			    (double)global;
 		nib_dense_set_bits(x, i / (c->rows * c->k), i / c->k % c->rows,
 				   i % c->k,
-				   element_bits(rng, c, (int)(i % NIB_BLOCK), d));
+				   element_bits(rng, c, (int)(i % NIB_NVFP4_BLOCK), d));
 	}
 }
 
@@ -134,26 +136,27 @@ static float amax_ref(const struct nib_dense *x)
 	return most;
 }
 
-static void quantize_ref(const struct nib_dense *x, const struct nib_nvfp4 *q,
+static void quantize_ref(const struct nib_dense *x, const struct nib_fp4 *q,
 			 const struct nib_quantize_options *options, float *global)
 {
-	float block[NIB_BLOCK];
+	float block[NIB_NVFP4_BLOCK];
 
 	*global = options->global > 0 ? options->global : nib_global_ref(amax_ref(x));
 	for (int64_t b = 0; b < nib_dense_batches(x); b++) {
-		if (q->scale_layout == NIB_TILED_128X4)
-			memset(nib_nvfp4_scales(q, b), 0,
-			       nib_scales_bytes(NIB_TILED_128X4, q->rows, q->k));
+		if (q->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
+			memset(nib_fp4_scales(q, b), 0,
+			       nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, q->rows,
+						q->k));
 		for (int64_t r = 0; r < x->rows; r++)
-			for (int64_t g = 0; g < x->cols / NIB_BLOCK; g++) {
-				for (int i = 0; i < NIB_BLOCK; i++)
-					block[i] =
-					    nib_dense_get(x, b, r, g * NIB_BLOCK + i);
+			for (int64_t g = 0; g < x->cols / NIB_NVFP4_BLOCK; g++) {
+				for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
+					block[i] = nib_dense_get(
+					    x, b, r, g * NIB_NVFP4_BLOCK + i);
 				assert_int_equal(nib_quantize_block_ref(
 						     block, *global, options->recipe,
 						     options->saturate,
-						     nib_nvfp4_row(q, b, r) + 8 * g,
-						     nib_nvfp4_scale(q, b, r, g)),
+						     nib_fp4_row(q, b, r) + 8 * g,
+						     nib_fp4_scale(q, b, r, g)),
 						 -1);
 			}
 	}
@@ -200,11 +203,12 @@ static void check_backend(const struct test_case *c, const struct nib_dense *x,
 		return;
 	got = output_new(c);
 	status = nib_quantize(device, x, &got.view, &c->options, &global, &err);
-	if (status != NIB_OK || nib_fp32_bits(global) != nib_fp32_bits(want_global) ||
+	if (status != NIB_STATUS_OK ||
+	    nib_fp32_bits(global) != nib_fp32_bits(want_global) ||
 	    memcmp(got.view.scales, want->view.scales, want->scales_bytes) != 0 ||
 	    memcmp(got.view.codes, want->view.codes, want->codes_bytes) != 0)
 		describe(c, isa, threads);
-	if (status != NIB_OK)
+	if (status != NIB_STATUS_OK)
 		fail_msg("%s", err.message);
 	assert_int_equal(nib_fp32_bits(global), nib_fp32_bits(want_global));
 	assert_memory_equal(got.view.scales, want->view.scales, want->scales_bytes);
@@ -253,8 +257,8 @@ static void values(void **state)
 				    .k = test_is_tiny() ? 16 * 19 : 16 * 83,
 				    .batch = 1,
 				};
-				c.options =
-				    options_of((enum nib_recipe)(g % 3), globals[g], 0);
+				c.options = options_of((enum nib_zero_scale)(g % 3),
+						       globals[g], 0);
 				check_case(&rng, &c);
 			}
 }
@@ -274,7 +278,8 @@ static void recipes(void **state)
 				    .k = 16 * 40,
 				    .batch = 2,
 				};
-				c.options = options_of((enum nib_recipe)recipe, 0, 0);
+				c.options =
+				    options_of((enum nib_zero_scale)recipe, 0, 0);
 				check_case(&rng, &c);
 			}
 }
@@ -305,7 +310,7 @@ static void shapes(void **state)
 					continue;
 				if (test_is_tiny() && rows[r] * ks[k] > 40000)
 					continue;
-				c.options = options_of(NIB_RECIPE_MODELOPT,
+				c.options = options_of(NIB_ZERO_SCALE_MODELOPT,
 						       i % 2 ? 0.0f : 0.01f, 0);
 				check_case(&rng, &c);
 			}
@@ -329,7 +334,7 @@ static void single_gaps(void **state)
 		    .scale_gap = i / 3 == 2 ? 1 : 0,
 		};
 
-		c.options = options_of(NIB_RECIPE_MODELOPT, 0.01f, 0);
+		c.options = options_of(NIB_ZERO_SCALE_MODELOPT, 0.01f, 0);
 		check_case(&rng, &c);
 	}
 }
@@ -358,8 +363,8 @@ static void caller_modes(void **state)
 				float global;
 
 				c.options =
-				    options_of(NIB_RECIPE_MODELOPT, globals[g], 0);
-				x = test_dense_new(NIB_FP32, 3, 496, 1, 0);
+				    options_of(NIB_ZERO_SCALE_MODELOPT, globals[g], 0);
+				x = test_dense_new(NIB_DTYPE_FP32, 3, 496, 1, 0);
 				want = output_new(&c);
 				fill(&rng, &c, &x.view);
 				quantize_ref(&x.view, &want.view, &c.options, &global);
@@ -391,15 +396,15 @@ static void check_bad(const char *isa, int threads, const struct test_case *c,
 		return;
 	q = output_new(c);
 	assert_int_equal(nib_quantize(device, x, &q.view, &c->options, NULL, &err),
-			 NIB_BAD_DATA);
+			 NIB_STATUS_BAD_DATA);
 	if (!strstr(err.message, where))
 		fail_msg("%s: '%s' has no '%s'", isa, err.message, where);
 	err.message[0] = '\0';
-	assert_int_equal(nib_amax(device, x, 0, &amax, &err), NIB_BAD_DATA);
+	assert_int_equal(nib_amax(device, x, 0, &amax, &err), NIB_STATUS_BAD_DATA);
 	assert_true(amax == 7);
 	if (!strstr(err.message, where))
 		fail_msg("%s: '%s' has no '%s'", isa, err.message, where);
-	assert_int_equal(nib_amax(device, x, 1, &amax, &err), NIB_OK);
+	assert_int_equal(nib_amax(device, x, 1, &amax, &err), NIB_STATUS_OK);
 	assert_true(amax == amax_ref(x));
 	test_nvfp4_free(&q);
 	nib_device_close(device);
@@ -426,7 +431,8 @@ static void not_finite(void **state)
 		const int64_t n = c.batch * c.rows * c.k;
 		int64_t first = n;
 
-		c.options = options_of(NIB_RECIPE_MODELOPT, i & 8 ? 0.01f : 0.0f, 0);
+		c.options =
+		    options_of(NIB_ZERO_SCALE_MODELOPT, i & 8 ? 0.01f : 0.0f, 0);
 		x = test_dense_new(c.dtype, c.rows, c.k, c.batch, c.x_gap);
 		fill(&rng, &c, &x.view);
 		for (int j = 0; j < 1 + i % 5; j++) {
@@ -465,8 +471,8 @@ static void saturated(void **state)
 		struct test_nvfp4 want = output_new(&c);
 		float global;
 
-		c.options =
-		    options_of((enum nib_recipe)(i / 2 % 3), i & 8 ? 0.01f : 0.0f, 1);
+		c.options = options_of((enum nib_zero_scale)(i / 2 % 3),
+				       i & 8 ? 0.01f : 0.0f, 1);
 		fill(&rng, &c, &x.view);
 		for (int j = 0; j < 40; j++)
 			nib_dense_set_bits(&x.view, 0, j % 5, rng_below(&rng, c.k),
@@ -504,7 +510,8 @@ static void amax_sizes(void **state)
 				if (!device)
 					continue;
 				assert_int_equal(
-				    nib_amax(device, &x.view, 0, &amax, NULL), NIB_OK);
+				    nib_amax(device, &x.view, 0, &amax, NULL),
+				    NIB_STATUS_OK);
 				assert_true(amax == amax_ref(&x.view));
 				nib_device_close(device);
 			}

@@ -30,7 +30,7 @@ static struct job_spec spec_of(enum nib_op op, int64_t m, int64_t n, int64_t k)
 {
 	return (struct job_spec){
 	    .op = op,
-	    .m = op == NIB_GEMV ? 1 : m,
+	    .m = op == NIB_OP_GEMV ? 1 : m,
 	    .n = n,
 	    .k = k,
 	    .batch = 1,
@@ -82,9 +82,9 @@ static void threads_and_instruction_sets(void **state)
 {
 	(void)state;
 	for (int dtype = 0; dtype < 3; dtype++) {
-		devices_agree(sample_job(NIB_GEMM, (enum nib_dtype)dtype));
-		devices_agree(sample_job(NIB_GEMV, (enum nib_dtype)dtype));
-		devices_agree(sample_job(NIB_DUAL_GEMM, (enum nib_dtype)dtype));
+		devices_agree(sample_job(NIB_OP_GEMM, (enum nib_dtype)dtype));
+		devices_agree(sample_job(NIB_OP_GEMV, (enum nib_dtype)dtype));
+		devices_agree(sample_job(NIB_OP_DUAL_GEMM, (enum nib_dtype)dtype));
 	}
 }
 
@@ -93,7 +93,7 @@ static void threads_and_instruction_sets_of_experts(void **state)
 	static const int64_t rows[] = {1, 0, 130, 7, 2, 64};
 
 	(void)state;
-	for (int op = NIB_GEMM; op <= NIB_DUAL_GEMM; op++) {
+	for (int op = NIB_OP_GEMM; op <= NIB_OP_DUAL_GEMM; op++) {
 		const struct job_spec spec = spec_of((enum nib_op)op, 0, 97, 16 * 13);
 
 		devices_agree(job_of_moe(&rng, &spec, rows, 6, 0, false));
@@ -103,13 +103,13 @@ static void threads_and_instruction_sets_of_experts(void **state)
 /* ---- one problem told in other ways -------------------------------------- */
 
 /* Values of one stack in the memory of another of the same sizes. */
-static void copy_stack(const struct nib_nvfp4 *to, const struct nib_nvfp4 *from)
+static void copy_stack(const struct nib_fp4 *to, const struct nib_fp4 *from)
 {
 	for (int64_t r = 0; r < to->rows; r++) {
-		memcpy(nib_nvfp4_row(to, 0, r), nib_nvfp4_row(from, 0, r),
+		memcpy(nib_fp4_row(to, 0, r), nib_fp4_row(from, 0, r),
 		       (size_t)to->k / 2);
-		for (int64_t g = 0; g < to->k / NIB_BLOCK; g++)
-			*nib_nvfp4_scale(to, 0, r, g) = *nib_nvfp4_scale(from, 0, r, g);
+		for (int64_t g = 0; g < to->k / NIB_NVFP4_BLOCK; g++)
+			*nib_fp4_scale(to, 0, r, g) = *nib_fp4_scale(from, 0, r, g);
 	}
 }
 
@@ -123,13 +123,13 @@ static void layouts_and_strides(void **state)
 
 		if (!how.device)
 			break;
-		first = sample_job(NIB_DUAL_GEMM, NIB_FP32);
+		first = sample_job(NIB_OP_DUAL_GEMM, NIB_DTYPE_FP32);
 		job_run(first, &how, "linear");
 		bits = job_bits(first);
 		for (int i = 1; i < 16; i++) {
 			struct job *job;
-			struct job_spec spec =
-			    spec_of(NIB_DUAL_GEMM, first->c[0].view.rows, 77, 16 * 21);
+			struct job_spec spec = spec_of(
+			    NIB_OP_DUAL_GEMM, first->c[0].view.rows, 77, 16 * 21);
 			spec.a_layout = (enum nib_scale_layout)(i & 1);
 			spec.b_layout = (enum nib_scale_layout)(i >> 1 & 1);
 			spec.has_gaps = i >> 2 & 1;
@@ -187,7 +187,7 @@ static void group_is_its_problems(struct job *job, const struct job_how *how)
 static void groups(void **state)
 {
 	static const int64_t ms[] = {3, 0, 140, 1, 33, 8};
-	static const enum nib_op ops[] = {NIB_GEMM, NIB_DUAL_GEMM, NIB_GEMV};
+	static const enum nib_op ops[] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV};
 
 	(void)state;
 	for (int i = 0; i < TEST_ISAS * 3; i++) {
@@ -216,13 +216,13 @@ static struct nib_problem batch_of(const struct nib_problem *p, int64_t l)
 	struct nib_problem one = *p;
 	const int64_t bl = p->b.batch > 1 ? l : 0;
 
-	one.a.codes = nib_nvfp4_row(&p->a, l, 0);
-	one.a.scales = nib_nvfp4_scales(&p->a, l);
-	one.b.codes = nib_nvfp4_row(&p->b, bl, 0);
-	one.b.scales = nib_nvfp4_scales(&p->b, bl);
+	one.a.codes = nib_fp4_row(&p->a, l, 0);
+	one.a.scales = nib_fp4_scales(&p->a, l);
+	one.b.codes = nib_fp4_row(&p->b, bl, 0);
+	one.b.scales = nib_fp4_scales(&p->b, bl);
 	if (p->b2.codes) {
-		one.b2.codes = nib_nvfp4_row(&p->b2, bl, 0);
-		one.b2.scales = nib_nvfp4_scales(&p->b2, bl);
+		one.b2.codes = nib_fp4_row(&p->b2, bl, 0);
+		one.b2.scales = nib_fp4_scales(&p->b2, bl);
 	}
 	one.c.data = nib_dense_at(&p->c, l, 0, 0);
 	one.a.batch = one.b.batch = one.b2.batch = one.c.batch = 1;
@@ -235,7 +235,7 @@ static void batches(void **state)
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
 		struct nib_device *device = test_device(test_isas[i / 4], 3);
 		struct job_spec spec =
-		    spec_of(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM, 19, 66, 80);
+		    spec_of(i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 19, 66, 80);
 		struct job *job;
 		struct bits bits;
 
@@ -252,7 +252,7 @@ static void batches(void **state)
 			const struct nib_problem one = batch_of(&job->problems[0], l);
 
 			assert_int_equal(nib_multiply(device, job->op, &one, 1, NULL),
-					 NIB_OK);
+					 NIB_STATUS_OK);
 		}
 		job_has_bits(job, &bits, "one of a batch");
 		bits_free(&bits);
@@ -274,7 +274,7 @@ static void rows_alone(void **state)
 		const struct job_how how = {.device = test_device(test_isas[i / 4], 2),
 					    .packing = i & 1 ? JOB_PACKED : JOB_VIEWS};
 		const struct job_spec spec =
-		    spec_of(i & 2 ? NIB_DUAL_GEMM : NIB_GEMM, m, 71, 16 * 9);
+		    spec_of(i & 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, m, 71, 16 * 9);
 		struct job *job = job_of(&rng, &spec);
 		struct bits bits;
 
@@ -288,16 +288,16 @@ static void rows_alone(void **state)
 		job_pack(job, &how);
 		for (int64_t r = 0; r < m; r++) {
 			struct nib_problem one = job->problems[0];
-			const bool is_gemv = job->op == NIB_GEMM && r % 2;
+			const bool is_gemv = job->op == NIB_OP_GEMM && r % 2;
 
-			one.a.codes = nib_nvfp4_row(&one.a, 0, r);
-			one.a.scales = nib_nvfp4_scale(&one.a, 0, r, 0);
+			one.a.codes = nib_fp4_row(&one.a, 0, r);
+			one.a.scales = nib_fp4_scale(&one.a, 0, r, 0);
 			one.c.data = nib_dense_at(&one.c, 0, r, 0);
 			one.a.rows = one.c.rows = 1;
 			assert_int_equal(nib_multiply(how.device,
-						      is_gemv ? NIB_GEMV : job->op,
+						      is_gemv ? NIB_OP_GEMV : job->op,
 						      &one, 1, NULL),
-					 NIB_OK);
+					 NIB_STATUS_OK);
 		}
 		job_has_bits(job, &bits, "row alone");
 		for (int64_t few = 1; few < 40 && few < m; few++) {
@@ -306,7 +306,8 @@ static void rows_alone(void **state)
 			some.a.rows = some.c.rows = few;
 			job_poison(job);
 			assert_int_equal(
-			    nib_multiply(how.device, job->op, &some, 1, NULL), NIB_OK);
+			    nib_multiply(how.device, job->op, &some, 1, NULL),
+			    NIB_STATUS_OK);
 			assert_memory_equal(job->c[0].view.data, bits.bytes,
 					    (size_t)few * 71 * 4);
 			assert_int_equal(
@@ -329,7 +330,7 @@ static void experts_alone(void **state)
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
 		const struct job_how how = {.device = test_device(test_isas[i / 4], 3)};
 		struct job_spec spec =
-		    spec_of(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM, 0, 65, 112);
+		    spec_of(i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 0, 65, 112);
 		struct nib_problem p = {.alpha = NULL};
 		struct bits bits;
 		struct job *job;
@@ -348,19 +349,19 @@ static void experts_alone(void **state)
 			p.b = job->moe.b;
 			p.b2 = job->moe.b2;
 			p.c = job->moe.c;
-			p.a.codes = nib_nvfp4_row(&p.a, 0, row);
-			p.a.scales = nib_nvfp4_scale(&p.a, 0, row, 0);
-			p.b.codes = nib_nvfp4_row(&p.b, e, 0);
-			p.b.scales = nib_nvfp4_scales(&p.b, e);
-			p.b2.codes = nib_nvfp4_row(&p.b2, e, 0);
-			p.b2.scales = nib_nvfp4_scales(&p.b2, e);
+			p.a.codes = nib_fp4_row(&p.a, 0, row);
+			p.a.scales = nib_fp4_scale(&p.a, 0, row, 0);
+			p.b.codes = nib_fp4_row(&p.b, e, 0);
+			p.b.scales = nib_fp4_scales(&p.b, e);
+			p.b2.codes = nib_fp4_row(&p.b2, e, 0);
+			p.b2.scales = nib_fp4_scales(&p.b2, e);
 			p.c.data = nib_dense_at(&p.c, 0, row, 0);
 			p.a.rows = p.c.rows = rows[e];
 			p.b.batch = p.b2.batch = 1;
 			p.alpha = &job->alpha[e];
 			p.alpha2 = &job->alpha2[e];
 			assert_int_equal(nib_multiply(how.device, job->op, &p, 1, NULL),
-					 NIB_OK);
+					 NIB_STATUS_OK);
 		}
 		job_has_bits(job, &bits, "expert alone");
 		bits_free(&bits);
@@ -437,7 +438,7 @@ static void callers_pools(void **state)
 		    .pool = &pool,
 		};
 		struct job_how how = {.device = test_device(test_isas[i / 2], 1)};
-		struct job *job = sample_job(NIB_DUAL_GEMM, NIB_BF16);
+		struct job *job = sample_job(NIB_OP_DUAL_GEMM, NIB_DTYPE_BF16);
 		struct bits bits;
 
 		if (!how.device) {
@@ -448,7 +449,7 @@ static void callers_pools(void **state)
 		bits = job_bits(job);
 		nib_device_close(how.device);
 		assert_int_equal(nib_device_open("cpu", &options, &how.device, NULL),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		for (int packing = 0; packing < JOB_PACKINGS; packing++) {
 			how.packing = (enum job_packing)packing;
 			pool.calls = pool.tasks = 0;
@@ -483,7 +484,7 @@ static void callers_modes(void **state)
 					  test_device(test_isas[i / 4], 1 + i % 2),
 				      .packing = JOB_PACKED};
 		struct job_spec spec =
-		    spec_of(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM, 13, 40, 64);
+		    spec_of(i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 13, 40, 64);
 		struct job *job;
 		struct bits bits;
 
@@ -520,7 +521,7 @@ static void repeated_runs(void **state)
 	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++) {
 		struct nib_device *device = test_device(test_isas[isa], 7);
-		const struct job_spec spec = spec_of(NIB_DUAL_GEMM, 150, 130, 96);
+		const struct job_spec spec = spec_of(NIB_OP_DUAL_GEMM, 150, 130, 96);
 		struct job *job;
 		struct nib_plan *plan;
 		struct bits bits;

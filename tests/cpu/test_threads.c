@@ -21,13 +21,13 @@
 
 static struct rng rng = {20};
 
-static const struct job_spec spec = {.op = NIB_GEMM,
+static const struct job_spec spec = {.op = NIB_OP_GEMM,
 				     .m = 130,
 				     .n = 700,
 				     .k = 320,
 				     .batch = 1,
 				     .b_batch = 1,
-				     .dtype = NIB_FP32};
+				     .dtype = NIB_DTYPE_FP32};
 
 static struct nib_device *open_device(int threads)
 {
@@ -35,7 +35,8 @@ static struct nib_device *open_device(int threads)
 						   .threads = threads};
 	struct nib_device *device;
 
-	assert_int_equal(nib_device_open("cpu", &options, &device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
+			 NIB_STATUS_OK);
 	return device;
 }
 
@@ -44,7 +45,7 @@ static int opened_threads(int wanted)
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct nib_device *device = open_device(wanted);
 
-	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_OK);
+	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_STATUS_OK);
 	nib_device_close(device);
 	return info.threads;
 }

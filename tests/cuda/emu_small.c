@@ -26,29 +26,29 @@ static const struct set {
 	} sizes[MOST_CASES]; /* m 0: no more */
 } sets[] = {
     {"tiles",
-     {{NIB_GEMM, 1, 48, 4096, NVFP4},
-      {NIB_GEMM, 16, 64, 64, NVFP4},
-      {NIB_DUAL_GEMM, 1, 250, 272, NVFP4},
-      {NIB_DUAL_GEMM, 17, 129, 240, NVFP4},
-      {NIB_DUAL_GEMM, 64, 64, 4096, NVFP4},
-      {NIB_GEMM, 9, 63, 4096, NVFP4},
-      {NIB_DUAL_GEMM, 130, 128, 1040, NVFP4}}},
+     {{NIB_OP_GEMM, 1, 48, 4096, NVFP4},
+      {NIB_OP_GEMM, 16, 64, 64, NVFP4},
+      {NIB_OP_DUAL_GEMM, 1, 250, 272, NVFP4},
+      {NIB_OP_DUAL_GEMM, 17, 129, 240, NVFP4},
+      {NIB_OP_DUAL_GEMM, 64, 64, 4096, NVFP4},
+      {NIB_OP_GEMM, 9, 63, 4096, NVFP4},
+      {NIB_OP_DUAL_GEMM, 130, 128, 1040, NVFP4}}},
     {"wide",
-     {{NIB_GEMM, 40, 130, 2832, NVFP4},
-      {NIB_GEMM, 20, 63, 4096, FP16},
-      {NIB_GEMM, 64, 200, 3072, BF16}}},
+     {{NIB_OP_GEMM, 40, 130, 2832, NVFP4},
+      {NIB_OP_GEMM, 20, 63, 4096, FP16},
+      {NIB_OP_GEMM, 64, 200, 3072, BF16}}},
     {"skinny",
-     {{NIB_GEMM, 5, 500, 2304, NVFP4},
-      {NIB_GEMM, 16, 320, 4096, FP16},
-      {NIB_GEMM, 8, 63, 4096, BF16},
+     {{NIB_OP_GEMM, 5, 500, 2304, NVFP4},
+      {NIB_OP_GEMM, 16, 320, 4096, FP16},
+      {NIB_OP_GEMM, 8, 63, 4096, BF16},
       /* Four CTAs of 10 tiles, of which two are halved. */
-      {NIB_GEMM, 7, 640, 4352, BF16}}},
+      {NIB_OP_GEMM, 7, 640, 4352, BF16}}},
     {"dense",
-     {{NIB_GEMM, 1, 48, 4096, FP16},
-      {NIB_GEMM, 2, 300, 1040, BF16},
-      {NIB_DUAL_GEMM, 17, 129, 240, FP16},
-      {NIB_GEMM, 72, 64, 4096, BF16},
-      {NIB_DUAL_GEMM, 130, 128, 1040, FP16}}},
+     {{NIB_OP_GEMM, 1, 48, 4096, FP16},
+      {NIB_OP_GEMM, 2, 300, 1040, BF16},
+      {NIB_OP_DUAL_GEMM, 17, 129, 240, FP16},
+      {NIB_OP_GEMM, 72, 64, 4096, BF16},
+      {NIB_OP_DUAL_GEMM, 130, 128, 1040, FP16}}},
 };
 
 static const struct set *find_set(const char *name)
@@ -96,8 +96,8 @@ int main(int argc, char **argv)
 		struct nib_problem p;
 
 		if (set->sizes[i].a != NVFP4)
-			gpu_make_dense(&x,
-				       set->sizes[i].a == FP16 ? NIB_FP16 : NIB_BF16);
+			gpu_make_dense(&x, set->sizes[i].a == FP16 ? NIB_DTYPE_FP16
+								   : NIB_DTYPE_BF16);
 		m = gpu_memory_new(&x);
 		p = gpu_problem(&x, &m, gpu_device_of);
 		if (nib_multiply(gpu_test.gpu, x.op, &p, 1, &gpu_test.err) ||

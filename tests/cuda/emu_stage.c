@@ -30,7 +30,7 @@ struct bed {
 	size_t used;
 	struct sm100_chunk chunk;
 	size_t workspace_bytes;
-	struct nib_nvfp4 views[COPIES];
+	struct nib_fp4 views[COPIES];
 	struct sm100_map maps[COPIES];
 };
 
@@ -89,23 +89,25 @@ static size_t reserve(struct bed *bed, int64_t bytes)
 }
 
 /* An operand that must be copied; its host view. */
-static struct nib_nvfp4 make_view(struct bed *bed, bool is_scales)
+static struct nib_fp4 make_view(struct bed *bed, bool is_scales)
 {
-	struct nib_nvfp4 v = {
+	struct nib_fp4 v = {
 	    .rows = 1 + rnd_below(300),
 	    .k = 16 * (int64_t)(1 + rnd_below(20)),
 	    .batch = 1 + rnd_below(3),
-	    .scale_layout = rnd_below(2) ? NIB_LINEAR : NIB_TILED_128X4,
+	    .scale_layout =
+		rnd_below(2) ? NIB_SCALE_LAYOUT_LINEAR : NIB_SCALE_LAYOUT_TILED_128X4,
 	};
-	const bool tiled = v.scale_layout == NIB_TILED_128X4;
+	const bool tiled = v.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4;
 
 	v.row_stride_bytes = v.k / 2 + 8 * (int64_t)rnd_below(3);
 	v.batch_stride_bytes = v.rows * v.row_stride_bytes + 8 * (int64_t)rnd_below(3);
 	if (!tiled)
 		v.scale_row_stride_bytes = v.k / 16 + rnd_below(5);
 	v.scale_batch_stride_bytes =
-	    (tiled ? (int64_t)nib_scales_bytes(NIB_TILED_128X4, v.rows, v.k)
-		   : v.rows * v.scale_row_stride_bytes) +
+	    (tiled
+		 ? (int64_t)nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, v.rows, v.k)
+		 : v.rows * v.scale_row_stride_bytes) +
 	    rnd_below(20);
 	if (is_scales)
 		v.scales =
@@ -125,7 +127,7 @@ static uint8_t *scale_to(const struct bed *bed, const struct sm100_map *map,
 	       nib_scale_offset_tiled(4 * across, row, group);
 }
 
-static void want_scales(struct bed *bed, const struct nib_nvfp4 *v,
+static void want_scales(struct bed *bed, const struct nib_fp4 *v,
 			const struct sm100_map *map)
 {
 	memset(bed->want + map->at, 0, sm100_copy_bytes(map));
@@ -133,10 +135,10 @@ static void want_scales(struct bed *bed, const struct nib_nvfp4 *v,
 		for (int64_t r = 0; r < v->rows; r++)
 			for (int64_t g = 0; g < v->k / 16; g++)
 				*scale_to(bed, map, l, r, g) =
-				    *nib_nvfp4_scale(v, l, r, g);
+				    *nib_fp4_scale(v, l, r, g);
 }
 
-static void want_codes(struct bed *bed, const struct nib_nvfp4 *v,
+static void want_codes(struct bed *bed, const struct nib_fp4 *v,
 		       const struct sm100_map *map)
 {
 	memset(bed->want + map->at, 0, sm100_copy_bytes(map));
@@ -144,7 +146,7 @@ static void want_codes(struct bed *bed, const struct nib_nvfp4 *v,
 		for (int64_t r = 0; r < v->rows; r++)
 			memcpy(bed->want + map->at + (size_t)l * map->strides_bytes[1] +
 				   (size_t)r * map->strides_bytes[0],
-			       nib_nvfp4_row(v, l, r), (size_t)v->k / 2);
+			       nib_fp4_row(v, l, r), (size_t)v->k / 2);
 }
 
 /* The operands over, the copies made, and what came compared. */
@@ -202,7 +204,7 @@ static void operands(void **state)
 		begin(&bed);
 		while (count < 1 + rnd_below(COPIES)) {
 			const bool is_scales = rnd_below(2);
-			struct nib_nvfp4 *v = &bed.views[count];
+			struct nib_fp4 *v = &bed.views[count];
 			struct sm100_map *map = &bed.maps[count];
 			struct sm100_source source;
 
@@ -255,7 +257,7 @@ static void make_experts(struct experts *x, int i)
 
 static void want_expert(struct bed *bed, const struct experts *x, int32_t e)
 {
-	const struct nib_nvfp4 *v = &bed->views[0];
+	const struct nib_fp4 *v = &bed->views[0];
 	const struct sm100_map *map = &bed->maps[0];
 	const int32_t first = x->offsets[e], m = x->offsets[e + 1] - first;
 	const int32_t row0 = nib_sm100_staged_row(e, first);
@@ -270,13 +272,13 @@ static void want_expert(struct bed *bed, const struct experts *x, int32_t e)
 	for (int32_t r = 0; r < m; r++)
 		for (int64_t g = 0; g < v->k / 16; g++)
 			*scale_to(bed, map, 0, row0 + r, g) =
-			    is_nan ? 0x7F : *nib_nvfp4_scale(v, 0, from + r, g);
+			    is_nan ? 0x7F : *nib_fp4_scale(v, 0, from + r, g);
 }
 
 /* The scales of A of MoE, and the arrays that say whose they are. */
 static void add_experts(struct bed *bed, const struct experts *x)
 {
-	struct nib_nvfp4 *v = &bed->views[0];
+	struct nib_fp4 *v = &bed->views[0];
 	struct sm100_map *map = &bed->maps[0];
 	const struct sm100_source source = {v, 1, false};
 	struct nib_stage_params *p;
@@ -312,11 +314,12 @@ static void experts(void **state)
 
 		begin(&bed);
 		make_experts(&x, i);
-		bed.views[0] = (struct nib_nvfp4){
+		bed.views[0] = (struct nib_fp4){
 		    .rows = x.is_placed ? x.rows : x.offsets[EXPERTS],
 		    .k = 16 * (int64_t)(1 + rnd_below(6)),
 		    .batch = 1,
-		    .scale_layout = i / 2 % 2 ? NIB_LINEAR : NIB_TILED_128X4,
+		    .scale_layout = i / 2 % 2 ? NIB_SCALE_LAYOUT_LINEAR
+					      : NIB_SCALE_LAYOUT_TILED_128X4,
 		};
 		if (bed.views[0].rows == 0)
 			continue;

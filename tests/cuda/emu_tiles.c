@@ -35,25 +35,26 @@ static const struct job {
 	int runs;	  /* launches, each of which may begin early */
 	struct size sizes[ITEMS];
 } jobs[] = {
-    {"pair", NIB_GEMM, .runs = 2, .sizes = {{64, 256, 512, 1}}},
-    {"overlap", NIB_GEMM, .runs = 1, .sizes = {{512, 1536, 512, 1}}},
-    {"lag", NIB_GEMM, .runs = 1, .sizes = {{33, 3000, 1024, 1}}},
-    {"ring", NIB_GEMM, .runs = 1, .sizes = {{65, 256, 2816, 2}}},
-    {"shift", NIB_GEMM, .runs = 1, .sizes = {{448, 512, 256, 1}}},
-    {"queue", NIB_GEMM, .runs = 1, .sizes = {{16, 9000, 256, 1}}},
-    {"single", NIB_GEMM, .runs = 1, .sizes = {{16, 100, 2576, 18}}},
-    {"split", NIB_GEMM, .runs = 2, .sizes = {{40, 250, 4096, 1}}},
-    {"singles", NIB_GEMM, .runs = 2, .sizes = {{40, 100, 4096, 1}}},
-    {"group", NIB_GEMM, .runs = 1,
+    {"pair", NIB_OP_GEMM, .runs = 2, .sizes = {{64, 256, 512, 1}}},
+    {"overlap", NIB_OP_GEMM, .runs = 1, .sizes = {{512, 1536, 512, 1}}},
+    {"lag", NIB_OP_GEMM, .runs = 1, .sizes = {{33, 3000, 1024, 1}}},
+    {"ring", NIB_OP_GEMM, .runs = 1, .sizes = {{65, 256, 2816, 2}}},
+    {"shift", NIB_OP_GEMM, .runs = 1, .sizes = {{448, 512, 256, 1}}},
+    {"queue", NIB_OP_GEMM, .runs = 1, .sizes = {{16, 9000, 256, 1}}},
+    {"single", NIB_OP_GEMM, .runs = 1, .sizes = {{16, 100, 2576, 18}}},
+    {"split", NIB_OP_GEMM, .runs = 2, .sizes = {{40, 250, 4096, 1}}},
+    {"singles", NIB_OP_GEMM, .runs = 2, .sizes = {{40, 100, 4096, 1}}},
+    {"group", NIB_OP_GEMM, .runs = 1,
      .sizes =
 	 {{100, 300, 528, 1}, {0, 64, 64, 1}, {17, 130, 1024, 2}, {65, 256, 272, 1}}},
-    {"staged", NIB_GEMM, .linear = true, .runs = 2, .sizes = {{77, 200, 400, 1}}},
-    {"dual", NIB_DUAL_GEMM, .runs = 1, .sizes = {{144, 1500, 512, 1}}},
-    {"duals", NIB_DUAL_GEMM, .runs = 1, .sizes = {{16, 120, 4096, 1}}},
-    {"moe", NIB_GEMM, .moe = true, .runs = 1, .sizes = {{130, 2000, 272, MOE_EXPERTS}}},
-    {"dualmoe", NIB_DUAL_GEMM, .moe = true, .runs = 1,
+    {"staged", NIB_OP_GEMM, .linear = true, .runs = 2, .sizes = {{77, 200, 400, 1}}},
+    {"dual", NIB_OP_DUAL_GEMM, .runs = 1, .sizes = {{144, 1500, 512, 1}}},
+    {"duals", NIB_OP_DUAL_GEMM, .runs = 1, .sizes = {{16, 120, 4096, 1}}},
+    {"moe", NIB_OP_GEMM, .moe = true, .runs = 1,
+     .sizes = {{130, 2000, 272, MOE_EXPERTS}}},
+    {"dualmoe", NIB_OP_DUAL_GEMM, .moe = true, .runs = 1,
      .sizes = {{70, 200, 272, MOE_EXPERTS}}},
-    {"slots", NIB_GEMM, .runs = 1, .sizes = {{256, 1024, 1280, 1}}},
+    {"slots", NIB_OP_GEMM, .runs = 1, .sizes = {{256, 1024, 1280, 1}}},
 };
 
 static uint64_t hash_of(uint64_t hash, const void *data, size_t bytes)
@@ -97,7 +98,8 @@ static struct gpu_item item_of(const struct job *j, int i)
 {
 	const struct size *s = &j->sizes[i];
 	struct gpu_item x = gpu_any_item(j->op, s->m, s->n, s->k, s->batch, s->batch);
-	const enum nib_scale_layout layout = j->linear ? NIB_LINEAR : NIB_TILED_128X4;
+	const enum nib_scale_layout layout =
+	    j->linear ? NIB_SCALE_LAYOUT_LINEAR : NIB_SCALE_LAYOUT_TILED_128X4;
 	struct gpu_sizes *operands[] = {&x.a, &x.b, &x.b2};
 
 	for (int o = 0; o < 3; o++) {
@@ -106,7 +108,7 @@ static struct gpu_item item_of(const struct job *j, int i)
 		operands[o]->is_between = false;
 	}
 	x.c.gap = 0;
-	x.c.dtype = NIB_FP32;
+	x.c.dtype = NIB_DTYPE_FP32;
 	x.packed = x.no_alpha = false;
 	x.nan_row = x.nan_col = -1;
 	return x;
@@ -185,7 +187,7 @@ static const char *check_moe(const struct job *j, const struct gpu_moe *x,
 	why = gpu_moe_places(x, m);
 	if (why || !wants_oracle())
 		return why;
-	gpu_must(nib_check_moe(x->op, &p, &options, &r, &gpu_test.err), "check");
+	gpu_must(nib_moe_check(x->op, &p, &options, &r, &gpu_test.err), "check");
 	return verdict(&r);
 }
 
@@ -201,16 +203,16 @@ static const char *run_moe(const struct job *j, char *plan_text, size_t size,
 	const char *why = NULL;
 
 	x.packed = false;
-	x.has_scale_rows = j->op == NIB_DUAL_GEMM;
-	x.c.dtype = NIB_BF16;
+	x.has_scale_rows = j->op == NIB_OP_DUAL_GEMM;
+	x.c.dtype = NIB_DTYPE_BF16;
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
 	gpu_must(
-	    nib_plan_create_moe(gpu_test.gpu, j->op, &p, NULL, &plan, &gpu_test.err),
+	    nib_moe_plan_create(gpu_test.gpu, j->op, &p, NULL, &plan, &gpu_test.err),
 	    j->name);
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), j->name);
 	snprintf(plan_text, size, "%s", info.explanation);
-	if (nib_run_moe(plan, &p, NULL, &gpu_test.err) ||
+	if (nib_moe_run(plan, &p, NULL, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		why = gpu_test.err.message;
 	if (!why)

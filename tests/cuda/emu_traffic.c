@@ -17,12 +17,12 @@
 
 /* clang-format off */
 static const struct contest_spec small[] = {
-	{NIB_GEMM, 1, {{128, 512, 1024, 1}}},
-	{NIB_GEMM, 1, {{300, 512, 512, 1}}},
-	{NIB_GEMM, 3, {{40, 512, 768, 1}, {176, 512, 768, 1},
+	{NIB_OP_GEMM, 1, {{128, 512, 1024, 1}}},
+	{NIB_OP_GEMM, 1, {{300, 512, 512, 1}}},
+	{NIB_OP_GEMM, 3, {{40, 512, 768, 1}, {176, 512, 768, 1},
 		{96, 512, 768, 1}}},
-	{NIB_DUAL_GEMM, 1, {{72, 512, 768, 1}}},
-	{NIB_GEMV, 1, {{1, 768, 2048, 2}}},
+	{NIB_OP_DUAL_GEMM, 1, {{72, 512, 768, 1}}},
+	{NIB_OP_GEMV, 1, {{1, 768, 2048, 2}}},
 };
 /* clang-format on */
 
@@ -40,7 +40,7 @@ static void *copy(const char *name, int index, const void *from, size_t bytes)
 	return to;
 }
 
-static void copy_operand(const char *name, int index, struct nib_nvfp4 *v)
+static void copy_operand(const char *name, int index, struct nib_fp4 *v)
 {
 	if (!v->codes)
 		return;
@@ -58,10 +58,10 @@ static void tell(const struct contest_spec *spec, const struct nib_problem *prob
 		 "plan");
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "info");
 	fprintf(stderr, "product %s ",
-		spec->op == NIB_DUAL_GEMM ? "dual"
-		: spec->op == NIB_GEMV	  ? "gemv"
-		: spec->count > 1	  ? "group"
-					  : "gemm");
+		spec->op == NIB_OP_DUAL_GEMM ? "dual"
+		: spec->op == NIB_OP_GEMV    ? "gemv"
+		: spec->count > 1	     ? "group"
+					     : "gemm");
 	for (int i = 0; i < spec->count; i++)
 		fprintf(stderr, "%s%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64,
 			i ? "," : "", spec->sizes[i].m, spec->sizes[i].n,

@@ -18,7 +18,7 @@ static void *copy(const void *from, size_t bytes)
 	return to;
 }
 
-static void copy_operand(struct nib_nvfp4 *v)
+static void copy_operand(struct nib_fp4 *v)
 {
 	if (!v->codes)
 		return;
@@ -95,7 +95,7 @@ static int64_t products(const struct contest_spec *spec)
 	for (int i = 0; i < spec->count; i++)
 		sum += spec->sizes[i].m * spec->sizes[i].n * spec->sizes[i].k *
 		       spec->sizes[i].l;
-	return spec->op == NIB_DUAL_GEMM ? 2 * sum : sum;
+	return spec->op == NIB_OP_DUAL_GEMM ? 2 * sum : sum;
 }
 
 static void check_specs(const struct contest_spec *specs, size_t count)

@@ -16,7 +16,7 @@
 
 struct quantize_case {
 	struct gpu_sizes s;
-	enum nib_recipe recipe;
+	enum nib_zero_scale recipe;
 	float global;	 /* 0: found */
 	bool by_pointer; /* global through the device's memory */
 	bool ties, saturate;
@@ -32,9 +32,9 @@ static const char *quantize_both(const struct quantize_case *c,
 	static struct nib_error gpu_err;
 	const struct nib_dense from = gpu_dense(&c->s, gpu_host_of(x));
 	const struct nib_dense gpu_from = gpu_dense(&c->s, gpu_device_of(x));
-	const struct nib_nvfp4 to =
+	const struct nib_fp4 to =
 	    gpu_nvfp4(&c->s, gpu_host_of(codes), gpu_host_of(scales));
-	const struct nib_nvfp4 gpu_to =
+	const struct nib_fp4 gpu_to =
 	    gpu_nvfp4(&c->s, gpu_device_of(codes), gpu_device_of(scales));
 	struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
@@ -160,9 +160,10 @@ static void check_all_quantize(void)
 		    .s = {rows[gpu_rnd_below(5)], k[gpu_rnd_below(5)],
 			  1 + gpu_rnd_below(3),
 			  gpu_rnd_below(3) ? gpu_rnd_below(4) * 4 : 3,
-			  i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
+			  i % 2 ? NIB_SCALE_LAYOUT_TILED_128X4
+				: NIB_SCALE_LAYOUT_LINEAR,
 			  (enum nib_dtype)(i / 2 % 3), false},
-		    .recipe = (enum nib_recipe)gpu_rnd_below(3),
+		    .recipe = (enum nib_zero_scale)gpu_rnd_below(3),
 		    .ties = i % 5 == 1,
 		    .saturate = i % 3 == 0,
 		    .bad = i % 4 == 3 ? 1 + (int)gpu_rnd_below(5) : 0,
@@ -188,8 +189,10 @@ static void check_edges(void)
 	for (size_t i = 0; i < sizeof(globals) / sizeof(*globals); i++)
 		for (int saturate = 0; saturate < 2; saturate++) {
 			const struct quantize_case c = {
-			    .s = {32, 256, 1, 0, i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
-				  NIB_FP32, false},
+			    .s = {32, 256, 1, 0,
+				  i % 2 ? NIB_SCALE_LAYOUT_TILED_128X4
+					: NIB_SCALE_LAYOUT_LINEAR,
+				  NIB_DTYPE_FP32, false},
 			    .global = globals[i],
 			    .saturate = saturate,
 			    .edges = true,
@@ -202,7 +205,8 @@ static void check_edges(void)
 static void check_amax(int64_t rows, int64_t cols, int64_t gap, enum nib_dtype dtype,
 		       bool saturate)
 {
-	const struct gpu_sizes s = {rows, cols, 2, gap, NIB_LINEAR, dtype, false};
+	const struct gpu_sizes s = {rows,  cols, 2, gap, NIB_SCALE_LAYOUT_LINEAR,
+				    dtype, false};
 	struct gpu_twin x = gpu_twin_new(gpu_dense_bytes(&s));
 	struct nib_dense from, gpu_from;
 	float want = -1, got = -1;
@@ -212,7 +216,7 @@ static void check_amax(int64_t rows, int64_t cols, int64_t gap, enum nib_dtype d
 	gpu_fill_dense(&s, gpu_host_of(&x), false);
 	if (saturate || gpu_rnd_below(2))
 		gpu_put(&s, gpu_host_of(&x), gpu_rnd_below(cols),
-			dtype == NIB_FP32 ? 0x7FC00000 : 0x7FFF);
+			dtype == NIB_DTYPE_FP32 ? 0x7FC00000 : 0x7FFF);
 	gpu_upload(&x);
 	from = gpu_dense(&s, gpu_host_of(&x));
 	gpu_from = gpu_dense(&s, gpu_device_of(&x));
@@ -235,7 +239,7 @@ static void check_amax(int64_t rows, int64_t cols, int64_t gap, enum nib_dtype d
 
 /* Dequantises twice: with the global scale's value, and, into got, with its
  * address on the device. */
-static bool dequantize_gpu(const struct nib_nvfp4 *q, float global,
+static bool dequantize_gpu(const struct nib_fp4 *q, float global,
 			   const struct gpu_twin *y, const struct nib_dense *to,
 			   uint8_t *got)
 {
@@ -267,7 +271,7 @@ static void check_dequantize(const struct gpu_sizes *s, float global)
 	struct gpu_twin scales = gpu_twin_new(gpu_scale_bytes(s));
 	struct gpu_twin y = gpu_twin_new(gpu_dense_bytes(s));
 	uint8_t *got = gpu_take(y.bytes);
-	struct nib_nvfp4 q;
+	struct nib_fp4 q;
 	struct nib_dense to;
 	char name[120];
 	bool ok;
@@ -303,11 +307,13 @@ static void check_convert(const struct gpu_sizes *s)
 	struct gpu_sizes other = *s;
 	struct gpu_twin from = gpu_twin_new(gpu_scale_bytes(s)), to;
 	uint8_t *codes = gpu_take(gpu_codes_bytes(s)), *got;
-	struct nib_nvfp4 in, out;
+	struct nib_fp4 in, out;
 	char name[120];
 	bool ok;
 
-	other.layout = s->layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR;
+	other.layout = s->layout == NIB_SCALE_LAYOUT_LINEAR
+			   ? NIB_SCALE_LAYOUT_TILED_128X4
+			   : NIB_SCALE_LAYOUT_LINEAR;
 	to = gpu_twin_new(gpu_scale_bytes(&other));
 	got = gpu_take(to.bytes);
 	gpu_fill_nvfp4(s, codes, gpu_host_of(&from));
@@ -339,7 +345,7 @@ static void check_convert(const struct gpu_sizes *s)
  */
 static float global_of_tie(enum nib_dtype dtype, int64_t m)
 {
-	const int bits = dtype == NIB_FP16 ? 11 : 8;
+	const int bits = dtype == NIB_DTYPE_FP16 ? 11 : 8;
 	const int64_t even = (INT64_C(1) << (bits - 1)) + 2 * gpu_rnd_below(40);
 	const int64_t tie = (2 * even + 1) << (27 - bits);
 
@@ -357,7 +363,8 @@ static void check_all_conversions(void)
 					    16 * (1 + gpu_rnd_below(40)),
 					    1 + gpu_rnd_below(3),
 					    i % 4 ? 8 * gpu_rnd_below(3) : 1,
-					    i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
+					    i % 2 ? NIB_SCALE_LAYOUT_TILED_128X4
+						  : NIB_SCALE_LAYOUT_LINEAR,
 					    (enum nib_dtype)(i % 3),
 					    false};
 

@@ -15,7 +15,7 @@
 #define ORACLE_PRODUCTS 2000000
 #define GROUP_MAX	6
 
-static const enum nib_dtype types[] = {NIB_FP16, NIB_BF16};
+static const enum nib_dtype types[] = {NIB_DTYPE_FP16, NIB_DTYPE_BF16};
 
 static void tell(const char *name, const char *why)
 {
@@ -148,7 +148,7 @@ static void check_singles(void)
 {
 	for (int i = 0; i < gpu_cases(17 * 8); i++) {
 		/* 17, 8 and 7 share no factor: all pairs come. */
-		const enum nib_op op = i % 3 == 2 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i % 3 == 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		struct gpu_item x = gpu_any_item(op, edges_m[i % 17], edges_n[i % 8],
 						 edges_k[i % 7], 1, 1);
 
@@ -161,7 +161,7 @@ static void check_singles(void)
 static void check_batches(void)
 {
 	for (int i = 0; i < gpu_cases(24); i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		const int64_t batch = i % 3 ? 2 + gpu_rnd_below(3) : 50;
 		struct gpu_item x =
 		    gpu_any_item(op, 1 + gpu_rnd_below(40), edges_n[i % 6],
@@ -177,7 +177,7 @@ static void check_batches(void)
 static void check_groups(void)
 {
 	for (int i = 0; i < gpu_cases(24); i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		struct gpu_item x[GROUP_MAX];
 
 		for (int j = 0; j < GROUP_MAX; j++) {
@@ -234,9 +234,9 @@ static const char *check_moe(const struct gpu_item *x, const struct gpu_memory *
 	struct nib_plan *plan;
 	const char *why = NULL;
 
-	if (nib_plan_create_moe(gpu_test.gpu, x->op, &p, NULL, &plan, &gpu_test.err))
+	if (nib_moe_plan_create(gpu_test.gpu, x->op, &p, NULL, &plan, &gpu_test.err))
 		return gpu_test.err.message;
-	if (nib_run_moe(plan, &p, NULL, &gpu_test.err) ||
+	if (nib_moe_run(plan, &p, NULL, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		why = gpu_test.err.message;
 	nib_plan_free(plan);
@@ -246,7 +246,7 @@ static const char *check_moe(const struct gpu_item *x, const struct gpu_memory *
 		return "guard band of c";
 	if (!gaps_hold(&x->c, gpu_host_of(&m->c)))
 		return "wrote outside c";
-	gpu_must(nib_check_moe(x->op, &on_host, &options, &result, &gpu_test.err),
+	gpu_must(nib_moe_check(x->op, &on_host, &options, &result, &gpu_test.err),
 		 "check");
 	return verdict(&result);
 }
@@ -261,7 +261,7 @@ static void check_experts(bool few, bool many)
 
 	for (int i = 0; i < gpu_cases(32); i++) {
 		const enum nib_op op =
-		    i & 1 && (!few || many) ? NIB_DUAL_GEMM : NIB_GEMM;
+		    i & 1 && (!few || many) ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		const int64_t experts = (many ? 40 : 1) + gpu_rnd_below(i % 4 ? 9 : 60);
 		const size_t words = (size_t)experts * 4;
 		struct gpu_twin offsets = gpu_twin_new(words + 4);
@@ -285,7 +285,7 @@ static void check_experts(bool few, bool many)
 				 few ? few_k[i / 2 % 4] : edges_k[i % 7], 1, 1);
 		x.b.batch = x.b2.batch = experts;
 		if (few) {
-			x.b.layout = x.b2.layout = NIB_TILED_128X4;
+			x.b.layout = x.b2.layout = NIB_SCALE_LAYOUT_TILED_128X4;
 			x.b.gap = x.b2.gap = 0;
 		}
 		gpu_make_dense(&x, types[i / 2 & 1]);

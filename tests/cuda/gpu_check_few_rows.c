@@ -64,7 +64,7 @@ static struct nib_problem problem(const struct product *p,
 /* The bits of one element of these values. */
 static uint32_t value_bits(enum nib_dtype dtype, enum values values)
 {
-	const bool is_bf16 = dtype == NIB_BF16;
+	const bool is_bf16 = dtype == NIB_DTYPE_BF16;
 	const uint32_t sign = gpu_rnd() & 0x8000;
 	const uint32_t fraction = gpu_rnd() & (is_bf16 ? 0x7F : 0x3FF);
 	const uint32_t exponent =
@@ -79,7 +79,7 @@ static uint32_t value_bits(enum nib_dtype dtype, enum values values)
 static void fill_x(const struct product *p, void *data)
 {
 	const struct gpu_sizes *s = &p->x;
-	const uint32_t infinity = s->dtype == NIB_BF16 ? 0x7F80 : 0x7C00;
+	const uint32_t infinity = s->dtype == NIB_DTYPE_BF16 ? 0x7F80 : 0x7C00;
 	const int64_t pitch = s->k + s->gap, last = s->batch * s->rows - 1;
 
 	if (p->values == ANY) {
@@ -260,7 +260,7 @@ static const char *run_product(const struct product *p, enum nib_op op,
 
 static void check_product(const struct product *p)
 {
-	const enum nib_op op = p->c.rows == 1 ? NIB_GEMV : NIB_GEMM;
+	const enum nib_op op = p->c.rows == 1 ? NIB_OP_GEMV : NIB_OP_GEMM;
 	struct product_memory m = product_new(p);
 	uint8_t *again = gpu_take(m.c.bytes);
 	const char *why;
@@ -288,15 +288,18 @@ static void check_product(const struct product *p)
 static struct product product(int64_t m, int64_t n, int64_t k, int64_t batch,
 			      int64_t gap, int choice)
 {
-	const enum nib_scale_layout a = choice & 1 ? NIB_TILED_128X4 : NIB_LINEAR;
-	const enum nib_scale_layout b = choice & 2 ? NIB_TILED_128X4 : NIB_LINEAR;
+	const enum nib_scale_layout a =
+	    choice & 1 ? NIB_SCALE_LAYOUT_TILED_128X4 : NIB_SCALE_LAYOUT_LINEAR;
+	const enum nib_scale_layout b =
+	    choice & 2 ? NIB_SCALE_LAYOUT_TILED_128X4 : NIB_SCALE_LAYOUT_LINEAR;
 	/* Multiples of 16 bytes keep batches of c where the device wants. */
 	const int64_t c_gap = (8 - n % 8) % 8 + 8 * (choice >> 2 & 1);
 
 	return (struct product){
-	    .a = {m, k, batch, gap, a, NIB_FP32, false},
-	    .b = {n, k, batch, gap, b, NIB_FP32, false},
-	    .c = {m, n, batch, c_gap, NIB_LINEAR, (enum nib_dtype)(choice % 3), false},
+	    .a = {m, k, batch, gap, a, NIB_DTYPE_FP32, false},
+	    .b = {n, k, batch, gap, b, NIB_DTYPE_FP32, false},
+	    .c = {m, n, batch, c_gap, NIB_SCALE_LAYOUT_LINEAR,
+		  (enum nib_dtype)(choice % 3), false},
 	    .alpha = choice % 5 ? -0.75f : 0x1p-20f,
 	    .nan = choice % 4 == 3,
 	};
@@ -361,8 +364,13 @@ static struct product dense_product(int64_t m, int64_t n, int64_t k, int64_t bat
 
 	p.is_dense = true;
 	memset(&p.a, 0, sizeof(p.a));
-	p.x = (struct gpu_sizes){
-	    m, k, batch, gap, NIB_LINEAR, choice & 1 ? NIB_BF16 : NIB_FP16, false};
+	p.x = (struct gpu_sizes){m,
+				 k,
+				 batch,
+				 gap,
+				 NIB_SCALE_LAYOUT_LINEAR,
+				 choice & 1 ? NIB_DTYPE_BF16 : NIB_DTYPE_FP16,
+				 false};
 	p.values = (enum values)(choice / 2 % KINDS);
 	p.packed = choice % 7 == 0 && k > 0;
 	/* The NaN of x shows beside numbers. */

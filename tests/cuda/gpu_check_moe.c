@@ -25,7 +25,7 @@ static const char *check_result(const struct gpu_moe *x, const struct gpu_moe_me
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	static char text[160];
 
-	gpu_must(nib_check_moe(x->op, &on_host, &options, &r, &gpu_test.err), "check");
+	gpu_must(nib_moe_check(x->op, &on_host, &options, &r, &gpu_test.err), "check");
 	snprintf(text, sizeof(text),
 		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound, "
 		 "expert %" PRId64 " [%" PRId64 ", %" PRId64 "]: %g, not %g",
@@ -44,7 +44,7 @@ static const char *run_once(struct nib_plan *plan, const struct nib_moe_problem 
 	};
 
 	gpu_poison(workspace, 0xFF);
-	if (nib_run_moe(plan, p, &options, &gpu_test.err) ||
+	if (nib_moe_run(plan, p, &options, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		return gpu_test.err.message;
 	return gpu_guards_hold(workspace) ? NULL : "guard band of the workspace";
@@ -89,7 +89,7 @@ static const char *run_moe(const struct gpu_moe *x, const struct gpu_moe_memory 
 	struct nib_plan *plan = NULL;
 	const char *why;
 
-	if (nib_plan_create_moe(gpu_test.gpu, x->op, &p, &options, &plan,
+	if (nib_moe_plan_create(gpu_test.gpu, x->op, &p, &options, &plan,
 				&gpu_test.err))
 		return gpu_test.err.message;
 	why = run_plan(x, m, plan);
@@ -107,7 +107,7 @@ static void check_any(struct gpu_moe x)
 	if (why)
 		printf("FAIL moe %s %s experts %" PRId64 " rows %" PRId64 " n %" PRId64
 		       " k %" PRId64 " a %s b %s%s%s: %s\n",
-		       x.op == NIB_DUAL_GEMM ? "dual" : "gemm",
+		       x.op == NIB_OP_DUAL_GEMM ? "dual" : "gemm",
 		       gpu_dtype_name(x.c.dtype), x.experts, x.rows, x.b.rows, x.b.k,
 		       gpu_layout_name(x.a.layout), gpu_layout_name(x.b.layout),
 		       x.has_scale_rows ? " scale rows" : "", x.packed ? " packed" : "",
@@ -316,18 +316,18 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
 	uint8_t *good;
 
 	x.a.layout = layout;
-	x.c.dtype = NIB_FP32;
+	x.c.dtype = NIB_DTYPE_FP32;
 	x.has_scale_rows = true;
 	/* Few rows: more than experts, skinny, or fewer, vector. */
 	if (most < 10) {
 		x.spare = x.a.gap = x.b.gap = x.b2.gap = 0;
-		x.b.layout = x.b2.layout = NIB_TILED_128X4;
+		x.b.layout = x.b2.layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	}
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
 	good = gpu_take(m.base.c.bytes);
 	gpu_must(
-	    nib_plan_create_moe(gpu_test.gpu, op, &p, &options, &plan, &gpu_test.err),
+	    nib_moe_plan_create(gpu_test.gpu, op, &p, &options, &plan, &gpu_test.err),
 	    "plan");
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "plan");
 	workspace = gpu_twin_new(info.workspace_bytes);
@@ -352,17 +352,21 @@ static void check_few_rows(void)
 	static const int64_t k[] = {16, 272, 512, 2048, 4160};
 
 	for (int i = 0; i < gpu_cases(60); i++)
-		check_moe(NIB_GEMM, 90 + i * 7 % 50, 1 + i % 3, 3 + i % 5, n[i % 4],
+		check_moe(NIB_OP_GEMM, 90 + i * 7 % 50, 1 + i % 3, 3 + i % 5, n[i % 4],
 			  k[i % 5]);
 	/* Some have more rows than a kernel takes at a time. */
-	check_moe(NIB_GEMM, 200, 6, 6, 64, 64);
-	check_moe(NIB_GEMM, 200, 9, 7, 65, 576);
+	check_moe(NIB_OP_GEMM, 200, 6, 6, 64, 64);
+	check_moe(NIB_OP_GEMM, 200, 9, 7, 65, 576);
 	for (int i = 0; i < (gpu_is_small() ? 2 : 4); i++)
-		check_bad_arrays(NIB_GEMM, i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 2, 4,
-				 i & 1 ? 48 : 64);
+		check_bad_arrays(NIB_OP_GEMM,
+				 i & 2 ? NIB_SCALE_LAYOUT_TILED_128X4
+				       : NIB_SCALE_LAYOUT_LINEAR,
+				 2, 4, i & 1 ? 48 : 64);
 	for (int i = 0; i < (gpu_is_small() ? 2 : 6); i++)
-		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
-				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 4, 1, 64);
+		check_bad_arrays(i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
+				 i & 2 ? NIB_SCALE_LAYOUT_TILED_128X4
+				       : NIB_SCALE_LAYOUT_LINEAR,
+				 4, 1, 64);
 }
 
 /*
@@ -380,14 +384,14 @@ static void check_skinny(void)
 		/* Some experts have more rows than a unit. */
 		const bool few = i % 3 == 0;
 		struct gpu_moe x =
-		    few ? gpu_any_moe(NIB_GEMM, 1 + i % 2, 5, 0, n[i % 4],
+		    few ? gpu_any_moe(NIB_OP_GEMM, 1 + i % 2, 5, 0, n[i % 4],
 				      few_k[i / 3 % 4])
-			: gpu_any_moe(NIB_GEMM, 150 + i * 7 % 90, i % 2 ? 2 : 20,
+			: gpu_any_moe(NIB_OP_GEMM, 150 + i * 7 % 90, i % 2 ? 2 : 20,
 				      i % 2 ? 2 : 6, n[i % 4], k[i / 3 % 3]);
 
 		x.spare = few ? 0 : 8;
 		x.a.gap = x.b.gap = 8 * (i % 4 / 3) * 2;
-		x.b.layout = NIB_TILED_128X4;
+		x.b.layout = NIB_SCALE_LAYOUT_TILED_128X4;
 		check_any(x);
 	}
 }
@@ -403,14 +407,15 @@ static void check_vector(void)
 	static const int64_t k[] = {32, 544, 768, 4128, 7168, 20480};
 
 	for (int i = 0; i < gpu_cases(60); i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		struct gpu_moe x = gpu_any_moe(op, 36 + i % 5, 1 + i / 3 % 3, 5 + i % 3,
 					       n[i % 4], k[i / 2 % 6]);
 
 		x.spare = i % 3;
 		x.a.gap = x.b.gap = x.b2.gap = 8 * (i % 4 / 3) * 2;
-		x.b2.layout = x.b.layout =
-		    i % 5 && x.b.k % 256 ? NIB_TILED_128X4 : NIB_LINEAR;
+		x.b2.layout = x.b.layout = i % 5 && x.b.k % 256
+					       ? NIB_SCALE_LAYOUT_TILED_128X4
+					       : NIB_SCALE_LAYOUT_LINEAR;
 		check_any(x);
 	}
 }
@@ -431,7 +436,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "few") == 0)
 		return gpu_end();
 	for (int i = 0; i < gpu_cases(90); i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		const int64_t count = experts[i % (gpu_is_small() ? 7 : 9)];
 
 		/* Also experts of over 128 and over 256 tokens. */
@@ -439,11 +444,13 @@ int main(int argc, char **argv)
 			  k[count < 33 && !gpu_is_small() ? i % 7 : i % 5]);
 	}
 	for (int i = 0; i < 4; i++)
-		check_bad_arrays(i & 1 ? NIB_DUAL_GEMM : NIB_GEMM,
-				 i & 2 ? NIB_TILED_128X4 : NIB_LINEAR, 6, 150, 48);
+		check_bad_arrays(i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
+				 i & 2 ? NIB_SCALE_LAYOUT_TILED_128X4
+				       : NIB_SCALE_LAYOUT_LINEAR,
+				 6, 150, 48);
 	check_all_expert_rows();
 	for (int i = 0; i < 4 && !gpu_is_small(); i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 
 		check_moe(op, 1024, 12, 6, 129, 64);
 		check_moe(op, 1000, 3, 0, 64, 272);

@@ -6,7 +6,7 @@
  *              CPU gives the same bits (all activations but SwiGLU, whose
  *              epilogue differs in its last bits);
  *   composed   any weights, against the steps one by one: rows and their
- *              quantisation on the CPU, the same products by nib_run_moe().
+ *              quantisation on the CPU, the same products by nib_moe_run().
  *
  * Slots of other experts, few and very many slots, all types; captured in a
  * graph; pointers that are not the GPU's.
@@ -44,7 +44,7 @@ static enum nib_status run_layer(const struct gpu_layer *b,
 	    .stream = stream,
 	};
 
-	return nib_run_moe_layer(b->plan, layer, &options, &gpu_test.err);
+	return nib_moe_layer_run(b->plan, layer, &options, &gpu_test.err);
 }
 
 /* y of the GPU into the host's; NULL, or what went wrong. */
@@ -71,7 +71,7 @@ static uint32_t bits_of(const struct gpu_sizes *s, const void *data, int64_t row
 	uint16_t half;
 	uint32_t word;
 
-	if (s->dtype == NIB_FP32) {
+	if (s->dtype == NIB_DTYPE_FP32) {
 		memcpy(&word, (const char *)data + 4 * i, 4);
 		return word;
 	}
@@ -88,12 +88,12 @@ static float value_of(uint32_t bits, enum nib_dtype dtype)
 	uint32_t word = bits;
 	float x;
 
-	if (dtype == NIB_BF16)
+	if (dtype == NIB_DTYPE_BF16)
 		word = bits << 16;
-	if (dtype == NIB_FP16)
+	if (dtype == NIB_DTYPE_FP16)
 		word = (bits & 0x8000) << 16 | (bits & 0x7FFF) << 13;
 	memcpy(&x, &word, 4);
-	return dtype == NIB_FP16 ? x * 0x1p112f : x;
+	return dtype == NIB_DTYPE_FP16 ? x * 0x1p112f : x;
 }
 
 static void count_value(const struct gpu_layer *b, bool counts, uint32_t bits)
@@ -109,7 +109,7 @@ static void count_value(const struct gpu_layer *b, bool counts, uint32_t bits)
 static const char *compare(const struct gpu_layer *b, const void *want)
 {
 	const struct gpu_sizes *y = &b->y;
-	const uint32_t poison = y->dtype == NIB_FP32 ? ~0u : 0xFFFF;
+	const uint32_t poison = y->dtype == NIB_DTYPE_FP32 ? ~0u : 0xFFFF;
 	static char text[160];
 
 	for (int64_t t = 0; t < y->rows; t++)
@@ -166,7 +166,7 @@ static void check_exact(struct gpu_layer_spec s)
 	gpu_must(
 	    nib_moe_layer_plan_create(gpu_test.cpu, &layer, NULL, &plan, &gpu_test.err),
 	    "the CPU's plan");
-	gpu_must(nib_run_moe_layer(plan, &layer, NULL, &gpu_test.err),
+	gpu_must(nib_moe_layer_run(plan, &layer, NULL, &gpu_test.err),
 		 "the CPU's layer");
 	nib_moe_layer_plan_free(plan);
 	plan_layer(&b);
@@ -204,7 +204,7 @@ static void route(const struct gpu_layer *b, struct steps *st)
 	gpu_upload(&st->offsets);
 }
 
-static void quantize(struct nib_dense x, struct nib_nvfp4 q, float global)
+static void quantize(struct nib_dense x, struct nib_fp4 q, float global)
 {
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options), .global = global, .saturate = 1};
@@ -228,12 +228,12 @@ static void gather(const struct gpu_layer *b, const struct steps *st, const void
 static void gather_input(const struct gpu_layer *b, const struct steps *st)
 {
 	const struct nib_moe_layer l = gpu_layer_of(b, gpu_host_of);
-	const int64_t k = b->s.k, size = b->x.dtype == NIB_FP32 ? 4 : 2;
-	struct nib_nvfp4 a = l.a;
+	const int64_t k = b->s.k, size = b->x.dtype == NIB_DTYPE_FP32 ? 4 : 2;
+	struct nib_fp4 a = l.a;
 
 	gather(b, st, l.x.data, (k + b->x.gap) * size, &st->x, k * size);
 	if (!b->s.is_quantized) {
-		a = (struct nib_nvfp4){.rows = b->s.tokens, .k = k};
+		a = (struct nib_fp4){.rows = b->s.tokens, .k = k};
 		a.codes = gpu_take((size_t)(b->s.tokens * k / 2));
 		a.scales = gpu_take((size_t)(b->s.tokens * k / 16));
 		quantize(l.x, a, *l.in1);
@@ -253,16 +253,20 @@ static struct steps steps_new(const struct gpu_layer *b)
 {
 	const struct gpu_layer_spec *s = &b->s;
 	const int64_t slots = s->tokens * s->top_k;
-	const enum nib_dtype h =
-	    gpu_layer_is_nvfp4(s) || !gpu_layer_is_dual(s) ? NIB_FP32 : s->x_dtype;
+	const enum nib_dtype h = gpu_layer_is_nvfp4(s) || !gpu_layer_is_dual(s)
+				     ? NIB_DTYPE_FP32
+				     : s->x_dtype;
 	struct steps st = {
 	    .slot_rows = gpu_take((size_t)slots * 4),
 	    .offsets = gpu_twin_new((size_t)s->experts * 4 + 4),
-	    .a_sizes = {slots, s->k, 1, 0, NIB_LINEAR, NIB_FP32, false},
-	    .x_sizes = {slots, s->k, 1, 0, NIB_LINEAR, s->x_dtype, false},
-	    .h_sizes = {slots, s->width, 1, 0, NIB_LINEAR, h, false},
-	    .q_sizes = {slots, s->width, 1, 0, NIB_LINEAR, NIB_FP32, false},
-	    .rows_sizes = {slots, s->cols, 1, 0, NIB_LINEAR, s->y_dtype, false},
+	    .a_sizes = {slots, s->k, 1, 0, NIB_SCALE_LAYOUT_LINEAR, NIB_DTYPE_FP32,
+			false},
+	    .x_sizes = {slots, s->k, 1, 0, NIB_SCALE_LAYOUT_LINEAR, s->x_dtype, false},
+	    .h_sizes = {slots, s->width, 1, 0, NIB_SCALE_LAYOUT_LINEAR, h, false},
+	    .q_sizes = {slots, s->width, 1, 0, NIB_SCALE_LAYOUT_LINEAR, NIB_DTYPE_FP32,
+			false},
+	    .rows_sizes = {slots, s->cols, 1, 0, NIB_SCALE_LAYOUT_LINEAR, s->y_dtype,
+			   false},
 	};
 
 	gpu_operand_new(&st.a_sizes, st.a);
@@ -295,9 +299,9 @@ static void multiply(enum nib_op op, const struct nib_moe_problem *moe,
 {
 	struct nib_plan *plan;
 
-	gpu_must(nib_plan_create_moe(gpu_test.gpu, op, moe, NULL, &plan, &gpu_test.err),
+	gpu_must(nib_moe_plan_create(gpu_test.gpu, op, moe, NULL, &plan, &gpu_test.err),
 		 "the product's plan");
-	gpu_must(nib_run_moe(plan, moe, NULL, &gpu_test.err), "the product");
+	gpu_must(nib_moe_run(plan, moe, NULL, &gpu_test.err), "the product");
 	gpu_must(nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err), "wait");
 	nib_plan_free(plan);
 	if (!gpu_download(c, gpu_host_of(c)))
@@ -322,14 +326,15 @@ static void multiply_all(const struct gpu_layer *b, struct steps *st)
 	    .x = gpu_dense(&st->x_sizes, gpu_device_of(&st->x)),
 	    .activations = b->s.activations,
 	    .b = l.gate,
-	    .b2 = gpu_layer_is_dual(&b->s) ? l.up : (struct nib_nvfp4){0},
+	    .b2 = gpu_layer_is_dual(&b->s) ? l.up : (struct nib_fp4){0},
 	    .alpha = l.gate_alpha,
 	    .alpha2 = l.up_alpha,
 	    .c = gpu_dense(&st->h_sizes, gpu_device_of(&st->h)),
 	    .row_offsets = gpu_device_of(&st->offsets),
 	};
 
-	multiply(gpu_layer_is_dual(&b->s) ? NIB_DUAL_GEMM : NIB_GEMM, &moe, &st->h);
+	multiply(gpu_layer_is_dual(&b->s) ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, &moe,
+		 &st->h);
 	if (!gpu_layer_is_dual(&b->s))
 		square(st);
 	if (gpu_layer_is_nvfp4(&b->s))
@@ -343,11 +348,11 @@ static void multiply_all(const struct gpu_layer *b, struct steps *st)
 	    gpu_nvfp4(&st->q_sizes, gpu_device_of(&st->q[0]), gpu_device_of(&st->q[1]));
 	moe.x = moe.c;
 	moe.b = l.down;
-	moe.b2 = (struct nib_nvfp4){0};
+	moe.b2 = (struct nib_fp4){0};
 	moe.alpha = l.down_alpha;
 	moe.alpha2 = NULL;
 	moe.c = gpu_dense(&st->rows_sizes, gpu_device_of(&st->rows));
-	multiply(NIB_GEMM, &moe, &st->rows);
+	multiply(NIB_OP_GEMM, &moe, &st->rows);
 }
 
 /* The fp32 sums, in order; y has fp32. */
@@ -426,11 +431,12 @@ static void check_all(enum nib_activations activations)
 
 		if (i % 2)
 			s.cols = (s.cols + 3) / 4 * 4;
-		if (s.activation == NIB_MOE_SWIGLU)
-			s.activation = NIB_MOE_GELU;
+		if (s.activation == NIB_MOE_ACTIVATION_SWIGLU)
+			s.activation = NIB_MOE_ACTIVATION_GELU;
 		check_exact(s);
-		s.activation = activations || i % 3 ? NIB_MOE_SWIGLU : NIB_MOE_RELU2;
-		s.y_dtype = NIB_FP32;
+		s.activation = activations || i % 3 ? NIB_MOE_ACTIVATION_SWIGLU
+						    : NIB_MOE_ACTIVATION_RELU2;
+		s.y_dtype = NIB_DTYPE_FP32;
 		check_composed(&s);
 	}
 }
@@ -466,8 +472,9 @@ static void check_few(enum nib_activations activations)
 		if (s.is_tiled)
 			s.width = 32 * (1 + gpu_rnd_below(12));
 		check_exact(s);
-		s.activation = activations || i % 3 ? NIB_MOE_SWIGLU : NIB_MOE_RELU2;
-		s.y_dtype = NIB_FP32;
+		s.activation = activations || i % 3 ? NIB_MOE_ACTIVATION_SWIGLU
+						    : NIB_MOE_ACTIVATION_RELU2;
+		s.y_dtype = NIB_DTYPE_FP32;
 		check_composed(&s);
 	}
 }
@@ -478,9 +485,9 @@ static void check_few(enum nib_activations activations)
 static void check_graph(enum nib_activations activations, int64_t tokens)
 {
 	const struct gpu_layer_spec s = {.activations = activations,
-					 .activation = NIB_MOE_SWIGLU,
-					 .x_dtype = NIB_BF16,
-					 .y_dtype = NIB_BF16,
+					 .activation = NIB_MOE_ACTIVATION_SWIGLU,
+					 .x_dtype = NIB_DTYPE_BF16,
+					 .y_dtype = NIB_DTYPE_BF16,
 					 .tokens = tokens,
 					 .top_k = 8,
 					 /* Vector kernels, or tiles. */
@@ -497,12 +504,12 @@ static void check_graph(enum nib_activations activations, int64_t tokens)
 	const char *why;
 
 	plan_layer(&b);
-	gpu_must(run_on_gpu(&b) ? NIB_DEVICE_FAILED : NIB_OK, "layer");
+	gpu_must(run_on_gpu(&b) ? NIB_STATUS_DEVICE_FAILED : NIB_STATUS_OK, "layer");
 	want = gpu_take(b.y_data.bytes);
 	memcpy(want, gpu_host_of(&b.y_data), b.y_data.bytes);
 	gpu_capture_begin(stream);
 	why = run_layer(&b, &layer, stream) ? gpu_test.err.message : NULL;
-	gpu_must(why ? NIB_DEVICE_FAILED : NIB_OK, "capture");
+	gpu_must(why ? NIB_STATUS_DEVICE_FAILED : NIB_STATUS_OK, "capture");
 	why = gpu_capture_end(stream, &graph);
 	for (int i = 0; i < 2 && !why; i++) {
 		gpu_poison(&b.y_data, 0xFF);
@@ -542,7 +549,7 @@ static void refuses(const struct gpu_layer *b, const struct nib_moe_layer *layer
 	char name[80];
 
 	snprintf(name, sizeof(name), "%s in host memory", argument);
-	gpu_verdict(status == NIB_BAD_ARGUMENT &&
+	gpu_verdict(status == NIB_STATUS_BAD_ARGUMENT &&
 			strcmp(gpu_test.err.argument, argument) == 0,
 		    name, status ? gpu_test.err.message : "no error");
 }
@@ -589,13 +596,13 @@ static void check_pointers(void)
 /* inf - inf is a NaN whose sign differs between processors. */
 static bool is_nan(enum nib_dtype dtype, const uint8_t *at)
 {
-	const uint32_t inf = dtype == NIB_FP32	 ? 0x7F800000
-			     : dtype == NIB_FP16 ? 0x7C00
-						 : 0x7F80;
+	const uint32_t inf = dtype == NIB_DTYPE_FP32   ? 0x7F800000
+			     : dtype == NIB_DTYPE_FP16 ? 0x7C00
+						       : 0x7F80;
 	uint32_t bits = 0;
 
 	memcpy(&bits, at, nib_dtype_bytes(dtype));
-	return (bits & (dtype == NIB_FP32 ? 0x7FFFFFFF : 0x7FFF)) > inf;
+	return (bits & (dtype == NIB_DTYPE_FP32 ? 0x7FFFFFFF : 0x7FFF)) > inf;
 }
 
 /* Equal bits, or two NaN. */
@@ -690,7 +697,7 @@ static void check_unsupported(enum nib_activations activations, enum nib_dtype d
 	layer = gpu_layer_of(&b, gpu_device_of);
 	status =
 	    nib_moe_layer_plan_create(gpu_test.gpu, &layer, NULL, &plan, &gpu_test.err);
-	gpu_verdict(status == NIB_UNSUPPORTED && !plan &&
+	gpu_verdict(status == NIB_STATUS_UNSUPPORTED && !plan &&
 			strcmp(gpu_test.err.argument, "layer.activations") == 0,
 		    gpu_test.err.message[0] ? gpu_test.err.message : "a plan",
 		    nib_status_name(status));
@@ -704,17 +711,18 @@ int main(void)
 	if (!gpu_begin(&code))
 		return code;
 	gpu_driver_open();
-	gpu_must(gpu_context_set(0) ? NIB_OK : NIB_DEVICE_FAILED, "context");
+	gpu_must(gpu_context_set(0) ? NIB_STATUS_OK : NIB_STATUS_DEVICE_FAILED,
+		 "context");
 	check_all(NIB_ACTIVATIONS_NVFP4);
 	if (takes_dense())
 		check_all(NIB_ACTIVATIONS_DENSE);
 	else
-		check_unsupported(NIB_ACTIVATIONS_DENSE, NIB_BF16);
+		check_unsupported(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_BF16);
 	check_few(NIB_ACTIVATIONS_NVFP4);
 	if (takes_dense())
 		check_few(NIB_ACTIVATIONS_DENSE);
-	check_unsupported(NIB_ACTIVATIONS_DENSE, NIB_FP32);
-	check_unsupported(NIB_ACTIVATIONS_INT8, NIB_BF16);
+	check_unsupported(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP32);
+	check_unsupported(NIB_ACTIVATIONS_INT8, NIB_DTYPE_BF16);
 	for (int64_t tokens = 1; tokens <= 200; tokens += 199) {
 		check_graph(NIB_ACTIVATIONS_NVFP4, tokens);
 		if (takes_dense())

@@ -34,7 +34,7 @@ static uint32_t element(const struct gpu_sizes *c, const void *data, int64_t i)
 	uint32_t bits;
 	uint16_t half;
 
-	if (c->dtype == NIB_FP32) {
+	if (c->dtype == NIB_DTYPE_FP32) {
 		memcpy(&bits, (const uint8_t *)data + 4 * i, 4);
 		return bits;
 	}
@@ -44,9 +44,9 @@ static uint32_t element(const struct gpu_sizes *c, const void *data, int64_t i)
 
 static bool is_nan(const struct gpu_sizes *c, uint32_t bits)
 {
-	if (c->dtype == NIB_FP32)
+	if (c->dtype == NIB_DTYPE_FP32)
 		return (bits & 0x7FFFFFFF) > 0x7F800000;
-	return (bits & 0x7FFF) > (c->dtype == NIB_FP16 ? 0x7C00 : 0x7F80);
+	return (bits & 0x7FFF) > (c->dtype == NIB_DTYPE_FP16 ? 0x7C00 : 0x7F80);
 }
 
 /* One row of c's memory.  Poison is a NaN that no sum gives. */
@@ -54,7 +54,7 @@ static const char *check_row(const struct gpu_item *x, const void *c, int64_t at
 			     bool is_nan_row, bool has_nan_col)
 {
 	const int64_t pitch = x->c.k + x->c.gap;
-	const uint32_t untouched = x->c.dtype == NIB_FP32 ? UINT32_MAX : 0xFFFF;
+	const uint32_t untouched = x->c.dtype == NIB_DTYPE_FP32 ? UINT32_MAX : 0xFFFF;
 
 	for (int64_t col = 0; col < pitch; col++) {
 		const uint32_t bits = element(&x->c, c, at * pitch + col);
@@ -203,13 +203,13 @@ static void check_singles(void)
 		const int64_t m = edges_m[i % 17], n = edges_n[i % 8];
 		struct gpu_item x;
 
-		x = gpu_any_item(NIB_GEMM, m, n, edge_k(i), 1, 1);
+		x = gpu_any_item(NIB_OP_GEMM, m, n, edge_k(i), 1, 1);
 		check_single(&x);
-		x = gpu_any_item(NIB_DUAL_GEMM, m, n, edge_k(i + 3), 1, 1);
+		x = gpu_any_item(NIB_OP_DUAL_GEMM, m, n, edge_k(i + 3), 1, 1);
 		check_single(&x);
 	}
 	for (int i = 0; i < gpu_cases(48); i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		const int64_t batch = 2 + gpu_rnd_below(3);
 		struct gpu_item x =
 		    gpu_any_item(op, 1 + gpu_rnd_below(i % 3 ? 150 : 4), edges_n[i % 8],
@@ -231,14 +231,14 @@ static int64_t codes_stride(const struct gpu_sizes *s)
 
 static int64_t scales_stride(const struct gpu_sizes *s)
 {
-	return s->is_between && s->layout == NIB_LINEAR
+	return s->is_between && s->layout == NIB_SCALE_LAYOUT_LINEAR
 		   ? s->k / 16 + s->gap
 		   : (int64_t)gpu_scale_bytes(s) / s->batch;
 }
 
 /* count matrices from `first` on, unless there is one for all. */
 static void cut_operand(const struct gpu_sizes *s, int64_t first, int64_t count,
-			struct nib_nvfp4 *v)
+			struct nib_fp4 *v)
 {
 	if (s->batch == 1)
 		return;
@@ -310,7 +310,7 @@ static void check_batch(struct gpu_item x)
 static void check_batches(void)
 {
 	for (int i = 0; i < gpu_cases(40); i++) {
-		const enum nib_op op = i & 1 ? NIB_DUAL_GEMM : NIB_GEMM;
+		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		const int64_t batch = 49 + gpu_rnd_below(60);
 		struct gpu_item x = gpu_any_item(
 		    op, 1 + gpu_rnd_below(i % 4 ? 40 : 150), edges_n[i % 7],
@@ -323,10 +323,10 @@ static void check_batches(void)
 		check_single(&x);
 	}
 	/* Two launches: the converted rows are more than half of the L2. */
-	check_batch(gpu_any_item(NIB_GEMM, 1300, 1, 16, 49, 49));
+	check_batch(gpu_any_item(NIB_OP_GEMM, 1300, 1, 16, 49, 49));
 	/* More than a grid has in y, by the vector kernel. */
 	if (!gpu_is_small())
-		check_batch(gpu_any_item(NIB_GEMM, 1, 1, 16, 65536 + 20, 1));
+		check_batch(gpu_any_item(NIB_OP_GEMM, 1, 1, 16, 65536 + 20, 1));
 }
 
 /* ---- groups -------------------------------------------------------------- */
@@ -499,8 +499,8 @@ static void check_runs(enum nib_op op, int64_t m, int64_t n, int64_t k)
 
 static void check_threads(void)
 {
-	const struct gpu_item x = gpu_any_item(NIB_GEMM, 257, 1000, 7168, 1, 1);
-	const struct gpu_item y = gpu_any_item(NIB_DUAL_GEMM, 65, 1000, 1040, 1, 1);
+	const struct gpu_item x = gpu_any_item(NIB_OP_GEMM, 257, 1000, 7168, 1, 1);
+	const struct gpu_item y = gpu_any_item(NIB_OP_DUAL_GEMM, 65, 1000, 1040, 1, 1);
 	struct runner r[2];
 	pthread_t thread;
 
@@ -524,12 +524,12 @@ int main(void)
 		return code;
 	check_singles();
 	check_batches();
-	check_group(NIB_GEMM, MANY);
-	check_group(NIB_DUAL_GEMM, 49);
+	check_group(NIB_OP_GEMM, MANY);
+	check_group(NIB_OP_DUAL_GEMM, 49);
 	if (!gpu_is_small()) {
-		check_runs(NIB_GEMM, 256, 1000, 1040);
-		check_runs(NIB_GEMM, 9, 250, 7168);
-		check_runs(NIB_DUAL_GEMM, 129, 1000, 1040);
+		check_runs(NIB_OP_GEMM, 256, 1000, 1040);
+		check_runs(NIB_OP_GEMM, 9, 250, 7168);
+		check_runs(NIB_OP_DUAL_GEMM, 129, 1000, 1040);
 		check_threads();
 	}
 	return gpu_end();

@@ -171,9 +171,9 @@ static void ask_few_rows(void)
 {
 	for (int64_t m = 1; m <= 8; m++)
 		for (int i = 0; i < gpu_cases(20); i++)
-			ask_product(m == 1 ? NIB_GEMV : NIB_GEMM, m, edges_n[i % 9],
-				    i % 5 ? edges_k[i % 5] : 1024, 1 + i % 2,
-				    (uint64_t)(4000 + 100 * m + i));
+			ask_product(m == 1 ? NIB_OP_GEMV : NIB_OP_GEMM, m,
+				    edges_n[i % 9], i % 5 ? edges_k[i % 5] : 1024,
+				    1 + i % 2, (uint64_t)(4000 + 100 * m + i));
 }
 
 /* ---- the other kinds ----------------------------------------------------- */
@@ -210,7 +210,7 @@ static void ask_jobs(void)
 static void ask_dequantize(const struct gpu_sizes *s, uint64_t seed)
 {
 	struct gpu_twin q[2], y = gpu_twin_new(gpu_dense_bytes(s));
-	struct nib_nvfp4 from;
+	struct nib_fp4 from;
 	struct nib_dense to;
 	char name[120];
 
@@ -262,7 +262,8 @@ static void ask_conversions(void)
 				       16 * (1 + gpu_rnd_below(40)),
 				       1,
 				       0,
-				       i % 2 ? NIB_TILED_128X4 : NIB_LINEAR,
+				       i % 2 ? NIB_SCALE_LAYOUT_TILED_128X4
+					     : NIB_SCALE_LAYOUT_LINEAR,
 				       (enum nib_dtype)(i % 3),
 				       false};
 		ask_dequantize(&s, 7000 + i);
@@ -306,8 +307,8 @@ int main(int argc, char **argv)
 
 	if (!begin(argc, argv, &code))
 		return code;
-	ask_products(NIB_GEMM);
-	ask_products(NIB_DUAL_GEMM);
+	ask_products(NIB_OP_GEMM);
+	ask_products(NIB_OP_DUAL_GEMM);
 	ask_few_rows();
 	ask_jobs();
 	ask_conversions();

@@ -278,7 +278,7 @@ static void check_threads(struct gpu_job *x, struct gpu_job *y, void *x_stream,
 	}
 	if (t[0].want && t[1].want) {
 		if (pthread_create(&id, NULL, run_thread, &t[1]) != 0)
-			gpu_must(NIB_OUT_OF_MEMORY, "thread");
+			gpu_must(NIB_STATUS_OUT_OF_MEMORY, "thread");
 		run_thread(&t[0]);
 		pthread_join(id, NULL);
 		verdict(x, what, t[0].why);
@@ -354,7 +354,7 @@ static const char *refused(const struct gpu_job *job, const struct nib_problem *
 	gpu_job_poison(job);
 	gpu_test.err.message[0] = '\0';
 	status = nib_run(job->plan, p, job->count, &options, &gpu_test.err);
-	if (status != NIB_BAD_ARGUMENT)
+	if (status != NIB_STATUS_BAD_ARGUMENT)
 		return "not refused";
 	if (!strstr(gpu_test.err.message, message))
 		return gpu_test.err.message;

@@ -152,14 +152,14 @@ size_t gpu_codes_bytes(const struct gpu_sizes *s)
 
 size_t gpu_scale_bytes(const struct gpu_sizes *s)
 {
-	if (s->layout == NIB_TILED_128X4)
+	if (s->layout == NIB_SCALE_LAYOUT_TILED_128X4)
 		return (size_t)s->batch * nib_scales_bytes(s->layout, s->rows, s->k);
 	return (size_t)(s->batch * s->rows * (s->k / 16 + s->gap));
 }
 
-struct nib_nvfp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes, void *scales)
+struct nib_fp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes, void *scales)
 {
-	struct nib_nvfp4 v = {
+	struct nib_fp4 v = {
 	    .codes = codes,
 	    .scales = scales,
 	    .rows = s->rows,
@@ -169,7 +169,7 @@ struct nib_nvfp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes, void *scales)
 	    .scale_layout = s->layout,
 	};
 
-	if (s->layout == NIB_LINEAR)
+	if (s->layout == NIB_SCALE_LAYOUT_LINEAR)
 		v.scale_row_stride_bytes = s->k / 16 + s->gap;
 	if (s->is_between) {
 		v.batch_stride_bytes = v.row_stride_bytes;
@@ -208,9 +208,9 @@ size_t gpu_scale_at(const struct gpu_sizes *s, int64_t batch, int64_t row,
 	const int64_t groups = s->k / 16;
 	const int64_t each = (int64_t)gpu_scale_bytes(s) / s->batch;
 
-	if (s->layout == NIB_LINEAR && s->is_between)
+	if (s->layout == NIB_SCALE_LAYOUT_LINEAR && s->is_between)
 		return (size_t)((row * s->batch + batch) * (groups + s->gap) + group);
-	if (s->layout == NIB_LINEAR)
+	if (s->layout == NIB_SCALE_LAYOUT_LINEAR)
 		return (size_t)(batch * each + row * (groups + s->gap) + group);
 	return (size_t)(batch * each +
 			(row / 128 * ((groups + 3) / 4) + group / 4) * 512 +
@@ -244,9 +244,9 @@ static uint32_t any_value(enum nib_dtype dtype, bool ties)
 	uint32_t bits =
 	    ties ? gpu_float_bits((float)(gpu_rnd_below(49) - 24) * 0.25f) : gpu_rnd();
 
-	if (dtype == NIB_FP32)
+	if (dtype == NIB_DTYPE_FP32)
 		return (bits & 0x7F800000) == 0x7F800000 ? bits & 0x80FFFFFF : bits;
-	if (dtype == NIB_BF16) {
+	if (dtype == NIB_DTYPE_BF16) {
 		bits >>= 16;
 		return (bits & 0x7F80) == 0x7F80 ? bits & 0x80FF : bits;
 	}
@@ -266,7 +266,7 @@ void gpu_put(const struct gpu_sizes *s, void *data, int64_t index, uint32_t bits
 {
 	const uint16_t narrow = (uint16_t)bits;
 
-	if (s->dtype == NIB_FP32)
+	if (s->dtype == NIB_DTYPE_FP32)
 		memcpy((uint8_t *)data + 4 * index, &bits, 4);
 	else
 		memcpy((uint8_t *)data + 2 * index, &narrow, 2);
@@ -276,9 +276,9 @@ void gpu_put(const struct gpu_sizes *s, void *data, int64_t index, uint32_t bits
 void gpu_fill_dense(const struct gpu_sizes *s, void *data, bool ties)
 {
 	const int64_t pitch = s->k + s->gap;
-	const uint32_t six = s->dtype == NIB_FP32   ? 0x40C00000
-			     : s->dtype == NIB_FP16 ? 0x4600
-						    : 0x40C0;
+	const uint32_t six = s->dtype == NIB_DTYPE_FP32	  ? 0x40C00000
+			     : s->dtype == NIB_DTYPE_FP16 ? 0x4600
+							  : 0x40C0;
 	bool zeros = false;
 
 	memset(data, 0xFF, gpu_dense_bytes(s));
@@ -296,12 +296,14 @@ void gpu_fill_dense(const struct gpu_sizes *s, void *data, bool ties)
 
 const char *gpu_layout_name(enum nib_scale_layout layout)
 {
-	return layout == NIB_LINEAR ? "linear" : "tiled";
+	return layout == NIB_SCALE_LAYOUT_LINEAR ? "linear" : "tiled";
 }
 
 const char *gpu_dtype_name(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP32 ? "fp32" : dtype == NIB_FP16 ? "fp16" : "bf16";
+	return dtype == NIB_DTYPE_FP32	 ? "fp32"
+	       : dtype == NIB_DTYPE_FP16 ? "fp16"
+					 : "bf16";
 }
 
 bool gpu_begin(int *exit_code)
@@ -313,7 +315,7 @@ bool gpu_begin(int *exit_code)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	status = nib_device_open("cuda", NULL, &gpu_test.gpu, &gpu_test.err);
 	*exit_code = SKIPPED;
-	if (status == NIB_NO_DEVICE || status == NIB_UNSUPPORTED) {
+	if (status == NIB_STATUS_NO_DEVICE || status == NIB_STATUS_UNSUPPORTED) {
 		printf("skipped: %s\n", gpu_test.err.message);
 		return false;
 	}

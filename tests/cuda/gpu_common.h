@@ -79,7 +79,7 @@ struct gpu_sizes {
 size_t gpu_codes_bytes(const struct gpu_sizes *s);
 size_t gpu_scale_bytes(const struct gpu_sizes *s);
 size_t gpu_dense_bytes(const struct gpu_sizes *s);
-struct nib_nvfp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes, void *scales);
+struct nib_fp4 gpu_nvfp4(const struct gpu_sizes *s, void *codes, void *scales);
 struct nib_dense gpu_dense(const struct gpu_sizes *s, void *data);
 /* The byte of a scale, as nibblas.h defines it. */
 size_t gpu_scale_at(const struct gpu_sizes *s, int64_t batch, int64_t row,

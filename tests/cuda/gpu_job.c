@@ -41,9 +41,9 @@ static bool is_quantize(const struct gpu_job *job)
 static enum nib_op op_of(enum gpu_kind kind)
 {
 	return kind == GPU_DUAL || kind == GPU_DUAL_GROUP || kind == GPU_DUAL_MOE
-		   ? NIB_DUAL_GEMM
-	       : kind == GPU_GEMV ? NIB_GEMV
-				  : NIB_GEMM;
+		   ? NIB_OP_DUAL_GEMM
+	       : kind == GPU_GEMV ? NIB_OP_GEMV
+				  : NIB_OP_GEMM;
 }
 
 /* ---- sizes --------------------------------------------------------------- */
@@ -210,7 +210,7 @@ static void make_plan(struct gpu_job *job)
 	if (is_moe(job)) {
 		const struct nib_moe_problem moe = moe_of(job);
 
-		gpu_must(nib_plan_create_moe(job->gpu, op_of(job->kind), &moe, &options,
+		gpu_must(nib_moe_plan_create(job->gpu, op_of(job->kind), &moe, &options,
 					     &job->plan, &gpu_test.err),
 			 "plan");
 	} else {
@@ -347,7 +347,7 @@ static enum nib_status run_quantize(const struct gpu_job *job, void *stream,
 				    struct nib_error *err)
 {
 	const struct nib_dense x = gpu_dense(&job->x, gpu_device_of(&job->x_data));
-	const struct nib_nvfp4 q =
+	const struct nib_fp4 q =
 	    gpu_nvfp4(&job->x, gpu_device_of(&job->q[0]), gpu_device_of(&job->q[1]));
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
@@ -376,7 +376,7 @@ enum nib_status gpu_job_run(const struct gpu_job *job, void *stream,
 	if (is_moe(job)) {
 		const struct nib_moe_problem moe = moe_of(job);
 
-		return nib_run_moe(job->plan, &moe, &options, err);
+		return nib_moe_run(job->plan, &moe, &options, err);
 	}
 	gpu_job_problems(job, problems);
 	return nib_run(job->plan, problems, job->count, &options, err);
@@ -463,7 +463,7 @@ static const char *check_moe(struct gpu_job *job)
 
 	if (why)
 		return why;
-	gpu_must(nib_check_moe(job->moe.op, &p, &o, &r, &gpu_test.err), "check");
+	gpu_must(nib_moe_check(job->moe.op, &p, &o, &r, &gpu_test.err), "check");
 	return r.failed ? "outside the bound" : NULL;
 }
 
@@ -471,7 +471,7 @@ static const char *check_moe(struct gpu_job *job)
 static const char *check_quantize(struct gpu_job *job, const uint8_t *results)
 {
 	const struct nib_dense x = gpu_dense(&job->x, gpu_host_of(&job->x_data));
-	const struct nib_nvfp4 q =
+	const struct nib_fp4 q =
 	    gpu_nvfp4(&job->x, gpu_host_of(&job->q[0]), gpu_host_of(&job->q[1]));
 	struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),

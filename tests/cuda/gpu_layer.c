@@ -11,7 +11,7 @@ bool gpu_layer_is_nvfp4(const struct gpu_layer_spec *s)
 
 bool gpu_layer_is_dual(const struct gpu_layer_spec *s)
 {
-	return s->activation == NIB_MOE_SWIGLU;
+	return s->activation == NIB_MOE_ACTIVATION_SWIGLU;
 }
 
 float *gpu_floats_of(const struct gpu_twin *t)
@@ -128,17 +128,20 @@ static void fill_scales(const struct gpu_layer *b)
 struct gpu_layer gpu_layer_new(const struct gpu_layer_spec *s)
 {
 	const int64_t slots = s->tokens * s->top_k;
-	const enum nib_scale_layout any = s->is_tiled	? NIB_TILED_128X4
-					  : s->is_exact ? NIB_LINEAR
+	const enum nib_scale_layout any = s->is_tiled	? NIB_SCALE_LAYOUT_TILED_128X4
+					  : s->is_exact ? NIB_SCALE_LAYOUT_LINEAR
 							: gpu_any_layout();
 	struct gpu_layer b = {
 	    .s = *s,
-	    .a = {s->tokens, s->k, 1, 8, NIB_LINEAR, NIB_FP32, false},
-	    .x = {s->tokens, s->k, 1, s->gap, NIB_LINEAR, s->x_dtype, false},
-	    .y = {s->tokens, s->cols, 1, s->gap, NIB_LINEAR, s->y_dtype, false},
-	    .gate = {s->width, s->k, s->experts, 0, any, NIB_FP32, false},
-	    .up = {s->width, s->k, s->experts, 0, any, NIB_FP32, false},
-	    .down = {s->cols, s->width, s->experts, 0, any, NIB_FP32, false},
+	    .a = {s->tokens, s->k, 1, 8, NIB_SCALE_LAYOUT_LINEAR, NIB_DTYPE_FP32,
+		  false},
+	    .x = {s->tokens, s->k, 1, s->gap, NIB_SCALE_LAYOUT_LINEAR, s->x_dtype,
+		  false},
+	    .y = {s->tokens, s->cols, 1, s->gap, NIB_SCALE_LAYOUT_LINEAR, s->y_dtype,
+		  false},
+	    .gate = {s->width, s->k, s->experts, 0, any, NIB_DTYPE_FP32, false},
+	    .up = {s->width, s->k, s->experts, 0, any, NIB_DTYPE_FP32, false},
+	    .down = {s->cols, s->width, s->experts, 0, any, NIB_DTYPE_FP32, false},
 	};
 
 	new_weights(&b.a, b.a_data, false, false);

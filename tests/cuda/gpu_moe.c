@@ -17,7 +17,7 @@ struct gpu_moe gpu_any_moe(enum nib_op op, int64_t experts, int64_t most, int64_
 	    .a = gpu_any_weights(0, k, 1),
 	    .b = gpu_any_weights(n, k, experts),
 	    .b2 = gpu_any_weights(n, k, experts),
-	    .c = {0, n, 1, gpu_rnd_below(9), NIB_LINEAR,
+	    .c = {0, n, 1, gpu_rnd_below(9), NIB_SCALE_LAYOUT_LINEAR,
 		  (enum nib_dtype)gpu_rnd_below(3), false},
 	    .has_scale_rows = gpu_rnd() & 1,
 	    .packed = gpu_rnd_below(4) == 0,
@@ -134,7 +134,7 @@ static void take_memory(const struct gpu_moe *x, struct gpu_moe_memory *m)
 	gpu_poison(&m->base.c, 0xFF);
 	if (x->packed) {
 		m->base.packed = gpu_pack(&x->b, m->base.b);
-		if (x->op == NIB_DUAL_GEMM)
+		if (x->op == NIB_OP_DUAL_GEMM)
 			m->base.packed2 = gpu_pack(&x->b2, m->base.b2);
 	}
 }
@@ -181,7 +181,7 @@ struct nib_moe_problem gpu_moe_problem(const struct gpu_moe *x,
 	p.a = gpu_nvfp4(&x->a, side(&m->base.a[0]), side(&m->base.a[1]));
 	p.a.rows = x->rows;
 	p.b = gpu_nvfp4(&x->b, side(&m->base.b[0]), side(&m->base.b[1]));
-	if (x->op == NIB_DUAL_GEMM)
+	if (x->op == NIB_OP_DUAL_GEMM)
 		p.b2 = gpu_nvfp4(&x->b2, side(&m->base.b2[0]), side(&m->base.b2[1]));
 	p.alpha = side(&m->base.alpha);
 	p.alpha2 = p.alpha + x->experts;

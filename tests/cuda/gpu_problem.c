@@ -9,7 +9,7 @@
 
 enum nib_scale_layout gpu_any_layout(void)
 {
-	return gpu_rnd() & 1 ? NIB_TILED_128X4 : NIB_LINEAR;
+	return gpu_rnd() & 1 ? NIB_SCALE_LAYOUT_TILED_128X4 : NIB_SCALE_LAYOUT_LINEAR;
 }
 
 struct gpu_sizes gpu_any_weights(int64_t n, int64_t k, int64_t batch)
@@ -19,7 +19,7 @@ struct gpu_sizes gpu_any_weights(int64_t n, int64_t k, int64_t batch)
 				  batch,
 				  gpu_rnd_below(3) ? 0 : 8 * gpu_rnd_below(3),
 				  gpu_any_layout(),
-				  NIB_FP32,
+				  NIB_DTYPE_FP32,
 				  false};
 }
 
@@ -31,8 +31,8 @@ struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
 	    .a = gpu_any_weights(m, k, batch),
 	    .b = gpu_any_weights(n, k, b_batch),
 	    .b2 = gpu_any_weights(n, k, b_batch),
-	    .c = {m, n, batch, gpu_rnd() & 1 ? 0 : gpu_rnd_below(9), NIB_LINEAR,
-		  (enum nib_dtype)gpu_rnd_below(3), false},
+	    .c = {m, n, batch, gpu_rnd() & 1 ? 0 : gpu_rnd_below(9),
+		  NIB_SCALE_LAYOUT_LINEAR, (enum nib_dtype)gpu_rnd_below(3), false},
 	    .packed = gpu_rnd_below(4) == 0,
 	    .nan_row = -1,
 	    .nan_col = -1,
@@ -43,7 +43,7 @@ struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,
 		x.nan_col = gpu_rnd() & 1 ? gpu_rnd_below(n) : -1;
 	}
 	/* Without alpha the two sums' product would overflow. */
-	x.no_alpha = op != NIB_DUAL_GEMM && gpu_rnd_below(8) == 0;
+	x.no_alpha = op != NIB_OP_DUAL_GEMM && gpu_rnd_below(8) == 0;
 	return x;
 }
 
@@ -68,7 +68,7 @@ void gpu_name_item(const struct gpu_item *x, const char *what, char *name, size_
 		 "%s %s %s m %" PRId64 " n %" PRId64 " k %" PRId64 " batch %" PRId64
 		 "/%" PRId64 " between %d%d%d%d a %s+%" PRId64 " b %s+%" PRId64
 		 " b2 %s+%" PRId64 " c +%" PRId64 "%s%s nan %" PRId64 ", %" PRId64,
-		 what, x->op == NIB_DUAL_GEMM ? "dual" : "gemm",
+		 what, x->op == NIB_OP_DUAL_GEMM ? "dual" : "gemm",
 		 gpu_dtype_name(x->c.dtype), x->c.rows, x->c.k, x->b.k, x->c.batch,
 		 x->b.batch, x->a.is_between, x->b.is_between, x->b2.is_between,
 		 x->c.is_between, a_name(x), x->activations ? x->x.gap : x->a.gap,
@@ -127,7 +127,7 @@ void gpu_memory_fill(const struct gpu_item *x, const struct gpu_memory *m)
 
 struct nib_packed *gpu_pack(const struct gpu_sizes *s, const struct gpu_twin *t)
 {
-	const struct nib_nvfp4 v =
+	const struct nib_fp4 v =
 	    gpu_nvfp4(s, gpu_device_of(&t[0]), gpu_device_of(&t[1]));
 	static unsigned packs;
 	struct nib_packed *p;
@@ -155,7 +155,7 @@ struct gpu_memory gpu_memory_new(const struct gpu_item *x)
 	gpu_poison(&m.c, 0xFF);
 	if (x->packed) {
 		m.packed = gpu_pack(&x->b, m.b);
-		if (x->op == NIB_DUAL_GEMM)
+		if (x->op == NIB_OP_DUAL_GEMM)
 			m.packed2 = gpu_pack(&x->b2, m.b2);
 	}
 	return m;
@@ -184,7 +184,7 @@ struct nib_problem gpu_problem(const struct gpu_item *x, const struct gpu_memory
 	memset(&p, 0, sizeof(p));
 	p.a = gpu_nvfp4(&x->a, side(&m->a[0]), side(&m->a[1]));
 	p.b = gpu_nvfp4(&x->b, side(&m->b[0]), side(&m->b[1]));
-	if (x->op == NIB_DUAL_GEMM)
+	if (x->op == NIB_OP_DUAL_GEMM)
 		p.b2 = gpu_nvfp4(&x->b2, side(&m->b2[0]), side(&m->b2[1]));
 	if (!x->no_alpha) {
 		p.alpha = side(&m->alpha);

@@ -14,7 +14,7 @@
 
 int64_t size_of(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP32 ? 4 : 2;
+	return dtype == NIB_DTYPE_FP32 ? 4 : 2;
 }
 
 int64_t slots_of(const struct spec *s)
@@ -37,16 +37,16 @@ static void *reserve(struct bed *bed, int64_t bytes)
 	return at;
 }
 
-static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
-			      bool is_tiled)
+static struct nib_fp4 nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
+			    bool is_tiled)
 {
-	return (struct nib_nvfp4){.codes = reserve(bed, batch * rows * k / 2),
-				  .scales = reserve(bed, batch * rows * k / 16),
-				  .rows = rows,
-				  .k = k,
-				  .batch = batch,
-				  .scale_layout =
-				      is_tiled ? NIB_TILED_128X4 : NIB_LINEAR};
+	return (struct nib_fp4){.codes = reserve(bed, batch * rows * k / 2),
+				.scales = reserve(bed, batch * rows * k / 16),
+				.rows = rows,
+				.k = k,
+				.batch = batch,
+				.scale_layout = is_tiled ? NIB_SCALE_LAYOUT_TILED_128X4
+							 : NIB_SCALE_LAYOUT_LINEAR};
 }
 
 static struct nib_dense dense(struct bed *bed, enum nib_dtype dtype, int64_t rows,
@@ -97,7 +97,8 @@ void open_bed(struct bed *bed, int64_t width, int64_t experts)
 	bed->experts = experts;
 	bed->next = SPACE_BEGIN;
 	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE, 0, 0);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_STATUS_OK);
 }
 
 void close_bed(struct bed *bed)
@@ -141,7 +142,7 @@ enum nib_status run(struct bed *bed)
 	};
 
 	bed->first = bed->fake->launches;
-	return nib_run_moe_layer(bed->plan, &bed->layer, &options, &bed->err);
+	return nib_moe_layer_run(bed->plan, &bed->layer, &options, &bed->err);
 }
 
 const struct fake_launch *launch_of(const struct bed *bed, int i)

@@ -56,7 +56,8 @@ static inline void *device_memory(struct bed *bed, size_t bytes)
 {
 	void *memory = NULL;
 
-	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL),
+			 NIB_STATUS_OK);
 	return memory;
 }
 
@@ -64,7 +65,8 @@ static inline void make_bed(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_STATUS_OK);
 	bed->memory = device_memory(bed, MEMORY);
 	bed->workspace = device_memory(bed, WORKSPACE);
 	bed->global = device_memory(bed, 4096);
@@ -87,17 +89,18 @@ static inline uint8_t *anywhere(const struct bed *bed)
 	return bed->memory + 256 * rnd(64);
 }
 
-static inline struct nib_nvfp4 rnd_nvfp4(const struct bed *bed, int64_t rows, int64_t k,
-					 int64_t batch)
+static inline struct nib_fp4 rnd_nvfp4(const struct bed *bed, int64_t rows, int64_t k,
+				       int64_t batch)
 {
-	struct nib_nvfp4 v = {.codes = anywhere(bed),
-			      .scales = anywhere(bed),
-			      .rows = rows,
-			      .k = k,
-			      .batch = batch};
+	struct nib_fp4 v = {.codes = anywhere(bed),
+			    .scales = anywhere(bed),
+			    .rows = rows,
+			    .k = k,
+			    .batch = batch};
 	int64_t scales;
 
-	v.scale_layout = rnd(2) ? NIB_TILED_128X4 : NIB_LINEAR;
+	v.scale_layout =
+	    rnd(2) ? NIB_SCALE_LAYOUT_TILED_128X4 : NIB_SCALE_LAYOUT_LINEAR;
 	if (rnd(2))
 		v.row_stride_bytes = up(k / 2, 8) + 8 * rnd(4);
 	if (batch > 1 && rnd(2))
@@ -105,13 +108,13 @@ static inline struct nib_nvfp4 rnd_nvfp4(const struct bed *bed, int64_t rows, in
 		    rows * (v.row_stride_bytes ? v.row_stride_bytes : k / 2) +
 		    8 * rnd(4);
 	scales = (int64_t)nib_scales_bytes(v.scale_layout, rows, k);
-	if (v.scale_layout == NIB_LINEAR && rnd(2)) {
+	if (v.scale_layout == NIB_SCALE_LAYOUT_LINEAR && rnd(2)) {
 		v.scale_row_stride_bytes = k / 16 + rnd(5);
 		scales = rows * v.scale_row_stride_bytes;
 	}
 	if (batch > 1 && rnd(2))
 		v.scale_batch_stride_bytes =
-		    scales + (v.scale_layout == NIB_LINEAR ? rnd(5) : 512);
+		    scales + (v.scale_layout == NIB_SCALE_LAYOUT_LINEAR ? rnd(5) : 512);
 	/* A batch of 8-byte pieces, also where the library fills it in. */
 	if (batch > 1 && k / 2 * rows % 8)
 		v.batch_stride_bytes =
@@ -138,36 +141,37 @@ static inline struct nib_dense rnd_dense(const struct bed *bed, int64_t at,
 	return v;
 }
 
-static inline int64_t row_bytes(const struct nib_nvfp4 *v)
+static inline int64_t row_bytes(const struct nib_fp4 *v)
 {
 	return v->row_stride_bytes ? v->row_stride_bytes : v->k / 2;
 }
 
-static inline int64_t batch_bytes(const struct nib_nvfp4 *v)
+static inline int64_t batch_bytes(const struct nib_fp4 *v)
 {
 	return v->batch_stride_bytes ? v->batch_stride_bytes : v->rows * row_bytes(v);
 }
 
-static inline int64_t scale_row_bytes(const struct nib_nvfp4 *v)
+static inline int64_t scale_row_bytes(const struct nib_fp4 *v)
 {
-	if (v->scale_layout == NIB_TILED_128X4)
+	if (v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
 		return 0;
 	return v->scale_row_stride_bytes ? v->scale_row_stride_bytes : v->k / 16;
 }
 
 /* Tiles have no rows: their stride is not looked at. */
-static inline void check_scale_rows(const struct nib_nvfp4 *v, int64_t stride)
+static inline void check_scale_rows(const struct nib_fp4 *v, int64_t stride)
 {
-	if (v->scale_layout == NIB_LINEAR)
+	if (v->scale_layout == NIB_SCALE_LAYOUT_LINEAR)
 		assert_int_equal(stride, scale_row_bytes(v));
 }
 
-static inline int64_t scale_batch_bytes(const struct nib_nvfp4 *v)
+static inline int64_t scale_batch_bytes(const struct nib_fp4 *v)
 {
 	if (v->scale_batch_stride_bytes)
 		return v->scale_batch_stride_bytes;
-	return v->scale_layout == NIB_TILED_128X4 ? up(v->rows, 128) * up(v->k / 16, 4)
-						  : v->rows * scale_row_bytes(v);
+	return v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4
+		   ? up(v->rows, 128) * up(v->k / 16, 4)
+		   : v->rows * scale_row_bytes(v);
 }
 
 static inline int64_t dense_row(const struct nib_dense *v)
@@ -182,7 +186,7 @@ static inline int64_t dense_batch(const struct nib_dense *v)
 
 static inline int64_t size_of(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP32 ? 4 : 2;
+	return dtype == NIB_DTYPE_FP32 ? 4 : 2;
 }
 
 static inline void run(struct bed *bed)

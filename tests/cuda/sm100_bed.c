@@ -52,14 +52,14 @@ void *bed_reserve(struct bed *bed, int64_t bytes)
 	return at;
 }
 
-struct nib_nvfp4 bed_nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
-			   enum nib_scale_layout layout, int64_t more)
+struct nib_fp4 bed_nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
+			 enum nib_scale_layout layout, int64_t more)
 {
-	struct nib_nvfp4 v = {.rows = rows,
-			      .k = k,
-			      .batch = batch,
-			      .scale_layout = layout,
-			      .row_stride_bytes = k / 2 + more};
+	struct nib_fp4 v = {.rows = rows,
+			    .k = k,
+			    .batch = batch,
+			    .scale_layout = layout,
+			    .row_stride_bytes = k / 2 + more};
 
 	v.batch_stride_bytes = rows * v.row_stride_bytes + more;
 	v.scale_batch_stride_bytes = (int64_t)nib_scales_bytes(layout, rows, k) + more;
@@ -87,7 +87,7 @@ void bed_finish_plan(struct bed *bed)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	bed->workspace_bytes = info.workspace_bytes;
 	bed->next = (uintptr_t)bed_round_to((int64_t)bed->next, 64);
 	bed->workspace = (uintptr_t)bed_reserve(bed, (int64_t)info.workspace_bytes);
@@ -133,7 +133,7 @@ int bed_ctas_of(const struct bed *bed)
 
 void bed_check_launch(const struct bed *bed, const struct nib_sm100_args *args)
 {
-	const bool dual = bed->op == NIB_DUAL_GEMM;
+	const bool dual = bed->op == NIB_OP_DUAL_GEMM;
 	const CUlaunchConfig *last = &bed->fake->last;
 	const int32_t ctas = bed_ctas_of(bed), cluster = ctas * args->k_slices;
 	const int32_t set = args->tile_m * (dual ? 2 : 1);
@@ -189,7 +189,7 @@ static void check_tile(const struct bed *bed, const struct nib_sm100_args *args,
 {
 	const int32_t rows = t->rows;
 
-	assert_in_range(rows, 16, bed->op == NIB_DUAL_GEMM ? 192 : 256);
+	assert_in_range(rows, 16, bed->op == NIB_OP_DUAL_GEMM ? 192 : 256);
 	assert_int_equal(rows % 16, 0);
 	assert_true(rows <= args->tile_m);
 	assert_in_range(x->a_box_rows, rows / bed_ctas_of(bed),
@@ -274,7 +274,7 @@ const struct nib_stage_copy *bed_copy_at(const struct bed *bed, uintptr_t addres
 }
 
 /* Codes: direct if TMA can, else a copy of that operand with padded rows. */
-void bed_check_codes(const struct bed *bed, const struct nib_nvfp4 *v, int64_t matrices,
+void bed_check_codes(const struct bed *bed, const struct nib_fp4 *v, int64_t matrices,
 		     int32_t box, const struct nib_tensor_map *encoded)
 {
 	const struct fake_map map = bed_map_of(encoded);
@@ -312,13 +312,12 @@ void bed_check_codes(const struct bed *bed, const struct nib_nvfp4 *v, int64_t m
 		    bed->workspace + bed->workspace_bytes);
 }
 
-void bed_check_scales(const struct bed *bed, const struct nib_nvfp4 *v,
-		      int64_t matrices, int32_t blocks,
-		      const struct nib_tensor_map *encoded)
+void bed_check_scales(const struct bed *bed, const struct nib_fp4 *v, int64_t matrices,
+		      int32_t blocks, const struct nib_tensor_map *encoded)
 {
 	const struct fake_map map = bed_map_of(encoded);
 	const struct nib_stage_copy *copy = bed_copy_at(bed, map.address);
-	const bool tiled = v->scale_layout == NIB_TILED_128X4;
+	const bool tiled = v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4;
 	const bool direct = tiled && v->k % 64 == 0 &&
 			    (matrices == 1 || v->scale_batch_stride_bytes % 16 == 0);
 	const int64_t across = bed_round_to(v->k, 64) / 64;
@@ -370,7 +369,7 @@ static void check_problem(const struct bed *bed, const struct nib_sm100_args *ar
 	bed_check_scales(bed, &p->a, a, args->a_scale_blocks, &x->maps.a_scales);
 	bed_check_codes(bed, &p->b, b, NIB_TILE_N, &x->maps.b);
 	bed_check_scales(bed, &p->b, b, 1, &x->maps.b_scales);
-	if (bed->op != NIB_DUAL_GEMM)
+	if (bed->op != NIB_OP_DUAL_GEMM)
 		return;
 	bed_check_codes(bed, &p->b2, b, NIB_TILE_N, &x->maps.b2);
 	bed_check_scales(bed, &p->b2, b, 1, &x->maps.b2_scales);

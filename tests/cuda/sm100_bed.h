@@ -46,8 +46,8 @@ void bed_free(struct bed *bed);
 /* Addresses of the GPU for so many bytes; nothing is behind them. */
 void *bed_reserve(struct bed *bed, int64_t bytes);
 /* more: of each stride beyond a dense one. */
-struct nib_nvfp4 bed_nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
-			   enum nib_scale_layout layout, int64_t more);
+struct nib_fp4 bed_nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
+			 enum nib_scale_layout layout, int64_t more);
 /* One more problem. */
 void bed_add(struct bed *bed, const struct size *s);
 
@@ -68,11 +68,10 @@ struct fake_map bed_map_of(const struct nib_tensor_map *map);
 /* The copy that was made there, within the workspace; NULL: none. */
 const struct nib_stage_copy *bed_copy_at(const struct bed *bed, uintptr_t address);
 /* An operand's map: direct if TMA can, else of a copy of that operand. */
-void bed_check_codes(const struct bed *bed, const struct nib_nvfp4 *v, int64_t matrices,
+void bed_check_codes(const struct bed *bed, const struct nib_fp4 *v, int64_t matrices,
 		     int32_t box, const struct nib_tensor_map *encoded);
-void bed_check_scales(const struct bed *bed, const struct nib_nvfp4 *v,
-		      int64_t matrices, int32_t blocks,
-		      const struct nib_tensor_map *encoded);
+void bed_check_scales(const struct bed *bed, const struct nib_fp4 *v, int64_t matrices,
+		      int32_t blocks, const struct nib_tensor_map *encoded);
 /* Copies lie apart, one behind the other. */
 void bed_check_copies(const struct bed *bed);
 

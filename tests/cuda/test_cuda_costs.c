@@ -92,10 +92,11 @@ static void set_and_read_again(void)
 		costs.step_cycles[i] = 1000 + i;
 	costs.tile_cycles = 1;
 	costs.split_cycles = NIB_COSTS_MAX;
-	assert_int_equal(nib_device_set_costs(bed.device, &costs, &bed.err), NIB_OK);
+	assert_int_equal(nib_device_set_costs(bed.device, &costs, &bed.err),
+			 NIB_STATUS_OK);
 	nib_device_get_costs(bed.device, &bed.costs, NULL);
 	assert_memory_equal(&bed.costs, &costs, sizeof(costs));
-	assert_int_equal(nib_device_set_costs(bed.device, NULL, NULL), NIB_OK);
+	assert_int_equal(nib_device_set_costs(bed.device, NULL, NULL), NIB_STATUS_OK);
 	nib_device_get_costs(bed.device, &bed.costs, NULL);
 	check_built_in(&bed);
 	end(&bed);
@@ -144,7 +145,7 @@ static void plans_follow(void)
 	struct nib_problem p = {
 	    .a = {.rows = 256, .k = 4096},
 	    .b = {.rows = 66 * 256, .k = 4096},
-	    .c = {.dtype = NIB_BF16, .rows = 256, .cols = 66 * 256},
+	    .c = {.dtype = NIB_DTYPE_BF16, .rows = 256, .cols = 66 * 256},
 	};
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_plan *plan;
@@ -156,10 +157,11 @@ static void plans_follow(void)
 		for (int j = 0; j < bed.costs.sizes; j++)
 			bed.costs.step_cycles[j] = i == j ? 1 : NIB_COSTS_MAX;
 		assert_int_equal(nib_device_set_costs(bed.device, &bed.costs, NULL),
-				 NIB_OK);
-		if (nib_plan_create(bed.device, NIB_GEMM, &p, 1, NULL, &plan, &bed.err))
+				 NIB_STATUS_OK);
+		if (nib_plan_create(bed.device, NIB_OP_GEMM, &p, 1, NULL, &plan,
+				    &bed.err))
 			fail_msg("%s", bed.err.message);
-		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_OK);
+		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
 		assert_int_equal(info.tasks, i ? 66 : 16 * 66);
 		nib_plan_free(plan);
 	}
@@ -169,7 +171,7 @@ static void plans_follow(void)
 static void refuse(struct bed *bed, const struct nib_costs *costs, const char *says)
 {
 	assert_int_equal(nib_device_set_costs(bed->device, costs, &bed->err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	if (!strstr(bed->err.message, says))
 		fail_msg("'%s' lacks '%s'", bed->err.message, says);
 	nib_device_get_costs(bed->device, &bed->costs, NULL);
@@ -202,9 +204,10 @@ static void refused(void)
 	costs = bed.costs;
 	costs.revision--;
 	refuse(&bed, &costs, "costs.revision = 3");
-	assert_int_equal(nib_device_open("cpu", NULL, &cpu, NULL), NIB_OK);
-	assert_int_equal(nib_device_get_costs(cpu, &costs, NULL), NIB_UNSUPPORTED);
-	assert_int_equal(nib_device_set_costs(cpu, NULL, NULL), NIB_UNSUPPORTED);
+	assert_int_equal(nib_device_open("cpu", NULL, &cpu, NULL), NIB_STATUS_OK);
+	assert_int_equal(nib_device_get_costs(cpu, &costs, NULL),
+			 NIB_STATUS_UNSUPPORTED);
+	assert_int_equal(nib_device_set_costs(cpu, NULL, NULL), NIB_STATUS_UNSUPPORTED);
 	nib_device_close(cpu);
 	end(&bed);
 }

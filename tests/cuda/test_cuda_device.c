@@ -37,7 +37,7 @@ static void check_closed(enum nib_status status, const char *part)
 	assert_int_equal(err.status, status);
 	assert_null(device);
 	check_message(err.message, part);
-	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_OK);
+	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_STATUS_OK);
 	assert_string_equal(info.backend, "cuda-sm90");
 	assert_false(info.is_open);
 	check_message(info.reason, part);
@@ -48,7 +48,7 @@ static struct nib_device *open_device(const char *name)
 	struct nib_device *device;
 	struct nib_error err;
 
-	if (nib_device_open(name, NULL, &device, &err) != NIB_OK)
+	if (nib_device_open(name, NULL, &device, &err) != NIB_STATUS_OK)
 		fail_msg("%s: %s", name, err.message);
 	return device;
 }
@@ -68,38 +68,39 @@ static void check_clean(const struct fake_cuda *fake)
 static void no_library(void)
 {
 	setenv("NIB_CUDA_LIBRARY", "/nonexistent/libcuda.so", 1);
-	check_closed(NIB_NO_DEVICE, "no NVIDIA driver: /nonexistent/libcuda");
+	check_closed(NIB_STATUS_NO_DEVICE, "no NVIDIA driver: /nonexistent/libcuda");
 }
 
 static void function_missing(void)
 {
 	fake_open(FAKE_CUDA_OLD);
-	check_closed(NIB_NO_DEVICE, "it has no cuOccupancyMaxActiveClusters; "
-				    "CUDA 12.1 is needed");
+	check_closed(NIB_STATUS_NO_DEVICE, "it has no cuOccupancyMaxActiveClusters; "
+					   "CUDA 12.1 is needed");
 }
 
 static void old_version(void)
 {
 	fake_open(FAKE_CUDA)->version = 12000;
-	check_closed(NIB_NO_DEVICE, "is for CUDA 12.0; 12.1 is needed");
+	check_closed(NIB_STATUS_NO_DEVICE, "is for CUDA 12.0; 12.1 is needed");
 }
 
 static void start_fails(void)
 {
 	fake_open(FAKE_CUDA)->init_result = 999;
-	check_closed(NIB_NO_DEVICE, "does not start: CUDA_ERROR_FAKE (fake error 999)");
+	check_closed(NIB_STATUS_NO_DEVICE,
+		     "does not start: CUDA_ERROR_FAKE (fake error 999)");
 }
 
 static void no_gpu_at_start(void)
 {
 	fake_open(FAKE_CUDA)->init_result = CUDA_ERROR_NO_DEVICE;
-	check_closed(NIB_NO_DEVICE, "finds no GPU");
+	check_closed(NIB_STATUS_NO_DEVICE, "finds no GPU");
 }
 
 static void no_gpu_counted(void)
 {
 	fake_open(FAKE_CUDA)->devices = 0;
-	check_closed(NIB_NO_DEVICE, "finds no GPU");
+	check_closed(NIB_STATUS_NO_DEVICE, "finds no GPU");
 }
 
 static void wrong_architecture(void)
@@ -107,8 +108,8 @@ static void wrong_architecture(void)
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);
 
 	fake->capability[0] = 86;
-	check_closed(NIB_UNSUPPORTED, "cuda:0, NVIDIA Fake 0, has compute "
-				      "capability 8.6");
+	check_closed(NIB_STATUS_UNSUPPORTED, "cuda:0, NVIDIA Fake 0, has compute "
+					     "capability 8.6");
 	check_clean(fake);
 }
 
@@ -122,11 +123,11 @@ static void second_gpu_is_right(void)
 	fake->devices = 2;
 	fake->capability[0] = 120;
 	assert_int_equal(nib_device_open("cuda:0", NULL, &device, &err),
-			 NIB_UNSUPPORTED);
+			 NIB_STATUS_UNSUPPORTED);
 	check_message(err.message,
 		      "compute capability 12.0: the kernels are for 9.0 (H100, "
 		      "H200) and 10.0, 10.3 (B200, B300)");
-	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_OK);
+	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_STATUS_OK);
 	assert_true(info.is_open);
 	assert_string_equal(info.reason, "");
 	device = open_device("cuda:1");
@@ -144,39 +145,40 @@ static void errors_of_the_driver(void)
 		enum nib_status status;
 		const char *advice; /* NULL: none */
 	} cases[] = {
-	    {CUDA_ERROR_INVALID_VALUE, NIB_DEVICE_FAILED, NULL},
-	    {CUDA_ERROR_OUT_OF_MEMORY, NIB_OUT_OF_MEMORY, NULL},
-	    {CUDA_ERROR_DEVICE_UNAVAILABLE, NIB_NO_DEVICE, NULL},
-	    {CUDA_ERROR_NO_DEVICE, NIB_NO_DEVICE, NULL},
-	    {CUDA_ERROR_INVALID_DEVICE, NIB_NO_DEVICE, NULL},
-	    {CUDA_ERROR_INVALID_IMAGE, NIB_UNSUPPORTED, NULL},
-	    {CUDA_ERROR_INVALID_CONTEXT, NIB_DEVICE_FAILED, NULL},
-	    {CUDA_ERROR_NO_BINARY_FOR_GPU, NIB_UNSUPPORTED, NULL},
-	    {CUDA_ERROR_ECC_UNCORRECTABLE, NIB_DEVICE_FAILED, sticky},
-	    {CUDA_ERROR_INVALID_PTX, NIB_UNSUPPORTED, NULL},
-	    {CUDA_ERROR_NVLINK_UNCORRECTABLE, NIB_DEVICE_FAILED, sticky},
-	    {CUDA_ERROR_JIT_COMPILER_NOT_FOUND, NIB_UNSUPPORTED, NULL},
-	    {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, NIB_UNSUPPORTED, NULL},
-	    {CUDA_ERROR_JIT_COMPILATION_DISABLED, NIB_UNSUPPORTED, NULL},
-	    {CUDA_ERROR_INVALID_SOURCE, NIB_UNSUPPORTED, NULL},
-	    {CUDA_ERROR_INVALID_HANDLE, NIB_BAD_ARGUMENT, "is the stream destroyed"},
-	    {CUDA_ERROR_ILLEGAL_ADDRESS, NIB_DEVICE_FAILED, sticky},
-	    {CUDA_ERROR_LAUNCH_TIMEOUT, NIB_DEVICE_FAILED, sticky},
-	    {CUDA_ERROR_CONTEXT_IS_DESTROYED, NIB_DEVICE_FAILED,
+	    {CUDA_ERROR_INVALID_VALUE, NIB_STATUS_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_OUT_OF_MEMORY, NIB_STATUS_OUT_OF_MEMORY, NULL},
+	    {CUDA_ERROR_DEVICE_UNAVAILABLE, NIB_STATUS_NO_DEVICE, NULL},
+	    {CUDA_ERROR_NO_DEVICE, NIB_STATUS_NO_DEVICE, NULL},
+	    {CUDA_ERROR_INVALID_DEVICE, NIB_STATUS_NO_DEVICE, NULL},
+	    {CUDA_ERROR_INVALID_IMAGE, NIB_STATUS_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_INVALID_CONTEXT, NIB_STATUS_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_NO_BINARY_FOR_GPU, NIB_STATUS_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_ECC_UNCORRECTABLE, NIB_STATUS_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_INVALID_PTX, NIB_STATUS_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_NVLINK_UNCORRECTABLE, NIB_STATUS_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_JIT_COMPILER_NOT_FOUND, NIB_STATUS_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, NIB_STATUS_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_JIT_COMPILATION_DISABLED, NIB_STATUS_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_INVALID_SOURCE, NIB_STATUS_UNSUPPORTED, NULL},
+	    {CUDA_ERROR_INVALID_HANDLE, NIB_STATUS_BAD_ARGUMENT,
+	     "is the stream destroyed"},
+	    {CUDA_ERROR_ILLEGAL_ADDRESS, NIB_STATUS_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_LAUNCH_TIMEOUT, NIB_STATUS_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_CONTEXT_IS_DESTROYED, NIB_STATUS_DEVICE_FAILED,
 	     "somebody reset the GPU"},
-	    {CUDA_ERROR_ASSERT, NIB_DEVICE_FAILED, sticky},
-	    {713, NIB_DEVICE_FAILED, NULL},
-	    {CUDA_ERROR_HARDWARE_STACK_ERROR, NIB_DEVICE_FAILED, sticky},
-	    {716, NIB_DEVICE_FAILED, sticky},
-	    {CUDA_ERROR_LAUNCH_FAILED, NIB_DEVICE_FAILED, sticky},
-	    {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, NIB_UNSUPPORTED,
+	    {CUDA_ERROR_ASSERT, NIB_STATUS_DEVICE_FAILED, sticky},
+	    {713, NIB_STATUS_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_HARDWARE_STACK_ERROR, NIB_STATUS_DEVICE_FAILED, sticky},
+	    {716, NIB_STATUS_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_LAUNCH_FAILED, NIB_STATUS_DEVICE_FAILED, sticky},
+	    {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, NIB_STATUS_UNSUPPORTED,
 	     "too few multiprocessors"},
-	    {CUDA_ERROR_NOT_SUPPORTED, NIB_UNSUPPORTED, NULL},
-	    {899, NIB_DEVICE_FAILED, NULL},
-	    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, NIB_BAD_ARGUMENT, captured},
-	    {906, NIB_BAD_ARGUMENT, captured},
-	    {CUDA_ERROR_CAPTURED_EVENT, NIB_BAD_ARGUMENT, captured},
-	    {908, NIB_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_NOT_SUPPORTED, NIB_STATUS_UNSUPPORTED, NULL},
+	    {899, NIB_STATUS_DEVICE_FAILED, NULL},
+	    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, NIB_STATUS_BAD_ARGUMENT, captured},
+	    {906, NIB_STATUS_BAD_ARGUMENT, captured},
+	    {CUDA_ERROR_CAPTURED_EVENT, NIB_STATUS_BAD_ARGUMENT, captured},
+	    {908, NIB_STATUS_DEVICE_FAILED, NULL},
 	};
 	const struct cuda_driver *driver;
 	const char *reason;
@@ -211,7 +213,7 @@ static struct nib_backend_info backend_named(const char *name)
 	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
 
 	for (int i = 0; i < nib_backend_count(); i++) {
-		assert_int_equal(nib_backend_get_info(i, &info, NULL), NIB_OK);
+		assert_int_equal(nib_backend_get_info(i, &info, NULL), NIB_STATUS_OK);
 		if (strcmp(info.backend, name) == 0)
 			return info;
 	}
@@ -237,7 +239,8 @@ static void architectures(void)
 		fake->cubins = 0;
 		device = open_device("cuda");
 		assert_int_equal(fake->cubins, 2);
-		assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_OK);
+		assert_int_equal(nib_device_get_info(device, &info, NULL),
+				 NIB_STATUS_OK);
 		assert_string_equal(info.backend, old ? "cuda-sm90" : "cuda-sm100");
 		assert_int_equal(info.compute_capability, capabilities[i]);
 		assert_int_equal(info.arithmetic, old ? NIB_ARITHMETIC_FP16_TENSOR
@@ -251,13 +254,13 @@ static void architectures(void)
 					  "capability ");
 		check_message(row.reason, old ? "for 10.0, 10.3 (B200, B300)"
 					      : "for 9.0 (H100, H200)");
-		assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_OK);
+		assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_STATUS_OK);
 		assert_int_equal(
 		    cuda_kernel(cuda_device(device), "nib_amax", 0, &function, NULL),
-		    NIB_OK);
+		    NIB_STATUS_OK);
 		assert_int_equal(cuda_kernel(cuda_device(device), "nib_activations", 0,
 					     &other, &err),
-				 old ? NIB_OK : NIB_DEVICE_FAILED);
+				 old ? NIB_STATUS_OK : NIB_STATUS_DEVICE_FAILED);
 		if (!old)
 			check_message(err.message, "nib_activations_sm100: "
 						   "no such kernel");
@@ -279,7 +282,8 @@ static void no_images_of_the_gpu(void)
 
 	cuda_images = only;
 	fake->capability[0] = 100;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, &err), NIB_UNSUPPORTED);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
+			 NIB_STATUS_UNSUPPORTED);
 	check_message(err.message, "cuda:0, NVIDIA Fake 0, has compute "
 				   "capability 10.0: the kernels are for 9.0 "
 				   "(H100, H200)");
@@ -302,12 +306,14 @@ static void names(void)
 
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
 		assert_int_equal(nib_device_open(refused[i], NULL, &device, &err),
-				 NIB_NO_DEVICE);
+				 NIB_STATUS_NO_DEVICE);
 		check_message(err.message, "a GPU is 'cuda' or 'cuda:N'");
 	}
-	assert_int_equal(nib_device_open("cudax", NULL, &device, &err), NIB_NO_DEVICE);
+	assert_int_equal(nib_device_open("cudax", NULL, &device, &err),
+			 NIB_STATUS_NO_DEVICE);
 	check_message(err.message, "no such backend");
-	assert_int_equal(nib_device_open("cuda:1", NULL, &device, &err), NIB_NO_DEVICE);
+	assert_int_equal(nib_device_open("cuda:1", NULL, &device, &err),
+			 NIB_STATUS_NO_DEVICE);
 	check_message(err.message, "name = 'cuda:1': this machine has 1 GPU");
 	check_clean(fake);
 }
@@ -322,7 +328,7 @@ static void what_it_says_of_itself(void)
 	device = open_device("cuda:1");
 	same = open_device("cuda:1");
 	assert_int_equal(fake->retained, 2);
-	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_OK);
+	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_STATUS_OK);
 	assert_string_equal(info.name, "cuda:1");
 	assert_string_equal(info.backend, "cuda-sm90");
 	assert_string_equal(info.hardware, "NVIDIA Fake 1");
@@ -425,7 +431,7 @@ static void ptx_of_another_build(void)
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
 		write_beside(&b, "sm90_first.ptx", others[i]);
 		assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
-				 NIB_UNSUPPORTED);
+				 NIB_STATUS_UNSUPPORTED);
 		check_message(err.message, "nibblas/sm90_first.ptx: is of another "
 					   "build than this library");
 	}
@@ -442,7 +448,8 @@ static void no_ptx(void)
 	struct nib_error err;
 
 	fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, &err), NIB_UNSUPPORTED);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
+			 NIB_STATUS_UNSUPPORTED);
 	check_message(err.message,
 		      "cuda:0: the driver (CUDA 13.0) does not take the "
 		      "kernels of sm90_first; one of the CUDA that compiled them, "
@@ -459,7 +466,8 @@ static void neither_is_taken(void)
 
 	b.fake->cubin_result = CUDA_ERROR_INVALID_IMAGE;
 	b.fake->ptx_result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, &err), NIB_UNSUPPORTED);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
+			 NIB_STATUS_UNSUPPORTED);
 	check_message(err.message, "the driver (CUDA 13.0) takes neither machine code "
 				   "nor PTX of sm90_first: ptxas fatal : no: ");
 	check_clean(b.fake);
@@ -467,7 +475,7 @@ static void neither_is_taken(void)
 	b.fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
 	b.fake->ptx_result = CUDA_SUCCESS;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
-			 NIB_OUT_OF_MEMORY);
+			 NIB_STATUS_OUT_OF_MEMORY);
 	check_message(err.message, "loading the kernels of sm90_first");
 	assert_int_equal(b.fake->ptxs, 0);
 	check_clean(b.fake);
@@ -483,29 +491,32 @@ static void kernels_by_name(void)
 	char name[32];
 	struct nib_error err;
 
-	assert_int_equal(cuda_enter(cuda, NULL), NIB_OK);
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &first, NULL), NIB_OK);
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &again, NULL), NIB_OK);
+	assert_int_equal(cuda_enter(cuda, NULL), NIB_STATUS_OK);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &first, NULL),
+			 NIB_STATUS_OK);
+	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &again, NULL),
+			 NIB_STATUS_OK);
 	assert_ptr_equal(first, again);
 	assert_int_equal(fake->lookups, 1);
 	assert_int_equal(fake->shared_bytes, 0);
 	/* More than were there at first. */
 	for (int i = 10; i < 50; i++) {
 		snprintf(name, sizeof(name), "kernel_%d", i);
-		assert_int_equal(cuda_kernel(cuda, name, 0, &other, NULL), NIB_OK);
+		assert_int_equal(cuda_kernel(cuda, name, 0, &other, NULL),
+				 NIB_STATUS_OK);
 		assert_ptr_not_equal(other, first);
 	}
 	assert_int_equal(fake->lookups, 41);
 	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 200000, &again, NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_ptr_equal(first, again);
 	assert_int_equal(fake->shared_bytes, 200000);
 	fake->shared_bytes = 0;
 	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 100000, &again, NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_int_equal(fake->shared_bytes, 0);
 	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
-			 NIB_DEVICE_FAILED);
+			 NIB_STATUS_DEVICE_FAILED);
 	check_message(err.message, "kernel_of_first_sm90: CUDA_ERROR");
 	/* A module is only asked for kernels that it has.  Parts of a kernel's
 	 * name are no kernel. */
@@ -513,12 +524,12 @@ static void kernels_by_name(void)
 					   "kernel_of_first ", ""};
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(cuda_kernel(cuda, none[i], 0, &again, &err),
-				 NIB_DEVICE_FAILED);
+				 NIB_STATUS_DEVICE_FAILED);
 		check_message(err.message, "no such kernel in this library");
 	}
 	assert_int_equal(fake->misses, 0);
 	assert_int_equal(cuda_kernel(cuda, "missing_one", 0, &again, &err),
-			 NIB_DEVICE_FAILED);
+			 NIB_STATUS_DEVICE_FAILED);
 	check_message(err.message, "missing_one_sm90: CUDA_ERROR");
 	assert_int_equal(fake->misses, 1);
 	cuda_leave(cuda);
@@ -533,10 +544,10 @@ static void *find_many(void *arg)
 	char name[32];
 	long failed = 0;
 
-	failed += cuda_enter(cuda, NULL) != NIB_OK;
+	failed += cuda_enter(cuda, NULL) != NIB_STATUS_OK;
 	for (int i = 0; i < 200; i++) {
 		snprintf(name, sizeof(name), "kernel_%d", 10 + i % 20);
-		failed += cuda_kernel(cuda, name, i, &function, NULL) != NIB_OK;
+		failed += cuda_kernel(cuda, name, i, &function, NULL) != NIB_STATUS_OK;
 	}
 	cuda_leave(cuda);
 	return (void *)failed;
@@ -573,24 +584,26 @@ static void memory(void)
 	void *data, *more;
 	int waits;
 
-	assert_int_equal(nib_device_alloc(device, sizeof(text), &data, NULL), NIB_OK);
-	assert_int_equal(nib_device_alloc(device, sizeof(text), &more, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(device, sizeof(text), &data, NULL),
+			 NIB_STATUS_OK);
+	assert_int_equal(nib_device_alloc(device, sizeof(text), &more, NULL),
+			 NIB_STATUS_OK);
 	assert_int_equal(nib_device_copy(device, data, text, sizeof(text), NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_int_equal(nib_device_copy(device, more, data, sizeof(text), NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	waits = fake->waits;
 	assert_int_equal(nib_device_copy(device, back, more, sizeof(text), NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_int_equal(fake->waits, waits + 1);
 	assert_string_equal(back, text);
 	assert_int_equal(nib_device_alloc(device, (size_t)2 << 30, &data, &err),
-			 NIB_OUT_OF_MEMORY);
+			 NIB_STATUS_OUT_OF_MEMORY);
 	check_message(err.message, "cuda:0: no memory for 2147483648 bytes");
 	assert_null(data);
 	nib_device_free(device, more);
 	assert_int_equal(fake->allocations, 1);
-	assert_int_equal(nib_device_wait(device, NULL, NULL), NIB_OK);
+	assert_int_equal(nib_device_wait(device, NULL, NULL), NIB_STATUS_OK);
 	fake->allocations = 0;
 	nib_device_close(device);
 	check_clean(fake);
@@ -604,11 +617,11 @@ static void beside_a_capture(void)
 	void *data;
 
 	fake->captures = 1;
-	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_STATUS_OK);
 	nib_device_free(device, data);
 	assert_int_equal(fake->broken_captures, 0);
 	/* Nothing but these two calls is relaxed. */
-	assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_OK);
+	assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_STATUS_OK);
 	assert_int_equal(cuda_device(device)->driver->cuMemFree_v2((uintptr_t)data),
 			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	cuda_leave(cuda_device(device));
@@ -625,7 +638,7 @@ static void lost_context(void)
 	const int modules = fake->modules;
 
 	fake->enter_result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_DEVICE_FAILED);
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_DEVICE_FAILED);
 	check_message(err.message, "open it again");
 	nib_device_close(device);
 	assert_int_equal(fake->modules, modules);
@@ -643,32 +656,33 @@ static void failures_of_the_gpu(void)
 	char byte = 0;
 	void *data;
 
-	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_STATUS_OK);
 	/* A destroyed stream. */
 	fake->dead_stream = (CUstream)&byte;
-	assert_int_equal(nib_device_wait(device, &byte, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_wait(device, &byte, &err), NIB_STATUS_BAD_ARGUMENT);
 	check_message(err.message, "is the stream destroyed");
 	/* Waiting while a graph is captured. */
 	fake->context_result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_BAD_ARGUMENT);
 	check_message(err.message, "captured");
 	/* Split-k blocks on a part of the GPU. */
 	fake->context_result = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_UNSUPPORTED);
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_UNSUPPORTED);
 	check_message(err.message, "too few multiprocessors");
 	/* What ends the context, and everything after it. */
 	fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_DEVICE_FAILED);
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_DEVICE_FAILED);
 	check_message(err.message, "cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (fake "
 				   "error 700); earlier work failed");
 	assert_int_equal(nib_device_copy(device, data, &byte, 1, &err),
-			 NIB_DEVICE_FAILED);
+			 NIB_STATUS_DEVICE_FAILED);
 	check_message(err.message, "until it is started anew");
-	assert_int_equal(nib_device_alloc(device, 1, &data, &err), NIB_DEVICE_FAILED);
+	assert_int_equal(nib_device_alloc(device, 1, &data, &err),
+			 NIB_STATUS_DEVICE_FAILED);
 	assert_int_equal(fake->depth, 0);
 	/* Where CUDA goes on, so does the device. */
 	fake->context_result = CUDA_SUCCESS;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_OK);
+	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_OK);
 	fake->allocations = 0;
 	nib_device_close(device);
 	check_clean(fake);

@@ -35,13 +35,13 @@ struct bed {
 	struct nib_error err;
 };
 
-static struct nib_nvfp4 nvfp4(const struct bed *bed, int64_t rows, int64_t batch)
+static struct nib_fp4 nvfp4(const struct bed *bed, int64_t rows, int64_t batch)
 {
-	return (struct nib_nvfp4){.codes = bed->memory,
-				  .scales = bed->memory,
-				  .rows = rows,
-				  .k = K,
-				  .batch = batch};
+	return (struct nib_fp4){.codes = bed->memory,
+				.scales = bed->memory,
+				.rows = rows,
+				.k = K,
+				.batch = batch};
 }
 
 static void make_bed(struct bed *bed)
@@ -51,10 +51,11 @@ static void make_bed(struct bed *bed)
 
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_STATUS_OK);
 	assert_int_equal(
 	    nib_device_alloc(bed->device, inputs + MANY * c_bytes, &memory, NULL),
-	    NIB_OK);
+	    NIB_STATUS_OK);
 	bed->memory = memory;
 	memset(bed->memory, 0, inputs);
 	for (int i = 0; i < MANY; i++)
@@ -63,7 +64,7 @@ static void make_bed(struct bed *bed)
 		    .b = nvfp4(bed, N, 1),
 		    .b2 = nvfp4(bed, N, 1),
 		    .c = {.data = bed->memory + inputs + (size_t)i * c_bytes,
-			  .dtype = NIB_FP16,
+			  .dtype = NIB_DTYPE_FP16,
 			  .rows = M,
 			  .cols = N},
 		};
@@ -92,7 +93,7 @@ static size_t workspace(const struct bed *bed)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	return info.workspace_bytes;
 }
 
@@ -100,7 +101,7 @@ static int k_slices(const struct bed *bed)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	return info.k_slices;
 }
 
@@ -108,7 +109,7 @@ static void check_explained(const struct bed *bed, const char *part)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	if (!strstr(info.explanation, part))
 		fail_msg("'%s' lacks '%s'", info.explanation, part);
 	/* To the end. */
@@ -185,20 +186,20 @@ static void launches_of_groups(void)
 		const int64_t at_once =
 		    count < NIB_GEMM_PROBLEMS ? count : NIB_GEMM_PROBLEMS;
 
-		plan(&bed, NIB_GEMM, count);
+		plan(&bed, NIB_OP_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
 		check_last(&bed, "nib_gemm_medium_m_sm90");
 		check_attributes(&bed.fake->last, false);
 		check_explained(&bed, cases[i].launches);
 		/* 20 rows are 32 prepared ones. */
 		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
-		plan(&bed, NIB_DUAL_GEMM, count);
+		plan(&bed, NIB_OP_DUAL_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
 		check_last(&bed, "nib_dual_medium_m_sm90");
 	}
 	/* Each type of c needs a launch of its own. */
-	bed.problems[1].c.dtype = NIB_BF16;
-	plan(&bed, NIB_GEMM, 3);
+	bed.problems[1].c.dtype = NIB_DTYPE_BF16;
+	plan(&bed, NIB_OP_GEMM, 3);
 	assert_int_equal(run(&bed, 3), 6);
 	free_bed(&bed);
 }
@@ -214,7 +215,7 @@ static void space_for_whole_tiles(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		bed.problems[0].a.rows = bed.problems[0].c.rows = rows[i][0];
 		/* Single products of so few rows need no workspace. */
-		plan(&bed, rows[i][0] <= 64 ? NIB_DUAL_GEMM : NIB_GEMM, 1);
+		plan(&bed, rows[i][0] <= 64 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 1);
 		assert_int_equal(workspace(&bed), rows[i][1] * ROW_BYTES);
 	}
 	free_bed(&bed);
@@ -230,17 +231,17 @@ static void no_group_divides_k(void)
 	p = &bed.problems[0];
 	p->b.rows = p->c.cols = 64;
 	p->a.k = p->b.k = 8192;
-	plan(&bed, NIB_GEMM, 1);
+	plan(&bed, NIB_OP_GEMM, 1);
 	check_explained(&bed, " slices, 1 launch");
 	assert_in_range(k_slices(&bed), 2, 16);
 	assert_int_equal(run(&bed, 1), 2);
 	check_last(&bed, "nib_gemm_small_m_sm90");
 	check_attributes(&bed.fake->last, true);
-	plan(&bed, NIB_GEMM, 2);
+	plan(&bed, NIB_OP_GEMM, 2);
 	check_explained(&bed, ", k in 1 slice, ");
 	assert_int_equal(k_slices(&bed), 1);
 	bed.problems[1].a.rows = bed.problems[1].c.rows = 0;
-	plan(&bed, NIB_GEMM, 2);
+	plan(&bed, NIB_OP_GEMM, 2);
 	check_explained(&bed, ", k in 1 slice, ");
 	free_bed(&bed);
 }
@@ -254,12 +255,12 @@ static void nothing_to_do(void)
 		bed.problems[i].a.rows = bed.problems[i].c.rows = 0;
 		bed.problems[2 + i].b.rows = bed.problems[2 + i].c.cols = 0;
 	}
-	plan(&bed, NIB_GEMM, 4);
+	plan(&bed, NIB_OP_GEMM, 4);
 	assert_int_equal(k_slices(&bed), 1);
 	assert_int_equal(run(&bed, 4), 0);
 	assert_int_equal(workspace(&bed), 0);
 	/* Empty problems beside others cost nothing. */
-	plan(&bed, NIB_GEMM, 4 + 48);
+	plan(&bed, NIB_OP_GEMM, 4 + 48);
 	assert_int_equal(run(&bed, 4 + 48), 2);
 	free_bed(&bed);
 }
@@ -272,17 +273,17 @@ static void few_rows_and_batches(void)
 	make_bed(&bed);
 	p = &bed.problems[0];
 	p->a.batch = p->c.batch = 50;
-	plan(&bed, NIB_GEMM, 1);
+	plan(&bed, NIB_OP_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
 	check_explained(&bed, ", 1 launch of two kernels");
 	p->a.batch = p->c.batch = 1;
 	/* Few rows take the vector kernels, which need no workspace. */
 	p->a.rows = p->c.rows = 1;
-	plan(&bed, NIB_GEMM, 1);
+	plan(&bed, NIB_OP_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 1);
 	assert_int_equal(workspace(&bed), 0);
 	/* But not two products. */
-	plan(&bed, NIB_DUAL_GEMM, 1);
+	plan(&bed, NIB_OP_DUAL_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
 	check_last(&bed, "nib_dual_small_m_sm90");
 	free_bed(&bed);
@@ -307,7 +308,7 @@ static void large_batches(void)
 	p = &bed.problems[0];
 	nib_device_get_info(bed.device, &device, NULL);
 	assert_int_equal(nib_device_alloc(bed.device, (size_t)bytes, &memory, NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	p->a.codes = p->a.scales = memory;
 	p->c.data = (char *)memory + batch * rows * (k / 2 + k / 16);
 	p->a.rows = p->c.rows = rows;
@@ -319,23 +320,24 @@ static void large_batches(void)
 	launches = (batch + most - 1) / most;
 	assert_in_range(launches, 2, 200);
 	for (int i = 0; i < 2; i++) {
-		plan(&bed, i ? NIB_DUAL_GEMM : NIB_GEMM, 1);
+		plan(&bed, i ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 1);
 		assert_int_equal(run(&bed, 1), 2 * launches);
 		check_last(&bed,
 			   i ? "nib_dual_medium_m_sm90" : "nib_gemm_medium_m_sm90");
 		assert_in_range(workspace(&bed), 1, device.l2_bytes / 2);
 		check_explained(&bed, " matrices and one type at most, of");
-		assert_int_equal(nib_plan_get_info(bed.plan, &info, NULL), NIB_OK);
+		assert_int_equal(nib_plan_get_info(bed.plan, &info, NULL),
+				 NIB_STATUS_OK);
 		assert_int_equal(info.tasks, batch);
 	}
 	/* A problem that is no batch has a launch of its own beside it. */
 	p->a.batch = p->c.batch = 49;
-	plan(&bed, NIB_GEMM, 3);
+	plan(&bed, NIB_OP_GEMM, 3);
 	assert_int_equal(run(&bed, 3), 4);
 	/* One row: as many as a grid has in y. */
 	p->a.rows = p->c.rows = 1;
 	p->a.batch = p->c.batch = batch;
-	plan(&bed, NIB_GEMM, 1);
+	plan(&bed, NIB_OP_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 4);
 	assert_int_equal(bed.fake->before.gridDimY, 65535);
 	assert_int_equal(bed.fake->last.gridDimY, batch - 3 * 65535);
@@ -366,11 +368,11 @@ static void kernel_for_small_m(void)
 		p->b.rows = p->b2.rows = p->c.cols = 64;
 		p->a.k = p->b.k = p->b2.k = cases[i].k;
 		/* Single products of less work have kernels of their own. */
-		plan(&bed, p->a.k > 4096 ? NIB_GEMM : NIB_DUAL_GEMM, 1);
+		plan(&bed, p->a.k > 4096 ? NIB_OP_GEMM : NIB_OP_DUAL_GEMM, 1);
 		assert_int_equal(run(&bed, 1), 2);
 		check_last(&bed, cases[i].kernel);
 		/* A problem in a group has the same bits beside any other. */
-		plan(&bed, NIB_DUAL_GEMM, 2);
+		plan(&bed, NIB_OP_DUAL_GEMM, 2);
 		assert_int_equal(run(&bed, 2), 2);
 		check_last(&bed, "nib_dual_medium_m_sm90");
 	}
@@ -381,9 +383,9 @@ static void refused(struct bed *bed, const char *part)
 {
 	struct nib_plan *none = NULL;
 
-	assert_int_equal(nib_plan_create(bed->device, NIB_DUAL_GEMM, bed->problems, 2,
-					 NULL, &none, &bed->err),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(nib_plan_create(bed->device, NIB_OP_DUAL_GEMM, bed->problems,
+					 2, NULL, &none, &bed->err),
+			 NIB_STATUS_UNSUPPORTED);
 	assert_null(none);
 	if (!strstr(bed->err.message, part))
 		fail_msg("message '%s' lacks '%s'", bed->err.message, part);
@@ -401,7 +403,7 @@ static void activations_come_early(void)
 	for (int64_t count = 1; count <= 48; count += 47) {
 		const bool is_early = count == 1;
 
-		plan(&bed, NIB_GEMM, count);
+		plan(&bed, NIB_OP_GEMM, count);
 		assert_int_equal(run(&bed, count), 2);
 		assert_int_equal(bed.fake->before.numAttrs, is_early);
 		assert_int_equal(bed.fake->before.sharedMemBytes,
@@ -433,7 +435,7 @@ static void strides(void)
 	refused(&bed, "batch_stride_bytes = 5124");
 	*p = kept;
 	p->b.row_stride_bytes = K / 2 + 8;
-	plan(&bed, NIB_DUAL_GEMM, 2);
+	plan(&bed, NIB_OP_DUAL_GEMM, 2);
 	assert_int_equal(run(&bed, 2), 2);
 	free_bed(&bed);
 }
@@ -460,7 +462,8 @@ static void sizes_beyond_int32(void)
  * where they must. */
 static void strides_of_scales(void)
 {
-	const int64_t tiled = (int64_t)nib_scales_bytes(NIB_TILED_128X4, N, K);
+	const int64_t tiled =
+	    (int64_t)nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, N, K);
 	struct bed bed;
 	struct nib_problem *p, kept;
 
@@ -468,25 +471,25 @@ static void strides_of_scales(void)
 	p = &bed.problems[1];
 	p->a.batch = p->b.batch = p->b2.batch = p->c.batch = 2;
 	kept = *p;
-	p->b.scale_layout = NIB_TILED_128X4;
+	p->b.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	p->b.scale_batch_stride_bytes = tiled + 4;
 	refused(&bed, "b: scale_batch_stride_bytes = 12292: must be a multiple "
 		      "of 8");
 	*p = kept;
-	p->b2.scale_layout = NIB_TILED_128X4;
+	p->b2.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	p->b2.scale_batch_stride_bytes = tiled + 1;
 	refused(&bed, "b2: scale_batch_stride_bytes = 12289");
 	p->b2.scale_batch_stride_bytes = tiled + 8;
-	plan(&bed, NIB_DUAL_GEMM, 2);
+	plan(&bed, NIB_OP_DUAL_GEMM, 2);
 	/* One matrix has no stride. */
 	p->b2.batch = 1;
 	p->b2.scale_batch_stride_bytes = tiled + 1;
-	plan(&bed, NIB_DUAL_GEMM, 2);
+	plan(&bed, NIB_OP_DUAL_GEMM, 2);
 	*p = kept;
-	p->a.scale_layout = NIB_TILED_128X4;
+	p->a.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	p->a.scale_batch_stride_bytes = tiled + 1;
 	p->b.scale_batch_stride_bytes = N * K / 16 + 1;
-	plan(&bed, NIB_DUAL_GEMM, 2);
+	plan(&bed, NIB_OP_DUAL_GEMM, 2);
 	free_bed(&bed);
 }
 
@@ -498,11 +501,11 @@ static void packed_weights(void)
 
 	make_bed(&bed);
 	assert_int_equal(nib_pack(bed.device, &bed.problems[0].b, &packed, &bed.err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	memset(&bed.problems[0].b, 0, sizeof(bed.problems[0].b));
 	bed.problems[0].b_packed = packed;
 	bed.problems[0].a.rows = bed.problems[0].c.rows = 65;
-	plan(&bed, NIB_GEMM, 1);
+	plan(&bed, NIB_OP_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
 	check_last(&bed, "nib_gemm_small_m_sm90");
 	nib_packed_free(packed);
@@ -531,17 +534,17 @@ static void moe_plans(void)
 
 	make_bed(&bed);
 	moe_of(&bed, 1024, 200, &moe);
-	for (int op = NIB_GEMM; op <= NIB_DUAL_GEMM; op++) {
+	for (int op = NIB_OP_GEMM; op <= NIB_OP_DUAL_GEMM; op++) {
 		nib_plan_free(bed.plan);
-		assert_int_equal(nib_plan_create_moe(bed.device, (enum nib_op)op, &moe,
+		assert_int_equal(nib_moe_plan_create(bed.device, (enum nib_op)op, &moe,
 						     NULL, &bed.plan, &bed.err),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		before = bed.fake->launches;
-		if (nib_run_moe(bed.plan, &moe, NULL, &bed.err))
+		if (nib_moe_run(bed.plan, &moe, NULL, &bed.err))
 			fail_msg("%s", bed.err.message);
 		assert_int_equal(bed.fake->launches - before, 2);
-		check_last(&bed, op == NIB_GEMM ? "nib_gemm_small_m_sm90"
-						: "nib_dual_small_m_sm90");
+		check_last(&bed, op == NIB_OP_GEMM ? "nib_gemm_small_m_sm90"
+						   : "nib_dual_small_m_sm90");
 		check_attributes(&bed.fake->last, false);
 		assert_int_equal(bed.fake->last.gridDimX, CTAS);
 		/* Each of 200 experts may have a token, in its own 16 rows. */
@@ -556,8 +559,8 @@ static void refused_moe(struct bed *bed, const struct nib_moe_problem *moe,
 	struct nib_plan *none;
 
 	assert_int_equal(
-	    nib_plan_create_moe(bed->device, NIB_GEMM, moe, NULL, &none, &bed->err),
-	    NIB_UNSUPPORTED);
+	    nib_moe_plan_create(bed->device, NIB_OP_GEMM, moe, NULL, &none, &bed->err),
+	    NIB_STATUS_UNSUPPORTED);
 	assert_non_null(strstr(bed->err.message, part));
 	assert_null(none);
 }
@@ -581,17 +584,17 @@ static void moe_limits(void)
 	refused_moe(&bed, &moe, "2147483136 rows, which are 2147483648 when");
 	moe.b.batch = 31;
 	nib_plan_free(bed.plan);
-	assert_int_equal(
-	    nib_plan_create_moe(bed.device, NIB_GEMM, &moe, &mine, &bed.plan, &bed.err),
-	    NIB_OK);
+	assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, &mine,
+					     &bed.plan, &bed.err),
+			 NIB_STATUS_OK);
 	moe.a.rows = moe.c.rows = 1;
 	moe.b.rows = moe.c.cols = INT32_MAX - 510;
 	refused_moe(&bed, &moe, "2^31 - 512");
 	moe.b.rows = moe.c.cols = INT32_MAX - 511;
 	nib_plan_free(bed.plan);
-	assert_int_equal(
-	    nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL, &bed.plan, &bed.err),
-	    NIB_OK);
+	assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL,
+					     &bed.plan, &bed.err),
+			 NIB_STATUS_OK);
 	free_bed(&bed);
 }
 
@@ -613,9 +616,9 @@ static void moe_tiles(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		moe_of(&bed, 3, cases[i].rows, &moe);
 		nib_plan_free(bed.plan);
-		assert_int_equal(nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL,
-						     &bed.plan, &bed.err),
-				 NIB_OK);
+		assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe,
+						     NULL, &bed.plan, &bed.err),
+				 NIB_STATUS_OK);
 		check_explained(&bed, cases[i].tiles);
 	}
 	free_bed(&bed);
@@ -624,7 +627,7 @@ static void moe_tiles(void)
 static void check_gemv(struct bed *bed, const struct nib_problem *p, const char *kernel)
 {
 	bed->problems[0] = *p;
-	plan(bed, NIB_GEMM, 1);
+	plan(bed, NIB_OP_GEMM, 1);
 	assert_int_equal(run(bed, 1), 1);
 	assert_string_equal(bed->fake->last_kernel, kernel);
 }
@@ -692,13 +695,13 @@ static void failed_launch(void)
 	struct bed bed;
 
 	make_bed(&bed);
-	plan(&bed, NIB_GEMM, 49);
+	plan(&bed, NIB_OP_GEMM, 49);
 	for (int i = 0; i < 4; i++) {
 		bed.fake->launches = 0;
 		bed.fake->launches_left = i;
 		bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
 		assert_int_equal(nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
-				 NIB_DEVICE_FAILED);
+				 NIB_STATUS_DEVICE_FAILED);
 		assert_int_equal(bed.fake->launches, i);
 		bed.fake->launch_result = CUDA_SUCCESS;
 		assert_int_equal(run(&bed, 49), 4);
@@ -715,14 +718,14 @@ static void lost_context(void)
 
 	make_bed(&bed);
 	/* Kernels that were looked up are the device's. */
-	plan(&bed, NIB_GEMM, 49);
+	plan(&bed, NIB_OP_GEMM, 49);
 	nib_plan_free(bed.plan);
 	bed.plan = NULL;
 	live = test_alloc_live();
-	plan(&bed, NIB_GEMM, 49);
+	plan(&bed, NIB_OP_GEMM, 49);
 	bed.fake->enter_result = CUDA_ERROR_ILLEGAL_ADDRESS;
 	assert_int_equal(nib_run(bed.plan, bed.problems, 49, NULL, &bed.err),
-			 NIB_DEVICE_FAILED);
+			 NIB_STATUS_DEVICE_FAILED);
 	nib_plan_free(bed.plan);
 	bed.plan = NULL;
 	/* The fake's tiles and workspace stay allocated. */
@@ -743,14 +746,15 @@ static void destroyed_stream(void)
 	struct bed bed;
 
 	make_bed(&bed);
-	plan(&bed, NIB_GEMM, 49);
+	plan(&bed, NIB_OP_GEMM, 49);
 	options.stream = &bed;
 	bed.fake->dead_stream = options.stream;
 	assert_int_equal(nib_run(bed.plan, bed.problems, 49, &options, &bed.err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
 	assert_int_equal(bed.fake->launches, 0);
-	assert_int_equal(nib_device_wait(bed.device, &bed, &bed.err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_device_wait(bed.device, &bed, &bed.err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
 	assert_int_equal(run(&bed, 49), 4);
 	free_bed(&bed);

@@ -287,7 +287,7 @@ static enum gemv_way way_dense(int64_t rows, int64_t experts)
 	    .b = {.rows = 64, .k = 2048, .batch = experts},
 	    .activations = NIB_ACTIVATIONS_DENSE};
 
-	return gemv_way_moe(NIB_GEMM, &moe);
+	return gemv_way_moe(NIB_OP_GEMM, &moe);
 }
 
 /* All CTAs are on the GPU at once, unless one takes the most tiles. */
@@ -320,26 +320,26 @@ static void experts(void **state)
 		check_vector_cut(1 + i % 8, 1 + i / 8 % 2, 1 + i * 97 % 9000,
 				 32 * (1 + i * 31 % 250), i % 3 == 0);
 	/* Rows of an expert each, as a rule. */
-	assert_int_equal(way_moe(NIB_GEMM, 1, 1, 64, 16), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_GEMM, 8, 8, 28672, 4096), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 128, 128, 64, 7168), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_GEMM, 8, 4096, 64, 7168), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_GEMM, 8, 7, 64, 768), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 8, 7, 64, 768), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 129, 256, 2048, 768), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 129, 256, 1536, 2048), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_DUAL_GEMM, 129, 256, 64, 2048), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 1, 1, 64, 16), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 8, 8, 28672, 4096), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_OP_DUAL_GEMM, 128, 128, 64, 7168), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 8, 4096, 64, 7168), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 8, 7, 64, 768), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_OP_DUAL_GEMM, 8, 7, 64, 768), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 129, 256, 2048, 768), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 129, 256, 1536, 2048), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_OP_DUAL_GEMM, 129, 256, 64, 2048), GEMV_TILES);
 	assert_int_equal(way_dense(8, 16), GEMV_VECTOR);
 	assert_int_equal(way_dense(64, 128), GEMV_VECTOR);
 	assert_int_equal(way_dense(8, 15), GEMV_SKINNY);
 	assert_int_equal(way_dense(65, 1024), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_GEMM, 127, 128, 1536, 2048), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_GEMM, 129, 128, 1536, 2048), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 512, 1024, 64, 4096), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_GEMM, 513, 1024, 64, 4096), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 129, 1025, 64, 4096), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 8, 8, 64, 0), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_GEMM, 0, 8, 64, 16), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 127, 128, 1536, 2048), GEMV_VECTOR);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 129, 128, 1536, 2048), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 512, 1024, 64, 4096), GEMV_SKINNY);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 513, 1024, 64, 4096), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 129, 1025, 64, 4096), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 8, 8, 64, 0), GEMV_TILES);
+	assert_int_equal(way_moe(NIB_OP_GEMM, 0, 8, 64, 16), GEMV_TILES);
 }
 
 /* Rows of A for each kernel, below 2^25 weights and from there on. */
@@ -368,33 +368,33 @@ static void what_is_taken(void **state)
 	const int64_t most_n = ((int64_t)1 << 35) - 128;
 
 	(void)state;
-	assert_false(takes(NIB_GEMM, 0, 16, 1));
-	assert_true(takes(NIB_GEMM, 1, 16, 1));
-	assert_true(takes(NIB_GEMM, 4, 16, 1));
-	assert_true(takes(NIB_GEMM, 16, 16, 1));
+	assert_false(takes(NIB_OP_GEMM, 0, 16, 1));
+	assert_true(takes(NIB_OP_GEMM, 1, 16, 1));
+	assert_true(takes(NIB_OP_GEMM, 4, 16, 1));
+	assert_true(takes(NIB_OP_GEMM, 16, 16, 1));
 	/* One matrix of as many rows as the wide kernels take. */
-	assert_true(takes(NIB_GEMM, 17, 16, 1));
-	assert_true(takes(NIB_GEMM, 64, 16, 1));
-	assert_false(takes(NIB_GEMM, 65, 16, 1));
-	assert_false(takes(NIB_GEMM, 17, 16, 2));
-	assert_false(takes(NIB_DUAL_GEMM, 17, 16, 1));
-	assert_true(takes(NIB_GEMV, 1, 16, 1));
-	assert_false(takes(NIB_DUAL_GEMM, 1, 16, 1));
-	assert_false(takes(NIB_GEMM, 1, 0, 1));
-	assert_true(takes(NIB_GEMM, 1, 1, 1));
-	assert_true(takes(NIB_GEMM, 1, most_n, 1));
-	assert_false(takes(NIB_GEMM, 1, most_n + 1, 1));
-	assert_true(takes(NIB_GEMM, 1, 16, 65535));
-	assert_true(takes(NIB_GEMM, 1, 16, 65536));
-	assert_true(takes(NIB_GEMM, 1, 16, INT32_MAX));
-	assert_false(takes(NIB_GEMM, 1, 16, (int64_t)INT32_MAX + 1));
+	assert_true(takes(NIB_OP_GEMM, 17, 16, 1));
+	assert_true(takes(NIB_OP_GEMM, 64, 16, 1));
+	assert_false(takes(NIB_OP_GEMM, 65, 16, 1));
+	assert_false(takes(NIB_OP_GEMM, 17, 16, 2));
+	assert_false(takes(NIB_OP_DUAL_GEMM, 17, 16, 1));
+	assert_true(takes(NIB_OP_GEMV, 1, 16, 1));
+	assert_false(takes(NIB_OP_DUAL_GEMM, 1, 16, 1));
+	assert_false(takes(NIB_OP_GEMM, 1, 0, 1));
+	assert_true(takes(NIB_OP_GEMM, 1, 1, 1));
+	assert_true(takes(NIB_OP_GEMM, 1, most_n, 1));
+	assert_false(takes(NIB_OP_GEMM, 1, most_n + 1, 1));
+	assert_true(takes(NIB_OP_GEMM, 1, 16, 65535));
+	assert_true(takes(NIB_OP_GEMM, 1, 16, 65536));
+	assert_true(takes(NIB_OP_GEMM, 1, 16, INT32_MAX));
+	assert_false(takes(NIB_OP_GEMM, 1, 16, (int64_t)INT32_MAX + 1));
 }
 
 /* Strides in bytes; the alignment of all addresses that a kernel forms. */
 static void dense_operands(void **state)
 {
 	struct nib_dense x = {.data = (void *)4096,
-			      .dtype = NIB_BF16,
+			      .dtype = NIB_DTYPE_BF16,
 			      .rows = 2,
 			      .cols = 48,
 			      .batch = 3,

@@ -105,18 +105,18 @@ static bool takes(enum nib_op op, int64_t m, int64_t n, int64_t batch)
 static void what_is_taken(void **state)
 {
 	(void)state;
-	assert_false(takes(NIB_GEMM, 0, 16, 1));
-	assert_true(takes(NIB_GEMM, 1, 16, 1));
-	assert_true(takes(NIB_GEMM, 8, 16, 1));
-	assert_false(takes(NIB_GEMM, 9, 16, 1));
-	assert_true(takes(NIB_GEMV, 1, 16, 65536));
-	assert_false(takes(NIB_DUAL_GEMM, 1, 16, 1));
-	assert_false(takes(NIB_GEMM, 1, 0, 1));
+	assert_false(takes(NIB_OP_GEMM, 0, 16, 1));
+	assert_true(takes(NIB_OP_GEMM, 1, 16, 1));
+	assert_true(takes(NIB_OP_GEMM, 8, 16, 1));
+	assert_false(takes(NIB_OP_GEMM, 9, 16, 1));
+	assert_true(takes(NIB_OP_GEMV, 1, 16, 65536));
+	assert_false(takes(NIB_OP_DUAL_GEMM, 1, 16, 1));
+	assert_false(takes(NIB_OP_GEMM, 1, 0, 1));
 	/* Tiles of all matrices have a number of 31 bits. */
-	assert_true(takes(NIB_GEMM, 1, INT32_MAX - 128, 1));
-	assert_false(takes(NIB_GEMM, 1, INT32_MAX - 127, 1));
-	assert_true(takes(NIB_GEMM, 1, 128, (INT32_MAX / 8) - 2));
-	assert_false(takes(NIB_GEMM, 1, 128, (INT32_MAX / 8) - 1));
+	assert_true(takes(NIB_OP_GEMM, 1, INT32_MAX - 128, 1));
+	assert_false(takes(NIB_OP_GEMM, 1, INT32_MAX - 127, 1));
+	assert_true(takes(NIB_OP_GEMM, 1, 128, (INT32_MAX / 8) - 2));
+	assert_false(takes(NIB_OP_GEMM, 1, 128, (INT32_MAX / 8) - 1));
 }
 
 static bool takes_moe(enum nib_op op, int64_t rows, int64_t experts)
@@ -132,14 +132,14 @@ static bool takes_moe(enum nib_op op, int64_t rows, int64_t experts)
 static void what_is_taken_of_moe(void **state)
 {
 	(void)state;
-	assert_false(takes_moe(NIB_GEMM, 0, 8));
-	assert_true(takes_moe(NIB_GEMM, 4, 1));
-	assert_false(takes_moe(NIB_GEMM, 5, 1));
-	assert_true(takes_moe(NIB_GEMM, 64, 64));
-	assert_false(takes_moe(NIB_GEMM, 65, 64));
-	assert_true(takes_moe(NIB_GEMM, NIB_GEMV100_ITEMS, 1024));
-	assert_false(takes_moe(NIB_GEMM, NIB_GEMV100_ITEMS + 1, 1024));
-	assert_false(takes_moe(NIB_DUAL_GEMM, 4, 32));
+	assert_false(takes_moe(NIB_OP_GEMM, 0, 8));
+	assert_true(takes_moe(NIB_OP_GEMM, 4, 1));
+	assert_false(takes_moe(NIB_OP_GEMM, 5, 1));
+	assert_true(takes_moe(NIB_OP_GEMM, 64, 64));
+	assert_false(takes_moe(NIB_OP_GEMM, 65, 64));
+	assert_true(takes_moe(NIB_OP_GEMM, NIB_GEMV100_ITEMS, 1024));
+	assert_false(takes_moe(NIB_OP_GEMM, NIB_GEMV100_ITEMS + 1, 1024));
+	assert_false(takes_moe(NIB_OP_DUAL_GEMM, 4, 32));
 	/* Two rows need no kernel for more; the grid has space for all. */
 	assert_int_equal(gemv100_cut(0, 64, 64, 8, 2, false, B200_SMS).m, 2);
 	assert_int_equal(gemv100_cut(0, 64, 64, 8, 2, false, B200_SMS).ctas, 8);

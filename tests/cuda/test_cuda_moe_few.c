@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
 #include "backend/cuda/kernels/common/moe_steps_params.h"
+#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
 #include "moe_bed.h"
 
 #define K	256
@@ -25,29 +25,29 @@
 
 /* launches: letter_of(). */
 static const struct spec specs[] = {
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 8, K, COLS, 8, false, true,
-     "qee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 4, 8, K, COLS, 8, false, false,
-     "qee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 3, 10, K, COLS, 8, true, true,
-     "ee"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_FP32, 1, 19, K, COLS, 8, false,
-     true, "qee"},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 1, 8, K, COLS, 8, false, true,
-     "ee"},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 16, 2, K, COLS, 8, false, true,
-     "ee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_BF16, 1, 8, K, COLS, 8,
+     false, true, "qee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_GELU, NIB_DTYPE_FP16, 4, 8, K, COLS, 8,
+     false, false, "qee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_RELU2, NIB_DTYPE_BF16, 3, 10, K, COLS, 8,
+     true, true, "ee"},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_SWIGLU_CLAMPED, NIB_DTYPE_FP32, 1, 19, K,
+     COLS, 8, false, true, "qee"},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_FP16, 1, 8, K, COLS, 8,
+     false, true, "ee"},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_ACTIVATION_RELU2, NIB_DTYPE_BF16, 16, 2, K, COLS, 8,
+     false, true, "ee"},
     /* More slots than go at once. */
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 33, 1, K, COLS, 8, false, true,
-     ""},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 11, 3, K, COLS, 8, false, true,
-     ""},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_BF16, 33, 1, K, COLS,
+     8, false, true, ""},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_BF16, 11, 3, K, COLS,
+     8, false, true, ""},
 };
 #define SPECS ((int)(sizeof(specs) / sizeof(*specs)))
 
 static int matrices_of(const struct spec *s)
 {
-	return s->activation == NIB_MOE_RELU2 ? 1 : 2;
+	return s->activation == NIB_MOE_ACTIVATION_RELU2 ? 1 : 2;
 }
 
 /* ---- launches ------------------------------------------------------------ */
@@ -160,7 +160,7 @@ static void check_h(const struct bed *bed)
 	assert_int_equal(p->layer.activation, s->activation);
 	assert_true(p->layer.limit == l->limit && p->layer.swish == l->swish &&
 		    p->layer.up_bias == l->up_bias);
-	assert_int_equal(p->moe.p.c_dtype, is_nvfp4(s) ? NIB_FP32 : s->dtype);
+	assert_int_equal(p->moe.p.c_dtype, is_nvfp4(s) ? NIB_DTYPE_FP32 : s->dtype);
 	assert_int_equal(p->moe.p.c_row_stride, WIDTH);
 	assert_true(
 	    is_in_workspace(bed, p->moe.p.c, slots * WIDTH * (is_nvfp4(s) ? 4 : 2)));
@@ -228,10 +228,10 @@ static void use_stride(struct bed *bed, const struct spec *s, int64_t stride)
 	bed->layer.x.row_stride_elems = stride;
 	assert_int_equal(nib_moe_layer_plan_create(bed->device, &bed->layer, NULL,
 						   &bed->plan, &bed->err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	bed->first = bed->fake->launches;
-	assert_int_equal(nib_run_moe_layer(bed->plan, &bed->layer, &options, &bed->err),
-			 NIB_OK);
+	assert_int_equal(nib_moe_layer_run(bed->plan, &bed->layer, &options, &bed->err),
+			 NIB_STATUS_OK);
 }
 
 /* Rows of a dense x that are not in pieces of 16 bytes are gathered first. */
@@ -261,12 +261,12 @@ static void refusals(void)
 	for (int i = 0; i < 2; i++) {
 		use(&bed, &specs[i * 4]);
 		bed.layer.weights = (float *)(void *)host;
-		assert_int_equal(run(&bed), NIB_BAD_ARGUMENT);
+		assert_int_equal(run(&bed), NIB_STATUS_BAD_ARGUMENT);
 		assert_string_equal(bed.err.argument, "layer.weights");
 		assert_int_equal(bed.fake->launches, bed.first);
 		use(&bed, &specs[i * 4]);
 		bed.workspace = host;
-		assert_int_equal(run(&bed), NIB_BAD_ARGUMENT);
+		assert_int_equal(run(&bed), NIB_STATUS_BAD_ARGUMENT);
 		assert_string_equal(bed.err.argument, "options.workspace");
 		assert_int_equal(bed.fake->launches, bed.first);
 	}
@@ -283,16 +283,16 @@ static void failed_launches(void)
 		int all;
 
 		use(&bed, &specs[i]);
-		assert_int_equal(run(&bed), NIB_OK);
+		assert_int_equal(run(&bed), NIB_STATUS_OK);
 		all = bed.fake->launches - bed.first;
 		for (int n = 0; n < all; n++) {
 			bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
 			bed.fake->launches_left = n;
-			assert_int_equal(run(&bed), NIB_DEVICE_FAILED);
+			assert_int_equal(run(&bed), NIB_STATUS_DEVICE_FAILED);
 			assert_int_equal(bed.fake->launches - bed.first, n);
 			assert_int_equal(bed.fake->depth, 0);
 			bed.fake->launch_result = CUDA_SUCCESS;
-			assert_int_equal(run(&bed), NIB_OK);
+			assert_int_equal(run(&bed), NIB_STATUS_OK);
 		}
 	}
 	close_bed(&bed);

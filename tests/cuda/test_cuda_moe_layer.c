@@ -25,20 +25,26 @@
 /* Scales, and no launches that are expected. */
 #define LINEAR false, NULL
 static const struct spec specs[] = {
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 1, 4, 64, 40, 8, false, LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_FP32, 3, 2, 64, 41, 4, true, LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_GELU, NIB_FP16, 128, 8, 4864, 40, 4, false, LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_RELU2, NIB_BF16, 129, 8, 64, 40, 8, false, LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU_CLAMPED, NIB_BF16, 2, 65, 64, 40, 8, false,
-     LINEAR},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_SWIGLU, NIB_BF16, 3000, 8, 64, 40, 8, false,
-     LINEAR},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_BF16, 5, 4, 64, 40, 8, false, LINEAR},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU, NIB_FP16, 4000, 8, 1600, 42, 8, false,
-     LINEAR},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_SWIGLU_CLAMPED, NIB_FP16, 16, 64, 80, 44, 4, false,
-     LINEAR},
-    {NIB_ACTIVATIONS_DENSE, NIB_MOE_RELU2, NIB_BF16, 7, 1, 64, 40, 8, false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_BF16, 1, 4, 64, 40, 8,
+     false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_FP32, 3, 2, 64, 41, 4,
+     true, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_GELU, NIB_DTYPE_FP16, 128, 8, 4864, 40,
+     4, false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_RELU2, NIB_DTYPE_BF16, 129, 8, 64, 40, 8,
+     false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_SWIGLU_CLAMPED, NIB_DTYPE_BF16, 2, 65,
+     64, 40, 8, false, LINEAR},
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_BF16, 3000, 8, 64, 40,
+     8, false, LINEAR},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_BF16, 5, 4, 64, 40, 8,
+     false, LINEAR},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_ACTIVATION_SWIGLU, NIB_DTYPE_FP16, 4000, 8, 1600,
+     42, 8, false, LINEAR},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_ACTIVATION_SWIGLU_CLAMPED, NIB_DTYPE_FP16, 16, 64,
+     80, 44, 4, false, LINEAR},
+    {NIB_ACTIVATIONS_DENSE, NIB_MOE_ACTIVATION_RELU2, NIB_DTYPE_BF16, 7, 1, 64, 40, 8,
+     false, LINEAR},
 };
 #define ACTIVATE(s) (is_few(s) ? "activate_few" : "activate")
 #define SPECS	    ((int)(sizeof(specs) / sizeof(*specs)))
@@ -127,7 +133,7 @@ static bool is_at_once(const struct spec *s)
 
 static bool has_activate(const struct spec *s)
 {
-	return is_nvfp4(s) || s->activation != NIB_MOE_SWIGLU;
+	return is_nvfp4(s) || s->activation != NIB_MOE_ACTIVATION_SWIGLU;
 }
 
 static struct nib_moe_route_params route_of(const struct bed *bed)
@@ -241,12 +247,13 @@ static void check_activate(const struct bed *bed)
 	assert_int_equal(p->groups, WIDTH / 16);
 	assert_int_equal(p->activation, s->activation);
 	/* SwiGLU is the product's own: its c is h. */
-	assert_true((p->gate == p->dense.data) == (s->activation == NIB_MOE_SWIGLU));
-	assert_true(!p->up == (s->activation == NIB_MOE_SWIGLU ||
-			       s->activation == NIB_MOE_RELU2));
+	assert_true((p->gate == p->dense.data) ==
+		    (s->activation == NIB_MOE_ACTIVATION_SWIGLU));
+	assert_true(!p->up == (s->activation == NIB_MOE_ACTIVATION_SWIGLU ||
+			       s->activation == NIB_MOE_ACTIVATION_RELU2));
 	assert_true(p->limit == l->limit && p->swish == l->swish &&
 		    p->up_bias == l->up_bias);
-	assert_int_equal(p->dense.dtype, is_nvfp4(s) ? NIB_FP32 : s->dtype);
+	assert_int_equal(p->dense.dtype, is_nvfp4(s) ? NIB_DTYPE_FP32 : s->dtype);
 	assert_true(!p->q.codes == !is_nvfp4(s));
 	if (is_nvfp4(s)) {
 		assert_ptr_equal(p->global, l->in2);
@@ -352,7 +359,7 @@ static void workspace_parts(void)
 		int used;
 
 		use(&bed, &specs[i]);
-		assert_int_equal(run(&bed), NIB_OK);
+		assert_int_equal(run(&bed), NIB_STATUS_OK);
 		used = parts_of(&bed, parts);
 		assert_true(used >= (has_activate(&specs[i]) ? 6 : 4));
 		for (int x = 0; x < used; x++) {
@@ -374,8 +381,8 @@ static void workspace_parts(void)
 static void nothing(void)
 {
 	static const struct spec no_tokens = {NIB_ACTIVATIONS_NVFP4,
-					      NIB_MOE_SWIGLU,
-					      NIB_BF16,
+					      NIB_MOE_ACTIVATION_SWIGLU,
+					      NIB_DTYPE_BF16,
 					      0,
 					      4,
 					      64,
@@ -384,8 +391,8 @@ static void nothing(void)
 					      false,
 					      LINEAR};
 	static const struct spec no_slots = {NIB_ACTIVATIONS_NVFP4,
-					     NIB_MOE_SWIGLU,
-					     NIB_BF16,
+					     NIB_MOE_ACTIVATION_SWIGLU,
+					     NIB_DTYPE_BF16,
 					     3,
 					     0,
 					     64,
@@ -397,11 +404,11 @@ static void nothing(void)
 
 	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &no_tokens);
-	assert_int_equal(run(&bed), NIB_OK);
+	assert_int_equal(run(&bed), NIB_STATUS_OK);
 	check_order(&bed, "");
 	/* y is zeros all the same. */
 	use(&bed, &no_slots);
-	assert_int_equal(run(&bed), NIB_OK);
+	assert_int_equal(run(&bed), NIB_STATUS_OK);
 	check_order(&bed, "c");
 	close_bed(&bed);
 }
@@ -410,7 +417,7 @@ static void nothing(void)
 
 static void refuses(struct bed *bed, const char *argument, const char *rule)
 {
-	assert_int_equal(run(bed), NIB_BAD_ARGUMENT);
+	assert_int_equal(run(bed), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(bed->err.argument, argument);
 	if (!strstr(bed->err.message, rule))
 		fail_msg("message '%s' lacks '%s'", bed->err.message, rule);
@@ -458,19 +465,19 @@ static void host_memory_is_refused(void)
 	refuses(&bed, "options.workspace", "is host memory");
 	bed.workspace = workspace;
 	bed.layer.gate_alpha = NULL; /* 1 */
-	assert_int_equal(run(&bed), NIB_OK);
+	assert_int_equal(run(&bed), NIB_STATUS_OK);
 	/* A layer whose A comes quantised reads neither x nor in1. */
 	use(&bed, &specs[1]);
 	REFUSES(a.codes, "layer.a.codes");
 	REFUSES(a.scales, "layer.a.scales");
 	bed.layer.in1 = (float *)(void *)host;
 	bed.layer.x.data = host;
-	assert_int_equal(run(&bed), NIB_OK);
+	assert_int_equal(run(&bed), NIB_STATUS_OK);
 	/* A layer without up does not read it. */
 	use(&bed, &specs[3]);
 	bed.layer.up.codes = bed.layer.up.scales = (uint8_t *)host;
 	bed.layer.up_alpha = (float *)(void *)host;
-	assert_int_equal(run(&bed), NIB_OK);
+	assert_int_equal(run(&bed), NIB_STATUS_OK);
 	close_bed(&bed);
 }
 
@@ -496,22 +503,22 @@ static void unsupported(void)
 	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &specs[5]);
 	bed.layer.activations = NIB_ACTIVATIONS_INT8;
-	no_plan(&bed, NIB_UNSUPPORTED, "layer.activations", "= 2 (int8");
+	no_plan(&bed, NIB_STATUS_UNSUPPORTED, "layer.activations", "= 2 (int8");
 	use(&bed, &specs[2]);
 	bed.layer.gate.batch = bed.layer.up.batch = bed.layer.down.batch = 1025;
-	no_plan(&bed, NIB_UNSUPPORTED, "layer", ": 1025 experts");
+	no_plan(&bed, NIB_STATUS_UNSUPPORTED, "layer", ": 1025 experts");
 	use(&bed, &specs[0]);
 	bed.layer.gate.row_stride_bytes = 36;
-	no_plan(&bed, NIB_UNSUPPORTED, "layer.gate", "multiples of 8");
+	no_plan(&bed, NIB_STATUS_UNSUPPORTED, "layer.gate", "multiples of 8");
 	use(&bed, &specs[0]);
 	bed.layer.up.row_stride_bytes = 36;
-	no_plan(&bed, NIB_UNSUPPORTED, "layer.up", "multiples of 8");
+	no_plan(&bed, NIB_STATUS_UNSUPPORTED, "layer.up", "multiples of 8");
 	use(&bed, &specs[2]); /* a product of its own */
 	bed.layer.up.row_stride_bytes = 2436;
-	no_plan(&bed, NIB_UNSUPPORTED, "layer.up", "multiples of 8");
+	no_plan(&bed, NIB_STATUS_UNSUPPORTED, "layer.up", "multiples of 8");
 	use(&bed, &specs[0]);
 	bed.layer.down.row_stride_bytes = 36;
-	no_plan(&bed, NIB_UNSUPPORTED, "layer.down", "multiples of 8");
+	no_plan(&bed, NIB_STATUS_UNSUPPORTED, "layer.down", "multiples of 8");
 	close_bed(&bed);
 }
 
@@ -527,19 +534,19 @@ static void failed_launches(void)
 		int all, allocations;
 
 		use(&bed, &specs[i]);
-		assert_int_equal(run(&bed), NIB_OK);
+		assert_int_equal(run(&bed), NIB_STATUS_OK);
 		all = bed.fake->launches - bed.first;
 		allocations = bed.fake->allocations;
 		for (int n = 0; n < all; n++) {
 			bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
 			bed.fake->launches_left = n;
-			assert_int_equal(run(&bed), NIB_DEVICE_FAILED);
+			assert_int_equal(run(&bed), NIB_STATUS_DEVICE_FAILED);
 			/* None after the one that failed. */
 			assert_int_equal(bed.fake->launches - bed.first, n);
 			assert_int_equal(bed.fake->allocations, allocations);
 			assert_int_equal(bed.fake->depth, 0);
 			bed.fake->launch_result = CUDA_SUCCESS;
-			assert_int_equal(run(&bed), NIB_OK);
+			assert_int_equal(run(&bed), NIB_STATUS_OK);
 			assert_int_equal(bed.fake->launches - bed.first, all);
 		}
 	}
@@ -556,9 +563,9 @@ static void failed_allocations(void)
 	use(&bed, &specs[2]);
 	bytes = bed.workspace_bytes;
 	bed.fake->memory_bytes = bytes - 1;
-	no_plan(&bed, NIB_OUT_OF_MEMORY, "", "no memory for");
+	no_plan(&bed, NIB_STATUS_OUT_OF_MEMORY, "", "no memory for");
 	bed.fake->memory_bytes = bytes;
-	assert_int_equal(make_plan(&bed, 0), NIB_OK);
+	assert_int_equal(make_plan(&bed, 0), NIB_STATUS_OK);
 	assert_int_equal(bed.fake->allocations, 1);
 	nib_moe_layer_plan_free(bed.plan);
 	bed.plan = NULL;
@@ -576,7 +583,7 @@ static void failed_allocations(void)
 		if (!test_alloc_stop())
 			break;
 		failed++;
-		assert_int_equal(status, NIB_OUT_OF_MEMORY);
+		assert_int_equal(status, NIB_STATUS_OUT_OF_MEMORY);
 		assert_null(bed.plan);
 		assert_int_equal(test_alloc_live(), live);
 	}
@@ -594,13 +601,13 @@ static void own_workspace(void)
 	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &specs[0]);
 	nib_moe_layer_plan_free(bed.plan);
-	assert_int_equal(make_plan(&bed, 0), NIB_OK);
+	assert_int_equal(make_plan(&bed, 0), NIB_STATUS_OK);
 	assert_int_equal(bed.fake->allocations, 1);
 	for (int i = 0; i < 2; i++) {
 		bed.first = bed.fake->launches;
-		assert_int_equal(nib_run_moe_layer(bed.plan, &bed.layer,
+		assert_int_equal(nib_moe_layer_run(bed.plan, &bed.layer,
 						   i ? &options : NULL, &bed.err),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		if (i == 0)
 			first = (char *)route_of(&bed).row_offsets;
 	}

@@ -29,12 +29,12 @@ static const struct sharing {
 };
 
 /* Bytes that are copied of codes and scales when they are packed. */
-static size_t packed_bytes(struct nib_device *device, const struct nib_nvfp4 *b)
+static size_t packed_bytes(struct nib_device *device, const struct nib_fp4 *b)
 {
 	struct nib_packed *packed;
 	size_t bytes;
 
-	assert_int_equal(nib_pack_shared(device, b, &packed, NULL), NIB_OK);
+	assert_int_equal(nib_pack_shared(device, b, &packed, NULL), NIB_STATUS_OK);
 	bytes = nib_packed_bytes(packed);
 	nib_packed_free(packed);
 	return bytes;
@@ -44,7 +44,7 @@ static void check(struct nib_device *device, const struct sharing *s, uint8_t *c
 		  uint8_t *scales)
 {
 	const int64_t row = s->k / 2 + s->row_more;
-	const struct nib_nvfp4 b = {
+	const struct nib_fp4 b = {
 	    .codes = codes + s->offset,
 	    .scales = scales,
 	    .rows = ROWS,
@@ -53,8 +53,8 @@ static void check(struct nib_device *device, const struct sharing *s, uint8_t *c
 	    .row_stride_bytes = row,
 	    .batch_stride_bytes = ROWS * row + s->batch_more,
 	};
-	const size_t tiled =
-	    (size_t)s->batch * nib_scales_bytes(NIB_TILED_128X4, ROWS, s->k);
+	const size_t tiled = (size_t)s->batch *
+			     nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, ROWS, s->k);
 
 	assert_int_equal(nib_pack_shares(device, &b) != 0, s->shares);
 	assert_int_equal(packed_bytes(device, &b) == tiled, s->shares);
@@ -63,14 +63,14 @@ static void check(struct nib_device *device, const struct sharing *s, uint8_t *c
 static void check_all(int capability)
 {
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);
-	struct nib_nvfp4 none = {.rows = ROWS, .k = 64};
+	struct nib_fp4 none = {.rows = ROWS, .k = 64};
 	struct nib_device *device;
 	void *codes, *scales;
 
 	fake->capability[0] = capability;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
-	assert_int_equal(nib_device_alloc(device, BYTES, &codes, NULL), NIB_OK);
-	assert_int_equal(nib_device_alloc(device, BYTES, &scales, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
+	assert_int_equal(nib_device_alloc(device, BYTES, &codes, NULL), NIB_STATUS_OK);
+	assert_int_equal(nib_device_alloc(device, BYTES, &scales, NULL), NIB_STATUS_OK);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		check(device, &cases[i], codes, scales);
 	/* Refused by nib_pack_shared(). */

@@ -4,10 +4,10 @@
  * kernels, on the fake driver, for problems of all sizes, layouts and strides;
  * those of few rows: test_cuda_params_few.c.
  */
-#include "backend/cuda/kernels/sm90/gemm_params.h"
-#include "backend/cuda/kernels/common/quantize_params.h"
-#include "backend/cuda/kernels/sm90/skinny_params.h"
 #include "backend/cuda/common/tiles.h"
+#include "backend/cuda/kernels/common/quantize_params.h"
+#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/sm90/skinny_params.h"
 #include "params_bed.h"
 
 /* ---- tiled products ------------------------------------------------------ */
@@ -17,7 +17,7 @@ static struct nib_dense rnd_x(const struct bed *bed, int64_t rows, int64_t k,
 			      int64_t batch)
 {
 	struct nib_dense x = {.data = anywhere(bed),
-			      .dtype = NIB_BF16,
+			      .dtype = NIB_DTYPE_BF16,
 			      .rows = rows,
 			      .cols = k,
 			      .batch = batch};
@@ -36,11 +36,11 @@ static void make_problems(struct bed *bed)
 	static const int64_t ms[] = {5, 17, 20, 33, 64, 128, 129, 145, 300};
 	const enum nib_dtype dtype = (enum nib_dtype)rnd(3);
 
-	bed->op = rnd(2) ? NIB_DUAL_GEMM : NIB_GEMM;
+	bed->op = rnd(2) ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 	bed->count = 1 + rnd(2) * rnd(MOST);
 	for (int64_t i = 0; i < bed->count; i++) {
 		/* Few rows of one product go elsewhere. */
-		const bool is_few = bed->op == NIB_GEMM && bed->count == 1;
+		const bool is_few = bed->op == NIB_OP_GEMM && bed->count == 1;
 		const int64_t m = is_few ? ms[5 + rnd(4)] : ms[rnd(9)],
 			      n = 1 + rnd(600), k = ks[rnd(7)];
 		const int64_t batch = rnd(3) ? 1 : 1 + rnd(3);
@@ -54,7 +54,7 @@ static void make_problems(struct bed *bed)
 		    .alpha = rnd(2) ? (float *)(void *)bed->global : NULL,
 		};
 		p->c.dtype = dtype;
-		if (bed->op == NIB_DUAL_GEMM) {
+		if (bed->op == NIB_OP_DUAL_GEMM) {
 			p->b2 = rnd_nvfp4(bed, n, k, shared);
 			p->alpha2 = (float *)(void *)(bed->global + 4);
 		}
@@ -65,10 +65,10 @@ static void make_problems(struct bed *bed)
 	}
 }
 
-static int32_t weight_flags(const struct nib_nvfp4 *b, int32_t tiled)
+static int32_t weight_flags(const struct nib_fp4 *b, int32_t tiled)
 {
 	const bool stack = b->batch > 1;
-	int32_t flags = b->scale_layout == NIB_TILED_128X4 ? tiled : 0;
+	int32_t flags = b->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4 ? tiled : 0;
 
 	if (row_bytes(b) % 16 || (stack && batch_bytes(b) % 16))
 		flags |= NIB_B_CODES_BY_8;
@@ -92,12 +92,12 @@ static void check_shape(const struct bed *bed, const struct nib_problem *p,
 	assert_int_equal(s->b_stride_bytes, row_bytes(&p->b));
 	check_scale_rows(&p->b, s->b_scale_stride_bytes);
 	assert_int_equal(s->c_stride_elems, dense_row(&p->c));
-	if (!p->activations && p->a.scale_layout == NIB_TILED_128X4)
+	if (!p->activations && p->a.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
 		flags |= NIB_A_TILED;
 	if (dense_row(&p->c) * size % 16 == 0 &&
 	    (p->c.batch <= 1 || dense_batch(&p->c) * size % 16 == 0))
 		flags |= NIB_C_BY_16;
-	if (bed->op == NIB_DUAL_GEMM) {
+	if (bed->op == NIB_OP_DUAL_GEMM) {
 		flags |= weight_flags(&p->b2, NIB_B2_TILED);
 		assert_int_equal(s->b2_stride_bytes, row_bytes(&p->b2));
 		check_scale_rows(&p->b2, s->b2_scale_stride_bytes);
@@ -106,18 +106,18 @@ static void check_shape(const struct bed *bed, const struct nib_problem *p,
 }
 
 /* By how many bytes linear scales may be loaded: all addresses are multiples. */
-static int64_t scale_flags(const struct nib_nvfp4 *b)
+static int64_t scale_flags(const struct nib_fp4 *b)
 {
 	uint64_t x = (uintptr_t)b->scales | (uint64_t)scale_row_bytes(b);
 
-	if (b->scale_layout == NIB_TILED_128X4)
+	if (b->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
 		return 0;
 	if (b->batch > 1)
 		x |= (uint64_t)scale_batch_bytes(b);
 	return x % 16 == 0 ? 0 : x % 4 == 0 ? NIB_B_SCALES_BY_4 : NIB_B_SCALES_BY_1;
 }
 
-static void check_weights(const struct nib_nvfp4 *b, int64_t l, const uint8_t *codes,
+static void check_weights(const struct nib_fp4 *b, int64_t l, const uint8_t *codes,
 			  const uint8_t *scales)
 {
 	const int64_t at = b->batch > 1 ? l : 0;
@@ -143,7 +143,7 @@ static void check_pointers(const struct bed *bed, const struct nib_problem *p,
 				   l * dense_batch(&p->c) * size_of(p->c.dtype));
 	assert_ptr_equal(x->alpha, p->alpha);
 	check_weights(&p->b, l, x->b, x->b_scales);
-	if (bed->op == NIB_DUAL_GEMM) {
+	if (bed->op == NIB_OP_DUAL_GEMM) {
 		check_weights(&p->b2, l, x->b2, x->b2_scales);
 		assert_ptr_equal(x->alpha2, p->alpha2);
 		flags |= scale_flags(&p->b2);
@@ -196,8 +196,9 @@ static void check_tiles(const struct bed *bed, const struct nib_gemm_args *a,
 	for (int32_t i = 0; i < a->count; i++)
 		shapes[i] = (struct nib_tile_shape){a->shapes[i].m, a->shapes[i].n,
 						    a->shapes[i].k, 0};
-	assert_true(nib_tiles_plan(&device, shapes, a->count, bed->op == NIB_DUAL_GEMM,
-				   a->count == 1, &p, &tiles));
+	assert_true(nib_tiles_plan(&device, shapes, a->count,
+				   bed->op == NIB_OP_DUAL_GEMM, a->count == 1, &p,
+				   &tiles));
 	assert_int_equal(a->tile_rounds, p.rounds);
 	assert_int_equal(a->k_slices, p.k_slices);
 	assert_int_equal(bed->fake->last.gridDimX, 2 * p.clusters);
@@ -220,7 +221,7 @@ static size_t workspace_bytes(const struct bed *bed)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	return info.workspace_bytes;
 }
 
@@ -318,7 +319,7 @@ static void check_moe_launch(const struct bed *bed, const struct nib_moe_problem
 	assert_int_equal(a->scale_rows_total, moe->scale_rows_total);
 	assert_int_equal(a->b_batch_bytes, batch_bytes(&p->b));
 	assert_int_equal(a->b_scale_batch_bytes, scale_batch_bytes(&p->b));
-	if (bed->op == NIB_DUAL_GEMM) {
+	if (bed->op == NIB_OP_DUAL_GEMM) {
 		assert_int_equal(a->b2_batch_bytes, batch_bytes(&p->b2));
 		assert_int_equal(a->b2_scale_batch_bytes, scale_batch_bytes(&p->b2));
 	}
@@ -332,10 +333,10 @@ static void check_moe_few(const struct bed *bed, const struct nib_moe_problem *m
 {
 	const struct nib_skinny_params *q = (const void *)bed->fake->last_parameters;
 	const bool is_vector = strstr(bed->fake->last_kernel, "_gemv_experts_") != NULL;
-	const bool is_dual = bed->op == NIB_DUAL_GEMM;
+	const bool is_dual = bed->op == NIB_OP_DUAL_GEMM;
 
 	assert_true(is_vector || !is_dual);
-	assert_true(is_vector || moe->b.scale_layout == NIB_TILED_128X4);
+	assert_true(is_vector || moe->b.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4);
 	assert_int_equal(strstr(bed->fake->last_kernel, "_dual_") != NULL, is_dual);
 	assert_ptr_equal(q->p.a.codes, moe->a.codes);
 	assert_ptr_equal(q->p.b.scales, moe->b.scales);
@@ -393,13 +394,13 @@ static void moe_products(void)
 		struct nib_problem *p = &bed.problems[0];
 		struct nib_moe_problem moe;
 
-		bed.op = rnd(2) ? NIB_DUAL_GEMM : NIB_GEMM;
+		bed.op = rnd(2) ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		bed.count = 1;
 		*p = (struct nib_problem){.a = rnd_nvfp4(&bed, m, k, 1),
 					  .b = rnd_nvfp4(&bed, n, k, experts),
 					  .c = rnd_dense(&bed, 0, m, n, 1),
 					  .alpha = (float *)(void *)bed.global};
-		if (bed.op == NIB_DUAL_GEMM) {
+		if (bed.op == NIB_OP_DUAL_GEMM) {
 			p->b2 = rnd_nvfp4(&bed, n, k, experts);
 			p->alpha2 = (float *)(void *)(bed.global + 256);
 		}
@@ -418,13 +419,13 @@ static void moe_products(void)
 		}
 		nib_plan_free(bed.plan);
 		bed.plan = NULL;
-		if (nib_plan_create_moe(bed.device, bed.op, &moe, NULL, &bed.plan,
+		if (nib_moe_plan_create(bed.device, bed.op, &moe, NULL, &bed.plan,
 					&bed.err) ||
-		    nib_run_moe(bed.plan, &moe, &options, &bed.err))
+		    nib_moe_run(bed.plan, &moe, &options, &bed.err))
 			fail_msg("%s", bed.err.message);
 		if (strstr(bed.fake->last_kernel, "_experts_")) {
 			few++;
-			dual += bed.op == NIB_DUAL_GEMM;
+			dual += bed.op == NIB_OP_DUAL_GEMM;
 			check_moe_few(&bed, &moe);
 		} else {
 			check_moe_launch(&bed, &moe);
@@ -453,7 +454,7 @@ static void packed_codes(void)
 		struct nib_problem *p = &bed.problems[0];
 		struct nib_packed *packed;
 
-		bed.op = NIB_GEMM;
+		bed.op = NIB_OP_GEMM;
 		bed.count = 1;
 		*p = (struct nib_problem){.a = rnd_nvfp4(&bed, m, k, batch),
 					  .b = rnd_nvfp4(&bed, n, k, batch),
@@ -462,7 +463,7 @@ static void packed_codes(void)
 		if (n == 1)
 			p->b.batch_stride_bytes = row_bytes(&p->b) + rnd(3);
 		assert_int_equal(nib_pack(bed.device, &p->b, &packed, &bed.err),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		p->b_packed = packed;
 		run(&bed);
 		for (int64_t l = 0; l < batch; l++)
@@ -495,9 +496,9 @@ static void check_dense(const struct nib_quantize_dense *d, const struct nib_den
 			     (v->batch == 1 || dense_batch(v) * size % 16 == 0));
 }
 
-static void check_nvfp4(const struct nib_quantize_nvfp4 *q, const struct nib_nvfp4 *v)
+static void check_nvfp4(const struct nib_quantize_nvfp4 *q, const struct nib_fp4 *v)
 {
-	const bool tiled = v->scale_layout == NIB_TILED_128X4;
+	const bool tiled = v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4;
 
 	assert_ptr_equal(q->codes, v->codes);
 	assert_ptr_equal(q->scales, v->scales);
@@ -526,7 +527,7 @@ static void check_grid(const struct bed *bed, int64_t units)
 }
 
 static void check_conversions(struct bed *bed, const struct nib_dense *x,
-			      struct nib_nvfp4 *q)
+			      struct nib_fp4 *q)
 {
 	const void *at = bed->fake->last_parameters;
 	const struct nib_quantize_params *to = at;
@@ -542,7 +543,7 @@ static void check_conversions(struct bed *bed, const struct nib_dense *x,
 	float found;
 
 	assert_int_equal(nib_quantize(bed->device, x, q, &options, NULL, &bed->err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	check_dense(&to->x, x);
 	check_nvfp4(&to->q, q);
 	assert_null(to->global_pointer);
@@ -552,12 +553,12 @@ static void check_conversions(struct bed *bed, const struct nib_dense *x,
 	assert_null(to->found);
 	check_grid(bed, scales * q->batch);
 	assert_int_equal(nib_dequantize(bed->device, q, 0.25f, x, NULL, &bed->err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	check_nvfp4(&from->q, q);
 	check_dense(&from->y, x);
 	assert_true(from->global == 0.25f);
 	check_grid(bed, scales * q->batch);
-	assert_int_equal(nib_amax(bed->device, x, 1, &found, &bed->err), NIB_OK);
+	assert_int_equal(nib_amax(bed->device, x, 1, &found, &bed->err), NIB_STATUS_OK);
 	assert_ptr_equal(amax->x.data, x->data);
 	assert_int_equal(amax->x.rows, dense ? 1 : x->rows);
 	assert_int_equal(amax->x.cols, dense ? x->cols * x->rows : x->cols);
@@ -574,7 +575,7 @@ static void conversions(void)
 		const int64_t rows = 1 + rnd(4) * rnd(100);
 		const int64_t k = 16 * (1 + rnd(60)), batch = 1 + rnd(3);
 		const struct nib_dense x = rnd_dense(&bed, 0, rows, k, batch);
-		struct nib_nvfp4 q = rnd_nvfp4(&bed, rows, k, batch);
+		struct nib_fp4 q = rnd_nvfp4(&bed, rows, k, batch);
 
 		q.scales = (uint8_t *)q.scales + INPUTS / 2;
 		check_conversions(&bed, &x, &q);

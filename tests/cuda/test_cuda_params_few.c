@@ -12,10 +12,10 @@ static int align_of(uint64_t x)
 	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
 }
 
-static void check_operand(const struct nib_gemv_operand *o, const struct nib_nvfp4 *v,
+static void check_operand(const struct nib_gemv_operand *o, const struct nib_fp4 *v,
 			  int64_t batches)
 {
-	const bool tiled = v->scale_layout == NIB_TILED_128X4;
+	const bool tiled = v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4;
 	uint64_t codes = (uintptr_t)v->codes, scales = (uintptr_t)v->scales;
 
 	assert_ptr_equal(o->codes, v->codes);
@@ -78,7 +78,7 @@ static void few_rows(void)
 		const int64_t batch = rnd(2) || m > 16 ? 1 : 1 + rnd(3);
 		struct nib_problem *p = &bed.problems[0];
 
-		bed.op = NIB_GEMM;
+		bed.op = NIB_OP_GEMM;
 		bed.count = 1;
 		*p = (struct nib_problem){
 		    .a = rnd_nvfp4(&bed, m, k, batch),
@@ -87,7 +87,7 @@ static void few_rows(void)
 		    .b = rnd_nvfp4(&bed, n, k, rnd(2) ? 1 : batch),
 		    .c = rnd_dense(&bed, 0, m, n, batch),
 		    .alpha = rnd(2) ? (float *)(void *)bed.global : NULL};
-		p->x.dtype = rnd(2) ? NIB_FP16 : NIB_BF16;
+		p->x.dtype = rnd(2) ? NIB_DTYPE_FP16 : NIB_DTYPE_BF16;
 		run(&bed);
 		assert_non_null(
 		    strstr(bed.fake->last_kernel, m <= 4 ? "_gemv_" : "_skinny_"));

@@ -28,7 +28,7 @@ static void begin(struct bed *bed)
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
 	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, &bed->err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 }
 
 static void end(struct bed *bed)
@@ -63,7 +63,7 @@ static void refuse(struct bed *bed, enum nib_probe what, const void *data,
 
 	assert_int_equal(
 	    nib_device_probe(bed->device, what, data, amount, &done, NULL, &bed->err),
-	    NIB_BAD_ARGUMENT);
+	    NIB_STATUS_BAD_ARGUMENT);
 	if (!strstr(bed->err.message, says))
 		fail_msg("'%s' lacks '%s'", bed->err.message, says);
 	assert_int_equal(done, 0);
@@ -76,7 +76,8 @@ static void reads(void)
 	void *data;
 
 	begin(&bed);
-	assert_int_equal(nib_device_alloc(bed.device, 1 << 24, &data, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(bed.device, 1 << 24, &data, NULL),
+			 NIB_STATUS_OK);
 	/* 512 threads of 16 bytes each, at most two blocks an SM. */
 	assert_int_equal(
 	    probe(&bed, NIB_PROBE_READ, data, 16, "nib_probe_read_sm90", 1), 16);
@@ -116,7 +117,8 @@ static void multiplies_on_blackwell(void)
 	struct bed bed = {.fake = fake_open(FAKE_CUDA)};
 
 	bed.fake->capability[0] = 100;
-	assert_int_equal(nib_device_open("cuda", NULL, &bed.device, &bed.err), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed.device, &bed.err),
+			 NIB_STATUS_OK);
 	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL, SMS * step + 1,
 			       "nib_probe_multiply_sm100", SMS),
 			 2 * SMS * step);
@@ -143,7 +145,7 @@ static void nothing_to_do(void)
 	begin(&bed);
 	assert_int_equal(nib_device_probe(bed.device, NIB_PROBE_CYCLES, NULL, 0, &done,
 					  NULL, &bed.err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_int_equal(done, 0);
 	assert_int_equal(bed.fake->launches, 0);
 	end(&bed);
@@ -156,7 +158,8 @@ static void refused(void)
 	void *data;
 
 	begin(&bed);
-	assert_int_equal(nib_device_alloc(bed.device, 4096, &data, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(bed.device, 4096, &data, NULL),
+			 NIB_STATUS_OK);
 	refuse(&bed, (enum nib_probe)3, NULL, 16, "probe = 3");
 	refuse(&bed, NIB_PROBE_READ, data, 24, "amount = 24");
 	refuse(&bed, NIB_PROBE_READ, data, -16, "amount = -16");
@@ -178,7 +181,7 @@ static void failed_launch(void)
 	bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
 	assert_int_equal(nib_device_probe(bed.device, NIB_PROBE_CYCLES, NULL, 16, &done,
 					  NULL, &bed.err),
-			 NIB_DEVICE_FAILED);
+			 NIB_STATUS_DEVICE_FAILED);
 	assert_int_equal(done, 0);
 	end(&bed);
 }
@@ -188,10 +191,10 @@ static void cpu_has_none(void)
 	struct nib_device *cpu;
 	struct nib_error err;
 
-	assert_int_equal(nib_device_open("cpu", NULL, &cpu, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cpu", NULL, &cpu, NULL), NIB_STATUS_OK);
 	assert_int_equal(
 	    nib_device_probe(cpu, NIB_PROBE_CYCLES, NULL, 16, NULL, NULL, &err),
-	    NIB_UNSUPPORTED);
+	    NIB_STATUS_UNSUPPORTED);
 	nib_device_close(cpu);
 }
 

@@ -23,7 +23,7 @@ struct bed {
 	struct fake_cuda *fake;
 	struct nib_device *device;
 	struct nib_dense x;
-	struct nib_nvfp4 linear, tiled;
+	struct nib_fp4 linear, tiled;
 	float *global;
 	void *blocks[8];
 	int used;
@@ -34,16 +34,17 @@ static void *fresh(struct bed *bed, size_t bytes)
 {
 	void *memory = NULL;
 
-	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL),
+			 NIB_STATUS_OK);
 	assert_true(bed->used < 8);
 	bed->blocks[bed->used++] = memory;
 	memset(memory, 0, bytes);
 	return memory;
 }
 
-static struct nib_nvfp4 nvfp4(struct bed *bed, enum nib_scale_layout layout)
+static struct nib_fp4 nvfp4(struct bed *bed, enum nib_scale_layout layout)
 {
-	return (struct nib_nvfp4){
+	return (struct nib_fp4){
 	    .codes = fresh(bed, ROWS * K / 2),
 	    .scales = fresh(bed, nib_scales_bytes(layout, ROWS, K)),
 	    .rows = ROWS,
@@ -56,13 +57,14 @@ static void make_bed(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_STATUS_OK);
 	bed->x = (struct nib_dense){.data = fresh(bed, ROWS * K * 2),
-				    .dtype = NIB_FP16,
+				    .dtype = NIB_DTYPE_FP16,
 				    .rows = ROWS,
 				    .cols = K};
-	bed->linear = nvfp4(bed, NIB_LINEAR);
-	bed->tiled = nvfp4(bed, NIB_TILED_128X4);
+	bed->linear = nvfp4(bed, NIB_SCALE_LAYOUT_LINEAR);
+	bed->tiled = nvfp4(bed, NIB_SCALE_LAYOUT_TILED_128X4);
 	bed->global = fresh(bed, sizeof(float));
 }
 
@@ -108,20 +110,20 @@ static void waits_only_to_tell(void)
 
 	make_bed(&bed);
 	bed.fake->launches = bed.fake->waits = 0;
-	assert_int_equal(quantize(&bed, 0.5f, false, 1, NULL), NIB_OK);
+	assert_int_equal(quantize(&bed, 0.5f, false, 1, NULL), NIB_STATUS_OK);
 	check_did(&bed, 1, 0, "nib_quantize_sm90");
 	/* A byte of scales, padding too, is a thread: 256 x 8 of them. */
 	assert_int_equal(bed.fake->last.gridDimX, 256 * 8 / 256);
-	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_OK);
+	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_STATUS_OK);
 	check_did(&bed, 1, 0, "nib_quantize_sm90");
-	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_OK);
+	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_STATUS_OK);
 	check_did(&bed, 2, 0, "nib_quantize_sm90");
-	assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL), NIB_OK);
+	assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL), NIB_STATUS_OK);
 	check_did(&bed, 1, 1, "nib_quantize_sm90");
-	assert_int_equal(quantize(&bed, 0, false, 1, &used), NIB_OK);
+	assert_int_equal(quantize(&bed, 0, false, 1, &used), NIB_STATUS_OK);
 	check_did(&bed, 2, 1, "nib_quantize_sm90");
 	assert_true(used == 1.0f); /* these kernels find only zeros */
-	assert_int_equal(quantize(&bed, 0.5f, false, 1, &used), NIB_OK);
+	assert_int_equal(quantize(&bed, 0.5f, false, 1, &used), NIB_STATUS_OK);
 	check_did(&bed, 1, 1, "nib_quantize_sm90");
 	assert_true(used == 0.5f);
 	free_bed(&bed);
@@ -136,36 +138,38 @@ static void other_conversions(void)
 
 	make_bed(&bed);
 	bed.fake->launches = bed.fake->waits = 0;
-	assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err), NIB_OK);
+	assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
+			 NIB_STATUS_OK);
 	check_did(&bed, 1, 1, "nib_amax_sm90");
 	assert_true(amax == 0);
 	assert_int_equal(
-	    nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err), NIB_OK);
+	    nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err),
+	    NIB_STATUS_OK);
 	check_did(&bed, 1, 0, "nib_dequantize_sm90");
 	options.global_pointer = bed.global;
 	assert_int_equal(
 	    nib_dequantize(bed.device, &bed.linear, 0, &bed.x, &options, &bed.err),
-	    NIB_OK);
+	    NIB_STATUS_OK);
 	check_did(&bed, 1, 0, "nib_dequantize_sm90");
 	options.global_pointer = &amax;
 	assert_int_equal(
 	    nib_dequantize(bed.device, &bed.linear, 0, &bed.x, &options, &bed.err),
-	    NIB_BAD_ARGUMENT);
+	    NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "options.global_pointer"));
 	check_did(&bed, 0, 0, NULL);
 	assert_int_equal(
 	    nib_convert_scales(bed.device, &bed.tiled, &bed.linear, NULL, &bed.err),
-	    NIB_OK);
+	    NIB_STATUS_OK);
 	check_did(&bed, 1, 0, "nib_convert_scales_sm90");
 	words = fresh(&bed, 64);
 	assert_int_equal(
 	    nib_expert_rows(bed.device, words, 3, words + 4, words + 8, NULL, &bed.err),
-	    NIB_OK);
+	    NIB_STATUS_OK);
 	check_did(&bed, 1, 0, "nib_expert_rows_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);
 	assert_int_equal(
 	    nib_expert_rows(bed.device, words, 3, host, words + 8, NULL, &bed.err),
-	    NIB_BAD_ARGUMENT);
+	    NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "row_offsets"));
 	check_did(&bed, 0, 0, NULL);
 	free_bed(&bed);
@@ -184,28 +188,29 @@ static void sums_slots(void)
 	rows = fresh(&bed, 512);
 	y = rows + 128;
 	slots = (int32_t *)(void *)(rows + 256);
-	from =
-	    (struct nib_dense){.data = rows, .dtype = NIB_BF16, .rows = 7, .cols = 8};
-	to = (struct nib_dense){.data = y, .dtype = NIB_BF16, .rows = 3, .cols = 8};
+	from = (struct nib_dense){
+	    .data = rows, .dtype = NIB_DTYPE_BF16, .rows = 7, .cols = 8};
+	to = (struct nib_dense){
+	    .data = y, .dtype = NIB_DTYPE_BF16, .rows = 3, .cols = 8};
 #define SUM(rows, slots, weights, y)                                                   \
 	nib_sum_slots(bed.device, rows, slots, (const float *)(weights), 2, y, NULL,   \
 		      &bed.err)
-	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_OK);
+	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_STATUS_OK);
 	check_did(&bed, 1, 0, "nib_moe_combine_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);
 	assert_int_equal(SUM(&from, (int32_t *)(void *)host, slots, &to),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(bed.err.argument, "slot_rows");
-	assert_int_equal(SUM(&from, slots, host, &to), NIB_BAD_ARGUMENT);
+	assert_int_equal(SUM(&from, slots, host, &to), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(bed.err.argument, "weights");
 	from.data = host;
-	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_BAD_ARGUMENT);
+	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(bed.err.argument, "rows.data");
 	from.data = rows, to.data = host;
-	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_BAD_ARGUMENT);
+	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(bed.err.argument, "y.data");
 	to.data = y, to.rows = 0;
-	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_OK);
+	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_STATUS_OK);
 	check_did(&bed, 0, 0, NULL);
 #undef SUM
 	free_bed(&bed);
@@ -229,10 +234,11 @@ static void says_what_is_not_finite(void)
 		snprintf(text, sizeof(text),
 			 "x[batch 0, row %d, col %d] = %s: must be finite", (int)row,
 			 (int)col, names[i]);
-		assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL), NIB_BAD_DATA);
+		assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL),
+				 NIB_STATUS_BAD_DATA);
 		assert_string_equal(bed.err.message, text);
 		assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
-				 NIB_BAD_DATA);
+				 NIB_STATUS_BAD_DATA);
 		assert_string_equal(bed.err.message, text);
 	}
 	bed.fake->found_bad = 0;
@@ -250,10 +256,10 @@ static void without_memory_pools(void)
 	bed.fake->no_pools = 1;
 	allocations = bed.fake->allocations;
 	bed.fake->waits = 0;
-	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_OK);
+	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_STATUS_OK);
 	assert_int_equal(bed.fake->allocations, allocations);
 	assert_int_equal(bed.fake->waits, 1);
-	assert_int_equal(quantize(&bed, 0, false, 0, &used), NIB_OK);
+	assert_int_equal(quantize(&bed, 0, false, 0, &used), NIB_STATUS_OK);
 	assert_int_equal(bed.fake->allocations, allocations);
 	free_bed(&bed);
 }
@@ -266,7 +272,7 @@ static void nothing_is_no_launch(void)
 	make_bed(&bed);
 	bed.x.rows = bed.tiled.rows = 0;
 	bed.fake->launches = bed.fake->waits = 0;
-	assert_int_equal(quantize(&bed, 0, false, 0, &used), NIB_OK);
+	assert_int_equal(quantize(&bed, 0, false, 0, &used), NIB_STATUS_OK);
 	assert_int_equal(bed.fake->launches, 0);
 	assert_true(used == 1.0f);
 	free_bed(&bed);
@@ -278,13 +284,13 @@ static void failures_keep_nothing(void)
 
 	make_bed(&bed);
 	bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
-	assert_int_equal(quantize(&bed, 0, false, 0, NULL), NIB_DEVICE_FAILED);
+	assert_int_equal(quantize(&bed, 0, false, 0, NULL), NIB_STATUS_DEVICE_FAILED);
 	bed.fake->launch_result = CUDA_SUCCESS;
 	bed.fake->dead_stream = (CUstream)(void *)&bed;
-	assert_true(quantize(&bed, 0, false, 0, NULL) != NIB_OK);
-	assert_true(quantize(&bed, 0.5f, false, 1, NULL) != NIB_OK);
+	assert_true(quantize(&bed, 0, false, 0, NULL) != NIB_STATUS_OK);
+	assert_true(quantize(&bed, 0.5f, false, 1, NULL) != NIB_STATUS_OK);
 	bed.fake->dead_stream = NULL;
-	assert_int_equal(quantize(&bed, 0, false, 0, NULL), NIB_OK);
+	assert_int_equal(quantize(&bed, 0, false, 0, NULL), NIB_STATUS_OK);
 	free_bed(&bed);
 }
 
@@ -296,11 +302,11 @@ static void host_memory_is_refused(void)
 
 	make_bed(&bed);
 	bed.x.data = host;
-	assert_int_equal(quantize(&bed, 1, false, 1, NULL), NIB_BAD_ARGUMENT);
+	assert_int_equal(quantize(&bed, 1, false, 1, NULL), NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "x.data"));
 	bed.x.data = bed.blocks[0];
 	bed.global = &global;
-	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_BAD_ARGUMENT);
+	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(bed.err.message, "options.global_pointer"));
 	free_bed(&bed);
 }

@@ -46,16 +46,16 @@ static void *fresh(struct bed *bed, size_t bytes)
 
 	/* Tests also give pointers a little further on. */
 	assert_int_equal(nib_device_alloc(bed->device, bytes + 64, &memory, NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_true(bed->used < 64);
 	bed->blocks[bed->used++] = memory;
 	return memory;
 }
 
-static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t batch,
-			      enum nib_scale_layout layout)
+static struct nib_fp4 nvfp4(struct bed *bed, int64_t rows, int64_t batch,
+			    enum nib_scale_layout layout)
 {
-	return (struct nib_nvfp4){
+	return (struct nib_fp4){
 	    .codes = fresh(bed, (size_t)(batch * rows * K / 2)),
 	    .scales = fresh(bed, (size_t)batch * nib_scales_bytes(layout, rows, K)),
 	    .rows = rows,
@@ -68,7 +68,7 @@ static struct nib_nvfp4 nvfp4(struct bed *bed, int64_t rows, int64_t batch,
 static struct nib_dense dense(struct bed *bed, int64_t cols)
 {
 	return (struct nib_dense){.data = fresh(bed, (size_t)(ROWS * cols * 2)),
-				  .dtype = NIB_FP16,
+				  .dtype = NIB_DTYPE_FP16,
 				  .rows = ROWS,
 				  .cols = cols};
 }
@@ -96,7 +96,7 @@ static enum nib_status plan_anything(struct nib_plan *plan, struct nib_error *er
 {
 	(void)err;
 	plan->backend_name = "checks";
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* A device, and problems whose A is NVFP4. */
@@ -105,24 +105,25 @@ static void make_inputs(struct bed *bed)
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = checked_fake = fake_open(FAKE_CUDA);
 	bed->fake->devices = 2;
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
+			 NIB_STATUS_OK);
 	backend = *bed->device->backend;
 	backend.run = check_only;
 	bed->device->backend = &backend;
 	known_workspace = NULL;
 	for (int i = 0; i < COUNT; i++)
 		bed->problems[i] = (struct nib_problem){
-		    .a = nvfp4(bed, ROWS, 1, NIB_TILED_128X4),
-		    .b = nvfp4(bed, COLS, 1, NIB_LINEAR),
-		    .b2 = nvfp4(bed, COLS, 1, NIB_LINEAR),
+		    .a = nvfp4(bed, ROWS, 1, NIB_SCALE_LAYOUT_TILED_128X4),
+		    .b = nvfp4(bed, COLS, 1, NIB_SCALE_LAYOUT_LINEAR),
+		    .b2 = nvfp4(bed, COLS, 1, NIB_SCALE_LAYOUT_LINEAR),
 		    .alpha = fresh(bed, 4),
 		    .alpha2 = fresh(bed, 4),
 		    .c = dense(bed, COLS),
 		};
 	bed->moe = (struct nib_moe_problem){
-	    .a = nvfp4(bed, ROWS, 1, NIB_LINEAR),
-	    .b = nvfp4(bed, COLS, EXPERTS, NIB_LINEAR),
-	    .b2 = nvfp4(bed, COLS, EXPERTS, NIB_LINEAR),
+	    .a = nvfp4(bed, ROWS, 1, NIB_SCALE_LAYOUT_LINEAR),
+	    .b = nvfp4(bed, COLS, EXPERTS, NIB_SCALE_LAYOUT_LINEAR),
+	    .b2 = nvfp4(bed, COLS, EXPERTS, NIB_SCALE_LAYOUT_LINEAR),
 	    .alpha = fresh(bed, 4 * EXPERTS),
 	    .alpha2 = fresh(bed, 4 * EXPERTS),
 	    .c = dense(bed, COLS),
@@ -135,12 +136,12 @@ static void make_inputs(struct bed *bed)
 
 static void make_plan(struct bed *bed, bool is_moe)
 {
-	assert_int_equal(is_moe ? nib_plan_create_moe(bed->device, NIB_DUAL_GEMM,
+	assert_int_equal(is_moe ? nib_moe_plan_create(bed->device, NIB_OP_DUAL_GEMM,
 						      &bed->moe, NULL, &bed->plan, NULL)
-				: nib_plan_create(bed->device, NIB_DUAL_GEMM,
+				: nib_plan_create(bed->device, NIB_OP_DUAL_GEMM,
 						  bed->problems, COUNT, NULL,
 						  &bed->plan, NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	bed->fake->pointer_queries = 0;
 }
 
@@ -190,7 +191,7 @@ static void free_bed(struct bed *bed)
 static enum nib_status run(struct bed *bed, struct nib_error *err)
 {
 	if (bed->plan->is_moe)
-		return nib_run_moe(bed->plan, &bed->moe, &bed->options, err);
+		return nib_moe_run(bed->plan, &bed->moe, &bed->options, err);
 	return nib_run(bed->plan, bed->problems, COUNT, &bed->options, err);
 }
 
@@ -208,7 +209,7 @@ static int take(struct bed *bed)
 
 static void refused(struct bed *bed, enum nib_status want, const char *part)
 {
-	struct nib_error err = {.status = NIB_OK};
+	struct nib_error err = {.status = NIB_STATUS_OK};
 	const enum nib_status status = run(bed, &err);
 
 	assert_int_equal(status, want);
@@ -261,10 +262,10 @@ static void neighbours_are_asked_about_once(void)
 	/* Given back, it is no longer the device's. */
 	fake_register_memory(shared, 0, 0, 0, 0);
 	bed.problems[0].alpha = NULL;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[0].alpha2");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[0].alpha2");
 	fake_register_memory(shared, COUNT * 8 + 64, CU_MEMORYTYPE_DEVICE, 0, 0);
 	bed.problems[1].alpha2 = (float *)(void *)host;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].alpha2");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].alpha2");
 	bed.problems[1].alpha2 = NULL;
 	take(&bed);
 	free_bed(&bed);
@@ -280,16 +281,16 @@ static void a_refusal_is_not_remembered(void)
 	take(&bed);
 	data = bed.problems[1].c.data;
 	bed.problems[1].c.data = host;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].c.data = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT,
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].c.data = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT,
 		"is host memory; must be memory of "
 		"cuda:0");
 	bed.problems[1].c.data = data;
 	assert_int_equal(take(&bed), COUNT * 9);
 	bed.options.workspace = host;
 	bed.options.workspace_bytes = bed.plan->workspace_bytes;
-	refused(&bed, NIB_BAD_ARGUMENT, "options.workspace = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT, "is host memory");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "options.workspace = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "is host memory");
 	free_bed(&bed);
 }
 
@@ -316,7 +317,7 @@ static void every_pointer_is_checked(void)
 	kept = *p;
 	for (size_t i = 0; i < sizeof(pointers) / sizeof(*pointers); i++) {
 		memcpy((char *)p + pointers[i].at, &pointer, sizeof(pointer));
-		refused(&bed, NIB_BAD_ARGUMENT, pointers[i].name);
+		refused(&bed, NIB_STATUS_BAD_ARGUMENT, pointers[i].name);
 		*p = kept;
 	}
 	take(&bed);
@@ -334,9 +335,9 @@ static void unknown_memory_is_the_hosts(void)
 	bed.fake->unknown_pointer_result = CUDA_ERROR_INVALID_VALUE;
 	data = bed.problems[1].c.data;
 	bed.problems[1].c.data = host;
-	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "is host memory; must be memory of ");
 	bed.fake->unknown_pointer_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-	refused(&bed, NIB_DEVICE_FAILED, "ILLEGAL_ADDRESS");
+	refused(&bed, NIB_STATUS_DEVICE_FAILED, "ILLEGAL_ADDRESS");
 	bed.problems[1].c.data = data;
 	take(&bed);
 	free_bed(&bed);
@@ -352,12 +353,12 @@ static void every_byte_is_checked(void)
 	make_bed(&bed, false);
 	bed.problems[1].b.codes = memory;
 	fake_register_memory(memory, (size_t)bytes - 1, CU_MEMORYTYPE_DEVICE, 0, 0);
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].b.codes = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT,
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].b.codes = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT,
 		": 1024 bytes, but only the first 1023 are memory of cuda:0");
 	/* The same of page-locked memory. */
 	fake_register_memory(memory, (size_t)bytes - 1, CU_MEMORYTYPE_HOST, 0, 0);
-	refused(&bed, NIB_BAD_ARGUMENT, "but only the first 1023 are memory");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "but only the first 1023 are memory");
 	fake_register_memory(memory, (size_t)bytes, CU_MEMORYTYPE_DEVICE, 0, 0);
 	assert_int_equal(take(&bed), COUNT * 9);
 	/* The memory is mapped piece by piece; the last is another GPU's. */
@@ -365,7 +366,7 @@ static void every_byte_is_checked(void)
 	fake_register_memory(memory + 512, 256, CU_MEMORYTYPE_DEVICE, 0, 0);
 	fake_register_memory(memory + 768, 256, CU_MEMORYTYPE_DEVICE, 1, 0);
 	bed.plan->last.is_valid = false;
-	refused(&bed, NIB_BAD_ARGUMENT, "but only the first 768 are memory");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "but only the first 768 are memory");
 	fake_register_memory(memory + 768, 256, CU_MEMORYTYPE_DEVICE, 0, 0);
 	assert_int_equal(take(&bed), COUNT * 9 + 2);
 	free_bed(&bed);
@@ -380,7 +381,7 @@ static void kinds_of_memory(void)
 	bed.problems[0].c.data = memory;
 	/* Memory of the other GPU. */
 	fake_register_memory(memory, sizeof(memory), CU_MEMORYTYPE_DEVICE, 1, 0);
-	refused(&bed, NIB_BAD_ARGUMENT,
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT,
 		"is memory of cuda:1; must be of "
 		"cuda:0");
 	/* Managed memory of any GPU passes, and page-locked memory that has
@@ -401,8 +402,8 @@ static void alignment(void)
 	make_bed(&bed, false);
 	codes = bed.problems[0].b.codes;
 	bed.problems[0].b.codes = codes + 8;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[0].b.codes = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT,
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[0].b.codes = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT,
 		"must be a multiple of 16 bytes on "
 		"cuda:0");
 	bed.problems[0].b.codes = codes;
@@ -412,7 +413,7 @@ static void alignment(void)
 	take(&bed);
 	scales = bed.problems[0].a.scales;
 	bed.problems[0].a.scales = scales + 1;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[0].a.scales = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[0].a.scales = 0x");
 	free_bed(&bed);
 }
 
@@ -425,19 +426,19 @@ static void other_refusals(void)
 	make_bed(&bed, false);
 	kept = bed.problems[2];
 	bed.problems[2].c.data = bed.problems[0].c.data;
-	refused(&bed, NIB_BAD_ARGUMENT, "outputs must lie apart");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "outputs must lie apart");
 	bed.problems[2] = kept;
 	bed.problems[2].b.rows++;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[2].b.rows");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[2].b.rows");
 	bed.problems[2] = kept;
 	bed.problems[2].c.row_stride_elems = COLS + 8;
-	refused(&bed, NIB_BAD_ARGUMENT, "those that the plan was made for");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "those that the plan was made for");
 	bed.problems[2] = kept;
 	bed.options.check_data = 1;
-	refused(&bed, NIB_UNSUPPORTED, "options.check_data = 1");
+	refused(&bed, NIB_STATUS_UNSUPPORTED, "options.check_data = 1");
 	bed.options.check_data = 0;
 	bed.fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-	refused(&bed, NIB_DEVICE_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS");
+	refused(&bed, NIB_STATUS_DEVICE_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS");
 	bed.fake->context_result = CUDA_SUCCESS;
 	take(&bed);
 	free_bed(&bed);
@@ -457,28 +458,28 @@ static void experts(void)
 	assert_int_equal(take(&bed), 0);
 	kept = bed.moe;
 	bed.moe.row_offsets = (int32_t *)(void *)host;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.row_offsets = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets = 0x");
 	bed.moe = kept;
 	bed.moe.scale_rows = (int32_t *)(void *)host;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.scale_rows = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows = 0x");
 	bed.moe = kept;
 	bed.moe.alpha2 = (float *)(void *)host;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.alpha2 = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.alpha2 = 0x");
 	bed.moe = kept;
 	bed.moe.a.scales = host;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.a.scales = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.a.scales = 0x");
 	bed.moe = kept;
 	bed.moe.b2.codes = host;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.b2.codes = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.b2.codes = 0x");
 	bed.moe = kept;
 	bed.moe.c.data = host;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.c.data = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.c.data = 0x");
 	bed.moe = kept;
 	bed.moe.row_offsets = NULL;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.row_offsets = NULL");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets = NULL");
 	bed.moe = kept;
 	bed.moe.row_offsets = (const int32_t *)((const char *)kept.row_offsets + 2);
-	refused(&bed, NIB_BAD_ARGUMENT, "must be a multiple of 4 bytes");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "must be a multiple of 4 bytes");
 	bed.moe = kept;
 	bed.moe.alpha = bed.moe.alpha2 = NULL;
 	assert_int_equal(take(&bed), 9);
@@ -522,27 +523,29 @@ static void x_of_the_wrong_memory(void)
 	make_bed_of_x(&bed, false);
 	data = bed.problems[1].x.data;
 	bed.problems[1].x.data = host;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x.data = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "is host memory; must be memory of ");
 	bed.problems[1].x.data = (char *)data + 8;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT, ": must be a multiple of 16 bytes on cuda:0");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x.data = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT,
+		": must be a multiple of 16 bytes on cuda:0");
 	assert_int_equal(nib_device_alloc(bed.device, ROWS * K * 2, &freed, NULL),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	bed.problems[1].x.data = freed;
 	take(&bed);
 	bed.problems[1].x.data = data;
 	take(&bed);
 	nib_device_free(bed.device, freed);
 	bed.problems[1].x.data = freed;
-	refused(&bed, NIB_BAD_ARGUMENT, "problems[1].x.data = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x.data = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "is host memory; must be memory of ");
 	fake_register_memory(host, ROWS * K * 2 - 1, CU_MEMORYTYPE_DEVICE, 0, 0);
 	bed.problems[1].x.data = host;
-	refused(&bed, NIB_BAD_ARGUMENT,
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT,
 		": 1024 bytes, but only the first 1023 are memory of cuda:0");
 	fake_register_memory(host, ROWS * K * 2, CU_MEMORYTYPE_DEVICE, 1, 0);
-	refused(&bed, NIB_BAD_ARGUMENT, "is memory of cuda:1; must be of cuda:0");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT,
+		"is memory of cuda:1; must be of cuda:0");
 	fake_register_memory(host, 0, 0, 0, 0);
 	bed.problems[1].x.data = data;
 	take(&bed);
@@ -558,11 +561,11 @@ static void x_of_experts(void)
 	make_bed_of_x(&bed, true);
 	data = bed.moe.x.data;
 	bed.moe.x.data = host;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.x.data = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT, "is host memory; must be memory of ");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x.data = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "is host memory; must be memory of ");
 	bed.moe.x.data = data + 2;
-	refused(&bed, NIB_BAD_ARGUMENT, "moe.x.data = 0x");
-	refused(&bed, NIB_BAD_ARGUMENT, "must be a multiple of 16 bytes");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x.data = 0x");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "must be a multiple of 16 bytes");
 	bed.moe.x.data = data;
 	take(&bed);
 	free_bed(&bed);
@@ -574,15 +577,15 @@ static void refused_plan(struct bed *bed, const char *rule)
 	struct nib_error err;
 	char want[160];
 
-	assert_int_equal(nib_plan_create(bed->device, NIB_GEMM, bed->problems, COUNT,
+	assert_int_equal(nib_plan_create(bed->device, NIB_OP_GEMM, bed->problems, COUNT,
 					 NULL, &bed->plan, &err),
-			 NIB_UNSUPPORTED);
+			 NIB_STATUS_UNSUPPORTED);
 	assert_null(bed->plan);
 	snprintf(want, sizeof(want), "problems[0].activations = %s", rule);
 	assert_string_equal(err.message, want);
-	assert_int_equal(nib_plan_create_moe(bed->device, NIB_GEMM, &bed->moe, NULL,
+	assert_int_equal(nib_moe_plan_create(bed->device, NIB_OP_GEMM, &bed->moe, NULL,
 					     &bed->plan, &err),
-			 NIB_UNSUPPORTED);
+			 NIB_STATUS_UNSUPPORTED);
 	assert_null(bed->plan);
 	snprintf(want, sizeof(want), "moe.activations = %s", rule);
 	assert_string_equal(err.message, want);
@@ -604,18 +607,18 @@ static void kinds_without_kernels(void)
 	refused_plan(&bed, "1 (dense, x is fp16): must be NVFP4 on this GPU");
 	arch.takes_dense = true;
 	bed.moe.activations = NIB_ACTIVATIONS_INT8;
-	bed.moe.x.dtype = NIB_BF16;
+	bed.moe.x.dtype = NIB_DTYPE_BF16;
 	for (int i = 0; i < COUNT; i++) {
 		bed.problems[i].activations = NIB_ACTIVATIONS_INT8;
-		bed.problems[i].x.dtype = NIB_BF16;
+		bed.problems[i].x.dtype = NIB_DTYPE_BF16;
 	}
 	snprintf(rule, sizeof(rule), "2 (int8, x is bf16)%s", types);
 	refused_plan(&bed, rule);
 	bed.moe.activations = NIB_ACTIVATIONS_DENSE;
-	bed.moe.x.dtype = NIB_FP32;
+	bed.moe.x.dtype = NIB_DTYPE_FP32;
 	for (int i = 0; i < COUNT; i++) {
 		bed.problems[i].activations = NIB_ACTIVATIONS_DENSE;
-		bed.problems[i].x.dtype = NIB_FP32;
+		bed.problems[i].x.dtype = NIB_DTYPE_FP32;
 	}
 	snprintf(rule, sizeof(rule), "1 (dense, x is fp32)%s", types);
 	refused_plan(&bed, rule);
@@ -635,15 +638,15 @@ static void strides_of_x(void)
 	make_inputs(&bed);
 	use_x(&bed);
 	bed.problems[1].x.row_stride_elems = bed.moe.x.row_stride_elems = K + 4;
-	assert_int_equal(nib_plan_create(bed.device, NIB_DUAL_GEMM, bed.problems, COUNT,
-					 NULL, &bed.plan, &err),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(nib_plan_create(bed.device, NIB_OP_DUAL_GEMM, bed.problems,
+					 COUNT, NULL, &bed.plan, &err),
+			 NIB_STATUS_UNSUPPORTED);
 	assert_null(bed.plan);
 	snprintf(want, sizeof(want), "problems[1].x%s", rule);
 	assert_string_equal(err.message, want);
-	assert_int_equal(nib_plan_create_moe(bed.device, NIB_DUAL_GEMM, &bed.moe, NULL,
-					     &bed.plan, &err),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_DUAL_GEMM, &bed.moe,
+					     NULL, &bed.plan, &err),
+			 NIB_STATUS_UNSUPPORTED);
 	assert_null(bed.plan);
 	snprintf(want, sizeof(want), "moe.x%s", rule);
 	assert_string_equal(err.message, want);
@@ -666,24 +669,24 @@ static void packed_at_an_old_address(struct bed *bed, struct nib_packed *p,
 	take(bed);
 	assert_int_equal(take(bed), 0);
 	p->rows--;
-	refused(bed, NIB_BAD_ARGUMENT, part);
+	refused(bed, NIB_STATUS_BAD_ARGUMENT, part);
 	*p = kept;
 	take(bed);
 	p->k += 16;
 	p->batch_stride_bytes += p->rows * 8;
-	refused(bed, NIB_BAD_ARGUMENT, part);
+	refused(bed, NIB_STATUS_BAD_ARGUMENT, part);
 	*p = kept;
 	take(bed);
 	p->batch_stride_bytes += 128;
-	refused(bed, NIB_BAD_ARGUMENT, part);
+	refused(bed, NIB_STATUS_BAD_ARGUMENT, part);
 	*p = kept;
 	take(bed);
 	p->batch++;
-	refused(bed, NIB_BAD_ARGUMENT, part);
+	refused(bed, NIB_STATUS_BAD_ARGUMENT, part);
 	*p = kept;
 	take(bed);
 	p->device = &other;
-	refused(bed, NIB_BAD_ARGUMENT, part);
+	refused(bed, NIB_STATUS_BAD_ARGUMENT, part);
 	*p = kept;
 	take(bed);
 	assert_int_equal(take(bed), 0);

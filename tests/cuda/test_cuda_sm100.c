@@ -45,7 +45,8 @@ static void make_group(struct bed *bed, int g)
 		    .k = 16 * (int64_t)rnd_below(g % 2 ? 700 : 40),
 		    .batch = rnd_below(4) ? 1 : 1 + rnd_below(6),
 		    .shares_b = rnd_below(2) == 0,
-		    .layout = rnd_below(3) ? NIB_TILED_128X4 : NIB_LINEAR,
+		    .layout = rnd_below(3) ? NIB_SCALE_LAYOUT_TILED_128X4
+					   : NIB_SCALE_LAYOUT_LINEAR,
 		    .more = rnd_below(2) ? 0 : 8 * rnd_below(5),
 		};
 
@@ -71,7 +72,7 @@ static void groups(void)
 		int launches;
 
 		make_group(&bed, g);
-		bed_plan(&bed, g / 2 % 2 ? NIB_DUAL_GEMM : NIB_GEMM);
+		bed_plan(&bed, g / 2 % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM);
 		launches = bed_run(&bed);
 		if (launches == 0)
 			continue;
@@ -100,8 +101,8 @@ static void launches(void)
 			       .n = 300,
 			       .k = 512,
 			       .batch = 1,
-			       .layout = NIB_TILED_128X4,
-			       .dtype = NIB_FP16};
+			       .layout = NIB_SCALE_LAYOUT_TILED_128X4,
+			       .dtype = NIB_DTYPE_FP16};
 	struct bed bed;
 
 	bed_make(&bed);
@@ -109,16 +110,16 @@ static void launches(void)
 		bed_add(&bed, &s);
 		if (i != 0 && i != 7 && i != 8 && i != 31 && i != 32)
 			continue;
-		bed_plan(&bed, NIB_GEMM);
+		bed_plan(&bed, NIB_OP_GEMM);
 		assert_int_equal(bed.workspace_bytes, 0);
 		assert_int_equal(bed_run(&bed), i < 32 ? 1 : 2);
 		assert_string_equal(bed.fake->last_kernel,
 				    i < 8 || i == 32 ? "nib_gemm_pair_few_sm100"
 						     : "nib_gemm_pair_many_sm100");
 	}
-	bed.problems[5].c.dtype = NIB_BF16;
+	bed.problems[5].c.dtype = NIB_DTYPE_BF16;
 	bed.count = 9;
-	bed_plan(&bed, NIB_DUAL_GEMM);
+	bed_plan(&bed, NIB_OP_DUAL_GEMM);
 	assert_int_equal(bed_run(&bed), 3);
 	assert_string_equal(bed.fake->last_kernel, "nib_dual_pair_few_sm100");
 	bed_free(&bed);
@@ -127,15 +128,18 @@ static void launches(void)
 /* A map is encoded when its address changes, and at no other time. */
 static void maps_are_kept(void)
 {
-	const struct size direct = {
-	    .m = 20, .n = 300, .k = 512, .batch = 1, .layout = NIB_TILED_128X4};
+	const struct size direct = {.m = 20,
+				    .n = 300,
+				    .k = 512,
+				    .batch = 1,
+				    .layout = NIB_SCALE_LAYOUT_TILED_128X4};
 	const struct size linear = {.m = 20, .n = 300, .k = 512, .batch = 1};
 	struct bed bed;
 
 	bed_make(&bed);
 	bed_add(&bed, &direct);
 	bed_add(&bed, &linear);
-	bed_plan(&bed, NIB_GEMM);
+	bed_plan(&bed, NIB_OP_GEMM);
 	assert_int_equal(bed.fake->maps, 0);
 	assert_int_equal(bed_run(&bed), 2);
 	assert_int_equal(bed.fake->maps, 8);
@@ -163,7 +167,7 @@ static void maps_are_kept(void)
 
 		assert_int_equal(
 		    nib_run(bed.plan, bed.problems, bed.count, &options, &bed.err),
-		    NIB_DEVICE_FAILED);
+		    NIB_STATUS_DEVICE_FAILED);
 		assert_non_null(strstr(bed.err.message, "cuTensorMapEncodeTiled: "));
 	}
 	bed.fake->map_result = CUDA_SUCCESS;
@@ -176,8 +180,11 @@ static void maps_are_kept(void)
 /* B and B2 of different batches are entries of one matrix each. */
 static void one_of_two_is_shared(void)
 {
-	const struct size s = {
-	    .m = 20, .n = 300, .k = 512, .batch = 3, .layout = NIB_TILED_128X4};
+	const struct size s = {.m = 20,
+			       .n = 300,
+			       .k = 512,
+			       .batch = 3,
+			       .layout = NIB_SCALE_LAYOUT_TILED_128X4};
 	const struct nib_sm100_many *params;
 	struct nib_problem *p;
 	struct bed bed;
@@ -186,7 +193,7 @@ static void one_of_two_is_shared(void)
 	bed_add(&bed, &s);
 	p = &bed.problems[0];
 	p->b2.batch = 1;
-	bed_plan(&bed, NIB_DUAL_GEMM);
+	bed_plan(&bed, NIB_OP_DUAL_GEMM);
 	assert_int_equal(bed_run(&bed), 1);
 	params = bed.fake->last_params;
 	for (int i = 0; i < 3; i++) {
@@ -213,7 +220,7 @@ static void check_explained(const struct bed *bed, const char *end)
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	size_t length;
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_OK);
+	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	assert_string_equal(info.backend, "cuda-sm100");
 	length = strlen(info.explanation);
 	assert_true(length >= strlen(end));
@@ -222,34 +229,37 @@ static void check_explained(const struct bed *bed, const char *end)
 
 static void explanations(void)
 {
-	const struct size direct = {
-	    .m = 20, .n = 300, .k = 512, .batch = 1, .layout = NIB_TILED_128X4};
+	const struct size direct = {.m = 20,
+				    .n = 300,
+				    .k = 512,
+				    .batch = 1,
+				    .layout = NIB_SCALE_LAYOUT_TILED_128X4};
 	const struct size linear = {.m = 20, .n = 300, .k = 512, .batch = 1};
 	const struct size none = {.m = 0, .n = 300, .k = 512, .batch = 1};
 	struct bed bed;
 
 	bed_make(&bed);
 	bed_add(&bed, &none);
-	bed_plan(&bed, NIB_GEMM);
+	bed_plan(&bed, NIB_OP_GEMM);
 	check_explained(&bed, "nothing to compute");
 	assert_int_equal(bed_run(&bed), 0);
 	bed_add(&bed, &direct);
-	bed_plan(&bed, NIB_GEMM);
+	bed_plan(&bed, NIB_OP_GEMM);
 	check_explained(&bed, " on cuda:0: tiles of 128 rows of B x up to 32 "
 			      "rows of A on 2 clusters, k in 1 slice, 1 "
 			      "launch of one kernel");
 	for (int i = 0; i < 32; i++)
 		bed_add(&bed, &linear);
-	bed_plan(&bed, NIB_GEMM);
+	bed_plan(&bed, NIB_OP_GEMM);
 	check_explained(&bed, ", 2 launches, of 32 matrices and one type at "
 			      "most, of two kernels (copies of what tensor "
 			      "maps cannot take, then the product)");
 	/* Strides that no kernel takes. */
 	bed.problems[5].b.row_stride_bytes += 4;
 	nib_plan_free(bed.plan);
-	assert_int_equal(nib_plan_create(bed.device, NIB_GEMM, bed.problems, bed.count,
-					 NULL, &bed.plan, &bed.err),
-			 NIB_UNSUPPORTED);
+	assert_int_equal(nib_plan_create(bed.device, NIB_OP_GEMM, bed.problems,
+					 bed.count, NULL, &bed.plan, &bed.err),
+			 NIB_STATUS_UNSUPPORTED);
 	assert_non_null(strstr(bed.err.message, "multiples of 8 on a GPU"));
 	bed_free(&bed);
 }
@@ -268,23 +278,23 @@ static void without_memory(void)
 	/* Two launches; more tiles would be sorted with memory or without. */
 	for (int i = 0; i < 4; i++)
 		bed_add(&bed, &linear);
-	bed.problems[2].c.dtype = bed.problems[3].c.dtype = NIB_BF16;
+	bed.problems[2].c.dtype = bed.problems[3].c.dtype = NIB_DTYPE_BF16;
 	/* Kernels that were looked up are the device's. */
-	bed_plan(&bed, NIB_DUAL_GEMM);
+	bed_plan(&bed, NIB_OP_DUAL_GEMM);
 	nib_plan_free(bed.plan);
 	bed.plan = NULL;
 	live = test_alloc_live();
 	for (n = 1;; n++) {
 		test_alloc_fail(n, TEST_ALLOC_ONE);
-		status = nib_plan_create(bed.device, NIB_DUAL_GEMM, bed.problems,
+		status = nib_plan_create(bed.device, NIB_OP_DUAL_GEMM, bed.problems,
 					 bed.count, NULL, &bed.plan, &bed.err);
 		if (!test_alloc_stop())
 			break;
-		assert_int_equal(status, NIB_OUT_OF_MEMORY);
+		assert_int_equal(status, NIB_STATUS_OUT_OF_MEMORY);
 		assert_null(bed.plan);
 		assert_int_equal(test_alloc_live(), live);
 	}
-	assert_int_equal(status, NIB_OK);
+	assert_int_equal(status, NIB_STATUS_OK);
 	assert_true(n > 15);
 	bed_free(&bed);
 }
@@ -304,13 +314,14 @@ static void packed_weights(void)
 	bed_make(&bed);
 	bed_add(&bed, &s);
 	p = &bed.problems[0];
-	assert_int_equal(nib_device_alloc(bed.device, 1 << 20, &memory, NULL), NIB_OK);
+	assert_int_equal(nib_device_alloc(bed.device, 1 << 20, &memory, NULL),
+			 NIB_STATUS_OK);
 	p->b.codes = p->b.scales = memory;
 	memset(memory, 0, 1 << 20);
-	assert_int_equal(nib_pack(bed.device, &p->b, &packed, &bed.err), NIB_OK);
+	assert_int_equal(nib_pack(bed.device, &p->b, &packed, &bed.err), NIB_STATUS_OK);
 	memset(&p->b, 0, sizeof(p->b));
 	p->b_packed = packed;
-	bed_plan(&bed, NIB_GEMM);
+	bed_plan(&bed, NIB_OP_GEMM);
 	assert_int_equal(bed_run(&bed), 2);
 	params = bed.fake->last_params;
 	codes = bed_map_of(&params->problems[0].maps.b);
@@ -336,7 +347,7 @@ static void failed_launch(void)
 
 	bed_make(&bed);
 	bed_add(&bed, &linear);
-	bed_plan(&bed, NIB_GEMM);
+	bed_plan(&bed, NIB_OP_GEMM);
 	for (int i = 0; i < 2; i++) {
 		struct nib_run_options options = bed_run_options(&bed);
 
@@ -345,7 +356,7 @@ static void failed_launch(void)
 		bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
 		assert_int_equal(
 		    nib_run(bed.plan, bed.problems, bed.count, &options, &bed.err),
-		    NIB_DEVICE_FAILED);
+		    NIB_STATUS_DEVICE_FAILED);
 		assert_int_equal(bed.fake->launches, i);
 		bed.fake->launch_result = CUDA_SUCCESS;
 		assert_int_equal(bed_run(&bed), 2);
@@ -390,10 +401,10 @@ static void divides_k(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct size s = cases[i].size;
 
-		s.layout = NIB_TILED_128X4;
+		s.layout = NIB_SCALE_LAYOUT_TILED_128X4;
 		bed.count = 0;
 		bed_add(&bed, &s);
-		check_plan(&bed, NIB_GEMM, cases[i].slices, cases[i].clusters,
+		check_plan(&bed, NIB_OP_GEMM, cases[i].slices, cases[i].clusters,
 			   cases[i].tile_m);
 	}
 	bed_free(&bed);

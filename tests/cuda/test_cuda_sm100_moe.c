@@ -20,7 +20,7 @@ static void plan_moe(struct bed *bed, enum nib_op op, const struct nib_moe_probl
 
 	nib_plan_free(bed->plan);
 	bed->op = op;
-	if (nib_plan_create_moe(bed->device, op, moe, &options, &bed->plan, &bed->err))
+	if (nib_moe_plan_create(bed->device, op, moe, &options, &bed->plan, &bed->err))
 		fail_msg("%s", bed->err.message);
 	bed_finish_plan(bed);
 }
@@ -30,7 +30,7 @@ static int run_moe(struct bed *bed, const struct nib_moe_problem *moe)
 	const struct nib_run_options options = bed_run_options(bed);
 	const int before = bed->fake->launches;
 
-	if (nib_run_moe(bed->plan, moe, &options, &bed->err))
+	if (nib_moe_run(bed->plan, moe, &options, &bed->err))
 		fail_msg("%s", bed->err.message);
 	return bed->fake->launches - before;
 }
@@ -57,11 +57,11 @@ static const struct expert_case {
 	int32_t tile_m, dual_m;
 	const char *width;
 } cases[] = {
-    {40, 300, 512, 8, NIB_TILED_128X4, 64, 64, "_pair_few_"},
-    {700, 300, 512, 8, NIB_TILED_128X4, 256, 128, "_pair_few_"},
-    {700, 300, 528, 8, NIB_TILED_128X4, 256, 128, "_pair_few_"},
-    {600, 128, 512, 8, NIB_LINEAR, 128, 128, "_single_few_"},
-    {600, 128, 0, 8, NIB_TILED_128X4, 128, 128, "_single_few_"},
+    {40, 300, 512, 8, NIB_SCALE_LAYOUT_TILED_128X4, 64, 64, "_pair_few_"},
+    {700, 300, 512, 8, NIB_SCALE_LAYOUT_TILED_128X4, 256, 128, "_pair_few_"},
+    {700, 300, 528, 8, NIB_SCALE_LAYOUT_TILED_128X4, 256, 128, "_pair_few_"},
+    {600, 128, 512, 8, NIB_SCALE_LAYOUT_LINEAR, 128, 128, "_single_few_"},
+    {600, 128, 0, 8, NIB_SCALE_LAYOUT_TILED_128X4, 128, 128, "_single_few_"},
 };
 
 static struct nib_moe_problem make_moe(struct bed *bed, const struct expert_case *x)
@@ -91,7 +91,7 @@ static void check_moe(const struct bed *bed, const struct nib_moe_problem *moe,
 	check_boxes(bed, moe);
 	assert_non_null(strstr(bed->fake->last_kernel, x->width));
 	assert_int_equal(args->tile_m,
-			 bed->op == NIB_DUAL_GEMM ? x->dual_m : x->tile_m);
+			 bed->op == NIB_OP_DUAL_GEMM ? x->dual_m : x->tile_m);
 	assert_int_equal(args->experts, x->experts);
 	assert_int_equal(args->rows, x->rows);
 	assert_ptr_equal(args->row_offsets, moe->row_offsets);
@@ -146,10 +146,11 @@ static void experts(void)
 	bed_make(&bed);
 	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
 		const struct expert_case *x = &cases[i / 2];
-		const bool is_exact = x->layout == NIB_TILED_128X4 && x->k % 64 == 0;
+		const bool is_exact =
+		    x->layout == NIB_SCALE_LAYOUT_TILED_128X4 && x->k % 64 == 0;
 		struct nib_moe_problem moe = make_moe(&bed, x);
 
-		plan_moe(&bed, i % 2 ? NIB_DUAL_GEMM : NIB_GEMM, &moe);
+		plan_moe(&bed, i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, &moe);
 		assert_int_equal(run_moe(&bed, &moe), x->k ? 2 : 1);
 		check_moe(&bed, &moe, x);
 		check_copied(&bed, &moe, x);
@@ -177,8 +178,8 @@ static void limits(void)
 	moe.a.rows = moe.c.rows = INT32_MAX - 511;
 	moe.b.batch = 3;
 	assert_int_equal(
-	    nib_plan_create_moe(bed.device, NIB_GEMM, &moe, NULL, &none, &bed.err),
-	    NIB_UNSUPPORTED);
+	    nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL, &none, &bed.err),
+	    NIB_STATUS_UNSUPPORTED);
 	assert_string_equal(bed.err.message,
 			    "moe: 3 experts, 2147483136 rows, which are "
 			    "2147483648 when each expert's are padded: must be "

@@ -24,7 +24,7 @@ int cli_is_host(const struct nib_device *device)
 {
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 
-	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_OK);
+	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_STATUS_OK);
 	return strcmp(info.name, "cpu") == 0;
 }
 
@@ -49,7 +49,7 @@ static void same(const void *there, const void *here, size_t bytes)
 	assert_memory_equal(there, here, bytes);
 }
 
-static void same_nvfp4(const struct nib_nvfp4 *there, const struct nib_nvfp4 *here)
+static void same_nvfp4(const struct nib_fp4 *there, const struct nib_fp4 *here)
 {
 	assert_int_equal(there->rows, here->rows);
 	same(there->codes, here->codes,
@@ -65,9 +65,9 @@ static struct data *make_of(struct nib_device *device, enum shape_op op, int64_t
 	static struct shape_size sizes[] = {{3, 40, 64}, {17, 40, 64}};
 	const struct shape shape = {
 	    .op = op, .count = count, .sizes = sizes, .batch = 1};
-	const struct data_options options = {.layout = NIB_TILED_128X4,
-					     .out = NIB_FP16,
-					     .dtype = NIB_BF16,
+	const struct data_options options = {.layout = NIB_SCALE_LAYOUT_TILED_128X4,
+					     .out = NIB_DTYPE_FP16,
+					     .dtype = NIB_DTYPE_BF16,
 					     .activations = activations,
 					     .seed = 7};
 	struct data *data;
@@ -95,13 +95,13 @@ static void same_x(const struct nib_dense *there, const struct nib_dense *here,
 /* A that is dense is x, and NVFP4's view is empty. */
 static void dense_activations(void)
 {
-	const enum nib_dtype dtypes[] = {NIB_FP32, NIB_BF16, NIB_FP16, NIB_FP32,
-					 NIB_BF16};
+	const enum nib_dtype dtypes[] = {NIB_DTYPE_FP32, NIB_DTYPE_BF16, NIB_DTYPE_FP16,
+					 NIB_DTYPE_FP32, NIB_DTYPE_BF16};
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);
 	struct nib_device *device;
 	struct data *data;
 
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
 	for (enum cli_activations a = ACT_BF16; a <= ACT_INT8; a++) {
 		const enum nib_activations kind =
 		    a == ACT_INT8 ? NIB_ACTIVATIONS_INT8 : NIB_ACTIVATIONS_DENSE;
@@ -135,7 +135,7 @@ static void problems(void)
 	struct data *data;
 	uint16_t *c;
 
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
 	data = make(device, OP_GROUP_DUAL, 2);
 	assert_int_equal(fake->allocations, 1);
 	for (int i = 0; i < 2; i++) {
@@ -150,11 +150,11 @@ static void problems(void)
 		assert_ptr_not_equal(p->c.data, v->c.data);
 	}
 	/* Poison goes there, results come back. */
-	assert_int_equal(data_poison(data, NULL), NIB_OK);
+	assert_int_equal(data_poison(data, NULL), NIB_STATUS_OK);
 	c = data->problems[1].c.data;
 	assert_int_equal(c[17 * 40 - 1], 0xFFFF);
 	c[5] = 0x3C00;
-	assert_int_equal(data_fetch(data, NULL), NIB_OK);
+	assert_int_equal(data_fetch(data, NULL), NIB_STATUS_OK);
 	c = data->views[1].c.data;
 	assert_int_equal(c[5], 0x3C00);
 	assert_int_equal(c[6], 0xFFFF);
@@ -169,7 +169,7 @@ static void experts_and_numbers(void)
 	struct nib_device *device;
 	struct data *data;
 
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
 	data = make(device, OP_MOE_DUAL, 2);
 	same_nvfp4(&data->moe.b, &data->moe_views.b);
 	same_nvfp4(&data->moe.b2, &data->moe_views.b2);
@@ -199,7 +199,7 @@ static void the_cpu_has_no_copy(void)
 	struct nib_device *device;
 	struct data *data;
 
-	assert_int_equal(nib_device_open("cpu", NULL, &device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cpu", NULL, &device, NULL), NIB_STATUS_OK);
 	data = make(device, OP_GEMM, 1);
 	assert_ptr_equal(data->problems[0].a.codes, data->views[0].a.codes);
 	assert_ptr_equal(data->problems[0].c.data, data->views[0].c.data);
@@ -219,10 +219,10 @@ static void no_memory_there(void)
 	struct data *data;
 	struct nib_error err;
 
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_OK);
+	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
 	fake->memory_bytes = 1000;
 	assert_int_equal(data_new(&shape, &options, device, &data, &err),
-			 NIB_OUT_OF_MEMORY);
+			 NIB_STATUS_OUT_OF_MEMORY);
 	assert_null(data);
 	assert_non_null(strstr(err.message, "cuda:0: no memory for"));
 	nib_device_close(device);

@@ -36,7 +36,7 @@ static void reads_tensors_and_metadata(void **state)
 	const char *key, *value;
 
 	(void)state;
-	assert_int_equal(test_image_open(&image, &file, &err), NIB_OK);
+	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_file_tensor_count(file), 3);
 	t = nib_file_tensor_at(file, 0);
 	assert_string_equal(t->name, "early");
@@ -100,7 +100,7 @@ static void reads_every_dtype(void **state)
 			 "\"data_offsets\":[0,%zu]}}",
 			 dtypes[i].name, bytes);
 		image = test_image_new(header, NULL, bytes);
-		assert_int_equal(test_image_open(&image, &file, &err), NIB_OK);
+		assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
 		assert_string_equal(nib_file_tensor_at(file, 0)->dtype, dtypes[i].name);
 		nib_file_close(file);
 		test_image_free(&image);
@@ -163,7 +163,7 @@ static void finds_each_of_many_tensors(void **state)
 			      i ? "," : "", i, n - 1 - i, n - i);
 	memcpy(at, "}", 2);
 	image = test_image_new(header, NULL, (size_t)n);
-	assert_int_equal(test_image_open(&image, &file, &err), NIB_OK);
+	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
 	for (int i = 0; i < n; i++) {
 		sprintf(name, "t.%d", i);
 		assert_ptr_equal(nib_file_find(file, name),
@@ -288,11 +288,13 @@ static void refuses_bad_headers(void **state)
 		struct nib_error err = {0};
 		enum nib_status status = test_image_open(&image, &file, &err);
 
-		if (status != NIB_BAD_FILE || err.status != NIB_BAD_FILE || file ||
+		if (status != NIB_STATUS_BAD_FILE ||
+		    err.status != NIB_STATUS_BAD_FILE || file ||
 		    !strstr(err.message, bad->says))
 			fail_msg("%s: status %d '%s', wanted '%s'", bad->header,
 				 (int)status, err.message, bad->says);
-		assert_int_equal(test_image_open(&image, &file, NULL), NIB_BAD_FILE);
+		assert_int_equal(test_image_open(&image, &file, NULL),
+				 NIB_STATUS_BAD_FILE);
 		test_image_free(&image);
 	}
 }
@@ -307,13 +309,13 @@ static void refuses_every_truncation(void **state)
 	struct nib_file *file;
 
 	(void)state;
-	assert_int_equal(test_image_open(&image, &file, &err), NIB_OK);
+	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
 	nib_file_close(file);
 	for (size_t n = 0; n < image.n_bytes; n++) {
 		unsigned char *cut = guard_copy(image.bytes, n);
 
 		assert_int_equal(nib_file_open_memory(cut, n, "cut", &file, &err),
-				 NIB_BAD_FILE);
+				 NIB_STATUS_BAD_FILE);
 		guard_free(cut, n);
 	}
 	/* And with the length saying that the header ends there. */
@@ -323,7 +325,7 @@ static void refuses_every_truncation(void **state)
 		for (int i = 0; i < 8; i++)
 			cut[i] = (unsigned char)((uint64_t)n >> 8 * i);
 		assert_int_equal(nib_file_open_memory(cut, 8 + n, "cut", &file, &err),
-				 NIB_BAD_FILE);
+				 NIB_STATUS_BAD_FILE);
 		guard_free(cut, 8 + n);
 	}
 	test_image_free(&image);
@@ -361,7 +363,7 @@ static void refuses_lengths_that_lie(void **state)
 
 		for (int b = 0; b < 8; b++)
 			image.bytes[b] = (unsigned char)(lies[i].length >> 8 * b);
-		refused(image, NIB_BAD_FILE, lies[i].says);
+		refused(image, NIB_STATUS_BAD_FILE, lies[i].says);
 	}
 }
 
@@ -384,7 +386,7 @@ static void refuses_deep_json(void **state)
 		memcpy(header, begins[i], n);
 		memset(header + n, '[', depth);
 		header[n + depth] = '\0';
-		refused(test_image_new(header, NULL, 0), NIB_BAD_FILE, "");
+		refused(test_image_new(header, NULL, 0), NIB_STATUS_BAD_FILE, "");
 		free(header);
 	}
 }
@@ -394,7 +396,7 @@ static void refuses_more_dimensions(void **state)
 	(void)state;
 	refused(
 	    test_image_new("{" T("x", "U8", "1,1,1,1,1,1,1,1,1", "0,1") "}", NULL, 1),
-	    NIB_UNSUPPORTED, "more than 8 dimensions");
+	    NIB_STATUS_UNSUPPORTED, "more than 8 dimensions");
 }
 
 /* A message is one line of UTF-8 without control characters, whatever comes. */
@@ -419,7 +421,7 @@ static void shows_hostile_names_harmlessly(void **state)
 			name[1001] = '\0';
 		}
 		snprintf(header, sizeof(header), "{\"%s\":{\"dtype\":\"?\"}}", name);
-		err = refused(test_image_new(header, NULL, 0), NIB_BAD_FILE,
+		err = refused(test_image_new(header, NULL, 0), NIB_STATUS_BAD_FILE,
 			      "unknown dtype '?'");
 		for (const char *c = err.message; *c; c++) {
 			assert_true((unsigned char)*c >= 0x20 && *c != 0x7F);
@@ -442,19 +444,20 @@ static void survives_null(void **state)
 	const char *key = "x", *value = "y";
 
 	(void)state;
-	assert_int_equal(nib_file_open(NULL, &file, &err), NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_file_open("x", NULL, &err), NIB_BAD_ARGUMENT);
+	assert_int_equal(nib_file_open(NULL, &file, &err), NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_file_open("x", NULL, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_int_equal(nib_file_open_memory(NULL, 9, "x", &file, &err),
-			 NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_file_open_memory("", 0, NULL, &file, &err), NIB_BAD_FILE);
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_file_open_memory("", 0, NULL, &file, &err),
+			 NIB_STATUS_BAD_FILE);
 	nib_file_close(NULL);
 	assert_int_equal(nib_file_tensor_count(NULL), 0);
 	assert_int_equal(nib_file_layer_count(NULL), 0);
-	assert_int_equal(nib_file_layer_problem_count(NULL), 0);
+	assert_int_equal(nib_file_layer_defect_count(NULL), 0);
 	assert_int_equal(nib_file_metadata_count(NULL), 0);
 	assert_null(nib_file_tensor_at(NULL, 0));
 	assert_null(nib_file_layer_at(NULL, 0));
-	assert_null(nib_file_layer_problem_at(NULL, 0));
+	assert_null(nib_file_layer_defect_at(NULL, 0));
 	assert_null(nib_file_find(NULL, "x"));
 	assert_null(nib_file_find_layer(NULL, "x"));
 	nib_file_metadata_at(NULL, 0, &key, &value);

@@ -69,7 +69,7 @@ static enum nib_status write_tensor(const char *path, size_t piece,
 {
 	static const int64_t shape[] = {BYTES};
 	struct nib_writer *w;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	test_write_file(path, "before", 6);
 	w = test_writer_open(path);
@@ -108,7 +108,7 @@ static void writes_in_pieces(void **state)
 		memset(&calls, 0, sizeof(calls));
 		calls.most = most[i];
 		assert_int_equal(write_tensor(path, i % 2 ? 1000 : BYTES, &err),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		assert_true(calls.writes >= BYTES / (int)most[i]);
 		check_written(&folder, path);
 	}
@@ -125,7 +125,7 @@ static void goes_on_after_signals(void **state)
 	memset(&calls, 0, sizeof(calls));
 	calls.interrupts = 3;
 	calls.close_code = EINTR; /* closed all the same */
-	assert_int_equal(write_tensor(path, BYTES, &err), NIB_OK);
+	assert_int_equal(write_tensor(path, BYTES, &err), NIB_STATUS_OK);
 	assert_true(calls.writes > 3);
 	check_written(&folder, path);
 	test_folder_remove(&folder);
@@ -141,7 +141,7 @@ static void fails_with(int write_code, bool takes_nothing, int close_code, int s
 	calls.write_code = write_code;
 	calls.takes_nothing = takes_nothing;
 	calls.close_code = close_code;
-	assert_int_equal(write_tensor(path, BYTES, &err), NIB_IO);
+	assert_int_equal(write_tensor(path, BYTES, &err), NIB_STATUS_IO);
 	if (!strstr(err.message, strerror(says)))
 		fail_msg("'%s', wanted '%s'", err.message, strerror(says));
 	test_folder_holds(&folder, path, "before");
@@ -187,7 +187,7 @@ static void without_descriptors(void **state)
 			dup2(kept[fd], fd);
 			close(kept[fd]);
 		}
-		assert_int_equal(status, NIB_IO);
+		assert_int_equal(status, NIB_STATUS_IO);
 		assert_null(w);
 		assert_int_equal(test_folder_count(&folder), 0);
 	}

@@ -152,7 +152,7 @@ static void reads_the_order_of_each_writer(void **state)
 
 		if (!layer)
 			fail_msg("case %zu: %s", i,
-				 nib_file_layer_problem_at(file, 0)->reason);
+				 nib_file_layer_defect_at(file, 0)->reason);
 		assert_int_equal(layer->format, cases[i].format);
 		assert_int_equal(layer->weight.rows, ROWS);
 		assert_int_equal(layer->weight.k, K);
@@ -218,8 +218,8 @@ static void says_why_a_layer_cannot_be_read(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct test_image image;
 		struct nib_file *file = open_layer(&cases[i].file, &image);
-		const struct nib_layer_problem *problem =
-		    nib_file_layer_problem_at(file, 0);
+		const struct nib_layer_defect *problem =
+		    nib_file_layer_defect_at(file, 0);
 
 		if (!problem || !strstr(problem->reason, cases[i].says))
 			fail_msg("case %zu: '%s'", i,
@@ -248,9 +248,9 @@ static void refuses_scales_of_unknown_layout(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(test_image_open(&image, &file, &err), NIB_OK);
-	assert_int_equal(nib_file_layer_problem_count(file), 1);
-	assert_non_null(strstr(nib_file_layer_problem_at(file, 0)->reason,
+	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
+	assert_int_equal(nib_file_layer_defect_count(file), 1);
+	assert_non_null(strstr(nib_file_layer_defect_at(file, 0)->reason,
 			       "does not say whether scales are in 128x4"));
 	close_layer(file, &image);
 }
@@ -266,13 +266,13 @@ static void other_functions_refuse_the_order(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_device_open("cpu", NULL, &device, &err), NIB_OK);
+	assert_int_equal(nib_device_open("cpu", NULL, &device, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_pack(device, &layer->weight, &packed, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "b.code_order = 1: must be "
-					    "NIB_LOW_FIRST (0)"));
+					    "NIB_CODE_ORDER_LOW_FIRST (0)"));
 	assert_int_equal(nib_dequantize(device, &layer->weight, 1, &y, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "code_order"));
 	nib_device_close(device);
 	close_layer(file, &image);
@@ -304,12 +304,12 @@ static void read_rows_checks_its_arguments(void **state)
 				     nib_file_layer_at(file, 0), cases[i].first,
 				     cases[i].rows, cases[i].no_codes ? NULL : memory,
 				     cases[i].no_scales ? NULL : memory + K / 2, &err),
-				 NIB_BAD_ARGUMENT);
+				 NIB_STATUS_BAD_ARGUMENT);
 		if (!strstr(err.message, cases[i].says))
 			fail_msg("case %zu: %s", i, err.message);
 	}
 	assert_int_equal(nib_file_read_rows(NULL, 0, 0, NULL, NULL, &err),
-			 NIB_BAD_ARGUMENT);
+			 NIB_STATUS_BAD_ARGUMENT);
 	close_layer(file, &image);
 }
 

@@ -96,18 +96,18 @@ static long fail_each(enum test_alloc_mode mode,
 			fail_msg("allocation %ld: %ld blocks left", n,
 				 test_alloc_live() - before);
 		if (!failed) {
-			assert_int_equal(status, NIB_OK);
+			assert_int_equal(status, NIB_STATUS_OK);
 			return n - 1;
 		}
 		/* A C library may do without: qsort() sorts in place then. */
-		if (status != NIB_OK) {
-			if (status != NIB_OUT_OF_MEMORY)
+		if (status != NIB_STATUS_OK) {
+			if (status != NIB_STATUS_OUT_OF_MEMORY)
 				fail_msg("allocation %ld: status %d, '%s'", n,
 					 (int)status, err.message);
 			assert_int_equal(err.status, status);
 			assert_true(err.message[0] != '\0');
 		}
-		if (status != NIB_OK && after)
+		if (status != NIB_STATUS_OK && after)
 			after(arg);
 	}
 }
@@ -118,12 +118,12 @@ static enum nib_status open_image(void *arg, struct nib_error *err)
 	enum nib_status status = test_image_open(arg, &file, err);
 
 	/* Checked by hand: cmocka's checks may allocate. */
-	if ((status == NIB_OK) != (file != NULL) ||
+	if ((status == NIB_STATUS_OK) != (file != NULL) ||
 	    (file && (nib_file_layer_count(file) != LAYERS ||
-		      nib_file_layer_problem_count(file) != LAYERS ||
+		      nib_file_layer_defect_count(file) != LAYERS ||
 		      nib_file_metadata_count(file) != LAYERS + 1 ||
 		      !nib_file_layer_at(file, LAYERS - 1)->globals)))
-		status = NIB_BAD_DATA;
+		status = NIB_STATUS_BAD_DATA;
 	nib_file_close(file);
 	return status;
 }
@@ -137,7 +137,7 @@ static void survives_failures_while_reading(void **state)
 	if (!test_alloc_works()) {
 		struct nib_error err;
 
-		assert_int_equal(open_image(&image, &err), NIB_OK);
+		assert_int_equal(open_image(&image, &err), NIB_STATUS_OK);
 		test_image_free(&image);
 		skip();
 	}
@@ -181,15 +181,14 @@ static enum nib_status declare_all(struct nib_writer *w, struct nib_error *err)
 		if (status)
 			return status;
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status write_all(void *arg, struct nib_error *err)
 {
 	struct target *target = arg;
 	unsigned char codes[32] = {0}, scales[4] = {1, 2, 3, 4};
-	const struct nib_nvfp4 v = {
-	    .codes = codes, .scales = scales, .rows = 2, .k = 32};
+	const struct nib_fp4 v = {.codes = codes, .scales = scales, .rows = 2, .k = 32};
 	struct nib_writer *w;
 	enum nib_status status = nib_writer_open(target->path, &w, err);
 
@@ -228,8 +227,8 @@ static void survives_failures_while_writing(void **state)
 	if (!test_alloc_works()) {
 		struct nib_error err;
 
-		assert_int_equal(write_all(&target, &err), NIB_OK);
-		assert_int_equal(open_path(&target, &err), NIB_OK);
+		assert_int_equal(write_all(&target, &err), NIB_STATUS_OK);
+		assert_int_equal(open_path(&target, &err), NIB_STATUS_OK);
 		test_folder_remove(&target.folder);
 		skip();
 	}
@@ -259,7 +258,8 @@ static void goes_on_after_a_failed_declaration(void **state)
 	struct nib_error err;
 
 	(void)state;
-	assert_int_equal(nib_writer_open(test_path(&folder, "x"), &w, &err), NIB_OK);
+	assert_int_equal(nib_writer_open(test_path(&folder, "x"), &w, &err),
+			 NIB_STATUS_OK);
 	for (long n = 1; test_alloc_works() && n < 8; n++) {
 		enum nib_status status;
 
@@ -267,12 +267,12 @@ static void goes_on_after_a_failed_declaration(void **state)
 		status = nib_writer_declare_layer(w, NIB_CHECKPOINT_MODELOPT, "x", 0,
 						  16, 0, &err);
 		test_alloc_stop();
-		assert_int_equal(status, NIB_OUT_OF_MEMORY);
+		assert_int_equal(status, NIB_STATUS_OUT_OF_MEMORY);
 	}
 	assert_int_equal(nib_writer_declare(w, "x.weight", "U8", 1, shape, &err),
-			 NIB_OK);
-	assert_int_equal(nib_writer_write(w, "1", 1, &err), NIB_OK);
-	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
+			 NIB_STATUS_OK);
+	assert_int_equal(nib_writer_write(w, "1", 1, &err), NIB_STATUS_OK);
+	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_OK);
 	test_folder_remove(&folder);
 }
 

@@ -30,7 +30,7 @@ static void check_io(const char *path, const char *says)
 	struct nib_error err;
 	struct nib_file *file;
 
-	assert_int_equal(nib_file_open(path, &file, &err), NIB_IO);
+	assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_IO);
 	if (!strstr(err.message, says))
 		fail_msg("%s: '%s', wanted '%s'", path, err.message, says);
 	assert_null(file);
@@ -69,7 +69,7 @@ static void refuses_an_empty_file(void **state)
 
 	(void)state;
 	test_write_file(path, "", 0);
-	assert_int_equal(nib_file_open(path, &file, &err), NIB_BAD_FILE);
+	assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_BAD_FILE);
 	assert_non_null(strstr(err.message, "0 bytes"));
 	test_folder_remove(&folder);
 }
@@ -100,12 +100,12 @@ static void names_other_formats(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		test_write_file(path, cases[i].begin, cases[i].bytes);
-		assert_int_equal(nib_file_open(path, &file, &err), NIB_BAD_FILE);
+		assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_BAD_FILE);
 		if (!strstr(err.message, cases[i].says))
 			fail_msg("case %zu: %s", i, err.message);
 	}
 	test_write_file(test_path(&folder, "m.gguf"), "GGUF", 4);
-	assert_int_equal(nib_file_open(folder.path, &file, &err), NIB_BAD_FILE);
+	assert_int_equal(nib_file_open(folder.path, &file, &err), NIB_STATUS_BAD_FILE);
 	if (!strstr(err.message, "m.gguf is named as a GGUF file"))
 		fail_msg("%s", err.message);
 	test_folder_remove(&folder);
@@ -143,7 +143,7 @@ static void says_when_memory_cannot_be_mapped(void **state)
 	}
 	status = nib_file_open(path, &file, &err);
 	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
-	assert_int_equal(status, NIB_OUT_OF_MEMORY);
+	assert_int_equal(status, NIB_STATUS_OUT_OF_MEMORY);
 	assert_non_null(strstr(err.message, "cannot map"));
 	test_folder_remove(&folder);
 }
@@ -162,7 +162,7 @@ static void reads_a_file_from_disk(void **state)
 
 	(void)state;
 	test_write_file(path, image.bytes, image.n_bytes);
-	assert_int_equal(nib_file_open(path, &file, &err), NIB_OK);
+	assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_OK);
 	assert_memory_equal(nib_file_find(file, "x")->data,
 			    image.bytes + image.n_bytes - 5, 5);
 	nib_file_close(file);
@@ -190,7 +190,7 @@ static void keeps_the_old_file_until_commit(void **state)
 			test_declare(w, "a", "U8", 1, shape);
 		if (step > 1)
 			assert_int_equal(nib_writer_write(w, data, 100000, &err),
-					 NIB_OK);
+					 NIB_STATUS_OK);
 		/* The old file, and the temporary one. */
 		assert_int_equal(test_folder_count(&folder), 2);
 		nib_writer_discard(w);
@@ -198,8 +198,8 @@ static void keeps_the_old_file_until_commit(void **state)
 	}
 	w = test_writer_open(path);
 	test_declare(w, "a", "U8", 1, shape);
-	assert_int_equal(nib_writer_write(w, data, 100000, &err), NIB_OK);
-	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
+	assert_int_equal(nib_writer_write(w, data, 100000, &err), NIB_STATUS_OK);
+	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_OK);
 	assert_int_equal(test_folder_count(&folder), 1);
 	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), 1);
@@ -220,7 +220,8 @@ static void follows_umask_and_replaces_links(void **state)
 	(void)state;
 	test_write_file(other, "other", 5);
 	assert_int_equal(symlink(other, path), 0);
-	assert_int_equal(nib_writer_commit(test_writer_open(path), &err), NIB_OK);
+	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
+			 NIB_STATUS_OK);
 	umask(old);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
@@ -245,7 +246,7 @@ static void keeps_the_mode_of_what_it_replaces(void **state)
 		test_write_file(path, "old", 3);
 		assert_int_equal(chmod(path, modes[i]), 0);
 		w = test_writer_open(path);
-		assert_int_equal(nib_writer_commit(w, NULL), NIB_OK);
+		assert_int_equal(nib_writer_commit(w, NULL), NIB_STATUS_OK);
 		assert_int_equal(stat(path, &st), 0);
 		assert_true(st.st_size > 3);
 		assert_int_equal(st.st_mode & 07777, modes[i]);
@@ -317,7 +318,7 @@ static void writes_relative_to_the_folder_at_open(void **state)
 	assert_int_equal(chdir(folder.path), 0);
 	w = test_writer_open("x");
 	assert_int_equal(chdir(before), 0);
-	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
+	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_OK);
 	free(before);
 	nib_file_close(test_file_open(test_path(&folder, "x")));
 	assert_int_equal(test_folder_count(&folder), 1);
@@ -351,7 +352,8 @@ static void refuses_paths_that_cannot_be_written(void **state)
 		struct nib_writer *writer;
 		struct nib_error err;
 
-		assert_int_equal(nib_writer_open(bad[i].path, &writer, &err), NIB_IO);
+		assert_int_equal(nib_writer_open(bad[i].path, &writer, &err),
+				 NIB_STATUS_IO);
 		assert_null(writer);
 		if (!strstr(err.message, bad[i].says))
 			fail_msg("'%s', wanted '%s'", err.message, bad[i].says);
@@ -372,7 +374,7 @@ static void writes_the_longest_name(void **state)
 	name[255] = '\0';
 	assert_int_equal(
 	    nib_writer_commit(test_writer_open(test_path(&folder, name)), &err),
-	    NIB_OK);
+	    NIB_STATUS_OK);
 	test_folder_remove(&folder);
 }
 
@@ -408,17 +410,17 @@ static void says_at_once_that_the_disk_is_full(void **state)
 	old = limit_files(500000);
 	status = nib_writer_write(w, "", 1, &err); /* of a million */
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-	if (status == NIB_OK) {
+	if (status == NIB_STATUS_OK) {
 		printf("this file system reserves nothing\n");
 		nib_writer_discard(w);
 		test_folder_remove(&folder);
 		skip();
 	}
-	assert_int_equal(status, NIB_IO);
+	assert_int_equal(status, NIB_STATUS_IO);
 	assert_non_null(strstr(err.message, strerror(EFBIG)));
 	test_folder_holds(&folder, path, "before"); /* gone before discard */
-	assert_int_equal(nib_writer_write(w, "", 1, &err), NIB_IO);
-	assert_int_equal(nib_writer_commit(w, &err), NIB_IO);
+	assert_int_equal(nib_writer_write(w, "", 1, &err), NIB_STATUS_IO);
+	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_IO);
 	test_folder_holds(&folder, path, "before");
 	test_folder_remove(&folder);
 }
@@ -434,7 +436,7 @@ static void removes_its_file_when_a_write_fails(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct test_folder folder = test_folder_new();
 		const char *path = test_path(&folder, "x");
-		enum nib_status status = NIB_OK;
+		enum nib_status status = NIB_STATUS_OK;
 		struct nib_writer *w;
 		struct nib_error err;
 		struct rlimit old;
@@ -443,16 +445,16 @@ static void removes_its_file_when_a_write_fails(void **state)
 		test_write_file(path, "before", 6);
 		w = test_writer_open(path);
 		test_declare(w, "a", "U8", 1, shape);
-		assert_int_equal(nib_writer_write(w, NULL, 0, &err), NIB_OK);
+		assert_int_equal(nib_writer_write(w, NULL, 0, &err), NIB_STATUS_OK);
 		old = limit_files(500000);
 		for (; at < 1000000 && !status; at += pieces[i])
 			status = nib_writer_write(w, data, pieces[i], &err);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-		assert_int_equal(status, NIB_IO);
+		assert_int_equal(status, NIB_STATUS_IO);
 		assert_non_null(strstr(err.message, strerror(EFBIG)));
 		assert_true(i == 1 || at <= 600000);
 		test_folder_holds(&folder, path, "before");
-		assert_int_equal(nib_writer_commit(w, &err), NIB_IO);
+		assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_IO);
 		assert_non_null(strstr(err.message, strerror(EFBIG)));
 		test_folder_holds(&folder, path, "before");
 		test_folder_remove(&folder);

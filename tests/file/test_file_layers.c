@@ -82,7 +82,7 @@ static void reads_both_formats_to_one_meaning(void **state)
 
 	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 2);
-	assert_int_equal(nib_file_layer_problem_count(file), 0);
+	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	for (int i = 0; i < 2; i++) {
 		const struct nib_layer *layer = nib_file_layer_at(file, i);
 		const struct nib_file_tensor *w = nib_file_find(file, weights[i]);
@@ -94,7 +94,7 @@ static void reads_both_formats_to_one_meaning(void **state)
 		assert_int_equal(layer->weight.rows, 3);
 		assert_int_equal(layer->weight.k, 32);
 		assert_int_equal(layer->weight.batch, 1);
-		assert_int_equal(layer->weight.scale_layout, NIB_LINEAR);
+		assert_int_equal(layer->weight.scale_layout, NIB_SCALE_LAYOUT_LINEAR);
 		assert_true(layer->global == 0.5F);
 		assert_true(layer->input_global == 0.25F);
 		assert_null(layer->globals);
@@ -141,7 +141,7 @@ static void reads_scales_that_a_thread_flushes(void **state)
 		test_mode_set(modes[i]);
 		file = open_parts(parts, &image);
 		test_mode_set(0);
-		assert_int_equal(nib_file_layer_problem_count(file), 0);
+		assert_int_equal(nib_file_layer_defect_count(file), 0);
 		layer = nib_file_find_layer(file, "c");
 		assert_memory_equal(&layer->global, &want[0], 4);
 		assert_memory_equal(&layer->input_global, &want[0], 4);
@@ -220,7 +220,7 @@ static void leaves_other_formats_alone(void **state)
 
 	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 0);
-	assert_int_equal(nib_file_layer_problem_count(file), 0);
+	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	close_parts(file, &image);
 }
 
@@ -357,18 +357,18 @@ static void says_why_a_layer_cannot_be_read(void **state)
 		const struct bad_layer *bad = &bad_layers[i];
 		struct test_image image;
 		struct nib_file *file = open_parts(bad->parts, &image);
-		const struct nib_layer_problem *problem;
+		const struct nib_layer_defect *problem;
 
 		assert_int_equal(nib_file_layer_count(file), 0);
 		assert_null(nib_file_find_layer(file, "x"));
-		if (nib_file_layer_problem_count(file) != 1)
+		if (nib_file_layer_defect_count(file) != 1)
 			fail_msg("%zu (%s): %d problems", i, bad->reason,
-				 (int)nib_file_layer_problem_count(file));
-		problem = nib_file_layer_problem_at(file, 0);
+				 (int)nib_file_layer_defect_count(file));
+		problem = nib_file_layer_defect_at(file, 0);
 		assert_string_equal(problem->name, "x");
 		if (!strstr(problem->reason, bad->reason))
 			fail_msg("'%s', wanted '%s'", problem->reason, bad->reason);
-		assert_null(nib_file_layer_problem_at(file, 1));
+		assert_null(nib_file_layer_defect_at(file, 1));
 		close_parts(file, &image);
 	}
 }
@@ -407,10 +407,10 @@ static void refuses_other_writers_by_name(void **state)
 
 	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 0);
-	assert_int_equal(nib_file_layer_problem_count(file), 5);
+	assert_int_equal(nib_file_layer_defect_count(file), 5);
 	for (int i = 0; i < 5; i++) {
-		const struct nib_layer_problem *problem =
-		    nib_file_layer_problem_at(file, i);
+		const struct nib_layer_defect *problem =
+		    nib_file_layer_defect_at(file, i);
 
 		assert_string_equal(problem->name, want[i].name);
 		if (!strstr(problem->reason, want[i].says))
@@ -467,8 +467,8 @@ static void refuses_a_layer_in_both_formats(void **state)
 
 	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 0);
-	assert_int_equal(nib_file_layer_problem_count(file), 2);
-	assert_string_equal(nib_file_layer_problem_at(file, 0)->reason,
+	assert_int_equal(nib_file_layer_defect_count(file), 2);
+	assert_string_equal(nib_file_layer_defect_at(file, 0)->reason,
 			    "the layer is there in both formats");
 	close_parts(file, &image);
 }
@@ -520,7 +520,7 @@ static void reads_scales_of_nothing(void **state)
 	struct nib_file *file = open_parts(parts, &image);
 
 	(void)state;
-	assert_int_equal(nib_file_layer_problem_count(file), 0);
+	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	assert_int_equal(nib_file_layer_count(file), 2);
 	for (int i = 0; i < 2; i++) {
 		assert_true(nib_file_layer_at(file, i)->global == 0);
@@ -546,7 +546,7 @@ static void reads_fused_experts(void **state)
 	    {"gone.up_weight_scale_2", "F32", "", 4, half},
 	    {NULL, NULL, NULL, 0, NULL},
 	};
-	const struct nib_layer_problem *problem;
+	const struct nib_layer_defect *problem;
 	const struct nib_layer *layer;
 	struct test_image image;
 	struct nib_file *file = open_parts(parts, &image);
@@ -561,15 +561,15 @@ static void reads_fused_experts(void **state)
 	assert_int_equal(layer->weight.k, 32);
 	assert_float_equal(layer->globals[1], 0.5, 0);
 	assert_float_equal(layer->input_global, 0.25, 0);
-	assert_int_equal(nib_file_layer_problem_count(file), 2);
-	problem = nib_file_layer_problem_at(file, 0);
+	assert_int_equal(nib_file_layer_defect_count(file), 2);
+	problem = nib_file_layer_defect_at(file, 0);
 	assert_string_equal(problem->name, "across.down_proj");
 	assert_string_equal(problem->reason,
 			    "the tensor of codes is U8 [2, 16, 8], packed "
 			    "along the second last size, which nibblas.transformers "
 			    "runs: must be [batch, rows, "
 			    "k / 2]");
-	problem = nib_file_layer_problem_at(file, 1);
+	problem = nib_file_layer_defect_at(file, 1);
 	assert_string_equal(problem->name, "gone.up");
 	assert_string_equal(problem->reason, "the tensor of codes is missing");
 	close_parts(file, &image);
@@ -612,7 +612,7 @@ static void reads_awq(void **state)
 
 		assert_int_equal(nib_file_layer_count(file), !cases[i].reason);
 		if (cases[i].reason)
-			assert_string_equal(nib_file_layer_problem_at(file, 0)->reason,
+			assert_string_equal(nib_file_layer_defect_at(file, 0)->reason,
 					    cases[i].reason);
 		else
 			assert_ptr_equal(nib_file_layer_at(file, 0)->pre_quant_scale,
@@ -635,13 +635,13 @@ static void refuses_layers_with_more_than_a_weight(void **state)
 		    {extras[i], "F16", "32", 64, NULL},
 		    {NULL, NULL, NULL, 0, NULL},
 		};
-		const struct nib_layer_problem *problem;
+		const struct nib_layer_defect *problem;
 		struct test_image image;
 		struct nib_file *file = open_parts(parts, &image);
 
 		assert_int_equal(nib_file_layer_count(file), 0);
-		assert_int_equal(nib_file_layer_problem_count(file), 1);
-		problem = nib_file_layer_problem_at(file, 0);
+		assert_int_equal(nib_file_layer_defect_count(file), 1);
+		problem = nib_file_layer_defect_at(file, 0);
 		assert_string_equal(problem->name, "m");
 		if (!strstr(problem->reason, extras[i] + 2))
 			fail_msg("%s: '%s'", extras[i], problem->reason);

@@ -77,7 +77,7 @@ static void check_model(const struct nib_file *file)
 	assert_non_null(t);
 	assert_int_equal(t->shard, 0);
 	assert_int_equal(nib_file_find(file, "m.weight_scale")->shard, 1);
-	assert_int_equal(nib_file_layer_problem_count(file), 0);
+	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	assert_int_equal(nib_file_layer_count(file), 1);
 	assert_non_null(layer);
 	assert_float_equal(layer->global, 0.5, 0);
@@ -159,7 +159,7 @@ static void refuses_a_wrong_index(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct test_folder folder = make_model(cases[i].index);
 
-		check_refused(folder.path, NIB_BAD_FILE, cases[i].says);
+		check_refused(folder.path, NIB_STATUS_BAD_FILE, cases[i].says);
 		test_folder_remove(&folder);
 	}
 }
@@ -174,15 +174,15 @@ static void refuses_missing_and_broken_shards(void **state)
 
 	(void)state;
 	assert_int_equal(remove(test_path(&folder, B)), 0);
-	check_refused(folder.path, NIB_IO, missing);
+	check_refused(folder.path, NIB_STATUS_IO, missing);
 	test_write_file(test_path(&folder, B), "x", 1);
-	check_refused(folder.path, NIB_BAD_FILE, broken);
+	check_refused(folder.path, NIB_STATUS_BAD_FILE, broken);
 	put(&folder, B,
 	    "{\"norm\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
 	    "\"m.weight_scale\":{\"dtype\":\"U8\",\"shape\":[0],"
 	    "\"data_offsets\":[1,1]}}",
 	    NULL, 1);
-	check_refused(folder.path, NIB_BAD_FILE, twice);
+	check_refused(folder.path, NIB_STATUS_BAD_FILE, twice);
 	test_folder_remove(&folder);
 }
 
@@ -194,7 +194,7 @@ static int64_t count_tensors(const struct test_folder *folder, const char *says)
 	int64_t n;
 
 	if (nib_file_open(folder->path, &file, &err)) {
-		assert_int_equal(err.status, NIB_BAD_FILE);
+		assert_int_equal(err.status, NIB_STATUS_BAD_FILE);
 		if (!says || !strstr(err.message, says))
 			fail_msg("'%s'", err.message);
 		return -1;
@@ -255,7 +255,8 @@ static void survives_failed_allocations(void **state)
 		status = nib_file_open(folder.path, &file, &err);
 		nib_file_close(file);
 		failed = test_alloc_stop();
-		assert_int_equal(status, failed ? NIB_OUT_OF_MEMORY : NIB_OK);
+		assert_int_equal(status,
+				 failed ? NIB_STATUS_OUT_OF_MEMORY : NIB_STATUS_OK);
 		assert_int_equal(test_alloc_live(), before);
 	}
 	/* The folder, two shards with their parts, what joins them. */

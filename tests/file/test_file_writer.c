@@ -37,8 +37,10 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 		const char *key, *value;
 
 		assert_int_equal(
-		    nib_writer_metadata(writer, "k\"\n\\", "\xC3\xA9\t", &err), NIB_OK);
-		assert_int_equal(nib_writer_metadata(writer, "a", "", &err), NIB_OK);
+		    nib_writer_metadata(writer, "k\"\n\\", "\xC3\xA9\t", &err),
+		    NIB_STATUS_OK);
+		assert_int_equal(nib_writer_metadata(writer, "a", "", &err),
+				 NIB_STATUS_OK);
 		test_declare(writer, "odd", "U8", 1, odd);
 		test_declare(writer, "many \"\x01", "F32", 2, many);
 		test_declare(writer, "half", "BF16", 1, one);
@@ -49,11 +51,11 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 
 			n = n < pieces[i] ? n : pieces[i];
 			assert_int_equal(nib_writer_write(writer, data + at, n, &err),
-					 NIB_OK);
+					 NIB_STATUS_OK);
 			assert_int_equal(nib_writer_write(writer, NULL, 0, &err),
-					 NIB_OK);
+					 NIB_STATUS_OK);
 		}
-		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
+		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
 		assert_int_equal(test_folder_count(&folder), 1);
 
 		file = test_file_open(path);
@@ -95,7 +97,8 @@ static void writes_an_empty_file(void **state)
 	struct nib_file *file;
 
 	(void)state;
-	assert_int_equal(nib_writer_commit(test_writer_open(path), &err), NIB_OK);
+	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
+			 NIB_STATUS_OK);
 	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), 0);
 	nib_file_close(file);
@@ -110,8 +113,9 @@ static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
 	const char *path = test_path(&folder, "x");
 	struct nib_writer *writer = test_writer_open(path);
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 w = test_nvfp4_new(&rng, rows, k, 1, layout, TEST_SCALES_ANY,
-					     gap, layout == NIB_LINEAR ? gap : 0);
+	struct test_nvfp4 w =
+	    test_nvfp4_new(&rng, rows, k, 1, layout, TEST_SCALES_ANY, gap,
+			   layout == NIB_SCALE_LAYOUT_LINEAR ? gap : 0);
 	const int64_t stride =
 	    w.view.row_stride_bytes ? w.view.row_stride_bytes : k / 2;
 	const int64_t scale_stride =
@@ -123,10 +127,10 @@ static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
 
 	assert_int_equal(nib_writer_declare_layer(writer, format, "a.b", rows, k,
 						  input_global != 0, &err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	if (nib_writer_write_layer(writer, format, &w.view, 0.375F, input_global, &err))
 		fail_msg("%s", err.message);
-	assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
+	assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
 	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), input_global != 0 ? 4 : 3);
 	assert_int_equal(nib_file_layer_count(file), 1);
@@ -143,7 +147,7 @@ static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
 				    (const uint8_t *)w.view.codes + r * stride,
 				    (size_t)(k / 2));
 		for (int64_t g = 0; g < k / 16; g++) {
-			int64_t at = layout == NIB_LINEAR
+			int64_t at = layout == NIB_SCALE_LAYOUT_LINEAR
 					 ? r * scale_stride + g
 					 : (r / 128 * tiles + g / 4) * 512 +
 					       r % 32 * 16 + r % 128 / 32 * 4 + g % 4;
@@ -168,11 +172,14 @@ static void writes_layers_of_any_layout(void **state)
 			for (int i = 0; i < 4; i++) {
 				enum nib_checkpoint f = (enum nib_checkpoint)format;
 
-				round_trip(f, rows[r], ks[i], NIB_LINEAR, 0, 0);
-				round_trip(f, rows[r], ks[i], NIB_LINEAR, 5, 0.25F);
-				round_trip(f, rows[r], ks[i], NIB_TILED_128X4, 0,
-					   0.25F);
-				round_trip(f, rows[r], ks[i], NIB_TILED_128X4, 8, 0);
+				round_trip(f, rows[r], ks[i], NIB_SCALE_LAYOUT_LINEAR,
+					   0, 0);
+				round_trip(f, rows[r], ks[i], NIB_SCALE_LAYOUT_LINEAR,
+					   5, 0.25F);
+				round_trip(f, rows[r], ks[i],
+					   NIB_SCALE_LAYOUT_TILED_128X4, 0, 0.25F);
+				round_trip(f, rows[r], ks[i],
+					   NIB_SCALE_LAYOUT_TILED_128X4, 8, 0);
 			}
 		}
 	}
@@ -185,8 +192,8 @@ static void writes_scales_that_a_thread_flushes(void **state)
 	struct test_folder folder = test_folder_new();
 	const char *path = test_path(&folder, "x.safetensors");
 	struct rng rng = rng_new(test_seed());
-	struct test_nvfp4 w =
-	    test_nvfp4_new(&rng, 16, 32, 1, NIB_LINEAR, TEST_SCALES_ANY, 0, 0);
+	struct test_nvfp4 w = test_nvfp4_new(&rng, 16, 32, 1, NIB_SCALE_LAYOUT_LINEAR,
+					     TEST_SCALES_ANY, 0, 0);
 
 	(void)state;
 	for (int format = 0; format < 2; format++) {
@@ -198,13 +205,13 @@ static void writes_scales_that_a_thread_flushes(void **state)
 
 		assert_int_equal(
 		    nib_writer_declare_layer(writer, kind, "x", 16, 32, 0, &err),
-		    NIB_OK);
+		    NIB_STATUS_OK);
 		test_mode_set(MODE_FLUSH);
 		assert_int_equal(
 		    nib_writer_write_layer(writer, kind, &w.view, *value, 0, &err),
-		    NIB_OK);
+		    NIB_STATUS_OK);
 		test_mode_set(0);
-		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
+		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
 		file = test_file_open(path);
 		assert_memory_equal(&nib_file_find_layer(file, "x")->global, value, 4);
 		nib_file_close(file);
@@ -232,8 +239,7 @@ static void writes_the_names_of_the_formats(void **state)
 	     1},
 	};
 	unsigned char codes[16] = {0}, scales[2] = {1, 2};
-	const struct nib_nvfp4 w = {
-	    .codes = codes, .scales = scales, .rows = 2, .k = 16};
+	const struct nib_fp4 w = {.codes = codes, .scales = scales, .rows = 2, .k = 16};
 
 	(void)state;
 	for (int f = 0; f < 2; f++) {
@@ -245,11 +251,11 @@ static void writes_the_names_of_the_formats(void **state)
 
 		assert_int_equal(nib_writer_declare_layer(writer, formats[f].format,
 							  "x", 2, 16, 1, &err),
-				 NIB_OK);
+				 NIB_STATUS_OK);
 		assert_int_equal(nib_writer_write_layer(writer, formats[f].format, &w,
 							0.25F, 0.5F, &err),
-				 NIB_OK);
-		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
+				 NIB_STATUS_OK);
+		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
 		file = test_file_open(path);
 		for (int i = 0; i < 4; i++) {
 			const struct nib_file_tensor *t =
@@ -272,7 +278,7 @@ static void writes_the_names_of_the_formats(void **state)
 #define REFUSED(call, says)                                                            \
 	do {                                                                           \
 		err.message[0] = '\0';                                                 \
-		assert_int_equal(call, NIB_BAD_ARGUMENT);                              \
+		assert_int_equal(call, NIB_STATUS_BAD_ARGUMENT);                       \
 		if (!strstr(err.message, says))                                        \
 			fail_msg("'%s', wanted '%s'", err.message, says);              \
 	} while (0)
@@ -281,14 +287,14 @@ static void writes_the_names_of_the_formats(void **state)
 static void writes_stacks(void **state)
 {
 	unsigned char codes[3 * 20], scales[3 * 5];
-	const struct nib_nvfp4 w = {.codes = codes,
-				    .scales = scales,
-				    .rows = 2,
-				    .k = 16,
-				    .batch = 3,
-				    .batch_stride_bytes = 20,
-				    .scale_batch_stride_bytes = 5};
-	struct nib_nvfp4 two = w;
+	const struct nib_fp4 w = {.codes = codes,
+				  .scales = scales,
+				  .rows = 2,
+				  .k = 16,
+				  .batch = 3,
+				  .batch_stride_bytes = 20,
+				  .scale_batch_stride_bytes = 5};
+	struct nib_fp4 two = w;
 
 	(void)state;
 	two.batch = 2;
@@ -307,13 +313,13 @@ static void writes_stacks(void **state)
 
 		assert_int_equal(
 		    nib_writer_declare_stack(writer, format, "x", 3, 2, 16, 1, &err),
-		    NIB_OK);
+		    NIB_STATUS_OK);
 		REFUSED(nib_writer_write_layer(writer, format, &two, 1, 1, &err),
 			"weight.batch = 2: 'x.weight");
 		assert_int_equal(
 		    nib_writer_write_layer(writer, format, &w, 0.25F, 0.5F, &err),
-		    NIB_OK);
-		assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
+		    NIB_STATUS_OK);
+		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
 		file = test_file_open(path);
 		layer = nib_file_find_layer(file, "x");
 		assert_int_equal(layer->weight.batch, 3);
@@ -336,9 +342,8 @@ static void mixes_layers_and_tensors(void **state)
 	const char *path = test_path(&folder, "x");
 	struct nib_writer *writer = test_writer_open(path);
 	unsigned char codes[24], scales[3] = {1, 2, 3};
-	const struct nib_nvfp4 w = {
-	    .codes = codes, .scales = scales, .rows = 3, .k = 16};
-	const struct nib_nvfp4 no_rows = {.k = 16};
+	const struct nib_fp4 w = {.codes = codes, .scales = scales, .rows = 3, .k = 16};
+	const struct nib_fp4 no_rows = {.k = 16};
 	struct nib_error err;
 	struct nib_file *file;
 
@@ -348,24 +353,24 @@ static void mixes_layers_and_tensors(void **state)
 	test_declare(writer, "empty", "U8", 1, empty);
 	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT,
 						  "none", 0, 16, 0, &err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "x",
 						  3, 16, 1, &err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	test_declare(writer, "after", "U8", 1, shape);
 	/* Not yet its turn. */
 	assert_int_equal(
 	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &w, 1, 1, &err),
-	    NIB_BAD_ARGUMENT);
-	assert_int_equal(nib_writer_write(writer, "12345", 5, &err), NIB_OK);
+	    NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_writer_write(writer, "12345", 5, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT,
 						&no_rows, 1, 0, &err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	assert_int_equal(
 	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &w, 2, 3, &err),
-	    NIB_OK);
-	assert_int_equal(nib_writer_write(writer, "67890", 5, &err), NIB_OK);
-	assert_int_equal(nib_writer_commit(writer, &err), NIB_OK);
+	    NIB_STATUS_OK);
+	assert_int_equal(nib_writer_write(writer, "67890", 5, &err), NIB_STATUS_OK);
+	assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
 	file = test_file_open(path);
 	assert_int_equal(nib_file_layer_count(file), 2);
 	assert_true(nib_file_find_layer(file, "x")->input_global == 3);
@@ -388,7 +393,7 @@ static void refuses_bad_declarations(void **state)
 
 	(void)state;
 	test_declare(w, "a", "U8", 1, one);
-	assert_int_equal(nib_writer_metadata(w, "k", "v", &err), NIB_OK);
+	assert_int_equal(nib_writer_metadata(w, "k", "v", &err), NIB_STATUS_OK);
 	REFUSED(nib_writer_declare(w, "a", "F32", 1, one, &err), "before");
 	REFUSED(nib_writer_declare(w, NULL, "F32", 1, one, &err), "name");
 	REFUSED(nib_writer_declare(w, "\xFF", "F32", 1, one, &err), "UTF-8");
@@ -427,9 +432,9 @@ static void refuses_bad_layers(void **state)
 	struct test_folder folder = test_folder_new();
 	struct nib_writer *w = test_writer_open(test_path(&folder, "x"));
 	unsigned char codes[16] = {0}, scales[2] = {1, 2};
-	const struct nib_nvfp4 good = {
+	const struct nib_fp4 good = {
 	    .codes = codes, .scales = scales, .rows = 2, .k = 16};
-	struct nib_nvfp4 v;
+	struct nib_fp4 v;
 	struct nib_error err;
 
 	(void)state;
@@ -456,7 +461,7 @@ static void refuses_bad_layers(void **state)
 	w = test_writer_open(test_path(&folder, "x"));
 	assert_int_equal(nib_writer_declare_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
 						  "x", 2, 16, 1, &err),
-			 NIB_OK);
+			 NIB_STATUS_OK);
 	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, &good,
 				       1e-40F, 1, &err),
 		"this format stores 1 / global");
@@ -466,7 +471,8 @@ static void refuses_bad_layers(void **state)
 	nib_writer_discard(w);
 
 	w = test_writer_open(test_path(&folder, "x"));
-	assert_int_equal(nib_writer_declare_layer(w, m, "x", 2, 16, 0, &err), NIB_OK);
+	assert_int_equal(nib_writer_declare_layer(w, m, "x", 2, 16, 0, &err),
+			 NIB_STATUS_OK);
 	REFUSED(nib_writer_write_layer(w, bad, &good, 1, 0, &err), "format");
 	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, &good, 1,
 				       0, &err),
@@ -499,15 +505,17 @@ static void refuses_bad_layers(void **state)
 	v = good, v.scale_layout = (enum nib_scale_layout)7;
 	REFUSED(nib_writer_write_layer(w, m, &v, 1, 0, &err), "scale_layout");
 	scales[1] = 0x81;
-	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err), NIB_BAD_DATA);
+	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err),
+			 NIB_STATUS_BAD_DATA);
 	assert_non_null(strstr(err.message, "(1, 0) is 0x81"));
 	scales[1] = 1;
 	/* All of these left the writer as it was. */
-	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err), NIB_OK);
+	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err),
+			 NIB_STATUS_OK);
 	REFUSED(nib_writer_write_layer(w, m, &good, 1, 0, &err), "no layer");
 	REFUSED(nib_writer_declare_layer(w, m, "y", 2, 16, 0, &err),
 		"after the first write");
-	assert_int_equal(nib_writer_commit(w, &err), NIB_OK);
+	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_OK);
 	test_folder_remove(&folder);
 }
 
@@ -528,7 +536,7 @@ static void refuses_more_or_fewer_bytes_than_declared(void **state)
 	REFUSED(nib_writer_write(w, "12345678901234567", 17, &err), "only 16");
 	REFUSED(nib_writer_write(w, NULL, 1, &err), "bytes = NULL");
 	REFUSED(nib_writer_write(NULL, "1", 1, &err), "writer");
-	assert_int_equal(nib_writer_write(w, "12345678", 8, &err), NIB_OK);
+	assert_int_equal(nib_writer_write(w, "12345678", 8, &err), NIB_STATUS_OK);
 	REFUSED(nib_writer_write(w, "123456789", 9, &err), "only 8");
 	REFUSED(nib_writer_declare(w, "c", "U8", 1, eight, &err),
 		"after the first write");

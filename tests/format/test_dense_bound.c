@@ -48,8 +48,10 @@ static void make(struct fixture *f, int64_t m, int64_t n, int64_t k,
 		 enum nib_dtype dtype)
 {
 	f->x = test_dense_new(x_dtype, m, k, 1, 0);
-	f->b = test_nvfp4_new(&rng, n, k, 1, NIB_TILED_128X4, TEST_SCALES_MIDDLE, 0, 0);
-	f->b2 = test_nvfp4_new(&rng, n, k, 1, NIB_LINEAR, TEST_SCALES_MIDDLE, 0, 0);
+	f->b = test_nvfp4_new(&rng, n, k, 1, NIB_SCALE_LAYOUT_TILED_128X4,
+			      TEST_SCALES_MIDDLE, 0, 0);
+	f->b2 = test_nvfp4_new(&rng, n, k, 1, NIB_SCALE_LAYOUT_LINEAR,
+			       TEST_SCALES_MIDDLE, 0, 0);
 	f->c = test_dense_new(dtype, m, n, 1, 0);
 	f->alpha = f->alpha2 = 1;
 	f->problem = (struct nib_problem){
@@ -81,7 +83,7 @@ static void set_x(const struct fixture *f, int64_t row, int64_t i, double x)
 static void set_w(const struct fixture *f, int64_t i, int code, uint8_t scale)
 {
 	sums_set(&f->b.view, 0, i, code);
-	*nib_nvfp4_scale(&f->b.view, 0, 0, i / NIB_BLOCK) = scale;
+	*nib_fp4_scale(&f->b.view, 0, 0, i / NIB_NVFP4_BLOCK) = scale;
 }
 
 /* Code 2 is 1, and so is this scale. */
@@ -96,23 +98,23 @@ struct values {
 };
 
 static const struct values *values_of(const struct nib_problem *p, int64_t row,
-				      const struct nib_nvfp4 *b, int64_t col)
+				      const struct nib_fp4 *b, int64_t col)
 {
 	static struct values v;
-	int8_t codes[NIB_BLOCK];
+	int8_t codes[NIB_NVFP4_BLOCK];
 
 	v.k = b->k;
 	for (int64_t i = 0; i < b->k; i++) {
 		v.x[i] = nib_dense_get(&p->x, 0, row, i);
 		v.code[i] = (float)nib_e2m1_twice[sums_code(b, col, i)] * 0.5f;
 		v.scale[i] =
-		    nib_e4m3_to_float(*nib_nvfp4_scale(b, 0, col, i / NIB_BLOCK));
+		    nib_e4m3_to_float(*nib_fp4_scale(b, 0, col, i / NIB_NVFP4_BLOCK));
 		v.w[i] = v.code[i] * v.scale[i];
 	}
 	for (int64_t g = 0; p->activations == INT8 && g < b->k; g += 16) {
 		const float scale = nib_int8_block(codes, v.x + g);
 
-		for (int i = 0; i < NIB_BLOCK; i++)
+		for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 			v.x[g + i] = (float)codes[i] * scale;
 	}
 	return &v;
@@ -163,10 +165,10 @@ static float in_flushed_blocks(const struct values *v)
 {
 	float sum = 0;
 
-	for (int64_t g = 0; g < v->k; g += NIB_BLOCK) {
+	for (int64_t g = 0; g < v->k; g += NIB_NVFP4_BLOCK) {
 		float dot = 0;
 
-		for (int64_t i = g; i < g + NIB_BLOCK; i++)
+		for (int64_t i = g; i < g + NIB_NVFP4_BLOCK; i++)
 			dot = flush(fmaf(flush(v->x[i]), v->code[i], dot));
 		sum = fmaf(dot, v->scale[g], sum);
 	}
@@ -178,10 +180,10 @@ static float in_blocks(const struct values *v)
 {
 	float sum = 0;
 
-	for (int64_t g = 0; g < v->k; g += NIB_BLOCK) {
+	for (int64_t g = 0; g < v->k; g += NIB_NVFP4_BLOCK) {
 		double block = 0;
 
-		for (int64_t i = g; i < g + NIB_BLOCK; i++)
+		for (int64_t i = g; i < g + NIB_NVFP4_BLOCK; i++)
 			block += (double)v->x[i] * (double)v->w[i];
 		sum += (float)block;
 	}
@@ -298,7 +300,7 @@ static void multiply(const struct fixture *f, enum nib_op op, model *sum)
 		const int64_t row = j / p->c.cols, col = j % p->c.cols;
 		float c = sum(values_of(p, row, &p->b, col)) * f->alpha;
 
-		if (op == NIB_DUAL_GEMM)
+		if (op == NIB_OP_DUAL_GEMM)
 			c = silu(c) * (sum(values_of(p, row, &p->b2, col)) * f->alpha2);
 		nib_dense_set_bits(&p->c, 0, row, col,
 				   nib_fp64_to_dtype((double)c, p->c.dtype));
@@ -354,7 +356,7 @@ static double random_x(enum nib_dtype dtype, int kind)
 			   ? 0
 			   : ldexp(normal, (int)rng_below(&rng, 26) - 12);
 	case 3:
-		return normal * (dtype == NIB_FP16 ? 0x1p-20 : 0x1p-129);
+		return normal * (dtype == NIB_DTYPE_FP16 ? 0x1p-20 : 0x1p-129);
 	default:
 		return normal;
 	}
@@ -379,20 +381,20 @@ static void random_data_is_inside(void **state)
 {
 	static const int64_t ks[] = {16, 48, 240, 2048};
 	static const struct how hows[] = {
-	    {DENSE, NIB_FP32, BLOCKS, in_order, "fp32 in order"},
-	    {DENSE, NIB_FP32, BLOCKS, in_lanes, "fp32 in lanes"},
-	    {DENSE, NIB_FP16, BLOCKS, in_lanes, "fp16 in lanes"},
-	    {DENSE, NIB_BF16, BLOCKS, in_order, "bf16 in order"},
-	    {DENSE, NIB_BF16, BLOCKS, in_flushed_pairs, "bf16, flushed"},
-	    {DENSE, NIB_BF16, BLOCKS, in_flushed_blocks, "bf16 blocks, flushed"},
-	    {DENSE, NIB_FP16, TENSOR, in_fp16_tensor, "fp16 tensor"},
-	    {DENSE, NIB_FP16, TENSOR, in_fp16_tensor_blocks, "fp16 blocks"},
-	    {DENSE, NIB_BF16, TENSOR, in_bf16_tensor_blocks, "bf16 blocks"},
-	    {DENSE, NIB_BF16, TENSOR, in_bf16_tensor, "bf16 tensor"},
-	    {DENSE, NIB_BF16, TENSOR, in_scaled_bf16_tensor, "bf16 scaled"},
-	    {INT8, NIB_FP32, BLOCKS, in_blocks, "int8 of fp32"},
-	    {INT8, NIB_FP16, BLOCKS, in_blocks, "int8 of fp16"},
-	    {INT8, NIB_BF16, BLOCKS, in_blocks, "int8 of bf16"},
+	    {DENSE, NIB_DTYPE_FP32, BLOCKS, in_order, "fp32 in order"},
+	    {DENSE, NIB_DTYPE_FP32, BLOCKS, in_lanes, "fp32 in lanes"},
+	    {DENSE, NIB_DTYPE_FP16, BLOCKS, in_lanes, "fp16 in lanes"},
+	    {DENSE, NIB_DTYPE_BF16, BLOCKS, in_order, "bf16 in order"},
+	    {DENSE, NIB_DTYPE_BF16, BLOCKS, in_flushed_pairs, "bf16, flushed"},
+	    {DENSE, NIB_DTYPE_BF16, BLOCKS, in_flushed_blocks, "bf16 blocks, flushed"},
+	    {DENSE, NIB_DTYPE_FP16, TENSOR, in_fp16_tensor, "fp16 tensor"},
+	    {DENSE, NIB_DTYPE_FP16, TENSOR, in_fp16_tensor_blocks, "fp16 blocks"},
+	    {DENSE, NIB_DTYPE_BF16, TENSOR, in_bf16_tensor_blocks, "bf16 blocks"},
+	    {DENSE, NIB_DTYPE_BF16, TENSOR, in_bf16_tensor, "bf16 tensor"},
+	    {DENSE, NIB_DTYPE_BF16, TENSOR, in_scaled_bf16_tensor, "bf16 scaled"},
+	    {INT8, NIB_DTYPE_FP32, BLOCKS, in_blocks, "int8 of fp32"},
+	    {INT8, NIB_DTYPE_FP16, BLOCKS, in_blocks, "int8 of fp16"},
+	    {INT8, NIB_DTYPE_BF16, BLOCKS, in_blocks, "int8 of bf16"},
 	};
 
 	(void)state;
@@ -410,11 +412,11 @@ static void random_data_is_inside(void **state)
 			fill(&f, j / 4 % 4);
 			f.alpha = (float)rng_normal(&rng);
 			f.alpha2 = ldexpf(f.alpha, (int)rng_below(&rng, 40));
-			fraction = fraction_of(&f, NIB_GEMM, h->sum, h->arithmetic);
+			fraction = fraction_of(&f, NIB_OP_GEMM, h->sum, h->arithmetic);
 			/* The rounding to 16 bits would hide the rest. */
 			if (j < 16)
 				worst = fmax(worst, fraction);
-			fraction_of(&f, NIB_DUAL_GEMM, h->sum, h->arithmetic);
+			fraction_of(&f, NIB_OP_DUAL_GEMM, h->sum, h->arithmetic);
 			drop(&f);
 		}
 		printf("%s: %.3f of the bound\n", h->name, worst);
@@ -431,17 +433,17 @@ static void cpu_bound_is_close(void **state)
 	double fraction;
 
 	(void)state;
-	make(&f, 1, 1, 4096, DENSE, NIB_FP32, NIB_FP32);
+	make(&f, 1, 1, 4096, DENSE, NIB_DTYPE_FP32, NIB_DTYPE_FP32);
 	for (int64_t i = 0; i < 4096; i++) {
 		set_x(&f, 0, i, i ? U : 1);
 		set_w(&f, i, ONE);
 	}
-	fraction = fraction_of(&f, NIB_GEMM, in_order, BLOCKS);
+	fraction = fraction_of(&f, NIB_OP_GEMM, in_order, BLOCKS);
 	printf("fp32 in order, chosen: %.4f of the bound\n", fraction);
 	assert_true(fraction > 0.99);
 	/* Lost twice, as by a sum that is cut off instead: outside. */
 	nib_dense_set_bits(&f.c.view, 0, 0, 0, nib_fp32_bits(1 - 32 * 0x1p-24f));
-	assert_int_equal(check(&f, NIB_GEMM, BLOCKS).failed, 1);
+	assert_int_equal(check(&f, NIB_OP_GEMM, BLOCKS).failed, 1);
 	drop(&f);
 }
 
@@ -452,18 +454,18 @@ static void int8_bound_is_close(void **state)
 	double fraction;
 
 	(void)state;
-	make(&f, 1, 1, MAX_K, INT8, NIB_FP32, NIB_FP32);
+	make(&f, 1, 1, MAX_K, INT8, NIB_DTYPE_FP32, NIB_DTYPE_FP32);
 	for (int64_t i = 0; i < MAX_K; i++) {
 		set_x(&f, 0, i, i % 16 ? 0 : 127 * U);
 		set_w(&f, i, ONE);
 	}
 	set_x(&f, 0, 0, 127);
 	set_x(&f, 0, 1, 1);
-	fraction = fraction_of(&f, NIB_GEMM, in_blocks, BLOCKS);
+	fraction = fraction_of(&f, NIB_OP_GEMM, in_blocks, BLOCKS);
 	printf("int8, chosen: %.4f of the bound\n", fraction);
 	assert_true(fraction > 0.98);
 	nib_dense_set_bits(&f.c.view, 0, 0, 0, nib_fp32_bits(128 - 0x1p-10f));
-	assert_int_equal(check(&f, NIB_GEMM, BLOCKS).failed, 1);
+	assert_int_equal(check(&f, NIB_OP_GEMM, BLOCKS).failed, 1);
 	drop(&f);
 }
 
@@ -474,37 +476,37 @@ static void flushing_is_close(void **state)
 	double fraction;
 
 	(void)state;
-	make(&f, 1, 1, 4096, DENSE, NIB_BF16, NIB_FP32);
+	make(&f, 1, 1, 4096, DENSE, NIB_DTYPE_BF16, NIB_DTYPE_FP32);
 	for (int64_t i = 0; i < 4096; i++) {
 		set_x(&f, 0, i, 127 * 0x1p-133);
 		set_w(&f, i, 7, NIB_E4M3_MAX);
 	}
-	fraction = fraction_of(&f, NIB_GEMM, in_flushed_pairs, BLOCKS);
+	fraction = fraction_of(&f, NIB_OP_GEMM, in_flushed_pairs, BLOCKS);
 	printf("subnormal x, flushed: %.4f of the bound\n", fraction);
 	assert_true(fraction > 0.84);
-	fraction_of(&f, NIB_GEMM, in_order, BLOCKS);
+	fraction_of(&f, NIB_OP_GEMM, in_order, BLOCKS);
 	/* Normal x have no such excuse. */
 	for (int64_t i = 0; i < 4096; i++)
 		set_x(&f, 0, i, 0x1p-126);
 	nib_dense_set_bits(&f.c.view, 0, 0, 0, 0);
-	assert_int_equal(check(&f, NIB_GEMM, BLOCKS).failed, 1);
+	assert_int_equal(check(&f, NIB_OP_GEMM, BLOCKS).failed, 1);
 	/* But products and sums below 2^-126 have. */
 	for (int64_t i = 0; i < 4096; i++) {
 		set_x(&f, 0, i, i & 1 ? -0x1.FEp-126 : 0x1.FEp-126);
 		set_w(&f, i, 1, NIB_E4M3_ONE);
 	}
-	multiply(&f, NIB_GEMM, in_flushed_pairs);
-	fraction = fraction_of(&f, NIB_GEMM, in_flushed_pairs, BLOCKS);
+	multiply(&f, NIB_OP_GEMM, in_flushed_pairs);
+	fraction = fraction_of(&f, NIB_OP_GEMM, in_flushed_pairs, BLOCKS);
 	assert_true(fraction <= 1);
 	for (int64_t i = 0; i < 4096; i++)
 		set_x(&f, 0, i, 0x1.FEp-126);
-	fraction = fraction_of(&f, NIB_GEMM, in_flushed_pairs, BLOCKS);
+	fraction = fraction_of(&f, NIB_OP_GEMM, in_flushed_pairs, BLOCKS);
 	printf("subnormal sums, flushed: %.4f of the bound\n", fraction);
 	assert_true(fraction > 0.3);
 	/* A large scale that comes after them. */
 	for (int64_t i = 0; i < 4096; i++)
 		set_w(&f, i, 1, NIB_E4M3_MAX);
-	fraction = fraction_of(&f, NIB_GEMM, in_flushed_blocks, BLOCKS);
+	fraction = fraction_of(&f, NIB_OP_GEMM, in_flushed_blocks, BLOCKS);
 	printf("subnormal blocks, flushed: %.4f of the bound\n", fraction);
 	assert_true(fraction > 0.98);
 	drop(&f);
@@ -523,13 +525,14 @@ static void tensor_bound_is_close(void **state)
 		struct fixture f;
 		double fraction;
 
-		make(&f, 1, 1, MAX_K, DENSE, i ? NIB_BF16 : NIB_FP16, NIB_FP32);
+		make(&f, 1, 1, MAX_K, DENSE, i ? NIB_DTYPE_BF16 : NIB_DTYPE_FP16,
+		     NIB_DTYPE_FP32);
 		for (int64_t j = 0; j < MAX_K; j++) {
 			set_x(&f, 0, j, j < 16 ? 0 : last[i] * (j % 16 ? 1 : 4));
 			set_w(&f, j, ONE);
 		}
 		set_x(&f, 0, 0, 0x1p15);
-		fraction = fraction_of(&f, NIB_GEMM,
+		fraction = fraction_of(&f, NIB_OP_GEMM,
 				       i ? in_bf16_tensor : in_fp16_tensor, TENSOR);
 		printf("tensor, chosen: %.4f of the bound\n", fraction);
 		assert_true(fraction > 0.97);
@@ -548,14 +551,14 @@ static void zeros_cut_off_what_the_bound_allows(void **state)
 	struct fixture f;
 
 	(void)state;
-	make(&f, 1, 1, MAX_K, DENSE, NIB_FP16, NIB_FP32);
+	make(&f, 1, 1, MAX_K, DENSE, NIB_DTYPE_FP16, NIB_DTYPE_FP32);
 	for (int64_t j = 0; j < MAX_K; j++) {
 		set_x(&f, 0, j, j % 16 ? 0x1.FFCp-13 : 0x1p15);
 		set_w(&f, j, j % 16 ? 2 : 0, 0x08); /* 2^-6 */
 	}
-	multiply(&f, NIB_GEMM, in_fp16_tensor);
+	multiply(&f, NIB_OP_GEMM, in_fp16_tensor);
 	assert_int_equal(nib_dense_get_bits(&f.c.view, 0, 0, 0), 0);
-	r = check(&f, NIB_GEMM, TENSOR);
+	r = check(&f, NIB_OP_GEMM, TENSOR);
 	assert_int_equal(r.failed, 0);
 	printf("zeros that decide: %.4f of the bound\n", r.worst_fraction);
 	assert_true(r.worst_fraction > 0.9);
@@ -570,8 +573,8 @@ static void zeros_cut_off_what_the_bound_allows(void **state)
 		set_x(&f, 0, j, 0x1p10);
 		set_w(&f, j, 0, NIB_E4M3_MAX);
 	}
-	multiply(&f, NIB_GEMM, in_fp16_tensor_blocks);
-	r = check(&f, NIB_GEMM, TENSOR);
+	multiply(&f, NIB_OP_GEMM, in_fp16_tensor_blocks);
+	r = check(&f, NIB_OP_GEMM, TENSOR);
 	printf("zeros in blocks: %.4f of the bound\n", r.worst_fraction);
 	assert_int_equal(r.failed, 0);
 	assert_true(r.worst_fraction > 0.2);
@@ -600,10 +603,10 @@ static bool is_about(double x, double want)
 
 static void slack_is_the_formula(void **state)
 {
-	const struct nib_dense_rule cpu = {DENSE, NIB_FP32, BLOCKS};
-	const struct nib_dense_rule int8 = {INT8, NIB_FP32, BLOCKS};
-	const struct nib_dense_rule fp16 = {DENSE, NIB_FP16, TENSOR};
-	const struct nib_dense_rule bf16 = {DENSE, NIB_BF16, TENSOR};
+	const struct nib_dense_rule cpu = {DENSE, NIB_DTYPE_FP32, BLOCKS};
+	const struct nib_dense_rule int8 = {INT8, NIB_DTYPE_FP32, BLOCKS};
+	const struct nib_dense_rule fp16 = {DENSE, NIB_DTYPE_FP16, TENSOR};
+	const struct nib_dense_rule bf16 = {DENSE, NIB_DTYPE_BF16, TENSOR};
 	struct nib_exact_wide s = one();
 	struct nib_expected e;
 
@@ -644,9 +647,9 @@ static void slack_is_the_formula(void **state)
 
 static void overflow_on_the_way_excuses_all(void **state)
 {
-	const struct nib_dense_rule cpu = {DENSE, NIB_FP32, BLOCKS};
-	const struct nib_dense_rule int8 = {INT8, NIB_FP32, BLOCKS};
-	const struct nib_dense_rule bf16 = {DENSE, NIB_BF16, TENSOR};
+	const struct nib_dense_rule cpu = {DENSE, NIB_DTYPE_FP32, BLOCKS};
+	const struct nib_dense_rule int8 = {INT8, NIB_DTYPE_FP32, BLOCKS};
+	const struct nib_dense_rule bf16 = {DENSE, NIB_DTYPE_BF16, TENSOR};
 	struct nib_exact_wide s = one();
 
 	(void)state;

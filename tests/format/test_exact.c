@@ -35,13 +35,13 @@ static struct test_nvfp4 make(int64_t batch, int64_t rows, int64_t k,
 			      enum nib_scale_layout layout, int64_t gap)
 {
 	return test_nvfp4_new(&rng, rows, k, batch, layout, TEST_SCALES_ANY, gap,
-			      layout == NIB_LINEAR ? gap : 0);
+			      layout == NIB_SCALE_LAYOUT_LINEAR ? gap : 0);
 }
 
 /* ---- the slow way ------------------------------------------------------- */
 
 /* value * 2^10, from the definition. */
-static int64_t slow_value(const struct nib_nvfp4 *v, int64_t b, int64_t row, int64_t i)
+static int64_t slow_value(const struct nib_fp4 *v, int64_t b, int64_t row, int64_t i)
 {
 	static const int twice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
 	const uint8_t *codes = v->codes, *scales = v->scales;
@@ -53,7 +53,7 @@ static int64_t slow_value(const struct nib_nvfp4 *v, int64_t b, int64_t row, int
 	int code, byte;
 
 	code = codes[b * batch_stride + row * stride + i / 2] >> (i % 2 * 4);
-	if (v->scale_layout == NIB_TILED_128X4) {
+	if (v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4) {
 		at = ((row / 128) * ((groups + 3) / 4) + g / 4) * 512 +
 		     (row % 32) * 16 + ((row % 128) / 32) * 4 + g % 4;
 		base = (v->rows + 127) / 128 * ((groups + 3) / 4) * 512;
@@ -70,8 +70,8 @@ static int64_t slow_value(const struct nib_nvfp4 *v, int64_t b, int64_t row, int
 	return (code & 8 ? -1 : 1) * twice[code & 7] * scale;
 }
 
-static struct nib_exact_sum slow_dot(const struct nib_nvfp4 *a, int64_t a_batch,
-				     int64_t a_row, const struct nib_nvfp4 *b,
+static struct nib_exact_sum slow_dot(const struct nib_fp4 *a, int64_t a_batch,
+				     int64_t a_row, const struct nib_fp4 *b,
 				     int64_t b_batch, int64_t b_row)
 {
 	int128 sum = 0, magnitude = 0, products = 0;
@@ -98,8 +98,8 @@ static struct nib_exact_sum slow_dot(const struct nib_nvfp4 *a, int64_t a_batch,
 
 /* ---- the sum ------------------------------------------------------------ */
 
-static struct nib_exact_sum fast_dot(const struct nib_nvfp4 *a, int64_t a_batch,
-				     int64_t a_row, const struct nib_nvfp4 *b,
+static struct nib_exact_sum fast_dot(const struct nib_fp4 *a, int64_t a_batch,
+				     int64_t a_row, const struct nib_fp4 *b,
 				     int64_t b_batch, int64_t b_row)
 {
 	const size_t k = (size_t)a->k;
@@ -121,7 +121,8 @@ static struct nib_exact_sum fast_dot(const struct nib_nvfp4 *a, int64_t a_batch,
 static void sum_equals_the_slow_one(void **state)
 {
 	static const int64_t ks[] = {0, 16, 32, 48, 240, 7168};
-	static const enum nib_scale_layout layouts[] = {NIB_LINEAR, NIB_TILED_128X4};
+	static const enum nib_scale_layout layouts[] = {NIB_SCALE_LAYOUT_LINEAR,
+							NIB_SCALE_LAYOUT_TILED_128X4};
 
 	(void)state;
 	for (int i = 0; i < 24; i++) {
@@ -148,7 +149,7 @@ static void sum_equals_the_slow_one(void **state)
 
 static void largest_sum_fits(void **state)
 {
-	struct test_nvfp4 a = make(1, 1, NIB_MAX_K, NIB_LINEAR, 0);
+	struct test_nvfp4 a = make(1, 1, NIB_MAX_K, NIB_SCALE_LAYOUT_LINEAR, 0);
 	const int64_t want = (NIB_MAX_K / 16) * 2304 * 229376 * 229376;
 	struct nib_exact_sum s;
 
@@ -164,19 +165,19 @@ static void largest_sum_fits(void **state)
 
 static void nan_scale_is_seen(void **state)
 {
-	struct test_nvfp4 a = make(1, 2, 64, NIB_TILED_128X4, 0);
+	struct test_nvfp4 a = make(1, 2, 64, NIB_SCALE_LAYOUT_TILED_128X4, 0);
 	struct nib_exact_sum s;
 
 	(void)state;
-	*nib_nvfp4_scale(&a.view, 0, 1, 3) = 0x7F;
+	*nib_fp4_scale(&a.view, 0, 1, 3) = 0x7F;
 	assert_true(fast_dot(&a.view, 0, 1, &a.view, 0, 0).is_nan);
 	assert_true(fast_dot(&a.view, 0, 0, &a.view, 0, 1).is_nan);
 	assert_false(fast_dot(&a.view, 0, 0, &a.view, 0, 0).is_nan);
 	s = fast_dot(&a.view, 0, 1, &a.view, 0, 1);
 	assert_true(isnan(nib_exact_double(&s, 0)));
-	assert_int_equal(nib_exact_round(&s, 1, NIB_FP32), 0x7FC00000);
-	assert_int_equal(nib_exact_round(&s, 1, NIB_FP16), 0x7E00);
-	assert_int_equal(nib_exact_round(&s, 1, NIB_BF16), 0x7FC0);
+	assert_int_equal(nib_exact_round(&s, 1, NIB_DTYPE_FP32), 0x7FC00000);
+	assert_int_equal(nib_exact_round(&s, 1, NIB_DTYPE_FP16), 0x7E00);
+	assert_int_equal(nib_exact_round(&s, 1, NIB_DTYPE_BF16), 0x7FC0);
 	test_nvfp4_free(&a);
 }
 
@@ -186,7 +187,7 @@ static float round32(int64_t sum, float alpha)
 {
 	const struct nib_exact_sum s = {sum, 0, 0, 0, false};
 
-	return nib_fp32_from_bits(nib_exact_round(&s, alpha, NIB_FP32));
+	return nib_fp32_from_bits(nib_exact_round(&s, alpha, NIB_DTYPE_FP32));
 }
 
 /* Products of at most 64 bits are exact in a long double. */
@@ -221,12 +222,12 @@ static void wide_products_keep_their_last_bit(void **state)
 	assert_true(round32(-tie - 1, 1) == -0x1.000002p42f);
 	assert_true(round32(tie - 1, 1) == 0x1p42f);
 	/* 1.5, 0.75 and 0.375 of fp16's smallest. */
-	assert_int_equal(nib_exact_round(&half, 0x1p-12f, NIB_FP16), 2);
-	assert_int_equal(nib_exact_round(&half, 0x1p-13f, NIB_FP16), 1);
-	assert_int_equal(nib_exact_round(&half, 0x1p-14f, NIB_FP16), 0);
+	assert_int_equal(nib_exact_round(&half, 0x1p-12f, NIB_DTYPE_FP16), 2);
+	assert_int_equal(nib_exact_round(&half, 0x1p-13f, NIB_DTYPE_FP16), 1);
+	assert_int_equal(nib_exact_round(&half, 0x1p-14f, NIB_DTYPE_FP16), 0);
 	/* A full 64 bits, all of them below fp16's last: 0.75 and 0.5. */
-	assert_int_equal(nib_exact_round(&large, 0x1.8p-67f, NIB_FP16), 1);
-	assert_int_equal(nib_exact_round(&large, 0x1p-67f, NIB_FP16), 0);
+	assert_int_equal(nib_exact_round(&large, 0x1.8p-67f, NIB_DTYPE_FP16), 1);
+	assert_int_equal(nib_exact_round(&large, 0x1p-67f, NIB_DTYPE_FP16), 0);
 }
 
 /*
@@ -273,10 +274,11 @@ static void special_alphas_follow_ieee(void **state)
 	assert_true(round32(INT64_C(1) << 60, 0x1p100f) == INFINITY);
 	assert_true(round32(1 << 20, 0x1p-149f) == 0x1p-149f);
 	assert_true(round32(3 << 19, 0x1p-149f) == 0x1p-148f);
-	assert_int_equal(nib_exact_round(&one, 65519.996f, NIB_FP16), 0x7BFF);
-	assert_int_equal(nib_exact_round(&one, 65520.0f, NIB_FP16), 0x7C00);
-	assert_int_equal(nib_exact_round(&one, -0x1.FFp127f, NIB_BF16), 0xFF80);
-	assert_int_equal(nib_exact_round(&one, 0x1.FEFFFEp127f, NIB_BF16), 0x7F7F);
+	assert_int_equal(nib_exact_round(&one, 65519.996f, NIB_DTYPE_FP16), 0x7BFF);
+	assert_int_equal(nib_exact_round(&one, 65520.0f, NIB_DTYPE_FP16), 0x7C00);
+	assert_int_equal(nib_exact_round(&one, -0x1.FFp127f, NIB_DTYPE_BF16), 0xFF80);
+	assert_int_equal(nib_exact_round(&one, 0x1.FEFFFEp127f, NIB_DTYPE_BF16),
+			 0x7F7F);
 }
 
 /* valgrind computes long doubles as doubles: no judge of a double. */
@@ -329,43 +331,43 @@ static void judge_knows_overflow_and_nan(void **state)
 	struct nib_expected e = nib_expect_gemm(&one, 1, 16, BLOCKS);
 
 	(void)state;
-	assert_true(fraction_of(&e, NIB_FP32, 1) == 0);
-	assert_true(fraction_of(&e, NIB_FP32, 1 + 0x1p-22) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, 1 + 0x1p-21) > 1);
-	assert_true(fraction_of(&e, NIB_FP16, 1 + 0x1p-10) > 1);
-	assert_true(fraction_of(&e, NIB_BF16, 1 + 0x1p-7) > 1);
-	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) > 1);
-	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 1) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 1 + 0x1p-22) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 1 + 0x1p-21) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP16, 1 + 0x1p-10) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_BF16, 1 + 0x1p-7) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)NAN) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)INFINITY) > 1);
 
 	e = nib_expect_gemm(&nan, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
-	assert_true(fraction_of(&e, NIB_FP32, 0) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)NAN) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0) > 1);
 
 	e = nib_expect_gemm(&one, 65519.996f, 16, BLOCKS); /* may go either way */
-	assert_true(fraction_of(&e, NIB_FP16, 65504) <= 1);
-	assert_true(fraction_of(&e, NIB_FP16, (double)INFINITY) == 0);
-	assert_true(fraction_of(&e, NIB_FP16, (double)-INFINITY) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP16, 65504) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP16, (double)INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP16, (double)-INFINITY) > 1);
 	e = nib_expect_gemm(&one, -65536, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP16, (double)-INFINITY) == 0);
-	assert_true(fraction_of(&e, NIB_FP16, -65504) > 1);
-	assert_true(fraction_of(&e, NIB_FP16, (double)INFINITY) > 1);
-	assert_true(fraction_of(&e, NIB_FP32, -65536) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP16, (double)-INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP16, -65504) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP16, (double)INFINITY) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, -65536) == 0);
 
 	e = nib_expect_gemm(&one, INFINITY, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
-	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) > 1);
-	assert_true(fraction_of(&e, NIB_FP32, 1) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)-INFINITY) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 1) > 1);
 	/* Backends may see either sign, or zero. */
 	e = nib_expect_gemm(&cancelled, INFINITY, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
-	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)NAN) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)-INFINITY) == 0);
 	e = nib_expect_gemm(&one, 0, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, -0.0) == 0);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
-	assert_true(fraction_of(&e, NIB_FP16, 0x1p-24) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, -0.0) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-149) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP16, 0x1p-24) > 1);
 	e = nib_expect_gemm(&cancelled, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-22) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-21) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-22) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-21) > 1);
 }
 
 static void tensor_bound_is_of_the_products(void **state)
@@ -384,28 +386,28 @@ static void tensor_bound_is_of_the_products(void **state)
 	assert_true(fabs(e.slack - 6 * 28 * 0x1p-24) < 0x1p-100);
 	/* What cancels in a block does so on a CPU alone. */
 	e = nib_expect_gemm(&opposed, 1, 16, TENSOR);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-20) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1.3p-20) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-20) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1.3p-20) > 1);
 	e = nib_expect_gemm(&opposed, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-20) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-20) > 1);
 	e = nib_expect_gemm(&opposed, INFINITY, 16, TENSOR);
-	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)-INFINITY) == 0);
 	s.products = INT64_C(1) << 39;
 	e = nib_expect_gemm(&s, INFINITY, 16, TENSOR);
-	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
-	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)-INFINITY) > 1);
 	s.products = INT64_C(1) << 40;
 	e = nib_expect_gemm(&s, INFINITY, 16, TENSOR);
-	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)-INFINITY) == 0);
 	e = nib_expect_gemm(&zero, 1, 16, TENSOR);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-149) > 1);
 	/* silu(0) * y and silu(x) * 0, give or take what cancels. */
 	e = nib_expect_dual(&opposed, 1, &zero, 1, 16, TENSOR);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-100) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-100) > 1);
 	s.products = 1 << 20;
 	e = nib_expect_dual(&s, 1, &opposed, 1, 16, TENSOR);
-	assert_true(fraction_of(&e, NIB_FP32, 0.73 * 18.5 * 0x1p-24) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, 0.74 * 18.5 * 0x1p-24) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0.73 * 18.5 * 0x1p-24) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0.74 * 18.5 * 0x1p-24) > 1);
 }
 
 static void fp4_bound_grows_by_steps_and_large_blocks(void **state)
@@ -428,31 +430,31 @@ static void fp4_bound_grows_by_steps_and_large_blocks(void **state)
 	assert_true(fabs(e.slack - 2 * (8.004 * 0x1p-24 + 3 * 0x1p-16)) < 0x1p-80);
 	/* Blocks that cancel leave nothing, but beside a large one. */
 	e = nib_expect_gemm(&opposed, 1, 64, FP4);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-149) > 1);
 	opposed.large = 1;
 	e = nib_expect_gemm(&opposed, -1, 64, FP4);
 	assert_true(e.unit == 1);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-16) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1.1p-16) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-16) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1.1p-16) > 1);
 	e = nib_expect_gemm(&opposed, 0, 64, FP4);
-	assert_true(fraction_of(&e, NIB_FP32, 0x1p-149) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-149) > 1);
 	/* An infinite alpha shows the sign, if it is sure. */
 	e = nib_expect_gemm(&opposed, INFINITY, 64, FP4);
-	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)-INFINITY) == 0);
 	opposed.sum = 16;
 	e = nib_expect_gemm(&opposed, INFINITY, 64, FP4);
-	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)-INFINITY) == 0);
 	opposed.sum = 17;
 	e = nib_expect_gemm(&opposed, INFINITY, 64, FP4);
-	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
-	assert_true(fraction_of(&e, NIB_FP32, (double)-INFINITY) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)-INFINITY) > 1);
 }
 
 static void large_blocks_are_of_two_scales(void **state)
 {
 	static const uint8_t bytes[] = {0x77, 0x78, 0x7E, 0x7F, 0, 1};
 	enum { N = sizeof(bytes) };
-	int16_t twice[N * N * NIB_BLOCK] = {0};
+	int16_t twice[N * N * NIB_NVFP4_BLOCK] = {0};
 	int32_t scale_a[N * N], scale_b[N * N];
 	const struct nib_exact_row a = {twice, scale_a, false};
 	const struct nib_exact_row b = {twice, scale_b, false};
@@ -464,8 +466,8 @@ static void large_blocks_are_of_two_scales(void **state)
 		scale_a[i] = nib_e4m3_is_nan(x) ? 0 : nib_e4m3_integer(x);
 		scale_b[i] = nib_e4m3_is_nan(y) ? 0 : nib_e4m3_integer(y);
 	}
-	assert_int_equal(nib_exact_large_blocks(&a, &b, N * N * NIB_BLOCK), 4);
-	assert_int_equal(nib_exact_large_blocks(&a, &b, 2 * N * NIB_BLOCK), 2);
+	assert_int_equal(nib_exact_large_blocks(&a, &b, N * N * NIB_NVFP4_BLOCK), 4);
+	assert_int_equal(nib_exact_large_blocks(&a, &b, 2 * N * NIB_NVFP4_BLOCK), 2);
 	assert_int_equal(nib_exact_large_blocks(&a, &b, 0), 0);
 }
 
@@ -490,36 +492,36 @@ static void dual_bound_is_tight_and_knows_overflow(void **state)
 	assert_true(e.slack >= 19 * 0x1p-24 * 120 * (1 + 0x1p-20));
 	assert_true(e.slack < 19.01 * 0x1p-24 * 120);
 	e = nib_expect_dual(&one, 2, &one, 3, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, want) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, want * (1 + 0x1p-19)) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, want) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, want * (1 + 0x1p-19)) > 1);
 
 	/* Far on the left silu is tiny, and so is what it may err. */
 	e = nib_expect_dual(&one, -60, &one, 1, 16, BLOCKS);
 	assert_true(e.slack < 0x1p-10 * fabs(e.want));
 	/* exp(100) is infinite in fp32: a plain fp32 silu gives -0. */
 	e = nib_expect_dual(&one, -100, &one, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, -0.0) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, -1e-30) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, -0.0) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, -1e-30) > 1);
 
 	/* x is -5, give or take 5: silu's minimum is inside. */
 	e = nib_expect_dual(&vague, 1, &one, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, -0.278) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, -0.3) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, -0.278) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, -0.3) > 1);
 
 	/* y is 0, give or take 5u. */
 	e = nib_expect_dual(&one, 1, &cancelled, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, 0.73 * 5 * 0x1p-24) <= 1);
-	assert_true(fraction_of(&e, NIB_FP32, 0.74 * 5 * 0x1p-24) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0.73 * 5 * 0x1p-24) <= 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0.74 * 5 * 0x1p-24) > 1);
 	/* Infinity times zero in fp32. */
 	e = nib_expect_dual(&one, 0x1.FFFFFEp127f, &cancelled, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)NAN) == 0);
 	e = nib_expect_dual(&nan, 1, &one, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, 0) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0) > 1);
 	e = nib_expect_dual(&one, 1, &nan, 1, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, (double)NAN) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)NAN) == 0);
 	e = nib_expect_dual(&one, 0x1p127f, &one, 4, 16, BLOCKS);
-	assert_true(fraction_of(&e, NIB_FP32, (double)INFINITY) == 0);
-	assert_true(fraction_of(&e, NIB_FP32, 1) > 1);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, (double)INFINITY) == 0);
+	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 1) > 1);
 }
 
 int main(void)

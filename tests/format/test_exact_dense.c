@@ -41,12 +41,12 @@ static struct rows rows_new(int64_t k, enum nib_dtype dtype, enum test_scales sc
 	const size_t n = (size_t)k;
 	struct rows r = {.k = k};
 
-	r.b = test_nvfp4_new(&rng, 3, k, 2, NIB_TILED_128X4, scales, 0, 0);
+	r.b = test_nvfp4_new(&rng, 3, k, 2, NIB_SCALE_LAYOUT_TILED_128X4, scales, 0, 0);
 	r.x = test_dense_new(dtype, 3, k, 2, 5);
 	r.a.x = guard_new(n * sizeof(double));
-	r.a.is_narrow = guard_new(n / NIB_BLOCK);
+	r.a.is_narrow = guard_new(n / NIB_NVFP4_BLOCK);
 	r.w.row.twice = guard_new(n * sizeof(int16_t));
-	r.w.row.scale = guard_new(n / NIB_BLOCK * sizeof(int32_t));
+	r.w.row.scale = guard_new(n / NIB_NVFP4_BLOCK * sizeof(int32_t));
 	r.w.twice = guard_new(n * sizeof(double));
 	return r;
 }
@@ -56,9 +56,9 @@ static void rows_free(struct rows *r)
 	const size_t n = (size_t)r->k;
 
 	guard_free(r->a.x, n * sizeof(double));
-	guard_free(r->a.is_narrow, n / NIB_BLOCK);
+	guard_free(r->a.is_narrow, n / NIB_NVFP4_BLOCK);
 	guard_free(r->w.row.twice, n * sizeof(int16_t));
-	guard_free(r->w.row.scale, n / NIB_BLOCK * sizeof(int32_t));
+	guard_free(r->w.row.scale, n / NIB_NVFP4_BLOCK * sizeof(int32_t));
 	guard_free(r->w.twice, n * sizeof(double));
 	test_nvfp4_free(&r->b);
 	test_dense_free(&r->x);
@@ -81,19 +81,18 @@ static float get_x(const struct rows *r, int64_t i)
 
 static void set_w(const struct rows *r, int64_t i, unsigned code, uint8_t scale)
 {
-	uint8_t *byte = nib_nvfp4_row(&r->b.view, BATCH, ROW) + i / 2;
+	uint8_t *byte = nib_fp4_row(&r->b.view, BATCH, ROW) + i / 2;
 
 	*byte = (uint8_t)(i & 1 ? (*byte & 15) | code << 4 : (*byte & 0xF0) | code);
-	*nib_nvfp4_scale(&r->b.view, BATCH, ROW, i / NIB_BLOCK) = scale;
+	*nib_fp4_scale(&r->b.view, BATCH, ROW, i / NIB_NVFP4_BLOCK) = scale;
 }
 
 /* e2m1 * e4m3 in units of 2^-10. */
 static int64_t get_w(const struct rows *r, int64_t i)
 {
 	static const int twice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
-	const int code =
-	    nib_nvfp4_row(&r->b.view, BATCH, ROW)[i / 2] >> (i % 2 * 4) & 15;
-	const int byte = *nib_nvfp4_scale(&r->b.view, BATCH, ROW, i / NIB_BLOCK);
+	const int code = nib_fp4_row(&r->b.view, BATCH, ROW)[i / 2] >> (i % 2 * 4) & 15;
+	const int byte = *nib_fp4_scale(&r->b.view, BATCH, ROW, i / NIB_NVFP4_BLOCK);
 	const int64_t scale =
 	    byte < 8 ? byte : (int64_t)(8 + byte % 8) << (byte / 8 - 1);
 
@@ -130,11 +129,11 @@ static struct slow *slow_dot(const struct rows *r, const float *x, const int8_t 
 	struct bignum block;
 
 	assert_non_null(s);
-	for (int64_t g = 0; g < r->k; g += NIB_BLOCK) {
+	for (int64_t g = 0; g < r->k; g += NIB_NVFP4_BLOCK) {
 		int sign;
 
 		memset(&block, 0, sizeof(block));
-		for (int64_t i = g; i < g + NIB_BLOCK; i++) {
+		for (int64_t i = g; i < g + NIB_NVFP4_BLOCK; i++) {
 			const int64_t w = get_w(r, i) * factor[i];
 
 			bignum_add(&block, x[i], w);
@@ -163,10 +162,10 @@ static float *values(const struct rows *r, enum nib_activations activations,
 	}
 	if (activations == NIB_ACTIVATIONS_DENSE)
 		return x;
-	for (int64_t g = 0; g < r->k; g += NIB_BLOCK) {
+	for (int64_t g = 0; g < r->k; g += NIB_NVFP4_BLOCK) {
 		const float scale = nib_int8_block(factor + g, x + g);
 
-		for (int i = 0; i < NIB_BLOCK; i++)
+		for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 			x[g + i] = scale;
 	}
 	return x;
@@ -175,7 +174,8 @@ static float *values(const struct rows *r, enum nib_activations activations,
 static void rounds_alike(const struct nib_exact_wide *got, const struct bignum *want,
 			 float alpha)
 {
-	static const enum nib_dtype dtypes[3] = {NIB_FP32, NIB_FP16, NIB_BF16};
+	static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
+						 NIB_DTYPE_BF16};
 	const struct bignum scaled = bignum_times(want, alpha);
 	const bool is_minus_zero = bignum_sign(want) == 0 && signbit(alpha);
 
@@ -249,12 +249,16 @@ enum data {
 
 static float largest_of(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP16 ? 65504.0f : dtype == NIB_BF16 ? 0x1.FEp127f : FLT_MAX;
+	return dtype == NIB_DTYPE_FP16	 ? 65504.0f
+	       : dtype == NIB_DTYPE_BF16 ? 0x1.FEp127f
+					 : FLT_MAX;
 }
 
 static float smallest_of(enum nib_dtype dtype)
 {
-	return dtype == NIB_FP16 ? 0x1p-24f : dtype == NIB_BF16 ? 0x1p-133f : 0x1p-149f;
+	return dtype == NIB_DTYPE_FP16	 ? 0x1p-24f
+	       : dtype == NIB_DTYPE_BF16 ? 0x1p-133f
+					 : 0x1p-149f;
 }
 
 static float random_finite(enum nib_dtype dtype)
@@ -271,7 +275,7 @@ static float value_of(enum data data, enum nib_dtype dtype, int64_t i)
 {
 	const float sign = rng_next(&rng) & 1 ? 1 : -1;
 	const float small = smallest_of(dtype), normal = (float)rng_normal(&rng);
-	const int spread = (int)(i / NIB_BLOCK) % 60;
+	const int spread = (int)(i / NIB_NVFP4_BLOCK) % 60;
 
 	switch (data) {
 	case DATA_ANY:
@@ -329,7 +333,7 @@ static void sums_equal_the_slow_ones(void **state)
 static void largest_and_smallest_sums_are_exact(void **state)
 {
 	const int64_t k = test_is_small() ? 1 << 14 : NIB_MAX_K;
-	struct rows r = rows_new(k, NIB_FP32, TEST_SCALES_ONE);
+	struct rows r = rows_new(k, NIB_DTYPE_FP32, TEST_SCALES_ONE);
 	const struct bignum zero = {{0}};
 	struct bignum want = zero;
 	struct nib_exact_wide s;
@@ -350,7 +354,7 @@ static void largest_and_smallest_sums_are_exact(void **state)
 	for (int64_t i = 0; i < k / 2; i++)
 		set_x(&r, i, FLT_MAX);
 	set_x(&r, 0, 0x1p-149f);
-	for (int64_t i = 0; i < NIB_BLOCK; i++) {
+	for (int64_t i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		set_w(&r, i, i ? 0 : 1, 1);
 		set_w(&r, k - 1 - i, 0, 0x7E);
 	}
@@ -377,13 +381,13 @@ static void tie_is_broken(struct rows *r, float tiny, bool is_odd)
 		want += 0x1p-23f;
 	s = dot(r, NIB_ACTIVATIONS_DENSE);
 	for (int sign = -1; sign < 2; sign += 2)
-		assert_int_equal(nib_exact_wide_round(&s, (float)sign, NIB_FP32),
+		assert_int_equal(nib_exact_wide_round(&s, (float)sign, NIB_DTYPE_FP32),
 				 nib_fp32_bits((float)sign * want));
 }
 
 static void last_bits_break_ties(void **state)
 {
-	struct rows r = rows_new(48, NIB_FP32, TEST_SCALES_ONE);
+	struct rows r = rows_new(48, NIB_DTYPE_FP32, TEST_SCALES_ONE);
 
 	(void)state;
 	for (int64_t i = 0; i < 48; i++) {
@@ -407,7 +411,7 @@ static void last_bits_break_ties(void **state)
  */
 static void no_bit_of_a_block_is_lost(void **state)
 {
-	struct rows r = rows_new(32, NIB_FP32, TEST_SCALES_ONE);
+	struct rows r = rows_new(32, NIB_DTYPE_FP32, TEST_SCALES_ONE);
 
 	(void)state;
 	for (int spread = 25; spread < 70; spread++) {
@@ -472,7 +476,8 @@ static void infinities_follow_ieee(void **state)
 		assert_true(isfinite(s.largest_x));
 		if (c->want == 0) {
 			assert_true(s.is_nan);
-			assert_int_equal(nib_exact_wide_round(&s, 1, NIB_FP16), 0x7E00);
+			assert_int_equal(nib_exact_wide_round(&s, 1, NIB_DTYPE_FP16),
+					 0x7E00);
 			assert_true(isnan(nib_exact_wide_double(&s, 0)));
 		} else {
 			const double want = (double)c->want;
@@ -492,7 +497,7 @@ static void infinities_follow_ieee(void **state)
 
 static void other_nans_are_seen(void **state)
 {
-	struct rows r = rows_new(32, NIB_BF16, TEST_SCALES_ONE);
+	struct rows r = rows_new(32, NIB_DTYPE_BF16, TEST_SCALES_ONE);
 	struct nib_exact_wide s;
 
 	(void)state;
@@ -537,10 +542,11 @@ static void float_modes_change_nothing(void **state)
 		t = dot(&r, activations);
 		test_mode_set(0);
 		for (int j = 0; j < 20; j++) {
-			const float alpha = random_finite(NIB_FP32);
+			const float alpha = random_finite(NIB_DTYPE_FP32);
 
-			assert_int_equal(nib_exact_wide_round(&s, alpha, NIB_FP32),
-					 nib_exact_wide_round(&t, alpha, NIB_FP32));
+			assert_int_equal(
+			    nib_exact_wide_round(&s, alpha, NIB_DTYPE_FP32),
+			    nib_exact_wide_round(&t, alpha, NIB_DTYPE_FP32));
 			assert_true(nib_exact_wide_double(&s, alpha) ==
 				    nib_exact_wide_double(&t, alpha));
 		}
@@ -552,7 +558,7 @@ static void float_modes_change_nothing(void **state)
 /* What the bounds are made of. */
 static void rows_know_their_extremes(void **state)
 {
-	struct rows r = rows_new(64, NIB_FP32, TEST_SCALES_ONE);
+	struct rows r = rows_new(64, NIB_DTYPE_FP32, TEST_SCALES_ONE);
 	struct nib_exact_wide s;
 
 	(void)state;

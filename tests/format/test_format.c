@@ -312,10 +312,10 @@ static void nan_stays_quiet_nan(void **state)
 		assert_true(isnan(nib_fp32_to_fp64(x)));
 	}
 	assert_int_equal(nib_fp64_to_fp16((double)NAN), 0x7E00);
-	assert_int_equal(nib_fp64_to_dtype((double)NAN, NIB_BF16), 0x7FC0);
-	assert_int_equal(nib_fp64_to_dtype((double)NAN, NIB_FP32), 0x7FC00000);
-	assert_int_equal(nib_fp64_to_dtype(1e6, NIB_FP16), 0x7C00);
-	assert_int_equal(nib_fp64_to_dtype(-1e39, NIB_BF16), 0xFF80);
+	assert_int_equal(nib_fp64_to_dtype((double)NAN, NIB_DTYPE_BF16), 0x7FC0);
+	assert_int_equal(nib_fp64_to_dtype((double)NAN, NIB_DTYPE_FP32), 0x7FC00000);
+	assert_int_equal(nib_fp64_to_dtype(1e6, NIB_DTYPE_FP16), 0x7C00);
+	assert_int_equal(nib_fp64_to_dtype(-1e39, NIB_DTYPE_BF16), 0xFF80);
 }
 
 /* ---- scale layout, views ------------------------------------------------ */
@@ -338,7 +338,7 @@ static void tiled_offsets_are_a_permutation(void **state)
 	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
 		const int64_t padded = (groups[i] + 3) / 4 * 4;
 		const size_t bytes =
-		    nib_scales_bytes(NIB_TILED_128X4, 200, groups[i] * 16);
+		    nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, 200, groups[i] * 16);
 		uint8_t *hit = calloc(bytes, 1);
 
 		assert_int_equal(bytes, 256 * padded);
@@ -357,50 +357,54 @@ static void tiled_offsets_are_a_permutation(void **state)
 static void sizes_are_checked(void **state)
 {
 	(void)state;
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, 3, 48), 9);
-	assert_int_equal(nib_scales_bytes(NIB_TILED_128X4, 1, 16), 512);
-	assert_int_equal(nib_scales_bytes(NIB_TILED_128X4, 129, 80), 2048);
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, 0, 16), 0);
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, 5, 0), 0);
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, -1, 16), 0);
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, 1, -16), 0);
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, 1, 24), 0);
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, 1, NIB_MAX_K), 65536);
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, 1, NIB_MAX_K + 16), 0);
-	assert_int_equal(nib_scales_bytes(NIB_LINEAR, INT64_MAX, 32), 0);
-	assert_int_equal(nib_scales_bytes(NIB_TILED_128X4, INT64_MAX, 16), 0);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, 3, 48), 9);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, 1, 16), 512);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, 129, 80), 2048);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, 0, 16), 0);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, 5, 0), 0);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, -1, 16), 0);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, 1, -16), 0);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, 1, 24), 0);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, 1, NIB_MAX_K),
+			 65536);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, 1, NIB_MAX_K + 16),
+			 0);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, INT64_MAX, 32), 0);
+	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, INT64_MAX, 16),
+			 0);
 	assert_int_equal(nib_scales_bytes((enum nib_scale_layout)2, 1, 16), 0);
-	assert_int_equal(nib_dtype_bytes(NIB_FP32), 4);
-	assert_int_equal(nib_dtype_bytes(NIB_FP16), 2);
-	assert_int_equal(nib_dtype_bytes(NIB_BF16), 2);
+	assert_int_equal(nib_dtype_bytes(NIB_DTYPE_FP32), 4);
+	assert_int_equal(nib_dtype_bytes(NIB_DTYPE_FP16), 2);
+	assert_int_equal(nib_dtype_bytes(NIB_DTYPE_BF16), 2);
 	assert_int_equal(nib_dtype_bytes((enum nib_dtype)3), 0);
 }
 
 static void views_resolve_zeros(void **state)
 {
 	uint8_t base[1];
-	struct nib_nvfp4 v = {.codes = base, .scales = base, .rows = 5, .k = 64};
-	struct nib_dense d = {.data = base, .dtype = NIB_FP16, .rows = 5, .cols = 7};
+	struct nib_fp4 v = {.codes = base, .scales = base, .rows = 5, .k = 64};
+	struct nib_dense d = {
+	    .data = base, .dtype = NIB_DTYPE_FP16, .rows = 5, .cols = 7};
 
 	(void)state;
-	assert_int_equal(nib_nvfp4_batches(&v), 1);
-	assert_int_equal(nib_nvfp4_row(&v, 2, 3) - base, 2 * 160 + 3 * 32);
-	assert_int_equal(nib_nvfp4_scale(&v, 2, 3, 1) - base, 2 * 20 + 13);
+	assert_int_equal(nib_fp4_batches(&v), 1);
+	assert_int_equal(nib_fp4_row(&v, 2, 3) - base, 2 * 160 + 3 * 32);
+	assert_int_equal(nib_fp4_scale(&v, 2, 3, 1) - base, 2 * 20 + 13);
 	v.scale_row_stride_bytes = 6;
-	assert_int_equal(nib_nvfp4_scale(&v, 2, 3, 1) - base, 2 * 30 + 19);
-	v.scale_layout = NIB_TILED_128X4;
-	assert_int_equal(nib_nvfp4_scale(&v, 2, 3, 1) - base, 1024 + 49);
+	assert_int_equal(nib_fp4_scale(&v, 2, 3, 1) - base, 2 * 30 + 19);
+	v.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
+	assert_int_equal(nib_fp4_scale(&v, 2, 3, 1) - base, 1024 + 49);
 	v.row_stride_bytes = 40;
-	assert_int_equal(nib_nvfp4_row(&v, 2, 3) - base, 2 * 200 + 120);
+	assert_int_equal(nib_fp4_row(&v, 2, 3) - base, 2 * 200 + 120);
 	v.batch_stride_bytes = 1000;
 	v.scale_batch_stride_bytes = 2000;
-	assert_int_equal(nib_nvfp4_row(&v, 2, 3) - base, 2120);
-	assert_int_equal(nib_nvfp4_scale(&v, 2, 3, 1) - base, 4049);
+	assert_int_equal(nib_fp4_row(&v, 2, 3) - base, 2120);
+	assert_int_equal(nib_fp4_scale(&v, 2, 3, 1) - base, 4049);
 
 	assert_int_equal((uint8_t *)nib_dense_at(&d, 2, 3, 4) - base,
 			 2 * (2 * 35 + 3 * 7 + 4));
 	d.row_stride_elems = 10;
-	d.dtype = NIB_FP32;
+	d.dtype = NIB_DTYPE_FP32;
 	assert_int_equal((uint8_t *)nib_dense_at(&d, 2, 3, 4) - base,
 			 4 * (2 * 50 + 34));
 }
@@ -439,12 +443,12 @@ static void scale_rounds_twice_as_torch_does(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		assert_int_equal(
-		    nib_scale_ref(cases[i].amax, cases[i].global, NIB_RECIPE_MODELOPT),
-		    cases[i].want);
-	assert_int_equal(nib_scale_ref(0, 1, NIB_RECIPE_MODELOPT), 0x38);
-	assert_int_equal(nib_scale_ref(0, 1, NIB_RECIPE_COMPRESSED_TENSORS), 0x20);
-	assert_int_equal(nib_scale_ref(0, 1, NIB_RECIPE_GGML), 0);
+		assert_int_equal(nib_scale_ref(cases[i].amax, cases[i].global,
+					       NIB_ZERO_SCALE_MODELOPT),
+				 cases[i].want);
+	assert_int_equal(nib_scale_ref(0, 1, NIB_ZERO_SCALE_MODELOPT), 0x38);
+	assert_int_equal(nib_scale_ref(0, 1, NIB_ZERO_SCALE_COMPRESSED_TENSORS), 0x20);
+	assert_int_equal(nib_scale_ref(0, 1, NIB_ZERO_SCALE_GGML), 0);
 }
 
 static void block_quantises_to_known_bytes(void **state)
@@ -457,7 +461,8 @@ static void block_quantises_to_known_bytes(void **state)
 
 	(void)state;
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_RECIPE_MODELOPT, 0, codes, &scale), -1);
+	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_MODELOPT, 0, codes, &scale),
+	    -1);
 	assert_int_equal(scale, 0x38);
 	assert_memory_equal(codes, want, 8);
 }
@@ -471,8 +476,9 @@ static void block_of_zeros_follows_the_recipe(void **state)
 	(void)state;
 	x[3] = -0.0f;
 	for (int recipe = 0; recipe < 3; recipe++) {
-		assert_int_equal(nib_quantize_block_ref(x, 1, (enum nib_recipe)recipe,
-							0, codes, &scale),
+		assert_int_equal(nib_quantize_block_ref(x, 1,
+							(enum nib_zero_scale)recipe, 0,
+							codes, &scale),
 				 -1);
 		assert_int_equal(scale, want[recipe]);
 		assert_int_equal(codes[0], 0);
@@ -488,11 +494,11 @@ static void block_refuses_or_saturates_inf_and_nan(void **state)
 	(void)state;
 	memset(codes, 0x55, sizeof(codes));
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_RECIPE_GGML, 0, codes, &scale), 7);
+	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, codes, &scale), 7);
 	assert_int_equal(scale, 0x55);
 	assert_int_equal(codes[3], 0x55);
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_RECIPE_GGML, 1, codes, &scale), -1);
+	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 1, codes, &scale), -1);
 	assert_int_equal(scale, 0x7E);
 	assert_int_equal(codes[0], 0x00);
 	assert_int_equal(codes[3], 0xF0);
@@ -500,8 +506,8 @@ static void block_refuses_or_saturates_inf_and_nan(void **state)
 	x[7] = x[9] = 0;
 	x[8] = nib_fp32_from_bits(0xFFC00000);
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_RECIPE_GGML, 0, codes, &scale), 8);
-	nib_quantize_block_ref(x, 1, NIB_RECIPE_GGML, 1, codes, &scale);
+	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, codes, &scale), 8);
+	nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 1, codes, &scale);
 	assert_int_equal(scale, nib_e4m3_encode(7.0f / 6.0f));
 	assert_int_equal(codes[4], 0x00);
 }
@@ -509,7 +515,8 @@ static void block_refuses_or_saturates_inf_and_nan(void **state)
 /* |got - exact| is no more than to either neighbour; ties are to even. */
 static void dequantise_rounds_once(void **state)
 {
-	static const enum nib_dtype dtypes[3] = {NIB_FP32, NIB_FP16, NIB_BF16};
+	static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
+						 NIB_DTYPE_BF16};
 
 	(void)state;
 	for (int i = 0; i < 200000; i++) {
@@ -527,7 +534,7 @@ static void dequantise_rounds_once(void **state)
 
 		assert_int_equal(bits >> (dtype ? 15 : 31), code >> 3);
 		if (size == nib_infinity_bits(f)) {
-			assert_true(exact >= 65520 && dtype == NIB_FP16);
+			assert_true(exact >= 65520 && dtype == NIB_DTYPE_FP16);
 			continue;
 		}
 		if (size + 1 < nib_infinity_bits(f)) {
@@ -547,14 +554,15 @@ static void dequantise_rounds_once(void **state)
 static void dequantise_special_values(void **state)
 {
 	(void)state;
-	assert_int_equal(nib_dequantize_ref(8, 0x38, 1, NIB_FP32), 0x80000000);
-	assert_int_equal(nib_dequantize_ref(10, 0, 1, NIB_FP16), 0x8000);
-	assert_int_equal(nib_dequantize_ref(9, 0x7F, 1, NIB_FP32), 0x7FC00000);
-	assert_int_equal(nib_dequantize_ref(0, 0x7F, 1, NIB_FP16), 0x7E00);
-	assert_int_equal(nib_dequantize_ref(8, 0x7F, 1, NIB_BF16), 0x7FC0);
-	assert_int_equal(nib_dequantize_ref(0, 0x38, INFINITY, NIB_BF16), 0x7FC0);
-	assert_int_equal(nib_dequantize_ref(15, 0x7E, 1e38f, NIB_FP32), 0xFF800000);
-	assert_int_equal(nib_dequantize_ref(7, 0x7E, 1, NIB_FP16), 0x6940);
+	assert_int_equal(nib_dequantize_ref(8, 0x38, 1, NIB_DTYPE_FP32), 0x80000000);
+	assert_int_equal(nib_dequantize_ref(10, 0, 1, NIB_DTYPE_FP16), 0x8000);
+	assert_int_equal(nib_dequantize_ref(9, 0x7F, 1, NIB_DTYPE_FP32), 0x7FC00000);
+	assert_int_equal(nib_dequantize_ref(0, 0x7F, 1, NIB_DTYPE_FP16), 0x7E00);
+	assert_int_equal(nib_dequantize_ref(8, 0x7F, 1, NIB_DTYPE_BF16), 0x7FC0);
+	assert_int_equal(nib_dequantize_ref(0, 0x38, INFINITY, NIB_DTYPE_BF16), 0x7FC0);
+	assert_int_equal(nib_dequantize_ref(15, 0x7E, 1e38f, NIB_DTYPE_FP32),
+			 0xFF800000);
+	assert_int_equal(nib_dequantize_ref(7, 0x7E, 1, NIB_DTYPE_FP16), 0x6940);
 }
 
 int main(void)

@@ -27,7 +27,7 @@
 #include "format/view.h"
 
 #define STEP   64
-#define BLOCKS (STEP / NIB_BLOCK)
+#define BLOCKS (STEP / NIB_NVFP4_BLOCK)
 /* Codes in units of 2^-1, scales in units of 2^-9, both sides. */
 #define UNIT  (-20)
 #define NAN_D 0x7FFFFFFFu
@@ -80,7 +80,7 @@ static int64_t cut(int64_t x, int from, int to)
 
 static int64_t product(const struct step *s, int i)
 {
-	const int g = i / NIB_BLOCK;
+	const int g = i / NIB_NVFP4_BLOCK;
 
 	return (int64_t)nib_e2m1_twice[s->a[i]] * nib_e2m1_twice[s->b[i]] *
 	       nib_e4m3_integer(s->scale_a[g]) * nib_e4m3_integer(s->scale_b[g]);
@@ -120,7 +120,7 @@ static struct exponents exponents_of(const struct step *s, enum reading reading)
 	struct exponents e = {INT_MIN, INT_MIN};
 
 	for (int i = 0; i < STEP; i++) {
-		const int g = i / NIB_BLOCK;
+		const int g = i / NIB_NVFP4_BLOCK;
 		const int scales =
 		    scale_exponent(s->scale_a[g]) + scale_exponent(s->scale_b[g]);
 
@@ -140,7 +140,8 @@ static uint32_t add_step(const struct step *s, enum reading reading)
 	const struct exponents e = exponents_of(s, reading);
 	const int exponent = float_exponent(s->c);
 	const bool is_first_case = (s->c & 0x7FFFFFFF) != 0 && exponent >= e.product;
-	const int together = is_first_case || reading == IDLE_COUNTS ? NIB_BLOCK : 4;
+	const int together =
+	    is_first_case || reading == IDLE_COUNTS ? NIB_NVFP4_BLOCK : 4;
 	int64_t sum, part = 0, c = s->c & 0x7FFFFF;
 	int unit;
 
@@ -175,9 +176,8 @@ struct order {
 };
 
 /* Steps begin..end-1; codes and scales behind k are zero. */
-static float part_of_sum(const struct nib_nvfp4 *a, int64_t m,
-			 const struct nib_nvfp4 *b, int64_t n, int64_t begin,
-			 int64_t end, enum reading reading)
+static float part_of_sum(const struct nib_fp4 *a, int64_t m, const struct nib_fp4 *b,
+			 int64_t n, int64_t begin, int64_t end, enum reading reading)
 {
 	struct step s = {.c = 0};
 
@@ -190,19 +190,19 @@ static float part_of_sum(const struct nib_nvfp4 *a, int64_t m,
 			s.b[i] = is_in ? (uint8_t)sums_code(b, n, at) : 0;
 		}
 		for (int g = 0; g < BLOCKS; g++) {
-			const int64_t at = first / NIB_BLOCK + g;
-			const bool is_in = at < a->k / NIB_BLOCK;
+			const int64_t at = first / NIB_NVFP4_BLOCK + g;
+			const bool is_in = at < a->k / NIB_NVFP4_BLOCK;
 
-			s.scale_a[g] = is_in ? *nib_nvfp4_scale(a, 0, m, at) : 0;
-			s.scale_b[g] = is_in ? *nib_nvfp4_scale(b, 0, n, at) : 0;
+			s.scale_a[g] = is_in ? *nib_fp4_scale(a, 0, m, at) : 0;
+			s.scale_b[g] = is_in ? *nib_fp4_scale(b, 0, n, at) : 0;
 		}
 		s.c = add_step(&s, reading);
 	}
 	return nib_fp32_from_bits(s.c);
 }
 
-static float dot(const struct nib_nvfp4 *a, int64_t m, const struct nib_nvfp4 *b,
-		 int64_t n, const void *order_)
+static float dot(const struct nib_fp4 *a, int64_t m, const struct nib_fp4 *b, int64_t n,
+		 const void *order_)
 {
 	const struct order *order = order_;
 	const int64_t steps = (a->k + STEP - 1) / STEP;
@@ -373,8 +373,8 @@ static void random_data_is_inside(void **state)
 
 		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, ks[i % n_ks()],
 			 (enum test_scales)(i % 3), dtype);
-		worst[dtype] = worst_of(worst[dtype], NIB_GEMM, &f, order);
-		worst_of(0, NIB_DUAL_GEMM, &f, order);
+		worst[dtype] = worst_of(worst[dtype], NIB_OP_GEMM, &f, order);
+		worst_of(0, NIB_OP_DUAL_GEMM, &f, order);
 		sums_free(&f);
 	}
 	printf("random: fp32 %.4f of the bound, fp16 %.4f, bf16 %.4f\n", worst[0],
@@ -394,10 +394,10 @@ static void random_data_needs_the_bound(void **state)
 
 			sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, ks[i],
 				 j % 2 ? TEST_SCALES_MIDDLE : TEST_SCALES_ANY,
-				 NIB_FP32);
+				 NIB_DTYPE_FP32);
 			if (j / 2)
 				make_positive(&f);
-			fraction[j / 2][j % 2] = worst_of(0, NIB_GEMM, &f, order);
+			fraction[j / 2][j % 2] = worst_of(0, NIB_OP_GEMM, &f, order);
 			sums_free(&f);
 		}
 		printf("k = %5d, of the bound: any scales %.4f, middle %.4f; "
@@ -414,7 +414,7 @@ static void random_data_needs_the_bound(void **state)
 /* The second half of k undoes the first. */
 static void cancel_halves(struct sums *f)
 {
-	struct nib_nvfp4 *v[2] = {&f->problem.a, &f->problem.b};
+	struct nib_fp4 *v[2] = {&f->problem.a, &f->problem.b};
 	const int64_t half = f->problem.a.k / 2;
 
 	for (int side = 0; side < 2; side++) {
@@ -422,10 +422,10 @@ static void cancel_halves(struct sums *f)
 			for (int64_t i = 0; i < half; i++)
 				sums_set(v[side], row, half + i,
 					 sums_code(v[side], row, i) ^ side * 8);
-			for (int64_t g = 0; g < half / NIB_BLOCK; g++)
-				*nib_nvfp4_scale(v[side], 0, row,
-						 half / NIB_BLOCK + g) =
-				    *nib_nvfp4_scale(v[side], 0, row, g);
+			for (int64_t g = 0; g < half / NIB_NVFP4_BLOCK; g++)
+				*nib_fp4_scale(v[side], 0, row,
+					       half / NIB_NVFP4_BLOCK + g) =
+				    *nib_fp4_scale(v[side], 0, row, g);
 		}
 	}
 }
@@ -441,12 +441,12 @@ static void cancellation_is_inside(void **state)
 		struct sums f;
 
 		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, test_is_small() ? 512 : 2048,
-			 (enum test_scales)(i % 3), NIB_FP32);
+			 (enum test_scales)(i % 3), NIB_DTYPE_FP32);
 		if (halves)
 			cancel_halves(&f);
 		else
 			sums_cancel(&f);
-		worst[halves] = worst_of(worst[halves], NIB_GEMM, &f, order);
+		worst[halves] = worst_of(worst[halves], NIB_OP_GEMM, &f, order);
 		sums_free(&f);
 	}
 	printf("cancelling in blocks: %.4f of the bound, over k: %.4f\n", worst[0],
@@ -465,17 +465,17 @@ static void all_scales_and_codes_are_inside(void **state)
 		const int block = i / 2;
 		struct sums f;
 
-		sums_new(&f, &rng, 127, 127, 256, TEST_SCALES_ANY, NIB_FP32);
+		sums_new(&f, &rng, 127, 127, 256, TEST_SCALES_ANY, NIB_DTYPE_FP32);
 		f.alpha = 1;
 		for (int row = 0; row < 127; row++) {
-			*nib_nvfp4_scale(&f.problem.a, 0, row, block) = (uint8_t)row;
-			*nib_nvfp4_scale(&f.problem.b, 0, row, block) = (uint8_t)row;
+			*nib_fp4_scale(&f.problem.a, 0, row, block) = (uint8_t)row;
+			*nib_fp4_scale(&f.problem.b, 0, row, block) = (uint8_t)row;
 			for (int k = 0; k < 256; k++) {
 				sums_set(&f.problem.a, row, k, (k + row) / 16 & 15);
 				sums_set(&f.problem.b, row, k, k & 15);
 			}
 		}
-		worst = worst_of(worst, NIB_GEMM, &f, order);
+		worst = worst_of(worst, NIB_OP_GEMM, &f, order);
 		sums_free(&f);
 	}
 	printf("all scales and codes: %.4f of the bound\n", worst);
@@ -489,21 +489,21 @@ static void all_scales_and_codes_are_inside(void **state)
 static void make_extreme(struct sums *f)
 {
 	static const uint8_t scales[] = {0, 1, 7, 8, 0x38, 0x77, 0x78, 0x7E};
-	const int64_t blocks = f->problem.a.k / NIB_BLOCK;
+	const int64_t blocks = f->problem.a.k / NIB_NVFP4_BLOCK;
 
 	for (int64_t i = 0; i < SUMS_COLS * blocks; i++) {
 		const int64_t row = i / blocks, block = i % blocks;
 		const int64_t r = rng_below(&rng, 8);
 
-		*nib_nvfp4_scale(&f->problem.b, 0, row, block) = scales[r];
+		*nib_fp4_scale(&f->problem.b, 0, row, block) = scales[r];
 		if (row >= SUMS_ROWS)
 			continue;
-		*nib_nvfp4_scale(&f->problem.a, 0, row, block) =
+		*nib_fp4_scale(&f->problem.a, 0, row, block) =
 		    scales[rng_below(&rng, 8)];
 		if (rng_below(&rng, 8) < r)
-			for (int j = 0; j < NIB_BLOCK; j++)
-				sums_set(&f->problem.a, row, block * NIB_BLOCK + j,
-					 8 * (j & 1));
+			for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
+				sums_set(&f->problem.a, row,
+					 block * NIB_NVFP4_BLOCK + j, 8 * (j & 1));
 	}
 }
 
@@ -519,11 +519,12 @@ static void extremes_are_inside(void **state)
 					       {1 + i % 3, IDLE_COUNTS}};
 		struct sums f;
 
-		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, k, TEST_SCALES_ONE, NIB_FP32);
+		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, k, TEST_SCALES_ONE,
+			 NIB_DTYPE_FP32);
 		f.alpha = 1;
 		make_extreme(&f);
 		for (int reading = 0; reading < 2; reading++)
-			worst = worst_of(worst, NIB_GEMM, &f, orders[reading]);
+			worst = worst_of(worst, NIB_OP_GEMM, &f, orders[reading]);
 		for (int64_t e = 0; e < SUMS_ROWS * SUMS_COLS; e++)
 			differ += nib_dense_get(&f.problem.c, 0, e / SUMS_COLS,
 						e % SUMS_COLS) !=
@@ -546,11 +547,11 @@ static double fraction_if(const struct sums *f, int64_t k, int64_t large)
 	struct nib_expected e;
 
 	for (int i = 0; i < 2; i++) {
-		const struct nib_nvfp4 *v = i ? &f->problem.b : &f->problem.a;
+		const struct nib_fp4 *v = i ? &f->problem.b : &f->problem.a;
 		const size_t n = (size_t)v->k;
 
 		rows[i].twice = malloc(n * sizeof(*rows[i].twice));
-		rows[i].scale = malloc(n / NIB_BLOCK * sizeof(*rows[i].scale));
+		rows[i].scale = malloc(n / NIB_NVFP4_BLOCK * sizeof(*rows[i].scale));
 		nib_exact_decode(&rows[i], v, 0, 0, 0);
 	}
 	s = nib_exact_dot(&rows[0], &rows[1], f->problem.a.k);
@@ -560,19 +561,20 @@ static double fraction_if(const struct sums *f, int64_t k, int64_t large)
 		free(rows[i].twice);
 		free(rows[i].scale);
 	}
-	return nib_judge(&e, NIB_FP32, nib_dense_get(&f->problem.c, 0, 0, 0)).fraction;
+	return nib_judge(&e, NIB_DTYPE_FP32, nib_dense_get(&f->problem.c, 0, 0, 0))
+	    .fraction;
 }
 
 static void set_block(struct sums *f, int64_t block, int count, int code,
 		      uint8_t scale_a, uint8_t scale_b)
 {
-	struct nib_nvfp4 *v[2] = {&f->problem.a, &f->problem.b};
+	struct nib_fp4 *v[2] = {&f->problem.a, &f->problem.b};
 
 	for (int side = 0; side < 2; side++) {
-		for (int i = 0; i < NIB_BLOCK; i++)
-			sums_set(v[side], 0, block * NIB_BLOCK + i,
+		for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
+			sums_set(v[side], 0, block * NIB_NVFP4_BLOCK + i,
 				 i < count ? code : 0);
-		*nib_nvfp4_scale(v[side], 0, 0, block) = side ? scale_b : scale_a;
+		*nib_fp4_scale(v[side], 0, 0, block) = side ? scale_b : scale_a;
 	}
 }
 
@@ -590,9 +592,9 @@ static void chosen_data_comes_close(void **state)
 		struct sums f;
 		double fraction;
 
-		sums_new(&f, &rng, 1, 1, k, TEST_SCALES_ONE, NIB_FP32);
+		sums_new(&f, &rng, 1, 1, k, TEST_SCALES_ONE, NIB_DTYPE_FP32);
 		f.alpha = 1;
-		for (int64_t block = 0; block < k / NIB_BLOCK; block++) {
+		for (int64_t block = 0; block < k / NIB_NVFP4_BLOCK; block++) {
 			if (block < BLOCKS)
 				set_block(&f, block, 0, 0, 0x38, 0x38);
 			else if (block % BLOCKS)
@@ -601,7 +603,7 @@ static void chosen_data_comes_close(void **state)
 				set_block(&f, block, 5, 7, 0x0D, 0x0E);
 		}
 		set_block(&f, 0, 1, 6, 0x78, 0x78);
-		fraction = worst_of(0, NIB_GEMM, &f, order);
+		fraction = worst_of(0, NIB_OP_GEMM, &f, order);
 		printf("chosen: %.4f of the bound\n", fraction);
 		assert_true(fraction > 0.98);
 		/* A bound of 3 % less would be wrong. */
@@ -624,25 +626,25 @@ static void large_blocks_are_inside(void **state)
 		struct sums f;
 		double fraction, without;
 
-		sums_new(&f, &rng, 1, 1, k, TEST_SCALES_ONE, NIB_FP32);
+		sums_new(&f, &rng, 1, 1, k, TEST_SCALES_ONE, NIB_DTYPE_FP32);
 		f.alpha = 1;
-		for (int64_t block = 0; block < k / NIB_BLOCK; block++) {
+		for (int64_t block = 0; block < k / NIB_NVFP4_BLOCK; block++) {
 			if (block % BLOCKS == 0) {
 				set_block(&f, block, is_idle ? 0 : 2, 7, 0x7E, 0x7E);
 				if (!is_idle)
-					sums_set(&f.problem.b, 0, block * NIB_BLOCK,
-						 15);
+					sums_set(&f.problem.b, 0,
+						 block * NIB_NVFP4_BLOCK, 15);
 				continue;
 			}
 			/* 2^-20 once, or in each four. */
 			set_block(&f, block, reading == IDLE_COUNTS ? 1 : 16, 1, 0x01,
 				  0x01);
-			for (int j = 0; j < NIB_BLOCK; j++)
+			for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 				if (j % 4)
-					sums_set(&f.problem.a, 0, block * NIB_BLOCK + j,
-						 0);
+					sums_set(&f.problem.a, 0,
+						 block * NIB_NVFP4_BLOCK + j, 0);
 		}
-		fraction = worst_of(0, NIB_GEMM, &f, order);
+		fraction = worst_of(0, NIB_OP_GEMM, &f, order);
 		assert_true(fraction == fraction_if(&f, k, large));
 		without = fraction_if(&f, k, 0);
 		printf("large blocks, %s, reading %d: %.4f of the bound, %g of "
@@ -657,19 +659,20 @@ static void large_blocks_are_inside(void **state)
 }
 
 /* A kernel for few rows: exact blocks in turn to *lanes sums of fp32. */
-static float dot_of_lanes(const struct nib_nvfp4 *a, int64_t m,
-			  const struct nib_nvfp4 *b, int64_t n, const void *lanes)
+static float dot_of_lanes(const struct nib_fp4 *a, int64_t m, const struct nib_fp4 *b,
+			  int64_t n, const void *lanes)
 {
 	const int n_lanes = *(const int *)lanes;
 	float sums[32] = {0}, sum = 0;
 
-	for (int64_t g = 0; g < a->k / NIB_BLOCK; g++) {
+	for (int64_t g = 0; g < a->k / NIB_NVFP4_BLOCK; g++) {
 		const int64_t scales =
-		    (int64_t)nib_e4m3_integer(*nib_nvfp4_scale(a, 0, m, g)) *
-		    nib_e4m3_integer(*nib_nvfp4_scale(b, 0, n, g));
+		    (int64_t)nib_e4m3_integer(*nib_fp4_scale(a, 0, m, g)) *
+		    nib_e4m3_integer(*nib_fp4_scale(b, 0, n, g));
 		int64_t block = 0;
 
-		for (int64_t i = g * NIB_BLOCK; i < (g + 1) * NIB_BLOCK; i++)
+		for (int64_t i = g * NIB_NVFP4_BLOCK; i < (g + 1) * NIB_NVFP4_BLOCK;
+		     i++)
 			block += nib_e2m1_twice[sums_code(a, m, i)] *
 				 nib_e2m1_twice[sums_code(b, n, i)];
 		sums[g % n_lanes] += (float)ldexp((double)(block * scales), UNIT);
@@ -691,19 +694,19 @@ static void few_rows_need_two_lanes(void **state)
 	double fraction;
 
 	(void)state;
-	sums_new(&f, &rng, 1, 1, k, TEST_SCALES_ONE, NIB_FP32);
+	sums_new(&f, &rng, 1, 1, k, TEST_SCALES_ONE, NIB_DTYPE_FP32);
 	f.alpha = 1;
-	for (int64_t block = 0; block < k / NIB_BLOCK; block++)
+	for (int64_t block = 0; block < k / NIB_NVFP4_BLOCK; block++)
 		set_block(&f, block, 5, 7, 0x0D, 0x07);
 	set_block(&f, 0, 1, 6, 0x78, 0x78);
 	set_block(&f, 1, 1, 6, 0x78, 0x78);
-	fraction = sums_worst(0, NIB_GEMM, &f.problem, FP4, dot_of_lanes, &two);
+	fraction = sums_worst(0, NIB_OP_GEMM, &f.problem, FP4, dot_of_lanes, &two);
 	printf("few rows, two lanes: %.4f of the bound\n", fraction);
 	assert_true(fraction > 0.98);
-	sums_worst(0, NIB_GEMM, &f.problem, FP4, dot_of_lanes, &many);
+	sums_worst(0, NIB_OP_GEMM, &f.problem, FP4, dot_of_lanes, &many);
 	set_block(&f, 1, 5, 7, 0x0D, 0x07);
-	sums_multiply(NIB_GEMM, &f.problem, dot_of_lanes, &one);
-	assert_int_equal(sums_check(NIB_GEMM, &f.problem, FP4).failed, 1);
+	sums_multiply(NIB_OP_GEMM, &f.problem, dot_of_lanes, &one);
+	assert_int_equal(sums_check(NIB_OP_GEMM, &f.problem, FP4).failed, 1);
 	sums_free(&f);
 }
 

@@ -51,18 +51,18 @@ static float random_of_exponent(int exponent)
 
 static void block_is_right(const float *x)
 {
-	int8_t codes[NIB_BLOCK];
+	int8_t codes[NIB_NVFP4_BLOCK];
 	const float scale = nib_int8_block(codes, x);
 	double amax = 0;
 
 	/* With fmax() gcc 12 for aarch64 ends by an internal error. */
-	for (int i = 0; i < NIB_BLOCK; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		if (fabs((double)x[i]) > amax)
 			amax = fabs((double)x[i]);
 	if ((double)scale != slow_scale(amax))
 		fail_msg("amax %a: scale is %a, not %a", amax, (double)scale,
 			 slow_scale(amax));
-	for (int i = 0; i < NIB_BLOCK; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		if (!is_nearest((double)x[i], (double)scale, codes[i]))
 			fail_msg("%a / %a is not %d", (double)x[i], (double)scale,
 				 codes[i]);
@@ -72,12 +72,12 @@ static void block_is_right(const float *x)
 
 static void blocks_of_every_size_are_right(void **state)
 {
-	float x[NIB_BLOCK];
+	float x[NIB_NVFP4_BLOCK];
 
 	(void)state;
 	for (int exponent = -127; exponent < 128; exponent++) {
 		for (int i = 0; i < 200; i++) {
-			for (int j = 0; j < NIB_BLOCK; j++) {
+			for (int j = 0; j < NIB_NVFP4_BLOCK; j++) {
 				int less = (int)rng_below(&rng, 12);
 
 				if (exponent - less < -127)
@@ -88,7 +88,7 @@ static void blocks_of_every_size_are_right(void **state)
 		}
 	}
 	for (int i = 0; i < 100000; i++) {
-		for (int j = 0; j < NIB_BLOCK; j++)
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			x[j] = random_of_exponent((int)rng_below(&rng, 255) - 127);
 		block_is_right(x);
 	}
@@ -165,17 +165,17 @@ static void inf_and_nan_are_nan(void **state)
 {
 	static const uint32_t bad[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF,
 				       0x7F800001};
-	int8_t codes[NIB_BLOCK];
-	float x[NIB_BLOCK];
+	int8_t codes[NIB_NVFP4_BLOCK];
+	float x[NIB_NVFP4_BLOCK];
 
 	(void)state;
-	for (int i = 0; i < 5 * NIB_BLOCK; i++) {
-		for (int j = 0; j < NIB_BLOCK; j++)
+	for (int i = 0; i < 5 * NIB_NVFP4_BLOCK; i++) {
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			x[j] = (float)j;
-		x[i % NIB_BLOCK] = nib_fp32_from_bits(bad[i / NIB_BLOCK]);
+		x[i % NIB_NVFP4_BLOCK] = nib_fp32_from_bits(bad[i / NIB_NVFP4_BLOCK]);
 		memset(codes, 1, sizeof(codes));
 		assert_true(isnan(nib_int8_block(codes, x)));
-		for (int j = 0; j < NIB_BLOCK; j++)
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			assert_int_equal(codes[j], 0);
 	}
 }
@@ -186,10 +186,10 @@ static void float_modes_change_nothing(void **state)
 
 	(void)state;
 	for (int i = 0; i < 4000; i++) {
-		int8_t want[NIB_BLOCK], got[NIB_BLOCK];
-		float x[NIB_BLOCK], scale, again;
+		int8_t want[NIB_NVFP4_BLOCK], got[NIB_NVFP4_BLOCK];
+		float x[NIB_NVFP4_BLOCK], scale, again;
 
-		for (int j = 0; j < NIB_BLOCK; j++)
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			x[j] = random_of_exponent(-127 + i % 254 +
 						  (int)rng_below(&rng, 2));
 		scale = nib_int8_block(want, x);

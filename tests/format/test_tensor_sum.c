@@ -85,15 +85,15 @@ static int64_t add_step(int64_t c, const struct term *products)
 }
 
 /* Decoded: e2m1 * scale, in units of 2^-10. */
-static void decode(int64_t *x, const struct nib_nvfp4 *v, int64_t row)
+static void decode(int64_t *x, const struct nib_fp4 *v, int64_t row)
 {
-	const uint8_t *codes = nib_nvfp4_row(v, 0, row);
-	const uint8_t *scales = nib_nvfp4_scales(v, 0);
+	const uint8_t *codes = nib_fp4_row(v, 0, row);
+	const uint8_t *scales = nib_fp4_scales(v, 0);
 
 	for (int64_t i = 0; i < v->k; i++) {
 		const int code = codes[i / 2] >> (i % 2 * 4) & 15;
 		const uint8_t scale =
-		    scales[nib_nvfp4_scale_offset(v, row, i / NIB_BLOCK)];
+		    scales[nib_fp4_scale_offset(v, row, i / NIB_NVFP4_BLOCK)];
 
 		x[i] = (int64_t)nib_e2m1_twice[code] * nib_e4m3_integer(scale);
 	}
@@ -107,7 +107,7 @@ static int64_t place(int64_t j)
 {
 	const int64_t step = j % 64 / STEP, block = j % STEP / 4;
 
-	return j / 64 * 64 + block * NIB_BLOCK + step * 4 + j % 4;
+	return j / 64 * 64 + block * NIB_NVFP4_BLOCK + step * 4 + j % 4;
 }
 
 /* begin..end-1 of k, in steps; the last 64 are padded with zeros. */
@@ -139,8 +139,8 @@ struct order {
 	bool spread; /* see place() */
 };
 
-static float dot(const struct nib_nvfp4 *a, int64_t m, const struct nib_nvfp4 *b,
-		 int64_t n, const void *order_)
+static float dot(const struct nib_fp4 *a, int64_t m, const struct nib_fp4 *b, int64_t n,
+		 const void *order_)
 {
 	static int64_t w[MAX_K], x[MAX_K];
 	const struct order *order = order_;
@@ -174,21 +174,21 @@ static double worst_of(double worst, enum nib_op op, const struct nib_problem *p
  */
 static void lose_all_but_the_first(struct sums *f)
 {
-	struct nib_nvfp4 *v[2] = {&f->problem.a, &f->problem.b};
+	struct nib_fp4 *v[2] = {&f->problem.a, &f->problem.b};
 
 	for (int side = 0; side < 2; side++) {
 		for (int64_t i = 0; i < v[side]->k; i++) {
-			const int64_t block = i / NIB_BLOCK;
+			const int64_t block = i / NIB_NVFP4_BLOCK;
 
 			/* 6 * 1.875 * 2^-6; the fourth block has 3 and 6. */
 			sums_set(v[side], 0, i, block % 4 == 3 && i % 4 ? 5 : 7);
-			*nib_nvfp4_scale(v[side], 0, 0, block) =
+			*nib_fp4_scale(v[side], 0, 0, block) =
 			    block % 4 == 3 ? 0x17 : 0x0F;
 			if (block < 4)
 				sums_set(v[side], 0, i, 0);
 		}
-		sums_set(v[side], 0, 0, 6);		   /* 4 */
-		*nib_nvfp4_scale(v[side], 0, 0, 0) = 0x78; /* 256 */
+		sums_set(v[side], 0, 0, 6);		 /* 4 */
+		*nib_fp4_scale(v[side], 0, 0, 0) = 0x78; /* 256 */
 	}
 }
 
@@ -248,14 +248,14 @@ static void random_data_is_inside(void **state)
 
 		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, ks[i % 8],
 			 (enum test_scales)(i % 3), dtype);
-		worst[dtype] = worst_of(worst[dtype], NIB_GEMM, &f.problem, order);
-		if (dtype == NIB_FP32) {
-			r = sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
+		worst[dtype] = worst_of(worst[dtype], NIB_OP_GEMM, &f.problem, order);
+		if (dtype == NIB_DTYPE_FP32) {
+			r = sums_check(NIB_OP_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
 			broken += r.failed;
 			checked += r.checked;
 			cpu = fmax(cpu, r.worst_fraction);
 		}
-		worst_of(0, NIB_DUAL_GEMM, &f.problem, order);
+		worst_of(0, NIB_OP_DUAL_GEMM, &f.problem, order);
 		sums_free(&f);
 	}
 	printf("random: fp32 %.4f of the bound, fp16 %.4f, bf16 %.4f; fp32 "
@@ -276,11 +276,11 @@ static void cancellation_is_inside(void **state)
 		struct sums f;
 
 		sums_new(&f, &rng, SUMS_ROWS, SUMS_COLS, 2048,
-			 (enum test_scales)(i % 3), NIB_FP32);
+			 (enum test_scales)(i % 3), NIB_DTYPE_FP32);
 		sums_cancel(&f);
-		worst = worst_of(worst, NIB_GEMM, &f.problem, order);
+		worst = worst_of(worst, NIB_OP_GEMM, &f.problem, order);
 		broken +=
-		    sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS).failed;
+		    sums_check(NIB_OP_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS).failed;
 		sums_free(&f);
 	}
 	printf("cancelling: %.4f of the bound\n", worst);
@@ -299,12 +299,12 @@ static void chosen_data_comes_close(void **state)
 		struct sums f;
 		double fraction;
 
-		sums_new(&f, &rng, 1, 1, MAX_K, TEST_SCALES_ONE, NIB_FP32);
+		sums_new(&f, &rng, 1, 1, MAX_K, TEST_SCALES_ONE, NIB_DTYPE_FP32);
 		lose_all_but_the_first(&f);
-		fraction = worst_of(0, NIB_GEMM, &f.problem, order);
+		fraction = worst_of(0, NIB_OP_GEMM, &f.problem, order);
 		printf("chosen, %d parts: %.4f of the bound\n", parts, fraction);
 		worst = fmax(worst, fraction);
-		r = sums_check(NIB_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
+		r = sums_check(NIB_OP_GEMM, &f.problem, NIB_ARITHMETIC_BLOCKS);
 		assert_int_equal(r.failed, 1);
 		sums_free(&f);
 	}

@@ -108,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n_bytes)
 	CHECK(fclose(index) == 0);
 	status = nib_file_open(paths[2], &file, &err);
 	if (status) {
-		CHECK(status == NIB_BAD_FILE || status == NIB_IO);
+		CHECK(status == NIB_STATUS_BAD_FILE || status == NIB_STATUS_IO);
 		CHECK(err.status == status && err.message[0] && !file);
 		for (const char *c = err.message; *c; c++)
 			CHECK((unsigned char)*c >= 0x20);

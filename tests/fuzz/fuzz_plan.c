@@ -23,7 +23,7 @@ static int64_t take_k(struct input *in)
 {
 	uint8_t byte = take_u8(in);
 
-	return byte < 240 ? byte % 8 * NIB_BLOCK : take_size(in);
+	return byte < 240 ? byte % 8 * NIB_NVFP4_BLOCK : take_size(in);
 }
 
 /* Another matrix's size, which one input in sixteen gets wrong. */
@@ -51,7 +51,7 @@ static const float *take_alpha(struct input *in)
 	return byte < 2 ? alphas[byte] : NULL;
 }
 
-static void take_weights(struct input *in, struct nib_nvfp4 *b, int64_t n, int64_t k,
+static void take_weights(struct input *in, struct nib_fp4 *b, int64_t n, int64_t k,
 			 int64_t batch)
 {
 	b->rows = take_same(in, n);
@@ -95,7 +95,7 @@ static void take_a(struct input *in, const struct kind *kind, int64_t rows,
 	memset(&p->x, 0xa5, sizeof(p->x));
 	p->activations = kind->activations;
 	if (!kind->is_x) {
-		p->a = (struct nib_nvfp4){.rows = rows, .k = k, .batch = batch};
+		p->a = (struct nib_fp4){.rows = rows, .k = k, .batch = batch};
 		take_nvfp4_strides(in, &p->a);
 		return;
 	}
@@ -132,7 +132,7 @@ static void take_problem(struct input *in, enum nib_op op, const struct kind *ki
 	int64_t n = take_size(in);
 	int64_t k, batch;
 
-	take_a(in, kind, op == NIB_GEMV ? take_same(in, 1) : take_size(in), p);
+	take_a(in, kind, op == NIB_OP_GEMV ? take_same(in, 1) : take_size(in), p);
 	k = k_of(kind, p);
 	batch = batch_of(kind, p);
 	take_weights(in, &p->b, n, k, batch);
@@ -157,7 +157,7 @@ static bool fill_problem(struct input *in, const struct kind *kind,
 	return a && b && b2 && c;
 }
 
-static void free_a(const struct kind *kind, struct nib_nvfp4 *a, struct nib_dense *x)
+static void free_a(const struct kind *kind, struct nib_fp4 *a, struct nib_dense *x)
 {
 	if (kind->is_x)
 		free(x->data);
@@ -180,7 +180,7 @@ static void free_problem(const struct kind *kind, struct nib_problem *p)
  * Packing keeps a word for sixteen rows even of k = 0, so very many of those are
  * rightly slow and left out.
  */
-static struct nib_packed *pack(struct nib_device *device, const struct nib_nvfp4 *b)
+static struct nib_packed *pack(struct nib_device *device, const struct nib_fp4 *b)
 {
 	struct nib_packed *packed = NULL;
 	struct nib_error err = {0};
@@ -209,7 +209,7 @@ static struct nib_plan *make_plan(struct nib_device *device, enum nib_op op,
 	    nib_plan_create(device, op, problems, count, &options, &plan, &err);
 
 	expect_message(status, &err);
-	if (status == NIB_OK && !plan)
+	if (status == NIB_STATUS_OK && !plan)
 		broken("a plan that is NULL", &err);
 	return plan;
 }
@@ -262,7 +262,7 @@ static void run_problems(struct nib_plan *plan, enum nib_op op,
 		options.workspace = make_workspace(plan, &options.workspace_bytes);
 	status = nib_run(plan, problems, count, &options, &err);
 	expect_message(status, &err);
-	if (status == NIB_OK && is_small && count > 0) {
+	if (status == NIB_STATUS_OK && is_small && count > 0) {
 		memcpy(with_view, problems, sizeof(with_view));
 		for (int i = 0; i < MAX_PROBLEMS; i++)
 			with_view[i].b_packed = with_view[i].b2_packed = NULL;
@@ -344,13 +344,13 @@ static void run_moe(struct nib_plan *plan, enum nib_op op, struct nib_moe_proble
 
 	if (is_small)
 		options.workspace = make_workspace(plan, &options.workspace_bytes);
-	status = nib_run_moe(plan, moe, &options, &err);
+	status = nib_moe_run(plan, moe, &options, &err);
 	expect_message(status, &err);
 	free(options.workspace);
-	if (status != NIB_OK || !is_small)
+	if (status != NIB_STATUS_OK || !is_small)
 		return;
 	moe->b_packed = moe->b2_packed = NULL;
-	if (nib_check_moe(op, moe, NULL, &result, &err))
+	if (nib_moe_check(op, moe, NULL, &result, &err))
 		broken("the oracle refused what a plan took", &err);
 	if (result.failed > 0)
 		broken("outside the bound", &err);
@@ -374,7 +374,7 @@ static void take_moe(struct input *in, const struct kind *kind,
 {
 	struct nib_problem like = {0};
 
-	take_problem(in, NIB_GEMM, kind, &like);
+	take_problem(in, NIB_OP_GEMM, kind, &like);
 	moe->a = like.a, moe->b = like.b, moe->b2 = like.b2, moe->c = like.c;
 	moe->x = like.x, moe->activations = like.activations;
 	moe->alpha = like.alpha, moe->alpha2 = like.alpha2;
@@ -406,7 +406,7 @@ static void fuzz_moe(struct input *in, uint8_t selector, struct nib_device *devi
 		has_scale_rows = has_scale_rows && take_u8(in) >= 224;
 	take_offsets(in, offsets, kind.is_x ? moe.x.rows : moe.a.rows);
 	if (has_scale_rows) {
-		int64_t step = moe.a.scale_layout == NIB_LINEAR ? 48 : 128;
+		int64_t step = moe.a.scale_layout == NIB_SCALE_LAYOUT_LINEAR ? 48 : 128;
 
 		take_scale_rows(in, scale_rows, step);
 		moe.scale_rows = scale_rows;
@@ -420,7 +420,7 @@ static void fuzz_moe(struct input *in, uint8_t selector, struct nib_device *devi
 		moe.b_packed = packed[0] = pack(device, &moe.b);
 		moe.b2_packed = packed[1] = pack(device, &moe.b2);
 	}
-	status = nib_plan_create_moe(device, op, &moe, &options, &plan, &err);
+	status = nib_moe_plan_create(device, op, &moe, &options, &plan, &err);
 	expect_message(status, &err);
 	if (plan)
 		run_moe(plan, op, &moe, is_small);

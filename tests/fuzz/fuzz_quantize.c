@@ -10,10 +10,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
-static void take_views(struct input *in, struct nib_dense *x, struct nib_nvfp4 *q)
+static void take_views(struct input *in, struct nib_dense *x, struct nib_fp4 *q)
 {
 	x->rows = take_size(in);
-	x->cols = take_u8(in) < 240 ? take_u8(in) % 8 * NIB_BLOCK : take_size(in);
+	x->cols = take_u8(in) < 240 ? take_u8(in) % 8 * NIB_NVFP4_BLOCK : take_size(in);
 	x->batch = take_u8(in) < 240 ? take_u8(in) % 4 : take_size(in);
 	take_dense_strides(in, x);
 	q->rows = take_u8(in) < 240 ? x->rows : take_size(in);
@@ -23,27 +23,28 @@ static void take_views(struct input *in, struct nib_dense *x, struct nib_nvfp4 *
 }
 
 /* q's sizes in the other layout, dense, with buffers. */
-static bool other_layout(struct input *in, const struct nib_nvfp4 *q,
-			 struct nib_nvfp4 *other)
+static bool other_layout(struct input *in, const struct nib_fp4 *q,
+			 struct nib_fp4 *other)
 {
-	*other = (struct nib_nvfp4){
+	*other = (struct nib_fp4){
 	    .rows = q->rows,
 	    .k = q->k,
 	    .batch = q->batch,
-	    .scale_layout =
-		q->scale_layout == NIB_LINEAR ? NIB_TILED_128X4 : NIB_LINEAR,
+	    .scale_layout = q->scale_layout == NIB_SCALE_LAYOUT_LINEAR
+				? NIB_SCALE_LAYOUT_TILED_128X4
+				: NIB_SCALE_LAYOUT_LINEAR,
 	};
 	return fill_nvfp4(in, other, other->rows);
 }
 
 /* Dequantises q as fp32 into a dense buffer of n values. */
-static float *dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+static float *dequantize(struct nib_device *device, const struct nib_fp4 *q,
 			 float global, size_t n)
 {
 	struct nib_error err = {0};
 	struct nib_dense y = {
 	    .data = calloc(n ? n : 1, sizeof(float)),
-	    .dtype = NIB_FP32,
+	    .dtype = NIB_DTYPE_FP32,
 	    .rows = q->rows,
 	    .cols = q->k,
 	    .batch = q->batch,
@@ -57,10 +58,10 @@ static float *dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
 }
 
 static void round_trip(struct input *in, struct nib_device *device,
-		       const struct nib_nvfp4 *q, float global)
+		       const struct nib_fp4 *q, float global)
 {
 	size_t n = (size_t)(q->rows * q->k * (q->batch ? q->batch : 1));
-	struct nib_nvfp4 other;
+	struct nib_fp4 other;
 	struct nib_error err = {0};
 
 	if (other_layout(in, q, &other)) {
@@ -91,12 +92,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 	struct nib_device *device = take_device(&in);
 	struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
-	    .recipe = (enum nib_recipe)(take_u8(&in) % 4),
+	    .recipe = (enum nib_zero_scale)(take_u8(&in) % 4),
 	    .global = globals[take_u8(&in) % 8],
 	    .saturate = take_u8(&in) % 2,
 	};
 	struct nib_dense x = {0};
-	struct nib_nvfp4 q = {0};
+	struct nib_fp4 q = {0};
 	struct nib_error err = {0};
 	float amax = 0, global = 0;
 	enum nib_status status;
@@ -111,11 +112,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 	expect_message(status, &err);
 	status = nib_amax(device, &x, options.saturate, &amax, &err);
 	expect_message(status, &err);
-	if (status == NIB_OK && !(amax >= 0 && isfinite(amax)))
+	if (status == NIB_STATUS_OK && !(amax >= 0 && isfinite(amax)))
 		broken("amax is not a finite magnitude", &err);
 	status = nib_quantize(device, &x, &q, &options, &global, &err);
 	expect_message(status, &err);
-	if (status == NIB_OK && is_small)
+	if (status == NIB_STATUS_OK && is_small)
 		round_trip(&in, device, &q, global);
 	free(x.data);
 	free_nvfp4(&q);

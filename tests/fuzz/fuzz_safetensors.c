@@ -72,14 +72,14 @@ static void touch_layers(const struct nib_file *file)
 {
 	for (int64_t i = 0; i < nib_file_layer_count(file); i++) {
 		const struct nib_layer *layer = nib_file_layer_at(file, i);
-		const struct nib_nvfp4 *w = &layer->weight;
+		const struct nib_fp4 *w = &layer->weight;
 		uint64_t rows = (uint64_t)w->batch * (uint64_t)w->rows;
 
-		CHECK(w->k > 0 && w->k % NIB_BLOCK == 0 && w->k <= NIB_MAX_K);
+		CHECK(w->k > 0 && w->k % NIB_NVFP4_BLOCK == 0 && w->k <= NIB_MAX_K);
 		CHECK(w->batch >= 1 && w->rows >= 0);
 		CHECK(nib_file_find_layer(file, layer->name) == layer);
 		touch(w->codes, rows * (uint64_t)(w->k / 2));
-		touch(w->scales, rows * (uint64_t)(w->k / NIB_BLOCK));
+		touch(w->scales, rows * (uint64_t)(w->k / NIB_NVFP4_BLOCK));
 		read_rows(layer, (int64_t)rows);
 		if (layer->pre_quant_scale)
 			CHECK(w->batch == 1 && layer->pre_quant_scale->rank == 1 &&
@@ -91,9 +91,9 @@ static void touch_layers(const struct nib_file *file)
 			CHECK(layer->global >= 0);
 		}
 	}
-	for (int64_t i = 0; i < nib_file_layer_problem_count(file); i++) {
-		const struct nib_layer_problem *problem =
-		    nib_file_layer_problem_at(file, i);
+	for (int64_t i = 0; i < nib_file_layer_defect_count(file); i++) {
+		const struct nib_layer_defect *problem =
+		    nib_file_layer_defect_at(file, i);
 
 		CHECK(problem->reason[0]);
 		touch(problem->reason, strlen(problem->reason));
@@ -152,7 +152,8 @@ static void read_file(const uint8_t *bytes, size_t n_bytes)
 	    nib_file_open_memory(bytes, n_bytes, "input", &file, &err);
 
 	if (status) {
-		CHECK(status == NIB_BAD_FILE || status == NIB_UNSUPPORTED);
+		CHECK(status == NIB_STATUS_BAD_FILE ||
+		      status == NIB_STATUS_UNSUPPORTED);
 		CHECK(err.status == status && err.message[0] && !file);
 		for (const char *c = err.message; *c; c++)
 			CHECK((unsigned char)*c >= 0x20);

@@ -103,13 +103,13 @@ static inline enum nib_dtype take_dtype(struct input *in)
 }
 
 /* Strides of a [rows, k] view whose sizes are set. */
-static inline void take_nvfp4_strides(struct input *in, struct nib_nvfp4 *v)
+static inline void take_nvfp4_strides(struct input *in, struct nib_fp4 *v)
 {
 	v->scale_layout = take_layout(in);
 	v->row_stride_bytes = take_stride(in, v->k / 2);
 	v->batch_stride_bytes = take_stride(in, v->k / 2);
-	v->scale_row_stride_bytes = take_stride(in, v->k / NIB_BLOCK);
-	v->scale_batch_stride_bytes = take_stride(in, v->k / NIB_BLOCK);
+	v->scale_row_stride_bytes = take_stride(in, v->k / NIB_NVFP4_BLOCK);
+	v->scale_batch_stride_bytes = take_stride(in, v->k / NIB_NVFP4_BLOCK);
 }
 
 static inline void take_dense_strides(struct input *in, struct nib_dense *d)
@@ -145,20 +145,20 @@ static inline int64_t extent(int64_t batch, int64_t batch_stride, int64_t rows,
 	return all > MAX_VIEW_BYTES ? -1 : (int64_t)all;
 }
 
-static inline int64_t codes_extent(const struct nib_nvfp4 *v)
+static inline int64_t codes_extent(const struct nib_fp4 *v)
 {
 	return extent(v->batch, v->batch_stride_bytes, v->rows, v->row_stride_bytes,
 		      v->k / 2);
 }
 
 /* scale_rows: rows of the scale tensor, which a mixture of experts may pad. */
-static inline int64_t scales_extent(const struct nib_nvfp4 *v, int64_t scale_rows)
+static inline int64_t scales_extent(const struct nib_fp4 *v, int64_t scale_rows)
 {
 	size_t one;
 
-	if (v->scale_layout == NIB_LINEAR)
+	if (v->scale_layout == NIB_SCALE_LAYOUT_LINEAR)
 		return extent(v->batch, v->scale_batch_stride_bytes, scale_rows,
-			      v->scale_row_stride_bytes, v->k / NIB_BLOCK);
+			      v->scale_row_stride_bytes, v->k / NIB_NVFP4_BLOCK);
 	one = nib_scales_bytes(v->scale_layout, scale_rows, v->k);
 	if (one > MAX_VIEW_BYTES)
 		return -1;
@@ -194,7 +194,7 @@ static inline void *take_buffer(struct input *in, int64_t n_bytes)
 }
 
 /* Gives v buffers if they are small: true if it did. */
-static inline bool fill_nvfp4(struct input *in, struct nib_nvfp4 *v, int64_t scale_rows)
+static inline bool fill_nvfp4(struct input *in, struct nib_fp4 *v, int64_t scale_rows)
 {
 	int64_t scales = scales_extent(v, scale_rows);
 
@@ -213,7 +213,7 @@ static inline bool fill_dense(struct input *in, struct nib_dense *d)
 	return d->data != NULL;
 }
 
-static inline void free_nvfp4(struct nib_nvfp4 *v)
+static inline void free_nvfp4(struct nib_fp4 *v)
 {
 	free(v->codes);
 	free(v->scales);
@@ -260,8 +260,9 @@ static inline void broken(const char *what, const struct nib_error *err)
 /* A failure must say which and why. */
 static inline void expect_message(enum nib_status status, const struct nib_error *err)
 {
-	if (status != NIB_OK && (err->status != status || err->message[0] == '\0' ||
-				 !memchr(err->message, '\0', sizeof(err->message))))
+	if (status != NIB_STATUS_OK &&
+	    (err->status != status || err->message[0] == '\0' ||
+	     !memchr(err->message, '\0', sizeof(err->message))))
 		broken("failed without a message", err);
 }
 

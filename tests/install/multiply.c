@@ -15,7 +15,7 @@ int main(void)
 	struct nib_problem problem = {
 	    .a = {.codes = a_codes, .scales = &one, .rows = 1, .k = 16},
 	    .b = {.codes = b_codes, .scales = &one, .rows = 1, .k = 16},
-	    .c = {.data = &c, .dtype = NIB_FP32, .rows = 1, .cols = 1},
+	    .c = {.data = &c, .dtype = NIB_DTYPE_FP32, .rows = 1, .cols = 1},
 	};
 	struct nib_device *device;
 	struct nib_error err;
@@ -23,7 +23,7 @@ int main(void)
 	memset(a_codes, 0x22, sizeof(a_codes));
 	memset(b_codes, 0x44, sizeof(b_codes));
 	if (nib_device_open("cpu", NULL, &device, &err) ||
-	    nib_multiply(device, NIB_GEMM, &problem, 1, &err)) {
+	    nib_multiply(device, NIB_OP_GEMM, &problem, 1, &err)) {
 		fprintf(stderr, "%s\n", err.message);
 		return 1;
 	}

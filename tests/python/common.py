@@ -106,10 +106,10 @@ def pointer(x):
     return None if x is None else x.ctypes.data
 
 
-def view(codes, scales, layout=abi.NIB_LINEAR):
-    """Contiguous arrays as struct nib_nvfp4."""
+def view(codes, scales, layout=abi.NIB_SCALE_LAYOUT_LINEAR):
+    """Contiguous arrays as struct nib_fp4."""
     *batch, rows, half = codes.shape
-    return abi.nib_nvfp4(
+    return abi.nib_fp4(
         codes=pointer(codes), scales=pointer(scales), rows=rows, k=2 * half,
         batch=batch[0] if batch else 1, scale_layout=layout)
 
@@ -147,7 +147,7 @@ def reference(op, a, b, b2=None, alpha=None, alpha2=None):
     """The oracle's fp32 result; operands as problem() takes them."""
     shape = (*a[0].shape[:-1], b[0].shape[-2])
     c = np.zeros(shape, np.float32)
-    p = problem(a, b, b2, alpha, alpha2, dense(c, abi.NIB_FP32))
+    p = problem(a, b, b2, alpha, alpha2, dense(c, abi.NIB_DTYPE_FP32))
     call("nib_reference", op, p, C.c_int64(1))
     return c
 
@@ -155,7 +155,7 @@ def reference(op, a, b, b2=None, alpha=None, alpha2=None):
 def failures(op, a, b, c, arithmetic, b2=None, alpha=None, alpha2=None):
     """nib_check(): how many elements of c are outside the bound of a device's
     arithmetic, and a sentence about the worst.  c: fp32 or fp16."""
-    dtype = {"float32": abi.NIB_FP32, "float16": abi.NIB_FP16}[c.dtype.name]
+    dtype = {"float32": abi.NIB_DTYPE_FP32, "float16": abi.NIB_DTYPE_FP16}[c.dtype.name]
     p = problem(a, b, b2, alpha, alpha2, dense(c, dtype))
     options = abi.nib_check_options(
         struct_bytes=C.sizeof(abi.nib_check_options), arithmetic=arithmetic)
@@ -227,7 +227,7 @@ class TorchTest(unittest.TestCase):
     def assert_says_what(self, error):
         """An ArgumentError carries the argument that its message begins with."""
         if isinstance(error, nibblas.ArgumentError):
-            self.assertEqual(error.status, abi.NIB_BAD_ARGUMENT)
+            self.assertEqual(error.status, abi.NIB_STATUS_BAD_ARGUMENT)
             self.assertTrue(error.argument, error)
             self.assertRegex(str(error),
                              "^" + re.escape(error.argument) + r"(?!\w)")

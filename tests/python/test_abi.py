@@ -98,7 +98,7 @@ class Compiler(unittest.TestCase):
 
     def test_a_wrong_layout_is_found(self):
         code, _ = compile_c('#include "nibblas.h"\n' + assertion(
-            "offsetof(struct nib_nvfp4, scales) == 16"))
+            "offsetof(struct nib_fp4, scales) == 16"))
         self.assertNotEqual(code, 0)
 
     def test_signatures(self):

@@ -164,14 +164,14 @@ class ByDlpack(EmulatedTest):
         b, right = self.operand(130, 128)
         c = self.output(9, 130)
         self.assertIs(nibblas.gemm(*a, *b, out=c), c)
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
         # 1 is DLPack's name of the default stream.
         self.assertEqual(a[0].streams, [1])
         alpha = np.float32([2.0 ** -6])
         factor = Array(self.gpu, alpha)
         half = self.output(9, 130, dtype=np.float16)
         nibblas.dual_gemm(*a, *b, *b, alpha=factor, alpha2=factor, out=half)
-        self.assert_right(abi.NIB_DUAL_GEMM, left, right, half, b2=right,
+        self.assert_right(abi.NIB_OP_DUAL_GEMM, left, right, half, b2=right,
                           alpha=alpha, alpha2=alpha)
 
     def test_floats_as_a(self):
@@ -194,10 +194,10 @@ class ByDlpack(EmulatedTest):
             self.assertRegex(str(error), "^a: float16 as it is: must be NVFP4 on "
                              "this GPU: quantise it")
             return
-        left = Floats(half, abi.NIB_FP16, abi.NIB_ACTIVATIONS_DENSE)
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        left = Floats(half, abi.NIB_DTYPE_FP16, abi.NIB_ACTIVATIONS_DENSE)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
         nibblas.gemm(a, None, nibblas.pack(*b), out=c)
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
 
     def test_costs_of_nib_tune(self):
         """A device has them from its opening; of a wrong file, none."""
@@ -251,12 +251,12 @@ class ByDlpack(EmulatedTest):
         self.assertEqual(packed.bytes, 2 * 128 * 8)
         self.assertFalse(nibblas.pack(*b).is_shared)
         nibblas.gemm(*a, packed, out=c)
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
         scales = random_scales(self.rng, 130, 8)
         other = array("b", b[0]), array("b_scales", Array(self.gpu, blocked(scales)))
         packed.update(*other, "tiled")
         nibblas.gemm(*a, packed, out=c)
-        self.assert_right(abi.NIB_GEMM, left, (right[0], scales), c)
+        self.assert_right(abi.NIB_OP_GEMM, left, (right[0], scales), c)
         codes = array("b", Array(self.gpu, right[0]))
         with self.assertRaisesRegex(nibblas.ArgumentError, "^b.codes = 0x[0-9a-f]+: "
                                     "must be the codes 0x[0-9a-f]+ that packed shares"):
@@ -400,7 +400,7 @@ class Streams(EmulatedTest):
         codes = random_codes(self.rng, M, K // 2)
         a[0].copy(a[0].pointer, codes.ctypes.data)
         self.driver.launch(graph, stream)
-        self.assert_right(abi.NIB_GEMM, (codes, left[1]), right, c)
+        self.assert_right(abi.NIB_OP_GEMM, (codes, left[1]), right, c)
 
     def test_an_unknown_size_in_a_graph(self):
         a, _ = self.operand(M, K)
@@ -433,7 +433,7 @@ class Streams(EmulatedTest):
                     c = self.output(M, 130)
                     nibblas.gemm(*a, *b, out=c, stream=stream)
                     call("nib_device_wait", self.gpu.handle, stream)
-                    self.assert_right(abi.NIB_GEMM, left, right, c)
+                    self.assert_right(abi.NIB_OP_GEMM, left, right, c)
         self.assertNotIn(None, seen)
         self.assertEqual(seen[::2], seen[1::2])
         self.assertEqual(len(set(seen)), 3)
@@ -467,7 +467,7 @@ class AsTensors(EmulatedTest):
             self.addCleanup(patch.stop)
 
     def gemm(self, c, a, b):
-        self.multiply.simple(self.cuda, abi.NIB_GEMM)(
+        self.multiply.simple(self.cuda, abi.NIB_OP_GEMM)(
             c, *a, *b, None, c.dtype, "tiled", "tiled")
 
     def test_gemm_and_groups(self):
@@ -476,7 +476,7 @@ class AsTensors(EmulatedTest):
         for _ in range(2):
             c = self.output(M, 130)
             self.gemm(c, a, b)
-            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.assert_right(abi.NIB_OP_GEMM, left, right, c)
         # The second run has the first one's workspace, behind it in the stream.
         self.assertEqual(len(self.workspaces), 0)
         self.assertEqual(len(self.cuda.workspaces.kept), 1)
@@ -484,7 +484,7 @@ class AsTensors(EmulatedTest):
         self.multiply.group_gemm(self.cuda, many, *([x] * 3 for x in (*a, *b)),
                                  None, self.torch.float16, "tiled", "tiled")
         for c in many:
-            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.assert_right(abi.NIB_OP_GEMM, left, right, c)
 
     def test_workspaces(self):
         """One for each thread and stream, growing; a graph, a large product and
@@ -497,7 +497,7 @@ class AsTensors(EmulatedTest):
         def run(of_torch):
             c = self.output(M, 130)
             self.gemm(c, a, b)
-            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.assert_right(abi.NIB_OP_GEMM, left, right, c)
             self.assertEqual(len(self.workspaces), of_torch)
             return self.cuda.workspaces.kept["cuda:0", 0]
         first, others = run(0), []
@@ -538,7 +538,7 @@ class AsTensors(EmulatedTest):
         takes = self.multiply.takes_floats(0)
         weight = mock.Mock(is_cuda=True, get_device=lambda: 0)
         self.assertEqual(_linear._must_quantize(weight), not takes)
-        multiply = self.multiply.simple(self.cuda, abi.NIB_GEMM)
+        multiply = self.multiply.simple(self.cuda, abi.NIB_OP_GEMM)
         args = (c, a, None, *b, None, c.dtype, "tiled", "tiled")
         if not takes:
             with self.assertRaisesRegex(nibblas.UnsupportedError,
@@ -547,8 +547,8 @@ class AsTensors(EmulatedTest):
             return
         for _ in range(2):
             multiply(*args)
-            self.assert_right(abi.NIB_GEMM, Floats(
-                half, abi.NIB_FP16, abi.NIB_ACTIVATIONS_DENSE), right, c)
+            self.assert_right(abi.NIB_OP_GEMM, Floats(
+                half, abi.NIB_DTYPE_FP16, abi.NIB_ACTIVATIONS_DENSE), right, c)
 
     def test_experts(self):
         a, left = self.operand(9, 64)
@@ -639,7 +639,7 @@ class AsTensors(EmulatedTest):
             c = self.multiply.gemm_packed(
                 self.cuda, *a, weights.number, 33, None, self.torch.float32,
                 "tiled")
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
 
     def test_dequantize(self):
         """The global scale stays on the device, whatever the result's type."""
@@ -706,7 +706,7 @@ class AsTensors(EmulatedTest):
             x.index = 1
         c, y = self.output(9, 33), self.output(9, 64)
         want = t.zeros(9, 33)
-        self.multiply.simple(self.cpu, abi.NIB_GEMM)(
+        self.multiply.simple(self.cpu, abi.NIB_OP_GEMM)(
             want, *host, None, want.dtype, "tiled", "tiled")
         self.multiply.group_gemm(self.cpu, [want], *([x] for x in host), None,
                                  want.dtype)
@@ -720,11 +720,11 @@ class AsTensors(EmulatedTest):
                 mock.patch.object(self.convert, "maker",
                                   lambda *_: lambda: next(made)):
             self.gemm(c, a, b)
-            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.assert_right(abi.NIB_OP_GEMM, left, right, c)
             c = self.output(9, 33)
             self.multiply.group_gemm(self.cuda, [c], *([x] for x in (*a, *b)),
                                      None, c.dtype)
-            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.assert_right(abi.NIB_OP_GEMM, left, right, c)
             self.convert.to_blocked(self.cuda, linear)
             self.assertTrue(np.array_equal(out.numpy(), tiled.numpy()))
             self.convert.dequantize(self.cuda, *a, None, t.float32)

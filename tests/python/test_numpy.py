@@ -73,7 +73,7 @@ class Products(NumpyTest):
         for scales in (left[1], right[1], a[1], b[1]):
             scales[scales != 0x7F] = 56
         c = nibblas.gemm(*a, *b)
-        self.assertTrue(np.array_equal(c, reference(abi.NIB_GEMM, left,
+        self.assertTrue(np.array_equal(c, reference(abi.NIB_OP_GEMM, left,
                                                     right)))
 
     def test_batches_gemv_dual_group(self):
@@ -302,7 +302,7 @@ class Refusals(NumpyTest):
         with self.assertRaisesRegex(nibblas.ArgumentError, pattern) as caught:
             nibblas.gemm(*args, **kwargs)
         error = caught.exception
-        self.assertEqual(error.status, abi.NIB_BAD_ARGUMENT)
+        self.assertEqual(error.status, abi.NIB_STATUS_BAD_ARGUMENT)
         self.assertRegex(error.argument, r"^\w+(\.\w+)*$")
         self.assertTrue(str(error).startswith(error.argument), error)
 
@@ -311,13 +311,13 @@ class Refusals(NumpyTest):
         x[1, 7] = np.nan
         for function, kind, argument, status in (
                 (lambda: nibblas.device("abacus"), nibblas.NoDeviceError, "name",
-                 abi.NIB_NO_DEVICE),
+                 abi.NIB_STATUS_NO_DEVICE),
                 (lambda: nibblas.quantize(x), nibblas.DataError, "x",
-                 abi.NIB_BAD_DATA),
+                 abi.NIB_STATUS_BAD_DATA),
                 (lambda: nibblas.quantize(x, -1.0), nibblas.ArgumentError,
-                 "global_scale", abi.NIB_BAD_ARGUMENT),
+                 "global_scale", abi.NIB_STATUS_BAD_ARGUMENT),
                 (lambda: nibblas.Checkpoint("/nowhere"), nibblas.SystemIOError,
-                 "", abi.NIB_IO)):
+                 "", abi.NIB_STATUS_IO)):
             with self.assertRaises(kind) as caught:
                 function()
             for error in (caught.exception, pickle.loads(pickle.dumps(

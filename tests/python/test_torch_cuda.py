@@ -52,7 +52,7 @@ class Products(CudaTest):
                 b, right = self.operand(n, k, layout=layout)
                 for dtype in (t.float32, t.float16):
                     c = self.ops.gemm(*a, *b, alpha, dtype, layout, layout)
-                    self.assert_right(abi.NIB_GEMM, left, right, c,
+                    self.assert_right(abi.NIB_OP_GEMM, left, right, c,
                                       alpha=np.float32([2.0 ** -6]))
 
     def test_torch_types(self):
@@ -68,17 +68,17 @@ class Products(CudaTest):
         a, left = self.operand(4, 1, 128)
         b, right = self.operand(4, 40, 128)
         c = self.ops.gemv(a[0][:, 0], a[1], *b, None, t.float32)
-        self.assert_right(abi.NIB_GEMV, left, right, c[:, None])
+        self.assert_right(abi.NIB_OP_GEMV, left, right, c[:, None])
         a, left = self.operand(17, 128)
         b, right = self.operand(40, 128)
         alpha = t.tensor([2.0 ** -6], device="cuda")
         value = np.float32([2.0 ** -6])
         c = self.ops.dual_gemm(*a, *b, *b, alpha, alpha, t.float32)
-        self.assert_right(abi.NIB_DUAL_GEMM, left, right, c, b2=right,
+        self.assert_right(abi.NIB_OP_DUAL_GEMM, left, right, c, b2=right,
                           alpha=value, alpha2=value)
         for c in self.ops.group_gemm(*([x] * 3 for x in (*a, *b)), None,
                                      t.float32):
-            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.assert_right(abi.NIB_OP_GEMM, left, right, c)
 
     def test_floats_as_a(self):
         """As they are, if the GPU has kernels for them; it has none for float32 and
@@ -96,15 +96,15 @@ class Products(CudaTest):
         alpha = t.tensor([2.0 ** -6], device="cuda")
         weights = self.package.pack(*b)
         for m in (1, 5, 130):
-            for dtype, kind in ((t.float16, abi.NIB_FP16),
-                                (t.bfloat16, abi.NIB_BF16)):
+            for dtype, kind in ((t.float16, abi.NIB_DTYPE_FP16),
+                                (t.bfloat16, abi.NIB_DTYPE_BF16)):
                 a = t.randn(m, 256, device="cuda").to(dtype)
                 left = Floats(a.view(t.int16).cpu().numpy(), kind,
                               abi.NIB_ACTIVATIONS_DENSE)
                 for c in (self.ops.gemm(a, None, *b, alpha, t.float32),
                           self.ops.gemm_packed(a, None, weights.number, 130,
                                                alpha, t.float32)):
-                    self.assert_right(abi.NIB_GEMM, left, right, c,
+                    self.assert_right(abi.NIB_OP_GEMM, left, right, c,
                                       alpha=np.float32([2.0 ** -6]))
                 self.assertEqual(self.ops.gemm(a, None, *b).dtype, dtype)
 
@@ -123,7 +123,7 @@ class Products(CudaTest):
         c = self.package.scaled_mm(a4, b4.t(), [sa, one], recipe, [sb, one],
                                 recipe, tiled, tiled,
                                 output_dtype=t.float32)
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
         # Two experts with one weight: rows 0..4 and 5..16.
         parts = [blocked(left[1][:5]), blocked(left[1][5:])]
         sa = t.from_numpy(np.concatenate(parts)).cuda().view(kinds[1])
@@ -132,7 +132,7 @@ class Products(CudaTest):
             a4, t.stack([b[0]] * 2).view(kinds[0]).transpose(1, 2), sa, block,
             t.stack([b[1]] * 2).view(kinds[1]), block, tiled, tiled, offs=offs,
             output_dtype=t.float32)
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
 
     def test_formats_are_the_cpus(self):
         t = self.torch
@@ -182,7 +182,7 @@ class Dlpack(CudaTest):
         nibblas.gemm(*map(convert, (*a, *b)), out=convert(c),
                      stream=t.cuda.current_stream().cuda_stream or None)
         t.cuda.synchronize()
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
 
     def test_tensors(self):
         self.check(lambda x: x)
@@ -215,7 +215,7 @@ class Order(CudaTest):
             later.copy_(a[0])
             c = self.ops.gemm(later, a[1], *b, None, t.float32)
         stream.synchronize()
-        self.assert_right(abi.NIB_GEMM, left, right, c)
+        self.assert_right(abi.NIB_OP_GEMM, left, right, c)
 
     def test_graph(self):
         t = self.torch
@@ -256,7 +256,7 @@ class Order(CudaTest):
         t.cuda.synchronize()
         left = (codes.cpu().numpy(), left[1])
         for c in captured[:3]:
-            self.assert_right(abi.NIB_GEMM, left, right, c)
+            self.assert_right(abi.NIB_OP_GEMM, left, right, c)
 
     def test_graph_of_the_functions_for_dlpack(self):
         """Its plan and workspace stay, though the cache lets the plan go and other
@@ -287,7 +287,7 @@ class Order(CudaTest):
         t.cuda.synchronize()
         left = (codes.cpu().numpy(), left[1])
         for one in (c, other):
-            self.assert_right(abi.NIB_GEMM, left, right, one)
+            self.assert_right(abi.NIB_OP_GEMM, left, right, one)
 
     def test_a_saved_tensor_that_is_overwritten(self):
         t = self.torch

@@ -24,8 +24,8 @@ class DenseTest(TorchTest):
         super().setUpClass()
         t = cls.torch
         cls.types = (t.float32, t.float16, t.bfloat16)
-        cls.kinds = {t.float32: abi.NIB_FP32, t.float16: abi.NIB_FP16,
-                     t.bfloat16: abi.NIB_BF16}
+        cls.kinds = {t.float32: abi.NIB_DTYPE_FP32, t.float16: abi.NIB_DTYPE_FP16,
+                     t.bfloat16: abi.NIB_DTYPE_BF16}
 
     def floats(self, *shape, dtype=None):
         """(a tensor, its float64 values)."""
@@ -71,7 +71,7 @@ class Products(DenseTest):
             a = t.randint(-8, 9, (9, 96)).to(dtype)
             c = self.ops.gemm(a, None, *b, None, t.float32)
             self.assertTrue(np.array_equal(c.numpy(), reference(
-                abi.NIB_GEMM, self.of_oracle(a), right)))
+                abi.NIB_OP_GEMM, self.of_oracle(a), right)))
 
     def test_nib_check(self):
         t = self.torch
@@ -82,7 +82,7 @@ class Products(DenseTest):
             for out in (t.float32, t.float16):
                 a, _ = self.floats(9, 1040, dtype=dtype)
                 c = self.ops.gemm(a, None, *b, t.from_numpy(alpha), out)
-                bad, worst = failures(abi.NIB_GEMM, self.of_oracle(a), right,
+                bad, worst = failures(abi.NIB_OP_GEMM, self.of_oracle(a), right,
                                       c.numpy(), arithmetic, alpha=alpha)
                 self.assertEqual(bad, 0, worst)
 
@@ -127,7 +127,7 @@ class Products(DenseTest):
             factor = t.from_numpy(alpha)
             c = self.ops.dual_gemm(a, None, *b, *b2, factor, factor, t.float32)
             bad, worst = failures(
-                abi.NIB_DUAL_GEMM, self.of_oracle(a), right, c.numpy(),
+                abi.NIB_OP_DUAL_GEMM, self.of_oracle(a), right, c.numpy(),
                 nibblas.device().info()["arithmetic"], b2=right2, alpha=alpha,
                 alpha2=alpha)
             self.assertEqual(bad, 0, worst)
@@ -250,7 +250,7 @@ class Int8(DenseTest):
         c = self.ops.gemm(a, None, *b, None, self.torch.float32,
                           activations="int8")
         bad, worst = failures(
-            abi.NIB_GEMM, self.of_oracle(a, abi.NIB_ACTIVATIONS_INT8), right,
+            abi.NIB_OP_GEMM, self.of_oracle(a, abi.NIB_ACTIVATIONS_INT8), right,
             c.numpy(), nibblas.device().info()["arithmetic"])
         self.assertEqual(bad, 0, worst)
 

@@ -283,7 +283,7 @@ class Oracle(TorchTest):
             b, _, right = self.power_of_two(n, k)
             c = self.ops.gemm(*a, *b, None, self.torch.float32)
             self.assertTrue(np.array_equal(c.numpy(), reference(
-                abi.NIB_GEMM, left, right)))
+                abi.NIB_OP_GEMM, left, right)))
 
     def test_batches_bit_by_bit(self):
         a, _, left = self.power_of_two(3, 9, 160)
@@ -291,13 +291,13 @@ class Oracle(TorchTest):
         alpha = self.torch.tensor([0.25])
         c = self.ops.gemm(*a, *b, alpha, self.torch.float32)
         self.assertTrue(np.array_equal(c.numpy(), reference(
-            abi.NIB_GEMM, left, right, alpha=alpha.numpy())))
+            abi.NIB_OP_GEMM, left, right, alpha=alpha.numpy())))
 
     def test_backends_agree_bit_by_bit(self):
         a, _, left = self.operand(9, 1040, low=1, high=127)
         b, _, right = self.operand(33, 1040, low=1, high=127)
         c = self.ops.gemm(*a, *b, None, self.torch.float32)
-        exact = reference(abi.NIB_GEMM, left, right)
+        exact = reference(abi.NIB_OP_GEMM, left, right)
         x, y = decode(*left), decode(*right)
         self.assertTrue((np.abs(exact - x @ y.T) <=
                          2.0 ** -24 * np.abs(x @ y.T)).all())

@@ -43,7 +43,7 @@ def _nib_problem(op, product):
     a, b, *b2 = (_problems.Operand(codes, scales, "tiled")
                  for codes, scales in zip(rest[::2], rest[1::2]))
     return _problems.product(a, b, b2[0] if b2 else None, [], c=c,
-                             gemv=op == abi.NIB_GEMV)[0]
+                             gemv=op == abi.NIB_OP_GEMV)[0]
 
 
 def _plan(problem, backend, device, key, data):

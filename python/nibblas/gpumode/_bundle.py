@@ -29,9 +29,9 @@ ALIGNMENT = 64
 HARDWARE = {"sm90": "Hopper (H100, H200)", "sm100": "Blackwell (B200, B300)"}
 # Kernels that no product of the contest needs.
 OTHERS = re.compile("amax|quantize|convert|probe|expert_rows|moe_|_b?f16_")
-STRUCTS = ("nib_error", "nib_nvfp4", "nib_dense", "nib_problem",
+STRUCTS = ("nib_error", "nib_fp4", "nib_dense", "nib_problem",
            "nib_plan_options", "nib_run_options")
-CONSTANTS = ("NIB_BAD_ARGUMENT", "NIB_TILED_128X4", "NIB_FP16")
+CONSTANTS = ("NIB_STATUS_BAD_ARGUMENT", "NIB_SCALE_LAYOUT_TILED_128X4", "NIB_DTYPE_FP16")
 HEAD = '''#!POPCORN leaderboard nvfp4_{problem}
 # SPDX-License-Identifier: Apache-2.0
 """{problem} of the GPU MODE x NVIDIA contest, by nibblas {version}:

@@ -51,7 +51,7 @@ def _call(name, *arguments):
 
 def _fail_with(error):
     text = error.message.decode(errors="replace")
-    kind = ArgumentError if error.status == NIB_BAD_ARGUMENT else RuntimeError
+    kind = ArgumentError if error.status == NIB_STATUS_BAD_ARGUMENT else RuntimeError
     raise kind(f"nibblas {VERSION}, {PROBLEM}: {text}")
 
 
@@ -91,9 +91,9 @@ def _operand(codes, tiles):
             _fail("data", x, f"{x.dtype}: must be of bytes")
     codes = _stack(codes, "codes")
     batch, rows, half = codes.shape
-    return nib_nvfp4(
+    return nib_fp4(
         rows=rows, k=2 * half, batch=batch, row_stride_bytes=_stride(codes, 1),
-        batch_stride_bytes=_stride(codes, 0), scale_layout=NIB_TILED_128X4,
+        batch_stride_bytes=_stride(codes, 0), scale_layout=NIB_SCALE_LAYOUT_TILED_128X4,
         scale_batch_stride_bytes=_stride(tiles, 0))
 
 
@@ -102,7 +102,7 @@ def _result(c):
         _fail("c", c, f"{c.dtype}: must be float16")
     c = _stack(c, "c")
     batch, rows, cols = c.shape
-    return nib_dense(dtype=NIB_FP16, rows=rows, cols=cols, batch=batch,
+    return nib_dense(dtype=NIB_DTYPE_FP16, rows=rows, cols=cols, batch=batch,
                      row_stride_elems=_stride(c, 1),
                      batch_stride_elems=_stride(c, 0))
 

@@ -162,14 +162,14 @@ def every_c(tensors):
 
 _PAIR = ("a.codes", "b.codes", "a.scales", "b.scales", "c.data")
 PROBLEMS = {
-    "group_gemm": Problem(abi.NIB_GEMM, group_tensors, group_products,
+    "group_gemm": Problem(abi.NIB_OP_GEMM, group_tensors, group_products,
                           group_sizes, every_c, _PAIR),
     "dual_gemm": Problem(
-        abi.NIB_DUAL_GEMM, dual_tensors, dual_products, no_sizes, last,
+        abi.NIB_OP_DUAL_GEMM, dual_tensors, dual_products, no_sizes, last,
         ("a.codes", "b.codes", "b2.codes", "a.scales", "b.scales", "b2.scales",
          "c.data")),
-    "gemm": Problem(abi.NIB_GEMM, gemm_tensors, gemm_products, no_sizes, last,
+    "gemm": Problem(abi.NIB_OP_GEMM, gemm_tensors, gemm_products, no_sizes, last,
                     _PAIR),
     "gemv": Problem(
-        abi.NIB_GEMV, gemm_tensors, gemv_products, no_sizes, last,
+        abi.NIB_OP_GEMV, gemm_tensors, gemv_products, no_sizes, last,
         ("b.codes", "a.codes", "b.scales", "a.scales", "c.data"))}

@@ -65,11 +65,11 @@ def _check_global(global_scale):
 def _quantize_call(backend, device, x, global_scale, layout, recipe, saturate):
     source = array("x", x)
     dense, sizes = views.dense(source)
-    if sizes.cols % abi.NIB_BLOCK:
+    if sizes.cols % abi.NIB_NVFP4_BLOCK:
         source.fail(f"K = {sizes.cols}: must be a multiple of 16")
     _check_global(global_scale)
-    outer, groups = x.shape[:-2], sizes.cols // abi.NIB_BLOCK
-    q = abi.nib_nvfp4(
+    outer, groups = x.shape[:-2], sizes.cols // abi.NIB_NVFP4_BLOCK
+    q = abi.nib_fp4(
         rows=sizes.rows, k=sizes.cols, batch=sizes.batch,
         scale_layout=views.choose("layout", layout, views.LAYOUTS))
     options = abi.nib_quantize_options(
@@ -141,12 +141,12 @@ def _quantize(backend, x, global_scale, layout, recipe, saturate):
 def _rows_call(backend, device, x, global_scale):
     source = array("x", x)
     dense, sizes = views.dense(source)
-    if sizes.cols % abi.NIB_BLOCK:
+    if sizes.cols % abi.NIB_NVFP4_BLOCK:
         source.fail(f"K = {sizes.cols}: must be a multiple of 16")
     _check_global(global_scale)
     width = -(-sizes.cols * 9 // 16 // 16) * 16
-    q = abi.nib_nvfp4(
-        rows=sizes.rows, k=sizes.cols, batch=1, scale_layout=abi.NIB_LINEAR,
+    q = abi.nib_fp4(
+        rows=sizes.rows, k=sizes.cols, batch=1, scale_layout=abi.NIB_SCALE_LAYOUT_LINEAR,
         row_stride_bytes=width, scale_row_stride_bytes=width)
     options = abi.nib_quantize_options(
         struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=1)
@@ -236,7 +236,7 @@ def _convert_call(backend, device, source, rows, groups, layouts):
     target = source._replace(name="target", shape=shape,
                              strides=views.dense_strides(shape))
     # The library does not look at the codes.
-    shape = (*outer, rows, groups * abi.NIB_BLOCK // 2)
+    shape = (*outer, rows, groups * abi.NIB_NVFP4_BLOCK // 2)
     codes = views.Array("codes", 0, shape, views.dense_strides(shape), "uint8",
                         source.device)
     pair = [views.nvfp4(codes, x, layout)[0]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """_moe.py - a layer of experts as a function of tensors, which the operator calls: the
-library's own (nib_run_moe_layer), which waits for no stream."""
+library's own (nib_moe_layer_run), which waits for no stream."""
 
 import ctypes as C
 import weakref
@@ -15,9 +15,9 @@ from nibblas.torch._convert import _Call, calls
 from nibblas.torch._tensors import array, dtype_name, maker, meta, usual_type
 from nibblas.torch._weights import layer_weights
 
-ACTIVATIONS = {"swiglu": abi.NIB_MOE_SWIGLU,
-               "swiglu_clamped": abi.NIB_MOE_SWIGLU_CLAMPED,
-               "gelu": abi.NIB_MOE_GELU, "relu2": abi.NIB_MOE_RELU2}
+ACTIVATIONS = {"swiglu": abi.NIB_MOE_ACTIVATION_SWIGLU,
+               "swiglu_clamped": abi.NIB_MOE_ACTIVATION_SWIGLU_CLAMPED,
+               "gelu": abi.NIB_MOE_ACTIVATION_GELU, "relu2": abi.NIB_MOE_ACTIVATION_RELU2}
 # The library's names of the operator's arguments.
 NAMES = {"x": "x", "a": "x", "ids": "topk_ids", "weights": "topk_weights",
          "gate": "w13", "up": "w13", "down": "w2", "y": "out"}
@@ -40,7 +40,7 @@ class _LayerPlan(_plans.Kept):
     is_moe, names = True, NAMES
 
     def __init__(self, device, template, given):
-        super().__init__("nib_run_moe_layer")
+        super().__init__("nib_moe_layer_run")
         self.device, self.template, self.given = device, template, given
         self.handle = C.c_void_p()
         # Plans stay, one for each number of tokens; torch has the memory.

@@ -52,7 +52,7 @@ def _single(backend, device, key, op, a, b, b2, alphas, c, dtype):
     """Plans one product; given: what makes c."""
     p, shape = _problems.product(
         a, b, b2, alphas, c=array("c", c), dtype=dtype_name(dtype),
-        gemv=op == abi.NIB_GEMV)
+        gemv=op == abi.NIB_OP_GEMV)
     template = problem_array([] if _problems.is_empty(p) else [p])
     return new_plan(backend, device, op, key, template,
                     maker(shape, dtype, a.codes.owner.device),
@@ -223,7 +223,7 @@ def _packed_plan(backend, device, a, weights, alpha, out_dtype):
                             f"on a's {backend.open(device).name}", "b")
     p, shape = _problems.product(a, weights, None, [array("alpha", alpha)],
                                  dtype=dtype_name(out_dtype))
-    return Plan(weights.device, abi.NIB_GEMM,
+    return Plan(weights.device, abi.NIB_OP_GEMM,
                 problem_array([] if _problems.is_empty(p) else [p]),
                 {"x": a.codes.name},
                 given=maker(shape, out_dtype, a.codes.owner.device),
@@ -262,11 +262,11 @@ def takes_floats(index):
     alone."""
     p = abi.nib_problem(
         activations=abi.NIB_ACTIVATIONS_DENSE,
-        x=abi.nib_dense(dtype=abi.NIB_BF16, rows=1, cols=16, batch=1),
-        b=abi.nib_nvfp4(rows=16, k=16, batch=1, scale_layout=abi.NIB_LINEAR),
-        c=abi.nib_dense(dtype=abi.NIB_BF16, rows=1, cols=16, batch=1))
+        x=abi.nib_dense(dtype=abi.NIB_DTYPE_BF16, rows=1, cols=16, batch=1),
+        b=abi.nib_fp4(rows=16, k=16, batch=1, scale_layout=abi.NIB_SCALE_LAYOUT_LINEAR),
+        c=abi.nib_dense(dtype=abi.NIB_DTYPE_BF16, rows=1, cols=16, batch=1))
     try:
-        Plan(Cuda.open(("cuda", index)), abi.NIB_GEMM, problem_array([p]),
+        Plan(Cuda.open(("cuda", index)), abi.NIB_OP_GEMM, problem_array([p]),
              caller_workspace=True)
     except UnsupportedError:
         return False
@@ -279,7 +279,7 @@ def _set(words, where, tensors):
         words[where[name]] = 0 if tensor is None else tensor.data_ptr()
 
 
-_layer_gemm = {backend: simple(backend, abi.NIB_GEMM, "x")
+_layer_gemm = {backend: simple(backend, abi.NIB_OP_GEMM, "x")
                for backend in (Cpu, Cuda)}
 
 
@@ -315,7 +315,7 @@ def _many(backend, op, plan, c, tensors, options, where):
 def _dual_plan(backend, device, key, c, a, a_scales, b, b_scales, b2, b2_scales,
                alpha, alpha2, out_dtype, a_layout, b_layout, activations):
     return _single(
-        backend, device, key, abi.NIB_DUAL_GEMM,
+        backend, device, key, abi.NIB_OP_DUAL_GEMM,
         operand("a", a, a_scales, a_layout, activations),
         operand("b", b, b_scales, b_layout),
         operand("b2", b2, b2_scales, b_layout),
@@ -373,7 +373,7 @@ def _group_plan(backend, device, key, a, a_scales, b, b_scales, alpha, out_dtype
     full = [p for p in problems if not _problems.is_empty(p)]
     words = iter(range(0, len(full) * _SIZE, _SIZE))
     bases = [None if _problems.is_empty(p) else next(words) for p in problems]
-    return new_plan(backend, device, abi.NIB_GEMM, key, problem_array(full),
+    return new_plan(backend, device, abi.NIB_OP_GEMM, key, problem_array(full),
                     (makers, bases))
 
 
@@ -428,7 +428,7 @@ def _moe_plan(backend, device, key, c, a, a_scales, b, b_scales, row_offsets,
         array("row_offsets", row_offsets), array("scale_rows", scale_rows),
         [array("alpha", alpha), array("alpha2", alpha2)],
         c=array("c", c), dtype=dtype_name(out_dtype))
-    op = abi.NIB_GEMM if b2 is None else abi.NIB_DUAL_GEMM
+    op = abi.NIB_OP_GEMM if b2 is None else abi.NIB_OP_DUAL_GEMM
     return new_plan(backend, device, op, key, moe, maker(shape, out_dtype, a.device))
 
 

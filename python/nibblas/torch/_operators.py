@@ -143,8 +143,8 @@ def _define_simple(name, op):
         _register_fake(name + suffix, fake)
 
 
-_define_simple("gemm", abi.NIB_GEMM)
-_define_simple("gemv", abi.NIB_GEMV)
+_define_simple("gemm", abi.NIB_OP_GEMM)
+_define_simple("gemv", abi.NIB_OP_GEMV)
 
 # ---- the other multiplications ---------------------------------------------
 

@@ -25,7 +25,7 @@
 
 struct job {
 	const struct cpu_quantize_ops *ops;
-	struct nib_nvfp4 from, to;
+	struct nib_fp4 from, to;
 	bool stream;
 	int tasks;
 	int64_t groups, bands;
@@ -53,14 +53,14 @@ static struct piece piece_at(const struct job *job, int64_t index)
 	return piece;
 }
 
-static uint8_t *piece_scales(const struct nib_nvfp4 *v, const struct piece *piece)
+static uint8_t *piece_scales(const struct nib_fp4 *v, const struct piece *piece)
 {
-	return nib_nvfp4_scale(v, piece->batch, piece->row, piece->group);
+	return nib_fp4_scale(v, piece->batch, piece->row, piece->group);
 }
 
-static struct cpu_band band_of(const struct nib_nvfp4 *v, const struct piece *piece)
+static struct cpu_band band_of(const struct nib_fp4 *v, const struct piece *piece)
 {
-	const int64_t row_bytes = nib_nvfp4_scale_row_stride_bytes(v);
+	const int64_t row_bytes = nib_fp4_scale_row_stride_bytes(v);
 
 	return (struct cpu_band){piece_scales(v, piece), 32 * row_bytes, row_bytes, 32};
 }
@@ -70,9 +70,9 @@ static void read_stage(const struct job *job, const struct piece *piece, int fir
 		       uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
 {
 	const struct cpu_band band = {stage[0], 4 * STAGE_GROUPS, STAGE_GROUPS, 4};
-	const int64_t row_bytes = nib_nvfp4_scale_row_stride_bytes(&job->from);
+	const int64_t row_bytes = nib_fp4_scale_row_stride_bytes(&job->from);
 	const uint8_t *from = piece_scales(&job->from, piece);
-	const bool is_tiled = job->from.scale_layout == NIB_TILED_128X4;
+	const bool is_tiled = job->from.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4;
 	const int64_t n = piece->groups, padded = (n + 3) / 4 * 4;
 
 	if (is_tiled)
@@ -94,10 +94,10 @@ static void write_stage(const struct job *job, const struct piece *piece, int fi
 			uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
 {
 	const struct cpu_band band = {stage[0], 4 * STAGE_GROUPS, STAGE_GROUPS, 4};
-	const int64_t row_bytes = nib_nvfp4_scale_row_stride_bytes(&job->to);
+	const int64_t row_bytes = nib_fp4_scale_row_stride_bytes(&job->to);
 	uint8_t *to = piece_scales(&job->to, piece);
 
-	if (job->to.scale_layout == NIB_TILED_128X4) {
+	if (job->to.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4) {
 		job->ops->tile(&band, (piece->groups + 3) / 4 * 4, NULL, false,
 			       to + first * 16);
 		return;
@@ -135,7 +135,7 @@ static void convert_whole(const struct job *job, const struct piece *piece,
 	const uint8_t *then = is_same_shape ? piece_scales(&job->from, next) : NULL;
 	struct cpu_band band;
 
-	if (job->to.scale_layout == NIB_TILED_128X4) {
+	if (job->to.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4) {
 		band = band_of(&job->from, piece);
 		job->ops->tile(&band, piece->groups, then, job->stream,
 			       piece_scales(&job->to, piece));
@@ -164,8 +164,8 @@ static void convert_piece(const struct job *job, const struct piece *piece,
 
 static void copy_rows(const struct job *job, const struct piece *piece)
 {
-	const int64_t from_bytes = nib_nvfp4_scale_row_stride_bytes(&job->from);
-	const int64_t to_bytes = nib_nvfp4_scale_row_stride_bytes(&job->to);
+	const int64_t from_bytes = nib_fp4_scale_row_stride_bytes(&job->from);
+	const int64_t to_bytes = nib_fp4_scale_row_stride_bytes(&job->to);
 	const uint8_t *from = piece_scales(&job->from, piece);
 	uint8_t *to = piece_scales(&job->to, piece);
 
@@ -184,7 +184,7 @@ static void convert_task(void *arg, int i)
 
 		if (job->from.scale_layout != job->to.scale_layout)
 			convert_piece(job, &piece, &next);
-		else if (job->to.scale_layout == NIB_LINEAR)
+		else if (job->to.scale_layout == NIB_SCALE_LAYOUT_LINEAR)
 			copy_rows(job, &piece);
 		else /* By rows, which leaves the padding behind. */
 			convert_staged(job, piece);
@@ -194,9 +194,8 @@ static void convert_task(void *arg, int i)
 }
 
 enum nib_status cpu_convert_scales(struct nib_device *device,
-				   const struct nib_nvfp4 *from,
-				   const struct nib_nvfp4 *to, void *stream,
-				   struct nib_error *err)
+				   const struct nib_fp4 *from, const struct nib_fp4 *to,
+				   void *stream, struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(device);
 	int64_t batches, scales, worth;
@@ -206,13 +205,13 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 	(void)err;
 	/* An empty matrix may have any batch: products could overflow. */
 	if (from->rows == 0 || from->k == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	memset(&job, 0, sizeof(job));
 	job.ops = &cpu->ops.quantize;
 	job.from = *from;
 	job.to = *to;
-	job.groups = nib_nvfp4_groups(from);
-	batches = nib_nvfp4_batches(from);
+	job.groups = nib_fp4_groups(from);
+	batches = nib_fp4_batches(from);
 	scales = batches * from->rows * job.groups;
 	job.stream = scales >= STREAM_BYTES;
 	job.bands = (from->rows + NIB_SCALE_TILE_ROWS - 1) / NIB_SCALE_TILE_ROWS;
@@ -226,5 +225,5 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 	job.tasks = worth < cpu->threads ? (int)worth : cpu->threads;
 	if (job.pieces > 0)
 		cpu_parallel(cpu, job.tasks, convert_task, &job);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

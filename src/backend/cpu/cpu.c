@@ -36,17 +36,17 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 	}
 	*isa = cpu_isa_best();
 	if (!wanted || !*wanted)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	for (int i = 0; i < CPU_ISA_COUNT; i++) {
 		if (strcmp(wanted, cpu_isa_name((enum cpu_isa)i)) != 0)
 			continue;
 		*isa = (enum cpu_isa)i;
 		if (cpu_isa_available(*isa, reason, sizeof(reason)))
-			return NIB_OK;
-		return nib_fail_argument(err, NIB_NO_DEVICE, argument, "%s = %s: %s",
-					 variable, wanted, reason);
+			return NIB_STATUS_OK;
+		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, argument,
+					 "%s = %s: %s", variable, wanted, reason);
 	}
-	return nib_fail_argument(err, NIB_BAD_ARGUMENT, argument,
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
 				 "%s = '%.32s': must be scalar, avx2, avx512bw or "
 				 "avx512",
 				 variable, wanted);
@@ -61,7 +61,7 @@ static enum nib_status open_cpu(const char *name,
 	enum nib_status status;
 
 	if (strcmp(name, "cpu") != 0)
-		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, "name",
 					 " = '%.32s': the CPU is one device, 'cpu'",
 					 name);
 	status = choose_isa(options->isa, &isa, err);
@@ -69,7 +69,8 @@ static enum nib_status open_cpu(const char *name,
 		return status;
 	cpu = calloc(1, sizeof(*cpu));
 	if (!cpu)
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"no memory for a device");
 	cpu->base.backend = &nib_backend_cpu;
 	cpu->isa = isa;
 	cpu_ops_init(&cpu->ops, isa);
@@ -84,7 +85,7 @@ static enum nib_status open_cpu(const char *name,
 	cpu_describe(cpu->hardware, sizeof(cpu->hardware), cpu->features,
 		     sizeof(cpu->features));
 	*device = &cpu->base;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static void close_cpu(struct nib_device *device)

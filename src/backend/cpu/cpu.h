@@ -52,12 +52,12 @@ bool cpu_parallel(const struct cpu_device *device, int tasks,
 		  void (*task)(void *arg, int i), void *arg);
 
 /* weights.c */
-enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
 			 bool shares_codes, struct nib_packed **packed,
 			 struct nib_error *err);
-enum nib_status cpu_packed_update(struct nib_packed *packed, const struct nib_nvfp4 *b,
+enum nib_status cpu_packed_update(struct nib_packed *packed, const struct nib_fp4 *b,
 				  struct nib_error *err);
-enum nib_status cpu_unpack(const struct nib_packed *packed, const struct nib_nvfp4 *to,
+enum nib_status cpu_unpack(const struct nib_packed *packed, const struct nib_fp4 *to,
 			   struct nib_error *err);
 void cpu_packed_free(struct nib_packed *packed);
 
@@ -85,19 +85,18 @@ enum nib_status cpu_run(struct nib_plan *plan, const struct nib_run *run,
 
 /* quantize.c, dequantize.c, convert.c: as in nibblas.h, arguments valid. */
 enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *x,
-			     const struct nib_nvfp4 *q,
+			     const struct nib_fp4 *q,
 			     const struct nib_quantize_options *options,
 			     float *global_used, struct nib_error *err);
 enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 			 bool saturate, float *amax, struct nib_error *err);
-enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_fp4 *q,
 			       float global, const struct nib_dense *y,
 			       const struct nib_dequantize_options *options,
 			       struct nib_error *err);
 enum nib_status cpu_convert_scales(struct nib_device *device,
-				   const struct nib_nvfp4 *from,
-				   const struct nib_nvfp4 *to, void *stream,
-				   struct nib_error *err);
+				   const struct nib_fp4 *from, const struct nib_fp4 *to,
+				   void *stream, struct nib_error *err);
 
 /* moe_steps.c */
 extern const struct nib_moe_steps cpu_moe_steps;

@@ -17,7 +17,7 @@
 
 struct job {
 	const struct cpu_quantize_ops *ops;
-	struct nib_nvfp4 q;
+	struct nib_fp4 q;
 	struct nib_dense y;
 	const struct cpu_dequantizer *table;
 	bool stream;
@@ -27,13 +27,13 @@ struct job {
 };
 
 /* An empty matrix has batch 0: products of the sizes could overflow. */
-static void set_sizes(struct job *job, const struct nib_nvfp4 *v)
+static void set_sizes(struct job *job, const struct nib_fp4 *v)
 {
 	const bool is_empty = v->rows == 0 || v->k == 0;
 
-	job->batch = is_empty ? 0 : nib_nvfp4_batches(v);
+	job->batch = is_empty ? 0 : nib_fp4_batches(v);
 	job->rows = v->rows;
-	job->groups = nib_nvfp4_groups(v);
+	job->groups = nib_fp4_groups(v);
 }
 
 static void cut(struct job *job, const struct cpu_device *device, int64_t run_groups)
@@ -49,7 +49,7 @@ static void cut(struct job *job, const struct cpu_device *device, int64_t run_gr
 static void get_tiled(const struct job *job, int64_t batch, int64_t row, int64_t group,
 		      int64_t n, uint8_t *scales)
 {
-	const uint8_t *from = nib_nvfp4_scale(&job->q, batch, row, group);
+	const uint8_t *from = nib_fp4_scale(&job->q, batch, row, group);
 
 	for (int64_t g = 0; g < n; g += 4)
 		memcpy(scales + g, from + g / 4 * NIB_SCALE_TILE_BYTES, 4);
@@ -62,17 +62,18 @@ static void dequantize_run(const struct job *job, int64_t index)
 	const int64_t group = index % job->runs_a_row * RUN_BLOCKS;
 	const int64_t left = job->groups - group;
 	const int64_t n = left < RUN_BLOCKS ? left : RUN_BLOCKS;
-	const int64_t bytes = n * NIB_BLOCK * (int64_t)nib_dtype_bytes(job->y.dtype);
-	const uint8_t *codes = nib_nvfp4_row(&job->q, batch, row) + group * 8;
+	const int64_t bytes =
+	    n * NIB_NVFP4_BLOCK * (int64_t)nib_dtype_bytes(job->y.dtype);
+	const uint8_t *codes = nib_fp4_row(&job->q, batch, row) + group * 8;
 	const uint8_t *scales;
-	uint8_t local[RUN_BLOCKS], staged[RUN_BLOCKS * NIB_BLOCK * 4];
-	uint8_t *y = nib_dense_at(&job->y, batch, row, group * NIB_BLOCK);
+	uint8_t local[RUN_BLOCKS], staged[RUN_BLOCKS * NIB_NVFP4_BLOCK * 4];
+	uint8_t *y = nib_dense_at(&job->y, batch, row, group * NIB_NVFP4_BLOCK);
 
-	if (job->q.scale_layout == NIB_TILED_128X4) {
+	if (job->q.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4) {
 		get_tiled(job, batch, row, group, n, local);
 		scales = local;
 	} else {
-		scales = nib_nvfp4_scale(&job->q, batch, row, group);
+		scales = nib_fp4_scale(&job->q, batch, row, group);
 	}
 	job->ops->dequantize[job->y.dtype](job->table, codes, scales, n,
 					   job->stream ? staged : y);
@@ -105,7 +106,7 @@ static void setup_task(void *arg, int i)
 	cpu_dequantizer_init(setup->table, setup->dtype, setup->global);
 }
 
-enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_fp4 *q,
 			       float global, const struct nib_dense *y,
 			       const struct nib_dequantize_options *options,
 			       struct nib_error *err)
@@ -125,17 +126,18 @@ enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_nvfp4
 	set_sizes(&job, q);
 	job.stream = job.batch * job.rows * q->k * (int64_t)nib_dtype_bytes(y->dtype) >=
 		     STREAM_BYTES;
-	if (q->scale_layout == NIB_LINEAR && nib_dense_row_stride_elems(y) == q->k &&
-	    nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
-	    nib_nvfp4_scale_row_stride_bytes(q) == job.groups) {
+	if (q->scale_layout == NIB_SCALE_LAYOUT_LINEAR &&
+	    nib_dense_row_stride_elems(y) == q->k &&
+	    nib_fp4_row_stride_bytes(q) == q->k / 2 &&
+	    nib_fp4_scale_row_stride_bytes(q) == job.groups) {
 		job.groups *= job.rows;
 		job.rows = job.rows != 0;
 	}
 	cut(&job, cpu, RUN_BLOCKS);
 	job.runs = job.batch * job.rows * job.runs_a_row;
 	if (job.runs == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	cpu_parallel(cpu, 1, setup_task, &setup);
 	cpu_parallel(cpu, job.tasks, dequantize_task, &job);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

@@ -22,7 +22,7 @@ static inline __attribute__((always_inline)) void
 finish_row(const struct cpu_item *item, int64_t row, int64_t col, int64_t cols,
 	   const float *sums, const float *sums2, uint64_t nan)
 {
-	const int64_t size = item->dtype == NIB_FP32 ? 4 : 2;
+	const int64_t size = item->dtype == NIB_DTYPE_FP32 ? 4 : 2;
 	char *c = item->c + row * item->c_row_stride_bytes + col * size;
 	const float alpha = item->alpha[0], alpha2 = item->alpha[1];
 	const float factor = item->sum_factor;

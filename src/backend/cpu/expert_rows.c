@@ -25,5 +25,5 @@ enum nib_status cpu_expert_rows(struct nib_device *device, const int32_t *ends,
 			  ~(uint32_t)(NIB_SCALE_TILE_ROWS - 1);
 		begin = end;
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

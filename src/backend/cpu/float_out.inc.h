@@ -108,9 +108,9 @@ static inline void store_row(const float *restrict x, int64_t cols,
 {
 	half_at *half = (half_at *)c;
 
-	if (dtype == NIB_FP32)
+	if (dtype == NIB_DTYPE_FP32)
 		memcpy(c, x, (size_t)cols * 4);
-	else if (dtype == NIB_FP16)
+	else if (dtype == NIB_DTYPE_FP16)
 		store_fp16(x, cols, half);
 	else
 		for (int64_t j = 0; j < cols; j++)

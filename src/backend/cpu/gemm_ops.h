@@ -24,7 +24,7 @@ struct cpu_rows {
 	int64_t row_stride_bytes;
 	const uint8_t *scales;
 	enum nib_scale_layout scale_layout;
-	int64_t scale_row_stride_bytes; /* NIB_LINEAR */
+	int64_t scale_row_stride_bytes; /* NIB_SCALE_LAYOUT_LINEAR */
 	int64_t scale_row;		/* row of the scale tensor that row 0 has */
 	int64_t rows;
 	int64_t blocks; /* k / 16 */

@@ -40,9 +40,9 @@ static enum nib_status new_memory(const char *what, size_t bytes, void **memory,
 {
 	*memory = cpu_lines(bytes);
 	if (*memory)
-		return NIB_OK;
-	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %s (%zu bytes)", what,
-			bytes);
+		return NIB_STATUS_OK;
+	return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY, "no memory for %s (%zu bytes)",
+			what, bytes);
 }
 
 enum nib_status cpu_workspace_new(struct nib_device *device, size_t bytes,
@@ -71,7 +71,7 @@ enum nib_status cpu_copy(struct nib_device *device, void *to, const void *from,
 	(void)device;
 	(void)err;
 	memcpy(to, from, bytes);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status cpu_wait(struct nib_device *device, void *stream, struct nib_error *err)
@@ -79,5 +79,5 @@ enum nib_status cpu_wait(struct nib_device *device, void *stream, struct nib_err
 	(void)device;
 	(void)stream;
 	(void)err;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

@@ -101,7 +101,7 @@ static void route(const struct nib_moe_route *r)
 
 /* Quantises x to q by *global, which the host can read; it saturates. */
 static enum nib_status quantize(struct nib_device *device, struct nib_dense x,
-				struct nib_nvfp4 q, const float *global,
+				struct nib_fp4 q, const float *global,
 				struct nib_error *err)
 {
 	const struct nib_quantize_options options = {
@@ -110,7 +110,7 @@ static enum nib_status quantize(struct nib_device *device, struct nib_dense x,
 
 	status = nib_valid_dense(&x, &x, nib_label("x"), err);
 	if (!status)
-		status = nib_valid_nvfp4(&q, &q, nib_label("q"), err);
+		status = nib_valid_fp4(&q, &q, nib_label("q"), err);
 	return status ? status : cpu_quantize(device, &x, &q, &options, NULL, err);
 }
 
@@ -140,20 +140,19 @@ static enum nib_status gather(struct nib_device *device, const struct nib_moe_ro
 	const struct nib_moe_layer *l = g->layer;
 	const int64_t size = (int64_t)nib_dtype_bytes(l->x.dtype);
 	const int64_t rows = r->row_offsets[r->experts];
-	const struct nib_nvfp4 *a = l->is_quantized ? &l->a : &g->tokens;
+	const struct nib_fp4 *a = l->is_quantized ? &l->a : &g->tokens;
 	const struct copy x = {r->row_tokens, l->x.data, l->x.row_stride_elems * size,
 			       g->dense.data, g->dense.cols * size};
-	const struct copy codes = {r->row_tokens, a->codes,
-				   nib_nvfp4_row_stride_bytes(a), g->a.codes,
-				   g->a.k / 2};
+	const struct copy codes = {r->row_tokens, a->codes, nib_fp4_row_stride_bytes(a),
+				   g->a.codes, g->a.k / 2};
 	const struct copy scales = {r->row_tokens, a->scales,
-				    nib_nvfp4_scale_row_stride_bytes(a), g->a.scales,
-				    g->a.k / NIB_BLOCK};
-	enum nib_status status = NIB_OK;
+				    nib_fp4_scale_row_stride_bytes(a), g->a.scales,
+				    g->a.k / NIB_NVFP4_BLOCK};
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (l->activations != NIB_ACTIVATIONS_NVFP4) {
 		share_out(device, rows, x.row_bytes, copy_some, &x);
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	if (!l->is_quantized)
 		status = quantize(device, l->x, g->tokens, l->in1, err);
@@ -161,7 +160,7 @@ static enum nib_status gather(struct nib_device *device, const struct nib_moe_ro
 		return status;
 	share_out(device, rows, codes.row_bytes, copy_some, &codes);
 	share_out(device, rows, scales.row_bytes, copy_some, &scales);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status begin(struct nib_device *device, const struct nib_moe_route *r,
@@ -170,7 +169,7 @@ static enum nib_status begin(struct nib_device *device, const struct nib_moe_rou
 {
 	(void)stream;
 	route(r);
-	return r->row_offsets[r->experts] ? gather(device, r, g, err) : NIB_OK;
+	return r->row_offsets[r->experts] ? gather(device, r, g, err) : NIB_STATUS_OK;
 }
 
 /* ---- h -------------------------------------------------------------------- */
@@ -191,15 +190,15 @@ static float at_most(float x, float limit)
 static float activate_one(const struct nib_moe_layer *layer, float g, float u)
 {
 	switch (layer->activation) {
-	case NIB_MOE_SWIGLU:
+	case NIB_MOE_ACTIVATION_SWIGLU:
 		break;
-	case NIB_MOE_SWIGLU_CLAMPED:
+	case NIB_MOE_ACTIVATION_SWIGLU_CLAMPED:
 		g = at_most(g, layer->limit);
 		u = -at_most(-at_most(u, layer->limit), layer->limit);
 		return g * sigmoid(layer->swish * g) * (u + layer->up_bias);
-	case NIB_MOE_GELU:
+	case NIB_MOE_ACTIVATION_GELU:
 		return g * sigmoid(1.59576912f * (g + 0.044715f * g * g * g)) * u;
-	case NIB_MOE_RELU2:
+	case NIB_MOE_ACTIVATION_RELU2:
 		/* NaN stays. */
 		return g < 0.0f ? 0.0f : g * g;
 	}
@@ -233,7 +232,8 @@ static enum nib_status activate(struct nib_device *device,
 	/* An activation costs as much as some 16 floats that are copied. */
 	if (a->gate)
 		share_out(device, *a->rows, a->h.cols * 64, activate_some, a);
-	return a->q.codes ? quantize(device, a->h, a->q, a->layer->in2, err) : NIB_OK;
+	return a->q.codes ? quantize(device, a->h, a->q, a->layer->in2, err)
+			  : NIB_STATUS_OK;
 }
 
 /* ---- the sum of slots ------------------------------------------------------ */
@@ -255,12 +255,12 @@ static void add_row(float *restrict sums, float weight, const void *restrict row
 {
 	const half_at *half = row;
 
-	if (dtype == NIB_FP32) {
+	if (dtype == NIB_DTYPE_FP32) {
 		const float *x = row;
 
 		for (int64_t i = 0; i < n; i++)
 			sums[i] += weight * x[i];
-	} else if (dtype == NIB_FP16) {
+	} else if (dtype == NIB_DTYPE_FP16) {
 		for (int64_t i = 0; i < n; i++)
 			sums[i] += weight * fp16_value(half[i]);
 	} else {
@@ -314,7 +314,7 @@ static enum nib_status combine(struct nib_device *device,
 	(void)err;
 	share_out(device, c->y.rows * pieces, PIECE * 4 * (c->top_k + 1), combine_some,
 		  c);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 const struct nib_moe_steps cpu_moe_steps = {NULL, begin, activate, combine};

@@ -117,7 +117,7 @@ static void add_weights(struct needs *needs, const struct nib_packed *packed)
 
 /* `batch` products of m rows each. */
 static void add_items(struct needs *needs, int64_t batch, int64_t m,
-		      const struct nib_nvfp4 *a, const struct nib_dense *c)
+		      const struct nib_fp4 *a, const struct nib_dense *c)
 {
 	const int64_t col_units = (c->cols + UNIT_COLS - 1) / UNIT_COLS;
 	const int64_t row_units = (m + MAX_UNIT_ROWS - 1) / MAX_UNIT_ROWS;
@@ -126,7 +126,7 @@ static void add_items(struct needs *needs, int64_t batch, int64_t m,
 	add(needs, &rows, batch, m);
 	add(needs, &needs->items, batch, 1);
 	add(needs, &needs->rows, batch, m);
-	add(needs, &needs->records, rows, a->k / NIB_BLOCK);
+	add(needs, &needs->records, rows, a->k / NIB_NVFP4_BLOCK);
 	add(needs, &cuts, batch, row_units);
 	add(needs, &needs->units, cuts, col_units);
 	if (needs->most_rows == 0 || m < needs->least_rows)
@@ -213,7 +213,7 @@ static bool grow(size_t *total, int64_t count, size_t each)
 static void sum_needs(const struct nib_plan *plan, struct needs *needs)
 {
 	const struct nib_moe_problem *moe = &plan->moe;
-	const bool dual = plan->op == NIB_DUAL_GEMM;
+	const bool dual = plan->op == NIB_OP_DUAL_GEMM;
 
 	needs->fits = true;
 	for (int64_t i = 0; i < (plan->is_moe ? 0 : plan->count); i++) {
@@ -251,7 +251,7 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	unit_rows = needs.most_rows < MAX_UNIT_ROWS ? needs.most_rows : MAX_UNIT_ROWS;
 	unit_rows = (unit_rows + ops->tile_rows - 1) / ops->tile_rows * ops->tile_rows;
 	plan->scratch_bytes =
-	    round_up(ops->scratch_bytes(unit_rows, base->op == NIB_DUAL_GEMM));
+	    round_up(ops->scratch_bytes(unit_rows, base->op == NIB_OP_DUAL_GEMM));
 
 	plan->items_at = at;
 	fits = needs.fits && grow(&at, needs.items, sizeof(struct cpu_item));
@@ -264,7 +264,7 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	plan->scratch_at = at;
 	fits = fits && grow(&at, cpu->threads, plan->scratch_bytes);
 	if (!fits)
-		return nib_fail_argument(err, NIB_UNSUPPORTED, "problems",
+		return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED, "problems",
 					 ": %lld rows of A need a "
 					 "workspace beyond this machine's addresses",
 					 (long long)needs.rows);
@@ -274,12 +274,12 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	base->threads = cpu->threads;
 	base->backend_name = cpu_isa_backend(cpu->isa);
 	explain(base, &needs);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ---- runs --------------------------------------------------------------- */
 
-static struct cpu_weights weights_of(const struct nib_nvfp4 *view,
+static struct cpu_weights weights_of(const struct nib_fp4 *view,
 				     const struct nib_packed *base, int64_t batch)
 {
 	const struct cpu_packed *packed = (const struct cpu_packed *)base;
@@ -321,7 +321,7 @@ static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 	struct cpu_item item = {
 	    .m = p->a.rows,
 	    .n = p->c.cols,
-	    .blocks = p->a.k / NIB_BLOCK,
+	    .blocks = p->a.k / NIB_NVFP4_BLOCK,
 	    .activations = p->activations,
 	    .sum_factor = sum_factors[p->activations],
 	    .alpha = {p->alpha ? *p->alpha : 1.0f, p->alpha2 ? *p->alpha2 : 1.0f},
@@ -336,7 +336,7 @@ static struct cpu_item item_of(enum nib_op op, const struct nib_problem *p,
 	else
 		item.x = dense_rows_of(&p->x, batch, 0);
 	item.b[0] = weights_of(&p->b, p->b_packed, batch);
-	if (op == NIB_DUAL_GEMM)
+	if (op == NIB_OP_DUAL_GEMM)
 		item.b[1] = weights_of(&p->b2, p->b2_packed, batch);
 	return item;
 }
@@ -362,14 +362,14 @@ static struct cpu_item expert_of(enum nib_op op, const struct nib_moe_problem *m
 
 	item.m = moe->row_offsets[expert + 1] - row;
 	if (moe->activations == NIB_ACTIVATIONS_NVFP4) {
-		item.a.codes = nib_nvfp4_row(&moe->a, 0, row);
+		item.a.codes = nib_fp4_row(&moe->a, 0, row);
 		item.a.rows = item.m;
 		item.a.scale_row = moe->scale_rows ? moe->scale_rows[expert] : row;
 	} else {
 		item.x = dense_rows_of(&moe->x, 0, row);
 	}
 	item.b[0] = weights_of(&moe->b, moe->b_packed, expert);
-	if (op == NIB_DUAL_GEMM)
+	if (op == NIB_OP_DUAL_GEMM)
 		item.b[1] = weights_of(&moe->b2, moe->b2_packed, expert);
 	item.c = nib_dense_at(&moe->c, 0, row, 0);
 	return item;
@@ -526,7 +526,7 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	uint8_t *row_flags = (uint8_t *)workspace + plan->flags_at;
 	struct run run = {
 	    .ops = plan->ops,
-	    .dual = plan->base.op == NIB_DUAL_GEMM,
+	    .dual = plan->base.op == NIB_OP_DUAL_GEMM,
 	    .items = items,
 	    .count = count,
 	    .shares = (struct share *)(workspace + plan->shares_at),
@@ -583,5 +583,5 @@ enum nib_status cpu_run(struct nib_plan *base, const struct nib_run *run,
 
 	(void)err;
 	run_items(plan, items, make_items(base, run, items), workspace);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

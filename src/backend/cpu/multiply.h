@@ -9,7 +9,7 @@
 /* The codes of a block whose scale is 0, which panels have as 0. */
 struct cpu_dropped {
 	int64_t batch, row, block;
-	uint8_t codes[NIB_BLOCK / 2];
+	uint8_t codes[NIB_NVFP4_BLOCK / 2];
 };
 
 struct cpu_packed {
@@ -26,16 +26,16 @@ struct cpu_packed {
 };
 
 /* Matrix `batch` of a resolved view. */
-static inline struct cpu_rows cpu_rows_of(const struct nib_nvfp4 *v, int64_t batch)
+static inline struct cpu_rows cpu_rows_of(const struct nib_fp4 *v, int64_t batch)
 {
 	return (struct cpu_rows){
-	    .codes = nib_nvfp4_row(v, batch, 0),
+	    .codes = nib_fp4_row(v, batch, 0),
 	    .row_stride_bytes = v->row_stride_bytes,
-	    .scales = nib_nvfp4_scales(v, batch),
+	    .scales = nib_fp4_scales(v, batch),
 	    .scale_layout = v->scale_layout,
 	    .scale_row_stride_bytes = v->scale_row_stride_bytes,
 	    .rows = v->rows,
-	    .blocks = v->k / NIB_BLOCK,
+	    .blocks = v->k / NIB_NVFP4_BLOCK,
 	};
 }
 

@@ -44,12 +44,12 @@ enum nib_status cpu_openmp_open(const char *library, struct cpu_openmp **openmp,
 
 	*openmp = NULL;
 	if (!o)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for OpenMP's functions");
 	o->library = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 	if (!o->library) {
 		free(o);
-		return nib_fail_argument(err, NIB_NO_DEVICE, "options.openmp",
+		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, "options.openmp",
 					 " = '%.96s': must be a library that is loaded",
 					 library);
 	}
@@ -57,14 +57,14 @@ enum nib_status cpu_openmp_open(const char *library, struct cpu_openmp **openmp,
 	    !find(o->library, "omp_get_thread_num", &o->thread_num)) {
 		cpu_openmp_close(o);
 		return nib_fail_argument(
-		    err, NIB_NO_DEVICE, "options.openmp",
+		    err, NIB_STATUS_NO_DEVICE, "options.openmp",
 		    " = '%.96s': neither it nor a library that it needs has "
 		    "GOMP_parallel and omp_get_thread_num",
 		    library);
 	}
 	o->process = cpu_process();
 	*openmp = o;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 void cpu_openmp_close(struct cpu_openmp *openmp)

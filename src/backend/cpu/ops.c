@@ -37,7 +37,7 @@ void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
 void cpu_ops_use_bf16(struct cpu_ops *ops)
 {
 #if defined(__x86_64__)
-	cpu_dense_ops_avx512bf16(&ops->dense[NIB_BF16]);
+	cpu_dense_ops_avx512bf16(&ops->dense[NIB_DTYPE_BF16]);
 #else
 	(void)ops;
 #endif

@@ -23,7 +23,7 @@ struct scale_row {
 static inline struct scale_row scale_row_of(const struct cpu_rows *rows, int64_t row)
 {
 	row += rows->scale_row;
-	if (rows->scale_layout == NIB_LINEAR)
+	if (rows->scale_layout == NIB_SCALE_LAYOUT_LINEAR)
 		return (struct scale_row){
 		    nib_offset_bytes(rows->scales, row * rows->scale_row_stride_bytes),
 		    4};
@@ -58,7 +58,7 @@ static inline void pack_record(const uint8_t *codes, uint8_t scale,
 		out->codes[8 + j] = nib_e2m1_twice[codes[4 + j] & 15];
 		out->codes[12 + j] = nib_e2m1_twice[codes[4 + j] >> 4];
 	}
-	for (int j = 0; j < NIB_BLOCK; j++)
+	for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 		sum += out->codes[j];
 	out->bias = -CODE_OFFSET * sum;
 	out->scale = nib_e4m3_to_float(scale) * 0.25f;

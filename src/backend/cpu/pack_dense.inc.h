@@ -15,22 +15,22 @@
 /* 16 elements; no state of the floating-point unit matters.  Flags: none. */
 static inline uint8_t widen_block(const uint8_t *x, enum nib_dtype dtype, float *out)
 {
-	uint16_t half[NIB_BLOCK];
+	uint16_t half[NIB_NVFP4_BLOCK];
 
-	if (dtype == NIB_FP32) {
-		memcpy(out, x, NIB_BLOCK * sizeof(*out));
+	if (dtype == NIB_DTYPE_FP32) {
+		memcpy(out, x, NIB_NVFP4_BLOCK * sizeof(*out));
 		return 0;
 	}
 #ifdef WIDEN_FP16
-	if (dtype == NIB_FP16) {
+	if (dtype == NIB_DTYPE_FP16) {
 		WIDEN_FP16(x, out);
 		return 0;
 	}
 #endif
 	memcpy(half, x, sizeof(half));
-	for (int j = 0; j < NIB_BLOCK; j++)
-		out[j] = dtype == NIB_FP16 ? nib_fp16_to_fp32(half[j])
-					   : nib_bf16_to_fp32(half[j]);
+	for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
+		out[j] = dtype == NIB_DTYPE_FP16 ? nib_fp16_to_fp32(half[j])
+						 : nib_bf16_to_fp32(half[j]);
 	return 0;
 }
 
@@ -41,7 +41,7 @@ static inline void pack_dense_row(const struct cpu_item *item, int64_t i,
 	const int64_t tile = i / tile_rows * tile_rows;
 	const int64_t in_tile = item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const int64_t chunk = cpu_chunk_blocks(item->blocks);
-	const int64_t block_bytes = item->x.dtype == NIB_FP32 ? 64 : 32;
+	const int64_t block_bytes = item->x.dtype == NIB_DTYPE_FP32 ? 64 : 32;
 	const uint8_t *x = nib_offset_bytes(item->x.data, i * item->x.row_stride_bytes);
 	record *out = NULL;
 	uint8_t flags = 0;

@@ -22,17 +22,17 @@
 static inline bool pack_int8_block(const uint8_t *x, enum nib_dtype dtype,
 				   struct cpu_record *out)
 {
-	static const uint8_t order[NIB_BLOCK] = {0, 2,	4,  6,	1, 3,  5,  7,
-						 8, 10, 12, 14, 9, 11, 13, 15};
+	static const uint8_t order[NIB_NVFP4_BLOCK] = {0, 2,  4,  6,  1, 3,  5,	 7,
+						       8, 10, 12, 14, 9, 11, 13, 15};
 	const struct nib_dense view = {.data = (void *)(uintptr_t)x, .dtype = dtype};
-	float values[NIB_BLOCK], scale;
-	int8_t codes[NIB_BLOCK];
+	float values[NIB_NVFP4_BLOCK], scale;
+	int8_t codes[NIB_NVFP4_BLOCK];
 	int32_t sum = 0;
 
-	for (int j = 0; j < NIB_BLOCK; j++)
+	for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 		values[j] = nib_dense_get(&view, 0, 0, j);
 	scale = nib_int8_block(codes, values);
-	for (int j = 0; j < NIB_BLOCK; j++) {
+	for (int j = 0; j < NIB_NVFP4_BLOCK; j++) {
 		out->codes[j] = codes[order[j]];
 		sum += codes[j];
 	}
@@ -50,7 +50,7 @@ pack_int8_blocks(const struct cpu_item *item, int64_t i, int64_t tile_rows,
 	const int64_t tile = i / tile_rows * tile_rows;
 	const int64_t in_tile = item->m - tile < tile_rows ? item->m - tile : tile_rows;
 	const int64_t blocks = item->blocks, chunk = cpu_chunk_blocks(blocks);
-	const int64_t bytes = NIB_BLOCK * (dtype == NIB_FP32 ? 4 : 2);
+	const int64_t bytes = NIB_NVFP4_BLOCK * (dtype == NIB_DTYPE_FP32 ? 4 : 2);
 	const uint8_t *x = nib_offset_bytes(item->x.data, i * item->x.row_stride_bytes);
 	bool has_nan = false;
 
@@ -74,11 +74,11 @@ static inline void pack_row(const struct cpu_item *item, int64_t i, int64_t tile
 		pack_nvfp4_row(item, i, tile_rows);
 		return;
 	}
-	if (item->x.dtype == NIB_FP32)
-		has_nan = pack_int8_blocks(item, i, tile_rows, NIB_FP32);
-	else if (item->x.dtype == NIB_FP16)
-		has_nan = pack_int8_blocks(item, i, tile_rows, NIB_FP16);
+	if (item->x.dtype == NIB_DTYPE_FP32)
+		has_nan = pack_int8_blocks(item, i, tile_rows, NIB_DTYPE_FP32);
+	else if (item->x.dtype == NIB_DTYPE_FP16)
+		has_nan = pack_int8_blocks(item, i, tile_rows, NIB_DTYPE_FP16);
 	else
-		has_nan = pack_int8_blocks(item, i, tile_rows, NIB_BF16);
+		has_nan = pack_int8_blocks(item, i, tile_rows, NIB_DTYPE_BF16);
 	item->row_flags[i] = has_nan ? CPU_ROW_NAN : 0;
 }

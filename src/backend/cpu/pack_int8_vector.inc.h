@@ -20,10 +20,10 @@ static inline __attribute__((always_inline)) __m256 load_eight(const uint8_t *x,
 {
 	__m128i half;
 
-	if (dtype == NIB_FP32)
+	if (dtype == NIB_DTYPE_FP32)
 		return _mm256_loadu_ps((const void *)x);
 	half = _mm_loadu_si128((const void *)x);
-	if (dtype == NIB_FP16)
+	if (dtype == NIB_DTYPE_FP16)
 		return _mm256_cvtph_ps(half);
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
@@ -74,7 +74,7 @@ static inline __attribute__((always_inline)) bool
 pack_int8_block_vector(const uint8_t *x, enum nib_dtype dtype, struct cpu_record *out)
 {
 	const __m256 low = load_eight(x, dtype);
-	const __m256 high = load_eight(x + (dtype == NIB_FP32 ? 32 : 16), dtype);
+	const __m256 high = load_eight(x + (dtype == NIB_DTYPE_FP32 ? 32 : 16), dtype);
 	const __m128i most = most_of(low, high);
 	const __m128i scale = int8_scale(most);
 	const __m128i codes =

@@ -39,7 +39,7 @@ struct job {
 	int64_t x_row, x_batch; /* elements */
 	int64_t infinity;	/* magnitude in x's type */
 	/* quantise only */
-	struct nib_nvfp4 q;
+	struct nib_fp4 q;
 	const struct cpu_quantizer *quantizer;
 	/* Index in x, row-major, of the first inf or NaN. */
 	_Atomic int64_t first_bad;
@@ -53,7 +53,7 @@ struct run {
 
 static bool is_tiled(const struct job *job)
 {
-	return job->q.scale_layout == NIB_TILED_128X4;
+	return job->q.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4;
 }
 
 /*
@@ -71,10 +71,10 @@ static struct run run_at(const struct job *job, int64_t index)
 
 	run.batch = line / job->padded_rows;
 	run.row = line % job->padded_rows;
-	run.col = in_stripe / stripe_rows * (RUN_BLOCKS * NIB_BLOCK);
+	run.col = in_stripe / stripe_rows * (RUN_BLOCKS * NIB_NVFP4_BLOCK);
 	run.n = job->cols - run.col;
-	if (run.n > RUN_BLOCKS * NIB_BLOCK)
-		run.n = RUN_BLOCKS * NIB_BLOCK;
+	if (run.n > RUN_BLOCKS * NIB_NVFP4_BLOCK)
+		run.n = RUN_BLOCKS * NIB_NVFP4_BLOCK;
 	return run;
 }
 
@@ -84,7 +84,7 @@ static const uint8_t *run_data(const struct job *job, const struct run *run)
 	    run->batch * job->x_batch + run->row * job->x_row + run->col;
 
 	return (const uint8_t *)job->x.data +
-	       index * (job->x.dtype == NIB_FP32 ? 4 : 2);
+	       index * (job->x.dtype == NIB_DTYPE_FP32 ? 4 : 2);
 }
 
 static void job_init(struct job *job, struct nib_device *device,
@@ -116,7 +116,7 @@ static void join_rows(struct job *job)
 /* Counts runs and tasks; after this the sizes stay as they are. */
 static void job_cut(struct job *job)
 {
-	const int64_t run_elems = RUN_BLOCKS * NIB_BLOCK;
+	const int64_t run_elems = RUN_BLOCKS * NIB_NVFP4_BLOCK;
 	int64_t worth;
 
 	job->runs_a_row = (job->cols + run_elems - 1) / run_elems;
@@ -146,7 +146,7 @@ static uint32_t magnitude_at(const struct job *job, const uint8_t *data, int64_t
 	uint32_t wide;
 	uint16_t narrow;
 
-	if (job->x.dtype == NIB_FP32) {
+	if (job->x.dtype == NIB_DTYPE_FP32) {
 		memcpy(&wide, data + 4 * i, sizeof(wide));
 		return wide & 0x7FFFFFFF;
 	}
@@ -175,7 +175,7 @@ static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
 	const uint32_t bits = nib_dense_get_bits(&job->x, batch, row, col);
 
 	return nib_fail_argument(
-	    err, NIB_BAD_DATA, "x",
+	    err, NIB_STATUS_BAD_DATA, "x",
 	    "[batch %lld, row %lld, col %lld] = %s: must be finite", (long long)batch,
 	    (long long)row, (long long)col,
 	    isnan(nib_dtype_to_fp32(bits, job->x.dtype)) ? "nan" : "inf");
@@ -232,7 +232,7 @@ enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 	if (atomic_load(&job.first_bad) != INT64_MAX)
 		return fail_bad(&job, err);
 	*amax = nib_dtype_to_fp32(atomic_load(&job.amax), x->dtype);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ---- quantise ----------------------------------------------------------- */
@@ -243,15 +243,15 @@ static void saturate_run(const struct job *job, const struct run *run, uint8_t *
 {
 	const uint8_t *data = run_data(job, run);
 	const struct cpu_quantizer *z = job->quantizer;
-	float block[NIB_BLOCK];
+	float block[NIB_NVFP4_BLOCK];
 
-	for (int64_t b = 0; b < run->n / NIB_BLOCK; b++) {
-		for (int i = 0; i < NIB_BLOCK; i++) {
+	for (int64_t b = 0; b < run->n / NIB_NVFP4_BLOCK; b++) {
+		for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 			uint32_t wide;
 			uint16_t narrow;
-			const int64_t at = b * NIB_BLOCK + i;
+			const int64_t at = b * NIB_NVFP4_BLOCK + i;
 
-			if (job->x.dtype == NIB_FP32) {
+			if (job->x.dtype == NIB_DTYPE_FP32) {
 				memcpy(&wide, data + 4 * at, sizeof(wide));
 			} else {
 				memcpy(&narrow, data + 2 * at, sizeof(narrow));
@@ -268,11 +268,11 @@ static void saturate_run(const struct job *job, const struct run *run, uint8_t *
 static void quantize_run(struct job *job, const struct run *run, const struct run *next,
 			 uint8_t *scales)
 {
-	const int64_t block_bytes = job->x.dtype == NIB_FP32 ? 64 : 32;
+	const int64_t block_bytes = job->x.dtype == NIB_DTYPE_FP32 ? 64 : 32;
 	const int64_t piece_blocks = PIECE_BYTES / block_bytes;
-	const int64_t blocks = run->n / NIB_BLOCK;
+	const int64_t blocks = run->n / NIB_NVFP4_BLOCK;
 	const uint8_t *data = run_data(job, run), *then;
-	uint8_t *codes = nib_nvfp4_row(&job->q, run->batch, run->row) + run->col / 2;
+	uint8_t *codes = nib_fp4_row(&job->q, run->batch, run->row) + run->col / 2;
 	bool finite = true;
 
 	for (int64_t b = 0; b < blocks; b += piece_blocks) {
@@ -306,9 +306,9 @@ static void put_scales(uint8_t stage[STAGE_ROWS][RUN_BLOCKS], int64_t g, uint8_t
 static void quantize_tiled(struct job *job, int64_t first, bool is_last)
 {
 	const struct run begin = run_at(job, first);
-	const int64_t n = begin.n / NIB_BLOCK;
+	const int64_t n = begin.n / NIB_NVFP4_BLOCK;
 	uint8_t *to =
-	    nib_nvfp4_scale(&job->q, begin.batch, begin.row, begin.col / NIB_BLOCK);
+	    nib_fp4_scale(&job->q, begin.batch, begin.row, begin.col / NIB_NVFP4_BLOCK);
 	uint8_t stage[STAGE_ROWS][RUN_BLOCKS];
 
 	for (int i = 0; i < STAGE_ROWS; i++) {
@@ -345,8 +345,8 @@ static void quantize_task(void *arg, int i)
 			const struct run next = run_at(job, at + !is_last);
 
 			quantize_run(job, &run, &next,
-				     nib_nvfp4_scale(&job->q, run.batch, run.row,
-						     run.col / NIB_BLOCK));
+				     nib_fp4_scale(&job->q, run.batch, run.row,
+						   run.col / NIB_NVFP4_BLOCK));
 		}
 	}
 }
@@ -372,7 +372,7 @@ static void setup_task(void *arg, int i)
 }
 
 enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *x,
-			     const struct nib_nvfp4 *q,
+			     const struct nib_fp4 *q,
 			     const struct nib_quantize_options *options,
 			     float *global_used, struct nib_error *err)
 {
@@ -393,11 +393,11 @@ enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *
 	cpu_parallel(job.device, 1, setup_task, &setup);
 	job.q = *q;
 	job.quantizer = &quantizer;
-	if (q->scale_layout == NIB_TILED_128X4) {
+	if (q->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4) {
 		job.padded_rows = (job.rows + NIB_SCALE_TILE_ROWS - 1) /
 				  NIB_SCALE_TILE_ROWS * NIB_SCALE_TILE_ROWS;
-	} else if (job.x_row == q->k && nib_nvfp4_row_stride_bytes(q) == q->k / 2 &&
-		   nib_nvfp4_scale_row_stride_bytes(q) == q->k / NIB_BLOCK) {
+	} else if (job.x_row == q->k && nib_fp4_row_stride_bytes(q) == q->k / 2 &&
+		   nib_fp4_scale_row_stride_bytes(q) == q->k / NIB_NVFP4_BLOCK) {
 		join_rows(&job);
 	}
 	job_cut(&job);
@@ -407,5 +407,5 @@ enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *
 		return fail_bad(&job, err);
 	if (global_used)
 		*global_used = quantizer.global;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

@@ -27,29 +27,29 @@
  */
 struct cpu_quantizer {
 	union {
-		_Alignas(64) int32_t wide[128][8]; /* NIB_FP32 */
-		int16_t narrow[128][8];		   /* NIB_FP16, NIB_BF16 */
+		_Alignas(64) int32_t wide[128][8]; /* NIB_DTYPE_FP32 */
+		int16_t narrow[128][8];		   /* NIB_DTYPE_FP16, NIB_DTYPE_BF16 */
 	} limit;
 	float global;
 	float largest_code; /* fp32 6 * global */
-	enum nib_recipe recipe;
+	enum nib_zero_scale recipe;
 	uint8_t zero_scale; /* of a block of zeros */
 };
 
 /* The table that dequantises: the bits of y for each scale byte and code. */
 struct cpu_dequantizer {
 	union {
-		_Alignas(64) uint32_t wide[256][16]; /* NIB_FP32 */
+		_Alignas(64) uint32_t wide[256][16]; /* NIB_DTYPE_FP32 */
 		struct {
 			uint16_t word[256][16];
 			/* word's 16 low bytes, then its 16 high bytes */
 			uint8_t plane[256][32];
-		} narrow; /* NIB_FP16, NIB_BF16 */
+		} narrow; /* NIB_DTYPE_FP16, NIB_DTYPE_BF16 */
 	} value;
 };
 
 /*
- * Rows of a band of 128 in NIB_LINEAR, grouped as a tile mixes them: row
+ * Rows of a band of 128 in NIB_SCALE_LAYOUT_LINEAR, grouped as a tile mixes them: row
  * 32 * part + r lies at part * part_bytes + r * row_bytes, part < 4, r < rows.
  */
 struct cpu_band {

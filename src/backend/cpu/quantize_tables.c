@@ -40,7 +40,7 @@ static uint32_t fp16_floor(uint32_t bits)
 }
 
 void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float global,
-			enum nib_recipe recipe)
+			enum nib_zero_scale recipe)
 {
 	memset(z, 0, sizeof(*z));
 	z->global = global;
@@ -55,9 +55,9 @@ void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float glo
 		for (int c = 0; c < 7; c++) {
 			const uint32_t bits = fp32_limit(d, c);
 
-			if (dtype == NIB_FP32)
+			if (dtype == NIB_DTYPE_FP32)
 				z->limit.wide[s][c] = (int32_t)bits;
-			else if (dtype == NIB_BF16)
+			else if (dtype == NIB_DTYPE_BF16)
 				z->limit.narrow[s][c] = (int16_t)(bits >> 16);
 			else
 				z->limit.narrow[s][c] = (int16_t)fp16_floor(bits);
@@ -75,9 +75,9 @@ static uint32_t value_bits(double value, enum nib_dtype dtype)
 	const float nearest = (float)value;
 	uint32_t bits = nib_fp32_bits(nearest);
 
-	if (dtype == NIB_FP32)
+	if (dtype == NIB_DTYPE_FP32)
 		return bits;
-	if (dtype == NIB_FP16)
+	if (dtype == NIB_DTYPE_FP16)
 		return nib_fp64_to_fp16(value);
 	bits -= fabs((double)nearest) > fabs(value);
 	bits |= (double)nearest != value;
@@ -87,7 +87,7 @@ static uint32_t value_bits(double value, enum nib_dtype dtype)
 static void set_value(struct cpu_dequantizer *table, enum nib_dtype dtype, int scale,
 		      int code, uint32_t bits)
 {
-	if (dtype == NIB_FP32) {
+	if (dtype == NIB_DTYPE_FP32) {
 		table->value.wide[scale][code] = bits;
 		return;
 	}
@@ -99,7 +99,7 @@ static void set_value(struct cpu_dequantizer *table, enum nib_dtype dtype, int s
 void cpu_dequantizer_init(struct cpu_dequantizer *table, enum nib_dtype dtype,
 			  float global)
 {
-	const uint32_t sign = dtype == NIB_FP32 ? 0x80000000 : 0x8000;
+	const uint32_t sign = dtype == NIB_DTYPE_FP32 ? 0x80000000 : 0x8000;
 
 	for (int s = 0; s < 128; s++) {
 		const double d = (double)nib_e4m3_to_float((uint8_t)s) * (double)global;

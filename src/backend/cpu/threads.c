@@ -64,14 +64,14 @@ enum nib_status cpu_threads_open(struct cpu_device *device,
 {
 	const char *policy = getenv("OMP_WAIT_POLICY");
 	const int processors = count_processors();
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	device->threads = wanted_threads(options->threads, processors);
 	device->parallel_for = options->parallel_for;
 	device->caller_pool = options->pool;
 	if (options->parallel_for && options->openmp)
 		return nib_fail_argument(
-		    err, NIB_BAD_ARGUMENT, "options.openmp",
+		    err, NIB_STATUS_BAD_ARGUMENT, "options.openmp",
 		    " = '%.96s': must be NULL where options.parallel_for is "
 		    "not",
 		    options->openmp);
@@ -86,9 +86,9 @@ enum nib_status cpu_threads_open(struct cpu_device *device,
 					(!policy || strcasecmp(policy, "passive")));
 	device->pace = calloc(1, sizeof(*device->pace));
 	if (device->pool && device->pace)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	cpu_threads_close(device);
-	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for %d threads",
+	return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY, "no memory for %d threads",
 			device->threads);
 }
 

@@ -248,7 +248,7 @@ static void find_fetch(const struct cpu_item *item, const struct cpu_chunk *next
 static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
 			 int64_t col)
 {
-	const int64_t size = item->dtype == NIB_FP32 ? 4 : 2;
+	const int64_t size = item->dtype == NIB_DTYPE_FP32 ? 4 : 2;
 	const char *c = item->c + row * item->c_row_stride_bytes + col * size;
 
 	for (int64_t i = 0; i < rows; i++, c += item->c_row_stride_bytes)

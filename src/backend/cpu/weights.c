@@ -15,7 +15,7 @@
 struct job {
 	const struct cpu_device *device;
 	struct cpu_packed *packed;
-	const struct nib_nvfp4 *b;
+	const struct nib_fp4 *b;
 	int tasks;
 	int64_t *dropped; /* tasks: how many blocks of each */
 };
@@ -39,16 +39,16 @@ static void pack_some(void *arg, int task)
 /* ---- blocks whose scale is 0 ----------------------------------------------- */
 
 /* The first block from `block` on, of a row, whose scale is 0. */
-static int64_t next_zero(const struct nib_nvfp4 *b, int64_t batch, int64_t row,
+static int64_t next_zero(const struct nib_fp4 *b, int64_t batch, int64_t row,
 			 int64_t block)
 {
-	const int64_t blocks = b->k / NIB_BLOCK;
+	const int64_t blocks = b->k / NIB_NVFP4_BLOCK;
 	const uint8_t *scales;
 
-	if (b->scale_layout == NIB_LINEAR) {
+	if (b->scale_layout == NIB_SCALE_LAYOUT_LINEAR) {
 		const uint8_t *found;
 
-		scales = nib_nvfp4_scale(b, batch, row, 0);
+		scales = nib_fp4_scale(b, batch, row, 0);
 		found = block < blocks
 			    ? memchr(scales + block, 0, (size_t)(blocks - block))
 			    : NULL;
@@ -56,7 +56,7 @@ static int64_t next_zero(const struct nib_nvfp4 *b, int64_t batch, int64_t row,
 	}
 	/* Four blocks of a row lie together. */
 	for (; block < blocks; block++) {
-		scales = nib_nvfp4_scale(b, batch, row, block / 4 * 4);
+		scales = nib_fp4_scale(b, batch, row, block / 4 * 4);
 		for (; block < blocks; block++) {
 			if (scales[block % 4] == 0)
 				return block;
@@ -69,15 +69,15 @@ static int64_t next_zero(const struct nib_nvfp4 *b, int64_t batch, int64_t row,
 
 /* Stores the dropped codes of a row from `to` on, unless it is NULL, and returns
  * how many blocks they are. */
-static int64_t drop_row(const struct nib_nvfp4 *b, int64_t batch, int64_t row,
+static int64_t drop_row(const struct nib_fp4 *b, int64_t batch, int64_t row,
 			struct cpu_dropped *to)
 {
-	static const uint8_t zeros[NIB_BLOCK / 2];
-	const uint8_t *codes = nib_nvfp4_row(b, batch, row);
+	static const uint8_t zeros[NIB_NVFP4_BLOCK / 2];
+	const uint8_t *codes = nib_fp4_row(b, batch, row);
 	int64_t count = 0, k = next_zero(b, batch, row, 0);
 
-	for (; k < b->k / NIB_BLOCK; k = next_zero(b, batch, row, k + 1)) {
-		const uint8_t *block = codes + k * (NIB_BLOCK / 2);
+	for (; k < b->k / NIB_NVFP4_BLOCK; k = next_zero(b, batch, row, k + 1)) {
+		const uint8_t *block = codes + k * (NIB_NVFP4_BLOCK / 2);
 
 		if (memcmp(block, zeros, sizeof(zeros)) == 0)
 			continue;
@@ -119,7 +119,8 @@ static enum nib_status keep_dropped(struct job *job, struct nib_error *err)
 	packed->n_dropped = 0;
 	job->dropped = calloc((size_t)job->tasks, sizeof(*job->dropped));
 	if (!job->dropped)
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for packed weights");
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"no memory for packed weights");
 	cpu_parallel(job->device, job->tasks, drop_some, job);
 	for (int i = 0; i < job->tasks; i++)
 		count += job->dropped[i];
@@ -130,14 +131,14 @@ static enum nib_status keep_dropped(struct job *job, struct nib_error *err)
 	}
 	free(job->dropped);
 	if (count > 0 && !packed->dropped)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for %" PRId64
 				" blocks of packed weights whose scale is 0",
 				count);
 	packed->n_dropped = count;
 	packed->base.bytes = (size_t)(packed->all_panels * packed->panel_stride_bytes) +
 			     (size_t)count * sizeof(*packed->dropped);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ---- packing --------------------------------------------------------------- */
@@ -157,34 +158,35 @@ static enum nib_status allocate(struct cpu_packed *packed, struct nib_error *err
 	packed->nan_columns = calloc(panels, sizeof(*packed->nan_columns));
 	packed->data = cpu_lines(bytes);
 	if (!packed->nan_columns || !packed->data)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for packed weights (%zu bytes)", bytes);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* A CPU reads codes in an order of its own: they are always copied. */
-enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
 			 bool shares_codes, struct nib_packed **out,
 			 struct nib_error *err)
 {
 	struct cpu_packed *packed = calloc(1, sizeof(*packed));
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	(void)shares_codes;
 	if (!packed)
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for packed weights");
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"no memory for packed weights");
 	packed->base.device = device;
 	packed->base.rows = b->rows;
 	packed->base.k = b->k;
 	packed->base.batch = b->batch;
 	packed->base.batch_stride_bytes = b->rows * (b->k / 2);
 	packed->panels = (b->rows + PANEL_COLS - 1) / PANEL_COLS;
-	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_BLOCK);
+	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_NVFP4_BLOCK);
 	/* Weights without values have no panels, whatever rows and batch are. */
 	if (b->k > 0 && b->rows > 0 &&
 	    (__builtin_mul_overflow(b->batch, packed->panels, &packed->all_panels) ||
 	     packed->all_panels > MAX_PANELS))
-		status = nib_fail(err, NIB_OUT_OF_MEMORY,
+		status = nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				  "no memory for packed weights of %" PRId64
 				  " rows, batch %" PRId64,
 				  b->rows, b->batch);
@@ -197,17 +199,17 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_nvfp4 *b,
 		return status;
 	}
 	*out = &packed->base;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-enum nib_status cpu_packed_update(struct nib_packed *base, const struct nib_nvfp4 *b,
+enum nib_status cpu_packed_update(struct nib_packed *base, const struct nib_fp4 *b,
 				  struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(base->device);
 	struct job job = {cpu, (struct cpu_packed *)base, b, cpu->threads, NULL};
 
 	if (job.packed->all_panels == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	cpu_parallel(cpu, job.tasks, pack_some, &job);
 	return keep_dropped(&job, err);
 }
@@ -216,24 +218,24 @@ enum nib_status cpu_packed_update(struct nib_packed *base, const struct nib_nvfp
 
 struct unpack_job {
 	const struct cpu_packed *packed;
-	const struct nib_nvfp4 *to;
+	const struct nib_fp4 *to;
 	int tasks;
 };
 
 /* Column n of a panel to a row. */
-static void unpack_column(const uint8_t *panel, int64_t n, const struct nib_nvfp4 *to,
+static void unpack_column(const uint8_t *panel, int64_t n, const struct nib_fp4 *to,
 			  int64_t batch, int64_t row)
 {
-	const int64_t blocks = to->k / NIB_BLOCK;
-	uint8_t *codes = nib_nvfp4_row(to, batch, row);
-	uint8_t *scales = nib_nvfp4_scales(to, batch);
+	const int64_t blocks = to->k / NIB_NVFP4_BLOCK;
+	uint8_t *codes = nib_fp4_row(to, batch, row);
+	uint8_t *scales = nib_fp4_scales(to, batch);
 
-	for (int64_t k = 0; k < blocks; k++, codes += NIB_BLOCK / 2) {
+	for (int64_t k = 0; k < blocks; k++, codes += NIB_NVFP4_BLOCK / 2) {
 		const uint8_t *from = panel + cpu_codes_at(k) + 4 * n;
 
 		memcpy(codes, from, 4);
 		memcpy(codes + 4, from + 64, 4);
-		scales[nib_nvfp4_scale_offset(to, row, k)] =
+		scales[nib_fp4_scale_offset(to, row, k)] =
 		    panel[cpu_scales_at(blocks, k) + n];
 	}
 }
@@ -254,7 +256,7 @@ static void unpack_some(void *arg, int task)
 	}
 }
 
-enum nib_status cpu_unpack(const struct nib_packed *base, const struct nib_nvfp4 *to,
+enum nib_status cpu_unpack(const struct nib_packed *base, const struct nib_fp4 *to,
 			   struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(base->device);
@@ -264,20 +266,20 @@ enum nib_status cpu_unpack(const struct nib_packed *base, const struct nib_nvfp4
 	(void)err;
 	/* Nothing is written to views of nothing, whose batch is any. */
 	if (packed->all_panels == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	for (int64_t l = 0; l < base->batch; l++)
-		if (to->scale_layout != NIB_LINEAR)
-			memset(nib_nvfp4_scales(to, l), 0,
+		if (to->scale_layout != NIB_SCALE_LAYOUT_LINEAR)
+			memset(nib_fp4_scales(to, l), 0,
 			       nib_scales_bytes(to->scale_layout, to->rows, to->k));
 	cpu_parallel(cpu, job.tasks, unpack_some, &job);
 	for (int64_t i = 0; i < packed->n_dropped; i++) {
 		const struct cpu_dropped *one = &packed->dropped[i];
 
-		memcpy(nib_nvfp4_row(to, one->batch, one->row) +
-			   one->block * (NIB_BLOCK / 2),
+		memcpy(nib_fp4_row(to, one->batch, one->row) +
+			   one->block * (NIB_NVFP4_BLOCK / 2),
 		       one->codes, sizeof(one->codes));
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 void cpu_packed_free(struct nib_packed *base)

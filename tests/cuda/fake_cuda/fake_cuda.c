@@ -15,11 +15,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/cuda/kernels/sm90/gemm_params.h"
-#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
 #include "backend/cuda/kernels/common/moe_steps_params.h"
 #include "backend/cuda/kernels/common/probe_params.h"
 #include "backend/cuda/kernels/common/quantize_params.h"
+#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
 
 #define EXPORT	   __attribute__((visibility("default")))
 #define MAX_BLOCKS 4096

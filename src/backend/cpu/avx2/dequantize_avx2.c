@@ -85,9 +85,9 @@ static void drain(void)
 
 void cpu_dequantize_ops_avx2(struct cpu_quantize_ops *ops)
 {
-	ops->dequantize[NIB_FP32] = dequantize_fp32;
-	ops->dequantize[NIB_FP16] = dequantize_16bit;
-	ops->dequantize[NIB_BF16] = dequantize_16bit;
+	ops->dequantize[NIB_DTYPE_FP32] = dequantize_fp32;
+	ops->dequantize[NIB_DTYPE_FP16] = dequantize_16bit;
+	ops->dequantize[NIB_DTYPE_BF16] = dequantize_16bit;
 	ops->stream = stream;
 	ops->drain = drain;
 }

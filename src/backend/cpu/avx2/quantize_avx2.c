@@ -129,7 +129,7 @@ static inline void widen_avx2(uint32_t *amax, enum nib_dtype dtype)
 							_mm256_extracti128_si256(v, 1));
 
 		_mm256_store_si256(to + i,
-				   dtype == NIB_BF16
+				   dtype == NIB_DTYPE_BF16
 				       ? _mm256_slli_epi32(v, 16)
 				       : _mm256_castps_si256(_mm256_cvtph_ps(packed)));
 	}
@@ -292,12 +292,12 @@ static inline void block_codes_narrow_avx2(const struct cpu_quantizer *z,
 
 void cpu_quantize_ops_avx2(struct cpu_quantize_ops *ops)
 {
-	ops->amax[NIB_FP32] = amax_wide_avx2;
-	ops->amax[NIB_FP16] = amax_narrow_avx2;
-	ops->amax[NIB_BF16] = amax_narrow_avx2;
-	ops->quantize[NIB_FP32] = quantize_wide_avx2;
-	ops->quantize[NIB_FP16] = quantize_narrow_avx2;
-	ops->quantize[NIB_BF16] = quantize_narrow_avx2;
+	ops->amax[NIB_DTYPE_FP32] = amax_wide_avx2;
+	ops->amax[NIB_DTYPE_FP16] = amax_narrow_avx2;
+	ops->amax[NIB_DTYPE_BF16] = amax_narrow_avx2;
+	ops->quantize[NIB_DTYPE_FP32] = quantize_wide_avx2;
+	ops->quantize[NIB_DTYPE_FP16] = quantize_narrow_avx2;
+	ops->quantize[NIB_DTYPE_BF16] = quantize_narrow_avx2;
 	cpu_dequantize_ops_avx2(ops);
 	cpu_scale_ops_avx2(ops);
 }

@@ -142,7 +142,7 @@ static inline void widen_avx512bw(uint32_t *amax, enum nib_dtype dtype)
 {
 	__m512i v = _mm512_load_si512(amax);
 
-	if (dtype == NIB_BF16)
+	if (dtype == NIB_DTYPE_BF16)
 		v = _mm512_slli_epi32(v, 16);
 	else
 		v = _mm512_castps_si512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
@@ -392,14 +392,14 @@ static void stream(void *to, const void *from, size_t bytes)
 
 void cpu_quantize_ops_avx512bw(struct cpu_quantize_ops *ops)
 {
-	ops->amax[NIB_FP32] = amax_wide_avx512bw;
-	ops->amax[NIB_FP16] = amax_narrow_avx512bw;
-	ops->amax[NIB_BF16] = amax_narrow_avx512bw;
-	ops->quantize[NIB_FP32] = quantize_wide_avx512bw;
-	ops->quantize[NIB_FP16] = quantize_narrow_avx512bw;
-	ops->quantize[NIB_BF16] = quantize_narrow_avx512bw;
-	ops->dequantize[NIB_FP32] = dequantize_fp32;
-	ops->dequantize[NIB_FP16] = dequantize_16bit;
-	ops->dequantize[NIB_BF16] = dequantize_16bit;
+	ops->amax[NIB_DTYPE_FP32] = amax_wide_avx512bw;
+	ops->amax[NIB_DTYPE_FP16] = amax_narrow_avx512bw;
+	ops->amax[NIB_DTYPE_BF16] = amax_narrow_avx512bw;
+	ops->quantize[NIB_DTYPE_FP32] = quantize_wide_avx512bw;
+	ops->quantize[NIB_DTYPE_FP16] = quantize_narrow_avx512bw;
+	ops->quantize[NIB_DTYPE_BF16] = quantize_narrow_avx512bw;
+	ops->dequantize[NIB_DTYPE_FP32] = dequantize_fp32;
+	ops->dequantize[NIB_DTYPE_FP16] = dequantize_16bit;
+	ops->dequantize[NIB_DTYPE_BF16] = dequantize_16bit;
 	ops->stream = stream;
 }

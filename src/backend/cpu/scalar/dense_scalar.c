@@ -27,7 +27,7 @@ typedef struct cpu_fp32_record record;
 
 /* A k-block of a panel, decoded: codes[j][n] meets word j of a record. */
 struct decoded {
-	float codes[NIB_BLOCK][PANEL_COLS];
+	float codes[NIB_NVFP4_BLOCK][PANEL_COLS];
 	float scales[PANEL_COLS];
 };
 
@@ -38,7 +38,7 @@ static void decode(const uint8_t *panel, int64_t blocks, int64_t block,
 	const uint8_t *scales = panel + cpu_scales_at(blocks, block);
 
 	for (int n = 0; n < PANEL_COLS; n++) {
-		for (int j = 0; j < NIB_BLOCK; j++) {
+		for (int j = 0; j < NIB_NVFP4_BLOCK; j++) {
 			const uint8_t byte = codes[j / 8 * 64 + 4 * n + j % 8 / 2];
 			const int code = j % 2 ? byte >> 4 : byte & 15;
 
@@ -57,7 +57,7 @@ static void add_block(const record *a, const struct decoded *b, float *sums)
 {
 	float dot[PANEL_COLS] = {0};
 
-	for (int j = 0; j < NIB_BLOCK; j++)
+	for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 		for (int n = 0; n < PANEL_COLS; n++)
 			dot[n] = fmaf(a->word[j], b->codes[j][n], dot[n]);
 	for (int n = 0; n < PANEL_COLS; n++)

@@ -25,7 +25,7 @@ typedef struct cpu_record record;
 
 /* A k-block of a panel, decoded: codes[j][n] meets record.codes[j]. */
 struct decoded {
-	int16_t codes[NIB_BLOCK][PANEL_COLS];
+	int16_t codes[NIB_NVFP4_BLOCK][PANEL_COLS];
 	float scales[PANEL_COLS]; /* / 256 */
 };
 
@@ -57,7 +57,7 @@ static void add_block(const record *a, const struct decoded *b, float *sums)
 {
 	int32_t dot[PANEL_COLS] = {0};
 
-	for (int j = 0; j < NIB_BLOCK; j++)
+	for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 		for (int n = 0; n < PANEL_COLS; n++)
 			dot[n] += a->codes[j] * b->codes[j][n];
 	for (int n = 0; n < PANEL_COLS; n++)

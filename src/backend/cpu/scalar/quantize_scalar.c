@@ -35,24 +35,25 @@ static uint32_t amax_16bit(const void *x, int64_t n)
 	return largest;
 }
 
-static void load_block(const uint8_t *from, enum nib_dtype dtype, float x[NIB_BLOCK])
+static void load_block(const uint8_t *from, enum nib_dtype dtype,
+		       float x[NIB_NVFP4_BLOCK])
 {
-	uint16_t narrow[NIB_BLOCK];
+	uint16_t narrow[NIB_NVFP4_BLOCK];
 
-	if (dtype == NIB_FP32) {
-		memcpy(x, from, NIB_BLOCK * sizeof(*x));
+	if (dtype == NIB_DTYPE_FP32) {
+		memcpy(x, from, NIB_NVFP4_BLOCK * sizeof(*x));
 		return;
 	}
 	memcpy(narrow, from, sizeof(narrow));
-	for (int i = 0; i < NIB_BLOCK; i++)
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		x[i] = nib_dtype_to_fp32(narrow[i], dtype);
 }
 
 static bool quantize(const struct cpu_quantizer *z, const void *x, enum nib_dtype dtype,
 		     int64_t blocks, const void *next, uint8_t *codes, uint8_t *scales)
 {
-	const int64_t block_bytes = dtype == NIB_FP32 ? 64 : 32;
-	float block[NIB_BLOCK];
+	const int64_t block_bytes = dtype == NIB_DTYPE_FP32 ? 64 : 32;
+	float block[NIB_NVFP4_BLOCK];
 
 	(void)next;
 	for (int64_t i = 0; i < blocks; i++) {
@@ -140,15 +141,15 @@ static void drain(void)
 
 void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops)
 {
-	ops->amax[NIB_FP32] = amax_fp32;
-	ops->amax[NIB_FP16] = amax_16bit;
-	ops->amax[NIB_BF16] = amax_16bit;
-	ops->quantize[NIB_FP32] = quantize;
-	ops->quantize[NIB_FP16] = quantize;
-	ops->quantize[NIB_BF16] = quantize;
-	ops->dequantize[NIB_FP32] = dequantize_fp32;
-	ops->dequantize[NIB_FP16] = dequantize_16bit;
-	ops->dequantize[NIB_BF16] = dequantize_16bit;
+	ops->amax[NIB_DTYPE_FP32] = amax_fp32;
+	ops->amax[NIB_DTYPE_FP16] = amax_16bit;
+	ops->amax[NIB_DTYPE_BF16] = amax_16bit;
+	ops->quantize[NIB_DTYPE_FP32] = quantize;
+	ops->quantize[NIB_DTYPE_FP16] = quantize;
+	ops->quantize[NIB_DTYPE_BF16] = quantize;
+	ops->dequantize[NIB_DTYPE_FP32] = dequantize_fp32;
+	ops->dequantize[NIB_DTYPE_FP16] = dequantize_16bit;
+	ops->dequantize[NIB_DTYPE_BF16] = dequantize_16bit;
 	ops->tile = tile;
 	ops->untile = untile;
 	ops->stream = stream;

@@ -93,7 +93,7 @@ static bool is_of_another(const struct cuda_device *device,
 	       facts->ordinal != device->ordinal;
 }
 
-/* NIB_OK if byte at of the span, of these facts, is in the device's memory. */
+/* NIB_STATUS_OK if byte at of the span, of these facts, is in the device's memory. */
 static enum nib_status judge(const struct cuda_device *device,
 			     const struct pointer_facts *facts, struct nib_span span,
 			     uintptr_t at, struct nib_label label, const char *field,
@@ -103,19 +103,19 @@ static enum nib_status judge(const struct cuda_device *device,
 	void *const pointer = (void *)span.begin;
 
 	if (!other && !is_host(facts, at))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (at != span.begin)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, field,
 				   " = %p: %zu bytes, but only the first %zu "
 				   "are memory of %s",
 				   pointer, (size_t)(span.end - span.begin),
 				   (size_t)(at - span.begin), device->name);
 	if (other)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, field,
 				   " = %p: is memory of cuda:%d; must be of "
 				   "%s",
 				   pointer, facts->ordinal, device->name);
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, field,
 			   " = %p: is host memory; must be memory "
 			   "of %s (nib_device_alloc(), cudaMalloc())",
 			   pointer, device->name);
@@ -135,9 +135,9 @@ static enum nib_status check_span(struct inquiry *in, struct nib_span span,
 	CUresult result;
 
 	if (span.begin == span.end)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (span.begin % align)
-		return nib_fail_at(err, NIB_BAD_ARGUMENT, label, field,
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, field,
 				   " = %p: must be a multiple of %u bytes "
 				   "on %s",
 				   (void *)span.begin, align, device->name);
@@ -157,19 +157,19 @@ static enum nib_status check_span(struct inquiry *in, struct nib_span span,
 		remember(in, &facts);
 		at = range_end(&facts, at, span.end);
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-static enum nib_status check_scales(struct inquiry *in, const struct nib_nvfp4 *v,
+static enum nib_status check_scales(struct inquiry *in, const struct nib_fp4 *v,
 				    struct nib_label label, struct nib_error *err)
 {
-	const bool is_tiled = v->scale_layout == NIB_TILED_128X4;
+	const bool is_tiled = v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4;
 
 	return check_span(in, nib_scale_span(v), is_tiled ? CUDA_ALIGN : 1, label,
 			  "scales", err);
 }
 
-static enum nib_status check_nvfp4(struct inquiry *in, const struct nib_nvfp4 *v,
+static enum nib_status check_nvfp4(struct inquiry *in, const struct nib_fp4 *v,
 				   struct nib_label label, struct nib_error *err)
 {
 	enum nib_status status;
@@ -194,7 +194,7 @@ enum nib_status cuda_check_span(const struct cuda_device *device, struct nib_spa
 }
 
 enum nib_status cuda_check_scales(const struct cuda_device *device,
-				  const struct nib_nvfp4 *v, struct nib_label label,
+				  const struct nib_fp4 *v, struct nib_label label,
 				  struct nib_error *err)
 {
 	struct inquiry in = {.device = device};
@@ -203,7 +203,7 @@ enum nib_status cuda_check_scales(const struct cuda_device *device,
 }
 
 enum nib_status cuda_check_nvfp4(const struct cuda_device *device,
-				 const struct nib_nvfp4 *v, struct nib_label label,
+				 const struct nib_fp4 *v, struct nib_label label,
 				 struct nib_error *err)
 {
 	struct inquiry in = {.device = device};
@@ -253,7 +253,7 @@ static enum nib_status check_problem(struct inquiry *in, enum nib_op op,
 				     const struct nib_problem *p, int64_t i,
 				     struct nib_error *err)
 {
-	const bool dual = op == NIB_DUAL_GEMM;
+	const bool dual = op == NIB_OP_DUAL_GEMM;
 	enum nib_status status;
 
 	if (p->activations != NIB_ACTIVATIONS_NVFP4)
@@ -280,7 +280,7 @@ static enum nib_status check_moe_a(struct inquiry *in,
 				   const struct nib_moe_problem *moe,
 				   struct nib_error *err)
 {
-	struct nib_nvfp4 scales = moe->a;
+	struct nib_fp4 scales = moe->a;
 	enum nib_status status;
 
 	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
@@ -296,7 +296,7 @@ static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
 				 const struct nib_moe_problem *moe,
 				 struct nib_error *err)
 {
-	const bool dual = op == NIB_DUAL_GEMM;
+	const bool dual = op == NIB_OP_DUAL_GEMM;
 	const int64_t experts = moe->b.batch;
 	enum nib_status status = check_moe_a(in, moe, err);
 
@@ -331,7 +331,7 @@ static enum nib_status check_workspace(const struct nib_plan *plan,
 	enum nib_status status;
 
 	if (!run->is_callers_workspace || run->workspace == *known)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = cuda_check_span(cuda_device(plan->device), span, 64,
 				 nib_label("options.workspace"), "", err);
 	if (!status)
@@ -343,7 +343,7 @@ enum nib_status cuda_check_run(const struct nib_plan *plan, const struct nib_run
 			       void **known, struct nib_error *err)
 {
 	struct inquiry in = {.device = cuda_device(plan->device)};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (!run->is_repeated && run->moe)
 		status = check_moe(&in, plan->op, run->moe, err);
@@ -389,7 +389,7 @@ static enum nib_status check_layer_weights(struct inquiry *in,
 					   struct nib_error *err)
 {
 	const struct {
-		const struct nib_nvfp4 *view;
+		const struct nib_fp4 *view;
 		const struct nib_packed *packed;
 		const float *alpha;
 		const char *name, *alpha_name;
@@ -398,10 +398,10 @@ static enum nib_status check_layer_weights(struct inquiry *in,
 	    {&l->up, l->up_packed, l->up_alpha, "up", "up_alpha"},
 	    {&l->down, l->down_packed, l->down_alpha, "down", "down_alpha"},
 	};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int i = 0; i < 3 && !status; i++) {
-		if (i == 1 && l->activation == NIB_MOE_RELU2)
+		if (i == 1 && l->activation == NIB_MOE_ACTIVATION_RELU2)
 			continue;
 		if (!all[i].packed)
 			status =

@@ -35,15 +35,15 @@ static enum nib_status read_properties(struct cuda_device *d, CUresult *result)
 		 &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->device)) ||
 	    (*result = cu->cuDeviceGetAttribute(
 		 &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->device)))
-		return NIB_DEVICE_FAILED;
+		return NIB_STATUS_DEVICE_FAILED;
 	d->capability = major * 10 + minor;
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
 		*result = cu->cuDeviceGetAttribute(wanted[i].value, wanted[i].attribute,
 						   d->device);
 		if (*result)
-			return NIB_DEVICE_FAILED;
+			return NIB_STATUS_DEVICE_FAILED;
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* All that this build has kernels for. */
@@ -73,9 +73,9 @@ enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
 		return cuda_fail(driver, result, device->name, err);
 	device->arch = cuda_arch_of(device->capability);
 	if (device->arch && cuda_has_images(device->arch))
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	list_hardware(hardware, sizeof(hardware));
-	return nib_fail(err, NIB_UNSUPPORTED,
+	return nib_fail(err, NIB_STATUS_UNSUPPORTED,
 			"%s, %s, has compute capability %d.%d: the kernels are "
 			"for %s",
 			device->name, device->hardware, device->capability / 10,
@@ -92,16 +92,16 @@ static enum nib_status take_ordinal(const char *name, int *ordinal,
 
 	*ordinal = 0;
 	if (!*digits)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	digits++;
 	value = strtoul(digits, &end, 10);
 	if (*digits < '0' || *digits > '9' || *end || value > 9999)
-		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, "name",
 					 " = '%.32s': a GPU is 'cuda' or 'cuda:N' "
 					 "with N = 0 to 9999",
 					 name);
 	*ordinal = (int)value;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* The device's own context, and the kernels in it. */
@@ -138,21 +138,23 @@ enum nib_status cuda_open(const char *name, const struct nib_device_options *opt
 	if (status)
 		return status;
 	if (!cuda_images[0].words)
-		return nib_fail_argument(err, NIB_NO_DEVICE, "name",
+		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, "name",
 					 " = '%.32s': this build has no GPU "
 					 "kernels: it was made without nvcc",
 					 name);
 	driver = cuda_driver(&reason);
 	if (!driver)
-		return nib_fail_argument(err, NIB_NO_DEVICE, "name", " = '%.32s': %s",
-					 name, reason);
+		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, "name",
+					 " = '%.32s': %s", name, reason);
 	if (ordinal >= driver->devices)
-		return nib_fail_argument(
-		    err, NIB_NO_DEVICE, "name", " = '%.32s': this machine has %d GPU%s",
-		    name, driver->devices, driver->devices == 1 ? "" : "s");
+		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, "name",
+					 " = '%.32s': this machine has %d GPU%s", name,
+					 driver->devices,
+					 driver->devices == 1 ? "" : "s");
 	device = malloc(sizeof(*device));
 	if (!device)
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"no memory for a device");
 	status = cuda_describe(driver, ordinal, device, err);
 	if (!status) {
 		device->base.backend = &nib_backend_cuda;
@@ -171,7 +173,7 @@ void cuda_close(struct nib_device *base)
 	struct cuda_device *device = cuda_device(base);
 	/* A context that cannot be entered is lost, its modules with it: their
 	 * handles must not be used. */
-	const bool has_context = cuda_enter(device, NULL) == NIB_OK;
+	const bool has_context = cuda_enter(device, NULL) == NIB_STATUS_OK;
 
 	cuda_modules_free(device, has_context);
 	if (has_context)
@@ -186,7 +188,7 @@ enum nib_status cuda_enter(const struct cuda_device *device, struct nib_error *e
 
 	if (result)
 		return cuda_fail(device->driver, result, device->name, err);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 void cuda_leave(const struct cuda_device *device)

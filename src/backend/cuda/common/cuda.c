@@ -17,7 +17,7 @@ static bool is_of(const struct cuda_arch *arch, const struct cuda_driver *driver
 
 	if (!status && device.arch == arch)
 		return true;
-	if (!status || status == NIB_UNSUPPORTED)
+	if (!status || status == NIB_STATUS_UNSUPPORTED)
 		snprintf(reason, bytes,
 			 "%s, %.48s, has compute capability %d.%d: the kernels "
 			 "are for %s",

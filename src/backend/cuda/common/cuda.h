@@ -49,7 +49,7 @@ static inline struct cuda_device *cuda_device(const struct nib_device *device)
 enum nib_status cuda_open(const char *name, const struct nib_device_options *options,
 			  struct nib_device **device, struct nib_error *err);
 void cuda_close(struct nib_device *device);
-/* NIB_UNSUPPORTED if this build has no kernels for the GPU. */
+/* NIB_STATUS_UNSUPPORTED if this build has no kernels for the GPU. */
 enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
 			      struct cuda_device *device, struct nib_error *err);
 
@@ -138,10 +138,10 @@ enum nib_status cuda_check_span(const struct cuda_device *device, struct nib_spa
 				unsigned align, struct nib_label label,
 				const char *field, struct nib_error *err);
 enum nib_status cuda_check_nvfp4(const struct cuda_device *device,
-				 const struct nib_nvfp4 *v, struct nib_label label,
+				 const struct nib_fp4 *v, struct nib_label label,
 				 struct nib_error *err);
 enum nib_status cuda_check_scales(const struct cuda_device *device,
-				  const struct nib_nvfp4 *v, struct nib_label label,
+				  const struct nib_fp4 *v, struct nib_label label,
 				  struct nib_error *err);
 enum nib_status cuda_check_dense(const struct cuda_device *device,
 				 const struct nib_dense *v, struct nib_label label,
@@ -170,13 +170,13 @@ enum nib_status cuda_probe(struct nib_device *device, enum nib_probe probe,
 			   const void *data, int64_t amount, int64_t *done,
 			   void *stream, struct nib_error *err);
 
-enum nib_status cuda_pack(struct nib_device *device, const struct nib_nvfp4 *b,
+enum nib_status cuda_pack(struct nib_device *device, const struct nib_fp4 *b,
 			  bool shares_codes, struct nib_packed **packed,
 			  struct nib_error *err);
-bool cuda_pack_shares(const struct nib_device *device, const struct nib_nvfp4 *b);
-enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_nvfp4 *b,
+bool cuda_pack_shares(const struct nib_device *device, const struct nib_fp4 *b);
+enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_fp4 *b,
 				   struct nib_error *err);
-enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_nvfp4 *to,
+enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_fp4 *to,
 			    struct nib_error *err);
 void cuda_packed_free(struct nib_packed *packed);
 struct nib_plan *cuda_plan_new(void);
@@ -185,18 +185,18 @@ void cuda_plan_free(struct nib_plan *plan);
 enum nib_status cuda_run(struct nib_plan *plan, const struct nib_run *run,
 			 struct nib_error *err);
 enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense *x,
-			      const struct nib_nvfp4 *q,
+			      const struct nib_fp4 *q,
 			      const struct nib_quantize_options *options,
 			      float *global_used, struct nib_error *err);
 enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
 			  bool saturate, float *amax, struct nib_error *err);
-enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_fp4 *q,
 				float global, const struct nib_dense *y,
 				const struct nib_dequantize_options *options,
 				struct nib_error *err);
 enum nib_status cuda_convert_scales(struct nib_device *device,
-				    const struct nib_nvfp4 *from,
-				    const struct nib_nvfp4 *to, void *stream,
+				    const struct nib_fp4 *from,
+				    const struct nib_fp4 *to, void *stream,
 				    struct nib_error *err);
 enum nib_status cuda_expert_rows(struct nib_device *device, const int32_t *ends,
 				 int64_t experts, int32_t *row_offsets,

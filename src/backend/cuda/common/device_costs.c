@@ -30,7 +30,7 @@ enum nib_status cuda_costs_get(struct nib_device *base, struct nib_costs *costs,
 	costs->split_cycles = device->costs.split;
 	costs->tile_cols = NIB_GEMM_PAIR * NIB_TILE_N;
 	costs->tiles_at_once = clusters.clusters;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status check(const char *field, int i, int cycles,
@@ -39,10 +39,10 @@ static enum nib_status check(const char *field, int i, int cycles,
 	char index[16] = "";
 
 	if (cycles >= 1 && cycles <= NIB_COSTS_MAX)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (i >= 0)
 		snprintf(index, sizeof(index), "[%d]", i);
-	return nib_fail_at(err, NIB_BAD_ARGUMENT, nib_label("costs"), field,
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, nib_label("costs"), field,
 			   "%s = %d: must be 1 to %d cycles", index, cycles,
 			   NIB_COSTS_MAX);
 }
@@ -52,21 +52,21 @@ enum nib_status cuda_costs_set(struct nib_device *base, const struct nib_costs *
 {
 	struct cuda_device *device = cuda_device(base);
 	struct nib_cuda_costs ours = *device->arch->costs;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (costs && costs->revision != NIB_COSTS_REVISION)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "costs.revision",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "costs.revision",
 					 " = %d: must be %d, as "
 					 "nib_device_get_costs() says",
 					 costs->revision, NIB_COSTS_REVISION);
 	if (costs && costs->sizes != NIB_TILE_SIZES)
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "costs.sizes",
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "costs.sizes",
 					 " = %d: must be %d, as "
 					 "nib_device_get_costs() says",
 					 costs->sizes, NIB_TILE_SIZES);
 	for (int i = 0; costs && i < NIB_TILE_SIZES && !status; i++) {
 		if (costs->tile_rows[i] != nib_tile_size(i))
-			return nib_fail_argument(err, NIB_BAD_ARGUMENT,
+			return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
 						 "costs.tile_rows",
 						 "[%d] = %d: must be %d", i,
 						 costs->tile_rows[i], nib_tile_size(i));
@@ -83,5 +83,5 @@ enum nib_status cuda_costs_set(struct nib_device *base, const struct nib_costs *
 	if (status)
 		return status;
 	device->costs = ours;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

@@ -140,11 +140,11 @@ static enum nib_status status_of(CUresult result)
 {
 	switch (result) {
 	case CUDA_ERROR_OUT_OF_MEMORY:
-		return NIB_OUT_OF_MEMORY;
+		return NIB_STATUS_OUT_OF_MEMORY;
 	case CUDA_ERROR_NO_DEVICE:
 	case CUDA_ERROR_INVALID_DEVICE:
 	case CUDA_ERROR_DEVICE_UNAVAILABLE:
-		return NIB_NO_DEVICE;
+		return NIB_STATUS_NO_DEVICE;
 	case CUDA_ERROR_INVALID_IMAGE:
 	case CUDA_ERROR_NO_BINARY_FOR_GPU:
 	case CUDA_ERROR_INVALID_PTX:
@@ -154,14 +154,14 @@ static enum nib_status status_of(CUresult result)
 	case CUDA_ERROR_INVALID_SOURCE:
 	case CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
 	case CUDA_ERROR_NOT_SUPPORTED:
-		return NIB_UNSUPPORTED;
+		return NIB_STATUS_UNSUPPORTED;
 	case CUDA_ERROR_INVALID_HANDLE:
-		return NIB_BAD_ARGUMENT;
+		return NIB_STATUS_BAD_ARGUMENT;
 	default:
 		if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
 		    result <= CUDA_ERROR_CAPTURED_EVENT)
-			return NIB_BAD_ARGUMENT;
-		return NIB_DEVICE_FAILED;
+			return NIB_STATUS_BAD_ARGUMENT;
+		return NIB_STATUS_DEVICE_FAILED;
 	}
 }
 
@@ -181,7 +181,7 @@ static const char *advice(CUresult result)
 		       "context, MPS)";
 	if (result == CUDA_ERROR_INVALID_HANDLE)
 		return "; is the stream destroyed, or of another GPU?";
-	if (status_of(result) == NIB_BAD_ARGUMENT)
+	if (status_of(result) == NIB_STATUS_BAD_ARGUMENT)
 		return "; a stream that is captured cannot be waited for";
 	return "";
 }

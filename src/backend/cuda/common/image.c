@@ -114,7 +114,7 @@ static enum nib_status load_ptx(const struct cuda_device *device,
 	CUresult result = cu->cuModuleLoadDataEx(module, text, 2, options, values);
 
 	if (!result)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	log[sizeof(log) - 1] = '\0';
 	make_line(log);
 	snprintf(what, sizeof(what),
@@ -139,7 +139,7 @@ static enum nib_status load_beside(const struct cuda_device *device,
 	if (find_ptx(cu, image, path, sizeof(path)))
 		text = read_text(path);
 	if (!text && errno == ENOMEM)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for the kernels of %.*s", name_bytes(image),
 				image->words);
 	if (!text) {
@@ -154,7 +154,7 @@ static enum nib_status load_beside(const struct cuda_device *device,
 	if (is_of_build(image, text))
 		status = load_ptx(device, image, text, module, err);
 	else
-		status = nib_fail(err, NIB_UNSUPPORTED,
+		status = nib_fail(err, NIB_STATUS_UNSUPPORTED,
 				  "%.160s: is of another build than this "
 				  "library",
 				  path);
@@ -174,5 +174,5 @@ enum nib_status cuda_image_load(const struct cuda_device *device,
 		return load_beside(device, image, result, module, err);
 	snprintf(what, sizeof(what), "%s: loading the kernels of %.*s", device->name,
 		 name_bytes(image), image->words);
-	return result ? cuda_fail(cu, result, what, err) : NIB_OK;
+	return result ? cuda_fail(cu, result, what, err) : NIB_STATUS_OK;
 }

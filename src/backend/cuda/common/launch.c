@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "arch.h"
-#include "core/error.h"
 #include "backend/cuda/sm90/gemm.h"
+#include "core/error.h"
 
 struct cuda_plan {
 	struct nib_plan base;
@@ -33,7 +33,7 @@ struct nib_plan *cuda_plan_new(void)
 static void explain(struct cuda_plan *p, const struct cuda_device *device)
 {
 	struct nib_plan *plan = &p->base;
-	const char *what = plan->op == NIB_DUAL_GEMM ? "dual GEMM" : "GEMM";
+	const char *what = plan->op == NIB_OP_DUAL_GEMM ? "dual GEMM" : "GEMM";
 	char launches[80] = "1 launch";
 
 	/* What a kernel's parameters hold, or the L2 of a batch's rows. */
@@ -67,16 +67,16 @@ static enum nib_status check_activations(const struct nib_plan *plan,
 	const enum nib_activations kind = nib_plan_activations(plan);
 
 	if (kind == NIB_ACTIVATIONS_NVFP4)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	if (!arch->takes_dense)
 		return nib_no_activations(plan, "must be NVFP4 on this GPU", err);
-	if (kind != NIB_ACTIVATIONS_DENSE || nib_plan_x_dtype(plan) == NIB_FP32)
+	if (kind != NIB_ACTIVATIONS_DENSE || nib_plan_x_dtype(plan) == NIB_DTYPE_FP32)
 		return nib_no_activations(
 		    plan,
 		    "must be NVFP4, or dense with x of fp16 or bf16, on "
 		    "a GPU",
 		    err);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)

@@ -44,7 +44,7 @@ bool cuda_has_images(const struct cuda_arch *arch)
 enum nib_status cuda_modules_load(struct cuda_device *device, struct nib_error *err)
 {
 	struct cuda_modules *all = calloc(1, sizeof(*all));
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	int count = 0;
 
 	while (cuda_images[count].words)
@@ -57,7 +57,8 @@ enum nib_status cuda_modules_load(struct cuda_device *device, struct nib_error *
 	if (all)
 		all->modules = calloc((size_t)count + 1, sizeof(*all->modules));
 	if (!all || !all->modules)
-		status = nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a device");
+		status =
+		    nib_fail(err, NIB_STATUS_OUT_OF_MEMORY, "no memory for a device");
 	for (int i = 0; i < count && !status; i++) {
 		const struct cuda_image *image = &cuda_images[i];
 		struct module *next;
@@ -115,11 +116,11 @@ static enum nib_status find_function(const struct cuda_device *device, const cha
 	while (i < all->count && !has_kernel(all->modules[i].image, name))
 		i++;
 	if (i == all->count)
-		return nib_fail(err, NIB_DEVICE_FAILED,
+		return nib_fail(err, NIB_STATUS_DEVICE_FAILED,
 				"%s: no such kernel in this library", name);
 	result =
 	    device->driver->cuModuleGetFunction(function, all->modules[i].module, name);
-	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
+	return result ? cuda_fail(device->driver, result, name, err) : NIB_STATUS_OK;
 }
 
 static struct kernel *find_kernel(struct cuda_modules *all, const char *name)
@@ -154,15 +155,15 @@ static enum nib_status add_kernel(struct cuda_device *device, const char *name,
 	enum nib_status status;
 
 	if (!grow_kernels(all))
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for the kernel %s",
-				name);
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"no memory for the kernel %s", name);
 	snprintf(k.name, sizeof(k.name), "%s", name);
 	status = find_function(device, name, &k.function, err);
 	if (status)
 		return status;
 	*kernel = &all->kernels[all->kernel_count++];
 	**kernel = k;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Blocks have 48 KiB of shared memory unless more is asked for. */
@@ -172,14 +173,14 @@ static enum nib_status allow_shared(struct cuda_device *device, struct kernel *k
 	CUresult result;
 
 	if (shared_bytes <= kernel->shared_bytes)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	result = device->driver->cuFuncSetAttribute(
 	    kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 	    shared_bytes);
 	if (result)
 		return cuda_fail(device->driver, result, kernel->name, err);
 	kernel->shared_bytes = shared_bytes;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
@@ -189,7 +190,7 @@ enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
 	struct cuda_modules *all = device->modules;
 	struct kernel *kernel;
 	char full[sizeof(kernel->name)];
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	snprintf(full, sizeof(full), "%s_%s", name, device->arch->tag);
 	pthread_mutex_lock(&all->lock);
@@ -220,5 +221,6 @@ enum nib_status cuda_launch(const struct cuda_device *device, CUfunction functio
 	config.blockDimY = one_at_least(config.blockDimY);
 	config.blockDimZ = one_at_least(config.blockDimZ);
 	result = device->driver->cuLaunchKernelEx(&config, function, arguments, NULL);
-	return result ? cuda_fail(device->driver, result, device->name, err) : NIB_OK;
+	return result ? cuda_fail(device->driver, result, device->name, err)
+		      : NIB_STATUS_OK;
 }

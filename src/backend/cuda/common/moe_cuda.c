@@ -52,7 +52,7 @@ static enum nib_status launch_units(struct cuda_device *device, const char *name
 	const int64_t blocks = divide_up(units, NIB_MOE_THREADS);
 
 	if (units == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	return launch(device, name, blocks < most ? blocks : most, NIB_MOE_THREADS,
 		      params, stream, err);
 }
@@ -81,8 +81,8 @@ static struct nib_moe_gather_params gather_params(const struct nib_moe_route *r,
 	    .slot_rows = r->slot_rows,
 	    .tokens = l->y.rows,
 	    .top_k = r->top_k,
-	    .groups = nib_nvfp4_groups(&l->gate),
-	    .zero_scale = nib_scale_ref(0, 1, NIB_RECIPE_MODELOPT),
+	    .groups = nib_fp4_groups(&l->gate),
+	    .zero_scale = nib_scale_ref(0, 1, NIB_ZERO_SCALE_MODELOPT),
 	};
 
 	if (l->is_quantized)
@@ -161,14 +161,14 @@ static enum nib_status activate(struct nib_device *base,
 	    .up = a->up,
 	    .rows = a->rows,
 	    .most_rows = a->h.rows,
-	    .groups = a->h.cols / NIB_BLOCK,
+	    .groups = a->h.cols / NIB_NVFP4_BLOCK,
 	    .dense = cuda_view_dense(&a->h),
 	    .global = l->in2,
 	    .activation = (int32_t)l->activation,
 	    .limit = l->limit,
 	    .swish = l->swish,
 	    .up_bias = l->up_bias,
-	    .zero_scale = nib_scale_ref(0, 1, NIB_RECIPE_MODELOPT),
+	    .zero_scale = nib_scale_ref(0, 1, NIB_ZERO_SCALE_MODELOPT),
 	};
 	enum nib_status status = cuda_enter(device, err);
 	bool is_few;
@@ -222,7 +222,7 @@ static enum nib_status few(struct nib_device *base, const struct nib_moe_few *f,
 
 	*taken = false;
 	if (!device->arch->layer || f->route->slots == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = cuda_enter(device, err);
 	if (status)
 		return status;

@@ -7,16 +7,16 @@
 #include <stdlib.h>
 
 #include "arch.h"
+#include "backend/cuda/sm90/gemm.h"
 #include "core/error.h"
 #include "format/view.h"
-#include "backend/cuda/sm90/gemm.h"
 
 /* What shared codes begin at multiples of: lines of the L2. */
 #define SHARED_ALIGN 128
 
 /* Any sign bit among the scales, which are dense and padded with zeros. */
 static enum nib_status check_signs(const struct cuda_device *device,
-				   const struct nib_nvfp4 *v, size_t bytes,
+				   const struct nib_fp4 *v, size_t bytes,
 				   struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
@@ -25,7 +25,7 @@ static enum nib_status check_signs(const struct cuda_device *device,
 	CUresult result;
 
 	if (!scales)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for the scales (%zu bytes)", bytes);
 	result = cu->cuMemcpy((CUdeviceptr)(uintptr_t)scales,
 			      (CUdeviceptr)(uintptr_t)v->scales, bytes);
@@ -35,40 +35,40 @@ static enum nib_status check_signs(const struct cuda_device *device,
 	if (result)
 		return cuda_fail(cu, result, device->name, err);
 	if (signs & 0x80)
-		return nib_fail_argument(err, NIB_BAD_DATA, "b.scales",
+		return nib_fail_argument(err, NIB_STATUS_BAD_DATA, "b.scales",
 					 ": a scale has its sign bit set: scales are "
 					 "not negative");
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Rows one by one only where they are not dense. */
-static CUresult copy_codes(const struct cuda_driver *cu, const struct nib_nvfp4 *from,
-			   const struct nib_nvfp4 *to)
+static CUresult copy_codes(const struct cuda_driver *cu, const struct nib_fp4 *from,
+			   const struct nib_fp4 *to)
 {
 	const size_t row_bytes = (size_t)from->k / 2;
 	const bool dense =
-	    nib_nvfp4_row_stride_bytes(from) == from->k / 2 &&
-	    nib_nvfp4_row_stride_bytes(to) == from->k / 2 &&
-	    nib_nvfp4_batch_stride_bytes(from) == from->rows * (from->k / 2) &&
-	    nib_nvfp4_batch_stride_bytes(to) == from->rows * (from->k / 2);
+	    nib_fp4_row_stride_bytes(from) == from->k / 2 &&
+	    nib_fp4_row_stride_bytes(to) == from->k / 2 &&
+	    nib_fp4_batch_stride_bytes(from) == from->rows * (from->k / 2) &&
+	    nib_fp4_batch_stride_bytes(to) == from->rows * (from->k / 2);
 	CUresult result = CUDA_SUCCESS;
 
 	if (dense)
 		return cu->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to->codes,
 					 (CUdeviceptr)(uintptr_t)from->codes,
 					 row_bytes * (size_t)from->rows *
-					     (size_t)nib_nvfp4_batches(from),
+					     (size_t)nib_fp4_batches(from),
 					 NULL);
-	for (int64_t l = 0; l < nib_nvfp4_batches(from); l++)
+	for (int64_t l = 0; l < nib_fp4_batches(from); l++)
 		for (int64_t r = 0; r < from->rows && !result; r++)
 			result = cu->cuMemcpyAsync(
-			    (CUdeviceptr)(uintptr_t)nib_nvfp4_row(to, l, r),
-			    (CUdeviceptr)(uintptr_t)nib_nvfp4_row(from, l, r),
-			    row_bytes, NULL);
+			    (CUdeviceptr)(uintptr_t)nib_fp4_row(to, l, r),
+			    (CUdeviceptr)(uintptr_t)nib_fp4_row(from, l, r), row_bytes,
+			    NULL);
 	return result;
 }
 
-static enum nib_status fill(struct cuda_packed *p, const struct nib_nvfp4 *b,
+static enum nib_status fill(struct cuda_packed *p, const struct nib_fp4 *b,
 			    struct nib_error *err)
 {
 	struct cuda_device *device = cuda_device(p->base.device);
@@ -79,7 +79,7 @@ static enum nib_status fill(struct cuda_packed *p, const struct nib_nvfp4 *b,
 	CUresult result = CUDA_SUCCESS;
 
 	if (p->base.bytes == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = cuda_convert_scales(&device->base, b, &p->view, NULL, err);
 	if (status)
 		return status;
@@ -107,31 +107,31 @@ static int64_t copied_row_bytes(const struct nib_device *device, int64_t k)
 }
 
 /* Kernels read these codes as they would read a copy. */
-bool cuda_pack_shares(const struct nib_device *device, const struct nib_nvfp4 *b)
+bool cuda_pack_shares(const struct nib_device *device, const struct nib_fp4 *b)
 {
-	const int64_t batch_stride = nib_nvfp4_batch_stride_bytes(b);
+	const int64_t batch_stride = nib_fp4_batch_stride_bytes(b);
 
 	return b->k % 32 == 0 &&
-	       nib_nvfp4_row_stride_bytes(b) == copied_row_bytes(device, b->k) &&
+	       nib_fp4_row_stride_bytes(b) == copied_row_bytes(device, b->k) &&
 	       (uintptr_t)b->codes % SHARED_ALIGN == 0 &&
-	       (nib_nvfp4_batches(b) == 1 || batch_stride % SHARED_ALIGN == 0);
+	       (nib_fp4_batches(b) == 1 || batch_stride % SHARED_ALIGN == 0);
 }
 
 /* Sizes and strides of what is packed, and its bytes. */
-static void make_view(const struct nib_nvfp4 *b, bool shares_codes,
-		      struct cuda_packed *p)
+static void make_view(const struct nib_fp4 *b, bool shares_codes, struct cuda_packed *p)
 {
 	const int64_t row = copied_row_bytes(p->base.device, b->k);
-	const size_t scales = nib_scales_bytes(NIB_TILED_128X4, b->rows, b->k);
+	const size_t scales =
+	    nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, b->rows, b->k);
 	size_t codes = (size_t)b->rows * (size_t)row;
 
-	p->view = (struct nib_nvfp4){
+	p->view = (struct nib_fp4){
 	    .rows = b->rows,
 	    .k = b->k,
-	    .batch = nib_nvfp4_batches(b),
+	    .batch = nib_fp4_batches(b),
 	    .row_stride_bytes = row,
 	    .batch_stride_bytes = b->rows * row,
-	    .scale_layout = NIB_TILED_128X4,
+	    .scale_layout = NIB_SCALE_LAYOUT_TILED_128X4,
 	    .scale_batch_stride_bytes = (int64_t)scales,
 	};
 	p->shares_codes = shares_codes && cuda_pack_shares(p->base.device, b);
@@ -140,11 +140,11 @@ static void make_view(const struct nib_nvfp4 *b, bool shares_codes,
 		codes = 0;
 	}
 	if (p->shares_codes && p->view.batch > 1)
-		p->view.batch_stride_bytes = nib_nvfp4_batch_stride_bytes(b);
+		p->view.batch_stride_bytes = nib_fp4_batch_stride_bytes(b);
 	p->base.batch_stride_bytes = p->view.batch_stride_bytes;
 	p->base.rows = b->rows;
 	p->base.k = b->k;
-	p->base.batch = nib_nvfp4_batches(b);
+	p->base.batch = nib_fp4_batches(b);
 	/*
 	 * Whole pieces of 16 bytes: compute-sanitizer takes a cp.async that reads
 	 * fewer bytes for one that reads 16.
@@ -152,16 +152,17 @@ static void make_view(const struct nib_nvfp4 *b, bool shares_codes,
 	p->base.bytes = ((size_t)p->base.batch * (codes + scales) + 15) & ~(size_t)15;
 }
 
-enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
+enum nib_status cuda_pack(struct nib_device *base, const struct nib_fp4 *b,
 			  bool shares_codes, struct nib_packed **packed,
 			  struct nib_error *err)
 {
 	struct cuda_packed *p = calloc(1, sizeof(*p));
 	void *data = NULL;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (!p)
-		return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for packed weights");
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+				"no memory for packed weights");
 	p->base.device = base;
 	make_view(b, shares_codes, p);
 	if (p->base.bytes)
@@ -179,27 +180,27 @@ enum nib_status cuda_pack(struct nib_device *base, const struct nib_nvfp4 *b,
 		return status;
 	}
 	*packed = &p->base;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_nvfp4 *b,
+enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_fp4 *b,
 				   struct nib_error *err)
 {
 	struct cuda_packed *p = (struct cuda_packed *)packed;
 
 	if (p->shares_codes &&
 	    (b->codes != p->view.codes ||
-	     nib_nvfp4_row_stride_bytes(b) != p->view.row_stride_bytes ||
+	     nib_fp4_row_stride_bytes(b) != p->view.row_stride_bytes ||
 	     (p->base.batch > 1 &&
-	      nib_nvfp4_batch_stride_bytes(b) != p->view.batch_stride_bytes)))
-		return nib_fail_argument(err, NIB_BAD_ARGUMENT, "b.codes",
+	      nib_fp4_batch_stride_bytes(b) != p->view.batch_stride_bytes)))
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "b.codes",
 					 " = %p: must be the codes %p that "
 					 "packed shares, with their strides",
 					 b->codes, p->view.codes);
 	return fill(p, b, err);
 }
 
-enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_nvfp4 *to,
+enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_fp4 *to,
 			    struct nib_error *err)
 {
 	const struct cuda_packed *p = (const struct cuda_packed *)packed;
@@ -209,7 +210,7 @@ enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_nv
 	CUresult result;
 
 	if (packed->bytes == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = nib_check_apart(nib_codes_span(to), "to.codes",
 				 nib_codes_span(&p->view), "packed's codes", err);
 	if (!status)

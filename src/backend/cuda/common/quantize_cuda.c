@@ -54,7 +54,7 @@ static enum nib_status new_found(struct call *call, struct nib_error *err)
 		result = cuda_memory_alloc(cu, &call->found, bytes);
 	if (!result)
 		result = cu->cuMemsetD8Async(call->found, 0, bytes, call->stream);
-	return result ? fail_call(call, result, err) : NIB_OK;
+	return result ? fail_call(call, result, err) : NIB_STATUS_OK;
 }
 
 /* Waits for what was found. */
@@ -68,7 +68,7 @@ static enum nib_status read_back(const struct call *call, void *to, const void *
 				   (CUdeviceptr)(uintptr_t)from, bytes, call->stream);
 	if (!result)
 		result = cu->cuStreamSynchronize(call->stream);
-	return result ? fail_call(call, result, err) : NIB_OK;
+	return result ? fail_call(call, result, err) : NIB_STATUS_OK;
 }
 
 static enum nib_status read_found(const struct call *call,
@@ -104,7 +104,7 @@ static enum nib_status launch(const struct call *call, const char *name, int64_t
 	enum nib_status status;
 
 	if (units == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = cuda_kernel(call->device, name, 0, &function, err);
 	if (status)
 		return status;
@@ -134,20 +134,20 @@ struct nib_quantize_dense cuda_view_dense(const struct nib_dense *v)
 	return d;
 }
 
-struct nib_quantize_nvfp4 cuda_view_nvfp4(const struct nib_nvfp4 *v)
+struct nib_quantize_nvfp4 cuda_view_nvfp4(const struct nib_fp4 *v)
 {
 	struct nib_quantize_nvfp4 q = {
 	    .codes = v->codes,
 	    .scales = v->scales,
 	    .rows = v->rows,
-	    .groups = nib_nvfp4_groups(v),
-	    .batch = nib_nvfp4_batches(v),
-	    .row_stride = nib_nvfp4_row_stride_bytes(v),
-	    .batch_stride = nib_nvfp4_batch_stride_bytes(v),
-	    .scale_row_stride = nib_nvfp4_scale_row_stride_bytes(v),
-	    .scale_batch_stride = nib_nvfp4_scale_batch_stride_bytes(v),
+	    .groups = nib_fp4_groups(v),
+	    .batch = nib_fp4_batches(v),
+	    .row_stride = nib_fp4_row_stride_bytes(v),
+	    .batch_stride = nib_fp4_batch_stride_bytes(v),
+	    .scale_row_stride = nib_fp4_scale_row_stride_bytes(v),
+	    .scale_batch_stride = nib_fp4_scale_batch_stride_bytes(v),
 	    .scale_bytes = (int64_t)nib_scales_bytes(v->scale_layout, v->rows, v->k),
-	    .is_tiled = v->scale_layout == NIB_TILED_128X4,
+	    .is_tiled = v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4,
 	};
 
 	q.tile_columns = (q.groups + NIB_SCALE_TILE_GROUPS - 1) / NIB_SCALE_TILE_GROUPS;
@@ -181,7 +181,7 @@ static enum nib_status fail_bad(const struct call *call, const struct nib_dense 
 	if (status)
 		return status;
 	return nib_fail_argument(
-	    err, NIB_BAD_DATA, "x",
+	    err, NIB_STATUS_BAD_DATA, "x",
 	    "[batch %lld, row %lld, col %lld] = %s: must be finite", (long long)batch,
 	    (long long)row, (long long)col,
 	    isnan(nib_dtype_to_fp32(bits, x->dtype)) ? "nan" : "inf");
@@ -198,15 +198,16 @@ static enum nib_status launch_amax(const struct call *call, const struct nib_den
 	struct nib_quantize_dense *d = &p.x;
 
 	if (d->rows == 0 || d->cols == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	/* Rows without gaps are one long row. */
 	if (d->row_stride == d->cols) {
 		d->cols *= d->rows;
 		d->rows = 1;
 	}
 	return launch(call, "nib_amax",
-		      (d->cols + NIB_BLOCK - 1) / NIB_BLOCK * d->rows * d->batch, &p,
-		      err);
+		      (d->cols + NIB_NVFP4_BLOCK - 1) / NIB_NVFP4_BLOCK * d->rows *
+			  d->batch,
+		      &p, err);
 }
 
 enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
@@ -249,7 +250,7 @@ static enum nib_status check_global(const struct call *call,
 
 static enum nib_status check_quantize(const struct call *call,
 				      const struct nib_dense *x,
-				      const struct nib_nvfp4 *q,
+				      const struct nib_fp4 *q,
 				      const float *global_pointer,
 				      struct nib_error *err)
 {
@@ -265,7 +266,7 @@ static enum nib_status check_quantize(const struct call *call,
 
 static enum nib_status launch_quantize(const struct call *call,
 				       const struct nib_dense *x,
-				       const struct nib_nvfp4 *q,
+				       const struct nib_fp4 *q,
 				       const struct nib_quantize_options *options,
 				       bool global_of_amax, struct nib_error *err)
 {
@@ -298,11 +299,11 @@ static enum nib_status tell(const struct call *call, const struct nib_dense *x,
 		*global_used = nib_fp32_bits(global)
 				   ? global
 				   : nib_global_ref(nib_fp32_from_bits(found.amax));
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense *x,
-			      const struct nib_nvfp4 *q,
+			      const struct nib_fp4 *q,
 			      const struct nib_quantize_options *options,
 			      float *global_used, struct nib_error *err)
 {
@@ -331,7 +332,7 @@ enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense 
 
 /* ---- dequantise, scale layouts ------------------------------------------- */
 
-enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_nvfp4 *q,
+enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_fp4 *q,
 				float global, const struct nib_dense *y,
 				const struct nib_dequantize_options *options,
 				struct nib_error *err)
@@ -355,8 +356,8 @@ enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_nvfp
 }
 
 enum nib_status cuda_convert_scales(struct nib_device *device,
-				    const struct nib_nvfp4 *from,
-				    const struct nib_nvfp4 *to, void *stream,
+				    const struct nib_fp4 *from,
+				    const struct nib_fp4 *to, void *stream,
 				    struct nib_error *err)
 {
 	struct nib_convert_params p = {cuda_view_nvfp4(from), cuda_view_nvfp4(to)};

@@ -13,41 +13,41 @@
 
 enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err)
 {
-	return nib_fail(err, NIB_OUT_OF_MEMORY, "no memory for a plan (%zu bytes)",
-			bytes);
+	return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
+			"no memory for a plan (%zu bytes)", bytes);
 }
 
 /* ---- operands ------------------------------------------------------------ */
 
 /* The kernels read rows of codes by 8 bytes at least. */
-enum nib_status cuda_check_strides(const struct nib_nvfp4 *v, struct nib_label label,
+enum nib_status cuda_check_strides(const struct nib_fp4 *v, struct nib_label label,
 				   struct nib_error *err)
 {
-	const int64_t row = nib_nvfp4_row_stride_bytes(v);
+	const int64_t row = nib_fp4_row_stride_bytes(v);
 	const int64_t batch =
-	    nib_nvfp4_batches(v) > 1 ? nib_nvfp4_batch_stride_bytes(v) : 0;
+	    nib_fp4_batches(v) > 1 ? nib_fp4_batch_stride_bytes(v) : 0;
 
 	if (row % 8 != 0 || batch % 8 != 0)
-		return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+		return nib_fail_at(err, NIB_STATUS_UNSUPPORTED, label, "",
 				   ": row_stride_bytes = %lld, "
 				   "batch_stride_bytes = %lld: must be multiples "
 				   "of 8 on a GPU",
 				   (long long)row, (long long)batch);
 	if (v->rows > ROWS_MAX)
-		return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+		return nib_fail_at(err, NIB_STATUS_UNSUPPORTED, label, "",
 				   ": rows = %lld: at most 2^31 - 512 on a GPU",
 				   (long long)v->rows);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
-enum nib_status cuda_check_weights(const struct nib_nvfp4 *b, struct nib_label label,
+enum nib_status cuda_check_weights(const struct nib_fp4 *b, struct nib_label label,
 				   struct nib_error *err)
 {
-	const int64_t batch = nib_nvfp4_scale_batch_stride_bytes(b);
+	const int64_t batch = nib_fp4_scale_batch_stride_bytes(b);
 
-	if (b->scale_layout == NIB_TILED_128X4 && nib_nvfp4_batches(b) > 1 &&
+	if (b->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4 && nib_fp4_batches(b) > 1 &&
 	    batch % 8 != 0)
-		return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+		return nib_fail_at(err, NIB_STATUS_UNSUPPORTED, label, "",
 				   ": scale_batch_stride_bytes = %lld: must be "
 				   "a multiple of 8 in tiles on a GPU",
 				   (long long)batch);
@@ -100,12 +100,12 @@ enum nib_status cuda_tiles_upload(const struct cuda_device *device,
 	CUresult result;
 
 	if (list->count == 0)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	result = cuda_memory_alloc(cu, data, bytes);
 	if (!result)
 		result =
 		    cu->cuMemcpy(*data, (CUdeviceptr)(uintptr_t)list->tiles, bytes);
-	return result ? cuda_fail(cu, result, device->name, err) : NIB_OK;
+	return result ? cuda_fail(cu, result, device->name, err) : NIB_STATUS_OK;
 }
 
 int32_t cuda_tiles_most_m(const struct nib_gemm_tile *tiles, int64_t count)
@@ -122,8 +122,8 @@ enum nib_status cuda_check_experts(int64_t experts, int64_t rows, int64_t padded
 				   struct nib_error *err)
 {
 	if (experts <= NIB_GEMM_EXPERTS && padded <= INT32_MAX)
-		return NIB_OK;
-	return nib_fail_argument(err, NIB_UNSUPPORTED, "moe",
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED, "moe",
 				 ": %lld experts, %lld rows, which are %lld "
 				 "when each expert's are padded: must be at "
 				 "most %d experts and 2^31 - 1 padded rows on "
@@ -185,10 +185,10 @@ enum nib_status cuda_count_clusters(const struct cuda_device *device,
 	if (result)
 		return cuda_fail(device->driver, result, device->name, err);
 	if (count < 1)
-		return nib_fail(err, NIB_DEVICE_FAILED,
+		return nib_fail(err, NIB_STATUS_DEVICE_FAILED,
 				"%s: not one cluster of %d blocks with %d "
 				"bytes of shared memory fits",
 				device->name, ctas, shared_bytes);
 	*clusters = count < most ? count : most;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

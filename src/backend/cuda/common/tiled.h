@@ -18,9 +18,9 @@ enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err);
  * The strides that the kernels take.  Weights: their tiled scales come by 8
  * bytes, in every matrix of a stack.
  */
-enum nib_status cuda_check_strides(const struct nib_nvfp4 *v, struct nib_label label,
+enum nib_status cuda_check_strides(const struct nib_fp4 *v, struct nib_label label,
 				   struct nib_error *err);
-enum nib_status cuda_check_weights(const struct nib_nvfp4 *b, struct nib_label label,
+enum nib_status cuda_check_weights(const struct nib_fp4 *b, struct nib_label label,
 				   struct nib_error *err);
 
 /* The tiles of all launches while a plan is made; one allocation of the GPU. */

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "costs.h"
 #include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "costs.h"
 #include "tile_shape.h"
 
 struct nib_tile_plan {

@@ -8,6 +8,6 @@
 
 /* Strides that are 0 are dense (format/view.h). */
 struct nib_quantize_dense cuda_view_dense(const struct nib_dense *v);
-struct nib_quantize_nvfp4 cuda_view_nvfp4(const struct nib_nvfp4 *v);
+struct nib_quantize_nvfp4 cuda_view_nvfp4(const struct nib_fp4 *v);
 
 #endif

@@ -5,10 +5,10 @@
  */
 #include <stdlib.h>
 
+#include "backend/cuda/common/tiled.h"
 #include "backend/cuda/common/tiles.h"
 #include "format/view.h"
 #include "sm100.h"
-#include "backend/cuda/common/tiled.h"
 
 /* Two accumulators of a dual tile leave this many rows of tensor memory. */
 #define DUAL_M_MAX 192
@@ -101,7 +101,7 @@ enum nib_status sm100_find_kernel(struct cuda_device *device, enum nib_op op,
 	     {"nib_dual_pair_many", "nib_dual_pair_few"}},
 	};
 
-	return cuda_kernel(device, names[op == NIB_DUAL_GEMM][ctas - 1][is_few],
+	return cuda_kernel(device, names[op == NIB_OP_DUAL_GEMM][ctas - 1][is_few],
 			   device->shared_bytes, function, err);
 }
 
@@ -122,7 +122,7 @@ enum nib_status sm100_clusters(struct cuda_device *device,
 			       struct nib_tile_device *clusters, struct nib_error *err)
 {
 	*clusters = (struct nib_tile_device){.costs = &device->costs};
-	return sm100_count(device, NIB_GEMM, 2, 1, &clusters->clusters, err);
+	return sm100_count(device, NIB_OP_GEMM, 2, 1, &clusters->clusters, err);
 }
 
 /* ---- tiles --------------------------------------------------------------- */
@@ -182,15 +182,15 @@ static enum nib_status try_cut(struct cuda_device *device, const struct cut_shap
 
 	/* A part of a GPU may have too few multiprocessors for a cluster. */
 	if (slices > 1 && ctas * slices > device->multiprocessors)
-		return NIB_OK;
-	status = sm100_count(device, s->dual ? NIB_DUAL_GEMM : NIB_GEMM, ctas, slices,
-			     &d.clusters, err);
+		return NIB_STATUS_OK;
+	status = sm100_count(device, s->dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, ctas,
+			     slices, &d.clusters, err);
 	if (status)
 		return status;
 	scale_costs(&device->costs, ctas, s->dual, &costs);
 	if (!nib_tiles_plan(&d, s->shapes, s->count, false, false, &cut.plan,
 			    &cut.tiles))
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory to cut %d matrices into tiles", s->count);
 	cut.cycles = cut.plan.cycles;
 	if (slices > 1)
@@ -200,11 +200,11 @@ static enum nib_status try_cut(struct cuda_device *device, const struct cut_shap
 	if ((slices > 1 && cut.plan.rounds > 1) ||
 	    (best->tiles && cut.cycles >= best->cycles)) {
 		free(cut.tiles);
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	}
 	free(best->tiles);
 	*best = cut;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 enum nib_status sm100_choose_cut(struct cuda_device *device,
@@ -215,7 +215,7 @@ enum nib_status sm100_choose_cut(struct cuda_device *device,
 {
 	struct cut_shapes s = {
 	    .count = chunk->count,
-	    .dual = plan->op == NIB_DUAL_GEMM,
+	    .dual = plan->op == NIB_OP_DUAL_GEMM,
 	    .is_alone =
 		plan->count == 1 && gemm->n_entries == 1 && gemm->entries->batches == 1,
 	    .is_narrow = true,
@@ -224,7 +224,7 @@ enum nib_status sm100_choose_cut(struct cuda_device *device,
 	    plan->problems[gemm->entries[chunk->first].problem].a.k, NIB_SM100_STAGE_K);
 	const int32_t most_slices =
 	    s.is_alone ? min32((int32_t)stages, NIB_SM100_SLICES_MAX) : 1;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int32_t i = 0; i < chunk->count; i++)
 		if (plan->problems[gemm->entries[chunk->first + i].problem].c.cols >
@@ -239,7 +239,7 @@ enum nib_status sm100_choose_cut(struct cuda_device *device,
 				if (best->tiles)
 					continue;
 				return nib_fail_argument(
-				    err, NIB_UNSUPPORTED, "problems",
+				    err, NIB_STATUS_UNSUPPORTED, "problems",
 				    ": over 2^31 - 1 tiles of c in one "
 				    "launch");
 			}

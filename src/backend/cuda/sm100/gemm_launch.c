@@ -5,10 +5,10 @@
  * maps whose addresses are not those of the run before.  Runs of a plan do not
  * meet here (struct nib_last_run).
  */
-#include "format/view.h"
-#include "backend/cuda/sm90/gemm.h"
-#include "sm100.h"
 #include "backend/cuda/common/tiled.h"
+#include "backend/cuda/sm90/gemm.h"
+#include "format/view.h"
+#include "sm100.h"
 
 /* What a launch is given: for MoE its stacks are the one problem. */
 struct run {
@@ -21,16 +21,16 @@ struct run {
 };
 
 /* The place of an operand: matrix `batch` of its stack. */
-static uintptr_t address_of(const struct nib_nvfp4 *v, bool is_scales, int64_t batch)
+static uintptr_t address_of(const struct nib_fp4 *v, bool is_scales, int64_t batch)
 {
-	const int64_t matrix = nib_nvfp4_batches(v) > 1 ? batch : 0;
+	const int64_t matrix = nib_fp4_batches(v) > 1 ? batch : 0;
 
-	return is_scales ? (uintptr_t)nib_nvfp4_scales(v, matrix)
+	return is_scales ? (uintptr_t)nib_fp4_scales(v, matrix)
 			 : (uintptr_t)nib_offset_bytes(
-			       v->codes, matrix * nib_nvfp4_batch_stride_bytes(v));
+			       v->codes, matrix * nib_fp4_batch_stride_bytes(v));
 }
 
-static const struct nib_nvfp4 *view_of(const struct nib_problem *p, int o)
+static const struct nib_fp4 *view_of(const struct nib_problem *p, int o)
 {
 	return o < SM100_B    ? &p->a
 	       : o < SM100_B2 ? cuda_weights(&p->b, p->b_packed)
@@ -55,10 +55,10 @@ static enum nib_status encode(const struct cuda_device *device,
 	struct sm100_encoded *last = &x->encoded[o];
 	const bool has_boxes = chunk->boxes && o == SM100_A;
 	struct sm100_map one = *map;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (last->address == address && last->rows == map->sizes[1])
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	last->address = 0;
 	for (int32_t b = 0; b < (has_boxes ? chunk->boxes : 1) && !status; b++) {
 		if (has_boxes)
@@ -98,7 +98,7 @@ static enum nib_status set_maps(const struct run *run, struct sm100_chunk *chunk
 {
 	struct sm100_entry *x = &run->gemm->entries[chunk->first + i];
 	const struct nib_problem *p = &run->problems[x->problem];
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int o = 0; o < SM100_OPERANDS && !status; o++) {
 		const struct sm100_map *map = &x->maps[o];
@@ -168,7 +168,7 @@ static enum nib_status launch_chunk(const struct run *run, struct sm100_chunk *c
 	void *arguments[] = {chunk->params};
 	CUlaunchAttribute attributes[2] = {{0}};
 	CUlaunchConfig config = {0};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	if (chunk->stage && chunk->stage->pieces)
 		status = sm100_stage_launch(run->device, chunk, run->stream, err);
@@ -187,7 +187,7 @@ static enum nib_status launch_chunk(const struct run *run, struct sm100_chunk *c
 
 static enum nib_status launch(const struct run *run, struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int64_t i = 0; i < run->gemm->n_chunks && !status; i++) {
 		struct sm100_chunk *chunk = &run->gemm->chunks[i];

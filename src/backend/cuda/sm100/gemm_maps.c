@@ -43,9 +43,9 @@ static void set_strides(struct sm100_map *map, int64_t row, int64_t batch)
 void sm100_codes_map(const struct sm100_source *source, int32_t box_rows,
 		     struct sm100_map *map)
 {
-	const struct nib_nvfp4 *v = source->view;
-	const int64_t row = nib_nvfp4_row_stride_bytes(v);
-	const int64_t batch = nib_nvfp4_batch_stride_bytes(v);
+	const struct nib_fp4 *v = source->view;
+	const int64_t row = nib_fp4_row_stride_bytes(v);
+	const int64_t batch = nib_fp4_batch_stride_bytes(v);
 
 	memset(map, 0, sizeof(*map));
 	set_sizes(map, v->k ? v->k / 2 : MAP_ALIGN, v->rows, source->matrices);
@@ -67,10 +67,10 @@ void sm100_codes_map(const struct sm100_source *source, int32_t box_rows,
 void sm100_scales_map(const struct sm100_source *source, int32_t blocks,
 		      struct sm100_map *map)
 {
-	const struct nib_nvfp4 *v = source->view;
+	const struct nib_fp4 *v = source->view;
 	const int64_t across = nib_stage_tiles_across((int32_t)v->k);
 	const int64_t row = across * NIB_SCALE_TILE_BYTES;
-	const int64_t batch = nib_nvfp4_scale_batch_stride_bytes(v);
+	const int64_t batch = nib_fp4_scale_batch_stride_bytes(v);
 	const bool is_clean = v->k % 64 == 0 || source->is_packed;
 
 	memset(map, 0, sizeof(*map));
@@ -80,7 +80,7 @@ void sm100_scales_map(const struct sm100_source *source, int32_t blocks,
 	map->box[0] = NIB_SM100_SCALES_BYTES / 8;
 	map->box[1] = (uint32_t)blocks;
 	map->box[2] = 1;
-	if (v->k && (v->scale_layout != NIB_TILED_128X4 || !is_clean ||
+	if (v->k && (v->scale_layout != NIB_SCALE_LAYOUT_TILED_128X4 || !is_clean ||
 		     (source->matrices > 1 && !takes_stride(batch)))) {
 		map->copy = 0;
 		set_strides(map, row, row * divide_up(v->rows, 128));
@@ -120,5 +120,5 @@ enum nib_status sm100_encode(const struct cuda_device *device,
 	if (result)
 		return cuda_fail(cu, result, "cuTensorMapEncodeTiled", err);
 	memcpy(out, &encoded, sizeof(*out));
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }

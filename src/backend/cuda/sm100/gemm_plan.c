@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/view.h"
-#include "backend/cuda/sm90/gemm.h"
-#include "sm100.h"
 #include "backend/cuda/common/tiled.h"
+#include "backend/cuda/sm90/gemm.h"
+#include "format/view.h"
+#include "sm100.h"
 
 /* MoE: a box of A is 8 << i rows, so that the largest tile is one of those. */
 #define DUAL_MOE_M_MAX 128
@@ -36,7 +36,7 @@ static enum nib_status check_operands(const char *array, int64_t index, enum nib
 	if (!status)
 		status = cuda_check_weights(cuda_weights(&p->b, p->b_packed),
 					    nib_label_of(array, index, "b"), err);
-	if (!status && op == NIB_DUAL_GEMM)
+	if (!status && op == NIB_OP_DUAL_GEMM)
 		status = cuda_check_weights(cuda_weights(&p->b2, p->b2_packed),
 					    nib_label_of(array, index, "b2"), err);
 	return status;
@@ -49,10 +49,10 @@ static enum nib_status check_operands(const char *array, int64_t index, enum nib
 static int64_t most_batches(enum nib_op op, const struct nib_problem *p)
 {
 	const int64_t rows = divide_up(p->c.cols, SM100_UNIT_ROWS) * SM100_UNIT_ROWS;
-	const struct nib_nvfp4 *b = cuda_weights(&p->b, p->b_packed);
-	const struct nib_nvfp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
+	const struct nib_fp4 *b = cuda_weights(&p->b, p->b_packed);
+	const struct nib_fp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
 
-	if (op == NIB_DUAL_GEMM && nib_nvfp4_batches(b) != nib_nvfp4_batches(b2))
+	if (op == NIB_OP_DUAL_GEMM && nib_fp4_batches(b) != nib_fp4_batches(b2))
 		return 1;
 	return INT32_MAX / rows;
 }
@@ -67,7 +67,7 @@ static enum nib_status list_entries(const struct nib_plan *plan,
 		const struct nib_problem *p = &plan->problems[i];
 
 		if (p->a.rows && p->c.cols)
-			n += divide_up(nib_nvfp4_batches(&p->a),
+			n += divide_up(nib_fp4_batches(&p->a),
 				       most_batches(plan->op, p));
 	}
 	gemm->entries = calloc((size_t)n + 1, sizeof(*gemm->entries));
@@ -75,7 +75,7 @@ static enum nib_status list_entries(const struct nib_plan *plan,
 		return cuda_no_memory((size_t)n * sizeof(*gemm->entries), err);
 	for (int64_t i = 0; i < plan->count; i++) {
 		const struct nib_problem *p = &plan->problems[i];
-		const int64_t all = nib_nvfp4_batches(&p->a);
+		const int64_t all = nib_fp4_batches(&p->a);
 		enum nib_status status;
 
 		if (!p->a.rows || !p->c.cols)
@@ -93,7 +93,7 @@ static enum nib_status list_entries(const struct nib_plan *plan,
 			};
 		}
 	}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Types of c may differ within a plan, not within a launch. */
@@ -149,13 +149,13 @@ static void list_sources(const struct nib_problem *p, enum nib_op op,
 			 int64_t a_matrices, int64_t b_matrices,
 			 struct sm100_source sources[SM100_OPERANDS])
 {
-	const struct nib_nvfp4 *b = cuda_weights(&p->b, p->b_packed);
-	const struct nib_nvfp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
+	const struct nib_fp4 *b = cuda_weights(&p->b, p->b_packed);
+	const struct nib_fp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
 
 	memset(sources, 0, SM100_OPERANDS * sizeof(*sources));
 	sources[SM100_A] = (struct sm100_source){&p->a, a_matrices, false};
 	sources[SM100_B] = (struct sm100_source){b, b_matrices, p->b_packed != NULL};
-	if (op == NIB_DUAL_GEMM)
+	if (op == NIB_OP_DUAL_GEMM)
 		sources[SM100_B2] =
 		    (struct sm100_source){b2, b_matrices, p->b2_packed != NULL};
 	for (int o = 0; o < SM100_OPERANDS; o += 2)
@@ -260,7 +260,7 @@ static enum nib_status take_tiles(const struct sm100_cut *cut,
 				return cuda_no_memory(
 				    (size_t)(cut->plan.rounds * all) * sizeof(*t), err);
 		}
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* The most rows of a tile of each problem; true: one tile has all of each. */
@@ -302,13 +302,13 @@ static enum nib_status fill_chunk(const struct cuda_device *device,
 		return status;
 	args->dtype =
 	    (int32_t)plan->problems[gemm->entries[chunk->first].problem].c.dtype;
-	divide_memory(device, plan->op == NIB_DUAL_GEMM, chunk);
+	divide_memory(device, plan->op == NIB_OP_DUAL_GEMM, chunk);
 	for (int32_t i = 0; i < chunk->count; i++) {
 		struct sm100_entry *x = &gemm->entries[chunk->first + i];
 		const struct nib_problem *p = &plan->problems[x->problem];
 		const int64_t b_matrices =
-		    nib_nvfp4_batches(cuda_weights(&p->b, p->b_packed)) > 1 ? x->batches
-									    : 1;
+		    nib_fp4_batches(cuda_weights(&p->b, p->b_packed)) > 1 ? x->batches
+									  : 1;
 		struct sm100_source sources[SM100_OPERANDS];
 
 		list_sources(p, plan->op, x->batches, b_matrices, sources);
@@ -322,7 +322,7 @@ static enum nib_status fill_chunk(const struct cuda_device *device,
 	args->a_policy = EVICT_LAST;
 	args->b_policy = is_read_once ? EVICT_FIRST : EVICT_NORMAL;
 	report_chunk(cut, workspace_bytes, gemm, chunk, tiled);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status plan_chunks(struct cuda_device *device,
@@ -392,7 +392,7 @@ static enum nib_status fill_moe(const struct cuda_device *device,
 {
 	struct sm100_chunk *chunk = gemm->chunks;
 	struct sm100_entry *x = gemm->entries;
-	const bool dual = plan->op == NIB_DUAL_GEMM;
+	const bool dual = plan->op == NIB_OP_DUAL_GEMM;
 	const int32_t most =
 	    cuda_moe_tile_m(stacks->a.rows, plan->count, SM100_ALIGN_M);
 	const int32_t tile_m = dual ? min32(most, DUAL_MOE_M_MAX) : most;
@@ -426,7 +426,7 @@ static enum nib_status fill_moe(const struct cuda_device *device,
 			    &workspace_bytes))
 		return cuda_no_memory(sizeof(*chunk->stage), err);
 	report_chunk(&cut, workspace_bytes, gemm, chunk, tiled);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status plan_moe(struct cuda_device *device, const struct nib_plan *plan,
@@ -461,7 +461,7 @@ static enum nib_status plan_moe(struct cuda_device *device, const struct nib_pla
 static enum nib_status find_kernels(struct cuda_device *device, struct sm100_gemm *gemm,
 				    struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
 		struct sm100_chunk *chunk = &gemm->chunks[i];

@@ -2,9 +2,9 @@
 /* gemm_stage.c - the staging kernel's copies (sm100_stage_params.h). */
 #include <stdlib.h>
 
+#include "backend/cuda/common/tiled.h"
 #include "format/view.h"
 #include "sm100.h"
-#include "backend/cuda/common/tiled.h"
 
 #define STAGE_ALIGN 256
 /* Blocks on a multiprocessor: enough loads to fill the memory's latency. */
@@ -13,7 +13,7 @@
 bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *source,
 		     struct sm100_map *map, size_t *workspace_bytes)
 {
-	const struct nib_nvfp4 *v = source->view;
+	const struct nib_fp4 *v = source->view;
 	const size_t bytes = sm100_copy_bytes(map);
 	struct nib_stage_params *p = chunk->stage;
 	struct nib_stage_copy *copy;
@@ -24,9 +24,9 @@ bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *sourc
 		return false;
 	copy = &p->copies[p->count];
 	*copy = (struct nib_stage_copy){
-	    .batch_stride_bytes = map->is_scales ? nib_nvfp4_scale_batch_stride_bytes(v)
-						 : nib_nvfp4_batch_stride_bytes(v),
-	    .row_stride_bytes = nib_nvfp4_row_stride_bytes(v),
+	    .batch_stride_bytes = map->is_scales ? nib_fp4_scale_batch_stride_bytes(v)
+						 : nib_fp4_batch_stride_bytes(v),
+	    .row_stride_bytes = nib_fp4_row_stride_bytes(v),
 	    .first_piece = p->pieces,
 	    .matrix_pieces =
 		(int64_t)(map->strides_bytes[0] * map->sizes[1]) / NIB_STAGE_PIECE,
@@ -34,9 +34,9 @@ bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *sourc
 	    .k = (int32_t)v->k,
 	    .kind = NIB_STAGE_CODES,
 	};
-	if (map->is_scales && v->scale_layout == NIB_LINEAR) {
+	if (map->is_scales && v->scale_layout == NIB_SCALE_LAYOUT_LINEAR) {
 		copy->kind = NIB_STAGE_LINEAR;
-		copy->row_stride_bytes = nib_nvfp4_scale_row_stride_bytes(v);
+		copy->row_stride_bytes = nib_fp4_scale_row_stride_bytes(v);
 	} else if (map->is_scales) {
 		copy->kind = NIB_STAGE_TILED;
 	}

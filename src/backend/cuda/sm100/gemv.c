@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "backend/cuda/common/arch.h"
-#include "core/error.h"
-#include "format/view.h"
 #include "backend/cuda/sm90/gemm.h"
 #include "backend/cuda/sm90/gemv.h"
+#include "core/error.h"
+#include "format/view.h"
 
 /* Steps of k from which eight warps may share a tile. */
 #define EIGHT_WARPS_STEPS 8
@@ -66,7 +66,7 @@ struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k, int64_t matrices
 }
 
 /* All tiles have a number of 31 bits, and one more beyond the last. */
-static bool can_count(const struct nib_nvfp4 *b, int64_t items)
+static bool can_count(const struct nib_fp4 *b, int64_t items)
 {
 	const int64_t tiles = nib_gemv_tiles(b->rows, true);
 
@@ -76,16 +76,16 @@ static bool can_count(const struct nib_nvfp4 *b, int64_t items)
 
 bool gemv100_takes(enum nib_op op, const struct nib_problem *p)
 {
-	return op != NIB_DUAL_GEMM && p->a.rows >= 1 &&
+	return op != NIB_OP_DUAL_GEMM && p->a.rows >= 1 &&
 	       p->a.rows <= NIB_GEMV100_MAX_ROWS &&
-	       can_count(&p->b, nib_nvfp4_batches(&p->a));
+	       can_count(&p->b, nib_fp4_batches(&p->a));
 }
 
 bool gemv100_takes_moe(enum nib_op op, const struct nib_moe_problem *moe)
 {
-	const int64_t rows = moe->a.rows, experts = nib_nvfp4_batches(&moe->b);
+	const int64_t rows = moe->a.rows, experts = nib_fp4_batches(&moe->b);
 
-	return op != NIB_DUAL_GEMM && rows >= 1 && rows <= NIB_GEMV100_ITEMS &&
+	return op != NIB_OP_DUAL_GEMM && rows >= 1 && rows <= NIB_GEMV100_ITEMS &&
 	       (rows <= MOE_ROWS || rows <= experts) && experts < 1 << 24 &&
 	       can_count(&moe->b, rows);
 }
@@ -134,8 +134,7 @@ static bool is_aligned(const struct nib_gemv100_params *p)
 static void set_pointers(struct nib_gemv100_params *params, const struct nib_problem *p,
 			 const struct nib_moe_problem *moe)
 {
-	const int64_t batches =
-	    moe ? nib_nvfp4_batches(&p->b) : nib_nvfp4_batches(&p->a);
+	const int64_t batches = moe ? nib_fp4_batches(&p->b) : nib_fp4_batches(&p->a);
 
 	params->a = cuda_gemv_operand(&p->a, batches);
 	params->b = cuda_gemv_operand(&p->b, batches);
@@ -151,7 +150,7 @@ static void set_pointers(struct nib_gemv100_params *params, const struct nib_pro
 static enum nib_status find_kernels(struct cuda_device *device, struct gemv100 *g,
 				    struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	char name[32];
 
 	g->any_m = g->cut.m == 2 ? 2 : NIB_GEMV100_MAX_ROWS;
@@ -178,12 +177,12 @@ static void set_sizes(struct nib_gemv100_params *params, const struct nib_proble
 	params->c_dtype = (int32_t)p->c.dtype;
 	if (is_moe) {
 		params->rows = (int32_t)p->a.rows;
-		params->matrices = (int32_t)nib_nvfp4_batches(&p->b);
+		params->matrices = (int32_t)nib_fp4_batches(&p->b);
 		/* Rows of all experts are those of one matrix. */
 		params->c_batch_stride = 0;
 	} else {
 		params->m = (int32_t)p->a.rows;
-		params->matrices = (int32_t)nib_nvfp4_batches(&p->a);
+		params->matrices = (int32_t)nib_fp4_batches(&p->a);
 	}
 }
 
@@ -196,7 +195,7 @@ enum nib_status cuda_gemv100_plan(struct cuda_device *device,
 	struct gemv100 *g = calloc(1, sizeof(*g));
 
 	if (!g)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for a plan (%zu bytes)", sizeof(*g));
 	few->state = g;
 	p.a.codes = p.a.scales = p.b.codes = p.b.scales = NULL;

@@ -7,8 +7,8 @@
 #ifndef NIB_CUDA_GEMV100_H
 #define NIB_CUDA_GEMV100_H
 
-#include "backend/cuda/kernels/sm100/gemv_params.h"
 #include "backend/cuda/common/cuda.h"
+#include "backend/cuda/kernels/sm100/gemv_params.h"
 
 struct gemv100_cut {
 	int m; /* rows of A at a time: of the kernel */

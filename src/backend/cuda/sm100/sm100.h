@@ -13,9 +13,9 @@
 #define NIB_CUDA_SM100_H
 
 #include "backend/cuda/common/arch.h"
-#include "backend/cuda/kernels/sm100/stage_params.h"
-#include "backend/cuda/common/tiles.h"
 #include "backend/cuda/common/cuda.h"
+#include "backend/cuda/common/tiles.h"
+#include "backend/cuda/kernels/sm100/stage_params.h"
 
 enum sm100_operand {
 	SM100_A,
@@ -137,7 +137,7 @@ enum nib_status sm100_choose_cut(struct cuda_device *device,
 
 /* The weights or rows of A of a problem: a stack of `matrices`. */
 struct sm100_source {
-	const struct nib_nvfp4 *view;
+	const struct nib_fp4 *view;
 	int64_t matrices;
 	/* The padding of packed weights' tiled scales is zero. */
 	bool is_packed;

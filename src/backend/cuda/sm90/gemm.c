@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/common/tiled.h"
 #include "core/error.h"
 #include "format/view.h"
-#include "backend/cuda/common/tiled.h"
 
 static int64_t round_up(int64_t a, int64_t step)
 {
@@ -17,12 +17,12 @@ static int64_t round_up(int64_t a, int64_t step)
 
 /* ---- shapes -------------------------------------------------------------- */
 
-static int32_t code_flags(const struct nib_nvfp4 *b)
+static int32_t code_flags(const struct nib_fp4 *b)
 {
-	uint64_t x = (uint64_t)nib_nvfp4_row_stride_bytes(b);
+	uint64_t x = (uint64_t)nib_fp4_row_stride_bytes(b);
 
-	if (nib_nvfp4_batches(b) > 1)
-		x |= (uint64_t)nib_nvfp4_batch_stride_bytes(b);
+	if (nib_fp4_batches(b) > 1)
+		x |= (uint64_t)nib_fp4_batch_stride_bytes(b);
 	return x % 16 == 0 ? 0 : NIB_B_CODES_BY_8;
 }
 
@@ -39,7 +39,7 @@ static int32_t a_of(enum nib_activations activations, enum nib_dtype x)
 {
 	if (activations == NIB_ACTIVATIONS_NVFP4)
 		return NIB_A_NVFP4;
-	return x == NIB_FP16 ? NIB_A_FP16 : NIB_A_BF16;
+	return x == NIB_DTYPE_FP16 ? NIB_A_FP16 : NIB_A_BF16;
 }
 
 static int32_t a_of_problem(const struct nib_problem *p)
@@ -55,8 +55,8 @@ static enum nib_status check_x(const struct nib_dense *x, struct nib_label label
 	const int64_t batch = x->batch > 1 ? x->batch_stride_elems : 0;
 
 	if (row % 8 == 0 && batch % 8 == 0)
-		return NIB_OK;
-	return nib_fail_at(err, NIB_UNSUPPORTED, label, "",
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_UNSUPPORTED, label, "",
 			   ": row_stride_elems = %lld, batch_stride_elems = "
 			   "%lld: must be multiples of 8 on a GPU",
 			   (long long)x->row_stride_elems,
@@ -65,8 +65,8 @@ static enum nib_status check_x(const struct nib_dense *x, struct nib_label label
 
 /* x: A, unless that is a. */
 static enum nib_status make_shape(const char *array, int64_t index,
-				  const struct nib_nvfp4 *a, const struct nib_dense *x,
-				  const struct nib_nvfp4 *b, const struct nib_nvfp4 *b2,
+				  const struct nib_fp4 *a, const struct nib_dense *x,
+				  const struct nib_fp4 *b, const struct nib_fp4 *b2,
 				  const struct nib_dense *c, struct nib_gemm_shape *s,
 				  struct nib_error *err)
 {
@@ -87,24 +87,24 @@ static enum nib_status make_shape(const char *array, int64_t index,
 	    .k = (int32_t)b->k,
 	    .flags = code_flags(b) | output_flags(c),
 	    .a_stride_bytes = x ? nib_dense_row_stride_elems(x) * X_BYTES
-				: nib_nvfp4_row_stride_bytes(a),
-	    .a_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(a),
-	    .b_stride_bytes = nib_nvfp4_row_stride_bytes(b),
-	    .b_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(b),
+				: nib_fp4_row_stride_bytes(a),
+	    .a_scale_stride_bytes = nib_fp4_scale_row_stride_bytes(a),
+	    .b_stride_bytes = nib_fp4_row_stride_bytes(b),
+	    .b_scale_stride_bytes = nib_fp4_scale_row_stride_bytes(b),
 	    .c_stride_elems = nib_dense_row_stride_elems(c),
 	};
-	if (a->scale_layout == NIB_TILED_128X4)
+	if (a->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
 		s->flags |= NIB_A_TILED;
-	if (b->scale_layout == NIB_TILED_128X4)
+	if (b->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
 		s->flags |= NIB_B_TILED;
 	if (!b2)
-		return NIB_OK;
-	s->b2_stride_bytes = nib_nvfp4_row_stride_bytes(b2);
-	s->b2_scale_stride_bytes = nib_nvfp4_scale_row_stride_bytes(b2);
+		return NIB_STATUS_OK;
+	s->b2_stride_bytes = nib_fp4_row_stride_bytes(b2);
+	s->b2_scale_stride_bytes = nib_fp4_scale_row_stride_bytes(b2);
 	s->flags |= code_flags(b2);
-	if (b2->scale_layout == NIB_TILED_128X4)
+	if (b2->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
 		s->flags |= NIB_B2_TILED;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* ---- workspace ----------------------------------------------------------- */
@@ -239,7 +239,7 @@ static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
 	char name[32];
 
 	snprintf(name, sizeof(name), "nib_%s%s%s",
-		 op == NIB_DUAL_GEMM ? "dual" : "gemm", size, type);
+		 op == NIB_OP_DUAL_GEMM ? "dual" : "gemm", size, type);
 	return cuda_kernel(device, name, device->shared_bytes, function, err);
 }
 
@@ -248,7 +248,7 @@ static enum nib_status find_kernels(struct cuda_device *device, struct cuda_gemm
 {
 	static const char *const convert[] = {"nib_activations", "nib_activations_f16",
 					      "nib_activations_bf16"};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
 		struct gemm_chunk *chunk = &gemm->chunks[i];
@@ -273,7 +273,7 @@ static enum nib_status find_kernels(struct cuda_device *device, struct cuda_gemm
 static int64_t matrices_at_once(const struct cuda_device *device,
 				const struct nib_problem *p)
 {
-	const int64_t batch = nib_nvfp4_batches(&p->a);
+	const int64_t batch = nib_fp4_batches(&p->a);
 	const int64_t atoms = padded_rows(p->a.rows) / NIB_ATOM_ROWS;
 	const int64_t tiles =
 	    divide_up(p->a.rows, NIB_TILE_M_STEP) * divide_up(p->c.cols, NIB_TILE_N);
@@ -295,7 +295,7 @@ static int64_t list_problem(const struct cuda_device *device,
 			    struct gemm_matrix *entries)
 {
 	const struct nib_problem *p = &plan->problems[problem];
-	const int64_t batch = nib_nvfp4_batches(&p->a);
+	const int64_t batch = nib_fp4_batches(&p->a);
 	int64_t each, count = 0;
 
 	if (!p->a.rows || !p->c.cols)
@@ -326,7 +326,7 @@ static enum nib_status list_matrices(const struct cuda_device *device,
 	for (int64_t i = 0; i < plan->count; i++)
 		gemm->n_matrices +=
 		    list_problem(device, plan, i, gemm->matrices + gemm->n_matrices);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Fills the shapes of a chunk's matrices, and its rows, atoms and k. */
@@ -345,8 +345,8 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 		enum nib_status status = make_shape(
 		    "problems", x->problem, &p->a, p->activations ? &p->x : NULL,
 		    cuda_weights(&p->b, p->b_packed),
-		    plan->op == NIB_DUAL_GEMM ? cuda_weights(&p->b2, p->b2_packed)
-					      : NULL,
+		    plan->op == NIB_OP_DUAL_GEMM ? cuda_weights(&p->b2, p->b2_packed)
+						 : NULL,
 		    &p->c, s, err);
 
 		if (status)
@@ -355,7 +355,8 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 		rows += (int64_t)s->m * x->count;
 		padded += padded_rows(s->m) * x->count;
 		if (padded > INT32_MAX)
-			return nib_fail_argument(err, NIB_UNSUPPORTED, "problems",
+			return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED,
+						 "problems",
 						 ": over 2^31 rows of a in one "
 						 "launch");
 		if (s->k > chunk->most_k)
@@ -369,13 +370,14 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 	}
 	chunk->rows = (int32_t)rows;
 	chunk->a_atoms = padded / 8;
-	tiles = nib_tiles_least(tile_shapes, chunk->count, plan->op == NIB_DUAL_GEMM);
+	tiles =
+	    nib_tiles_least(tile_shapes, chunk->count, plan->op == NIB_OP_DUAL_GEMM);
 	if (tiles > INT32_MAX)
-		return nib_fail_argument(err, NIB_UNSUPPORTED, "problems",
+		return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED, "problems",
 					 ": %lld tiles of c, at most 2^31 - 1 "
 					 "in one launch",
 					 (long long)tiles);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /* Types of c may differ within a plan, not within a launch, and so may A. */
@@ -435,8 +437,8 @@ static enum nib_status plan_chunk(const struct cuda_device *device,
 		return status;
 	chunk->a = a_of_problem(&plan->problems[gemm->matrices[chunk->first].problem]);
 	if (!nib_tiles_plan(clusters, tile_shapes, chunk->count,
-			    plan->op == NIB_DUAL_GEMM, is_alone, &t, &tiles))
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+			    plan->op == NIB_OP_DUAL_GEMM, is_alone, &t, &tiles))
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory to cut %d matrices into tiles",
 				chunk->count);
 	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
@@ -461,7 +463,7 @@ static enum nib_status plan_chunk(const struct cuda_device *device,
 		chunk->n_arrivals = (int32_t)(t.tiles / t.k_slices) * NIB_GEMM_PAIR;
 	report_chunk(chunk, t.k_slices > 1 ? t.tiles : 0, gemm);
 	gemm->tiles += t.tiles;
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 static enum nib_status plan_chunks(const struct cuda_device *device,
@@ -497,10 +499,9 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 				struct cuda_gemm *gemm, struct nib_error *err)
 {
 	const struct nib_moe_problem *moe = &plan->moe;
-	const bool dual = plan->op == NIB_DUAL_GEMM;
-	const struct nib_nvfp4 *b = cuda_weights(&moe->b, moe->b_packed);
-	const struct nib_nvfp4 *b2 =
-	    dual ? cuda_weights(&moe->b2, moe->b2_packed) : NULL;
+	const bool dual = plan->op == NIB_OP_DUAL_GEMM;
+	const struct nib_fp4 *b = cuda_weights(&moe->b, moe->b_packed);
+	const struct nib_fp4 *b2 = dual ? cuda_weights(&moe->b2, moe->b2_packed) : NULL;
 	const int64_t experts = plan->count, rows = moe->a.rows;
 	const int64_t padded =
 	    round_up(rows, 16) + 16 * (experts < rows ? experts : rows);
@@ -534,7 +535,7 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	};
 	choose_rings(device, stages_of(shape.k) >= 2, chunk);
 	report_chunk(chunk, 0, gemm);
-	return NIB_OK;
+	return NIB_STATUS_OK;
 }
 
 /*
@@ -546,7 +547,7 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 				   struct nib_error *err)
 {
 	CUfunction multiply;
-	enum nib_status status = find_multiply(device, NIB_GEMM, NIB_A_NVFP4,
+	enum nib_status status = find_multiply(device, NIB_OP_GEMM, NIB_A_NVFP4,
 					       NIB_LARGE_M_STEPS, &multiply, err);
 
 	*clusters = (struct nib_tile_device){.costs = &device->costs};

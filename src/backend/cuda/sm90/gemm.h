@@ -7,10 +7,10 @@
 #ifndef NIB_CUDA_GEMM_H
 #define NIB_CUDA_GEMM_H
 
-#include "backend/cuda/kernels/sm90/gemm_params.h"
-#include "backend/cuda/common/tiles.h"
-#include "core/error.h"
 #include "backend/cuda/common/cuda.h"
+#include "backend/cuda/common/tiles.h"
+#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "core/error.h"
 
 /* Matrices of a problem: one, or a batch that has a launch of its own. */
 struct gemm_matrix {
@@ -72,7 +72,7 @@ struct cuda_gemm {
 };
 
 /*
- * plan: the fields that the API layer fills are complete; NIB_UNSUPPORTED for
+ * plan: the fields that the API layer fills are complete; NIB_STATUS_UNSUPPORTED for
  * strides that the kernels do not take. With the context entered, as the
  * others. Free also what a failed plan left.
  */
@@ -114,12 +114,12 @@ struct cuda_packed {
 	struct nib_packed base;
 	CUdeviceptr data;
 	bool shares_codes; /* the caller's; data has only the scales */
-	struct nib_nvfp4 view;
+	struct nib_fp4 view;
 };
 
 /* The weights of a problem, packed or not. */
-static inline const struct nib_nvfp4 *cuda_weights(const struct nib_nvfp4 *view,
-						   const struct nib_packed *packed)
+static inline const struct nib_fp4 *cuda_weights(const struct nib_fp4 *view,
+						 const struct nib_packed *packed)
 {
 	return packed ? &((const struct cuda_packed *)packed)->view : view;
 }

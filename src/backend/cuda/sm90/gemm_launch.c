@@ -7,19 +7,19 @@
 
 #include <string.h>
 
-#include "format/view.h"
 #include "backend/cuda/common/tiled.h"
+#include "format/view.h"
 
 /* How rows of linear scales may be loaded. */
-static int32_t scale_flags(const struct nib_nvfp4 *b)
+static int32_t scale_flags(const struct nib_fp4 *b)
 {
 	uint64_t x = (uintptr_t)b->scales;
 
-	if (b->scale_layout == NIB_TILED_128X4)
+	if (b->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
 		return 0;
-	x |= (uint64_t)nib_nvfp4_scale_row_stride_bytes(b);
-	if (nib_nvfp4_batches(b) > 1)
-		x |= (uint64_t)nib_nvfp4_scale_batch_stride_bytes(b);
+	x |= (uint64_t)nib_fp4_scale_row_stride_bytes(b);
+	if (nib_fp4_batches(b) > 1)
+		x |= (uint64_t)nib_fp4_scale_batch_stride_bytes(b);
 	return x % 16 == 0 ? 0 : x % 4 == 0 ? NIB_B_SCALES_BY_4 : NIB_B_SCALES_BY_1;
 }
 
@@ -29,34 +29,33 @@ static const uint8_t *at(const void *data, int64_t offset)
 }
 
 /* The pointers of matrix l of a stack of weights. */
-static void point_weights(const struct nib_nvfp4 *b, int64_t l, const uint8_t **codes,
+static void point_weights(const struct nib_fp4 *b, int64_t l, const uint8_t **codes,
 			  const uint8_t **scales)
 {
-	const int64_t matrix = nib_nvfp4_batches(b) > 1 ? l : 0;
+	const int64_t matrix = nib_fp4_batches(b) > 1 ? l : 0;
 
-	*codes = at(b->codes, matrix * nib_nvfp4_batch_stride_bytes(b));
-	*scales = at(b->scales, matrix * nib_nvfp4_scale_batch_stride_bytes(b));
+	*codes = at(b->codes, matrix * nib_fp4_batch_stride_bytes(b));
+	*scales = at(b->scales, matrix * nib_fp4_scale_batch_stride_bytes(b));
 }
 
 static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 		  struct nib_gemm_pointers *out)
 {
-	const struct nib_nvfp4 *b = cuda_weights(&p->b, p->b_packed);
+	const struct nib_fp4 *b = cuda_weights(&p->b, p->b_packed);
 	const int64_t size = (int64_t)nib_dtype_bytes(p->c.dtype);
 
 	*out = (struct nib_gemm_pointers){
-	    .a = p->activations
-		     ? nib_dense_at(&p->x, l, 0, 0)
-		     : at(p->a.codes, l * nib_nvfp4_batch_stride_bytes(&p->a)),
-	    .a_scales = at(p->a.scales, l * nib_nvfp4_scale_batch_stride_bytes(&p->a)),
+	    .a = p->activations ? nib_dense_at(&p->x, l, 0, 0)
+				: at(p->a.codes, l * nib_fp4_batch_stride_bytes(&p->a)),
+	    .a_scales = at(p->a.scales, l * nib_fp4_scale_batch_stride_bytes(&p->a)),
 	    .c = nib_offset_bytes(p->c.data,
 				  l * nib_dense_batch_stride_elems(&p->c) * size),
 	    .alpha = p->alpha,
 	    .flags = scale_flags(b),
 	};
 	point_weights(b, l, &out->b, &out->b_scales);
-	if (op == NIB_DUAL_GEMM) {
-		const struct nib_nvfp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
+	if (op == NIB_OP_DUAL_GEMM) {
+		const struct nib_fp4 *b2 = cuda_weights(&p->b2, p->b2_packed);
 
 		point_weights(b2, l, &out->b2, &out->b2_scales);
 		out->alpha2 = p->alpha2;
@@ -65,13 +64,13 @@ static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 }
 
 /* From one matrix of weights to the next; 0: a batch has one for all. */
-static void stride_weights(const struct nib_nvfp4 *b, bool is_batch, int64_t *bytes,
+static void stride_weights(const struct nib_fp4 *b, bool is_batch, int64_t *bytes,
 			   int64_t *scale_bytes)
 {
-	const bool is_one = is_batch && nib_nvfp4_batches(b) == 1;
+	const bool is_one = is_batch && nib_fp4_batches(b) == 1;
 
-	*bytes = is_one ? 0 : nib_nvfp4_batch_stride_bytes(b);
-	*scale_bytes = is_one ? 0 : nib_nvfp4_scale_batch_stride_bytes(b);
+	*bytes = is_one ? 0 : nib_fp4_batch_stride_bytes(b);
+	*scale_bytes = is_one ? 0 : nib_fp4_scale_batch_stride_bytes(b);
 }
 
 /* p: a batch, or the stacks of an MoE problem. */
@@ -80,15 +79,15 @@ static void set_strides(enum nib_op op, const struct nib_problem *p,
 {
 	stride_weights(cuda_weights(&p->b, p->b_packed), args->batch > 0,
 		       &args->b_batch_bytes, &args->b_scale_batch_bytes);
-	if (op == NIB_DUAL_GEMM)
+	if (op == NIB_OP_DUAL_GEMM)
 		stride_weights(cuda_weights(&p->b2, p->b2_packed), args->batch > 0,
 			       &args->b2_batch_bytes, &args->b2_scale_batch_bytes);
 	if (!args->batch)
 		return;
 	args->a_batch_bytes = p->activations
 				  ? nib_dense_batch_stride_elems(&p->x) * X_BYTES
-				  : nib_nvfp4_batch_stride_bytes(&p->a);
-	args->a_scale_batch_bytes = nib_nvfp4_scale_batch_stride_bytes(&p->a);
+				  : nib_fp4_batch_stride_bytes(&p->a);
+	args->a_scale_batch_bytes = nib_fp4_scale_batch_stride_bytes(&p->a);
 	args->c_batch_elems = nib_dense_batch_stride_elems(&p->c);
 }
 
@@ -101,7 +100,7 @@ static bool are_packed(const struct cuda_gemm *gemm, const struct gemm_chunk *ch
 	for (int32_t i = 0; i < chunk->count; i++) {
 		const struct nib_problem *p = &problems[matrices[i].problem];
 
-		if (!p->b_packed || (gemm->op == NIB_DUAL_GEMM && !p->b2_packed))
+		if (!p->b_packed || (gemm->op == NIB_OP_DUAL_GEMM && !p->b2_packed))
 			return false;
 	}
 	return true;
@@ -231,7 +230,7 @@ static enum nib_status launch(const struct cuda_device *device,
 	/* The launch copies its parameters. */
 	struct nib_gemm_launch params;
 	void *arguments[] = {&params};
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
 		const struct gemm_chunk *chunk = &gemm->chunks[i];

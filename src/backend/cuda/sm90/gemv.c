@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/common/tiled.h"
 #include "format/view.h"
 #include "gemm.h"
-#include "backend/cuda/common/tiled.h"
 
 /* Shared memory that the system reserves for each CTA. */
 #define CTA_SHARED_BYTES 1024
@@ -242,10 +242,10 @@ bool gemv_takes(enum nib_op op, const struct nib_problem *p)
 				      ? gemv_way(p->a.rows, p->b.rows, p->b.k)
 				      : GEMV_TILES;
 
-	return op != NIB_DUAL_GEMM && way != GEMV_TILES &&
-	       (way != GEMV_WIDE || nib_nvfp4_batches(&p->a) == 1) &&
+	return op != NIB_OP_DUAL_GEMM && way != GEMV_TILES &&
+	       (way != GEMV_WIDE || nib_fp4_batches(&p->a) == 1) &&
 	       nib_gemv_tiles(p->b.rows, true) <= INT32_MAX &&
-	       nib_nvfp4_batches(&p->a) <= INT32_MAX;
+	       nib_fp4_batches(&p->a) <= INT32_MAX;
 }
 
 static bool takes_vector(int64_t rows, int64_t experts, bool is_dense)
@@ -256,7 +256,7 @@ static bool takes_vector(int64_t rows, int64_t experts, bool is_dense)
 
 enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe)
 {
-	const int64_t rows = moe->a.rows, experts = nib_nvfp4_batches(&moe->b);
+	const int64_t rows = moe->a.rows, experts = nib_fp4_batches(&moe->b);
 	const bool is_dense = moe->activations == NIB_ACTIVATIONS_DENSE;
 
 	if (rows < 1 || moe->b.rows < 1 || moe->b.k < 1 ||
@@ -264,7 +264,7 @@ enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe)
 		return GEMV_TILES;
 	if (takes_vector(rows, experts, is_dense))
 		return GEMV_VECTOR;
-	return op != NIB_DUAL_GEMM && rows <= NIB_SKINNY_ROWS &&
+	return op != NIB_OP_DUAL_GEMM && rows <= NIB_SKINNY_ROWS &&
 		       (rows <= 8 || (rows <= experts && moe->b.k >= MOE_LARGE_K)) &&
 		       experts <= NIB_SKINNY_EXPERTS
 		   ? GEMV_SKINNY
@@ -277,21 +277,21 @@ static int16_t align_of(uint64_t x)
 	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
 }
 
-struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v, int64_t batches)
+struct nib_gemv_operand cuda_gemv_operand(const struct nib_fp4 *v, int64_t batches)
 {
 	struct nib_gemv_operand o = {
 	    .codes = v->codes,
 	    .scales = v->scales,
-	    .row_stride = nib_nvfp4_row_stride_bytes(v),
-	    .batch_stride = nib_nvfp4_batch_stride_bytes(v),
-	    .scale_row_stride = nib_nvfp4_scale_row_stride_bytes(v),
-	    .scale_batch_stride = nib_nvfp4_scale_batch_stride_bytes(v),
-	    .is_tiled = v->scale_layout == NIB_TILED_128X4,
+	    .row_stride = nib_fp4_row_stride_bytes(v),
+	    .batch_stride = nib_fp4_batch_stride_bytes(v),
+	    .scale_row_stride = nib_fp4_scale_row_stride_bytes(v),
+	    .scale_batch_stride = nib_fp4_scale_batch_stride_bytes(v),
+	    .is_tiled = v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4,
 	};
 	uint64_t codes = (uintptr_t)v->codes, scales = (uintptr_t)v->scales;
 
 	/* One matrix, or row, has no stride to speak of. */
-	if (nib_nvfp4_batches(v) == 1)
+	if (nib_fp4_batches(v) == 1)
 		o.batch_stride = o.scale_batch_stride = 0;
 	if (v->rows > 1)
 		codes |= (uint64_t)o.row_stride;
@@ -333,20 +333,20 @@ static bool is_aligned(const struct nib_gemv_params *p)
 static void set_pointers(struct nib_skinny_params *q, const struct nib_problem *p,
 			 const struct nib_moe_problem *moe)
 {
-	const int64_t batches = nib_nvfp4_batches(&p->a);
+	const int64_t batches = nib_fp4_batches(&p->a);
 	struct nib_gemv_params *params = &q->p;
 
 	params->a = p->activations == NIB_ACTIVATIONS_DENSE
 			? cuda_gemv_dense(&p->x, batches)
 			: cuda_gemv_operand(&p->a, batches);
-	params->b = cuda_gemv_operand(&p->b, moe ? nib_nvfp4_batches(&p->b) : batches);
+	params->b = cuda_gemv_operand(&p->b, moe ? nib_fp4_batches(&p->b) : batches);
 	params->alpha = p->alpha;
 	params->c = p->c.data;
 	if (!moe)
 		return;
 	q->row_offsets = moe->row_offsets;
 	q->scale_rows = moe->scale_rows;
-	q->b2 = cuda_gemv_operand(&p->b2, nib_nvfp4_batches(&p->b2));
+	q->b2 = cuda_gemv_operand(&p->b2, nib_fp4_batches(&p->b2));
 	q->alpha2 = p->alpha2;
 }
 
@@ -379,7 +379,7 @@ static enum nib_status find_kernel(struct cuda_device *device, const char *name,
 		return status;
 	result = device->driver->cuFuncSetAttribute(
 	    *function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
-	return result ? cuda_fail(device->driver, result, name, err) : NIB_OK;
+	return result ? cuda_fail(device->driver, result, name, err) : NIB_STATUS_OK;
 }
 
 /* All of the parameters but pointers. */
@@ -401,7 +401,7 @@ static void set_sizes(struct nib_skinny_params *q, const struct nib_problem *p,
 	params->k = (int32_t)p->b.k;
 	params->c_dtype = (int32_t)p->c.dtype;
 	if (moe) {
-		q->experts = (int32_t)nib_nvfp4_batches(&p->b);
+		q->experts = (int32_t)nib_fp4_batches(&p->b);
 		q->rows = (int32_t)p->a.rows;
 		q->scale_rows_total = (int32_t)moe->scale_rows_total;
 	} else {
@@ -415,7 +415,7 @@ static enum nib_status find_kernels(struct cuda_device *device, const char *kern
 				    int variant, int any, const char *type,
 				    struct cuda_gemv *gemv, struct nib_error *err)
 {
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 	char name[32];
 
 	if (is_aligned(&gemv->params.p)) {
@@ -570,7 +570,7 @@ static enum gemv_way way_moe(enum nib_op op, const struct nib_moe_problem *moe,
 
 const char *cuda_gemv_type(bool is_dense, enum nib_dtype dtype)
 {
-	return !is_dense ? "" : dtype == NIB_FP16 ? "_f16" : "_bf16";
+	return !is_dense ? "" : dtype == NIB_DTYPE_FP16 ? "_f16" : "_bf16";
 }
 
 enum nib_status cuda_gemv_plan(struct cuda_device *device, const struct nib_plan *plan,
@@ -583,9 +583,9 @@ enum nib_status cuda_gemv_plan(struct cuda_device *device, const struct nib_plan
 
 	memset(gemv, 0, sizeof(*gemv));
 	set_sizes(&gemv->params, &p, moe);
-	gemv->batch = nib_nvfp4_batches(&p.a);
+	gemv->batch = nib_fp4_batches(&p.a);
 	if (moe && way_moe(plan->op, moe, &p) == GEMV_VECTOR)
-		return plan_vector_moe(device, plan->op == NIB_DUAL_GEMM ? 2 : 1,
+		return plan_vector_moe(device, plan->op == NIB_OP_DUAL_GEMM ? 2 : 1,
 				       is_dense, type, gemv, err);
 	return !moe && gemv_way(p.a.rows, p.b.rows, p.b.k) == GEMV_VECTOR
 		   ? plan_vector(device, is_dense, type, gemv, err)
@@ -604,7 +604,7 @@ enum nib_status cuda_gemv_launch(const struct cuda_device *device,
 	CUlaunchConfig config = {.attrs = attributes};
 	CUfunction function = gemv->aligned;
 	int64_t shared_bytes = gemv->shared_bytes;
-	enum nib_status status = NIB_OK;
+	enum nib_status status = NIB_STATUS_OK;
 
 	set_pointers(&params.moe, &p, run->moe);
 	if (gemv->any && (!function || !is_aligned(&params.moe.p))) {
@@ -659,7 +659,7 @@ static enum gemv_way way_aligned(enum nib_op op, const struct nib_moe_problem *m
 		return GEMV_TILES;
 	if (way == GEMV_SKINNY)
 		return q.p.b.is_tiled ? way : GEMV_TILES;
-	if (op == NIB_DUAL_GEMM &&
+	if (op == NIB_OP_DUAL_GEMM &&
 	    (!in_pieces(&q.b2) || !have_same_strides(&q.p.b, &q.b2)))
 		return GEMV_TILES;
 	return way;

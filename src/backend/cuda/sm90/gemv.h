@@ -10,8 +10,8 @@
 #ifndef NIB_CUDA_GEMV_H
 #define NIB_CUDA_GEMV_H
 
-#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
 #include "backend/cuda/common/cuda.h"
+#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
 
 /* Which kernel multiplies m rows of A by n rows of B, measured on an H200. */
 enum gemv_way {
@@ -98,7 +98,7 @@ struct cuda_gemv {
  * As the kernels take it; its alignment also from one of `batches` matrices to
  * the next.  NULL pointers are multiples of everything.
  */
-struct nib_gemv_operand cuda_gemv_operand(const struct nib_nvfp4 *v, int64_t batches);
+struct nib_gemv_operand cuda_gemv_operand(const struct nib_fp4 *v, int64_t batches);
 /* The same of a dense A. */
 struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x, int64_t batches);
 

@@ -9,12 +9,12 @@
  * Slots are not sorted, as each finds its expert in ids.  The bits are those of
  * the layer's steps (moe_layer.c).
  */
+#include "backend/cuda/common/tiled.h"
+#include "backend/cuda/common/views.h"
 #include "backend/cuda/kernels/common/moe_steps_params.h"
 #include "format/quantize_ref.h"
 #include "format/view.h"
 #include "gemv.h"
-#include "backend/cuda/common/tiled.h"
-#include "backend/cuda/common/views.h"
 
 /*
  * Each CTA of the last product quantises its row of h: 896 blocks took 12 us more
@@ -43,21 +43,21 @@ static bool takes_together(const struct nib_moe_problem *gate,
 
 	both.b2 = up->b;
 	both.b2_packed = up->b_packed;
-	return cuda_gemv_takes_rows(NIB_DUAL_GEMM, &both);
+	return cuda_gemv_takes_rows(NIB_OP_DUAL_GEMM, &both);
 }
 
 static bool takes(const struct nib_moe_few *f)
 {
 	const struct nib_moe_layer *l = f->layer;
-	const bool is_dual = l->activation == NIB_MOE_SWIGLU;
+	const bool is_dual = l->activation == NIB_MOE_ACTIVATION_SWIGLU;
 	const bool is_nvfp4 = l->activations == NIB_ACTIVATIONS_NVFP4;
 
 	if (is_nvfp4 && l->y.rows > 1 && f->down->x.cols > MOST_QUANTIZED)
 		return false;
-	if (!cuda_gemv_takes_rows(is_dual ? NIB_DUAL_GEMM : NIB_GEMM, f->first) ||
-	    !cuda_gemv_takes_rows(NIB_GEMM, f->down))
+	if (!cuda_gemv_takes_rows(is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, f->first) ||
+	    !cuda_gemv_takes_rows(NIB_OP_GEMM, f->down))
 		return false;
-	if (f->up && (!cuda_gemv_takes_rows(NIB_GEMM, f->up) ||
+	if (f->up && (!cuda_gemv_takes_rows(NIB_OP_GEMM, f->up) ||
 		      !takes_together(f->first, f->up)))
 		return false;
 	/* Rows of a dense A are loaded in pieces; gathered, they are. */
@@ -160,7 +160,7 @@ static enum nib_status launch_h(const struct layer *s, bool is_second,
 	const struct nib_moe_few *f = s->few;
 	const struct nib_moe_layer *l = s->l;
 	struct nib_gemv_experts_params p = product_params(s, f->first);
-	const bool has_up = f->up || l->activation == NIB_MOE_SWIGLU;
+	const bool has_up = f->up || l->activation == NIB_MOE_ACTIVATION_SWIGLU;
 
 	p.moe.p.b_is_constant = is_second;
 	p.moe.p.a = input_of(s);
@@ -218,14 +218,14 @@ enum nib_status cuda_gemv_layer(struct cuda_device *device,
 	    .is_dense = is_dense,
 	    .type = cuda_gemv_type(is_dense, l->x.dtype),
 	    .stream = stream,
-	    .zero_scale = nib_scale_ref(0, 1, NIB_RECIPE_MODELOPT),
+	    .zero_scale = nib_scale_ref(0, 1, NIB_ZERO_SCALE_MODELOPT),
 	};
 	struct nib_gemv_experts_params y;
 	enum nib_status status;
 
 	*taken = takes(few);
 	if (!*taken)
-		return NIB_OK;
+		return NIB_STATUS_OK;
 	status = cuda_check_layer(device, few->route, l, err);
 	if (!status && quantizes)
 		status = quantize_tokens(&s, err);

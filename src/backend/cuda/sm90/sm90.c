@@ -17,7 +17,7 @@ static enum nib_status few_plan(struct cuda_device *device, const struct nib_pla
 	enum nib_status status;
 
 	if (!gemv)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for a plan (%zu bytes)", sizeof(*gemv));
 	few->state = gemv;
 	status = cuda_gemv_plan(device, p, gemv, err);
@@ -42,7 +42,7 @@ static enum nib_status plan(struct cuda_device *device, const struct nib_plan *p
 	enum nib_status status;
 
 	if (!gemm)
-		return nib_fail(err, NIB_OUT_OF_MEMORY,
+		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for a plan (%zu bytes)", sizeof(*gemm));
 	tiled->state = gemm;
 	status = cuda_gemm_plan(device, p, gemm, err);

@@ -60,7 +60,7 @@ struct nib_moe_activate_params {
 	struct nib_quantize_nvfp4 q; /* h; codes NULL: to dense */
 	struct nib_quantize_dense dense;
 	const float *global;
-	/* enum nib_moe_activation; NIB_MOE_SWIGLU: gate is h already. */
+	/* enum nib_moe_activation; NIB_MOE_ACTIVATION_SWIGLU: gate is h already. */
 	int32_t activation;
 	float limit, swish, up_bias;
 	uint8_t zero_scale;

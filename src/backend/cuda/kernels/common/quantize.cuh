@@ -14,7 +14,7 @@
  *   expert_rows      one warp: 32 experts at a time, a prefix sum by shuffles
  *
  * Threads go in the order of the scales' bytes, so that those are written
- * together: in NIB_TILED_128X4 a warp has 2 rows out of each of 4 quarters of a
+ * together: in NIB_SCALE_LAYOUT_TILED_128X4 a warp has 2 rows out of each of 4 quarters of a
  * tile, 4 blocks each.
  *
  * Barriers: one __syncthreads() of amax, between the maxima of its warps and

@@ -6,9 +6,9 @@
 #ifndef NIB_SM100_SHARED_CUH
 #define NIB_SM100_SHARED_CUH
 
-#include "ptx_tcgen05.cuh"
 #include "backend/cuda/kernels/common/ring.cuh"
 #include "gemm_params.h"
+#include "ptx_tcgen05.cuh"
 
 /* Warps 0 to 3 store results: a warp reads its own 32 lanes of tensor memory. */
 #define EPILOGUE_WARPS 4

@@ -11,8 +11,8 @@
 #ifndef NIB_SM100_GEMV_RUN_CUH
 #define NIB_SM100_GEMV_RUN_CUH
 
-#include "ptx_sm100.cuh"
 #include "gemv_params.h"
+#include "ptx_sm100.cuh"
 
 struct item {
 	int matrix, row, rows; /* row: the first of A and C */

@@ -24,7 +24,7 @@ enum nib_stage_kind {
 
 /*
  * One operand.  Copies are dense: of codes rows of whole pieces, of scales
- * tiles of NIB_TILED_128X4; zeros are the padding of both.
+ * tiles of NIB_SCALE_LAYOUT_TILED_128X4; zeros are the padding of both.
  */
 struct nib_stage_copy {
 	const uint8_t *from;

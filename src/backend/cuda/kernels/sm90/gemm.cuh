@@ -108,8 +108,10 @@ DEVICE void consume(struct consumer *c)
 			CASE(16)
 			CASE(32)
 			CASE(48)
-			CASE(64) CASE(80) CASE(96) CASE(112) CASE(128) CASE(160)
-			    CASE(192) CASE(224) CASE(256)
+			CASE(64)
+			CASE(80)
+			CASE(96) CASE(112) CASE(128) CASE(160) CASE(192) CASE(224)
+			    CASE(256)
 		}
 #undef CASE
 		__syncwarp();

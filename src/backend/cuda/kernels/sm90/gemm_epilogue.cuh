@@ -7,8 +7,8 @@
 #ifndef NIB_GEMM_EPILOGUE_CUH
 #define NIB_GEMM_EPILOGUE_CUH
 
-#include "gemm_mainloop.cuh"
 #include "backend/cuda/kernels/common/silu.cuh"
+#include "gemm_mainloop.cuh"
 
 /* ---- epilogue ------------------------------------------------------------ */
 

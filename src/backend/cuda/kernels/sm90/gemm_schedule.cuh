@@ -7,8 +7,8 @@
 #ifndef NIB_GEMM_SCHEDULE_CUH
 #define NIB_GEMM_SCHEDULE_CUH
 
-#include "gemm_shared.cuh"
 #include "backend/cuda/kernels/common/moe_tiles.cuh"
+#include "gemm_shared.cuh"
 
 /*
  * The first row of expert e among the converted activations. It needs no prefix

@@ -12,9 +12,9 @@
 
 #include <cuda_fp16.h>
 
-#include "gemv_load.cuh"
 #include "backend/cuda/kernels/common/ptx_sm90.cuh"
 #include "backend/cuda/kernels/common/quantize_block.cuh"
+#include "gemv_load.cuh"
 
 /* Twice the values of codes 0..3 and 4..7. */
 #define TWICE_LOW  0x03020100u

@@ -47,9 +47,9 @@
 
 #include "backend/cuda/kernels/common/kernel_name.h"
 
-#include "gemv_experts.cuh"
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
 #include "backend/cuda/kernels/common/ptx_sm90.cuh"
+#include "gemv_experts.cuh"
 
 /* Bytes of A of a step. */
 #define DENSE_STEP (NIB_GEMV_STEP * 2)

@@ -22,19 +22,19 @@
  * asks for weights before it waits, because the first one waits for those before
  * the layer and only then lets the next begin.
  *
- * Variants: one matrix of weights, or two (NIB_DUAL_GEMM), for weights in rows of
+ * Variants: one matrix of weights, or two (NIB_OP_DUAL_GEMM), for weights in rows of
  * 16-byte pieces and rows of A that begin at multiples of 16 bytes.
  */
 #ifndef NIB_GEMV_EXPERTS_CUH
 #define NIB_GEMV_EXPERTS_CUH
 
+#include "backend/cuda/kernels/common/moe_tiles.cuh"
+#include "backend/cuda/kernels/common/moe_values.cuh"
+#include "backend/cuda/kernels/common/quantize_block.cuh"
 #include "gemv_activations.cuh"
 #include "gemv_experts_params.h"
 #include "gemv_run.cuh"
-#include "backend/cuda/kernels/common/moe_tiles.cuh"
-#include "backend/cuda/kernels/common/moe_values.cuh"
 #include "ptx_arrive.cuh"
-#include "backend/cuda/kernels/common/quantize_block.cuh"
 
 /* Offsets that a lane loads at once: of up to 256 experts all. */
 #define OFFSETS_AT_ONCE 8

@@ -29,9 +29,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "gemv_load.cuh"
 #include "backend/cuda/kernels/common/ptx_async.cuh"
 #include "backend/cuda/kernels/common/silu.cuh"
+#include "gemv_load.cuh"
 
 /* alpha lies behind the zeros, this much before the partial sums. */
 #define ALPHA_WORDS 8

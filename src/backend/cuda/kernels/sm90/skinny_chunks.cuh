@@ -6,9 +6,9 @@
 #ifndef NIB_SKINNY_CHUNKS_CUH
 #define NIB_SKINNY_CHUNKS_CUH
 
-#include "gemv_load.cuh"
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
 #include "backend/cuda/kernels/common/ptx_sm90.cuh"
+#include "gemv_load.cuh"
 #include "skinny_rounds.cuh"
 
 /*
