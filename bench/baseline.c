@@ -134,11 +134,12 @@ static bool get_part(const struct data *data, int64_t i, struct part *part)
 	const bool second = i % dual;
 
 	i /= dual;
-	if (data->is_moe && i < moe->b.batch) {
+	if (data->is_moe && i < moe->problem.b.batch) {
 		int64_t first = moe->row_offsets[i];
 
-		part->a = rows_of(&moe->a, first, moe->row_offsets[i + 1] - first);
-		part->b = batch_of(second ? &moe->b2 : &moe->b, i);
+		part->a =
+		    rows_of(&moe->problem.a, first, moe->row_offsets[i + 1] - first);
+		part->b = batch_of(second ? &moe->problem.b2 : &moe->problem.b, i);
 		return true;
 	}
 	for (int64_t p = 0; p < data->count && !data->is_moe; p++) {

@@ -402,9 +402,9 @@ class Operands:
 
     def moe(self, kind):
         work = abi.nib_moe_problem(
-            c=self.result(0, self.shape.rows, 1),
+            problem=abi.nib_problem(c=self.result(0, self.shape.rows, 1)),
             row_offsets=self.side.pointer(self.offsets))
-        self.set_operands(work, kind, 0)
+        self.set_operands(work.problem, kind, 0)
         return work
 
     def problems(self, kind):

@@ -159,20 +159,20 @@ static void place_moe(struct arena *arena, const struct shape *shape, struct dat
 	p->row_offsets = take_offsets(arena, shape, 0, &rows);
 	p->scale_rows = take_offsets(arena, shape, 1, &padded);
 	p->scale_rows_total = padded;
-	p->activations = cli_activations_kind(arena->how->activations);
+	p->problem.activations = cli_activations_kind(arena->how->activations);
 	/* As torch does it: only in tiles every expert starts a new one. */
-	if (layout != NIB_SCALE_LAYOUT_TILED_128X4 || p->activations) {
+	if (layout != NIB_SCALE_LAYOUT_TILED_128X4 || p->problem.activations) {
 		p->scale_rows = NULL;
 		p->scale_rows_total = 0;
 		padded = rows;
 	}
-	take_a(arena, rows, padded, k, 1, &p->a, &p->x);
-	p->b = take_nvfp4(arena, layout, n, n, k, shape->count);
+	take_a(arena, rows, padded, k, 1, &p->problem.a, &p->problem.x);
+	p->problem.b = take_nvfp4(arena, layout, n, n, k, shape->count);
 	if (data->op == NIB_OP_DUAL_GEMM)
-		p->b2 = take_nvfp4(arena, layout, n, n, k, shape->count);
-	take_alphas(arena, shape->count, k, &p->alpha, &p->alpha2);
+		p->problem.b2 = take_nvfp4(arena, layout, n, n, k, shape->count);
+	take_alphas(arena, shape->count, k, &p->problem.alpha, &p->problem.alpha2);
 	data->c_at = arena->used;
-	p->c = take_dense(arena, arena->how->out, rows, n, 1);
+	p->problem.c = take_dense(arena, arena->how->out, rows, n, 1);
 }
 
 static void place_problems(struct arena *arena, const struct shape *shape,
@@ -344,9 +344,11 @@ static enum nib_status pack(struct data *data, struct nib_device *device,
 		return refuse(err, NIB_STATUS_OUT_OF_MEMORY,
 			      "packed weights: ", data->count);
 	if (data->is_moe)
-		status = pack_one(data, device, &moe->b, &moe->b_packed, err);
+		status = pack_one(data, device, &moe->problem.b, &moe->problem.b_packed,
+				  err);
 	if (data->is_moe && dual && !status)
-		status = pack_one(data, device, &moe->b2, &moe->b2_packed, err);
+		status = pack_one(data, device, &moe->problem.b2,
+				  &moe->problem.b2_packed, err);
 	for (int64_t i = 0; i < data->count && !data->is_moe && !status; i++) {
 		struct nib_problem *p = &data->problems[i];
 

@@ -552,36 +552,31 @@ struct nib_problem {
 };
 
 /*
- * A mixture of experts.  A is a or x, as in struct nib_problem.  Its rows are
- * tokens sorted by expert: expert e multiplies rows row_offsets[e] ..
- * row_offsets[e+1]-1 by matrix e of the stack b (and b2).  row_offsets is read
- * when the plan runs.
+ * A mixture of experts: one product whose rows of A are tokens sorted by expert.
+ * Expert e multiplies rows row_offsets[e] .. row_offsets[e+1]-1 of A by matrix e of
+ * the stack b (and b2).  The fields of problem are:
  *   a or x, c    [rows, k] and [rows, n], batch 1; rows is an upper bound: rows
  *                outside the offsets are neither read nor written
  *   b, b2        batch = experts, at least one (or packed)
- *   row_offsets  experts + 1 values, ascending, row_offsets[experts] <= A's
- *                rows
+ *   alpha, alpha2  experts values each; NULL = 1
+ * The others are:
+ *   row_offsets  experts + 1 values, ascending, row_offsets[experts] <= A's rows;
+ *                read when the plan runs
  *   scale_rows   NULL: the scales of a are laid out for all rows together.
  *                Else experts values: the row of a's scale tensor at which the
  *                scales of expert e begin, a multiple of 128 with
- *                NIB_SCALE_LAYOUT_TILED_128X4 (torch pads each expert to 128 rows there).
- *                Must be NULL if A is x
+ *                NIB_SCALE_LAYOUT_TILED_128X4 (torch pads each expert to 128 rows
+ *                there).  Must be NULL if A is x
  *   scale_rows_total  with scale_rows: rows of a's scale tensor
- *   alpha, alpha2  experts values each; NULL = 1
  * Arrays in host memory that break these rules are refused.  The kernels of a
  * GPU clamp row_offsets to [0, rows of A], give NaN for an expert whose scales
  * leave their tensor, and touch nothing outside.
  */
 struct nib_moe_problem {
-	struct nib_fp4 a, b, b2;
-	const struct nib_packed *b_packed, *b2_packed;
-	const float *alpha, *alpha2;
-	struct nib_dense c;
+	struct nib_problem problem;
 	const int32_t *row_offsets;
 	const int32_t *scale_rows;
 	int64_t scale_rows_total;
-	struct nib_dense x;
-	enum nib_activations activations;
 	uint64_t reserved[4]; /* must be 0 */
 };
 

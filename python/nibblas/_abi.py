@@ -191,19 +191,10 @@ class nib_problem(C.Structure):
 
 class nib_moe_problem(C.Structure):
     _fields_ = [
-        ("a", nib_fp4),
-        ("b", nib_fp4),
-        ("b2", nib_fp4),
-        ("b_packed", C.c_void_p),
-        ("b2_packed", C.c_void_p),
-        ("alpha", C.c_void_p),
-        ("alpha2", C.c_void_p),
-        ("c", nib_dense),
+        ("problem", nib_problem),
         ("row_offsets", C.c_void_p),
         ("scale_rows", C.c_void_p),
         ("scale_rows_total", C.c_int64),
-        ("x", nib_dense),
-        ("activations", C.c_int),
         ("reserved", C.c_uint64 * 4),
     ]
 

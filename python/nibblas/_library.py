@@ -118,7 +118,7 @@ lib = load(library_path())
 # The library calls an argument problems[0].b2.k; here it is b2.k for a single product,
 # and problems[3].b2.k is b2[3].k for the fourth product of a group.  Its a and x are
 # both called a.
-NAMES = re.compile(r"\b(?:problems\[(\d+)\]|moe|layer)\.(\w+)")
+NAMES = re.compile(r"\b(?:problems\[(\d+)\]|moe\.problem|moe|layer)\.(\w+)")
 GLOBAL = re.compile(r"\*?options\.global(_pointer)?\b")
 
 

@@ -67,7 +67,7 @@ def _kind(a):
 
 
 def _fill_a(problem, a, scale_rows=None):
-    """Writes A into a problem of either struct, and returns its Sizes."""
+    """Writes A into a problem, and returns its Sizes."""
     problem.activations, scales = _kind(a), a.codes.name + "_scales"
     if problem.activations == abi.NIB_ACTIVATIONS_NVFP4:
         if a.codes.dtype in views.DENSE:
@@ -180,6 +180,7 @@ def _gemv_output(c, shape, outer, dtype):
 def moe(a, b, b2, row_offsets, scale_rows, alphas, c=None, dtype=None):
     """(nib_moe_problem, shape of c) of a mixture of experts."""
     moe = abi.nib_moe_problem()
+    problem = moe.problem
     total = None
     if len(a.codes.shape) != 2:
         a.codes.fail(f"must be [rows, {a.width}]: the tokens of all experts")
@@ -188,13 +189,13 @@ def moe(a, b, b2, row_offsets, scale_rows, alphas, c=None, dtype=None):
             scale_rows.fail(f"must be None: {a.codes.name} has no scales")
         total = _scale_rows_total(a)
         moe.scale_rows_total = total
-    a_sizes = _fill_a(moe, a, total)
-    moe.b, b_sizes = views.nvfp4(*b[:3])
+    a_sizes = _fill_a(problem, a, total)
+    problem.b, b_sizes = views.nvfp4(*b[:3])
     experts = b_sizes.batch
-    stacks = [(moe.b, b)]
+    stacks = [(problem.b, b)]
     if b2 is not None:
-        moe.b2, _ = views.nvfp4(*b2[:3])
-        stacks.append((moe.b2, b2))
+        problem.b2, _ = views.nvfp4(*b2[:3])
+        stacks.append((problem.b2, b2))
     for view, x in stacks:
         if len(x.codes.shape) != 3:
             x.codes.fail("must be [experts, n, K/2]")
@@ -212,7 +213,7 @@ def moe(a, b, b2, row_offsets, scale_rows, alphas, c=None, dtype=None):
     for alpha in alphas:
         _alpha(alpha, experts)
     shape = (a_sizes.rows, b_sizes.rows)
-    moe.c = _result(shape, dtype) if c is None else _output(c, shape)
+    problem.c = _result(shape, dtype) if c is None else _output(c, shape)
     return moe, shape
 
 
@@ -234,17 +235,17 @@ def _scale_rows_total(a):
 _P, _M = abi.nib_problem, abi.nib_moe_problem
 
 
-def _words(struct, c):
+def _words(struct, *prefix):
     paths = {"a": ("a", "codes"), "a_scales": ("a", "scales"),
              "b": ("b", "codes"), "b_scales": ("b", "scales"),
              "b2": ("b2", "codes"), "b2_scales": ("b2", "scales"),
              "alpha": ("alpha",), "alpha2": ("alpha2",), "c": ("c", "data"),
-             "x": ("x", "data"), **c}
-    return {name: word(struct, *path) for name, path in paths.items()}
+             "x": ("x", "data")}
+    return {name: word(struct, *prefix, *path) for name, path in paths.items()}
 
 
-PROBLEM_WORDS = _words(_P, {})
-MOE_WORDS = _words(_M, {"row_offsets": ("row_offsets",),
-                        "scale_rows": ("scale_rows",)})
+PROBLEM_WORDS = _words(_P)
+MOE_WORDS = {**_words(_M, "problem"), "row_offsets": word(_M, "row_offsets"),
+             "scale_rows": word(_M, "scale_rows")}
 PROBLEM_SIZE = word(type("Two", (abi.C.Structure,), {
     "_fields_": [("first", _P), ("second", _P)]}), "second")

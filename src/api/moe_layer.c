@@ -164,13 +164,13 @@ static struct nib_moe_problem product(const struct nib_moe_layer_plan *p, char *
 				      struct weights b, struct nib_dense c)
 {
 	return (struct nib_moe_problem){
-	    .a = a,
-	    .x = x,
-	    .activations = p->layer.activations,
-	    .b = *b.view,
-	    .b_packed = b.packed,
-	    .alpha = b.alpha,
-	    .c = c,
+	    .problem = {.a = a,
+			.x = x,
+			.activations = p->layer.activations,
+			.b = *b.view,
+			.b_packed = b.packed,
+			.alpha = b.alpha,
+			.c = c},
 	    .row_offsets =
 		(const int32_t *)nib_offset_bytes(base, (int64_t)p->at.row_offsets),
 	};
@@ -193,9 +193,9 @@ static struct nib_moe_problem first_product(const struct nib_moe_layer_plan *p,
 
 	if (!is_dual(l))
 		return moe;
-	moe.b2 = l->up;
-	moe.b2_packed = l->up_packed;
-	moe.alpha2 = l->up_alpha;
+	moe.problem.b2 = l->up;
+	moe.problem.b2_packed = l->up_packed;
+	moe.problem.alpha2 = l->up_alpha;
 	return moe;
 }
 
@@ -235,9 +235,9 @@ static enum nib_status of_layer(enum nib_status status, const char *b,
 	const struct {
 		const char *problem, *layer;
 		bool has_fields;
-	} names[] = {{"moe.b2", "layer.up", true},
-		     {"moe.b", b, true},
-		     {"moe.activations", "layer.activations", false},
+	} names[] = {{"moe.problem.b2", "layer.up", true},
+		     {"moe.problem.b", b, true},
+		     {"moe.problem.activations", "layer.activations", false},
 		     {"moe", "layer", false}};
 	struct nib_label_text text;
 

@@ -156,7 +156,6 @@ enum nib_status nib_moe_plan_create(struct nib_device *device, enum nib_op op,
 				    struct nib_plan **plan, struct nib_error *err)
 {
 	struct nib_plan_options ours;
-	struct nib_problem whole = {0};
 	struct nib_plan *p;
 	enum nib_status status;
 
@@ -167,15 +166,9 @@ enum nib_status nib_moe_plan_create(struct nib_device *device, enum nib_op op,
 	p->is_moe = true;
 	status = nib_valid_moe(op, device, moe, &p->moe, err);
 	if (!status) {
-		p->count = p->moe.b.batch;
-		whole.a = p->moe.a;
-		whole.x = p->moe.x;
-		whole.activations = p->moe.activations;
-		whole.b = p->moe.b;
-		whole.b2 = p->moe.b2;
-		whole.c = p->moe.c;
-		p->flop = nib_problem_flop(op, &whole);
-		p->bytes = nib_problem_bytes(op, &whole);
+		p->count = p->moe.problem.b.batch;
+		p->flop = nib_problem_flop(op, &p->moe.problem);
+		p->bytes = nib_problem_bytes(op, &p->moe.problem);
 	}
 	return finish_plan(plan, status, err);
 }

@@ -21,13 +21,12 @@
 /* Rows of a that are decoded at once and share each decoded row of b. */
 #define PANEL_ROWS 16
 
-/* Rows first..end-1 of a times one matrix b (and b2). */
+/* Rows of A of one batch times one matrix b (and b2). */
 struct job {
-	int64_t index;			  /* of the problem, or of the expert */
-	const struct nib_fp4 *a, *b, *b2; /* b2: NIB_OP_DUAL_GEMM, else NULL */
-	const struct nib_dense *c, *x;	  /* x: if A is not a */
-	enum nib_activations activations;
-	int64_t batch, b_batch, b2_batch; /* batch: of a and c */
+	const struct nib_problem *p;
+	int64_t index; /* of the problem, or of the expert */
+	bool is_dual;
+	int64_t batch, b_batch, b2_batch; /* batch: of A and c */
 	int64_t end_row;		  /* the sampler knows the first */
 	int64_t scale_shift; /* scales of a's row r are those of r + shift */
 	float alpha, alpha2;
@@ -103,7 +102,7 @@ union sum {
 
 static bool is_dense(const struct job *job)
 {
-	return job->activations != NIB_ACTIVATIONS_NVFP4;
+	return job->p->activations != NIB_ACTIVATIONS_NVFP4;
 }
 
 static double sum_double(const struct job *job, const union sum *s, float alpha)
@@ -115,7 +114,7 @@ static double sum_double(const struct job *job, const union sum *s, float alpha)
 static void write_element(const struct job *job, int64_t row, int64_t col,
 			  const union sum *s, const union sum *s2)
 {
-	const enum nib_dtype dtype = job->c->dtype;
+	const enum nib_dtype dtype = job->p->c.dtype;
 	uint32_t bits;
 
 	if (s2)
@@ -127,12 +126,12 @@ static void write_element(const struct job *job, int64_t row, int64_t col,
 		bits = nib_exact_wide_round(&s->dense, job->alpha, dtype);
 	else
 		bits = nib_exact_round(&s->nvfp4, job->alpha, dtype);
-	nib_dense_set_bits(job->c, job->batch, row, col, bits);
+	nib_dense_set_bits(&job->p->c, job->batch, row, col, bits);
 }
 
 static struct nib_dense_rule rule_of(const struct oracle *o, const struct job *job)
 {
-	return (struct nib_dense_rule){job->activations, job->x->dtype,
+	return (struct nib_dense_rule){job->p->activations, job->p->x.dtype,
 				       o->options.arithmetic};
 }
 
@@ -140,7 +139,7 @@ static struct nib_expected expected_of(const struct oracle *o, const struct job 
 				       const union sum *s, const union sum *s2)
 {
 	const enum nib_arithmetic arithmetic = o->options.arithmetic;
-	const int64_t k = job->a->k;
+	const int64_t k = job->p->a.k;
 
 	if (is_dense(job) && s2)
 		return nib_expect_dual_dense(&s->dense, job->alpha, &s2->dense,
@@ -157,9 +156,9 @@ static void check_element(const struct oracle *o, const struct job *job, int64_t
 			  int64_t col, const union sum *s, const union sum *s2)
 {
 	struct nib_check_result *result = o->result;
-	const float got = nib_dense_get(job->c, job->batch, row, col);
+	const float got = nib_dense_get(&job->p->c, job->batch, row, col);
 	const struct nib_expected expected = expected_of(o, job, s, s2);
-	const struct nib_verdict v = nib_judge(&expected, job->c->dtype, got);
+	const struct nib_verdict v = nib_judge(&expected, job->p->c.dtype, got);
 
 	result->failed += !(v.fraction <= 1);
 	if (result->checked++ && v.fraction <= result->worst_fraction)
@@ -181,10 +180,10 @@ static void check_element(const struct oracle *o, const struct job *job, int64_t
 static void decode_a(struct oracle *o, const struct job *job, int i, int64_t row)
 {
 	if (is_dense(job))
-		nib_exact_decode_dense(&o->x[i], job->x, job->activations, job->batch,
-				       row);
+		nib_exact_decode_dense(&o->x[i], &job->p->x, job->p->activations,
+				       job->batch, row);
 	else
-		nib_exact_decode(&o->a[i], job->a, job->batch, row,
+		nib_exact_decode(&o->a[i], &job->p->a, job->batch, row,
 				 row + job->scale_shift);
 }
 
@@ -192,15 +191,15 @@ static void decode_a(struct oracle *o, const struct job *job, int i, int64_t row
 static void decode_b(struct oracle *o, const struct job *job, int64_t col)
 {
 	if (is_dense(job))
-		nib_exact_decode_weights(&o->w, job->b, job->b_batch, col);
+		nib_exact_decode_weights(&o->w, &job->p->b, job->b_batch, col);
 	else
-		nib_exact_decode(&o->b, job->b, job->b_batch, col, col);
-	if (!job->b2)
+		nib_exact_decode(&o->b, &job->p->b, job->b_batch, col, col);
+	if (!job->is_dual)
 		return;
 	if (is_dense(job))
-		nib_exact_decode_weights(&o->w2, job->b2, job->b2_batch, col);
+		nib_exact_decode_weights(&o->w2, &job->p->b2, job->b2_batch, col);
 	else
-		nib_exact_decode(&o->b2, job->b2, job->b2_batch, col, col);
+		nib_exact_decode(&o->b2, &job->p->b2, job->b2_batch, col, col);
 }
 
 /* Row i of the panel times the decoded row of B, or of B2. */
@@ -208,7 +207,7 @@ static void sum_of(const struct oracle *o, const struct job *job, int i, bool is
 		   union sum *s)
 {
 	const struct nib_exact_row *a = &o->a[i], *b = is_b2 ? &o->b2 : &o->b;
-	const int64_t k = job->a->k;
+	const int64_t k = job->p->a.k;
 
 	if (is_dense(job)) {
 		nib_exact_dot_dense(&s->dense, &o->x[i], is_b2 ? &o->w2 : &o->w, k);
@@ -230,12 +229,13 @@ static void visit_column(struct oracle *o, const struct job *job, const int64_t 
 	decode_b(o, job, col);
 	for (int i = 0; i < count; i++) {
 		sum_of(o, job, i, false, &s);
-		if (job->b2)
+		if (job->is_dual)
 			sum_of(o, job, i, true, &s2);
 		if (o->result)
-			check_element(o, job, rows[i], col, &s, job->b2 ? &s2 : NULL);
+			check_element(o, job, rows[i], col, &s,
+				      job->is_dual ? &s2 : NULL);
 		else
-			write_element(job, rows[i], col, &s, job->b2 ? &s2 : NULL);
+			write_element(job, rows[i], col, &s, job->is_dual ? &s2 : NULL);
 	}
 }
 
@@ -255,7 +255,7 @@ static void visit(struct oracle *o, const struct job *job)
 		}
 		if (count == 0)
 			return;
-		for (int64_t col = 0; col < job->b->rows; col++)
+		for (int64_t col = 0; col < job->p->b.rows; col++)
 			visit_column(o, job, rows, count, col);
 	}
 }
@@ -268,13 +268,9 @@ static void each_problem(struct oracle *o, enum nib_op op,
 	for (int64_t i = 0; i < count; i++) {
 		const struct nib_problem *p = &problems[i];
 		struct job job = {
+		    .p = p,
 		    .index = i,
-		    .a = &p->a,
-		    .b = &p->b,
-		    .b2 = op == NIB_OP_DUAL_GEMM ? &p->b2 : NULL,
-		    .c = &p->c,
-		    .x = &p->x,
-		    .activations = p->activations,
+		    .is_dual = op == NIB_OP_DUAL_GEMM,
 		    .end_row = p->a.rows,
 		    .alpha = p->alpha ? *p->alpha : 1,
 		    .alpha2 = p->alpha2 ? *p->alpha2 : 1,
@@ -295,25 +291,22 @@ static void each_problem(struct oracle *o, enum nib_op op,
 static void each_expert(struct oracle *o, enum nib_op op,
 			const struct nib_moe_problem *moe)
 {
-	const int64_t experts = moe->b.batch;
+	const struct nib_problem *p = &moe->problem;
+	const int64_t experts = p->b.batch;
 
 	sampler_start(o, moe->row_offsets[0], moe->row_offsets[experts], 0, 0);
 	for (int64_t e = 0; e < experts; e++) {
 		const int64_t first = moe->row_offsets[e];
 		const struct job job = {
+		    .p = p,
 		    .index = e,
-		    .a = &moe->a,
-		    .b = &moe->b,
-		    .b2 = op == NIB_OP_DUAL_GEMM ? &moe->b2 : NULL,
-		    .c = &moe->c,
-		    .x = &moe->x,
-		    .activations = moe->activations,
+		    .is_dual = op == NIB_OP_DUAL_GEMM,
 		    .b_batch = e,
 		    .b2_batch = e,
 		    .end_row = moe->row_offsets[e + 1],
 		    .scale_shift = moe->scale_rows ? moe->scale_rows[e] - first : 0,
-		    .alpha = moe->alpha ? moe->alpha[e] : 1,
-		    .alpha2 = moe->alpha2 ? moe->alpha2[e] : 1,
+		    .alpha = p->alpha ? p->alpha[e] : 1,
+		    .alpha2 = p->alpha2 ? p->alpha2[e] : 1,
 		};
 
 		visit(o, &job);
@@ -444,13 +437,15 @@ static enum nib_status run_moe(struct oracle *o, enum nib_op op,
 
 	status = nib_valid_moe(op, NULL, moe, &resolved, err);
 	if (!status)
-		status = check_rule(o, resolved.activations, resolved.x.dtype, err);
+		status = check_rule(o, resolved.problem.activations,
+				    resolved.problem.x.dtype, err);
 	if (!status)
 		status = nib_valid_moe_data(op, &resolved, err);
 	if (!status)
 		status = nib_valid_moe_signs(op, &resolved, err);
 	if (!status)
-		status = oracle_open(o, resolved.a.k, resolved.activations, err);
+		status = oracle_open(o, resolved.problem.a.k,
+				     resolved.problem.activations, err);
 	if (!status)
 		each_expert(o, op, &resolved);
 	free(o->memory);

@@ -86,23 +86,12 @@ static enum nib_status take_moe(const struct nib_plan *plan,
 				const struct nib_moe_problem *given,
 				struct nib_moe_problem *out, struct nib_error *err)
 {
-	struct nib_problem planned = {0}, run = {0};
 	enum nib_status status;
 
 	status = nib_valid_moe(plan->op, plan->device, given, out, err);
-	if (status)
-		return status;
-	planned.a = plan->moe.a, run.a = out->a;
-	planned.b = plan->moe.b, run.b = out->b;
-	planned.b2 = plan->moe.b2, run.b2 = out->b2;
-	planned.c = plan->moe.c, run.c = out->c;
-	planned.x = plan->moe.x, run.x = out->x;
-	planned.activations = plan->moe.activations;
-	run.activations = out->activations;
-	planned.b_packed = plan->moe.b_packed, run.b_packed = out->b_packed;
-	planned.b2_packed = plan->moe.b2_packed;
-	run.b2_packed = out->b2_packed;
-	status = check_plan(&planned, &run, "moe", -1, err);
+	if (!status)
+		status = check_plan(&plan->moe.problem, &out->problem, "moe.problem",
+				    -1, err);
 	return status ? status : nib_valid_moe_data(plan->op, out, err);
 }
 
@@ -165,6 +154,12 @@ static bool same_packed(const struct nib_plan *plan, const struct nib_packed *pa
 			   packed->batch_stride_bytes == checked->batch_stride_bytes);
 }
 
+static bool same_weights(const struct nib_plan *plan, const struct nib_problem *checked)
+{
+	return same_packed(plan, checked->b_packed, &checked->b) &&
+	       same_packed(plan, checked->b2_packed, &checked->b2);
+}
+
 /*
  * Compares bytes.  If only the padding of the structs differs, the problems are
  * checked again, which is slower and right.
@@ -176,13 +171,9 @@ static bool is_last_run(const struct nib_plan *plan, const struct nib_problem *p
 
 	if (!last->is_valid || memcmp(last->given, problems, bytes) != 0)
 		return false;
-	for (int64_t i = 0; i < plan->count; i++) {
-		const struct nib_problem *p = &last->problems[i];
-
-		if (!same_packed(plan, p->b_packed, &p->b) ||
-		    !same_packed(plan, p->b2_packed, &p->b2))
+	for (int64_t i = 0; i < plan->count; i++)
+		if (!same_weights(plan, &last->problems[i]))
 			return false;
-	}
 	return true;
 }
 
@@ -194,8 +185,7 @@ static bool is_last_moe(const struct nib_plan *plan, const struct nib_moe_proble
 	return last->is_valid && moe &&
 	       /* NOLINTNEXTLINE(bugprone-suspicious-memory-*,cert-*) */
 	       memcmp(&last->given_moe, moe, sizeof(*moe)) == 0 &&
-	       same_packed(plan, last->moe.b_packed, &last->moe.b) &&
-	       same_packed(plan, last->moe.b2_packed, &last->moe.b2);
+	       same_weights(plan, &last->moe.problem);
 }
 
 /* The problems into plan->last, as if never seen. */

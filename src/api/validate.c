@@ -66,6 +66,13 @@ enum nib_status nib_valid_weights(const struct nib_device *device,
 	return nib_valid_fp4(&sizes, out, label, err);
 }
 
+/* A field of the problem at `at`. */
+static struct nib_label field_of(struct nib_label at, const char *field)
+{
+	at.field = field;
+	return at;
+}
+
 /* ---- A ------------------------------------------------------------------- */
 
 /* The names of the fields that hold the sizes of A, in a or in x. */
@@ -103,54 +110,80 @@ static enum nib_status resolve_x(const struct nib_dense *x, struct nib_fp4 *a_ou
 	return nib_valid_fp4(a_out, a_out, label, err);
 }
 
-/* array, index: of the problem.  The view that A is not becomes zero. */
-static enum nib_status resolve_a(enum nib_activations activations,
-				 const struct nib_fp4 *a, const struct nib_dense *x,
-				 const char *array, int64_t index,
-				 struct nib_fp4 *a_out, struct nib_dense *x_out,
-				 struct nib_error *err)
+/* at: the problem.  The view that A is not becomes zero. */
+static enum nib_status resolve_a(const struct nib_problem *given, struct nib_label at,
+				 struct nib_problem *out, struct nib_error *err)
 {
-	switch (activations) {
+	switch (given->activations) {
 	case NIB_ACTIVATIONS_NVFP4:
-		memset(x_out, 0, sizeof(*x_out));
-		return nib_valid_fp4(a, a_out, nib_label_of(array, index, "a"), err);
+		memset(&out->x, 0, sizeof(out->x));
+		return nib_valid_fp4(&given->a, &out->a, field_of(at, "a"), err);
 	case NIB_ACTIVATIONS_DENSE:
 	case NIB_ACTIVATIONS_INT8:
-		return resolve_x(x, a_out, x_out, nib_label_of(array, index, "x"), err);
+		return resolve_x(&given->x, &out->a, &out->x, field_of(at, "x"), err);
 	}
-	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
-			   nib_label_of(array, index, "activations"), "",
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, field_of(at, "activations"),
+			   "",
 			   " = %d: must be NIB_ACTIVATIONS_NVFP4 (0), "
 			   "NIB_ACTIVATIONS_DENSE (1) or "
 			   "NIB_ACTIVATIONS_INT8 (2)",
-			   (int)activations);
+			   (int)given->activations);
 }
 
 /* Compares k with A's, and the rows of b with the columns of c. */
-static enum nib_status check_fit(const struct nib_fp4 *b, const struct nib_fp4 *a,
-				 struct a_names names, const struct nib_dense *c,
+static enum nib_status check_fit(const struct nib_fp4 *b, const struct nib_problem *p,
 				 struct nib_label label, struct nib_error *err)
 {
-	if (b->k != a->k)
+	if (b->k != p->a.k)
 		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "k",
 				   " = %" PRId64 ": must be %s = %" PRId64, b->k,
-				   names.k, a->k);
-	if (b->rows != c->cols)
+				   names_of(p->activations).k, p->a.k);
+	if (b->rows != p->c.cols)
 		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "rows",
 				   " = %" PRId64 ": must be c.cols = %" PRId64, b->rows,
-				   c->cols);
+				   p->c.cols);
 	return NIB_STATUS_OK;
 }
 
-static enum nib_status check_batch(const struct nib_fp4 *b, int64_t batch,
-				   struct a_names names, struct nib_label label,
-				   struct nib_error *err)
+/*
+ * Resolves the views of a problem and compares the weights with A and c, whose
+ * batches and rows are the caller's to check.  b2 of an operation that does not
+ * read it becomes zero.
+ */
+static enum nib_status resolve_views(enum nib_op op, const struct nib_device *device,
+				     const struct nib_problem *given,
+				     struct nib_label at, struct nib_problem *out,
+				     struct nib_error *err)
 {
-	if (b->batch == 1 || b->batch == batch)
+	const struct nib_label b = field_of(at, "b"), b2 = field_of(at, "b2");
+	enum nib_status status;
+
+	*out = *given;
+	if ((status = nib_check_reserved(given->reserved, at, err)) ||
+	    (status = resolve_a(given, at, out, err)) ||
+	    (status = nib_valid_dense(&given->c, &out->c, field_of(at, "c"), err)) ||
+	    (status = nib_valid_weights(device, &given->b, given->b_packed, &out->b, b,
+					"b_packed", err)) ||
+	    (status = check_fit(&out->b, out, b, err)))
+		return status;
+	if (op != NIB_OP_DUAL_GEMM) {
+		memset(&out->b2, 0, sizeof(out->b2));
+		out->b2_packed = NULL;
+		return NIB_STATUS_OK;
+	}
+	status = nib_valid_weights(device, &given->b2, given->b2_packed, &out->b2, b2,
+				   "b2_packed", err);
+	return status ? status : check_fit(&out->b2, out, b2, err);
+}
+
+static enum nib_status check_batch(const struct nib_fp4 *b, const struct nib_problem *p,
+				   struct nib_label label, struct nib_error *err)
+{
+	if (b->batch == 1 || b->batch == p->a.batch)
 		return NIB_STATUS_OK;
 	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "batch",
 			   " = %" PRId64 ": must be 1 or %s = %" PRId64, b->batch,
-			   names.batch, batch);
+			   names_of(p->activations).batch, p->a.batch);
 }
 
 /* Compares the rows and batches of c with A's. */
@@ -180,34 +213,14 @@ enum nib_status nib_valid_problem(enum nib_op op, const struct nib_device *devic
 				  const struct nib_problem *problem, int64_t index,
 				  struct nib_problem *out, struct nib_error *err)
 {
-	struct nib_label lb = nib_label_of("problems", index, "b");
-	struct nib_label lb2 = nib_label_of("problems", index, "b2");
-	struct nib_label lc = nib_label_of("problems", index, "c");
-	const struct a_names names = names_of(problem->activations);
+	const struct nib_label at = nib_label_of("problems", index, "");
 	enum nib_status status;
 
-	*out = *problem;
-	if ((status = nib_check_reserved(problem->reserved,
-					 nib_label_of("problems", index, ""), err)) ||
-	    (status = resolve_a(problem->activations, &problem->a, &problem->x,
-				"problems", index, &out->a, &out->x, err)) ||
-	    (status = nib_valid_dense(&problem->c, &out->c, lc, err)) ||
-	    (status = nib_valid_weights(device, &problem->b, problem->b_packed, &out->b,
-					lb, "b_packed", err)) ||
-	    (status = check_fit(&out->b, &out->a, names, &out->c, lb, err)) ||
-	    (status = check_batch(&out->b, out->a.batch, names, lb, err)) ||
-	    (status = check_output(op, out, index, err)))
+	if ((status = resolve_views(op, device, problem, at, out, err)) ||
+	    (status = check_batch(&out->b, out, field_of(at, "b"), err)) ||
+	    (status = check_output(op, out, index, err)) || op != NIB_OP_DUAL_GEMM)
 		return status;
-	if (op != NIB_OP_DUAL_GEMM) {
-		memset(&out->b2, 0, sizeof(out->b2));
-		out->b2_packed = NULL;
-		return NIB_STATUS_OK;
-	}
-	if ((status = nib_valid_weights(device, &problem->b2, problem->b2_packed,
-					&out->b2, lb2, "b2_packed", err)) ||
-	    (status = check_fit(&out->b2, &out->a, names, &out->c, lb2, err)))
-		return status;
-	return check_batch(&out->b2, out->a.batch, names, lb2, err);
+	return check_batch(&out->b2, out, field_of(at, "b2"), err);
 }
 
 /* A of all problems is of one kind and type, so that one kernel takes them. */
@@ -252,46 +265,39 @@ enum nib_status nib_valid_problems(enum nib_op op, const struct nib_device *devi
 	return status;
 }
 
-/* The weights of a MoE: one matrix an expert, as moe.b has. */
-static enum nib_status check_moe_fit(const struct nib_moe_problem *moe,
-				     const struct nib_fp4 *b, struct nib_label label,
-				     struct nib_error *err)
+/* Where messages find the problem of a mixture of experts. */
+static struct nib_label moe_label(const char *field)
 {
-	enum nib_status status =
-	    check_fit(b, &moe->a, names_of(moe->activations), &moe->c, label, err);
-
-	if (!status && b->batch != moe->b.batch)
-		status = nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "batch",
-				     " = %" PRId64 ": must be moe.b.batch = %" PRId64,
-				     b->batch, moe->b.batch);
-	return status;
+	return nib_label_of("moe.problem", -1, field);
 }
 
 /* The scales of a may have more rows than its codes; x has none. */
 static enum nib_status check_scale_rows(const struct nib_moe_problem *moe,
 					struct nib_error *err)
 {
-	struct nib_fp4 scales = moe->a;
+	struct nib_fp4 scales = moe->problem.a;
 
+	if (moe->scale_rows_total < 0 || moe->scale_rows_total > INT32_MAX)
+		return nib_fail_argument(
+		    err, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows_total",
+		    " = %" PRId64 ": must be 0 to 2^31 - 1", moe->scale_rows_total);
 	if (!moe->scale_rows)
 		return NIB_STATUS_OK;
-	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
+	if (moe->problem.activations != NIB_ACTIVATIONS_NVFP4)
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows",
-					 " = %p: must be NULL if A is moe.x, "
+					 " = %p: must be NULL if A is moe.problem.x, "
 					 "which has no scales",
 					 (const void *)moe->scale_rows);
 	scales.rows = moe->scale_rows_total;
 	scales.row_stride_bytes = 0;
-	return nib_valid_fp4(&scales, &scales, nib_label_of("moe", -1, "a"), err);
+	return nib_valid_fp4(&scales, &scales, moe_label("a"), err);
 }
 
 enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 			      const struct nib_moe_problem *moe,
 			      struct nib_moe_problem *out, struct nib_error *err)
 {
-	struct nib_label lc = nib_label_of("moe", -1, "c"),
-			 lb = nib_label_of("moe", -1, "b"),
-			 lb2 = nib_label_of("moe", -1, "b2");
+	struct nib_problem *p = &out->problem;
 	enum nib_status status;
 
 	if ((status = check_op(op, true, err)))
@@ -301,40 +307,26 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 					 " = NULL: must point to a problem");
 	*out = *moe;
 	if ((status = nib_check_reserved(moe->reserved, nib_label("moe"), err)) ||
-	    (status = resolve_a(moe->activations, &moe->a, &moe->x, "moe", -1, &out->a,
-				&out->x, err)) ||
-	    (status = nib_valid_dense(&moe->c, &out->c, lc, err)) ||
-	    (status = nib_valid_weights(device, &moe->b, moe->b_packed, &out->b, lb,
-					"b_packed", err)) ||
-	    (status = check_moe_fit(out, &out->b, lb, err)))
+	    (status = resolve_views(op, device, &moe->problem, moe_label(""), p, err)))
 		return status;
-	if (out->a.batch != 1 || out->c.batch != 1 || out->c.rows != out->a.rows)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "moe.c",
-					 " = [%" PRId64 ", %" PRId64 "] x %" PRId64
-					 ": must have %s = %" PRId64
-					 " rows, and %s and c batch 1",
-					 out->c.rows, out->c.cols, out->c.batch,
-					 names_of(moe->activations).rows, out->a.rows,
-					 names_of(moe->activations).view);
-	if (out->b.batch > INT32_MAX || out->a.rows > INT32_MAX)
+	if (op == NIB_OP_DUAL_GEMM && p->b2.batch != p->b.batch)
+		return nib_fail_at(
+		    err, NIB_STATUS_BAD_ARGUMENT, moe_label("b2"), "batch",
+		    " = %" PRId64 ": must be moe.problem.b.batch = %" PRId64,
+		    p->b2.batch, p->b.batch);
+	if (p->a.batch != 1 || p->c.batch != 1 || p->c.rows != p->a.rows)
+		return nib_fail_at(
+		    err, NIB_STATUS_BAD_ARGUMENT, moe_label("c"), "",
+		    " = [%" PRId64 ", %" PRId64 "] x %" PRId64
+		    ": must have %s = %" PRId64 " rows, and %s and c batch 1",
+		    p->c.rows, p->c.cols, p->c.batch, names_of(p->activations).rows,
+		    p->a.rows, names_of(p->activations).view);
+	if (p->b.batch > INT32_MAX || p->a.rows > INT32_MAX)
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "moe",
 					 ": %" PRId64 " experts, %" PRId64
 					 " rows: both must be below 2^31",
-					 out->b.batch, out->a.rows);
-	if (moe->scale_rows_total < 0 || moe->scale_rows_total > INT32_MAX)
-		return nib_fail_argument(
-		    err, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows_total",
-		    " = %" PRId64 ": must be 0 to 2^31 - 1", moe->scale_rows_total);
-	if ((status = check_scale_rows(moe, err)))
-		return status;
-	if (op != NIB_OP_DUAL_GEMM) {
-		memset(&out->b2, 0, sizeof(out->b2));
-		out->b2_packed = NULL;
-		return NIB_STATUS_OK;
-	}
-	status = nib_valid_weights(device, &moe->b2, moe->b2_packed, &out->b2, lb2,
-				   "b2_packed", err);
-	return status ? status : check_moe_fit(out, &out->b2, lb2, err);
+					 p->b.batch, p->a.rows);
+	return check_scale_rows(out, err);
 }
 
 /* ---- a view of a run and its plan's ---------------------------------------- */
@@ -393,16 +385,20 @@ enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
 			   (void *)in.begin, (void *)in.end);
 }
 
-static enum nib_status check_input(const struct nib_fp4 *v, struct nib_label label,
+/* scales: v, or a view of as many rows as its scales have. */
+static enum nib_status check_input(const struct nib_fp4 *v,
+				   const struct nib_fp4 *scales, struct nib_label label,
 				   struct nib_span c, struct nib_label lc,
 				   struct nib_error *err)
 {
 	enum nib_status status = nib_valid_fp4_data(v, label, err);
 
+	if (!status && scales != v)
+		status = nib_valid_fp4_data(scales, label, err);
 	if (!status)
 		status = nib_check_disjoint(c, lc, nib_codes_span(v), label, err);
 	if (!status)
-		status = nib_check_disjoint(c, lc, nib_scale_span(v), label, err);
+		status = nib_check_disjoint(c, lc, nib_scale_span(scales), label, err);
 	return status;
 }
 
@@ -416,47 +412,53 @@ static enum nib_status check_x(const struct nib_dense *x, struct nib_label label
 		      : nib_check_disjoint(c, lc, nib_dense_span(x), label, err);
 }
 
+/*
+ * Pointers and overlaps of the problem at `at`.  a_scales: a view of as many rows
+ * as the scales of a have, which a mixture of experts may choose.
+ */
+static enum nib_status check_data(enum nib_op op, const struct nib_problem *p,
+				  const struct nib_fp4 *a_scales, struct nib_label at,
+				  struct nib_error *err)
+{
+	const struct nib_label lc = field_of(at, "c"), la = field_of(at, "a");
+	const struct nib_span c = nib_dense_span(&p->c);
+	enum nib_status status = nib_valid_dense_data(&p->c, lc, err);
+
+	if (!status && p->activations != NIB_ACTIVATIONS_NVFP4)
+		status = check_x(&p->x, field_of(at, "x"), c, lc, err);
+	else if (!status)
+		status = check_input(&p->a, a_scales, la, c, lc, err);
+	if (!status && !p->b_packed)
+		status = check_input(&p->b, &p->b, field_of(at, "b"), c, lc, err);
+	if (!status && op == NIB_OP_DUAL_GEMM && !p->b2_packed)
+		status = check_input(&p->b2, &p->b2, field_of(at, "b2"), c, lc, err);
+	return status;
+}
+
 enum nib_status nib_valid_problem_data(enum nib_op op, const struct nib_problem *p,
 				       int64_t index, struct nib_error *err)
 {
-	struct nib_label lc = nib_label_of("problems", index, "c");
-	struct nib_span c = nib_dense_span(&p->c);
-	enum nib_status status;
-
-	status = nib_valid_dense_data(&p->c, lc, err);
-	if (!status && p->activations != NIB_ACTIVATIONS_NVFP4)
-		status =
-		    check_x(&p->x, nib_label_of("problems", index, "x"), c, lc, err);
-	else if (!status)
-		status = check_input(&p->a, nib_label_of("problems", index, "a"), c, lc,
-				     err);
-	if (!status && !p->b_packed)
-		status = check_input(&p->b, nib_label_of("problems", index, "b"), c, lc,
-				     err);
-	if (!status && op == NIB_OP_DUAL_GEMM && !p->b2_packed)
-		status = check_input(&p->b2, nib_label_of("problems", index, "b2"), c,
-				     lc, err);
-	return status;
+	return check_data(op, p, &p->a, nib_label_of("problems", index, ""), err);
 }
 
 /* row_offsets ascend within A; scale_rows stay within their tensor. */
 enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 				      struct nib_error *err)
 {
-	const int64_t experts = moe->b.batch;
+	const int64_t experts = moe->problem.b.batch;
 
 	for (int64_t e = 0; e < experts; e++) {
 		int64_t begin = moe->row_offsets[e];
 		int64_t end = moe->row_offsets[e + 1];
 		int64_t scale = moe->scale_rows ? moe->scale_rows[e] : 0;
 
-		if (begin < 0 || end < begin || end > moe->a.rows)
+		if (begin < 0 || end < begin || end > moe->problem.a.rows)
 			return nib_fail_argument(
 			    err, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets",
 			    "[%" PRId64 "..] = %" PRId64 ", %" PRId64
 			    ": must ascend within 0 to %s = %" PRId64,
-			    e, begin, end, names_of(moe->activations).rows,
-			    moe->a.rows);
+			    e, begin, end, names_of(moe->problem.activations).rows,
+			    moe->problem.a.rows);
 		if (!moe->scale_rows || begin == end)
 			continue;
 		if (scale < 0 || scale + end - begin > moe->scale_rows_total)
@@ -466,7 +468,8 @@ enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 			    " rows it must stay within "
 			    "scale_rows_total = %" PRId64,
 			    e, scale, end - begin, moe->scale_rows_total);
-		if (moe->a.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4 && scale % 128)
+		if (moe->problem.a.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4 &&
+		    scale % 128)
 			return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
 						 "moe.scale_rows",
 						 "[%" PRId64 "] = %" PRId64
@@ -477,53 +480,24 @@ enum nib_status nib_valid_moe_offsets(const struct nib_moe_problem *moe,
 	return NIB_STATUS_OK;
 }
 
-/* A of a mixture of experts; c: the output, from which it lies apart. */
-static enum nib_status check_moe_a(const struct nib_moe_problem *moe, struct nib_span c,
-				   struct nib_label lc, struct nib_error *err)
-{
-	const struct nib_label la = nib_label_of("moe", -1, "a");
-	struct nib_fp4 scales = moe->a;
-	enum nib_status status;
-
-	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
-		return check_x(&moe->x, nib_label_of("moe", -1, "x"), c, lc, err);
-	/* The scales of a may have another number of rows than its codes: they
-	 * are checked as a view of their own. */
-	if (moe->scale_rows) {
-		scales.rows = moe->scale_rows_total;
-		scales.codes = scales.scales;
-		scales.row_stride_bytes = 0;
-	}
-	status = nib_valid_fp4_data(&moe->a, la, err);
-	if (!status)
-		status = nib_valid_fp4_data(&scales, la, err);
-	if (!status)
-		status = nib_check_disjoint(c, lc, nib_codes_span(&moe->a), la, err);
-	if (!status)
-		status = nib_check_disjoint(c, lc, nib_scale_span(&scales), la, err);
-	return status;
-}
-
 enum nib_status nib_valid_moe_data(enum nib_op op, const struct nib_moe_problem *moe,
 				   struct nib_error *err)
 {
-	struct nib_label lc = nib_label_of("moe", -1, "c");
-	struct nib_span c = nib_dense_span(&moe->c);
-	enum nib_status status;
+	struct nib_fp4 scales = moe->problem.a;
 
 	if (!moe->row_offsets)
-		return nib_fail_argument(
-		    err, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets",
-		    " = NULL: must point to %" PRId64 " values", moe->b.batch + 1);
-	status = nib_valid_dense_data(&moe->c, lc, err);
-	if (!status)
-		status = check_moe_a(moe, c, lc, err);
-	if (!status && !moe->b_packed)
-		status = check_input(&moe->b, nib_label_of("moe", -1, "b"), c, lc, err);
-	if (!status && op == NIB_OP_DUAL_GEMM && !moe->b2_packed)
-		status =
-		    check_input(&moe->b2, nib_label_of("moe", -1, "b2"), c, lc, err);
-	return status;
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
+					 "moe.row_offsets",
+					 " = NULL: must point to %" PRId64 " values",
+					 moe->problem.b.batch + 1);
+	if (!moe->scale_rows)
+		return check_data(op, &moe->problem, &moe->problem.a, moe_label(""),
+				  err);
+	/* The codes may have another number of rows than the scales. */
+	scales.rows = moe->scale_rows_total;
+	scales.codes = scales.scales;
+	scales.row_stride_bytes = 0;
+	return check_data(op, &moe->problem, &scales, moe_label(""), err);
 }
 
 /* ---- scale signs -------------------------------------------------------- */
@@ -582,45 +556,47 @@ enum nib_status nib_valid_scale_signs(const struct nib_fp4 *v, struct nib_label 
 	return status;
 }
 
-enum nib_status nib_valid_problem_signs(enum nib_op op, const struct nib_problem *p,
-					int64_t index, struct nib_error *err)
+/* Of the weights of the problem at `at`. */
+static enum nib_status check_weight_signs(enum nib_op op, const struct nib_problem *p,
+					  struct nib_label at, struct nib_error *err)
 {
 	enum nib_status status = NIB_STATUS_OK;
 
-	if (p->activations == NIB_ACTIVATIONS_NVFP4)
-		status = nib_valid_scale_signs(
-		    &p->a, nib_label_of("problems", index, "a"), err);
-	if (!status && !p->b_packed)
-		status = nib_valid_scale_signs(
-		    &p->b, nib_label_of("problems", index, "b"), err);
+	if (!p->b_packed)
+		status = nib_valid_scale_signs(&p->b, field_of(at, "b"), err);
 	if (!status && op == NIB_OP_DUAL_GEMM && !p->b2_packed)
-		status = nib_valid_scale_signs(
-		    &p->b2, nib_label_of("problems", index, "b2"), err);
+		status = nib_valid_scale_signs(&p->b2, field_of(at, "b2"), err);
 	return status;
+}
+
+enum nib_status nib_valid_problem_signs(enum nib_op op, const struct nib_problem *p,
+					int64_t index, struct nib_error *err)
+{
+	const struct nib_label at = nib_label_of("problems", index, "");
+	enum nib_status status = NIB_STATUS_OK;
+
+	if (p->activations == NIB_ACTIVATIONS_NVFP4)
+		status = nib_valid_scale_signs(&p->a, field_of(at, "a"), err);
+	return status ? status : check_weight_signs(op, p, at, err);
 }
 
 enum nib_status nib_valid_moe_signs(enum nib_op op, const struct nib_moe_problem *moe,
 				    struct nib_error *err)
 {
-	const bool has_scales = moe->activations == NIB_ACTIVATIONS_NVFP4;
+	const struct nib_problem *p = &moe->problem;
+	const bool has_scales = p->activations == NIB_ACTIVATIONS_NVFP4;
 	enum nib_status status = NIB_STATUS_OK;
 
 	/* Rows that no expert has may hold anything. */
-	for (int64_t e = 0; has_scales && e < moe->b.batch && !status; e++) {
+	for (int64_t e = 0; has_scales && e < p->b.batch && !status; e++) {
 		const int64_t rows = moe->row_offsets[e + 1] - moe->row_offsets[e];
 		const int64_t first =
 		    moe->scale_rows ? moe->scale_rows[e] : moe->row_offsets[e];
 
-		status = nib_valid_row_signs(&moe->a, 0, first, first + rows,
-					     nib_label_of("moe", -1, "a"), err);
+		status = nib_valid_row_signs(&p->a, 0, first, first + rows,
+					     moe_label("a"), err);
 	}
-	if (!status && !moe->b_packed)
-		status =
-		    nib_valid_scale_signs(&moe->b, nib_label_of("moe", -1, "b"), err);
-	if (!status && op == NIB_OP_DUAL_GEMM && !moe->b2_packed)
-		status =
-		    nib_valid_scale_signs(&moe->b2, nib_label_of("moe", -1, "b2"), err);
-	return status;
+	return status ? status : check_weight_signs(op, p, moe_label(""), err);
 }
 
 /* ---- what a problem costs ----------------------------------------------- */

@@ -85,13 +85,13 @@ struct nib_plan {
 static inline enum nib_activations nib_plan_activations(const struct nib_plan *plan)
 {
 	if (plan->is_moe)
-		return plan->moe.activations;
+		return plan->moe.problem.activations;
 	return plan->count ? plan->problems->activations : NIB_ACTIVATIONS_NVFP4;
 }
 
 static inline enum nib_dtype nib_plan_x_dtype(const struct nib_plan *plan)
 {
-	return plan->is_moe ? plan->moe.x.dtype : plan->problems->x.dtype;
+	return plan->is_moe ? plan->moe.problem.x.dtype : plan->problems->x.dtype;
 }
 
 /* A run as a backend gets it: everything checked but what backend.h says. */

@@ -53,7 +53,7 @@ enum nib_status nib_no_activations(const struct nib_plan *plan, const char *rule
 	const enum nib_activations kind = nib_plan_activations(plan);
 
 	return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED,
-				 plan->is_moe ? "moe.activations"
+				 plan->is_moe ? "moe.problem.activations"
 					      : "problems[0].activations",
 				 " = %d (%s, x is %s): %s", (int)kind, kinds[kind],
 				 types[nib_plan_x_dtype(plan)], rule);

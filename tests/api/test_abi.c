@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct nib_error) == 320, "nib_error");
 _Static_assert(sizeof(struct nib_fp4) == 112, "nib_fp4");
 _Static_assert(sizeof(struct nib_dense) == 88, "nib_dense");
 _Static_assert(sizeof(struct nib_problem) == 584, "nib_problem");
-_Static_assert(sizeof(struct nib_moe_problem) == 608, "nib_moe_problem");
+_Static_assert(sizeof(struct nib_moe_problem) == 640, "nib_moe_problem");
 
 /* ---- structs with struct_bytes ------------------------------------------- */
 
@@ -290,10 +290,11 @@ static const struct {
 },
   moe_fields[] = {
       {offsetof(struct nib_moe_problem, reserved), "moe.reserved"},
-      {offsetof(struct nib_moe_problem, a.reserved), "moe.a.reserved"},
-      {offsetof(struct nib_moe_problem, b.reserved), "moe.b.reserved"},
-      {offsetof(struct nib_moe_problem, b2.reserved), "moe.b2.reserved"},
-      {offsetof(struct nib_moe_problem, c.reserved), "moe.c.reserved"},
+      {offsetof(struct nib_moe_problem, problem.a.reserved), "moe.problem.a.reserved"},
+      {offsetof(struct nib_moe_problem, problem.b.reserved), "moe.problem.b.reserved"},
+      {offsetof(struct nib_moe_problem, problem.b2.reserved),
+       "moe.problem.b2.reserved"},
+      {offsetof(struct nib_moe_problem, problem.c.reserved), "moe.problem.c.reserved"},
 };
 
 static void set(void *base, size_t at, int i, uint64_t value)
@@ -306,10 +307,10 @@ static void reserved_fields(void **state)
 {
 	const int32_t offsets[] = {0, 1};
 	struct nib_problem p = problem();
-	struct nib_moe_problem moe = {.a = view(),
-				      .b = view(),
-				      .b2 = view(),
-				      .c = dense(1),
+	struct nib_moe_problem moe = {.problem.a = view(),
+				      .problem.b = view(),
+				      .problem.b2 = view(),
+				      .problem.c = dense(1),
 				      .row_offsets = offsets};
 	struct nib_plan *other;
 	struct nib_error err;

@@ -44,14 +44,14 @@ static struct nib_problem problem(enum nib_activations kind)
 static struct nib_moe_problem moe_problem(enum nib_activations kind)
 {
 	struct nib_moe_problem moe = {
-	    .b = {.rows = N, .k = K, .batch = EXPERTS},
-	    .b2 = {.rows = N, .k = K, .batch = EXPERTS},
-	    .c = {.dtype = NIB_DTYPE_BF16, .rows = M, .cols = N},
-	    .x = {.dtype = NIB_DTYPE_FP16, .rows = M, .cols = K},
-	    .activations = kind,
+	    .problem.b = {.rows = N, .k = K, .batch = EXPERTS},
+	    .problem.b2 = {.rows = N, .k = K, .batch = EXPERTS},
+	    .problem.c = {.dtype = NIB_DTYPE_BF16, .rows = M, .cols = N},
+	    .problem.x = {.dtype = NIB_DTYPE_FP16, .rows = M, .cols = K},
+	    .problem.activations = kind,
 	};
 
-	memset(&moe.a, 0xff, sizeof(moe.a));
+	memset(&moe.problem.a, 0xff, sizeof(moe.problem.a));
 	return moe;
 }
 
@@ -204,7 +204,7 @@ static void reserved_words(void **state)
 		struct nib_error err;
 		char message[80];
 
-		p.x.reserved[i] = moe.x.reserved[i] = 10;
+		p.x.reserved[i] = moe.problem.x.reserved[i] = 10;
 		snprintf(message, sizeof(message),
 			 "problems[0].x.reserved[%d] = 0xa: must be 0 in this "
 			 "version",
@@ -214,7 +214,8 @@ static void reserved_words(void **state)
 		    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, &err),
 		    NIB_STATUS_UNSUPPORTED);
 		snprintf(message, sizeof(message),
-			 "moe.x.reserved[%d] = 0xa: must be 0 in this version", i);
+			 "moe.problem.x.reserved[%d] = 0xa: must be 0 in this version",
+			 i);
 		says(&err, NIB_STATUS_UNSUPPORTED, message);
 	}
 }
@@ -268,34 +269,36 @@ static void fields_of_experts(void **state)
 		moe.field = value;                                                     \
 		refuses_moe(NIB_OP_DUAL_GEMM, &moe, text);                             \
 	} while (0)
-		REFUSES(x.rows, -1, "moe.x.rows = -1: must be 0 to 2^40");
-		REFUSES(x.cols, 72,
-			"moe.x.cols = 72: k must be a multiple of 16, 0 to "
+		REFUSES(problem.x.rows, -1,
+			"moe.problem.x.rows = -1: must be 0 to 2^40");
+		REFUSES(problem.x.cols, 72,
+			"moe.problem.x.cols = 72: k must be a multiple of 16, 0 to "
 			"1048576");
-		REFUSES(x.row_stride_elems, 63,
-			"moe.x.row_stride_elems = 63: must be 0 (dense) or at "
+		REFUSES(problem.x.row_stride_elems, 63,
+			"moe.problem.x.row_stride_elems = 63: must be 0 (dense) or at "
 			"least 64");
-		REFUSES(x.dtype, (enum nib_dtype)5, "moe.x.dtype = 5" TYPES);
-		REFUSES(activations, (enum nib_activations)9,
-			"moe.activations = 9" KINDS);
-		REFUSES(b.k, 48, "moe.b.k = 48: must be x.cols = 64");
-		REFUSES(b2.k, 80, "moe.b2.k = 80: must be x.cols = 64");
-		REFUSES(b2.batch, 2,
-			"moe.b2.batch = 2: must be moe.b.batch = "
+		REFUSES(problem.x.dtype, (enum nib_dtype)5,
+			"moe.problem.x.dtype = 5" TYPES);
+		REFUSES(problem.activations, (enum nib_activations)9,
+			"moe.problem.activations = 9" KINDS);
+		REFUSES(problem.b.k, 48, "moe.problem.b.k = 48: must be x.cols = 64");
+		REFUSES(problem.b2.k, 80, "moe.problem.b2.k = 80: must be x.cols = 64");
+		REFUSES(problem.b2.batch, 2,
+			"moe.problem.b2.batch = 2: must be moe.problem.b.batch = "
 			"3");
-		REFUSES(x.batch, 2,
-			"moe.c = [5, 7] x 1: must have x.rows = 5 rows, and x "
+		REFUSES(problem.x.batch, 2,
+			"moe.problem.c = [5, 7] x 1: must have x.rows = 5 rows, and x "
 			"and c batch 1");
-		REFUSES(x.rows, 4,
-			"moe.c = [5, 7] x 1: must have x.rows = 4 rows, and x "
+		REFUSES(problem.x.rows, 4,
+			"moe.problem.c = [5, 7] x 1: must have x.rows = 4 rows, and x "
 			"and c batch 1");
 		snprintf(message, sizeof(message),
-			 "moe.scale_rows = %p: must be NULL if A is moe.x, "
+			 "moe.scale_rows = %p: must be NULL if A is moe.problem.x, "
 			 "which has no scales",
 			 (const void *)scale_rows);
 		REFUSES(scale_rows, scale_rows, message);
 		moe = good;
-		moe.x.rows = moe.c.rows = INT64_C(1) << 31;
+		moe.problem.x.rows = moe.problem.c.rows = INT64_C(1) << 31;
 		refuses_moe(NIB_OP_DUAL_GEMM, &moe,
 			    "moe: 3 experts, 2147483648 rows: both must be "
 			    "below 2^31");
@@ -388,12 +391,12 @@ static void unused_x(void **state)
 	plan = plan_of(NIB_OP_GEMM, &p);
 	assert_memory_equal(&plan->problems->x, &zero, sizeof(zero));
 	nib_plan_free(plan);
-	moe.a = (struct nib_fp4){.rows = M, .k = K};
-	memset(&moe.x, 0xff, sizeof(moe.x));
+	moe.problem.a = (struct nib_fp4){.rows = M, .k = K};
+	memset(&moe.problem.x, 0xff, sizeof(moe.problem.x));
 	assert_int_equal(
 	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL),
 	    NIB_STATUS_OK);
-	assert_memory_equal(&plan->moe.x, &zero, sizeof(zero));
+	assert_memory_equal(&plan->moe.problem.x, &zero, sizeof(zero));
 	nib_plan_free(plan);
 }
 
@@ -403,11 +406,12 @@ static void experts(void **state)
 	struct nib_plan *plan;
 
 	(void)state;
-	moe.x.row_stride_elems = 80;
+	moe.problem.x.row_stride_elems = 80;
 	assert_int_equal(
 	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &plan, NULL),
 	    NIB_STATUS_OK);
-	has_x(&plan->moe.a, &plan->moe.x, &moe.x, 80, 1, 5 * 80);
+	has_x(&plan->moe.problem.a, &plan->moe.problem.x, &moe.problem.x, 80, 1,
+	      5 * 80);
 	assert_null(plan->moe.scale_rows);
 	assert_int_equal(nib_plan_activations(plan), NIB_ACTIVATIONS_DENSE);
 	assert_int_equal(nib_plan_x_dtype(plan), NIB_DTYPE_FP16);
@@ -438,7 +442,7 @@ static void costs(void **state)
 		const double weights = N * K * 9 / 16;
 		struct nib_plan *plan;
 
-		p.x.dtype = moe.x.dtype = (enum nib_dtype)(i / 2);
+		p.x.dtype = moe.problem.x.dtype = (enum nib_dtype)(i / 2);
 		has_costs(plan_of(NIB_OP_GEMM, &p), 2.0 * BATCH * M * N * K,
 			  BATCH * (M * K * x_bytes + weights + M * N * 2));
 		p.b2.batch = 1;

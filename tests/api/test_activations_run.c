@@ -67,16 +67,16 @@ static struct nib_moe_problem moe_problem(enum nib_activations kind)
 {
 	const struct nib_problem like = problem(kind, NIB_DTYPE_BF16, 0);
 	struct nib_moe_problem moe = {
-	    .a = like.a,
-	    .b = weights(0, 0, EXPERTS),
-	    .b2 = weights(0, 2, EXPERTS),
-	    .c = like.c,
+	    .problem.a = like.a,
+	    .problem.b = weights(0, 0, EXPERTS),
+	    .problem.b2 = weights(0, 2, EXPERTS),
+	    .problem.c = like.c,
 	    .row_offsets = row_offsets,
-	    .x = like.x,
-	    .activations = kind,
+	    .problem.x = like.x,
+	    .problem.activations = kind,
 	};
 
-	moe.c.batch = moe.x.batch = 1;
+	moe.problem.c.batch = moe.problem.x.batch = 1;
 	return moe;
 }
 
@@ -168,11 +168,11 @@ static void pointers(void **state)
 	nib_plan_free(bed.plan);
 	bed = bed_of_moe(NIB_ACTIVATIONS_INT8);
 	takes(&bed);
-	bed.moe.x.data = NULL;
-	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x.data",
+	bed.moe.problem.x.data = NULL;
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.x.data",
 		" = NULL: must point to 640 bytes");
-	bed.moe.x.data = address(UINTPTR_MAX - 100);
-	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x.data",
+	bed.moe.problem.x.data = address(UINTPTR_MAX - 100);
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.x.data",
 		": its strides run past the end of memory");
 	nib_plan_free(bed.plan);
 }
@@ -201,14 +201,16 @@ static void pointers_to_nothing(void **state)
 static void overlap(struct bed *bed, int victim, int i)
 {
 	static const int sizes[] = {4, 2, 2};
-	struct nib_dense *c = bed->is_moe ? &bed->moe.c : &bed->problems[victim].c;
-	const struct nib_dense *x = bed->is_moe ? &bed->moe.x : &bed->problems[i].x;
+	struct nib_dense *c =
+	    bed->is_moe ? &bed->moe.problem.c : &bed->problems[victim].c;
+	const struct nib_dense *x =
+	    bed->is_moe ? &bed->moe.problem.x : &bed->problems[i].x;
 	const uintptr_t begin = (uintptr_t)x->data;
 	const int64_t batch = bed->is_moe ? 1 : BATCH;
 	const uintptr_t end = begin + (uintptr_t)(batch * M * K * sizes[x->dtype]);
 	const uintptr_t c_bytes = (uintptr_t)(batch * M * N * 2);
 	void *const kept = c->data;
-	char name[32] = "moe.c.data", other[32] = "overlaps moe.x";
+	char name[32] = "moe.problem.c.data", other[32] = "overlaps moe.problem.x";
 
 	if (!bed->is_moe) {
 		snprintf(name, sizeof(name), "problems[%d].c.data", victim);
@@ -339,15 +341,15 @@ static void plans_of_other_experts(void **state)
 
 	(void)state;
 	/* The stride of the rows alone: one batch has any. */
-	bed.moe.x.row_stride_elems = K + 1;
-	bed.moe.x.batch_stride_elems = M * K;
-	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x", OTHERS);
+	bed.moe.problem.x.row_stride_elems = K + 1;
+	bed.moe.problem.x.batch_stride_elems = M * K;
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.x", OTHERS);
 	bed.moe = good;
-	bed.moe.x.dtype = NIB_DTYPE_FP32;
-	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x", OTHERS);
+	bed.moe.problem.x.dtype = NIB_DTYPE_FP32;
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.x", OTHERS);
 	bed.moe = good;
-	bed.moe.activations = NIB_ACTIVATIONS_DENSE;
-	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.activations",
+	bed.moe.problem.activations = NIB_ACTIVATIONS_DENSE;
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.activations",
 		" = 1: must be the plan's, 2");
 	bed.moe = good;
 	bed.moe.scale_rows = scale_rows;
@@ -381,13 +383,13 @@ static void signs(void **state)
 	(void)state;
 	for (int i = 0; i < PROBLEMS; i++)
 		beds[0].problems[i].b.scales = beds[0].problems[i].b2.scales = scales;
-	beds[1].moe.b.scales = beds[1].moe.b2.scales = scales;
+	beds[1].moe.problem.b.scales = beds[1].moe.problem.b2.scales = scales;
 	for (size_t i = 0; i < COUNT(beds); i++) {
 		beds[i].options.check_data = 1;
 		takes(&beds[i]);
 		scales[5] = 0xb8;
 		refuses(&beds[i], NIB_STATUS_BAD_DATA,
-			i ? "moe.b.scales" : "problems[0].b.scales",
+			i ? "moe.problem.b.scales" : "problems[0].b.scales",
 			": batch 0, row 1, group 1 is 0xb8");
 		scales[5] = 0;
 		nib_plan_free(beds[i].plan);
@@ -417,11 +419,11 @@ static void resolved_problems(void **state)
 	nib_plan_free(bed.plan);
 	bed = bed_of_moe(NIB_ACTIVATIONS_DENSE);
 	takes(&bed);
-	assert_ptr_equal(stub.moe.x.data, address(AT(0, 5)));
-	assert_int_equal(stub.moe.x.row_stride_elems, K);
-	assert_null(stub.moe.a.codes);
-	assert_null(stub.moe.a.scales);
-	assert_int_equal(stub.moe.a.rows, M);
+	assert_ptr_equal(stub.moe.problem.x.data, address(AT(0, 5)));
+	assert_int_equal(stub.moe.problem.x.row_stride_elems, K);
+	assert_null(stub.moe.problem.a.codes);
+	assert_null(stub.moe.problem.a.scales);
+	assert_int_equal(stub.moe.problem.a.rows, M);
 	nib_plan_free(bed.plan);
 }
 
@@ -484,11 +486,11 @@ static void repeated_runs(void **state)
 	bed = bed_of_moe(NIB_ACTIVATIONS_DENSE);
 	repeats(&bed, false);
 	repeats(&bed, true);
-	bed.moe.x.data = address(AT(1, 7));
+	bed.moe.problem.x.data = address(AT(1, 7));
 	repeats(&bed, false);
-	assert_ptr_equal(stub.moe.x.data, address(AT(1, 7)));
-	bed.moe.activations = NIB_ACTIVATIONS_INT8;
-	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.activations",
+	assert_ptr_equal(stub.moe.problem.x.data, address(AT(1, 7)));
+	bed.moe.problem.activations = NIB_ACTIVATIONS_INT8;
+	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.activations",
 		" = 2: must be the plan's, 1");
 	nib_plan_free(bed.plan);
 	nib_device_close(gpu);

@@ -190,23 +190,23 @@ static void fields_by_operation(void **state)
 /* ---- mixtures of experts ------------------------------------------------- */
 
 static const struct field_case moe_cases[] = {
-    FIELD(struct nib_moe_problem, a.rows, -1),
-    FIELD(struct nib_moe_problem, a.k, 65),
-    FIELD(struct nib_moe_problem, a.row_stride_bytes, 31),
-    FIELD(struct nib_moe_problem, b.rows, TWO_40 + 1),
-    FIELD(struct nib_moe_problem, b.k, 48),
-    FIELD(struct nib_moe_problem, b.rows, 9),
-    FIELD(struct nib_moe_problem, b.batch, -4),
-    FIELD(struct nib_moe_problem, b.batch_stride_bytes, 5),
-    FIELD(struct nib_moe_problem, b2.k, 128),
-    FIELD(struct nib_moe_problem, b2.rows, 1),
-    FIELD(struct nib_moe_problem, b2.batch, 2),
-    FIELD(struct nib_moe_problem, c.cols, -1),
-    FIELD(struct nib_moe_problem, c.row_stride_elems, 6),
+    FIELD(struct nib_moe_problem, problem.a.rows, -1),
+    FIELD(struct nib_moe_problem, problem.a.k, 65),
+    FIELD(struct nib_moe_problem, problem.a.row_stride_bytes, 31),
+    FIELD(struct nib_moe_problem, problem.b.rows, TWO_40 + 1),
+    FIELD(struct nib_moe_problem, problem.b.k, 48),
+    FIELD(struct nib_moe_problem, problem.b.rows, 9),
+    FIELD(struct nib_moe_problem, problem.b.batch, -4),
+    FIELD(struct nib_moe_problem, problem.b.batch_stride_bytes, 5),
+    FIELD(struct nib_moe_problem, problem.b2.k, 128),
+    FIELD(struct nib_moe_problem, problem.b2.rows, 1),
+    FIELD(struct nib_moe_problem, problem.b2.batch, 2),
+    FIELD(struct nib_moe_problem, problem.c.cols, -1),
+    FIELD(struct nib_moe_problem, problem.c.row_stride_elems, 6),
     FIELD(struct nib_moe_problem, scale_rows_total, -1),
     FIELD(struct nib_moe_problem, scale_rows_total, INT64_C(1) << 31),
-    ENUM(struct nib_moe_problem, c.dtype, 7),
-    ENUM(struct nib_moe_problem, a.scale_layout, 9),
+    ENUM(struct nib_moe_problem, problem.c.dtype, 7),
+    ENUM(struct nib_moe_problem, problem.a.scale_layout, 9),
 };
 
 static void fields_of_experts(void **state)
@@ -245,16 +245,16 @@ static void shapes_of_experts(void **state)
 	struct nib_moe_problem moe[3] = {job->moe, job->moe, job->moe};
 
 	(void)state;
-	moe[0].a.batch = 2;
-	moe[1].c.batch = 2;
-	moe[2].c.rows++;
+	moe[0].problem.a.batch = 2;
+	moe[1].problem.c.batch = 2;
+	moe[2].problem.c.rows++;
 	for (int i = 0; i < 3; i++) {
 		struct nib_plan *plan;
 		struct nib_error err = fresh();
 		enum nib_status status = nib_moe_plan_create(
 		    device, NIB_OP_GEMM, &moe[i], NULL, &plan, &err);
 
-		refused(status, NIB_STATUS_BAD_ARGUMENT, &err, "moe.c",
+		refused(status, NIB_STATUS_BAD_ARGUMENT, &err, "moe.problem.c",
 			i == 2 ? "8" : "7", "must");
 	}
 	job_free(job);

@@ -117,18 +117,18 @@ static void signs(void **state)
 		const struct nib_run_options look = {.struct_bytes = sizeof(look),
 						     .check_data = 1};
 		const int64_t last = i >> 1 ? job->scale_rows[2] + 2 : 5;
-		uint8_t *scale = nib_fp4_scale(&job->moe.a, 0, last, 3);
+		uint8_t *scale = nib_fp4_scale(&job->moe.problem.a, 0, last, 3);
 		char text[32];
 
 		snprintf(text, sizeof(text), "row %" PRId64 ", group 3", last);
 		*scale |= 0x80;
-		refuse_run(job, plan, &job->moe, 1, NIB_STATUS_BAD_DATA, "moe.a.scales",
-			   text);
+		refuse_run(job, plan, &job->moe, 1, NIB_STATUS_BAD_DATA,
+			   "moe.problem.a.scales", text);
 		*scale &= 0x7f;
-		scale = nib_fp4_scale(&job->moe.b2, 2, 6, 0);
+		scale = nib_fp4_scale(&job->moe.problem.b2, 2, 6, 0);
 		*scale |= 0x80;
 		refuse_run(job, plan, &job->moe, 1, NIB_STATUS_BAD_DATA,
-			   "moe.b2.scales", "batch 2, row 6, group 0");
+			   "moe.problem.b2.scales", "batch 2, row 6, group 0");
 		*scale &= 0x7f;
 		/* Rows that no expert has, and padding, do hold signs. */
 		job_run_plan(job, plan, &look, "no signs");
@@ -146,19 +146,19 @@ static void overlaps(void **state)
 	const size_t c_bytes = 8 * 7 * 4;
 
 	(void)state;
-	assert_int_equal(job->moe.a.rows, 8);
+	assert_int_equal(job->moe.problem.a.rows, 8);
 	for (int i = 0; i < 6; i++) {
 		const struct stack *s = stacks[i / 2];
 		char *data = i % 2 ? s->view.scales : s->view.codes;
 		const size_t bytes = i % 2 ? s->scales_bytes : s->codes_bytes;
 		struct nib_moe_problem moe = job->moe;
 
-		moe.c.data = data + bytes - 1;
-		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT, "moe.c.data",
-			   "apart");
-		moe.c.data = data - c_bytes + 1;
-		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT, "moe.c.data",
-			   "apart");
+		moe.problem.c.data = data + bytes - 1;
+		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT,
+			   "moe.problem.c.data", "apart");
+		moe.problem.c.data = data - c_bytes + 1;
+		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT,
+			   "moe.problem.c.data", "apart");
 	}
 	nib_plan_free(plan);
 	job_free(job);
@@ -173,9 +173,10 @@ static void output_right_after_the_scales(void **state)
 	/* Three rows of scales, then c. */
 	float memory[1 + 64 * 5] = {0};
 	const struct nib_moe_problem moe = {
-	    .a = {.codes = codes, .scales = memory, .rows = 64, .k = 16},
-	    .b = {.codes = b_codes, .scales = b_scales, .rows = 5, .k = 16, .batch = 2},
-	    .c = {.data = memory + 1, .rows = 64, .cols = 5},
+	    .problem.a = {.codes = codes, .scales = memory, .rows = 64, .k = 16},
+	    .problem.b =
+		{.codes = b_codes, .scales = b_scales, .rows = 5, .k = 16, .batch = 2},
+	    .problem.c = {.data = memory + 1, .rows = 64, .cols = 5},
 	    .row_offsets = row_offsets,
 	    .scale_rows = first_rows,
 	    .scale_rows_total = 3,
@@ -198,13 +199,16 @@ static void extent_of_scale_rows(void **state)
 	static const int32_t row_offsets[] = {0, 1}, first_rows[] = {8};
 	uint8_t bytes[4096] = {0};
 	const struct nib_moe_problem moe = {
-	    .a = {.codes = bytes,
-		  .scales = bytes + 64,
-		  .rows = 1,
-		  .k = 64,
-		  .scale_row_stride_bytes = (INT64_C(1) << 34) - 1},
-	    .b = {.codes = bytes + 128, .scales = bytes + 1024, .rows = 16, .k = 64},
-	    .c = {.data = bytes + 2048, .rows = 1, .cols = 16},
+	    .problem.a = {.codes = bytes,
+			  .scales = bytes + 64,
+			  .rows = 1,
+			  .k = 64,
+			  .scale_row_stride_bytes = (INT64_C(1) << 34) - 1},
+	    .problem.b = {.codes = bytes + 128,
+			  .scales = bytes + 1024,
+			  .rows = 16,
+			  .k = 64},
+	    .problem.c = {.data = bytes + 2048, .rows = 1, .cols = 16},
 	    .row_offsets = row_offsets,
 	    .scale_rows = first_rows,
 	    .scale_rows_total = (1 << 30) + 1,
@@ -216,7 +220,7 @@ static void extent_of_scale_rows(void **state)
 	assert_int_equal(
 	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, &err),
 	    NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(err.message, "moe.a.scale_row_stride_bytes"));
+	assert_non_null(strstr(err.message, "moe.problem.a.scale_row_stride_bytes"));
 	assert_null(plan);
 }
 
@@ -274,14 +278,15 @@ static void plans_of_others(void **state)
 	    .op = NIB_OP_GEMM, .m = 5, .n = 7, .k = 64, .batch = 1, .b_batch = 1};
 	struct job *other = job_of(&rng, &spec);
 	struct nib_moe_problem moe[4] = {job->moe, job->moe, job->moe, job->moe};
-	static const char *const names[] = {"moe.a:", "moe.b:", "moe.c:", "moe.a:"};
+	static const char *const names[] = {
+	    "moe.problem.a:", "moe.problem.b:", "moe.problem.c:", "moe.problem.a:"};
 	struct nib_error err = {.message = ""};
 
 	(void)state;
-	moe[0].a.rows = moe[0].c.rows = 7;
-	moe[1].b.batch = 2;
-	moe[2].c.dtype = NIB_DTYPE_BF16;
-	moe[3].a.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
+	moe[0].problem.a.rows = moe[0].problem.c.rows = 7;
+	moe[1].problem.b.batch = 2;
+	moe[2].problem.c.dtype = NIB_DTYPE_BF16;
+	moe[3].problem.a.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	for (int i = 0; i < 4; i++)
 		refuse_run(job, plan, &moe[i], 0, NIB_STATUS_BAD_ARGUMENT, names[i],
 			   "plan");

@@ -233,12 +233,12 @@ static void moe_equals_its_experts(void **state)
 		    test_nvfp4_new(&rng, 512, 80, 1, NIB_SCALE_LAYOUT_TILED_128X4,
 				   TEST_SCALES_MIDDLE, 0, 0);
 		struct nib_moe_problem moe = {
-		    .a = f.a.view,
-		    .b = f.b.view,
-		    .b2 = f.b2.view,
-		    .alpha = alpha,
-		    .alpha2 = alpha2,
-		    .c = f.c.view,
+		    .problem.a = f.a.view,
+		    .problem.b = f.b.view,
+		    .problem.b2 = f.b2.view,
+		    .problem.alpha = alpha,
+		    .problem.alpha2 = alpha2,
+		    .problem.c = f.c.view,
 		    .row_offsets = offsets,
 		};
 		struct nib_check_result r = {.struct_bytes = sizeof(r)};
@@ -250,7 +250,7 @@ static void moe_equals_its_experts(void **state)
 		const enum nib_op op = is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 
 		if (is_padded) {
-			moe.a.scales = scales.view.scales;
+			moe.problem.a.scales = scales.view.scales;
 			moe.scale_rows = scale_rows;
 			moe.scale_rows_total = 512;
 		}
@@ -269,9 +269,9 @@ static void moe_equals_its_experts(void **state)
 					continue;
 				}
 				v = (double)alpha[e] *
-				    dot(&moe.a, 0, m, s, &moe.b, e, n);
+				    dot(&moe.problem.a, 0, m, s, &moe.problem.b, e, n);
 				w = (double)alpha2[e] *
-				    dot(&moe.a, 0, m, s, &moe.b2, e, n);
+				    dot(&moe.problem.a, 0, m, s, &moe.problem.b2, e, n);
 				if (is_dual)
 					assert_true(
 					    is_near(got, dual(v, w), NIB_DTYPE_FP32));

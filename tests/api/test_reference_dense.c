@@ -283,13 +283,13 @@ static void moe_equals_its_experts(void **state)
 		    make((struct sizes){40, 6, 80, 1, 4, 0}, i & 2 ? INT8 : DENSE,
 			 (enum nib_dtype)(i / 4), NIB_DTYPE_FP32);
 		const struct nib_moe_problem moe = {
-		    .x = f.x.view,
-		    .activations = f.problem.activations,
-		    .b = f.b.view,
-		    .b2 = f.b2.view,
-		    .alpha = alpha,
-		    .alpha2 = alpha2,
-		    .c = f.c.view,
+		    .problem.x = f.x.view,
+		    .problem.activations = f.problem.activations,
+		    .problem.b = f.b.view,
+		    .problem.b2 = f.b2.view,
+		    .problem.alpha = alpha,
+		    .problem.alpha2 = alpha2,
+		    .problem.c = f.c.view,
 		    .row_offsets = offsets,
 		};
 		struct nib_check_result r = {.struct_bytes = sizeof(r)};

@@ -43,9 +43,10 @@ void job_pack(struct job *job, const struct job_how *how)
 	if (how->packing == JOB_VIEWS)
 		return;
 	if (job->is_moe) {
-		job->moe.b_packed = pack(how->device, &job->moe.b);
+		job->moe.problem.b_packed = pack(how->device, &job->moe.problem.b);
 		if (is_dual && how->packing == JOB_PACKED)
-			job->moe.b2_packed = pack(how->device, &job->moe.b2);
+			job->moe.problem.b2_packed =
+			    pack(how->device, &job->moe.problem.b2);
 		return;
 	}
 	for (int i = 0; i < job->count; i++) {
@@ -67,8 +68,8 @@ static void unpack(const struct nib_packed **packed)
 
 void job_unpack(struct job *job)
 {
-	unpack(&job->moe.b_packed);
-	unpack(&job->moe.b2_packed);
+	unpack(&job->moe.problem.b_packed);
+	unpack(&job->moe.problem.b2_packed);
 	for (int i = 0; i < job->count && !job->is_moe; i++) {
 		unpack(&job->problems[i].b_packed);
 		unpack(&job->problems[i].b2_packed);
@@ -154,7 +155,7 @@ static int64_t elements(const struct job *job)
 
 	if (job->is_moe)
 		return (job->row_offsets[job->count] - job->row_offsets[0]) *
-		       job->moe.c.cols;
+		       job->moe.problem.c.cols;
 	for (int i = 0; i < job->count; i++)
 		count += nib_dense_batches(&job->problems[i].c) *
 			 job->problems[i].c.rows * job->problems[i].c.cols;

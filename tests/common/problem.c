@@ -416,15 +416,15 @@ struct job *job_of_moe(struct rng *rng, const struct job_spec *spec,
 	spoil_rows(job, job->row_offsets[experts], job->c[0].view.rows);
 	if (own_scale_rows)
 		move_scales(job, rng, spec);
-	moe->a = job->a[0].view;
-	moe->x = job->x[0].view;
-	moe->activations = spec->activations;
-	moe->b = job->b[0].view;
-	moe->b2 = job->b2[0].view;
-	moe->c = job->c[0].view;
+	moe->problem.a = job->a[0].view;
+	moe->problem.x = job->x[0].view;
+	moe->problem.activations = spec->activations;
+	moe->problem.b = job->b[0].view;
+	moe->problem.b2 = job->b2[0].view;
+	moe->problem.c = job->c[0].view;
 	moe->row_offsets = job->row_offsets;
-	moe->alpha = spec->alpha ? job->alpha : NULL;
-	moe->alpha2 = spec->alpha2 ? job->alpha2 : NULL;
+	moe->problem.alpha = spec->alpha ? job->alpha : NULL;
+	moe->problem.alpha2 = spec->alpha2 ? job->alpha2 : NULL;
 	return job;
 }
 

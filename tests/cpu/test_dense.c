@@ -154,18 +154,18 @@ static struct dense dense_moe(const struct job_spec *spec, const int64_t *rows,
 {
 	struct dense d = {.job = job_of_moe(&rng, spec, rows, experts, 3, false)};
 	struct nib_moe_problem *moe = &d.job->moe;
-	const struct stack_spec s = x_spec(spec, moe->c.rows, 1);
+	const struct stack_spec s = x_spec(spec, moe->problem.c.rows, 1);
 	const int32_t *offsets = d.job->row_offsets;
 
 	d.x[0] = x_new(x_dtype, &s, values);
-	moe->x = d.x[0].view;
-	moe->activations = NIB_ACTIVATIONS_DENSE;
+	moe->problem.x = d.x[0].view;
+	moe->problem.activations = NIB_ACTIVATIONS_DENSE;
 	/* Rows that no expert has change nothing. */
 	for (int64_t r = 0; r < s.rows; r++)
 		for (int64_t k = 0; k < s.k; k++)
 			if (r < offsets[0] || r >= offsets[experts])
-				set(&moe->x, 0, r, k, NAN);
-	spoil(&moe->a);
+				set(&moe->problem.x, 0, r, k, NAN);
+	spoil(&moe->problem.a);
 	return d;
 }
 
@@ -298,16 +298,16 @@ static void judge(const struct dense *d, const char *what)
 				   p->alpha2 ? (double)*p->alpha2 : 1};
 
 		if (job->is_moe)
-			j = (struct judged){&job->moe.x,
-					    &job->moe.c,
-					    &job->moe.b,
-					    &job->moe.b2,
-					    job->row_offsets[i],
-					    job->row_offsets[i + 1],
-					    i,
-					    job->moe.alpha ? (double)job->alpha[i] : 1,
-					    job->moe.alpha2 ? (double)job->alpha2[i]
-							    : 1};
+			j = (struct judged){
+			    &job->moe.problem.x,
+			    &job->moe.problem.c,
+			    &job->moe.problem.b,
+			    &job->moe.problem.b2,
+			    job->row_offsets[i],
+			    job->row_offsets[i + 1],
+			    i,
+			    job->moe.problem.alpha ? (double)job->alpha[i] : 1,
+			    job->moe.problem.alpha2 ? (double)job->alpha2[i] : 1};
 		for (int64_t b = 0; b < j.c->batch; b++)
 			for (int64_t r = j.first; r < j.end; r++)
 				for (int64_t n = 0; n < j.c->cols; n++)
@@ -319,7 +319,7 @@ static void judge(const struct dense *d, const char *what)
 static bool has_own_order(const struct dense *d, int set)
 {
 	const enum nib_dtype dtype =
-	    d->job->is_moe ? d->job->moe.x.dtype : d->job->problems[0].x.dtype;
+	    d->job->is_moe ? d->job->moe.problem.x.dtype : d->job->problems[0].x.dtype;
 
 	return dtype == NIB_DTYPE_BF16 &&
 	       (set == BF16_SET ||
@@ -698,7 +698,7 @@ static void rows_of_no_expert(void **state)
 			    .op = NIB_OP_GEMM, .n = N, .k = K};
 			struct dense d = dense_moe(&spec, counts, 3,
 						   (enum nib_dtype)dtype, X_NORMAL);
-			struct nib_dense *x = &d.job->moe.x;
+			struct nib_dense *x = &d.job->moe.problem.x;
 			uint8_t *pages = guard_new((size_t)ROWS * 2 * PAGE);
 			const struct job_how how = {devices[isa][1], JOB_VIEWS, false,
 						    0};

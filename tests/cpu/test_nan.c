@@ -208,8 +208,8 @@ static void neighbours(void **state)
 		c = &job->c[0].view;
 		run_on(job, d, "experts");
 		clean = job_bits(job);
-		*nib_fp4_scale(&job->moe.b, 1, 32, 4) = NAN_SCALE;
-		*nib_fp4_scale(&job->moe.a, 0, 13, 0) = NAN_SCALE;
+		*nib_fp4_scale(&job->moe.problem.b, 1, 32, 4) = NAN_SCALE;
+		*nib_fp4_scale(&job->moe.problem.a, 0, 13, 0) = NAN_SCALE;
 		run_on(job, d, "NaN in expert 1 and in the last row");
 		job_check(job, "experts");
 		for (int64_t r = 0; r < 14; r++)

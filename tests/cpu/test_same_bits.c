@@ -345,10 +345,10 @@ static void experts_alone(void **state)
 		for (int e = 0; e < 5; e++) {
 			const int64_t row = job->row_offsets[e];
 
-			p.a = job->moe.a;
-			p.b = job->moe.b;
-			p.b2 = job->moe.b2;
-			p.c = job->moe.c;
+			p.a = job->moe.problem.a;
+			p.b = job->moe.problem.b;
+			p.b2 = job->moe.problem.b2;
+			p.c = job->moe.problem.c;
 			p.a.codes = nib_fp4_row(&p.a, 0, row);
 			p.a.scales = nib_fp4_scale(&p.a, 0, row, 0);
 			p.b.codes = nib_fp4_row(&p.b, e, 0);

@@ -212,12 +212,12 @@ static struct nib_moe_problem moe_of(const struct gpu_item *x,
 	struct nib_moe_problem moe;
 
 	memset(&moe, 0, sizeof(moe));
-	moe.b = p.b, moe.b2 = p.b2;
-	moe.b_packed = p.b_packed, moe.b2_packed = p.b2_packed;
-	moe.c = p.c, moe.x = p.x;
-	moe.activations = p.activations;
-	moe.alpha = side(alpha);
-	moe.alpha2 = moe.alpha + x->b.batch;
+	moe.problem.b = p.b, moe.problem.b2 = p.b2;
+	moe.problem.b_packed = p.b_packed, moe.problem.b2_packed = p.b2_packed;
+	moe.problem.c = p.c, moe.problem.x = p.x;
+	moe.problem.activations = p.activations;
+	moe.problem.alpha = side(alpha);
+	moe.problem.alpha2 = moe.problem.alpha + x->b.batch;
 	moe.row_offsets = side(offsets);
 	return moe;
 }

@@ -321,15 +321,15 @@ static void multiply_all(const struct gpu_layer *b, struct steps *st)
 {
 	const struct nib_moe_layer l = gpu_layer_of(b, gpu_device_of);
 	struct nib_moe_problem moe = {
-	    .a = gpu_nvfp4(&st->a_sizes, gpu_device_of(&st->a[0]),
-			   gpu_device_of(&st->a[1])),
-	    .x = gpu_dense(&st->x_sizes, gpu_device_of(&st->x)),
-	    .activations = b->s.activations,
-	    .b = l.gate,
-	    .b2 = gpu_layer_is_dual(&b->s) ? l.up : (struct nib_fp4){0},
-	    .alpha = l.gate_alpha,
-	    .alpha2 = l.up_alpha,
-	    .c = gpu_dense(&st->h_sizes, gpu_device_of(&st->h)),
+	    .problem.a = gpu_nvfp4(&st->a_sizes, gpu_device_of(&st->a[0]),
+				   gpu_device_of(&st->a[1])),
+	    .problem.x = gpu_dense(&st->x_sizes, gpu_device_of(&st->x)),
+	    .problem.activations = b->s.activations,
+	    .problem.b = l.gate,
+	    .problem.b2 = gpu_layer_is_dual(&b->s) ? l.up : (struct nib_fp4){0},
+	    .problem.alpha = l.gate_alpha,
+	    .problem.alpha2 = l.up_alpha,
+	    .problem.c = gpu_dense(&st->h_sizes, gpu_device_of(&st->h)),
 	    .row_offsets = gpu_device_of(&st->offsets),
 	};
 
@@ -344,14 +344,14 @@ static void multiply_all(const struct gpu_layer *b, struct steps *st)
 			 gpu_floats_of(&b->in)[1]);
 	gpu_upload(&st->q[0]);
 	gpu_upload(&st->q[1]);
-	moe.a =
+	moe.problem.a =
 	    gpu_nvfp4(&st->q_sizes, gpu_device_of(&st->q[0]), gpu_device_of(&st->q[1]));
-	moe.x = moe.c;
-	moe.b = l.down;
-	moe.b2 = (struct nib_fp4){0};
-	moe.alpha = l.down_alpha;
-	moe.alpha2 = NULL;
-	moe.c = gpu_dense(&st->rows_sizes, gpu_device_of(&st->rows));
+	moe.problem.x = moe.problem.c;
+	moe.problem.b = l.down;
+	moe.problem.b2 = (struct nib_fp4){0};
+	moe.problem.alpha = l.down_alpha;
+	moe.problem.alpha2 = NULL;
+	moe.problem.c = gpu_dense(&st->rows_sizes, gpu_device_of(&st->rows));
 	multiply(NIB_OP_GEMM, &moe, &st->rows);
 }
 

@@ -178,22 +178,23 @@ struct nib_moe_problem gpu_moe_problem(const struct gpu_moe *x,
 	struct nib_moe_problem p;
 
 	memset(&p, 0, sizeof(p));
-	p.a = gpu_nvfp4(&x->a, side(&m->base.a[0]), side(&m->base.a[1]));
-	p.a.rows = x->rows;
-	p.b = gpu_nvfp4(&x->b, side(&m->base.b[0]), side(&m->base.b[1]));
+	p.problem.a = gpu_nvfp4(&x->a, side(&m->base.a[0]), side(&m->base.a[1]));
+	p.problem.a.rows = x->rows;
+	p.problem.b = gpu_nvfp4(&x->b, side(&m->base.b[0]), side(&m->base.b[1]));
 	if (x->op == NIB_OP_DUAL_GEMM)
-		p.b2 = gpu_nvfp4(&x->b2, side(&m->base.b2[0]), side(&m->base.b2[1]));
-	p.alpha = side(&m->base.alpha);
-	p.alpha2 = p.alpha + x->experts;
-	p.c = gpu_dense(&x->c, side(&m->base.c));
+		p.problem.b2 =
+		    gpu_nvfp4(&x->b2, side(&m->base.b2[0]), side(&m->base.b2[1]));
+	p.problem.alpha = side(&m->base.alpha);
+	p.problem.alpha2 = p.problem.alpha + x->experts;
+	p.problem.c = gpu_dense(&x->c, side(&m->base.c));
 	p.row_offsets = side(&m->offsets);
 	if (x->has_scale_rows) {
 		p.scale_rows = side(&m->scale_rows);
 		p.scale_rows_total = x->a.rows;
 	}
 	if (side == gpu_device_of) {
-		p.b_packed = m->base.packed;
-		p.b2_packed = m->base.packed2;
+		p.problem.b_packed = m->base.packed;
+		p.problem.b2_packed = m->base.packed2;
 	}
 	return p;
 }

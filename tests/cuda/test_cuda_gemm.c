@@ -516,14 +516,14 @@ static void moe_of(struct bed *bed, int64_t experts, int64_t rows,
 		   struct nib_moe_problem *moe)
 {
 	*moe = (struct nib_moe_problem){
-	    .a = nvfp4(bed, rows, 1),
-	    .b = nvfp4(bed, 2, experts),
-	    .b2 = nvfp4(bed, 2, experts),
-	    .c = bed->problems[0].c,
+	    .problem.a = nvfp4(bed, rows, 1),
+	    .problem.b = nvfp4(bed, 2, experts),
+	    .problem.b2 = nvfp4(bed, 2, experts),
+	    .problem.c = bed->problems[0].c,
 	    .row_offsets = (int32_t *)(void *)bed->memory,
 	};
-	moe->c.rows = rows;
-	moe->c.cols = 2;
+	moe->problem.c.rows = rows;
+	moe->problem.c.cols = 2;
 }
 
 static void moe_plans(void)
@@ -579,18 +579,18 @@ static void moe_limits(void)
 		    "moe: 1025 experts, 200 rows, which are 3408 when each "
 		    "expert's are padded: must be at most 1024 experts and ");
 	moe_of(&bed, 32, 1, &moe);
-	moe.a.k = moe.b.k = 0;
-	moe.a.rows = moe.c.rows = INT32_MAX - 511;
+	moe.problem.a.k = moe.problem.b.k = 0;
+	moe.problem.a.rows = moe.problem.c.rows = INT32_MAX - 511;
 	refused_moe(&bed, &moe, "2147483136 rows, which are 2147483648 when");
-	moe.b.batch = 31;
+	moe.problem.b.batch = 31;
 	nib_plan_free(bed.plan);
 	assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, &mine,
 					     &bed.plan, &bed.err),
 			 NIB_STATUS_OK);
-	moe.a.rows = moe.c.rows = 1;
-	moe.b.rows = moe.c.cols = INT32_MAX - 510;
+	moe.problem.a.rows = moe.problem.c.rows = 1;
+	moe.problem.b.rows = moe.problem.c.cols = INT32_MAX - 510;
 	refused_moe(&bed, &moe, "2^31 - 512");
-	moe.b.rows = moe.c.cols = INT32_MAX - 511;
+	moe.problem.b.rows = moe.problem.c.cols = INT32_MAX - 511;
 	nib_plan_free(bed.plan);
 	assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL,
 					     &bed.plan, &bed.err),

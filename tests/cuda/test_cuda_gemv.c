@@ -274,8 +274,9 @@ static void check_moe_cut(int64_t rows, int64_t experts, int64_t n, int64_t k)
 static enum gemv_way way_moe(enum nib_op op, int64_t rows, int64_t experts, int64_t n,
 			     int64_t k)
 {
-	const struct nib_moe_problem moe = {.a = {.rows = rows, .k = k},
-					    .b = {.rows = n, .k = k, .batch = experts}};
+	const struct nib_moe_problem moe = {
+	    .problem.a = {.rows = rows, .k = k},
+	    .problem.b = {.rows = n, .k = k, .batch = experts}};
 
 	return gemv_way_moe(op, &moe);
 }
@@ -283,9 +284,9 @@ static enum gemv_way way_moe(enum nib_op op, int64_t rows, int64_t experts, int6
 static enum gemv_way way_dense(int64_t rows, int64_t experts)
 {
 	const struct nib_moe_problem moe = {
-	    .a = {.rows = rows, .k = 2048},
-	    .b = {.rows = 64, .k = 2048, .batch = experts},
-	    .activations = NIB_ACTIVATIONS_DENSE};
+	    .problem.a = {.rows = rows, .k = 2048},
+	    .problem.b = {.rows = 64, .k = 2048, .batch = experts},
+	    .problem.activations = NIB_ACTIVATIONS_DENSE};
 
 	return gemv_way_moe(NIB_OP_GEMM, &moe);
 }

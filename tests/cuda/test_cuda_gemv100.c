@@ -122,8 +122,8 @@ static void what_is_taken(void **state)
 static bool takes_moe(enum nib_op op, int64_t rows, int64_t experts)
 {
 	const struct nib_moe_problem moe = {
-	    .a = {.rows = rows, .k = 64, .batch = 1},
-	    .b = {.rows = 16, .k = 64, .batch = experts},
+	    .problem.a = {.rows = rows, .k = 64, .batch = 1},
+	    .problem.b = {.rows = 16, .k = 64, .batch = experts},
 	};
 
 	return gemv100_takes_moe(op, &moe);

@@ -336,38 +336,40 @@ static void check_moe_few(const struct bed *bed, const struct nib_moe_problem *m
 	const bool is_dual = bed->op == NIB_OP_DUAL_GEMM;
 
 	assert_true(is_vector || !is_dual);
-	assert_true(is_vector || moe->b.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4);
+	assert_true(is_vector ||
+		    moe->problem.b.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4);
 	assert_int_equal(strstr(bed->fake->last_kernel, "_dual_") != NULL, is_dual);
-	assert_ptr_equal(q->p.a.codes, moe->a.codes);
-	assert_ptr_equal(q->p.b.scales, moe->b.scales);
+	assert_ptr_equal(q->p.a.codes, moe->problem.a.codes);
+	assert_ptr_equal(q->p.b.scales, moe->problem.b.scales);
 	assert_int_equal(q->p.b.batch_stride,
-			 moe->b.batch > 1 ? batch_bytes(&moe->b) : 0);
+			 moe->problem.b.batch > 1 ? batch_bytes(&moe->problem.b) : 0);
 	/* There is no kernel for other experts of few rows. */
 	assert_int_equal(q->p.b.codes_align, 16);
 	assert_int_equal(q->p.b.scales_align, 16);
 	assert_int_equal(q->p.a.codes_align, 16);
-	assert_ptr_equal(q->p.c, moe->c.data);
-	assert_ptr_equal(q->p.alpha, moe->alpha);
-	assert_int_equal(q->rows, moe->a.rows);
-	assert_int_equal(q->experts, moe->b.batch);
-	assert_int_equal(q->p.k, moe->a.k);
-	assert_int_equal(q->p.n, moe->b.rows);
+	assert_ptr_equal(q->p.c, moe->problem.c.data);
+	assert_ptr_equal(q->p.alpha, moe->problem.alpha);
+	assert_int_equal(q->rows, moe->problem.a.rows);
+	assert_int_equal(q->experts, moe->problem.b.batch);
+	assert_int_equal(q->p.k, moe->problem.a.k);
+	assert_int_equal(q->p.n, moe->problem.b.rows);
 	assert_ptr_equal(q->row_offsets, moe->row_offsets);
 	assert_ptr_equal(q->scale_rows, moe->scale_rows);
 	assert_int_equal(q->scale_rows_total, moe->scale_rows_total);
 	assert_in_range(bed->fake->last.gridDimX, 1, 132);
-	assert_int_equal(bed->fake->last.gridDimY, is_vector ? moe->a.rows : 1);
+	assert_int_equal(bed->fake->last.gridDimY, is_vector ? moe->problem.a.rows : 1);
 	if (!is_vector)
 		return;
 	assert_int_equal(q->p.m, 1);
-	assert_int_equal(q->p.tiles, nib_gemv_tiles(moe->b.rows, q->p.b.is_tiled));
+	assert_int_equal(q->p.tiles,
+			 nib_gemv_tiles(moe->problem.b.rows, q->p.b.is_tiled));
 	assert_in_range((int32_t)bed->fake->last.gridDimX * q->p.tiles_per_cta,
 			q->p.tiles, q->p.tiles + q->p.tiles_per_cta - 1);
 	if (!is_dual)
 		return;
-	assert_ptr_equal(q->b2.codes, moe->b2.codes);
-	assert_ptr_equal(q->b2.scales, moe->b2.scales);
-	assert_ptr_equal(q->alpha2, moe->alpha2);
+	assert_ptr_equal(q->b2.codes, moe->problem.b2.codes);
+	assert_ptr_equal(q->b2.scales, moe->problem.b2.scales);
+	assert_ptr_equal(q->alpha2, moe->problem.alpha2);
 	/* It is loaded with the strides of b. */
 	assert_int_equal(q->b2.row_stride, q->p.b.row_stride);
 	assert_int_equal(q->b2.scale_row_stride, q->p.b.scale_row_stride);
@@ -375,7 +377,7 @@ static void check_moe_few(const struct bed *bed, const struct nib_moe_problem *m
 	assert_int_equal(q->b2.codes_align, 16);
 	assert_int_equal(q->b2.scales_align, 16);
 	assert_int_equal(q->b2.batch_stride,
-			 moe->b2.batch > 1 ? batch_bytes(&moe->b2) : 0);
+			 moe->problem.b2.batch > 1 ? batch_bytes(&moe->problem.b2) : 0);
 }
 
 static void moe_products(void)
@@ -405,12 +407,12 @@ static void moe_products(void)
 			p->alpha2 = (float *)(void *)(bed.global + 256);
 		}
 		moe = (struct nib_moe_problem){
-		    .a = p->a,
-		    .b = p->b,
-		    .b2 = p->b2,
-		    .c = p->c,
-		    .alpha = p->alpha,
-		    .alpha2 = p->alpha2,
+		    .problem.a = p->a,
+		    .problem.b = p->b,
+		    .problem.b2 = p->b2,
+		    .problem.c = p->c,
+		    .problem.alpha = p->alpha,
+		    .problem.alpha2 = p->alpha2,
 		    .row_offsets = (int32_t *)(void *)(bed.global + 512),
 		};
 		if (rnd(2)) {

@@ -121,12 +121,12 @@ static void make_inputs(struct bed *bed)
 		    .c = dense(bed, COLS),
 		};
 	bed->moe = (struct nib_moe_problem){
-	    .a = nvfp4(bed, ROWS, 1, NIB_SCALE_LAYOUT_LINEAR),
-	    .b = nvfp4(bed, COLS, EXPERTS, NIB_SCALE_LAYOUT_LINEAR),
-	    .b2 = nvfp4(bed, COLS, EXPERTS, NIB_SCALE_LAYOUT_LINEAR),
-	    .alpha = fresh(bed, 4 * EXPERTS),
-	    .alpha2 = fresh(bed, 4 * EXPERTS),
-	    .c = dense(bed, COLS),
+	    .problem.a = nvfp4(bed, ROWS, 1, NIB_SCALE_LAYOUT_LINEAR),
+	    .problem.b = nvfp4(bed, COLS, EXPERTS, NIB_SCALE_LAYOUT_LINEAR),
+	    .problem.b2 = nvfp4(bed, COLS, EXPERTS, NIB_SCALE_LAYOUT_LINEAR),
+	    .problem.alpha = fresh(bed, 4 * EXPERTS),
+	    .problem.alpha2 = fresh(bed, 4 * EXPERTS),
+	    .problem.c = dense(bed, COLS),
 	    .row_offsets = fresh(bed, 4 * (EXPERTS + 1)),
 	    .scale_rows = fresh(bed, 4 * EXPERTS),
 	    .scale_rows_total = ROWS,
@@ -161,10 +161,10 @@ static void use_x(struct bed *bed)
 		p->activations = NIB_ACTIVATIONS_DENSE;
 		memset(&p->a, 0xff, sizeof(p->a));
 	}
-	bed->moe.x = dense(bed, K);
-	bed->moe.activations = NIB_ACTIVATIONS_DENSE;
+	bed->moe.problem.x = dense(bed, K);
+	bed->moe.problem.activations = NIB_ACTIVATIONS_DENSE;
 	bed->moe.scale_rows = NULL;
-	memset(&bed->moe.a, 0xff, sizeof(bed->moe.a));
+	memset(&bed->moe.problem.a, 0xff, sizeof(bed->moe.problem.a));
 }
 
 /* A plan of such problems, whatever the GPU has kernels for. */
@@ -463,17 +463,17 @@ static void experts(void)
 	bed.moe.scale_rows = (int32_t *)(void *)host;
 	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.scale_rows = 0x");
 	bed.moe = kept;
-	bed.moe.alpha2 = (float *)(void *)host;
-	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.alpha2 = 0x");
+	bed.moe.problem.alpha2 = (float *)(void *)host;
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.alpha2 = 0x");
 	bed.moe = kept;
-	bed.moe.a.scales = host;
-	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.a.scales = 0x");
+	bed.moe.problem.a.scales = host;
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.a.scales = 0x");
 	bed.moe = kept;
-	bed.moe.b2.codes = host;
-	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.b2.codes = 0x");
+	bed.moe.problem.b2.codes = host;
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.b2.codes = 0x");
 	bed.moe = kept;
-	bed.moe.c.data = host;
-	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.c.data = 0x");
+	bed.moe.problem.c.data = host;
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.c.data = 0x");
 	bed.moe = kept;
 	bed.moe.row_offsets = NULL;
 	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets = NULL");
@@ -481,7 +481,7 @@ static void experts(void)
 	bed.moe.row_offsets = (const int32_t *)((const char *)kept.row_offsets + 2);
 	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "must be a multiple of 4 bytes");
 	bed.moe = kept;
-	bed.moe.alpha = bed.moe.alpha2 = NULL;
+	bed.moe.problem.alpha = bed.moe.problem.alpha2 = NULL;
 	assert_int_equal(take(&bed), 9);
 	free_bed(&bed);
 }
@@ -508,7 +508,7 @@ static void x_is_asked_about(void)
 	/* x, b, b2, c, row_offsets, two alphas. */
 	assert_int_equal(take(&bed), 9);
 	assert_int_equal(take(&bed), 0);
-	bed.moe.x.data = fresh(&bed, ROWS * K * 2);
+	bed.moe.problem.x.data = fresh(&bed, ROWS * K * 2);
 	assert_int_equal(take(&bed), 9);
 	assert_int_equal(take(&bed), 0);
 	free_bed(&bed);
@@ -559,14 +559,14 @@ static void x_of_experts(void)
 	char *data;
 
 	make_bed_of_x(&bed, true);
-	data = bed.moe.x.data;
-	bed.moe.x.data = host;
-	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x.data = 0x");
+	data = bed.moe.problem.x.data;
+	bed.moe.problem.x.data = host;
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.x.data = 0x");
 	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "is host memory; must be memory of ");
-	bed.moe.x.data = data + 2;
-	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.x.data = 0x");
+	bed.moe.problem.x.data = data + 2;
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.x.data = 0x");
 	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "must be a multiple of 16 bytes");
-	bed.moe.x.data = data;
+	bed.moe.problem.x.data = data;
 	take(&bed);
 	free_bed(&bed);
 }
@@ -587,7 +587,7 @@ static void refused_plan(struct bed *bed, const char *rule)
 					     &bed->plan, &err),
 			 NIB_STATUS_UNSUPPORTED);
 	assert_null(bed->plan);
-	snprintf(want, sizeof(want), "moe.activations = %s", rule);
+	snprintf(want, sizeof(want), "moe.problem.activations = %s", rule);
 	assert_string_equal(err.message, want);
 }
 
@@ -606,16 +606,16 @@ static void kinds_without_kernels(void)
 	arch.takes_dense = false;
 	refused_plan(&bed, "1 (dense, x is fp16): must be NVFP4 on this GPU");
 	arch.takes_dense = true;
-	bed.moe.activations = NIB_ACTIVATIONS_INT8;
-	bed.moe.x.dtype = NIB_DTYPE_BF16;
+	bed.moe.problem.activations = NIB_ACTIVATIONS_INT8;
+	bed.moe.problem.x.dtype = NIB_DTYPE_BF16;
 	for (int i = 0; i < COUNT; i++) {
 		bed.problems[i].activations = NIB_ACTIVATIONS_INT8;
 		bed.problems[i].x.dtype = NIB_DTYPE_BF16;
 	}
 	snprintf(rule, sizeof(rule), "2 (int8, x is bf16)%s", types);
 	refused_plan(&bed, rule);
-	bed.moe.activations = NIB_ACTIVATIONS_DENSE;
-	bed.moe.x.dtype = NIB_DTYPE_FP32;
+	bed.moe.problem.activations = NIB_ACTIVATIONS_DENSE;
+	bed.moe.problem.x.dtype = NIB_DTYPE_FP32;
 	for (int i = 0; i < COUNT; i++) {
 		bed.problems[i].activations = NIB_ACTIVATIONS_DENSE;
 		bed.problems[i].x.dtype = NIB_DTYPE_FP32;
@@ -637,7 +637,7 @@ static void strides_of_x(void)
 
 	make_inputs(&bed);
 	use_x(&bed);
-	bed.problems[1].x.row_stride_elems = bed.moe.x.row_stride_elems = K + 4;
+	bed.problems[1].x.row_stride_elems = bed.moe.problem.x.row_stride_elems = K + 4;
 	assert_int_equal(nib_plan_create(bed.device, NIB_OP_DUAL_GEMM, bed.problems,
 					 COUNT, NULL, &bed.plan, &err),
 			 NIB_STATUS_UNSUPPORTED);
@@ -648,7 +648,7 @@ static void strides_of_x(void)
 					     NULL, &bed.plan, &err),
 			 NIB_STATUS_UNSUPPORTED);
 	assert_null(bed.plan);
-	snprintf(want, sizeof(want), "moe.x%s", rule);
+	snprintf(want, sizeof(want), "moe.problem.x%s", rule);
 	assert_string_equal(err.message, want);
 	bed.problems[1].x.row_stride_elems = K + 8;
 	bed.problems[1].x.data = fresh(&bed, ROWS * (K + 8) * 2);
@@ -709,11 +709,11 @@ static void packed_weights_are_looked_at(void)
 	make_bed(&bed, true);
 	packed.device = bed.device;
 	packed.batch = EXPERTS;
-	bed.moe.b_packed = bed.plan->moe.b_packed = &packed;
-	packed_at_an_old_address(&bed, &packed, "moe.b");
-	bed.moe.b_packed = bed.plan->moe.b_packed = NULL;
-	bed.moe.b2_packed = bed.plan->moe.b2_packed = &packed;
-	packed_at_an_old_address(&bed, &packed, "moe.b2");
+	bed.moe.problem.b_packed = bed.plan->moe.problem.b_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "moe.problem.b");
+	bed.moe.problem.b_packed = bed.plan->moe.problem.b_packed = NULL;
+	bed.moe.problem.b2_packed = bed.plan->moe.problem.b2_packed = &packed;
+	packed_at_an_old_address(&bed, &packed, "moe.problem.b2");
 	free_bed(&bed);
 }
 

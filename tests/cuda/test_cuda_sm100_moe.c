@@ -45,7 +45,7 @@ static void check_boxes(const struct bed *bed, const struct nib_moe_problem *moe
 		const struct nib_sm100_problem *x = &params->problems[i];
 
 		assert_int_equal(x->a_box_rows, 8 << i);
-		bed_check_codes(bed, &moe->a, 1, 8 << i, &x->maps.a);
+		bed_check_codes(bed, &moe->problem.a, 1, 8 << i, &x->maps.a);
 	}
 	/* The largest is a tile's. */
 	assert_int_equal(most & (most - 1), 0);
@@ -68,14 +68,14 @@ static struct nib_moe_problem make_moe(struct bed *bed, const struct expert_case
 {
 	const int64_t rows = x->rows, n = x->n;
 	struct nib_moe_problem moe = {
-	    .a = bed_nvfp4(bed, rows, x->k, 1, x->layout, 0),
-	    .b = bed_nvfp4(bed, n, x->k, x->experts, x->layout, 0),
-	    .b2 = bed_nvfp4(bed, n, x->k, x->experts, x->layout, 0),
-	    .c = {.rows = rows, .cols = n, .batch = 1},
+	    .problem.a = bed_nvfp4(bed, rows, x->k, 1, x->layout, 0),
+	    .problem.b = bed_nvfp4(bed, n, x->k, x->experts, x->layout, 0),
+	    .problem.b2 = bed_nvfp4(bed, n, x->k, x->experts, x->layout, 0),
+	    .problem.c = {.rows = rows, .cols = n, .batch = 1},
 	    .row_offsets = bed_reserve(bed, 1 << 10),
 	};
 
-	moe.c.data = bed_reserve(bed, rows * n * 4);
+	moe.problem.c.data = bed_reserve(bed, rows * n * 4);
 	return moe;
 }
 
@@ -96,8 +96,8 @@ static void check_moe(const struct bed *bed, const struct nib_moe_problem *moe,
 	assert_int_equal(args->rows, x->rows);
 	assert_ptr_equal(args->row_offsets, moe->row_offsets);
 	assert_int_equal(p->b_matrices, x->experts);
-	bed_check_codes(bed, &moe->b, x->experts, 128, &p->maps.b);
-	bed_check_scales(bed, &moe->b, x->experts, 1, &p->maps.b_scales);
+	bed_check_codes(bed, &moe->problem.b, x->experts, 128, &p->maps.b);
+	bed_check_scales(bed, &moe->problem.b, x->experts, 1, &p->maps.b_scales);
 }
 
 /* The scales of all rows together: copied, each expert's to a tile. */
@@ -116,7 +116,7 @@ static void check_copied(const struct bed *bed, const struct nib_moe_problem *mo
 	copy = bed_copy_at(bed, scales.address);
 	assert_non_null(copy);
 	assert_int_equal(copy->is_of_experts, 1);
-	assert_ptr_equal(copy->from, moe->a.scales);
+	assert_ptr_equal(copy->from, moe->problem.a.scales);
 	assert_int_equal(scales.sizes[1], blocks);
 	assert_int_equal(copy->matrix_pieces * 16,
 			 blocks * (bed_round_to(x->k, 64) / 64) * 512);
@@ -133,7 +133,7 @@ static void check_placed(const struct bed *bed, const struct nib_moe_problem *mo
 	assert_ptr_equal(params->args.scale_rows, moe->scale_rows);
 	assert_int_equal(params->args.scale_rows_total, moe->scale_rows_total);
 	if (x->k)
-		assert_int_equal(scales.address, (uintptr_t)moe->a.scales);
+		assert_int_equal(scales.address, (uintptr_t)moe->problem.a.scales);
 	assert_int_equal(scales.sizes[1],
 			 bed_round_to(moe->scale_rows_total, 128) / 128);
 	assert_int_equal(scales.box[1], params->args.a_scale_blocks);
@@ -175,8 +175,8 @@ static void limits(void)
 
 	bed_make(&bed);
 	moe = make_moe(&bed, &cases[0]);
-	moe.a.rows = moe.c.rows = INT32_MAX - 511;
-	moe.b.batch = 3;
+	moe.problem.a.rows = moe.problem.c.rows = INT32_MAX - 511;
+	moe.problem.b.batch = 3;
 	assert_int_equal(
 	    nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL, &none, &bed.err),
 	    NIB_STATUS_UNSUPPORTED);

@@ -117,11 +117,11 @@ static void dense_activations(void)
 		}
 		data_free(data);
 		data = make_of(device, OP_MOE, 2, a);
-		assert_int_equal(data->moe.activations, kind);
-		assert_null(data->moe.a.codes);
+		assert_int_equal(data->moe.problem.activations, kind);
+		assert_null(data->moe.problem.a.codes);
 		assert_null(data->moe.scale_rows);
-		same_x(&data->moe.x, &data->moe_views.x, dtypes[a], 20);
-		same_nvfp4(&data->moe.b, &data->moe_views.b);
+		same_x(&data->moe.problem.x, &data->moe_views.problem.x, dtypes[a], 20);
+		same_nvfp4(&data->moe.problem.b, &data->moe_views.problem.b);
 		data_free(data);
 	}
 	assert_int_equal(fake->allocations, 0);
@@ -171,14 +171,14 @@ static void experts_and_numbers(void)
 
 	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
 	data = make(device, OP_MOE_DUAL, 2);
-	same_nvfp4(&data->moe.b, &data->moe_views.b);
-	same_nvfp4(&data->moe.b2, &data->moe_views.b2);
-	same(data->moe.a.codes, data->moe_views.a.codes, 20 * 32);
+	same_nvfp4(&data->moe.problem.b, &data->moe_views.problem.b);
+	same_nvfp4(&data->moe.problem.b2, &data->moe_views.problem.b2);
+	same(data->moe.problem.a.codes, data->moe_views.problem.a.codes, 20 * 32);
 	same(data->moe.row_offsets, data->moe_views.row_offsets, 12);
 	same(data->moe.scale_rows, data->moe_views.scale_rows, 8);
-	same(data->moe.alpha, data->moe_views.alpha, 8);
-	same(data->moe.alpha2, data->moe_views.alpha2, 8);
-	assert_ptr_not_equal(data->moe.c.data, data->moe_views.c.data);
+	same(data->moe.problem.alpha, data->moe_views.problem.alpha, 8);
+	same(data->moe.problem.alpha2, data->moe_views.problem.alpha2, 8);
+	assert_ptr_not_equal(data->moe.problem.c.data, data->moe_views.problem.c.data);
 	data_free(data);
 	/* quantize and convert have no views: all is the GPU's. */
 	data = make(device, OP_QUANTIZE, 1);

@@ -349,7 +349,7 @@ static void run_moe(struct nib_plan *plan, enum nib_op op, struct nib_moe_proble
 	free(options.workspace);
 	if (status != NIB_STATUS_OK || !is_small)
 		return;
-	moe->b_packed = moe->b2_packed = NULL;
+	moe->problem.b_packed = moe->problem.b2_packed = NULL;
 	if (nib_moe_check(op, moe, NULL, &result, &err))
 		broken("the oracle refused what a plan took", &err);
 	if (result.failed > 0)
@@ -359,12 +359,13 @@ static void run_moe(struct nib_plan *plan, enum nib_op op, struct nib_moe_proble
 static bool fill_moe(struct input *in, const struct kind *kind,
 		     struct nib_moe_problem *moe)
 {
-	int64_t scale_rows = moe->scale_rows ? moe->scale_rows_total : moe->a.rows;
-	bool a =
-	    kind->is_x ? fill_dense(in, &moe->x) : fill_nvfp4(in, &moe->a, scale_rows);
-	bool b = fill_nvfp4(in, &moe->b, moe->b.rows);
-	bool b2 = fill_nvfp4(in, &moe->b2, moe->b2.rows);
-	bool c = fill_dense(in, &moe->c);
+	int64_t scale_rows =
+	    moe->scale_rows ? moe->scale_rows_total : moe->problem.a.rows;
+	bool a = kind->is_x ? fill_dense(in, &moe->problem.x)
+			    : fill_nvfp4(in, &moe->problem.a, scale_rows);
+	bool b = fill_nvfp4(in, &moe->problem.b, moe->problem.b.rows);
+	bool b2 = fill_nvfp4(in, &moe->problem.b2, moe->problem.b2.rows);
+	bool c = fill_dense(in, &moe->problem.c);
 
 	return a && b && b2 && c;
 }
@@ -375,14 +376,15 @@ static void take_moe(struct input *in, const struct kind *kind,
 	struct nib_problem like = {0};
 
 	take_problem(in, NIB_OP_GEMM, kind, &like);
-	moe->a = like.a, moe->b = like.b, moe->b2 = like.b2, moe->c = like.c;
-	moe->x = like.x, moe->activations = like.activations;
-	moe->alpha = like.alpha, moe->alpha2 = like.alpha2;
+	moe->problem.a = like.a, moe->problem.b = like.b, moe->problem.b2 = like.b2,
+	moe->problem.c = like.c;
+	moe->problem.x = like.x, moe->problem.activations = like.activations;
+	moe->problem.alpha = like.alpha, moe->problem.alpha2 = like.alpha2;
 	if (kind->is_x)
-		moe->x.batch = take_same(in, 1);
+		moe->problem.x.batch = take_same(in, 1);
 	else
-		moe->a.batch = take_same(in, 1);
-	moe->c.batch = take_same(in, 1);
+		moe->problem.a.batch = take_same(in, 1);
+	moe->problem.c.batch = take_same(in, 1);
 }
 
 static void fuzz_moe(struct input *in, uint8_t selector, struct nib_device *device)
@@ -404,21 +406,22 @@ static void fuzz_moe(struct input *in, uint8_t selector, struct nib_device *devi
 	/* x has no scales: one input in sixteen gets that wrong. */
 	if (kind.is_x)
 		has_scale_rows = has_scale_rows && take_u8(in) >= 224;
-	take_offsets(in, offsets, kind.is_x ? moe.x.rows : moe.a.rows);
+	take_offsets(in, offsets, kind.is_x ? moe.problem.x.rows : moe.problem.a.rows);
 	if (has_scale_rows) {
-		int64_t step = moe.a.scale_layout == NIB_SCALE_LAYOUT_LINEAR ? 48 : 128;
+		int64_t step =
+		    moe.problem.a.scale_layout == NIB_SCALE_LAYOUT_LINEAR ? 48 : 128;
 
 		take_scale_rows(in, scale_rows, step);
 		moe.scale_rows = scale_rows;
 		moe.scale_rows_total = take_same(in, MAX_EXPERTS * step);
 	}
 	/* Arrays are read to the count of b: it must be theirs. */
-	if (moe.b.batch > MAX_EXPERTS)
+	if (moe.problem.b.batch > MAX_EXPERTS)
 		moe.row_offsets = NULL;
 	is_small = fill_moe(in, &kind, &moe) && moe.row_offsets;
 	if (is_packed) {
-		moe.b_packed = packed[0] = pack(device, &moe.b);
-		moe.b2_packed = packed[1] = pack(device, &moe.b2);
+		moe.problem.b_packed = packed[0] = pack(device, &moe.problem.b);
+		moe.problem.b2_packed = packed[1] = pack(device, &moe.problem.b2);
 	}
 	status = nib_moe_plan_create(device, op, &moe, &options, &plan, &err);
 	expect_message(status, &err);
@@ -427,10 +430,10 @@ static void fuzz_moe(struct input *in, uint8_t selector, struct nib_device *devi
 	nib_plan_free(plan);
 	nib_packed_free(packed[0]);
 	nib_packed_free(packed[1]);
-	free_a(&kind, &moe.a, &moe.x);
-	free_nvfp4(&moe.b);
-	free_nvfp4(&moe.b2);
-	free(moe.c.data);
+	free_a(&kind, &moe.problem.a, &moe.problem.x);
+	free_nvfp4(&moe.problem.b);
+	free_nvfp4(&moe.problem.b2);
+	free(moe.problem.c.data);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)

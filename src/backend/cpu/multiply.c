@@ -212,7 +212,7 @@ static bool grow(size_t *total, int64_t count, size_t each)
 
 static void sum_needs(const struct nib_plan *plan, struct needs *needs)
 {
-	const struct nib_moe_problem *moe = &plan->moe;
+	const struct nib_problem *moe = &plan->moe.problem;
 	const bool dual = plan->op == NIB_OP_DUAL_GEMM;
 
 	needs->fits = true;
@@ -346,32 +346,26 @@ static struct cpu_item expert_of(enum nib_op op, const struct nib_moe_problem *m
 				 int64_t expert)
 {
 	const int64_t row = moe->row_offsets[expert];
-	const struct nib_problem p = {
-	    .a = moe->a,
-	    .x = moe->x,
-	    .activations = moe->activations,
-	    .b = moe->b,
-	    .b2 = moe->b2,
-	    .b_packed = moe->b_packed,
-	    .b2_packed = moe->b2_packed,
-	    .alpha = moe->alpha ? moe->alpha + expert : NULL,
-	    .alpha2 = moe->alpha2 ? moe->alpha2 + expert : NULL,
-	    .c = moe->c,
-	};
-	struct cpu_item item = item_of(op, &p, 0);
+	struct nib_problem p = moe->problem;
+	struct cpu_item item;
 
+	if (p.alpha)
+		p.alpha += expert;
+	if (p.alpha2)
+		p.alpha2 += expert;
+	item = item_of(op, &p, 0);
 	item.m = moe->row_offsets[expert + 1] - row;
-	if (moe->activations == NIB_ACTIVATIONS_NVFP4) {
-		item.a.codes = nib_fp4_row(&moe->a, 0, row);
+	if (p.activations == NIB_ACTIVATIONS_NVFP4) {
+		item.a.codes = nib_fp4_row(&p.a, 0, row);
 		item.a.rows = item.m;
 		item.a.scale_row = moe->scale_rows ? moe->scale_rows[expert] : row;
 	} else {
-		item.x = dense_rows_of(&moe->x, 0, row);
+		item.x = dense_rows_of(&p.x, 0, row);
 	}
-	item.b[0] = weights_of(&moe->b, moe->b_packed, expert);
+	item.b[0] = weights_of(&p.b, p.b_packed, expert);
 	if (op == NIB_OP_DUAL_GEMM)
-		item.b[1] = weights_of(&moe->b2, moe->b2_packed, expert);
-	item.c = nib_dense_at(&moe->c, 0, row, 0);
+		item.b[1] = weights_of(&p.b2, p.b2_packed, expert);
+	item.c = nib_dense_at(&p.c, 0, row, 0);
 	return item;
 }
 

@@ -280,16 +280,18 @@ static enum nib_status check_moe_a(struct inquiry *in,
 				   const struct nib_moe_problem *moe,
 				   struct nib_error *err)
 {
-	struct nib_fp4 scales = moe->a;
+	struct nib_fp4 scales = moe->problem.a;
 	enum nib_status status;
 
-	if (moe->activations != NIB_ACTIVATIONS_NVFP4)
-		return check_dense(in, &moe->x, nib_label("moe.x"), err);
+	if (moe->problem.activations != NIB_ACTIVATIONS_NVFP4)
+		return check_dense(in, &moe->problem.x, nib_label("moe.problem.x"),
+				   err);
 	if (moe->scale_rows)
 		scales.rows = moe->scale_rows_total;
-	status = check_span(in, nib_codes_span(&moe->a), CUDA_ALIGN, nib_label("moe.a"),
-			    "codes", err);
-	return status ? status : check_scales(in, &scales, nib_label("moe.a"), err);
+	status = check_span(in, nib_codes_span(&moe->problem.a), CUDA_ALIGN,
+			    nib_label("moe.problem.a"), "codes", err);
+	return status ? status
+		      : check_scales(in, &scales, nib_label("moe.problem.a"), err);
 }
 
 static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
@@ -297,15 +299,18 @@ static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
 				 struct nib_error *err)
 {
 	const bool dual = op == NIB_OP_DUAL_GEMM;
-	const int64_t experts = moe->b.batch;
+	const int64_t experts = moe->problem.b.batch;
 	enum nib_status status = check_moe_a(in, moe, err);
 
-	if (!status && !moe->b_packed)
-		status = check_nvfp4(in, &moe->b, nib_label("moe.b"), err);
-	if (!status && dual && !moe->b2_packed)
-		status = check_nvfp4(in, &moe->b2, nib_label("moe.b2"), err);
+	if (!status && !moe->problem.b_packed)
+		status =
+		    check_nvfp4(in, &moe->problem.b, nib_label("moe.problem.b"), err);
+	if (!status && dual && !moe->problem.b2_packed)
+		status =
+		    check_nvfp4(in, &moe->problem.b2, nib_label("moe.problem.b2"), err);
 	if (!status)
-		status = check_dense(in, &moe->c, nib_label("moe.c"), err);
+		status =
+		    check_dense(in, &moe->problem.c, nib_label("moe.problem.c"), err);
 	if (!status)
 		status = check_words(in, moe->row_offsets, experts + 1,
 				     nib_label("moe.row_offsets"), err);
@@ -313,11 +318,11 @@ static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
 		status = check_words(in, moe->scale_rows, experts,
 				     nib_label("moe.scale_rows"), err);
 	if (!status)
-		status =
-		    check_words(in, moe->alpha, experts, nib_label("moe.alpha"), err);
+		status = check_words(in, moe->problem.alpha, experts,
+				     nib_label("moe.problem.alpha"), err);
 	if (!status && dual)
-		status =
-		    check_words(in, moe->alpha2, experts, nib_label("moe.alpha2"), err);
+		status = check_words(in, moe->problem.alpha2, experts,
+				     nib_label("moe.problem.alpha2"), err);
 	return status;
 }
 

@@ -54,22 +54,6 @@ enum nib_status cuda_check_weights(const struct nib_fp4 *b, struct nib_label lab
 	return cuda_check_strides(b, label, err);
 }
 
-struct nib_problem cuda_moe_stacks(const struct nib_moe_problem *moe)
-{
-	return (struct nib_problem){
-	    .a = moe->a,
-	    .b = moe->b,
-	    .b2 = moe->b2,
-	    .b_packed = moe->b_packed,
-	    .b2_packed = moe->b2_packed,
-	    .alpha = moe->alpha,
-	    .alpha2 = moe->alpha2,
-	    .c = moe->c,
-	    .x = moe->x,
-	    .activations = moe->activations,
-	};
-}
-
 /* ---- tiles --------------------------------------------------------------- */
 
 bool cuda_tiles_append(struct cuda_tile_list *list, const struct nib_gemm_tile *tiles,

@@ -65,7 +65,4 @@ enum nib_status cuda_count_clusters(const struct cuda_device *device,
 				    int32_t shared_bytes, int32_t most,
 				    int32_t *clusters, struct nib_error *err);
 
-/* The stacks of an MoE problem as one problem. */
-struct nib_problem cuda_moe_stacks(const struct nib_moe_problem *moe);
-
 #endif

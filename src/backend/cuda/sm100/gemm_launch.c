@@ -220,8 +220,8 @@ enum nib_status sm100_launch_moe(const struct cuda_device *device,
 				 const struct nib_moe_problem *moe, void *workspace,
 				 CUstream stream, struct nib_error *err)
 {
-	const struct nib_problem stacks = cuda_moe_stacks(moe);
-	const struct run run = {device, tiled->state, &stacks, moe, workspace, stream};
+	const struct run run = {device, tiled->state, &moe->problem,
+				moe,	workspace,    stream};
 
 	return launch(&run, err);
 }

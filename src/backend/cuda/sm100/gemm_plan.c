@@ -433,16 +433,17 @@ static enum nib_status plan_moe(struct cuda_device *device, const struct nib_pla
 				struct sm100_gemm *gemm, struct cuda_tiled *tiled,
 				struct nib_error *err)
 {
-	const struct nib_problem stacks = cuda_moe_stacks(&plan->moe);
-	const int64_t experts = plan->count, rows = stacks.a.rows;
+	const struct nib_problem *stacks = &plan->moe.problem;
+	const int64_t experts = plan->count, rows = stacks->a.rows;
 	const int64_t padded =
 	    128 * (rows / 128 + 1 + (experts < rows ? experts : rows));
 	struct sm100_chunk *chunk;
-	enum nib_status status = check_operands("moe", -1, plan->op, &stacks, err);
+	enum nib_status status =
+	    check_operands("moe.problem", -1, plan->op, stacks, err);
 
 	if (!status)
 		status = cuda_check_experts(experts, rows, padded, err);
-	if (status || rows == 0 || stacks.c.cols == 0)
+	if (status || rows == 0 || stacks->c.cols == 0)
 		return status;
 	gemm->entries = calloc(1, sizeof(*gemm->entries));
 	chunk = gemm->chunks = calloc(1, sizeof(*chunk));
@@ -451,9 +452,9 @@ static enum nib_status plan_moe(struct cuda_device *device, const struct nib_pla
 	gemm->n_entries = 1;
 	gemm->entries->batches = 1;
 	chunk->count = 1;
-	chunk->ctas = stacks.c.cols > NIB_TILE_N ? 2 : 1;
+	chunk->ctas = stacks->c.cols > NIB_TILE_N ? 2 : 1;
 	status = sm100_count(device, plan->op, chunk->ctas, 1, &chunk->clusters, err);
-	return status ? status : fill_moe(device, plan, &stacks, gemm, tiled, err);
+	return status ? status : fill_moe(device, plan, stacks, gemm, tiled, err);
 }
 
 /* ---- entries of the table of architectures ------------------------------- */

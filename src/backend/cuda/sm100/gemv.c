@@ -83,26 +83,19 @@ bool gemv100_takes(enum nib_op op, const struct nib_problem *p)
 
 bool gemv100_takes_moe(enum nib_op op, const struct nib_moe_problem *moe)
 {
-	const int64_t rows = moe->a.rows, experts = nib_fp4_batches(&moe->b);
+	const int64_t rows = moe->problem.a.rows,
+		      experts = nib_fp4_batches(&moe->problem.b);
 
 	return op != NIB_OP_DUAL_GEMM && rows >= 1 && rows <= NIB_GEMV100_ITEMS &&
 	       (rows <= MOE_ROWS || rows <= experts) && experts < 1 << 24 &&
-	       can_count(&moe->b, rows);
+	       can_count(&moe->problem.b, rows);
 }
 
-/* As a problem: what both forms have. */
+/* With the weights as views. */
 static struct nib_problem problem_of(const struct nib_problem *problems,
 				     const struct nib_moe_problem *moe)
 {
-	struct nib_problem p = {0};
-
-	if (!moe)
-		return cuda_unpacked(problems);
-	p.a = moe->a;
-	p.b = *cuda_weights(&moe->b, moe->b_packed);
-	p.alpha = moe->alpha;
-	p.c = moe->c;
-	return p;
+	return cuda_unpacked(moe ? &moe->problem : problems);
 }
 
 bool cuda_gemv100_takes(const struct nib_plan *plan)
@@ -112,7 +105,7 @@ bool cuda_gemv100_takes(const struct nib_plan *plan)
 	if (plan->is_moe) {
 		struct nib_moe_problem moe = plan->moe;
 
-		moe.b = *cuda_weights(&moe.b, moe.b_packed);
+		moe.problem = cuda_unpacked(&moe.problem);
 		return gemv100_takes_moe(plan->op, &moe);
 	}
 	if (plan->count != 1)

@@ -498,7 +498,7 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 				const struct nib_tile_device *clusters,
 				struct cuda_gemm *gemm, struct nib_error *err)
 {
-	const struct nib_moe_problem *moe = &plan->moe;
+	const struct nib_problem *moe = &plan->moe.problem;
 	const bool dual = plan->op == NIB_OP_DUAL_GEMM;
 	const struct nib_fp4 *b = cuda_weights(&moe->b, moe->b_packed);
 	const struct nib_fp4 *b2 = dual ? cuda_weights(&moe->b2, moe->b2_packed) : NULL;
@@ -508,8 +508,8 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	struct nib_gemm_shape shape;
 	struct gemm_chunk *chunk;
 	enum nib_status status =
-	    make_shape("moe", -1, &moe->a, moe->activations ? &moe->x : NULL, b, b2,
-		       &moe->c, &shape, err);
+	    make_shape("moe.problem", -1, &moe->a, moe->activations ? &moe->x : NULL, b,
+		       b2, &moe->c, &shape, err);
 
 	if (!status)
 		status = cuda_check_experts(experts, rows, padded, err);

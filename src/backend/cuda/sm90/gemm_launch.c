@@ -257,7 +257,5 @@ enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 				     const struct nib_moe_problem *moe, void *workspace,
 				     CUstream stream, struct nib_error *err)
 {
-	const struct nib_problem stacks = cuda_moe_stacks(moe);
-
-	return launch(device, gemm, &stacks, moe, workspace, stream, err);
+	return launch(device, gemm, &moe->problem, moe, workspace, stream, err);
 }

@@ -256,16 +256,18 @@ static bool takes_vector(int64_t rows, int64_t experts, bool is_dense)
 
 enum gemv_way gemv_way_moe(enum nib_op op, const struct nib_moe_problem *moe)
 {
-	const int64_t rows = moe->a.rows, experts = nib_fp4_batches(&moe->b);
-	const bool is_dense = moe->activations == NIB_ACTIVATIONS_DENSE;
+	const int64_t rows = moe->problem.a.rows,
+		      experts = nib_fp4_batches(&moe->problem.b);
+	const bool is_dense = moe->problem.activations == NIB_ACTIVATIONS_DENSE;
 
-	if (rows < 1 || moe->b.rows < 1 || moe->b.k < 1 ||
-	    nib_gemv_tiles(moe->b.rows, true) > INT32_MAX / NIB_SKINNY_UNITS)
+	if (rows < 1 || moe->problem.b.rows < 1 || moe->problem.b.k < 1 ||
+	    nib_gemv_tiles(moe->problem.b.rows, true) > INT32_MAX / NIB_SKINNY_UNITS)
 		return GEMV_TILES;
 	if (takes_vector(rows, experts, is_dense))
 		return GEMV_VECTOR;
 	return op != NIB_OP_DUAL_GEMM && rows <= NIB_SKINNY_ROWS &&
-		       (rows <= 8 || (rows <= experts && moe->b.k >= MOE_LARGE_K)) &&
+		       (rows <= 8 ||
+			(rows <= experts && moe->problem.b.k >= MOE_LARGE_K)) &&
 		       experts <= NIB_SKINNY_EXPERTS
 		   ? GEMV_SKINNY
 		   : GEMV_TILES;
@@ -536,19 +538,12 @@ static enum nib_status plan_skinny(struct cuda_device *device, const char *type,
 	return find_kernel(device, name, gemv->shared_bytes, &gemv->aligned, err);
 }
 
-/* As a problem: what both forms have. */
+/* With the weights as views. */
 static struct nib_problem problem_of_moe(const struct nib_moe_problem *moe)
 {
-	struct nib_problem p = {0};
+	struct nib_problem p = cuda_unpacked(&moe->problem);
 
-	p.a = moe->a;
-	p.x = moe->x;
-	p.activations = moe->activations;
-	p.b = *cuda_weights(&moe->b, moe->b_packed);
-	p.b2 = *cuda_weights(&moe->b2, moe->b2_packed);
-	p.alpha = moe->alpha;
-	p.alpha2 = moe->alpha2;
-	p.c = moe->c;
+	p.b2 = *cuda_weights(&p.b2, p.b2_packed);
 	return p;
 }
 
@@ -564,7 +559,7 @@ static enum gemv_way way_moe(enum nib_op op, const struct nib_moe_problem *moe,
 {
 	struct nib_moe_problem view = *moe;
 
-	view.b = p->b;
+	view.problem.b = p->b;
 	return gemv_way_moe(op, &view);
 }
 

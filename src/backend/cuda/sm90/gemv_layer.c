@@ -41,8 +41,8 @@ static bool takes_together(const struct nib_moe_problem *gate,
 {
 	struct nib_moe_problem both = *gate;
 
-	both.b2 = up->b;
-	both.b2_packed = up->b_packed;
+	both.problem.b2 = up->problem.b;
+	both.problem.b2_packed = up->problem.b_packed;
 	return cuda_gemv_takes_rows(NIB_OP_DUAL_GEMM, &both);
 }
 
@@ -52,7 +52,7 @@ static bool takes(const struct nib_moe_few *f)
 	const bool is_dual = l->activation == NIB_MOE_ACTIVATION_SWIGLU;
 	const bool is_nvfp4 = l->activations == NIB_ACTIVATIONS_NVFP4;
 
-	if (is_nvfp4 && l->y.rows > 1 && f->down->x.cols > MOST_QUANTIZED)
+	if (is_nvfp4 && l->y.rows > 1 && f->down->problem.x.cols > MOST_QUANTIZED)
 		return false;
 	if (!cuda_gemv_takes_rows(is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, f->first) ||
 	    !cuda_gemv_takes_rows(NIB_OP_GEMM, f->down))
@@ -170,9 +170,9 @@ static enum nib_status launch_h(const struct layer *s, bool is_second,
 		p.moe.b2 = up.p.b;
 		p.moe.alpha2 = up.p.alpha;
 	}
-	p.moe.p.c = f->down->x.data;
-	p.moe.p.c_dtype = (int32_t)f->down->x.dtype;
-	p.moe.p.c_row_stride = f->down->x.cols;
+	p.moe.p.c = f->down->problem.x.data;
+	p.moe.p.c_dtype = (int32_t)f->down->problem.x.dtype;
+	p.moe.p.c_row_stride = f->down->problem.x.cols;
 	p.layer.a_is_by_token = true;
 	p.layer.activation = (int32_t)l->activation;
 	p.layer.limit = l->limit;
@@ -190,8 +190,8 @@ static struct nib_gemv_experts_params y_params(const struct layer *s)
 	p.moe.p.b_is_constant = true;
 	if (!s->is_dense) {
 		p.moe.p.a = (struct nib_gemv_operand){
-		    .codes = f->down->x.data,
-		    .row_stride = f->down->x.cols * (int64_t)sizeof(float),
+		    .codes = f->down->problem.x.data,
+		    .row_stride = f->down->problem.x.cols * (int64_t)sizeof(float),
 		    .codes_align = 16,
 		    .scales_align = 16,
 		};
