@@ -15,11 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/cuda/kernels/common/moe_steps_params.h"
 #include "backend/cuda/kernels/common/probe_params.h"
 #include "backend/cuda/kernels/common/quantize_params.h"
 #include "backend/cuda/kernels/sm90/gemm_params.h"
-#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
 
 #define EXPORT	   __attribute__((visibility("default")))
 #define MAX_BLOCKS 4096
@@ -486,31 +484,22 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 				const uint32_t *element_strides, int interleave,
 				int swizzle, int l2_promotion, int fill)
 {
-	struct fake_map fake = {.address = (uintptr_t)address,
-				.type = (uint8_t)type,
-				.swizzle = (uint8_t)swizzle,
-				.l2_promotion = (uint8_t)l2_promotion};
-
-	_Static_assert(sizeof(fake) <= sizeof(*map), "the map's bytes");
+	(void)type;
+	(void)swizzle;
+	(void)l2_promotion;
 	if (fake_cuda.map_result)
 		return fake_cuda.map_result;
-	if (rank != 3 || !address || fake.address % 16 || interleave || fill)
+	if (rank != 3 || !address || (uintptr_t)address % 16 || interleave || fill)
 		return CUDA_ERROR_INVALID_VALUE;
-	for (int i = 0; i < 3; i++) {
-		fake.sizes[i] = sizes[i];
-		fake.box[i] = box[i];
+	for (int i = 0; i < 3; i++)
 		if (sizes[i] < 1 || sizes[i] > (uint64_t)1 << 32 || box[i] < 1 ||
 		    box[i] > 256 || element_strides[i] != 1)
 			return CUDA_ERROR_INVALID_VALUE;
-	}
-	for (int i = 0; i < 2; i++) {
-		fake.strides_bytes[i] = strides_bytes[i];
+	for (int i = 0; i < 2; i++)
 		if (strides_bytes[i] < 16 || strides_bytes[i] % 16 ||
 		    strides_bytes[i] >= (uint64_t)1 << 40)
 			return CUDA_ERROR_INVALID_VALUE;
-	}
 	memset(map, 0, sizeof(*map));
-	memcpy(map, &fake, sizeof(fake));
 	count(&fake_cuda.maps, 1);
 	return CUDA_SUCCESS;
 }
@@ -547,75 +536,13 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *now)
 	return 0;
 }
 
-static void record_parameters(const char *kernel, const void *parameters)
-{
-	static const struct {
-		const char *begin; /* of the kernel's name */
-		size_t bytes;
-	} known[] = {
-	    {"nib_gemm_", sizeof(struct nib_gemm_launch)},
-	    {"nib_dual_", sizeof(struct nib_gemm_launch)},
-	    {"nib_gemv_", sizeof(struct nib_gemv_params)},
-	    {"nib_gemv_experts_", sizeof(struct nib_gemv_experts_params)},
-	    {"nib_skinny_", sizeof(struct nib_skinny_params)},
-	    {"nib_quantize_", sizeof(struct nib_quantize_params)},
-	    {"nib_amax_", sizeof(struct nib_amax_params)},
-	    {"nib_dequantize_", sizeof(struct nib_dequantize_params)},
-	    {"nib_convert_", sizeof(struct nib_convert_params)},
-	    {"nib_expert_", sizeof(struct nib_expert_rows_params)},
-	};
-
-	memset(fake_cuda.last_parameters, 0, FAKE_MAX_PARAMETERS);
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-		if (strncmp(kernel, known[i].begin, strlen(known[i].begin)) == 0)
-			memcpy(fake_cuda.last_parameters, parameters, known[i].bytes);
-}
-
-static void record_step(struct fake_launch *launch, const void *parameters)
-{
-	static const struct {
-		const char *begin; /* of the kernel's name */
-		size_t bytes;
-	} steps[] = {
-	    {"nib_moe_begin_", sizeof(struct nib_moe_begin_params)},
-	    {"nib_moe_route_", sizeof(struct nib_moe_route_params)},
-	    {"nib_moe_gather_", sizeof(struct nib_moe_gather_params)},
-	    {"nib_moe_activate_", sizeof(struct nib_moe_activate_params)},
-	    {"nib_moe_quantize_", sizeof(struct nib_moe_quantize_params)},
-	    {"nib_moe_combine_", sizeof(struct nib_moe_combine_params)},
-	    {"nib_gemv_experts_", sizeof(struct nib_gemv_experts_params)},
-	};
-
-	_Static_assert(sizeof(struct nib_moe_begin_params) <= FAKE_STEP_PARAMETERS &&
-			   sizeof(struct nib_gemv_experts_params) <=
-			       FAKE_STEP_PARAMETERS,
-		       "the largest");
-	memset(launch->parameters, 0, sizeof(launch->parameters));
-	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
-		if (strncmp(launch->kernel, steps[i].begin, strlen(steps[i].begin)) ==
-		    0)
-			memcpy(launch->parameters, parameters, steps[i].bytes);
-}
-
-static void remember(const CUlaunchConfig *config, const char *kernel,
-		     const void *parameters)
+static void remember(const CUlaunchConfig *config, const char *kernel)
 {
 	struct fake_launch *launch =
 	    &fake_cuda.history[fake_cuda.launches % FAKE_HISTORY];
 
 	memcpy(launch->kernel, kernel, sizeof(launch->kernel));
-	launch->grid = config->gridDimX;
-	launch->grid_y = config->gridDimY;
-	launch->block = config->blockDimX;
 	launch->stream = config->hStream;
-	launch->may_overlap = 0;
-	for (unsigned i = 0; i < config->numAttrs; i++)
-		if (config->attrs[i].id ==
-		    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-			launch->may_overlap =
-			    config->attrs[i]
-				.value.programmaticStreamSerializationAllowed;
-	record_step(launch, parameters);
 }
 
 static void find_bad(const char *kernel, const void *parameters)
@@ -633,25 +560,19 @@ static void find_bad(const char *kernel, const void *parameters)
 }
 
 /* With the lock. */
-static void record(const CUlaunchConfig *config, CUfunction function,
-		   void *const *arguments)
+static void record(const CUlaunchConfig *config, CUfunction function)
 {
 	if (config->numAttrs > FAKE_MAX_ATTRIBUTES)
 		abort();
-	remember(config, function->name, arguments[0]);
+	remember(config, function->name);
 	fake_cuda.launches++;
 	fake_cuda.before = fake_cuda.last;
 	fake_cuda.before.attrs = NULL;
-	fake_cuda.params_before = fake_cuda.last_params;
-	fake_cuda.last_params = arguments[0];
-	memcpy(fake_cuda.kernel_before, fake_cuda.last_kernel,
-	       sizeof(fake_cuda.last_kernel));
 	fake_cuda.last = *config;
 	fake_cuda.last.attrs = fake_cuda.last_attributes;
 	for (unsigned i = 0; i < config->numAttrs; i++)
 		fake_cuda.last_attributes[i] = config->attrs[i];
 	memcpy(fake_cuda.last_kernel, function->name, sizeof(function->name));
-	record_parameters(function->name, arguments[0]);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
@@ -671,7 +592,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 	if (result)
 		return result;
 	pthread_mutex_lock(&lock);
-	record(config, function, arguments);
+	record(config, function);
 	find_bad(function->name, arguments[0]);
 	pthread_mutex_unlock(&lock);
 	atomic_fetch_add(&clock_ns, (uint64_t)launch_ns(function->name, arguments));

@@ -10,11 +10,8 @@
 
 #define FAKE_MAX_GPUS	    4
 #define FAKE_MAX_ATTRIBUTES 4
-/* At most so many bytes of parameters are handed to a kernel. */
-#define FAKE_MAX_PARAMETERS 16384
-/* Launches that are remembered, with parameters of steps of layers of experts. */
-#define FAKE_HISTORY	     16
-#define FAKE_STEP_PARAMETERS 512
+/* Launches that are remembered. */
+#define FAKE_HISTORY 16
 
 /*
  * A program that is run with this library in LD_PRELOAD has a clock on which
@@ -30,12 +27,7 @@
 
 struct fake_launch {
 	char kernel[64];
-	unsigned grid, grid_y, block;
 	CUstream stream;
-	int may_overlap; /* the end of the launch before it */
-	/* The struct of moe_steps_params.h for nib_moe_..., that of
-	 * gemv_experts_params.h for nib_gemv_experts_...; else zeros. */
-	_Alignas(16) unsigned char parameters[FAKE_STEP_PARAMETERS];
 };
 
 struct fake_cuda {
@@ -77,27 +69,14 @@ struct fake_cuda {
 	CUlaunchConfig before; /* the launch before the last; no attributes */
 	CUlaunchConfig last;   /* launch, and its attributes */
 	CUlaunchAttribute last_attributes[FAKE_MAX_ATTRIBUTES];
-	char last_kernel[64], kernel_before[64];
-	/* The struct of its *_params.h that it was handed; zeros behind it. */
-	_Alignas(16) unsigned char last_parameters[FAKE_MAX_PARAMETERS];
+	char last_kernel[64];
 	/* Launch i, counted from 0, is at i % FAKE_HISTORY. */
 	struct fake_launch history[FAKE_HISTORY];
-	/* The first parameter of both, where the caller has it. */
-	const void *last_params, *params_before;
-	int maps; /* encoded */
+	/* Encoded; like the driver it refuses sizes, strides and addresses that are not
+	 * valid. */
+	int maps;
 	/* Calls made with no context, or a wrong one, current. */
 	int outside;
-};
-
-/*
- * What cuTensorMapEncodeTiled was given, in the bytes of the map.  Like the
- * driver it refuses sizes, strides and addresses that are not valid.
- */
-struct fake_map {
-	uint64_t address;
-	uint64_t sizes[3], strides_bytes[2];
-	uint32_t box[3];
-	uint8_t type, swizzle, l2_promotion;
 };
 
 /* Registers memory: type CU_MEMORYTYPE_..., of a GPU; 0 forgets it. */
