@@ -7,6 +7,8 @@
 #   src/file            file/, format/, core/
 #   src/backend/<kind>  its own folder, backend/backend.h, format/, core/: never
 #                       another backend
+#   src/backend/cuda    common/ sees no folder of an architecture (sm90/, ...), and
+#                       these do not see each other; the same in kernels/
 #   src/api             api/, backend/backend.h, format/, core/
 #   emu                 nothing but emu/src (emu/tools/check_layers.sh: its layers)
 # Inside src no files see each other in a circle, where a .c and its .h are one.
@@ -61,6 +63,14 @@ includes src | while IFS=: read -r file name; do
 	esac
 	echo "$file:$name"
 done | refuse 'this part may not see that one'
+
+# The folders of architectures: those of kernels/ as well, .cu and .cuh included.
+grep -rHoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"[^"]*"' \
+	src/backend/cuda | sed 's/:.*"\(.*\)"/:\1/' | while IFS=: read -r file name; do
+	own=$(echo "$file" | grep -oE '/sm[0-9]+[a-z]*/')
+	other=$(echo "/$name" | grep -oE '/sm[0-9]+[a-z]*/')
+	[ -z "$other" ] || [ "$own" = "$other" ] || echo "$file:$name"
+done | refuse 'common sees no architecture, and an architecture no other one'
 
 # Pairs "file included", a .c and its .h as one name.  tsort prints the names of
 # each circle below a line of its own.

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/common/gemm_tile.h"
 
 /*
  * Rows of A of a tile: 16, 32, ... 128, 160, ... 256; the first sizes grow by a

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 
 #include "arch.h"
-#include "backend/cuda/sm90/gemm.h"
+#include "backend/cuda/kernels/common/gemm_tile.h"
 #include "core/error.h"
+#include "cuda.h"
 
 struct cuda_plan {
 	struct nib_plan base;

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "arch.h"
-#include "backend/cuda/sm90/gemm.h"
 #include "core/error.h"
 #include "format/view.h"
+#include "pack.h"
 
 /* What shared codes begin at multiples of: lines of the L2. */
 #define SHARED_ALIGN 128

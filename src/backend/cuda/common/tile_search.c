@@ -34,7 +34,7 @@
 /* A cut that fills less of the time is not worth a tile. */
 #define LEAST_CUT 0.01
 
-#define PIECES	    (5 * NIB_GEMM_PROBLEMS)
+#define PIECES	    (5 * NIB_TILE_PROBLEMS)
 #define PATTERN_MAX 12
 /* Beyond so many kinds of pieces the next best cut is not looked for. */
 #define CUTS_LOOKED_AT 24
@@ -46,12 +46,12 @@ struct nib_tile_search {
 	bool dual;
 	double cycles; /* that no cluster may exceed */
 	double least;  /* cycles of a tile of any size */
-	double cost[NIB_GEMM_PROBLEMS][NIB_TILE_SIZES];
-	double price[NIB_GEMM_PROBLEMS]; /* of a cycle of work */
-	int32_t cap[NIB_GEMM_PROBLEMS];	 /* most rows of a tile */
+	double cost[NIB_TILE_PROBLEMS][NIB_TILE_SIZES];
+	double price[NIB_TILE_PROBLEMS]; /* of a cycle of work */
+	int32_t cap[NIB_TILE_PROBLEMS];	 /* most rows of a tile */
 	bool is_stale;			 /* pieces are of other caps */
 	/* All pieces at the start; those left; the most costly first. */
-	struct nib_tile_piece whole[2 * NIB_GEMM_PROBLEMS], left[PIECES];
+	struct nib_tile_piece whole[2 * NIB_TILE_PROBLEMS], left[PIECES];
 	int32_t n_whole, n_left;
 	int32_t patterns; /* that may still be looked for */
 	double work;	  /* of all pieces */
@@ -421,7 +421,7 @@ static bool pack(struct nib_tile_search *s)
  */
 static bool raise_prices(struct nib_tile_search *s)
 {
-	bool is_raised[NIB_GEMM_PROBLEMS] = {false};
+	bool is_raised[NIB_TILE_PROBLEMS] = {false};
 	double left = 0;
 
 	for (int32_t i = 0; i < s->n_left; i++) {
@@ -481,7 +481,7 @@ struct nib_tile_search *nib_tile_search(const struct nib_tile_device *device,
 {
 	struct nib_tile_search *s = malloc(sizeof(*s));
 
-	assert(count <= NIB_GEMM_PROBLEMS);
+	assert(count <= NIB_TILE_PROBLEMS);
 	*loads = NULL;
 	if (!s)
 		return NULL;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/common/gemm_tile.h"
 #include "tile_shape.h"
 
 /*
@@ -31,7 +31,7 @@ struct nib_tile_load {
 	int32_t cluster, clusters, each;
 };
 
-#define NIB_TILE_LOADS (8 * NIB_GEMM_PROBLEMS)
+#define NIB_TILE_LOADS (8 * NIB_TILE_PROBLEMS)
 struct nib_tile_loads {
 	struct nib_tile_load list[NIB_TILE_LOADS];
 	int32_t count;

@@ -7,7 +7,7 @@
 #ifndef NIB_CUDA_TILED_H
 #define NIB_CUDA_TILED_H
 
-#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/common/gemm_tile.h"
 #include "core/error.h"
 #include "cuda.h"
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/common/gemm_tile.h"
 #include "costs.h"
 #include "tile_shape.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemv.c - products of few rows on Blackwell; see gemv100.h. */
+/* gemv.c - products of few rows on Blackwell; see gemv.h. */
 #include "gemv.h"
 
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "backend/cuda/common/arch.h"
-#include "backend/cuda/sm90/gemm.h"
-#include "backend/cuda/sm90/gemv.h"
+#include "backend/cuda/common/operand.h"
+#include "backend/cuda/common/pack.h"
 #include "core/error.h"
 #include "format/view.h"
 
@@ -129,8 +129,8 @@ static void set_pointers(struct nib_gemv100_params *params, const struct nib_pro
 {
 	const int64_t batches = moe ? nib_fp4_batches(&p->b) : nib_fp4_batches(&p->a);
 
-	params->a = cuda_gemv_operand(&p->a, batches);
-	params->b = cuda_gemv_operand(&p->b, batches);
+	params->a = cuda_operand(&p->a, batches);
+	params->b = cuda_operand(&p->b, batches);
 	params->alpha = p->alpha;
 	params->c = p->c.data;
 	if (moe) {

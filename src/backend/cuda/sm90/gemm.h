@@ -8,6 +8,7 @@
 #define NIB_CUDA_GEMM_H
 
 #include "backend/cuda/common/cuda.h"
+#include "backend/cuda/common/pack.h"
 #include "backend/cuda/common/tiles.h"
 #include "backend/cuda/kernels/sm90/gemm_params.h"
 #include "core/error.h"
@@ -106,32 +107,5 @@ enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
 				     const struct cuda_gemm *gemm,
 				     const struct nib_moe_problem *moe, void *workspace,
 				     CUstream stream, struct nib_error *err);
-
-/* ---- pack.c -------------------------------------------------------------- */
-
-/* Weights on the GPU: codes dense, scales in tiles of 128 x 4. */
-struct cuda_packed {
-	struct nib_packed base;
-	CUdeviceptr data;
-	bool shares_codes; /* the caller's; data has only the scales */
-	struct nib_fp4 view;
-};
-
-/* The weights of a problem, packed or not. */
-static inline const struct nib_fp4 *cuda_weights(const struct nib_fp4 *view,
-						 const struct nib_packed *packed)
-{
-	return packed ? &((const struct cuda_packed *)packed)->view : view;
-}
-
-/* The problem as if its weights were not packed: a copy lies on the GPU. */
-static inline struct nib_problem cuda_unpacked(const struct nib_problem *p)
-{
-	struct nib_problem view = *p;
-
-	view.b = *cuda_weights(&p->b, p->b_packed);
-	view.b_packed = NULL;
-	return view;
-}
 
 #endif

@@ -94,14 +94,6 @@ struct cuda_gemv {
 	int64_t shared_bytes, any_shared_bytes;
 };
 
-/*
- * As the kernels take it; its alignment also from one of `batches` matrices to
- * the next.  NULL pointers are multiples of everything.
- */
-struct nib_gemv_operand cuda_gemv_operand(const struct nib_fp4 *v, int64_t batches);
-/* The same of a dense A. */
-struct nib_gemv_operand cuda_gemv_dense(const struct nib_dense *x, int64_t batches);
-
 /* One problem, or experts, that these kernels take: the above and alignment. */
 bool cuda_gemv_takes(const struct nib_plan *plan);
 /* plan: cuda_gemv_takes().  With the context entered, as the

@@ -9,6 +9,7 @@
  * Slots are not sorted, as each finds its expert in ids.  The bits are those of
  * the layer's steps (moe_layer.c).
  */
+#include "backend/cuda/common/operand.h"
 #include "backend/cuda/common/tiled.h"
 #include "backend/cuda/common/views.h"
 #include "backend/cuda/kernels/common/moe_steps_params.h"
@@ -61,7 +62,7 @@ static bool takes(const struct nib_moe_few *f)
 		      !takes_together(f->first, f->up)))
 		return false;
 	/* Rows of a dense A are loaded in pieces; gathered, they are. */
-	return is_nvfp4 || cuda_gemv_dense(&l->x, 1).codes_align == 16;
+	return is_nvfp4 || cuda_dense_operand(&l->x, 1).codes_align == 16;
 }
 
 /* ---- launches ------------------------------------------------------------- */
@@ -147,9 +148,9 @@ product_params(const struct layer *s, const struct nib_moe_problem *problem)
 /* x by token, quantised or not. */
 static struct nib_gemv_operand input_of(const struct layer *s)
 {
-	return s->is_dense	    ? cuda_gemv_dense(&s->l->x, 1)
-	       : s->l->is_quantized ? cuda_gemv_operand(&s->l->a, 1)
-				    : cuda_gemv_operand(&s->few->tokens, 1);
+	return s->is_dense	    ? cuda_dense_operand(&s->l->x, 1)
+	       : s->l->is_quantized ? cuda_operand(&s->l->a, 1)
+				    : cuda_operand(&s->few->tokens, 1);
 }
 
 /* h.  is_second: x was quantised; y: the parameters of the last product. */

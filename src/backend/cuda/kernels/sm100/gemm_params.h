@@ -2,13 +2,13 @@
 /*
  * gemm_params.h - what the host hands to Blackwell's multiplication kernel
  * (sm100_gemm.cuh): plain structs, read by C17 on the host and by CUDA C on the
- * device, and the sizes that both compute.  Tiles are those of gemm_params.h:
+ * device, and the sizes that both compute.  Tiles are those of gemm_tile.h:
  * NIB_TILE_N rows of B a CTA by up to NIB_TILE_M_MAX rows of A.
  */
 #ifndef NIB_SM100_PARAMS_H
 #define NIB_SM100_PARAMS_H
 
-#include "backend/cuda/kernels/sm90/gemm_params.h"
+#include "backend/cuda/kernels/common/gemm_tile.h"
 
 /*
  * Problems of a launch: kernels with two sizes of parameters exist, since a
@@ -49,6 +49,16 @@
  * by side, whether both are used or not.
  */
 #define NIB_SM100_SLOT_COLUMNS(dual) (NIB_SM100_SCALE_COLUMNS * ((dual) ? 4 : 3))
+
+/* A CUtensorMap, encoded by the driver. */
+struct nib_tensor_map {
+#ifdef __cplusplus
+	alignas(64)
+#else
+	_Alignas(64)
+#endif
+	    uint64_t words[16];
+};
 
 /*
  * The operands of a problem.  All maps have rank 3, the last coordinate is the

@@ -6,7 +6,7 @@
 #ifndef NIB_SM100_GEMV_PARAMS_H
 #define NIB_SM100_GEMV_PARAMS_H
 
-#include "backend/cuda/kernels/common/gemv_params.h"
+#include "backend/cuda/kernels/common/gemv_operand.h"
 
 /*
  * Warps of a CTA that takes m rows of A, and of a multiprocessor, which has

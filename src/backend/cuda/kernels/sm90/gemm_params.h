@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_params.h - what the host hands to the multiplication kernels: plain
+ * gemm_params.h - the parameters of Hopper's kernels for products in tiles: plain
  * structs, read by C17 on the host and by CUDA C on the device.  Sizes and
  * pointers travel in the kernel's parameters (a table in memory would be a miss
  * before the first load); the list of tiles, which is long, lies in memory.
@@ -10,24 +10,10 @@
 
 #include <stdint.h>
 
-/* Problems of one launch: 9,008 bytes of parameters. */
-#define NIB_GEMM_PROBLEMS 48
-/* Experts of a mixture-of-experts (MoE) problem. */
-#define NIB_GEMM_EXPERTS 1024
+#include "backend/cuda/kernels/common/gemm_tile.h"
 
-/*
- * A tile of one CTA: 128 rows of B (dual: 64 of B and 64 of B2) by up to 256
- * rows of A.
- */
-#define NIB_TILE_N     128
-#define NIB_TILE_M_MAX 256
-/* Rows of A of a tile: multiples of 16, above 128 of 32. */
-#define NIB_TILE_M_STEP 16
-/* k of a step, which is four wgmma, and of a stage of the weight ring. */
-#define NIB_STEP_K	   64
-#define NIB_WEIGHT_STAGE_K 256
-/* Steps of a weight stage. */
-#define NIB_WEIGHT_STAGE_STEPS (NIB_WEIGHT_STAGE_K / NIB_STEP_K)
+/* Problems of one launch: 9,008 bytes of parameters. */
+#define NIB_GEMM_PROBLEMS NIB_TILE_PROBLEMS
 
 /*
  * Steps of an activation stage select the kernel: one in general; two if no
@@ -45,9 +31,8 @@
 /* Accumulators that one pair of warpgroups hands to the other. */
 #define NIB_SMALL_M_EXCHANGE_BYTES(m) ((m)*512)
 
-/* Threads of a CTA; CTAs of a cluster, which share rows of A. */
+/* Threads of a CTA. */
 #define NIB_GEMM_THREADS 384
-#define NIB_GEMM_PAIR	 2
 /* Shared memory: codes and scales of a weight stage; behind the rings. */
 #define NIB_WEIGHT_STAGE_BYTES                                                         \
 	(NIB_TILE_N * (NIB_WEIGHT_STAGE_K / 2 + NIB_WEIGHT_STAGE_K / 16))
@@ -63,16 +48,6 @@
 #define NIB_ATOM_ROWS	    8
 #define NIB_CONVERT_STEPS   16
 #define NIB_CONVERT_THREADS (NIB_ATOM_ROWS * NIB_CONVERT_STEPS * 2)
-
-/* A CUtensorMap, encoded by the driver. */
-struct nib_tensor_map {
-#ifdef __cplusplus
-	alignas(64)
-#else
-	_Alignas(64)
-#endif
-	    uint64_t words[16];
-};
 
 /*
  * A as the caller has it (fp16 and bf16: the numbers of enum nib_dtype).  NVFP4
@@ -126,19 +101,6 @@ struct nib_gemm_pointers {
 	void *c;
 	const float *alpha, *alpha2;
 	int64_t flags; /* beside the shape's: what alignment forbids */
-};
-
-/*
- * A tile of one pair of CTAs, of a problem or of a batch's matrix: rows of B
- * from unit * 2 * NIB_TILE_N on (dual: unit * NIB_TILE_N), rows of A from row to
- * row + rows.
- */
-struct nib_gemm_tile {
-	int32_t problem;
-	int32_t unit;
-	int32_t row;
-	int16_t rows;	 /* a multiple of 16; 0: end of the list */
-	int16_t k_slice; /* which split-k slice, of args.k_slices */
 };
 
 struct nib_gemm_args {

@@ -6,7 +6,7 @@
 #ifndef NIB_SKINNY_PARAMS_H
 #define NIB_SKINNY_PARAMS_H
 
-#include "backend/cuda/kernels/common/gemv_params.h"
+#include "gemv_params.h"
 
 /* Warps of a CTA: those that multiply, and those that only bring A. */
 #define NIB_SKINNY_WARPS    16

@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_params.h - what the host hands to the GEMV kernels, and the numbers that
- * both sides must agree on.
+ * gemv_params.h - the parameters of Hopper's vector kernels (gemv.cuh,
+ * gemv_dense.cuh), and the sizes that host and kernels share.
  */
 #ifndef NIB_GEMV_PARAMS_H
 #define NIB_GEMV_PARAMS_H
 
-#include <stdint.h>
-
-#ifdef __CUDACC__
-#define NIB_GEMV_FN static inline __host__ __device__
-#else
-#define NIB_GEMV_FN static inline
-#endif
+#include "backend/cuda/kernels/common/gemv_operand.h"
 
 /* Threads of a CTA; its warps share the k of a tile of rows. */
 #define NIB_GEMV_WARPS	 4
 #define NIB_GEMV_THREADS (32 * NIB_GEMV_WARPS)
 /* Rows of A that the vector kernels take at most. */
 #define NIB_GEMV_MAX_ROWS 4
-/* Rows of b that a CTA multiplies at a time. */
-#define NIB_GEMV_TILE_ROWS 16
-/* k of one stage of a warp's ring. */
-#define NIB_GEMV_STEP 256
 #ifndef NIB_GEMV_STAGES
 #define NIB_GEMV_STAGES 3
 #endif
@@ -41,19 +31,6 @@
 /* Zeros beside them. */
 #define NIB_GEMV_DENSE_ZEROS 160
 
-/*
- * An NVFP4 operand in device memory, strides in bytes.  A dense A has its
- * elements in the place of codes, and no scales.
- */
-struct nib_gemv_operand {
-	const uint8_t *codes, *scales;
-	int64_t row_stride, batch_stride;
-	int64_t scale_row_stride, scale_batch_stride;
-	int32_t is_tiled;
-	/* 16, 4 or 1: what codes, scales and their strides are multiples of. */
-	int16_t codes_align, scales_align;
-};
-
 /* Grid: x = ctas of one matrix, y = batches. */
 struct nib_gemv_params {
 	struct nib_gemv_operand a, b;
@@ -68,24 +45,6 @@ struct nib_gemv_params {
 	/* No kernel writes b: it may be read before the one before has ended. */
 	int32_t b_is_constant;
 };
-
-/*
- * Tiles of n rows: NIB_SCALE_LAYOUT_TILED_128X4 counts whole 128-row blocks, of which a tile
- * takes the 16 rows whose scales are neighbours.
- */
-NIB_GEMV_FN int64_t nib_gemv_tiles(int64_t n, int is_tiled)
-{
-	return is_tiled ? (n + 127) / 128 * 8
-			: (n + NIB_GEMV_TILE_ROWS - 1) / NIB_GEMV_TILE_ROWS;
-}
-
-/* Row of b that is row r < 16 of a tile; may be n or more. */
-NIB_GEMV_FN int64_t nib_gemv_row(int64_t tile, int r, int is_tiled)
-{
-	if (is_tiled)
-		return tile / 8 * 128 + tile % 8 * 4 + r / 4 + r % 4 * 32;
-	return tile * NIB_GEMV_TILE_ROWS + r;
-}
 
 /* k of a phase, rounded up to the step: what is kept of each row of A. */
 NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int m)

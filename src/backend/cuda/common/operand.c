@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* operand.c - see operand.h. */
+#include "operand.h"
+
+#include "format/view.h"
+
+/* 16, 4 or 1: what x is a multiple of. */
+static int16_t align_of(uint64_t x)
+{
+	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
+}
+
+struct nib_gemv_operand cuda_operand(const struct nib_fp4 *v, int64_t batches)
+{
+	struct nib_gemv_operand o = {
+	    .codes = v->codes,
+	    .scales = v->scales,
+	    .row_stride = nib_fp4_row_stride_bytes(v),
+	    .batch_stride = nib_fp4_batch_stride_bytes(v),
+	    .scale_row_stride = nib_fp4_scale_row_stride_bytes(v),
+	    .scale_batch_stride = nib_fp4_scale_batch_stride_bytes(v),
+	    .is_tiled = v->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4,
+	};
+	uint64_t codes = (uintptr_t)v->codes, scales = (uintptr_t)v->scales;
+
+	/* One matrix, or row, has no stride to speak of. */
+	if (nib_fp4_batches(v) == 1)
+		o.batch_stride = o.scale_batch_stride = 0;
+	if (v->rows > 1)
+		codes |= (uint64_t)o.row_stride;
+	if (v->rows > 1 && !o.is_tiled)
+		scales |= (uint64_t)o.scale_row_stride;
+	if (batches > 1) {
+		codes |= (uint64_t)o.batch_stride;
+		scales |= (uint64_t)o.scale_batch_stride;
+	}
+	o.codes_align = align_of(codes);
+	o.scales_align = align_of(scales);
+	return o;
+}
+
+struct nib_gemv_operand cuda_dense_operand(const struct nib_dense *x, int64_t batches)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes(x->dtype);
+	struct nib_gemv_operand o = {
+	    .codes = x->data,
+	    .row_stride = nib_dense_row_stride_elems(x) * size,
+	    .batch_stride = batches > 1 ? nib_dense_batch_stride_elems(x) * size : 0,
+	    .scales_align = 16,
+	};
+	uint64_t data = (uintptr_t)x->data | (uint64_t)o.batch_stride;
+
+	if (x->rows > 1)
+		data |= (uint64_t)o.row_stride;
+	o.codes_align = align_of(data);
+	return o;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pack.h - weights packed on a GPU, and weights of a problem whether packed or not. */
+#ifndef NIB_CUDA_PACK_H
+#define NIB_CUDA_PACK_H
+
+#include "backend/backend.h"
+#include "cuda.h"
+
+/* Weights on the GPU: codes dense, scales in tiles of 128 x 4. */
+struct cuda_packed {
+	struct nib_packed base;
+	CUdeviceptr data;
+	bool shares_codes; /* the caller's; data has only the scales */
+	struct nib_fp4 view;
+};
+
+/* The weights of a problem, packed or not. */
+static inline const struct nib_fp4 *cuda_weights(const struct nib_fp4 *view,
+						 const struct nib_packed *packed)
+{
+	return packed ? &((const struct cuda_packed *)packed)->view : view;
+}
+
+/* The problem as if its weights were not packed: their copy is a view, too. */
+static inline struct nib_problem cuda_unpacked(const struct nib_problem *p)
+{
+	struct nib_problem view = *p;
+
+	view.b = *cuda_weights(&p->b, p->b_packed);
+	view.b_packed = NULL;
+	return view;
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemv_operand.h - operands of the kernels for few rows of A, and the tiles of 16
+ * rows of B that they multiply.  Each architecture's gemv_params.h adds its own
+ * parameters.
+ */
+#ifndef NIB_GEMV_OPERAND_H
+#define NIB_GEMV_OPERAND_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define NIB_GEMV_FN static inline __host__ __device__
+#else
+#define NIB_GEMV_FN static inline
+#endif
+
+/* Rows of b of a tile. */
+#define NIB_GEMV_TILE_ROWS 16
+/* k that a warp loads and multiplies at a time. */
+#define NIB_GEMV_STEP 256
+
+/*
+ * An NVFP4 operand in device memory, strides in bytes.  A dense A has its
+ * elements in the place of codes, and no scales.
+ */
+struct nib_gemv_operand {
+	const uint8_t *codes, *scales;
+	int64_t row_stride, batch_stride;
+	int64_t scale_row_stride, scale_batch_stride;
+	int32_t is_tiled;
+	/* 16, 4 or 1: what codes, scales and their strides are multiples of. */
+	int16_t codes_align, scales_align;
+};
+
+/*
+ * Tiles of n rows: NIB_SCALE_LAYOUT_TILED_128X4 counts whole 128-row blocks, of which a tile
+ * takes the 16 rows whose scales are neighbours.
+ */
+NIB_GEMV_FN int64_t nib_gemv_tiles(int64_t n, int is_tiled)
+{
+	return is_tiled ? (n + 127) / 128 * 8
+			: (n + NIB_GEMV_TILE_ROWS - 1) / NIB_GEMV_TILE_ROWS;
+}
+
+/* Row of b that is row r < 16 of a tile; may be n or more. */
+NIB_GEMV_FN int64_t nib_gemv_row(int64_t tile, int r, int is_tiled)
+{
+	if (is_tiled)
+		return tile / 8 * 128 + tile % 8 * 4 + r / 4 + r % 4 * 32;
+	return tile * NIB_GEMV_TILE_ROWS + r;
+}
+
+#endif
