@@ -31,7 +31,7 @@
 
 /* The sum of x over the threads; sums: a word of shared memory a warp.  before:
  * the sum over the threads before this one. */
-__device__ static uint32_t block_sum(uint32_t x, uint32_t *sums, uint32_t *before)
+DEVICE uint32_t block_sum(uint32_t x, uint32_t *sums, uint32_t *before)
 {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	uint32_t sum = x, all;
@@ -51,8 +51,8 @@ __device__ static uint32_t block_sum(uint32_t x, uint32_t *sums, uint32_t *befor
 }
 
 /* Slots of experts before this one. */
-__device__ static uint32_t slots_before(const struct nib_moe_route_params &p,
-					uint32_t expert, uint32_t *sums)
+DEVICE uint32_t slots_before(const struct nib_moe_route_params &p, uint32_t expert,
+			     uint32_t *sums)
 {
 	uint32_t count = 0, unused;
 
@@ -62,8 +62,8 @@ __device__ static uint32_t slots_before(const struct nib_moe_route_params &p,
 }
 
 /* Every thread has four slots in a row. */
-__device__ static void place_slots(const struct nib_moe_route_params &p, int expert,
-				   uint32_t row, uint32_t (*sums)[32])
+DEVICE void place_slots(const struct nib_moe_route_params &p, int expert, uint32_t row,
+			uint32_t (*sums)[32])
 {
 	int turn = 0;
 
@@ -120,8 +120,7 @@ struct piece {
 };
 
 /* Eight words of halves. */
-__device__ static void load_halves(const uint16_t *from, bool is_aligned,
-				   uint32_t words[8])
+DEVICE void load_halves(const uint16_t *from, bool is_aligned, uint32_t words[8])
 {
 	if (is_aligned) {
 		((uint4 *)words)[0] = ((const uint4 *)from)[0];
@@ -133,8 +132,8 @@ __device__ static void load_halves(const uint16_t *from, bool is_aligned,
 		words[i] = from[2 * i] | (uint32_t)from[2 * i + 1] << 16;
 }
 
-__device__ static struct piece load_piece(const struct nib_moe_gather_params &p,
-					  int64_t token, int64_t group)
+DEVICE struct piece load_piece(const struct nib_moe_gather_params &p, int64_t token,
+			       int64_t group)
 {
 	struct piece x = {};
 
@@ -152,8 +151,7 @@ __device__ static struct piece load_piece(const struct nib_moe_gather_params &p,
 	return x;
 }
 
-__device__ static void encode_piece(const struct nib_moe_gather_params &p,
-				    struct piece *x)
+DEVICE void encode_piece(const struct nib_moe_gather_params &p, struct piece *x)
 {
 	uint32_t codes[2] = {0, 0}, amax, worst;
 
@@ -166,9 +164,8 @@ __device__ static void encode_piece(const struct nib_moe_gather_params &p,
 }
 
 /* To every row of the token's slots. */
-__device__ static void spread_piece(const struct nib_moe_gather_params &p,
-				    const int32_t *rows, int64_t group,
-				    const struct piece &x)
+DEVICE void spread_piece(const struct nib_moe_gather_params &p, const int32_t *rows,
+			 int64_t group, const struct piece &x)
 {
 	const uint32_t *w = x.words;
 
@@ -212,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 
 /* The row of a slot: how many slots of experts before, or of its own expert
  * earlier.  One warp. */
-__device__ static int rank_of(const int32_t *experts, int slots, int slot)
+DEVICE int rank_of(const int32_t *experts, int slots, int slot)
 {
 	const uint32_t mine = experts[slot];
 	uint32_t count = 0;
@@ -226,8 +223,8 @@ __device__ static int rank_of(const int32_t *experts, int slots, int slot)
 	return (int32_t)mine < 0 ? -1 : (int)count;
 }
 
-__device__ static void write_offset(const struct nib_moe_route_params &p,
-				    const int32_t *experts, uint32_t expert)
+DEVICE void write_offset(const struct nib_moe_route_params &p, const int32_t *experts,
+			 uint32_t expert)
 {
 	int32_t count = 0;
 
@@ -283,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 /* ---- h ------------------------------------------------------------------- */
 
 /* The larger of two bits of |x|, over the lanes of a quad. */
-__device__ static uint32_t quad_max(uint32_t x)
+DEVICE uint32_t quad_max(uint32_t x)
 {
 	const uint32_t quad = 0xFu << (threadIdx.x % 32 & ~3u);
 
@@ -292,9 +289,9 @@ __device__ static uint32_t quad_max(uint32_t x)
 }
 
 /* Quantises a block whose values number 4t to 4t + 3 lane t of a quad has. */
-__device__ static void store_quarter(const struct nib_quantize_nvfp4 &q, int64_t row,
-				     int64_t group, const uint32_t bits[4],
-				     float global, uint32_t zero_scale)
+DEVICE void store_quarter(const struct nib_quantize_nvfp4 &q, int64_t row,
+			  int64_t group, const uint32_t bits[4], float global,
+			  uint32_t zero_scale)
 {
 	const int t = threadIdx.x % 4;
 	uint32_t amax = 0, codes = 0, scale, bound[8];
@@ -317,9 +314,8 @@ __device__ static void store_quarter(const struct nib_quantize_nvfp4 &q, int64_t
 }
 
 /* The same of a block that one lane has. */
-__device__ static void store_block(const struct nib_quantize_nvfp4 &q, int64_t row,
-				   int64_t group, const uint32_t bits[16], float global,
-				   uint32_t zero_scale)
+DEVICE void store_block(const struct nib_quantize_nvfp4 &q, int64_t row, int64_t group,
+			const uint32_t bits[16], float global, uint32_t zero_scale)
 {
 	uint32_t codes[2] = {0, 0}, amax;
 	const uint32_t worst = worst_of(bits, &amax);
@@ -332,7 +328,7 @@ __device__ static void store_block(const struct nib_quantize_nvfp4 &q, int64_t r
 
 /* N values from index on. */
 template <int N>
-__device__ static void load_floats(const float *from, float (&x)[N])
+DEVICE void load_floats(const float *from, float (&x)[N])
 {
 #pragma unroll
 	for (int i = 0; i < N / 4; i++) {
@@ -344,8 +340,8 @@ __device__ static void load_floats(const float *from, float (&x)[N])
 }
 
 template <int N>
-__device__ static void store_rounded(const struct nib_quantize_dense &y, int64_t index,
-				     uint32_t (&bits)[N])
+DEVICE void store_rounded(const struct nib_quantize_dense &y, int64_t index,
+			  uint32_t (&bits)[N])
 {
 #pragma unroll
 	for (int i = 0; i < N; i++)
@@ -362,8 +358,8 @@ __device__ static void store_rounded(const struct nib_quantize_dense &y, int64_t
 
 /* The lane's share of a block of h, which LANES lanes have together. */
 template <int LANES>
-__device__ static void activate_share(const struct nib_moe_activate_params &p,
-				      int64_t row, int64_t group, float global)
+DEVICE void activate_share(const struct nib_moe_activate_params &p, int64_t row,
+			   int64_t group, float global)
 {
 	const int n = 16 / LANES;
 	const int64_t index = (row * p.groups + group) * 16 + threadIdx.x % LANES * n;
@@ -385,7 +381,7 @@ __device__ static void activate_share(const struct nib_moe_activate_params &p,
 }
 
 template <int LANES>
-__device__ static void activate(const struct nib_moe_activate_params &p)
+DEVICE void activate(const struct nib_moe_activate_params &p)
 {
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS / LANES;
 	uint64_t i = ((uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x) / LANES;
@@ -423,7 +419,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS) NIB_KERNEL(
 
 /* N (1 or 4) values of a dtype as floats. */
 template <int N>
-__device__ static void load_row(const void *rows, int64_t index, int dtype, float x[N])
+DEVICE void load_row(const void *rows, int64_t index, int dtype, float x[N])
 {
 	uint32_t bits[N];
 
@@ -479,8 +475,8 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 /* ---- the sum of slots ---------------------------------------------------- */
 
 template <int N>
-__device__ static void store_row(const struct nib_quantize_dense &y, int64_t index,
-				 const float x[N])
+DEVICE void store_row(const struct nib_quantize_dense &y, int64_t index,
+		      const float x[N])
 {
 	uint32_t bits[N];
 
@@ -500,8 +496,8 @@ __device__ static void store_row(const struct nib_quantize_dense &y, int64_t ind
 
 /* Columns col .. col + N - 1 of a token. */
 template <int N>
-__device__ static void combine_piece(const struct nib_moe_combine_params &p,
-				     int64_t token, int64_t col)
+DEVICE void combine_piece(const struct nib_moe_combine_params &p, int64_t token,
+			  int64_t col)
 {
 	float sums[N] = {};
 
@@ -523,7 +519,7 @@ __device__ static void combine_piece(const struct nib_moe_combine_params &p,
 }
 
 template <int N>
-__device__ static void combine(const struct nib_moe_combine_params &p)
+DEVICE void combine(const struct nib_moe_combine_params &p)
 {
 	const uint64_t pieces = p.y.cols / N;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS;

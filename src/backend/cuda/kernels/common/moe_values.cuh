@@ -9,12 +9,14 @@
 
 #include <stdint.h>
 
+#include "device.cuh"
+
 /*
  * The expert of a slot, counted from the first one here; -1: elsewhere.  P: any
  * parameters that have ids.
  */
 template <class P>
-__device__ static int expert_of(const P &p, int64_t slot)
+DEVICE int expert_of(const P &p, int64_t slot)
 {
 	const int64_t id = p.ids_bytes == 8 ? ((const int64_t *)p.ids)[slot]
 					    : ((const int32_t *)p.ids)[slot];
@@ -27,7 +29,7 @@ __device__ static int expert_of(const P &p, int64_t slot)
  * e^x for x <= 0, relative error below 2^-22: the operations of exp_negative()
  * of src/backend/cpu/float_out.inc.h in its order, none of them contracted.
  */
-__device__ static float exp_negative(float x)
+DEVICE float exp_negative(float x)
 {
 	const float magic = 12582912.0f;
 	const float clamped = x > -104.0f ? x : -104.0f;
@@ -54,14 +56,14 @@ __device__ static float exp_negative(float x)
 }
 
 /* 1 / (1 + e^-z); 0 where e^z underflows. */
-__device__ static float sigmoid(float z)
+DEVICE float sigmoid(float z)
 {
 	const float e = exp_negative(z > 0.0f ? -z : z);
 
 	return __fdiv_rn(z > 0.0f ? 1.0f : e, __fadd_rn(1.0f, e));
 }
 
-__device__ static float at_most(float x, float limit)
+DEVICE float at_most(float x, float limit)
 {
 	return x > limit ? limit : x;
 }
@@ -71,7 +73,7 @@ __device__ static float at_most(float x, float limit)
  * parameters that have an activation.
  */
 template <class P>
-__device__ static float activate_one(const P &p, float g, float u)
+DEVICE float activate_one(const P &p, float g, float u)
 {
 	float z;
 

@@ -10,16 +10,16 @@
 
 #include <stdint.h>
 
-#define PTX_FN static __device__ __forceinline__
+#include "device.cuh"
 
-PTX_FN uint32_t smem_addr(const void *p)
+DEVICE uint32_t smem_addr(const void *p)
 {
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
 /* x, of which the compiler knows nothing: it keeps it, and what follows from it
  * is worked out here. */
-PTX_FN uint32_t opaque(uint32_t x)
+DEVICE uint32_t opaque(uint32_t x)
 {
 	asm volatile("" : "+r"(x));
 	return x;
@@ -28,7 +28,7 @@ PTX_FN uint32_t opaque(uint32_t x)
 /* ---- asynchronous copies (PTX ISA 7.0, sm_80+) --------------------------- */
 
 /* 16 bytes past the L1; the L2 fetches the 256 bytes around them. */
-PTX_FN void cp_async_16_l2_256(uint32_t to, const void *from)
+DEVICE void cp_async_16_l2_256(uint32_t to, const void *from)
 {
 	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to),
 		     "l"(from)
@@ -36,28 +36,28 @@ PTX_FN void cp_async_16_l2_256(uint32_t to, const void *from)
 }
 
 /* 16 bytes, past the L1; src_bytes of them are read, the rest becomes zero. */
-PTX_FN void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)
+DEVICE void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
 		     "l"(from), "r"(src_bytes)
 		     : "memory");
 }
 
-PTX_FN void cp_async_4(uint32_t to, const void *from, uint32_t src_bytes)
+DEVICE void cp_async_4(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
 		     "l"(from), "r"(src_bytes)
 		     : "memory");
 }
 
-PTX_FN void cp_async_commit_group(void)
+DEVICE void cp_async_commit_group(void)
 {
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
 /* Until at most GROUPS of this thread's groups are unfinished. */
 template <int GROUPS>
-PTX_FN void cp_async_wait_group(void)
+DEVICE void cp_async_wait_group(void)
 {
 	asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
@@ -68,13 +68,27 @@ PTX_FN void cp_async_wait_group(void)
  * Releases what this CTA wrote before, up to a barrier, to a thread that
  * acquires it.
  */
-PTX_FN void red_add_release(uint32_t *to, uint32_t x)
+DEVICE void red_add_release(uint32_t *to, uint32_t x)
 {
 	asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(x)
 		     : "memory");
 }
 
-PTX_FN uint32_t ld_acquire(const uint32_t *from)
+/*
+ * Adds x and returns what was there.  Releases what this CTA wrote before, up to
+ * a barrier, and acquires what those before it released.
+ */
+DEVICE uint32_t atom_add_acq_rel(uint32_t *to, uint32_t x)
+{
+	uint32_t before;
+	asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+		     : "=r"(before)
+		     : "l"(to), "r"(x)
+		     : "memory");
+	return before;
+}
+
+DEVICE uint32_t ld_acquire(const uint32_t *from)
 {
 	uint32_t x;
 
@@ -85,7 +99,7 @@ PTX_FN uint32_t ld_acquire(const uint32_t *from)
 	return x;
 }
 
-PTX_FN void st_global_f32x4(float *to, const float *x)
+DEVICE void st_global_f32x4(float *to, const float *x)
 {
 	asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]),
 		     "f"(x[1]), "f"(x[2]), "f"(x[3])
@@ -93,7 +107,7 @@ PTX_FN void st_global_f32x4(float *to, const float *x)
 }
 
 /* to += from, which is read past the L1. */
-PTX_FN void add_global_f32x4(float *to, const float *from)
+DEVICE void add_global_f32x4(float *to, const float *from)
 {
 	float x[4];
 
@@ -105,9 +119,46 @@ PTX_FN void add_global_f32x4(float *to, const float *from)
 		to[i] += x[i];
 }
 
+/*
+ * Loads if it is there, and else zeros: predicated, so that a row of them asks for
+ * all before it waits for one.
+ */
+DEVICE uint32_t ldg_u8_if(const uint8_t *from, bool is_there)
+{
+	uint32_t x;
+	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"
+		     "mov.u32 %0, 0;\n\t@p ld.global.u8 %0, [%1];\n\t}"
+		     : "=&r"(x)
+		     : "l"(from), "r"((uint32_t)is_there));
+	return x;
+}
+
+DEVICE uint2 ldg_64_if(const uint8_t *from, bool is_there)
+{
+	uint2 x;
+	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t"
+		     "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"
+		     "@p ld.global.v2.u32 {%0, %1}, [%2];\n\t}"
+		     : "=&r"(x.x), "=&r"(x.y)
+		     : "l"(from), "r"((uint32_t)is_there));
+	return x;
+}
+
+DEVICE uint4 ldg_128_if(const uint8_t *from, bool is_there)
+{
+	uint4 x;
+	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %5, 0;\n\t"
+		     "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"
+		     "mov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"
+		     "@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+		     : "=&r"(x.x), "=&r"(x.y), "=&r"(x.z), "=&r"(x.w)
+		     : "l"(from), "r"((uint32_t)is_there));
+	return x;
+}
+
 /* ---- shared memory ------------------------------------------------------- */
 
-PTX_FN uint4 lds_128(uint32_t addr)
+DEVICE uint4 lds_128(uint32_t addr)
 {
 	uint4 x;
 	asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -117,42 +168,85 @@ PTX_FN uint4 lds_128(uint32_t addr)
 	return x;
 }
 
-PTX_FN uint32_t lds_32(uint32_t addr)
+DEVICE void lds_64(uint32_t addr, uint32_t *lo, uint32_t *hi)
+{
+	asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+		     : "=r"(*lo), "=r"(*hi)
+		     : "r"(addr)
+		     : "memory");
+}
+
+DEVICE uint64_t pack_64(uint32_t low, uint32_t high)
+{
+	uint64_t x;
+
+	asm("mov.b64 %0, {%1, %2};" : "=l"(x) : "r"(low), "r"(high));
+	return x;
+}
+
+DEVICE uint32_t lds_u8(uint32_t addr)
+{
+	uint32_t x;
+	asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(addr) : "memory");
+	return x;
+}
+
+DEVICE void sts_u8(uint32_t addr, uint32_t x)
+{
+	asm volatile("st.shared.u8 [%0], %1;" ::"r"(addr), "r"(x) : "memory");
+}
+
+DEVICE float lds_f32(uint32_t addr)
+{
+	float x;
+	asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(addr) : "memory");
+	return x;
+}
+
+DEVICE uint32_t lds_32(uint32_t addr)
 {
 	uint32_t x;
 	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(addr) : "memory");
 	return x;
 }
 
-PTX_FN uint32_t lds_u16(uint32_t addr)
+DEVICE uint32_t lds_u16(uint32_t addr)
 {
 	uint32_t x;
 	asm volatile("ld.shared.u16 %0, [%1];" : "=r"(x) : "r"(addr) : "memory");
 	return x;
 }
 
-PTX_FN void sts_32(uint32_t addr, uint32_t x)
+DEVICE void sts_32(uint32_t addr, uint32_t x)
 {
 	asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory");
 }
 
-PTX_FN void sts_128(uint32_t addr, uint4 x)
+DEVICE void sts_128(uint32_t addr, uint4 x)
 {
 	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "r"(x.x),
 		     "r"(x.y), "r"(x.z), "r"(x.w)
 		     : "memory");
 }
 
-PTX_FN void sts_f32(uint32_t addr, float x)
+DEVICE void sts_f32(uint32_t addr, float x)
 {
 	asm volatile("st.shared.f32 [%0], %1;" ::"r"(addr), "f"(x) : "memory");
+}
+
+/* ---- barriers ------------------------------------------------------------ */
+
+/* Named barrier for threads threads. */
+DEVICE void bar_sync(uint32_t id, uint32_t threads)
+{
+	asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /* ---- arithmetic ---------------------------------------------------------- */
 
 /* Two e4m3 values (low byte first) as two halves; 0x7F gives NaN.  PTX ISA 7.8,
  * sm_89+. */
-PTX_FN uint32_t cvt_f16x2_e4m3x2(uint32_t bytes)
+DEVICE uint32_t cvt_f16x2_e4m3x2(uint32_t bytes)
 {
 	uint32_t h;
 	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
@@ -163,7 +257,7 @@ PTX_FN uint32_t cvt_f16x2_e4m3x2(uint32_t bytes)
 }
 
 /* The same for the high two bytes. */
-PTX_FN uint32_t cvt_f16x2_e4m3x2_high(uint32_t bytes)
+DEVICE uint32_t cvt_f16x2_e4m3x2_high(uint32_t bytes)
 {
 	uint32_t h;
 	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
@@ -174,7 +268,7 @@ PTX_FN uint32_t cvt_f16x2_e4m3x2_high(uint32_t bytes)
 }
 
 /* One e4m3 byte, exact. */
-PTX_FN float e4m3_to_f32(uint32_t byte)
+DEVICE float e4m3_to_f32(uint32_t byte)
 {
 	float x;
 	asm("{\n\t.reg .b16 lo, hi;\n\t.reg .b32 h;\n\t"
@@ -186,7 +280,7 @@ PTX_FN float e4m3_to_f32(uint32_t byte)
 }
 
 /* To nearest even, beyond 448 to 448; NaN gives 0x7F. */
-PTX_FN uint32_t cvt_satfinite_e4m3_f32(float x)
+DEVICE uint32_t cvt_satfinite_e4m3_f32(float x)
 {
 	uint32_t bytes;
 	asm("{\n\t.reg .b16 pair;\n\t"
@@ -198,7 +292,7 @@ PTX_FN uint32_t cvt_satfinite_e4m3_f32(float x)
 }
 
 /* 1 / x, one unit in the last place off at most. */
-PTX_FN float rcp_approx(float x)
+DEVICE float rcp_approx(float x)
 {
 	float y;
 	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -206,17 +300,72 @@ PTX_FN float rcp_approx(float x)
 }
 
 /* Rounds to nearest even; overflow gives inf. */
-PTX_FN uint32_t cvt_f16x2_f32(float lo, float hi)
+DEVICE uint32_t cvt_f16x2_f32(float lo, float hi)
 {
 	uint32_t r;
 	asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
 	return r;
 }
 
-PTX_FN uint32_t cvt_bf16x2_f32(float lo, float hi)
+DEVICE uint32_t cvt_bf16x2_f32(float lo, float hi)
 {
 	uint32_t r;
 	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+	return r;
+}
+
+DEVICE uint32_t mul_f16x2(uint32_t a, uint32_t b)
+{
+	uint32_t r;
+	asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+	return r;
+}
+
+DEVICE uint32_t low_halves(uint32_t x)
+{
+	uint32_t r;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "mov.b32 %0, {lo, lo};\n\t}"
+	    : "=r"(r)
+	    : "r"(x));
+	return r;
+}
+
+DEVICE uint32_t high_halves(uint32_t x)
+{
+	uint32_t r;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "mov.b32 %0, {hi, hi};\n\t}"
+	    : "=r"(r)
+	    : "r"(x));
+	return r;
+}
+
+DEVICE uint32_t mul_bf16x2(uint32_t a, uint32_t b)
+{
+	uint32_t r;
+	asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+	return r;
+}
+
+/* The low and the high half of a pair of fp16. */
+DEVICE float low_f32_f16x2(uint32_t x)
+{
+	float r;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.f32.f16 %0, lo;\n\t}"
+	    : "=f"(r)
+	    : "r"(x));
+	return r;
+}
+
+DEVICE float high_f32_f16x2(uint32_t x)
+{
+	float r;
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.f32.f16 %0, hi;\n\t}"
+	    : "=f"(r)
+	    : "r"(x));
 	return r;
 }
 
@@ -224,7 +373,7 @@ PTX_FN uint32_t cvt_bf16x2_f32(float lo, float hi)
  * Byte i of the result is byte c[4i+2:4i] of the eight bytes b:a; where bit
  * 4i+3 of c is set, it is that byte's sign bit eight times.
  */
-PTX_FN uint32_t prmt(uint32_t a, uint32_t b, uint32_t c)
+DEVICE uint32_t prmt(uint32_t a, uint32_t b, uint32_t c)
 {
 	uint32_t d;
 	asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
@@ -232,7 +381,7 @@ PTX_FN uint32_t prmt(uint32_t a, uint32_t b, uint32_t c)
 }
 
 /* c + the four products of signed bytes.  PTX ISA 5.0, sm_61+. */
-PTX_FN uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c)
+DEVICE uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c)
 {
 	uint32_t d;
 	asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
@@ -245,7 +394,7 @@ PTX_FN uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c)
  * (g+8, 4t+16), four k to a register; b = (k 4t, column g), (4t+16, g);
  * c, d = (row g, columns 2t, 2t+1), (g+8, ...).  PTX ISA 7.0, sm_80+.
  */
-PTX_FN void mma_m16n8k32_s8(uint32_t d[4], const uint32_t a[4], const uint32_t b[2])
+DEVICE void mma_m16n8k32_s8(uint32_t d[4], const uint32_t a[4], const uint32_t b[2])
 {
 	asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
 	    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

@@ -13,20 +13,20 @@ struct nib_tensor_map;
 
 /* ---- mbarrier (PTX ISA 7.0 and 8.0) -------------------------------------- */
 
-PTX_FN void mbarrier_init(uint32_t bar, uint32_t arrivals)
+DEVICE void mbarrier_init(uint32_t bar, uint32_t arrivals)
 {
 	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals)
 		     : "memory");
 }
 
 /* Makes initialised barriers visible to the copy engine and the cluster. */
-PTX_FN void fence_mbarrier_init(void)
+DEVICE void fence_mbarrier_init(void)
 {
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 /* May return early after a time limit: call it in a loop. */
-PTX_FN bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity)
+DEVICE bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity)
 {
 	uint32_t done;
 	asm volatile("{\n\t.reg .pred p;\n\t"
@@ -39,7 +39,7 @@ PTX_FN bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity)
 	return done;
 }
 
-PTX_FN void mbarrier_arrive(uint32_t bar)
+DEVICE void mbarrier_arrive(uint32_t bar)
 {
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
@@ -50,13 +50,13 @@ PTX_FN void mbarrier_arrive(uint32_t bar)
  * thread's wgmma reads have finished, and .cluster would flush to the L2 each
  * time.
  */
-PTX_FN void mbarrier_arrive_cluster(uint32_t bar)
+DEVICE void mbarrier_arrive_cluster(uint32_t bar)
 {
 	asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar)
 		     : "memory");
 }
 
-PTX_FN void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
+DEVICE void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
 {
 	asm volatile(
 	    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar),
@@ -67,7 +67,7 @@ PTX_FN void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
 /* ---- asynchronous copies ------------------------------------------------- */
 
 /* L2 eviction policies of loads: first, or normal. PTX ISA 7.4. */
-PTX_FN uint64_t createpolicy_evict_first(void)
+DEVICE uint64_t createpolicy_evict_first(void)
 {
 	uint64_t policy;
 	asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;"
@@ -75,7 +75,7 @@ PTX_FN uint64_t createpolicy_evict_first(void)
 	return policy;
 }
 
-PTX_FN uint64_t createpolicy_evict_normal(void)
+DEVICE uint64_t createpolicy_evict_normal(void)
 {
 	uint64_t policy;
 	asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;"
@@ -84,7 +84,7 @@ PTX_FN uint64_t createpolicy_evict_normal(void)
 }
 
 /* 16 bytes, past the L1, of 256 that the L2 is to read. */
-PTX_FN void cp_async_16_l2_256_hint(uint32_t to, const void *from, uint64_t policy)
+DEVICE void cp_async_16_l2_256_hint(uint32_t to, const void *from, uint64_t policy)
 {
 	asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], "
 		     "[%1], 16, %2;" ::"r"(to),
@@ -93,14 +93,14 @@ PTX_FN void cp_async_16_l2_256_hint(uint32_t to, const void *from, uint64_t poli
 }
 
 /* Reads src_bytes of the source; the rest is zero. */
-PTX_FN void cp_async_16_zfill(uint32_t to, const void *from, uint32_t src_bytes)
+DEVICE void cp_async_16_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
 		     "l"(from), "r"(src_bytes)
 		     : "memory");
 }
 
-PTX_FN void cp_async_8_zfill(uint32_t to, const void *from, uint32_t src_bytes)
+DEVICE void cp_async_8_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to),
 		     "l"(from), "r"(src_bytes)
@@ -109,20 +109,20 @@ PTX_FN void cp_async_8_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 
 /* Arrives at bar when all earlier cp.async of this thread are done; the arrival
  * is one of those that bar was initialised with. */
-PTX_FN void cp_async_mbarrier_arrive(uint32_t bar)
+DEVICE void cp_async_mbarrier_arrive(uint32_t bar)
 {
 	asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar)
 		     : "memory");
 }
 
-PTX_FN void cp_async_wait_all(void)
+DEVICE void cp_async_wait_all(void)
 {
 	asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 /* To the same offset in every CTA of mask; each gets bytes counted at its own
  * bar.  PTX ISA 8.0. */
-PTX_FN void bulk_copy_multicast(uint32_t to, const void *from, uint32_t bytes,
+DEVICE void bulk_copy_multicast(uint32_t to, const void *from, uint32_t bytes,
 				uint32_t bar, uint32_t mask)
 {
 	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_"
@@ -132,7 +132,7 @@ PTX_FN void bulk_copy_multicast(uint32_t to, const void *from, uint32_t bytes,
 		     : "memory");
 }
 
-PTX_FN void prefetch_tensormap(const struct nib_tensor_map *map)
+DEVICE void prefetch_tensormap(const struct nib_tensor_map *map)
 {
 	asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -141,28 +141,34 @@ PTX_FN void prefetch_tensormap(const struct nib_tensor_map *map)
  * Orders earlier ordinary stores before later accesses of the copy engine and
  * wgmma.
  */
-PTX_FN void fence_proxy_async(void)
+DEVICE void fence_proxy_async(void)
 {
 	asm volatile("fence.proxy.async;" ::: "memory");
 }
 
+/* fence_proxy_async() for shared memory alone: other stores are not waited for. */
+DEVICE void fence_proxy_async_shared(void)
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* ---- clusters ------------------------------------------------------------ */
 
-PTX_FN uint32_t cluster_ctarank(void)
+DEVICE uint32_t cluster_ctarank(void)
 {
 	uint32_t rank;
 	asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
 	return rank;
 }
 
-PTX_FN uint32_t clusterid_x(void)
+DEVICE uint32_t clusterid_x(void)
 {
 	uint32_t id;
 	asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(id));
 	return id;
 }
 
-PTX_FN uint32_t nclusterid_x(void)
+DEVICE uint32_t nclusterid_x(void)
 {
 	uint32_t count;
 	asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
@@ -170,7 +176,7 @@ PTX_FN uint32_t nclusterid_x(void)
 }
 
 /* The address in CTA rank's shared memory of what lies at addr in ours. */
-PTX_FN uint32_t mapa(uint32_t addr, uint32_t rank)
+DEVICE uint32_t mapa(uint32_t addr, uint32_t rank)
 {
 	uint32_t mapped;
 	asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -183,24 +189,38 @@ PTX_FN uint32_t mapa(uint32_t addr, uint32_t rank)
  * Orders no memory but what a fence before it does: a release would wait until
  * all stores have reached the L2 (docs/performance-hopper.md).
  */
-PTX_FN void cluster_arrive_relaxed(void)
+DEVICE void cluster_arrive_relaxed(void)
 {
 	asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
-PTX_FN void cluster_wait(void)
+/* Orders what the thread stored before in the cluster's shared memory. */
+DEVICE void cluster_arrive_release(void)
+{
+	asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+DEVICE void cluster_wait(void)
 {
 	asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/* addr: a shared::cluster address (mapa()). */
+DEVICE void st_cluster_f32x4(uint32_t addr, const float *x)
+{
+	asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr),
+		     "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+		     : "memory");
+}
+
 /* ---- dependent launch (PTX ISA 7.8) -------------------------------------- */
 
-PTX_FN void griddepcontrol_launch_dependents(void)
+DEVICE void griddepcontrol_launch_dependents(void)
 {
 	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-PTX_FN void griddepcontrol_wait(void)
+DEVICE void griddepcontrol_wait(void)
 {
 	asm volatile("griddepcontrol.wait;" ::: "memory");
 }

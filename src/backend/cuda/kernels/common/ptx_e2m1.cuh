@@ -12,7 +12,7 @@
  * Eight values, the first in the lowest four bits: to nearest even, beyond 6 to
  * 6, the sign kept where the code is 0; NaN gives 6.
  */
-PTX_FN uint32_t cvt_satfinite_e2m1x8_f32(const float x[8])
+DEVICE uint32_t cvt_satfinite_e2m1x8_f32(const float x[8])
 {
 	uint32_t codes;
 
@@ -29,7 +29,7 @@ PTX_FN uint32_t cvt_satfinite_e2m1x8_f32(const float x[8])
 }
 
 /* Eight codes as four pairs of halves, the first low; exact, with signs. */
-PTX_FN void cvt_f16x8_e2m1x8(uint32_t codes, uint32_t h[4])
+DEVICE void cvt_f16x8_e2m1x8(uint32_t codes, uint32_t h[4])
 {
 	asm("{\n\t.reg .b8 a, b, c, d;\n\t"
 	    "mov.b32 {a, b, c, d}, %4;\n\t"

@@ -14,7 +14,7 @@
  * (g+8, 2t+8); b0 = (k 2t, 2t+1, column g), b1 = (2t+8, g); d = (row g, columns
  * 2t, 2t+1), (g+8, ...).  PTX ISA 7.0, sm_80+.
  */
-PTX_FN void mma_m16n8k16_f16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
+DEVICE void mma_m16n8k16_f16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
 			     uint32_t a3, uint32_t b0, uint32_t b1)
 {
 	asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
@@ -24,7 +24,7 @@ PTX_FN void mma_m16n8k16_f16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
 }
 
 /* The same of bf16. */
-PTX_FN void mma_m16n8k16_bf16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
+DEVICE void mma_m16n8k16_bf16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
 			      uint32_t a3, uint32_t b0, uint32_t b1)
 {
 	asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "

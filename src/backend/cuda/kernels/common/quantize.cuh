@@ -47,14 +47,14 @@ struct place {
 };
 
 /* i / d; most tensors have fewer than 2^32 blocks. */
-__device__ static uint64_t divide(uint64_t i, uint64_t d)
+DEVICE uint64_t divide(uint64_t i, uint64_t d)
 {
 	if ((i | d) >> 32 == 0)
 		return (uint32_t)i / (uint32_t)d;
 	return i / d;
 }
 
-__device__ static struct place place_of(const struct nib_quantize_nvfp4 &q, uint64_t i)
+DEVICE struct place place_of(const struct nib_quantize_nvfp4 &q, uint64_t i)
 {
 	struct place at;
 	uint64_t in_batch, tile, byte;
@@ -80,8 +80,8 @@ __device__ static struct place place_of(const struct nib_quantize_nvfp4 &q, uint
 }
 
 /* The place of the scale of (batch, row, group). */
-__device__ static const uint8_t *scale_at(const struct nib_quantize_nvfp4 &q,
-					  const struct place &at)
+DEVICE const uint8_t *scale_at(const struct nib_quantize_nvfp4 &q,
+			       const struct place &at)
 {
 	const uint8_t *scales = q.scales + at.batch * q.scale_batch_stride;
 
@@ -92,8 +92,8 @@ __device__ static const uint8_t *scale_at(const struct nib_quantize_nvfp4 &q,
 }
 
 /* n <= 16 elements from index on, as the bits of fp32; zeros beyond. */
-__device__ static void load_16(const struct nib_quantize_dense &x, int64_t index, int n,
-			       uint32_t out[16])
+DEVICE void load_16(const struct nib_quantize_dense &x, int64_t index, int n,
+		    uint32_t out[16])
 {
 	const uint32_t *wide = (const uint32_t *)x.data + index;
 	const uint16_t *narrow = (const uint16_t *)x.data + index;
@@ -128,8 +128,8 @@ __device__ static void load_16(const struct nib_quantize_dense &x, int64_t index
 }
 
 /* index: of bits[0] in x, row-major. */
-__device__ static void note_bad(struct nib_quantize_found *found,
-				const uint32_t bits[16], int64_t index)
+DEVICE void note_bad(struct nib_quantize_found *found, const uint32_t bits[16],
+		     int64_t index)
 {
 	int first = 0;
 
@@ -142,7 +142,7 @@ __device__ static void note_bad(struct nib_quantize_found *found,
 
 /* ---- amax ---------------------------------------------------------------- */
 
-__device__ static uint32_t block_max(uint32_t x)
+DEVICE uint32_t block_max(uint32_t x)
 {
 	__shared__ uint32_t warps[NIB_QUANTIZE_THREADS / 32];
 
@@ -189,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 
 /* ---- quantise ------------------------------------------------------------ */
 
-__device__ static float load_global(const struct nib_quantize_params &p)
+DEVICE float load_global(const struct nib_quantize_params &p)
 {
 	float global;
 
@@ -209,8 +209,7 @@ __device__ static float load_global(const struct nib_quantize_params &p)
  * between, so that codes on which both agree are right.  False if they do not,
  * near a tie.  The quotients are off by 2^-20, and roundings by 2^-22.
  */
-__device__ static bool encode_by_cvt(const uint32_t bits[16], double d,
-				     uint32_t codes[2])
+DEVICE bool encode_by_cvt(const uint32_t bits[16], double d, uint32_t codes[2])
 {
 	const float inverse = __frcp_rn((float)d);
 	const float less = inverse * (1.0f - 0x1p-20f);
@@ -236,8 +235,8 @@ __device__ static bool encode_by_cvt(const uint32_t bits[16], double d,
 #endif
 
 /* worst: the largest |bits|. */
-__device__ static void set_codes(const uint32_t bits[16], uint32_t worst, double d,
-				 uint32_t codes[2])
+DEVICE void set_codes(const uint32_t bits[16], uint32_t worst, double d,
+		      uint32_t codes[2])
 {
 #ifdef NIB_HAS_E2M1
 	/* Where 1 / d is a normal number, and no x is NaN. */
@@ -250,8 +249,7 @@ __device__ static void set_codes(const uint32_t bits[16], uint32_t worst, double
 }
 
 /* The 8 bytes of a block; word is 0 before. */
-__device__ static void load_codes(const uint8_t *codes, bool is_aligned,
-				  uint32_t word[2])
+DEVICE void load_codes(const uint8_t *codes, bool is_aligned, uint32_t word[2])
 {
 	if (is_aligned) {
 		const uint2 v = *(const uint2 *)codes;
@@ -264,8 +262,8 @@ __device__ static void load_codes(const uint8_t *codes, bool is_aligned,
 	}
 }
 
-__device__ static void store_codes(const struct nib_quantize_nvfp4 &q,
-				   const struct place &at, uint32_t low, uint32_t high)
+DEVICE void store_codes(const struct nib_quantize_nvfp4 &q, const struct place &at,
+			uint32_t low, uint32_t high)
 {
 	uint8_t *to =
 	    q.codes + at.batch * q.batch_stride + at.row * q.row_stride + at.group * 8;
@@ -282,9 +280,8 @@ __device__ static void store_codes(const struct nib_quantize_nvfp4 &q,
 }
 
 /* The scale of a block, and its codes, which are 0 before. */
-__device__ static uint32_t encode_block(const uint32_t bits[16], uint32_t amax,
-					uint32_t worst, float global,
-					uint32_t zero_scale, uint32_t codes[2])
+DEVICE uint32_t encode_block(const uint32_t bits[16], uint32_t amax, uint32_t worst,
+			     float global, uint32_t zero_scale, uint32_t codes[2])
 {
 	const uint32_t scale = scale_of_block(amax, global, zero_scale);
 
@@ -292,8 +289,8 @@ __device__ static uint32_t encode_block(const uint32_t bits[16], uint32_t amax,
 	return scale;
 }
 
-__device__ static void quantize_block(const struct nib_quantize_params &p,
-				      const struct place &at, float global)
+DEVICE void quantize_block(const struct nib_quantize_params &p, const struct place &at,
+			   float global)
 {
 	const int64_t col = at.group * 16;
 	uint32_t bits[16], codes[2] = {0, 0}, amax, worst, scale;
@@ -335,7 +332,7 @@ typedef float wide;
 
 /* x * global, rounded once: to fp32, or by way of the fp32 toward zero, its last
  * bit set if that is not the product. */
-__device__ static uint32_t narrow_product(float x, float global, int dtype)
+DEVICE uint32_t narrow_product(float x, float global, int dtype)
 {
 	const float size = fabsf(x), by = fabsf(global);
 	const float down = __fmul_rd(size, by);
@@ -352,8 +349,8 @@ __device__ static uint32_t narrow_product(float x, float global, int dtype)
 	return __bfloat16_as_ushort(__float2bfloat16_rn(odd));
 }
 
-__device__ static void decode_16(const uint32_t word[2], float scale, wide global,
-				 int dtype, uint32_t bits[16])
+DEVICE void decode_16(const uint32_t word[2], float scale, wide global, int dtype,
+		      uint32_t bits[16])
 {
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
@@ -378,14 +375,14 @@ typedef double wide;
  * The fp32 next to x toward zero, its last bit set if that is not x: rounding
  * it to fp16 or bf16 is rounding x.
  */
-__device__ static float round_to_odd(double x)
+DEVICE float round_to_odd(double x)
 {
 	const float f = __double2float_rz(x);
 
 	return (double)f == x ? f : __uint_as_float(__float_as_uint(f) | 1);
 }
 
-__device__ static uint32_t narrow_to(double x, int dtype)
+DEVICE uint32_t narrow_to(double x, int dtype)
 {
 	if (isnan(x))
 		return dtype == 0 ? NAN_BITS : dtype == 1 ? 0x7E00 : 0x7FC0;
@@ -397,8 +394,8 @@ __device__ static uint32_t narrow_to(double x, int dtype)
 }
 #endif
 
-__device__ static void store_16(const struct nib_quantize_dense &y, int64_t index,
-				const uint32_t bits[16])
+DEVICE void store_16(const struct nib_quantize_dense &y, int64_t index,
+		     const uint32_t bits[16])
 {
 	uint32_t *wide = (uint32_t *)y.data + index;
 	uint16_t *narrow = (uint16_t *)y.data + index;
@@ -427,8 +424,8 @@ __device__ static void store_16(const struct nib_quantize_dense &y, int64_t inde
 	}
 }
 
-__device__ static void dequantize_block(const struct nib_dequantize_params &p,
-					const struct place &at, wide global)
+DEVICE void dequantize_block(const struct nib_dequantize_params &p,
+			     const struct place &at, wide global)
 {
 	const uint8_t *codes = p.q.codes + at.batch * p.q.batch_stride +
 			       at.row * p.q.row_stride + at.group * 8;

@@ -13,7 +13,11 @@
 
 #define INFINITY_BITS 0x7F800000u
 
-__device__ static uint32_t widen(uint32_t half, int dtype)
+/*
+ * fp16 or bf16 bits as those of a fp32.  Not DEVICE: inlined earlier, it changes the
+ * machine code of moe_combine and moe_quantize on Blackwell.
+ */
+static __device__ uint32_t widen(uint32_t half, int dtype)
 {
 	const __half_raw raw = {(unsigned short)half};
 
@@ -23,7 +27,7 @@ __device__ static uint32_t widen(uint32_t half, int dtype)
 }
 
 /* A float as the bits of its rounding to a dtype. */
-__device__ static uint32_t round_to(float x, int dtype)
+DEVICE uint32_t round_to(float x, int dtype)
 {
 	if (dtype == 0)
 		return __float_as_uint(x);
@@ -33,18 +37,18 @@ __device__ static uint32_t round_to(float x, int dtype)
 }
 
 /* The smallest fp32 that is > t, or >= t; t >= 0.  Zero passes none. */
-__device__ static uint32_t beyond(double t)
+DEVICE uint32_t beyond(double t)
 {
 	return __float_as_uint(__double2float_rd(t)) + 1;
 }
 
-__device__ static uint32_t not_below(double t)
+DEVICE uint32_t not_below(double t)
 {
 	return max(__float_as_uint(__double2float_ru(t)), 1u);
 }
 
 /* bound[i]: from here on the code is at least i; ties go to the even code. */
-__device__ static void set_bounds(double d, uint32_t bound[8])
+DEVICE void set_bounds(double d, uint32_t bound[8])
 {
 	bound[1] = beyond(0.25 * d);
 	bound[2] = not_below(0.75 * d);
@@ -55,7 +59,7 @@ __device__ static void set_bounds(double d, uint32_t bound[8])
 	bound[7] = beyond(5.0 * d);
 }
 
-__device__ static uint32_t encode(uint32_t bits, const uint32_t bound[8])
+DEVICE uint32_t encode(uint32_t bits, const uint32_t bound[8])
 {
 	const uint32_t size = bits & 0x7FFFFFFF;
 	const bool upper = size >= bound[4];
@@ -67,8 +71,7 @@ __device__ static uint32_t encode(uint32_t bits, const uint32_t bound[8])
 	return size > INFINITY_BITS ? 0 : code | bits >> 31 << 3;
 }
 
-__device__ static void encode_by_bounds(const uint32_t bits[16], double d,
-					uint32_t codes[2])
+DEVICE void encode_by_bounds(const uint32_t bits[16], double d, uint32_t codes[2])
 {
 	uint32_t bound[8];
 
@@ -80,7 +83,7 @@ __device__ static void encode_by_bounds(const uint32_t bits[16], double d,
 
 /* The largest |bits|, which is that of an inf or NaN if there is one; *amax:
  * the largest but NaN. */
-__device__ static uint32_t worst_of(const uint32_t bits[16], uint32_t *amax)
+DEVICE uint32_t worst_of(const uint32_t bits[16], uint32_t *amax)
 {
 	uint32_t worst = 0;
 
@@ -96,8 +99,7 @@ __device__ static uint32_t worst_of(const uint32_t bits[16], uint32_t *amax)
 }
 
 /* amax: the bits of the largest |x| of a block. */
-__device__ static uint32_t scale_of_block(uint32_t amax, float global,
-					  uint32_t zero_scale)
+DEVICE uint32_t scale_of_block(uint32_t amax, float global, uint32_t zero_scale)
 {
 	if (!amax)
 		return zero_scale;

@@ -8,8 +8,6 @@
 
 #include "ptx_async.cuh"
 
-#define DEVICE static __device__ __forceinline__
-
 /* A position in a ring: the stage, and the parity of its barriers' phase. */
 struct ring {
 	uint32_t stage, parity;

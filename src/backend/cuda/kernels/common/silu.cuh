@@ -9,7 +9,7 @@
  * x / (1 + e^-x), within 8 units of 2^-24 (numerics.md); -0 at -inf, NaN only
  * from NaN.
  */
-PTX_FN float silu(float x)
+DEVICE float silu(float x)
 {
 	const float e = expf(-fabsf(x));
 

@@ -83,6 +83,25 @@ DEVICE void init_barriers(const struct nib_sm100_args *args, struct shared100 *s
 	fence_mbarrier_init();
 }
 
+/* The roles that use tensor memory: the epilogue and the multiplication. */
+template <bool DUAL, int CTAS>
+DEVICE void run_tensor_roles(const struct nib_sm100_args *args,
+			     struct shared100 *shared, uint32_t warp,
+			     uint32_t stages_at, uint32_t tensor_memory)
+{
+	if (warp < EPILOGUE_WARPS) {
+		store_tiles<DUAL, CTAS>(args, shared, stages_at, tensor_memory);
+	} else if (warp == MULTIPLY_WARP) {
+		if (rank_in_pair<CTAS>() != 0) {
+			if (args->k_slices == 1 && elect_one())
+				forward_drained(shared);
+		} else if (elect_one()) {
+			multiply_tiles<DUAL, CTAS>(args, shared, stages_at,
+						   tensor_memory);
+		}
+	}
+}
+
 template <bool DUAL, int CTAS>
 DEVICE void gemm(const struct nib_sm100_args *args,
 		 const struct nib_sm100_problem *problems)
@@ -100,7 +119,7 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 	if (warp == LOAD_WARP && elect_one())
 		prefetch_maps(args, problems);
 	__syncwarp();
-	cluster_arrive();
+	cluster_arrive_release();
 	/*
 	 * A list is the plan's: no kernel before writes it.  The others hear of
 	 * the tile by its barrier, so that none waits here for it.
@@ -119,7 +138,7 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 		count_tiles<share_of_expert>(args, problems->units, lane_of_thread(),
 					     shared->first_tile);
 	tcgen05_fence_before();
-	cluster_arrive();
+	cluster_arrive_release();
 	__syncwarp();
 	/* Loads need no tensor memory and begin before it is there. */
 	if (warp == SCHEDULE_WARP && elect_one())
@@ -130,17 +149,7 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 	cluster_wait();
 	tcgen05_fence_after();
 	tensor_memory = shared->tensor_memory;
-	if (warp < EPILOGUE_WARPS) {
-		store_tiles<DUAL, CTAS>(args, shared, stages_at, tensor_memory);
-	} else if (warp == MULTIPLY_WARP) {
-		if (rank_in_pair<CTAS>() != 0) {
-			if (args->k_slices == 1 && elect_one())
-				forward_drained(shared);
-		} else if (elect_one()) {
-			multiply_tiles<DUAL, CTAS>(args, shared, stages_at,
-						   tensor_memory);
-		}
-	}
+	run_tensor_roles<DUAL, CTAS>(args, shared, warp, stages_at, tensor_memory);
 	__syncwarp();
 	/* No CTA ends while another one uses its memory. */
 	tcgen05_fence_before();

@@ -71,6 +71,8 @@
 #include <type_traits>
 
 #include "backend/cuda/kernels/common/kernel_name.h"
+#include "backend/cuda/kernels/common/ptx_async.cuh"
+#include "backend/cuda/kernels/common/ptx_mma16.cuh"
 
 #include "gemv_activations.cuh"
 #include "gemv_run.cuh"
@@ -98,8 +100,7 @@ struct cursor {
 
 /* Rows behind the last are not stored: others are loaded for them. */
 template <bool ALIGNED>
-__device__ __forceinline__ static void enter_tile(const struct nib_gemv100_params &p,
-						  struct cursor<ALIGNED> *c)
+DEVICE void enter_tile(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c)
 {
 	const int64_t matrix = item_of(p, c->item).matrix;
 	const int g = threadIdx.x % 32 / 4;
@@ -121,8 +122,7 @@ __device__ __forceinline__ static void enter_tile(const struct nib_gemv100_param
 }
 
 template <int M, bool ALIGNED>
-__device__ __forceinline__ static void advance(const struct nib_gemv100_params &p,
-					       struct cursor<ALIGNED> *c)
+DEVICE void advance(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c)
 {
 	c->at += NIB_GEMV_STEP / 2 << p.tile_warps_log2;
 	if (c->at < p.k / 2)
@@ -144,9 +144,8 @@ __device__ __forceinline__ static void advance(const struct nib_gemv100_params &
  * k is a multiple of 64, so a lane's 64 k are all there, or none is.  Then the
  * last are loaded: the zeros of A make them harmless.
  */
-__device__ __forceinline__ static void load_aligned(const struct nib_gemv100_params &p,
-						    const struct cursor<true> &c,
-						    struct stage *to)
+DEVICE void load_aligned(const struct nib_gemv100_params &p,
+			 const struct cursor<true> &c, struct stage *to)
 {
 	const uint32_t codes = min(c.at / 32 + (int)threadIdx.x % 4, p.k / 64 - 1);
 	/* The scales of 64 k: four bytes, or a tile of 512. */
@@ -163,7 +162,7 @@ __device__ __forceinline__ static void load_aligned(const struct nib_gemv100_par
 }
 
 /* The first `bytes` bytes of a word, the others 0. */
-__device__ static uint32_t load_word(const uint8_t *from, int bytes, int align)
+DEVICE uint32_t load_word(const uint8_t *from, int bytes, int align)
 {
 	uint32_t x = 0;
 
@@ -175,9 +174,8 @@ __device__ static uint32_t load_word(const uint8_t *from, int bytes, int align)
 	return x;
 }
 
-__device__ __forceinline__ static void load_any(const struct nib_gemv100_params &p,
-						const struct cursor<false> &c,
-						struct stage *to)
+DEVICE void load_any(const struct nib_gemv100_params &p, const struct cursor<false> &c,
+		     struct stage *to)
 {
 	const int codes = c.at + (int)threadIdx.x % 4 * 32;
 	const int scales = p.b.is_tiled ? codes * 16 : codes / 8;
@@ -196,8 +194,8 @@ __device__ __forceinline__ static void load_any(const struct nib_gemv100_params 
 }
 
 template <int M, bool ALIGNED>
-__device__ __forceinline__ static void load(const struct nib_gemv100_params &p,
-					    struct cursor<ALIGNED> *c, struct stage *to)
+DEVICE void load(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c,
+		 struct stage *to)
 {
 	if (c->at < 0)
 		return;
@@ -224,28 +222,28 @@ struct accumulators {
 	float x[M / 2][2][2];
 };
 
-__device__ __forceinline__ static float low_half(uint32_t h)
+DEVICE float low_half(uint32_t h)
 {
 	return __low2float(*(const __half2 *)&h);
 }
 
-__device__ __forceinline__ static float high_half(uint32_t h)
+DEVICE float high_half(uint32_t h)
 {
 	return __high2float(*(const __half2 *)&h);
 }
 
 /* One block of 16 k of the lane's two rows. */
 template <int M>
-__device__ __forceinline__ static void
-multiply_block(struct accumulators<M> *acc, const struct lane_view &v, uint32_t columns,
-	       const uint32_t (&low)[2], const uint32_t (&high)[2], float s0, float s1)
+DEVICE void multiply_block(struct accumulators<M> *acc, const struct lane_view &v,
+			   uint32_t columns, const uint32_t (&low)[2],
+			   const uint32_t (&high)[2], float s0, float s1)
 {
 	uint32_t w[2][8];
 
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		cvt_f16x2_e2m1x8(w[r], low[r]);
-		cvt_f16x2_e2m1x8(w[r] + 4, high[r]);
+		cvt_f16x8_e2m1x8(low[r], w[r]);
+		cvt_f16x8_e2m1x8(high[r], w[r] + 4);
 	}
 #pragma unroll
 	for (int pair = 0; pair < M / 2; pair++) {
@@ -276,8 +274,8 @@ struct ring {
 
 /* Asks for the warp's first steps. */
 template <int M, bool ALIGNED, int DEPTH>
-__device__ __forceinline__ static void fill_ring(const struct nib_gemv100_params &p,
-						 struct ring<ALIGNED, DEPTH> *r)
+DEVICE void fill_ring(const struct nib_gemv100_params &p,
+		      struct ring<ALIGNED, DEPTH> *r)
 {
 	const int warp = threadIdx.x / 32;
 	const int in_group = warp & ((1 << p.tile_warps_log2) - 1);
@@ -299,9 +297,8 @@ __device__ __forceinline__ static void fill_ring(const struct nib_gemv100_params
 
 /* columns: where the step's share of A begins. */
 template <int M>
-__device__ __forceinline__ static void
-multiply_step(struct accumulators<M> *acc, const struct lane_view &v, uint32_t columns,
-	      const struct stage &w)
+DEVICE void multiply_step(struct accumulators<M> *acc, const struct lane_view &v,
+			  uint32_t columns, const struct stage &w)
 {
 #pragma unroll
 	for (int b = 0; b < 4; b++) {
@@ -322,9 +319,9 @@ multiply_step(struct accumulators<M> *acc, const struct lane_view &v, uint32_t c
 
 /* The warp's steps of a unit and a phase, `left` in all. */
 template <int M, bool ALIGNED, int DEPTH>
-__device__ __forceinline__ static void
-multiply_steps(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r,
-	       struct accumulators<M> *acc, const struct lane_view &v, int left)
+DEVICE void multiply_steps(const struct nib_gemv100_params &p,
+			   struct ring<ALIGNED, DEPTH> *r, struct accumulators<M> *acc,
+			   const struct lane_view &v, int left)
 {
 	const int in_group = threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1);
 	uint32_t columns = v.columns + in_group * v.step_stride;
@@ -346,8 +343,7 @@ multiply_steps(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *
 	}
 }
 
-__device__ __forceinline__ static void store(const struct nib_gemv100_params &p,
-					     int64_t index, float x)
+DEVICE void store(const struct nib_gemv100_params &p, int64_t index, float x)
 {
 	if (p.c_dtype == 0)
 		((float *)p.c)[index] = x;
@@ -359,8 +355,7 @@ __device__ __forceinline__ static void store(const struct nib_gemv100_params &p,
 
 /* Sums of a warp and a tile: [row of A][16 rows]; a quad's lanes are added. */
 template <int M>
-__device__ __forceinline__ static void put_partial(uint32_t to,
-						   const struct accumulators<M> &acc)
+DEVICE void put_partial(uint32_t to, const struct accumulators<M> &acc)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -380,8 +375,7 @@ __device__ __forceinline__ static void put_partial(uint32_t to,
 
 /* One warp of the group adds the warps' sums, in their order, and stores. */
 template <int M>
-__device__ __forceinline__ static void store_tile(const struct nib_gemv100_params &p,
-						  uint32_t partial, int tile)
+DEVICE void store_tile(const struct nib_gemv100_params &p, uint32_t partial, int tile)
 {
 	const struct item item = known_item();
 	const float alpha = __int_as_float(known(ITEM_ALPHA));
@@ -407,7 +401,7 @@ __device__ __forceinline__ static void store_tile(const struct nib_gemv100_param
 
 /* What a lane knows of A, whose rows are `pitch` bytes long. */
 template <int M>
-__device__ __forceinline__ static struct lane_view view_of_lane(uint32_t pitch)
+DEVICE struct lane_view view_of_lane(uint32_t pitch)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const bool mine = g / 2 == t;
@@ -422,8 +416,7 @@ __device__ __forceinline__ static struct lane_view view_of_lane(uint32_t pitch)
 
 /* What a lane knows of A. */
 template <int M>
-__device__ __forceinline__ static struct lane_view
-view_of_lane(const struct nib_gemv100_params &p)
+DEVICE struct lane_view view_of_lane(const struct nib_gemv100_params &p)
 {
 	const uint32_t pitch = nib_gemv100_row_bytes(p.k, M);
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -439,9 +432,8 @@ view_of_lane(const struct nib_gemv100_params &p)
 
 /* A round of units is multiplied: the group adds its sums and stores them. */
 template <int M>
-__device__ __forceinline__ static void finish_unit(const struct nib_gemv100_params &p,
-						   const struct accumulators<M> &acc,
-						   int round, int tile)
+DEVICE void finish_unit(const struct nib_gemv100_params &p,
+			const struct accumulators<M> &acc, int round, int tile)
 {
 	const int warp = threadIdx.x / 32;
 	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
@@ -463,9 +455,9 @@ __device__ __forceinline__ static void finish_unit(const struct nib_gemv100_para
  * once.
  */
 template <int M, bool ALIGNED, int DEPTH>
-__device__ __forceinline__ static void
-run_round(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r,
-	  const struct lane_view &v, int index, int round, bool is_new, bool is_first)
+DEVICE void run_round(const struct nib_gemv100_params &p,
+		      struct ring<ALIGNED, DEPTH> *r, const struct lane_view &v,
+		      int index, int round, bool is_new, bool is_first)
 {
 	const int steps = (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
 	const int phase = NIB_GEMV100_PHASE(M) / NIB_GEMV_STEP;
@@ -509,7 +501,7 @@ run_round(const struct nib_gemv100_params &p, struct ring<ALIGNED, DEPTH> *r,
  * of a round, so that a round may belong to two.
  */
 template <int M, bool ALIGNED, int DEPTH>
-__device__ __forceinline__ static void gemv(const struct nib_gemv100_params &p)
+DEVICE void gemv(const struct nib_gemv100_params &p)
 {
 	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
 	const struct lane_view v = view_of_lane<M>(p);

@@ -8,6 +8,7 @@
 
 #include <cuda_fp16.h>
 
+#include "backend/cuda/kernels/common/ptx_e2m1.cuh"
 #include "gemv_run.cuh"
 
 #define NAN_SCALES 0x7F7Fu
@@ -18,7 +19,7 @@ struct piece {
 	uint32_t scales;
 };
 
-__device__ __forceinline__ static uint32_t bytes_of(const uint8_t *from, int bytes)
+DEVICE uint32_t bytes_of(const uint8_t *from, int bytes)
 {
 	uint32_t x = 0;
 
@@ -30,9 +31,8 @@ __device__ __forceinline__ static uint32_t bytes_of(const uint8_t *from, int byt
 }
 
 /* The scales of two blocks, of which `blocks` are there. */
-__device__ __forceinline__ static uint32_t
-piece_scales(const struct nib_gemv100_params &p, const struct item &item, int row,
-	     int block, int blocks)
+DEVICE uint32_t piece_scales(const struct nib_gemv100_params &p,
+			     const struct item &item, int row, int block, int blocks)
 {
 	const uint8_t *from = p.a.scales;
 	int64_t at = item.row + row;
@@ -59,9 +59,8 @@ piece_scales(const struct nib_gemv100_params &p, const struct item &item, int ro
 
 /* Piece number i of all rows of a phase, which begins with step `begin`. */
 template <int M>
-__device__ __forceinline__ static struct piece
-load_piece(const struct nib_gemv100_params &p, const struct item &item, int i,
-	   int begin)
+DEVICE struct piece load_piece(const struct nib_gemv100_params &p,
+			       const struct item &item, int i, int begin)
 {
 	const int row_pieces = max((int)nib_gemv100_kept(p.k, M) / 32, 1);
 	const int row = i / row_pieces;
@@ -90,11 +89,11 @@ load_piece(const struct nib_gemv100_params &p, const struct item &item, int i,
 }
 
 /* Eight codes, times a scale twice. */
-__device__ __forceinline__ static uint4 scaled(uint32_t codes, __half2 scale)
+DEVICE uint4 scaled(uint32_t codes, __half2 scale)
 {
 	uint32_t w[4];
 
-	cvt_f16x2_e2m1x8(w, codes);
+	cvt_f16x8_e2m1x8(codes, w);
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 		const __half2 y = __hmul2(*(const __half2 *)&w[i], scale);
@@ -104,7 +103,7 @@ __device__ __forceinline__ static uint4 scaled(uint32_t codes, __half2 scale)
 	return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-__device__ __forceinline__ static void store_piece(uint32_t to, const struct piece &x)
+DEVICE void store_piece(uint32_t to, const struct piece &x)
 {
 	const uint32_t h = cvt_f16x2_e4m3x2(x.scales);
 	const __half2 s = *(const __half2 *)&h;
@@ -117,9 +116,8 @@ __device__ __forceinline__ static void store_piece(uint32_t to, const struct pie
 
 /* All pieces of a phase; `piece` is this thread's first. */
 template <int M>
-__device__ __forceinline__ static void store_pieces(const struct nib_gemv100_params &p,
-						    const struct item &item, int begin,
-						    struct piece piece)
+DEVICE void store_pieces(const struct nib_gemv100_params &p, const struct item &item,
+			 int begin, struct piece piece)
 {
 	const int row_pieces = (int)nib_gemv100_kept(p.k, M) / 32;
 	const int pitch = nib_gemv100_row_bytes(p.k, M);

@@ -12,7 +12,7 @@
 #define NIB_SM100_GEMV_RUN_CUH
 
 #include "gemv_params.h"
-#include "ptx_sm100.cuh"
+#include "ptx_loads.cuh"
 
 struct item {
 	int matrix, row, rows; /* row: the first of A and C */
@@ -34,33 +34,31 @@ enum {
 	ITEM_ALPHA,
 };
 
-__device__ __forceinline__ static uint32_t shared_at(uint32_t offset)
+DEVICE uint32_t shared_at(uint32_t offset)
 {
 	extern __shared__ __align__(128) uint8_t shared[];
 
 	return smem_addr(shared) + offset;
 }
 
-__device__ __forceinline__ static int known(int word)
+DEVICE int known(int word)
 {
 	return (int)lds_32(shared_at(word * 4));
 }
 
-__device__ __forceinline__ static void tell(int word, int x)
+DEVICE void tell(int word, int x)
 {
 	sts_32(shared_at(word * 4), x);
 }
 
 /* The caller's data, which may be wrong: every expert stays within the rows. */
-__device__ __forceinline__ static int expert_row(const struct nib_gemv100_params &p,
-						 int e)
+DEVICE int expert_row(const struct nib_gemv100_params &p, int e)
 {
 	return min(max(__ldg(p.row_offsets + e), 0), p.rows);
 }
 
 template <int M>
-__device__ __forceinline__ static int expert_items(const struct nib_gemv100_params &p,
-						   int e)
+DEVICE int expert_items(const struct nib_gemv100_params &p, int e)
 {
 	return (max(expert_row(p, e + 1) - expert_row(p, e), 0) + M - 1) / M;
 }
@@ -70,8 +68,7 @@ __device__ __forceinline__ static int expert_items(const struct nib_gemv100_para
  * row; *all: of all experts.
  */
 template <int M>
-__device__ __forceinline__ static int items_before(const struct nib_gemv100_params &p,
-						   int experts, int *all)
+DEVICE int items_before(const struct nib_gemv100_params &p, int experts, int *all)
 {
 	const int lane = threadIdx.x % 32;
 	int sum = 0, before;
@@ -94,9 +91,8 @@ __device__ __forceinline__ static int items_before(const struct nib_gemv100_para
 
 /* Warp 0 writes the items of the run into its table. */
 template <int M>
-__device__ __forceinline__ static void write_items(const struct nib_gemv100_params &p,
-						   int first_item, int last_item,
-						   int experts, int item)
+DEVICE void write_items(const struct nib_gemv100_params &p, int first_item,
+			int last_item, int experts, int item)
 {
 	const uint32_t table = shared_at(NIB_GEMV100_ITEMS_AT);
 	const int e0 = threadIdx.x % 32 * experts;
@@ -120,7 +116,7 @@ __device__ __forceinline__ static void write_items(const struct nib_gemv100_para
 
 /* Finds the CTA's run; false: it has none. */
 template <int M>
-__device__ __forceinline__ static bool find_run(const struct nib_gemv100_params &p)
+DEVICE bool find_run(const struct nib_gemv100_params &p)
 {
 	const int experts = (p.matrices + 31) / 32;
 	int items = p.matrices, before = 0, first, end, share, rest;
@@ -148,8 +144,7 @@ __device__ __forceinline__ static bool find_run(const struct nib_gemv100_params 
 	return true;
 }
 
-__device__ __forceinline__ static struct item
-item_of(const struct nib_gemv100_params &p, int index)
+DEVICE struct item item_of(const struct nib_gemv100_params &p, int index)
 {
 	uint32_t at, x;
 
@@ -161,8 +156,7 @@ item_of(const struct nib_gemv100_params &p, int index)
 }
 
 /* The segment's item, as the thread that knows it and the others. */
-__device__ __forceinline__ static void tell_item(const struct nib_gemv100_params &p,
-						 const struct item &item)
+DEVICE void tell_item(const struct nib_gemv100_params &p, const struct item &item)
 {
 	float alpha = 1;
 
@@ -174,7 +168,7 @@ __device__ __forceinline__ static void tell_item(const struct nib_gemv100_params
 	tell(ITEM_ALPHA, __float_as_int(alpha));
 }
 
-__device__ __forceinline__ static struct item known_item(void)
+DEVICE struct item known_item(void)
 {
 	return {known(ITEM_MATRIX), known(ITEM_ROW), known(ITEM_ROWS)};
 }

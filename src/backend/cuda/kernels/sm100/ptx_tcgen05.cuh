@@ -10,7 +10,7 @@
 #include "backend/cuda/kernels/common/ptx_async.cuh"
 
 /* True in one lane of the warp, which stays together up to here. */
-PTX_FN bool elect_one(void)
+DEVICE bool elect_one(void)
 {
 	uint32_t is;
 
@@ -23,7 +23,7 @@ PTX_FN bool elect_one(void)
 /* ---- barriers of a cluster ----------------------------------------------- */
 
 /* Acquires what threads of other CTAs released. */
-PTX_FN bool mbarrier_try_wait_parity_cluster(uint32_t bar, uint32_t parity)
+DEVICE bool mbarrier_try_wait_parity_cluster(uint32_t bar, uint32_t parity)
 {
 	uint32_t done;
 
@@ -38,7 +38,7 @@ PTX_FN bool mbarrier_try_wait_parity_cluster(uint32_t bar, uint32_t parity)
 }
 
 /* bar: a shared::cluster address; releases to the cluster. */
-PTX_FN void mbarrier_arrive_release_cluster(uint32_t bar)
+DEVICE void mbarrier_arrive_release_cluster(uint32_t bar)
 {
 	asm volatile(
 	    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar)
@@ -50,32 +50,19 @@ PTX_FN void mbarrier_arrive_release_cluster(uint32_t bar)
  * address is a shared::cluster one, whose bit 24 is the CTA's lowest.
  */
 template <int CTAS>
-PTX_FN uint32_t leader_addr(uint32_t addr)
+DEVICE uint32_t leader_addr(uint32_t addr)
 {
 	return CTAS == 2 ? addr & 0xFEFFFFFF : addr;
 }
 
-/* What was written before it is visible after cluster_wait(). */
-PTX_FN void cluster_arrive(void)
-{
-	asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-
 /* All threads of the cluster; memory written before is visible after. */
-PTX_FN void cluster_sync(void)
+DEVICE void cluster_sync(void)
 {
-	cluster_arrive();
+	cluster_arrive_release();
 	cluster_wait();
 }
 
-PTX_FN void st_cluster_f32x4(uint32_t addr, const float *x)
-{
-	asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr),
-		     "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
-		     : "memory");
-}
-
-PTX_FN void lds_f32x4(uint32_t addr, float *x)
+DEVICE void lds_f32x4(uint32_t addr, float *x)
 {
 	asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
 		     : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
@@ -90,7 +77,7 @@ PTX_FN void lds_f32x4(uint32_t addr, float *x)
  * outside the tensor included, are counted at bar, which may be the leader's.
  */
 template <int CTAS>
-PTX_FN void tensor_load(uint32_t to, const struct nib_tensor_map *map, int32_t x,
+DEVICE void tensor_load(uint32_t to, const struct nib_tensor_map *map, int32_t x,
 			int32_t y, int32_t z, uint32_t bar, uint64_t policy)
 {
 	asm volatile("cp.async.bulk.tensor.3d.cta_group::%7.shared::cluster"
@@ -103,13 +90,13 @@ PTX_FN void tensor_load(uint32_t to, const struct nib_tensor_map *map, int32_t x
 /* ---- results ------------------------------------------------------------- */
 
 /* Not kept in the L1, which no result is read from.  PTX ISA 7.4. */
-PTX_FN void st_global_u32(void *to, uint32_t x)
+DEVICE void st_global_u32(void *to, uint32_t x)
 {
 	asm volatile("st.global.L1::no_allocate.b32 [%0], %1;" ::"l"(to), "r"(x)
 		     : "memory");
 }
 
-PTX_FN void st_global_u16(void *to, uint32_t x)
+DEVICE void st_global_u16(void *to, uint32_t x)
 {
 	asm volatile("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %1;"
 		     "\n\tst.global.L1::no_allocate.b16 [%0], low;\n\t}" ::"l"(to),
@@ -121,7 +108,7 @@ PTX_FN void st_global_u16(void *to, uint32_t x)
 
 /* Called by a whole warp, of each CTA of a pair; the address goes to [to]. */
 template <int CTAS>
-PTX_FN void tcgen05_alloc(uint32_t to, uint32_t columns)
+DEVICE void tcgen05_alloc(uint32_t to, uint32_t columns)
 {
 	asm volatile("tcgen05.alloc.cta_group::%2.sync.aligned.shared::cta.b32 "
 		     "[%0], %1;" ::"r"(to),
@@ -132,7 +119,7 @@ PTX_FN void tcgen05_alloc(uint32_t to, uint32_t columns)
 }
 
 template <int CTAS>
-PTX_FN void tcgen05_dealloc(uint32_t at, uint32_t columns)
+DEVICE void tcgen05_dealloc(uint32_t at, uint32_t columns)
 {
 	asm volatile("tcgen05.dealloc.cta_group::%2.sync.aligned.b32 %0, %1;" ::"r"(at),
 		     "r"(columns), "n"(CTAS));
@@ -143,7 +130,7 @@ PTX_FN void tcgen05_dealloc(uint32_t at, uint32_t columns)
 	    "=r"(r[i + 5]), "=r"(r[i + 6]), "=r"(r[i + 7])
 
 /* 16 columns of the lane of tensor memory that is the thread's. */
-PTX_FN void tcgen05_ld_16(uint32_t *r, uint32_t from)
+DEVICE void tcgen05_ld_16(uint32_t *r, uint32_t from)
 {
 	asm volatile("tcgen05.ld.sync.aligned.32x32b.x16.b32 "
 		     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
@@ -152,7 +139,7 @@ PTX_FN void tcgen05_ld_16(uint32_t *r, uint32_t from)
 		     : "r"(from));
 }
 
-PTX_FN void tcgen05_ld_32(uint32_t *r, uint32_t from)
+DEVICE void tcgen05_ld_32(uint32_t *r, uint32_t from)
 {
 	asm volatile("tcgen05.ld.sync.aligned.32x32b.x32.b32 "
 		     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
@@ -165,17 +152,17 @@ PTX_FN void tcgen05_ld_32(uint32_t *r, uint32_t from)
 #undef COLUMNS_8
 
 /* Until all loads of this thread have arrived in its registers. */
-PTX_FN void tcgen05_wait_ld(void)
+DEVICE void tcgen05_wait_ld(void)
 {
 	asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
 }
 
-PTX_FN void tcgen05_fence_before(void)
+DEVICE void tcgen05_fence_before(void)
 {
 	asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
 
-PTX_FN void tcgen05_fence_after(void)
+DEVICE void tcgen05_fence_after(void)
 {
 	asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
@@ -184,7 +171,7 @@ PTX_FN void tcgen05_fence_after(void)
 
 /* 32 rows of 16 bytes to four columns, the same in each 32 lanes. */
 template <int CTAS>
-PTX_FN void tcgen05_cp_scales(uint32_t to, uint64_t from)
+DEVICE void tcgen05_cp_scales(uint32_t to, uint64_t from)
 {
 	asm volatile("tcgen05.cp.cta_group::%2.32x128b.warpx4 [%0], %1;" ::"r"(to),
 		     "l"(from), "n"(CTAS)
@@ -193,7 +180,7 @@ PTX_FN void tcgen05_cp_scales(uint32_t to, uint64_t from)
 
 /* d (+)= a * b with a scale for each 16 of k 64; accumulate = 0 clears d. */
 template <int CTAS>
-PTX_FN void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t shape,
+DEVICE void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t shape,
 			uint32_t a_scales, uint32_t b_scales, uint32_t accumulate)
 {
 	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"
@@ -209,7 +196,7 @@ PTX_FN void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t shape,
  * has asked of the tensor core so far is done.
  */
 template <int CTAS>
-PTX_FN void tcgen05_commit(uint32_t bar, uint32_t mask)
+DEVICE void tcgen05_commit(uint32_t bar, uint32_t mask)
 {
 	if (CTAS == 2)
 		asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one"

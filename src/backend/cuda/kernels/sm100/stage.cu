@@ -20,8 +20,8 @@ struct scale_rows {
 };
 
 /* The copy that piece i is of. */
-__device__ static const struct nib_stage_copy *
-find_copy(const struct nib_stage_params &p, int64_t i)
+DEVICE const struct nib_stage_copy *find_copy(const struct nib_stage_params &p,
+					      int64_t i)
 {
 	int32_t low = 0, high = p.count;
 
@@ -37,13 +37,12 @@ find_copy(const struct nib_stage_params &p, int64_t i)
 }
 
 /* As the product's kernel clamps them. */
-__device__ static int32_t expert_row(const struct nib_stage_params &p, int32_t e)
+DEVICE int32_t expert_row(const struct nib_stage_params &p, int32_t e)
 {
 	return min(max(p.row_offsets[e], 0), p.rows);
 }
 
-__device__ static struct scale_rows rows_of_expert(const struct nib_stage_params &p,
-						   int32_t block)
+DEVICE struct scale_rows rows_of_expert(const struct nib_stage_params &p, int32_t block)
 {
 	struct scale_rows rows = {0, 0, false};
 	int32_t low = 0, high = p.experts;
@@ -76,7 +75,7 @@ __device__ static struct scale_rows rows_of_expert(const struct nib_stage_params
 }
 
 /* n <= 4 bytes from any address; zeros behind them. */
-__device__ static uint32_t load_bytes(const uint8_t *from, int32_t n)
+DEVICE uint32_t load_bytes(const uint8_t *from, int32_t n)
 {
 	uint32_t word = 0;
 
@@ -88,9 +87,9 @@ __device__ static uint32_t load_bytes(const uint8_t *from, int32_t n)
 	return word;
 }
 
-__device__ static uint4 load_scales(const struct nib_stage_params &p,
-				    const struct nib_stage_copy &c, int64_t matrix,
-				    int64_t piece, bool *is_there)
+DEVICE uint4 load_scales(const struct nib_stage_params &p,
+			 const struct nib_stage_copy &c, int64_t matrix, int64_t piece,
+			 bool *is_there)
 {
 	const int32_t across = nib_stage_tiles_across(c.k);
 	const int64_t tile = piece / 32;
@@ -123,8 +122,7 @@ __device__ static uint4 load_scales(const struct nib_stage_params &p,
 }
 
 /* Rows of codes begin at multiples of 8 bytes, and so do their halves. */
-__device__ static uint4 load_codes(const struct nib_stage_copy &c, int64_t matrix,
-				   int64_t piece)
+DEVICE uint4 load_codes(const struct nib_stage_copy &c, int64_t matrix, int64_t piece)
 {
 	const int32_t pieces = nib_stage_row_pieces(c.k);
 	const int64_t row = piece / pieces;

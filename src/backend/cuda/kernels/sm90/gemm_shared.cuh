@@ -6,9 +6,9 @@
 #ifndef NIB_GEMM_SHARED_CUH
 #define NIB_GEMM_SHARED_CUH
 
-#include "backend/cuda/kernels/common/ptx_sm90.cuh"
 #include "backend/cuda/kernels/common/ring.cuh"
 #include "gemm_params.h"
+#include "ptx_wgmma.cuh"
 
 /*
  * Two consumer warpgroups (or two pairs of them), 64 rows of the tile each, and

@@ -62,7 +62,7 @@ struct weights {
 	uint32_t positive[4], negative[4];
 };
 
-__device__ static struct weights decode(uint32_t row_g, uint32_t row_g8, uint32_t low)
+DEVICE struct weights decode(uint32_t row_g, uint32_t row_g8, uint32_t low)
 {
 	struct weights w;
 
@@ -77,13 +77,13 @@ struct block_sums {
 	uint32_t positive[4], negative[4];
 };
 
-__device__ static struct block_sums zero_sums(void)
+DEVICE struct block_sums zero_sums(void)
 {
 	return {{MAGIC, MAGIC, MAGIC, MAGIC}, {MAGIC, MAGIC, MAGIC, MAGIC}};
 }
 
-__device__ static void multiply(struct block_sums *d, const struct weights &w,
-				uint32_t x0, uint32_t x1)
+DEVICE void multiply(struct block_sums *d, const struct weights &w, uint32_t x0,
+		     uint32_t x1)
 {
 	const uint32_t x[2] = {x0, x1};
 
@@ -91,7 +91,7 @@ __device__ static void multiply(struct block_sums *d, const struct weights &w,
 	mma_m16n8k32_s8(d->negative, w.negative, x);
 }
 
-__device__ static float block_sum(const struct block_sums &d, int i)
+DEVICE float block_sum(const struct block_sums &d, int i)
 {
 	return __uint_as_float(d.positive[i]) - __uint_as_float(d.negative[i]);
 }
@@ -105,7 +105,7 @@ struct lane_view {
 	uint32_t low; /* of the table of codes */
 };
 
-__device__ static float4 lds_f32x4(uint32_t addr)
+DEVICE float4 lds_f32x4(uint32_t addr)
 {
 	const uint4 x = lds_128(addr);
 
@@ -114,8 +114,8 @@ __device__ static float4 lds_f32x4(uint32_t addr)
 }
 
 /* d[r]: row g + 8r, by the products of half a block. */
-__device__ static void add_products(uint32_t (&d)[2], const uint32_t (&w)[4],
-				    uint32_t x0, uint32_t x1)
+DEVICE void add_products(uint32_t (&d)[2], const uint32_t (&w)[4], uint32_t x0,
+			 uint32_t x1)
 {
 #pragma unroll
 	for (int r = 0; r < 2; r++)
@@ -126,9 +126,8 @@ __device__ static void add_products(uint32_t (&d)[2], const uint32_t (&w)[4],
  * M = 1: seven of the eight columns of an mma would be zeros, and the 16 mma of
  * a step take longer than 64 dp4a (docs/performance-hopper.md).
  */
-__device__ static void multiply_step_one(struct accumulators<1> *acc,
-					 const struct lane_view &v, uint32_t stage,
-					 int step, const float (&s)[2][4])
+DEVICE void multiply_step_one(struct accumulators<1> *acc, const struct lane_view &v,
+			      uint32_t stage, int step, const float (&s)[2][4])
 {
 	const uint32_t codes = v.columns + step * NIB_GEMV_STEP;
 	const float4 sa = lds_f32x4(v.a_scales + step * (STEP_BLOCKS * 4));
@@ -170,10 +169,9 @@ __device__ static void multiply_step_one(struct accumulators<1> *acc,
  * quad.
  */
 template <int M>
-__device__ static void multiply_step_pairs(struct accumulators<M> *acc,
-					   const struct lane_view &v, uint32_t stage,
-					   int step, const float (&s)[2][4],
-					   const struct layout &at)
+DEVICE void multiply_step_pairs(struct accumulators<M> *acc, const struct lane_view &v,
+				uint32_t stage, int step, const float (&s)[2][4],
+				const struct layout &at)
 {
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
@@ -216,9 +214,9 @@ __device__ static void multiply_step_pairs(struct accumulators<M> *acc,
 
 /* step counts from the phase's beginning. */
 template <int M>
-__device__ static void multiply_step(struct accumulators<M> *acc,
-				     const struct lane_view &v, uint32_t stage,
-				     int step, bool is_last, const struct layout &at)
+DEVICE void multiply_step(struct accumulators<M> *acc, const struct lane_view &v,
+			  uint32_t stage, int step, bool is_last,
+			  const struct layout &at)
 {
 	const uint32_t mask = is_last ? v.b.tail : ~0u;
 	float s[2][4];
@@ -236,15 +234,15 @@ __device__ static void multiply_step(struct accumulators<M> *acc,
  * that the whole warp shares, before every use, 45 of the 365 instructions of a
  * step.
  */
-__device__ static uint32_t table_low(const struct layout &at)
+DEVICE uint32_t table_low(const struct layout &at)
 {
 	return lds_32(at.zeros + threadIdx.x % 16 * 4) + TWICE_LOW;
 }
 
 template <int M>
-__device__ static struct lane_view view_of_lane(const struct nib_gemv_params &p,
-						const struct nib_gemv_operand &b,
-						const struct layout &at)
+DEVICE struct lane_view view_of_lane(const struct nib_gemv_params &p,
+				     const struct nib_gemv_operand &b,
+				     const struct layout &at)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const bool mine = g / 2 == t;
@@ -324,7 +322,7 @@ struct nvfp4_side {
 	}
 
 	/* Four times too large: both factors of each product were doubled. */
-	__device__ static float result(float sum, float alpha)
+	DEVICE float result(float sum, float alpha)
 	{
 		return sum * 0.25f * alpha;
 	}

@@ -12,7 +12,7 @@
 
 #include <cuda_fp16.h>
 
-#include "backend/cuda/kernels/common/ptx_sm90.cuh"
+#include "backend/cuda/kernels/common/ptx.cuh"
 #include "backend/cuda/kernels/common/quantize_block.cuh"
 #include "gemv_load.cuh"
 
@@ -31,27 +31,26 @@ struct layout {
  * Eight codes as int8: those with clear sign bits, the others as zero.  low:
  * table_low(), or TWICE_LOW itself where speed does not matter.
  */
-__device__ static void look_up(uint32_t codes, uint32_t low, uint32_t *first,
-			       uint32_t *second)
+DEVICE void look_up(uint32_t codes, uint32_t low, uint32_t *first, uint32_t *second)
 {
 	*first = prmt(low, TWICE_HIGH, codes);
 	*second = prmt(low, TWICE_HIGH, codes >> 16);
 }
 
 /* The addresses of a row's codes and scales before conversion. */
-__device__ static uint32_t raw_codes(const struct layout &at, int row)
+DEVICE uint32_t raw_codes(const struct layout &at, int row)
 {
 	return at.codes + row * at.kept + at.kept / 2;
 }
 
-__device__ static uint32_t raw_scales(const struct layout &at, int row)
+DEVICE uint32_t raw_scales(const struct layout &at, int row)
 {
 	return at.scales + row * (at.kept / 4) + at.kept / 16 * 3;
 }
 
 /* Loads four scales: the first `bytes` of the source, then zeros. */
 template <bool ALIGNED>
-__device__ static void load_4(uint32_t to, const uint8_t *from, int bytes, int align)
+DEVICE void load_4(uint32_t to, const uint8_t *from, int bytes, int align)
 {
 	if (ALIGNED || align >= 4) {
 		cp_async_4(to, from, bytes);
@@ -66,9 +65,9 @@ __device__ static void load_4(uint32_t to, const uint8_t *from, int bytes, int a
 
 /* Loads a row's phase of `blocks` blocks; zeros behind them. */
 template <bool ALIGNED>
-__device__ static void load_row(const struct nib_gemv_operand &a, const uint8_t *codes,
-				const uint8_t *scales, uint32_t to, uint32_t scales_to,
-				int blocks, int kept)
+DEVICE void load_row(const struct nib_gemv_operand &a, const uint8_t *codes,
+		     const uint8_t *scales, uint32_t to, uint32_t scales_to, int blocks,
+		     int kept)
 {
 	const int pitch = a.is_tiled ? 512 : 4;
 
@@ -91,9 +90,8 @@ __device__ static void load_row(const struct nib_gemv_operand &a, const uint8_t 
 
 /* Loads a phase, which begins with block `first`. */
 template <int M, bool ALIGNED>
-__device__ static void load_rows(const struct nib_gemv_params &p,
-				 const struct nib_gemv_operand &a,
-				 const struct layout &at, int first)
+DEVICE void load_rows(const struct nib_gemv_params &p, const struct nib_gemv_operand &a,
+		      const struct layout &at, int first)
 {
 #pragma unroll 1
 	for (int row = 0; row < M; row++)
@@ -112,7 +110,7 @@ struct row_operand : nib_gemv_operand {
 };
 
 /* |x| as bits; 0 for NaN. */
-__device__ static uint32_t size_of(uint32_t bits)
+DEVICE uint32_t size_of(uint32_t bits)
 {
 	const uint32_t size = bits & 0x7FFFFFFF;
 
@@ -123,8 +121,8 @@ __device__ static uint32_t size_of(uint32_t bits)
  * The scale and the codes of 16 values, which are read twice: from the L1 the
  * second time, and the registers are the ring's.
  */
-__device__ static uint32_t quantize_values(const uint4 *from, float global,
-					   uint32_t zero_scale, uint32_t codes[2])
+DEVICE uint32_t quantize_values(const uint4 *from, float global, uint32_t zero_scale,
+				uint32_t codes[2])
 {
 	uint32_t amax = 0, scale, bound[8];
 
@@ -150,9 +148,8 @@ __device__ static uint32_t quantize_values(const uint4 *from, float global,
 }
 
 /* As load_rows(), of a row that is quantised: the bits of nib_quantize. */
-__device__ static void quantize_row(const struct nib_gemv_params &p,
-				    const struct row_operand &a,
-				    const struct layout &at, int first)
+DEVICE void quantize_row(const struct nib_gemv_params &p, const struct row_operand &a,
+			 const struct layout &at, int first)
 {
 	const float global = *a.global;
 	const int blocks = p.k / 16 - first;
@@ -171,12 +168,12 @@ __device__ static void quantize_row(const struct nib_gemv_params &p,
 }
 
 /* Four codes of each kind, of which one is zero; bytes do not borrow. */
-__device__ static uint32_t difference(uint32_t positive, uint32_t negative)
+DEVICE uint32_t difference(uint32_t positive, uint32_t negative)
 {
 	return ((positive | 0x80808080u) - negative) ^ 0x80808080u;
 }
 
-__device__ static void store_block(uint32_t to, uint32_t low, uint32_t high)
+DEVICE void store_block(uint32_t to, uint32_t low, uint32_t high)
 {
 	uint32_t plus[4], minus[4];
 
@@ -194,7 +191,7 @@ __device__ static void store_block(uint32_t to, uint32_t low, uint32_t high)
  * neighbours: block b of lane t of a step is number 4t + b, offset 4b + t.
  */
 template <int M>
-__device__ uint32_t offset_of_block(unsigned block)
+DEVICE uint32_t offset_of_block(unsigned block)
 {
 	return 16 * (M > 1 ? block : block / 16 * 16 + block % 4 * 4 + block / 4 % 4);
 }
@@ -205,7 +202,7 @@ __device__ uint32_t offset_of_block(unsigned block)
  * converted.
  */
 template <int M>
-__device__ static void convert_row(const struct layout &at, int row)
+DEVICE void convert_row(const struct layout &at, int row)
 {
 	const uint32_t codes = at.codes + row * at.kept;
 	const uint32_t scales = at.scales + row * (at.kept / 4);
@@ -234,7 +231,7 @@ __device__ static void convert_row(const struct layout &at, int row)
 
 /* The loads of this thread have completed. */
 template <int M>
-__device__ static void convert_rows(const struct layout &at)
+DEVICE void convert_rows(const struct layout &at)
 {
 	__syncthreads();
 #pragma unroll 1

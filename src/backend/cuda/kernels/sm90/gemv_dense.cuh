@@ -48,7 +48,7 @@
 #include "backend/cuda/kernels/common/kernel_name.h"
 
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
-#include "backend/cuda/kernels/common/ptx_sm90.cuh"
+#include "decode.cuh"
 #include "gemv_experts.cuh"
 
 /* Bytes of A of a step. */
@@ -57,22 +57,6 @@
 #define BF16_CODES 0x7B807B80u
 
 /* ---- A in shared memory -------------------------------------------------- */
-
-/*
- * Eight elements in the order in which decode() gives codes: fp16 (0, 2), (4,
- * 6), (1, 3), (5, 7), bf16 (0, 4), (1, 5), (2, 6), (3, 7).
- */
-template <bool IS_BF16>
-__device__ static uint4 in_order_of_codes(uint4 x)
-{
-	const uint32_t low = 0x5410, high = 0x7632;
-
-	if (IS_BF16)
-		return make_uint4(prmt(x.x, x.z, low), prmt(x.x, x.z, high),
-				  prmt(x.y, x.w, low), prmt(x.y, x.w, high));
-	return make_uint4(prmt(x.x, x.y, low), prmt(x.z, x.w, low),
-			  prmt(x.x, x.y, high), prmt(x.z, x.w, high));
-}
 
 /* The rows of A that a CTA keeps, and the k of each. */
 struct dense_rows {
@@ -83,9 +67,9 @@ struct dense_rows {
 
 /* Loads a phase, which begins with element `first`; zeros behind k. */
 template <bool ALIGNED>
-__device__ static void load_dense(const struct nib_gemv_params &p,
-				  const struct nib_gemv_operand &a,
-				  const struct dense_rows &to, int first)
+DEVICE void load_dense(const struct nib_gemv_params &p,
+		       const struct nib_gemv_operand &a, const struct dense_rows &to,
+		       int first)
 {
 #pragma unroll 1
 	for (int row = 0; row < to.rows; row++) {
@@ -105,7 +89,7 @@ __device__ static void load_dense(const struct nib_gemv_params &p,
 
 /* Each thread the pieces that it has loaded. */
 template <bool IS_BF16>
-__device__ static void reorder_dense(const struct dense_rows &at)
+DEVICE void reorder_dense(const struct dense_rows &at)
 {
 #pragma unroll 1
 	for (int row = 0; row < at.rows; row++)
@@ -113,44 +97,28 @@ __device__ static void reorder_dense(const struct dense_rows &at)
 		for (int i = threadIdx.x; i < at.kept / 8; i += NIB_GEMV_THREADS) {
 			const uint32_t piece = at.begin + row * at.pitch + i * 16;
 
-			sts_128(piece, in_order_of_codes<IS_BF16>(lds_128(piece)));
+			sts_128(piece, permute_as_decoded<IS_BF16>(lds_128(piece)));
 		}
 	__syncthreads();
 }
 
 /* ---- codes --------------------------------------------------------------- */
 
-/* The odd codes of a word as e4m3, 2^-6 times their values. */
-__device__ static uint32_t odd_codes_as_e4m3(uint32_t q)
-{
-	return (q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);
-}
-
-/*
- * Codes i and i + 4 as bf16, 2^-126 times their values; sign and magnitude: the
- * word, shifted so that code 3's sign, and its exponent and fraction, are in
- * place.
- */
-__device__ static uint32_t bf16_pair(uint32_t sign, uint32_t magnitude)
-{
-	return (sign & 0x80008000u) | (magnitude & 0x01C001C0u);
-}
-
 /* Eight codes in A's type, 2^-6 times their values. */
 template <bool IS_BF16>
-__device__ static void decode_dense(uint32_t q, uint32_t w[4])
+DEVICE void decode_dense(uint32_t codes, uint32_t w[4])
 {
 	if constexpr (IS_BF16) {
-		w[0] = bf16_pair(q << 12, q << 6);
-		w[1] = bf16_pair(q << 8, q << 2);
-		w[2] = bf16_pair(q << 4, q >> 2);
-		w[3] = bf16_pair(q, q >> 6);
+		w[0] = bf16_pair(codes << 12, codes << 6);
+		w[1] = bf16_pair(codes << 8, codes << 2);
+		w[2] = bf16_pair(codes << 4, codes >> 2);
+		w[3] = bf16_pair(codes, codes >> 6);
 #pragma unroll
 		for (int i = 0; i < 4; i++)
 			w[i] = mul_bf16x2(w[i], BF16_CODES);
 	} else {
-		const uint32_t even = (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
-		const uint32_t odd = odd_codes_as_e4m3(q);
+		const uint32_t even = even_as_e4m3(codes);
+		const uint32_t odd = odd_as_e4m3(codes);
 
 		w[0] = cvt_f16x2_e4m3x2(even);
 		w[1] = cvt_f16x2_e4m3x2_high(even);
@@ -161,8 +129,8 @@ __device__ static void decode_dense(uint32_t q, uint32_t w[4])
 
 /* d += 4 codes of each lane, of rows g and g + 8, times A. */
 template <bool IS_BF16>
-__device__ static void mma_dense(float (&d)[4], const uint32_t *row_g,
-				 const uint32_t *row_g8, uint32_t x0, uint32_t x1)
+DEVICE void mma_dense(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
+		      uint32_t x0, uint32_t x1)
 {
 	if (IS_BF16)
 		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
@@ -283,7 +251,7 @@ struct dense_side {
 	 * sum is 2^-6 times the value.  Neither factor overflows where the
 	 * result does not.
 	 */
-	__device__ static float result(float sum, float alpha)
+	DEVICE float result(float sum, float alpha)
 	{
 		return fabsf(alpha) < 1 ? sum * (64 * alpha) : 64 * sum * alpha;
 	}

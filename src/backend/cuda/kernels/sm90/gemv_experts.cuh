@@ -34,7 +34,6 @@
 #include "gemv_activations.cuh"
 #include "gemv_experts_params.h"
 #include "gemv_run.cuh"
-#include "ptx_arrive.cuh"
 
 /* Offsets that a lane loads at once: of up to 256 experts all. */
 #define OFFSETS_AT_ONCE 8
@@ -43,7 +42,7 @@
  * The expert that has the row, -1 if none has: offsets ascend, so that as many of
  * them end at or before the row.
  */
-__device__ static int expert_of_row(const struct nib_skinny_params &q, int row)
+DEVICE int expert_of_row(const struct nib_skinny_params &q, int row)
 {
 	int before = 0;
 
@@ -64,8 +63,7 @@ __device__ static int expert_of_row(const struct nib_skinny_params &q, int row)
 /*
  * Where the scales of a row of A are: -1 if its expert's leave their tensor.
  */
-__device__ static int64_t scale_row_of(const struct nib_skinny_params &q, int expert,
-				       int row)
+DEVICE int64_t scale_row_of(const struct nib_skinny_params &q, int expert, int row)
 {
 	const int first = expert_row(&q, expert);
 	const int m = expert_row(&q, expert + 1) - first;
@@ -78,8 +76,8 @@ __device__ static int64_t scale_row_of(const struct nib_skinny_params &q, int ex
 }
 
 /* A's row alone; scale_row: that of its scales. */
-__device__ static struct row_operand
-operand_of_row(const struct nib_gemv_experts_params &q, int row, int64_t scale_row)
+DEVICE struct row_operand operand_of_row(const struct nib_gemv_experts_params &q,
+					 int row, int64_t scale_row)
 {
 	const struct nib_gemv_params &p = q.moe.p;
 	struct row_operand a = {p.a, q.layer.global, (uint32_t)q.layer.zero_scale};
@@ -94,14 +92,14 @@ operand_of_row(const struct nib_gemv_experts_params &q, int row, int64_t scale_r
 }
 
 /* The CTA's share of its expert's tiles. */
-__device__ static struct share my_share(void)
+DEVICE struct share my_share(void)
 {
 	return {blockIdx.x, gridDim.x};
 }
 
 template <int N>
-__device__ static struct matrices<N>
-matrices_of_expert(const struct nib_skinny_params &q, int expert) {
+DEVICE struct matrices<N> matrices_of_expert(const struct nib_skinny_params &q,
+					     int expert) {
 	struct matrices<N> m;
 
 	m.b = q.p.b;
@@ -119,7 +117,7 @@ matrices_of_expert(const struct nib_skinny_params &q, int expert) {
 }
 
 /* A row of no scales is NaN. */
-__device__ static void
+DEVICE void
 store_nan(const struct nib_gemv_params &p, int64_t c_begin)
 {
 	const struct share mine = my_share();
@@ -136,7 +134,7 @@ store_nan(const struct nib_gemv_params &p, int64_t c_begin)
 /* ---- h ------------------------------------------------------------------- */
 
 template <int N>
-__device__ static float h_of(const struct nib_gemv_layer &layer, const float (&x)[N])
+DEVICE float h_of(const struct nib_gemv_layer &layer, const float (&x)[N])
 {
 	if (N == 2 && layer.activation == 0)
 		return silu(x[0]) * x[N - 1];
@@ -144,7 +142,7 @@ __device__ static float h_of(const struct nib_gemv_layer &layer, const float (&x
 }
 
 template <class SIDE, int N>
-__device__ static void store_h(const struct nib_gemv_experts_params &q, int slot)
+DEVICE void store_h(const struct nib_gemv_experts_params &q, int slot)
 {
 	const struct nib_gemv_params &p = q.moe.p;
 	const struct share mine = my_share();
@@ -164,7 +162,7 @@ __device__ static void store_h(const struct nib_gemv_experts_params &q, int slot
 /* ---- the sum of slots ---------------------------------------------------- */
 
 /* An element of the rows of slots. */
-__device__ static float load_element(const struct nib_gemv_params &p, int64_t index)
+DEVICE float load_element(const struct nib_gemv_params &p, int64_t index)
 {
 	if (p.c_dtype == 0)
 		return ((const float *)p.c)[index];
@@ -172,8 +170,8 @@ __device__ static float load_element(const struct nib_gemv_params &p, int64_t in
 }
 
 /* A column of a token, of all slots in their order. */
-__device__ static float sum_of_slots(const struct nib_gemv_experts_params &q, int token,
-				     int64_t col)
+DEVICE float sum_of_slots(const struct nib_gemv_experts_params &q, int token,
+			  int64_t col)
 {
 	const struct nib_gemv_params &p = q.moe.p;
 	float sum = 0;
@@ -191,7 +189,7 @@ __device__ static float sum_of_slots(const struct nib_gemv_experts_params &q, in
 }
 
 /* What all threads wrote is there for the last of the token's CTAs. */
-__device__ static bool is_last_of_token(const struct nib_gemv_layer &layer, int token)
+DEVICE bool is_last_of_token(const struct nib_gemv_layer &layer, int token)
 {
 	uint32_t *arrivals = layer.arrivals + token * gridDim.x + blockIdx.x;
 	bool is_last = false;
@@ -202,7 +200,7 @@ __device__ static bool is_last_of_token(const struct nib_gemv_layer &layer, int 
 	return __syncthreads_or(is_last);
 }
 
-__device__ static void add_slots(const struct nib_gemv_experts_params &q)
+DEVICE void add_slots(const struct nib_gemv_experts_params &q)
 {
 	const struct share mine = my_share();
 	const int token = (int)blockIdx.y / q.layer.top_k;
@@ -220,7 +218,7 @@ __device__ static void add_slots(const struct nib_gemv_experts_params &q)
 	}
 }
 
-__device__ static void clear_arrivals(const struct nib_gemv_layer &layer)
+DEVICE void clear_arrivals(const struct nib_gemv_layer &layer)
 {
 	const uint32_t stride = gridDim.x * gridDim.y * NIB_GEMV_THREADS;
 	uint32_t i =
@@ -234,8 +232,7 @@ __device__ static void clear_arrivals(const struct nib_gemv_layer &layer)
 
 /* A row of a mixture of experts, or of a layer's slots; expert: its own. */
 template <class SIDE, int N>
-__device__ static void multiply_row(const struct nib_gemv_experts_params &q, int expert,
-				    int row)
+DEVICE void multiply_row(const struct nib_gemv_experts_params &q, int expert, int row)
 {
 	const struct nib_gemv_params &p = q.moe.p;
 	const int a_row = q.layer.a_is_by_token ? row / q.layer.top_k : row;
@@ -255,7 +252,7 @@ __device__ static void multiply_row(const struct nib_gemv_experts_params &q, int
 }
 
 template <class SIDE, int N>
-__device__ static void gemv_experts(const struct nib_gemv_experts_params &q)
+DEVICE void gemv_experts(const struct nib_gemv_experts_params &q)
 {
 	const int row = (int)blockIdx.y;
 	int expert;

@@ -18,7 +18,7 @@ struct cursor {
 	int tile, step, begin, end; /* begin, end: steps of the phase */
 };
 
-__device__ static int all_steps(const struct nib_gemv_params &p)
+DEVICE int all_steps(const struct nib_gemv_params &p)
 {
 	return (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
 }
@@ -27,7 +27,7 @@ __device__ static int all_steps(const struct nib_gemv_params &p)
  * Loads 16 bytes into shared memory: the first `bytes` of the source, then
  * zeros.
  */
-__device__ static void load_16(uint32_t to, const uint8_t *from, int bytes, int align)
+DEVICE void load_16(uint32_t to, const uint8_t *from, int bytes, int align)
 {
 	uint32_t word[4] = {0, 0, 0, 0};
 
@@ -51,7 +51,7 @@ __device__ static void load_16(uint32_t to, const uint8_t *from, int bytes, int 
  * or of four rows of a tile column (tiled). A lane loads piece lane % 8 of the
  * rows lane / 8 + 4i, and one piece of scales if lane < 16.
  */
-__device__ static uint32_t lane_target(void)
+DEVICE uint32_t lane_target(void)
 {
 	const int lane = threadIdx.x % 32, piece = lane % 8, r = lane / 8;
 
@@ -59,13 +59,13 @@ __device__ static uint32_t lane_target(void)
 }
 
 /* A TILED step is four tile columns of 512 bytes. */
-__device__ static int scale_step_bytes(const struct nib_gemv_operand &b)
+DEVICE int scale_step_bytes(const struct nib_gemv_operand &b)
 {
 	return b.is_tiled ? 2048 : STEP_BLOCKS;
 }
 
 /* From one of a lane's rows of codes to the next. */
-__device__ static int64_t row_pitch(const struct nib_gemv_operand &b)
+DEVICE int64_t row_pitch(const struct nib_gemv_operand &b)
 {
 	return b.is_tiled ? b.row_stride : 4 * b.row_stride;
 }
@@ -78,9 +78,8 @@ struct source {
 	int blocks; /* scales from its own on; 0: none to load */
 };
 
-__device__ static struct source source_of(const struct nib_gemv_params &p,
-					  const struct nib_gemv_operand &b,
-					  uint32_t tile)
+DEVICE struct source source_of(const struct nib_gemv_params &p,
+			       const struct nib_gemv_operand &b, uint32_t tile)
 {
 	const int lane = threadIdx.x % 32, blocks = p.k / 16;
 	/* Tiles in blocks of 128 rows, whatever the layout of the scales. */
@@ -117,9 +116,9 @@ __device__ static struct source source_of(const struct nib_gemv_params &p,
  * loads others: such rows are not stored, and such codes are multiplied by
  * zeros of a.
  */
-__device__ static void load_aligned_step(const struct nib_gemv_operand &b,
-					 const struct source &from, uint32_t codes_to,
-					 uint32_t scales_to, int step)
+DEVICE void load_aligned_step(const struct nib_gemv_operand &b,
+			      const struct source &from, uint32_t codes_to,
+			      uint32_t scales_to, int step)
 {
 	const int at = step * ROW_BYTES;
 	const int scales = from.blocks - step * STEP_BLOCKS;
@@ -139,9 +138,8 @@ __device__ static void load_aligned_step(const struct nib_gemv_operand &b,
 }
 
 /* Loads any step: rows and bytes outside the matrix become zeros. */
-__device__ static void load_any_step(const struct nib_gemv_operand &b,
-				     const struct source &from, uint32_t codes_to,
-				     uint32_t scales_to, int step)
+DEVICE void load_any_step(const struct nib_gemv_operand &b, const struct source &from,
+			  uint32_t codes_to, uint32_t scales_to, int step)
 {
 	const uint8_t *codes = from.codes + step * ROW_BYTES;
 	const int bytes = from.bytes - step * ROW_BYTES;
@@ -165,7 +163,7 @@ __device__ static void load_any_step(const struct nib_gemv_operand &b,
  * Moves on to the warp's next step and says if that is in another tile;
  * step >= all_steps() is the end.  phase: steps of a phase.
  */
-__device__ static bool advance(struct cursor *at, int tiles, int steps, int phase)
+DEVICE bool advance(struct cursor *at, int tiles, int steps, int phase)
 {
 	at->step += NIB_GEMV_WARPS;
 	if (at->step < at->end)

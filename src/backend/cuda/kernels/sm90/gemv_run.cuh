@@ -39,7 +39,7 @@
 #define ZEROS_AWAY 32
 
 /* Four e4m3 as fp32. */
-__device__ static void widen_scales(uint32_t bytes, float s[4])
+DEVICE void widen_scales(uint32_t bytes, float s[4])
 {
 	const uint32_t low = cvt_f16x2_e4m3x2(bytes);
 	const uint32_t high = cvt_f16x2_e4m3x2_high(bytes);
@@ -56,8 +56,8 @@ struct stage_view {
 	uint32_t tail;	 /* of those, the ones of the last step */
 };
 
-__device__ static struct stage_view view_of_stage(const struct nib_gemv_params &p,
-						  const struct nib_gemv_operand &b)
+DEVICE struct stage_view view_of_stage(const struct nib_gemv_params &p,
+				       const struct nib_gemv_operand &b)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const int left = p.k / 16 - (all_steps(p) - 1) * STEP_BLOCKS - 4 * t;
@@ -89,22 +89,21 @@ struct share {
  * CTAs that run side by side read neighbouring tiles, whose scales are
  * neighbours in memory, too.
  */
-__device__ static uint32_t tile_of_cta(const struct share &mine, int i)
+DEVICE uint32_t tile_of_cta(const struct share &mine, int i)
 {
 	return mine.cta + i * mine.ctas;
 }
 
 /* Some CTAs have one less. */
-__device__ static int tiles_of_cta(const struct nib_gemv_params &p,
-				   const struct share &mine)
+DEVICE int tiles_of_cta(const struct nib_gemv_params &p, const struct share &mine)
 {
 	return p.tiles_per_cta -
 	       (tile_of_cta(mine, p.tiles_per_cta - 1) >= (uint32_t)p.tiles);
 }
 
 /* The row of B that is element i of the CTA's tiles; may be n or more. */
-__device__ static int64_t row_of_element(const struct nib_gemv_params &p,
-					 const struct share &mine, int i)
+DEVICE int64_t row_of_element(const struct nib_gemv_params &p, const struct share &mine,
+			      int i)
 {
 	return nib_gemv_row(tile_of_cta(mine, i / NIB_GEMV_TILE_ROWS),
 			    i % NIB_GEMV_TILE_ROWS, p.b.is_tiled);
@@ -124,8 +123,8 @@ struct matrices {
 
 /* Where the lane loads tile `tile` of N times those of the CTA. */
 template <int N>
-__device__ static struct source source_of_tile(const struct nib_gemv_params &p,
-					       const struct matrices<N> &m, int tile)
+DEVICE struct source source_of_tile(const struct nib_gemv_params &p,
+				    const struct matrices<N> &m, int tile)
 {
 	const bool is_second = N == 2 && tile % 2;
 	struct nib_gemv_operand b = m.b;
@@ -140,8 +139,8 @@ __device__ static struct source source_of_tile(const struct nib_gemv_params &p,
  * tile, which is empty before the first phase.
  */
 template <int M>
-__device__ static void add_partial(float *partial, const struct accumulators<M> &acc,
-				   bool is_first)
+DEVICE void add_partial(float *partial, const struct accumulators<M> &acc,
+			bool is_first)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -165,7 +164,7 @@ __device__ static void add_partial(float *partial, const struct accumulators<M> 
 	}
 }
 
-__device__ static void store_as(void *c, int dtype, int64_t index, float x)
+DEVICE void store_as(void *c, int dtype, int64_t index, float x)
 {
 	if (dtype == 0)
 		((float *)c)[index] = x;
@@ -175,13 +174,13 @@ __device__ static void store_as(void *c, int dtype, int64_t index, float x)
 		((__nv_bfloat16 *)c)[index] = __float2bfloat16_rn(x);
 }
 
-__device__ static void store(const struct nib_gemv_params &p, int64_t index, float x)
+DEVICE void store(const struct nib_gemv_params &p, int64_t index, float x)
 {
 	store_as(p.c, p.c_dtype, index, x);
 }
 
 /* The warps' sums of an element, x and so on. */
-__device__ static float add_warps(const float *x, int warp_stride)
+DEVICE float add_warps(const float *x, int warp_stride)
 {
 	float sum = x[0];
 
@@ -193,7 +192,7 @@ __device__ static float add_warps(const float *x, int warp_stride)
 
 /* The place of the warps' sums in shared memory. */
 template <class SIDE>
-__device__ static float *partial_sums(void)
+DEVICE float *partial_sums(void)
 {
 	extern __shared__ __align__(128) uint8_t shared[];
 
@@ -205,8 +204,7 @@ __device__ static float *partial_sums(void)
  * element: row of A, row of the tile.
  */
 template <class SIDE, int N>
-__device__ static void results_of(const float *partial, int tile, int element,
-				  float (&x)[N])
+DEVICE void results_of(const float *partial, int tile, int element, float (&x)[N])
 {
 	const int warp_stride = SIDE::M * NIB_GEMV_TILE_ROWS;
 	const int tile_stride = NIB_GEMV_WARPS * warp_stride;
@@ -220,8 +218,8 @@ __device__ static void results_of(const float *partial, int tile, int element,
 
 /* c_begin: where the first row of C begins, in elements. */
 template <class SIDE, int N>
-__device__ static void store_tiles(const struct nib_gemv_params &p,
-				   const struct share &mine, int64_t c_begin)
+DEVICE void store_tiles(const struct nib_gemv_params &p, const struct share &mine,
+			int64_t c_begin)
 {
 	const int in_tile = SIDE::M * NIB_GEMV_TILE_ROWS;
 	const int tiles = tiles_of_cta(p, mine);
@@ -240,7 +238,7 @@ __device__ static void store_tiles(const struct nib_gemv_params &p,
 	}
 }
 
-__device__ static struct nib_gemv_operand operand_of_batch(struct nib_gemv_operand v)
+DEVICE struct nib_gemv_operand operand_of_batch(struct nib_gemv_operand v)
 {
 	v.codes += blockIdx.y * v.batch_stride;
 	v.scales += blockIdx.y * v.scale_batch_stride;
@@ -256,16 +254,15 @@ struct warp_ring {
 	struct source from;
 };
 
-__device__ static uint32_t ring_stage(const struct warp_ring &r, int stage)
+DEVICE uint32_t ring_stage(const struct warp_ring &r, int stage)
 {
 	return r.begin + stage * NIB_GEMV_STAGE_BYTES;
 }
 
 /* tiles: of all N matrices, as below. */
 template <bool ALIGNED, int N>
-__device__ static void load_next(const struct nib_gemv_params &p,
-				 const struct matrices<N> &m, struct warp_ring *r,
-				 int stage, int tiles, int phase)
+DEVICE void load_next(const struct nib_gemv_params &p, const struct matrices<N> &m,
+		      struct warp_ring *r, int stage, int tiles, int phase)
 {
 	const int steps = all_steps(p);
 
@@ -286,7 +283,7 @@ __device__ static void load_next(const struct nib_gemv_params &p,
 
 /* The warp's steps of one tile, from step begin to end of all. */
 template <class SIDE, int N>
-__device__ static struct accumulators<SIDE::M>
+DEVICE struct accumulators<SIDE::M>
 run_tile(const struct nib_gemv_params &p, const struct matrices<N> &m, const SIDE &side,
 	 struct warp_ring *r, int tiles, int begin, int end) {
 	const int last = all_steps(p) - 1;
@@ -308,9 +305,9 @@ run_tile(const struct nib_gemv_params &p, const struct matrices<N> &m, const SID
 
 /* Asks for the warp's first stages of B.  begin: of the rings of all warps. */
 template <bool ALIGNED, int N>
-__device__ static struct warp_ring fill_ring(const struct nib_gemv_params &p,
-					     const struct matrices<N> &m,
-					     uint32_t begin, int tiles, int phase)
+DEVICE struct warp_ring fill_ring(const struct nib_gemv_params &p,
+				  const struct matrices<N> &m, uint32_t begin,
+				  int tiles, int phase)
 {
 	struct warp_ring r;
 
@@ -327,7 +324,7 @@ __device__ static struct warp_ring fill_ring(const struct nib_gemv_params &p,
 }
 
 /* Asked for early: at the end all would wait for it. */
-__device__ static void load_alpha(const float *alpha, uint32_t to)
+DEVICE void load_alpha(const float *alpha, uint32_t to)
 {
 	if (threadIdx.x == 0 && alpha)
 		cp_async_4(to, alpha, 4);
@@ -342,9 +339,9 @@ __device__ static void load_alpha(const float *alpha, uint32_t to)
  * behind the zeros.
  */
 template <class SIDE, int N>
-__device__ static void run_warp(const struct nib_gemv_params &p,
-				const struct matrices<N> &m, SIDE side, uint32_t ring,
-				uint32_t zeros, float *partial, int tiles)
+DEVICE void run_warp(const struct nib_gemv_params &p, const struct matrices<N> &m,
+		     SIDE side, uint32_t ring, uint32_t zeros, float *partial,
+		     int tiles)
 {
 	const int warp = threadIdx.x / 32, steps = all_steps(p);
 	const int phase = side.phase();
@@ -388,9 +385,9 @@ __device__ static void run_warp(const struct nib_gemv_params &p,
 
 /* The partial sums of all tiles of a CTA, for all threads to read. */
 template <class SIDE, int N>
-__device__ static void multiply_matrices(const struct nib_gemv_params &p,
-					 const struct nib_gemv_operand &a,
-					 const struct matrices<N> &m)
+DEVICE void multiply_matrices(const struct nib_gemv_params &p,
+			      const struct nib_gemv_operand &a,
+			      const struct matrices<N> &m)
 {
 	float *partial = partial_sums<SIDE>();
 	const int bytes =
@@ -404,7 +401,7 @@ __device__ static void multiply_matrices(const struct nib_gemv_params &p,
 }
 
 template <class SIDE>
-__device__ static void gemv(const struct nib_gemv_params &p)
+DEVICE void gemv(const struct nib_gemv_params &p)
 {
 	const struct nib_gemv_operand b = operand_of_batch(p.b);
 	const struct matrices<1> m = {

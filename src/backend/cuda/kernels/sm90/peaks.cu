@@ -12,9 +12,7 @@
  */
 #define NIB_ARCH sm90
 #include "backend/cuda/kernels/common/peaks.cuh"
-#include "backend/cuda/kernels/common/ptx_sm90.cuh"
-
-#define DEVICE static __device__ __forceinline__
+#include "ptx_wgmma.cuh"
 
 /* Halves of both signs, 0.5 to 1.75 in steps of a quarter: as many different
  * bits as dequantised weights have, since zeros would need less power. */

@@ -77,7 +77,7 @@
  * A lane's first piece in a stage: pairs of pieces of a row are swapped by the
  * row's number (banks).
  */
-__device__ static uint32_t piece_target(void)
+DEVICE uint32_t piece_target(void)
 {
 	const int lane = threadIdx.x % 32, piece = lane % 8, r = lane / 8;
 
@@ -107,29 +107,29 @@ struct b_ring {
 };
 
 /* Warps that have a share of the tiles. */
-__device__ static int busy_warps(const struct nib_skinny_params &q)
+DEVICE int busy_warps(const struct nib_skinny_params &q)
 {
 	return (q.tiles_at_once + q.halved_tiles) * q.k_groups;
 }
 
-__device__ static int tile_of(uint32_t share)
+DEVICE int tile_of(uint32_t share)
 {
 	return (int)(share & 15);
 }
 
-__device__ static int group_of(uint32_t share)
+DEVICE int group_of(uint32_t share)
 {
 	return (int)(share >> 4 & 15);
 }
 
-__device__ static int half_of(uint32_t share)
+DEVICE int half_of(uint32_t share)
 {
 	return (int)(share >> 8);
 }
 
 /* A round may have fewer tiles than tiles_at_once: warps of the last tiles then
  * have none. */
-__device__ static bool has_tile(uint32_t share, const struct round &r)
+DEVICE bool has_tile(uint32_t share, const struct round &r)
 {
 	return tile_of(share) < r.count;
 }
@@ -139,9 +139,9 @@ __device__ static bool has_tile(uint32_t share, const struct round &r)
  * is; of a last step that is not whole, lanes behind the end load the bytes
  * before it, which are multiplied by zeros.
  */
-__device__ static struct lane_source lane_source_of(const struct nib_gemv_params &p,
-						    const struct nib_gemv_operand &b,
-						    const struct source &from, int step)
+DEVICE struct lane_source lane_source_of(const struct nib_gemv_params &p,
+					 const struct nib_gemv_operand &b,
+					 const struct source &from, int step)
 {
 	const int last = all_steps(p) - 1, at = last * ROW_BYTES;
 	const int scales = from.blocks - last * STEP_BLOCKS;
@@ -158,9 +158,8 @@ __device__ static struct lane_source lane_source_of(const struct nib_gemv_params
 	return s;
 }
 
-__device__ static void load_lane(const struct nib_gemv_operand &b,
-				 struct lane_source *s, uint32_t codes_to,
-				 uint32_t scales_to, int steps, bool is_last)
+DEVICE void load_lane(const struct nib_gemv_operand &b, struct lane_source *s,
+		      uint32_t codes_to, uint32_t scales_to, int steps, bool is_last)
 {
 	const int back = is_last ? s->codes_back : 0;
 	const int scales_back = is_last ? s->scales_back : 0;
@@ -178,9 +177,9 @@ __device__ static void load_lane(const struct nib_gemv_operand &b,
 
 /* Points the ring at the warp's tile of its round. */
 template <class V>
-__device__ static void begin_tile(const struct nib_skinny_params &q,
-				  const struct nib_gemv_operand &b, const struct cta &c,
-				  struct b_ring *r)
+DEVICE void begin_tile(const struct nib_skinny_params &q,
+		       const struct nib_gemv_operand &b, const struct cta &c,
+		       struct b_ring *r)
 {
 	struct nib_gemv_operand matrix = b;
 	int tile = r->next.at.tile + tile_of(r->share);
@@ -203,9 +202,9 @@ __device__ static void begin_tile(const struct nib_skinny_params &q,
 
 /* The ring's round, or the first one after it in which the warp has a tile. */
 template <class V>
-__device__ static void find_tile(const struct nib_skinny_params &q,
-				 const struct nib_gemv_operand &b, const struct cta &c,
-				 struct b_ring *r)
+DEVICE void find_tile(const struct nib_skinny_params &q,
+		      const struct nib_gemv_operand &b, const struct cta &c,
+		      struct b_ring *r)
 {
 	while (r->next.at.count > 0 && !has_tile(r->share, r->next.at))
 		r->next.at = next_round<V>(q, c, r->next.at);
@@ -215,9 +214,9 @@ __device__ static void find_tile(const struct nib_skinny_params &q,
 }
 
 template <class V>
-__device__ static void load_next(const struct nib_skinny_params &q,
-				 const struct nib_gemv_operand &b, const struct cta &c,
-				 struct b_ring *r, int steps, int stage)
+DEVICE void load_next(const struct nib_skinny_params &q,
+		      const struct nib_gemv_operand &b, const struct cta &c,
+		      struct b_ring *r, int steps, int stage)
 {
 	const uint32_t to = r->begin + stage * NIB_GEMV_STAGE_BYTES;
 	const int step = r->next.step;
@@ -239,9 +238,9 @@ __device__ static void load_next(const struct nib_skinny_params &q,
 
 /* Asks for the steps of stages first to end - 1. */
 template <class V>
-__device__ static void
-fill_stages(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
-	    const struct cta &c, struct b_ring *r, int first, int end)
+DEVICE void fill_stages(const struct nib_skinny_params &q,
+			const struct nib_gemv_operand &b, const struct cta &c,
+			struct b_ring *r, int first, int end)
 {
 #pragma unroll 1
 	for (int stage = first; stage < end; stage++)
@@ -254,7 +253,7 @@ fill_stages(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
  * of 16-bit values leave no registers for it; experts have not been measured.
  */
 template <class V>
-__device__ static int early_stages(const struct nib_skinny_params &q)
+DEVICE int early_stages(const struct nib_skinny_params &q)
 {
 	const bool is_short = all_steps(q.p) <= 4 * q.k_groups;
 
@@ -263,9 +262,8 @@ __device__ static int early_stages(const struct nib_skinny_params &q)
 }
 
 template <class V>
-__device__ static struct b_ring begin_ring(const struct nib_skinny_params &q,
-					   const struct nib_gemv_operand &b,
-					   const struct cta &c)
+DEVICE struct b_ring begin_ring(const struct nib_skinny_params &q,
+				const struct nib_gemv_operand &b, const struct cta &c)
 {
 	const int warp = threadIdx.x / 32;
 	struct b_ring r;
@@ -286,10 +284,10 @@ __device__ static struct b_ring begin_ring(const struct nib_skinny_params &q,
  * ring's other stages.
  */
 template <class V>
-__device__ static void bring_first_chunks(const struct nib_skinny_params &q,
-					  const struct nib_gemv_operand &a,
-					  const struct nib_gemv_operand &b,
-					  const struct cta &c, struct b_ring *r)
+DEVICE void bring_first_chunks(const struct nib_skinny_params &q,
+			       const struct nib_gemv_operand &a,
+			       const struct nib_gemv_operand &b, const struct cta &c,
+			       struct b_ring *r)
 {
 	const int warp = threadIdx.x / 32;
 	struct round_step s = {round_at<V>(q, c, c.tile), warp};
@@ -322,8 +320,8 @@ struct lane_view {
 	int blocks;    /* of the last step */
 };
 
-__device__ static struct lane_view view_of(const struct nib_gemv_params &p,
-					   const struct nib_gemv_operand &b)
+DEVICE struct lane_view view_of(const struct nib_gemv_params &p,
+				const struct nib_gemv_operand &b)
 {
 	const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 	struct lane_view v;
@@ -339,8 +337,8 @@ __device__ static struct lane_view view_of(const struct nib_gemv_params &p,
 }
 
 template <bool IS_BF16>
-__device__ static void mma(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
-			   uint32_t x0, uint32_t x1)
+DEVICE void mma(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
+		uint32_t x0, uint32_t x1)
 {
 	if constexpr (IS_BF16)
 		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
@@ -350,17 +348,16 @@ __device__ static void mma(float (&d)[4], const uint32_t *row_g, const uint32_t 
 
 /* Two of them: codes from i and from j on. */
 template <class V>
-__device__ static void mma2(float (&d)[4], const uint32_t (&w)[2][8], int i,
-			    uint32_t x0, uint32_t x1, float (&e)[4], int j, uint32_t y0,
-			    uint32_t y1)
+DEVICE void mma2(float (&d)[4], const uint32_t (&w)[2][8], int i, uint32_t x0,
+		 uint32_t x1, float (&e)[4], int j, uint32_t y0, uint32_t y1)
 {
 	mma<V::IS_BF16>(d, w[0] + i, w[1] + i, x0, x1);
 	mma<V::IS_BF16>(e, w[0] + j, w[1] + j, y0, y1);
 }
 
 /* Scales of rows g and g + 8: four blocks each of 64 k number j. */
-__device__ static void load_scales(const struct lane_view &v, uint32_t stage,
-				   bool is_last, uint32_t (&x)[4][2])
+DEVICE void load_scales(const struct lane_view &v, uint32_t stage, bool is_last,
+			uint32_t (&x)[4][2])
 {
 #pragma unroll
 	for (int j = 0; j < 4; j++) {
@@ -390,8 +387,8 @@ __device__ static void load_scales(const struct lane_view &v, uint32_t stage,
  * two sums, for the halves of a block.
  */
 template <class V>
-__device__ static void multiply(float (&acc)[2][4], const struct lane_view &v,
-				uint32_t stage, uint32_t piece, bool is_last)
+DEVICE void multiply(float (&acc)[2][4], const struct lane_view &v, uint32_t stage,
+		     uint32_t piece, bool is_last)
 {
 	uint32_t scales[4][2];
 
@@ -428,9 +425,8 @@ __device__ static void multiply(float (&acc)[2][4], const struct lane_view &v,
 
 /* The same of eight k of each block, for two warps that share a tile. */
 template <class V>
-__device__ static void multiply_half(float (&acc)[4], const struct lane_view &v,
-				     uint32_t stage, uint32_t piece, int half,
-				     bool is_last)
+DEVICE void multiply_half(float (&acc)[4], const struct lane_view &v, uint32_t stage,
+			  uint32_t piece, int half, bool is_last)
 {
 	uint32_t scales[4][2];
 
@@ -452,9 +448,8 @@ __device__ static void multiply_half(float (&acc)[4], const struct lane_view &v,
 }
 
 template <class V>
-__device__ static void multiply_share(float (&acc)[2][4], const struct lane_view &v,
-				      uint32_t stage, uint32_t piece, int half,
-				      bool is_last)
+DEVICE void multiply_share(float (&acc)[2][4], const struct lane_view &v,
+			   uint32_t stage, uint32_t piece, int half, bool is_last)
 {
 	if (V::EIGHTS > 1 || half == NIB_SKINNY_WHOLE)
 		multiply<V>(acc, v, stage, piece, is_last);
@@ -468,10 +463,10 @@ __device__ static void multiply_share(float (&acc)[2][4], const struct lane_view
  * the loop would cost as much as a tenth of it.
  */
 template <class V>
-__device__ static void run_round(const struct nib_skinny_params &q,
-				 const struct nib_gemv_operand &b, const struct cta &c,
-				 const struct lane_view &v, struct b_ring *r,
-				 int number, bool multiplies, float (&acc)[2][4])
+DEVICE void run_round(const struct nib_skinny_params &q,
+		      const struct nib_gemv_operand &b, const struct cta &c,
+		      const struct lane_view &v, struct b_ring *r, int number,
+		      bool multiplies, float (&acc)[2][4])
 {
 	const int steps = all_steps(q.p), lane = threadIdx.x % 32;
 	const uint32_t pieces = opaque(c.shared + V::CHUNKS_AT + lane * 16);
@@ -511,7 +506,7 @@ __device__ static void run_round(const struct nib_skinny_params &q,
 
 /* A warp's sums, a row of A after the other. */
 template <class V>
-__device__ static void store_sums(float *sums, const float (&acc)[2][4])
+DEVICE void store_sums(float *sums, const float (&acc)[2][4])
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -526,14 +521,14 @@ __device__ static void store_sums(float *sums, const float (&acc)[2][4])
 
 /* Neither factor overflows where the result does not. */
 template <bool IS_BF16>
-__device__ static float result(float sum, float alpha)
+DEVICE float result(float sum, float alpha)
 {
 	const float up = WEIGHT_SCALE(IS_BF16);
 
 	return fabsf(alpha) < 1 ? sum * (up * alpha) : up * sum * alpha;
 }
 
-__device__ static void store(const struct nib_gemv_params &p, int64_t index, float x)
+DEVICE void store(const struct nib_gemv_params &p, int64_t index, float x)
 {
 	if (p.c_dtype == 0)
 		((float *)p.c)[index] = x;
@@ -548,7 +543,7 @@ __device__ static void store(const struct nib_gemv_params &p, int64_t index, flo
  * further group lies tiles_at_once slots behind the one before.  Second halves lie
  * behind all groups.
  */
-__device__ static int sums_slot(const struct nib_skinny_params &q, uint32_t share)
+DEVICE int sums_slot(const struct nib_skinny_params &q, uint32_t share)
 {
 	const int tile = tile_of(share), group = group_of(share);
 
@@ -558,8 +553,8 @@ __device__ static int sums_slot(const struct nib_skinny_params &q, uint32_t shar
 }
 
 /* The sum of a tile's warps: x is in the tile's first slot (sums_slot()). */
-__device__ static float add_warps(const struct nib_skinny_params &q, const float *x,
-				  int size, int tile)
+DEVICE float add_warps(const struct nib_skinny_params &q, const float *x, int size,
+		       int tile)
 {
 	const int pitch = q.tiles_at_once * size;
 	const int i = tile - (q.tiles_at_once - q.halved_tiles);
@@ -579,9 +574,8 @@ __device__ static float add_warps(const struct nib_skinny_params &q, const float
 
 /* Adds the warps of each tile of a round, and stores C; of experts their rows. */
 template <class V>
-__device__ static void store_tiles(const struct nib_skinny_params &q,
-				   const struct cta &c, const struct round &r,
-				   const float *sums, float alpha)
+DEVICE void store_tiles(const struct nib_skinny_params &q, const struct cta &c,
+			const struct round &r, const float *sums, float alpha)
 {
 	const int size = NIB_SKINNY_SUMS(V::EIGHTS);
 	const bool is_tiled = V::IS_MOE || q.p.b.is_tiled;
@@ -614,7 +608,7 @@ __device__ static void store_tiles(const struct nib_skinny_params &q,
 
 /* ---- the kernel ---------------------------------------------------------- */
 
-__device__ static struct nib_gemv_operand operand_of_batch(struct nib_gemv_operand v)
+DEVICE struct nib_gemv_operand operand_of_batch(struct nib_gemv_operand v)
 {
 	v.codes += blockIdx.y * v.batch_stride;
 	v.scales += blockIdx.y * v.scale_batch_stride;
@@ -622,7 +616,7 @@ __device__ static struct nib_gemv_operand operand_of_batch(struct nib_gemv_opera
 }
 
 template <class V>
-__device__ static void init_barriers(uint32_t shared, int readers)
+DEVICE void init_barriers(uint32_t shared, int readers)
 {
 	if (threadIdx.x < V::CHUNKS) {
 		mbarrier_init(full<V>(shared, threadIdx.x), 32);
@@ -631,9 +625,8 @@ __device__ static void init_barriers(uint32_t shared, int readers)
 }
 
 template <class V>
-__device__ static void run_all(const struct nib_skinny_params &q,
-			       const struct nib_gemv_operand &b, const struct cta &c,
-			       struct b_ring *r, float *sums)
+DEVICE void run_all(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
+		    const struct cta &c, struct b_ring *r, float *sums)
 {
 	const int warp = threadIdx.x / 32;
 	const bool works = warp < busy_warps(q);
@@ -661,8 +654,7 @@ __device__ static void run_all(const struct nib_skinny_params &q,
 
 /* The CTA's tiles; of experts after their tables. */
 template <class V>
-__device__ static struct cta begin_cta(const struct nib_skinny_params &q,
-				       uint8_t *bytes)
+DEVICE struct cta begin_cta(const struct nib_skinny_params &q, uint8_t *bytes)
 {
 	const uint64_t tiles =
 	    (uint64_t)q.p.tiles * (V::IS_MOE ? fill_units<V>(q, bytes) : 1);
@@ -674,7 +666,7 @@ __device__ static struct cta begin_cta(const struct nib_skinny_params &q,
 }
 
 template <class V>
-__device__ static void skinny_gemm(const struct nib_skinny_params &q)
+DEVICE void skinny_gemm(const struct nib_skinny_params &q)
 {
 	extern __shared__ __align__(128) uint8_t bytes[];
 	const struct nib_gemv_operand a = operand_of_batch(q.p.a);

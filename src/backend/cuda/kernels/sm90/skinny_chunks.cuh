@@ -7,8 +7,8 @@
 #define NIB_SKINNY_CHUNKS_CUH
 
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
-#include "backend/cuda/kernels/common/ptx_sm90.cuh"
 #include "gemv_load.cuh"
+#include "ptx_wgmma.cuh"
 #include "skinny_rounds.cuh"
 
 /*
@@ -23,14 +23,14 @@
 /* ---- codes --------------------------------------------------------------- */
 
 /* Codes i and i + 4 as bf16 in place: sign, and exponent and fraction. */
-__device__ static uint32_t bf16_pair(uint32_t sign, uint32_t magnitude)
+DEVICE uint32_t bf16_pair(uint32_t sign, uint32_t magnitude)
 {
 	return (sign & 0x80008000u) | (magnitude & 0x01C001C0u);
 }
 
 /* Eight codes times their scale in A's type, 1 / WEIGHT_SCALE of the values. */
 template <bool IS_BF16>
-__device__ static void decode(uint32_t q, uint32_t scale, uint32_t w[4])
+DEVICE void decode(uint32_t q, uint32_t scale, uint32_t w[4])
 {
 	if constexpr (IS_BF16) {
 		w[0] = mul_bf16x2(bf16_pair(q << 12, q << 6), scale);
@@ -51,7 +51,7 @@ __device__ static void decode(uint32_t q, uint32_t scale, uint32_t w[4])
 
 /* Scales of rows g and g + 8, the two low bytes of x, each twice in A's type. */
 template <bool IS_BF16>
-__device__ static void widen_scales(uint32_t x, uint32_t s[2])
+DEVICE void widen_scales(uint32_t x, uint32_t s[2])
 {
 	const uint32_t both = cvt_f16x2_e4m3x2(x);
 
@@ -73,7 +73,7 @@ __device__ static void widen_scales(uint32_t x, uint32_t s[2])
  * 6), (1, 3), (5, 7), bf16 (0, 4), (1, 5), (2, 6), (3, 7).
  */
 template <bool IS_BF16>
-__device__ static uint4 in_order_of_codes(uint4 x)
+DEVICE uint4 in_order_of_codes(uint4 x)
 {
 	const uint32_t low = 0x5410, high = 0x7632;
 
@@ -85,7 +85,7 @@ __device__ static uint4 in_order_of_codes(uint4 x)
 }
 
 /* Eight elements at any address. */
-__device__ static uint4 load_elements(const uint8_t *from)
+DEVICE uint4 load_elements(const uint8_t *from)
 {
 	const uint16_t *x = (const uint16_t *)from;
 	uint32_t word[4];
@@ -97,7 +97,7 @@ __device__ static uint4 load_elements(const uint8_t *from)
 }
 
 /* Four bytes at any address. */
-__device__ static uint32_t load_bytes(const uint8_t *from)
+DEVICE uint32_t load_bytes(const uint8_t *from)
 {
 	return from[0] | from[1] << 8 | from[2] << 16 | (uint32_t)from[3] << 24;
 }
@@ -107,9 +107,8 @@ __device__ static uint32_t load_bytes(const uint8_t *from)
 
 /* A's scale of a block of a row, which is -1 if there is none. */
 template <class V>
-__device__ static uint32_t load_scale(const struct nib_gemv_params &p,
-				      const struct nib_gemv_operand &a, int row,
-				      int block)
+DEVICE uint32_t load_scale(const struct nib_gemv_params &p,
+			   const struct nib_gemv_operand &a, int row, int block)
 {
 	const int64_t columns = (p.k / 16 + 3) / 4;
 
@@ -123,9 +122,9 @@ __device__ static uint32_t load_scale(const struct nib_gemv_params &p,
 
 /* Eight NVFP4 values of a row, from k on: their codes, and the scale in y. */
 template <class V>
-__device__ static uint4 load_nvfp4(const struct nib_gemv_params &p,
-				   const struct nib_gemv_operand &a,
-				   const struct cta &c, int row, int k)
+DEVICE uint4 load_nvfp4(const struct nib_gemv_params &p,
+			const struct nib_gemv_operand &a, const struct cta &c, int row,
+			int k)
 {
 	const uint8_t *from = a.codes + row * a.row_stride + k / 2;
 	uint4 x = make_uint4(0, 0, 0, 0);
@@ -137,9 +136,9 @@ __device__ static uint4 load_nvfp4(const struct nib_gemv_params &p,
 
 /* A lane's eight values of each row of a step; zeros outside of A. */
 template <class V>
-__device__ static void load_chunk(const struct nib_gemv_params &p,
-				  const struct nib_gemv_operand &a, const struct cta &c,
-				  const struct round_step &s, uint4 (&x)[V::M])
+DEVICE void load_chunk(const struct nib_gemv_params &p,
+		       const struct nib_gemv_operand &a, const struct cta &c,
+		       const struct round_step &s, uint4 (&x)[V::M])
 {
 	const int k = s.step * NIB_GEMV_STEP + threadIdx.x % 32 * 8;
 
@@ -161,7 +160,7 @@ __device__ static void load_chunk(const struct nib_gemv_params &p,
 
 /* What load_chunk() loaded, as decode() gives codes. */
 template <class V>
-__device__ static uint4 piece_of(uint4 x)
+DEVICE uint4 piece_of(uint4 x)
 {
 	uint32_t w[4], s[2];
 
@@ -179,7 +178,7 @@ __device__ static uint4 piece_of(uint4 x)
  * of a quad.
  */
 template <class V>
-__device__ static void store_chunk(uint32_t chunk, const uint4 (&x)[V::M])
+DEVICE void store_chunk(uint32_t chunk, const uint4 (&x)[V::M])
 {
 	const int lane = threadIdx.x % 32;
 	const uint32_t to =
@@ -193,9 +192,8 @@ __device__ static void store_chunk(uint32_t chunk, const uint4 (&x)[V::M])
 
 /* The chunks behind the first ones, of all rounds. */
 template <class V>
-__device__ static void bring_chunks(const struct nib_skinny_params &q,
-				    const struct nib_gemv_operand &a,
-				    const struct cta &c)
+DEVICE void bring_chunks(const struct nib_skinny_params &q,
+			 const struct nib_gemv_operand &a, const struct cta &c)
 {
 	const int steps = all_steps(q.p);
 	const int bringer = threadIdx.x / 32 - NIB_SKINNY_WARPS;

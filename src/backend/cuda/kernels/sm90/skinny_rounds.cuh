@@ -50,13 +50,13 @@ struct cta {
 };
 
 template <class V>
-__device__ static uint32_t full(uint32_t shared, int chunk)
+DEVICE uint32_t full(uint32_t shared, int chunk)
 {
 	return shared + V::BARRIERS_AT + chunk * 16;
 }
 
 template <class V>
-__device__ static uint32_t empty(uint32_t shared, int chunk)
+DEVICE uint32_t empty(uint32_t shared, int chunk)
 {
 	return full<V>(shared, chunk) + 8;
 }
@@ -67,12 +67,12 @@ struct unit {
 	int expert, row, rows; /* the first row of A, and how many */
 };
 
-__device__ static uint32_t pack_unit(int expert, int row, int rows)
+DEVICE uint32_t pack_unit(int expert, int row, int rows)
 {
 	return (uint32_t)(expert << 16 | row << 5 | rows);
 }
 
-__device__ static struct unit unit_of(uint32_t x)
+DEVICE struct unit unit_of(uint32_t x)
 {
 	return {(int)(x >> 16), (int)(x >> 5 & 0x7FF), (int)(x & 31)};
 }
@@ -94,9 +94,8 @@ DEVICE int32_t whole_units(int32_t, int32_t)
  * they leave their tensor.
  */
 template <class V>
-__device__ static void fill_expert(const struct nib_skinny_params &q,
-				   const struct expert_rows &rows, int e, int unit,
-				   uint8_t *bytes)
+DEVICE void fill_expert(const struct nib_skinny_params &q,
+			const struct expert_rows &rows, int e, int unit, uint8_t *bytes)
 {
 	const int first = expert_row(&rows, e), end = expert_row(&rows, e + 1);
 	const int m = end - first;
@@ -118,7 +117,7 @@ __device__ static void fill_expert(const struct nib_skinny_params &q,
 
 /* Called by all threads: fills the tables, and returns the number of units. */
 template <class V>
-__device__ static int fill_units(const struct nib_skinny_params &q, uint8_t *bytes)
+DEVICE int fill_units(const struct nib_skinny_params &q, uint8_t *bytes)
 {
 	const struct expert_rows rows = {q.row_offsets, q.experts, q.rows, V::M};
 	int32_t *first_unit = (int32_t *)(bytes + V::SUMS_AT);
@@ -141,8 +140,8 @@ struct round {
 
 /* The round that begins with a tile. */
 template <class V>
-__device__ static struct round round_at(const struct nib_skinny_params &q,
-					const struct cta &c, int tile)
+DEVICE struct round round_at(const struct nib_skinny_params &q, const struct cta &c,
+			     int tile)
 {
 	struct round r = {tile, min(q.tiles_at_once, c.end - tile), 0, q.p.m};
 
@@ -166,8 +165,8 @@ __device__ static struct round round_at(const struct nib_skinny_params &q,
 }
 
 template <class V>
-__device__ static struct round next_round(const struct nib_skinny_params &q,
-					  const struct cta &c, const struct round &r)
+DEVICE struct round next_round(const struct nib_skinny_params &q, const struct cta &c,
+			       const struct round &r)
 {
 	return round_at<V>(q, c, r.tile + r.count);
 }
@@ -180,8 +179,8 @@ struct round_step {
 
 /* Goes on to the round that has the step, counted from the begin of this one. */
 template <class V>
-__device__ static void find_step(const struct nib_skinny_params &q, const struct cta &c,
-				 int steps, struct round_step *s)
+DEVICE void find_step(const struct nib_skinny_params &q, const struct cta &c, int steps,
+		      struct round_step *s)
 {
 	while (s->at.count > 0 && s->step >= steps) {
 		s->step -= steps;

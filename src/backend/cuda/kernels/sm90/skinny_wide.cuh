@@ -43,7 +43,6 @@
 #ifndef NIB_SKINNY_WIDE_CUH
 #define NIB_SKINNY_WIDE_CUH
 
-#include "ptx_cluster.cuh"
 #include "skinny.cuh"
 
 /* What the variants differ in. */
@@ -83,8 +82,8 @@ struct wide_cta {
 	int tile_bits; /* tiles_at_once is this power of two */
 };
 
-__device__ static struct wide_cta begin_wide(const struct nib_skinny_params &q,
-					     const uint8_t *bytes)
+DEVICE struct wide_cta begin_wide(const struct nib_skinny_params &q,
+				  const uint8_t *bytes)
 {
 	const int steps = all_steps(q.p), rank = (int)cluster_ctarank();
 	const int tile = (int)clusterid_x() * q.tiles_at_once;
@@ -101,12 +100,12 @@ __device__ static struct wide_cta begin_wide(const struct nib_skinny_params &q,
 }
 
 /* The warp's tile among its cluster's, and its group of the CTA's steps. */
-__device__ static int own_tile(const struct nib_skinny_params &q)
+DEVICE int own_tile(const struct nib_skinny_params &q)
 {
 	return threadIdx.x / 32 & (q.tiles_at_once - 1);
 }
 
-__device__ static int own_group(const struct wide_cta &c)
+DEVICE int own_group(const struct wide_cta &c)
 {
 	return threadIdx.x / 32 >> c.tile_bits;
 }
@@ -115,9 +114,9 @@ __device__ static int own_group(const struct wide_cta &c)
 
 /* Loads a warp's step into a stage of its ring. */
 template <class V>
-__device__ static void
-load_wide(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
-	  const struct wide_cta &c, const struct source &from, int step, int stage)
+DEVICE void load_wide(const struct nib_skinny_params &q,
+		      const struct nib_gemv_operand &b, const struct wide_cta &c,
+		      const struct source &from, int step, int stage)
 {
 	const int warp = threadIdx.x / 32;
 	const uint32_t to =
@@ -133,9 +132,9 @@ load_wide(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 
 /* A warp's first steps, number first to end - 1 of its own. */
 template <class V>
-__device__ static void load_first(const struct nib_skinny_params &q,
-				  const struct nib_gemv_operand &b,
-				  const struct wide_cta &c, int first, int end)
+DEVICE void load_first(const struct nib_skinny_params &q,
+		       const struct nib_gemv_operand &b, const struct wide_cta &c,
+		       int first, int end)
 {
 	const struct source from = source_of(q.p, b, c.tile + own_tile(q));
 
@@ -165,9 +164,8 @@ struct row_of_a {
 };
 
 template <class V>
-__device__ static struct row_of_a row_of(const struct nib_gemv_params &p,
-					 const struct nib_gemv_operand &a, int row,
-					 int first)
+DEVICE struct row_of_a row_of(const struct nib_gemv_params &p,
+			      const struct nib_gemv_operand &a, int row, int first)
 {
 	const int block = first * 4 + threadIdx.x % 4;
 	struct row_of_a r;
@@ -186,7 +184,7 @@ __device__ static struct row_of_a row_of(const struct nib_gemv_params &p,
 
 /* A block of rows that are not in pieces of 16 bytes. */
 template <class V>
-__device__ static struct block_of_a<V> load_any_block(const struct row_of_a &r, int i) {
+DEVICE struct block_of_a<V> load_any_block(const struct row_of_a &r, int i) {
 	const uint8_t *from = r.values + i * (V::IS_NVFP4 ? 32 : 128);
 	struct block_of_a<V> x;
 
@@ -208,8 +206,7 @@ __device__ static struct block_of_a<V> load_any_block(const struct row_of_a &r, 
 
 /* Block number i, if it is there; else zeros. */
 template <class V>
-__device__ static struct block_of_a<V> load_block(const struct row_of_a &r, int i,
-						  bool is_there) {
+DEVICE struct block_of_a<V> load_block(const struct row_of_a &r, int i, bool is_there) {
 	const uint8_t *from = r.values + i * (V::IS_NVFP4 ? 32 : 128);
 	struct block_of_a<V> x = {
 	};
@@ -236,7 +233,7 @@ __device__ static struct block_of_a<V> load_block(const struct row_of_a &r, int 
 
 /* A block in the order in which decode() gives codes: word i is of wgmma i / 2. */
 template <class V>
-__device__ static void order_block(const struct block_of_a<V> &x, uint32_t (&w)[8])
+DEVICE void order_block(const struct block_of_a<V> &x, uint32_t (&w)[8])
 {
 	if constexpr (V::IS_NVFP4) {
 		uint32_t s[2];
@@ -264,8 +261,8 @@ __device__ static void order_block(const struct block_of_a<V> &x, uint32_t (&w)[
  * piece i ^ row % 8.
  */
 template <class V, int COUNT, int BY>
-__device__ static void load_atoms(const struct row_of_a &r, int first, int end,
-				  struct block_of_a<V> *x)
+DEVICE void load_atoms(const struct row_of_a &r, int first, int end,
+		       struct block_of_a<V> *x)
 {
 	const int count = min(r.count, end - first);
 
@@ -275,8 +272,8 @@ __device__ static void load_atoms(const struct row_of_a &r, int first, int end,
 }
 
 template <class V, int COUNT, int BY>
-__device__ static void store_atoms(uint32_t to, int eight, int first, int end,
-				   const struct block_of_a<V> *x)
+DEVICE void store_atoms(uint32_t to, int eight, int first, int end,
+			const struct block_of_a<V> *x)
 {
 	const int row = threadIdx.x % 8, piece = threadIdx.x % 32 / 8;
 	/* Pieces 4 to 7 are 64 bytes from pieces 0 to 3. */
@@ -302,9 +299,9 @@ __device__ static void store_atoms(uint32_t to, int eight, int first, int end,
  * A warp has eight rows of A.  The rest of its first stages of B follows.
  */
 template <class V>
-__device__ static void
-fill_chunks(const struct nib_skinny_params &q, const struct nib_gemv_operand &a,
-	    const struct nib_gemv_operand &b, const struct wide_cta &c)
+DEVICE void fill_chunks(const struct nib_skinny_params &q,
+			const struct nib_gemv_operand &a,
+			const struct nib_gemv_operand &b, const struct wide_cta &c)
 {
 	const int by = NIB_SKINNY_WARPS / V::EIGHTS;
 	const int warp = threadIdx.x / 32, eight = warp % V::EIGHTS;
@@ -325,9 +322,8 @@ fill_chunks(const struct nib_skinny_params &q, const struct nib_gemv_operand &a,
 /* The warps that bring: the chunks behind those, as many at a time as a lane has
  * registers for. */
 template <class V>
-__device__ static void bring_wide(const struct nib_skinny_params &q,
-				  const struct nib_gemv_operand &a,
-				  const struct wide_cta &c)
+DEVICE void bring_wide(const struct nib_skinny_params &q,
+		       const struct nib_gemv_operand &a, const struct wide_cta &c)
 {
 	const int by = NIB_SKINNY_BRINGERS, count = V::EIGHTS / by;
 	const int ahead = V::IS_NVFP4 && V::ALIGNED ? 2 : 1;
@@ -366,13 +362,13 @@ __device__ static void bring_wide(const struct nib_skinny_params &q,
 /* ---- the multiplication -------------------------------------------------- */
 
 /* k contiguous, 128-byte swizzle, 1024 bytes from eight rows to the next. */
-__device__ static uint64_t atom_descriptor(uint32_t at)
+DEVICE uint64_t atom_descriptor(uint32_t at)
 {
 	return pack_64(1u << 16 | at >> 4, 1u << 30 | 1024 >> 4);
 }
 
 template <class V>
-__device__ static void wgmma(float (&d)[V::M / 2], const uint32_t (&a)[4], uint32_t at)
+DEVICE void wgmma(float (&d)[V::M / 2], const uint32_t (&a)[4], uint32_t at)
 {
 	if constexpr (V::IS_BF16)
 		wgmma_bf16<V::M>(d, a, atom_descriptor(at), 1);
@@ -387,7 +383,7 @@ struct wide_view {
 	uint32_t scale_stride, pick;
 };
 
-__device__ static struct wide_view wide_view_of(const struct nib_gemv_operand &b)
+DEVICE struct wide_view wide_view_of(const struct nib_gemv_operand &b)
 {
 	const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 	struct wide_view v;
@@ -404,8 +400,8 @@ __device__ static struct wide_view wide_view_of(const struct nib_gemv_operand &b
  * row's blocks from there on; 0 behind the last.
  */
 template <class V>
-__device__ static void wide_scales(const struct wide_view &v, uint32_t stage, int left,
-				   int j, uint32_t (&s)[2])
+DEVICE void wide_scales(const struct wide_view &v, uint32_t stage, int left, int j,
+			uint32_t (&s)[2])
 {
 	const uint32_t at = stage + v.scales + j * v.scale_stride;
 	const uint32_t both = prmt(lds_32(at), lds_32(at + 8 * STEP_BLOCKS), v.pick);
@@ -415,8 +411,8 @@ __device__ static void wide_scales(const struct wide_view &v, uint32_t stage, in
 
 /* 64 k number j of the warp's 16 rows: the operands of four wgmma. */
 template <class V>
-__device__ static void decode_rows(const struct wide_view &v, uint32_t stage, int left,
-				   int j, uint32_t (&a)[4][4])
+DEVICE void decode_rows(const struct wide_view &v, uint32_t stage, int left, int j,
+			uint32_t (&a)[4][4])
 {
 	/* Pairs of pieces of a row are swapped by the row's number. */
 	const uint32_t codes = (stage + v.codes) ^ j * 32;
@@ -439,8 +435,8 @@ __device__ static void decode_rows(const struct wide_view &v, uint32_t stage, in
 /* Adds a stage of B times a chunk of A: four groups of wgmma, of which one is
  * multiplied while the next one is decoded. */
 template <class V>
-__device__ static void multiply_wide(float (&acc)[V::M / 2], const struct wide_view &v,
-				     uint32_t stage, uint32_t chunk, int left)
+DEVICE void multiply_wide(float (&acc)[V::M / 2], const struct wide_view &v,
+			  uint32_t stage, uint32_t chunk, int left)
 {
 	uint32_t a[2][4][4];
 
@@ -462,9 +458,9 @@ __device__ static void multiply_wide(float (&acc)[V::M / 2], const struct wide_v
 
 /* A warp's steps; one without a unit only says that it has read A. */
 template <class V>
-__device__ static void
-run_steps(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
-	  const struct wide_cta &c, bool multiplies, float (&acc)[V::M / 2])
+DEVICE void run_steps(const struct nib_skinny_params &q,
+		      const struct nib_gemv_operand &b, const struct wide_cta &c,
+		      bool multiplies, float (&acc)[V::M / 2])
 {
 	const struct wide_view v = wide_view_of(b);
 	const uint32_t ring =
@@ -504,7 +500,7 @@ run_steps(const struct nib_skinny_params &q, const struct nib_gemv_operand &b,
 /* ---- sums ---------------------------------------------------------------- */
 
 template <class V>
-__device__ static void store_wide_sums(float *sums, const float (&acc)[V::M / 2])
+DEVICE void store_wide_sums(float *sums, const float (&acc)[V::M / 2])
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -522,15 +518,15 @@ struct four_sums {
 	int tile, at, m;
 };
 
-__device__ static struct four_sums four_number(int i, int row, int rows)
+DEVICE struct four_sums four_number(int i, int row, int rows)
 {
 	return {i / (16 * rows) * 4 + i / 4 % 4, i % 4 * 4, row + i / 16 % rows};
 }
 
 /* What the CTA's groups add up to. */
 template <class V>
-__device__ static float4 add_groups(const struct nib_skinny_params &q,
-				    const float *sums, const struct four_sums &s)
+DEVICE float4 add_groups(const struct nib_skinny_params &q, const float *sums,
+			 const struct four_sums &s)
 {
 	const float *from = sums + s.tile * V::SUMS + s.m * V::SUMS_PITCH + s.at;
 	float4 x = *(const float4 *)from;
@@ -545,9 +541,8 @@ __device__ static float4 add_groups(const struct nib_skinny_params &q,
 }
 
 template <class V>
-__device__ static void store_four(const struct nib_skinny_params &q,
-				  const struct wide_cta &c, const struct four_sums &s,
-				  const float4 &x, float alpha)
+DEVICE void store_four(const struct nib_skinny_params &q, const struct wide_cta &c,
+		       const struct four_sums &s, const float4 &x, float alpha)
 {
 	const float value[4] = {x.x, x.y, x.z, x.w};
 
@@ -564,9 +559,8 @@ __device__ static void store_four(const struct nib_skinny_params &q,
 
 /* One slice: the sums are C. */
 template <class V>
-__device__ static void store_sums_of_cta(const struct nib_skinny_params &q,
-					 const struct wide_cta &c, const float *sums,
-					 float alpha)
+DEVICE void store_sums_of_cta(const struct nib_skinny_params &q,
+			      const struct wide_cta &c, const float *sums, float alpha)
 {
 #pragma unroll 1
 	for (int i = threadIdx.x; i < c.tiles * V::M * 4; i += NIB_SKINNY_WARPS * 32) {
@@ -582,9 +576,8 @@ __device__ static void store_sums_of_cta(const struct nib_skinny_params &q,
  * other half to the other CTA.
  */
 template <class V>
-__device__ static void store_sums_of_both(const struct nib_skinny_params &q,
-					  const struct wide_cta &c, const float *sums,
-					  float alpha)
+DEVICE void store_sums_of_both(const struct nib_skinny_params &q,
+			       const struct wide_cta &c, const float *sums, float alpha)
 {
 	const int rows = V::M / 2, most = rows / 16;
 	const int count = c.tiles * rows * 4, step = NIB_SKINNY_WARPS * 32;
@@ -597,8 +590,12 @@ __device__ static void store_sums_of_both(const struct nib_skinny_params &q,
 		const int i = threadIdx.x + j * step;
 		const struct four_sums s = four_number(i, (c.rank ^ 1) * rows, rows);
 
-		if (i < count && s.m < q.p.m)
-			st_cluster_f32x4(other + i * 16, add_groups<V>(q, sums, s));
+		if (i < count && s.m < q.p.m) {
+			const uint32_t to = other + i * 16;
+			const float4 x = add_groups<V>(q, sums, s);
+
+			st_cluster_f32x4(to, &x.x);
+		}
 	}
 	cluster_arrive_release();
 #pragma unroll
@@ -630,9 +627,9 @@ __device__ static void store_sums_of_both(const struct nib_skinny_params &q,
 /* ---- the kernel ---------------------------------------------------------- */
 
 template <class V>
-__device__ static void multiply_all(const struct nib_skinny_params &q,
-				    const struct nib_gemv_operand &b,
-				    const struct wide_cta &c, float *sums)
+DEVICE void multiply_all(const struct nib_skinny_params &q,
+			 const struct nib_gemv_operand &b, const struct wide_cta &c,
+			 float *sums)
 {
 	const int warp = threadIdx.x / 32;
 	const bool multiplies = own_tile(q) < c.tiles;
@@ -655,7 +652,7 @@ __device__ static void multiply_all(const struct nib_skinny_params &q,
 }
 
 template <class V>
-__device__ static void wide_gemm(const struct nib_skinny_params &q)
+DEVICE void wide_gemm(const struct nib_skinny_params &q)
 {
 	extern __shared__ __align__(1024) uint8_t wide_bytes[];
 	const struct wide_cta c = begin_wide(q, wide_bytes);

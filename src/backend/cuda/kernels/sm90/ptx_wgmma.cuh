@@ -1,53 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_sm90.cuh - what Hopper's GEMM uses beside ptx_async.cuh, one wrapper an
- * instruction: wgmma, setmaxnreg, stmatrix.  Wait loops are in ring.cuh.
+ * ptx_wgmma.cuh - what Hopper's tensor cores need, one wrapper an instruction: wgmma,
+ * setmaxnreg, stmatrix (PTX ISA 8.0, sm_90a).  Wait loops are in ring.cuh.
  */
-#ifndef NIB_PTX_SM90_CUH
-#define NIB_PTX_SM90_CUH
+#ifndef NIB_PTX_WGMMA_CUH
+#define NIB_PTX_WGMMA_CUH
 
-#include "ptx_async.cuh"
+#include "backend/cuda/kernels/common/ptx_async.cuh"
 
-/* ---- shared memory ------------------------------------------------------- */
+/* ---- stmatrix (PTX ISA 7.8) ---------------------------------------------- */
 
-PTX_FN void lds_64(uint32_t addr, uint32_t *lo, uint32_t *hi)
+/* Four 8x8 matrices of 16-bit values: lane i gives the address of row i % 8 of
+ * matrix i / 8, and two values of row i / 4 of each. */
+DEVICE void stmatrix_x4(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
-	asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-		     : "=r"(*lo), "=r"(*hi)
-		     : "r"(addr)
+	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
+		     "{%1, %2, %3, %4};" ::"r"(addr),
+		     "r"(a), "r"(b), "r"(c), "r"(d)
 		     : "memory");
-}
-
-PTX_FN uint64_t pack_64(uint32_t low, uint32_t high)
-{
-	uint64_t x;
-
-	asm("mov.b64 %0, {%1, %2};" : "=l"(x) : "r"(low), "r"(high));
-	return x;
-}
-
-PTX_FN uint32_t lds_u8(uint32_t addr)
-{
-	uint32_t x;
-	asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(addr) : "memory");
-	return x;
-}
-
-PTX_FN void sts_u8(uint32_t addr, uint32_t x)
-{
-	asm volatile("st.shared.u8 [%0], %1;" ::"r"(addr), "r"(x) : "memory");
-}
-
-PTX_FN float lds_f32(uint32_t addr)
-{
-	float x;
-	asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(addr) : "memory");
-	return x;
 }
 
 /* Four 8x8 matrices of 16-bit values, each stored transposed; lane i gives the
  * address of row i % 8 of matrix i / 8. */
-PTX_FN void stmatrix_x4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c,
+DEVICE void stmatrix_x4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c,
 			      uint32_t d)
 {
 	asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], "
@@ -56,98 +31,35 @@ PTX_FN void stmatrix_x4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c,
 		     : "memory");
 }
 
-/* ---- barriers and registers ---------------------------------------------- */
-
-/* Named barrier for threads threads. */
-PTX_FN void bar_sync(uint32_t id, uint32_t threads)
-{
-	asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
+/* ---- registers of a warpgroup -------------------------------------------- */
 
 template <int REGISTERS>
-PTX_FN void setmaxnreg_inc(void)
+DEVICE void setmaxnreg_inc(void)
 {
 	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
 template <int REGISTERS>
-PTX_FN void setmaxnreg_dec(void)
+DEVICE void setmaxnreg_dec(void)
 {
 	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-/* ---- arithmetic ---------------------------------------------------------- */
-
-PTX_FN uint32_t mul_f16x2(uint32_t a, uint32_t b)
-{
-	uint32_t r;
-	asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-	return r;
-}
-
-PTX_FN uint32_t low_halves(uint32_t x)
-{
-	uint32_t r;
-	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
-	    "mov.b32 %0, {lo, lo};\n\t}"
-	    : "=r"(r)
-	    : "r"(x));
-	return r;
-}
-
-PTX_FN uint32_t high_halves(uint32_t x)
-{
-	uint32_t r;
-	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
-	    "mov.b32 %0, {hi, hi};\n\t}"
-	    : "=r"(r)
-	    : "r"(x));
-	return r;
-}
-
-PTX_FN uint32_t mul_bf16x2(uint32_t a, uint32_t b)
-{
-	uint32_t r;
-	asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-	return r;
-}
-
-/* The low and the high half of a pair of fp16. */
-PTX_FN float low_f32_f16x2(uint32_t x)
-{
-	float r;
-	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
-	    "cvt.f32.f16 %0, lo;\n\t}"
-	    : "=f"(r)
-	    : "r"(x));
-	return r;
-}
-
-PTX_FN float high_f32_f16x2(uint32_t x)
-{
-	float r;
-	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
-	    "cvt.f32.f16 %0, hi;\n\t}"
-	    : "=f"(r)
-	    : "r"(x));
-	return r;
-}
-
 /* ---- wgmma (PTX ISA 8.0, sm_90a) ----------------------------------------- */
 
-PTX_FN void wgmma_fence(void)
+DEVICE void wgmma_fence(void)
 {
 	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-PTX_FN void wgmma_commit(void)
+DEVICE void wgmma_commit(void)
 {
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 /* Until at most GROUPS committed groups are unfinished. */
 template <int GROUPS>
-PTX_FN void wgmma_wait(void)
+DEVICE void wgmma_wait(void)
 {
 	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
 }
@@ -196,9 +108,9 @@ PTX_FN void wgmma_wait(void)
 #define OUTS_15 OUTS_14, D8(15)
 
 template <int N>
-PTX_FN void wgmma_f16(float *d, const uint32_t *a, uint64_t desc, uint32_t accumulate);
+DEVICE void wgmma_f16(float *d, const uint32_t *a, uint64_t desc, uint32_t accumulate);
 template <int N>
-PTX_FN void wgmma_bf16(float *d, const uint32_t *a, uint64_t desc, uint32_t accumulate);
+DEVICE void wgmma_bf16(float *d, const uint32_t *a, uint64_t desc, uint32_t accumulate);
 
 /* n, its register list, and the operand numbers behind it. */
 #define WGMMA(n, list, a0, a1, a2, a3, b, p)                                           \
