@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * dual.cu - C = silu(alpha * A * B^T) * (alpha2 * A * B2^T);
- * sm90_gemm.cuh.
- */
+/* dual.cu - C = silu(alpha * A * B^T) * (alpha2 * A * B2^T) by gemm.cuh. */
 #include "gemm.cuh"
 
-extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
-    nib_dual_sm90(const __grid_constant__ struct nib_gemm_launch p)
-{
-	gemm<true, NIB_A_FP16, NIB_LARGE_M_STEPS>(&p.args, p.problems);
-}
+GEMM_KERNEL(nib_dual_sm90, NIB_GEMM_THREADS, true, NIB_A_FP16, NIB_LARGE_M_STEPS)

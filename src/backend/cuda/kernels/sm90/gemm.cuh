@@ -103,15 +103,20 @@ DEVICE void consume(struct consumer *c)
 	case n:                                                                        \
 		if constexpr (n <= most)                                               \
 			consume_tile<n, DUAL, A, A_STEPS>(c);                          \
-		break;
+		break
 		switch (rows) {
-			CASE(16)
-			CASE(32)
-			CASE(48)
-			CASE(64)
-			CASE(80)
-			CASE(96) CASE(112) CASE(128) CASE(160) CASE(192) CASE(224)
-			    CASE(256)
+			CASE(16);
+			CASE(32);
+			CASE(48);
+			CASE(64);
+			CASE(80);
+			CASE(96);
+			CASE(112);
+			CASE(128);
+			CASE(160);
+			CASE(192);
+			CASE(224);
+			CASE(256);
 		}
 #undef CASE
 		__syncwarp();
@@ -154,6 +159,27 @@ DEVICE void init_barriers(const struct nib_gemm_args *args, struct gemm_shared *
 	fence_mbarrier_init();
 }
 
+/* The producer warps: weights, activations, and the scheduler. */
+template <bool DUAL, int A_STEPS>
+DEVICE void run_producers(const struct nib_gemm_args *args,
+			  const struct nib_gemm_pointers *problems,
+			  struct gemm_shared *shared, uint32_t a_ring,
+			  uint32_t weight_ring)
+{
+	constexpr int PAIRS = A_STEPS == NIB_SMALL_M_STEPS ? 2 : 1;
+
+	setmaxnreg_dec<PRODUCER_REGISTERS(PAIRS)>();
+	if (threadIdx.x < WEIGHT_PRODUCERS)
+		produce_weights<DUAL, PAIRS>(args, problems, shared, weight_ring);
+	if (threadIdx.x == SCHEDULER)
+		schedule<DUAL>(args, problems, shared);
+	__syncwarp();
+	cluster_wait();
+	if (threadIdx.x == WEIGHT_PRODUCERS)
+		produce_activations<A_STEPS>(args, shared, a_ring);
+	__syncwarp();
+}
+
 /* A: the type of the products, NIB_A_FP16 or NIB_A_BF16. */
 template <bool DUAL, int A, int A_STEPS>
 DEVICE void gemm(const struct nib_gemm_args *args,
@@ -191,17 +217,8 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	 */
 	cluster_arrive_relaxed();
 	if (threadIdx.x < 128) {
-		setmaxnreg_dec<PRODUCER_REGISTERS(PAIRS)>();
-		if (threadIdx.x < WEIGHT_PRODUCERS)
-			produce_weights<DUAL, PAIRS>(args, problems, shared,
-						     weight_ring);
-		if (threadIdx.x == SCHEDULER)
-			schedule<DUAL>(args, problems, shared);
-		__syncwarp();
-		cluster_wait();
-		if (threadIdx.x == WEIGHT_PRODUCERS)
-			produce_activations<A_STEPS>(args, shared, a_ring);
-		__syncwarp();
+		run_producers<DUAL, A_STEPS>(args, problems, shared, a_ring,
+					     weight_ring);
 	} else {
 		struct consumer c = {args, shared, weight_ring, a_descriptor(a_ring),
 				     (uint32_t)args->a_stage_bytes >> 4};
@@ -219,5 +236,12 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 			consume_small_m<DUAL, A, FIRST_PAIR>(&c, a_ring + rings_bytes);
 	}
 }
+
+#define GEMM_KERNEL(name, threads, ...)                                                \
+	extern "C" __global__ void __launch_bounds__(threads, 1)                       \
+	    name(const __grid_constant__ struct nib_gemm_launch p)                     \
+	{                                                                              \
+		gemm<__VA_ARGS__>(&p.args, p.problems);                                \
+	}
 
 #endif

@@ -233,9 +233,10 @@ DEVICE void consume_small_m(struct consumer *c, uint32_t exchange)
 #define CASE(n)                                                                        \
 	case n:                                                                        \
 		consume_tile_of_pair<n, DUAL, A, PAIR>(c, exchange, &exchanges);       \
-		break;
+		break
 		switch (rows) {
-			CASE(16) CASE(32)
+			CASE(16);
+			CASE(32);
 		}
 #undef CASE
 		__syncwarp();

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * medium_m.cu - sm90_gemm.cuh for tiles of at most NIB_MEDIUM_M_MAX rows
- * of A; the same bits as sm90_gemm.cu and sm90_dual.cu.
+ * medium_m.cu - gemm.cuh for tiles of at most NIB_MEDIUM_M_MAX rows of A; the same bits as
+ * gemm.cu and dual.cu.
  */
 #include "gemm.cuh"
 
-extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
-    nib_gemm_medium_m_sm90(const __grid_constant__ struct nib_gemm_launch p)
-{
-	gemm<false, NIB_A_FP16, NIB_MEDIUM_M_STEPS>(&p.args, p.problems);
-}
-
-extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)
-    nib_dual_medium_m_sm90(const __grid_constant__ struct nib_gemm_launch p)
-{
-	gemm<true, NIB_A_FP16, NIB_MEDIUM_M_STEPS>(&p.args, p.problems);
-}
+GEMM_KERNEL(nib_gemm_medium_m_sm90, NIB_GEMM_THREADS, false, NIB_A_FP16,
+	    NIB_MEDIUM_M_STEPS)
+GEMM_KERNEL(nib_dual_medium_m_sm90, NIB_GEMM_THREADS, true, NIB_A_FP16,
+	    NIB_MEDIUM_M_STEPS)

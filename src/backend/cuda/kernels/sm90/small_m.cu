@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * small_m.cu - sm90_gemm.cuh for tiles of at most NIB_SMALL_M_MAX rows of
- * A.
+ * small_m.cu - gemm.cuh for tiles of at most NIB_SMALL_M_MAX rows of A.
  */
 #include "gemm.cuh"
 
-extern "C" __global__ void __launch_bounds__(NIB_SMALL_M_THREADS, 1)
-    nib_gemm_small_m_sm90(const __grid_constant__ struct nib_gemm_launch p)
-{
-	gemm<false, NIB_A_FP16, NIB_SMALL_M_STEPS>(&p.args, p.problems);
-}
-
-extern "C" __global__ void __launch_bounds__(NIB_SMALL_M_THREADS, 1)
-    nib_dual_small_m_sm90(const __grid_constant__ struct nib_gemm_launch p)
-{
-	gemm<true, NIB_A_FP16, NIB_SMALL_M_STEPS>(&p.args, p.problems);
-}
+GEMM_KERNEL(nib_gemm_small_m_sm90, NIB_SMALL_M_THREADS, false, NIB_A_FP16,
+	    NIB_SMALL_M_STEPS)
+GEMM_KERNEL(nib_dual_small_m_sm90, NIB_SMALL_M_THREADS, true, NIB_A_FP16,
+	    NIB_SMALL_M_STEPS)
