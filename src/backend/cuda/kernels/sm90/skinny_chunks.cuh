@@ -1,55 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * skinny_chunks.cuh - codes to values of A's type, and the chunks of A of
- * skinny.cuh: loaded, put into the order of the codes, stored in shared memory.
+ * skinny_chunks.cuh - codes to values of A's type, and what the producer warps of
+ * skinny.cuh do: they load chunks of A, permute them as decoded codes are (decode.cuh)
+ * and store them in shared memory.
+ *
+ * A chunk is k256 of the rows of A in pieces of 16 bytes, each half a block (8 values) of
+ * a row.  A piece is at
+ *
+ *   CHUNK_N_TILE * n8 tile + CHUNK_K64 * k64 + CHUNK_HALF * half + 64 * row + 16 * block
+ *
+ *   n8 tile 0, k64 0   half 0: row 0: blocks 0 1 2 3, row 1: blocks 0 1 2 3, ... row 7
+ *                      half 1: row 0: blocks 0 1 2 3, ...
+ *   n8 tile 0, k64 1   half 0: ...
+ *
+ * where blocks are counted in the k64.  Lane 4g + t of a consumer warp reads block t of
+ * row g, so that the lanes read 512 consecutive bytes.  Lane 8j + 2t + h of a producer
+ * writes half h of block t of k64 j.
  */
 #ifndef NIB_SKINNY_CHUNKS_CUH
 #define NIB_SKINNY_CHUNKS_CUH
 
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
+#include "decode.cuh"
 #include "gemv_load.cuh"
 #include "ptx_wgmma.cuh"
 #include "skinny_rounds.cuh"
 
 /*
- * Codes in place in bf16 are 2^-126 times their values: scales get most of the
- * inverse, of which 448 times as much still is a number.
+ * bf16_pair() gives 2^-126 times the values.  Scales are multiplied by most of the
+ * inverse; more would overflow at the largest scale, 448.
  */
 #define BF16_CODES 0x1p119f
-/* A sum is 1 / WEIGHT_SCALE of its value. */
+/* Sums are 1 / WEIGHT_SCALE of their values. */
 #define WEIGHT_SCALE(is_bf16) ((is_bf16) ? 128 : 64)
-/* 64 twice in fp16. */
+/* The fp16 pair (64, 64). */
 #define F16_64 0x54005400u
-/* ---- codes --------------------------------------------------------------- */
+/* Strides of a chunk in bytes. */
+#define CHUNK_N_TILE 4096
+#define CHUNK_K64    1024
+#define CHUNK_HALF   512
 
-/* Codes i and i + 4 as bf16 in place: sign, and exponent and fraction. */
-DEVICE uint32_t bf16_pair(uint32_t sign, uint32_t magnitude)
-{
-	return (sign & 0x80008000u) | (magnitude & 0x01C001C0u);
-}
+/* ---- codes --------------------------------------------------------------- */
 
 /* Eight codes times their scale in A's type, 1 / WEIGHT_SCALE of the values. */
 template <bool IS_BF16>
-DEVICE void decode(uint32_t q, uint32_t scale, uint32_t w[4])
+DEVICE void decode(uint32_t codes, uint32_t scale, uint32_t values[4])
 {
 	if constexpr (IS_BF16) {
-		w[0] = mul_bf16x2(bf16_pair(q << 12, q << 6), scale);
-		w[1] = mul_bf16x2(bf16_pair(q << 8, q << 2), scale);
-		w[2] = mul_bf16x2(bf16_pair(q << 4, q >> 2), scale);
-		w[3] = mul_bf16x2(bf16_pair(q, q >> 6), scale);
+		values[0] = mul_bf16x2(bf16_pair(codes << 12, codes << 6), scale);
+		values[1] = mul_bf16x2(bf16_pair(codes << 8, codes << 2), scale);
+		values[2] = mul_bf16x2(bf16_pair(codes << 4, codes >> 2), scale);
+		values[3] = mul_bf16x2(bf16_pair(codes, codes >> 6), scale);
 	} else {
-		/* As e4m3, whose exponent has another bias. */
-		const uint32_t even = (q << 4 & 0x80808080u) | (q << 2 & 0x1C1C1C1Cu);
-		const uint32_t odd = (q & 0x80808080u) | (q >> 2 & 0x1C1C1C1Cu);
+		const uint32_t even = even_as_e4m3(codes);
+		const uint32_t odd = odd_as_e4m3(codes);
 
-		w[0] = mul_f16x2(cvt_f16x2_e4m3x2(even), scale);
-		w[1] = mul_f16x2(cvt_f16x2_e4m3x2_high(even), scale);
-		w[2] = mul_f16x2(cvt_f16x2_e4m3x2(odd), scale);
-		w[3] = mul_f16x2(cvt_f16x2_e4m3x2_high(odd), scale);
+		values[0] = mul_f16x2(cvt_f16x2_e4m3x2(even), scale);
+		values[1] = mul_f16x2(cvt_f16x2_e4m3x2_high(even), scale);
+		values[2] = mul_f16x2(cvt_f16x2_e4m3x2(odd), scale);
+		values[3] = mul_f16x2(cvt_f16x2_e4m3x2_high(odd), scale);
 	}
 }
 
-/* Scales of rows g and g + 8, the two low bytes of x, each twice in A's type. */
+/* s[i]: byte i of x, an e4m3 scale, as a pair of equal values in A's type. */
 template <bool IS_BF16>
 DEVICE void widen_scales(uint32_t x, uint32_t s[2])
 {
@@ -67,22 +80,6 @@ DEVICE void widen_scales(uint32_t x, uint32_t s[2])
 }
 
 /* ---- chunks of A --------------------------------------------------------- */
-
-/*
- * Eight elements in the order in which decode() gives codes: fp16 (0, 2), (4,
- * 6), (1, 3), (5, 7), bf16 (0, 4), (1, 5), (2, 6), (3, 7).
- */
-template <bool IS_BF16>
-DEVICE uint4 in_order_of_codes(uint4 x)
-{
-	const uint32_t low = 0x5410, high = 0x7632;
-
-	if (IS_BF16)
-		return make_uint4(prmt(x.x, x.z, low), prmt(x.x, x.z, high),
-				  prmt(x.y, x.w, low), prmt(x.y, x.w, high));
-	return make_uint4(prmt(x.x, x.y, low), prmt(x.z, x.w, low),
-			  prmt(x.x, x.y, high), prmt(x.z, x.w, high));
-}
 
 /* Eight elements at any address. */
 DEVICE uint4 load_elements(const uint8_t *from)
@@ -105,14 +102,15 @@ DEVICE uint32_t load_bytes(const uint8_t *from)
 /* NaN of e4m3. */
 #define NO_SCALE 0x7Fu
 
-/* A's scale of a block of a row, which is -1 if there is none. */
-template <class V>
+/* A's scale of a block of a row; NaN for row -1 (scales of an expert that leave their
+ * tensor). */
+template <class TRAITS>
 DEVICE uint32_t load_scale(const struct nib_gemv_params &p,
 			   const struct nib_gemv_operand &a, int row, int block)
 {
 	const int64_t columns = (p.k / 16 + 3) / 4;
 
-	if (V::IS_MOE && row < 0)
+	if (TRAITS::IS_MOE && row < 0)
 		return NO_SCALE;
 	if (!a.is_tiled)
 		return a.scales[row * a.scale_row_stride + block];
@@ -120,97 +118,100 @@ DEVICE uint32_t load_scale(const struct nib_gemv_params &p,
 			row % 128 / 32 * 4 + block % 4];
 }
 
-/* Eight NVFP4 values of a row, from k on: their codes, and the scale in y. */
-template <class V>
+/* Eight NVFP4 values of a row from k on: x has their codes, y the scale. */
+template <class TRAITS>
 DEVICE uint4 load_nvfp4(const struct nib_gemv_params &p,
-			const struct nib_gemv_operand &a, const struct cta &c, int row,
-			int k)
+			const struct nib_gemv_operand &a, const struct cta &cta,
+			int row, int k)
 {
 	const uint8_t *from = a.codes + row * a.row_stride + k / 2;
 	uint4 x = make_uint4(0, 0, 0, 0);
 
-	x.x = V::ALIGNED ? *(const uint32_t *)from : load_bytes(from);
-	x.y = load_scale<V>(p, a, V::IS_MOE ? c.scale_rows[row] : row, k / 16);
+	x.x = TRAITS::ALIGNED ? *(const uint32_t *)from : load_bytes(from);
+	x.y = load_scale<TRAITS>(p, a, TRAITS::IS_MOE ? cta.scale_rows[row] : row,
+				 k / 16);
 	return x;
 }
 
-/* A lane's eight values of each row of a step; zeros outside of A. */
-template <class V>
+/* x[i]: the lane's 8 values of row i of the round, at this step; zeros outside A. */
+template <class TRAITS>
 DEVICE void load_chunk(const struct nib_gemv_params &p,
-		       const struct nib_gemv_operand &a, const struct cta &c,
-		       const struct round_step &s, uint4 (&x)[V::M])
+		       const struct nib_gemv_operand &a, const struct cta &cta,
+		       const struct position &pos, uint4 (&x)[TRAITS::M])
 {
-	const int k = s.step * NIB_GEMV_STEP + threadIdx.x % 32 * 8;
+	const int k = pos.step * NIB_GEMV_STEP + threadIdx.x % 32 * 8;
 
 #pragma unroll
-	for (int i = 0; i < V::M; i++) {
-		const int row = V::IS_MOE ? s.at.row + i : i;
+	for (int i = 0; i < TRAITS::M; i++) {
+		const int row = TRAITS::IS_MOE ? pos.round.row + i : i;
 		const uint8_t *from = a.codes + row * a.row_stride + (int64_t)k * 2;
 
 		x[i] = make_uint4(0, 0, 0, 0);
 		/* k is a multiple of 16. */
-		if (i >= s.at.rows || k >= p.k)
+		if (i >= pos.round.rows || k >= p.k)
 			continue;
-		if (V::IS_NVFP4)
-			x[i] = load_nvfp4<V>(p, a, c, row, k);
+		if (TRAITS::IS_NVFP4)
+			x[i] = load_nvfp4<TRAITS>(p, a, cta, row, k);
 		else
-			x[i] = V::ALIGNED ? *(const uint4 *)from : load_elements(from);
+			x[i] = TRAITS::ALIGNED ? *(const uint4 *)from
+					       : load_elements(from);
 	}
 }
 
-/* What load_chunk() loaded, as decode() gives codes. */
-template <class V>
-DEVICE uint4 piece_of(uint4 x)
+/* A piece of the chunk from what load_chunk() has loaded. */
+template <class TRAITS>
+DEVICE uint4 operand_piece(uint4 x)
 {
 	uint32_t w[4], s[2];
 
-	if constexpr (V::IS_NVFP4) {
+	if constexpr (TRAITS::IS_NVFP4) {
 		widen_scales<false>(x.y, s);
 		decode<false>(x.x, mul_f16x2(s[0], F16_64), w);
 		return make_uint4(w[0], w[1], w[2], w[3]);
 	}
-	return in_order_of_codes<V::IS_BF16>(x);
+	return permute_as_decoded<TRAITS::IS_BF16>(x);
 }
 
-/*
- * A chunk is made of pieces of 16 bytes, eight k of a row, in the order in
- * which lanes read them: eights of rows, 64 k, halves of a block, rows, lanes
- * of a quad.
- */
-template <class V>
-DEVICE void store_chunk(uint32_t chunk, const uint4 (&x)[V::M])
+/* Stores the lane's pieces of all rows. */
+template <class TRAITS>
+DEVICE void store_chunk(uint32_t chunk, const uint4 (&x)[TRAITS::M])
 {
 	const int lane = threadIdx.x % 32;
 	const uint32_t to =
-	    chunk + lane / 8 * 1024 + lane % 2 * 512 + lane / 2 % 4 * 16;
+	    chunk + lane / 8 * CHUNK_K64 + lane % 2 * CHUNK_HALF + lane / 2 % 4 * 16;
 
 #pragma unroll
-	for (int row = 0; row < V::M; row++)
-		sts_128(to + row / 8 * 4096 + row % 8 * 64, piece_of<V>(x[row]));
+	for (int row = 0; row < TRAITS::M; row++)
+		sts_128(to + row / 8 * CHUNK_N_TILE + row % 8 * 64,
+			operand_piece<TRAITS>(x[row]));
 	__syncwarp();
 }
 
-/* The chunks behind the first ones, of all rounds. */
-template <class V>
-DEVICE void bring_chunks(const struct nib_skinny_params &q,
-			 const struct nib_gemv_operand &a, const struct cta &c)
+/* A producer warp: every chunk number CHUNKS + producer, + NIB_SKINNY_PRODUCERS, ... of
+ * all rounds. */
+template <class TRAITS>
+DEVICE void produce_chunks(const struct nib_skinny_params &params,
+			   const struct nib_gemv_operand &a, const struct cta &cta)
 {
-	const int steps = all_steps(q.p);
-	const int bringer = threadIdx.x / 32 - NIB_SKINNY_WARPS;
-	struct round_step s = {round_at<V>(q, c, c.tile), V::CHUNKS + bringer};
+	const int steps = all_steps(params.p);
+	const int producer = threadIdx.x / 32 - NIB_SKINNY_WARPS;
+	struct position pos = {round_at<TRAITS>(params, cta, cta.tile),
+			       TRAITS::CHUNKS + producer};
 
-	find_step<V>(q, c, steps, &s);
+	find_position<TRAITS>(params, cta, steps, &pos);
 #pragma unroll 1
-	for (int i = V::CHUNKS + bringer; s.at.count > 0; i += NIB_SKINNY_BRINGERS) {
-		const int chunk = i % V::CHUNKS;
-		uint4 x[V::M];
+	for (int i = TRAITS::CHUNKS + producer; pos.round.count > 0;
+	     i += NIB_SKINNY_PRODUCERS) {
+		const int chunk = i % TRAITS::CHUNKS;
+		uint4 x[TRAITS::M];
 
-		load_chunk<V>(q.p, a, c, s, x);
-		wait(empty<V>(c.shared, chunk), i / V::CHUNKS % 2 ^ 1);
-		store_chunk<V>(c.shared + V::CHUNKS_AT + chunk * V::CHUNK_BYTES, x);
-		mbarrier_arrive(full<V>(c.shared, chunk));
-		s.step += NIB_SKINNY_BRINGERS;
-		find_step<V>(q, c, steps, &s);
+		load_chunk<TRAITS>(params.p, a, cta, pos, x);
+		wait(empty<TRAITS>(cta.shared, chunk), i / TRAITS::CHUNKS % 2 ^ 1);
+		store_chunk<TRAITS>(
+		    cta.shared + TRAITS::CHUNKS_AT + chunk * TRAITS::CHUNK_BYTES, x);
+		mbarrier_arrive(full<TRAITS>(cta.shared, chunk));
+		pos.step += NIB_SKINNY_PRODUCERS;
+		find_position<TRAITS>(params, cta, steps, &pos);
 	}
 }
 

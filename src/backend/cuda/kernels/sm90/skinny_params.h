@@ -8,10 +8,10 @@
 
 #include "gemv_params.h"
 
-/* Warps of a CTA: those that multiply, and those that only bring A. */
-#define NIB_SKINNY_WARPS    16
-#define NIB_SKINNY_BRINGERS 4
-#define NIB_SKINNY_THREADS  (32 * (NIB_SKINNY_WARPS + NIB_SKINNY_BRINGERS))
+/* Consumer warps of a CTA, and producer warps, which load A. */
+#define NIB_SKINNY_WARPS     16
+#define NIB_SKINNY_PRODUCERS 4
+#define NIB_SKINNY_THREADS   (32 * (NIB_SKINNY_WARPS + NIB_SKINNY_PRODUCERS))
 /* Rows of A that a CTA multiplies at most; they go by eights. */
 #define NIB_SKINNY_MAX_ROWS 16
 
