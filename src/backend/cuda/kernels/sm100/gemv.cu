@@ -100,7 +100,7 @@ struct cursor {
 
 /* Rows behind the last are not stored: others are loaded for them. */
 template <bool ALIGNED>
-DEVICE void enter_tile(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c)
+DEVICE void enter_tile(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
 {
 	const int64_t matrix = item_of(p, c->item).matrix;
 	const int g = threadIdx.x % 32 / 4;
@@ -122,7 +122,7 @@ DEVICE void enter_tile(const struct nib_gemv100_params &p, struct cursor<ALIGNED
 }
 
 template <int M, bool ALIGNED>
-DEVICE void advance(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c)
+DEVICE void advance(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
 {
 	c->at += NIB_GEMV_STEP / 2 << p.tile_warps_log2;
 	if (c->at < p.k / 2)
@@ -144,8 +144,8 @@ DEVICE void advance(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *
  * k is a multiple of 64, so a lane's 64 k are all there, or none is.  Then the
  * last are loaded: the zeros of A make them harmless.
  */
-DEVICE void load_aligned(const struct nib_gemv100_params &p,
-			 const struct cursor<true> &c, struct stage *to)
+DEVICE void load_aligned(const struct nib_gemv100_params &p, const cursor<true> &c,
+			 struct stage *to)
 {
 	const uint32_t codes = min(c.at / 32 + (int)threadIdx.x % 4, p.k / 64 - 1);
 	/* The scales of 64 k: four bytes, or a tile of 512. */
@@ -174,7 +174,7 @@ DEVICE uint32_t load_word(const uint8_t *from, int bytes, int align)
 	return x;
 }
 
-DEVICE void load_any(const struct nib_gemv100_params &p, const struct cursor<false> &c,
+DEVICE void load_any(const struct nib_gemv100_params &p, const cursor<false> &c,
 		     struct stage *to)
 {
 	const int codes = c.at + (int)threadIdx.x % 4 * 32;
@@ -194,7 +194,7 @@ DEVICE void load_any(const struct nib_gemv100_params &p, const struct cursor<fal
 }
 
 template <int M, bool ALIGNED>
-DEVICE void load(const struct nib_gemv100_params &p, struct cursor<ALIGNED> *c,
+DEVICE void load(const struct nib_gemv100_params &p, cursor<ALIGNED> *c,
 		 struct stage *to)
 {
 	if (c->at < 0)
@@ -234,7 +234,7 @@ DEVICE float high_half(uint32_t h)
 
 /* One block of 16 k of the lane's two rows. */
 template <int M>
-DEVICE void multiply_block(struct accumulators<M> *acc, const struct lane_view &v,
+DEVICE void multiply_block(accumulators<M> *acc, const struct lane_view &v,
 			   uint32_t columns, const uint32_t (&low)[2],
 			   const uint32_t (&high)[2], float s0, float s1)
 {
@@ -268,14 +268,13 @@ DEVICE void multiply_block(struct accumulators<M> *acc, const struct lane_view &
 template <bool ALIGNED, int DEPTH>
 struct ring {
 	struct stage stages[DEPTH];
-	struct cursor<ALIGNED> ahead;
+	cursor<ALIGNED> ahead;
 	int next; /* stage to be multiplied */
 };
 
 /* Asks for the warp's first steps. */
 template <int M, bool ALIGNED, int DEPTH>
-DEVICE void fill_ring(const struct nib_gemv100_params &p,
-		      struct ring<ALIGNED, DEPTH> *r)
+DEVICE void fill_ring(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r)
 {
 	const int warp = threadIdx.x / 32;
 	const int in_group = warp & ((1 << p.tile_warps_log2) - 1);
@@ -297,7 +296,7 @@ DEVICE void fill_ring(const struct nib_gemv100_params &p,
 
 /* columns: where the step's share of A begins. */
 template <int M>
-DEVICE void multiply_step(struct accumulators<M> *acc, const struct lane_view &v,
+DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &v,
 			  uint32_t columns, const struct stage &w)
 {
 #pragma unroll
@@ -319,9 +318,8 @@ DEVICE void multiply_step(struct accumulators<M> *acc, const struct lane_view &v
 
 /* The warp's steps of a unit and a phase, `left` in all. */
 template <int M, bool ALIGNED, int DEPTH>
-DEVICE void multiply_steps(const struct nib_gemv100_params &p,
-			   struct ring<ALIGNED, DEPTH> *r, struct accumulators<M> *acc,
-			   const struct lane_view &v, int left)
+DEVICE void multiply_steps(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r,
+			   accumulators<M> *acc, const struct lane_view &v, int left)
 {
 	const int in_group = threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1);
 	uint32_t columns = v.columns + in_group * v.step_stride;
@@ -355,7 +353,7 @@ DEVICE void store(const struct nib_gemv100_params &p, int64_t index, float x)
 
 /* Sums of a warp and a tile: [row of A][16 rows]; a quad's lanes are added. */
 template <int M>
-DEVICE void put_partial(uint32_t to, const struct accumulators<M> &acc)
+DEVICE void put_partial(uint32_t to, const accumulators<M> &acc)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -432,8 +430,8 @@ DEVICE struct lane_view view_of_lane(const struct nib_gemv100_params &p)
 
 /* A round of units is multiplied: the group adds its sums and stores them. */
 template <int M>
-DEVICE void finish_unit(const struct nib_gemv100_params &p,
-			const struct accumulators<M> &acc, int round, int tile)
+DEVICE void finish_unit(const struct nib_gemv100_params &p, const accumulators<M> &acc,
+			int round, int tile)
 {
 	const int warp = threadIdx.x / 32;
 	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
@@ -455,9 +453,9 @@ DEVICE void finish_unit(const struct nib_gemv100_params &p,
  * once.
  */
 template <int M, bool ALIGNED, int DEPTH>
-DEVICE void run_round(const struct nib_gemv100_params &p,
-		      struct ring<ALIGNED, DEPTH> *r, const struct lane_view &v,
-		      int index, int round, bool is_new, bool is_first)
+DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r,
+		      const struct lane_view &v, int index, int round, bool is_new,
+		      bool is_first)
 {
 	const int steps = (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
 	const int phase = NIB_GEMV100_PHASE(M) / NIB_GEMV_STEP;
@@ -465,8 +463,7 @@ DEVICE void run_round(const struct nib_gemv100_params &p,
 	const int warp = threadIdx.x / 32;
 	const int unit = round + (warp >> p.tile_warps_log2);
 	const bool has_unit = unit / p.tiles == index && unit < known(RUN_END);
-	struct accumulators<M> acc = {
-	};
+	accumulators<M> acc = {};
 
 #pragma unroll 1
 	for (int begin = 0; begin == 0 || begin < steps; begin += phase) {
@@ -505,7 +502,7 @@ DEVICE void gemv(const struct nib_gemv100_params &p)
 {
 	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
 	const struct lane_view v = view_of_lane<M>(p);
-	struct ring<ALIGNED, DEPTH> ring;
+	ring<ALIGNED, DEPTH> ring;
 	bool is_first = true;
 	int round;
 

@@ -1,47 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 rows of A:
- * reads B once, as fast as memory gives it.
+ * gemv.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 rows of A in NVFP4:
+ * reads B once, at the rate of memory.
  *
- * A CTA has four warps and no roles: each warp takes every fourth step of 256 k
- * of a tile of 16 rows of B, through a ring of its own, which no other warp
- * waits for.  The CTA's tiles are one stream of steps, so that the ring never
- * drains:
+ *   B   global --cp.async--> ring of the warp --lds--> codes --prmt--> int8
+ *         --dp4a or mma.m16n8k32--> block sums --fma by scales--> sums of a lane
+ *   A   global --cp.async--> shared --prmt--> int8 and fp32 scales in shared memory
+ *   sums of the lanes --shfl--> quad --sts--> partial sums --all warps--> C
  *
- *   global --cp.async--> ring[stage] --lds--> codes --prmt--> int8 --mma-->
- *     accumulators
+ *   threads    role                                     registers    waits for
+ *   0 .. 127   four warps, all alike: load B, multiply;  99 .. 163   own cp.async,
+ *              together: load and convert A, store                   __syncthreads()
  *
- * Arithmetic.  Twice an e2m1 is an integer of at most 12.  PRMT looks up four
- * codes at once, and gives 0 for those whose sign bit is set; with the sign
- * bits flipped it gives the others.  So b = positive - negative, and each
- * product is two of signed bytes, exact.  A lane holds whole blocks of 16 k of
- * two rows and their scales.  With one row of A, dp4a adds up a block.  With
- * more, mma.m16n8k32 does: its columns are not rows of A, but separate the
- * blocks of the four lanes of a quad, and a second row of A, because A is zero
- * wherever lane and column do not belong together.  Block sums start from 3 *
- * 2^22, so that their bits are a float, and the difference of two such floats
- * is the block's sum in fp32, exact (numerics.md): sum * (scale of a * scale of
- * b) is added with one rounding, an fma.
+ * A tile is 16 rows of B.  Each warp multiplies every fourth step of k256 of a tile, from
+ * a ring of its own, so that no warp waits for another in the loop.  The tiles of a CTA
+ * are one stream of steps, so that the ring never drains between tiles.  There are no
+ * mbarriers: __syncthreads() surrounds the conversion of A and precedes the addition of
+ * the warps' sums.
  *
- * Order of the sum of a row, by k alone: a lane's steps one after the other,
- * the lanes of a quad, then the four warps.
+ *   dynamic shared memory   bytes
+ *   rings of B              4 * 3 * 2304 = 27648 (gemv_load.cuh has the layout)
+ *   zeros, alphas           96 + 32
+ *   partial sums            tiles * 4 warps * 16 rows of B * M * 4
+ *   A                       at most 40 KiB: int8 codes and fp32 scales of a phase, which
+ *                           is NIB_GEMV_PHASE(M) of k; a longer k takes several phases
  *
- * Instructions of a lane for 8 weights and one row of A: 7 to look up (4 PRMT,
- * 3 shifts and logic), 4 dp4a, 6 for all else.  4.65 TB/s are 32 weights a
- * clock and SM, which leaves 32 instructions, half of them ALU.
+ * Arithmetic.  Twice an e2m1 value is an integer of at most 12.  PRMT looks up four codes
+ * at once and gives 0 for those whose sign bit is set; with the sign bits flipped it gives
+ * the others.  So b = positive - negative, and each product is two products of signed
+ * bytes, exact.  A lane holds whole blocks of 16 k of two rows and their scales.  With one
+ * row of A, dp4a adds up a block.  With more, mma.m16n8k32 does.  Its eight columns are
+ * not eight rows of A.  They keep the blocks of the four lanes of a quad apart, for two
+ * rows of A: column 2t + r has the block of lane t times row r, because A is zero wherever
+ * lane and column do not belong together:
  *
- * Variants: M = 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a
- * multiple of 32), and 1_any, 4_any for the others; M = 1 also of experts and of
- * their dual products.
+ *   k of lane   column 0  1  2  3  4  5  6  7
+ *   t = 0              a0 a1 0  0  0  0  0  0      ar: row r of A, the block of lane t
+ *   t = 1              0  0  a0 a1 0  0  0  0
+ *   t = 2              0  0  0  0  a0 a1 0  0
+ *   t = 3              0  0  0  0  0  0  a0 a1
  *
- * Roofline: the rate of memory.  Registers: 99 to 163 (docs/kernels.md), so
- * that NIB_GEMV_CTAS CTAs are resident on an SM (3 of 4_any).  There are no
- * mbarriers: a warp waits for its own cp.async groups; __syncthreads() lies
- * around the conversion of A and before the warps' accumulators are added.
+ * Block sums start from 3 * 2^22 (MAGIC), so that their bits are a float.  The difference
+ * of two such floats is the block's sum in fp32, exact (docs/numerics.md).  An fma adds
+ * the sum times (scale of a * scale of b) with one rounding.
  *
- * Shared memory: ring 3 x 4 x 2304 bytes; zeros; partial sums; codes of A as
- * int8 and its scales as fp32, at most 40 KiB for NIB_GEMV_PHASE(M) of k.
- * Longer k goes in phases.
+ * Order of the sum of an element, by k only: a lane's steps in order, the lanes of a quad,
+ * then the four warps.
+ *
+ * Roofline: the rate of memory.  4.65 TB/s are 32 weights a clock and SM, which leaves 32
+ * instructions of a lane for 8 weights, half of them on the ALU.  With one row of A they
+ * take 7 for the look-up (4 PRMT, 3 shifts and logic), 4 dp4a and 6 others.
+ * NIB_GEMV_CTAS CTAs are resident on an SM (3 of 4_any).
+ *
+ * Variants: M = 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a multiple of 32);
+ * 1_any and 4_any for all others; M = 1 also for experts and their dual products.
  */
 #ifndef NIB_GEMV_CUH
 #define NIB_GEMV_CUH
@@ -51,13 +63,17 @@
 #include "gemv_activations.cuh"
 #include "gemv_experts.cuh"
 
-/* 3 * 2^22 as a float: integers of either sign added to it stay its bits. */
+/*
+ * The bits of the float 3 * 2^22.  For any integer |i| < 2^22, MAGIC + i as an integer is
+ * the bits of the float 3 * 2^22 + i:
+ *
+ *   sign, exponent 9 bits   0 10010110
+ *   fraction 23 bits        1 00 0000 0000 0000 0000 0000 + i
+ */
 #define MAGIC 0x4B400000u
 
-/*
- * Eight codes of rows g and g + 8, for the columns of a, as positive and
- * negative.
- */
+/* Eight codes of rows g and g + 8 as int8: the positive values, and the absolute values of
+ * the negative ones; the registers are in the order of the A operand of mma. */
 struct weights {
 	uint32_t positive[4], negative[4];
 };
@@ -96,13 +112,13 @@ DEVICE float block_sum(const struct block_sums &d, int i)
 	return __uint_as_float(d.positive[i]) - __uint_as_float(d.negative[i]);
 }
 
-/* What a lane knows all along. */
+/* What a lane reads of B and A; constant for the whole kernel. */
 struct lane_view {
 	struct stage_view b;
-	uint32_t columns;	 /* codes of a for its column, or zeros; for itself */
-	int stride, pair_stride; /* of columns by step and pair; 0: zeros */
+	uint32_t columns;	 /* codes of A for the lane's column, or zeros */
+	int stride, pair_stride; /* from a step and a pair of rows to the next */
 	uint32_t a_scales;
-	uint32_t low; /* of the table of codes */
+	uint32_t low; /* table_low() */
 };
 
 DEVICE float4 lds_f32x4(uint32_t addr)
@@ -113,7 +129,7 @@ DEVICE float4 lds_f32x4(uint32_t addr)
 			   __uint_as_float(x.z), __uint_as_float(x.w));
 }
 
-/* d[r]: row g + 8r, by the products of half a block. */
+/* d[r] += the products of half a block of row g + 8r. */
 DEVICE void add_products(uint32_t (&d)[2], const uint32_t (&w)[4], uint32_t x0,
 			 uint32_t x1)
 {
@@ -123,10 +139,10 @@ DEVICE void add_products(uint32_t (&d)[2], const uint32_t (&w)[4], uint32_t x0,
 }
 
 /*
- * M = 1: seven of the eight columns of an mma would be zeros, and the 16 mma of
- * a step take longer than 64 dp4a (docs/performance-hopper.md).
+ * M = 1: the 16 mma of a step, in which seven of eight columns would be zeros, take longer
+ * than 64 dp4a (docs/performance-hopper.md).
  */
-DEVICE void multiply_step_one(struct accumulators<1> *acc, const struct lane_view &v,
+DEVICE void multiply_step_one(accumulators<1> *acc, const struct lane_view &v,
 			      uint32_t stage, int step, const float (&s)[2][4])
 {
 	const uint32_t codes = v.columns + step * NIB_GEMV_STEP;
@@ -136,17 +152,19 @@ DEVICE void multiply_step_one(struct accumulators<1> *acc, const struct lane_vie
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
 		const uint32_t from = stage + (v.b.pieces ^ h * 16);
-		const uint4 q = lds_128(from);
-		const uint4 q8 = lds_128(from + 8 * ROW_BYTES);
+		const uint4 codes_g = lds_128(from);
+		const uint4 codes_g8 = lds_128(from + 8 * ROW_BYTES);
 
 #pragma unroll
 		for (int b = 0; b < 2; b++) {
 			const int block = 2 * h + b;
 			const uint4 x = lds_128(codes + block * 64);
 			const struct weights w0 =
-			    decode(b ? q.z : q.x, b ? q8.z : q8.x, v.low);
+			    decode(b ? codes_g.z : codes_g.x,
+				   b ? codes_g8.z : codes_g8.x, v.low);
 			const struct weights w1 =
-			    decode(b ? q.w : q.y, b ? q8.w : q8.y, v.low);
+			    decode(b ? codes_g.w : codes_g.y,
+				   b ? codes_g8.w : codes_g8.y, v.low);
 			uint32_t plus[2] = {MAGIC, MAGIC};
 			uint32_t minus[2] = {MAGIC, MAGIC};
 
@@ -164,27 +182,26 @@ DEVICE void multiply_step_one(struct accumulators<1> *acc, const struct lane_vie
 	}
 }
 
-/*
- * Pairs of rows of A: a column belongs to a row of the pair and a lane of the
- * quad.
- */
+/* M > 1: pairs of rows of A. */
 template <int M>
-DEVICE void multiply_step_pairs(struct accumulators<M> *acc, const struct lane_view &v,
+DEVICE void multiply_step_pairs(accumulators<M> *acc, const struct lane_view &v,
 				uint32_t stage, int step, const float (&s)[2][4],
 				const struct layout &at)
 {
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
 		const uint32_t from = stage + (v.b.pieces ^ h * 16);
-		const uint4 q = lds_128(from);
-		const uint4 q8 = lds_128(from + 8 * ROW_BYTES);
+		const uint4 codes_g = lds_128(from);
+		const uint4 codes_g8 = lds_128(from + 8 * ROW_BYTES);
 
 #pragma unroll
 		for (int b = 0; b < 2; b++) {
 			const struct weights w0 =
-			    decode(b ? q.z : q.x, b ? q8.z : q8.x, v.low);
+			    decode(b ? codes_g.z : codes_g.x,
+				   b ? codes_g8.z : codes_g8.x, v.low);
 			const struct weights w1 =
-			    decode(b ? q.w : q.y, b ? q8.w : q8.y, v.low);
+			    decode(b ? codes_g.w : codes_g.y,
+				   b ? codes_g8.w : codes_g8.y, v.low);
 			const int block = 2 * h + b;
 
 #pragma unroll
@@ -212,9 +229,9 @@ DEVICE void multiply_step_pairs(struct accumulators<M> *acc, const struct lane_v
 	}
 }
 
-/* step counts from the phase's beginning. */
+/* step: counted from the beginning of the phase. */
 template <int M>
-DEVICE void multiply_step(struct accumulators<M> *acc, const struct lane_view &v,
+DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &v,
 			  uint32_t stage, int step, bool is_last,
 			  const struct layout &at)
 {
@@ -230,9 +247,9 @@ DEVICE void multiply_step(struct accumulators<M> *acc, const struct lane_view &v
 }
 
 /*
- * TWICE_LOW, loaded from shared memory: ptxas would move a constant, or a value
- * that the whole warp shares, before every use, 45 of the 365 instructions of a
- * step.
+ * TWICE_LOW, loaded from shared memory.  A constant, or a value that is uniform in the
+ * warp, would be moved to a register before every use by ptxas: 45 of the 365
+ * instructions of a step.
  */
 DEVICE uint32_t table_low(const struct layout &at)
 {
@@ -263,8 +280,10 @@ DEVICE struct lane_view view_of_lane(const struct nib_gemv_params &p,
 	return v;
 }
 
-/* A as NVFP4 (gemv_run.cuh); A_IS_ALIGNED: IS_ALIGNED, but for rows of experts,
- * whose scales may begin anywhere.  QUANTIZES: A is a row_operand. */
+/*
+ * The SIDE (gemv_run.cuh) for A in NVFP4.  A_IS_ALIGNED: IS_ALIGNED, except for rows of
+ * experts, whose scales may begin anywhere.  QUANTIZES: A is a row_operand.
+ */
 template <int ROWS, bool IS_ALIGNED, bool A_IS_ALIGNED = IS_ALIGNED,
 	  bool QUANTIZES = false>
 struct nvfp4_side {
@@ -315,13 +334,13 @@ struct nvfp4_side {
 		v = view_of_lane<M>(p, b, at);
 	}
 
-	__device__ void multiply(struct accumulators<M> *acc, uint32_t stage, int step,
+	__device__ void multiply(accumulators<M> *acc, uint32_t stage, int step,
 				 bool is_last) const
 	{
 		multiply_step<M>(acc, v, stage, step, is_last, at);
 	}
 
-	/* Four times too large: both factors of each product were doubled. */
+	/* Both factors of each product were doubled. */
 	DEVICE float result(float sum, float alpha)
 	{
 		return sum * 0.25f * alpha;

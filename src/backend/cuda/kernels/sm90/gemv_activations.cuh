@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_activations.cuh - what a CTA of gemv.cuh keeps of A in shared
- * memory: codes as int8 (twice their values) and scales as fp32.
+ * gemv_activations.cuh - A in the shared memory of a CTA of gemv.cuh: codes as int8 (twice
+ * their values) and scales as fp32.
  *
- * A is loaded before B, which would otherwise be served first, and converted
- * while B is on its way.  The loaded bytes lie in the upper half of the codes'
- * buffer and in the upper quarter of the scales'.
+ * The bytes of A are loaded into the end of the buffers and converted in place while B is
+ * in flight.  For each row, with K = kept:
+ *
+ *   codes    0                    K / 2                K
+ *            |                    | e2m1 as loaded     |    before
+ *            | int8                                    |    after
+ *   scales   0                           3 K / 16      K / 4
+ *            |                           | e4m3        |    before
+ *            | fp32                                    |    after
+ *
+ * A round of conversion writes only below what later rounds read.  With M = 1 the blocks of
+ * a step are permuted for the banks (offset_of_block()).
  */
 #ifndef NIB_GEMV_ACTIVATIONS_CUH
 #define NIB_GEMV_ACTIVATIONS_CUH
@@ -28,8 +37,8 @@ struct layout {
 };
 
 /*
- * Eight codes as int8: those with clear sign bits, the others as zero.  low:
- * table_low(), or TWICE_LOW itself where speed does not matter.
+ * Eight codes as int8: codes whose sign bit is clear as twice their values, others as 0.
+ * low: TWICE_LOW, or table_low() where it is faster.
  */
 DEVICE void look_up(uint32_t codes, uint32_t low, uint32_t *first, uint32_t *second)
 {
@@ -63,7 +72,7 @@ DEVICE void load_4(uint32_t to, const uint8_t *from, int bytes, int align)
 	}
 }
 
-/* Loads a row's phase of `blocks` blocks; zeros behind them. */
+/* Loads `blocks` blocks of a row, up to a phase, and zeros up to its end. */
 template <bool ALIGNED>
 DEVICE void load_row(const struct nib_gemv_operand &a, const uint8_t *codes,
 		     const uint8_t *scales, uint32_t to, uint32_t scales_to, int blocks,
@@ -103,7 +112,7 @@ DEVICE void load_rows(const struct nib_gemv_params &p, const struct nib_gemv_ope
 				  row < p.m ? p.k / 16 - first : 0, at.kept);
 }
 
-/* A row of fp32 in the place of codes, if global is not NULL. */
+/* An operand whose `codes` are a row of fp32 to be quantised, if global is not NULL. */
 struct row_operand : nib_gemv_operand {
 	const float *global;
 	uint32_t zero_scale; /* of a block of zeros */
@@ -117,10 +126,8 @@ DEVICE uint32_t size_of(uint32_t bits)
 	return size > INFINITY_BITS ? 0 : size;
 }
 
-/*
- * The scale and the codes of 16 values, which are read twice: from the L1 the
- * second time, and the registers are the ring's.
- */
+/* The scale and the codes of 16 values.  They are read twice, the second time from the L1,
+ * to save registers. */
 DEVICE uint32_t quantize_values(const uint4 *from, float global, uint32_t zero_scale,
 				uint32_t codes[2])
 {
@@ -147,7 +154,7 @@ DEVICE uint32_t quantize_values(const uint4 *from, float global, uint32_t zero_s
 	return scale;
 }
 
-/* As load_rows(), of a row that is quantised: the bits of nib_quantize. */
+/* As load_rows(), for a row that it quantises, with the bits of nib_quantize(). */
 DEVICE void quantize_row(const struct nib_gemv_params &p, const struct row_operand &a,
 			 const struct layout &at, int first)
 {
@@ -167,7 +174,7 @@ DEVICE void quantize_row(const struct nib_gemv_params &p, const struct row_opera
 	}
 }
 
-/* Four codes of each kind, of which one is zero; bytes do not borrow. */
+/* positive - negative by bytes, one of which is 0; no byte borrows from the next. */
 DEVICE uint32_t difference(uint32_t positive, uint32_t negative)
 {
 	return ((positive | 0x80808080u) - negative) ^ 0x80808080u;
@@ -187,8 +194,8 @@ DEVICE void store_block(uint32_t to, uint32_t low, uint32_t high)
 }
 
 /*
- * The offset of a block of 16 codes. With one row of A the lanes of a quad read
- * neighbours: block b of lane t of a step is number 4t + b, offset 4b + t.
+ * The offset of a block of 16 codes.  With M = 1 the lanes of a quad read neighbouring
+ * blocks: block b of lane t, number 4t + b of a step, is stored at 16 * (4b + t).
  */
 template <int M>
 DEVICE uint32_t offset_of_block(unsigned block)
@@ -196,11 +203,7 @@ DEVICE uint32_t offset_of_block(unsigned block)
 	return 16 * (M > 1 ? block : block / 16 * 16 + block % 4 * 4 + block / 4 % 4);
 }
 
-/*
- * Converts a row in rounds of NIB_GEMV_THREADS pairs of blocks. A round writes
- * below what later rounds read, since a pair has half the bytes before it is
- * converted.
- */
+/* Converts a row in rounds of NIB_GEMV_THREADS pairs of blocks. */
 template <int M>
 DEVICE void convert_row(const struct layout &at, int row)
 {
@@ -210,16 +213,16 @@ DEVICE void convert_row(const struct layout &at, int row)
 #pragma unroll 1
 	for (unsigned first = 0; first < at.kept / 32u; first += NIB_GEMV_THREADS) {
 		const unsigned i = first + threadIdx.x;
-		const bool is_there = i < at.kept / 32u;
+		const bool is_inside = i < at.kept / 32u;
 		uint4 x = make_uint4(0, 0, 0, 0);
 		uint32_t h = 0;
 
-		if (is_there) {
+		if (is_inside) {
 			x = lds_128(raw_codes(at, row) + i * 16);
 			h = lds_u16(raw_scales(at, row) + i * 2);
 		}
 		__syncthreads();
-		if (is_there) {
+		if (is_inside) {
 			h = cvt_f16x2_e4m3x2(h);
 			store_block(codes + offset_of_block<M>(2 * i), x.x, x.y);
 			store_block(codes + offset_of_block<M>(2 * i + 1), x.z, x.w);
@@ -229,7 +232,7 @@ DEVICE void convert_row(const struct layout &at, int row)
 	}
 }
 
-/* The loads of this thread have completed. */
+/* Converts all rows; the loads of the calling thread have completed. */
 template <int M>
 DEVICE void convert_rows(const struct layout &at)
 {

@@ -1,46 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_dense.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 rows of
- * A in fp16 or bf16: reads B once, as fast as memory gives it.
+ * gemv_dense.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 rows of A in fp16
+ * or bf16: reads B once, at the rate of memory.
  *
- * Tiles, warps, steps and the ring of B are those of gemv.cuh; what a CTA keeps
- * of A are its elements as they are:
+ *   B   global --cp.async--> ring of the warp --lds--> codes --> fp16, bf16
+ *         --mma.m16n8k16--> sums of a block --fma by its scale--> sums of a lane
+ *   A   global --cp.async--> shared --permute as decoded codes are--> shared
+ *   sums of the lanes --shfl--> quad --sts--> partial sums --all warps--> C
  *
- *   global --cp.async--> ring[stage] --lds--> codes --> fp16, bf16 --mma-->
- *     sums of a block --fma by its scale--> accumulators
+ * Warps, tiles, steps, barriers and the ring of B are those of gemv.cuh (four warps without
+ * roles; __syncthreads() around the conversion of A and before the sums are added).
+ * Registers: 102 to 134 (docs/kernels.md).
  *
- * Arithmetic.  A code becomes 2^-6 times its value in A's type, exact.  A lane
- * holds whole blocks of 16 k of two rows of B and their scales.  The columns of
- * mma.m16n8k16 separate the blocks of the four lanes of a quad, and two rows of
- * A, because A is zero wherever lane and column do not belong together.  Four
- * mma sum a block; an fma adds the sum times the scale.  The scale stays out of
- * the codes, so that no product of a subnormal has a larger exponent than those
- * of normal numbers beside it: the tensor core cuts off nothing that the bound
- * does not allow for.
+ *   dynamic shared memory   bytes
+ *   rings of B              4 * 3 * 2304 = 27648 (gemv_load.cuh has the layout)
+ *   zeros, alphas           160 + 32
+ *   partial sums            tiles * 4 warps * 16 rows of B * M * 4
+ *   A                       at most 32 KiB: its rows for a phase, which is
+ *                           NIB_GEMV_DENSE_PHASE of k; rows are padded by 64 bytes, half of
+ *                           the banks; a longer k takes several phases
  *
- * Bound (docs/numerics.md, section 4, in its terms): four steps with four
- * values each lose at most 4 * (4 + 3) / 2 = 14 u A of a block.  A block goes
- * through at most B additions in its lane, 2 in the quad, 3 of warps, and alpha:
- * 20 + B <= 9.5 B + 9 for two blocks and more.  One block has one addition and
- * alpha: 16 <= 18.5.  All numbers are 2^-6 times their values.  So products of
- * bf16 are multiples of 2^-149, the smallest fp32, and sums overflow only if
- * the sum of |products| is 2^134.
+ * Arithmetic.  A code becomes 2^-6 times its value in A's type, exact.  A lane holds whole
+ * blocks of 16 k of two rows of B and their scales.  The columns of mma.m16n8k16 keep the
+ * blocks of the four lanes of a quad apart, and two rows of A, because A is zero wherever
+ * lane and column do not belong together (drawn in gemv.cuh).  Four mma sum a block; an fma
+ * adds the sum times the scale.  Codes are not multiplied by their scale before the mma:
+ * then a product of a subnormal could have a larger exponent than the products of normal
+ * numbers in the same mma, and the tensor core would cut off more than the bound allows.
  *
- * Order of the sum of a row, by k alone: a lane's steps one after the other,
- * the lanes of a quad, then the four warps.
+ * Bound (docs/numerics.md, section 4, in its terms): four steps with four values each lose
+ * at most 4 * (4 + 3) / 2 = 14 u A of a block.  A block goes through at most B additions in
+ * its lane, 2 in the quad, 3 of warps, and alpha: 20 + B <= 9.5 B + 9 for two blocks and
+ * more.  One block has one addition and alpha: 16 <= 18.5.  All numbers are 2^-6 times
+ * their values, so that products of bf16 are multiples of 2^-149, the smallest fp32, and
+ * sums overflow only if the sum of |products| is 2^134.
  *
- * Instructions of a lane for 8 weights, of the 32 that 4.65 TB/s leave (half of
- * them ALU): fp16 11 to decode (4 F2FP, 4 LOP3, 3 shifts), bf16 19 (8 LOP3, 7
- * shifts, 4 HMUL2); for each two rows of A 1 mma, 1 fma, 0.5 LDS; and 1 for
- * codes and scales.  In machine code the loop of a step, with its loads, has
- * docs/kernels.md's numbers.
+ * Order of the sum of an element, by k only: a lane's steps in order, the lanes of a quad,
+ * then the four warps.
  *
- * Variants: M = 2 and 4 for rows of 16-byte pieces (alignments 16, k a multiple
- * of 32), 4_any for the others; one row is the first of two.  M = 2 also of
- * experts and of their dual products.
+ * Roofline: the rate of memory.  4.65 TB/s leave 32 instructions of a lane for 8 weights,
+ * half of them on the ALU.  Decoding takes 11 with fp16 (4 F2FP, 4 LOP3, 3 shifts) and 19
+ * with bf16 (8 LOP3, 7 shifts, 4 HMUL2), two rows of A take 1 mma, 1 fma and 0.5 LDS, and
+ * loads of codes and scales 1.  docs/kernels.md has the instructions of the whole loop.
  *
- * Shared memory: ring 3 x 4 x 2304 bytes; zeros; partial sums; rows of A, at
- * most 32 KiB for NIB_GEMV_DENSE_PHASE of k.  Longer k goes in phases.
+ * Variants: M = 2 and 4 for rows of 16-byte pieces (alignments 16, k a multiple of 32);
+ * 4_any for all others; one row of A is the first of two.  M = 2 also for experts and their
+ * dual products.
  */
 #ifndef NIB_GEMV_DENSE_CUH
 #define NIB_GEMV_DENSE_CUH
@@ -53,7 +58,7 @@
 
 /* Bytes of A of a step. */
 #define DENSE_STEP (NIB_GEMV_STEP * 2)
-/* 2^120 twice in bf16: codes in place are 2^-126 times their values. */
+/* The bf16 pair (2^120, 2^120): bf16_pair() gives 2^-126 times the values. */
 #define BF16_CODES 0x7B807B80u
 
 /* ---- A in shared memory -------------------------------------------------- */
@@ -62,10 +67,10 @@
 struct dense_rows {
 	uint32_t begin;
 	int rows, kept;
-	uint32_t pitch; /* from a row to the next, whose banks are others */
+	uint32_t pitch; /* bytes from a row to the next */
 };
 
-/* Loads a phase, which begins with element `first`; zeros behind k. */
+/* Loads a phase, which begins with element `first`; zeros beyond k. */
 template <bool ALIGNED>
 DEVICE void load_dense(const struct nib_gemv_params &p,
 		       const struct nib_gemv_operand &a, const struct dense_rows &to,
@@ -78,16 +83,16 @@ DEVICE void load_dense(const struct nib_gemv_params &p,
 
 #pragma unroll 1
 		for (int i = threadIdx.x; i < to.kept / 8; i += NIB_GEMV_THREADS) {
-			const bool is_there = i * 8 < left;
+			const bool is_inside = i * 8 < left;
 
 			load_16(to.begin + row * to.pitch + i * 16,
-				is_there ? from + i * 16 : a.codes, is_there ? 16 : 0,
+				is_inside ? from + i * 16 : a.codes, is_inside ? 16 : 0,
 				ALIGNED ? 16 : a.codes_align);
 		}
 	}
 }
 
-/* Each thread the pieces that it has loaded. */
+/* Permutes A in place; each thread has the pieces that it has loaded. */
 template <bool IS_BF16>
 DEVICE void reorder_dense(const struct dense_rows &at)
 {
@@ -140,10 +145,10 @@ DEVICE void mma_dense(float (&d)[4], const uint32_t *row_g, const uint32_t *row_
 
 /* ---- the multiplication -------------------------------------------------- */
 
-/* A as fp16 or bf16 (gemv_run.cuh). */
+/* The SIDE (gemv_run.cuh) for A in fp16 or bf16. */
 template <int ROWS, bool IS_ALIGNED, bool IS_BF16>
 struct dense_side {
-	/* The last piece of a block of zeros ends behind 160 bytes. */
+	/* Lanes read a block of zeros, up to 32 + 4 * 32 bytes. */
 	static const int M = ROWS, ZEROS = NIB_GEMV_DENSE_ZEROS;
 	static const bool ALIGNED = IS_ALIGNED;
 	const struct nib_gemv_params &p;
@@ -152,7 +157,7 @@ struct dense_side {
 	uint32_t zeros;
 	struct stage_view b;
 	uint32_t columns; /* A for the lane's column, or zeros */
-	/* From a step to the next, and to the next two rows. */
+	/* From a step and a pair of rows to the next. */
 	uint32_t stride, pair_stride;
 
 	__device__ dense_side(const struct nib_gemv_params &params,
@@ -190,15 +195,15 @@ struct dense_side {
 		columns = mine ? at.begin + g % 2 * at.pitch + t * (DENSE_STEP / 4)
 			       : zeros + ZEROS_AWAY;
 		stride = mine ? DENSE_STEP : 0;
-		/* Rows that are not kept are not stored: others do. */
+		/* The results of rows that are not kept are not stored. */
 		pair_stride = mine && at.rows > 2 ? 2 * at.pitch : 0;
 	}
 
 	/*
-	 * Block `block` of the lane in a step: low, high: its codes of rows g
-	 * and g + 8; x: A at the step; s: the lane's scales.
+	 * Adds block `block` of the lane in a step.  low, high: the words of its codes
+	 * for rows g and g + 8; x: the address of A at the step; s: the lane's scales.
 	 */
-	__device__ void add_block(struct accumulators<M> *acc, int block,
+	__device__ void add_block(accumulators<M> *acc, int block,
 				  const uint32_t (&low)[2], const uint32_t (&high)[2],
 				  uint32_t x, const float (&s)[2][4]) const
 	{
@@ -227,7 +232,7 @@ struct dense_side {
 		}
 	}
 
-	__device__ void multiply(struct accumulators<M> *acc, uint32_t stage, int step,
+	__device__ void multiply(accumulators<M> *acc, uint32_t stage, int step,
 				 bool is_last) const
 	{
 		const uint32_t mask = is_last ? b.tail : ~0u;
@@ -239,17 +244,19 @@ struct dense_side {
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
 			const uint32_t from = stage + (b.pieces ^ h * 16);
-			const uint4 q = lds_128(from);
-			const uint4 q8 = lds_128(from + 8 * ROW_BYTES);
+			const uint4 codes_g = lds_128(from);
+			const uint4 codes_g8 = lds_128(from + 8 * ROW_BYTES);
 
-			add_block(acc, 2 * h, {q.x, q8.x}, {q.y, q8.y}, x, s);
-			add_block(acc, 2 * h + 1, {q.z, q8.z}, {q.w, q8.w}, x, s);
+			add_block(acc, 2 * h, {codes_g.x, codes_g8.x},
+				  {codes_g.y, codes_g8.y}, x, s);
+			add_block(acc, 2 * h + 1, {codes_g.z, codes_g8.z},
+				  {codes_g.w, codes_g8.w}, x, s);
 		}
 	}
 
 	/*
-	 * sum is 2^-6 times the value.  Neither factor overflows where the
-	 * result does not.
+	 * sum is 2^-6 times the value.  Multiplies in an order in which nothing
+	 * overflows unless the result does.
 	 */
 	DEVICE float result(float sum, float alpha)
 	{

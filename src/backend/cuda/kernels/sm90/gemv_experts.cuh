@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_experts.cuh - a mixture of experts with the vector kernels, for so few
- * rows that most experts have one at most: each row of A is a product of one row,
- * by the weights of its expert.  An expert of several rows is read once for each.
+ * gemv_experts.cuh - a mixture of experts by the vector kernels, for so few rows that most
+ * experts have at most one: each row of A is a product of one row by the weights of its
+ * expert.  The weights of an expert with several rows are read once for each.
  *
- *   row_offsets --ldg, all warps--> the row's expert --> multiply_matrices()
+ *   row_offsets --ldg, all warps--> the row's expert --> multiply_matrices() --> C
  *
- * Every warp finds the expert for itself, so that no barrier lies before the
- * first weights.  Tiles, rings, order of sums and roofline are those of
- * gemv_run.cuh.
+ * Grid: x = CTAs of a matrix, y = rows of A.  Every warp finds the expert for itself, so
+ * that no barrier precedes the first weights.  Warps, tiles, rings, shared memory, order of
+ * sums and roofline are those of gemv_run.cuh and of the SIDE (gemv.cuh, gemv_dense.cuh).
+ * Registers: 103 to 120 (docs/kernels.md).
  *
- * Layers of experts (struct nib_gemv_layer) have the same kernels, with slots for
+ * Layers of experts (struct nib_gemv_layer) have the same kernels with slots in place of
  * rows, so that nothing is sorted:
  *
- *   ids --ldg, all warps--> the slot's expert --> sums of gate and up --> h
- *   ids --> the slot's expert --> its row --stg, arrivals--> the last CTA of a
- *     token's columns --ldg, in order of slots--> y
+ *   1  ids --ldg, all warps--> the slot's expert --> sums of gate and up --> h
+ *   2  ids --> the slot's expert --> the slot's row --stg--> memory
+ *        --arrivals: the last CTA of a token's columns--> sum in order of slots --> y
  *
- * With NVFP4 the second one quantises the row of h as it loads it, which hides
- * behind the first weights.  A kernel behind the first of a layer reads ids and
- * asks for weights before it waits, because the first one waits for those before
- * the layer and only then lets the next begin.
+ * With NVFP4 the second kernel quantises the row of h as it loads it, which the latency of
+ * the first weights hides.  Only the first kernel of a layer lets the next one begin after
+ * the kernels before the layer have ended.  So the later kernels may read ids and request
+ * weights before they wait.
  *
  * Variants: one matrix of weights, or two (NIB_OP_DUAL_GEMM), for weights in rows of
  * 16-byte pieces and rows of A that begin at multiples of 16 bytes.
@@ -35,52 +36,54 @@
 #include "gemv_experts_params.h"
 #include "gemv_run.cuh"
 
-/* Offsets that a lane loads at once: of up to 256 experts all. */
+/* Offsets that a lane loads at once: all of up to 256 experts. */
 #define OFFSETS_AT_ONCE 8
 
 /*
- * The expert that has the row, -1 if none has: offsets ascend, so that as many of
- * them end at or before the row.
+ * The expert of a row, or -1.  Offsets ascend, so that the expert's number is the number of
+ * experts that end at or before the row.
  */
-DEVICE int expert_of_row(const struct nib_skinny_params &q, int row)
+DEVICE int expert_of_row(const struct nib_skinny_params &params, int row)
 {
 	int before = 0;
 
 #pragma unroll 1
-	for (int first = threadIdx.x % 32; first < q.experts;
+	for (int first = threadIdx.x % 32; first < params.experts;
 	     first += 32 * OFFSETS_AT_ONCE)
 #pragma unroll
 		for (int i = 0; i < OFFSETS_AT_ONCE; i++) {
 			const int e = first + 32 * i;
 
-			before += e < q.experts && expert_row(&q, e + 1) <= row;
+			before +=
+			    e < params.experts && expert_row(&params, e + 1) <= row;
 		}
 	before = __reduce_add_sync(~0u, before);
-	/* Wrong offsets leave rows out. */
-	return before < q.experts && expert_row(&q, before) <= row ? before : -1;
+	/* Wrong offsets may leave the row to no expert. */
+	return before < params.experts && expert_row(&params, before) <= row ? before
+									     : -1;
 }
 
-/*
- * Where the scales of a row of A are: -1 if its expert's leave their tensor.
- */
-DEVICE int64_t scale_row_of(const struct nib_skinny_params &q, int expert, int row)
+/* The row of A's scales for a row of A; -1 if the expert's scales leave their tensor. */
+DEVICE int64_t scale_row_of(const struct nib_skinny_params &params, int expert, int row)
 {
-	const int first = expert_row(&q, expert);
-	const int m = expert_row(&q, expert + 1) - first;
-	int own;
+	const int first = expert_row(&params, expert);
+	const int m = expert_row(&params, expert + 1) - first;
+	int begin;
 
-	if (!q.scale_rows)
+	if (!params.scale_rows)
 		return row;
-	own = __ldg(q.scale_rows + expert);
-	return own < 0 || own > q.scale_rows_total - m ? -1 : own + row - first;
+	begin = __ldg(params.scale_rows + expert);
+	return begin < 0 || begin > params.scale_rows_total - m ? -1
+								: begin + row - first;
 }
 
-/* A's row alone; scale_row: that of its scales. */
-DEVICE struct row_operand operand_of_row(const struct nib_gemv_experts_params &q,
+/* A as a matrix of the one row; scale_row: the row of its scales. */
+DEVICE struct row_operand operand_of_row(const struct nib_gemv_experts_params &params,
 					 int row, int64_t scale_row)
 {
-	const struct nib_gemv_params &p = q.moe.p;
-	struct row_operand a = {p.a, q.layer.global, (uint32_t)q.layer.zero_scale};
+	const struct nib_gemv_params &p = params.moe.p;
+	struct row_operand a = {p.a, params.layer.global,
+				(uint32_t)params.layer.zero_scale};
 
 	a.codes += row * a.row_stride;
 	if (a.is_tiled)
@@ -91,23 +94,24 @@ DEVICE struct row_operand operand_of_row(const struct nib_gemv_experts_params &q
 	return a;
 }
 
-/* The CTA's share of its expert's tiles. */
+/* Which of the CTAs of an expert this is. */
 DEVICE struct share my_share(void)
 {
 	return {blockIdx.x, gridDim.x};
 }
 
 template <int N>
-DEVICE struct matrices<N> matrices_of_expert(const struct nib_skinny_params &q,
-					     int expert) {
-	struct matrices<N> m;
+DEVICE matrices<N> matrices_of_expert(const struct nib_skinny_params &params,
+				      int expert)
+{
+	matrices<N> m;
 
-	m.b = q.p.b;
+	m.b = params.p.b;
 	m.mine = my_share();
 #pragma unroll
 	for (int i = 0; i < N; i++) {
-		const struct nib_gemv_operand &b = i ? q.b2 : q.p.b;
-		const float *alpha = i ? q.alpha2 : q.p.alpha;
+		const struct nib_gemv_operand &b = i ? params.b2 : params.p.b;
+		const float *alpha = i ? params.alpha2 : params.p.alpha;
 
 		m.codes[i] = b.codes + expert * b.batch_stride;
 		m.scales[i] = b.scales + expert * b.scale_batch_stride;
@@ -116,9 +120,8 @@ DEVICE struct matrices<N> matrices_of_expert(const struct nib_skinny_params &q,
 	return m;
 }
 
-/* A row of no scales is NaN. */
-DEVICE void
-store_nan(const struct nib_gemv_params &p, int64_t c_begin)
+/* The results of a row whose scales do not exist. */
+DEVICE void store_nan(const struct nib_gemv_params &p, int64_t c_begin)
 {
 	const struct share mine = my_share();
 	const int rows = tiles_of_cta(p, mine) * NIB_GEMV_TILE_ROWS;
@@ -142,9 +145,9 @@ DEVICE float h_of(const struct nib_gemv_layer &layer, const float (&x)[N])
 }
 
 template <class SIDE, int N>
-DEVICE void store_h(const struct nib_gemv_experts_params &q, int slot)
+DEVICE void store_h(const struct nib_gemv_experts_params &params, int slot)
 {
-	const struct nib_gemv_params &p = q.moe.p;
+	const struct nib_gemv_params &p = params.moe.p;
 	const struct share mine = my_share();
 
 	for (int i = threadIdx.x; i < tiles_of_cta(p, mine) * NIB_GEMV_TILE_ROWS;
@@ -155,13 +158,13 @@ DEVICE void store_h(const struct nib_gemv_experts_params &q, int slot)
 		results_of<SIDE>(partial_sums<SIDE>(), i / NIB_GEMV_TILE_ROWS,
 				 i % NIB_GEMV_TILE_ROWS, x);
 		if (row < p.n)
-			store(p, slot * p.c_row_stride + row, h_of(q.layer, x));
+			store(p, slot * p.c_row_stride + row, h_of(params.layer, x));
 	}
 }
 
 /* ---- the sum of slots ---------------------------------------------------- */
 
-/* An element of the rows of slots. */
+/* An element of the slots' rows. */
 DEVICE float load_element(const struct nib_gemv_params &p, int64_t index)
 {
 	if (p.c_dtype == 0)
@@ -169,26 +172,26 @@ DEVICE float load_element(const struct nib_gemv_params &p, int64_t index)
 	return __uint_as_float(widen(((const uint16_t *)p.c)[index], p.c_dtype));
 }
 
-/* A column of a token, of all slots in their order. */
-DEVICE float sum_of_slots(const struct nib_gemv_experts_params &q, int token,
+/* A column of a token: the sum over its slots, in their order. */
+DEVICE float sum_of_slots(const struct nib_gemv_experts_params &params, int token,
 			  int64_t col)
 {
-	const struct nib_gemv_params &p = q.moe.p;
+	const struct nib_gemv_params &p = params.moe.p;
 	float sum = 0;
 
 #pragma unroll 4
-	for (int j = 0; j < q.layer.top_k; j++) {
-		const int slot = token * q.layer.top_k + j;
-		const float weight = q.layer.weights[slot];
+	for (int j = 0; j < params.layer.top_k; j++) {
+		const int slot = token * params.layer.top_k + j;
+		const float weight = params.layer.weights[slot];
 		const float x = load_element(p, slot * p.c_row_stride + col);
 
-		if (expert_of(q.layer, slot) >= 0)
+		if (expert_of(params.layer, slot) >= 0)
 			sum = __fadd_rn(sum, __fmul_rn(weight, x));
 	}
 	return sum;
 }
 
-/* What all threads wrote is there for the last of the token's CTAs. */
+/* True in the last CTA of the token and columns, which sees what all others wrote. */
 DEVICE bool is_last_of_token(const struct nib_gemv_layer &layer, int token)
 {
 	uint32_t *arrivals = layer.arrivals + token * gridDim.x + blockIdx.x;
@@ -200,21 +203,21 @@ DEVICE bool is_last_of_token(const struct nib_gemv_layer &layer, int token)
 	return __syncthreads_or(is_last);
 }
 
-DEVICE void add_slots(const struct nib_gemv_experts_params &q)
+DEVICE void add_slots(const struct nib_gemv_experts_params &params)
 {
 	const struct share mine = my_share();
-	const int token = (int)blockIdx.y / q.layer.top_k;
-	const int all = tiles_of_cta(q.moe.p, mine) * NIB_GEMV_TILE_ROWS;
+	const int token = (int)blockIdx.y / params.layer.top_k;
+	const int all = tiles_of_cta(params.moe.p, mine) * NIB_GEMV_TILE_ROWS;
 
-	if (!is_last_of_token(q.layer, token))
+	if (!is_last_of_token(params.layer, token))
 		return;
 	for (int i = threadIdx.x; i < all; i += NIB_GEMV_THREADS) {
-		const int64_t col = row_of_element(q.moe.p, mine, i);
+		const int64_t col = row_of_element(params.moe.p, mine, i);
 
-		if (col < q.moe.p.n)
-			store_as(q.layer.y, q.moe.p.c_dtype,
-				 token * q.layer.y_row_stride + col,
-				 sum_of_slots(q, token, col));
+		if (col < params.moe.p.n)
+			store_as(params.layer.y, params.moe.p.c_dtype,
+				 token * params.layer.y_row_stride + col,
+				 sum_of_slots(params, token, col));
 	}
 }
 
@@ -230,56 +233,58 @@ DEVICE void clear_arrivals(const struct nib_gemv_layer &layer)
 
 /* ---- what a CTA does ----------------------------------------------------- */
 
-/* A row of a mixture of experts, or of a layer's slots; expert: its own. */
+/* Multiplies a row of a mixture of experts, or of a layer's slots, by its expert. */
 template <class SIDE, int N>
-DEVICE void multiply_row(const struct nib_gemv_experts_params &q, int expert, int row)
+DEVICE void multiply_row(const struct nib_gemv_experts_params &params, int expert,
+			 int row)
 {
-	const struct nib_gemv_params &p = q.moe.p;
-	const int a_row = q.layer.a_is_by_token ? row / q.layer.top_k : row;
+	const struct nib_gemv_params &p = params.moe.p;
+	const int a_row = params.layer.a_is_by_token ? row / params.layer.top_k : row;
 	const int64_t scale_row =
-	    q.layer.ids ? a_row : scale_row_of(q.moe, expert, row);
+	    params.layer.ids ? a_row : scale_row_of(params.moe, expert, row);
 
 	if (scale_row < 0) {
 		store_nan(p, row * p.c_row_stride);
 		return;
 	}
-	multiply_matrices<SIDE, N>(p, operand_of_row(q, a_row, scale_row),
-				   matrices_of_expert<N>(q.moe, expert));
-	if (q.layer.ids && !q.layer.weights)
-		store_h<SIDE, N>(q, row);
+	multiply_matrices<SIDE, N>(p, operand_of_row(params, a_row, scale_row),
+				   matrices_of_expert<N>(params.moe, expert));
+	if (params.layer.ids && !params.layer.weights)
+		store_h<SIDE, N>(params, row);
 	else
 		store_tiles<SIDE, N>(p, my_share(), row * p.c_row_stride);
 }
 
 template <class SIDE, int N>
-DEVICE void gemv_experts(const struct nib_gemv_experts_params &q)
+DEVICE void gemv_experts(const struct nib_gemv_experts_params &params)
 {
 	const int row = (int)blockIdx.y;
 	int expert;
 
-	/* A layer's next kernel begins when those before the layer have ended,
-	 * which write ids and perhaps weights. */
-	if (!q.layer.ids)
+	/* The next kernel of a layer may begin only when those before the layer have
+	 * ended, because they write ids and perhaps weights. */
+	if (!params.layer.ids)
 		griddepcontrol_launch_dependents();
-	if (!q.moe.p.b_is_constant)
+	if (!params.moe.p.b_is_constant)
 		griddepcontrol_wait();
-	expert = q.layer.ids ? expert_of(q.layer, row) : expert_of_row(q.moe, row);
+	expert = params.layer.ids ? expert_of(params.layer, row)
+				  : expert_of_row(params.moe, row);
 	if (expert >= 0)
-		multiply_row<SIDE, N>(q, expert, row);
-	/* Also where no slot is here: a kernel ends after those before it. */
+		multiply_row<SIDE, N>(params, expert, row);
+	/* Also without a slot: a kernel must not end before the previous ones. */
 	griddepcontrol_wait();
-	if (N == 1 && q.layer.weights)
-		add_slots(q);
-	else if (q.layer.ids)
-		clear_arrivals(q.layer);
+	if (N == 1 && params.layer.weights)
+		add_slots(params);
+	else if (params.layer.ids)
+		clear_arrivals(params.layer);
 }
 
 #define NIB_GEMV_EXPERTS_KERNEL(name, n, ...)                                          \
 	extern "C" __global__ void __launch_bounds__(NIB_GEMV_THREADS, NIB_GEMV_CTAS)  \
 	    NIB_KERNEL(gemv_##name)(                                                   \
-		const __grid_constant__ struct nib_gemv_experts_params q)              \
+		const __grid_constant__ struct nib_gemv_experts_params params)         \
 	{                                                                              \
-		gemv_experts<__VA_ARGS__, n>(q);                                       \
+		gemv_experts<__VA_ARGS__, n>(params);                                  \
 	}
 
 #endif

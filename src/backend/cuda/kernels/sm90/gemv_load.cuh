@@ -1,7 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_load.cuh - which rows, steps and bytes of b a warp of gemv_run.cuh
- * loads, and in what order.
+ * gemv_load.cuh - how a warp of the vector, skinny and wide kernels loads B: a stage is a
+ * step of k256 of a tile of 16 rows, codes and then scales.
+ *
+ *   offset 0        codes: 16 rows of 128 bytes, 8 pieces of 16 bytes each
+ *
+ *     slot          0  1  2  3  4  5  6  7
+ *     even rows     0  1  2  3  4  5  6  7      pieces are swapped in pairs, so that lanes
+ *     odd rows      1  0  3  2  5  4  7  6      4g + t, which read pieces 2t and 2t + 1 of
+ *                                               row g, use different banks
+ *     (skinny.cuh has another swizzle for its reads of 8 bytes.)
+ *
+ *   offset 2048     scales: 16 pieces of 16 bytes
+ *
+ *     linear        piece r: the 16 scales of row r
+ *     tiled         piece 4a + j: 4 scales of k64 number j for rows 4a .. 4a + 3, which are
+ *                   rows 32 apart in the matrix (nib_gemv_row())
+ *
+ * A lane loads piece lane % 8 of rows lane / 8 + 4i for i = 0 .. 3, and if lane < 16 piece
+ * `lane` of the scales.
  */
 #ifndef NIB_GEMV_LOAD_CUH
 #define NIB_GEMV_LOAD_CUH
@@ -13,7 +30,7 @@
 /* Codes of a row of a stage. */
 #define ROW_BYTES   (NIB_GEMV_STEP / 2)
 #define CODES_BYTES (NIB_GEMV_TILE_ROWS * ROW_BYTES)
-/* The next step to be loaded, or multiplied. */
+/* A position of a warp in its stream of steps. */
 struct cursor {
 	int tile, step, begin, end; /* begin, end: steps of the phase */
 };
@@ -23,10 +40,7 @@ DEVICE int all_steps(const struct nib_gemv_params &p)
 	return (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
 }
 
-/*
- * Loads 16 bytes into shared memory: the first `bytes` of the source, then
- * zeros.
- */
+/* Loads 16 bytes into shared memory: the first `bytes` of the source, then zeros. */
 DEVICE void load_16(uint32_t to, const uint8_t *from, int bytes, int align)
 {
 	uint32_t word[4] = {0, 0, 0, 0};
@@ -45,12 +59,7 @@ DEVICE void load_16(uint32_t to, const uint8_t *from, int bytes, int align)
 	}
 }
 
-/*
- * A stage: rows of 128 bytes of codes, whose 16-byte pieces are swapped in
- * pairs in odd rows (banks); then 16 pieces of scales: those of a row (linear),
- * or of four rows of a tile column (tiled). A lane loads piece lane % 8 of the
- * rows lane / 8 + 4i, and one piece of scales if lane < 16.
- */
+/* The offset in a stage of the first piece of codes that a lane loads. */
 DEVICE uint32_t lane_target(void)
 {
 	const int lane = threadIdx.x % 32, piece = lane % 8, r = lane / 8;
@@ -58,7 +67,7 @@ DEVICE uint32_t lane_target(void)
 	return r * ROW_BYTES + (piece ^ r % 2) * 16;
 }
 
-/* A TILED step is four tile columns of 512 bytes. */
+/* From the scales of a step to the next; a tiled step is four tiles of 512 bytes. */
 DEVICE int scale_step_bytes(const struct nib_gemv_operand &b)
 {
 	return b.is_tiled ? 2048 : STEP_BLOCKS;
@@ -70,19 +79,19 @@ DEVICE int64_t row_pitch(const struct nib_gemv_operand &b)
 	return b.is_tiled ? b.row_stride : 4 * b.row_stride;
 }
 
-/* What a lane loads of a tile, at k = 0; the same for all its steps. */
+/* What a lane loads of a tile at k = 0. */
 struct source {
 	const uint8_t *codes, *scales;
-	int rows;   /* of its four rows of codes, those that are there */
-	int bytes;  /* of a row of codes from its own piece on */
-	int blocks; /* scales from its own on; 0: none to load */
+	int rows;   /* of its four rows of codes, those inside the matrix */
+	int bytes;  /* of a row of codes from the lane's piece on */
+	int blocks; /* scales from the lane's piece on; 0: none */
 };
 
 DEVICE struct source source_of(const struct nib_gemv_params &p,
 			       const struct nib_gemv_operand &b, uint32_t tile)
 {
 	const int lane = threadIdx.x % 32, blocks = p.k / 16;
-	/* Tiles in blocks of 128 rows, whatever the layout of the scales. */
+	/* Block of 128 rows, and tile in it; used for tiled scales. */
 	const int64_t block = tile / 8, in_block = tile % 8;
 	const int64_t row = nib_gemv_row(tile, lane / 8, b.is_tiled);
 	struct source s;
@@ -93,7 +102,7 @@ DEVICE struct source source_of(const struct nib_gemv_params &p,
 	if (b.is_tiled) {
 		const int64_t columns = (blocks + 3) / 4;
 
-		/* Its rows are neighbours in a tile column of scales. */
+		/* The lane's four rows are neighbours in the matrix. */
 		s.rows = (int)min(max(p.n - row, (int64_t)0), (int64_t)4);
 		s.scales =
 		    b.scales +
@@ -112,9 +121,8 @@ DEVICE struct source source_of(const struct nib_gemv_params &p,
 }
 
 /*
- * Loads a step of aligned pieces. Instead of rows and codes that are outside it
- * loads others: such rows are not stored, and such codes are multiplied by
- * zeros of a.
+ * Loads a step of aligned pieces.  Rows and codes outside the matrix are replaced by
+ * others: these rows are not stored, and these codes are multiplied by zeros of A.
  */
 DEVICE void load_aligned_step(const struct nib_gemv_operand &b,
 			      const struct source &from, uint32_t codes_to,
@@ -130,14 +138,14 @@ DEVICE void load_aligned_step(const struct nib_gemv_operand &b,
 		if (i + 1 < from.rows)
 			codes += row_pitch(b);
 	}
-	/* Scales behind the last are zeroed by the mask of the reader. */
+	/* The reader masks the scales beyond the last block. */
 	if (threadIdx.x % 32 < 16)
 		cp_async_16(scales_to,
 			    from.scales + (scales > 0 ? step * scale_step_bytes(b) : 0),
 			    b.is_tiled ? 16 : min(max(scales, 0), 16));
 }
 
-/* Loads any step: rows and bytes outside the matrix become zeros. */
+/* Loads a step of any alignment: rows and bytes outside the matrix become zeros. */
 DEVICE void load_any_step(const struct nib_gemv_operand &b, const struct source &from,
 			  uint32_t codes_to, uint32_t scales_to, int step)
 {
@@ -160,8 +168,8 @@ DEVICE void load_any_step(const struct nib_gemv_operand &b, const struct source 
 }
 
 /*
- * Moves on to the warp's next step and says if that is in another tile;
- * step >= all_steps() is the end.  phase: steps of a phase.
+ * Moves to the warp's next step; step >= all_steps() is the end.  Returns whether it is in
+ * another tile.  phase: the steps of a phase.
  */
 DEVICE bool advance(struct cursor *at, int tiles, int steps, int phase)
 {

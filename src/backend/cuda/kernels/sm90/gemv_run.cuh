@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_run.cuh - what the vector kernels share whatever A is: a CTA's tiles, a
- * warp's steps and its ring, the sums of the warps, and the store.
+ * gemv_run.cuh - what the vector kernels share for every type of A: the tiles of a CTA,
+ * the steps and the ring of a warp, the sums of the warps, and the store.
  *
- * What differs is a class SIDE:
+ * A class SIDE has what depends on the type of A:
  *
- *   M           the rows of A that its kernel takes at most
+ *   M           the largest number of rows of A
  *   ALIGNED     rows of B are pieces of 16 bytes
  *   ZEROS       bytes of zeros in shared memory
  *   SIDE(p, a, zeros, kept)
- *               the addresses of its zeros, and of what it keeps of A
- *   phase()     how many steps of A it keeps at a time
- *   load(step)  asks for a phase, which begins with this step
- *   convert()   makes the loaded phase ready; with __syncthreads() at its end
- *   view(b)     what a lane knows all along, once A is there
+ *               the addresses of its zeros and of its memory for A
+ *   phase()     the number of steps of A that fit into that memory
+ *   load(step)  requests a phase, which begins with this step
+ *   convert()   converts the loaded phase; ends with __syncthreads()
+ *   view(b)     sets what a lane reads, when A has arrived
  *   multiply(acc, stage, step, is_last)
- *               adds a stage of B; step counts from the phase's beginning
+ *               adds a stage of B; step: counted from the beginning of the phase
  *   result(sum, alpha)
  *               an element of C
  *
- * A CTA multiplies N matrices of weights: one, or the two of a dual product,
- * whose elements of C are silu(first) * second.  Then its tiles alternate
- * between them.
+ * A CTA multiplies N matrices of weights: one, or the two of a dual product, whose
+ * elements of C are silu(first) * second.  Then its tiles alternate between the two.
  */
 #ifndef NIB_GEMV_RUN_CUH
 #define NIB_GEMV_RUN_CUH
@@ -33,9 +32,9 @@
 #include "backend/cuda/kernels/common/silu.cuh"
 #include "gemv_load.cuh"
 
-/* alpha lies behind the zeros, this much before the partial sums. */
+/* Words between the zeros and the partial sums: the alphas. */
 #define ALPHA_WORDS 8
-/* Offset of the zeros: other banks than the codes that are read beside them. */
+/* Offset in the zeros: other banks than the codes that the same instruction reads. */
 #define ZEROS_AWAY 32
 
 /* Four e4m3 as fp32. */
@@ -51,9 +50,9 @@ DEVICE void widen_scales(uint32_t bytes, float s[4])
 
 /* What a lane reads of a stage of B. */
 struct stage_view {
-	uint32_t pieces; /* its first piece of row g */
-	uint32_t scales; /* its four scales of row g */
-	uint32_t tail;	 /* of those, the ones of the last step */
+	uint32_t pieces; /* offset of its first piece of row g */
+	uint32_t scales; /* offset of its four scales of row g */
+	uint32_t tail;	 /* mask of the scales inside k in the last step */
 };
 
 DEVICE struct stage_view view_of_stage(const struct nib_gemv_params &p,
@@ -70,31 +69,27 @@ DEVICE struct stage_view view_of_stage(const struct nib_gemv_params &p,
 	return v;
 }
 
-/*
- * acc[r][c]: row g + 8r; c: even and odd blocks of the lane (M = 1), or the two
- * rows of A of each pair.
- */
+/* x[pair][r][c]: row g + 8r of B; c: the row of A of the pair, or for M = 1 even and odd
+ * blocks of the lane. */
 template <int M>
 struct accumulators {
 	static const int pairs = (M + 1) / 2;
 	float x[pairs][2][2];
 };
 
-/* One of the CTAs that share the tiles of a matrix of weights. */
+/* Which of the CTAs of a matrix of weights this is. */
 struct share {
 	uint32_t cta, ctas;
 };
 
-/*
- * CTAs that run side by side read neighbouring tiles, whose scales are
- * neighbours in memory, too.
- */
+/* CTAs that run at the same time read neighbouring tiles, whose scales are neighbours in
+ * memory, too. */
 DEVICE uint32_t tile_of_cta(const struct share &mine, int i)
 {
 	return mine.cta + i * mine.ctas;
 }
 
-/* Some CTAs have one less. */
+/* Some CTAs have one tile less. */
 DEVICE int tiles_of_cta(const struct nib_gemv_params &p, const struct share &mine)
 {
 	return p.tiles_per_cta -
@@ -109,10 +104,8 @@ DEVICE int64_t row_of_element(const struct nib_gemv_params &p, const struct shar
 			    i % NIB_GEMV_TILE_ROWS, p.b.is_tiled);
 }
 
-/*
- * What a CTA multiplies by one matrix of A: the weights, which differ in their
- * pointers only, and their alphas (NULL = 1).
- */
+/* The weights that a CTA multiplies by A, which differ only in their pointers, and their
+ * alphas (NULL = 1). */
 template <int N>
 struct matrices {
 	struct nib_gemv_operand b;
@@ -121,10 +114,10 @@ struct matrices {
 	struct share mine;
 };
 
-/* Where the lane loads tile `tile` of N times those of the CTA. */
+/* What the lane loads of the CTA's tile number tile / N, of matrix tile % N. */
 template <int N>
 DEVICE struct source source_of_tile(const struct nib_gemv_params &p,
-				    const struct matrices<N> &m, int tile)
+				    const matrices<N> &m, int tile)
 {
 	const bool is_second = N == 2 && tile % 2;
 	struct nib_gemv_operand b = m.b;
@@ -134,13 +127,10 @@ DEVICE struct source source_of_tile(const struct nib_gemv_params &p,
 	return source_of(p, b, tile_of_cta(m.mine, tile / N));
 }
 
-/*
- * Adds the lanes of each quad into partial[row of A][16 rows] of a warp and
- * tile, which is empty before the first phase.
- */
+/* Adds the sums of each quad's lanes to partial[row of A][16 rows of B] of a warp and tile;
+ * is_first: stores them. */
 template <int M>
-DEVICE void add_partial(float *partial, const struct accumulators<M> &acc,
-			bool is_first)
+DEVICE void add_partial(float *partial, const accumulators<M> &acc, bool is_first)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -179,7 +169,7 @@ DEVICE void store(const struct nib_gemv_params &p, int64_t index, float x)
 	store_as(p.c, p.c_dtype, index, x);
 }
 
-/* The warps' sums of an element, x and so on. */
+/* The sum of an element over the warps; x: that of warp 0. */
 DEVICE float add_warps(const float *x, int warp_stride)
 {
 	float sum = x[0];
@@ -190,7 +180,7 @@ DEVICE float add_warps(const float *x, int warp_stride)
 	return sum;
 }
 
-/* The place of the warps' sums in shared memory. */
+/* The partial sums of all tiles and warps in shared memory. */
 template <class SIDE>
 DEVICE float *partial_sums(void)
 {
@@ -199,10 +189,8 @@ DEVICE float *partial_sums(void)
 	return (float *)(shared + NIB_GEMV_RING_BYTES + SIDE::ZEROS + 4 * ALPHA_WORDS);
 }
 
-/*
- * The results of element `element` of the CTA's tile `tile`, by each matrix;
- * element: row of A, row of the tile.
- */
+/* x[i]: an element of the CTA's tile `tile`, by matrix i; element: row of A * 16 + row of
+ * the tile. */
 template <class SIDE, int N>
 DEVICE void results_of(const float *partial, int tile, int element, float (&x)[N])
 {
@@ -216,7 +204,7 @@ DEVICE void results_of(const float *partial, int tile, int element, float (&x)[N
 				    partial[i - ALPHA_WORDS]);
 }
 
-/* c_begin: where the first row of C begins, in elements. */
+/* c_begin: the index of the first element of C. */
 template <class SIDE, int N>
 DEVICE void store_tiles(const struct nib_gemv_params &p, const struct share &mine,
 			int64_t c_begin)
@@ -245,12 +233,12 @@ DEVICE struct nib_gemv_operand operand_of_batch(struct nib_gemv_operand v)
 	return v;
 }
 
-/* A warp's ring, and what it loads next. */
+/* A warp's ring of B, and what it loads next. */
 struct warp_ring {
 	uint32_t begin;
 	uint32_t codes, scales; /* the lane's offsets in a stage */
-	int stage;		/* the next to be multiplied */
-	struct cursor ahead;
+	int stage;		/* to be multiplied next */
+	struct cursor ahead;	/* to be loaded next */
 	struct source from;
 };
 
@@ -259,9 +247,9 @@ DEVICE uint32_t ring_stage(const struct warp_ring &r, int stage)
 	return r.begin + stage * NIB_GEMV_STAGE_BYTES;
 }
 
-/* tiles: of all N matrices, as below. */
+/* Requests the warp's next step; tiles: N times those of the CTA. */
 template <bool ALIGNED, int N>
-DEVICE void load_next(const struct nib_gemv_params &p, const struct matrices<N> &m,
+DEVICE void load_next(const struct nib_gemv_params &p, const matrices<N> &m,
 		      struct warp_ring *r, int stage, int tiles, int phase)
 {
 	const int steps = all_steps(p);
@@ -281,14 +269,14 @@ DEVICE void load_next(const struct nib_gemv_params &p, const struct matrices<N> 
 	cp_async_commit_group();
 }
 
-/* The warp's steps of one tile, from step begin to end of all. */
+/* Multiplies the warp's steps of one tile in a phase, steps begin to end - 1. */
 template <class SIDE, int N>
-DEVICE struct accumulators<SIDE::M>
-run_tile(const struct nib_gemv_params &p, const struct matrices<N> &m, const SIDE &side,
-	 struct warp_ring *r, int tiles, int begin, int end) {
+DEVICE accumulators<SIDE::M>
+run_tile(const struct nib_gemv_params &p, const matrices<N> &m, const SIDE &side,
+	 struct warp_ring *r, int tiles, int begin, int end)
+{
 	const int last = all_steps(p) - 1;
-	struct accumulators<SIDE::M> acc = {
-	};
+	accumulators<SIDE::M> acc = {};
 
 	for (int s = begin + threadIdx.x / 32; s < end; s += NIB_GEMV_WARPS) {
 		const int stage = r->stage;
@@ -303,11 +291,10 @@ run_tile(const struct nib_gemv_params &p, const struct matrices<N> &m, const SID
 	return acc;
 }
 
-/* Asks for the warp's first stages of B.  begin: of the rings of all warps. */
+/* Requests the warp's first stages of B.  begin: of the rings of all warps. */
 template <bool ALIGNED, int N>
-DEVICE struct warp_ring fill_ring(const struct nib_gemv_params &p,
-				  const struct matrices<N> &m, uint32_t begin,
-				  int tiles, int phase)
+DEVICE struct warp_ring fill_ring(const struct nib_gemv_params &p, const matrices<N> &m,
+				  uint32_t begin, int tiles, int phase)
 {
 	struct warp_ring r;
 
@@ -323,7 +310,7 @@ DEVICE struct warp_ring fill_ring(const struct nib_gemv_params &p,
 	return r;
 }
 
-/* Asked for early: at the end all would wait for it. */
+/* Requests alpha early, to hide its latency. */
 DEVICE void load_alpha(const float *alpha, uint32_t to)
 {
 	if (threadIdx.x == 0 && alpha)
@@ -333,15 +320,14 @@ DEVICE void load_alpha(const float *alpha, uint32_t to)
 }
 
 /*
- * Multiplies the warp's steps of all tiles.  The first weights are asked for
- * before the kernel before has ended, if none writes them, and before A in any
- * case: they come from further away.  ring, zeros: shared memory, with the alphas
- * behind the zeros.
+ * Multiplies the warp's steps of all tiles.  Requests the first weights before the previous
+ * kernel has ended, unless a kernel writes them, and always before A, because they come
+ * from memory and A is often in the L2.  ring, zeros: addresses in shared memory; the
+ * alphas follow the zeros.
  */
 template <class SIDE, int N>
-DEVICE void run_warp(const struct nib_gemv_params &p, const struct matrices<N> &m,
-		     SIDE side, uint32_t ring, uint32_t zeros, float *partial,
-		     int tiles)
+DEVICE void run_warp(const struct nib_gemv_params &p, const matrices<N> &m, SIDE side,
+		     uint32_t ring, uint32_t zeros, float *partial, int tiles)
 {
 	const int warp = threadIdx.x / 32, steps = all_steps(p);
 	const int phase = side.phase();
@@ -364,7 +350,7 @@ DEVICE void run_warp(const struct nib_gemv_params &p, const struct matrices<N> &
 	cp_async_wait_group<0>();
 	side.convert();
 	side.view(m.b);
-	/* Once also for k = 0, whose sums are 0. */
+	/* Once even for k = 0, to store sums of 0. */
 	do {
 		if (begin) {
 			__syncthreads();
@@ -383,11 +369,10 @@ DEVICE void run_warp(const struct nib_gemv_params &p, const struct matrices<N> &
 	} while (begin < steps);
 }
 
-/* The partial sums of all tiles of a CTA, for all threads to read. */
+/* Computes the partial sums of all tiles of the CTA; then all threads may read them. */
 template <class SIDE, int N>
 DEVICE void multiply_matrices(const struct nib_gemv_params &p,
-			      const struct nib_gemv_operand &a,
-			      const struct matrices<N> &m)
+			      const struct nib_gemv_operand &a, const matrices<N> &m)
 {
 	float *partial = partial_sums<SIDE>();
 	const int bytes =
@@ -404,12 +389,8 @@ template <class SIDE>
 DEVICE void gemv(const struct nib_gemv_params &p)
 {
 	const struct nib_gemv_operand b = operand_of_batch(p.b);
-	const struct matrices<1> m = {
-		b, {b.codes}, {b.scales}, {p.alpha},
-		{
-			blockIdx.x, gridDim.x
-		}
-	};
+	const matrices<1> m = {
+	    b, {b.codes}, {b.scales}, {p.alpha}, {blockIdx.x, gridDim.x}};
 
 	multiply_matrices<SIDE, 1>(p, operand_of_batch(p.a), m);
 	store_tiles<SIDE, 1>(p, m.mine, blockIdx.y * p.c_batch_stride);

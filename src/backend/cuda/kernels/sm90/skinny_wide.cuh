@@ -205,9 +205,10 @@ DEVICE struct row_of_a row_of(const struct nib_gemv_params &p,
 
 /* A block at any address. */
 template <class TRAITS>
-DEVICE struct block_of_a<TRAITS> load_any_block(const struct row_of_a &blocks, int i) {
+DEVICE block_of_a<TRAITS> load_any_block(const struct row_of_a &blocks, int i)
+{
 	const uint8_t *from = blocks.values + i * (TRAITS::IS_NVFP4 ? 32 : 128);
-	struct block_of_a<TRAITS> x;
+	block_of_a<TRAITS> x;
 
 	if constexpr (TRAITS::IS_NVFP4) {
 		x.word[0] = load_bytes(from);
@@ -227,11 +228,11 @@ DEVICE struct block_of_a<TRAITS> load_any_block(const struct row_of_a &blocks, i
 
 /* Block number i if is_there, otherwise zeros. */
 template <class TRAITS>
-DEVICE struct block_of_a<TRAITS> load_block(const struct row_of_a &blocks, int i,
-					    bool is_there) {
+DEVICE block_of_a<TRAITS> load_block(const struct row_of_a &blocks, int i,
+				     bool is_there)
+{
 	const uint8_t *from = blocks.values + i * (TRAITS::IS_NVFP4 ? 32 : 128);
-	struct block_of_a<TRAITS> x = {
-	};
+	block_of_a<TRAITS> x = {};
 
 	if constexpr (!TRAITS::ALIGNED) {
 		if (is_there)
@@ -255,7 +256,7 @@ DEVICE struct block_of_a<TRAITS> load_block(const struct row_of_a &blocks, int i
 
 /* A block permuted as decoded codes are: word i is for wgmma i / 2. */
 template <class TRAITS>
-DEVICE void order_block(const struct block_of_a<TRAITS> &x, uint32_t (&w)[8])
+DEVICE void order_block(const block_of_a<TRAITS> &x, uint32_t (&w)[8])
 {
 	if constexpr (TRAITS::IS_NVFP4) {
 		uint32_t s[2];
@@ -282,7 +283,7 @@ DEVICE void order_block(const struct block_of_a<TRAITS> &x, uint32_t (&w)[8])
  */
 template <class TRAITS, int COUNT, int BY>
 DEVICE void load_atoms(const struct row_of_a &blocks, int first, int end,
-		       struct block_of_a<TRAITS> *x)
+		       block_of_a<TRAITS> *x)
 {
 	const int count = min(blocks.count, end - first);
 
@@ -294,7 +295,7 @@ DEVICE void load_atoms(const struct row_of_a &blocks, int first, int end,
 /* Stores them into the chunks at `to`, as the atoms of n8 tile `n_tile`. */
 template <class TRAITS, int COUNT, int BY>
 DEVICE void store_atoms(uint32_t to, int n_tile, int first, int end,
-			const struct block_of_a<TRAITS> *x)
+			const block_of_a<TRAITS> *x)
 {
 	const int row = threadIdx.x % 8, piece = threadIdx.x % 32 / 8;
 	/* Slots of pieces w and w + 4 differ in bit 2: 64 bytes. */
@@ -330,7 +331,7 @@ DEVICE void fill_chunks(const struct nib_skinny_params &params,
 	const int end = min(cta.end - cta.begin, TRAITS::CHUNKS) * 4;
 	const struct row_of_a blocks = row_of<TRAITS>(
 	    params.p, a, n_tile * 8 + threadIdx.x % 32 / 4, cta.begin * 4 + first);
-	struct block_of_a<TRAITS> x[TRAITS::CHUNKS * 4 / by];
+	block_of_a<TRAITS> x[TRAITS::CHUNKS * 4 / by];
 
 	load_atoms<TRAITS, TRAITS::CHUNKS * 4 / by, by>(blocks, first, end, x);
 	if (tile_of_warp(params) < cta.tiles)
@@ -354,7 +355,7 @@ DEVICE void produce_wide_chunks(const struct nib_skinny_params &params,
 
 #pragma unroll 1
 	for (int i = TRAITS::CHUNKS; i < end; i += ahead) {
-		struct block_of_a<TRAITS> x[count][4 * ahead];
+		block_of_a<TRAITS> x[count][4 * ahead];
 
 #pragma unroll
 		for (int j = 0; j < count; j++)
