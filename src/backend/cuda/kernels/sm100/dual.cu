@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// sm100_dual.cu - silu(A B^T) * (A B2^T): see sm100_gemm.cuh.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dual.cu - C = silu(alpha * A * B^T) * (alpha2 * A * B2^T) by gemm.cuh. */
 #include "gemm.cuh"
 
 KERNEL(nib_dual_pair_few_sm100, true, 2, nib_sm100_few)

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// sm100_gemm.cu - single products and groups: see sm100_gemm.cuh.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm.cu - single products and groups by gemm.cuh. */
 #include "gemm.cuh"
 
 KERNEL(nib_gemm_pair_few_sm100, false, 2, nib_sm100_few)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm.cuh - C = alpha * A * B^T on Blackwell, one problem or many, and
- * the dual operation: NVFP4 operands on the tensor core's own format.
+ * gemm.cuh - C = alpha * A * B^T on Blackwell, one problem or many, and the dual operation:
+ * the tensor core multiplies NVFP4 operands without conversion.
  *
  *   codes of B, codes of A   --TMA, 128-byte swizzle--> ring of stages of k256
  *   scales of both           --TMA-->                   the same stage
@@ -9,10 +9,10 @@
  *   tcgen05.mma mxf4nvf4: D[row of B, row of A] += B * A^T, fp32 accumulators
  *     in tensor memory --tcgen05.ld--> alpha, SiLU --> C
  *
- * Rows of B are the tensor core's M, which is 128 a CTA whatever the product;
- * rows of A are its N, 16 to 256.  So a product of few rows of A wastes nothing
- * ("swap AB"), and accumulators come out in the order of rows of C.  A pair of
- * CTAs (CTAS = 2) has 256 rows of B and loads half of the rows of A each.
+ * Rows of B are the tensor core's M, always 128 a CTA.  Rows of A are its N, 16 to 256.  So
+ * a product of few rows of A wastes nothing ("swap AB"), and accumulators come out in the
+ * order of rows of C.  A pair of CTAs (CTAS = 2) has 256 rows of B, and each of them loads
+ * half of the rows of A.
  *
  *   warp     role                                       waits for
  *   0 .. 3   epilogue: 32 lanes of tensor memory each   summed
@@ -30,25 +30,32 @@
  *   tiles_full   1: the scheduler                           phase 0
  *   tiles_empty  all warps but the scheduler                passes at once
  *   ready, received  split-k: epilogue warps of the other   phase 0
- *                slices (sm100_epilogue.cuh)
+ *                slices (gemm_epilogue.cuh)
+ *
+ * "Passes at once": a wait for parity 1 of a barrier that never completed a phase, so that
+ * an empty ring can be filled.
  *
  *   dynamic shared memory   bytes
- *   ring of stages          stages * stage_bytes: 16384 codes and 2048 scales
- *                           of B (and B2), tile_m / CTAS * 128 codes and 2048
- *                           or 4096 scales of A
- *   struct shared100        at most 5120, of lists 1024
+ *   ring of stages          stages * stage_bytes; a stage (gemm_shared.cuh):
+ *     codes of B, B2        16384 each: 128 rows of 128 bytes
+ *     codes of A            tile_m / CTAS * 128
+ *     scales of B, B2       2048 each: 4 tiles of 512 bytes, one for each k64
+ *     scales of A           2048 or 4096: of one or two blocks of 128 rows
+ *   struct shared100        at most 5120; 1024 for lists of tiles
  *
  *   tensor memory, columns   (nib_sm100_columns())
  *   0 ..                     accumulators of even tiles, tile_m (dual: twice)
  *   odd_column ..            ... of odd tiles; may overlap
  *   scale_column .. 511      slots of scales, one for each stage or fewer
+ *                            (gemm_mainloop.cuh)
  *
- * Roofline: docs/performance-blackwell.md.  A stage of tile_m = 128 in a pair is
- * 28 KB a CTA, eight stages in flight; its four MMAs take 256 cycles, and its
- * 192 rows about 310 cycles of the TMA.
+ * Registers: 110, dual 144 (docs/kernels.md).  Roofline: the rate of the tensor cores, of
+ * the TMA or of memory (docs/performance-blackwell.md).  A stage of tile_m = 128 in a pair
+ * is 28 KB a CTA, with eight stages in flight; its four MMAs take 256 cycles, and its 192
+ * rows about 310 cycles of the TMA.
  *
- * Read in this order: sm100_params.h, sm100_schedule.cuh (which tile),
- * sm100_mainloop.cuh, sm100_epilogue.cuh, this file.
+ * Read in this order: gemm_params.h, gemm_schedule.cuh (which tile), gemm_mainloop.cuh,
+ * gemm_epilogue.cuh, this file.
  */
 #ifndef NIB_SM100_GEMM_CUH
 #define NIB_SM100_GEMM_CUH
@@ -121,18 +128,18 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 	__syncwarp();
 	cluster_arrive_release();
 	/*
-	 * A list is the plan's: no kernel before writes it.  The others hear of
-	 * the tile by its barrier, so that none waits here for it.
+	 * A list of tiles belongs to the plan, and no kernel writes it.  The other roles
+	 * wait for the tile at its barrier, not here.
 	 */
 	if (warp == SCHEDULE_WARP && !args->experts && elect_one())
 		next_tile<CTAS>(args, problems, shared, 0, shared->tiles);
 	__syncwarp();
-	/* The barriers of the other CTAs, and their tensor memory, are there. */
+	/* From here on the barriers of the other CTAs are initialised. */
 	cluster_wait();
 	if (warp == MULTIPLY_WARP)
 		tcgen05_alloc<CTAS>(smem_addr(&shared->tensor_memory),
 				    NIB_SM100_COLUMNS);
-	/* What is read below may be a result of the kernel before. */
+	/* What is read below may be a result of the previous kernel. */
 	griddepcontrol_wait();
 	if (warp == SCHEDULE_WARP && args->experts)
 		count_tiles<share_of_expert>(args, problems->units, lane_of_thread(),
@@ -140,7 +147,7 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 	tcgen05_fence_before();
 	cluster_arrive_release();
 	__syncwarp();
-	/* Loads need no tensor memory and begin before it is there. */
+	/* Loads need no tensor memory and begin before it is allocated. */
 	if (warp == SCHEDULE_WARP && elect_one())
 		schedule<CTAS>(args, problems, shared);
 	if (warp == LOAD_WARP && elect_one())
@@ -151,7 +158,7 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 	tensor_memory = shared->tensor_memory;
 	run_tensor_roles<DUAL, CTAS>(args, shared, warp, stages_at, tensor_memory);
 	__syncwarp();
-	/* No CTA ends while another one uses its memory. */
+	/* No CTA may end while another one uses its memory. */
 	tcgen05_fence_before();
 	cluster_sync();
 	tcgen05_fence_after();

@@ -3,10 +3,14 @@
  * gemm_epilogue.cuh - from accumulators in tensor memory to c: the split-k
  * reduction, alpha, SiLU, one rounding.
  *
- * A lane of tensor memory is a row of B, which is a column of c, and a column
- * of tensor memory is a row of A.  So the 32 lanes of a warp hold neighbouring
- * elements of each row of c, and store them without a transposition: 64 bytes
- * of 16-bit results, 128 of fp32.
+ * A lane of tensor memory is a row of B, which is a column of c, and a column of tensor
+ * memory is a row of A:
+ *
+ *                     tensor memory column = row of A
+ *   lane 0 .. 31      warp 0   | stored as 32 neighbouring elements of each row of c:
+ *   lane 32 .. 63     warp 1   | 64 bytes of 16-bit results, 128 bytes of fp32; no
+ *   lane 64 .. 95     warp 2   | transposition
+ *   lane 96 .. 127    warp 3   |
  */
 #ifndef NIB_SM100_EPILOGUE_CUH
 #define NIB_SM100_EPILOGUE_CUH
@@ -15,10 +19,10 @@
 #include "gemm_shared.cuh"
 
 #define EPILOGUE_THREADS (32 * EPILOGUE_WARPS)
-/* Rows of A that a warp takes at a time. */
+/* Rows of A that a warp stores at a time. */
 #define CHUNK 32
 
-/* What an epilogue thread keeps of a tile. */
+/* What an epilogue thread needs of a tile. */
 struct output {
 	char *c; /* the thread's column of c, in the tile's first row */
 	int64_t stride_bytes;
@@ -27,7 +31,7 @@ struct output {
 	float alpha, alpha2;
 	/* Tensor memory: the thread's lane, first accumulator; and B2's. */
 	uint32_t d, d2;
-	bool is_zero; /* there is no k */
+	bool is_zero; /* k is 0 */
 };
 
 DEVICE uint32_t lane_of_thread(void)
@@ -127,10 +131,8 @@ DEVICE void load_columns(uint32_t *d, uint32_t from)
 		tcgen05_ld_16(d, from);
 }
 
-/*
- * Accumulators from row `row` of A on.  Without k nothing has written them, and
- * they are not read.
- */
+/* Reads the accumulators from row `row` of A on; zeros if k is 0, when nothing has written
+ * them. */
 template <bool DUAL, int ROWS>
 DEVICE void read(const struct output *o, int32_t row, uint32_t *d, uint32_t *d2)
 {
@@ -146,7 +148,7 @@ DEVICE void read(const struct output *o, int32_t row, uint32_t *d, uint32_t *d2)
 	tcgen05_wait_ld();
 }
 
-/* Hands accumulators back, for the next tile's multiplications. */
+/* Releases accumulators to the next tile's multiplications. */
 DEVICE void arrive_drained(uint32_t bar)
 {
 	tcgen05_fence_before();
@@ -156,8 +158,9 @@ DEVICE void arrive_drained(uint32_t bar)
 }
 
 /*
- * The multiply warp's thread of a pair's second CTA tells the leader.  The
- * epilogue warps cannot: a release to the cluster waits for the stores to c.
+ * The multiply warp of a pair's second CTA, one thread: forwards drained to the leader.  The
+ * epilogue warps do not, because their release to the cluster would wait for the stores to
+ * c.
  */
 DEVICE void forward_drained(const struct shared100 *shared)
 {
@@ -186,8 +189,8 @@ DEVICE void finish_rows(const struct output *o, int32_t row, uint32_t *d,
 }
 
 /*
- * Chunks of rows of A, those first that the next tile's accumulators overlap:
- * the last ones of even tiles, the first ones of odd tiles.
+ * Stores a tile in chunks of rows of A.  The chunks that the next tile's accumulators
+ * overlap come first: the last ones of even tiles, the first ones of odd tiles.
  */
 template <bool DUAL>
 DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t early,
@@ -218,10 +221,10 @@ DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t e
 /* ---- split-k ------------------------------------------------------------- */
 
 /*
- * The slices of a tile are the CTAs (or pairs) of a cluster, and a cluster has
- * one tile.  Slice p finishes the p-th part of the rows of A.  Each CTA writes
- * the accumulators of the other parts into the ring of stages of the CTAs that
- * finish them, which is free when their own multiplications are done:
+ * The slices of a tile are the CTAs (or pairs) of a cluster, and a cluster has one tile.
+ * Slice p finishes the p-th part of the rows of A.  Each CTA writes the accumulators of the
+ * other parts into the ring of stages of the CTAs that finish them.  That memory is free
+ * when those CTAs have multiplied:
  *
  *   summed -> ready of all other slices -> st.shared::cluster -> received
  *
@@ -230,7 +233,7 @@ DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t e
 struct exchange {
 	uint32_t ring; /* of stages */
 	uint32_t ready, received;
-	int32_t slices, slice, part; /* rows of A of a part */
+	int32_t slices, slice, part; /* part: rows of A of a part */
 };
 
 template <int CTAS>
@@ -239,7 +242,8 @@ DEVICE uint32_t in_slice(uint32_t addr, int32_t slice)
 	return mapa(addr, (uint32_t)slice * CTAS + rank_in_pair<CTAS>());
 }
 
-/* Four rows of A from `row` of a part, of the thread's row of B. */
+/* The address of four rows of A from `row` of the part on, sent by slice `from`, for the
+ * thread's row of B; matrix: 0 for B, 1 for B2. */
 template <bool DUAL>
 DEVICE uint32_t slot_of(const struct exchange *x, int32_t from, int32_t matrix,
 			int32_t row)
@@ -261,7 +265,7 @@ DEVICE void arrive_at_others(const struct exchange *x, uint32_t bar)
 				mbarrier_arrive_release_cluster(in_slice<CTAS>(bar, s));
 }
 
-/* 16 rows of A from `row` of a part to the slice that finishes it. */
+/* Sends 16 rows of A from `row` of part `to` on to the slice that finishes it. */
 template <bool DUAL, int CTAS>
 DEVICE void send(const struct exchange *x, const struct output *o, int32_t to,
 		 int32_t row)
@@ -281,7 +285,7 @@ DEVICE void send(const struct exchange *x, const struct output *o, int32_t to,
 			    (const float *)d[matrix] + i);
 }
 
-/* Adds all slices' accumulators, 16 rows of A of matrix B or B2. */
+/* d = the sum over all slices, in their order, for 16 rows of A of B or B2. */
 template <bool DUAL>
 DEVICE void add_slices(const struct exchange *x, int32_t matrix, int32_t row,
 		       uint32_t *d)
@@ -310,7 +314,7 @@ DEVICE void add_slices(const struct exchange *x, int32_t matrix, int32_t row,
 		d[i] = __float_as_uint(sum[i]);
 }
 
-/* Rows of A of part p that the tile has. */
+/* The rows of A of part p that are in the tile. */
 DEVICE int32_t part_rows(const struct exchange *x, int32_t p, int32_t n)
 {
 	return min(x->part, n - p * x->part);

@@ -27,7 +27,7 @@ DEVICE int32_t share_of_expert(int32_t m, int32_t most)
 			  : min(most, round_up((m + tiles - 1) / tiles, 64));
 }
 
-/* What a tile is before it is cut for the CTA. */
+/* A tile of a whole cluster. */
 struct tile_place {
 	int32_t unit;	/* of the rows of B of all matrices */
 	int32_t row;	/* of A, from the problem's or expert's first */
@@ -92,13 +92,13 @@ DEVICE int32_t scale_row_of(const struct nib_sm100_args *args,
 	if (!args->scale_rows)
 		return nib_sm100_staged_row(t->expert, t->first) + t->row;
 	begin = __ldg(args->scale_rows + t->expert);
-	/* The caller's data, which may be wrong; no sum can overflow. */
+	/* The caller's data may be wrong; no sum here can overflow. */
 	w->is_nan = begin < 0 || begin > args->scale_rows_total ||
 		    t->m > args->scale_rows_total - begin || begin % 128 != 0;
 	return w->is_nan ? 0 : begin + t->row;
 }
 
-/* Rows of A: which box of which map. */
+/* The box of A: its map, coordinates and scales. */
 template <int CTAS>
 DEVICE void find_activations(const struct nib_sm100_args *args,
 			     const struct nib_sm100_problem *problems,
@@ -116,7 +116,7 @@ DEVICE void find_activations(const struct nib_sm100_args *args,
 	w->a_scale_shift = scale_row % 128 / 32;
 }
 
-/* Slices of k: stages of each, the same for all CTAs of a pair. */
+/* The stages of this CTA's split-k slice, the same for both CTAs of a pair. */
 template <int CTAS>
 DEVICE void find_stages(const struct nib_sm100_args *args, int32_t k,
 			struct tile_desc *w)
@@ -168,7 +168,7 @@ next_tile(const struct nib_sm100_args *args, const struct nib_sm100_problem *pro
 	w->b_matrix = p->b_matrices > 1 ? matrix : 0;
 	w->b_row =
 	    (t.unit % p->units * CTAS + (int32_t)rank_in_pair<CTAS>()) * NIB_TILE_N;
-	/* A CTA beyond the last row loads the last scales, which are there. */
+	/* A CTA beyond the last row loads the scales of the last block. */
 	w->b_block = min(w->b_row, p->n - 1) / 128;
 	find_activations<CTAS>(args, problems, &t, w);
 	find_stages<CTAS>(args, p->k, w);
@@ -177,8 +177,8 @@ next_tile(const struct nib_sm100_args *args, const struct nib_sm100_problem *pro
 }
 
 /*
- * The scheduler, one thread: it is ahead of the other roles.  It has written the
- * first tile of a list, tiles[0], while barriers were set up.
+ * The scheduler, one thread: writes descriptors of tiles ahead of the other roles.  The
+ * first tile of a list, tiles[0], was written while the barriers were initialised.
  */
 template <int CTAS>
 DEVICE void schedule(const struct nib_sm100_args *args,

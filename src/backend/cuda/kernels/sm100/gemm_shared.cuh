@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_shared.cuh - what the warps of a CTA of Blackwell's GEMM share: roles,
- * the tail of shared memory behind the ring of stages, tile descriptors.
+ * gemm_shared.cuh - what the warps of a CTA of Blackwell's GEMM have in common: roles, the
+ * layout of shared memory, tile descriptors.
+ *
+ *   shared memory     stage 0 | stage 1 | ... | struct shared100
+ *   a stage           codes of B | of B2 | of A | scales of B | of B2 | of A
+ *   a row of codes    128 bytes, k256, in the 128-byte swizzle: 16-byte piece p of row r is
+ *                     at slot p ^ r % 8, as the TMA writes and the tensor core reads it
  */
 #ifndef NIB_SM100_SHARED_CUH
 #define NIB_SM100_SHARED_CUH
@@ -10,7 +15,7 @@
 #include "gemm_params.h"
 #include "ptx_tcgen05.cuh"
 
-/* Warps 0 to 3 store results: a warp reads its own 32 lanes of tensor memory. */
+/* Warps 0 to 3 store results; warp w can read lanes 32 w .. 32 w + 31 of tensor memory. */
 #define EPILOGUE_WARPS 4
 #define LOAD_WARP      4
 #define MULTIPLY_WARP  5
@@ -18,7 +23,7 @@
 /* Tile descriptors that the scheduler may be ahead. */
 #define TILE_SLOTS 4
 
-/* A tile of one CTA: written by its scheduler, read by the other roles. */
+/* A tile of one CTA, written by its scheduler and read by the other roles. */
 struct tile_desc {
 	int32_t n;		/* rows of A, padded to 16: the MMA's N; 0: the end */
 	int32_t problem;	/* of the maps of B */
@@ -44,10 +49,10 @@ struct shared100 {
 	uint64_t tiles_full[TILE_SLOTS], tiles_empty[TILE_SLOTS];
 	uint64_t summed[2];	  /* accumulators of even and odd tiles complete */
 	uint64_t drained[2];	  /* ... and read as far as the next tile needs */
-	uint64_t ready, received; /* split-k: sm100_epilogue.cuh */
+	uint64_t ready, received; /* split-k: gemm_epilogue.cuh */
 	uint32_t tensor_memory;
 	struct tile_desc tiles[TILE_SLOTS];
-	/* MoE: tiles of the experts before e; lists have no memory for it. */
+	/* MoE: tiles of the experts before e; not allocated for lists. */
 	int32_t first_tile[NIB_GEMM_EXPERTS + 1];
 };
 
@@ -76,19 +81,19 @@ DEVICE uint32_t pair_mask(void)
 	return 3u << cluster_ctarank() / 2 * 2;
 }
 
-/* The parts of a stage in shared memory, from its first byte on. */
+/* Offsets in a stage. */
 template <bool DUAL>
 struct stage_layout {
 	static constexpr uint32_t B = 0;
 	static constexpr uint32_t B2 = NIB_SM100_B_BYTES;
 	static constexpr uint32_t A = (DUAL ? 2 : 1) * NIB_SM100_B_BYTES;
-	/* Behind A, whose size the launch has; B's, B2's, A's. */
+	/* From the end of A on, whose size depends on the launch. */
 	static constexpr uint32_t B_SCALES = 0;
 	static constexpr uint32_t B2_SCALES = NIB_SM100_SCALES_BYTES;
 	static constexpr uint32_t A_SCALES = (DUAL ? 2 : 1) * NIB_SM100_SCALES_BYTES;
 };
 
-/* Bytes of the rows of A in a stage of one CTA. */
+/* Bytes of the codes of A in a stage of one CTA. */
 template <int CTAS>
 DEVICE uint32_t a_stage_bytes(const struct nib_sm100_args *args)
 {

@@ -1,41 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 8 rows of A
- * on Blackwell, and for experts of few rows: reads B once, as fast as memory
- * gives it.
+ * gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 8 rows of A on Blackwell, and
+ * for experts with few rows: reads B once, at the rate of memory.
  *
- * One persistent CTA a multiprocessor.  Its warps form groups of 4 or 8, and a
- * group shares the k of a unit: 16 rows of B times the rows of A of one item (a
- * matrix, or up to M rows of an expert).  Each warp takes every 4th (8th) step
- * of 256 k, and loads DEPTH steps ahead, across units and items, into
- * registers:
+ *   B   global --ld 32 bytes--> registers --cvt e2m1--> fp16 --mma--> block sums
+ *   A   global --> code * scale as fp16 --> shared memory -----^
+ *   block sums --fma by the scale of B--> fp32 of a lane --> quad --> warps --> C
  *
- *   B  global --ld 32 bytes--> registers --cvt e2m1--> fp16 --mma--> block sums
- *   A  global --> code * scale as fp16 --> shared memory -----^
- *   block sums --fma by the scale of B--> fp32 of a lane --> quad --> warps
+ *   threads           role                                registers        waits for
+ *   M = 2: 0 .. 511   all warps alike, in groups of 4     122              own loads,
+ *   M = 4: 0 .. 255   or 8: load B, multiply, add, store  207              bar.sync of
+ *   M = 8: 0 .. 255   together: load A                    249              the group
  *
- * A lane holds whole blocks of 16 k of two rows of B: 64 k a step.  The columns
- * of the mma separate the blocks of the four lanes of a quad and two rows of A,
- * since A is zero wherever lane and column do not belong together.
+ * One persistent CTA an SM.  An item is up to M rows of A and the weights that they share:
+ * a matrix, or some rows of an expert.  A unit is 16 rows of B of an item, and a group of
+ * warps shares its k.  Each warp multiplies every 4th (8th) step of k256, and loads DEPTH
+ * steps ahead, across units and items, into registers.  bar.sync 1 + group joins the warps
+ * of a group before one of them adds their sums; __syncthreads() surrounds the load of A.
  *
- * Arithmetic.  code * scale of A has 6 significant bits and is exact in fp16
- * (2^-10 to 2688); the scale stays out of B's side, whose codes are exact too.
- * A block's products are multiples of a quarter of the unit of A's scale, and
- * at most 144 * 15 of these; their sum is at most 16 times that, 16 bits, so
- * that any order and any tensor core gives it exactly.  Times the scale of B (4
- * bits) it is the block partial P of docs/numerics.md, exact in fp32, which an
- * fma adds with one rounding.  No product of two scales is formed, so that none
+ *   dynamic shared memory         bytes
+ *   common words (gemv_run.cuh)   64
+ *   table of items (MoE)          8192
+ *   zeros                         256
+ *   partial sums, twice           2 * warps * 16 rows of B * M * 4
+ *   A                             at most 128 KiB: fp16, rows padded by 16 bytes; a longer
+ *                                 k takes several phases (NIB_GEMV100_PHASE(M))
+ *
+ * A lane holds whole blocks of 16 k of two rows of B: 64 k a step.  The columns of the mma
+ * keep the blocks of the four lanes of a quad apart, and two rows of A, because A is zero
+ * wherever lane and column do not belong together:
+ *
+ *   k of lane   column 0  1  2  3  4  5  6  7
+ *   t = 0              a0 a1 0  0  0  0  0  0      ar: row r of A, the block of lane t
+ *   t = 1              0  0  a0 a1 0  0  0  0
+ *   t = 2              0  0  0  0  a0 a1 0  0
+ *   t = 3              0  0  0  0  0  0  a0 a1
+ *
+ * Arithmetic.  code * scale of A has 6 significant bits and is exact in fp16 (2^-10 to
+ * 2688).  B has its codes only, which are exact too.  A block's products are multiples of a
+ * quarter of the unit of A's scale, and at most 144 * 15 of these; their sum is at most 16
+ * times that, 16 bits, so that any order and any tensor core gives it exactly.  Times the
+ * scale of B (4 bits) it is the block partial P of docs/numerics.md, exact in fp32, which
+ * an fma adds with one rounding.  No product of two scales is formed, so that none
  * overflows.
  *
- * Order of the sum of an element, by k and the warps of a unit alone (which
- * follow from n and k): step s belongs to warp s % warps; in it 64 k to lane t
- * of the quad.  A lane adds its blocks by k; then (0 + 1) + (2 + 3) of the
- * quad; then the warps, the first first.  The same for every M, so rows,
- * batches, experts and schedules do not change a bit.
+ * Order of the sum of an element, by k and the number of warps of a unit only (which
+ * follows from n and k): step s belongs to warp s % warps, and 64 k of it to each lane t of
+ * the quad.  A lane adds its blocks in order of k; then (0 + 1) + (2 + 3) of the quad; then
+ * the warps in order.  It is the same for every M, so that rows, batches, experts and
+ * schedules do not change a bit.
  *
- * Budget.  7.2 TB/s are 26.3 bytes a clock and multiprocessor (148, 1.85 GHz),
- * so 4,096 weights and their 256 scales, a warp's step, take 88 clocks.  Issue
- * slots in them: 351.
+ * Roofline: the rate of memory.  7.2 TB/s are 26.3 bytes a clock and SM (148, 1.85 GHz), so
+ * that 4,096 weights and their 256 scales, a warp's step, take 88 clocks, 351 issue slots:
  *
  *   M   warps x steps  in flight  instructions  of them  LDS          slots
  *                                 of a step     mma      wavefronts   taken
@@ -43,26 +59,15 @@
  *   4    8 x 5          90 KiB    193           32       64           55 %
  *   8    8 x 5          90 KiB    276           64       128          79 %
  *
- * (SASS of nvcc 13.0; 40, 48 and 69 instructions for each 16 bytes of codes and
- * lane.)  64 mma in 88 clocks are 1,490 multiply-adds of fp16 a clock, and 128
- * wavefronts of LDS are more than the port's one a clock: M = 8 may take 1.5
- * times as long as memory, if mma.sync has the rate of an A100.  Registers:
- * 122, 207, 249, no spills.  HBM needs 96 to 128 KB in flight for 7.2 TB/s, 64
- * KB give 6.3.
+ * (SASS of nvcc 13.0; 40, 48 and 69 instructions for each 16 bytes of codes and lane.)  64
+ * mma in 88 clocks are 1,490 multiply-adds of fp16 a clock, and 128 wavefronts of LDS are
+ * more than the port's one a clock: M = 8 may take 1.5 times as long as memory if mma.sync
+ * has the rate of an A100.  No spills.  HBM needs 96 to 128 KB in flight for 7.2 TB/s;
+ * 64 KB give 6.3.  docs/performance-blackwell.md has the predicted times; nothing here was
+ * measured on a B200.
  *
- * Predicted, us: 1 (launch) + 1 (A and the first byte) + bytes at the rate of
- * what is in flight + 0.5 (sums, store); and in the contest's harness, which
- * adds 4 and has a grain of 2.05:
- *
- *   n x k x batch    MB     in flight  TB/s  kernel  harness  best public
- *   7168x16384x1     66.1   82 KiB     7.0   11.9    16.4     18.4
- *   4096x7168x8     132.1   93 KiB     7.1   21.1    26.7     28
- *   7168x2048x4      33.0   82 KiB     7.0    7.2    12.3     12.4
- *
- * Nothing here was measured on a B200.
- *
- * Variants: M = 2, 4, 8 where rows of B are pieces of 32 bytes (k a multiple of
- * 64), 2_any and 8_any for all others, as right and slower.
+ * Variants: M = 2, 4, 8 where rows of B are pieces of 32 bytes (k a multiple of 64); 2_any
+ * and 8_any, equally correct and slower, for all others.
  */
 #define NIB_ARCH sm100
 
@@ -87,10 +92,9 @@ template <bool ALIGNED>
 using offset = typename std::conditional<ALIGNED, uint32_t, int64_t>::type;
 
 /*
- * What a warp loads next: of a tile of an item the step whose codes begin `at`
- * bytes behind the row's; at < 0: nothing more.  codes, scales: rows g and g +
- * 8 at step 0, from the operand's first on; if ALIGNED in units of 32 and 4
- * bytes.
+ * What a warp loads next: the step of a tile of an item whose codes begin `at` bytes after
+ * the row's first; at < 0: nothing is left.  codes, scales: offsets of rows g and g + 8 at
+ * step 0 from the operand's first byte; if ALIGNED in units of 32 and 4 bytes.
  */
 template <bool ALIGNED>
 struct cursor {
@@ -98,7 +102,8 @@ struct cursor {
 	offset<ALIGNED> codes[2], scales[2];
 };
 
-/* Rows behind the last are not stored: others are loaded for them. */
+/* Sets the offsets of c->tile.  The last row is loaded in place of rows beyond it, whose
+ * results are not stored. */
 template <bool ALIGNED>
 DEVICE void enter_tile(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
 {
@@ -141,8 +146,8 @@ DEVICE void advance(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
 }
 
 /*
- * k is a multiple of 64, so a lane's 64 k are all there, or none is.  Then the
- * last are loaded: the zeros of A make them harmless.
+ * k is a multiple of 64, so that a lane's 64 k are all inside or all outside.  If they are
+ * outside, the last ones are loaded and multiplied by zeros of A.
  */
 DEVICE void load_aligned(const struct nib_gemv100_params &p, const cursor<true> &c,
 			 struct stage *to)
@@ -206,17 +211,14 @@ DEVICE void load(const struct nib_gemv100_params &p, cursor<ALIGNED> *c,
 	advance<M>(p, c);
 }
 
-/* What a lane knows all along. */
+/* What a lane reads of A; constant for the whole kernel. */
 struct lane_view {
-	uint32_t columns;     /* of A for its column, or zeros */
-	uint32_t step_stride; /* from one step to the next; 0: zeros */
-	uint32_t pair_stride; /* to the next two rows of A */
+	uint32_t columns;     /* A for the lane's column, or zeros */
+	uint32_t step_stride; /* from a step to the next; 0 for zeros */
+	uint32_t pair_stride; /* to the next two rows of A; 0 for zeros */
 };
 
-/*
- * acc[pair][r][c]: row g + 8r of b, row 2 * pair + c of A, and the blocks of
- * this lane.
- */
+/* x[pair][r][c]: row g + 8r of B, row 2 * pair + c of A, the blocks of this lane. */
 template <int M>
 struct accumulators {
 	float x[M / 2][2][2];
@@ -232,7 +234,7 @@ DEVICE float high_half(uint32_t h)
 	return __high2float(*(const __half2 *)&h);
 }
 
-/* One block of 16 k of the lane's two rows. */
+/* Adds a block of 16 k of the lane's two rows. */
 template <int M>
 DEVICE void multiply_block(accumulators<M> *acc, const struct lane_view &v,
 			   uint32_t columns, const uint32_t (&low)[2],
@@ -264,22 +266,22 @@ DEVICE void multiply_block(accumulators<M> *acc, const struct lane_view &v,
 	}
 }
 
-/* A warp's steps that are on their way, or come next. */
+/* The steps that a warp has loaded or requested, and what it loads next. */
 template <bool ALIGNED, int DEPTH>
 struct ring {
 	struct stage stages[DEPTH];
 	cursor<ALIGNED> ahead;
-	int next; /* stage to be multiplied */
+	int next; /* the stage to be multiplied */
 };
 
-/* Asks for the warp's first steps. */
+/* Requests the warp's first steps. */
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE void fill_ring(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r)
 {
 	const int warp = threadIdx.x / 32;
 	const int in_group = warp & ((1 << p.tile_warps_log2) - 1);
 
-	/* The step after the last of the group's unit before its first. */
+	/* advance() from the end of the unit before the group's first one. */
 	r->ahead.item = known(RUN_ITEM);
 	r->ahead.tile = known(RUN_FIRST) - r->ahead.item * p.tiles +
 			(warp >> p.tile_warps_log2) -
@@ -294,7 +296,7 @@ DEVICE void fill_ring(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *
 		load<M>(p, &r->ahead, &r->stages[i]);
 }
 
-/* columns: where the step's share of A begins. */
+/* Adds a step; columns: the lane's A at this step. */
 template <int M>
 DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &v,
 			  uint32_t columns, const struct stage &w)
@@ -316,7 +318,7 @@ DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &v,
 	}
 }
 
-/* The warp's steps of a unit and a phase, `left` in all. */
+/* The warp's `left` steps of a unit in a phase. */
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE void multiply_steps(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r,
 			   accumulators<M> *acc, const struct lane_view &v, int left)
@@ -328,7 +330,7 @@ DEVICE void multiply_steps(const struct nib_gemv100_params &p, ring<ALIGNED, DEP
 	while (left > 0) {
 #pragma unroll
 		for (int i = 0; i < DEPTH; i++) {
-			/* Registers have no index that is not known here. */
+			/* Registers can only be indexed by constants. */
 			if (r->next != i)
 				continue;
 			multiply_step<M>(acc, v, columns, r->stages[i]);
@@ -351,7 +353,7 @@ DEVICE void store(const struct nib_gemv100_params &p, int64_t index, float x)
 		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
 }
 
-/* Sums of a warp and a tile: [row of A][16 rows]; a quad's lanes are added. */
+/* Adds the lanes of each quad and stores a warp's sums of a tile: [row of A][16 rows]. */
 template <int M>
 DEVICE void put_partial(uint32_t to, const accumulators<M> &acc)
 {
@@ -397,22 +399,6 @@ DEVICE void store_tile(const struct nib_gemv100_params &p, uint32_t partial, int
 	}
 }
 
-/* What a lane knows of A, whose rows are `pitch` bytes long. */
-template <int M>
-DEVICE struct lane_view view_of_lane(uint32_t pitch)
-{
-	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-	const bool mine = g / 2 == t;
-	struct lane_view v;
-
-	v.columns = known_at(0) + (mine ? NIB_GEMV100_A_AT(M) + g % 2 * pitch + t * 128
-					: NIB_GEMV100_ZEROS_AT + 32);
-	v.step_stride = mine ? NIB_GEMV_STEP * 2 : 0;
-	v.pair_stride = mine ? 2 * pitch : 0;
-	return v;
-}
-
-/* What a lane knows of A. */
 template <int M>
 DEVICE struct lane_view view_of_lane(const struct nib_gemv100_params &p)
 {
@@ -428,14 +414,14 @@ DEVICE struct lane_view view_of_lane(const struct nib_gemv100_params &p)
 	return v;
 }
 
-/* A round of units is multiplied: the group adds its sums and stores them. */
+/* The warps of a group add their sums of a unit and store them. */
 template <int M>
 DEVICE void finish_unit(const struct nib_gemv100_params &p, const accumulators<M> &acc,
 			int round, int tile)
 {
 	const int warp = threadIdx.x / 32;
 	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
-	/* In turns, while the others are read. */
+	/* Two buffers alternate, so that one is written while the other is read. */
 	const int half = (round - known(RUN_FIRST)) / groups % 2;
 	const uint32_t partial =
 	    shared_at(NIB_GEMV100_PARTIAL_AT) +
@@ -448,9 +434,8 @@ DEVICE void finish_unit(const struct nib_gemv100_params &p, const accumulators<M
 }
 
 /*
- * A round: a unit for each group, of which those of item `index` are
- * multiplied. A is loaded if it is another than before, or does not fit at
- * once.
+ * A round is one unit for each group; those of item `index` are multiplied.  A is loaded if
+ * the item is new, or if A does not fit into one phase.
  */
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r,
@@ -477,7 +462,7 @@ DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *
 			struct piece piece;
 
 			__syncthreads();
-			/* Before B, which would otherwise be served first. */
+			/* Before B, whose requests would delay it. */
 			piece = load_piece<M>(p, item, threadIdx.x, begin);
 			if (is_first && begin == 0)
 				fill_ring<M>(p, r);
@@ -494,8 +479,8 @@ DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *
 }
 
 /*
- * The CTA's run, item by item; what it has of one begins and ends with any unit
- * of a round, so that a round may belong to two.
+ * Multiplies the CTA's run item by item.  An item may begin and end at any unit of a round,
+ * so that a round may belong to two items.
  */
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE void gemv(const struct nib_gemv100_params &p)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_activations.cuh - what a CTA of sm100_gemv.cu keeps of A in shared
- * memory: code * scale as fp16, exact, k after k, a row behind the other.
+ * gemv_activations.cuh - A in the shared memory of a CTA of gemv.cu: code * scale as fp16,
+ * exact, [row of A][k], rows padded by 16 bytes for the banks.
  */
 #ifndef NIB_SM100_GEMV_ACTIVATIONS_CUH
 #define NIB_SM100_GEMV_ACTIVATIONS_CUH
@@ -30,7 +30,7 @@ DEVICE uint32_t bytes_of(const uint8_t *from, int bytes)
 	return x;
 }
 
-/* The scales of two blocks, of which `blocks` are there. */
+/* The scales of two blocks; `blocks` of them are inside k. */
 DEVICE uint32_t piece_scales(const struct nib_gemv100_params &p,
 			     const struct item &item, int row, int block, int blocks)
 {
@@ -38,14 +38,14 @@ DEVICE uint32_t piece_scales(const struct nib_gemv100_params &p,
 	int64_t at = item.row + row;
 
 	if (p.row_offsets && p.scale_rows) {
-		const int own = __ldg(p.scale_rows + item.matrix);
+		const int first_row = __ldg(p.scale_rows + item.matrix);
 		const int first = expert_row(p, item.matrix);
 		const int rows = expert_row(p, item.matrix + 1) - first;
 
 		/* An expert whose scales lie outside the tensor gets NaN. */
-		if (own < 0 || own > p.scale_rows_total - rows)
+		if (first_row < 0 || first_row > p.scale_rows_total - rows)
 			return NAN_SCALES;
-		at += own - first;
+		at += first_row - first;
 	}
 	if (!p.row_offsets)
 		from += item.matrix * p.a.scale_batch_stride;
@@ -57,7 +57,7 @@ DEVICE uint32_t piece_scales(const struct nib_gemv100_params &p,
 	return bytes_of(from, blocks);
 }
 
-/* Piece number i of all rows of a phase, which begins with step `begin`. */
+/* Piece number i of the rows, for the phase that begins with step `begin`. */
 template <int M>
 DEVICE struct piece load_piece(const struct nib_gemv100_params &p,
 			       const struct item &item, int i, int begin)
@@ -88,7 +88,7 @@ DEVICE struct piece load_piece(const struct nib_gemv100_params &p,
 	return x;
 }
 
-/* Eight codes, times a scale twice. */
+/* Eight codes times the pair of equal scales. */
 DEVICE uint4 scaled(uint32_t codes, __half2 scale)
 {
 	uint32_t w[4];
@@ -114,7 +114,7 @@ DEVICE void store_piece(uint32_t to, const struct piece &x)
 	sts_128(to + 48, scaled(x.codes.w, __high2half2(s)));
 }
 
-/* All pieces of a phase; `piece` is this thread's first. */
+/* Stores all pieces of a phase; `piece`: this thread's first, which it has loaded. */
 template <int M>
 DEVICE void store_pieces(const struct nib_gemv100_params &p, const struct item &item,
 			 int begin, struct piece piece)

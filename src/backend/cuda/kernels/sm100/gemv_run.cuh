@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_run.cuh - which tiles a CTA of sm100_gemv.cu multiplies, and in
- * what order its warps load them.
+ * gemv_run.cuh - which tiles a CTA of gemv.cu multiplies, and in what order its warps load
+ * them.
  *
- * An item is up to M rows of A and the weights that they share: a matrix of a
- * batch, or some rows of an expert.  The tiles of all items are one sequence,
- * of which each CTA has a run; a segment is what the run has of an item.  Its
- * tiles go to the groups of warps in turn.
+ * An item is up to M rows of A and the weights that they share: a matrix of a batch, or
+ * some rows of an expert.  The tiles of all items form one sequence of units.  Each CTA has
+ * a run of it; the part of a run that is in one item is a segment:
+ *
+ *   item         0               1               2            T tiles (units) each
+ *   unit         0 ...   T - 1 | T ...  2T - 1 | 2T ...
+ *   CTA            0       |      1       |      2            runs, equal up to one unit
+ *   segments     0         | 0 |  1       |  1 |  2
+ *
+ * The units of a run are distributed over the groups of warps in turn.
  */
 #ifndef NIB_SM100_GEMV_RUN_CUH
 #define NIB_SM100_GEMV_RUN_CUH
@@ -18,10 +24,8 @@ struct item {
 	int matrix, row, rows; /* row: the first of A and C */
 };
 
-/*
- * What all warps know lies in shared memory, since registers are scarce: words
- * from its beginning.
- */
+/* What all warps have in common is in shared memory, because registers are scarce: words
+ * from its beginning. */
 enum {
 	/* The CTA's run: units first to end - 1, each a tile of an item. */
 	RUN_FIRST,
@@ -51,7 +55,7 @@ DEVICE void tell(int word, int x)
 	sts_32(shared_at(word * 4), x);
 }
 
-/* The caller's data, which may be wrong: every expert stays within the rows. */
+/* The first row of expert e.  Clamped, because the caller's offsets may be wrong. */
 DEVICE int expert_row(const struct nib_gemv100_params &p, int e)
 {
 	return min(max(__ldg(p.row_offsets + e), 0), p.rows);
@@ -63,10 +67,8 @@ DEVICE int expert_items(const struct nib_gemv100_params &p, int e)
 	return (max(expert_row(p, e + 1) - expert_row(p, e), 0) + M - 1) / M;
 }
 
-/*
- * Items of the experts before the lane's, of which each lane has `experts` in a
- * row; *all: of all experts.
- */
+/* The items of the experts before the lane's, when each lane has `experts` of them in
+ * order; *all: the items of all experts. */
 template <int M>
 DEVICE int items_before(const struct nib_gemv100_params &p, int experts, int *all)
 {
@@ -76,7 +78,7 @@ DEVICE int items_before(const struct nib_gemv100_params &p, int experts, int *al
 #pragma unroll 4
 	for (int i = lane * experts; i < (lane + 1) * experts; i++)
 		sum = min(sum, 1 << 20) + (i < p.matrices ? expert_items<M>(p, i) : 0);
-	/* Offsets that are wrong may give more than an int holds. */
+	/* Wrong offsets could overflow an int. */
 	sum = min(sum, 1 << 20);
 	before = sum;
 #pragma unroll 1
@@ -89,7 +91,7 @@ DEVICE int items_before(const struct nib_gemv100_params &p, int experts, int *al
 	return before - sum;
 }
 
-/* Warp 0 writes the items of the run into its table. */
+/* Warp 0 writes the items of the run into the table. */
 template <int M>
 DEVICE void write_items(const struct nib_gemv100_params &p, int first_item,
 			int last_item, int experts, int item)
@@ -128,7 +130,7 @@ DEVICE bool find_run(const struct nib_gemv100_params &p)
 	    nib_gemv100_ctas(items * p.tiles, M, p.tile_warps_log2, p.multiprocessors);
 	if (blockIdx.x >= ctas)
 		return false;
-	/* Some have one more. */
+	/* Some CTAs have one unit more. */
 	share = items * p.tiles / ctas;
 	rest = items * p.tiles - share * ctas;
 	first = blockIdx.x * share + min((int)blockIdx.x, rest);
@@ -155,7 +157,7 @@ DEVICE struct item item_of(const struct nib_gemv100_params &p, int index)
 	return {(int)(x & 0xFFFFFF), (int)lds_32(at + 4), (int)(x >> 24)};
 }
 
-/* The segment's item, as the thread that knows it and the others. */
+/* One thread writes the segment's item, all others read it by known_item(). */
 DEVICE void tell_item(const struct nib_gemv100_params &p, const struct item &item)
 {
 	float alpha = 1;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peaks.cu - peaks.cuh on Blackwell, and the rate of its tensor cores,
- * which multiply codes that lie in shared memory.
+ * peaks.cu - peaks.cuh on Blackwell, and the rate of its tensor cores, which multiply codes
+ * from shared memory.
  *
  *   probe_multiply   codes, scales (once) --sts--> 34 KiB --tcgen05.cp--> scales
  *                    in tensor memory; codes --tcgen05.mma--> accumulators
  *
  * Four warps store the codes, one thread multiplies.  Barriers: __syncthreads()
  * around the multiplication, and an mbarrier for every other step, so that one
- * step waits while another runs.  Tensor memory: all 512 columns, of which 256
- * are accumulators and 12 scales.  Registers: docs/kernels.md.  Roofline:
+ * step waits while another runs.  Tensor memory: all 512 columns, 256 of them
+ * accumulators and 12 scales.  Registers: docs/kernels.md.  Roofline:
  * tcgen05.mma of 128 x 256 x 64, 128 cycles each (docs/performance-blackwell.md).
  */
 #define NIB_ARCH sm100

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_tcgen05.cuh - what Blackwell's GEMM uses beside ptx_async.cuh, one wrapper
- * an instruction: the tensor core (PTX ISA 8.7, sm_100a), loads by tensor map,
- * barriers of pairs of CTAs.  CTAS is the cta_group: 1, or 2 for a pair.
+ * ptx_tcgen05.cuh - the instructions that only Blackwell's GEMM uses, one wrapper an
+ * instruction: the tensor core (PTX ISA 8.7, sm_100a), loads by tensor map, barriers of
+ * pairs of CTAs.  CTAS is the cta_group: 1, or 2 for a pair.
  */
 #ifndef NIB_PTX_TCGEN05_CUH
 #define NIB_PTX_TCGEN05_CUH
 
 #include "backend/cuda/kernels/common/ptx_async.cuh"
 
-/* True in one lane of the warp, which stays together up to here. */
+/* True in one lane of the warp, whose lanes must all be here. */
 DEVICE bool elect_one(void)
 {
 	uint32_t is;
@@ -46,8 +46,8 @@ DEVICE void mbarrier_arrive_release_cluster(uint32_t bar)
 }
 
 /*
- * The address of the same byte in the even CTA of the pair: a shared::cta
- * address is a shared::cluster one, whose bit 24 is the CTA's lowest.
+ * The address of the same byte in the even CTA of the pair.  A shared::cta address is a
+ * valid shared::cluster address; its bit 24 is the lowest bit of the CTA's rank.
  */
 template <int CTAS>
 DEVICE uint32_t leader_addr(uint32_t addr)
@@ -55,7 +55,7 @@ DEVICE uint32_t leader_addr(uint32_t addr)
 	return CTAS == 2 ? addr & 0xFEFFFFFF : addr;
 }
 
-/* All threads of the cluster; memory written before is visible after. */
+/* Joins all threads of the cluster; what they wrote before is visible after it. */
 DEVICE void cluster_sync(void)
 {
 	cluster_arrive_release();
@@ -89,7 +89,7 @@ DEVICE void tensor_load(uint32_t to, const struct nib_tensor_map *map, int32_t x
 
 /* ---- results ------------------------------------------------------------- */
 
-/* Not kept in the L1, which no result is read from.  PTX ISA 7.4. */
+/* Not kept in the L1, because no result is read again.  PTX ISA 7.4. */
 DEVICE void st_global_u32(void *to, uint32_t x)
 {
 	asm volatile("st.global.L1::no_allocate.b32 [%0], %1;" ::"l"(to), "r"(x)
@@ -106,7 +106,7 @@ DEVICE void st_global_u16(void *to, uint32_t x)
 
 /* ---- tensor memory ------------------------------------------------------- */
 
-/* Called by a whole warp, of each CTA of a pair; the address goes to [to]. */
+/* Called by one whole warp of each CTA of a pair; writes the address to [to]. */
 template <int CTAS>
 DEVICE void tcgen05_alloc(uint32_t to, uint32_t columns)
 {
@@ -151,7 +151,7 @@ DEVICE void tcgen05_ld_32(uint32_t *r, uint32_t from)
 
 #undef COLUMNS_8
 
-/* Until all loads of this thread have arrived in its registers. */
+/* Waits until all loads of this thread have reached its registers. */
 DEVICE void tcgen05_wait_ld(void)
 {
 	asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
@@ -192,8 +192,8 @@ DEVICE void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t shape,
 }
 
 /*
- * Arrives at bar, of each CTA of mask in a pair, when all that this thread
- * has asked of the tensor core so far is done.
+ * Arrives at bar, with a pair in each CTA of mask, when all earlier tcgen05 operations of
+ * this thread have completed.
  */
 template <int CTAS>
 DEVICE void tcgen05_commit(uint32_t bar, uint32_t mask)

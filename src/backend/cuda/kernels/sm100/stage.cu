@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage.cu - operands that tensor maps cannot take, copied so that they
- * can: one launch for all of a product.
+ * stage.cu - copies operands that no tensor map can describe into buffers that one can: one
+ * launch for all operands of a product.
  *
- * Limited by memory: a thread writes pieces of 16 bytes, neighbours by
- * neighbours.  A piece is 32 codes of a row, or 4 groups of rows r, r + 32,
- * r + 64 and r + 96 of a block of 128 rows of scales.
+ *   codes   rows at any multiple of 8 bytes --ldg--> piece --stg--> rows of 16-byte pieces
+ *   scales  linear, or tiled rows of experts --ldg--> piece --stg--> tiles of 128 x 4
+ *
+ *   piece of codes           32 codes of a row
+ *   piece r of a tile of     bytes 4 q .. 4 q + 3: the scales of four groups of row r + 32 q
+ *   scales, 16 bytes
+ *
+ * The warps have no roles: each thread copies a piece and then the one a grid further on,
+ * and neighbouring threads write neighbouring pieces.  No barriers, no shared memory, 38
+ * registers (docs/kernels.md).  Roofline: the rate of memory.
  */
 #include "backend/cuda/kernels/common/ptx_async.cuh"
 #include "stage_params.h"
 
 #define E4M3_NAN 0x7F7F7F7Fu
 
-/* The rows of a block of 128 rows of scales. */
+/* The source of a block of 128 rows of scales. */
 struct scale_rows {
-	int64_t first; /* of the source, that the block's row 0 is */
-	int32_t count; /* that exist */
-	bool is_nan;   /* they lie outside of the caller's tensor */
+	int64_t first; /* row of the source that becomes row 0 of the block */
+	int32_t count; /* rows that exist */
+	bool is_nan;   /* the rows leave the caller's tensor */
 };
 
-/* The copy that piece i is of. */
+/* The copy that piece i belongs to. */
 DEVICE const struct nib_stage_copy *find_copy(const struct nib_stage_params &p,
 					      int64_t i)
 {
@@ -36,7 +43,7 @@ DEVICE const struct nib_stage_copy *find_copy(const struct nib_stage_params &p,
 	return p.copies + low;
 }
 
-/* As the product's kernel clamps them. */
+/* Clamped as in the kernel of the product. */
 DEVICE int32_t expert_row(const struct nib_stage_params &p, int32_t e)
 {
 	return min(max(p.row_offsets[e], 0), p.rows);
@@ -59,7 +66,7 @@ DEVICE struct scale_rows rows_of_expert(const struct nib_stage_params &p, int32_
 	first = expert_row(p, low);
 	m = expert_row(p, low + 1) - first;
 	local = (block - nib_sm100_staged_row(low, first) / 128) * 128;
-	/* Offsets that do not ascend may lead to an expert behind. */
+	/* Offsets that do not ascend may lead to an expert that begins later. */
 	if (local < 0)
 		return rows;
 	rows.first = (int64_t)first + local;
@@ -74,7 +81,7 @@ DEVICE struct scale_rows rows_of_expert(const struct nib_stage_params &p, int32_
 	return rows;
 }
 
-/* n <= 4 bytes from any address; zeros behind them. */
+/* n <= 4 bytes from any address, and zeros above them. */
 DEVICE uint32_t load_bytes(const uint8_t *from, int32_t n)
 {
 	uint32_t word = 0;
@@ -89,7 +96,7 @@ DEVICE uint32_t load_bytes(const uint8_t *from, int32_t n)
 
 DEVICE uint4 load_scales(const struct nib_stage_params &p,
 			 const struct nib_stage_copy &c, int64_t matrix, int64_t piece,
-			 bool *is_there)
+			 bool *is_inside)
 {
 	const int32_t across = nib_stage_tiles_across(c.k);
 	const int64_t tile = piece / 32;
@@ -102,7 +109,7 @@ DEVICE uint4 load_scales(const struct nib_stage_params &p,
 
 	if (c.is_of_experts)
 		rows = rows_of_expert(p, block);
-	*is_there = rows.count > 0;
+	*is_inside = rows.count > 0;
 #pragma unroll
 	for (int32_t j = 0; j < 4; j++) {
 		const int32_t inside = (int32_t)(piece % 32) + 32 * j;
@@ -121,7 +128,7 @@ DEVICE uint4 load_scales(const struct nib_stage_params &p,
 	return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* Rows of codes begin at multiples of 8 bytes, and so do their halves. */
+/* Rows of codes begin at multiples of 8 bytes, and so do the halves of a piece. */
 DEVICE uint4 load_codes(const struct nib_stage_copy &c, int64_t matrix, int64_t piece)
 {
 	const int32_t pieces = nib_stage_row_pieces(c.k);
@@ -144,8 +151,8 @@ extern "C" __global__ void __launch_bounds__(NIB_STAGE_THREADS)
 	int64_t i = (int64_t)blockIdx.x * NIB_STAGE_THREADS + threadIdx.x;
 
 	/*
-	 * The kernel before may still write what this one reads, and read what
-	 * this one writes.  The product waits for this one in turn.
+	 * The previous kernel may still write what this one reads, and read what this
+	 * one writes.  The product waits for this kernel in the same way.
 	 */
 	griddepcontrol_wait();
 	griddepcontrol_launch_dependents();
@@ -154,15 +161,15 @@ extern "C" __global__ void __launch_bounds__(NIB_STAGE_THREADS)
 		const int64_t at = i - c.first_piece;
 		const int64_t matrix = at / c.matrix_pieces;
 		const int64_t piece = at - matrix * c.matrix_pieces;
-		bool is_there = true;
+		bool is_inside = true;
 		uint4 x;
 
 		if (c.kind == NIB_STAGE_CODES)
 			x = load_codes(c, matrix, piece);
 		else
-			x = load_scales(p, c, matrix, piece, &is_there);
-		/* A block of no expert is not read either. */
-		if (is_there)
+			x = load_scales(p, c, matrix, piece, &is_inside);
+		/* A block that belongs to no expert is not read later. */
+		if (is_inside)
 			((uint4 *)c.to)[at] = x;
 	}
 }
