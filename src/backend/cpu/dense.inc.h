@@ -16,25 +16,8 @@
  *   direct (rows <= DIRECT_ROWS): weights are decoded in registers.  Not for
  *     rows with CPU_ROW_WIDE, where the scale must be in each product.
  *
- * The including file defines, beside CPU_GEMM_OPS, V_COLS, TILE_ROWS,
- * TILE_VECS, ROW_STEP, DIRECT_ROWS and the primitives on vfloat of gemm.inc.h,
- *   record         the type of a k-block of a row of A: `word`, WORDS long
- *   WORDS          steps of a block: 16, or 8 of pairs
- *   PACK_ROW(item, i)   row i of A into its records
- *   FOLDED         0 or 1
- *   DIRECT_STEP(rows)   see units.inc.h
- *   block_scales(p)   V_COLS e4m3 bytes as factors of the values of decode();
- *                  of a scale of 0 any finite number, since its codes are 0
- *   vcodes         V_COLS dwords of codes, 8 k, ready to be decoded
- *   load_codes(p)
- *   vword          weights of a step
- *   load_word(p) store_word(p, v)
- *   decode(codes, i)        those of step i of the 8 k
- *   fold(codes, i, scale)   the same times scale (FOLDED)
- *   dot_step(dot, w, a)     dot + w * a, a a word of A
+ * Parameters: multiply.inc.h.
  */
-#include "backend/cpu/tile.inc.h"
-
 #define EXPANDED_CODES (WORDS * TILE_VECS * V_BYTES)
 #define EXPANDED_BLOCK (EXPANDED_CODES + (FOLDED ? 0 : TILE_VECS * V_BYTES))
 #define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
@@ -102,42 +85,6 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 						       sum[i][v]);
 }
 
-/*
- * Adds `blocks` k-blocks to sums[row][col], or sets it to them if `first`.
- * `rows`, and whether there is a source, are known when compiled.  With a
- * source the weights are expanded on the way, one k-block ahead.
- */
-TILE_INLINE void sum_tile(const int rows, const struct source *source,
-			  const struct fetch *fetch, const record *a, char *expanded,
-			  int64_t blocks, float *sums, bool first)
-{
-	vfloat sum[TILE_ROWS][TILE_VECS];
-
-	UNROLLED (i, rows)
-		UNROLLED (v, TILE_VECS)
-			sum[i][v] = first
-					? set_float(0.0f)
-					: load_float(sums + i * TILE_COLS + v * V_COLS);
-	if (source && blocks > 0)
-		expand_block(source, 0, expanded);
-	for (int64_t k = 0; k < blocks; k++) {
-		UNROLLED (p, TILE_PANELS)
-			__builtin_prefetch(fetch->panels[p] + k * fetch->step, 0, 2);
-		fetch_records(a, rows * (int)sizeof(record));
-		if (source && k + 1 < blocks)
-			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
-		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)
-			add_rows(rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
-								: ROW_STEP,
-				 a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
-		a += rows;
-		expanded += EXPANDED_BLOCK;
-	}
-	UNROLLED (i, rows)
-		UNROLLED (v, TILE_VECS)
-			store_float(sums + i * TILE_COLS + v * V_COLS, sum[i][v]);
-}
-
 /* ---- direct ------------------------------------------------------------- */
 
 /*
@@ -179,5 +126,3 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 			sum[i][v] = fma_float(dot[j][i], s, sum[i][v]);
 	}
 }
-
-#include "backend/cpu/units.inc.h"

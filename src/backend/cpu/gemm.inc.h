@@ -23,42 +23,14 @@
  *   direct (rows <= DIRECT_ROWS): weights are decoded in registers for each
  *     tile of rows and never stored: one pass over memory.
  *
- * The including file defines
- *   CPU_GEMM_OPS   the function that fills the set's table
- *   V_COLS         columns of a vector: 32-bit lanes
- *   TILE_ROWS, TILE_VECS   rows and vectors of a tile of accumulators
- *   ROW_STEP       rows of a tile whose dot products are interleaved
- *   DIRECT_ROWS    up to here decoding again and again is cheaper
- *   DIRECT_STEP(rows)   see units.inc.h
- *   HAVE_F16C      see epilogue.inc.h;  RECORD_BIAS(x)  see pack_vector.inc.h
- *   SCALE_TABLE    0 or 1
- *   vint, vfloat   vector types, and on them
- *   load_int(p) store_int(p, v) load_float(p) store_float(p, v)
- *   set_float(x)   every lane x
- *   add_int(x, y) sub_int(x, y)
- *   add_float(x, y) mul_float(x, y) max_float(x, y)
- *   fma_float(x, y, z)      x * y + z
- *   to_bits(v) to_float(v)  the same bits as vint, as vfloat
- *   set_int(x)     every 32-bit lane x
- *   decode_low(v) decode_high(v)  nibbles to bytes 2 * e2m1 + CODE_OFFSET
- *   load_scales(p)   V_COLS e4m3 bytes to floats / 256
- *   vdot           the type of a running dot product, and on it
- *   dot_bias(bias)        from a record's bias
- *   dot_add(dot, b, a4)     + four unsigned bytes of b times four signed of a4
- *   dot_float(dot)          its value as floats
+ * Parameters: multiply.inc.h.
  */
-#include "backend/cpu/tile.inc.h"
-
 #define EXPANDED_CODES (4 * TILE_VECS * V_BYTES)
 #define EXPANDED_BLOCK (EXPANDED_CODES + (SCALE_TABLE ? 8 : 1) * TILE_VECS * V_BYTES)
 #define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
 /* fp32 bits of 1 + t/8, and where t lies in the bits of a scale. */
 #define BITS_OF_ONE    0x3f800000
 #define FRACTION_SHIFT 20
-
-/* A k-block of a row of A. */
-typedef struct cpu_record record;
-#define PACK_ROW(item, i) pack_row(item, i, TILE_ROWS)
 
 /* ---- tiles: the main loop ----------------------------------------------- */
 
@@ -152,43 +124,6 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 			    sum[i][v]);
 }
 
-/*
- * Adds `blocks` k-blocks to sums[row][col], or sets it to them if `first`.
- * `rows`, and whether there is a source, are known when compiled.  With a
- * source the weights are expanded on the way, one k-block ahead, so that
- * decoding hides behind this tile's arithmetic; the next tiles find them.
- */
-TILE_INLINE void sum_tile(const int rows, const struct source *source,
-			  const struct fetch *fetch, const record *a, char *expanded,
-			  int64_t blocks, float *sums, bool first)
-{
-	vfloat sum[TILE_ROWS][TILE_VECS];
-
-	UNROLLED (i, rows)
-		UNROLLED (v, TILE_VECS)
-			sum[i][v] = first
-					? set_float(0.0f)
-					: load_float(sums + i * TILE_COLS + v * V_COLS);
-	if (source && blocks > 0)
-		expand_block(source, 0, expanded);
-	for (int64_t k = 0; k < blocks; k++) {
-		UNROLLED (p, TILE_PANELS)
-			__builtin_prefetch(fetch->panels[p] + k * fetch->step, 0, 2);
-		fetch_records(a, rows * (int)sizeof(record));
-		if (source && k + 1 < blocks)
-			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
-		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)
-			add_rows(rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
-								: ROW_STEP,
-				 a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
-		a += rows;
-		expanded += EXPANDED_BLOCK;
-	}
-	UNROLLED (i, rows)
-		UNROLLED (v, TILE_VECS)
-			store_float(sums + i * TILE_COLS + v * V_COLS, sum[i][v]);
-}
-
 /* ---- direct ------------------------------------------------------------- */
 
 /*
@@ -238,5 +173,3 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 				      mul_float(set_float(a[j * rows + i].scale), s[j]),
 				      sum[i][v]);
 }
-
-#include "backend/cpu/units.inc.h"

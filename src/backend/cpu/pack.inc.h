@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pack.inc.h - from the caller's rows to the backend's order (layout.h), in
- * plain C that every instruction set compiles for itself.  The including file has
- * included format/e4m3.h, and may define
- *   PACK_RECORD   a faster pack_record()
+ * plain C that every instruction set compiles for itself.  The including file may
+ * define PACK_RECORD, a faster pack_record().
  */
 #include <string.h>
 
 #include "backend/cpu/gemm_ops.h"
 #include "format/e2m1.h"
+#include "format/e4m3.h"
+#include "format/scale_layout.h"
 #include "format/view.h"
 
 /*

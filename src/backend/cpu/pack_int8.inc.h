@@ -3,8 +3,7 @@
  * pack_int8.inc.h - rows of dense A, rounded to 8 bits for NIB_ACTIVATIONS_INT8,
  * into records (layout.h), which the kernels multiply as they do NVFP4's.  Plain
  * C that every instruction set compiles for itself.  The including file may
- * define
- *   PACK_INT8_BLOCK   a faster pack_int8_block()
+ * define PACK_INT8_BLOCK, a faster pack_int8_block().
  */
 #include <math.h>
 

@@ -2,13 +2,12 @@
 /*
  * tile.inc.h - what the arithmetic of a tile (gemm.inc.h, dense.inc.h) and the
  * loops around it (units.inc.h) share: sizes, and where a tile finds its
- * weights.  The including file has defined V_COLS, TILE_ROWS and TILE_VECS.
+ * weights.  Parameters: multiply.inc.h.
  */
 #include <stdint.h>
 #include <string.h>
 
 #include "backend/cpu/chunk.h"
-#include "backend/cpu/epilogue.inc.h"
 #include "backend/cpu/gemm_ops.h"
 
 #define V_BYTES	    (4 * V_COLS)

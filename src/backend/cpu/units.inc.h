@@ -1,18 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * units.inc.h - a unit of the output, one copy for every vector set and kind of
- * A: finds its weights, runs tiles over chunks of them, or panels straight from
- * memory, and finishes its rows.  What is summed, and how, is in the including
- * file (gemm.inc.h, dense.inc.h), which has included tile.inc.h and defines
- *   record         the type of a k-block of a row of A in item->packed_a
- *   EXPANDED_TILE  bytes of an expanded chunk of a tile's columns
- *   DIRECT_BLOCKS  k-blocks of one pass of few rows over a panel
- *   sum_tile()     blocked: the sums of a tile
- *   DIRECT_STEP(rows)   k-blocks that a direct pass interleaves: 1 or 2
- *   add_decoded()  direct: that many k-blocks of a vector of columns
- *   PACK_ROW(item, i)   row i of A into its records
- * CPU_GEMM_OPS and DIRECT_ROWS are those of its own includer.
+ * units.inc.h - a unit of the output, one copy for every vector set and kind of A:
+ * finds its weights, runs tiles over chunks of them, or panels straight from
+ * memory, and finishes its rows.  Parameters: multiply.inc.h.
+ *
+ * What is summed, and how, is in gemm.inc.h or dense.inc.h, which defines
+ *   EXPANDED_BLOCK, EXPANDED_TILE   bytes of an expanded k-block of a tile's columns,
+ *                    and of a chunk of them
+ *   expand_block()   expands a k-block
+ *   add_rows()       blocked: adds an expanded k-block to the sums of some rows
+ *   DIRECT_BLOCKS    k-blocks of one pass of few rows over a panel
+ *   add_decoded()    direct: adds k-blocks of a vector of columns, decoded in registers
  */
+
+/* ---- blocked: tiles ----------------------------------------------------- */
+
+/*
+ * Adds `blocks` k-blocks to sums[row][col], or sets it to them if `first`.
+ * `rows`, and whether there is a source, are known when compiled.  With a
+ * source the weights are expanded on the way, one k-block ahead, so that
+ * decoding hides behind this tile's arithmetic; the next tiles find them.
+ */
+TILE_INLINE void sum_tile(const int rows, const struct source *source,
+			  const struct fetch *fetch, const record *a, char *expanded,
+			  int64_t blocks, float *sums, bool first)
+{
+	vfloat sum[TILE_ROWS][TILE_VECS];
+
+	UNROLLED (i, rows)
+		UNROLLED (v, TILE_VECS)
+			sum[i][v] = first
+					? set_float(0.0f)
+					: load_float(sums + i * TILE_COLS + v * V_COLS);
+	if (source && blocks > 0)
+		expand_block(source, 0, expanded);
+	for (int64_t k = 0; k < blocks; k++) {
+		UNROLLED (p, TILE_PANELS)
+			__builtin_prefetch(fetch->panels[p] + k * fetch->step, 0, 2);
+		fetch_records(a, rows * (int)sizeof(record));
+		if (source && k + 1 < blocks)
+			expand_block(source, k + 1, expanded + EXPANDED_BLOCK);
+		UNROLLED (j, (rows + ROW_STEP - 1) / ROW_STEP)
+			add_rows(rows - j * ROW_STEP < ROW_STEP ? rows - j * ROW_STEP
+								: ROW_STEP,
+				 a + j * ROW_STEP, expanded, sum + j * ROW_STEP);
+		a += rows;
+		expanded += EXPANDED_BLOCK;
+	}
+	UNROLLED (i, rows)
+		UNROLLED (v, TILE_VECS)
+			store_float(sums + i * TILE_COLS + v * V_COLS, sum[i][v]);
+}
 
 /* ---- direct: panels ------------------------------------------------------ */
 

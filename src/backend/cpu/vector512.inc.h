@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vector512.inc.h - what gemm.inc.h wants of vectors and tiles, as every
- * AVX-512 set has it: vectors of 16 columns, tiles of 8 x 32.
+ * vector512.inc.h - the parameters of multiply.inc.h that all AVX-512 sets share:
+ * vectors of 16 columns, tiles of 8 x 32.
  */
 #include <immintrin.h>
 
-#define V_COLS	  16
-#define TILE_ROWS 8
-#define TILE_VECS 2
-#ifndef ROW_STEP
-#define ROW_STEP 2
-#endif
+#define V_COLS	    16
+#define TILE_ROWS   8
+#define TILE_VECS   2
 #define DIRECT_ROWS 24
-#ifndef DIRECT_STEP
-#define DIRECT_STEP(rows) ((rows) <= 3 ? 2 : 1)
-#endif
 #define SCALE_TABLE 1
 #define HAVE_F16C
 

@@ -5,10 +5,9 @@
 #include <immintrin.h>
 
 #include "backend/cpu/gemm_ops.h"
-#include "format/e4m3.h"
-#include "format/scale_layout.h"
 
 #define CPU_GEMM_OPS cpu_dense_ops_avx2
+#define DENSE_A	     1
 #define V_COLS	     8
 #define TILE_ROWS    6
 #define TILE_VECS    2
@@ -19,8 +18,6 @@
 #define FOLDED	    0
 /* Four rows leave no registers for a second block. */
 #define DIRECT_STEP(rows)	  ((rows) <= 3 ? 2 : 1)
-#define RECORD_BIAS(x)		  (x)
-#define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)
 #define PACK_BLOCK(x, dtype, out) widen_block(x, dtype, (out)->word)
 #define WIDEN_FP16(from, to)	  widen_fp16(from, to)
 
@@ -92,8 +89,4 @@ static inline void widen_fp16(const uint8_t *from, float *to)
 						 (const void *)(from + 16 * i))));
 }
 
-#include "backend/cpu/pack_vector.inc.h"
-
-#include "backend/cpu/pack_dense.inc.h"
-
-#include "backend/cpu/dense.inc.h"
+#include "backend/cpu/multiply.inc.h"

@@ -12,10 +12,9 @@
 #include <immintrin.h>
 
 #include "backend/cpu/gemm_ops.h"
-#include "format/e4m3.h"
-#include "format/scale_layout.h"
 
 #define CPU_GEMM_OPS cpu_gemm_ops_avx2
+#define DENSE_A	     0
 #define V_COLS	     8
 #define TILE_ROWS    4
 #define TILE_VECS    2
@@ -88,8 +87,4 @@ static inline __m256 load_scales(const uint8_t *bytes)
 	return _mm256_cvtph_ps(_mm_slli_epi16(wide, 7));
 }
 
-#include "backend/cpu/pack_vector.inc.h"
-
-#include "backend/cpu/pack_int8_vector.inc.h"
-
-#include "backend/cpu/gemm.inc.h"
+#include "backend/cpu/multiply.inc.h"

@@ -8,10 +8,11 @@
  */
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
-#include "format/e4m3.h"
-#include "format/scale_layout.h"
 
 #define CPU_GEMM_OPS	    cpu_gemm_ops_avx512
+#define DENSE_A		    0
+#define ROW_STEP	    2
+#define DIRECT_STEP(rows)   ((rows) <= 3 ? 2 : 1)
 #define RECORD_BIAS(x)	    (x)
 #define dot_add(dot, b, a4) _mm512_dpbusd_epi32(dot, b, _mm512_set1_epi32(a4))
 #define dot_float(dot)	    _mm512_cvtepi32_ps(dot)
@@ -31,8 +32,4 @@ static inline __m512i decode_high(__m512i packed)
 	return decode_low(_mm512_srli_epi16(packed, 4));
 }
 
-#include "backend/cpu/pack_vector.inc.h"
-
-#include "backend/cpu/pack_int8_vector.inc.h"
-
-#include "backend/cpu/gemm.inc.h"
+#include "backend/cpu/multiply.inc.h"

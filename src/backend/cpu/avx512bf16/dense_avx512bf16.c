@@ -12,20 +12,16 @@
  * vdpbf16ps adds the two products of a pair one after the other, each rounded
  * to nearest even, takes subnormal inputs as zero and flushes subnormal sums.
  */
-#define ROW_STEP	  8
-#define DIRECT_STEP(rows) 2
-
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
-#include "format/e4m3.h"
-#include "format/scale_layout.h"
 
 #define CPU_GEMM_OPS		  cpu_dense_ops_avx512bf16
+#define DENSE_A			  1
+#define ROW_STEP		  8
+#define DIRECT_STEP(rows)	  2
 #define WORDS			  8
 #define FOLDED			  1
 #define block_scales(bytes)	  load_scales_up(bytes, 0)
-#define RECORD_BIAS(x)		  (x)
-#define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)
 #define PACK_BLOCK(x, dtype, out) pack_pairs(x, out)
 
 typedef struct cpu_bf16_record record;
@@ -117,8 +113,4 @@ static inline uint8_t pack_pairs(const uint8_t *x, struct cpu_bf16_record *out)
 	return _mm_movemask_epi8(wide) ? CPU_ROW_WIDE : 0;
 }
 
-#include "backend/cpu/pack_vector.inc.h"
-
-#include "backend/cpu/pack_dense.inc.h"
-
-#include "backend/cpu/dense.inc.h"
+#include "backend/cpu/multiply.inc.h"

@@ -3,20 +3,16 @@
  * dense_avx512bw.c - W4A16 and W4A32 with AVX-512 F and BW: weights become fp32
  * by vpermps, whose index uses the low four bits of a lane.
  */
-#define ROW_STEP	  8
-#define DIRECT_STEP(rows) 2
-
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
-#include "format/e4m3.h"
-#include "format/scale_layout.h"
 
 #define CPU_GEMM_OPS		  cpu_dense_ops_avx512bw
+#define DENSE_A			  1
+#define ROW_STEP		  8
+#define DIRECT_STEP(rows)	  2
 #define WORDS			  16
 #define FOLDED			  0
 #define block_scales(bytes)	  load_scales_up(bytes, 7)
-#define RECORD_BIAS(x)		  (x)
-#define PACK_ROW(item, i)	  pack_dense_row(item, i, TILE_ROWS)
 #define PACK_BLOCK(x, dtype, out) widen_block(x, dtype, (out)->word)
 #define WIDEN_FP16(from, to)	  widen_fp16(from, to)
 
@@ -48,8 +44,4 @@ static inline void widen_fp16(const uint8_t *from, float *to)
 	_mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)from)));
 }
 
-#include "backend/cpu/pack_vector.inc.h"
-
-#include "backend/cpu/pack_dense.inc.h"
-
-#include "backend/cpu/dense.inc.h"
+#include "backend/cpu/multiply.inc.h"

@@ -5,10 +5,11 @@
  */
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
-#include "format/e4m3.h"
-#include "format/scale_layout.h"
 
-#define CPU_GEMM_OPS cpu_gemm_ops_avx512bw
+#define CPU_GEMM_OPS	  cpu_gemm_ops_avx512bw
+#define DENSE_A		  0
+#define ROW_STEP	  2
+#define DIRECT_STEP(rows) ((rows) <= 3 ? 2 : 1)
 /* As in AVX2: a lane holds two 16-bit sums; the bias goes into one of them. */
 #define RECORD_BIAS(x) ((x)&0xffff)
 #define dot_add(dot, b, a4)                                                            \
@@ -35,8 +36,4 @@ static inline __m512i decode_high(__m512i packed)
 	return decode_index(_mm512_srli_epi16(packed, 4));
 }
 
-#include "backend/cpu/pack_vector.inc.h"
-
-#include "backend/cpu/pack_int8_vector.inc.h"
-
-#include "backend/cpu/gemm.inc.h"
+#include "backend/cpu/multiply.inc.h"

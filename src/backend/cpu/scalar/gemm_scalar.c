@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include "backend/cpu/gemm_ops.h"
-#include "format/e4m3.h"
-#include "format/scale_layout.h"
 
 #include "backend/cpu/epilogue.inc.h"
 #include "backend/cpu/pack.inc.h"

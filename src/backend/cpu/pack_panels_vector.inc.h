@@ -1,51 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack_vector.inc.h - pack.inc.h with AVX2's instructions, which every vector
- * set has.  The including file defines
- *   RECORD_BIAS(x)   a record's bias as the set's dot_bias() wants it
+ * pack_panels_vector.inc.h - pack_panel() of pack.inc.h with AVX2's instructions,
+ * which every vector set has.  The including file has included pack.inc.h.
  */
 #include <immintrin.h>
 
 #include "backend/cpu/gemm_ops.h"
-
-/* One k-block's 8 bytes of codes to a record's 16 integers. */
-static inline __m128i record_codes(const uint8_t *codes)
-{
-	const __m128i twice =
-	    _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-	const __m128i nibble = _mm_set1_epi8(15);
-	const __m128i x = _mm_loadl_epi64((const void *)codes);
-	const __m128i low = _mm_and_si128(x, nibble);
-	const __m128i high = _mm_and_si128(_mm_srli_epi16(x, 4), nibble);
-
-	return _mm_shuffle_epi8(twice, _mm_unpacklo_epi32(low, high));
-}
-
-/* Sum of 16 signed bytes. */
-static inline int32_t sum_bytes(__m128i x)
-{
-	/* psadbw adds unsigned bytes, eight at a time: shift them by 128. */
-	const __m128i shifted = _mm_xor_si128(x, _mm_set1_epi8(-128));
-	const __m128i sums = _mm_sad_epu8(shifted, _mm_setzero_si128());
-
-	return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
-}
-
-/* As pack_record() of pack.inc.h. */
-static inline void pack_record_vector(const uint8_t *codes, uint8_t scale,
-				      struct cpu_record *out)
-{
-	const __m128i twice = record_codes(codes);
-	/* e4m3 << 7 is an fp16 of 1/256 of the value; / 4 is wanted. */
-	const __m128 half = _mm_cvtph_ps(_mm_cvtsi32_si128(scale << 7));
-
-	_mm_storeu_si128((void *)out->codes, twice);
-	out->bias = RECORD_BIAS(-CODE_OFFSET * sum_bytes(twice));
-	out->scale = _mm_cvtss_f32(half) * 64.0f;
-}
-
-#define PACK_RECORD pack_record_vector
-#include "backend/cpu/pack.inc.h"
 
 /* Four dwords of four rows each way: out[k] = dword k of each. */
 static inline void transpose_4x4(__m128i x[4])

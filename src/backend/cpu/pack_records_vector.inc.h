@@ -1,18 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack_int8_vector.inc.h - pack_int8.inc.h with AVX2's instructions, which every
- * vector set has.  The including file has included pack_vector.inc.h.
+ * pack_records_vector.inc.h - pack_record() of pack.inc.h and pack_int8_block() of
+ * pack_int8.inc.h with AVX2's instructions, which every vector set has.
  *
- * Both divisions give what the exact quotient would.  A quotient x / d is
- * compared with a boundary b: a scale, or a number halfway between two codes.
- * b * d has at most 12 bits, so fp32 holds it, and an x that differs from it
- * does so by a unit in the last place of x.  x / d then differs from b by more
- * than half a unit in the last place of b, and is not rounded to b.
+ * Both divisions of the int8 record give what the exact quotient would.  A quotient
+ * x / d is compared with a boundary b: a scale, or a number halfway between two
+ * codes.  b * d has at most 12 bits, so fp32 holds it, and an x that differs from it
+ * does so by a unit in the last place of x.  x / d then differs from b by more than
+ * half a unit in the last place of b, and is not rounded to b.
  */
 #include <immintrin.h>
 
 #include "backend/cpu/gemm_ops.h"
 #include "format/int8.h"
+
+/* One k-block's 8 bytes of codes to a record's 16 integers. */
+static inline __m128i record_codes(const uint8_t *codes)
+{
+	const __m128i twice =
+	    _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+	const __m128i nibble = _mm_set1_epi8(15);
+	const __m128i x = _mm_loadl_epi64((const void *)codes);
+	const __m128i low = _mm_and_si128(x, nibble);
+	const __m128i high = _mm_and_si128(_mm_srli_epi16(x, 4), nibble);
+
+	return _mm_shuffle_epi8(twice, _mm_unpacklo_epi32(low, high));
+}
+
+/* Sum of 16 signed bytes. */
+static inline int32_t sum_bytes(__m128i x)
+{
+	/* psadbw adds unsigned bytes, eight at a time: shift them by 128. */
+	const __m128i shifted = _mm_xor_si128(x, _mm_set1_epi8(-128));
+	const __m128i sums = _mm_sad_epu8(shifted, _mm_setzero_si128());
+
+	return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
+}
+
+/* As pack_record() of pack.inc.h. */
+static inline void pack_record_vector(const uint8_t *codes, uint8_t scale,
+				      struct cpu_record *out)
+{
+	const __m128i twice = record_codes(codes);
+	/* e4m3 << 7 is an fp16 of 1/256 of the value; / 4 is wanted. */
+	const __m128 half = _mm_cvtph_ps(_mm_cvtsi32_si128(scale << 7));
+
+	_mm_storeu_si128((void *)out->codes, twice);
+	out->bias = RECORD_BIAS(-CODE_OFFSET * sum_bytes(twice));
+	out->scale = _mm_cvtss_f32(half) * 64.0f;
+}
+
+#define PACK_RECORD pack_record_vector
 
 /* The 8 values of a k-block from its byte `at`, as floats. */
 static inline __attribute__((always_inline)) __m256 load_eight(const uint8_t *x,
@@ -89,4 +127,3 @@ pack_int8_block_vector(const uint8_t *x, enum nib_dtype dtype, struct cpu_record
 }
 
 #define PACK_INT8_BLOCK pack_int8_block_vector
-#include "backend/cpu/pack_int8.inc.h"
