@@ -376,19 +376,19 @@ class Life(LinearTest):
                                                activations="nvfp4")
         x = t.randn(3, 64)
         ours(x)
-        kept = ours._packed.scaled[3]
+        kept = ours._packed.scaled_alpha.product
         ours(x)
-        self.assertIs(ours._packed.scaled[3], kept)
+        self.assertIs(ours._packed.scaled_alpha.product, kept)
         other = copy.deepcopy(ours)
         for one in (ours, other):
             one.input_scale.fill_(0.02)
         self.assertTrue(t.equal(ours(x), other(x)))
-        kept = ours._packed.scaled[3]
+        kept = ours._packed.scaled_alpha.product
         self.assertEqual(kept, ours.weight_scale_2 * 0.02)
         # Behind torch's back: pack() writes it into the same memory, which graphs read.
         ours.input_scale.data.fill_(0.03)
         ours.pack()
-        self.assertIs(ours._packed.scaled[3], kept)
+        self.assertIs(ours._packed.scaled_alpha.product, kept)
         self.assertEqual(kept, ours.weight_scale_2 * 0.03)
 
     def test_a_cpu_keeps_the_packed_form_alone(self):
@@ -412,7 +412,7 @@ class Life(LinearTest):
                     pickle.loads(pickle.dumps(ours)), t.load(file, weights_only=False),
                     copy.deepcopy(ours).to(t.bfloat16).to(t.float32).eval()):
             self.assertTrue(t.equal(one(x), want))
-            self.assertTrue(one.is_packed_alone)
+            self.assertTrue(one.is_only_packed)
             self.assertEqual({name for name, _ in one.named_buffers()},
                              {"weight_scale_2", "input_scale"})
             got = one.state_dict()
@@ -421,17 +421,17 @@ class Life(LinearTest):
                 self.assertTrue(t.equal(got[name].view(t.uint8),
                                         state[name].view(t.uint8)))
                 self.assertEqual(got[name].dtype, state[name].dtype)
-            self.assertTrue(one.is_packed_alone)
+            self.assertTrue(one.is_only_packed)
         # A tensor that was read may be written.
         codes = ours.codes
         self.assertTrue(t.equal(codes, state["weight"]))
         self.assertIs(ours.codes, codes)
-        self.assertFalse(ours.is_packed_alone)
+        self.assertFalse(ours.is_only_packed)
         self.assertTrue(t.equal(ours(x), want))
         codes.zero_()
         self.assertTrue(t.equal(ours(x), ours.bias.expand(3, 37)))
         ours.pack()
-        self.assertTrue(ours.is_packed_alone)
+        self.assertTrue(ours.is_only_packed)
         self.assertEqual(ours.codes.any(), 0)
         # One of the two is replaced, when the other one is not there.
         ours.pack()
@@ -455,8 +455,8 @@ class Life(LinearTest):
                     one.unpack()
                 made(t.zeros(1, 2048))
             held = sum(x.nbytes for x in made.buffers())
-            held += sum(packed.bytes for one in made for packed in {
-                one._packed.alone, one._packed.held and one._packed.held[0]} if packed)
+            held += sum(one._packed.cached.packed.bytes for one in made
+                        if one._packed.cached.packed)
             sizes[kind] = held / values, resident_bytes() / values
         self.assertAlmostEqual(sizes["tensors"][0], 0.5625, places=3)
         self.assertAlmostEqual(sizes["packed"][0], 0.5625, places=3)
@@ -470,7 +470,7 @@ class Life(LinearTest):
         ours = self.package.Linear.from_linear(t.nn.Linear(64, 40))
         x, y, z = (t.ones(2, 3, 64, requires_grad=True) for _ in range(3))
         ours(x).sum().backward()
-        self.assertTrue(ours.is_packed_alone)
+        self.assertTrue(ours.is_only_packed)
         gone = copy.deepcopy(ours)(y)
         gc.collect()
         gone.sum().backward()
@@ -541,8 +541,8 @@ class Life(LinearTest):
                                                 value.view(t.uint8)))
                     self.assertTrue(t.equal(got["read"].view(t.uint8),
                                             got["weight_scale"].view(t.uint8)))
-                    self.assertTrue(one.is_packed_alone)
-                    self.assertIsNone(one._packed.held)
+                    self.assertTrue(one.is_only_packed)
+                    self.assertIsNone(one._packed.cached.codes)
                     self.assertTrue(t.equal(one(x), want))
 
     def test_another_default_device(self):
@@ -560,7 +560,7 @@ class Life(LinearTest):
             copied = copy.deepcopy(linear)
             for one in (linear, copied, linear.float()):
                 self.assertTrue(t.equal(one(x), want))
-                self.assertTrue(one.is_packed_alone)
+                self.assertTrue(one.is_only_packed)
             self.assertTrue(t.equal(moe(x, ids, weights), y))
         self.assertTrue(t.equal(moe(x, ids, weights), y))
 
@@ -585,8 +585,8 @@ class Life(LinearTest):
                 sys.setswitchinterval(interval)
             for one in made:
                 one.result()
-        self.assertTrue(ours.is_packed_alone)
-        self.assertIsNone(ours._packed.held)
+        self.assertTrue(ours.is_only_packed)
+        self.assertIsNone(ours._packed.cached.codes)
 
     def test_the_packed_form_is_used(self):
         from nibblas.torch import _multiply

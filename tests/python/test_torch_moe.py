@@ -170,12 +170,12 @@ class Module(MoeTest):
         for activation in ("swiglu", "relu2"):
             made, given, want = self.module(activation)
             for _ in range(2):
-                self.assertTrue(made.is_packed_alone)
+                self.assertTrue(made.is_only_packed)
                 self.assertTrue(self.torch.equal(made(*given), want))
                 made.unpack()
                 self.assertTrue(self.torch.equal(made(*given), want))
-                self.assertIsNotNone(made._packed[0].held)
-                self.assertIsNotNone(made._packed[2].held)
+                self.assertIsNotNone(made._packed[0].cached.codes)
+                self.assertIsNotNone(made._packed[2].cached.codes)
                 made.pack()
 
     def test_a_cpu_keeps_the_packed_form_alone(self):
@@ -197,13 +197,13 @@ class Module(MoeTest):
             loaded.load_state_dict(state)
             for one in (made, copy.deepcopy(made), t.load(file, weights_only=False),
                         loaded, copy.deepcopy(made).half()):
-                self.assertTrue(one.is_packed_alone)
+                self.assertTrue(one.is_only_packed)
                 self.assertFalse([x for x in one.buffers() if x.dim() == 3])
                 self.assertTrue(t.equal(one(*given), want))
                 for name, x in one.state_dict().items():
                     self.assertTrue(t.equal(x.view(t.uint8) if x.dim() else x,
                                             state[name].view(t.uint8) if x.dim() else x))
-            held = sum(layer.alone.bytes for layer in made._layers())
+            held = sum(layer.cached.packed.bytes for layer in made._layers())
             # Panels of 16 rows, 9 bytes for each of K, begin on lines of 64 bytes.
             first, down = (-(-9 * k // 64) * 64 for k in (K, WIDTH))
             rows = WIDTH if activation == "relu2" else 2 * WIDTH
@@ -212,7 +212,7 @@ class Module(MoeTest):
             self.assertTrue(t.equal(compiled(*given), want))
             kept = made.w13
             self.assertTrue(t.equal(kept, state["w13"]))
-            self.assertFalse(made.is_packed_alone)
+            self.assertFalse(made.is_only_packed)
             made.w2_scale.view(t.uint8).zero_()
             self.assertFalse(made(*given).any())
 
@@ -235,7 +235,7 @@ class Module(MoeTest):
         made, given, want = self.module()
         y = t.func.functional_call(made, {"w2": made.state_dict()["w2"] ^ 0x88}, given)
         self.assertTrue(t.equal(y, -want))
-        self.assertTrue(made.is_packed_alone)
+        self.assertTrue(made.is_only_packed)
         self.assertTrue(t.equal(made(*given), want))
 
     def test_parts(self):

@@ -47,7 +47,7 @@ class Weight(TorchTest):
                      t.nn.functional.linear(x, want, linear.bias))):
                 self.assertIs(type(got), t.Tensor)
                 self.assertTrue(t.equal(got, right))
-        self.assertTrue(ours.is_packed_alone)
+        self.assertTrue(ours.is_only_packed)
         self.assertEqual(repr(ours.weight), repr(self.want.bfloat16()))
         self.assertTrue((self.want.numpy() == copy.deepcopy(ours).float().weight.numpy()).all())
 
@@ -106,7 +106,7 @@ class Weight(TorchTest):
         ours.weight.div_(4).mul_(t.tensor(2.0))
         self.assertTrue(t.equal(ours.weight.clone(), self.want / 2))
         self.assertTrue(t.allclose(ours(self.x) - ours.bias, y / 2, atol=1e-6))
-        self.assertTrue(ours.is_packed_alone)
+        self.assertTrue(ours.is_only_packed)
         self.unsupported("^weight: aten.mul_", ours.weight.mul_, t.ones(64))
 
     def test_becomes_dense(self):

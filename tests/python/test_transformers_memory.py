@@ -172,7 +172,7 @@ class Pages(ModelTest):
             for one in (model, copy.deepcopy(model), model.to(torch.bfloat16)):
                 layers = [x for x in one.modules() if isinstance(x, Linear)]
                 self.assertEqual(len(layers), 14)
-                self.assertTrue(all(x.is_packed_alone for x in layers))
+                self.assertTrue(all(x.is_only_packed for x in layers))
                 self.assertFalse([name for name, x in one.named_buffers()
                                   if x.dtype in (torch.uint8, torch.float8_e4m3fn)])
 

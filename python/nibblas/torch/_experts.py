@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nibblas._library import ArgumentError
 from nibblas._views import RECIPES, choose
-from nibblas.torch._alone import PackedModule
+from nibblas.torch._packed_module import PackedModule
 from nibblas.torch._moe import ACTIVATIONS, halves
 from nibblas.torch._weights import LayerWeights
 
@@ -86,21 +86,21 @@ class MoE(PackedModule):
         self.pack()
 
     def pack(self) -> None:
-        """On a CPU: packs the weights now, and keeps their packed form alone."""
-        self._pack_alone()
+        """On a CPU: packs the weights now, and keeps only their packed form."""
+        self._keep_only_packed()
 
     def _layers(self) -> "list[LayerWeights]":
         gate, up, down = self._packed
         return [gate, down] if self.activation == "relu2" else [gate, up, down]
 
-    def _parts(self, tensors: "dict[str, Tensor]") -> "list[tuple[Tensor, Tensor]]":
+    def _codes_and_scales(self, tensors: "dict[str, Tensor]") -> "list[tuple[Tensor, Tensor]]":
         (gate, up), (gate_scales, up_scales) = (
             halves(tensors[name], self.activation, False) for name in self._WEIGHTS[:2])
         first = [(gate, gate_scales)] + [(up, up_scales)] * (up is not None)
         return [*first, (tensors["w2"], tensors["w2_scale"])]
 
-    def _made(self) -> "dict[str, Tensor]":
-        *first, down = (layer.unpacked() for layer in self._layers())
+    def _unpacked(self) -> "dict[str, Tensor]":
+        *first, down = (layer.unpack() for layer in self._layers())
         codes, scales = zip(*first)
         w13 = torch.cat(codes, 1), torch.cat([x.view(torch.uint8) for x in scales], 1).view(
             torch.float8_e4m3fn)
@@ -109,22 +109,22 @@ class MoE(PackedModule):
     @property
     def w13(self) -> Tensor:
         """The codes of gate and up; on a CPU the layer keeps them, once they were read."""
-        return self._read("w13")
+        return self._weight("w13")
 
     @property
     def w13_scale(self) -> Tensor:
         """The scales of blocks, as w13."""
-        return self._read("w13_scale")
+        return self._weight("w13_scale")
 
     @property
     def w2(self) -> Tensor:
         """The codes of down, as w13."""
-        return self._read("w2")
+        return self._weight("w2")
 
     @property
     def w2_scale(self) -> Tensor:
         """The scales of blocks, as w13."""
-        return self._read("w2_scale")
+        return self._weight("w2_scale")
 
     @classmethod
     def from_weights(cls, w13: Tensor, w2: Tensor, recipe: str = "modelopt",
@@ -174,7 +174,7 @@ class MoE(PackedModule):
             in2 = self.hidden_scale
         weights = [self._buffers.get(name) for name in self._WEIGHTS]
         if 0 < weights.count(None) < len(weights):
-            # Some were replaced while all were packed, perhaps for this call alone.
+            # Some were replaced while all were packed, perhaps for this call only.
             weights = self._tensors().values()
         return torch.ops.nibblas.moe(
             x, topk_ids, topk_weights, *weights,
@@ -188,7 +188,7 @@ class MoE(PackedModule):
         self.pack()
 
     def _apply(self, fn, recurse=True):
-        if not self._stays(fn):
+        if not self._stays_on_cpu(fn):
             self.unpack()
         # half() and to(bfloat16) are meant for floats that are kept as such.
         kept = dict(self._buffers)

@@ -14,7 +14,7 @@ from nibblas._files import Layer
 from nibblas._library import ArgumentError, NoDeviceError, UnsupportedError
 from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, RECIPES, choose
-from nibblas.torch._alone import PackedModule
+from nibblas.torch._packed_module import PackedModule
 from nibblas.torch._comfy import take_comfy
 from nibblas.torch._dense import FLOATS, DenseView
 from nibblas.torch._multiply import takes_floats
@@ -217,7 +217,7 @@ class Linear(PackedModule, DenseView):
     def pack(self) -> None:
         """Packs the weights now, and reads input_scale.  On a CPU the packed form is all
         that is kept."""
-        if not self._pack_alone() and not self.is_packed_alone and self.codes.is_cuda:
+        if not self._keep_only_packed() and not self.is_only_packed and self.codes.is_cuda:
             self._packed.refresh(self.codes, self.weight_scale)
         self._packed.rescale()
         self._must_quantize = _must_quantize(self.weight_scale_2)
@@ -236,22 +236,22 @@ class Linear(PackedModule, DenseView):
     def _layers(self) -> "list[LayerWeights]":
         return [self._packed]
 
-    def _parts(self, tensors: "dict[str, Tensor]") -> "list[tuple[Tensor, Tensor]]":
+    def _codes_and_scales(self, tensors: "dict[str, Tensor]") -> "list[tuple[Tensor, Tensor]]":
         return [(tensors["weight"], tensors["weight_scale"])]
 
-    def _made(self) -> "dict[str, Tensor]":
-        return dict(zip(self._WEIGHTS, self._packed.unpacked()))
+    def _unpacked(self) -> "dict[str, Tensor]":
+        return dict(zip(self._WEIGHTS, self._packed.unpack()))
 
     @property
     def codes(self) -> Tensor:
         """The codes, weight of state_dict(); on a CPU the layer keeps them, once they
         were read."""
-        return self._read("weight")
+        return self._weight("weight")
 
     @property
     def weight_scale(self) -> Tensor:
         """The scales of blocks, as codes."""
-        return self._read("weight_scale")
+        return self._weight("weight_scale")
 
     def dequantize(self, dtype: "torch.dtype | None" = None) -> Tensor:
         """The weights as floats [out, in], of compute_dtype or another."""
@@ -290,7 +290,7 @@ class Linear(PackedModule, DenseView):
         codes, scales = own.get("weight"), own.get("weight_scale")
         if codes is None or scales is None:
             if codes is not scales:
-                # One was replaced while both were packed, perhaps for this call alone.
+                # One was replaced while both were packed, perhaps for this call only.
                 codes, scales = self._tensors().values()
             elif _is_exporting():
                 raise UnsupportedError("the weights are packed for this process alone: "
@@ -311,7 +311,7 @@ class Linear(PackedModule, DenseView):
 
     def _apply(self, fn, recurse=True):
         self.compute_dtype = self._checked_type(fn)
-        if not self._stays(fn):
+        if not self._stays_on_cpu(fn):
             self.unpack()
         kept = dict(self._buffers)
         super()._apply(fn, recurse)

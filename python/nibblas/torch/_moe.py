@@ -168,8 +168,8 @@ def _packed(numbers, tensors):
     return found if all(w or w is False for w in found) else []
 
 
-def _alone(numbers, activation):
-    """The packed forms of gate, up and down, which are all that there is of them."""
+def _only_packed(numbers, activation):
+    """The packed forms of gate, up and down, the only form of the weights."""
     gate, up, down = numbers
     return [layer_weights(gate, None, None),
             activation != "relu2" and layer_weights(up, None, None),
@@ -266,13 +266,13 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
     """[tokens, rows of w2]: the layer of struct nib_moe_layer.  packed: numbers of
     LayerWeights of gate, up and down, or nothing; with w13 = None they are all that there
     is of the weights."""
-    is_alone = w13 is None
-    if is_alone and not packed:
+    is_only_packed = w13 is None
+    if is_only_packed and not packed:
         raise ArgumentError("w13: must be a tensor, or packed numbers of layers", "w13")
-    alone = _alone(packed, activation) if is_alone else []
+    only_packed = _only_packed(packed, activation) if is_only_packed else []
     _check(x, x_scales, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
            alpha13, alpha2, in1, in2, activation, expert_offset,
-           alone[0].sizes.batch if is_alone else w13.shape[0])
+           only_packed[0].sizes.batch if is_only_packed else w13.shape[0])
     ids, weights = topk_ids.contiguous(), topk_weights.float().contiguous()
     out_dtype = out_dtype or usual_type(x)
     (gate, up), (gate_scales, up_scales) = (
@@ -284,6 +284,6 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
                "down_scales": w2_scales, "gate_alpha": alpha,
                "up_alpha": alpha_up, "down_alpha": alpha2, "in1": in1, "in2": in2}
     tensors["x" if x_scales is None else "codes"] = x
-    weights = alone or (_packed(packed, tensors) if packed else [])
+    weights = only_packed or (_packed(packed, tensors) if packed else [])
     return _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bias,
-                  expert_offset, alone[2].sizes.rows if is_alone else None)
+                  expert_offset, only_packed[2].sizes.rows if is_only_packed else None)

@@ -157,7 +157,7 @@ def linear(backend, x, b, b_scales, number, n, alpha, bias=None, input_scale=Non
     if quantize:
         rows, scales, scale = quantize_rows(backend, rows, input_scale)
         layer_ = None if input_scale is None else layer_of(number)
-        alpha = layer_.times(alpha, scale) if layer_ else alpha * scale
+        alpha = layer_.scale_alpha(alpha, scale) if layer_ else alpha * scale
         activations = None
     wanted = dtype if bias is None else torch.float32
     weights = layer_weights(number, b, b_scales)
@@ -206,7 +206,7 @@ def _of_floats(backend, x, weights, alpha, out_dtype, activations):
 def unpacked(backend, _like, number, _n, _k):
     """The tensors of a layer whose packed form is all that there is."""
     layer_ = layer_of(number)
-    return layer_.unpacked() if layer_ else layer_weights(number, None, None)
+    return layer_.unpack() if layer_ else layer_weights(number, None, None)
 
 
 def _is_plans_shared(weights):

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_weights.py - packed weights for torch: pack(), and the weights of a layer, whose
-packed form follows the tensors that they are made of."""
+"""_weights.py - packed weights for torch: pack(), and LayerWeights, the packed form of
+a layer's weights, which is updated when the tensors change."""
 
+import enum
 import itertools
+import threading
 import weakref
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,23 +31,21 @@ def _arrays(b, b_scales, layout):
 def pack(b: Tensor, b_scales: Tensor, layout: str = "tiled",
          copy: bool = True) -> _packed.Packed:
     """Copies weights [N, K/2] (or a stack) into the order of the device that they
-    are on, for products that come again.
+    are on, for repeated products.
 
-    b_scales lie in layout, "tiled" or "linear".  copy=False: where a device reads the
-    codes as they lie (on CUDA, K a multiple of 32 and b aligned to 128 bytes), only the
-    scales are copied, an eighth of the codes' bytes, and the result keeps b, which must
-    not change.  Returns a nibblas.Packed, whose number
-    torch.ops.nibblas.gemm_packed takes, and which must live as long.  Raises
-    ArgumentError for arrays that do not fit."""
+    layout is that of b_scales, "tiled" or "linear".  copy=False: if the device can read
+    the codes where they are (on CUDA, K a multiple of 32 and b aligned to 128 bytes), only
+    the scales are copied, an eighth of the codes' bytes, and the result references b,
+    which must not change.  Returns a nibblas.Packed; torch.ops.nibblas.gemm_packed accepts
+    its number while it is alive.  Raises ArgumentError for arrays that do not fit."""
     return _packed.pack_arrays(*_arrays(b, b_scales, layout), copy)
 
 
-def _state(b, b_scales):
-    """Returns what differs if one of two tensors has changed.  Tensors made in
-    inference mode have no version."""
-    return (b.data_ptr(), b_scales.data_ptr(),
-            0 if b.is_inference() else b._version,
-            0 if b_scales.is_inference() else b_scales._version)
+def _versions(*tensors):
+    """Returns what differs if one of these tensors has changed: addresses and torch's
+    counters of writes.  Tensors made in inference mode have no counter."""
+    return (*(x.data_ptr() for x in tensors),
+            *(0 if x.is_inference() else x._version for x in tensors))
 
 
 def _same(x, y):
@@ -53,132 +54,182 @@ def _same(x, y):
                       and x.stride() == y.stride())
 
 
+class State(enum.Enum):
+    """What a layer has packed.
+
+        EMPTY --get()--> CACHED --keep_only()--> ONLY_PACKED   (from any state)
+                         CACHED <--keep_tensors()-- ONLY_PACKED
+                         CACHED --get(), refresh()--> CACHED   changed tensors, repacked
+        EMPTY --get()--> REFUSED                 a GPU would have to copy the codes
+        REFUSED --get()--> CACHED                other tensors
+        CACHED, REFUSED --forget()--> EMPTY"""
+
+    EMPTY = "nothing"
+    CACHED = "a packed copy; the layer has the tensors too"
+    ONLY_PACKED = "a packed copy, the only form of the weights (CPU)"
+    REFUSED = "nothing: these tensors cannot be packed without copying the codes (GPU)"
+
+
+class Cached(NamedTuple):
+    """A state and its data, which are replaced together: other threads see all of it or
+    none."""
+
+    state: State = State.EMPTY
+    packed: "_packed.Packed | None" = None      # CACHED, ONLY_PACKED
+    # CACHED: the _versions() of the packed tensors, None if they must be packed again.
+    # REFUSED: those of the refused ones, and the shape and strides of the codes.
+    versions: "tuple | None" = None
+    # CACHED: the packed tensors, referenced so that no others get their addresses.
+    codes: "Tensor | None" = None
+    scales: "Tensor | None" = None
+
+
+class ScaledAlpha(NamedTuple):
+    """The product of two global scales, and of what it was computed."""
+
+    alpha: Tensor
+    scale: Tensor
+    versions: tuple
+    product: Tensor
+
+
+_EMPTY = Cached()
 _numbers = itertools.count(1)
 _layers = weakref.WeakValueDictionary()
 
 
 class LayerWeights:
-    """The weights of a layer, packed when the first product comes and when they have
-    changed.  On a GPU the codes are not copied, and changed weights are packed into the
-    same memory, which CUDA graphs read.  On a CPU the packed form may be all that there
-    is of them.  number: what the operator of torch calls them by."""
+    """The weights of a layer, packed by the first product and again when they have
+    changed: see State.  On a GPU the codes are not copied, and changed weights are packed
+    into the same memory, which CUDA graphs read.
+
+    number         by which the operators of torch refer to the layer
+    cached         a Cached
+    scaled_alpha   a ScaledAlpha of the last product, or None"""
 
     def __init__(self):
-        # On a CPU: the Packed whose tensors nobody keeps.
-        self.alone = None
-        # (Packed, state, b, b_scales): one value, for threads see all or none of it.
-        # The tensors are held, so that no others come to lie where they are.
-        self.held = None
-        # What b and b_scales were when a GPU would have had to copy the codes.
-        self.refused = None
-        # (alpha, scale of x, their state, product of both) of the last product.
-        self.scaled = None
+        self.cached, self.scaled_alpha = _EMPTY, None
+        self._lock = threading.Lock()  # held while `cached` is replaced
         self.number = next(_numbers)
         _layers[self.number] = self
 
+    def _replace(self, old, new):
+        """Makes `new` the state, unless another thread has replaced `old`."""
+        with self._lock:
+            if self.cached is old:
+                self.cached = new
+
     def forget(self):
         """The next product packs the weights again, whatever tensors it has."""
-        self.held = self.scaled = None
+        with self._lock:
+            if self.cached.state is not State.ONLY_PACKED:
+                self.cached = _EMPTY
+        self.scaled_alpha = None
 
     @staticmethod
-    def packed(b, b_scales):
-        """The packed form of weights that are on a CPU."""
+    def pack_on_cpu(b, b_scales):
+        """Returns the packed form of weights that are on a CPU."""
         return _packed.pack_arrays(*_arrays(b, b_scales, "linear"))
 
-    def keep_alone(self, packed):
-        """packed: all that is kept of the weights from now on."""
-        self.alone, self.held = packed, None
+    def keep_only(self, packed):
+        """From now on `packed` is the only form of the weights."""
+        with self._lock:
+            self.cached = Cached(State.ONLY_PACKED, packed)
 
-    def unpacked(self):
-        """(codes, scales): the tensors that were packed, made anew."""
-        found = self.packed_alone()
-        s = found.sizes
+    def keep_tensors(self, b, b_scales):
+        """From now on the layer has these tensors too, which are those of the packed
+        form."""
+        with self._lock:
+            self.cached = Cached(State.CACHED, self.only_packed(), _versions(b, b_scales),
+                                 b, b_scales)
+
+    def only_packed(self):
+        """Returns the packed form of weights that exist in no other."""
+        # State.CACHED: a product that began before keep_tensors() still needs it.
+        packed = self.cached.packed
+        if packed is None:
+            raise _unknown_layer(self.number)
+        return packed
+
+    def unpack(self):
+        """Returns (codes, scales): new tensors with the packed weights."""
+        packed = self.only_packed()
+        s = packed.sizes
         shape = (s.batch, s.rows) if s.is_stack else (s.rows,)
         codes = torch.empty(*shape, s.cols // 2, dtype=torch.uint8, device="cpu")
         scales = torch.empty(*shape, s.cols // 16, dtype=torch.float8_e4m3fn,
                              device="cpu")
-        found.unpack(array("to", codes), array("to_scales", scales), "linear")
+        packed.unpack(array("to", codes), array("to_scales", scales), "linear")
         return codes, scales
 
-    def release(self, b, b_scales):
-        """The tensors of what was packed alone are kept too from now on."""
-        # A product that has begun in another thread may still ask for the packed form.
-        self.held = self.packed_alone(), _state(b, b_scales), b, b_scales
-        self.alone = None
-
-    def packed_alone(self):
-        """The packed form of weights whose tensors nobody keeps."""
-        alone, held = self.alone, self.held
-        # Between the two reads another thread may have packed.
-        found = alone or (held and held[0]) or self.alone
-        if found is None:
-            raise _gone(self.number)
-        return found
-
-    def times(self, alpha, scale):
-        """alpha * scale, which is kept for the next product: a graph that reads it stays
-        right, because rescale() writes it anew into the same memory."""
-        state, kept = _state(alpha, scale), self.scaled
-        if kept is not None and state == kept[2] and _same(alpha, kept[0]) and _same(
-                scale, kept[1]):
-            return kept[3]
-        made = alpha * scale
+    def scale_alpha(self, alpha, scale):
+        """Returns alpha * scale, and caches it for the next product.  A CUDA graph that
+        reads it stays right, because rescale() writes it again into the same memory."""
+        versions, cached = _versions(alpha, scale), self.scaled_alpha
+        if (cached is not None and versions == cached.versions
+                and _same(alpha, cached.alpha) and _same(scale, cached.scale)):
+            return cached.product
+        product = alpha * scale
         # Memory of a graph that is being captured is that graph's.
-        if made.is_cpu or not Cuda.is_capturing():
-            self.scaled = alpha, scale, state, made
-        return made
+        if product.is_cpu or not Cuda.is_capturing():
+            self.scaled_alpha = ScaledAlpha(alpha, scale, versions, product)
+        return product
 
     def rescale(self):
-        """Writes the product of times() anew, whatever torch has counted."""
-        kept = self.scaled
-        if kept is not None:
-            torch.mul(kept[0], kept[1], out=kept[3])
-            self.scaled = kept[0], kept[1], _state(*kept[:2]), kept[3]
+        """Computes the product of scale_alpha() again, even if torch has counted no
+        change."""
+        cached = self.scaled_alpha
+        if cached is not None:
+            torch.mul(cached.alpha, cached.scale, out=cached.product)
+            self.scaled_alpha = cached._replace(
+                versions=_versions(cached.alpha, cached.scale))
 
     def refresh(self, b, b_scales):
-        """Packs these weights now, whatever torch has counted: on a GPU those that were
-        packed before into the same memory."""
-        held = self.held
-        if held is not None:
-            keeps = (held[0].is_shared and _same(b, held[2])
-                     and _same(b_scales, held[3]))
-            self.held = (held[0], None, *held[2:]) if keeps else None
+        """Packs these weights now, even if torch has counted no change: on a GPU into the
+        same memory if they were packed before."""
+        cached = self.cached
+        if cached.state is State.CACHED:
+            is_kept = (cached.packed.is_shared and _same(b, cached.codes)
+                       and _same(b_scales, cached.scales))
+            self._replace(cached, cached._replace(versions=None) if is_kept else _EMPTY)
         self.get(b, b_scales)
 
     def get(self, b, b_scales):
-        """The packed form of these tensors; None if they are not the layer's, as in
-        torch.func.functional_call(), or cannot be packed here or now."""
-        held, state = self.held, _state(b, b_scales)
-        if self.alone is not None:
+        """Returns the packed form of these tensors; None if they are not the layer's, as
+        in torch.func.functional_call(), or cannot be packed here or now."""
+        cached, versions = self.cached, _versions(b, b_scales)
+        state = cached.state
+        if state is State.ONLY_PACKED:
             return None
-        if held is not None:
-            if not (_same(b, held[2]) and _same(b_scales, held[3])):
+        if state is State.CACHED:
+            if not (_same(b, cached.codes) and _same(b_scales, cached.scales)):
                 return None
-            if state == held[1]:
-                return held[0]
-        # A GPU shall not copy codes, and a graph that is being captured cannot wait.
-        kind = state, b.shape, b.stride()
-        if not b.is_cpu and (kind == self.refused or Cuda.is_capturing()):
+            if versions == cached.versions:
+                return cached.packed
+        refused = versions, b.shape, b.stride()
+        # A graph that is being captured cannot wait.
+        if not b.is_cpu and ((state is State.REFUSED and refused == cached.versions)
+                             or Cuda.is_capturing()):
             return None
         arguments = _arrays(b, b_scales, "linear")
         if not b.is_cpu and not _packed.shares(*arguments[:4]):
-            self.refused = kind
+            self._replace(cached, Cached(State.REFUSED, versions=refused))
             return None
-        if held is not None and held[0].is_shared:
-            found = held[0]
-            found.update(*arguments[1:])
+        if state is State.CACHED and cached.packed.is_shared:
+            packed = cached.packed
+            packed.update(*arguments[1:])
         else:
             try:
-                found = _packed.pack_arrays(*arguments, copy=False)
+                packed = _packed.pack_arrays(*arguments, copy=False)
             except OutOfMemoryError:
                 if b.is_cpu:
                     raise
                 return None
-        self.held = found, state, b, b_scales
-        return found
+        self._replace(cached, Cached(State.CACHED, packed, versions, b, b_scales))
+        return packed
 
 
-def _gone(number):
+def _unknown_layer(number):
     return ArgumentError(
         f"number = {number}: is the number of no layer whose packed weights are alive in "
         "this process; Linear.unpack() before torch.export makes programs that have "
@@ -191,12 +242,12 @@ def layer_of(number):
 
 
 def layer_weights(number, b, b_scales):
-    """The packed form of b for the layer of this number, or None: a graph that was
-    saved by another process has its number, but not its layers.  b: None if the packed
-    form is all that there is."""
+    """Returns the packed form of b for the layer of this number, or None: a graph that
+    was saved by another process has its number, but not its layers.  b is None if the
+    packed form is the only one."""
     layer = _layers.get(number)
     if b is None:
         if layer is None:
-            raise _gone(number)
-        return layer.packed_alone()
+            raise _unknown_layer(number)
+        return layer.only_packed()
     return layer and layer.get(b, b_scales)

@@ -141,9 +141,9 @@ class CheckpointLinear(Loading, Linear):
             scale = scale if self.is_input_unusable else stored
         self.input_scale = scale
 
-    def _gone(self):
-        # Until finish() the codes have their other name.
-        return [] if "weight_packed" in self._buffers else super()._gone()
+    def _released(self):
+        # Until finish() the codes have another name.
+        return [] if "weight_packed" in self._buffers else super()._released()
 
     def set_input_scale(self, scale):
         super().set_input_scale(scale)

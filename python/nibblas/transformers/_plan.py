@@ -80,9 +80,10 @@ def merging(short, has_gate, number_last):
 def with_merging(conversions, added):
     """transformers' conversions, with those of Plan.added in the place of others that make
     the same stacks."""
-    own = [one for short, how in added.items() for one in merging(short, *how)]
-    targets = {one.target_patterns[0] for one in own}
-    return own + [x for x in conversions if not targets & set(x.target_patterns)]
+    ours = [converter for short, how in added.items()
+            for converter in merging(short, *how)]
+    targets = {converter.target_patterns[0] for converter in ours}
+    return ours + [x for x in conversions if not targets & set(x.target_patterns)]
 
 
 class _Names:
@@ -133,13 +134,13 @@ class _Names:
         if pattern is None:
             return [renamed]
         first, *others = self.converter(pattern).target_patterns
-        return [renamed] + [renamed.replace(first, one) for one in others]
+        return [renamed] + [renamed.replace(first, other) for other in others]
 
 
 def _is_ignored(model, name):
     """Whether the model's class says that it has no use for a tensor."""
     patterns = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
-    return any(re.search(one, name) for one in patterns)
+    return any(re.search(pattern, name) for pattern in patterns)
 
 
 def _check_linear(name, linear, layer):
@@ -151,9 +152,9 @@ def _check_linear(name, linear, layer):
     if list(stored.shape) != want:
         stored.fail(f"must be {want}, because the model's {name} has out_features = "
                     f"{rows}, in_features = {k}")
-    for one in (layer.factor, layer.input):
-        if one is not None and _numel(one) != 1:
-            one.fail("must be one number")
+    for scalar in (layer.factor, layer.input):
+        if scalar is not None and _numel(scalar) != 1:
+            scalar.fail("must be one number")
     if layer.smooth is not None and (list(layer.smooth.shape) != [k]
                                      or layer.smooth.dtype not in formats.FLOATS):
         layer.smooth.fail(f"must be [{k}] of {', '.join(formats.FLOATS)}, a number for "
@@ -217,8 +218,8 @@ def merges_experts(converter):
         for x in converter.source_patterns)
 
 
-def _place_expert(plan, found, target, pattern, layer):
-    converter = found.converter(pattern)
+def _place_expert(plan, names, target, pattern, layer):
+    converter = names.converter(pattern)
     module, _, leaf = target.rpartition(".")
     sources = converter.source_patterns
     if not merges_experts(converter) or formats.is_fp8(layer.format):
@@ -239,27 +240,27 @@ def _check_parts(module, leaf, parts, want):
     for part in parts:
         part.layers.sort(key=lambda x: _expert(x.name))
         if alike is None or len(part.layers) != experts:
-            some = (part.layers or parts[-1].layers)[0].values
-            some.fail(f"{module}.{leaf} needs {part.pattern} of {experts} experts; the "
-                      f"files have {len(part.layers)}")
-        for number, one in enumerate(part.layers):
-            if _expert(one.name)[-1] != number:
-                one.values.fail(f"{module}.{leaf}: expert {number} of {part.pattern} is "
-                                "missing, this one is another")
-        for one in part.layers:
+            example = (part.layers or parts[-1].layers)[0].values
+            example.fail(f"{module}.{leaf} needs {part.pattern} of {experts} experts; "
+                         f"the files have {len(part.layers)}")
+        for number, layer in enumerate(part.layers):
+            if _expert(layer.name)[-1] != number:
+                layer.values.fail(f"{module}.{leaf}: expert {number} of {part.pattern} "
+                                  "is missing, this one is another")
+        for layer in part.layers:
             shape = [rows // len(parts), k // 2]
-            if list(one.values.shape) != shape:
-                one.values.fail(f"must be {shape}, because the model's {module}.{leaf} "
-                                f"is {list(want)}")
-            for scalar in (one.factor, one.input):
+            if list(layer.values.shape) != shape:
+                layer.values.fail(f"must be {shape}, because the model's "
+                                  f"{module}.{leaf} is {list(want)}")
+            for scalar in (layer.factor, layer.input):
                 if scalar is not None and _numel(scalar) != 1:
                     scalar.fail("must be one number")
                 if scalar is not None and scalar.shape != alike.factor.shape:
                     scalar.fail(f"must be {list(alike.factor.shape)}, as "
                                 f"{alike.factor.name} is")
-            if one.format != alike.format:
-                one.values.fail(f"is not stored as {alike.name} is: experts of one "
-                                "layer must be alike")
+            if layer.format != alike.format:
+                layer.values.fail(f"is not stored as {alike.name} is: experts of one "
+                                  "layer must be alike")
 
 
 def _check_stack(layer, module, want):
@@ -273,9 +274,9 @@ def _check_stack(layer, module, want):
     if list(layer.values.shape) != shapes[not layer.format.transposed] or k % 16:
         layer.values.fail(f"must be {shapes[0]} or {shapes[1]}, because the model's is "
                           f"{list(want)}, with K = {k}, a multiple of 16")
-    for one in (layer.factor, layer.input):
-        if one is not None and _numel(one) not in (1, experts):
-            one.fail(f"must be one number, or {experts}, one for each expert")
+    for scalar in (layer.factor, layer.input):
+        if scalar is not None and _numel(scalar) not in (1, experts):
+            scalar.fail(f"must be one number, or {experts}, one for each expert")
 
 
 def _check_stacks(plan, model):
@@ -291,67 +292,67 @@ def _check_stacks(plan, model):
                 raise FileError(f"{name}.{leaf}: is not quantised, but other weights "
                                 "of these experts are", name)
             want = tuple(getattr(module, leaf).shape)
-            one = stacks[leaf][0]
-            if isinstance(one, formats.Layer):
-                _check_stack(one, module, want)
+            first = stacks[leaf][0]
+            if isinstance(first, formats.Layer):
+                _check_stack(first, module, want)
             else:
                 _check_parts(name, leaf, stacks[leaf], want)
 
 
-def _check_missing(model, found, tensors):
+def _check_missing(model, names, tensors):
     """Refuses a checkpoint without all weights of a model: transformers would make
     the missing ones up."""
-    given = {target for name in tensors for target in found.targets(name)}
+    provided = {target for name in tensors for target in names.targets(name)}
     tied = getattr(model, "all_tied_weights_keys", None) or {}
     allowed = getattr(model, "_keys_to_ignore_on_load_missing", None) or ()
-    for name in found.state:
-        if name not in given and name not in tied and tied.get(name) is None and (
+    for name in names.state:
+        if name not in provided and name not in tied and tied.get(name) is None and (
                 not any(re.search(x, name) for x in allowed)):
-            some = next(iter(tensors.values()))
-            raise FileError(f"{some.file}: {name}: is in no file of the checkpoint, and "
-                            f"{type(model).__name__} needs it", name)
+            example = next(iter(tensors.values()))
+            raise FileError(f"{example.file}: {name}: is in no file of the checkpoint, "
+                            f"and {type(model).__name__} needs it", name)
 
 
-def _check_unused(found, model, one):
+def _check_unused(names, model, tensor):
     """Refuses a tensor that the model does not have and that may change its layers."""
-    leaf = one.name.rpartition(".")[2]
+    leaf = tensor.name.rpartition(".")[2]
     if (formats.SUSPECT.search(leaf) and leaf not in formats.CACHE
-            and not any(x in found.state for x in found.targets(one.name))
-            and not _is_ignored(model, one.name)):
-        one.fail(formats.UNKNOWN)
+            and not any(x in names.state for x in names.targets(tensor.name))
+            and not _is_ignored(model, tensor.name)):
+        tensor.fail(formats.UNKNOWN)
 
 
 def make(model, tensors):
     """The plan of a checkpoint, tensors of _formats.read(), for a model on the meta
     device."""
-    found = _Names(model)
-    plan = Plan({}, {}, [], {}, found.add(tensors), set())
+    names = _Names(model)
+    plan = Plan({}, {}, [], {}, names.add(tensors), set())
     quantised = formats.layers(tensors)
     modules = dict(model.named_modules())
     used = {part.name for layer in quantised.values() for part in layer[2:] if part}
-    plainly = {name: one for name, one in tensors.items() if name not in used}
+    plainly = {name: tensor for name, tensor in tensors.items() if name not in used}
     for layer in quantised.values():
         stack, name = layer.format.is_stack, layer.name + layer.format.leaf
-        target, pattern = found.find(name)
+        target, pattern = names.find(name)
         module = target.rpartition(".")[0]
         plainly[name] = layer.values
-        if stack and target in found.state and (
-                pattern is None or found.transposes(pattern)):
+        if stack and target in names.state and (
+                pattern is None or names.transposes(pattern)):
             plan.stacks.setdefault(module, {})[target.rpartition(".")[2]] = [layer]
             plan.turned.update({pattern} - {None})
-        elif pattern is not None and target in found.state:
-            _place_expert(plan, found, target, pattern, layer)
-        elif target in found.state and module in modules:
+        elif pattern is not None and target in names.state:
+            _place_expert(plan, names, target, pattern, layer)
+        elif target in names.state and module in modules:
             _place_linear(plan, model, module, layer)
         elif _is_ignored(model, target):
             plan.absent.append(layer.name)
         else:
             layer.values.fail(f"{type(model).__name__} of transformers has no {target}")
     _check_stacks(plan, model)
-    _check_missing(model, found, plainly)
-    for name, one in plainly.items():
-        _check_unused(found, model, one)
-        module = found.find(name)[0].removesuffix(".weight")
+    _check_missing(model, names, plainly)
+    for name, tensor in plainly.items():
+        _check_unused(names, model, tensor)
+        module = names.find(name)[0].removesuffix(".weight")
         if type(modules.get(module)) is nn.Linear and module not in plan.linears:
             plan.plain[module] = name.removesuffix(".weight")
     return plan

@@ -32,7 +32,7 @@ def _linearise_llama4(model, tensors):
             continue
         # Names may have another prefix in the files.
         short = ".".join(name.split(".")[-3:]) + ".0."
-        if any(short in one for one in tensors):
+        if any(short in key for key in tensors):
             parent, _, child = name.rpartition(".")
             with torch.device("meta"):
                 new = SequentialLlama4TextExperts(model.config.get_text_config())
@@ -43,18 +43,19 @@ def _linearise_llama4(model, tensors):
 def _whole_stack(leaf, layer):
     """(Projection, origins) of a stack that is stored as one."""
     form = layer.format
-    one = _experts.Projection(leaf, leaf + form.scales, (leaf + form.factor,),
-                              (leaf + form.input,) * bool(layer.input),
-                              form.is_divisor, form.transposed)
+    projection = _experts.Projection(leaf, leaf + form.scales, (leaf + form.factor,),
+                                      (leaf + form.input,) * bool(layer.input),
+                                      form.is_divisor, form.transposed)
     parts = [x for x in layer[2:] if x]
-    return one, {name: Origin([[x]]) for name, x in zip(one.names(), parts)}
+    return projection, {name: Origin([[x]])
+                        for name, x in zip(projection.names(), parts)}
 
 
 def _inputs(layers):
     """The Origin of the input scales of experts, some of which may have none."""
-    some = next(x.input for x in layers if x.input)
-    return Origin([[x.input or some._replace(name=x.name + x.format.input,
-                                             file=x.values.file) for x in layers]],
+    example = next(x.input for x in layers if x.input)
+    return Origin([[x.input or example._replace(name=x.name + x.format.input,
+                                                file=x.values.file) for x in layers]],
                   tuple(i for i, x in enumerate(layers) if x.input is None))
 
 
@@ -67,14 +68,15 @@ def _projection(leaf, stored):
     roles = _experts.roles_of(leaf, len(stored))
     with_inputs = {role: of_role for role, of_role in zip(roles, layers)
                    if any(x.input for x in of_role)}
-    one = _experts.projection(leaf, roles, with_inputs, layers[0][0].format.is_divisor)
-    origins = {one.codes: Origin([[x.values for x in part] for part in layers]),
-               one.scales: Origin([[x.scales for x in part] for part in layers])}
-    for name, part in zip(one.factors, layers):
+    projection = _experts.projection(leaf, roles, with_inputs,
+                                     layers[0][0].format.is_divisor)
+    origins = {projection.codes: Origin([[x.values for x in part] for part in layers]),
+               projection.scales: Origin([[x.scales for x in part] for part in layers])}
+    for name, part in zip(projection.factors, layers):
         origins[name] = Origin([[x.factor for x in part]])
-    for name, part in zip(one.inputs, with_inputs.values()):
+    for name, part in zip(projection.inputs, with_inputs.values()):
         origins[name] = _inputs(part)
-    return one, origins
+    return projection, origins
 
 
 def _shape(origin, is_whole):
@@ -115,7 +117,7 @@ def _converters(converter, form, has_input):
     roles = _experts.roles_of(leaf, len(stems))
     base = base + "." if base else ""
 
-    def made(sources, target, operations):
+    def new_converter(sources, target, operations):
         new = WeightConverter(sources, target, operations)
         new.scope_prefix = converter.scope_prefix
         new.base_model_prefix = converter.base_model_prefix
@@ -130,11 +132,12 @@ def _converters(converter, form, has_input):
                              (form.input, "input"))[:1 + has_input]:
             merge_scalars = (_MergeScalars if form is formats.COMPRESSED
                              else MergeModulelist)
-            out.append(made(stem + suffix, f"{base}{name}_{role}_proj",
-                            [merge_scalars(dim=0)]))
-    out.append(made([x + form.scales for x in stems], f"{base}scale_{leaf}", merge()))
+            out.append(new_converter(stem + suffix, f"{base}{name}_{role}_proj",
+                                     [merge_scalars(dim=0)]))
+    out.append(new_converter([x + form.scales for x in stems], f"{base}scale_{leaf}",
+                             merge()))
     if form is not formats.MODELOPT:
-        out.append(made([x + form.values for x in stems], target, merge()))
+        out.append(new_converter([x + form.values for x in stems], target, merge()))
     return out
 
 
@@ -143,10 +146,11 @@ def add_converters(conversions, used):
 
     used  {first source pattern of a converter: (Format, whether it has inputs)}"""
     out = []
-    for one in conversions:
-        if isinstance(one, WeightConverter) and one.source_patterns[0] in used:
-            out += _converters(one, *used[one.source_patterns[0]])
-        out.append(one)
+    for conversion in conversions:
+        if (isinstance(conversion, WeightConverter)
+                and conversion.source_patterns[0] in used):
+            out += _converters(conversion, *used[conversion.source_patterns[0]])
+        out.append(conversion)
     return out
 
 
@@ -204,10 +208,10 @@ def _keep_cache_scales(model, tensors, names):
 def relabel(config, model):
     """Makes the configuration's list of layers to leave alone that of a model as it is."""
     plain, quantised = [], []
-    for name, one in model.named_modules():
-        if isinstance(one, (Linear, Fp8Linear)) or hasattr(one, "nibblas"):
+    for name, module in model.named_modules():
+        if isinstance(module, (Linear, Fp8Linear)) or hasattr(module, "nibblas"):
             quantised.append(name)
-        elif type(one) is nn.Linear or _experts.is_experts(one):
+        elif type(module) is nn.Linear or _experts.is_experts(module):
             plain.append(name)
     config.relabel(plain, quantised)
 
@@ -241,7 +245,7 @@ class Quantizer(HfQuantizer):
         swapped model do, and layers that became floats, as by merged adapters."""
         if self.describe is not None:
             self.describe(self.quantization_config, model)
-        elif any(getattr(one, "was_quantised", False) for one in model.modules()):
+        elif any(getattr(x, "was_quantised", False) for x in model.modules()):
             relabel(self.quantization_config, model)
         return super().get_state_dict_and_metadata(model)
 
@@ -301,23 +305,23 @@ class Quantizer(HfQuantizer):
         elif not _experts.is_experts(module):
             raise UnsupportedError(f"{name}: {type(module).__name__} is not dispatched "
                                    "by transformers' registry of experts", name)
-        made, any_layer, self.origins[name] = {}, None, {}
+        projections, any_layer, self.origins[name] = {}, None, {}
         for leaf, stored in stacks.items():
-            made[leaf], origins = _projection(leaf, stored)
+            projections[leaf], origins = _projection(leaf, stored)
             self.origins[name].update(origins)
             any_layer = stored[0]
             is_whole = isinstance(any_layer, formats.Layer)
             _experts.add_parameters(module, {
-                key: _shape(one, is_whole) for key, one in origins.items()})
+                key: _shape(origin, is_whole) for key, origin in origins.items()})
             for part in () if is_whole else stored:
                 any_layer = part.layers[0]
                 _, has_inputs = self.used.get(part.pattern, (None, False))
                 self.used[part.pattern] = (any_layer.format,
-                                           has_inputs or bool(made[leaf].inputs))
+                                           has_inputs or bool(projections[leaf].inputs))
         # transformers shall not initialise what is in it.
         module._is_hf_initialized = True
-        down = made.pop("down_proj")
-        (first,) = made.values()
+        down = projections.pop("down_proj")
+        (first,) = projections.values()
         module.nibblas = _experts.Stacks(
             first, down, self.quantization_config.activations_of(
                 any_layer.name, bool(first.inputs)))
@@ -385,7 +389,7 @@ class Quantizer(HfQuantizer):
                 sources = list(module.buffers()) if isinstance(
                     module, CheckpointLinear) else []
                 module.finish()
-                if sources and module.is_packed_alone:
+                if sources and module.is_only_packed:
                     give_back(sources, ranges)
             elif hasattr(module, "nibblas"):
                 _experts.finish(name, module, self.origins[name])
