@@ -60,6 +60,10 @@ step_layers() {
 	tools/check_layers.sh
 }
 
+step_imports() {
+	tools/check_imports.py
+}
+
 step_commits() {
 	tools/check_commits.sh
 }
@@ -150,7 +154,7 @@ if [ "${1:-}" = --format ]; then
 	c_files | xargs "$tool" -i
 	exit
 fi
-[ $# -gt 0 ] || set -- format length layers commits spelling words shell python \
+[ $# -gt 0 ] || set -- format length layers imports commits spelling words shell python \
 	header tidy cppcheck
 
 log=$(mktemp)

@@ -8,8 +8,9 @@ graphs; scaled_mm, scaled_grouped_mm and _scaled_mm take torch's own arguments."
 
 from nibblas.torch import _operators
 from nibblas.torch._experts import MoE
-from nibblas.torch._linear import Linear, swap_linears
+from nibblas.torch._linear import Linear
 from nibblas.torch._scaled_mm import _scaled_mm, scaled_grouped_mm, scaled_mm
+from nibblas.torch._swap import swap_linears
 from nibblas.torch._weights import pack
 
 __all__ = ["Linear", "MoE", "_scaled_mm", "pack", "scaled_grouped_mm", "scaled_mm",

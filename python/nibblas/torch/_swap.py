@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_swap.py - swap_linears(): NVFP4 layers in the place of a model's linear layers."""
+
+import collections
+from collections.abc import Callable
+
+from torch import nn
+
+from nibblas._numpy import ActivationsName
+from nibblas.torch._linear import Linear
+from nibblas.torch._plugin import support_of, transformers_support
+from nibblas.torch._siblings import shared_scales
+
+
+def _leave_fast_path(model):
+    """torch's transformer encoders read the weights of their linear layers in eval,
+    and take them for floats: makes them call the layers.  Both attributes are for
+    that path alone."""
+    for one in model.modules():
+        if isinstance(one, nn.TransformerEncoderLayer) and any(
+                isinstance(x, Linear) for x in (one.linear1, one.linear2)):
+            one.activation_relu_or_gelu = 0
+    for one in model.modules():
+        if isinstance(one, nn.TransformerEncoder) and any(
+                isinstance(x, Linear) for x in one.layers.modules()):
+            one.use_nested_tensor = False
+
+
+def _stacks(model):
+    """(name, reason) of modules with stacks of matrices as parameters of their own, as
+    experts have them."""
+    for name, module in model.named_modules():
+        if type(module).__module__.startswith("torch.nn."):
+            continue
+        for key, x in module.named_parameters(recurse=False):
+            if x.dim() == 3 and x.is_floating_point() and x.element_size() > 1:
+                yield name, (f"{key} {list(x.shape)} is a stack of matrices, not a "
+                             "torch.nn.Linear: experts=True quantises those of "
+                             "transformers")
+                break
+
+
+def _owners(model):
+    """{id of a parameter: {id of a module: name} of the modules that have it}."""
+    owners = collections.defaultdict(dict)
+    for name, module in model.named_modules():
+        for x in module._parameters.values():
+            owners[id(x)][id(module)] = name
+    return owners
+
+
+def _choose(model, keep, support):
+    """({name: linear}, {name: reason}): what is swapped, and what is left."""
+    chosen, left, owners = {}, {}, _owners(model)
+    unsaved = support.unsavable(model) if support else {}
+    for name, linear in model.named_modules(remove_duplicate=False):
+        if type(linear) is not nn.Linear:
+            continue
+        if keep is not None and keep(name, linear):
+            left[name] = "kept"
+        elif len(owners[id(linear.weight)]) > 1:
+            left[name] = "shares its weight with " + ", ".join(
+                other for one, other in owners[id(linear.weight)].items()
+                if one != id(linear))
+        elif name in unsaved:
+            left[name] = unsaved[name]
+        elif linear.in_features % 16:
+            left[name] = (f"in_features = {linear.in_features} is no multiple "
+                          "of 16")
+        elif name == "":
+            left[name] = "is the model itself: use Linear.from_linear()"
+        else:
+            chosen[name] = linear
+    return chosen, left
+
+
+def swap_linears(model: nn.Module,
+                 keep: "Callable[[str, nn.Linear], bool] | None" = None,
+                 recipe: str = "modelopt",
+                 activations: "ActivationsName | None" = None,
+                 experts: bool = False) -> tuple[list[str], dict[str, str]]:
+    """Puts a nibblas.torch.Linear in the place of each torch.nn.Linear of a model.
+
+    model        is changed
+    keep         a function of (name, linear): True for those that stay as they are
+    recipe       as in Linear.from_linear()
+    activations  as in Linear: "nvfp4" quantises activations too
+    experts      True: of a model of transformers the experts too, as by
+                 nibblas.transformers.swap_experts(); keep is not asked about them
+
+    Layers that read one input (q_proj, k_proj and v_proj, gate_proj and up_proj, and the
+    like) share a global scale, because engines fuse them.
+
+    Returns (names of those swapped, {name: reason} of those left, and of modules with
+    stacks of experts).  A layer that the model has in two places stays one; one whose
+    weight another module has too, as tied embeddings, stays as it is.  torch's
+    transformer encoders leave their fast path, which reads the weights of linear
+    layers and knows no NVFP4.  A model of transformers gets the configuration by which
+    save_pretrained() writes a folder that nibblas.transformers loads."""
+    support = support_of(model)
+    chosen, left = _choose(model, keep, support)
+    swapped, scales = list(chosen), shared_scales(chosen)
+    places = collections.defaultdict(list)
+    for name, linear in chosen.items():
+        places[id(linear)].append(name)
+    for names in places.values():
+        # Each layer's own weights go when it has been swapped.
+        linear = [chosen.pop(name) for name in names][0]
+        made = Linear.from_linear(linear, recipe, None, activations, scales.get(names[0]))
+        for name in names:
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, made)
+    if experts:
+        also, others = transformers_support().swap_experts(model, recipe, activations)
+        swapped += also
+        left.update(others)
+    left.update((name, reason) for name, reason in _stacks(model) if name not in left)
+    _leave_fast_path(model)
+    if swapped and support:
+        support.configure(model, left)
+    return swapped, left
