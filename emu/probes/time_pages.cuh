@@ -266,10 +266,10 @@ static void fence_row(const gpu &g)
 	std::vector<double> v;
 
 	for (int ctas = 1; ctas <= g.n_sms; ctas += g.n_sms - 1) {
+		const int threads = ctas > 1 ? 256 : 32;
+
 		for (int i = 0; i < 2; i++) {
-			fence_kernel<Op> < < <ctas, ctas> 1
-			    ? 256
-			    : 32 >>> (r.device, g.bytes);
+			fence_kernel<Op><<<ctas, threads>>>(r.device, g.bytes);
 			r.read(Op::name());
 		}
 		v.assign(r.host.begin(), r.host.begin() + ctas);
