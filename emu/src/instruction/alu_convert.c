@@ -480,5 +480,5 @@ bool emu_bind_cvt(struct emu_bind *b)
 	if (emu_has(b, "relu"))
 		b->i->option |= IS_RELU;
 	return (is_pair(b->types[0]) ? bind_pair(b) : bind_single(b)) &&
-	       emu_flush_by_words(b);
+	       emu_flush_f32_by_words(b);
 }

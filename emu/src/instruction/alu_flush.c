@@ -46,13 +46,12 @@ static void flush_row(void *row, enum emu_type type, uint32_t lanes)
 	}
 }
 
-static void run_flushed(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+static void flush(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		  bool only_f32)
 {
 	const enum emu_type to = (enum emu_type)i->type;
 	const enum emu_type from =
 	    i->type2 == EMU_NO_TYPE ? to : (enum emu_type)i->type2;
-	/* .ftz of a conversion is about values of .f32 alone. */
-	const bool is_cvt = strcmp(i->opcode->name, "cvt") == 0;
 	struct emu_value operands[MOST_OPERANDS];
 	uint64_t rows[MOST_OPERANDS][EMU_LANES];
 	struct emu_instr plain = *i;
@@ -63,7 +62,7 @@ static void run_flushed(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 
 		*o = i->operand[n];
 		if (o->is_written || o->bytes != emu_type_bytes(from) ||
-		    (is_cvt && from != EMU_F32))
+		    (only_f32 && from != EMU_F32))
 			continue;
 		memcpy(rows[n], emu_row(w, o), (size_t)o->bytes * EMU_LANES);
 		flush_row(rows[n], from, UINT32_MAX);
@@ -77,7 +76,18 @@ static void run_flushed(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 		flush_row(emu_row(w, &i->operand[0]), to, lanes);
 }
 
-bool emu_flush_by_words(struct emu_bind *b)
+static void run_flushed(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	flush(w, i, lanes, false);
+}
+
+static void run_flushed_f32(struct emu_warp *w, const struct emu_instr *i,
+			    uint32_t lanes)
+{
+	flush(w, i, lanes, true);
+}
+
+static bool wrap(struct emu_bind *b, emu_run *run)
 {
 	const enum emu_type to = b->types[0];
 	const enum emu_type from = b->n_types > 1 ? b->types[1] : to;
@@ -91,8 +101,18 @@ bool emu_flush_by_words(struct emu_bind *b)
 	if (b->n_operands > MOST_OPERANDS)
 		return emu_bind_fail(b, "too many operands for .ftz");
 	b->i->wrapped = b->i->run;
-	b->i->run = run_flushed;
+	b->i->run = run;
 	return true;
+}
+
+bool emu_flush_by_words(struct emu_bind *b)
+{
+	return wrap(b, run_flushed);
+}
+
+bool emu_flush_f32_by_words(struct emu_bind *b)
+{
+	return wrap(b, run_flushed_f32);
 }
 
 /* ---- sources of 16 bits ---------------------------------------------------- */

@@ -31,6 +31,8 @@ extern const struct emu_alu emu_integer_alu[], emu_bits_alu[], emu_float_alu[],
 bool emu_round_by_words(struct emu_bind *b);
 /* Wraps instr->run where the words say .ftz; call it last. */
 bool emu_flush_by_words(struct emu_bind *b);
+/* The same for a conversion, which flushes only values of .f32. */
+bool emu_flush_f32_by_words(struct emu_bind *b);
 /* Wraps instr->run where sources are .f16 or .bf16 and the result is .f32. */
 bool emu_widen_by_types(struct emu_bind *b);
 bool emu_bind_alu(struct emu_bind *b);
@@ -82,13 +84,22 @@ bool emu_bind_setmaxnreg(struct emu_bind *b);
 bool emu_bind_griddepcontrol(struct emu_bind *b);
 bool emu_bind_mma(struct emu_bind *b);
 /* engines */
-bool emu_bind_mbarrier(struct emu_bind *b);
+bool emu_bind_mbarrier_init(struct emu_bind *b);
+bool emu_bind_mbarrier_inval(struct emu_bind *b);
+bool emu_bind_mbarrier_arrive(struct emu_bind *b);
+bool emu_bind_mbarrier_expect(struct emu_bind *b);
+bool emu_bind_mbarrier_complete(struct emu_bind *b);
+bool emu_bind_mbarrier_try_wait(struct emu_bind *b);
+bool emu_bind_mbarrier_test_wait(struct emu_bind *b);
 bool emu_bind_cp_async(struct emu_bind *b);
-bool emu_bind_cp_async_group(struct emu_bind *b);
+bool emu_bind_cp_async_commit(struct emu_bind *b);
+bool emu_bind_cp_async_wait(struct emu_bind *b);
+bool emu_bind_cp_async_wait_all(struct emu_bind *b);
 bool emu_bind_cp_async_arrive(struct emu_bind *b);
 bool emu_bind_bulk(struct emu_bind *b);
 bool emu_bind_bulk_tensor(struct emu_bind *b);
-bool emu_bind_bulk_group(struct emu_bind *b);
+bool emu_bind_bulk_commit(struct emu_bind *b);
+bool emu_bind_bulk_wait(struct emu_bind *b);
 bool emu_bind_bulk_reduce(struct emu_bind *b);
 bool emu_bind_bulk_tensor_reduce(struct emu_bind *b);
 /* The operation of cp.reduce.async.bulk, plus one, in option. */
@@ -99,11 +110,15 @@ bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r);
 bool emu_bind_st_async(struct emu_bind *b);
 bool emu_bind_red_async(struct emu_bind *b);
 bool emu_bind_fence(struct emu_bind *b);
+bool emu_bind_fence_init(struct emu_bind *b);
+bool emu_bind_fence_proxy(struct emu_bind *b);
 bool emu_bind_tensormap_replace(struct emu_bind *b);
 bool emu_bind_tensormap_copy(struct emu_bind *b);
 bool emu_bind_tensormap_fence(struct emu_bind *b);
 bool emu_bind_wgmma(struct emu_bind *b);
-bool emu_bind_wgmma_group(struct emu_bind *b);
+bool emu_bind_wgmma_fence(struct emu_bind *b);
+bool emu_bind_wgmma_commit(struct emu_bind *b);
+bool emu_bind_wgmma_wait(struct emu_bind *b);
 /* launch control, and what it needs */
 bool emu_bind_try_cancel(struct emu_bind *b);
 bool emu_bind_query_cancel(struct emu_bind *b);
@@ -111,9 +126,14 @@ bool emu_bind_ld_128(struct emu_bind *b);
 bool emu_bind_mov_128(struct emu_bind *b);
 /* tcgen05 */
 bool emu_bind_tmem_alloc(struct emu_bind *b);
-bool emu_bind_tmem_move(struct emu_bind *b);
-bool emu_bind_tmem_wait(struct emu_bind *b);
-bool emu_bind_tmem_fence(struct emu_bind *b);
+bool emu_bind_tmem_dealloc(struct emu_bind *b);
+bool emu_bind_tmem_relinquish(struct emu_bind *b);
+bool emu_bind_tmem_ld(struct emu_bind *b);
+bool emu_bind_tmem_st(struct emu_bind *b);
+bool emu_bind_tmem_wait_ld(struct emu_bind *b);
+bool emu_bind_tmem_wait_st(struct emu_bind *b);
+bool emu_bind_tmem_fence_before(struct emu_bind *b);
+bool emu_bind_tmem_fence_after(struct emu_bind *b);
 bool emu_bind_tmem_copy(struct emu_bind *b);
 bool emu_bind_tmem_commit(struct emu_bind *b);
 bool emu_bind_umma(struct emu_bind *b);

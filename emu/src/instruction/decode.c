@@ -157,35 +157,25 @@ static bool append(struct emu_bind *b)
 
 /*
  * True if other clusters may see what the instruction does, or it sees what
- * they do, but for plain loads: stores to global memory, strong accesses,
- * fences that the order of global memory knows, bulk stores and the waits for
- * them, the grid's counters and what is printed.
+ * they do, but for plain loads.
  */
 static bool is_public(const struct emu_bind *b)
 {
-	static const char *const names[] = {
-	    "call.assertfail",
-	    "call.vprintf",
-	    "clusterlaunchcontrol.try_cancel",
-	    "cp.async.bulk.wait_group",
-	    "fence.proxy.tensormap::generic",
-	    "griddepcontrol",
-	    "tensormap.cp_fenceproxy",
-	    "tensormap.replace",
-	};
 	const struct emu_instr *i = b->i;
-	const char *name = i->opcode->name;
 
 	if (emu_is_strong(i) || emu_has(b, "bulk_group"))
 		return true;
-	if (strcmp(name, "st") == 0)
+	switch ((enum emu_seen)i->opcode->seen_by_clusters) {
+	case EMU_UNSEEN:
+		return false;
+	case EMU_SEEN_IN_GLOBAL:
 		return i->space == EMU_GLOBAL || i->space == EMU_GENERIC;
-	if (strcmp(name, "fence") == 0 || strcmp(name, "membar") == 0)
+	case EMU_SEEN_BEYOND_CLUSTER:
 		return i->space == EMU_SCOPE_NONE;
-	for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
-		if (strcmp(name, names[k]) == 0)
-			return true;
-	return false;
+	case EMU_SEEN:
+		break;
+	}
+	return true;
 }
 
 static bool decode(struct emu_parser *p)

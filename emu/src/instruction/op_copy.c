@@ -160,21 +160,19 @@ static void run_group(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 			   (uint32_t)i->immediate, is_bulk && i->vector == WAIT_READ);
 }
 
-static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
+static bool bind_group(struct emu_bind *b, uint32_t option)
 {
-	const char *name = b->i->opcode->name;
+	b->i->run = run_group;
+	b->i->option = option;
+	return emu_arguments(b, 0, 0);
+}
+
+static bool bind_group_wait(struct emu_bind *b, uint32_t option)
+{
 	int64_t number = 0;
 
 	b->i->run = run_group;
-	if (strstr(name, "commit_group")) {
-		b->i->option = commit;
-		return emu_arguments(b, 0, 0);
-	}
-	b->i->option = wait;
-	if (strstr(name, "wait_all")) {
-		b->i->option = CP_WAIT_ALL;
-		return emu_arguments(b, 0, 0);
-	}
+	b->i->option = option;
 	if (!emu_arguments(b, 1, 1) ||
 	    !emu_number(b, emu_argument(b, 0), INT32_MIN, INT32_MAX, &number))
 		return false;
@@ -184,14 +182,29 @@ static bool bind_group(struct emu_bind *b, uint32_t commit, uint32_t wait)
 	return true;
 }
 
-bool emu_bind_cp_async_group(struct emu_bind *b)
+bool emu_bind_cp_async_commit(struct emu_bind *b)
 {
-	return bind_group(b, CP_COMMIT, CP_WAIT);
+	return bind_group(b, CP_COMMIT);
 }
 
-bool emu_bind_bulk_group(struct emu_bind *b)
+bool emu_bind_cp_async_wait(struct emu_bind *b)
 {
-	return bind_group(b, BULK_COMMIT, BULK_WAIT);
+	return bind_group_wait(b, CP_WAIT);
+}
+
+bool emu_bind_cp_async_wait_all(struct emu_bind *b)
+{
+	return bind_group(b, CP_WAIT_ALL);
+}
+
+bool emu_bind_bulk_commit(struct emu_bind *b)
+{
+	return bind_group(b, BULK_COMMIT);
+}
+
+bool emu_bind_bulk_wait(struct emu_bind *b)
+{
+	return bind_group_wait(b, BULK_WAIT);
 }
 
 /* ---- arrivals after cp.async -----------------------------------------------
@@ -618,20 +631,10 @@ static bool bind_restricted_fence(struct emu_bind *b)
 }
 
 /* space: the scope; EMU_SCOPE_NONE: wider than the cluster. */
-bool emu_bind_fence(struct emu_bind *b)
+static bool bind_fence(struct emu_bind *b, uint32_t option)
 {
-	const char *name = b->i->opcode->name;
-
 	b->i->run = run_fence;
-	if (emu_has(b, "sync_restrict::shared::cta") ||
-	    emu_has(b, "sync_restrict::shared::cluster"))
-		return bind_restricted_fence(b);
-	b->i->option = strncmp(name, "fence.proxy", 11) == 0	  ? FENCE_PROXY
-		       : strcmp(name, "fence.mbarrier_init") == 0 ? FENCE_INIT
-								  : FENCE_MEMORY;
-	if (b->i->option == FENCE_MEMORY)
-		b->i->vector = (emu_has(b, "release") ? 0 : FENCE_ACQUIRES) |
-			       (emu_has(b, "acquire") ? 0 : FENCE_RELEASES);
+	b->i->option = option;
 	b->i->space = emu_has(b, "cta")	      ? EMU_SCOPE_CTA
 		      : emu_has(b, "cluster") ? EMU_SCOPE_CLUSTER
 					      : EMU_SCOPE_NONE;
@@ -639,4 +642,26 @@ bool emu_bind_fence(struct emu_bind *b)
 	    emu_has(b, "async.shared::cta"))
 		b->i->traits = EMU_NEAR_FENCE;
 	return emu_arguments(b, 0, 0);
+}
+
+bool emu_bind_fence(struct emu_bind *b)
+{
+	if (emu_has(b, "sync_restrict::shared::cta") ||
+	    emu_has(b, "sync_restrict::shared::cluster")) {
+		b->i->run = run_fence;
+		return bind_restricted_fence(b);
+	}
+	b->i->vector = (emu_has(b, "release") ? 0 : FENCE_ACQUIRES) |
+		       (emu_has(b, "acquire") ? 0 : FENCE_RELEASES);
+	return bind_fence(b, FENCE_MEMORY);
+}
+
+bool emu_bind_fence_init(struct emu_bind *b)
+{
+	return bind_fence(b, FENCE_INIT);
+}
+
+bool emu_bind_fence_proxy(struct emu_bind *b)
+{
+	return bind_fence(b, FENCE_PROXY);
 }

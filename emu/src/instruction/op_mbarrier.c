@@ -236,10 +236,9 @@ static uint8_t scope_of(const struct emu_bind *b)
 	return emu_has(b, "cluster") ? EMU_SCOPE_CLUSTER : EMU_SCOPE_CTA;
 }
 
-static bool bind_arrive(struct emu_bind *b, const char *name)
+static bool bind_arrive(struct emu_bind *b, bool is_expect)
 {
 	const struct emu_argument *d = emu_argument(b, 0);
-	const bool is_expect = strcmp(name, "mbarrier.expect_tx") == 0;
 	const bool has_tx = emu_has(b, "expect_tx") || is_expect;
 	const uint32_t first = is_expect ? 0 : 1;
 
@@ -276,22 +275,46 @@ static bool bind_wait(struct emu_bind *b, enum mbarrier_op op)
 	       emu_src(b, emu_argument(b, 2), emu_has(b, "parity") ? EMU_U32 : EMU_B64);
 }
 
-bool emu_bind_mbarrier(struct emu_bind *b)
+bool emu_bind_mbarrier_arrive(struct emu_bind *b)
 {
-	const char *name = b->i->opcode->name;
+	return bind_arrive(b, false);
+}
 
-	if (strcmp(name, "mbarrier.try_wait") == 0)
-		return bind_wait(b, MBARRIER_TRY_WAIT);
-	if (strcmp(name, "mbarrier.test_wait") == 0)
-		return bind_wait(b, MBARRIER_TEST_WAIT);
-	if (strcmp(name, "mbarrier.arrive") == 0 ||
-	    strcmp(name, "mbarrier.expect_tx") == 0)
-		return bind_arrive(b, name);
-	if (strcmp(name, "mbarrier.inval") == 0) {
-		b->i->run = run_inval;
-		return emu_arguments(b, 1, 1) && emu_address(b, emu_argument(b, 0));
-	}
-	b->i->run = strcmp(name, "mbarrier.complete_tx") == 0 ? run_complete : run_init;
+bool emu_bind_mbarrier_expect(struct emu_bind *b)
+{
+	return bind_arrive(b, true);
+}
+
+bool emu_bind_mbarrier_try_wait(struct emu_bind *b)
+{
+	return bind_wait(b, MBARRIER_TRY_WAIT);
+}
+
+bool emu_bind_mbarrier_test_wait(struct emu_bind *b)
+{
+	return bind_wait(b, MBARRIER_TEST_WAIT);
+}
+
+bool emu_bind_mbarrier_inval(struct emu_bind *b)
+{
+	b->i->run = run_inval;
+	return emu_arguments(b, 1, 1) && emu_address(b, emu_argument(b, 0));
+}
+
+/* A barrier and a number. */
+static bool bind_number(struct emu_bind *b, emu_run *run)
+{
+	b->i->run = run;
 	return emu_arguments(b, 2, 2) && emu_address(b, emu_argument(b, 0)) &&
 	       emu_src(b, emu_argument(b, 1), EMU_U32);
+}
+
+bool emu_bind_mbarrier_init(struct emu_bind *b)
+{
+	return bind_number(b, run_init);
+}
+
+bool emu_bind_mbarrier_complete(struct emu_bind *b)
+{
+	return bind_number(b, run_complete);
 }

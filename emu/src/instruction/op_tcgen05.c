@@ -62,27 +62,31 @@ static bool bind_tmem_address(struct emu_bind *b, const struct emu_argument *a)
 /* ---- alloc, dealloc, relinquish --------------------------------------------
  */
 
+/* What the three have in common. */
+static bool bind_alloc(struct emu_bind *b, emu_run *run)
+{
+	b->i->run = run;
+	return has_target(b) && bind_group(b) && bind_warp(b);
+}
+
 bool emu_bind_tmem_alloc(struct emu_bind *b)
 {
-	const char *name = b->i->opcode->name;
-
-	if (!has_target(b) || !bind_group(b) || !bind_warp(b))
-		return false;
-	if (strcmp(name, "tcgen05.relinquish_alloc_permit") == 0) {
-		b->i->run = emu_run_tmem_relinquish;
-		return emu_arguments(b, 0, 0);
-	}
-	if (!emu_arguments(b, 2, 2))
-		return false;
-	if (strcmp(name, "tcgen05.dealloc") == 0) {
-		b->i->run = emu_run_tmem_dealloc;
-		return emu_src(b, emu_argument(b, 0), EMU_B32) &&
-		       emu_src(b, emu_argument(b, 1), EMU_U32);
-	}
-	b->i->run = emu_run_tmem_alloc;
 	b->i->space = (uint8_t)emu_space_of(b);
-	return emu_address(b, emu_argument(b, 0)) &&
+	return bind_alloc(b, emu_run_tmem_alloc) && emu_arguments(b, 2, 2) &&
+	       emu_address(b, emu_argument(b, 0)) &&
 	       emu_src(b, emu_argument(b, 1), EMU_U32);
+}
+
+bool emu_bind_tmem_dealloc(struct emu_bind *b)
+{
+	return bind_alloc(b, emu_run_tmem_dealloc) && emu_arguments(b, 2, 2) &&
+	       emu_src(b, emu_argument(b, 0), EMU_B32) &&
+	       emu_src(b, emu_argument(b, 1), EMU_U32);
+}
+
+bool emu_bind_tmem_relinquish(struct emu_bind *b)
+{
+	return bind_alloc(b, emu_run_tmem_relinquish) && emu_arguments(b, 0, 0);
 }
 
 /* ---- ld, st, wait, fence ---------------------------------------------------
@@ -126,9 +130,8 @@ static bool bind_registers(struct emu_bind *b, const struct emu_argument *a,
 	return true;
 }
 
-bool emu_bind_tmem_move(struct emu_bind *b)
+static bool bind_move(struct emu_bind *b, bool is_store)
 {
-	const bool is_store = strcmp(b->i->opcode->name, "tcgen05.st") == 0;
 	uint32_t has_split;
 	int64_t split = 0;
 
@@ -149,19 +152,47 @@ bool emu_bind_tmem_move(struct emu_bind *b)
 	       bind_tmem_address(b, emu_argument(b, 1));
 }
 
-bool emu_bind_tmem_wait(struct emu_bind *b)
+bool emu_bind_tmem_ld(struct emu_bind *b)
 {
-	b->i->option =
-	    strcmp(b->i->opcode->name, "tcgen05.wait::st") == 0 ? EMU_TMEM_STORES : 0;
+	return bind_move(b, false);
+}
+
+bool emu_bind_tmem_st(struct emu_bind *b)
+{
+	return bind_move(b, true);
+}
+
+static bool bind_wait(struct emu_bind *b, uint32_t option)
+{
+	b->i->option = option;
 	b->i->run = emu_run_tmem_wait;
 	return has_target(b) && bind_warp(b) && emu_arguments(b, 0, 0);
 }
 
-bool emu_bind_tmem_fence(struct emu_bind *b)
+bool emu_bind_tmem_wait_ld(struct emu_bind *b)
 {
-	b->i->run = strstr(b->i->opcode->name, "before") ? emu_run_tmem_before
-							 : emu_run_tmem_after;
+	return bind_wait(b, 0);
+}
+
+bool emu_bind_tmem_wait_st(struct emu_bind *b)
+{
+	return bind_wait(b, EMU_TMEM_STORES);
+}
+
+static bool bind_fence(struct emu_bind *b, emu_run *run)
+{
+	b->i->run = run;
 	return has_target(b) && emu_arguments(b, 0, 0);
+}
+
+bool emu_bind_tmem_fence_before(struct emu_bind *b)
+{
+	return bind_fence(b, emu_run_tmem_before);
+}
+
+bool emu_bind_tmem_fence_after(struct emu_bind *b)
+{
+	return bind_fence(b, emu_run_tmem_after);
 }
 
 /* ---- mma -------------------------------------------------------------------

@@ -16,27 +16,29 @@ static bool has_target(struct emu_bind *b)
 			     target ? target : "none");
 }
 
-bool emu_bind_wgmma_group(struct emu_bind *b)
+static bool bind_group(struct emu_bind *b, uint32_t option)
 {
-	const char *name = b->i->opcode->name;
-	int64_t number;
-
 	b->i->run = emu_run_wgmma_group;
 	b->i->is_converged = true;
-	b->i->option = strcmp(name, "wgmma.fence") == 0		 ? EMU_WGMMA_FENCE
-		       : strcmp(name, "wgmma.commit_group") == 0 ? EMU_WGMMA_COMMIT
-								 : EMU_WGMMA_WAIT;
-	if (!has_target(b))
-		return false;
-	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
-		return emu_bind_fail(b, ".sync.aligned is missing");
-	if (b->i->option != EMU_WGMMA_WAIT)
-		return emu_arguments(b, 0, 0);
-	if (!emu_arguments(b, 1, 1) ||
-	    !emu_number(b, emu_argument(b, 0), 0, 7, &number))
-		return false;
-	b->i->immediate = number;
-	return true;
+	b->i->option = option;
+	return has_target(b) && ((emu_has(b, "sync") && emu_has(b, "aligned")) ||
+				 emu_bind_fail(b, ".sync.aligned is missing"));
+}
+
+bool emu_bind_wgmma_fence(struct emu_bind *b)
+{
+	return bind_group(b, EMU_WGMMA_FENCE) && emu_arguments(b, 0, 0);
+}
+
+bool emu_bind_wgmma_commit(struct emu_bind *b)
+{
+	return bind_group(b, EMU_WGMMA_COMMIT) && emu_arguments(b, 0, 0);
+}
+
+bool emu_bind_wgmma_wait(struct emu_bind *b)
+{
+	return bind_group(b, EMU_WGMMA_WAIT) && emu_arguments(b, 1, 1) &&
+	       emu_number(b, emu_argument(b, 0), 0, 7, &b->i->immediate);
 }
 
 /* What a type of A or B may be paired with. */

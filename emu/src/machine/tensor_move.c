@@ -341,7 +341,7 @@ static bool deliver(struct emu_warp *w, struct emu_tmem_queue *q)
 static bool copy_result(struct emu_warp *w, struct emu_tmem_queue *q,
 			const struct emu_instr *i)
 {
-	if (strcmp(i->opcode->name, "mov") != 0 || i->operands != 2 ||
+	if (!i->opcode->is_move || i->operands != 2 ||
 	    is_result(q, &i->operand[0]) || i->operand[0].bytes < 4 || !deliver(w, q))
 		return false;
 	mark_result(q, &i->operand[0]);

@@ -106,23 +106,15 @@ double emu_time_ns(const struct emu_time *t)
 
 static enum emu_unit unit_of(const struct emu_instr *i)
 {
-	const char *name = i->opcode ? i->opcode->name : "";
+	const enum emu_unit unit = (enum emu_unit)i->opcode->unit;
 
-	if (!strcmp(name, "ldmatrix") || !strcmp(name, "stmatrix"))
-		return EMU_UNIT_MATRIX;
-	if (!strcmp(name, "shfl") || !strcmp(name, "vote"))
-		return EMU_UNIT_SHUFFLE;
-	if (!strcmp(name, "mma"))
-		return EMU_UNIT_MMA;
-	if (!strncmp(name, "fence.proxy", 11))
-		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA
-						  : EMU_UNIT_FENCE_PROXY;
-	if (!strcmp(name, "fence") || !strcmp(name, "membar"))
-		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA : EMU_UNIT_FENCE;
+	if (unit == EMU_UNIT_FENCE || unit == EMU_UNIT_FENCE_PROXY)
+		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA : unit;
+	if (unit != EMU_UNIT_NONE && unit != EMU_UNIT_ATOMIC)
+		return unit;
 	if (i->traits & EMU_RELEASES)
 		return EMU_UNIT_FENCE;
-	return !strcmp(name, "atom") && i->space != EMU_SHARED ? EMU_UNIT_ATOMIC
-							       : EMU_UNIT_NONE;
+	return i->space == EMU_SHARED ? EMU_UNIT_NONE : unit;
 }
 
 static bool reads_clock(const struct emu_instr *i)
@@ -137,46 +129,14 @@ static bool reads_clock(const struct emu_instr *i)
 	return false;
 }
 
-/* Neither memory, nor waiting, nor control: ptxas moves it freely. */
-static bool is_arithmetic(const struct emu_instr *i)
-{
-	static const char *const others[] = {
-	    "ld",      "st",	"atom",	  "red",     "bar",	"mbarrier",
-	    "cp",      "wgmma", "mma",	  "bra",     "ret",	"exit",
-	    "call",    "brx",	"fence",  "membar",  "vote",	"elect",
-	    "trap",    "isspa", "setmax", "grid",    "nano",	"activemask",
-	    "cluster", "multi", "prefe",  "discard", "tensorm", "tcgen05",
-	    "match",   "apply", "griddep"};
-	const char *name = i->opcode ? i->opcode->name : "";
-
-	if (reads_clock(i))
-		return false;
-	if (i->space == EMU_PARAM || !strncmp(name, "redux", 5))
-		return true;
-	for (size_t k = 0; k < sizeof(others) / sizeof(*others); k++)
-		if (!strncmp(name, others[k], strlen(others[k])))
-			return false;
-	return i->target == UINT32_MAX;
-}
-
-/* What is behind it does not begin before all before it has begun. */
-static bool ends_block(const struct emu_instr *i)
-{
-	static const char *const names[] = {"bar", "barrier", "exit", "ret"};
-
-	for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
-		if (i->opcode && !strcmp(i->opcode->name, names[k]))
-			return true;
-	if (reads_clock(i))
-		return true;
-	return i->is_leader || i->target != UINT32_MAX;
-}
-
 static void classify(struct emu_instr *i)
 {
 	i->unit = (uint8_t)unit_of(i);
-	i->is_arithmetic = is_arithmetic(i);
-	i->ends_block = ends_block(i);
+	i->is_arithmetic =
+	    !reads_clock(i) && (i->space == EMU_PARAM ||
+				(!i->opcode->is_pinned && i->target == UINT32_MAX));
+	i->ends_block = i->opcode->ends_block || reads_clock(i) || i->is_leader ||
+			i->target != UINT32_MAX;
 }
 
 static uint32_t shared_of(const struct emu_grid *g)

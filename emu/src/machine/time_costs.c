@@ -172,61 +172,19 @@ void emu_time_costs_free(struct emu_time_costs *costs)
 
 /* ---- means --------------------------------------------------------------- */
 
-/*
- * Where there is no table: means of 17 modules of GEMM kernels, in which 239,000
- * instructions of PTX were 217,500 of SASS (ptxas 13.0).
- */
-static const struct {
-	const char *begin;
-	float slots[EMU_PIPES];
-} means[] = {
-    {"mov", {0.22f, 0.05f}},
-    {"cvta", {0.97f, 0.59f}},
-    {"and", {0.53f, 0.51f}},
-    {"or", {0.83f, 0.80f}},
-    {"xor", {0.87f, 0.60f}},
-    {"shl", {0.85f, 0.17f}},
-    {"shr", {0.87f, 0.80f}},
-    {"lop3", {1, 1}},
-    {"prmt", {0.87f, 0.78f}},
-    {"bf", {2, 1}},
-    {"set", {0.65f, 0.48f}},
-    {"selp", {0.80f, 0.62f}},
-    {"min", {1.36f, 1.18f}},
-    {"max", {1.49f, 1.47f}},
-    {"cvt", {0.9f, 0.8f}},
-    {"bra", {0.70f, 0.03f}},
-    {"mad", {1.62f, 0.33f, 0.53f}},
-    {"dp4a", {1, 1}},
-    {"not", {0.30f, 0.30f}},
-    {"div", {19.5f, 8.44f, 3.13f, 2.32f}},
-    {"rem", {18.5f, 6.45f, 3.53f, 2.55f}},
-    {"rcp", {1, 0, 0, 1}},
-    {"ex2", {1, 0, 0, 1}},
-    {"lg2", {1, 0, 0, 1}},
-    {"sqrt", {1, 0, 0, 1}},
-    {"rsqrt", {1, 0, 0, 1}},
-    {"popc", {1, 0, 0, 1}},
-};
-
-/* Cycles from an instruction of a warp to its next, in the same modules. */
+/* Cycles from an instruction of a warp to its next, in the modules of opcodes.c. */
 #define MEAN_STALL 2.5
 
+/* If there is no table: what the row of the opcode says. */
 static void set_mean(struct emu_instr *i)
 {
 	static const float one[EMU_PIPES] = {1};
-	static const float wide[EMU_PIPES] = {1.75f, 0.61f, 0.63f};
-	const char *name = i->opcode ? i->opcode->name : "";
-	const float *slots = one;
+	const struct emu_opcode *row = i->opcode;
+	const float *slots = row->slots[EMU_PIPE_ISSUE] > 0 ? row->slots : one;
 
-	if ((!strcmp(name, "add") || !strcmp(name, "sub")) && i->operands &&
+	if (row->slots_64[EMU_PIPE_ISSUE] > 0 && i->operands &&
 	    i->operand[0].bytes == 8)
-		slots = wide;
-	for (size_t k = 0; k < sizeof(means) / sizeof(*means); k++)
-		if (!strncmp(name, means[k].begin, strlen(means[k].begin))) {
-			slots = means[k].slots;
-			break;
-		}
+		slots = row->slots_64;
 	for (int k = 0; k < EMU_PIPES; k++)
 		i->slots[k] = (uint16_t)(slots[k] * EMU_SLOT);
 	i->stall = (uint16_t)(slots[EMU_PIPE_ISSUE] * MEAN_STALL * EMU_SLOT);

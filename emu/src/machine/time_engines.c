@@ -272,10 +272,10 @@ static double rows_of(const struct emu_transfer *c)
 static double load_service(const struct emu_transfer *c, double bytes)
 {
 	const struct emu_time_table *t = emu_time_machine(c->warp)->table;
-	const bool is_tensor = strstr(c->instr->opcode->name, "tensor");
 
-	return is_tensor && t->tma_row > 0 ? rows_of(c) * t->tma_row
-					   : bytes / t->tma_rate;
+	return c->instr->opcode->is_tensor_copy && t->tma_row > 0
+		   ? rows_of(c) * t->tma_row
+		   : bytes / t->tma_rate;
 }
 
 static double load_bulk(const struct emu_transfer *c, double bytes)

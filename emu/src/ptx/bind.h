@@ -28,12 +28,39 @@ struct emu_bind {
 };
 
 /*
- * One row: a name (its first words) and what may follow in any order.
- * modifiers, types: words between blanks; "shape" stands for m64n16k16.
+ * Whether other clusters can observe what an opcode does, or it observes what
+ * they do.  Plain loads do not count, and strong accesses always do.
+ */
+enum emu_seen {
+	EMU_UNSEEN,
+	EMU_SEEN_IN_GLOBAL,	 /* unless its state space is another one */
+	EMU_SEEN_BEYOND_CLUSTER, /* if its scope is wider than the cluster */
+	EMU_SEEN,
+};
+
+/*
+ * One row of the table of opcodes.  Fields after bind may be left out: 0 is the
+ * usual value.
  */
 struct emu_opcode {
-	const char *name, *modifiers, *types;
+	const char *name; /* the first words of the opcode */
+	/* Words that may follow in any order, separated by blanks; "shape" is
+	 * one such as m64n16k16. */
+	const char *modifiers, *types;
 	bool (*bind)(struct emu_bind *b);
+	uint8_t seen_by_clusters; /* enum emu_seen */
+	bool is_move;		  /* copies a register to a register */
+	/* For predicted times: */
+	bool is_pinned;	     /* memory, waiting or control: ptxas keeps its place */
+	bool ends_block;     /* later instructions begin after all earlier ones */
+	bool is_tensor_copy; /* a box of a tensor map */
+	uint8_t unit;	     /* enum emu_unit (machine/time_state.h) */
+	/*
+	 * Mean number of SASS instructions in each pipe, for modules without a
+	 * table of their own (machine/time_costs.h): all 0 is one instruction.
+	 * slots_64 is for results of 64 bits, if not all 0.
+	 */
+	float slots[EMU_PIPES], slots_64[EMU_PIPES];
 };
 
 /* ---- for functions that bind ----------------------------------------------

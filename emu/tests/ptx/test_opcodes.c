@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_opcodes.c - the table of opcodes: every type that a row lists can be
- * bound, and docs/opcodes.md shows the table as it is.  With --table it prints
- * that part of the file.
+ * bound, every row can be matched, and docs/opcodes.md shows the table as it is.
+ * With --table it prints that part of the file.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -117,10 +117,52 @@ static void test_types(void **state)
 	}
 }
 
+/* True if each of the words, separated by blanks, is a word or type of the row. */
+static bool takes_all(const struct emu_opcode *row, const char *words)
+{
+	char padded[1024], wanted[64];
+
+	assert_true(snprintf(padded, sizeof(padded), " %s %s ", row->modifiers,
+			     row->types) < (int)sizeof(padded));
+	while (*words) {
+		const size_t n = strcspn(words, " ");
+
+		assert_true(snprintf(wanted, sizeof(wanted), " %.*s ", (int)n, words) <
+			    (int)sizeof(wanted));
+		if (!strstr(padded, wanted))
+			return false;
+		words += n;
+		words += strspn(words, " ");
+	}
+	return true;
+}
+
+/*
+ * A row that has no word of its own is never used: the first row of a name that
+ * accepts all words is.
+ */
+static void test_rows_are_reached(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < emu_opcode_count; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct emu_opcode *row = &emu_opcodes[i];
+			const struct emu_opcode *before = &emu_opcodes[k];
+
+			if (strcmp(row->name, before->name) == 0 &&
+			    takes_all(before, row->modifiers) &&
+			    takes_all(before, row->types))
+				fail_msg("row %zu, %s: never used: row %zu takes all "
+					 "that it takes",
+					 i, row->name, k);
+		}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_types),
+	    cmocka_unit_test(test_rows_are_reached),
 	    cmocka_unit_test(test_page),
 	};
 
