@@ -159,20 +159,20 @@ static bool append(struct emu_bind *b)
  * True if other clusters may see what the instruction does, or it sees what
  * they do, but for plain loads.
  */
-static bool is_public(const struct emu_bind *b)
+static bool is_cross_cluster(const struct emu_bind *b)
 {
 	const struct emu_instr *i = b->i;
 
 	if (emu_is_strong(i) || emu_has(b, "bulk_group"))
 		return true;
-	switch ((enum emu_seen)i->opcode->seen_by_clusters) {
-	case EMU_UNSEEN:
+	switch ((enum emu_cross_cluster)i->opcode->cross_cluster) {
+	case EMU_CROSS_NEVER:
 		return false;
-	case EMU_SEEN_IN_GLOBAL:
+	case EMU_CROSS_IN_GLOBAL:
 		return i->space == EMU_GLOBAL || i->space == EMU_GENERIC;
-	case EMU_SEEN_BEYOND_CLUSTER:
+	case EMU_CROSS_BY_SCOPE:
 		return i->space == EMU_SCOPE_NONE;
-	case EMU_SEEN:
+	case EMU_CROSS_ALWAYS:
 		break;
 	}
 	return true;
@@ -206,7 +206,7 @@ static bool decode(struct emu_parser *p)
 	}
 	if (!row->bind(&b))
 		return false;
-	i.is_public = is_public(&b);
+	i.is_cross_cluster = is_cross_cluster(&b);
 	return append(&b);
 }
 

@@ -132,7 +132,7 @@ static void run_ld(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes
 		emu_watch_acquire(w, lanes, address, scope_of(i->option, ACQUIRES));
 		if (i->option & ACQUIRES)
 			emu_watch_lanes_acquire(w, lanes);
-		emu_rest(w);
+		emu_yield(w);
 	}
 }
 
@@ -449,7 +449,7 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	if (has_changed)
 		w->must_yield = true;
 	else
-		emu_rest(w);
+		emu_yield(w);
 }
 
 static bool takes(uint32_t operation, enum emu_type t)

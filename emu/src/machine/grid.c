@@ -8,10 +8,10 @@
 #include <inttypes.h>
 
 #include "machine/cluster.h"
+#include "machine/independent_clusters.h"
 #include "machine/prints.h"
 #include "machine/random.h"
-#include "machine/schedule.h"
-#include "machine/team.h"
+#include "machine/scheduler.h"
 #include "machine/time.h"
 #include "machine/watch.h"
 
@@ -112,7 +112,7 @@ static bool run_together(struct emu_machine *m, struct emu_grid *const *grids,
 	};
 
 	m->order = emu_watch_order_open(grids, count);
-	(void)emu_schedule_run(&schedule);
+	(void)emu_scheduler_run(&schedule);
 	emu_free_blocks(m);
 	emu_order_close(m->order);
 	m->order = NULL;
@@ -148,7 +148,7 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids, uint32_
 		emu_prints_begin(m->prints, !is_together);
 		emu_time_begin_grid(grids[k]);
 		(void)(is_together ? run_together(m, &grids[k], 1, false)
-				   : emu_team_run(m, grids[k]));
+				   : emu_independent_clusters_run(m, grids[k]));
 		emu_time_end_grid(grids[k]);
 	}
 	return !m->has_failed;

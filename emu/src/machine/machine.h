@@ -19,8 +19,8 @@ struct emu_rule;
 
 struct emu_path {
 	uint32_t pc, lanes;
-	bool is_parked; /* waits for the other lanes at pc */
-	bool is_tired;	/* has polled in vain: others go first */
+	bool is_blocked;  /* waits for the other lanes at pc */
+	bool has_yielded; /* has polled without success: others go first */
 };
 
 enum emu_wait {
@@ -31,7 +31,7 @@ enum emu_wait {
 	EMU_AT_GRID,	      /* griddepcontrol.wait */
 	EMU_AT_REGISTERS,     /* setmaxnreg.inc */
 	EMU_AT_TENSOR_MEMORY, /* tcgen05.alloc */
-	EMU_AT_OTHERS,	      /* what other clusters see: machine/apart.h */
+	EMU_AT_SERIAL_PHASE,  /* of the round: machine/parallel_phase.h */
 	EMU_EXITED,
 };
 
@@ -96,12 +96,12 @@ struct emu_cluster {
 	struct emu_cta *ctas;
 	uint32_t barrier_phase, barrier_arrived; /* threads */
 	struct emu_transfers *transfers;
-	struct emu_tensor *tensor;	 /* NULL: nothing of tcgen05 yet */
-	struct emu_check *check;	 /* NULL: nobody watches */
-	struct emu_own *own;		 /* machine/apart.h; or NULL */
-	struct emu_cluster_clock *clock; /* NULL: no time */
-	struct emu_warp *earliest;	 /* with time: who runs next */
-	double earliest_at;		 /* INFINITY: nobody */
+	struct emu_tensor *tensor;	     /* NULL: nothing of tcgen05 yet */
+	struct emu_check *check;	     /* NULL: nobody watches */
+	struct emu_cluster_context *context; /* machine/parallel_phase.h; or NULL */
+	struct emu_cluster_clock *clock;     /* NULL: no time */
+	struct emu_warp *earliest;	     /* with time: who runs next */
+	double earliest_at;		     /* INFINITY: nobody */
 };
 
 struct emu_options {
@@ -127,7 +127,7 @@ struct emu_machine {
 	uint64_t clock;		  /* instructions of warps */
 	struct emu_block *blocks; /* of warps that have ended */
 	struct emu_order *order;  /* of grids that run together; may be NULL */
-	/* NULL, but for a cluster that runs apart (machine/apart.h). */
+	/* In a parallel phase (machine/parallel_phase.h); else NULL. */
 	struct emu_order_reads *reads;
 	struct emu_time *time;	   /* machine/time.h; NULL: no time */
 	struct emu_prints *prints; /* machine/prints.h; NULL: nobody reads */

@@ -330,7 +330,7 @@ void emu_time_copy(struct emu_transfer *c)
 		return;
 	}
 	/* Registers, or the answer of clusterlaunchcontrol.try_cancel. */
-	if (c->n_pieces && c->pieces[0].from == c->own) {
+	if (c->n_pieces && c->pieces[0].from == c->inline_bytes) {
 		clock->arrival = clock->now + (c->instr->traits & EMU_OF_THREADS
 						   ? t->table->remote
 						   : t->table->try_cancel);

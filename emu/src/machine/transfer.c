@@ -341,14 +341,14 @@ void emu_transfer_issue(struct emu_transfer *t)
 bool emu_transfer_send(struct emu_transfer *t, const void *value,
 		       struct emu_piece *piece)
 {
-	static const uint8_t written[sizeof(t->own)] = {
+	static const uint8_t written[sizeof(t->inline_bytes)] = {
 	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
 	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
 	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN,
 	    EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN, EMU_WRITTEN};
 
-	memcpy(t->own, value, piece->bytes);
-	piece->from = t->own;
+	memcpy(t->inline_bytes, value, piece->bytes);
+	piece->from = t->inline_bytes;
 	piece->from_shadow = written;
 	if (!emu_transfer_add(t, piece)) {
 		emu_transfer_drop(t);

@@ -43,7 +43,7 @@ struct emu_transfer {
 	uint64_t barrier; /* shared::cluster address; BULK_LOAD, CP_ARRIVE */
 	uint64_t barriers[EMU_LANES]; /* CP_ARRIVE: one a lane */
 	uint32_t tx_bytes;
-	uint8_t own[16]; /* a source that is in no memory */
+	uint8_t inline_bytes[16]; /* a source that is in no memory */
 	uint32_t mark;	 /* CP_ARRIVE: the checker's, of what came before */
 	uint8_t *kept;	 /* copies of sources, and of their states */
 	/* BULK_STORE that reduces: several may be on their way to one place. */

@@ -4,9 +4,9 @@
  *
  * Lanes that have the same next instruction form a path.  The path with the
  * smallest pc runs; where paths meet they become one.  That is where compilers
- * put joins, and lanes that leave a loop early wait for the others.  A path
- * that comes to an instruction which needs lanes of other paths parks there; a
- * path that polls in vain lets the others go first.
+ * reconverge, and lanes that leave a loop early wait for the others.  A path
+ * that reaches an instruction which needs lanes of other paths is blocked there.
+ * A path that polls without success yields to the others.
  */
 #include "machine/warp.h"
 
@@ -19,8 +19,8 @@
 #include "machine/time.h"
 #include "machine/wgmma_queue.h"
 
-/* Instructions after which another path of the warp runs. */
-#define PATIENCE 4096
+/* Instructions after which a path yields to another one of the warp. */
+#define PATH_INSTRUCTIONS 4096
 
 /* ---- paths -----------------------------------------------------------------
  */
@@ -38,7 +38,7 @@ static void add_path(struct emu_warp *w, uint32_t pc, uint32_t lanes)
 		if (w->paths[k].pc == pc) {
 			p = &w->paths[k];
 			p->lanes |= lanes;
-			p->is_parked = p->is_tired = false;
+			p->is_blocked = p->has_yielded = false;
 			return;
 		}
 	p = &w->paths[w->n_paths++];
@@ -52,12 +52,12 @@ static void find_next_pc(struct emu_warp *w)
 	for (uint32_t k = 0; k < w->n_paths; k++) {
 		const struct emu_path *p = &w->paths[k];
 
-		if (p->is_parked || p->is_tired ? p->pc >= w->pc : true)
+		if (p->is_blocked || p->has_yielded ? p->pc >= w->pc : true)
 			w->next_pc = p->pc < w->next_pc ? p->pc : w->next_pc;
 	}
 }
 
-/* The path to run: fresh ones first, then the smallest pc. */
+/* The path to run: those that have not yielded first, then the smallest pc. */
 static int best_path(const struct emu_warp *w)
 {
 	int best = -1;
@@ -66,17 +66,17 @@ static int best_path(const struct emu_warp *w)
 		const struct emu_path *p = &w->paths[k];
 		const struct emu_path *b = best < 0 ? NULL : &w->paths[best];
 
-		if (p->is_parked)
+		if (p->is_blocked)
 			continue;
-		if (!b || (b->is_tired && !p->is_tired) ||
-		    (b->is_tired == p->is_tired && p->pc < b->pc))
+		if (!b || (b->has_yielded && !p->has_yielded) ||
+		    (b->has_yielded == p->has_yielded && p->pc < b->pc))
 			best = (int)k;
 	}
 	return best;
 }
 
-/* Takes the best of the waiting paths; false if all are parked. */
-static bool take_path(struct emu_warp *w)
+/* Takes the best of the waiting paths; false if all are blocked. */
+static bool switch_path(struct emu_warp *w)
 {
 	const int best = best_path(w);
 
@@ -90,28 +90,28 @@ static bool take_path(struct emu_warp *w)
 }
 
 /* Merges with a path at the same pc, or changes over to one before. */
-static void meet(struct emu_warp *w)
+static void merge_or_switch(struct emu_warp *w)
 {
 	add_path(w, w->pc, w->lanes);
 	w->lanes = 0;
-	(void)take_path(w);
+	(void)switch_path(w);
 }
 
-static void rest(struct emu_warp *w)
+static void yield_path(struct emu_warp *w)
 {
-	bool all_tired = true;
+	bool all_yielded = true;
 
 	add_path(w, w->pc, w->lanes);
 	for (uint32_t k = 0; k < w->n_paths; k++)
 		if (w->paths[k].pc == w->pc)
-			w->paths[k].is_tired = true;
+			w->paths[k].has_yielded = true;
 	for (uint32_t k = 0; k < w->n_paths; k++)
-		all_tired =
-		    all_tired && (w->paths[k].is_tired || w->paths[k].is_parked);
-	(void)take_path(w);
-	if (all_tired) {
+		all_yielded =
+		    all_yielded && (w->paths[k].has_yielded || w->paths[k].is_blocked);
+	(void)switch_path(w);
+	if (all_yielded) {
 		for (uint32_t k = 0; k < w->n_paths; k++)
-			w->paths[k].is_tired = false;
+			w->paths[k].has_yielded = false;
 		find_next_pc(w);
 		w->must_yield = true;
 	}
@@ -120,7 +120,7 @@ static void rest(struct emu_warp *w)
 static bool others_can_run(const struct emu_warp *w)
 {
 	for (uint32_t k = 0; k < w->n_paths; k++)
-		if (!w->paths[k].is_parked)
+		if (!w->paths[k].is_blocked)
 			return true;
 	return false;
 }
@@ -143,13 +143,13 @@ void emu_exit_lanes(struct emu_warp *w, uint32_t lanes)
 	w->lanes &= ~lanes;
 	/* Paths that waited for lanes that have exited look again. */
 	for (uint32_t k = 0; k < w->n_paths; k++)
-		w->paths[k].is_parked = false;
+		w->paths[k].is_blocked = false;
 	if (w->lanes) {
 		if (w->n_paths)
 			find_next_pc(w);
 		return;
 	}
-	if (take_path(w))
+	if (switch_path(w))
 		return;
 	w->wait = EMU_EXITED;
 	w->must_yield = true;
@@ -171,7 +171,7 @@ void emu_wait_for(struct emu_warp *w, const struct emu_instr *i, enum emu_wait w
 void emu_sleep_at(struct emu_warp *w, uint64_t barrier, uint32_t parity)
 {
 	if (others_can_run(w)) {
-		rest(w);
+		yield_path(w);
 		return;
 	}
 	w->wait = EMU_AT_MBARRIER;
@@ -180,11 +180,11 @@ void emu_sleep_at(struct emu_warp *w, uint64_t barrier, uint32_t parity)
 	w->must_yield = true;
 }
 
-void emu_rest(struct emu_warp *w)
+void emu_yield(struct emu_warp *w)
 {
 	w->has_polled = true;
 	if (others_can_run(w))
-		rest(w);
+		yield_path(w);
 	else
 		w->must_yield = true;
 }
@@ -224,8 +224,8 @@ bool emu_converge(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 	add_path(w, pc, w->lanes);
 	for (uint32_t k = 0; k < w->n_paths; k++)
 		if (w->paths[k].pc == pc)
-			w->paths[k].is_parked = true;
-	if (!take_path(w))
+			w->paths[k].is_blocked = true;
+	if (!switch_path(w))
 		report_divergence(w, i, lanes);
 	return false;
 }
@@ -281,7 +281,7 @@ static void run_timed(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 
 void emu_warp_run(struct emu_warp *w, uint32_t most)
 {
-	const bool is_apart = emu_machine_of(w)->reads;
+	const bool is_parallel = emu_machine_of(w)->reads;
 	uint64_t done = 0;
 
 	w->must_yield = w->has_polled = false;
@@ -290,14 +290,15 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 		uint32_t lanes;
 
 		if (w->pc >= w->next_pc)
-			meet(w);
-		if (w->n_paths && n % PATIENCE == PATIENCE - 1 && others_can_run(w)) {
-			rest(w);
+			merge_or_switch(w);
+		if (w->n_paths && n % PATH_INSTRUCTIONS == PATH_INSTRUCTIONS - 1 &&
+		    others_can_run(w)) {
+			yield_path(w);
 			continue;
 		}
 		i = &w->code[w->pc];
-		if (i->is_public && is_apart && guarded(w, i)) {
-			w->wait = EMU_AT_OTHERS;
+		if (i->is_cross_cluster && is_parallel && guarded(w, i)) {
+			w->wait = EMU_AT_SERIAL_PHASE;
 			break;
 		}
 		emu_machine_of(w)->clock++;

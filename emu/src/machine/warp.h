@@ -21,9 +21,9 @@ void emu_wait_for(struct emu_warp *w, const struct emu_instr *i, enum emu_wait w
  */
 void emu_sleep_at(struct emu_warp *w, uint64_t barrier, uint32_t parity);
 /*
- * For an instruction that may poll memory: other paths and warps have a turn.
+ * For an instruction that may poll memory: yields to other paths and warps.
  */
-void emu_rest(struct emu_warp *w);
+void emu_yield(struct emu_warp *w);
 /*
  * True if the running path has all of these lanes that still live; otherwise
  * the path waits for them here, or the launch fails because they cannot come.

@@ -31,11 +31,11 @@ struct emu_bind {
  * Whether other clusters can observe what an opcode does, or it observes what
  * they do.  Plain loads do not count, and strong accesses always do.
  */
-enum emu_seen {
-	EMU_UNSEEN,
-	EMU_SEEN_IN_GLOBAL,	 /* unless its state space is another one */
-	EMU_SEEN_BEYOND_CLUSTER, /* if its scope is wider than the cluster */
-	EMU_SEEN,
+enum emu_cross_cluster {
+	EMU_CROSS_NEVER,
+	EMU_CROSS_IN_GLOBAL, /* unless its state space is another one */
+	EMU_CROSS_BY_SCOPE,  /* if its scope is wider than the cluster */
+	EMU_CROSS_ALWAYS,
 };
 
 /*
@@ -48,8 +48,8 @@ struct emu_opcode {
 	 * one such as m64n16k16. */
 	const char *modifiers, *types;
 	bool (*bind)(struct emu_bind *b);
-	uint8_t seen_by_clusters; /* enum emu_seen */
-	bool is_move;		  /* copies a register to a register */
+	uint8_t cross_cluster; /* enum emu_cross_cluster */
+	bool is_move;	       /* copies a register to a register */
 	/* For predicted times: */
 	bool is_pinned;	     /* memory, waiting or control: ptxas keeps its place */
 	bool ends_block;     /* later instructions begin after all earlier ones */

@@ -129,9 +129,9 @@ struct emu_instr {
 	bool is_arithmetic, ends_block;
 	uint8_t unit; /* of enum emu_unit: machine/time_state.h */
 	bool guard_is_negated;
-	bool is_converged; /* needs all live lanes of its warp */
-	bool is_public;	   /* other clusters may see what it does */
-	bool is_leader;	   /* begins a basic block */
+	bool is_converged;     /* needs all live lanes of its warp */
+	bool is_cross_cluster; /* other clusters may see what it does */
+	bool is_leader;	       /* begins a basic block */
 };
 
 /* Strong, in memory that CTAs share. */

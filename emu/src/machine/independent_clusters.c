@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.c - see team.h. */
-#include "machine/team.h"
+/* independent_clusters.c - see independent_clusters.h. */
+#include "machine/independent_clusters.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,12 +8,11 @@
 #include "machine/cluster.h"
 #include "machine/prints.h"
 #include "machine/random.h"
-#include "machine/schedule.h"
+#include "machine/scheduler.h"
+#include "machine/thread_pool.h"
 #include "machine/traffic.h"
 
-#define MOST_THREADS 64
-
-struct team {
+struct run {
 	const struct emu_machine *before; /* the launch */
 	struct emu_machine *after;
 	struct emu_grid *grid;
@@ -23,8 +22,8 @@ struct team {
 	pthread_mutex_t lock;	       /* of after */
 };
 
-/* One cluster, as if it were a grid, on a machine of this thread's. */
-static void run_cluster(struct team *t, struct emu_machine *m, uint32_t index,
+/* Runs one cluster as if it were a grid. */
+static void run_cluster(struct run *t, struct emu_machine *m, uint32_t index,
 			uint64_t *clock, struct emu_traffic *traffic)
 {
 	struct emu_grid grid = *t->grid, *grids[] = {&grid};
@@ -41,16 +40,16 @@ static void run_cluster(struct team *t, struct emu_machine *m, uint32_t index,
 	grid.traffic = t->grid->traffic ? traffic : NULL;
 	grid.begun = grid.ended = index;
 	grid.n_clusters = index + 1;
-	/* It has no other cluster beside it. */
+	/* No other cluster runs with it. */
 	grid.resident = 1;
 	emu_random_begin(m, index + UINT64_C(1));
 	m->clock = t->before->clock;
-	(void)emu_schedule_run(&schedule);
+	(void)emu_scheduler_run(&schedule);
 	*clock += m->clock - t->before->clock;
 }
 
-/* The report of the lowest cluster stays. */
-static void tell(struct team *t, const struct emu_machine *m, uint32_t index)
+/* Keeps the report of the lowest cluster. */
+static void keep_report(struct run *t, const struct emu_machine *m, uint32_t index)
 {
 	pthread_mutex_lock(&t->lock);
 	if (index < atomic_load(&t->lowest_fault)) {
@@ -62,25 +61,27 @@ static void tell(struct team *t, const struct emu_machine *m, uint32_t index)
 	pthread_mutex_unlock(&t->lock);
 }
 
-static void *work(void *argument)
+/* Runs clusters until all have been taken, on a machine of this thread. */
+static void run_clusters(void *context, uint32_t number)
 {
-	struct team *t = argument;
+	struct run *t = context;
 	struct emu_machine m = *t->before;
 	struct emu_traffic traffic = {.n_ranges = 0};
 	uint64_t clock = 0;
 
+	(void)number;
 	m.blocks = NULL;
 	m.instructions = 0;
 	while (!m.has_failed) {
 		const uint32_t index = atomic_fetch_add(&t->next, 1);
 
-		/* Those below the lowest one are all taken. */
+		/* All clusters below the lowest failure have been taken. */
 		if (index >= t->grid->n_clusters ||
 		    index > atomic_load(&t->lowest_fault))
 			break;
 		run_cluster(t, &m, index, &clock, &traffic);
 		if (m.has_failed)
-			tell(t, &m, index);
+			keep_report(t, &m, index);
 	}
 	emu_free_blocks(&m);
 	pthread_mutex_lock(&t->lock);
@@ -89,30 +90,22 @@ static void *work(void *argument)
 	if (t->grid->traffic)
 		emu_traffic_add(t->grid->traffic, &traffic);
 	pthread_mutex_unlock(&t->lock);
-	return NULL;
 }
 
-bool emu_team_run(struct emu_machine *m, struct emu_grid *grid)
+bool emu_independent_clusters_run(struct emu_machine *m, struct emu_grid *grid)
 {
 	struct emu_machine after = *m;
-	struct team t = {.before = m,
-			 .after = &after,
-			 .grid = grid,
-			 .lowest_fault = UINT32_MAX,
-			 .lock = PTHREAD_MUTEX_INITIALIZER};
-	pthread_t threads[MOST_THREADS];
-	uint32_t most = m->options.threads, begun = 0;
+	struct run t = {.before = m,
+			.after = &after,
+			.grid = grid,
+			.lowest_fault = UINT32_MAX,
+			.lock = PTHREAD_MUTEX_INITIALIZER};
+	const uint32_t wanted = m->options.threads ? m->options.threads : 1;
+	const uint32_t threads = wanted < grid->n_clusters ? wanted : grid->n_clusters;
+	struct emu_thread_pool *pool = emu_thread_pool_open(threads);
 
-	if (most > grid->n_clusters)
-		most = grid->n_clusters;
-	if (most > MOST_THREADS)
-		most = MOST_THREADS;
-	/* One fewer: this thread works, too. */
-	while (begun + 1 < most && pthread_create(&threads[begun], NULL, work, &t) == 0)
-		begun++;
-	(void)work(&t);
-	for (uint32_t i = 0; i < begun; i++)
-		pthread_join(threads[i], NULL);
+	emu_thread_pool_run(pool, threads, run_clusters, &t);
+	emu_thread_pool_close(pool);
 	*m = after;
 	if (m->has_failed)
 		emu_prints_cut(m->prints, t.lowest_fault);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.h - clusters that run interleaved in one thread of the host. */
-#ifndef EMU_SCHEDULE_H
-#define EMU_SCHEDULE_H
+/* scheduler.h - runs clusters of one or more grids interleaved, as one schedule. */
+#ifndef EMU_SCHEDULER_H
+#define EMU_SCHEDULER_H
 
 #include <stdatomic.h>
 
@@ -15,13 +15,13 @@ struct emu_schedule {
 	bool delays_first; /* of grids that overlap, the earlier one */
 	/* counts the whole launch, against the budget */
 	_Atomic uint64_t *instructions;
-	/* Ends in silence once a cluster below index has failed; may be NULL.
+	/* Ends without a report once a cluster below index has failed; may be NULL.
 	 */
 	const _Atomic uint32_t *lowest_fault;
 	uint32_t index;
 };
 
-/* False with the machine's report, once one is there. */
-bool emu_schedule_run(const struct emu_schedule *schedule);
+/* False with the machine's report if there is one. */
+bool emu_scheduler_run(const struct emu_schedule *schedule);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schedule.c - the scheduler of one thread of the host: clusters run
- * interleaved, their warps for a random number of instructions, copies in
- * between; and the report when no warp can go on.
+ * scheduler.c - runs clusters interleaved.  In each round every cluster has a
+ * turn, in which its warps run for a random number of instructions and late
+ * copies may land.  The turns of a round are a parallel phase and a serial one
+ * (parallel_phase.h).  If no warp can run, the scheduler reports a deadlock.
  */
-#include "machine/schedule.h"
+#include "machine/scheduler.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,9 +14,9 @@
 
 #include "engine/arena.h"
 #include "engine/mbarrier.h"
-#include "machine/apart.h"
 #include "machine/barrier.h"
 #include "machine/cluster.h"
+#include "machine/parallel_phase.h"
 #include "machine/random.h"
 #include "machine/report.h"
 #include "machine/rules.h"
@@ -24,12 +25,12 @@
 #include "machine/transfer.h"
 #include "machine/warp.h"
 
-/* With seed 0: instructions of a warp's turn; of one that others may see; and
- * turns of a cluster in a round. */
-#define LONG_TURN   4096
-#define PUBLIC_TURN 16
-#define USUAL_TURNS 16
-/* Clusters that run side by side, as long as they do not wait for others. */
+/* With seed 0: instructions of a warp in the parallel and in the serial phase,
+ * and warps of a cluster that run in a round. */
+#define PARALLEL_TURN 4096
+#define SERIAL_TURN   16
+#define USUAL_TURNS   16
+/* Clusters that run at once, as long as they do not wait for others. */
 #define USUAL_CLUSTERS 4
 /* Rounds without a visible effect after which the run is deadlocked. */
 #define DEADLOCK_ROUNDS 16
@@ -51,10 +52,10 @@ struct run {
 	struct emu_cluster **live;
 	size_t n_live, capacity, most; /* clusters at once */
 	/* NULL: its only cluster runs with others on other threads. */
-	struct emu_crew *crew;
+	struct emu_thread_pool *pool;
 	struct emu_turn *turns; /* of a round */
 	size_t turn_capacity;
-	struct emu_warp *starved;
+	struct emu_warp *delayed; /* runs only when all others wait, and seldom */
 	uint64_t last_effects, counted;
 	uint32_t idle_rounds;
 	/* Rounds in which warps ran and did nothing that others can see. */
@@ -81,11 +82,11 @@ static bool fail_memory(struct run *r)
 }
 
 /* With random numbers of its own; false after a report. */
-static bool begin_apart(struct run *r, struct emu_cluster *c, uint32_t grid)
+static bool open_context(struct run *r, struct emu_cluster *c, uint32_t grid)
 {
 	const uint64_t stream = 1 + c->index + ((uint64_t)grid << 32);
 
-	if (!r->crew || emu_apart_begin(c, stream))
+	if (!r->pool || emu_cluster_context_open(c, stream))
 		return true;
 	emu_cluster_free(c);
 	return fail_memory(r);
@@ -106,7 +107,7 @@ static bool begin_cluster(struct run *r)
 			return fail_memory(r);
 		r->live = grown;
 		grown[r->n_live] = emu_cluster_new(g, g->begun);
-		if (!grown[r->n_live] || !begin_apart(r, grown[r->n_live], k))
+		if (!grown[r->n_live] || !open_context(r, grown[r->n_live], k))
 			return false;
 		g->begun++;
 		r->n_live++;
@@ -124,9 +125,9 @@ static void end_cluster(struct run *r, size_t index)
 	r->m->effects++;
 	(void)emu_cluster_end(c);
 	r->live[index] = r->live[--r->n_live];
-	if (r->starved && r->starved->cta->cluster == c)
-		r->starved = NULL;
-	emu_apart_end(c);
+	if (r->delayed && r->delayed->cta->cluster == c)
+		r->delayed = NULL;
+	emu_cluster_context_close(c);
 	emu_cluster_free(c);
 	/* Those that wait for the grid before look again. */
 	for (size_t k = 0; k < r->n_live; k++)
@@ -149,11 +150,10 @@ static struct emu_warp *pick_warp(struct run *r, struct emu_cluster *c)
 
 		if (w->wait != EMU_RUNNABLE)
 			continue;
-		if (w != r->starved)
+		if (w != r->delayed)
 			return w;
 		spare = w;
 	}
-	/* The starved warp runs when all others wait, and now and then. */
 	return spare;
 }
 
@@ -172,14 +172,14 @@ static void wake_sleepers(struct emu_cluster *c, bool all)
 		}
 }
 
-static void choose_starved(struct run *r, struct emu_cluster *c)
+static void choose_delayed_warp(struct run *r, struct emu_cluster *c)
 {
 	const struct emu_cta *cta;
 
 	if (!r->m->options.seed || emu_random_below(r->m, 512))
 		return;
 	cta = &c->ctas[emu_random_below(r->m, c->n_ctas)];
-	r->starved = emu_random_below(r->m, 4)
+	r->delayed = emu_random_below(r->m, 4)
 			 ? &cta->warps[emu_random_below(r->m, cta->n_warps)]
 			 : NULL;
 }
@@ -296,7 +296,7 @@ static void idle(struct run *r)
 static uint32_t turn_length(struct run *r)
 {
 	if (!r->m->options.seed)
-		return LONG_TURN;
+		return PARALLEL_TURN;
 	return 1 + emu_random_below(r->m, emu_random_below(r->m, 8) ? 256 : 16);
 }
 
@@ -305,7 +305,7 @@ static struct emu_warp *begin_turn(struct run *r, struct emu_cluster *c)
 {
 	struct emu_warp *w;
 
-	choose_starved(r, c);
+	choose_delayed_warp(r, c);
 	w = pick_warp(r, c);
 	if (r->m->options.seed && emu_random_below(r->m, 64) == 0)
 		wake_sleepers(c, false);
@@ -313,27 +313,28 @@ static struct emu_warp *begin_turn(struct run *r, struct emu_cluster *c)
 	return w;
 }
 
-static void run_alone(struct run *r, struct emu_warp *w, uint32_t length)
+static void run_warp(struct run *r, struct emu_warp *w, uint32_t length)
 {
 	emu_warp_run(w, length);
 	r->has_computed = r->has_computed || !w->has_polled;
 }
 
-/* Warps of a turn that stopped before what other clusters see go on alone. */
-static void meet_others(struct run *r, const struct emu_turn *t)
+/* The serial phase: runs the warps of a turn that stopped before what other
+ * clusters may see. */
+static void run_serial_phase(struct run *r, const struct emu_turn *t)
 {
-	const uint32_t length = r->m->options.seed ? t->length : PUBLIC_TURN;
+	const uint32_t length = r->m->options.seed ? t->length : SERIAL_TURN;
 	const struct emu_cluster *c = t->cluster;
 
 	for (uint32_t k = 0; k < c->n_ctas; k++)
 		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++) {
 			struct emu_warp *w = &c->ctas[k].warps[i];
 
-			if (w->wait != EMU_AT_OTHERS)
+			if (w->wait != EMU_AT_SERIAL_PHASE)
 				continue;
 			w->wait = EMU_RUNNABLE;
 			if (!r->m->has_failed)
-				run_alone(r, w, length);
+				run_warp(r, w, length);
 		}
 }
 
@@ -346,18 +347,18 @@ static void end_if_done(struct run *r, const struct emu_cluster *c)
 		}
 }
 
-/* Turns of several clusters, apart and then by one. */
+/* Turns of several clusters: the parallel phase, then the serial one. */
 static bool run_turns(struct run *r, uint32_t count)
 {
 	bool has_run = false;
 
-	emu_apart_run(r->crew, r->m, r->turns, count);
+	emu_parallel_phase_run(r->pool, r->m, r->turns, count);
 	for (uint32_t k = 0; k < count && !r->m->has_failed; k++) {
 		const struct emu_turn *t = &r->turns[k];
 
 		has_run = has_run || t->warp;
 		r->has_computed = r->has_computed || t->has_computed;
-		meet_others(r, t);
+		run_serial_phase(r, t);
 		end_if_done(r, t->cluster);
 	}
 	return has_run;
@@ -371,7 +372,7 @@ static bool turn_of_one(struct run *r)
 
 	if (!w)
 		return false;
-	run_alone(r, w, turn_length(r));
+	run_warp(r, w, turn_length(r));
 	end_if_done(r, c);
 	return true;
 }
@@ -444,7 +445,7 @@ static bool turns(struct run *r, bool of_latest)
 	const size_t start = emu_random_below(r->m, (uint32_t)r->n_live);
 	uint32_t count = 0;
 
-	if (!r->crew)
+	if (!r->pool)
 		return turn_of_one(r);
 	for (size_t n = 0; n < r->n_live && !r->m->has_failed; n++) {
 		struct emu_cluster *c = r->live[(start + n) % r->n_live];
@@ -625,7 +626,7 @@ static size_t clusters_at_once(const struct emu_schedule *s)
 	return most;
 }
 
-bool emu_schedule_run(const struct emu_schedule *s)
+bool emu_scheduler_run(const struct emu_schedule *s)
 {
 	struct run r = {.schedule = s,
 			.m = s->machine,
@@ -637,17 +638,17 @@ bool emu_schedule_run(const struct emu_schedule *s)
 
 	/* With time, the clocks of warps say who runs. */
 	if (!s->lowest_fault && !r.m->time) {
-		r.crew = emu_crew_open(r.m->options.threads);
-		if (!r.crew)
+		r.pool = emu_thread_pool_open(r.m->options.threads);
+		if (!r.pool)
 			return fail_memory(&r);
 	}
 	while (!r.m->has_failed && !all_ended(&r) && !is_stopped(s))
 		(r.m->time ? timed_round : round_of_turns)(&r);
 	for (size_t k = 0; k < r.n_live; k++) {
-		emu_apart_end(r.live[k]);
+		emu_cluster_context_close(r.live[k]);
 		emu_cluster_free(r.live[k]);
 	}
-	emu_crew_close(r.crew);
+	emu_thread_pool_close(r.pool);
 	free(r.turns);
 	free(r.live);
 	return !r.m->has_failed;
