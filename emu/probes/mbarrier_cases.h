@@ -9,7 +9,7 @@
 #ifndef EMU_PROBES_MBARRIER_CASES_H
 #define EMU_PROBES_MBARRIER_CASES_H
 
-#include "engine/mbarrier.h"
+#include "hardware/mbarrier.h"
 
 #define MBARRIER_RANDOM 256
 #define MBARRIER_STEPS	64

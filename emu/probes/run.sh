@@ -22,15 +22,15 @@ build() {
 	"${NVCC:-nvcc}" -O2 -std=c++17 -L"$folder/../lib" \
 		-gencode=arch=compute_90a,code=sm_90a -Isrc \
 		-o "$programs/$name" "probes/$name.cu" \
-		"probes/${name}_cases.c" "$@" src/engine/error.c || exit 2
+		"probes/${name}_cases.c" "$@" src/hardware/error.c || exit 2
 }
 
 build_all() {
 	mkdir -p "$programs" || exit 2
-	build wgmma src/engine/tensor_core.c src/engine/wgmma.c
-	build mbarrier probes/children.c src/engine/mbarrier.c
-	build tensor probes/children.c src/engine/tensor_map.c \
-		src/engine/floats.c
+	build wgmma src/hardware/tensor_core.c src/engine/wgmma.c
+	build mbarrier probes/children.c src/hardware/mbarrier.c
+	build tensor probes/children.c src/hardware/tensor_map.c \
+		src/hardware/floats.c
 	"${NVCC:-nvcc}" -O2 -std=c++17 -L"$folder/../lib" \
 		-gencode=arch=compute_90a,code=sm_90a \
 		-o "$programs/time" probes/time.cu || exit 2

@@ -7,7 +7,7 @@
 #ifndef EMU_PROBES_TENSOR_CASES_H
 #define EMU_PROBES_TENSOR_CASES_H
 
-#include "engine/tensor_map.h"
+#include "hardware/tensor_map.h"
 
 #define TENSOR_CASES  256	   /* loads, and as many stores */
 #define TENSOR_BYTES  (128 * 1024) /* of global memory */

@@ -7,7 +7,7 @@
 #ifndef EMU_PROBES_WGMMA_CASES_H
 #define EMU_PROBES_WGMMA_CASES_H
 
-#include "engine/wgmma.h"
+#include "hardware/wgmma.h"
 
 #define WGMMA_M	       64
 #define WGMMA_N	       8

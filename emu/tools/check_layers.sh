@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # check_layers.sh [OBJECT...] - the layers of src/, each of which sees those before
 # it and itself:
-#   engine       memory, floats, tensor cores, mbarrier words, tensor memory
+#   hardware     memory, floats, tensor cores, mbarrier words, tensor memory
 #   check        what happens before what
 #   ptx          from text to statements, and what an instruction is
 #   machine      warps, CTAs, clusters, grids, asynchronous units
@@ -14,7 +14,7 @@
 # does the same for calls.  Silent, with exit code 0, when there is none.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-layers='engine check ptx machine instruction driver runtime'
+layers='hardware check ptx machine instruction driver runtime'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

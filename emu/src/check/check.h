@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.h - the order of accesses to shared memory: a record of what happens
- * before what, for the warps of a cluster and the engines that work for them.
- * A value can be right by luck of timing; an order cannot.
+ * check.h - the order of accesses to shared memory: happens-before among the
+ * warps of a cluster and their asynchronous operations.  A value can be right
+ * because of lucky timing; an order cannot.
  *
- * Each warp keeps a vector of clocks: until when it has seen the work of every
- * other warp.  A release (an arrival) gives this knowledge to a barrier, an
- * acquire (a wait) takes it.  Engines have clocks of their own: a barrier's
- * counts its phases, which is when a bulk copy's bytes are there; wgmma,
- * cp.async and bulk stores count groups.  Each word remembers who wrote it last
- * and who has read it since.
+ * Each warp has a vector clock: up to which clock it has seen the work of every
+ * other agent.  A release (an arrival) merges the vector into the barrier's, an
+ * acquire (a wait) merges the barrier's into the warp's.  Asynchronous
+ * operations have clocks of their own: an mbarrier's clock counts its phases,
+ * because the end of a phase completes the bulk copies that it counts; wgmma,
+ * cp.async and bulk stores count groups.  Each word remembers its last writer
+ * and the readers since.
  *
- * What ordinary instructions wrote, the asynchronous proxy (bulk copies, wgmma)
- * may touch only after a fence.proxy.async: of the writer before it released,
- * or of the one who starts the engine after it acquired.
+ * The asynchronous proxy (bulk copies, wgmma) may access what ordinary
+ * instructions wrote only after a fence.proxy.async: by the writer before it
+ * releases, or by the warp that starts the operation after it acquires.
  *
- * The lanes of a warp are followed beside that, in its own memory of moments
- * (lanes.h): each word remembers which lane wrote it last, and which lanes of
- * one warp have read it since.  Two lanes of a warp have no order of their own.
+ * The lanes of a warp are checked separately (lanes.h): each word remembers which
+ * lane wrote it last, and which lanes of one warp have read it since.
  *
- * Limits: to other warps the lanes of a warp are one, and so it is to waits for
- * an engine's work, but for cp.async and bulk stores of its own; global memory
- * is not followed, nor what atomics order; words of 4 bytes; a clock of more
- * than 65,535 is not followed further, nor is a cluster with more than 64
- * mbarriers a CTA (one CTA: 128).
+ * Limits:
+ * - Other warps do not distinguish the lanes of a warp.  Nor do waits for
+ *   asynchronous operations, except cp.async and bulk stores.
+ * - Global memory is not followed here (order.h), nor what atomics order.
+ * - Words have 4 bytes.
+ * - A clock stops at 65,535.
+ * - A cluster has at most 64 mbarriers a CTA (one CTA: 128).
  *
- * Every call that can object returns false with a sentence in err, and goes on
- * as if nothing had been wrong.  Addresses are those of shared::cluster: rank
+ * A call that finds an error returns false with a sentence in err, and continues
+ * as if the access had been right.  Addresses are those of shared::cluster: rank
  * and offset.  Warps are numbered through the cluster.
  */
 #ifndef EMU_CHECK_H
 #define EMU_CHECK_H
 
 #include "check/lanes.h"
-#include "engine/emu.h"
+#include "hardware/emu.h"
 
 struct emu_check;
 
@@ -46,7 +48,7 @@ struct emu_check_options {
 	/*
 	 * Demand an order between the lanes' loads and a stmatrix over what
 	 * they loaded.  PTX demands it; CUTLASS's epilogues do without, because
-	 * stmatrix waits until all lanes are behind their loads.
+	 * stmatrix waits until all lanes have finished their loads.
 	 */
 	bool order_before_stmatrix;
 	/* The CTAs have tensor memory, and no wgmma. */
@@ -54,9 +56,9 @@ struct emu_check_options {
 	/*
 	 * For tcgen05, grant only the order that PTX promises: pairs that it
 	 * calls pipelined, and its fences between threads.  Otherwise what one
-	 * warp issues to the tensor core is in order, as kernels assume that
-	 * copy scales behind running multiplications, and relaxed arrivals or
-	 * those of .cta scope hand tensor memory over.
+	 * warp issues to the tensor core is in order, and relaxed arrivals or
+	 * those of .cta scope order tensor memory, because kernels that copy
+	 * scales during multiplications rely on both.
 	 */
 	bool is_strict;
 };
@@ -85,25 +87,25 @@ bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
 void emu_check_fence_proxy(struct emu_check *c, uint32_t warp);
 void emu_check_fence_init(struct emu_check *c, uint32_t warp);
 
-/* ---- engines ------------------------------------------------------------- */
+/* ---- asynchronous operations --------------------------------------------- */
 
-enum emu_engine {
-	EMU_ENGINE_WGMMA,   /* reads operands; tcgen05.mma and .cp do, too */
-	EMU_ENGINE_COPY,    /* cp.async: writes, as threads do */
-	EMU_ENGINE_STORE,   /* bulk groups: reads shared memory */
-	EMU_ENGINE_TMEM_LD, /* tcgen05.ld and .st */
-	EMU_ENGINE_TMEM_ST,
-	EMU_ENGINES
+/* Operations of a warp that complete in groups. */
+enum emu_async_kind {
+	EMU_ASYNC_WGMMA,   /* reads operands; tcgen05.mma and .cp do, too */
+	EMU_ASYNC_COPY,	   /* cp.async: writes, as threads do */
+	EMU_ASYNC_STORE,   /* bulk groups: reads shared memory */
+	EMU_ASYNC_TMEM_LD, /* tcgen05.ld and .st */
+	EMU_ASYNC_TMEM_ST,
+	EMU_ASYNC_KINDS
 };
 
-/* A bulk load begins: its bytes are there when the barrier's phase has ended.
- */
+/* A bulk load begins: its bytes are complete when the barrier's phase ends. */
 bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, uint64_t barrier, struct emu_place place,
 		    struct emu_error *err);
 /*
- * The same of st.async, or of red.async (reduces: others may be on their way to
- * the bytes); they are of the generic proxy.
+ * The same for st.async, or for red.async (reduces: others may be in flight to
+ * the same bytes); they belong to the generic proxy.
  */
 bool emu_check_async_store(struct emu_check *c, uint32_t warp, uint64_t address,
 			   uint32_t bytes, uint64_t barrier, bool reduces,
@@ -117,17 +119,17 @@ void emu_check_needs_no_fence(struct emu_check *c, uint64_t address);
  * place, and waiting for it was a third of the checker's time. */
 void emu_check_prefetch(const struct emu_check *c, uint64_t address);
 /* wgmma or a bulk store begins to read. */
-bool emu_check_engine_read(struct emu_check *c, uint32_t warp, enum emu_engine engine,
-			   uint64_t address, uint32_t bytes, struct emu_place place,
-			   struct emu_error *err);
+bool emu_check_async_read(struct emu_check *c, uint32_t warp, enum emu_async_kind kind,
+			  uint64_t address, uint32_t bytes, struct emu_place place,
+			  struct emu_error *err);
 /* commit_group; wait_group (bulk stores: .read): all but the last `groups`;
  * now: the number of the warp's instruction. */
-void emu_check_commit(struct emu_check *c, uint32_t warp, enum emu_engine engine);
-void emu_check_wait_group(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+void emu_check_commit(struct emu_check *c, uint32_t warp, enum emu_async_kind kind);
+void emu_check_wait_group(struct emu_check *c, uint32_t warp, enum emu_async_kind kind,
 			  uint32_t groups, uint32_t now);
 /* The number of groups that the warp has committed. */
 uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
-			     enum emu_engine engine);
+			     enum emu_async_kind kind);
 /* cp.async.wait_all, committed or not. */
 void emu_check_wait_all(struct emu_check *c, uint32_t warp);
 
@@ -136,9 +138,9 @@ void emu_check_wait_all(struct emu_check *c, uint32_t warp);
 enum emu_scope { EMU_SCOPE_NONE /* .relaxed */, EMU_SCOPE_CTA, EMU_SCOPE_CLUSTER };
 
 /*
- * fence.release and .acquire, or both: with a relaxed arrival behind the one and
- * a relaxed wait before the other they hand over as an arrival and a wait of the
- * scope do.
+ * fence.release and .acquire, or both.  A relaxed arrival after a release fence
+ * and a relaxed wait before an acquire fence order as an arrival and a wait of
+ * the fences' scope do.
  */
 void emu_check_fence_release(struct emu_check *c, uint32_t warp, enum emu_scope scope);
 void emu_check_fence_acquire(struct emu_check *c, uint32_t warp);
@@ -188,20 +190,20 @@ struct emu_tmem_access {
 };
 
 /*
- * An access begins.  Those of multiplications and copies end before a commit
- * behind them arrives, those of ld and st at the wait.
+ * An access begins.  Those of multiplications and copies end before a later commit
+ * arrives, those of ld and st at the wait.
  */
 bool emu_check_tmem(struct emu_check *c, uint32_t warp,
 		    const struct emu_tmem_access *access, struct emu_error *err);
 /* tcgen05.wait::ld, ::st. */
-void emu_check_tmem_wait(struct emu_check *c, uint32_t warp, enum emu_engine engine);
+void emu_check_tmem_wait(struct emu_check *c, uint32_t warp, enum emu_async_kind kind);
 /* tcgen05.fence::before_thread_sync, ::after_thread_sync. */
 void emu_check_tmem_before(struct emu_check *c, uint32_t warp);
 void emu_check_tmem_after(struct emu_check *c, uint32_t warp);
 /* Two warps have allocated together: each knows that the other has. */
 void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other);
 
-/* tcgen05.commit: what stands behind it, for free(); NULL: no memory. */
+/* tcgen05.commit: what it stands for; the caller frees it; NULL: no memory. */
 struct emu_check_mark *emu_check_mark(struct emu_check *c, uint32_t warp);
 /* It arrives, before it counts. */
 void emu_check_mark_arrive(struct emu_check *c, const struct emu_check_mark *mark,

@@ -20,31 +20,32 @@ static bool object(const struct access *a, struct emu_lane_pair p, const char *d
 
 /* ---- groups of copies ---------------------------------------------------- */
 
-static struct group *group_of(struct warp *w, enum emu_engine engine, uint32_t clock)
+static struct group *group_of(struct warp *w, enum emu_async_kind kind, uint32_t clock)
 {
-	return engine == EMU_ENGINE_COPY ? &w->copies[clock % RING]
-					 : &w->stores[clock % RING];
+	return kind == EMU_ASYNC_COPY ? &w->copies[clock % RING]
+				      : &w->stores[clock % RING];
 }
 
-void emu_check_lanes_begin(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+void emu_check_lanes_begin(struct emu_check *c, uint32_t warp, enum emu_async_kind kind,
 			   uint32_t clock, uint32_t lanes)
 {
-	struct group *g = group_of(&c->warp[warp], engine, clock);
+	struct group *g = group_of(&c->warp[warp], kind, clock);
 
 	if (g->clock != clock)
 		*g = (struct group){.clock = clock};
 	g->lanes |= lanes;
 }
 
-void emu_check_lanes_waited(struct emu_check *c, uint32_t warp, enum emu_engine engine,
-			    uint32_t first, uint32_t end, uint32_t now)
+void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
+			    enum emu_async_kind kind, uint32_t first, uint32_t end,
+			    uint32_t now)
 {
-	if (engine != EMU_ENGINE_COPY && engine != EMU_ENGINE_STORE)
+	if (kind != EMU_ASYNC_COPY && kind != EMU_ASYNC_STORE)
 		return;
 	if (end - first > RING)
 		first = end - RING;
 	for (; first < end; first++) {
-		struct group *g = group_of(&c->warp[warp], engine, first);
+		struct group *g = group_of(&c->warp[warp], kind, first);
 
 		if (g->clock == first)
 			g->waited = now;
@@ -53,9 +54,9 @@ void emu_check_lanes_waited(struct emu_check *c, uint32_t warp, enum emu_engine 
 
 /* When those who started a group had waited for it; 0: not known. */
 static const struct group *waited_for(const struct emu_check *c, uint32_t warp,
-				      enum emu_engine engine, epoch e)
+				      enum emu_async_kind kind, epoch e)
 {
-	const struct group *g = group_of(&c->warp[warp], engine, clock_of(e));
+	const struct group *g = group_of(&c->warp[warp], kind, clock_of(e));
 
 	return g->clock == clock_of(e) && g->waited ? g : NULL;
 }
@@ -65,24 +66,25 @@ static const struct group *waited_for(const struct emu_check *c, uint32_t warp,
 static bool follows_write(const struct emu_check *c, const struct access *a,
 			  const struct word *w, epoch e)
 {
-	const uint32_t actor = actor_of(w->write);
-	const bool is_copy = actor == actor_of_engine(a->warp, EMU_ENGINE_COPY);
-	uint32_t moment = w->lanes.write_moment;
+	const uint32_t agent = agent_of(w->write);
+	const bool is_copy = agent == agent_of_async(a->warp, EMU_ASYNC_COPY);
+	uint32_t instruction = w->lanes.write_instruction;
 	const struct group *g;
 	struct emu_lane_pair p;
 
 	/* Stores of one instruction: one of them is the last (CUDA's guide). */
-	if (!moment || !(w->write & e & 15) || moment == a->place.moment ||
-	    (actor != actor_of_warp(a->warp) && !is_copy))
+	if (!instruction || !(w->write & e & 15) ||
+	    instruction == a->place.instruction ||
+	    (agent != agent_of_warp(a->warp) && !is_copy))
 		return true;
 	if (is_copy) {
-		g = waited_for(c, a->warp, EMU_ENGINE_COPY, w->write);
+		g = waited_for(c, a->warp, EMU_ASYNC_COPY, w->write);
 		if (!g)
 			return true;
-		moment = g->waited;
+		instruction = g->waited;
 	}
 	if (!emu_lanes_race(&c->warp[a->warp].lanes, a->place.lanes,
-			    emu_lane_writers(&w->lanes), moment, &p))
+			    emu_lane_writers(&w->lanes), instruction, &p))
 		return true;
 	if (is_copy)
 		return object(a, p, "copied to it by cp.async", w->line,
@@ -108,8 +110,8 @@ bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
 			   epoch read)
 {
 	const struct group *g =
-	    actor_of(read) == actor_of_engine(a->warp, EMU_ENGINE_STORE)
-		? waited_for(c, a->warp, EMU_ENGINE_STORE, read)
+	    agent_of(read) == agent_of_async(a->warp, EMU_ASYNC_STORE)
+		? waited_for(c, a->warp, EMU_ASYNC_STORE, read)
 		: NULL;
 	struct emu_lane_pair p;
 

@@ -22,7 +22,7 @@ struct barrier *emu_check_barrier(struct emu_check *c, uint64_t address)
 bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
 			const struct barrier *b, struct emu_error *err)
 {
-	const uint32_t first = actor_of(b->init) / ACTORS_PER_WARP;
+	const uint32_t first = agent_of(b->init) / AGENTS_PER_WARP;
 
 	if (c->is_blind || knows(c->warp[warp].knows.seen, b->init))
 		return true;
@@ -34,28 +34,28 @@ bool emu_check_is_ready(const struct emu_check *c, uint32_t warp,
 			(unsigned)c->warp[first].cta);
 }
 
-void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
+void emu_check_describe(const struct emu_check *c, uint32_t agent, char *text,
 			size_t size)
 {
-	const char *const whose[ACTORS_PER_WARP] = {
+	const char *const whose[AGENTS_PER_WARP] = {
 	    "",
 	    c->options.has_tensor_memory ? "tcgen05.mma or .cp of " : "a wgmma of ",
 	    "a cp.async of ",
 	    "a bulk store of ",
 	    "tcgen05.ld of ",
 	    "tcgen05.st of "};
-	const uint32_t warps = c->warps * ACTORS_PER_WARP;
-	const uint32_t warp = actor / ACTORS_PER_WARP;
+	const uint32_t warps = c->warps * AGENTS_PER_WARP;
+	const uint32_t warp = agent / AGENTS_PER_WARP;
 	uint64_t at;
 
-	if (!is_barrier(c, actor)) {
+	if (!is_barrier(c, agent)) {
 		snprintf(text, size, "%swarp %u of CTA rank %u",
-			 whose[actor % ACTORS_PER_WARP],
+			 whose[agent % AGENTS_PER_WARP],
 			 (unsigned)(warp % (c->warps / c->ctas)),
 			 (unsigned)c->warp[warp].cta);
 		return;
 	}
-	at = c->barriers[actor - warps].address;
+	at = c->barriers[agent - warps].address;
 	snprintf(text, size,
 		 "a bulk copy counted at the mbarrier at offset %u of CTA rank %u",
 		 (unsigned)(at & ((1u << EMU_RANK_SHIFT) - 1)),

@@ -8,30 +8,32 @@
 
 #include "check/check.h"
 
-/* ---- actors -------------------------------------------------------------- */
+/* ---- agents -------------------------------------------------------------- */
 
 /*
- * Each warp is an actor, and those behind it are its engines in the order of
- * enum emu_engine; behind all warps come the mbarriers.
+ * An agent has a clock of its own: a warp, one of its kinds of asynchronous
+ * operations, or an mbarrier.  Their numbers:
+ *
+ *   warp 0 | its kinds (enum emu_async_kind) | warp 1 | its kinds | ... | mbarriers
  */
-#define ACTORS_PER_WARP (1 + EMU_ENGINES)
-#define MOST_ACTORS	4096
+#define AGENTS_PER_WARP (1 + EMU_ASYNC_KINDS)
+#define MOST_AGENTS	4096
 #define MOST_BARRIERS	1024 /* of a cluster of 16 CTAs */
 
 /*
- * A moment of an actor, and the bytes of a word that it was about:
- * [31:20] actor, [19:4] clock, [3:0] bytes.  0: none.
+ * An epoch: an access at a value of an agent's clock, and the bytes of the word:
+ * [31:20] agent, [19:4] clock, [3:0] bytes.  0: none.
  */
 typedef uint32_t epoch;
 
 #define MOST_CLOCK 0xFFFFu
 
-static inline epoch epoch_of(uint32_t actor, uint32_t clock, uint32_t bytes)
+static inline epoch epoch_of(uint32_t agent, uint32_t clock, uint32_t bytes)
 {
-	return actor << 20 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 | bytes;
+	return agent << 20 | (clock < MOST_CLOCK ? clock : MOST_CLOCK) << 4 | bytes;
 }
 
-static inline uint32_t actor_of(epoch e)
+static inline uint32_t agent_of(epoch e)
 {
 	return e >> 20;
 }
@@ -41,12 +43,12 @@ static inline uint32_t clock_of(epoch e)
 	return e >> 4 & MOST_CLOCK;
 }
 
-/* ---- what one knows ------------------------------------------------------ */
+/* ---- vector clocks ------------------------------------------------------- */
 
 /*
- * By actor: until which clock its work has been seen, until which a proxy fence
- * stands behind it, and, where that is asked for, a
- * tcgen05.fence::before_thread_sync.
+ * By agent: the clock up to which its work has been seen, up to which a proxy
+ * fence has followed it, and, if the options ask for it, up to which a
+ * tcgen05.fence::before_thread_sync has.
  */
 struct frontier {
 	uint32_t *seen, *fenced, *before;
@@ -54,7 +56,7 @@ struct frontier {
 
 static inline bool knows(const uint32_t *clocks, epoch e)
 {
-	return clocks[actor_of(e)] >= clock_of(e);
+	return clocks[agent_of(e)] >= clock_of(e);
 }
 
 /* What arrivals leave for the waits of a barrier. */
@@ -66,8 +68,8 @@ struct sync {
 
 #define RING 64
 
-/* A group of an engine: the lanes that started it, and when they had waited for
- * it; 0: they have not, by its group. */
+/* A group of asynchronous operations: the lanes that started it, and the
+ * instruction at which they had waited for it; 0: they have not. */
 struct group {
 	uint32_t clock, lanes, waited;
 };
@@ -84,9 +86,9 @@ struct warp {
 	 * when they are needed.
 	 */
 	struct frontier released, far_released, found;
-	uint32_t committed[EMU_ENGINES]; /* groups */
-	uint32_t marks;			 /* of cp.async: groups and arrivals */
-	uint32_t marks_of_groups[RING];	 /* of the last groups */
+	uint32_t committed[EMU_ASYNC_KINDS]; /* groups */
+	uint32_t marks;			     /* of cp.async: groups and arrivals */
+	uint32_t marks_of_groups[RING];	     /* of the last groups */
 	/* What was before its last tcgen05.fence::after_thread_sync; or NULL.
 	 */
 	uint32_t *after;
@@ -130,7 +132,7 @@ struct words {
 struct emu_check {
 	struct emu_check_options options;
 	uint32_t ctas, warps, bytes; /* bytes of a CTA's shared memory */
-	uint32_t actors;	     /* there is space for */
+	uint32_t agents;	     /* there is space for */
 	uint32_t vectors;	     /* of a frontier */
 	struct warp *warp;
 	struct words *words;	 /* by CTA */
@@ -143,39 +145,37 @@ struct emu_check {
 	struct sync *joins; /* 16 a CTA, then the cluster's */
 };
 
-static inline uint32_t actor_of_warp(uint32_t warp)
+static inline uint32_t agent_of_warp(uint32_t warp)
 {
-	return warp * ACTORS_PER_WARP;
+	return warp * AGENTS_PER_WARP;
 }
 
-static inline uint32_t actor_of_engine(uint32_t warp, enum emu_engine engine)
+static inline uint32_t agent_of_async(uint32_t warp, enum emu_async_kind kind)
 {
-	return warp * ACTORS_PER_WARP + 1 + (uint32_t)engine;
+	return warp * AGENTS_PER_WARP + 1 + (uint32_t)kind;
 }
 
 /* The place of tensor memory's words, for check_tensor.c. */
 void emu_check_tmem_close(struct emu_check *c);
 /* "a wgmma of warp 3 of CTA rank 0" */
-void emu_check_describe(const struct emu_check *c, uint32_t actor, char *text,
+void emu_check_describe(const struct emu_check *c, uint32_t agent, char *text,
 			size_t size);
 
-static inline void raise_clock(uint32_t *clocks, uint32_t actor, uint32_t to)
+static inline void raise_clock(uint32_t *clocks, uint32_t agent, uint32_t to)
 {
-	clocks[actor] = clocks[actor] > to ? clocks[actor] : to;
+	clocks[agent] = clocks[agent] > to ? clocks[agent] : to;
 }
 
-/* An actor is a warp, one of its engines, or a barrier. */
-static inline bool is_barrier(const struct emu_check *c, uint32_t actor)
+static inline bool is_barrier(const struct emu_check *c, uint32_t agent)
 {
-	return actor >= c->warps * ACTORS_PER_WARP;
+	return agent >= c->warps * AGENTS_PER_WARP;
 }
 
 /* True for a warp itself and for its cp.async, which write as threads do. */
-static inline bool is_generic(const struct emu_check *c, uint32_t actor)
+static inline bool is_generic(const struct emu_check *c, uint32_t agent)
 {
-	return !is_barrier(c, actor) &&
-	       (actor % ACTORS_PER_WARP == 0 ||
-		actor % ACTORS_PER_WARP == 1 + EMU_ENGINE_COPY);
+	return !is_barrier(c, agent) && (agent % AGENTS_PER_WARP == 0 ||
+					 agent % AGENTS_PER_WARP == 1 + EMU_ASYNC_COPY);
 }
 
 /* What an access, and what stands against it, is made of (check_words.c). */
@@ -194,11 +194,12 @@ bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
 bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,
 			   epoch read);
 /* A cp.async or a bulk store is in its group. */
-void emu_check_lanes_begin(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+void emu_check_lanes_begin(struct emu_check *c, uint32_t warp, enum emu_async_kind kind,
 			   uint32_t clock, uint32_t lanes);
 /* Its groups first .. end - 1 have been waited for by wait_group. */
-void emu_check_lanes_waited(struct emu_check *c, uint32_t warp, enum emu_engine engine,
-			    uint32_t first, uint32_t end, uint32_t now);
+void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
+			    enum emu_async_kind kind, uint32_t first, uint32_t end,
+			    uint32_t now);
 
 /*
  * The slot of the barrier number for address; NULL outside shared memory.

@@ -12,16 +12,16 @@
 
 static bool frontier_new(const struct emu_check *c, struct frontier *f)
 {
-	f->seen = calloc(c->vectors * (size_t)c->actors, sizeof(f->seen[0]));
-	f->fenced = f->seen ? f->seen + c->actors : NULL;
+	f->seen = calloc(c->vectors * (size_t)c->agents, sizeof(f->seen[0]));
+	f->fenced = f->seen ? f->seen + c->agents : NULL;
 	if (f->seen && c->vectors > 2)
-		f->before = f->fenced + c->actors;
+		f->before = f->fenced + c->agents;
 	return f->seen;
 }
 
-static void merge_clocks(uint32_t *to, const uint32_t *from, uint32_t actors)
+static void merge_clocks(uint32_t *to, const uint32_t *from, uint32_t agents)
 {
-	for (uint32_t i = 0; i < actors; i++)
+	for (uint32_t i = 0; i < agents; i++)
 		to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
@@ -29,19 +29,19 @@ static void merge_clocks(uint32_t *to, const uint32_t *from, uint32_t actors)
 static void merge(const struct emu_check *c, struct frontier *to,
 		  const struct frontier *from)
 {
-	merge_clocks(to->seen, from->seen, c->vectors * c->actors);
+	merge_clocks(to->seen, from->seen, c->vectors * c->agents);
 }
 
 static void copy(const struct emu_check *c, struct frontier *to,
 		 const struct frontier *from)
 {
-	memcpy(to->seen, from->seen, c->vectors * c->actors * sizeof(to->seen[0]));
+	memcpy(to->seen, from->seen, c->vectors * c->agents * sizeof(to->seen[0]));
 }
 
 /* What the warp does from now on is later than what it did. */
 static void tick(struct emu_check *c, uint32_t warp)
 {
-	uint32_t *clock = &c->warp[warp].knows.seen[actor_of_warp(warp)];
+	uint32_t *clock = &c->warp[warp].knows.seen[agent_of_warp(warp)];
 
 	*clock += *clock < MOST_CLOCK;
 }
@@ -50,7 +50,7 @@ uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp, uint32_t other
 {
 	/* What cannot be followed is taken to be in order. */
 	return c->is_blind ? UINT32_MAX
-			   : c->warp[warp].knows.seen[actor_of_warp(other)];
+			   : c->warp[warp].knows.seen[agent_of_warp(other)];
 }
 
 void emu_check_tick(struct emu_check *c, uint32_t warp)
@@ -59,9 +59,9 @@ void emu_check_tick(struct emu_check *c, uint32_t warp)
 }
 
 uint32_t emu_check_committed(const struct emu_check *c, uint32_t warp,
-			     enum emu_engine engine)
+			     enum emu_async_kind kind)
 {
-	return c->warp[warp].committed[engine];
+	return c->warp[warp].committed[kind];
 }
 
 static bool sync_new(const struct emu_check *c, struct sync *s, bool has_far)
@@ -102,7 +102,7 @@ static bool make_warps(struct emu_check *c)
 		if (!frontier_new(c, &c->warp[i].knows))
 			return false;
 		if (c->vectors > 2)
-			c->warp[i].after = calloc(c->actors, sizeof(*c->warp[i].after));
+			c->warp[i].after = calloc(c->agents, sizeof(*c->warp[i].after));
 		if (c->vectors > 2 && !c->warp[i].after)
 			return false;
 		tick(c, i);
@@ -154,11 +154,11 @@ static bool make_joins(struct emu_check *c)
 struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta, uint32_t bytes,
 				 struct emu_check_options options)
 {
-	const uint32_t actors = ctas * warps_of_cta * ACTORS_PER_WARP;
+	const uint32_t agents = ctas * warps_of_cta * AGENTS_PER_WARP;
 	struct emu_check *c = calloc(1, sizeof(*c));
 
 	if (!c || ctas == 0 || warps_of_cta == 0 || ctas > EMU_CLUSTER_MAX ||
-	    actors + MOST_BARRIERS > MOST_ACTORS) {
+	    agents + MOST_BARRIERS > MOST_AGENTS) {
 		free(c);
 		return NULL;
 	}
@@ -167,7 +167,7 @@ struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta, uint32_t 
 	c->ctas = ctas;
 	c->warps = ctas * warps_of_cta;
 	c->bytes = bytes;
-	c->actors = actors + (ctas < 2 ? 2 : ctas) * BARRIERS_PER_CTA;
+	c->agents = agents + (ctas < 2 ? 2 : ctas) * BARRIERS_PER_CTA;
 	if (!make_warps(c) || !make_memory(c) || !make_joins(c)) {
 		emu_check_close(c);
 		return NULL;
@@ -211,7 +211,7 @@ void emu_check_fence_proxy(struct emu_check *c, uint32_t warp)
 {
 	struct frontier *f = &c->warp[warp].knows;
 
-	memcpy(f->fenced, f->seen, c->actors * sizeof(f->seen[0]));
+	memcpy(f->fenced, f->seen, c->agents * sizeof(f->seen[0]));
 	tick(c, warp);
 }
 
@@ -219,7 +219,7 @@ void emu_check_fence_init(struct emu_check *c, uint32_t warp)
 {
 	struct warp *w = &c->warp[warp];
 
-	w->init_clock = w->knows.seen[actor_of_warp(warp)];
+	w->init_clock = w->knows.seen[agent_of_warp(warp)];
 	tick(c, warp);
 }
 
@@ -250,30 +250,30 @@ void emu_check_fence_acquire(struct emu_check *c, uint32_t warp)
 		merge(c, &w->knows, &w->found);
 }
 
-void emu_check_commit(struct emu_check *c, uint32_t warp, enum emu_engine engine)
+void emu_check_commit(struct emu_check *c, uint32_t warp, enum emu_async_kind kind)
 {
 	struct warp *w = &c->warp[warp];
-	const uint32_t group = w->committed[engine]++;
+	const uint32_t group = w->committed[kind]++;
 
-	if (engine == EMU_ENGINE_COPY)
+	if (kind == EMU_ASYNC_COPY)
 		w->marks_of_groups[group % RING] = ++w->marks;
 }
 
-void emu_check_wait_group(struct emu_check *c, uint32_t warp, enum emu_engine engine,
+void emu_check_wait_group(struct emu_check *c, uint32_t warp, enum emu_async_kind kind,
 			  uint32_t groups, uint32_t now)
 {
 	struct warp *w = &c->warp[warp];
-	const uint32_t known = w->knows.seen[actor_of_engine(warp, engine)];
+	const uint32_t known = w->knows.seen[agent_of_async(warp, kind)];
 	uint32_t done;
 
-	if (w->committed[engine] <= groups || groups >= RING)
+	if (w->committed[kind] <= groups || groups >= RING)
 		return;
-	done = w->committed[engine] - groups;
-	if (engine == EMU_ENGINE_COPY)
+	done = w->committed[kind] - groups;
+	if (kind == EMU_ASYNC_COPY)
 		done = w->marks_of_groups[(done - 1) % RING];
-	raise_clock(w->knows.seen, actor_of_engine(warp, engine), done);
+	raise_clock(w->knows.seen, agent_of_async(warp, kind), done);
 	if (done > known)
-		emu_check_lanes_waited(c, warp, engine, known + 1, done + 1, now);
+		emu_check_lanes_waited(c, warp, kind, known + 1, done + 1, now);
 }
 
 uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp)
@@ -283,7 +283,7 @@ uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp)
 
 void emu_check_wait_all(struct emu_check *c, uint32_t warp)
 {
-	raise_clock(c->warp[warp].knows.seen, actor_of_engine(warp, EMU_ENGINE_COPY),
+	raise_clock(c->warp[warp].knows.seen, agent_of_async(warp, EMU_ASYNC_COPY),
 		    emu_check_copy_mark(c, warp));
 }
 
@@ -292,8 +292,8 @@ void emu_check_wait_all(struct emu_check *c, uint32_t warp)
 bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		    struct emu_place place, struct emu_error *err)
 {
-	const uint32_t capacity = c->actors - c->warps * ACTORS_PER_WARP;
-	const uint32_t self = actor_of_warp(warp);
+	const uint32_t capacity = c->agents - c->warps * AGENTS_PER_WARP;
+	const uint32_t self = agent_of_warp(warp);
 	const bool is_ordered = emu_check_write(c, warp, barrier, 8, place, err);
 	struct barrier *b = emu_check_barrier(c, barrier);
 	uint16_t *id = emu_check_id_at(c, barrier);
@@ -328,14 +328,14 @@ void emu_check_inval(struct emu_check *c, uint64_t barrier)
 /* The clocks of wgmma, and of the phases that they have waited for. */
 static void merge_wgmma(const struct emu_check *c, uint32_t *to, const uint32_t *from)
 {
-	const uint32_t barriers = c->warps * ACTORS_PER_WARP;
+	const uint32_t barriers = c->warps * AGENTS_PER_WARP;
 
 	for (uint32_t w = 0; w < c->warps; w++) {
-		const uint32_t i = actor_of_engine(w, EMU_ENGINE_WGMMA);
+		const uint32_t i = agent_of_async(w, EMU_ASYNC_WGMMA);
 
 		raise_clock(to, i, from[i]);
 	}
-	merge_clocks(to + barriers, from + barriers, c->actors - barriers);
+	merge_clocks(to + barriers, from + barriers, c->agents - barriers);
 }
 
 /*
@@ -345,14 +345,14 @@ static void merge_wgmma(const struct emu_check *c, uint32_t *to, const uint32_t 
  */
 static void merge_tmem(const struct emu_check *c, uint32_t *to, const uint32_t *from)
 {
-	static const enum emu_engine engines[] = {EMU_ENGINE_WGMMA, EMU_ENGINE_TMEM_LD,
-						  EMU_ENGINE_TMEM_ST};
+	static const enum emu_async_kind kinds[] = {EMU_ASYNC_WGMMA, EMU_ASYNC_TMEM_LD,
+						    EMU_ASYNC_TMEM_ST};
 
 	if (!c->options.has_tensor_memory || c->options.is_strict)
 		return;
 	for (uint32_t w = 0; w < c->warps; w++)
 		for (uint32_t k = 0; k < 3; k++) {
-			const uint32_t i = actor_of_engine(w, engines[k]);
+			const uint32_t i = agent_of_async(w, kinds[k]);
 
 			raise_clock(to, i, from[i]);
 		}
@@ -389,20 +389,20 @@ void emu_check_copy_arrive(struct emu_check *c, uint32_t warp, uint32_t mark,
 	struct barrier *b = emu_check_barrier(c, barrier);
 
 	if (b)
-		raise_clock(b->sync.arrived.seen,
-			    actor_of_engine(warp, EMU_ENGINE_COPY), mark);
+		raise_clock(b->sync.arrived.seen, agent_of_async(warp, EMU_ASYNC_COPY),
+			    mark);
 }
 
 void emu_check_phase(struct emu_check *c, uint64_t barrier)
 {
 	struct barrier *b = emu_check_barrier(c, barrier);
-	uint32_t actor;
+	uint32_t agent;
 
 	if (!b)
 		return;
-	actor = c->warps * ACTORS_PER_WARP + (uint32_t)(b - c->barriers);
+	agent = c->warps * AGENTS_PER_WARP + (uint32_t)(b - c->barriers);
 	b->phases += b->phases < MOST_CLOCK;
-	b->sync.arrived.seen[actor] = b->phases;
+	b->sync.arrived.seen[agent] = b->phases;
 	copy(c, &b->sync.opened, &b->sync.arrived);
 	copy(c, &b->sync.far_opened, &b->sync.far_arrived);
 }
@@ -450,7 +450,7 @@ void emu_check_join(struct emu_check *c, uint32_t warp, uint32_t cta, uint32_t n
 	if (is_release)
 		merge(c, &s->arrived, &w->knows);
 	else /* what fence.mbarrier_init has released */
-		raise_clock(s->arrived.seen, actor_of_warp(warp), w->init_clock);
+		raise_clock(s->arrived.seen, agent_of_warp(warp), w->init_clock);
 	tick(c, warp);
 }
 

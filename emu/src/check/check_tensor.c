@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "check/check_state.h"
-#include "engine/tensor_memory.h"
+#include "hardware/tensor_memory.h"
 
 #define PARTS	   4  /* of 32 lanes, one a warp of a warpgroup */
 #define HALF	   16 /* lanes */
@@ -50,15 +50,15 @@ static bool is_core(enum emu_tmem_use use)
 	return use <= EMU_TMEM_CP;
 }
 
-static uint32_t actor_for(uint32_t warp, enum emu_tmem_use use)
+static uint32_t agent_for(uint32_t warp, enum emu_tmem_use use)
 {
 	if (is_core(use))
-		return actor_of_engine(warp, EMU_ENGINE_WGMMA);
+		return agent_of_async(warp, EMU_ASYNC_WGMMA);
 	if (use == EMU_TMEM_LD)
-		return actor_of_engine(warp, EMU_ENGINE_TMEM_LD);
+		return agent_of_async(warp, EMU_ASYNC_TMEM_LD);
 	if (use == EMU_TMEM_ST)
-		return actor_of_engine(warp, EMU_ENGINE_TMEM_ST);
-	return actor_of_warp(warp);
+		return agent_of_async(warp, EMU_ASYNC_TMEM_ST);
+	return agent_of_warp(warp);
 }
 
 /* ---- order --------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static bool is_pipelined(const struct emu_check *c, const struct emu_tmem_access
 static bool object(const struct emu_check *c, const struct tmem_step *s, epoch e,
 		   enum emu_tmem_use use, uint32_t line, const char *rule)
 {
-	const uint32_t warp = actor_of(e) / ACTORS_PER_WARP;
+	const uint32_t warp = agent_of(e) / AGENTS_PER_WARP;
 	char where[40] = "";
 
 	if (line)
@@ -128,14 +128,14 @@ static bool follows(const struct emu_check *c, const struct tmem_step *s, epoch 
 		    enum emu_tmem_use use, uint32_t tag, uint32_t line)
 {
 	const struct warp *w = &c->warp[s->warp];
-	const uint32_t actor = actor_of(e);
-	const bool is_mine = actor / ACTORS_PER_WARP == s->warp;
+	const uint32_t agent = agent_of(e);
+	const bool is_mine = agent / AGENTS_PER_WARP == s->warp;
 
 	if (is_mine && is_pipelined(c, s->a, use, tag))
 		return true;
 	/* The two CTAs of a pair give the same columns back, in any order. */
 	if (use == EMU_TMEM_DEALLOC && s->a->use >= EMU_TMEM_ALLOC &&
-	    c->warp[actor / ACTORS_PER_WARP].cta != c->warp[s->warp].cta)
+	    c->warp[agent / AGENTS_PER_WARP].cta != c->warp[s->warp].cta)
 		return true;
 	if (!knows(w->knows.seen, e))
 		return object(c, s, e, use, line, missing_order(use));
@@ -251,22 +251,22 @@ bool emu_check_tmem(struct emu_check *c, uint32_t warp, const struct emu_tmem_ac
 		    struct emu_error *err)
 {
 	struct tmem_word *words = words_of(c, a->cta);
-	const uint32_t actor = actor_for(warp, a->use);
+	const uint32_t agent = agent_for(warp, a->use);
 	const struct warp *w = &c->warp[warp];
-	uint32_t clock = w->knows.seen[actor_of_warp(warp)];
+	uint32_t clock = w->knows.seen[agent_of_warp(warp)];
 	bool is_good = true;
 
 	if (!words || c->is_blind)
 		return true;
-	if (actor != actor_of_warp(warp))
-		clock = w->committed[actor - actor_of_warp(warp) - 1] + 1;
+	if (agent != agent_of_warp(warp))
+		clock = w->committed[agent - agent_of_warp(warp) - 1] + 1;
 	for (uint32_t part = 0; part < PARTS; part++) {
 		const uint32_t mask = halves(a, part);
 
 		for (uint32_t k = 0; mask && k < a->columns; k++) {
 			const uint32_t column = a->column + k;
 			const struct tmem_step s = {
-			    a, warp, column, part, epoch_of(actor, clock, mask), err};
+			    a, warp, column, part, epoch_of(agent, clock, mask), err};
 
 			is_good = touch(c, &words[part * EMU_TMEM_COLUMNS + column], &s,
 					is_good);
@@ -275,12 +275,11 @@ bool emu_check_tmem(struct emu_check *c, uint32_t warp, const struct emu_tmem_ac
 	return is_good;
 }
 
-void emu_check_tmem_wait(struct emu_check *c, uint32_t warp, enum emu_engine engine)
+void emu_check_tmem_wait(struct emu_check *c, uint32_t warp, enum emu_async_kind kind)
 {
 	struct warp *w = &c->warp[warp];
 
-	raise_clock(w->knows.seen, actor_of_engine(warp, engine),
-		    ++w->committed[engine]);
+	raise_clock(w->knows.seen, agent_of_async(warp, kind), ++w->committed[kind]);
 }
 
 /* Its own work that has ended, and what it has fenced of others'. */
@@ -290,12 +289,12 @@ void emu_check_tmem_before(struct emu_check *c, uint32_t warp)
 
 	if (!f->before)
 		return;
-	for (uint32_t i = 0; i < ACTORS_PER_WARP; i++) {
-		const uint32_t actor = actor_of_warp(warp) + i;
+	for (uint32_t i = 0; i < AGENTS_PER_WARP; i++) {
+		const uint32_t agent = agent_of_warp(warp) + i;
 
-		raise_clock(f->before, actor, f->seen[actor]);
+		raise_clock(f->before, agent, f->seen[agent]);
 	}
-	for (uint32_t i = 0; i < c->actors; i++)
+	for (uint32_t i = 0; i < c->agents; i++)
 		raise_clock(f->before, i, c->warp[warp].after[i]);
 }
 
@@ -304,12 +303,12 @@ void emu_check_tmem_after(struct emu_check *c, uint32_t warp)
 	struct warp *w = &c->warp[warp];
 
 	if (w->knows.before)
-		memcpy(w->after, w->knows.before, c->actors * sizeof(w->after[0]));
+		memcpy(w->after, w->knows.before, c->agents * sizeof(w->after[0]));
 }
 
 void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other)
 {
-	const uint32_t a = actor_of_warp(warp), b = actor_of_warp(other);
+	const uint32_t a = agent_of_warp(warp), b = agent_of_warp(other);
 	uint32_t *mine = c->warp[warp].knows.seen;
 	uint32_t *yours = c->warp[other].knows.seen;
 
@@ -334,33 +333,33 @@ struct emu_check_mark {
 struct emu_check_mark *emu_check_mark(struct emu_check *c, uint32_t warp)
 {
 	struct warp *w = &c->warp[warp];
-	const size_t bytes = c->actors * sizeof(w->knows.seen[0]);
+	const size_t bytes = c->agents * sizeof(w->knows.seen[0]);
 	struct emu_check_mark *m = malloc(sizeof(*m) + 2 * bytes);
 
 	if (!m)
 		return NULL;
 	m->warp = warp;
-	m->clock = ++w->committed[EMU_ENGINE_WGMMA];
+	m->clock = ++w->committed[EMU_ASYNC_WGMMA];
 	memcpy(m->clocks, w->knows.seen, bytes);
-	memcpy(m->clocks + c->actors, w->knows.fenced, bytes);
+	memcpy(m->clocks + c->agents, w->knows.fenced, bytes);
 	return m;
 }
 
 void emu_check_mark_arrive(struct emu_check *c, const struct emu_check_mark *m,
 			   uint64_t barrier)
 {
-	const uint32_t tensor = actor_of_engine(m->warp, EMU_ENGINE_WGMMA);
+	const uint32_t tensor = agent_of_async(m->warp, EMU_ASYNC_WGMMA);
 	struct barrier *b = emu_check_barrier(c, barrier);
 	struct frontier *f;
 
 	if (!b)
 		return;
 	f = &b->sync.arrived;
-	for (uint32_t i = 0; i < c->actors; i++)
-		if (i < actor_of_warp(m->warp) ||
-		    i >= actor_of_warp(m->warp) + ACTORS_PER_WARP) {
+	for (uint32_t i = 0; i < c->agents; i++)
+		if (i < agent_of_warp(m->warp) ||
+		    i >= agent_of_warp(m->warp) + AGENTS_PER_WARP) {
 			raise_clock(f->seen, i, m->clocks[i]);
-			raise_clock(f->fenced, i, m->clocks[c->actors + i]);
+			raise_clock(f->fenced, i, m->clocks[c->agents + i]);
 		}
 	raise_clock(f->seen, tensor, m->clock);
 	if (f->before)

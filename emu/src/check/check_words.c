@@ -14,7 +14,7 @@ static bool object(const struct emu_check *c, const struct access *a, epoch e,
 {
 	char who[120], where[40] = "";
 
-	emu_check_describe(c, actor_of(e), who, sizeof(who));
+	emu_check_describe(c, agent_of(e), who, sizeof(who));
 	if (line)
 		snprintf(where, sizeof(where), " (PTX line %u)", (unsigned)line);
 	return emu_fail(
@@ -25,11 +25,11 @@ static bool object(const struct emu_check *c, const struct access *a, epoch e,
 
 static const char *unordered_write(const struct emu_check *c, epoch e, uint32_t warp)
 {
-	const uint32_t actor = actor_of(e);
+	const uint32_t agent = agent_of(e);
 
-	if (is_barrier(c, actor))
+	if (is_barrier(c, agent))
 		return "and this warp has not waited for the end of that phase";
-	if (actor == actor_of_engine(warp, EMU_ENGINE_COPY))
+	if (agent == agent_of_async(warp, EMU_ASYNC_COPY))
 		return "and this warp has not waited for its group";
 	return "and nothing orders that before this: no barrier, or no wait "
 	       "for one";
@@ -38,12 +38,12 @@ static const char *unordered_write(const struct emu_check *c, epoch e, uint32_t 
 static const char *unordered_read(const struct emu_check *c, epoch e)
 {
 	if (c->options.has_tensor_memory &&
-	    actor_of(e) % ACTORS_PER_WARP == 1 + EMU_ENGINE_WGMMA &&
-	    !is_barrier(c, actor_of(e)))
+	    agent_of(e) % AGENTS_PER_WARP == 1 + EMU_ASYNC_WGMMA &&
+	    !is_barrier(c, agent_of(e)))
 		return "and nothing says that it has: a tcgen05.commit behind "
 		       "it must be waited for";
-	if (actor_of(e) % ACTORS_PER_WARP == 1 + EMU_ENGINE_WGMMA &&
-	    !is_barrier(c, actor_of(e)))
+	if (agent_of(e) % AGENTS_PER_WARP == 1 + EMU_ASYNC_WGMMA &&
+	    !is_barrier(c, agent_of(e)))
 		return "and nothing says that it has: wgmma.wait_group must "
 		       "come before the arrival that hands the bytes over";
 	return "and nothing orders that before this: the bytes are handed over "
@@ -57,13 +57,13 @@ static bool is_of_same_bytes(epoch a, epoch b)
 	return a & b & 15;
 }
 
-/* Adds a reader: in the place of an earlier moment that it has seen. */
+/* Adds a reader, which replaces an earlier epoch that it has seen. */
 static void add_read(const struct emu_check *c, struct word *w, uint32_t warp, epoch e)
 {
 	const uint32_t *seen = c->warp[warp].knows.seen;
 
 	for (uint32_t i = 0; i < w->count; i++) {
-		if ((w->reads[i] ^ e) < 16) { /* the same moment */
+		if ((w->reads[i] ^ e) < 16) { /* the same epoch */
 			w->reads[i] |= e;
 			return;
 		}
@@ -96,7 +96,7 @@ static void set_write(struct word *w, epoch e, uint32_t line)
 }
 
 /*
- * False with an objection if the access at moment e does not follow the last
+ * False with an objection if the access at epoch e does not follow the last
  * write of the word.
  */
 static bool follows_write(const struct emu_check *c, const struct access *a,
@@ -109,7 +109,7 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 	if (!knows(f->seen, w->write))
 		return object(c, a, w->write, "wrote", w->line,
 			      unordered_write(c, w->write, a->warp));
-	if (is_async && is_generic(c, actor_of(w->write)) && !w->needs_no_fence &&
+	if (is_async && is_generic(c, agent_of(w->write)) && !w->needs_no_fence &&
 	    !knows(f->fenced, w->write))
 		return object(c, a, w->write, "wrote", w->line,
 			      "and there was no fence.proxy.async between: not by the "
@@ -132,7 +132,7 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 		if (!knows(f->seen, r))
 			return object(c, a, r, "reads", 0, unordered_read(c, r));
 		if (is_async && c->options.fence_before_refill &&
-		    is_generic(c, actor_of(r)) && !knows(f->fenced, r))
+		    is_generic(c, agent_of(r)) && !knows(f->fenced, r))
 			return object(c, a, r, "has read", 0,
 				      "and there was no fence.proxy.async between that "
 				      "load and the copy");
@@ -152,7 +152,7 @@ struct touch {
 	struct access access; /* its address is that of the word */
 	struct emu_place by_lanes;
 	int kind;
-	uint32_t actor, clock;
+	uint32_t agent, clock;
 };
 
 /*
@@ -162,9 +162,9 @@ struct touch {
 static bool may_race(const struct emu_lanes *l, const struct word *w, uint32_t warp,
 		     bool is_write)
 {
-	return w->lanes.write_moment >= l->least ||
-	       (is_write && w->lanes.read_moment >= l->least) ||
-	       actor_of(w->write) == actor_of_engine(warp, EMU_ENGINE_COPY);
+	return w->lanes.write_instruction >= l->least ||
+	       (is_write && w->lanes.read_instruction >= l->least) ||
+	       agent_of(w->write) == agent_of_async(warp, EMU_ASYNC_COPY);
 }
 
 /*
@@ -176,13 +176,13 @@ static bool touch_word(const struct emu_check *c, const struct touch *t, struct 
 {
 	const struct access *a = &t->access;
 	const struct emu_lanes *lanes = &c->warp[a->warp].lanes;
-	const epoch e = epoch_of(t->actor, t->clock, bytes);
+	const epoch e = epoch_of(t->agent, t->clock, bytes);
 	const bool is_write = t->kind & WRITES, is_async = t->kind & IS_ASYNC;
 
 	/* Readers are checked first, because a refill has to wait for them. */
 	if (is_good && is_write)
 		is_good = follows_reads(c, a, w, e, is_async);
-	if (is_good && !(t->kind & REDUCES && actor_of(w->write) == t->actor &&
+	if (is_good && !(t->kind & REDUCES && agent_of(w->write) == t->agent &&
 			 clock_of(w->write) == t->clock))
 		is_good = follows_write(c, a, w, e, is_async);
 	if (is_good && a->place.lanes && may_race(lanes, w, a->warp, is_write))
@@ -235,18 +235,18 @@ static bool touch_block(const struct emu_check *c, struct touch *t, uint64_t cta
 }
 
 /*
- * Checks one access by actor at clock and records it in all its words, also
+ * Checks one access by agent at clock and records it in all its words, also
  * after an objection; the first objection stays in err.
  */
 static bool touch(struct emu_check *c, const struct access *first, int kind,
-		  uint32_t actor, uint32_t clock, uint32_t bytes)
+		  uint32_t agent, uint32_t clock, uint32_t bytes)
 {
 	const uint64_t cta = first->address >> EMU_RANK_SHIFT;
 	const uint64_t at = first->address & ((1u << EMU_RANK_SHIFT) - 1);
 	struct touch t = {.access = *first,
 			  .by_lanes = first->place,
 			  .kind = kind,
-			  .actor = actor,
+			  .agent = agent,
 			  .clock = clock};
 	bool is_good = true;
 
@@ -264,7 +264,7 @@ bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, struct emu_place place, struct emu_error *err)
 {
 	const struct access a = {warp, "load of", address, place, err};
-	const uint32_t self = actor_of_warp(warp);
+	const uint32_t self = agent_of_warp(warp);
 
 	return touch(c, &a, READS, self, c->warp[warp].knows.seen[self], bytes);
 }
@@ -273,7 +273,7 @@ bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
 		     uint32_t bytes, struct emu_place place, struct emu_error *err)
 {
 	const struct access a = {warp, "store to", address, place, err};
-	const uint32_t self = actor_of_warp(warp);
+	const uint32_t self = agent_of_warp(warp);
 
 	return touch(c, &a, WRITES, self, c->warp[warp].knows.seen[self], bytes);
 }
@@ -283,9 +283,9 @@ bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
 {
 	const struct access a = {warp, "cp.async to", address, place, err};
 
-	emu_check_lanes_begin(c, warp, EMU_ENGINE_COPY, c->warp[warp].marks + 1,
+	emu_check_lanes_begin(c, warp, EMU_ASYNC_COPY, c->warp[warp].marks + 1,
 			      place.lanes);
-	return touch(c, &a, WRITES, actor_of_engine(warp, EMU_ENGINE_COPY),
+	return touch(c, &a, WRITES, agent_of_async(warp, EMU_ASYNC_COPY),
 		     c->warp[warp].marks + 1, bytes);
 }
 
@@ -294,14 +294,14 @@ static bool lands(struct emu_check *c, const struct access *a, int kind, uint32_
 		  uint64_t barrier)
 {
 	const struct barrier *b = emu_check_barrier(c, barrier);
-	uint32_t actor;
+	uint32_t agent;
 	bool is_ready;
 
 	if (!b)
 		return true; /* the state machine objects */
-	actor = c->warps * ACTORS_PER_WARP + (uint32_t)(b - c->barriers);
+	agent = c->warps * AGENTS_PER_WARP + (uint32_t)(b - c->barriers);
 	is_ready = emu_check_is_ready(c, a->warp, b, a->err);
-	return touch(c, a, kind, actor, b->phases + 1, bytes) && is_ready;
+	return touch(c, a, kind, agent, b->phases + 1, bytes) && is_ready;
 }
 
 bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
@@ -342,20 +342,20 @@ void emu_check_prefetch(const struct emu_check *c, uint64_t address)
 		__builtin_prefetch(&c->words[cta].block[at / BLOCK_BYTES], 1);
 }
 
-bool emu_check_engine_read(struct emu_check *c, uint32_t warp, enum emu_engine engine,
-			   uint64_t address, uint32_t bytes, struct emu_place place,
-			   struct emu_error *err)
+bool emu_check_async_read(struct emu_check *c, uint32_t warp, enum emu_async_kind kind,
+			  uint64_t address, uint32_t bytes, struct emu_place place,
+			  struct emu_error *err)
 {
 	const struct access a = {warp,
-				 engine != EMU_ENGINE_WGMMA ? "bulk store of"
+				 kind != EMU_ASYNC_WGMMA ? "bulk store of"
 				 : c->options.has_tensor_memory
 				     ? "the tensor core reads"
 				     : "wgmma reads",
 				 address, place, err};
 
-	if (engine == EMU_ENGINE_STORE)
-		emu_check_lanes_begin(c, warp, engine,
-				      c->warp[warp].committed[engine] + 1, place.lanes);
-	return touch(c, &a, READS | IS_ASYNC, actor_of_engine(warp, engine),
-		     c->warp[warp].committed[engine] + 1, bytes);
+	if (kind == EMU_ASYNC_STORE)
+		emu_check_lanes_begin(c, warp, kind, c->warp[warp].committed[kind] + 1,
+				      place.lanes);
+	return touch(c, &a, READS | IS_ASYNC, agent_of_async(warp, kind),
+		     c->warp[warp].committed[kind] + 1, bytes);
 }

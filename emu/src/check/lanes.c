@@ -73,7 +73,7 @@ void emu_lanes_acquire(struct emu_lanes *l, uint32_t lanes, uint32_t live)
 }
 
 bool emu_lanes_find(const struct emu_lanes *l, uint32_t lanes, uint32_t others,
-		    uint32_t moment, struct emu_lane_pair *pair)
+		    uint32_t instruction, struct emu_lane_pair *pair)
 {
 	for (; lanes; lanes &= lanes - 1) {
 		const uint32_t b = (uint32_t)__builtin_ctz(lanes);
@@ -81,8 +81,8 @@ bool emu_lanes_find(const struct emu_lanes *l, uint32_t lanes, uint32_t others,
 		for (uint32_t left = others & ~(1u << b); left; left &= left - 1) {
 			const uint32_t a = (uint32_t)__builtin_ctz(left);
 
-			if (moment < l->all[a] ||
-			    (l->ahead >> b & 1 && moment < l->seen[b][a]))
+			if (instruction < l->all[a] ||
+			    (l->ahead >> b & 1 && instruction < l->seen[b][a]))
 				continue;
 			*pair = (struct emu_lane_pair){b, a};
 			return true;
@@ -101,12 +101,13 @@ void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l, uint32
 
 	/*
 	 * Readers that this lane has not seen stay, all with the earliest
-	 * moment and the bytes that they share.  That may miss a race, but
+	 * instruction and the bytes that they share.  That may miss a race, but
 	 * never reports a right program.
 	 */
 	if (common && word->reader == warp &&
-	    (word->read_moment == place.moment ||
-	     emu_lanes_race(l, place.lanes, word->read_lanes, word->read_moment, &p))) {
+	    (word->read_instruction == place.instruction ||
+	     emu_lanes_race(l, place.lanes, word->read_lanes, word->read_instruction,
+			    &p))) {
 		word->read_lanes |= place.lanes;
 		word->read_bytes = common & 15;
 		return;
@@ -114,7 +115,7 @@ void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l, uint32
 	word->read_lanes = place.lanes;
 	word->read_bytes = bytes & 15;
 	word->reader = warp & (EMU_MOST_WARPS - 1);
-	word->read_moment = place.moment;
+	word->read_instruction = place.instruction;
 	word->read_line = place.line;
 }
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.h - what the lanes of a warp have seen of each other's accesses.  They
- * run together here, but need not on a GPU, so two lanes have only the order
- * that the program asks for:
+ * lanes.h - the order of accesses by the lanes of one warp.  The lanes run
+ * together here, but need not on a GPU, so the program must order them:
  *
- * - lanes that meet - bar.warp.sync, a barrier of the block or of the cluster -
- *   have seen all that any of them had done or seen;
- * - a lane that acquires has seen what lanes of its warp have released, and
- *   what those had seen: an arrival and a wait at an mbarrier, fences, stores,
- *   loads and atomics of an order.  Which barrier or address is not asked,
- *   because what hands over may be a chain through other warps: an order that
- *   is there is never missed, one that is not may be taken for granted.
+ * - Lanes that synchronise (bar.warp.sync, a barrier of the CTA or of the
+ *   cluster) have then seen all that any of them had done or seen.
+ * - A lane that acquires has seen what lanes of its warp have released, and what
+ *   those had seen.  Releases and acquires are arrivals and waits at an
+ *   mbarrier, fences, and stores, loads and atomics with an order.  The barrier
+ *   or address is not compared, because the order may go through other warps.
+ *   So an order that exists is never missed, and one that does not exist may be
+ *   assumed: false negatives are possible, false positives are not.
  *
- * shfl, vote, match, redux, elect and all else that needs lanes together order
- * no memory (PTX ISA; CUDA programming guide, "do not imply a memory barrier").
+ * shfl, vote, match, redux, elect and the other instructions that need several
+ * lanes do not order memory (PTX ISA; CUDA programming guide, "do not imply a
+ * memory barrier").
  *
- * Moments are numbers of the warp's instructions, in their order, counted by
- * the caller from 1.
+ * Time is the number of the warp's instruction, counted from 1 by the caller.
  */
 #ifndef EMU_LANES_H
 #define EMU_LANES_H
@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 
 /* The bytes of the word of four at `word` that are in [at, end), as four bits. */
 static inline uint32_t emu_bytes_of_word(uint64_t at, uint64_t end, uint64_t word)
@@ -38,13 +38,14 @@ static inline uint32_t emu_bytes_of_word(uint64_t at, uint64_t end, uint64_t wor
 	return mask;
 }
 
-/* Zeros: nothing has been done. */
+/* All zeros is the state before the first access. */
 struct emu_lanes {
-	/* By lane: until when (not included) all lanes have seen its accesses;
+	/* By lane: all lanes have seen its accesses before this instruction;
 	 * the least of these. */
 	uint32_t all[EMU_LANES], least;
-	uint32_t released[EMU_LANES]; /* until when somebody may have */
-	uint32_t ahead; /* lanes that have seen more than `all`, in `seen` */
+	/* By lane: it has released its accesses before this instruction. */
+	uint32_t released[EMU_LANES];
+	uint32_t ahead; /* lanes that have seen more than `all`: see `seen` */
 	uint32_t seen[EMU_LANES][EMU_LANES];
 };
 
@@ -53,31 +54,32 @@ void emu_lanes_meet(struct emu_lanes *l, uint32_t lanes, uint32_t live, uint32_t
 void emu_lanes_release(struct emu_lanes *l, uint32_t lanes, uint32_t now);
 void emu_lanes_acquire(struct emu_lanes *l, uint32_t lanes, uint32_t live);
 
-/* What the checkers are told of an access. */
+/* Where and when an access happens, for the checkers. */
 struct emu_place {
 	uint32_t line; /* of the PTX source */
-	/* Lanes that do it, all or one; 0: their order is not looked at. */
+	/* The lanes that access: all or one; 0: their order is not checked. */
 	uint32_t lanes;
-	uint32_t moment; /* the number of the warp's instruction */
+	uint32_t instruction; /* the number of the warp's instruction */
 };
 
-/* Two lanes without an order: one now, another one before. */
+/* Two lanes without an order: the one that accesses, and an earlier one. */
 struct emu_lane_pair {
 	uint32_t lane, other;
 };
 
 /*
- * True if a lane of the access has not seen what another one of `others` did at
- * a moment; *pair are the first such two.
+ * True if one of `lanes` has not seen what another lane, one of `others`, did at
+ * an instruction; *pair is the first such pair.
  */
 bool emu_lanes_find(const struct emu_lanes *l, uint32_t lanes, uint32_t others,
-		    uint32_t moment, struct emu_lane_pair *pair);
+		    uint32_t instruction, struct emu_lane_pair *pair);
 
 static inline bool emu_lanes_race(const struct emu_lanes *l, uint32_t lanes,
-				  uint32_t others, uint32_t moment,
+				  uint32_t others, uint32_t instruction,
 				  struct emu_lane_pair *pair)
 {
-	return moment >= l->least && emu_lanes_find(l, lanes, others, moment, pair);
+	return instruction >= l->least &&
+	       emu_lanes_find(l, lanes, others, instruction, pair);
 }
 
 /* ---- words of memory ----------------------------------------------------- */
@@ -85,14 +87,14 @@ static inline bool emu_lanes_race(const struct emu_lanes *l, uint32_t lanes,
 #define EMU_MOST_WARPS (1u << 22)
 
 /*
- * Which lane wrote a word, and which lanes of one warp have read bytes of it
- * since.  Warps are numbered by the caller, who knows whose the write was.
+ * Which lane wrote a word last, and which lanes of one warp have read bytes of it
+ * since.  The caller numbers the warps and knows which one wrote.
  */
 struct emu_lane_word {
 	uint32_t reader : 22, read_bytes : 4;
-	uint32_t write_lane : 6; /* EMU_LANES: all of them */
-	uint32_t write_moment;	 /* 0: no lane's */
-	uint32_t read_lanes, read_moment, read_line;
+	uint32_t write_lane : 6;    /* EMU_LANES: all of them */
+	uint32_t write_instruction; /* 0: no lane's */
+	uint32_t read_lanes, read_instruction, read_line;
 };
 
 /* The word was read, or written, by a warp's lanes (place.lanes 0: by others).
@@ -102,7 +104,7 @@ void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l, uint32
 static inline void emu_lane_write(struct emu_lane_word *word, uint32_t bytes,
 				  struct emu_place place)
 {
-	word->write_moment = place.lanes ? place.moment : 0;
+	word->write_instruction = place.lanes ? place.instruction : 0;
 	word->write_lane = place.lanes == UINT32_MAX ? EMU_LANES
 			   : place.lanes ? (uint32_t)__builtin_ctz(place.lanes) & 31
 					 : 0;
@@ -110,28 +112,28 @@ static inline void emu_lane_write(struct emu_lane_word *word, uint32_t bytes,
 		word->read_lanes = word->read_bytes = 0;
 }
 
-/* Lanes that wrote it. */
+/* The lanes that wrote it. */
 static inline uint32_t emu_lane_writers(const struct emu_lane_word *word)
 {
 	return word->write_lane == EMU_LANES ? UINT32_MAX : 1u << word->write_lane;
 }
 
-/* A write by lanes of a warp, and another lane that has read the bytes. */
+/* True if another lane has read the bytes that lanes of a warp write. */
 static inline bool emu_lane_overtakes(const struct emu_lane_word *word,
 				      const struct emu_lanes *l, uint32_t warp,
 				      uint32_t bytes, struct emu_place place,
 				      struct emu_lane_pair *pair)
 {
 	return word->read_lanes && word->reader == warp && word->read_bytes & bytes &&
-	       emu_lanes_race(l, place.lanes, word->read_lanes, word->read_moment,
+	       emu_lanes_race(l, place.lanes, word->read_lanes, word->read_instruction,
 			      pair);
 }
 
 #define EMU_LANES_MEET "between them there must be a bar.warp.sync (__syncwarp)"
 
 /*
- * The end of a report's sentence, behind what was accessed: did ("reads it", at
- * line; 0: not known), and what there must be.  Returns false.
+ * Ends a report's sentence: what the other lane did ("reads it", at line; 0: not
+ * known), and the rule.  Returns false.
  */
 bool emu_lanes_object(struct emu_error *err, struct emu_lane_pair pair, const char *did,
 		      uint32_t line, const char *rule);

@@ -9,19 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 
 /* ---- state --------------------------------------------------------------- */
 
-/* From a moment of a warp on it knows, of all actors, until which clock. */
+/* What a warp knows from a value of its clock on: a clock for each agent. */
 struct acquisition {
 	uint32_t clock;
 	uint32_t grids;	  /* the first so many have ended */
-	uint32_t *clocks; /* by actor; NULL: none */
+	uint32_t *clocks; /* by agent; NULL: none */
 };
 
-/* What a warp of the run knows; each warp is an actor. */
-struct actor {
+/* What a warp of the run knows; each warp is an agent. */
+struct agent {
 	struct acquisition *acquired;
 	size_t count, capacity;
 	uint32_t *fenced;  /* what a later relaxed write hands over */
@@ -36,9 +36,9 @@ struct actor {
 
 struct emu_order {
 	uint32_t grids;
-	uint32_t *first;    /* actor, by grid; then how many there are */
+	uint32_t *first;    /* agent, by grid; then how many there are */
 	uint32_t *warps;    /* of a cluster, by grid */
-	struct actor *list; /* by actor */
+	struct agent *list; /* by agent */
 	struct sync *syncs; /* open addressing */
 	size_t n_syncs, sync_capacity;
 	struct table {
@@ -60,11 +60,11 @@ struct sync {
 #define READERS	   3
 #define MOST_PAGES (32768 / EMU_ORDER_TABLES) /* of a table */
 
-#define MOST_ACTORS (1u << 24)
+#define MOST_AGENTS (1u << 24)
 
-/* A moment of an actor, and the bytes that it was about. */
+/* An epoch: a value of an agent's clock, and the bytes of the access. */
 struct touch {
-	uint32_t actor : 25; /* + 1; 0: none */
+	uint32_t agent : 25; /* + 1; 0: none */
 	uint32_t bytes : 4, kind : 3;
 	uint32_t clock; /* of STORE: its group */
 };
@@ -83,14 +83,14 @@ struct page {
 	struct word words[PAGE_BYTES / WORD_BYTES];
 };
 
-static uint32_t actor_number(const struct emu_order *o, const struct emu_order_warp *w)
+static uint32_t agent_number(const struct emu_order *o, const struct emu_order_warp *w)
 {
 	return o->first[w->grid] + w->cluster * o->warps[w->grid] + w->warp;
 }
 
 /* ---- opening ------------------------------------------------------------- */
 
-static uint32_t actors(const struct emu_order *o)
+static uint32_t agents(const struct emu_order *o)
 {
 	return o->first[o->grids];
 }
@@ -108,7 +108,7 @@ struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 	for (uint32_t g = 0; o->first && o->warps && g < grids; g++) {
 		const uint64_t end = o->first[g] + (uint64_t)clusters[g] * warps[g];
 
-		if (end >= MOST_ACTORS) { /* too many to be followed */
+		if (end >= MOST_AGENTS) { /* too many to be followed */
 			emu_order_close(o);
 			return NULL;
 		}
@@ -116,7 +116,7 @@ struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 		o->first[g + 1] = (uint32_t)end;
 	}
 	if (o->first && o->warps)
-		o->list = calloc(actors(o) + 1u, sizeof(*o->list));
+		o->list = calloc(agents(o) + 1u, sizeof(*o->list));
 	if (!o->list) {
 		emu_order_close(o);
 		return NULL;
@@ -137,8 +137,8 @@ void emu_order_close(struct emu_order *o)
 {
 	if (!o)
 		return;
-	for (uint32_t i = 0; o->list && i < actors(o); i++) {
-		struct actor *a = &o->list[i];
+	for (uint32_t i = 0; o->list && i < agents(o); i++) {
+		struct agent *a = &o->list[i];
 
 		for (size_t k = 0; k < a->count; k++)
 			free(a->acquired[k].clocks);
@@ -161,17 +161,17 @@ void emu_order_close(struct emu_order *o)
 
 /* ---- knowledge ----------------------------------------------------------- */
 
-static uint32_t grid_of(const struct emu_order *o, uint32_t actor)
+static uint32_t grid_of(const struct emu_order *o, uint32_t agent)
 {
 	uint32_t g = 0;
 
-	while (actor >= o->first[g + 1])
+	while (agent >= o->first[g + 1])
 		g++;
 	return g;
 }
 
-/* The latest acquisition at or before a moment. */
-static const struct acquisition *latest(const struct actor *a, uint32_t clock)
+/* The latest acquisition at or before a value of the clock. */
+static const struct acquisition *latest(const struct agent *a, uint32_t clock)
 {
 	size_t n = a->count;
 
@@ -181,13 +181,13 @@ static const struct acquisition *latest(const struct actor *a, uint32_t clock)
 }
 
 static bool knows(const struct emu_order *o, const struct emu_order_warp *w,
-		  uint32_t actor, uint32_t clock)
+		  uint32_t agent, uint32_t clock)
 {
 	const uint32_t warps = o->warps[w->grid];
 	const uint32_t first = o->first[w->grid] + w->cluster * warps;
 
-	if (actor - first < warps &&
-	    emu_check_seen(w->check, w->warp, actor - first) >= clock)
+	if (agent - first < warps &&
+	    emu_check_seen(w->check, w->warp, agent - first) >= clock)
 		return true;
 	for (uint32_t k = 0; k < warps; k++) {
 		const struct acquisition *a;
@@ -195,8 +195,8 @@ static bool knows(const struct emu_order *o, const struct emu_order_warp *w,
 		if (!o->list[first + k].count)
 			continue;
 		a = latest(&o->list[first + k], emu_check_seen(w->check, w->warp, k));
-		if (a && (a->grids > grid_of(o, actor) ||
-			  (a->clocks && a->clocks[actor] >= clock)))
+		if (a && (a->grids > grid_of(o, agent) ||
+			  (a->clocks && a->clocks[agent] >= clock)))
 			return true;
 	}
 	return false;
@@ -217,9 +217,9 @@ static void merge_into(const struct emu_order *o, uint32_t **to, const uint32_t 
 	if (!from)
 		return;
 	if (!*to)
-		*to = calloc(actors(o) + 1u, sizeof(**to));
+		*to = calloc(agents(o) + 1u, sizeof(**to));
 	if (*to)
-		merge(*to, from, actors(o));
+		merge(*to, from, agents(o));
 }
 
 /* All that w knows now, merged into *to. */
@@ -230,7 +230,7 @@ static void take_snapshot(const struct emu_order *o, const struct emu_order_warp
 	const uint32_t first = o->first[w->grid] + w->cluster * warps;
 
 	if (!*to)
-		*to = calloc(actors(o) + 1u, sizeof(**to));
+		*to = calloc(agents(o) + 1u, sizeof(**to));
 	if (!*to)
 		return;
 	for (uint32_t k = 0; k < warps; k++) {
@@ -240,7 +240,7 @@ static void take_snapshot(const struct emu_order *o, const struct emu_order_warp
 		if ((*to)[first + k] < seen)
 			(*to)[first + k] = seen;
 		if (a && a->clocks)
-			merge(*to, a->clocks, actors(o));
+			merge(*to, a->clocks, agents(o));
 	}
 }
 
@@ -248,7 +248,7 @@ static void take_snapshot(const struct emu_order *o, const struct emu_order_warp
 static struct acquisition *acquire_now(struct emu_order *o,
 				       const struct emu_order_warp *w)
 {
-	struct actor *a = &o->list[actor_number(o, w)];
+	struct agent *a = &o->list[agent_number(o, w)];
 	const uint32_t clock = emu_check_seen(w->check, w->warp, w->warp);
 	struct acquisition *last = a->count ? &a->acquired[a->count - 1] : NULL;
 	struct acquisition *grown;
@@ -320,7 +320,7 @@ static uint32_t cluster_of(const struct emu_order *o, const struct emu_order_war
 void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope, bool is_atomic)
 {
-	struct actor *a = &o->list[actor_number(o, w)];
+	struct agent *a = &o->list[agent_number(o, w)];
 	struct sync *s = sync_at(o, address, true);
 
 	if (!s)
@@ -347,7 +347,7 @@ void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
 void emu_order_acquire(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope)
 {
-	struct actor *a = &o->list[actor_number(o, w)];
+	struct agent *a = &o->list[agent_number(o, w)];
 	const struct sync *s = sync_at(o, address, false);
 	struct acquisition *now;
 
@@ -373,7 +373,7 @@ void emu_order_acquire(struct emu_order *o, const struct emu_order_warp *w,
 void emu_order_fence(struct emu_order *o, const struct emu_order_warp *w,
 		     enum emu_order_scope scope)
 {
-	struct actor *a = &o->list[actor_number(o, w)];
+	struct agent *a = &o->list[agent_number(o, w)];
 	struct acquisition *now;
 
 	if (scope != EMU_ORDER_WIDE)
@@ -392,9 +392,9 @@ void emu_order_fence(struct emu_order *o, const struct emu_order_warp *w,
 void emu_order_stored(struct emu_order *o, const struct emu_order_warp *w,
 		      uint32_t groups)
 {
-	struct actor *a = &o->list[actor_number(o, w)];
+	struct agent *a = &o->list[agent_number(o, w)];
 	const uint32_t committed =
-	    emu_check_committed(w->check, w->warp, EMU_ENGINE_STORE);
+	    emu_check_committed(w->check, w->warp, EMU_ASYNC_STORE);
 	const uint32_t clock = emu_check_seen(w->check, w->warp, w->warp);
 
 	while (a->n_stored + groups < committed) {
@@ -476,7 +476,7 @@ static struct page *page_at(struct emu_order *o, uint64_t number)
 /* The clock at which a bulk store's bytes were there; false: not yet. */
 static bool clock_of(const struct emu_order *o, const struct touch *t, uint32_t *clock)
 {
-	const struct actor *a = &o->list[t->actor - 1];
+	const struct agent *a = &o->list[t->agent - 1];
 
 	*clock = t->clock;
 	if (!(t->kind & EMU_ORDER_STORE))
@@ -492,16 +492,16 @@ static bool is_before(const struct emu_order *o, const struct emu_order_warp *w,
 {
 	uint32_t clock;
 
-	return clock_of(o, t, &clock) && knows(o, w, t->actor - 1, clock);
+	return clock_of(o, t, &clock) && knows(o, w, t->agent - 1, clock);
 }
 
 static bool object(const struct emu_order *o, const struct emu_order_warp *w,
 		   const struct touch *t, const char *how, uint64_t address,
 		   uint32_t line, struct emu_error *err)
 {
-	const uint32_t actor = t->actor - 1;
-	const uint32_t grid = grid_of(o, actor);
-	const uint32_t in_grid = actor - o->first[grid];
+	const uint32_t agent = t->agent - 1;
+	const uint32_t grid = grid_of(o, agent);
+	const uint32_t in_grid = agent - o->first[grid];
 	uint32_t clock;
 
 	emu_fail(err, "global memory 0x%" PRIx64 ": warp %u of cluster %u", address,
@@ -525,7 +525,7 @@ static bool object(const struct emu_order *o, const struct emu_order_warp *w,
 
 static bool races(const struct touch *old, const struct touch *new)
 {
-	return old->actor && old->bytes & new->bytes &&
+	return old->agent && old->bytes & new->bytes &&
 	       !(old->kind & new->kind &EMU_ORDER_STRONG);
 }
 
@@ -535,8 +535,8 @@ static void add_read(const struct emu_order *o, const struct emu_order_warp *w,
 	int at = -1;
 
 	for (int i = 0; i < READERS && at < 0; i++)
-		if (!word->reads[i].actor ||
-		    (word->reads[i].actor == new->actor &&
+		if (!word->reads[i].agent ||
+		    (word->reads[i].agent == new->agent &&
 		     word->reads[i].kind == new->kind &&
 		     (word->reads[i].bytes & ~new->bytes) == 0))
 			at = i;
@@ -556,7 +556,7 @@ static void set_write(struct word *word, const struct touch *new, uint32_t line)
 {
 	for (int i = 0; i < READERS; i++)
 		if (word->reads[i].bytes & new->bytes)
-			word->reads[i].actor = 0;
+			word->reads[i].agent = 0;
 	word->write = *new;
 	word->line = line & 0x3FFFFFFF;
 }
@@ -575,16 +575,17 @@ static bool follows_lanes(const struct emu_order_warp *w, const struct word *wor
 	struct emu_lane_pair p;
 
 	if (is_write &&
-	    emu_lane_overtakes(&word->lanes, l, new->actor, new->bytes, place, &p)) {
+	    emu_lane_overtakes(&word->lanes, l, new->agent, new->bytes, place, &p)) {
 		emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
 		return emu_lanes_object(err, p, "reads it", word->lanes.read_line,
 					EMU_LANES_MEET);
 	}
 	/* Stores of one instruction are no race. */
-	if (word->write.actor != new->actor || !(word->write.bytes & new->bytes) ||
-	    !word->lanes.write_moment || word->lanes.write_moment == place.moment ||
+	if (word->write.agent != new->agent || !(word->write.bytes & new->bytes) ||
+	    !word->lanes.write_instruction ||
+	    word->lanes.write_instruction == place.instruction ||
 	    !emu_lanes_race(l, place.lanes, emu_lane_writers(&word->lanes),
-			    word->lanes.write_moment, &p))
+			    word->lanes.write_instruction, &p))
 		return true;
 	emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
 	return emu_lanes_object(err, p, "wrote it", word->line, EMU_LANES_MEET);
@@ -597,7 +598,7 @@ static void add_lanes(const struct emu_order_warp *w, struct word *word,
 		emu_lane_write(&word->lanes, new->bytes, place);
 	else if (place.lanes)
 		emu_lane_read(&word->lanes, emu_check_lanes(w->check, w->warp),
-			      new->actor, new->bytes, place);
+			      new->agent, new->bytes, place);
 }
 
 /* False with a sentence if the access does not follow the last write. */
@@ -636,9 +637,9 @@ static struct touch touch_of(const struct emu_order *o, const struct emu_order_w
 			     uint32_t kind)
 {
 	return (struct touch){
-	    .actor = (actor_number(o, w) + 1) & (2 * MOST_ACTORS - 1),
+	    .agent = (agent_number(o, w) + 1) & (2 * MOST_AGENTS - 1),
 	    .clock = kind & EMU_ORDER_STORE
-			 ? emu_check_committed(w->check, w->warp, EMU_ENGINE_STORE)
+			 ? emu_check_committed(w->check, w->warp, EMU_ASYNC_STORE)
 			 : emu_check_seen(w->check, w->warp, w->warp),
 	    .kind = kind & 7,
 	};
@@ -648,7 +649,7 @@ static struct touch touch_of(const struct emu_order *o, const struct emu_order_w
 static struct emu_place place_of(const struct touch *t, struct emu_place place)
 {
 	if (t->kind & (EMU_ORDER_STRONG | EMU_ORDER_STORE) ||
-	    t->actor >= EMU_MOST_WARPS)
+	    t->agent >= EMU_MOST_WARPS)
 		place.lanes = 0;
 	return place;
 }

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * order.h - the order of accesses to global memory: what happens before what
- * among the warps of all clusters of one run.  Inside a cluster the checker of
- * shared memory knows (check.h).  Clusters are ordered by a release and an
- * acquire of one address, of .gpu scope or wider, and grids by
- * griddepcontrol.wait.
+ * order.h - the order of accesses to global memory: happens-before among the
+ * warps of all clusters of one run.  Inside a cluster the checker of shared
+ * memory knows the order (check.h).  Between clusters a release and an acquire
+ * of one address, with .gpu scope or wider, make an order, and between grids
+ * griddepcontrol.wait does.
  *
- * Each warp keeps what it acquired, with the moment of its own clock; others of
- * its cluster have what they have seen of these moments.  Each word remembers
- * who wrote it last and who has read it since.
+ * Each warp keeps what it acquired and the value of its clock at that time.  A
+ * warp of the same cluster that has seen this value knows what was acquired.
+ * Each word remembers its last writer and the readers since.
  *
- * The lanes of a warp have their own order (lanes.h), which its cluster's
- * checker knows; accesses of an order and bulk stores are none of theirs.
+ * The lanes of a warp are checked with their cluster's record (lanes.h), except
+ * strong accesses and bulk stores.
  *
- * Limits: words of 4 bytes; to other warps the lanes of a warp are one; bulk
- * copies read when they are issued; proxies are not told apart; the last few
- * readers of a word; 128 MiB of global memory.
+ * Limits:
+ * - Words have 4 bytes, and keep the last few readers.
+ * - Other warps do not distinguish the lanes of a warp.
+ * - Bulk copies read when they are issued.
+ * - Proxies are not distinguished.
+ * - At most 128 MiB of global memory are followed.
  */
 #ifndef EMU_ORDER_H
 #define EMU_ORDER_H
@@ -41,7 +44,7 @@ struct emu_order_warp {
 enum emu_order_kind {
 	EMU_ORDER_READ = 0,
 	EMU_ORDER_WRITE = 1,
-	EMU_ORDER_STRONG = 2, /* atomic, or of an order: no race with another */
+	EMU_ORDER_STRONG = 2, /* atomic, or with an order: no race with another */
 	EMU_ORDER_STORE = 4,  /* of a bulk group: written when it was waited for
 			       */
 };
@@ -55,11 +58,11 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		      struct emu_place place, struct emu_error *err);
 
 /*
- * Plain reads of clusters that run side by side.  Nobody writes meanwhile, so
- * emu_order_look() only compares with earlier writes and may be called for
- * several clusters at once, each with its own list.  emu_order_add() then
- * enters lists, in the order that the caller gives them, in the tables table,
- * table + step, ... of words: threads may share the tables out.
+ * Plain reads of clusters that run in parallel.  Global memory does not change
+ * during a parallel phase, so emu_order_look() only compares with earlier writes
+ * and may be called for several clusters at once, each with its own list.
+ * emu_order_add() then records the lists, in the order of the calls, in the
+ * tables of words table, table + step, ...: each thread may fill some tables.
  */
 #define EMU_ORDER_TABLES 16
 struct emu_order_reads {
@@ -80,13 +83,13 @@ enum emu_order_scope {
 };
 
 /*
- * A strong write hands over what the warp knows, or (RELAXED) what it knew at
- * its last fence.
+ * A strong write passes on what the warp knows, or (RELAXED) what it knew at its
+ * last fence.
  */
 void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope, bool is_atomic);
 /*
- * A strong read takes what was handed over, at once or (RELAXED) at the next
+ * A strong read acquires what was passed on, at once or (RELAXED) at the next
  * fence.
  */
 void emu_order_acquire(struct emu_order *o, const struct emu_order_warp *w,

@@ -5,7 +5,7 @@
 
 #include "driver/queue.h"
 #include "driver/stream.h"
-#include "engine/tensor_map.h"
+#include "hardware/tensor_map.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {

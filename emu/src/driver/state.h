@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "driver/cuda_api.h"
-#include "engine/memory.h"
+#include "hardware/memory.h"
 #include "machine/grid.h"
 
 struct CUmod_st {

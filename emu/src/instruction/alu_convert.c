@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/floats.h"
-#include "engine/halves.h"
+#include "hardware/floats.h"
+#include "hardware/halves.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "engine/floats.h"
+#include "hardware/floats.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 

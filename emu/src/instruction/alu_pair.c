@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/floats.h"
+#include "hardware/floats.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 

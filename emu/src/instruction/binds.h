@@ -6,7 +6,7 @@
 #ifndef EMU_BINDS_H
 #define EMU_BINDS_H
 
-#include "engine/reduction.h"
+#include "hardware/reduction.h"
 #include "ptx/bind.h"
 
 /* ---- plain arithmetic ------------------------------------------------------

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "engine/mbarrier.h"
+#include "hardware/mbarrier.h"
 #include "instruction/binds.h"
 #include "machine/access.h"
 #include "machine/async.h"
@@ -148,11 +148,11 @@ static void run_group(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 	if (i->option == CP_COMMIT || i->option == BULK_COMMIT ||
 	    i->option == CP_WAIT_ALL) {
 		EMU_EACH_LANE(l) group[l] += lanes >> l & 1;
-		emu_watch_commit(w, is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY);
+		emu_watch_commit(w, is_bulk ? EMU_ASYNC_STORE : EMU_ASYNC_COPY);
 	}
 	if (i->option == CP_COMMIT || i->option == BULK_COMMIT)
 		return;
-	emu_watch_wait_group(w, is_bulk ? EMU_ENGINE_STORE : EMU_ENGINE_COPY,
+	emu_watch_wait_group(w, is_bulk ? EMU_ASYNC_STORE : EMU_ASYNC_COPY,
 			     (uint32_t)i->immediate);
 	if (is_bulk && i->vector != WAIT_READ)
 		emu_watch_stored(w, (uint32_t)i->immediate);
@@ -381,8 +381,7 @@ static void run_bulk_store(struct emu_warp *w, const struct emu_instr *i,
 		if (!(lanes >> l & 1))
 			continue;
 		if (!check_bulk(w, i, l, to[l], from[l], bytes[l]) ||
-		    !emu_watch_engine_read(w, i, l, EMU_ENGINE_STORE, from[l],
-					   bytes[l]))
+		    !emu_watch_async_read(w, i, l, EMU_ASYNC_STORE, from[l], bytes[l]))
 			return;
 		emu_traffic_count(w, EMU_TRAFFIC_STORE, to[l], bytes[l]);
 		t = emu_transfer_new_store(w, i, i->option >> EMU_OPERATION_AT,

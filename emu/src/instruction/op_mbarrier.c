@@ -3,7 +3,7 @@
  * mbarrier.h's. */
 #include <string.h>
 
-#include "engine/mbarrier.h"
+#include "hardware/mbarrier.h"
 #include "instruction/binds.h"
 #include "machine/access.h"
 #include "machine/barrier.h"

@@ -15,8 +15,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/block_sums.h"
-#include "engine/tensor_core.h"
+#include "hardware/block_sums.h"
+#include "hardware/tensor_core.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 

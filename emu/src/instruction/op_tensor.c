@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/tensor_map.h"
+#include "hardware/tensor_map.h"
 #include "instruction/binds.h"
 #include "machine/access.h"
 #include "machine/async.h"
@@ -380,8 +380,8 @@ static bool store_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	if ((i->option && !take_type(w, i, lane, box, &r)) ||
 	    !check_shared(w, i, lane, from) ||
-	    !emu_watch_engine_read(w, i, lane, EMU_ENGINE_STORE, from,
-				   emu_tensor_map_box_bytes(&box->map)))
+	    !emu_watch_async_read(w, i, lane, EMU_ASYNC_STORE, from,
+				  emu_tensor_map_box_bytes(&box->map)))
 		return false;
 	count_box(w, box, EMU_TRAFFIC_STORE);
 	t = emu_transfer_new_store(w, i, i->option >> EMU_OPERATION_AT, r.type);

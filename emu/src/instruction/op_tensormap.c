@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "engine/tensor_map.h"
+#include "hardware/tensor_map.h"
 #include "instruction/binds.h"
 #include "machine/access.h"
 #include "machine/report.h"

@@ -2,7 +2,7 @@
 /* op_wgmma.c - binds wgmma, which wgmma_queue.c runs. */
 #include <string.h>
 
-#include "engine/tensor_core.h"
+#include "hardware/tensor_core.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 #include "machine/wgmma_queue.h"

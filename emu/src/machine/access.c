@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/memory.h"
+#include "hardware/memory.h"
 #include "machine/report.h"
 #include "machine/watch.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/mbarrier.h"
+#include "hardware/mbarrier.h"
 #include "machine/async.h"
 #include "machine/rules.h"
 #include "machine/tensor_move.h"

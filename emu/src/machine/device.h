@@ -3,7 +3,7 @@
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 
 /* Limits that all devices share, as the driver's attributes give them. */
 #define EMU_MAX_THREADS	 1024

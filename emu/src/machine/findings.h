@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 #include "machine/rules.h"
 
 struct emu_finding {

@@ -7,7 +7,7 @@
 #ifndef EMU_MACHINE_H
 #define EMU_MACHINE_H
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 #include "machine/device.h"
 #include "ptx/ptx.h"
 

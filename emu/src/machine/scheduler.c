@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
-#include "engine/mbarrier.h"
+#include "hardware/arena.h"
+#include "hardware/mbarrier.h"
 #include "machine/barrier.h"
 #include "machine/cluster.h"
 #include "machine/parallel_phase.h"

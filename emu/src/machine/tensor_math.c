@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/block_sums.h"
-#include "engine/integer_sums.h"
+#include "hardware/block_sums.h"
+#include "hardware/integer_sums.h"
 #include "machine/access.h"
 #include "machine/report.h"
 #include "machine/watch.h"
@@ -479,12 +479,12 @@ static bool watch_matrix(struct emu_warp *w, const struct emu_instr *i, int lane
 	const struct walk walk = walk_of(u, type, is_transposed, rows);
 
 	for (uint32_t k = 0; k < walk.rows * walk.pieces; k++)
-		if (!emu_watch_engine_read(w, i, lane, EMU_ENGINE_WGMMA,
-					   (uint64_t)rank << EMU_RANK_SHIFT |
-					       emu_umma_offset(m, is_transposed,
-							       (int)(k / walk.pieces),
-							       (int)(k % walk.pieces)),
-					   16))
+		if (!emu_watch_async_read(w, i, lane, EMU_ASYNC_WGMMA,
+					  (uint64_t)rank << EMU_RANK_SHIFT |
+					      emu_umma_offset(m, is_transposed,
+							      (int)(k / walk.pieces),
+							      (int)(k % walk.pieces)),
+					  16))
 			return false;
 	return true;
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 #include "machine/async.h"
 #include "machine/random.h"
 #include "machine/report.h"
@@ -341,8 +341,8 @@ static bool deliver(struct emu_warp *w, struct emu_tmem_queue *q)
 static bool copy_result(struct emu_warp *w, struct emu_tmem_queue *q,
 			const struct emu_instr *i)
 {
-	if (!i->opcode->is_move || i->operands != 2 ||
-	    is_result(q, &i->operand[0]) || i->operand[0].bytes < 4 || !deliver(w, q))
+	if (!i->opcode->is_move || i->operands != 2 || is_result(q, &i->operand[0]) ||
+	    i->operand[0].bytes < 4 || !deliver(w, q))
 		return false;
 	mark_result(q, &i->operand[0]);
 	return true;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 #include "machine/access.h"
 #include "machine/random.h"
 #include "machine/report.h"
@@ -369,12 +369,12 @@ static bool watch_copy(const struct emu_tensor_op *op, int lane, uint32_t rank)
 	const uint32_t pieces = emu_tmem_copy_pieces(copy);
 
 	for (uint32_t k = 0; k < emu_tmem_copy_rows(copy) * pieces; k++)
-		if (!emu_watch_engine_read(op->warp, op->instr, lane, EMU_ENGINE_WGMMA,
-					   (uint64_t)rank << EMU_RANK_SHIFT |
-					       emu_umma_offset(&op->from, false,
-							       (int)(k / pieces),
-							       (int)(k % pieces)),
-					   16))
+		if (!emu_watch_async_read(op->warp, op->instr, lane, EMU_ASYNC_WGMMA,
+					  (uint64_t)rank << EMU_RANK_SHIFT |
+					      emu_umma_offset(&op->from, false,
+							      (int)(k / pieces),
+							      (int)(k % pieces)),
+					  16))
 			return false;
 	return emu_watch_tmem(op->warp, op->instr, lane, EMU_TMEM_CP, rank, 0,
 			      EMU_TMEM_LANES, emu_tmem_column(op->to), 4 * pieces, 0);

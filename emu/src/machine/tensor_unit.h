@@ -6,8 +6,8 @@
 #ifndef EMU_TENSOR_UNIT_H
 #define EMU_TENSOR_UNIT_H
 
-#include "engine/tensor_memory.h"
-#include "engine/umma.h"
+#include "hardware/tensor_memory.h"
+#include "hardware/umma.h"
 #include "machine/machine.h"
 
 /* A warp that waits for capacity, or for the other CTA of its pair. */

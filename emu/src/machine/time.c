@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 #include "machine/time_costs.h"
 #include "machine/time_state.h"
 #include "machine/time_trace.h"

@@ -59,8 +59,8 @@ void emu_time_copy(struct emu_transfer *t);
 void emu_time_copied(struct emu_warp *w);
 /* A quarter of a wgmma of n columns. */
 void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared);
-void emu_time_commit(struct emu_warp *w, enum emu_engine engine);
-void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine, uint32_t newest);
+void emu_time_commit(struct emu_warp *w, enum emu_async_kind kind);
+void emu_time_wait_group(struct emu_warp *w, enum emu_async_kind kind, uint32_t newest);
 
 /* mbarriers by shared::cluster address; flipped: the arrival ended a phase. */
 void emu_time_arrive(struct emu_warp *w, uint64_t barrier);

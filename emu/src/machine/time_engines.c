@@ -312,7 +312,7 @@ void emu_time_copy(struct emu_transfer *c)
 	if (!t)
 		return;
 	if (c->kind == EMU_CP_ARRIVE) {
-		clock->arrival = emu_later(clock->open[EMU_ENGINE_COPY], clock->now);
+		clock->arrival = emu_later(clock->open[EMU_ASYNC_COPY], clock->now);
 		return;
 	}
 	if (c->kind == EMU_CP_ASYNC) {
@@ -325,8 +325,8 @@ void emu_time_copy(struct emu_transfer *c)
 		    c, emu_serve(quarter, clock->now, bytes / t->table->cp_async_rate));
 		/* Those behind it wait for it to begin. */
 		emu_time_go_on(c->warp, EMU_SPENT_PIPE, *quarter);
-		clock->open[EMU_ENGINE_COPY] =
-		    emu_later(clock->open[EMU_ENGINE_COPY], end);
+		clock->open[EMU_ASYNC_COPY] =
+		    emu_later(clock->open[EMU_ASYNC_COPY], end);
 		return;
 	}
 	/* Registers, or the answer of clusterlaunchcontrol.try_cancel. */
@@ -349,8 +349,8 @@ void emu_time_copy(struct emu_transfer *c)
 		clock->arrival = end;
 	} else {
 		end = store_bulk(c, bytes);
-		clock->open[EMU_ENGINE_STORE] =
-		    emu_later(clock->open[EMU_ENGINE_STORE], end);
+		clock->open[EMU_ASYNC_STORE] =
+		    emu_later(clock->open[EMU_ASYNC_STORE], end);
 	}
 	emu_time_go_on(c->warp, EMU_SPENT_ISSUE, clock->now + t->table->tma_issue);
 	if (c->kind == EMU_BULK_LOAD && c->n_pieces) {
@@ -383,7 +383,7 @@ void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared)
 	emu_trace_engine(t->trace, w->cta->clock->sm->number, EMU_TRACE_TENSOR, begin,
 			 begin + service);
 	w->cta->clock->sm->accumulates[w->index % EMU_QUARTERS] = begin + n / 2.0;
-	w->clock->open[EMU_ENGINE_WGMMA] = begin + service + t->table->wgmma_latency;
+	w->clock->open[EMU_ASYNC_WGMMA] = begin + service + t->table->wgmma_latency;
 	/*
 	 * Nothing queues A from registers: the warp stands still until the
 	 * tensor cores take the operation, and is free while they run it
@@ -394,27 +394,27 @@ void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared)
 		emu_time_go_on(w, EMU_SPENT_TENSOR, begin);
 }
 
-void emu_time_commit(struct emu_warp *w, enum emu_engine engine)
+void emu_time_commit(struct emu_warp *w, enum emu_async_kind kind)
 {
 	struct emu_warp_clock *c = w->clock;
 
 	if (!emu_time_machine(w))
 		return;
 	/* Groups end in order. */
-	c->group[engine][c->groups[engine]++ % EMU_GROUPS] = c->open[engine];
+	c->group[kind][c->groups[kind]++ % EMU_GROUPS] = c->open[kind];
 }
 
-void emu_time_wait_group(struct emu_warp *w, enum emu_engine engine, uint32_t newest)
+void emu_time_wait_group(struct emu_warp *w, enum emu_async_kind kind, uint32_t newest)
 {
 	struct emu_warp_clock *c = w->clock;
 	double end;
 
-	if (!emu_time_machine(w) || newest >= EMU_GROUPS || newest > c->groups[engine])
+	if (!emu_time_machine(w) || newest >= EMU_GROUPS || newest > c->groups[kind])
 		return;
-	end = newest == 0 ? c->open[engine]
-	      : newest == c->groups[engine]
+	end = newest == 0 ? c->open[kind]
+	      : newest == c->groups[kind]
 		  ? 0
-		  : c->group[engine][(c->groups[engine] - newest - 1) % EMU_GROUPS];
-	emu_time_go_on(
-	    w, engine == EMU_ENGINE_WGMMA ? EMU_SPENT_TENSOR : EMU_SPENT_COPIES, end);
+		  : c->group[kind][(c->groups[kind] - newest - 1) % EMU_GROUPS];
+	emu_time_go_on(w, kind == EMU_ASYNC_WGMMA ? EMU_SPENT_TENSOR : EMU_SPENT_COPIES,
+		       end);
 }

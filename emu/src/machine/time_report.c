@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 #include "machine/time.h"
 #include "machine/time_state.h"
 #include "machine/time_trace.h"

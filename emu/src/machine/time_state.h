@@ -93,8 +93,8 @@ struct emu_warp_clock {
 	enum emu_spent result_of;
 	struct emu_tcgen05_clock tcgen05;
 	/* Operations behind the last commit, and the last groups by number. */
-	double open[EMU_ENGINES], group[EMU_ENGINES][EMU_GROUPS];
-	uint32_t groups[EMU_ENGINES];
+	double open[EMU_ASYNC_KINDS], group[EMU_ASYNC_KINDS][EMU_GROUPS];
+	uint32_t groups[EMU_ASYNC_KINDS];
 };
 
 struct emu_cta_clock {

@@ -6,8 +6,8 @@
 #ifndef EMU_MACHINE_TIME_TCGEN05_H
 #define EMU_MACHINE_TIME_TCGEN05_H
 
-#include "engine/tensor_memory.h"
-#include "engine/umma.h"
+#include "hardware/tensor_memory.h"
+#include "hardware/umma.h"
 #include "machine/machine.h"
 
 /* An mma is issued, a copy, a commit (its arrivals follow), a load or store. */

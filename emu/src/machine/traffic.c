@@ -2,7 +2,7 @@
 /* traffic.c - see traffic.h. */
 #include "machine/traffic.h"
 
-#include "engine/memory.h"
+#include "hardware/memory.h"
 #include "machine/time.h"
 
 static struct emu_traffic_range *range_of(struct emu_traffic *t, uint64_t begin,

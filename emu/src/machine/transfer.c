@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
-#include "engine/mbarrier.h"
-#include "engine/tensor_map.h"
+#include "hardware/arena.h"
+#include "hardware/mbarrier.h"
+#include "hardware/tensor_map.h"
 #include "machine/access.h"
 #include "machine/async.h"
 #include "machine/barrier.h"

@@ -9,7 +9,7 @@
 #ifndef EMU_TRANSFER_H
 #define EMU_TRANSFER_H
 
-#include "engine/reduction.h"
+#include "hardware/reduction.h"
 #include "machine/machine.h"
 
 enum emu_transfer_kind {
@@ -44,8 +44,8 @@ struct emu_transfer {
 	uint64_t barriers[EMU_LANES]; /* CP_ARRIVE: one a lane */
 	uint32_t tx_bytes;
 	uint8_t inline_bytes[16]; /* a source that is in no memory */
-	uint32_t mark;	 /* CP_ARRIVE: the checker's, of what came before */
-	uint8_t *kept;	 /* copies of sources, and of their states */
+	uint32_t mark;		  /* CP_ARRIVE: the checker's, of what came before */
+	uint8_t *kept;		  /* copies of sources, and of their states */
 	/* BULK_STORE that reduces: several may be on their way to one place. */
 	bool reduces;
 	struct emu_reduction reduction;

@@ -49,7 +49,7 @@ struct emu_place emu_watch_place(const struct emu_warp *w, const struct emu_inst
 	return (struct emu_place){
 	    .line = i->line,
 	    .lanes = lanes_of(i, lane),
-	    .moment = now(w),
+	    .instruction = now(w),
 	};
 }
 
@@ -146,19 +146,19 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   &err);
 }
 
-bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i, int lane,
-			   enum emu_engine engine, uint64_t from, uint32_t bytes)
+bool emu_watch_async_read(struct emu_warp *w, const struct emu_instr *i, int lane,
+			  enum emu_async_kind kind, uint64_t from, uint32_t bytes)
 {
 	struct emu_check *c = checker_of(w);
 	struct emu_place place = emu_watch_place(w, i, lane);
 	struct emu_error err;
 
 	/* The tensor core reads later than its instruction. */
-	if (engine != EMU_ENGINE_STORE)
+	if (kind != EMU_ASYNC_STORE)
 		place.lanes = 0;
 	return !c || say(w, i, lane,
-			 emu_check_engine_read(c, number_of(w), engine, from, bytes,
-					       place, &err),
+			 emu_check_async_read(c, number_of(w), kind, from, bytes, place,
+					      &err),
 			 &err);
 }
 
@@ -176,25 +176,24 @@ bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
 	for (int k = 0; k < count && c; k++) {
 		if (k + 8 < count)
 			emu_check_prefetch(c, from[k + 8]);
-		if (!emu_watch_engine_read(w, i, -1, EMU_ENGINE_WGMMA, from[k], 16))
+		if (!emu_watch_async_read(w, i, -1, EMU_ASYNC_WGMMA, from[k], 16))
 			return false;
 	}
 	return true;
 }
 
-void emu_watch_commit(struct emu_warp *w, enum emu_engine engine)
+void emu_watch_commit(struct emu_warp *w, enum emu_async_kind kind)
 {
-	emu_time_commit(w, engine);
+	emu_time_commit(w, kind);
 	if (checker_of(w))
-		emu_check_commit(checker_of(w), number_of(w), engine);
+		emu_check_commit(checker_of(w), number_of(w), kind);
 }
 
-void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine, uint32_t groups)
+void emu_watch_wait_group(struct emu_warp *w, enum emu_async_kind kind, uint32_t groups)
 {
-	emu_time_wait_group(w, engine, groups);
+	emu_time_wait_group(w, kind, groups);
 	if (checker_of(w))
-		emu_check_wait_group(checker_of(w), number_of(w), engine, groups,
-				     now(w));
+		emu_check_wait_group(checker_of(w), number_of(w), kind, groups, now(w));
 }
 
 uint32_t emu_watch_copy_mark(struct emu_warp *w)
@@ -274,7 +273,7 @@ void emu_watch_tmem_wait(struct emu_warp *w, bool stores)
 {
 	if (checker_of(w))
 		emu_check_tmem_wait(checker_of(w), number_of(w),
-				    stores ? EMU_ENGINE_TMEM_ST : EMU_ENGINE_TMEM_LD);
+				    stores ? EMU_ASYNC_TMEM_ST : EMU_ASYNC_TMEM_LD);
 }
 
 void emu_watch_tmem_before(struct emu_warp *w)

@@ -35,8 +35,8 @@ bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint64_t to, uint32_t bytes);
 bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint64_t to, uint32_t bytes, uint64_t barrier);
-bool emu_watch_engine_read(struct emu_warp *w, const struct emu_instr *i, int lane,
-			   enum emu_engine engine, uint64_t from, uint32_t bytes);
+bool emu_watch_async_read(struct emu_warp *w, const struct emu_instr *i, int lane,
+			  enum emu_async_kind kind, uint64_t from, uint32_t bytes);
 /*
  * The word that tcgen05.alloc has written may be overwritten by a copy without
  * a proxy fence: production kernels do that, and PTX forbids it.
@@ -45,8 +45,9 @@ void emu_watch_needs_no_fence(struct emu_warp *w, uint64_t address);
 /* The tensor core reads `count` pieces of 16 bytes of an operand. */
 bool emu_watch_operand(struct emu_warp *w, const struct emu_instr *i,
 		       const uint64_t *from, int count);
-void emu_watch_commit(struct emu_warp *w, enum emu_engine engine);
-void emu_watch_wait_group(struct emu_warp *w, enum emu_engine engine, uint32_t groups);
+void emu_watch_commit(struct emu_warp *w, enum emu_async_kind kind);
+void emu_watch_wait_group(struct emu_warp *w, enum emu_async_kind kind,
+			  uint32_t groups);
 
 /* cp.async.mbarrier.arrive: what it stands for, and when it arrives. */
 uint32_t emu_watch_copy_mark(struct emu_warp *w);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 #include "machine/access.h"
 #include "machine/async.h"
 #include "machine/random.h"
@@ -584,11 +584,11 @@ void emu_run_wgmma_group(struct emu_warp *w, const struct emu_instr *i, uint32_t
 		q->is_fenced = true;
 	if (i->option == EMU_WGMMA_COMMIT) {
 		q->group++;
-		emu_watch_commit(w, EMU_ENGINE_WGMMA);
+		emu_watch_commit(w, EMU_ASYNC_WGMMA);
 	}
 	if (i->option != EMU_WGMMA_WAIT)
 		return;
-	emu_watch_wait_group(w, EMU_ENGINE_WGMMA, (uint32_t)i->immediate);
+	emu_watch_wait_group(w, EMU_ASYNC_WGMMA, (uint32_t)i->immediate);
 	while (count < q->count &&
 	       q->pending[count].group + (uint32_t)i->immediate < q->group)
 		count++;

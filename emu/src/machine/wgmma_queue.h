@@ -3,7 +3,7 @@
 #ifndef EMU_WGMMA_QUEUE_H
 #define EMU_WGMMA_QUEUE_H
 
-#include "engine/wgmma.h"
+#include "hardware/wgmma.h"
 #include "machine/machine.h"
 
 /*

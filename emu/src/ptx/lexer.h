@@ -3,7 +3,7 @@
 #ifndef EMU_LEXER_H
 #define EMU_LEXER_H
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 
 enum emu_token_kind {
 	EMU_END,

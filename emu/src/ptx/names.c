@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 
 #define BUCKETS (sizeof(((struct emu_names *)0)->buckets) / sizeof(uint32_t))
 

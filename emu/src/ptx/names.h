@@ -3,7 +3,7 @@
 #ifndef EMU_NAMES_H
 #define EMU_NAMES_H
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 
 enum emu_name_kind {
 	EMU_NAME_REGISTER, /* value: number of the register */

@@ -6,7 +6,7 @@
 #ifndef EMU_PARSE_H
 #define EMU_PARSE_H
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 #include "ptx/lexer.h"
 #include "ptx/names.h"
 #include "ptx/ptx.h"

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "engine/arena.h"
+#include "hardware/arena.h"
 
 /* ---- types --------------------------------------------------------------- */
 

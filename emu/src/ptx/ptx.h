@@ -6,7 +6,7 @@
 #ifndef EMU_PTX_H
 #define EMU_PTX_H
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 
 enum emu_type {
 	EMU_NO_TYPE,

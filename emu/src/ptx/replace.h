@@ -9,7 +9,7 @@
 #ifndef EMU_REPLACE_H
 #define EMU_REPLACE_H
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 
 /* The changed copy of a module's text, for free(); NULL with err. */
 char *emu_replace(const char *text, const char *rule, struct emu_error *err);

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "common/run.h"
-#include "engine/tensor_map.h"
+#include "hardware/tensor_map.h"
 
 #define SCHEDULES  25
 #define DATA_BYTES 4096

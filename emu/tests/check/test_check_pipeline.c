@@ -14,7 +14,7 @@
 
 #include "check/check.h"
 #include "common/data.h"
-#include "engine/mbarrier.h"
+#include "hardware/mbarrier.h"
 
 #define SCHEDULES   1000
 #define STAGES	    3
@@ -208,14 +208,14 @@ static bool consume(struct pipeline *p, uint32_t warp)
 
 	if (p->bug != NO_WAIT_FOR_FULL && !wait(p, warp, &p->full[s], parity))
 		return false;
-	report(p, emu_check_engine_read(p->check, warp, EMU_ENGINE_WGMMA,
-					4096 + s * STAGE_BYTES, STAGE_BYTES, line(3),
-					&p->err));
-	emu_check_commit(p->check, warp, EMU_ENGINE_WGMMA);
+	report(p, emu_check_async_read(p->check, warp, EMU_ASYNC_WGMMA,
+				       4096 + s * STAGE_BYTES, STAGE_BYTES, line(3),
+				       &p->err));
+	emu_check_commit(p->check, warp, EMU_ASYNC_WGMMA);
 	if (p->bug == RELEASE_OF_THE_STAGE_IN_FLIGHT)
 		release(p, warp, round);
 	if (p->bug != RELEASE_BEFORE_WGMMA_HAS_READ)
-		emu_check_wait_group(p->check, warp, EMU_ENGINE_WGMMA, 1, 0);
+		emu_check_wait_group(p->check, warp, EMU_ASYNC_WGMMA, 1, 0);
 	if (round % ROUNDS > 0 && p->bug != RELEASE_OF_THE_STAGE_IN_FLIGHT)
 		release(p, warp, round - 1);
 	p->round[warp]++;
@@ -225,7 +225,7 @@ static bool consume(struct pipeline *p, uint32_t warp)
 /* The tile's last stage, and the result to staging. */
 static bool drain(struct pipeline *p, uint32_t warp)
 {
-	emu_check_wait_group(p->check, warp, EMU_ENGINE_WGMMA, 0, 0);
+	emu_check_wait_group(p->check, warp, EMU_ASYNC_WGMMA, 0, 0);
 	if (p->bug != RELEASE_OF_THE_STAGE_IN_FLIGHT)
 		release(p, warp, p->round[warp] - 1);
 	return true;
@@ -246,11 +246,11 @@ static bool store_result(struct pipeline *p, uint32_t warp)
 {
 	if (warp != 1)
 		return true;
-	report(p, emu_check_engine_read(p->check, warp, EMU_ENGINE_STORE, STAGING + 64,
-					CONSUMERS * 64, line(5), &p->err));
-	emu_check_commit(p->check, warp, EMU_ENGINE_STORE);
+	report(p, emu_check_async_read(p->check, warp, EMU_ASYNC_STORE, STAGING + 64,
+				       CONSUMERS * 64, line(5), &p->err));
+	emu_check_commit(p->check, warp, EMU_ASYNC_STORE);
 	if (p->bug != STAGING_USED_AGAIN_TOO_EARLY)
-		emu_check_wait_group(p->check, warp, EMU_ENGINE_STORE, 0, 0);
+		emu_check_wait_group(p->check, warp, EMU_ASYNC_STORE, 0, 0);
 	return true;
 }
 

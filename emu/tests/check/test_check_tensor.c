@@ -64,7 +64,7 @@ static void commit(uint32_t warp, uint64_t bar)
 
 static void wait_ld(uint32_t warp)
 {
-	emu_check_tmem_wait(c, warp, EMU_ENGINE_TMEM_LD);
+	emu_check_tmem_wait(c, warp, EMU_ASYNC_TMEM_LD);
 }
 
 static void before(uint32_t warp)
@@ -158,7 +158,7 @@ static void test_reuse(void **state)
 	open_check(false);
 	GOOD(use(0, EMU_TMEM_ST, 0, 0));
 	BAD(ld(0), "tcgen05.wait::st");
-	emu_check_tmem_wait(c, 0, EMU_ENGINE_TMEM_ST);
+	emu_check_tmem_wait(c, 0, EMU_ASYNC_TMEM_ST);
 	GOOD(ld(0));
 }
 

@@ -474,11 +474,11 @@ static void test_global(void **state)
 /* ---- the engine alone ---------------------------------------------------- */
 
 static bool race(const struct emu_lanes *l, uint32_t lane, uint32_t other,
-		 uint32_t moment)
+		 uint32_t instruction)
 {
 	struct emu_lane_pair p;
 
-	return emu_lanes_race(l, 1u << lane, 1u << other, moment, &p);
+	return emu_lanes_race(l, 1u << lane, 1u << other, instruction, &p);
 }
 
 static void test_engine(void **state)

@@ -302,9 +302,9 @@ static void bulk_stores(void **state)
 
 	(void)state;
 	GOOD(access_of(0, 0, kind, DATA, 64));
-	emu_check_commit(checks[0], 0, EMU_ENGINE_STORE);
+	emu_check_commit(checks[0], 0, EMU_ASYNC_STORE);
 	GOOD(access_of(0, 0, kind, OTHER, 64));
-	emu_check_commit(checks[0], 0, EMU_ENGINE_STORE);
+	emu_check_commit(checks[0], 0, EMU_ASYNC_STORE);
 	BAD(load(0, DATA), "has not been waited for");
 	emu_order_stored(order, &x, 1);
 	GOOD(load(0, DATA));

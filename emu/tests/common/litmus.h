@@ -77,12 +77,12 @@ static inline bool bulk(uint32_t warp, uint64_t at, uint64_t bar)
 
 static inline bool wgmma(uint32_t warp, uint64_t at)
 {
-	return emu_check_engine_read(c, warp, EMU_ENGINE_WGMMA, at, 128, LINE, &err);
+	return emu_check_async_read(c, warp, EMU_ASYNC_WGMMA, at, 128, LINE, &err);
 }
 
 static inline bool bulk_store(uint32_t warp, uint64_t at)
 {
-	return emu_check_engine_read(c, warp, EMU_ENGINE_STORE, at, 128, LINE, &err);
+	return emu_check_async_read(c, warp, EMU_ASYNC_STORE, at, 128, LINE, &err);
 }
 
 static inline void fence(uint32_t warp)

@@ -6,7 +6,7 @@
 #ifndef EMU_TESTS_RUN_H
 #define EMU_TESTS_RUN_H
 
-#include "engine/memory.h"
+#include "hardware/memory.h"
 #include "instruction/decode.h"
 #include "machine/grid.h"
 

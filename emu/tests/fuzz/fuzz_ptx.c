@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/memory.h"
+#include "hardware/memory.h"
 #include "instruction/decode.h"
 #include "machine/grid.h"
 

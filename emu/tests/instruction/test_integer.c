@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/run.h"
-#include "engine/floats.h"
+#include "hardware/floats.h"
 
 #define LANES  32
 #define ROUNDS 24

@@ -3,7 +3,7 @@
  * test_mma.c - mma.sync of every type and shape: random codes, registers filled
  * by the PTX ISA's tables, and results that are made a second time here: with
  * integers, in double where that is exact, and for 16 and 32 bits by
- * tensor_core.h, whose sums tests/engine/test_wgmma.c checks.
+ * tensor_core.h, whose sums tests/hardware/test_wgmma.c checks.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -16,8 +16,8 @@
 
 #include "common/data.h"
 #include "common/run.h"
-#include "engine/floats.h"
-#include "engine/tensor_core.h"
+#include "hardware/floats.h"
+#include "hardware/tensor_core.h"
 
 #define LANES	  32
 #define ROW_BYTES 32

@@ -14,7 +14,7 @@
 
 #include "common/data.h"
 #include "common/run.h"
-#include "engine/tensor_map.h"
+#include "hardware/tensor_map.h"
 
 #define BYTES 128
 #define CTAS  6

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/run.h"
-#include "engine/tensor_map.h"
+#include "hardware/tensor_map.h"
 
 #define MAP_BYTES 128 /* in front of the tensor */
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/run.h"
-#include "engine/tensor_map.h"
+#include "hardware/tensor_map.h"
 
 #define ROWS  8
 #define PITCH 64 /* bytes of a row */

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/tcgen05.h"
-#include "engine/tensor_memory.h"
+#include "hardware/tensor_memory.h"
 #include "machine/findings.h"
 
 /* Warp 0 allocates, all learn where; DEALLOC by the same warp. */

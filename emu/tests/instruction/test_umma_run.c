@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/tcgen05.h"
-#include "engine/umma.h"
+#include "hardware/umma.h"
 
 #define LEAD 4096u
 

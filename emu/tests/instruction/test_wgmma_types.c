@@ -3,7 +3,7 @@
  * test_wgmma_types.c - wgmma.mma_async of every type as a kernel issues it:
  * operands in shared memory and in registers, random codes of all values, and
  * results where the PTX ISA's figures put them.  Sums of floats are those of
- * tensor_core.h, which tests/engine/test_wgmma.c checks; those of integers are
+ * tensor_core.h, which tests/hardware/test_wgmma.c checks; those of integers are
  * made here.
  */
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "common/run.h"
-#include "engine/tensor_core.h"
+#include "hardware/tensor_core.h"
 
 #define ROWS	64
 #define MAX_N	96

@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #include "common/run.h"
-#include "engine/memory.h"
-#include "engine/power.h"
-#include "engine/tensor_map.h"
+#include "hardware/memory.h"
+#include "hardware/power.h"
+#include "hardware/tensor_map.h"
 #include "instruction/decode.h"
 #include "machine/grid.h"
 
@@ -143,7 +143,7 @@ static float cut(double x)
 	return (float)(trunc(x * emu_power_of_2(23 - e)) * emu_power_of_2(e - 23));
 }
 
-/* 64 elements of k onto c, as engine/block_sums.h has it; *exact in units of 2^-20. */
+/* 64 elements of k onto c, as hardware/block_sums.h has it; *exact in units of 2^-20. */
 static float one_step(const struct operand *a, const struct operand *b, int m, int n,
 		      int k, float c, int64_t *exact)
 {

@@ -6,7 +6,7 @@
 #ifndef EMU_TESTS_NVFP4_H
 #define EMU_TESTS_NVFP4_H
 
-#include "engine/emu.h"
+#include "hardware/emu.h"
 
 enum nvfp4_data {
 	NVFP4_EXACT, /* scales 0.5, 1, 2: every sum is a float */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory.h - the memory of the device: one range of the host's addresses,
+ * reserved and backed when it is used, in which allocations lie between guard
+ * bands.
+ */
+#ifndef EMU_MEMORY_H
+#define EMU_MEMORY_H
+
+#include "hardware/emu.h"
+
+struct emu_memory;
+
+/* Reserves bytes of addresses (and as many of shadow); NULL with err. */
+struct emu_memory *emu_memory_open(uint64_t bytes, struct emu_error *err);
+void emu_memory_close(struct emu_memory *memory);
+
+/* The whole range; stays the same for the life of memory. */
+const struct emu_space *emu_memory_space(const struct emu_memory *memory);
+
+/*
+ * A multiple of 256, MAPPED and not WRITTEN; 0 with err if there is no memory.
+ * At least 256 bytes that are not mapped lie on either side.
+ */
+uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,
+			  struct emu_error *err);
+
+/* False if no allocation begins there.  Its pages go back to the host; its
+ * addresses are given out again as late as possible. */
+bool emu_memory_free(struct emu_memory *memory, uint64_t address,
+		     struct emu_error *err);
+
+/*
+ * What a report says of an address: "16 bytes past the end of the 4096 bytes
+ * at 0x...", "inside ... freed before", "in no allocation".
+ */
+void emu_memory_describe(const struct emu_memory *memory, uint64_t address, char *text,
+			 size_t size);
+
+/* Bytes of all live allocations. */
+uint64_t emu_memory_used(const struct emu_memory *memory);
+
+/* The live allocation that holds address: its begin and size; else false. */
+bool emu_memory_find(const struct emu_memory *memory, uint64_t address, uint64_t *begin,
+		     uint64_t *bytes);
+
+#endif

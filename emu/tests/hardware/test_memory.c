@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_memory.c - the software GPU's device memory: guard bands, the state
+ * of bytes, what a report says of an address, and random histories.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/alloc.h"
+#include "common/data.h"
+#include "hardware/memory.h"
+
+#define MIB   (1 << 20)
+#define GUARD 256
+
+static struct emu_error err;
+
+static struct emu_memory *open_memory(uint64_t bytes)
+{
+	struct emu_memory *memory = emu_memory_open(bytes, &err);
+
+	if (!memory)
+		fail_msg("%s", err.text);
+	return memory;
+}
+
+static uint64_t take(struct emu_memory *memory, uint64_t bytes)
+{
+	const uint64_t address = emu_memory_alloc(memory, bytes, &err);
+
+	if (!address)
+		fail_msg("%s", err.text);
+	return address;
+}
+
+static void give(struct emu_memory *memory, uint64_t address)
+{
+	if (!emu_memory_free(memory, address, &err))
+		fail_msg("%s", err.text);
+}
+
+/* True if every byte has just that state. */
+static bool all_are(const struct emu_space *s, uint64_t address, uint64_t bytes,
+		    uint8_t shadow)
+{
+	for (uint64_t i = 0; i < bytes; i++)
+		if (s->shadow[address - s->base + i] != shadow)
+			return false;
+	return true;
+}
+
+static void fresh_memory(void **state)
+{
+	struct emu_memory *memory = open_memory(MIB);
+	const struct emu_space *s = emu_memory_space(memory);
+	static const uint64_t sizes[] = {1, 255, 256, 257, 5000, 100000};
+
+	(void)state;
+	assert_ptr_equal(s->data, (void *)(uintptr_t)s->base);
+	for (size_t i = 0; i < 6; i++) {
+		const uint64_t bytes = sizes[i], at = take(memory, bytes);
+		uint64_t begin, length;
+
+		assert_int_equal(at % 256, 0);
+		assert_true(all_are(s, at, bytes, EMU_MAPPED));
+		assert_true(all_are(s, at - GUARD, GUARD, 0));
+		assert_true(all_are(s, at + bytes, GUARD, 0));
+		assert_true(emu_space_has(s, at, bytes, EMU_MAPPED));
+		assert_false(emu_space_has(s, at, bytes + 1, EMU_MAPPED));
+		assert_false(emu_space_has(s, at, bytes, EMU_WRITTEN));
+		for (uint64_t k = 0; k < bytes; k++)
+			assert_int_equal(s->data[at - s->base + k], 0xFF);
+		assert_true(emu_memory_find(memory, at + bytes - 1, &begin, &length));
+		assert_int_equal(begin, at);
+		assert_int_equal(length, bytes);
+		assert_false(emu_memory_find(memory, at + bytes, &begin, &length));
+		assert_false(emu_memory_find(memory, at - 1, &begin, &length));
+	}
+	emu_memory_close(memory);
+}
+
+static void freed_memory(void **state)
+{
+	struct emu_memory *memory = open_memory(MIB);
+	const struct emu_space *s = emu_memory_space(memory);
+	const uint64_t a = take(memory, 100000), b = take(memory, 300);
+	uint64_t begin, bytes;
+
+	(void)state;
+	memset(s->shadow + (a - s->base), EMU_MAPPED | EMU_WRITTEN, 100000);
+	give(memory, a);
+	assert_true(all_are(s, a, 100000, 0));
+	assert_false(emu_memory_find(memory, a, &begin, &bytes));
+	assert_true(all_are(s, b, 300, EMU_MAPPED));
+	/* Its addresses are not the next to be given out. */
+	assert_true(take(memory, 1000) > b);
+	assert_false(emu_memory_free(memory, a, &err));
+	assert_non_null(strstr(err.text, "freed before"));
+	assert_false(emu_memory_free(memory, b + 1, &err));
+	assert_non_null(strstr(err.text, "1 bytes inside the 300 bytes at"));
+	assert_false(emu_memory_free(memory, 0, &err));
+	assert_non_null(strstr(err.text, "in no allocation"));
+	give(memory, b);
+	emu_memory_close(memory);
+}
+
+static void described(const struct emu_memory *memory, uint64_t address,
+		      const char *format, uint64_t block)
+{
+	char text[200], want[200];
+
+	snprintf(want, sizeof(want), format, (unsigned long long)block);
+	emu_memory_describe(memory, address, text, sizeof(text));
+	assert_string_equal(text, want);
+}
+
+static void descriptions(void **state)
+{
+	struct emu_memory *memory = open_memory(4 * MIB);
+	const uint64_t a = take(memory, 4096), b = take(memory, 512);
+
+	(void)state;
+	described(memory, a + 5, "5 bytes inside the 4096 bytes at 0x%llx", a);
+	described(memory, a + 4096, "0 bytes past the end of the 4096 bytes at 0x%llx",
+		  a);
+	described(memory, a + 4112, "16 bytes past the end of the 4096 bytes at 0x%llx",
+		  a);
+	described(memory, b - 16, "16 bytes before the 512 bytes at 0x%llx", b);
+	described(memory, a - 1, "1 bytes before the 4096 bytes at 0x%llx", a);
+	give(memory, b);
+	described(memory, b + 8, "8 bytes inside the 512 bytes at 0x%llx, freed before",
+		  b);
+	described(memory, b + 2 * MIB, "in no allocation", 0);
+	described(memory, 0, "in no allocation", 0);
+	described(memory, UINT64_MAX, "in no allocation", 0);
+	emu_memory_close(memory);
+}
+
+static void space_ends_and_comes_back(void **state)
+{
+	struct emu_memory *memory = open_memory(MIB);
+	uint64_t at[100];
+	int count = 0;
+
+	(void)state;
+	assert_int_equal(emu_memory_alloc(memory, 0, &err), 0);
+	assert_non_null(strstr(err.text, "0 bytes"));
+	assert_int_equal(emu_memory_alloc(memory, 2 * MIB, &err), 0);
+	assert_non_null(strstr(err.text, "no memory for 2097152 bytes"));
+	assert_int_equal(emu_memory_alloc(memory, UINT64_MAX, &err), 0);
+	while (count < 100) {
+		at[count] = emu_memory_alloc(memory, 50000, &err);
+		if (!at[count])
+			break;
+		count++;
+	}
+	assert_int_equal(count, 20);
+	/* What was freed first is given out first. */
+	give(memory, at[7]);
+	give(memory, at[3]);
+	give(memory, at[12]);
+	assert_int_equal(take(memory, 50000), at[3]);
+	assert_int_equal(take(memory, 49000), at[7]);
+	assert_int_equal(take(memory, 1000), at[12]);
+	/* Neighbours that are free are one place. */
+	give(memory, at[4]);
+	give(memory, at[5]);
+	assert_int_equal(take(memory, 100000), at[4]);
+	assert_int_equal(emu_memory_alloc(memory, 60000, &err), 0);
+	emu_memory_close(memory);
+}
+
+/* Live blocks never touch, keep their bytes, and are found. */
+static void random_histories(void **state)
+{
+	struct rng rng = rng_new(test_seed());
+	struct emu_memory *memory = open_memory(MIB);
+	const struct emu_space *s = emu_memory_space(memory);
+	struct {
+		uint64_t at, bytes;
+		uint8_t fill;
+	} live[64] = {0};
+	int refused = 0;
+
+	(void)state;
+	for (int step = 0; step < 20000; step++) {
+		const int i = (int)rng_below(&rng, 64);
+		uint64_t begin, bytes;
+
+		if (live[i].at) {
+			const uint8_t *data = s->data + (live[i].at - s->base);
+
+			assert_true(emu_memory_find(
+			    memory, live[i].at + live[i].bytes / 2, &begin, &bytes));
+			assert_int_equal(begin, live[i].at);
+			assert_int_equal(bytes, live[i].bytes);
+			assert_int_equal(data[0], live[i].fill);
+			assert_memory_equal(data, data + 1, bytes - 1);
+			assert_true(all_are(s, begin - GUARD, GUARD, 0));
+			assert_true(all_are(s, begin + bytes, GUARD, 0));
+			give(memory, live[i].at);
+			live[i].at = 0;
+			continue;
+		}
+		live[i].bytes =
+		    1 + (uint64_t)rng_below(&rng, rng_below(&rng, 8) ? 3000 : 200000);
+		live[i].fill = (uint8_t)step;
+		live[i].at = emu_memory_alloc(memory, live[i].bytes, &err);
+		refused += !live[i].at;
+		if (live[i].at)
+			memset(s->data + (live[i].at - s->base), live[i].fill,
+			       live[i].bytes);
+	}
+	/* It ran full, and not only full. */
+	assert_in_range(refused, 1, 15000);
+	emu_memory_close(memory);
+}
+
+static void no_memory_of_the_host(void **state)
+{
+	struct emu_memory *memory;
+
+	(void)state;
+	assert_null(emu_memory_open(UINT64_C(1) << 60, &err));
+	assert_non_null(strstr(err.text, "cannot be reserved"));
+	if (!test_alloc_works())
+		skip();
+	test_alloc_fail(1, TEST_ALLOC_FROM);
+	memory = emu_memory_open(MIB, &err);
+	assert_true(test_alloc_stop());
+	assert_null(memory);
+	memory = open_memory(MIB);
+	test_alloc_fail(1, TEST_ALLOC_FROM);
+	assert_int_equal(emu_memory_alloc(memory, 16, &err), 0);
+	assert_true(test_alloc_stop());
+	take(memory, 16);
+	emu_memory_close(memory);
+	emu_memory_close(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(fresh_memory),
+	    cmocka_unit_test(freed_memory),
+	    cmocka_unit_test(descriptions),
+	    cmocka_unit_test(space_ends_and_comes_back),
+	    cmocka_unit_test(random_histories),
+	    cmocka_unit_test(no_memory_of_the_host),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
