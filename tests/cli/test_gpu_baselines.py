@@ -274,6 +274,79 @@ class Table(NibTest):
         self.assertIn("cuBLAS fp16: 24.0 us", self.read("short.md").decode())
         self.assertNotIn("dual", self.read("short.md").decode())
 
+    def test_card(self):
+        """A line has goal, limit, our times and the best rivals; the list under the
+        table has versions, and why a rival is missing."""
+        ours = row("M2", OURS, 12e-6, limit_s=9e-6, ok=True, activations="nvfp4",
+                   command="gpu_baselines.py --only M2")
+        rows = [dict(ours, machine="NVIDIA H200, driver 1"),
+                dict(ours, activations="fp16", time_s=16e-6),
+                row("M2", "baseline:cuBLAS fp16", 24e-6, version="torch 2"),
+                row("M2", "baseline:slow", 25e-6),
+                row("M2", "baseline:cuBLAS fp8", 6e-6),
+                row("M2", "baseline:humming", None, skipped="not there"),
+                dict(op="peak", shape="read bandwidth", backend=OURS, gbps=4e3)]
+        self.write("r.json", json.dumps(rows).encode())
+        path = os.path.join(self.folder, "r.json")
+        self.assertEqual([re.split(r" *\| *", line) for line in
+                          self.table(path, "--card").splitlines()], [
+            ["", "problem", "goal", "limit", "W4A4", "W4A16 fp16",
+             "best 16-bit rival", "ratio", "best FP8 rival", "ratio", ""],
+            [""] + ["-" * n for n in (22, 4, 5, 4, 10, 17, 5, 15, 5)] + [""],
+            ["", "M2: gemm 128x4096x7168", "12", "9.0", "12.0", "16.0",
+             "cuBLAS fp16: 24.0", "2.00", "cuBLAS fp8: 6.0", "0.50", ""],
+            [""],
+            ["- M: 2026-01-02, NVIDIA H200, driver 1; limit: bytes / 4.00 TB/s; "
+             "`gpu_baselines.py --activations nvfp4,fp16`; rivals: "
+             "cuBLAS fp16 (torch 2); slow, cuBLAS fp8 (version not recorded)"],
+            ["- Not measured: humming for M2: not there"]])
+
+    def test_card_of_predictions(self):
+        """Predicted times are named so in the heading and in the list."""
+        rows = [row("M2", "emu:b200", None, predicted=True, predicted_us=9.5,
+                    low_us=8.0, high_us=11.0),
+                row("M2", "baseline:public kernel", 19e-6)]
+        self.write("r.json", json.dumps(rows).encode())
+        text = self.table(os.path.join(self.folder, "r.json"), "--card")
+        self.assertIn("| predicted by emu:b200 | best public kernel  | ratio |", text)
+        self.assertIn("| 9.5 (8.0 to 11.0)     | public kernel: 19.0 | 2.00  |", text)
+        self.assertIn("2026-01-02, predicted by emu:b200", text)
+
+    def test_several_files_and_letters(self):
+        self.write("r.json", json.dumps(self.ROWS).encode())
+        marker = "<!-- table: r.json D r.json M2 card -->\n"
+        self.write("page.md", (marker + "<!-- /table -->\n").encode())
+        self.table("--update", os.path.join(self.folder, "page.md"))
+        lines = self.read("page.md").decode().splitlines()
+        self.assertIn("D1: dual_gemm", lines[3])
+        self.assertIn("M2: gemm", lines[4])
+
+    def test_record_drops_samples(self):
+        rows = [row("M2", OURS, 12e-6, samples_s=[11e-6, 12e-6, 13e-6], bound=None,
+                    spread=1 / 3, ok=True)]
+        self.write("r.json", json.dumps(rows).encode())
+        text = self.table("--record", os.path.join(self.folder, "r.json"))
+        self.assertEqual(len(text.splitlines()), 2 + len(rows))
+        found = json.loads(text)[0]
+        self.assertEqual((found["samples"], found["spread"], found["time_s"]),
+                         (3, 0.333333333, 12e-6))
+        self.assertNotIn("samples_s", found)
+        self.assertNotIn("bound", found)
+
+    def test_record_reads_layers(self):
+        rows = [{"machine": "GPU X", "torch": "2", "read_bps": 4e12,
+                 "date": "2026-01-02"},
+                {"shape": "small", "way": "W4A4", "tokens": 1, "us": 5.0,
+                 "bytes": 4e6, "ok": True},
+                {"shape": "small", "way": "humming W4A16", "skipped": "not there"}]
+        self.write("r.json", json.dumps(rows).encode())
+        ours, other = json.loads(
+            self.table("--record", os.path.join(self.folder, "r.json")))
+        self.assertEqual((ours["shape"], ours["time_s"], ours["limit_s"]),
+                         ("small, 1 token", 5e-6, 1e-6))
+        self.assertEqual((other["backend"], other["skipped"]),
+                         ("baseline:humming", "not there"))
+
     def test_wrong_results_have_no_table(self):
         self.write("r.json", json.dumps(
             [row("M2", OURS, 1e-6, fraction_of_limit=1, ok=False)]).encode())
