@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""blackwell_budget.py [--nib PROGRAM]
+"""blackwell_budget.py [--nib PROGRAM] [--json FILE]
 
 Predicts, from published microbenchmarks of a B200, how long the kernels of sm_100a
-take on the contest's shapes, and says what bounds each.  Nothing here was measured by
-the project: the table is a budget, to be compared with a B200 when one is at hand.
+take on the contest's shapes, and reports what bounds each.  Nothing here was measured
+by the project: the table is a budget, to be compared with a B200 when one is available.
+--json writes the predictions and the best public times as rows for results_table.py.
 
 Two ways to cut a product into tiles of pairs are predicted: the fastest of all ways
 with equal tiles, and with --nib the one that the planner makes for a software B200
@@ -13,10 +14,10 @@ with equal tiles, and with --nib the one that the planner makes for a software B
     launch + first bytes + the slower of memory and the busiest CTA's stages
     + the last tile's epilogue + split-k
 
-and of a vector launch + first bytes + memory + the last stores.  Behind each comes
+and of a vector launch + first bytes + memory + the last stores.  Each is followed by
 the band between the constants' good and bad ends.
 
-Sources, by the marks of docs/performance-blackwell.md: each constant below."""
+Each constant below names its source by the marks of docs/performance-blackwell.md."""
 
 import argparse
 import dataclasses
@@ -169,6 +170,26 @@ def band(low, high):
     return f"{low:.1f} to {high:.1f}"
 
 
+def shape_of(name, shapes):
+    """Operation and shape as nib bench writes them."""
+    m, n, k = zip(*shapes)
+    if name[0] == "G":
+        rows = ",".join(map(str, m[:4])) + (f",...({len(m)})" if len(m) > 4 else "")
+        return "group_gemm", f"m={rows} n={n[0]} k={k[0]}"
+    return {"M": "gemm", "D": "dual_gemm"}[name[0]], f"{m[0]}x{n[0]}x{k[0]}"
+
+
+def rows_of(name, op, shape, times, public, bound="memory", light=None):
+    """A prediction and the best public time as rows; times: middle and both ends."""
+    row = {"op": op, "shape": shape, "name": name}
+    return [
+        {**row, "backend": "the budget", "predicted": True, "predicted_us": times[0],
+         "low_us": times[1], "high_us": times[2], "limit_kind": bound,
+         "goal_us": light, "command": "blackwell_budget.py"},
+        {**row, "backend": "baseline:public kernel", "time_s": public * 1e-6,
+         "version": "[GM]"}]
+
+
 def text_of(way):
     """As 148, 128, 1."""
     return ", ".join(map(str, way))
@@ -179,27 +200,35 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nib", help="the command, whose planner is asked")
+    parser.add_argument("--json", metavar="FILE", help="writes rows there")
     options = parser.parse_args()
+    rows = []
     print("| shape | fastest way: CTAs, rows, slices | predicted us | band | planner's way | "
           "predicted us | band | bound by | light | best public |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, shapes, dual, light, public in SHAPES:
         total, bound, *way = best(shapes, dual)
         ends = [predict(c, shapes, dual, *way[1:])[0] for c in (GOOD, BAD)]
-        plan = ["", "", ""]
+        plan, times = ["", "", ""], [total, *ends]
         if options.nib:
             cut = planned(options.nib, shapes, dual)
             middle, *their_ends = (predict(c, shapes, dual, *cut)
                                    for c in (MIDDLE, GOOD, BAD))
-            bound = middle[1]
+            bound, times = middle[1], [middle[0], *(end[0] for end in their_ends)]
             plan = ["the same" if list(middle[2:]) == way else text_of(middle[2:]),
                     f"{middle[0]:.1f}", band(*(end[0] for end in their_ends))]
         print(f"| {name} | {text_of(way)} | {total:.1f} | {band(*ends)} | "
               f"{' | '.join(plan)} | {bound} | {light or ''} | {public} |")
+        rows += rows_of(name, *shape_of(name, shapes), times, public, bound, light)
     for name, shape, public in VECTORS:
         middle, good, bad = (predict_vector(c, *shape) for c in (MIDDLE, GOOD, BAD))
         print(f"| {name} | | {middle:.1f} | {band(good, bad)} | | | | memory | | "
               f"{public} |")
+        rows += rows_of(name, "gemv", "x".join(map(str, shape)), (middle, good, bad),
+                        public)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
 
 
 if __name__ == "__main__":

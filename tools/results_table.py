@@ -308,18 +308,34 @@ def not_measured(rows):
     )
 
 
+def origin(rows):
+    """What, when, where and by which command our rows were measured or predicted."""
+    first = rows[0]
+    what = letters(rows) or ", ".join(dict.fromkeys(r["op"] for r in rows))
+    where = machine_of(first)
+    if first.get("predicted"):
+        where = "predicted by " + first["backend"]
+    command = command_of(rows)
+    return f"- {what}: {(first.get('date') or '')[:10]}, {where}" + (
+        f"; `{command}`" if command else ""
+    )
+
+
 def caption(path, rows):
-    """What, when, where and how, for the rows of one file."""
-    ours = [r for r in rows if not is_baseline(r)]
-    what = letters(ours) or ", ".join(dict.fromkeys(r["op"] for r in ours))
-    command = command_of(ours)
-    names = sorted({r["backend"] for r in ours if r.get("predicted")})
-    text = f"- {what}: {(ours[0].get('date') or '')[:10]}, "
-    text += "predicted by " + " and ".join(names) if names else machine_of(ours[0])
-    text += rates(path)
-    text += f"; `{command}`" if command else ""
+    """The list under a table, for the rows of one file."""
+    ours = {}
+    for row in rows:
+        if not is_baseline(row):
+            kind = row["backend"] if row.get("predicted") else ""
+            ours.setdefault(kind, []).append(row)
     rivals = versions(rows)
-    return text + (f"; rivals: {rivals}" if rivals else "") + "\n" + not_measured(rows)
+    return (
+        "\n".join(map(origin, ours.values()))
+        + rates(path)
+        + (f"; rivals: {rivals}" if rivals else "")
+        + "\n"
+        + not_measured(rows)
+    )
 
 
 def card_table(parts):
