@@ -136,9 +136,9 @@ static void put_layer(struct inspector *in, const struct scan_layer *scan)
 	tensor_from_layer(layer, &source);
 	elems = (double)source.rows * (double)source.k;
 	put_what(in, &source, tensor_layer_bytes(elems));
-	table_number(t, "global", (double)layer->global);
-	if (!(layer->input_global <= 0))
-		table_number(t, "input_global", (double)layer->input_global);
+	table_number(t, "global", (double)tensor_global(layer));
+	if (layer->input_globals)
+		table_number(t, "input_global", (double)tensor_input_global(layer));
 	table_number(t, "scale_min", scan->scale_min);
 	table_number(t, "scale_median", scan->scale_median);
 	table_number(t, "scale_max", scan->scale_max);

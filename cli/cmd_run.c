@@ -300,7 +300,7 @@ static int use_layer(struct runner *r, const struct tensor_source *source)
 static int quantize(struct runner *r, const struct tensor_source *source)
 {
 	/* NaN for a stack, whose matrices may have one each. */
-	const float stored = r->layers[0]->input_global;
+	const float stored = tensor_input_global(r->layers[0]);
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
 	    .global = isfinite(stored) ? stored : 0,

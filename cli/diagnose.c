@@ -77,7 +77,7 @@ static double scaled_db(const struct tensor_error *error, double *factor)
 /* Whether factor turns 1 / global into global. */
 static int is_reciprocal(const struct tensor_source *source, double factor)
 {
-	double global = source->layer ? (double)source->layer->global : 1;
+	double global = source->layer ? (double)tensor_global(source->layer) : 1;
 
 	return source->layer && fabs(factor * global * global - 1) < 0.1;
 }

@@ -150,7 +150,7 @@ static int is_all_zero(const struct scan_layer *scan)
 
 static void find_reciprocal(struct findings *f, const struct scan_layer *scan)
 {
-	double global = (double)scan->layer->global;
+	double global = (double)tensor_global(scan->layer);
 	double other = 6 * scan->scale_max / global;
 
 	if (!(scan->amax > LARGEST_AMAX || scan->amax < SMALLEST_AMAX) ||
@@ -164,7 +164,7 @@ static void find_reciprocal(struct findings *f, const struct scan_layer *scan)
 
 static void find_input_reciprocal(struct findings *f, const struct scan_layer *scan)
 {
-	double input = (double)scan->layer->input_global;
+	double input = (double)tensor_input_global(scan->layer);
 
 	/* Activations reach 0.1 to 1e5: amax/2688 is 4e-5 to 40. */
 	if (input > 60)
@@ -281,10 +281,12 @@ static void compare_pair(struct findings *f, const struct scan_layer *a,
 	if (set < 0 || tensor_compare_siblings(name, b->layer->name) ||
 	    a->layer->weight.k != b->layer->weight.k)
 		return;
-	if (fabsf(a->layer->global - b->layer->global) > 0 && set < TENSOR_FUSED_SETS)
+	if (fabsf(tensor_global(a->layer) - tensor_global(b->layer)) > 0 &&
+	    set < TENSOR_FUSED_SETS)
 		findings_add(f, FIND_NOT_SHARED, b->layer->name,
 			     "global scale %.6g, and %.6g in %s",
-			     (double)b->layer->global, (double)a->layer->global, name);
+			     (double)tensor_global(b->layer),
+			     (double)tensor_global(a->layer), name);
 	scan_correlate(a->columns, b->columns, a->layer->weight.k, &plain, &exchanged);
 	if (matches_exchanged(plain, exchanged, a->layer->weight.k))
 		findings_add(f, FIND_NIBBLES, b->layer->name,

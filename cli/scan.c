@@ -248,7 +248,7 @@ static int scan_plain(struct scan_layer *scan)
 
 	count_codes(layer, scan->codes);
 	count_scales(scan);
-	scan->amax = largest_value(&layer->weight) * (double)layer->global;
+	scan->amax = largest_value(&layer->weight) * (double)tensor_global(layer);
 	scan_blocks(scan);
 	return scan_structure(scan);
 }

@@ -291,6 +291,26 @@ static enum nib_status copy_rows(const struct nib_layer *layer, int64_t first,
 	return status;
 }
 
+static float shared(const float *globals, int64_t count)
+{
+	if (!globals)
+		return 0;
+	for (int64_t i = 1; i < count; i++)
+		if (memcmp(&globals[i], globals, sizeof(*globals)) != 0)
+			return NAN;
+	return *globals;
+}
+
+float tensor_global(const struct nib_layer *layer)
+{
+	return shared(layer->globals, layer->weight.batch);
+}
+
+float tensor_input_global(const struct nib_layer *layer)
+{
+	return shared(layer->input_globals, layer->weight.batch);
+}
+
 enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
 			    int64_t count, struct nib_fp4 *view, float *global,
 			    void **copy, struct nib_error *err)
@@ -299,8 +319,7 @@ enum nib_status tensor_view(const struct tensor_source *source, int64_t first,
 	const struct nib_fp4 *w = &layer->weight;
 
 	*copy = NULL;
-	*global =
-	    layer->globals ? layer->globals[first / source->rows_each] : layer->global;
+	*global = layer->globals ? layer->globals[first / source->rows_each] : 0;
 	/* Files have no gaps here, so rows of a stack follow each other. */
 	*view = (struct nib_fp4){
 	    .codes = (char *)w->codes + first * (source->k / 2),

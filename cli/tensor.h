@@ -80,6 +80,12 @@ struct tensor_source {
 
 void tensor_from_layer(const struct nib_layer *layer, struct tensor_source *source);
 /*
+ * The global scale of the weights, or of x, that all matrices of a layer share:
+ * NaN if they differ, 0 if the file has none.
+ */
+float tensor_global(const struct nib_layer *layer);
+float tensor_input_global(const struct nib_layer *layer);
+/*
  * Rank 1 counts as one row.  -1 if the type is no float or the rank is 0: there
  * are then no rows to read.
  */

@@ -73,7 +73,7 @@ static double largest_of_others(const struct scan_layer *scans, int64_t count,
 		     i >= 0 && i < count && llabs(i - index) < MOST_EXPERTS;
 		     i += step) {
 			const struct nib_layer *layer = scans[i].layer;
-			const double scale = (double)layer->input_global;
+			const double scale = (double)tensor_input_global(layer);
 
 			if (strncmp(name, layer->name, stem) != 0)
 				break;
@@ -135,9 +135,8 @@ void findings_of_inputs(struct findings *f, const struct nib_file *file,
 	int64_t given = 0;
 
 	for (int64_t i = 0; i < count; i++)
-		given += !(scans[i].layer->input_global <= 0);
+		given += scans[i].layer->input_globals != NULL;
 	for (int64_t i = 0; i < count && given; i++)
-		if (scans[i].layer->input_global <= 0 ||
-		    isnan(scans[i].layer->input_global))
+		if (!(tensor_input_global(scans[i].layer) > 0))
 			find_one(f, file, scans, count, i);
 }

@@ -1050,15 +1050,18 @@ struct nib_layer {
 	 * NIB_CODE_ORDER_LOW_FIRST and NIB_SCALE_LAYOUT_LINEAR but for ComfyUI's, whose code_order and
 	 * scale_layout differ and whose bytes nib_file_read_rows() reorders. */
 	struct nib_fp4 weight;
-	/* Positive.  NaN if the matrices of a stack have different ones: see
-	 * globals.  0 only if the weight has no rows. */
-	float global;
-	/* 0: the file has none, or 0, inf or NaN, which mean that the
-	 * calibration saw no input.  NaN: the matrices of a stack have
-	 * different ones. */
-	float input_global;
-	/* weight.batch values, one for each matrix; NULL if all have global. */
+	/*
+	 * The global scale of each matrix: weight.batch values, positive.  NULL
+	 * only if the weight has no rows.
+	 */
 	const float *globals;
+	/*
+	 * The global scale of x for each matrix: weight.batch values.  0 means
+	 * that the file has 0, inf or NaN for this matrix, because the
+	 * calibration saw no input.  NULL if that holds for all matrices, if the
+	 * file has no such scales, or if the weight has no rows.
+	 */
+	const float *input_globals;
 	/* AWQ: k numbers of F32, F16 or BF16, by which the columns of x are
 	 * multiplied before the product, and before x is quantised.  NULL: none.
 	 * The caller multiplies. */

@@ -325,9 +325,8 @@ class nib_layer(C.Structure):
         ("name", C.c_char_p),
         ("format", C.c_int),
         ("weight", nib_fp4),
-        ("global", C.c_float),
-        ("input_global", C.c_float),
         ("globals", C.c_void_p),
+        ("input_globals", C.c_void_p),
         ("pre_quant_scale", C.c_void_p),
     ]
 

@@ -6,6 +6,7 @@ tensors."""
 import ctypes as C
 import math
 import os
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -46,7 +47,8 @@ class Layer(NamedTuple):
     codes               uint8 [rows, K/2], or a stack
     scales              uint8 (e4m3) [rows, K/16], or a stack
     global_scale        a float; an array if a stack has several
-    input_global_scale  of the activations, a float; None: the file has none
+    input_global_scale  of the activations, the same: an entry of 0 has none; None: the
+                        file has none at all
     pre_quant_scale     AWQ: float32 [K], by which the columns of x are to be multiplied
                         before anything else; None: the file has none"""
 
@@ -55,7 +57,7 @@ class Layer(NamedTuple):
     codes: npt.NDArray[np.uint8]
     scales: LinearScales
     global_scale: Any
-    input_global_scale: float | None
+    input_global_scale: Any
     pre_quant_scale: npt.NDArray[np.float32] | None = None
 
 
@@ -88,12 +90,12 @@ def _is_plain(view):
     return (view.code_order, view.scale_layout) == (abi.NIB_CODE_ORDER_LOW_FIRST, abi.NIB_SCALE_LAYOUT_LINEAR)
 
 
-def _float(struct, name):
-    """A float32 of a C struct, also where the thread counts subnormal ones as 0
+def _float(bits):
+    """A positive float32 from its bits, also where the thread counts subnormal ones as 0
     (torch.set_flush_denormal)."""
-    field = getattr(type(struct), name)
-    bits = C.c_uint32.from_address(C.addressof(struct) + field.offset).value
-    return math.ldexp(bits, -149) if bits < 1 << 23 else getattr(struct, name)
+    bits = int(bits)
+    return math.ldexp(bits, -149) if bits < 1 << 23 else struct.unpack(
+        "f", struct.pack("I", bits))[0]
 
 
 class Checkpoint(Mapping[str, Layer]):
@@ -138,13 +140,20 @@ class Checkpoint(Mapping[str, Layer]):
 
     def __getitem__(self, name: str) -> Layer:
         layer = lib.nib_file_layer_at(self._open(), self._layers[name]).contents
-        scale, given = _float(layer, "global"), _float(layer, "input_global")
-        if layer.globals:
-            scale = self._file.view(layer.globals, np.float32, (layer.weight.batch,))
         codes, scales = self._codes(layer)
         return Layer(name, FORMATS[layer.format], codes, scales.view(LinearScales),
-                     scale, None if given == 0 else given,
+                     self._globals(layer, layer.globals, 0.0),
+                     self._globals(layer, layer.input_globals, None),
                      self._floats(layer.pre_quant_scale))
+
+    def _globals(self, layer, address, none):
+        """The global scale that all matrices of a layer share, or an array of them;
+        none if the file has none."""
+        if not address:
+            return none
+        found = self._file.view(address, np.float32, (layer.weight.batch,))
+        bits = found.view(np.uint32)
+        return found if (bits != bits[0]).any() else _float(bits[0])
 
     def _codes(self, layer):
         """Codes and scales of a layer: views, or copies in the library's order."""

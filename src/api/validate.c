@@ -556,7 +556,7 @@ enum nib_status nib_valid_scale_signs(const struct nib_fp4 *v, struct nib_label 
 	return status;
 }
 
-/* Of the weights of the problem at `at`. */
+/* Checks the weights of the problem at `at`. */
 static enum nib_status check_weight_signs(enum nib_op op, const struct nib_problem *p,
 					  struct nib_label at, struct nib_error *err)
 {

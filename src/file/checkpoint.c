@@ -400,21 +400,23 @@ static bool read_value(const struct nib_file_tensor *t, int64_t index, bool reci
 }
 
 /*
- * Reads 1 or batch values.  *global gets the one that all matrices share, or
- * NaN and then *globals, unless NULL, an array of them.
+ * Reads 1 or batch values.  *globals receives batch of them; NULL if the weight
+ * has no rows, or if no value is a scale.
  */
-static enum nib_status read_global(struct finder *f, const struct nib_file_tensor *t,
-				   const char *name, bool reciprocal, int64_t batch,
-				   enum zero zero, float *global, float **globals)
+static enum nib_status read_globals(struct finder *f, const struct nib_file_tensor *t,
+				    const char *name, bool reciprocal,
+				    const struct nib_fp4 *weight, enum zero zero,
+				    const float **globals)
 {
+	bool has_scale = false;
 	char text[64];
+	float value, *values;
 	int64_t n;
-	float value;
 
 	if (!has_dtype(t, "F32") || t->bytes % 4 != 0 ||
-	    (t->bytes != 4 && t->bytes / 4 != (uint64_t)batch))
+	    (t->bytes != 4 && t->bytes / 4 != (uint64_t)weight->batch))
 		return refuse(f, "%s is %s: must be one F32%s", name, describe(text, t),
-			      batch > 1 ? ", or one for each matrix" : "");
+			      weight->batch > 1 ? ", or one for each matrix" : "");
 	n = (int64_t)(t->bytes / 4);
 	for (int64_t i = 0; i < n; i++) {
 		if (!read_value(t, i, reciprocal, zero, &value)) {
@@ -422,18 +424,17 @@ static enum nib_status read_global(struct finder *f, const struct nib_file_tenso
 			return refuse(f, "%s is %g: must be a positive number", name,
 				      (double)value);
 		}
-		if (i == 0)
-			*global = value;
-		else if (nib_fp32_bits(value) != nib_fp32_bits(*global))
-			*global = NAN; /* equal to nothing: stays NaN */
+		has_scale |= nib_fp32_bits(value) != 0;
 	}
-	if (n < 2 || !isnan(*global) || !globals)
+	/* Without rows a stack may have more matrices than memory holds. */
+	if (!has_scale || weight->rows == 0)
 		return NIB_STATUS_OK;
-	*globals = malloc((size_t)n * sizeof(**globals));
-	if (!*globals)
+	values = malloc((size_t)weight->batch * sizeof(*values));
+	if (!values)
 		return NIB_STATUS_OUT_OF_MEMORY;
-	for (int64_t i = 0; i < n; i++)
-		read_value(t, i, reciprocal, zero, &(*globals)[i]);
+	for (int64_t i = 0; i < weight->batch; i++)
+		read_value(t, n == 1 ? 0 : i, reciprocal, zero, &values[i]);
+	*globals = values;
 	return NIB_STATUS_OK;
 }
 
@@ -459,7 +460,7 @@ static enum nib_status read_pre_quant_scale(struct finder *f, const struct parts
 		      describe(text, t), layer->weight.k);
 }
 
-/* The caller frees layer->globals, also on failure. */
+/* The caller calls free_globals(), also on failure. */
 static enum nib_status read_layer(struct finder *f,
 				  const struct nib_checkpoint_names *names,
 				  const struct parts *p, struct nib_layer *layer)
@@ -469,7 +470,6 @@ static enum nib_status read_layer(struct finder *f,
 	    is_awq && names != &nib_checkpoint_names[NIB_CHECKPOINT_MODELOPT]
 		? 0
 		: p->extra;
-	float *globals = NULL;
 	enum nib_status status;
 
 	if (f->comfy.is_broken)
@@ -489,18 +489,21 @@ static enum nib_status read_layer(struct finder *f,
 		status = read_pre_quant_scale(f, p, layer);
 	if (status)
 		return status;
-	if (p->input_global) {
-		status = read_global(f, p->input_global, word(names->input_global),
-				     names->reciprocal, layer->weight.batch, IS_NONE,
-				     &layer->input_global, NULL);
-		if (status)
-			return status;
-	}
-	status = read_global(
-	    f, p->global, word(names->global), names->reciprocal, layer->weight.batch,
-	    layer->weight.rows ? REFUSED : OF_NO_VALUES, &layer->global, &globals);
-	layer->globals = globals;
-	return status;
+	if (p->input_global)
+		status = read_globals(f, p->input_global, word(names->input_global),
+				      names->reciprocal, &layer->weight, IS_NONE,
+				      &layer->input_globals);
+	if (status)
+		return status;
+	return read_globals(f, p->global, word(names->global), names->reciprocal,
+			    &layer->weight, layer->weight.rows ? REFUSED : OF_NO_VALUES,
+			    &layer->globals);
+}
+
+static void free_globals(const struct nib_layer *layer)
+{
+	free((void *)(uintptr_t)layer->globals);
+	free((void *)(uintptr_t)layer->input_globals);
 }
 
 /* Adds a name to the file's, of which there is at most one a tensor. */
@@ -558,7 +561,7 @@ static enum nib_status add_layer(struct finder *f,
 		file->layers[file->n_layers++] = layer;
 		return NIB_STATUS_OK;
 	}
-	free((void *)(uintptr_t)layer.globals);
+	free_globals(&layer);
 	return status == NIB_STATUS_BAD_FILE ? add_problem(f, layer.name, layer.format)
 					     : status;
 }
@@ -672,7 +675,7 @@ enum nib_status nib_file_find_layers(struct nib_file *file, const char *path,
 void nib_file_free_layers(struct nib_file *file)
 {
 	for (int64_t i = 0; i < file->n_layers; i++)
-		free((void *)(uintptr_t)file->layers[i].globals);
+		free_globals(&file->layers[i]);
 	free(file->layers);
 	free(file->layers_by_name);
 	free(file->problems);

@@ -95,9 +95,8 @@ static void reads_both_formats_to_one_meaning(void **state)
 		assert_int_equal(layer->weight.k, 32);
 		assert_int_equal(layer->weight.batch, 1);
 		assert_int_equal(layer->weight.scale_layout, NIB_SCALE_LAYOUT_LINEAR);
-		assert_true(layer->global == 0.5F);
-		assert_true(layer->input_global == 0.25F);
-		assert_null(layer->globals);
+		assert_true(layer->globals[0] == 0.5F);
+		assert_true(layer->input_globals[0] == 0.25F);
 		assert_ptr_equal(nib_file_find_layer(file, names[i]), layer);
 		assert_ptr_equal(nib_file_find_layer(file, weights[i]), layer);
 	}
@@ -143,10 +142,10 @@ static void reads_scales_that_a_thread_flushes(void **state)
 		test_mode_set(0);
 		assert_int_equal(nib_file_layer_defect_count(file), 0);
 		layer = nib_file_find_layer(file, "c");
-		assert_memory_equal(&layer->global, &want[0], 4);
-		assert_memory_equal(&layer->input_global, &want[0], 4);
+		assert_memory_equal(layer->globals, &want[0], 4);
+		assert_memory_equal(layer->input_globals, &want[0], 4);
 		layer = nib_file_find_layer(file, "m");
-		assert_memory_equal(&layer->global, small, 4);
+		assert_memory_equal(layer->globals, small, 4);
 		layer = nib_file_find_layer(file, "s");
 		assert_non_null(layer->globals);
 		assert_memory_equal(layer->globals, want, 8);
@@ -157,6 +156,8 @@ static void reads_scales_that_a_thread_flushes(void **state)
 static void reads_stacks(void **state)
 {
 	static const float same[] = {0.5F, 0.5F, 0.5F}, all[] = {1, 2, 4};
+	/* The input of one expert was never seen. */
+	static const float stored[] = {1, -INFINITY, 4}, seen[] = {1, 0, 4};
 	static const struct part parts[] = {
 	    {"one.weight", "U8", "3,2,8", 48, NULL},
 	    {"one.weight_scale", "F8_E4M3", "3,2,1", 6, NULL},
@@ -167,7 +168,7 @@ static void reads_stacks(void **state)
 	    {"all.weight", "U8", "3,2,8", 48, NULL},
 	    {"all.weight_scale", "F8_E4M3", "3,2,1", 6, NULL},
 	    {"all.weight_scale_2", "F32", "3,1,1", 12, all},
-	    {"all.input_scale", "F32", "3", 12, all},
+	    {"all.input_scale", "F32", "3", 12, stored},
 	    {"ct.weight_packed", "U8", "3,2,8", 48, NULL},
 	    {"ct.weight_scale", "F8_E4M3", "3,2,1", 6, NULL},
 	    {"ct.weight_global_scale", "F32", "3,1", 12, all},
@@ -183,16 +184,14 @@ static void reads_stacks(void **state)
 	assert_int_equal(layer->weight.batch, 3);
 	assert_int_equal(layer->weight.rows, 2);
 	assert_int_equal(layer->weight.k, 16);
-	assert_true(layer->global == 0.5F);
+	assert_memory_equal(layer->globals, same, sizeof(same));
+	assert_null(layer->input_globals);
 	layer = nib_file_find_layer(file, "same");
-	assert_true(layer->global == 0.5F);
-	assert_null(layer->globals);
+	assert_memory_equal(layer->globals, same, sizeof(same));
 	layer = nib_file_find_layer(file, "all");
-	assert_true(isnan(layer->global));
-	assert_true(isnan(layer->input_global));
 	assert_memory_equal(layer->globals, all, sizeof(all));
+	assert_memory_equal(layer->input_globals, seen, sizeof(seen));
 	layer = nib_file_find_layer(file, "ct");
-	assert_true(isnan(layer->global));
 	assert_true(layer->globals[0] == 1 && layer->globals[1] == 0.5F &&
 		    layer->globals[2] == 0.25F);
 	close_parts(file, &image);
@@ -496,8 +495,8 @@ static void reads_layers_that_were_not_calibrated(void **state)
 		    open_parts(i % 2 ? compressed : modelopt, &image);
 
 		assert_int_equal(nib_file_layer_count(file), 1);
-		assert_true(nib_file_layer_at(file, 0)->global == 0.5F);
-		assert_true(nib_file_layer_at(file, 0)->input_global == 0);
+		assert_true(nib_file_layer_at(file, 0)->globals[0] == 0.5F);
+		assert_null(nib_file_layer_at(file, 0)->input_globals);
 		close_parts(file, &image);
 	}
 }
@@ -523,8 +522,8 @@ static void reads_scales_of_nothing(void **state)
 	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	assert_int_equal(nib_file_layer_count(file), 2);
 	for (int i = 0; i < 2; i++) {
-		assert_true(nib_file_layer_at(file, i)->global == 0);
-		assert_true(nib_file_layer_at(file, i)->input_global == 0);
+		assert_null(nib_file_layer_at(file, i)->globals);
+		assert_null(nib_file_layer_at(file, i)->input_globals);
 	}
 	assert_int_equal(nib_file_find_layer(file, "c")->weight.rows, 0);
 	close_parts(file, &image);
@@ -560,7 +559,8 @@ static void reads_fused_experts(void **state)
 	assert_int_equal(layer->weight.rows, 4);
 	assert_int_equal(layer->weight.k, 32);
 	assert_float_equal(layer->globals[1], 0.5, 0);
-	assert_float_equal(layer->input_global, 0.25, 0);
+	assert_float_equal(layer->input_globals[0], 0.25, 0);
+	assert_float_equal(layer->input_globals[1], 0.25, 0);
 	assert_int_equal(nib_file_layer_defect_count(file), 2);
 	problem = nib_file_layer_defect_at(file, 0);
 	assert_string_equal(problem->name, "across.down_proj");

@@ -80,7 +80,7 @@ static void check_model(const struct nib_file *file)
 	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	assert_int_equal(nib_file_layer_count(file), 1);
 	assert_non_null(layer);
-	assert_float_equal(layer->global, 0.5, 0);
+	assert_float_equal(layer->globals[0], 0.5, 0);
 	assert_int_equal(((const uint8_t *)layer->weight.codes)[47],
 			 (uint8_t)(47 * 7 + 1));
 	assert_int_equal(((const uint8_t *)layer->weight.scales)[5], 6);

@@ -138,8 +138,12 @@ static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
 	assert_int_equal(layer->format, format);
 	assert_int_equal(layer->weight.rows, rows);
 	assert_int_equal(layer->weight.k, k);
-	assert_true(fabsf(layer->global - 0.375F) <= 0x1p-25F);
-	assert_true(fabsf(layer->input_global - input_global) <= 0x1p-25F);
+	if (rows > 0)
+		assert_true(fabsf(layer->globals[0] - 0.375F) <= 0x1p-25F);
+	if (rows > 0 && input_global > 0)
+		assert_true(fabsf(layer->input_globals[0] - input_global) <= 0x1p-25F);
+	else
+		assert_null(layer->input_globals);
 	for (int64_t r = 0; r < rows; r++) {
 		const uint8_t *scales = layer->weight.scales;
 
@@ -213,7 +217,7 @@ static void writes_scales_that_a_thread_flushes(void **state)
 		test_mode_set(0);
 		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
 		file = test_file_open(path);
-		assert_memory_equal(&nib_file_find_layer(file, "x")->global, value, 4);
+		assert_memory_equal(nib_file_find_layer(file, "x")->globals, value, 4);
 		nib_file_close(file);
 	}
 	test_nvfp4_free(&w);
@@ -323,7 +327,8 @@ static void writes_stacks(void **state)
 		file = test_file_open(path);
 		layer = nib_file_find_layer(file, "x");
 		assert_int_equal(layer->weight.batch, 3);
-		assert_true(layer->global == 0.25F && layer->input_global == 0.5F);
+		assert_true(layer->globals[2] == 0.25F &&
+			    layer->input_globals[2] == 0.5F);
 		for (int b = 0; b < 3; b++) {
 			assert_memory_equal((const char *)layer->weight.codes + 16 * b,
 					    codes + 20 * b, 16);
@@ -373,7 +378,7 @@ static void mixes_layers_and_tensors(void **state)
 	assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
 	file = test_file_open(path);
 	assert_int_equal(nib_file_layer_count(file), 2);
-	assert_true(nib_file_find_layer(file, "x")->input_global == 3);
+	assert_true(nib_file_find_layer(file, "x")->input_globals[0] == 3);
 	assert_memory_equal(nib_file_find(file, "after")->data, "67890", 5);
 	assert_memory_equal(nib_file_find(file, "x.weight")->data, codes, 24);
 	nib_file_close(file);

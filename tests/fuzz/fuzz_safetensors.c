@@ -84,12 +84,11 @@ static void touch_layers(const struct nib_file *file)
 		if (layer->pre_quant_scale)
 			CHECK(w->batch == 1 && layer->pre_quant_scale->rank == 1 &&
 			      layer->pre_quant_scale->shape[0] == w->k);
-		if (layer->globals) {
-			CHECK(layer->global != layer->global);
-			touch(layer->globals, (uint64_t)w->batch * sizeof(float));
-		} else {
-			CHECK(layer->global >= 0);
-		}
+		CHECK(!layer->globals == (w->rows == 0));
+		for (int64_t b = 0; layer->globals && b < w->batch; b++)
+			CHECK(layer->globals[b] > 0);
+		for (int64_t b = 0; layer->input_globals && b < w->batch; b++)
+			CHECK(layer->input_globals[b] >= 0);
 	}
 	for (int64_t i = 0; i < nib_file_layer_defect_count(file); i++) {
 		const struct nib_layer_defect *problem =
