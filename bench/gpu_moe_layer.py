@@ -43,14 +43,14 @@ BOUNDS = {"W4A4": 0.35, "W4A16": 0.03}
 def operator(experts):
     """The layer's operator, with the factors that are the same in every call."""
     m = experts
-    alpha13, alpha2, in1, in2 = m.w13_scale_2, m.w2_scale_2, None, None
+    alpha13, alpha2, x_global, h_global = m.w13_scale_2, m.w2_scale_2, None, None
     if m.is_quantized:
-        in1, in2 = m.input_scale, m.hidden_scale
-        alpha13, alpha2 = alpha13 * in1, alpha2 * in2
+        x_global, h_global = m.input_scale, m.hidden_scale
+        alpha13, alpha2 = alpha13 * x_global, alpha2 * h_global
     packed = [LayerWeights() for _ in range(3)]  # gate, up, down
     return lambda x, ids, weights: torch.ops.nibblas.moe(
-        x, ids, weights, m.w13, m.w13_scale, m.w2, m.w2_scale, alpha13, alpha2, in1,
-        in2, packed=[w.number for w in packed])
+        x, ids, weights, m.w13, m.w13_scale, m.w2, m.w2_scale, alpha13, alpha2,
+        x_global, h_global, packed=[w.number for w in packed])
 
 
 def humming_experts(shape):

@@ -24,7 +24,7 @@
 struct quantize_args {
 	struct cli_shared shared;
 	struct select_options select;
-	int recipe; /* -1: that of the checkpoint's format */
+	int zero_scale; /* -1: that of the checkpoint's format */
 	enum nib_checkpoint checkpoint;
 	int saturate, no_share, force, dry_run;
 };
@@ -241,7 +241,8 @@ static int find_globals(struct job *job)
 
 static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
 {
-	static const char *const recipes[] = {"modelopt", "compressed-tensors", "ggml"};
+	static const char *const zero_scales[] = {"modelopt", "compressed-tensors",
+						  "ggml"};
 	const char *key, *value;
 	char by[64];
 
@@ -255,7 +256,7 @@ static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
 	if (nib_writer_metadata(job->writer, "quantized_by", by, err))
 		return err->status;
 	return nib_writer_metadata(job->writer, "nvfp4_recipe",
-				   recipes[job->how.recipe], err);
+				   zero_scales[job->how.zero_scale], err);
 }
 
 /* A stack across: ModelOpt's names go without ".weight". */
@@ -571,8 +572,9 @@ static int run_quantize(const void *args_)
 	    .out_path = files[1],
 	    .how = {.path = files[0],
 		    .checkpoint = args->checkpoint,
-		    .recipe = args->recipe < 0 ? (enum nib_zero_scale)args->checkpoint
-					       : (enum nib_zero_scale)args->recipe,
+		    .zero_scale = args->zero_scale < 0
+				      ? (enum nib_zero_scale)args->checkpoint
+				      : (enum nib_zero_scale)args->zero_scale,
 		    .saturate = args->saturate},
 	};
 	struct nib_error err;
@@ -599,7 +601,7 @@ static int run_quantize(const void *args_)
 static const struct cli_option options[] = {
     {"format-out", OPT_CHOICE, ARG(checkpoint), "modelopt|compressed-tensors",
      "modelopt", .help = "how the layers are named and stored"},
-    {"recipe", OPT_CHOICE, ARG(recipe), "modelopt|compressed-tensors|ggml",
+    {"zero-scale", OPT_CHOICE, ARG(zero_scale), "modelopt|compressed-tensors|ggml",
      .help = "the scale of a block of zeros: 1, 0.125 or 0 (default: the one "
 	     "of --format-out)"},
     {"include", OPT_TEXTS, ARG(select.include), "GLOB,...",

@@ -75,7 +75,7 @@ void select_share_amax(struct selection *selection);
 
 struct quantizer_options {
 	const char *path; /* of the input, for messages */
-	enum nib_zero_scale recipe;
+	enum nib_zero_scale zero_scale;
 	enum nib_checkpoint checkpoint;
 	int saturate;
 };

@@ -214,7 +214,7 @@ static enum nib_status quantize_piece(struct quantizer *q, float global,
 {
 	const struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
-	    .recipe = q->options.recipe,
+	    .zero_scale = q->options.zero_scale,
 	    .global = global,
 	    .saturate = q->options.saturate,
 	};

@@ -695,7 +695,7 @@ NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 enum nib_moe_activation {
 	/* g * sigmoid(g) * u */
 	NIB_MOE_ACTIVATION_SWIGLU = 0,
-	/* g' * sigmoid(swish * g') * (u' + up_bias), where g' is g, at most
+	/* g' * sigmoid(swiglu_alpha * g') * (u' + up_bias), where g' is g, at most
 	 * limit, and u' is u, clamped to -limit .. limit. */
 	NIB_MOE_ACTIVATION_SWIGLU_CLAMPED = 1,
 	/* g * sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)) * u: GELU by tanh. */
@@ -713,10 +713,10 @@ enum nib_moe_activation {
  *
  * The steps, each rounded as said, define the result:
  *   1. A is x [tokens, k] as it is, or, with NIB_ACTIVATIONS_NVFP4, x quantised
- *      by *in1 as nib_quantize() does with saturate, or the view a.
+ *      by *x_global as nib_quantize() does with saturate, or the view a.
  *   2. g and u are products of A with gate_alpha and up_alpha, in fp32.
  *   3. h is worked out in fp32.  With NIB_ACTIVATIONS_NVFP4 it is quantised by
- *      *in2, with saturate; else it is rounded to x's type.
+ *      *h_global, with saturate; else it is rounded to x's type.
  *   4. A slot's row is the product of that with down_alpha, rounded to y's type.
  *   5. The rows of a token, times their weights (rounded to fp32), are added to
  *      0 in fp32, slot after slot, and rounded once to y's type.
@@ -733,9 +733,10 @@ enum nib_moe_activation {
  *              row stride.  NIB_MOE_ACTIVATION_RELU2 ignores up
  *   *_alpha    experts values each, the product of the global scales of weights
  *              and input; NULL = 1
- *   in1, in2   a float each: the global scales of x and h.  Read with
- *              NIB_ACTIVATIONS_NVFP4 alone, and in1 only if x is quantised here
- *   limit, swish, up_bias  of NIB_MOE_ACTIVATION_SWIGLU_CLAMPED; limit > 0
+ *   x_global   a float: the global scale of x.  Read with NIB_ACTIVATIONS_NVFP4
+ *              unless is_quantized
+ *   h_global   a float: the global scale of h.  Read with NIB_ACTIVATIONS_NVFP4
+ *   limit, swiglu_alpha, up_bias  of NIB_MOE_ACTIVATION_SWIGLU_CLAMPED; limit > 0
  *   y          [tokens, cols], batch 1; lies apart from all inputs
  * tokens * top_k is below 2^31.  All arrays are memory of the device.
  */
@@ -752,9 +753,9 @@ struct nib_moe_layer {
 	struct nib_fp4 gate, up, down;
 	const struct nib_packed *gate_packed, *up_packed, *down_packed;
 	const float *gate_alpha, *up_alpha, *down_alpha;
-	const float *in1, *in2;
+	const float *x_global, *h_global;
 	enum nib_moe_activation activation;
-	float limit, swish, up_bias;
+	float limit, swiglu_alpha, up_bias;
 	struct nib_dense y;
 	uint64_t reserved[4]; /* must be 0 */
 };
@@ -762,8 +763,8 @@ struct nib_moe_layer {
 struct nib_moe_layer_plan;
 
 /*
- * Plans a layer.  Data pointers, ids, weights, alphas, in1 and in2 are not read
- * and may be NULL; packed weights must outlive the plan.  "cuda" takes the A
+ * Plans a layer.  Data pointers, ids, weights, alphas, x_global and h_global are
+ * not read and may be NULL; packed weights must outlive the plan.  "cuda" takes the A
  * that its products take: NIB_STATUS_UNSUPPORTED names layer.activations.
  */
 NIB_API enum nib_status
@@ -779,8 +780,8 @@ nib_moe_layer_plan_workspace_bytes(const struct nib_moe_layer_plan *plan);
  * Runs a layer of the sizes, types and packed weights that the plan was made
  * for; options and workspaces as those of nib_run().  A run waits for nothing on
  * the device, and a stream that is captured takes it.  "cuda" does not look at
- * the values of in1 and in2.  On failure y is unchanged, except that on "cuda"
- * the driver may refuse a launch after others were enqueued.
+ * the values of x_global and h_global.  On failure y is unchanged, except that on
+ * "cuda" the driver may refuse a launch after others were enqueued.
  */
 NIB_API enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
 					  const struct nib_moe_layer *layer,
@@ -872,7 +873,7 @@ NIB_API enum nib_status nib_moe_check(enum nib_op op, const struct nib_moe_probl
 /* ------------------------------------------------------------------------ */
 /* Quantisation                                                              */
 
-/* The scale of a block of sixteen zeros. */
+/* The scale of a block of zeros, by the program that writes it. */
 enum nib_zero_scale {
 	NIB_ZERO_SCALE_MODELOPT = 0,	       /* 1.0 */
 	NIB_ZERO_SCALE_COMPRESSED_TENSORS = 1, /* 0.125 */
@@ -881,7 +882,7 @@ enum nib_zero_scale {
 
 struct nib_quantize_options {
 	size_t struct_bytes;
-	enum nib_zero_scale recipe;
+	enum nib_zero_scale zero_scale; /* the scale of a block of zeros */
 	/* The global scale: positive, with 6 * global finite; or 0, which means
 	 * amax / 2688 of all of x. */
 	float global;

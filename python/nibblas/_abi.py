@@ -252,11 +252,11 @@ class nib_moe_layer(C.Structure):
         ("gate_alpha", C.c_void_p),
         ("up_alpha", C.c_void_p),
         ("down_alpha", C.c_void_p),
-        ("in1", C.c_void_p),
-        ("in2", C.c_void_p),
+        ("x_global", C.c_void_p),
+        ("h_global", C.c_void_p),
         ("activation", C.c_int),
         ("limit", C.c_float),
-        ("swish", C.c_float),
+        ("swiglu_alpha", C.c_float),
         ("up_bias", C.c_float),
         ("y", nib_dense),
         ("reserved", C.c_uint64 * 4),
@@ -292,7 +292,7 @@ class nib_check_result(C.Structure):
 class nib_quantize_options(C.Structure):
     _fields_ = [
         ("struct_bytes", C.c_size_t),
-        ("recipe", C.c_int),
+        ("zero_scale", C.c_int),
         ("global", C.c_float),
         ("saturate", C.c_int),
         ("stream", C.c_void_p),

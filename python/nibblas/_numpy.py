@@ -21,7 +21,7 @@ from nibblas._workspaces import NEW_SIZES, Workspaces, is_capturing
 LayoutName: TypeAlias = Literal["tiled", "linear"]
 TypeName: TypeAlias = Literal["float32", "float16", "bfloat16"]
 ActivationsName: TypeAlias = Literal["dense", "int8", "nvfp4"]
-RecipeName: TypeAlias = Literal["modelopt", "compressed-tensors", "ggml"]
+ZeroScaleName: TypeAlias = Literal["modelopt", "compressed-tensors", "ggml"]
 
 # What C's views are called here.
 NAMES = {"c": "out"}
@@ -419,7 +419,7 @@ def _options(kind, stream):
 
 
 def quantize(x: AnyArray, global_scale: float | None = None, *,
-             layout: LayoutName = "tiled", recipe: RecipeName = "modelopt",
+             layout: LayoutName = "tiled", zero_scale: ZeroScaleName = "modelopt",
              saturate: bool = False, out: tuple[Any, Any] | None = None,
              stream: int | None = None) -> Quantized:
     """Rounds x to NVFP4: 4-bit codes, a scale for every 16 values of a row, and a
@@ -429,7 +429,7 @@ def quantize(x: AnyArray, global_scale: float | None = None, *,
                   a multiple of 16
     global_scale  a number; None is amax / 2688 of all of x
     layout        of the scales: "tiled" or "linear", see gemm()
-    recipe        the scale of a block of zeros: "modelopt" 1, "compressed-tensors"
+    zero_scale    the scale of a block of zeros: "modelopt" 1, "compressed-tensors"
                   0.125, "ggml" 0
     saturate      True makes inf the largest value and NaN zero; False refuses both
     out           arrays (codes, scales) to write into, which GPU arrays need
@@ -452,7 +452,7 @@ def quantize(x: AnyArray, global_scale: float | None = None, *,
     if q_sizes != sizes:
         codes.fail(f"must hold x's {tuple(source.shape)} values")
     options = _options(abi.nib_quantize_options, stream)
-    options.recipe = views.choose("recipe", recipe, views.RECIPES)
+    options.zero_scale = views.choose("zero_scale", zero_scale, views.ZERO_SCALES)
     options.saturate = saturate
     if global_scale is not None:
         # A keyword of Python's.

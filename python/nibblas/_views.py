@@ -9,7 +9,7 @@ from nibblas import _abi as abi
 from nibblas._library import ArgumentError, lib
 
 LAYOUTS = {"linear": abi.NIB_SCALE_LAYOUT_LINEAR, "tiled": abi.NIB_SCALE_LAYOUT_TILED_128X4}
-RECIPES = {"modelopt": abi.NIB_ZERO_SCALE_MODELOPT,
+ZERO_SCALES = {"modelopt": abi.NIB_ZERO_SCALE_MODELOPT,
            "compressed-tensors": abi.NIB_ZERO_SCALE_COMPRESSED_TENSORS,
            "ggml": abi.NIB_ZERO_SCALE_GGML}
 DENSE = {"float32": abi.NIB_DTYPE_FP32, "float16": abi.NIB_DTYPE_FP16,

@@ -30,7 +30,7 @@ enum nib_status nib_same_moe_layer(const struct nib_moe_layer *plan,
 /* Pointers and overlaps of a resolved layer. */
 enum nib_status nib_valid_moe_layer_data(const struct nib_moe_layer *layer,
 					 struct nib_error *err);
-/* Reads in1 and in2, and with check_data scale signs: for host memory. */
+/* Reads x_global and h_global, and with check_data scale signs: for host memory. */
 enum nib_status nib_valid_moe_layer_values(const struct nib_moe_layer *layer,
 					   bool check_data, struct nib_error *err);
 

@@ -290,9 +290,9 @@ enum nib_status nib_valid_moe_layer_data(const struct nib_moe_layer *l,
 				  sizeof(*l->weights), err)))
 		return status;
 	if (s.is_nvfp4 && !l->is_quantized)
-		status = check_array(l, "in1", l->in1, 1, sizeof(float), err);
+		status = check_array(l, "x_global", l->x_global, 1, sizeof(float), err);
 	if (!status && s.is_nvfp4)
-		status = check_array(l, "in2", l->in2, 1, sizeof(float), err);
+		status = check_array(l, "h_global", l->h_global, 1, sizeof(float), err);
 	if (!status && !l->gate_packed)
 		status = check_view(l, "gate", &l->gate, err);
 	if (!status && s.has_up && !l->up_packed)
@@ -333,8 +333,8 @@ enum nib_status nib_valid_moe_layer_values(const struct nib_moe_layer *l,
 	enum nib_status status = NIB_STATUS_OK;
 
 	if (l->activations == NIB_ACTIVATIONS_NVFP4 && !l->is_quantized)
-		status = check_scale("in1", l->in1, err);
+		status = check_scale("x_global", l->x_global, err);
 	if (!status && l->activations == NIB_ACTIVATIONS_NVFP4)
-		status = check_scale("in2", l->in2, err);
+		status = check_scale("h_global", l->h_global, err);
 	return status || !check_data ? status : check_signs(l, err);
 }

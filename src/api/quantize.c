@@ -155,11 +155,11 @@ static enum nib_status check_quantize_options(const struct nib_device *device,
 					      struct nib_quantize_options *options,
 					      struct nib_error *err)
 {
-	if ((int)options->recipe < NIB_ZERO_SCALE_MODELOPT ||
-	    (int)options->recipe > NIB_ZERO_SCALE_GGML)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.recipe",
-					 " = %d: must be 0 to %d", (int)options->recipe,
-					 NIB_ZERO_SCALE_GGML);
+	if ((int)options->zero_scale < NIB_ZERO_SCALE_MODELOPT ||
+	    (int)options->zero_scale > NIB_ZERO_SCALE_GGML)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
+					 "options.zero_scale", " = %d: must be 0 to %d",
+					 (int)options->zero_scale, NIB_ZERO_SCALE_GGML);
 	if (!nib_is_global(options->global))
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.global",
 					 " = %g: must be 0 (amax / 2688) "

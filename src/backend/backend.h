@@ -140,7 +140,7 @@ struct nib_moe_gather {
 
 /*
  * h of g and u (NULL: none), both dense [rows, cols of h], the first *rows of
- * them; gate = NULL: h holds it.  With q.codes h is then quantised by *in2.
+ * them; gate = NULL: h holds it.  With q.codes h is then quantised by *h_global.
  */
 struct nib_moe_activate {
 	const struct nib_moe_layer *layer;

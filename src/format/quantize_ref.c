@@ -21,20 +21,21 @@ float nib_global_ref(float amax)
 	return global > 0 ? global : 0x1p-149f;
 }
 
-uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale recipe)
+uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale zero_scale)
 {
 	float largest_code;
 
 	if (amax == 0)
-		return recipe == NIB_ZERO_SCALE_MODELOPT	     ? NIB_E4M3_ONE
-		       : recipe == NIB_ZERO_SCALE_COMPRESSED_TENSORS ? NIB_E4M3_EIGHTH
-								     : 0;
+		return zero_scale == NIB_ZERO_SCALE_MODELOPT ? NIB_E4M3_ONE
+		       : zero_scale == NIB_ZERO_SCALE_COMPRESSED_TENSORS
+			   ? NIB_E4M3_EIGHTH
+			   : 0;
 	largest_code = 6.0f * global;
 	return nib_e4m3_encode(amax / largest_code);
 }
 
 int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
-			   enum nib_zero_scale recipe, int saturate,
+			   enum nib_zero_scale zero_scale, int saturate,
 			   uint8_t codes[NIB_NVFP4_BLOCK / 2], uint8_t *scale)
 {
 	unsigned code[NIB_NVFP4_BLOCK];
@@ -47,7 +48,7 @@ int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
 		if (fabsf(x[i]) > amax) /* false for NaN */
 			amax = fabsf(x[i]);
 	}
-	*scale = nib_scale_ref(amax, global, recipe);
+	*scale = nib_scale_ref(amax, global, zero_scale);
 	/* 4 bits times 24 bits: exact. */
 	d = (double)nib_e4m3_to_float(*scale) * (double)global;
 	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)

@@ -21,10 +21,10 @@ float nib_global_ref(float amax);
 
 /*
  * The scale byte of a block: fp32 amax / (fp32 6 * global), two roundings as
- * torch does it, then nib_e4m3_encode().  amax = 0 takes the recipe's byte.
+ * torch does it, then nib_e4m3_encode().  amax = 0 takes zero_scale's byte.
  * amax may be infinite, no NaN.  global > 0, and 6 * global finite.
  */
-uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale recipe);
+uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale zero_scale);
 
 /*
  * Quantises 16 values.  Code i is nib_e2m1_encode_ratio(x[i], scale * global)
@@ -34,7 +34,7 @@ uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale recipe);
  * is returned.
  */
 int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
-			   enum nib_zero_scale recipe, int saturate,
+			   enum nib_zero_scale zero_scale, int saturate,
 			   uint8_t codes[NIB_NVFP4_BLOCK / 2], uint8_t *scale);
 
 /*

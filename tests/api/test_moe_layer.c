@@ -29,7 +29,7 @@ struct bed {
 	struct test_nvfp4 a;
 	uint8_t *ids;
 	float *weights;
-	float alpha[3][EXPERTS], in1, in2;
+	float alpha[3][EXPERTS], x_global, h_global;
 	struct nib_packed *packed[3];
 };
 
@@ -108,11 +108,11 @@ static struct nib_moe_layer layer_of(struct nib_device *device, const struct spe
 	    .gate_alpha = bed->alpha[0],
 	    .up_alpha = bed->alpha[1],
 	    .down_alpha = bed->alpha[2],
-	    .in1 = &bed->in1,
-	    .in2 = &bed->in2,
+	    .x_global = &bed->x_global,
+	    .h_global = &bed->h_global,
 	    .activation = s->activation,
 	    .limit = 1.5f,
-	    .swish = 1.702f,
+	    .swiglu_alpha = 1.702f,
 	    .up_bias = 1.0f,
 	    .y = bed->y.view,
 	};
@@ -126,8 +126,8 @@ static struct bed *bed_new(struct rng *rng, struct nib_device *device,
 	struct bed *bed = calloc(1, sizeof(*bed));
 
 	assert_non_null(bed);
-	bed->in1 = 0.01f;
-	bed->in2 = 0.02f;
+	bed->x_global = 0.01f;
+	bed->h_global = 0.02f;
 	bed->gate = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_SCALE_LAYOUT_LINEAR,
 				   middle, 5, 3);
 	bed->up = test_nvfp4_new(rng, WIDTH, K, EXPERTS, NIB_SCALE_LAYOUT_TILED_128X4,
@@ -248,7 +248,7 @@ static double h_of(const struct nib_moe_layer *l, double g, double u)
 	case NIB_MOE_ACTIVATION_SWIGLU_CLAMPED:
 		v = fmin(g, l->limit);
 		u = fmax(fmin(u, l->limit), -l->limit);
-		return v * sigmoid(l->swish * v) * (u + l->up_bias);
+		return v * sigmoid(l->swiglu_alpha * v) * (u + l->up_bias);
 	case NIB_MOE_ACTIVATION_GELU:
 		v = sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g);
 		return 0.5 * g * (1 + tanh(v)) * u;
@@ -300,7 +300,7 @@ static void slot_row(struct nib_device *device, const struct bed *bed,
 				 .alpha = &bed->alpha[2][e],
 				 .c = out};
 	if (is_nvfp4) {
-		quantize_row(device, h, bed->in2, &q);
+		quantize_row(device, h, bed->h_global, &q);
 		p.a = q.view;
 	}
 	multiply(device, NIB_OP_GEMM, &p);
@@ -327,7 +327,7 @@ static void define(struct nib_device *device, const struct bed *bed, int64_t t,
 	a.scales = nib_fp4_scale(&bed->a.view, 0, t, 0);
 	a.rows = 1;
 	if (is_nvfp4 && !l->is_quantized) {
-		quantize_row(device, x, bed->in1, &q);
+		quantize_row(device, x, bed->x_global, &q);
 		a = q.view;
 	}
 	for (int64_t j = 0; j < l->top_k; j++) {
@@ -571,10 +571,10 @@ static void refuse_runs(struct refusal r)
 	REFUSES(false, l.gate.codes = NULL, "layer.gate.codes");
 	REFUSES(false, l.up.scales = NULL, "layer.up.scales");
 	REFUSES(false, l.down.codes = NULL, "layer.down.codes");
-	REFUSES(false, l.in1 = NULL, "layer.in1");
-	REFUSES(false, l.in2 = NULL, "layer.in2");
-	REFUSES(false, l.in1 = &zero, "layer.in1");
-	REFUSES(false, l.in2 = &negative, "layer.in2");
+	REFUSES(false, l.x_global = NULL, "layer.x_global");
+	REFUSES(false, l.h_global = NULL, "layer.h_global");
+	REFUSES(false, l.x_global = &zero, "layer.x_global");
+	REFUSES(false, l.h_global = &negative, "layer.h_global");
 	REFUSES(false, l.y.data = l.x.data, "layer.y.data");
 	REFUSES(false, l.ids = l.y.data, "layer.y.data");
 	REFUSES(false, l.y.data = l.down.codes, "layer.y.data");

@@ -14,11 +14,12 @@
 #include "common/data.h"
 #include "format/e4m3.h"
 
-static struct nib_quantize_options options_of(enum nib_zero_scale recipe, float global)
+static struct nib_quantize_options options_of(enum nib_zero_scale zero_scale,
+					      float global)
 {
 	return (struct nib_quantize_options){.struct_bytes =
 						 sizeof(struct nib_quantize_options),
-					     .recipe = recipe,
+					     .zero_scale = zero_scale,
 					     .global = global};
 }
 
@@ -58,7 +59,7 @@ static void refusals(void **state)
 		refuse(device, &x.view, &q.view, &options, "options.global");
 	}
 	options = options_of((enum nib_zero_scale)3, 1);
-	refuse(device, &x.view, &q.view, &options, "options.recipe = 3");
+	refuse(device, &x.view, &q.view, &options, "options.zero_scale = 3");
 	xv = x.view;
 	xv.data = NULL;
 	refuse(device, &xv, &q.view, &good, "x.data = NULL");

@@ -106,7 +106,7 @@ class Quantize(ModelTest):
         self.check_bits(0.125, "--format-out", "compressed-tensors")
 
     def test_recipe(self):
-        self.check_bits(0.0, "--recipe", "ggml", "--threads", "1")
+        self.check_bits(0.0, "--zero-scale", "ggml", "--threads", "1")
 
     def test_fused_layers_share_a_global_scale(self):
         gate, up = ("model.layers.0.mlp.%s_proj" % x for x in ("gate", "up"))

@@ -43,12 +43,12 @@ struct test_case {
 static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
 					 NIB_DTYPE_BF16};
 
-static struct nib_quantize_options options_of(enum nib_zero_scale recipe, float global,
-					      int saturate)
+static struct nib_quantize_options options_of(enum nib_zero_scale zero_scale,
+					      float global, int saturate)
 {
 	return (struct nib_quantize_options){.struct_bytes =
 						 sizeof(struct nib_quantize_options),
-					     .recipe = recipe,
+					     .zero_scale = zero_scale,
 					     .global = global,
 					     .saturate = saturate};
 }
@@ -152,12 +152,12 @@ static void quantize_ref(const struct nib_dense *x, const struct nib_fp4 *q,
 				for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 					block[i] = nib_dense_get(
 					    x, b, r, g * NIB_NVFP4_BLOCK + i);
-				assert_int_equal(nib_quantize_block_ref(
-						     block, *global, options->recipe,
-						     options->saturate,
-						     nib_fp4_row(q, b, r) + 8 * g,
-						     nib_fp4_scale(q, b, r, g)),
-						 -1);
+				assert_int_equal(
+				    nib_quantize_block_ref(
+					block, *global, options->zero_scale,
+					options->saturate, nib_fp4_row(q, b, r) + 8 * g,
+					nib_fp4_scale(q, b, r, g)),
+				    -1);
 			}
 	}
 }
@@ -182,11 +182,11 @@ static void describe(const struct test_case *c, const char *isa, int threads)
 {
 	print_error(
 	    "isa %s threads %d: data %d dtype %d [%lld, %lld] batch "
-	    "%lld gaps %lld %lld %lld between %d layout %d recipe %d global %a\n",
+	    "%lld gaps %lld %lld %lld between %d layout %d zero_scale %d global %a\n",
 	    isa, threads, (int)c->data, (int)c->dtype, (long long)c->rows,
 	    (long long)c->k, (long long)c->batch, (long long)c->x_gap,
 	    (long long)c->code_gap, (long long)c->scale_gap, c->is_between,
-	    (int)c->layout, (int)c->options.recipe, (double)c->options.global);
+	    (int)c->layout, (int)c->options.zero_scale, (double)c->options.global);
 }
 
 static void check_backend(const struct test_case *c, const struct nib_dense *x,
@@ -263,12 +263,12 @@ static void values(void **state)
 			}
 }
 
-static void recipes(void **state)
+static void zero_scales(void **state)
 {
 	struct rng rng = rng_new(test_seed());
 
 	(void)state;
-	for (int recipe = 0; recipe < 3; recipe++)
+	for (int zero_scale = 0; zero_scale < 3; zero_scale++)
 		for (int t = 0; t < 3; t++)
 			for (int data = 0; data < DATA_COUNT; data++) {
 				struct test_case c = {
@@ -279,7 +279,7 @@ static void recipes(void **state)
 				    .batch = 2,
 				};
 				c.options =
-				    options_of((enum nib_zero_scale)recipe, 0, 0);
+				    options_of((enum nib_zero_scale)zero_scale, 0, 0);
 				check_case(&rng, &c);
 			}
 }
@@ -522,7 +522,7 @@ static void amax_sizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(values),	  cmocka_unit_test(recipes),
+	    cmocka_unit_test(values),	  cmocka_unit_test(zero_scales),
 	    cmocka_unit_test(shapes),	  cmocka_unit_test(caller_modes),
 	    cmocka_unit_test(not_finite), cmocka_unit_test(saturated),
 	    cmocka_unit_test(amax_sizes), cmocka_unit_test(single_gaps),

@@ -16,7 +16,7 @@
 
 struct quantize_case {
 	struct gpu_sizes s;
-	enum nib_zero_scale recipe;
+	enum nib_zero_scale zero_scale;
 	float global;	 /* 0: found */
 	bool by_pointer; /* global through the device's memory */
 	bool ties, saturate;
@@ -38,7 +38,7 @@ static const char *quantize_both(const struct quantize_case *c,
 	    gpu_nvfp4(&c->s, gpu_device_of(codes), gpu_device_of(scales));
 	struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
-	    .recipe = c->recipe,
+	    .zero_scale = c->zero_scale,
 	    .global = c->global,
 	    .saturate = c->saturate,
 	};
@@ -113,9 +113,9 @@ static void check_quantize(const struct quantize_case *c)
 
 	snprintf(name, sizeof(name),
 		 "quantize %s %s %" PRId64 "x%" PRId64 "x%" PRId64 " gap %" PRId64
-		 " recipe %d global %g%s%s%s bad %d",
+		 " zero_scale %d global %g%s%s%s bad %d",
 		 gpu_dtype_name(c->s.dtype), gpu_layout_name(c->s.layout), c->s.batch,
-		 c->s.rows, c->s.k, c->s.gap, (int)c->recipe, (double)c->global,
+		 c->s.rows, c->s.k, c->s.gap, (int)c->zero_scale, (double)c->global,
 		 c->by_pointer ? " pointer" : "", c->ties ? " ties" : "",
 		 c->saturate ? " saturate" : "", c->bad);
 	gpu_fill_dense(&c->s, gpu_host_of(&x), c->ties);
@@ -163,7 +163,7 @@ static void check_all_quantize(void)
 			  i % 2 ? NIB_SCALE_LAYOUT_TILED_128X4
 				: NIB_SCALE_LAYOUT_LINEAR,
 			  (enum nib_dtype)(i / 2 % 3), false},
-		    .recipe = (enum nib_zero_scale)gpu_rnd_below(3),
+		    .zero_scale = (enum nib_zero_scale)gpu_rnd_below(3),
 		    .ties = i % 5 == 1,
 		    .saturate = i % 3 == 0,
 		    .bad = i % 4 == 3 ? 1 + (int)gpu_rnd_below(5) : 0,

@@ -236,7 +236,7 @@ static void gather_input(const struct gpu_layer *b, const struct steps *st)
 		a = (struct nib_fp4){.rows = b->s.tokens, .k = k};
 		a.codes = gpu_take((size_t)(b->s.tokens * k / 2));
 		a.scales = gpu_take((size_t)(b->s.tokens * k / 16));
-		quantize(l.x, a, *l.in1);
+		quantize(l.x, a, *l.x_global);
 	}
 	gather(b, st, a.codes, a.row_stride_bytes ? a.row_stride_bytes : k / 2,
 	       &st->a[0], k / 2);
@@ -572,8 +572,8 @@ static void check_pointers(void)
 	REFUSES(x.data, "layer.x.data");
 	REFUSES(ids, "layer.ids");
 	REFUSES(weights, "layer.weights");
-	REFUSES(in1, "layer.in1");
-	REFUSES(in2, "layer.in2");
+	REFUSES(x_global, "layer.x_global");
+	REFUSES(h_global, "layer.h_global");
 	REFUSES(gate.codes, "layer.gate.codes");
 	REFUSES(gate.scales, "layer.gate.scales");
 	REFUSES(up.codes, "layer.up.codes");

@@ -228,8 +228,8 @@ static void host_memory_is_refused(void)
 	REFUSES(x.data, "layer.x.data");
 	REFUSES(ids, "layer.ids");
 	REFUSES(weights, "layer.weights");
-	REFUSES(in1, "layer.in1");
-	REFUSES(in2, "layer.in2");
+	REFUSES(x_global, "layer.x_global");
+	REFUSES(h_global, "layer.h_global");
 	REFUSES(gate.codes, "layer.gate.codes");
 	REFUSES(gate.scales, "layer.gate.scales");
 	REFUSES(up.codes, "layer.up.codes");
@@ -249,11 +249,11 @@ static void host_memory_is_refused(void)
 	bed.workspace = workspace;
 	bed.layer.gate_alpha = NULL; /* 1 */
 	assert_int_equal(run(&bed), NIB_STATUS_OK);
-	/* A layer whose A comes quantised reads neither x nor in1. */
+	/* A layer whose A comes quantised reads neither x nor x_global. */
 	use(&bed, &specs[1]);
 	REFUSES(a.codes, "layer.a.codes");
 	REFUSES(a.scales, "layer.a.scales");
-	bed.layer.in1 = (float *)(void *)host;
+	bed.layer.x_global = (float *)(void *)host;
 	bed.layer.x.data = host;
 	assert_int_equal(run(&bed), NIB_STATUS_OK);
 	/* A layer without up does not read it. */

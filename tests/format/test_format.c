@@ -475,12 +475,12 @@ static void block_of_zeros_follows_the_recipe(void **state)
 
 	(void)state;
 	x[3] = -0.0f;
-	for (int recipe = 0; recipe < 3; recipe++) {
+	for (int zero_scale = 0; zero_scale < 3; zero_scale++) {
 		assert_int_equal(nib_quantize_block_ref(x, 1,
-							(enum nib_zero_scale)recipe, 0,
-							codes, &scale),
+							(enum nib_zero_scale)zero_scale,
+							0, codes, &scale),
 				 -1);
-		assert_int_equal(scale, want[recipe]);
+		assert_int_equal(scale, want[zero_scale]);
 		assert_int_equal(codes[0], 0);
 		assert_int_equal(codes[1], 0x80);
 	}

@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 	struct nib_device *device = take_device(&in);
 	struct nib_quantize_options options = {
 	    .struct_bytes = sizeof(options),
-	    .recipe = (enum nib_zero_scale)(take_u8(&in) % 4),
+	    .zero_scale = (enum nib_zero_scale)(take_u8(&in) % 4),
 	    .global = globals[take_u8(&in) % 8],
 	    .saturate = take_u8(&in) % 2,
 	};

@@ -28,7 +28,7 @@ def routes(ids, first, experts):
     return order, torch.searchsorted(local[order], ends).int(), here
 
 
-def _h(g, activation, interleaved, limit, swish, up_bias):
+def _h(g, activation, interleaved, limit, swiglu_alpha, up_bias):
     """h of the products g [rows, gate and up] in fp32."""
     if activation == "relu2":
         return g.relu().square()
@@ -36,21 +36,21 @@ def _h(g, activation, interleaved, limit, swish, up_bias):
     if activation == "gelu":
         return torch.nn.functional.gelu(gate, approximate="tanh") * up
     gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
-    return gate * torch.sigmoid(swish * gate) * (up + up_bias)
+    return gate * torch.sigmoid(swiglu_alpha * gate) * (up + up_bias)
 
 
-def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in2,
-             activation, limit, swish, up_bias, interleaved, expert_offset,
+def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, x_global,
+             h_global, activation, limit, swiglu_alpha, up_bias, interleaved, expert_offset,
              out_dtype):
     """The layer as operators of this package and of torch."""
     ops = torch.ops.nibblas
     if ids.numel() == 0:
         return x.new_zeros((x.shape[0], w2.shape[1]), dtype=out_dtype)
     order, row_offsets, here = routes(ids, expert_offset, w13.shape[0])
-    token, is_dense = order // ids.shape[1], in2 is None
+    token, is_dense = order // ids.shape[1], h_global is None
     a, a_scales = x, x_scales
-    if in1 is not None:
-        a, a_scales, _ = ops.quantize(x, in1, "linear", "modelopt", True)
+    if x_global is not None:
+        a, a_scales, _ = ops.quantize(x, x_global, "linear", "modelopt", True)
     a = a[token]
     if a_scales is not None:
         a_scales = a_scales.view(torch.uint8)[token]
@@ -65,12 +65,12 @@ def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, 
         assert alpha is alpha_up, activation
         g = ops.moe_gemm(a, a_scales, w13, s13, row_offsets, None, alpha,
                          torch.float32, "linear", "linear")
-        h = _h(g, activation, interleaved, limit, swish, up_bias).to(
+        h = _h(g, activation, interleaved, limit, swiglu_alpha, up_bias).to(
             wide).contiguous()
     h_scales = None
     if not is_dense:
         # Rows of no expert hold anything: saturating takes what there is.
-        h, h_scales, _ = ops.quantize(h, in2, "linear", "modelopt", True)
+        h, h_scales, _ = ops.quantize(h, h_global, "linear", "modelopt", True)
     rows = torch.zeros(order.shape[0], w2.shape[1], dtype=out_dtype, device=x.device)
     ops.moe_gemm_out(rows, h, h_scales, w2, s2, row_offsets, None, alpha2,
                      "linear", "linear")

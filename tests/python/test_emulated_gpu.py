@@ -581,8 +581,8 @@ class AsTensors(EmulatedTest):
                 rng, experts, shape[0], shape[1] // 16)) if there else None
         for name in ("gate_alpha", "up_alpha", "down_alpha"):
             host[name] = t.full((experts,), 2.0 ** -8) if up or "up" not in name else None
-        host["in1"] = None if is_dense else t.tensor([2.0 ** -9])
-        host["in2"] = None if is_dense else t.tensor([2.0 ** -12])
+        host["x_global"] = None if is_dense else t.tensor([2.0 ** -9])
+        host["h_global"] = None if is_dense else t.tensor([2.0 ** -12])
         for name in ("gate_alpha", "up_alpha"):
             if host[name] is not None and not is_dense:
                 host[name] *= 2.0 ** -9
@@ -616,7 +616,7 @@ class AsTensors(EmulatedTest):
                     self.assertLess(np.median(error), 2.0 ** -9)
         if not dense:
             here, _ = self.layer("swiglu", False)
-            here["in1"] = here["in2"] = None
+            here["x_global"] = here["h_global"] = None
             with self.assertRaisesRegex(nibblas.UnsupportedError,
                                         "^x: float16 as it is: must be NVFP4"):
                 self.run_layer(here, "swiglu")

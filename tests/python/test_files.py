@@ -115,7 +115,7 @@ class Written(FilesTest):
                     layer, w = file[name], weights[name + ".weight"]
                     self.assertEqual(layer.format, form)
                     q = nibblas.quantize(w, layer.global_scale,
-                                         layout="linear", recipe=form)
+                                         layout="linear", zero_scale=form)
                     self.assertTrue(np.array_equal(q.scales, layer.scales))
                     self.assertTrue(np.array_equal(q.codes, layer.codes))
 

@@ -251,9 +251,9 @@ class Formats(NumpyTest):
     def test_given_scale_and_recipes(self):
         x = np.zeros((1, 32), np.float32)
         x[0, 0] = 3
-        for recipe, byte in (("modelopt", 0x38), ("compressed-tensors", 0x20),
+        for zero_scale, byte in (("modelopt", 0x38), ("compressed-tensors", 0x20),
                              ("ggml", 0)):
-            q = nibblas.quantize(x, 0.5, layout="linear", recipe=recipe)
+            q = nibblas.quantize(x, 0.5, layout="linear", zero_scale=zero_scale)
             self.assertEqual(q.global_scale, 0.5)
             self.assertEqual(q.scales.tolist(), [[0x38, byte]])
             self.assertEqual(nibblas.dequantize(*q, layout="linear")[0, 0], 3)

@@ -187,7 +187,7 @@ class Formats(ErrorTest):
             ("^x: .*2 or 3 dimensions", {"x": x.flatten()}),
             ("^x: .*last must be 1", {"x": t.randn(64, 32).t()}),
             ("^layout = 'rows'", {"layout": "rows"}),
-            ("^recipe = 'torch': must be 'modelopt' or", {"recipe": "torch"}),
+            ("^zero_scale = 'torch': must be 'modelopt' or", {"zero_scale": "torch"}),
             ("^global_scale: .*must have 1 element",
              {"global_scale": t.ones(2)}),
             ("^global_scale = -1: must be positive", {"global_scale": -t.ones(1)}),

@@ -34,20 +34,21 @@ class MoeTest(TorchTest):
                 "alpha13": alphas[0], "alpha2": alphas[1],
                 "activation": activation, "expert_offset": offset}
         if kind != "w4a16":
-            args["in1"], args["in2"] = t.tensor(2.0 ** -9), t.tensor(2.0 ** -12)
+            args["x_global"] = t.tensor(2.0 ** -9)
+            args["h_global"] = t.tensor(2.0 ** -12)
         if kind == "quantized":
             args["x"], args["x_scales"], _ = self.ops.quantize(
-                x, args.pop("in1"), "linear")
+                x, args.pop("x_global"), "linear")
         return args, v13, v2
 
     def composed(self, args, out_dtype, **options):
         from moe_operators import composed
-        given = {"x_scales": None, "in1": None, "in2": None, "limit": 7.0,
-                 "swish": 1.702, "up_bias": 1.0, "interleaved": False,
+        given = {"x_scales": None, "x_global": None, "h_global": None, "limit": 7.0,
+                 "swiglu_alpha": 1.702, "up_bias": 1.0, "interleaved": False,
                  **args, **options}
         names = ("x", "x_scales", "topk_ids", "topk_weights", "w13", "w13_scales",
-                 "w2", "w2_scales", "alpha13", "alpha2", "in1", "in2",
-                 "activation", "limit", "swish", "up_bias", "interleaved",
+                 "w2", "w2_scales", "alpha13", "alpha2", "x_global", "h_global",
+                 "activation", "limit", "swiglu_alpha", "up_bias", "interleaved",
                  "expert_offset")
         return composed(*(given[name] for name in names), out_dtype)
 
@@ -66,7 +67,7 @@ class Definition(MoeTest):
                     args["topk_ids"] = args["topk_ids"].int()
                     self.assertTrue(t.equal(self.ops.moe(**args), want))
 
-    def h(self, g, activation, limit=7.0, swish=1.702, up_bias=1.0):
+    def h(self, g, activation, limit=7.0, swiglu_alpha=1.702, up_bias=1.0):
         if activation == "relu2":
             return np.maximum(g, 0) ** 2
         gate, up = g[:WIDTH], g[WIDTH:]
@@ -75,7 +76,7 @@ class Definition(MoeTest):
             return 0.5 * gate * (1 + np.tanh(inner)) * up
         if activation == "swiglu_clamped":
             gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
-            return gate / (1 + np.exp(-swish * gate)) * (up + up_bias)
+            return gate / (1 + np.exp(-swiglu_alpha * gate)) * (up + up_bias)
         return gate / (1 + np.exp(-gate)) * up
 
     def test_float64(self):
@@ -160,9 +161,9 @@ class Module(MoeTest):
         """(a module, its arguments, what the operator makes of them)."""
         args, _, _ = self.layer(activation, "w4a4")
         made = self.package.MoE(
-            (args["w13"], args["w13_scales"], args["alpha13"] / args["in1"]),
-            (args["w2"], args["w2_scales"], args["alpha2"] / args["in2"]),
-            args["in1"], args["in2"], activation)
+            (args["w13"], args["w13_scales"], args["alpha13"] / args["x_global"]),
+            (args["w2"], args["w2_scales"], args["alpha2"] / args["h_global"]),
+            args["x_global"], args["h_global"], activation)
         given = args["x"], args["topk_ids"], args["topk_weights"]
         return made, given, self.ops.moe(**args)
 
@@ -317,10 +318,10 @@ class Operator(MoeTest):
         refused("number = 0: is the number of no layer", w13=None, w13_scales=None,
                 w2=None, w2_scales=None, packed=[0, 0, 0], cols=COLS)
         refused("w13.*as of up", w13=args["w13"][:, 1:])
-        refused("in2.*must be given", in2=None)
-        refused("in2.*only with them", in1=None)
-        refused("in1.*x is quantised", x_scales=args["w13_scales"][0])
-        refused("in1.*positive", in1=t.tensor(-1.0))
+        refused("h_global.*must be given", h_global=None)
+        refused("h_global.*only with them", x_global=None)
+        refused("x_global.*x is quantised", x_scales=args["w13_scales"][0])
+        refused("x_global.*positive", x_global=t.tensor(-1.0))
         refused("expert_offset = -1", expert_offset=-1)
         refused("alpha2", alpha2=args["alpha2"][1:])
         refused("alpha13.*12 elements", alpha13=t.ones(3, EXPERTS))

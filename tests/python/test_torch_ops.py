@@ -359,9 +359,9 @@ class Formats(TorchTest):
     def test_zero_blocks_by_recipe(self):
         t = self.torch
         x = t.zeros(1, 16)
-        for recipe, value in (("modelopt", 1.0), ("compressed-tensors", 0.125),
+        for zero_scale, value in (("modelopt", 1.0), ("compressed-tensors", 0.125),
                               ("ggml", 0.0)):
-            _, scales, scale = self.ops.quantize(x, None, "linear", recipe)
+            _, scales, scale = self.ops.quantize(x, None, "linear", zero_scale)
             self.assertEqual(scales.float().item(), value)
             self.assertEqual(scale.item(), 1.0)
 

@@ -272,10 +272,12 @@ class Quantised(ModelTest):
         for words, given in (("ignore = 'lm_head': must be a list", {"ignore": "lm_head"}),
                              ("ignore: 7: must be a string", {"ignore": ["a", 7]}),
                              (r"ignore: the pattern '\(': is no regular", {"ignore": ["re:("]}),
-                             ("recipe = .*must be", {"recipe": "x"}),
+                             ("zero_scale = .*must be", {"zero_scale": "x"}),
                              ("activations = .*must be", {"activations": "x"})):
             with self.assertRaisesRegex(nibblas.ArgumentError, words):
                 nt.NVFP4Config(**given)
+        with self.assertRaisesRegex(TypeError, "'recipe' is called 'zero_scale'"):
+            nt.NVFP4Config(recipe="ggml")
 
 
 class Flushed(ModelTest):

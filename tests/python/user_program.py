@@ -13,7 +13,7 @@ from nibblas import gpumode
 def arrays(x: "np.typing.NDArray[np.float32]", path: str) -> float:
     """The functions for arrays, a checkpoint, devices, errors."""
     device: nibblas.Device = nibblas.device("cpu", threads=1)
-    q: nibblas.Quantized = nibblas.quantize(x, layout="tiled", recipe="modelopt")
+    q: nibblas.Quantized = nibblas.quantize(x, layout="tiled", zero_scale="modelopt")
     weights: nibblas.Packed = nibblas.pack(q.codes, q.scales, device=device)
     c = nibblas.gemm(q.codes, q.scales, weights, alpha=q.global_scale ** 2)
     nibblas.gemm(x, None, weights, activations="int8", out_dtype="float16")

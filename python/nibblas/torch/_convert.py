@@ -62,7 +62,7 @@ def _check_global(global_scale):
         views.vector(array("global_scale", global_scale), 1)
 
 
-def _quantize_call(backend, device, x, global_scale, layout, recipe, saturate):
+def _quantize_call(backend, device, x, global_scale, layout, zero_scale, saturate):
     source = array("x", x)
     dense, sizes = views.dense(source)
     if sizes.cols % abi.NIB_NVFP4_BLOCK:
@@ -74,7 +74,7 @@ def _quantize_call(backend, device, x, global_scale, layout, recipe, saturate):
         scale_layout=views.choose("layout", layout, views.LAYOUTS))
     options = abi.nib_quantize_options(
         struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=saturate,
-        recipe=views.choose("recipe", recipe, views.RECIPES))
+        zero_scale=views.choose("zero_scale", zero_scale, views.ZERO_SCALES))
     scales = views.scale_shape(layout, sizes.rows, groups)
     return _Call(
         backend, device, "nib_quantize", (dense, q, options, C.c_void_p()),
@@ -83,10 +83,11 @@ def _quantize_call(backend, device, x, global_scale, layout, recipe, saturate):
         x.numel() == 0)
 
 
-def quantize(backend, x, global_scale=None, layout="tiled", recipe="modelopt",
+def quantize(backend, x, global_scale=None, layout="tiled", zero_scale="modelopt",
              saturate=False):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
-    codes, scales, scale = _quantize(backend, x, global_scale, layout, recipe, saturate)
+    codes, scales, scale = _quantize(backend, x, global_scale, layout, zero_scale,
+                                     saturate)
     # An operator returns no tensor that it was given.
     return codes, scales, scale if global_scale is None else scale.clone()
 
@@ -100,13 +101,13 @@ def quantize_rows(backend, x, global_scale):
     return _quantize(backend, x, global_scale, "linear", "modelopt", backend.saturates)
 
 
-def _quantize(backend, x, global_scale, layout, recipe, saturate):
+def _quantize(backend, x, global_scale, layout, zero_scale, saturate):
     device = backend.device_of(x, "x")
     key = ("quantize", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
-           layout, recipe, saturate, None if global_scale is None else (
+           layout, zero_scale, saturate, None if global_scale is None else (
                global_scale.shape, global_scale.dtype))
     known = calls.get(key) or calls.add(key, _quantize_call(
-        backend, device, x, global_scale, layout, recipe, saturate))
+        backend, device, x, global_scale, layout, zero_scale, saturate))
     if not saturate:
         backend.check_not_capturing("saturate = False: waits to tell of inf and "
                                  "NaN, which it cannot")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nibblas._library import ArgumentError
-from nibblas._views import RECIPES, choose
+from nibblas._views import ZERO_SCALES, choose
 from nibblas.torch._packed_module import PackedModule
 from nibblas.torch._moe import ACTIVATIONS, halves
 from nibblas.torch._weights import LayerWeights
@@ -17,9 +17,9 @@ from nibblas.torch._weights import LayerWeights
 _STACKS = ("w13", "w13_scale", "w13_scale_2", "w2", "w2_scale", "w2_scale_2")
 
 
-def _quantize(weights, recipe):
+def _quantize(weights, zero_scale):
     """(codes, scales, global scales) of stacks, a global scale for each matrix."""
-    parts = [torch.ops.nibblas.quantize(w, None, "linear", recipe) for w in weights]
+    parts = [torch.ops.nibblas.quantize(w, None, "linear", zero_scale) for w in weights]
     codes, scales, scale = zip(*parts)
     return (torch.stack(codes),
             torch.stack([s.view(torch.uint8) for s in scales]).view(
@@ -39,7 +39,7 @@ class MoE(PackedModule):
 
     is_quantized     True: x and what lies between the products are quantised to NVFP4
     activation       "swiglu", "swiglu_clamped", "gelu" or "relu2"
-    limit, swish, up_bias
+    limit, swiglu_alpha, up_bias
                      numbers of "swiglu_clamped"
     expert_offset    the id of the first expert here; slots of others are left out
 
@@ -60,7 +60,7 @@ class MoE(PackedModule):
                  input_scale: "Tensor | float | None" = None,
                  hidden_scale: "Tensor | float | None" = None,
                  activation: str = "swiglu", expert_offset: int = 0,
-                 limit: float = 7.0, swish: float = 1.702,
+                 limit: float = 7.0, swiglu_alpha: float = 1.702,
                  up_bias: float = 1.0) -> None:
         """w13, w2: (codes, linear scales, global scales) of stacks.  Without
         input_scale and hidden_scale x is multiplied as it is (W4A16)."""
@@ -70,7 +70,8 @@ class MoE(PackedModule):
             raise ArgumentError("hidden_scale: must be given with input_scale, and "
                                 "only with it", "hidden_scale")
         self.activation = activation
-        self.options = {"limit": limit, "swish": swish, "up_bias": up_bias}
+        self.options = {"limit": limit, "swiglu_alpha": swiglu_alpha,
+                        "up_bias": up_bias}
         self.expert_offset = expert_offset
         self.is_quantized = input_scale is not None
         self._packed = [LayerWeights() for _ in range(3)]
@@ -127,12 +128,12 @@ class MoE(PackedModule):
         return self._weight("w2_scale")
 
     @classmethod
-    def from_weights(cls, w13: Tensor, w2: Tensor, recipe: str = "modelopt",
+    def from_weights(cls, w13: Tensor, w2: Tensor, zero_scale: str = "modelopt",
                      **arguments: Any) -> "MoE":
         """Quantises stacks of floats [experts, 2 * width, k] and
         [experts, cols, width]; the other arguments are those of MoE."""
-        choose("recipe", recipe, RECIPES)
-        return cls(_quantize(w13, recipe), _quantize(w2, recipe), **arguments)
+        choose("zero_scale", zero_scale, ZERO_SCALES)
+        return cls(_quantize(w13, zero_scale), _quantize(w2, zero_scale), **arguments)
 
     @property
     def experts(self) -> int:
@@ -167,18 +168,19 @@ class MoE(PackedModule):
         weights [tokens, slots], and returns [tokens, cols]."""
         if x.dim() == 2 and x.stride(1) != 1:
             x = x.contiguous()
-        alpha13, alpha2, in1, in2 = self.w13_scale_2, self.w2_scale_2, None, None
+        alpha13, alpha2 = self.w13_scale_2, self.w2_scale_2
+        x_global = h_global = None
         if self.is_quantized:
             alpha13, alpha2 = alpha13 * self.input_scale, alpha2 * self.hidden_scale
-            in1 = self.input_scale if x_scales is None else None
-            in2 = self.hidden_scale
+            x_global = self.input_scale if x_scales is None else None
+            h_global = self.hidden_scale
         weights = [self._buffers.get(name) for name in self._WEIGHTS]
         if 0 < weights.count(None) < len(weights):
             # Some were replaced while all were packed, perhaps for this call only.
             weights = self._tensors().values()
         return torch.ops.nibblas.moe(
             x, topk_ids, topk_weights, *weights,
-            alpha13, alpha2, in1, in2, self.activation,
+            alpha13, alpha2, x_global, h_global, self.activation,
             self.expert_offset if expert_offset is None else expert_offset,
             x_scales, out_dtype=out_dtype, **self.options,
             packed=[w.number for w in self._packed], cols=self._sizes[1])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nibblas._files import Layer
 from nibblas._library import ArgumentError, NoDeviceError, UnsupportedError
 from nibblas._numpy import ActivationsName
-from nibblas._views import ACTIVATIONS, RECIPES, choose
+from nibblas._views import ACTIVATIONS, ZERO_SCALES, choose
 from nibblas.torch._comfy import take_comfy
 from nibblas.torch._dense import FLOATS, DenseView
 from nibblas.torch._multiply import takes_floats
@@ -151,13 +151,13 @@ class Linear(PackedModule, DenseView):
         self._must_quantize = _must_quantize(self.weight_scale_2)
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, recipe: str = "modelopt",
+    def from_linear(cls, linear: nn.Linear, zero_scale: str = "modelopt",
                     input_scale: float | None = None,
                     activations: "ActivationsName | None" = None,
                     global_scale: Tensor | None = None) -> "Linear":
         """Quantises a torch.nn.Linear, whose in_features is a multiple of 16.
 
-        recipe       "modelopt", "compressed-tensors" or "ggml": the scale of a block
+        zero_scale   "modelopt", "compressed-tensors" or "ggml": the scale of a block
                      of zeros, see nibblas.quantize()
         input_scale  the global scale of x, found by calibration, where x is quantised
                      to NVFP4; None: x is quantised by its own largest value
@@ -165,13 +165,13 @@ class Linear(PackedModule, DenseView):
         global_scale of the weights, float32 []; None: their largest value over 2688
 
         Raises ArgumentError."""
-        choose("recipe", recipe, RECIPES)
+        choose("zero_scale", zero_scale, ZERO_SCALES)
         weight = linear.weight.detach()
         made = cls(linear.in_features, linear.out_features,
                    linear.bias is not None, weight.device, weight.dtype,
                    activations)
         codes, scales, scale = torch.ops.nibblas.quantize(
-            weight, global_scale, "linear", recipe)
+            weight, global_scale, "linear", zero_scale)
         made._buffers["weight"].copy_(codes)
         made._buffers["weight_scale"].copy_(scales)
         made.weight_scale_2.copy_(scale)

@@ -27,8 +27,8 @@ _POINTERS = {
     "gate_scales": ("gate", "scales"), "up": ("up", "codes"),
     "up_scales": ("up", "scales"), "down": ("down", "codes"),
     "down_scales": ("down", "scales"), "gate_alpha": ("gate_alpha",),
-    "up_alpha": ("up_alpha",), "down_alpha": ("down_alpha",), "in1": ("in1",),
-    "in2": ("in2",), "y": ("y", "data")}
+    "up_alpha": ("up_alpha",), "down_alpha": ("down_alpha",), "x_global": ("x_global",),
+    "h_global": ("h_global",), "y": ("y", "data")}
 _AT = {name: _plans.word(abi.nib_moe_layer, *path)
        for name, path in _POINTERS.items()}
 
@@ -64,8 +64,8 @@ def _vector(name, x, count):
         views.vector(array(name, x), count)
 
 
-def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in2,
-           activation, expert_offset, experts):
+def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, x_global,
+           h_global, activation, expert_offset, experts):
     """What the library does not see, or sees under other names.  w13 .. s2: None where
     they are packed alone."""
     views.choose("activation", activation, ACTIVATIONS)
@@ -85,12 +85,14 @@ def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in
         array("w13", w13).fail("must have at least one expert")
     if activation != "relu2" and w13 is not None and w13.shape[1] % 2:
         array("w13", w13).fail("must have as many rows of gate as of up")
-    if x_scales is not None and in1 is not None:
-        raise ArgumentError("in1: must be None, because x is quantised", "in1")
-    if (in2 is None) != (in1 is None and x_scales is None):
+    if x_scales is not None and x_global is not None:
+        raise ArgumentError("x_global: must be None, because x is quantised",
+                            "x_global")
+    if (h_global is None) != (x_global is None and x_scales is None):
         raise ArgumentError(
-            "in2: must be given with in1 or x_scales (W4A4), and only with them",
-            "in2")
+            "h_global: must be given with x_global or x_scales (W4A4), and only with "
+            "them",
+            "h_global")
     if expert_offset < 0:
         raise ArgumentError(f"expert_offset = {expert_offset}: must not be "
                             "negative", "expert_offset")
@@ -102,8 +104,8 @@ def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, in1, in
     else:
         _vector("alpha13", alpha13, experts)
     _vector("alpha2", alpha2, experts)
-    _vector("in1", in1, 1)
-    _vector("in2", in2, 1)
+    _vector("x_global", x_global, 1)
+    _vector("h_global", h_global, 1)
 
 
 def halves(w13, activation, interleaved):
@@ -131,14 +133,14 @@ def _view(name, codes, scales):
                        "linear")[0]
 
 
-def _template(tensors, ids, out_dtype, shape, activation, limit, swish, up_bias,
+def _template(tensors, ids, out_dtype, shape, activation, limit, swiglu_alpha, up_bias,
               expert_offset):
     """The struct of a layer without pointers; tensors: as _layer() has them."""
     t = tensors
     layer = abi.nib_moe_layer(
         ids_bytes=ids.element_size(), top_k=ids.shape[1],
         expert_offset=expert_offset, activation=ACTIVATIONS[activation],
-        limit=limit, swish=swish, up_bias=up_bias,
+        limit=limit, swiglu_alpha=swiglu_alpha, up_bias=up_bias,
         activations=abi.NIB_ACTIVATIONS_NVFP4,
         y=abi.nib_dense(dtype=views.choose("out_dtype", dtype_name(out_dtype),
                                            views.DENSE),
@@ -154,7 +156,7 @@ def _template(tensors, ids, out_dtype, shape, activation, limit, swish, up_bias,
     if x.dtype not in views.DENSE:
         x.fail("must be float32, float16 or bfloat16, or codes with x_scales")
     layer.x, _ = views.dense(x)
-    if t["in1"] is None:
+    if t["x_global"] is None:
         layer.activations = abi.NIB_ACTIVATIONS_DENSE
     return layer
 
@@ -176,14 +178,14 @@ def _only_packed(numbers, activation):
             layer_weights(down, None, None)]
 
 
-def _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bias,
-           expert_offset, cols=None):
+def _layer(backend, tensors, weights, out_dtype, activation, limit, swiglu_alpha,
+           up_bias, expert_offset, cols=None):
     """Runs the library's layer; tensors: by the names of _POINTERS; weights: those of
     _packed(), the first of which holds the plans.  cols: of y, or those of down."""
     first = tensors["ids"]
     device = backend.device_of(first)
     shape = (first.shape[0], cols or tensors["down"].shape[1])
-    options = (activation, limit, swish, up_bias, expert_offset)
+    options = (activation, limit, swiglu_alpha, up_bias, expert_offset)
     key = ("layer", device, out_dtype, *options,
            *[w and w.number for w in weights],
            *[None if t is None else meta(t) for t in tensors.values()])
@@ -260,8 +262,8 @@ def sum_slots(backend, rows, slot_rows, weights):
 
 
 def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
-        alpha13=None, alpha2=None, in1=None, in2=None, activation="swiglu",
-        expert_offset=0, x_scales=None, limit=7.0, swish=1.702, up_bias=1.0,
+        alpha13=None, alpha2=None, x_global=None, h_global=None, activation="swiglu",
+        expert_offset=0, x_scales=None, limit=7.0, swiglu_alpha=1.702, up_bias=1.0,
         interleaved=False, out_dtype=None, packed=(), cols=None):
     """[tokens, rows of w2]: the layer of struct nib_moe_layer.  packed: numbers of
     LayerWeights of gate, up and down, or nothing; with w13 = None they are all that there
@@ -271,7 +273,7 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
         raise ArgumentError("w13: must be a tensor, or packed numbers of layers", "w13")
     only_packed = _only_packed(packed, activation) if is_only_packed else []
     _check(x, x_scales, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
-           alpha13, alpha2, in1, in2, activation, expert_offset,
+           alpha13, alpha2, x_global, h_global, activation, expert_offset,
            only_packed[0].sizes.batch if is_only_packed else w13.shape[0])
     ids, weights = topk_ids.contiguous(), topk_weights.float().contiguous()
     out_dtype = out_dtype or usual_type(x)
@@ -282,8 +284,10 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
                "weights": weights, "gate": gate, "gate_scales": gate_scales,
                "up": up, "up_scales": up_scales, "down": w2,
                "down_scales": w2_scales, "gate_alpha": alpha,
-               "up_alpha": alpha_up, "down_alpha": alpha2, "in1": in1, "in2": in2}
+               "up_alpha": alpha_up, "down_alpha": alpha2,
+               "x_global": x_global, "h_global": h_global}
     tensors["x" if x_scales is None else "codes"] = x
     weights = only_packed or (_packed(packed, tensors) if packed else [])
-    return _layer(backend, tensors, weights, out_dtype, activation, limit, swish, up_bias,
-                  expert_offset, only_packed[2].sizes.rows if is_only_packed else None)
+    return _layer(backend, tensors, weights, out_dtype, activation, limit,
+                  swiglu_alpha, up_bias, expert_offset,
+                  only_packed[2].sizes.rows if is_only_packed else None)

@@ -284,18 +284,18 @@ _define("_unpacked", "(Tensor like, int number, SymInt n, SymInt k) -> (Tensor, 
 
 
 def _layer_of_experts_fake(x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
-                           alpha13=None, alpha2=None, in1=None, in2=None,
+                           alpha13=None, alpha2=None, x_global=None, h_global=None,
                            activation="swiglu", expert_offset=0, x_scales=None,
-                           limit=7.0, swish=1.702, up_bias=1.0, interleaved=False,
-                           out_dtype=None, packed=(), cols=None):
+                           limit=7.0, swiglu_alpha=1.702, up_bias=1.0,
+                           interleaved=False, out_dtype=None, packed=(), cols=None):
     return _new(x, (x.shape[0], cols if w2 is None else w2.shape[1]), out_dtype)
 
 
 _define("moe", "(Tensor x, Tensor topk_ids, Tensor topk_weights, Tensor? w13, "
         "Tensor? w13_scales, Tensor? w2, Tensor? w2_scales, Tensor? alpha13=None, "
-        "Tensor? alpha2=None, Tensor? in1=None, Tensor? in2=None, "
+        "Tensor? alpha2=None, Tensor? x_global=None, Tensor? h_global=None, "
         'str activation="swiglu", SymInt expert_offset=0, Tensor? x_scales=None, '
-        "float limit=7.0, float swish=1.702, float up_bias=1.0, "
+        "float limit=7.0, float swiglu_alpha=1.702, float up_bias=1.0, "
         "bool interleaved=False, ScalarType? out_dtype=None, int[] packed=[], "
         "SymInt? cols=None) -> Tensor",
         _moe.moe, _layer_of_experts_fake)
@@ -315,7 +315,7 @@ def _padded(rows, groups):
     return -(-rows // 128) * 128, -(-groups // 4) * 4
 
 
-def _quantize_fake(x, global_scale=None, layout="tiled", recipe="modelopt",
+def _quantize_fake(x, global_scale=None, layout="tiled", zero_scale="modelopt",
                    saturate=False):
     outer, rows, k = x.shape[:-2], x.shape[-2], x.shape[-1]
     scales = (rows, k // 16) if layout == "linear" else _padded(rows, k // 16)
@@ -346,7 +346,7 @@ def _from_blocked_fake(blocked, rows, groups):
 
 _define("quantize",
         '(Tensor x, Tensor? global_scale=None, str layout="tiled", '
-        'str recipe="modelopt", bool saturate=False) '
+        'str zero_scale="modelopt", bool saturate=False) '
         "-> (Tensor, Tensor, Tensor)", _convert.quantize, _quantize_fake)
 _define("_quantize_joined", "(Tensor x, Tensor global_scale) -> Tensor",
         _convert.quantize_joined, _quantize_joined_fake)

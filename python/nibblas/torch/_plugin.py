@@ -6,7 +6,7 @@ imports nibblas.torch.  A support module is loaded by name when a model requires
 
     unsavable(model)          {name: reason} of linear layers that could not be saved
     configure(model, left)    sets the configuration of a swapped model
-    swap_experts(model, recipe, activations)
+    swap_experts(model, zero_scale, activations)
                               (names of swapped experts, {name: reason} of the others)"""
 
 import importlib

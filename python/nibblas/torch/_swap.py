@@ -76,14 +76,14 @@ def _choose(model, keep, support):
 
 def swap_linears(model: nn.Module,
                  keep: "Callable[[str, nn.Linear], bool] | None" = None,
-                 recipe: str = "modelopt",
+                 zero_scale: str = "modelopt",
                  activations: "ActivationsName | None" = None,
                  experts: bool = False) -> tuple[list[str], dict[str, str]]:
     """Puts a nibblas.torch.Linear in the place of each torch.nn.Linear of a model.
 
     model        is changed
     keep         a function of (name, linear): True for those that stay as they are
-    recipe       as in Linear.from_linear()
+    zero_scale   as in Linear.from_linear()
     activations  as in Linear: "nvfp4" quantises activations too
     experts      True: of a model of transformers the experts too, as by
                  nibblas.transformers.swap_experts(); keep is not asked about them
@@ -106,12 +106,14 @@ def swap_linears(model: nn.Module,
     for names in places.values():
         # Each layer's own weights go when it has been swapped.
         linear = [chosen.pop(name) for name in names][0]
-        made = Linear.from_linear(linear, recipe, None, activations, scales.get(names[0]))
+        made = Linear.from_linear(linear, zero_scale, None, activations,
+                                  scales.get(names[0]))
         for name in names:
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, made)
     if experts:
-        also, others = transformers_support().swap_experts(model, recipe, activations)
+        also, others = transformers_support().swap_experts(
+            model, zero_scale, activations)
         swapped += also
         left.update(others)
     left.update((name, reason) for name, reason in _stacks(model) if name not in left)

@@ -13,7 +13,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from nibblas import _patterns
 from nibblas._library import ArgumentError, FileError, UnsupportedError
 from nibblas._numpy import ActivationsName
-from nibblas._views import ACTIVATIONS, RECIPES, choose
+from nibblas._views import ACTIVATIONS, ZERO_SCALES, choose
 from nibblas.torch import swap_linears
 
 METHOD = "nibblas-quantize"
@@ -40,22 +40,26 @@ class NVFP4Config(QuantizationConfigMixin):
     ignore       names of linear layers that stay as they are, or patterns: a glob with *,
                  or "re:" and a regular expression.  None: the output layer and the layers
                  that choose experts, as ModelOpt and transformers leave them
-    recipe       as in nibblas.torch.Linear.from_linear()
+    zero_scale   as in nibblas.torch.Linear.from_linear()
     activations  as in nibblas.torch.Linear
     experts      False: stacks of experts stay as they are"""
 
-    def __init__(self, ignore: "Iterable[str] | None" = None, recipe: str = "modelopt",
+    def __init__(self, ignore: "Iterable[str] | None" = None,
+                 zero_scale: str = "modelopt",
                  activations: "ActivationsName | None" = None, experts: bool = True,
                  **_named: Any) -> None:
+        # transformers gives a config's other entries too.
+        if "recipe" in _named:
+            raise TypeError("NVFP4Config: 'recipe' is called 'zero_scale'")
         if isinstance(ignore, str):
             raise ArgumentError(f"ignore = {ignore!r}: must be a list of names", "ignore")
         ignore = None if ignore is None else list(ignore)
         _check_rules(ignore or ())
-        choose("recipe", recipe, RECIPES)
+        choose("zero_scale", zero_scale, ZERO_SCALES)
         if activations is not None:
             choose("activations", activations, ACTIVATIONS)
         self.quant_method = METHOD
-        self.ignore, self.recipe = ignore, recipe
+        self.ignore, self.zero_scale = ignore, zero_scale
         self.activations, self.experts = activations, experts
 
 
@@ -96,8 +100,8 @@ class QuantizerOnLoad(HfQuantizer):
             def ignored(name):
                 return any(_patterns.matches(name, rule) for rule in chosen.ignore)
         del model.hf_quantizer, model.config.quantization_config
-        swapped, _ = swap_linears(model, lambda name, _: ignored(name), chosen.recipe,
-                                  chosen.activations, chosen.experts)
+        swapped, _ = swap_linears(model, lambda name, _: ignored(name),
+                                  chosen.zero_scale, chosen.activations, chosen.experts)
         if not swapped:
             raise ArgumentError("ignore: leaves no layer of the model to quantise",
                                 "ignore")

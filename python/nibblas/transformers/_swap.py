@@ -13,7 +13,7 @@ from transformers.core_model_loading import (PrefixChange, WeightConverter,
 
 from nibblas._library import version
 from nibblas._numpy import ActivationsName
-from nibblas._views import ACTIVATIONS, RECIPES, choose
+from nibblas._views import ACTIVATIONS, ZERO_SCALES, choose
 from nibblas.torch import Linear
 from nibblas.transformers import _experts, _formats as formats
 from nibblas.transformers._config import Config
@@ -97,13 +97,13 @@ def _converters_of(conversions, name, module):
     return found
 
 
-def _swap_stack(module, leaf, recipe, transposed, converter):
+def _swap_stack(module, leaf, zero_scale, transposed, converter):
     """Puts codes and scales in the place of a parameter; returns its Projection.
 
     converter  makes the stack of single experts, or None"""
     w = getattr(module, leaf).detach()
     w = w.transpose(1, 2).contiguous() if transposed else w
-    codes, scales, scale = torch.ops.nibblas.quantize(w, None, "linear", recipe)
+    codes, scales, scale = torch.ops.nibblas.quantize(w, None, "linear", zero_scale)
     if converter is None:
         one = _experts.Projection(leaf, leaf + formats.STACK.scales, (
             leaf + formats.STACK.factor,), (), False, transposed)
@@ -118,18 +118,18 @@ def _swap_stack(module, leaf, recipe, transposed, converter):
     return one
 
 
-def swap_experts(model: nn.Module, recipe: str = "modelopt",
+def swap_experts(model: nn.Module, zero_scale: str = "modelopt",
                  activations: "ActivationsName | None" = None
                  ) -> tuple[list[str], dict[str, str]]:
     """Quantises the experts of a model of transformers; nibblas.torch.swap_linears()
     does it to the linear layers.
 
     model        is changed
-    recipe       as in nibblas.torch.Linear.from_linear()
+    zero_scale   as in nibblas.torch.Linear.from_linear()
     activations  as in nibblas.torch.Linear
 
     Returns (names of the experts' modules swapped, {name: reason} of those left)."""
-    choose("recipe", recipe, RECIPES)
+    choose("zero_scale", zero_scale, ZERO_SCALES)
     if activations is not None:
         choose("activations", activations, ACTIVATIONS)
     swapped, left, used = [], {}, {}
@@ -151,7 +151,8 @@ def swap_experts(model: nn.Module, recipe: str = "modelopt",
         for leaf, converter in _converters_of(conversions, name, module).items():
             if converter:
                 used[converter.source_patterns[0]] = formats.MODELOPT, False
-            made.append(_swap_stack(module, leaf, recipe, module.is_transposed, converter))
+            made.append(_swap_stack(module, leaf, zero_scale, module.is_transposed,
+                                    converter))
         module.nibblas = _experts.Stacks(*made, activations)
         _experts.complete(module)
         swapped.append(name)

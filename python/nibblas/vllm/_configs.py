@@ -163,10 +163,11 @@ class _ExpertsMethod:
 
         # One scale for all experts of this process: a token is quantised once here,
         # whichever of them it goes to.
-        in1, in2 = (None, None) if self.use_a16 else (given(n) for n in (13, 2))
+        x_global, h_global = (None, None) if self.use_a16 else (
+            given(n) for n in (13, 2))
         layer.nibblas = Experts(
-            stack(13), part(13, self.FACTOR), stack(2), part(2, self.FACTOR), in1, in2,
-            _EXPERTS[self.moe.activation])
+            stack(13), part(13, self.FACTOR), stack(2), part(2, self.FACTOR),
+            x_global, h_global, _EXPERTS[self.moe.activation])
 
     def get_fused_moe_quant_config(self, layer):
         return None

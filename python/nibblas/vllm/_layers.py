@@ -136,18 +136,19 @@ class Experts:
 
     w13, w2     (codes, linear scales) of stacks [experts, rows, K]; gate above up
     factor13    float32 [experts, 2], the global scales of gate and up; factor2 [experts]
-    in1, in2    float32 []: global scales of x and of what lies between the products,
-                both quantised (W4A4); None: neither is (W4A16)
+    x_global    float32 []: the global scale by which x is quantised (W4A4); None: x is
+                not quantised (W4A16)
+    h_global    the same for what is between the products
     activation  of torch.ops.nibblas.moe
 
     Holds the tensors given, and no copy of them."""
 
-    def __init__(self, w13, factor13, w2, factor2, in1, in2, activation):
+    def __init__(self, w13, factor13, w2, factor2, x_global, h_global, activation):
         self.weights = (*w13, *w2)
         self.alpha13, self.alpha2 = factor13.t().contiguous(), factor2
-        self.inputs, self.activation = (in1, in2), activation
-        if in1 is not None:
-            self.alpha13, self.alpha2 = self.alpha13 * in1, factor2 * in2
+        self.inputs, self.activation = (x_global, h_global), activation
+        if x_global is not None:
+            self.alpha13, self.alpha2 = self.alpha13 * x_global, factor2 * h_global
 
     def run(self, x, ids, weights, expert_map):
         """[tokens, cols] of x's type.

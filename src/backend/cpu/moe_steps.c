@@ -155,7 +155,7 @@ static enum nib_status gather(struct nib_device *device, const struct nib_moe_ro
 		return NIB_STATUS_OK;
 	}
 	if (!l->is_quantized)
-		status = quantize(device, l->x, g->tokens, l->in1, err);
+		status = quantize(device, l->x, g->tokens, l->x_global, err);
 	if (status)
 		return status;
 	share_out(device, rows, codes.row_bytes, copy_some, &codes);
@@ -195,7 +195,7 @@ static float activate_one(const struct nib_moe_layer *layer, float g, float u)
 	case NIB_MOE_ACTIVATION_SWIGLU_CLAMPED:
 		g = at_most(g, layer->limit);
 		u = -at_most(-at_most(u, layer->limit), layer->limit);
-		return g * sigmoid(layer->swish * g) * (u + layer->up_bias);
+		return g * sigmoid(layer->swiglu_alpha * g) * (u + layer->up_bias);
 	case NIB_MOE_ACTIVATION_GELU:
 		return g * sigmoid(1.59576912f * (g + 0.044715f * g * g * g)) * u;
 	case NIB_MOE_ACTIVATION_RELU2:
@@ -232,7 +232,7 @@ static enum nib_status activate(struct nib_device *device,
 	/* An activation costs as much as some 16 floats that are copied. */
 	if (a->gate)
 		share_out(device, *a->rows, a->h.cols * 64, activate_some, a);
-	return a->q.codes ? quantize(device, a->h, a->q, a->layer->in2, err)
+	return a->q.codes ? quantize(device, a->h, a->q, a->layer->h_global, err)
 			  : NIB_STATUS_OK;
 }
 

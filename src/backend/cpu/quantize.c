@@ -259,8 +259,8 @@ static void saturate_run(const struct job *job, const struct run *run, uint8_t *
 			}
 			block[i] = nib_dtype_to_fp32(wide, job->x.dtype);
 		}
-		nib_quantize_block_ref(block, z->global, z->recipe, 1, codes + 8 * b,
-				       scales + b);
+		nib_quantize_block_ref(block, z->global, z->zero_scale, 1,
+				       codes + 8 * b, scales + b);
 	}
 }
 
@@ -368,7 +368,7 @@ static void setup_task(void *arg, int i)
 	if (global == 0)
 		global = nib_global_ref(setup->amax);
 	cpu_quantizer_init(setup->quantizer, setup->dtype, global,
-			   setup->options->recipe);
+			   setup->options->zero_scale);
 }
 
 enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *x,

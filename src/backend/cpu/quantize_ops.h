@@ -32,8 +32,8 @@ struct cpu_quantizer {
 	} limit;
 	float global;
 	float largest_code; /* fp32 6 * global */
-	enum nib_zero_scale recipe;
-	uint8_t zero_scale; /* of a block of zeros */
+	enum nib_zero_scale zero_scale;
+	uint8_t zero_byte; /* zero_scale as e4m3 */
 };
 
 /* The table that dequantises: the bits of y for each scale byte and code. */

@@ -40,13 +40,13 @@ static uint32_t fp16_floor(uint32_t bits)
 }
 
 void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float global,
-			enum nib_zero_scale recipe)
+			enum nib_zero_scale zero_scale)
 {
 	memset(z, 0, sizeof(*z));
 	z->global = global;
 	z->largest_code = 6.0f * global;
-	z->recipe = recipe;
-	z->zero_scale = nib_scale_ref(0.0f, global, recipe);
+	z->zero_scale = zero_scale;
+	z->zero_byte = nib_scale_ref(0.0f, global, zero_scale);
 
 	/* Scale 0 is that of zeros only: limits of 0 give them code 0. */
 	for (int s = NIB_E4M3_MIN; s <= NIB_E4M3_MAX; s++) {

@@ -172,7 +172,7 @@ static inline bool block_scales_avx2(const struct cpu_quantizer *z,
 				  _mm256_set1_ps(448.0f));
 
 		bytes[i] = _mm256_blendv_epi8(
-		    e4m3(clamped), _mm256_set1_epi32(z->zero_scale),
+		    e4m3(clamped), _mm256_set1_epi32(z->zero_byte),
 		    _mm256_cmpeq_epi32(bits, _mm256_setzero_si256()));
 		bad = _mm256_or_si256(
 		    bad, _mm256_cmpgt_epi32(bits, _mm256_set1_epi32(0x7F7FFFFF)));

@@ -180,8 +180,7 @@ static inline bool block_scales_avx512bw(const struct cpu_quantizer *z,
 	const __m512 clamped = _mm512_min_ps(
 	    _mm512_max_ps(ratio, _mm512_set1_ps(0x1p-9f)), _mm512_set1_ps(448.0f));
 	const __mmask16 zero = _mm512_testn_epi32_mask(bits, bits);
-	const __m512i bytes =
-	    _mm512_mask_set1_epi32(e4m3(clamped), zero, z->zero_scale);
+	const __m512i bytes = _mm512_mask_set1_epi32(e4m3(clamped), zero, z->zero_byte);
 
 	if (_mm512_cmpge_epu32_mask(bits, _mm512_set1_epi32(0x7F800000)))
 		return false;

@@ -58,7 +58,7 @@ static bool quantize(const struct cpu_quantizer *z, const void *x, enum nib_dtyp
 	(void)next;
 	for (int64_t i = 0; i < blocks; i++) {
 		load_block((const uint8_t *)x + i * block_bytes, dtype, block);
-		if (nib_quantize_block_ref(block, z->global, z->recipe, 0,
+		if (nib_quantize_block_ref(block, z->global, z->zero_scale, 0,
 					   codes + 8 * i, scales + i) >= 0)
 			return false;
 	}

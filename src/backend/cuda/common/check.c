@@ -385,7 +385,8 @@ static enum nib_status check_layer_input(struct inquiry *in,
 		return check_nvfp4(in, &l->a, OF_LAYER("a"), err);
 	status = check_dense(in, &l->x, OF_LAYER("x"), err);
 	if (!status && l->activations == NIB_ACTIVATIONS_NVFP4)
-		status = check_array(in, l->in1, 1, sizeof(float), "in1", err);
+		status =
+		    check_array(in, l->x_global, 1, sizeof(float), "x_global", err);
 	return status;
 }
 
@@ -433,7 +434,8 @@ enum nib_status cuda_check_layer(const struct cuda_device *device,
 		status = check_array(&in, l->weights, r->slots, sizeof(float),
 				     "weights", err);
 	if (!status && l->activations == NIB_ACTIVATIONS_NVFP4)
-		status = check_array(&in, l->in2, 1, sizeof(float), "in2", err);
+		status =
+		    check_array(&in, l->h_global, 1, sizeof(float), "h_global", err);
 	if (!status)
 		status = check_layer_weights(&in, l, err);
 	if (!status)

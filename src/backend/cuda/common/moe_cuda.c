@@ -77,7 +77,7 @@ static struct nib_moe_gather_params gather_params(const struct nib_moe_route *r,
 {
 	const struct nib_moe_layer *l = g->layer;
 	struct nib_moe_gather_params p = {
-	    .global = l->in1,
+	    .global = l->x_global,
 	    .slot_rows = r->slot_rows,
 	    .tokens = l->y.rows,
 	    .top_k = r->top_k,
@@ -163,10 +163,10 @@ static enum nib_status activate(struct nib_device *base,
 	    .most_rows = a->h.rows,
 	    .groups = a->h.cols / NIB_NVFP4_BLOCK,
 	    .dense = cuda_view_dense(&a->h),
-	    .global = l->in2,
+	    .global = l->h_global,
 	    .activation = (int32_t)l->activation,
 	    .limit = l->limit,
-	    .swish = l->swish,
+	    .swish = l->swiglu_alpha,
 	    .up_bias = l->up_bias,
 	    .zero_scale = nib_scale_ref(0, 1, NIB_ZERO_SCALE_MODELOPT),
 	};

@@ -277,7 +277,7 @@ static enum nib_status launch_quantize(const struct call *call,
 	    .global = options->global,
 	    .global_of_amax = global_of_amax,
 	    .found = (void *)(uintptr_t)call->found,
-	    .zero_scale = nib_scale_ref(0, 1, options->recipe),
+	    .zero_scale = nib_scale_ref(0, 1, options->zero_scale),
 	    .saturate = options->saturate != 0,
 	};
 

@@ -72,7 +72,7 @@ static enum nib_status quantize_tokens(const struct layer *s, struct nib_error *
 	struct nib_moe_quantize_params p = {
 	    .x = cuda_view_dense(&s->l->x),
 	    .q = cuda_view_nvfp4(&s->few->tokens),
-	    .global = s->l->in1,
+	    .global = s->l->x_global,
 	    .zero_scale = s->zero_scale,
 	};
 	void *arguments[] = {&p};
@@ -177,7 +177,7 @@ static enum nib_status launch_h(const struct layer *s, bool is_second,
 	p.layer.a_is_by_token = true;
 	p.layer.activation = (int32_t)l->activation;
 	p.layer.limit = l->limit;
-	p.layer.swish = l->swish;
+	p.layer.swish = l->swiglu_alpha;
 	p.layer.up_bias = l->up_bias;
 	p.layer.n_arrivals = (int32_t)(l->y.rows * cut_of(s, 1, &y->moe.p).ctas);
 	return launch_product(s, has_up ? 2 : 1, &p, err);
@@ -196,7 +196,7 @@ static struct nib_gemv_experts_params y_params(const struct layer *s)
 		    .codes_align = 16,
 		    .scales_align = 16,
 		};
-		p.layer.global = s->l->in2;
+		p.layer.global = s->l->h_global;
 		p.layer.zero_scale = s->zero_scale;
 	}
 	p.layer.weights = s->l->weights;
