@@ -772,9 +772,19 @@ nib_moe_layer_plan_create(struct nib_device *device, const struct nib_moe_layer 
 			  const struct nib_plan_options *options,
 			  struct nib_moe_layer_plan **plan, struct nib_error *err);
 NIB_API void nib_moe_layer_plan_free(struct nib_moe_layer_plan *plan);
-/* Bytes of workspace of one run; depends on sizes and types alone. */
-NIB_API size_t
-nib_moe_layer_plan_workspace_bytes(const struct nib_moe_layer_plan *plan);
+
+struct nib_moe_layer_plan_info {
+	size_t struct_bytes;
+	const char *backend;
+	/* Of one run; depends on sizes and types only.  Align to 64. */
+	size_t workspace_bytes;
+	/* The plans of gate, up and down; lives as long as the plan. */
+	const char *explanation;
+};
+NIB_API enum nib_status
+nib_moe_layer_plan_get_info(const struct nib_moe_layer_plan *plan,
+			    struct nib_moe_layer_plan_info *info,
+			    struct nib_error *err);
 
 /*
  * Runs a layer of the sizes, types and packed weights that the plan was made

@@ -263,6 +263,15 @@ class nib_moe_layer(C.Structure):
     ]
 
 
+class nib_moe_layer_plan_info(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("backend", C.c_char_p),
+        ("workspace_bytes", C.c_size_t),
+        ("explanation", C.c_char_p),
+    ]
+
+
 class nib_check_options(C.Structure):
     _fields_ = [
         ("struct_bytes", C.c_size_t),
@@ -397,7 +406,8 @@ FUNCTIONS = {
         C.POINTER(nib_moe_layer), C.POINTER(nib_plan_options),
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
     "nib_moe_layer_plan_free": (None, [C.c_void_p]),
-    "nib_moe_layer_plan_workspace_bytes": (C.c_size_t, [C.c_void_p]),
+    "nib_moe_layer_plan_get_info": (C.c_int, [C.c_void_p,
+        C.POINTER(nib_moe_layer_plan_info), C.POINTER(nib_error)]),
     "nib_moe_layer_run": (C.c_int, [C.c_void_p, C.POINTER(nib_moe_layer),
         C.POINTER(nib_run_options), C.POINTER(nib_error)]),
     "nib_sum_slots": (C.c_int, [C.c_void_p, C.POINTER(nib_dense), C.c_void_p,

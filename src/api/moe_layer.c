@@ -50,6 +50,7 @@ struct nib_moe_layer_plan {
 	struct nib_plan *first, *up, *down;
 	struct parts at;
 	size_t workspace_bytes;
+	char explanation[3 * sizeof(((struct nib_plan *)0)->explanation) + 32];
 	bool callers_workspace;
 	struct nib_spares spares;
 	void *workspace; /* not of a host backend */
@@ -255,6 +256,15 @@ static enum nib_status of_layer(enum nib_status status, const char *b,
 	return status;
 }
 
+static void explain(struct nib_moe_layer_plan *p)
+{
+	const char *up = p->up ? p->up->explanation : "";
+
+	snprintf(p->explanation, sizeof(p->explanation), "%s: %s%s%s; down: %s",
+		 is_dual(&p->layer) ? "gate and up" : "gate", p->first->explanation,
+		 p->up ? "; up: " : "", up, p->down->explanation);
+}
+
 static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 				     struct nib_error *err)
 {
@@ -281,6 +291,7 @@ static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 	    nib_moe_plan_create(p->device, NIB_OP_GEMM, &moe, &options, &p->down, err);
 	if (status)
 		return of_layer(status, "layer.down", err);
+	explain(p);
 	most = bytes_of(p->first);
 	if (most < bytes_of(p->up))
 		most = bytes_of(p->up);
@@ -372,9 +383,25 @@ void nib_moe_layer_plan_free(struct nib_moe_layer_plan *plan)
 	free(plan);
 }
 
-size_t nib_moe_layer_plan_workspace_bytes(const struct nib_moe_layer_plan *plan)
+enum nib_status nib_moe_layer_plan_get_info(const struct nib_moe_layer_plan *plan,
+					    struct nib_moe_layer_plan_info *info,
+					    struct nib_error *err)
 {
-	return plan ? plan->workspace_bytes : 0;
+	struct nib_moe_layer_plan_info ours = {0};
+	size_t bytes;
+	enum nib_status status;
+
+	if (!plan)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan",
+					 " = NULL: must be a plan");
+	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
+	if (status)
+		return status;
+	ours.backend = plan->first->backend_name;
+	ours.workspace_bytes = plan->workspace_bytes;
+	ours.explanation = plan->explanation;
+	nib_info_write(info, &ours, bytes);
+	return NIB_STATUS_OK;
 }
 
 /* ---- a run ---------------------------------------------------------------- */

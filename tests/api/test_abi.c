@@ -132,6 +132,31 @@ static enum nib_status call_plan_info(void *info, struct nib_error *err)
 	return nib_plan_get_info(plan, info, err);
 }
 
+static enum nib_status call_layer_info(void *info, struct nib_error *err)
+{
+	static float x[16], y[16];
+	static int32_t id;
+	struct nib_fp4 stack = view();
+	struct nib_moe_layer layer = {
+	    .x = {.data = x, .rows = 1, .cols = 16},
+	    .activations = NIB_ACTIVATIONS_DENSE,
+	    .ids = &id,
+	    .ids_bytes = 4,
+	    .top_k = 1,
+	    .y = {.data = y, .rows = 1, .cols = 16},
+	};
+	struct nib_moe_layer_plan *other;
+	enum nib_status status;
+
+	stack.rows = 16;
+	layer.gate = layer.up = layer.down = stack;
+	status = nib_moe_layer_plan_create(device, &layer, NULL, &other, err);
+	if (!status)
+		status = nib_moe_layer_plan_get_info(other, info, err);
+	nib_moe_layer_plan_free(other);
+	return status;
+}
+
 static enum nib_status call_check_result(void *result, struct nib_error *err)
 {
 	const struct nib_problem p = problem();
@@ -147,7 +172,7 @@ static enum nib_status call_check_result(void *result, struct nib_error *err)
 /* Written by the library: info; else read by it. */
 struct entry {
 	const char *name;
-	size_t bytes; /* of 0.1.0 */
+	size_t bytes; /* of the version that began it */
 	size_t here;
 	enum nib_status (*call)(void *theirs, struct nib_error *err);
 };
@@ -167,6 +192,7 @@ static const struct entry infos[] = {
     ENTRY(nib_device_info, 272, call_device_info),
     ENTRY(nib_backend_info, 152, call_backend_info),
     ENTRY(nib_plan_info, 80, call_plan_info),
+    ENTRY(nib_moe_layer_plan_info, 32, call_layer_info),
     ENTRY(nib_check_result, 96, call_check_result),
 };
 

@@ -617,13 +617,20 @@ static void workspaces(void **state)
 	struct nib_device *device = test_device("scalar", 2);
 	struct bed *bed = bed_new(&rng, device, &s);
 	struct nib_moe_layer_plan *plan;
+	struct nib_moe_layer_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_error err;
 	size_t bytes;
 
 	(void)state;
 	if (nib_moe_layer_plan_create(device, &bed->layer, &callers, &plan, &err))
 		fail_msg("%s", err.message);
-	bytes = nib_moe_layer_plan_workspace_bytes(plan);
+	assert_int_equal(nib_moe_layer_plan_get_info(plan, &info, &err), NIB_STATUS_OK);
+	assert_non_null(strstr(info.backend, "cpu"));
+	assert_non_null(strstr(info.explanation, "; down: "));
+	assert_int_equal(nib_moe_layer_plan_get_info(NULL, &info, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_string_equal(err.argument, "plan");
+	bytes = info.workspace_bytes;
 	assert_int_equal(bytes % 64, 0);
 	assert_int_equal(nib_moe_layer_run(plan, &bed->layer, NULL, &err),
 			 NIB_STATUS_BAD_ARGUMENT);

@@ -27,11 +27,13 @@ static void plan_layer(struct gpu_layer *b)
 	const struct nib_moe_layer layer = gpu_layer_of(b, gpu_device_of);
 	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
 						 .caller_workspace = 1};
+	struct nib_moe_layer_plan_info info = {.struct_bytes = sizeof(info)};
 
 	gpu_must(nib_moe_layer_plan_create(gpu_test.gpu, &layer, &options, &b->plan,
 					   &gpu_test.err),
 		 "plan");
-	b->workspace = gpu_twin_new(nib_moe_layer_plan_workspace_bytes(b->plan));
+	gpu_must(nib_moe_layer_plan_get_info(b->plan, &info, &gpu_test.err), "info");
+	b->workspace = gpu_twin_new(info.workspace_bytes);
 }
 
 static enum nib_status run_layer(const struct gpu_layer *b,

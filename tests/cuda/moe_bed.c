@@ -122,13 +122,17 @@ enum nib_status make_plan(struct bed *bed, int caller_workspace)
 
 void use(struct bed *bed, const struct spec *s)
 {
+	struct nib_moe_layer_plan_info info = {.struct_bytes = sizeof(info)};
+
 	nib_moe_layer_plan_free(bed->plan);
 	bed->next = SPACE_BEGIN;
 	bed->spec = s;
 	bed->layer = make_layer(bed, s);
 	if (make_plan(bed, 1))
 		fail_msg("%s", bed->err.message);
-	bed->workspace_bytes = nib_moe_layer_plan_workspace_bytes(bed->plan);
+	if (nib_moe_layer_plan_get_info(bed->plan, &info, &bed->err))
+		fail_msg("%s", bed->err.message);
+	bed->workspace_bytes = info.workspace_bytes;
 	bed->workspace = reserve(bed, (int64_t)bed->workspace_bytes);
 }
 

@@ -10,7 +10,7 @@ import torch
 from nibblas import _abi as abi
 from nibblas import _plans
 from nibblas import _views as views
-from nibblas._library import ArgumentError, lib
+from nibblas._library import ArgumentError, call, lib
 from nibblas.torch._convert import _Call, calls
 from nibblas.torch._tensors import array, dtype_name, maker, meta, usual_type
 from nibblas.torch._weights import layer_weights
@@ -48,7 +48,10 @@ class _LayerPlan(_plans.Kept):
             struct_bytes=C.sizeof(abi.nib_plan_options), caller_workspace=1)
         _plans.create("nib_moe_layer_plan_create", template, NAMES, device.handle,
                       C.byref(template), C.byref(options), C.byref(self.handle))
-        self.workspace_bytes = lib.nib_moe_layer_plan_workspace_bytes(self.handle)
+        info = abi.nib_moe_layer_plan_info(
+            struct_bytes=C.sizeof(abi.nib_moe_layer_plan_info))
+        call("nib_moe_layer_plan_get_info", self.handle, C.byref(info))
+        self.workspace_bytes = info.workspace_bytes
         weakref.finalize(self, lib.nib_moe_layer_plan_free,
                          self.handle).atexit = False
 
