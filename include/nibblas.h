@@ -150,6 +150,17 @@ enum nib_scale_layout {
 	NIB_SCALE_LAYOUT_TILED_128X4 = 1,
 };
 
+/* What the codes and scales of a view mean. */
+enum nib_fp4_format {
+	/* e2m1 codes, an e4m3 scale for 16 consecutive k, a global scale. */
+	NIB_FP4_FORMAT_NVFP4 = 0,
+	/*
+	 * e2m1 codes, an e8m0 scale for 32 consecutive k, no global scale.  No
+	 * function accepts it yet: NIB_STATUS_UNSUPPORTED.
+	 */
+	NIB_FP4_FORMAT_MXFP4 = 1,
+};
+
 enum nib_code_order {
 	NIB_CODE_ORDER_LOW_FIRST = 0,  /* the even k of a byte in its low nibble */
 	NIB_CODE_ORDER_HIGH_FIRST = 1, /* as ComfyUI has it: see nib_file_read_rows() */
@@ -179,6 +190,7 @@ struct nib_fp4 {
 	int64_t batch_stride_bytes;
 	enum nib_scale_layout scale_layout;
 	enum nib_code_order code_order;
+	enum nib_fp4_format format;
 	int64_t scale_row_stride_bytes; /* NIB_SCALE_LAYOUT_LINEAR only */
 	int64_t scale_batch_stride_bytes;
 	uint64_t reserved[4]; /* must be 0 */

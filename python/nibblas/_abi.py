@@ -31,6 +31,10 @@ NIB_DTYPE_BF16 = 2
 NIB_SCALE_LAYOUT_LINEAR = 0
 NIB_SCALE_LAYOUT_TILED_128X4 = 1
 
+# enum nib_fp4_format
+NIB_FP4_FORMAT_NVFP4 = 0
+NIB_FP4_FORMAT_MXFP4 = 1
+
 # enum nib_code_order
 NIB_CODE_ORDER_LOW_FIRST = 0
 NIB_CODE_ORDER_HIGH_FIRST = 1
@@ -93,6 +97,7 @@ class nib_fp4(C.Structure):
         ("batch_stride_bytes", C.c_int64),
         ("scale_layout", C.c_int),
         ("code_order", C.c_int),
+        ("format", C.c_int),
         ("scale_row_stride_bytes", C.c_int64),
         ("scale_batch_stride_bytes", C.c_int64),
         ("reserved", C.c_uint64 * 4),

@@ -333,8 +333,8 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 
 bool nib_same_fp4(const struct nib_fp4 *x, const struct nib_fp4 *y)
 {
-	return x->rows == y->rows && x->k == y->k && x->batch == y->batch &&
-	       x->row_stride_bytes == y->row_stride_bytes &&
+	return x->format == y->format && x->rows == y->rows && x->k == y->k &&
+	       x->batch == y->batch && x->row_stride_bytes == y->row_stride_bytes &&
 	       x->batch_stride_bytes == y->batch_stride_bytes &&
 	       x->scale_layout == y->scale_layout &&
 	       x->scale_row_stride_bytes == y->scale_row_stride_bytes &&

@@ -135,6 +135,22 @@ static enum nib_status resolve_scales(struct nib_fp4 *v, const struct nib_label 
 	return status;
 }
 
+static enum nib_status check_format(const struct nib_fp4 *v,
+				    const struct nib_label *label,
+				    struct nib_error *err)
+{
+	if (v->format == NIB_FP4_FORMAT_NVFP4)
+		return NIB_STATUS_OK;
+	if (v->format == NIB_FP4_FORMAT_MXFP4)
+		return nib_fail_at(err, NIB_STATUS_UNSUPPORTED, *label, "format",
+				   " = NIB_FP4_FORMAT_MXFP4 (1): must be "
+				   "NIB_FP4_FORMAT_NVFP4 (0) in this version");
+	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, "format",
+			   " = %d: must be NIB_FP4_FORMAT_NVFP4 (0) or "
+			   "NIB_FP4_FORMAT_MXFP4 (1)",
+			   (int)v->format);
+}
+
 static enum nib_status check_code_order(const struct nib_fp4 *v,
 					const struct nib_label *label,
 					struct nib_error *err)
@@ -154,6 +170,7 @@ enum nib_status nib_valid_fp4(const struct nib_fp4 *in, struct nib_fp4 *out,
 	enum nib_status status;
 
 	if ((status = nib_check_reserved(v.reserved, label, err)) ||
+	    (status = check_format(&v, &label, err)) ||
 	    (status = check_code_order(&v, &label, err)) ||
 	    (status = check_size(v.rows, "rows", &label, err)) ||
 	    (status = check_size(v.batch, "batch", &label, err)))

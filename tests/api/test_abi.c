@@ -20,10 +20,10 @@
 
 /* Structs that callers put into arrays and into each other: fixed sizes. */
 _Static_assert(sizeof(struct nib_error) == 320, "nib_error");
-_Static_assert(sizeof(struct nib_fp4) == 112, "nib_fp4");
+_Static_assert(sizeof(struct nib_fp4) == 120, "nib_fp4");
 _Static_assert(sizeof(struct nib_dense) == 88, "nib_dense");
-_Static_assert(sizeof(struct nib_problem) == 584, "nib_problem");
-_Static_assert(sizeof(struct nib_moe_problem) == 640, "nib_moe_problem");
+_Static_assert(sizeof(struct nib_problem) == 608, "nib_problem");
+_Static_assert(sizeof(struct nib_moe_problem) == 664, "nib_moe_problem");
 
 /* ---- structs with struct_bytes ------------------------------------------- */
 
@@ -132,24 +132,33 @@ static enum nib_status call_plan_info(void *info, struct nib_error *err)
 	return nib_plan_get_info(plan, info, err);
 }
 
-static enum nib_status call_layer_info(void *info, struct nib_error *err)
+static struct nib_moe_layer small_layer(void)
 {
-	static float x[16], y[16];
+	static float y[16];
+	static uint8_t weights[128], weight_scales[16];
 	static int32_t id;
-	struct nib_fp4 stack = view();
-	struct nib_moe_layer layer = {
-	    .x = {.data = x, .rows = 1, .cols = 16},
+	const struct nib_fp4 stack = {
+	    .codes = weights, .scales = weight_scales, .rows = 16, .k = 16};
+
+	return (struct nib_moe_layer){
+	    .x = dense(16),
 	    .activations = NIB_ACTIVATIONS_DENSE,
 	    .ids = &id,
 	    .ids_bytes = 4,
 	    .top_k = 1,
+	    .gate = stack,
+	    .up = stack,
+	    .down = stack,
 	    .y = {.data = y, .rows = 1, .cols = 16},
 	};
+}
+
+static enum nib_status call_layer_info(void *info, struct nib_error *err)
+{
+	const struct nib_moe_layer layer = small_layer();
 	struct nib_moe_layer_plan *other;
 	enum nib_status status;
 
-	stack.rows = 16;
-	layer.gate = layer.up = layer.down = stack;
 	status = nib_moe_layer_plan_create(device, &layer, NULL, &other, err);
 	if (!status)
 		status = nib_moe_layer_plan_get_info(other, info, err);
@@ -364,6 +373,11 @@ static void reserved_fields(void **state)
 			set(&moe, moe_fields[f].at, i, 0);
 		}
 	}
+	set(&moe, offsetof(struct nib_moe_problem, problem.reserved), 3, 7);
+	refused(nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &other, &err),
+		NIB_STATUS_UNSUPPORTED, &err, "moe.problem.reserved", "0x7",
+		"must be 0");
+	set(&moe, offsetof(struct nib_moe_problem, problem.reserved), 3, 0);
 	assert_int_equal(
 	    nib_plan_create(device, NIB_OP_DUAL_GEMM, &p, 1, NULL, &other, &err),
 	    NIB_STATUS_OK);
@@ -401,6 +415,127 @@ static void reserved_fields_of_views(void **state)
 		&err, "x.reserved[0]", "0x1", "must be 0");
 }
 
+/* ---- formats that have no kernels yet ------------------------------------- */
+
+#define REFUSES_MXFP4(call, argument)                                                  \
+	refused(call, NIB_STATUS_UNSUPPORTED, &err, argument,                          \
+		"NIB_FP4_FORMAT_MXFP4 (1)", "must be NIB_FP4_FORMAT_NVFP4 (0)")
+
+static void mxfp4_problems(void **state)
+{
+	const int32_t offsets[] = {0, 1};
+	struct nib_check_result result = {.struct_bytes = sizeof(result)};
+	struct nib_problem p = problem();
+	struct nib_moe_problem moe = {.row_offsets = offsets};
+	struct nib_fp4 *views[] = {&p.a, &p.b, &p.b2};
+	struct nib_plan *other;
+	struct nib_error err;
+	char name[32];
+
+	(void)state;
+	p.b2 = view();
+	for (size_t i = 0; i < COUNT(views); i++) {
+		static const char *const fields[] = {"a", "b", "b2"};
+
+		views[i]->format = NIB_FP4_FORMAT_MXFP4;
+		snprintf(name, sizeof(name), "problems[0].%s.format", fields[i]);
+		REFUSES_MXFP4(nib_plan_create(device, NIB_OP_DUAL_GEMM, &p, 1, NULL,
+					      &other, &err),
+			      name);
+		REFUSES_MXFP4(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, &err),
+			      name);
+		REFUSES_MXFP4(nib_reference(NIB_OP_DUAL_GEMM, &p, 1, &err), name);
+		REFUSES_MXFP4(nib_check(NIB_OP_DUAL_GEMM, &p, 1, NULL, &result, &err),
+			      name);
+		if (i < 2) /* the plan's operation has no b2 */
+			REFUSES_MXFP4(nib_run(plan, &p, 1, NULL, &err), name);
+		moe.problem = p;
+		snprintf(name, sizeof(name), "moe.problem.%s.format", fields[i]);
+		REFUSES_MXFP4(nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL,
+						  &other, &err),
+			      name);
+		REFUSES_MXFP4(nib_moe_reference(NIB_OP_DUAL_GEMM, &moe, &err), name);
+		REFUSES_MXFP4(
+		    nib_moe_check(NIB_OP_DUAL_GEMM, &moe, NULL, &result, &err), name);
+		views[i]->format = NIB_FP4_FORMAT_NVFP4;
+	}
+	moe.problem = p;
+	assert_int_equal(
+	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &other, &err),
+	    NIB_STATUS_OK);
+	moe.problem.a.format = NIB_FP4_FORMAT_MXFP4;
+	REFUSES_MXFP4(nib_moe_run(other, &moe, NULL, &err), "moe.problem.a.format");
+	nib_plan_free(other);
+}
+
+static void mxfp4_layers_of_experts(void **state)
+{
+	struct nib_moe_layer layer = small_layer();
+	struct nib_moe_layer_plan *other;
+	struct nib_fp4 *views[] = {&layer.gate, &layer.up, &layer.down};
+	static const char *const names[] = {"layer.gate.format", "layer.up.format",
+					    "layer.down.format"};
+	struct nib_error err;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(views); i++) {
+		views[i]->format = NIB_FP4_FORMAT_MXFP4;
+		REFUSES_MXFP4(
+		    nib_moe_layer_plan_create(device, &layer, NULL, &other, &err),
+		    names[i]);
+		views[i]->format = NIB_FP4_FORMAT_NVFP4;
+	}
+	assert_int_equal(nib_moe_layer_plan_create(device, &layer, NULL, &other, &err),
+			 NIB_STATUS_OK);
+	layer.down.format = NIB_FP4_FORMAT_MXFP4;
+	REFUSES_MXFP4(nib_moe_layer_run(other, &layer, NULL, &err),
+		      "layer.down.format");
+	nib_moe_layer_plan_free(other);
+	layer = small_layer();
+	layer.activations = NIB_ACTIVATIONS_NVFP4;
+	layer.is_quantized = 1;
+	layer.a = view();
+	layer.a.format = NIB_FP4_FORMAT_MXFP4;
+	REFUSES_MXFP4(nib_moe_layer_plan_create(device, &layer, NULL, &other, &err),
+		      "layer.a.format");
+}
+
+static void mxfp4_views(void **state)
+{
+	const struct nib_dense x = dense(16);
+	const struct nib_fp4 good = view();
+	struct nib_fp4 bad = view();
+	struct nib_packed *packed, *other;
+	struct nib_writer *writer;
+	struct nib_error err;
+
+	(void)state;
+	bad.format = NIB_FP4_FORMAT_MXFP4;
+	assert_int_equal(nib_pack(device, &good, &packed, &err), NIB_STATUS_OK);
+	REFUSES_MXFP4(nib_pack(device, &bad, &other, &err), "b.format");
+	REFUSES_MXFP4(nib_pack_shared(device, &bad, &other, &err), "b.format");
+	assert_int_equal(nib_pack_shares(device, &bad), 0);
+	REFUSES_MXFP4(nib_packed_update(packed, &bad, &err), "b.format");
+	REFUSES_MXFP4(nib_unpack(packed, &bad, &err), "to.format");
+	nib_packed_free(packed);
+	REFUSES_MXFP4(nib_quantize(device, &x, &bad, NULL, NULL, &err), "q.format");
+	REFUSES_MXFP4(nib_dequantize(device, &bad, 1, &x, NULL, &err), "q.format");
+	REFUSES_MXFP4(nib_convert_scales(device, &bad, &good, NULL, &err),
+		      "from.format");
+	REFUSES_MXFP4(nib_convert_scales(device, &good, &bad, NULL, &err), "to.format");
+	assert_int_equal(nib_writer_open("test_abi.tmp", &writer, &err), NIB_STATUS_OK);
+	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "l",
+						  1, 16, 0, &err),
+			 NIB_STATUS_OK);
+	REFUSES_MXFP4(
+	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &bad, 1, 0, &err),
+	    "weight.format");
+	nib_writer_discard(writer);
+	bad.format = (enum nib_fp4_format)2;
+	refused(nib_pack(device, &bad, &other, &err), NIB_STATUS_BAD_ARGUMENT, &err,
+		"b.format", "2", "must be NIB_FP4_FORMAT_NVFP4 (0) or");
+}
+
 static int open_all(void **state)
 {
 	const struct nib_problem p = problem();
@@ -424,6 +559,9 @@ int main(void)
 	    cmocka_unit_test(the_smallest_size),
 	    cmocka_unit_test(reserved_fields),
 	    cmocka_unit_test(reserved_fields_of_views),
+	    cmocka_unit_test(mxfp4_problems),
+	    cmocka_unit_test(mxfp4_layers_of_experts),
+	    cmocka_unit_test(mxfp4_views),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
