@@ -372,11 +372,11 @@ static enum nib_status multiply_slots(struct nib_ggml_products *p,
 	char *rows = p->rows.data, *results = p->results.data;
 	struct sizes sizes;
 	struct nib_moe_problem moe = {
-	    .b = b,
-	    .b_packed = w.packed,
-	    .x = floats(rows, s->count, b.k, b.k),
-	    .activations = NIB_ACTIVATIONS_INT8,
-	    .c = floats(results, s->count, b.rows, b.rows),
+	    .problem = {.b = b,
+			.b_packed = w.packed,
+			.x = floats(rows, s->count, b.k, b.k),
+			.activations = NIB_ACTIVATIONS_INT8,
+			.c = floats(results, s->count, b.rows, b.rows)},
 	    .row_offsets = s->offsets,
 	};
 	enum nib_status status;
