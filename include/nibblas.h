@@ -86,7 +86,7 @@ extern "C" {
 #endif
 
 #define NIB_VERSION_MAJOR 0
-#define NIB_VERSION_MINOR 1
+#define NIB_VERSION_MINOR 2
 #define NIB_VERSION_PATCH 0
 
 #if defined(NIB_BUILD) && defined(__GNUC__)
@@ -100,7 +100,7 @@ extern "C" {
 /* Largest k: beyond it the exact int64 sum of the oracle could overflow. */
 #define NIB_MAX_K (INT64_C(1) << 20)
 
-/* "0.1.0", static. */
+/* "0.2.0", static. */
 NIB_API const char *nib_version(void);
 
 /* ------------------------------------------------------------------------ */

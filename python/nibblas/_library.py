@@ -164,5 +164,5 @@ def c_string(name, text):
 
 
 def version() -> str:
-    """Returns the library's version, as "0.1.0"."""
+    """Returns the library's version, as "0.2.0"."""
     return lib.nib_version().decode()

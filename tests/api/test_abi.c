@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_abi.c - callers that were compiled against another 0.1: the sizes of
- * 0.1.0 are recorded here as numbers and must go on working, longer structs
+ * test_abi.c - callers that were compiled against another 0.2: the sizes of
+ * 0.2.0 are recorded here as numbers and must go on working, longer structs
  * are refused exactly if the part that is not known here is not zero, and
  * reserved fields must be zero.
  */
@@ -181,7 +181,7 @@ static enum nib_status call_check_result(void *result, struct nib_error *err)
 /* Written by the library: info; else read by it. */
 struct entry {
 	const char *name;
-	size_t bytes; /* of the version that began it */
+	size_t bytes; /* of 0.2.0 */
 	size_t here;
 	enum nib_status (*call)(void *theirs, struct nib_error *err);
 };
@@ -223,7 +223,7 @@ static void expect(const struct entry *e, struct theirs *theirs, enum nib_status
 			 nib_status_name(want), argument);
 }
 
-static void callers_of_0_1_0(void **state)
+static void callers_of_0_2_0(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < COUNT(options); i++) {
@@ -553,7 +553,7 @@ static int close_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(callers_of_0_1_0),
+	    cmocka_unit_test(callers_of_0_2_0),
 	    cmocka_unit_test(callers_of_later_versions),
 	    cmocka_unit_test(sizes_that_are_none),
 	    cmocka_unit_test(the_smallest_size),
