@@ -7,7 +7,7 @@
  * Weights are NVFP4.  Activations are NVFP4 too, or fp16, bf16 or fp32: enum
  * nib_activations.
  *
- * A multiplication takes three steps:
+ * A multiplication has three steps:
  *   1. Describe the operands by views (struct nib_fp4, struct nib_dense).
  *   2. nib_plan_create() checks the sizes and chooses a kernel.
  *   3. nib_run() multiplies, as often as wanted.
@@ -20,51 +20,52 @@
  *
  * Memory.  Views own nothing.  Data pointers, alpha, row offsets and scale rows
  * are memory of the device: host memory for "cpu"; for a GPU see
- * nib_device_alloc().  A CPU asks for no alignment.  On "cuda" codes, tiled
- * scales and dense data begin at multiples of 16 bytes, alpha, row offsets and
+ * nib_device_alloc().  "cpu" needs no alignment.  "cuda" needs codes, tiled
+ * scales and dense data at multiples of 16 bytes, and alpha, row offsets and
  * scale rows at multiples of 4.  What a _create, _open or nib_pack() function
  * returns belongs to the caller and ends with the function named after it
  * (_free, _close, nib_writer_commit() or _discard()).  Strings and structs that
  * other functions return belong to the object that they describe.
  *
  * Order of work.  On "cpu" all work is done when a function returns.  On "cuda"
- * work is enqueued on the stream of the options, behind what is there already,
- * unless a function says that it waits; its inputs must stay unchanged until it
- * is done.
+ * a function enqueues its work on the stream of its options and returns, unless
+ * its comment says that it waits.  Inputs must stay unchanged until the work is
+ * done.
  *
- * Errors.  A function that can fail returns enum nib_status and takes a struct
- * nib_error last, which may be NULL and is written only on failure.  The
+ * Errors.  A function that can fail returns enum nib_status.  Its last argument
+ * is a struct nib_error, which may be NULL and is written only on failure.  The
  * message names the argument, its value and the rule.  A call that fails has
  * changed nothing, holds no memory, and leaves NULL where it would have
- * returned an object; functions that differ say so.  The library never prints,
+ * returned an object; exceptions are documented.  The library never prints,
  * exits or aborts.
  *
  * Later versions.  Structs that begin with struct_bytes grow at the end: set it
  * to sizeof the struct and the rest to zero.  A size smaller than this
  * version's is an older caller, whose missing fields mean zero; a larger one is
  * a newer caller, whose unknown fields must be zero, or the call is
- * NIB_STATUS_UNSUPPORTED. Views and problems lie in each other and in arrays, so they
- * have reserved fields instead, which must be zero in the same way.  Structs
- * that the library returns by pointer grow at the end.  Until 1.0 a minor
- * version may break all this; the SONAME carries it.
+ * NIB_STATUS_UNSUPPORTED.  Views and problems are members of each other and of
+ * arrays, so they have reserved fields instead, which must be zero in the same
+ * way.  Structs that the library returns by pointer grow at the end.  Until 1.0
+ * a minor version may break all this; the SONAME contains the minor version.
  *
  * Threads.
- * - Any function may be called from any thread.  One object may be used by
- *   several threads at once, except that nobody uses an object while it is
- *   being closed or freed, a writer belongs to one thread at a time, and
- *   nib_device_set_costs() allows no other call that makes a plan.
+ * - Any function may be called from any thread.  Several threads may use one
+ *   object at once, with three exceptions:
+ *   - An object must not be in use while it is closed or freed.
+ *   - A writer must be used by one thread at a time.
+ *   - nib_device_set_costs() must not run concurrently with plan creation.
  * - On "cpu" a call runs its tasks on the caller's thread and on threads of the
  *   device, which start with the first call that needs them; their number is
  *   nib_device_options.threads.  These threads block all signals.  The library
- *   honours OpenMP's variables, and uses OpenMP's threads if
- *   nib_device_options.openmp says so.
+ *   honours OpenMP's variables.  With nib_device_options.openmp it uses OpenMP's
+ *   threads instead.
  * - While other programs keep the cores busy, so that a call with threads takes
  *   longer than without, calls run on the caller's thread only.  Results do not
  *   change.
  * - nib_device_close() ends the device's threads.  A program may dlclose() the
  *   library once all its devices are closed.
  * - After fork() a child may go on using a "cpu" device, its plans and its
- *   packed weights: its first call starts threads of its own.  A call that
+ *   packed weights: the child's first call starts new threads.  A call that
  *   another thread was in at the moment of the fork is lost in the child.  A
  *   "cuda" device does not survive a fork, because CUDA does not.
  * - The caller's own pool (nib_parallel_for) may run other work while it waits,
@@ -111,7 +112,7 @@ enum nib_status {
 	NIB_STATUS_BAD_ARGUMENT,  /* an argument breaks a rule */
 	NIB_STATUS_UNSUPPORTED,	  /* valid, but this build or device cannot do it */
 	NIB_STATUS_OUT_OF_MEMORY, /* no memory on the host or the device */
-	NIB_STATUS_NO_DEVICE,	  /* there is no such device on this machine */
+	NIB_STATUS_NO_DEVICE,	  /* this machine has no such device */
 	NIB_STATUS_BAD_DATA,	  /* values: inf/NaN to quantise, scale sign bit */
 	NIB_STATUS_BAD_FILE,	  /* a file's contents break its format */
 	NIB_STATUS_IO,		  /* the operating system refused: errno's text */
@@ -145,7 +146,7 @@ enum nib_scale_layout {
 	 * SWIZZLE_32_4_4 of cuBLAS and torch: rows padded to 128, k/16 to 4.
 	 * With G = k/16, scale (r, g) is byte
 	 *   ((r/128)*ceil(G/4) + g/4)*512 + (r%32)*16 + ((r%128)/32)*4 + g%4.
-	 * The padding may hold anything.
+	 * The padding may have any contents.
 	 */
 	NIB_SCALE_LAYOUT_TILED_128X4 = 1,
 };
@@ -169,16 +170,16 @@ enum nib_code_order {
 /*
  * A stack of `batch` NVFP4 matrices [rows, k], k contiguous.  Owns nothing.
  * Codes: two to a byte, the even k in the low nibble.  Bit 3 of a code is the
- * sign; the other bits, 0 to 7, stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+ * sign; the other bits, 0 to 7, mean 0, 0.5, 1, 1.5, 2, 3, 4, 6.
  * Only views of files have another code_order; functions refuse them.
  * Scales: e4m3 with the sign bit 0.  0x7F is NaN, and so is every result that
- * it takes part in.
+ * it contributes to.
  * A stride of 0 means dense.  Codes: k/2, and rows * row stride.  Linear
  * scales: k/16, and rows * row stride.  Tiled scales: nib_scales_bytes().
- * Rows and batches must not overlap.  Either each batch lies behind all rows of
- * the one before, or all batches lie between two rows: [rows, batch, k] in
- * memory, as the heads of attention do.
- * Only functions that say so write through the pointers.
+ * Rows and batches must not overlap.  Batches are either stacked
+ * ([batch, rows, k] in memory) or interleaved ([rows, batch, k], as the heads of
+ * attention are).
+ * A function writes through the pointers only if its comment says so.
  */
 struct nib_fp4 {
 	void *codes;
@@ -198,8 +199,8 @@ struct nib_fp4 {
 
 /*
  * A stack of `batch` matrices [rows, cols] of floats, cols contiguous.
- * A stride of 0 means dense: cols, and rows * row stride.  Rows and batches lie
- * as those of struct nib_fp4.
+ * A stride of 0 means dense: cols, and rows * row stride.  Batches are stacked or
+ * interleaved as those of struct nib_fp4.
  */
 struct nib_dense {
 	void *data;
@@ -233,15 +234,11 @@ typedef void (*nib_parallel_for)(void *pool, int tasks, void (*task)(void *arg, 
 struct nib_device_options {
 	size_t struct_bytes;
 	/*
-	 * CPU: the threads of a call, the caller's among them.  0 = as many as
-	 * OMP_NUM_THREADS says, else the processors that the opening thread
-	 * may use; in both cases at most OMP_THREAD_LIMIT.  The first call
-	 * that needs them starts threads of the device's own, which block all
-	 * signals; nib_device_close() ends them, so that a program may unload
-	 * the library after it.  After fork() the child may use the device:
-	 * its first call starts threads for it.  Threads that wait for work
-	 * spin for some 100 us before they sleep, and sleep at once with
-	 * OMP_WAIT_POLICY=passive.
+	 * CPU: the number of threads of a call, including the caller's.  0 =
+	 * OMP_NUM_THREADS, or if that is not set, the number of processors
+	 * that the opening thread may use; in both cases at most
+	 * OMP_THREAD_LIMIT.  Threads that wait for work spin for about 100 us
+	 * before they sleep; with OMP_WAIT_POLICY=passive they sleep at once.
 	 */
 	int threads;
 	/* CPU: the caller's own pool instead of such threads, or NULL. */
@@ -249,29 +246,30 @@ struct nib_device_options {
 	void *pool;
 	/*
 	 * CPU: "scalar", "avx2", "avx512bw" or "avx512" forces one instruction
-	 * set; NULL = what NIB_CPU says, else the best one here.
+	 * set; NULL = the value of NIB_CPU, or if that is not set, the best
+	 * one of this machine.
 	 */
 	const char *isa;
 	/*
-	 * CPU: a library of this process whose loops use OpenMP, as torch's
-	 * libtorch_cpu.so, by its path or soname; NULL = none.  Calls run on
-	 * the OpenMP threads that this library has, in a parallel region of
-	 * `threads` threads, instead of on threads of the device, with which
-	 * they would compete for the cores.  In a fork of the process calls
-	 * run on threads of the device, because an OpenMP runtime does not
-	 * survive a fork.  NIB_STATUS_NO_DEVICE if the library is not loaded, or if
-	 * no library that it is linked with has GOMP_parallel(), as libgomp
-	 * and LLVM's and Intel's OpenMP do.  parallel_for must be NULL.
+	 * CPU: the path or soname of a loaded library that uses OpenMP, such as
+	 * torch's libtorch_cpu.so; NULL = none.  Calls run in a parallel region
+	 * of `threads` of that library's OpenMP threads, because threads of the
+	 * device would compete with those for the cores.  After a fork, calls
+	 * of the child run on threads of the device, because an OpenMP runtime
+	 * does not survive a fork.  NIB_STATUS_NO_DEVICE if the library is not
+	 * loaded, or if no library that it is linked with has GOMP_parallel()
+	 * (libgomp and LLVM's and Intel's OpenMP have it).  parallel_for must be
+	 * NULL.
 	 */
 	const char *openmp;
 };
 
 /*
  * Opens a device: "cpu", "cuda" (the first GPU) or "cuda:1" (the second).
- * options may be NULL.  Unknown names, GPUs that are not there and instruction
- * sets that this machine lacks are NIB_STATUS_NO_DEVICE with the reason; a GPU that
- * this build has no kernels for is NIB_STATUS_UNSUPPORTED.  The device must outlive
- * everything that is made from it.
+ * options may be NULL.  The device must outlive everything that is made from it.
+ * NIB_STATUS_NO_DEVICE: the name is unknown, or this machine lacks the GPU or the
+ * instruction set; the message says which.  NIB_STATUS_UNSUPPORTED: this build has
+ * no kernels for the GPU.
  *
  * "cuda" opens libcuda.so.1, or the library that NIB_CUDA_LIBRARY names.  It
  * works in the GPU's primary context, as CUDA's runtime does, so pointers and
@@ -298,15 +296,14 @@ enum nib_arithmetic {
 	/*
 	 * A tensor core adds 16 products of fp16 or bf16 to the accumulator at
 	 * a time and cuts off what is below 2^-25 of the largest of these 17
-	 * numbers.  Kernels for few rows are more exact and keep this bound
-	 * too.
+	 * numbers.  Kernels for few rows are more exact.
 	 */
 	NIB_ARITHMETIC_FP16_TENSOR = 1,
 	/*
 	 * A tensor core multiplies the codes as they are.  It adds four blocks
 	 * of 16 products to the accumulator at a time and cuts off what fp32
-	 * does not hold.  Kernels for few rows sum otherwise and keep this
-	 * bound too.
+	 * does not hold.  Kernels for few rows sum in another way, within this
+	 * bound.
 	 */
 	NIB_ARITHMETIC_FP4_TENSOR = 2,
 };
@@ -397,14 +394,14 @@ NIB_API enum nib_status nib_device_probe(struct nib_device *device,
 #define NIB_MAX_TILE_SIZES 32
 struct nib_costs {
 	size_t struct_bytes;
-	/* The kernels': costs measured with another one do not hold. */
+	/* Kernel revision; costs of another revision are invalid. */
 	int revision;
 	int sizes;			     /* number of tile sizes */
 	int tile_rows[NIB_MAX_TILE_SIZES];   /* rows of a tile, ascending */
 	int step_cycles[NIB_MAX_TILE_SIZES]; /* of 64 of k, 1 to 10^6 */
-	int tile_cycles;		     /* of a tile beside its steps */
+	int tile_cycles;		     /* of a tile without its steps */
 	int split_cycles; /* of adding two split-k slices of 128 rows */
-	/* nib_device_set_costs() does not read what follows. */
+	/* nib_device_set_costs() does not read these. */
 	int tile_cols;	   /* columns of c of a tile */
 	int tiles_at_once; /* on all multiprocessors together */
 };
@@ -426,13 +423,14 @@ NIB_API enum nib_status nib_device_set_costs(struct nib_device *device,
 					     const struct nib_costs *costs,
 					     struct nib_error *err);
 
-/* Every backend of this build, open here or not, best first. */
+/* A backend of this build; is_open: this machine can run it. */
 struct nib_backend_info {
 	size_t struct_bytes;
 	const char *backend; /* "cpu-avx512" */
 	int is_open;
-	char reason[128]; /* why it is closed; "" when open */
+	char reason[128]; /* why it cannot be opened; "" when open */
 };
+/* Backends are in order of preference. */
 NIB_API int nib_backend_count(void);
 NIB_API enum nib_status nib_backend_get_info(int index, struct nib_backend_info *info,
 					     struct nib_error *err);
@@ -450,45 +448,47 @@ struct nib_packed;
 
 /*
  * Packs all batches of b and waits until that is done; b may be freed then.  A
- * scale with its sign bit set is NIB_STATUS_BAD_DATA.  On "cuda" b is read behind all
- * work that is enqueued on the default stream.  If a stream that does not
- * synchronise with the default one writes b, that work must be done before.
+ * scale with its sign bit set is NIB_STATUS_BAD_DATA.  On "cuda" b is read on the
+ * default stream, after all work enqueued there.  If another stream that does not
+ * synchronise with the default one writes b, wait for it first.
  */
 NIB_API enum nib_status nib_pack(struct nib_device *device, const struct nib_fp4 *b,
 				 struct nib_packed **packed, struct nib_error *err);
 /*
- * As nib_pack(), but the codes stay the caller's where the device reads them as
- * they lie: on "cuda", where rows are dense, k is a multiple of 32, and codes
- * and matrices begin at multiples of 128 bytes.  Then only the scales are
- * copied, 1/16 byte a value, and b.codes must stay allocated and unchanged
- * until nib_packed_free(), or nib_packed_update() after a change.
+ * As nib_pack(), but the codes are not copied if the device can read them in
+ * place: on "cuda", if
+ *   - rows are dense,
+ *   - k is a multiple of 32, and
+ *   - codes and matrices begin at multiples of 128 bytes.
+ * Then only the scales are copied, 1/16 byte a value.  b.codes must stay allocated
+ * until nib_packed_free(); after a change of them call nib_packed_update().
  */
 NIB_API enum nib_status nib_pack_shared(struct nib_device *device,
 					const struct nib_fp4 *b,
 					struct nib_packed **packed,
 					struct nib_error *err);
 /*
- * Nonzero if nib_pack_shared() leaves the codes of b the caller's; 0 also for
- * arguments that it refuses.  Looks at sizes, strides and addresses alone.
+ * Nonzero if nib_pack_shared() would not copy the codes of b; 0 also for
+ * arguments that it refuses.  Reads only sizes, strides and addresses.
  */
 NIB_API int nib_pack_shares(const struct nib_device *device, const struct nib_fp4 *b);
 /*
- * Packs b into the memory of packed, for plans, and CUDA graphs of runs, that
- * hold it.  b has the sizes of what was packed and, where codes are shared,
- * those codes.  Runs with packed must have ended.  Reads b as nib_pack() does.
- * After NIB_STATUS_BAD_ARGUMENT packed is what it was; after another failure it must
- * be updated again before its next use.
+ * Packs b into the memory of packed.  Plans and CUDA graphs that use packed stay
+ * valid.  b must have the sizes of what was packed and, if codes are shared, the
+ * same codes pointer.  Runs with packed must have ended.  Reads b as nib_pack()
+ * does.  After NIB_STATUS_BAD_ARGUMENT packed is unchanged; after another failure
+ * it must be updated again before its next use.
  */
 NIB_API enum nib_status nib_packed_update(struct nib_packed *packed,
 					  const struct nib_fp4 *b,
 					  struct nib_error *err);
 /*
  * The inverse of nib_pack(): writes the codes and scales that were packed last,
- * bit for bit, to `to`, which has their sizes and any strides and layout.  What
- * was packed may be freed and comes back from the copy.  The padding of tiled
- * scales becomes 0.  Waits until that is done; runs with packed may go on.  On
- * "cuda" `to` is memory of the device, written behind all work that is enqueued
- * on the default stream, and is apart from shared codes.
+ * bit for bit, to `to`, which has their sizes and any strides and layout.  The
+ * original may have been freed.  The padding of tiled scales becomes 0.  Waits
+ * until that is done; runs with packed may go on.  On "cuda" `to` is memory of the
+ * device, written after all work enqueued on the default stream, and must not
+ * overlap shared codes.
  */
 NIB_API enum nib_status nib_unpack(const struct nib_packed *packed,
 				   const struct nib_fp4 *to, struct nib_error *err);
@@ -518,8 +518,8 @@ enum nib_activations {
 	NIB_ACTIVATIONS_NVFP4 = 0,
 	/*
 	 * W4A16: A is the view x, of fp16 or bf16; on "cpu" also of fp32.  Its
-	 * values are multiplied as they are, but a device may take a subnormal
-	 * bf16 for zero.  An inf or a NaN follows IEEE 754: inf * 0 is NaN.  On
+	 * values are multiplied as they are, but a device may read a subnormal
+	 * bf16 as zero.  An inf or a NaN follows IEEE 754: inf * 0 is NaN.  On
 	 * "cuda" the strides of x are multiples of 8.
 	 */
 	NIB_ACTIVATIONS_DENSE = 1,
@@ -538,8 +538,8 @@ enum nib_activations {
 /*
  * One multiplication.  A is [m, k], b [n, k] and c [m, n].
  *
- * A is the view a or the view x, as activations says.  The other one is
- * ignored, its reserved fields too.  x is [m, k]: its cols are k, a multiple of
+ * A is the view a or the view x, depending on activations.  The other one is
+ * ignored, including its reserved fields.  x is [m, k]: its cols are k, a multiple of
  * 16 up to NIB_MAX_K.  All problems of a group have the same activations, and
  * the same x.dtype if A is x.
  *
@@ -549,9 +549,9 @@ enum nib_activations {
  * and alpha2 point to one float each, the product of the global scales (x has
  * none); NULL = 1.
  *
- * Inputs must lie apart from all c, where each array counts from its first byte
- * to its last.  The outputs of a group must have no byte in common; they may be
- * columns or heads of one tensor.
+ * No input may overlap any c; extents are compared from first to last byte.  The
+ * outputs of a group must have no byte in common; they may be columns or heads of
+ * one tensor.
  */
 struct nib_problem {
 	struct nib_fp4 a, b, b2;
@@ -596,15 +596,15 @@ struct nib_plan;
 
 struct nib_plan_options {
 	size_t struct_bytes;
-	/* Nonzero: the plan has no workspace; every run must bring one. */
+	/* Nonzero: the plan has no workspace; every run must pass one. */
 	int caller_workspace;
 };
 
 /*
  * Plans count problems of one operation.  One problem is a plain product, more
- * are a group of any sizes, none do nothing.  The plan takes activations,
- * sizes, types, strides, layouts and packed weights from problems; codes,
- * scales, data and alpha are not read and may be NULL.  problems need not
+ * are a group of any sizes, none do nothing.  Read from problems: activations,
+ * sizes, types, strides, layouts and packed weights.  Not read, and possibly NULL:
+ * codes, scales, data and alpha.  problems need not
  * outlive the call; packed weights must outlive the plan.
  */
 NIB_API enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
@@ -628,7 +628,7 @@ struct nib_plan_info {
 	size_t workspace_bytes; /* of one run; align to 64 */
 	double flop;		/* the sum of 2*m*n*k; MoE: for all rows of A */
 	double bytes;		/* inputs and outputs, each once */
-	int64_t tasks;		/* units that the threads share, about */
+	int64_t tasks;		/* about: units of work, divided among threads */
 	int threads;
 	/* What runs, and why, in one sentence; lives as long as the plan. */
 	const char *explanation;
@@ -641,20 +641,21 @@ NIB_API enum nib_status nib_plan_get_info(const struct nib_plan *plan,
 struct nib_run_options {
 	size_t struct_bytes;
 	/*
-	 * workspace_bytes of the plan, at a multiple of 64 bytes, for this run
-	 * alone.  NULL: one of the plan's own.  On "cpu" runs of one plan at
-	 * the same time get one each; on "cuda" the plan has one.
+	 * workspace_bytes of the plan, at a multiple of 64 bytes, which no other
+	 * run uses at the same time.  NULL: a workspace of the plan.  On "cpu"
+	 * concurrent runs of a plan get one each; on "cuda" the plan has one.
 	 */
 	void *workspace;
 	size_t workspace_bytes;
 	/*
-	 * Nonzero: a scale with its sign bit set is NIB_STATUS_BAD_DATA; without, the
-	 * results of such scales are undefined.  On "cuda": NIB_STATUS_UNSUPPORTED.
+	 * Nonzero: a scale with its sign bit set is NIB_STATUS_BAD_DATA.  Zero:
+	 * such scales give undefined results.  "cuda" does not support it:
+	 * NIB_STATUS_UNSUPPORTED.
 	 */
 	int check_data;
 	/*
 	 * "cuda": a CUstream, NULL = the default stream.  "cpu": NULL.  Runs
-	 * that share a workspace, also the plan's own, must not overlap: the
+	 * that share a workspace, including the plan's, must not overlap: the
 	 * caller runs them on one stream or orders the streams.  A destroyed
 	 * stream is NIB_STATUS_BAD_ARGUMENT if the driver notices, which CUDA does not
 	 * promise.
@@ -667,20 +668,20 @@ struct nib_run_options {
  * NIB_STATUS_BAD_ARGUMENT).  options may be NULL.
  *
  * A run allocates nothing, with one exception: on "cpu", if more runs of a plan
- * overlap than ever before and bring no workspace, a new one is allocated,
- * which the plan keeps (up to 64).
+ * without a workspace of the caller's overlap than ever before, a new one is
+ * allocated, which the plan keeps (up to 64).
  *
  * On "cuda" the call returns when the work is enqueued; problems need not
  * outlive it.  A run may be captured in a graph.  Then the plan, its packed
  * weights, operands and workspace must outlive the graph, whose replays use
  * them as runs do.
  *
- * The same inputs give the same bits for any number of threads, instruction
- * set, order of a group and neighbours in it.  There are two exceptions.  On
- * "cpu" x of bf16 may be summed by vdpbf16ps, as the plan's explanation says
- * then: in an order of its own, and few rows in another one than many.  On
- * "cuda" the sentence holds among groups; plans of one matrix, and a MoE whose
- * experts have few rows, sum in another order.
+ * The same inputs give the same bits, whatever the number of threads, the
+ * instruction set, the order of a group and the other problems in it.  Exceptions:
+ *   - "cpu", x of bf16: if the plan's explanation names vdpbf16ps, that instruction
+ *     sums in another order, and few rows in another order than many.
+ *   - "cuda", a plan of one problem: it may sum in another order than a group.
+ *   - "cuda", a MoE whose experts have few rows: the same.
  *
  * On failure every c is unchanged, except that on "cuda" the driver may refuse
  * a launch of a large group after others were enqueued.
@@ -702,8 +703,8 @@ NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 /* ------------------------------------------------------------------------ */
 /* Layers of experts                                                         */
 
-/* What lies between the products of an expert: h of g = gate, u = up, in fp32.
- * sigmoid(z) is 1 / (1 + e^-z). */
+/* h, the function of g = gate and u = up between the products of an expert, in
+ * fp32.  sigmoid(z) is 1 / (1 + e^-z). */
 enum nib_moe_activation {
 	/* g * sigmoid(g) * u */
 	NIB_MOE_ACTIVATION_SWIGLU = 0,
@@ -712,22 +713,22 @@ enum nib_moe_activation {
 	NIB_MOE_ACTIVATION_SWIGLU_CLAMPED = 1,
 	/* g * sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)) * u: GELU by tanh. */
 	NIB_MOE_ACTIVATION_GELU = 2,
-	/* max(g, 0)^2; there is no up. */
+	/* max(g, 0)^2; up is not used. */
 	NIB_MOE_ACTIVATION_RELU2 = 3,
 };
 
 /*
  * A layer of experts: y = sum over the slots j of a token, in their order, of
  *   weights[t, j] * down(h(gate(x), up(x)))   of expert ids[t, j].
- * Routing stays with the caller, who chooses ids and weights.  Slots whose id
- * lies outside expert_offset .. expert_offset + experts - 1 are left out, so
- * that a layer may hold some of the experts; a token without slots gets zeros.
+ * The caller computes ids and weights.  Slots whose id is outside expert_offset ..
+ * expert_offset + experts - 1 are left out, so that a layer may have a part of the
+ * experts.  A token without slots gets zeros.
  *
- * The steps, each rounded as said, define the result:
+ * These steps and their roundings define the result:
  *   1. A is x [tokens, k] as it is, or, with NIB_ACTIVATIONS_NVFP4, x quantised
  *      by *x_global as nib_quantize() does with saturate, or the view a.
  *   2. g and u are products of A with gate_alpha and up_alpha, in fp32.
- *   3. h is worked out in fp32.  With NIB_ACTIVATIONS_NVFP4 it is quantised by
+ *   3. h is computed in fp32.  With NIB_ACTIVATIONS_NVFP4 it is quantised by
  *      *h_global, with saturate; else it is rounded to x's type.
  *   4. A slot's row is the product of that with down_alpha, rounded to y's type.
  *   5. The rows of a token, times their weights (rounded to fp32), are added to
@@ -735,7 +736,7 @@ enum nib_moe_activation {
  *
  *   x          [tokens, k], batch 1, of the types that activations allow
  *   a          [tokens, k], linear scales; A if is_quantized is nonzero, which
- *              NIB_ACTIVATIONS_NVFP4 alone allows.  Then x is ignored, else a
+ *              needs NIB_ACTIVATIONS_NVFP4.  Then x is ignored, else a
  *   ids        [tokens, top_k] integers of ids_bytes (4 or 8) each, contiguous
  *   weights    [tokens, top_k], contiguous
  *   gate, up   [experts, n, k]; n, the width of h, is a multiple of 16
@@ -749,7 +750,7 @@ enum nib_moe_activation {
  *              unless is_quantized
  *   h_global   a float: the global scale of h.  Read with NIB_ACTIVATIONS_NVFP4
  *   limit, swiglu_alpha, up_bias  of NIB_MOE_ACTIVATION_SWIGLU_CLAMPED; limit > 0
- *   y          [tokens, cols], batch 1; lies apart from all inputs
+ *   y          [tokens, cols], batch 1; overlaps no input
  * tokens * top_k is below 2^31.  All arrays are memory of the device.
  */
 struct nib_moe_layer {
@@ -776,8 +777,8 @@ struct nib_moe_layer_plan;
 
 /*
  * Plans a layer.  Data pointers, ids, weights, alphas, x_global and h_global are
- * not read and may be NULL; packed weights must outlive the plan.  "cuda" takes the A
- * that its products take: NIB_STATUS_UNSUPPORTED names layer.activations.
+ * not read and may be NULL; packed weights must outlive the plan.  On "cuda" the
+ * activations are those of its products; others are NIB_STATUS_UNSUPPORTED.
  */
 NIB_API enum nib_status
 nib_moe_layer_plan_create(struct nib_device *device, const struct nib_moe_layer *layer,
@@ -788,8 +789,7 @@ NIB_API void nib_moe_layer_plan_free(struct nib_moe_layer_plan *plan);
 struct nib_moe_layer_plan_info {
 	size_t struct_bytes;
 	const char *backend;
-	/* Of one run; depends on sizes and types only.  Align to 64. */
-	size_t workspace_bytes;
+	size_t workspace_bytes; /* of one run; align to 64 */
 	/* The plans of gate, up and down; lives as long as the plan. */
 	const char *explanation;
 };
@@ -800,9 +800,9 @@ nib_moe_layer_plan_get_info(const struct nib_moe_layer_plan *plan,
 
 /*
  * Runs a layer of the sizes, types and packed weights that the plan was made
- * for; options and workspaces as those of nib_run().  A run waits for nothing on
- * the device, and a stream that is captured takes it.  "cuda" does not look at
- * the values of x_global and h_global.  On failure y is unchanged, except that on
+ * for; options and workspaces as those of nib_run().  On "cuda" a run is
+ * asynchronous and may be captured, and the values of x_global and h_global are
+ * not checked.  On failure y is unchanged, except that on
  * "cuda" the driver may refuse a launch after others were enqueued.
  */
 NIB_API enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
@@ -811,15 +811,15 @@ NIB_API enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
 					  struct nib_error *err);
 
 /*
- * Step 5 of a layer alone, for rows that other devices have computed:
+ * Only step 5 of a layer, for rows that other devices have computed:
  *   y[t] = sum over j, in their order, of weights[t, j] * rows[slot_rows[t, j]],
  * added to 0 in fp32 and rounded once to y's type.  Does not wait.
  *
  *   rows       [any number, cols of y], contiguous, batch 1, of y's type
  *   slot_rows  [tokens, top_k], contiguous; a negative one is left out.  Others
- *              must be below the number of rows: "cuda" does not look at them
+ *              must be below the number of rows: "cuda" does not check them
  *   weights    [tokens, top_k], contiguous
- *   y          [tokens, cols], batch 1; lies apart from all inputs
+ *   y          [tokens, cols], batch 1; overlaps no input
  * tokens * top_k is below 2^31.  All arrays are memory of the device.
  */
 NIB_API enum nib_status nib_sum_slots(struct nib_device *device,
@@ -851,9 +851,9 @@ struct nib_check_options {
 	int64_t sample_rows;
 	uint64_t seed;
 	/*
-	 * The bound to hold: nib_device_info.arithmetic of the device.
-	 * NIB_STATUS_UNSUPPORTED if no device with this arithmetic multiplies the A of
-	 * the problems.
+	 * Which bound: nib_device_info.arithmetic of the device.
+	 * NIB_STATUS_UNSUPPORTED if no device with this arithmetic supports the
+	 * activations of the problems.
 	 */
 	enum nib_arithmetic arithmetic;
 };
@@ -879,8 +879,8 @@ struct nib_check_result {
 
 /*
  * Compares problems[].c, in host memory, with the oracle under the bound of
- * docs/numerics.md.  Elements outside it are no error of this call: see
- * nib_check_result.failed.
+ * docs/numerics.md.  Elements outside it do not make the call fail:
+ * nib_check_result.failed counts them.
  */
 NIB_API enum nib_status nib_check(enum nib_op op, const struct nib_problem *problems,
 				  int64_t count,
@@ -910,7 +910,7 @@ struct nib_quantize_options {
 	float global;
 	/* Zero: an inf or NaN in x is NIB_STATUS_BAD_DATA, with the index of the first
 	 * one, and q is undefined.  Nonzero: an inf becomes 6 * 448 * global
-	 * with its sign, a NaN becomes 0, and a global scale that is worked out
+	 * with its sign, a NaN becomes 0, and a global scale that is computed
 	 * counts neither. */
 	int saturate;
 	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
@@ -999,23 +999,23 @@ struct nib_file_tensor {
 	int64_t shape[NIB_MAX_RANK];
 	const void *data;
 	uint64_t bytes;
-	int64_t shard; /* which one holds it: see nib_file_shard_at() */
+	int64_t shard; /* its index: see nib_file_shard_at() */
 };
 
 /*
  * Opens a checkpoint as one file, whichever way it is stored.  path is
  *
  *   a safetensors file
- *   an index, *.safetensors.index.json: all of its shards, the files beside it
- *     that it names
+ *   an index, *.safetensors.index.json: all of its shards, the files that it
+ *     names in its folder
  *   a folder: its model.safetensors.index.json, else its model.safetensors,
  *     else its only index or its only safetensors file.  A model.safetensors
- *     that the index beside it does not name is NIB_STATUS_BAD_FILE
+ *     that the index of the folder does not name is NIB_STATUS_BAD_FILE
  *
- * Layers are joined across shards: a scale need not be where its weight is.
+ * A layer may be spread over shards: a scale need not be where its weight is.
  * Each tensor of the index must be in the shard that it names, no tensor in two
  * shards, and no shard in another folder.  Tensors that only a shard names are
- * there too.
+ * included.
  *
  * Maps each safetensors file, read-only, and checks its whole header: at most
  * 100 MB, no duplicate keys, known dtypes, shape * size = bytes without
@@ -1028,8 +1028,8 @@ struct nib_file_tensor {
  */
 NIB_API enum nib_status nib_file_open(const char *path, struct nib_file **file,
 				      struct nib_error *err);
-/* The same for bytes in memory, which must outlive the file; messages call it
- * path. */
+/* The same for bytes in memory, which must outlive the file.  path is its name in
+ * messages. */
 NIB_API enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
 					     const char *path, struct nib_file **file,
 					     struct nib_error *err);
@@ -1069,9 +1069,11 @@ enum nib_checkpoint {
 struct nib_layer {
 	const char *name; /* "model.layers.0.mlp.up_proj", without suffix */
 	enum nib_checkpoint format;
-	/* Read-only.  A stack [batch, rows, k] if the tensor has rank 3.  Dense,
-	 * NIB_CODE_ORDER_LOW_FIRST and NIB_SCALE_LAYOUT_LINEAR but for ComfyUI's, whose code_order and
-	 * scale_layout differ and whose bytes nib_file_read_rows() reorders. */
+	/*
+	 * Read-only and dense.  A stack [batch, rows, k] if the tensor has rank
+	 * 3.  NIB_CODE_ORDER_LOW_FIRST and NIB_SCALE_LAYOUT_LINEAR, except for
+	 * NIB_CHECKPOINT_COMFY: nib_file_read_rows() reorders its bytes.
+	 */
 	struct nib_fp4 weight;
 	/*
 	 * The global scale of each matrix: weight.batch values, positive.  NULL
@@ -1081,13 +1083,13 @@ struct nib_layer {
 	/*
 	 * The global scale of x for each matrix: weight.batch values.  0 means
 	 * that the file has 0, inf or NaN for this matrix, because the
-	 * calibration saw no input.  NULL if that holds for all matrices, if the
-	 * file has no such scales, or if the weight has no rows.
+	 * calibration saw no input.  NULL if all would be 0, if the file has no
+	 * such scales, or if the weight has no rows.
 	 */
 	const float *input_globals;
 	/* AWQ: k numbers of F32, F16 or BF16, by which the columns of x are
-	 * multiplied before the product, and before x is quantised.  NULL: none.
-	 * The caller multiplies. */
+	 * multiplied before the product, and before x is quantised.  That is left
+	 * to the caller.  NULL: none. */
 	const struct nib_file_tensor *pre_quant_scale;
 };
 NIB_API int64_t nib_file_layer_count(const struct nib_file *file);
@@ -1131,7 +1133,8 @@ nib_file_layer_defect_at(const struct nib_file *file, int64_t index);
  * replaced, not followed.  A path that is neither free nor a regular file is
  * NIB_STATUS_IO.
  *
- * In the file the tensors lie by falling alignment, as other writers do.
+ * In the file the tensors are sorted by alignment, the largest first, as other
+ * writers do.
  */
 struct nib_writer;
 NIB_API enum nib_status nib_writer_open(const char *path, struct nib_writer **writer,
