@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* costs.c - the API layer of a planner's costs: read and set. */
 #include "backend/backend.h"
-#include "core/error.h"
 #include "core/options.h"
-
-static enum nib_status check(const struct nib_device *device, struct nib_error *err)
-{
-	if (!device)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-					 " = NULL: must be an open device");
-	return NIB_STATUS_OK;
-}
+#include "validate.h"
 
 enum nib_status nib_device_get_costs(struct nib_device *device, struct nib_costs *costs,
 				     struct nib_error *err)
 {
 	struct nib_costs ours = {0};
 	size_t bytes;
-	enum nib_status status = check(device, err);
+	enum nib_status status = nib_check_device(device, err);
 
 	if (!status)
 		status = nib_info_check(costs, sizeof(ours), &bytes, "costs", err);
@@ -33,7 +25,7 @@ enum nib_status nib_device_set_costs(struct nib_device *device,
 				     struct nib_error *err)
 {
 	struct nib_costs ours;
-	enum nib_status status = check(device, err);
+	enum nib_status status = nib_check_device(device, err);
 
 	if (!status)
 		status = nib_options_read(&ours, sizeof(ours), costs, "costs", err);

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/options.h"
+#include "validate.h"
 
 const struct nib_backend *const nib_backends[] = {&nib_backend_cuda, &nib_backend_cpu,
 						  NULL};
@@ -66,12 +67,10 @@ enum nib_status nib_device_get_info(const struct nib_device *device,
 {
 	struct nib_device_info ours = {0};
 	size_t bytes;
-	enum nib_status status;
+	enum nib_status status = nib_check_device(device, err);
 
-	if (!device)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-					 " = NULL: must be an open device");
-	status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
+	if (!status)
+		status = nib_info_check(info, sizeof(ours), &bytes, "info", err);
 	if (status)
 		return status;
 	device->backend->device_info(device, &ours);

@@ -4,7 +4,6 @@
 
 #include "backend/backend.h"
 #include "core/error.h"
-#include "core/options.h"
 #include "validate.h"
 
 /* Offsets are int32, so there are no more experts. */
@@ -46,18 +45,14 @@ enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
 	struct nib_call_options ours;
 	enum nib_status status;
 
-	if (!device)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-					 " = NULL: must be an open device");
+	status = nib_read_call_options(device, options, &ours, err);
+	if (status)
+		return status;
 	if (experts < 1 || experts > MOST_EXPERTS)
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "experts",
 					 " = %" PRId64 ": must be 1 to %d", experts,
 					 MOST_EXPERTS);
-	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
-	if (!status)
-		status = nib_check_stream(device, ours.stream, "options.stream", err);
-	if (!status)
-		status = check(ends, experts, row_offsets, scale_rows, err);
+	status = check(ends, experts, row_offsets, scale_rows, err);
 	if (status)
 		return status;
 	return device->backend->expert_rows(device, ends, experts, row_offsets,

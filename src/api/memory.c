@@ -4,15 +4,6 @@
 #include "core/error.h"
 #include "validate.h"
 
-static enum nib_status check_device(const struct nib_device *device,
-				    struct nib_error *err)
-{
-	if (device)
-		return NIB_STATUS_OK;
-	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-				 " = NULL: must be an open device");
-}
-
 enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
 				 void **pointer, struct nib_error *err)
 {
@@ -22,7 +13,7 @@ enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "pointer",
 					 " = NULL: must point to a pointer");
 	*pointer = NULL;
-	status = check_device(device, err);
+	status = nib_check_device(device, err);
 	if (status || bytes == 0)
 		return status;
 	return device->backend->alloc(device, bytes, pointer, err);
@@ -38,7 +29,7 @@ enum nib_status nib_device_copy(struct nib_device *device, void *to, const void 
 				size_t bytes, struct nib_error *err)
 {
 	const uintptr_t t = (uintptr_t)to, f = (uintptr_t)from;
-	enum nib_status status = check_device(device, err);
+	enum nib_status status = nib_check_device(device, err);
 
 	if (status || bytes == 0)
 		return status;
@@ -57,7 +48,7 @@ enum nib_status nib_device_copy(struct nib_device *device, void *to, const void 
 enum nib_status nib_device_wait(struct nib_device *device, void *stream,
 				struct nib_error *err)
 {
-	enum nib_status status = check_device(device, err);
+	enum nib_status status = nib_check_device(device, err);
 
 	if (!status)
 		status = nib_check_stream(device, stream, "stream", err);

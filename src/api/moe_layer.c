@@ -227,11 +227,12 @@ static enum nib_status no_memory(size_t bytes, struct nib_error *err)
 }
 
 /*
- * An error about a product is one about the layer: names the product's weights b
- * as the layer does, "layer.down" for one.  Its A and c are the workspace's.
+ * Renames the argument of an error about a product to that of the layer, as
+ * moe.problem.b.k to layer.down.k.  b: the layer's name of the product's weights.
+ * Other arguments are views of the workspace and keep their names.
  */
-static enum nib_status of_layer(enum nib_status status, const char *b,
-				struct nib_error *err)
+static enum nib_status name_after_layer(enum nib_status status, const char *b,
+					struct nib_error *err)
 {
 	const struct {
 		const char *problem, *layer;
@@ -278,19 +279,19 @@ static enum nib_status plan_products(struct nib_moe_layer_plan *p,
 	status = nib_moe_plan_create(p->device, dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 				     &moe, &options, &p->first, err);
 	if (status)
-		return of_layer(status, "layer.gate", err);
+		return name_after_layer(status, "layer.gate", err);
 	if (!dual && p->sizes.has_up) {
 		moe = first_product(p, &p->layer, NULL, true);
 		status = nib_moe_plan_create(p->device, NIB_OP_GEMM, &moe, &options,
 					     &p->up, err);
 	}
 	if (status)
-		return of_layer(status, "layer.up", err);
+		return name_after_layer(status, "layer.up", err);
 	moe = down_product(p, &p->layer, NULL);
 	status =
 	    nib_moe_plan_create(p->device, NIB_OP_GEMM, &moe, &options, &p->down, err);
 	if (status)
-		return of_layer(status, "layer.down", err);
+		return name_after_layer(status, "layer.down", err);
 	explain(p);
 	most = bytes_of(p->first);
 	if (most < bytes_of(p->up))
@@ -351,10 +352,9 @@ enum nib_status nib_moe_layer_plan_create(struct nib_device *device,
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan",
 					 " = NULL: must point to a pointer");
 	*plan = NULL;
-	if (!device)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-					 " = NULL: must be an open device");
-	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
+	status = nib_check_device(device, err);
+	if (!status)
+		status = nib_options_read(&ours, sizeof(ours), options, "options", err);
 	if (status)
 		return status;
 	p = calloc(1, sizeof(*p));
@@ -571,10 +571,10 @@ static enum nib_status run_steps(struct run *r, struct nib_error *err)
 		      : steps_of(r)->combine(p->device, &combine, r->stream, err);
 }
 
-static enum nib_status take_layer(const struct nib_moe_layer_plan *p,
-				  const struct nib_moe_layer *given,
-				  const struct nib_run_options *options,
-				  struct nib_moe_layer *layer, struct nib_error *err)
+static enum nib_status check_layer(const struct nib_moe_layer_plan *p,
+				   const struct nib_moe_layer *given,
+				   const struct nib_run_options *options,
+				   struct nib_moe_layer *layer, struct nib_error *err)
 {
 	enum nib_status status;
 
@@ -623,10 +623,10 @@ enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan",
 					 " = NULL: must be a plan");
 	status =
-	    nib_take_run_options(plan->device, options, &ours, plan->workspace_bytes,
+	    nib_read_run_options(plan->device, options, &ours, plan->workspace_bytes,
 				 plan->callers_workspace, err);
 	if (!status)
-		status = take_layer(plan, layer, &ours, &resolved, err);
+		status = check_layer(plan, layer, &ours, &resolved, err);
 	if (status)
 		return status;
 	workspace = ours.workspace ? ours.workspace : plan->workspace;

@@ -35,10 +35,9 @@ static enum nib_status pack(struct nib_device *device, const struct nib_fp4 *b,
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "packed",
 					 " = NULL: must point to a pointer");
 	*packed = NULL;
-	if (!device)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-					 " = NULL: must be an open device");
-	status = check(device, b, &view, err);
+	status = nib_check_device(device, err);
+	if (!status)
+		status = check(device, b, &view, err);
 	return status ? status
 		      : device->backend->pack(device, &view, shares_codes, packed, err);
 }

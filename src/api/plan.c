@@ -29,10 +29,9 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "plan",
 					 " = NULL: must point to a pointer");
 	*plan = NULL;
-	if (!device)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-					 " = NULL: must be an open device");
-	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
+	status = nib_check_device(device, err);
+	if (!status)
+		status = nib_options_read(ours, sizeof(*ours), options, "options", err);
 	if (status)
 		return status;
 	*plan = device->backend->plan_new();

@@ -2,7 +2,6 @@
 /* probe.c - the API layer of probes: what a device can do at most. */
 #include "backend/backend.h"
 #include "core/error.h"
-#include "core/options.h"
 #include "validate.h"
 
 /* Some twenty minutes of a GPU; rounding it up does not overflow. */
@@ -50,12 +49,7 @@ enum nib_status nib_device_probe(struct nib_device *device, enum nib_probe probe
 
 	done = done ? done : &unused;
 	*done = 0;
-	if (!device)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-					 " = NULL: must be an open device");
-	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
-	if (!status)
-		status = nib_check_stream(device, ours.stream, "options.stream", err);
+	status = nib_read_call_options(device, options, &ours, err);
 	if (!status)
 		status = check(probe, data, amount, err);
 	if (status || amount == 0)

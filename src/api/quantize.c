@@ -23,42 +23,8 @@ static enum nib_status check_pointer(const void *pointer, const char *name,
 				 rule);
 }
 
-static enum nib_status check_device(const struct nib_device *device,
-				    struct nib_error *err)
-{
-	return check_pointer(device, "device", "be an open device", err);
-}
-
-static enum nib_status take_call_options(const struct nib_device *device,
-					 const struct nib_call_options *options,
-					 struct nib_call_options *ours,
-					 struct nib_error *err)
-{
-	enum nib_status status;
-
-	status = nib_options_read(ours, sizeof(*ours), options, "options", err);
-	if (!status)
-		status = nib_check_stream(device, ours->stream, "options.stream", err);
-	return status;
-}
-
-/* Checks and resolves one dense view. */
-static enum nib_status take_dense(const struct nib_dense *in, struct nib_dense *out,
-				  const char *name, struct nib_error *err)
-{
-	const struct nib_label label = nib_label(name);
-	enum nib_status status;
-
-	status = check_pointer(in, name, "point to a view", err);
-	if (!status)
-		status = nib_valid_dense(in, out, label, err);
-	if (!status)
-		status = nib_valid_dense_data(out, label, err);
-	return status;
-}
-
-static enum nib_status take_nvfp4(const struct nib_fp4 *in, struct nib_fp4 *out,
-				  const char *name, struct nib_error *err)
+static enum nib_status resolve_fp4(const struct nib_fp4 *in, struct nib_fp4 *out,
+				   const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
 	enum nib_status status;
@@ -72,8 +38,8 @@ static enum nib_status take_nvfp4(const struct nib_fp4 *in, struct nib_fp4 *out,
 }
 
 /* The same of a view whose codes are not used. */
-static enum nib_status take_scales(const struct nib_fp4 *in, struct nib_fp4 *out,
-				   const char *name, struct nib_error *err)
+static enum nib_status resolve_scales(const struct nib_fp4 *in, struct nib_fp4 *out,
+				      const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
 	struct nib_fp4 v;
@@ -178,11 +144,11 @@ enum nib_status nib_quantize(struct nib_device *device, const struct nib_dense *
 	struct nib_fp4 to;
 	enum nib_status status;
 
-	if ((status = check_device(device, err)) ||
+	if ((status = nib_check_device(device, err)) ||
 	    (status = nib_options_read(&ours, sizeof(ours), options, "options", err)) ||
 	    (status = check_quantize_options(device, &ours, err)) ||
-	    (status = take_dense(x, &from, "x", err)) ||
-	    (status = take_nvfp4(q, &to, "q", err)) ||
+	    (status = nib_resolve_dense(x, &from, "x", err)) ||
+	    (status = resolve_fp4(q, &to, "q", err)) ||
 	    (status = check_quantize_views(&from, &to, err)))
 		return status;
 	if (ours.global_pointer)
@@ -199,15 +165,15 @@ enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
 	struct nib_dense from;
 	enum nib_status status;
 
-	if ((status = check_device(device, err)) ||
+	if ((status = nib_check_device(device, err)) ||
 	    (status = check_pointer(amax, "amax", "point to a float", err)) ||
-	    (status = take_dense(x, &from, "x", err)))
+	    (status = nib_resolve_dense(x, &from, "x", err)))
 		return status;
 	return device->backend->amax(device, &from, saturate != 0, amax, err);
 }
 
-/* As take_call_options().  global: the argument of nib_dequantize(). */
-static enum nib_status take_dequantize_options(
+/* As nib_read_call_options().  global: the argument of nib_dequantize(). */
+static enum nib_status read_dequantize_options(
     const struct nib_device *device, const struct nib_dequantize_options *options,
     struct nib_dequantize_options *ours, float global, struct nib_error *err)
 {
@@ -235,10 +201,10 @@ enum nib_status nib_dequantize(struct nib_device *device, const struct nib_fp4 *
 	struct nib_span span, pointed = {0};
 	enum nib_status status;
 
-	if ((status = check_device(device, err)) ||
-	    (status = take_dequantize_options(device, options, &ours, global, err)) ||
-	    (status = take_nvfp4(q, &from, "q", err)) ||
-	    (status = take_dense(y, &to, "y", err)))
+	if ((status = nib_check_device(device, err)) ||
+	    (status = read_dequantize_options(device, options, &ours, global, err)) ||
+	    (status = resolve_fp4(q, &from, "q", err)) ||
+	    (status = nib_resolve_dense(y, &to, "y", err)))
 		return status;
 	span = nib_dense_span(&to);
 	if (ours.global_pointer)
@@ -271,10 +237,9 @@ enum nib_status nib_convert_scales(struct nib_device *device,
 	struct nib_fp4 source, target;
 	enum nib_status status;
 
-	if ((status = check_device(device, err)) ||
-	    (status = take_call_options(device, options, &ours, err)) ||
-	    (status = take_scales(from, &source, "from", err)) ||
-	    (status = take_scales(to, &target, "to", err)) ||
+	if ((status = nib_read_call_options(device, options, &ours, err)) ||
+	    (status = resolve_scales(from, &source, "from", err)) ||
+	    (status = resolve_scales(to, &target, "to", err)) ||
 	    (status =
 		 check_same(target.rows, "to.rows", source.rows, "from.rows", err)) ||
 	    (status = check_same(target.k, "to.k", source.k, "from.k", err)) ||

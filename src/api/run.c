@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - the problems of a run: checked, resolved, held against the plan's,
- * and handed to the backend.
+ * run.c - checks and resolves the problems of a run, compares them with the plan's,
+ * and passes them to the backend.
  *
- * Resolved copies live in the head of the workspace on a host backend, so that
- * runs of one plan do not meet; elsewhere in the plan, where a run with the
- * same problems as the last one finds them again.
+ * A host backend keeps the resolved copies in the head of the run's workspace, so
+ * that concurrent runs of a plan are independent.  For other backends the plan
+ * keeps them, and a run with the same problems as the last one skips the checks.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "backend/backend.h"
-#include "core/options.h"
 #include "outputs.h"
 #include "spares.h"
 #include "validate.h"
@@ -31,19 +30,20 @@ static const char *wrong_view(const struct nib_problem *plan,
 	return nib_same_dense(&plan->c, &run->c) ? NULL : "c";
 }
 
-/* Holds problem array[index] of a run, resolved, against the plan's. */
-static enum nib_status check_plan(const struct nib_problem *plan,
-				  const struct nib_problem *run, const char *array,
-				  int64_t index, struct nib_error *err)
+/* Compares the resolved problem array[index] of a run with the plan's. */
+static enum nib_status compare_with_plan(const struct nib_problem *planned,
+					 const struct nib_problem *run,
+					 const char *array, int64_t index,
+					 struct nib_error *err)
 {
 	const char *view;
 
-	if (run->activations != plan->activations)
+	if (run->activations != planned->activations)
 		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
 				   nib_label_of(array, index, "activations"), "",
 				   " = %d: must be the plan's, %d",
-				   (int)run->activations, (int)plan->activations);
-	view = wrong_view(plan, run);
+				   (int)run->activations, (int)planned->activations);
+	view = wrong_view(planned, run);
 	if (!view)
 		return NIB_STATUS_OK;
 	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
@@ -52,29 +52,29 @@ static enum nib_status check_plan(const struct nib_problem *plan,
 			   "those that the plan was made for");
 }
 
-static enum nib_status take_problem(const struct nib_plan *plan,
-				    const struct nib_problem *given, int64_t index,
-				    struct nib_problem *out, struct nib_error *err)
+static enum nib_status check_problem(const struct nib_plan *plan,
+				     const struct nib_problem *given, int64_t index,
+				     struct nib_problem *out, struct nib_error *err)
 {
 	enum nib_status status;
 
 	status = nib_valid_problem(plan->op, plan->device, given, index, out, err);
 	if (!status)
-		status =
-		    check_plan(&plan->problems[index], out, "problems", index, err);
+		status = compare_with_plan(&plan->problems[index], out, "problems",
+					   index, err);
 	return status ? status : nib_valid_problem_data(plan->op, out, index, err);
 }
 
-/* check_data: look at scale signs, too. */
-static enum nib_status take_problems(const struct nib_plan *plan,
-				     const struct nib_problem *given, bool check_data,
-				     struct nib_problem *out, void *scratch,
-				     struct nib_error *err)
+/* check_data: also check scale signs. */
+static enum nib_status check_problems(const struct nib_plan *plan,
+				      const struct nib_problem *given, bool check_data,
+				      struct nib_problem *out, void *scratch,
+				      struct nib_error *err)
 {
 	enum nib_status status = NIB_STATUS_OK;
 
 	for (int64_t i = 0; i < plan->count && !status; i++) {
-		status = take_problem(plan, &given[i], i, &out[i], err);
+		status = check_problem(plan, &given[i], i, &out[i], err);
 		if (!status && check_data)
 			status = nib_valid_problem_signs(plan->op, &out[i], i, err);
 	}
@@ -82,16 +82,16 @@ static enum nib_status take_problems(const struct nib_plan *plan,
 		      : nib_valid_outputs(plan->op, out, plan->count, scratch, err);
 }
 
-static enum nib_status take_moe(const struct nib_plan *plan,
-				const struct nib_moe_problem *given,
-				struct nib_moe_problem *out, struct nib_error *err)
+static enum nib_status check_moe(const struct nib_plan *plan,
+				 const struct nib_moe_problem *given,
+				 struct nib_moe_problem *out, struct nib_error *err)
 {
 	enum nib_status status;
 
 	status = nib_valid_moe(plan->op, plan->device, given, out, err);
 	if (!status)
-		status = check_plan(&plan->moe.problem, &out->problem, "moe.problem",
-				    -1, err);
+		status = compare_with_plan(&plan->moe.problem, &out->problem,
+					   "moe.problem", -1, err);
 	return status ? status : nib_valid_moe_data(plan->op, out, err);
 }
 
@@ -109,15 +109,15 @@ static enum nib_status run_in(struct nib_plan *plan, const struct nib_problem *p
 
 	if (plan->is_moe) {
 		run.moe = &moe;
-		status = take_moe(plan, given_moe, &moe, err);
+		status = check_moe(plan, given_moe, &moe, err);
 		if (!status)
 			status = nib_valid_moe_offsets(&moe, err);
 		if (!status && check_data)
 			status = nib_valid_moe_signs(plan->op, &moe, err);
 	} else {
 		run.problems = resolved;
-		status = take_problems(plan, problems, check_data, resolved,
-				       &resolved[plan->count], err);
+		status = check_problems(plan, problems, check_data, resolved,
+					&resolved[plan->count], err);
 	}
 	return status ? status : plan->device->backend->run(plan, &run, err);
 }
@@ -142,9 +142,9 @@ static enum nib_status run_on_host(struct nib_plan *plan,
 	return status;
 }
 
-/* ---- runs elsewhere -------------------------------------------------------- */
+/* ---- runs on devices with memory of their own ------------------------------ */
 
-/* The weights may have been freed since, and others lie at their address. */
+/* The weights may have been freed, and others allocated at their address. */
 static bool same_packed(const struct nib_plan *plan, const struct nib_packed *packed,
 			const struct nib_fp4 *checked)
 {
@@ -188,29 +188,29 @@ static bool is_last_moe(const struct nib_plan *plan, const struct nib_moe_proble
 	       same_weights(plan, &last->moe.problem);
 }
 
-/* The problems into plan->last, as if never seen. */
-static enum nib_status take_anew(struct nib_plan *plan,
-				 const struct nib_problem *problems,
-				 const struct nib_moe_problem *moe,
-				 struct nib_error *err)
+/* Checks the problems and stores them, resolved, in plan->last. */
+static enum nib_status check_and_cache(struct nib_plan *plan,
+				       const struct nib_problem *problems,
+				       const struct nib_moe_problem *moe,
+				       struct nib_error *err)
 {
 	struct nib_last_run *last = &plan->last;
 	enum nib_status status;
 
 	if (plan->is_moe) {
-		status = take_moe(plan, moe, &last->moe, err);
+		status = check_moe(plan, moe, &last->moe, err);
 		if (!status && moe)
 			last->given_moe = *moe;
 		return status;
 	}
 	status =
-	    take_problems(plan, problems, false, last->problems, last->scratch, err);
+	    check_problems(plan, problems, false, last->problems, last->scratch, err);
 	if (!status && problems)
 		memcpy(last->given, problems, (size_t)plan->count * sizeof(*problems));
 	return status;
 }
 
-static enum nib_status run_elsewhere(struct nib_plan *plan,
+static enum nib_status run_on_device(struct nib_plan *plan,
 				     const struct nib_problem *problems,
 				     const struct nib_moe_problem *moe,
 				     const struct nib_run_options *options,
@@ -230,7 +230,7 @@ static enum nib_status run_elsewhere(struct nib_plan *plan,
 	run.is_repeated =
 	    plan->is_moe ? is_last_moe(plan, moe) : is_last_run(plan, problems);
 	if (!run.is_repeated)
-		status = take_anew(plan, problems, moe, err);
+		status = check_and_cache(plan, problems, moe, err);
 	if (!status)
 		status = plan->device->backend->run(plan, &run, err);
 	last->is_valid = run.is_repeated || !status;
@@ -246,14 +246,14 @@ static enum nib_status run(struct nib_plan *plan, const struct nib_problem *prob
 {
 	struct nib_run_options ours;
 	enum nib_status status =
-	    nib_take_run_options(plan->device, options, &ours, plan->workspace_bytes,
+	    nib_read_run_options(plan->device, options, &ours, plan->workspace_bytes,
 				 plan->caller_workspace, err);
 
 	if (status)
 		return status;
 	if (plan->device->backend->is_host)
 		return run_on_host(plan, problems, moe, &ours, err);
-	return run_elsewhere(plan, problems, moe, &ours, err);
+	return run_on_device(plan, problems, moe, &ours, err);
 }
 
 enum nib_status nib_run(struct nib_plan *plan, const struct nib_problem *problems,

@@ -33,7 +33,7 @@ static enum nib_status check_workspace(const struct nib_run_options *options,
 	return NIB_STATUS_OK;
 }
 
-enum nib_status nib_take_run_options(const struct nib_device *device,
+enum nib_status nib_read_run_options(const struct nib_device *device,
 				     const struct nib_run_options *options,
 				     struct nib_run_options *ours, size_t bytes,
 				     bool callers, struct nib_error *err)

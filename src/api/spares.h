@@ -9,7 +9,7 @@
  * The options of a run that needs `bytes` of workspace into ours; callers: the
  * caller must bring it.
  */
-enum nib_status nib_take_run_options(const struct nib_device *device,
+enum nib_status nib_read_run_options(const struct nib_device *device,
 				     const struct nib_run_options *options,
 				     struct nib_run_options *ours, size_t bytes,
 				     bool callers, struct nib_error *err);

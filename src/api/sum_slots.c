@@ -4,20 +4,15 @@
 
 #include "backend/backend.h"
 #include "core/error.h"
-#include "core/options.h"
 #include "validate.h"
 
-static enum nib_status take_dense(const struct nib_dense *in, struct nib_dense *out,
-				  const char *name, struct nib_error *err)
+static enum nib_status resolve_matrix(const struct nib_dense *in, struct nib_dense *out,
+				      const char *name, struct nib_error *err)
 {
 	const struct nib_label label = nib_label(name);
-	enum nib_status status;
+	enum nib_status status = nib_resolve_dense(in, out, name, err);
 
-	if (!in)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
-					 " = NULL: must point to a view");
-	if ((status = nib_valid_dense(in, out, label, err)) ||
-	    (status = nib_valid_dense_data(out, label, err)))
+	if (status)
 		return status;
 	if (out->batch == 1)
 		return NIB_STATUS_OK;
@@ -113,16 +108,11 @@ enum nib_status nib_sum_slots(struct nib_device *device, const struct nib_dense 
 	struct nib_call_options ours;
 	enum nib_status status;
 
-	if (!device)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
-					 " = NULL: must be an open device");
-	status = nib_options_read(&ours, sizeof(ours), options, "options", err);
+	status = nib_read_call_options(device, options, &ours, err);
 	if (!status)
-		status = nib_check_stream(device, ours.stream, "options.stream", err);
+		status = resolve_matrix(rows, &c.rows, "rows", err);
 	if (!status)
-		status = take_dense(rows, &c.rows, "rows", err);
-	if (!status)
-		status = take_dense(y, &c.y, "y", err);
+		status = resolve_matrix(y, &c.y, "y", err);
 	if (!status)
 		status = check(&c, device->backend->is_host, err);
 	return status

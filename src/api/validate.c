@@ -359,7 +359,28 @@ bool nib_is_global(float global)
 	return nib_fp32_bits(global) <= nib_fp32_bits(FLT_MAX / 6);
 }
 
-/* ---- streams -------------------------------------------------------------- */
+/* ---- devices and streams -------------------------------------------------- */
+
+enum nib_status nib_check_device(const struct nib_device *device, struct nib_error *err)
+{
+	if (device)
+		return NIB_STATUS_OK;
+	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "device",
+				 " = NULL: must be an open device");
+}
+
+enum nib_status nib_read_call_options(const struct nib_device *device,
+				      const struct nib_call_options *options,
+				      struct nib_call_options *ours,
+				      struct nib_error *err)
+{
+	enum nib_status status = nib_check_device(device, err);
+
+	if (!status)
+		status = nib_options_read(ours, sizeof(*ours), options, "options", err);
+	return status ? status
+		      : nib_check_stream(device, ours->stream, "options.stream", err);
+}
 
 enum nib_status nib_check_stream(const struct nib_device *device, const void *stream,
 				 const char *name, struct nib_error *err)
@@ -372,6 +393,19 @@ enum nib_status nib_check_stream(const struct nib_device *device, const void *st
 }
 
 /* ---- data: pointers and overlaps ---------------------------------------- */
+
+enum nib_status nib_resolve_dense(const struct nib_dense *in, struct nib_dense *out,
+				  const char *name, struct nib_error *err)
+{
+	const struct nib_label label = nib_label(name);
+	enum nib_status status;
+
+	if (!in)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
+					 " = NULL: must point to a view");
+	status = nib_valid_dense(in, out, label, err);
+	return status ? status : nib_valid_dense_data(out, label, err);
+}
 
 enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
 				   struct nib_span in, struct nib_label li,

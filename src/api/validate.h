@@ -57,9 +57,23 @@ bool nib_same_dense(const struct nib_dense *x, const struct nib_dense *y);
  */
 bool nib_is_global(float global);
 
+/* NIB_STATUS_BAD_ARGUMENT if device is NULL. */
+enum nib_status nib_check_device(const struct nib_device *device,
+				 struct nib_error *err);
+
+/* Checks device, then copies options (NULL: zeros) and checks their stream. */
+enum nib_status nib_read_call_options(const struct nib_device *device,
+				      const struct nib_call_options *options,
+				      struct nib_call_options *ours,
+				      struct nib_error *err);
+
 /* NIB_STATUS_BAD_ARGUMENT if a backend without streams is given one. */
 enum nib_status nib_check_stream(const struct nib_device *device, const void *stream,
 				 const char *name, struct nib_error *err);
+
+/* Checks and resolves the dense view called name: pointer, sizes and data. */
+enum nib_status nib_resolve_dense(const struct nib_dense *in, struct nib_dense *out,
+				  const char *name, struct nib_error *err);
 
 /* Pointers and overlaps of one resolved problem; all together: outputs.h. */
 enum nib_status nib_valid_problem_data(enum nib_op op,
