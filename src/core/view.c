@@ -60,7 +60,7 @@ bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
 }
 
 /*
- * The stride of batches that lie behind all rows of the one before.  The last
+ * The stride of stacked batches, each after all rows of the one before.  The last
  * row ends after its own bytes, not after a whole row stride, so the next batch
  * may begin there.
  */
@@ -73,13 +73,12 @@ static enum nib_status check_behind(int64_t rows, int64_t row_dense, int64_t row
 
 	if (batch_stride >= 0 && batch > 1 && batch_stride < all &&
 	    nib_lies_between(row_dense, row_stride, batch, row_dense))
-		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, field,
-				   " = %" PRId64
-				   ": must be 0 (dense), at least %" PRId64
-				   " (behind all rows) or %" PRId64 " to %" PRId64
-				   " (between two rows)",
-				   batch_stride, all, row_dense,
-				   (row_stride - row_dense) / (batch - 1));
+		return nib_fail_at(
+		    err, NIB_STATUS_BAD_ARGUMENT, *label, field,
+		    " = %" PRId64 ": must be 0 (dense), at least %" PRId64
+		    " (stacked) or %" PRId64 " to %" PRId64 " (interleaved)",
+		    batch_stride, all, row_dense,
+		    (row_stride - row_dense) / (batch - 1));
 	return resolve_stride(&batch_stride, all, batch, field, label, err);
 }
 

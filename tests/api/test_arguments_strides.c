@@ -127,7 +127,7 @@ static void every_small_view(void **state)
 		}
 }
 
-/* What a refusal offers: behind all rows, or between two. */
+/* What a refusal offers: stacked batches, or interleaved ones. */
 static void messages(void **state)
 {
 	static const struct {
@@ -136,9 +136,9 @@ static void messages(void **state)
 	} cases[] = {
 	    {40, 12,
 	     "problems[0].c.batch_stride_elems = 12: must be 0 (dense), at "
-	     "least 167 (behind all rows) or 7 to 11 (between two rows)"},
-	    {40, 6, "or 7 to 11 (between"},
-	    {40, 166, "at least 167 (behind"},
+	     "least 167 (stacked) or 7 to 11 (interleaved)"},
+	    {40, 6, "or 7 to 11 (interleaved"},
+	    {40, 166, "at least 167 (stacked"},
 	    {40, -8, "must be 0 (dense) or at least 167"},
 	    {27, 7, "must be 0 (dense) or at least 115"},
 	    {40, INT64_MAX / 8, "below 2^62"},
