@@ -22,12 +22,12 @@
  * The groups of deals_longest_first: less than 64 tiles a cluster, a long list.
  */
 #define MOST_DEALT 2432
-#define MAX_COUNTS (NIB_GEMM_PROBLEMS * 71 * (MAX_M / STEP + 2))
+#define MAX_COUNTS (NIB_TILE_PROBLEMS * 71 * (MAX_M / STEP + 2))
 
 struct group {
 	struct nib_tile_device device;
 	struct nib_cuda_costs costs;
-	struct nib_tile_shape shapes[NIB_GEMM_PROBLEMS];
+	struct nib_tile_shape shapes[NIB_TILE_PROBLEMS];
 	int32_t count;
 	bool dual, may_split;
 };
@@ -71,7 +71,7 @@ static void make_group(struct group *g, int i)
 	for (int j = 0; j < NIB_TILE_SIZES && i % 7 == 0; j++)
 		g->costs.step[j] = 1 + rnd_below(NIB_COSTS_MAX);
 	g->device.costs = i % 7 < 2 ? &g->costs : NULL;
-	g->count = i % 3 == 0 ? 1 : 1 + rnd_below(NIB_GEMM_PROBLEMS);
+	g->count = i % 3 == 0 ? 1 : 1 + rnd_below(NIB_TILE_PROBLEMS);
 	g->dual = i / 2 % 2;
 	g->may_split = i % 5 != 0;
 	for (int32_t j = 0; j < g->count; j++)
