@@ -10,7 +10,12 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/sm90/gemv.h"
+#include "backend/cuda/common/operand.h"
+#include "backend/cuda/sm90/choose.h"
+#include "backend/cuda/sm90/gemm.h"
+#include "backend/cuda/sm90/skinny.h"
+#include "backend/cuda/sm90/vector.h"
+#include "backend/cuda/sm90/wide.h"
 
 #define SHARED_BYTES 232448
 #define H200_SMS     132
@@ -43,8 +48,8 @@ static void each_row_once(void **state)
 static void check_cut(int64_t m, int64_t n, int64_t k, int64_t batch, bool dense,
 		      bool tiled)
 {
-	const struct gemv_cut cut =
-	    gemv_cut(m, n, k, batch, dense, tiled, H200_SMS, SHARED_BYTES);
+	const struct vector_cut cut =
+	    vector_cut(m, n, k, batch, dense, tiled, H200_SMS, SHARED_BYTES);
 
 	assert_true(cut.m >= m && (cut.m < 2 * m || dense));
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, tiled));
@@ -122,8 +127,8 @@ static void skinny_cuts_fit(void **state)
 
 static void check_wide(int64_t m, int64_t n, int64_t k, bool tiled)
 {
-	const struct skinny_cut cut = wide_cut(m, n, k, tiled, H200_SMS);
-	const struct skinny_cut other = wide_cut(m, n, k, !tiled, H200_SMS);
+	const struct wide_cut cut = wide_cut(m, n, k, tiled, H200_SMS);
+	const struct wide_cut other = wide_cut(m, n, k, !tiled, H200_SMS);
 	const int64_t units = (cut.tiles + 3) / 4;
 	const int64_t at_once = cut.tiles_at_once / 4;
 
@@ -151,8 +156,8 @@ static void wide_cuts_fit(void **state)
 {
 	static const int64_t n[] = {1, 64, 129, 2112, 4096, 7168, 1 << 20};
 	static const int64_t k[] = {0, 16, 256, 272, 2048, 4096, 8192};
-	const struct skinny_cut square = wide_cut(64, 4096, 4096, true, H200_SMS);
-	const struct skinny_cut flat = wide_cut(32, 7168, 2048, false, H200_SMS);
+	const struct wide_cut square = wide_cut(64, 4096, 4096, true, H200_SMS);
+	const struct wide_cut flat = wide_cut(32, 7168, 2048, false, H200_SMS);
 
 	(void)state;
 	for (int64_t m = 17; m <= NIB_WIDE_MAX_ROWS; m++)
@@ -183,12 +188,12 @@ static void cuts_fit(void **state)
 /* The shapes of the speed table: all CTAs at once, nearly evenly. */
 static void known_cuts(void **state)
 {
-	const struct gemv_cut v1 =
-	    gemv_cut(1, 7168, 16384, 1, false, false, H200_SMS, SHARED_BYTES);
-	const struct gemv_cut v2 =
-	    gemv_cut(1, 4096, 7168, 8, false, false, H200_SMS, SHARED_BYTES);
-	const struct gemv_cut v3 =
-	    gemv_cut(1, 7168, 2048, 4, false, true, H200_SMS, SHARED_BYTES);
+	const struct vector_cut v1 =
+	    vector_cut(1, 7168, 16384, 1, false, false, H200_SMS, SHARED_BYTES);
+	const struct vector_cut v2 =
+	    vector_cut(1, 4096, 7168, 8, false, false, H200_SMS, SHARED_BYTES);
+	const struct vector_cut v3 =
+	    vector_cut(1, 7168, 2048, 4, false, true, H200_SMS, SHARED_BYTES);
 
 	(void)state;
 	assert_int_equal(v1.tiles_per_cta, 1);
@@ -202,10 +207,10 @@ static void known_cuts(void **state)
 /* 32 KiB of A a CTA leave three of them on a multiprocessor. */
 static void dense_cuts(void **state)
 {
-	const struct gemv_cut short_k =
-	    gemv_cut(1, 7168, 2048, 1, true, false, H200_SMS, SHARED_BYTES);
-	const struct gemv_cut long_k =
-	    gemv_cut(4, 8192, 16384, 1, true, false, H200_SMS, SHARED_BYTES);
+	const struct vector_cut short_k =
+	    vector_cut(1, 7168, 2048, 1, true, false, H200_SMS, SHARED_BYTES);
+	const struct vector_cut long_k =
+	    vector_cut(4, 8192, 16384, 1, true, false, H200_SMS, SHARED_BYTES);
 
 	(void)state;
 	assert_int_equal(short_k.m, 2);
@@ -228,39 +233,44 @@ static void cuts_at_the_edge(void **state)
 
 	(void)state;
 	assert_int_equal(
-	    gemv_cut(1, by_registers, 256, 1, false, false, H200_SMS, SHARED_BYTES)
+	    vector_cut(1, by_registers, 256, 1, false, false, H200_SMS, SHARED_BYTES)
+		.tiles_per_cta,
+	    1);
+	assert_int_equal(vector_cut(1, by_registers + 1, 256, 1, false, false, H200_SMS,
+				    SHARED_BYTES)
+			     .tiles_per_cta,
+			 2);
+	assert_int_equal(
+	    vector_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes)
 		.tiles_per_cta,
 	    1);
 	assert_int_equal(
-	    gemv_cut(1, by_registers + 1, 256, 1, false, false, H200_SMS, SHARED_BYTES)
-		.tiles_per_cta,
-	    2);
-	assert_int_equal(gemv_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes)
-			     .tiles_per_cta,
-			 1);
-	assert_int_equal(
-	    gemv_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes - 1)
+	    vector_cut(4, by_shared, 32768, 1, false, false, H200_SMS, bytes - 1)
 		.tiles_per_cta,
 	    2);
 	assert_int_equal(
-	    gemv_cut(4, by_shared + 1, 32768, 1, false, false, H200_SMS, bytes)
+	    vector_cut(4, by_shared + 1, 32768, 1, false, false, H200_SMS, bytes)
 		.tiles_per_cta,
 	    2);
 }
 
-static bool takes(enum nib_op op, int64_t m, int64_t n, int64_t batch)
+/* The product of one matrix, or of experts, by the table. */
+static const struct cuda_product *of(const struct sm90_size *size)
 {
-	const struct nib_problem p = {
-	    .a = {.rows = m, .k = 64, .batch = batch},
-	    .b = {.rows = n, .k = 64, .batch = 1},
-	};
+	return sm90_choose_size(size).product;
+}
 
-	return gemv_takes(op, &p);
+static bool takes(bool is_dual, int64_t m, int64_t n, int64_t batch)
+{
+	const struct sm90_size size = {
+	    .is_dual = is_dual, .rows = m, .n = n, .k = 64, .batch = batch};
+
+	return of(&size) != &sm90_tiles;
 }
 
 static void check_moe_cut(int64_t rows, int64_t experts, int64_t n, int64_t k)
 {
-	const struct skinny_cut cut = skinny_cut_moe(rows, experts, n, k, H200_SMS);
+	const struct skinny_cut cut = skinny_cut_experts(rows, experts, n, k, H200_SMS);
 
 	assert_int_equal(cut.eights, 1);
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, true));
@@ -271,32 +281,37 @@ static void check_moe_cut(int64_t rows, int64_t experts, int64_t n, int64_t k)
 	assert_int_equal(NIB_SKINNY_CHUNKS(1) % cut.k_groups, 0);
 }
 
-static enum gemv_way way_moe(enum nib_op op, int64_t rows, int64_t experts, int64_t n,
-			     int64_t k)
+static const struct cuda_product *of_experts(bool is_dual, int64_t rows,
+					     int64_t experts, int64_t n, int64_t k)
 {
-	const struct nib_moe_problem moe = {
-	    .problem.a = {.rows = rows, .k = k},
-	    .problem.b = {.rows = n, .k = k, .batch = experts}};
+	const struct sm90_size size = {.is_dual = is_dual,
+				       .rows = rows,
+				       .n = n,
+				       .k = k,
+				       .batch = 1,
+				       .experts = experts};
 
-	return gemv_way_moe(op, &moe);
+	return of(&size);
 }
 
-static enum gemv_way way_dense(int64_t rows, int64_t experts)
+static const struct cuda_product *of_dense(int64_t rows, int64_t experts)
 {
-	const struct nib_moe_problem moe = {
-	    .problem.a = {.rows = rows, .k = 2048},
-	    .problem.b = {.rows = 64, .k = 2048, .batch = experts},
-	    .problem.activations = NIB_ACTIVATIONS_DENSE};
+	const struct sm90_size size = {.is_dense = true,
+				       .rows = rows,
+				       .n = 64,
+				       .k = 2048,
+				       .batch = 1,
+				       .experts = experts};
 
-	return gemv_way_moe(NIB_OP_GEMM, &moe);
+	return of(&size);
 }
 
 /* All CTAs are on the GPU at once, unless one takes the most tiles. */
 static void check_vector_cut(int64_t rows, int matrices, int64_t n, int64_t k,
 			     bool is_dense)
 {
-	const struct gemv_cut cut =
-	    gemv_cut_moe(rows, matrices, n, k, is_dense, true, H200_SMS, SHARED_BYTES);
+	const struct vector_cut cut = vector_cut_experts(rows, matrices, n, k, is_dense,
+							 true, H200_SMS, SHARED_BYTES);
 
 	assert_int_equal(cut.m, is_dense ? 2 : 1);
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, true));
@@ -321,47 +336,54 @@ static void experts(void **state)
 		check_vector_cut(1 + i % 8, 1 + i / 8 % 2, 1 + i * 97 % 9000,
 				 32 * (1 + i * 31 % 250), i % 3 == 0);
 	/* Rows of an expert each, as a rule. */
-	assert_int_equal(way_moe(NIB_OP_GEMM, 1, 1, 64, 16), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 8, 8, 28672, 4096), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_OP_DUAL_GEMM, 128, 128, 64, 7168), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 8, 4096, 64, 7168), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 8, 7, 64, 768), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_OP_DUAL_GEMM, 8, 7, 64, 768), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 129, 256, 2048, 768), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 129, 256, 1536, 2048), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_OP_DUAL_GEMM, 129, 256, 64, 2048), GEMV_TILES);
-	assert_int_equal(way_dense(8, 16), GEMV_VECTOR);
-	assert_int_equal(way_dense(64, 128), GEMV_VECTOR);
-	assert_int_equal(way_dense(8, 15), GEMV_SKINNY);
-	assert_int_equal(way_dense(65, 1024), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 127, 128, 1536, 2048), GEMV_VECTOR);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 129, 128, 1536, 2048), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 512, 1024, 64, 4096), GEMV_SKINNY);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 513, 1024, 64, 4096), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 129, 1025, 64, 4096), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 8, 8, 64, 0), GEMV_TILES);
-	assert_int_equal(way_moe(NIB_OP_GEMM, 0, 8, 64, 16), GEMV_TILES);
+	assert_ptr_equal(of_experts(false, 1, 1, 64, 16), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 8, 8, 28672, 4096), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(true, 128, 128, 64, 7168), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 8, 4096, 64, 7168), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 8, 7, 64, 768), &sm90_skinny);
+	assert_ptr_equal(of_experts(true, 8, 7, 64, 768), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 129, 256, 2048, 768), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 129, 256, 1536, 2048), &sm90_skinny);
+	assert_ptr_equal(of_experts(true, 129, 256, 64, 2048), &sm90_tiles);
+	assert_ptr_equal(of_dense(8, 16), &sm90_vector_experts);
+	assert_ptr_equal(of_dense(64, 128), &sm90_vector_experts);
+	assert_ptr_equal(of_dense(8, 15), &sm90_skinny);
+	assert_ptr_equal(of_dense(65, 1024), &sm90_skinny);
+	assert_ptr_equal(of_experts(false, 127, 128, 1536, 2048), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 129, 128, 1536, 2048), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 512, 1024, 64, 4096), &sm90_skinny);
+	assert_ptr_equal(of_experts(false, 513, 1024, 64, 4096), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 129, 1025, 64, 4096), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 8, 8, 64, 0), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 0, 8, 64, 16), &sm90_tiles);
+}
+
+static const struct cuda_product *of_matrix(int64_t m, int64_t n, int64_t k)
+{
+	const struct sm90_size size = {.rows = m, .n = n, .k = k, .batch = 1};
+
+	return of(&size);
 }
 
 /* Rows of A for each kernel, below 2^25 weights and from there on. */
 static void ways(void **state)
 {
 	(void)state;
-	assert_int_equal(gemv_way(4, 1, 0), GEMV_VECTOR);
-	assert_int_equal(gemv_way(4, 4095, 8192), GEMV_VECTOR);
-	assert_int_equal(gemv_way(5, 4095, 8192), GEMV_SKINNY);
-	assert_int_equal(gemv_way(16, 4095, 8192), GEMV_SKINNY);
-	assert_int_equal(gemv_way(17, 4096, 4096), GEMV_WIDE);
-	assert_int_equal(gemv_way(64, 7168, 2048), GEMV_WIDE);
-	assert_int_equal(gemv_way(65, 4096, 4096), GEMV_TILES);
-	assert_int_equal(gemv_way(17, 4096 + 256, 4096), GEMV_TILES);
-	assert_int_equal(gemv_way(17, 64, 4096 + 16), GEMV_TILES);
-	assert_int_equal(gemv_way(17, 1 << 20, 16), GEMV_TILES);
-	assert_int_equal(gemv_way(2, 4096, 8192), GEMV_VECTOR);
-	assert_int_equal(gemv_way(3, 4096, 8192), GEMV_SKINNY);
-	assert_int_equal(gemv_way(8, 4096, 8192), GEMV_SKINNY);
-	assert_int_equal(gemv_way(9, 4096, 8192), GEMV_TILES);
-	assert_int_equal(gemv_way(9, INT64_MAX, 16), GEMV_TILES);
+	assert_ptr_equal(of_matrix(4, 1, 0), &sm90_vector);
+	assert_ptr_equal(of_matrix(4, 4095, 8192), &sm90_vector);
+	assert_ptr_equal(of_matrix(5, 4095, 8192), &sm90_skinny);
+	assert_ptr_equal(of_matrix(16, 4095, 8192), &sm90_skinny);
+	assert_ptr_equal(of_matrix(17, 4096, 4096), &sm90_wide);
+	assert_ptr_equal(of_matrix(64, 7168, 2048), &sm90_wide);
+	assert_ptr_equal(of_matrix(65, 4096, 4096), &sm90_tiles);
+	assert_ptr_equal(of_matrix(17, 4096 + 256, 4096), &sm90_tiles);
+	assert_ptr_equal(of_matrix(17, 64, 4096 + 16), &sm90_tiles);
+	assert_ptr_equal(of_matrix(17, 1 << 20, 16), &sm90_tiles);
+	assert_ptr_equal(of_matrix(2, 4096, 8192), &sm90_vector);
+	assert_ptr_equal(of_matrix(3, 4096, 8192), &sm90_skinny);
+	assert_ptr_equal(of_matrix(8, 4096, 8192), &sm90_skinny);
+	assert_ptr_equal(of_matrix(9, 4096, 8192), &sm90_tiles);
+	assert_ptr_equal(of_matrix(9, INT64_MAX, 16), &sm90_tiles);
 }
 
 static void what_is_taken(void **state)
@@ -369,26 +391,26 @@ static void what_is_taken(void **state)
 	const int64_t most_n = ((int64_t)1 << 35) - 128;
 
 	(void)state;
-	assert_false(takes(NIB_OP_GEMM, 0, 16, 1));
-	assert_true(takes(NIB_OP_GEMM, 1, 16, 1));
-	assert_true(takes(NIB_OP_GEMM, 4, 16, 1));
-	assert_true(takes(NIB_OP_GEMM, 16, 16, 1));
+	assert_false(takes(false, 0, 16, 1));
+	assert_true(takes(false, 1, 16, 1));
+	assert_true(takes(false, 4, 16, 1));
+	assert_true(takes(false, 16, 16, 1));
 	/* One matrix of as many rows as the wide kernels take. */
-	assert_true(takes(NIB_OP_GEMM, 17, 16, 1));
-	assert_true(takes(NIB_OP_GEMM, 64, 16, 1));
-	assert_false(takes(NIB_OP_GEMM, 65, 16, 1));
-	assert_false(takes(NIB_OP_GEMM, 17, 16, 2));
-	assert_false(takes(NIB_OP_DUAL_GEMM, 17, 16, 1));
-	assert_true(takes(NIB_OP_GEMV, 1, 16, 1));
-	assert_false(takes(NIB_OP_DUAL_GEMM, 1, 16, 1));
-	assert_false(takes(NIB_OP_GEMM, 1, 0, 1));
-	assert_true(takes(NIB_OP_GEMM, 1, 1, 1));
-	assert_true(takes(NIB_OP_GEMM, 1, most_n, 1));
-	assert_false(takes(NIB_OP_GEMM, 1, most_n + 1, 1));
-	assert_true(takes(NIB_OP_GEMM, 1, 16, 65535));
-	assert_true(takes(NIB_OP_GEMM, 1, 16, 65536));
-	assert_true(takes(NIB_OP_GEMM, 1, 16, INT32_MAX));
-	assert_false(takes(NIB_OP_GEMM, 1, 16, (int64_t)INT32_MAX + 1));
+	assert_true(takes(false, 17, 16, 1));
+	assert_true(takes(false, 64, 16, 1));
+	assert_false(takes(false, 65, 16, 1));
+	assert_false(takes(false, 17, 16, 2));
+	assert_false(takes(true, 17, 16, 1));
+	assert_true(takes(false, 1, 16, 1));
+	assert_false(takes(true, 1, 16, 1));
+	assert_false(takes(false, 1, 0, 1));
+	assert_true(takes(false, 1, 1, 1));
+	assert_true(takes(false, 1, most_n, 1));
+	assert_false(takes(false, 1, most_n + 1, 1));
+	assert_true(takes(false, 1, 16, 65535));
+	assert_true(takes(false, 1, 16, 65536));
+	assert_true(takes(false, 1, 16, INT32_MAX));
+	assert_false(takes(false, 1, 16, (int64_t)INT32_MAX + 1));
 }
 
 /* Strides in bytes; the alignment of all addresses that a kernel forms. */
@@ -401,7 +423,7 @@ static void dense_operands(void **state)
 			      .batch = 3,
 			      .row_stride_elems = 56,
 			      .batch_stride_elems = 120};
-	struct nib_gemv_operand o = cuda_gemv_dense(&x, 3);
+	struct nib_gemv_operand o = cuda_dense_operand(&x, 3);
 
 	(void)state;
 	assert_ptr_equal(o.codes, x.data);
@@ -411,16 +433,16 @@ static void dense_operands(void **state)
 	assert_int_equal(o.codes_align, 16);
 	assert_int_equal(o.scales_align, 16);
 	x.row_stride_elems = 58;
-	assert_int_equal(cuda_gemv_dense(&x, 3).codes_align, 4);
+	assert_int_equal(cuda_dense_operand(&x, 3).codes_align, 4);
 	x.row_stride_elems = 57;
-	assert_int_equal(cuda_gemv_dense(&x, 3).codes_align, 1);
+	assert_int_equal(cuda_dense_operand(&x, 3).codes_align, 1);
 	x.rows = 1;
-	assert_int_equal(cuda_gemv_dense(&x, 3).codes_align, 16);
+	assert_int_equal(cuda_dense_operand(&x, 3).codes_align, 16);
 	x.batch_stride_elems = 122;
-	assert_int_equal(cuda_gemv_dense(&x, 3).codes_align, 4);
+	assert_int_equal(cuda_dense_operand(&x, 3).codes_align, 4);
 	/* One matrix, or row, has no stride to speak of. */
 	x.batch = 1;
-	o = cuda_gemv_dense(&x, 1);
+	o = cuda_dense_operand(&x, 1);
 	assert_int_equal(o.codes_align, 16);
 	assert_int_equal(o.batch_stride, 0);
 }

@@ -19,27 +19,53 @@ struct nib_plan;
 struct nib_run;
 struct nib_tile_device;
 
-/* What a plan keeps of a product in tiles. */
-struct cuda_tiled {
-	void *state; /* the architecture's own */
+/* What a plan keeps of its product, and reports of it. */
+struct cuda_product_plan {
+	void *state; /* the product's own */
 	size_t workspace_bytes;
-	int64_t launches, tiles;
+	int64_t tasks; /* CTAs, or tiles */
+	/* ---- products that read the weights once ---- */
+	const char *kernel; /* "vector", for the plan's explanation; else NULL */
+	/* ---- products in tiles ---- */
+	int64_t launches;
 	int32_t tile_m, k_slices, clusters; /* of the first launch */
 	int32_t most_matrices;		    /* that one launch may have */
 	/* The kernels of one launch, for the plan's explanation. */
 	const char *kernels;
 };
 
-/* What a plan keeps of a product of few rows. */
-struct cuda_few {
-	void *state;	    /* the architecture's own, from malloc() */
-	const char *kernel; /* "vector", for the plan's explanation */
-	int64_t ctas;
+/* A way to compute the problems of a plan, or its mixture of experts. */
+struct cuda_product {
+	/*
+	 * plan: the fields that the API layer fills are complete.  With the context
+	 * entered, as launch.
+	 */
+	enum nib_status (*plan)(struct cuda_device *device, const struct nib_plan *plan,
+				struct cuda_product_plan *product,
+				struct nib_error *err);
+	/* run: resolved, pointers checked. */
+	enum nib_status (*launch)(const struct cuda_device *device,
+				  const struct cuda_product_plan *product,
+				  const struct nib_run *run, struct nib_error *err);
+	/*
+	 * Also after a plan that failed, and from any context, also where the
+	 * device's is lost.
+	 */
+	void (*free)(struct nib_device *device, struct cuda_product_plan *product);
+};
+
+/* free: of a product whose state is from malloc(), and nothing more. */
+void cuda_product_free(struct nib_device *device, struct cuda_product_plan *product);
+
+struct cuda_choice {
+	const struct cuda_product *product;
+	/* What was measured, for the plan's explanation; NULL: nothing. */
+	const char *reason;
 };
 
 struct cuda_arch {
 	const char *name; /* of its backend: "cuda-sm90" */
-	/* Its images are files "sm90_...", its kernels are named "..._sm90". */
+	/* Its kernels are in kernels/sm90 and are named "..._sm90". */
 	const char *tag;
 	int capabilities[3];  /* 90 is 9.0; 0 ends them */
 	const char *hardware; /* those, for messages: "9.0 (H100, H200)" */
@@ -53,53 +79,22 @@ struct cuda_arch {
 	int64_t probe_flop;
 	int32_t probe_threads; /* of that block */
 
-	/* ---- products of few rows, which the memory's rate bounds ---- */
-
-	/* Not those that it leaves to the product in tiles. */
-	bool (*few_takes)(const struct nib_plan *plan);
-	/* With the context entered, as the launch. */
-	enum nib_status (*few_plan)(struct cuda_device *device,
-				    const struct nib_plan *plan, struct cuda_few *few,
-				    struct nib_error *err);
-	/* run: resolved, pointers checked. */
-	enum nib_status (*few_launch)(const struct cuda_device *device,
-				      const struct cuda_few *few,
-				      const struct nib_run *run, struct nib_error *err);
-
+	/* Of the architecture's products, the one for a plan. */
+	struct cuda_choice (*choose)(const struct nib_plan *plan);
 	/*
 	 * A layer of experts of few rows in as few launches as can be, or
-	 * *taken false; NULL: never.
+	 * *taken false; NULL: never.  With the context entered, as clusters.
 	 */
 	enum nib_status (*layer)(struct cuda_device *device,
 				 const struct nib_moe_few *few, void *stream,
 				 bool *taken, struct nib_error *err);
-
-	/* ---- the product in tiles ---- */
-
-	/* How many pairs of CTAs run at once.  With the context entered, as the
-	 * others but free. */
+	/* How many pairs of CTAs run at once, for the planner of tiles. */
 	enum nib_status (*clusters)(struct cuda_device *device,
 				    struct nib_tile_device *clusters,
 				    struct nib_error *err);
-	/* plan: the fields that the API layer fills are complete. */
-	enum nib_status (*plan)(struct cuda_device *device, const struct nib_plan *plan,
-				struct cuda_tiled *tiled, struct nib_error *err);
-	/* From any context, also where the device's is lost, and after a plan
-	 * that failed. */
-	void (*free)(struct nib_device *device, struct cuda_tiled *tiled);
-	/* problems, moe: resolved, pointers checked. */
-	enum nib_status (*launch)(const struct cuda_device *device,
-				  const struct cuda_tiled *tiled,
-				  const struct nib_problem *problems, void *workspace,
-				  CUstream stream, struct nib_error *err);
-	enum nib_status (*launch_moe)(const struct cuda_device *device,
-				      const struct cuda_tiled *tiled,
-				      const struct nib_moe_problem *moe,
-				      void *workspace, CUstream stream,
-				      struct nib_error *err);
 };
 
-/* sm90.c, sm100.c */
+/* sm90/sm90.c, sm100/sm100.c */
 extern const struct cuda_arch cuda_sm90, cuda_sm100;
 
 #define CUDA_ARCHS 2

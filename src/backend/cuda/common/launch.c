@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * launch.c - plans and runs of the CUDA backend: which of the architecture's
- * kernels (arch.h), those for few rows or those in tiles.
+ * launch.c - plans and runs of the CUDA backend.  The architecture chooses the
+ * product (arch.h), which plans and launches itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,8 @@
 struct cuda_plan {
 	struct nib_plan base;
 	void *known_workspace; /* the caller's that was last checked */
-	bool is_few;
-	struct cuda_few few;
-	struct cuda_tiled tiled;
+	struct cuda_choice choice;
+	struct cuda_product_plan product;
 };
 
 static struct cuda_plan *cuda_plan_of(struct nib_plan *plan)
@@ -31,33 +30,41 @@ struct nib_plan *cuda_plan_new(void)
 	return (struct nib_plan *)plan;
 }
 
+void cuda_product_free(struct nib_device *device, struct cuda_product_plan *product)
+{
+	(void)device;
+	free(product->state);
+}
+
 static void explain(struct cuda_plan *p, const struct cuda_device *device)
 {
 	struct nib_plan *plan = &p->base;
+	const struct cuda_product_plan *product = &p->product;
 	const char *what = plan->op == NIB_OP_DUAL_GEMM ? "dual GEMM" : "GEMM";
+	const char *reason = p->choice.reason;
 	char launches[80] = "1 launch";
 
 	/* What a kernel's parameters hold, or the L2 of a batch's rows. */
-	if (p->tiled.launches > 1)
+	if (product->launches > 1)
 		snprintf(launches, sizeof(launches),
 			 "%lld launches, of %d matrices and one type at most,",
-			 (long long)p->tiled.launches, p->tiled.most_matrices);
-	if (p->is_few)
+			 (long long)product->launches, product->most_matrices);
+	if (product->kernel)
 		snprintf(plan->explanation, sizeof(plan->explanation),
-			 "%s kernel on %s: %lld blocks read the weights%s, as "
-			 "the memory gives them",
-			 p->few.kernel, device->name, (long long)plan->tasks,
-			 plan->is_moe ? "" : " once");
-	else if (p->tiled.launches == 0)
+			 "%s kernel on %s: %lld blocks read the weights%s%s%s%s",
+			 product->kernel, device->name, (long long)product->tasks,
+			 plan->is_moe ? "" : " once", reason ? " (" : "",
+			 reason ? reason : "", reason ? ")" : "");
+	else if (product->launches == 0)
 		snprintf(plan->explanation, sizeof(plan->explanation),
 			 "nothing to compute");
 	else
 		snprintf(plan->explanation, sizeof(plan->explanation),
 			 "%s on %s: tiles of %d rows of B x up to %d rows of A "
 			 "on %d clusters, k in %d slice%s, %s of %s",
-			 what, device->name, NIB_TILE_N, p->tiled.tile_m,
-			 p->tiled.clusters, p->tiled.k_slices,
-			 p->tiled.k_slices == 1 ? "" : "s", launches, p->tiled.kernels);
+			 what, device->name, NIB_TILE_N, product->tile_m,
+			 product->clusters, product->k_slices,
+			 product->k_slices == 1 ? "" : "s", launches, product->kernels);
 }
 
 /* A that the architecture's kernels take. */
@@ -92,17 +99,12 @@ enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)
 		return status;
 	plan->backend_name = device->arch->name;
 	plan->threads = device->multiprocessors;
-	p->is_few = device->arch->few_takes(plan);
-	if (p->is_few) {
-		status = device->arch->few_plan(device, plan, &p->few, err);
-		plan->tasks = p->few.ctas;
-	} else {
-		status = device->arch->plan(device, plan, &p->tiled, err);
-		plan->tasks = p->tiled.tiles;
-		if (p->tiled.launches)
-			plan->k_slices = p->tiled.k_slices;
-		plan->workspace_bytes = p->tiled.workspace_bytes;
-	}
+	p->choice = device->arch->choose(plan);
+	status = p->choice.product->plan(device, plan, &p->product, err);
+	plan->tasks = p->product.tasks;
+	if (p->product.launches)
+		plan->k_slices = p->product.k_slices;
+	plan->workspace_bytes = p->product.workspace_bytes;
 	cuda_leave(device);
 	if (!status)
 		explain(p, device);
@@ -113,24 +115,9 @@ void cuda_plan_free(struct nib_plan *plan)
 {
 	struct cuda_plan *p = cuda_plan_of(plan);
 
-	cuda_device(plan->device)->arch->free(plan->device, &p->tiled);
-	free(p->few.state);
+	if (p->choice.product)
+		p->choice.product->free(plan->device, &p->product);
 	free(p);
-}
-
-/* With the context entered. */
-static enum nib_status launch(struct cuda_plan *p, const struct nib_run *run,
-			      struct nib_error *err)
-{
-	const struct cuda_device *device = cuda_device(p->base.device);
-
-	if (p->is_few)
-		return device->arch->few_launch(device, &p->few, run, err);
-	if (run->moe)
-		return device->arch->launch_moe(device, &p->tiled, run->moe,
-						run->workspace, run->stream, err);
-	return device->arch->launch(device, &p->tiled, run->problems, run->workspace,
-				    run->stream, err);
 }
 
 enum nib_status cuda_run(struct nib_plan *plan, const struct nib_run *run,
@@ -144,7 +131,7 @@ enum nib_status cuda_run(struct nib_plan *plan, const struct nib_run *run,
 		return status;
 	status = cuda_check_run(plan, run, &p->known_workspace, err);
 	if (!status)
-		status = launch(p, run, err);
+		status = p->choice.product->launch(device, &p->product, run, err);
 	cuda_leave(device);
 	return status;
 }

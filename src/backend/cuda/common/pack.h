@@ -27,7 +27,8 @@ static inline struct nib_problem cuda_unpacked(const struct nib_problem *p)
 	struct nib_problem view = *p;
 
 	view.b = *cuda_weights(&p->b, p->b_packed);
-	view.b_packed = NULL;
+	view.b2 = *cuda_weights(&p->b2, p->b2_packed);
+	view.b_packed = view.b2_packed = NULL;
 	return view;
 }
 

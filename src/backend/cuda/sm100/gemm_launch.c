@@ -11,7 +11,7 @@
 #include "sm100.h"
 
 /* What a launch is given: for MoE its stacks are the one problem. */
-struct run {
+struct launch {
 	const struct cuda_device *device;
 	const struct sm100_gemm *gemm;
 	const struct nib_problem *problems;
@@ -76,28 +76,28 @@ static enum nib_status encode(const struct cuda_device *device,
  * Scales of A that lie as the experts' rows say, in tiles: taken from there.
  * Their tensor's size is the run's; one of no rows is not read.
  */
-static bool is_placed(const struct run *run, const struct sm100_chunk *chunk)
+static bool is_placed(const struct launch *launch, const struct sm100_chunk *chunk)
 {
-	return chunk->placed.is_used && run->moe->scale_rows &&
-	       run->moe->scale_rows_total > 0;
+	return chunk->placed.is_used && launch->moe->scale_rows &&
+	       launch->moe->scale_rows_total > 0;
 }
 
 /* What a copy is of and where it goes, and so where its map points. */
-static uintptr_t stage(const struct run *run, struct sm100_chunk *chunk,
+static uintptr_t stage(const struct launch *launch, struct sm100_chunk *chunk,
 		       const struct sm100_map *map, uintptr_t address)
 {
 	struct nib_stage_copy *copy = &chunk->stage->copies[map->copy];
 
 	copy->from = (const uint8_t *)address;
-	copy->to = run->workspace + map->at;
+	copy->to = launch->workspace + map->at;
 	return (uintptr_t)copy->to;
 }
 
-static enum nib_status set_maps(const struct run *run, struct sm100_chunk *chunk,
+static enum nib_status set_maps(const struct launch *launch, struct sm100_chunk *chunk,
 				int32_t i, struct nib_error *err)
 {
-	struct sm100_entry *x = &run->gemm->entries[chunk->first + i];
-	const struct nib_problem *p = &run->problems[x->problem];
+	struct sm100_entry *x = &launch->gemm->entries[chunk->first + i];
+	const struct nib_problem *p = &launch->problems[x->problem];
 	enum nib_status status = NIB_STATUS_OK;
 
 	for (int o = 0; o < SM100_OPERANDS && !status; o++) {
@@ -108,26 +108,27 @@ static enum nib_status set_maps(const struct run *run, struct sm100_chunk *chunk
 		if (!map->is_used)
 			continue;
 		at = address_of(view_of(p, o), map->is_scales, x->batch);
-		if (run->moe && o == SM100_A_SCALES && is_placed(run, chunk)) {
+		if (launch->moe && o == SM100_A_SCALES && is_placed(launch, chunk)) {
 			placed = chunk->placed;
 			placed.sizes[1] =
-			    (uint64_t)divide_up(run->moe->scale_rows_total, 128);
+			    (uint64_t)divide_up(launch->moe->scale_rows_total, 128);
 			map = &placed;
 		}
 		if (map->copy >= 0)
-			at = stage(run, chunk, map, at);
+			at = stage(launch, chunk, map, at);
 		/* With k = 0 nothing is loaded, and there may be no memory. */
 		if (p->a.k == 0)
 			at = (uintptr_t)p->c.data;
-		status = encode(run->device, chunk, x, i, o, map, at, err);
+		status = encode(launch->device, chunk, x, i, o, map, at, err);
 	}
 	return status;
 }
 
-static void set_pointers(const struct run *run, struct sm100_chunk *chunk, int32_t i)
+static void set_pointers(const struct launch *launch, struct sm100_chunk *chunk,
+			 int32_t i)
 {
-	const struct sm100_entry *x = &run->gemm->entries[chunk->first + i];
-	const struct nib_problem *p = &run->problems[x->problem];
+	const struct sm100_entry *x = &launch->gemm->entries[chunk->first + i];
+	const struct nib_problem *p = &launch->problems[x->problem];
 	struct nib_sm100_problem *out = &chunk->params->problems[i];
 	const int64_t size = (int64_t)nib_dtype_bytes(p->c.dtype);
 
@@ -137,14 +138,14 @@ static void set_pointers(const struct run *run, struct sm100_chunk *chunk, int32
 	out->alpha2 = p->alpha2;
 }
 
-static void set_moe(const struct run *run, struct sm100_chunk *chunk)
+static void set_moe(const struct launch *launch, struct sm100_chunk *chunk)
 {
-	const struct nib_moe_problem *moe = run->moe;
+	const struct nib_moe_problem *moe = launch->moe;
 	struct nib_sm100_args *args = &chunk->params->args;
 	struct nib_stage_params *p = chunk->stage;
 
 	args->row_offsets = moe->row_offsets;
-	args->scale_rows = is_placed(run, chunk) ? moe->scale_rows : NULL;
+	args->scale_rows = is_placed(launch, chunk) ? moe->scale_rows : NULL;
 	args->scale_rows_total = (int32_t)moe->scale_rows_total;
 	if (!p)
 		return;
@@ -154,15 +155,15 @@ static void set_moe(const struct run *run, struct sm100_chunk *chunk)
 	p->scale_rows = moe->scale_rows;
 	p->scale_rows_total = args->scale_rows_total;
 	/* The copy of A's scales is the last. */
-	p->count = run->gemm->entries->maps[SM100_A_SCALES].copy + 1;
+	p->count = launch->gemm->entries->maps[SM100_A_SCALES].copy + 1;
 	p->pieces =
 	    p->copies[p->count - 1].first_piece + p->copies[p->count - 1].matrix_pieces;
-	if (is_placed(run, chunk))
+	if (is_placed(launch, chunk))
 		p->pieces = p->copies[--p->count].first_piece;
 }
 
-static enum nib_status launch_chunk(const struct run *run, struct sm100_chunk *chunk,
-				    struct nib_error *err)
+static enum nib_status launch_kernels(const struct launch *launch,
+				      struct sm100_chunk *chunk, struct nib_error *err)
 {
 	/* The launch copies its parameters. */
 	void *arguments[] = {chunk->params};
@@ -171,57 +172,49 @@ static enum nib_status launch_chunk(const struct run *run, struct sm100_chunk *c
 	enum nib_status status = NIB_STATUS_OK;
 
 	if (chunk->stage && chunk->stage->pieces)
-		status = sm100_stage_launch(run->device, chunk, run->stream, err);
+		status = sm100_stage_launch(launch->device, chunk, launch->stream, err);
 	if (status)
 		return status;
 	config.gridDimX =
 	    (unsigned)(chunk->clusters * chunk->ctas * chunk->params->args.k_slices);
 	config.blockDimX = NIB_SM100_THREADS;
 	config.sharedMemBytes = (unsigned)chunk->shared_bytes;
-	config.hStream = run->stream;
+	config.hStream = launch->stream;
 	config.attrs = attributes;
 	cuda_set_cluster(&config, chunk->ctas * chunk->params->args.k_slices);
 	cuda_may_overlap(&config);
-	return cuda_launch(run->device, chunk->multiply, config, arguments, err);
+	return cuda_launch(launch->device, chunk->multiply, config, arguments, err);
 }
 
-static enum nib_status launch(const struct run *run, struct nib_error *err)
+static enum nib_status launch_chunk(const struct launch *launch,
+				    struct sm100_chunk *chunk, struct nib_error *err)
 {
 	enum nib_status status = NIB_STATUS_OK;
 
-	for (int64_t i = 0; i < run->gemm->n_chunks && !status; i++) {
-		struct sm100_chunk *chunk = &run->gemm->chunks[i];
-
-		for (int32_t j = 0; j < chunk->count && !status; j++) {
-			set_pointers(run, chunk, j);
-			status = set_maps(run, chunk, j, err);
-		}
-		if (run->moe)
-			set_moe(run, chunk);
-		if (!status)
-			status = launch_chunk(run, chunk, err);
+	for (int32_t i = 0; i < chunk->count && !status; i++) {
+		set_pointers(launch, chunk, i);
+		status = set_maps(launch, chunk, i, err);
 	}
+	if (launch->moe)
+		set_moe(launch, chunk);
+	return status ? status : launch_kernels(launch, chunk, err);
+}
+
+enum nib_status sm100_gemm_launch(const struct cuda_device *device,
+				  const struct cuda_product_plan *product,
+				  const struct nib_run *run, struct nib_error *err)
+{
+	const struct launch launch = {
+	    .device = device,
+	    .gemm = product->state,
+	    .problems = run->moe ? &run->moe->problem : run->problems,
+	    .moe = run->moe,
+	    .workspace = run->workspace,
+	    .stream = run->stream,
+	};
+	enum nib_status status = NIB_STATUS_OK;
+
+	for (int64_t i = 0; i < launch.gemm->n_chunks && !status; i++)
+		status = launch_chunk(&launch, &launch.gemm->chunks[i], err);
 	return status;
-}
-
-enum nib_status sm100_launch(const struct cuda_device *device,
-			     const struct cuda_tiled *tiled,
-			     const struct nib_problem *problems, void *workspace,
-			     CUstream stream, struct nib_error *err)
-{
-	const struct run run = {device, tiled->state, problems,
-				NULL,	workspace,    stream};
-
-	return launch(&run, err);
-}
-
-enum nib_status sm100_launch_moe(const struct cuda_device *device,
-				 const struct cuda_tiled *tiled,
-				 const struct nib_moe_problem *moe, void *workspace,
-				 CUstream stream, struct nib_error *err)
-{
-	const struct run run = {device, tiled->state, &moe->problem,
-				moe,	workspace,    stream};
-
-	return launch(&run, err);
 }

@@ -203,28 +203,28 @@ static bool add_maps(const struct sm100_source sources[SM100_OPERANDS],
 
 static void report_chunk(const struct sm100_cut *cut, size_t workspace_bytes,
 			 struct sm100_gemm *gemm, struct sm100_chunk *chunk,
-			 struct cuda_tiled *tiled)
+			 struct cuda_product_plan *product)
 {
 	int64_t matrices = 0;
 
 	for (int32_t i = 0; i < chunk->count; i++)
 		matrices += gemm->entries[chunk->first + i].batches;
-	if (matrices > tiled->most_matrices)
-		tiled->most_matrices = (int32_t)matrices;
-	if (workspace_bytes > tiled->workspace_bytes)
-		tiled->workspace_bytes = workspace_bytes;
+	if (matrices > product->most_matrices)
+		product->most_matrices = (int32_t)matrices;
+	if (workspace_bytes > product->workspace_bytes)
+		product->workspace_bytes = workspace_bytes;
 	if (gemm->n_chunks == 0) {
-		tiled->tile_m = chunk->params->args.tile_m;
-		tiled->k_slices = cut->slices;
-		tiled->clusters = chunk->clusters;
+		product->tile_m = chunk->params->args.tile_m;
+		product->k_slices = cut->slices;
+		product->clusters = chunk->clusters;
 	}
-	tiled->tiles += cut->plan.tiles * cut->slices;
+	product->tasks += cut->plan.tiles * cut->slices;
 	if (chunk->stage)
-		tiled->kernels = "two kernels (copies of what tensor maps "
-				 "cannot take, then the product)";
-	else if (!tiled->kernels)
-		tiled->kernels = "one kernel";
-	tiled->launches = ++gemm->n_chunks;
+		product->kernels = "two kernels (copies of what tensor maps "
+				   "cannot take, then the product)";
+	else if (!product->kernels)
+		product->kernels = "one kernel";
+	product->launches = ++gemm->n_chunks;
 }
 
 /* ---- plans of lists ------------------------------------------------------ */
@@ -280,12 +280,11 @@ static bool largest_tiles(const struct sm100_cut *cut, int32_t problems,
 	return is_one;
 }
 
-static enum nib_status fill_chunk(const struct cuda_device *device,
-				  const struct nib_plan *plan,
-				  const struct sm100_cut *cut, struct sm100_gemm *gemm,
-				  struct sm100_chunk *chunk,
-				  struct cuda_tile_list *list, struct cuda_tiled *tiled,
-				  struct nib_error *err)
+static enum nib_status
+fill_chunk(const struct cuda_device *device, const struct nib_plan *plan,
+	   const struct sm100_cut *cut, struct sm100_gemm *gemm,
+	   struct sm100_chunk *chunk, struct cuda_tile_list *list,
+	   struct cuda_product_plan *product, struct nib_error *err)
 {
 	int32_t tile_m[NIB_SM100_MANY_PROBLEMS];
 	size_t workspace_bytes = 0;
@@ -321,14 +320,15 @@ static enum nib_status fill_chunk(const struct cuda_device *device,
 	}
 	args->a_policy = EVICT_LAST;
 	args->b_policy = is_read_once ? EVICT_FIRST : EVICT_NORMAL;
-	report_chunk(cut, workspace_bytes, gemm, chunk, tiled);
+	report_chunk(cut, workspace_bytes, gemm, chunk, product);
 	return NIB_STATUS_OK;
 }
 
 static enum nib_status plan_chunks(struct cuda_device *device,
 				   const struct nib_plan *plan, struct sm100_gemm *gemm,
 				   struct cuda_tile_list *list,
-				   struct cuda_tiled *tiled, struct nib_error *err)
+				   struct cuda_product_plan *product,
+				   struct nib_error *err)
 {
 	int64_t n = 0;
 	enum nib_status status = list_entries(plan, gemm, err);
@@ -350,7 +350,7 @@ static enum nib_status plan_chunks(struct cuda_device *device,
 		status = sm100_choose_cut(device, plan, gemm, chunk, &cut, err);
 		if (!status)
 			status = fill_chunk(device, plan, &cut, gemm, chunk, list,
-					    tiled, err);
+					    product, err);
 		free(cut.tiles);
 	}
 	return status;
@@ -384,11 +384,10 @@ static bool add_moe_scales(const struct sm100_source *a, int64_t experts,
 }
 
 /* Sizes of the one launch, of MoE that has elements. */
-static enum nib_status fill_moe(const struct cuda_device *device,
-				const struct nib_plan *plan,
-				const struct nib_problem *stacks,
-				struct sm100_gemm *gemm, struct cuda_tiled *tiled,
-				struct nib_error *err)
+static enum nib_status
+fill_moe(const struct cuda_device *device, const struct nib_plan *plan,
+	 const struct nib_problem *stacks, struct sm100_gemm *gemm,
+	 struct cuda_product_plan *product, struct nib_error *err)
 {
 	struct sm100_chunk *chunk = gemm->chunks;
 	struct sm100_entry *x = gemm->entries;
@@ -425,12 +424,13 @@ static enum nib_status fill_moe(const struct cuda_device *device,
 	    !add_moe_scales(&sources[SM100_A_SCALES], plan->count, chunk, x,
 			    &workspace_bytes))
 		return cuda_no_memory(sizeof(*chunk->stage), err);
-	report_chunk(&cut, workspace_bytes, gemm, chunk, tiled);
+	report_chunk(&cut, workspace_bytes, gemm, chunk, product);
 	return NIB_STATUS_OK;
 }
 
 static enum nib_status plan_moe(struct cuda_device *device, const struct nib_plan *plan,
-				struct sm100_gemm *gemm, struct cuda_tiled *tiled,
+				struct sm100_gemm *gemm,
+				struct cuda_product_plan *product,
 				struct nib_error *err)
 {
 	const struct nib_problem *stacks = &plan->moe.problem;
@@ -454,10 +454,10 @@ static enum nib_status plan_moe(struct cuda_device *device, const struct nib_pla
 	chunk->count = 1;
 	chunk->ctas = stacks->c.cols > NIB_TILE_N ? 2 : 1;
 	status = sm100_count(device, plan->op, chunk->ctas, 1, &chunk->clusters, err);
-	return status ? status : fill_moe(device, plan, stacks, gemm, tiled, err);
+	return status ? status : fill_moe(device, plan, stacks, gemm, product, err);
 }
 
-/* ---- entries of the table of architectures ------------------------------- */
+/* ---- the product --------------------------------------------------------- */
 
 static enum nib_status find_kernels(struct cuda_device *device, struct sm100_gemm *gemm,
 				    struct nib_error *err)
@@ -488,20 +488,22 @@ static void point_at_tiles(struct sm100_gemm *gemm)
 	}
 }
 
-enum nib_status sm100_plan(struct cuda_device *device, const struct nib_plan *plan,
-			   struct cuda_tiled *tiled, struct nib_error *err)
+static enum nib_status plan_tiles(struct cuda_device *device,
+				  const struct nib_plan *plan,
+				  struct cuda_product_plan *product,
+				  struct nib_error *err)
 {
 	struct sm100_gemm *gemm = calloc(1, sizeof(*gemm));
 	struct cuda_tile_list list = {0};
 	enum nib_status status;
 
-	tiled->state = gemm;
+	product->state = gemm;
 	if (!gemm)
 		return cuda_no_memory(sizeof(*gemm), err);
 	gemm->op = plan->op;
 	gemm->is_moe = plan->is_moe;
-	status = plan->is_moe ? plan_moe(device, plan, gemm, tiled, err)
-			      : plan_chunks(device, plan, gemm, &list, tiled, err);
+	status = plan->is_moe ? plan_moe(device, plan, gemm, product, err)
+			      : plan_chunks(device, plan, gemm, &list, product, err);
 	if (!status)
 		status = find_kernels(device, gemm, err);
 	if (!status)
@@ -512,9 +514,9 @@ enum nib_status sm100_plan(struct cuda_device *device, const struct nib_plan *pl
 	return status;
 }
 
-void sm100_free(struct nib_device *device, struct cuda_tiled *tiled)
+static void free_tiles(struct nib_device *device, struct cuda_product_plan *product)
 {
-	struct sm100_gemm *gemm = tiled->state;
+	struct sm100_gemm *gemm = product->state;
 
 	if (!gemm)
 		return;
@@ -531,3 +533,5 @@ void sm100_free(struct nib_device *device, struct cuda_tiled *tiled)
 	free(gemm->chunks);
 	free(gemm);
 }
+
+const struct cuda_product sm100_tiles = {plan_tiles, sm100_gemm_launch, free_tiles};

@@ -98,7 +98,7 @@ static struct nib_problem problem_of(const struct nib_problem *problems,
 	return cuda_unpacked(moe ? &moe->problem : problems);
 }
 
-bool cuda_gemv100_takes(const struct nib_plan *plan)
+bool gemv100_takes_plan(const struct nib_plan *plan)
 {
 	struct nib_problem p;
 
@@ -179,9 +179,10 @@ static void set_sizes(struct nib_gemv100_params *params, const struct nib_proble
 	}
 }
 
-enum nib_status cuda_gemv100_plan(struct cuda_device *device,
-				  const struct nib_plan *plan, struct cuda_few *few,
-				  struct nib_error *err)
+static enum nib_status plan_vector(struct cuda_device *device,
+				   const struct nib_plan *plan,
+				   struct cuda_product_plan *product,
+				   struct nib_error *err)
 {
 	const struct nib_moe_problem *moe = plan->is_moe ? &plan->moe : NULL;
 	struct nib_problem p = problem_of(plan->problems, moe);
@@ -190,7 +191,7 @@ enum nib_status cuda_gemv100_plan(struct cuda_device *device,
 	if (!g)
 		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for a plan (%zu bytes)", sizeof(*g));
-	few->state = g;
+	product->state = g;
 	p.a.codes = p.a.scales = p.b.codes = p.b.scales = NULL;
 	p.c.data = NULL;
 	p.alpha = NULL;
@@ -202,16 +203,16 @@ enum nib_status cuda_gemv100_plan(struct cuda_device *device,
 	g->params.tiles = g->cut.tiles;
 	g->params.tile_warps_log2 = g->cut.tile_warps_log2;
 	g->params.multiprocessors = device->multiprocessors;
-	few->ctas = g->cut.ctas;
-	few->kernel = "vector";
+	product->tasks = g->cut.ctas;
+	product->kernel = "vector";
 	return find_kernels(device, g, err);
 }
 
-enum nib_status cuda_gemv100_launch(const struct cuda_device *device,
-				    const struct cuda_few *few,
-				    const struct nib_run *run, struct nib_error *err)
+static enum nib_status launch_vector(const struct cuda_device *device,
+				     const struct cuda_product_plan *product,
+				     const struct nib_run *run, struct nib_error *err)
 {
-	const struct gemv100 *g = few->state;
+	const struct gemv100 *g = product->state;
 	const struct nib_problem p = problem_of(run->problems, run->moe);
 	struct nib_gemv100_params params = g->params;
 	void *arguments[] = {&params};
@@ -237,3 +238,6 @@ enum nib_status cuda_gemv100_launch(const struct cuda_device *device,
 	config.sharedMemBytes = (unsigned)nib_gemv100_shared_bytes(params.k, m);
 	return cuda_launch(device, function, config, arguments, err);
 }
+
+const struct cuda_product sm100_vector = {plan_vector, launch_vector,
+					  cuda_product_free};

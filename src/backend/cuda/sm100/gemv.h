@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemv.h - products of up to 8 rows, and of experts of few rows, by the
- * kernels of sm100_gemv.cu: which, and how they are cut (arithmetic alone).
- * The entries are in arch.h.
+ * kernels of kernels/sm100/gemv.cu: which, and how they are cut (only arithmetic).
  */
 #ifndef NIB_CUDA_GEMV100_H
 #define NIB_CUDA_GEMV100_H
@@ -31,15 +30,8 @@ bool gemv100_takes(enum nib_op op, const struct nib_problem *p);
  */
 bool gemv100_takes_moe(enum nib_op op, const struct nib_moe_problem *moe);
 
-struct cuda_few;
-struct cuda_arch;
-
-bool cuda_gemv100_takes(const struct nib_plan *plan);
-enum nib_status cuda_gemv100_plan(struct cuda_device *device,
-				  const struct nib_plan *plan, struct cuda_few *few,
-				  struct nib_error *err);
-enum nib_status cuda_gemv100_launch(const struct cuda_device *device,
-				    const struct cuda_few *few,
-				    const struct nib_run *run, struct nib_error *err);
+/* The same of a plan: one problem, or an MoE problem. */
+bool gemv100_takes_plan(const struct nib_plan *plan);
+extern const struct cuda_product sm100_vector;
 
 #endif

@@ -4,6 +4,12 @@
 #include "backend/cuda/kernels/common/probe_params.h"
 #include "gemv.h"
 
+static struct cuda_choice choose(const struct nib_plan *plan)
+{
+	return (struct cuda_choice){.product = gemv100_takes_plan(plan) ? &sm100_vector
+									: &sm100_tiles};
+}
+
 const struct cuda_arch cuda_sm100 = {
     .name = "cuda-sm100",
     .tag = "sm100",
@@ -14,12 +20,6 @@ const struct cuda_arch cuda_sm100 = {
     .probe_flop = NIB_PROBE_FP4_FLOP,
     .probe_threads = NIB_PROBE_FP4_THREADS,
     .row_align = 16,
-    .few_takes = cuda_gemv100_takes,
-    .few_plan = cuda_gemv100_plan,
-    .few_launch = cuda_gemv100_launch,
+    .choose = choose,
     .clusters = sm100_clusters,
-    .plan = sm100_plan,
-    .free = sm100_free,
-    .launch = sm100_launch,
-    .launch_moe = sm100_launch_moe,
 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sm100.h - products in tiles by Blackwell's kernel (sm100_gemm.cuh): what a
- * plan keeps.
+ * sm100.h - products in tiles by Blackwell's kernel (kernels/sm100/gemm.cuh):
+ * what a plan keeps.
  *
- *   sm100_cut.c     which tiles, on which clusters
- *   sm100_plan.c    which launches, how their memory is divided
- *   sm100_maps.c    tensor maps: their sizes at the plan, addresses at a run
- *   sm100_stage.c   copies of what tensor maps cannot take
- *   sm100_launch.c  a run
+ *   gemm_cut.c     which tiles, on which clusters
+ *   gemm_plan.c    which launches, how their memory is divided
+ *   gemm_maps.c    tensor maps: their sizes at the plan, addresses at a run
+ *   gemm_stage.c   copies of what tensor maps cannot take
+ *   gemm_launch.c  a run
  */
 #ifndef NIB_CUDA_SM100_H
 #define NIB_CUDA_SM100_H
@@ -82,23 +82,18 @@ struct sm100_gemm {
 	CUdeviceptr tiles_data; /* of all chunks */
 };
 
-/* ---- entries of the table of architectures ------------------------------- */
+/* ---- gemm_plan.c, gemm_cut.c, gemm_launch.c ------------------------------- */
+
+extern const struct cuda_product sm100_tiles;
 
 enum nib_status sm100_clusters(struct cuda_device *device,
 			       struct nib_tile_device *clusters, struct nib_error *err);
-enum nib_status sm100_plan(struct cuda_device *device, const struct nib_plan *plan,
-			   struct cuda_tiled *tiled, struct nib_error *err);
-void sm100_free(struct nib_device *device, struct cuda_tiled *tiled);
-enum nib_status sm100_launch(const struct cuda_device *device,
-			     const struct cuda_tiled *tiled,
-			     const struct nib_problem *problems, void *workspace,
-			     CUstream stream, struct nib_error *err);
-enum nib_status sm100_launch_moe(const struct cuda_device *device,
-				 const struct cuda_tiled *tiled,
-				 const struct nib_moe_problem *moe, void *workspace,
-				 CUstream stream, struct nib_error *err);
+/* run: of problems, or of a mixture of experts. */
+enum nib_status sm100_gemm_launch(const struct cuda_device *device,
+				  const struct cuda_product_plan *product,
+				  const struct nib_run *run, struct nib_error *err);
 
-/* ---- sm100_cut.c --------------------------------------------------------- */
+/* ---- gemm_cut.c --------------------------------------------------------- */
 
 /* A tile of several begins where tensor memory can address its scales. */
 #define SM100_ALIGN_M 64
@@ -133,7 +128,7 @@ enum nib_status sm100_choose_cut(struct cuda_device *device,
 				 const struct sm100_chunk *chunk,
 				 struct sm100_cut *best, struct nib_error *err);
 
-/* ---- sm100_maps.c -------------------------------------------------------- */
+/* ---- gemm_maps.c -------------------------------------------------------- */
 
 /* The weights or rows of A of a problem: a stack of `matrices`. */
 struct sm100_source {
@@ -160,7 +155,7 @@ enum nib_status sm100_encode(const struct cuda_device *device,
 			     const struct sm100_map *map, uintptr_t address,
 			     struct nib_tensor_map *out, struct nib_error *err);
 
-/* ---- sm100_stage.c ------------------------------------------------------- */
+/* ---- gemm_stage.c ------------------------------------------------------- */
 
 /*
  * Adds a copy to the launch's staging, at *workspace_bytes, which grows; false:

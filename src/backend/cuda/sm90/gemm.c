@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm.c - plans of the tiled multiplication; see gemm.h. */
+/* gemm.c - plans of products in tiles; see gemm.h. */
 #include "gemm.h"
 
 #include <stdio.h>
@@ -243,7 +243,7 @@ static enum nib_status find_multiply(struct cuda_device *device, enum nib_op op,
 	return cuda_kernel(device, name, device->shared_bytes, function, err);
 }
 
-static enum nib_status find_kernels(struct cuda_device *device, struct cuda_gemm *gemm,
+static enum nib_status find_kernels(struct cuda_device *device, struct sm90_gemm *gemm,
 				    struct nib_error *err)
 {
 	static const char *const convert[] = {"nib_activations", "nib_activations_f16",
@@ -255,7 +255,7 @@ static enum nib_status find_kernels(struct cuda_device *device, struct cuda_gemm
 
 		status =
 		    cuda_kernel(device, convert[chunk->a],
-				cuda_activations_shared(device), &chunk->convert, err);
+				sm90_activations_shared(device), &chunk->convert, err);
 		if (!status)
 			status =
 			    find_multiply(device, gemm->op, chunk->a,
@@ -314,7 +314,7 @@ static int64_t list_problem(const struct cuda_device *device,
 /* The matrices of all problems that have elements. */
 static enum nib_status list_matrices(const struct cuda_device *device,
 				     const struct nib_plan *plan,
-				     struct cuda_gemm *gemm, struct nib_error *err)
+				     struct sm90_gemm *gemm, struct nib_error *err)
 {
 	int64_t count = 0;
 
@@ -331,7 +331,7 @@ static enum nib_status list_matrices(const struct cuda_device *device,
 
 /* Fills the shapes of a chunk's matrices, and its rows, atoms and k. */
 static enum nib_status chunk_shapes(const struct nib_plan *plan,
-				    const struct cuda_gemm *gemm,
+				    const struct sm90_gemm *gemm,
 				    struct gemm_chunk *chunk,
 				    struct nib_tile_shape *tile_shapes,
 				    struct nib_error *err)
@@ -381,7 +381,7 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 }
 
 /* Types of c may differ within a plan, not within a launch, and so may A. */
-static int32_t chunk_count(const struct nib_plan *plan, const struct cuda_gemm *gemm,
+static int32_t chunk_count(const struct nib_plan *plan, const struct sm90_gemm *gemm,
 			   int64_t first)
 {
 	const struct gemm_matrix *x = gemm->matrices + first;
@@ -402,27 +402,27 @@ static int32_t chunk_count(const struct nib_plan *plan, const struct cuda_gemm *
 
 /* Counts a planned chunk, which has so many tiles of split-k slices. */
 static void report_chunk(struct gemm_chunk *chunk, int64_t split_tiles,
-			 struct cuda_gemm *gemm)
+			 struct sm90_gemm *gemm, struct cuda_product_plan *product)
 {
 	const size_t bytes = divide_workspace(chunk, split_tiles);
 
-	if (bytes > gemm->workspace_bytes)
-		gemm->workspace_bytes = bytes;
-	if (chunk->batch > gemm->most_matrices)
-		gemm->most_matrices = chunk->batch;
+	if (bytes > product->workspace_bytes)
+		product->workspace_bytes = bytes;
+	if (chunk->batch > product->most_matrices)
+		product->most_matrices = chunk->batch;
 	if (gemm->n_chunks == 0) {
-		gemm->tile_m = chunk->tile_m;
-		gemm->k_slices = chunk->k_slices;
-		gemm->clusters = chunk->clusters;
+		product->tile_m = chunk->tile_m;
+		product->k_slices = chunk->k_slices;
+		product->clusters = chunk->clusters;
 	}
-	gemm->n_chunks++;
+	product->launches = ++gemm->n_chunks;
 }
 
-static enum nib_status plan_chunk(const struct cuda_device *device,
-				  const struct nib_plan *plan,
-				  const struct nib_tile_device *clusters,
-				  struct cuda_gemm *gemm, struct gemm_chunk *chunk,
-				  struct cuda_tile_list *list, struct nib_error *err)
+static enum nib_status
+plan_chunk(const struct cuda_device *device, const struct nib_plan *plan,
+	   const struct nib_tile_device *clusters, struct sm90_gemm *gemm,
+	   struct gemm_chunk *chunk, struct cuda_tile_list *list,
+	   struct cuda_product_plan *product, struct nib_error *err)
 {
 	struct nib_tile_shape tile_shapes[NIB_GEMM_PROBLEMS];
 	struct nib_gemm_tile *tiles = NULL;
@@ -461,15 +461,16 @@ static enum nib_status plan_chunk(const struct cuda_device *device,
 		     chunk);
 	if (t.k_slices > 1)
 		chunk->n_arrivals = (int32_t)(t.tiles / t.k_slices) * NIB_GEMM_PAIR;
-	report_chunk(chunk, t.k_slices > 1 ? t.tiles : 0, gemm);
-	gemm->tiles += t.tiles;
+	report_chunk(chunk, t.k_slices > 1 ? t.tiles : 0, gemm, product);
+	product->tasks += t.tiles;
 	return NIB_STATUS_OK;
 }
 
 static enum nib_status plan_chunks(const struct cuda_device *device,
 				   const struct nib_plan *plan,
 				   const struct nib_tile_device *clusters,
-				   struct cuda_gemm *gemm, struct cuda_tile_list *list,
+				   struct sm90_gemm *gemm, struct cuda_tile_list *list,
+				   struct cuda_product_plan *product,
 				   struct nib_error *err)
 {
 	int64_t count = 0;
@@ -488,15 +489,16 @@ static enum nib_status plan_chunks(const struct cuda_device *device,
 		chunk->first = i;
 		chunk->count = chunk_count(plan, gemm, i);
 		i += chunk->count;
-		status = plan_chunk(device, plan, clusters, gemm, chunk, list, err);
+		status =
+		    plan_chunk(device, plan, clusters, gemm, chunk, list, product, err);
 	}
 	return status;
 }
 
-static enum nib_status plan_moe(const struct cuda_device *device,
-				const struct nib_plan *plan,
-				const struct nib_tile_device *clusters,
-				struct cuda_gemm *gemm, struct nib_error *err)
+static enum nib_status
+plan_moe(const struct cuda_device *device, const struct nib_plan *plan,
+	 const struct nib_tile_device *clusters, struct sm90_gemm *gemm,
+	 struct cuda_product_plan *product, struct nib_error *err)
 {
 	const struct nib_problem *moe = &plan->moe.problem;
 	const bool dual = plan->op == NIB_OP_DUAL_GEMM;
@@ -534,7 +536,7 @@ static enum nib_status plan_moe(const struct cuda_device *device,
 	    .k_slices = 1,
 	};
 	choose_rings(device, stages_of(shape.k) >= 2, chunk);
-	report_chunk(chunk, 0, gemm);
+	report_chunk(chunk, 0, gemm, product);
 	return NIB_STATUS_OK;
 }
 
@@ -542,9 +544,8 @@ static enum nib_status plan_moe(const struct cuda_device *device,
  * Asks for the kernel that takes all tiles; the others have as much shared
  * memory.
  */
-enum nib_status cuda_gemm_clusters(struct cuda_device *device,
-				   struct nib_tile_device *clusters,
-				   struct nib_error *err)
+enum nib_status sm90_clusters(struct cuda_device *device,
+			      struct nib_tile_device *clusters, struct nib_error *err)
 {
 	CUfunction multiply;
 	enum nib_status status = find_multiply(device, NIB_OP_GEMM, NIB_A_NVFP4,
@@ -558,20 +559,30 @@ enum nib_status cuda_gemm_clusters(struct cuda_device *device,
 					 NIB_GEMM_CLUSTERS, &clusters->clusters, err);
 }
 
-enum nib_status cuda_gemm_plan(struct cuda_device *device, const struct nib_plan *plan,
-			       struct cuda_gemm *gemm, struct nib_error *err)
+/* Plans that fail, too, have what free_tiles() frees. */
+static enum nib_status plan_tiles(struct cuda_device *device,
+				  const struct nib_plan *plan,
+				  struct cuda_product_plan *product,
+				  struct nib_error *err)
 {
+	struct sm90_gemm *gemm = calloc(1, sizeof(*gemm));
 	struct nib_tile_device clusters;
 	struct cuda_tile_list list = {0};
 	enum nib_status status;
 
+	product->state = gemm;
+	if (!gemm)
+		return cuda_no_memory(sizeof(*gemm), err);
 	gemm->op = plan->op;
-	gemm->most_matrices = NIB_GEMM_PROBLEMS;
-	status = cuda_gemm_clusters(device, &clusters, err);
+	product->most_matrices = NIB_GEMM_PROBLEMS;
+	product->kernels = "two kernels (activation conversion, then the product, "
+			   "which begins meanwhile)";
+	status = sm90_clusters(device, &clusters, err);
 	if (!status)
 		status = plan->is_moe
-			     ? plan_moe(device, plan, &clusters, gemm, err)
-			     : plan_chunks(device, plan, &clusters, gemm, &list, err);
+			     ? plan_moe(device, plan, &clusters, gemm, product, err)
+			     : plan_chunks(device, plan, &clusters, gemm, &list,
+					   product, err);
 	if (!status)
 		status = find_kernels(device, gemm, err);
 	if (!status)
@@ -580,10 +591,17 @@ enum nib_status cuda_gemm_plan(struct cuda_device *device, const struct nib_plan
 	return status;
 }
 
-void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm)
+static void free_tiles(struct nib_device *device, struct cuda_product_plan *product)
 {
+	struct sm90_gemm *gemm = product->state;
+
+	if (!gemm)
+		return;
 	if (gemm->tiles_data)
 		cuda_free(device, (void *)(uintptr_t)gemm->tiles_data);
 	free(gemm->matrices);
 	free(gemm->chunks);
+	free(gemm);
 }
+
+const struct cuda_product sm90_tiles = {plan_tiles, sm90_gemm_launch, free_tiles};

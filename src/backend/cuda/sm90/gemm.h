@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm.h - products of any number of rows by the kernels of sm90_gemm.cuh: what
- * a plan keeps.  gemm.c makes plans; gemm_launch.c makes the parameters of a
+ * gemm.h - products of any number of rows by the kernels of kernels/sm90/gemm.cuh:
+ * what a plan keeps.  gemm.c makes plans; gemm_launch.c makes the parameters of a
  * kernel from a plan, the problems of a run and a workspace.
  */
 #ifndef NIB_CUDA_GEMM_H
 #define NIB_CUDA_GEMM_H
 
+#include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/cuda.h"
 #include "backend/cuda/common/pack.h"
 #include "backend/cuda/common/tiles.h"
@@ -58,54 +59,34 @@ struct gemm_chunk {
 	struct nib_gemm_tile first_round[NIB_GEMM_CLUSTERS];
 };
 
-struct cuda_gemm {
+struct sm90_gemm {
 	enum nib_op op;
 	struct gemm_matrix *matrices; /* that have elements; MoE: one */
 	int64_t n_matrices;
 	struct gemm_chunk *chunks;
 	int64_t n_chunks;
 	CUdeviceptr tiles_data; /* of all chunks */
-	/* What the plan reports. */
-	size_t workspace_bytes; /* converted activations, split-k partials */
-	int64_t tiles;
-	int32_t tile_m, k_slices, clusters; /* of the first chunk */
-	int32_t most_matrices;		    /* that one launch may have */
 };
 
-/*
- * plan: the fields that the API layer fills are complete; NIB_STATUS_UNSUPPORTED for
- * strides that the kernels do not take. With the context entered, as the
- * others. Free also what a failed plan left.
- */
-enum nib_status cuda_gemm_plan(struct cuda_device *device, const struct nib_plan *plan,
-			       struct cuda_gemm *gemm, struct nib_error *err);
-/* From any context, also where the device's is lost. */
-void cuda_gemm_free(struct nib_device *device, struct cuda_gemm *gemm);
+extern const struct cuda_product sm90_tiles;
 
 /*
  * Dynamic shared memory of a block of the activation conversion kernel, so that
  * two blocks fit on an SM and a third does not.
  */
-static inline int cuda_activations_shared(const struct cuda_device *device)
+static inline int sm90_activations_shared(const struct cuda_device *device)
 {
 	return device->shared_bytes / 3;
 }
 
 /* How many pairs of CTAs run at once. */
-enum nib_status cuda_gemm_clusters(struct cuda_device *device,
-				   struct nib_tile_device *clusters,
-				   struct nib_error *err);
+enum nib_status sm90_clusters(struct cuda_device *device,
+			      struct nib_tile_device *clusters, struct nib_error *err);
 
 /* ---- gemm_launch.c ------------------------------------------------------- */
 
-/* problems, moe: resolved, pointers checked. */
-enum nib_status cuda_gemm_launch(const struct cuda_device *device,
-				 const struct cuda_gemm *gemm,
-				 const struct nib_problem *problems, void *workspace,
-				 CUstream stream, struct nib_error *err);
-enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
-				     const struct cuda_gemm *gemm,
-				     const struct nib_moe_problem *moe, void *workspace,
-				     CUstream stream, struct nib_error *err);
+enum nib_status sm90_gemm_launch(const struct cuda_device *device,
+				 const struct cuda_product_plan *product,
+				 const struct nib_run *run, struct nib_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_launch.c - launches of the tiled multiplication (gemm.h): the parameters
+ * gemm_launch.c - launches of products in tiles (gemm.h): the parameters
  * of its kernels are made here, in make_params(), and nowhere else.
  */
 #include "gemm.h"
@@ -92,7 +92,7 @@ static void set_strides(enum nib_op op, const struct nib_problem *p,
 }
 
 /* Whether all weights of the launch are packed, and so no kernel writes them. */
-static bool are_packed(const struct cuda_gemm *gemm, const struct gemm_chunk *chunk,
+static bool are_packed(const struct sm90_gemm *gemm, const struct gemm_chunk *chunk,
 		       const struct nib_problem *problems)
 {
 	const struct gemm_matrix *matrices = gemm->matrices + chunk->first;
@@ -110,7 +110,7 @@ static bool are_packed(const struct cuda_gemm *gemm, const struct gemm_chunk *ch
  * What both kernels of a launch are given. problems: of the run; for MoE its
  * stacks as one problem.
  */
-static void make_params(const struct cuda_gemm *gemm, const struct gemm_chunk *chunk,
+static void make_params(const struct sm90_gemm *gemm, const struct gemm_chunk *chunk,
 			const struct nib_problem *problems,
 			const struct nib_moe_problem *moe, uint8_t *workspace,
 			struct nib_gemm_launch *params)
@@ -158,7 +158,7 @@ static void make_params(const struct cuda_gemm *gemm, const struct gemm_chunk *c
 
 /*
  * A grid whose blocks are all resident may start while the kernel before it
- * ends, two blocks on an SM (cuda_activations_shared()): more blocks on the few
+ * ends, two blocks on an SM (sm90_activations_shared()): more blocks on the few
  * SMs that are free by then would be slower (docs/performance-hopper.md).
  * overlaps: it may at all.  Experts of the multiply kernel read row_offsets
  * before that kernel waits for this one, so that a kernel that may write them
@@ -183,7 +183,7 @@ static enum nib_status launch_activations(const struct cuda_device *device,
 	config.attrs = &attribute;
 	if (overlaps && (int64_t)config.gridDimX * config.gridDimY <=
 			    2 * (int64_t)device->multiprocessors) {
-		config.sharedMemBytes = (unsigned)cuda_activations_shared(device);
+		config.sharedMemBytes = (unsigned)sm90_activations_shared(device);
 		cuda_may_overlap(&config);
 	}
 	return cuda_launch(device, chunk->convert, config, arguments, err);
@@ -220,13 +220,12 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	return cuda_launch(device, chunk->multiply, config, arguments, err);
 }
 
-/* The problems of a run, or of an MoE problem its stacks as one. */
-static enum nib_status launch(const struct cuda_device *device,
-			      const struct cuda_gemm *gemm,
-			      const struct nib_problem *problems,
-			      const struct nib_moe_problem *moe, void *workspace,
-			      CUstream stream, struct nib_error *err)
+enum nib_status sm90_gemm_launch(const struct cuda_device *device,
+				 const struct cuda_product_plan *product,
+				 const struct nib_run *run, struct nib_error *err)
 {
+	const struct sm90_gemm *gemm = product->state;
+	const struct nib_moe_problem *moe = run->moe;
 	/* The launch copies its parameters. */
 	struct nib_gemm_launch params;
 	void *arguments[] = {&params};
@@ -235,27 +234,13 @@ static enum nib_status launch(const struct cuda_device *device,
 	for (int64_t i = 0; i < gemm->n_chunks && !status; i++) {
 		const struct gemm_chunk *chunk = &gemm->chunks[i];
 
-		make_params(gemm, chunk, problems, moe, workspace, &params);
-		status =
-		    launch_activations(device, chunk, !moe, arguments, stream, err);
+		make_params(gemm, chunk, moe ? &moe->problem : run->problems, moe,
+			    run->workspace, &params);
+		status = launch_activations(device, chunk, !moe, arguments, run->stream,
+					    err);
 		if (!status)
-			status = launch_multiply(device, chunk, arguments, stream, err);
+			status =
+			    launch_multiply(device, chunk, arguments, run->stream, err);
 	}
 	return status;
-}
-
-enum nib_status cuda_gemm_launch(const struct cuda_device *device,
-				 const struct cuda_gemm *gemm,
-				 const struct nib_problem *problems, void *workspace,
-				 CUstream stream, struct nib_error *err)
-{
-	return launch(device, gemm, problems, NULL, workspace, stream, err);
-}
-
-enum nib_status cuda_gemm_launch_moe(const struct cuda_device *device,
-				     const struct cuda_gemm *gemm,
-				     const struct nib_moe_problem *moe, void *workspace,
-				     CUstream stream, struct nib_error *err)
-{
-	return launch(device, gemm, &moe->problem, moe, workspace, stream, err);
 }

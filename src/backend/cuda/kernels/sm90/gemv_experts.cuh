@@ -43,7 +43,7 @@
  * The expert of a row, or -1.  Offsets ascend, so that the expert's number is the number of
  * experts that end at or before the row.
  */
-DEVICE int expert_of_row(const struct nib_skinny_params &params, int row)
+DEVICE int expert_of_row(const struct nib_gemv_experts &params, int row)
 {
 	int before = 0;
 
@@ -64,7 +64,7 @@ DEVICE int expert_of_row(const struct nib_skinny_params &params, int row)
 }
 
 /* The row of A's scales for a row of A; -1 if the expert's scales leave their tensor. */
-DEVICE int64_t scale_row_of(const struct nib_skinny_params &params, int expert, int row)
+DEVICE int64_t scale_row_of(const struct nib_gemv_experts &params, int expert, int row)
 {
 	const int first = expert_row(&params, expert);
 	const int m = expert_row(&params, expert + 1) - first;
@@ -81,7 +81,7 @@ DEVICE int64_t scale_row_of(const struct nib_skinny_params &params, int expert, 
 DEVICE struct row_operand operand_of_row(const struct nib_gemv_experts_params &params,
 					 int row, int64_t scale_row)
 {
-	const struct nib_gemv_params &p = params.moe.p;
+	const struct nib_gemv_params &p = params.p;
 	struct row_operand a = {p.a, params.layer.global,
 				(uint32_t)params.layer.zero_scale};
 
@@ -101,7 +101,7 @@ DEVICE struct share my_share(void)
 }
 
 template <int N>
-DEVICE matrices<N> matrices_of_expert(const struct nib_skinny_params &params,
+DEVICE matrices<N> matrices_of_expert(const struct nib_gemv_experts_params &params,
 				      int expert)
 {
 	matrices<N> m;
@@ -147,7 +147,7 @@ DEVICE float h_of(const struct nib_gemv_layer &layer, const float (&x)[N])
 template <class SIDE, int N>
 DEVICE void store_h(const struct nib_gemv_experts_params &params, int slot)
 {
-	const struct nib_gemv_params &p = params.moe.p;
+	const struct nib_gemv_params &p = params.p;
 	const struct share mine = my_share();
 
 	for (int i = threadIdx.x; i < tiles_of_cta(p, mine) * NIB_GEMV_TILE_ROWS;
@@ -176,7 +176,7 @@ DEVICE float load_element(const struct nib_gemv_params &p, int64_t index)
 DEVICE float sum_of_slots(const struct nib_gemv_experts_params &params, int token,
 			  int64_t col)
 {
-	const struct nib_gemv_params &p = params.moe.p;
+	const struct nib_gemv_params &p = params.p;
 	float sum = 0;
 
 #pragma unroll 4
@@ -207,15 +207,15 @@ DEVICE void add_slots(const struct nib_gemv_experts_params &params)
 {
 	const struct share mine = my_share();
 	const int token = (int)blockIdx.y / params.layer.top_k;
-	const int all = tiles_of_cta(params.moe.p, mine) * NIB_GEMV_TILE_ROWS;
+	const int all = tiles_of_cta(params.p, mine) * NIB_GEMV_TILE_ROWS;
 
 	if (!is_last_of_token(params.layer, token))
 		return;
 	for (int i = threadIdx.x; i < all; i += NIB_GEMV_THREADS) {
-		const int64_t col = row_of_element(params.moe.p, mine, i);
+		const int64_t col = row_of_element(params.p, mine, i);
 
-		if (col < params.moe.p.n)
-			store_as(params.layer.y, params.moe.p.c_dtype,
+		if (col < params.p.n)
+			store_as(params.layer.y, params.p.c_dtype,
 				 token * params.layer.y_row_stride + col,
 				 sum_of_slots(params, token, col));
 	}
@@ -238,7 +238,7 @@ template <class SIDE, int N>
 DEVICE void multiply_row(const struct nib_gemv_experts_params &params, int expert,
 			 int row)
 {
-	const struct nib_gemv_params &p = params.moe.p;
+	const struct nib_gemv_params &p = params.p;
 	const int a_row = params.layer.a_is_by_token ? row / params.layer.top_k : row;
 	const int64_t scale_row =
 	    params.layer.ids ? a_row : scale_row_of(params.moe, expert, row);
@@ -248,7 +248,7 @@ DEVICE void multiply_row(const struct nib_gemv_experts_params &params, int exper
 		return;
 	}
 	multiply_matrices<SIDE, N>(p, operand_of_row(params, a_row, scale_row),
-				   matrices_of_expert<N>(params.moe, expert));
+				   matrices_of_expert<N>(params, expert));
 	if (params.layer.ids && !params.layer.weights)
 		store_h<SIDE, N>(params, row);
 	else
@@ -265,7 +265,7 @@ DEVICE void gemv_experts(const struct nib_gemv_experts_params &params)
 	 * ended, because they write ids and perhaps weights. */
 	if (!params.layer.ids)
 		griddepcontrol_launch_dependents();
-	if (!params.moe.p.b_is_constant)
+	if (!params.p.b_is_constant)
 		griddepcontrol_wait();
 	expert = params.layer.ids ? expert_of(params.layer, row)
 				  : expert_of_row(params.moe, row);

@@ -6,7 +6,7 @@
 #ifndef NIB_GEMV_EXPERTS_PARAMS_H
 #define NIB_GEMV_EXPERTS_PARAMS_H
 
-#include "skinny_params.h"
+#include "gemv_params.h"
 
 /*
  * Products of a layer of experts, whose rows are slots (struct nib_moe_layer).
@@ -38,11 +38,15 @@ struct nib_gemv_layer {
 };
 
 /*
- * Grid: x = CTAs of one matrix, y = rows of A, or slots.  moe.p.b_is_constant of a
- * layer: the kernels before the layer have ended when this one begins.
+ * Grid: x = CTAs of one matrix, y = rows of A, or slots.  p.m is 1; p.b_is_constant
+ * of a layer: the kernels before the layer have ended when this one begins.
  */
 struct nib_gemv_experts_params {
-	struct nib_skinny_params moe;
+	struct nib_gemv_params p;
+	struct nib_gemv_experts moe;
+	/* The second weights of a dual product, with the strides of p.b. */
+	struct nib_gemv_operand b2;
+	const float *alpha2;
 	struct nib_gemv_layer layer;
 };
 

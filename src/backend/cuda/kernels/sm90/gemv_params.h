@@ -31,7 +31,10 @@
 /* Zeros beside them. */
 #define NIB_GEMV_DENSE_ZEROS 160
 
-/* Grid: x = ctas of one matrix, y = batches. */
+/*
+ * A product: all parameters of the vector kernels, the first ones of the others.
+ * Grid: x = CTAs of one matrix, y = batches.
+ */
 struct nib_gemv_params {
 	struct nib_gemv_operand a, b;
 	const float *alpha; /* NULL = 1 */
@@ -40,10 +43,16 @@ struct nib_gemv_params {
 	int64_t n;
 	int32_t m, k; /* m is at most the M of the variant */
 	int32_t c_dtype;
-	/* 16-row tiles of b, and how many of them a CTA takes. */
+	/* Tiles of b, and how many of them a CTA of the vector kernels has. */
 	int32_t tiles, tiles_per_cta;
 	/* No kernel writes b: it may be read before the one before has ended. */
 	int32_t b_is_constant;
+};
+
+/* A mixture of experts, whose b is the stack. */
+struct nib_gemv_experts {
+	int32_t experts, rows, scale_rows_total;
+	const int32_t *row_offsets, *scale_rows;
 };
 
 /* k of a phase, rounded up to the step: what is kept of each row of A. */

@@ -701,8 +701,9 @@ DEVICE void run_all(const struct nib_skinny_params &params,
 template <class TRAITS>
 DEVICE struct cta begin_cta(const struct nib_skinny_params &params, uint8_t *bytes)
 {
-	const uint64_t tiles = (uint64_t)params.p.tiles *
-			       (TRAITS::IS_MOE ? fill_units<TRAITS>(params, bytes) : 1);
+	const uint64_t tiles =
+	    (uint64_t)params.p.tiles *
+	    (TRAITS::IS_MOE ? fill_units<TRAITS>(params.moe, bytes) : 1);
 
 	return {smem_addr(bytes), (int)(blockIdx.x * tiles / gridDim.x),
 		(int)((blockIdx.x + 1) * tiles / gridDim.x),
@@ -742,13 +743,13 @@ DEVICE void skinny_gemm(const struct nib_skinny_params &params)
 		produce_chunks<TRAITS>(params, a, cta);
 }
 
-/* gemm: skinny_gemm or wide_gemm; the other arguments: its TRAITS. */
-#define SKINNY_KERNEL(name, gemm, ...)                                                 \
+/* kind: skinny or wide; the other arguments: its TRAITS. */
+#define SKINNY_KERNEL(name, kind, ...)                                                 \
 	extern "C" __global__ void __launch_bounds__(NIB_SKINNY_THREADS, 1)            \
 	    NIB_KERNEL(skinny_##name)(                                                 \
-		const __grid_constant__ struct nib_skinny_params params)               \
+		const __grid_constant__ struct nib_##kind##_params params)             \
 	{                                                                              \
-		gemm<__VA_ARGS__>(params);                                             \
+		kind##_gemm<__VA_ARGS__>(params);                                      \
 	}
 
 /*
@@ -756,10 +757,10 @@ DEVICE void skinny_gemm(const struct nib_skinny_params &params)
  * that are planned for these kernels were slower.
  */
 #define SKINNY_KERNELS(type, suffix)                                                   \
-	SKINNY_KERNEL(8##suffix, skinny_gemm, skinny<1, B_ALIGNED, type>)              \
-	SKINNY_KERNEL(8_any##suffix, skinny_gemm, skinny<1, B_ANY, type>)              \
-	SKINNY_KERNEL(16##suffix, skinny_gemm, skinny<2, B_ALIGNED, type>)             \
-	SKINNY_KERNEL(16_any##suffix, skinny_gemm, skinny<2, B_ANY, type>)             \
-	SKINNY_KERNEL(experts_8##suffix, skinny_gemm, skinny<1, B_EXPERTS, type>)
+	SKINNY_KERNEL(8##suffix, skinny, skinny<1, B_ALIGNED, type>)                   \
+	SKINNY_KERNEL(8_any##suffix, skinny, skinny<1, B_ANY, type>)                   \
+	SKINNY_KERNEL(16##suffix, skinny, skinny<2, B_ALIGNED, type>)                  \
+	SKINNY_KERNEL(16_any##suffix, skinny, skinny<2, B_ANY, type>)                  \
+	SKINNY_KERNEL(experts_8##suffix, skinny, skinny<1, B_EXPERTS, type>)
 
 #endif

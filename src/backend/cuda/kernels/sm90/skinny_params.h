@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * skinny_params.h - what the host hands to the skinny kernels (skinny.cuh), and
- * the numbers that both sides must agree on.
+ * skinny_params.h - the parameters of the skinny kernels (skinny.cuh) and the wide
+ * kernels (skinny_wide.cuh), and the sizes that host and kernels share.
  */
 #ifndef NIB_SKINNY_PARAMS_H
 #define NIB_SKINNY_PARAMS_H
@@ -39,14 +39,10 @@
 #define NIB_SKINNY_UNITS   (NIB_SKINNY_ROWS + NIB_SKINNY_ROWS / 8)
 
 /*
- * Grid: x = CTAs of one matrix or of all experts, y = batches; of the vector
- * kernels for experts (gemv_experts.cuh) y = rows of A.
+ * Grid: x = CTAs of one matrix or of all experts, y = batches.  With experts p.m is
+ * 0, and the scales of p.b are tiled.
  */
 struct nib_skinny_params {
-	/*
-	 * The skinny kernels do not use tiles_per_cta.  With experts b is the
-	 * stack, whose scales are tiled; m is 0, of the vector kernels 1.
-	 */
 	struct nib_gemv_params p;
 	/*
 	 * A CTA multiplies up to so many tiles at once, each by k_groups warps,
@@ -55,24 +51,19 @@ struct nib_skinny_params {
 	int32_t tiles_at_once, k_groups;
 	/*
 	 * The last so many of the tiles at once, 0 or 2 / k_groups, have two warps
-	 * for each group; each multiplies a half of each block.  0 in the wide
-	 * kernels.
+	 * for each group; each multiplies a half of each block.
 	 */
 	int32_t halved_tiles;
-	/* Each warp's NIB_SKINNY_SHARE(); the wide kernels do not use it. */
-	uint16_t shares[NIB_SKINNY_WARPS];
-	/*
-	 * The wide kernels alone: CTAs of a cluster, which cut k, and whose rounds
-	 * are one.
-	 */
-	int32_t k_slices;
-	/* Experts, else 0 and NULL. */
-	int32_t experts, rows, scale_rows_total;
-	const int32_t *row_offsets, *scale_rows;
-	/* The vector kernels alone: the second weights of a dual product, with
-	 * the strides of b. */
-	struct nib_gemv_operand b2;
-	const float *alpha2;
+	uint16_t shares[NIB_SKINNY_WARPS]; /* each warp's NIB_SKINNY_SHARE() */
+	struct nib_gemv_experts moe;	   /* zeros: one matrix */
+};
+
+/* The wide kernels.  Grid: x = CTAs, in clusters of k_slices. */
+struct nib_wide_params {
+	struct nib_gemv_params p;
+	/* A cluster multiplies so many tiles, each by k_groups warps of a CTA. */
+	int32_t tiles_at_once, k_groups;
+	int32_t k_slices; /* CTAs of a cluster, which divide k */
 };
 
 /*

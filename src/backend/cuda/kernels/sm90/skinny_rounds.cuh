@@ -100,7 +100,7 @@ DEVICE int32_t whole_units(int32_t, int32_t)
  * leave their tensor.
  */
 template <class TRAITS>
-DEVICE void fill_expert(const struct nib_skinny_params &params,
+DEVICE void fill_expert(const struct nib_gemv_experts &params,
 			const struct expert_rows &rows, int e, int unit, uint8_t *bytes)
 {
 	const int first = expert_row(&rows, e), end = expert_row(&rows, e + 1);
@@ -125,7 +125,7 @@ DEVICE void fill_expert(const struct nib_skinny_params &params,
 
 /* Called by all threads: fills the tables, and returns the number of units. */
 template <class TRAITS>
-DEVICE int fill_units(const struct nib_skinny_params &params, uint8_t *bytes)
+DEVICE int fill_units(const struct nib_gemv_experts &params, uint8_t *bytes)
 {
 	const struct expert_rows rows = {params.row_offsets, params.experts,
 					 params.rows, TRAITS::M};

@@ -103,7 +103,7 @@ struct wide_cta {
 	int tile_bits; /* log2 of tiles_at_once */
 };
 
-DEVICE struct wide_cta begin_wide(const struct nib_skinny_params &params,
+DEVICE struct wide_cta begin_wide(const struct nib_wide_params &params,
 				  const uint8_t *bytes)
 {
 	const int steps = all_steps(params.p), rank = (int)cluster_ctarank();
@@ -121,7 +121,7 @@ DEVICE struct wide_cta begin_wide(const struct nib_skinny_params &params,
 }
 
 /* The warp's tile, counted from the cluster's first, and its k group. */
-DEVICE int tile_of_warp(const struct nib_skinny_params &params)
+DEVICE int tile_of_warp(const struct nib_wide_params &params)
 {
 	return threadIdx.x / 32 & (params.tiles_at_once - 1);
 }
@@ -135,7 +135,7 @@ DEVICE int k_group_of_warp(const struct wide_cta &cta)
 
 /* Loads a step of k256 into a stage of the warp's ring. */
 template <class TRAITS>
-DEVICE void load_wide(const struct nib_skinny_params &params,
+DEVICE void load_wide(const struct nib_wide_params &params,
 		      const struct nib_gemv_operand &b, const struct wide_cta &cta,
 		      const struct source &from, int step, int stage)
 {
@@ -153,7 +153,7 @@ DEVICE void load_wide(const struct nib_skinny_params &params,
 
 /* Loads the warp's steps number first to end - 1, into the stages of these numbers. */
 template <class TRAITS>
-DEVICE void load_first_steps(const struct nib_skinny_params &params,
+DEVICE void load_first_steps(const struct nib_wide_params &params,
 			     const struct nib_gemv_operand &b,
 			     const struct wide_cta &cta, int first, int end)
 {
@@ -321,7 +321,7 @@ DEVICE void store_atoms(uint32_t to, int n_tile, int first, int end,
  * (16 / N_TILES)-th k64, and request the rest of their first stages of B.
  */
 template <class TRAITS>
-DEVICE void fill_chunks(const struct nib_skinny_params &params,
+DEVICE void fill_chunks(const struct nib_wide_params &params,
 			const struct nib_gemv_operand &a,
 			const struct nib_gemv_operand &b, const struct wide_cta &cta)
 {
@@ -344,7 +344,7 @@ DEVICE void fill_chunks(const struct nib_skinny_params &params,
 
 /* The producers: load the later chunks, as many at a time as a lane has registers for. */
 template <class TRAITS>
-DEVICE void produce_wide_chunks(const struct nib_skinny_params &params,
+DEVICE void produce_wide_chunks(const struct nib_wide_params &params,
 				const struct nib_gemv_operand &a,
 				const struct wide_cta &cta)
 {
@@ -486,7 +486,7 @@ DEVICE void multiply_wide(float (&acc)[TRAITS::M / 2], const struct wide_view &v
 
 /* A warp's steps.  A warp without a unit only arrives at the empty barriers. */
 template <class TRAITS>
-DEVICE void run_steps(const struct nib_skinny_params &params,
+DEVICE void run_steps(const struct nib_wide_params &params,
 		      const struct nib_gemv_operand &b, const struct wide_cta &cta,
 		      bool multiplies, float (&acc)[TRAITS::M / 2])
 {
@@ -558,7 +558,7 @@ DEVICE struct four_sums four_number(int i, int row, int rows)
 
 /* The four sums of all k groups of the CTA. */
 template <class TRAITS>
-DEVICE float4 add_groups(const struct nib_skinny_params &params, const float *sums,
+DEVICE float4 add_groups(const struct nib_wide_params &params, const float *sums,
 			 const struct four_sums &four)
 {
 	const float *from =
@@ -575,9 +575,8 @@ DEVICE float4 add_groups(const struct nib_skinny_params &params, const float *su
 }
 
 template <class TRAITS>
-DEVICE void store_four(const struct nib_skinny_params &params,
-		       const struct wide_cta &cta, const struct four_sums &four,
-		       const float4 &x, float alpha)
+DEVICE void store_four(const struct nib_wide_params &params, const struct wide_cta &cta,
+		       const struct four_sums &four, const float4 &x, float alpha)
 {
 	const float value[4] = {x.x, x.y, x.z, x.w};
 
@@ -594,7 +593,7 @@ DEVICE void store_four(const struct nib_skinny_params &params,
 
 /* One slice: the CTA's sums are the results. */
 template <class TRAITS>
-DEVICE void store_sums_of_cta(const struct nib_skinny_params &params,
+DEVICE void store_sums_of_cta(const struct nib_wide_params &params,
 			      const struct wide_cta &cta, const float *sums,
 			      float alpha)
 {
@@ -615,7 +614,7 @@ DEVICE void store_sums_of_cta(const struct nib_skinny_params &params,
  * half to the other CTA.
  */
 template <class TRAITS>
-DEVICE void store_sums_of_both(const struct nib_skinny_params &params,
+DEVICE void store_sums_of_both(const struct nib_wide_params &params,
 			       const struct wide_cta &cta, const float *sums,
 			       float alpha)
 {
@@ -668,7 +667,7 @@ DEVICE void store_sums_of_both(const struct nib_skinny_params &params,
 /* ---- the kernel ---------------------------------------------------------- */
 
 template <class TRAITS>
-DEVICE void multiply_all(const struct nib_skinny_params &params,
+DEVICE void multiply_all(const struct nib_wide_params &params,
 			 const struct nib_gemv_operand &b, const struct wide_cta &cta,
 			 float *sums)
 {
@@ -693,7 +692,7 @@ DEVICE void multiply_all(const struct nib_skinny_params &params,
 }
 
 template <class TRAITS>
-DEVICE void wide_gemm(const struct nib_skinny_params &params)
+DEVICE void wide_gemm(const struct nib_wide_params &params)
 {
 	extern __shared__ __align__(1024) uint8_t wide_bytes[];
 	const struct wide_cta cta = begin_wide(params, wide_bytes);
@@ -731,9 +730,9 @@ DEVICE void wide_gemm(const struct nib_skinny_params &params)
 
 /* The kernels for a type of A. */
 #define WIDE_KERNELS(type, suffix)                                                     \
-	SKINNY_KERNEL(32##suffix, wide_gemm, wide<4, B_ALIGNED, type>)                 \
-	SKINNY_KERNEL(32_any##suffix, wide_gemm, wide<4, B_ANY, type>)                 \
-	SKINNY_KERNEL(64##suffix, wide_gemm, wide<8, B_ALIGNED, type>)                 \
-	SKINNY_KERNEL(64_any##suffix, wide_gemm, wide<8, B_ANY, type>)
+	SKINNY_KERNEL(32##suffix, wide, wide<4, B_ALIGNED, type>)                      \
+	SKINNY_KERNEL(32_any##suffix, wide, wide<4, B_ANY, type>)                      \
+	SKINNY_KERNEL(64##suffix, wide, wide<8, B_ALIGNED, type>)                      \
+	SKINNY_KERNEL(64_any##suffix, wide, wide<8, B_ANY, type>)
 
 #endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * choose.c - the table of Hopper's products (choose.h).  Plans report the numbers
+ * of their rule, which docs/performance-hopper.md explains.
+ */
+#include "choose.h"
+
+#include "backend/cuda/common/operand.h"
+#include "backend/cuda/common/pack.h"
+#include "format/view.h"
+#include "gemm.h"
+#include "skinny.h"
+#include "vector.h"
+#include "wide.h"
+
+/* From so many weights on tiles multiply 9 rows and more. */
+#define LARGE_WEIGHTS ((int64_t)1 << 25)
+
+enum weights {
+	ANY_WEIGHTS,
+	SMALL, /* of one matrix, below LARGE_WEIGHTS */
+	SHORT, /* and one matrix of as little work as the wide kernels take */
+};
+
+enum activations { ANY_A, NVFP4, DENSE };
+
+struct rule {
+	int64_t most_rows; /* of A, of all experts */
+	enum weights weights;
+	enum activations a;
+	int experts_a_row; /* at least so many experts for each row of A */
+	int64_t least_k;
+	bool takes_dual;
+	const struct cuda_product *product;
+	const char *reason;
+};
+
+static const struct rule matrix_rules[] = {
+    {.most_rows = 2,
+     .product = &sm90_vector,
+     .reason = "H200: 1 x 7168 x 16384 23.1 us, a plain read of the weights 16.6"},
+    {.most_rows = NIB_GEMV_MAX_ROWS,
+     .weights = SMALL,
+     .product = &sm90_vector,
+     .reason = "H200: larger weights are slower here, 4 x 28672 x 8192 56.3 us, by "
+	       "the skinny kernel 47.7"},
+    {.most_rows = 8,
+     .product = &sm90_skinny,
+     .reason = "H200: 8 x 4096 x 4096 8.3 us, in tiles 12.0; 8 x 28672 x 8192 of fp16 "
+	       "48.2, in tiles 69.5"},
+    {.most_rows = NIB_SKINNY_MAX_ROWS,
+     .weights = SMALL,
+     .product = &sm90_skinny,
+     .reason = "H200: 16 x 4096 x 4096 of bf16 10.7 us, in tiles 12.8; 16 x 28672 x "
+	       "8192 67.9, in tiles 58.7"},
+    {.most_rows = NIB_WIDE_MAX_ROWS,
+     .weights = SHORT,
+     .product = &sm90_wide,
+     .reason = "H100: 32 x 4096 x 4096 11.0 us, in tiles 13.6; 64 x 8192 x 8192 34.3, "
+	       "in tiles 27.5"},
+    {.most_rows = INT64_MAX, .takes_dual = true, .product = &sm90_tiles},
+};
+
+/*
+ * Experts: the vector kernels read an expert's weights once for each of its rows,
+ * so they win where few experts have more than one.  A dense row costs more
+ * instructions.
+ */
+static const struct rule expert_rules[] = {
+    {.most_rows = 128,
+     .a = NVFP4,
+     .experts_a_row = 1,
+     .takes_dual = true,
+     .product = &sm90_vector_experts,
+     .reason = "H200: DeepSeek-V3's layer of four tokens 220 us, by the other kernels "
+	       "314"},
+    {.most_rows = 64,
+     .a = DENSE,
+     .experts_a_row = 2,
+     .takes_dual = true,
+     .product = &sm90_vector_experts,
+     .reason = "H200: DeepSeek-V3's layer in bf16, four tokens 272 us, by the other "
+	       "kernels 327; 128 rows 1023 and 958"},
+    {.most_rows = 8,
+     .product = &sm90_skinny,
+     .reason = "H200: 8 of 256 experts of 4096 x 7168 50.5 us, in tiles 55.5"},
+    {.most_rows = NIB_SKINNY_ROWS,
+     .experts_a_row = 1,
+     .least_k = 2048,
+     .product = &sm90_skinny,
+     .reason = "H200: 128 rows of fp16 by 128 experts of 1536 x 2048 59.5 us, of which "
+	       "memory and arithmetic need 31.9"},
+    {.most_rows = INT64_MAX, .takes_dual = true, .product = &sm90_tiles},
+};
+
+static bool fit_weights(enum weights weights, const struct sm90_size *s)
+{
+	if (weights == ANY_WEIGHTS)
+		return true;
+	if (s->k > 0 && s->n >= LARGE_WEIGHTS / s->k)
+		return false;
+	return weights == SMALL ||
+	       (s->batch == 1 && wide_is_short(s->rows, s->n, s->k));
+}
+
+static bool fits(const struct rule *rule, const struct sm90_size *s)
+{
+	return s->rows <= rule->most_rows && (rule->takes_dual || !s->is_dual) &&
+	       (rule->a == ANY_A || (rule->a == DENSE) == s->is_dense) &&
+	       s->experts >= rule->experts_a_row * s->rows && s->k >= rule->least_k &&
+	       fit_weights(rule->weights, s);
+}
+
+/* What the kernels that are not in tiles can count. */
+static bool can_count(const struct sm90_size *s)
+{
+	const int64_t tiles = nib_gemv_tiles(s->n, true);
+
+	if (s->rows < 1 || s->n < 1)
+		return false;
+	if (!s->experts)
+		return tiles <= INT32_MAX && s->batch <= INT32_MAX;
+	return s->k >= 1 && tiles <= INT32_MAX / NIB_SKINNY_UNITS;
+}
+
+static bool has_tables(const struct rule *rule, const struct sm90_size *s)
+{
+	return rule->product != &sm90_skinny || s->experts <= NIB_SKINNY_EXPERTS;
+}
+
+struct cuda_choice sm90_choose_size(const struct sm90_size *size)
+{
+	const struct rule *rule = size->experts ? expert_rules : matrix_rules;
+
+	if (!can_count(size))
+		return (struct cuda_choice){.product = &sm90_tiles};
+	while (!fits(rule, size) || !has_tables(rule, size))
+		rule++;
+	return (struct cuda_choice){rule->product, rule->reason};
+}
+
+/* ---- plans --------------------------------------------------------------- */
+
+/* Weights in pieces of 16 bytes. */
+static bool in_pieces(const struct nib_gemv_operand *b)
+{
+	return b->codes_align == 16 && b->scales_align == 16;
+}
+
+/* The vector kernels load both matrices with the strides of the first. */
+static bool have_same_strides(const struct nib_gemv_operand *b,
+			      const struct nib_gemv_operand *b2)
+{
+	return b->row_stride == b2->row_stride &&
+	       b->scale_row_stride == b2->scale_row_stride &&
+	       b->is_tiled == b2->is_tiled;
+}
+
+/* Whether the product can load these experts. */
+static bool can_load(const struct cuda_product *product, enum nib_op op,
+		     const struct nib_moe_problem *moe)
+{
+	struct nib_problem p = few_rows_problem(NULL, moe);
+	struct nib_gemv_params params = {0};
+	struct nib_gemv_operand b2;
+
+	few_rows_set_sizes(&params, &p, true);
+	if (!in_pieces(&params.b) || params.a.codes_align != 16 || params.k % 32 != 0)
+		return false;
+	if (product == &sm90_skinny)
+		return params.b.is_tiled;
+	if (op != NIB_OP_DUAL_GEMM)
+		return true;
+	/* Without pointers, as the sizes. */
+	p.b2.codes = p.b2.scales = NULL;
+	b2 = cuda_operand(&p.b2, nib_fp4_batches(&p.b2));
+	return in_pieces(&b2) && have_same_strides(&params.b, &b2);
+}
+
+static struct cuda_choice choose_experts(enum nib_op op,
+					 const struct nib_moe_problem *moe)
+{
+	const struct nib_fp4 *b = cuda_weights(&moe->problem.b, moe->problem.b_packed);
+	const struct sm90_size size = {
+	    .is_dual = op == NIB_OP_DUAL_GEMM,
+	    .is_dense = moe->problem.activations == NIB_ACTIVATIONS_DENSE,
+	    .rows = moe->problem.a.rows,
+	    .n = b->rows,
+	    .k = b->k,
+	    .batch = 1,
+	    .experts = nib_fp4_batches(b),
+	};
+	const struct cuda_choice choice = sm90_choose_size(&size);
+
+	if (choice.product == &sm90_tiles || can_load(choice.product, op, moe))
+		return choice;
+	return (struct cuda_choice){.product = &sm90_tiles};
+}
+
+bool sm90_chooses_vector(enum nib_op op, const struct nib_moe_problem *moe)
+{
+	return choose_experts(op, moe).product == &sm90_vector_experts;
+}
+
+struct cuda_choice sm90_choose(const struct nib_plan *plan)
+{
+	struct nib_problem p;
+	struct sm90_size size;
+
+	if (plan->is_moe)
+		return choose_experts(plan->op, &plan->moe);
+	if (plan->count != 1)
+		return (struct cuda_choice){.product = &sm90_tiles};
+	p = cuda_unpacked(plan->problems);
+	size = (struct sm90_size){
+	    .is_dual = plan->op == NIB_OP_DUAL_GEMM,
+	    .is_dense = p.activations == NIB_ACTIVATIONS_DENSE,
+	    .rows = p.a.rows,
+	    .n = p.b.rows,
+	    .k = p.b.k,
+	    .batch = nib_fp4_batches(&p.a),
+	};
+	return sm90_choose_size(&size);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * choose.h - which of Hopper's products computes a plan: the vector, skinny or wide
+ * kernels, or tiles.  The table is in choose.c.
+ */
+#ifndef NIB_SM90_CHOOSE_H
+#define NIB_SM90_CHOOSE_H
+
+#include "backend/cuda/common/arch.h"
+#include "backend/cuda/common/cuda.h"
+
+/* What the choice depends on; it decides bits. */
+struct sm90_size {
+	bool is_dual;
+	bool is_dense;	    /* A */
+	int64_t rows, n, k; /* of A, of all experts; of B */
+	int64_t batch;	    /* of A */
+	int64_t experts;    /* 0: one matrix */
+};
+
+/* The first rule of the table that fits. */
+struct cuda_choice sm90_choose_size(const struct sm90_size *size);
+
+/* The same of a plan, but tiles for what the other kernels cannot load. */
+struct cuda_choice sm90_choose(const struct nib_plan *plan);
+
+/* Whether the vector kernels multiply these experts; b may be packed. */
+bool sm90_chooses_vector(enum nib_op op, const struct nib_moe_problem *moe);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * few_rows.h - what the products of few rows of A share, whose weights are read
+ * once: the vector kernels (vector.c), the skinny kernels (skinny.c) and the wide
+ * kernels (wide.c).  choose.c decides which of them multiplies.
+ */
+#ifndef NIB_SM90_FEW_ROWS_H
+#define NIB_SM90_FEW_ROWS_H
+
+#include "backend/cuda/common/arch.h"
+#include "backend/cuda/common/cuda.h"
+#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
+#include "backend/cuda/kernels/sm90/skinny_params.h"
+
+/* The parameters of each kernel, all of which begin with those of a product. */
+union few_rows_params {
+	struct nib_gemv_params p;
+	struct nib_gemv_experts_params experts;
+	struct nib_skinny_params skinny;
+	struct nib_wide_params wide;
+};
+
+/* What a plan keeps. */
+struct few_rows {
+	/* For rows of 16-byte pieces (NULL if these are not), for any (NULL: of
+	 * experts). */
+	CUfunction aligned, any;
+	union few_rows_params params; /* without pointers */
+	int64_t batch;
+	int64_t ctas; /* of one matrix */
+	int threads;
+	int cluster; /* CTAs of a cluster; 0: none */
+	int64_t shared_bytes, any_shared_bytes;
+};
+
+/* A, weights as views, alpha and C of a problem, or of an MoE problem's stacks. */
+struct nib_problem few_rows_problem(const struct nib_problem *problems,
+				    const struct nib_moe_problem *moe);
+
+/* All of the parameters but pointers and what the kernel's own file sets. */
+void few_rows_set_sizes(struct nib_gemv_params *params, const struct nib_problem *p,
+			bool is_moe);
+void few_rows_set_pointers(struct nib_gemv_params *params, const struct nib_problem *p,
+			   bool is_moe);
+struct nib_gemv_experts few_rows_experts(const struct nib_moe_problem *moe);
+
+/* "", "_f16" or "_bf16": what the names of the kernels for such an A have. */
+const char *few_rows_type(enum nib_activations activations, enum nib_dtype x);
+
+/*
+ * Allocates what the plan keeps, with sizes set.  With the context entered, as the
+ * others.
+ */
+enum nib_status few_rows_new(const struct nib_plan *plan, const char *kernel,
+			     struct cuda_product_plan *product, struct few_rows **few,
+			     struct nib_error *err);
+/* A kernel for which an SM's memory is all shared memory. */
+enum nib_status few_rows_find(struct cuda_device *device, const char *name,
+			      int64_t shared_bytes, CUfunction *function,
+			      struct nib_error *err);
+/*
+ * The kernels nib_KERNEL_VARIANT, if rows are of 16-byte pieces, and
+ * nib_KERNEL_ANY_any, of a type of A.
+ */
+enum nib_status few_rows_find_both(struct cuda_device *device, const char *kernel,
+				   int variant, int any, const char *type,
+				   struct few_rows *few, struct nib_error *err);
+/* Launches a plan's kernel with params, whose pointers are set. */
+enum nib_status few_rows_launch(const struct cuda_device *device,
+				const struct few_rows *few,
+				union few_rows_params *params,
+				const struct nib_run *run, struct nib_error *err);
+
+#endif
