@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/costs.h"
 #include "fake_bed.h"
 #include "nibblas.h"
@@ -60,10 +61,10 @@ static void check_built_in(const struct bed *bed)
 	assert_int_equal(c->sizes, NIB_TILE_SIZES);
 	for (int i = 0; i < c->sizes; i++) {
 		assert_int_equal(c->tile_rows[i], nib_tile_size(i));
-		assert_int_equal(c->step_cycles[i], nib_sm90_costs.step[i]);
+		assert_int_equal(c->step_cycles[i], cuda_sm90.costs->step[i]);
 	}
-	assert_int_equal(c->tile_cycles, nib_sm90_costs.tile);
-	assert_int_equal(c->split_cycles, nib_sm90_costs.split);
+	assert_int_equal(c->tile_cycles, cuda_sm90.costs->tile);
+	assert_int_equal(c->split_cycles, cuda_sm90.costs->split);
 }
 
 /* ---- tests --------------------------------------------------------------- */

@@ -416,7 +416,7 @@ static void costs_are_the_model(void)
 	for (int i = 0; i < NIB_TILE_SIZES; i++) {
 		const double x = sm100_step_cycles(2, false, nib_tile_size(i));
 
-		assert_in_range(2 * nib_sm100_costs.step[i], (int)(2 * x - 1),
+		assert_in_range(2 * cuda_sm100.costs->step[i], (int)(2 * x - 1),
 				(int)(2 * x + 1));
 	}
 }

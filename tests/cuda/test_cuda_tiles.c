@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/tile_search.h"
 #include "backend/cuda/common/tiles.h"
 #include "common/alloc.h"
@@ -67,10 +68,10 @@ static void make_group(struct group *g, int i)
 	memset(g, 0, sizeof(*g));
 	g->device = devices[i % 6];
 	/* Tables in which larger tiles are cheaper, too. */
-	g->costs = nib_sm90_costs;
+	g->costs = *cuda_sm90.costs;
 	for (int j = 0; j < NIB_TILE_SIZES && i % 7 == 0; j++)
 		g->costs.step[j] = 1 + rnd_below(NIB_COSTS_MAX);
-	g->device.costs = i % 7 < 2 ? &g->costs : NULL;
+	g->device.costs = i % 7 < 2 ? &g->costs : cuda_sm90.costs;
 	g->count = i % 3 == 0 ? 1 : 1 + rnd_below(NIB_TILE_PROBLEMS);
 	g->dual = i / 2 % 2;
 	g->may_split = i % 5 != 0;
@@ -162,8 +163,7 @@ static void check_cycles(const struct group *g, const struct nib_tile_plan *p,
 
 			if (t->rows)
 				load += nib_tile_cycles(
-				    g->device.costs ? &g->costs : &nib_sm90_costs,
-				    nib_tile_size_of(t->rows),
+				    g->device.costs, nib_tile_size_of(t->rows),
 				    divide_up(g->shapes[t->problem].k, NIB_STEP_K));
 		}
 		if (load > most)
@@ -252,10 +252,10 @@ static void covers_aligned(void **state)
 		struct group g;
 
 		make_group(&g, i);
-		if (!g.device.costs)
+		if (g.device.costs == cuda_sm90.costs)
 			g.device.costs = &g.costs;
 		if (i % 7 != 0)
-			g.costs = nib_sm100_costs;
+			g.costs = *cuda_sm100.costs;
 		/* Few tiles a cluster, which are packed. */
 		for (int32_t j = 0; j < g.count && i % 2; j++)
 			g.shapes[j].m %= 400;
@@ -283,7 +283,7 @@ static void covers_aligned(void **state)
 static void walks_in_strips(void **state)
 {
 	struct group g = {.device = {.clusters = 64,
-				     .costs = &nib_sm100_costs,
+				     .costs = cuda_sm100.costs,
 				     .align = 64,
 				     .most_rows = NIB_TILE_M_MAX,
 				     .raster = 8},
@@ -356,7 +356,7 @@ static void deals_longest_first(void **state)
 
 	(void)state;
 	for (int i = 0; i < GROUPS; i++) {
-		struct nib_cuda_costs costs = nib_sm90_costs;
+		struct nib_cuda_costs costs = *cuda_sm90.costs;
 		struct group g = {
 		    .device = {.clusters = 38 + rnd_below(35), .costs = &costs},
 		    .count = 1 + rnd_below(8),
@@ -388,7 +388,7 @@ static void deals_longest_first(void **state)
 /* Few rows of B and a long k: k is divided, and that is faster. */
 static void divides_a_long_k(void **state)
 {
-	struct group g = {.device = {.clusters = 66},
+	struct group g = {.device = {.clusters = 66, .costs = cuda_sm90.costs},
 			  .shapes = {{64, 2048, 16384, 0}},
 			  .count = 1,
 			  .may_split = true};
@@ -439,7 +439,7 @@ static void balances_groups(void **state)
 	for (int i = 0; i < count; i++) {
 		const struct nib_tile_loads *loads;
 		struct nib_tile_search *search;
-		struct group g = {.device = {.clusters = 66, .costs = &nib_sm90_costs}};
+		struct group g = {.device = {.clusters = 66, .costs = cuda_sm90.costs}};
 
 		for (; groups[i].m[g.count]; g.count++)
 			g.shapes[g.count] = (struct nib_tile_shape){
@@ -460,7 +460,8 @@ static void balances_groups(void **state)
  * an H200 was 13 % slower with 152 tiles in 162,644 cycles than with 128. */
 static void more_tiles_must_win(void **state)
 {
-	struct group g = {.device = {.clusters = 66}, .count = 8};
+	struct group g = {.device = {.clusters = 66, .costs = cuda_sm90.costs},
+			  .count = 8};
 	static const int32_t m[8] = {80, 176, 128, 72, 64, 248, 96, 160};
 	struct nib_tile_plan p;
 
@@ -499,8 +500,8 @@ static void longer_tiles_cost_more(void **state)
 {
 	(void)state;
 	for (int i = 1; i < NIB_TILE_SIZES; i++) {
-		assert_true(nib_sm100_costs.step[i - 1] < nib_sm100_costs.step[i]);
-		assert_true(nib_sm90_costs.step[i - 1] < nib_sm90_costs.step[i]);
+		assert_true(cuda_sm100.costs->step[i - 1] < cuda_sm100.costs->step[i]);
+		assert_true(cuda_sm90.costs->step[i - 1] < cuda_sm90.costs->step[i]);
 	}
 }
 
@@ -531,7 +532,7 @@ static void reads_the_table(void **state)
 	}
 	/* Eight units of 64 rows of A: split-k, where the reduction is free. */
 	g.shapes[0] = (struct nib_tile_shape){64, 2048, 7168, 0};
-	costs = nib_sm90_costs;
+	costs = *cuda_sm90.costs;
 	costs.split = 1;
 	assert_true(plan_of(&g, &p, NULL));
 	/* Eight slices of 28 stages would have as many as seven. */
@@ -675,7 +676,7 @@ static void lists_are_recorded(void **state)
 
 static void without_memory(void **state)
 {
-	struct group g = {.device = {.clusters = 66},
+	struct group g = {.device = {.clusters = 66, .costs = cuda_sm90.costs},
 			  .shapes = {{300, 4096, 7168, 0}, {5, 129, 16, 0}},
 			  .count = 2};
 	struct nib_gemm_tile *tiles = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * costs.h - the one table that the tile planner chooses by: what a tile of each
- * size costs.  Built in, or set by the caller (device_costs.c), who may have it
- * from `nib tune`.
+ * size costs.  Built in with the architecture (arch.h), or set by the caller
+ * (device_costs.c), who may have it from `nib tune`.
  */
 #ifndef NIB_CUDA_COSTS_H
 #define NIB_CUDA_COSTS_H
@@ -56,11 +56,9 @@ static inline double nib_tile_cycles(const struct nib_cuda_costs *costs, int i,
 }
 
 /*
- * Hopper's, measured on an H200 (docs/notes/0030-hopper-gemm.md), and
- * Blackwell's.  Raise the revision with every change of the kernels' speed:
- * costs of another one are refused.
+ * Raise the revision with every change of the kernels' speed: costs of another one
+ * are refused.
  */
 #define NIB_COSTS_REVISION 4
-extern const struct nib_cuda_costs nib_sm90_costs, nib_sm100_costs;
 
 #endif

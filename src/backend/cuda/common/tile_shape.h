@@ -18,8 +18,8 @@ struct nib_tile_shape {
 };
 
 struct nib_tile_device {
-	int32_t clusters;		    /* pairs of CTAs that it holds at once */
-	const struct nib_cuda_costs *costs; /* NULL = nib_sm90_costs */
+	int32_t clusters; /* pairs of CTAs that it holds at once */
+	const struct nib_cuda_costs *costs;
 	/*
 	 * Rules beside the sizes of costs.h; zeros are Hopper's.  All tiles of
 	 * a problem but its last have a multiple of `align` rows, and each lies

@@ -434,8 +434,6 @@ bool nib_tiles_plan(const struct nib_tile_device *device,
 	};
 	bool ok;
 
-	if (!s.device.costs)
-		s.device.costs = &nib_sm90_costs;
 	s.costs = s.device.costs;
 	s.runs = calloc((size_t)count * 2 + 1, sizeof(*s.runs));
 	s.loads = calloc((size_t)most + 1, sizeof(*s.loads));

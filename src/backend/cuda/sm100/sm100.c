@@ -4,6 +4,19 @@
 #include "backend/cuda/kernels/common/probe_params.h"
 #include "gemv.h"
 
+/*
+ * Not measured: sm100_step_cycles() (gemm_cut.c), which has the constants and
+ * their sources.  A tile: a commit and its wait, 200 cycles, the first
+ * accumulators that the next tile waits for, and its first stage (derived).
+ * split: 32 KB a CTA to its neighbour at the 32 bytes a cycle of copies out of
+ * shared memory, and two barriers of a cluster of 400 cycles (derived).
+ */
+static const struct nib_cuda_costs costs = {
+    .step = {124, 127, 130, 133, 137, 140, 143, 146, 158, 164, 170, 176},
+    .tile = 1000,
+    .split = 2000,
+};
+
 static struct cuda_choice choose(const struct nib_plan *plan)
 {
 	return (struct cuda_choice){.product = gemv100_takes_plan(plan) ? &sm100_vector
@@ -16,7 +29,7 @@ const struct cuda_arch cuda_sm100 = {
     .capabilities = {100, 103},
     .hardware = "10.0, 10.3 (B200, B300)",
     .arithmetic = NIB_ARITHMETIC_FP4_TENSOR,
-    .costs = &nib_sm100_costs,
+    .costs = &costs,
     .probe_flop = NIB_PROBE_FP4_FLOP,
     .probe_threads = NIB_PROBE_FP4_THREADS,
     .row_align = 16,

@@ -102,7 +102,7 @@ enum nib_status sm100_gemm_launch(const struct cuda_device *device,
 
 /*
  * Cycles of 64 of k of a tile of so many rows of A, of a CTA (1) or a pair (2).
- * nib_sm100_costs has those of pairs that multiply once.
+ * The costs of cuda_sm100 are those of pairs that multiply once.
  */
 double sm100_step_cycles(int32_t ctas, bool dual, int32_t rows);
 
