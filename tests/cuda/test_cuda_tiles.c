@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "backend/cuda/common/arch.h"
+#include "backend/cuda/common/tile_plan.h"
 #include "backend/cuda/common/tile_search.h"
-#include "backend/cuda/common/tiles.h"
 #include "common/alloc.h"
 
 #define GROUPS 400

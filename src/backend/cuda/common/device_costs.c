@@ -5,7 +5,7 @@
 #include "arch.h"
 #include "core/error.h"
 #include "cuda.h"
-#include "tiles.h"
+#include "tile_plan.h"
 
 enum nib_status cuda_costs_get(struct nib_device *base, struct nib_costs *costs,
 			       struct nib_error *err)

@@ -10,7 +10,7 @@
 #include "cuda.h"
 #include "format/quantize_ref.h"
 #include "format/view.h"
-#include "tiled.h"
+#include "gemm_common.h"
 #include "views.h"
 
 /* A grid beyond this many blocks an SM only waits. */

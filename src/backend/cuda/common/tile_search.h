@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tile_search.h - for tiles.c: a group's tiles packed so that all clusters end
+ * tile_search.h - for tile_plan.c: a group's tiles packed so that all clusters end
  * together.  k is not divided.
  */
 #ifndef NIB_CUDA_TILE_SEARCH_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile_shape.h - what tiles.c and tile_search.c cut into tiles, and for what. */
+/* tile_shape.h - what tile_plan.c and tile_search.c cut into tiles, and for what. */
 #ifndef NIB_CUDA_TILE_SHAPE_H
 #define NIB_CUDA_TILE_SHAPE_H
 

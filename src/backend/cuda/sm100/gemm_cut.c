@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "backend/cuda/common/tiled.h"
-#include "backend/cuda/common/tiles.h"
+#include "backend/cuda/common/gemm_common.h"
+#include "backend/cuda/common/tile_plan.h"
 #include "format/view.h"
 #include "sm100.h"
 

@@ -5,8 +5,8 @@
  * maps whose addresses are not those of the run before.  Runs of a plan do not
  * meet here (struct nib_last_run).
  */
+#include "backend/cuda/common/gemm_common.h"
 #include "backend/cuda/common/pack.h"
-#include "backend/cuda/common/tiled.h"
 #include "format/view.h"
 #include "sm100.h"
 

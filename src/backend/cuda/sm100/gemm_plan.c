@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/common/gemm_common.h"
 #include "backend/cuda/common/pack.h"
-#include "backend/cuda/common/tiled.h"
 #include "format/view.h"
 #include "sm100.h"
 

@@ -2,7 +2,7 @@
 /* gemm_stage.c - the staging kernel's copies (sm100_stage_params.h). */
 #include <stdlib.h>
 
-#include "backend/cuda/common/tiled.h"
+#include "backend/cuda/common/gemm_common.h"
 #include "format/view.h"
 #include "sm100.h"
 

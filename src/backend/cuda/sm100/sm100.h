@@ -14,7 +14,7 @@
 
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/cuda.h"
-#include "backend/cuda/common/tiles.h"
+#include "backend/cuda/common/tile_plan.h"
 #include "backend/cuda/kernels/sm100/stage_params.h"
 
 enum sm100_operand {

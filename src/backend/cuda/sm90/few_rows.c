@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/cuda/common/gemm_common.h"
 #include "backend/cuda/common/operand.h"
 #include "backend/cuda/common/pack.h"
-#include "backend/cuda/common/tiled.h"
 #include "format/view.h"
 
 /* The limit of gridDim.y: a larger batch is several launches. */

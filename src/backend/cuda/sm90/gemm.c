@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/common/tiled.h"
+#include "backend/cuda/common/gemm_common.h"
 #include "core/error.h"
 #include "format/view.h"
 

@@ -10,7 +10,7 @@
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/cuda.h"
 #include "backend/cuda/common/pack.h"
-#include "backend/cuda/common/tiles.h"
+#include "backend/cuda/common/tile_plan.h"
 #include "backend/cuda/kernels/sm90/gemm_params.h"
 #include "core/error.h"
 

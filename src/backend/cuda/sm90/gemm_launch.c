@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "backend/cuda/common/tiled.h"
+#include "backend/cuda/common/gemm_common.h"
 #include "format/view.h"
 
 /* How rows of linear scales may be loaded. */

@@ -13,8 +13,8 @@
  */
 #include "vector_layer.h"
 
+#include "backend/cuda/common/gemm_common.h"
 #include "backend/cuda/common/operand.h"
-#include "backend/cuda/common/tiled.h"
 #include "backend/cuda/common/views.h"
 #include "backend/cuda/kernels/common/moe_steps_params.h"
 #include "choose.h"

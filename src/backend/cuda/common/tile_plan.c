@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiles.c - the schedule of a group: the shorter one of two searches.  Here
+ * tile_plan.c - the schedule of a group: the shorter one of two searches.  Here
  * each problem is cut into equal tiles, which go, longest first, to the cluster
  * that is free first (LPT); tile_search.c packs tiles of all sizes, without
  * which a group of eight takes 9.0 % longer on an H200, dual 512x3072x7168 8.7 %.
@@ -9,7 +9,7 @@
  * tile's rows allows, and every cap is tried.  The device's table has the cost
  * of a tile (costs.h).
  */
-#include "tiles.h"
+#include "tile_plan.h"
 
 #include <math.h>
 #include <stdlib.h>

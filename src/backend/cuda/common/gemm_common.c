@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tiled.c - see tiled.h. */
-#include "tiled.h"
+/* gemm_common.c - see gemm_common.h. */
+#include "gemm_common.h"
 
 #include <stdlib.h>
 #include <string.h>

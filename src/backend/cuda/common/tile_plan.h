@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiles.h - which tile of which problem runs on which cluster: arithmetic on
+ * tile_plan.h - which tile of which problem runs on which cluster: arithmetic on
  * sizes, nothing of CUDA, tested without a GPU.
  */
-#ifndef NIB_CUDA_TILES_H
-#define NIB_CUDA_TILES_H
+#ifndef NIB_CUDA_TILE_PLAN_H
+#define NIB_CUDA_TILE_PLAN_H
 
 #include <stdbool.h>
 #include <stdint.h>

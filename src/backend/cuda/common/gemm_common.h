@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiled.h - what the products in tiles of all architectures share: rules of
+ * gemm_common.h - what the products in tiles of all architectures share: rules of
  * operands, lists of tiles, how many clusters a GPU holds, attributes of
  * launches.
  */
-#ifndef NIB_CUDA_TILED_H
-#define NIB_CUDA_TILED_H
+#ifndef NIB_CUDA_GEMM_COMMON_H
+#define NIB_CUDA_GEMM_COMMON_H
 
 #include "backend/cuda/kernels/common/gemm_tile.h"
 #include "core/error.h"
