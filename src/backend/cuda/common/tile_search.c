@@ -17,26 +17,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Times that are tried; a smaller gain than this share ends the search. */
+/*
+ * The numbers with which 26 groups take 1.018 of a lower bound in the mean, found by
+ * trying others: docs/notes/0033-tile-search.md ("note 0033") has the table.
+ *
+ * Times that are tried; a smaller gain than this share ends the search (note 0033:
+ * a step of 1 % upwards gives 1.025).
+ */
 #define TRIES 8
 #define FINE  0.005
-/* Attempts at a time (one for many problems, which are balanced easily), how
- * much dearer what was left over becomes, and the share of all work whose being
- * left over ends them. */
+/*
+ * Attempts at a time (one for many problems, which are balanced easily), and how much
+ * dearer what was left over becomes in the next one (note 0033: three attempts and
+ * 1.3 give 1.017).
+ */
 #define ATTEMPTS     3
 #define MANY	     16
 #define PRICE_GROWTH 1.3
-#define HOPELESS     0.2
-/* Patterns that are looked for at most, in all: a bound on the time. */
+/* The share of all work whose being left over ends the attempts (note 0033). */
+#define HOPELESS 0.2
+/*
+ * Patterns that are looked for at most, in all: a bound on the time (note 0033: 124
+ * for a group of eight).
+ */
 #define PATTERNS(problems) (100 + 3 * (problems))
-/* A cluster that tiles for so much of the time needs no better pattern. */
+/* A cluster that tiles for so much of the time needs no better pattern (chosen). */
 #define FULL 0.98
-/* A cut that fills less of the time is not worth a tile. */
+/* A cut that fills less of the time is not worth a tile (chosen). */
 #define LEAST_CUT 0.01
 
-#define PIECES	    (5 * NIB_TILE_PROBLEMS)
+#define PIECES (5 * NIB_TILE_PROBLEMS)
+/* Slices of a pattern: the smallest tiles of a cluster's time (chosen). */
 #define PATTERN_MAX 12
-/* Beyond so many kinds of pieces the next best cut is not looked for. */
+/*
+ * With more kinds of pieces the next best cut is not looked for: a bound on the time
+ * (chosen).
+ */
 #define CUTS_LOOKED_AT 24
 
 struct nib_tile_search {
