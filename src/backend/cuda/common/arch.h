@@ -67,7 +67,7 @@ struct cuda_arch {
 	const char *name; /* of its backend: "cuda-sm90" */
 	/* Its kernels are in kernels/sm90 and are named "..._sm90". */
 	const char *tag;
-	int capabilities[3];  /* 90 is 9.0; 0 ends them */
+	int capabilities[6];  /* 90 is 9.0; 0 ends them */
 	const char *hardware; /* those, for messages: "9.0 (H100, H200)" */
 	enum nib_arithmetic arithmetic;
 	const struct nib_cuda_costs *costs; /* built in */
