@@ -79,7 +79,7 @@ struct cuda_arch {
 	int64_t probe_flop;
 	int32_t probe_threads; /* of that block */
 
-	/* Of the architecture's products, the one for a plan. */
+	/* The product that computes a plan. */
 	struct cuda_choice (*choose)(const struct nib_plan *plan);
 	/*
 	 * A layer of experts of few rows in as few launches as can be, or
