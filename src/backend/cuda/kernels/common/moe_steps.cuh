@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moe_steps.cuh - a layer of experts between its products: the rows of slots, A
+ * moe_steps.cuh - the steps of a layer of experts between its products: the rows of slots, A
  * by expert, h, and the sum of a token's slots.  The same bits as
  * src/backend/cpu/moe_steps.c.
  *
@@ -12,12 +12,15 @@
  *             --quantise or round--> h
  *   combine   rows of slots --ldg, in order--> sums of 4 columns --stg--> y
  *
- * begin does at once what route and gather do, where the slots are few: each
- * CTA counts for itself which rows its token gets.  The warps have no roles.
- * All wait for the kernel before, and let the next one begin meanwhile.
+ *   quantize  x --ldg--> 4 values of each lane of a quad --quantise--> codes, scales
  *
- * Shared memory: 4.3 KiB of begin, 384 bytes of route.  Roofline: the rate of
- * memory; route reads ids twice for every expert, out of the L2.
+ * begin replaces route and gather where the slots are few: each CTA counts for itself which
+ * rows its token gets.  The warps have no roles.  All kernels wait for the previous one and
+ * let the next one begin meanwhile.
+ *
+ * Barriers: __syncthreads() of begin and route, around their tables.  Shared memory: 4.3 KiB
+ * of begin, 384 bytes of route.  Registers: 28 to 80 (docs/kernels.md).  Roofline: the rate
+ * of memory; route reads ids twice for every expert, from the L2.
  */
 #ifndef NIB_MOE_STEPS_CUH
 #define NIB_MOE_STEPS_CUH
@@ -29,8 +32,8 @@
 
 /* ---- rows of slots ------------------------------------------------------- */
 
-/* The sum of x over the threads; sums: a word of shared memory a warp.  before:
- * the sum over the threads before this one. */
+/* The sum of x over all threads; *before: over the threads before this one.  sums: a word of
+ * shared memory for each warp. */
 DEVICE uint32_t block_sum(uint32_t x, uint32_t *sums, uint32_t *before)
 {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -50,7 +53,7 @@ DEVICE uint32_t block_sum(uint32_t x, uint32_t *sums, uint32_t *before)
 	return __reduce_add_sync(~0u, all);
 }
 
-/* Slots of experts before this one. */
+/* The number of slots of experts before this one. */
 DEVICE uint32_t slots_before(const struct nib_moe_route_params &p, uint32_t expert,
 			     uint32_t *sums)
 {
@@ -61,7 +64,7 @@ DEVICE uint32_t slots_before(const struct nib_moe_route_params &p, uint32_t expe
 	return block_sum(count, sums, &unused);
 }
 
-/* Every thread has four slots in a row. */
+/* Writes the rows of an expert's slots, `row` and up; a thread has four slots at a time. */
 DEVICE void place_slots(const struct nib_moe_route_params &p, int expert, uint32_t row,
 			uint32_t (*sums)[32])
 {
@@ -76,7 +79,7 @@ DEVICE void place_slots(const struct nib_moe_route_params &p, int expert, uint32
 		for (int i = 0; i < 4; i++)
 			if (slot + i < p.slots && expert_of(p, slot + i) == expert)
 				mine |= 1u << i;
-		/* Two sets of words, so that one barrier a turn is enough. */
+		/* Two sets of words alternate, so that one barrier is enough. */
 		all = block_sum(__popc(mine), sums[turn], &before);
 		before += row;
 #pragma unroll
@@ -87,7 +90,7 @@ DEVICE void place_slots(const struct nib_moe_route_params &p, int expert, uint32
 	}
 }
 
-/* CTA e: expert e; the last: slots that are elsewhere, and how many are here. */
+/* CTA e: expert e.  The last CTA: slots of other devices, and the number of slots here. */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
     NIB_KERNEL(moe_route)(const __grid_constant__ struct nib_moe_route_params p)
 {
@@ -112,8 +115,8 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
 /* ---- A by expert --------------------------------------------------------- */
 
 /*
- * Block `group` of a token: 16 values as they are in eight words, the bits of 16
- * floats, or, once encoded, two words of codes and the scale.
+ * Block `group` of a token.  words: 16 values of 16 bits in eight words; or the bits of 16
+ * floats; or, for NVFP4 and once encoded, two words of codes.
  */
 struct piece {
 	uint32_t words[16], scale;
@@ -163,7 +166,7 @@ DEVICE void encode_piece(const struct nib_moe_gather_params &p, struct piece *x)
 	x->words[1] = codes[1];
 }
 
-/* To every row of the token's slots. */
+/* Stores the block in the row of each of the token's slots. */
 DEVICE void spread_piece(const struct nib_moe_gather_params &p, const int32_t *rows,
 			 int64_t group, const struct piece &x)
 {
@@ -205,10 +208,10 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 	}
 }
 
-/* ---- both at once -------------------------------------------------------- */
+/* ---- rows of slots and A by expert at once -------------------------------- */
 
-/* The row of a slot: how many slots of experts before, or of its own expert
- * earlier.  One warp. */
+/* Called by one warp.  The row of a slot: the number of slots of earlier experts, and of
+ * earlier slots of the same expert; -1 for a slot of another device. */
 DEVICE int rank_of(const int32_t *experts, int slots, int slot)
 {
 	const uint32_t mine = experts[slot];
@@ -249,7 +252,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 
 	griddepcontrol_launch_dependents();
 	griddepcontrol_wait();
-	/* x and ids are on their way at once. */
+	/* Requests x before ids, to overlap their latencies. */
 	if (has_group)
 		x = load_piece(p.gather, token, group);
 	for (int s = threadIdx.x; s < slots; s += NIB_MOE_THREADS)
@@ -279,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 
 /* ---- h ------------------------------------------------------------------- */
 
-/* The larger of two bits of |x|, over the lanes of a quad. */
+/* The maximum over the lanes of a quad. */
 DEVICE uint32_t quad_max(uint32_t x)
 {
 	const uint32_t quad = 0xFu << (threadIdx.x % 32 & ~3u);
@@ -288,7 +291,7 @@ DEVICE uint32_t quad_max(uint32_t x)
 	return max(x, __shfl_xor_sync(quad, x, 2));
 }
 
-/* Quantises a block whose values number 4t to 4t + 3 lane t of a quad has. */
+/* Quantises a block; lane t of a quad has its values 4t to 4t + 3. */
 DEVICE void store_quarter(const struct nib_quantize_nvfp4 &q, int64_t row,
 			  int64_t group, const uint32_t bits[4], float global,
 			  uint32_t zero_scale)
@@ -313,7 +316,7 @@ DEVICE void store_quarter(const struct nib_quantize_nvfp4 &q, int64_t row,
 		q.scales[row * q.scale_row_stride + group] = (uint8_t)scale;
 }
 
-/* The same of a block that one lane has. */
+/* Quantises a block that one lane has. */
 DEVICE void store_block(const struct nib_quantize_nvfp4 &q, int64_t row, int64_t group,
 			const uint32_t bits[16], float global, uint32_t zero_scale)
 {
@@ -326,7 +329,7 @@ DEVICE void store_block(const struct nib_quantize_nvfp4 &q, int64_t row, int64_t
 	q.scales[row * q.scale_row_stride + group] = (uint8_t)scale;
 }
 
-/* N values from index on. */
+/* Loads N values. */
 template <int N>
 DEVICE void load_floats(const float *from, float (&x)[N])
 {
@@ -356,10 +359,10 @@ DEVICE void store_rounded(const struct nib_quantize_dense &y, int64_t index,
 		    make_uint2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
 }
 
-/* The lane's share of a block of h, which LANES lanes have together. */
+/* The lane's values of a block of h, which LANES lanes have together. */
 template <int LANES>
-DEVICE void activate_share(const struct nib_moe_activate_params &p, int64_t row,
-			   int64_t group, float global)
+DEVICE void activate_values(const struct nib_moe_activate_params &p, int64_t row,
+			    int64_t group, float global)
 {
 	const int n = 16 / LANES;
 	const int64_t index = (row * p.groups + group) * 16 + threadIdx.x % LANES * n;
@@ -396,7 +399,7 @@ DEVICE void activate(const struct nib_moe_activate_params &p)
 	for (; i < all; i += stride) {
 		const uint64_t row = divide(i, p.groups);
 
-		activate_share<LANES>(p, row, i - row * p.groups, global);
+		activate_values<LANES>(p, row, i - row * p.groups, global);
 	}
 }
 
@@ -407,8 +410,8 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS, 3)
 	activate<1>(p);
 }
 
-/* Where blocks are few, a quad has each: the latency of one lane's sixteen
- * values would be the time of the kernel. */
+/* For few blocks: four lanes have a block, because the latency of 16 values in one lane would
+ * dominate. */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS) NIB_KERNEL(
     moe_activate_few)(const __grid_constant__ struct nib_moe_activate_params p)
 {
@@ -443,9 +446,8 @@ DEVICE void load_row(const void *rows, int64_t index, int dtype, float x[N])
 }
 
 /*
- * A quad has a block.  The next kernel begins when those before this one have
- * ended: it reads what they wrote before it waits for this one
- * (gemv_experts.cuh).
+ * A quad has a block.  Lets the next kernel begin only when the kernels before this one have
+ * ended, because it reads their results before it waits for this one (gemv_experts.cuh).
  */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
     NIB_KERNEL(moe_quantize)(const __grid_constant__ struct nib_moe_quantize_params p)

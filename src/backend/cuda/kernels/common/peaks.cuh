@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peaks.cuh - what any GPU can do at most, one thing at a time: read memory, let
- * its clock tick.  The limits that other kernels are held against
- * (nib_device_probe()).
+ * peaks.cuh - probes of a GPU's limits, which other kernels are compared with
+ * (nib_device_probe()): the rate of memory and the clock.
  *
  *   probe_read       data --ldg, 8 at a time--> registers --xor--> sum
  *   probe_cycles     clock64() until it has counted enough
  *
- * The warps have no roles, no barrier and no shared memory, and nothing is
- * stored: the result's address is NULL, which the compiler cannot know.
- * Registers: docs/kernels.md.  Roofline: each probe is one, of memory and of the
- * clock.
+ * The warps have no roles, no barrier and no shared memory.  Nothing is stored: the address
+ * of the result is NULL, which the compiler cannot see.  Registers: 46 to 48, and 8
+ * (docs/kernels.md).  The probes measure rooflines: of memory, and of the clock.
  */
 #ifndef NIB_PEAKS_CUH
 #define NIB_PEAKS_CUH
@@ -19,9 +17,9 @@
 #include "probe_params.h"
 
 /*
- * Reads every unit once; neighbouring threads read neighbouring units.  A
- * thread has eight loads under way, so an SM has 128 KiB: more than bandwidth
- * times latency (some 25 KiB).
+ * Reads every 16 bytes once; neighbouring threads read neighbouring ones.  A thread has
+ * eight loads in flight, so that an SM has 128 KiB: more than bandwidth times latency (some
+ * 25 KiB).
  */
 #define LOADS 8
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx.cuh - the instructions that CUDA C has no name for and that need nothing
- * of Hopper's own: one wrapper an instruction, named after it.  Shared memory
- * addresses are 32-bit (smem_addr()).  What touches or orders memory says
- * "memory".
+ * ptx.cuh - instructions of all GPUs from sm_89 on that CUDA C has no name for: one wrapper
+ * an instruction, named after it.  Shared memory addresses are 32-bit (smem_addr()).
+ * Instructions that access or order memory have the clobber "memory".  ptx_async.cuh has
+ * what Hopper and Blackwell add, sm90/ptx_wgmma.cuh and sm100/ptx_tcgen05.cuh what only one
+ * of them has.
  */
 #ifndef NIB_PTX_CUH
 #define NIB_PTX_CUH
@@ -17,8 +18,8 @@ DEVICE uint32_t smem_addr(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* x, of which the compiler knows nothing: it keeps it, and what follows from it
- * is worked out here. */
+/* Hides the value of x from the compiler, so that it keeps x in a register and evaluates
+ * expressions in x after this point. */
 DEVICE uint32_t opaque(uint32_t x)
 {
 	asm volatile("" : "+r"(x));
@@ -27,7 +28,7 @@ DEVICE uint32_t opaque(uint32_t x)
 
 /* ---- asynchronous copies (PTX ISA 7.0, sm_80+) --------------------------- */
 
-/* 16 bytes past the L1; the L2 fetches the 256 bytes around them. */
+/* 16 bytes, bypassing the L1; the L2 fetches the 256 bytes around them. */
 DEVICE void cp_async_16_l2_256(uint32_t to, const void *from)
 {
 	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to),
@@ -35,7 +36,7 @@ DEVICE void cp_async_16_l2_256(uint32_t to, const void *from)
 		     : "memory");
 }
 
-/* 16 bytes, past the L1; src_bytes of them are read, the rest becomes zero. */
+/* 16 bytes, bypassing the L1; src_bytes of them are read, the rest becomes zero. */
 DEVICE void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
@@ -55,7 +56,7 @@ DEVICE void cp_async_commit_group(void)
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until at most GROUPS of this thread's groups are unfinished. */
+/* Waits until at most GROUPS of this thread's groups are incomplete. */
 template <int GROUPS>
 DEVICE void cp_async_wait_group(void)
 {
@@ -64,10 +65,7 @@ DEVICE void cp_async_wait_group(void)
 
 /* ---- global memory between CTAs ------------------------------------------ */
 
-/*
- * Releases what this CTA wrote before, up to a barrier, to a thread that
- * acquires it.
- */
+/* Releases what this CTA wrote before its last barrier to a thread that acquires it. */
 DEVICE void red_add_release(uint32_t *to, uint32_t x)
 {
 	asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(x)
@@ -75,8 +73,8 @@ DEVICE void red_add_release(uint32_t *to, uint32_t x)
 }
 
 /*
- * Adds x and returns what was there.  Releases what this CTA wrote before, up to
- * a barrier, and acquires what those before it released.
+ * Adds x and returns the previous value.  Releases what this CTA wrote before its last
+ * barrier, and acquires what the threads that added earlier released.
  */
 DEVICE uint32_t atom_add_acq_rel(uint32_t *to, uint32_t x)
 {
@@ -106,7 +104,7 @@ DEVICE void st_global_f32x4(float *to, const float *x)
 		     : "memory");
 }
 
-/* to += from, which is read past the L1. */
+/* to += from; the load bypasses the L1. */
 DEVICE void add_global_f32x4(float *to, const float *from)
 {
 	float x[4];
@@ -120,31 +118,31 @@ DEVICE void add_global_f32x4(float *to, const float *from)
 }
 
 /*
- * Loads if it is there, and else zeros: predicated, so that a row of them asks for
- * all before it waits for one.
+ * Loads that give zeros if !is_inside.  They are predicated, so that a sequence of them
+ * requests all values before it waits for the first.
  */
-DEVICE uint32_t ldg_u8_if(const uint8_t *from, bool is_there)
+DEVICE uint32_t ldg_u8_if(const uint8_t *from, bool is_inside)
 {
 	uint32_t x;
 	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"
 		     "mov.u32 %0, 0;\n\t@p ld.global.u8 %0, [%1];\n\t}"
 		     : "=&r"(x)
-		     : "l"(from), "r"((uint32_t)is_there));
+		     : "l"(from), "r"((uint32_t)is_inside));
 	return x;
 }
 
-DEVICE uint2 ldg_64_if(const uint8_t *from, bool is_there)
+DEVICE uint2 ldg_64_if(const uint8_t *from, bool is_inside)
 {
 	uint2 x;
 	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t"
 		     "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"
 		     "@p ld.global.v2.u32 {%0, %1}, [%2];\n\t}"
 		     : "=&r"(x.x), "=&r"(x.y)
-		     : "l"(from), "r"((uint32_t)is_there));
+		     : "l"(from), "r"((uint32_t)is_inside));
 	return x;
 }
 
-DEVICE uint4 ldg_128_if(const uint8_t *from, bool is_there)
+DEVICE uint4 ldg_128_if(const uint8_t *from, bool is_inside)
 {
 	uint4 x;
 	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %5, 0;\n\t"
@@ -152,7 +150,7 @@ DEVICE uint4 ldg_128_if(const uint8_t *from, bool is_there)
 		     "mov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"
 		     "@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
 		     : "=&r"(x.x), "=&r"(x.y), "=&r"(x.z), "=&r"(x.w)
-		     : "l"(from), "r"((uint32_t)is_there));
+		     : "l"(from), "r"((uint32_t)is_inside));
 	return x;
 }
 
@@ -236,7 +234,7 @@ DEVICE void sts_f32(uint32_t addr, float x)
 
 /* ---- barriers ------------------------------------------------------------ */
 
-/* Named barrier for threads threads. */
+/* Named barrier id, for `threads` threads. */
 DEVICE void bar_sync(uint32_t id, uint32_t threads)
 {
 	asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -291,7 +289,7 @@ DEVICE uint32_t cvt_satfinite_e4m3_f32(float x)
 	return bytes;
 }
 
-/* 1 / x, one unit in the last place off at most. */
+/* 1 / x with an error of at most one unit in the last place. */
 DEVICE float rcp_approx(float x)
 {
 	float y;

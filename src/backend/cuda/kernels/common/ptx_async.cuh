@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_async.cuh - what kernels with warp roles use on Hopper and Blackwell
- * alike, one wrapper an instruction: mbarrier, asynchronous copies, clusters,
- * dependent launch.
+ * ptx_async.cuh - instructions of Hopper and Blackwell for kernels with warp roles, one
+ * wrapper an instruction: mbarrier, asynchronous copies, clusters, dependent launch.
  */
 #ifndef NIB_PTX_ASYNC_CUH
 #define NIB_PTX_ASYNC_CUH
@@ -25,7 +24,7 @@ DEVICE void fence_mbarrier_init(void)
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* May return early after a time limit: call it in a loop. */
+/* May return false early, after a time limit: call it in a loop. */
 DEVICE bool mbarrier_try_wait_parity(uint32_t bar, uint32_t parity)
 {
 	uint32_t done;
@@ -45,10 +44,9 @@ DEVICE void mbarrier_arrive(uint32_t bar)
 }
 
 /*
- * bar: a shared::cluster address, of this CTA or another (mapa()).  Without
- * .sem a release, of scope .cta: what the other CTA is told is that this
- * thread's wgmma reads have finished, and .cluster would flush to the L2 each
- * time.
+ * bar: a shared::cluster address, of this CTA or another (mapa()).  Without .sem this is a
+ * release of scope .cta.  That is enough, because it reports only that this thread's wgmma
+ * reads have finished; .cluster would flush to the L2 each time.
  */
 DEVICE void mbarrier_arrive_cluster(uint32_t bar)
 {
@@ -66,7 +64,7 @@ DEVICE void mbarrier_arrive_expect_tx(uint32_t bar, uint32_t bytes)
 
 /* ---- asynchronous copies ------------------------------------------------- */
 
-/* L2 eviction policies of loads: first, or normal. PTX ISA 7.4. */
+/* L2 eviction policies of loads: first, or normal.  PTX ISA 7.4. */
 DEVICE uint64_t createpolicy_evict_first(void)
 {
 	uint64_t policy;
@@ -83,7 +81,7 @@ DEVICE uint64_t createpolicy_evict_normal(void)
 	return policy;
 }
 
-/* 16 bytes, past the L1, of 256 that the L2 is to read. */
+/* 16 bytes, bypassing the L1; the L2 fetches the 256 bytes around them. */
 DEVICE void cp_async_16_l2_256_hint(uint32_t to, const void *from, uint64_t policy)
 {
 	asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], "
@@ -92,7 +90,7 @@ DEVICE void cp_async_16_l2_256_hint(uint32_t to, const void *from, uint64_t poli
 		     : "memory");
 }
 
-/* Reads src_bytes of the source; the rest is zero. */
+/* Reads src_bytes of the source; the rest becomes zero. */
 DEVICE void cp_async_16_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
@@ -107,8 +105,8 @@ DEVICE void cp_async_8_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 		     : "memory");
 }
 
-/* Arrives at bar when all earlier cp.async of this thread are done; the arrival
- * is one of those that bar was initialised with. */
+/* Arrives at bar when all earlier cp.async of this thread have completed; counts as one of
+ * the arrivals that bar was initialised with. */
 DEVICE void cp_async_mbarrier_arrive(uint32_t bar)
 {
 	asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar)
@@ -120,8 +118,8 @@ DEVICE void cp_async_wait_all(void)
 	asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* To the same offset in every CTA of mask; each gets bytes counted at its own
- * bar.  PTX ISA 8.0. */
+/* Copies to the same offset in every CTA of mask; each of them counts the bytes at its bar.
+ * PTX ISA 8.0. */
 DEVICE void bulk_copy_multicast(uint32_t to, const void *from, uint32_t bytes,
 				uint32_t bar, uint32_t mask)
 {
@@ -137,16 +135,13 @@ DEVICE void prefetch_tensormap(const struct nib_tensor_map *map)
 	asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/*
- * Orders earlier ordinary stores before later accesses of the copy engine and
- * wgmma.
- */
+/* Orders earlier ordinary stores before later accesses of the copy engine and wgmma. */
 DEVICE void fence_proxy_async(void)
 {
 	asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-/* fence_proxy_async() for shared memory alone: other stores are not waited for. */
+/* fence_proxy_async() for shared memory only: does not wait for other stores. */
 DEVICE void fence_proxy_async_shared(void)
 {
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -175,7 +170,7 @@ DEVICE uint32_t nclusterid_x(void)
 	return count;
 }
 
-/* The address in CTA rank's shared memory of what lies at addr in ours. */
+/* The shared::cluster address of offset addr in the shared memory of CTA rank. */
 DEVICE uint32_t mapa(uint32_t addr, uint32_t rank)
 {
 	uint32_t mapped;
@@ -186,15 +181,15 @@ DEVICE uint32_t mapa(uint32_t addr, uint32_t rank)
 }
 
 /*
- * Orders no memory but what a fence before it does: a release would wait until
- * all stores have reached the L2 (docs/performance-hopper.md).
+ * Orders memory only if a fence precedes it.  A release would wait until all stores have
+ * reached the L2 (docs/performance-hopper.md).
  */
 DEVICE void cluster_arrive_relaxed(void)
 {
 	asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
-/* Orders what the thread stored before in the cluster's shared memory. */
+/* Releases what the thread stored before, to the threads of the cluster. */
 DEVICE void cluster_arrive_release(void)
 {
 	asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");

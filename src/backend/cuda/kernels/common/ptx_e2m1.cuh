@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_e2m1.cuh - conversions of e2m1, which Blackwell has: one wrapper an
- * instruction, named after it (PTX ISA 8.6, sm_100a and its family).
+ * ptx_e2m1.cuh - Blackwell's conversions of e2m1: one wrapper an instruction, named after it
+ * (PTX ISA 8.6, sm_100a and its family).  In common because of quantize.cuh.
  */
 #ifndef NIB_PTX_E2M1_CUH
 #define NIB_PTX_E2M1_CUH
@@ -9,8 +9,8 @@
 #include "ptx.cuh"
 
 /*
- * Eight values, the first in the lowest four bits: to nearest even, beyond 6 to
- * 6, the sign kept where the code is 0; NaN gives 6.
+ * Eight values to codes, the first in the lowest four bits: to nearest even, beyond 6 to 6;
+ * -0 keeps its sign; NaN gives 6.
  */
 DEVICE uint32_t cvt_satfinite_e2m1x8_f32(const float x[8])
 {
@@ -28,7 +28,7 @@ DEVICE uint32_t cvt_satfinite_e2m1x8_f32(const float x[8])
 	return codes;
 }
 
-/* Eight codes as four pairs of halves, the first low; exact, with signs. */
+/* Eight codes to four pairs of halves, the first code in the low half; exact. */
 DEVICE void cvt_f16x8_e2m1x8(uint32_t codes, uint32_t h[4])
 {
 	asm("{\n\t.reg .b8 a, b, c, d;\n\t"

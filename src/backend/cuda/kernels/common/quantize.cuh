@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize.cuh - fp32, fp16, bf16 to NVFP4 and back, the largest |x|,
- * scales from layout to layout, and where the rows of experts begin.  The same
- * bits as src/format/quantize_ref.c.
+ * quantize.cuh - fp32, fp16 and bf16 to NVFP4 and back, the largest |x|, scales from one
+ * layout to another, and the first rows of experts.  The same bits as
+ * src/format/quantize_ref.c.
  *
- * The warps have no roles: each thread loads, computes and stores a block of 16
- * values (of convert_scales: one scale), then takes the one a grid further on.
+ * The warps have no roles: each thread loads, computes and stores a block of 16 values
+ * (convert_scales: one scale), and then the block a grid further on.
  *
  *   quantize         x --ldg--> bits[16] --boundaries--> codes, scale --stg--> q
  *   dequantize       codes, scale --ldg--> value table --> y[16] --stg--> y
@@ -22,10 +22,10 @@
  * for these maxima.  Registers: 28 to 59 (docs/kernels.md).  Roofline: the rate
  * of memory, each input read once and each output written once.
  *
- * A code is the number of boundaries b * d (d = scale * global, exact in a
- * double) that |x| has passed.  Each boundary becomes the smallest fp32 that is
- * beyond it, and positive floats order as their bits.  With NIB_HAS_E2M1 the
- * GPU's own conversion finds the codes, and the boundaries decide near a tie.
+ * A code is the number of boundaries b * d that |x| has passed, where d = scale * global,
+ * exact in a double (set_bounds()).  Each boundary becomes the smallest fp32 beyond it, and
+ * positive floats are ordered as their bits.  With NIB_HAS_E2M1 the conversion instruction
+ * finds the codes, and the boundaries decide near a tie.
  */
 #ifndef NIB_QUANTIZE_CUH
 #define NIB_QUANTIZE_CUH
@@ -39,14 +39,14 @@
 
 #define NAN_BITS 0x7FC00000u
 
-/* Which scale, and so which block, a byte of scales is. */
+/* The scale and the block of a byte of the scale tensor. */
 struct place {
 	int64_t batch, row, group;
 	uint8_t *scale;
 	bool is_padding;
 };
 
-/* i / d; most tensors have fewer than 2^32 blocks. */
+/* i / d, faster for numbers below 2^32, which most tensors have. */
 DEVICE uint64_t divide(uint64_t i, uint64_t d)
 {
 	if ((i | d) >> 32 == 0)
@@ -91,7 +91,7 @@ DEVICE const uint8_t *scale_at(const struct nib_quantize_nvfp4 &q,
 	       at.row % 32 * 16 + at.row % 128 / 32 * 4 + at.group % 4;
 }
 
-/* n <= 16 elements from index on, as the bits of fp32; zeros beyond. */
+/* n <= 16 elements from index on as the bits of fp32, then zeros. */
 DEVICE void load_16(const struct nib_quantize_dense &x, int64_t index, int n,
 		    uint32_t out[16])
 {
@@ -205,9 +205,9 @@ DEVICE float load_global(const struct nib_quantize_params &p)
 
 #ifdef NIB_HAS_E2M1
 /*
- * By cvt of two quotients, one too small and one too large: the exact one lies
- * between, so that codes on which both agree are right.  False if they do not,
- * near a tie.  The quotients are off by 2^-20, and roundings by 2^-22.
+ * Converts two quotients, one too small and one too large.  The exact quotient is between
+ * them, so that codes on which both agree are right.  Returns false if they differ, near a
+ * tie.  The quotients are moved by 2^-20; rounding errors are at most 2^-22.
  */
 DEVICE bool encode_by_cvt(const uint32_t bits[16], double d, uint32_t codes[2])
 {
@@ -239,7 +239,7 @@ DEVICE void set_codes(const uint32_t bits[16], uint32_t worst, double d,
 		      uint32_t codes[2])
 {
 #ifdef NIB_HAS_E2M1
-	/* Where 1 / d is a normal number, and no x is NaN. */
+	/* If 1 / d is a normal number and no x is NaN. */
 	if (d > 0x1p-100 && d < 0x1p100 && worst <= INFINITY_BITS &&
 	    encode_by_cvt(bits, d, codes))
 		return;
@@ -248,7 +248,7 @@ DEVICE void set_codes(const uint32_t bits[16], uint32_t worst, double d,
 	encode_by_bounds(bits, d, codes);
 }
 
-/* The 8 bytes of a block; word is 0 before. */
+/* Loads the 8 bytes of a block; word must be 0. */
 DEVICE void load_codes(const uint8_t *codes, bool is_aligned, uint32_t word[2])
 {
 	if (is_aligned) {
@@ -279,7 +279,7 @@ DEVICE void store_codes(const struct nib_quantize_nvfp4 &q, const struct place &
 	}
 }
 
-/* The scale of a block, and its codes, which are 0 before. */
+/* Returns the scale of a block and sets its codes, which must be 0. */
 DEVICE uint32_t encode_block(const uint32_t bits[16], uint32_t amax, uint32_t worst,
 			     float global, uint32_t zero_scale, uint32_t codes[2])
 {
@@ -330,8 +330,8 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 /* The global scale where dequantising multiplies by it. */
 typedef float wide;
 
-/* x * global, rounded once: to fp32, or by way of the fp32 toward zero, its last
- * bit set if that is not the product. */
+/* x * global, rounded once to dtype.  For 16 bits the product is first rounded to odd: toward
+ * zero, with the last bit set if it is inexact. */
 DEVICE uint32_t narrow_product(float x, float global, int dtype)
 {
 	const float size = fabsf(x), by = fabsf(global);
@@ -371,10 +371,8 @@ DEVICE void decode_16(const uint32_t word[2], float scale, wide global, int dtyp
 #else
 typedef double wide;
 
-/*
- * The fp32 next to x toward zero, its last bit set if that is not x: rounding
- * it to fp16 or bf16 is rounding x.
- */
+/* x rounded to odd: toward zero, with the last bit set if it is inexact.  Rounding the
+ * result to fp16 or bf16 gives the rounding of x. */
 DEVICE float round_to_odd(double x)
 {
 	const float f = __double2float_rz(x);
@@ -439,7 +437,7 @@ DEVICE void dequantize_block(const struct nib_dequantize_params &p,
 #pragma unroll
 	for (int i = 0; i < 16; i++) {
 		const uint32_t code = word[i / 8] >> i % 8 * 4;
-		/* Half of what the table says, exact: fp16 1.0 is 0x3C00. */
+		/* The table has twice the values. */
 		const uint32_t twice = prmt(0x03020100u, 0x0C080604u, code & 7) & 0xFF;
 		const float size = 0.5f * (float)twice;
 		const float value = code & 8 ? -size : size;
@@ -492,7 +490,7 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
     NIB_KERNEL(expert_rows)(const __grid_constant__ struct nib_expert_rows_params p)
 {
 	const int lane = threadIdx.x;
-	uint32_t before = 0; /* padded rows of the experts that are done */
+	uint32_t before = 0; /* padded rows of the experts of earlier rounds */
 
 	if (lane >= 32)
 		return;
@@ -504,7 +502,7 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 		const uint32_t end = is_one ? p.ends[e] : 0;
 		const uint32_t begin = is_one && e > 0 ? p.ends[e - 1] : 0;
 		const uint32_t rows = is_one ? (end - begin + 127) & ~127u : 0;
-		uint32_t sum = rows; /* of the lanes up to this one */
+		uint32_t sum = rows; /* of this lane and those before it */
 
 #pragma unroll
 		for (int i = 1; i < 32; i *= 2) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize_block.cuh - values and blocks as bits: halves widened, floats rounded,
- * the scale of a block and the codes of its values (quantize.cuh says how).
+ * quantize_block.cuh - conversions of values and blocks as bits: halves to floats, floats to
+ * halves, a block to its scale and codes.  quantize.cuh explains the method.
  */
 #ifndef NIB_QUANTIZE_BLOCK_CUH
 #define NIB_QUANTIZE_BLOCK_CUH
@@ -26,7 +26,7 @@ static __device__ uint32_t widen(uint32_t half, int dtype)
 	return __float_as_uint(__half2float(__half(raw)));
 }
 
-/* A float as the bits of its rounding to a dtype. */
+/* The bits of x rounded to a dtype. */
 DEVICE uint32_t round_to(float x, int dtype)
 {
 	if (dtype == 0)
@@ -36,7 +36,7 @@ DEVICE uint32_t round_to(float x, int dtype)
 	return __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 
-/* The smallest fp32 that is > t, or >= t; t >= 0.  Zero passes none. */
+/* The bits of the smallest fp32 > t (beyond) or >= t and > 0 (not_below); t >= 0. */
 DEVICE uint32_t beyond(double t)
 {
 	return __float_as_uint(__double2float_rd(t)) + 1;
@@ -47,7 +47,15 @@ DEVICE uint32_t not_below(double t)
 	return max(__float_as_uint(__double2float_ru(t)), 1u);
 }
 
-/* bound[i]: from here on the code is at least i; ties go to the even code. */
+/*
+ * bound[i]: the bits of the smallest |x| whose code is at least i, for values in units of d.
+ * Ties go to the even code:
+ *
+ *   code        0     1     2     3     4     5     6     7
+ *   value       0    0.5    1    1.5    2     3     4     6
+ *   boundary      0.25  0.75  1.25  1.75  2.5   3.5   5
+ *   at a tie       0     2     2     4     4     6     6
+ */
 DEVICE void set_bounds(double d, uint32_t bound[8])
 {
 	bound[1] = beyond(0.25 * d);
@@ -81,8 +89,7 @@ DEVICE void encode_by_bounds(const uint32_t bits[16], double d, uint32_t codes[2
 		codes[i / 8] |= encode(bits[i], bound) << i % 8 * 4;
 }
 
-/* The largest |bits|, which is that of an inf or NaN if there is one; *amax:
- * the largest but NaN. */
+/* The largest |bits|, NaN and inf included; *amax: the largest without NaN. */
 DEVICE uint32_t worst_of(const uint32_t bits[16], uint32_t *amax)
 {
 	uint32_t worst = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* silu.cuh - SiLU as all GPU kernels compute it: the same bits on each. */
+/* silu.cuh - SiLU for all GPU kernels, so that they give the same bits. */
 #ifndef NIB_SILU_CUH
 #define NIB_SILU_CUH
 

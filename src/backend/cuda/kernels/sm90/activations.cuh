@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * activations.cuh - the activation conversion kernels: A from NVFP4 to
- * fp16, once for all tiles, in the order that the GEMM's wgmma reads.  A value
- * is e2m1 * scale, exact in fp16.  Values of fp16 and bf16 are put into that
- * order and stay as they are.
+ * activations.cuh - the activation conversion kernels: A from NVFP4 to fp16, once for all
+ * tiles, in the order that the GEMM's wgmma reads.  A value is e2m1 * scale, exact in fp16.
+ * Values of fp16 and bf16 are only permuted into that order.
  *
  *   codes, scales, or values (global) --16 or 64 bytes a thread--> registers:
  *     dequantise, or permute --> shared memory, 16 atoms of 8 rows x 128 bytes,
  *     swizzled
  *     --whole lines--> converted activations (workspace, stays in L2)
  *
- * Grid: x = atoms of eight rows of A, y = 16 k64 steps; 256 threads, no roles.
- * A warp has the eight rows of two steps, two threads a row, so that its 8-byte
- * stores fall into different banks.  One __syncthreads() lies between
- * dequantising and storing.  Rows behind a problem's last become zeros.
+ * Grid: x = atoms of 8 rows of A, y = 16 steps of k64; 256 threads, no roles.  A warp has the
+ * 8 rows of two steps, two threads a row, so that its 8-byte stores fall into different
+ * banks.  __syncthreads() separates dequantising and storing.  Rows beyond a problem's last
+ * become zeros.
  *
- * Shared memory: 16384 bytes, static, and for small grids dynamic memory that
- * keeps a third CTA off the SM (gemm_launch.c).  32 registers.  Roofline: the
+ *   converted activations    step of k64 | atom of 8 rows | row: 128 bytes
+ *   a row of an atom         chunk c of 16 bytes (0 .. 7) is at slot c ^ row
+ *   chunk c                  word t (0 .. 3): two values of scale group t of the k64, the
+ *                            pair number c of decode.cuh: fp16 (0,2) (4,6) (1,3) (5,7) of the
+ *                            first half of the group for c = 0 .. 3, of the second for 4 .. 7
+ *
+ * so that each k16 of a wgmma (two chunks) has four values of each of the four groups, as
+ * the weights in registers have.
+ *
+ * Shared memory: 16384 bytes, static, and for small grids dynamic memory that keeps a third
+ * CTA off the SM (gemm_launch.c).  32 to 40 registers (docs/kernels.md).  Roofline: the
  * writes, 3.6 bytes for each byte of NVFP4 read, one for each byte of fp16 or bf16.
  */
 #ifndef NIB_SM90_ACTIVATIONS_CUH
@@ -34,8 +42,8 @@ struct atom_rows {
 	const struct nib_gemm_shape *shape;
 	const uint8_t *codes;	/* of the matrix's or expert's row 0 */
 	const uint8_t *scales;	/* the same; NULL: all are NaN */
-	int32_t row, scale_row; /* of the atom's first row, from there */
-	int32_t rows;		/* of the eight, inside the problem */
+	int32_t row, scale_row; /* the atom's first row, counted from row 0 */
+	int32_t rows;		/* rows from there on that are inside the problem */
 };
 
 /* Bytes from the scales of row 0 to those of row r and group g. */
@@ -65,8 +73,8 @@ DEVICE int32_t find_padded(const struct nib_gemm_args *args, int32_t row)
 }
 
 /*
- * An atom of a large batch. A function of its own behind a branch: small
- * products would wait for its instructions and parameters.
+ * An atom of a large batch.  In a branch of its own, so that small products do not wait for
+ * its instructions and parameters.
  */
 DEVICE void find_matrix_rows(const struct nib_gemm_args *args, int32_t padded,
 			     struct atom_rows *out)
@@ -100,15 +108,12 @@ DEVICE bool find_rows(const struct nib_gemm_args *args,
 		out->row = first + local;
 		out->scale_row = out->row;
 		if (args->scale_rows) {
-			const int32_t own = __ldg(args->scale_rows + e);
+			const int32_t begin = __ldg(args->scale_rows + e);
 			const int32_t m = end - first;
 
-			/*
-			 * An expert whose scales lie outside the tensor gets
-			 * NaN.
-			 */
-			has_scales = own >= 0 && own <= args->scale_rows_total - m;
-			out->scale_row = has_scales ? own + local : 0;
+			/* An expert whose scales leave the tensor gets NaN. */
+			has_scales = begin >= 0 && begin <= args->scale_rows_total - m;
+			out->scale_row = has_scales ? begin + local : 0;
 		}
 		out->rows = end - out->row;
 	} else {
@@ -243,14 +248,12 @@ DEVICE void convert_activations(const struct nib_gemm_args *args,
 	struct atom_rows r;
 	int32_t steps;
 
-	/*
-	 * Then the GEMM may load weights while the kernel before ends.
-	 */
+	/* The GEMM may then load weights while the previous kernel ends. */
 	if (args->are_weights_ready)
 		griddepcontrol_launch_dependents();
 	/*
-	 * The kernel before may still write what this one reads, and read what
-	 * this one writes.
+	 * The previous kernel may still write what this one reads, and read what this
+	 * one writes.
 	 */
 	griddepcontrol_wait();
 	/*
@@ -264,8 +267,7 @@ DEVICE void convert_activations(const struct nib_gemm_args *args,
 			args->arrivals[i] = 0;
 	if (!find_rows(args, problems, (int32_t)blockIdx.x, &r))
 		return;
-	/* The GEMM tiles in whole weight stages, one at least: zeros behind k.
-	 */
+	/* The GEMM reads whole weight stages, at least one: zeros beyond k. */
 	steps =
 	    max(1, (r.shape->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K) * STEPS;
 	if (A == NIB_A_NVFP4)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm.cuh - C = alpha * A * B^T on Hopper, one problem or many: the
- * kernel of every multiplication with more rows of A than gemv.h takes.
+ * gemm.cuh - C = alpha * A * B^T on Hopper, one problem or many: the kernel of every
+ * multiplication with more rows of A than the kernels of sm90/gemv.h support.
  *
  *   weights B (fp4, global) --cp.async--> ring of 128 rows x k256
  *     --registers: dequantise to fp16--> wgmma A operand (m64 = rows of B)
  *   activations A --multicast to the pair--> ring of tile_m rows x k64, 128-byte
  *     swizzle --> wgmma B operand (n = rows of A)
- *       16-bit values that the activation conversion kernel has made or put
- *       into order, in L2, by bulk copy; of bf16 weights become bf16, too
+ *       16-bit values that the activation conversion kernel has converted and
+ *       permuted, from L2 by bulk copy; with bf16 the weights become bf16, too
  *   accumulators: fp32, D[row of B, row of A] --> alpha, SiLU --> C
  *
  * A cluster is a pair of CTAs with neighbouring rows of B and the same rows of
@@ -27,8 +27,8 @@
  * holds 128 accumulators at tile_m = 256, and twice 16 registers of weights.
  * Up to NIB_MEDIUM_M_MAX rows of A two steps are one group of wgmma, which
  * hides the latency of the next two; up to NIB_SMALL_M_MAX there are two pairs
- * of consumer warpgroups, which alternate k stages (gemm_small_m.cuh, its own
- * numbers there).
+ * of consumer warpgroups, which alternate k stages (gemm_small_m.cuh, with its
+ * numbers).
  *
  *   barrier        arrivals of a phase                 first wait
  *   weights_full   64 producer threads (cp.async)      consumer, phase 0
@@ -56,10 +56,14 @@
  * warpgroups, 96 a warp and step, and of the producers
  * (docs/performance-hopper.md).
  *
- * One k16 step of wgmma takes four values of a row from lane t (0 to 3 of a
- * quad). Here these come from the 16 values of scale group t of this k64, so
- * that a lane loads 8 bytes and one scale for four steps; the activations are
- * converted into the same order (half_pair(), permute_halves()).
+ * One k16 of wgmma has four values of a row from lane t (0 to 3 of a quad).  Here
+ * these are values of scale group t of the k64, so that a lane loads 8 bytes and one
+ * scale for four k16.  The activations are converted into the same order
+ * (activations.cuh):
+ *
+ *   k in row's order        group 0: k 0 .. 15   group 1: 16 .. 31   2   3
+ *   k16 number i of wgmma   values {0,2,4,6}, {1,3,5,7}, {8,10,12,14}, {9,11,13,15} of each
+ *   (fp16), i = 0 .. 3      of the groups 0 to 3; bf16 {0,4,2,6}, {1,5,3,7}, ...
  *
  * Read in this order: gemm_schedule.cuh (which tile), gemm_producers.cuh,
  * gemm_mainloop.cuh, gemm_epilogue.cuh, gemm_small_m.cuh, this file.
@@ -71,8 +75,8 @@
 #include "gemm_small_m.cuh"
 
 /*
- * One tile. What the epilogue needs is read again after the loop: kept across
- * it, it would cost registers that the accumulators need.
+ * One tile.  What the epilogue needs is read again after the loop, because the accumulators
+ * need all registers in it.
  */
 template <int N, bool DUAL, int A, int A_STEPS>
 DEVICE void consume_tile(struct consumer *c)
@@ -128,8 +132,8 @@ DEVICE void consume(struct consumer *c)
 /* ---- the kernel ---------------------------------------------------------- */
 
 /*
- * The loops are not unrolled: code that runs once is fetched line by line, and
- * each line is waited for.
+ * The loops are not unrolled, because code that runs once has to be fetched from memory
+ * while the CTA waits.
  */
 DEVICE void init_barriers(const struct nib_gemm_args *args, struct gemm_shared *shared,
 			  uint32_t pairs)
@@ -198,10 +202,7 @@ DEVICE void gemm(const struct nib_gemm_args *args,
 	struct gemm_shared *shared =
 	    (struct gemm_shared *)(smem + rings_bytes + exchange_bytes);
 
-	/*
-	 * The next kernel of the stream may take SM slots as CTAs of this one
-	 * end.
-	 */
+	/* CTAs of the next kernel may become resident as CTAs of this one end. */
 	griddepcontrol_launch_dependents();
 	if (threadIdx.x == 32)
 		init_barriers(args, shared, PAIRS);

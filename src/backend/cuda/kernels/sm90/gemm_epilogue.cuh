@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_epilogue.cuh - from accumulators to c: the split-k reduction, alpha,
- * SiLU, one rounding; 16-bit results are transposed through shared memory, so
- * that stores are whole 32-byte sectors.
+ * gemm_epilogue.cuh - from accumulators to c: the split-k reduction, alpha, SiLU, one
+ * rounding.  16-bit results are transposed through shared memory, so that stores are whole
+ * 32-byte sectors.
+ *
+ *   accumulators d[N / 2] of lane 4g + t, for the warp's first row of B
+ *   d[4 i], d[4 i + 1]          rows of A 8 i + 2 t, 8 i + 2 t + 1; row g of B
+ *   d[4 i + 2], d[4 i + 3]      the same rows of A; row g + 8 of B, or dual row g of B2
+ *
+ * A chunk is 16 rows of A, 8 accumulators of a thread; a block is two chunks.
  */
 #ifndef NIB_GEMM_EPILOGUE_CUH
 #define NIB_GEMM_EPILOGUE_CUH
@@ -49,10 +55,7 @@ DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
 	round_halves(o, v, h);
 }
 
-/*
- * Stores eight rows of B of one row of A; 16 bytes at once where alignment
- * allows.
- */
+/* Stores 8 rows of B of one row of A, by 16 bytes where alignment allows. */
 DEVICE void store_rows8(const struct output *o, int32_t m, int32_t row, uint4 x)
 {
 	const uint32_t word[4] = {x.x, x.y, x.z, x.w};
@@ -95,10 +98,14 @@ DEVICE void store_halves(const struct consumer *c, const struct output *o, int32
 }
 
 /*
- * An address in the accumulators' buffer, of which a warp owns 128 bytes in
- * every ACC_STRIDE (its neighbours may be using theirs): 16 bytes of a row of
- * A, so that neither the eight rows of a stmatrix nor the pairs of four rows
- * share a bank.
+ * The offset of 16 bytes (8 rows of B) of row m of A in the accumulators' buffer, in which a
+ * warp has 128 bytes of every ACC_STRIDE; other warps may be using theirs.  Neither the 8
+ * rows of a stmatrix nor the pairs of four rows that are read share a bank:
+ *
+ *   16-byte slot     0     1     2     3     4     5     6     7
+ *   row m = 0       half0                   half1
+ *   row m = 1             half0                   half1
+ *   row m           half h is at slot (m + 4 h) % 8
  */
 DEVICE uint32_t odd_address(uint32_t m, uint32_t half)
 {
@@ -106,9 +113,9 @@ DEVICE uint32_t odd_address(uint32_t m, uint32_t half)
 }
 
 /*
- * Stores the tile as 16-bit values, if all rows of the warp are inside and
- * stores are of 16 bytes: straight from the accumulators. Two transpose
- * buffers, so that the next 16 rows of A need not wait for the reads of these.
+ * Stores the tile as 16-bit values directly from the accumulators, if all rows of the warp
+ * are inside c and stores of 16 bytes are aligned.  Two transpose buffers alternate, so that
+ * the next chunk does not wait for the reads of this one.
  */
 template <int N>
 DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
@@ -119,10 +126,7 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 	const uint32_t warp = thread / 32 - 4, lane = thread % 32;
 	const uint32_t even = smem_addr(c->shared->staging) + warp * STAGING_WARP;
 	const uint32_t odd = smem_addr(c->shared->accumulators) + warp * 32 * 4;
-	/*
-	 * Row of A and eight of its rows of B: of the stmatrix, and of the
-	 * store.
-	 */
+	/* Row of A and half of the rows of B that the lane addresses in stmatrix. */
 	const uint32_t t = lane / 16 * 8 + lane % 8, r = lane / 8 % 2;
 	const uint32_t write[2] = {even + t * STAGING_STRIDE + r * 16,
 				   odd + odd_address(t, r)};
@@ -138,10 +142,7 @@ DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 
 		if (chunks >> i & 1) {
 			round_chunk(o, d + 8 * i, h);
-			/*
-			 * With split-k, consecutive chunks of a slice may use
-			 * the same buffer.
-			 */
+			/* With split-k, consecutive chunks may use the same buffer. */
 			__syncwarp();
 			stmatrix_x4_trans(write[i % 2], h[0], h[1], h[2], h[3]);
 			__syncwarp();
@@ -167,10 +168,7 @@ DEVICE void store_floats(const struct output *o, int32_t m0, const float *v)
 	}
 }
 
-/*
- * Copies the accumulators of a block to shared memory, where a loop can index
- * them.
- */
+/* Copies the accumulators of a block to shared memory, where a loop can index them. */
 template <int N>
 DEVICE void spill_accumulators(uint32_t to, int block, const float *d)
 {
@@ -185,9 +183,9 @@ DEVICE void spill_accumulators(uint32_t to, int block, const float *d)
 }
 
 /*
- * Stores the tile through shared memory, block by block: unrolled over all
- * accumulators it would be thousands of instructions that no cache holds. Only
- * the 16-row chunks of the mask are stored.
+ * Stores the tile through shared memory, block by block, because a loop unrolled over all
+ * accumulators would be thousands of instructions, more than the instruction cache holds.
+ * Only the chunks of the mask are stored.
  */
 template <int N>
 DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
@@ -221,8 +219,8 @@ DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
 }
 
 /*
- * This lane's four dual results of 16 rows of A, whose accumulators are at
- * from: rows 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 for lane t of a quad.
+ * The lane's four dual results of a chunk, whose accumulators are at from: rows of A 2 t,
+ * 2 t + 1, 2 t + 8 and 2 t + 9 for lane t of a quad.
  */
 DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
 {
@@ -236,10 +234,7 @@ DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
 	}
 }
 
-/*
- * Stores eight rows of B of 32 rows of A from m0 on; chunks: which of the two
- * 16-row chunks.
- */
+/* Stores 8 rows of B of 32 rows of A from m0 on; chunks: bits of the two chunks to store. */
 DEVICE void store_dual(const struct consumer *c, const struct output *o, int32_t m0,
 		       uint32_t chunks, const float *v)
 {
@@ -298,7 +293,7 @@ template <int N, bool DUAL>
 DEVICE void finish_tile(const struct consumer *c, const struct output *o,
 			uint32_t chunks, const float *d)
 {
-	/* A vote, so that the compiler knows that the warp stays together. */
+	/* A vote, so that the compiler knows that the branch is uniform. */
 	if (DUAL)
 		finish_dual<N>(c, o, chunks, d);
 	else if (o->dtype != 0 && __all_sync(~0u, o->by_16 && o->rows_left >= 16))
@@ -307,9 +302,7 @@ DEVICE void finish_tile(const struct consumer *c, const struct output *o,
 		finish_blocks<N>(c, o, chunks, d);
 }
 
-/*
- * The 16-row chunks that split-k slice `k_slice` finishes: every k_slices-th.
- */
+/* The chunks that split-k slice `k_slice` finishes: every k_slices-th. */
 DEVICE uint32_t chunks_of_slice(int32_t k_slices, int32_t k_slice)
 {
 	uint32_t mine = 0;
@@ -383,7 +376,7 @@ DEVICE struct output output_of(const struct consumer *c, const struct tile_desc 
 	return o;
 }
 
-/* From the accumulators of a tile, of this split-k slice, to c. */
+/* From a thread's accumulators of a tile and split-k slice to c. */
 template <int N, bool DUAL, int A>
 DEVICE void finish_accumulators(const struct consumer *c, const struct tile_desc *w,
 				const float *alpha, float *d)

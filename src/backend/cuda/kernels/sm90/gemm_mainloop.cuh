@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_mainloop.cuh - the consumer warpgroups' loop over k: weights from their
- * ring, dequantised in registers, times the activations in the other ring, into
- * accumulators.
+ * gemm_mainloop.cuh - the loop of the consumer warpgroups over k: weights from their ring,
+ * dequantised in registers, times activations in the other ring, added to accumulators.
+ *
+ *   a weight stage, 18432 bytes     offset
+ *   codes of warpgroup 0, 1         0, 8192: 64 rows of 128 bytes (k256); 16-byte chunk c
+ *                                   of row r is at slot swizzled(r, c) (gemm_producers.cuh)
+ *   scales of warpgroup 0, 1        16384, 17408: 64 rows of 16 scales
+ *     linear                        row r at 16 r
+ *     tiled                         k64 i at 256 i: row r at 8 (r % 32) + 4 (r / 32)
+ *
+ * In a dual product, half 0 has 64 rows of B and half 1 the same rows of B2, and both
+ * warpgroups read both halves.
  */
 #ifndef NIB_GEMM_MAINLOOP_CUH
 #define NIB_GEMM_MAINLOOP_CUH
@@ -18,11 +27,11 @@ struct consumer {
 	struct gemm_shared *shared;
 	uint32_t weight_ring;
 	uint32_t a_desc;     /* low half of the descriptor of the activation ring */
-	uint32_t stage_desc; /* from a stage to the next one's, in 16 bytes */
+	uint32_t stage_desc; /* from a stage to the next, in units of 16 bytes */
 	struct ring weights, activations, tiles;
 	/* Lanes 0 and 1: a_empty[0] of CTA 0 and 1 of the pair. */
 	uint32_t a_empty;
-	uint32_t phases; /* bit i: of the pair's barrier of stage i */
+	uint32_t phases; /* bit i: parity of the pair's barrier of stage i */
 };
 
 /*
@@ -39,8 +48,8 @@ DEVICE uint32_t lane_of_thread(void)
 }
 
 /*
- * The first row of the CTA's that this lane holds: a warp has 16 rows of B, or
- * dual eight of B and the same of B2.  So a lane has both factors of a result.
+ * The first row of the CTA that this lane holds.  A warp has 16 rows of B; in a dual product
+ * 8 of B and the same 8 of B2, so that a lane has both factors of a result.
  */
 template <bool DUAL>
 DEVICE uint32_t row_of_thread(void)
@@ -49,18 +58,18 @@ DEVICE uint32_t row_of_thread(void)
 }
 
 /*
- * What a consumer lane reads of a weight stage: the codes of two rows, and their
- * scales; offsets in the stage for step 0.  The second row is eight behind the
- * first, or dual the same of B2, whose scales may have another layout.
+ * What a consumer lane reads of a weight stage: the codes and scales of two rows, as offsets
+ * in the stage for step 0.  The second row is 8 rows after the first; in a dual product it is
+ * the same row of B2, whose scales may have another layout.
  */
 struct weight_reader {
 	uint32_t codes, scales;
-	uint32_t scale_step;	       /* from a step's scales to the next step's */
-	uint32_t scale_row8;	       /* to those of the second row */
-	uint32_t scales2, scale_step2; /* dual: of the second row */
+	uint32_t scale_step;	       /* to the scales of the next step */
+	uint32_t scale_row8;	       /* to the scales of the second row */
+	uint32_t scales2, scale_step2; /* dual: scales of the second row */
 };
 
-/* The offset of a row's scales among 64 rows of them. */
+/* The offset of a row's scales in those of 64 rows. */
 DEVICE uint32_t stage_scale(uint32_t row, bool is_tiled)
 {
 	return is_tiled ? row % 32 * 8 + row / 32 * 4 : row * 16;
@@ -87,8 +96,8 @@ DEVICE struct weight_reader reader_of(int32_t flags)
 }
 
 /*
- * The A operands of the four k16 of step `step` of the stage at base: group t
- * of each row.  Behind k are codes and scales of zero.
+ * a[i]: the A operand of k16 number i of step `step` of the stage at base, from group t of
+ * the lane's two rows.  Codes and scales beyond k are zero.
  */
 template <bool DUAL, int A>
 DEVICE void load_weights(const struct weight_reader *r, uint32_t base, uint32_t step,
@@ -116,9 +125,8 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base, uint32_t 
 }
 
 /*
- * The wgmma descriptor of activations: 128-byte swizzle, k contiguous, 1024
- * bytes from eight rows to the next. The low half counts the address in units
- * of 16 bytes.
+ * The wgmma descriptor of activations: 128-byte swizzle, k contiguous, 1024 bytes from 8
+ * rows to the next 8.  The low half has the address in units of 16 bytes.
  */
 #define DESCRIPTOR_HIGH (1u << 30 | 1024 >> 4)
 
@@ -127,7 +135,7 @@ DEVICE uint32_t a_descriptor(uint32_t addr)
 	return 1u << 16 | addr >> 4;
 }
 
-/* Waits for the next weight stage; its address. */
+/* Waits for the next weight stage and returns its address. */
 DEVICE uint32_t await_weights(const struct consumer *c)
 {
 	wait(smem_addr(c->shared->weights_full + c->weights.stage), c->weights.parity);
@@ -164,9 +172,9 @@ DEVICE uint32_t last_a_stage(const struct consumer *c)
 }
 
 /*
- * The four wgmma of a step. FIRST clears the accumulators; it is a template
- * argument, so that the compiler sees that d is not read: without that, the
- * accumulators of every tile size would live through the loop over tiles.
+ * The four wgmma of a step.  FIRST clears the accumulators.  It is a template argument, so
+ * that the compiler sees that d is not read; otherwise the accumulators of every tile size
+ * would be live through the loop over tiles.
  */
 template <int N, int A, bool FIRST>
 DEVICE void issue_step(uint32_t desc, const uint32_t (*a)[4], float *d)
@@ -196,7 +204,7 @@ DEVICE void issue_steps(uint32_t desc, const uint32_t (*a)[4][4], float *d)
 	wgmma_commit();
 }
 
-/* The weights of as many steps, from step `step` of the stage at base on. */
+/* The weights of AT_ONCE steps, from step `step` of the stage at base on. */
 template <bool DUAL, int A, int AT_ONCE>
 DEVICE void load_steps(const struct weight_reader *r, uint32_t base, uint32_t step,
 		       uint32_t (*a)[4][4])
@@ -208,15 +216,15 @@ DEVICE void load_steps(const struct weight_reader *r, uint32_t base, uint32_t st
 
 /* The position of a consumer in a weight stage. */
 struct stage_walk {
-	uint32_t base;		/* of the weights that are dequantised next */
-	uint32_t desc, full;	/* of the stage's first activations: their barrier */
+	uint32_t base;	     /* of the weights that are dequantised next */
+	uint32_t desc, full; /* of the stage's first activations, and their barrier */
 	uint32_t stage, before; /* activation stages: the first, the last one's */
 	bool is_last;
 };
 
 /*
- * Groups J and up of a weight stage, a function for each: beyond some size the
- * compiler unrolls no loop, and a[] would lie in memory.
+ * Groups J and up of a weight stage, by recursion: the compiler does not unroll a loop of
+ * this size, and then a[] would be in local memory.
  */
 template <int N, bool DUAL, int A, int AT_ONCE, bool FIRST, uint32_t J>
 DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
@@ -228,7 +236,7 @@ DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
 	wait(w->full + J * 8, c->activations.parity);
 	issue_steps<N, A, AT_ONCE, FIRST && J == 0>(w->desc, a[J % 2], d);
 	w->desc += c->stage_desc;
-	/* The group before is done: its operands are free. */
+	/* The previous group has completed: its operands are free. */
 	wgmma_wait<1>();
 	if (!(FIRST && J == 0))
 		release_activations(c, J ? w->stage + J - 1 : w->before);
@@ -245,12 +253,11 @@ DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
 }
 
 /*
- * Multiplies one weight stage, AT_ONCE of its four steps as one group of wgmma.
- * a[0] holds the weights of the first group on entry, and those of the next
- * stage's first group on exit (unless is_last). While the tensor cores work on
- * a group, the weights of the next group are dequantised into the other set of
- * registers, so that one group is always in flight. The activation stage before
- * this weight stage is still being read on entry.
+ * Multiplies one weight stage, with AT_ONCE of its four steps as one group of wgmma.  a[0]
+ * has the weights of the first group on entry, and those of the next stage's first group on
+ * exit (unless is_last).  While the tensor cores multiply a group, the weights of the next
+ * group are dequantised into the other set of registers, so that one group is always in
+ * flight.  On entry the last activation stage of the previous weight stage is still read.
  */
 template <int N, bool DUAL, int A, int AT_ONCE, bool FIRST>
 DEVICE void multiply_stage(struct consumer *c, const struct weight_reader *r,

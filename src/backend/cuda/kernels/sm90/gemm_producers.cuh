@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_producers.cuh - the producer warps.  Two warps load weights with
- * cp.async, whole 128-byte lines, zeros outside the matrix.  One thread loads
- * converted activations with bulk copies, half of a tile's rows from each CTA
- * of the pair, multicast to both.
+ * gemm_producers.cuh - the producer warps.  Two warps load weights with cp.async, whole
+ * 128-byte lines, and zeros outside the matrix.  One thread loads converted activations with
+ * bulk copies: each CTA of the pair loads half of the tile's rows and multicasts them to
+ * both.
  */
 #ifndef NIB_GEMM_PRODUCERS_CUH
 #define NIB_GEMM_PRODUCERS_CUH
@@ -13,8 +13,14 @@
 /* ---- weights: global -> ring --------------------------------------------- */
 
 /*
- * The slot of 16-byte chunk c of a row's 128 bytes: the quads of four rows that
- * a half-warp reads at once fall into different banks.
+ * The slot of 16-byte chunk c of a row's 128 bytes.  A lane 4g + t reads 8 bytes of row g,
+ * half of chunk 2 i + t / 2 in step i, and the four rows of a half-warp use different banks:
+ *
+ *   slot     0 1 2 3 4 5 6 7
+ *   row 0    0 1 2 3 4 5 6 7         row 4    1 0 3 2 5 4 7 6
+ *   row 1    2 3 0 1 6 7 4 5         row 5    3 2 1 0 7 6 5 4
+ *   row 2    4 5 6 7 0 1 2 3         row 6    5 4 7 6 1 0 3 2
+ *   row 3    6 7 4 5 2 3 0 1         row 7    7 6 5 4 3 2 1 0
  */
 DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk)
 {
@@ -22,15 +28,15 @@ DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk)
 }
 
 /*
- * What one of the 64 producer threads loads of 64 rows of weights. Codes: one
- * 16-byte chunk of every eighth row. Scales: one row, or two pieces of a 128 x
- * 4 tile.
+ * What one of the 64 producer threads loads of 64 rows of weights.  Codes: chunk thread % 8
+ * of every eighth row from thread / 8 on.  Scales: one row, or two pieces of 8 bytes of
+ * 128 x 4 tiles.
  */
 struct weight_source {
 	const uint8_t *codes, *scales;
 	int64_t stride8;   /* from one of its rows of codes to the next */
 	int32_t rows_left; /* of the matrix, from its first row of codes on */
-	bool all_rows;	   /* all 64 are inside the matrix */
+	bool all_rows;	   /* all 64 rows are inside the matrix */
 	bool has_scales, is_tiled;
 };
 
@@ -65,9 +71,7 @@ DEVICE void open_weights(const struct nib_gemm_args *args,
 	}
 }
 
-/*
- * Loads bytes byte0 to byte0 + 127 of 64 rows that are all inside the matrix.
- */
+/* Loads bytes byte0 to byte0 + 127 of 64 rows that are all inside the matrix. */
 DEVICE void fetch_codes_inside(uint32_t to, const struct weight_source *b,
 			       int32_t byte0, uint64_t policy)
 {
@@ -90,9 +94,7 @@ DEVICE void fetch_codes_edge(uint32_t to, const struct weight_source *b, int32_t
 	for (int32_t r = 0; r < 64; r += 8) {
 		const uint32_t bytes =
 		    r < b->rows_left && left > 0 ? (uint32_t)left : 0;
-		/*
-		 * cp.async reads no byte here, and the address may lie outside.
-		 */
+		/* With bytes = 0 nothing is read, but the address must be valid. */
 		const uint8_t *source = bytes ? from : b->codes;
 
 		if (!by_8) {
@@ -132,8 +134,8 @@ DEVICE void fetch_linear_scales(uint32_t to, const struct weight_source *b,
 }
 
 /*
- * Tiled scales of 64 rows, half a tile of 128: 8 of the 16 bytes of a piece,
- * for the four tiles of this k256.
+ * Tiled scales of 64 rows, half a tile of 128: 8 of the 16 bytes of a line, for the four
+ * tiles of this k256.
  */
 DEVICE void fetch_tiled_scales(uint32_t to, const struct weight_source *b,
 			       int32_t group0, int32_t groups, uint32_t thread)
@@ -152,9 +154,9 @@ DEVICE void fetch_tiled_scales(uint32_t to, const struct weight_source *b,
 }
 
 /*
- * Zeroes the scales behind k in the last tile of scales, whose bytes may be
- * anything; `groups` of the stage are inside k. Each thread does this in the
- * pieces that it loaded itself.
+ * Zeroes the scales beyond k in the last tile of scales, whose padding may have any value;
+ * `groups` of the stage are inside k.  Each thread does this in the pieces that it has
+ * loaded.
  */
 DEVICE void clear_padding(uint32_t to, const struct weight_source *b, int32_t groups,
 			  uint32_t thread)
@@ -176,10 +178,7 @@ DEVICE void clear_padding(uint32_t to, const struct weight_source *b, int32_t gr
 	}
 }
 
-/*
- * Loads one stage: for each consumer warpgroup codes and scales of 64 rows,
- * k256.
- */
+/* Loads one stage: codes and scales of 64 rows, k256, for each consumer warpgroup. */
 DEVICE void fetch_weights(uint32_t to, int32_t k, int32_t flags,
 			  const struct weight_source *b, int32_t k0, uint32_t thread,
 			  uint64_t policy)
@@ -216,8 +215,8 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 {
 	const uint32_t thread = threadIdx.x;
 	/*
-	 * Evict-first weights leave the activations, which all CTAs read, in
-	 * the L2. For MoE it cost 3 %: its activations are few
+	 * Evict-first weights leave the activations, which all CTAs read, in the L2.
+	 * For MoE, whose activations are few, this policy costs 3 %
 	 * (docs/performance-hopper.md).
 	 */
 	const uint64_t policy =
@@ -304,9 +303,9 @@ DEVICE void produce_activations(const struct nib_gemm_args *args,
 		}
 	}
 	/*
-	 * Waits until both CTAs have released every stage. The partner's
-	 * consumers arrive at barriers in this CTA's shared memory, so it must
-	 * not end earlier.
+	 * Waits until both CTAs have released every stage.  The other CTA's consumers
+	 * arrive at barriers in this CTA's shared memory, so that it must not end
+	 * earlier.
 	 */
 	for (int32_t s = 0; s < args->a_stages; s++) {
 		wait(smem_addr(shared->a_empty + ring.stage), ring.parity ^ 1);

@@ -11,8 +11,8 @@
 #include "gemm_shared.cuh"
 
 /*
- * The first row of expert e among the converted activations. It needs no prefix
- * sum; padding costs at most 15 rows for each expert that has tokens.
+ * The first row of expert e among the converted activations, without a prefix sum.  Padding
+ * costs at most 15 rows for each expert that has tokens.
  */
 DEVICE int32_t padded_row(int32_t e, int32_t offset)
 {
@@ -27,7 +27,7 @@ DEVICE int32_t round_m(int32_t x)
 	return (x + step - 1) & -step;
 }
 
-/* Rows of each tile of an expert that has m tokens: equal shares. */
+/* Rows of each tile of an expert that has m tokens, equal but for rounding. */
 DEVICE int32_t share_m(int32_t m, int32_t most)
 {
 	const int32_t tiles = (m + most - 1) / most;
@@ -138,9 +138,9 @@ DEVICE bool next_tile(const struct nib_gemm_args *args,
 }
 
 /*
- * The scheduler, one thread: writes the descriptors of the next tiles while the
- * other warps work on the current one. The first tile of a list, tiles[0], is
- * written before the roles begin.
+ * The scheduler, one thread: writes the descriptors of the next tiles while the other warps
+ * compute the current one.  The first tile of a list, tiles[0], is written before the roles
+ * begin.
  */
 template <bool DUAL>
 DEVICE void schedule(const struct nib_gemm_args *args,
@@ -176,10 +176,8 @@ DEVICE const struct tile_desc *await_tile(const struct gemm_shared *shared,
 	return shared->tiles + tiles->stage;
 }
 
-/*
- * Called by one thread of each warp that reads descriptors, when the warp needs
- * this one no more.
- */
+/* Called by one thread of each warp that reads descriptors, after its last read of this
+ * one. */
 DEVICE void release_tile(const struct gemm_shared *shared, struct ring *tiles)
 {
 	mbarrier_arrive(smem_addr(shared->tiles_empty + tiles->stage));

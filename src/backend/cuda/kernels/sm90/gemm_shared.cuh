@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_shared.cuh - what all warps of a GEMM CTA share: sizes, and the tail of
- * shared memory behind the rings.
+ * gemm_shared.cuh - what all warps of a GEMM CTA have in common: sizes, and the part of
+ * shared memory after the rings.
  */
 #ifndef NIB_GEMM_SHARED_CUH
 #define NIB_GEMM_SHARED_CUH
@@ -17,7 +17,7 @@
 #define GROUPS	2
 #define WARPS	(4 * GROUPS)
 #define THREADS NIB_GEMM_THREADS
-/* Rows of B that a CTA takes of each matrix. */
+/* Rows of B that a CTA multiplies of each matrix. */
 #define CTA_ROWS(dual) ((dual) ? NIB_TILE_N / 2 : NIB_TILE_N)
 /*
  * Registers of a thread, by the pairs of consumer warpgroups; a quarter of the
@@ -26,9 +26,9 @@
 #define CONSUMER_REGISTERS(pairs) ((pairs) == 2 ? 104 : 216)
 #define PRODUCER_REGISTERS(pairs) ((pairs) == 2 ? 64 : 72)
 #define WEIGHT_PRODUCERS	  64
-/* The thread that schedules, of a warp of its own. */
+/* The scheduler thread; no other thread of its warp has a role. */
 #define SCHEDULER 96
-/* A weight stage: codes, then scales, 64 rows of each after the other. */
+/* A weight stage: codes, then scales, each of 64 rows (drawn in gemm_mainloop.cuh). */
 #define HALF_CODES   (64 * (NIB_WEIGHT_STAGE_K / 2))
 #define HALF_SCALES  (64 * (NIB_WEIGHT_STAGE_K / 16))
 #define WEIGHT_STAGE NIB_WEIGHT_STAGE_BYTES
@@ -42,14 +42,12 @@
  */
 #define STAGING_STRIDE 48
 #define STAGING_WARP   (16 * STAGING_STRIDE)
-/*
- * Accumulators of 32 rows of A, 16 of each consumer thread, on their way to c.
- */
+/* Accumulators of 32 rows of A, 16 of each consumer thread, before they are stored. */
 #define BLOCK_M	   32
 #define ACC_STRIDE (WARPS * 32 * 4)
 #define ACC_BYTES  (BLOCK_M / 2 * ACC_STRIDE)
 
-/* Tile descriptors that the scheduler warp may be ahead. */
+/* Tile descriptors that the scheduler may write ahead. */
 #define TILE_SLOTS 4
 
 /*
@@ -74,11 +72,11 @@ struct tile_desc {
 	const float *alpha, *alpha2; /* of this expert; NULL: 1 */
 };
 
-/* Lies after the rings, at addresses that no runtime size changes. */
+/* After the rings. */
 struct gemm_shared {
 	/*
-	 * Two pairs of warpgroups have half of weights_full each: they take
-	 * stages in turn, and so each knows all phases of its barriers.
+	 * With two pairs of warpgroups each pair has half of weights_full.  The pairs
+	 * alternate stages, and each has to see all phases of its barriers.
 	 */
 	uint64_t weights_full[STAGES_MAX], weights_empty[STAGES_MAX];
 	uint64_t a_full[STAGES_MAX], a_empty[STAGES_MAX];

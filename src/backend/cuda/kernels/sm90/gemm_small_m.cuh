@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_small_m.cuh - the consumers of sm90_small_m.cu, for tiles of up to
- * NIB_SMALL_M_MAX rows of A, which are bound by memory latency, not by wgmma.
+ * gemm_small_m.cuh - the consumers of small_m.cu, for tiles of up to NIB_SMALL_M_MAX rows
+ * of A, which are bound by memory latency, not by wgmma.
  *
  *   threads     role                                            registers
- *   0 .. 127    producers and scheduler as in sm90_gemm.cuh     64
+ *   0 .. 127    producers and scheduler as in gemm.cuh          64
  *   128 .. 383  first pair: weight stages 0, 2, 4, ...          104
  *   384 .. 639  second pair: weight stages 1, 3, 5, ..., then   104
  *               adds the first pair's accumulators and stores
@@ -22,17 +22,13 @@
 
 #include "gemm_epilogue.cuh"
 
-/*
- * The pairs of consumer warpgroups: the first one begins with a tile's stage 0,
- * the second one with stage 1, and finishes the tile.
- */
+/* The pairs of consumer warpgroups.  The first begins with a tile's stage 0, the second with
+ * stage 1; the second finishes the tile. */
 #define FIRST_PAIR  0
 #define SECOND_PAIR 1
 
-/*
- * A condition that all lanes share, as a vote: the compiler then knows that it
- * is uniform and keeps ring positions in uniform registers.
- */
+/* A condition that is equal in all lanes, as a vote, so that the compiler treats it as
+ * uniform and keeps ring positions in uniform registers. */
 DEVICE bool of_warp(bool x)
 {
 	return __all_sync(~0u, x);
@@ -55,8 +51,8 @@ DEVICE void pass_stages(struct consumer *c, uint32_t n)
 }
 
 /*
- * Waits for the pair's weights of the stage.  A stage may be the other pair's in
- * its next round, so the stage's number alone does not tell the phase.
+ * Waits for the pair's weights of the stage.  A stage may belong to the other pair in the
+ * next round of the ring, so that c->phases counts the phases of each stage.
  */
 template <int PAIR>
 DEVICE uint32_t await_weights_of_pair(struct consumer *c)
@@ -76,21 +72,20 @@ DEVICE bool is_a_stage_full(const struct consumer *c)
 }
 
 /*
- * As multiply_stage() in gemm_mainloop.cuh, but the pair's next stage lies
- * behind one of the other pair's. before: the activation stage that is still
- * being read on entry. there: whether this stage's a_full phase is known to be
- * complete.
+ * As multiply_stage() in gemm_mainloop.cuh, but the pair's next stage follows a stage of the
+ * other pair.  before: the activation stage that is still read on entry.  is_full: whether
+ * this stage's a_full phase is known to be complete.
  */
 template <int N, bool DUAL, int A, int PAIR, bool FIRST>
 DEVICE void multiply_stage_of_pair(struct consumer *c, const struct weight_reader *r,
 				   bool is_last, uint32_t (*a)[4][4], uint32_t *before,
-				   bool *there, float *d)
+				   bool *is_full, float *d)
 {
 	uint32_t base = c->weight_ring + c->weights.stage * WEIGHT_STAGE;
 	uint32_t desc = c->a_desc + c->activations.stage * c->stage_desc;
 
-	while (!*there)
-		*there = is_a_stage_full(c);
+	while (!*is_full)
+		*is_full = is_a_stage_full(c);
 #pragma unroll
 	for (uint32_t j = 0; j < STEPS; j++) {
 		if (FIRST && j == 0)
@@ -98,7 +93,7 @@ DEVICE void multiply_stage_of_pair(struct consumer *c, const struct weight_reade
 		else
 			issue_steps<N, A, 1, false>(desc, a + j % 2, d);
 		desc += N * 128 >> 4;
-		/* The step before is done: its operands are free. */
+		/* The previous step has completed: its operands are free. */
 		wgmma_wait<1>();
 		if (!FIRST && j == 0)
 			release_activations(c, *before);
@@ -114,44 +109,44 @@ DEVICE void multiply_stage_of_pair(struct consumer *c, const struct weight_reade
 			 * Polls the barrier before it is needed, to hide the
 			 * latency of try_wait.
 			 */
-			*there = is_a_stage_full(c);
+			*is_full = is_a_stage_full(c);
 		}
 		load_weights<DUAL, A>(r, base, (j + 1) % STEPS, a[(j + 1) % 2]);
 	}
 }
 
 /*
- * d = the accumulators over every second one of the tile's weight stages. Each
- * pair has at least one, so that no pair is ahead by a whole ring and takes one
- * barrier phase for another. A pair is not early either: it has barriers of its
- * own for weights, as copies may end in any order, and where it has weights of a
- * stage all activations of a ring before are read (gemm.c).
+ * d = the accumulators over every second one of the tile's weight stages.  Neither pair can
+ * mistake one barrier phase for another.  Each has at least one stage, so that none is ahead
+ * by a whole ring.  Each has separate barriers for weights, because copies may complete in
+ * any order.  And when a pair has the weights of a stage, all activations of the previous
+ * round of the ring have been read (gemm.c).
  */
 template <int N, bool DUAL, int A, int PAIR>
 DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages, int32_t flags,
 				    float *d)
 {
 	const struct weight_reader r = reader_of<DUAL>(flags);
-	/* The pair's last stage is not before this one. */
+	/* The pair's last stage is this one or later. */
 	const int32_t end = stages - 2;
 	uint32_t a[2][4][4], before;
-	bool there = false, is_last = of_warp(PAIR >= end);
+	bool is_full = false, is_last = of_warp(PAIR >= end);
 
 	if (PAIR == SECOND_PAIR)
 		pass_stages(c, 1);
 	load_weights<DUAL, A>(&r, await_weights_of_pair<PAIR>(c), 0, a[0]);
 	multiply_stage_of_pair<N, DUAL, A, PAIR, true>(c, &r, is_last, a, &before,
-						       &there, d);
+						       &is_full, d);
 	for (int32_t s = PAIR + 2; !is_last; s += 2) {
 		is_last = of_warp(s >= end);
 		multiply_stage_of_pair<N, DUAL, A, PAIR, false>(c, &r, is_last, a,
-								&before, &there, d);
+								&before, &is_full, d);
 	}
 	wgmma_wait<0>();
 	release_activations(c, before);
 	/*
-	 * To the first stage of the next tile: past the other pair's last
-	 * stage, if that was the tile's last one.
+	 * Moves to the first stage of the next tile: past the other pair's last stage if
+	 * that was the tile's last one.
 	 */
 	pass_stages(c, of_warp((stages & 1) == PAIR));
 }
@@ -162,7 +157,7 @@ DEVICE uint32_t exchange_address(uint32_t exchange)
 	return exchange + threadIdx.x % (WARPS * 32) * 16;
 }
 
-/* The first pair stores its accumulators, once the previous ones are read. */
+/* The first pair stores its accumulators when the previous ones have been read. */
 template <int N>
 DEVICE void send_accumulators(const struct consumer *c, struct ring *exchanges,
 			      uint32_t exchange, const float *d)
@@ -181,7 +176,7 @@ DEVICE void send_accumulators(const struct consumer *c, struct ring *exchanges,
 	advance(exchanges, 1);
 }
 
-/* The second pair adds them to its own. */
+/* The second pair adds them to its accumulators. */
 template <int N>
 DEVICE void add_accumulators(const struct consumer *c, struct ring *exchanges,
 			     uint32_t exchange, float *d)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peaks.cu - peaks.cuh on Hopper, and the rate of its tensor cores, which
- * multiply what lies in registers and shared memory.
+ * peaks.cu - peaks.cuh on Hopper, and the rate of its tensor cores, which multiply operands
+ * from registers and shared memory.
  *
  *   probe_multiply   b (once) --sts--> 32 KiB --wgmma, a in registers--> d
  *
  * Two warpgroups and one __syncthreads(), between the stores of b and the first
- * wgmma; after it each warpgroup waits for its own wgmma groups alone.
+ * wgmma; after it each warpgroup waits only for its wgmma groups.
  * Registers: 170.  Roofline: wgmma with A in registers
  * (docs/performance-hopper.md).
  */
@@ -14,8 +14,8 @@
 #include "backend/cuda/kernels/common/peaks.cuh"
 #include "ptx_wgmma.cuh"
 
-/* Halves of both signs, 0.5 to 1.75 in steps of a quarter: as many different
- * bits as dequantised weights have, since zeros would need less power. */
+/* Halves of both signs, 0.5 to 1.75 in steps of a quarter: as many different bits as
+ * dequantised weights have, because zeros would need less power. */
 DEVICE uint32_t two_halves(uint32_t x)
 {
 	x = x * 747796405u + 2891336453u;
@@ -23,7 +23,7 @@ DEVICE uint32_t two_halves(uint32_t x)
 	return (x & 0x86008600u) | 0x38003800u;
 }
 
-/* 128-byte swizzle, k contiguous, 1024 bytes from eight rows to the next. */
+/* 128-byte swizzle, k contiguous, 1024 bytes from 8 rows to the next 8. */
 DEVICE uint64_t descriptor(uint32_t addr)
 {
 	return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 |
@@ -41,8 +41,8 @@ DEVICE void multiply_step(float *d, const uint32_t (*a)[4], uint64_t desc)
 	wgmma_commit();
 }
 
-/* Every step of a block multiplies the same a, in registers, and the same b, in
- * shared memory.  One wgmma group is always in flight. */
+/* Every step multiplies the same a, in registers, and the same b, in shared memory.  One wgmma
+ * group is always in flight. */
 extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
     nib_probe_multiply_sm90(const __grid_constant__ struct nib_probe_args args)
 {
@@ -58,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
 		b[i] = two_halves(i);
 	fence_proxy_async();
 	__syncthreads();
-	/* a is loaded: ptxas would compute it again in the loop. */
+	/* Loaded, because ptxas would compute it again in the loop. */
 #pragma unroll
 	for (uint32_t i = 0; i < 16; i++)
 		a[i / 4][i % 4] = lds_32(smem_addr(b + threadIdx.x * 16 + i));

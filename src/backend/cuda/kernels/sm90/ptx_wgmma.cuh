@@ -57,7 +57,7 @@ DEVICE void wgmma_commit(void)
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most GROUPS committed groups are unfinished. */
+/* Waits until at most GROUPS committed groups are incomplete. */
 template <int GROUPS>
 DEVICE void wgmma_wait(void)
 {
@@ -65,9 +65,10 @@ DEVICE void wgmma_wait(void)
 }
 
 /*
- * d[m64, nN] (+)= a[m64, k16] * b[k16, nN] in fp32; a in registers, b in shared
- * memory behind desc. accumulate = 0 clears d first. Register lists by eights:
- * n = 16 needs one.
+ * d[m64, nN] (+)= a[m64, k16] * b[k16, nN] in fp32; a in registers, b in shared memory,
+ * described by desc.  accumulate = 0 clears d first.  A thread has n / 2 accumulators, so
+ * that the register list of n is number n / 16 - 1: eight registers for n = 16, eight more
+ * for each further 16.
  */
 #define REGS_0	"%0, %1, %2, %3, %4, %5, %6, %7"
 #define REGS_1	REGS_0 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -112,7 +113,7 @@ DEVICE void wgmma_f16(float *d, const uint32_t *a, uint64_t desc, uint32_t accum
 template <int N>
 DEVICE void wgmma_bf16(float *d, const uint32_t *a, uint64_t desc, uint32_t accumulate);
 
-/* n, its register list, and the operand numbers behind it. */
+/* n, its register list, and the numbers of the operands after the list. */
 #define WGMMA(n, list, a0, a1, a2, a3, b, p)                                           \
 	WGMMA_OF(f16, n, list, a0, a1, a2, a3, b, p)                                   \
 	WGMMA_OF(bf16, n, list, a0, a1, a2, a3, b, p)

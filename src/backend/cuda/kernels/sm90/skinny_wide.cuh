@@ -226,26 +226,26 @@ DEVICE block_of_a<TRAITS> load_any_block(const struct row_of_a &blocks, int i)
 	return x;
 }
 
-/* Block number i if is_there, otherwise zeros. */
+/* Block number i if is_inside, otherwise zeros. */
 template <class TRAITS>
 DEVICE block_of_a<TRAITS> load_block(const struct row_of_a &blocks, int i,
-				     bool is_there)
+				     bool is_inside)
 {
 	const uint8_t *from = blocks.values + i * (TRAITS::IS_NVFP4 ? 32 : 128);
 	block_of_a<TRAITS> x = {};
 
 	if constexpr (!TRAITS::ALIGNED) {
-		if (is_there)
+		if (is_inside)
 			x = load_any_block<TRAITS>(blocks, i);
 	} else if constexpr (TRAITS::IS_NVFP4) {
-		const uint2 codes = ldg_64_if(from, is_there);
+		const uint2 codes = ldg_64_if(from, is_inside);
 
 		x.word[0] = codes.x, x.word[1] = codes.y;
-		x.word[2] = ldg_u8_if(blocks.scales + i * blocks.scale_step, is_there);
+		x.word[2] = ldg_u8_if(blocks.scales + i * blocks.scale_step, is_inside);
 	} else {
 #pragma unroll
 		for (int j = 0; j < 2; j++) {
-			const uint4 y = ldg_128_if(from + j * 16, is_there);
+			const uint4 y = ldg_128_if(from + j * 16, is_inside);
 
 			x.word[4 * j] = y.x, x.word[4 * j + 1] = y.y;
 			x.word[4 * j + 2] = y.z, x.word[4 * j + 3] = y.w;
