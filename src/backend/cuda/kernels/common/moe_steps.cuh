@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moe_steps.cuh - the steps of a layer of experts between its products: the rows of slots, A
- * by expert, h, and the sum of a token's slots.  The same bits as
+ * moe_steps.cuh - the steps of a layer of experts between its products: the rows of
+ * slots, A by expert, h, and the sum of a token's slots.  The same bits as
  * src/backend/cpu/moe_steps.c.
  *
  *   begin     ids --> shared memory --> rows of one token's slots;
@@ -14,13 +14,13 @@
  *
  *   quantize  x --ldg--> 4 values of each lane of a quad --quantise--> codes, scales
  *
- * begin replaces route and gather where the slots are few: each CTA counts for itself which
- * rows its token gets.  The warps have no roles.  All kernels wait for the previous one and
- * let the next one begin meanwhile.
+ * begin replaces route and gather where the slots are few: each CTA counts for itself
+ * which rows its token gets.  The warps have no roles.  All kernels wait for the
+ * previous one and let the next one begin meanwhile.
  *
- * Barriers: __syncthreads() of begin and route, around their tables.  Shared memory: 4.3 KiB
- * of begin, 384 bytes of route.  Registers: 28 to 80 (docs/kernels.md).  Roofline: the rate
- * of memory; route reads ids twice for every expert, from the L2.
+ * Barriers: __syncthreads() of begin and route, around their tables.  Shared memory:
+ * 4.3 KiB of begin, 384 bytes of route.  Registers: 28 to 80 (docs/kernels.md).
+ * Roofline: the rate of memory; route reads ids twice for every expert, from the L2.
  */
 #ifndef NIB_MOE_STEPS_CUH
 #define NIB_MOE_STEPS_CUH
@@ -32,8 +32,8 @@
 
 /* ---- rows of slots ------------------------------------------------------- */
 
-/* The sum of x over all threads; *before: over the threads before this one.  sums: a word of
- * shared memory for each warp. */
+/* The sum of x over all threads; *before: over the threads before this one.  sums: a
+ * word of shared memory for each warp. */
 DEVICE uint32_t block_sum(uint32_t x, uint32_t *sums, uint32_t *before)
 {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -64,7 +64,8 @@ DEVICE uint32_t slots_before(const struct nib_moe_route_params &p, uint32_t expe
 	return block_sum(count, sums, &unused);
 }
 
-/* Writes the rows of an expert's slots, `row` and up; a thread has four slots at a time. */
+/* Writes the rows of an expert's slots, `row` and up; a thread has four slots at a
+ * time. */
 DEVICE void place_slots(const struct nib_moe_route_params &p, int expert, uint32_t row,
 			uint32_t (*sums)[32])
 {
@@ -90,7 +91,9 @@ DEVICE void place_slots(const struct nib_moe_route_params &p, int expert, uint32
 	}
 }
 
-/* CTA e: expert e.  The last CTA: slots of other devices, and the number of slots here. */
+/*
+ * CTA e: expert e.  The last CTA: slots of other devices, and the number of slots here.
+ */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
     NIB_KERNEL(moe_route)(const __grid_constant__ struct nib_moe_route_params p)
 {
@@ -114,10 +117,8 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
 
 /* ---- A by expert --------------------------------------------------------- */
 
-/*
- * Block `group` of a token.  words: 16 values of 16 bits in eight words; or the bits of 16
- * floats; or, for NVFP4 and once encoded, two words of codes.
- */
+/* Block `group` of a token.  words: 16 values of 16 bits in eight words; or the bits of
+ * 16 floats; or, for NVFP4 and once encoded, two words of codes. */
 struct piece {
 	uint32_t words[16], scale;
 };
@@ -210,8 +211,8 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 
 /* ---- rows of slots and A by expert at once -------------------------------- */
 
-/* Called by one warp.  The row of a slot: the number of slots of earlier experts, and of
- * earlier slots of the same expert; -1 for a slot of another device. */
+/* Called by one warp.  The row of a slot: the number of slots of earlier experts, and
+ * of earlier slots of the same expert; -1 for a slot of another device. */
 DEVICE int rank_of(const int32_t *experts, int slots, int slot)
 {
 	const uint32_t mine = experts[slot];
@@ -410,8 +411,8 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS, 3)
 	activate<1>(p);
 }
 
-/* For few blocks: four lanes have a block, because the latency of 16 values in one lane would
- * dominate. */
+/* For few blocks: four lanes have a block, because the latency of 16 values in one lane
+ * would dominate. */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS) NIB_KERNEL(
     moe_activate_few)(const __grid_constant__ struct nib_moe_activate_params p)
 {
@@ -446,8 +447,9 @@ DEVICE void load_row(const void *rows, int64_t index, int dtype, float x[N])
 }
 
 /*
- * A quad has a block.  Lets the next kernel begin only when the kernels before this one have
- * ended, because it reads their results before it waits for this one (gemv_experts.cuh).
+ * A quad has a block.  Lets the next kernel begin only when the kernels before this one
+ * have ended, because it reads their results before it waits for this one
+ * (gemv_experts.cuh).
  */
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
     NIB_KERNEL(moe_quantize)(const __grid_constant__ struct nib_moe_quantize_params p)

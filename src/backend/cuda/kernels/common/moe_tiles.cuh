@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * moe_tiles.cuh - counts the tiles of a mixture of experts on the device, because only
- * device memory has the number of rows of each expert.  ARGS has experts, rows, tile_m and
- * row_offsets; SHARE(m, tile_m) is the rows of each tile of an expert that has m rows.
+ * device memory has the number of rows of each expert.  ARGS has experts, rows, tile_m
+ * and row_offsets; SHARE(m, tile_m) is the rows of each tile of an expert that has m
+ * rows.
  */
 #ifndef NIB_MOE_TILES_CUH
 #define NIB_MOE_TILES_CUH
 
 #include "ring.cuh"
 
-/*
- * The first row of expert e; e = experts: the end of the last one.  Clamped to the rows,
- * because the caller's offsets may be wrong.
- */
+/* The first row of expert e; e = experts: the end of the last one.  Clamped to the
+ * rows, because the caller's offsets may be wrong. */
 template <class ARGS>
 DEVICE int32_t expert_row(const ARGS *args, int32_t e)
 {
@@ -33,8 +32,8 @@ DEVICE int32_t expert_tiles(const ARGS *args, int32_t e, int32_t units)
 
 /*
  * Called by one warp: first_tile[e] = the tiles of the experts before e, for e = 0 ..
- * experts.  Each lane adds up a run of experts, then the lanes' totals are scanned.  units:
- * tiles of an expert for each tile of rows of A.
+ * experts.  Each lane adds up a run of experts, then the lanes' totals are scanned.
+ * units: tiles of an expert for each tile of rows of A.
  */
 template <int32_t (*SHARE)(int32_t, int32_t), class ARGS>
 DEVICE void count_tiles(const ARGS *args, int32_t units, int32_t lane,
@@ -65,8 +64,8 @@ DEVICE void count_tiles(const ARGS *args, int32_t units, int32_t lane,
 		first_tile[args->experts] = before;
 }
 
-/* The last i with first[i * stride_elems] <= value in an ascending sequence; 0 if no such i
- * exists. */
+/* The last i with first[i * stride_elems] <= value in an ascending sequence; 0 if no
+ * such i exists. */
 DEVICE int32_t find_last(const int32_t *first, int64_t stride_elems, int32_t count,
 			 int32_t value)
 {

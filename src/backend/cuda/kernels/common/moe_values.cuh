@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * moe_values.cuh - values of a layer of experts that several kernels compute: the expert of
- * a slot, h of gate and up.  The same bits as src/backend/cpu/moe_steps.c.
- */
+/* moe_values.cuh - values of a layer of experts that several kernels compute: the
+ * expert of a slot, h of gate and up.  The same bits as src/backend/cpu/moe_steps.c. */
 #ifndef NIB_MOE_VALUES_CUH
 #define NIB_MOE_VALUES_CUH
 
@@ -10,10 +8,8 @@
 
 #include "device.cuh"
 
-/*
- * The expert of a slot, counted from this device's first one; -1 if it is on another device.
- * P: any parameters that have ids.
- */
+/* The expert of a slot, counted from this device's first one; -1 if it is on another
+ * device.  P: any parameters that have ids. */
 template <class P>
 DEVICE int expert_of(const P &p, int64_t slot)
 {
@@ -67,8 +63,8 @@ DEVICE float at_most(float x, float limit)
 	return x > limit ? limit : x;
 }
 
-/* h of one g and u, by the operations of activate_one() on a CPU.  P: any parameters that
- * have an activation. */
+/* h of one g and u, by the operations of activate_one() on a CPU.  P: any parameters
+ * that have an activation. */
 template <class P>
 DEVICE float activate_one(const P &p, float g, float u)
 {

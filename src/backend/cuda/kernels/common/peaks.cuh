@@ -6,9 +6,9 @@
  *   probe_read       data --ldg, 8 at a time--> registers --xor--> sum
  *   probe_cycles     clock64() until it has counted enough
  *
- * The warps have no roles, no barrier and no shared memory.  Nothing is stored: the address
- * of the result is NULL, which the compiler cannot see.  Registers: 46 to 48, and 8
- * (docs/kernels.md).  The probes measure rooflines: of memory, and of the clock.
+ * The warps have no roles, no barrier and no shared memory.  Nothing is stored: the
+ * address of the result is NULL, which the compiler cannot see.  Registers: 46 to 48,
+ * and 8 (docs/kernels.md).  The probes measure rooflines: of memory, and of the clock.
  */
 #ifndef NIB_PEAKS_CUH
 #define NIB_PEAKS_CUH
@@ -18,8 +18,8 @@
 
 /*
  * Reads every 16 bytes once; neighbouring threads read neighbouring ones.  A thread has
- * eight loads in flight, so that an SM has 128 KiB: more than bandwidth times latency (some
- * 25 KiB).
+ * eight loads in flight, so that an SM has 128 KiB: more than bandwidth times latency
+ * (some 25 KiB).
  */
 #define LOADS 8
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx.cuh - instructions of all GPUs from sm_89 on that CUDA C has no name for: one wrapper
- * an instruction, named after it.  Shared memory addresses are 32-bit (smem_addr()).
- * Instructions that access or order memory have the clobber "memory".  ptx_async.cuh has
- * what Hopper and Blackwell add, sm90/ptx_wgmma.cuh and sm100/ptx_tcgen05.cuh what only one
- * of them has.
+ * ptx.cuh - instructions of all GPUs from sm_89 on that CUDA C has no name for: one
+ * wrapper an instruction, named after it.  Shared memory addresses are 32-bit
+ * (smem_addr()).  Instructions that access or order memory have the clobber "memory".
+ * ptx_async.cuh has what Hopper and Blackwell add, sm90/ptx_wgmma.cuh and
+ * sm100/ptx_tcgen05.cuh what only one of them has.
  */
 #ifndef NIB_PTX_CUH
 #define NIB_PTX_CUH
@@ -18,8 +18,8 @@ DEVICE uint32_t smem_addr(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* Hides the value of x from the compiler, so that it keeps x in a register and evaluates
- * expressions in x after this point. */
+/* Hides the value of x from the compiler, so that it keeps x in a register and
+ * evaluates expressions in x after this point. */
 DEVICE uint32_t opaque(uint32_t x)
 {
 	asm volatile("" : "+r"(x));

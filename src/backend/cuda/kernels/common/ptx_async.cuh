@@ -44,9 +44,9 @@ DEVICE void mbarrier_arrive(uint32_t bar)
 }
 
 /*
- * bar: a shared::cluster address, of this CTA or another (mapa()).  Without .sem this is a
- * release of scope .cta.  That is enough, because it reports only that this thread's wgmma
- * reads have finished; .cluster would flush to the L2 each time.
+ * bar: a shared::cluster address, of this CTA or another (mapa()).  Without .sem this
+ * is a release of scope .cta.  That is enough, because it reports only that this
+ * thread's wgmma reads have finished; .cluster would flush to the L2 each time.
  */
 DEVICE void mbarrier_arrive_cluster(uint32_t bar)
 {
@@ -105,8 +105,8 @@ DEVICE void cp_async_8_zfill(uint32_t to, const void *from, uint32_t src_bytes)
 		     : "memory");
 }
 
-/* Arrives at bar when all earlier cp.async of this thread have completed; counts as one of
- * the arrivals that bar was initialised with. */
+/* Arrives at bar when all earlier cp.async of this thread have completed; counts as one
+ * of the arrivals that bar was initialised with. */
 DEVICE void cp_async_mbarrier_arrive(uint32_t bar)
 {
 	asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar)
@@ -118,8 +118,8 @@ DEVICE void cp_async_wait_all(void)
 	asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* Copies to the same offset in every CTA of mask; each of them counts the bytes at its bar.
- * PTX ISA 8.0. */
+/* Copies to the same offset in every CTA of mask; each of them counts the bytes at its
+ * bar.  PTX ISA 8.0. */
 DEVICE void bulk_copy_multicast(uint32_t to, const void *from, uint32_t bytes,
 				uint32_t bar, uint32_t mask)
 {
@@ -180,10 +180,8 @@ DEVICE uint32_t mapa(uint32_t addr, uint32_t rank)
 	return mapped;
 }
 
-/*
- * Orders memory only if a fence precedes it.  A release would wait until all stores have
- * reached the L2 (docs/performance-hopper.md).
- */
+/* Orders memory only if a fence precedes it.  A release would wait until all stores
+ * have reached the L2 (docs/performance-hopper.md). */
 DEVICE void cluster_arrive_relaxed(void)
 {
 	asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_e2m1.cuh - Blackwell's conversions of e2m1: one wrapper an instruction, named after it
- * (PTX ISA 8.6, sm_100a and its family).  In common because of quantize.cuh.
+ * ptx_e2m1.cuh - Blackwell's conversions of e2m1: one wrapper an instruction, named
+ * after it (PTX ISA 8.6, sm_100a and its family).  In common because of quantize.cuh.
  */
 #ifndef NIB_PTX_E2M1_CUH
 #define NIB_PTX_E2M1_CUH
 
 #include "ptx.cuh"
 
-/*
- * Eight values to codes, the first in the lowest four bits: to nearest even, beyond 6 to 6;
- * -0 keeps its sign; NaN gives 6.
- */
+/* Eight values to codes, the first in the lowest four bits: to nearest even, beyond 6
+ * to 6; -0 keeps its sign; NaN gives 6. */
 DEVICE uint32_t cvt_satfinite_e2m1x8_f32(const float x[8])
 {
 	uint32_t codes;

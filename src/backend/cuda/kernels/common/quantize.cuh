@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize.cuh - fp32, fp16 and bf16 to NVFP4 and back, the largest |x|, scales from one
- * layout to another, and the first rows of experts.  The same bits as
+ * quantize.cuh - fp32, fp16 and bf16 to NVFP4 and back, the largest |x|, scales from
+ * one layout to another, and the first rows of experts.  The same bits as
  * src/format/quantize_ref.c.
  *
  * The warps have no roles: each thread loads, computes and stores a block of 16 values
@@ -13,19 +13,19 @@
  *   convert_scales   scale --ldg--> stg
  *   expert_rows      one warp: 32 experts at a time, a prefix sum by shuffles
  *
- * Threads go in the order of the scales' bytes, so that those are written
- * together: in NIB_SCALE_LAYOUT_TILED_128X4 a warp has 2 rows out of each of 4 quarters of a
- * tile, 4 blocks each.
+ * Threads go in the order of the scales' bytes, so that those are written together: in
+ * NIB_SCALE_LAYOUT_TILED_128X4 a warp has 2 rows out of each of 4 quarters of a tile, 4
+ * blocks each.
  *
  * Barriers: one __syncthreads() of amax, between the maxima of its warps and
  * that of the block; the others have none.  Shared memory: 32 bytes of amax,
  * for these maxima.  Registers: 28 to 59 (docs/kernels.md).  Roofline: the rate
  * of memory, each input read once and each output written once.
  *
- * A code is the number of boundaries b * d that |x| has passed, where d = scale * global,
- * exact in a double (set_bounds()).  Each boundary becomes the smallest fp32 beyond it, and
- * positive floats are ordered as their bits.  With NIB_HAS_E2M1 the conversion instruction
- * finds the codes, and the boundaries decide near a tie.
+ * A code is the number of boundaries b * d that |x| has passed, where d = scale *
+ * global, exact in a double (set_bounds()).  Each boundary becomes the smallest fp32
+ * beyond it, and positive floats are ordered as their bits.  With NIB_HAS_E2M1 the
+ * conversion instruction finds the codes, and the boundaries decide near a tie.
  */
 #ifndef NIB_QUANTIZE_CUH
 #define NIB_QUANTIZE_CUH
@@ -205,9 +205,10 @@ DEVICE float load_global(const struct nib_quantize_params &p)
 
 #ifdef NIB_HAS_E2M1
 /*
- * Converts two quotients, one too small and one too large.  The exact quotient is between
- * them, so that codes on which both agree are right.  Returns false if they differ, near a
- * tie.  The quotients are moved by 2^-20; rounding errors are at most 2^-22.
+ * Converts two quotients, one too small and one too large.  The exact quotient is
+ * between them, so that codes on which both agree are right.  Returns false if they
+ * differ, near a tie.  The quotients are moved by 2^-20; rounding errors are at most
+ * 2^-22.
  */
 DEVICE bool encode_by_cvt(const uint32_t bits[16], double d, uint32_t codes[2])
 {
@@ -330,8 +331,8 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 /* The global scale where dequantising multiplies by it. */
 typedef float wide;
 
-/* x * global, rounded once to dtype.  For 16 bits the product is first rounded to odd: toward
- * zero, with the last bit set if it is inexact. */
+/* x * global, rounded once to dtype.  For 16 bits the product is first rounded to odd:
+ * toward zero, with the last bit set if it is inexact. */
 DEVICE uint32_t narrow_product(float x, float global, int dtype)
 {
 	const float size = fabsf(x), by = fabsf(global);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize_block.cuh - conversions of values and blocks as bits: halves to floats, floats to
- * halves, a block to its scale and codes.  quantize.cuh explains the method.
+ * quantize_block.cuh - conversions of values and blocks as bits: halves to floats,
+ * floats to halves, a block to its scale and codes.  quantize.cuh explains the method.
  */
 #ifndef NIB_QUANTIZE_BLOCK_CUH
 #define NIB_QUANTIZE_BLOCK_CUH
@@ -48,8 +48,8 @@ DEVICE uint32_t not_below(double t)
 }
 
 /*
- * bound[i]: the bits of the smallest |x| whose code is at least i, for values in units of d.
- * Ties go to the even code:
+ * bound[i]: the bits of the smallest |x| whose code is at least i, for values in units
+ * of d.  Ties go to the even code:
  *
  *   code        0     1     2     3     4     5     6     7
  *   value       0    0.5    1    1.5    2     3     4     6

@@ -3,9 +3,9 @@
  * ring.cuh - a position in a ring of stages, and waiting on a barrier.
  *
  * Each stage has two barriers: full, at which producers arrive, and empty, at which
- * consumers arrive.  A role counts stages and, at the end of the ring, flips the parity of
- * the phase that it waits for.  A producer waits for parity ^ 1, which passes at once in the
- * first round.
+ * consumers arrive.  A role counts stages and, at the end of the ring, flips the parity
+ * of the phase that it waits for.  A producer waits for parity ^ 1, which passes at
+ * once in the first round.
  */
 #ifndef NIB_RING_CUH
 #define NIB_RING_CUH

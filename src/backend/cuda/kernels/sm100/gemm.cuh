@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm.cuh - C = alpha * A * B^T on Blackwell, one problem or many, and the dual operation:
- * the tensor core multiplies NVFP4 operands without conversion.
+ * gemm.cuh - C = alpha * A * B^T on Blackwell, one problem or many, and the dual
+ * operation: the tensor core multiplies NVFP4 operands without conversion.
  *
  *   codes of B, codes of A   --TMA, 128-byte swizzle--> ring of stages of k256
  *   scales of both           --TMA-->                   the same stage
@@ -9,10 +9,10 @@
  *   tcgen05.mma mxf4nvf4: D[row of B, row of A] += B * A^T, fp32 accumulators
  *     in tensor memory --tcgen05.ld--> alpha, SiLU --> C
  *
- * Rows of B are the tensor core's M, always 128 a CTA.  Rows of A are its N, 16 to 256.  So
- * a product of few rows of A wastes nothing ("swap AB"), and accumulators come out in the
- * order of rows of C.  A pair of CTAs (CTAS = 2) has 256 rows of B, and each of them loads
- * half of the rows of A.
+ * Rows of B are the tensor core's M, always 128 a CTA.  Rows of A are its N, 16 to 256.
+ * So a product of few rows of A wastes nothing ("swap AB"), and accumulators come out
+ * in the order of rows of C.  A pair of CTAs (CTAS = 2) has 256 rows of B, and each of
+ * them loads half of the rows of A.
  *
  *   warp     role                                       waits for
  *   0 .. 3   epilogue: 32 lanes of tensor memory each   summed
@@ -32,8 +32,8 @@
  *   ready, received  split-k: epilogue warps of the other   phase 0
  *                slices (gemm_epilogue.cuh)
  *
- * "Passes at once": a wait for parity 1 of a barrier that never completed a phase, so that
- * an empty ring can be filled.
+ * "Passes at once": a wait for parity 1 of a barrier that never completed a phase, so
+ * that an empty ring can be filled.
  *
  *   dynamic shared memory   bytes
  *   ring of stages          stages * stage_bytes; a stage (gemm_shared.cuh):
@@ -49,10 +49,10 @@
  *   scale_column .. 511      slots of scales, one for each stage or fewer
  *                            (gemm_mainloop.cuh)
  *
- * Registers: 110, dual 144 (docs/kernels.md).  Roofline: the rate of the tensor cores, of
- * the TMA or of memory (docs/performance-blackwell.md).  A stage of tile_m = 128 in a pair
- * is 28 KB a CTA, with eight stages in flight; its four MMAs take 256 cycles, and its 192
- * rows about 310 cycles of the TMA.
+ * Registers: 110, dual 144 (docs/kernels.md).  Roofline: the rate of the tensor cores,
+ * of the TMA or of memory (docs/performance-blackwell.md).  A stage of tile_m = 128 in
+ * a pair is 28 KB a CTA, with eight stages in flight; its four MMAs take 256 cycles,
+ * and its 192 rows about 310 cycles of the TMA.
  *
  * Read in this order: gemm_params.h, gemm_schedule.cuh (which tile), gemm_mainloop.cuh,
  * gemm_epilogue.cuh, this file.
@@ -127,10 +127,8 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 		prefetch_maps(args, problems);
 	__syncwarp();
 	cluster_arrive_release();
-	/*
-	 * A list of tiles belongs to the plan, and no kernel writes it.  The other roles
-	 * wait for the tile at its barrier, not here.
-	 */
+	/* A list of tiles belongs to the plan, and no kernel writes it.  The other
+	 * roles wait for the tile at its barrier, not here. */
 	if (warp == SCHEDULE_WARP && !args->experts && elect_one())
 		next_tile<CTAS>(args, problems, shared, 0, shared->tiles);
 	__syncwarp();

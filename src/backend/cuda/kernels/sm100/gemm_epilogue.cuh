@@ -131,8 +131,8 @@ DEVICE void load_columns(uint32_t *d, uint32_t from)
 		tcgen05_ld_16(d, from);
 }
 
-/* Reads the accumulators from row `row` of A on; zeros if k is 0, when nothing has written
- * them. */
+/* Reads the accumulators from row `row` of A on; zeros if k is 0, when nothing has
+ * written them. */
 template <bool DUAL, int ROWS>
 DEVICE void read(const struct output *o, int32_t row, uint32_t *d, uint32_t *d2)
 {
@@ -158,9 +158,9 @@ DEVICE void arrive_drained(uint32_t bar)
 }
 
 /*
- * The multiply warp of a pair's second CTA, one thread: forwards drained to the leader.  The
- * epilogue warps do not, because their release to the cluster would wait for the stores to
- * c.
+ * The multiply warp of a pair's second CTA, one thread: forwards drained to the leader.
+ * The epilogue warps do not, because their release to the cluster would wait for the
+ * stores to c.
  */
 DEVICE void forward_drained(const struct shared100 *shared)
 {
@@ -221,10 +221,10 @@ DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t e
 /* ---- split-k ------------------------------------------------------------- */
 
 /*
- * The slices of a tile are the CTAs (or pairs) of a cluster, and a cluster has one tile.
- * Slice p finishes the p-th part of the rows of A.  Each CTA writes the accumulators of the
- * other parts into the ring of stages of the CTAs that finish them.  That memory is free
- * when those CTAs have multiplied:
+ * The slices of a tile are the CTAs (or pairs) of a cluster, and a cluster has one
+ * tile.  Slice p finishes the p-th part of the rows of A.  Each CTA writes the
+ * accumulators of the other parts into the ring of stages of the CTAs that finish them.
+ * That memory is free when those CTAs have multiplied:
  *
  *   summed -> ready of all other slices -> st.shared::cluster -> received
  *
@@ -242,8 +242,8 @@ DEVICE uint32_t in_slice(uint32_t addr, int32_t slice)
 	return mapa(addr, (uint32_t)slice * CTAS + rank_in_pair<CTAS>());
 }
 
-/* The address of four rows of A from `row` of the part on, sent by slice `from`, for the
- * thread's row of B; matrix: 0 for B, 1 for B2. */
+/* The address of four rows of A from `row` of the part on, sent by slice `from`, for
+ * the thread's row of B; matrix: 0 for B, 1 for B2. */
 template <bool DUAL>
 DEVICE uint32_t slot_of(const struct exchange *x, int32_t from, int32_t matrix,
 			int32_t row)

@@ -3,20 +3,21 @@
  * gemm_mainloop.cuh - the producer and the multiply warp of Blackwell's GEMM: one loads
  * stages by tensor map, the other copies their scales to tensor memory and multiplies.
  *
- * Scales in shared memory (NIB_SCALE_LAYOUT_TILED_128X4): a tile of 512 bytes has the scales
- * of 128 rows for a k64.  tcgen05.cp copies it to four columns of tensor memory:
+ * Scales in shared memory (NIB_SCALE_LAYOUT_TILED_128X4): a tile of 512 bytes has the
+ * scales of 128 rows for a k64.  tcgen05.cp copies it to four columns of tensor memory:
  *
  *   tile, bytes            0 .. 3          4 .. 7          8 .. 11         12 .. 15
  *   16-byte line r < 32    row r           row r + 32      row r + 64      row r + 96
  *   tensor memory, lane r  column 0        column 1        column 2        column 3
  *
- * with four scales of 16 k each in a word, and the same in lanes r + 32, r + 64, r + 96.
+ * with four scales of 16 k each in a word.  Lanes r + 32, r + 64 and r + 96 get the
+ * same.
  *
  *   slot of a stage        columns                         contents
  *   B                      4 i .. 4 i + 3                  k64 number i
  *   B2 (dual)              16 + 4 i ..                     k64 number i
- *   A                      16 (dual 32) + 8 i ..           k64 number i: block of 128 rows,
- *                                                          then the next block
+ *   A                      16 (dual 32) + 8 i ..           k64 number i: a block of
+ *                                                          128 rows, then the next
  *
  * A tile whose first row of A is row 32 s of a block reads its scales from column s on
  * (a_scale_shift).
@@ -84,7 +85,9 @@ DEVICE void prefetch_maps(const struct nib_sm100_args *args,
 	prefetch_tensormap(&maps->a_scales);
 }
 
-/* The producer, one thread of each CTA.  The leader's barrier counts the bytes of both. */
+/*
+ * The producer, one thread of each CTA.  The leader's barrier counts the bytes of both.
+ */
 template <bool DUAL, int CTAS>
 DEVICE void load_tiles(const struct nib_sm100_args *args,
 		       const struct nib_sm100_problem *problems,
@@ -144,7 +147,9 @@ DEVICE uint32_t mma_shape(int32_t n)
 
 /* What the multiplication of a stage needs. */
 struct stage_of_mma {
-	/* Descriptors of the codes of B (and B2, which follows), of A, and of scales. */
+	/*
+	 * Descriptors of the codes of B (and B2, which follows), of A, and of scales.
+	 */
 	uint64_t b, a, scales;
 	uint32_t d;	/* accumulators */
 	uint32_t d2;	/* dual: of B2 */
@@ -190,9 +195,9 @@ DEVICE void multiply_stage(const struct stage_of_mma *s)
 }
 
 /*
- * The multiply warp, one thread of the leader.  A slot of scales is written again only when
- * the multiplications that read it have completed, because PTX does not order a tcgen05.cp
- * after an earlier tcgen05.mma.
+ * The multiply warp, one thread of the leader.  A slot of scales is written again only
+ * when the multiplications that read it have completed, because PTX does not order a
+ * tcgen05.cp after an earlier tcgen05.mma.
  */
 template <bool DUAL, int CTAS>
 DEVICE void multiply_tiles(const struct nib_sm100_args *args,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_shared.cuh - what the warps of a CTA of Blackwell's GEMM have in common: roles, the
- * layout of shared memory, tile descriptors.
+ * gemm_shared.cuh - what the warps of a CTA of Blackwell's GEMM have in common: roles,
+ * the layout of shared memory, tile descriptors.
  *
  *   shared memory     stage 0 | stage 1 | ... | struct shared100
  *   a stage           codes of B | of B2 | of A | scales of B | of B2 | of A
- *   a row of codes    128 bytes, k256, in the 128-byte swizzle: 16-byte piece p of row r is
- *                     at slot p ^ r % 8, as the TMA writes and the tensor core reads it
+ *   a row of codes    128 bytes, k256, in the 128-byte swizzle of TMA and tensor core:
+ *                     16-byte piece p of row r is at slot p ^ r % 8
  */
 #ifndef NIB_SM100_SHARED_CUH
 #define NIB_SM100_SHARED_CUH
@@ -15,7 +15,9 @@
 #include "gemm_params.h"
 #include "ptx_tcgen05.cuh"
 
-/* Warps 0 to 3 store results; warp w can read lanes 32 w .. 32 w + 31 of tensor memory. */
+/*
+ * Warps 0 to 3 store results; warp w can read lanes 32 w .. 32 w + 31 of tensor memory.
+ */
 #define EPILOGUE_WARPS 4
 #define LOAD_WARP      4
 #define MULTIPLY_WARP  5

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 8 rows of A on Blackwell, and
- * for experts with few rows: reads B once, at the rate of memory.
+ * gemv.cu - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 8 rows of A on Blackwell,
+ * and for experts with few rows: reads B once, at the rate of memory.
  *
  *   B   global --ld 32 bytes--> registers --cvt e2m1--> fp16 --mma--> block sums
  *   A   global --> code * scale as fp16 --> shared memory -----^
@@ -12,23 +12,24 @@
  *   M = 4: 0 .. 255   or 8: load B, multiply, add, store  207              bar.sync of
  *   M = 8: 0 .. 255   together: load A                    249              the group
  *
- * One persistent CTA an SM.  An item is up to M rows of A and the weights that they share:
- * a matrix, or some rows of an expert.  A unit is 16 rows of B of an item, and a group of
- * warps shares its k.  Each warp multiplies every 4th (8th) step of k256, and loads DEPTH
- * steps ahead, across units and items, into registers.  bar.sync 1 + group joins the warps
- * of a group before one of them adds their sums; __syncthreads() surrounds the load of A.
+ * One persistent CTA an SM.  An item is up to M rows of A and the weights that they
+ * share: a matrix, or some rows of an expert.  A unit is 16 rows of B of an item, and a
+ * group of warps shares its k.  Each warp multiplies every 4th (8th) step of k256, and
+ * loads DEPTH steps ahead, across units and items, into registers.  bar.sync 1 + group
+ * joins the warps of a group before one of them adds their sums; __syncthreads()
+ * surrounds the load of A.
  *
  *   dynamic shared memory         bytes
  *   common words (gemv_run.cuh)   64
  *   table of items (MoE)          8192
  *   zeros                         256
  *   partial sums, twice           2 * warps * 16 rows of B * M * 4
- *   A                             at most 128 KiB: fp16, rows padded by 16 bytes; a longer
- *                                 k takes several phases (NIB_GEMV100_PHASE(M))
+ *   A                             at most 128 KiB: fp16, rows padded by 16 bytes; a
+ *                                 longer k takes several phases (NIB_GEMV100_PHASE(M))
  *
- * A lane holds whole blocks of 16 k of two rows of B: 64 k a step.  The columns of the mma
- * keep the blocks of the four lanes of a quad apart, and two rows of A, because A is zero
- * wherever lane and column do not belong together:
+ * A lane holds whole blocks of 16 k of two rows of B: 64 k a step.  The columns of the
+ * mma keep the blocks of the four lanes of a quad apart, and two rows of A, because A
+ * is zero wherever lane and column do not belong together:
  *
  *   k of lane   column 0  1  2  3  4  5  6  7
  *   t = 0              a0 a1 0  0  0  0  0  0      ar: row r of A, the block of lane t
@@ -37,21 +38,22 @@
  *   t = 3              0  0  0  0  0  0  a0 a1
  *
  * Arithmetic.  code * scale of A has 6 significant bits and is exact in fp16 (2^-10 to
- * 2688).  B has its codes only, which are exact too.  A block's products are multiples of a
- * quarter of the unit of A's scale, and at most 144 * 15 of these; their sum is at most 16
- * times that, 16 bits, so that any order and any tensor core gives it exactly.  Times the
- * scale of B (4 bits) it is the block partial P of docs/numerics.md, exact in fp32, which
- * an fma adds with one rounding.  No product of two scales is formed, so that none
- * overflows.
+ * 2688).  B has its codes only, which are exact too.  A block's products are multiples
+ * of a quarter of the unit of A's scale, and at most 144 * 15 of these; their sum is at
+ * most 16 times that, 16 bits, so that any order and any tensor core gives it exactly.
+ * Times the scale of B (4 bits) it is the block partial P of docs/numerics.md, exact in
+ * fp32, which an fma adds with one rounding.  No product of two scales is formed, so
+ * that none overflows.
  *
  * Order of the sum of an element, by k and the number of warps of a unit only (which
- * follows from n and k): step s belongs to warp s % warps, and 64 k of it to each lane t of
- * the quad.  A lane adds its blocks in order of k; then (0 + 1) + (2 + 3) of the quad; then
- * the warps in order.  It is the same for every M, so that rows, batches, experts and
- * schedules do not change a bit.
+ * follows from n and k): step s belongs to warp s % warps, and 64 k of it to each lane
+ * t of the quad.  A lane adds its blocks in order of k; then (0 + 1) + (2 + 3) of the
+ * quad; then the warps in order.  It is the same for every M, so that rows, batches,
+ * experts and schedules do not change a bit.
  *
- * Roofline: the rate of memory.  7.2 TB/s are 26.3 bytes a clock and SM (148, 1.85 GHz), so
- * that 4,096 weights and their 256 scales, a warp's step, take 88 clocks, 351 issue slots:
+ * Roofline: the rate of memory.  7.2 TB/s are 26.3 bytes a clock and SM (148, 1.85
+ * GHz), so that 4,096 weights and their 256 scales, a warp's step, take 88 clocks, 351
+ * issue slots:
  *
  *   M   warps x steps  in flight  instructions  of them  LDS          slots
  *                                 of a step     mma      wavefronts   taken
@@ -59,15 +61,15 @@
  *   4    8 x 5          90 KiB    193           32       64           55 %
  *   8    8 x 5          90 KiB    276           64       128          79 %
  *
- * (SASS of nvcc 13.0; 40, 48 and 69 instructions for each 16 bytes of codes and lane.)  64
- * mma in 88 clocks are 1,490 multiply-adds of fp16 a clock, and 128 wavefronts of LDS are
- * more than the port's one a clock: M = 8 may take 1.5 times as long as memory if mma.sync
- * has the rate of an A100.  No spills.  HBM needs 96 to 128 KB in flight for 7.2 TB/s;
- * 64 KB give 6.3.  docs/performance-blackwell.md has the predicted times; nothing here was
- * measured on a B200.
+ * (SASS of nvcc 13.0; 40, 48 and 69 instructions for each 16 bytes of codes and lane.)
+ * 64 mma in 88 clocks are 1,490 multiply-adds of fp16 a clock, and 128 wavefronts of
+ * LDS are more than the port's one a clock: M = 8 may take 1.5 times as long as memory
+ * if mma.sync has the rate of an A100.  No spills.  HBM needs 96 to 128 KB in flight
+ * for 7.2 TB/s; 64 KB give 6.3.  docs/performance-blackwell.md has the predicted times;
+ * nothing here was measured on a B200.
  *
- * Variants: M = 2, 4, 8 where rows of B are pieces of 32 bytes (k a multiple of 64); 2_any
- * and 8_any, equally correct and slower, for all others.
+ * Variants: M = 2, 4, 8 where rows of B are pieces of 32 bytes (k a multiple of 64);
+ * 2_any and 8_any, equally correct and slower, for all others.
  */
 #define NIB_ARCH sm100
 
@@ -92,9 +94,9 @@ template <bool ALIGNED>
 using offset = typename std::conditional<ALIGNED, uint32_t, int64_t>::type;
 
 /*
- * What a warp loads next: the step of a tile of an item whose codes begin `at` bytes after
- * the row's first; at < 0: nothing is left.  codes, scales: offsets of rows g and g + 8 at
- * step 0 from the operand's first byte; if ALIGNED in units of 32 and 4 bytes.
+ * What a warp loads next: the step of a tile of an item whose codes begin `at` bytes
+ * after the row's first; at < 0: nothing is left.  codes, scales: offsets of rows g and
+ * g + 8 at step 0 from the operand's first byte; if ALIGNED in units of 32 and 4 bytes.
  */
 template <bool ALIGNED>
 struct cursor {
@@ -102,8 +104,8 @@ struct cursor {
 	offset<ALIGNED> codes[2], scales[2];
 };
 
-/* Sets the offsets of c->tile.  The last row is loaded in place of rows beyond it, whose
- * results are not stored. */
+/* Sets the offsets of c->tile.  The last row is loaded in place of rows beyond it,
+ * whose results are not stored. */
 template <bool ALIGNED>
 DEVICE void enter_tile(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
 {
@@ -145,10 +147,8 @@ DEVICE void advance(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
 	enter_tile(p, c);
 }
 
-/*
- * k is a multiple of 64, so that a lane's 64 k are all inside or all outside.  If they are
- * outside, the last ones are loaded and multiplied by zeros of A.
- */
+/* k is a multiple of 64, so that a lane's 64 k are all inside or all outside.  If they
+ * are outside, the last ones are loaded and multiplied by zeros of A. */
 DEVICE void load_aligned(const struct nib_gemv100_params &p, const cursor<true> &c,
 			 struct stage *to)
 {
@@ -353,7 +353,9 @@ DEVICE void store(const struct nib_gemv100_params &p, int64_t index, float x)
 		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
 }
 
-/* Adds the lanes of each quad and stores a warp's sums of a tile: [row of A][16 rows]. */
+/*
+ * Adds the lanes of each quad and stores a warp's sums of a tile: [row of A][16 rows].
+ */
 template <int M>
 DEVICE void put_partial(uint32_t to, const accumulators<M> &acc)
 {
@@ -433,10 +435,8 @@ DEVICE void finish_unit(const struct nib_gemv100_params &p, const accumulators<M
 		store_tile<M>(p, partial, tile);
 }
 
-/*
- * A round is one unit for each group; those of item `index` are multiplied.  A is loaded if
- * the item is new, or if A does not fit into one phase.
- */
+/* A round is one unit for each group; those of item `index` are multiplied.  A is
+ * loaded if the item is new, or if A does not fit into one phase. */
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r,
 		      const struct lane_view &v, int index, int round, bool is_new,
@@ -478,10 +478,8 @@ DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *
 		finish_unit<M>(p, acc, round, unit - index * p.tiles);
 }
 
-/*
- * Multiplies the CTA's run item by item.  An item may begin and end at any unit of a round,
- * so that a round may belong to two items.
- */
+/* Multiplies the CTA's run item by item.  An item may begin and end at any unit of a
+ * round, so that a round may belong to two items. */
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE void gemv(const struct nib_gemv100_params &p)
 {

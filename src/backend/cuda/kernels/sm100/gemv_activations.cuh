@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * gemv_activations.cuh - A in the shared memory of a CTA of gemv.cu: code * scale as fp16,
- * exact, [row of A][k], rows padded by 16 bytes for the banks.
- */
+/* gemv_activations.cuh - A in the shared memory of a CTA of gemv.cu: code * scale as
+ * fp16, exact, [row of A][k], rows padded by 16 bytes for the banks. */
 #ifndef NIB_SM100_GEMV_ACTIVATIONS_CUH
 #define NIB_SM100_GEMV_ACTIVATIONS_CUH
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_run.cuh - which tiles a CTA of gemv.cu multiplies, and in what order its warps load
- * them.
+ * gemv_run.cuh - which tiles a CTA of gemv.cu multiplies, and in what order its warps
+ * load them.
  *
  * An item is up to M rows of A and the weights that they share: a matrix of a batch, or
- * some rows of an expert.  The tiles of all items form one sequence of units.  Each CTA has
- * a run of it; the part of a run that is in one item is a segment:
+ * some rows of an expert.  The tiles of all items form one sequence of units.  Each CTA
+ * has a run of it; the part of a run that is in one item is a segment:
  *
  *   item         0               1               2            T tiles (units) each
  *   unit         0 ...   T - 1 | T ...  2T - 1 | 2T ...
- *   CTA            0       |      1       |      2            runs, equal up to one unit
+ *   CTA            0       |      1       |      2            runs (some: a unit more)
  *   segments     0         | 0 |  1       |  1 |  2
  *
  * The units of a run are distributed over the groups of warps in turn.
@@ -24,8 +24,8 @@ struct item {
 	int matrix, row, rows; /* row: the first of A and C */
 };
 
-/* What all warps have in common is in shared memory, because registers are scarce: words
- * from its beginning. */
+/* What all warps have in common is in shared memory, because registers are scarce:
+ * words from its beginning. */
 enum {
 	/* The CTA's run: units first to end - 1, each a tile of an item. */
 	RUN_FIRST,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peaks.cu - peaks.cuh on Blackwell, and the rate of its tensor cores, which multiply codes
- * from shared memory.
+ * peaks.cu - peaks.cuh on Blackwell, and the rate of its tensor cores, which multiply
+ * codes from shared memory.
  *
  *   probe_multiply   codes, scales (once) --sts--> 34 KiB --tcgen05.cp--> scales
  *                    in tensor memory; codes --tcgen05.mma--> accumulators

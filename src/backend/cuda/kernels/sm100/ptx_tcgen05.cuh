@@ -191,10 +191,8 @@ DEVICE void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t shape,
 		     : "memory");
 }
 
-/*
- * Arrives at bar, with a pair in each CTA of mask, when all earlier tcgen05 operations of
- * this thread have completed.
- */
+/* Arrives at bar, with a pair in each CTA of mask, when all earlier tcgen05 operations
+ * of this thread have completed. */
 template <int CTAS>
 DEVICE void tcgen05_commit(uint32_t bar, uint32_t mask)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage.cu - copies operands that no tensor map can describe into buffers that one can: one
- * launch for all operands of a product.
+ * stage.cu - copies operands that no tensor map can describe into buffers that one can:
+ * one launch for all operands of a product.
  *
- *   codes   rows at any multiple of 8 bytes --ldg--> piece --stg--> rows of 16-byte pieces
+ *   codes   rows at multiples of 8 bytes --ldg--> piece --stg--> rows of 16-byte pieces
  *   scales  linear, or tiled rows of experts --ldg--> piece --stg--> tiles of 128 x 4
  *
  *   piece of codes           32 codes of a row
- *   piece r of a tile of     bytes 4 q .. 4 q + 3: the scales of four groups of row r + 32 q
+ *   piece r of a tile of     bytes 4 q .. 4 q + 3: four scales of row r + 32 q
  *   scales, 16 bytes
  *
- * The warps have no roles: each thread copies a piece and then the one a grid further on,
- * and neighbouring threads write neighbouring pieces.  No barriers, no shared memory, 38
- * registers (docs/kernels.md).  Roofline: the rate of memory.
+ * The warps have no roles: each thread copies a piece and then the one a grid further
+ * on, and neighbouring threads write neighbouring pieces.  No barriers, no shared
+ * memory, 38 registers (docs/kernels.md).  Roofline: the rate of memory.
  */
 #include "backend/cuda/kernels/common/ptx_async.cuh"
 #include "stage_params.h"

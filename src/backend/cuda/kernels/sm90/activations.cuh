@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * activations.cuh - the activation conversion kernels: A from NVFP4 to fp16, once for all
- * tiles, in the order that the GEMM's wgmma reads.  A value is e2m1 * scale, exact in fp16.
- * Values of fp16 and bf16 are only permuted into that order.
+ * activations.cuh - the activation conversion kernels: A from NVFP4 to fp16, once for
+ * all tiles, in the order that the GEMM's wgmma reads.  A value is e2m1 * scale, exact
+ * in fp16.  Values of fp16 and bf16 are only permuted into that order.
  *
  *   codes, scales, or values (global) --16 or 64 bytes a thread--> registers:
  *     dequantise, or permute --> shared memory, 16 atoms of 8 rows x 128 bytes,
  *     swizzled
  *     --whole lines--> converted activations (workspace, stays in L2)
  *
- * Grid: x = atoms of 8 rows of A, y = 16 steps of k64; 256 threads, no roles.  A warp has the
- * 8 rows of two steps, two threads a row, so that its 8-byte stores fall into different
- * banks.  __syncthreads() separates dequantising and storing.  Rows beyond a problem's last
- * become zeros.
+ * Grid: x = atoms of 8 rows of A, y = 16 steps of k64; 256 threads, no roles.  A warp
+ * has the 8 rows of two steps, two threads a row, so that its 8-byte stores fall into
+ * different banks.  __syncthreads() separates dequantising and storing.  Rows beyond a
+ * problem's last become zeros.
  *
  *   converted activations    step of k64 | atom of 8 rows | row: 128 bytes
  *   a row of an atom         chunk c of 16 bytes (0 .. 7) is at slot c ^ row
- *   chunk c                  word t (0 .. 3): two values of scale group t of the k64, the
- *                            pair number c of decode.cuh: fp16 (0,2) (4,6) (1,3) (5,7) of the
- *                            first half of the group for c = 0 .. 3, of the second for 4 .. 7
+ *   chunk c                  word t (0 .. 3): two values of scale group t of the k64,
+ *                            of its first half for c = 0 .. 3, of its second half for
+ *                            c = 4 .. 7: pair c % 4 of (0,2) (4,6) (1,3) (5,7), or
+ *                            with bf16 of (0,4) (2,6) (1,5) (3,7)
  *
- * so that each k16 of a wgmma (two chunks) has four values of each of the four groups, as
- * the weights in registers have.
+ * so that each k16 of a wgmma (two chunks) has four values of each of the four groups,
+ * as the weights in registers have.
  *
- * Shared memory: 16384 bytes, static, and for small grids dynamic memory that keeps a third
- * CTA off the SM (gemm_launch.c).  32 to 40 registers (docs/kernels.md).  Roofline: the
- * writes, 3.6 bytes for each byte of NVFP4 read, one for each byte of fp16 or bf16.
+ * Shared memory: 16384 bytes, static, and for small grids dynamic memory that keeps a
+ * third CTA off the SM (gemm_launch.c).  32 to 40 registers (docs/kernels.md).
+ * Roofline: the writes, 3.6 bytes for each byte of NVFP4 read, one for each byte of
+ * fp16 or bf16.
  */
 #ifndef NIB_SM90_ACTIVATIONS_CUH
 #define NIB_SM90_ACTIVATIONS_CUH
@@ -72,10 +74,8 @@ DEVICE int32_t find_padded(const struct nib_gemm_args *args, int32_t row)
 	return low;
 }
 
-/*
- * An atom of a large batch.  In a branch of its own, so that small products do not wait for
- * its instructions and parameters.
- */
+/* An atom of a large batch.  In a branch of its own, so that small products do not wait
+ * for its instructions and parameters. */
 DEVICE void find_matrix_rows(const struct nib_gemm_args *args, int32_t padded,
 			     struct atom_rows *out)
 {

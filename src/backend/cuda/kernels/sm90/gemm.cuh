@@ -62,8 +62,8 @@
  * (activations.cuh):
  *
  *   k in row's order        group 0: k 0 .. 15   group 1: 16 .. 31   2   3
- *   k16 number i of wgmma   values {0,2,4,6}, {1,3,5,7}, {8,10,12,14}, {9,11,13,15} of each
- *   (fp16), i = 0 .. 3      of the groups 0 to 3; bf16 {0,4,2,6}, {1,5,3,7}, ...
+ *   k16 number 0 to 3 of    {0,2,4,6}, {1,3,5,7}, {8,10,12,14}, {9,11,13,15} of each of
+ *   a wgmma: values         the groups 0 to 3; with bf16 {0,4,2,6}, {1,5,3,7}, ...
  *
  * Read in this order: gemm_schedule.cuh (which tile), gemm_producers.cuh,
  * gemm_mainloop.cuh, gemm_epilogue.cuh, gemm_small_m.cuh, this file.
@@ -74,10 +74,8 @@
 #include "gemm_producers.cuh"
 #include "gemm_small_m.cuh"
 
-/*
- * One tile.  What the epilogue needs is read again after the loop, because the accumulators
- * need all registers in it.
- */
+/* One tile.  What the epilogue needs is read again after the loop, because the
+ * accumulators need all registers in it. */
 template <int N, bool DUAL, int A, int A_STEPS>
 DEVICE void consume_tile(struct consumer *c)
 {

@@ -13,7 +13,9 @@
 /* What accumulators are multiplied by. */
 #define UNSCALE(a) ((a) == NIB_A_BF16 ? 128.0f : 64.0f)
 
-/* Codes as fp16 times 2^-6 times scale, exact.  out: codes (0,2), (4,6), (1,3), (5,7). */
+/*
+ * Codes as fp16 times 2^-6 times scale, exact.  out: codes (0,2), (4,6), (1,3), (5,7).
+ */
 DEVICE void dequantize8(uint32_t codes, uint32_t scale, uint32_t *out)
 {
 	const uint32_t even = even_as_e4m3(codes);

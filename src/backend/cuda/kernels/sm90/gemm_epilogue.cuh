@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemm_epilogue.cuh - from accumulators to c: the split-k reduction, alpha, SiLU, one
- * rounding.  16-bit results are transposed through shared memory, so that stores are whole
- * 32-byte sectors.
+ * rounding.  16-bit results are transposed through shared memory, so that stores are
+ * whole 32-byte sectors.
  *
  *   accumulators d[N / 2] of lane 4g + t, for the warp's first row of B
  *   d[4 i], d[4 i + 1]          rows of A 8 i + 2 t, 8 i + 2 t + 1; row g of B
@@ -98,9 +98,10 @@ DEVICE void store_halves(const struct consumer *c, const struct output *o, int32
 }
 
 /*
- * The offset of 16 bytes (8 rows of B) of row m of A in the accumulators' buffer, in which a
- * warp has 128 bytes of every ACC_STRIDE; other warps may be using theirs.  Neither the 8
- * rows of a stmatrix nor the pairs of four rows that are read share a bank:
+ * The offset of 16 bytes (8 rows of B) of row m of A in the accumulators' buffer, in
+ * which a warp has 128 bytes of every ACC_STRIDE; other warps may be using theirs.
+ * Neither the 8 rows of a stmatrix nor the pairs of four rows that are read share a
+ * bank:
  *
  *   16-byte slot     0     1     2     3     4     5     6     7
  *   row m = 0       half0                   half1
@@ -113,9 +114,9 @@ DEVICE uint32_t odd_address(uint32_t m, uint32_t half)
 }
 
 /*
- * Stores the tile as 16-bit values directly from the accumulators, if all rows of the warp
- * are inside c and stores of 16 bytes are aligned.  Two transpose buffers alternate, so that
- * the next chunk does not wait for the reads of this one.
+ * Stores the tile as 16-bit values directly from the accumulators, if all rows of the
+ * warp are inside c and stores of 16 bytes are aligned.  Two transpose buffers
+ * alternate, so that the next chunk does not wait for the reads of this one.
  */
 template <int N>
 DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
@@ -183,9 +184,9 @@ DEVICE void spill_accumulators(uint32_t to, int block, const float *d)
 }
 
 /*
- * Stores the tile through shared memory, block by block, because a loop unrolled over all
- * accumulators would be thousands of instructions, more than the instruction cache holds.
- * Only the chunks of the mask are stored.
+ * Stores the tile through shared memory, block by block, because a loop unrolled over
+ * all accumulators would be thousands of instructions, more than the instruction cache
+ * holds.  Only the chunks of the mask are stored.
  */
 template <int N>
 DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
@@ -218,10 +219,8 @@ DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
 	}
 }
 
-/*
- * The lane's four dual results of a chunk, whose accumulators are at from: rows of A 2 t,
- * 2 t + 1, 2 t + 8 and 2 t + 9 for lane t of a quad.
- */
+/* The lane's four dual results of a chunk, whose accumulators are at from: rows of A 2
+ * t, 2 t + 1, 2 t + 8 and 2 t + 9 for lane t of a quad. */
 DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
 {
 #pragma unroll
@@ -234,7 +233,8 @@ DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
 	}
 }
 
-/* Stores 8 rows of B of 32 rows of A from m0 on; chunks: bits of the two chunks to store. */
+/* Stores 8 rows of B of 32 rows of A from m0 on; chunks: bits of the two chunks to
+ * store. */
 DEVICE void store_dual(const struct consumer *c, const struct output *o, int32_t m0,
 		       uint32_t chunks, const float *v)
 {

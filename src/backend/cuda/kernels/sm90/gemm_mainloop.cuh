@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_mainloop.cuh - the loop of the consumer warpgroups over k: weights from their ring,
- * dequantised in registers, times activations in the other ring, added to accumulators.
+ * gemm_mainloop.cuh - the loop of the consumer warpgroups over k: weights from their
+ * ring, dequantised in registers, times activations in the other ring, added to
+ * accumulators.
  *
  *   a weight stage, 18432 bytes     offset
- *   codes of warpgroup 0, 1         0, 8192: 64 rows of 128 bytes (k256); 16-byte chunk c
- *                                   of row r is at slot swizzled(r, c) (gemm_producers.cuh)
+ *   codes of warpgroup 0, 1         0, 8192: 64 rows of 128 bytes (k256); 16-byte chunk
+ *                                   c of row r is at slot swizzled(r, c), which
+ *                                   gemm_producers.cuh draws
  *   scales of warpgroup 0, 1        16384, 17408: 64 rows of 16 scales
  *     linear                        row r at 16 r
  *     tiled                         k64 i at 256 i: row r at 8 (r % 32) + 4 (r / 32)
@@ -47,10 +49,8 @@ DEVICE uint32_t lane_of_thread(void)
 	return threadIdx.x % 32;
 }
 
-/*
- * The first row of the CTA that this lane holds.  A warp has 16 rows of B; in a dual product
- * 8 of B and the same 8 of B2, so that a lane has both factors of a result.
- */
+/* The first row of the CTA that this lane holds.  A warp has 16 rows of B; in a dual
+ * product 8 of B and the same 8 of B2, so that a lane has both factors of a result. */
 template <bool DUAL>
 DEVICE uint32_t row_of_thread(void)
 {
@@ -58,9 +58,9 @@ DEVICE uint32_t row_of_thread(void)
 }
 
 /*
- * What a consumer lane reads of a weight stage: the codes and scales of two rows, as offsets
- * in the stage for step 0.  The second row is 8 rows after the first; in a dual product it is
- * the same row of B2, whose scales may have another layout.
+ * What a consumer lane reads of a weight stage: the codes and scales of two rows, as
+ * offsets in the stage for step 0.  The second row is 8 rows after the first; in a dual
+ * product it is the same row of B2, whose scales may have another layout.
  */
 struct weight_reader {
 	uint32_t codes, scales;
@@ -95,10 +95,8 @@ DEVICE struct weight_reader reader_of(int32_t flags)
 	return r;
 }
 
-/*
- * a[i]: the A operand of k16 number i of step `step` of the stage at base, from group t of
- * the lane's two rows.  Codes and scales beyond k are zero.
- */
+/* a[i]: the A operand of k16 number i of step `step` of the stage at base, from group t
+ * of the lane's two rows.  Codes and scales beyond k are zero. */
 template <bool DUAL, int A>
 DEVICE void load_weights(const struct weight_reader *r, uint32_t base, uint32_t step,
 			 uint32_t (*a)[4])
@@ -124,10 +122,8 @@ DEVICE void load_weights(const struct weight_reader *r, uint32_t base, uint32_t 
 	a[2][1] = out[0], a[2][3] = out[1], a[3][1] = out[2], a[3][3] = out[3];
 }
 
-/*
- * The wgmma descriptor of activations: 128-byte swizzle, k contiguous, 1024 bytes from 8
- * rows to the next 8.  The low half has the address in units of 16 bytes.
- */
+/* The wgmma descriptor of activations: 128-byte swizzle, k contiguous, 1024 bytes from
+ * 8 rows to the next 8.  The low half has the address in units of 16 bytes. */
 #define DESCRIPTOR_HIGH (1u << 30 | 1024 >> 4)
 
 DEVICE uint32_t a_descriptor(uint32_t addr)
@@ -172,9 +168,9 @@ DEVICE uint32_t last_a_stage(const struct consumer *c)
 }
 
 /*
- * The four wgmma of a step.  FIRST clears the accumulators.  It is a template argument, so
- * that the compiler sees that d is not read; otherwise the accumulators of every tile size
- * would be live through the loop over tiles.
+ * The four wgmma of a step.  FIRST clears the accumulators.  It is a template argument,
+ * so that the compiler sees that d is not read; otherwise the accumulators of every
+ * tile size would be live through the loop over tiles.
  */
 template <int N, int A, bool FIRST>
 DEVICE void issue_step(uint32_t desc, const uint32_t (*a)[4], float *d)
@@ -222,10 +218,8 @@ struct stage_walk {
 	bool is_last;
 };
 
-/*
- * Groups J and up of a weight stage, by recursion: the compiler does not unroll a loop of
- * this size, and then a[] would be in local memory.
- */
+/* Groups J and up of a weight stage, by recursion: the compiler does not unroll a loop
+ * of this size, and then a[] would be in local memory. */
 template <int N, bool DUAL, int A, int AT_ONCE, bool FIRST, uint32_t J>
 DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
 			    struct stage_walk *w, uint32_t (*a)[AT_ONCE][4][4],
@@ -253,11 +247,12 @@ DEVICE void multiply_groups(struct consumer *c, const struct weight_reader *r,
 }
 
 /*
- * Multiplies one weight stage, with AT_ONCE of its four steps as one group of wgmma.  a[0]
- * has the weights of the first group on entry, and those of the next stage's first group on
- * exit (unless is_last).  While the tensor cores multiply a group, the weights of the next
- * group are dequantised into the other set of registers, so that one group is always in
- * flight.  On entry the last activation stage of the previous weight stage is still read.
+ * Multiplies one weight stage, with AT_ONCE of its four steps as one group of wgmma.
+ * a[0] has the weights of the first group on entry, and those of the next stage's first
+ * group on exit (unless is_last).  While the tensor cores multiply a group, the weights
+ * of the next group are dequantised into the other set of registers, so that one group
+ * is always in flight.  On entry the last activation stage of the previous weight stage
+ * is still read.
  */
 template <int N, bool DUAL, int A, int AT_ONCE, bool FIRST>
 DEVICE void multiply_stage(struct consumer *c, const struct weight_reader *r,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemm_producers.cuh - the producer warps.  Two warps load weights with cp.async, whole
- * 128-byte lines, and zeros outside the matrix.  One thread loads converted activations with
- * bulk copies: each CTA of the pair loads half of the tile's rows and multicasts them to
- * both.
+ * 128-byte lines, and zeros outside the matrix.  One thread loads converted activations
+ * with bulk copies: each CTA of the pair loads half of the tile's rows and multicasts
+ * them to both.
  */
 #ifndef NIB_GEMM_PRODUCERS_CUH
 #define NIB_GEMM_PRODUCERS_CUH
@@ -13,8 +13,9 @@
 /* ---- weights: global -> ring --------------------------------------------- */
 
 /*
- * The slot of 16-byte chunk c of a row's 128 bytes.  A lane 4g + t reads 8 bytes of row g,
- * half of chunk 2 i + t / 2 in step i, and the four rows of a half-warp use different banks:
+ * The slot of 16-byte chunk c of a row's 128 bytes.  A lane 4g + t reads 8 bytes of row
+ * g, half of chunk 2 i + t / 2 in step i, and the four rows of a half-warp use
+ * different banks:
  *
  *   slot     0 1 2 3 4 5 6 7
  *   row 0    0 1 2 3 4 5 6 7         row 4    1 0 3 2 5 4 7 6
@@ -28,9 +29,9 @@ DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk)
 }
 
 /*
- * What one of the 64 producer threads loads of 64 rows of weights.  Codes: chunk thread % 8
- * of every eighth row from thread / 8 on.  Scales: one row, or two pieces of 8 bytes of
- * 128 x 4 tiles.
+ * What one of the 64 producer threads loads of 64 rows of weights.  Codes: chunk thread
+ * % 8 of every eighth row from thread / 8 on.  Scales: one row, or two pieces of 8
+ * bytes of 128 x 4 tiles.
  */
 struct weight_source {
 	const uint8_t *codes, *scales;
@@ -133,10 +134,8 @@ DEVICE void fetch_linear_scales(uint32_t to, const struct weight_source *b,
 	}
 }
 
-/*
- * Tiled scales of 64 rows, half a tile of 128: 8 of the 16 bytes of a line, for the four
- * tiles of this k256.
- */
+/* Tiled scales of 64 rows, half a tile of 128: 8 of the 16 bytes of a line, for the
+ * four tiles of this k256. */
 DEVICE void fetch_tiled_scales(uint32_t to, const struct weight_source *b,
 			       int32_t group0, int32_t groups, uint32_t thread)
 {
@@ -154,9 +153,9 @@ DEVICE void fetch_tiled_scales(uint32_t to, const struct weight_source *b,
 }
 
 /*
- * Zeroes the scales beyond k in the last tile of scales, whose padding may have any value;
- * `groups` of the stage are inside k.  Each thread does this in the pieces that it has
- * loaded.
+ * Zeroes the scales beyond k in the last tile of scales, whose padding may have any
+ * value; `groups` of the stage are inside k.  Each thread does this in the pieces that
+ * it has loaded.
  */
 DEVICE void clear_padding(uint32_t to, const struct weight_source *b, int32_t groups,
 			  uint32_t thread)

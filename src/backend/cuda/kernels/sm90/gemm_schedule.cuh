@@ -10,10 +10,8 @@
 #include "backend/cuda/kernels/common/moe_tiles.cuh"
 #include "gemm_shared.cuh"
 
-/*
- * The first row of expert e among the converted activations, without a prefix sum.  Padding
- * costs at most 15 rows for each expert that has tokens.
- */
+/* The first row of expert e among the converted activations, without a prefix sum.
+ * Padding costs at most 15 rows for each expert that has tokens. */
 DEVICE int32_t padded_row(int32_t e, int32_t offset)
 {
 	return 16 * (offset / 16 + min(e, offset));
@@ -138,9 +136,9 @@ DEVICE bool next_tile(const struct nib_gemm_args *args,
 }
 
 /*
- * The scheduler, one thread: writes the descriptors of the next tiles while the other warps
- * compute the current one.  The first tile of a list, tiles[0], is written before the roles
- * begin.
+ * The scheduler, one thread: writes the descriptors of the next tiles while the other
+ * warps compute the current one.  The first tile of a list, tiles[0], is written before
+ * the roles begin.
  */
 template <bool DUAL>
 DEVICE void schedule(const struct nib_gemm_args *args,

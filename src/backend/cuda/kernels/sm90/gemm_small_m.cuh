@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_small_m.cuh - the consumers of small_m.cu, for tiles of up to NIB_SMALL_M_MAX rows
- * of A, which are bound by memory latency, not by wgmma.
+ * gemm_small_m.cuh - the consumers of small_m.cu, for tiles of up to NIB_SMALL_M_MAX
+ * rows of A, which are bound by memory latency, not by wgmma.
  *
  *   threads     role                                            registers
  *   0 .. 127    producers and scheduler as in gemm.cuh          64
@@ -22,8 +22,8 @@
 
 #include "gemm_epilogue.cuh"
 
-/* The pairs of consumer warpgroups.  The first begins with a tile's stage 0, the second with
- * stage 1; the second finishes the tile. */
+/* The pairs of consumer warpgroups.  The first begins with a tile's stage 0, the second
+ * with stage 1; the second finishes the tile. */
 #define FIRST_PAIR  0
 #define SECOND_PAIR 1
 
@@ -50,10 +50,8 @@ DEVICE void pass_stages(struct consumer *c, uint32_t n)
 	pass(&c->activations, n, (uint32_t)c->args->a_stages);
 }
 
-/*
- * Waits for the pair's weights of the stage.  A stage may belong to the other pair in the
- * next round of the ring, so that c->phases counts the phases of each stage.
- */
+/* Waits for the pair's weights of the stage.  A stage may belong to the other pair in
+ * the next round of the ring, so that c->phases counts the phases of each stage. */
 template <int PAIR>
 DEVICE uint32_t await_weights_of_pair(struct consumer *c)
 {
@@ -72,9 +70,9 @@ DEVICE bool is_a_stage_full(const struct consumer *c)
 }
 
 /*
- * As multiply_stage() in gemm_mainloop.cuh, but the pair's next stage follows a stage of the
- * other pair.  before: the activation stage that is still read on entry.  is_full: whether
- * this stage's a_full phase is known to be complete.
+ * As multiply_stage() in gemm_mainloop.cuh, but the pair's next stage follows a stage
+ * of the other pair.  before: the activation stage that is still read on entry.
+ * is_full: whether this stage's a_full phase is known to be complete.
  */
 template <int N, bool DUAL, int A, int PAIR, bool FIRST>
 DEVICE void multiply_stage_of_pair(struct consumer *c, const struct weight_reader *r,
@@ -116,11 +114,11 @@ DEVICE void multiply_stage_of_pair(struct consumer *c, const struct weight_reade
 }
 
 /*
- * d = the accumulators over every second one of the tile's weight stages.  Neither pair can
- * mistake one barrier phase for another.  Each has at least one stage, so that none is ahead
- * by a whole ring.  Each has separate barriers for weights, because copies may complete in
- * any order.  And when a pair has the weights of a stage, all activations of the previous
- * round of the ring have been read (gemm.c).
+ * d = the accumulators over every second one of the tile's weight stages.  Neither pair
+ * can mistake one barrier phase for another.  Each has at least one stage, so that none
+ * is ahead by a whole ring.  Each has separate barriers for weights, because copies may
+ * complete in any order.  And when a pair has the weights of a stage, all activations
+ * of the previous round of the ring have been read (gemm.c).
  */
 template <int N, bool DUAL, int A, int PAIR>
 DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages, int32_t flags,
@@ -144,10 +142,8 @@ DEVICE void multiply_stages_of_pair(struct consumer *c, int32_t stages, int32_t 
 	}
 	wgmma_wait<0>();
 	release_activations(c, before);
-	/*
-	 * Moves to the first stage of the next tile: past the other pair's last stage if
-	 * that was the tile's last one.
-	 */
+	/* Moves to the first stage of the next tile: past the other pair's last stage
+	 * if that was the tile's last one. */
 	pass_stages(c, of_warp((stages & 1) == PAIR));
 }
 

@@ -12,27 +12,27 @@
  *   0 .. 127   four warps, all alike: load B, multiply;  99 .. 163   own cp.async,
  *              together: load and convert A, store                   __syncthreads()
  *
- * A tile is 16 rows of B.  Each warp multiplies every fourth step of k256 of a tile, from
- * a ring of its own, so that no warp waits for another in the loop.  The tiles of a CTA
- * are one stream of steps, so that the ring never drains between tiles.  There are no
- * mbarriers: __syncthreads() surrounds the conversion of A and precedes the addition of
- * the warps' sums.
+ * A tile is 16 rows of B.  Each warp multiplies every fourth step of k256 of a tile,
+ * from a ring of its own, so that no warp waits for another in the loop.  The tiles of
+ * a CTA are one stream of steps, so that the ring never drains between tiles.  There
+ * are no mbarriers: __syncthreads() surrounds the conversion of A and precedes the
+ * addition of the warps' sums.
  *
  *   dynamic shared memory   bytes
  *   rings of B              4 * 3 * 2304 = 27648 (gemv_load.cuh has the layout)
  *   zeros, alphas           96 + 32
  *   partial sums            tiles * 4 warps * 16 rows of B * M * 4
- *   A                       at most 40 KiB: int8 codes and fp32 scales of a phase, which
- *                           is NIB_GEMV_PHASE(M) of k; a longer k takes several phases
+ *   A                       at most 40 KiB: int8 codes and fp32 scales of a phase,
+ *                           NIB_GEMV_PHASE(M) of k; a longer k takes several phases
  *
- * Arithmetic.  Twice an e2m1 value is an integer of at most 12.  PRMT looks up four codes
- * at once and gives 0 for those whose sign bit is set; with the sign bits flipped it gives
- * the others.  So b = positive - negative, and each product is two products of signed
- * bytes, exact.  A lane holds whole blocks of 16 k of two rows and their scales.  With one
- * row of A, dp4a adds up a block.  With more, mma.m16n8k32 does.  Its eight columns are
- * not eight rows of A.  They keep the blocks of the four lanes of a quad apart, for two
- * rows of A: column 2t + r has the block of lane t times row r, because A is zero wherever
- * lane and column do not belong together:
+ * Arithmetic.  Twice an e2m1 value is an integer of at most 12.  PRMT looks up four
+ * codes at once and gives 0 for those whose sign bit is set; with the sign bits flipped
+ * it gives the others.  So b = positive - negative, and each product is two products of
+ * signed bytes, exact.  A lane holds whole blocks of 16 k of two rows and their scales.
+ * With one row of A, dp4a adds up a block.  With more, mma.m16n8k32 does.  Its eight
+ * columns are not eight rows of A.  They keep the blocks of the four lanes of a quad
+ * apart, for two rows of A: column 2t + r has the block of lane t times row r, because
+ * A is zero wherever lane and column do not belong together:
  *
  *   k of lane   column 0  1  2  3  4  5  6  7
  *   t = 0              a0 a1 0  0  0  0  0  0      ar: row r of A, the block of lane t
@@ -40,16 +40,16 @@
  *   t = 2              0  0  0  0  a0 a1 0  0
  *   t = 3              0  0  0  0  0  0  a0 a1
  *
- * Block sums start from 3 * 2^22 (MAGIC), so that their bits are a float.  The difference
- * of two such floats is the block's sum in fp32, exact (docs/numerics.md).  An fma adds
- * the sum times (scale of a * scale of b) with one rounding.
+ * Block sums start from 3 * 2^22 (MAGIC), so that their bits are a float.  The
+ * difference of two such floats is the block's sum in fp32, exact (docs/numerics.md).
+ * An fma adds the sum times (scale of a * scale of b) with one rounding.
  *
- * Order of the sum of an element, by k only: a lane's steps in order, the lanes of a quad,
- * then the four warps.
+ * Order of the sum of an element, by k only: a lane's steps in order, the lanes of a
+ * quad, then the four warps.
  *
- * Roofline: the rate of memory.  4.65 TB/s are 32 weights a clock and SM, which leaves 32
- * instructions of a lane for 8 weights, half of them on the ALU.  With one row of A they
- * take 7 for the look-up (4 PRMT, 3 shifts and logic), 4 dp4a and 6 others.
+ * Roofline: the rate of memory.  4.65 TB/s are 32 weights a clock and SM, which leaves
+ * 32 instructions of a lane for 8 weights, half of them on the ALU.  With one row of A
+ * they take 7 for the look-up (4 PRMT, 3 shifts and logic), 4 dp4a and 6 others.
  * NIB_GEMV_CTAS CTAs are resident on an SM (3 of 4_any).
  *
  * Variants: M = 1, 2, 4 for rows of 16-byte pieces (alignments 16, k a multiple of 32);
@@ -64,16 +64,16 @@
 #include "gemv_experts.cuh"
 
 /*
- * The bits of the float 3 * 2^22.  For any integer |i| < 2^22, MAGIC + i as an integer is
- * the bits of the float 3 * 2^22 + i:
+ * The bits of the float 3 * 2^22.  For any integer |i| < 2^22, MAGIC + i as an integer
+ * is the bits of the float 3 * 2^22 + i:
  *
  *   sign, exponent 9 bits   0 10010110
  *   fraction 23 bits        1 00 0000 0000 0000 0000 0000 + i
  */
 #define MAGIC 0x4B400000u
 
-/* Eight codes of rows g and g + 8 as int8: the positive values, and the absolute values of
- * the negative ones; the registers are in the order of the A operand of mma. */
+/* Eight codes of rows g and g + 8 as int8: the positive values, and the absolute values
+ * of the negative ones; the registers are in the order of the A operand of mma. */
 struct weights {
 	uint32_t positive[4], negative[4];
 };
@@ -138,10 +138,8 @@ DEVICE void add_products(uint32_t (&d)[2], const uint32_t (&w)[4], uint32_t x0,
 		d[r] = dp4a(w[2 + r], x1, dp4a(w[r], x0, d[r]));
 }
 
-/*
- * M = 1: the 16 mma of a step, in which seven of eight columns would be zeros, take longer
- * than 64 dp4a (docs/performance-hopper.md).
- */
+/* M = 1: the 16 mma of a step, in which seven of eight columns would be zeros, take
+ * longer than 64 dp4a (docs/performance-hopper.md). */
 DEVICE void multiply_step_one(accumulators<1> *acc, const struct lane_view &v,
 			      uint32_t stage, int step, const float (&s)[2][4])
 {

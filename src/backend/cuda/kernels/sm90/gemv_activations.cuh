@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_activations.cuh - A in the shared memory of a CTA of gemv.cuh: codes as int8 (twice
- * their values) and scales as fp32.
+ * gemv_activations.cuh - A in the shared memory of a CTA of gemv.cuh: codes as int8
+ * (twice their values) and scales as fp32.
  *
- * The bytes of A are loaded into the end of the buffers and converted in place while B is
- * in flight.  For each row, with K = kept:
+ * The bytes of A are loaded into the end of the buffers and converted in place while B
+ * is in flight.  For each row, with K = kept:
  *
  *   codes    0                    K / 2                K
  *            |                    | e2m1 as loaded     |    before
@@ -13,8 +13,8 @@
  *            |                           | e4m3        |    before
  *            | fp32                                    |    after
  *
- * A round of conversion writes only below what later rounds read.  With M = 1 the blocks of
- * a step are permuted for the banks (offset_of_block()).
+ * A round of conversion writes only below what later rounds read.  With M = 1 the
+ * blocks of a step are permuted for the banks (offset_of_block()).
  */
 #ifndef NIB_GEMV_ACTIVATIONS_CUH
 #define NIB_GEMV_ACTIVATIONS_CUH
@@ -36,10 +36,8 @@ struct layout {
 	int kept; /* k of each row of A in codes and scales */
 };
 
-/*
- * Eight codes as int8: codes whose sign bit is clear as twice their values, others as 0.
- * low: TWICE_LOW, or table_low() where it is faster.
- */
+/* Eight codes as int8: codes whose sign bit is clear as twice their values, others as
+ * 0. low: TWICE_LOW, or table_low() where it is faster. */
 DEVICE void look_up(uint32_t codes, uint32_t low, uint32_t *first, uint32_t *second)
 {
 	*first = prmt(low, TWICE_HIGH, codes);
@@ -126,8 +124,8 @@ DEVICE uint32_t size_of(uint32_t bits)
 	return size > INFINITY_BITS ? 0 : size;
 }
 
-/* The scale and the codes of 16 values.  They are read twice, the second time from the L1,
- * to save registers. */
+/* The scale and the codes of 16 values.  They are read twice, the second time from the
+ * L1, to save registers. */
 DEVICE uint32_t quantize_values(const uint4 *from, float global, uint32_t zero_scale,
 				uint32_t codes[2])
 {

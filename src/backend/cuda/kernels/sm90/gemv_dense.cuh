@@ -1,51 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_dense.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 rows of A in fp16
- * or bf16: reads B once, at the rate of memory.
+ * gemv_dense.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for at most 4 rows of A in
+ * fp16 or bf16: reads B once, at the rate of memory.
  *
  *   B   global --cp.async--> ring of the warp --lds--> codes --> fp16, bf16
  *         --mma.m16n8k16--> sums of a block --fma by its scale--> sums of a lane
  *   A   global --cp.async--> shared --permute as decoded codes are--> shared
  *   sums of the lanes --shfl--> quad --sts--> partial sums --all warps--> C
  *
- * Warps, tiles, steps, barriers and the ring of B are those of gemv.cuh (four warps without
- * roles; __syncthreads() around the conversion of A and before the sums are added).
- * Registers: 102 to 134 (docs/kernels.md).
+ * Warps, tiles, steps, barriers and the ring of B are those of gemv.cuh (four warps
+ * without roles; __syncthreads() around the conversion of A and before the sums are
+ * added).  Registers: 102 to 134 (docs/kernels.md).
  *
  *   dynamic shared memory   bytes
  *   rings of B              4 * 3 * 2304 = 27648 (gemv_load.cuh has the layout)
  *   zeros, alphas           160 + 32
  *   partial sums            tiles * 4 warps * 16 rows of B * M * 4
- *   A                       at most 32 KiB: its rows for a phase, which is
- *                           NIB_GEMV_DENSE_PHASE of k; rows are padded by 64 bytes, half of
- *                           the banks; a longer k takes several phases
+ *   A                       at most 32 KiB: its rows for a phase, NIB_GEMV_DENSE_PHASE
+ *                           of k; rows are padded by 64 bytes, half of the banks; a
+ *                           longer k takes several phases
  *
- * Arithmetic.  A code becomes 2^-6 times its value in A's type, exact.  A lane holds whole
- * blocks of 16 k of two rows of B and their scales.  The columns of mma.m16n8k16 keep the
- * blocks of the four lanes of a quad apart, and two rows of A, because A is zero wherever
- * lane and column do not belong together (drawn in gemv.cuh).  Four mma sum a block; an fma
- * adds the sum times the scale.  Codes are not multiplied by their scale before the mma:
- * then a product of a subnormal could have a larger exponent than the products of normal
- * numbers in the same mma, and the tensor core would cut off more than the bound allows.
+ * Arithmetic.  A code becomes 2^-6 times its value in A's type, exact.  A lane holds
+ * whole blocks of 16 k of two rows of B and their scales.  The columns of mma.m16n8k16
+ * keep the blocks of the four lanes of a quad apart, and two rows of A, because A is
+ * zero wherever lane and column do not belong together (drawn in gemv.cuh).  Four mma
+ * sum a block; an fma adds the sum times the scale.  Codes are not multiplied by their
+ * scale before the mma: then a product of a subnormal could have a larger exponent than
+ * the products of normal numbers in the same mma, and the tensor core would cut off
+ * more than the bound allows.
  *
- * Bound (docs/numerics.md, section 4, in its terms): four steps with four values each lose
- * at most 4 * (4 + 3) / 2 = 14 u A of a block.  A block goes through at most B additions in
- * its lane, 2 in the quad, 3 of warps, and alpha: 20 + B <= 9.5 B + 9 for two blocks and
- * more.  One block has one addition and alpha: 16 <= 18.5.  All numbers are 2^-6 times
- * their values, so that products of bf16 are multiples of 2^-149, the smallest fp32, and
- * sums overflow only if the sum of |products| is 2^134.
+ * Bound (docs/numerics.md, section 4, in its terms): four steps with four values each
+ * lose at most 4 * (4 + 3) / 2 = 14 u A of a block.  A block goes through at most B
+ * additions in its lane, 2 in the quad, 3 of warps, and alpha: 20 + B <= 9.5 B + 9 for
+ * two blocks and more.  One block has one addition and alpha: 16 <= 18.5.  All numbers
+ * are 2^-6 times their values, so that products of bf16 are multiples of 2^-149, the
+ * smallest fp32, and sums overflow only if the sum of |products| is 2^134.
  *
- * Order of the sum of an element, by k only: a lane's steps in order, the lanes of a quad,
- * then the four warps.
+ * Order of the sum of an element, by k only: a lane's steps in order, the lanes of a
+ * quad, then the four warps.
  *
- * Roofline: the rate of memory.  4.65 TB/s leave 32 instructions of a lane for 8 weights,
- * half of them on the ALU.  Decoding takes 11 with fp16 (4 F2FP, 4 LOP3, 3 shifts) and 19
- * with bf16 (8 LOP3, 7 shifts, 4 HMUL2), two rows of A take 1 mma, 1 fma and 0.5 LDS, and
- * loads of codes and scales 1.  docs/kernels.md has the instructions of the whole loop.
+ * Roofline: the rate of memory.  4.65 TB/s leave 32 instructions of a lane for 8
+ * weights, half of them on the ALU.  Decoding takes 11 with fp16 (4 F2FP, 4 LOP3, 3
+ * shifts) and 19 with bf16 (8 LOP3, 7 shifts, 4 HMUL2), two rows of A take 1 mma, 1 fma
+ * and 0.5 LDS, and loads of codes and scales 1.  docs/kernels.md has the instructions
+ * of the whole loop.
  *
  * Variants: M = 2 and 4 for rows of 16-byte pieces (alignments 16, k a multiple of 32);
- * 4_any for all others; one row of A is the first of two.  M = 2 also for experts and their
- * dual products.
+ * 4_any for all others; one row of A is the first of two.  M = 2 also for experts and
+ * their dual products.
  */
 #ifndef NIB_GEMV_DENSE_CUH
 #define NIB_GEMV_DENSE_CUH

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_experts.cuh - a mixture of experts by the vector kernels, for so few rows that most
- * experts have at most one: each row of A is a product of one row by the weights of its
- * expert.  The weights of an expert with several rows are read once for each.
+ * gemv_experts.cuh - a mixture of experts by the vector kernels, for so few rows that
+ * most experts have at most one: each row of A is a product of one row by the weights
+ * of its expert.  The weights of an expert with several rows are read once for each.
  *
  *   row_offsets --ldg, all warps--> the row's expert --> multiply_matrices() --> C
  *
- * Grid: x = CTAs of a matrix, y = rows of A.  Every warp finds the expert for itself, so
- * that no barrier precedes the first weights.  Warps, tiles, rings, shared memory, order of
- * sums and roofline are those of gemv_run.cuh and of the SIDE (gemv.cuh, gemv_dense.cuh).
- * Registers: 103 to 120 (docs/kernels.md).
+ * Grid: x = CTAs of a matrix, y = rows of A.  Every warp finds the expert for itself,
+ * so that no barrier precedes the first weights.  Warps, tiles, rings, shared memory,
+ * order of sums and roofline are those of gemv_run.cuh and of the SIDE (gemv.cuh,
+ * gemv_dense.cuh).  Registers: 103 to 120 (docs/kernels.md).
  *
- * Layers of experts (struct nib_gemv_layer) have the same kernels with slots in place of
- * rows, so that nothing is sorted:
+ * Layers of experts (struct nib_gemv_layer) have the same kernels with slots in place
+ * of rows, so that nothing is sorted:
  *
  *   1  ids --ldg, all warps--> the slot's expert --> sums of gate and up --> h
  *   2  ids --> the slot's expert --> the slot's row --stg--> memory
  *        --arrivals: the last CTA of a token's columns--> sum in order of slots --> y
  *
- * With NVFP4 the second kernel quantises the row of h as it loads it, which the latency of
- * the first weights hides.  Only the first kernel of a layer lets the next one begin after
- * the kernels before the layer have ended.  So the later kernels may read ids and request
- * weights before they wait.
+ * With NVFP4 the second kernel quantises the row of h as it loads it, which the latency
+ * of the first weights hides.  Only the first kernel of a layer lets the next one begin
+ * after the kernels before the layer have ended.  So the later kernels may read ids and
+ * request weights before they wait.
  *
  * Variants: one matrix of weights, or two (NIB_OP_DUAL_GEMM), for weights in rows of
  * 16-byte pieces and rows of A that begin at multiples of 16 bytes.
@@ -39,10 +39,8 @@
 /* Offsets that a lane loads at once: all of up to 256 experts. */
 #define OFFSETS_AT_ONCE 8
 
-/*
- * The expert of a row, or -1.  Offsets ascend, so that the expert's number is the number of
- * experts that end at or before the row.
- */
+/* The expert of a row, or -1.  Offsets ascend, so that the expert's number is the
+ * number of experts that end at or before the row. */
 DEVICE int expert_of_row(const struct nib_gemv_experts &params, int row)
 {
 	int before = 0;
@@ -63,7 +61,9 @@ DEVICE int expert_of_row(const struct nib_gemv_experts &params, int row)
 									     : -1;
 }
 
-/* The row of A's scales for a row of A; -1 if the expert's scales leave their tensor. */
+/*
+ * The row of A's scales for a row of A; -1 if the expert's scales leave their tensor.
+ */
 DEVICE int64_t scale_row_of(const struct nib_gemv_experts &params, int expert, int row)
 {
 	const int first = expert_row(&params, expert);

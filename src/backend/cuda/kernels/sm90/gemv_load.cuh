@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_load.cuh - how a warp of the vector, skinny and wide kernels loads B: a stage is a
- * step of k256 of a tile of 16 rows, codes and then scales.
+ * gemv_load.cuh - how a warp of the vector, skinny and wide kernels loads B: a stage is
+ * a step of k256 of a tile of 16 rows, codes and then scales.
  *
  *   offset 0        codes: 16 rows of 128 bytes, 8 pieces of 16 bytes each
  *
  *     slot          0  1  2  3  4  5  6  7
- *     even rows     0  1  2  3  4  5  6  7      pieces are swapped in pairs, so that lanes
- *     odd rows      1  0  3  2  5  4  7  6      4g + t, which read pieces 2t and 2t + 1 of
- *                                               row g, use different banks
+ *     even rows     0  1  2  3  4  5  6  7      pieces are swapped in pairs, so that
+ *     odd rows      1  0  3  2  5  4  7  6      lanes 4g + t, which read pieces 2t and
+ *                                               2t + 1 of row g, use different banks
  *     (skinny.cuh has another swizzle for its reads of 8 bytes.)
  *
  *   offset 2048     scales: 16 pieces of 16 bytes
  *
  *     linear        piece r: the 16 scales of row r
- *     tiled         piece 4a + j: 4 scales of k64 number j for rows 4a .. 4a + 3, which are
- *                   rows 32 apart in the matrix (nib_gemv_row())
+ *     tiled         piece 4a + j: 4 scales of k64 number j for rows 4a .. 4a + 3, which
+ *                   are 32 rows apart in the matrix (nib_gemv_row())
  *
- * A lane loads piece lane % 8 of rows lane / 8 + 4i for i = 0 .. 3, and if lane < 16 piece
- * `lane` of the scales.
+ * A lane loads piece lane % 8 of rows lane / 8 + 4i for i = 0 .. 3, and if lane < 16
+ * piece `lane` of the scales.
  */
 #ifndef NIB_GEMV_LOAD_CUH
 #define NIB_GEMV_LOAD_CUH
@@ -167,10 +167,8 @@ DEVICE void load_any_step(const struct nib_gemv_operand &b, const struct source 
 	    b.is_tiled && scales > 0 ? 16 : min(max(scales, 0), 16), b.scales_align);
 }
 
-/*
- * Moves to the warp's next step; step >= all_steps() is the end.  Returns whether it is in
- * another tile.  phase: the steps of a phase.
- */
+/* Moves to the warp's next step; step >= all_steps() is the end.  Returns whether it is
+ * in another tile.  phase: the steps of a phase. */
 DEVICE bool advance(struct cursor *at, int tiles, int steps, int phase)
 {
 	at->step += NIB_GEMV_WARPS;

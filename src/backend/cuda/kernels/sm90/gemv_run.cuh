@@ -69,8 +69,8 @@ DEVICE struct stage_view view_of_stage(const struct nib_gemv_params &p,
 	return v;
 }
 
-/* x[pair][r][c]: row g + 8r of B; c: the row of A of the pair, or for M = 1 even and odd
- * blocks of the lane. */
+/* x[pair][r][c]: row g + 8r of B; c: the row of A of the pair, or for M = 1 even and
+ * odd blocks of the lane. */
 template <int M>
 struct accumulators {
 	static const int pairs = (M + 1) / 2;
@@ -82,8 +82,8 @@ struct share {
 	uint32_t cta, ctas;
 };
 
-/* CTAs that run at the same time read neighbouring tiles, whose scales are neighbours in
- * memory, too. */
+/* CTAs that run at the same time read neighbouring tiles, whose scales are neighbours
+ * in memory, too. */
 DEVICE uint32_t tile_of_cta(const struct share &mine, int i)
 {
 	return mine.cta + i * mine.ctas;
@@ -104,8 +104,8 @@ DEVICE int64_t row_of_element(const struct nib_gemv_params &p, const struct shar
 			    i % NIB_GEMV_TILE_ROWS, p.b.is_tiled);
 }
 
-/* The weights that a CTA multiplies by A, which differ only in their pointers, and their
- * alphas (NULL = 1). */
+/* The weights that a CTA multiplies by A, which differ only in their pointers, and
+ * their alphas (NULL = 1). */
 template <int N>
 struct matrices {
 	struct nib_gemv_operand b;
@@ -127,8 +127,8 @@ DEVICE struct source source_of_tile(const struct nib_gemv_params &p,
 	return source_of(p, b, tile_of_cta(m.mine, tile / N));
 }
 
-/* Adds the sums of each quad's lanes to partial[row of A][16 rows of B] of a warp and tile;
- * is_first: stores them. */
+/* Adds the sums of each quad's lanes to partial[row of A][16 rows of B] of a warp and
+ * tile; is_first: stores them. */
 template <int M>
 DEVICE void add_partial(float *partial, const accumulators<M> &acc, bool is_first)
 {
@@ -189,8 +189,8 @@ DEVICE float *partial_sums(void)
 	return (float *)(shared + NIB_GEMV_RING_BYTES + SIDE::ZEROS + 4 * ALPHA_WORDS);
 }
 
-/* x[i]: an element of the CTA's tile `tile`, by matrix i; element: row of A * 16 + row of
- * the tile. */
+/* x[i]: an element of the CTA's tile `tile`, by matrix i; element: row of A * 16 + row
+ * of the tile. */
 template <class SIDE, int N>
 DEVICE void results_of(const float *partial, int tile, int element, float (&x)[N])
 {
@@ -320,10 +320,10 @@ DEVICE void load_alpha(const float *alpha, uint32_t to)
 }
 
 /*
- * Multiplies the warp's steps of all tiles.  Requests the first weights before the previous
- * kernel has ended, unless a kernel writes them, and always before A, because they come
- * from memory and A is often in the L2.  ring, zeros: addresses in shared memory; the
- * alphas follow the zeros.
+ * Multiplies the warp's steps of all tiles.  Requests the first weights before the
+ * previous kernel has ended, unless a kernel writes them, and always before A, because
+ * they come from memory and A is often in the L2.  ring, zeros: addresses in shared
+ * memory; the alphas follow the zeros.
  */
 template <class SIDE, int N>
 DEVICE void run_warp(const struct nib_gemv_params &p, const matrices<N> &m, SIDE side,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peaks.cu - peaks.cuh on Hopper, and the rate of its tensor cores, which multiply operands
- * from registers and shared memory.
+ * peaks.cu - peaks.cuh on Hopper, and the rate of its tensor cores, which multiply
+ * operands from registers and shared memory.
  *
  *   probe_multiply   b (once) --sts--> 32 KiB --wgmma, a in registers--> d
  *
@@ -41,8 +41,8 @@ DEVICE void multiply_step(float *d, const uint32_t (*a)[4], uint64_t desc)
 	wgmma_commit();
 }
 
-/* Every step multiplies the same a, in registers, and the same b, in shared memory.  One wgmma
- * group is always in flight. */
+/* Every step multiplies the same a, in registers, and the same b, in shared memory.
+ * One wgmma group is always in flight. */
 extern "C" __global__ void __launch_bounds__(NIB_PROBE_MULTIPLY_THREADS, 1)
     nib_probe_multiply_sm90(const __grid_constant__ struct nib_probe_args args)
 {

@@ -66,9 +66,9 @@ DEVICE void wgmma_wait(void)
 
 /*
  * d[m64, nN] (+)= a[m64, k16] * b[k16, nN] in fp32; a in registers, b in shared memory,
- * described by desc.  accumulate = 0 clears d first.  A thread has n / 2 accumulators, so
- * that the register list of n is number n / 16 - 1: eight registers for n = 16, eight more
- * for each further 16.
+ * described by desc.  accumulate = 0 clears d first.  A thread has n / 2 accumulators,
+ * so that the register list of n is number n / 16 - 1: eight registers for n = 16,
+ * eight more for each further 16.
  */
 #define REGS_0	"%0, %1, %2, %3, %4, %5, %6, %7"
 #define REGS_1	REGS_0 ", %8, %9, %10, %11, %12, %13, %14, %15"

@@ -20,7 +20,8 @@
  * tiles_at_once of them in a round, each by k_groups warps: warp j of a tile multiplies
  * the steps of k256 number j, j + k_groups, ...  All warps read the same chunks of A,
  * k256 of all rows each, which pass through a ring once a round.  The consumer warps
- * load the first chunks themselves, one each, because they have nothing to multiply yet.
+ * load the first chunks themselves, one each, because they have nothing to multiply
+ * yet.
  *
  * Half tiles (at most 8 rows of A): the last tiles of a round may have two warps for
  * each k group (params.halved_tiles), so that each scheduler has as many warps.  Both
@@ -53,10 +54,10 @@
  *   full, empty                  16 a chunk
  *   MoE: units, rows of scales   4352
  *
- * Arithmetic: a code times its scale, times 2^-6 (bf16: 2^-7), is exact in A's type.  An
- * mma adds 16 products to sums in fp32: 4 k from each lane of the quad, whose blocks are
- * neighbours; 4 mma multiply k64.  At the end the sums of a tile's warps are added in
- * fp32.  Bound: docs/numerics.md, section 10.
+ * Arithmetic: a code times its scale, times 2^-6 (bf16: 2^-7), is exact in A's type.
+ * An mma adds 16 products to sums in fp32: 4 k from each lane of the quad, whose blocks
+ * are neighbours; 4 mma multiply k64.  At the end the sums of a tile's warps are added
+ * in fp32.  Bound: docs/numerics.md, section 10.
  *
  * Order of the sum of an element: the steps of a k group in order of k (with at most 8
  * rows of A, the halves of the blocks in two sums that are added last), then the
@@ -66,7 +67,8 @@
  * Roofline: the rate of memory.  At 4.65 TB/s a lane has 32 issue slots for 8 weights.
  * Codes times scales take 15 with fp16 (4 F2FP, 4 LOP3, 3 shifts, 4 HMUL2) and 19 with
  * bf16 (8 LOP3, 7 shifts, 4 HMUL2), each 8 rows of A 1.5 (1 mma, 0.5 LDS), and loads of
- * codes and scales 2.  One CTA is resident on an SM, with at most 96 registers a thread.
+ * codes and scales 2.  One CTA is resident on an SM, with at most 96 registers a
+ * thread.
  */
 #ifndef NIB_SKINNY_CUH
 #define NIB_SKINNY_CUH
@@ -94,8 +96,9 @@
  *   row 2, 6, 10, 14    j=2    j=3    j=0    j=1
  *   row 3, 7, 11, 15    j=3    j=2    j=1    j=0
  *
- * Lane 4g + t reads the block number t of k64 j of row g, 8 bytes, so that the four rows
- * of a half-warp read different banks.  The scales follow, as gemv_load.cuh stores them.
+ * Lane 4g + t reads the block number t of k64 j of row g, 8 bytes, so that the four
+ * rows of a half-warp read different banks.  The scales follow, as gemv_load.cuh stores
+ * them.
  */
 
 /* The offset in a stage of the first piece that a lane loads: piece lane % 8 of row
@@ -609,7 +612,9 @@ DEVICE float add_warps(const struct nib_skinny_params &params, const float *x, i
 		return sum;
 	}
 	sum += x[params.k_groups * pitch + (i - tile) * size];
-	/* With two k groups there is one half tile: its second halves are neighbours. */
+	/*
+	 * With two k groups there is one half tile: its second halves are neighbours.
+	 */
 	if (params.k_groups == 2)
 		sum += x[pitch] + x[2 * pitch + (i + 1 - tile) * size];
 	return sum;

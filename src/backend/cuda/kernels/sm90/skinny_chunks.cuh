@@ -4,18 +4,18 @@
  * skinny.cuh do: they load chunks of A, permute them as decoded codes are (decode.cuh)
  * and store them in shared memory.
  *
- * A chunk is k256 of the rows of A in pieces of 16 bytes, each half a block (8 values) of
- * a row.  A piece is at
+ * A chunk is k256 of the rows of A in pieces of 16 bytes, each half a block (8 values)
+ * of a row.  A piece is at
  *
- *   CHUNK_N_TILE * n8 tile + CHUNK_K64 * k64 + CHUNK_HALF * half + 64 * row + 16 * block
+ *   tile * CHUNK_N_TILE + k64 * CHUNK_K64 + half * CHUNK_HALF + row * 64 + block * 16
  *
- *   n8 tile 0, k64 0   half 0: row 0: blocks 0 1 2 3, row 1: blocks 0 1 2 3, ... row 7
+ *   tile 0, k64 0      half 0: row 0: blocks 0 1 2 3, row 1: blocks 0 1 2 3, ... row 7
  *                      half 1: row 0: blocks 0 1 2 3, ...
- *   n8 tile 0, k64 1   half 0: ...
+ *   tile 0, k64 1      half 0: ...
  *
- * where blocks are counted in the k64.  Lane 4g + t of a consumer warp reads block t of
- * row g, so that the lanes read 512 consecutive bytes.  Lane 8j + 2t + h of a producer
- * writes half h of block t of k64 j.
+ * where tile is the n8 tile and blocks are counted in the k64.  Lane 4g + t of a
+ * consumer warp reads block t of row g, so that the lanes read 512 consecutive bytes.
+ * Lane 8j + 2t + h of a producer writes half h of block t of k64 j.
  */
 #ifndef NIB_SKINNY_CHUNKS_CUH
 #define NIB_SKINNY_CHUNKS_CUH

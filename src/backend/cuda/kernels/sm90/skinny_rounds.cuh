@@ -6,7 +6,7 @@
  * MoE: the rows of each expert are cut into units of at most M rows.  The tiles of all
  * units form one sequence, and each CTA has a range of it:
  *
- *   tile      0 1 2 ... T-1 | T ...  2T-1 | 2T ...       T: tiles of an expert's weights
+ *   tile      0 1 2 ... T-1 | T ...  2T-1 | 2T ...       T: tiles of an expert
  *   unit           0        |      1      |   2 ...
  *   CTA         0        |      1      |     2 ...
  *
@@ -24,7 +24,9 @@ enum a_type { A_NVFP4, A_F16, A_BF16 };
 /* B whose rows are 16-byte pieces; any B; the weights of experts (16-byte pieces). */
 enum b_kind { B_ALIGNED, B_ANY, B_EXPERTS };
 
-/* TRAITS: what the variants of the kernel differ in.  N_TILES: n8 tiles, rows of A / 8. */
+/*
+ * TRAITS: what the variants of the kernel differ in.  N_TILES: n8 tiles, rows of A / 8.
+ */
 template <int N_TILES_, enum b_kind B_, enum a_type TYPE_>
 struct skinny {
 	static const int N_TILES = N_TILES_, M = 8 * N_TILES_;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * skinny_wide.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for 17 to 64 rows of A in fp16,
- * bf16 or NVFP4, which becomes fp16, and weights so small that starting and ending the
- * kernel costs more than reading them.  One launch: no kernel converts A first, and no
- * split-k slice goes through global memory.
+ * skinny_wide.cuh - C[m, n] = alpha * A[m, k] * B[n, k]^T for 17 to 64 rows of A in
+ * fp16, bf16 or NVFP4, which becomes fp16, and weights so small that starting and
+ * ending the kernel costs more than reading them.  One launch: no kernel converts A
+ * first, and no split-k slice goes through global memory.
  *
  *   16 consumer warps                            the consumers, then 4 producer warps
  *   B --cp.async--> ring of the warp             A --ld.global--> registers
@@ -19,24 +19,25 @@
  *   16 .. 19  load the later chunks of A          96         empty
  *
  * A unit is four tiles of 16 rows of B, the 64 rows of a wgmma, and has four warps.  A
- * cluster has up to tiles_at_once / 4 neighbouring units, and its one or two CTAs have a
- * slice of k each, cut at steps of k256.  In a CTA a unit is multiplied by k_groups
- * warpgroups: group j multiplies the slice's steps j, j + k_groups, ...  All of them read
- * the same chunks of A, k256 of all rows each.
+ * cluster has up to tiles_at_once / 4 neighbouring units, and its one or two CTAs have
+ * a slice of k each, cut at steps of k256.  In a CTA a unit is multiplied by k_groups
+ * warpgroups: group j multiplies the slice's steps j, j + k_groups, ...  All of them
+ * read the same chunks of A, k256 of all rows each.
  *
  * Start: half of the ring of B is requested or nothing (EARLY_STAGES), then A, then the
  * rest.  With all of B first A would arrive too late: 7 % of the time.
  *
  * A chunk of A consists of atoms, 8 rows of k64 in the 128-byte swizzle of wgmma.  Atom
- * (k64 j, n8 tile i) is at 1024 (j N_TILES + i), so that a k64 of all rows is contiguous:
+ * (k64 j, n8 tile i) is at 1024 (j N_TILES + i), so that a k64 of all rows is
+ * contiguous:
  *
- *   slot of 16 bytes    0  1  2  3  4  5  6  7     piece w: word w of the four blocks of
- *   row 0               0  1  2  3  4  5  6  7     the k64 (decode.cuh), 4 * 4 bytes; so
- *   row 1               1  0  3  2  5  4  7  6     wgmma number i reads pieces 2i, 2i + 1
+ *   slot of 16 bytes    0  1  2  3  4  5  6  7     piece w: word w of the four blocks
+ *   row 0               0  1  2  3  4  5  6  7     of the k64 (decode.cuh); so wgmma
+ *   row 1               1  0  3  2  5  4  7  6     number i reads pieces 2i and 2i + 1
  *   row r               slot s has piece s ^ r
  *
- * The consumers fill the first CHUNKS chunks and meet.  Often these are all, and no warp
- * waits for another before its sums are ready.  The producers load the others.
+ * The consumers fill the first CHUNKS chunks and meet.  Often these are all, and no
+ * warp waits for another before its sums are ready.  The producers load the others.
  *
  *   barrier      arrivals of a phase                      first wait
  *   full         128: the lanes of the producer warps     consumers, from a slot's
@@ -54,19 +55,21 @@
  *   full, empty             16 a chunk
  *
  * Arithmetic: as in skinny.cuh; a wgmma step adds 4 k from each of four neighbouring
- * blocks.  Order of the sum of an element: the steps of a k group in order of k, then the
- * k groups, then the slices.  It depends on n, k and the number of SMs.
+ * blocks.  Order of the sum of an element: the steps of a k group in order of k, then
+ * the k groups, then the slices.  It depends on n, k and the number of SMs.
  *
- * Roofline: the rate of memory, of which 4.65 TB/s leave 32 issue slots for 8 weights of
- * a lane; in the measured range latency dominates (docs/performance-hopper.md).  One CTA
- * is resident on an SM, with at most 96 registers a thread.
+ * Roofline: the rate of memory, of which 4.65 TB/s leave 32 issue slots for 8 weights
+ * of a lane; in the measured range latency dominates (docs/performance-hopper.md).  One
+ * CTA is resident on an SM, with at most 96 registers a thread.
  */
 #ifndef NIB_SKINNY_WIDE_CUH
 #define NIB_SKINNY_WIDE_CUH
 
 #include "skinny.cuh"
 
-/* TRAITS: what the variants of the kernel differ in.  N_TILES: n8 tiles, rows of A / 8. */
+/*
+ * TRAITS: what the variants of the kernel differ in.  N_TILES: n8 tiles, rows of A / 8.
+ */
 template <int N_TILES_, enum b_kind B_, enum a_type TYPE_>
 struct wide {
 	static const int N_TILES = N_TILES_, M = 8 * N_TILES_;
@@ -342,7 +345,9 @@ DEVICE void fill_chunks(const struct nib_wide_params &params,
 	fence_proxy_async_shared();
 }
 
-/* The producers: load the later chunks, as many at a time as a lane has registers for. */
+/*
+ * The producers: load the later chunks, as many at a time as a lane has registers for.
+ */
 template <class TRAITS>
 DEVICE void produce_wide_chunks(const struct nib_wide_params &params,
 				const struct nib_gemv_operand &a,
@@ -421,10 +426,8 @@ DEVICE struct wide_view wide_view_of(const struct nib_gemv_operand &b)
 	return view;
 }
 
-/*
- * s: the lane's scales of k64 number j for rows g and g + 8, as pairs of equal values in
- * A's type; 0 beyond the last block.  left: the blocks from this step on.
- */
+/* s: the lane's scales of k64 number j for rows g and g + 8, as pairs of equal values
+ * in A's type; 0 beyond the last block.  left: the blocks from this step on. */
 template <class TRAITS>
 DEVICE void wide_scales(const struct wide_view &view, uint32_t stage, int left, int j,
 			uint32_t (&s)[2])
@@ -543,8 +546,8 @@ DEVICE void store_wide_sums(float *sums, const float (&acc)[TRAITS::M / 2])
 }
 
 /*
- * Four sums: rows at .. at + 3 of a tile, row m of A.  four_number(i) enumerates them for
- * `rows` rows of A from `row` on, so that neighbouring threads store neighbouring
+ * Four sums: rows at .. at + 3 of a tile, row m of A.  four_number(i) enumerates them
+ * for `rows` rows of A from `row` on, so that neighbouring threads store neighbouring
  * elements of C.
  */
 struct four_sums {
