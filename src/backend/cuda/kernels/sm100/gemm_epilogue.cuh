@@ -40,21 +40,21 @@ DEVICE uint32_t lane_of_thread(void)
 }
 
 DEVICE struct output output_of(const struct nib_sm100_args *args,
-			       const struct tile_desc *w, uint32_t accumulators)
+			       const struct tile_desc *tile, uint32_t accumulators)
 {
 	const int32_t row = (int32_t)threadIdx.x;
 	const int32_t bytes = args->dtype == 0 ? 4 : 2;
 	struct output o;
 
-	o.c = w->c + row * bytes;
-	o.stride_bytes = w->c_stride_elems * bytes;
-	o.valid = row < w->rows_left ? w->valid : 0;
+	o.c = tile->c + row * bytes;
+	o.stride_bytes = tile->c_stride_elems * bytes;
+	o.valid = row < tile->rows_left ? tile->valid : 0;
 	o.dtype = args->dtype;
-	o.alpha = w->is_nan ? NAN : w->alpha ? __ldg(w->alpha) : 1.0f;
-	o.alpha2 = w->alpha2 ? __ldg(w->alpha2) : 1.0f;
+	o.alpha = tile->is_nan ? NAN : tile->alpha ? __ldg(tile->alpha) : 1.0f;
+	o.alpha2 = tile->alpha2 ? __ldg(tile->alpha2) : 1.0f;
 	o.d = accumulators + (threadIdx.x / 32 << 21);
-	o.d2 = o.d + w->n;
-	o.is_zero = w->stages == 0;
+	o.d2 = o.d + tile->n;
+	o.is_zero = tile->stages == 0;
 	return o;
 }
 
@@ -357,14 +357,14 @@ DEVICE void store_tiles(const struct nib_sm100_args *args,
 	struct ring tiles = {0, 0};
 
 	for (uint32_t t = 0;; t++, advance(&tiles, TILE_SLOTS)) {
-		const struct tile_desc *w = await_tile(shared, &tiles);
-		const int32_t n = w->n;
+		const struct tile_desc *tile = await_tile(shared, &tiles);
+		const int32_t n = tile->n;
 		const uint32_t d = tensor_memory + (t % 2 ? args->odd_column : 0);
 		struct output o;
 
 		if (!n)
 			return;
-		o = output_of(args, w, d);
+		o = output_of(args, tile, d);
 		__syncwarp();
 		if (lane_of_thread() == 0)
 			release_tile(shared, &tiles);

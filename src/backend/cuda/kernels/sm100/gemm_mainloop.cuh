@@ -45,31 +45,31 @@ struct load {
 
 /* Loads stage i of k; coordinates of codes count bytes, of scales words of 8 bytes. */
 template <bool DUAL, int CTAS>
-DEVICE void load_stage(const struct load *l, const struct tile_desc *w, int32_t i)
+DEVICE void load_stage(const struct load *l, const struct tile_desc *tile, int32_t i)
 {
 	using layout = stage_layout<DUAL>;
-	const struct nib_sm100_maps *b = &l->problems[w->problem].maps;
-	const struct nib_sm100_maps *a = &l->problems[w->a_map].maps;
+	const struct nib_sm100_maps *b = &l->problems[tile->problem].maps;
+	const struct nib_sm100_maps *a = &l->problems[tile->a_map].maps;
 	const uint64_t a_policy = l->args->a_policy;
 	const uint64_t b_policy = l->args->b_policy;
 	const uint32_t scales = l->at + layout::A + a_stage_bytes<CTAS>(l->args);
 	const int32_t codes_x = i * (NIB_SM100_STAGE_K / 2);
 	const int32_t scales_x = i * (NIB_SM100_SCALES_BYTES / 8);
 
-	tensor_load<CTAS>(l->at + layout::B, &b->b, codes_x, w->b_row, w->b_matrix,
-			  l->full, b_policy);
-	tensor_load<CTAS>(scales + layout::B_SCALES, &b->b_scales, scales_x, w->b_block,
-			  w->b_matrix, l->full, b_policy);
+	tensor_load<CTAS>(l->at + layout::B, &b->b, codes_x, tile->b_row,
+			  tile->b_matrix, l->full, b_policy);
+	tensor_load<CTAS>(scales + layout::B_SCALES, &b->b_scales, scales_x,
+			  tile->b_block, tile->b_matrix, l->full, b_policy);
 	if (DUAL) {
-		tensor_load<CTAS>(l->at + layout::B2, &b->b2, codes_x, w->b_row,
-				  w->b_matrix, l->full, b_policy);
+		tensor_load<CTAS>(l->at + layout::B2, &b->b2, codes_x, tile->b_row,
+				  tile->b_matrix, l->full, b_policy);
 		tensor_load<CTAS>(scales + layout::B2_SCALES, &b->b2_scales, scales_x,
-				  w->b_block, w->b_matrix, l->full, b_policy);
+				  tile->b_block, tile->b_matrix, l->full, b_policy);
 	}
-	tensor_load<CTAS>(l->at + layout::A, &a->a, codes_x, w->a_row, w->a_matrix,
-			  l->full, a_policy);
-	tensor_load<CTAS>(scales + layout::A_SCALES, &b->a_scales, scales_x, w->a_block,
-			  w->a_matrix, l->full, a_policy);
+	tensor_load<CTAS>(l->at + layout::A, &a->a, codes_x, tile->a_row,
+			  tile->a_matrix, l->full, a_policy);
+	tensor_load<CTAS>(scales + layout::A_SCALES, &b->a_scales, scales_x,
+			  tile->a_block, tile->a_matrix, l->full, a_policy);
 }
 
 /* Prefetches the maps of the first tile, which are kernel parameters in memory. */
@@ -99,13 +99,13 @@ DEVICE void load_tiles(const struct nib_sm100_args *args,
 	struct ring ring = {0, 0}, tiles = {0, 0};
 
 	for (;; advance(&tiles, TILE_SLOTS)) {
-		const struct tile_desc w = *await_tile(shared, &tiles);
+		const struct tile_desc tile = *await_tile(shared, &tiles);
 
 		release_tile(shared, &tiles);
-		if (!w.n)
+		if (!tile.n)
 			return;
 #pragma unroll 1
-		for (int32_t i = 0; i < w.stages; i++) {
+		for (int32_t i = 0; i < tile.stages; i++) {
 			const uint32_t full = smem_addr(shared->full + ring.stage);
 			const struct load l = {
 			    args, problems, stages_at + ring.stage * args->stage_bytes,
@@ -113,9 +113,9 @@ DEVICE void load_tiles(const struct nib_sm100_args *args,
 
 			wait(smem_addr(shared->empty + ring.stage), ring.parity ^ 1);
 			if (rank_in_pair<CTAS>() == 0)
-				mbarrier_arrive_expect_tx(full,
-							  CTAS * (fixed + w.a_bytes));
-			load_stage<DUAL, CTAS>(&l, &w, w.stage0 + i);
+				mbarrier_arrive_expect_tx(
+				    full, CTAS * (fixed + tile.a_bytes));
+			load_stage<DUAL, CTAS>(&l, &tile, tile.stage0 + i);
 			advance(&ring, args->stages);
 		}
 	}
@@ -215,24 +215,24 @@ DEVICE void multiply_tiles(const struct nib_sm100_args *args,
 	int32_t free_slots = args->scale_slots;
 
 	for (uint32_t t = 0;; t++, advance(&tiles, TILE_SLOTS)) {
-		const struct tile_desc w = *await_tile(shared, &tiles);
+		const struct tile_desc tile = *await_tile(shared, &tiles);
 		const int32_t before = (int32_t)t - args->lag;
 		struct stage_of_mma s;
 
 		release_tile(shared, &tiles);
-		if (!w.n)
+		if (!tile.n)
 			return;
 		s.d = tensor_memory + (t % 2 ? args->odd_column : 0);
-		s.shape = mma_shape<CTAS>(w.n);
-		s.d2 = s.d + w.n;
+		s.shape = mma_shape<CTAS>(tile.n);
+		s.d2 = s.d + tile.n;
 		s.has_two_blocks = args->a_scale_blocks == 2;
-		s.shift = w.a_scale_shift;
+		s.shift = tile.a_scale_shift;
 		if (before >= 0)
 			wait_cluster(smem_addr(shared->drained + before % 2),
 				     before / 2 % 2);
 		tcgen05_fence_after();
 #pragma unroll 1
-		for (int32_t i = 0; i < w.stages; i++) {
+		for (int32_t i = 0; i < tile.stages; i++) {
 			wait(smem_addr(shared->full + ring.stage), ring.parity);
 			if (free_slots == 0) {
 				wait(smem_addr(shared->empty + done.stage),

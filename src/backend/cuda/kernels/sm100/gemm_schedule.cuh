@@ -40,139 +40,141 @@ struct tile_place {
 /* Tile `index` of an MoE problem. */
 DEVICE bool find_expert_tile(const struct nib_sm100_args *args, int32_t units,
 			     const struct shared100 *shared, int32_t index,
-			     struct tile_place *t)
+			     struct tile_place *place)
 {
 	int32_t share, inside;
 
 	if (index >= shared->first_tile[args->experts])
 		return false;
-	t->expert = find_last(shared->first_tile, 1, args->experts, index);
-	t->first = expert_row(args, t->expert);
-	t->m = expert_row(args, t->expert + 1) - t->first;
-	share = share_of_expert(t->m, args->tile_m);
-	inside = index - shared->first_tile[t->expert];
-	t->unit = inside % units;
-	t->row = inside / units * share;
-	t->rows = min(share, round_up(t->m - t->row, 16));
+	place->expert = find_last(shared->first_tile, 1, args->experts, index);
+	place->first = expert_row(args, place->expert);
+	place->m = expert_row(args, place->expert + 1) - place->first;
+	share = share_of_expert(place->m, args->tile_m);
+	inside = index - shared->first_tile[place->expert];
+	place->unit = inside % units;
+	place->row = inside / units * share;
+	place->rows = min(share, round_up(place->m - place->row, 16));
 	return true;
 }
 
 /* Tile `index`, the round-th of this cluster, of a list. */
 DEVICE bool find_listed_tile(const struct nib_sm100_args *args,
 			     const struct nib_sm100_problem *problems, int32_t round,
-			     int32_t index, int32_t *problem, struct tile_place *t)
+			     int32_t index, int32_t *problem, struct tile_place *place)
 {
-	struct nib_gemm_tile tile;
+	struct nib_gemm_tile entry;
 
 	if (round >= args->tile_rounds)
 		return false;
 	if (round == 0)
-		tile = args->first[index];
+		entry = args->first[index];
 	else
-		*(int4 *)&tile = __ldg((const int4 *)args->tiles + index);
-	*problem = tile.problem;
-	t->unit = tile.unit;
-	t->row = tile.row;
-	t->rows = tile.rows;
-	t->m = problems[tile.problem].m;
-	t->expert = -1;
-	t->first = 0;
-	return tile.rows != 0;
+		*(int4 *)&entry = __ldg((const int4 *)args->tiles + index);
+	*problem = entry.problem;
+	place->unit = entry.unit;
+	place->row = entry.row;
+	place->rows = entry.rows;
+	place->m = problems[entry.problem].m;
+	place->expert = -1;
+	place->first = 0;
+	return entry.rows != 0;
 }
 
 /* The row of A's scale tensor at which the tile's scales begin. */
 DEVICE int32_t scale_row_of(const struct nib_sm100_args *args,
-			    const struct tile_place *t, struct tile_desc *w)
+			    const struct tile_place *place, struct tile_desc *tile)
 {
 	int32_t begin;
 
-	w->is_nan = 0;
-	if (t->expert < 0)
-		return t->row;
+	tile->is_nan = 0;
+	if (place->expert < 0)
+		return place->row;
 	if (!args->scale_rows)
-		return nib_sm100_staged_row(t->expert, t->first) + t->row;
-	begin = __ldg(args->scale_rows + t->expert);
+		return nib_sm100_staged_row(place->expert, place->first) + place->row;
+	begin = __ldg(args->scale_rows + place->expert);
 	/* The caller's data may be wrong; no sum here can overflow. */
-	w->is_nan = begin < 0 || begin > args->scale_rows_total ||
-		    t->m > args->scale_rows_total - begin || begin % 128 != 0;
-	return w->is_nan ? 0 : begin + t->row;
+	tile->is_nan = begin < 0 || begin > args->scale_rows_total ||
+		       place->m > args->scale_rows_total - begin || begin % 128 != 0;
+	return tile->is_nan ? 0 : begin + place->row;
 }
 
 /* The box of A: its map, coordinates and scales. */
 template <int CTAS>
 DEVICE void find_activations(const struct nib_sm100_args *args,
 			     const struct nib_sm100_problem *problems,
-			     const struct tile_place *t, struct tile_desc *w)
+			     const struct tile_place *place, struct tile_desc *tile)
 {
-	const int32_t rows = t->rows / CTAS;
-	const int32_t scale_row = scale_row_of(args, t, w);
+	const int32_t rows = place->rows / CTAS;
+	const int32_t scale_row = scale_row_of(args, place, tile);
 
-	w->a_map = w->problem;
-	if (t->expert >= 0)
-		w->a_map = rows <= 8 ? 0 : 29 - __clz(rows - 1);
-	w->a_bytes = problems[w->a_map].a_box_rows * NIB_SM100_A_ROW_BYTES;
-	w->a_row = t->first + t->row + (int32_t)rank_in_pair<CTAS>() * rows;
-	w->a_block = scale_row / 128;
-	w->a_scale_shift = scale_row % 128 / 32;
+	tile->a_map = tile->problem;
+	if (place->expert >= 0)
+		tile->a_map = rows <= 8 ? 0 : 29 - __clz(rows - 1);
+	tile->a_bytes = problems[tile->a_map].a_box_rows * NIB_SM100_A_ROW_BYTES;
+	tile->a_row = place->first + place->row + (int32_t)rank_in_pair<CTAS>() * rows;
+	tile->a_block = scale_row / 128;
+	tile->a_scale_shift = scale_row % 128 / 32;
 }
 
 /* The stages of this CTA's split-k slice, the same for both CTAs of a pair. */
 template <int CTAS>
 DEVICE void find_stages(const struct nib_sm100_args *args, int32_t k,
-			struct tile_desc *w)
+			struct tile_desc *tile)
 {
 	const int32_t stages = (k + NIB_SM100_STAGE_K - 1) / NIB_SM100_STAGE_K;
 	const int32_t slice = (int32_t)k_slice_of_cta<CTAS>();
 
-	w->stage0 = stages * slice / args->k_slices;
-	w->stages = stages * (slice + 1) / args->k_slices - w->stage0;
+	tile->stage0 = stages * slice / args->k_slices;
+	tile->stages = stages * (slice + 1) / args->k_slices - tile->stage0;
 }
 
 DEVICE void find_output(const struct nib_sm100_args *args,
-			const struct nib_sm100_problem *p, const struct tile_place *t,
-			struct tile_desc *w)
+			const struct nib_sm100_problem *p,
+			const struct tile_place *place, struct tile_desc *tile)
 {
-	const int32_t alpha = max(t->expert, 0);
-	const int64_t at = w->a_matrix * p->c_batch_stride_elems +
-			   (t->first + t->row) * p->c_stride_elems + w->b_row;
+	const int32_t alpha = max(place->expert, 0);
+	const int64_t at = tile->a_matrix * p->c_batch_stride_elems +
+			   (place->first + place->row) * p->c_stride_elems +
+			   tile->b_row;
 
-	w->valid = min(t->rows, t->m - t->row);
-	w->rows_left = p->n - w->b_row;
-	w->c_stride_elems = p->c_stride_elems;
-	w->c = (char *)p->c + at * (args->dtype == 0 ? 4 : 2);
-	w->alpha = p->alpha ? p->alpha + alpha : NULL;
-	w->alpha2 = p->alpha2 ? p->alpha2 + alpha : NULL;
+	tile->valid = min(place->rows, place->m - place->row);
+	tile->rows_left = p->n - tile->b_row;
+	tile->c_stride_elems = p->c_stride_elems;
+	tile->c = (char *)p->c + at * (args->dtype == 0 ? 4 : 2);
+	tile->alpha = p->alpha ? p->alpha + alpha : NULL;
+	tile->alpha2 = p->alpha2 ? p->alpha2 + alpha : NULL;
 }
 
 /* Tile `round` of this cluster; false: no more. */
 template <int CTAS>
 DEVICE bool
 next_tile(const struct nib_sm100_args *args, const struct nib_sm100_problem *problems,
-	  const struct shared100 *shared, int32_t round, struct tile_desc *w)
+	  const struct shared100 *shared, int32_t round, struct tile_desc *tile)
 {
 	const int32_t index = round * (int32_t)nclusterid_x() + (int32_t)clusterid_x();
 	const struct nib_sm100_problem *p;
-	struct tile_place t;
+	struct tile_place place;
 	int32_t matrix;
 
-	w->n = 0;
-	w->problem = 0;
+	tile->n = 0;
+	tile->problem = 0;
 	if (args->experts
-		? !find_expert_tile(args, problems->units, shared, index, &t)
-		: !find_listed_tile(args, problems, round, index, &w->problem, &t))
+		? !find_expert_tile(args, problems->units, shared, index, &place)
+		: !find_listed_tile(args, problems, round, index, &tile->problem,
+				    &place))
 		return false;
-	p = problems + w->problem;
-	matrix = t.expert >= 0 ? t.expert : t.unit / p->units;
-	w->n = t.rows;
-	w->a_matrix = t.expert >= 0 ? 0 : matrix;
-	w->b_matrix = p->b_matrices > 1 ? matrix : 0;
-	w->b_row =
-	    (t.unit % p->units * CTAS + (int32_t)rank_in_pair<CTAS>()) * NIB_TILE_N;
+	p = problems + tile->problem;
+	matrix = place.expert >= 0 ? place.expert : place.unit / p->units;
+	tile->n = place.rows;
+	tile->a_matrix = place.expert >= 0 ? 0 : matrix;
+	tile->b_matrix = p->b_matrices > 1 ? matrix : 0;
+	tile->b_row =
+	    (place.unit % p->units * CTAS + (int32_t)rank_in_pair<CTAS>()) * NIB_TILE_N;
 	/* A CTA beyond the last row loads the scales of the last block. */
-	w->b_block = min(w->b_row, p->n - 1) / 128;
-	find_activations<CTAS>(args, problems, &t, w);
-	find_stages<CTAS>(args, p->k, w);
-	find_output(args, p, &t, w);
+	tile->b_block = min(tile->b_row, p->n - 1) / 128;
+	find_activations<CTAS>(args, problems, &place, tile);
+	find_stages<CTAS>(args, p->k, tile);
+	find_output(args, p, &place, tile);
 	return true;
 }
 
@@ -185,7 +187,7 @@ DEVICE void schedule(const struct nib_sm100_args *args,
 		     const struct nib_sm100_problem *problems, struct shared100 *shared)
 {
 	struct ring ring = {0, 0};
-	struct tile_desc w;
+	struct tile_desc tile;
 	int32_t round = 0;
 	bool more = true;
 
@@ -196,9 +198,9 @@ DEVICE void schedule(const struct nib_sm100_args *args,
 		round = 1;
 	}
 	for (; more; round++) {
-		more = next_tile<CTAS>(args, problems, shared, round, &w);
+		more = next_tile<CTAS>(args, problems, shared, round, &tile);
 		wait(smem_addr(shared->tiles_empty + ring.stage), ring.parity ^ 1);
-		shared->tiles[ring.stage] = w;
+		shared->tiles[ring.stage] = tile;
 		mbarrier_arrive(smem_addr(shared->tiles_full + ring.stage));
 		advance(&ring, TILE_SLOTS);
 	}

@@ -79,14 +79,14 @@
 template <int N, bool DUAL, int A, int A_STEPS>
 DEVICE void consume_tile(struct consumer *c)
 {
-	const struct tile_desc *w = c->shared->tiles + c->tiles.stage;
+	const struct tile_desc *tile = c->shared->tiles + c->tiles.stage;
 	/* Loaded here, so that no warp waits for memory after the loop. */
-	const float alpha[2] = {w->alpha ? __ldg(w->alpha) : 1.0f,
-				w->alpha2 ? __ldg(w->alpha2) : 1.0f};
+	const float alpha[2] = {tile->alpha ? __ldg(tile->alpha) : 1.0f,
+				tile->alpha2 ? __ldg(tile->alpha2) : 1.0f};
 	float d[N / 2];
 
-	multiply_tile<N, DUAL, A, A_STEPS>(c, w->stages, w->flags, d);
-	finish_accumulators<N, DUAL, A>(c, w, alpha, d);
+	multiply_tile<N, DUAL, A, A_STEPS>(c, tile->stages, tile->flags, d);
+	finish_accumulators<N, DUAL, A>(c, tile, alpha, d);
 }
 
 template <bool DUAL, int A, int A_STEPS>

@@ -319,12 +319,12 @@ DEVICE uint32_t chunks_of_slice(int32_t k_slices, int32_t k_slice)
  * resident (cooperative launch), so that no CTA waits for one that cannot run.
  */
 template <int N>
-DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
+DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *tile,
 			   uint32_t mine, float *d)
 {
 	const struct nib_gemm_args *args = c->args;
 	const int64_t slice_elems = NIB_GEMM_PARTIALS(args->tile_m);
-	const uint32_t slot = (uint32_t)w->tile * 2 + cluster_ctarank();
+	const uint32_t slot = (uint32_t)tile->tile * 2 + cluster_ctarank();
 	float *partials = args->partials +
 			  (int64_t)slot * args->k_slices * slice_elems +
 			  (threadIdx.x - 128) * 4;
@@ -332,7 +332,7 @@ DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
 #pragma unroll
 	for (int i = 0; i < N / 2; i += 4)
 		if (!(mine >> i / 8 & 1))
-			st_global_f32x4(partials + w->k_slice * slice_elems +
+			st_global_f32x4(partials + tile->k_slice * slice_elems +
 					    i * WARPS * 32,
 					d + i);
 	bar_sync(1, WARPS * 32);
@@ -344,7 +344,7 @@ DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
 	bar_sync(1, WARPS * 32);
 #pragma unroll 1
 	for (int32_t p = 0; p < args->k_slices; p++) {
-		if (p != w->k_slice) {
+		if (p != tile->k_slice) {
 #pragma unroll
 			for (int i = 0; i < N / 2; i += 4)
 				if (mine >> i / 8 & 1)
@@ -356,7 +356,7 @@ DEVICE void reduce_split_k(const struct consumer *c, const struct tile_desc *w,
 }
 
 template <bool DUAL, int A>
-DEVICE struct output output_of(const struct consumer *c, const struct tile_desc *w,
+DEVICE struct output output_of(const struct consumer *c, const struct tile_desc *tile,
 			       const float *alpha)
 {
 	/* The warp's first row of B, counted from the CTA's. */
@@ -365,30 +365,30 @@ DEVICE struct output output_of(const struct consumer *c, const struct tile_desc 
 	struct output o;
 
 	o.dtype = c->args->dtype;
-	o.stride_elems = w->c_stride_elems;
-	o.c = w->c + row * (o.dtype == 0 ? 4 : 2);
-	o.rows_left = w->rows_left - row;
-	o.valid = w->valid;
+	o.stride_elems = tile->c_stride_elems;
+	o.c = tile->c + row * (o.dtype == 0 ? 4 : 2);
+	o.rows_left = tile->rows_left - row;
+	o.valid = tile->valid;
 	o.alpha = alpha[0];
 	o.alpha2 = alpha[1];
 	o.unscale = UNSCALE(A);
-	o.by_16 = w->flags & NIB_C_BY_16;
+	o.by_16 = tile->flags & NIB_C_BY_16;
 	return o;
 }
 
 /* From a thread's accumulators of a tile and split-k slice to c. */
 template <int N, bool DUAL, int A>
-DEVICE void finish_accumulators(const struct consumer *c, const struct tile_desc *w,
+DEVICE void finish_accumulators(const struct consumer *c, const struct tile_desc *tile,
 				const float *alpha, float *d)
 {
 	uint32_t mine = ~0u;
 	struct output o;
 
 	if (c->args->k_slices > 1) {
-		mine = chunks_of_slice(c->args->k_slices, w->k_slice);
-		reduce_split_k<N>(c, w, mine, d);
+		mine = chunks_of_slice(c->args->k_slices, tile->k_slice);
+		reduce_split_k<N>(c, tile, mine, d);
 	}
-	o = output_of<DUAL, A>(c, w, alpha);
+	o = output_of<DUAL, A>(c, tile, alpha);
 	finish_tile<N, DUAL>(c, &o, mine, d);
 }
 

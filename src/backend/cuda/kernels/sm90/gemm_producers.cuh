@@ -42,22 +42,22 @@ struct weight_source {
 };
 
 DEVICE void open_weights(const struct nib_gemm_args *args,
-			 const struct nib_gemm_pointers *p, const struct tile_desc *w,
-			 int32_t row0, bool second, uint32_t thread,
-			 struct weight_source *b)
+			 const struct nib_gemm_pointers *p,
+			 const struct tile_desc *tile, int32_t row0, bool second,
+			 uint32_t thread, struct weight_source *b)
 {
-	const struct nib_gemm_shape *s = args->shapes + w->problem;
+	const struct nib_gemm_shape *s = args->shapes + tile->problem;
 	const int64_t stride = second ? s->b2_stride_bytes : s->b_stride_bytes;
 	const int64_t scale_stride =
 	    second ? s->b2_scale_stride_bytes : s->b_scale_stride_bytes;
 	const int32_t n = s->n, k = s->k;
 	const int32_t row = row0 + (int32_t)(thread / 8);
 
-	b->codes = (second ? p->b2 + w->matrix * args->b2_batch_bytes
-			   : p->b + w->matrix * args->b_batch_bytes) +
+	b->codes = (second ? p->b2 + tile->matrix * args->b2_batch_bytes
+			   : p->b + tile->matrix * args->b_batch_bytes) +
 		   row * stride + thread % 8 * 16;
-	b->scales = second ? p->b2_scales + w->matrix * args->b2_scale_batch_bytes
-			   : p->b_scales + w->matrix * args->b_scale_batch_bytes;
+	b->scales = second ? p->b2_scales + tile->matrix * args->b2_scale_batch_bytes
+			   : p->b_scales + tile->matrix * args->b_scale_batch_bytes;
 	b->stride8 = 8 * stride;
 	b->rows_left = n - row;
 	b->all_rows = row0 + 64 <= n;
@@ -221,18 +221,19 @@ DEVICE void produce_weights(const struct nib_gemm_args *args,
 	const uint64_t policy =
 	    args->experts ? createpolicy_evict_normal() : createpolicy_evict_first();
 	struct ring ring = {0, 0}, tiles = {0, 0};
-	const struct tile_desc *w;
+	const struct tile_desc *tile;
 
-	for (; (w = await_tile(shared, &tiles))->rows; advance(&tiles, TILE_SLOTS)) {
-		const struct nib_gemm_pointers *p = problems + w->problem;
-		const int32_t k = args->shapes[w->problem].k;
-		const int32_t flags = w->flags | (int32_t)p->flags;
-		const int32_t stage0 = w->stage0, stages = w->stages;
+	for (; (tile = await_tile(shared, &tiles))->rows; advance(&tiles, TILE_SLOTS)) {
+		const struct nib_gemm_pointers *p = problems + tile->problem;
+		const int32_t k = args->shapes[tile->problem].k;
+		const int32_t flags = tile->flags | (int32_t)p->flags;
+		const int32_t stage0 = tile->stage0, stages = tile->stages;
 		struct weight_source b[GROUPS];
 
 #pragma unroll
 		for (int half = 0; half < GROUPS; half++)
-			open_weights(args, p, w, w->row0 + half * 64 % CTA_ROWS(DUAL),
+			open_weights(args, p, tile,
+				     tile->row0 + half * 64 % CTA_ROWS(DUAL),
 				     half * 64 >= CTA_ROWS(DUAL), thread, b + half);
 		__syncwarp();
 		if (thread % 32 == 0)
@@ -273,17 +274,18 @@ DEVICE void produce_activations(const struct nib_gemm_args *args,
 {
 	const uint32_t half = cluster_ctarank();
 	struct ring ring = {0, 0}, tiles = {0, 0};
-	const struct tile_desc *w;
+	const struct tile_desc *tile;
 
 	/* The activation conversion kernel runs before this one. */
 	griddepcontrol_wait();
 	fence_proxy_async();
-	for (; (w = await_tile(shared, &tiles))->rows; advance(&tiles, TILE_SLOTS)) {
-		const uint32_t bytes = (uint32_t)w->rows * 64;
-		const int32_t stages = w->stages * (STEPS / A_STEPS);
+	for (; (tile = await_tile(shared, &tiles))->rows; advance(&tiles, TILE_SLOTS)) {
+		const uint32_t bytes = (uint32_t)tile->rows * 64;
+		const int32_t stages = tile->stages * (STEPS / A_STEPS);
 		const uint8_t *from =
 		    args->activations +
-		    (w->stage0 * STEPS * args->a_atoms + w->atom) * 1024 + half * bytes;
+		    (tile->stage0 * STEPS * args->a_atoms + tile->atom) * 1024 +
+		    half * bytes;
 
 		release_tile(shared, &tiles);
 		for (int32_t s = 0; s < stages; s++) {

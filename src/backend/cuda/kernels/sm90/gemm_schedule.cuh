@@ -41,8 +41,8 @@ DEVICE int32_t row_units(int32_t n, int32_t cta_rows)
 /* Tile `index` of an MoE problem; *row: the expert's first row in c. */
 DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 			     const struct gemm_shared *shared, int32_t index,
-			     int32_t cta_rows, struct nib_gemm_tile *tile,
-			     struct tile_desc *w, int32_t *row)
+			     int32_t cta_rows, struct nib_gemm_tile *entry,
+			     struct tile_desc *tile, int32_t *row)
 {
 	const int32_t units = row_units(args->shapes->n, cta_rows);
 	int32_t e, first, m, share, inside;
@@ -54,84 +54,87 @@ DEVICE bool next_expert_tile(const struct nib_gemm_args *args,
 	m = expert_row(args, e + 1) - first;
 	share = share_m(m, args->tile_m);
 	inside = index - shared->first_tile[e];
-	tile->problem = 0;
-	tile->unit = inside % units;
-	tile->row = inside / units * share;
-	tile->rows = (int16_t)min(share, round_m(m - tile->row));
-	tile->k_slice = 0;
-	w->matrix = e;
+	entry->problem = 0;
+	entry->unit = inside % units;
+	entry->row = inside / units * share;
+	entry->rows = (int16_t)min(share, round_m(m - entry->row));
+	entry->k_slice = 0;
+	tile->matrix = e;
 	*row = first;
-	w->valid = min((int32_t)tile->rows, m - tile->row);
-	w->atom = (padded_row(e, first) + tile->row) / 8;
+	tile->valid = min((int32_t)entry->rows, m - entry->row);
+	tile->atom = (padded_row(e, first) + entry->row) / 8;
 	return true;
 }
 
 /* The output fields of the descriptor; row: the tile's first row in c. */
 DEVICE void find_output(const struct nib_gemm_args *args,
 			const struct nib_gemm_pointers *p, int32_t row,
-			struct tile_desc *w)
+			struct tile_desc *tile)
 {
-	const struct nib_gemm_shape *s = args->shapes + w->problem;
-	int32_t expert = w->matrix;
+	const struct nib_gemm_shape *s = args->shapes + tile->problem;
+	int32_t expert = tile->matrix;
 
-	w->rows_left = s->n - w->row0;
-	w->flags = s->flags;
-	w->c_stride_elems = s->c_stride_elems;
-	w->c = (char *)p->c +
-	       (row * s->c_stride_elems + w->row0) * (args->dtype == 0 ? 4 : 2);
+	tile->rows_left = s->n - tile->row0;
+	tile->flags = s->flags;
+	tile->c_stride_elems = s->c_stride_elems;
+	tile->c = (char *)p->c +
+		  (row * s->c_stride_elems + tile->row0) * (args->dtype == 0 ? 4 : 2);
 	if (args->batch) {
-		w->c += w->matrix * args->c_batch_elems * (args->dtype == 0 ? 4 : 2);
+		tile->c +=
+		    tile->matrix * args->c_batch_elems * (args->dtype == 0 ? 4 : 2);
 		expert = 0;
 	}
-	w->alpha = p->alpha ? p->alpha + expert : NULL;
-	w->alpha2 = p->alpha2 ? p->alpha2 + expert : NULL;
+	tile->alpha = p->alpha ? p->alpha + expert : NULL;
+	tile->alpha2 = p->alpha2 ? p->alpha2 + expert : NULL;
 }
 
 /* Tile `round` of this cluster; false: no more. */
 DEVICE bool next_tile(const struct nib_gemm_args *args,
 		      const struct nib_gemm_pointers *problems,
 		      const struct gemm_shared *shared, int32_t round, int32_t cta_rows,
-		      struct tile_desc *w)
+		      struct tile_desc *tile)
 {
 	const int32_t index = round * (int32_t)nclusterid_x() + (int32_t)clusterid_x();
 	const struct nib_gemm_shape *s = args->shapes;
-	struct nib_gemm_tile tile;
+	struct nib_gemm_tile entry;
 	int32_t stages, row = 0;
 
-	w->rows = 0;
+	tile->rows = 0;
 	if (args->experts) {
-		if (!next_expert_tile(args, shared, index, cta_rows, &tile, w, &row))
+		if (!next_expert_tile(args, shared, index, cta_rows, &entry, tile,
+				      &row))
 			return false;
 	} else {
 		if (round >= args->tile_rounds)
 			return false;
 		if (round == 0)
-			tile = args->first[index];
+			entry = args->first[index];
 		else
-			*(int4 *)&tile = __ldg((const int4 *)args->tiles + index);
-		if (tile.rows == 0)
+			*(int4 *)&entry = __ldg((const int4 *)args->tiles + index);
+		if (entry.rows == 0)
 			return false;
-		w->matrix = 0;
+		tile->matrix = 0;
 		if (args->batch) {
-			w->matrix = tile.problem;
-			tile.problem = 0;
+			tile->matrix = entry.problem;
+			entry.problem = 0;
 		}
-		s += tile.problem;
-		w->valid = min((int32_t)tile.rows, s->m - tile.row);
-		w->atom = (s->first_row + tile.row) / 8;
+		s += entry.problem;
+		tile->valid = min((int32_t)entry.rows, s->m - entry.row);
+		tile->atom = (s->first_row + entry.row) / 8;
 		if (args->batch)
-			w->atom += w->matrix * args->batch_rows / 8;
+			tile->atom += tile->matrix * args->batch_rows / 8;
 	}
-	w->problem = tile.problem;
-	w->row0 = (2 * tile.unit + (int32_t)cluster_ctarank()) * cta_rows;
-	w->rows = tile.rows;
+	tile->problem = entry.problem;
+	tile->row0 = (2 * entry.unit + (int32_t)cluster_ctarank()) * cta_rows;
+	tile->rows = entry.rows;
 	stages = (s->k + NIB_WEIGHT_STAGE_K - 1) / NIB_WEIGHT_STAGE_K;
-	w->k_slice = tile.k_slice;
-	w->tile = tile.row / args->tile_m * row_units(s->n, cta_rows) + tile.unit;
-	w->stage0 = stages * tile.k_slice / args->k_slices;
+	tile->k_slice = entry.k_slice;
+	tile->tile = entry.row / args->tile_m * row_units(s->n, cta_rows) + entry.unit;
+	tile->stage0 = stages * entry.k_slice / args->k_slices;
 	/* k = 0 is computed as one stage of zeros. */
-	w->stages = max(1, stages * (tile.k_slice + 1) / args->k_slices - w->stage0);
-	find_output(args, problems + tile.problem, row + tile.row, w);
+	tile->stages =
+	    max(1, stages * (entry.k_slice + 1) / args->k_slices - tile->stage0);
+	find_output(args, problems + entry.problem, row + entry.row, tile);
 	return true;
 }
 
@@ -146,7 +149,7 @@ DEVICE void schedule(const struct nib_gemm_args *args,
 		     struct gemm_shared *shared)
 {
 	struct ring ring = {0, 0};
-	struct tile_desc w;
+	struct tile_desc tile;
 	bool more;
 
 	if (!args->experts) {
@@ -156,9 +159,9 @@ DEVICE void schedule(const struct nib_gemm_args *args,
 		advance(&ring, TILE_SLOTS);
 	}
 	for (int32_t round = (int32_t)ring.stage;; round++) {
-		more = next_tile(args, problems, shared, round, CTA_ROWS(DUAL), &w);
+		more = next_tile(args, problems, shared, round, CTA_ROWS(DUAL), &tile);
 		wait(smem_addr(shared->tiles_empty + ring.stage), ring.parity ^ 1);
-		shared->tiles[ring.stage] = w;
+		shared->tiles[ring.stage] = tile;
 		mbarrier_arrive(smem_addr(shared->tiles_full + ring.stage));
 		if (!more)
 			return;

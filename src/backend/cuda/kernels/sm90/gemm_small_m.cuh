@@ -197,18 +197,18 @@ template <int N, bool DUAL, int A, int PAIR>
 DEVICE void consume_tile_of_pair(struct consumer *c, uint32_t exchange,
 				 struct ring *exchanges)
 {
-	const struct tile_desc *w = c->shared->tiles + c->tiles.stage;
+	const struct tile_desc *tile = c->shared->tiles + c->tiles.stage;
 	float alpha[2], d[N / 2];
 
-	multiply_stages_of_pair<N, DUAL, A, PAIR>(c, w->stages, w->flags, d);
+	multiply_stages_of_pair<N, DUAL, A, PAIR>(c, tile->stages, tile->flags, d);
 	if (PAIR == FIRST_PAIR) {
 		send_accumulators<N>(c, exchanges, exchange, d);
 		return;
 	}
-	alpha[0] = w->alpha ? __ldg(w->alpha) : 1.0f;
-	alpha[1] = w->alpha2 ? __ldg(w->alpha2) : 1.0f;
+	alpha[0] = tile->alpha ? __ldg(tile->alpha) : 1.0f;
+	alpha[1] = tile->alpha2 ? __ldg(tile->alpha2) : 1.0f;
 	add_accumulators<N>(c, exchanges, exchange, d);
-	finish_accumulators<N, DUAL, A>(c, w, alpha, d);
+	finish_accumulators<N, DUAL, A>(c, tile, alpha, d);
 }
 
 template <bool DUAL, int A, int PAIR>
