@@ -15,13 +15,13 @@
  * problem's last become zeros.
  *
  *   converted activations    step of k64 | atom of 8 rows | row: 128 bytes
- *   a row of an atom         chunk c of 16 bytes (0 .. 7) is at slot c ^ row
- *   chunk c                  word t (0 .. 3): two values of scale group t of the k64,
+ *   a row of an atom         piece c of 16 bytes (0 .. 7) is at slot c ^ row
+ *   piece c                  word t (0 .. 3): two values of scale group t of the k64,
  *                            of its first half for c = 0 .. 3, of its second half for
  *                            c = 4 .. 7: pair c % 4 of (0,2) (4,6) (1,3) (5,7), or
  *                            with bf16 of (0,4) (2,6) (1,5) (3,7)
  *
- * so that each k16 of a wgmma (two chunks) has four values of each of the four groups,
+ * so that each k16 of a wgmma (two pieces) has four values of each of the four groups,
  * as the weights in registers have.
  *
  * Shared memory: 16384 bytes, static, and for small grids dynamic memory that keeps a
@@ -157,13 +157,13 @@ DEVICE struct code_group load_group(const struct atom_rows *r, int32_t row,
 	return x;
 }
 
-/* Two codes of a group as fp16: chunk `chunk` of the step's 128 bytes. */
-DEVICE uint32_t half_pair(const struct code_group *x, uint32_t chunk)
+/* Two codes of a group as fp16, for piece number `piece` of the row of an atom. */
+DEVICE uint32_t half_pair(const struct code_group *x, uint32_t piece)
 {
-	const uint32_t word = chunk / 4 ? x->codes.y : x->codes.x;
-	const uint32_t bytes = odd_as_e4m3(chunk / 2 % 2 ? word : word << 4);
+	const uint32_t word = piece / 4 ? x->codes.y : x->codes.x;
+	const uint32_t bytes = odd_as_e4m3(piece / 2 % 2 ? word : word << 4);
 	const uint32_t pair =
-	    chunk % 2 ? cvt_f16x2_e4m3x2_high(bytes) : cvt_f16x2_e4m3x2(bytes);
+	    piece % 2 ? cvt_f16x2_e4m3x2_high(bytes) : cvt_f16x2_e4m3x2(bytes);
 
 	/*
 	 * Times 2^6 first: a product below 2^-14 would still be exact, but
@@ -183,9 +183,9 @@ DEVICE void convert_row(const struct atom_rows *r, int32_t row, int32_t step,
 	x[0] = load_group(r, row, group);
 	x[1] = load_group(r, row, group + 1);
 #pragma unroll
-	for (uint32_t chunk = 0; chunk < 8; chunk++)
-		*(uint2 *)(to + (chunk ^ (uint32_t)row) * 16 + half * 8) =
-		    make_uint2(half_pair(x, chunk), half_pair(x + 1, chunk));
+	for (uint32_t piece = 0; piece < 8; piece++)
+		*(uint2 *)(to + (piece ^ (uint32_t)row) * 16 + half * 8) =
+		    make_uint2(half_pair(x, piece), half_pair(x + 1, piece));
 }
 
 /* Eight values of 16 bits of a group: elements 0 to 7 or 8 to 15. */
@@ -212,15 +212,15 @@ DEVICE uint4 permute_halves(uint4 x, bool is_bf16)
 			  prmt(x.x, second, 0x7632), prmt(third, x.w, 0x7632));
 }
 
-DEVICE void store_chunk(uint8_t *to, int32_t row, uint32_t chunk, uint32_t a,
+DEVICE void store_piece(uint8_t *to, int32_t row, uint32_t piece, uint32_t a,
 			uint32_t b, uint32_t c, uint32_t d)
 {
-	*(uint4 *)(to + (chunk ^ (uint32_t)row) * 16) = make_uint4(a, b, c, d);
+	*(uint4 *)(to + (piece ^ (uint32_t)row) * 16) = make_uint4(a, b, c, d);
 }
 
 /*
  * A row of a step from 16-bit values: of each of its four groups eight values,
- * whose pairs go to four chunks.
+ * whose pairs go to four pieces.
  */
 DEVICE void permute_row(const struct atom_rows *r, int32_t row, int32_t step,
 			uint32_t half, bool is_bf16, uint8_t *to)
@@ -230,10 +230,10 @@ DEVICE void permute_row(const struct atom_rows *r, int32_t row, int32_t step,
 #pragma unroll
 	for (int32_t t = 0; t < 4; t++)
 		x[t] = permute_halves(load_values(r, row, step * 4 + t, half), is_bf16);
-	store_chunk(to, row, half * 4, x[0].x, x[1].x, x[2].x, x[3].x);
-	store_chunk(to, row, half * 4 + 1, x[0].y, x[1].y, x[2].y, x[3].y);
-	store_chunk(to, row, half * 4 + 2, x[0].z, x[1].z, x[2].z, x[3].z);
-	store_chunk(to, row, half * 4 + 3, x[0].w, x[1].w, x[2].w, x[3].w);
+	store_piece(to, row, half * 4, x[0].x, x[1].x, x[2].x, x[3].x);
+	store_piece(to, row, half * 4 + 1, x[0].y, x[1].y, x[2].y, x[3].y);
+	store_piece(to, row, half * 4 + 2, x[0].z, x[1].z, x[2].z, x[3].z);
+	store_piece(to, row, half * 4 + 3, x[0].w, x[1].w, x[2].w, x[3].w);
 }
 
 /* A: what the caller has, NIB_A_NVFP4 and so on. */

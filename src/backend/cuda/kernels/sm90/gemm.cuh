@@ -61,9 +61,10 @@
  * scale for four k16.  The activations are converted into the same order
  * (activations.cuh):
  *
- *   k in row's order        group 0: k 0 .. 15   group 1: 16 .. 31   2   3
- *   k16 number 0 to 3 of    {0,2,4,6}, {1,3,5,7}, {8,10,12,14}, {9,11,13,15} of each of
- *   a wgmma: values         the groups 0 to 3; with bf16 {0,4,2,6}, {1,5,3,7}, ...
+ *   k of group t     16 t .. 16 t + 15 of the k64
+ *   k16 number 0     values 0, 2, 4, 6 of each of the groups 0 to 3 (bf16: 0, 4, 2, 6)
+ *   k16 number 1     values 1, 3, 5, 7 of each                      (bf16: 1, 5, 3, 7)
+ *   k16 number 2, 3  the same values of the groups' second halves, plus 8
  *
  * Read in this order: gemm_schedule.cuh (which tile), gemm_producers.cuh,
  * gemm_mainloop.cuh, gemm_epilogue.cuh, gemm_small_m.cuh, this file.

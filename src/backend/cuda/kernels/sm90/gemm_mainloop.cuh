@@ -5,9 +5,9 @@
  * accumulators.
  *
  *   a weight stage, 18432 bytes     offset
- *   codes of warpgroup 0, 1         0, 8192: 64 rows of 128 bytes (k256); 16-byte chunk
- *                                   c of row r is at slot swizzled(r, c), which
- *                                   gemm_producers.cuh draws
+ *   codes of warpgroup 0, 1         0, 8192: 64 rows of 128 bytes (k256); 16-byte piece
+ *                                   c of row r is at slot swizzled(r, c)
+ *                                   (gemm_shared.cuh)
  *   scales of warpgroup 0, 1        16384, 17408: 64 rows of 16 scales
  *     linear                        row r at 16 r
  *     tiled                         k64 i at 256 i: row r at 8 (r % 32) + 4 (r / 32)
@@ -101,7 +101,7 @@ template <bool DUAL, int A>
 DEVICE void load_weights(const struct weight_reader *r, uint32_t base, uint32_t step,
 			 uint32_t (*a)[4])
 {
-	/* Two chunks of 16 bytes a step: the swizzle is an exclusive or. */
+	/* Two pieces of 16 bytes a step: the swizzle is an exclusive or. */
 	const uint32_t codes = base + (r->codes ^ step * 32);
 	const uint32_t scales = base + r->scales + step * r->scale_step;
 	uint32_t low0, low1, high0, high1, out[4], s;

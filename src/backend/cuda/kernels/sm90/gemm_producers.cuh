@@ -13,25 +13,9 @@
 /* ---- weights: global -> ring --------------------------------------------- */
 
 /*
- * The slot of 16-byte chunk c of a row's 128 bytes.  A lane 4g + t reads 8 bytes of row
- * g, half of chunk 2 i + t / 2 in step i, and the four rows of a half-warp use
- * different banks:
- *
- *   slot     0 1 2 3 4 5 6 7
- *   row 0    0 1 2 3 4 5 6 7         row 4    1 0 3 2 5 4 7 6
- *   row 1    2 3 0 1 6 7 4 5         row 5    3 2 1 0 7 6 5 4
- *   row 2    4 5 6 7 0 1 2 3         row 6    5 4 7 6 1 0 3 2
- *   row 3    6 7 4 5 2 3 0 1         row 7    7 6 5 4 3 2 1 0
- */
-DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk)
-{
-	return chunk ^ ((row & 3) * 2 + (row >> 2 & 1));
-}
-
-/*
- * What one of the 64 producer threads loads of 64 rows of weights.  Codes: chunk thread
- * % 8 of every eighth row from thread / 8 on.  Scales: one row, or two pieces of 8
- * bytes of 128 x 4 tiles.
+ * What one of the 64 producer threads loads of 64 rows of weights.  Codes: piece number
+ * thread % 8 of every eighth row from thread / 8 on.  Scales: one row, or half of two
+ * 16-byte lines of 128 x 4 tiles.
  */
 struct weight_source {
 	const uint8_t *codes, *scales;
@@ -182,10 +166,10 @@ DEVICE void fetch_weights(uint32_t to, int32_t k, int32_t flags,
 			  const struct weight_source *b, int32_t k0, uint32_t thread,
 			  uint64_t policy)
 {
-	const int32_t chunk = (int32_t)(thread % 8);
+	const int32_t piece = (int32_t)(thread % 8);
 	/* Rows eight apart have the same swizzle. */
 	const uint32_t offset =
-	    thread / 8 * 128 + swizzled(thread / 8, (uint32_t)chunk) * 16;
+	    thread / 8 * 128 + swizzled(thread / 8, (uint32_t)piece) * 16;
 	const bool whole = k0 + NIB_WEIGHT_STAGE_K <= k && !(flags & NIB_B_CODES_BY_8);
 
 #pragma unroll
@@ -197,7 +181,7 @@ DEVICE void fetch_weights(uint32_t to, int32_t k, int32_t flags,
 			fetch_codes_inside(codes, b + half, k0 / 2, policy);
 		else
 			fetch_codes_edge(codes, b + half, k0 / 2,
-					 min(16, k / 2 - k0 / 2 - chunk * 16),
+					 min(16, k / 2 - k0 / 2 - piece * 16),
 					 flags & NIB_B_CODES_BY_8);
 		if (b[half].is_tiled)
 			fetch_tiled_scales(scales, b + half, k0 / 16, k / 16, thread);

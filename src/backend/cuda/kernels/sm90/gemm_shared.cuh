@@ -89,6 +89,24 @@ struct gemm_shared {
 	int32_t first_tile[EXPERTS_MAX + 1];
 };
 
+/* ---- the layout of a weight stage ---------------------------------------- */
+
+/*
+ * The slot of 16-byte piece c of a row's 128 bytes.  A lane 4g + t reads 8 bytes of row
+ * g, half of piece 2 i + t / 2 in step i, and the four rows of a half-warp use
+ * different banks:
+ *
+ *   slot     0 1 2 3 4 5 6 7
+ *   row 0    0 1 2 3 4 5 6 7         row 4    1 0 3 2 5 4 7 6
+ *   row 1    2 3 0 1 6 7 4 5         row 5    3 2 1 0 7 6 5 4
+ *   row 2    4 5 6 7 0 1 2 3         row 6    5 4 7 6 1 0 3 2
+ *   row 3    6 7 4 5 2 3 0 1         row 7    7 6 5 4 3 2 1 0
+ */
+DEVICE uint32_t swizzled(uint32_t row, uint32_t piece)
+{
+	return piece ^ ((row & 3) * 2 + (row >> 2 & 1));
+}
+
 static_assert(THREADS == 128 * (GROUPS + 1), "consumers and producers");
 static_assert(sizeof(struct gemm_shared) <= NIB_GEMM_TAIL_BYTES, "host's size");
 
