@@ -104,22 +104,23 @@ struct cursor {
 	offset<ALIGNED> codes[2], scales[2];
 };
 
-/* Sets the offsets of c->tile.  The last row is loaded in place of rows beyond it,
+/* Sets the offsets of cursor->tile.  The last row is loaded in place of rows beyond it,
  * whose results are not stored. */
 template <bool ALIGNED>
-DEVICE void enter_tile(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
+DEVICE void enter_tile(const struct nib_gemv100_params &p, cursor<ALIGNED> *cursor)
 {
-	const int64_t matrix = item_of(p, c->item).matrix;
+	const int64_t matrix = item_of(p, cursor->item).matrix;
 	const int g = threadIdx.x % 32 / 4;
 
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		const int row = min((int)nib_gemv_row(c->tile, g + 8 * r, p.b.is_tiled),
-				    (int)p.n - 1);
+		const int row =
+		    min((int)nib_gemv_row(cursor->tile, g + 8 * r, p.b.is_tiled),
+			(int)p.n - 1);
 
-		c->codes[r] = (matrix * p.b.batch_stride + row * p.b.row_stride) >>
-			      (ALIGNED ? 5 : 0);
-		c->scales[r] =
+		cursor->codes[r] = (matrix * p.b.batch_stride + row * p.b.row_stride) >>
+				   (ALIGNED ? 5 : 0);
+		cursor->scales[r] =
 		    (matrix * p.b.scale_batch_stride +
 		     (p.b.is_tiled ? (int64_t)(row / 128) * ((p.k + 63) / 64) * 512 +
 					 row % 32 * 16 + row % 128 / 32 * 4
@@ -129,41 +130,41 @@ DEVICE void enter_tile(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
 }
 
 template <int M, bool ALIGNED>
-DEVICE void advance(const struct nib_gemv100_params &p, cursor<ALIGNED> *c)
+DEVICE void advance(const struct nib_gemv100_params &p, cursor<ALIGNED> *cursor)
 {
-	c->at += NIB_GEMV_STEP / 2 << p.tile_warps_log2;
-	if (c->at < p.k / 2)
+	cursor->at += NIB_GEMV_STEP / 2 << p.tile_warps_log2;
+	if (cursor->at < p.k / 2)
 		return;
-	c->tile += (NIB_GEMV100_WARPS(M) >> p.tile_warps_log2);
-	while (c->tile >= p.tiles) {
-		c->tile -= p.tiles;
-		c->item++;
+	cursor->tile += (NIB_GEMV100_WARPS(M) >> p.tile_warps_log2);
+	while (cursor->tile >= p.tiles) {
+		cursor->tile -= p.tiles;
+		cursor->item++;
 	}
-	c->at = -1;
-	if ((int64_t)c->item * p.tiles + c->tile >= known(RUN_END))
+	cursor->at = -1;
+	if ((int64_t)cursor->item * p.tiles + cursor->tile >= known(RUN_END))
 		return;
-	c->at =
+	cursor->at =
 	    (threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1)) * (NIB_GEMV_STEP / 2);
-	enter_tile(p, c);
+	enter_tile(p, cursor);
 }
 
 /* k is a multiple of 64, so that a lane's 64 k are all inside or all outside.  If they
  * are outside, the last ones are loaded and multiplied by zeros of A. */
-DEVICE void load_aligned(const struct nib_gemv100_params &p, const cursor<true> &c,
+DEVICE void load_aligned(const struct nib_gemv100_params &p, const cursor<true> &cursor,
 			 struct stage *to)
 {
-	const uint32_t codes = min(c.at / 32 + (int)threadIdx.x % 4, p.k / 64 - 1);
+	const uint32_t codes = min(cursor.at / 32 + (int)threadIdx.x % 4, p.k / 64 - 1);
 	/* The scales of 64 k: four bytes, or a tile of 512. */
 	const uint32_t scales = p.b.is_tiled ? codes * 128 : codes;
 
 #pragma unroll
 	for (int r = 0; r < 2; r++)
 		ld_once_32(to->codes[r],
-			   p.b.codes + (uint64_t)(c.codes[r] + codes) * 32);
+			   p.b.codes + (uint64_t)(cursor.codes[r] + codes) * 32);
 #pragma unroll
 	for (int r = 0; r < 2; r++)
 		to->scales[r] =
-		    ld_once_4(p.b.scales + (uint64_t)(c.scales[r] + scales) * 4);
+		    ld_once_4(p.b.scales + (uint64_t)(cursor.scales[r] + scales) * 4);
 }
 
 /* The first `bytes` bytes of a word, the others 0. */
@@ -179,10 +180,10 @@ DEVICE uint32_t load_word(const uint8_t *from, int bytes, int align)
 	return x;
 }
 
-DEVICE void load_any(const struct nib_gemv100_params &p, const cursor<false> &c,
+DEVICE void load_any(const struct nib_gemv100_params &p, const cursor<false> &cursor,
 		     struct stage *to)
 {
-	const int codes = c.at + (int)threadIdx.x % 4 * 32;
+	const int codes = cursor.at + (int)threadIdx.x % 4 * 32;
 	const int scales = p.b.is_tiled ? codes * 16 : codes / 8;
 	const int bytes = p.k / 2 - codes;
 
@@ -191,24 +192,24 @@ DEVICE void load_any(const struct nib_gemv100_params &p, const cursor<false> &c,
 #pragma unroll
 		for (int i = 0; i < 8; i++)
 			to->codes[r][i] =
-			    load_word(p.b.codes + c.codes[r] + codes + i * 4,
+			    load_word(p.b.codes + cursor.codes[r] + codes + i * 4,
 				      bytes - i * 4, p.b.codes_align);
-		to->scales[r] = load_word(p.b.scales + c.scales[r] + scales, bytes / 8,
-					  p.b.scales_align);
+		to->scales[r] = load_word(p.b.scales + cursor.scales[r] + scales,
+					  bytes / 8, p.b.scales_align);
 	}
 }
 
 template <int M, bool ALIGNED>
-DEVICE void load(const struct nib_gemv100_params &p, cursor<ALIGNED> *c,
+DEVICE void load(const struct nib_gemv100_params &p, cursor<ALIGNED> *cursor,
 		 struct stage *to)
 {
-	if (c->at < 0)
+	if (cursor->at < 0)
 		return;
 	if constexpr (ALIGNED)
-		load_aligned(p, *c, to);
+		load_aligned(p, *cursor, to);
 	else
-		load_any(p, *c, to);
-	advance<M>(p, c);
+		load_any(p, *cursor, to);
+	advance<M>(p, cursor);
 }
 
 /* What a lane reads of A; constant for the whole kernel. */
@@ -236,7 +237,7 @@ DEVICE float high_half(uint32_t h)
 
 /* Adds a block of 16 k of the lane's two rows. */
 template <int M>
-DEVICE void multiply_block(accumulators<M> *acc, const struct lane_view &v,
+DEVICE void multiply_block(accumulators<M> *acc, const struct lane_view &view,
 			   uint32_t columns, const uint32_t (&low)[2],
 			   const uint32_t (&high)[2], float s0, float s1)
 {
@@ -249,8 +250,8 @@ DEVICE void multiply_block(accumulators<M> *acc, const struct lane_view &v,
 	}
 #pragma unroll
 	for (int pair = 0; pair < M / 2; pair++) {
-		const uint4 x0 = lds_128(columns + pair * v.pair_stride);
-		const uint4 x1 = lds_128(columns + pair * v.pair_stride + 16);
+		const uint4 x0 = lds_128(columns + pair * view.pair_stride);
+		const uint4 x1 = lds_128(columns + pair * view.pair_stride + 16);
 		const uint32_t x[8] = {x0.x, x0.y, x0.z, x0.w, x1.x, x1.y, x1.z, x1.w};
 		float d[4] = {0, 0, 0, 0};
 
@@ -276,29 +277,29 @@ struct ring {
 
 /* Requests the warp's first steps. */
 template <int M, bool ALIGNED, int DEPTH>
-DEVICE void fill_ring(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r)
+DEVICE void fill_ring(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *ring)
 {
 	const int warp = threadIdx.x / 32;
 	const int in_group = warp & ((1 << p.tile_warps_log2) - 1);
 
 	/* advance() from the end of the unit before the group's first one. */
-	r->ahead.item = known(RUN_ITEM);
-	r->ahead.tile = known(RUN_FIRST) - r->ahead.item * p.tiles +
-			(warp >> p.tile_warps_log2) -
-			(NIB_GEMV100_WARPS(M) >> p.tile_warps_log2);
-	r->ahead.at = p.k;
+	ring->ahead.item = known(RUN_ITEM);
+	ring->ahead.tile = known(RUN_FIRST) - ring->ahead.item * p.tiles +
+			   (warp >> p.tile_warps_log2) -
+			   (NIB_GEMV100_WARPS(M) >> p.tile_warps_log2);
+	ring->ahead.at = p.k;
 	if (in_group * NIB_GEMV_STEP < p.k)
-		advance<M>(p, &r->ahead);
+		advance<M>(p, &ring->ahead);
 	else
-		r->ahead.at = -1;
+		ring->ahead.at = -1;
 #pragma unroll
 	for (int i = 0; i < DEPTH; i++)
-		load<M>(p, &r->ahead, &r->stages[i]);
+		load<M>(p, &ring->ahead, &ring->stages[i]);
 }
 
 /* Adds a step; columns: the lane's A at this step. */
 template <int M>
-DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &v,
+DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &view,
 			  uint32_t columns, const struct stage &w)
 {
 #pragma unroll
@@ -314,29 +315,30 @@ DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &v,
 
 			s[r] = b % 2 ? high_half(h) : low_half(h);
 		}
-		multiply_block<M>(acc, v, columns + b * 32, low, high, s[0], s[1]);
+		multiply_block<M>(acc, view, columns + b * 32, low, high, s[0], s[1]);
 	}
 }
 
 /* The warp's `left` steps of a unit in a phase. */
 template <int M, bool ALIGNED, int DEPTH>
-DEVICE void multiply_steps(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r,
-			   accumulators<M> *acc, const struct lane_view &v, int left)
+DEVICE void multiply_steps(const struct nib_gemv100_params &p,
+			   ring<ALIGNED, DEPTH> *ring, accumulators<M> *acc,
+			   const struct lane_view &view, int left)
 {
 	const int in_group = threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1);
-	uint32_t columns = v.columns + in_group * v.step_stride;
+	uint32_t columns = view.columns + in_group * view.step_stride;
 
 #pragma unroll 1
 	while (left > 0) {
 #pragma unroll
 		for (int i = 0; i < DEPTH; i++) {
 			/* Registers can only be indexed by constants. */
-			if (r->next != i)
+			if (ring->next != i)
 				continue;
-			multiply_step<M>(acc, v, columns, r->stages[i]);
-			load<M>(p, &r->ahead, &r->stages[i]);
-			columns += v.step_stride << p.tile_warps_log2;
-			r->next = (i + 1) % DEPTH;
+			multiply_step<M>(acc, view, columns, ring->stages[i]);
+			load<M>(p, &ring->ahead, &ring->stages[i]);
+			columns += view.step_stride << p.tile_warps_log2;
+			ring->next = (i + 1) % DEPTH;
 			if (--left == 0)
 				break;
 		}
@@ -406,14 +408,15 @@ DEVICE struct lane_view view_of_lane(const struct nib_gemv100_params &p)
 {
 	const uint32_t pitch = nib_gemv100_row_bytes(p.k, M);
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-	const bool mine = g / 2 == t;
-	struct lane_view v;
+	const bool has_column = g / 2 == t;
+	struct lane_view view;
 
-	v.columns = shared_at(mine ? NIB_GEMV100_A_AT(M) + g % 2 * pitch + t * 128
-				   : NIB_GEMV100_ZEROS_AT + 32);
-	v.step_stride = mine ? NIB_GEMV_STEP * 2 : 0;
-	v.pair_stride = mine ? 2 * pitch : 0;
-	return v;
+	view.columns =
+	    shared_at(has_column ? NIB_GEMV100_A_AT(M) + g % 2 * pitch + t * 128
+				 : NIB_GEMV100_ZEROS_AT + 32);
+	view.step_stride = has_column ? NIB_GEMV_STEP * 2 : 0;
+	view.pair_stride = has_column ? 2 * pitch : 0;
+	return view;
 }
 
 /* The warps of a group add their sums of a unit and store them. */
@@ -438,8 +441,8 @@ DEVICE void finish_unit(const struct nib_gemv100_params &p, const accumulators<M
 /* A round is one unit for each group; those of item `index` are multiplied.  A is
  * loaded if the item is new, or if A does not fit into one phase. */
 template <int M, bool ALIGNED, int DEPTH>
-DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *r,
-		      const struct lane_view &v, int index, int round, bool is_new,
+DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *ring,
+		      const struct lane_view &view, int index, int round, bool is_new,
 		      bool is_first)
 {
 	const int steps = (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
@@ -465,14 +468,14 @@ DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *
 			/* Before B, whose requests would delay it. */
 			piece = load_piece<M>(p, item, threadIdx.x, begin);
 			if (is_first && begin == 0)
-				fill_ring<M>(p, r);
+				fill_ring<M>(p, ring);
 			if (threadIdx.x == 0)
 				tell_item(p, item);
 			store_pieces<M>(p, item, begin, piece);
 			__syncthreads();
 		}
 		if (has_unit)
-			multiply_steps<M>(p, r, &acc, v, left);
+			multiply_steps<M>(p, ring, &acc, view, left);
 	}
 	if (has_unit)
 		finish_unit<M>(p, acc, round, unit - index * p.tiles);
@@ -484,7 +487,7 @@ template <int M, bool ALIGNED, int DEPTH>
 DEVICE void gemv(const struct nib_gemv100_params &p)
 {
 	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
-	const struct lane_view v = view_of_lane<M>(p);
+	const struct lane_view view = view_of_lane<M>(p);
 	ring<ALIGNED, DEPTH> ring;
 	bool is_first = true;
 	int round;
@@ -503,7 +506,7 @@ DEVICE void gemv(const struct nib_gemv100_params &p)
 		const int end = (index + 1) * p.tiles;
 
 		for (bool is_new = true;; is_new = false) {
-			run_round<M>(p, &ring, v, index, round, is_new, is_first);
+			run_round<M>(p, &ring, view, index, round, is_new, is_first);
 			is_first = false;
 			if (round + groups > end)
 				break;

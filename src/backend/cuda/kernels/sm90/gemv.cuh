@@ -140,16 +140,16 @@ DEVICE void add_products(uint32_t (&d)[2], const uint32_t (&w)[4], uint32_t x0,
 
 /* M = 1: the 16 mma of a step, in which seven of eight columns would be zeros, take
  * longer than 64 dp4a (docs/performance-hopper.md). */
-DEVICE void multiply_step_one(accumulators<1> *acc, const struct lane_view &v,
+DEVICE void multiply_step_one(accumulators<1> *acc, const struct lane_view &view,
 			      uint32_t stage, int step, const float (&s)[2][4])
 {
-	const uint32_t codes = v.columns + step * NIB_GEMV_STEP;
-	const float4 sa = lds_f32x4(v.a_scales + step * (STEP_BLOCKS * 4));
+	const uint32_t codes = view.columns + step * NIB_GEMV_STEP;
+	const float4 sa = lds_f32x4(view.a_scales + step * (STEP_BLOCKS * 4));
 	const float a[4] = {sa.x, sa.y, sa.z, sa.w};
 
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
-		const uint32_t from = stage + (v.b.pieces ^ h * 16);
+		const uint32_t from = stage + (view.b.pieces ^ h * 16);
 		const uint4 codes_g = lds_128(from);
 		const uint4 codes_g8 = lds_128(from + 8 * ROW_BYTES);
 
@@ -159,10 +159,10 @@ DEVICE void multiply_step_one(accumulators<1> *acc, const struct lane_view &v,
 			const uint4 x = lds_128(codes + block * 64);
 			const struct weights w0 =
 			    decode(b ? codes_g.z : codes_g.x,
-				   b ? codes_g8.z : codes_g8.x, v.low);
+				   b ? codes_g8.z : codes_g8.x, view.low);
 			const struct weights w1 =
 			    decode(b ? codes_g.w : codes_g.y,
-				   b ? codes_g8.w : codes_g8.y, v.low);
+				   b ? codes_g8.w : codes_g8.y, view.low);
 			uint32_t plus[2] = {MAGIC, MAGIC};
 			uint32_t minus[2] = {MAGIC, MAGIC};
 
@@ -182,13 +182,13 @@ DEVICE void multiply_step_one(accumulators<1> *acc, const struct lane_view &v,
 
 /* M > 1: pairs of rows of A. */
 template <int M>
-DEVICE void multiply_step_pairs(accumulators<M> *acc, const struct lane_view &v,
+DEVICE void multiply_step_pairs(accumulators<M> *acc, const struct lane_view &view,
 				uint32_t stage, int step, const float (&s)[2][4],
 				const struct layout &at)
 {
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
-		const uint32_t from = stage + (v.b.pieces ^ h * 16);
+		const uint32_t from = stage + (view.b.pieces ^ h * 16);
 		const uint4 codes_g = lds_128(from);
 		const uint4 codes_g8 = lds_128(from + 8 * ROW_BYTES);
 
@@ -196,19 +196,19 @@ DEVICE void multiply_step_pairs(accumulators<M> *acc, const struct lane_view &v,
 		for (int b = 0; b < 2; b++) {
 			const struct weights w0 =
 			    decode(b ? codes_g.z : codes_g.x,
-				   b ? codes_g8.z : codes_g8.x, v.low);
+				   b ? codes_g8.z : codes_g8.x, view.low);
 			const struct weights w1 =
 			    decode(b ? codes_g.w : codes_g.y,
-				   b ? codes_g8.w : codes_g8.y, v.low);
+				   b ? codes_g8.w : codes_g8.y, view.low);
 			const int block = 2 * h + b;
 
 #pragma unroll
 			for (int pair = 0; pair < M / 2; pair++) {
 				const uint4 x =
-				    lds_128(v.columns + step * v.stride +
-					    pair * v.pair_stride + block * 16);
+				    lds_128(view.columns + step * view.stride +
+					    pair * view.pair_stride + block * 16);
 				const uint32_t sa =
-				    v.a_scales + 2 * pair * (at.kept / 4) +
+				    view.a_scales + 2 * pair * (at.kept / 4) +
 				    step * (STEP_BLOCKS * 4) + block * 4;
 				const float a[2] = {
 				    __uint_as_float(lds_32(sa)),
@@ -229,19 +229,19 @@ DEVICE void multiply_step_pairs(accumulators<M> *acc, const struct lane_view &v,
 
 /* step: counted from the beginning of the phase. */
 template <int M>
-DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &v,
+DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &view,
 			  uint32_t stage, int step, bool is_last,
 			  const struct layout &at)
 {
-	const uint32_t mask = is_last ? v.b.tail : ~0u;
+	const uint32_t mask = is_last ? view.b.tail : ~0u;
 	float s[2][4];
 
-	widen_scales(lds_32(stage + v.b.scales) & mask, s[0]);
-	widen_scales(lds_32(stage + v.b.scales + 8 * 16) & mask, s[1]);
+	widen_scales(lds_32(stage + view.b.scales) & mask, s[0]);
+	widen_scales(lds_32(stage + view.b.scales + 8 * 16) & mask, s[1]);
 	if constexpr (M == 1)
-		multiply_step_one(acc, v, stage, step, s);
+		multiply_step_one(acc, view, stage, step, s);
 	else
-		multiply_step_pairs<M>(acc, v, stage, step, s, at);
+		multiply_step_pairs<M>(acc, view, stage, step, s, at);
 }
 
 /*
@@ -260,22 +260,22 @@ DEVICE struct lane_view view_of_lane(const struct nib_gemv_params &p,
 				     const struct layout &at)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-	const bool mine = g / 2 == t;
-	struct lane_view v;
+	const bool has_column = g / 2 == t;
+	struct lane_view view;
 
-	v.b = view_of_stage(p, b);
-	v.a_scales = at.scales + t * 16;
-	v.low = table_low(at);
+	view.b = view_of_stage(p, b);
+	view.a_scales = at.scales + t * 16;
+	view.low = table_low(at);
 	if (M == 1) {
-		v.columns = at.codes + t * 16;
-		v.stride = v.pair_stride = 0;
+		view.columns = at.codes + t * 16;
+		view.stride = view.pair_stride = 0;
 	} else {
-		v.columns =
-		    mine ? at.codes + g % 2 * at.kept + t * 64 : at.zeros + ZEROS_AWAY;
-		v.stride = mine ? NIB_GEMV_STEP : 0;
-		v.pair_stride = mine ? 2 * at.kept : 0;
+		view.columns = has_column ? at.codes + g % 2 * at.kept + t * 64
+					  : at.zeros + ZEROS_AWAY;
+		view.stride = has_column ? NIB_GEMV_STEP : 0;
+		view.pair_stride = has_column ? 2 * at.kept : 0;
 	}
-	return v;
+	return view;
 }
 
 /*

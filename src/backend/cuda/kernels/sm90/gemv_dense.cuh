@@ -191,14 +191,15 @@ struct dense_side {
 	__device__ void view(const struct nib_gemv_operand &operand)
 	{
 		const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-		const bool mine = g / 2 == t && g % 2 < at.rows;
+		const bool has_column = g / 2 == t && g % 2 < at.rows;
 
 		b = view_of_stage(p, operand);
-		columns = mine ? at.begin + g % 2 * at.pitch + t * (DENSE_STEP / 4)
-			       : zeros + ZEROS_AWAY;
-		stride = mine ? DENSE_STEP : 0;
+		columns = has_column
+			      ? at.begin + g % 2 * at.pitch + t * (DENSE_STEP / 4)
+			      : zeros + ZEROS_AWAY;
+		stride = has_column ? DENSE_STEP : 0;
 		/* The results of rows that are not kept are not stored. */
-		pair_stride = mine && at.rows > 2 ? 2 * at.pitch : 0;
+		pair_stride = has_column && at.rows > 2 ? 2 * at.pitch : 0;
 	}
 
 	/*

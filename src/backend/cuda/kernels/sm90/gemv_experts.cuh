@@ -95,7 +95,7 @@ DEVICE struct row_operand operand_of_row(const struct nib_gemv_experts_params &p
 }
 
 /* Which of the CTAs of an expert this is. */
-DEVICE struct share my_share(void)
+DEVICE struct cta_place place_of_cta(void)
 {
 	return {blockIdx.x, gridDim.x};
 }
@@ -104,30 +104,30 @@ template <int N>
 DEVICE matrices<N> matrices_of_expert(const struct nib_gemv_experts_params &params,
 				      int expert)
 {
-	matrices<N> m;
+	matrices<N> weights;
 
-	m.b = params.p.b;
-	m.mine = my_share();
+	weights.b = params.p.b;
+	weights.place = place_of_cta();
 #pragma unroll
 	for (int i = 0; i < N; i++) {
 		const struct nib_gemv_operand &b = i ? params.b2 : params.p.b;
 		const float *alpha = i ? params.alpha2 : params.p.alpha;
 
-		m.codes[i] = b.codes + expert * b.batch_stride;
-		m.scales[i] = b.scales + expert * b.scale_batch_stride;
-		m.alpha[i] = alpha ? alpha + expert : NULL;
+		weights.codes[i] = b.codes + expert * b.batch_stride;
+		weights.scales[i] = b.scales + expert * b.scale_batch_stride;
+		weights.alpha[i] = alpha ? alpha + expert : NULL;
 	}
-	return m;
+	return weights;
 }
 
 /* The results of a row whose scales do not exist. */
 DEVICE void store_nan(const struct nib_gemv_params &p, int64_t c_begin)
 {
-	const struct share mine = my_share();
-	const int rows = tiles_of_cta(p, mine) * NIB_GEMV_TILE_ROWS;
+	const struct cta_place place = place_of_cta();
+	const int rows = tiles_of_cta(p, place) * NIB_GEMV_TILE_ROWS;
 
 	for (int i = threadIdx.x; i < rows; i += NIB_GEMV_THREADS) {
-		const int64_t row = row_of_element(p, mine, i);
+		const int64_t row = row_of_element(p, place, i);
 
 		if (row < p.n)
 			store(p, c_begin + row, __uint_as_float(0x7FC00000));
@@ -148,11 +148,11 @@ template <class SIDE, int N>
 DEVICE void store_h(const struct nib_gemv_experts_params &params, int slot)
 {
 	const struct nib_gemv_params &p = params.p;
-	const struct share mine = my_share();
+	const struct cta_place place = place_of_cta();
 
-	for (int i = threadIdx.x; i < tiles_of_cta(p, mine) * NIB_GEMV_TILE_ROWS;
+	for (int i = threadIdx.x; i < tiles_of_cta(p, place) * NIB_GEMV_TILE_ROWS;
 	     i += NIB_GEMV_THREADS) {
-		const int64_t row = row_of_element(p, mine, i);
+		const int64_t row = row_of_element(p, place, i);
 		float x[N];
 
 		results_of<SIDE>(partial_sums<SIDE>(), i / NIB_GEMV_TILE_ROWS,
@@ -205,14 +205,14 @@ DEVICE bool is_last_of_token(const struct nib_gemv_layer &layer, int token)
 
 DEVICE void add_slots(const struct nib_gemv_experts_params &params)
 {
-	const struct share mine = my_share();
+	const struct cta_place place = place_of_cta();
 	const int token = (int)blockIdx.y / params.layer.top_k;
-	const int all = tiles_of_cta(params.p, mine) * NIB_GEMV_TILE_ROWS;
+	const int all = tiles_of_cta(params.p, place) * NIB_GEMV_TILE_ROWS;
 
 	if (!is_last_of_token(params.layer, token))
 		return;
 	for (int i = threadIdx.x; i < all; i += NIB_GEMV_THREADS) {
-		const int64_t col = row_of_element(params.p, mine, i);
+		const int64_t col = row_of_element(params.p, place, i);
 
 		if (col < params.p.n)
 			store_as(params.layer.y, params.p.c_dtype,
@@ -252,7 +252,7 @@ DEVICE void multiply_row(const struct nib_gemv_experts_params &params, int exper
 	if (params.layer.ids && !params.layer.weights)
 		store_h<SIDE, N>(params, row);
 	else
-		store_tiles<SIDE, N>(p, my_share(), row * p.c_row_stride);
+		store_tiles<SIDE, N>(p, place_of_cta(), row * p.c_row_stride);
 }
 
 template <class SIDE, int N>

@@ -94,30 +94,30 @@ DEVICE struct source source_of(const struct nib_gemv_params &p,
 	/* Block of 128 rows, and tile in it; used for tiled scales. */
 	const int64_t block = tile / 8, in_block = tile % 8;
 	const int64_t row = nib_gemv_row(tile, lane / 8, b.is_tiled);
-	struct source s;
+	struct source source;
 
-	s.codes = b.codes + (row < p.n ? row : 0) * b.row_stride +
-		  (lane % 8 * 32 < p.k ? lane % 8 * 16 : 0);
-	s.bytes = p.k / 2 - lane % 8 * 16;
+	source.codes = b.codes + (row < p.n ? row : 0) * b.row_stride +
+		       (lane % 8 * 32 < p.k ? lane % 8 * 16 : 0);
+	source.bytes = p.k / 2 - lane % 8 * 16;
 	if (b.is_tiled) {
 		const int64_t columns = (blocks + 3) / 4;
 
 		/* The lane's four rows are neighbours in the matrix. */
-		s.rows = (int)min(max(p.n - row, (int64_t)0), (int64_t)4);
-		s.scales =
+		source.rows = (int)min(max(p.n - row, (int64_t)0), (int64_t)4);
+		source.scales =
 		    b.scales +
 		    (block * columns + (lane % 4 < columns ? lane % 4 : 0)) * 512 +
 		    in_block * 64 + lane / 4 * 16;
-		s.blocks = (int)columns * 4 - lane % 4 * 4;
+		source.blocks = (int)columns * 4 - lane % 4 * 4;
 	} else {
 		const int64_t scale_row = nib_gemv_row(tile, lane, false);
 
-		s.rows = (int)min(max(p.n - row + 3, (int64_t)0) >> 2, (int64_t)4);
-		s.scales =
+		source.rows = (int)min(max(p.n - row + 3, (int64_t)0) >> 2, (int64_t)4);
+		source.scales =
 		    b.scales + (scale_row < p.n ? scale_row : 0) * b.scale_row_stride;
-		s.blocks = scale_row < p.n ? blocks : 0;
+		source.blocks = scale_row < p.n ? blocks : 0;
 	}
-	return s;
+	return source;
 }
 
 /*
@@ -169,17 +169,17 @@ DEVICE void load_any_step(const struct nib_gemv_operand &b, const struct source 
 
 /* Moves to the warp's next step; step >= all_steps() is the end.  Returns whether it is
  * in another tile.  phase: the steps of a phase. */
-DEVICE bool advance(struct cursor *at, int tiles, int steps, int phase)
+DEVICE bool advance(struct cursor *cursor, int tiles, int steps, int phase)
 {
-	at->step += NIB_GEMV_WARPS;
-	if (at->step < at->end)
+	cursor->step += NIB_GEMV_WARPS;
+	if (cursor->step < cursor->end)
 		return false;
-	if (++at->tile == tiles) {
-		at->tile = 0;
-		at->begin += phase;
-		at->end = min(at->begin + phase, steps);
+	if (++cursor->tile == tiles) {
+		cursor->tile = 0;
+		cursor->begin += phase;
+		cursor->end = min(cursor->begin + phase, steps);
 	}
-	at->step = at->begin + threadIdx.x / 32;
+	cursor->step = cursor->begin + threadIdx.x / 32;
 	return true;
 }
 

@@ -60,13 +60,13 @@ DEVICE struct stage_view view_of_stage(const struct nib_gemv_params &p,
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const int left = p.k / 16 - (all_steps(p) - 1) * STEP_BLOCKS - 4 * t;
-	struct stage_view v;
+	struct stage_view view;
 
-	v.pieces = g * ROW_BYTES + (2 * t ^ g % 2) * 16;
-	v.scales = CODES_BYTES +
-		   (b.is_tiled ? g / 4 * 64 + t * 16 + g % 4 * 4 : g * 16 + t * 4);
-	v.tail = left >= 4 ? ~0u : left <= 0 ? 0 : (1u << 8 * left) - 1;
-	return v;
+	view.pieces = g * ROW_BYTES + (2 * t ^ g % 2) * 16;
+	view.scales = CODES_BYTES +
+		      (b.is_tiled ? g / 4 * 64 + t * 16 + g % 4 * 4 : g * 16 + t * 4);
+	view.tail = left >= 4 ? ~0u : left <= 0 ? 0 : (1u << 8 * left) - 1;
+	return view;
 }
 
 /* x[pair][r][c]: row g + 8r of B; c: the row of A of the pair, or for M = 1 even and
@@ -78,29 +78,29 @@ struct accumulators {
 };
 
 /* Which of the CTAs of a matrix of weights this is. */
-struct share {
+struct cta_place {
 	uint32_t cta, ctas;
 };
 
 /* CTAs that run at the same time read neighbouring tiles, whose scales are neighbours
  * in memory, too. */
-DEVICE uint32_t tile_of_cta(const struct share &mine, int i)
+DEVICE uint32_t tile_of_cta(const struct cta_place &place, int i)
 {
-	return mine.cta + i * mine.ctas;
+	return place.cta + i * place.ctas;
 }
 
 /* Some CTAs have one tile less. */
-DEVICE int tiles_of_cta(const struct nib_gemv_params &p, const struct share &mine)
+DEVICE int tiles_of_cta(const struct nib_gemv_params &p, const struct cta_place &place)
 {
 	return p.tiles_per_cta -
-	       (tile_of_cta(mine, p.tiles_per_cta - 1) >= (uint32_t)p.tiles);
+	       (tile_of_cta(place, p.tiles_per_cta - 1) >= (uint32_t)p.tiles);
 }
 
 /* The row of B that is element i of the CTA's tiles; may be n or more. */
-DEVICE int64_t row_of_element(const struct nib_gemv_params &p, const struct share &mine,
-			      int i)
+DEVICE int64_t row_of_element(const struct nib_gemv_params &p,
+			      const struct cta_place &place, int i)
 {
-	return nib_gemv_row(tile_of_cta(mine, i / NIB_GEMV_TILE_ROWS),
+	return nib_gemv_row(tile_of_cta(place, i / NIB_GEMV_TILE_ROWS),
 			    i % NIB_GEMV_TILE_ROWS, p.b.is_tiled);
 }
 
@@ -111,20 +111,20 @@ struct matrices {
 	struct nib_gemv_operand b;
 	const uint8_t *codes[N], *scales[N];
 	const float *alpha[N];
-	struct share mine;
+	struct cta_place place;
 };
 
 /* What the lane loads of the CTA's tile number tile / N, of matrix tile % N. */
 template <int N>
 DEVICE struct source source_of_tile(const struct nib_gemv_params &p,
-				    const matrices<N> &m, int tile)
+				    const matrices<N> &weights, int tile)
 {
 	const bool is_second = N == 2 && tile % 2;
-	struct nib_gemv_operand b = m.b;
+	struct nib_gemv_operand b = weights.b;
 
-	b.codes = is_second ? m.codes[N - 1] : m.codes[0];
-	b.scales = is_second ? m.scales[N - 1] : m.scales[0];
-	return source_of(p, b, tile_of_cta(m.mine, tile / N));
+	b.codes = is_second ? weights.codes[N - 1] : weights.codes[0];
+	b.scales = is_second ? weights.scales[N - 1] : weights.scales[0];
+	return source_of(p, b, tile_of_cta(weights.place, tile / N));
 }
 
 /* Adds the sums of each quad's lanes to partial[row of A][16 rows of B] of a warp and
@@ -206,17 +206,17 @@ DEVICE void results_of(const float *partial, int tile, int element, float (&x)[N
 
 /* c_begin: the index of the first element of C. */
 template <class SIDE, int N>
-DEVICE void store_tiles(const struct nib_gemv_params &p, const struct share &mine,
+DEVICE void store_tiles(const struct nib_gemv_params &p, const struct cta_place &place,
 			int64_t c_begin)
 {
 	const int in_tile = SIDE::M * NIB_GEMV_TILE_ROWS;
-	const int tiles = tiles_of_cta(p, mine);
+	const int tiles = tiles_of_cta(p, place);
 
 	for (int i = threadIdx.x; i < tiles * in_tile; i += NIB_GEMV_THREADS) {
 		const int tile = i / in_tile, r = i % NIB_GEMV_TILE_ROWS;
 		const int a_row = i / NIB_GEMV_TILE_ROWS % SIDE::M;
 		const int64_t row =
-		    row_of_element(p, mine, tile * NIB_GEMV_TILE_ROWS + r);
+		    row_of_element(p, place, tile * NIB_GEMV_TILE_ROWS + r);
 		float x[N];
 
 		results_of<SIDE>(partial_sums<SIDE>(), tile, i % in_tile, x);
@@ -242,29 +242,29 @@ struct warp_ring {
 	struct source from;
 };
 
-DEVICE uint32_t ring_stage(const struct warp_ring &r, int stage)
+DEVICE uint32_t ring_stage(const struct warp_ring &ring, int stage)
 {
-	return r.begin + stage * NIB_GEMV_STAGE_BYTES;
+	return ring.begin + stage * NIB_GEMV_STAGE_BYTES;
 }
 
 /* Requests the warp's next step; tiles: N times those of the CTA. */
 template <bool ALIGNED, int N>
-DEVICE void load_next(const struct nib_gemv_params &p, const matrices<N> &m,
-		      struct warp_ring *r, int stage, int tiles, int phase)
+DEVICE void load_next(const struct nib_gemv_params &p, const matrices<N> &weights,
+		      struct warp_ring *ring, int stage, int tiles, int phase)
 {
 	const int steps = all_steps(p);
 
-	if (r->ahead.step < steps) {
-		const uint32_t to = ring_stage(*r, stage);
+	if (ring->ahead.step < steps) {
+		const uint32_t to = ring_stage(*ring, stage);
 
 		if (ALIGNED)
-			load_aligned_step(m.b, r->from, to + r->codes, to + r->scales,
-					  r->ahead.step);
+			load_aligned_step(weights.b, ring->from, to + ring->codes,
+					  to + ring->scales, ring->ahead.step);
 		else
-			load_any_step(m.b, r->from, to + r->codes, to + r->scales,
-				      r->ahead.step);
-		if (advance(&r->ahead, tiles, steps, phase))
-			r->from = source_of_tile(p, m, r->ahead.tile);
+			load_any_step(weights.b, ring->from, to + ring->codes,
+				      to + ring->scales, ring->ahead.step);
+		if (advance(&ring->ahead, tiles, steps, phase))
+			ring->from = source_of_tile(p, weights, ring->ahead.tile);
 	}
 	cp_async_commit_group();
 }
@@ -272,42 +272,43 @@ DEVICE void load_next(const struct nib_gemv_params &p, const matrices<N> &m,
 /* Multiplies the warp's steps of one tile in a phase, steps begin to end - 1. */
 template <class SIDE, int N>
 DEVICE accumulators<SIDE::M>
-run_tile(const struct nib_gemv_params &p, const matrices<N> &m, const SIDE &side,
-	 struct warp_ring *r, int tiles, int begin, int end)
+run_tile(const struct nib_gemv_params &p, const matrices<N> &weights, const SIDE &side,
+	 struct warp_ring *ring, int tiles, int begin, int end)
 {
 	const int last = all_steps(p) - 1;
 	accumulators<SIDE::M> acc = {};
 
 	for (int s = begin + threadIdx.x / 32; s < end; s += NIB_GEMV_WARPS) {
-		const int stage = r->stage;
+		const int stage = ring->stage;
 
 		cp_async_wait_group<NIB_GEMV_STAGES - 1>();
 		__syncwarp();
-		side.multiply(&acc, ring_stage(*r, stage), s - begin, s == last);
+		side.multiply(&acc, ring_stage(*ring, stage), s - begin, s == last);
 		__syncwarp();
-		load_next<SIDE::ALIGNED>(p, m, r, stage, tiles, side.phase());
-		r->stage = stage + 1 == NIB_GEMV_STAGES ? 0 : stage + 1;
+		load_next<SIDE::ALIGNED>(p, weights, ring, stage, tiles, side.phase());
+		ring->stage = stage + 1 == NIB_GEMV_STAGES ? 0 : stage + 1;
 	}
 	return acc;
 }
 
 /* Requests the warp's first stages of B.  begin: of the rings of all warps. */
 template <bool ALIGNED, int N>
-DEVICE struct warp_ring fill_ring(const struct nib_gemv_params &p, const matrices<N> &m,
-				  uint32_t begin, int tiles, int phase)
+DEVICE struct warp_ring fill_ring(const struct nib_gemv_params &p,
+				  const matrices<N> &weights, uint32_t begin, int tiles,
+				  int phase)
 {
-	struct warp_ring r;
+	struct warp_ring ring;
 
-	r.begin = begin + threadIdx.x / 32 * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
-	r.codes = lane_target();
-	r.scales = CODES_BYTES + threadIdx.x % 32 * 16;
-	r.stage = 0;
-	r.ahead = {0, (int)threadIdx.x / 32, 0, min(phase, all_steps(p))};
-	r.from = source_of_tile(p, m, 0);
+	ring.begin = begin + threadIdx.x / 32 * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES;
+	ring.codes = lane_target();
+	ring.scales = CODES_BYTES + threadIdx.x % 32 * 16;
+	ring.stage = 0;
+	ring.ahead = {0, (int)threadIdx.x / 32, 0, min(phase, all_steps(p))};
+	ring.from = source_of_tile(p, weights, 0);
 #pragma unroll 1
 	for (int stage = 0; stage < NIB_GEMV_STAGES; stage++)
-		load_next<ALIGNED>(p, m, &r, stage, tiles, phase);
-	return r;
+		load_next<ALIGNED>(p, weights, &ring, stage, tiles, phase);
+	return ring;
 }
 
 /* Requests alpha early, to hide its latency. */
@@ -322,34 +323,35 @@ DEVICE void load_alpha(const float *alpha, uint32_t to)
 /*
  * Multiplies the warp's steps of all tiles.  Requests the first weights before the
  * previous kernel has ended, unless a kernel writes them, and always before A, because
- * they come from memory and A is often in the L2.  ring, zeros: addresses in shared
+ * they come from memory and A is often in the L2.  rings, zeros: addresses in shared
  * memory; the alphas follow the zeros.
  */
 template <class SIDE, int N>
-DEVICE void run_warp(const struct nib_gemv_params &p, const matrices<N> &m, SIDE side,
-		     uint32_t ring, uint32_t zeros, float *partial, int tiles)
+DEVICE void run_warp(const struct nib_gemv_params &p, const matrices<N> &weights,
+		     SIDE side, uint32_t rings, uint32_t zeros, float *partial,
+		     int tiles)
 {
 	const int warp = threadIdx.x / 32, steps = all_steps(p);
 	const int phase = side.phase();
 	const int warp_partials = SIDE::M * NIB_GEMV_TILE_ROWS;
 	int begin = 0;
-	struct warp_ring r;
+	struct warp_ring ring;
 
 	griddepcontrol_launch_dependents();
 	if (!p.b_is_constant)
 		griddepcontrol_wait();
-	r = fill_ring<SIDE::ALIGNED>(p, m, ring, tiles, phase);
+	ring = fill_ring<SIDE::ALIGNED>(p, weights, rings, tiles, phase);
 	if (threadIdx.x < SIDE::ZEROS / 4)
 		sts_32(zeros + threadIdx.x * 4, 0);
 	griddepcontrol_wait();
 #pragma unroll
 	for (int i = 0; i < N; i++)
-		load_alpha(m.alpha[i], zeros + SIDE::ZEROS + 4 * i);
+		load_alpha(weights.alpha[i], zeros + SIDE::ZEROS + 4 * i);
 	side.load(0);
 	cp_async_commit_group();
 	cp_async_wait_group<0>();
 	side.convert();
-	side.view(m.b);
+	side.view(weights.b);
 	/* Once even for k = 0, to store sums of 0. */
 	do {
 		if (begin) {
@@ -362,7 +364,7 @@ DEVICE void run_warp(const struct nib_gemv_params &p, const matrices<N> &m, SIDE
 		for (int tile = 0; tile < tiles; tile++)
 			add_partial(partial +
 					(tile * NIB_GEMV_WARPS + warp) * warp_partials,
-				    run_tile(p, m, side, &r, tiles, begin,
+				    run_tile(p, weights, side, &ring, tiles, begin,
 					     min(begin + phase, steps)),
 				    begin == 0);
 		begin += phase;
@@ -372,7 +374,8 @@ DEVICE void run_warp(const struct nib_gemv_params &p, const matrices<N> &m, SIDE
 /* Computes the partial sums of all tiles of the CTA; then all threads may read them. */
 template <class SIDE, int N>
 DEVICE void multiply_matrices(const struct nib_gemv_params &p,
-			      const struct nib_gemv_operand &a, const matrices<N> &m)
+			      const struct nib_gemv_operand &a,
+			      const matrices<N> &weights)
 {
 	float *partial = partial_sums<SIDE>();
 	const int bytes =
@@ -380,8 +383,9 @@ DEVICE void multiply_matrices(const struct nib_gemv_params &p,
 	const uint32_t sums = smem_addr(partial);
 	const uint32_t zeros = sums - SIDE::ZEROS - 4 * ALPHA_WORDS;
 
-	run_warp(p, m, SIDE(p, a, zeros, sums + bytes), zeros - NIB_GEMV_RING_BYTES,
-		 zeros, partial, N * tiles_of_cta(p, m.mine));
+	run_warp(p, weights, SIDE(p, a, zeros, sums + bytes),
+		 zeros - NIB_GEMV_RING_BYTES, zeros, partial,
+		 N * tiles_of_cta(p, weights.place));
 	__syncthreads();
 }
 
@@ -389,11 +393,11 @@ template <class SIDE>
 DEVICE void gemv(const struct nib_gemv_params &p)
 {
 	const struct nib_gemv_operand b = operand_of_batch(p.b);
-	const matrices<1> m = {
+	const matrices<1> weights = {
 	    b, {b.codes}, {b.scales}, {p.alpha}, {blockIdx.x, gridDim.x}};
 
-	multiply_matrices<SIDE, 1>(p, operand_of_batch(p.a), m);
-	store_tiles<SIDE, 1>(p, m.mine, blockIdx.y * p.c_batch_stride);
+	multiply_matrices<SIDE, 1>(p, operand_of_batch(p.a), weights);
+	store_tiles<SIDE, 1>(p, weights.place, blockIdx.y * p.c_batch_stride);
 }
 
 #define NIB_GEMV_KERNEL(name, ctas, ...)                                               \
