@@ -19,9 +19,10 @@
  *        --arrivals: the last CTA of a token's columns--> sum in order of slots --> y
  *
  * With NVFP4 the second kernel quantises the row of h as it loads it, which the latency
- * of the first weights hides.  Only the first kernel of a layer lets the next one begin
- * after the kernels before the layer have ended.  So the later kernels may read ids and
- * request weights before they wait.
+ * of the first weights hides.  The first kernel of a layer waits for the kernels before
+ * the layer, which write ids and perhaps weights, and only then lets the next kernel
+ * begin.  So the later kernels of the layer may read ids and request weights before they
+ * wait.
  *
  * Variants: one matrix of weights, or two (NIB_OP_DUAL_GEMM), for weights in rows of
  * 16-byte pieces and rows of A that begin at multiples of 16 bytes.
