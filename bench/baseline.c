@@ -24,9 +24,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli.h"
 #include "job.h"
 #include "machine.h"
+#include "text.h"
 
 const struct baseline_engine *const baseline_engines[BASELINES] = {
     &baseline_onednn_bf16,  &baseline_onednn_f32, &baseline_onednn_f32_avx2,

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "baseline.h"
-#include "cli.h"
 #include "machine.h"
+#include "text.h"
 
 #ifdef NIB_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>

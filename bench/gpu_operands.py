@@ -99,7 +99,7 @@ def random_bits(state):
 
 
 def routed(tokens, experts, top):
-    """The rows of each expert; a token goes to top of them, as in cli/shapes.c."""
+    """The rows of each expert; a token goes to top of them, as in cli/shared/shapes.c."""
     ms, state = [0] * experts, tokens
     for _ in range(tokens):
         wanted = top

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "device.h"
 #include "machine.h"
+#include "text.h"
 #include "tuning.h"
 
 #define MAX_COPIES 64

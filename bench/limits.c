@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli.h"
+#include "device.h"
 #include "measure.h"
 
 /*

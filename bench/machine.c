@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
 #include "stats.h"
+#include "text.h"
 
 /*
  * From sysfs: sysconf() on glibc 2.36 multiplies the L3 of AMD processors in

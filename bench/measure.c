@@ -7,9 +7,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli.h"
 #include "machine.h"
+#include "message.h"
 #include "progress.h"
+#include "text.h"
 
 /* The GEMM whose rate products of few rows are held against. */
 #define GEMM_RATE_ROWS 512

@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "device.h"
 #include "machine.h"
 #include "peak_kernels.h"
+#include "text.h"
 
 /* Untimed and timed seconds of one sample of an instruction's rate. */
 #define WARM_S	0.001

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "message.h"
 #include "progress.h"
+#include "text.h"
 
 int predict_begin(const char *device)
 {

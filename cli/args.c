@@ -7,174 +7,13 @@
 
 #include "cli.h"
 
-int cli_parse_int(const char *text, int64_t *value)
-{
-	char *end;
-	long long n;
-
-	errno = 0;
-	n = strtoll(text, &end, 10);
-	if (end == text || *end || errno)
-		return -1;
-	*value = n;
-	return 0;
-}
-
-int cli_parse_double(const char *text, double *value)
-{
-	char *end;
-	double x = strtod(text, &end);
-
-	if (end == text || *end || !isfinite(x))
-		return -1;
-	*value = x;
-	return 0;
-}
-
-int cli_word_index(const char *words, const char *word)
-{
-	size_t n = strlen(word);
-
-	for (int i = 0; n; i++) {
-		size_t length = strcspn(words, "|");
-
-		if (length == n && strncmp(words, word, n) == 0)
-			return i;
-		if (!words[length])
-			break;
-		words += length + 1;
-	}
-	return -1;
-}
-
-/* ---- the nearest name ---------------------------------------------------- */
-
-#define LONGEST_WORD 255
-
-/* Edit distance; "far" for longer words. */
-static size_t distance(const char *a, const char *b)
-{
-	size_t row[LONGEST_WORD + 1], n = strlen(b);
-
-	if (n > LONGEST_WORD || strlen(a) > LONGEST_WORD)
-		return SIZE_MAX;
-	for (size_t j = 0; j <= n; j++)
-		row[j] = j;
-	for (size_t i = 1; a[i - 1]; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= n; j++) {
-			size_t best = diagonal + (a[i - 1] != b[j - 1]);
-
-			diagonal = row[j];
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			row[j] = best;
-		}
-	}
-	return row[n];
-}
-
-/* Keeps the candidate nearest to word in *best, *least edits away. */
-static void try_name(const char *word, const char *candidate, size_t *least,
-		     const char **best)
-{
-	size_t n = strlen(word), d = distance(word, candidate);
-
-	/* A beginning of the right name counts as near: --thr, --thread. */
-	if (n >= 3 && strncmp(word, candidate, n) == 0)
-		d = 1;
-	if (d < *least) {
-		*least = d;
-		*best = candidate;
-	}
-}
-
-/* Whether a is b or ends with a dot and b: layers.0.mlp.up_proj and up_proj. */
-static int is_end_of(const char *a, const char *b)
-{
-	const size_t n = strlen(a), m = strlen(b);
-
-	return n && m > n && b[m - n - 1] == '.' && !strcmp(b + m - n, a);
-}
-
-#define NEAREST 3
-
-struct nearest {
-	int n;
-	const char *names[NEAREST];
-	size_t edits[NEAREST];
-};
-
-/* Keeps the nearest names; of equals, those that come first. */
-static void keep_near(struct nearest *best, const char *name, size_t edits)
-{
-	int at = best->n;
-
-	if (at == NEAREST && edits >= best->edits[--at])
-		return;
-	best->n = at + 1 > best->n ? at + 1 : best->n;
-	for (; at > 0 && best->edits[at - 1] > edits; at--) {
-		best->edits[at] = best->edits[at - 1];
-		best->names[at] = best->names[at - 1];
-	}
-	best->edits[at] = edits;
-	best->names[at] = name;
-}
-
-/* name without ".weight", in bare if it is not too long. */
-static const char *without_weight(const char *name, char bare[LONGEST_WORD + 1])
-{
-	static const char end[] = ".weight";
-	const size_t n = strlen(name), m = sizeof(end) - 1;
-
-	if (n <= m || n > LONGEST_WORD || strcmp(name + n - m, end) != 0)
-		return name;
-	memcpy(bare, name, n - m);
-	bare[n - m] = '\0';
-	return bare;
-}
-
-const char *cli_nearest(const char *word,
-			const char *(*name_at)(const void *list, int64_t i),
-			const void *list, int64_t count, char text[CLI_NEAREST_TEXT])
-{
-	const size_t most = strlen(word) < 8 ? 2 : strlen(word) / 4;
-	struct nearest best = {0};
-	char bare_word[LONGEST_WORD + 1], bare[LONGEST_WORD + 1];
-	size_t used = 0;
-
-	word = without_weight(word, bare_word);
-	for (int64_t i = 0; i < count; i++) {
-		const char *name = without_weight(name_at(list, i), bare);
-		const size_t d = is_end_of(word, name) || is_end_of(name, word)
-				     ? 0
-				     : distance(word, name);
-
-		if (d <= most)
-			keep_near(&best, name_at(list, i), d);
-	}
-	text[0] = '\0';
-	for (int i = 0; i < best.n; i++)
-		used += (size_t)snprintf(text + used, CLI_NEAREST_TEXT - used,
-					 "%s'%.120s'%s",
-					 !i		  ? "; did you mean "
-					 : i + 1 < best.n ? ", "
-							  : " or ",
-					 best.names[i], i + 1 == best.n ? "?" : "");
-	return text;
-}
-
 int cli_unknown_command(const char *word)
 {
 	const char *best = NULL;
 	size_t least = 3;
 
 	for (size_t i = 0; cli_commands[i]; i++)
-		try_name(word, cli_commands[i]->name, &least, &best);
+		cli_keep_nearest(word, cli_commands[i]->name, &least, &best);
 	if (best)
 		return cli_error(CLI_USAGE,
 				 "'%s' is not a command; did you mean nib %s?", word,
@@ -187,9 +26,9 @@ static const char *nearest_option(const struct cli_command *command, const char 
 	const char *best = NULL;
 	size_t least = 3;
 
-	try_name(word, "help", &least, &best);
+	cli_keep_nearest(word, "help", &least, &best);
 	CLI_EACH_OPTION (command, g, o)
-		try_name(word, o->name, &least, &best);
+		cli_keep_nearest(word, o->name, &least, &best);
 	return best;
 }
 

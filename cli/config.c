@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli.h"
+
 #define INDEX_END ".safetensors.index.json"
 
 /* ---- reading ------------------------------------------------------------- */

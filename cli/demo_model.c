@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "data.h"
 #include "demo.h"
 #include "out_folder.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diagnose.c - undoes one usual mistake after the other: see tensor.h. */
+#include "cli.h"
 #include "tensor.h"
 
 #include <math.h>

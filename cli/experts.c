@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "tensor.h"
 
 #define GATE_UP ".experts.gate_up_proj"

@@ -4,6 +4,7 @@
  * linears, of the kv cache, of layers that cannot be read, and quantised ones
  * that nothing here explains.  See inspect.h.
  */
+#include "cli.h"
 #include "inspect.h"
 
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "device.h"
 #include "progress.h"
 #include "quantize.h"

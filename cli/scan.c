@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - statistics of layers and tensors: see inspect.h. */
+#include "cli.h"
 #include "inspect.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* select.c - chooses the tensors to quantise: see quantize.h. */
+#include "cli.h"
 #include "quantize.h"
 
 #include <fnmatch.h>

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "parallel.h"
 
 int64_t tensor_piece_rows(int64_t k)

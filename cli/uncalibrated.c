@@ -3,6 +3,7 @@
  * uncalibrated.c - layers without an input scale where others have one: experts
  * that the calibration never reached.  See inspect.h.
  */
+#include "cli.h"
 #include "inspect.h"
 
 #include <ctype.h>

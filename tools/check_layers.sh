@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check_layers.sh - checks which part includes which (docs/architecture.md):
-#   cli, bench          nibblas.h and their own files
+#   cli/shared          nibblas.h and its own files
+#   bench               cli/shared, nibblas.h
+#   cli                 bench, cli/shared, nibblas.h
 #   src/core            core/
 #   src/format          format/, core/
 #   src/file            file/, format/, core/
@@ -11,7 +13,8 @@
 #                       these do not see each other; the same in kernels/
 #   src/api             api/, backend/backend.h, format/, core/
 #   emu                 nothing but emu/src (emu/tools/check_layers.sh: its layers)
-# Inside src no files see each other in a circle, where a .c and its .h are one.
+# Inside src, and inside cli and bench, no files see each other in a circle, where a .c
+# and its .h are one.
 # Prints each include that breaks a rule; silent when there is none.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -37,10 +40,20 @@ trap 'rm -f "$broken"' EXIT
 includes src cli bench tests | grep -E ':(.*/)?\.\./' |
 	refuse 'write includes from src/, not with ..'
 
+# A name is the file's own folder's if it is there.
 includes cli bench | while IFS=: read -r file name; do
-	[ "$name" = nibblas.h ] || [ -e "cli/$name" ] || [ -e "bench/$name" ] ||
-		echo "$file:$name"
-done | refuse 'cli and bench see nibblas.h alone'
+	folders='cli/shared'
+	case $file in
+	bench/*) folders='bench cli/shared' ;;
+	cli/shared/*) ;;
+	*) folders='cli bench cli/shared' ;;
+	esac
+	[ "$name" = nibblas.h ] && continue
+	for folder in $folders; do
+		[ -e "$folder/$name" ] && continue 2
+	done
+	echo "$file:$name"
+done | refuse 'this part may not see that one'
 
 # In src: a name with a folder belongs to it, one without to the file's own.
 includes src | while IFS=: read -r file name; do
@@ -72,17 +85,25 @@ grep -rHoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"[^"]*"' \
 	[ -z "$other" ] || [ "$own" = "$other" ] || echo "$file:$name"
 done | refuse 'common sees no architecture, and an architecture no other one'
 
-# Pairs "file included", a .c and its .h as one name.  tsort prints the names of
-# each circle below a line of its own.
+# refuse_circles: reads pairs "file included", a .c and its .h as one name.  tsort
+# prints the names of each circle below a line of its own.
+refuse_circles() {
+	sed 's/\.[ch]\( \|$\)/\1/g' | awk '$1 != $2' | LC_ALL=C tsort 2>&1 >/dev/null |
+		sed 's/^tsort: //; s/^-: //' | refuse 'files that see each other'
+}
+
 includes src | while IFS=: read -r file name; do
 	if [ ! -e "src/$name" ]; then
 		folder=${file%/*}
 		name=${folder#src/}/$name
 	fi
-	file=${file#src/}
-	echo "${file%.[ch]} ${name%.[ch]}"
-done | awk '$1 != $2' | LC_ALL=C tsort 2>&1 >/dev/null |
-	sed 's/^tsort: //; s/^-: //' | refuse 'files that see each other'
+	echo "${file#src/} $name"
+done | refuse_circles
+
+# No two files of cli and bench have one name.
+includes cli bench | while IFS=: read -r file name; do
+	echo "${file##*/} $name"
+done | refuse_circles
 
 # Intrinsics and cpuid: other processors build the rest.
 grep -rnE '(immintrin|cpuid|x86intrin)\.h|__builtin_cpu_|\b_mm[0-9]*_' src tests |

@@ -145,7 +145,7 @@ step_cppcheck() {
 		--suppressions-list=.cppcheck-suppress \
 		-D__x86_64__ -D__GNUC__ -D_GNU_SOURCE \
 		--library=tools/cppcheck.cfg \
-		-Iinclude -Isrc -Icli -Ibench -Iemu/src \
+		-Iinclude -Isrc -Icli -Icli/shared -Ibench -Iemu/src \
 		src cli bench emu/src emu/command emu/examples
 }
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "cli/data_fill.c"
+#include "cli/shared/data_fill.c"
 #include "format/half.h"
 
 #define BYTES 16411 /* no multiple of 8 */

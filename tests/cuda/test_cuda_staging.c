@@ -12,11 +12,11 @@
 
 #include <cmocka.h>
 
-#include "cli/activations.c"
-#include "cli/data.c"
-#include "cli/data_fill.c"
-#include "cli/shape_text.c"
-#include "cli/staging.c"
+#include "cli/shared/activations.c"
+#include "cli/shared/data.c"
+#include "cli/shared/data_fill.c"
+#include "cli/shared/shape_text.c"
+#include "cli/shared/staging.c"
 #include "fake_bed.h"
 
 /* Stand in for the functions that data.c and staging.c use. */

@@ -6,13 +6,14 @@
  * addresses of the copy.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli.h"
 #include "data.h"
+#include "text.h"
 
 #define ALIGN	   64
 #define HUGE_BYTES ((size_t)2 << 20)

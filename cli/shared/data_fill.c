@@ -6,15 +6,6 @@
 #include "data.h"
 
 /* splitmix64: Steele, Lea, Flood 2014. */
-uint64_t data_random(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	return z ^ (z >> 31);
-}
-
 void data_fill_codes(void *codes, size_t bytes, enum data_fill fill, uint64_t *seed)
 {
 	/* Two codes a byte; the contest clears bit 2 of each: +-1.5 at most. */

@@ -5,31 +5,19 @@
  * NIB_CUDA_LIBRARY names the one beside the command or in its prefix, and
  * NIBEMU_DEVICE says which GPU it is.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "device.h"
+#include "fail.h"
+#include "message.h"
 #include "parallel.h"
 #include "tuning.h"
 
 #define EMU_LIBRARY "libnibemu.so"
-
-#define ARG(member) offsetof(struct cli_shared, device.member)
-const struct cli_option cli_device_options[] = {
-    {"device", OPT_TEXT, ARG(device), "NAME", "cpu",
-     .help = "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them) "
-	     "or emu:h200, emu:b200 (GPUs in software, for tests)"},
-    {0},
-};
-const struct cli_option cli_cpu_options[] = {
-    {"threads", OPT_INT, ARG(threads), "N", "0", .max = 4096,
-     .help = "threads to use; 0 = every processor this process may use"},
-    {"isa", OPT_WORD, ARG(isa), "scalar|avx2|avx512bw|avx512",
-     .help = "instruction set to use (else NIB_CPU, else the best one here)"},
-    {0},
-};
 
 /* ---- opening ------------------------------------------------------------- */
 

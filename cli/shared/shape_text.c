@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape_text.c - what a shape costs, and how it is written. */
+#include <stdio.h>
 #include <string.h>
 
 #include "shapes.h"

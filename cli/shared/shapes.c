@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data.h"
+#include "message.h"
+#include "random.h"
 #include "shapes.h"
+#include "text.h"
 
 #define MAX_SHAPES 65536	      /* of one list or one group */
 #define MAX_SIZE   (INT64_C(1) << 40) /* of one dimension */

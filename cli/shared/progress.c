@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
 #include "progress.h"
+#include "text.h"
 
 #define SHOW_AFTER_S  0.5 /* quick work shows nothing */
 #define REDRAW_S      0.1

@@ -8,12 +8,14 @@
 #include <jansson.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "message.h"
+#include "stop.h"
 
 /* A handler runs on any thread, that of progress for one: so atomic, not
  * sig_atomic_t, which is for the thread that was interrupted. */

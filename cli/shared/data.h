@@ -9,6 +9,7 @@
 #include "activations.h"
 #include "device.h"
 #include "nibblas.h"
+#include "random.h"
 #include "shapes.h"
 
 enum data_fill {
@@ -120,7 +121,5 @@ void data_fill_x(const struct nib_dense *x, enum data_fill fill,
 		 enum data_values values, uint64_t *seed);
 /* The exponent above that of every value of DATA_WIDE. */
 int data_top_exponent(enum nib_dtype dtype);
-/* A reproducible stream of 64 random bits (splitmix64); *state moves on. */
-uint64_t data_random(uint64_t *state);
 
 #endif

@@ -2,9 +2,10 @@
 /* activations.c - what A of a multiplication is: see activations.h. */
 #include "activations.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "fail.h"
 
 const char *const cli_activations_names[] = {"nvfp4", "bf16", "fp16", "fp32", "int8"};
 

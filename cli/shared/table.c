@@ -10,9 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "message.h"
 #include "progress.h"
 #include "table.h"
+#include "text.h"
 
 #define MAX_COLUMNS 64
 #define CELL	    TABLE_CELL

@@ -6,7 +6,8 @@
 #ifndef NIB_SHAPES_H
 #define NIB_SHAPES_H
 
-#include "cli.h"
+#include "nibblas.h"
+#include "option.h"
 
 /* In the order of SHAPE_OP_WORDS. */
 enum shape_op {
