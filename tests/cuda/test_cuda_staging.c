@@ -15,6 +15,7 @@
 #include "cli/shared/activations.c"
 #include "cli/shared/data.c"
 #include "cli/shared/data_fill.c"
+#include "cli/shared/message.h"
 #include "cli/shared/shape_text.c"
 #include "cli/shared/staging.c"
 #include "fake_bed.h"
