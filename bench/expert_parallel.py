@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """expert_parallel.py - a layer of experts on several GPUs of one host (or CPUs): first
-whether results are right, then microseconds a layer, with the parts dispatch, compute and
-combine, beside the same with tokens sent as bf16, beside torch's grouped product in
+whether results are right, then microseconds a layer, with the parts dispatch, compute
+and combine, beside the same with tokens sent as bf16, beside torch's grouped product in
 bf16 with an all-to-all, and beside what an all-to-all of the same rows takes alone.
 
-    torchrun --standalone --nproc-per-node 2 bench/expert_parallel.py --json results.json
+    torchrun --standalone --nproc-per-node 2 bench/expert_parallel.py --json
+    results.json
 
 Each rank has the given number of tokens; experts are chosen at random.  A time is the
-median over the rounds of the slowest rank's, rounds of all ways alternate; the host's time
-to enqueue is in it, but for rows in CUDA graphs.  --fail: the last rank raises; the others
-must end with an error."""
+median over the rounds of the slowest rank's, rounds of all ways alternate; the host's
+time to enqueue is in it, but for rows in CUDA graphs.  --fail: the last rank raises;
+the others must end with an error."""
 
 import argparse
 import datetime

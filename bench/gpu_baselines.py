@@ -103,10 +103,11 @@ class HostClock:
 
 KEYS = ("op shape backend threads layout activations dtype out packed time_s "
         "predicted_us spread gflops gbps fraction_of_limit limit_kind error bound ok "
-        "against_baselines busy last_warp longest_wait predicted grids skipped samples_s "
-        "flop bytes limit_s peak_gflops peak_gbps read_s fraction_of_read clock_before_mhz "
-        "clock_after_mhz error_fraction checked copies unit speedup plan version "
-        "machine processors others_busy load_average date command").split()
+        "against_baselines busy last_warp longest_wait predicted grids skipped "
+        "samples_s flop bytes limit_s peak_gflops peak_gbps read_s fraction_of_read "
+        "clock_before_mhz clock_after_mhz error_fraction checked copies unit speedup "
+        "plan version machine processors others_busy load_average date "
+        "command").split()
 
 
 BASELINE = "baseline:"

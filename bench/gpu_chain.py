@@ -4,7 +4,8 @@
 gave, as in decoding: what hides the start of a kernel behind the end of the one before
 shows here.
 
-    bench/gpu_chain.py [--library FILE] [--layers 8] [--sizes 4096,8192] [--rows 1,8,16,64]
+    bench/gpu_chain.py [--library FILE] [--layers 8] [--sizes 4096,8192] [--rows
+    1,8,16,64]
 
 A chain of square layers, weights packed, fp16 from layer to layer, in one CUDA graph of
 several chains with weights of their own, so that they are cold.  Beside it: the same

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_moe_layer.py - a whole layer of experts on one GPU: torch.ops.nibblas.moe with W4A4
-and W4A16 beside torch's grouped bf16 products and Humming's grouped W4A16, both with the
-routing, silu and sums that a user of theirs writes in torch.
+"""gpu_moe_layer.py - a whole layer of experts on one GPU: torch.ops.nibblas.moe with
+W4A4 and W4A16 beside torch's grouped bf16 products and Humming's grouped W4A16, both
+with the routing, silu and sums that a user of theirs writes in torch.
 
     bench/gpu_moe_layer.py [--shapes deepseek-v3,...] [--tokens 1,4,...]
         [--ways W4A4,...] [--json FILE]
 
 Each time is the median of 15 replays of one CUDA graph of layers whose tokens, experts
 and, where one layer's do not fill the L2 four times, weights differ.  read limit: the
-weights of the experts that are used, once, at the read bandwidth measured in the same run.
-The results of every way are compared with those of torch's.  --dry-run: on the CPU,
-small, without times that mean anything."""
+weights of the experts that are used, once, at the read bandwidth measured in the same
+run. The results of every way are compared with those of torch's.  --dry-run: on the
+CPU, small, without times that mean anything."""
 
 import argparse
 import json
@@ -137,7 +137,8 @@ def print_table(rows, read_bps):
     lines = [head]
     for shape, count in dict.fromkeys((s, t) for s, t, _ in found):
         some = next(r for (s, t, _), r in found.items() if (s, t) == (shape, count))
-        line = [shape, str(count), f"{some['bytes'] / read_bps * 1e6:.1f}" if read_bps else ""]
+        line = [shape, str(count),
+                f"{some['bytes'] / read_bps * 1e6:.1f}" if read_bps else ""]
         for way in WAYS:
             row = found.get((shape, count, way))
             line.append(f"{row['us']:.1f}" if row else "")

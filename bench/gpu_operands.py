@@ -99,7 +99,8 @@ def random_bits(state):
 
 
 def routed(tokens, experts, top):
-    """The rows of each expert; a token goes to top of them, as in cli/shared/shapes.c."""
+    """The rows of each expert; a token goes to top of them, as in
+    cli/shared/shapes.c."""
     ms, state = [0] * experts, tokens
     for _ in range(tokens):
         wanted = top
@@ -152,7 +153,8 @@ def load_abi():
 
 abi = load_abi()
 DTYPES = {FP16: abi.NIB_DTYPE_FP16, BF16: abi.NIB_DTYPE_BF16}
-LAYOUTS = {"linear": abi.NIB_SCALE_LAYOUT_LINEAR, "tiled": abi.NIB_SCALE_LAYOUT_TILED_128X4}
+LAYOUTS = {"linear": abi.NIB_SCALE_LAYOUT_LINEAR,
+           "tiled": abi.NIB_SCALE_LAYOUT_TILED_128X4}
 OPS = {"gemm": abi.NIB_OP_GEMM, "group_gemm": abi.NIB_OP_GEMM, "moe": abi.NIB_OP_GEMM,
        "dual_gemm": abi.NIB_OP_DUAL_GEMM, "gemv": abi.NIB_OP_GEMV}
 

@@ -60,8 +60,8 @@ struct selection; /* quantize.h */
 
 /*
  * Writes config.json and, in ModelOpt's format, hf_quant_config.json into a
- * folder: the text of the model's, with how the layers of a selection are now quantised and
- * which modules are not.  CLI_OK, or an exit code after a message.
+ * folder: the text of the model's, with how the layers of a selection are now quantised
+ * and which modules are not.  CLI_OK, or an exit code after a message.
  */
 int config_write(const struct config *config, const char *folder,
 		 enum nib_checkpoint format, const struct selection *selection);

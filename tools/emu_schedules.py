@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """emu_schedules.py BUILD [COUNT [STRICT [FIRST]]] - Blackwell's products
 (tests/cuda/emu_tiles.c) on the software B200 in order, then on COUNT (20) other
-schedules from number FIRST (1) on, and on STRICT (5) with NIBEMU_STRICT=1: no report, and the same bits of every result on all of them, which
-are those of tests/cuda/results_b200_tiles.txt.  `--record` as COUNT writes that file
-anew.  The last line: N schedules passed, N failed."""
+schedules from number FIRST (1) on, and on STRICT (5) with NIBEMU_STRICT=1: no report,
+and the same bits of every result on all of them, which are those of
+tests/cuda/results_b200_tiles.txt.  `--record` as COUNT writes that file anew.  The last
+line: N schedules passed, N failed."""
 import concurrent.futures
 import os
 import re

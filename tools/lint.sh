@@ -12,6 +12,7 @@ jobs=$(nproc)
 # Versions of clang-format differ in their output; the tree follows this one.
 format_version=14
 max_lines=800
+max_columns=88
 # The interface is one file.
 max_header_lines=1200
 
@@ -22,6 +23,12 @@ c_files() {
 
 python_files() {
 	find tools tests bench python examples -name '*.py' | sort
+}
+
+shell_files() {
+	find tools tests emu .ci \( -name '*.sh' -o -path .ci/run \)
+	echo CMakeLists.txt
+	find cmake tools tests emu -name '*.cmake' -o -name CMakeLists.txt 2>/dev/null
 }
 
 format_tool() {
@@ -54,6 +61,38 @@ step_length() {
 				bad = 1
 			}
 		} END { exit bad }'
+}
+
+step_functions() {
+	tools/check_functions.py
+}
+
+# No line is wider than max_columns, with tabs of 8, but for those that cannot be broken.
+step_columns() {
+	{ c_files && python_files; } | xargs python3 -c 'import sys
+failed = False
+for path in sys.argv[2:]:
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            width = len(line.rstrip("\n").expandtabs(8))
+            words = line.split()
+            # One word; an import; a line of C that is a string, as of a help text; text
+            # that another program writes or prints.
+            if (width > int(sys.argv[1]) and len(words) > 1 and words[0] != "from"
+                    and not (words[0][0] == "\"" and not path.endswith(".py"))
+                    and path not in ("cli/model_table.c", "tools/kernel_table.py",
+                        "src/backend/cuda/kernels/common/probe_params.h")):
+                print(f"{path}:{number}: {width} columns, at most {sys.argv[1]}")
+                failed = True
+sys.exit(failed)
+' "$max_columns"
+}
+
+step_spdx() {
+	{ c_files && python_files && shell_files; } | xargs grep -L SPDX-License-Identifier |
+		sed 's/$/: no SPDX-License-Identifier/' >"$log.format"
+	cat "$log.format"
+	[ ! -s "$log.format" ]
 }
 
 step_layers() {
@@ -154,7 +193,7 @@ if [ "${1:-}" = --format ]; then
 	c_files | xargs "$tool" -i
 	exit
 fi
-[ $# -gt 0 ] || set -- format length layers imports commits spelling words shell python \
+[ $# -gt 0 ] || set -- format length columns functions spdx layers imports commits spelling words shell python \
 	header tidy cppcheck
 
 log=$(mktemp)

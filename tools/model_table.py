@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """model_table.py [-o cli/model_table.c] - writes the table by which nib quantize tells
-linear layers from other matrices: for each model type of the installed transformers, the
-tensors that its names alone (cli/select.c) would take for linear layers and that are none.
+linear layers from other matrices: for each model type of the installed transformers,
+the tensors that its names alone (cli/select.c) would take for linear layers and that
+are none.
 
 Each class is built on the meta device, so that no weights are made; its state dict gets
-the names of a checkpoint by transformers' own conversion, and a name is a linear layer if
-nibblas.transformers would load it in NVFP4.  What a class only builds with other options
-is found in its source: attributes that are an embedding, a Conv1D or the like.  A layer
-whose weight the source reads outside of its forward() is left as it is, too.
+the names of a checkpoint by transformers' own conversion, and a name is a linear layer
+if nibblas.transformers would load it in NVFP4.  What a class only builds with other
+options is found in its source: attributes that are an embedding, a Conv1D or the like.
+A layer whose weight the source reads outside of its forward() is left as it is, too.
 
 Needs torch, transformers and the package nibblas:
 
-    PYTHONPATH=python NIBBLAS_LIBRARY=build/release/libnibblas.so tools/model_table.py"""
+    PYTHONPATH=python NIBBLAS_LIBRARY=build/release/libnibblas.so
+    tools/model_table.py"""
 
 import argparse
 import ast
@@ -59,7 +61,8 @@ COMMON = 4
 REASONS = ("embedding", "Conv1D", "tied", "read", "stack", "converted", "other")
 
 
-# ---- models ----------------------------------------------------------------------------
+# ---- models
+# ----------------------------------------------------------------------------
 
 def configurations(kind):
     """Configurations of a class, smallest first."""
@@ -83,7 +86,8 @@ def configurations(kind):
 
 def class_names(model_type):
     found = []
-    for head in (*(f"MODEL_FOR_{x}_MAPPING_NAMES" for x in HEADS), "MODEL_MAPPING_NAMES"):
+    for head in (*(f"MODEL_FOR_{x}_MAPPING_NAMES" for x in HEADS),
+                 "MODEL_MAPPING_NAMES"):
         names = getattr(modeling_auto, head).get(model_type) or ()
         found += [names] if isinstance(names, str) else names
     return dict.fromkeys(found)
@@ -99,10 +103,12 @@ def build(cls, kind):
     return None
 
 
-# ---- sources ---------------------------------------------------------------------------
+# ---- sources
+# ---------------------------------------------------------------------------
 
 def path_of(node):
-    """("a", "b") of self.a.b, and whether the root is self; None for other expressions."""
+    """("a", "b") of self.a.b, and whether the root is self; None for other
+    expressions."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.insert(0, node.attr)
@@ -127,7 +133,8 @@ class Source:
                     self._find_reads(cls.name, function)
                 self._find_kinds(function)
                 if "Norm" not in cls.name and re.search(
-                        r"self\.weight = (torch\.)?nn\.Parameter", ast.unparse(function)):
+                        r"self\.weight = (torch\.)?nn\.Parameter",
+                        ast.unparse(function)):
                     self.owners.add(cls.name)
 
     def _find_reads(self, cls, node):
@@ -183,12 +190,14 @@ def read_weights(modules):
     return found
 
 
-# ---- tensors ---------------------------------------------------------------------------
+# ---- tensors
+# ---------------------------------------------------------------------------
 
 def why_not_stack(module, key):
     """The reason for a tensor of three dimensions, or ""."""
     if not STACK.search(key) or not (
-            _experts.is_experts(module) or type(module).__name__ == "Llama4TextExperts"):
+            _experts.is_experts(module)
+            or type(module).__name__ == "Llama4TextExperts"):
         return "stack"
     is_across = (getattr(module, "is_transposed", False)
                  or type(module).__name__ == "Llama4TextExperts")
@@ -196,7 +205,8 @@ def why_not_stack(module, key):
 
 
 def why_not(names, modules, read, key, tensor):
-    """Why nibblas.transformers would not load a tensor of a checkpoint in NVFP4, or ""."""
+    """Why nibblas.transformers would not load a tensor of a checkpoint in NVFP4, or
+    ""."""
     target, pattern = names.find(key)
     name = target.rpartition(".")[0]
     module = modules.get(name)
@@ -248,8 +258,8 @@ def tensors_of(model):
 
 
 def made_otherwise(modules, linear):
-    """{attribute: reason} of those that sources make an embedding or the like, and never
-    a linear layer."""
+    """{attribute: reason} of those that sources make an embedding or the like, and
+    never a linear layer."""
     found = {}
     owners = {x for name in modules for x in source(name).owners}
     for name in modules:
@@ -266,7 +276,8 @@ def made_otherwise(modules, linear):
     return found
 
 
-# ---- patterns --------------------------------------------------------------------------
+# ---- patterns
+# --------------------------------------------------------------------------
 
 def matches(pattern, name):
     return fnmatch.fnmatchcase("." + name, "*." + pattern)
@@ -329,7 +340,8 @@ class Type:
 
 
 def find_common(types):
-    """{pattern: reason} of ends of names that many types have and no linear layer has."""
+    """{pattern: reason} of ends of names that many types have and no linear layer
+    has."""
     found = {}
     for one in types.values():
         ends = {x.rpartition(".")[2]: reason for x, reason in one.others.items()}
@@ -341,7 +353,8 @@ def find_common(types):
             if len(reasons) >= COMMON and len(set(reasons)) == 1 and end not in linear}
 
 
-# ---- the file --------------------------------------------------------------------------
+# ---- the file
+# --------------------------------------------------------------------------
 
 HEAD = """/* SPDX-License-Identifier: Apache-2.0 */
 /*
@@ -388,7 +401,8 @@ def write(types, file):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("-o", default=ROOT / "cli/model_table.c", metavar="FILE")
-    parser.add_argument("types", nargs="*", help="print the rows of these types instead")
+    parser.add_argument("types", nargs="*",
+                        help="print the rows of these types instead")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
@@ -396,7 +410,8 @@ def main():
     for name in options.types or sorted(CONFIG_MAPPING):
         types[name] = Type(name)
         if types[name].failed:
-            print(f"{name}: not built: {', '.join(types[name].failed)}", file=sys.stderr)
+            print(f"{name}: not built: {', '.join(types[name].failed)}",
+                  file=sys.stderr)
     if options.types:
         write(types, sys.stdout)
         return

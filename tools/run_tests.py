@@ -160,7 +160,8 @@ def show_skipped(skipped):
 
 
 def last_line(passed, failed, skipped):
-    return f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")
+    return f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped
+                                                  else "")
 
 
 def main():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_files.py - reads safetensors files, and folders of them, without copies: NVFP4 layers
-of ModelOpt, compressed-tensors and ComfyUI, brought to one meaning, and the other
-tensors."""
+"""_files.py - reads safetensors files, and folders of them, without copies: NVFP4
+layers of ModelOpt, compressed-tensors and ComfyUI, brought to one meaning, and the
+other tensors."""
 
 import ctypes as C
 import math
@@ -87,7 +87,8 @@ class _File:
 
 def _is_plain(view):
     """Whether codes and scales are in the library's order."""
-    return (view.code_order, view.scale_layout) == (abi.NIB_CODE_ORDER_LOW_FIRST, abi.NIB_SCALE_LAYOUT_LINEAR)
+    return (view.code_order, view.scale_layout) == (abi.NIB_CODE_ORDER_LOW_FIRST,
+                                                    abi.NIB_SCALE_LAYOUT_LINEAR)
 
 
 def _float(bits):

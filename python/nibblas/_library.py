@@ -154,12 +154,12 @@ def call(name, *arguments, count=1, names=None):
 
 
 def c_string(name, text):
-    """text, a str or os.PathLike, as bytes for a function of C, which would end it at a NUL
-    byte; name: the argument."""
+    """text, a str or os.PathLike, as bytes for a function of C, which would end it at a
+    NUL byte; name: the argument."""
     found = os.fsencode(text)
     if b"\0" in found:
-        raise ArgumentError(f"{name} = {os.fsdecode(found)!r}: has a NUL byte, where C would "
-                            "end it", name)
+        raise ArgumentError(f"{name} = {os.fsdecode(found)!r}: has a NUL byte, where C "
+                            "would end it", name)
     return found
 
 

@@ -515,7 +515,8 @@ def to_blocked(scales: AnyArray, *, out: Any = None, stream: int | None = None) 
         source.fail("must have 2 or 3 dimensions")
     shape = source.shape
     if out is None:
-        out = new(source.device, (*shape[:-2], *views.scale_shape("tiled", *shape[-2:])),
+        out = new(source.device,
+                  (*shape[:-2], *views.scale_shape("tiled", *shape[-2:])),
                   "uint8")
     _convert(source, array("out", out, stream, write=True), shape,
              ("linear", "tiled"), stream)

@@ -16,8 +16,8 @@ _alive = weakref.WeakValueDictionary()
 
 class Packed:
     """Weights [rows, k] (or a stack) in the order of their device, good for every
-    product there; pack() makes it.  A copy of the object is the object itself; it cannot
-    be pickled.
+    product there; pack() makes it.  A copy of the object is the object itself; it
+    cannot be pickled.
 
     device     where it is
     bytes      what was copied
@@ -104,8 +104,8 @@ def shares(device, codes, scales, layout):
 
 
 def pack_arrays(device, codes, scales, layout, stream=None, copy=True):
-    """Packs arrays of the device, which errors call b.  copy: False = the codes need not
-    be copied; the Packed keeps them then."""
+    """Packs arrays of the device, which errors call b.  copy: False = the codes need
+    not be copied; the Packed keeps them then."""
     packed = Packed(device, *_source(device, codes, scales, layout, stream), copy)
     if packed.is_shared:
         packed.codes = codes

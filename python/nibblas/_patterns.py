@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_patterns.py - names of layers against the patterns of a quantisation configuration, in
-time that a hostile pattern cannot stretch: a glob of ModelOpt's, and "re:" with a regular
-expression, as compressed-tensors writes it.  Python's re, which tries one way through a
-pattern after the other, needs years for `re:(\\w+\\.?)+!`; here a set of positions in the name
-goes through the pattern once."""
+"""_patterns.py - names of layers against the patterns of a quantisation configuration,
+in time that a hostile pattern cannot stretch: a glob of ModelOpt's, and "re:" with a
+regular expression, as compressed-tensors writes it.  Python's re, which tries one way
+through a pattern after the other, needs years for `re:(\\w+\\.?)+!`; here a set of
+positions in the name goes through the pattern once."""
 
 import functools
 import re
@@ -55,7 +55,9 @@ def _fail(pattern, rule):
 
 
 def _category(kind, c):
-    return _CATEGORIES[kind](c) if kind in _CATEGORIES else not _CATEGORIES[_NOT[kind]](c)
+    if kind in _CATEGORIES:
+        return _CATEGORIES[kind](c)
+    return not _CATEGORIES[_NOT[kind]](c)
 
 
 def _is_in(items, c):
@@ -159,7 +161,8 @@ class _Match:
         sre.MAX_REPEAT: repeat, sre.MIN_REPEAT: repeat, sre.BRANCH: branch, sre.AT: at,
         sre.SUBPATTERN: lambda self, value, starts: self.ends(value[-1], starts),
         sre.ASSERT: looking,
-        sre.ASSERT_NOT: lambda self, value, starts: starts & ~self.looking(value, starts)}
+        sre.ASSERT_NOT: (
+            lambda self, value, starts: starts & ~self.looking(value, starts))}
 
 
 def _parts(op, value):
@@ -177,7 +180,8 @@ def _check_known(pattern, items, depth=0):
         if op in _CHARACTERS:
             continue
         if op not in _Match.others or (op is sre.SUBPATTERN and (value[1] or value[2])):
-            _fail(pattern, f"{str(op).lower()} is not supported; must have no references to "
+            _fail(pattern,
+                  f"{str(op).lower()} is not supported; must have no references to "
                   "groups, atomic groups, possessive repeats or flags of groups")
         for part in _parts(op, value):
             _check_known(pattern, part, depth + 1)
@@ -186,7 +190,8 @@ def _check_known(pattern, items, depth=0):
 @functools.lru_cache(maxsize=1024)
 def _parsed(pattern):
     if len(pattern) > MOST_CHARACTERS:
-        _fail(pattern, f"has {len(pattern)} characters: must have {MOST_CHARACTERS} at most")
+        _fail(pattern,
+              f"has {len(pattern)} characters: must have {MOST_CHARACTERS} at most")
     try:
         tree = parser.parse(pattern)
         if tree.state.flags & ~_FLAGS:
@@ -205,7 +210,8 @@ def begins(name, pattern):
 
 
 def matches(name, rule):
-    """Whether a name of a module, or of one that it is in, fits a rule: a name, a glob, or
+    """Whether a name of a module, or of one that it is in, fits a rule: a name, a glob,
+    or
     "re:" with a regular expression."""
     if rule.startswith("re:"):
         return begins(name, rule[3:])
@@ -213,8 +219,8 @@ def matches(name, rule):
 
 
 def _repeats(items, inside=False):
-    """How many unbounded repeats a sequence has; one with a repeat or alternatives in it
-    counts as too many."""
+    """How many unbounded repeats a sequence has; one with a repeat or alternatives in
+    it counts as too many."""
     count = 0
     for op, value in items:
         is_repeat = op in (sre.MAX_REPEAT, sre.MIN_REPEAT) and value[1] > 1
@@ -226,12 +232,14 @@ def _repeats(items, inside=False):
 
 
 def check(rule, by_re=False):
-    """Refuses a rule that matches() does not understand; by_re: also one for which Python's
-    re may need exponential time, because another library matches it by that."""
+    """Refuses a rule that matches() does not understand; by_re: also one for which
+    Python's re may need exponential time, because another library matches it by
+    that."""
     if rule.startswith("re:"):
         tree = _parsed(rule[3:])
         if by_re and _repeats(tree) > MOST_REPEATS:
-            _fail(rule[3:], f"must have {MOST_REPEATS} repeats without end at most, and no "
+            _fail(rule[3:],
+                  f"must have {MOST_REPEATS} repeats without end at most, and no "
                   "repeats or alternatives in a repeat")
     elif len(rule) > MOST_CHARACTERS:
         _fail(rule, f"has {len(rule)} characters: must have {MOST_CHARACTERS} at most")

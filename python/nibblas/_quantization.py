@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_quantization.py - the shape of a quantization_config: which of its entries are objects,
-lists or strings, so that what reads it need not ask.  What they mean is not here."""
+"""_quantization.py - the shape of a quantization_config: which of its entries are
+objects, lists or strings, so that what reads it need not ask.  What they mean is not
+here."""
 
 from typing import Any
 
@@ -40,8 +41,8 @@ def _check_patterns(where, values, by_re):
 
 
 def check(where: str, source: Any, by_re: bool = False) -> None:
-    """Refuses a quantization_config with an entry of another type than formats write, or a
-    pattern that nibblas does not match.
+    """Refuses a quantization_config with an entry of another type than formats write,
+    or a pattern that nibblas does not match.
 
     where  the file, and what it calls the configuration, for messages
     by_re  whether another library matches the patterns, by Python's re"""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """_tuning.py - the tile costs that `nib tune` measured on this machine: a GPU gets
-them when it is opened.  cli/shared/tuning.c writes the file, and reads it by the same rules."""
+them when it is opened.  cli/shared/tuning.c writes the file, and reads it by the same
+rules."""
 
 import ctypes as C
 import json

@@ -116,7 +116,8 @@ def _linear_scales(view, scales, sizes, groups):
     if sizes.is_stack:
         want = (sizes.batch, *want)
     if tuple(scales.shape) != want:
-        tiled = lib.nib_scales_bytes(abi.NIB_SCALE_LAYOUT_TILED_128X4, sizes.rows, view.k)
+        tiled = lib.nib_scales_bytes(abi.NIB_SCALE_LAYOUT_TILED_128X4, sizes.rows,
+                                     view.k)
         hint = ("; this is the size of 'tiled' ones"
                 if scales.numel() == tiled * sizes.batch else "")
         scales.fail(f"must have shape {want} in layout 'linear'{hint}")

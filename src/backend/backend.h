@@ -181,8 +181,8 @@ struct nib_moe_few {
 
 struct nib_moe_steps {
 	/*
-	 * The layer of few slots at once, the same bits as by its steps, if the backend can:
-	 * else *taken is false and nothing has been done.  May be NULL.
+	 * The layer of few slots at once, the same bits as by its steps, if the backend
+	 * can: else *taken is false and nothing has been done.  May be NULL.
 	 */
 	enum nib_status (*few)(struct nib_device *device, const struct nib_moe_few *few,
 			       void *stream, bool *taken, struct nib_error *err);

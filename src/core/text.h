@@ -26,8 +26,8 @@ const char *nib_show_name(char shown[NIB_SHOWN_BYTES], const char *name);
 const char *nib_show_path(char shown[NIB_SHOWN_BYTES], const char *path);
 
 /*
- * "PATH: cannot DO: what errno's code means"; NIB_STATUS_IO, or NIB_STATUS_OUT_OF_MEMORY for
- * ENOMEM.
+ * "PATH: cannot DO: what errno's code means"; NIB_STATUS_IO, or
+ * NIB_STATUS_OUT_OF_MEMORY for ENOMEM.
  */
 enum nib_status nib_fail_errno(struct nib_error *err, const char *path,
 			       const char *verb, int code);

@@ -31,7 +31,8 @@ def nib(*args, cwd=None, **options):
 
 
 def without_override():
-    """Root, too, is refused by the mode of a file or folder: CAP_DAC_OVERRIDE is given up."""
+    """Root, too, is refused by the mode of a file or folder: CAP_DAC_OVERRIDE is given
+    up."""
     for capability in (1, 2):
         ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
 

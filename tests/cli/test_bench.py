@@ -16,8 +16,8 @@ from cli_common import NibTest, fake_gpu, nib, read_csv
 
 # Keys that every row has, and those that a measured multiplication fills.
 KEYS = """op shape backend threads layout out time_s samples_s flop bytes gflops gbps
-limit_s peak_gflops peak_gbps fraction_of_limit limit_kind error bound ok version machine command packed activations
-""".split()
+limit_s peak_gflops peak_gbps fraction_of_limit limit_kind error bound ok version
+machine command packed activations""".split()
 QUICK = ["--min-time", "0.001", "--samples", "3", "--quiet"]
 # The baselines' own code takes a minute under a sanitizer and is not ours to check.
 BASELINES = ["--baselines"] if os.environ.get("NIB_TEST_SIZE") != "small" else []
@@ -184,7 +184,8 @@ class Bench(NibTest):
     def test_baselines_are_measured_or_say_why_not(self):
         rows = bench(self, "--op", "gemm", "--shape", "16x64x256", "--baselines",
                      "--threads", "1")
-        baselines = {r["backend"]: r for r in rows if r["backend"].startswith("baseline:")}
+        baselines = {r["backend"]: r for r in rows
+                     if r["backend"].startswith("baseline:")}
         self.assertEqual(set(baselines), {
             "baseline:onednn-bf16", "baseline:onednn-f32", "baseline:onednn-f32-avx2",
             "baseline:openblas-f32", "baseline:ggml-nvfp4"})
@@ -352,8 +353,9 @@ class Report(NibTest):
                      peak_gbps=2500)
         peak = dict(usual, op="peak", shape="multiply", gflops=1e308)
         self.write("rows.json", json.dumps([row, usual, peak] + [
-            dict(usual, **{key: value}) for key in ("flop", "bytes", "time_s", "peak_gbps",
-                                                    "peak_gflops")
+            dict(usual, **{key: value})
+            for key in ("flop", "bytes", "time_s", "peak_gbps",
+                        "peak_gflops")
             for value in (1e308, 1e-308)]).encode())
         self.assertNotRegex(self.page("rows.json"), r'="-?(inf|nan)')
 
@@ -580,7 +582,8 @@ class Report(NibTest):
         self.nib("report", "rows.json", "-o", "page.html", "--force")
         self.assertEqual(os.stat(self.path("page.html")).st_mode & 0o777, 0o640)
         limit = (16, 16)
-        got = self.nib("report", "rows.json", "-o", "new.html", code=4, preexec_fn=lambda:
+        got = self.nib("report", "rows.json", "-o", "new.html", code=4,
+                       preexec_fn=lambda:
                        resource.setrlimit(resource.RLIMIT_FSIZE, limit))
         self.assertIn("new.html: File too large", got.stderr)
         self.assertEqual(set(os.listdir(self.folder)),

@@ -585,7 +585,8 @@ class Run(ModelTest):
                      "--tensor2", self.LAYER, code=2, says="differ in shape: "
                      "in_features 128 and 128, out_features 24 and 128")
         self.refused(*base, "--tensor", "model.layers.0.self_attn.o_proj",
-                     code=3, says="the last size of 'x' is 128: must be in_features = 48 "
+                     code=3,
+                     says="the last size of 'x' is 128: must be in_features = 48 "
                      "of the layer 'model.layers.0.self_attn.o_proj'")
         for wrong, near in (
                 ("up_proj", "'model.layers.0.mlp.up_proj'"),

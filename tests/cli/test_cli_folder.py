@@ -157,7 +157,8 @@ class Layouts(NibTest):
                      "--input", "x", "--output", "z", code=3,
                      says="m.b and m.d differ in pre_quant_scale")
         self.refused("run", "--weights", "w", "--tensor", "m.b", "--tensor2", "m.a",
-                     "--input", "x", "--output", "z", code=3, says="differ in pre_quant")
+                     "--input", "x", "--output", "z", code=3,
+                     says="differ in pre_quant")
         # The float weights that the layer stands for.
         w = decode_layer(plain, "m.a")
         save(self.path("float"), {"m.b.weight": tensor("F32", (len(w), 32), [
@@ -223,7 +224,8 @@ class Layouts(NibTest):
         self.assertEqual(set(found), {("unknown-layout", "m.weight_scale")})
         self.assertEqual(self.inspect({"m.weight": scales})[0], {})
         # Integers under a weight's name: GPTQ, INT8, NF4.
-        for name, dtype in (("m.qweight", "I32"), ("m.weight", "I8"), ("m.weight", "U8")):
+        for name, dtype in (("m.qweight", "I32"), ("m.weight", "I8"),
+                            ("m.weight", "U8")):
             found, _, text = self.inspect({name: (dtype, [4, 4], bytes(
                 64 if dtype == "I32" else 16))}, code=1)
             self.assertEqual(set(found), {("unknown-layout", name)})
@@ -270,14 +272,16 @@ class Layouts(NibTest):
                       r"re:(\w+\.?)+!", "*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b"):
             self.check_left_out(tensors, entry, set())
         for entry in (r"re:(?!x).*", r"re:(a)\1", "re:(?i)model", "re:a++", "re:(a",
-                      "re:[a", r"re:\bm", "re:a{1000}", "re:\u00e9", "re:" + 999 * "(a|"):
+                      "re:[a", r"re:\bm", "re:a{1000}", "re:\u00e9",
+                      "re:" + 999 * "(a|"):
             self.check_left_out(tensors, entry, {("config-rule", "config.json")})
 
     def test_targets_of_groups(self):
         tensors = layer("m.mlp.up_proj") | layer("m.attn.q_proj")
         missing = {("no-target", "m.attn.q_proj")}
         for targets, want in (
-                ([["re:.*mlp.*"]], missing), ([["re:.*mlp.*"], ["m.attn.q_proj"]], set()),
+                ([["re:.*mlp.*"]], missing),
+                ([["re:.*mlp.*"], ["m.attn.q_proj"]], set()),
                 ([["re:.*mlp.*"], [r"re:m\.(attn|x)\..*_proj$"]], set()),
                 ([["Linear"]], set()), ([["re:.*mlp", "Linear"]], set()), ([[]], set()),
                 ([["re:.*mlp"], None], set()), ([["m.mlp.up_proj"]], missing),

@@ -44,7 +44,8 @@ class Memory(NibTest):
             self.assertIn(result.returncode, (0, 1, 2, 3, 4, 5),
                           f"allocation {n}: {result.stderr}")
             if result.returncode not in (0, 1):
-                self.assertRegex(result.stderr, r"(?m)^nib( \w+)?: .", f"allocation {n}")
+                self.assertRegex(result.stderr, r"(?m)^nib( \w+)?: .",
+                                 f"allocation {n}")
             if os.path.exists(self.path("report")):
                 with open(self.path("report"), encoding="utf-8") as file:
                     if file.read() != "failed":

@@ -120,7 +120,8 @@ class Experts(NibTest):
         self.assertEqual(len(got), 6)
         for i, (name, row, right) in enumerate(zip(names, rows, want)):
             self.assertEqual(row["tensor"], name)
-            self.assertEqual(row["shape"], [*right["shape"][:1], *right["shape"][:0:-1]])
+            self.assertEqual(row["shape"],
+                             [*right["shape"][:1], *right["shape"][:0:-1]])
             for key in ("to", "global", "bytes_out", "max_error"):
                 self.assertEqual(row[key], right[key])
             self.assertAlmostEqual(row["sqnr_db"], right["sqnr_db"], 6)
@@ -137,7 +138,8 @@ class Experts(NibTest):
                 self.assertEqual(row["max_error"], right["max_error"])
                 self.assertEqual([row["row"], row["col"]],
                                  [right["max_error_row"], right["max_error_col"]])
-        self.assertTrue(all(row["identical"] for row in self.rows("verify", "out", "out")))
+        self.assertTrue(all(row["identical"]
+                            for row in self.rows("verify", "out", "out")))
         return rows, want
 
     def test_fused_experts_across_stay_so(self):
@@ -515,8 +517,8 @@ class Folders(ModelTest):
         self.assertEqual(set(os.listdir(self.folder)), {"in", "model", "large"})
 
     def begin(self, is_made, old, number=None, args=("large", "out")):
-        """Runs nib quantize until it writes into something that it has made, and sends it
-        a signal; returns the name, which is none of old."""
+        """Runs nib quantize until it writes into something that it has made, and sends
+        it a signal; returns the name, which is none of old."""
         process = subprocess.Popen([NIB, "quantize", *args], cwd=self.folder,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
@@ -533,8 +535,8 @@ class Folders(ModelTest):
         return made
 
     def test_killed(self):
-        """What killed runs leave is named, and in no later run's way; what another run is
-        writing is neither."""
+        """What killed runs leave is named, and in no later run's way; what another run
+        is writing is neither."""
         os.mkdir(self.path("large"))
         save_sparse(self.path("large/model.safetensors"), 32768, 8192)
 
@@ -551,8 +553,8 @@ class Folders(ModelTest):
         self.assertEqual({line.split(": ")[2] for line in error.splitlines()}, left)
         self.assertIn("of a run that was killed; nothing uses it: remove it", error)
         self.assertEqual(*(os.stat(self.path(x)).st_mode for x in ("out", "out.nib-0")))
-        self.assertEqual(self.load_shards("out")[1].keys() & {"model.embed_tokens.weight"},
-                         {"model.embed_tokens.weight"})
+        name = {"model.embed_tokens.weight"}
+        self.assertEqual(self.load_shards("out")[1].keys() & name, name)
 
     def test_killed_while_a_file_is_written(self):
         save_sparse(self.path("large"), 32768, 8192)

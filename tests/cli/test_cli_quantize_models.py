@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nib quantize leaves what transformers would not load in NVFP4: by the type of the model
-in config.json, and by names where there is none."""
+"""nib quantize leaves what transformers would not load in NVFP4: by the type of the
+model in config.json, and by names where there is none."""
 
 import json
 import os
@@ -19,8 +19,8 @@ def stack(batch, rows, k):
 
 class Models(NibTest):
     def quantise(self, config, names, *args, code=0):
-        """{tensor or layer: reason} of a folder with tensors so named: matrices, or what
-        a dictionary says."""
+        """{tensor or layer: reason} of a folder with tensors so named: matrices, or
+        what a dictionary says."""
         if not isinstance(names, dict):
             names = {name: matrix(ROWS, K, i) for i, name in enumerate(names)}
         save_folder(self.path("m"), split(names, 2), config)
@@ -29,7 +29,8 @@ class Models(NibTest):
 
     def check(self, config, layers, copied, *args):
         """copied: {tensor: a word of its reason}."""
-        got = self.quantise(config, [x + ".weight" for x in layers] + list(copied), *args)
+        got = self.quantise(config, [x + ".weight" for x in layers] + list(copied),
+                            *args)
         self.assertEqual({x for x, reason in got.items() if not reason}, set(layers))
         for name, word in copied.items():
             self.assertIn(word, got[name])
@@ -42,18 +43,21 @@ class Models(NibTest):
                 "shared.weight": "e" if not args else "an embedding",
                 "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight":
                     "exclude" if not args else "an embedding",
-                "decoder.block.0.layer.2.DenseReluDense.wo.weight": "reads itself"}, *args)
+                "decoder.block.0.layer.2.DenseReluDense.wo.weight": "reads itself"},
+                       *args)
         self.check({"model_type": "bart"}, ["model.encoder.layers.0.fc2"],
                    {"model.shared.weight": "an embedding",
                     "model.decoder.embed_positions.weight": "an embedding"}, "--all")
         # The parts of a model have types of their own.
         self.check({"model_type": "vision-encoder-decoder",
-                    "encoder": {"model_type": "vit"}, "decoder": {"model_type": "gpt2"}},
+                    "encoder": {"model_type": "vit"},
+                    "decoder": {"model_type": "gpt2"}},
                    ["encoder.layer.0.attention.q_proj"],
                    {"decoder.transformer.h.0.attn.c_attn.weight": "Conv1D"})
 
     def test_layers_that_are_read(self):
-        self.check({"model_type": "deepseek_v32"}, ["model.layers.0.self_attn.indexer.wk"],
+        self.check({"model_type": "deepseek_v32"},
+                   ["model.layers.0.self_attn.indexer.wk"],
                    {"model.layers.0.self_attn.indexer.weights_proj.weight":
                     "reads itself"})
         self.check({"model_type": "mamba"}, ["backbone.layers.0.mixer.in_proj"],
@@ -137,7 +141,8 @@ class Models(NibTest):
             got = self.quantise({}, names, *args)
             self.assertEqual([x for x, reason in got.items() if reason], [bad])
         names = {"m.mlp.experts.gate_up_proj": stack(2, 64, 32),
-                 "m.mlp.experts.down_proj": stack(2, 32, 32), "q.weight": matrix(16, 16, 1)}
+                 "m.mlp.experts.down_proj": stack(2, 32, 32),
+                 "q.weight": matrix(16, 16, 1)}
         got = self.quantise(config, names, "--exclude", "*down_proj")
         self.assertIn("down_proj is copied", got["m.mlp.experts.gate_up_proj"])
 
@@ -150,10 +155,12 @@ class Models(NibTest):
 
     def test_heads_and_tables_by_name(self):
         names = ("lm_head", "model.lm_head", "head", "model.head", "unembed", "output",
-                 "score", "classifier", "mtp_head", "shared", "encoder.shared", "tok_emb",
+                 "score", "classifier", "mtp_head", "shared", "encoder.shared",
+                 "tok_emb",
                  "model.token_emb.emb", "embed_out", "codebook.0", "wte", "wpe",
                  "a.relative_attention_bias")
-        save(self.path("in"), {f"{name}.weight": matrix(16, 32, 1) for name in names} | {
+        save(self.path("in"),
+             {f"{name}.weight": matrix(16, 32, 1) for name in names} | {
             "a.output.weight": matrix(16, 32, 1)})
         rows = self.rows("quantize", "in", "out", "--dry-run")
         self.assertEqual([row["tensor"] for row in rows if not row["reason"]],

@@ -109,8 +109,10 @@ class Verify(ModelTest):
                                          "model.layers.0.mlp.up_proj.weight"))
         self.refused("verify", "in", "out", "--layer", "nope", code=2,
                      says="--layer nope: A has none$")
-        self.refused("verify", "in", "out", "--layer", "model.layers.0.mlp.up_prj", code=2,
-                     says=r"A has none; did you mean .*'model.layers.0.mlp.up_proj.weight'")
+        self.refused("verify", "in", "out", "--layer", "model.layers.0.mlp.up_prj",
+                     code=2,
+                     says=r"A has none; did you mean "
+                          r".*'model.layers.0.mlp.up_proj.weight'")
 
     def test_names_are_whole(self):
         """foo and foo.weight are two tensors, whatever comes first."""

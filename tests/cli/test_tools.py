@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts of tools/ say: the last lines of `make test` as .ci/run reads them, and
-which mutants this machine cannot run."""
+"""What the scripts of tools/ say: the last lines of `make test` as .ci/run reads them,
+and which mutants this machine cannot run."""
 
 import contextlib
 import importlib.util
@@ -68,7 +68,8 @@ class Mutants(unittest.TestCase):
                 ("avx512bf16/dense_avx512bf16.c", [
                     "avx512_bf16", "avx512_vnni", "avx512bw", "avx512dq", "avx512f",
                     "avx512vbmi", "avx512vl"])):
-            self.assertEqual(mutants.missing_flags(cpu + path, AVX2_MACHINE), lacks, path)
+            self.assertEqual(mutants.missing_flags(cpu + path, AVX2_MACHINE), lacks,
+                             path)
         # The flags that CMake gives the compiler, in other words.
         with open(os.path.join(SOURCE, "CMakeLists.txt"), encoding="utf-8") as file:
             text = file.read()
@@ -77,7 +78,8 @@ class Mutants(unittest.TestCase):
             flags[isa] = set()
             for word in line.split():
                 flags[isa] |= (flags[word[8:-1]] if word[0] == "$" else
-                               {word[2:].replace("vnni", "_vnni").replace("bf16", "_bf16")})
+                               {word[2:].replace("vnni", "_vnni").replace("bf16",
+                                                                          "_bf16")})
             self.assertEqual(mutants.NEEDS[isa], flags[isa], isa)
 
     def test_they_are_listed_and_not_counted(self):
@@ -89,10 +91,11 @@ class Mutants(unittest.TestCase):
         mutants.processor_flags = lambda: AVX2_MACHINE
         status, lines = printed(mutants.show, results)
         self.assertEqual((status, lines[-1]), (0, "1 passed, 0 failed"))
-        self.assertIn("not run on this machine: src/backend/cpu/avx512/gemm_avx512.c:f: "
-                      "a + b [+ -> -]", lines)
+        self.assertIn("not run on this machine: "
+                      "src/backend/cpu/avx512/gemm_avx512.c:f: a + b [+ -> -]", lines)
         self.assertTrue(any(line.startswith("not counted: 1 not run on this machine, "
-                                            "which lacks avx512_vnni") for line in lines))
+                                            "which lacks avx512_vnni")
+                            for line in lines))
 
 
 if __name__ == "__main__":

@@ -216,7 +216,7 @@ static void covers(void **state)
 		check_cover(&g, &p, tiles, seen);
 		check_cycles(&g, &p, tiles);
 		assert_true(p.tiles == 0 ? p.cycles == 0 : p.cycles > 0);
-		/* A second call gives the same; one without a list, the same figures. */
+		/* A second call gives the same; one without a list, equal figures. */
 		assert_true(plan_of(&g, &q, &again));
 		assert_memory_equal(tiles, again, (size_t)entries * sizeof(*tiles));
 		free(again);

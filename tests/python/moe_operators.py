@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""moe_operators.py - a layer of experts composed of operators of the package and of torch:
-what torch.ops.nibblas.moe is compared with."""
+"""moe_operators.py - a layer of experts composed of operators of the package and of
+torch: what torch.ops.nibblas.moe is compared with."""
 
 import torch
 

@@ -588,7 +588,8 @@ class AsTensors(EmulatedTest):
                 host[name] *= 2.0 ** -9
         if not is_dense:
             host["down_alpha"] *= 2.0 ** -12
-        want = _moe._layer(self.cpu, host, [], t.float32, activation, 7.0, 1.702, 1.0, 0)
+        want = _moe._layer(self.cpu, host, [], t.float32, activation, 7.0, 1.702, 1.0,
+                           0)
         here = {name: x if x is None else Array(self.gpu, x.numpy())
                 for name, x in host.items()}
         return here, want.numpy()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/minilm.py and examples/perplexity.py as a user runs them, and what they say of
-real models: embeddings near to fp32's, a perplexity near to bfloat16's.  `make test-models`
-installs the models; without them the tests are skipped."""
+"""examples/minilm.py and examples/perplexity.py as a user runs them, and what they say
+of real models: embeddings near to fp32's, a perplexity near to bfloat16's.  `make
+test-models` installs the models; without them the tests are skipped."""
 
 import importlib.util
 import os

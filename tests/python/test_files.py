@@ -63,22 +63,26 @@ class Opened(FilesTest):
         shapes = {name: (n,) for name, (n, _) in types.items()}
         shapes |= {name: shape for name, (shape, _) in packed.items()}
         path, text, at = self.path("m.safetensors"), {}, 0
-        for name, shape in [*shapes.items(), *((f"odd {k}", v) for k, v in odd.items())]:
+        for name, shape in [*shapes.items(),
+                            *((f"odd {k}", v) for k, v in odd.items())]:
             text[name] = {"dtype": name.removeprefix("odd "), "shape": shape,
                           "data_offsets": [at, at + 48]}
             at += 48
         header = json.dumps(text).encode()
         with open(path, "wb") as file:
-            file.write(struct.pack("<Q", len(header)) + header + data.tobytes() * len(text))
+            file.write(struct.pack("<Q", len(header)) + header
+                       + data.tobytes() * len(text))
         with nibblas.Checkpoint(path) as file:
             for name in file.tensors():
                 got = file.tensor(name)
                 self.assertEqual(got.tobytes(), data.tobytes(), name)
                 if name in types:
-                    self.assertEqual((got.shape, got.dtype), (shapes[name], types[name][1]))
+                    self.assertEqual((got.shape, got.dtype),
+                                     (shapes[name], types[name][1]))
                 else:
                     self.assertEqual(got.dtype, np.uint8)
-                    self.assertEqual(got.shape, packed[name][1] if name in packed else (48,))
+                    self.assertEqual(got.shape,
+                                     packed[name][1] if name in packed else (48,))
 
     def test_what_is_no_checkpoint(self):
         path = self.save({"x": np.zeros(3, np.float32)})
@@ -287,7 +291,8 @@ class Read(FilesTest):
         """All names that tensors() has can be read."""
         bits = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8,
                 "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
-                "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32,
+                "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+                "I32": 32,
                 "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64, "U64": 64}
         raw = {kind: self.rng.integers(0, 2 if kind == "BOOL" else 256, 24 * n // 8,
                                        dtype=np.uint8) for kind, n in bits.items()}
@@ -312,8 +317,10 @@ class Read(FilesTest):
     def test_a_nul_byte(self):
         """C would end the path there, and open another file."""
         path = self.save(self.layer())
-        for bad in (path + "\0x", os.fsencode(path) + b"\0", pathlib.Path(path + "\0/y")):
-            with self.assertRaisesRegex(nibblas.ArgumentError, "^path = .*has a NUL byte"):
+        for bad in (path + "\0x", os.fsencode(path) + b"\0",
+                    pathlib.Path(path + "\0/y")):
+            with self.assertRaisesRegex(nibblas.ArgumentError,
+                                        "^path = .*has a NUL byte"):
                 nibblas.Checkpoint(bad)
         with self.assertRaisesRegex(nibblas.ArgumentError, "^name = .*has a NUL byte"):
             nibblas.device("cpu\0:1")

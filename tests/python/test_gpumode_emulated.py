@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nibblas.gpumode check --device emu:b200: the contest's tests on the software
-GPU, by the package and by the file that bundle writes, and how many kernels a call
-launches.  Some small tests; NIB_TEST_SIZE=medium: all ten of each problem.  Skipped in
-builds without kernels."""
+"""python -m nibblas.gpumode check --device emu:b200: the contest's tests on the
+software GPU, by the package and by the file that bundle writes, and how many kernels a
+call launches.  Some small tests; NIB_TEST_SIZE=medium: all ten of each problem.
+Skipped in builds without kernels."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of quantisation configurations: random ones against Python's re, and those for
-which it takes exponential time."""
+"""Patterns of quantisation configurations: random ones against Python's re, and those
+for which it takes exponential time."""
 
 import random
 import re
@@ -50,10 +50,13 @@ class Patterns(unittest.TestCase):
                              re.match(whole, name) is not None, (glob, name))
 
     def test_usual_rules(self):
-        for rule, fits in ((NAME, True), ("model.layers.10", True), ("model.layers.1", False),
-                           ("*experts*", True), ("*.gate_proj", True), ("lm_head", False),
+        for rule, fits in ((NAME, True), ("model.layers.10", True),
+                           ("model.layers.1", False),
+                           ("*experts*", True), ("*.gate_proj", True),
+                           ("lm_head", False),
                            (r"re:.*\.experts\.\d+\.(gate|up)_proj$", True),
-                           ("re:^(?!.*experts).*_proj", False), ("re:.*self_attn.*", False)):
+                           ("re:^(?!.*experts).*_proj", False),
+                           ("re:.*self_attn.*", False)):
             self.assertEqual(_patterns.matches(NAME, rule), fits, rule)
 
     def test_hostile_patterns(self):
@@ -65,15 +68,19 @@ class Patterns(unittest.TestCase):
             self.assertFalse(_patterns.matches(NAME, rule), rule)
         self.assertLess(time.monotonic() - begin, 10)
         for rule, words in (
-                ("re:" + "(" * 60 + "a" + ")" * 60, "has groups in more than 50 others"),
-                ("re:" + "(" * 2000 + "a" + ")" * 2000, "simpler|no regular expression"),
+                ("re:" + "(" * 60 + "a" + ")" * 60,
+                 "has groups in more than 50 others"),
+                ("re:" + "(" * 2000 + "a" + ")" * 2000,
+                 "simpler|no regular expression"),
                 ("re:" + "a" * 5000, "has 5000 characters: must have 4096 at most"),
-                ("*" * 5000, "has 5000 characters"), ("re:*a", "is no regular expression"),
+                ("*" * 5000, "has 5000 characters"),
+                ("re:*a", "is no regular expression"),
                 (r"re:(a)\1", "groupref is not supported"), ("re:(?s).", "no flag but"),
                 ("re:(?i:a)", "subpattern is not supported")):
             with self.assertRaisesRegex(FileError, words):
                 _patterns.check(rule)
-        for rule in (r"re:(\w+\.?)+!", "re:" + ".*" * 7, "re:(ab|c)*", "re:((a|b){9}){9}",
+        for rule in (r"re:(\w+\.?)+!", "re:" + ".*" * 7, "re:(ab|c)*",
+                     "re:((a|b){9}){9}",
                      "re:(?=(a*)*)"):
             _patterns.check(rule)
             with self.assertRaisesRegex(FileError, "6 repeats without end at most"):

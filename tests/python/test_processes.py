@@ -77,8 +77,8 @@ class Processes(unittest.TestCase):
 
 class OfTorch(TorchTest):
     def test_threads_of_torch(self):
-        """Products run on the threads that torch's loops have; they start no others, in a
-        fork threads of their own."""
+        """Products run on the threads that torch's loops have; they start no others, in
+        a fork threads of their own."""
         if not self.torch.backends.openmp.is_available():
             self.skipTest("this torch has no OpenMP")
         script("""
@@ -90,7 +90,10 @@ class OfTorch(TorchTest):
             threads = len(os.listdir("/proc/self/task"))
             q = ops.quantize(w)
             # Not by torch's own loops, which hang in a fork.
-            product = lambda: ops.gemm(*q[:2], *q[:2]).view(torch.int16).numpy().tobytes()
+
+            def product():
+                c = ops.gemm(*q[:2], *q[:2])
+                return c.view(torch.int16).numpy().tobytes()
             want = product()
             assert len(os.listdir("/proc/self/task")) == threads
             child = os.fork()

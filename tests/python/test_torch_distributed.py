@@ -142,7 +142,8 @@ class DistributedTest(TorchTest):
                                          ("exchange", None, 5)):
                 ep = ExpertParallel(None, mode, capacity)
                 for n in range(1, len(x)):
-                    y = ep(whole, turned[:n], ids[:n], weights[:n], expert_ranks.EXPERTS)
+                    y = ep(whole, turned[:n], ids[:n], weights[:n],
+                           expert_ranks.EXPERTS)
                     self.assertTrue(t.equal(y, want[:n]), (mode, n))
                 self.assertLessEqual(len(ep.kept), most, mode)
 

@@ -236,8 +236,8 @@ class Kinds(ErrorTest):
 
 
 class Meta(TorchTest):
-    """A tensor on the meta device has no values: among others it is refused, or the result
-    would be memory that nobody wrote."""
+    """A tensor on the meta device has no values: among others it is refused, or the
+    result would be memory that nobody wrote."""
 
     def value(self, kind):
         """An argument of a type of a schema; a list has two tensors."""
@@ -274,8 +274,8 @@ class Meta(TorchTest):
                     else:
                         bad[key][i] = bad[key][i].to("meta")
                     end = "" if i is None else rf"\[{i}\]"
-                    self.refused(f"^{key}{end}: is on meta, where tensors have no values; "
-                                 "must be on cpu, as", operator, **bad)
+                    self.refused(f"^{key}{end}: is on meta, where tensors have no "
+                                 "values; must be on cpu, as", operator, **bad)
                     seen += 1
         self.assertGreater(seen, 100)
 

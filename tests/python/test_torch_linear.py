@@ -321,8 +321,8 @@ class Life(LinearTest):
         self.assertTrue(t.equal(loaded(x), want))
 
     def test_the_operator(self):
-        """opcheck of a layer's one operator, packed and not, and what torch is asked for
-        beside it: results alone, with a scale of x that is given."""
+        """opcheck of a layer's one operator, packed and not, and what torch is asked
+        for beside it: results alone, with a scale of x that is given."""
         t = self.torch
         linear = t.nn.Linear(64, 40, dtype=t.bfloat16)
         x = t.randn(2, 3, 64).bfloat16()
@@ -330,7 +330,8 @@ class Life(LinearTest):
             ours = self.package.Linear.from_linear(linear, input_scale=0.01)
             number, alpha = ours._packed.number, ours.weight_scale_2
             for weights in ((None, None), (
-                    ours.codes, ours.weight_scale.view(t.uint8))):  # opcheck's arithmetic
+                    # opcheck's arithmetic
+                    ours.codes, ours.weight_scale.view(t.uint8))):
                 if weights[0] is None:
                     ours.pack()
                 for quantize, kind in ((False, None), (False, "int8"), (True, None)):

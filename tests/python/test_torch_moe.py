@@ -203,7 +203,8 @@ class Module(MoeTest):
                 self.assertTrue(t.equal(one(*given), want))
                 for name, x in one.state_dict().items():
                     self.assertTrue(t.equal(x.view(t.uint8) if x.dim() else x,
-                                            state[name].view(t.uint8) if x.dim() else x))
+                                            state[name].view(t.uint8) if x.dim()
+                                            else x))
             held = sum(layer.cached.packed.bytes for layer in made._layers())
             # Panels of 16 rows, 9 bytes for each of K, begin on lines of 64 bytes.
             first, down = (-(-9 * k // 64) * 64 for k in (K, WIDTH))
@@ -289,7 +290,8 @@ class Operator(MoeTest):
     def test_example(self):
         """examples/moe.py as a user runs it, on a small layer."""
         done = subprocess.run(
-            [sys.executable, os.path.join(SOURCE, "examples", "moe.py"), "--hidden", "128",
+            [sys.executable, os.path.join(SOURCE, "examples", "moe.py"), "--hidden",
+             "128",
              "--width", "64", "--tokens", "1", "9", "--rounds", "1"],
             text=True, capture_output=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -325,7 +327,8 @@ class Operator(MoeTest):
         refused("expert_offset = -1", expert_offset=-1)
         refused("alpha2", alpha2=args["alpha2"][1:])
         refused("alpha13.*12 elements", alpha13=t.ones(3, EXPERTS))
-        refused("w2.k = 16: must be gate.rows = 48", w2=args["w2"][..., :8], w2_scales=args[
+        refused("w2.k = 16: must be gate.rows = 48", w2=args["w2"][..., :8],
+                w2_scales=args[
             "w2_scales"][..., :1])
         refused("limit", limit=0.0, activation="swiglu_clamped")
 
@@ -337,7 +340,8 @@ class Operator(MoeTest):
         scales = t.tensor([[0.5, 0.25], [inf, 0.0], [nan, -1.0], [0.75, 0.125]])
         self.assertEqual(largest("w13_input_scale", scales), 0.75)
         self.assertEqual(largest("w13_input_scale", 1 / scales[:3]), 4)
-        with self.assertRaisesRegex(FileError, "w13_input_scale: .*one expert at least"):
+        with self.assertRaisesRegex(FileError,
+                                    "w13_input_scale: .*one expert at least"):
             largest("w13_input_scale", scales[1:3])
 
 

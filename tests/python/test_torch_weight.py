@@ -49,17 +49,21 @@ class Weight(TorchTest):
                 self.assertTrue(t.equal(got, right))
         self.assertTrue(ours.is_only_packed)
         self.assertEqual(repr(ours.weight), repr(self.want.bfloat16()))
-        self.assertTrue((self.want.numpy() == copy.deepcopy(ours).float().weight.numpy()).all())
+        weight = copy.deepcopy(ours).float().weight
+        self.assertTrue((self.want.numpy() == weight.numpy()).all())
 
     def test_types_follow_to(self):
         t = self.torch
-        for change, kind in ((lambda x: x.float(), t.float32), (lambda x: x.half(), t.float16),
+        for change, kind in ((lambda x: x.float(), t.float32),
+                             (lambda x: x.half(), t.float16),
                              (lambda x: x.to(t.bfloat16), t.bfloat16),
                              (lambda x: x.to("cpu"), t.bfloat16)):
             self.assertEqual(change(copy.deepcopy(self.ours)).weight.dtype, kind)
-        self.unsupported("^dtype = torch.float64: layers of quantised weights compute in float32",
+        self.unsupported("^dtype = torch.float64: layers of quantised weights compute "
+                         "in float32",
                      copy.deepcopy(self.ours).double)
-        self.refused("^dtype = torch.float64: must be float32", self.package.Linear, 64, 40,
+        self.refused("^dtype = torch.float64: must be float32", self.package.Linear,
+                     64, 40,
                      dtype=t.float64)
         kept = copy.deepcopy(self.ours)
         self.unsupported("^dtype = torch.float64", kept.double)
@@ -80,7 +84,8 @@ class Weight(TorchTest):
         def backend(graph, _examples):
             graphs.append(graph)
             return graph
-        by_type = t.compile(lambda x: ours(x.to(ours.weight.dtype)), backend="aot_eager",
+        by_type = t.compile(lambda x: ours(x.to(ours.weight.dtype)),
+                            backend="aot_eager",
                             fullgraph=True)
         self.assertTrue(t.equal(by_type(self.x.double()), ours(self.x)))
         product = t.compile(lambda x: t.nn.functional.linear(x, ours.weight),
@@ -94,7 +99,8 @@ class Weight(TorchTest):
                       lambda w: t.nn.init.normal_(w), lambda w: w.add_(1),
                       lambda w: w.data.fill_(0),
                       lambda w: t.mul(self.want, 2, out=w)):
-            self.unsupported("^weight: aten.* writes to it, but the layer keeps quantised",
+            self.unsupported("^weight: aten.* writes to it, but the layer keeps "
+                             "quantised",
                          write, ours.weight)
         self.unsupported("^weight: has no address", ours.weight.data_ptr)
         self.assertTrue(t.equal(ours.weight.float(), self.want.bfloat16().float()))
@@ -121,7 +127,8 @@ class Weight(TorchTest):
         self.assertTrue(t.equal(model(self.x), t.nn.functional.linear(
             self.x, self.want + delta, bias.float())))
         ours = copy.deepcopy(self.ours)
-        with self.assertRaisesRegex(nibblas.ArgumentError, r"weight: \[3\]: must be \[40, 64\]"):
+        with self.assertRaisesRegex(nibblas.ArgumentError,
+                                    r"weight: \[3\]: must be \[40, 64\]"):
             ours.weight.data = t.zeros(3)
         one = self.ours.to_linear(t.float32)
         self.assertIs(type(one), t.nn.Linear)

@@ -212,7 +212,8 @@ class Awq(ModelTest):
         scales = {}
         for name in self.LAYERS:
             module = model.get_submodule(name)
-            scales[name] = (torch.rand(module.in_features, generator=gen) + 0.25).to(dtype)
+            scales[name] = (torch.rand(module.in_features,
+                                       generator=gen) + 0.25).to(dtype)
             module.register_forward_pre_hook(lambda _module, given, s=scales[name]: (
                 given[0] * s.to(given[0].dtype),))
         self.edit(packed, lambda x: x.update(
@@ -233,7 +234,8 @@ class Awq(ModelTest):
             notes = {row.name: row.note for row in nt.report(model).rows}
             self.assertEqual(notes[self.LAYERS[0]], "ModelOpt, AWQ")
             self.assertEqual(notes["model.layers.0.self_attn.q_proj"], "ModelOpt")
-            self.assert_near(logits(model.dequantize(), tokens()), logits(plain, tokens()),
+            self.assert_near(logits(model.dequantize(), tokens()),
+                             logits(plain, tokens()),
                              3e-6)
 
     def test_as_emulated(self):
@@ -241,7 +243,8 @@ class Awq(ModelTest):
         packed, _, plain = self.awq(True)
         model = self.load(packed)
         self.assertEqual(nt.report(model).counts()["W4A4"], 14)
-        self.assert_near(logits(model, tokens()), logits(emulate(plain), tokens()), 1e-2)
+        self.assert_near(logits(model, tokens()), logits(emulate(plain), tokens()),
+                         1e-2)
 
     def test_saved_again(self):
         packed, _, _ = self.awq(True, torch.bfloat16)
@@ -371,7 +374,8 @@ class Loading(ModelTest):
     def test_dynamic_activations(self):
         """W4A4 without input scales: x is quantised by its own largest value."""
         packed, plain = self.saved("mixtral")
-        model = self.load(self.configure(packed, **tiny.configuration("modelopt", True)))
+        model = self.load(self.configure(packed,
+                                         **tiny.configuration("modelopt", True)))
         self.assertEqual(nt.report(model).counts(), {"W4A4": 10, "float32": 1})
         self.assert_near(logits(model, tokens()), logits(self.plain(plain), tokens()),
                          0.4)
@@ -464,7 +468,8 @@ class Loading(ModelTest):
             self.assertEqual(nt.report(model).counts()["FP8"], 2)
             half = copy.deepcopy(model).to(torch.bfloat16)
             layer = half.model.layers[0].self_attn.q_proj
-            self.assertEqual((layer.state_dict()["weight"].dtype, layer.weight_scale.dtype),
+            self.assertEqual((layer.state_dict()["weight"].dtype,
+                              layer.weight_scale.dtype),
                              (torch.float8_e4m3fn, torch.float32))
 
     def test_fp8_blocks(self):
@@ -482,7 +487,8 @@ class Loading(ModelTest):
                     w = tensors[name]
                     blocks = -(-w.shape[0] // 128), 2
                     # Scales that differ much: one in another's place is seen.
-                    scale = torch.exp2(torch.arange(blocks[0] * 2.).reshape(blocks)) / 512
+                    scale = torch.arange(blocks[0] * 2.).reshape(blocks)
+                    scale = torch.exp2(scale) / 512
                     spread = scale.repeat_interleave(128, 0).repeat_interleave(128, 1)
                     spread = spread[:w.shape[0], :w.shape[1]]
                     tensors[name] = (w / spread).to(torch.float8_e4m3fn)
@@ -494,7 +500,8 @@ class Loading(ModelTest):
                 name.removesuffix(".weight"): {"quant_algo": "FP8_PB_WO"}
                 for name in given})
             model_ = self.load(packed)
-            want = logits(self.plain(self.edit(plain, lambda x, y=given: x.update(y))), tokens())
+            want = logits(self.plain(self.edit(plain, lambda x, y=given: x.update(y))),
+                          tokens())
             self.assert_near(logits(model_, tokens()), want, 3e-6)
             self.assertEqual(nt.report(model_).counts()["FP8"], 4)
             again = os.path.join(packed, "again")
@@ -543,7 +550,8 @@ class Running(ModelTest):
     def test_compiled(self):
         """One graph, with a static cache: a step of decoding."""
         for family, form in (("llama", "compressed-tensors"), ("mixtral", "modelopt")):
-            packed, _ = tiny.save(tiny.make(family, num_hidden_layers=1), tempfile.mkdtemp(
+            packed, _ = tiny.save(tiny.make(family, num_hidden_layers=1),
+                                  tempfile.mkdtemp(
                 dir=self.folder), form, w4a4=True)
             model, x = self.load(packed), tokens(2, 1)
             want = logits(model, x)
@@ -645,7 +653,8 @@ class Swapping(ModelTest):
             linears, _ = nibblas.torch.swap_linears(
                 twice, keep=lambda name, _: name == "lm_head")
             self.assertEqual(swapped, linears + nt.swap_experts(twice)[0])
-            self.assertTrue(torch.equal(logits(model, tokens()), logits(twice, tokens())))
+            self.assertTrue(torch.equal(logits(model, tokens()),
+                                        logits(twice, tokens())))
             model.config.quantization_config = {
                 "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
                 "ignore": ["lm_head"]}
@@ -695,8 +704,8 @@ class Interface(ModelTest):
         names = {}
         exec(load, names)
         want = logits(names["model"], tokens())
-        # The fourth is for two processes: test_transformers_parallel.py; the last but one
-        # for adapters: test_transformers_peft.py.
+        # The fourth is for two processes: test_transformers_parallel.py; the last but
+        # one for adapters: test_transformers_peft.py.
         generate, register, _, quantise, write, _, calibrate = others
         exec(generate, names)
         self.assertGreater(names["tokens"].shape[1], 5)
@@ -738,7 +747,8 @@ class Interface(ModelTest):
         # transformers may have put another object in its place.
         module = sys.modules["transformers"]
         with unittest.mock.patch.object(module, "__version__", "5.4.0"):
-            with self.assertRaisesRegex(ImportError, "needs transformers 5.12 or later; "
+            with self.assertRaisesRegex(ImportError,
+                                        "needs transformers 5.12 or later; "
                                         "5.4.0 is installed"):
                 importlib.reload(nt)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """nibblas.transformers fills every tensor of a quantised layer from a file, or refuses:
-scales follow the renamings of their weights, and input scales that a file lacks, or that
-cannot be used, have a stand-in."""
+scales follow the renamings of their weights, and input scales that a file lacks, or
+that cannot be used, have a stand-in."""
 
 import os
 import tempfile
@@ -65,7 +65,8 @@ class Renamed(ModelTest):
         nt.calibrate(model, [tokens()])
         model.save_pretrained(again)
         self.assertIn("head.input_scale", self.tensors(again))
-        self.assertEqual(self.load(again).lm_head.input_scale, model.lm_head.input_scale)
+        self.assertEqual(self.load(again).lm_head.input_scale,
+                         model.lm_head.input_scale)
 
     @newest
     def test_left_out(self):
@@ -79,8 +80,10 @@ class Renamed(ModelTest):
                 self.load(packed)
         packed, _ = self.saved("mixtral", "compressed-tensors")
         with unittest.mock.patch.object(_quantizer, "add_converters",
-                                        side_effect=lambda conversions, _used: conversions):
-            with self.assertRaisesRegex(nibblas.FileError, r"experts\.0\.w1\.weight_\w+"):
+                                        side_effect=lambda conversions,
+                                        _used: conversions):
+            with self.assertRaisesRegex(nibblas.FileError,
+                                        r"experts\.0\.w1\.weight_\w+"):
                 self.load(packed)
 
 
@@ -88,7 +91,8 @@ class InputScales(ModelTest):
     """Input scales that calibration has not reached: 0, inf, NaN, or missing."""
 
     def change(self, path, name, value):
-        """Puts a value, as a factor, in the place of an input scale; None: removes it."""
+        """Puts a value, as a factor, in the place of an input scale; None: removes
+        it."""
         def change(tensors):
             for key in [x for x in tensors if x.startswith(name) and "input" in x]:
                 if value is None:
@@ -114,9 +118,11 @@ class InputScales(ModelTest):
                 model = self.load(packed)
                 self.assertTrue(torch.equal(logits(model, tokens()), want), value)
                 note = self.note(model, "model.layers.1.mlp.experts")
-                self.assertRegex(note, f"2 input scales not usable, first {part}w1.input_.*"
+                self.assertRegex(note,
+                                 f"2 input scales not usable, first {part}w1.input_.*"
                                        ": the largest of the others")
-                self.assertEqual(self.note(model, "model.layers.0.mlp.experts"), "4 experts")
+                self.assertEqual(self.note(model, "model.layers.0.mlp.experts"),
+                                 "4 experts")
                 again = os.path.join(packed, "again")
                 model.save_pretrained(again)
                 self.assertTrue(torch.equal(logits(self.load(again), tokens()), want))
@@ -158,13 +164,15 @@ class InputScales(ModelTest):
         self.assertRegex(self.note(model, "model.layers.0.mlp.experts"),
                          f"first {part}_input_scale: x by its largest value")
         other = self.load(packed, activations="dense")
-        self.assert_near(logits(other, tokens()), logits(self.plain(plain), tokens()), 3e-6)
+        self.assert_near(logits(other, tokens()), logits(self.plain(plain), tokens()),
+                         3e-6)
         self.change(packed, part, None)
         self.assertTrue(torch.equal(logits(self.load(packed), tokens()),
                                     logits(model, tokens())))
 
     def test_linear(self):
-        """A linear layer quantises x by its largest value, as without an input scale."""
+        """A linear layer quantises x by its largest value, as without an input
+        scale."""
         name = "model.layers.0.mlp.up_proj"
         for form in FORMATS:
             packed, plain = self.saved("llama", form, w4a4=True)
@@ -172,7 +180,8 @@ class InputScales(ModelTest):
             for value in (0.0, INF, NAN):
                 self.change(packed, name, value)
                 model = self.load(packed)
-                self.assertRegex(self.note(model, name), "input_.* not usable: x by its")
+                self.assertRegex(self.note(model, name),
+                                 "input_.* not usable: x by its")
                 dense = self.load(packed, activations="dense")
                 self.assert_near(logits(dense, tokens()),
                                  logits(self.plain(plain), tokens()), 3e-6)
@@ -182,7 +191,8 @@ class InputScales(ModelTest):
             self.assertFalse(torch.equal(with_scale, want))
 
     def test_state_dict(self):
-        """What load_state_dict() brings is checked as what a file has, under its name."""
+        """What load_state_dict() brings is checked as what a file has, under its
+        name."""
         for form in FORMATS:
             model = self.load(self.saved("llama", form)[0])
             key, = [x for x in model.state_dict() if x.endswith((
@@ -194,8 +204,8 @@ class InputScales(ModelTest):
 
 class Initialised(ModelTest):
     def test_mamba(self):
-        """Its class initialises linear layers of its blocks by their weights: nothing that
-        a file has is changed."""
+        """Its class initialises linear layers of its blocks by their weights: nothing
+        that a file has is changed."""
         sizes = {"state_size": 16, "time_step_rank": 16, "num_hidden_layers": 1}
         for form in FORMATS:
             folder = tempfile.mkdtemp(dir=self.folder)
@@ -208,7 +218,8 @@ class Initialised(ModelTest):
                 name = f"backbone.layers.0.mixer.{leaf}"
                 one = model.get_submodule(name)
                 back = torch.ops.nibblas.dequantize(
-                    one.codes, one.weight_scale, one.weight_scale_2, torch.float32, "linear")
+                    one.codes, one.weight_scale, one.weight_scale_2, torch.float32,
+                    "linear")
                 self.assertTrue(torch.equal(back, want[name + ".weight"]))
 
 

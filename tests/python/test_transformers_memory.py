@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model of nibblas.transformers keeps in memory, and its input scales from data."""
+"""What a model of nibblas.transformers keeps in memory, and its input scales from
+data."""
 
 import copy
 import os
@@ -39,7 +40,8 @@ class Calibration(ModelTest):
         return largest
 
     def check(self, model, path, form, scaled=()):
-        """calibrate() by ModelOpt's rule, saved under the format's names, and loaded."""
+        """calibrate() by ModelOpt's rule, saved under the format's names, and
+        loaded."""
         largest = self.seen(model, scaled)
         names, left = nt.calibrate(model, self.BATCHES)
         self.assertEqual((len(names), left), (14, {}))

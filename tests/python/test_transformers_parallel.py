@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experts shared by two processes through transformers' DistributedConfig: the logits of
-one process, by each implementation; the parts that each process has; what is refused.
-On CPUs (gloo), and on GPUs (NCCL) where there are two.  transformers wants accelerate for
-it."""
+"""Experts shared by two processes through transformers' DistributedConfig: the logits
+of one process, by each implementation; the parts that each process has; what is
+refused. On CPUs (gloo), and on GPUs (NCCL) where there are two.  transformers wants
+accelerate for it."""
 
 import json
 import os
@@ -47,7 +47,8 @@ class ParallelTest(ModelTest):
         self.assertEqual(row["local"], [2] * len(row["local"]), row)
         self.assertGreaterEqual(len(row["local"]), 4, row)
         if row["device"] == "cuda":
-            # Tiles of other sizes add k in another order, and each sum is rounded to bf16.
+            # Tiles of other sizes add k in another order, and each sum is rounded to
+            # bf16.
             self.assertLess(max(row["errors"]), 2e-2, row)
             return
         if row["how"] == "nibblas":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapters of PEFT on NVFP4 layers: outputs and gradients are those of the dequantised model
-with the same adapters, and merging makes layers of floats."""
+"""Adapters of PEFT on NVFP4 layers: outputs and gradients are those of the dequantised
+model with the same adapters, and merging makes layers of floats."""
 
 import copy
 import os
@@ -90,7 +90,8 @@ class Adapters(ModelTest):
         self.check(model, plain)
 
     def test_unmerged(self):
-        """unmerge() leaves the dequantised weights, and training in bf16 has gradients."""
+        """unmerge() leaves the dequantised weights, and training in bf16 has
+        gradients."""
         packed, _ = self.saved("llama")
         model, before = self.load(packed), self.load(packed)
         model, _ = self.adapted(model, copy.deepcopy(model))
@@ -98,7 +99,8 @@ class Adapters(ModelTest):
         model.unmerge_adapter()
         with model.disable_adapter():
             self.assert_near(logits(model, tokens()), logits(before, tokens()), 3e-6)
-        half = peft.get_peft_model(self.load(packed, dtype=torch.bfloat16), peft.LoraConfig(
+        half = peft.get_peft_model(self.load(packed, dtype=torch.bfloat16),
+                                   peft.LoraConfig(
             r=4, target_modules="all-linear"))
         half(tokens(), labels=tokens()).loss.backward()
         # The second matrix is zero, so that of the first gradients is too.
@@ -112,7 +114,8 @@ class Adapters(ModelTest):
         block, = [one for one in page if "merge_and_unload" in one]
         names = {"model": self.load(self.saved("llama")[0])}
         exec(block, names)
-        self.assertEqual(nt.report(names["merged"]).counts(), {"W4A16": 10, "float32": 5})
+        self.assertEqual(nt.report(names["merged"]).counts(),
+                         {"W4A16": 10, "float32": 5})
 
 
 if __name__ == "__main__":

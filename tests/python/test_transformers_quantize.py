@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nib quantize makes of a folder of transformers is loaded and runs, or nib quantize
-refuses the folder: tiny models of families whose tensors do not all have the names or the
-order of a linear layer's."""
+"""What nib quantize makes of a folder of transformers is loaded and runs, or nib
+quantize refuses the folder: tiny models of families whose tensors do not all have the
+names or the order of a linear layer's."""
 
 import json
 import os
@@ -23,9 +23,11 @@ from model_test import ModelTest, newest, tokens
 NIB = os.environ.get("NIB", "nib")
 T5 = {"d_model": 64, "d_kv": 4, "d_ff": 96, "num_layers": 2, "num_heads": 16}
 BART = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 96,
-        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "decoder_ffn_dim": 96}
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+        "decoder_ffn_dim": 96}
 INDEXED = {**tiny.DEEPSEEK, "n_group": 1, "qk_head_dim": 32, "index_n_heads": 4,
-           "index_head_dim": 32, "index_topk": 8, "mlp_layer_types": ["dense", "sparse"],
+           "index_head_dim": 32, "index_topk": 8,
+           "mlp_layer_types": ["dense", "sparse"],
            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
                                "partial_rotary_factor": 1.0}}
 # {type: (class, sizes, parts of names that stay among those of two dimensions)}
@@ -39,7 +41,8 @@ RUN = {
     "deepseek_v32": (CAUSAL, INDEXED, {"lm_head", "gate", "weights_proj"}),
     "mamba": (CAUSAL, {"state_size": 16, "time_step_rank": 16},
               {"embeddings", "lm_head", "dt_proj"}),
-    "rwkv": (CAUSAL, {"attention_hidden_size": 64}, {"embeddings", "head", "output", "value"}),
+    "rwkv":
+    (CAUSAL, {"attention_hidden_size": 64}, {"embeddings", "head", "output", "value"}),
     "llama": (CAUSAL, {}, {"lm_head"})}
 if tuple(int(x) for x in transformers.__version__.split(".")[:2]) < (5, 17):
     del RUN["granitemoe"]  # its experts are no stack of the registry there
@@ -61,7 +64,8 @@ class Quantised(ModelTest):
         return cls.from_config(config, dtype=torch.float32).eval()
 
     def quantise(self, model, *args):
-        """(folder, the result of nib quantize); the folder + "-nvfp4" is what it wrote."""
+        """(folder, the result of nib quantize); the folder + "-nvfp4" is what it
+        wrote."""
         source = tempfile.mkdtemp(dir=self.folder)
         model.save_pretrained(source)
         return source, subprocess.run(
@@ -100,7 +104,8 @@ class Quantised(ModelTest):
 
     def test_all_that_can_be_loaded(self):
         """--all takes heads that are not tied, and nothing that would be refused."""
-        for family, takes_head in (("t5", False), ("llama", True), ("deepseek_v32", True)):
+        for family, takes_head in (("t5", False), ("llama", True),
+                                   ("deepseek_v32", True)):
             cls, sizes, _ = RUN[family]
             folder, result = self.quantise(self.make(family, cls, sizes), "--all")
             self.assertEqual(result.returncode, 0, result.stderr)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas.transformers refuses what it does not understand: broken and odd checkpoints of
-tiny models, and the words of each message."""
+"""nibblas.transformers refuses what it does not understand: broken and odd checkpoints
+of tiny models, and the words of each message."""
 
 import glob
 import json
@@ -39,7 +39,8 @@ class Refused(ModelTest):
     def test_awq(self):
         """Applied to linear layers of ModelOpt in NVFP4; nowhere else."""
         name = "model.layers.0.mlp.down_proj.pre_quant_scale"
-        for bad in (torch.ones(64), torch.ones(96, 1), torch.ones(96, dtype=torch.int32)):
+        for bad in (torch.ones(64), torch.ones(96, 1),
+                    torch.ones(96, dtype=torch.int32)):
             self.refuse(self.changed(lambda x, y=bad: x.update({name: y})),
                         "model.safetensors", name, "must be [96] of F32")
         self.refuse(self.changed(lambda x: x.update(
@@ -71,7 +72,8 @@ class Refused(ModelTest):
         self.refuse(path, layer, "ComfyUI's order")
 
     def test_offloaded(self):
-        """What device_map puts on the disk: experts, and layers with offload_buffers."""
+        """What device_map puts on the disk: experts, and layers with
+        offload_buffers."""
         plan = types.SimpleNamespace(stacks={"model.layers.1.mlp.experts": {}})
         for name in ("", "model", "model.layers.1", "model.layers.1.mlp.experts",
                      "model.layers.1.mlp.experts.down_proj"):
@@ -80,7 +82,8 @@ class Refused(ModelTest):
                 _quantizer._check_devices(plan, {"lm_head": "cpu", name: "disk"})
         _quantizer._check_devices(plan, {"model.layers.11": "disk", "model": "cpu"})
         model = self.load(self.saved("llama")[0])
-        with self.assertRaisesRegex(nibblas.UnsupportedError, "q_proj.weight.*no device"):
+        with self.assertRaisesRegex(nibblas.UnsupportedError,
+                                    "q_proj.weight.*no device"):
             model.hf_quantizer._process_model_after_weight_loading(model.to("meta"))
 
     def test_svd(self):
@@ -185,8 +188,8 @@ class Refused(ModelTest):
                 x[name] = torch.ones(96, 64).to(torch.float8_e4m3fn)
                 x[name + "_scale"] = scales
             says = "must be of F32" if scales.dtype == torch.uint8 else (
-                "must be one scale, [96] or [96, 1], one for each row, or [1, 1], one for "
-                "each 128 x 128")
+                "must be one scale, [96] or [96, 1], one for each row, or [1, 1], one "
+                "for each 128 x 128")
             self.refuse(self.changed(change), name + "_scale", says)
 
     def test_fp8_experts(self):
@@ -212,7 +215,8 @@ class Refused(ModelTest):
 
     def test_experts_that_differ(self):
         key = "model.layers.0.block_sparse_moe.experts.1.w3.weight_scale_2"
-        self.refuse(self.changed(lambda x: x.update({key: x[key].reshape(1)}), "mixtral"),
+        self.refuse(self.changed(lambda x: x.update({key: x[key].reshape(1)}),
+                                 "mixtral"),
                     key, "must be [], as model.layers.0.block_sparse_moe.experts.0.w")
 
     def test_an_expert_missing_among_others(self):
@@ -283,7 +287,8 @@ class Refused(ModelTest):
 
     def test_block_scales_that_are_none(self):
         for family, name in (("llama", "model.layers.0.self_attn.q_proj.weight_scale"),
-                             ("gpt_oss", "model.layers.1.mlp.experts.down_proj_weight_scale"),
+                             ("gpt_oss",
+                              "model.layers.1.mlp.experts.down_proj_weight_scale"),
                              ("mixtral", "model.layers.1.block_sparse_moe.experts.2.w2."
                                          "weight_scale")):
             for byte in (0x7F, 0x80, 0xB8):
@@ -326,11 +331,13 @@ class Refused(ModelTest):
                 ({"ignore": [r"re:(a)\1"]}, "ignore[0]", "groupref is not supported"),
                 ({"quant_algo": []}, "quant_algo: []: must be a string"),
                 ({"quant_algo": "W5A5"}, "quant_algo = W5A5: nibblas runs"),
-                ({"quantized_layers": {"a": "FP8"}}, "quantized_layers: a: FP8: must be"),
+                ({"quantized_layers": {"a": "FP8"}},
+                 "quantized_layers: a: FP8: must be"),
                 ({"quantization": 3}, "quantization: 3: must be an object"),
                 ({"transform_config": {"config_groups": [3]}}, "transform_config"),
                 ({"sparsity_config": "dense"}, "sparsity_config: dense: must be"),
-                ({"quant_method": None, "activations": 1, "self": 2}, "quant_method = None")):
+                ({"quant_method": None, "activations": 1, "self": 2},
+                 "quant_method = None")):
             changed = {**right["quantization_config"], **values} if isinstance(
                 values, dict) else values
             with open(path, "w", encoding="utf-8") as file:
@@ -346,11 +353,14 @@ class Refused(ModelTest):
         """transformers' own call, which reads config.json before nibblas does."""
         with mock.patch.dict(AUTO_QUANTIZATION_CONFIG_MAPPING):
             nt.register()
-            for values, rule in (({"quant_algo": "W5A5"}, "quant_algo = W5A5: nibblas runs"),
-                                 ({"config_groups": {"g": []}}, r"config_groups: g: \[\]")):
+            for values, rule in (({"quant_algo": "W5A5"},
+                                  "quant_algo = W5A5: nibblas runs"),
+                                 ({"config_groups": {"g": []}},
+                                  r"config_groups: g: \[\]")):
                 packed = self.configure(self.saved("llama")[0], **values)
                 with self.assertRaisesRegex(nibblas.FileError,
-                                            "^config.json: quantization_config: " + rule):
+                                            "^config.json: quantization_config: "
+                                            + rule):
                     AutoModelForCausalLM.from_pretrained(packed)
 
     def test_patterns_that_take_long(self):
@@ -373,7 +383,8 @@ class Refused(ModelTest):
 
     def test_renamed_by_a_pattern(self):
         """A stem that cannot be told from transformers' name for the weight."""
-        layer = types.SimpleNamespace(name="a", format=_formats.MODELOPT, values=mock.Mock())
+        layer = types.SimpleNamespace(name="a", format=_formats.MODELOPT,
+                                      values=mock.Mock())
         renaming = WeightRenaming(r"^a\.weight$", "b.kernel")
         layer.values.fail.side_effect = nibblas.FileError("cannot follow")
         with self.assertRaisesRegex(nibblas.FileError, "cannot follow"):

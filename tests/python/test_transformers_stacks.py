@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas.transformers loads experts in the orders that quantisers write: one by one with
-the number first or last, or as stacks whose K is before the rows or last, against the same
-model dequantised."""
+"""nibblas.transformers loads experts in the orders that quantisers write: one by one
+with the number first or last, or as stacks whose K is before the rows or last, against
+the same model dequantised."""
 
 import copy
 import os
@@ -41,7 +41,8 @@ def number_last(name, w, form):
     for e, one in enumerate(w):
         rows = []
         for role, part in zip(roles, one.chunk(len(roles))):
-            tensors, plain = tiny._linear(f"{module}.{role}.{e}.weight", part.clone(), form,
+            tensors, plain = tiny._linear(f"{module}.{role}.{e}.weight", part.clone(),
+                                          form,
                                           False)
             out.update(tensors)
             rows.append(plain)
@@ -56,18 +57,20 @@ class Orders(ModelTest):
         torch.manual_seed(0)
         text = {**tiny.SIZES, **tiny.EXPERTS, "rope_parameters": {
             "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}}
-        vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2,
+        vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 64,
+                  "num_heads": 2,
                   "out_hidden_size": 64, "deepstack_visual_indexes": [0]}
-        return AutoModelForImageTextToText.from_config(transformers.AutoConfig.for_model(
-            family, text_config=text, vision_config=vision, tie_word_embeddings=False),
-            dtype=torch.float32).eval()
+        config = transformers.AutoConfig.for_model(
+            family, text_config=text, vision_config=vision, tie_word_embeddings=False)
+        return AutoModelForImageTextToText.from_config(
+            config, dtype=torch.float32).eval()
 
     def cls(self, family):
         return AutoModelForImageTextToText if "_vl_" in family else AutoModelForCausalLM
 
     def rewritten(self, family, form, w4a4, change):
-        """(the folder of a model whose experts change(name, stack) makes tensors of, the
-        model dequantised)."""
+        """(the folder of a model whose experts change(name, stack) makes tensors of,
+        the model dequantised)."""
         model = self.model(family)
         packed, plain = tiny.save(model, tempfile.mkdtemp(dir=self.folder), form, w4a4,
                                   keep=("lm_head", "gate.weight", "visual", "router"))
@@ -114,7 +117,8 @@ class Orders(ModelTest):
             got = logits(self.load(packed, **load), tokens())
             self.assert_near(got, logits(plain, tokens()), 0.4, (family, form))
             self.assertFalse(torch.equal(got, logits(model, tokens())))
-            self.assertTrue(torch.equal(logits(self.load(again, **load), tokens()), got))
+            self.assertTrue(torch.equal(logits(self.load(again, **load), tokens()),
+                                        got))
 
     def test_stacks_with_k_last(self):
         """ModelOpt's of Inkling, and compressed-tensors' gate_up_proj_packed."""
@@ -147,11 +151,13 @@ class Orders(ModelTest):
                            lambda name, w, form=form: number_last(name, w, form))
 
     def test_wrong_widths(self):
-        packed, *_ = self.rewritten("qwen3_moe", FORMATS[0], False, lambda name, w: stack(
+        packed, *_ = self.rewritten("qwen3_moe", FORMATS[0], False, lambda name,
+                                    w: stack(
             name, w, FORMATS[0], False))
 
         def narrow(tensors):
-            for key in [x for x in tensors if "gate_up_proj" in x and tensors[x].dim() == 3]:
+            for key in [x for x in tensors if "gate_up_proj" in x
+                        and tensors[x].dim() == 3]:
                 tensors[key] = tensors[key][:, :-16]
         self.edit(packed, narrow)
         with self.assertRaisesRegex(nibblas.FileError, r"experts.\w+_proj .* must be "

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users do with an NVFP4 model of transformers: models that read the weights of their
-linear layers themselves, quantising while loading, saving, adapters, dequantising."""
+"""What users do with an NVFP4 model of transformers: models that read the weights of
+their linear layers themselves, quantising while loading, saving, adapters,
+dequantising."""
 
 import copy
 import json
@@ -35,7 +36,8 @@ MAMBA = {"vocab_size": 96, "hidden_size": 64, "state_size": 16, "num_hidden_laye
 READERS = {
     "T5EncoderModel": ("T5Config", T5), "UMT5EncoderModel": ("UMT5Config", T5),
     "LongT5EncoderModel": ("LongT5Config", {**T5, "local_radius": 4}),
-    "MambaForCausalLM": ("MambaConfig", MAMBA), "Mamba2ForCausalLM": ("Mamba2Config", MAMBA),
+    "MambaForCausalLM": ("MambaConfig", MAMBA),
+    "Mamba2ForCausalLM": ("Mamba2Config", MAMBA),
     "FalconMambaForCausalLM": ("FalconMambaConfig", MAMBA),
     "DeepseekV32ForCausalLM": ("DeepseekV32Config", SPARSE),
     "GlmMoeDsaForCausalLM": ("GlmMoeDsaConfig", SPARSE),
@@ -152,17 +154,20 @@ class Quantised(ModelTest):
 
     def test_swapped_and_saved(self):
         model = tiny.make("llama")
-        swapped, left = nibblas.torch.swap_linears(model, lambda name, _: name == "lm_head")
+        swapped, left = nibblas.torch.swap_linears(model, lambda name,
+                                                   _: name == "lm_head")
         self.assertEqual((len(swapped), left), (14, {"lm_head": "kept"}))
         self.assertEqual(nt.report(model).rows[-1].note, "kept")
         config = self.round_trip(model)
-        self.assertEqual((config["quant_method"], config["quant_algo"], config["ignore"]),
+        self.assertEqual((config["quant_method"], config["quant_algo"],
+                          config["ignore"]),
                          ("modelopt", "W4A16_NVFP4", ["lm_head"]))
         model = tiny.make("llama")
         nibblas.torch.swap_linears(model, activations="nvfp4")
         config = self.round_trip(model)
         self.assertEqual((config["quant_algo"], config["ignore"]), ("NVFP4", []))
-        self.assertEqual(config["config_groups"]["group_0"]["input_activations"]["num_bits"], 4)
+        group = config["config_groups"]["group_0"]
+        self.assertEqual(group["input_activations"]["num_bits"], 4)
 
     def test_what_is_saved_loads(self):
         """Families whose tensors transformers renames or converts when it saves."""
@@ -175,13 +180,15 @@ class Quantised(ModelTest):
                 self.assertGreater(len(swapped), 5)
                 self.round_trip(model)
                 if family == "deepseek_v4":
-                    self.assertEqual(left["lm_head"], "transformers saves its weight as "
+                    self.assertEqual(left["lm_head"],
+                                     "transformers saves its weight as "
                                      "head.weight, without its scales")
 
     def test_experts_later(self):
         """The list of layers to leave alone follows a second call."""
         model = tiny.make("qwen3_moe")
-        nibblas.torch.swap_linears(model, lambda name, _: "gate" in name or "head" in name)
+        nibblas.torch.swap_linears(model, lambda name,
+                                   _: "gate" in name or "head" in name)
         experts = [f"model.layers.{i}.mlp.experts" for i in (0, 1)]
         config = model.config.quantization_config.to_dict()
         self.assertEqual(config["ignore"], [*experts, "lm_head"])
@@ -196,9 +203,11 @@ class Quantised(ModelTest):
         nt.calibrate(model, [tokens()])
         self.assertEqual(self.round_trip(model)["quant_algo"], "NVFP4")
         model = tiny.make("mixtral")
-        nibblas.torch.swap_linears(model, lambda name, _: name == "lm_head", experts=True)
+        nibblas.torch.swap_linears(model, lambda name, _: name == "lm_head",
+                                   experts=True)
         nt.calibrate(model, [tokens()])
-        self.assertEqual(nt.report(model).counts(), {"W4A4": 8, "W4A16": 2, "float32": 1})
+        self.assertEqual(nt.report(model).counts(),
+                         {"W4A4": 8, "W4A16": 2, "float32": 1})
         config = self.round_trip(model)
         self.assertEqual((config["quant_algo"], len(config["quantized_layers"])),
                          ("MIXED_PRECISION", 8))
@@ -247,7 +256,8 @@ class Quantised(ModelTest):
         self.assertEqual(self.round_trip(model)["ignore"], [
             name for name, (kind, _) in rows.items() if kind == "float32"])
         path, _ = self.saved_plain("llama", tie_word_embeddings=True)
-        self.assertEqual(nt.report(self.load(path, quantize=True)).rows[-1].note[:6], "kept")
+        self.assertEqual(nt.report(self.load(path, quantize=True)).rows[-1].note[:6],
+                         "kept")
 
     def test_refused(self):
         """Each error says what to do."""
@@ -262,14 +272,18 @@ class Quantised(ModelTest):
                               {"quantize": nt.NVFP4Config(), "activations": "int8"})):
             with self.assertRaisesRegex(nibblas.Error, words):
                 self.load(path, **given)
-        with self.assertRaisesRegex(nibblas.Error, "is quantised already.*without quantize="):
+        with self.assertRaisesRegex(nibblas.Error,
+                                    "is quantised already.*without quantize="):
             self.load(packed, quantize=True)
         # An older folder of ModelOpt says so in a file of its own.
-        with open(os.path.join(path, "hf_quant_config.json"), "w", encoding="utf-8") as file:
+        with open(os.path.join(path, "hf_quant_config.json"), "w",
+                  encoding="utf-8") as file:
             json.dump({"quantization": {"quant_algo": "NVFP4"}}, file)
-        with self.assertRaisesRegex(nibblas.Error, "already, by its hf_quant_config.json"):
+        with self.assertRaisesRegex(nibblas.Error,
+                                    "already, by its hf_quant_config.json"):
             self.load(path, quantize=True)
-        for words, given in (("ignore = 'lm_head': must be a list", {"ignore": "lm_head"}),
+        for words, given in (("ignore = 'lm_head': must be a list",
+                              {"ignore": "lm_head"}),
                              ("ignore: 7: must be a string", {"ignore": ["a", 7]}),
                              (r"ignore: the pattern '\(': is no regular", {"ignore": ["re:("]}),
                              ("zero_scale = .*must be", {"zero_scale": "x"}),
@@ -300,7 +314,8 @@ class Flushed(ModelTest):
                     scale = file[name].global_scale
             finally:
                 torch.set_flush_denormal(False)
-            read[flush] = layer.weight_scale_2.view(torch.int32), y.abs().max(), y, scale
+            read[flush] = (layer.weight_scale_2.view(torch.int32), y.abs().max(), y,
+                           scale)
         for got, want in zip(read[True], read[False]):
             self.assertTrue(torch.equal(torch.as_tensor(got), torch.as_tensor(want)))
         self.assertEqual(read[True][0], (1 / torch.tensor(1e38)).view(torch.int32))
@@ -337,7 +352,8 @@ class Dense(ModelTest):
 
     def test_dequantised(self):
         for family, form in (("llama", "modelopt"), ("llama", "compressed-tensors"),
-                             ("mixtral", "compressed-tensors"), ("qwen3_moe", "modelopt"),
+                             ("mixtral", "compressed-tensors"),
+                             ("qwen3_moe", "modelopt"),
                              ("gpt_oss", "modelopt"), ("llama4_text", "modelopt")):
             with self.subTest(family=family, form=form):
                 packed, plain = self.saved(family, form)
@@ -347,7 +363,8 @@ class Dense(ModelTest):
         model = tiny.make("qwen3_moe")
         nibblas.torch.swap_linears(model, experts=True)
         nibblas.torch.swap_linears(model)  # nothing is left to swap
-        self.assertEqual(model.num_parameters(), tiny.make("qwen3_moe").num_parameters())
+        self.assertEqual(model.num_parameters(),
+                         tiny.make("qwen3_moe").num_parameters())
         self.assertEqual(model.num_parameters(only_trainable=True), sum(
             x.numel() for x in model.parameters() if x.requires_grad))
         before = logits(model, tokens())
@@ -362,11 +379,14 @@ class Dense(ModelTest):
         nibblas.torch.swap_linears(swapped)
         for model in (self.load(self.saved("llama")[0]), swapped):
             for name in ("half", "float"):
-                with self.assertRaisesRegex(ValueError, "not supported for quantized model"):
+                with self.assertRaisesRegex(ValueError,
+                                            "not supported for quantized model"):
                     getattr(model, name)()
-            with self.assertRaisesRegex(nibblas.UnsupportedError, "^dtype = torch.float64"):
+            with self.assertRaisesRegex(nibblas.UnsupportedError,
+                                        "^dtype = torch.float64"):
                 model.double()
-            with self.assertRaisesRegex(nibblas.UnsupportedError, "^dtype = torch.float64"):
+            with self.assertRaisesRegex(nibblas.UnsupportedError,
+                                        "^dtype = torch.float64"):
                 model.to(torch.float64)
 
 

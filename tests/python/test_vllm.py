@@ -56,7 +56,8 @@ import nibblas.transformers as nt
 import tiny_models as tiny
 from nibblas.vllm._layers import Experts, FusedLinear
 
-PROMPT = torch.randint(3, 90, (12,), generator=torch.Generator().manual_seed(1)).tolist()
+PROMPT = torch.randint(3, 90, (12,),
+                       generator=torch.Generator().manual_seed(1)).tolist()
 COUNT = 8
 # vLLM's attention on a CPU has no heads of 16; Qwen3's experts have no shared one.
 SIZES = {"hidden_size": 128, "head_dim": 32, "intermediate_size": 128,
@@ -189,8 +190,9 @@ class Map(unittest.TestCase):
             parts = [tiny.quantize(torch.randn(rows, k, generator=gen))[0]
                      for _ in range(4)]
             codes, scales, factor = zip(*parts)
-            return (torch.stack(codes), torch.stack([s.view(torch.uint8) for s in scales]
-                                                    ).view(torch.float8_e4m3fn),
+            return (torch.stack(codes),
+                    torch.stack([s.view(torch.uint8) for s in scales]
+                                ).view(torch.float8_e4m3fn),
                     torch.stack(factor).reshape(-1))
         (c13, s13, f13), (c2, s2, f2) = stack(64, 64), stack(64, 32)
         f13 = torch.stack((f13, f13 * 1.5), 1)

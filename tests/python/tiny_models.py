@@ -47,8 +47,8 @@ FAMILIES = {
                    "layers_block_type": ["moe", "attention"]},
     "llama4_text": {**EXPERTS, "intermediate_size": 32, "intermediate_size_mlp": 64,
                     "interleave_moe_layer_step": 1, "use_qk_norm": False}}
-LINEAR = re.compile(r"(_proj|_a|_b|_a_proj_with_mqa|\.w[123o]|\.wi_[01]|Attention\.[qkvo]|experts\.\d+\.\w+)"
-                    r"\.weight$")
+LINEAR = re.compile(r"(_proj|_a|_b|_a_proj_with_mqa|\.w[123o]|\.wi_[01]|"
+                    r"Attention\.[qkvo]|experts\.\d+\.\w+)\.weight$")
 STACK = re.compile(r"experts\.(gate_up_proj|down_proj)$")
 INPUT_SCALE = 4 / 2688
 # No bfloat16 has this value.
@@ -63,7 +63,8 @@ EXPERT_TIMES = (1, 1.2, 1.5, 1.1)
 def make(family, seed=0, **sizes):
     """A model with random weights in float32."""
     torch.manual_seed(seed)
-    config = AutoConfig.for_model(family, **{**SIZES, **FAMILIES.get(family, {}), **sizes})
+    config = AutoConfig.for_model(family,
+                                  **{**SIZES, **FAMILIES.get(family, {}), **sizes})
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():
         for name, one in model.named_parameters():

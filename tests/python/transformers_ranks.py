@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers_ranks.py FOLDER - one process of test_transformers_parallel.py: loads each
-checkpoint FOLDER/NAME/nvfp4 whole, and with its experts shared by all processes, and says
-what came of it, a line of JSON each.  Processes talk by gloo, and by NCCL where each has a
-GPU of its own."""
+"""transformers_ranks.py FOLDER - one process of test_transformers_parallel.py: loads
+each checkpoint FOLDER/NAME/nvfp4 whole, and with its experts shared by all processes,
+and says what came of it, a line of JSON each.  Processes talk by gloo, and by NCCL
+where each has a GPU of its own."""
 
 import datetime
 import json
@@ -19,7 +19,8 @@ from nibblas import UnsupportedError
 
 IMPLEMENTATIONS = ("auto", "all_to_all", "nibblas")
 ON_GPUS = torch.cuda.device_count() >= int(os.environ["WORLD_SIZE"])
-DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if ON_GPUS else torch.device("cpu")
+DEVICE = torch.device("cuda",
+                      int(os.environ["LOCAL_RANK"])) if ON_GPUS else torch.device("cpu")
 # A GPU multiplies activations of 16 bits.
 DTYPES = (torch.bfloat16,) if ON_GPUS else (torch.float32, torch.bfloat16)
 
@@ -47,8 +48,8 @@ def run(folder, name, dtype):
     # 3 tokens are one for the last process, 1 is none.
     inputs = x, x[:1, :3], x[:1, :1]
     want = [logits(nt.from_pretrained(path, dtype=dtype).to(DEVICE), x) for x in inputs]
-    # Only ours promises bits in bf16: a partial sum that is rounded elsewhere may send a
-    # token to other experts.
+    # Only ours promises bits in bf16: a partial sum that is rounded elsewhere may send
+    # a token to other experts.
     for how in IMPLEMENTATIONS if dtype == torch.float32 else ("nibblas",):
         model = load(path, dtype, tp_size=2, ep_size=2, ep_implementation=how)
         got = [logits(model, x) for x in inputs]
@@ -56,7 +57,8 @@ def run(folder, name, dtype):
                   for y, w in zip(got, want)]
         local = [x.to_local().shape[0] for x in model.parameters()
                  if hasattr(x, "to_local") and x.dtype == torch.uint8]
-        say(case="run", name=name, dtype=str(dtype), how=how, device=DEVICE.type, errors=errors,
+        say(case="run", name=name, dtype=str(dtype), how=how, device=DEVICE.type,
+            errors=errors,
             same_bits=all(map(torch.equal, got, want)), local=local,
             of=len(nt.report(model).rows))
 

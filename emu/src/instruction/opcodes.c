@@ -38,7 +38,9 @@
 	"x32 x64 x128"
 #define L2_PRIORITIES "L2::evict_last L2::evict_normal L2::evict_first"
 #define PRIORITIES    L2_PRIORITIES " L2::evict_unchanged"
-#define ORDERS	      "weak relaxed acquire release acq_rel volatile sc cta cluster gpu sys"
+#define ORDERS                                                                         \
+	"weak relaxed acquire release acq_rel volatile sc "                            \
+	"cta cluster gpu sys"
 
 /* Columns that several rows share. */
 #define PINNED	      .is_pinned = true

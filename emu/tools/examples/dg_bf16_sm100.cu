@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepGEMM's bf16 product for the B200, launched as csrc/jit_kernels does: pairs of CTAs,
-// 512 x 256 x 512 in blocks of 128 x 128 x 64.
+// DeepGEMM's bf16 product for the B200, launched as csrc/jit_kernels does: pairs of
+// CTAs, 512 x 256 x 512 in blocks of 128 x 128 x 64.
 #include <deep_gemm/impls/sm100_bf16_gemm.cuh>
 
 #include "dg_tensor_map.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepGEMM's bf16 product for Hopper, launched as csrc/jit_kernels does: clusters of two CTAs
-// that share B, 256 x 256 x 512 in blocks of 128 x 128 x 64.
+// DeepGEMM's bf16 product for Hopper, launched as csrc/jit_kernels does: clusters of
+// two CTAs that share B, 256 x 256 x 512 in blocks of 128 x 128 x 64.
 #include <deep_gemm/impls/sm90_bf16_gemm.cuh>
 
 #include "dg_tensor_map.cuh"

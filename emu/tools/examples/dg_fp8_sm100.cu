@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepGEMM's fp8 product for the B200, launched as csrc/jit_kernels does: pairs of CTAs,
-// 512 x 256 x 1024 in blocks of 128. Scales are UE8M0, four of k in a word: of A by 1 x 128, of B
-// by 1 x 128 too, or with -DB_IS_FP4 for a B of 4 bits by 1 x 32.
+// DeepGEMM's fp8 product for the B200, launched as csrc/jit_kernels does: pairs of
+// CTAs, 512 x 256 x 1024 in blocks of 128. Scales are UE8M0, four of k in a word: of A
+// by 1 x 128, of B by 1 x 128 too, or with -DB_IS_FP4 for a B of 4 bits by 1 x 32.
 #include <deep_gemm/impls/sm100_fp8_fp4_gemm_1d1d.cuh>
 
 #include "dg_tensor_map.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepGEMM's fp8 product for Hopper, scales of A by 1 x 128 and of B by 128 x 128, launched as
-// csrc/jit_kernels does: 256 x 256 x 512 in blocks of 128.
+// DeepGEMM's fp8 product for Hopper, scales of A by 1 x 128 and of B by 128 x 128,
+// launched as csrc/jit_kernels does: 256 x 256 x 512 in blocks of 128.
 #include <deep_gemm/impls/sm90_fp8_gemm_1d2d.cuh>
 
 #include "dg_tensor_map.cuh"
@@ -33,6 +33,7 @@ int main(void)
 	    d, m, n, k,
 	    [&](size_t i, size_t l) { return a.at(i, l) * sa.at(l / 128, i); },
 	    [&](size_t j, size_t l) { return b.at(j, l) * sb.at(j / 128, l / 128); },
-	    // Hopper cuts the 33 terms of each of four sums to 13 bits behind the largest.
+	    // Hopper cuts the 33 terms of each of four sums to 13 bits behind the
+	    // largest.
 	    4 * 33 * std::ldexp(1.0, -13));
 }

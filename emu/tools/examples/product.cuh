@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the drivers of examples share: random matrices on the host and on the device, and a
-// product that is compared with its sum in float64.
+// What the drivers of examples share: random matrices on the host and on the device,
+// and a product that is compared with its sum in float64.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -60,9 +60,9 @@ inline matrix random_fp4(size_t rows, size_t columns)
 	return m;
 }
 
-// D[i][j] as a bf16 against the sum over k of A(i, k) * B(j, k). The bound: D's rounding, and LOST
-// of the sum of magnitudes; by default two units of fp32's last place for each k. 0: all are within
-// it.
+// D[i][j] as a bf16 against the sum over k of A(i, k) * B(j, k). The bound: D's
+// rounding, and LOST of the sum of magnitudes; by default two units of fp32's last
+// place for each k. 0: all are within it.
 template <typename A, typename B>
 int compare(const void *device, size_t m, size_t n, size_t k, A a, B b, double lost = 0)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUTLASS's grouped product of example 24: two CTAs take the eight tiles of four products of
-// 128 x 256 x 64.
+// CUTLASS's grouped product of example 24: two CTAs take the eight tiles of four
+// products of 128 x 256 x 64.
 #include <cutlass/cutlass.h>
 #include <cutlass/epilogue/thread/linear_combination.h>
 #include <cutlass/gemm/device/gemm_grouped.h>

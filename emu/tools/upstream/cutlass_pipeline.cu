@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUTLASS's PipelineTmaAsync between the two CTAs of a cluster, set up as its kernels do: the
-// constructor, a relaxed arrival at the cluster's barrier, and the wait. Consumers of each CTA
-// then release a stage to the producers of both.
+// CUTLASS's PipelineTmaAsync between the two CTAs of a cluster, set up as its kernels
+// do: the constructor, a relaxed arrival at the cluster's barrier, and the wait.
+// Consumers of each CTA then release a stage to the producers of both.
 #include <cute/arch/cluster_sm90.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/tensor.hpp>

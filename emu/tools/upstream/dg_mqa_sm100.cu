@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepGEMM's fp8 MQA logits for the B200, launched as csrc/jit_kernels does: 16 queries of
-// 32 heads of 64 elements against 1024 keys.
+// DeepGEMM's fp8 MQA logits for the B200, launched as csrc/jit_kernels does: 16 queries
+// of 32 heads of 64 elements against 1024 keys.
 #include <deep_gemm/impls/sm100_fp8_mqa_logits.cuh>
 
 #include "dg_tensor_map.cuh"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps as DeepGEMM's launchers make them (csrc/jit_kernels/impls/runtime_utils.hpp).
+// Tensor maps as DeepGEMM's launchers make them
+// (csrc/jit_kernels/impls/runtime_utils.hpp).
 #pragma once
 #include "driver.cuh"
 
-// A matrix of OUTER rows of INNER elements of SIZE bytes, loaded in boxes of BOX_INNER x
-// BOX_OUTER; SWIZZLE is 0, 32, 64 or 128 and is then the box's width in bytes.
+// A matrix of OUTER rows of INNER elements of SIZE bytes, loaded in boxes of BOX_INNER
+// x BOX_OUTER; SWIZZLE is 0, 32, 64 or 128 and is then the box's width in bytes.
 inline CUtensorMap matrix_map(CUtensorMapDataType type, int size, void *data,
 			      unsigned inner, unsigned outer, unsigned box_inner,
 			      unsigned box_outer, int swizzle)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashInfer's FilteredTopK on a row whose values agree in their first bits, so that the
-// candidates overflow shared memory and are refined from global memory.
+// FlashInfer's FilteredTopK on a row whose values agree in their first bits, so that
+// the candidates overflow shared memory and are refined from global memory.
 #include <flashinfer/math.cuh>
 #include <flashinfer/topk.cuh>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashInfer's VariableLengthMergeStates: each of two SMs' blocks merges several positions.
+// FlashInfer's VariableLengthMergeStates: each of two SMs' blocks merges several
+// positions.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>

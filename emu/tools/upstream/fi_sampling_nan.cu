@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashInfer's SamplingFromProb on a row of NaN. The fix gave the launcher one argument more.
+// FlashInfer's SamplingFromProb on a row of NaN. The fix gave the launcher one argument
+// more.
 #include <flashinfer/sampling.cuh>
 
 #include "driver.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ThunderKittens' bf16 product for the B200, launched as its benchmark does: 512 x 128 x 256.
-// Its main() instantiates five kernels; as a template that nobody calls it makes none.
+// ThunderKittens' bf16 product for the B200, launched as its benchmark does: 512 x 128
+// x 256. Its main() instantiates five kernels; as a template that nobody calls it makes
+// none.
 #include <cuda_runtime.h>
 #define main                                                                           \
 	unused();                                                                      \

@@ -92,14 +92,14 @@ def gemm(data: tuple[Any, ...]) -> Tensor:
 
 
 def gemv(data: tuple[Any, ...]) -> Tensor:
-    """Computes c [M, 1, L] = A * row 0 of B, which is padded to 128 rows, of the parts of
-    gemm()."""
+    """Computes c [M, 1, L] = A * row 0 of B, which is padded to 128 rows, of the parts
+    of gemm()."""
     return _compute("gemv", data)
 
 
 def dual_gemm(data: tuple[Any, ...]) -> Tensor:
-    """Computes c = silu(A * B1^T) * (A * B2^T) of (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted,
-    sfb1_permuted, sfb2_permuted, c)."""
+    """Computes c = silu(A * B1^T) * (A * B2^T) of (a, b1, b2, sfa, sfb1, sfb2,
+    sfa_permuted, sfb1_permuted, sfb2_permuted, c)."""
     return _compute("dual_gemm", data)
 
 

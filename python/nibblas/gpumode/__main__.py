@@ -115,7 +115,8 @@ def bench(problem, device, submission=None, only=None, inputs=None,
     print(_bench.last_line(rows, complete), file=out)
     return {"problem": problem, "device": device, "source": source,
             "inputs": what.inputs, "most_repeats": what.most_repeats,
-            "flush_bytes": what.flush_bytes, "reduced": what.reduced or None, "complete": complete,
+            "flush_bytes": what.flush_bytes, "reduced": what.reduced or None,
+            "complete": complete,
             "limits": limits._asdict() if limits else None,
             "geometric_mean_us": _bench.geometric_mean(
                 [row["mean_us"] for row in rows]),

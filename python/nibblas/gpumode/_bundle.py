@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_bundle.py - writes one self-contained file with the custom_kernel() of a problem: the
-library's own code (libnibblas_submission.so, the planner and the CUDA backend) and the
-kernels of libnibblas.so, compressed; the structs of nibblas.h from _abi.py; and the
+"""_bundle.py - writes one self-contained file with the custom_kernel() of a problem:
+the library's own code (libnibblas_submission.so, the planner and the CUDA backend) and
+the kernels of libnibblas.so, compressed; the structs of nibblas.h from _abi.py; and the
 functions of _tuples.py.  All of it is taken from the package, so that a bundle plans
 and launches as the package does."""
 
@@ -31,7 +31,8 @@ HARDWARE = {"sm90": "Hopper (H100, H200)", "sm100": "Blackwell (B200, B300)"}
 OTHERS = re.compile("amax|quantize|convert|probe|expert_rows|moe_|_b?f16_")
 STRUCTS = ("nib_error", "nib_fp4", "nib_dense", "nib_problem",
            "nib_plan_options", "nib_run_options")
-CONSTANTS = ("NIB_STATUS_BAD_ARGUMENT", "NIB_SCALE_LAYOUT_TILED_128X4", "NIB_DTYPE_FP16")
+CONSTANTS = ("NIB_STATUS_BAD_ARGUMENT", "NIB_SCALE_LAYOUT_TILED_128X4",
+             "NIB_DTYPE_FP16")
 HEAD = '''#!POPCORN leaderboard nvfp4_{problem}
 # SPDX-License-Identifier: Apache-2.0
 """{problem} of the GPU MODE x NVIDIA contest, by nibblas {version}:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_data.py - the contest's inputs, drawn by each problem's rules in the contest's order,
-so that on a GPU a seed gives the data of the contest's generate_input() there.  On a
-CPU the rules are the same, but the generator and so the numbers are not."""
+"""_data.py - the contest's inputs, drawn by each problem's rules in the contest's
+order, so that on a GPU a seed gives the data of the contest's generate_input() there.
+On a CPU the rules are the same, but the generator and so the numbers are not."""
 
 import torch
 

@@ -15,7 +15,8 @@ LARGEST = 6.0 * 448.0
 
 
 def amax_on_device(x):
-    """The largest finite |x| as float32, without waiting for the device: two kernels."""
+    """The largest finite |x| as float32, without waiting for the device: two
+    kernels."""
     if not x.numel():
         return x.new_zeros((), dtype=torch.float32)
     return torch.linalg.vector_norm(x.nan_to_num(0.0, 0.0, 0.0), float("inf"),
@@ -147,7 +148,8 @@ def _rows_call(backend, device, x, global_scale):
     _check_global(global_scale)
     width = -(-sizes.cols * 9 // 16 // 16) * 16
     q = abi.nib_fp4(
-        rows=sizes.rows, k=sizes.cols, batch=1, scale_layout=abi.NIB_SCALE_LAYOUT_LINEAR,
+        rows=sizes.rows, k=sizes.cols, batch=1,
+        scale_layout=abi.NIB_SCALE_LAYOUT_LINEAR,
         row_stride_bytes=width, scale_row_stride_bytes=width)
     options = abi.nib_quantize_options(
         struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=1)

@@ -25,11 +25,12 @@ def _is_number(x):
 
 
 class DenseWeight(Tensor):
-    """The weights of a layer [out, in] as a tensor of floats.  Its shape, type and device
-    cost nothing; each operation that reads its values dequantises them anew, so that
-    nothing is kept.  Values cannot be written, but mul_() and div_() by one number change the
-    layer's global scale, as RWKV does it for all layers.  Assigning to .data, as adapters do that
-    are merged, turns the layer into a torch.nn.Linear with these weights."""
+    """The weights of a layer [out, in] as a tensor of floats.  Its shape, type and
+    device cost nothing; each operation that reads its values dequantises them anew, so
+    that nothing is kept.  Values cannot be written, but mul_() and div_() by one number
+    change the layer's global scale, as RWKV does it for all layers.  Assigning to
+    .data, as adapters do that are merged, turns the layer into a torch.nn.Linear with
+    these weights."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -65,9 +66,10 @@ class DenseWeight(Tensor):
 
     def _refuse(self, what: Any) -> None:
         raise UnsupportedError(
-            f"weight: {what} writes to it, but the layer keeps quantised weights, which are "
-            "dequantised for each reader: write to a torch.nn.Linear, layer.to_linear(), or "
-            "load quantised tensors by load_state_dict()", "weight")
+            f"weight: {what} writes to it, but the layer keeps quantised weights, "
+            "which are dequantised for each reader: write to a torch.nn.Linear, "
+            "layer.to_linear(), or load quantised tensors by "
+            "load_state_dict()", "weight")
 
     @property
     def data(self) -> "DenseWeight":  # type: ignore[override]
@@ -88,8 +90,9 @@ class DenseWeight(Tensor):
         return self.dense().mul_(other)
 
     def data_ptr(self) -> int:
-        raise UnsupportedError("weight: has no address: a kernel reads the layer's weights "
-                               "as floats; layer.to_linear() keeps them so", "weight")
+        raise UnsupportedError("weight: has no address: a kernel reads the layer's "
+                               "weights as floats; layer.to_linear() keeps them "
+                               "so", "weight")
 
     def numpy(self, **named: Any) -> Any:
         return self.dense().numpy(**named)
@@ -121,8 +124,8 @@ for _name in ("to", "type", "float", "half", "bfloat16", "cpu", "cuda", "contigu
 
 class DenseView(nn.Linear):
     """A linear layer of quantised weights that reads as a torch.nn.Linear: weight is a
-    DenseWeight of the type that the layer computes in, which to(), half() and bfloat16()
-    change.  A subclass has dequantize(), _scale() and _device()."""
+    DenseWeight of the type that the layer computes in, which to(), half() and
+    bfloat16() change.  A subclass has dequantize(), _scale() and _device()."""
 
     compute_dtype: torch.dtype = torch.float32
 
@@ -144,10 +147,12 @@ class DenseView(nn.Linear):
         return self.dequantize() if torch.compiler.is_compiling() else DenseWeight(self)
 
     def to_linear(self, dtype: "torch.dtype | None" = None) -> nn.Linear:
-        """A torch.nn.Linear of the dequantised weights, of the layer's type or another."""
+        """A torch.nn.Linear of the dequantised weights, of the layer's type or
+        another."""
         made = nn.Linear(self.in_features, self.out_features, self.bias is not None,
                          "meta", dtype or self.compute_dtype)
-        made.weight = nn.Parameter(self.dequantize(made.weight.dtype), requires_grad=False)
+        made.weight = nn.Parameter(self.dequantize(made.weight.dtype),
+                                   requires_grad=False)
         if self.bias is not None:
             made.bias = nn.Parameter(self.bias.detach().to(made.weight.dtype),
                                      requires_grad=False)
@@ -165,11 +170,13 @@ class DenseView(nn.Linear):
         self.weight = nn.Parameter(weight.detach(), requires_grad=False)
 
     def _checked_type(self, fn: Any) -> torch.dtype:
-        """The layer's type after _apply(fn); refuses those that it cannot compute in."""
+        """The layer's type after _apply(fn); refuses those that it cannot compute
+        in."""
         kind = fn(torch.empty(0, dtype=self.compute_dtype, device="cpu")).dtype
         if kind not in FLOATS:
             raise UnsupportedError(
-                f"dtype = {kind}: layers of quantised weights compute in float32, float16 "
-                "or bfloat16; dequantize() of a model of transformers, or to_linear(), "
-                "makes layers of floats", "dtype")
+                f"dtype = {kind}: layers of quantised weights compute in float32, "
+                "float16 or bfloat16; dequantize() of a model of transformers, or "
+                "to_linear(), makes layers of "
+                "floats", "dtype")
         return kind

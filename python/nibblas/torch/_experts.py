@@ -43,11 +43,11 @@ class MoE(PackedModule):
                      numbers of "swiglu_clamped"
     expert_offset    the id of the first expert here; slots of others are left out
 
-    On a CPU the weights are packed when the layer is made or loaded, and the packed form
-    is all that is kept, as by nibblas.torch.Linear: state_dict() and deepcopy() write the
-    tensors back, and reading w13 gives them a place again, until pack().  On a GPU the
-    first product copies the scales, 0.0625 bytes a value.  Weights that have moved or
-    changed are packed again, when torch has counted it."""
+    On a CPU the weights are packed when the layer is made or loaded, and the packed
+    form is all that is kept, as by nibblas.torch.Linear: state_dict() and deepcopy()
+    write the tensors back, and reading w13 gives them a place again, until pack().  On
+    a GPU the first product copies the scales, 0.0625 bytes a value.  Weights that have
+    moved or changed are packed again, when torch has counted it."""
 
     _WEIGHTS = ("w13", "w13_scale", "w2", "w2_scale")
     w13_scale_2: Tensor
@@ -94,7 +94,8 @@ class MoE(PackedModule):
         gate, up, down = self._packed
         return [gate, down] if self.activation == "relu2" else [gate, up, down]
 
-    def _codes_and_scales(self, tensors: "dict[str, Tensor]") -> "list[tuple[Tensor, Tensor]]":
+    def _codes_and_scales(self, tensors: "dict[str, Tensor]"
+                          ) -> "list[tuple[Tensor, Tensor]]":
         (gate, up), (gate_scales, up_scales) = (
             halves(tensors[name], self.activation, False) for name in self._WEIGHTS[:2])
         first = [(gate, gate_scales)] + [(up, up_scales)] * (up is not None)
@@ -103,13 +104,14 @@ class MoE(PackedModule):
     def _unpacked(self) -> "dict[str, Tensor]":
         *first, down = (layer.unpack() for layer in self._layers())
         codes, scales = zip(*first)
-        w13 = torch.cat(codes, 1), torch.cat([x.view(torch.uint8) for x in scales], 1).view(
-            torch.float8_e4m3fn)
+        bytes_ = [x.view(torch.uint8) for x in scales]
+        w13 = torch.cat(codes, 1), torch.cat(bytes_, 1).view(torch.float8_e4m3fn)
         return dict(zip(self._WEIGHTS, (*w13, *down)))
 
     @property
     def w13(self) -> Tensor:
-        """The codes of gate and up; on a CPU the layer keeps them, once they were read."""
+        """The codes of gate and up; on a CPU the layer keeps them, once they were
+        read."""
         return self._weight("w13")
 
     @property
@@ -155,7 +157,8 @@ class MoE(PackedModule):
                           **self.options)
 
     def quantize(self, x: Tensor) -> "tuple[Tensor, Tensor]":
-        """Returns x [tokens, k] as this layer multiplies it: codes and linear scales."""
+        """Returns x [tokens, k] as this layer multiplies it: codes and linear
+        scales."""
         codes, scales, _ = torch.ops.nibblas.quantize.default(
             x, self.input_scale, "linear", "modelopt", True)
         return codes, scales

@@ -46,8 +46,8 @@ class _StraightThrough(torch.autograd.Function):
 
 
 def _is_exporting():
-    """torch.compiler.is_exporting(), which torch.compile takes for True before torch 2.13;
-    older versions have neither."""
+    """torch.compiler.is_exporting(), which torch.compile takes for True before torch
+    2.13; older versions have neither."""
     return getattr(torch.compiler, "_is_exporting_flag", False)
 
 
@@ -92,15 +92,15 @@ class Linear(PackedModule, DenseView):
         None     "dense"; "nvfp4" on a GPU that has no kernels for dense x
 
     For other programs the layer is a torch.nn.Linear: its attribute weight reads as the
-    dequantised weights, of compute_dtype (the type of the layer that it was made of, which
-    to() changes).  codes and weight_scale are the tensors themselves.
+    dequantised weights, of compute_dtype (the type of the layer that it was made of,
+    which to() changes).  codes and weight_scale are the tensors themselves.
 
     When they are made or loaded, the weights are packed.  On a CPU the packed form is
-    all that is kept, 0.5625 bytes a value: state_dict(), pickle and deepcopy() write the
-    tensors back, bit for bit, and so does reading codes or weight_scale, which makes
-    the layer keep both until pack() is called again; unpack() gives the tensors alone a
-    place among the buffers, which torch.export wants.  On a GPU the scales are copied,
-    0.0625 bytes a value.
+    all that is kept, 0.5625 bytes a value: state_dict(), pickle and deepcopy() write
+    the tensors back, bit for bit, and so does reading codes or weight_scale, which
+    makes the layer keep both until pack() is called again; unpack() gives the tensors
+    alone a place among the buffers, which torch.export wants.  On a GPU the scales are
+    copied, 0.0625 bytes a value.
 
     Weights that have moved or changed are packed by the next product, and then both are
     kept.  Call pack() after changes that torch does not count (through .data, or of
@@ -127,8 +127,8 @@ class Linear(PackedModule, DenseView):
         self.activations = activations
         self.compute_dtype = dtype or torch.get_default_dtype()
         if self.compute_dtype not in FLOATS:
-            raise ArgumentError(f"dtype = {dtype}: must be float32, float16 or bfloat16",
-                                "dtype")
+            raise ArgumentError(
+                f"dtype = {dtype}: must be float32, float16 or bfloat16", "dtype")
         if in_features % 16:
             raise ArgumentError(f"in_features = {in_features}: must be a "
                                 "multiple of 16", "in_features")
@@ -194,8 +194,9 @@ class Linear(PackedModule, DenseView):
                                 f"{layer.codes.shape[0]} matrices; must be one",
                                 "layer")
         if layer.pre_quant_scale is not None:
-            raise ArgumentError(f"layer {layer.name}: has a pre_quant_scale, by which a "
-                                "Linear does not multiply x; nibblas.transformers does",
+            raise ArgumentError(f"layer {layer.name}: has a pre_quant_scale, by which "
+                                "a Linear does not multiply x; nibblas.transformers "
+                                "does",
                                 "layer")
         rows, half = layer.codes.shape
         made = cls(2 * half, rows, bias is not None, device,
@@ -211,9 +212,10 @@ class Linear(PackedModule, DenseView):
         return made
 
     def pack(self) -> None:
-        """Packs the weights now, and reads input_scale.  On a CPU the packed form is all
-        that is kept."""
-        if not self._keep_only_packed() and not self.is_only_packed and self.codes.is_cuda:
+        """Packs the weights now, and reads input_scale.  On a CPU the packed form is
+        all that is kept."""
+        if (not self._keep_only_packed() and not self.is_only_packed
+                and self.codes.is_cuda):
             self._packed.refresh(self.codes, self.weight_scale)
         self._packed.rescale()
         self._must_quantize = _must_quantize(self.weight_scale_2)
@@ -224,15 +226,16 @@ class Linear(PackedModule, DenseView):
         """Makes the layer W4A4 by this global scale of x, from 2^-126, the least normal
         float32, on; 6 times it must be finite.  Raises ArgumentError."""
         if not LEAST_SCALE <= scale <= torch.finfo(torch.float32).max / 6:
-            raise ArgumentError(f"scale = {scale}: must be at least 2^-126, and 6 times it "
-                                "finite", "scale")
+            raise ArgumentError(f"scale = {scale}: must be at least 2^-126, and 6 "
+                                "times it finite", "scale")
         self.input_scale.fill_(scale)
         self._has_input_scale, self.activations = True, "nvfp4"
 
     def _layers(self) -> "list[LayerWeights]":
         return [self._packed]
 
-    def _codes_and_scales(self, tensors: "dict[str, Tensor]") -> "list[tuple[Tensor, Tensor]]":
+    def _codes_and_scales(self, tensors: "dict[str, Tensor]"
+                          ) -> "list[tuple[Tensor, Tensor]]":
         return [(tensors["weight"], tensors["weight_scale"])]
 
     def _unpacked(self) -> "dict[str, Tensor]":

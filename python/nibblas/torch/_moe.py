@@ -17,7 +17,8 @@ from nibblas.torch._weights import layer_weights
 
 ACTIVATIONS = {"swiglu": abi.NIB_MOE_ACTIVATION_SWIGLU,
                "swiglu_clamped": abi.NIB_MOE_ACTIVATION_SWIGLU_CLAMPED,
-               "gelu": abi.NIB_MOE_ACTIVATION_GELU, "relu2": abi.NIB_MOE_ACTIVATION_RELU2}
+               "gelu": abi.NIB_MOE_ACTIVATION_GELU,
+               "relu2": abi.NIB_MOE_ACTIVATION_RELU2}
 # The library's names of the operator's arguments.
 NAMES = {"x": "x", "a": "x", "ids": "topk_ids", "weights": "topk_weights",
          "gate": "w13", "up": "w13", "down": "w2", "y": "out"}
@@ -269,8 +270,8 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
         expert_offset=0, x_scales=None, limit=7.0, swiglu_alpha=1.702, up_bias=1.0,
         interleaved=False, out_dtype=None, packed=(), cols=None):
     """[tokens, rows of w2]: the layer of struct nib_moe_layer.  packed: numbers of
-    LayerWeights of gate, up and down, or nothing; with w13 = None they are all that there
-    is of the weights."""
+    LayerWeights of gate, up and down, or nothing; with w13 = None they are all that
+    there is of the weights."""
     is_only_packed = w13 is None
     if is_only_packed and not packed:
         raise ArgumentError("w13: must be a tensor, or packed numbers of layers", "w13")

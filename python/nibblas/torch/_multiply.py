@@ -180,8 +180,8 @@ def _add_bias(y, bias, dtype):
 
 
 def _of_floats(backend, x, weights, alpha, out_dtype, activations):
-    """[.., n] of contiguous x [.., K] as it is; the products that a model makes most, so
-    it is written out."""
+    """[.., n] of contiguous x [.., K] as it is; the products that a model makes most,
+    so it is written out."""
     device = backend.device_of(x, "x")
     plans = weights.plans
     key = (device, x.shape, x.dtype, alpha.shape, alpha.dtype, out_dtype, activations)
@@ -197,7 +197,8 @@ def _of_floats(backend, x, weights, alpha, out_dtype, activations):
     if plan.count:
         work = plan.take()
         words = work.words
-        words[_X], words[_ALPHA], words[_C] = x.data_ptr(), alpha.data_ptr(), c.data_ptr()
+        words[_X], words[_ALPHA] = x.data_ptr(), alpha.data_ptr()
+        words[_C] = c.data_ptr()
         words[_PACKED] = weights.handle.value
         backend.run(plan, work, device)
     return c

@@ -41,8 +41,9 @@ def _out_dtype(dtype, a):
 
 
 def _register_fake(name, fake):
-    """The fake kernel of an operator.  It runs for any tensor on the meta device, which has
-    no values: refuses those among others, whose results would be memory that nobody wrote."""
+    """The fake kernel of an operator.  It runs for any tensor on the meta device, which
+    has no values: refuses those among others, whose results would be memory that nobody
+    wrote."""
     @functools.wraps(fake)
     def checked(*arguments, **named):
         check_meta(getattr(torch.ops.nibblas, name).default, arguments, named)
@@ -277,7 +278,8 @@ _define("_linear", "(Tensor x, Tensor? b, Tensor? b_scales, int number, SymInt n
         "Tensor alpha, Tensor? bias=None, Tensor? input_scale=None, "
         "bool quantize=False, str? activations=None) -> Tensor",
         _multiply.linear, _linear_fake)
-_define("_unpacked", "(Tensor like, int number, SymInt n, SymInt k) -> (Tensor, Tensor)",
+_define("_unpacked",
+        "(Tensor like, int number, SymInt n, SymInt k) -> (Tensor, Tensor)",
         _multiply.unpacked, _unpacked_fake)
 
 # ---- a layer of experts ------------------------------------------------------

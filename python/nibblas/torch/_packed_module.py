@@ -50,8 +50,8 @@ class PackedModule(nn.Module):
                 else self._buffers[name] for name in self._WEIGHTS}
 
     def _keep_only_packed(self) -> bool:
-        """Packs weights that are tensors of a CPU and drops the tensors.  Returns whether
-        it did."""
+        """Packs weights that are tensors of a CPU and drops the tensors.  Returns
+        whether it did."""
         if len(self._released()) == len(self._WEIGHTS):
             return False
         tensors = self._tensors()
@@ -65,8 +65,8 @@ class PackedModule(nn.Module):
         return True
 
     def unpack(self) -> None:
-        """Unpacks the weights to tensors, bit for bit those that were packed.  Both forms
-        are kept until pack()."""
+        """Unpacks the weights to tensors, bit for bit those that were packed.  Both
+        forms are kept until pack()."""
         if not self._has_only_packed():
             return
         unpacked, released = self._unpacked(), self._released()
@@ -89,7 +89,8 @@ class PackedModule(nn.Module):
         return self.is_only_packed and fn(torch.empty(
             0, dtype=torch.uint8, device="cpu")).is_cpu
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+    def _save_to_state_dict(self, destination: Any, prefix: str,
+                            keep_vars: bool) -> None:
         # The module stays as it is: another thread may be multiplying.
         unpacked = self._tensors() if self._released() else {}
         super()._save_to_state_dict(destination, prefix, keep_vars)

@@ -2,7 +2,8 @@
 """_plugin.py - what swap_linears() does differently for models of another library.
 
 nibblas.torch needs no transformers and imports nothing of nibblas.transformers, which
-imports nibblas.torch.  A support module is loaded by name when a model requires it, and has
+imports nibblas.torch.  A support module is loaded by name when a model requires it,
+and has
 
     unsavable(model)          {name: reason} of linear layers that could not be saved
     configure(model, left)    sets the configuration of a swapped model

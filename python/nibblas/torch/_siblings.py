@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_siblings.py - linear layers that read one input, which engines fuse into one layer and
-so keep one global scale of: the names and the rule of `nib quantize` (cli/tensor.c)."""
+"""_siblings.py - linear layers that read one input, which engines fuse into one layer
+and so keep one global scale of: the names and the rule of `nib quantize`
+(cli/tensor.c)."""
 
 import collections
 
@@ -30,6 +31,8 @@ def shared_scales(linears):
     for names in fused.values():
         if len(names) > 1:
             largest = [amax_on_device(linears[name].weight.detach()) for name in names]
-            scale = global_of(torch.stack([x.to(largest[0].device) for x in largest]).amax())
-            scales.update((name, scale.to(linears[name].weight.device)) for name in names)
+            scale = global_of(torch.stack([x.to(largest[0].device)
+                                           for x in largest]).amax())
+            scales.update((name, scale.to(linears[name].weight.device))
+                          for name in names)
     return scales

@@ -88,8 +88,8 @@ def swap_linears(model: nn.Module,
     experts      True: of a model of transformers the experts too, as by
                  nibblas.transformers.swap_experts(); keep is not asked about them
 
-    Layers that read one input (q_proj, k_proj and v_proj, gate_proj and up_proj, and the
-    like) share a global scale, because engines fuse them.
+    Layers that read one input (q_proj, k_proj and v_proj, gate_proj and up_proj, and
+    the like) share a global scale, because engines fuse them.
 
     Returns (names of those swapped, {name: reason} of those left, and of modules with
     stacks of experts).  A layer that the model has in two places stays one; one whose

@@ -20,8 +20,8 @@ def _arrays(b, b_scales, layout):
     """(device, b and b_scales as pack_arrays() takes them, its layout and stream)."""
     for name, x in (("b", b), ("b_scales", b_scales)):
         if x.is_meta:
-            raise ArgumentError(f"{name}: is on meta, where tensors have no values; must be "
-                                "on a CPU or GPU", name)
+            raise ArgumentError(f"{name}: is on meta, where tensors have no values; "
+                                "must be on a CPU or GPU", name)
     backend = Cpu if b.is_cpu else Cuda
     device = backend.device_of(b)
     return (backend.open(device), array("b", b), array("b_scales", b_scales), layout,
@@ -34,10 +34,11 @@ def pack(b: Tensor, b_scales: Tensor, layout: str = "tiled",
     are on, for repeated products.
 
     layout is that of b_scales, "tiled" or "linear".  copy=False: if the device can read
-    the codes where they are (on CUDA, K a multiple of 32 and b aligned to 128 bytes), only
-    the scales are copied, an eighth of the codes' bytes, and the result references b,
-    which must not change.  Returns a nibblas.Packed; torch.ops.nibblas.gemm_packed accepts
-    its number while it is alive.  Raises ArgumentError for arrays that do not fit."""
+    the codes where they are (on CUDA, K a multiple of 32 and b aligned to 128 bytes),
+    only the scales are copied, an eighth of the codes' bytes, and the result references
+    b, which must not change.  Returns a nibblas.Packed; torch.ops.nibblas.gemm_packed
+    accepts its number while it is alive.  Raises ArgumentError for arrays that do not
+    fit."""
     return _packed.pack_arrays(*_arrays(b, b_scales, layout), copy)
 
 
@@ -100,8 +101,8 @@ _layers = weakref.WeakValueDictionary()
 
 class LayerWeights:
     """The weights of a layer, packed by the first product and again when they have
-    changed: see State.  On a GPU the codes are not copied, and changed weights are packed
-    into the same memory, which CUDA graphs read.
+    changed: see State.  On a GPU the codes are not copied, and changed weights are
+    packed into the same memory, which CUDA graphs read.
 
     number         by which the operators of torch refer to the layer
     cached         a Cached
@@ -140,7 +141,8 @@ class LayerWeights:
         """From now on the layer has these tensors too, which are those of the packed
         form."""
         with self._lock:
-            self.cached = Cached(State.CACHED, self.only_packed(), _versions(b, b_scales),
+            self.cached = Cached(State.CACHED, self.only_packed(),
+                                 _versions(b, b_scales),
                                  b, b_scales)
 
     def only_packed(self):
@@ -185,8 +187,8 @@ class LayerWeights:
                 versions=_versions(cached.alpha, cached.scale))
 
     def refresh(self, b, b_scales):
-        """Packs these weights now, even if torch has counted no change: on a GPU into the
-        same memory if they were packed before."""
+        """Packs these weights now, even if torch has counted no change: on a GPU into
+        the same memory if they were packed before."""
         cached = self.cached
         if cached.state is State.CACHED:
             is_kept = (cached.packed.is_shared and _same(b, cached.codes)
@@ -195,8 +197,8 @@ class LayerWeights:
         self.get(b, b_scales)
 
     def get(self, b, b_scales):
-        """Returns the packed form of these tensors; None if they are not the layer's, as
-        in torch.func.functional_call(), or cannot be packed here or now."""
+        """Returns the packed form of these tensors; None if they are not the layer's,
+        as in torch.func.functional_call(), or cannot be packed here or now."""
         cached, versions = self.cached, _versions(b, b_scales)
         state = cached.state
         if state is State.ONLY_PACKED:
@@ -231,8 +233,8 @@ class LayerWeights:
 
 def _unknown_layer(number):
     return ArgumentError(
-        f"number = {number}: is the number of no layer whose packed weights are alive in "
-        "this process; Linear.unpack() before torch.export makes programs that have "
+        f"number = {number}: is the number of no layer whose packed weights are alive "
+        "in this process; Linear.unpack() before torch.export makes programs that have "
         "their own", "number")
 
 

@@ -42,7 +42,8 @@ from nibblas.transformers._quantizer import Quantizer
 from nibblas.transformers._report import Report, Row, describe
 from nibblas.transformers._swap import swap_experts
 
-__all__ = ["NVFP4Config", "Report", "Row", "calibrate", "from_pretrained", "register", "report",
+__all__ = ["NVFP4Config", "Report", "Row", "calibrate", "from_pretrained", "register",
+           "report",
            "swap_experts"]
 
 AUTO_QUANTIZATION_CONFIG_MAPPING[METHOD] = Config
@@ -96,9 +97,10 @@ def _check_folder(path, named):
         if not _ELSEWHERE & named.keys():
             with Checkpoint(path) as file:
                 if file._reordered:
-                    raise FileError(f"{path}: {file._reordered[0]} is in ComfyUI's order, "
-                                    "which nibblas.Checkpoint and nib read: must be in "
-                                    "ModelOpt's or compressed-tensors'", "path")
+                    raise FileError(f"{path}: {file._reordered[0]} is in ComfyUI's "
+                                    "order, which nibblas.Checkpoint and nib read: "
+                                    "must be in ModelOpt's or "
+                                    "compressed-tensors'", "path")
     elif os.path.exists(path):
         raise FileError(f"{path}: must be a folder, with config.json and safetensors "
                         "files", "path")
@@ -107,8 +109,8 @@ def _check_folder(path, named):
 
 
 def _older_file(path, hub):
-    """The path of hf_quant_config.json, in which older versions of ModelOpt write what is
-    in config.json today, or None."""
+    """The path of hf_quant_config.json, in which older versions of ModelOpt write what
+    is in config.json today, or None."""
     hub = {key: value for key, value in hub.items() if key != "trust_remote_code"}
     return cached_file(path, "hf_quant_config.json", **hub,
                        _raise_exceptions_for_missing_entries=False)
@@ -138,21 +140,23 @@ def _quantization_of(path, config, hub):
 
 def _quantise(path, config, quantize, activations, cls, named):
     """from_pretrained() of a dense checkpoint, which becomes NVFP4."""
-    found = ("quantization_config" if getattr(config, "quantization_config", None) is not None
+    found = ("quantization_config"
+             if getattr(config, "quantization_config", None) is not None
              else _older_file(path, {key: named[key] for key in _HUB if key in named}))
     if found is not None:
         raise ArgumentError(
-            f"quantize: {path} is quantised already, by its {os.path.basename(found)}: load "
-            "it without quantize=", "quantize")
+            f"quantize: {path} is quantised already, by its {os.path.basename(found)}: "
+            "load it without quantize=", "quantize")
     if quantize is True:
         quantize = NVFP4Config(activations=activations)
     elif not isinstance(quantize, NVFP4Config):
         raise ArgumentError(f"quantize = {quantize!r}: must be True or an NVFP4Config",
                             "quantize")
     elif activations is not None:
-        raise ArgumentError(f"activations = {activations!r}: with an NVFP4Config it says "
-                            "the activations", "activations")
-    return cls.from_pretrained(path, config=config, quantization_config=quantize, **named)
+        raise ArgumentError(f"activations = {activations!r}: with an NVFP4Config it "
+                            "says the activations", "activations")
+    return cls.from_pretrained(path, config=config, quantization_config=quantize,
+                               **named)
 
 
 def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,

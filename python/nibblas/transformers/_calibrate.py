@@ -82,5 +82,6 @@ def calibrate(model: nn.Module, batches: Iterable[Any]
         layers[name].set_input_scale(scale)
     for name, x in model.named_modules():
         if isinstance(getattr(x, "nibblas", None), _experts.Stacks):
-            left[name] = "experts quantise x by its largest value, or the checkpoint's scale"
+            left[name] = ("experts quantise x by its largest value, or the "
+                          "checkpoint's scale")
     return list(scales), left

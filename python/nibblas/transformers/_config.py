@@ -26,7 +26,8 @@ def is_ours(source):
         return source.get("quant_method") in ("modelopt", METHOD)
     groups = source.get("config_groups")
     formats = [source.get("format")] + [
-        one.get("format") for one in (groups.values() if isinstance(groups, dict) else ())
+        one.get("format")
+        for one in (groups.values() if isinstance(groups, dict) else ())
         if isinstance(one, dict)]
     return PACKED in formats
 
@@ -117,7 +118,8 @@ class Config(QuantizationConfigMixin):
         return any(matches(name, rule) for rule in self.ignored)
 
     def set_algorithm(self, algorithm, groups, layers):
-        """Says what is done to x, in ModelOpt's format; layers: in each, where they differ."""
+        """Says what is done to x, in ModelOpt's format; layers: in each, where they
+        differ."""
         self.algorithm, self.groups, self.layers = algorithm, groups, layers
         self.source = {**self.source, "quant_algo": algorithm}
         for key, value in (("config_groups", groups), ("quantized_layers", layers)):
@@ -126,8 +128,8 @@ class Config(QuantizationConfigMixin):
                 self.source[key] = value
 
     def relabel(self, plain, quantised):
-        """Puts layers that are not quantised, or no longer, on the list of layers to leave
-        alone, and takes rules off it that name quantised ones."""
+        """Puts layers that are not quantised, or no longer, on the list of layers to
+        leave alone, and takes rules off it that name quantised ones."""
         inner = self.source.get("quantization") or self.source
         key = "exclude_modules" if "exclude_modules" in inner else "ignore"
         rules = [rule for rule in inner.get(key) or []

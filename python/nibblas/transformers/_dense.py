@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_dense.py - a model of transformers as one of floats: dequantize(), which replaces its NVFP4
-and FP8 layers by dense ones, and num_parameters(), which counts their weights."""
+"""_dense.py - a model of transformers as one of floats: dequantize(), which replaces
+its NVFP4 and FP8 layers by dense ones, and num_parameters(), which counts their
+weights."""
 
 import functools
 
@@ -43,7 +44,8 @@ def _dequantise_experts(module, dtype):
 
 
 def dequantise(model, dtype):
-    """Replaces all quantised layers of a model by dense ones of a type, in their places."""
+    """Replaces all quantised layers of a model by dense ones of a type, in their
+    places."""
     for module in model.modules():
         if isinstance(module, (Linear, Fp8Linear)):
             module.make_dense(module.dequantize(dtype))
@@ -52,17 +54,19 @@ def dequantise(model, dtype):
                 module.bias = nn.Parameter(module.bias.detach().to(dtype))
         elif hasattr(module, "nibblas"):
             _dequantise_experts(module, dtype)
-    if getattr(model.config, "_experts_implementation", None) == _experts.IMPLEMENTATION:
+    if getattr(model.config, "_experts_implementation",
+               None) == _experts.IMPLEMENTATION:
         model.set_experts_implementation(USUAL)
-    # Those of scales are gone; transformers has those of its own for models without any.
+    # Those of scales are gone; transformers has those of its own for models without
+    # any.
     model.__dict__.pop("_weight_conversions", None)
     model.__dict__.pop("num_parameters", None)
     return model
 
 
 def _count(model, only_trainable=False, exclude_embeddings=False):
-    """transformers' num_parameters(), with the weights of quantised layers, each of which is
-    one; scales are none."""
+    """transformers' num_parameters(), with the weights of quantised layers, each of
+    which is one; scales are none."""
     total = type(model).num_parameters(model, only_trainable, exclude_embeddings)
     for module in () if only_trainable else model.modules():
         if isinstance(module, (Linear, Fp8Linear)):

@@ -136,7 +136,8 @@ def complete(module):
 
 
 def forget(module):
-    """Leaves nothing of NVFP4 at an experts' module whose parameters are floats again."""
+    """Leaves nothing of NVFP4 at an experts' module whose parameters are floats
+    again."""
     del module.nibblas, module._apply
     for hooks in module._state_dict_hooks, module._load_state_dict_pre_hooks:
         for key, hook in list(hooks.items()):
@@ -164,8 +165,8 @@ def _finish_part(name, one, part, given, origin):
     sharded = _is_sharded(given)
     value = given.to_local() if sharded else given
     if type(value) is not torch.Tensor:
-        raise UnsupportedError(f"{name}.{part}: is sharded; nibblas loads whole experts "
-                               "alone")
+        raise UnsupportedError(f"{name}.{part}: is sharded; nibblas loads whole "
+                               "experts alone")
     if one.transposed and part in (one.codes, one.scales):
         value = value.transpose(1, 2).contiguous()
     first = given.device_mesh.get_local_rank() * value.shape[0] if sharded else 0
@@ -189,7 +190,8 @@ def _finish_inputs(module, one, origins):
         if missing:
             experts = len(value) + len(missing)
             present = [i for i in range(experts) if i not in missing]
-            whole, marks = (x.new_zeros(experts, *x.shape[1:]) for x in (value, is_good))
+            whole, marks = (x.new_zeros(experts, *x.shape[1:])
+                            for x in (value, is_good))
             whole[present], marks[present] = value, is_good
             whole[list(missing)], is_good = fill, marks
             setattr(module, part, nn.Parameter(whole, requires_grad=False))
@@ -340,7 +342,8 @@ def _product(module, one, x, at, offsets, dtype, is_silu=False):
     is_silu: silu(gate) * up of it."""
     activations = activations_of(module)
     if isinstance(x, _Rows) or not (x.requires_grad and torch.is_grad_enabled()):
-        return _multiply(module, one, _prepare(module, one, x, at, activations), offsets,
+        return _multiply(module, one, _prepare(module, one, x, at, activations),
+                         offsets,
                          dtype, is_silu)
     y = _StraightThrough.apply(x if at is None else x[at], module, one, offsets, dtype,
                                activations)
@@ -427,7 +430,8 @@ class Llama4Experts(nn.Module):
         if not hasattr(self, "nibblas"):
             x = x.view(experts, -1, self.hidden_size)
             gate, up = (x @ self.gate_up_proj).chunk(2, -1)
-            return ((up * self.act_fn(gate)) @ self.down_proj).view(-1, self.hidden_size)
+            return ((up * self.act_fn(gate)) @ self.down_proj).view(-1,
+                                                                    self.hidden_size)
         offsets = torch.arange(experts + 1, device=x.device,
                                dtype=torch.int32) * (x.shape[0] // experts)
         first, down = self.nibblas.both()

@@ -92,8 +92,8 @@ REFUSED = {
     "weight_zero_point": "weights with zero points are not NVFP4",
     "input_zero_point": "activations with zero points are not NVFP4"}
 
-UNKNOWN = ("is not understood: no part of a layer of ModelOpt or compressed-tensors that "
-           "nibblas knows")
+UNKNOWN = ("is not understood: no part of a layer of ModelOpt or compressed-tensors "
+           "that nibblas knows")
 
 
 class Layer(NamedTuple):

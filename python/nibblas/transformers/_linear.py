@@ -18,7 +18,8 @@ TYPES = {"U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn, "F32": torch.float32
 
 def _reciprocal(x):
     """1 / x in float32, also where that is subnormal and the thread counts those as 0
-    (torch.set_flush_denormal): in float64 it is not, and its bits are made as an integer."""
+    (torch.set_flush_denormal): in float64 it is not, and its bits are made as an
+    integer."""
     exact = 1 / x.double()
     bits = (exact.clamp(max=2.0 ** -126) * 2.0 ** 149).round().to(torch.int32)
     return torch.where(exact < 2.0 ** -126, bits.view(torch.float32), exact.float())
@@ -30,8 +31,8 @@ def factor(stored, is_divisor):
 
 
 def is_usable(scales):
-    """Where global scales are finite and > 0; by their bits, because the thread may count
-    subnormal ones as 0."""
+    """Where global scales are finite and > 0; by their bits, because the thread may
+    count subnormal ones as 0."""
     bits = scales.float().view(torch.int32)
     return (bits > 0) & (bits < 0x7F800000)
 
@@ -211,7 +212,8 @@ class Fp8Linear(Loading):
     def finish(self):
         """Makes the layer ready, when its tensors are there."""
         self._is_loading = False
-        check_factors(self.origins[self.scale_name], getattr(self, self.scale_name), False)
+        check_factors(self.origins[self.scale_name], getattr(self, self.scale_name),
+                      False)
         if self.bias is not None:
             self.bias.requires_grad_(False)
 

@@ -15,8 +15,8 @@ from nibblas.transformers import _formats as formats
 class Origin(NamedTuple):
     """The tensors of the files that one tensor of the model is made of.
 
-    parts    [[Stored, ...], ...]: one list for each of the equal parts of its rows (gate,
-             up); in a list one tensor for each expert, or one for all of them
+    parts    [[Stored, ...], ...]: one list for each of the equal parts of its rows
+             (gate, up); in a list one tensor for each expert, or one for all of them
     missing  the numbers of experts whose tensor no file has"""
 
     parts: list
@@ -39,8 +39,8 @@ class Origin(NamedTuple):
 
 
 class Renamed(WeightRenaming):
-    """Gives single tensors other names; transformers applies it after its own renamings,
-    and its reverse before theirs when it saves.
+    """Gives single tensors other names; transformers applies it after its own
+    renamings, and its reverse before theirs when it saves.
 
     names  {name: new name}"""
 
@@ -71,8 +71,8 @@ def _copies(conversions):
 
 
 def following(layers, conversions):
-    """[Renamed] for the scales that transformers' patterns leave where they are while the
-    weight moves, because a pattern is of `.weight` only; [] for none.
+    """[Renamed] for the scales that transformers' patterns leave where they are while
+    the weight moves, because a pattern is of `.weight` only; [] for none.
 
     layers       of _formats
     conversions  by which transformers loads the model"""
@@ -88,7 +88,8 @@ def following(layers, conversions):
         own = converters if form.is_stack else []
         moved = renamed(layer.name + form.leaf, own)
         if not moved.endswith(form.leaf):
-            layer.values.fail(f"transformers renames {layer.name}{form.leaf} to {moved}, "
+            layer.values.fail(f"transformers renames {layer.name}{form.leaf} to "
+                              f"{moved}, "
                               "and scales cannot follow")
         stem = moved[:len(moved) - len(form.leaf)]
         for suffix in form.suffixes():
@@ -99,8 +100,8 @@ def following(layers, conversions):
 
 
 def targets(names, conversions, model):
-    """The names in the model that tensors of the files are loaded under, and those that are
-    tied to others.
+    """The names in the model that tensors of the files are loaded under, and those that
+    are tied to others.
 
     conversions  by which transformers loads the model"""
     renamings, converters = _copies(conversions)

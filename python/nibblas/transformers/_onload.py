@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_onload.py - quantises a dense checkpoint while transformers loads it: the weights are
-loaded as they are, and then become NVFP4 layer by layer."""
+"""_onload.py - quantises a dense checkpoint while transformers loads it: the weights
+are loaded as they are, and then become NVFP4 layer by layer."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -52,7 +52,8 @@ class NVFP4Config(QuantizationConfigMixin):
         if "recipe" in _named:
             raise TypeError("NVFP4Config: 'recipe' is called 'zero_scale'")
         if isinstance(ignore, str):
-            raise ArgumentError(f"ignore = {ignore!r}: must be a list of names", "ignore")
+            raise ArgumentError(f"ignore = {ignore!r}: must be a list of names",
+                                "ignore")
         ignore = None if ignore is None else list(ignore)
         _check_rules(ignore or ())
         choose("zero_scale", zero_scale, ZERO_SCALES)
@@ -80,8 +81,9 @@ class QuantizerOnLoad(HfQuantizer):
         super().__init__(quantization_config, **named)
         if self.pre_quantized:
             raise ArgumentError(
-                "quantization_config: the checkpoint says that NVFP4Config quantised it, "
-                "which is never written: remove quantization_config from its config.json",
+                "quantization_config: the checkpoint says that NVFP4Config quantised "
+                "it, which is never written: remove quantization_config from its "
+                "config.json",
                 "quantization_config")
 
     def is_serializable(self, *_args, **_named):
@@ -92,8 +94,8 @@ class QuantizerOnLoad(HfQuantizer):
         for name, one in model.named_parameters():
             if one.is_meta:
                 raise UnsupportedError(
-                    f"device_map: {name} is on the disk; nibblas quantises models that are "
-                    "in memory", "device_map")
+                    f"device_map: {name} is on the disk; nibblas quantises models that "
+                    "are in memory", "device_map")
         if chosen.ignore is None:
             ignored = _default_ignored(model).__contains__
         else:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """_pages.py - gives back the memory of tensors that lie in a mapped file.  transformers
-leaves tensors of a CPU where safetensors has mapped them; the process has every page that
-was read until the last tensor of the file goes."""
+leaves tensors of a CPU where safetensors has mapped them; the process has every page
+that was read until the last tensor of the file goes."""
 
 import ctypes
 import mmap
 
 
 def mapped_files(paths):
-    """[(begin, end)]: the addresses at which this process has files mapped.  Empty where
-    the system does not tell."""
+    """[(begin, end)]: the addresses at which this process has files mapped.  Empty
+    where the system does not tell."""
     wanted, found = {str(path) for path in paths}, []
     try:
         with open("/proc/self/maps", encoding="utf-8") as file:

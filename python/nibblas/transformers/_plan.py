@@ -51,7 +51,8 @@ class Plan(NamedTuple):
         yield from self.linears.values()
         for stacks in self.stacks.values():
             for stored in (x for leaf in stacks.values() for x in leaf):
-                yield from [stored] if isinstance(stored, formats.Layer) else stored.layers
+                yield from [stored] if isinstance(stored,
+                                                  formats.Layer) else stored.layers
 
 
 def is_mergeable(module):
@@ -62,8 +63,8 @@ def is_mergeable(module):
 
 
 def merging(short, has_gate, number_last):
-    """New converters for experts with the end `short` of their module's name.  Those that
-    have matched a name say so ever after, and transformers saves by them.
+    """New converters for experts with the end `short` of their module's name.  Those
+    that have matched a name say so ever after, and transformers saves by them.
 
     number_last  names are experts.gate_proj.0, not experts.0.gate_proj"""
     def pattern(role):
@@ -78,8 +79,8 @@ def merging(short, has_gate, number_last):
 
 
 def with_merging(conversions, added):
-    """transformers' conversions, with those of Plan.added in the place of others that make
-    the same stacks."""
+    """transformers' conversions, with those of Plan.added in the place of others that
+    make the same stacks."""
     ours = [converter for short, how in added.items()
             for converter in merging(short, *how)]
     targets = {converter.target_patterns[0] for converter in ours}
@@ -162,8 +163,8 @@ def _check_linear(name, linear, layer):
     if formats.is_fp8(layer.format) and fp8_block(layer.scales.shape, rows, k) is None:
         blocks = [-(-x // FP8_BLOCK) for x in (rows, k)]
         layer.scales.fail(f"must be one scale, [{rows}] or [{rows}, 1], one for each "
-                          f"row, or {blocks}, one for each {FP8_BLOCK} x {FP8_BLOCK} of "
-                          "the weight")
+                          f"row, or {blocks}, one for each {FP8_BLOCK} x {FP8_BLOCK} "
+                          "of the weight")
 
 
 def fp8_block(shape, rows, k):
@@ -227,7 +228,8 @@ def _place_expert(plan, names, target, pattern, layer):
                           f"{sorted(operations_of(converter))}, which nibblas does not "
                           f"do to {layer.format.name}")
     if layer.smooth is not None:
-        layer.smooth.fail(formats.REFUSED["pre_quant_scale"] + ": experts share their x")
+        layer.smooth.fail(formats.REFUSED["pre_quant_scale"]
+                          + ": experts share their x")
     parts = plan.stacks.setdefault(module, {}).setdefault(
         leaf, [Part(x, []) for x in sources])
     parts[sources.index(pattern)].layers.append(layer)
@@ -264,8 +266,8 @@ def _check_parts(module, leaf, parts, want):
 
 
 def _check_stack(layer, module, want):
-    """A stack that is stored as one, [E, K/2, rows] or [E, rows, K/2]; want: the shape of
-    the model's."""
+    """A stack that is stored as one, [E, K/2, rows] or [E, rows, K/2]; want: the shape
+    of the model's."""
     experts, rows, k = want
     # Llama 4 does not say that its experts are transposed.
     if getattr(module, "is_transposed", True):

@@ -80,7 +80,8 @@ def _projection(leaf, stored):
 
 
 def _shape(origin, is_whole):
-    """(shape, type of safetensors) of the tensor that transformers makes of its origin."""
+    """(shape, type of safetensors) of the tensor that transformers makes of its
+    origin."""
     first = origin.at()
     if is_whole:
         return first.shape, first.dtype
@@ -206,7 +207,8 @@ def _keep_cache_scales(model, tensors, names):
 
 
 def relabel(config, model):
-    """Makes the configuration's list of layers to leave alone that of a model as it is."""
+    """Makes the configuration's list of layers to leave alone that of a model as it
+    is."""
     plain, quantised = [], []
     for name, module in model.named_modules():
         if isinstance(module, (Linear, Fp8Linear)) or hasattr(module, "nibblas"):
@@ -227,7 +229,8 @@ class Quantizer(HfQuantizer):
     def __init__(self, quantization_config, **named):
         super().__init__(quantization_config, **named)
         # What a loaded checkpoint is for the model; of one that was swapped, nothing.
-        self.plan, self.cache, self.is_mixed = _plan.Plan({}, {}, [], {}, {}, set()), [], False
+        self.plan, self.cache, self.is_mixed = _plan.Plan({}, {}, [], {}, {},
+                                                          set()), [], False
         # A swapped model has {name: reason} of layers that stayed, and what writes its
         # configuration.
         self.left, self.describe = {}, None
@@ -343,8 +346,8 @@ class Quantizer(HfQuantizer):
         _parallel.update_plan(model, plan)
 
     def _refuse_unfilled(self, model, is_filled):
-        """Refuses a model with a tensor of a quantised layer that transformers loads from
-        no file: it makes up a value, or leaves what was in the memory.
+        """Refuses a model with a tensor of a quantised layer that transformers loads
+        from no file: it makes up a value, or leaves what was in the memory.
 
         is_filled  a function of (name in the model, tensor)"""
         left = []
@@ -361,10 +364,11 @@ class Quantizer(HfQuantizer):
         if left:
             names = ", ".join(x.name for x in left[:4]) + ", ..." * (len(left) > 4)
             raise FileError(
-                f"{left[0].file}: {names}: transformers {transformers.__version__} loads "
-                f"{len(left)} tensors of {type(model).__name__} from no file: its names for "
-                "them differ from the weights', or key_mapping or ignore_mismatched_sizes "
-                "leaves them out", left[0].name)
+                f"{left[0].file}: {names}: transformers {transformers.__version__} "
+                f"loads {len(left)} tensors of {type(model).__name__} from no file: "
+                "its names for them differ from the weights', or key_mapping or "
+                ""
+                "ignore_mismatched_sizes leaves them out", left[0].name)
 
     def _check_loaded(self, model):
         """By the marks of transformers, which do not outlive a move to another device;
@@ -380,11 +384,12 @@ class Quantizer(HfQuantizer):
             if isinstance(module, (CheckpointLinear, Fp8Linear)):
                 for key, value in module.named_buffers():
                     if type(value) is not torch.Tensor:
-                        raise UnsupportedError(f"{name}.{key}: is sharded; nibblas loads "
-                                               "whole layers alone", name)
+                        raise UnsupportedError(f"{name}.{key}: is sharded; nibblas "
+                                               "loads whole layers alone", name)
                     if value.is_meta:
-                        raise UnsupportedError(f"{name}.{key}: is on no device; nibblas "
-                                               "keeps layers in memory, without "
+                        raise UnsupportedError(f"{name}.{key}: is on no device; "
+                                               "nibblas keeps layers in memory, "
+                                               "without "
                                                "offload_buffers", name)
                 sources = list(module.buffers()) if isinstance(
                     module, CheckpointLinear) else []

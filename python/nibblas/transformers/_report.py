@@ -44,8 +44,8 @@ class Report(NamedTuple):
         lines = [f"{row.name:{width}}  {row.kind:5}  {row.note}" for row in self.rows]
         lines.append(", ".join(f"{n} {kind}" for kind, n in self.counts().items()))
         if self.cache_scales:
-            lines.append(f"{len(self.cache_scales)} scales of the kv cache are not used: "
-                         "the cache keeps the model's type")
+            lines.append(f"{len(self.cache_scales)} scales of the kv cache are not "
+                         "used: the cache keeps the model's type")
         if self.absent:
             lines.append(f"{len(self.absent)} layers of the checkpoint are not in this "
                          f"model, first {self.absent[0]}")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """_swap.py - quantises the experts of a model that is in memory, so that
 save_pretrained() writes them as ModelOpt does: one by one where transformers merges
-them, else as stacks.  A model whose layers were swapped gets ModelOpt's configuration."""
+them, else as stacks.  A model whose layers were swapped gets ModelOpt's
+configuration."""
 
 from typing import Any
 
@@ -39,10 +40,11 @@ def _reason(model, name, module):
     if None in saved.values() or any(
             saved[x + formats.STACK.scales] != saved[x] + formats.STACK.scales
             for x in stacks if turned):
-        return (f"transformers saves them as {saved[stacks[0]] or 'other tensors'}, without "
-                "their scales")
+        return (f"transformers saves them as {saved[stacks[0]] or 'other tensors'}, "
+                "without their scales")
     if stacks and not turned and not is_mergeable(module):
-        return "experts with biases, or gate and up in turns, are saved as no format has them"
+        return ("experts with biases, or gate and up in turns, are saved as no format "
+                "has them")
     for x in module.parameters(recurse=False):
         if x.dim() == 3 and x.shape[1 if turned else 2] % 16:
             return f"{list(x.shape)}: K is no multiple of 16"
@@ -59,8 +61,8 @@ def _conversions(model):
 
 
 def _saved_names(model, names, dims):
-    """{name: its name in the files, None where transformers converts the tensor} of tensors
-    of a model."""
+    """{name: its name in the files, None where transformers converts the tensor} of
+    tensors of a model."""
     if not _conversions(model):
         return {name: name for name in names}
     tensors = {name: torch.empty([16] * dims, device="meta") for name in names}
@@ -69,7 +71,8 @@ def _saved_names(model, names, dims):
     except Exception:  # pylint: disable=broad-except
         # A conversion wants other tensors, or other sizes: which one's is it?
         return {names[0]: None} if len(names) == 1 else {
-            key: x for name in names for key, x in _saved_names(model, [name], dims).items()}
+            key: x for name in names for key,
+            x in _saved_names(model, [name], dims).items()}
     found = {id(x): name for name, x in saved.items()}
     return {name: found.get(id(x)) for name, x in tensors.items()}
 
@@ -86,9 +89,9 @@ def _converter_of(conversions, name):
 
 
 def _converters_of(conversions, name, module):
-    """{stack: its converter or None} of a module of experts.  Stacks [experts, rows, K] that
-    transformers saves as they are get new converters, and are saved one by one: formats
-    have stacks of [experts, K, rows] only."""
+    """{stack: its converter or None} of a module of experts.  Stacks [experts, rows, K]
+    that transformers saves as they are get new converters, and are saved one by one:
+    formats have stacks of [experts, K, rows] only."""
     leaves = _leaves(module)
     found = {leaf: _converter_of(conversions, f"{name}.{leaf}") for leaf in leaves}
     if None in found.values() and not module.is_transposed:
@@ -166,8 +169,8 @@ def swap_experts(model: nn.Module, zero_scale: str = "modelopt",
 
 
 def _describe(config, model):
-    """Writes what the layers of a swapped model do to x, and which are no NVFP4, into its
-    configuration.  Where only some linear layers quantise x, each is named."""
+    """Writes what the layers of a swapped model do to x, and which are no NVFP4, into
+    its configuration.  Where only some linear layers quantise x, each is named."""
     kinds = {name: (one if isinstance(one, Linear) else one.nibblas).activations
              for name, one in model.named_modules()
              if isinstance(one, Linear) or hasattr(one, "nibblas")}
@@ -190,23 +193,27 @@ def _describe(config, model):
 
 
 def unsavable(model: Any) -> "dict[str, str]":
-    """{name: reason} of the linear layers of a model whose weight transformers saves under a
-    name, or as a part of a tensor, that their scales would not follow."""
-    names = [name for name, module in model.named_modules() if type(module) is nn.Linear]
+    """{name: reason} of the linear layers of a model whose weight transformers saves
+    under a name, or as a part of a tensor, that their scales would not follow."""
+    names = [name for name,
+             module in model.named_modules() if type(module) is nn.Linear]
     weights = [name + ".weight" for name in names]
     saved = _saved_names(model, weights + [x + "_scale" for x in weights], 2)
     left = {}
     for name, weight in zip(names, weights):
         one = saved[weight]
-        if not (one or "").endswith(".weight") or saved[weight + "_scale"] != one + "_scale":
-            left[name] = (f"transformers saves its weight as {one or 'part of another tensor'}"
+        if not (one
+                or "").endswith(".weight") or saved[weight
+                                                    + "_scale"] != one + "_scale":
+            left[name] = (f"transformers saves its weight as "
+                          f"{one or 'part of another tensor'}"
                           ", without its scales")
     return left
 
 
 def configure(model: Any, left: "dict[str, str]") -> None:
-    """Makes a model whose layers were swapped one that transformers knows as quantised, in
-    ModelOpt's format, so that save_pretrained() writes what from_pretrained() loads.
+    """Makes a model whose layers were swapped one that transformers knows as quantised,
+    in ModelOpt's format, so that save_pretrained() writes what from_pretrained() loads.
 
     left  {name: reason} of the layers that stay"""
     quantizer = getattr(model, "hf_quantizer", None)

@@ -15,7 +15,8 @@ from vllm.model_executor.layers.quantization.compressed_tensors import (
 from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe import (
     compressed_tensors_moe_w4a4_nvfp4 as ct_moe)
 from vllm.model_executor.layers.quantization.modelopt import (
-    ACT, WEIGHT, ModelOptLinearMethod, ModelOptMixedPrecisionConfig, ModelOptNvFp4Config,
+    ACT, WEIGHT, ModelOptLinearMethod, ModelOptMixedPrecisionConfig,
+    ModelOptNvFp4Config,
     ModelOptNvFp4FusedMoE, Shapes, kNvfp4Static)
 
 from nibblas import _quantization
@@ -159,7 +160,8 @@ class _ExpertsMethod:
         def given(n):
             name = f"w{n}_{self.INPUT}"
             stored = getattr(layer, name).data.float()
-            return largest(_full_name(layer, name), 1 / stored if self.IS_DIVISOR else stored)
+            return largest(_full_name(layer, name),
+                           1 / stored if self.IS_DIVISOR else stored)
 
         # One scale for all experts of this process: a token is quantised once here,
         # whichever of them it goes to.
@@ -223,8 +225,8 @@ def _ours(method):
 
 
 class _Checked:
-    """Refuses a malformed configuration, which vLLM meets with a TypeError, and patterns
-    that it would match for years."""
+    """Refuses a malformed configuration, which vLLM meets with a TypeError, and
+    patterns that it would match for years."""
 
     @classmethod
     def from_config(cls, config):
@@ -270,7 +272,8 @@ class NibblasCompressedTensorsConfig(_Checked, ct.CompressedTensorsConfig):
         return super()._get_scheme_from_parts(weight_quant, input_quant, *args, **named)
 
     def get_quant_method(self, layer, prefix):
-        found = self._experts(layer, prefix) if isinstance(layer, RoutedExperts) else None
+        found = self._experts(layer, prefix) if isinstance(layer,
+                                                           RoutedExperts) else None
         return found or super().get_quant_method(layer, prefix)
 
     def _experts(self, layer, prefix):

@@ -28,15 +28,16 @@ def check(name, scales):
 
 
 def largest(name, scales):
-    """The largest input scale of experts: of those that calibration has reached, because
-    the others are 0, inf, or NaN until they are loaded.
+    """The largest input scale of experts: of those that calibration has reached,
+    because the others are 0, inf, or NaN until they are loaded.
 
     name  of the scales, for messages"""
     usable = torch.isfinite(scales) & (scales > 0)
     if not usable.any():
-        raise FileError(f"{name}: {scales.reshape(-1).tolist()[:4]}: the input scale of one "
-                        "expert at least must be in the checkpoint (nan: no file has it), "
-                        "finite and > 0; a checkpoint of W4A16 needs none", name)
+        raise FileError(f"{name}: {scales.reshape(-1).tolist()[:4]}: the input scale "
+                        "of one expert at least must be in the checkpoint (nan: no "
+                        "file has it), finite and > 0; a checkpoint of W4A16 needs "
+                        "none", name)
     return scales[usable].amax()
 
 
@@ -113,8 +114,8 @@ class FusedLinear:
         return made[0] if len(made) == 1 else torch.cat(made, -1)
 
 
-# The number is a tensor, not an int: a compiled graph that vLLM keeps on disk would hold
-# the int of the process that compiled it.
+# The number is a tensor, not an int: a compiled graph that vLLM keeps on disk would
+# hold the int of the process that compiled it.
 @torch.library.custom_op("nibblas::_fused_linear", mutates_args=())
 def _fused_linear(x: torch.Tensor, number: torch.Tensor, bias: torch.Tensor | None,
                   width: int) -> torch.Tensor:

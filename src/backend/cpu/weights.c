@@ -147,8 +147,8 @@ static enum nib_status keep_dropped(struct job *job, struct nib_error *err)
 #define MAX_PANELS ((int64_t)1 << 36)
 
 /*
- * Memory for the panels, if there are any.  Nothing is added after the last one, although
- * kernels prefetch past it: a prefetch of an unmapped address does nothing.
+ * Memory for the panels, if there are any.  Nothing is added after the last one,
+ * although kernels prefetch past it: a prefetch of an unmapped address does nothing.
  */
 static enum nib_status allocate(struct cpu_packed *packed, struct nib_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * declared.h - what src/backend/cuda/common/driver.h declares, as numbers: included after
- * driver.h, and after CUDA's own cuda.h where that is, by test_cuda_header.c
+ * declared.h - what src/backend/cuda/common/driver.h declares, as numbers: included
+ * after driver.h, and after CUDA's own cuda.h where that is, by test_cuda_header.c
  * and real.c.
  */
 #define SHOW(x)                                                                        \

@@ -6,8 +6,8 @@
  * bits) and a 16-bit addition; one vpmaddwd widens the sum of a block.  A's
  * codes are at most 127, so pairs are at most 2 * 24 * 127.  The four of a lane,
  * the bias among them, are a sum of 8 products of at most 12 * 127 and of 12
- * times 8 codes: at most 24384, no saturation.  Per 16 columns, 16 k and a row: 24 instructions on four pipes
- * against 32 multiply-adds on two for fp32.
+ * times 8 codes: at most 24384, no saturation.  Per 16 columns, 16 k and a row: 24
+ * instructions on four pipes against 32 multiply-adds on two for fp32.
  */
 #include <immintrin.h>
 

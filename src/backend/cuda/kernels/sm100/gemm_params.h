@@ -67,7 +67,8 @@ struct nib_tensor_map {
  *   codes   UINT8, sizes {k / 2, rows, matrices}, 128-byte swizzle,
  *           box {128, rows of a load, 1}
  *   scales  INT64, sizes {64 * ceil(k / 64), ceil(rows / 128), matrices}: tiles
- *           of 512 bytes of NIB_SCALE_LAYOUT_TILED_128X4, box {256, blocks of a load, 1}
+ *           of 512 bytes of NIB_SCALE_LAYOUT_TILED_128X4, box {256, blocks of a load,
+ *           1}
  */
 struct nib_sm100_maps {
 	/* box rows: a_box_rows; blocks: a_scale_blocks of the launch */
