@@ -47,7 +47,7 @@ void job_free(struct job *job); /* NULL is fine */
 
 /* What a job is; lives as long as it. */
 struct job_info {
-	const char *backend;	 /* "cpu-avx512" */
+	const char *backend;	 /* "cpu-avx512vnni" */
 	const char *explanation; /* the plan's own; "" without a plan */
 	double flop;
 	int k_slices; /* of the plan; 0 without one */

@@ -139,7 +139,7 @@ const char *peak_name(enum peak_kind kind)
 /* What multiplies floats on a CPU. */
 static enum peak_kind peak_floats(const char *backend, enum cli_activations activations)
 {
-	if (!strcmp(backend, "cpu-avx512") && activations == ACT_BF16 &&
+	if (!strcmp(backend, "cpu-avx512vnni") && activations == ACT_BF16 &&
 	    is_available(PEAK_DOT_BF16))
 		return PEAK_DOT_BF16;
 	if (!strncmp(backend, "cpu-avx512", 10))
@@ -156,7 +156,7 @@ enum peak_kind peak_multiply(const char *backend, enum cli_activations activatio
 	/* Activations of int8 go to the kernels of NVFP4. */
 	if (cli_activations_kind(activations) == NIB_ACTIVATIONS_DENSE)
 		return peak_floats(backend, activations);
-	if (!strcmp(backend, "cpu-avx512"))
+	if (!strcmp(backend, "cpu-avx512vnni"))
 		return PEAK_DOT8_AVX512;
 	if (!strcmp(backend, "cpu-avx512bw"))
 		return PEAK_MADD8_AVX512;

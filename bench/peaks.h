@@ -46,8 +46,8 @@ struct series {
 	int threads;			  /* 1 for a GPU */
 	int64_t k;			  /* PEAK_GEMM */
 	enum cli_activations activations; /* PEAK_GEMM */
-	char name[64];	  /* "vpdpbusd", "gemm avx512 k=2048": a limit_kind */
-	char backend[32]; /* "cpu", "cpu-avx512", "cuda-sm90" */
+	char name[64];	  /* "vpdpbusd", "gemm avx512vnni k=2048": a limit_kind */
+	char backend[32]; /* "cpu", "cpu-avx512vnni", "cuda-sm90" */
 	const char *unit; /* "OP", "FLOP", "B", "cycle" */
 	struct bench_samples samples;
 };
@@ -77,7 +77,7 @@ enum nib_status peaks_use_gpu(struct peaks *peaks, const char *name,
 bool peak_is_gpu(enum peak_kind kind);
 const char *peak_name(enum peak_kind kind);
 /*
- * The instruction that "cpu-avx512" or "cuda-sm90" multiplies such activations
+ * The instruction that "cpu-avx512vnni" or "cuda-sm90" multiplies such activations
  * with: of bf16 vdpbf16ps where the processor has it, of other floats f32 fma.
  */
 enum peak_kind peak_multiply(const char *backend, enum cli_activations activations);

@@ -95,7 +95,8 @@ static const char *cpu_isa(int backend, bool *is_open)
 /* "all" = every instruction set that this machine has. */
 static int read_isas(struct bench *bench, const char *list)
 {
-	static const char words[] = "scalar|avx2|avx512bw|avx512|all";
+	/* avx512: an older name of avx512vnni. */
+	static const char words[] = "scalar|avx2|avx512bw|avx512vnni|all|avx512";
 	struct axis axis = {.count = 0};
 	const int all = cli_word_index(words, "all");
 	int code = read_list("isa", list, words, cli_word_index, &axis);
@@ -106,6 +107,8 @@ static int read_isas(struct bench *bench, const char *list)
 			const char *isa = cpu_isa(j, &is_open);
 			int wanted = axis.values[i];
 
+			if (wanted == cli_word_index(words, "avx512"))
+				wanted = cli_word_index(words, "avx512vnni");
 			if (!isa || bench->n_isas == MAX_AXIS)
 				continue;
 			if (wanted == all ? is_open
@@ -404,7 +407,7 @@ static const struct cli_option options[] = {
      .help = "numbers of threads, as 1,2 (default: as many as processors that "
 	     "this process may use)"},
     {"isa", OPT_TEXT, ARG(isa), "LIST",
-     .help = "instruction sets: some of scalar,avx2,avx512bw,avx512, or all that "
+     .help = "instruction sets: some of scalar,avx2,avx512bw,avx512vnni, or all that "
 	     "run here (default: the best one)"},
     {"layout", OPT_TEXT, ARG(layout), "LIST", "linear",
      .help = "layouts of the block scales: linear,tiled"},

@@ -263,7 +263,7 @@ static void name_work(const json_t *row, char text[BAR_TEXT])
 		 row_is_peak(row) ? "" : " ", row_get_text(row, "shape"));
 }
 
-/* "cpu-avx512, 2 threads": what computed it. */
+/* "cpu-avx512vnni, 2 threads": what computed it. */
 static void name_backend(const json_t *row, bool with_threads, char text[BAR_TEXT])
 {
 	const char *backend = row_get_text(row, "backend");
@@ -303,7 +303,7 @@ static int series_of(const json_t *row)
 	const char *backend = row_get_text(row, "backend");
 
 	if (!row_is_baseline(row))
-		return !strncmp(backend, "cpu-", 4) && strcmp(backend, "cpu-avx512")
+		return !strncmp(backend, "cpu-", 4) && strcmp(backend, "cpu-avx512vnni")
 			   ? 5
 			   : 0;
 	return strstr(backend, "bf16")	     ? 1

@@ -245,9 +245,9 @@ struct nib_device_options {
 	nib_parallel_for parallel_for;
 	void *pool;
 	/*
-	 * CPU: "scalar", "avx2", "avx512bw" or "avx512" forces one instruction
-	 * set; NULL = the value of NIB_CPU, or if that is not set, the best
-	 * one of this machine.
+	 * CPU: "scalar", "avx2", "avx512bw" or "avx512vnni" forces one instruction
+	 * set ("avx512" is an older name of the last); NULL = the value of NIB_CPU,
+	 * or if that is not set, the best one of this machine.
 	 */
 	const char *isa;
 	/*
@@ -311,7 +311,7 @@ enum nib_arithmetic {
 struct nib_device_info {
 	size_t struct_bytes;
 	const char *name;    /* "cpu", "cuda:0" */
-	const char *backend; /* "cpu-avx512" */
+	const char *backend; /* "cpu-avx512vnni" */
 	char hardware[64];   /* the processor's own name */
 	char features[128];  /* "avx2 fma f16c avx512f ..." */
 	int threads;	     /* multiprocessors of a GPU */
@@ -426,7 +426,7 @@ NIB_API enum nib_status nib_device_set_costs(struct nib_device *device,
 /* A backend of this build; is_open: this machine can run it. */
 struct nib_backend_info {
 	size_t struct_bytes;
-	const char *backend; /* "cpu-avx512" */
+	const char *backend; /* "cpu-avx512vnni" */
 	int is_open;
 	char reason[128]; /* why it cannot be opened; "" when open */
 };

@@ -24,7 +24,7 @@ int cli_open_device(const struct device_args *args, struct nib_device **device);
 int cli_is_emu(const char *device);
 /* CLI_USAGE after a message for emu:..., whose times are not measured. */
 int cli_check_timed(const char *device);
-/* "cpu-avx512"; lives as long as the device. */
+/* "cpu-avx512vnni"; lives as long as the device. */
 const char *cli_backend(const struct nib_device *device);
 int cli_threads(const struct nib_device *device);
 enum nib_arithmetic cli_arithmetic(const struct nib_device *device);

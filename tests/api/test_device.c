@@ -204,7 +204,7 @@ static void global_by_pointer(void **state)
 /* Each kind's instruction sets are listed widest first. */
 static void backends_are_listed_best_first(void **state)
 {
-	static const char *const sets[] = {"cpu-avx512", "cpu-avx512bw", "cpu-avx2",
+	static const char *const sets[] = {"cpu-avx512vnni", "cpu-avx512bw", "cpu-avx2",
 					   "cpu-scalar"};
 	const int count = nib_backend_count();
 	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
@@ -225,6 +225,31 @@ static void backends_are_listed_best_first(void **state)
 			 NIB_STATUS_BAD_ARGUMENT);
 }
 
+/* "avx512", the name until 0.1, chooses the same set. */
+static void older_names_choose_an_instruction_set(void **state)
+{
+	struct nib_device_options options = {.struct_bytes = sizeof(options)};
+	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+	struct nib_device *device;
+	struct nib_error err;
+	enum nib_status status;
+
+	(void)state;
+	options.isa = "avx512vnni";
+	status = nib_device_open("cpu", &options, &device, NULL);
+	if (!status)
+		nib_device_close(device);
+	options.isa = "avx512";
+	assert_int_equal(nib_device_open("cpu", &options, &device, &err), status);
+	if (status) {
+		check_message(&err, "options.isa = avx512vnni: ");
+		return;
+	}
+	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_STATUS_OK);
+	assert_string_equal(info.backend, "cpu-avx512vnni");
+	nib_device_close(device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +259,7 @@ int main(void)
 	    cmocka_unit_test(streams_are_refused),
 	    cmocka_unit_test(global_by_pointer),
 	    cmocka_unit_test(backends_are_listed_best_first),
+	    cmocka_unit_test(older_names_choose_an_instruction_set),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,7 +94,7 @@ class Bench(NibTest):
         for isa in ISAS:
             want = {kind: {"scalar": "f32 mul add sse", "avx2": "f32 fma avx2"}
                     .get(isa, "f32 fma") for kind in FLOATS}
-            if isa == "avx512" and has_bf16:
+            if isa == "avx512vnni" and has_bf16:
                 want["bf16"] = "vdpbf16ps"
             rows = self.bench("--op", "gemm", "--shape", "64x64x256", "--isa",
                               isa, "--activations", ",".join(FLOATS))

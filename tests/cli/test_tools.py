@@ -86,13 +86,13 @@ class Mutants(unittest.TestCase):
         mutants = tool("mutants")
         made = {"function": "f", "text": "a + b", "old": "+", "new": "-", "nth": 1}
         results = [dict(made, path="src/api/run.c", result="killed"),
-                   dict(made, path="src/backend/cpu/avx512/gemm_avx512.c",
+                   dict(made, path="src/backend/cpu/avx512vnni/gemm_avx512vnni.c",
                         result=mutants.NOT_RUN)]
         mutants.processor_flags = lambda: AVX2_MACHINE
         status, lines = printed(mutants.show, results)
         self.assertEqual((status, lines[-1]), (0, "1 passed, 0 failed"))
         self.assertIn("not run on this machine: "
-                      "src/backend/cpu/avx512/gemm_avx512.c:f: a + b [+ -> -]", lines)
+                      "src/backend/cpu/avx512vnni/gemm_avx512vnni.c:f: a + b [+ -> -]", lines)
         self.assertTrue(any(line.startswith("not counted: 1 not run on this machine, "
                                             "which lacks avx512_vnni")
                             for line in lines))

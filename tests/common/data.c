@@ -248,7 +248,7 @@ void test_dense_between(struct nib_dense *v)
 
 /* ---- devices ------------------------------------------------------------- */
 
-const char *const test_isas[TEST_ISAS] = {"scalar", "avx2", "avx512bw", "avx512"};
+const char *const test_isas[TEST_ISAS] = {"scalar", "avx2", "avx512bw", "avx512vnni"};
 
 struct nib_device *test_device(const char *isa, int threads)
 {

@@ -96,7 +96,7 @@ void test_dense_between(struct nib_dense *v);
 
 /* ---- devices ------------------------------------------------------------- */
 
-/* "scalar", "avx2", "avx512bw", "avx512". */
+/* "scalar", "avx2", "avx512bw", "avx512vnni". */
 #define TEST_ISAS 4
 extern const char *const test_isas[TEST_ISAS];
 

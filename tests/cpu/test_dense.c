@@ -28,10 +28,10 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 static struct rng rng;
-static const char *const set_names[] = {"scalar", "avx2", "avx512bw", "avx512",
-					"avx512"};
+static const char *const set_names[] = {"scalar", "avx2", "avx512bw", "avx512vnni",
+					"avx512vnni"};
 static const int thread_counts[] = {1, 3};
-/* The last one is "avx512" with vdpbf16ps, whether it is faster or not. */
+/* The last one is "avx512vnni" with vdpbf16ps, whether it is faster or not. */
 #define BF16_SET TEST_ISAS
 #define SETS	 (TEST_ISAS + 1)
 static struct nib_device *devices[SETS][COUNT(thread_counts)];
@@ -323,7 +323,7 @@ static bool has_own_order(const struct dense *d, int set)
 
 	return dtype == NIB_DTYPE_BF16 &&
 	       (set == BF16_SET ||
-		(strcmp(set_names[set], "avx512") == 0 && cpu_prefers_bf16()));
+		(strcmp(set_names[set], "avx512vnni") == 0 && cpu_prefers_bf16()));
 }
 
 /*

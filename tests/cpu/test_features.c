@@ -17,7 +17,7 @@
 static void names_and_backends(void **state)
 {
 	static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512bw",
-							 "avx512"};
+							 "avx512vnni"};
 	char backend[32];
 
 	(void)state;

@@ -37,6 +37,9 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 	*isa = cpu_isa_best();
 	if (!wanted || !*wanted)
 		return NIB_STATUS_OK;
+	/* The name until 0.1. */
+	if (strcmp(wanted, "avx512") == 0)
+		wanted = cpu_isa_name(CPU_AVX512VNNI);
 	for (int i = 0; i < CPU_ISA_COUNT; i++) {
 		if (strcmp(wanted, cpu_isa_name((enum cpu_isa)i)) != 0)
 			continue;
@@ -48,7 +51,7 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 	}
 	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
 				 "%s = '%.32s': must be scalar, avx2, avx512bw or "
-				 "avx512",
+				 "avx512vnni",
 				 variable, wanted);
 }
 
@@ -74,7 +77,7 @@ static enum nib_status open_cpu(const char *name,
 	cpu->base.backend = &nib_backend_cpu;
 	cpu->isa = isa;
 	cpu_ops_init(&cpu->ops, isa);
-	if (isa == CPU_AVX512 && cpu_prefers_bf16())
+	if (isa == CPU_AVX512VNNI && cpu_prefers_bf16())
 		cpu_ops_use_bf16(&cpu->ops);
 	status = cpu_threads_open(cpu, options, err);
 	if (status) {

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 static const char *const isa_names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512bw",
-						     "avx512"};
-static const char *const isa_backends[CPU_ISA_COUNT] = {"cpu-scalar", "cpu-avx2",
-							"cpu-avx512bw", "cpu-avx512"};
+						     "avx512vnni"};
+static const char *const isa_backends[CPU_ISA_COUNT] = {
+    "cpu-scalar", "cpu-avx2", "cpu-avx512bw", "cpu-avx512vnni"};
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {

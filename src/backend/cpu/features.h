@@ -10,15 +10,15 @@
 /* Narrowest first: a level implies those before it. */
 enum cpu_isa {
 	CPU_SCALAR,
-	CPU_AVX2,     /* avx2 fma f16c */
-	CPU_AVX512BW, /* avx512 f bw dq vl */
-	CPU_AVX512,   /* avx512bw + vnni vbmi */
+	CPU_AVX2,	/* avx2 fma f16c */
+	CPU_AVX512BW,	/* avx512 f bw dq vl */
+	CPU_AVX512VNNI, /* avx512bw + vnni vbmi */
 	CPU_ISA_COUNT,
 };
 
-/* "scalar", "avx2", "avx512bw", "avx512". */
+/* "scalar", "avx2", "avx512bw", "avx512vnni". */
 const char *cpu_isa_name(enum cpu_isa isa);
-/* "cpu-avx512" and so on: the backend's name in tables. */
+/* "cpu-avx512vnni" and so on: the backend's name in tables. */
 const char *cpu_isa_backend(enum cpu_isa isa);
 /* True if isa runs here; else reason (may be NULL) says what is missing. */
 bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes);

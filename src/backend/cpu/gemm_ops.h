@@ -100,7 +100,7 @@ struct cpu_gemm_ops {
 void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);
-void cpu_gemm_ops_avx512(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_avx512vnni(struct cpu_gemm_ops *ops);
 
 /* W4A16 and W4A32: for x of any type; by vdpbf16ps for bf16 alone. */
 void cpu_dense_ops_scalar(struct cpu_gemm_ops *ops);

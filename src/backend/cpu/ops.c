@@ -25,10 +25,10 @@ void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
 	cpu_gemm_ops_avx512bw(&ops->gemm);
 	set_dense(ops, cpu_dense_ops_avx512bw);
 	cpu_quantize_ops_avx512bw(&ops->quantize);
-	if (isa < CPU_AVX512)
+	if (isa < CPU_AVX512VNNI)
 		return;
-	cpu_gemm_ops_avx512(&ops->gemm);
-	cpu_quantize_ops_avx512(&ops->quantize);
+	cpu_gemm_ops_avx512vnni(&ops->gemm);
+	cpu_quantize_ops_avx512vnni(&ops->quantize);
 #else
 	(void)isa;
 #endif

@@ -21,7 +21,7 @@ struct cpu_ops {
 
 /* Fills ops for isa, which the machine must have. */
 void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa);
-/* CPU_AVX512 with vdpbf16ps for x of bf16, if the machine has it. */
+/* CPU_AVX512VNNI with vdpbf16ps for x of bf16, if the machine has it. */
 void cpu_ops_use_bf16(struct cpu_ops *ops);
 
 #endif

@@ -32,8 +32,8 @@ static const struct feature features[] = {
     {"avx512dq", CPU_AVX512BW, 7, 0, 'b', 17},
     {"avx512bw", CPU_AVX512BW, 7, 0, 'b', 30},
     {"avx512vl", CPU_AVX512BW, 7, 0, 'b', 31},
-    {"avx512vbmi", CPU_AVX512, 7, 0, 'c', 1},
-    {"avx512vnni", CPU_AVX512, 7, 0, 'c', 11},
+    {"avx512vbmi", CPU_AVX512VNNI, 7, 0, 'c', 1},
+    {"avx512vnni", CPU_AVX512VNNI, 7, 0, 'c', 11},
     /* No level needs it: see cpu_prefers_bf16(). */
     {"avx512bf16", CPU_ISA_COUNT, 7, 1, 'a', 5},
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_avx512.c - AVX-512 with VNNI (vpdpbusd) and VBMI (vpermb).
+ * gemm_avx512vnni.c - AVX-512 with VNNI (vpdpbusd) and VBMI (vpermb).
  *
  * Per 16 columns, 16 k and a row: four vpdpbusd and one fused multiply-add on
  * the multiplying pipes; conversion and the scale's addition go elsewhere, so
@@ -9,7 +9,7 @@
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
 
-#define CPU_GEMM_OPS	    cpu_gemm_ops_avx512
+#define CPU_GEMM_OPS	    cpu_gemm_ops_avx512vnni
 #define DENSE_A		    0
 #define ROW_STEP	    2
 #define DIRECT_STEP(rows)   ((rows) <= 3 ? 2 : 1)
