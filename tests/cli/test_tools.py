@@ -91,8 +91,8 @@ class Mutants(unittest.TestCase):
         mutants.processor_flags = lambda: AVX2_MACHINE
         status, lines = printed(mutants.show, results)
         self.assertEqual((status, lines[-1]), (0, "1 passed, 0 failed"))
-        self.assertIn("not run on this machine: "
-                      "src/backend/cpu/avx512vnni/gemm_avx512vnni.c:f: a + b [+ -> -]", lines)
+        self.assertIn("not run on this machine: src/backend/cpu/avx512vnni/"
+                      "gemm_avx512vnni.c:f: a + b [+ -> -]", lines)
         self.assertTrue(any(line.startswith("not counted: 1 not run on this machine, "
                                             "which lacks avx512_vnni")
                             for line in lines))

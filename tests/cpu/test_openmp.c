@@ -244,23 +244,23 @@ static void balance(void **state)
 	struct cpu_pace pace = {0};
 
 	(void)state;
-	assert_false(cpu_pace_is_alone(&pace, 1000 * MS));
+	assert_false(cpu_pace_uses_caller_only(&pace, 1000 * MS));
 	for (int i = 0; i < 100; i++) {
 		cpu_pace_report(&pace, 1000 * MS, 3 * MS, 2 * MS);
 		cpu_pace_report(&pace, 1000 * MS, 1 * MS, 2 * MS);
 	}
 	cpu_pace_report(&pace, 1000 * MS, 3 * MS, 1 * MS);
-	assert_false(cpu_pace_is_alone(&pace, 1000 * MS));
+	assert_false(cpu_pace_uses_caller_only(&pace, 1000 * MS));
 	cpu_pace_report(&pace, 1000 * MS, 2 * MS, 1 * MS);
-	assert_true(cpu_pace_is_alone(&pace, 1000 * MS));
+	assert_true(cpu_pace_uses_caller_only(&pace, 1000 * MS));
 
 	pace = (struct cpu_pace){0};
 	for (int i = 0; i < 1000; i++)
 		cpu_pace_report(&pace, 1000 * MS, 1 * MS, 2 * MS);
 	cpu_pace_report(&pace, 1000 * MS, 22 * MS, 1 * MS);
-	assert_false(cpu_pace_is_alone(&pace, 1000 * MS));
+	assert_false(cpu_pace_uses_caller_only(&pace, 1000 * MS));
 	cpu_pace_report(&pace, 1000 * MS, 3 * MS, 1 * MS);
-	assert_true(cpu_pace_is_alone(&pace, 1000 * MS));
+	assert_true(cpu_pace_uses_caller_only(&pace, 1000 * MS));
 }
 
 /* The time on the caller only ends, doubles at the next loss, and is short again
@@ -275,7 +275,7 @@ static void tries_again(void **state)
 		const int64_t lost_ns = now_ns;
 
 		cpu_pace_report(&pace, now_ns, 4 * MS, 1 * MS);
-		while (cpu_pace_is_alone(&pace, now_ns))
+		while (cpu_pace_uses_caller_only(&pace, now_ns))
 			now_ns += MS;
 		assert_true(now_ns - lost_ns >= before_ns);
 		assert_true(now_ns - lost_ns >= 2 * before_ns || i >= 5);
@@ -285,8 +285,8 @@ static void tries_again(void **state)
 	for (int i = 0; i < 30; i++)
 		cpu_pace_report(&pace, now_ns, 1 * MS, 2 * MS);
 	cpu_pace_report(&pace, now_ns, 40 * MS, 1 * MS);
-	assert_true(cpu_pace_is_alone(&pace, now_ns));
-	assert_false(cpu_pace_is_alone(&pace, now_ns + before_ns / 4));
+	assert_true(cpu_pace_uses_caller_only(&pace, now_ns));
+	assert_false(cpu_pace_uses_caller_only(&pace, now_ns + before_ns / 4));
 }
 
 /* A device that does without threads computes the same bits, without other threads. */
@@ -302,7 +302,7 @@ static void same_bits_alone(void **state)
 	(void)state;
 	assert_int_equal(open_openmp(FAKE_OPENMP, 4, &device, NULL), NIB_STATUS_OK);
 	how.device = device;
-	atomic_store(&cpu_device(device)->pace->alone_until_ns, INT64_MAX);
+	atomic_store(&cpu_device(device)->pace->caller_only_until_ns, INT64_MAX);
 	regions = runtime.settings->regions;
 	job_run(job, &how, "alone");
 	job_has_bits(job, &bits, "alone");

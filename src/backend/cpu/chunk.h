@@ -34,7 +34,7 @@ static inline struct cpu_chunk cpu_first_chunk(const struct cpu_item *item, int6
 
 /*
  * The chunk after this one; after the unit's last, the first of the unit to the
- * right, which may lie past the item.
+ * right, which may be past the item.
  */
 static inline struct cpu_chunk cpu_next_chunk(const struct cpu_item *item, bool dual,
 					      int64_t tile_cols, struct cpu_chunk chunk)

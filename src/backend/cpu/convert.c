@@ -23,7 +23,7 @@
 #define STAGE_ROWS   16
 #define STAGE_GROUPS 256
 
-struct job {
+struct convert_job {
 	const struct cpu_quantize_ops *ops;
 	struct nib_fp4 from, to;
 	bool stream;
@@ -37,7 +37,7 @@ struct piece {
 	int rows;
 };
 
-static struct piece piece_at(const struct job *job, int64_t index)
+static struct piece piece_at(const struct convert_job *job, int64_t index)
 {
 	const int64_t line = index / job->pieces_a_band;
 	struct piece piece;
@@ -66,8 +66,8 @@ static struct cpu_band band_of(const struct nib_fp4 *v, const struct piece *piec
 }
 
 /* Rows first .. first + 3 of each part, at most STAGE_GROUPS wide. */
-static void read_stage(const struct job *job, const struct piece *piece, int first,
-		       uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
+static void read_stage(const struct convert_job *job, const struct piece *piece,
+		       int first, uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
 {
 	const struct cpu_band band = {stage[0], 4 * STAGE_GROUPS, STAGE_GROUPS, 4};
 	const int64_t row_bytes = nib_fp4_scale_row_stride_bytes(&job->from);
@@ -90,8 +90,8 @@ static void read_stage(const struct job *job, const struct piece *piece, int fir
 	}
 }
 
-static void write_stage(const struct job *job, const struct piece *piece, int first,
-			uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
+static void write_stage(const struct convert_job *job, const struct piece *piece,
+			int first, uint8_t stage[STAGE_ROWS][STAGE_GROUPS])
 {
 	const struct cpu_band band = {stage[0], 4 * STAGE_GROUPS, STAGE_GROUPS, 4};
 	const int64_t row_bytes = nib_fp4_scale_row_stride_bytes(&job->to);
@@ -110,7 +110,7 @@ static void write_stage(const struct job *job, const struct piece *piece, int fi
 	}
 }
 
-static void convert_staged(const struct job *job, struct piece piece)
+static void convert_staged(const struct convert_job *job, struct piece piece)
 {
 	const int64_t end = piece.group + piece.groups;
 	uint8_t stage[STAGE_ROWS][STAGE_GROUPS];
@@ -127,7 +127,7 @@ static void convert_staged(const struct job *job, struct piece piece)
 }
 
 /* next: the piece that the task does after this one, or this one. */
-static void convert_whole(const struct job *job, const struct piece *piece,
+static void convert_whole(const struct convert_job *job, const struct piece *piece,
 			  const struct piece *next)
 {
 	const bool is_same_shape =
@@ -146,7 +146,7 @@ static void convert_whole(const struct job *job, const struct piece *piece,
 	}
 }
 
-static void convert_piece(const struct job *job, const struct piece *piece,
+static void convert_piece(const struct convert_job *job, const struct piece *piece,
 			  const struct piece *next)
 {
 	struct piece whole = *piece, end = *piece;
@@ -162,7 +162,7 @@ static void convert_piece(const struct job *job, const struct piece *piece,
 		convert_staged(job, end);
 }
 
-static void copy_rows(const struct job *job, const struct piece *piece)
+static void copy_rows(const struct convert_job *job, const struct piece *piece)
 {
 	const int64_t from_bytes = nib_fp4_scale_row_stride_bytes(&job->from);
 	const int64_t to_bytes = nib_fp4_scale_row_stride_bytes(&job->to);
@@ -175,7 +175,7 @@ static void copy_rows(const struct job *job, const struct piece *piece)
 
 static void convert_task(void *arg, int i)
 {
-	const struct job *job = arg;
+	const struct convert_job *job = arg;
 	const int64_t end = job->pieces * (i + 1) / job->tasks;
 
 	for (int64_t at = job->pieces * i / job->tasks; at < end; at++) {
@@ -186,7 +186,7 @@ static void convert_task(void *arg, int i)
 			convert_piece(job, &piece, &next);
 		else if (job->to.scale_layout == NIB_SCALE_LAYOUT_LINEAR)
 			copy_rows(job, &piece);
-		else /* By rows, which leaves the padding behind. */
+		else /* By rows, without the padding. */
 			convert_staged(job, piece);
 	}
 	if (job->stream)
@@ -199,7 +199,7 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 {
 	const struct cpu_device *cpu = cpu_device(device);
 	int64_t batches, scales, worth;
-	struct job job;
+	struct convert_job job;
 
 	(void)stream;
 	(void)err;

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-/* Best first, as nib_backend_get_info() wants them. */
+/* Best first, the order of nib_backend_get_info(). */
 static enum cpu_isa isa_of_level(int level)
 {
 	return (enum cpu_isa)(CPU_ISA_COUNT - 1 - level);

@@ -5,7 +5,7 @@
  *
  * A step multiplies one word of A, an fp32 or two bf16, with the weights of as
  * many k and V_COLS columns.  The steps of a block are summed from zero, over
- * the values of the codes alone; one fused multiply-add applies the scale and
+ * only the values of the codes; one fused multiply-add applies the scale and
  * adds the block.  So decoding costs no multiplication, and a sum over k has
  * about k / 16 + 16 roundings.  The order depends on nothing but k.
  *

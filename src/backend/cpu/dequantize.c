@@ -15,7 +15,7 @@
  */
 #define STREAM_BYTES (16 << 20)
 
-struct job {
+struct dequantize_job {
 	const struct cpu_quantize_ops *ops;
 	struct nib_fp4 q;
 	struct nib_dense y;
@@ -27,7 +27,7 @@ struct job {
 };
 
 /* An empty matrix has batch 0: products of the sizes could overflow. */
-static void set_sizes(struct job *job, const struct nib_fp4 *v)
+static void set_sizes(struct dequantize_job *job, const struct nib_fp4 *v)
 {
 	const bool is_empty = v->rows == 0 || v->k == 0;
 
@@ -36,7 +36,8 @@ static void set_sizes(struct job *job, const struct nib_fp4 *v)
 	job->groups = nib_fp4_groups(v);
 }
 
-static void cut(struct job *job, const struct cpu_device *device, int64_t run_groups)
+static void cut(struct dequantize_job *job, const struct cpu_device *device,
+		int64_t run_groups)
 {
 	const int64_t worth = job->batch * job->rows * job->groups / TASK_BLOCKS + 1;
 
@@ -46,8 +47,8 @@ static void cut(struct job *job, const struct cpu_device *device, int64_t run_gr
 
 /* ---- dequantise --------------------------------------------------------- */
 
-static void get_tiled(const struct job *job, int64_t batch, int64_t row, int64_t group,
-		      int64_t n, uint8_t *scales)
+static void get_tiled(const struct dequantize_job *job, int64_t batch, int64_t row,
+		      int64_t group, int64_t n, uint8_t *scales)
 {
 	const uint8_t *from = nib_fp4_scale(&job->q, batch, row, group);
 
@@ -55,7 +56,7 @@ static void get_tiled(const struct job *job, int64_t batch, int64_t row, int64_t
 		memcpy(scales + g, from + g / 4 * NIB_SCALE_TILE_BYTES, 4);
 }
 
-static void dequantize_run(const struct job *job, int64_t index)
+static void dequantize_run(const struct dequantize_job *job, int64_t index)
 {
 	const int64_t line = index / job->runs_a_row;
 	const int64_t batch = line / job->rows, row = line % job->rows;
@@ -83,7 +84,7 @@ static void dequantize_run(const struct job *job, int64_t index)
 
 static void dequantize_task(void *arg, int i)
 {
-	const struct job *job = arg;
+	const struct dequantize_job *job = arg;
 	const int64_t end = job->runs * (i + 1) / job->tasks;
 
 	for (int64_t at = job->runs * i / job->tasks; at < end; at++)
@@ -114,7 +115,7 @@ enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_fp4 *
 	const struct cpu_device *cpu = cpu_device(device);
 	struct cpu_dequantizer table;
 	struct setup setup = {&table, y->dtype, global};
-	struct job job;
+	struct dequantize_job job;
 
 	(void)options;
 	(void)err;

@@ -109,7 +109,7 @@ bool cpu_prefers_bf16(void)
 }
 
 /* Linux has no names of Arm processors, only numbers: the architecture's name
- * stands in their place. */
+ * is used instead. */
 void cpu_describe(char *hardware, size_t hardware_bytes, char *features,
 		  size_t features_bytes)
 {

@@ -78,7 +78,7 @@ static inline uint16_t to_bf16(float x)
 	return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-/* Output of two bytes, wherever it lies. */
+/* Output of two bytes at any address. */
 typedef uint16_t half_at __attribute__((may_alias, aligned(1)));
 
 static inline void store_fp16(const float *restrict x, int64_t cols,

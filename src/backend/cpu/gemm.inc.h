@@ -28,7 +28,7 @@
 #define EXPANDED_CODES (4 * TILE_VECS * V_BYTES)
 #define EXPANDED_BLOCK (EXPANDED_CODES + (SCALE_TABLE ? 8 : 1) * TILE_VECS * V_BYTES)
 #define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
-/* fp32 bits of 1 + t/8, and where t lies in the bits of a scale. */
+/* fp32 bits of 1 + t/8, and the position of t in the bits of a scale. */
 #define BITS_OF_ONE    0x3f800000
 #define FRACTION_SHIFT 20
 

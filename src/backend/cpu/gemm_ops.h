@@ -2,7 +2,7 @@
 /*
  * gemm_ops.h - multiplication, as the instruction sets see it: one item is one
  * matrix product (of a group, a batch, an expert); a unit is a rectangle of its
- * output, the piece of work that a thread takes.
+ * output, one task of a thread.
  */
 #ifndef NIB_CPU_GEMM_OPS_H
 #define NIB_CPU_GEMM_OPS_H
@@ -48,7 +48,7 @@ struct cpu_weights {
 
 /* The whole row is NaN. */
 #define CPU_ROW_NAN 1
-/* Values whose products with codes alone may leave the range of fp32. */
+/* Values whose products with codes, without scales, may leave the range of fp32. */
 #define CPU_ROW_WIDE 2
 
 struct cpu_item {
@@ -58,7 +58,7 @@ struct cpu_item {
 	struct cpu_rows a;
 	struct cpu_dense_rows x;
 	struct cpu_weights b[2];
-	/* A power of two: sum * sum_factor is what kernels are asked for. */
+	/* A power of two: kernels compute sum * sum_factor. */
 	float sum_factor;
 	float alpha[2];
 	char *c;
@@ -102,7 +102,7 @@ void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512vnni(struct cpu_gemm_ops *ops);
 
-/* W4A16 and W4A32: for x of any type; by vdpbf16ps for bf16 alone. */
+/* W4A16 and W4A32: for x of any type; by vdpbf16ps for bf16 only. */
 void cpu_dense_ops_scalar(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_avx512bw(struct cpu_gemm_ops *ops);

@@ -114,7 +114,7 @@ static inline int64_t cpu_panel_bytes(int64_t blocks)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* Blocks of the group that `block` lies in; `blocks` counts from a group's
+/* Blocks of the group of `block`; `blocks` counts from a group's
  * first block.
  */
 static inline int64_t cpu_group_blocks(int64_t blocks, int64_t block)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - the CPU backend's memory: large blocks lie on huge pages. */
+/* memory.c - the CPU backend's memory: large blocks are on huge pages. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ void *cpu_lines(size_t bytes)
 		return NULL;
 	rounded =
 	    is_rounded ? huge : (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-	/* aligned_alloc() wants a multiple of align. */
+	/* aligned_alloc() requires a multiple of align. */
 	if (posix_memalign(&memory, align, rounded))
 		return NULL;
 	/* A hint: without huge pages everything works, a little slower. */

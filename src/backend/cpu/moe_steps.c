@@ -21,16 +21,16 @@
 
 /* ---- items onto threads --------------------------------------------------- */
 
-struct share {
+struct parallel_loop {
 	void (*some)(const void *arg, int64_t begin, int64_t end);
 	const void *arg;
 	int64_t items;
 	int tasks;
 };
 
-static void run_share(void *arg, int i)
+static void run_part(void *arg, int i)
 {
-	const struct share *s = arg;
+	const struct parallel_loop *s = arg;
 
 	s->some(s->arg, s->items * i / s->tasks, s->items * (i + 1) / s->tasks);
 }
@@ -41,16 +41,16 @@ static void share_out(struct nib_device *device, int64_t items, int64_t item_byt
 		      const void *arg)
 {
 	const struct cpu_device *cpu = cpu_device(device);
-	struct share share = {some, arg, items, cpu->threads};
+	struct parallel_loop loop = {some, arg, items, cpu->threads};
 	const double bytes = (double)items * (double)item_bytes;
 
 	if (items == 0)
 		return;
-	if (share.tasks > items)
-		share.tasks = (int)items;
-	if (bytes < (double)share.tasks * TASK_BYTES)
-		share.tasks = (int)(bytes / TASK_BYTES) + 1;
-	cpu_parallel(cpu, share.tasks, run_share, &share);
+	if (loop.tasks > items)
+		loop.tasks = (int)items;
+	if (bytes < (double)loop.tasks * TASK_BYTES)
+		loop.tasks = (int)(bytes / TASK_BYTES) + 1;
+	cpu_parallel(cpu, loop.tasks, run_part, &loop);
 }
 
 /* ---- which row ------------------------------------------------------------ */
@@ -238,7 +238,7 @@ static enum nib_status activate(struct nib_device *device,
 
 /* ---- the sum of slots ------------------------------------------------------ */
 
-/* Elements of two bytes, wherever they lie. */
+/* Elements of two bytes at any address. */
 static float fp16_value(uint16_t bits)
 {
 	const uint32_t magnitude = (bits & 0x7fffu) << 13;

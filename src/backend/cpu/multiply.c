@@ -7,15 +7,15 @@
  *   weights: packed panels or rows -+
  *
  * A run has two phases on the device's threads:
- *   1. Each thread converts an equal share of the rows of A into records.
- *   2. Each thread multiplies the units (rectangles of C) of its own share in
- *      order, so that it reads its weights as one stream, then takes units of
- *      shares that are not finished.  A unit reads its weights once and writes
+ *   1. Each thread converts an equal part of the rows of A into records.
+ *   2. Each thread multiplies the units (rectangles of C) of its own queue in
+ *      order, so that it reads its weights as one stream, then units of queues
+ *      that are not finished.  A unit reads its weights once and writes
  *      its output once.
  * A unit's bits do not depend on the thread that multiplies it, so results do
  * not depend on the number of threads.
  *
- * Workspace: [items][records][row_flags][shares][scratch], the last two once a
+ * Workspace: [items][records][row_flags][queues][scratch], the last two once a
  * thread.
  */
 #include "multiply.h"
@@ -33,15 +33,15 @@ struct cpu_plan {
 	const struct cpu_gemm_ops *ops; /* of the device, for this kind of A */
 	int64_t items;
 	/* Offsets into the workspace. */
-	size_t items_at, records_at, flags_at, shares_at, scratch_at;
+	size_t items_at, records_at, flags_at, queues_at, scratch_at;
 	size_t scratch_bytes;
 };
 
 /* Records below which one thread packs faster than two can be woken. */
 #define PACK_ALONE_BYTES (96 << 10)
 
-/* A thread's share of the units, on a cache line of its own. */
-struct share {
+/* The units of a thread, in order, on a cache line of its own. */
+struct unit_queue {
 	_Atomic int64_t next;
 	int64_t end;
 	/* The least time that the thread took for a unit of cost 1; 0: none. */
@@ -52,13 +52,13 @@ struct share {
 /* Units that a thread times in a run. */
 #define TIMED_UNITS 4
 
-struct run {
+struct multiply_run {
 	const struct cpu_gemm_ops *ops;
 	bool dual;
 	struct cpu_item *items;
 	int64_t count, rows;
 	int64_t units;
-	struct share *shares; /* multiply_tasks */
+	struct unit_queue *queues; /* multiply_tasks */
 	int multiply_tasks;
 	char *scratch;
 	size_t scratch_bytes;
@@ -228,7 +228,7 @@ static void sum_needs(const struct nib_plan *plan, struct needs *needs)
 	}
 	if (!plan->is_moe)
 		return;
-	/* How rows fall to experts is known when the plan runs. */
+	/* The rows of each expert are known when the plan runs. */
 	add_items(needs, 1, moe->a.rows, &moe->a, &moe->c);
 	add(needs, &needs->items, moe->b.batch, 1);
 	add_weights(needs, moe->b_packed);
@@ -259,8 +259,8 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	fits = fits && grow(&at, needs.records, ops->record_bytes);
 	plan->flags_at = at;
 	fits = fits && grow(&at, needs.rows, 1);
-	plan->shares_at = at;
-	fits = fits && grow(&at, cpu->threads, sizeof(struct share));
+	plan->queues_at = at;
+	fits = fits && grow(&at, cpu->threads, sizeof(struct unit_queue));
 	plan->scratch_at = at;
 	fits = fits && grow(&at, cpu->threads, plan->scratch_bytes);
 	if (!fits)
@@ -369,10 +369,10 @@ static struct cpu_item expert_of(enum nib_op op, const struct nib_moe_problem *m
 	return item;
 }
 
-/* Phase 1, one task: an equal share of all rows. */
+/* Phase 1, one task: an equal part of all rows. */
 static void pack_some(void *arg, int task)
 {
-	const struct run *run = arg;
+	const struct multiply_run *run = arg;
 	const int64_t begin = run->rows * task / run->pack_tasks;
 	const int64_t end = run->rows * (task + 1) / run->pack_tasks;
 	int64_t row = 0;
@@ -401,10 +401,10 @@ static int64_t unit_cost(const struct cpu_item *item)
 
 /* What one thread does: where it works, and how fast. */
 struct worker {
-	const struct run *run;
+	const struct multiply_run *run;
 	void *scratch;
 	int timed;	 /* units */
-	double least_ns; /* as in struct share */
+	double least_ns; /* as in struct unit_queue */
 };
 
 static void multiply_timed(struct worker *w, const struct cpu_item *item, int64_t m0,
@@ -419,15 +419,15 @@ static void multiply_timed(struct worker *w, const struct cpu_item *item, int64_
 		w->least_ns = ns;
 }
 
-/* Units of one share until there are none left. */
-static void multiply_share(struct worker *w, struct share *share)
+/* Multiplies the units of one queue until there are none left. */
+static void drain_queue(struct worker *w, struct unit_queue *queue)
 {
-	const struct run *run = w->run;
+	const struct multiply_run *run = w->run;
 	struct cpu_cursor cursor = {run->items, 0};
 	int64_t unit, m0, n0;
 
-	while ((unit = atomic_fetch_add_explicit(&share->next, 1,
-						 memory_order_relaxed)) < share->end) {
+	while ((unit = atomic_fetch_add_explicit(&queue->next, 1,
+						 memory_order_relaxed)) < queue->end) {
 		const struct cpu_item *item = cpu_find_unit(&cursor, unit, &m0, &n0);
 
 		if (w->timed < TIMED_UNITS && run->multiply_tasks > 1)
@@ -437,22 +437,22 @@ static void multiply_share(struct worker *w, struct share *share)
 	}
 }
 
-/* Phase 2, one task: its own share, then what others have left. */
+/* Phase 2, one task: its own queue, then the units left in the others. */
 static void multiply_some(void *arg, int task)
 {
-	const struct run *run = arg;
+	const struct multiply_run *run = arg;
 	struct worker worker = {
 	    .run = run,
 	    .scratch = run->scratch + (size_t)task * run->scratch_bytes,
 	};
 
 	for (int i = 0; i < run->multiply_tasks; i++)
-		multiply_share(&worker, &run->shares[(task + i) % run->multiply_tasks]);
-	run->shares[task].least_ns = worker.least_ns;
+		drain_queue(&worker, &run->queues[(task + i) % run->multiply_tasks]);
+	run->queues[task].least_ns = worker.least_ns;
 }
 
 /* The cost of all units. */
-static int64_t total_cost(const struct run *run)
+static int64_t total_cost(const struct multiply_run *run)
 {
 	int64_t total = 0;
 
@@ -463,7 +463,7 @@ static int64_t total_cost(const struct run *run)
 }
 
 /* Shares of the units that cost about the same. */
-static void cut_shares(struct run *run)
+static void fill_queues(struct multiply_run *run)
 {
 	const int64_t tasks = run->multiply_tasks;
 	const int64_t total = total_cost(run);
@@ -475,14 +475,14 @@ static void cut_shares(struct run *run)
 		const int64_t after = before + item->row_units * item->col_units * cost;
 
 		for (; task < tasks && total / tasks * task < after; task++)
-			atomic_init(&run->shares[task].next,
+			atomic_init(&run->queues[task].next,
 				    item->first_unit +
 					(total / tasks * task - before) / cost);
 		before = after;
 	}
 	for (int64_t i = 0; i < tasks; i++)
-		run->shares[i].end =
-		    i + 1 < tasks ? atomic_load_explicit(&run->shares[i + 1].next,
+		run->queues[i].end =
+		    i + 1 < tasks ? atomic_load_explicit(&run->queues[i + 1].next,
 							 memory_order_relaxed)
 				  : run->units;
 }
@@ -491,18 +491,18 @@ static void cut_shares(struct run *run)
  * Phase 2 on the device's threads.  What the caller would have taken without
  * them follows from the fastest unit, which nobody has interrupted.
  */
-static void multiply_all(const struct cpu_device *cpu, struct run *run)
+static void multiply_all(const struct cpu_device *cpu, struct multiply_run *run)
 {
 	const int64_t begin = cpu_now_ns();
 	double least_ns = 0;
 	int64_t end;
 
-	cut_shares(run);
+	fill_queues(run);
 	if (!cpu_parallel(cpu, run->multiply_tasks, multiply_some, run) || !cpu->pace)
 		return;
 	end = cpu_now_ns();
 	for (int i = 0; i < run->multiply_tasks; i++) {
-		const double ns = run->shares[i].least_ns;
+		const double ns = run->queues[i].least_ns;
 
 		if (ns > 0 && (least_ns == 0 || ns < least_ns))
 			least_ns = ns;
@@ -518,12 +518,12 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	const struct cpu_device *cpu = cpu_device(plan->base.device);
 	char *records = workspace + plan->records_at;
 	uint8_t *row_flags = (uint8_t *)workspace + plan->flags_at;
-	struct run run = {
+	struct multiply_run run = {
 	    .ops = plan->ops,
 	    .dual = plan->base.op == NIB_OP_DUAL_GEMM,
 	    .items = items,
 	    .count = count,
-	    .shares = (struct share *)(workspace + plan->shares_at),
+	    .queues = (struct unit_queue *)(workspace + plan->queues_at),
 	    .scratch = workspace + plan->scratch_at,
 	    .scratch_bytes = plan->scratch_bytes,
 	};

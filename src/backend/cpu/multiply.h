@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* multiply.h - what weights.c, schedule.c and multiply.c share. */
+/* multiply.h - declarations shared by weights.c, schedule.c and multiply.c. */
 #ifndef NIB_CPU_MULTIPLY_H
 #define NIB_CPU_MULTIPLY_H
 

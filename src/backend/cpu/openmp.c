@@ -100,14 +100,14 @@ static void run_once(struct region *region, int i)
 		region->task(region->arg, i);
 }
 
-/* What each thread does: its own task, then those that nobody has begun. */
+/* What each thread does: its number task, then those that nobody has begun. */
 static void take_tasks(void *arg)
 {
 	struct region *region = arg;
-	const int own = region->openmp->thread_num();
+	const int number = region->openmp->thread_num();
 
-	if (own < region->tasks)
-		run_once(region, own);
+	if (number < region->tasks)
+		run_once(region, number);
 	for (int i = 0; i < region->tasks; i++)
 		run_once(region, i);
 }

@@ -25,40 +25,41 @@ int64_t cpu_now_ns(void)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-bool cpu_pace_is_alone(struct cpu_pace *pace, int64_t now_ns)
+bool cpu_pace_uses_caller_only(struct cpu_pace *pace, int64_t now_ns)
 {
 	const int64_t until =
-	    atomic_load_explicit(&pace->alone_until_ns, memory_order_relaxed);
+	    atomic_load_explicit(&pace->caller_only_until_ns, memory_order_relaxed);
 
 	if (until == 0)
 		return false;
 	if (now_ns < until)
 		return true;
 	atomic_store(&pace->balance_ns, LEAST_NS / 2);
-	atomic_store(&pace->alone_until_ns, 0);
+	atomic_store(&pace->caller_only_until_ns, 0);
 	return false;
 }
 
 static void go_alone(struct cpu_pace *pace, int64_t now_ns)
 {
-	int64_t ns = 2 * atomic_load(&pace->alone_ns);
+	int64_t ns = 2 * atomic_load(&pace->caller_only_ns);
 
 	if (ns < FIRST_ALONE_NS)
 		ns = FIRST_ALONE_NS;
 	if (ns > LAST_ALONE_NS)
 		ns = LAST_ALONE_NS;
-	atomic_store(&pace->alone_ns, ns);
-	atomic_store(&pace->alone_until_ns, now_ns + ns);
+	atomic_store(&pace->caller_only_ns, ns);
+	atomic_store(&pace->caller_only_until_ns, now_ns + ns);
 }
 
 void cpu_pace_report(struct cpu_pace *pace, int64_t now_ns, int64_t took_ns,
-		     int64_t alone_ns)
+		     int64_t caller_only_ns)
 {
-	const int64_t balance = atomic_load(&pace->balance_ns) + alone_ns - took_ns;
+	const int64_t balance =
+	    atomic_load(&pace->balance_ns) + caller_only_ns - took_ns;
 
 	if (balance < LEAST_NS)
 		go_alone(pace, now_ns);
 	atomic_store(&pace->balance_ns, balance < MOST_NS ? balance : MOST_NS);
 	if (balance >= MOST_NS)
-		atomic_store(&pace->alone_ns, 0);
+		atomic_store(&pace->caller_only_ns, 0);
 }

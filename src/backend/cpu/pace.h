@@ -2,7 +2,7 @@
 /*
  * pace.h - decides whether runs of a device use its threads or the caller only.
  *
- * Several threads are slower than one where other programs keep the cores busy:
+ * Several threads are slower than one if other programs keep the cores busy:
  * a run waits for a thread that the system has stopped in the middle of a task,
  * for milliseconds.  Each run with threads reports how long it took, and how
  * long the caller would have taken by itself.  The balance of these gains and
@@ -19,8 +19,8 @@
 
 /* All zero is a new one.  Callers of several threads may use it at once. */
 struct cpu_pace {
-	_Atomic int64_t alone_until_ns; /* 0: threads are used */
-	_Atomic int64_t alone_ns;	/* the last time on the caller only */
+	_Atomic int64_t caller_only_until_ns; /* 0: threads are used */
+	_Atomic int64_t caller_only_ns;	      /* the last time on the caller only */
 	_Atomic int64_t balance_ns;
 };
 
@@ -28,13 +28,13 @@ struct cpu_pace {
 int64_t cpu_now_ns(void);
 
 /* Whether a run that begins at now_ns uses the caller's thread only. */
-bool cpu_pace_is_alone(struct cpu_pace *pace, int64_t now_ns);
+bool cpu_pace_uses_caller_only(struct cpu_pace *pace, int64_t now_ns);
 
 /*
  * A run with threads ended at now_ns and took took_ns; the caller would have
- * taken alone_ns.
+ * taken caller_only_ns.
  */
 void cpu_pace_report(struct cpu_pace *pace, int64_t now_ns, int64_t took_ns,
-		     int64_t alone_ns);
+		     int64_t caller_only_ns);
 
 #endif

@@ -9,7 +9,7 @@
  *   no worker has taken
  *   waits for job.left == 0  <----
  *
- * A job lies on its caller's stack.  A worker may use it from taking it until
+ * A job is on its caller's stack.  A worker may use it from taking it until
  * it has decremented job.left, except that the last one wakes a caller that
  * sleeps.  Worker and caller spin before they sleep, because a sleeping thread
  * takes 5 to 50 us to wake and runs follow each other closely.
@@ -33,7 +33,7 @@
 /* Flag in job.left: the caller sleeps until the last worker wakes it. */
 #define CALLER_SLEEPS 0x80000000u
 
-struct job {
+struct pool_job {
 	void (*task)(void *arg, int i);
 	void *arg;
 	_Atomic uint32_t left; /* tasks not finished but task 0, and the flag */
@@ -42,7 +42,7 @@ struct job {
 
 struct worker {
 	/* Posted and not yet taken; written by callers, taken by the worker. */
-	_Alignas(SLOT_BYTES) _Atomic(struct job *) job;
+	_Alignas(SLOT_BYTES) _Atomic(struct pool_job *) job;
 	_Atomic bool sleeps;
 	int task;
 	const struct cpu_pool *pool;
@@ -62,8 +62,8 @@ struct cpu_pool {
 	struct worker slots[]; /* threads - 1 */
 };
 
-/* Posted to a worker that shall end. */
-static struct job end_job;
+/* Posted to end a worker. */
+static struct pool_job end_job;
 
 /* ---- processes ---------------------------------------------------------- */
 
@@ -108,7 +108,7 @@ static void wait_for(sem_t *sem)
 		;
 }
 
-static struct job *take_job(struct worker *worker)
+static struct pool_job *take_job(struct worker *worker)
 {
 	for (int i = 0; i < worker->pool->spins; i++) {
 		if (atomic_load_explicit(&worker->job, memory_order_relaxed))
@@ -125,10 +125,10 @@ static void wake(struct worker *worker)
 		sem_post(&worker->wake);
 }
 
-static struct job *next_job(struct worker *worker)
+static struct pool_job *next_job(struct worker *worker)
 {
 	for (;;) {
-		struct job *job = take_job(worker);
+		struct pool_job *job = take_job(worker);
 
 		if (job)
 			return job;
@@ -145,7 +145,7 @@ static struct job *next_job(struct worker *worker)
 	}
 }
 
-static void finish_task(struct job *job)
+static void finish_task(struct pool_job *job)
 {
 	if (atomic_fetch_sub(&job->left, 1) == (CALLER_SLEEPS | 1))
 		sem_post(&job->done);
@@ -154,7 +154,7 @@ static void finish_task(struct job *job)
 static void *work(void *arg)
 {
 	struct worker *worker = arg;
-	struct job *job;
+	struct pool_job *job;
 
 	while ((job = next_job(worker)) != &end_job) {
 		job->task(job->arg, worker->task);
@@ -255,14 +255,14 @@ struct posted {
 	uint64_t bits[POOL_MAX_THREADS / 64];
 };
 
-static void post(struct cpu_pool *pool, int tasks, struct job *job,
+static void post(struct cpu_pool *pool, int tasks, struct pool_job *job,
 		 struct posted *posted)
 {
 	const int workers = ready_workers(pool);
 
 	memset(posted, 0, (size_t)(tasks + 63) / 64 * sizeof(*posted->bits));
 	for (int i = 1; i < tasks && i <= workers; i++) {
-		struct job *none = NULL;
+		struct pool_job *none = NULL;
 
 		/* Taken by the job of another caller: not posted. */
 		if (!atomic_compare_exchange_strong(&pool->slots[i - 1].job, &none,
@@ -274,13 +274,13 @@ static void post(struct cpu_pool *pool, int tasks, struct job *job,
 }
 
 /* Runs the tasks that no worker has taken; returns their number. */
-static uint32_t run_rest(struct cpu_pool *pool, int tasks, struct job *job,
+static uint32_t run_rest(struct cpu_pool *pool, int tasks, struct pool_job *job,
 			 const struct posted *posted)
 {
 	uint32_t count = 0;
 
 	for (int i = 1; i < tasks; i++) {
-		struct job *mine = job;
+		struct pool_job *mine = job;
 
 		if (posted->bits[i / 64] >> i % 64 & 1 &&
 		    !atomic_compare_exchange_strong(&pool->slots[i - 1].job, &mine,
@@ -292,9 +292,10 @@ static uint32_t run_rest(struct cpu_pool *pool, int tasks, struct job *job,
 	return count;
 }
 
-static void wait_for_workers(const struct cpu_pool *pool, struct job *job, uint32_t own)
+static void wait_for_workers(const struct cpu_pool *pool, struct pool_job *job,
+			     uint32_t finished)
 {
-	if (atomic_fetch_sub(&job->left, own) == own)
+	if (atomic_fetch_sub(&job->left, finished) == finished)
 		return;
 	for (int i = 0; i < pool->spins; i++) {
 		if (atomic_load(&job->left) == 0)
@@ -309,7 +310,7 @@ static void wait_for_workers(const struct cpu_pool *pool, struct job *job, uint3
 void cpu_pool_run(struct cpu_pool *pool, int tasks, void (*task)(void *arg, int i),
 		  void *arg)
 {
-	struct job job = {.task = task, .arg = arg};
+	struct pool_job job = {.task = task, .arg = arg};
 	struct posted posted;
 	int cancel;
 

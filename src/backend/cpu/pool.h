@@ -38,7 +38,7 @@ void cpu_pool_run(struct cpu_pool *pool, int tasks, void (*task)(void *arg, int 
 void cpu_pool_free(struct cpu_pool *pool);
 
 /*
- * A number of this process that its forks do not share; 0 if the system cannot
+ * A number of this process, other than those of its forks; 0 if the system cannot
  * tell forks.
  */
 uint32_t cpu_process(void);

@@ -27,7 +27,7 @@
 /* Fewer elements than this are not worth waking a thread for. */
 #define TASK_ELEMS 32768
 
-struct job {
+struct quantize_job {
 	const struct cpu_device *device;
 	const struct cpu_quantize_ops *ops;
 	struct nib_dense x;
@@ -47,11 +47,11 @@ struct job {
 };
 
 /* A run: elements col .. col + n - 1 of one row. */
-struct run {
+struct block_run {
 	int64_t batch, row, col, n;
 };
 
-static bool is_tiled(const struct job *job)
+static bool is_tiled(const struct quantize_job *job)
 {
 	return job->q.scale_layout == NIB_SCALE_LAYOUT_TILED_128X4;
 }
@@ -60,14 +60,14 @@ static bool is_tiled(const struct job *job)
  * Runs go row by row.  For tiled scales they go down 128 rows first, because the
  * scales of these rows are interleaved and so are written while in the cache.
  */
-static struct run run_at(const struct job *job, int64_t index)
+static struct block_run run_at(const struct quantize_job *job, int64_t index)
 {
 	const int64_t stripe_rows = is_tiled(job) ? NIB_SCALE_TILE_ROWS : 1;
 	const int64_t stripe_runs = job->runs_a_row * stripe_rows;
 	const int64_t in_stripe = index % stripe_runs;
 	const int64_t line =
 	    index / stripe_runs * stripe_rows + in_stripe % stripe_rows;
-	struct run run;
+	struct block_run run;
 
 	run.batch = line / job->padded_rows;
 	run.row = line % job->padded_rows;
@@ -78,7 +78,8 @@ static struct run run_at(const struct job *job, int64_t index)
 	return run;
 }
 
-static const uint8_t *run_data(const struct job *job, const struct run *run)
+static const uint8_t *run_data(const struct quantize_job *job,
+			       const struct block_run *run)
 {
 	const int64_t index =
 	    run->batch * job->x_batch + run->row * job->x_row + run->col;
@@ -87,7 +88,7 @@ static const uint8_t *run_data(const struct job *job, const struct run *run)
 	       index * (job->x.dtype == NIB_DTYPE_FP32 ? 4 : 2);
 }
 
-static void job_init(struct job *job, struct nib_device *device,
+static void job_init(struct quantize_job *job, struct nib_device *device,
 		     const struct nib_dense *x, bool saturate)
 {
 	memset(job, 0, sizeof(*job));
@@ -107,14 +108,14 @@ static void job_init(struct job *job, struct nib_device *device,
 }
 
 /* The rows follow each other without gaps: one long row. */
-static void join_rows(struct job *job)
+static void join_rows(struct quantize_job *job)
 {
 	job->cols *= job->rows;
 	job->rows = job->padded_rows = job->rows != 0;
 }
 
 /* Counts runs and tasks; after this the sizes stay as they are. */
-static void job_cut(struct job *job)
+static void job_cut(struct quantize_job *job)
 {
 	const int64_t run_elems = RUN_BLOCKS * NIB_NVFP4_BLOCK;
 	int64_t worth;
@@ -141,7 +142,8 @@ static void keep_max(_Atomic uint32_t *largest, uint32_t value)
 		;
 }
 
-static uint32_t magnitude_at(const struct job *job, const uint8_t *data, int64_t i)
+static uint32_t magnitude_at(const struct quantize_job *job, const uint8_t *data,
+			     int64_t i)
 {
 	uint32_t wide;
 	uint16_t narrow;
@@ -155,7 +157,7 @@ static uint32_t magnitude_at(const struct job *job, const uint8_t *data, int64_t
 }
 
 /* Notes the first inf or NaN of a run, which has one. */
-static void note_bad(struct job *job, const struct run *run)
+static void note_bad(struct quantize_job *job, const struct block_run *run)
 {
 	const uint8_t *data = run_data(job, run);
 	int64_t i = 0;
@@ -166,7 +168,7 @@ static void note_bad(struct job *job, const struct run *run)
 		 (run->batch * job->rows + run->row) * job->cols + run->col + i);
 }
 
-static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
+static enum nib_status fail_bad(const struct quantize_job *job, struct nib_error *err)
 {
 	const int64_t index = atomic_load(&job->first_bad);
 	const int64_t col = index % job->x.cols;
@@ -183,7 +185,7 @@ static enum nib_status fail_bad(const struct job *job, struct nib_error *err)
 
 /* ---- amax --------------------------------------------------------------- */
 
-static uint32_t finite_amax(const struct job *job, const struct run *run)
+static uint32_t finite_amax(const struct quantize_job *job, const struct block_run *run)
 {
 	const uint8_t *data = run_data(job, run);
 	uint32_t largest = 0;
@@ -199,12 +201,12 @@ static uint32_t finite_amax(const struct job *job, const struct run *run)
 
 static void amax_task(void *arg, int i)
 {
-	struct job *job = arg;
+	struct quantize_job *job = arg;
 	const int64_t end = job->runs * (i + 1) / job->tasks;
 	uint32_t largest = 0, magnitude;
 
 	for (int64_t at = job->runs * i / job->tasks; at < end; at++) {
-		const struct run run = run_at(job, at);
+		const struct block_run run = run_at(job, at);
 
 		magnitude = job->ops->amax[job->x.dtype](run_data(job, &run), run.n);
 		if (magnitude >= job->infinity && job->saturate) {
@@ -221,7 +223,7 @@ static void amax_task(void *arg, int i)
 enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 			 bool saturate, float *amax, struct nib_error *err)
 {
-	struct job job;
+	struct quantize_job job;
 
 	job_init(&job, device, x, saturate);
 	if (job.x_row == job.cols)
@@ -238,8 +240,8 @@ enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 /* ---- quantise ----------------------------------------------------------- */
 
 /* With inf and NaN: the definition. */
-static void saturate_run(const struct job *job, const struct run *run, uint8_t *codes,
-			 uint8_t *scales)
+static void saturate_run(const struct quantize_job *job, const struct block_run *run,
+			 uint8_t *codes, uint8_t *scales)
 {
 	const uint8_t *data = run_data(job, run);
 	const struct cpu_quantizer *z = job->quantizer;
@@ -265,8 +267,8 @@ static void saturate_run(const struct job *job, const struct run *run, uint8_t *
 }
 
 /* Quantises a run piece by piece; the last piece prefetches the next run. */
-static void quantize_run(struct job *job, const struct run *run, const struct run *next,
-			 uint8_t *scales)
+static void quantize_run(struct quantize_job *job, const struct block_run *run,
+			 const struct block_run *next, uint8_t *scales)
 {
 	const int64_t block_bytes = job->x.dtype == NIB_DTYPE_FP32 ? 64 : 32;
 	const int64_t piece_blocks = PIECE_BYTES / block_bytes;
@@ -302,19 +304,19 @@ static void put_scales(uint8_t stage[STAGE_ROWS][RUN_BLOCKS], int64_t g, uint8_t
 		memcpy(to + 16 * i, stage[i] + g, 4);
 }
 
-/* STAGE_ROWS runs from number first on: their scales are 16 bytes apart. */
-static void quantize_tiled(struct job *job, int64_t first, bool is_last)
+/* STAGE_ROWS runs from number first on: their scales begin every 16 bytes. */
+static void quantize_tiled(struct quantize_job *job, int64_t first, bool is_last)
 {
-	const struct run begin = run_at(job, first);
+	const struct block_run begin = run_at(job, first);
 	const int64_t n = begin.n / NIB_NVFP4_BLOCK;
 	uint8_t *to =
 	    nib_fp4_scale(&job->q, begin.batch, begin.row, begin.col / NIB_NVFP4_BLOCK);
 	uint8_t stage[STAGE_ROWS][RUN_BLOCKS];
 
 	for (int i = 0; i < STAGE_ROWS; i++) {
-		const struct run run = run_at(job, first + i);
+		const struct block_run run = run_at(job, first + i);
 		const bool has_next = !is_last || i + 1 < STAGE_ROWS;
-		const struct run next = run_at(job, first + i + has_next);
+		const struct block_run next = run_at(job, first + i + has_next);
 
 		if (run.row < job->rows) {
 			quantize_run(job, &run, &next, stage[i]);
@@ -329,7 +331,7 @@ static void quantize_tiled(struct job *job, int64_t first, bool is_last)
 
 static void quantize_task(void *arg, int i)
 {
-	struct job *job = arg;
+	struct quantize_job *job = arg;
 	const int64_t step = is_tiled(job) ? STAGE_ROWS : 1;
 	const int64_t steps = job->runs / step;
 	const int64_t end = steps * (i + 1) / job->tasks * step;
@@ -341,8 +343,8 @@ static void quantize_task(void *arg, int i)
 		if (is_tiled(job)) {
 			quantize_tiled(job, at, is_last);
 		} else {
-			const struct run run = run_at(job, at);
-			const struct run next = run_at(job, at + !is_last);
+			const struct block_run run = run_at(job, at);
+			const struct block_run next = run_at(job, at + !is_last);
 
 			quantize_run(job, &run, &next,
 				     nib_fp4_scale(&job->q, run.batch, run.row,
@@ -379,7 +381,7 @@ enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *
 	const bool saturate = options->saturate != 0;
 	struct cpu_quantizer quantizer;
 	struct setup setup = {&quantizer, options, x->dtype, 0};
-	struct job job;
+	struct quantize_job job;
 	enum nib_status status;
 
 	/* Compares bits, because a subnormal is not 0 even if the caller's mode

@@ -6,7 +6,7 @@
  *   FN(name)   name with the instruction set's suffix
  *   WIDE       1: fp32 input, 0: fp16 or bf16
  *   vector     a register; load(from) one, load_some(from, bytes) less of one,
- *              zeros behind
+ *              zeros after it
  *   magnitudes(v), max(a, b), largest(v)
  *              of all lanes without their signs; largest: of them all
  *   block_amax(x, amax)

@@ -50,7 +50,7 @@ struct cpu_dequantizer {
 
 /*
  * Rows of a band of 128 in NIB_SCALE_LAYOUT_LINEAR, grouped as a tile mixes them: row
- * 32 * part + r lies at part * part_bytes + r * row_bytes, part < 4, r < rows.
+ * 32 * part + r is at part * part_bytes + r * row_bytes, part < 4, r < rows.
  */
 struct cpu_band {
 	uint8_t *scales;
@@ -64,7 +64,7 @@ struct cpu_quantize_ops {
 	/*
 	 * Quantises blocks of 16 elements into 8 bytes of codes and one scale
 	 * each.  False: x has an inf or NaN, and the outputs are unspecified.
-	 * next: where as many blocks lie that the next call will read, or x.
+	 * next: as many blocks, which the next call will read, or x.
 	 */
 	bool (*quantize[CPU_DTYPES])(const struct cpu_quantizer *quantizer,
 				     const void *x, enum nib_dtype dtype,

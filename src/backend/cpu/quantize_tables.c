@@ -68,7 +68,7 @@ void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float glo
 /*
  * The bits of an exact value rounded once to dtype: nib_dequantize_ref()
  * without its generality.  bf16 goes through an fp32 rounded to odd, which
- * remembers on which side of a tie the value lies.
+ * records on which side of a tie the value is.
  */
 static uint32_t value_bits(double value, enum nib_dtype dtype)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * schedule.h - how a run is cut: items (matrix products) into units (rectangles
- * of output) that threads take in order.  Pure arithmetic.
+ * of output) that threads multiply in order.  Pure arithmetic.
  */
 #ifndef NIB_CPU_SCHEDULE_H
 #define NIB_CPU_SCHEDULE_H
@@ -13,7 +13,7 @@
 
 /*
  * Sets unit_rows, row_units, col_units and first_unit of every item (m, n
- * given) and returns the number of units.  Each element of an output lies in
+ * given) and returns the number of units.  Each element of an output is in
  * exactly one unit.
  */
 int64_t cpu_schedule(struct cpu_item *items, int64_t count, int threads,
@@ -25,7 +25,7 @@ struct cpu_cursor {
 	int64_t item;
 };
 
-/* The item of unit, which must not be before the last one asked for. */
+/* The item of unit, which must not be before that of the previous call. */
 static inline const struct cpu_item *
 cpu_find_unit(struct cpu_cursor *cursor, int64_t unit, int64_t *m0, int64_t *n0)
 {

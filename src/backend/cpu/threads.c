@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * threads.c - how many threads a device has, and who runs its tasks: the caller's
+ * threads.c - how many threads a device has, and which threads run its tasks: those of the caller's
  * pool, the OpenMP threads of another library, or threads of the device's own.
  */
 #include <limits.h>
@@ -48,7 +48,7 @@ static int variable(const char *name, int most, int otherwise)
 	return value < most ? (int)value : most;
 }
 
-/* The number of threads that the options or the environment ask for. */
+/* The number of threads that the options or the environment request. */
 static int wanted_threads(int wanted, int processors)
 {
 	if (!wanted) {
@@ -101,35 +101,36 @@ void cpu_threads_close(struct cpu_device *device)
 
 /* ---- tasks -------------------------------------------------------------- */
 
-struct job {
+struct task_call {
 	void (*task)(void *arg, int i);
 	void *arg;
 };
 
 static void run_task(void *arg, int i)
 {
-	const struct job *job = arg;
+	const struct task_call *call = arg;
 	cpu_float_mode saved = cpu_default_float_mode();
 
-	job->task(job->arg, i);
+	call->task(call->arg, i);
 	cpu_restore_float_mode(&saved);
 }
 
 bool cpu_parallel(const struct cpu_device *device, int tasks,
 		  void (*task)(void *arg, int i), void *arg)
 {
-	struct job job = {task, arg};
+	struct task_call call = {task, arg};
 
 	if (device->parallel_for && tasks > 1) {
-		device->parallel_for(device->caller_pool, tasks, run_task, &job);
-	} else if (tasks == 1 || cpu_pace_is_alone(device->pace, cpu_now_ns())) {
+		device->parallel_for(device->caller_pool, tasks, run_task, &call);
+	} else if (tasks == 1 ||
+		   cpu_pace_uses_caller_only(device->pace, cpu_now_ns())) {
 		for (int i = 0; i < tasks; i++)
-			run_task(&job, i);
+			run_task(&call, i);
 		return false;
 	} else if (device->openmp && cpu_openmp_usable(device->openmp)) {
-		cpu_openmp_run(device->openmp, device->threads, tasks, run_task, &job);
+		cpu_openmp_run(device->openmp, device->threads, tasks, run_task, &call);
 	} else {
-		cpu_pool_run(device->pool, tasks, run_task, &job);
+		cpu_pool_run(device->pool, tasks, run_task, &call);
 	}
 	return true;
 }

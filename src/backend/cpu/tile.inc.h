@@ -23,7 +23,7 @@
 /* Weights are prefetched into L2 this far ahead of the arithmetic. */
 #define FETCH_BLOCKS (16 * GROUP_BLOCKS)
 
-/* Prefetches one k-block of a panel; gives where the next one lies. */
+/* Prefetches one k-block of a panel; returns the address of the next one. */
 TILE_INLINE const uint8_t *fetch_block(const uint8_t *fetch)
 {
 	__builtin_prefetch(fetch, 0, 2);
@@ -42,7 +42,7 @@ TILE_INLINE const uint8_t *fetch_block(const uint8_t *fetch)
 /* Prefetches the k-block A_BLOCKS_AHEAD after a, of `bytes` bytes of records. */
 TILE_INLINE void fetch_records(const void *a, const int bytes)
 {
-	/* An integer, because the last ones lie past the end of A. */
+	/* An integer, because the last ones are past the end of A. */
 	const uintptr_t ahead = (uintptr_t)a + A_BLOCKS_AHEAD * (size_t)bytes;
 
 	UNROLLED (line, bytes / 64)
@@ -57,7 +57,7 @@ struct source {
 
 /*
  * A tile's prefetches for the next chunk: `step` bytes of each panel a k-block.
- * Every row tile takes a share.  If the first of many tiles fetched all, the
+ * Every row tile fetches a part.  If the first of many tiles fetched all, the
  * weights would have left L2 again by the time they are needed.
  */
 struct fetch {

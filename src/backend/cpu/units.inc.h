@@ -19,7 +19,7 @@
  * Adds `blocks` k-blocks to sums[row][col], or sets it to them if `first`.
  * `rows`, and whether there is a source, are known when compiled.  With a
  * source the weights are expanded on the way, one k-block ahead, so that
- * decoding hides behind this tile's arithmetic; the next tiles find them.
+ * decoding overlaps this tile's arithmetic; the next tiles find them.
  */
 TILE_INLINE void sum_tile(const int rows, const struct source *source,
 			  const struct fetch *fetch, const record *a, char *expanded,
@@ -204,7 +204,7 @@ static void cut_scratch(const struct cpu_item *item, bool dual, char *memory,
 }
 
 /*
- * Panel p of a unit at column n0, from block k0: where it lies, and how many
+ * Panel p of a unit at column n0, from block k0: its address, and how many
  * blocks it has from there.  Weights that are not packed are packed into
  * scratch first.  A panel past the matrix repeats the last one, and its sums
  * are not used.
@@ -263,7 +263,7 @@ static void find_source(const struct cpu_item *item, const struct cpu_chunk *chu
 
 /*
  * Sets the prefetches of `rows` rows during a chunk: of the next chunk, if its
- * weights are packed, else of nothing new.  Addresses may lie past the end of
+ * weights are packed, else of nothing new.  Addresses may be past the end of
  * the weights, because they are only prefetched.
  */
 static void find_fetch(const struct cpu_item *item, const struct cpu_chunk *next,

@@ -12,7 +12,7 @@
 #include "format/view.h"
 #include "multiply.h"
 
-struct job {
+struct pack_job {
 	const struct cpu_device *device;
 	struct cpu_packed *packed;
 	const struct nib_fp4 *b;
@@ -22,7 +22,7 @@ struct job {
 
 static void pack_some(void *arg, int task)
 {
-	const struct job *job = arg;
+	const struct pack_job *job = arg;
 	struct cpu_packed *packed = job->packed;
 	const int64_t begin = packed->all_panels * task / job->tasks;
 	const int64_t end = packed->all_panels * (task + 1) / job->tasks;
@@ -54,7 +54,7 @@ static int64_t next_zero(const struct nib_fp4 *b, int64_t batch, int64_t row,
 			    : NULL;
 		return found ? found - scales : blocks;
 	}
-	/* Four blocks of a row lie together. */
+	/* Four blocks of a row are adjacent. */
 	for (; block < blocks; block++) {
 		scales = nib_fp4_scale(b, batch, row, block / 4 * 4);
 		for (; block < blocks; block++) {
@@ -93,7 +93,7 @@ static int64_t drop_row(const struct nib_fp4 *b, int64_t batch, int64_t row,
 /* The rows of a task, the same ones in both passes: counts them, or stores. */
 static void drop_some(void *arg, int task)
 {
-	const struct job *job = arg;
+	const struct pack_job *job = arg;
 	struct cpu_packed *packed = job->packed;
 	const int64_t rows = job->b->rows, all = rows * packed->base.batch;
 	struct cpu_dropped *to = packed->dropped;
@@ -109,7 +109,7 @@ static void drop_some(void *arg, int task)
 }
 
 /* Keeps what the panels of b leave out. */
-static enum nib_status keep_dropped(struct job *job, struct nib_error *err)
+static enum nib_status keep_dropped(struct pack_job *job, struct nib_error *err)
 {
 	struct cpu_packed *packed = job->packed;
 	int64_t count = 0;
@@ -163,7 +163,7 @@ static enum nib_status allocate(struct cpu_packed *packed, struct nib_error *err
 	return NIB_STATUS_OK;
 }
 
-/* A CPU reads codes in an order of its own: they are always copied. */
+/* The CPU backend reads codes in another order: they are always copied. */
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
 			 bool shares_codes, struct nib_packed **out,
 			 struct nib_error *err)
@@ -206,7 +206,7 @@ enum nib_status cpu_packed_update(struct nib_packed *base, const struct nib_fp4 
 				  struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(base->device);
-	struct job job = {cpu, (struct cpu_packed *)base, b, cpu->threads, NULL};
+	struct pack_job job = {cpu, (struct cpu_packed *)base, b, cpu->threads, NULL};
 
 	if (job.packed->all_panels == 0)
 		return NIB_STATUS_OK;

@@ -98,7 +98,7 @@ static inline __m128i leaves_range(__m128i x)
 	return _mm_or_si128(is_small, is_large);
 }
 
-/* Elements k and k + 4 of each eight beside each other. */
+/* Elements k and k + 4 of each eight, adjacent. */
 static inline uint8_t pack_pairs(const uint8_t *x, struct cpu_bf16_record *out)
 {
 	__m128i wide = _mm_setzero_si128();

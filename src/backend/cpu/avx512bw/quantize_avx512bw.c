@@ -2,7 +2,7 @@
 /*
  * quantize_avx512bw.c - quantise and dequantise with AVX-512 F, BW, DQ, VL.
  *
- * Codes: the 7 limits of a block lie in a register, and a code is found in
+ * Codes: the 7 limits of a block are in a register, and a code is found in
  * three compares, a binary search whose limits are fetched by permuting (vpermd
  * for fp32, vpermw for 16 bits, two blocks at once).  Tie rules, odd global
  * scales and subnormals are all in the limits.
@@ -218,7 +218,7 @@ static inline __m512i codes_wide(const int32_t limit[8], __m512i x)
 /* The same for two blocks of 16-bit floats, whose limits a and b point to. */
 static inline __m512i codes_narrow(const int16_t a[8], const int16_t b[8], __m512i x)
 {
-	/* b's limits lie 8 lanes up. */
+	/* b's limits are 8 lanes up. */
 	const __m512i base =
 	    _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(8), 1);
 	const __m512i three = _mm512_add_epi16(base, _mm512_set1_epi16(3));
