@@ -22,7 +22,7 @@
 /* ---- items onto threads --------------------------------------------------- */
 
 struct parallel_loop {
-	void (*some)(const void *arg, int64_t begin, int64_t end);
+	void (*part)(const void *arg, int64_t begin, int64_t end);
 	const void *arg;
 	int64_t items;
 	int tasks;
@@ -30,18 +30,19 @@ struct parallel_loop {
 
 static void run_part(void *arg, int i)
 {
-	const struct parallel_loop *s = arg;
+	const struct parallel_loop *loop = arg;
 
-	s->some(s->arg, s->items * i / s->tasks, s->items * (i + 1) / s->tasks);
+	loop->part(loop->arg, loop->items * i / loop->tasks,
+		   loop->items * (i + 1) / loop->tasks);
 }
 
-/* Calls some(arg, begin, end) for parts of 0 .. items-1, item_bytes each. */
-static void share_out(struct nib_device *device, int64_t items, int64_t item_bytes,
-		      void (*some)(const void *arg, int64_t begin, int64_t end),
-		      const void *arg)
+/* Calls part(arg, begin, end) for parts of 0 .. items-1, item_bytes each. */
+static void run_in_parts(struct nib_device *device, int64_t items, int64_t item_bytes,
+			 void (*part)(const void *arg, int64_t begin, int64_t end),
+			 const void *arg)
 {
 	const struct cpu_device *cpu = cpu_device(device);
-	struct parallel_loop loop = {some, arg, items, cpu->threads};
+	struct parallel_loop loop = {part, arg, items, cpu->threads};
 	const double bytes = (double)items * (double)item_bytes;
 
 	if (items == 0)
@@ -151,15 +152,15 @@ static enum nib_status gather(struct nib_device *device, const struct nib_moe_ro
 	enum nib_status status = NIB_STATUS_OK;
 
 	if (l->activations != NIB_ACTIVATIONS_NVFP4) {
-		share_out(device, rows, x.row_bytes, copy_some, &x);
+		run_in_parts(device, rows, x.row_bytes, copy_some, &x);
 		return NIB_STATUS_OK;
 	}
 	if (!l->is_quantized)
 		status = quantize(device, l->x, g->tokens, l->x_global, err);
 	if (status)
 		return status;
-	share_out(device, rows, codes.row_bytes, copy_some, &codes);
-	share_out(device, rows, scales.row_bytes, copy_some, &scales);
+	run_in_parts(device, rows, codes.row_bytes, copy_some, &codes);
+	run_in_parts(device, rows, scales.row_bytes, copy_some, &scales);
 	return NIB_STATUS_OK;
 }
 
@@ -231,7 +232,7 @@ static enum nib_status activate(struct nib_device *device,
 	(void)stream;
 	/* An activation costs as much as some 16 floats that are copied. */
 	if (a->gate)
-		share_out(device, *a->rows, a->h.cols * 64, activate_some, a);
+		run_in_parts(device, *a->rows, a->h.cols * 64, activate_some, a);
 	return a->q.codes ? quantize(device, a->h, a->q, a->layer->h_global, err)
 			  : NIB_STATUS_OK;
 }
@@ -312,8 +313,8 @@ static enum nib_status combine(struct nib_device *device,
 
 	(void)stream;
 	(void)err;
-	share_out(device, c->y.rows * pieces, PIECE * 4 * (c->top_k + 1), combine_some,
-		  c);
+	run_in_parts(device, c->y.rows * pieces, PIECE * 4 * (c->top_k + 1),
+		     combine_some, c);
 	return NIB_STATUS_OK;
 }
 

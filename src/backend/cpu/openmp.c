@@ -100,7 +100,7 @@ static void run_once(struct region *region, int i)
 		region->task(region->arg, i);
 }
 
-/* What each thread does: its number task, then those that nobody has begun. */
+/* What each thread does: its number task, then those that no thread has begun. */
 static void take_tasks(void *arg)
 {
 	struct region *region = arg;

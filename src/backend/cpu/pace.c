@@ -14,8 +14,8 @@
 #define MOST_NS INT64_C(20000000)
 /* Times on the caller only double from the first to the last, so that tries
  * cost less than 1 % where the cores stay busy. */
-#define FIRST_ALONE_NS INT64_C(30000000)
-#define LAST_ALONE_NS  INT64_C(480000000)
+#define FIRST_CALLER_ONLY_NS INT64_C(30000000)
+#define LAST_CALLER_ONLY_NS  INT64_C(480000000)
 
 int64_t cpu_now_ns(void)
 {
@@ -39,14 +39,14 @@ bool cpu_pace_uses_caller_only(struct cpu_pace *pace, int64_t now_ns)
 	return false;
 }
 
-static void go_alone(struct cpu_pace *pace, int64_t now_ns)
+static void use_caller_only(struct cpu_pace *pace, int64_t now_ns)
 {
 	int64_t ns = 2 * atomic_load(&pace->caller_only_ns);
 
-	if (ns < FIRST_ALONE_NS)
-		ns = FIRST_ALONE_NS;
-	if (ns > LAST_ALONE_NS)
-		ns = LAST_ALONE_NS;
+	if (ns < FIRST_CALLER_ONLY_NS)
+		ns = FIRST_CALLER_ONLY_NS;
+	if (ns > LAST_CALLER_ONLY_NS)
+		ns = LAST_CALLER_ONLY_NS;
 	atomic_store(&pace->caller_only_ns, ns);
 	atomic_store(&pace->caller_only_until_ns, now_ns + ns);
 }
@@ -58,7 +58,7 @@ void cpu_pace_report(struct cpu_pace *pace, int64_t now_ns, int64_t took_ns,
 	    atomic_load(&pace->balance_ns) + caller_only_ns - took_ns;
 
 	if (balance < LEAST_NS)
-		go_alone(pace, now_ns);
+		use_caller_only(pace, now_ns);
 	atomic_store(&pace->balance_ns, balance < MOST_NS ? balance : MOST_NS);
 	if (balance >= MOST_NS)
 		atomic_store(&pace->caller_only_ns, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * threads.c - how many threads a device has, and which threads run its tasks: those of the caller's
- * pool, the OpenMP threads of another library, or threads of the device's own.
+ * threads.c - how many threads a device has, and which threads run its tasks: those
+ * of the caller's pool, the OpenMP threads of another library, or the device's.
  */
 #include <limits.h>
 #include <sched.h>
