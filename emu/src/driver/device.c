@@ -157,7 +157,7 @@ CUresult cuInit(unsigned flags)
 /* ---- errors ----------------------------------------------------------------
  */
 
-static const struct {
+static const struct error {
 	CUresult result;
 	const char *name, *text;
 } errors[] = {
@@ -184,31 +184,34 @@ static const struct {
      "the stream is not capturing, or is already"},
 };
 
-CUresult cuGetErrorName(CUresult result, const char **text)
+/* NULL: unknown. */
+static const struct error *find_error(CUresult result)
 {
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
-		if (errors[i].result == result) {
-			*text = errors[i].name;
-			return CUDA_SUCCESS;
-		}
-	*text = NULL;
-	return CUDA_ERROR_INVALID_VALUE;
+		if (errors[i].result == result)
+			return &errors[i];
+	return NULL;
 }
 
-/* The text of the last failure, if there is one, says more than its number. */
+CUresult cuGetErrorName(CUresult result, const char **text)
+{
+	const struct error *e = find_error(result);
+
+	*text = e ? e->name : NULL;
+	return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The text of the last failure, if there is one, is more precise than its code. */
 CUresult cuGetErrorString(CUresult result, const char **text)
 {
+	const struct error *e = find_error(result);
+
 	if (result && emu_driver.text[0]) {
 		*text = emu_driver.text;
 		return CUDA_SUCCESS;
 	}
-	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
-		if (errors[i].result == result) {
-			*text = errors[i].text;
-			return CUDA_SUCCESS;
-		}
-	*text = NULL;
-	return CUDA_ERROR_INVALID_VALUE;
+	*text = e ? e->text : NULL;
+	return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- the device ------------------------------------------------------------
@@ -251,31 +254,57 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 	return emu_driver_leave(result);
 }
 
+struct attribute {
+	int attribute, value;
+};
+
+/* Attributes that all devices share. */
+static const struct attribute shared_attributes[] = {
+    {1, EMU_MAX_THREADS},
+    {2, 1024},
+    {3, 1024},
+    {4, 64},
+    {5, INT32_MAX},
+    {6, EMU_MAX_GRID_YZ},
+    {7, EMU_MAX_GRID_YZ},
+    {8, 48 << 10},   /* shared memory without opting in */
+    {9, 64 << 10},   /* constant memory */
+    {11, INT32_MAX}, /* pitch */
+    {14, 512},	     /* alignment of textures */
+    {15, 1},	     /* copies beside kernels */
+    {19, 1},	     /* host memory can be mapped */
+    {23, 32},	     /* alignment of a texture's pitch */
+    {30, 512},	     /* alignment of surfaces */
+    {31, 1},	     /* kernels beside kernels */
+    {40, 3},	     /* copy engines */
+    {10, EMU_LANES},
+    {12, EMU_SM_REGISTERS},
+    {41, 1}, /* unified addressing */
+    {82, EMU_SM_REGISTERS},
+    {78, 1}, /* priorities of streams */
+    {79, 1}, /* caches of global and local memory */
+    {80, 1},
+    {83, 1}, /* managed memory, also while kernels run */
+    {89, 1},
+    {95, 1},	 /* cooperative launches */
+    {106, 32},	 /* CTAs of an SM */
+    {111, 1024}, /* shared memory of a CTA that the system takes */
+    {115, 1},	 /* memory pools */
+};
+
+static const struct attribute *find_attribute(const struct attribute *list,
+					      size_t count, int attribute)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list[i].attribute == attribute)
+			return &list[i];
+	return NULL;
+}
+
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
 	const struct emu_device *d = device_of();
-	const struct {
-		int attribute, value;
-	} known[] = {
-	    {1, EMU_MAX_THREADS},
-	    {2, 1024},
-	    {3, 1024},
-	    {4, 64},
-	    {5, INT32_MAX},
-	    {6, EMU_MAX_GRID_YZ},
-	    {7, EMU_MAX_GRID_YZ},
-	    {8, 48 << 10},   /* shared memory without opting in */
-	    {9, 64 << 10},   /* constant memory */
-	    {11, INT32_MAX}, /* pitch */
-	    {14, 512},	     /* alignment of textures */
-	    {15, 1},	     /* copies beside kernels */
-	    {19, 1},	     /* host memory can be mapped */
-	    {23, 32},	     /* alignment of a texture's pitch */
-	    {30, 512},	     /* alignment of surfaces */
-	    {31, 1},	     /* kernels beside kernels */
-	    {40, 3},	     /* copy engines */
-	    {10, EMU_LANES},
-	    {12, EMU_SM_REGISTERS},
+	const struct attribute of_device[] = {
 	    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
 	     (int)(emu_driver.sms ? emu_driver.sms : d->sms)},
 	    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, d->clock_khz},
@@ -283,36 +312,27 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, d->bus_bits},
 	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, d->l2_bytes},
 	    {39, (int)d->sm_threads},
-	    {41, 1}, /* unified addressing */
 	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->major},
 	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->minor},
 	    {81, (int)d->sm_shared_bytes},
-	    {82, EMU_SM_REGISTERS},
 	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
 	     (int)d->cta_shared_bytes},
-	    {78, 1}, /* priorities of streams */
-	    {79, 1}, /* caches of global and local memory */
-	    {80, 1},
-	    {83, 1}, /* managed memory, also while kernels run */
-	    {89, 1},
-	    {95, 1},	 /* cooperative launches */
-	    {106, 32},	 /* CTAs of an SM */
-	    {111, 1024}, /* shared memory of a CTA that the system takes */
-	    {115, 1},	 /* memory pools */
 	    {120, d->cluster_ctas > 1}, /* clusters */
 	};
+	const struct attribute *found = find_attribute(
+	    of_device, sizeof(of_device) / sizeof(*of_device), attribute);
 
 	if (device != 0)
 		return CUDA_ERROR_INVALID_DEVICE;
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-		if (known[i].attribute == attribute) {
-			*value = known[i].value;
-			return CUDA_SUCCESS;
-		}
-	/* Sizes of textures and other things that the device does not have. */
-	*value = 0;
-	return attribute > 0 && attribute < MOST_ATTRIBUTES ? CUDA_SUCCESS
-							    : CUDA_ERROR_INVALID_VALUE;
+	if (!found)
+		found = find_attribute(
+		    shared_attributes,
+		    sizeof(shared_attributes) / sizeof(*shared_attributes), attribute);
+	/* Sizes of textures and other things that the device does not have are 0. */
+	*value = found ? found->value : 0;
+	return found || (attribute > 0 && attribute < MOST_ATTRIBUTES)
+		   ? CUDA_SUCCESS
+		   : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- contexts --------------------------------------------------------------

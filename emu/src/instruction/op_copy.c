@@ -412,19 +412,26 @@ static bool spaces(struct emu_bind *b, const char *to, const char *from)
 	return first >= 0 && second > first;
 }
 
+/* [to], [from], bytes, and a policy with .L2::cache_hint. */
+static bool bind_bulk_store(struct emu_bind *b)
+{
+	const uint32_t policy = emu_has(b, "L2::cache_hint");
+
+	b->i->run = run_bulk_store;
+	return emu_arguments(b, 3 + policy, 3 + policy) &&
+	       emu_address(b, emu_argument(b, 0)) &&
+	       emu_address(b, emu_argument(b, 1)) &&
+	       emu_src(b, emu_argument(b, 2), EMU_U32);
+}
+
 bool emu_bind_bulk(struct emu_bind *b)
 {
 	const bool has_mask = emu_has(b, "multicast::cluster");
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
 	uint32_t n;
 
-	if (spaces(b, "global", "shared::cta") && emu_has(b, "bulk_group")) {
-		b->i->run = run_bulk_store;
-		return emu_arguments(b, 3 + policy, 3 + policy) &&
-		       emu_address(b, emu_argument(b, 0)) &&
-		       emu_address(b, emu_argument(b, 1)) &&
-		       emu_src(b, emu_argument(b, 2), EMU_U32);
-	}
+	if (spaces(b, "global", "shared::cta") && emu_has(b, "bulk_group"))
+		return bind_bulk_store(b);
 	if (spaces(b, "shared::cluster", "shared::cta"))
 		b->i->space = EMU_SHARED;
 	else if (spaces(b, "shared::cluster", "global") ||
@@ -496,7 +503,6 @@ bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r)
 /* To global memory alone. */
 bool emu_bind_bulk_reduce(struct emu_bind *b)
 {
-	const uint32_t policy = emu_has(b, "L2::cache_hint");
 	struct emu_reduction r = {0};
 
 	if (!spaces(b, "global", "shared::cta") || !emu_has(b, "bulk_group"))
@@ -510,11 +516,7 @@ bool emu_bind_bulk_reduce(struct emu_bind *b)
 		return emu_bind_fail(b, ".add of .f16 and .bf16, and no other, "
 					"is .noftz");
 	b->i->vector = (uint8_t)r.type;
-	b->i->run = run_bulk_store;
-	return emu_arguments(b, 3 + policy, 3 + policy) &&
-	       emu_address(b, emu_argument(b, 0)) &&
-	       emu_address(b, emu_argument(b, 1)) &&
-	       emu_src(b, emu_argument(b, 2), EMU_U32);
+	return bind_bulk_store(b);
 }
 
 /* ---- st.bulk ---------------------------------------------------------------

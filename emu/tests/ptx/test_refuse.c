@@ -69,6 +69,20 @@ static void test_instructions(void **state)
 	check_body("setmaxnreg.inc.sync.aligned.u32 100;\n", "multiple of 8");
 	check_body("mbarrier.try_wait.shared::cta.b64 %p1, [%r1], %r2;\n",
 		   "has 32 bits, not 64");
+	check_body("call foo, bar;\n", "'bar' instead of '('");
+	check_body("add.u32 %r1, %r2, %r3", "instead of ',' or ';'");
+	check_body(".reg .b32 %z<99999999>;\n", "registers in a kernel");
+	check_body(".reg .foo %z;\n", "no type of registers");
+	check_body(".maxnreg 3;\n", "is not known here");
+	check_body(".shared .align 3 .b8 x[4];\n", "no power of two");
+	check_body(".shared .b8 x[9999999];\n", "2^20 bytes");
+	check_body("createpolicy.cvt.b64 %d1, %d2;\n", ".L2 is missing");
+	check_body("mov.u32 %r1, \"text\";\n", "instead of a number");
+}
+
+static void test_matrix_instructions(void **state)
+{
+	(void)state;
 	check_body("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%f1}, "
 		   "%d1, %d2, %p1, 1, 1, 0, 0;\n",
 		   "must be m64nNk16 with N 8 to 256 by 8");
@@ -86,15 +100,6 @@ static void test_instructions(void **state)
 		   ".satfinite is for");
 	check_body("tcgen06.alloc.cta_group::1 [%r1], 32;\n",
 		   "opcode is not known here");
-	check_body("call foo, bar;\n", "'bar' instead of '('");
-	check_body("add.u32 %r1, %r2, %r3", "instead of ',' or ';'");
-	check_body(".reg .b32 %z<99999999>;\n", "registers in a kernel");
-	check_body(".reg .foo %z;\n", "no type of registers");
-	check_body(".maxnreg 3;\n", "is not known here");
-	check_body(".shared .align 3 .b8 x[4];\n", "no power of two");
-	check_body(".shared .b8 x[9999999];\n", "2^20 bytes");
-	check_body("createpolicy.cvt.b64 %d1, %d2;\n", ".L2 is missing");
-	check_body("mov.u32 %r1, \"text\";\n", "instead of a number");
 }
 
 static void test_modules(void **state)
@@ -301,9 +306,13 @@ static void test_launches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_instructions), cmocka_unit_test(test_modules),
-	    cmocka_unit_test(test_one_entry),	 cmocka_unit_test(test_broken),
-	    cmocka_unit_test(test_every_opcode), cmocka_unit_test(test_launches),
+	    cmocka_unit_test(test_instructions),
+	    cmocka_unit_test(test_matrix_instructions),
+	    cmocka_unit_test(test_modules),
+	    cmocka_unit_test(test_one_entry),
+	    cmocka_unit_test(test_broken),
+	    cmocka_unit_test(test_every_opcode),
+	    cmocka_unit_test(test_launches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
