@@ -5,6 +5,7 @@
  */
 #include "instruction/decode.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "check/check.h"
@@ -178,6 +179,36 @@ static bool is_cross_cluster(const struct emu_bind *b)
 	return true;
 }
 
+/* Fails if the .target of the module does not have the opcode. */
+static bool check_target(struct emu_bind *b)
+{
+	static const char *const names[] = {
+	    [EMU_TARGET_90A] = "sm_90a has",
+	    [EMU_TARGET_100A] = "sm_100a or sm_100f has",
+	    [EMU_TARGET_100] = "sm_100 and later have",
+	};
+	const enum emu_target needed = (enum emu_target)b->i->opcode->target;
+	const char *target = b->parser->module->target ? b->parser->module->target : "";
+	bool has = false;
+
+	switch (needed) {
+	case EMU_TARGET_ANY:
+		return true;
+	case EMU_TARGET_90A:
+		has = strcmp(target, "sm_90a") == 0;
+		break;
+	case EMU_TARGET_100A:
+		has = strcmp(target, "sm_100a") == 0 || strcmp(target, "sm_100f") == 0;
+		break;
+	case EMU_TARGET_100:
+		has = strncmp(target, "sm_", 3) == 0 &&
+		      strtol(target + 3, NULL, 10) >= 100;
+		break;
+	}
+	return has || emu_bind_fail(b, ".target %s it, not %s", names[needed],
+				    *target ? target : "none");
+}
+
 static bool decode(struct emu_parser *p)
 {
 	static _Thread_local struct emu_bind b;
@@ -204,7 +235,7 @@ static bool decode(struct emu_parser *p)
 		i.guard_reg = b.s->guard.reg;
 		i.guard_is_negated = b.s->guard.is_negated;
 	}
-	if (!row->bind(&b))
+	if (!check_target(&b) || !row->bind(&b))
 		return false;
 	i.is_cross_cluster = is_cross_cluster(&b);
 	return append(&b);

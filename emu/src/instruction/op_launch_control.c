@@ -3,7 +3,6 @@
  * op_launch_control.c - clusterlaunchcontrol: a cluster takes the work of one
  * that has not begun.  Also the moves of 128 bits that carry the answer.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "instruction/binds.h"
@@ -106,20 +105,8 @@ static void run_try_cancel(struct emu_warp *w, const struct emu_instr *i,
 	}
 }
 
-static bool has_target(struct emu_bind *b)
-{
-	const char *target = b->parser->module->target;
-
-	return (target && strncmp(target, "sm_", 3) == 0 &&
-		strtol(target + 3, NULL, 10) >= 100) ||
-	       emu_bind_fail(b, ".target sm_100 and later have it, not %s",
-			     target ? target : "none");
-}
-
 bool emu_bind_try_cancel(struct emu_bind *b)
 {
-	if (!has_target(b))
-		return false;
 	if (!emu_has(b, "async") || !emu_has(b, "mbarrier::complete_tx::bytes") ||
 	    b->n_types != 1)
 		return emu_bind_fail(b, ".async, "
@@ -185,8 +172,6 @@ bool emu_bind_query_cancel(struct emu_bind *b)
 	const struct emu_argument *d = emu_argument(b, 0);
 	uint32_t which = 0, n;
 
-	if (!has_target(b))
-		return false;
 	if (!emu_has_one(b, words, 5, &which) || emu_has(b, "v4") != (which == 3) ||
 	    b->n_types != 2 || b->types[0] != (which == 4 ? EMU_PRED : EMU_B32) ||
 	    b->types[1] != EMU_B128)

@@ -3,8 +3,6 @@
  * op_tcgen05.c - binds tcgen05.*, which tensor_alloc.c, tensor_move.c and
  * tensor_queue.c run.
  */
-#include <string.h>
-
 #include "instruction/binds.h"
 #include "machine/tensor_alloc.h"
 #include "machine/tensor_move.h"
@@ -13,17 +11,6 @@
 
 /* ---- what all have in common -----------------------------------------------
  */
-
-static bool has_target(struct emu_bind *b)
-{
-	const char *target = b->parser->module->target;
-
-	if (target &&
-	    (strcmp(target, "sm_100a") == 0 || strcmp(target, "sm_100f") == 0))
-		return true;
-	return emu_bind_fail(b, ".target sm_100a or sm_100f has it, not %s",
-			     target ? target : "none");
-}
 
 /* One cta_group for a kernel. */
 static bool bind_group(struct emu_bind *b)
@@ -45,8 +32,7 @@ static bool bind_group(struct emu_bind *b)
 static bool bind_warp(struct emu_bind *b)
 {
 	b->i->is_converged = true;
-	return (emu_has(b, "sync") && emu_has(b, "aligned")) ||
-	       emu_bind_fail(b, ".sync.aligned is missing");
+	return emu_bind_aligned(b);
 }
 
 /* [address] of tensor memory: 32 bits. */
@@ -66,7 +52,7 @@ static bool bind_tmem_address(struct emu_bind *b, const struct emu_argument *a)
 static bool bind_alloc(struct emu_bind *b, emu_run *run)
 {
 	b->i->run = run;
-	return has_target(b) && bind_group(b) && bind_warp(b);
+	return bind_group(b) && bind_warp(b);
 }
 
 bool emu_bind_tmem_alloc(struct emu_bind *b)
@@ -135,7 +121,7 @@ static bool bind_move(struct emu_bind *b, bool is_store)
 	uint32_t has_split;
 	int64_t split = 0;
 
-	if (!has_target(b) || !bind_warp(b) || !bind_shape(b))
+	if (!bind_warp(b) || !bind_shape(b))
 		return false;
 	has_split = (b->i->option & 7) == EMU_TMEM_16X32BX2;
 	b->i->run = is_store ? emu_run_tmem_st : emu_run_tmem_ld;
@@ -166,7 +152,7 @@ static bool bind_wait(struct emu_bind *b, uint32_t option)
 {
 	b->i->option = option;
 	b->i->run = emu_run_tmem_wait;
-	return has_target(b) && bind_warp(b) && emu_arguments(b, 0, 0);
+	return bind_warp(b) && emu_arguments(b, 0, 0);
 }
 
 bool emu_bind_tmem_wait_ld(struct emu_bind *b)
@@ -182,7 +168,7 @@ bool emu_bind_tmem_wait_st(struct emu_bind *b)
 static bool bind_fence(struct emu_bind *b, emu_run *run)
 {
 	b->i->run = run;
-	return has_target(b) && emu_arguments(b, 0, 0);
+	return emu_arguments(b, 0, 0);
 }
 
 bool emu_bind_tmem_fence_before(struct emu_bind *b)
@@ -310,7 +296,7 @@ bool emu_bind_umma(struct emu_bind *b)
 {
 	uint32_t word = 0;
 
-	if (!has_target(b) || !bind_group(b))
+	if (!bind_group(b))
 		return false;
 	if (!emu_has_one(b, kind_words, WORD_MXF4 + 1, &word))
 		return emu_bind_fail(b, "it needs one .kind");
@@ -343,7 +329,7 @@ bool emu_bind_tmem_copy(struct emu_bind *b)
 	const bool is_01_23 = emu_has(b, "warpx2::01_23");
 	uint32_t shape = 0;
 
-	if (!has_target(b) || !bind_group(b))
+	if (!bind_group(b))
 		return false;
 	if (!emu_has_one(b, shapes, 5, &shape))
 		return emu_bind_fail(b, "it needs one shape");
@@ -361,7 +347,7 @@ bool emu_bind_tmem_commit(struct emu_bind *b)
 {
 	const bool has_mask = emu_has(b, "multicast::cluster");
 
-	if (!has_target(b) || !bind_group(b))
+	if (!bind_group(b))
 		return false;
 	if (!emu_has(b, "mbarrier::arrive::one"))
 		return emu_bind_fail(b, ".mbarrier::arrive::one is missing");

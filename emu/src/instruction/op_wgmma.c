@@ -1,28 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_wgmma.c - binds wgmma, which wgmma_queue.c runs. */
-#include <string.h>
-
 #include "hardware/tensor_core.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 #include "machine/wgmma_queue.h"
-
-static bool has_target(struct emu_bind *b)
-{
-	const char *target = b->parser->module->target;
-
-	return (target && strcmp(target, "sm_90a") == 0) ||
-	       emu_bind_fail(b, ".target sm_90a has it, not %s",
-			     target ? target : "none");
-}
 
 static bool bind_group(struct emu_bind *b, uint32_t option)
 {
 	b->i->run = emu_run_wgmma_group;
 	b->i->is_converged = true;
 	b->i->option = option;
-	return has_target(b) && ((emu_has(b, "sync") && emu_has(b, "aligned")) ||
-				 emu_bind_fail(b, ".sync.aligned is missing"));
+	return emu_bind_aligned(b);
 }
 
 bool emu_bind_wgmma_fence(struct emu_bind *b)
@@ -159,10 +147,8 @@ bool emu_bind_wgmma(struct emu_bind *b)
 	const struct operand_type *type = NULL;
 	uint32_t sums;
 
-	if (!has_target(b))
+	if (!emu_bind_aligned(b))
 		return false;
-	if (!emu_has(b, "sync") || !emu_has(b, "aligned"))
-		return emu_bind_fail(b, ".sync.aligned is missing");
 	if (!bind_shape(b, &type) || !type || !bind_scales(b, type, shared))
 		return false;
 	b->i->option |= shared ? EMU_A_IN_SHARED : 0;

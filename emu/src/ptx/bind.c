@@ -27,6 +27,12 @@ bool emu_bind_fail(struct emu_bind *b, const char *format, ...)
 	    text);
 }
 
+bool emu_bind_aligned(struct emu_bind *b)
+{
+	return (emu_has(b, "sync") && emu_has(b, "aligned")) ||
+	       emu_bind_fail(b, ".sync.aligned is missing");
+}
+
 bool emu_has(const struct emu_bind *b, const char *word)
 {
 	const size_t length = strlen(word);

@@ -38,6 +38,14 @@ enum emu_cross_cluster {
 	EMU_CROSS_ALWAYS,
 };
 
+/* The .target that a module needs. */
+enum emu_target {
+	EMU_TARGET_ANY,
+	EMU_TARGET_90A,	 /* sm_90a */
+	EMU_TARGET_100A, /* sm_100a or sm_100f */
+	EMU_TARGET_100,	 /* sm_100 or later */
+};
+
 /*
  * One row of the table of opcodes.  Fields after bind may be left out: 0 is the
  * usual value.
@@ -49,6 +57,7 @@ struct emu_opcode {
 	const char *modifiers, *types;
 	bool (*bind)(struct emu_bind *b);
 	uint8_t cross_cluster; /* enum emu_cross_cluster */
+	uint8_t target;	       /* enum emu_target */
 	bool is_move;	       /* copies a register to a register */
 	/* For predicted times: */
 	bool is_pinned;	     /* memory, waiting or control: ptxas keeps its place */
@@ -68,6 +77,9 @@ struct emu_opcode {
 
 __attribute__((format(printf, 2, 3))) bool emu_bind_fail(struct emu_bind *b,
 							 const char *format, ...);
+
+/* Fails unless the opcode has .sync.aligned, which all lanes of a warp need. */
+bool emu_bind_aligned(struct emu_bind *b);
 
 /* True if the opcode has the word. */
 bool emu_has(const struct emu_bind *b, const char *word);
