@@ -25,7 +25,7 @@ static void merge_clocks(uint32_t *to, const uint32_t *from, uint32_t agents)
 		to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
-/* The vectors lie behind each other. */
+/* The vectors follow each other in memory. */
 static void merge(const struct emu_check *c, struct frontier *to,
 		  const struct frontier *from)
 {

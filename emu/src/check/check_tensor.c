@@ -118,8 +118,8 @@ static const char *missing_order(enum emu_tmem_use use)
 		return "and nothing orders that before this: no barrier, or no "
 		       "wait for one";
 	default:
-		return "and nothing orders that before this: a tcgen05.commit "
-		       "behind it must be waited for";
+		return "and nothing orders that before this: a later "
+		       "tcgen05.commit must be waited for";
 	}
 }
 
@@ -145,7 +145,7 @@ static bool follows(const struct emu_check *c, const struct tmem_step *s, epoch 
 	if (!knows(w->knows.before, e))
 		return object(
 		    c, s, e, use, line,
-		    "and there was no tcgen05.fence::before_thread_sync behind "
+		    "and there was no tcgen05.fence::before_thread_sync after "
 		    "it");
 	return object(c, s, e, use, line,
 		      "and between the wait and this there was no "
@@ -323,7 +323,7 @@ void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other)
 /*
  * The warp's work for the tensor core until then has ended, and so has all that
  * the warp had waited for: what others wrote, and their fences.  What its own
- * threads do is handed over by their arrivals alone.
+ * threads do is passed on only by their arrivals.
  */
 struct emu_check_mark {
 	uint32_t warp, clock;

@@ -40,8 +40,8 @@ static const char *unordered_read(const struct emu_check *c, epoch e)
 	if (c->options.has_tensor_memory &&
 	    agent_of(e) % AGENTS_PER_WARP == 1 + EMU_ASYNC_WGMMA &&
 	    !is_barrier(c, agent_of(e)))
-		return "and nothing says that it has: a tcgen05.commit behind "
-		       "it must be waited for";
+		return "and nothing says that it has: a later "
+		       "tcgen05.commit must be waited for";
 	if (agent_of(e) % AGENTS_PER_WARP == 1 + EMU_ASYNC_WGMMA &&
 	    !is_barrier(c, agent_of(e)))
 		return "and nothing says that it has: wgmma.wait_group must "

@@ -294,7 +294,7 @@ static bool grow_syncs(struct emu_order *o)
 	return true;
 }
 
-/* The release at an address; a new one where asked for, else NULL. */
+/* The release at an address; a new one if wanted, else NULL. */
 static struct sync *sync_at(struct emu_order *o, uint64_t address, bool makes)
 {
 	struct sync *s =

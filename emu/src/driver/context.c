@@ -63,7 +63,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
 {
 	if (pool != &pool_of_all || !value)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD and those behind it. */
+	/* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD and those after it. */
 	memset(value, 0, attribute >= 4 ? sizeof(uint64_t) : sizeof(int));
 	return CUDA_SUCCESS;
 }

@@ -271,11 +271,11 @@ static const struct attribute shared_attributes[] = {
     {9, 64 << 10},   /* constant memory */
     {11, INT32_MAX}, /* pitch */
     {14, 512},	     /* alignment of textures */
-    {15, 1},	     /* copies beside kernels */
+    {15, 1},	     /* copies that overlap kernels */
     {19, 1},	     /* host memory can be mapped */
     {23, 32},	     /* alignment of a texture's pitch */
     {30, 512},	     /* alignment of surfaces */
-    {31, 1},	     /* kernels beside kernels */
+    {31, 1},	     /* kernels that overlap kernels */
     {40, 3},	     /* copy engines */
     {10, EMU_LANES},
     {12, EMU_SM_REGISTERS},

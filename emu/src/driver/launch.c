@@ -253,7 +253,7 @@ static uint32_t resident(const struct emu_kernel *k, uint32_t threads,
 #define SMS_OF_AN_H200 132
 
 /*
- * A cluster lies within a GPC.  An H200 said that it holds 66 clusters of two
+ * A cluster runs within a GPC.  An H200 said that it holds 66 clusters of two
  * CTAs, one an SM, 30 of four and 14 of eight: GPCs of 14, 16 and 18 SMs.  With
  * another number of SMs there is one pool of them.
  */

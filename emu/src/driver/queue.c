@@ -171,7 +171,7 @@ static CUresult report_failure(void)
 	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", text.text);
 }
 
-/* Waived ones are printed for those who ask. */
+/* Waived ones are printed with NIBEMU_VERBOSE. */
 static void tell_finding(const struct emu_finding *f)
 {
 	struct emu_error text = {{0}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.h - the state behind the driver interface: one device, its memory, its
+ * state.h - the state of the driver: one device, its memory, its
  * work in the order in which it was queued.  One lock guards all of it.
  */
 #ifndef EMU_STATE_H

@@ -15,7 +15,7 @@
  */
 
 /*
- * True for live streams, NULL, and the two numbers that stand for the default
+ * True for live streams, NULL, and the two numbers that mean the default
  * streams.
  */
 bool emu_stream_is_valid(CUstream stream)
@@ -110,7 +110,7 @@ CUresult cuStreamQuery(CUstream stream)
 	return cuStreamSynchronize(stream);
 }
 
-/* Streams do not overlap: what was recorded lies before. */
+/* Streams do not overlap: what was recorded has ended. */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
 	CUresult result = emu_driver_enter();

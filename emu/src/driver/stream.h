@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.h - what other calls ask of a stream. */
+/* stream.h - what other calls need of a stream. */
 #ifndef EMU_STREAM_H
 #define EMU_STREAM_H
 

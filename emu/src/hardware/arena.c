@@ -16,7 +16,7 @@ struct emu_arena {
 	struct block *blocks;
 };
 
-/* Data begins behind the header, aligned. */
+/* Data follows the header, aligned. */
 #define HEADER ((sizeof(struct block) + 15) / 16 * 16)
 
 struct emu_arena *emu_arena_new(void)

@@ -10,7 +10,7 @@
 
 #include "hardware/power.h"
 
-#define FP4_BITS 35 /* behind the largest exponent */
+#define FP4_BITS 35 /* below the largest exponent */
 #define MX_BITS	 25
 #define GROUP	 16
 #define GROUPS	 (EMU_UMMA_MAX_K / GROUP)
@@ -452,7 +452,7 @@ static uint32_t special_half(uint32_t sum)
 
 /* ---- results ------------------------------------------------------------- */
 
-/* c as floats, exactly; those behind count are zeros. */
+/* c as floats, exactly; those from count on are zeros. */
 static void take_c(const uint32_t *c, size_t count, bool is_f16, float *to)
 {
 	for (size_t n = 0; n < STRIP; n++) {

@@ -2,7 +2,7 @@
 /*
  * halves.c - see halves.h.  Loops without branches over bits, which compilers
  * turn into vectors; each is a step of its own, as bits and floats meet in
- * memcpy alone.
+ * memcpy only.
  */
 #include "hardware/halves.h"
 
@@ -14,7 +14,7 @@
 #define F32_INF	    0x7F800000u
 #define LEAST_BITS  0x38800000u /* 2^-14, the smallest normal fp16 */
 #define BEYOND_BITS 0x47800000u /* 2^16 */
-/* Adding 1/2 leaves 24 bits behind the point: those of subnormal fp16. */
+/* Adding 1/2 leaves 24 bits after the point: those of subnormal fp16. */
 #define HALF_BITS 0x3F000000u
 
 struct row {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * integer_sums.h - the sums of kind::i8: 32 products of bytes and a 32-bit c,
- * exactly, then wrapped or, where asked for, the nearest number that has 32
+ * exactly, then wrapped or, if requested, the nearest number that has 32
  * bits.  Knows no memory and no layouts.
  */
 #ifndef EMU_INTEGER_SUMS_H

@@ -27,7 +27,7 @@ enum emu_mbarrier_fault {
 /* A sentence about a fault. */
 const char *emu_mbarrier_fault_text(enum emu_mbarrier_fault fault);
 
-/* *flipped, where it is asked for: this call ended the phase. */
+/* *flipped, unless NULL: this call ended the phase. */
 enum emu_mbarrier_fault emu_mbarrier_init(uint64_t *bar, uint32_t arrivals);
 enum emu_mbarrier_fault emu_mbarrier_invalidate(uint64_t *bar);
 enum emu_mbarrier_fault emu_mbarrier_arrive(uint64_t *bar, uint32_t count,
@@ -44,7 +44,7 @@ enum emu_mbarrier_fault emu_mbarrier_add_pending(uint64_t *bar);
 
 bool emu_mbarrier_is_live(uint64_t bar);
 /*
- * True if the phase of this parity has ended: what try_wait.parity asks.  The
+ * True if the phase of this parity has ended: what try_wait.parity tests.  The
  * phase before the first has parity 1.  Two phases back cannot be told from
  * none.
  */

@@ -148,7 +148,7 @@ static bool insert(struct emu_memory *memory, const struct block *block)
 /* ---- allocations --------------------------------------------------------- */
 
 /*
- * The first place for bytes bytes at or behind from, GUARD away from the ends
+ * The first place for bytes bytes at or after from, GUARD away from the ends
  * and from live blocks; 0 if there is none.
  */
 static uint64_t find_gap(const struct emu_memory *memory, uint64_t from, uint64_t bytes)

@@ -16,7 +16,7 @@
 
 enum class { FINITE, PLUS_INFINITY, MINUS_INFINITY, NOT_A_NUMBER };
 
-/* Bits behind the point: of the aligned terms, and of an fp32 result. */
+/* Bits after the point: of the aligned terms, and of an fp32 result. */
 struct precision {
 	int terms, result;
 };
@@ -60,7 +60,7 @@ static uint32_t bits_of(float x)
 /* ---- operands ------------------------------------------------------------ */
 
 /*
- * How a format lies in fp32: its magnitude bits shifted left are those of a
+ * How a format is placed in fp32: its magnitude bits shifted left are those of a
  * float 2^-scale times the value, subnormals included.
  */
 struct format {

@@ -14,7 +14,7 @@
  *	their exact sum, rounded once to the result.
  *
  * Fraction bits: 25 for operands of 16 and 32 bits, 13 for those of 8 bits.  An
- * fp32 result is cut toward zero, of 8-bit operands to 13 bits behind the
+ * fp32 result is cut toward zero, of 8-bit operands to 13 bits after the
  * point; an fp16 result is rounded to nearest even.  Overflow gives infinity,
  * NaN is always EMU_NAN_F32, a sum of zero is +0.  Source: Xie et al., MMA-Sim,
  * arXiv 2511.10909.
@@ -73,7 +73,7 @@ void emu_mma_operand_fill(struct emu_mma_operand *operand, enum emu_mma_type typ
 void emu_fused_sums(const struct emu_mma_operand *a, const struct emu_mma_operand *b,
 		    bool d_is_f16, const uint32_t *c, uint32_t *d);
 
-/* x, exact, cut toward zero to fp32 with so many bits behind the point. */
+/* x, exact, cut toward zero to fp32 with so many bits after the point. */
 uint32_t emu_cut_to_f32(double x, int result_bits);
 /* x, exact, rounded to nearest even; a zero is +0. */
 uint32_t emu_round_to_f16(double x);

@@ -53,7 +53,7 @@ static uint32_t row_bytes(const struct emu_tensor_map *map)
 					 : map->box[0] * element_bits(map->type) / 8;
 }
 
-/* The bytes of global memory that 16 bytes of shared memory stand for. */
+/* The bytes of global memory that correspond to 16 bytes of shared memory. */
 static uint32_t piece_bits(const struct emu_tensor_map *map)
 {
 	return is_wide_packed(map->type) ? EMU_TENSOR_PIECE * element_bits(map->type)

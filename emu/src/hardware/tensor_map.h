@@ -128,7 +128,7 @@ uint32_t emu_tensor_map_tx_bytes(const struct emu_tensor_map *map);
  * 16 bytes of a box: at shared_offset from the box's begin, swizzle included.
  * inside_bytes of them, from skip_bytes on, are the tensor's bytes at address;
  * the others lie outside and are zeros in a load.  A store writes stored_bytes:
- * all 16 if one is inside, also those behind the row's end; nothing if none is.
+ * all 16 if one is inside, also those past the end of the row; nothing if none is.
  * In packed types that are aligned to 16 bytes the first 8 bytes (elements of 4
  * bits) or 12 (of 6 bits) are the tensor's; the others are padding, which a
  * load makes zero.

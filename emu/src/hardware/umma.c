@@ -232,7 +232,7 @@ int emu_umma_b_rows(const struct emu_umma *u)
 	return u->n / u->form.ctas;
 }
 
-/* A pair with 64 rows each: half of D's columns lie beside the other half. */
+/* A pair with 64 rows each: half of D's columns are in other lanes than the other half. */
 static bool is_two_by_two(const struct emu_umma *u)
 {
 	return u->form.ctas == 2 && u->m == 128;
@@ -352,7 +352,7 @@ void emu_umma_d_place(const struct emu_umma *u, int row, int column, int *cta,
 
 int emu_umma_a_lane(const struct emu_umma *u, int row)
 {
-	/* 64 rows of a CTA alone: 16 of each 32 lanes. */
+	/* 64 rows of a CTA without a pair: 16 of each 32 lanes. */
 	return u->m == 64 ? row / 16 * 32 + row % 16 : row;
 }
 

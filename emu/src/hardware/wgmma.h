@@ -30,7 +30,7 @@ struct emu_wgmma_shape {
  * ([13:0], [29:16], [45:32]), base offset [51:49], swizzle [63:62] (0 none, 1
  * 128, 2 64, 3 32 bytes).
  *
- * Offset of 16 bytes of an operand behind a shared memory descriptor: K-major
+ * Offset of 16 bytes of an operand of a shared memory descriptor: K-major
  * (not transposed), row `row` (of m or n), 16-byte piece `piece` (0 or 1) of
  * its 32 bytes of k; transposed, `row` counts k and piece the eight m or n.
  * Includes base offset and swizzle; relative to the CTA's window.  False with

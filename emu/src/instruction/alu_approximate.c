@@ -48,7 +48,7 @@ APPROXIMATE(cos, cos(x))
 APPROXIMATE(div_fast, divide(x, y))
 APPROXIMATE(div_full, x / y)
 
-/* A GPU takes and gives the upper 32 bits of doubles alone; subnormal numbers
+/* A GPU reads and writes only the upper 32 bits of doubles; subnormal numbers
  * become zeros. */
 static double upper_half(double x)
 {

@@ -488,7 +488,7 @@ static void run_setp(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 static const struct {
 	const char *word;
 	uint32_t wanted;
-	bool of_floats; /* alone */
+	bool of_floats; /* only */
 } comparisons[] = {
     {"eq", EQUAL, false},
     {"ne", LESS | GREATER, false},

@@ -106,7 +106,7 @@ F64(max, fmax(x, b[l]))
 F64(sqrt, sqrt(x))
 F64(rcp, 1 / x)
 
-/* The sign alone: NaN keeps its bits. */
+/* Only the sign: NaN keeps its bits. */
 #define SIGN(name, bits, expression)                                                   \
 	static void name##_##bits(struct emu_warp *w, const struct emu_instr *i,       \
 				  uint32_t lanes)                                      \

@@ -2,7 +2,7 @@
 /*
  * alu_flush.c - .ftz: subnormal sources and results become zeros of their sign;
  * and sources of 16 bits in arithmetic of .f32.  Wrappers around the function
- * of an instruction, so that no function asks for the words itself.
+ * of an instruction, so that no other function tests the words.
  */
 #include <string.h>
 

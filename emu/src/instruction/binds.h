@@ -27,13 +27,13 @@ struct emu_alu {
 extern const struct emu_alu emu_integer_alu[], emu_bits_alu[], emu_float_alu[],
     emu_pair_alu[], emu_approximate_alu[], emu_carry_alu[];
 
-/* Wraps instr->run where the words ask for .rz, .rm or .rp. */
+/* Wraps instr->run if the words have .rz, .rm or .rp. */
 bool emu_round_by_words(struct emu_bind *b);
-/* Wraps instr->run where the words say .ftz; call it last. */
+/* Wraps instr->run if the words have .ftz; call it last. */
 bool emu_flush_by_words(struct emu_bind *b);
 /* The same for a conversion, which flushes only values of .f32. */
 bool emu_flush_f32_by_words(struct emu_bind *b);
-/* Wraps instr->run where sources are .f16 or .bf16 and the result is .f32. */
+/* Wraps instr->run if sources are .f16 or .bf16 and the result is .f32. */
 bool emu_widen_by_types(struct emu_bind *b);
 bool emu_bind_alu(struct emu_bind *b);
 bool emu_bind_mixed(struct emu_bind *b);

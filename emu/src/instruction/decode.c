@@ -29,7 +29,7 @@ static bool list_has(const char *list, const char *word, size_t length)
 	return false;
 }
 
-/* A letter and a number below 10,000 behind it. */
+/* A letter and a number below 10,000. */
 static bool take_size(const char **at, const char *end, char letter, int *size)
 {
 	const char *p = *at;

@@ -37,7 +37,7 @@ static void put_reduced(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 			      lanes);
 }
 
-/* The warp's lanes, by what they bring. */
+/* The warp's lanes, by their operands. */
 static void add_predicates(const struct emu_warp *w, const struct emu_instr *i,
 			   uint32_t lanes, struct emu_named_barrier *b)
 {

@@ -500,7 +500,7 @@ bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r)
 	       emu_bind_fail(b, "no .%s of this type", operations[r->operation]);
 }
 
-/* To global memory alone. */
+/* Only to global memory. */
 bool emu_bind_bulk_reduce(struct emu_bind *b)
 {
 	struct emu_reduction r = {0};
@@ -580,8 +580,8 @@ enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT, FENCE_SHARED };
 enum { FENCE_RELEASES = 1, FENCE_ACQUIRES = 2 };
 
 /*
- * A fence of memory, or (FENCE_SHARED) of shared memory alone.  Acquires before
- * it releases, so that the fences of two lanes alone order nothing.
+ * A fence of memory, or (FENCE_SHARED) only of shared memory.  Acquires before
+ * it releases, so that the fences of two lanes do not order anything by themselves.
  */
 static void order_memory(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {

@@ -64,7 +64,7 @@ bool emu_bind_exit(struct emu_bind *b)
 	return emu_arguments(b, 0, 0);
 }
 
-/* It ends a kernel's thread; in a function it goes on behind the call. */
+/* It ends a kernel's thread; in a function it continues after the call. */
 bool emu_bind_ret(struct emu_bind *b)
 {
 	if (!emu_in_function(b->parser))

@@ -60,7 +60,7 @@ static bool read_text(struct emu_warp *w, const struct emu_instr *i, int lane,
 #define MOST_ARGUMENTS 32 /* of a call; CUDA prints the others' conversions */
 #define MOST_TEXT      4096
 
-/* A call of one lane: its arguments lie one behind the other, aligned. */
+/* A call of one lane: its arguments follow each other, aligned. */
 struct call {
 	struct emu_warp *w;
 	const struct emu_instr *i;
@@ -108,7 +108,7 @@ static size_t add_number(struct conversion *c, size_t used, int64_t number)
 }
 
 /*
- * Reads from behind '%' to behind the letter, where *at goes.  A '*' is an
+ * Reads from after '%' to after the letter, where *at then points.  A '*' is an
  * argument of its own.
  */
 static bool parse_conversion(struct call *call, const char **at, struct conversion *c)
@@ -180,7 +180,7 @@ static bool print_text(const struct call *call, const struct conversion *c,
 }
 #pragma GCC diagnostic pop
 
-/* A conversion, from behind its '%'. */
+/* A conversion, from after its '%'. */
 static bool print_argument(struct call *call, const char **at, char *to, size_t size)
 {
 	const char *const begin = *at;
@@ -223,7 +223,7 @@ static bool print(struct call *call, const char *format, char *text, size_t size
 	return true;
 }
 
-/* Kept for a trap behind it, which reports the text in one line. */
+/* Kept for a trap after it, which reports the text in one line. */
 static void keep(struct emu_warp *w, const char *text)
 {
 	snprintf(w->printed, sizeof(w->printed), "%.*s", (int)sizeof(w->printed) - 1,

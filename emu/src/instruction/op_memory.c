@@ -575,7 +575,7 @@ static bool matrix_rows(struct emu_warp *w, const struct emu_instr *i,
 
 /*
  * Rows of 16 elements of 6 or 4 bits, packed at the begin of 16 bytes: a byte
- * each, in its low bits.  The padding behind them need not be there.
+ * each, in its low bits.  The padding after them is optional.
  */
 static bool packed_rows(struct emu_warp *w, const struct emu_instr *i,
 			uint8_t (*bytes)[16], uint8_t **rows)

@@ -8,7 +8,7 @@
  * on, of row g, then of g + 8.
  *
  * Numbers: of 16 and 32 bits tensor_core.h; of 8, 6 and 4 bits block_sums.h,
- * with 25 bits behind the largest exponent in the warp's instruction on 9.0,
+ * with 25 bits below the largest exponent in the warp's instruction on 9.0,
  * 10.0 and 12.0 (Xie et al., MMA-Sim, arXiv 2511.10909, and its code); of fp64
  * one fused multiply-add after the other.
  */

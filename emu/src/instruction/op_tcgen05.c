@@ -245,7 +245,7 @@ static bool bind_a(struct emu_bind *b, const struct emu_argument *a)
 	return bind_tmem_address(b, a);
 }
 
-/* [address] without an offset, beside the two that have space for one. */
+/* [address] without an offset; two others have space for one. */
 static bool bind_plain_address(struct emu_bind *b, const struct emu_argument *a)
 {
 	if (a->kind != EMU_ARG_ADDRESS)

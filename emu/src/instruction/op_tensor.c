@@ -135,7 +135,7 @@ static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 	return first;
 }
 
-/* Zeros up to skip_bytes, the tensor's bytes, zeros behind. */
+/* Zeros up to skip_bytes, the tensor's bytes, then zeros. */
 static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
 		     const struct emu_tensor_piece *piece, bool is_tf32)
 {
@@ -164,7 +164,7 @@ static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
 }
 
 /*
- * False after a fault: the store would write behind the tensor's last row, in
+ * False after a fault: the store would write past the tensor's last row, in
  * no allocation.
  */
 static bool check_padding(struct emu_transfer *t, int lane,
@@ -186,7 +186,7 @@ static bool check_padding(struct emu_transfer *t, int lane,
 static bool add_store(struct emu_transfer *t, int lane, uint64_t shared,
 		      const struct emu_tensor_piece *piece)
 {
-	/* A reduction reaches the elements alone. */
+	/* A reduction changes only the elements. */
 	const uint32_t bytes = t->reduces ? piece->inside_bytes : piece->stored_bytes;
 	struct emu_piece p = {.lane = (uint8_t)lane,
 			      .bytes = bytes,
@@ -396,7 +396,7 @@ static bool store_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 }
 
 /*
- * A whole warp may ask for one store, as CUTLASS's epilogues do: the same box
+ * A whole warp may issue one store, as CUTLASS's epilogues do: the same box
  * from the same place.  A GPU, whose instruction is one of the warp, does it
  * once; a reduction counts for each lane.
  */

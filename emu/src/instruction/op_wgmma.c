@@ -96,7 +96,7 @@ static bool bind_shape(struct emu_bind *b, const struct operand_type **a)
 	return true;
 }
 
-/* Numbers behind scale-d: signs, but of integers; then, of 16-bit types, which
+/* Numbers after scale-d: signs, but of integers; then, of 16-bit types, which
  * operands in shared memory are transposed. */
 static bool bind_scales(struct emu_bind *b, const struct operand_type *t, bool shared)
 {

@@ -79,7 +79,7 @@ void emu_describe_address(const struct emu_warp *w, enum emu_state_space space,
 	}
 }
 
-/* The state that is asked for and what of it is missing, as a sentence. */
+/* The required state and what of it is missing, as a sentence. */
 static const char *complaint(const uint8_t *shadow, uint32_t bytes,
 			     enum emu_access_kind kind)
 {

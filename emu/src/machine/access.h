@@ -27,15 +27,14 @@ extern const uint8_t emu_nothing[32];
 /*
  * True if the loads of a warp's lanes are plain: all of global memory whose order
  * nobody follows, or all of local memory, and nothing to report.  from: the
- * host's pointers, by lane, to emu_nothing for others.  Otherwise emu_access() is asked
- * lane by lane.
+ * host's pointers, by lane, to emu_nothing for others.  Otherwise call emu_access() lane by lane.
  */
 bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
 		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
 		     const uint8_t **from);
 /*
  * The host's pointer to bytes (at most 32, a power of two: the alignment) at an
- * address of lane; *shadow, where asked for, to their state.  NULL after a
+ * address of lane; *shadow, unless NULL, to their state.  NULL after a
  * fault.
  */
 uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,

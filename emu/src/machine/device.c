@@ -9,7 +9,7 @@
 
 /*
  * As the GPUs' drivers report them; the B200's: 148 SMs, 132,644,864 bytes of
- * L2, 8 TB/s as 8192 bits at twice 3.996 GHz.  The RTX 5090 stands for compute
+ * L2, 8 TB/s as 8192 bits at twice 3.996 GHz.  The RTX 5090 represents compute
  * capability 12.0: 99 KB of shared memory in a CTA and no clusters, which its
  * kernels do not use.
  */

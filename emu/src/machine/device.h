@@ -25,16 +25,16 @@ struct emu_device {
 
 /* NULL: there is none of that name. */
 const struct emu_device *emu_device_find(const char *name);
-/* Device number i; NULL behind the last. */
+/* Device number i; NULL after the last. */
 const struct emu_device *emu_device_at(size_t i);
-/* The device where none was asked for: an H200. */
+/* The default device: an H200. */
 const struct emu_device *emu_device_default(void);
 /* d, or the default for NULL. */
 const struct emu_device *emu_device_or_default(const struct emu_device *d);
 
 /*
  * True if the device loads a module of this .target: sm_90 on 9.0 and later;
- * sm_90a on 9.0 alone; sm_100f on 10.0 and later of the same family.
+ * sm_90a only on 9.0; sm_100f on 10.0 and later of the same family.
  */
 bool emu_device_takes(const struct emu_device *device, const char *target,
 		      struct emu_error *err);

@@ -49,7 +49,7 @@ struct emu_warp {
 	struct emu_path paths[EMU_LANES];
 	uint32_t n_paths, next_pc;
 	enum emu_wait wait;
-	/* With time, its clock: beside the wait, since both are looked at. */
+	/* With time, its clock: next to the wait, because both are read together. */
 	double now, until;     /* until: its turn ends when now is later */
 	uint64_t wait_address; /* shared::cluster address, or a number */
 	uint32_t wait_parity;
@@ -63,7 +63,7 @@ struct emu_warp {
 	uint32_t cluster_phase;
 	uint32_t registers_each;      /* setmaxnreg */
 	uint64_t instructions;	      /* of threads */
-	struct emu_space local;	      /* of its lanes, one behind the other */
+	struct emu_space local;	      /* of its lanes, one after the other */
 	struct emu_async *async;      /* its own unfinished operations */
 	char printed[200];	      /* by its last printf */
 	struct emu_warp_clock *clock; /* NULL: no time */

@@ -80,7 +80,7 @@ static void take(struct emu_machine *m, const struct emu_turn *t, uint64_t clock
 /* ---- a turn ----------------------------------------------------------------
  */
 
-/* A warp that can run, the ones behind w first. */
+/* A warp that can run, searched from the one after w. */
 static struct emu_warp *next_warp(struct emu_cluster *c, const struct emu_warp *w)
 {
 	const uint32_t each = c->ctas[0].n_warps;

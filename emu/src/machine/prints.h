@@ -2,8 +2,8 @@
 /*
  * prints.h - what kernels print, until the host writes it: a buffer of fixed
  * size, in which later texts take the place of earlier ones, as on a GPU.  Texts
- * of clusters that ran beside each other are in the clusters' order, so that the
- * output depends on the seed alone.
+ * of clusters that ran in parallel are in the clusters' order, so that the
+ * output depends only on the seed.
  */
 #ifndef EMU_PRINTS_H
 #define EMU_PRINTS_H
@@ -27,12 +27,12 @@ void emu_prints_close(struct emu_prints *p);
 bool emu_prints_resize(struct emu_prints *p, size_t bytes);
 size_t emu_prints_size(const struct emu_prints *p);
 
-/* A grid begins; by_cluster: its clusters run beside each other. */
+/* A grid begins; by_cluster: its clusters run in parallel. */
 void emu_prints_begin(struct emu_prints *p, bool by_cluster);
 /* Any thread; without memory the text is lost.  p may be NULL. */
 void emu_prints_add(struct emu_prints *p, uint32_t cluster, const char *text);
 /*
- * Forgets what clusters behind this one have printed since the grid began: after
+ * Forgets what clusters after this one have printed since the grid began: after
  * a report of this cluster it depends on time which of them ran.
  */
 void emu_prints_cut(struct emu_prints *p, uint32_t cluster);

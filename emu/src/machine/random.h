@@ -5,7 +5,7 @@
 
 #include "machine/machine.h"
 
-/* Numbers that depend on the seed and the stream alone. */
+/* Numbers that depend only on the seed and the stream. */
 void emu_random_begin(struct emu_machine *m, uint64_t stream);
 uint32_t emu_random(struct emu_machine *m);
 /* 0 .. n - 1 */

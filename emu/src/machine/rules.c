@@ -20,21 +20,21 @@ static const struct emu_rule table[] = {
     {"refill-fence", true, "no fence.proxy.async between that load",
      "loads by threads and writes by a copy engine are of two proxies "
      "(\"Proxies\")",
-     "fence.proxy.async behind the loads, before the stage is handed back"},
+     "fence.proxy.async after the loads, before the stage is handed back"},
     {"proxy-fence", true, "no fence.proxy.async",
      "writes by threads and reads by a copy engine or tensor core are of two "
      "proxies (\"Proxies\", \"fence.proxy\")",
-     "fence.proxy.async in each thread that wrote, behind its writes and "
+     "fence.proxy.async in each thread that wrote, after its writes and "
      "before the barrier or arrival that hands them over"},
     {"phase-wait", true, "the end of that phase",
      "bytes of a bulk copy belong to the phase of the mbarrier that counts "
      "them (\"mbarrier.try_wait\")",
      "let this warp wait for that phase, with its parity, or for a barrier "
-     "behind a warp that has"},
+     "after a warp that has"},
     {"cp-async-lane", true, "between that lane's wait for its group",
-     "cp.async.wait_group ends the copies of one lane alone "
+     "cp.async.wait_group ends the copies of only one lane "
      "(\"cp.async.wait_group\")",
-     "bar.warp.sync (__syncwarp) behind the wait, before other lanes read"},
+     "bar.warp.sync (__syncwarp) after the wait, before other lanes read"},
     {"lane-order", true, "of the same warp",
      "lanes of a warp need not run together; shfl and vote order no memory "
      "(\"bar.warp.sync\", \"Memory Consistency Model\")",
@@ -52,14 +52,14 @@ static const struct emu_rule table[] = {
     {"gpu-order", true, "no release and acquire of .gpu scope",
      "CTAs are ordered by a release and an acquire of one address, of .gpu "
      "scope or wider (\"Memory Consistency Model\")",
-     "release behind the writes (red.release.gpu, or __threadfence before the "
+     "release after the writes (red.release.gpu, or __threadfence before the "
      "flag), acquire before the reads"},
     {"wgmma-wait", true, "wgmma.wait_group must come before",
      "wgmma reads shared memory until its group has been waited for "
      "(\"wgmma.wait_group\")",
      "wgmma.wait_group before the arrival that hands the stage back"},
-    {"tcgen05-commit", true, "a tcgen05.commit behind it",
-     "tcgen05.mma and .cp are done when a commit behind them has arrived "
+    {"tcgen05-commit", true, "a later tcgen05.commit",
+     "tcgen05.mma and .cp are done when a later commit has arrived "
      "(\"tcgen05.commit\")",
      "tcgen05.commit to an mbarrier, and a wait for its phase before this "
      "access"},
@@ -71,7 +71,7 @@ static const struct emu_rule table[] = {
      "between threads tensor memory is ordered by a pair of fences around the "
      "barrier (\"tcgen05.fence\")",
      "tcgen05.fence::before_thread_sync before the arrival, "
-     "::after_thread_sync behind the wait"},
+     "::after_thread_sync after the wait"},
     {"order", true, "nothing orders",
      "accesses of two threads to one place need an order (\"Memory Consistency "
      "Model\")",
@@ -119,7 +119,7 @@ static const struct emu_rule table[] = {
     {"dealloc", true, "tcgen05.dealloc is missing",
      "a kernel gives back all tensor memory before it ends "
      "(\"tcgen05.dealloc\")",
-     "tcgen05.dealloc by the warp that allocated, behind the last use"},
+     "tcgen05.dealloc by the warp that allocated, after the last use"},
     {"ended-cta", false, "has ended",
      "shared memory of another CTA is there as long as that CTA runs "
      "(\"mapa\", \"barrier.cluster\")",
@@ -130,7 +130,7 @@ static const struct emu_rule table[] = {
      "an mbarrier may be used once its init is visible (\"mbarrier.init\", "
      "\"fence.mbarrier_init\")",
      "fence.mbarrier_init and a barrier of the CTA, or of the cluster for its "
-     "other CTAs, behind the init"},
+     "other CTAs, after the init"},
     {"no-mbarrier", false, "no mbarrier",
      "mbarrier.init comes before all other uses (\"mbarrier.init\")",
      "check the address, and that a barrier lies between the init and this"},

@@ -22,7 +22,7 @@ struct emu_rule {
 const struct emu_rule *emu_rule_for(const char *report);
 /* The rule of a name of `length` characters; NULL: none. */
 const struct emu_rule *emu_rule_named(const char *name, size_t length);
-/* Rule number i; NULL behind the last. */
+/* Rule number i; NULL after the last. */
 const struct emu_rule *emu_rule_at(size_t i);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tensor_alloc.c - tensor memory as what a CTA has: tcgen05.alloc, .dealloc
- * and .relinquish_alloc_permit of whole warps, alone or with the warp of the
+ * and .relinquish_alloc_permit of whole warps, by themselves or with the warp of the
  * other CTA of a pair.
  */
 #include "machine/tensor_alloc.h"
@@ -98,14 +98,14 @@ static bool write_address(struct emu_warp *w, const struct emu_instr *i, uint32_
 		emu_time_tmem_alloc(w);
 		emu_watch_needs_no_fence(w, place_to(w, i));
 		/* DeepGEMM hands it over by a relaxed barrier of the cluster,
-		 * as kernels do with the init of mbarriers behind a fence. */
+		 * as kernels do with the init of mbarriers after a fence. */
 		if (!emu_machine_of(w)->options.is_strict)
 			emu_watch_fence_init(w);
 	}
 	return at;
 }
 
-/* What CUTLASS's allocator asks for: the same warp, number and place. */
+/* What CUTLASS's allocator requires: the same warp, number and place. */
 static bool agrees(struct emu_warp *w, const struct emu_instr *i,
 		   const struct emu_tmem_request *yours,
 		   const struct emu_tmem_request *mine)
@@ -133,7 +133,7 @@ static bool agrees(struct emu_warp *w, const struct emu_instr *i,
 	return false;
 }
 
-/* Both CTAs get the same columns, once both have asked. */
+/* Both CTAs get the same columns, once both have requested them. */
 static void alloc_pair(struct emu_warp *w, const struct emu_instr *i,
 		       struct emu_tmem *t, uint32_t columns)
 {

@@ -122,7 +122,7 @@ static bool read_rows(const struct run *r, uint32_t rank,
 	return true;
 }
 
-/* B: rows from each CTA of the group, one behind the other. */
+/* B: rows from each CTA of the group, one after the other. */
 static bool read_b(const struct run *r)
 {
 	const struct emu_umma *u = &r->work->umma;

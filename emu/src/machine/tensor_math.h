@@ -23,7 +23,7 @@ struct emu_umma_work {
  * fault. */
 bool emu_umma_take(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   struct emu_umma_work *work);
-/* D lies in this lane of tensor memory. */
+/* D is in this lane of tensor memory. */
 bool emu_umma_has_lane(const struct emu_umma_work *work, int lane);
 bool emu_umma_run(struct emu_warp *w, const struct emu_instr *i,
 		  const struct emu_umma_work *work);

@@ -35,7 +35,7 @@ struct emu_tensor_op {
 	uint32_t to;
 	/* commit */
 	uint64_t barrier;
-	uint32_t mask; /* of CTAs; 0: the barrier's alone */
+	uint32_t mask; /* of CTAs; 0: only the barrier's */
 	struct emu_check_mark *mark;
 };
 

@@ -4,7 +4,7 @@
  * tcgen05.mma, .cp and .commit.
  *
  * What one warp gives to the tensor core is done in its order, as late as a
- * commit behind it allows; with seed 0 at once.
+ * later commit allows; with seed 0 at once.
  */
 #ifndef EMU_TENSOR_QUEUE_H
 #define EMU_TENSOR_QUEUE_H

@@ -12,7 +12,7 @@
 
 /* A warp that waits for capacity, or for the other CTA of its pair. */
 struct emu_tmem_request {
-	struct emu_warp *warp; /* NULL: nobody asks */
+	struct emu_warp *warp; /* NULL: no request */
 	uint32_t columns, first;
 	uint64_t to; /* where the address goes */
 	bool is_done;

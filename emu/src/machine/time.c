@@ -187,7 +187,7 @@ void emu_time_begin_grid(struct emu_grid *g)
 		     t->n_sms - 1) /
 		    t->n_sms;
 	t->places = t->places > EMU_PLACES ? EMU_PLACES : t->places;
-	/* A CTA begins beside one of the grid before, if both fit. */
+	/* A CTA shares an SM with one of the grid before, if both fit. */
 	waits = g->before && !fit_together(t, g->before, g);
 	for (uint32_t k = 0; k < t->n_sms; k++) {
 		struct emu_sm *sm = &t->sms[k];
@@ -350,7 +350,7 @@ double emu_time_of(const struct emu_warp *w)
 
 /*
  * A warp runs until another one of its SM must, and AHEAD cycles more if that
- * one issues from another quarter: what quarters share, they ask for seldom.
+ * one issues from another quarter: quarters seldom use what they share.
  */
 static double turn_beside(const struct emu_warp *w, const struct emu_cta *c, double end)
 {
@@ -446,7 +446,7 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 }
 
 /*
- * Pipes take warps in the order in which they ask.  True if they take this one
+ * Pipes serve warps in the order of their requests.  True if they take this one
  * at once; else its clock has gone on to when they do.
  */
 static bool ask_pipes(struct emu_warp *w, const struct emu_instr *i, int first, int end)
@@ -480,7 +480,7 @@ static bool ask_pipes(struct emu_warp *w, const struct emu_instr *i, int first, 
 
 /*
  * ptxas orders a basic block so that latencies of arithmetic overlap, and says
- * how long a warp waits behind each instruction.  So an arithmetic instruction
+ * how long a warp waits after each instruction.  So an arithmetic instruction
  * issues when its pipe takes it, though it begins when its operands are ready,
  * and the end of a block waits for all that begin in it.
  */

@@ -45,7 +45,7 @@ double emu_time_turn(const struct emu_warp *w, double end);
 
 /*
  * False: operands or units are not ready.  Its clock has gone on to when they
- * are, and warps whose clocks are behind run first.
+ * are, and warps with smaller clocks run first.
  */
 bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i);
 /* Before and after an instruction. */

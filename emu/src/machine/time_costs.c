@@ -78,7 +78,7 @@ static bool add_line(struct emu_time_costs *c, uint32_t line, const double costs
 	return true;
 }
 
-/* What is behind "kernel ": two numbers; NULL: taken. */
+/* What follows "kernel ": two numbers; NULL: taken. */
 static const char *take_kernel(struct emu_time_costs *c, const char *text)
 {
 	struct kernel_costs *grown, k = {.module = c->n_modules - 1};
@@ -89,7 +89,7 @@ static const char *take_kernel(struct emu_time_costs *c, const char *text)
 	registers = strtoul(name_end, &end, 10);
 	if (!c->n_modules || name_end == text || end == name_end || *end != '\n' ||
 	    registers > UINT32_MAX)
-		return "not \"kernel HASH REGISTERS\" behind a module";
+		return "not \"kernel HASH REGISTERS\" after a module";
 	k.registers = (uint32_t)registers;
 	grown =
 	    emu_grow(c->kernels, &c->kernels_capacity, c->n_kernels, sizeof(*grown));
@@ -104,7 +104,7 @@ static const char *take_kernel(struct emu_time_costs *c, const char *text)
 static const char *take_row(struct emu_time_costs *c, const char *text)
 {
 	static const char module[] = "module ", kernel[] = "kernel ";
-	static const char rule[] = "not \"module HASH\", nor, behind one, "
+	static const char rule[] = "not \"module HASH\", nor, after one, "
 				   "\"LINE ISSUE ALU FMA XU STALL\"";
 	const struct module_costs *m;
 	double costs[COSTS];

@@ -35,7 +35,7 @@ static bool touch(struct emu_time *t, uint64_t line)
 /* Cycles over which HBM's load is a mean. */
 #define LOAD_CYCLES 2000
 
-/* HBM is asked for a line at `at`: what its load adds to its latency. */
+/* HBM receives a request for a line at `at`: what its load adds to its latency. */
 static double hbm_wait(struct emu_time *t, double at, double service)
 {
 	const double since = at > t->hbm_asked ? at - t->hbm_asked : 0;
@@ -48,7 +48,7 @@ static double hbm_wait(struct emu_time *t, double at, double service)
 	return t->table->hbm_loaded * (t->hbm_load < 1 ? t->hbm_load : 1);
 }
 
-/* Sectors of a line are asked for at `at`: when their bytes are at the SM. */
+/* Requests sectors of a line at `at`: when their bytes are at the SM. */
 static double fetch_line(struct emu_time *t, struct emu_sm *sm, uint64_t line,
 			 uint32_t sectors, double at, bool is_store)
 {
@@ -70,7 +70,7 @@ static double fetch_line(struct emu_time *t, struct emu_sm *sm, uint64_t line,
 	       hbm_wait(t, from_hbm, LINE_BYTES / c->hbm_rate);
 }
 
-/* What the lanes of one instruction ask for, each line once. */
+/* The lines that the lanes of one instruction access, each once. */
 struct request {
 	uint64_t line[EMU_LANES];
 	uint8_t sectors[EMU_LANES]; /* a bit each */
@@ -109,7 +109,7 @@ static double fetch(struct emu_warp *w, const struct request *r, double at,
 	return end;
 }
 
-/* Different words of a bank that lanes from first to end ask for, at most. */
+/* The largest number of different words in a bank for lanes first to end. */
 static uint32_t most_in_a_bank(uint32_t lanes, const uint64_t *address, uint32_t bytes,
 			       int first, int end)
 {
@@ -158,7 +158,7 @@ static void access_shared(struct emu_warp *w, uint32_t lanes, const uint64_t *ad
 /*
  * Parameters come from a cache of constants, which has none of them when a grid
  * begins.  An instruction of the machine has them as an operand: the warp waits
- * at once.  Where the address is computed, a load brings them.
+ * at once.  If the address is computed, it is a load.
  */
 static void access_parameter(struct emu_warp *w, const struct emu_instr *i,
 			     uint32_t lanes, const uint64_t *address)
@@ -213,7 +213,7 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 }
 
 /*
- * What the pieces of a copy ask for from `begin` on: when the last is there.
+ * Requests the pieces of a copy from `begin` on: when the last is complete.
  * Those of a cp.async are the warp's lanes.
  */
 static double fetch_pieces(const struct emu_transfer *c, double begin)
@@ -268,7 +268,7 @@ static double rows_of(const struct emu_transfer *c)
 	return rows;
 }
 
-/* What the TMA takes to load it; a table without tma_row has bytes alone. */
+/* What the TMA takes to load it; a table without tma_row has only bytes. */
 static double load_service(const struct emu_transfer *c, double bytes)
 {
 	const struct emu_time_table *t = emu_time_machine(c->warp)->table;
@@ -295,8 +295,8 @@ static double store_bulk(const struct emu_transfer *c, double bytes)
 	struct emu_time *t = emu_time_machine(c->warp);
 	struct emu_sm *sm = c->warp->cta->clock->sm;
 	/* An MMA that streams from shared memory leaves it half of that. */
-	const double beside = sm->tcgen05.mma > c->warp->clock->now ? 2 : 1;
-	const double service = beside * bytes / t->table->tma_store_rate;
+	const double factor = sm->tcgen05.mma > c->warp->clock->now ? 2 : 1;
+	const double service = factor * bytes / t->table->tma_store_rate;
 	const double begin = emu_serve(&sm->tma_store, c->warp->clock->now, service);
 
 	(void)fetch_pieces(c, begin);
@@ -323,7 +323,7 @@ void emu_time_copy(struct emu_transfer *c)
 			bytes += c->pieces[k].bytes;
 		end = fetch_pieces(
 		    c, emu_serve(quarter, clock->now, bytes / t->table->cp_async_rate));
-		/* Those behind it wait for it to begin. */
+		/* Later ones wait for it to begin. */
 		emu_time_go_on(c->warp, EMU_SPENT_PIPE, *quarter);
 		clock->open[EMU_ASYNC_COPY] =
 		    emu_later(clock->open[EMU_ASYNC_COPY], end);
@@ -385,7 +385,7 @@ void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared)
 	w->cta->clock->sm->accumulates[w->index % EMU_QUARTERS] = begin + n / 2.0;
 	w->clock->open[EMU_ASYNC_WGMMA] = begin + service + t->table->wgmma_latency;
 	/*
-	 * Nothing queues A from registers: the warp stands still until the
+	 * A from registers is not queued: the warp stalls until the
 	 * tensor cores take the operation, and is free while they run it
 	 * (docs/notes/0031: four of n columns, then LOP3, take 3 n / 2 cycles
 	 * and those of the LOP3).

@@ -18,7 +18,7 @@ struct emu_time_table {
 #define EMU_PLACES   32 /* CTAs of an SM, at most */
 /* Cycles that a warp may be ahead of one that issues from another quarter. */
 #define EMU_AHEAD 8
-/* Units of an SM beside its pipes. */
+/* Units of an SM other than its pipes. */
 enum emu_unit {
 	EMU_UNIT_NONE,
 	EMU_UNIT_MATRIX,  /* ldmatrix */
@@ -50,7 +50,7 @@ struct emu_tcgen05_pipe {
 	uint32_t queued[EMU_TCGEN05_QUARTERS];
 };
 
-/* When what a warp has asked for has ended. */
+/* When the requests of a warp have ended. */
 struct emu_tcgen05_clock {
 	double done;   /* mma and cp: what a commit waits for */
 	double copied; /* cp: what its next mma waits for */
@@ -92,7 +92,7 @@ struct emu_warp_clock {
 	uint8_t *why;  /* and what they wait for: enum emu_spent */
 	enum emu_spent result_of;
 	struct emu_tcgen05_clock tcgen05;
-	/* Operations behind the last commit, and the last groups by number. */
+	/* Operations after the last commit, and the last groups by number. */
 	double open[EMU_ASYNC_KINDS], group[EMU_ASYNC_KINDS][EMU_GROUPS];
 	uint32_t groups[EMU_ASYNC_KINDS];
 };
@@ -132,7 +132,7 @@ struct emu_time_grid {
 
 struct emu_time {
 	const struct emu_time_table *table;
-	struct emu_time_costs *costs; /* NULL: means alone */
+	struct emu_time_costs *costs; /* NULL: only means */
 	struct emu_trace *trace;      /* NULL: none */
 	struct emu_sm *sms;
 	uint32_t n_sms, n_sets;

@@ -4,8 +4,8 @@
  *
  * An SM has one tensor core.  It takes the operations of all warps in order, of
  * each quarter a few before they begin, so that a warp stalls that issues more.
- * Copies run beside multiplications, but begin in order with them: a
- * multiplication waits for its warp's copies, and a copy behind it begins after
+ * Copies overlap multiplications, but begin in order with them: a
+ * multiplication waits for its warp's copies, and a later copy begins after
  * it.  Public kernels overwrite scales so and are right, and the largest keep the
  * tensor core busy for 94 %, so that both hold; docs/time.md.
  */
@@ -66,7 +66,7 @@ static double interval(const struct emu_time_table *t, const struct emu_umma *u)
 	return emu_later(columns, fetch);
 }
 
-/* From the begin of one alone to its arrival at the commit's barrier. */
+/* From the begin of a single one to its arrival at the commit's barrier. */
 static double latency(const struct emu_time_table *t, const struct emu_umma *u)
 {
 	const bool is_pair = u->form.ctas == 2;

@@ -30,7 +30,7 @@ enum emu_trace_engine {
  */
 struct emu_trace *emu_trace_open(const char *path, const char *sms, double ghz,
 				 struct emu_error *err);
-/* The file is whole behind it. */
+/* The file is complete after it. */
 void emu_trace_flush(struct emu_trace *trace);
 void emu_trace_close(struct emu_trace *trace);
 /* The warp's clock goes from one time to another. */

@@ -3,9 +3,9 @@
  * traffic.h - bytes of global memory that the instructions of a grid load and
  * store, in all and by allocation.
  *
- * There are no caches: bytes count where an instruction asks for them.  An
+ * There are no caches: bytes count when an instruction accesses them.  An
  * address counts once for all lanes of a warp, a multicast once for all CTAs,
- * and of a box what lies inside the tensor.  Parameters do not count.
+ * and of a box what is inside the tensor.  Parameters do not count.
  */
 #ifndef EMU_TRAFFIC_H
 #define EMU_TRAFFIC_H
@@ -25,7 +25,7 @@ enum emu_traffic_kind {
 
 struct emu_traffic {
 	uint64_t bytes[EMU_TRAFFIC_KINDS];
-	/* Allocations in the order of their use; more are in bytes alone. */
+	/* Allocations in the order of their use; more count only in bytes. */
 	struct emu_traffic_range {
 		uint64_t begin, bytes, loaded, stored;
 	} ranges[EMU_TRAFFIC_RANGES];

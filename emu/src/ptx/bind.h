@@ -15,7 +15,7 @@ struct emu_bind {
 	struct emu_parser *parser;
 	const struct emu_statement *s;
 	struct emu_instr *i;
-	/* The opcode's words behind its name that are neither types nor a
+	/* The opcode's words after its name that are neither types nor a
 	 * shape. */
 	const char *words[EMU_MAX_WORDS];
 	size_t lengths[EMU_MAX_WORDS];

@@ -8,7 +8,7 @@
 enum emu_name_kind {
 	EMU_NAME_REGISTER, /* value: number of the register */
 	EMU_NAME_RANGE,	   /* %r<8>: value is %r0's, count 8 */
-	EMU_NAME_SYMBOL,   /* special + value, or value alone */
+	EMU_NAME_SYMBOL,   /* special + value, or only value */
 	EMU_NAME_LABEL,	   /* value: index of an instruction */
 };
 

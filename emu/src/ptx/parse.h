@@ -62,8 +62,8 @@ struct emu_statement {
 struct emu_function {
 	const char *text; /* its name */
 	size_t length;
-	struct emu_lexer at; /* behind .func */
-	bool is_defined;     /* else declared alone */
+	struct emu_lexer at; /* after .func */
+	bool is_defined;     /* else only declared */
 };
 
 /* A branch whose label is not known yet. */
@@ -102,7 +102,7 @@ struct emu_parser {
 	struct emu_statement statement;
 	char opcode[160]; /* where spaces stood in it */
 	emu_decode *decode;
-	/* Reads a block behind its '{': parse_body.c's, for functions. */
+	/* Reads a block after its '{': parse_body.c's, for functions. */
 	bool (*read_scope)(struct emu_parser *parser);
 	emu_place *place;
 	void *place_context;
@@ -131,7 +131,7 @@ bool emu_parse_file(struct emu_parser *parser);
 /* Fails with what is there and what was wanted. */
 bool emu_unexpected(struct emu_parser *parser, const char *wanted);
 bool emu_take_word(struct emu_parser *parser, const char *word);
-/* From '{' to behind its '}'; false where the text ends before. */
+/* From '{' to after its '}'; false if the text ends before. */
 bool emu_skip_braces(struct emu_parser *parser);
 /*
  * Resolves branches since `fixups` to labels since `scope`; the others stay for

@@ -122,7 +122,7 @@ static bool find_special(const char *text, size_t length, int *special)
 }
 
 /*
- * A dynamic variable lies behind the static ones, which are all known where it
+ * A dynamic variable follows the static ones, which are all known where it
  * is used.
  */
 static bool dynamic_symbol(struct emu_parser *p, const struct emu_name *n,
@@ -318,7 +318,7 @@ static bool is_call(const struct emu_statement *s)
 	       (s->opcode_length == 8 && memcmp(s->opcode, "call.uni", 8) == 0);
 }
 
-/* "lop3 .b32": words with a point belong to the opcode, behind spaces too. */
+/* "lop3 .b32": words with a point belong to the opcode, also after spaces. */
 static bool join_opcode(struct emu_parser *p)
 {
 	struct emu_statement *s = &p->statement;

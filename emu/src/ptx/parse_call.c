@@ -6,7 +6,7 @@
 
 #include "ptx/parse_variable.h"
 
-#define SKIP_LABEL  "behind a call"
+#define SKIP_LABEL  "after a call"
 #define MOST_ACTUAL 64 /* arguments of a call, its result included */
 
 /* ---- functions of the module ---------------------------------------------- */
@@ -45,7 +45,7 @@ static const struct emu_function *find_function(const struct emu_parser *p,
 	return found;
 }
 
-/* .func is taken; goes on behind the function. */
+/* Accepts .func; continues after the function. */
 static bool note_function(struct emu_parser *p)
 {
 	struct emu_function *grown = emu_grow(p->functions, &p->functions_capacity,
@@ -196,7 +196,7 @@ static bool bind_formal(struct emu_parser *p, const struct emu_argument *actual,
 	return emu_expect_mark(p, ')');
 }
 
-/* Reads the function's text, from behind .func to behind its body. */
+/* Reads the function's text, from after .func to after its body. */
 static bool read_function(struct emu_parser *p, const struct emu_argument *actual,
 			  uint32_t results, uint32_t count)
 {

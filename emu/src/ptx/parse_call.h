@@ -18,7 +18,7 @@ bool emu_skip_function(struct emu_parser *parser);
  * the call, or NULL.
  */
 bool emu_parse_call(struct emu_parser *parser, const struct emu_argument *guard);
-/* True inside a function: "ret" goes on behind the call. */
+/* True inside a function: "ret" continues after the call. */
 static inline bool emu_in_function(const struct emu_parser *parser)
 {
 	return parser->n_calls > 0;

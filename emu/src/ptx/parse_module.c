@@ -143,7 +143,7 @@ static bool parse_kernel(struct emu_parser *p, struct emu_kernel *k)
 }
 
 /*
- * After a failure: the kernel keeps the reason, and the text goes on behind its
+ * After a failure: the kernel keeps the reason, and the text continues after its
  * body.  False where the text has no such place.
  */
 static bool refuse_kernel(struct emu_parser *p, struct emu_kernel *k,

@@ -89,7 +89,7 @@ bool emu_parse_declaration(struct emu_parser *p, struct emu_declaration *d)
 	return parse_shape(p, d);
 }
 
-/* [+ number | - number] behind a name. */
+/* [+ number | - number] after a name. */
 static bool parse_offset(struct emu_parser *p, uint64_t *value)
 {
 	const bool minus = emu_take_mark(p, '-');
@@ -216,7 +216,7 @@ static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 				      (int)d->length, d->text);
 	if (space == EMU_SHARED && p->build.has_dynamic_symbol)
 		return emu_parse_fail(p, p->lexer.line,
-				      "%.*s: a static .shared behind the use "
+				      "%.*s: a static .shared after the use "
 				      "of a dynamic one",
 				      (int)d->length, d->text);
 	if (at + d->bytes > (UINT64_C(1) << 20))
@@ -299,7 +299,7 @@ bool emu_parse_variable(struct emu_parser *p, enum emu_state_space space,
 			return false;
 	}
 	if (space == EMU_SHARED && is_extern) {
-		/* Dynamic: behind the static ones of each kernel; count is its
+		/* Dynamic: after the static ones of each kernel; count is its
 		 * alignment, value is set where it is used. */
 		name.special = EMU_SHARED_BASE;
 		name.count = (uint32_t)d.align;

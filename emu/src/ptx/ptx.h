@@ -90,14 +90,14 @@ struct emu_value {
 	bool is_negated, is_written, is_async;
 };
 
-/* What the machine must know of an instruction beside its function. */
+/* What the machine must know of an instruction besides its function. */
 enum emu_trait {
 	EMU_ATOMIC = 1,
 	EMU_STRONG = 2, /* atomic, or of an order or scope: threads may wait by it */
 	EMU_MATRIX = 4, /* an access of all lanes: ldmatrix, stmatrix */
 	EMU_TAKES_CLUSTER = 8, /* clusterlaunchcontrol.try_cancel */
 	EMU_RELEASES = 16,     /* to the GPU or the system */
-	EMU_NEAR_FENCE = 32,   /* of the CTA, or of shared memory alone */
+	EMU_NEAR_FENCE = 32,   /* of the CTA, or only of shared memory */
 	EMU_OF_THREADS = 64,   /* asynchronous, and of the generic proxy */
 };
 

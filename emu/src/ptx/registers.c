@@ -5,7 +5,7 @@
  *
  * PTX has as many registers as results: tens of thousands, most of which live
  * for a few instructions.  A register all of whose uses are in one basic block,
- * behind its definition, gets a place that others have before and after it; all
+ * after its definition, gets a place that others have before and after it; all
  * others, and those that an asynchronous instruction holds, keep one.  Lanes on
  * different paths may share a place: an instruction writes its own lanes only.
  */

@@ -2,7 +2,7 @@
 /*
  * replace.h - plants bugs in a kernel, to see whether a test notices.  A rule
  * "text=>other" changes every line of a module that has the text, or with
- * "text=>other#n" the nth of them alone; with nothing behind => the line goes.
+ * "text=>other#n" only the nth of them; with nothing after => the line goes.
  * A newline ends a rule, and the next one sees what it has changed.  Lines keep
  * their numbers.
  */

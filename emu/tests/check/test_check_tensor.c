@@ -77,7 +77,7 @@ static void after(uint32_t warp)
 	emu_check_tmem_after(c, warp);
 }
 
-#define UNWAITED "a tcgen05.commit behind it must be waited for"
+#define UNWAITED "a later tcgen05.commit must be waited for"
 
 /* mma -> commit -> wait -> ld */
 static void test_results(void **state)

@@ -218,7 +218,7 @@ static void test_order(void **state)
 	    "no fence.proxy.async", "tcgen05.cp");
 	/* Overwritten while it may be read. */
 	bad(MMA STORE COMMIT WAIT END, "tcgen05.mma or .cp of warp 0",
-	    "a tcgen05.commit behind it must be waited for");
+	    "a later tcgen05.commit must be waited for");
 	bad(MMA COMMIT STORE WAIT END, "store to shared memory", "tcgen05.commit");
 	good(MMA COMMIT WAIT STORE END);
 	/* Results that are not there yet. */
@@ -238,7 +238,7 @@ static void test_order(void **state)
 	bad("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r7+256], {%r14};\n" SYNC MMA COMMIT
 		WAIT "tcgen05.wait::st.sync.aligned;\n" END,
 	    "its scales", "tcgen05.wait::st");
-	bad(MMA END, "tcgen05.dealloc", "a tcgen05.commit behind it");
+	bad(MMA END, "tcgen05.dealloc", "a later tcgen05.commit");
 }
 
 /* What the hardware does in order, and PTX does not promise. */
