@@ -81,7 +81,7 @@ static bool fail_memory(struct run *r)
 	return emu_fail(&r->m->report, "no memory for clusters");
 }
 
-/* With random numbers of its own; false after a report. */
+/* Gives the cluster its own random numbers; false after a report. */
 static bool open_context(struct run *r, struct emu_cluster *c, uint32_t grid)
 {
 	const uint64_t stream = 1 + c->index + ((uint64_t)grid << 32);

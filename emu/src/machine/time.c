@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time.c - warps' clocks: what instructions cost, what barriers carry. */
+/* time.c - clocks of warps: costs of instructions, times of barriers. */
 #include "machine/time.h"
 
 #include <math.h>
@@ -183,17 +183,18 @@ void emu_time_begin_grid(struct emu_grid *g)
 		t->first = g->before->time_trigger + t->table->dependent_launch;
 	t->tensor_busy = t->l2_busy = t->hbm_busy = t->issued = 0;
 	t->last_end = 0;
-	t->places = (g->resident * g->cluster[0] * g->cluster[1] * g->cluster[2] +
-		     t->n_sms - 1) /
-		    t->n_sms;
-	t->places = t->places > EMU_PLACES ? EMU_PLACES : t->places;
+	t->cta_slots = (g->resident * g->cluster[0] * g->cluster[1] * g->cluster[2] +
+			t->n_sms - 1) /
+		       t->n_sms;
+	t->cta_slots = t->cta_slots > EMU_CTA_SLOTS ? EMU_CTA_SLOTS : t->cta_slots;
 	/* A CTA shares an SM with one of the grid before, if both fit. */
 	waits = g->before && !fit_together(t, g->before, g);
 	for (uint32_t k = 0; k < t->n_sms; k++) {
 		struct emu_sm *sm = &t->sms[k];
 
-		for (uint32_t i = 0; i < t->places; i++)
-			sm->place[i] = waits ? emu_later(sm->end, t->first) : t->first;
+		for (uint32_t i = 0; i < t->cta_slots; i++)
+			sm->slot_free[i] =
+			    waits ? emu_later(sm->end, t->first) : t->first;
 		sm->end = t->first;
 		sm->number = k;
 		memset(sm->parameters, 0, sizeof(sm->parameters));
@@ -228,20 +229,20 @@ static bool begin_warp(struct emu_warp *w, double at)
 	return true;
 }
 
-/* The place of an SM that is free first; of equals, in the emptier SM. */
-static uint32_t first_place(const struct emu_time *t, const struct emu_sm *sm)
+/* The CTA slot of an SM that is free first. */
+static uint32_t first_slot(const struct emu_time *t, const struct emu_sm *sm)
 {
 	uint32_t best = 0;
 
-	for (uint32_t k = 1; k < t->places; k++)
-		if (sm->place[k] < sm->place[best])
+	for (uint32_t k = 1; k < t->cta_slots; k++)
+		if (sm->slot_free[k] < sm->slot_free[best])
 			best = k;
 	return best;
 }
 
 static double free_from(const struct emu_time *t, const struct emu_sm *sm)
 {
-	return sm->place[first_place(t, sm)] + sm->running * 1e-3;
+	return sm->slot_free[first_slot(t, sm)] + sm->running * 1e-3;
 }
 
 /* The SMs of a cluster: neighbours, those that are free first. */
@@ -255,14 +256,14 @@ static struct emu_sm *take_sms(struct emu_time *t, uint32_t n_ctas)
 	return best;
 }
 
-/* Takes a place for a CTA; from when it has it. */
-static double take_place(struct emu_time *t, struct emu_cta_clock *c)
+/* Takes a slot for a CTA; returns the time from which the CTA has it. */
+static double take_slot(struct emu_time *t, struct emu_cta_clock *c)
 {
 	double from;
 
-	c->place = first_place(t, c->sm);
-	from = c->sm->place[c->place];
-	c->sm->place[c->place] = INFINITY;
+	c->slot = first_slot(t, c->sm);
+	from = c->sm->slot_free[c->slot];
+	c->sm->slot_free[c->slot] = INFINITY;
 	c->sm->running++;
 	return from;
 }
@@ -276,7 +277,7 @@ bool emu_time_begin_cluster(struct emu_cluster *c)
 	if (!t)
 		return true;
 	sms = take_sms(t, c->n_ctas);
-	at = sms->place[first_place(t, sms)];
+	at = sms->slot_free[first_slot(t, sms)];
 	if (at == INFINITY)
 		at = t->now;
 	c->clock = calloc(1, sizeof(*c->clock));
@@ -287,8 +288,8 @@ bool emu_time_begin_cluster(struct emu_cluster *c)
 		if (!a->clock || !c->clock)
 			return false;
 		a->clock->sm = &sms[k % t->n_sms];
-		(void)take_place(t, a->clock);
-		a->clock->sm->cta[a->clock->place] = a;
+		(void)take_slot(t, a->clock);
+		a->clock->sm->cta[a->clock->slot] = a;
 		for (uint32_t i = 0; i < a->n_warps; i++)
 			if (!begin_warp(&a->warps[i], at))
 				return false;
@@ -306,11 +307,11 @@ static void end_warp(struct emu_time *t, struct emu_warp *w)
 	memcpy(t->last, w->clock->spent, sizeof(t->last));
 }
 
-static void leave_place(const struct emu_time *t, struct emu_cta_clock *c, double end)
+static void leave_slot(const struct emu_time *t, struct emu_cta_clock *c, double end)
 {
-	c->sm->place[c->place] = end + t->table->cta_begin;
-	c->sm->cta[c->place] = NULL;
-	c->sm->end = emu_later(c->sm->end, c->sm->place[c->place]);
+	c->sm->slot_free[c->slot] = end + t->table->cta_begin;
+	c->sm->cta[c->slot] = NULL;
+	c->sm->end = emu_later(c->sm->end, c->sm->slot_free[c->slot]);
 	c->sm->running--;
 }
 
@@ -334,7 +335,7 @@ void emu_time_end_cluster(struct emu_cluster *c)
 			free(w);
 		}
 		if (a->clock)
-			leave_place(t, a->clock, end);
+			leave_slot(t, a->clock, end);
 		free(a->clock);
 	}
 	if (c->clock)
@@ -349,15 +350,16 @@ double emu_time_of(const struct emu_warp *w)
 }
 
 /*
- * A warp runs until another one of its SM must, and AHEAD cycles more if that
- * one issues from another quarter: quarters seldom use what they share.
+ * A warp runs until another warp of its SM has a smaller clock, and LOOKAHEAD
+ * cycles longer if that warp issues from another quarter, because quarters seldom
+ * compete for what they share.
  */
-static double turn_beside(const struct emu_warp *w, const struct emu_cta *c, double end)
+static double limit_turn(const struct emu_warp *w, const struct emu_cta *c, double end)
 {
 	for (uint32_t i = 0; i < c->n_warps; i++) {
 		const struct emu_warp *other = &c->warps[i];
 		const double at =
-		    other->now + ((i ^ w->index) % EMU_QUARTERS ? EMU_AHEAD : 0);
+		    other->now + ((i ^ w->index) % EMU_QUARTERS ? EMU_LOOKAHEAD : 0);
 
 		if (other != w && other->wait == EMU_RUNNABLE && at < end)
 			end = at;
@@ -369,10 +371,10 @@ double emu_time_turn(const struct emu_warp *w, double end)
 {
 	const struct emu_sm *sm = w->cta->clock->sm;
 
-	end += EMU_AHEAD;
-	for (uint32_t k = 0; k < emu_time_machine(w)->places; k++)
+	end += EMU_LOOKAHEAD;
+	for (uint32_t k = 0; k < emu_time_machine(w)->cta_slots; k++)
 		if (sm->cta[k])
-			end = turn_beside(w, sm->cta[k], end);
+			end = limit_turn(w, sm->cta[k], end);
 	return end;
 }
 
@@ -381,7 +383,7 @@ double emu_time_ns_of(const struct emu_warp *w)
 	return w->clock->now / emu_time_machine(w)->table->clock_ghz;
 }
 
-void emu_time_go_on(struct emu_warp *w, enum emu_spent kind, double at)
+void emu_time_advance(struct emu_warp *w, enum emu_spent kind, double at)
 {
 	struct emu_warp_clock *c = w->clock;
 	struct emu_time *t = emu_time_machine(w);
@@ -438,10 +440,10 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 		return true;
 	}
 	w->clock->is_fenced = true;
-	emu_time_go_on(w, EMU_SPENT_FENCE, w->clock->block);
+	emu_time_advance(w, EMU_SPENT_FENCE, w->clock->block);
 	if (i->unit == EMU_UNIT_FENCE)
-		emu_time_go_on(w, EMU_SPENT_FENCE, w->cta->clock->sm->stored);
-	emu_time_go_on(w, EMU_SPENT_FENCE, w->clock->now + cost);
+		emu_time_advance(w, EMU_SPENT_FENCE, w->cta->clock->sm->stored);
+	emu_time_advance(w, EMU_SPENT_FENCE, w->clock->now + cost);
 	return false;
 }
 
@@ -449,7 +451,8 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
  * Pipes serve warps in the order of their requests.  True if they take this one
  * at once; else its clock has gone on to when they do.
  */
-static bool ask_pipes(struct emu_warp *w, const struct emu_instr *i, int first, int end)
+static bool request_pipes(struct emu_warp *w, const struct emu_instr *i, int first,
+			  int end)
 {
 	const struct emu_time_table *c = emu_time_machine(w)->table;
 	struct emu_sm *sm = w->cta->clock->sm;
@@ -471,10 +474,10 @@ static bool ask_pipes(struct emu_warp *w, const struct emu_instr *i, int first, 
 			sm->pipe[k][quarter] = at + i->slots[k] * rate / EMU_SLOT *
 							(shares ? c->wgmma_share : 1);
 	}
-	w->clock->asked = end;
+	w->clock->requested = end;
 	if (at <= w->clock->now)
 		return true;
-	emu_time_go_on(w, EMU_SPENT_PIPE, at);
+	emu_time_advance(w, EMU_SPENT_PIPE, at);
 	return false;
 }
 
@@ -490,7 +493,7 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 	double ready = c->now;
 	enum emu_spent why = EMU_SPENT_OPERANDS;
 
-	if (c->asked == 0) {
+	if (c->requested == 0) {
 		c->pc = w->pc;
 		if (i->unit >= EMU_UNIT_FENCE_CTA && !wait_for_stores(w, i))
 			return false;
@@ -501,15 +504,15 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 			why = c->block_of;
 		}
 		if (ready > c->now) {
-			emu_time_go_on(w, why, ready);
+			emu_time_advance(w, why, ready);
 			return false;
 		}
 	}
-	if (!i->slots[EMU_PIPE_ISSUE] || c->asked == EMU_PIPE_ISSUE + 1)
+	if (!i->slots[EMU_PIPE_ISSUE] || c->requested == EMU_PIPE_ISSUE + 1)
 		return true;
-	if (c->asked == 0 && !ask_pipes(w, i, EMU_PIPE_ISSUE + 1, EMU_PIPES))
+	if (c->requested == 0 && !request_pipes(w, i, EMU_PIPE_ISSUE + 1, EMU_PIPES))
 		return false;
-	return ask_pipes(w, i, EMU_PIPE_ISSUE, EMU_PIPE_ISSUE + 1);
+	return request_pipes(w, i, EMU_PIPE_ISSUE, EMU_PIPE_ISSUE + 1);
 }
 
 /* Units that the pipes are not: when the result is there. */
@@ -543,7 +546,7 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 
 	t->now = at;
 	t->running = w;
-	w->clock->asked = 0;
+	w->clock->requested = 0;
 	w->clock->result = begin;
 	/* What its operands waited for is what its result waits for. */
 	w->clock->result_of = begin > at ? why : EMU_SPENT_OPERANDS;
@@ -555,8 +558,8 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 		return;
 	end = at + i->slots[EMU_PIPE_ISSUE] * c->issue_rate / EMU_SLOT;
 	t->issued += end - at;
-	emu_time_go_on(w, EMU_SPENT_ISSUE, end);
-	emu_time_go_on(w, EMU_SPENT_OPERANDS, at + (double)i->stall / EMU_SLOT);
+	emu_time_advance(w, EMU_SPENT_ISSUE, end);
+	emu_time_advance(w, EMU_SPENT_OPERANDS, at + (double)i->stall / EMU_SLOT);
 	w->clock->result = emu_later(begin, begin + end - at - c->issue_rate) +
 			   (i->slots[EMU_PIPE_XU] ? c->xu_latency : c->alu_latency);
 	serve_unit(w, i, begin);
@@ -679,8 +682,8 @@ void emu_time_leave(struct emu_warp *w, uint32_t number)
 	cost = number == EMU_CLUSTER_BARRIER
 		   ? t->table->cluster_barrier
 		   : t->table->barrier + w->cta->n_warps * t->table->barrier_warp;
-	emu_time_go_on(w, EMU_SPENT_BARRIER,
-		       numbered(w->cta, number)->done[number] + cost);
+	emu_time_advance(w, EMU_SPENT_BARRIER,
+			 numbered(w->cta, number)->done[number] + cost);
 }
 
 void emu_time_wake(struct emu_warp *w)
@@ -689,7 +692,7 @@ void emu_time_wake(struct emu_warp *w)
 
 	if (!t || !w->clock)
 		return;
-	emu_time_go_on(
+	emu_time_advance(
 	    w, w->wait == EMU_AT_MBARRIER ? EMU_SPENT_MBARRIER : EMU_SPENT_BARRIER,
 	    t->now);
 	/* It may come before the one that runs. */
@@ -702,9 +705,9 @@ void emu_time_grids(struct emu_warp *w)
 	const struct emu_grid *before = w->cta->cluster->grid->before;
 
 	if (emu_time_machine(w) && before)
-		emu_time_go_on(w, EMU_SPENT_GRID,
-			       before->time_end +
-				   emu_time_machine(w)->table->grid_wait);
+		emu_time_advance(w, EMU_SPENT_GRID,
+				 before->time_end +
+				     emu_time_machine(w)->table->grid_wait);
 }
 
 void emu_time_trigger(struct emu_warp *w)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time.h - virtual time (NIBEMU_TIME): a clock for each warp, in cycles of an
- * SM, and engines that serve one request after another.  What orders two
- * accesses carries the time from one clock to the other.  Every call does
- * nothing where the machine has no time.  docs/time.md says what is modelled.
+ * time.h - predicted time (NIBEMU_TIME): a clock for each warp, in cycles of an
+ * SM, and engines that serve one request after another.  A synchronisation that
+ * orders two accesses also passes the time from one clock to the other.  Without
+ * predicted time every call does nothing.  docs/time.md describes the model.
  */
 #ifndef EMU_MACHINE_TIME_H
 #define EMU_MACHINE_TIME_H
@@ -15,7 +15,7 @@ struct emu_transfer;
 
 /* Time for the device, NULL with an error: no table, or no memory. */
 struct emu_time *emu_time_open(const struct emu_device *device, struct emu_error *err);
-/* What instructions issue comes from a table (tools/sass_costs.py). */
+/* Reads the costs of instructions from a table (tools/sass_costs.py). */
 bool emu_time_use_counts(struct emu_time *t, const char *path, struct emu_error *err);
 /* A timeline of the SMs listed as "0,5" (NULL: of SM 0): time_trace.h. */
 bool emu_time_use_trace(struct emu_time *t, const char *path, const char *sms,
@@ -40,12 +40,12 @@ void emu_time_end_cluster(struct emu_cluster *c);
 /* The cycle that a runnable warp has come to, and that time in nanoseconds. */
 double emu_time_of(const struct emu_warp *w);
 double emu_time_ns_of(const struct emu_warp *w);
-/* Until when it may run, if warps of other SMs have come to end at least. */
+/* Until when the warp may run, if all warps of other SMs have reached `end`. */
 double emu_time_turn(const struct emu_warp *w, double end);
 
 /*
- * False: operands or units are not ready.  Its clock has gone on to when they
- * are, and warps with smaller clocks run first.
+ * False: operands or units are not ready.  The warp's clock is then the time at
+ * which they are, and warps with smaller clocks run first.
  */
 bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i);
 /* Before and after an instruction. */
@@ -54,7 +54,7 @@ void emu_time_retire(struct emu_warp *w, const struct emu_instr *i);
 /* Lanes load or store `bytes` each at device addresses. */
 void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, bool is_store);
-/* When a copy has landed is when its barrier hears of it. */
+/* Sets the time at which a copy completes, and with it the barrier's. */
 void emu_time_copy(struct emu_transfer *t);
 void emu_time_copied(struct emu_warp *w);
 /* A quarter of a wgmma of n columns. */

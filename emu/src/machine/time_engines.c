@@ -174,7 +174,7 @@ static void access_parameter(struct emu_warp *w, const struct emu_instr *i,
 		return;
 	if (*there <= 0)
 		*there = w->clock->now + c->parameter_miss;
-	emu_time_go_on(w, EMU_SPENT_LOADS, *there);
+	emu_time_advance(w, EMU_SPENT_LOADS, *there);
 	if (i->operand[i->operands - 1].bank == EMU_REGISTERS)
 		w->clock->result = w->clock->now + c->parameter_latency;
 }
@@ -324,7 +324,7 @@ void emu_time_copy(struct emu_transfer *c)
 		end = fetch_pieces(
 		    c, emu_serve(quarter, clock->now, bytes / t->table->cp_async_rate));
 		/* Later ones wait for it to begin. */
-		emu_time_go_on(c->warp, EMU_SPENT_PIPE, *quarter);
+		emu_time_advance(c->warp, EMU_SPENT_PIPE, *quarter);
 		clock->open[EMU_ASYNC_COPY] =
 		    emu_later(clock->open[EMU_ASYNC_COPY], end);
 		return;
@@ -352,7 +352,7 @@ void emu_time_copy(struct emu_transfer *c)
 		clock->open[EMU_ASYNC_STORE] =
 		    emu_later(clock->open[EMU_ASYNC_STORE], end);
 	}
-	emu_time_go_on(c->warp, EMU_SPENT_ISSUE, clock->now + t->table->tma_issue);
+	emu_time_advance(c->warp, EMU_SPENT_ISSUE, clock->now + t->table->tma_issue);
 	if (c->kind == EMU_BULK_LOAD && c->n_pieces) {
 		clock->load_from = c->pieces[0].from;
 		clock->load_issued = clock->now;
@@ -391,7 +391,7 @@ void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared)
 	 * and those of the LOP3).
 	 */
 	if (!a_is_shared)
-		emu_time_go_on(w, EMU_SPENT_TENSOR, begin);
+		emu_time_advance(w, EMU_SPENT_TENSOR, begin);
 }
 
 void emu_time_commit(struct emu_warp *w, enum emu_async_kind kind)
@@ -415,6 +415,6 @@ void emu_time_wait_group(struct emu_warp *w, enum emu_async_kind kind, uint32_t 
 	      : newest == c->groups[kind]
 		  ? 0
 		  : c->group[kind][(c->groups[kind] - newest - 1) % EMU_GROUPS];
-	emu_time_go_on(w, kind == EMU_ASYNC_WGMMA ? EMU_SPENT_TENSOR : EMU_SPENT_COPIES,
-		       end);
+	emu_time_advance(
+	    w, kind == EMU_ASYNC_WGMMA ? EMU_SPENT_TENSOR : EMU_SPENT_COPIES, end);
 }

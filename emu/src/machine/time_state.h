@@ -14,10 +14,10 @@ struct emu_time_table {
 #undef EMU_TIME
 };
 
-#define EMU_QUARTERS 4
-#define EMU_PLACES   32 /* CTAs of an SM, at most */
+#define EMU_QUARTERS  4
+#define EMU_CTA_SLOTS 32 /* CTAs of an SM, at most */
 /* Cycles that a warp may be ahead of one that issues from another quarter. */
-#define EMU_AHEAD 8
+#define EMU_LOOKAHEAD 8
 /* Units of an SM other than its pipes. */
 enum emu_unit {
 	EMU_UNIT_NONE,
@@ -66,8 +66,8 @@ struct emu_sm {
 	double async[EMU_QUARTERS];	     /* cp.async of 16 bytes */
 	double stored;			     /* when the L2 has all that was stored */
 	double parameters[EMU_PARAMETER_LINES]; /* there from then on; 0: not */
-	double place[EMU_PLACES];		/* from when a CTA can begin there */
-	struct emu_cta *cta[EMU_PLACES];	/* that runs there; NULL: none */
+	double slot_free[EMU_CTA_SLOTS];	/* from when a CTA can begin there */
+	struct emu_cta *cta[EMU_CTA_SLOTS];	/* that runs there; NULL: none */
 	double end; /* of its last CTA, and the next may begin */
 	struct emu_tcgen05_pipe tcgen05;
 	uint32_t running;
@@ -79,8 +79,8 @@ struct emu_warp_clock {
 	double block;	    /* the last begin in this basic block */
 	enum emu_spent block_of;
 	double spent[EMU_SPENTS];
-	uint32_t pc; /* of the instruction that runs */
-	int asked;   /* it: 0 no pipe yet, 1 all, EMU_PIPES all but its issue */
+	uint32_t pc;   /* of the instruction that runs */
+	int requested; /* it: 0 no pipe yet, 1 all, EMU_PIPES all but its issue */
 	struct emu_stretch stretch;
 	bool is_named;	/* its row of the trace */
 	bool is_fenced; /* it has waited for the fence that is next */
@@ -99,7 +99,7 @@ struct emu_warp_clock {
 
 struct emu_cta_clock {
 	struct emu_sm *sm;
-	uint32_t place;
+	uint32_t slot;
 	double pending[EMU_CLUSTER_BARRIER + 1], done[EMU_CLUSTER_BARRIER + 1];
 };
 
@@ -136,10 +136,10 @@ struct emu_time {
 	struct emu_trace *trace;      /* NULL: none */
 	struct emu_sm *sms;
 	uint32_t n_sms, n_sets;
-	uint32_t places; /* of an SM, for CTAs of the grid that runs */
-	uint64_t *lines; /* of the L2: each set's, the latest first */
-	double l2, hbm;	 /* free from then on */
-	double hbm_load; /* a mean of how busy it is, at hbm_asked */
+	uint32_t cta_slots; /* of an SM, for CTAs of the grid that runs */
+	uint64_t *lines;    /* of the L2: each set's, the latest first */
+	double l2, hbm;	    /* free from then on */
+	double hbm_load;    /* a mean of how busy it is, at hbm_asked */
 	double hbm_asked;
 	double now; /* of the warp that runs */
 	struct emu_warp *running;
@@ -170,7 +170,7 @@ static inline double emu_later(double a, double b)
 }
 
 /* The warp's clock goes on to `at`, if that is later. */
-void emu_time_go_on(struct emu_warp *w, enum emu_spent kind, double at);
+void emu_time_advance(struct emu_warp *w, enum emu_spent kind, double at);
 
 /* An engine takes a request at `at` or when it is free; when it begins. */
 static inline double emu_serve(double *free_at, double at, double service)

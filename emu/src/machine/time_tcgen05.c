@@ -38,8 +38,8 @@ static void wait_for_queue(struct emu_warp *w)
 	const uint32_t n = p->queued[q];
 
 	if (n >= depth)
-		emu_time_go_on(w, EMU_SPENT_TCGEN05,
-			       p->queue[q][(n - depth) % EMU_TCGEN05_DEPTH]);
+		emu_time_advance(w, EMU_SPENT_TCGEN05,
+				 p->queue[q][(n - depth) % EMU_TCGEN05_DEPTH]);
 }
 
 static void put_in_queue(struct emu_warp *w, double begin)
@@ -48,8 +48,8 @@ static void put_in_queue(struct emu_warp *w, double begin)
 	const uint32_t q = w->index % EMU_TCGEN05_QUARTERS;
 
 	p->queue[q][p->queued[q]++ % EMU_TCGEN05_DEPTH] = begin;
-	emu_time_go_on(w, EMU_SPENT_ISSUE,
-		       w->clock->now + emu_time_machine(w)->table->umma_issue);
+	emu_time_advance(w, EMU_SPENT_ISSUE,
+			 w->clock->now + emu_time_machine(w)->table->umma_issue);
 }
 
 /* Cycles from one to the next in a stream of the same. */
@@ -227,7 +227,7 @@ void emu_time_tmem_wait(struct emu_warp *w, bool of_stores)
 	if (!emu_time_machine(w))
 		return;
 	c = &w->clock->tcgen05;
-	emu_time_go_on(w, EMU_SPENT_TCGEN05, of_stores ? c->stored : c->loaded);
+	emu_time_advance(w, EMU_SPENT_TCGEN05, of_stores ? c->stored : c->loaded);
 }
 
 void emu_time_tmem_alloc(struct emu_warp *w)
@@ -235,6 +235,6 @@ void emu_time_tmem_alloc(struct emu_warp *w)
 	struct emu_time *t = emu_time_machine(w);
 
 	if (t)
-		emu_time_go_on(w, EMU_SPENT_TCGEN05,
-			       w->clock->now + t->table->tmem_alloc);
+		emu_time_advance(w, EMU_SPENT_TCGEN05,
+				 w->clock->now + t->table->tmem_alloc);
 }
