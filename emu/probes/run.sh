@@ -27,7 +27,7 @@ build() {
 
 build_all() {
 	mkdir -p "$programs" || exit 2
-	build wgmma src/hardware/tensor_core.c src/engine/wgmma.c
+	build wgmma src/hardware/tensor_core.c src/hardware/wgmma.c
 	build mbarrier probes/children.c src/hardware/mbarrier.c
 	build tensor probes/children.c src/hardware/tensor_map.c \
 		src/hardware/floats.c
