@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_sync.c - what happens before what: fences, groups of engines, mbarriers
- * and barriers of threads; see check.h.
+ * check_sync.c - happens-before: fences, groups of asynchronous operations,
+ * mbarriers and barriers of threads; see check.h.
  */
 #include <stdlib.h>
 #include <string.h>

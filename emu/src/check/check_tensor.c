@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_tensor.c - every column of tensor memory, in halves of 16 lanes of its
- * four times 32: who wrote it, who has read it since; see check.h.
+ * check_tensor.c - the cells of tensor memory, a column of 16 lanes each: the
+ * last writer of each, and its readers since; see check.h.
  */
 #include <stdio.h>
 #include <stdlib.h>

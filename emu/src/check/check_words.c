@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_words.c - every word of shared memory: who wrote it, who has read it.
+/*
+ * check_words.c - the words of shared memory: the last writer of each, and its
+ * readers since.
  */
 #include <inttypes.h>
 #include <stdio.h>

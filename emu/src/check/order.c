@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * order.c - what warps of several clusters know of each other, and the words of
- * global memory that they touched; see order.h.
+ * global memory that they accessed; see order.h.
  */
 #include "check/order.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context.c - what programs ask beside launches and
- * copies: about the device, its context, memory that host and device share,
+ * context.c - the device, its context, memory that host and device share,
  * occupancy.
  */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prediction.c - two functions that CUDA has not, for programs that print
+ * prediction.c - two functions that CUDA does not have, for programs that print
  * predictions (NIBEMU_TIME) and look them up by name.
  */
 #include "driver/state.h"

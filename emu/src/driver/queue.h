@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * queue.h - work that has been queued and not run: kernels, copies, fills, and
+ * queue.h - work that is enqueued and has not run: kernels, copies, fills, and
  * the memory of graphs.
  */
 #ifndef EMU_QUEUE_H

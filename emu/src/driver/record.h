@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.h - what happened, for programs that read it: NIBEMU_REPORTS=FILE
+ * record.h - events for other programs: with NIBEMU_REPORTS=FILE the library
  * appends a line of JSON for each report and for each of the events below.
  * Without the variable nothing is written.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emu.h - what all parts of the software GPU share: errors as text, memory with
- * a state for each byte, and the windows of the address space.  The engines
- * (memory, mbarrier, wgmma, tensor_map) know these types and nothing of warps,
- * instructions or the driver interface.
+ * a state for each byte, and the windows of the address space. The models in
+ * hardware/ (memory, mbarrier, wgmma, tensor_map) use these types; they do not
+ * depend on warps, instructions or the driver API.
  */
 #ifndef EMU_EMU_H
 #define EMU_EMU_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode.c - finds the row of a statement's opcode, sorts its words, and has
- * the row's function bind it.  What is not in the table is refused by name.
+ * decode.c - finds the row of a statement's opcode, sorts its words, and calls
+ * the row's function to bind it. An opcode without a row is refused by name.
  */
 #include "instruction/decode.h"
 

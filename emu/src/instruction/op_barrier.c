@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_barrier.c - barriers of a CTA and of a cluster, registers that warps hand
- * each other, and grids that wait for the grid before.
+ * op_barrier.c - barriers of a CTA and of a cluster, setmaxnreg, and grids that
+ * wait for the grid before.
  */
 #include "instruction/binds.h"
 #include "machine/barrier.h"

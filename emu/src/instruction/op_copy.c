@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_copy.c - asynchronous copies: cp.async of threads, bulk copies, their
- * groups and barriers. transfer.h moves what is on its way.
+ * groups and barriers, and fences. transfer.h moves the bytes.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_launch_control.c - clusterlaunchcontrol: a cluster takes the work of one
- * that has not begun.  Also the moves of 128 bits that carry the answer.
+ * op_launch_control.c - clusterlaunchcontrol: a cluster takes over the work of
+ * one that has not begun. Also the moves of 128 bits for its answer.
  */
 #include <string.h>
 

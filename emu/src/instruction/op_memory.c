@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_memory.c - ld, st, atom, red, and matrices of 8x8 halves in shared memory.
- * One thread's accesses happen at once and in order; what other threads may see
- * late is modelled for asynchronous copies only (docs/covers.md).
+ * The accesses of a thread take effect immediately and in order; only
+ * asynchronous copies are modelled as late (docs/covers.md).
  */
 #include <string.h>
 

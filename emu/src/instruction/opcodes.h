@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opcodes.h - the table of opcodes: what is not in it is refused. */
+/* opcodes.h - the table of opcodes. */
 #ifndef EMU_OPCODES_H
 #define EMU_OPCODES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * access.h - from an address to memory: windows, bounds, alignment and the
- * state of each byte, for loads and stores and for the engines.
+ * state of each byte, for loads, stores and asynchronous copies.
  */
 #ifndef EMU_ACCESS_H
 #define EMU_ACCESS_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* async.h - what a warp has started and not waited for. */
+/*
+ * async.h - asynchronous operations that a warp has started and not waited for.
+ */
 #ifndef EMU_ASYNC_H
 #define EMU_ASYNC_H
 

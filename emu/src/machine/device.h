@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.h - the GPUs that can be had in software, and what PTX each takes. */
+/* device.h - the GPUs that are emulated, and the PTX that each accepts. */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
 

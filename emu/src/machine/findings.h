@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * findings.h - reports after which a launch goes on: of rules that are waived,
- * and, if requested, of every rule that can be.  Reports of one rule
+ * findings.h - reports after which a launch continues: of rules that are
+ * waived, and, if requested, of every rule that allows it. Reports of one rule
  * at one line of a kernel are one finding.
  */
 #ifndef EMU_FINDINGS_H

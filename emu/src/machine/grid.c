@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.c - launches: the rules of their sizes, and how they run: independent
- * clusters on all processors, others in one schedule.
+ * grid.c - launches: limits of sizes, and how a grid runs: independent clusters
+ * on all processors, others as one schedule.
  */
 #include "machine/grid.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.h - what runs: grids of clusters of CTAs of warps, as types, and
- * access to the rows of a warp's registers.  A warp that waits is in one of the
+ * machine.h - types of what runs: grids of clusters of CTAs of warps, and
+ * access to the rows of a warp's registers. A warp that waits is in one of the
  * states of enum emu_wait.
  */
 #ifndef EMU_MACHINE_H

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prints.h - what kernels print, until the host writes it: a buffer of fixed
- * size, in which later texts take the place of earlier ones, as on a GPU.  Texts
- * of clusters that ran in parallel are in the clusters' order, so that the
- * output depends only on the seed.
+ * prints.h - what kernels print, until the host writes it: a ring buffer of
+ * fixed size, as on a GPU. Texts of clusters that ran in parallel are in the
+ * order of the clusters, so the output depends only on the seed.
  */
 #ifndef EMU_PRINTS_H
 #define EMU_PRINTS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.c - see rules.h.  Reports are written where a rule is broken, in one
- * sentence; what people need to know of the rule is here, once for each rule.
- * Names in quotes are sections and instructions of the PTX ISA 9.0.
+ * rules.c - see rules.h. A report is one sentence, written where a rule is
+ * broken; the explanation of the rule is here, once for each rule. Names in
+ * quotes are sections and instructions of the PTX ISA 9.0.
  */
 #include "machine/rules.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rules.h - the rules that reports are about: their short names, where the PTX
- * ISA states them, and what usually mends a kernel that breaks one.
+ * ISA states them, and the usual fix.
  */
 #ifndef EMU_RULES_H
 #define EMU_RULES_H

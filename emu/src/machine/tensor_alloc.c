@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_alloc.c - tensor memory as what a CTA has: tcgen05.alloc, .dealloc
- * and .relinquish_alloc_permit of whole warps, by themselves or with the warp of the
- * other CTA of a pair.
+ * tensor_alloc.c - allocation of tensor memory: tcgen05.alloc, .dealloc and
+ * .relinquish_alloc_permit of whole warps, by themselves or with the warp of
+ * the other CTA of a pair.
  */
 #include "machine/tensor_alloc.h"
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_move.c - what whole warps do with tensor memory: tcgen05.ld, .st,
- * .wait and .fence.
- *
- * Loads and stores happen when they are issued or at the wait, whichever the
- * seed says; the registers of a load are out of reach until then.
+ * tensor_move.c - tcgen05.ld, .st, .wait and .fence of whole warps. Loads and
+ * stores happen when they are issued or at the wait, as the seed selects; the
+ * registers of a load may not be accessed before the wait.
  */
 #include "machine/tensor_move.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_queue.c - what one thread gives to the tensor core: tcgen05.mma, .cp
- * and .commit.  They wait in a queue of their warp; tensor_math.c does the
+ * tensor_queue.c - what one thread issues to the tensor core: tcgen05.mma, .cp
+ * and .commit. They wait in a queue of their warp; tensor_math.c does the
  * arithmetic.
  */
 #include "machine/tensor_queue.h"

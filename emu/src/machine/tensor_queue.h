@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_queue.h - what is on its way through a cluster's tensor cores:
- * tcgen05.mma, .cp and .commit.
- *
- * What one warp gives to the tensor core is done in its order, as late as a
- * later commit allows; with seed 0 at once.
+ * tensor_queue.h - operations in flight in the tensor cores of a cluster:
+ * tcgen05.mma, .cp and .commit. The operations of one warp are done in its
+ * order, as late as a later commit allows; with seed 0 immediately.
  */
 #ifndef EMU_TENSOR_QUEUE_H
 #define EMU_TENSOR_QUEUE_H

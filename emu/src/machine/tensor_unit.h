@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_unit.h - a cluster's tensor memories, what waits for them, and what
- * the option of a tcgen05 instruction says.
+ * tensor_unit.h - the tensor memories of a cluster, the operations that wait
+ * for them, and the option bits of a tcgen05 instruction.
  */
 #ifndef EMU_TENSOR_UNIT_H
 #define EMU_TENSOR_UNIT_H

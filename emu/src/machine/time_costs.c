@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time_costs.c - what instructions issue: see time_costs.h. */
+/* time_costs.c - see time_costs.h. */
 #include "machine/time_costs.h"
 
 #include <errno.h>

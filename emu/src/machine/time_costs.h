@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time_costs.h - what each instruction issues: counts of the machine code of
- * the same module, from a table that tools/sass_costs.py writes, or means for
- * an instruction's name.
+ * time_costs.h - the machine instructions of each PTX instruction: counts from
+ * a table of the machine code of the same module (tools/sass_costs.py), or the
+ * means of its opcode.
  */
 #ifndef EMU_MACHINE_TIME_COSTS_H
 #define EMU_MACHINE_TIME_COSTS_H

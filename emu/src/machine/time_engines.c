@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time_engines.c - L2, HBM, TMA and tensor cores: when what they do is done. */
+/*
+ * time_engines.c - L2, HBM, TMA and tensor cores: when their requests complete.
+ */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time_report.c - what a grid's time went to, in words and as JSON. */
+/* time_report.c - how the time of a grid was spent, in words and as JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time_spent.h - what the cycles of a warp go to. */
+/* time_spent.h - categories of the cycles of a warp. */
 #ifndef EMU_MACHINE_TIME_SPENT_H
 #define EMU_MACHINE_TIME_SPENT_H
 

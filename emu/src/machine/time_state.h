@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time_state.h - what clocks and engines of time.h keep; times in cycles. */
+/* time_state.h - the state of clocks and engines (time.h); times in cycles. */
 #ifndef EMU_TIME_STATE_H
 #define EMU_TIME_STATE_H
 

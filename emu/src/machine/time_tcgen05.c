@@ -2,12 +2,13 @@
 /*
  * time_tcgen05.c - see time_tcgen05.h.
  *
- * An SM has one tensor core.  It takes the operations of all warps in order, of
- * each quarter a few before they begin, so that a warp stalls that issues more.
- * Copies overlap multiplications, but begin in order with them: a
- * multiplication waits for its warp's copies, and a later copy begins after
- * it.  Public kernels overwrite scales so and are right, and the largest keep the
- * tensor core busy for 94 %, so that both hold; docs/time.md.
+ * An SM has one tensor core. It executes the operations of all warps in order.
+ * Each quarter can queue a few, so a warp that issues more stalls.
+ *
+ * Copies overlap multiplications but begin in order with them: a multiplication
+ * waits for its warp's copies, and a later copy begins after it. Public kernels
+ * rely on this order when they overwrite scales, and the largest keep the
+ * tensor core busy for 94 %; docs/time.md.
  */
 #include "machine/time_tcgen05.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time_tcgen05.h - virtual time of tcgen05: what each of its instructions costs.
- * Every call does nothing where the machine has no time.
+ * time_tcgen05.h - predicted time of tcgen05: the cost of each instruction.
+ * Without predicted time every call does nothing.
  */
 #ifndef EMU_MACHINE_TIME_TCGEN05_H
 #define EMU_MACHINE_TIME_TCGEN05_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time_trace.h - a timeline of virtual time in the Chrome trace format: a row
- * for each warp and engine of chosen SMs, and for the L2 and HBM.  Every call
- * does nothing where there is no trace (NULL).
+ * time_trace.h - a timeline of predicted time in the Chrome trace format: a row
+ * for each warp and engine of chosen SMs, and for the L2 and HBM. Without a
+ * trace (NULL) every call does nothing.
  */
 #ifndef EMU_MACHINE_TIME_TRACE_H
 #define EMU_MACHINE_TIME_TRACE_H

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transfer.h - asynchronous copies that are on their way: pieces that land in
- * any order and late, and what happens when the last one has.
- *
- * With seed 0 a copy is done when it is issued.  Otherwise its source is read,
- * and its bytes land, at random times up to the wait that must see them.
+ * transfer.h - asynchronous copies in flight: pieces that arrive late and in
+ * any order, and what happens after the last one. With seed 0 a copy is done
+ * when it is issued. Otherwise its source is read, and its bytes arrive, at
+ * random times up to the wait that must see them.
  */
 #ifndef EMU_TRANSFER_H
 #define EMU_TRANSFER_H

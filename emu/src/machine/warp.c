@@ -2,11 +2,12 @@
 /*
  * warp.c - how a warp goes from instruction to instruction.
  *
- * Lanes that have the same next instruction form a path.  The path with the
- * smallest pc runs; where paths meet they become one.  That is where compilers
- * reconverge, and lanes that leave a loop early wait for the others.  A path
- * that reaches an instruction which needs lanes of other paths is blocked there.
- * A path that polls without success yields to the others.
+ * Lanes that have the same next instruction form a path. The path with the
+ * smallest pc runs, and paths at the same pc merge: compilers place the
+ * instruction at which lanes reconverge after the branches, so lanes that leave
+ * a loop early wait for the others. A path that reaches an instruction which
+ * needs lanes of other paths is blocked there. A path that polls without
+ * success yields to the others.
  */
 #include "machine/warp.h"
 

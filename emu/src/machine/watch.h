@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch.h - tells the checkers of the order in shared memory (check.h) and in
- * global memory (order.h) what warps and engines do.  Every call does nothing
- * where the cluster, or the run, has no checker; those that return false have
- * reported a fault.
+ * watch.h - reports the accesses of warps and asynchronous operations to the
+ * checkers of shared memory (check.h) and of global memory (order.h). Without a
+ * checker every call does nothing; those that return false have reported a
+ * fault.
  */
 #ifndef EMU_WATCH_H
 #define EMU_WATCH_H

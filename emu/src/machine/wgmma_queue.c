@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wgmma_queue.c - wgmma: operations that a warp has issued and not waited for,
- * with its registers out of reach until then.  Each of the four warps of a
+ * wgmma_queue.c - wgmma that a warp has issued and not waited for. Its
+ * registers may not be accessed before the wait. Each of the four warps of a
  * warpgroup computes its own rows; a check compares what they issue.
  */
 #include "machine/wgmma_queue.h"

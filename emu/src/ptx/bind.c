@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bind.c - what the functions that bind an opcode have in common: its words,
- * and arguments that become operands.
+ * bind.c - what the functions that bind an opcode share: its words, and
+ * arguments that become operands.
  */
 #include "ptx/bind.h"
 

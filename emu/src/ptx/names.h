@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.h - what names mean while a module is parsed, in nested scopes. */
+/*
+ * names.h - names and their meanings while a module is parsed, in nested
+ * scopes.
+ */
 #ifndef EMU_NAMES_H
 #define EMU_NAMES_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse.c - what all levels of the parser need: marks, numbers, lines and
+ * parse.c - what all levels of the parser share: marks, numbers, lines and
  * files.
  */
 #include "ptx/parse.h"

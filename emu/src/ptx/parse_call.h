@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_call.h - functions of a module (.func) and their calls.  A call has no
- * instruction: the function's body is read again at its place, with its
+ * parse_call.h - functions of a module (.func) and their calls. A call is not
+ * an instruction: the function's body is parsed again at the call, with its
  * parameters in the thread's local memory.
  */
 #ifndef EMU_PARSE_CALL_H

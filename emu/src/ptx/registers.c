@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * registers.c - constants as rows, and the places of a program's registers in a
- * warp's memory.
+ * registers.c - constants as rows, and the storage of a program's registers in
+ * a warp's memory.
  *
  * PTX has as many registers as results: tens of thousands, most of which live
- * for a few instructions.  A register all of whose uses are in one basic block,
- * after its definition, gets a place that others have before and after it; all
- * others, and those that an asynchronous instruction holds, keep one.  Lanes on
- * different paths may share a place: an instruction writes its own lanes only.
+ * for a few instructions. A register all of whose uses are in one basic block,
+ * after its definition, shares storage with others before and after it; all
+ * others, and those that an asynchronous instruction holds, have their own.
+ * Lanes on different paths may share storage, because an instruction writes
+ * only its own lanes.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * registry.c - what a program registers before main(): fat binaries, the stubs
- * of their kernels, and their variables.  A binary is loaded when something of
- * it is first used, so that an error reaches the call that uses it.
+ * of their kernels, and their variables. A binary is loaded when it is first
+ * used, so that an error reaches the call that uses it.
  */
 #include <pthread.h>
 #include <stdio.h>
