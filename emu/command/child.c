@@ -78,7 +78,7 @@ static void set_environment(const struct job *job, uint64_t seed)
 		const long processors = sysconf(_SC_NPROCESSORS_ONLN);
 		const uint64_t each = (uint64_t)processors / job->jobs;
 
-		/* Threads change the time alone. */
+		/* The number of threads does not change the results. */
 		setenv("NIBEMU_THREADS", "1", 0);
 		if (each > 1)
 			set_number("NIBEMU_THREADS", each);

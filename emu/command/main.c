@@ -29,7 +29,7 @@ static const char help[] =
 /* ---- the library --------------------------------------------------------- */
 
 /*
- * The folder with libcuda.so.1: beside the command in a build, or where the
+ * The folder with libcuda.so.1: next to the command in a build, or where the
  * command has been installed with it, wherever that is now.
  */
 static bool find_library(char *to, size_t size)
@@ -155,7 +155,7 @@ static int devices(void)
 	return STATUS_CLEAN;
 }
 
-/* Lines of a terminal, with this before the first and as much behind. */
+/* Lines of a terminal, with this before the first and as much after it. */
 static void print_wrapped(const char *title, const char *text)
 {
 	size_t column = strlen(title);

@@ -216,7 +216,7 @@ int options_read(struct options *o, int count, char **arguments)
 	}
 	if (o->has_time && (o->has_seeds || o->first_seed))
 		return wrong("--time", "with a seed",
-			     "times are predicted for seed 0 alone");
+			     "times are predicted only for seed 0");
 	o->program = arguments + optind;
 	return -1;
 }

@@ -182,7 +182,7 @@ static bool holds_cuda(const char *folder, int length, const char *program)
 	return false;
 }
 
-/* DT_RPATH comes before LD_LIBRARY_PATH, DT_RUNPATH behind it. */
+/* DT_RPATH comes before LD_LIBRARY_PATH, DT_RUNPATH after it. */
 static void suspect_rpath(const struct elf *e, struct program *p)
 {
 	const char *at = find_text(e, DT_RPATH, "");
@@ -229,8 +229,8 @@ static void suspect_runtime(const struct elf *e, struct program *p)
 	else if (!runtime && memmem(e->data, e->bytes, mark, sizeof(mark)))
 		snprintf(p->suspicion, sizeof(p->suspicion),
 			 "it holds NVIDIA's runtime library (nvcc's default is "
-			 "-cudart static), which runs on NVIDIA's driver "
-			 "alone: build it with nvcc -cudart shared, with CMake "
+			 "-cudart static), which requires NVIDIA's "
+			 "driver: build it with nvcc -cudart shared, with CMake "
 			 "CUDA_RUNTIME_LIBRARY Shared");
 	else if (!e->n_dynamic)
 		snprintf(p->suspicion, sizeof(p->suspicion),

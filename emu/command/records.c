@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One character of a text, behind whose end *at goes. */
+/* One character of a text; *at then points after it. */
 static char take_character(const char **at)
 {
 	char digits[5] = "";

@@ -64,8 +64,8 @@ static void explain_unused(const struct run *r, const struct job *job, char *to,
 		snprintf(to, size, "%s", job->program->suspicion);
 	else if (records_find(&r->records, "foreign"))
 		snprintf(to, size,
-			 "it brings a runtime library of NVIDIA's, which runs "
-			 "on NVIDIA's driver alone: build all of it with "
+			 "it loads NVIDIA's runtime library, which requires "
+			 "NVIDIA's driver: build all of it with "
 			 "nvcc 13 -cudart shared");
 	else if (!records_find(&r->records, "begin"))
 		snprintf(to, size,

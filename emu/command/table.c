@@ -138,7 +138,7 @@ static void print_kernel(FILE *to, const char *name)
 static void print_group(FILE *to, const struct group *g)
 {
 	const struct record *r = g->report;
-	/* "PTX line 100, k.cu:13": the source alone, where it is known. */
+	/* "PTX line 100, k.cu:13": only the source, if it is known. */
 	const char *comma = r ? strstr(r->place, ", ") : NULL;
 
 	fprintf(to, "  %zu schedule%s: ", g->count, g->count == 1 ? "" : "s");

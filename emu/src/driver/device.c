@@ -104,7 +104,7 @@ static CUresult open_time(void)
 	if (m->options.seed)
 		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
 				       "NIBEMU_TIME with NIBEMU_SEED=%llu: "
-				       "time has seed 0 alone",
+				       "times are predicted only for seed 0",
 				       (unsigned long long)m->options.seed);
 	m->options.is_unchecked = true;
 	m->time = emu_time_open(m->device, &err);

@@ -146,7 +146,7 @@ static bool decode_scales(uint32_t d, struct emu_umma *u, struct emu_error *err)
 	if (u->sfa_id % step || u->sfb_id % step)
 		return refuse(err, d, "scale id",
 			      (uint32_t)(u->sfa_id % step ? u->sfa_id : u->sfb_id),
-			      step == 4 ? "scale_vec::4X has 0 alone"
+			      step == 4 ? "scale_vec::4X has only 0"
 					: "scale_vec::2X has 0 and 2");
 	u->m = 128 * (int)bits(d, 27, 2);
 	if (u->form.ctas == 2 && u->m == 128)

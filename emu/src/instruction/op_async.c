@@ -128,7 +128,7 @@ bool emu_bind_red_async(struct emu_bind *b)
 		return false;
 	b->i->traits = EMU_ATOMIC;
 	if (r.type == EMU_REDUCE_U64 && r.operation != EMU_REDUCE_ADD)
-		return emu_bind_fail(b, ".u64 has .add alone");
+		return emu_bind_fail(b, ".u64 has only .add");
 	b->i->type2 = (uint8_t)r.type;
 	return bind_async(b);
 }

@@ -623,7 +623,7 @@ static bool bind_restricted_fence(struct emu_bind *b)
 		return emu_bind_fail(b,
 				     ".sync_restrict is of .release"
 				     ".sync_restrict::shared::cta.cluster and .acquire"
-				     ".sync_restrict::shared::cluster.cluster alone");
+				     ".sync_restrict::shared::cluster.cluster only");
 	b->i->option = FENCE_SHARED;
 	b->i->traits = EMU_NEAR_FENCE;
 	b->i->vector = releases ? FENCE_RELEASES : FENCE_ACQUIRES;

@@ -250,7 +250,7 @@ static void test_mbarriers(void **state)
 	(void)state;
 	runs(HERE INIT("32") WRITE ARRIVE WAIT READ_NEXT);
 	runs(HERE INIT("32") WRITE MEET READ_NEXT ARRIVE WAIT WRITE);
-	/* One arrives behind a meeting of all. */
+	/* One arrives after all have synchronised. */
 	runs(HERE INIT("1") WRITE MEET "@%p1 " ARRIVE WAIT READ_NEXT);
 	reported(HERE INIT("1") WRITE "@%p1 " ARRIVE WAIT READ_NEXT, "by lane 0",
 		 "lane 1 of the same warp wrote it");
@@ -258,7 +258,7 @@ static void test_mbarriers(void **state)
 	reported(HERE INIT("32") WRITE ARRIVE "@!%p1 bra L;\n" WAIT "L: " READ_NEXT,
 		 "by lane 1:", "lane 2 of the same warp wrote it");
 	runs(HERE INIT("32") WRITE ARRIVE "@!%p1 bra L;\n" WAIT "L: " MEET READ_NEXT);
-	/* Behind the arrival. */
+	/* After the arrival. */
 	reported(HERE INIT("32") ARRIVE WRITE WAIT READ_NEXT, "by lane 0",
 		 "lane 1 of the same warp wrote it");
 	reported(HERE INIT("32") WRITE
@@ -324,7 +324,7 @@ static void test_copies_of_lanes(void **state)
 	runs(HERE COPY COPIED READ);
 	reported(HERE COPY COPIED READ_NEXT, "by lane 0",
 		 "lane 1 of the same warp copied to it by cp.async (PTX line");
-	/* A meeting before the wait is none behind it. */
+	/* A bar.warp.sync before the wait does not count after it. */
 	reported(HERE COPY MEET COPIED READ_NEXT, "by lane 0",
 		 "lane 1 of the same warp copied to it by cp.async (PTX line");
 	runs(HERE INIT("32") COPY
@@ -368,9 +368,9 @@ static void test_bulk_loads(void **state)
 static void test_bulk_stores(void **state)
 {
 	(void)state;
-#define STAGING(before, behind)                                                        \
+#define STAGING(before, after)                                                         \
 	HERE WRITE "fence.proxy.async;\n" before "@!%p1 bra L;\n" STORE STORED         \
-		   "L: " behind WRITE "cp.async.bulk.wait_group 0;\n"
+		   "L: " after WRITE "cp.async.bulk.wait_group 0;\n"
 	runs(STAGING(MEET, MEET));
 	reported(STAGING("", MEET),
 		 "bulk store of shared memory offset 1028 of CTA rank 0 by lane 0",
@@ -471,7 +471,7 @@ static void test_global(void **state)
 			    "st.global.u32 [%d1], %lane;\n" COUNTED);
 }
 
-/* ---- the engine alone ---------------------------------------------------- */
+/* ---- lanes.h by itself -------------------------------------------------- */
 
 static bool race(const struct emu_lanes *l, uint32_t lane, uint32_t other,
 		 uint32_t instruction)

@@ -244,7 +244,7 @@ static void clusters(void **state)
 }
 
 /*
- * A relaxed arrival behind a fence, and a fence behind a relaxed wait, within a
+ * A relaxed arrival after a fence, and a fence after a relaxed wait, within a
  * CTA and from another one.
  */
 static void fences_and_relaxed_arrivals(void **state)
@@ -297,7 +297,7 @@ static void fences_and_relaxed_arrivals(void **state)
 	}
 }
 
-/* A relaxed barrier behind a fence that makes the init visible. */
+/* A relaxed barrier after a fence that makes the init visible. */
 static void fences_of_init(void **state)
 {
 	static const char *const fences[] = {

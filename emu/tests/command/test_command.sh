@@ -57,7 +57,7 @@ expect 2 '--waive: ordr: no rule has this name' run --waive ordr "$program"
 expect 2 'deadlock: a launch cannot go on' run --waive deadlock "$program"
 expect 2 "nibemu run: unrecognized option '--timout" run --timout 1 "$program"
 also 'nibemu run --help'
-expect 2 'seed 0 alone' run --time --seed 1 "$program"
+expect 2 'only for seed 0' run --time --seed 1 "$program"
 
 # What cannot be started.
 echo text >"$work/text"

@@ -170,7 +170,7 @@ static void test_forms(void **state)
 	emu_must_fail(BEGIN("0") "red.async.relaxed.cluster.shared::cluster"
 				 ".mbarrier::complete_tx::bytes.min.u64 "
 				 "[%r5], %d1, [%r6];\n",
-		      &job, ".u64 has .add alone", NULL);
+		      &job, ".u64 has only .add", NULL);
 	emu_must_fail(BEGIN("0") SEND "v4.b64 [%r5], {%d1, %d2, %d3, %d4}, "
 				      "[%r6];\n",
 		      &job, "more than 16 bytes", NULL);
