@@ -215,7 +215,7 @@ void emu_check_mark_arrive(struct emu_check *c, const struct emu_check_mark *mar
 const struct emu_lanes *emu_check_lanes(const struct emu_check *c, uint32_t warp);
 /* live: lanes that have not exited; now: the number of the warp's instruction.
  */
-void emu_check_lanes_meet(struct emu_check *c, uint32_t warp, uint32_t lanes,
+void emu_check_lanes_sync(struct emu_check *c, uint32_t warp, uint32_t lanes,
 			  uint32_t live, uint32_t now);
 void emu_check_lanes_release(struct emu_check *c, uint32_t warp, uint32_t lanes,
 			     uint32_t now);

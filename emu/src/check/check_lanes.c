@@ -90,7 +90,7 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 		return object(a, p, "copied to it by cp.async", w->line,
 			      "between that lane's wait for its group and this there "
 			      "must be a bar.warp.sync (__syncwarp)");
-	return object(a, p, "wrote it", w->line, EMU_LANES_MEET);
+	return object(a, p, "wrote it", w->line, EMU_LANES_SYNC_RULE);
 }
 
 bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
@@ -102,7 +102,8 @@ bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
 	if (is_write && (!is_matrix || c->options.order_before_stmatrix) &&
 	    emu_lane_overtakes(&w->lanes, &c->warp[a->warp].lanes, a->warp, e & 15,
 			       a->place, &p))
-		return object(a, p, "reads it", w->lanes.read_line, EMU_LANES_MEET);
+		return object(a, p, "reads it", w->lanes.read_line,
+			      EMU_LANES_SYNC_RULE);
 	return follows_write(c, a, w, e);
 }
 
@@ -136,10 +137,10 @@ const struct emu_lanes *emu_check_lanes(const struct emu_check *c, uint32_t warp
 	return &c->warp[warp].lanes;
 }
 
-void emu_check_lanes_meet(struct emu_check *c, uint32_t warp, uint32_t lanes,
+void emu_check_lanes_sync(struct emu_check *c, uint32_t warp, uint32_t lanes,
 			  uint32_t live, uint32_t now)
 {
-	emu_lanes_meet(&c->warp[warp].lanes, lanes, live, now);
+	emu_lanes_sync(&c->warp[warp].lanes, lanes, live, now);
 }
 
 void emu_check_lanes_release(struct emu_check *c, uint32_t warp, uint32_t lanes,

@@ -25,7 +25,7 @@ static void find_least(struct emu_lanes *l)
 		l->least = l->least < l->all[a] ? l->least : l->all[a];
 }
 
-void emu_lanes_meet(struct emu_lanes *l, uint32_t lanes, uint32_t live, uint32_t now)
+void emu_lanes_sync(struct emu_lanes *l, uint32_t lanes, uint32_t live, uint32_t now)
 {
 	uint32_t row[EMU_LANES] = {0};
 

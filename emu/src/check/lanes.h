@@ -50,7 +50,7 @@ struct emu_lanes {
 };
 
 /* live: the lanes that have not exited. */
-void emu_lanes_meet(struct emu_lanes *l, uint32_t lanes, uint32_t live, uint32_t now);
+void emu_lanes_sync(struct emu_lanes *l, uint32_t lanes, uint32_t live, uint32_t now);
 void emu_lanes_release(struct emu_lanes *l, uint32_t lanes, uint32_t now);
 void emu_lanes_acquire(struct emu_lanes *l, uint32_t lanes, uint32_t live);
 
@@ -129,7 +129,7 @@ static inline bool emu_lane_overtakes(const struct emu_lane_word *word,
 			      pair);
 }
 
-#define EMU_LANES_MEET "between them there must be a bar.warp.sync (__syncwarp)"
+#define EMU_LANES_SYNC_RULE "between them there must be a bar.warp.sync (__syncwarp)"
 
 /*
  * Ends a report's sentence: what the other lane did ("reads it", at line; 0: not

@@ -578,7 +578,7 @@ static bool follows_lanes(const struct emu_order_warp *w, const struct word *wor
 	    emu_lane_overtakes(&word->lanes, l, new->agent, new->bytes, place, &p)) {
 		emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
 		return emu_lanes_object(err, p, "reads it", word->lanes.read_line,
-					EMU_LANES_MEET);
+					EMU_LANES_SYNC_RULE);
 	}
 	/* Stores of one instruction are no race. */
 	if (word->write.agent != new->agent || !(word->write.bytes & new->bytes) ||
@@ -588,7 +588,7 @@ static bool follows_lanes(const struct emu_order_warp *w, const struct word *wor
 			    word->lanes.write_instruction, &p))
 		return true;
 	emu_fail(err, "%s global memory 0x%" PRIx64, what, address);
-	return emu_lanes_object(err, p, "wrote it", word->line, EMU_LANES_MEET);
+	return emu_lanes_object(err, p, "wrote it", word->line, EMU_LANES_SYNC_RULE);
 }
 
 static void add_lanes(const struct emu_order_warp *w, struct word *word,

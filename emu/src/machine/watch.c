@@ -56,7 +56,7 @@ struct emu_place emu_watch_place(const struct emu_warp *w, const struct emu_inst
 void emu_watch_meet(struct emu_warp *w, uint32_t lanes)
 {
 	if (checker_of(w))
-		emu_check_lanes_meet(checker_of(w), number_of(w), lanes, w->live,
+		emu_check_lanes_sync(checker_of(w), number_of(w), lanes, w->live,
 				     now(w));
 }
 

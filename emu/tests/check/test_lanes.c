@@ -490,15 +490,15 @@ static void test_engine(void **state)
 	assert_true(race(&l, 0, 1, 1));
 	assert_false(race(&l, 1, 1, 1));
 	/* All that live: what an exited lane did is seen, too. */
-	emu_lanes_meet(&l, 0x7FFFFFFF, 0x7FFFFFFF, 5);
+	emu_lanes_sync(&l, 0x7FFFFFFF, 0x7FFFFFFF, 5);
 	assert_false(race(&l, 0, 31, 4));
 	assert_true(race(&l, 0, 31, 5));
 	assert_true(emu_lanes_race(&l, 3, 1u << 7 | 2, 5, &p));
 	assert_int_equal(p.lane, 0);
 	assert_int_equal(p.other, 1);
 	/* A part of them; what 2 knows goes on to 4, and to nobody else. */
-	emu_lanes_meet(&l, 6, UINT32_MAX, 9);
-	emu_lanes_meet(&l, 20, UINT32_MAX, 12);
+	emu_lanes_sync(&l, 6, UINT32_MAX, 9);
+	emu_lanes_sync(&l, 20, UINT32_MAX, 12);
 	assert_false(race(&l, 1, 2, 8));
 	assert_true(race(&l, 1, 2, 9));
 	assert_false(race(&l, 4, 1, 8));
