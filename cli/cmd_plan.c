@@ -35,6 +35,9 @@ static const struct table_column columns[] = {
     {.key = "explanation"},
     {.key = "version"},
     {.key = "machine"},
+    {.key = "name"},
+    {.key = "sizes"},
+    {.key = "batch"},
     {0},
 };
 
@@ -55,6 +58,21 @@ static void put_reasons(const struct planner *p)
 
 	json_object_foreach(p->reasons, text, unused)
 	    table_note(p->table, count++ ? "- %s" : "\n- %s", text);
+}
+
+/* [[m, n, k], ...]: every product of a shape, whose text is cut. */
+static json_t *sizes_of(const struct shape *shape)
+{
+	json_t *sizes = json_array();
+
+	for (int64_t i = 0; i < shape->count; i++) {
+		const struct shape_size *size = &shape->sizes[i];
+
+		json_array_append_new(sizes, json_pack("[III]", (json_int_t)size->m,
+						       (json_int_t)size->n,
+						       (json_int_t)size->k));
+	}
+	return sizes;
 }
 
 static void put_row(struct planner *p, const struct shape *shape,
@@ -89,6 +107,9 @@ static void put_row(struct planner *p, const struct shape *shape,
 	json_object_set_new(p->reasons, info->explanation, json_true());
 	table_text(t, "version", nib_version());
 	table_text(t, "machine", cli_machine(p->device));
+	table_json(t, "name", *shape->name ? json_string(shape->name) : json_null());
+	table_json(t, "sizes", sizes_of(shape));
+	table_int(t, "batch", shape->batch);
 	table_end_row(t);
 }
 

@@ -39,7 +39,8 @@ const struct cli_option shape_options[] = {
     {"preset", OPT_TEXTS, ARG(presets), SHAPE_PRESET_WORDS,
      .help = "a named set of shapes, with --op those of that operation: seeds are "
 	     "the GPU MODE problems, cpu a model's layers, small odd sizes, decode "
-	     "dense layers of up to 128 rows, experts those of up to 256 tokens"},
+	     "dense layers of up to 128 rows, prefill of up to 8192, experts those of "
+	     "up to 256 tokens, balanced experts of equally many rows"},
     {0},
 };
 
@@ -301,19 +302,23 @@ static const struct preset {
 	const char *shape; /* as --shape */
 	/* Experts of a token: m are numbers of tokens, routed at random. */
 	int64_t routed;
+	const char *names; /* of its shapes in order, "M1,M2", or NULL */
 } presets[] = {
     /* The shapes of the GPU MODE NVFP4 problems. */
     {"seeds", OP_GEMM,
-     .shape = "128x7168x16384,128x4096x7168,128x7168x2048,2304x4608x7168"},
+     .shape = "128x7168x16384,128x4096x7168,128x7168x2048,2304x4608x7168",
+     .names = "M1,M2,M3,M4"},
     {"seeds", OP_DUAL_GEMM,
-     .shape = "256x4096x7168,512x4096x7168,256x3072x4096,512x3072x7168"},
-    {"seeds", OP_GEMV, .shape = "7168x16384x1,4096x7168x8,7168x2048x4"},
+     .shape = "256x4096x7168,512x4096x7168,256x3072x4096,512x3072x7168",
+     .names = "D1,D2,D3,D4"},
+    {"seeds", OP_GEMV, .shape = "7168x16384x1,4096x7168x8,7168x2048x4",
+     .names = "V1,V2,V3"},
     {"seeds", OP_GROUP_GEMM, "80,176,128,72,64,248,96,160", "4096", "7168",
-     .experts = 0},
+     .names = "G1"},
     {"seeds", OP_GROUP_GEMM, "40,76,168,72,164,148,196,160", "7168", "2048",
-     .experts = 0},
-    {"seeds", OP_GROUP_GEMM, "192,320", "3072", "4096", .experts = 0},
-    {"seeds", OP_GROUP_GEMM, "128,384", "4096", "1536", .experts = 0},
+     .names = "G2"},
+    {"seeds", OP_GROUP_GEMM, "192,320", "3072", "4096", .names = "G3"},
+    {"seeds", OP_GROUP_GEMM, "128,384", "4096", "1536", .names = "G4"},
     /* What a CPU is asked to do: prefill, decode, many experts. */
     {"cpu", OP_GEMM,
      .shape = "128x4096x7168,156x7168x2048,256x3072x4096,512x4096x1536"},
@@ -329,20 +334,34 @@ static const struct preset {
     {"small", OP_MOE, "0:5+1", "40", "96", .experts = 12},
     {"small", OP_MOE_DUAL, "3,0,7", "24", "48", .experts = 3},
     /* Dense layers of 4096 to 28672 columns, decoding for up to 128 users. */
-    {"decode", OP_GEMM, "1,8,32,64,128", "4096", "4096", .experts = 0},
-    {"decode", OP_GEMM, "1,8,32,64,128", "7168", "2048", .experts = 0},
-    {"decode", OP_GEMM, "1,4,8,16,32,64,128", "28672", "8192", .experts = 0},
-    {"decode", OP_GEMM, "1,16,64", "8192", "8192", .experts = 0},
+    {"decode", OP_GEMM, "1,8,32,64,128", "4096", "4096", .names = "A1,A8,A32,A64,A128"},
+    {"decode", OP_GEMM, "1,8,32,64,128", "7168", "2048", .names = "B1,B8,B32,B64,B128"},
+    {"decode", OP_GEMM, "1,4,8,16,32,64,128", "28672", "8192",
+     .names = "C1,C4,C8,C16,C32,C64,C128"},
+    {"decode", OP_GEMM, "1,16,64", "8192", "8192", .names = "S1,S16,S64"},
     /* Both layers of 128 small experts; few large ones; many large ones. */
-    {"experts", OP_MOE, "1,4,16,64,256", "1536", "2048", 128, .routed = 8},
-    {"experts", OP_MOE, "1,4,16,64,256", "2048", "768", 128, .routed = 8},
-    {"experts", OP_MOE, "1,4,16,64,256", "28672", "4096", 8, .routed = 2},
-    {"experts", OP_MOE, "1,16,64", "4096", "7168", 256, .routed = 8},
+    {"experts", OP_MOE, "1,4,16,64,256", "1536", "2048", 128, .routed = 8,
+     .names = "P1,P4,P16,P64,P256"},
+    {"experts", OP_MOE, "1,4,16,64,256", "2048", "768", 128, .routed = 8,
+     .names = "Q1,Q4,Q16,Q64,Q256"},
+    {"experts", OP_MOE, "1,4,16,64,256", "28672", "4096", 8, .routed = 2,
+     .names = "R1,R4,R16,R64,R256"},
+    {"experts", OP_MOE, "1,16,64", "4096", "7168", 256, .routed = 8,
+     .names = "T1,T16,T64"},
+    /* Experts that all have the same number of rows. */
+    {"balanced", OP_MOE, "1", "4096", "7168", .experts = 32, .names = "E1"},
+    {"balanced", OP_MOE, "8", "4096", "7168", .experts = 32, .names = "E8"},
+    {"balanced", OP_MOE, "16", "4096", "7168", .experts = 32, .names = "E16"},
+    {"balanced", OP_MOE, "32", "4096", "7168", .experts = 32, .names = "E32"},
+    {"balanced", OP_MOE, "64", "4096", "7168", .experts = 32, .names = "E64"},
+    /* Dense layers that read a prompt. */
+    {"prefill", OP_GEMM, "512,2048,8192", "4096", "7168", .names = "K512,K2048,K8192"},
+    {"prefill", OP_GEMM, "512,2048,8192", "28672", "8192", .names = "L512,L2048,L8192"},
 };
 
 /*
  * Gives each of so many tokens `routed` different experts, all sets of them
- * equally likely.  bench/gpu_operands.py does the same.
+ * equally likely.
  */
 static void route(struct shape *shape, int64_t tokens, int64_t routed)
 {
@@ -380,6 +399,17 @@ static int add_routed(struct shape_list *list, const struct preset *p,
 	return code;
 }
 
+/* The item at index of a comma-separated list, or "" without a list. */
+static void name_shape(struct shape *shape, const char *names, int64_t index)
+{
+	int length;
+
+	for (; names && index > 0; index--)
+		names = strchr(names, ',') + 1;
+	length = names ? (int)strcspn(names, ",") : 0;
+	snprintf(shape->name, sizeof shape->name, "%.*s", length, names ? names : "");
+}
+
 int shapes_add_preset(struct shape_list *list, const char *name, int op)
 {
 	int known = 0, code = CLI_OK;
@@ -400,13 +430,15 @@ int shapes_add_preset(struct shape_list *list, const char *name, int op)
 				   : add_mnk(list, &args, p->op);
 		if (code)
 			return code;
-		for (int64_t j = first; j < list->count; j++)
+		for (int64_t j = first; j < list->count; j++) {
 			list->shapes[j].preset = p->name;
+			name_shape(&list->shapes[j], p->names, j - first);
+		}
 	}
 	if (!known)
 		return cli_error(CLI_USAGE,
 				 "--preset %s: must be seeds, cpu, small, "
-				 "decode or experts",
+				 "decode, prefill, experts or balanced",
 				 name);
 	return CLI_OK;
 }

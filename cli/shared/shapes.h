@@ -25,7 +25,7 @@ enum shape_op {
 #define SHAPE_PRODUCT_WORDS "gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual"
 #define SHAPE_OP_WORDS	    SHAPE_PRODUCT_WORDS "|quantize|dequantize|convert"
 extern const char *const shape_op_names[];
-#define SHAPE_PRESET_WORDS "seeds|cpu|small|decode|experts"
+#define SHAPE_PRESET_WORDS "seeds|cpu|small|decode|prefill|experts|balanced"
 
 /* What sets the operations apart, in the same order. */
 struct shape_op_info {
@@ -52,6 +52,7 @@ struct shape {
 	int64_t count; /* sizes: 1, the problems of a group, the experts */
 	struct shape_size *sizes;
 	const char *preset; /* static, or NULL */
+	char name[8];	    /* "M1": of a preset's shape, else "" */
 };
 
 struct shape_list {

@@ -260,7 +260,8 @@ class Arguments(NibTest):
                 ("--shape 5x5x17", "multiple of 16"),
                 ("--shape 5x5x0", "multiple of 16"),
                 ("--shape 5x5x1048592", "1048576"),
-                ("--preset nope", "seeds, cpu, small, decode or experts"),
+                ("--preset nope",
+                 "seeds, cpu, small, decode, prefill, experts or balanced"),
                 ("--activations fp8 --shape 1x1x16",
                  "must be one of nvfp4.bf16.fp16.fp32.int8"),
                 ("--preset cpu --op dual_gemm", "has no dual_gemm"),
@@ -600,6 +601,17 @@ class Plan(NibTest):
                          "--gbps", "1", "--packed")
         self.assertEqual(len(rows), 15)
         self.assertEqual(rows[0]["flop"], 2 * 128 * 7168 * 16384)
+
+    def test_names_and_sizes(self):
+        """Programs build a preset's shapes from these; the text of a group is cut."""
+        found = {r["name"]: r for r in self.preset("seeds") + self.preset("balanced")}
+        self.assertEqual(found["G3"]["sizes"], [[192, 3072, 4096], [320, 3072, 4096]])
+        self.assertEqual((found["V2"]["sizes"], found["V2"]["batch"]),
+                         ([[1, 4096, 7168]], 8))
+        self.assertEqual(found["E8"]["sizes"], 32 * [[8, 4096, 7168]])
+        self.assertEqual([r["name"] for r in self.preset("prefill")],
+                         ["K512", "K2048", "K8192", "L512", "L2048", "L8192"])
+        self.assertIsNone(self.preset("small")[0]["name"])
 
     def preset(self, name):
         return self.rows("plan", "--preset", name, "--gflops", "1", "--gbps",
