@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_baselines.py - nibblas and PyTorch's products side by side on one GPU.
+"""gpu_baselines.py - compares nibblas with PyTorch's products on one GPU.
 
-Every row: independent inputs, together at least four times the L2, captured one
-after the other in one CUDA graph; events around its replay; the median of 15,
-divided by the number of inputs.  Baselines get operands that were expanded
-beforehand; FP8 loses precision (not on these values), the others do not.  Every
-result is compared once, on a few rows, with a float64 sum of the dequantised
-operands.
+A row has independent inputs, together at least four times the L2, captured one
+after the other in one CUDA graph.  Its time is the median of 15 replays between
+two events, divided by the number of inputs.  Baselines multiply operands that
+were expanded beforehand; FP8 loses precision (not on these values), the others
+do not.  Every result is compared once, on a few rows, with a float64 sum of the
+dequantised operands.  A baseline that cannot run is a row with the reason.
 
-Needs torch, and gpu_operands.py, gpu_torch.py and libnibblas.so (--library)
-beside it.  --dry-run runs small shapes on the CPU, with torch or else numpy: it
-tests this script and measures nothing.
+Needs torch, gpu_operands.py and gpu_torch.py, libnibblas.so (--library) and the
+program nib, whose presets and row keys it uses ($NIB, else the folder of the
+library, else PATH).  --dry-run runs small shapes on the CPU, with torch or else
+numpy: it tests this script and measures nothing.
 
   gpu_baselines.py --library libnibblas.so --json rows.json
   gpu_baselines.py --only M1,G1 --only V
@@ -31,8 +32,9 @@ import sys
 import time
 
 from gpu_operands import (ACTIVATIONS, FP16, LAYOUTS, NVFP4, PRESETS, SWEEP, Arrays,
-                          Matrices, Nib, Operands, Plan, abi)
-from gpu_torch import baselines_of
+                          Matrices, Nib, Operands, Plan, abi, find_nib, row_keys,
+                          shapes_of)
+from gpu_torch import baselines_of, version_of
 
 REPLAYS = 15
 WARM = 3
@@ -101,15 +103,6 @@ class HostClock:
 
 # ---- rows ------------------------------------------------------------------
 
-KEYS = ("op shape backend threads layout activations dtype out packed time_s "
-        "predicted_us spread gflops gbps fraction_of_limit limit_kind error bound ok "
-        "against_baselines busy last_warp longest_wait predicted grids skipped "
-        "samples_s flop bytes limit_s peak_gflops peak_gbps read_s fraction_of_read "
-        "clock_before_mhz clock_after_mhz error_fraction checked copies unit speedup "
-        "plan version machine processors others_busy load_average date "
-        "command").split()
-
-
 BASELINE = "baseline:"
 
 
@@ -127,14 +120,14 @@ class Run:
         self.l2_bytes = 0
         self.date = datetime.datetime.now(datetime.timezone.utc)
         self.machine = "dry run" if args.dry_run else machine(torch)
-        self.rows = []
+        self.rows, self.keys = [], row_keys(args.nib)
         self.told = set()  # why baselines were skipped
 
     def row(self, op, shape, backend, **values):
-        row = dict.fromkeys(KEYS)
+        row = dict.fromkeys(self.keys)
         row.update(
-            values, op=op, shape=shape, backend=backend, threads=1,
-            version=self.nib.version(), machine=self.machine,
+            {"version": self.nib.version(), **values}, op=op, shape=shape,
+            backend=backend, threads=1, machine=self.machine,
             processors=len(os.sched_getaffinity(0)), load_average=os.getloadavg()[0],
             date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ"), predicted=False)
         self.rows.append(row)
@@ -239,23 +232,30 @@ def measure_ours(run, shape, sets, want, kind):
         checked=len(want) * shape.n)
 
 
+def skip_baseline(run, shape, name, why):
+    """Records and prints why a baseline has no time."""
+    run.product(shape, BASELINE + name, skipped=why, version=version_of(name))
+    if (name, why) not in run.told:
+        print(f"  {shape.name} {name}: {why}", file=sys.stderr)
+    run.told.add((name, why))
+
+
 def measure_baseline(run, shape, sets, want, name, make):
-    backend = BASELINE + name
+    if not run.torch:
+        return skip_baseline(run, shape, name, "torch is not installed")
     try:
         baseline = make(run.torch, shape, sets)
         error = None
         if baseline.result:
             error, _ = sets[0].compare(want, baseline.result)
-        run.product(shape, backend, run.clock.samples(baseline.calls),
-                    error=error, copies=len(sets))
+        run.product(shape, BASELINE + name, run.clock.samples(baseline.calls),
+                    error=error, copies=len(sets), version=version_of(name))
     except Exception as problem:  # whatever a baseline throws is its reason
         why = f"{type(problem).__name__}: {problem}".split("\n")[0][:200]
-        run.product(shape, backend, skipped=why)
-        if (name, why) not in run.told:
-            print(f"  {shape.name} {name}: {why}", file=sys.stderr)
-        run.told.add((name, why))
+        skip_baseline(run, shape, name, why)
     if not run.args.dry_run:
         run.torch.cuda.empty_cache()
+    return None
 
 
 def measure(run, shape, weights=None):
@@ -270,7 +270,7 @@ def measure(run, shape, weights=None):
     for o in sets:
         o.free()
     first = len(run.rows)
-    if run.torch and not run.args.no_baselines:
+    if not run.args.no_baselines:
         for name, make in baselines_of(shape):
             measure_baseline(run, shape, sets, want, name, make)
     baselines = [r for r in run.rows[first:] if r["time_s"]]
@@ -304,6 +304,17 @@ def sweep(run):
 # ---- the table -------------------------------------------------------------
 
 
+def print_skipped(run):
+    """One line for each baseline and reason that it was not measured."""
+    reasons = {}
+    for row in run.rows:
+        if row.get("skipped"):
+            key = short(row["backend"]), row["skipped"]
+            reasons.setdefault(key, []).append(row["name"])
+    for (name, why), rows in reasons.items():
+        print(f"not measured: {name} for {', '.join(rows)}: {why}")
+
+
 def print_table(run):
     backends = []
     for row in run.rows:
@@ -332,6 +343,7 @@ def print_table(run):
     for line in lines:
         print("  ".join(x.ljust(w) if i < 2 else x.rjust(w)
                         for i, (x, w) in enumerate(zip(line, widths))))
+    print_skipped(run)
     print(f"us, cold operands, median; limit: the greater of bytes / "
           f"{run.read_bps * 1e-12:.2f} TB/s and FLOP / "
           f"{run.flops * 1e-12:.0f} TFLOP/s")
@@ -347,7 +359,7 @@ def read_args(argv):
         description=__doc__.split("\n\n")[1],
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default=os.path.join(
-        here, "libnibblas.so"), help="default: beside this script")
+        here, "libnibblas.so"), help="default: the one next to this script")
     parser.add_argument("--preset", choices=PRESETS, default="seeds",
                         help="seeds has some experts and small M as well")
     parser.add_argument("--activations", default=NVFP4, metavar="LIST",
@@ -382,8 +394,9 @@ def read_args(argv):
         if kind not in ACTIVATIONS:
             parser.error(f"--activations {kind}: must be of "
                          + ",".join(ACTIVATIONS))
-    shapes = PRESETS[args.preset]
-    known = {s.name for s in shapes} | {s.name[0] for s in shapes}
+    args.nib = find_nib(args.library)
+    args.shapes = shapes_of(args.nib, args.preset)
+    known = {s.name for s in args.shapes} | {s.name[0] for s in args.shapes}
     for name in args.only:
         if name not in known:
             parser.error(f"--only {name}: must be of --list")
@@ -393,7 +406,7 @@ def read_args(argv):
 
 
 def chosen(args):
-    return [s for s in PRESETS[args.preset] if not args.only
+    return [s for s in args.shapes if not args.only
             or s.name in args.only or s.name[0] in args.only]
 
 
@@ -425,7 +438,7 @@ def open_run(args):
 def main(argv=None):
     args = read_args(argv)
     if args.list:
-        for s in PRESETS[args.preset]:
+        for s in args.shapes:
             print(f"{s.name:4} {s.op} {s.text()}")
         return 0
     run = open_run(args)

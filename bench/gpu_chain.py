@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_chain.py - layers one after the other, each of which takes what the one before
-gave, as in decoding: what hides the start of a kernel behind the end of the one before
-shows here.
+"""gpu_chain.py - measures layers that each read the result of the layer before, as in
+decoding.  Kernels that start before the previous kernel ends show their gain here.
 
     bench/gpu_chain.py [--library FILE] [--layers 8] [--sizes 4096,8192] [--rows
     1,8,16,64]
 
-A chain of square layers, weights packed, fp16 from layer to layer, in one CUDA graph of
-several chains with weights of their own, so that they are cold.  Beside it: the same
-without a dependence (each layer takes the same x), torch.matmul of fp16 weights, and
-Humming where it is there (gpu_baselines.py says how).  us a layer, median."""
+A CUDA graph has several chains of square layers, each with its own packed weights, so
+that weights are cold; results are fp16.  For comparison: the same layers without a
+dependence (all read the same x), torch.matmul with fp16 weights, and Humming if it is
+installed (see gpu_baselines.py).  Times are medians in us per layer."""
 
 import argparse
 import math
@@ -118,9 +117,9 @@ def main():
         sys.exit("gpu_chain.py: torch finds no GPU")
     try:
         import humming  # noqa: F401
-        with_humming = True
-    except ImportError:
-        with_humming = False
+        why_not = None
+    except ImportError as problem:
+        why_not = f"humming is not measured: {problem}"
     nib = Nib(options.library, "cuda:0")
     side, clock = Arrays(torch, "cuda", 1), GpuClock(torch, options.replays)
     print(f"{options.layers} layers, us a layer, {torch.cuda.get_device_name()}")
@@ -128,10 +127,12 @@ def main():
     for size in map(int, options.sizes.split(",")):
         for m in map(int, options.rows.split(",")):
             times_of = row(torch, side, nib, clock, m, size, options.layers,
-                           with_humming)
+                           not why_not)
             print(f"{m}x{size}x{size}".ljust(17)
                   + "".join(f"{t:{w}.2f}" for t, w in zip(times_of, (7, 9, 13, 9))),
                   flush=True)
+    if why_not:
+        print(why_not)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_moe_layer.py - a whole layer of experts on one GPU: torch.ops.nibblas.moe with
-W4A4 and W4A16 beside torch's grouped bf16 products and Humming's grouped W4A16, both
-with the routing, silu and sums that a user of theirs writes in torch.
+"""gpu_moe_layer.py - measures a whole layer of experts on one GPU: torch.ops.nibblas.moe
+with W4A4 and W4A16, torch's grouped bf16 products and Humming's grouped W4A16.  The last
+two have the routing, silu and sums that their users write in torch.
 
     bench/gpu_moe_layer.py [--shapes deepseek-v3,...] [--tokens 1,4,...]
         [--ways W4A4,...] [--json FILE]
@@ -14,6 +14,7 @@ run. The results of every way are compared with those of torch's.  --dry-run: on
 CPU, small, without times that mean anything."""
 
 import argparse
+import datetime
 import json
 import math
 import statistics
@@ -29,7 +30,7 @@ from experts import SHAPES, TorchExperts, by_expert, layer, of_tokens, tokens
 from gpu_baselines import GpuClock, HostClock, event_seconds
 from gpu_operands import Nib, abi
 from gpu_operands import Shape as Product
-from gpu_torch import humming_layer
+from gpu_torch import humming_layer, version_of
 from nibblas._library import library_path
 from nibblas.torch._weights import LayerWeights
 
@@ -113,6 +114,7 @@ def measure_shape(name, options, say):
     copies = min(max(1, math.ceil(4 * options.l2_bytes / bytes_of_token / LAYERS)),
                  MOST_COPIES)
     for way in options.ways:
+        version = {} if way in BOUNDS else {"version": version_of(way.split()[0])}
         try:
             made = [WAYS[way](shape, options.device)
                     for _ in range(1 if "torch" in way else copies)]
@@ -120,10 +122,10 @@ def measure_shape(name, options, say):
                 row, y = measure(shape, count, way, made, wanted.get(count), options)
                 if "torch" in way:
                     wanted[count] = y
-                say({"shape": name, **row})
+                say({"shape": name, **version, **row})
         except (ImportError, RuntimeError, NotImplementedError) as problem:
             why = str(problem).split("\n", maxsplit=1)[0][:200]
-            say({"shape": name, "way": way,
+            say({"shape": name, "way": way, **version,
                  "skipped": f"{type(problem).__name__}: {why}"})
         made = y = None
         if options.device == "cuda":
@@ -147,6 +149,9 @@ def print_table(rows, read_bps):
     for line in lines:
         print("  ".join(x.ljust(w) if i < 1 else x.rjust(w)
                         for i, (x, w) in enumerate(zip(line, widths))))
+    for row in rows:
+        if "skipped" in row:
+            print(f"not measured: {row['way']}, {row['shape']}: {row['skipped']}")
     print("us a layer" + (f"; read bandwidth {read_bps * 1e-12:.2f} TB/s"
                           if read_bps else ""))
 
@@ -183,7 +188,8 @@ def main():
     options = read_args()
     read_bps = read_bandwidth() if options.device == "cuda" else None
     name = torch.cuda.get_device_name() if options.device == "cuda" else "CPU, dry run"
-    rows = [{"machine": name, "torch": torch.__version__, "read_bps": read_bps}]
+    rows = [{"machine": name, "torch": torch.__version__, "read_bps": read_bps,
+             "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"}]
 
     def say(row):
         rows.append(row)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_operands.py - what gpu_baselines.py multiplies: its shapes, libnibblas
-through ctypes, and random NVFP4 operands as arrays of torch or numpy."""
+"""gpu_operands.py - what gpu_baselines.py multiplies: the shapes of nib's presets,
+libnibblas through ctypes, and random NVFP4 operands as arrays of torch or numpy."""
 
 import ctypes as C
 import importlib.util
 import itertools
+import json
 import math
 import os
+import subprocess
 import sys
 from typing import NamedTuple
 
@@ -68,68 +70,45 @@ class Shape(NamedTuple):
                              batch=min(self.batch, 2))
 
 
-SHAPES = [
-    Shape("G1", "group_gemm", [80, 176, 128, 72, 64, 248, 96, 160], 4096, 7168),
-    Shape("G2", "group_gemm", [40, 76, 168, 72, 164, 148, 196, 160], 7168, 2048),
-    Shape("G3", "group_gemm", [192, 320], 3072, 4096),
-    Shape("G4", "group_gemm", [128, 384], 4096, 1536),
-    Shape("M1", "gemm", [128], 7168, 16384),
-    Shape("M2", "gemm", [128], 4096, 7168),
-    Shape("M3", "gemm", [128], 7168, 2048),
-    Shape("M4", "gemm", [2304], 4608, 7168),
-    Shape("D1", "dual_gemm", [256], 4096, 7168),
-    Shape("D2", "dual_gemm", [512], 4096, 7168),
-    Shape("D3", "dual_gemm", [256], 3072, 4096),
-    Shape("D4", "dual_gemm", [512], 3072, 7168),
-    Shape("V1", "gemv", [1], 7168, 16384, 1),
-    Shape("V2", "gemv", [1], 4096, 7168, 8),
-    Shape("V3", "gemv", [1], 7168, 2048, 4),
-] + [Shape(f"E{m}", "moe", [m] * 32, 4096, 7168) for m in (1, 8, 16, 32, 64)] \
-  + [Shape(f"S{m}", "gemm", [m], 8192, 8192) for m in (1, 16, 64)]
+# The presets of `nib plan` that make one of ours, and the letters of the rows kept.
+PRESETS = {"seeds": (["seeds", "balanced", "decode"], "GMDVES"),
+           "decode": (["decode"], "ABCS"), "experts": (["experts"], "PQRT"),
+           "prefill": (["prefill"], "KL")}
 
 
-
-def random_bits(state):
-    """splitmix64: (64 bits, the next state)."""
-    mask = 2 ** 64 - 1
-    state = (state + 0x9E3779B97F4A7C15) & mask
-    z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & mask
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
-    return z ^ z >> 31, state
+def find_nib(library):
+    """The program nib: $NIB, else in the folder of the library, else in PATH."""
+    near = os.path.join(os.path.dirname(os.path.abspath(library)), "nib")
+    return os.environ.get("NIB") or (near if os.path.exists(near) else "nib")
 
 
-def routed(tokens, experts, top):
-    """The rows of each expert; a token goes to top of them, as in
-    cli/shared/shapes.c."""
-    ms, state = [0] * experts, tokens
-    for _ in range(tokens):
-        wanted = top
-        for e in range(experts):
-            bits, state = random_bits(state)
-            chosen = bits % (experts - e) < wanted
-            ms[e] += chosen
-            wanted -= chosen
-    return ms
+def nib_rows(nib, *args):
+    """The rows of a command of nib."""
+    try:
+        done = subprocess.run([nib, *args, "--quiet", "--format", "json"],
+                              capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as problem:
+        why = getattr(problem, "stderr", None) or problem
+        sys.exit(f"{nib} {args[0]}: {why}\nShapes come from nib: set NIB=PROGRAM")
+    return json.loads(done.stdout)
 
 
-DECODE = [Shape(f"{letter}{m}", "gemm", [m], n, k) for letter, n, k, ms in (
-    ("A", 4096, 4096, (1, 8, 32, 64, 128)),
-    ("B", 7168, 2048, (1, 8, 32, 64, 128)),
-    ("C", 28672, 8192, (1, 4, 8, 16, 32, 64, 128)),
-    ("S", 8192, 8192, (1, 16, 64))) for m in ms]
+def shapes_of(nib, preset):
+    """The shapes of one of PRESETS, ordered by letter."""
+    presets, letters = PRESETS[preset]
+    rows = nib_rows(nib, "plan", "--device", "cpu", "--gflops", "1", "--gbps", "1",
+                    *[f"--preset={name}" for name in presets])
+    shapes = [Shape(row["name"], row["op"], [m for m, _, _ in row["sizes"]],
+                    *row["sizes"][0][1:], row["batch"])
+              for row in rows if row["name"][0] in letters]
+    return sorted(shapes, key=lambda shape: letters.index(shape.name[0]))
 
-EXPERTS = [Shape(f"{letter}{t}", "moe", routed(t, experts, top), n, k)
-           for letter, experts, top, n, k, ts in (
-    ("P", 128, 8, 1536, 2048, (1, 4, 16, 64, 256)),
-    ("Q", 128, 8, 2048, 768, (1, 4, 16, 64, 256)),
-    ("R", 8, 2, 28672, 4096, (1, 4, 16, 64, 256)),
-    ("T", 256, 8, 4096, 7168, (1, 16, 64))) for t in ts]
 
-PREFILL = [Shape(f"{letter}{m}", "gemm", [m], n, k)
-           for letter, n, k in (("K", 4096, 7168), ("L", 28672, 8192))
-           for m in (512, 2048, 8192)]
+def row_keys(nib):
+    """The keys of a row of nib bench, in its order."""
+    return list(nib_rows(nib, "bench", "--op", "gemm", "--shape", "1x1x16",
+                         "--min-time", "0", "--samples", "1", "--threads", "1")[0])
 
-PRESETS = {"seeds": SHAPES, "decode": DECODE, "experts": EXPERTS, "prefill": PREFILL}
 
 SWEEP = [Shape(f"W{m}", "gemm", [m], 4096, 7168)
          for m in [*range(1, 65), *range(72, 513, 8)]]
@@ -138,7 +117,7 @@ SWEEP = [Shape(f"W{m}", "gemm", [m], 4096, 7168)
 
 
 def load_abi():
-    """The header's types: _abi.py beside this script, else the package's own."""
+    """The header's types: _abi.py next to this script, else the package's own."""
     here = os.path.dirname(os.path.abspath(__file__))
     paths = [os.path.join(here, *where, "_abi.py")
              for where in ((), ("..", "python", "nibblas"))]

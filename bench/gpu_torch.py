@@ -2,6 +2,7 @@
 """gpu_torch.py - the baselines of gpu_baselines.py: what torch and Humming multiply, on
 operands that were expanded beforehand."""
 
+import importlib.metadata
 import json
 from typing import Callable, NamedTuple
 
@@ -121,6 +122,9 @@ def humming_layer(torch, shape):
 
 def humming_baseline(torch, shape, sets):
     """Its results are not compared; a group's products are experts."""
+    if shape.batch > 1:
+        raise NotImplementedError("humming has no batched product")
+
     def call(o):
         layer, x = humming_layer(torch, shape), torch.cat(o.activations(FP16))
         return lambda: layer(x, o.offsets if len(shape.ms) > 1 else None)
@@ -128,7 +132,18 @@ def humming_baseline(torch, shape, sets):
     return Baseline([call(o) for o in sets])
 
 
+def version_of(name):
+    """The version of a baseline's library; None if it is not installed."""
+    library = "humming" if name == "humming" else "torch"
+    try:
+        return f"{library} {importlib.metadata.version(library)}"
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def baselines_of(shape):
+    """(name, function that makes it) of all rivals of a shape.  One that cannot
+    compute the shape raises, and its row says why."""
     grouped = [("torch grouped bf16", grouped_baseline),
                ("torch grouped fp8", grouped_fp8_baseline)]
     return {
@@ -137,4 +152,4 @@ def baselines_of(shape):
         "moe": grouped,
         "dual_gemm": [("cuBLAS fp16 + silu", silu_baseline)],
         "gemv": [("torch bmm fp16", bmm_baseline)],
-    }[shape.op] + ([] if shape.batch > 1 else [("humming", humming_baseline)])
+    }[shape.op] + [("humming", humming_baseline)]

@@ -120,6 +120,19 @@ class DryRun(NibTest):
             self.assertIn(f"{len(rows)} passed, 0 failed", text)
             self.assertIn("--preset " + preset, rows[0]["command"])
 
+    def test_rivals_that_cannot_run_are_rows(self):
+        """Each has a reason, in the rows and under the table."""
+        text, rows = self.dry_run("--only", "M1,V2")
+        missing = [r for r in rows if r["backend"] == "baseline:humming"]
+        self.assertEqual([r["name"] for r in missing], ["M1", "V2"])
+        for r in missing:
+            self.assertTrue(r["skipped"])
+            self.assertIsNone(r["time_s"])
+            self.assertRegex(text, f"(?m)^not measured: humming for .*{r['name']}")
+        self.assertGreaterEqual(
+            {r["backend"] for r in rows},
+            {"baseline:cuBLAS fp16", "baseline:cuBLAS fp8", "baseline:torch bmm fp16"})
+
     def test_keys_are_those_of_bench(self):
         _, rows = self.dry_run("--only", "M1")
         bench = json.loads(self.nib(
