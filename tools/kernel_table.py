@@ -128,7 +128,7 @@ def main():
     for log in options.logs:
         columns |= tensor_columns(options.ptx / f"{log.stem}.ptx")
     table = HEAD + "".join(
-        f"| {stem}.cu | {k['name']} | {k['registers']} | {k['shared']} | "
+        f"| {stem.replace('_', '/', 1)}.cu | {k['name']} | {k['registers']} | {k['shared']} | "
         f"{columns.get(k['name'], 0)} | {k['stack']} | "
         f"{k['stores']} / {k['loads']} |\n"
         for stem, k in rows)
