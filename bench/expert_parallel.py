@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""expert_parallel.py - a layer of experts on several GPUs of one host (or CPUs): first
-whether results are right, then microseconds a layer, with the parts dispatch, compute
-and combine, beside the same with tokens sent as bf16, beside torch's grouped product in
-bf16 with an all-to-all, and beside what an all-to-all of the same rows takes alone.
+"""expert_parallel.py - checks and measures a layer of experts on several GPUs of one
+host (or on CPUs).  It first compares the results with those of one rank.  Then it
+measures microseconds per layer, with the parts dispatch, compute and combine, and for
+comparison the same with tokens sent as bf16, torch's grouped product in bf16 with an
+all-to-all, and an all-to-all of the same rows without anything else.
 
-    torchrun --standalone --nproc-per-node 2 bench/expert_parallel.py --json
-    results.json
+    torchrun --standalone --nproc-per-node 2 bench/expert_parallel.py --json FILE
 
-Each rank has the given number of tokens; experts are chosen at random.  A time is the
-median over the rounds of the slowest rank's, rounds of all ways alternate; the host's
-time to enqueue is in it, but for rows in CUDA graphs.  --fail: the last rank raises;
-the others must end with an error."""
+Each rank has the given number of tokens; experts are chosen at random.  Rounds of all
+ways alternate.  A time is the slowest rank's, the median over the rounds; it includes
+the host's time to enqueue except for rows in CUDA graphs.  With --fail the last rank
+raises, and the others must end with an error."""
 
 import argparse
 import datetime
@@ -219,7 +219,7 @@ def all_to_all(machine, rows, row_bytes, rounds, times=10):
 
 
 def links(machine, name, count, rounds, say):
-    """What the links take for the rows of exchange, if experts are chosen evenly."""
+    """Times the links with the rows of exchange, if experts are chosen evenly."""
     shape, ranks = SHAPES[name], dist.get_world_size()
     rows = -(-count * shape.slots // ranks)
     for what, row_bytes in (("codes and scales", shape.k * 9 // 16),

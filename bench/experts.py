@@ -77,9 +77,9 @@ class TorchExperts:
 
 
 def by_expert(ids, first, experts):
-    """(the slots in the order of their experts, int32 [experts + 1]: where each
-    expert's begin); slots of no expert of first .. first + experts - 1 go behind the
-    last one's. Nothing of it waits for a GPU."""
+    """Returns the slots in the order of their experts, and int32 [experts + 1]: the
+    first slot of each expert.  Slots of other experts follow those of the last one.
+    Nothing of it waits for a GPU."""
     local = ids.reshape(-1) - first
     local = torch.where((local < 0) | (local >= experts), experts, local)
     order = torch.argsort(local, stable=True)

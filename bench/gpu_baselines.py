@@ -38,8 +38,8 @@ from gpu_torch import baselines_of, version_of
 
 REPLAYS = 15
 WARM = 3
-# A GPU that has waited for the host is up to 12 % slower at first; one that has done
-# nothing yet takes longer to wake up.
+# A GPU that has waited for the host is up to 12 % slower at first, an unused one for
+# longer.
 WARM_SECONDS = 0.2
 FIRST_WARM_SECONDS = 1.0
 
@@ -47,7 +47,7 @@ FIRST_WARM_SECONDS = 1.0
 
 
 def event_seconds(torch, call):
-    """What the GPU takes for call, between two events."""
+    """Seconds that the GPU needs for call, between two events."""
     begin = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
     begin.record()

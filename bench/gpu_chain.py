@@ -3,8 +3,8 @@
 """gpu_chain.py - measures layers that each read the result of the layer before, as in
 decoding.  Kernels that start before the previous kernel ends show their gain here.
 
-    bench/gpu_chain.py [--library FILE] [--layers 8] [--sizes 4096,8192] [--rows
-    1,8,16,64]
+    bench/gpu_chain.py [--library FILE] [--layers 8] [--sizes 4096,8192]
+        [--rows 1,8,16,64]
 
 A CUDA graph has several chains of square layers, each with its own packed weights, so
 that weights are cold; results are fp16.  For comparison: the same layers without a

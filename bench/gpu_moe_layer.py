@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_moe_layer.py - measures a whole layer of experts on one GPU: torch.ops.nibblas.moe
-with W4A4 and W4A16, torch's grouped bf16 products and Humming's grouped W4A16.  The last
-two have the routing, silu and sums that their users write in torch.
+"""gpu_moe_layer.py - measures a whole layer of experts on one GPU:
+torch.ops.nibblas.moe with W4A4 and W4A16, torch's grouped bf16 products and Humming's
+grouped W4A16.  The last two have the routing, silu and sums that their users write in
+torch.
 
     bench/gpu_moe_layer.py [--shapes deepseek-v3,...] [--tokens 1,4,...]
         [--ways W4A4,...] [--json FILE]
 
 Each time is the median of 15 replays of one CUDA graph of layers whose tokens, experts
-and, where one layer's do not fill the L2 four times, weights differ.  read limit: the
-weights of the experts that are used, once, at the read bandwidth measured in the same
-run. The results of every way are compared with those of torch's.  --dry-run: on the
-CPU, small, without times that mean anything."""
+and, where one layer's do not fill the L2 four times, weights differ.  The read limit is
+the time to read the weights of the used experts once, at the bandwidth measured in the
+same run.  Results are compared with torch's.  --dry-run runs small layers on the CPU;
+its times mean nothing."""
 
 import argparse
 import datetime
@@ -37,7 +38,7 @@ from nibblas.torch._weights import LayerWeights
 LAYERS = 12  # in a graph
 MOST_COPIES = 5
 # Largest difference from torch's, as part of the largest result: bf16 between the
-# products of torch's and, in W4A4, x and what lies between in four bits.
+# products of torch's and, in W4A4, x and the intermediate values in four bits.
 BOUNDS = {"W4A4": 0.35, "W4A16": 0.03}
 
 
@@ -139,8 +140,8 @@ def print_table(rows, read_bps):
     lines = [head]
     for shape, count in dict.fromkeys((s, t) for s, t, _ in found):
         some = next(r for (s, t, _), r in found.items() if (s, t) == (shape, count))
-        line = [shape, str(count),
-                f"{some['bytes'] / read_bps * 1e6:.1f}" if read_bps else ""]
+        limit = f"{some['bytes'] / read_bps * 1e6:.1f}" if read_bps else ""
+        line = [shape, str(count), limit]
         for way in WAYS:
             row = found.get((shape, count, way))
             line.append(f"{row['us']:.1f}" if row else "")

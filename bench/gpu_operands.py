@@ -311,9 +311,9 @@ class Matrices:
 
 
 class Operands:
-    """One independent set of inputs and outputs of a shape.  works: for each kind of
-    activations what nib_run() takes; all have the same values.  nib: packs the
-    weights for it, None = as they are."""
+    """One independent set of inputs and outputs of a shape.  works: the arguments of
+    nib_run() for each kind of activations, with the same values.  nib: the library
+    that packs the weights; None leaves them as views."""
 
     def __init__(self, side, shape, layout, weights=None, kinds=(NVFP4,),
                  nib=None):

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python_overhead.py - what calls of nibblas.torch cost on the host beside their work:
-the smallest operands, plans that are known.  Microseconds:
+"""python_overhead.py - measures the host time of calls of nibblas.torch, with the
+smallest operands and cached plans.  It prints microseconds:
 
-    call      the operator, or one of torch's own functions as we have them
-    library   the part of nibblas.h's functions: called with the arguments that the
-              operators left, less what ctypes takes to call one that does nothing
-    overhead  call less library
-    torch     of that, operators in Python with the same arguments that do nothing but
-              make the same results
+    call      the operator, or one of torch's own functions for comparison
+    library   the functions of nibblas.h, called with the arguments that the operators
+              passed, minus the time for ctypes to call an empty function
+    overhead  call minus library
+    torch     the part of it that torch needs: Python operators with the same arguments
+              that only allocate the same results
 
-On a GPU the library's part is launches, and is not told apart.  Processor time of the
-calling thread, in 31 rounds of 2,000 calls of everything: the least, since others on
-the machine can only add to it, and the calls' median beside it.
+On a GPU the library's part includes launches and is not separated.  Times are processor
+time of the calling thread over 31 rounds of 2,000 calls: the least round, because other
+programs can only add to it, and the median of the calls.
 
     pip install . && python bench/python_overhead.py [--device cuda]"""
 
@@ -35,7 +35,7 @@ NUMBERS = itertools.count()
 
 
 class Timed:
-    """A function with its arguments, and what a call took in each round."""
+    """A function with its arguments, and the time of a call in each round."""
 
     def __init__(self, function, args, kept=None):
         self.function, self.args, self.kept = function, args, kept
@@ -53,7 +53,7 @@ class Timed:
 
 
 def nothing_like(operator, args):
-    """An operator of operator's arguments that only makes what it makes."""
+    """An operator with the same arguments that only allocates the same results."""
     result = operator(*args)
     several = result if isinstance(result, (tuple, list)) else [result]
     sizes = [(x.shape, x.stride(), x.dtype) for x in several if x is not None]
@@ -161,7 +161,7 @@ def operator_rows(device):
 
 
 def layer_rows(device):
-    """nibblas.torch.Linear, beside torch's; of its operators nothing is told apart."""
+    """nibblas.torch.Linear and torch's; its operators are not separated."""
     linear = torch.nn.Linear(16, 16, bias=False, device=device).bfloat16()
     x = torch.ones(1, 1, 16, dtype=torch.bfloat16, device=device)
     rows = [LayerRow("torch.nn.Linear", linear, x)]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""whole_model.py - measures tokens a second of a whole model in transformers on the
+"""whole_model.py - measures tokens per second of a whole model in transformers on the
 CPU, in NVFP4 and in bfloat16, for several numbers of threads.
 
     python bench/whole_model.py                       # 1, 2, 4, ... threads
     python bench/whole_model.py --size 1b --busy 1    # while another process computes
 
 Each row is a process of examples/generate.py with a random Llama, whose two versions
-alternate; nothing but the number of threads is set.  --busy starts processes that keep
-a core each busy.  Status 77: torch or transformers is missing, and one line says so."""
+alternate; only the number of threads is set.  --busy starts processes that keep one
+core each busy.  Exits with 77 and one line if torch or transformers is missing."""
 
 import argparse
 import importlib.util
@@ -37,9 +37,9 @@ def measure(given, folder, threads):
     environment = {key: value for key, value in os.environ.items()
                    if not key.startswith(("OMP_", "KMP_", "GOMP_", "MKL_"))}
     environment |= {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, GENERATE, "--json", "--keep", folder, "--size",
-               given.size,
-               "--rounds", str(given.rounds), "--prompt", str(given.prompt)]
+    command = [sys.executable, GENERATE, "--json", "--keep", folder,
+               "--size", given.size, "--rounds", str(given.rounds),
+               "--prompt", str(given.prompt)]
     done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE,
                           check=True)
     lines = done.stdout.splitlines()
@@ -55,9 +55,8 @@ def columns(rates):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--size", default="small", choices=("tiny", "small", "1b"))
-    parser.add_argument("--threads",
-                        help="1,2,4: numbers of threads; all cores are the last "
-                        "by default")
+    parser.add_argument("--threads", help="1,2,4: numbers of threads; by default up to "
+                        "all cores")
     parser.add_argument("--busy", type=int, default=0,
                         help="other processes that compute")
     parser.add_argument("--prompt", type=int, default=128)
@@ -68,7 +67,7 @@ def main():
                if importlib.util.find_spec(name) is None]
     if missing:
         print(f"whole model: not measured, {sys.executable} has no "
-              + ", ".join(missing))
+              f"{', '.join(missing)}")
         sys.exit(77)
     threads = ([int(x) for x in given.threads.split(",")] if given.threads
                else powers_of_two(len(os.sched_getaffinity(0))))
@@ -84,8 +83,8 @@ def main():
                           f"{given.busy} other busy processes")
                     print(f"{'tokens/s':8}{'prompt of ' + str(given.prompt):>29}"
                           f"{'then each token':>30}")
-                    print(f"{'threads':8}" + 2
-                          * f"{'NVFP4':>11}{'bfloat16':>11}{'':>7}")
+                    print(f"{'threads':8}"
+                          + 2 * f"{'NVFP4':>11}{'bfloat16':>11}{'':>7}")
                 rows.append(row)
                 print(f"{count:<8}" + " ".join(columns(row["tokens_per_s"])),
                       flush=True)

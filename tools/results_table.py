@@ -401,7 +401,7 @@ def rewrite(page, is_check):
         return 0
     if is_check:
         print(
-            f"{page}: a table is not what its rows give: run "
+            f"{page}: a table is out of date: run "
             f"tools/results_table.py --update {page}",
             file=sys.stderr,
         )
