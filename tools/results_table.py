@@ -446,12 +446,13 @@ def recorded(rows):
     for row in rows:
         if row.get("samples_s"):
             row["samples"] = len(row["samples_s"])
+        row.setdefault("time_s", None)  # nib report requires the key
         lines.append(
             json.dumps(
                 {
                     key: float(f"{x:.9g}") if isinstance(x, float) else x
                     for key, x in row.items()
-                    if x not in (None, "", [])
+                    if (x not in (None, "", []) or key == "time_s")
                     and key not in ("samples_s", "speedup", "against_baselines")
                 }
             )
