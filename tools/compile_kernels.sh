@@ -58,8 +58,8 @@ if ! "$nvcc" -cubin "$arch" -O3 -Xptxas -v,-warn-spills \
 	exit 1
 fi
 rm -f "$prefix.raw" "$prefix.bare.ptx"
-# LZ4, which every driver unpacks; before 12.8 nvcc knew nothing else and has no
-# option for it.
+# LZ4, which every driver can unpack (tools/kernels.cmake has the sizes).  nvcc before
+# 12.8 has no option for it, because it supports nothing else.
 mode=-compress-mode=speed
 "$nvcc" --help | grep -q -e --compress-mode || mode=
 # shellcheck disable=SC2086

@@ -34,8 +34,10 @@ endif()
 option(NIB_CUDA_LINEINFO
   "Line numbers in the GPU kernels, for Nsight Compute: 6 MB" OFF)
 
-# A fat binary and the words of tools/compile_kernels.sh are embedded; the PTX, which is
-# for the software GPU alone, lies in the folder nibblas beside its library.
+# The library embeds a fat binary and the words of tools/compile_kernels.sh for each
+# image.  LZ4, which every driver can unpack, makes 2.2 MB of 7 MB of machine code
+# without line numbers; nvcc's other modes use zstd (1.3 and 1.0 MB).  The PTX is only
+# for the software GPU: it is in the folder nibblas next to that GPU's library.
 set(kernels_dir ${PROJECT_BINARY_DIR}/kernels)
 set(NIB_PTX_DIR ${PROJECT_BINARY_DIR}/nibblas)
 file(MAKE_DIRECTORY ${kernels_dir} ${NIB_PTX_DIR})
