@@ -115,6 +115,10 @@ step_words() {
 	tools/check_words.sh
 }
 
+step_docs() {
+	tools/check_docs.py
+}
+
 step_shell() {
 	find tools tests emu .ci \( -name '*.sh' -o -path .ci/run \) \
 		-exec shellcheck {} +
