@@ -44,7 +44,7 @@ test-emu: all ## All GPU tests on the software GPU (needs nvcc, no GPU)
 emu-bugs: all ## Write emu/docs/bugs.md: what the software GPU finds
 	@tools/emu_bugs.sh $(BUILD)
 
-test-models: all ## Python beside ModelOpt, torchao, vLLM, on real models (2 GB)
+test-models: all ## Python with ModelOpt, torchao, vLLM, on real models (2 GB)
 	@tools/setup.sh test
 	@for test in other_formats other_directories example; do \
 		OMP_WAIT_POLICY=passive \
@@ -106,10 +106,10 @@ kernels: all ## Write docs/kernels.md: registers, spills, loops of the GPU kerne
 	@tools/setup.sh kernels
 	@cmake --build $(BUILD) --target kernel_table
 
-install: all ## Install below PREFIX (/usr/local), DESTDIR heeded
+install: all ## Install below PREFIX (/usr/local), DESTDIR honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
-uninstall: ## Remove what `make install` installed last, DESTDIR heeded
+uninstall: ## Remove what `make install` installed last, DESTDIR honoured
 	@cmake -P tools/uninstall.cmake $(BUILD)/install_manifest.txt
 
 clean: ## Remove build/

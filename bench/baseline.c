@@ -3,7 +3,7 @@
  * baseline.c - the processes that baselines live in, and what they do there: a
  * request and a reply are one packet each, over a pair of sockets.
  *
- * The process dequantises the operands of a shape, hands them to the library one
+ * The process dequantises the operands of a shape, passes them to the library one
  * multiplication at a time, checks one row of the results, and times calls.  A
  * group is its multiplications one after the other; a dual GEMM is two
  * multiplications without silu.  Weights are rotated through as many copies as

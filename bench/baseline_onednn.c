@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * baseline_onednn.c - oneDNN's matmul on dequantised operands, weights packed into
- * the layout that it asks for: f32, f32 without AVX-512, and bf16.
+ * the layout that it requests: f32, f32 without AVX-512, and bf16.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ struct operand {
 	size_t bytes;
 };
 
-/* A matmul primitive with its operands in the layouts that it asks for. */
+/* A matmul primitive with its operands in the layouts that it requests. */
 struct packed {
 	dnnl_primitive_t matmul;
 	struct operand a, b;

@@ -226,7 +226,7 @@ def links(machine, name, count, rounds, say):
                             ("bf16", 2 * shape.k)):
         us = all_to_all(machine, rows, row_bytes, rounds)
         sent = (ranks - 1) * rows * row_bytes
-        say({"shape": name, "tokens": count, "way": "all-to-all alone: " + what,
+        say({"shape": name, "tokens": count, "way": "only all-to-all: " + what,
              "us": us, "bytes_to_others": sent, "gb_s": sent / us / 1e3})
 
 

@@ -83,7 +83,7 @@ void measure_end(struct measure_run *run)
 	json_decref(run->rows.all);
 }
 
-/* ---- what takes part ----------------------------------------------------- */
+/* ---- what is measured --------------------------------------------------- */
 
 static bool multiplies(const struct comparison *c)
 {

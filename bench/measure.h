@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * measure.h - from a shape to rows: makes the jobs, measures them beside the
+ * measure.h - from a shape to rows: makes the jobs, measures them with the
  * baselines, computes the limits, checks the results.  A row is a JSON object
  * with the keys of bench/README.md; `nib bench` prints it, `nib report` draws
  * it.
@@ -80,13 +80,13 @@ void measure_peak_rows(const struct measure_run *run, json_t *rows);
 
 /* ---- limits.c ------------------------------------------------------------ */
 
-/* One shape: what takes part, and which peaks are sampled meanwhile. */
+/* One shape: what is measured, and which peaks are sampled meanwhile. */
 struct comparison {
 	const struct measure_run *run;
 	const struct measure_options *options;
 	struct entry *entries;
 	int count;
-	char skipped[BASELINES][BASELINE_REASON]; /* "" = takes part */
+	char skipped[BASELINES][BASELINE_REASON]; /* "" = is measured */
 	enum peak_kind peaks[PEAK_KINDS];
 	int n_peaks;
 	int first_sample[PEAK_KINDS + 1]; /* of this comparison, by kind */

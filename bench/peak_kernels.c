@@ -112,7 +112,7 @@ void peak_copy(void *p, size_t n_bytes)
 }
 
 #else
-/* Another processor: its memory alone is measured. */
+/* Another processor: only its memory is measured. */
 #include <string.h>
 
 uint64_t peak_read(const void *p, size_t n_bytes)

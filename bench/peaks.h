@@ -93,7 +93,7 @@ double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads);
 /* Every peak of this machine, or of the GPU, n times. */
 void peaks_sample_all(struct peaks *peaks, int threads, int n);
 
-/* A series, made if it is not there; it stays where it is.  NULL: no memory. */
+/* A series, made if it does not exist; it is never moved.  NULL: no memory. */
 struct series *peaks_series(struct peaks *peaks, enum peak_kind kind, int threads);
 /*
  * The rate of a GEMM of many rows over this k, packed and warm: the limit of

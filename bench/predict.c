@@ -141,7 +141,7 @@ static int add_row(struct measure_run *run, const struct measure_options *o,
 
 /* ---- one shape ----------------------------------------------------------- */
 
-/* The job's only run, behind an empty L2; the report is the caller's to free. */
+/* The job's only run, with an empty L2; the report is the caller's to free. */
 static enum nib_status run_once(struct job *job, char **report, struct nib_error *err)
 {
 	struct predictor p;

@@ -17,7 +17,7 @@ void html_put(FILE *file, const char *before, const char *text, const char *afte
 		const char *at = strchr(special, *text);
 		const size_t control = cli_control_bytes(text);
 
-		/* Controls of the direction of writing hide what is there. */
+		/* Controls of the direction of writing hide text. */
 		if (control > 1) {
 			fputc('?', file);
 			text += control - 1;

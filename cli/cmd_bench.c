@@ -342,7 +342,7 @@ static void print_peaks(struct bench *bench)
 
 static int measure_all(struct bench *bench)
 {
-	/* On a GPU the host's part of a run is measured beside its plan. */
+	/* On a GPU the host's part of a run is measured as well as its plan. */
 	const bool queues = bench->args->plan && bench->run.on_gpu;
 	struct rows *rows = &bench->run.rows;
 	int code = CLI_OK, end, steps = 0;

@@ -41,7 +41,7 @@ static void put_values(const struct cli_option *o)
 }
 
 /*
- * Prints the words that may stand where the last of words does, one a line and
+ * Prints the words that may replace the last of words, one a line and
  * a tab before what it means; "@files" alone where a file may.
  */
 static void put_next(char *const *words, int count)

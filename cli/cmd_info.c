@@ -20,7 +20,7 @@ struct info_args {
 /* ---- what the system says ------------------------------------------------ */
 
 /*
- * The line of a file of the system that begins with key, behind it; "" if there
+ * The line of a file of the system that begins with key, after it; "" if there
  * is none.
  */
 static void read_line(const char *path, const char *key, char *line, int bytes)

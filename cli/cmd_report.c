@@ -112,7 +112,7 @@ const struct cli_command command_report = {
     .description =
 	"Draws rows as one HTML page that needs nothing else.  The rows are what nib\n"
 	"bench wrote with --format json or jsonl (- is the standard input).  Every\n"
-	"row is in a chart of its speed, beside the baselines of the same shape, and\n"
+	"row is in a chart of its speed, next to the baselines of the same shape, and\n"
 	"in a table; further charts show the share of this machine's limit, the\n"
 	"errors, and a roofline for each backend.\n",
     .examples = "nib bench --preset seeds --baselines --format json > rows.json\n"

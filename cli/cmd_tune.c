@@ -215,7 +215,7 @@ const struct cli_command command_tune = {
 	"A product on a GPU is cut into tiles, and how is decided by what a tile\n"
 	"of each size costs.  These costs are built in, as an H200 has them.  nib\n"
 	"tune measures them on this machine, for some 50 products and half a\n"
-	"minute, prints them beside those in use, and writes them to a file that\n"
+	"minute, prints them next to those in use, and writes them to a file that\n"
 	"nib and the Python package read when they open the device.  Programs in\n"
 	"C give a device its costs by nib_device_set_costs().\n"
 	"\n"

@@ -38,7 +38,7 @@ static char *find_folder(const char *path)
 				  : strndup(path, (size_t)(slash - path)));
 }
 
-/* A whole file, with a zero behind it; NULL with errno if it cannot be read, and
+/* A whole file, with a zero after it; NULL with errno if it cannot be read, and
  * an empty text for an empty file. */
 static char *read_text(const char *path, size_t *bytes)
 {

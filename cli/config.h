@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h - what stands beside the tensors of a model's folder: config.json
+ * config.h - the files next to the tensors of a model's folder: config.json
  * and hf_quant_config.json, read (config.c), and written with the index for a
  * folder that is quantised (config_write.c).
  */
@@ -16,7 +16,7 @@
 struct config {
 	char *folder;	    /* with no '/' at its end; NULL: there is none */
 	json_t *model;	    /* config.json, or NULL */
-	char *model_text;   /* the same as it stands there */
+	char *model_text;   /* the same as the file has it */
 	json_t *quant_file; /* hf_quant_config.json, or NULL */
 	/* What they say: "modelopt", "NVFP4" and "FP8" or the like; or "". */
 	const char *method, *algorithm, *kv_cache;
@@ -28,7 +28,7 @@ struct config {
 	struct regex **ignore_rules, **target_rules;
 	int is_quantised;    /* one of the files says how */
 	int ties_embeddings; /* lm_head is the embedding */
-	int failed;	     /* a file is there and could not be read */
+	int failed;	     /* a file exists and could not be read */
 };
 
 #define CONFIG_MODEL	"config.json"

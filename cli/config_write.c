@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_write.c - what engines read beside the tensors of a quantised model:
+ * config_write.c - the files next to the tensors of a quantised model:
  * config.json, hf_quant_config.json and the index.  See config.h.
  *
- * Weights alone are quantised here, so ModelOpt's algorithm is W4A16_NVFP4, and
+ * Only weights are quantised here, so ModelOpt's algorithm is W4A16_NVFP4, and
  * compressed-tensors' groups have no input_activations.
  */
 #include <ctype.h>

@@ -47,11 +47,10 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	{"config", 1, "a config.json that does not fit the tensors",
 	 "Engines choose their kernels by quantization_config: write the one "
 	 "of the exporter."},
-    [FIND_NIBBLES] =
-	{"nibble-order", 0,
-	 "layers that may have the two nibbles of each byte exchanged",
-	 "A hint only: the file alone cannot prove it.  nib verify against "
-	 "the original decides; the even k belongs in the low nibble."},
+    [FIND_NIBBLES] = {"nibble-order", 0,
+		      "layers that may have the two nibbles of each byte exchanged",
+		      "A hint only: the file cannot prove it.  nib verify against "
+		      "the original decides; the even k belongs in the low nibble."},
     [FIND_WEAK_BLOCKS] =
 	{"weak-blocks", 0, "blocks that do not use the range of their codes",
 	 "A block scaled by its largest value has a code of 4 or 6.  Either "
@@ -256,7 +255,7 @@ void findings_of_float(struct findings *findings, const char *name,
 
 /*
  * Exchanged nibbles leave every block's values and scale as they are, so one
- * layer alone cannot show them.  But the columns of a layer belong to channels
+ * layer cannot show them.  But the columns of a layer belong to channels
  * of its input, and its columns are about as large as those of other layers and
  * norms of the same channels.  Columns that match better after an exchange are
  * therefore a hint.

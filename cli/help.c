@@ -44,7 +44,7 @@ static int put_words(FILE *to, const char *text, int at, int indent)
 	return at;
 }
 
-/* Lines of text, each behind a margin. */
+/* Lines of text, each after a margin. */
 static void put_lines(FILE *to, const char *text, const char *margin)
 {
 	while (*text) {

@@ -76,7 +76,7 @@ static int check_is_free(const char *path)
 		     : CLI_OK;
 }
 
-/* Without the slashes behind it: its length. */
+/* Without the slashes after it: its length. */
 static size_t length_of(const char *path)
 {
 	size_t n = strlen(path);
@@ -86,7 +86,7 @@ static size_t length_of(const char *path)
 	return n;
 }
 
-/* Whether a folder beside path can be renamed to it. */
+/* Whether a folder next to path can be renamed to it. */
 static int check_is_replaceable(const char *path)
 {
 	struct stat own, around;
@@ -203,7 +203,7 @@ void out_folder_discard(struct out_folder *out)
 	forget(out);
 }
 
-/* ---- the files beside the tensors ---------------------------------------- */
+/* ---- the files next to the tensors ---------------------------------------- */
 
 /* Files of weights, in any format, and those that are written anew. */
 static int is_left_out(const char *name)

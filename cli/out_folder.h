@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * out_folder.h - a folder that a command writes: made beside its place, and
+ * out_folder.h - a folder that a command writes: made next to its place, and
  * renamed when everything is in it.  Functions return CLI_OK, or an exit code
  * after a message.
  */
@@ -13,7 +13,7 @@ struct out_folder {
 	int lock;	  /* on work, for as long as the run lives; or -1 */
 };
 
-/* Whether path is free: nothing is there, or an empty folder that another one
+/* Whether path is free: nothing exists there, or an empty folder that another one
  * can replace. */
 int out_folder_check(const char *path);
 /* Makes a folder with a new name in the folder of path.  Warns about those that
@@ -29,7 +29,7 @@ void out_folder_discard(struct out_folder *out);
  * are left out.
  */
 int out_folder_copy_rest(const struct out_folder *out, const char *folder);
-/* Whether the files to copy are there and may be read: a link to nothing is an
+/* Whether the files to copy exist and may be read: a link to nothing is an
  * error. */
 int out_folder_check_rest(const char *folder);
 

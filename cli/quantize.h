@@ -41,7 +41,7 @@ struct select_options {
 	int all;			   /* nothing is excluded unless asked for */
 	enum nib_checkpoint checkpoint;	   /* the format to write */
 	/* The model of a folder, which transformers must be able to load; NULL for a
-	 * single file, where names alone decide. */
+	 * single file, where only names decide. */
 	const struct model_types *model;
 	int ties_head; /* the head is the embedding */
 };
@@ -50,7 +50,7 @@ struct select_options {
  * Fused experts, X.experts.gate_up_proj [experts, 2 i, k] and X.experts.down_proj,
  * become a layer for each expert and projection (X.experts.7.up_proj), which is
  * what engines load; other stacks stay whole, and so do those of [experts, k, n],
- * which ModelOpt's format alone has.  CLI_OK, or prints and returns.
+ * which only ModelOpt's format has.  CLI_OK, or prints and returns.
  * select_free() in every case.
  */
 int select_tensors(const struct nib_file *file, const struct select_options *options,

@@ -200,7 +200,7 @@ static const struct view {
 	       {.title = "Error against its bound",
 		.note = "The worst |C - exact| of the elements compared with the exact "
 			"integer sum, as a share of the bound of that element. "
-			"Rounding to a 16-bit type alone may reach 1.",
+			"Rounding to a 16-bit type may reach 1 by itself.",
 		.unit = "of bound",
 		.line = 1,
 		.line_label = "1, the bound"}},

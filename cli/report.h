@@ -5,7 +5,7 @@
  * (roofline.c).
  *
  * Bars are HTML, not SVG: texts keep their size and wrap on a narrow screen.  A
- * bar has its label before it and its value behind it, in columns of their own,
+ * bar has its label before it and its value after it, in columns of their own,
  * so that no text lies over a bar or a line.
  */
 #ifndef NIB_REPORT_H

@@ -5,7 +5,7 @@
  * instruction on its flat part.
  *
  * The chart is drawn for the width of a phone, so that its texts can be read
- * there; wider screens enlarge it.  Dots carry numbers, and a list beside the
+ * there; wider screens enlarge it.  Dots carry numbers, and a list next to the
  * chart has their names.
  */
 #include "report.h"
@@ -209,7 +209,7 @@ static int by_height(const void *a, const void *b)
 	return p->x < q->x ? -1 : p->x > q->x;
 }
 
-/* Names stand in one column beside the plot, in the order of the points and as
+/* Names are in one column next to the plot, in the order of the points and as
  * near to them as their heights allow. */
 static void place_labels(struct chart *c)
 {

@@ -54,8 +54,8 @@ static const char *why_not_fused(const struct nib_file *file,
 		return experts_problem(file, item->tensor, fused);
 	return o->checkpoint == NIB_CHECKPOINT_MODELOPT
 		   ? NULL
-		   : "fused experts [experts, k, n], which ModelOpt's format "
-		     "alone has";
+		   : "fused experts [experts, k, n], which only ModelOpt's "
+		     "format has";
 }
 
 /* Whether a tensor cannot be a layer; its reason then says why. */

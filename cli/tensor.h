@@ -115,7 +115,7 @@ int tensor_next(const struct nib_file *file, int64_t *at, struct tensor_source *
 /* The format of source, for people: "NVFP4 modelopt", "BF16". */
 const char *tensor_format(const struct tensor_source *source);
 /*
- * A view of a layer's rows first .. first + count - 1, which lie in one matrix:
+ * A view of a layer's rows first .. first + count - 1, which are in one matrix:
  * of the file where its bytes are in the library's order, else of *copy, which
  * the caller frees.
  */

@@ -61,7 +61,7 @@ static int is_twin(const char *a, const char *b, size_t stem, const char *rest)
 }
 
 /* The largest input scale of the same layer of the other experts, or 0; those of
- * one block stand together. */
+ * one block are next to each other. */
 static double largest_of_others(const struct scan_layer *scans, int64_t count,
 				int64_t index)
 {
@@ -121,7 +121,7 @@ static void find_one(struct findings *f, const struct nib_file *file,
 	const double most = largest_of_others(scans, count, index);
 	char what[128] = "has no input scale", others[96] = "";
 
-	/* A model may have layers of W4A16 beside those of W4A4. */
+	/* A model may have layers of W4A16 and of W4A4. */
 	if (t ? !describe(t, what) : most <= 0)
 		return;
 	if (most > 0)

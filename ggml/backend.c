@@ -4,7 +4,7 @@
  * library, and programs that load their backends at run time (GGML_BACKEND_DL, as
  * llama.cpp's releases do) multiply NVFP4 weights by nibblas on the CPU.
  *
- * It is an accelerator beside ggml's CPU backend: it offers a buffer type of its
+ * It is an accelerator in addition to ggml's CPU backend: it has a buffer type of its
  * own for the weights that it takes (weights.c), reads activations where they are
  * in host memory, and refuses all that is not a product by such weights.
  * Tables as ggml-backend-impl.h, which is ggml's own and not installed, wants them.

@@ -327,7 +327,7 @@ static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
 	pthread_mutex_unlock(&m->mutex);
 }
 
-/* Before tensors are there: a byte of NVFP4's is no other in either order. */
+/* Before tensors exist: a byte of NVFP4's is no other in either order. */
 static void clear(ggml_backend_buffer_t buffer, uint8_t value)
 {
 	struct memory *m = buffer->context;

@@ -20,7 +20,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 2
 failed=0
 
-# Quoted includes as "file:include", the names written from src/ or beside file.
+# Quoted includes as "file:include", the names written from src/ or next to file.
 includes() {
 	grep -rHoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"[^"]*"' \
 		--include='*.c' --include='*.h' "$@" 2>/dev/null |

@@ -8,7 +8,7 @@
 #   PREFIX.cubin    machine code, with line numbers if DEBUG is ON
 #   PREFIX.fatbin   the same, compressed: a third of the bytes
 #   PREFIX.words    NAME, ID and the names of the kernels, which are embedded
-#                   beside the fatbin: a library takes no PTX of another build
+#                   next to the fatbin: a library takes no PTX of another build
 #   PREFIX.d        the headers, for the build
 #   PREFIX.log      what ptxas says of registers and spills (kernel_table.py)
 #

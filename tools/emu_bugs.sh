@@ -19,7 +19,7 @@ if ! "$build/test_emu_bugs" "$schedules" >"$work/bugs" 2>"$work/errors"; then
 	cat "$work/bugs" "$work/errors"
 	exit 1
 fi
-# plant SCRIPT PAGE [ARGUMENT]: writes the table of a script behind a page's text.
+# plant SCRIPT PAGE [ARGUMENT]: writes the table of a script after a page's text.
 plant() {
 	NIB=$(realpath "$build/nib") python3 "tests/cuda/$1" \
 		$((schedules / 100)) ${3:+"$3"} >"$work/mutations"

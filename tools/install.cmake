@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 install(FILES include/nibblas.h TYPE INCLUDE)
 install(TARGETS nibblas nibblas_static EXPORT nibblasTargets)
-# What `python -m nibblas.gpumode bundle` packs: it looks beside libnibblas.so.
+# What `python -m nibblas.gpumode bundle` packs: it looks next to libnibblas.so.
 if(TARGET nibblas_submission)
   install(TARGETS nibblas_submission LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()

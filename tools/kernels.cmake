@@ -4,7 +4,7 @@
 # nvcc, or with NIB_CUDA=OFF, the table of images is empty, and the CUDA backend says
 # why it is closed.
 set(NIB_CUDA AUTO CACHE STRING
-  "GPU kernels: ON (nvcc must be there), OFF, AUTO (if nvcc is there)")
+  "GPU kernels: ON (nvcc is needed), OFF, AUTO (if nvcc is installed)")
 set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(nib_kernels)

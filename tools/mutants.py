@@ -185,7 +185,7 @@ class Tree:
             target = os.path.join(self.source, file)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             if os.path.exists(os.path.join(ROOT, file)):
-                # With new times: a build of an earlier copy may be there.
+                # With new times: a build of an earlier copy may exist.
                 shutil.copyfile(os.path.join(ROOT, file), target)
                 shutil.copymode(os.path.join(ROOT, file), target)
         self.flags, self.tests = flags, {}
@@ -369,7 +369,7 @@ class Worker:
                 return
             changed = [p for p, t in self.tree.objects().items()
                        if before.get(p) != t and saved.get(p) != self.read(p)]
-            # A constant may be in tests alone, which compare it with another.
+            # A constant may be only in tests, which compare it with another.
             if not changed and not is_header:
                 mutant["result"] = "same code"
                 return

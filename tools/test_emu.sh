@@ -20,7 +20,7 @@ if [ "${1:-}" = run ]; then
 	esac
 	command=$build/gpu_check_${program#b200_}
 	case $program in
-	*recorded) unset NIBEMU_SMS ;; # the planner asks for all of them
+	*recorded) unset NIBEMU_SMS ;; # the planner uses all of them
 	bugs) command="$build/test_emu_bugs 200" ;;
 	schedules) command="tools/emu_schedules.py $build" ;;
 	gpumode)

@@ -4,7 +4,7 @@
 # nibemu that are empty then.
 set(manifest ${CMAKE_ARGV3})
 if(NOT EXISTS "${manifest}")
-  message(FATAL_ERROR "${manifest} is not there: nothing was installed from here")
+  message(FATAL_ERROR "${manifest} does not exist: nothing was installed from here")
 endif()
 file(STRINGS "${manifest}" files)
 set(folders)

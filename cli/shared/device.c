@@ -2,7 +2,7 @@
 /*
  * device.c - devices for the commands: see device.h.  For emu:h200 and emu:b200
  * the library opens the driver of the GPU in software as it opens any driver:
- * NIB_CUDA_LIBRARY names the one beside the command or in its prefix, and
+ * NIB_CUDA_LIBRARY names the one next to the command or in its prefix, and
  * NIBEMU_DEVICE says which GPU it is.
  */
 #include <stdio.h>
@@ -34,7 +34,7 @@ int cli_check_timed(const char *device)
 			 device);
 }
 
-/* The path of the software GPU in a build: beside the command. */
+/* The path of the software GPU in a build: next to the command. */
 static const char *find_emu(char path[4096])
 {
 	static const char *const folders[] = {"", "../" NIB_EMU_LIBDIR "/", "../lib/"};
@@ -52,7 +52,7 @@ static const char *find_emu(char path[4096])
 	return EMU_LIBRARY; /* the loader may find it */
 }
 
-/* Makes cuda:0 the GPU in software that name asks for. */
+/* Makes cuda:0 the GPU in software that name selects. */
 static int use_emu(const char *name)
 {
 	char path[4096];

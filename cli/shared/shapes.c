@@ -178,7 +178,7 @@ static int add_number(struct numbers *numbers, int64_t n)
 	return CLI_OK;
 }
 
-/* A number at *text, which moves behind it; -1 if there is none. */
+/* A number at *text, which moves to its end; -1 if there is none. */
 static int64_t take_number(const char **text)
 {
 	char *end;

@@ -46,7 +46,7 @@ struct nib_moe_layer_plan {
 	/* What the plan was made for, strides resolved. */
 	struct nib_moe_layer layer;
 	struct nib_moe_sizes sizes;
-	/* first: gate and up together, or gate alone; up: NULL, or up alone. */
+	/* first: gate and up together, or only gate; up: NULL, or only up. */
 	struct nib_plan *first, *up, *down;
 	struct parts at;
 	size_t workspace_bytes;
@@ -177,7 +177,7 @@ static struct nib_moe_problem product(const struct nib_moe_layer_plan *p, char *
 	};
 }
 
-/* Gate (with up, if dual) or, is_up, up alone. */
+/* Gate (with up, if dual) or, if is_up, only up. */
 static struct nib_moe_problem first_product(const struct nib_moe_layer_plan *p,
 					    const struct nib_moe_layer *l, char *base,
 					    bool is_up)
@@ -414,7 +414,7 @@ struct run {
 	void *stream;
 	bool is_callers; /* base */
 	int32_t *row_offsets, *slot_rows, *row_tokens;
-	/* Rows of h: those that are there, where the host can read how many,
+	/* Rows of h: those that exist, where the host can read how many,
 	 * else all that there can be. */
 	int64_t rows;
 };

@@ -78,7 +78,7 @@ static struct nib_grid grid_of(const struct nib_problem *problems,
 }
 
 /*
- * True if all outputs have one row stride and lie in columns that do not meet,
+ * True if all outputs have one row stride and are in columns that do not meet,
  * or one after the other in the same columns.
  */
 static bool are_columns(const struct nib_problem *problems, struct output *o,
@@ -200,7 +200,7 @@ static bool meets(struct nib_span in, const struct output *clusters, int64_t cou
 {
 	int64_t low = 0, high = count;
 
-	/* Most inputs lie in memory of their own. */
+	/* Most inputs are in memory of their own. */
 	if (count == 0 || in.end <= clusters[0].begin ||
 	    in.begin >= clusters[count - 1].end)
 		return false;

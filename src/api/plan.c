@@ -49,7 +49,7 @@ static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 	return NIB_STATUS_OK;
 }
 
-/* Host backend: resolved problems lie before the backend's workspace. */
+/* Host backend: resolved problems precede the backend's workspace. */
 static enum nib_status add_head(struct nib_plan *plan, struct nib_error *err)
 {
 	const size_t each = sizeof(struct nib_problem) + nib_outputs_bytes();
@@ -63,7 +63,7 @@ static enum nib_status add_head(struct nib_plan *plan, struct nib_error *err)
 	return NIB_STATUS_OK;
 }
 
-/* Other backends: resolved problems lie in the plan. */
+/* Other backends: resolved problems are in the plan. */
 static enum nib_status add_last_run(struct nib_plan *plan, struct nib_error *err)
 {
 	struct nib_last_run *last = &plan->last;

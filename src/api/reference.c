@@ -44,7 +44,7 @@ struct sampler {
 struct oracle {
 	struct nib_exact_row a[PANEL_ROWS], b, b2; /* A is NVFP4 */
 	struct nib_exact_dense x[PANEL_ROWS];	   /* it is not, */
-	struct nib_exact_weights w, w2;		   /* and B beside it */
+	struct nib_exact_weights w, w2;		   /* and B */
 	void *memory;
 	struct nib_check_options options;
 	struct nib_check_result *result; /* NULL: write c */
@@ -94,7 +94,7 @@ static int64_t sampler_next(struct sampler *s, int64_t limit)
 
 /* ---- one element -------------------------------------------------------- */
 
-/* The exact sum, and what the bound needs beside it. */
+/* The exact sum, and what else the bound needs. */
 union sum {
 	struct nib_exact_sum nvfp4;
 	struct nib_exact_wide dense; /* A is not NVFP4 */
@@ -398,7 +398,7 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 	int64_t k = 0;
 
 	if (count > 0 && count <= INT32_MAX && problems) {
-		/* The outputs' scratch lies behind the problems. */
+		/* The outputs' scratch follows the problems. */
 		resolved =
 		    calloc((size_t)count, sizeof(*resolved) + nib_outputs_bytes());
 		if (!resolved)

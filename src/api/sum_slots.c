@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sum_slots.c - API: the last step of a layer of experts alone. */
+/* sum_slots.c - API: only the last step of a layer of experts. */
 #include <inttypes.h>
 
 #include "backend/backend.h"

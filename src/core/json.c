@@ -68,7 +68,7 @@ bool nib_json_end(struct nib_json *json)
 	return nib_json_fail(json, "text after the closing '}'");
 }
 
-/* The four digits of \uXXXX; at stands behind the u. */
+/* The four digits of \uXXXX; at is after the u. */
 static bool hex4(struct nib_json *json, uint32_t *code)
 {
 	*code = 0;
@@ -137,7 +137,7 @@ static bool unicode_escape(struct nib_json *json, char **out)
 	return true;
 }
 
-/* at stands behind the backslash. */
+/* at is after the backslash. */
 static bool escape(struct nib_json *json, char **out)
 {
 	static const char from[] = "\"\\/bfnrt";

@@ -2,7 +2,7 @@
 /*
  * json.h - a cursor over JSON text: tokens, no tree.
  *
- * A safetensors header has one shape, so its reader asks for the token that
+ * A safetensors header has one shape, so its reader requests the token that
  * must come next and everything else is an error.  Nothing is allocated,
  * nothing recurses, and no number in the text decides how much work is done. (A
  * tree builder needs some forty bytes for each byte of a hostile header, and

@@ -342,7 +342,7 @@ bool nib_grid_is_apart(const struct nib_grid *g)
 }
 
 /*
- * True if each piece of x lies beside one of y, and the two together form a
+ * True if each piece of x is next to one of y, and the two together form a
  * grid of longer pieces.
  */
 static bool are_pieces_apart(const struct nib_grid *x, const struct nib_grid *y)

@@ -21,8 +21,8 @@ struct nib_expected {
 	double unit;  /* errors are reported divided by this; > 0 */
 };
 
-/* NIB_OP_GEMM, NIB_OP_GEMV.  s->products is read for FP16_TENSOR alone,
- * s->large for FP4_TENSOR alone. */
+/* NIB_OP_GEMM, NIB_OP_GEMV.  s->products is read only for FP16_TENSOR,
+ * s->large only for FP4_TENSOR. */
 struct nib_expected nib_expect_gemm(const struct nib_exact_sum *s, float alpha,
 				    int64_t k, enum nib_arithmetic arithmetic);
 /* NIB_OP_DUAL_GEMM: silu(alpha * s) * (alpha2 * s2). */

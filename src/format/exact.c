@@ -123,7 +123,7 @@ static uint64_t round_product(const struct nib_exact_sum *s, float alpha,
 	exponent += NIB_EXACT_UNIT - 127 - 23;
 	product = (uint128)size * mantissa;
 
-	/* 63 + 24 bits: keep the upper 64, remember whether more was there. */
+	/* 63 + 24 bits: keep the upper 64, remember whether lower bits were set. */
 	if (!(uint64_t)(product >> 64))
 		return nib_round_bits(negative, (uint64_t)product, exponent, false, f);
 	drop = 64 - __builtin_clzll((uint64_t)(product >> 64));

@@ -31,7 +31,7 @@ struct nib_exact_sum {
 	int64_t magnitude; /* sum of |block partials| */
 	int64_t products;  /* sum of |products|, see nib_exact_products() */
 	int64_t large;	   /* blocks, see nib_exact_large_blocks() */
-	bool is_nan;	   /* a NaN scale takes part: ignore the numbers */
+	bool is_nan;	   /* a NaN scale is used: ignore the numbers */
 };
 
 /*

@@ -15,7 +15,7 @@
 #include "format/exact.h"
 #include "nibblas.h"
 
-/* A row of A as it takes part in products; the arrays are the caller's. */
+/* A row of A as it is multiplied; the arrays are the caller's. */
 struct nib_exact_dense {
 	double *x;	    /* k values, exact */
 	uint8_t *is_narrow; /* k/16: see exact_dense.c */

@@ -205,7 +205,7 @@ static const struct entry infos[] = {
     ENTRY(nib_check_result, 96, call_check_result),
 };
 
-/* A caller's struct, zero but for its size, and what lies behind it. */
+/* A caller's struct, zero but for its size, and the bytes after it. */
 struct theirs {
 	size_t struct_bytes;
 	unsigned char rest[1024];
@@ -227,7 +227,7 @@ static void callers_of_0_2_0(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < COUNT(options); i++) {
-		/* Garbage behind the caller's struct is not looked at. */
+		/* Garbage after the caller's struct is not looked at. */
 		struct theirs theirs = {.struct_bytes = options[i].bytes};
 
 		assert_true(options[i].here >= options[i].bytes);

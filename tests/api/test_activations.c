@@ -105,7 +105,7 @@ struct field_case {
 	size_t at;
 	bool is_enum;
 	int64_t value;
-	const char *message; /* behind the problem's name */
+	const char *message; /* after the problem's name */
 };
 
 #define FIELD(field, value, message)                                                   \
@@ -431,7 +431,7 @@ static void has_costs(struct nib_plan *plan, double flop, double bytes)
 	nib_plan_free(plan);
 }
 
-/* x counts as it lies in memory, whatever a run rounds it to. */
+/* x counts as it is stored, whatever a run rounds it to. */
 static void costs(void **state)
 {
 	(void)state;

@@ -144,7 +144,7 @@ static void refuse_field(const struct job *job, const struct field_case *c)
 	status = nib_plan_create(device, job->op, problems, 3, NULL, &plan, &err);
 	refused(status, NIB_STATUS_BAD_ARGUMENT, &err, name, value, "must");
 	assert_null(plan);
-	/* The same alone, and without err; nothing is written. */
+	/* The same by itself, and without err; nothing is written. */
 	assert_int_equal(nib_multiply(device, job->op, &problems[2], 1, NULL),
 			 NIB_STATUS_BAD_ARGUMENT);
 }
@@ -420,10 +420,10 @@ static void options_structs(void **state)
 		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
 		options[0] = sizeof(size_t);
 		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
-		/* An older caller's bytes behind its struct are its own. */
+		/* An older caller's bytes after its struct are its own. */
 		memset(options + 1, 0xff, longer - sizeof(size_t));
 		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
-		/* Newer, and it asks for something. */
+		/* Newer, and it requests something. */
 		memset(options + 1, 0, longer - sizeof(size_t));
 		options[0] = longer;
 		((char *)options)[longer - 1] = 1;

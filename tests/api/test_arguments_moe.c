@@ -225,7 +225,7 @@ static void extent_of_scale_rows(void **state)
 }
 
 /*
- * A single row may have any stride, but batches that are dense behind a short
+ * A single row may have any stride, but batches that are dense after a short
  * one would overlap.
  */
 static void batches_behind_a_short_row(void **state)

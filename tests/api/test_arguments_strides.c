@@ -229,7 +229,7 @@ static bool are_outputs_taken(const struct grid *x, enum nib_dtype x_dtype,
 	return status == NIB_STATUS_OK;
 }
 
-/* The second is often like the first, somewhere beside it. */
+/* The second is often like the first, somewhere next to it. */
 static void pairs_of_outputs(void **state)
 {
 	const int most = test_is_small() ? 2000 : 50000;
@@ -255,7 +255,7 @@ static void pairs_of_outputs(void **state)
 			continue;
 		crossing += do_spans_cross(&x, &y);
 		if (!is_distinct(&x, &y))
-			fail_msg("%d: taken, but bytes lie in both", i);
+			fail_msg("%d: taken, but bytes are in both", i);
 	}
 	assert_true(crossing > most / 40);
 }

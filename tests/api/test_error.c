@@ -72,7 +72,7 @@ static void text_that_is_not_utf8(void **state)
 	assert_int_equal(strlen(err.message), CAPACITY);
 }
 
-/* Names and paths of any length, and nothing behind the text's memory. */
+/* Names and paths of any length, and nothing after the text's memory. */
 static void long_names_are_cut(void **state)
 {
 	struct {

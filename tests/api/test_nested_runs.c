@@ -163,7 +163,7 @@ static void *run_one(void *arg)
 	const struct runner *r = arg;
 
 	job_run_plan(r->shared->jobs[r->index], r->shared->plan, NULL,
-		     "beside another thread's");
+		     "next to another thread's");
 	return NULL;
 }
 

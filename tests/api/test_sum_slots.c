@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_sum_slots.c - the last step of a layer of experts alone. */
+/* test_sum_slots.c - only the last step of a layer of experts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -475,7 +475,7 @@ class Report(NibTest):
             self.assertTrue(places)
             self.assertLessEqual(max(places), 100)
             self.assertFalse(re.search(r"\de\+\d", plot + value), plot + value)
-            # Its value stands beside the plot, not in it.
+            # Its value is next to the plot, not in it.
             self.assertEqual(re.sub(r"<[^>]*>", "", plot), "")
             self.assertTrue(value)
         for width, height, svg in re.findall(

@@ -160,7 +160,7 @@ class ManAndCompletion(NibTest):
         self.assertEqual(self.complete("nonsense", ""), [])
 
     def test_words_say_what_they_mean(self):
-        """One a line, behind a tab: what zsh and fish show."""
+        """One a line, after a tab: what zsh and fish show."""
         words = self.nib("completion", "words", "--", "run", "--").stdout
         self.assertIn("\n--force\treplace the output file", words)
         words = self.nib("completion", "words", "--", "").stdout
@@ -317,7 +317,7 @@ class Arguments(NibTest):
     def test_bench_of_the_software_gpu_predicts(self):
         folder = os.path.dirname(os.path.abspath(NIB))
         if not os.path.exists(os.path.join(folder, "libnibemu.so")):
-            self.skipTest("no libnibemu.so beside nib")
+            self.skipTest("no libnibemu.so next to nib")
         row = self.rows("bench", "--device", "emu:h200", "--op", "gemm",
                         "--shape", "4x64x64")[0]
         self.assertIs(row["predicted"], True)

@@ -21,7 +21,7 @@ static void count(const uint8_t *data, int seen[256])
 	memset(seen, 0, 256 * sizeof(*seen));
 	for (int i = 0; i < BYTES; i++)
 		seen[data[i]]++;
-	/* Not written behind the end. */
+	/* Not written after the end. */
 	assert_int_equal(data[BYTES], 0xEE);
 }
 

@@ -307,7 +307,7 @@ class Layouts(NibTest):
         """As the file has it, by the tensor's name, and what stands in."""
         stem, config = "m.experts.%d.up_proj", {"quantization_config": {
             "quant_method": "modelopt", "quant_algo": "NVFP4"}}
-        tensors = layer("m.q_proj")  # W4A16 beside W4A4: not reported
+        tensors = layer("m.q_proj")  # W4A16 and W4A4: not reported
         for i, scale in enumerate((0.25, 0, math.inf, math.nan, None, 0.5)):
             tensors |= layer(stem % i)
             if scale is not None:

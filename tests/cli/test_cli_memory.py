@@ -68,7 +68,7 @@ class Memory(NibTest):
         want = self.files("want")
         for n, result in self.runs("quantize", "model", "out"):
             left = set(os.listdir(self.folder)) - self.before
-            # The table is printed when the folder is there, and may fail then.
+            # The table is printed when the folder exists, and may fail then.
             if left or not result.returncode:
                 self.assertEqual(left, {"out"}, f"allocation {n}: {result.stderr}")
                 self.assertEqual(self.files("out"), want, f"allocation {n}")

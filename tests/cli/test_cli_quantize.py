@@ -353,7 +353,7 @@ class Folders(ModelTest):
         save_folder(self.path("m"), [tensors], {})
         for args, want in ((("--all",), [fused]), ((), ["lm_head", fused])):
             out = "out" + "".join(args)
-            if not args:  # lm_head is left out: something else must be there
+            if not args:  # lm_head is left out: something else must be quantised
                 tensors["q_proj.weight"] = matrix(32, 64, 1)
                 save_folder(self.path("m"), [tensors], {})
             self.nib("quantize", "m", out, *args)
@@ -445,7 +445,7 @@ class Folders(ModelTest):
     @unittest.skipIf(is_instrumented([b"tsan"]),
                      "ThreadSanitizer maps a file longer than the limit")
     def test_full_disk_leaves_nothing(self):
-        for limit in (8192, 200):  # a shard, and a file beside them
+        for limit in (8192, 200):  # a shard, and a file next to them
             def set_limit(size=limit):
                 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
             result = nib("quantize", "model", "out", cwd=self.folder,

@@ -211,7 +211,7 @@ class MoeLayer(NibTest):
         return process
 
     def test_dry_run(self):
-        """Every way but Humming's, which is not there, gives torch's results."""
+        """Every way but Humming's, which is not installed, gives torch's results."""
         rows = os.path.join(self.folder, "layers.json")
         process = self.run_script("--dry-run", "--shapes", "small", "--tokens", "1,3",
                                   "--json", rows)

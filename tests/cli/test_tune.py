@@ -176,7 +176,7 @@ class Tune(NibTest):
         result = self.nib("info", env=self.env)
         self.assertRegex(result.stdout,
                          "tile costs +built in, the file: Object item not")
-        # Over what is there, however wrong it is.
+        # Over an existing file, however wrong it is.
         self.nib("tune", "--reset", env=self.env)
         self.assertEqual(self.read(self.file()).decode(), right)
         self.assertIs(self.gpu()["tuned"], True)

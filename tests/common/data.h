@@ -87,7 +87,7 @@ struct test_dense test_dense_new(enum nib_dtype dtype, int64_t rows, int64_t col
 void test_dense_free(struct test_dense *matrix);
 
 /*
- * Batches that lie behind the rows, without gaps between batches, become
+ * Batches that follow the rows, without gaps between batches, become
  * batches between the rows: the same memory as [rows, batch].  Tiled scales
  * stay as they are.
  */

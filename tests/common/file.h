@@ -38,7 +38,7 @@ void test_folder_remove(struct test_folder *folder);
 void test_write_file(const char *path, const void *bytes, size_t n_bytes);
 /* The bytes, for free(); NULL if there is no such file. */
 unsigned char *test_read_file(const char *path, size_t *n_bytes);
-/* path, in the folder, holds this text, and no other file is there. */
+/* path, in the folder, holds this text, and is the only file. */
 void test_folder_holds(const struct test_folder *folder, const char *path,
 		       const char *text);
 

@@ -26,7 +26,7 @@ struct stack_spec {
 	enum job_values values;
 	/* Odd gaps between rows and between batches, full of NaN scales. */
 	bool has_gaps;
-	/* Batches between rows instead of behind them; not tiled scales. */
+	/* Batches between rows instead of after them; not tiled scales. */
 	bool is_between;
 	/* The guard page is right before the first byte, not after the last. */
 	bool is_front;

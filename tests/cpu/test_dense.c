@@ -683,7 +683,7 @@ static void longest_k(void **state)
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Rows of x before the first expert and behind the last are never touched. */
+/* Rows of x before the first expert and after the last are never touched. */
 static void rows_of_no_expert(void **state)
 {
 	enum { ROWS = 9, N = 20, K = 1024, PAGE = 4096 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_features.c - what the library says of the processor, beside what the
+ * test_features.c - what the library says of the processor, compared with what the
  * kernel says.
  */
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static void names_and_backends(void **state)
 	}
 }
 
-/* Every level below the best one is there, too. */
+/* Every level below the best one exists, too. */
 static void levels(void **state)
 {
 	const enum cpu_isa best = cpu_isa_best();

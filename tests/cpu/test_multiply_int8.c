@@ -177,7 +177,7 @@ static void rounding_of_16_bits(void **state)
 }
 
 /*
- * Ties between two codes of each scale, and the numbers beside them: with a
+ * Ties between two codes of each scale, and the numbers next to them: with a
  * scale of 3 fraction bits all that division could round to the wrong side.
  */
 static void ties(void **state)

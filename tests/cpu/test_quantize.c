@@ -316,7 +316,7 @@ static void shapes(void **state)
 			}
 }
 
-/* Without gaps rows are one long row: a gap in x, codes or scales alone. */
+/* Without gaps rows are one long row: a gap in only one of x, codes and scales. */
 static void single_gaps(void **state)
 {
 	struct rng rng = rng_new(test_seed());

@@ -68,7 +68,7 @@ static const char *quantize_both(const struct quantize_case *c,
 }
 
 /*
- * fp32 on and beside the quotients at which a code changes, and what no quotient
+ * fp32 on and next to the quotients at which a code changes, and what no quotient
  * is: zeros, subnormals, inf, NaN, all with both signs.  The first of a block
  * makes its scale.
  */
@@ -131,7 +131,7 @@ static void check_quantize(const struct quantize_case *c)
 	gpu_upload(&scales);
 	why = quantize_both(c, &x, &codes, &scales);
 	if (why && strcmp(why, "told") == 0) {
-		why = NULL; /* q is undefined, but not what lies around it */
+		why = NULL; /* q is undefined, but not what is around it */
 		if (!gpu_download(&codes, got_codes) || !gpu_download(&scales, got))
 			why = "guard band";
 	} else if (!why) {

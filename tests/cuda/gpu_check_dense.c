@@ -27,7 +27,7 @@ static void tell(const char *name, const char *why)
 
 /* ---- verdicts ------------------------------------------------------------ */
 
-/* Whether what lies behind the rows of c is still poison. */
+/* Whether the memory after the rows of c is still poison. */
 static bool gaps_hold(const struct gpu_sizes *c, const void *data)
 {
 	const int64_t size = (int64_t)nib_dtype_bytes(c->dtype);
@@ -192,7 +192,7 @@ static void check_groups(void)
 
 /* ---- MoE ----------------------------------------------------------------- */
 
-/* What an expert problem has beside its item: rows of each expert, some none. */
+/* What else an expert problem has: rows of each expert, some none. */
 static void deal_rows(int32_t *offsets, int64_t experts, int64_t most)
 {
 	offsets[0] = 0;
@@ -275,7 +275,7 @@ static void check_experts(bool few, bool many)
 			  few	  ? 2
 			  : i % 3 ? 20
 				  : 90);
-		/* The experts behind these have none. */
+		/* Later experts have none. */
 		for (int64_t e = 5; e <= experts && many; e++)
 			((int32_t *)gpu_host_of(&offsets))[e] =
 			    ((int32_t *)gpu_host_of(&offsets))[4];

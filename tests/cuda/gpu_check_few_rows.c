@@ -153,7 +153,7 @@ static void *last_of(void *first, const struct gpu_twin *t, int64_t count)
 }
 
 /* True if only the rows first .. end - 1 of c, counted through its batch, have
- * changed, and not the gaps behind their columns. */
+ * changed, and not the gaps after their columns. */
 static bool rest_unchanged(const struct product *p, const uint8_t *c, int64_t first,
 			   int64_t end)
 {
@@ -220,7 +220,7 @@ static const char *judge(const struct product *p, enum nib_op op,
 	return result.failed ? "outside its bound" : NULL;
 }
 
-/* Runs twice, the second time over the last matrix of the batch alone, its
+/* Runs twice, the second time only over the last matrix of the batch, its
  * weights not packed; again: space for a copy of c. */
 static const char *run_product(const struct product *p, enum nib_op op,
 			       const struct product_memory *m, uint8_t *again)
@@ -373,7 +373,7 @@ static struct product dense_product(int64_t m, int64_t n, int64_t k, int64_t bat
 				 false};
 	p.values = (enum values)(choice / 2 % KINDS);
 	p.packed = choice % 7 == 0 && k > 0;
-	/* The NaN of x shows beside numbers. */
+	/* The NaN of x appears among numbers. */
 	p.nan = p.nan && p.values != SPECIAL;
 	return p;
 }

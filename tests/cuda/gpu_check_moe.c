@@ -188,7 +188,7 @@ static const uint8_t *rows_of(const struct gpu_moe *x, const uint8_t *c, int64_t
 	return c + (size_t)(first * pitch) * sizeof(float);
 }
 
-/* Poison is a NaN that no sum gives; it stays behind the columns. */
+/* Poison is a NaN that no sum gives; it stays after the columns. */
 static const char *all_are_nan(const struct gpu_moe *x, const uint8_t *c, size_t bytes)
 {
 	const size_t pitch = (size_t)(x->c.k + x->c.gap);
@@ -278,7 +278,7 @@ static void make_bad_offsets(const struct gpu_moe *x, int32_t *offsets)
 	} while (gpu_moe_shares_rows(x, offsets));
 }
 
-/* Offsets that descend, begin before the rows or lead behind them. */
+/* Offsets that descend, begin before the rows or lead after them. */
 static const char *run_bad_offsets(const struct gpu_moe *x,
 				   const struct gpu_moe_memory *m,
 				   struct nib_plan *plan,
@@ -420,7 +420,7 @@ static void check_vector(void)
 	}
 }
 
-/* few: experts of few rows alone. */
+/* few: only experts of few rows. */
 int main(int argc, char **argv)
 {
 	static const int64_t experts[] = {1, 2, 3, 8, 31, 32, 33, 128, 257};

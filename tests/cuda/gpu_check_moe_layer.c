@@ -445,7 +445,7 @@ static void check_all(enum nib_activations activations)
 
 /*
  * Layers in two launches or three: each activation, both layouts of scales, blocks
- * of h that lie in several CTAs, more slots of a token than a cluster has CTAs.
+ * of h that are in several CTAs, more slots of a token than a cluster has CTAs.
  */
 static void check_few(enum nib_activations activations)
 {

@@ -2,7 +2,7 @@
 /*
  * gpu_check_multiply.c - products, dual products, groups and MoE on the
  * GPU: within their bound, NaN where a scale is NaN and nowhere else, guard
- * bands and gaps unchanged, and the same bits again, in any order, beside any
+ * bands and gaps unchanged, and the same bits again, in any order, with any
  * neighbours and from two threads.
  */
 #include "gpu_problem.h"

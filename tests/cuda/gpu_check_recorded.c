@@ -88,7 +88,7 @@ static bool read_lines(const char *path)
 	FILE *file = fopen(path, "r");
 
 	if (!file) {
-		printf("skipped: %s is not there: no GPU was asked yet\n", path);
+		printf("skipped: %s does not exist: no GPU was recorded yet\n", path);
 		return false;
 	}
 	lines = gpu_take(sizeof(*lines) * MAX_LINES);

@@ -318,14 +318,14 @@ static void check_device(const char *name, int ordinal, void *context, void *str
 	char what[64];
 
 	if (nib_device_open(name, NULL, &second, &err)) {
-		printf("skipped: %s beside cuda:0: %s\n", name, err.message);
+		printf("skipped: %s with cuda:0: %s\n", name, err.message);
 		return;
 	}
 	gpu_test.gpu = second;
 	gpu_context_set(ordinal);
 	stream2 = gpu_stream_new();
 	y = gpu_job_new(GPU_DUAL_MOE);
-	snprintf(what, sizeof(what), "beside another on %s", name);
+	snprintf(what, sizeof(what), "next to another on %s", name);
 	gpu_test.gpu = first;
 	gpu_context_set(0);
 	x = gpu_job_new(GPU_SPLIT_GEMM);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_common.h - what the programs that need a GPU share (gpu_check_*.c): they
- * see nibblas.h alone, print a line a case, and exit with 77 without a GPU.
+ * include only nibblas.h, print a line a case, and exit with 77 without a GPU.
  * Helpers that fail end the program.
  */
 #ifndef NIB_TESTS_GPU_COMMON_H
@@ -40,7 +40,7 @@ bool gpu_is_small(void);
 int gpu_cases(int all);
 int gpu_repeats(int all);
 
-/* The random numbers that follow depend on this number alone. */
+/* The random numbers that follow depend only on this number. */
 void gpu_seed(uint64_t number);
 uint32_t gpu_rnd(void);
 int64_t gpu_rnd_below(int64_t n);
@@ -66,7 +66,7 @@ bool gpu_guards_hold(const struct gpu_twin *t);
 
 /*
  * A stack of matrices whose rows have a gap of `gap` bytes (codes, scales) or
- * elements behind them.  is_between: memory is [rows, batch, k], as heads lie in
+ * elements after them.  is_between: memory is [rows, batch, k], as heads are in
  * tokens; tiled scales are not.
  */
 struct gpu_sizes {

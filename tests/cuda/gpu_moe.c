@@ -122,7 +122,7 @@ void gpu_moe_fill(const struct gpu_moe *x, const struct gpu_moe_memory *m)
 	fill_operands(x, m);
 }
 
-/* The offsets are there. */
+/* The offsets are set. */
 static void take_memory(const struct gpu_moe *x, struct gpu_moe_memory *m)
 {
 	gpu_operand_new(&x->a, m->base.a);

@@ -2,7 +2,7 @@
 /*
  * gpu_problem.h - products with random operands on both sides, for the programs
  * that need a GPU: padding and gaps hold NaN scales, outputs NaN, and guard
- * bands lie around every buffer.
+ * bands are around every buffer.
  */
 #ifndef NIB_TESTS_GPU_PROBLEM_H
 #define NIB_TESTS_GPU_PROBLEM_H
@@ -27,7 +27,7 @@ struct gpu_memory {
 };
 
 enum nib_scale_layout gpu_any_layout(void);
-/* Weights of any layout, with a gap behind the rows now and then. */
+/* Weights of any layout, with a gap after the rows now and then. */
 struct gpu_sizes gpu_any_weights(int64_t n, int64_t k, int64_t batch);
 /* All but the sizes is random. */
 struct gpu_item gpu_any_item(enum nib_op op, int64_t m, int64_t n, int64_t k,

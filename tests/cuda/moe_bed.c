@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* Addresses that are the GPU's: nothing is behind them, and nobody reads them. */
+/* Addresses that are the GPU's: no memory backs them, and nothing reads them. */
 #define SPACE_BEGIN ((uintptr_t)1 << 40)
 #define SPACE	    ((size_t)1 << 32)
 
@@ -52,7 +52,7 @@ static struct nib_fp4 nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t ba
 static struct nib_dense dense(struct bed *bed, enum nib_dtype dtype, int64_t rows,
 			      int64_t cols)
 {
-	/* Rows have a gap behind them. */
+	/* Rows have a gap after them. */
 	return (struct nib_dense){.data =
 				      reserve(bed, rows * (cols + 8) * size_of(dtype)),
 				  .dtype = dtype,

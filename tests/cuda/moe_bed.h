@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * moe_bed.h - layers of experts on the fake driver: layers whose arrays are
- * addresses alone, their plans and workspaces, and their runs.
+ * only addresses, their plans and workspaces, and their runs.
  */
 #ifndef NIB_TESTS_CUDA_MOE_BED_H
 #define NIB_TESTS_CUDA_MOE_BED_H

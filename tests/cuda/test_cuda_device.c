@@ -271,7 +271,7 @@ static void architectures(void)
 	}
 }
 
-/* The kernels of one architecture alone, as a bundle may have them. */
+/* Only the kernels of one architecture, as a bundle may have them. */
 static void no_images_of_the_gpu(void)
 {
 	static const struct cuda_image only[] = {
@@ -349,7 +349,7 @@ static void what_it_says_of_itself(void)
 
 /* ---- kernels ------------------------------------------------------------- */
 
-/* A driver in a folder of its own, with PTX beside it; "" is no file. */
+/* A driver in a folder of its own, with PTX next to it; "" is no file. */
 struct beside {
 	struct test_folder folder;
 	struct fake_cuda *fake;
@@ -440,7 +440,7 @@ static void ptx_of_another_build(void)
 	beside_remove(&b);
 }
 
-/* A driver older than the compiler, as NVIDIA's own: no PTX beside it. */
+/* A driver older than the compiler, as NVIDIA's own: no PTX next to it. */
 static void no_ptx(void)
 {
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);

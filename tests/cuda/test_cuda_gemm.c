@@ -127,7 +127,7 @@ static int run(struct bed *bed, int64_t count)
 }
 
 /*
- * Checks the attributes of a launch: clusters of two, which may begin beside the
+ * Checks the attributes of a launch: clusters of two, which may overlap the
  * kernel before, and are all resident if split-k slices wait for each other.
  */
 static void check_attributes(const CUlaunchConfig *last, bool divides_k)
@@ -259,7 +259,7 @@ static void nothing_to_do(void)
 	assert_int_equal(k_slices(&bed), 1);
 	assert_int_equal(run(&bed, 4), 0);
 	assert_int_equal(workspace(&bed), 0);
-	/* Empty problems beside others cost nothing. */
+	/* Empty problems among others cost nothing. */
 	plan(&bed, NIB_OP_GEMM, 4 + 48);
 	assert_int_equal(run(&bed, 4 + 48), 2);
 	free_bed(&bed);
@@ -330,7 +330,7 @@ static void large_batches(void)
 				 NIB_STATUS_OK);
 		assert_int_equal(info.tasks, batch);
 	}
-	/* A problem that is no batch has a launch of its own beside it. */
+	/* A problem that is no batch has a launch of its own. */
 	p->a.batch = p->c.batch = 49;
 	plan(&bed, NIB_OP_GEMM, 3);
 	assert_int_equal(run(&bed, 3), 4);
@@ -371,7 +371,7 @@ static void kernel_for_small_m(void)
 		plan(&bed, p->a.k > 4096 ? NIB_OP_GEMM : NIB_OP_DUAL_GEMM, 1);
 		assert_int_equal(run(&bed, 1), 2);
 		check_last(&bed, cases[i].kernel);
-		/* A problem in a group has the same bits beside any other. */
+		/* A problem in a group has the same bits with any other. */
 		plan(&bed, NIB_OP_DUAL_GEMM, 2);
 		assert_int_equal(run(&bed, 2), 2);
 		check_last(&bed, "nib_dual_medium_m_sm90");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_cuda_gemv.c - how products of few rows are cut for a GPU: every row is
- * in exactly one tile, every tile in one CTA, and what a CTA asks for is there.
+ * in exactly one tile, every tile in one CTA, and a CTA gets its memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -659,7 +659,7 @@ static void strides_of_x(void)
 
 /* ---- packed weights ------------------------------------------------------ */
 
-/* Weights packed where others were freed: never by their address alone. */
+/* Weights packed where others were freed: never only by their address. */
 static void packed_at_an_old_address(struct bed *bed, struct nib_packed *p,
 				     const char *part)
 {

@@ -76,7 +76,7 @@ def offset(pattern, nth, group, by, of=None):
 
 
 def late_mma(m, lines):
-    """The commit of a stage, with the stage's last MMA behind it."""
+    """The commit of a stage, with the stage's last MMA after it."""
     mma = [x for x in lines if re.search(MMA, x)][3]
     return ("%s {.reg .pred q; setp.eq.u32 q, 0, 0; %s}" %
             (m.group(0), mma.strip().replace(", p;", ", q;")))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test_sm100_traffic.py [--seeds] [--write FILE.md] - bytes that products load on the
-software B200, beside the least possible: for each column of tiles of rows of A
+software B200, compared with the least possible: for each column of tiles of rows of A
 the weights once, for a vector the weights once.  Fails where a product loads
 over 5 % more of them.  Small products, or with --seeds the contest's shapes (5
 minutes), whose table --write puts between the lines <!-- traffic --> of FILE.
@@ -35,7 +35,7 @@ def run(which):
     environment = os.environ | {
         "NIB_CUDA_LIBRARY": str(BUILD / "libnibemu.so"), "NIBEMU_DEVICE": "b200",
         "NIBEMU_VERBOSE": "1", "NIBEMU_UNCHECKED": "1", "NIBEMU_SEED": "0"}
-    environment.pop("NIBEMU_SMS", None)     # the planner asks for all of them
+    environment.pop("NIBEMU_SMS", None)     # the planner uses all of them
     program = BUILD / "emu_traffic"
     if not program.exists():
         print("skipped: the build has no kernels for a B200")

@@ -129,7 +129,7 @@ static void says_when_memory_cannot_be_mapped(void **state)
 	}
 	assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
 	low = old;
-	/* qemu-user heeds no limit. */
+	/* qemu-user honours no limit. */
 	low.rlim_cur = 1;
 	assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
 	probe = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -622,7 +622,7 @@ static void slack_is_the_formula(void **state)
 	assert_true(is_about(e.slack, 6 * 28 * U + 2 * (80 * 0x1p-40 + 128 * 0x1p-30)));
 	e = nib_expect_gemm_dense(&s, -2, 32, bf16);
 	assert_true(is_about(e.slack, 6 * 28 * U));
-	/* What subnormals lose shows beside tiny products. */
+	/* What subnormals lose shows if products are tiny. */
 	s.products = 0x1p-140;
 	s.subnormal = 0x1p-123;
 	memset(s.digit, 0, sizeof(s.digit));

@@ -384,7 +384,7 @@ static void tensor_bound_is_of_the_products(void **state)
 	e = nib_expect_gemm(&s, -2, 32, TENSOR);
 	assert_true(e.want == -2 && e.unit == 6);
 	assert_true(fabs(e.slack - 6 * 28 * 0x1p-24) < 0x1p-100);
-	/* What cancels in a block does so on a CPU alone. */
+	/* What cancels in a block does so only on a CPU. */
 	e = nib_expect_gemm(&opposed, 1, 16, TENSOR);
 	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-20) <= 1);
 	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1.3p-20) > 1);
@@ -428,7 +428,7 @@ static void fp4_bound_grows_by_steps_and_large_blocks(void **state)
 	s.large = 3;
 	e = nib_expect_gemm(&s, -2, 80, FP4);
 	assert_true(fabs(e.slack - 2 * (8.004 * 0x1p-24 + 3 * 0x1p-16)) < 0x1p-80);
-	/* Blocks that cancel leave nothing, but beside a large one. */
+	/* Blocks that cancel leave nothing, unless another is large. */
 	e = nib_expect_gemm(&opposed, 1, 64, FP4);
 	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 0x1p-149) > 1);
 	opposed.large = 1;

@@ -169,13 +169,13 @@ static uint32_t add_step(const struct step *s, enum reading reading)
 	return float_of(sum, unit);
 }
 
-/* How a backend cuts k up: parts are summed alone, then added in fp32. */
+/* How a backend cuts k up: parts are summed separately, then added in fp32. */
 struct order {
 	int parts;
 	enum reading reading;
 };
 
-/* Steps begin..end-1; codes and scales behind k are zero. */
+/* Steps begin..end-1; codes and scales after k are zero. */
 static float part_of_sum(const struct nib_fp4 *a, int64_t m, const struct nib_fp4 *b,
 			 int64_t n, int64_t begin, int64_t end, enum reading reading)
 {
@@ -454,7 +454,7 @@ static void cancellation_is_inside(void **state)
 	assert_true(worst[1] > 0.002);
 }
 
-/* Each of 127 scales beside each, in each place of a step; each code so. */
+/* Each of 127 scales with each, in each place of a step; each code so. */
 static void all_scales_and_codes_are_inside(void **state)
 {
 	double worst = 0;
@@ -613,7 +613,7 @@ static void chosen_data_comes_close(void **state)
 	}
 }
 
-/* A block of 448 * 448 that cancels, or is idle, hides 2^-20 beside it. */
+/* A block of 448 * 448 that cancels, or is idle, hides 2^-20 in the same step. */
 static void large_blocks_are_inside(void **state)
 {
 	const int64_t k = 4096, large = k / STEP;

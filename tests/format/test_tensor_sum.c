@@ -2,7 +2,7 @@
 /*
  * test_tensor_sum.c - the bound of NIB_ARITHMETIC_FP16_TENSOR, against a model
  * of the tensor core in integers: products in steps of 16, a sum that keeps 25
- * bits behind the largest term's first and fp32's 24 of the result, both cut
+ * bits after the largest term's first and fp32's 24 of the result, both cut
  * off toward zero.  Random data stays inside, chosen data comes close, and the
  * bound of the CPU's arithmetic would not do.
  */
@@ -135,7 +135,7 @@ static float part_of_sum(const int64_t *w, const int64_t *x, int64_t begin, int6
 
 /* How a backend cuts k up. */
 struct order {
-	int parts;   /* that are summed alone, then added in fp32 */
+	int parts;   /* that are summed separately, then added in fp32 */
 	bool spread; /* see place() */
 };
 

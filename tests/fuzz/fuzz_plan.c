@@ -214,7 +214,7 @@ static struct nib_plan *make_plan(struct nib_device *device, enum nib_op op,
 	return plan;
 }
 
-/* A workspace of the size that the plan asks for, NULL if it needs none. */
+/* A workspace of the size that the plan needs, NULL if it needs none. */
 static void *make_workspace(const struct nib_plan *plan, size_t *bytes)
 {
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};

@@ -4,7 +4,7 @@
 
     python3 tests/fuzz/make_corpus.py
 
-Files that a fuzzer found stay beside them, named after what they broke.
+Files that a fuzzer found stay next to them, named after what they broke.
 """
 import json
 import pathlib

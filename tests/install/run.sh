@@ -59,7 +59,7 @@ cmake_cxx_project() {
 		-D CMAKE_PREFIX_PATH="$prefix"
 }
 
-# Nothing of the install is left, and what lay beside it is.
+# Nothing of the install is left, and files next to it are.
 uninstalls() {
 	touch "$prefix/include/other.h" &&
 		cmake -P "$source/tools/uninstall.cmake" \
@@ -124,7 +124,7 @@ check 'installs' stage
 check 'nibblas.pc is where the library is' find_folders
 check 'nibblas.pc has the version of the header' pc_version
 check "SONAME is $soname" has_soname
-check 'libnibblas_submission.so is beside it, for bundles' \
+check 'libnibblas_submission.so is next to it, for bundles' \
 	test -s "$libdir/libnibblas_submission.so"
 check 'pkg-config, shared: builds' with_pkg_config "$work/shared" \
 	"$here/multiply.c" pkg-config --libs nibblas
@@ -153,7 +153,7 @@ check 'find_package, C++ alone, shared: runs' \
 	prints_answer "$work/cmake_cxx/shared"
 check 'find_package, C++ alone, static: runs' \
 	prints_answer "$work/cmake_cxx/static"
-check 'DESTDIR is heeded and written nowhere' with_destdir
+check 'DESTDIR is honoured and written nowhere' with_destdir
 check 'the command runs' "$prefix/bin/nib" --version
 check 'man page and completion are there' test -s "$share/man/man1/nib.1" \
 	-a -s "$share/bash-completion/completions/nib" \
@@ -162,7 +162,7 @@ check 'man page and completion are there' test -s "$share/man/man1/nib.1" \
 # Kernels are three quarters of it, and only where nvcc was.
 if [ -d "$libdir/nibblas" ]; then
 	check 'libnibblas.so with GPU kernels has at most 4 MB' is_small 4000000
-	check 'the software GPU runs the kernels beside it' \
+	check 'the software GPU runs the kernels next to it' \
 		env NIBEMU_SMS=4 "$prefix/bin/nib" check --device emu:h200 \
 		--op gemm --shape 9x20x64
 else

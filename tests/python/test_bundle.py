@@ -194,7 +194,7 @@ class Bundles(TorchTest):
                                  (problem, device, verdict.first))
 
     def test_other_gpus_are_refused(self):
-        """The kernels of one architecture alone, on the other one's GPU."""
+        """Only the kernels of one architecture, on the other one's GPU."""
         from nibblas._library import library_path
         inputs = [plain for _, plain in self.inputs(
             "gemm", (self.size(9, 20, 64),), 1)]

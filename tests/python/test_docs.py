@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python in README.md and docs/python.md runs as it stands there."""
+"""The Python in README.md and docs/python.md runs as the page has it."""
 
 import os
 import re

@@ -117,7 +117,7 @@ class Array:
 
 @contextlib.contextmanager
 def pack_calls():
-    """What pack() asks of the library; streams need not be there."""
+    """What pack() asks of the library; streams need not exist."""
     calls = []
 
     def call_(name, *args):
@@ -477,7 +477,7 @@ class AsTensors(EmulatedTest):
             c = self.output(M, 130)
             self.gemm(c, a, b)
             self.assert_right(abi.NIB_OP_GEMM, left, right, c)
-        # The second run has the first one's workspace, behind it in the stream.
+        # The second run has the first one's workspace, after it in the stream.
         self.assertEqual(len(self.workspaces), 0)
         self.assertEqual(len(self.cuda.workspaces.kept), 1)
         many = [self.output(M, 130, dtype=np.float16) for _ in range(3)]

@@ -14,7 +14,7 @@ from common import SOURCE
 
 
 def needs(*names):
-    """Skips a test unless these packages are there."""
+    """Skips a test unless these packages are installed."""
     missing = [name for name in names if not importlib.util.find_spec(name)]
     return unittest.skipIf(missing, f"no {', '.join(missing)}: make test-models "
                            "installs them")

@@ -59,7 +59,7 @@ def values(codes, scales, factor, is_transposed=False):
 
 
 def dequantised(tensors):
-    """The tensors of a checkpoint with weights in float32, by their names alone."""
+    """The tensors of a checkpoint with weights in float32, by their names."""
     out = {}
     for name, x in tensors.items():
         if name.endswith(".weight_packed"):

@@ -217,7 +217,7 @@ class Products(DenseTest):
         self.assertEqual(tuple(c.shape), (0, 3, 5))
 
     def test_not_finite(self):
-        """As IEEE says, and in one row alone."""
+        """As IEEE says, and only in one row."""
         t = self.torch
         inf, nan = float("inf"), float("nan")
         codes = t.full((3, 32), 0x22, dtype=t.uint8)      # 1

@@ -434,7 +434,7 @@ class Life(LinearTest):
         ours.pack()
         self.assertTrue(ours.is_only_packed)
         self.assertEqual(ours.codes.any(), 0)
-        # One of the two is replaced, when the other one is not there.
+        # One of the two is replaced, when the other one does not exist.
         ours.pack()
         ours.weight = state["weight"]
         self.assertTrue(t.equal(ours(x), want))

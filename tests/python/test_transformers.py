@@ -325,7 +325,7 @@ class Loading(ModelTest):
         self.assertEqual(mine.quant_method, "nibblas")
 
     def test_older_configuration(self):
-        """hf_quant_config.json alone, without quantization_config."""
+        """Only hf_quant_config.json, without quantization_config."""
         packed, plain = self.saved("llama")
         shutil.copy(os.path.join(plain, "config.json"), packed)
         with self.assertRaisesRegex(nibblas.FileError, "no hf_quant_config.json"):
@@ -683,8 +683,8 @@ class Interface(ModelTest):
 
     @newest
     def test_docs(self):
-        """The Python of docs/transformers.md and the model of README.md run as they
-        stand there."""
+        """The Python of docs/transformers.md and the model of README.md run as the
+        pages have them."""
         packed, plain = self.saved("llama")
         words = tokenizers.Tokenizer(tokenizers.models.WordLevel(
             {"[UNK]": 0, "The": 3, "capital": 4, "of": 5, "France": 6, "is": 7},

@@ -21,7 +21,7 @@ INF, NAN = float("inf"), float("nan")
 
 
 class Renamed(ModelTest):
-    """DeepSeek-V4: transformers renames head.weight, and no scale beside it."""
+    """DeepSeek-V4: transformers renames head.weight, and no scale of it."""
 
     def deepseek(self, form, **how):
         """Its folders, NVFP4 and dequantised, with the head in NVFP4 too."""

@@ -109,7 +109,7 @@ class Adapters(ModelTest):
         self.assertTrue(all(bool(x.any()) for x in grads))
 
     def test_docs(self):
-        """The adapters of docs/transformers.md run as they are there."""
+        """The adapters of docs/transformers.md run as the page has them."""
         page = docs.blocks("docs", "transformers.md")
         block, = [one for one in page if "merge_and_unload" in one]
         names = {"model": self.load(self.saved("llama")[0])}

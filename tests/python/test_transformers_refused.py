@@ -265,7 +265,7 @@ class Refused(ModelTest):
             "format": "sparse-24-bitmask"}), "sparsity_config", "sparse-24-bitmask")
 
     def test_other_activations(self):
-        """NVFP4 weights beside FP8 activations run if the user chooses how."""
+        """NVFP4 weights with FP8 activations run if the user chooses how."""
         for form in FORMATS:
             packed, _ = self.saved("mixtral", form, w4a4=True)
             group = tiny.configuration(form, True)["config_groups"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pip install .` as a user does it, without nvcc: the wheel has the library, all
-modules with their types, and the command nib; it works with NumPy alone."""
+modules with their types, and the command nib; it needs only NumPy."""
 
 import os
 import re
@@ -78,7 +78,7 @@ class Wheel(unittest.TestCase):
         return target
 
     def test_has_the_command(self):
-        """Linked with libc and libm alone."""
+        """Linked only with libc and libm."""
         if "nib (Debian: libjansson-dev)" in self.said:
             self.skipTest("no libjansson.a")
         nib = os.path.join(self.install("command"), "bin", "nib")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny models of transformers with random weights, and the NVFP4 checkpoints that
 ModelOpt and compressed-tensors would write of them: the names, types and
-configurations of each, and beside them the same weights dequantised."""
+configurations of each, and the same weights dequantised."""
 
 import json
 import os
@@ -27,7 +27,7 @@ DEEPSEEK = {**EXPERTS, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 
             "v_head_dim": 16, "head_dim": 16, "num_key_value_heads": 4}
 GLM = {**EXPERTS, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1,
        "topk_group": 1, "first_k_dense_replace": 1}
-# What a family needs beside SIZES.
+# What a family needs in addition to SIZES.
 FAMILIES = {
     "llama": {}, "mistral": {}, "qwen2": {}, "qwen3": {}, "gemma2": {}, "phi3": {},
     "olmo2": {}, "granite": {}, "mixtral": EXPERTS, "qwen2_moe": EXPERTS,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* images.c - the kernels of tests that run on the fake driver: names alone. */
+/* images.c - the kernels of tests that run on the fake driver: only names. */
 #include "backend/cuda/common/cuda.h"
 
 /* kernel_d0_sm90 to kernel_d9_sm90 */

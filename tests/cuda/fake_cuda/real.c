@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* real.c - declared.h by CUDA's own cuda.h; nothing where that is not there. */
+/* real.c - declared.h by CUDA's own cuda.h; nothing if that is not installed. */
 #include "real.h"
 
 #include <stddef.h>
