@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-from common import TorchTest
+from common import SOURCE, TorchTest
 
 EMULATOR = os.path.join(os.path.dirname(os.environ["NIBBLAS_LIBRARY"]),
                         "libnibemu.so")
@@ -241,8 +241,11 @@ class Bundles(TorchTest):
 
     def test_what_the_contest_takes(self):
         allowed = {"torch", "base64", "ctypes", "lzma", "os", "tempfile"}
+        with open(os.path.join(SOURCE, "docs", "python.md"), encoding="utf-8") as file:
+            size = float(re.search(r"size: ([\d.]+) million", file.read())[1])
         for problem, text in self.texts.items():
             self.assertLessEqual(len(text), 1_000_000)
+            self.assertLess(abs(len(text) / 1e6 - size), 0.05, "see docs/python.md")
             self.assertNotIn("stream", text.lower())
             self.assertTrue(text.startswith(
                 f"#!POPCORN leaderboard nvfp4_{problem}\n"))
