@@ -84,8 +84,7 @@ def broken_links(page, text):
         if is_code:
             continue
         # A span of code has no links, but the text of a link may have spans.
-        bare = re.sub(r"`[^`\[\]]*`", "``", line)
-        for link in LINK.finditer(bare):
+        for link in LINK.finditer(SPAN.sub("``", line)):
             target = link[1] or link[2]
             if re.match(r"[a-z][a-z0-9+.-]*:", target):
                 continue
@@ -95,7 +94,8 @@ def broken_links(page, text):
                 path = page
             if not os.path.exists(os.path.join(ROOT, path)):
                 yield number, f"link to {target}: there is no {path}"
-            elif anchor and path.endswith(".md") and anchor not in anchors(read(path)):
+            elif anchor and path.endswith(".md") and anchor not in anchors(
+                    text if path == page else read(path)):
                 yield number, f"link to {target}: {path} has no such heading"
 
 
