@@ -171,7 +171,7 @@ class Experts(NibTest):
         for row in self.rows("quantize", "in", "out", "--force", "--format-out",
                              "compressed-tensors"):
             self.assertEqual(row["to"], "BF16")
-            self.assertIn("ModelOpt's format alone", row["reason"])
+            self.assertIn("only ModelOpt's format", row["reason"])
 
     def test_fused_experts_across_in_pieces(self):
         """64 x 131072 values are two pieces of 16 MiB."""
