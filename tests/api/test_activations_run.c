@@ -197,7 +197,7 @@ static void pointers_to_nothing(void **state)
 
 /* ---- overlaps -------------------------------------------------------------- */
 
-/* c of problem victim beside x of problem i, and one byte into it. */
+/* c of problem victim next to x of problem i, and one byte into it. */
 static void overlap(struct bed *bed, int victim, int i)
 {
 	static const int sizes[] = {4, 2, 2};
@@ -340,7 +340,7 @@ static void plans_of_other_experts(void **state)
 	const int32_t scale_rows[EXPERTS] = {0};
 
 	(void)state;
-	/* The stride of the rows alone: one batch has any. */
+	/* Only the stride of the rows: one batch has any. */
 	bed.moe.problem.x.row_stride_elems = K + 1;
 	bed.moe.problem.x.batch_stride_elems = M * K;
 	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.problem.x", OTHERS);

@@ -39,7 +39,7 @@ struct size {
 	enum nib_dtype dtype;
 };
 
-/* Addresses that are the GPU's: nothing is behind them, and nobody reads them. */
+/* Addresses that are the GPU's: no memory backs them, and nothing reads them. */
 #define SPACE_BEGIN ((uintptr_t)1 << 40)
 #define SPACE	    ((size_t)1 << 40)
 

@@ -43,7 +43,7 @@ struct fake_cuda {
 	CUresult map_result; /* of encoding tensor maps */
 	/* This many launches succeed before launch_result comes. */
 	int launches_left;
-	/* Memory pools are not there, as on some virtual GPUs. */
+	/* Memory pools are not supported, as on some virtual GPUs. */
 	int no_pools;
 	/* Pointers that the driver has never seen give this. */
 	CUresult unknown_pointer_result;
