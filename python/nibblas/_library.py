@@ -43,7 +43,7 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class NoDeviceError(Error):
-    """The device asked for is not there."""
+    """The requested device does not exist."""
 
     status = abi.NIB_STATUS_NO_DEVICE
 

@@ -45,7 +45,7 @@ def _check_layout(name, scales, layout):
     """Some scales know how they lie (_files.py)."""
     own = getattr(scales, "scale_layout", layout)
     if own != layout:
-        raise ArgumentError(f"{name}: lie in layout '{own}', not '{layout}', "
+        raise ArgumentError(f"{name}: are in layout '{own}', not '{layout}', "
                             "which the call takes them for", name)
 
 
@@ -108,7 +108,7 @@ def _pointers(words, arrays, c):
 
 
 def _plan(device, op, template, stream, given, weights=None):
-    """A new plan.  On a GPU every stream brings its own workspace, so that work on
+    """A new plan.  On a GPU every stream has its own workspace, so that work on
     two streams does not meet in the plan's."""
     if is_capturing(stream):
         raise UnsupportedError(NEW_SIZES)

@@ -67,7 +67,7 @@ class Packed:
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("nibblas.Packed cannot be pickled: it lies in the order of "
+        raise TypeError("nibblas.Packed cannot be pickled: it has the order of "
                         "this machine's device; pickle the codes and scales, and "
                         "pack() them again")
 

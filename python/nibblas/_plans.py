@@ -135,7 +135,7 @@ class Plan(Kept):
         still: another thread may have made it drop the plan since get()."""
         if not self.is_pinned:
             weights = self.weights and self.weights()
-            # A graph that reads shared codes is good for as long as they are there,
+            # A graph that reads shared codes is valid as long as these exist,
             # and their owner keeps the rest.
             _pinned[self] = None if weights and weights.is_shared else weights
             self.is_pinned = True

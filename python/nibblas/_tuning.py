@@ -16,7 +16,7 @@ _MAX_BYTES = 4096
 
 
 def path(hardware: str, multiprocessors: int) -> str | None:
-    """Returns the name of the file, which need not be there; None for none."""
+    """Returns the name of the file, which need not exist; None for none."""
     wanted = os.environ.get("NIB_TUNING")
     if wanted:
         return None if wanted == "off" else wanted

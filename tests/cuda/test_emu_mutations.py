@@ -130,7 +130,7 @@ SETS = {"tiles": BUGS, "skinny": SKINNY, "wide": WIDE, "dense": DENSE}
 
 
 def run(seed, rule, job):
-    """The exit code, and what was printed behind the device's name."""
+    """The exit code, and what was printed after the device's name."""
     env = dict(os.environ, NIBEMU_SEED=str(seed), NIBEMU_SMS="4",
                NIB_CUDA_LIBRARY=os.path.join(BUILD, "libnibemu.so"))
     if rule:

@@ -206,7 +206,7 @@ class Read(FilesTest):
         with nibblas.Checkpoint(self.save(self.layer(128, 64))) as file:
             layer = file["up"]
         x = nibblas.quantize(np.float32(self.rng.standard_normal((3, 64))))
-        wrong = "scales: lie in layout 'linear', not 'tiled'"
+        wrong = "scales: are in layout 'linear', not 'tiled'"
         with self.assertRaisesRegex(nibblas.Error, "^b_" + wrong):
             nibblas.gemm(x.codes, x.scales, layer.codes, layer.scales)
         with self.assertRaisesRegex(nibblas.Error, "^b_" + wrong):

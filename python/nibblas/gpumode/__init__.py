@@ -5,7 +5,7 @@ returns it.
 
     a [M, K/2, L], b [N, K/2, L], c [M, N, L] float16, views of [L, rows, cols]
     sf.. [rows, K/16, L]                      not looked at
-    sf.._permuted [32, 4, rows/128, 4, K/64, L]  as it lies in memory, used directly
+    sf.._permuted [32, 4, rows/128, 4, K/64, L]  as it is in memory, used directly
 
 Tensors of any device that nibblas.torch knows."""
 

@@ -30,7 +30,7 @@ def _many(inputs):
 CPU_INPUTS, CPU_REPEATS = 1, 5
 
 
-# What the inputs, the results and torch itself may need beside a flush.
+# What the inputs, the results and torch itself may need in addition to a flush.
 SPARE_BYTES = 4 << 30
 
 

@@ -42,7 +42,7 @@ Needs torch, the driver, and one of these GPUs:
 {hardware}.
 
 DATA holds, compressed, nibblas's own library for submissions (in C; it checks, plans
-and launches, linked with libc and libm alone; libcuda.so.1 is opened by name) and its
+and launches, linked only with libc and libm; libcuda.so.1 is opened by name) and its
 kernels as machine code.
 
 Work goes to {queue}."""
@@ -119,7 +119,7 @@ def images(path):
 
 
 def _code():
-    """The library for submissions, which lies beside libnibblas.so."""
+    """The library for submissions, which is next to libnibblas.so."""
     folder = os.path.dirname(os.path.realpath(library_path()))
     path = os.path.join(folder, "libnibblas_submission.so")
     try:

@@ -60,7 +60,7 @@ class _Source:
             padding = torch.zeros(shape, dtype=torch.uint8, device=self.device)
         else:
             padding = self.scales(rule, shape).view(torch.uint8)
-        # Row 32 i + j of 128 lies at [j, i].
+        # Row 32 i + j of 128 is at [j, i].
         padded = padding.permute(0, 1, 4, 3, 2, 5).reshape(
             batch, shape[1] * 128, shape[2] * 4)
         padded[:, :rows, :groups] = plain.view(torch.uint8).to(self.device)

@@ -41,7 +41,7 @@ def _folder():
 def _emulator():
     path = os.path.join(_folder(), "libnibemu.so")
     if not os.path.exists(path):
-        raise UnsupportedError(f"{path}: the software GPU is not there; a build "
+        raise UnsupportedError(f"{path}: the software GPU is missing; a build "
                                "of the source tree has it")
     return path
 
@@ -60,7 +60,7 @@ def run_again(device, arguments):
     emulator = _emulator()
     with tempfile.TemporaryDirectory(prefix="nibblas-") as links:
         os.symlink(emulator, os.path.join(links, DRIVER))
-        # The kernels' PTX, which is looked for beside the driver.
+        # The kernels' PTX, which is looked for next to the driver.
         os.symlink(os.path.join(_folder(), "nibblas"),
                    os.path.join(links, "nibblas"))
         others = os.environ.get("LD_LIBRARY_PATH")

@@ -81,7 +81,7 @@ def _stack(x, dense):
     """[batch, rows, cols]; vectors get their row."""
     x = x[:, None] if x.dim() == 2 else x
     if x.shape[2] > 1 and x.stride(2) != 1:
-        _fail(dense, x, "the last dimension must lie together")
+        _fail(dense, x, "the last dimension must be contiguous")
     return x
 
 

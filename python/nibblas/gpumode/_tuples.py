@@ -47,14 +47,14 @@ def _matrices(name, x, rows, cols, batch, at_least=False):
 
 
 def _tiles(name, x, rows, half, batch):
-    """Scales of 6 dimensions as they lie in memory: [L, rows / 128, K / 64, 32, 4, 4],
+    """Scales of 6 dimensions as they are in memory: [L, rows / 128, K / 64, 32, 4, 4],
     the tiled layout."""
     want = (32, 4, -(-rows // 128), 4, -(-half // 32), batch)
     if tuple(x.shape) != want:
         _fail(name, x, f"must have shape {want}")
     tiles = x.permute(5, 2, 4, 0, 1, 3)
     if not tiles.is_contiguous():
-        _fail(name, x, f"must be a view of {tuple(tiles.shape)} as it lies in "
+        _fail(name, x, f"must be a view of {tuple(tiles.shape)} as it is in "
               "memory, permuted by (3, 4, 1, 5, 2, 0)")
     return tiles
 

@@ -166,7 +166,7 @@ def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
     quantises.
 
     path         a directory, or a name on the hub
-    activations  how x takes part in every layer, as in nibblas.torch.Linear; None: as
+    activations  how every layer uses x, as in nibblas.torch.Linear; None: as
                  the checkpoint says
     cls          the class to load, or an AutoModel class
     quantize     True, or an NVFP4Config: the checkpoint is dense, and becomes NVFP4
@@ -231,7 +231,7 @@ def _either(previous):
 
 
 def report(model: Any) -> Report:
-    """Returns what became of each linear layer and each stack of experts of a model:
+    """Returns how each linear layer and each stack of experts of a model computes:
     W4A4, W4A8, W4A16, FP8, or left as it is, and why."""
     quantizer = getattr(model, "hf_quantizer", None)
     if not isinstance(quantizer, Quantizer):

@@ -49,7 +49,7 @@ def calibrate(model: nn.Module, batches: Iterable[Any]
     model    of transformers, or any other with nibblas.torch.Linear; is changed
     batches  each is given to the model: a mapping by name, anything else as it is
 
-    x takes part as it is meanwhile, where the device has kernels for that.
+    x is not quantised meanwhile, where the device has kernels for that.
     save_pretrained() writes the scales as ModelOpt does.  Returns (names of the layers
     calibrated, {name: reason} of those left, and of experts).  Raises DataError for a
     layer whose x had an inf or NaN; the model is as it was then."""

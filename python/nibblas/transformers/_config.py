@@ -33,7 +33,7 @@ def is_ours(source):
 
 
 def _check_transforms(source):
-    """Refuses what changes x or the weights beside quantisation."""
+    """Refuses changes of x or of the weights other than quantisation."""
     rotations = (source.get("transform_config") or {}).get("config_groups")
     if rotations:
         raise FileError("transform_config: nibblas does not rotate activations, as "
@@ -114,7 +114,7 @@ class Config(QuantizationConfigMixin):
         return {}
 
     def ignores(self, name):
-        """Whether the list of layers to leave alone has a module."""
+        """Whether the list of layers that are not quantised has a module."""
         return any(matches(name, rule) for rule in self.ignored)
 
     def set_algorithm(self, algorithm, groups, layers):
@@ -166,12 +166,12 @@ class Config(QuantizationConfigMixin):
         kind = given.get("num_bits", 4), given.get("type", "float")
         if kind != (4, "float"):
             raise FileError(f"{name}: input_activations are of {kind[0]} bits, type "
-                            f"{kind[1]}: beside NVFP4 weights nibblas runs 4 bits; "
+                            f"{kind[1]}: with NVFP4 weights nibblas runs 4 bits; "
                             "activations= of from_pretrained() chooses another way",
                             name)
 
     def activations_of(self, name, has_input_scale):
-        """How x takes part in a layer: a value of nibblas.torch.Linear's
+        """How a layer uses x: a value of nibblas.torch.Linear's
         activations."""
         if self.activations is not None:
             return self.activations

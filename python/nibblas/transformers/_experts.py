@@ -113,7 +113,7 @@ def _transpose(module, state, prefix, *_others):
 
 
 def _apply_and_keep(module, fn, recurse=True):
-    """Module._apply() that moves scales and leaves their types alone."""
+    """Module._apply() that moves scales and keeps their types."""
     kept = {name: getattr(module, name).detach()
             for one in module.nibblas.both() for name in one.names()}
     type(module)._apply(module, fn, recurse)
@@ -126,8 +126,8 @@ def _apply_and_keep(module, fn, recurse=True):
 
 
 def complete(module):
-    """What an experts' module needs beside its parameters: half() and to(bfloat16)
-    leave scales alone, and state_dict() and load_state_dict() turn what is stored
+    """What an experts' module needs besides its parameters: half() and to(bfloat16)
+    keep the type of scales, and state_dict() and load_state_dict() turn what is stored
     transposed."""
     module._apply = functools.partial(_apply_and_keep, module)
     if any(one.transposed for one in module.nibblas.both()):
@@ -201,7 +201,7 @@ def _finish_inputs(module, one, origins):
 
 
 def finish(name, module, origins):
-    """Makes an experts' module ready, when its tensors are there.
+    """Makes an experts' module ready, when its tensors are loaded.
 
     origins  {parameter: Origin}"""
     for one in module.nibblas.both():
@@ -362,7 +362,7 @@ def _is_plain_swiglu(module):
 
 
 def activations_of(module):
-    """How x takes part: as in nibblas.torch.Linear."""
+    """How x is used: as in nibblas.torch.Linear."""
     wanted = module.nibblas.activations
     if wanted is None and _must_quantize(getattr(module, module.nibblas.down.codes)):
         return "nvfp4"

@@ -114,7 +114,7 @@ class CheckpointLinear(Loading, Linear):
             self.register_buffer(one.name[len(layer.name) + 1:], empty(one))
 
     def finish(self):
-        """Makes the layer ready, when its tensors are there; packs it on a CPU."""
+        """Makes the layer ready, when its tensors are loaded; packs it on a CPU."""
         form, self._is_loading = self.format, False
         if "weight_packed" in self._buffers:
             self._buffers["weight"] = self._buffers.pop("weight_packed")
@@ -191,7 +191,7 @@ class CheckpointLinear(Loading, Linear):
 
 class Fp8Linear(Loading):
     """A linear layer with weights in FP8 (e4m3) and one scale, one for each row or for
-    each block; x takes part as it is (W8A16).  Weights times their scales are rounded
+    each block; x is not quantised (W8A16).  Weights times their scales are rounded
     once, to x's type.
 
     block  (rows, columns) that have one scale"""
@@ -210,7 +210,7 @@ class Fp8Linear(Loading):
         self.bias = old.bias
 
     def finish(self):
-        """Makes the layer ready, when its tensors are there."""
+        """Makes the layer ready, when its tensors are loaded."""
         self._is_loading = False
         check_factors(self.origins[self.scale_name], getattr(self, self.scale_name),
                       False)

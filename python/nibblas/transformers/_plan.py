@@ -285,7 +285,7 @@ def _check_stacks(plan, model):
     for name, stacks in plan.stacks.items():
         module = model.get_submodule(name)
         if getattr(module, "has_post_expert_norm", False):
-            raise UnsupportedError(f"{name}: experts with a norm behind each are not "
+            raise UnsupportedError(f"{name}: experts with a norm after each are not "
                                    "supported", name)
         leaves = [x for x in ("gate_up_proj", "up_proj", "down_proj")
                   if getattr(module, x, None) is not None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_report.py - what became of each linear layer and each expert stack of a model."""
+"""_report.py - how each linear layer and each expert stack of a model computes."""
 
 import collections
 from typing import NamedTuple

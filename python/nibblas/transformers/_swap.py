@@ -30,7 +30,7 @@ def _leaves(module):
 def _reason(model, name, module):
     """Why the experts of a module cannot be quantised; None: they can."""
     if getattr(module, "has_post_expert_norm", False):
-        return "experts with a norm behind each are not supported"
+        return "experts with a norm after each are not supported"
     turned = getattr(module, "is_transposed", True)
     conversions = _conversions(model)
     stacks = [f"{name}.{leaf}" for leaf in _leaves(module)

@@ -77,7 +77,7 @@ class FusedLinear:
     codes    uint8 [rows, K/2], scales float8_e4m3fn [rows, K/16]
     widths   the rows of each projection
     factors  float32 [projections], the global scales
-    inputs   the same of x, which is then quantised to NVFP4 (W4A4); None: x takes part
+    inputs   the same of x, which is then quantised to NVFP4 (W4A4); None: x is used
              as it is (W4A16)
 
     Projections whose global scales differ are multiplied one by one, so that none is
@@ -155,7 +155,7 @@ class Experts:
         """[tokens, cols] of x's type.
 
         ids         [tokens, slots], of all experts, others are left out; weights
-                    beside them
+                    of the same shape
         expert_map  [all experts]: the index of each here, -1 for other processes';
                     None: all are here"""
         if expert_map is not None:
