@@ -3,7 +3,7 @@
  * engine.cpp - what an engine does with a model's folder: one call opens all of its
  * shards, every NVFP4 layer is packed, and one decoder block's linear layers
  * multiply activations of bf16 (W4A16).  Each product is compared with the exact one.
- * Without a folder it writes a small model of two shards and takes that.
+ * Without a folder it writes a small model of two shards and uses it.
  *
  *	c++ -std=c++17 engine.cpp $(pkg-config --cflags --libs nibblas) -o engine
  *	./engine [DIRECTORY [ROWS]]

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * linear.c - a linear layer as an engine runs it: the weights are quantised to
- * NVFP4 and packed once, and every step multiplies activations of bf16 as they
- * are (W4A16).  Compares y with the sums of the unquantised values, which lose
- * nothing here.
+ * NVFP4 and packed once, and every step multiplies activations of bf16 (W4A16).
+ * Compares y with the sums of the unquantised values, which NVFP4 represents
+ * exactly here.
  *
  *	cc linear.c $(pkg-config --cflags --libs nibblas) -o linear && ./linear
  */
@@ -59,7 +59,7 @@ static void quantize(struct nib_device *cpu, struct layer *layer)
 	check(nib_pack(cpu, &b, &layer->weights, &err), &err);
 }
 
-/* The plan takes sizes and types; runs bring the data. */
+/* The plan needs sizes and types; the data may change with each run. */
 static void plan(struct nib_device *cpu, struct layer *layer)
 {
 	struct nib_error err;
@@ -98,7 +98,7 @@ static int step(const struct layer *layer, int number)
 
 int main(void)
 {
-	/* What a code of NVFP4 can stand for. */
+	/* The values of NVFP4's codes. */
 	static const float e2m1[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
 	struct layer layer;
 	struct nib_device *cpu;
