@@ -13,9 +13,10 @@ import sass_loops
 
 HEAD = """# GPU kernels
 
-Written by `make kernels` from the output of ptxas and nvdisasm. Shared memory is the part
-that is fixed when a kernel is compiled; a launch adds what its plan needs, on Blackwell
-up to all that a CTA can have. Tensor memory has 512 columns.
+For contributors to kernels. `make kernels` writes this page from the output of ptxas and
+nvdisasm. Shared memory is the part that is fixed when a kernel is compiled. A launch adds
+the part that its plan needs, on Blackwell up to all that a CTA can have. Tensor memory has
+512 columns.
 
 | file | kernel | registers | static shared bytes | tensor memory columns | stack bytes | \
 spilled bytes, stored / loaded |
