@@ -35,7 +35,7 @@ struct config {
 #define CONFIG_MODELOPT "hf_quant_config.json"
 
 /*
- * Reads the files of a folder, or of the folder of an index, and nothing beside
+ * Reads the files of a folder, or of the folder of an index, and nothing for
  * a single file.  Warns about a file that is no JSON object and leaves it out.
  */
 void config_read(struct config *config, const char *path);

@@ -27,13 +27,13 @@ words() {
 	(?i)\bof its own accord\b	by itself
 	\b[Ww]ho (copies|reads|multiplies|sends|stores|waits|loads|adds|asks)\b	the warp (thread, CTA) that ...
 	(^\W*|[.:;!?]\s+|\|\s+)Of (?!limit)[a-z0-9]	begin with the subject
-	(?<!hidden )(?<!hides )(?<!hide )(?<!hid )\bbehind (the|an?|it|its|them|their|this|that|these|those|each|every|all|any|one|another|which|what|k|me)\b	after, following (behind: hidden by)
+	(?<!hidden )(?<!hides )(?<!hide )(?<!hid )\bbehind($| (the|an?|it|its|them|their|this|that|these|those|each|every|all|any|one|another|which|what|k|me)\b)	after, following (behind: hidden by)
 	(?i)\b(is|are|was|were|be) (not )?there(?=\W*$|[.,;:)])	exists, is installed, is not supported
 	(?i)\b(is|are) (not )?there (in|on|to|for|too|already|when|where|if|and|but|as|only|yet|anyway|once)\b	exists, is installed, is not supported
 	(?i)\b(lies?|stands?) (at|behind|beside|before|after|there|where|next|together|around)\b|\blies? in (?!\()|\bstands? in (an?|the|its|their|this|one|[0-9])\b	is, is stored
 	(?<!left )(?<!leave )(?<!leaves )(?<!let )(?<!run )(?<!runs )(?<!ran )(?<!stands )(?<!stand )(?<!bool )(?<!\bone )(?<=[\w)`'’] )alone(?= *([.,;:)|]|\*/|$))	only (placed before its word)
 	(?<!stands )(?<!stand )\balone (is|are|was|can|cannot|has|have|would|will|may|must|does|do|tells?|shows?|decides?|orders?|stops?)\b	only (placed before its word)
-	(?i)(?<![\w.'])(?<!struct )beside (?=[\w`(])(?!b = )	next to, compared with, in addition to
+	(?i)(?<![\w.'])(?<!struct )beside( (?=[\w`(])(?!b = )|$)	next to, compared with, in addition to
 	(?i)\bheed(s|ed|ing)?\b	honours
 	\basks for\b	requests, needs
 	\bbrings (A|B|its|the|an?|them|it|no|data)\b	loads, copies, installs, contains

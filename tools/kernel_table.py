@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kernel_table.py -o FILE.md --ptx FOLDER LOG... - tables of each kernel: registers,
 static shared memory, stack and spills as ptxas -v reports them in LOG, columns of
-tensor memory in the PTX, and instructions of the loops in the machine code beside
+tensor memory in the PTX, and instructions of the loops in the machine code next to
 LOG.  Exits 1 if a kernel spills, after writing the tables."""
 import argparse
 import pathlib

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_plugin.c PLUGIN CPU - the ggml plug-in, loaded as programs load it, beside
+ * test_plugin.c PLUGIN CPU - the ggml plug-in, loaded as programs load it, against
  * sums in fp64 of what ggml itself reads of the same blocks: all codes and scales,
  * odd sizes, stacks, ids in any order; that weights read back as they were written,
  * in pieces too; that results have the same bits for any number of threads, in a

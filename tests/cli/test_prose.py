@@ -25,6 +25,8 @@ A model.safetensors lies beside the index.
 It depends on k alone.
 The scales alone are copied.
 Three times as fast, beside oneDNN.
+The loops of the machine code beside
+The first tile, and the bytes behind
 DESTDIR is heeded.
 The planner asks for all multiprocessors.
 The wheel brings its own library.

@@ -323,7 +323,7 @@ HARMLESS = [
     # barrier.cluster.arrive.release publishes mbarrier.init, too.
     ("no fence.mbarrier_init", "pair",
      one(r"fence\.mbarrier_init.*", 1, "", 1)),
-    # Nothing of the tensor core is under way before the first tile, nor behind
+    # Nothing of the tensor core is under way before the first tile, nor after
     # the last, whose results the epilogue has waited for.
     ("no fence before the barrier behind alloc", "pair",
      one(BEFORE, 1, "", 4)),
