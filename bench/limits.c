@@ -7,7 +7,7 @@
 #include "measure.h"
 
 /*
- * Products of at most this many rows are held against the rate of a GEMM, not
+ * Products of at most this many rows are compared with the rate of a GEMM, not
  * of an instruction: a group of them as a whole, whatever rows each has.
  */
 #define FEW_ROWS 8

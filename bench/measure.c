@@ -12,7 +12,7 @@
 #include "progress.h"
 #include "text.h"
 
-/* The GEMM whose rate products of few rows are held against. */
+/* The GEMM whose rate products of few rows are compared with. */
 #define GEMM_RATE_ROWS 512
 #define GEMM_RATE_COLS 512 /* for each thread */
 
@@ -161,7 +161,7 @@ static enum nib_status add_row(struct comparison *c, const char *isa, bool packe
 }
 
 /*
- * The GEMM that the jobs of few rows are held against, from entry first on, all
+ * The GEMM that the jobs of few rows are compared with, from entry first on, all
  * of this instruction set.
  */
 static enum nib_status add_gemm(struct comparison *c, const char *isa, int first,
@@ -193,7 +193,7 @@ static enum nib_status add_gemm(struct comparison *c, const char *isa, int first
 
 /*
  * Small products cannot reach the bandwidth of long reads: a read as long as
- * theirs says how near one can come.
+ * theirs says how close one can come.
  */
 static enum nib_status add_read(struct comparison *c, struct nib_error *err)
 {

@@ -93,13 +93,13 @@ struct comparison {
 };
 
 /*
- * The longest k of a multiplication of so few rows that it is held against the
+ * The longest k of a multiplication of so few rows that it is compared with the
  * rate of a GEMM, not of an instruction (a group of them as a whole, whatever
  * rows each has); 0: it is none, or no work.
  */
 int64_t limits_few_rows_k(const struct shape *shape);
 /*
- * Writes to the row of an entry the rates that it is held against, its limit,
+ * Writes to the row of an entry the rates that it is compared with, its limit,
  * and for a GPU a plain read of the same bytes and the clocks.
  */
 void limits_set(const struct comparison *comparison, const struct entry *entry,

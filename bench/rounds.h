@@ -29,7 +29,7 @@ struct entry {
 	} role;
 	struct job_info info; /* of a baseline as well */
 	bool packed;
-	/* Rates that it is held against; gemm instead of multiply for few rows,
+	/* Rates that it is compared with; gemm instead of multiply for few rows,
 	 * else NULL. */
 	const struct series *multiply, *read;
 	struct series *gemm;

@@ -223,7 +223,7 @@ const struct cli_command command_plan = {
 	"Prints what would run for each shape, and runs nothing.  \"at least\" is the\n"
 	"least time that any program could need on this machine: the longer of the\n"
 	"multiply-adds at the arithmetic limit and the bytes at the memory limit,\n"
-	"both measured now unless they are given.  nib bench says how near a run\n"
+	"both measured now unless they are given.  nib bench says how close a run\n"
 	"comes to it.\n",
     .examples = "nib plan --op gemm --shape 128x4096x7168\n"
 		"nib plan --preset seeds --packed --threads 1\n"

@@ -59,7 +59,7 @@ void bars_put(FILE *file, const struct bar_chart *chart, const struct bar *bars,
 
 /*
  * Writes a roofline for every backend and number of threads of the array rows
- * whose rows say what they are held against (peak_gflops, peak_gbps).  CLI_OK,
+ * whose rows say what they are compared with (peak_gflops, peak_gbps).  CLI_OK,
  * or prints and returns its code.
  */
 int roofline_put(FILE *file, const json_t *rows);

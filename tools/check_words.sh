@@ -39,6 +39,7 @@ words() {
 	\bbrings (A|B|its|the|an?|them|it|no|data)\b	loads, copies, installs, contains
 	\bhand(s|ed)? (it|them|on|over|the|back|its|an?) 	passes, returns
 	\bhands? (on|over|back|out)\b	passes, returns
+	\bheld (to|against)\b	compared with
 	(?i)\btakes? part\b	is used, is converted
 	(?i)\bwhat became of\b	the state of, the result for
 	\d( [a-zA-Z]{1,4})? and not \d	X (was Y)

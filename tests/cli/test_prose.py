@@ -33,6 +33,7 @@ The wheel brings its own library.
 The API layer hands it over to the backend.
 The kernel hands on what it has.
 How x takes part is an option.
+The limit that a row is held against.
 The report says what became of it.
 T = 16 takes 132.6 and not 114.8.
 8.4 us and not 9.6 us.

@@ -2,7 +2,7 @@
 /*
  * fuzz_plan.c - problems of any sizes and strides through packing, planning and
  * running.  Nothing may crash or allocate by a size that was not checked; what
- * is accepted and small is run, and its result is held to the oracle's bound.
+ * is accepted and small is run, and its result is compared with the oracle's bound.
  */
 #include "input.h"
 
