@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_docs.py - checks the pages (*.md): relative links and their anchors, names of
 files, of targets of make and of nibblas.h, and numbers that the tree determines
-(NUMBERS below).  Prints file:line and the fault; silent when nothing is wrong.
+(number_table() below).  Prints file:line and the fault; silent when nothing is wrong.
 
-The archive (docs/notes), the results (docs/results) and NEWS.md name what existed in
-their day: only their links are checked."""
+Notes, results, NEWS.md and docs/from-0.1.md name what existed in their day: only their
+links are checked."""
 
 import os
 import re
@@ -14,7 +14,7 @@ import sys
 from glob import glob
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ARCHIVES = ("docs/notes/", "docs/results/", "NEWS.md")
+ARCHIVES = ("docs/notes/", "docs/results/", "docs/from-0.1.md", "NEWS.md")
 FOLDERS = ("src", "tests", "tools", "cli", "python", "docs", "emu", "bench", "examples",
            "include", "ggml")
 
