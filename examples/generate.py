@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """generate.py - loads an NVFP4 model into transformers, generates, and measures tokens
-a second beside the same model in bfloat16.
+a second, compared with the same model in bfloat16.
 
     # without an NVIDIA GPU; with one: pip install torch==2.13.0
     pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu

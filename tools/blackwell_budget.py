@@ -203,7 +203,8 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="writes rows there")
     options = parser.parse_args()
     rows = []
-    print("| shape | fastest way: CTAs, rows, slices | predicted us | band | planner's way | "
+    print("| shape | fastest way: CTAs, rows, slices | predicted us | band | "
+          "planner's way | "
           "predicted us | band | bound by | light | best public |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, shapes, dual, light, public in SHAPES:

@@ -7,7 +7,7 @@
 # git or history the script checks nothing.
 set -u
 # The last commit whose subject breaks the rule.
-base=3d52500
+base=3b9fa10
 
 git rev-parse HEAD >/dev/null 2>&1 || exit 0
 if [ $# -gt 0 ]; then

@@ -19,7 +19,8 @@ FOLDERS = ("src", "tests", "tools", "cli", "python", "docs", "emu", "bench", "ex
            "include", "ggml")
 
 SPAN = re.compile(r"`+([^`]+)`+")
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<(?:img|a)\b[^>]*?(?:src|href)=\"([^\"]+)\"")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<(?:img|a)\b[^>]*?"
+                  r"(?:src|href)=\"([^\"]+)\"")
 PATH = re.compile(r"(?<![\w./$-])(?:%s)/[\w./*{},+-]*" % "|".join(FOLDERS))
 API = re.compile(r"\b(?:nib_[a-z0-9_]+(?=\()|NIB_[A-Z0-9_]+)")
 TARGET = re.compile(r"make((?: +[a-z][\w-]*(?![\w=-]))+)")
@@ -125,7 +126,8 @@ def missing_files(page, text):
 
 
 def unknown_targets(_, text):
-    known = set(re.findall(r"^([a-z][\w-]*)(?= ?:|[\w -]*:(?!=))", read("Makefile"), re.M))
+    known = set(re.findall(r"^([a-z][\w-]*)(?= ?:|[\w -]*:(?!=))", read("Makefile"),
+                           re.M))
     known |= set(re.search(r"\.PHONY:((?:.*\\\n)*.*)", read("Makefile"))[1]
                  .replace("\\", " ").split())
     for number, line, is_code in lines(text):
@@ -181,7 +183,8 @@ ORDINALS = {10: "tenth", 12: "twelfth", 15: "fifteenth", 20: "twentieth"}
 
 def number_table():
     """(pattern of the pages, whose groups are numbers; what each of them must be).  A
-    pattern holds on all pages but archives; a page of measurements may name the versions
+    pattern holds on all pages but archives; a page of measurements may name the
+    versions
     of its day, so these patterns name what is current."""
     newest = python_list("TRANSFORMERS")
     short = [".".join(version.split(".")[:2]) for version in reversed(newest)]
@@ -198,7 +201,8 @@ def number_table():
         (r"at most (\d+) columns in C", one(r"ColumnLimit: (\d+)", ".clang-format")),
         (r"A file\s+has at most (\d+) lines", one(r"max_lines=(\d+)", "tools/lint.sh")),
         (r"clang-format (\d+) decides", one(r"format_version=(\d+)", "tools/lint.sh")),
-        (r"`NIB_MAX_K` = 2\^(\d+)", one(r"NIB_MAX_K\s+.*<< (\d+)", "include/nibblas.h")),
+        (r"`NIB_MAX_K` = 2\^(\d+)", one(r"NIB_MAX_K\s+.*<< (\d+)",
+                                           "include/nibblas.h")),
         (r"how many \((\d+)\), the least\s+recently",
          one(r"limit=(\d+)", "python/nibblas/_plans.py")),
         (r"has at most (\d+) characters", one(
@@ -238,7 +242,8 @@ def main():
     for page in pages:
         text = read(page)
         for check in checks + (more if page in living else []):
-            faults += [f"{page}:{number}: {fault}" for number, fault in check(page, text)]
+            faults += [f"{page}:{number}: {fault}"
+                       for number, fault in check(page, text)]
     print("\n".join(faults), end="\n" if faults else "")
     return bool(faults)
 

@@ -20,7 +20,6 @@ MOST = 60
 
 # "path:function": why it is longer.
 EXCEPTIONS = {
-    "emu/tests/ptx/test_refuse.c:test_instructions": "a list of refused instructions",
     "tests/api/test_reference.c:moe_equals_its_experts": "a problem and its twin",
     "tests/api/test_sum_slots.c:refusals": "a list of refused arguments",
     "tests/cuda/test_cuda_device.c:errors_of_the_driver": "a list of errors",

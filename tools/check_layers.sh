@@ -40,7 +40,7 @@ trap 'rm -f "$broken"' EXIT
 includes src cli bench tests | grep -E ':(.*/)?\.\./' |
 	refuse 'write includes from src/, not with ..'
 
-# A name is the file's own folder's if it is there.
+# A name belongs to the file's own folder if that has it.
 includes cli bench | while IFS=: read -r file name; do
 	folders='cli/shared'
 	case $file in

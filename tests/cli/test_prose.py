@@ -104,8 +104,10 @@ class Docs(unittest.TestCase):
 
     def test_links(self):
         check = check_docs().broken_links
-        good = ("[a](docs/numerics.md#1-formats) [b](#here) <img src=\"docs/overview.svg\">"
-                "\n# Here\n`[c](nowhere.md)` [d](https://e.f/g)\n```\n[h](nowhere.md)\n```\n")
+        good = ("[a](docs/numerics.md#1-formats) [b](#here) "
+                "<img src=\"docs/overview.svg\">"
+                "\n# Here\n`[c](nowhere.md)` [d](https://e.f/g)\n```\n"
+                "[h](nowhere.md)\n```\n")
         self.assertEqual(self.found(check, good), [])
         self.assertEqual(self.found(check, "[a](nowhere.md)"),
                          ["link to nowhere.md: there is no nowhere.md"])
@@ -115,13 +117,15 @@ class Docs(unittest.TestCase):
     def test_names(self):
         docs = check_docs()
         self.assertEqual(self.found(docs.missing_files,
-                                    "`src/api/{run,plan}.c` `src/backend/cpu/*/*_avx2.c` "
+                                    "`src/api/{run,plan}.c` "
+                                    "`src/backend/cpu/*/*_avx2.c` "
                                     "`src/<kind>/x.c` `ls src/api/`"), [])
         self.assertEqual(self.found(docs.missing_files, "`src/api/{run,walk}.c`"),
                          ["`src/api/walk.c`: there is no such file"])
         self.assertEqual(self.found(docs.unknown_targets,
                                     "`make lint test` make a failure\n```sh\n"
-                                    "make demo   # a block\nmake fuzz FUZZ_SECONDS=6\n```"),
+                                    "make demo   # a block\n"
+                                    "make fuzz FUZZ_SECONDS=6\n```"),
                          [])
         self.assertEqual(self.found(docs.unknown_targets, "`make tea`"),
                          ["make tea: the Makefile has no such target"])

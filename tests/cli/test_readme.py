@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the shell blocks of README.md and docs/checkpoints.md, one test each:
+"""Every command of the shell blocks of README.md and docs/checkpoints.md, one test
+each:
 those of nib run as the pages have them, in one folder and in their order; those of make
-are dry runs.  A command that needs a network or hours is skipped with the reason, and one
+are dry runs.  A command that needs a network or hours is skipped with the reason,
+and one
 that no rule knows fails.  tests/install/run.sh runs the C program of README.md,
 tests/python/test_docs.py and test_transformers.py the Python."""
 
@@ -74,7 +76,8 @@ class Page(unittest.TestCase):
             shutil.rmtree(os.path.join(self.folder, words[3]), ignore_errors=True)
         env = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
         done = subprocess.run(words, cwd=self.folder if is_nib else SOURCE, env=env,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=240,
+                              stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=240,
                               text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

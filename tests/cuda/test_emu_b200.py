@@ -4,7 +4,7 @@
 with one bug planted at a time, on the software B200: each must be found on every
 schedule, by a report, by wrong values or by other bits than those without the bug.
 Prints the table: the bug, on how many schedules it was found, and what was said; bugs
-marked "strict" are found with NIBEMU_STRICT=1 alone.  "all" uses every processor.
+marked "strict" are found only with NIBEMU_STRICT=1.  "all" uses every processor.
 Needs the kernels (nvcc), no GPU.
 
 A bug is planted in the PTX of the build, where it names the n-th line of an entry that

@@ -40,7 +40,8 @@ def _h(g, activation, interleaved, limit, swiglu_alpha, up_bias):
 
 
 def composed(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, x_global,
-             h_global, activation, limit, swiglu_alpha, up_bias, interleaved, expert_offset,
+             h_global, activation, limit, swiglu_alpha, up_bias, interleaved,
+              expert_offset,
              out_dtype):
     """The layer as operators of this package and of torch."""
     ops = torch.ops.nibblas

@@ -580,7 +580,8 @@ class AsTensors(EmulatedTest):
             host[name + "_scales"] = t.from_numpy(random_scales(
                 rng, experts, shape[0], shape[1] // 16)) if there else None
         for name in ("gate_alpha", "up_alpha", "down_alpha"):
-            host[name] = t.full((experts,), 2.0 ** -8) if up or "up" not in name else None
+            host[name] = (t.full((experts,), 2.0 ** -8)
+                          if up or "up" not in name else None)
         host["x_global"] = None if is_dense else t.tensor([2.0 ** -9])
         host["h_global"] = None if is_dense else t.tensor([2.0 ** -12])
         for name in ("gate_alpha", "up_alpha"):

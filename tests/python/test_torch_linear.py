@@ -322,7 +322,7 @@ class Life(LinearTest):
 
     def test_the_operator(self):
         """opcheck of a layer's one operator, packed and not, and what torch is asked
-        for beside it: results alone, with a scale of x that is given."""
+        for in addition: only results, with a scale of x that is given."""
         t = self.torch
         linear = t.nn.Linear(64, 40, dtype=t.bfloat16)
         x = t.randn(2, 3, 64).bfloat16()

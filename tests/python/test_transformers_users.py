@@ -285,7 +285,8 @@ class Quantised(ModelTest):
         for words, given in (("ignore = 'lm_head': must be a list",
                               {"ignore": "lm_head"}),
                              ("ignore: 7: must be a string", {"ignore": ["a", 7]}),
-                             (r"ignore: the pattern '\(': is no regular", {"ignore": ["re:("]}),
+                             (r"ignore: the pattern '\(': is no regular",
+                              {"ignore": ["re:("]}),
                              ("zero_scale = .*must be", {"zero_scale": "x"}),
                              ("activations = .*must be", {"activations": "x"})):
             with self.assertRaisesRegex(nibblas.ArgumentError, words):

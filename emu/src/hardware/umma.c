@@ -232,7 +232,7 @@ int emu_umma_b_rows(const struct emu_umma *u)
 	return u->n / u->form.ctas;
 }
 
-/* A pair with 64 rows each: half of D's columns are in other lanes than the other half. */
+/* A pair with 64 rows each: the two halves of D's columns are in different lanes. */
 static bool is_two_by_two(const struct emu_umma *u)
 {
 	return u->form.ctas == 2 && u->m == 128;

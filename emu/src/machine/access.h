@@ -27,7 +27,8 @@ extern const uint8_t emu_nothing[32];
 /*
  * True if the loads of a warp's lanes are plain: all of global memory whose order
  * nobody follows, or all of local memory, and nothing to report.  from: the
- * host's pointers, by lane, to emu_nothing for others.  Otherwise call emu_access() lane by lane.
+ * host's pointers, by lane, to emu_nothing for others.  Otherwise call
+ * emu_access() by lane.
  */
 bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
 		     uint32_t lanes, const uint64_t *address, uint32_t bytes,

@@ -143,7 +143,7 @@ static float cut(double x)
 	return (float)(trunc(x * emu_power_of_2(23 - e)) * emu_power_of_2(e - 23));
 }
 
-/* 64 elements of k onto c, as hardware/block_sums.h has it; *exact in units of 2^-20. */
+/* 64 elements of k onto c, as hardware/block_sums.h does; *exact in units of 2^-20. */
 static float one_step(const struct operand *a, const struct operand *b, int m, int n,
 		      int k, float c, int64_t *exact)
 {

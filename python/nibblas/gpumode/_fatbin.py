@@ -2,7 +2,7 @@
 """_fatbin.py - the cubins in a fat binary, as nvcc -fatbin -Xfatbin=--compress-all
 -compress-mode=speed makes one: a header of 16 bytes, and for each image a header and
 its bytes, plain or as one LZ4 block (lz4's doc/lz4_Block_format.md).  CUDA documents
-the driver's side alone; the fields are those that nvcc 13.0 writes, and what has other
+only the driver's side; the fields are those that nvcc 13.0 writes, and what has other
 ones is refused."""
 
 import struct

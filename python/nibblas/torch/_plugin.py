@@ -8,7 +8,8 @@ and has
     unsavable(model)          {name: reason} of linear layers that could not be saved
     configure(model, left)    sets the configuration of a swapped model
     swap_experts(model, zero_scale, activations)
-                              (names of swapped experts, {name: reason} of the others)"""
+                              (names of swapped experts, {name: reason} of the
+                               others)"""
 
 import importlib
 import sys

@@ -37,8 +37,10 @@ class NVFP4Config(QuantizationConfigMixin):
     nibblas.transformers.from_pretrained(quantize=) or transformers' own
     from_pretrained(quantization_config=).
 
-    ignore       names of linear layers that stay as they are, or patterns: a glob with *,
-                 or "re:" and a regular expression.  None: the output layer and the layers
+    ignore       names of linear layers that stay as they are, or patterns: a glob
+                 with *,
+                 or "re:" and a regular expression.  None: the output layer and the
+                 layers
                  that choose experts, as ModelOpt and transformers leave them
     zero_scale   as in nibblas.torch.Linear.from_linear()
     activations  as in nibblas.torch.Linear

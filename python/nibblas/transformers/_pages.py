@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_pages.py - gives back the memory of tensors that lie in a mapped file.  transformers
+"""_pages.py - gives back the memory of tensors in a mapped file.  transformers
 leaves tensors of a CPU where safetensors has mapped them; the process has every page
 that was read until the last tensor of the file goes."""
 

@@ -2,7 +2,7 @@
 """_parallel.py - experts shared by processes in transformers: the scales of a stack are
 sharded as its codes are, and DistributedConfig(ep_implementation="nibblas") sends
 tokens as nibblas.torch.distributed does.  Needs transformers 5.23; older versions load
-whole models alone."""
+only whole models."""
 
 import torch
 from torch import Tensor
@@ -77,11 +77,11 @@ def check(model):
         if sizes[name] > 1:
             raise UnsupportedError(
                 f"distributed_config: {name} = {sizes[name]}: must be 1; nibblas "
-                "shares experts alone (ep_size)", "distributed_config")
+                "shares only experts (ep_size)", "distributed_config")
     if sizes["tp_size"] > 1 and sizes["ep_size"] == 1:
         raise UnsupportedError(
             f"distributed_config: tp_size = {sizes['tp_size']} without ep_size: "
-            "nibblas shares experts alone; ep_size must be "
+            "nibblas shares only experts; ep_size must be "
             "tp_size", "distributed_config")
 
 

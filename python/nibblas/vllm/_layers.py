@@ -136,7 +136,8 @@ class Experts:
     """The experts of a layer, by torch.ops.nibblas.moe.
 
     w13, w2     (codes, linear scales) of stacks [experts, rows, K]; gate above up
-    factor13    float32 [experts, 2], the global scales of gate and up; factor2 [experts]
+    factor13    float32 [experts, 2], the global scales of gate and up; factor2
+                [experts]
     x_global    float32 []: the global scale by which x is quantised (W4A4); None: x is
                 not quantised (W4A16)
     h_global    the same for what is between the products

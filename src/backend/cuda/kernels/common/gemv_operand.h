@@ -34,7 +34,8 @@ struct nib_gemv_operand {
 };
 
 /*
- * Tiles of n rows: NIB_SCALE_LAYOUT_TILED_128X4 counts whole 128-row blocks, of which a tile
+ * Tiles of n rows: NIB_SCALE_LAYOUT_TILED_128X4 counts whole 128-row blocks, of
+ * which a tile
  * takes the 16 rows whose scales are neighbours.
  */
 NIB_GEMV_FN int64_t nib_gemv_tiles(int64_t n, int is_tiled)

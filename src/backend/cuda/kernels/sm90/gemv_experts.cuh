@@ -21,7 +21,8 @@
  * With NVFP4 the second kernel quantises the row of h as it loads it, which the latency
  * of the first weights hides.  The first kernel of a layer waits for the kernels before
  * the layer, which write ids and perhaps weights, and only then lets the next kernel
- * begin.  So the later kernels of the layer may read ids and request weights before they
+ * begin.  So the later kernels of the layer may read ids and request weights before
+ * they
  * wait.
  *
  * Variants: one matrix of weights, or two (NIB_OP_DUAL_GEMM), for weights in rows of
