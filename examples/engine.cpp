@@ -141,10 +141,10 @@ class Product
 			p.x.cols = one.cols();
 			p.c.cols = one.rows();
 			p.b_packed = one.packed.get();
-			p.alpha = &one.stored->global;
+			p.alpha = one.stored->globals;
 			if (op == NIB_OP_DUAL_GEMM) {
 				p.b2_packed = layers_[1]->packed.get();
-				p.alpha2 = &layers_[1]->stored->global;
+				p.alpha2 = layers_[1]->stored->globals;
 			}
 			y.emplace_back(rows * one.rows());
 			problems_.push_back(p);

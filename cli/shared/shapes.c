@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shapes.c - reads --op, --shape, --m and so on into a list: see shapes.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
