@@ -15,7 +15,7 @@ from nibblas.torch._siblings import shared_scales
 def _leave_fast_path(model):
     """torch's transformer encoders read the weights of their linear layers in eval,
     and take them for floats: makes them call the layers.  Both attributes are for
-    that path alone."""
+    only that path."""
     for one in model.modules():
         if isinstance(one, nn.TransformerEncoderLayer) and any(
                 isinstance(x, Linear) for x in (one.linear1, one.linear2)):

@@ -29,7 +29,7 @@ struct gemm_matrix {
 struct gemm_rings {
 	int32_t a_steps; /* of an activation stage: NIB_LARGE_M_STEPS and so on */
 	int32_t a_stages, a_stage_bytes, weight_stages;
-	int32_t shared_bytes; /* with what lies behind the rings */
+	int32_t shared_bytes; /* with what follows the rings */
 };
 
 /*
@@ -54,7 +54,7 @@ struct gemm_chunk {
 	int32_t n_arrivals;
 	struct gemm_rings rings;
 	CUfunction convert, multiply;
-	/* In the workspace, behind the converted activations. */
+	/* In the workspace, after the converted activations. */
 	size_t partials_at, arrivals_at;
 	struct nib_gemm_tile first_round[NIB_GEMM_CLUSTERS];
 };
