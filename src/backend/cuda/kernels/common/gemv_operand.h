@@ -34,14 +34,16 @@ struct nib_gemv_operand {
 };
 
 /*
- * Tiles of n rows: NIB_SCALE_LAYOUT_TILED_128X4 counts whole 128-row blocks, of
- * which a tile
- * takes the 16 rows whose scales are neighbours.
+ * Tiles of n rows, any n from 0 on.  NIB_SCALE_LAYOUT_TILED_128X4 counts whole blocks
+ * of 128 rows; each of a block's eight tiles has the 16 rows whose scales are
+ * neighbours.
  */
 NIB_GEMV_FN int64_t nib_gemv_tiles(int64_t n, int is_tiled)
 {
-	return is_tiled ? (n + 127) / 128 * 8
-			: (n + NIB_GEMV_TILE_ROWS - 1) / NIB_GEMV_TILE_ROWS;
+	const int64_t rows = is_tiled ? 128 : NIB_GEMV_TILE_ROWS;
+	const int64_t blocks = n / rows + (n % rows != 0);
+
+	return is_tiled ? blocks * 8 : blocks;
 }
 
 /* Row of b that is row r < 16 of a tile; may be n or more. */
