@@ -41,8 +41,8 @@ static void put_values(const struct cli_option *o)
 }
 
 /*
- * Prints the words that may replace the last of words, one a line and
- * a tab before what it means; "@files" alone where a file may.
+ * Prints the words that may replace the last of words, one a line, then a tab and what
+ * the word means.  Prints only "@files" where a file name may follow.
  */
 static void put_next(char *const *words, int count)
 {

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""moe.py - a layer of experts (MoE) in NVFP4 as one call, compared with the same
-layer in
-bfloat16: its error and its time, with x as it is (W4A16) and quantised (W4A4).
+"""moe.py - a layer of experts (MoE) in NVFP4 as one call, compared with the same layer
+in bfloat16: its error and its time, with x as it is (W4A16) and quantised (W4A4).
 
     pip install . torch
     python examples/moe.py                     # on a GPU if there is one

@@ -174,11 +174,10 @@ enum nib_code_order {
  * Only views of files have another code_order; functions refuse them.
  * Scales: e4m3 with the sign bit 0.  0x7F is NaN, and so is every result that
  * it contributes to.
- * A stride of 0 means dense.  Codes: k/2, and rows * row stride.  Linear
- * scales: k/16, and rows * row stride.  Tiled scales: nib_scales_bytes().
- * Rows and batches must not overlap.  Batches are either stacked
- * ([batch, rows, k] in memory) or interleaved ([rows, batch, k], as the heads of
- * attention are).
+ * A stride of 0 means dense.  Codes: k/2, and rows * row stride.  Linear scales: k/16,
+ * and rows * row stride.  Tiled scales: nib_scales_bytes().  Rows and batches must not
+ * overlap.  Batches are either stacked ([batch, rows, k] in memory) or interleaved
+ * ([rows, batch, k], as the heads of attention are).
  * A function writes through the pointers only if its comment says so.
  */
 struct nib_fp4 {
@@ -198,9 +197,9 @@ struct nib_fp4 {
 };
 
 /*
- * A stack of `batch` matrices [rows, cols] of floats, cols contiguous.
- * A stride of 0 means dense: cols, and rows * row stride.  Batches are stacked or
- * interleaved as those of struct nib_fp4.
+ * A stack of `batch` matrices [rows, cols] of floats, cols contiguous.  A stride of 0
+ * means dense: cols, and rows * row stride.  Batches are stacked or interleaved as
+ * those of struct nib_fp4.
  */
 struct nib_dense {
 	void *data;
@@ -601,11 +600,11 @@ struct nib_plan_options {
 };
 
 /*
- * Plans count problems of one operation.  One problem is a plain product, more
- * are a group of any sizes, none do nothing.  Read from problems: activations,
- * sizes, types, strides, layouts and packed weights.  Not read, and possibly NULL:
- * codes, scales, data and alpha.  problems need not
- * outlive the call; packed weights must outlive the plan.
+ * Plans count problems of one operation.  One problem is a plain product, more are a
+ * group of any sizes, none do nothing.  Read from problems: activations, sizes, types,
+ * strides, layouts and packed weights.  Not read, and possibly NULL: codes, scales,
+ * data and alpha.  problems need not outlive the call; packed weights must outlive the
+ * plan.
  */
 NIB_API enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
 					const struct nib_problem *problems,
@@ -799,11 +798,11 @@ nib_moe_layer_plan_get_info(const struct nib_moe_layer_plan *plan,
 			    struct nib_error *err);
 
 /*
- * Runs a layer of the sizes, types and packed weights that the plan was made
- * for; options and workspaces as those of nib_run().  On "cuda" a run is
- * asynchronous and may be captured, and the values of x_global and h_global are
- * not checked.  On failure y is unchanged, except that on
- * "cuda" the driver may refuse a launch after others were enqueued.
+ * Runs a layer of the sizes, types and packed weights that the plan was made for;
+ * options and workspaces as those of nib_run().  On "cuda" a run is asynchronous and
+ * may be captured, and the values of x_global and h_global are not checked.  On failure
+ * y is unchanged, except that on "cuda" the driver may refuse a launch after others
+ * were enqueued.
  */
 NIB_API enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
 					  const struct nib_moe_layer *layer,

@@ -184,8 +184,7 @@ ORDINALS = {10: "tenth", 12: "twelfth", 15: "fifteenth", 20: "twentieth"}
 def number_table():
     """(pattern of the pages, whose groups are numbers; what each of them must be).  A
     pattern holds on all pages but archives; a page of measurements may name the
-    versions
-    of its day, so these patterns name what is current."""
+    versions of its day, so these patterns name what is current."""
     newest = python_list("TRANSFORMERS")
     short = [".".join(version.split(".")[:2]) for version in reversed(newest)]
     torch = package("torch")

@@ -92,9 +92,8 @@ def _is_plain(view):
 
 
 def _float(bits):
-    """A positive float32 from its bits, also where the thread counts subnormal ones
-    as 0
-    (torch.set_flush_denormal)."""
+    """A positive float32 from its bits, also where the thread counts subnormal ones as
+    0 (torch.set_flush_denormal)."""
     bits = int(bits)
     return math.ldexp(bits, -149) if bits < 1 << 23 else struct.unpack(
         "f", struct.pack("I", bits))[0]

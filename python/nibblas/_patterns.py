@@ -211,8 +211,7 @@ def begins(name, pattern):
 
 def matches(name, rule):
     """Whether a name of a module, or of one that it is in, fits a rule: a name, a glob,
-    or
-    "re:" with a regular expression."""
+    or "re:" with a regular expression."""
     if rule.startswith("re:"):
         return begins(name, rule[3:])
     return glob(name, rule) or glob(name, rule + ".*")

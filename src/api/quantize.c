@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize.c - quantise, amax, dequantise and conversion of scale layouts:
- * checks
- * every argument, then calls the device's backend.
+ * quantize.c - quantise, amax, dequantise and conversion of scale layouts: checks every
+ * argument, then calls the device's backend.
  */
 #include <float.h>
 #include <inttypes.h>

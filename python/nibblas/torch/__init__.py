@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVFP4 in PyTorch.
 
-swap_linears() puts NVFP4 into a model, Linear is one layer of it,
-MoE a layer of experts.  Importing this
-module registers torch.ops.nibblas for CPU and CUDA tensors, torch.compile and CUDA
-graphs; scaled_mm, scaled_grouped_mm and _scaled_mm take torch's own arguments."""
+swap_linears() puts NVFP4 into a model, Linear is one layer of it, MoE a layer of
+experts.  Importing this module registers torch.ops.nibblas for CPU and CUDA tensors,
+torch.compile and CUDA graphs; scaled_mm, scaled_grouped_mm and _scaled_mm take torch's
+own arguments."""
 
 from nibblas.torch import _operators
 from nibblas.torch._experts import MoE

@@ -32,8 +32,8 @@ static inline const struct cpu_device *cpu_device(const struct nib_device *devic
 }
 
 /*
- * threads.c: sets the device's threads and pools as the options say.
- * After an error there is nothing to close.
+ * threads.c: sets the device's threads and pools as the options say.  After an error
+ * there is nothing to close.
  */
 enum nib_status cpu_threads_open(struct cpu_device *device,
 				 const struct nib_device_options *options,
@@ -41,12 +41,11 @@ enum nib_status cpu_threads_open(struct cpu_device *device,
 void cpu_threads_close(struct cpu_device *device);
 
 /*
- * Runs task(arg, 0 .. tasks-1), at most device->threads of them, on the
- * device's threads, or on the caller only while others keep the cores busy, and
- * returns when all are done.  The caller's first task is task 0.  Returns
- * whether other threads were used.  Each task runs under the
- * default floating-point mode (round to nearest, subnormals kept), whatever the
- * caller's thread has set.
+ * Runs task(arg, 0 .. tasks-1), at most device->threads of them, on the device's
+ * threads, or on the caller only while others keep the cores busy, and returns when all
+ * are done.  The caller's first task is task 0.  Returns whether other threads were
+ * used.  Each task runs under the default floating-point mode (round to nearest,
+ * subnormals kept), whatever the caller's thread has set.
  */
 bool cpu_parallel(const struct cpu_device *device, int tasks,
 		  void (*task)(void *arg, int i), void *arg);

@@ -114,9 +114,7 @@ static inline int64_t cpu_panel_bytes(int64_t blocks)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* Blocks of the group of `block`; `blocks` counts from a group's
- * first block.
- */
+/* Blocks of the group of `block`; `blocks` counts from a group's first block. */
 static inline int64_t cpu_group_blocks(int64_t blocks, int64_t block)
 {
 	const int64_t left = blocks - block / GROUP_BLOCKS * GROUP_BLOCKS;

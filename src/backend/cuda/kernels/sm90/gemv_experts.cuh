@@ -22,8 +22,7 @@
  * of the first weights hides.  The first kernel of a layer waits for the kernels before
  * the layer, which write ids and perhaps weights, and only then lets the next kernel
  * begin.  So the later kernels of the layer may read ids and request weights before
- * they
- * wait.
+ * they wait.
  *
  * Variants: one matrix of weights, or two (NIB_OP_DUAL_GEMM), for weights in rows of
  * 16-byte pieces and rows of A that begin at multiples of 16 bytes.
