@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backend.h - the shape of a backend: one kind of hardware, and a table of
- * functions that are all there.  What a backend cannot do it fills with the
- * functions at the end, which say so.
+ * backend.h - the interface of a backend: support for one kind of hardware.  A backend
+ * is a table of functions, none of them NULL unless its comment says so.  A backend
+ * without a feature enters one of the functions at the end, which return
+ * NIB_STATUS_UNSUPPORTED.
  *
- * The API layer (src/api) checks every argument, resolves strides and batches,
- * and calls through this table.  A backend calls nothing of that layer; what
- * only it can know it checks itself: whether pointers are the device's, values
- * in memory that the host does not read, sizes that its kernels do not take.
+ * The API layer (src/api) checks every argument, resolves strides and batches, and
+ * calls through this table.  A backend calls nothing of that layer.  It checks what
+ * only it can know: whether pointers belong to the device, values in memory that the
+ * host does not read, and sizes that its kernels do not support.
  */
 #ifndef NIB_BACKEND_H
 #define NIB_BACKEND_H
@@ -17,7 +18,7 @@
 
 #include "nibblas.h"
 
-/* A backend's own device, packed and plan structs begin with these. */
+/* The device, packed and plan structs of a backend begin with these. */
 struct nib_device {
 	const struct nib_backend *backend;
 };
@@ -25,27 +26,27 @@ struct nib_device {
 struct nib_packed {
 	struct nib_device *device;
 	int64_t rows, k, batch;
-	int64_t batch_stride_bytes; /* of the codes, of a view like them */
+	int64_t batch_stride_bytes; /* of codes or of a view of them */
 	size_t bytes;
 };
 
 /*
- * What a plan on a device of its own memory was last given, bit by bit, and the
- * resolved copies: the next run with the same problems is only a comparison.
+ * The arguments of a plan's last run, bit by bit, and their resolved copies.  A run
+ * with the same problems needs only a comparison.  Not used on host backends.
  */
 struct nib_last_run {
 	pthread_mutex_t lock; /* held while a run is enqueued */
 	bool is_valid;
-	/* plan->count long, NULL for MoE; then given_moe and moe. */
+	/* plan->count entries; NULL for MoE, which has given_moe and moe. */
 	struct nib_problem *given, *problems;
 	struct nib_moe_problem given_moe, moe;
 	void *scratch; /* for nib_valid_outputs() */
 };
 
-/* Workspaces that a plan keeps for runs that come at the same time. */
+/* Workspaces that a plan keeps for concurrent runs. */
 #define NIB_SPARES 64
 struct nib_spares {
-	_Atomic(void *) kept[NIB_SPARES]; /* that no run uses now, or NULL */
+	_Atomic(void *) kept[NIB_SPARES]; /* unused now, or NULL */
 };
 
 struct nib_plan {
@@ -53,14 +54,14 @@ struct nib_plan {
 	enum nib_op op;
 	bool is_moe;
 	int64_t count; /* problems, or experts */
-	/* What the plan was made for, strides resolved, pointers not kept. */
+	/* What the plan was made for: strides are resolved, pointers are not kept. */
 	struct nib_problem *problems; /* count, or NULL for MoE */
 	struct nib_moe_problem moe;
 	double flop, bytes;
 	/*
-	 * What one run needs; a run that needs none gets NULL.  The backend
-	 * sets its own part, and the API layer adds the head: on a host backend
-	 * resolved problems and scratch lie before the backend's part.
+	 * The workspace of one run; NULL is passed if the size is 0.  The backend sets
+	 * the size of its part.  On a host backend the API layer adds the head, which
+	 * is before that part: resolved problems and scratch.
 	 */
 	size_t workspace_bytes, head_bytes;
 	/* Filled by the backend. */
@@ -69,18 +70,18 @@ struct nib_plan {
 	const char *backend_name;
 	char explanation[256];
 	int k_slices; /* 1 before the backend's plan() */
-	/* Nonzero: every run brings its workspace. */
+	/* Every run passes its own workspace. */
 	bool caller_workspace;
 	struct nib_spares spares; /* of host backends */
-	/* Others: the only one, which the caller's streams put in order. */
+	/* Other backends have this one; the caller's streams order its uses. */
 	void *workspace;
 	struct nib_last_run last;
 };
 
 /*
- * A of a plan, the same in all its problems: what it is and, unless that is
- * NVFP4, the type of x.  A resolved problem whose A is x has the sizes of x in
- * a, too, without pointers.
+ * The kind of A, the same in all problems of a plan. nib_plan_x_dtype(): the type of x,
+ * unless A is NVFP4.  A resolved problem whose A is x has the sizes of x in `a` as
+ * well, without pointers.
  */
 static inline enum nib_activations nib_plan_activations(const struct nib_plan *plan)
 {
@@ -94,13 +95,14 @@ static inline enum nib_dtype nib_plan_x_dtype(const struct nib_plan *plan)
 	return plan->is_moe ? plan->moe.problem.x.dtype : plan->problems->x.dtype;
 }
 
-/* A run as a backend gets it: everything checked but what backend.h says. */
+/* A run as a backend gets it.  The API layer has checked all but what the head of this
+ * file leaves to the backend. */
 struct nib_run {
-	/* plan->count > 0 resolved problems, or NULL: then moe. */
+	/* plan->count > 0 resolved problems, or NULL: moe is set instead. */
 	const struct nib_problem *problems;
 	const struct nib_moe_problem *moe;
-	/* The problems are, bit for bit, those of the last run that succeeded
-	 * (never on a host backend). */
+	/* The problems equal those of the last successful run, bit for bit (never on a
+	 * host backend). */
 	bool is_repeated;
 	/* The backend's part, aligned to 64: the plan's or the caller's. */
 	void *workspace;
@@ -121,32 +123,33 @@ struct nib_moe_route {
 	int32_t *row_offsets; /* [experts + 1] */
 	int32_t *slot_rows;   /* [slots] */
 	int32_t *row_tokens;  /* [slots], for the backend's own use */
-	/* The run's, if the caller brought it: not looked at yet. */
+	/* The caller's, or NULL: not checked yet. */
 	const void *workspace;
 	size_t workspace_bytes;
 };
 
 /*
- * A by expert: row slot_rows[s] of `a` or `dense` is what struct nib_moe_layer
- * says of token s / top_k.  Rows of no slot are left as they are.
+ * Sorts A by expert: row slot_rows[s] of `a` or `dense` becomes the row of token s /
+ * top_k, quantised if struct nib_moe_layer says so.  Rows of no slot are not written.
  */
 struct nib_moe_gather {
 	const struct nib_moe_layer *layer;
 	struct nib_fp4 a;	/* with NIB_ACTIVATIONS_NVFP4, */
-	struct nib_dense dense; /* else of x's type */
-	/* Rows of x by token, where a host backend quantises them. */
+	struct nib_dense dense; /* otherwise, of x's type */
+	/* Rows of x by token, for host backends, which quantise into them. */
 	struct nib_fp4 tokens;
 };
 
 /*
- * h of g and u (NULL: none), both dense [rows, cols of h], the first *rows of
- * them; gate = NULL: h holds it.  With q.codes h is then quantised by *h_global.
+ * Computes h from gate and up (NULL: none), both dense [rows, cols of h], for the first
+ * *rows rows.  If gate is NULL, h has been computed.  If q.codes is set, h is then
+ * quantised with *h_global.
  */
 struct nib_moe_activate {
 	const struct nib_moe_layer *layer;
 	const int32_t *rows;
 	const float *gate, *up;
-	struct nib_dense h; /* on a host backend it has *rows rows, as q */
+	struct nib_dense h; /* host backend: *rows rows, as in q */
 	struct nib_fp4 q;
 };
 
@@ -156,20 +159,20 @@ struct nib_moe_combine {
 	const float *weights;
 	int64_t top_k;
 	struct nib_dense rows, y;
-	/* The arrays are nib_sum_slots()'s, and not looked at yet. */
+	/* The arrays are those of nib_sum_slots(), and not checked yet. */
 	bool is_callers;
 };
 
-/* More slots than that no backend takes at once: an expert's rows then are better
- * multiplied together (docs/performance-hopper.md). */
+/* The most slots for which a backend may compute a whole layer (few() below).  With
+ * more it is faster to multiply all rows of an expert together
+ * (docs/performance-hopper.md). */
 #define NIB_MOE_FEW_SLOTS 32
 
 /*
- * A whole layer, whose products' problems these are (up: NULL unless it is a
- * product of its own), in a workspace that has place for x quantised by token and
- * for a counter of each 16 columns of y.
- * What the problems point to in the workspace a backend may use as it likes, by
- * slot instead of by row.
+ * A whole layer and the problems of its products; up is NULL if gate and up are one
+ * product.  The workspace has space for x quantised by token, and for one counter for
+ * each 16 columns of y.  A backend may use the arrays of the workspace in which the
+ * problems have their results in any order, such as by slot instead of by row.
  */
 struct nib_moe_few {
 	const struct nib_moe_layer *layer;
@@ -181,8 +184,9 @@ struct nib_moe_few {
 
 struct nib_moe_steps {
 	/*
-	 * The layer of few slots at once, the same bits as by its steps, if the backend
-	 * can: else *taken is false and nothing has been done.  May be NULL.
+	 * Computes a whole layer of few slots, with the same bits as its steps have.
+	 * *taken is false if the backend does not support the layer; nothing has been
+	 * done then.  May be NULL.
 	 */
 	enum nib_status (*few)(struct nib_device *device, const struct nib_moe_few *few,
 			       void *stream, bool *taken, struct nib_error *err);
@@ -203,8 +207,8 @@ struct nib_backend {
 	/* "cpu": what a device name starts with. */
 	const char *name;
 	/*
-	 * Data is host memory, which the API layer may read; work is done on
-	 * return, and there are no streams.
+	 * Data is in host memory, which the API layer may read.  Calls return when
+	 * their work is done, and streams do not exist.
 	 */
 	bool is_host;
 	/* Rows of nib_backend_get_info(): level 0 .. levels - 1, best first. */
@@ -227,7 +231,7 @@ struct nib_backend {
 	enum nib_status (*wait)(struct nib_device *device, void *stream,
 				struct nib_error *err);
 
-	/* amount > 0, of READ a multiple of 16; data is not looked at yet. */
+	/* amount > 0, for READ a multiple of 16; data is not checked yet. */
 	enum nib_status (*probe)(struct nib_device *device, enum nib_probe probe,
 				 const void *data, int64_t amount, int64_t *done,
 				 void *stream, struct nib_error *err);
@@ -240,24 +244,24 @@ struct nib_backend {
 				     struct nib_error *err);
 
 	/*
-	 * Scale signs are checked on a host backend only.  shares_codes: they
-	 * need not be copied.
+	 * The API layer has checked the signs of scales for a host backend only.
+	 * shares_codes: the codes need not be copied.
 	 */
 	enum nib_status (*pack)(struct nib_device *device, const struct nib_fp4 *b,
 				bool shares_codes, struct nib_packed **packed,
 				struct nib_error *err);
-	/* Whether pack() shares the codes of b if it may. */
+	/* Whether pack() shares the codes of b if shares_codes is set. */
 	bool (*pack_shares)(const struct nib_device *device, const struct nib_fp4 *b);
 	/* b: of the same sizes. */
 	enum nib_status (*packed_update)(struct nib_packed *packed,
 					 const struct nib_fp4 *b,
 					 struct nib_error *err);
-	/* to: of the same sizes; its codes and scales are apart. */
+	/* to: of the same sizes; its codes and scales do not overlap. */
 	enum nib_status (*unpack)(const struct nib_packed *packed,
 				  const struct nib_fp4 *to, struct nib_error *err);
 	void (*packed_free)(struct nib_packed *packed);
 
-	/* Allocates a plan of the backend's own size, zeroed. */
+	/* Allocates a zeroed plan of the backend's size. */
 	struct nib_plan *(*plan_new)(void);
 	/* Fills the backend's part of a plan whose other parts are complete. */
 	enum nib_status (*plan)(struct nib_plan *plan, struct nib_error *err);
@@ -293,7 +297,7 @@ struct nib_backend {
 					  const struct nib_fp4 *from,
 					  const struct nib_fp4 *to, void *stream,
 					  struct nib_error *err);
-	/* The steps of layers of experts, which all are there. */
+	/* The steps of layers of experts. */
 	const struct nib_moe_steps *moe_steps;
 };
 
@@ -312,7 +316,8 @@ enum nib_status nib_no_costs_get(struct nib_device *device, struct nib_costs *co
 				 struct nib_error *err);
 enum nib_status nib_no_costs_set(struct nib_device *device,
 				 const struct nib_costs *costs, struct nib_error *err);
-/* For plans whose A a backend has no kernels for; rule: those that it has. */
+/* For plans with an A that the backend has no kernels for. rule: what it has kernels
+ * for. */
 enum nib_status nib_no_activations(const struct nib_plan *plan, const char *rule,
 				   struct nib_error *err);
 

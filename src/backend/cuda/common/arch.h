@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arch.h - what differs between the architectures of GPUs that there are
- * kernels for: one row each.  Everything else of the host side is shared.
+ * arch.h - the table of GPU architectures with kernels, one row each.  A row has all
+ * that differs between them; the rest of the host code is shared.
  */
 #ifndef NIB_CUDA_ARCH_H
 #define NIB_CUDA_ARCH_H
@@ -21,7 +21,7 @@ struct nib_tile_device;
 
 /* What a plan keeps of its product, and reports of it. */
 struct cuda_product_plan {
-	void *state; /* the product's own */
+	void *state; /* of the product */
 	size_t workspace_bytes;
 	int64_t tasks; /* CTAs, or tiles */
 	/* ---- products that read the weights once ---- */
@@ -29,16 +29,16 @@ struct cuda_product_plan {
 	/* ---- products in tiles ---- */
 	int64_t launches;
 	int32_t tile_m, k_slices, clusters; /* of the first launch */
-	int32_t most_matrices;		    /* that one launch may have */
+	int32_t most_matrices;		    /* in one launch */
 	/* The kernels of one launch, for the plan's explanation. */
 	const char *kernels;
 };
 
-/* A way to compute the problems of a plan, or its mixture of experts. */
+/* A way to compute a plan: its problems, or its mixture of experts. */
 struct cuda_product {
 	/*
-	 * plan: the fields that the API layer fills are complete.  With the context
-	 * entered, as launch.
+	 * plan: with the fields that the API layer fills.  The caller has entered the
+	 * context, also for launch.
 	 */
 	enum nib_status (*plan)(struct cuda_device *device, const struct nib_plan *plan,
 				struct cuda_product_plan *product,
@@ -48,18 +48,18 @@ struct cuda_product {
 				  const struct cuda_product_plan *product,
 				  const struct nib_run *run, struct nib_error *err);
 	/*
-	 * Also after a plan that failed, and from any context, also where the
-	 * device's is lost.
+	 * Also called after a failed plan, from any context, and after the device's
+	 * context is lost.
 	 */
 	void (*free)(struct nib_device *device, struct cuda_product_plan *product);
 };
 
-/* free: of a product whose state is from malloc(), and nothing more. */
+/* The free of a product whose state is one allocation of malloc(). */
 void cuda_product_free(struct nib_device *device, struct cuda_product_plan *product);
 
 struct cuda_choice {
 	const struct cuda_product *product;
-	/* What was measured, for the plan's explanation; NULL: nothing. */
+	/* The measurement that decided, for the plan's explanation, or NULL. */
 	const char *reason;
 };
 
@@ -71,9 +71,9 @@ struct cuda_arch {
 	const char *hardware; /* those, for messages: "9.0 (H100, H200)" */
 	enum nib_arithmetic arithmetic;
 	const struct nib_cuda_costs *costs; /* built in */
-	/* There are kernels for A of fp16 and bf16. */
+	/* The kernels support A of fp16 and bf16. */
 	bool takes_dense;
-	/* Rows of packed codes begin at multiples of so many bytes. */
+	/* The alignment of rows of packed codes in bytes. */
 	int32_t row_align;
 	/* NIB_PROBE_MULTIPLY: the operations of one block's step. */
 	int64_t probe_flop;
@@ -82,13 +82,15 @@ struct cuda_arch {
 	/* The product that computes a plan. */
 	struct cuda_choice (*choose)(const struct nib_plan *plan);
 	/*
-	 * A layer of experts of few rows in as few launches as can be, or
-	 * *taken false; NULL: never.  With the context entered, as clusters.
+	 * Computes a layer of experts of few rows in few launches; *taken is false if
+	 * it does not.  NULL: not supported.  The caller has entered the context, also
+	 * for clusters.
 	 */
 	enum nib_status (*layer)(struct cuda_device *device,
 				 const struct nib_moe_few *few, void *stream,
 				 bool *taken, struct nib_error *err);
-	/* How many pairs of CTAs run at once, for the planner of tiles. */
+	/* The number of CTA pairs that can be resident at once, for the tile
+	 * planner. */
 	enum nib_status (*clusters)(struct cuda_device *device,
 				    struct nib_tile_device *clusters,
 				    struct nib_error *err);
@@ -100,7 +102,7 @@ extern const struct cuda_arch cuda_sm90, cuda_sm100;
 #define CUDA_ARCHS 2
 extern const struct cuda_arch *const cuda_archs[CUDA_ARCHS];
 
-/* NULL: there are no kernels for it. */
+/* NULL if no architecture supports it. */
 const struct cuda_arch *cuda_arch_of(int capability);
 /* Does the image of this name belong to the architecture? */
 bool cuda_arch_has_image(const struct cuda_arch *arch, const char *name);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.c - is every pointer of a call the GPU's?  A host pointer given to a
- * kernel would end the process's context, so each is asked about once; those
- * of a repeated run are known.
+ * check.c - checks that every pointer of a call is memory of the device.  A kernel that
+ * reads a host pointer would destroy the context, so the driver is asked about each
+ * pointer once.  The pointers of a repeated run are known.
  */
 #include <string.h>
 
 #include "core/error.h"
 #include "cuda.h"
 
-/* What the driver knows of a pointer; zeros for what it has never seen. */
+/* What the driver knows of a pointer; zeros for unknown memory. */
 struct pointer_facts {
 	int type, ordinal, is_managed;
 	CUdeviceptr device_pointer;
@@ -18,9 +18,9 @@ struct pointer_facts {
 };
 
 /*
- * Allocations of the device that pointers of this call lie in: others in them
- * need no question.  A group's weights have one each, so some more than the
- * operands of one problem are kept.
+ * Allocations of the device that this call has found.  Other pointers into them need no
+ * further query.  The weights of a group have one allocation each, so the list is
+ * longer than the operands of one problem.
  */
 #define KNOWN 16
 
@@ -60,8 +60,8 @@ static uintptr_t known_end(const struct inquiry *in, uintptr_t at)
 	return at;
 }
 
-/* The driver tells no range of some kinds of memory: then all of the span is
- * taken for what its first byte is. */
+/* The driver reports no range for some kinds of memory.  All of the span then counts as
+ * what its first byte is. */
 static uintptr_t range_end(const struct pointer_facts *facts, uintptr_t at,
 			   uintptr_t span_end)
 {
@@ -93,7 +93,7 @@ static bool is_of_another(const struct cuda_device *device,
 	       facts->ordinal != device->ordinal;
 }
 
-/* NIB_STATUS_OK if byte at of the span, of these facts, is in the device's memory. */
+/* Whether byte `at` of the span, which has these facts, is in the device's memory. */
 static enum nib_status judge(const struct cuda_device *device,
 			     const struct pointer_facts *facts, struct nib_span span,
 			     uintptr_t at, struct nib_label label, const char *field,
@@ -122,8 +122,8 @@ static enum nib_status judge(const struct cuda_device *device,
 }
 
 /*
- * Every byte of the span, one question an allocation: memory that is mapped
- * piece by piece (PyTorch's expandable segments) is several.
+ * Checks every byte of the span with one query for each allocation.  Memory that is
+ * mapped in pieces (PyTorch's expandable segments) is several allocations.
  */
 static enum nib_status check_span(struct inquiry *in, struct nib_span span,
 				  unsigned align, struct nib_label label,
@@ -326,7 +326,7 @@ static enum nib_status check_moe(struct inquiry *in, enum nib_op op,
 	return status;
 }
 
-/* The caller's workspace, unless it is *known. */
+/* Checks the caller's workspace unless it is *known. */
 static enum nib_status check_workspace(const struct nib_plan *plan,
 				       const struct nib_run *run, void **known,
 				       struct nib_error *err)
@@ -363,7 +363,7 @@ enum nib_status cuda_check_run(const struct nib_plan *plan, const struct nib_run
 
 #define OF_LAYER(field) nib_label_of("layer", -1, field)
 
-/* count elements of the caller's, bytes each; none of NULL. */
+/* Checks an array of the caller: count elements of `bytes` bytes.  NULL has none. */
 static enum nib_status check_array(struct inquiry *in, const void *array, int64_t count,
 				   int64_t bytes, const char *field,
 				   struct nib_error *err)

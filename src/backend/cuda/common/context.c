@@ -46,7 +46,7 @@ static enum nib_status read_properties(struct cuda_device *d, CUresult *result)
 	return NIB_STATUS_OK;
 }
 
-/* All that this build has kernels for. */
+/* Lists all hardware that this build has kernels for. */
 static void list_hardware(char *text, size_t bytes)
 {
 	size_t used = 0;
@@ -104,7 +104,7 @@ static enum nib_status take_ordinal(const char *name, int *ordinal,
 	return NIB_STATUS_OK;
 }
 
-/* The device's own context, and the kernels in it. */
+/* Retains the device's context and loads the kernels. */
 static enum nib_status start(struct cuda_device *device, struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
@@ -171,8 +171,8 @@ enum nib_status cuda_open(const char *name, const struct nib_device_options *opt
 void cuda_close(struct nib_device *base)
 {
 	struct cuda_device *device = cuda_device(base);
-	/* A context that cannot be entered is lost, its modules with it: their
-	 * handles must not be used. */
+	/* If the context cannot be entered it is lost, and its modules are lost as
+	 * well.  Their handles must not be used. */
 	const bool has_context = cuda_enter(device, NULL) == NIB_STATUS_OK;
 
 	cuda_modules_free(device, has_context);

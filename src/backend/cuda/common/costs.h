@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * costs.h - the one table that the tile planner chooses by: what a tile of each
- * size costs.  Built in with the architecture (arch.h), or set by the caller
- * (device_costs.c), who may have it from `nib tune`.
+ * costs.h - the table that the tile planner uses: the cost of a tile of each size.
+ * Each architecture has one (arch.h); the caller may set another (device_costs.c), such
+ * as one measured by `nib tune`.
  */
 #ifndef NIB_CUDA_COSTS_H
 #define NIB_CUDA_COSTS_H
@@ -12,8 +12,8 @@
 #include "backend/cuda/kernels/common/gemm_tile.h"
 
 /*
- * Rows of A of a tile: 16, 32, ... 128, 160, ... 256; the first sizes grow by a
- * step, the others by two.
+ * Rows of A of a tile: 16, 32,... 128, then 160,... 256.  The first sizes grow by one
+ * NIB_TILE_M_STEP, the others by two.
  */
 #define NIB_TILE_SIZES	    12
 #define NIB_TILE_FINE_SIZES 8
@@ -25,7 +25,7 @@ static inline int32_t nib_tile_size(int i)
 	return (i + 1 + coarse) * NIB_TILE_M_STEP;
 }
 
-/* The smallest tile that holds so many rows of A, at most 256. */
+/* The smallest tile size for this number of rows of A, at most 256. */
 static inline int nib_tile_size_of(int32_t rows)
 {
 	const int steps = (rows + NIB_TILE_M_STEP - 1) / NIB_TILE_M_STEP;
@@ -38,17 +38,17 @@ static inline int nib_tile_size_of(int32_t rows)
 }
 
 /*
- * In cycles of a multiprocessor's clock, 1 to NIB_COSTS_MAX; the planner
- * compares sums of them, so that only their ratios matter.
+ * Costs in cycles of a multiprocessor, 1 to NIB_COSTS_MAX.  The planner compares sums
+ * of them, so only their ratios matter.
  */
 #define NIB_COSTS_MAX 1000000
 struct nib_cuda_costs {
-	int32_t step[NIB_TILE_SIZES]; /* 64 of k of a tile */
-	int32_t tile;  /* a tile outside its k loop: first loads, epilogue */
-	int32_t split; /* reduction of two split-k slices of 128 rows of A */
+	int32_t step[NIB_TILE_SIZES]; /* of k64 of a tile */
+	int32_t tile;  /* of a tile outside the k loop: first loads, epilogue */
+	int32_t split; /* of the reduction of two split-k slices of 128 rows of A */
 };
 
-/* The cycles of a tile of size i with so many times 64 of k. */
+/* The cycles of a tile of size i with this number of k64 steps. */
 static inline double nib_tile_cycles(const struct nib_cuda_costs *costs, int i,
 				     int32_t steps)
 {
@@ -56,8 +56,8 @@ static inline double nib_tile_cycles(const struct nib_cuda_costs *costs, int i,
 }
 
 /*
- * Raise the revision with every change of the kernels' speed: costs of another one
- * are refused.
+ * Increase it with every change of the kernels' speed: costs of another revision are
+ * refused.
  */
 #define NIB_COSTS_REVISION 4
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.c - the CUDA backend's table, and what it says of itself. */
+/* cuda.c - the CUDA backend's table, and the description of its levels. */
 #include "cuda.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "arch.h"
 
-/* Is GPU i of this machine one of the architecture?  If not, why. */
+/* Whether GPU i of this machine has the architecture; if not, the reason. */
 static bool is_of(const struct cuda_arch *arch, const struct cuda_driver *driver, int i,
 		  char *reason, size_t bytes)
 {
@@ -28,7 +28,7 @@ static bool is_of(const struct cuda_arch *arch, const struct cuda_driver *driver
 	return false;
 }
 
-/* A level is an architecture: open if a GPU of this machine is one. */
+/* A level is an architecture.  It is available if a GPU of this machine has it. */
 static void level_info(int level, struct nib_backend_info *info)
 {
 	const struct cuda_arch *arch = cuda_archs[level];

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cuda.h - what the parts of the CUDA backend share: the device and its
- * entries.
- */
+/* cuda.h - what the files of the CUDA backend share: the device and its functions. */
 #ifndef NIB_CUDA_H
 #define NIB_CUDA_H
 
@@ -21,10 +18,10 @@ struct cuda_device {
 	CUdevice device;
 	CUcontext context; /* primary, retained */
 	struct cuda_modules *modules;
-	const struct cuda_arch *arch; /* NULL: none of them */
+	const struct cuda_arch *arch; /* NULL: not supported */
 	int multiprocessors;
 	int capability;
-	int shared_bytes; /* the most that one block may have */
+	int shared_bytes; /* the most for one CTA */
 	int l2_bytes;
 	int clock_khz, memory_clock_khz;
 	int memory_bus_bits;
@@ -54,8 +51,8 @@ enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
 			      struct cuda_device *device, struct nib_error *err);
 
 /*
- * Between enter and leave the device's context is current on this thread; what
- * was current before is again after.
+ * Between enter and leave the device's context is current on this thread. cuda_leave()
+ * restores the context that was current before.
  */
 enum nib_status cuda_enter(const struct cuda_device *device, struct nib_error *err);
 void cuda_leave(const struct cuda_device *device);
@@ -78,9 +75,9 @@ struct cuda_image {
 	const char *words;
 	const void *code;
 };
-/* Ends with NULL words; none at all in a build without nvcc. */
+/* The last entry has NULL words.  A build without nvcc has no other entry. */
 extern const struct cuda_image *cuda_images;
-/* Has this build kernels for the architecture? */
+/* Whether this build has kernels for the architecture. */
 bool cuda_has_images(const struct cuda_arch *arch);
 /* With the context entered. */
 enum nib_status cuda_image_load(const struct cuda_device *device,
@@ -89,19 +86,20 @@ enum nib_status cuda_image_load(const struct cuda_device *device,
 
 /* Those of the device's architecture.  With the context entered. */
 enum nib_status cuda_modules_load(struct cuda_device *device, struct nib_error *err);
-/* has_context: it is entered, so that the modules are unloaded from it. */
+/* has_context: the context is entered and the modules are unloaded from it. */
 void cuda_modules_free(struct cuda_device *device, bool has_context);
 /*
- * The kernel `name` of the device's architecture ("nib_gemm" is nib_gemm_sm90),
- * allowed shared_bytes of dynamic shared memory.  Looked up once a device; from
- * any thread, with the context entered.
+ * Finds the kernel `name` of the device's architecture ("nib_gemm" finds nib_gemm_sm90)
+ * and allows it shared_bytes of dynamic shared memory.  The driver is asked once for
+ * each device and name.  Thread-safe; with the context entered.
  */
 enum nib_status cuda_kernel(struct cuda_device *device, const char *name,
 			    int shared_bytes, CUfunction *function,
 			    struct nib_error *err);
 /*
- * Launches it with the context entered. y and z of config that are 0 count as
- * 1; arguments: a pointer to each of the kernel's parameters, copied.
+ * Launches the kernel, with the context entered.  Sizes y and z of config that are 0
+ * count as 1. arguments: a pointer to each parameter of the kernel; the values are
+ * copied.
  */
 enum nib_status cuda_launch(const struct cuda_device *device, CUfunction function,
 			    CUlaunchConfig config, void **arguments,
@@ -110,8 +108,8 @@ enum nib_status cuda_launch(const struct cuda_device *device, CUfunction functio
 /* ---- memory.c ------------------------------------------------------------ */
 
 /*
- * cuMemAlloc and cuMemFree with the context entered, allowed also while another
- * thread captures a stream: they would end its capture otherwise.
+ * cuMemAlloc and cuMemFree, with the context entered.  They also work while another
+ * thread captures a stream, whose capture the plain calls would invalidate.
  */
 CUresult cuda_memory_alloc(const struct cuda_driver *cu, CUdeviceptr *pointer,
 			   size_t bytes);
@@ -127,12 +125,12 @@ enum nib_status cuda_wait(struct nib_device *device, void *stream,
 
 /* ---- check.c: are pointers the device's? --------------------------------- */
 
-/* An alignment of CUDA_ALIGN bytes is asked of codes, tiled scales and data. */
+/* The alignment in bytes that codes, tiled scales and dense data must have. */
 #define CUDA_ALIGN 16
 
 /*
- * Empty spans are fine.  Each with the context entered; costs a driver call a
- * pointer.
+ * Checks a range of memory; an empty one is valid.  Each of these functions needs the
+ * context entered and costs one driver call for each pointer.
  */
 enum nib_status cuda_check_span(const struct cuda_device *device, struct nib_span span,
 				unsigned align, struct nib_label label,
@@ -148,18 +146,18 @@ enum nib_status cuda_check_dense(const struct cuda_device *device,
 				 struct nib_error *err);
 
 /*
- * The pointers of a run: of its problems, unless it is repeated, and of a
- * workspace that is the caller's.  *known: the workspace that a plan last
- * checked, or NULL.  With the context entered.
+ * Checks the pointers of a run: those of its problems, unless it is repeated, and the
+ * workspace if it is the caller's.  *known: the workspace that was last checked for the
+ * plan, or NULL.  With the context entered.
  */
 enum nib_status cuda_check_run(const struct nib_plan *plan, const struct nib_run *run,
 			       void **known, struct nib_error *err);
-/* The pointers of a resolved layer, named as its fields; the same. */
+/* Checks the pointers of a resolved layer; messages name its fields. */
 enum nib_status cuda_check_layer(const struct cuda_device *device,
 				 const struct nib_moe_route *route,
 				 const struct nib_moe_layer *layer,
 				 struct nib_error *err);
-/* Those of nib_sum_slots(). */
+/* Checks the pointers of nib_sum_slots(). */
 enum nib_status cuda_check_combine(const struct cuda_device *device,
 				   const struct nib_moe_combine *combine,
 				   struct nib_error *err);

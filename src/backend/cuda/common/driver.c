@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * driver.c - libcuda opened once a process, and the driver's errors as ours.
- * Nothing of it is closed again: other libraries of the process use it too.
+ * driver.c - opens libcuda once for each process, and turns its errors into ours.  It
+ * is never closed, because other libraries of the process use it too.
  */
 #include "driver.h"
 
@@ -14,8 +14,8 @@
 
 #include "core/error.h"
 
-/* A kernel has more than 4,096 bytes of parameters since CUDA 12.1; those of a
- * group have twice as many (struct nib_gemm_launch). */
+/* CUDA 12.1 is the first to allow more than 4,096 bytes of kernel parameters.  The
+ * kernels of groups have about twice as many (struct nib_gemm_launch). */
 #define MIN_VERSION 12010
 
 static struct cuda_driver driver;
@@ -72,7 +72,8 @@ static void close_for(const char *what, CUresult result)
 
 static void start(void)
 {
-	/* Code of the user's choice: not with more rights than the user's. */
+	/* The user chooses the code, so a process with higher rights must ignore the
+	 * variable. */
 	const char *path = secure_getenv("NIB_CUDA_LIBRARY");
 	const char *missing;
 	void *library;
@@ -120,7 +121,7 @@ const struct cuda_driver *cuda_driver(const char **reason)
 
 /* ---- errors ------------------------------------------------------------- */
 
-/* The context is lost, and this process gets no other one. */
+/* Whether the context is lost, and the process cannot get another one. */
 static bool is_sticky(CUresult result)
 {
 	switch (result) {

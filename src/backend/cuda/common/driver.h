@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * driver.h - the part of the CUDA driver interface that nibblas uses, declared
- * here so that it builds where there is no toolkit, and libcuda opened at run
- * time.  Names, numbers and layouts are those of CUDA's cuda.h;
- * tests/cuda/test_cuda_header.c compares them where that file is there.
+ * driver.h - the part of the CUDA driver interface that nibblas uses, declared here so
+ * that nibblas builds without the CUDA toolkit; libcuda is opened at run time.  Names,
+ * numbers and layouts are those of CUDA's cuda.h; tests/cuda/test_cuda_header.c
+ * compares them with that file if it is installed.
  */
 #ifndef NIB_CUDA_DRIVER_H
 #define NIB_CUDA_DRIVER_H
@@ -159,15 +159,15 @@ struct cuda_driver {
 };
 
 /*
- * The driver, opened once a process: libcuda.so.1, or what NIB_CUDA_LIBRARY
- * names.  NULL if there is none, or one that is too old or finds no GPU; then
- * *reason (static) says why.
+ * The driver, opened once for each process: libcuda.so.1, or what NIB_CUDA_LIBRARY
+ * names.  Returns NULL if it is missing, too old or finds no GPU; *reason (static) says
+ * which.
  */
 const struct cuda_driver *cuda_driver(const char **reason);
 
 /*
- * Status and text of a failed driver call; what: "cuMemAlloc", or what was
- * tried.  After errors that end the context the text says so.
+ * Fills err with a failed driver call. what: the function, such as "cuMemAlloc", or
+ * what was tried.  The text says so if the error has destroyed the context.
  */
 enum nib_status cuda_fail(const struct cuda_driver *driver, CUresult result,
 			  const char *what, struct nib_error *err);

@@ -7,8 +7,8 @@
 
 #include "format/view.h"
 
-/* Rows at which the tiles of a pair of CTAs end are int32_t in the kernels, and
- * some are looked at one tile ahead. */
+/* The kernels keep the row at which the tile of a CTA pair ends in an int32_t, and some
+ * look one tile ahead. */
 #define ROWS_MAX (INT32_MAX - 4 * NIB_TILE_N + 1)
 
 enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err)
@@ -19,7 +19,7 @@ enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err)
 
 /* ---- operands ------------------------------------------------------------ */
 
-/* The kernels read rows of codes by 8 bytes at least. */
+/* The kernels load at least 8 bytes of a row of codes at a time. */
 enum nib_status cuda_check_strides(const struct nib_fp4 *v, struct nib_label label,
 				   struct nib_error *err)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_common.h - what the products in tiles of all architectures share: rules of
- * operands, lists of tiles, how many clusters a GPU holds, attributes of
- * launches.
+ * gemm_common.h - what the tile products of all architectures share: checks of
+ * operands, lists of tiles, the number of resident clusters, and launch attributes.
  */
 #ifndef NIB_CUDA_GEMM_COMMON_H
 #define NIB_CUDA_GEMM_COMMON_H
@@ -11,19 +10,20 @@
 #include "core/error.h"
 #include "cuda.h"
 
-/* Host memory of a plan. */
+/* The error if a plan cannot allocate host memory. */
 enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err);
 
 /*
- * The strides that the kernels take.  Weights: their tiled scales come by 8
- * bytes, in every matrix of a stack.
+ * Checks the strides.  Tiled scales of weights are loaded 8 bytes at a time, so every
+ * matrix of a stack must be aligned to that.
  */
 enum nib_status cuda_check_strides(const struct nib_fp4 *v, struct nib_label label,
 				   struct nib_error *err);
 enum nib_status cuda_check_weights(const struct nib_fp4 *b, struct nib_label label,
 				   struct nib_error *err);
 
-/* The tiles of all launches while a plan is made; one allocation of the GPU. */
+/* Collects the tiles of all launches while a plan is made.  On the GPU they are one
+ * allocation. */
 struct cuda_tile_list {
 	struct nib_gemm_tile *tiles;
 	size_t count, capacity;
@@ -39,26 +39,27 @@ enum nib_status cuda_tiles_upload(const struct cuda_device *device,
 int32_t cuda_tiles_most_m(const struct nib_gemm_tile *tiles, int64_t count);
 
 /*
- * What the kernels of an MoE take.  padded: the rows that the workspace has at
- * most, since only the device knows where experts begin.
+ * Checks the sizes of an MoE problem.  padded: the most rows of the workspace, since
+ * only the device knows where experts begin.
  */
 enum nib_status cuda_check_experts(int64_t experts, int64_t rows, int64_t padded,
 				   struct nib_error *err);
 
 /*
- * Rows of A of an MoE tile: half as many again as an average expert has, since
- * only the device knows the experts' shares; least times a power of two.
+ * Rows of A of an MoE tile: 1.5 times those of an average expert, since only the device
+ * knows how many each expert has, rounded up to `least` times a power of two.
  */
 int32_t cuda_moe_tile_m(int64_t rows, int64_t experts, int32_t least);
 
-/* Attributes of launches; the config has space for them. */
+/* These set launch attributes; config->attrs must have space for them. */
 void cuda_set_cluster(CUlaunchConfig *config, int32_t ctas);
-/* It may begin before the kernel before it has ended, and waits itself. */
+/* Lets the kernel begin before the previous kernel has ended (programmatic dependent
+ * launch); the kernel waits for it where it must. */
 void cuda_may_overlap(CUlaunchConfig *config);
 
 /*
- * Clusters of so many CTAs that run at once, at most `most`.  With the context
- * entered.
+ * The number of clusters of this size that can be resident at once, at most `most`.
+ * With the context entered.
  */
 enum nib_status cuda_count_clusters(const struct cuda_device *device,
 				    CUfunction function, int32_t ctas, int32_t threads,

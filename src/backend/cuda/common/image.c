@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image.c - one source file's kernels as a module: the embedded machine code,
- * or, where the driver takes none (the software GPU), the PTX of the same build
- * from nibblas/NAME.ptx beside the driver's library.  The PTX is for the same
- * GPUs alone, and an NVIDIA driver that could compile it takes the machine
- * code.
+ * image.c - loads the kernels of one source file as a module.  NVIDIA's drivers load
+ * the embedded machine code.  The software GPU's driver accepts only PTX: that of the
+ * same build, from the file nibblas/NAME.ptx in the folder of the driver's library.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,7 +23,7 @@ static bool is_refusal(CUresult result)
 	       result == CUDA_ERROR_INVALID_SOURCE;
 }
 
-/* The text of the driver's compiler, on one line, without a trailing end. */
+/* Puts the messages of the driver's compiler on one line. */
 static void make_line(char *text)
 {
 	size_t length = strlen(text);
@@ -52,7 +50,7 @@ static size_t id_bytes(const struct cuda_image *image)
 	       strcspn(image->words + name + 1, " ");
 }
 
-/* False if the loader does not say where the driver's library lies. */
+/* The path of the PTX.  False if the path of the driver's library is unknown. */
 static bool find_ptx(const struct cuda_driver *cu, const struct cuda_image *image,
 		     char *path, size_t bytes)
 {
@@ -71,7 +69,8 @@ static bool find_ptx(const struct cuda_driver *cu, const struct cuda_image *imag
 	return n > 0 && (size_t)n < bytes;
 }
 
-/* The file's text, ended by a NUL, for free(); NULL, and errno, without. */
+/* The file's text, terminated by a NUL and allocated with malloc().  NULL if it cannot
+ * be read; errno is set. */
 static char *read_text(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -92,7 +91,7 @@ static char *read_text(const char *path)
 	return text;
 }
 
-/* Does the text's first line have the words of the image? */
+/* Whether the text's first line has the words of the image. */
 static bool is_of_build(const struct cuda_image *image, const char *text)
 {
 	static const char begin[] = "// nibblas ";
@@ -125,7 +124,8 @@ static enum nib_status load_ptx(const struct cuda_device *device,
 	return cuda_fail(cu, result, what, err);
 }
 
-/* The driver does not take machine code, or not that of this build. */
+/* Loads the PTX, for a driver that accepts no machine code, or not that of this
+ * build. */
 static enum nib_status load_beside(const struct cuda_device *device,
 				   const struct cuda_image *image, CUresult refusal,
 				   CUmodule *module, struct nib_error *err)

@@ -13,7 +13,7 @@
 
 struct cuda_plan {
 	struct nib_plan base;
-	void *known_workspace; /* the caller's that was last checked */
+	void *known_workspace; /* the last one of a caller that was checked */
 	struct cuda_choice choice;
 	struct cuda_product_plan product;
 };
@@ -44,7 +44,7 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 	const char *reason = p->choice.reason;
 	char launches[80] = "1 launch";
 
-	/* What a kernel's parameters hold, or the L2 of a batch's rows. */
+	/* Limited by the kernel's parameters, or by the L2 for the rows of a batch. */
 	if (product->launches > 1)
 		snprintf(launches, sizeof(launches),
 			 "%lld launches, of %d matrices and one type at most,",
@@ -67,7 +67,7 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 			 product->k_slices == 1 ? "" : "s", launches, product->kernels);
 }
 
-/* A that the architecture's kernels take. */
+/* Whether the architecture's kernels support this A. */
 static enum nib_status check_activations(const struct nib_plan *plan,
 					 const struct cuda_arch *arch,
 					 struct nib_error *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - a GPU's memory for callers without an allocator, and waiting. */
+/* memory.c - allocation of GPU memory, for callers without an allocator, copies, and
+ * waiting. */
 #include <stdio.h>
 
 #include "core/error.h"
@@ -76,7 +77,7 @@ enum nib_status cuda_copy(struct nib_device *base, void *to, const void *from,
 		return status;
 	result = cu->cuMemcpy((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
 			      bytes);
-	/* Between two addresses of a GPU it only enqueues. */
+	/* A copy between two addresses of a GPU is only enqueued. */
 	if (!result)
 		result = cu->cuStreamSynchronize(NULL);
 	if (result)

@@ -105,7 +105,8 @@ static bool has_kernel(const struct cuda_image *image, const char *name)
 	return false;
 }
 
-/* Only the module that has it is asked: a sanitizer reports calls that fail. */
+/* Asks only the module that has the function, since compute-sanitizer reports every
+ * driver call that fails. */
 static enum nib_status find_function(const struct cuda_device *device, const char *name,
 				     CUfunction *function, struct nib_error *err)
 {
@@ -166,7 +167,7 @@ static enum nib_status add_kernel(struct cuda_device *device, const char *name,
 	return NIB_STATUS_OK;
 }
 
-/* Blocks have 48 KiB of shared memory unless more is asked for. */
+/* A CTA has at most 48 KiB of shared memory unless this attribute is set. */
 static enum nib_status allow_shared(struct cuda_device *device, struct kernel *kernel,
 				    int shared_bytes, struct nib_error *err)
 {

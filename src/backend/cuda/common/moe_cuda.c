@@ -13,7 +13,7 @@
 #include "gemm_common.h"
 #include "views.h"
 
-/* A grid beyond this many blocks an SM only waits. */
+/* More CTAs than this for each SM would only wait. */
 #define BLOCKS_PER_SM 8
 
 /* With the context entered. */
@@ -43,7 +43,7 @@ static int64_t most_threads(const struct cuda_device *device)
 	return (int64_t)device->multiprocessors * BLOCKS_PER_SM * NIB_MOE_THREADS;
 }
 
-/* A thread for each of the units, or a loop where there are very many. */
+/* Starts a thread for each unit, up to most_threads(), which then loop. */
 static enum nib_status launch_units(struct cuda_device *device, const char *name,
 				    int64_t units, void *params, void *stream,
 				    struct nib_error *err)
@@ -96,7 +96,8 @@ static struct nib_moe_gather_params gather_params(const struct nib_moe_route *r,
 	return p;
 }
 
-/* One launch, in which every CTA looks at all slots. */
+/* Routes and gathers in one launch, in which every CTA reads the experts of all
+ * slots. */
 static enum nib_status begin_at_once(struct cuda_device *device,
 				     const struct nib_moe_route *r,
 				     const struct nib_moe_gather *g, void *stream,

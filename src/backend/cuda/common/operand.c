@@ -4,7 +4,7 @@
 
 #include "format/view.h"
 
-/* 16, 4 or 1: what x is a multiple of. */
+/* The largest of 16, 4 and 1 that divides x. */
 static int16_t align_of(uint64_t x)
 {
 	return x % 16 == 0 ? 16 : x % 4 == 0 ? 4 : 1;
@@ -23,7 +23,7 @@ struct nib_gemv_operand cuda_operand(const struct nib_fp4 *v, int64_t batches)
 	};
 	uint64_t codes = (uintptr_t)v->codes, scales = (uintptr_t)v->scales;
 
-	/* One matrix, or row, has no stride to speak of. */
+	/* A single matrix or row needs no stride. */
 	if (nib_fp4_batches(v) == 1)
 		o.batch_stride = o.scale_batch_stride = 0;
 	if (v->rows > 1)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operand.h - views as the kernels for few rows of A have them (gemv_operand.h). */
+/* operand.h - views as the parameters of the kernels for few rows of A
+ * (gemv_operand.h). */
 #ifndef NIB_CUDA_OPERAND_H
 #define NIB_CUDA_OPERAND_H
 
@@ -7,8 +8,8 @@
 #include "core/view.h"
 
 /*
- * v with its alignment, which counts the strides from one of `batches` matrices to
- * the next.  NULL pointers are multiples of everything.
+ * v and its alignment, which includes the stride between its `batches` matrices.  A
+ * NULL pointer has every alignment.
  */
 struct nib_gemv_operand cuda_operand(const struct nib_fp4 *v, int64_t batches);
 /* The same of a dense A. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.c - weights packed on a GPU: dense codes, of rows that the architecture's
- * kernels read without a copy, copied or the caller's, and a copy of the scales
- * in tiles of 128 x 4, which the kernels read in whole lines.
+ * pack.c - packs weights on a GPU.  The codes are dense, with rows aligned for the
+ * architecture's kernels; they are copied, or stay the caller's.  The scales are copied
+ * into tiles of 128 x 4, which the kernels load in whole lines.
  */
 #include <stdlib.h>
 
@@ -11,10 +11,10 @@
 #include "format/view.h"
 #include "pack.h"
 
-/* What shared codes begin at multiples of: lines of the L2. */
+/* The alignment of shared codes: a line of the L2. */
 #define SHARED_ALIGN 128
 
-/* Any sign bit among the scales, which are dense and padded with zeros. */
+/* Refuses a sign bit in any of the scales, which are dense and padded with zeros. */
 static enum nib_status check_signs(const struct cuda_device *device,
 				   const struct nib_fp4 *v, size_t bytes,
 				   struct nib_error *err)
@@ -41,7 +41,7 @@ static enum nib_status check_signs(const struct cuda_device *device,
 	return NIB_STATUS_OK;
 }
 
-/* Rows one by one only where they are not dense. */
+/* Copies dense rows at once, others row by row. */
 static CUresult copy_codes(const struct cuda_driver *cu, const struct nib_fp4 *from,
 			   const struct nib_fp4 *to)
 {
@@ -98,7 +98,7 @@ static enum nib_status fill(struct cuda_packed *p, const struct nib_fp4 *b,
 	return status;
 }
 
-/* Bytes of a row of codes that are copied. */
+/* Bytes of a row of the copied codes. */
 static int64_t copied_row_bytes(const struct nib_device *device, int64_t k)
 {
 	const int64_t align = cuda_device(device)->arch->row_align;
@@ -106,7 +106,7 @@ static int64_t copied_row_bytes(const struct nib_device *device, int64_t k)
 	return divide_up(k / 2, align) * align;
 }
 
-/* Kernels read these codes as they would read a copy. */
+/* Whether these codes have the layout and alignment of a packed copy. */
 bool cuda_pack_shares(const struct nib_device *device, const struct nib_fp4 *b)
 {
 	const int64_t batch_stride = nib_fp4_batch_stride_bytes(b);
@@ -117,7 +117,7 @@ bool cuda_pack_shares(const struct nib_device *device, const struct nib_fp4 *b)
 	       (nib_fp4_batches(b) == 1 || batch_stride % SHARED_ALIGN == 0);
 }
 
-/* Sizes and strides of what is packed, and its bytes. */
+/* Sets the sizes and strides of the packed copy, and its bytes. */
 static void make_view(const struct nib_fp4 *b, bool shares_codes, struct cuda_packed *p)
 {
 	const int64_t row = copied_row_bytes(p->base.device, b->k);
@@ -146,8 +146,8 @@ static void make_view(const struct nib_fp4 *b, bool shares_codes, struct cuda_pa
 	p->base.k = b->k;
 	p->base.batch = nib_fp4_batches(b);
 	/*
-	 * Whole pieces of 16 bytes: compute-sanitizer takes a cp.async that reads
-	 * fewer bytes for one that reads 16.
+	 * A multiple of 16 bytes: compute-sanitizer treats a cp.async of fewer bytes as
+	 * one of 16.
 	 */
 	p->base.bytes = ((size_t)p->base.batch * (codes + scales) + 15) & ~(size_t)15;
 }

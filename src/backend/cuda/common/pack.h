@@ -21,7 +21,7 @@ static inline const struct nib_fp4 *cuda_weights(const struct nib_fp4 *view,
 	return packed ? &((const struct cuda_packed *)packed)->view : view;
 }
 
-/* The problem as if its weights were not packed: their copy is a view, too. */
+/* The problem with packed weights replaced by a view of the packed copy. */
 static inline struct nib_problem cuda_unpacked(const struct nib_problem *p)
 {
 	struct nib_problem view = *p;

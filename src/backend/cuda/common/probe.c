@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - launches of what the GPU can do at most (kernels/peaks.cuh). */
+/* probe.c - launches the kernels that measure the GPU's peak rates
+ * (kernels/common/peaks.cuh). */
 
 #include "arch.h"
 #include "backend/cuda/kernels/common/probe_params.h"
@@ -16,7 +17,7 @@ static int64_t at_most(int64_t a, int64_t most)
 	return a < most ? a : most;
 }
 
-/* *done: the amount, rounded up to what the kernel does. */
+/* *done: the amount, rounded up to a multiple of the kernel's unit. */
 static struct launch launch_of(const struct cuda_device *device, enum nib_probe probe,
 			       int64_t amount, int64_t *done)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize_cuda.c - quantise, amax, dequantise, scale layouts on a GPU: checks
- * that pointers are the device's, fills the kernels' parameters, launches, and
- * reads back what they found where the call has something to tell.
+ * quantize_cuda.c - quantise, amax, dequantise and scale layouts on a GPU.  Checks that
+ * pointers are memory of the device, fills the kernels' parameters, launches, and reads
+ * back results that the call must report.
  */
 #include <math.h>
 
@@ -13,15 +13,15 @@
 #include "format/view.h"
 #include "views.h"
 
-/* A grid beyond this many blocks an SM only waits. */
+/* More CTAs than this for each SM would only wait. */
 #define BLOCKS_PER_SM 8
 
-/* One call: its stream, and what its kernels find (in device memory, or 0). */
+/* One call: its stream, and the memory for the kernels' findings (or 0). */
 struct call {
 	struct cuda_device *device;
 	CUstream stream;
 	CUdeviceptr found;
-	bool is_pooled; /* found is the stream's, of the GPU's pool */
+	bool is_pooled; /* found is from the GPU's pool, in stream order */
 };
 
 static enum nib_status fail_call(const struct call *call, CUresult result,
@@ -39,8 +39,8 @@ static enum nib_status begin(struct call *call, struct nib_device *device, void 
 }
 
 /*
- * Stream-ordered, so that a call that tells nothing need not wait; some virtual
- * GPUs have no pools, and there end() waits.
+ * Allocates in stream order, so that a call that reports nothing need not wait.  Some
+ * virtual GPUs have no pools; end() waits there.
  */
 static enum nib_status new_found(struct call *call, struct nib_error *err)
 {
@@ -92,7 +92,7 @@ static void end(struct call *call)
 	cuda_leave(call->device);
 }
 
-/* A thread for each of the units, or a loop where there are very many. */
+/* Starts a thread for each unit; threads loop if the units are very many. */
 static enum nib_status launch(const struct call *call, const char *name, int64_t units,
 			      void *params, struct nib_error *err)
 {
@@ -164,7 +164,7 @@ static int64_t scale_units(const struct nib_quantize_nvfp4 *q)
 
 /* ---- amax ---------------------------------------------------------------- */
 
-/* The value is read back for its name: what a wait costs is spent already. */
+/* Reads the value back for the message. */
 static enum nib_status fail_bad(const struct call *call, const struct nib_dense *x,
 				const struct nib_quantize_found *found,
 				struct nib_error *err)
@@ -284,7 +284,7 @@ static enum nib_status launch_quantize(const struct call *call,
 	return launch(call, "nib_quantize", scale_units(&p.q), &p, err);
 }
 
-/* What the kernels found, once they are done. */
+/* Waits for the kernels and reports what they found. */
 static enum nib_status tell(const struct call *call, const struct nib_dense *x,
 			    float global, float *global_used, struct nib_error *err)
 {
@@ -308,7 +308,8 @@ enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense 
 			      float *global_used, struct nib_error *err)
 {
 	const bool saturate = options->saturate != 0;
-	/* As bits: a subnormal is not 0, whatever the caller's mode. */
+	/* Compared as bits: a subnormal is not 0, whatever the caller's floating-point
+	 * mode. */
 	const bool of_amax =
 	    !options->global_pointer && nib_fp32_bits(options->global) == 0;
 	const bool waits = !saturate || global_used;

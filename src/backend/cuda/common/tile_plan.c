@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tile_plan.c - the schedule of a group: the shorter one of two searches.  Here
- * each problem is cut into equal tiles, which go, longest first, to the cluster
- * that is free first (LPT); tile_search.c packs tiles of all sizes, without
- * which a group of eight takes 9.0 % longer on an H200, dual 512x3072x7168 8.7 %.
+ * tile_plan.c - the schedule of a group: the shorter of the results of two searches.
+ * This file cuts each problem into equal tiles and gives them, longest first, to the
+ * cluster that is free first (LPT).  tile_search.c packs tiles of all sizes; without it
+ * a group of eight takes 9.0 % longer on an H200, and dual 512x3072x7168 8.7 %.
  *
- * A problem of m rows of A is cut into as few equal tiles as a cap on the
- * tile's rows allows, and every cap is tried.  The device's table has the cost
- * of a tile (costs.h).
+ * A problem of m rows of A is cut into as few equal tiles as a cap on the tile's rows
+ * allows, and every cap is tried.  The cost of a tile is from the device's table
+ * (costs.h).
  */
 #include "tile_plan.h"
 
@@ -17,16 +17,16 @@
 
 #include "tile_search.h"
 
-/* Rows of A of a tile: multiples of 16, above 128 of 32. */
+/* Rows of A of a tile: a multiple of 16, above 128 of 32. */
 #define STEP NIB_TILE_M_STEP
-/* Most split-k slices. */
+/* The most split-k slices. */
 #define SLICES_MAX 16
-/* So many tiles a cluster need no fine search. */
+/* With this many tiles for each cluster the sizes of tiles hardly matter. */
 #define LONG_LIST 64
-/* The most that a schedule of more tiles must win. */
+/* The largest gain that is required of a schedule with more tiles. */
 #define MORE_TILES 0.1
 
-/* Rows of a tile of a problem with m of them, none above cap. */
+/* Rows of the tiles of a problem of m rows, at most cap. */
 static int32_t tile_m(const struct nib_tile_device *device, int32_t m, int32_t cap)
 {
 	const bool is_one = m <= cap;
@@ -66,7 +66,8 @@ static double tile_cycles(const struct nib_cuda_costs *costs,
 	const int32_t steps =
 	    min32(divide_up(s->k, NIB_STEP_K),
 		  divide_up(stages_of(s), slices) * NIB_WEIGHT_STAGE_STEPS);
-	/* The table has two slices of 128 rows; a fifth of that is waiting. */
+	/* The table has the cost of two slices of 128 rows, a fifth of it for
+	 * waiting. */
 	const double join =
 	    (double)costs->split * (slices + 1) * (rows + 32) / (3 * 160);
 
@@ -85,8 +86,8 @@ static int by_falling_cycles(const void *a, const void *b)
 }
 
 /*
- * The cycles of a cluster, and which cluster is free next. The last entry is
- * the end of that list, never free; its next is the first.
+ * The cycles of a cluster, and the cluster that is free next: a list ordered by cycles.
+ * The last entry is its end, which is never free and whose next is the first cluster.
  */
 struct load {
 	double cycles;
@@ -105,8 +106,8 @@ struct search {
 };
 
 /*
- * The search's runs: two a problem at most, equal tiles, and a smaller one at
- * the end.
+ * Fills the search's runs, at most two for each problem: its equal tiles, and a smaller
+ * tile at its end.
  */
 static int32_t make_runs(const struct search *search, int32_t cap, int32_t slices)
 {
@@ -148,9 +149,10 @@ static int32_t make_runs(const struct search *search, int32_t cap, int32_t slice
 }
 
 /*
- * The cluster that is free first, with so many cycles more.  after: the one
- * that got the run's last tile, or end; this one comes behind it, so that a run
- * costs a walk around the list, whatever its tiles.
+ * Adds cycles to the cluster that is free first, which moves along the list, and
+ * returns it.  after: the cluster that got the run's previous tile, or end.  The
+ * cluster's new place follows that one, so that all tiles of a run together walk along
+ * the list once.
  */
 static int32_t give_to_first(struct load *loads, int32_t end, int32_t after,
 			     double cycles)
@@ -177,8 +179,8 @@ static int64_t tiles_of(const struct run *run, int32_t slices)
 }
 
 /*
- * Which tile of a run is tile t: matrix by matrix, units by units of the
- * raster, each by all rows of A.
+ * Tile t of a run, counted by matrix, then by raster (a range of units), then by row,
+ * then by unit.
  */
 static struct nib_gemm_tile tile_of(const struct run *run, int32_t t, int32_t raster)
 {
@@ -196,7 +198,8 @@ static struct nib_gemm_tile tile_of(const struct run *run, int32_t t, int32_t ra
 	};
 }
 
-/* Deals the sorted runs; s->rounds counts, tiles (if any) are stored. */
+/* Deals the tiles of the sorted runs to clusters.  s->rounds counts those of each
+ * cluster; they are stored in tiles unless it is NULL. */
 static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 		 struct nib_gemm_tile *tiles)
 {
@@ -235,7 +238,8 @@ static void deal(struct search *s, int32_t n_runs, struct nib_tile_plan *plan,
 	}
 }
 
-/* plan->tiles, and as plan->cycles an even share; returns the largest size. */
+/* Sets plan->tiles, and plan->cycles to an even share of the work.  Returns the largest
+ * size. */
 static int count_tiles(const struct run *runs, int32_t n_runs,
 		       struct nib_tile_plan *plan)
 {
@@ -256,9 +260,9 @@ static int count_tiles(const struct run *runs, int32_t n_runs,
 }
 
 /*
- * Sorts the runs.  Some cluster has to take so many of the longest tiles, of
- * the tiles of the first two runs, and so on: no deal ends before, and one with
- * a cluster for each tile ends then.
+ * Sorts the runs and returns a lower bound of the schedule's cycles.  Of the tiles of
+ * the first r runs some cluster gets at least tiles / clusters, each as long as those
+ * of run r or longer.
  */
 static double least_cycles(struct run *runs, int32_t n_runs,
 			   const struct nib_tile_plan *plan)
@@ -279,16 +283,17 @@ static double least_cycles(struct run *runs, int32_t n_runs,
 	return least;
 }
 
-/* Tries caps with k in so many slices; keeps what beats *best. */
+/* Tries all caps with k in this many slices; keeps what is shorter than *best. */
 static void try_caps(struct search *s, int32_t slices, int32_t clusters,
 		     struct nib_tile_plan *best)
 {
 	const int most = nib_tile_size_of(nib_tile_most(&s->device, 0));
-	/* Only a problem's last tile is smaller. */
+	/* Only the last tile of a problem may be smaller. */
 	const int least = nib_tile_size_of(nib_tile_aligned(&s->device, 1));
 	int largest;
 
-	/* Caps that no tile reaches give the same tiles again. */
+	/* Skips caps between the largest tile and this cap: they give the same
+	 * tiles. */
 	for (int cap = most; cap >= least; cap = largest - 1) {
 		struct nib_tile_plan p = {.k_slices = slices,
 					  .clusters = clusters,
@@ -303,7 +308,7 @@ static void try_caps(struct search *s, int32_t slices, int32_t clusters,
 			break;
 		if (p.tiles > LONG_LIST * (int64_t)clusters && cap < most)
 			break;
-		/* Not even a perfect balance would win. */
+		/* Even a perfect balance would not be shorter. */
 		if (best->clusters && p.cycles >= best->cycles)
 			continue;
 		p.rounds = p.tiles > 0;
@@ -317,7 +322,8 @@ static void try_caps(struct search *s, int32_t slices, int32_t clusters,
 	}
 }
 
-/* loads: NULL, or the packed tiles, which may be the plan's. */
+/* Stores the plan's tiles.  loads: the packed tiles, which the plan may use, or
+ * NULL. */
 static bool fill(struct search *s, struct nib_tile_plan *plan,
 		 const struct nib_tile_loads *loads, struct nib_gemm_tile **tiles)
 {
@@ -338,9 +344,9 @@ static bool fill(struct search *s, struct nib_tile_plan *plan,
 }
 
 /*
- * The packed tiles, if they end earlier than *plan.  More tiles read weights
- * more often and cost more than the table says: they must win as much as they
- * are more, up to a tenth (docs/performance-hopper.md).
+ * Uses the packed tiles if they end earlier than *plan.  More tiles load the weights
+ * more often and cost more than the table says.  So they must be shorter by the same
+ * share as they are more, up to a tenth (docs/performance-hopper.md).
  */
 static void take_packed(const struct nib_tile_loads *loads, int32_t clusters,
 			struct nib_tile_plan *plan)
@@ -371,20 +377,20 @@ int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count, bool
 	return tiles;
 }
 
-/* The tiles of a batch are alike: there is nothing to pack. */
+/* The tiles of a batch are equal, so packing gains nothing. */
 static bool is_batch(const struct search *s)
 {
 	return s->count == 1 && s->shapes->more > 0;
 }
 
-/* For so long a list only tiles of the largest size are tried. */
+/* For such a long list only tiles of the largest size are tried. */
 static bool is_long(const struct search *s, int32_t clusters)
 {
 	return nib_tiles_least(s->shapes, s->count, s->dual) >
 	       LONG_LIST * (int64_t)clusters;
 }
 
-/* Packed tiles have all of k: not if the smallest of them takes too long. */
+/* Packed tiles have all of k, which cannot win if the smallest one takes too long. */
 static bool whole_k_may_win(const struct search *s, const struct nib_tile_plan *plan)
 {
 	for (int32_t i = 0; i < s->count; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tile_plan.h - which tile of which problem runs on which cluster: arithmetic on
- * sizes, nothing of CUDA, tested without a GPU.
+ * tile_plan.h - the schedule of tiles on clusters.  It is arithmetic on sizes, without
+ * calls of CUDA, and is tested without a GPU.
  */
 #ifndef NIB_CUDA_TILE_PLAN_H
 #define NIB_CUDA_TILE_PLAN_H
@@ -20,18 +20,18 @@ struct nib_tile_plan {
 	int32_t tile_m;	  /* most rows of A of a tile */
 	int64_t tiles;	  /* in all, split-k slices counted */
 	double cycles;	  /* of the busiest cluster, by the model */
-	bool is_packed;	  /* by tile_search.c, else equal tiles by LPT */
+	bool is_packed;	  /* by tile_search.c, otherwise equal tiles by LPT */
 };
 
-/* Tiles in all, each of the largest size. */
+/* The number of tiles if all have the largest size. */
 int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count, bool dual);
 
 /*
- * Chooses tile sizes, the split of k and the clusters' loads.  may_split: a
- * single problem's k may be divided (a group's never is, so that a problem's
- * bits do not depend on its neighbours).  tiles: NULL, or receives an array of
- * plan->rounds * plan->clusters entries for free(); false: out of memory.
- * nib_tiles_least() of the shapes must be at most INT32_MAX.
+ * Chooses tile sizes, the split of k and the clusters' loads.  may_split: k of a single
+ * problem may be divided; k of a group never is, so that the bits of a problem do not
+ * depend on the others.  tiles: NULL, or receives an array of plan->rounds *
+ * plan->clusters entries from malloc().  False: out of memory.  nib_tiles_least() of
+ * the shapes must be at most INT32_MAX.
  */
 bool nib_tiles_plan(const struct nib_tile_device *device,
 		    const struct nib_tile_shape *shapes, int32_t count, bool dual,

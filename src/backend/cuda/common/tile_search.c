@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tile_search.c - a time for all clusters is guessed, and the clusters are
- * filled one after another so that none exceeds it; the least time that
- * suffices is found by bisection (docs/performance-hopper.md).
+ * tile_search.c - packs tiles of different sizes.  It tries a time for all clusters and
+ * fills them one after another so that none exceeds it.  Bisection finds the least time
+ * for which all tiles fit (docs/performance-hopper.md).
  *
- * A problem is a strip of rows of A for each of its row units.  A cluster gets
- * the longest piece that is left, then whatever of the others makes most of
- * the rest of its time; strips are cut where that pays.  Units are alike, so
- * that one pattern serves as many clusters as there are pieces for it: what
- * is searched are tens of patterns, never single tiles.
+ * A problem is a strip of rows of A for each of its row units.  A cluster gets the
+ * longest piece that is left, then the other pieces that fill the rest of its time
+ * best.  Strips are cut if that fills more.  All units of a problem are alike, so one
+ * pattern of slices serves as many clusters as there are pieces for it: the search
+ * handles tens of patterns instead of single tiles.
  */
 #include "tile_search.h"
 
@@ -21,36 +21,38 @@
  * The numbers with which 26 groups take 1.018 of a lower bound in the mean, found by
  * trying others: docs/notes/0033-tile-search.md ("note 0033") has the table.
  *
- * Times that are tried; a smaller gain than this share ends the search (note 0033:
- * a step of 1 % upwards gives 1.025).
+ * The most times that are tried.  The search ends when the gain is less than this share
+ * (note 0033: a step of 1 % upwards gives 1.025).
  */
 #define TRIES 8
 #define FINE  0.005
 /*
- * Attempts at a time (one for many problems, which are balanced easily), and how much
- * dearer what was left over becomes in the next one (note 0033: three attempts and
- * 1.3 give 1.017).
+ * Attempts at each time (one if the problems are many, since these are easy to
+ * balance), and the factor by which prices of problems with pieces left over rise for
+ * the next attempt (note 0033: three attempts and 1.3 give 1.017).
  */
 #define ATTEMPTS     3
 #define MANY	     16
 #define PRICE_GROWTH 1.3
-/* The share of all work whose being left over ends the attempts (note 0033). */
+/* If more than this share of all work is left over, no further attempt is made (note
+ * 0033). */
 #define HOPELESS 0.2
 /*
- * Patterns that are looked for at most, in all: a bound on the time (note 0033: 124
- * for a group of eight).
+ * The most patterns in all, which bounds the search's time (note 0033: 124 for a group
+ * of eight).
  */
 #define PATTERNS(problems) (100 + 3 * (problems))
-/* A cluster that tiles for so much of the time needs no better pattern (chosen). */
+/* A cluster that is busy for this share of the time needs no better pattern
+ * (chosen). */
 #define FULL 0.98
-/* A cut that fills less of the time is not worth a tile (chosen). */
+/* A cut that fills a smaller share of the time is not worth a tile (chosen). */
 #define LEAST_CUT 0.01
 
 #define PIECES (5 * NIB_TILE_PROBLEMS)
-/* Slices of a pattern: the smallest tiles of a cluster's time (chosen). */
+/* The most slices of a pattern (chosen). */
 #define PATTERN_MAX 12
 /*
- * With more kinds of pieces the next best cut is not looked for: a bound on the time
+ * The most pieces that are considered for a cut, which bounds the search's time
  * (chosen).
  */
 #define CUTS_LOOKED_AT 24
@@ -60,22 +62,22 @@ struct nib_tile_search {
 	const struct nib_tile_shape *shapes;
 	int32_t count, clusters;
 	bool dual;
-	double cycles; /* that no cluster may exceed */
+	double cycles; /* the most for each cluster */
 	double least;  /* cycles of a tile of any size */
 	double cost[NIB_TILE_PROBLEMS][NIB_TILE_SIZES];
 	double price[NIB_TILE_PROBLEMS]; /* of a cycle of work */
 	int32_t cap[NIB_TILE_PROBLEMS];	 /* most rows of a tile */
-	bool is_stale;			 /* pieces are of other caps */
-	/* All pieces at the start; those left; the most costly first. */
+	bool is_stale;			 /* pieces were made with other caps */
+	/* All pieces, and those left; both by falling cost. */
 	struct nib_tile_piece whole[2 * NIB_TILE_PROBLEMS], left[PIECES];
 	int32_t n_whole, n_left;
-	int32_t patterns; /* that may still be looked for */
+	int32_t patterns; /* that may still be tried */
 	double work;	  /* of all pieces */
 	struct nib_tile_loads loads[2];
-	int current; /* of loads; the other one is the best so far */
+	int current; /* index into loads; the other entry is the best so far */
 };
 
-/* What a cluster gets: `each` tiles of piece left[at], of so many rows. */
+/* A part of what a cluster gets: `each` tiles of piece left[at], of `rows` rows. */
 struct slice {
 	int32_t at, each, rows;
 };
@@ -84,8 +86,8 @@ struct pattern {
 	struct slice slices[PATTERN_MAX];
 	int32_t n;
 	double cycles;
-	double work;  /* by how much less is left to do */
-	double value; /* the same in prices: cuts leave costly rests */
+	double work;  /* by which the work left decreases */
+	double value; /* the same in prices */
 };
 
 static int32_t min32(int32_t a, int32_t b)
@@ -93,7 +95,7 @@ static int32_t min32(int32_t a, int32_t b)
 	return a < b ? a : b;
 }
 
-/* Rows of the first tile if `rows` from `row` on are cut equally. */
+/* Rows of the first tile if `rows` rows from `row` on are cut equally. */
 static int32_t next_tile(const struct nib_tile_search *s, int32_t problem, int32_t row,
 			 int32_t rows)
 {
@@ -158,7 +160,7 @@ static int by_falling_cycles(const void *a, const void *b)
 	return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* The largest tiles that the time allows; false: not one of some problem. */
+/* Sets the largest tiles that the time allows.  False: some problem has none. */
 static bool set_caps(struct nib_tile_search *s)
 {
 	bool fits = true;
@@ -256,7 +258,7 @@ static int32_t used(const struct pattern *p, int32_t at)
 	return n;
 }
 
-/* As many of the longest piece that fits, then of the next. */
+/* Adds as many tiles of each piece as fit, longest piece first. */
 static void fill(const struct nib_tile_search *s, struct pattern *p, int32_t from)
 {
 	for (int32_t i = from; i < s->n_left && p->n < PATTERN_MAX - 1; i++) {
@@ -277,7 +279,7 @@ static void fill(const struct nib_tile_search *s, struct pattern *p, int32_t fro
 	}
 }
 
-/* Cuts a tile off some strip that would leave no whole one's space unused. */
+/* Adds one tile cut off a strip, the one that takes the most work off it. */
 static void fill_by_cut(const struct nib_tile_search *s, struct pattern *p)
 {
 	const double gap = s->cycles - p->cycles;
@@ -314,7 +316,8 @@ static void fill_by_cut(const struct nib_tile_search *s, struct pattern *p)
 		add_part(s, p, at, 1, rows);
 }
 
-/* A tile of the first piece, others beside it; *best: the more valuable. */
+/* Builds a pattern: a tile of the first piece (none if tile is 0), then other pieces.
+ * Keeps the more valuable one in *best. */
 static void consider(const struct nib_tile_search *s, int32_t tile, int32_t from,
 		     struct pattern *best)
 {
@@ -329,7 +332,7 @@ static void consider(const struct nib_tile_search *s, int32_t tile, int32_t from
 		*best = p;
 }
 
-/* What the next cluster does: surely a tile of the longest piece. */
+/* Chooses the pattern of the next cluster, which has a tile of the longest piece. */
 static void choose(const struct nib_tile_search *s, struct pattern *best)
 {
 	const struct nib_tile_piece *x = s->left;
@@ -352,7 +355,8 @@ static void choose(const struct nib_tile_search *s, struct pattern *best)
 
 /* ---- packing ------------------------------------------------------------- */
 
-/* Gives the pattern to as many clusters as it can serve; 0: no space. */
+/* Gives the pattern to as many clusters as the pieces suffice for, and returns their
+ * number. 0: no space. */
 static int32_t give(struct nib_tile_search *s, const struct pattern *p, int32_t cluster)
 {
 	struct nib_tile_loads *loads = &s->loads[s->current];
@@ -402,7 +406,7 @@ static int32_t give(struct nib_tile_search *s, const struct pattern *p, int32_t 
 	return clusters;
 }
 
-/* All pieces within the time; false: some are left. */
+/* Packs all pieces within the time.  False: some are left. */
 static bool pack(struct nib_tile_search *s)
 {
 	struct nib_tile_loads *loads = &s->loads[s->current];
@@ -432,8 +436,8 @@ static bool pack(struct nib_tile_search *s)
 }
 
 /*
- * Problems of which something was left become dearer in the next attempt;
- * false: so much was left that none will do.
+ * Raises the prices of problems with pieces left over, for the next attempt.  False:
+ * too much was left over for another attempt.
  */
 static bool raise_prices(struct nib_tile_search *s)
 {
@@ -469,7 +473,7 @@ static bool try_cycles(struct nib_tile_search *s, double cycles)
 	return false;
 }
 
-/* The best packing into *loads. */
+/* Finds the best packing by bisection, from the time `least` upwards. */
 static void bisect(struct nib_tile_search *s, double least,
 		   const struct nib_tile_loads **loads)
 {
@@ -523,7 +527,7 @@ struct nib_tile_search *nib_tile_search(const struct nib_tile_device *device,
 				s->least = s->cost[i][j];
 		}
 	}
-	/* The least work with all sizes allowed, shared evenly. */
+	/* A lower bound: the least work with all sizes allowed, shared evenly. */
 	(void)set_caps(s);
 	make_pieces(s);
 	if (s->n_whole)

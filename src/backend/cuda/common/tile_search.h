@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tile_search.h - for tile_plan.c: a group's tiles packed so that all clusters end
- * together.  k is not divided.
+ * tile_search.h - packs the tiles of a group so that all clusters end at about the same
+ * time (for tile_plan.c).  k is not divided.
  */
 #ifndef NIB_CUDA_TILE_SEARCH_H
 #define NIB_CUDA_TILE_SEARCH_H
@@ -13,8 +13,8 @@
 #include "tile_shape.h"
 
 /*
- * Like pieces of one problem: piece i belongs to row unit i % units and begins
- * at row + i / units * stride.
+ * Equal pieces of one problem: piece i belongs to row unit i % units and begins at row
+ * + i / units * stride.
  */
 struct nib_tile_piece {
 	double cycles; /* of its next tile */
@@ -25,7 +25,7 @@ struct nib_tile_piece {
 	int32_t first, count; /* which */
 };
 
-/* Each of so many clusters gets `each` pieces, tiles now, one after another. */
+/* A range of clusters, each of which gets `each` tiles, one after another. */
 struct nib_tile_load {
 	struct nib_tile_piece piece;
 	int32_t cluster, clusters, each;
@@ -40,19 +40,20 @@ struct nib_tile_loads {
 	double cycles; /* of the busiest cluster */
 };
 
-/* What a search needs: one allocation, to be given back with free(). */
+/* The memory of a search: one allocation, for free(). */
 struct nib_tile_search;
 
 /*
- * *loads: the best that was found, NULL if nothing was; valid as long as the
- * search, which is NULL without memory.  The device has costs.
+ * *loads: the best packing, or NULL if none was found; it is valid as long as the
+ * search.  Returns NULL if memory is short.  device->costs is set.
  */
 struct nib_tile_search *nib_tile_search(const struct nib_tile_device *device,
 					const struct nib_tile_shape *shapes,
 					int32_t count, bool dual,
 					const struct nib_tile_loads **loads);
 
-/* Into rounds * clusters zeros; rounds_of: space for a number a cluster. */
+/* Lists the tiles in rounds * clusters zeroed entries.  rounds_of: space for a number
+ * for each cluster. */
 void nib_tile_loads_list(const struct nib_tile_loads *loads, int32_t clusters,
 			 int32_t *rounds_of, struct nib_gemm_tile *tiles);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile_shape.h - what tile_plan.c and tile_search.c cut into tiles, and for what. */
+/* tile_shape.h - the shapes that tile_plan.c and tile_search.c cut into tiles, and the
+ * device for which they do. */
 #ifndef NIB_CUDA_TILE_SHAPE_H
 #define NIB_CUDA_TILE_SHAPE_H
 
@@ -11,30 +12,30 @@
 struct nib_tile_shape {
 	int32_t m, n, k;
 	/*
-	 * A batch: so many more matrices of these sizes. It is alone, and the
-	 * problem of its tiles is the matrix.
+	 * A batch has this many further matrices of these sizes.  It is the only shape
+	 * of its plan, and the problem of a tile is the number of the matrix.
 	 */
 	int32_t more;
 };
 
 struct nib_tile_device {
-	int32_t clusters; /* pairs of CTAs that it holds at once */
+	int32_t clusters; /* resident pairs of CTAs */
 	const struct nib_cuda_costs *costs;
 	/*
-	 * Rules beside the sizes of costs.h; zeros are Hopper's.  All tiles of
-	 * a problem but its last have a multiple of `align` rows, and each lies
-	 * in at most two blocks of 2 * align rows.
+	 * Rules in addition to the sizes of costs.h; zeros are Hopper's.  All tiles of
+	 * a problem but its last have a multiple of `align` rows, and each is in at
+	 * most two blocks of 2 * align rows.
 	 */
 	int32_t align;
 	int32_t most_rows; /* of a tile, a multiple of align */
 	/*
-	 * Row units that equal tiles walk before the next rows of A, so that
-	 * clusters side by side share both operands; 0: all units.
+	 * The number of row units that equal tiles go through before the next rows of
+	 * A, so that neighbouring clusters share both operands. 0: all units.
 	 */
 	int32_t raster;
 };
 
-/* Most rows of a tile that begins at `row`. */
+/* The most rows of a tile that begins at `row`. */
 static inline int32_t nib_tile_most(const struct nib_tile_device *device, int32_t row)
 {
 	const int32_t most = device->most_rows ? device->most_rows : NIB_TILE_M_MAX;
@@ -45,7 +46,7 @@ static inline int32_t nib_tile_most(const struct nib_tile_device *device, int32_
 	return most;
 }
 
-/* Rows of a tile that others follow: `rows` is a size of costs.h. */
+/* Rows of a tile that is not the last one.  `rows` is a size of costs.h. */
 static inline int32_t nib_tile_aligned(const struct nib_tile_device *device,
 				       int32_t rows)
 {

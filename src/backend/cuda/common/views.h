@@ -6,7 +6,7 @@
 #include "backend/cuda/kernels/common/quantize_params.h"
 #include "nibblas.h"
 
-/* Strides that are 0 are dense (format/view.h). */
+/* A stride of 0 means dense (format/view.h). */
 struct nib_quantize_dense cuda_view_dense(const struct nib_dense *v);
 struct nib_quantize_nvfp4 cuda_view_nvfp4(const struct nib_fp4 *v);
 
