@@ -47,8 +47,8 @@ static const char *unordered_read(const struct emu_check *c, epoch e)
 	if (agent_of(e) % AGENTS_PER_WARP == 1 + EMU_ASYNC_WGMMA &&
 	    !is_barrier(c, agent_of(e)))
 		return "and nothing says that it has: wgmma.wait_group must "
-		       "come before the arrival that hands the bytes over";
-	return "and nothing orders that before this: the bytes are handed over "
+		       "come before the arrival that releases the bytes";
+	return "and nothing orders that before this: the bytes are passed on "
 	       "without a barrier, or it was not waited for";
 }
 

@@ -47,7 +47,7 @@ __attribute__((format(printf, 2, 3))) void emu_add_text(struct emu_error *err,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* The state of one byte, bits of its shadow; 0: nothing is there. */
+/* The state of one byte, bits of its shadow; 0: not allocated. */
 enum emu_shadow {
 	EMU_MAPPED = 1,	   /* of an allocation */
 	EMU_WRITTEN = 2,   /* its value is defined */

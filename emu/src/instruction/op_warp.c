@@ -34,7 +34,7 @@ static bool has_members(struct emu_warp *w, const struct emu_instr *i,
 		return false;
 	if ((all & w->live) == (all & w->live & lanes))
 		return true;
-	emu_fault(w, i, -1, "lanes %08x are in the mask and do not take part",
+	emu_fault(w, i, -1, "lanes %08x are in the mask and do not participate",
 		  all & w->live & ~lanes);
 	return false;
 }
@@ -92,9 +92,7 @@ static void run_shfl(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 		inside |= (uint32_t)is_inside << l;
 		if ((lanes >> l & 1) && !((masks[l] & lanes) >> from & 1)) {
 			emu_fault(w, i, l,
-				  "it reads lane %d, which does not "
-				  "take part",
-				  from);
+				  "it reads lane %d, which does not participate", from);
 			return;
 		}
 	}

@@ -90,7 +90,7 @@ static const char *complaint(const uint8_t *shadow, uint32_t bytes,
 		any |= shadow[i];
 	}
 	if (!(all & EMU_MAPPED))
-		return "nothing is there";
+		return "these bytes are not allocated";
 	if (any & EMU_LANDING)
 		return kind == EMU_WRITE
 			   ? "an asynchronous copy is writing there, and has "
@@ -99,7 +99,7 @@ static const char *complaint(const uint8_t *shadow, uint32_t bytes,
 			     "and "
 			     "has not been waited for";
 	if (any & EMU_BARRIER)
-		return "a live mbarrier is there";
+		return "these bytes belong to a live mbarrier";
 	return "these bytes were never written";
 }
 
@@ -247,7 +247,7 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	}
 	if (!s || at >= s->bytes || bytes > s->bytes - at) {
 		(void)report(w, i, lane, space, address, bytes, kind,
-			     "nothing is there");
+			     "these bytes are not allocated");
 		return NULL;
 	}
 	if (w->cta->cluster->n_ctas > 1 && has_ended(w, s)) {

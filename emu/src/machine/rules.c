@@ -20,12 +20,12 @@ static const struct emu_rule table[] = {
     {"refill-fence", true, "no fence.proxy.async between that load",
      "loads by threads and writes by a copy engine are of two proxies "
      "(\"Proxies\")",
-     "fence.proxy.async after the loads, before the stage is handed back"},
+     "fence.proxy.async after the loads, before the stage is released"},
     {"proxy-fence", true, "no fence.proxy.async",
      "writes by threads and reads by a copy engine or tensor core are of two "
      "proxies (\"Proxies\", \"fence.proxy\")",
      "fence.proxy.async in each thread that wrote, after its writes and "
-     "before the barrier or arrival that hands them over"},
+     "before the barrier or arrival that releases them"},
     {"phase-wait", true, "the end of that phase",
      "bytes of a bulk copy belong to the phase of the mbarrier that counts "
      "them (\"mbarrier.try_wait\")",
@@ -57,7 +57,7 @@ static const struct emu_rule table[] = {
     {"wgmma-wait", true, "wgmma.wait_group must come before",
      "wgmma reads shared memory until its group has been waited for "
      "(\"wgmma.wait_group\")",
-     "wgmma.wait_group before the arrival that hands the stage back"},
+     "wgmma.wait_group before the arrival that releases the stage"},
     {"tcgen05-commit", true, "a later tcgen05.commit",
      "tcgen05.mma and .cp are done when a later commit has arrived "
      "(\"tcgen05.commit\")",
@@ -73,8 +73,8 @@ static const struct emu_rule table[] = {
      "tcgen05.fence::before_thread_sync before the arrival, "
      "::after_thread_sync after the wait"},
     {"order", true, "nothing orders",
-     "accesses of two threads to one place need an order (\"Memory Consistency "
-     "Model\")",
+     "accesses of two threads to one address must be ordered (\"Memory "
+     "Consistency Model\")",
      "a barrier between them, or an mbarrier at which one arrives and for "
      "which the other waits"},
     {"group-wait", true, "its group",
@@ -89,19 +89,19 @@ static const struct emu_rule table[] = {
      "wait for the mbarrier's phase or the copy's group, in the warp that "
      "reads"},
     {"two-writers", false, "writing the",
-     "no two writers of one place without an order (\"Completion Mechanisms "
+     "two writes to one address must be ordered (\"Completion Mechanisms "
      "for Asynchronous Copy Operations\")",
      "wait for the copy, or let it write elsewhere"},
     {"never-written", true, "never written",
      "what a thread reads must have been written before; the bytes are "
      "undefined until then",
      "wait for the threads or the copy that write them, or write them first"},
-    {"live-mbarrier", false, "a live mbarrier is there",
+    {"live-mbarrier", false, "these bytes belong to a live mbarrier",
      "an mbarrier is opaque: only mbarrier instructions may touch it "
      "(\"mbarrier\")",
      "another address for the data, or mbarrier.inval before it"},
-    {"address", false, "nothing is there",
-     "every byte of an access lies in an allocation, in the state space of the "
+    {"address", false, "these bytes are not allocated",
+     "every byte of an access belongs to an allocation, in the state space of the "
      "instruction (\"State Spaces\")",
      "check the index, the sizes that were allocated, and conversions by cvta "
      "and mapa"},
@@ -121,7 +121,7 @@ static const struct emu_rule table[] = {
      "(\"tcgen05.dealloc\")",
      "tcgen05.dealloc by the warp that allocated, after the last use"},
     {"ended-cta", false, "has ended",
-     "shared memory of another CTA is there as long as that CTA runs "
+     "shared memory of another CTA exists as long as that CTA runs "
      "(\"mapa\", \"barrier.cluster\")",
      "barrier.cluster.arrive and .wait before the first CTA of the cluster "
      "leaves"},
@@ -199,12 +199,12 @@ static const struct emu_rule table[] = {
      "the lanes of a .sync or .aligned instruction execute the same one "
      "(\"Independent thread scheduling\")",
      "bar.warp.sync before it, or a mask of the lanes that come here"},
-    {"mask", false, "do not take part",
+    {"mask", false, "do not participate",
      "all lanes of the mask execute the instruction (\"shfl.sync\", "
      "\"vote.sync\")",
      "a mask of the lanes that come here: activemask does not order them"},
     {"deadlock", false, "deadlock",
-     "what a warp waits for must come from somebody that can still run",
+     "what a warp waits for must come from a thread or copy that can still run",
      "compare the lines above: arrivals counted at mbarrier.init, parities, "
      "expected bytes, threads of each barrier, and warps that have left"},
     {"unwaited", false, "has not been waited for",

@@ -97,8 +97,8 @@ static bool write_address(struct emu_warp *w, const struct emu_instr *i, uint32_
 		memcpy(at, &first, sizeof(first));
 		emu_time_tmem_alloc(w);
 		emu_watch_needs_no_fence(w, place_to(w, i));
-		/* DeepGEMM hands it over by a relaxed barrier of the cluster,
-		 * as kernels do with the init of mbarriers after a fence. */
+		/* DeepGEMM passes the address on by a relaxed barrier of the
+		 * cluster, as kernels do with the init of mbarriers after a fence. */
 		if (!emu_machine_of(w)->options.is_strict)
 			emu_watch_fence_init(w);
 	}
@@ -114,9 +114,8 @@ static bool agrees(struct emu_warp *w, const struct emu_instr *i,
 
 	if (yours->columns != mine->columns)
 		emu_fault(w, i, -1,
-			  "it asks for %u columns, the other CTA of "
-			  "the pair for %u: both must ask for the "
-			  "same",
+			  "it allocates %u columns, the other CTA of "
+			  "the pair %u: both must allocate the same number",
 			  mine->columns, yours->columns);
 	else if (yours->warp->index != w->index)
 		emu_fault(w, i, -1,

@@ -32,31 +32,32 @@ static void test_memory(void **state)
 {
 	(void)state;
 	check("ld.global.u32 %r1, [%in+128];\n", WHERE " 0, lane 0, PTX line 20",
-	      "nothing is there");
-	check("st.global.u32 [%in+-4], %r1;\n", WHERE, "nothing is there");
+	      "these bytes are not allocated");
+	check("st.global.u32 [%in+-4], %r1;\n", WHERE, "these bytes are not allocated");
 	check("ld.global.u32 %r1, [%in+2];\n", WHERE, "no multiple of the size");
 	check("ld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%in+120];\n", WHERE,
 	      "no multiple of the size");
 	check("ld.global.u32 %r1, [%out];\n", WHERE, "never written");
 	check("mov.u64 %d1, 0;\nld.u32 %r1, [%d1];\n", "PTX line 21",
-	      "nothing is there");
+	      "these bytes are not allocated");
 	check("mov.u64 %d1, 0x7fffffffffff0000;\nld.u32 %r1, [%d1];\n", WHERE,
-	      "nothing is there");
+	      "these bytes are not allocated");
 	check("ld.shared.u32 %r1, [dynamic];\n", WHERE, "never written");
-	check("ld.shared.u32 %r1, [dynamic+1024];\n", WHERE, "nothing is there");
+	check("ld.shared.u32 %r1, [dynamic+1024];\n", WHERE,
+	      "these bytes are not allocated");
 	check("mov.u32 %r1, 16;\nst.shared.u32 [%r1], %r1;\n", WHERE,
-	      "nothing is there");
+	      "these bytes are not allocated");
 	check("mov.u32 %r1, 0x1000400;\nst.shared::cluster.u32 [%r1], %r1;\n", WHERE,
-	      "nothing is there");
+	      "these bytes are not allocated");
 	check("mov.u32 %r1, dynamic;\n"
 	      "mapa.shared::cluster.u32 %r2, %r1, 1;\n"
 	      "ld.shared::cluster.u32 %r3, [%r2];\n",
-	      "CTA rank 1 of a cluster of 1", "nothing is there");
+	      "CTA rank 1 of a cluster of 1", "these bytes are not allocated");
 	check("mov.u32 %r1, dynamic;\n"
 	      "mapa.shared::cluster.u32 %r2, %r1, 4096;\n"
 	      "ld.shared::cluster.u32 %r3, [%r2];\n",
-	      "CTA rank 255 of a cluster of 1", "nothing is there");
-	check("ld.param.u32 %r1, [in+16];\n", WHERE, "nothing is there");
+	      "CTA rank 255 of a cluster of 1", "these bytes are not allocated");
+	check("ld.param.u32 %r1, [in+16];\n", WHERE, "these bytes are not allocated");
 	check("trap;\n", WHERE, "the kernel gave up");
 }
 
@@ -70,7 +71,7 @@ static void test_convergence(void **state)
 	      "it needs all of the warp");
 	check("setp.lt.u32 %p1, %lane, 9;\n"
 	      "@%p1 shfl.sync.idx.b32 %r1, %lane, 0, 31, -1;\n",
-	      "shfl", "do not take part");
+	      "shfl", "do not participate");
 	check("shfl.sync.idx.b32 %r1, %lane, 0, 31, 1;\n", "shfl",
 	      "not in its own mask");
 	check("setp.lt.u32 %p1, %lane, 9;\n@%p1 bra.uni E;\nE:\n", "bra",
@@ -99,7 +100,7 @@ static void test_mbarriers(void **state)
 	      "mbarrier.arrive.shared::cta.b64 _, [%r1];\n",
 	      "mbarrier.arrive", "no mbarrier was initialised at offset 1024");
 	snprintf(text, sizeof(text), "%sld.shared.u32 %%r3, [%%r1];\n", init);
-	check(text, "ld", "a live mbarrier is there");
+	check(text, "ld", "these bytes belong to a live mbarrier");
 	snprintf(text, sizeof(text),
 		 "%s@%%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r1], "
 		 "64;\n"

@@ -142,8 +142,8 @@ static void test_launch(void **state)
 		 (const char *const[]){
 		     "deadlock_descriptor, cluster 0, CTA (0,0,0), warp 0, "
 		     "lane 0, PTX line 8: ld: ",
-		     "nothing is there", "\n  rule: address: ", "\n  try: ",
-		     "\n  again: NIBEMU_SEED=3", NULL};
+		     "these bytes are not allocated", "\n  rule: address: ",
+		     "\n  try: ", "\n  again: NIBEMU_SEED=3", NULL};
 	     *word; word++)
 		if (!strstr(said, *word))
 			fail_msg("'%s' is not in: %s", *word, said);

@@ -339,7 +339,7 @@ static void test_cleared(void **state)
 		assert_int_equal(out[l], 0);
 	emu_must_fail(CLEARED("56", "0"), &job, "never written", NULL);
 	emu_must_fail(CLEARED("60", "0"), &job, "a multiple of 8", NULL);
-	emu_must_fail(CLEARED("128", "0"), &job, "nothing is there", NULL);
+	emu_must_fail(CLEARED("128", "0"), &job, "these bytes are not allocated", NULL);
 	emu_must_fail(CLEARED("64", "1"), &job, "its value is 0", NULL);
 }
 

@@ -86,7 +86,7 @@ static void test_what_stores_need(void **state)
 		  "all are multiples of 16");
 	must_fail(BEGIN FILL_STAGE "@%p1 cp.async.bulk.global.shared::cta.bulk_group "
 				   "[%out+2320], [%r7], 256;\n",
-		  "nothing is there");
+		  "these bytes are not allocated");
 }
 
 /*

@@ -130,7 +130,7 @@ static void test_operands(void **state)
 	bad("mov.b64 %d2, 0;\n" MMA END, "A: matrix descriptor", "bits 46 to 48");
 	bad("mov.b64 %d3, -1;\n" MMA END, "B: matrix descriptor", "bits 14");
 	bad("add.s64 %d2, %d2, 0x2000;\n" MMA COMMIT WAIT END, "shared memory offset",
-	    "nothing is there");
+	    "these bytes are not allocated");
 	bad("add.u32 %r3, %r3, 508;\n" MMA END, "columns 508 to 515", "there are 512");
 	bad("add.u32 %r3, %r3, 0x100000;\n" MMA END, "D at lane 16", "begins at 0");
 	bad("add.u32 %r11, %r11, 0x200000;\n" MMA END, "scales at lanes 32", "not 0");
