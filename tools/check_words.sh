@@ -54,7 +54,6 @@ exceptions() {
 	^tests/cuda/results_	.	recorded answers of a GPU
 	^docs/software-gpu-bugs	.	written by make emu-bugs
 	^NEWS\.md:	.	past versions
-	^emu/	.	not yet
 	^src/(backend|file)/	.	not yet
 	^tests/	beside the index|is there in both formats	messages, not yet
 	^tests/cuda/test_emu_mutations	.	names in docs/software-gpu-bugs.md, not yet

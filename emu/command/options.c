@@ -184,7 +184,7 @@ static bool read_switch(struct options *o, int name)
 	return to;
 }
 
-/* A seed that the environment asks for holds where no option says another. */
+/* The seed of the environment is used unless an option gives another. */
 static void begin(struct options *o)
 {
 	const char *seed = getenv("NIBEMU_SEED");

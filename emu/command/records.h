@@ -18,7 +18,7 @@ struct records {
 	size_t count;
 };
 
-/* Reads a file, which need not be there.  False: no memory. */
+/* Reads a file, which need not exist.  False: no memory. */
 bool records_read(struct records *r, const char *path);
 void records_free(struct records *r);
 

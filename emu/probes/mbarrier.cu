@@ -80,8 +80,8 @@ static __device__ uint32_t test_wait(uint32_t bar, uint32_t parity)
 }
 
 /*
- * results lies in the host's memory, where it outlives the context: a step's
- * result is there before the next step begins.
+ * results is in host memory, which outlives the context: the result of a step
+ * is written before the next step begins.
  */
 static __global__ void ask_gpu(const __grid_constant__ mbarrier_case c,
 			       volatile uint32_t *results)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mbarrier_cases.h - histories of an mbarrier that a GPU is asked (mbarrier.cu
- * writes what it answers) and the software GPU is then held to
- * (test_mbarrier_recorded.c).  First random ones, of which no step breaks a
- * rule of PTX, but one, which lands more bytes at once than can be counted;
- * then named ones, of which some do.
+ * mbarrier_cases.h - sequences of operations on an mbarrier.  mbarrier.cu records
+ * what a GPU answers, and test_mbarrier_recorded.c compares the software GPU with
+ * it.  The random ones come first.  Their steps break no rule of PTX, except that
+ * one of them completes more bytes at once than can be counted.  Some of the named
+ * ones, which follow, break rules.
  */
 #ifndef EMU_PROBES_MBARRIER_CASES_H
 #define EMU_PROBES_MBARRIER_CASES_H
@@ -29,7 +29,7 @@ enum mbarrier_step_kind {
 enum mbarrier_class {
 	MBARRIER_PLAIN,	   /* bytes land after they were expected */
 	MBARRIER_EARLY,	   /* or before, while an arrival is pending */
-	MBARRIER_COMPLETE, /* or when all arrivals are there */
+	MBARRIER_COMPLETE, /* or after all arrivals */
 	MBARRIER_LARGE,	   /* up to the largest count */
 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_cases.h - tensor maps and boxes that a GPU and its driver are asked
- * (tensor.cu writes what they answer) and the software GPU is then held to
- * (test_tensor_recorded.c).
+ * tensor_cases.h - tensor maps and boxes.  tensor.cu records what a GPU and its
+ * driver answer, and test_tensor_recorded.c compares the software GPU with it.
  */
 #ifndef EMU_PROBES_TENSOR_CASES_H
 #define EMU_PROBES_TENSOR_CASES_H

@@ -71,14 +71,14 @@ static __global__ void chase(unsigned long long *cycles, const char *from, size_
 				     : "l"(at)
 				     : "memory");
 			at += step + x;
-			/* The next clock is read behind the load. */
+			/* The next clock is read after the load. */
 			asm volatile("" ::"l"(at) : "memory");
 			cycles[blockIdx.x * n + i] = cycle_now() - begin + x;
 		}
 	}
 }
 
-/* One load at a time with the TMA, from issue to behind the wait. */
+/* One load at a time with the TMA, from its issue to the end of the wait. */
 static __global__ void bulk_latency(unsigned long long *cycles, const char *from,
 				    size_t step, uint32_t n, uint32_t bytes, int warm)
 {
@@ -299,7 +299,7 @@ static __global__ void __cluster_dims__(2, 1, 1)
 			 : "memory");
 }
 
-/* Each thread stores 16 bytes n times; the clock stops behind the last. */
+/* Each thread stores 16 bytes n times; the clock stops after the last. */
 static __global__ void store_rate(span *spans, region r, int n)
 {
 	span s;

@@ -60,7 +60,7 @@ struct offsets {
 	int at[SECTOR_STEPS];
 };
 
-/* Words at these offsets of fresh 64 KB, each when the one before is there. */
+/* Words at these offsets of fresh 64 KB, each after the one before has arrived. */
 static __global__ void sector_kernel(unsigned long long *cycles, const char *from,
 				     offsets o, uint32_t zero)
 {
@@ -97,7 +97,7 @@ static void sector_rows(const gpu &g)
 #define RAMP_STAGES 28
 #define RAMP_BYTES  16384
 
-/* Loads of 16 KB by the TMA, `depth` in flight: when each is there. */
+/* Loads of 16 KB by the TMA, `depth` in flight: when each has completed. */
 static __global__ void ramp_bulk(uint32_t *when, const char *from, int depth)
 {
 	extern __shared__ __align__(1024) uint8_t stage[];
@@ -154,7 +154,7 @@ static __global__ void ramp_rows(uint32_t *when, const char *from, uint32_t pitc
 	}
 }
 
-/* When stage k is there: the median CTA, and one of the last. */
+/* When stage k is loaded: the median CTA, and one of the last. */
 static void ramp_report(results<uint32_t> &r, int ctas, const char *name)
 {
 	static const int shown[] = {0, 1, 2, 3, 5, 7, 11, 15, 21, 27};

@@ -10,7 +10,7 @@
 
 #define SYNC_ROUNDS 256
 
-/* Two warps hand a phase back and forth; cycles of a round trip. */
+/* Two warps pass a phase back and forth; cycles of a round trip. */
 static __global__ void ping_pong(unsigned long long *cycles)
 {
 	__shared__ __align__(8) uint64_t barriers[2];
@@ -125,7 +125,7 @@ static __global__ void __cluster_dims__(2, 1, 1)
 		cycles[blockIdx.x & 1] = begin;
 }
 
-/* Two CTAs hand a number back and forth through global memory. */
+/* Two CTAs pass a number back and forth through global memory. */
 static __global__ void flags(unsigned long long *cycles, uint32_t *flag)
 {
 	const unsigned long long begin = cycle_now();

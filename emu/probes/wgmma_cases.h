@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wgmma_cases.h - instructions of a tensor core that a GPU is asked
- * (wgmma.cu writes what it answers) and the software GPU is then held
- * to (test_wgmma_recorded.c).  A case is made from its numbers alone.
+ * wgmma_cases.h - instructions of a tensor core.  wgmma.cu records what a GPU
+ * answers, and test_wgmma_recorded.c compares the software GPU with it.  A case
+ * depends only on its numbers.
  */
 #ifndef EMU_PROBES_WGMMA_CASES_H
 #define EMU_PROBES_WGMMA_CASES_H

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """compare_times.py [--svg FILE] [--clocks GHZ GHZ] --predicted FILE... --measured FILE...
 
-Predicted times beside measured ones: rows of nib bench --format json (a list, or one
+Compares predicted with measured times: rows of nib bench --format json (a list, or one
 row a line), matched by operation and shape.  Prints a Markdown table, the median and
 the worst error, and Spearman's rank correlation; --svg draws a scatter plot.  A row of
 a product whose plan's first word differs is from another kernel, and says so; it does

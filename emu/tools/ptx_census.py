@@ -8,7 +8,7 @@ asked for by its name.  Prints a table: project, files, entries, those that were
 and below it why the others were refused, with counts.
 
 --list FILE compiles first: a line "output|nvcc's arguments" makes FOLDER/output.ptx of
-the first folder, one after the other, unless it is there.  The arguments may have
+the first folder, one after the other, unless it exists.  The arguments may have
 $VARIABLES, of the environment or of lines "NAME=value" above; tools/census/ has lists.
 What does not compile leaves output.ptx.err with the compiler's words, and counts as a
 file without PTX.

@@ -10,11 +10,11 @@ not.
 
 The table: "module HASH" (64-bit FNV-1a of the module's text), "kernel HASH REGISTERS"
 for each of its kernels (of its name; registers of a thread), then for each line of PTX
-that has a cost "LINE ISSUE ALU FMA XU STALL": how many instructions of the machine one
-execution of the line issues, how many of them go to the pipes of logic and of
-conversions (ALU), of integer multiplication and dot products (FMA), and of special functions (XU),
-and how many cycles ptxas lets pass behind them before the warp's next instruction: the
-latencies that no scoreboard watches, as the encoding of each instruction has them.
+that has a cost "LINE ISSUE ALU FMA XU STALL": how many machine instructions one execution
+of the line issues, how many of them go to the pipes of logic and conversions (ALU), of
+integer multiplication and dot products (FMA), and of special functions (XU), and how many
+cycles ptxas lets pass after them before the warp's next instruction.  Those are the
+latencies that no scoreboard tracks, from the encoding of each instruction.
 
 A basic block of PTX may be several of SASS, where ptxas unrolled a loop, and an
 instruction may have moved to another block.  Instructions that ptxas neither copies nor

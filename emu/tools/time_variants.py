@@ -8,7 +8,7 @@ number of slices of k are forced by a file of costs (NIB_TUNING), and nib bench 
 each one, on a GPU or, with --device emu:h200 or emu:b200, by prediction.  Writes rows
 of nib bench with the variant's name as their shape, for compare_times.py; on a B200
 the planner's own way comes first and is named "as planned".  --emulator is
-libnibemu.so, for a device of the software GPU; without it, the one beside NIB.
+libnibemu.so, for a device of the software GPU; without it, the one next to NIB.
 --plans only says how each would be cut, --only takes the variants whose name has the
 text."""
 
@@ -105,7 +105,7 @@ def emulator_of(a):
     beside = pathlib.Path(nib or a.nib).resolve().parent / "libnibemu.so"
     library = pathlib.Path(a.emulator or beside)
     if not library.is_file():
-        sys.exit(f"time_variants.py: {library} is not there: --emulator libnibemu.so")
+        sys.exit(f"time_variants.py: {library} does not exist: --emulator libnibemu.so")
     return str(library.resolve())
 
 
@@ -128,7 +128,7 @@ def run(command, env):
 
 
 def plan_of(a, env, command):
-    """What nib says of a plan; of a GPU that is there, it is cuda:0's."""
+    """The plan that nib prints.  An emulated GPU is its cuda:0."""
     device = "cuda:0" if a.device.startswith("emu") else a.device
     text, why = run([a.nib, "plan", "--device", device, *command], env)
     return why or "".join(re.findall(r"^- .*\n", text, re.M))

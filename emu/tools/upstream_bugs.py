@@ -99,7 +99,7 @@ def holder_of(folders, commit):
 
 
 def extract(folder, commit, paths, where):
-    """Writes a commit's PATHS to WHERE, unless they are there.  False: it has none."""
+    """Writes a commit's PATHS to WHERE, unless they exist.  False: it has none."""
     if where.exists():
         return True
     there = [p for p in paths if git(folder, "cat-file", "-e", f"{commit}:{p}")
@@ -131,7 +131,7 @@ def prepare(row, side, folders, work):
     if not extract(folder, commit, row.get("tree", ["include"]), tree):
         return None, f"{commit} was not extracted"
     includes = [tree / i for i in row.get("include", ["include"])]
-    # A copy by itself: what it includes by "..." is not the file beside it.
+    # A copy in a folder of its own: what it includes by "..." is not the file next to it.
     for path in row.get("copy", []):
         alone = work / row["name"] / (side + ".alone")
         alone.mkdir(exist_ok=True)

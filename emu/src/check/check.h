@@ -150,7 +150,7 @@ bool emu_check_init(struct emu_check *c, uint32_t warp, uint64_t barrier,
 void emu_check_inval(struct emu_check *c, uint64_t barrier);
 /*
  * Called before the arrival counts.  At another CTA's barrier, an arrival of
- * .cta scope hands over only that the warp's wgmma have read their operands.
+ * .cta scope publishes only that the warp's wgmma have read their operands.
  */
 bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		      enum emu_scope scope, struct emu_error *err);

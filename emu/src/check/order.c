@@ -24,7 +24,7 @@ struct acquisition {
 struct agent {
 	struct acquisition *acquired;
 	size_t count, capacity;
-	uint32_t *fenced;  /* what a later relaxed write hands over */
+	uint32_t *fenced;  /* what a later relaxed write publishes */
 	uint32_t *pending; /* what relaxed reads found, for a fence */
 	/* When bulk groups had been waited for: clock + 1; 0: not yet. */
 	uint32_t *stored;
@@ -473,7 +473,7 @@ static struct page *page_at(struct emu_order *o, uint64_t number)
 
 /* ---- one word ------------------------------------------------------------ */
 
-/* The clock at which a bulk store's bytes were there; false: not yet. */
+/* The clock at which a bulk store's bytes were written; false: not yet. */
 static bool clock_of(const struct emu_order *o, const struct touch *t, uint32_t *clock)
 {
 	const struct agent *a = &o->list[t->agent - 1];

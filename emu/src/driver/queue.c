@@ -119,9 +119,9 @@ static uint64_t place(const void *data, size_t bytes)
 }
 
 /*
- * Parameters lie in device memory, where generic addresses reach them.  A
- * cooperative grid has a workspace, as cooperative_groups/details/driver_abi.h
- * has it: its size and a barrier, whose top bit may be either.
+ * Parameters are stored in device memory, where generic addresses reach them.  A
+ * cooperative grid has a workspace, which cooperative_groups/details/driver_abi.h
+ * defines: its size and a barrier, whose top bit may be 0 or 1.
  */
 static CUresult place_parameters(struct emu_work *w)
 {

@@ -43,7 +43,7 @@ static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return emu_transfer_send(t, value, &p);
 }
 
-/* The bytes and the mbarrier lie in one CTA, the bytes at their alignment. */
+/* The bytes and the mbarrier belong to one CTA, and the bytes are aligned. */
 static bool check_places(struct emu_warp *w, const struct emu_instr *i, int lane,
 			 uint64_t to, uint64_t barrier)
 {

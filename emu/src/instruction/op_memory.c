@@ -391,7 +391,7 @@ static bool combine_lane(const struct emu_instr *i, int lane, uint8_t *at,
 	return has_changed;
 }
 
-/* What the lanes' atomics hand over, before they happen. */
+/* What the lanes' atomics publish, before they happen. */
 static void watch_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		       const uint64_t *address)
 {

@@ -177,7 +177,7 @@ static void float_sums(const struct form *f, struct operands *x, bool is_f16)
 	emu_fused_sums(&a, &b, is_f16, x->c, x->c);
 }
 
-/* Elements of 4 bits lie in the middle of a byte, of 6 bits at its low end. */
+/* Elements of 4 bits are in the middle of a byte, of 6 bits at its low end. */
 static uint8_t code_in_byte(const struct element_type *t, uint32_t byte)
 {
 	if (t->type == EMU_T_E2M1)
@@ -268,9 +268,9 @@ static bool take_selector(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /*
- * Scales of 16 rows of A lie in the lower (thread-id 0) or upper two lanes of
- * each four: row g in the even one, g + 8 in the odd one; of column g of B in
- * lane thread-id of the four.  byte-id is the first byte in the word.
+ * The lower (thread-id 0) or upper two lanes of each four have the scales of 16
+ * rows of A: row g in the even lane, row g + 8 in the odd one.  Lane thread-id of
+ * the four has the scales of column g of B.  byte-id is the first byte in the word.
  */
 static bool take_scales(struct emu_warp *w, const struct emu_instr *i,
 			const struct emu_value *o, const struct form *f, int rows,

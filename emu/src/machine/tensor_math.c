@@ -532,7 +532,7 @@ static uint32_t word(const struct emu_warp *w, const struct emu_value *v, int la
 	return ((const uint32_t *)emu_row(w, v))[lane];
 }
 
-/* Lanes: D's, and A's where it is there, from 0; with 64 rows also from 16. */
+/* Lanes: D's, and those of A in tensor memory, from 0; with 64 rows also from 16. */
 static bool check_lanes(struct emu_warp *w, const struct emu_instr *i, int lane,
 			const struct emu_umma_work *x)
 {

@@ -515,7 +515,7 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 	return request_pipes(w, i, EMU_PIPE_ISSUE, EMU_PIPE_ISSUE + 1);
 }
 
-/* Units that the pipes are not: when the result is there. */
+/* Units other than the pipes: when the result is available. */
 static void serve_unit(struct emu_warp *w, const struct emu_instr *i, double at)
 {
 	const struct emu_time_table *c = emu_time_machine(w)->table;

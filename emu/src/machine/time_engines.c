@@ -97,7 +97,7 @@ static void add_bytes(struct request *r, uint64_t address)
 	    (uint8_t)(1u << (address / SECTOR_BYTES % (LINE_BYTES / SECTOR_BYTES)));
 }
 
-/* When the last of them is there. */
+/* When the last of them has arrived. */
 static double fetch(struct emu_warp *w, const struct request *r, double at,
 		    bool is_store)
 {

@@ -85,7 +85,7 @@ struct emu_warp_clock {
 	bool is_named;	/* its row of the trace */
 	bool is_fenced; /* it has waited for the fence that is next */
 	double arrival; /* of an engine at a barrier; 0: the warp's own */
-	/* The last bulk load: its source, when it was issued and will be there. */
+	/* The last bulk load: its source, when it was issued and will complete. */
 	const void *load_from;
 	double load_issued, load_there;
 	double *ready; /* of each 16 bytes of the warp's registers */
@@ -118,7 +118,7 @@ struct emu_cluster_clock {
 struct emu_time_costs;
 struct emu_trace;
 
-/* What became of a grid: for the report. */
+/* The times of a grid, for the report. */
 struct emu_time_grid {
 	char name[128];
 	double begin, first, end;      /* first: its first instruction */

@@ -129,8 +129,8 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 	struct emu_error err;
 
 	/*
-	 * A wait for the bytes also hands over what was before the copy, and
-	 * that the copy has read its source.
+	 * A wait for the bytes also orders what was before the copy, and that
+	 * the copy has read its source.
 	 */
 	if (c)
 		emu_check_lanes_release(c, number_of(w), 1u << lane, now(w) + 1);

@@ -42,7 +42,7 @@ bool emu_names_add(struct emu_names *names, const struct emu_name *name);
 /* The innermost name of a kind; labels have a name space of their own. */
 const struct emu_name *emu_names_find(const struct emu_names *names, const char *text,
 				      size_t length, enum emu_name_kind kind);
-/* True if a name of this kind was added since `begin` names were there. */
+/* True if a name of this kind was added after the first `begin` names. */
 bool emu_names_has_since(const struct emu_names *names, size_t begin,
 			 const struct emu_name *name);
 /* Forgets all names but the first `count`. */

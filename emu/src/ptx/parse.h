@@ -128,7 +128,7 @@ bool emu_expect_number(struct emu_parser *parser, uint64_t *value);
 /* Skips "+ number" lists and the like: .file, .loc at any place. */
 bool emu_parse_loc(struct emu_parser *parser);
 bool emu_parse_file(struct emu_parser *parser);
-/* Fails with what is there and what was wanted. */
+/* Fails: names what was found and what was wanted. */
 bool emu_unexpected(struct emu_parser *parser, const char *wanted);
 bool emu_take_word(struct emu_parser *parser, const char *word);
 /* From '{' to after its '}'; false if the text ends before. */

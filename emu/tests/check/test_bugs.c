@@ -54,7 +54,7 @@ static void choose(const char *text, bool is_wrong, char *to, size_t size)
 	to[used] = '\0';
 }
 
-/* A map at the begin of in, of the bytes behind it. */
+/* A map at the start of in, of the bytes after it. */
 static void put_map(uint64_t address, uint8_t *in)
 {
 	const struct emu_tensor_map map = {

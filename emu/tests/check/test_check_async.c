@@ -117,7 +117,7 @@ static void a_multicast_copy(void **state)
 static void a_store_and_an_engine(void **state)
 {
 	(void)state;
-	/* The writer fences, then hands over. */
+	/* The writer fences, then releases. */
 	GOOD(store(0, DATA));
 	fence(0);
 	block_barrier();

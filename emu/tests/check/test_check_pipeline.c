@@ -154,7 +154,7 @@ static bool begin(struct pipeline *p, uint32_t warp)
 		}
 	if (p->bug != NO_BARRIER_AFTER_INIT)
 		return join(p, warp, 0, WARPS);
-	/* The barriers are there in time, by luck. */
+	/* The barriers are initialised in time, by luck. */
 	return emu_mbarrier_is_live(p->empty[STAGES - 1]);
 }
 
@@ -256,7 +256,7 @@ static bool store_result(struct pipeline *p, uint32_t warp)
 
 /* ---- the schedule -------------------------------------------------------- */
 
-/* Steps of a consumer's tile behind its rounds. */
+/* Steps of a consumer's tile after its rounds. */
 enum { DRAIN = ROUNDS, STAGE, MEET, STORE, MEET_AGAIN, TILE_STEPS };
 
 static bool step_consumer(struct pipeline *p, uint32_t warp)

@@ -162,7 +162,7 @@ static void test_reuse(void **state)
 	GOOD(ld(0));
 }
 
-/* Relaxed, and .cta scope across CTAs: the hardware's order hands over. */
+/* Relaxed, and .cta scope across CTAs: the hardware orders them. */
 static void test_weak_arrivals(void **state)
 {
 	(void)state;

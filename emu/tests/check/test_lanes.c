@@ -267,7 +267,7 @@ static void test_mbarriers(void **state)
 		 "by lane 0", "lane 1 of the same warp wrote it");
 }
 
-/* Lane 0 hands its word to lane 1 by a flag. */
+/* Lane 0 passes its word to lane 1 by a flag. */
 #define FLAG(set, fence, look, joined)                                                 \
 	HERE "@%p1 st.shared.u32 [%r1+128], 0;\nbar.sync 0;\n"                         \
 	     "@!%p1 bra POLL;\nst.shared.u32 [%r1], %tid;\n" fence                     \
@@ -465,7 +465,7 @@ static void test_global(void **state)
 	     "st.global.u32 [%d2], %r4;\nst.global.u32 [%out+1024], %lane;\n"
 	     "st.relaxed.gpu.global.u32 [%out+512], %lane;\n"
 	     "ld.relaxed.gpu.global.u32 %r4, [%out+512];\n" COUNTED);
-	/* A copy has read its source when its bytes are there. */
+	/* A copy has read its source when its bytes are written. */
 	runs(HERE INIT("1") "@!%p1 bra L;\n" LOAD "L: " WAIT
 			    "mad.wide.u32 %d1, %lane, 4, %in;\n"
 			    "st.global.u32 [%d1], %lane;\n" COUNTED);

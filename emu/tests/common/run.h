@@ -30,7 +30,7 @@ struct emu_job {
 	struct emu_findings *findings; /* NULL: it ends with the first report */
 	/* The module's second kernel follows and may begin early. */
 	bool is_chain;
-	/* Writes into the device's copy of in, which lies at address. */
+	/* Writes into the device's copy of in, which is at address. */
 	void (*prepare)(uint64_t address, uint8_t *in);
 	struct emu_traffic *traffic; /* NULL: nobody counts */
 	struct emu_time *time;	     /* NULL: no time */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verdict.h - what the checkers of the software GPU say of a step, held to
- * what they must say.  The test has a struct emu_error called err.
+ * verdict.h - compares what the checkers of the software GPU report for a step
+ * with what they must report.  The test has a struct emu_error called err.
  */
 #ifndef EMU_TESTS_VERDICT_H
 #define EMU_TESTS_VERDICT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_device.c - the B200 of NIBEMU_DEVICE: its properties, and which
- * modules it takes; and what each device takes by its rules alone.
+ * test_device.c - the B200 of NIBEMU_DEVICE: its properties and the modules that
+ * it loads; and the modules that each device accepts by its rules.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,7 +103,7 @@ static void test_modules(void **state)
 
 /* ---- fat binaries -------------------------------------------------------- */
 
-/* One entry behind another; kind 1 is PTX, 2 machine code. */
+/* One entry after another; kind 1 is PTX, 2 machine code. */
 static struct fat {
 	uint32_t magic;
 	uint16_t version, header_bytes;
@@ -141,7 +141,7 @@ static void add_ptx(uint32_t sm, const char *target, const char *kernel)
 	add_entry(1, sm, text);
 }
 
-/* Whether the binary loads, and has this kernel alone. */
+/* Whether the binary loads, and has only this kernel. */
 static void check_chosen(const char *kernel)
 {
 	CUmodule module;
@@ -191,7 +191,7 @@ static void test_machine_code(void **state)
 	add_entry(2, 100, "\177ELF");
 	add_ptx(90, "sm_90a", "hopper");
 	assert_int_equal(cuModuleLoadData(&module, &fat), CUDA_ERROR_NO_BINARY_FOR_GPU);
-	/* An entry that ends behind the binary is not read. */
+	/* An entry that ends past the end of the binary is not read. */
 	begin_fat();
 	add_ptx(100, "sm_100a", "cut");
 	fat.bytes -= 8;

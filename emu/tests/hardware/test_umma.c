@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_umma.c - the descriptors of tcgen05.mma: values that public kernels
- * use on a B200, every field that is refused; where operands lie in shared and
- * tensor memory; and whose columns are whose.
+ * test_umma.c - the descriptors of tcgen05.mma: values that public kernels use on
+ * a B200, every field that is refused, the places of operands in shared and tensor
+ * memory, and the columns of each operand.
  */
 #include <setjmp.h>
 #include <stdarg.h>

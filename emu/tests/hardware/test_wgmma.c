@@ -119,7 +119,7 @@ static int64_t shift_to_zero(int64_t x, int shift)
 	return x < 0 ? -(-x >> shift) : x >> shift;
 }
 
-/* sum * 2^e cut toward zero to a float with `kept` bits behind the point. */
+/* sum * 2^e truncated to a float with `kept` bits after the point. */
 static uint32_t cut(int64_t sum, int e, int kept)
 {
 	const uint32_t sign = sum < 0 ? 0x80000000 : 0;
@@ -133,7 +133,7 @@ static uint32_t cut(int64_t sum, int e, int kept)
 	e += top; /* exponent of the leading bit */
 	if (e > 127)
 		return sign | 0x7F800000;
-	/* To bits behind the leading one, or behind 2^-126. */
+	/* To bits after the leading one, or after 2^-126. */
 	kept -= e < -126 ? -126 - e : 0;
 	if (kept < 0)
 		return sign;
@@ -307,7 +307,7 @@ static void cut_of_one_term(void **state)
 	assert_int_equal(one_sum(EMU_F16, a, b, 0), 0x3F800000);
 	a[0] |= 0x8000; /* -1 + 2^-24 = -(1 - 2^-24) */
 	assert_int_equal(one_sum(EMU_F16, a, b, 0), 0xBF7FFFFF);
-	/* Sixteen times 2^-26 beside 1 are each cut to zero ... */
+	/* Next to 1, each of the terms 2^-26 is truncated to zero ... */
 	a[0] = ONE(EMU_F16);
 	for (int i = 1; i < 16; i++)
 		a[i] = b[i] = 0x0800; /* 2^-13 */

@@ -24,7 +24,7 @@ static int setup(void **state)
 	(void)state;
 	recording = fopen(RECORDING, "r");
 	if (!recording)
-		print_message("%s is not there: no GPU was asked yet\n", RECORDING);
+		print_message("%s does not exist: run probes/run.sh\n", RECORDING);
 	return 0;
 }
 
@@ -36,7 +36,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* To the line behind the one that is title; else fails. */
+/* Reads up to the line `title`, included; fails if there is none. */
 static void find(const char *title)
 {
 	char line[256];

@@ -125,7 +125,7 @@ static void test_reductions(void **state)
 			struct emu_job job = job_of(seed);
 
 			strcat(text, cases[c].form);
-			/* Rank 0 alone is waited for. */
+			/* Only rank 0 is waited for. */
 			strcat(text, "setp.ne.u32 %p3, %r1, 0;\n"
 				     "@%p3 bra LEFT;\n" WAIT "LEFT:\n" STORE MEET);
 			emu_must_run(text, &job);

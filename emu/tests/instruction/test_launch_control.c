@@ -15,9 +15,9 @@
 #define TARGET "sm_100a"
 
 /*
- * Each CTA counts its own number; thread 0 of the cluster's first CTA asks for
- * more, and all CTAs do as they are told until there is no more.  out: how
- * often each number was done, and how many CTAs really ran.
+ * Each CTA counts its own number.  Thread 0 of the cluster's first CTA requests
+ * more, and all CTAs count those, until none is left.  out: how often each number
+ * was counted, and how many CTAs ran.
  */
 #define BEGIN                                                                          \
 	".shared .align 16 .b8 answer[16]; .shared .align 8 .b64 bar;\n"               \

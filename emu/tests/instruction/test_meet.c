@@ -87,7 +87,7 @@ static void test_match(void **state)
 	for (uint32_t t = 0; t < THREADS; t++)
 		assert_int_equal(out[t],
 				 like(t, UINT32_MAX) == UINT32_MAX ? UINT32_MAX : 0);
-	/* Values that differ in their upper halves alone. */
+	/* Values that differ only in their upper halves. */
 	choose(0);
 	for (uint32_t t = 0; t < THREADS; t++)
 		in[t] = in[t] << 40 | 5;
@@ -188,7 +188,7 @@ static void test_refused(void **state)
 		      ".any has no predicate", NULL);
 	emu_must_fail("match.all.b32 %r1, %r2, -1;\n", &job,
 		      "it needs .sync and .any or .all", NULL);
-	/* Lanes that are not there. */
+	/* Lanes that do not execute it. */
 	emu_must_fail("setp.lt.u32 %p1, %lane, 16;\n"
 		      "@%p1 match.any.sync.b32 %r2, %r1, -1;\n",
 		      &job, "match: lanes ffff0000 are in the mask", NULL);

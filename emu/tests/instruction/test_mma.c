@@ -52,7 +52,7 @@ static const struct type {
 struct form {
 	const char *words;	 /* before the shape: ".kind::f8f6f4" */
 	const char *a, *b, *sum; /* types by name */
-	const char *end;	 /* behind the types: ".satfinite" */
+	const char *end;	 /* after the types: ".satfinite" */
 	int m, k;
 	int scales;	  /* of a row: 0, 1, 2, 4 */
 	const char *name; /* of the scales' type */
@@ -263,8 +263,8 @@ static uint32_t rounded(double x, bool is_f16)
 	return bits << (is_f16 ? 17 : 1) == 0 ? 0 : bits;
 }
 
-/* Terms with an exponent of their own, cut to so many bits behind the largest;
- * the last is c. */
+/* The sum of terms with exponents, each truncated to a number of bits after the
+ * largest; the last term is c. */
 static double cut_sum(const double *term, const int *exponent, int count,
 		      bool counts_zeros, int bits)
 {
@@ -331,7 +331,7 @@ static struct number scale_of(const struct form *f, uint8_t code)
 	return x;
 }
 
-/* Sums of 16 products of e2m1, each cut to 35 bits behind the largest. */
+/* Sums of 16 products of e2m1, each truncated to 35 bits after the largest. */
 static uint32_t fp4_sum(const struct form *f, const struct data *x, int m, int n)
 {
 	const struct type *t = type_of("e2m1");

@@ -23,7 +23,7 @@ struct small {
 	int exponent_bits, mantissa_bits, bias;
 	int codes;    /* without sign */
 	uint32_t nan; /* the code of a NaN that is read; 0: none */
-	bool has_inf; /* codes behind the last exponent's first are NaN */
+	bool has_inf; /* of the last exponent, codes after the first are NaN */
 };
 
 static const struct small smalls[] = {

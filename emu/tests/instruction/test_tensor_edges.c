@@ -57,7 +57,7 @@ static struct emu_job job_of(int type, uint64_t elements, uint32_t box, size_t b
 	"@!%p2 bra L;\n"
 #define LOAD LOAD_BYTES("32")
 
-/* 32 bytes with 3 * tid + 1, to the box at %r1; then what is there, to out. */
+/* 32 bytes with 3 * tid + 1, to the box at %r1; then the tensor's bytes, to out. */
 #define STORE                                                                          \
 	"mov.u32 %r2, dynamic;\nadd.u32 %r3, %r2, %tid;\n"                             \
 	"mad.lo.u32 %r4, %tid, 3, 1;\nst.shared.u8 [%r3], %r4;\n"                      \

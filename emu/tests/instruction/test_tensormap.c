@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_tensormap.c - a kernel that changes a tensor map as grouped products do:
- * in shared memory, copied to global memory behind a fence of the proxy, and
+ * in shared memory, copied to global memory after a fence of the proxy, and
  * used there; and in place in global memory.
  */
 #include <setjmp.h>

@@ -427,7 +427,7 @@ static void test_accesses(void **state)
 	    "lanes of the warp have exited", "tcgen05.st");
 }
 
-/* The word of an allocation, handed over by a barrier that releases nothing. */
+/* The address of an allocation, passed on by a barrier that releases nothing. */
 static void test_relaxed_barrier(void **state)
 {
 	uint32_t out[64];

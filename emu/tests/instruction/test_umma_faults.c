@@ -221,7 +221,7 @@ static void test_order(void **state)
 	    "a later tcgen05.commit must be waited for");
 	bad(MMA COMMIT STORE WAIT END, "store to shared memory", "tcgen05.commit");
 	good(MMA COMMIT WAIT STORE END);
-	/* Results that are not there yet. */
+	/* Results that are not complete yet. */
 	bad(MMA LOAD COMMIT WAIT END, "tensor memory", "tcgen05.ld");
 	bad(MMA COMMIT LOAD WAIT END, "tensor memory", "tcgen05.ld");
 	bad(MMA COMMIT AFTER LOAD WAIT END, "tensor memory", "tcgen05.ld");

@@ -9,9 +9,9 @@
 //   copies -full-> tensor core -done-> results
 //          <-empty-            <-free-
 //
-// Scales lie in columns of their stage, so that nothing is overwritten that an
-// unfinished multiplication may read; or (kStaged false) in one place for all
-// stages, as production kernels have them, which PTX does not promise.
+// Each stage has its own columns for scales, so that nothing is overwritten that an
+// unfinished multiplication may read.  With kStaged false all stages share the same
+// columns, as in production kernels, which relies on more than PTX promises.
 #include <cuda.h>
 #include <stdint.h>
 
@@ -237,7 +237,7 @@ struct Stage {
 	static constexpr int kSfa = kSteps * kAtom;
 	static constexpr int kSfb = kSteps * kAtom;
 	static constexpr int kBytes = kA + kB + kSfa + kSfb;
-	// What a CTA's own copies bring; the even one also brings B's scales to both.
+	// Bytes of a CTA's own copies; the even CTA also copies B's scales to both.
 	static constexpr int kOneCta = kA + kB + kSfa;
 	static constexpr int kShared = kCtas * kSfb;
 };

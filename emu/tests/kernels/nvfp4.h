@@ -28,7 +28,7 @@ struct nvfp4_job {
 
 /* The PTX; NULL without nvcc. */
 const char *nvfp4_text(void);
-/* A module of one of its kernels alone; for free(). */
+/* A module of only one of its kernels; for free(). */
 char *nvfp4_kernel_text(const char *kernel);
 
 /*

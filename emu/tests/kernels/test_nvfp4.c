@@ -105,8 +105,8 @@ static void test_results(void **state)
 		}
 }
 
-/* By PTX's order alone: scales in columns of their own are right, scales that
- * are copied over those of a running multiplication are not. */
+/* By only PTX's order, scales in columns of their own are right.  Scales that are
+ * copied over those of a running multiplication are not. */
 static void test_strict(void **state)
 {
 	(void)state;

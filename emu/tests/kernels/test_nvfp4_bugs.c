@@ -24,7 +24,7 @@
 static const struct {
 	const char *bug, *rule, *words; /* one of them, between | */
 	int ctas;
-	bool is_strict; /* found by PTX's order alone */
+	bool is_strict; /* found only by PTX's order */
 } bugs[] = {
     /* barriers */
     {"results do not wait for the commit", NO_WAIT "#1", UNORDERED, 1, false},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_grids.c - the CTAs of a grid on the software GPU: that wait for each
- * other through global memory, that cannot all be there, that run on several
+ * test_grids.c - CTAs of a grid on the software GPU that wait for each other
+ * through global memory, that cannot all be resident, or that run on several
  * threads of the host.
  */
 #include <setjmp.h>
@@ -98,7 +98,7 @@ static void test_a_lock(void **state)
 	}
 }
 
-/* Lanes that wait for a lane whose code lies behind theirs. */
+/* Lanes that wait for a lane whose code follows theirs. */
 static void test_lanes_that_wait_for_later_code(void **state)
 {
 	static const char *const body =

@@ -35,7 +35,7 @@ static void test_order(void **state)
 	(void)state;
 	assert_non_null(p);
 	must_write(p, "");
-	/* Clusters beside each other: in the clusters' order. */
+	/* Clusters that run at the same time: in the clusters' order. */
 	emu_prints_begin(p, true);
 	emu_prints_add(p, 2, "c");
 	emu_prints_add(p, 0, "a");

@@ -140,7 +140,7 @@ static const struct line h200[] = {
 };
 #undef EMU_TIME
 
-/* An assumption names, behind a semicolon, what would replace it. */
+/* An assumption names, after a semicolon, what would replace it. */
 static void test_each_line_has_a_source(void **state)
 {
 	(void)state;
@@ -255,7 +255,7 @@ static void test_copies(void **state)
 	assert_near(each_of(1, shape, COPY, COMMIT("1")), 18.3, 0.2);
 	assert_near(each_of(2, shape_fp4(256, 256), COPY_PAIR, COMMIT("2")), 18.3, 0.2);
 	assert_near(each_of(1, shape, COPY_2, COMMIT("1")), 20.3, 0.2);
-	/* Beside multiplications of 128 cycles they cost nothing. */
+	/* During multiplications of 128 cycles they cost nothing. */
 	assert_near(each_of(1, shape, COPY MMA, COMMIT("1")), 128, 2);
 }
 

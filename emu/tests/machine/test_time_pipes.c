@@ -158,7 +158,7 @@ static double cycles_of_wgmma(bool in_shared, uint32_t operations, uint32_t logi
 
 /*
  * A warp waits for three of four operations with A in registers, and its logic
- * runs beside the fourth; with A in shared memory it runs beside all.
+ * overlaps the fourth.  With A in shared memory its logic overlaps all four.
  */
 static void test_registers_are_not_queued(void **state)
 {
@@ -186,8 +186,8 @@ static void test_accumulators_take_registers(void **state)
 /* ---- two grids ------------------------------------------------------------ */
 
 /*
- * Kernel a keeps one quarter of each SM busy; b, which works as long in the
- * others, may begin beside it if registers allow.
+ * Kernel a keeps one quarter of each SM busy.  Kernel b works as long in the other
+ * quarters, and may begin at the same time if registers allow.
  */
 static double cycles_of_chain(const char *kernels)
 {

@@ -168,7 +168,7 @@ static uint32_t want_neighbour(uint32_t lane)
 	return (lane + 1) % LANES;
 }
 
-/* Kernels that use it have it, each its own; behind it the dynamic ones. */
+/* Each kernel that uses it has its own copy; dynamic shared memory follows it. */
 static void test_module_shared(void **state)
 {
 	(void)state;

@@ -200,7 +200,7 @@ static void test_broken(void **state)
 	free(text);
 }
 
-/* One of the blank-separated words of list, behind a dot; none: nothing. */
+/* Appends a dot and one of the blank-separated words of list, if it has any. */
 static void append_word(char *text, const char *list)
 {
 	size_t n = 0, length;

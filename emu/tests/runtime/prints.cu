@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prints.cu - printf in kernels: its text is on standard output once the program
- * has waited, behind what the host printed before.  The host prints the same by
- * its own printf to standard error, so that the two can be compared.
+ * prints.cu - printf in kernels: once the program has waited, the text is on
+ * standard output, after what the host printed before.  The host prints the same
+ * with its own printf to standard error, so that the two can be compared.
  */
 #include <cuda_runtime.h>
 #include <stdio.h>

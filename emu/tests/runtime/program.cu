@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.cu - a program of CUDA's runtime library, as anybody writes it: built
- * by nvcc, and started on the software GPU by LD_LIBRARY_PATH alone.  Prints
- * "right", or what was wrong.
+ * program.cu - an ordinary program of CUDA's runtime library, built by nvcc.  It
+ * runs on the software GPU when LD_LIBRARY_PATH names its folder.  Prints "right",
+ * or what was wrong.
  *
  * program [race]: the same with a __syncthreads() missing.
  */

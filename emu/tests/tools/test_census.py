@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_census.py - the list of ptx_census.py with a compiler that writes down what it was
-told: variables, files that are there, files that do not compile; and the lists of
-tools/census."""
+"""test_census.py - ptx_census.py --list with a compiler that records its arguments:
+variables, files that exist, files that do not compile; and the lists of tools/census."""
 
 import os
 import pathlib

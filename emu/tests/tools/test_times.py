@@ -131,7 +131,7 @@ class TimeVariants(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             nib = pathlib.Path(folder).resolve() / "nib"
             asked = argparse.Namespace(nib=str(nib), emulator=None)
-            with self.assertRaisesRegex(SystemExit, "libnibemu.so is not there"):
+            with self.assertRaisesRegex(SystemExit, "libnibemu.so does not exist"):
                 variants.emulator_of(asked)
             (nib.parent / "libnibemu.so").touch()
             self.assertEqual(variants.emulator_of(asked), str(nib.parent / "libnibemu.so"))

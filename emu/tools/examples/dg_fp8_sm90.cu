@@ -33,7 +33,7 @@ int main(void)
 	    d, m, n, k,
 	    [&](size_t i, size_t l) { return a.at(i, l) * sa.at(l / 128, i); },
 	    [&](size_t j, size_t l) { return b.at(j, l) * sb.at(j / 128, l / 128); },
-	    // Hopper cuts the 33 terms of each of four sums to 13 bits behind the
+	    // Hopper truncates the 33 terms of each of four sums to 13 bits after the
 	    // largest.
 	    4 * 33 * std::ldexp(1.0, -13));
 }
