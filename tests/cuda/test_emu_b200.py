@@ -145,7 +145,7 @@ BUGS = [
      one(r"parity\.acquire\.cluster", 2, "parity.relaxed.cluster", 3)),
     # Arrivals.
     ("epilogue releases no tile", "queue", one(ARRIVE, 3, "", 7)),
-    ("epilogue hands no accumulators back", "lag", one(ARRIVE, 5, "", 7)),
+    ("epilogue releases no accumulators", "lag", one(ARRIVE, 5, "", 7)),
     ("loads release no tile", "queue", one(ARRIVE, 4, "", 7)),
     ("the forwarder releases no tile", "queue", one(ARRIVE, 6, "", 7)),
     ("multiply warp releases no tile", "queue", one(ARRIVE, 7, "", 7)),

@@ -47,17 +47,17 @@ BUGS = [
      "mbarrier.arrive.expect_tx=>mbarrier.arrive", "more arrivals"),
     ("no barrier between warps",
      "bar.sync=>", UNWAITED + "|reads it|wrote it|no mbarrier was initialised"),
-    # The vector kernel's: behind its wait, before its copies.
-    ("no meeting of a warp behind its wait for copies",
+    # In the vector kernel: after its wait, and before its copies.
+    ("no __syncwarp() after a warp's wait for copies",
      "bar.warp.sync=>#1", "of the same warp copied to it"),
     ("copies into words that other lanes still read",
      "bar.warp.sync=>#2", "cp.async to.*of the same warp reads it"),
     ("the dependent grid does not wait",
      "griddepcontrol.wait=>", "griddepcontrol.wait|never written"),
     # With these the values are right, whatever the timing.
-    ("sums of a part read without acquiring",
+    ("split-k sums read without acquiring",
      "ld.acquire.gpu.global=>ld.relaxed.gpu.global", "global memory"),
-    ("sums of a part published without releasing",
+    ("split-k sums published without releasing",
      "red.release.gpu=>red.relaxed.gpu", "global memory"),
     ("waits that acquire nothing",
      "mbarrier.try_wait.parity.shared=>"
@@ -71,7 +71,7 @@ BUGS = [
 SKINNY = [
     ("chunks of A are not waited for",
      "mbarrier.try_wait=>setp.eq.u32 p, 0, 0; // ", UNWAITED),
-    ("chunks are not handed on", ARRIVE + "cta=>", "deadlock"),
+    ("no arrivals for chunks", ARRIVE + "cta=>", "deadlock"),
     ("an mbarrier without its init",
      "mbarrier.init.shared::cta.b64=>#1", "no mbarrier was initialised|deadlock"),
     ("waits that acquire nothing",
@@ -84,7 +84,7 @@ SKINNY = [
     ("copies of B make no groups", "cp.async.commit_group=>", UNWAITED),
     ("no barrier around the sums", "bar.sync=>",
      UNWAITED + "|reads it|wrote it|no mbarrier was initialised|mbarrier.init of"),
-    ("no meeting of a warp", "bar.warp.sync=>", "of the same warp"),
+    ("no __syncwarp()", "bar.warp.sync=>", "of the same warp"),
 ]
 
 WIDE = [
@@ -92,11 +92,11 @@ WIDE = [
      "wgmma.wait_group=>", "has not been waited for"),
     ("chunks of A are not waited for",
      "mbarrier.try_wait=>setp.eq.u32 p, 0, 0; // ", UNWAITED + "|reads it"),
-    ("chunks are not handed on", ARRIVE + "cta=>", "deadlock"),
+    ("no arrivals for chunks", ARRIVE + "cta=>", "deadlock"),
     ("copies of B are not waited for", "cp.async.wait_group=>", UNWAITED),
     ("no barrier around the sums", "bar.sync=>",
      UNWAITED + "|reads it|wrote it|no mbarrier was initialised|mbarrier.init of"),
-    ("chunks are not shown to wgmma", "fence.proxy.async=>", "proxy|async"),
+    ("no fence.proxy.async before wgmma", "fence.proxy.async=>", "proxy|async"),
     ("the cluster's sums are not released",
      "barrier.cluster.arrive.release=>barrier.cluster.arrive.relaxed",
      "nothing orders|" + UNWAITED),
@@ -117,7 +117,7 @@ DENSE = [
     ("cp.async is not waited for", "cp.async.wait_all=>", UNWAITED),
     ("no barrier between warps",
      "bar.sync=>", UNWAITED + "|reads it|wrote it|no mbarrier was initialised"),
-    ("no meeting of a warp behind its wait for copies",
+    ("no __syncwarp() after a warp's wait for copies",
      "bar.warp.sync=>#1", "of the same warp"),
     ("the dependent grid does not wait",
      "griddepcontrol.wait=>", "griddepcontrol.wait|never written"),
