@@ -55,8 +55,6 @@ exceptions() {
 	^docs/software-gpu-bugs	.	written by make emu-bugs
 	^NEWS\.md:	.	past versions
 	^src/(backend|file)/	.	not yet
-	^tests/	beside the index|is there in both formats	messages, not yet
-	^tests/cuda/test_emu_mutations	.	names in docs/software-gpu-bugs.md, not yet
 	^include/	.	not yet
 	^python/nibblas/torch/	.	not yet
 	^docs/performance-	.	not yet

@@ -554,7 +554,7 @@ static enum nib_status add_layer(struct finder *f,
 	if (names != &fused_names &&
 	    find_parts(f, &nib_checkpoint_names[!names->reciprocal], name, name_bytes,
 		       &twin))
-		status = refuse(f, "the layer is there in both formats");
+		status = refuse(f, "the layer is stored in both formats");
 	else
 		status = read_layer(f, names, p, &layer);
 	if (!status) {

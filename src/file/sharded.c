@@ -109,7 +109,7 @@ static enum nib_status read_weight_map(struct joiner *j)
 		if (!is_beside(entry.shard))
 			return bad_entry(j, entry.tensor,
 					 "the shard '%s' must be the name of a "
-					 "file beside the index, without '/'",
+					 "file in the folder of the index, without '/'",
 					 nib_show_name(shown, entry.shard));
 		if (!nib_array_grow(&j->entries, j->n_entries, &j->entries_capacity,
 				    sizeof(entry)))

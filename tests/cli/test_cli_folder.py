@@ -65,7 +65,7 @@ class Sharded(ModelTest):
                      says="empty: a folder without a safetensors file")
         put_json(self.path("model"), INDEX, {"weight_map": {"a": "../one"}})
         self.refused("inspect", "model", code=3, says="tensor 'a': the shard "
-                     "'../one' must be the name of a file beside the index")
+                     "'../one' must be the name of a file in the folder of the index")
 
 
 class Layouts(NibTest):

@@ -468,7 +468,7 @@ static void refuses_a_layer_in_both_formats(void **state)
 	assert_int_equal(nib_file_layer_count(file), 0);
 	assert_int_equal(nib_file_layer_defect_count(file), 2);
 	assert_string_equal(nib_file_layer_defect_at(file, 0)->reason,
-			    "the layer is there in both formats");
+			    "the layer is stored in both formats");
 	close_parts(file, &image);
 }
 

@@ -168,7 +168,7 @@ class Folder(FilesTest):
         with self.assertRaisesRegex(nibblas.SystemIOError,
                                     "c.safetensors: .*holds 'up.weight'"):
             nibblas.Checkpoint(self.folder)
-        for shard, says in (("../a.safetensors", "beside the index"),
+        for shard, says in (("../a.safetensors", "folder of the index"),
                             ("b.safetensors", "is not in b.safetensors")):
             self.write_index({"up.weight": shard})
             with self.assertRaisesRegex(nibblas.FileError, says):
