@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Every command of the shell blocks of README.md and docs/checkpoints.md, one test
-each:
-those of nib run as the pages have them, in one folder and in their order; those of make
-are dry runs.  A command that needs a network or hours is skipped with the reason,
-and one
-that no rule knows fails.  tests/install/run.sh runs the C program of README.md,
-tests/python/test_docs.py and test_transformers.py the Python."""
+each.  Those of nib run as the pages have them, in one folder and in their order.  Those
+of make are dry runs.  A command that needs a network or hours is skipped with the
+reason, and one that no rule knows fails.  tests/install/run.sh runs the C program of
+README.md, tests/python/test_docs.py and test_transformers.py the Python."""
 
 import os
 import re

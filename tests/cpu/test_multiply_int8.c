@@ -385,9 +385,9 @@ static void extremes(void **state)
 		for (int64_t g = 0; g < 4; g++) {
 			uint8_t *codes = nib_fp4_row(b, 0, n) + 8 * g;
 
-			/* Pairs cancel; in columns from 20 on only the second
-			 * half of k, and in those from 30 it is zero.  In
-			 * column 0 the largest blocks there are cancel. */
+			/* Pairs of blocks cancel.  From column 20 on only those
+			 * of the second half of k do, which is zero from column
+			 * 30 on.  In column 0 the largest possible blocks cancel. */
 			for (int j = 0; j < 8 && n == 0; j++)
 				codes[j] = g % 2 ? 0xff : 0x77;
 			for (int j = 0; j < 8 && n > 0; j++)

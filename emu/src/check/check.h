@@ -4,17 +4,17 @@
  * warps of a cluster and their asynchronous operations.  A value can be right
  * because of lucky timing; an order cannot.
  *
- * Each warp has a vector clock: up to which clock it has seen the work of every
- * other agent.  A release (an arrival) merges the vector into the barrier's, an
- * acquire (a wait) merges the barrier's into the warp's.  Asynchronous
- * operations have clocks of their own: an mbarrier's clock counts its phases,
- * because the end of a phase completes the bulk copies that it counts; wgmma,
- * cp.async and bulk stores count groups.  Each word remembers its last writer
- * and the readers since.
+ * Each warp has a vector clock, which tells up to which clock it has seen the work
+ * of every other agent.  A release (an arrival) merges the warp's vector into the
+ * barrier's, and an acquire (a wait) merges the barrier's into the warp's.
+ * Asynchronous operations have clocks of their own.  An mbarrier's clock counts its
+ * phases, because the end of a phase completes the bulk copies that it counts.
+ * wgmma, cp.async and bulk stores count groups.  Each word remembers its last
+ * writer and the readers since.
  *
  * The asynchronous proxy (bulk copies, wgmma) may access what ordinary
- * instructions wrote only after a fence.proxy.async: by the writer before it
- * releases, or by the warp that starts the operation after it acquires.
+ * instructions wrote only after a fence.proxy.async.  Either the writer executes it
+ * before it releases, or the warp that starts the operation after it acquires.
  *
  * The lanes of a warp are checked separately (lanes.h): each word remembers which
  * lane wrote it last, and which lanes of one warp have read it since.
@@ -22,7 +22,7 @@
  * Limits:
  * - Other warps do not distinguish the lanes of a warp.  Nor do waits for
  *   asynchronous operations, except cp.async and bulk stores.
- * - Global memory is not followed here (order.h), nor what atomics order.
+ * - Global memory (order.h) and the order that atomics make are not tracked here.
  * - Words have 4 bytes.
  * - A clock stops at 65,535.
  * - A cluster has at most 64 mbarriers a CTA (one CTA: 128).
@@ -41,14 +41,14 @@ struct emu_check;
 
 struct emu_check_options {
 	/*
-	 * Demand a fence.proxy.async between loads of a stage and the bulk copy
-	 * that refills it.  PTX demands it; CUTLASS's kernels do without.
+	 * Require a fence.proxy.async between loads of a stage and the bulk copy
+	 * that refills it.  PTX requires it, but CUTLASS's kernels do without.
 	 */
 	bool fence_before_refill;
 	/*
-	 * Demand an order between the lanes' loads and a stmatrix over what
-	 * they loaded.  PTX demands it; CUTLASS's epilogues do without, because
-	 * stmatrix waits until all lanes have finished their loads.
+	 * Require an order between the lanes' loads and a stmatrix to the bytes
+	 * that they loaded.  PTX requires it, but CUTLASS's epilogues do without,
+	 * because stmatrix waits until all lanes have finished their loads.
 	 */
 	bool order_before_stmatrix;
 	/* The CTAs have tensor memory, and no wgmma. */
@@ -71,9 +71,9 @@ void emu_check_close(struct emu_check *c);
 /* ---- for order.h ---------------------------------------------------------
  */
 
-/* Until when warp has seen what another one of its cluster did. */
+/* The clock up to which warp has seen what another warp of its cluster did. */
 uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp, uint32_t other);
-/* Advances the clock of a warp: what it does from now on is later. */
+/* Advances the clock of a warp, so that what it does from now on is later. */
 void emu_check_tick(struct emu_check *c, uint32_t warp);
 
 /* ---- ordinary instructions ----------------------------------------------- */
@@ -104,8 +104,8 @@ bool emu_check_load(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, uint64_t barrier, struct emu_place place,
 		    struct emu_error *err);
 /*
- * The same for st.async, or for red.async (reduces: others may be in flight to
- * the same bytes); they belong to the generic proxy.
+ * The same for st.async, and for red.async (reduces: others may be in flight to
+ * the same bytes).  Both belong to the generic proxy.
  */
 bool emu_check_async_store(struct emu_check *c, uint32_t warp, uint64_t address,
 			   uint32_t bytes, uint64_t barrier, bool reduces,
@@ -113,16 +113,16 @@ bool emu_check_async_store(struct emu_check *c, uint32_t warp, uint64_t address,
 /* A cp.async begins. */
 bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, struct emu_place place, struct emu_error *err);
-/* What was just written to a word needs no proxy fence before a copy. */
+/* The last write to a word needs no proxy fence before a copy. */
 void emu_check_needs_no_fence(struct emu_check *c, uint64_t address);
-/* Fetches the history of an address that is about to be read: it is in a random
- * place, and waiting for it was a third of the checker's time. */
+/* Prefetches the history of an address that is about to be read.  It is at a random
+ * place in memory, and waiting for it took a third of the checker's time. */
 void emu_check_prefetch(const struct emu_check *c, uint64_t address);
 /* wgmma or a bulk store begins to read. */
 bool emu_check_async_read(struct emu_check *c, uint32_t warp, enum emu_async_kind kind,
 			  uint64_t address, uint32_t bytes, struct emu_place place,
 			  struct emu_error *err);
-/* commit_group; wait_group (bulk stores: .read): all but the last `groups`;
+/* commit_group, and wait_group (of bulk stores: .read) for all but the last `groups`.
  * now: the number of the warp's instruction. */
 void emu_check_commit(struct emu_check *c, uint32_t warp, enum emu_async_kind kind);
 void emu_check_wait_group(struct emu_check *c, uint32_t warp, enum emu_async_kind kind,
@@ -155,13 +155,13 @@ void emu_check_inval(struct emu_check *c, uint64_t barrier);
 bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		      enum emu_scope scope, struct emu_error *err);
 /*
- * cp.async.mbarrier.arrive: at the instruction, a mark of what it stands for;
- * when it arrives, before it counts.
+ * cp.async.mbarrier.arrive.  The first call, at the instruction, returns a mark of
+ * the copies that it covers.  The second comes when it arrives, before it counts.
  */
 uint32_t emu_check_copy_mark(struct emu_check *c, uint32_t warp);
 void emu_check_copy_arrive(struct emu_check *c, uint32_t warp, uint32_t mark,
 			   uint64_t barrier);
-/* The phase has ended, whichever call ended it. */
+/* A phase has ended.  To be called for every call that ends one. */
 void emu_check_phase(struct emu_check *c, uint64_t barrier);
 /* A try_wait or test_wait that returned true. */
 bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
@@ -190,8 +190,8 @@ struct emu_tmem_access {
 };
 
 /*
- * An access begins.  Those of multiplications and copies end before a later commit
- * arrives, those of ld and st at the wait.
+ * An access begins.  Accesses of multiplications and copies end before a later
+ * commit arrives, those of ld and st at the wait.
  */
 bool emu_check_tmem(struct emu_check *c, uint32_t warp,
 		    const struct emu_tmem_access *access, struct emu_error *err);
@@ -200,12 +200,12 @@ void emu_check_tmem_wait(struct emu_check *c, uint32_t warp, enum emu_async_kind
 /* tcgen05.fence::before_thread_sync, ::after_thread_sync. */
 void emu_check_tmem_before(struct emu_check *c, uint32_t warp);
 void emu_check_tmem_after(struct emu_check *c, uint32_t warp);
-/* Two warps have allocated together: each knows that the other has. */
+/* Two warps have allocated as a pair, so each has seen that the other has. */
 void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other);
 
-/* tcgen05.commit: what it stands for; the caller frees it; NULL: no memory. */
+/* tcgen05.commit: the operations that it covers, for free().  NULL: no memory. */
 struct emu_check_mark *emu_check_mark(struct emu_check *c, uint32_t warp);
-/* It arrives, before it counts. */
+/* The commit arrives.  Called before its arrival counts. */
 void emu_check_mark_arrive(struct emu_check *c, const struct emu_check_mark *mark,
 			   uint64_t barrier);
 

@@ -52,7 +52,7 @@ void emu_check_lanes_waited(struct emu_check *c, uint32_t warp,
 	}
 }
 
-/* When those who started a group had waited for it; 0: not known. */
+/* When the lanes that started a group had waited for it; 0: not known. */
 static const struct group *waited_for(const struct emu_check *c, uint32_t warp,
 				      enum emu_async_kind kind, epoch e)
 {
@@ -72,7 +72,7 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 	const struct group *g;
 	struct emu_lane_pair p;
 
-	/* Stores of one instruction: one of them is the last (CUDA's guide). */
+	/* Any store of one instruction may be the last one (CUDA's guide). */
 	if (!instruction || !(w->write & e & 15) ||
 	    instruction == a->place.instruction ||
 	    (agent != agent_of_warp(a->warp) && !is_copy))

@@ -46,9 +46,9 @@ static inline uint32_t clock_of(epoch e)
 /* ---- vector clocks ------------------------------------------------------- */
 
 /*
- * By agent: the clock up to which its work has been seen, up to which a proxy
- * fence has followed it, and, if the options ask for it, up to which a
- * tcgen05.fence::before_thread_sync has.
+ * Three clocks for each agent: up to which its work has been seen, up to which a
+ * proxy fence has followed it, and, if the options require it, up to which a
+ * tcgen05.fence::before_thread_sync has followed it.
  */
 struct frontier {
 	uint32_t *seen, *fenced, *before;
@@ -62,14 +62,14 @@ static inline bool knows(const uint32_t *clocks, epoch e)
 /* What arrivals leave for the waits of a barrier. */
 struct sync {
 	struct frontier arrived, opened;
-	/* From other CTAs' warps: not for a wait of .cta scope. */
+	/* From warps of other CTAs.  A wait of .cta scope does not acquire it. */
 	struct frontier far_arrived, far_opened;
 };
 
 #define RING 64
 
-/* A group of asynchronous operations: the lanes that started it, and the
- * instruction at which they had waited for it; 0: they have not. */
+/* A group of asynchronous operations: the lanes that started it, and the number of
+ * the instruction by which they had waited for it; 0: they have not. */
 struct group {
 	uint32_t clock, lanes, waited;
 };
@@ -81,9 +81,9 @@ struct warp {
 	uint32_t cta;
 	uint32_t init_clock; /* of its last fence.mbarrier_init */
 	/*
-	 * What was before its last fence that releases, and before the last of
-	 * a scope wider than the CTA; what its relaxed waits have found.  Made
-	 * when they are needed.
+	 * What preceded its last fence that releases, what preceded the last of a
+	 * scope wider than the CTA, and what its relaxed waits have found.
+	 * Allocated when they are needed.
 	 */
 	struct frontier released, far_released, found;
 	uint32_t committed[EMU_ASYNC_KINDS]; /* groups */
@@ -106,7 +106,7 @@ struct barrier {
 #define WORD_BYTES  4
 #define BLOCK_WORDS 4
 #define BLOCK_BYTES (BLOCK_WORDS * WORD_BYTES)
-#define READERS	    9 /* so that a word's history is a line of the cache */
+#define READERS	    9 /* so that a word's history is one cache line */
 
 struct word {
 	epoch write;
@@ -118,9 +118,9 @@ struct word {
 };
 
 /*
- * The histories of a CTA's shared memory.  The words of a block of 16 bytes -
- * a lane's vector, or a row of a core matrix - usually have one history; a
- * block that is accessed in part is split, until all of it is written at once.
+ * The histories of a CTA's shared memory.  The words of a block of 16 bytes (a
+ * lane's vector, or a row of a core matrix) usually share one history.  A block
+ * that is accessed in part is split until all of it is written at once.
  */
 struct words {
 	struct word *memory; /* that block is in */
@@ -140,7 +140,7 @@ struct emu_check {
 	uint16_t **barrier_ids;	 /* by CTA, by offset / 8; 0: none */
 	struct barrier barriers[MOST_BARRIERS];
 	uint32_t barrier_count;
-	/* There is more than it can follow: from then on it reports nothing. */
+	/* There is more than it can track.  From then on it reports nothing. */
 	bool is_blind;
 	struct sync *joins; /* 16 a CTA, then the cluster's */
 };
@@ -155,7 +155,7 @@ static inline uint32_t agent_of_async(uint32_t warp, enum emu_async_kind kind)
 	return warp * AGENTS_PER_WARP + 1 + (uint32_t)kind;
 }
 
-/* The place of tensor memory's words, for check_tensor.c. */
+/* Frees the words of tensor memory; in check_tensor.c. */
 void emu_check_tmem_close(struct emu_check *c);
 /* "a wgmma of warp 3 of CTA rank 0" */
 void emu_check_describe(const struct emu_check *c, uint32_t agent, char *text,
@@ -178,7 +178,7 @@ static inline bool is_generic(const struct emu_check *c, uint32_t agent)
 					 agent % AGENTS_PER_WARP == 1 + EMU_ASYNC_COPY);
 }
 
-/* What an access, and what stands against it, is made of (check_words.c). */
+/* An access to a word, as check_words.c describes it in reports. */
 struct access {
 	uint32_t warp;
 	const char *what; /* "load of" */
@@ -187,8 +187,8 @@ struct access {
 	struct emu_error *err;
 };
 
-/* check_lanes.c: false with a sentence if a lane of the access's warp did
- * something else before, and nothing orders the two. */
+/* check_lanes.c: false with a sentence if another lane of the access's warp
+ * accessed the word before, and nothing orders the two. */
 bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,
 			   const struct word *w, epoch e, bool is_write);
 bool emu_check_lanes_store(const struct emu_check *c, const struct access *a,

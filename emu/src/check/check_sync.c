@@ -25,7 +25,7 @@ static void merge_clocks(uint32_t *to, const uint32_t *from, uint32_t agents)
 		to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
-/* The vectors follow each other in memory. */
+/* The vectors of a frontier follow each other in memory. */
 static void merge(const struct emu_check *c, struct frontier *to,
 		  const struct frontier *from)
 {
@@ -38,7 +38,7 @@ static void copy(const struct emu_check *c, struct frontier *to,
 	memcpy(to->seen, from->seen, c->vectors * c->agents * sizeof(to->seen[0]));
 }
 
-/* What the warp does from now on is later than what it did. */
+/* Makes what the warp does from now on later than what it did. */
 static void tick(struct emu_check *c, uint32_t warp)
 {
 	uint32_t *clock = &c->warp[warp].knows.seen[agent_of_warp(warp)];
@@ -48,7 +48,7 @@ static void tick(struct emu_check *c, uint32_t warp)
 
 uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp, uint32_t other)
 {
-	/* What cannot be followed is taken to be in order. */
+	/* What cannot be tracked is assumed to be in order. */
 	return c->is_blind ? UINT32_MAX
 			   : c->warp[warp].knows.seen[agent_of_warp(other)];
 }
@@ -81,10 +81,7 @@ static void sync_free(struct sync *s)
 
 /* ---- opening ------------------------------------------------------------- */
 
-/*
- * Barriers that are followed in each CTA of a cluster; twice as many in a CTA
- * alone.
- */
+/* Barriers that are tracked in each CTA of a cluster; twice as many without one. */
 #define BARRIERS_PER_CTA 64
 
 static uint32_t joins_of(const struct emu_check *c)
@@ -110,13 +107,13 @@ static bool make_warps(struct emu_check *c)
 	return true;
 }
 
-/* Memory of large calloc()s costs nothing until it is touched. */
+/* Memory of a large calloc() costs nothing until it is touched. */
 static bool make_words(struct words *w, size_t blocks)
 {
 	w->memory = calloc(blocks + 1, sizeof(*w->memory));
 	if (!w->memory)
 		return false;
-	/* Each history is a line of the cache. */
+	/* Each history is one cache line. */
 	w->block = (struct word *)(void *)((char *)w->memory +
 					   (64 - (uintptr_t)w->memory % 64) % 64);
 	w->word = calloc(blocks * BLOCK_WORDS, sizeof(*w->word));
@@ -223,7 +220,7 @@ void emu_check_fence_init(struct emu_check *c, uint32_t warp)
 	tick(c, warp);
 }
 
-/* True if there is memory for it; otherwise nothing is followed any more. */
+/* True if there is memory for it; otherwise the checker reports nothing any more. */
 static bool make_once(struct emu_check *c, struct frontier *f)
 {
 	if (!f->seen && !frontier_new(c, f))
@@ -325,7 +322,7 @@ void emu_check_inval(struct emu_check *c, uint64_t barrier)
 		b->init = 0;
 }
 
-/* The clocks of wgmma, and of the phases that they have waited for. */
+/* Merges the clocks of wgmma, and of the phases that they have waited for. */
 static void merge_wgmma(const struct emu_check *c, uint32_t *to, const uint32_t *from)
 {
 	const uint32_t barriers = c->warps * AGENTS_PER_WARP;
@@ -339,9 +336,9 @@ static void merge_wgmma(const struct emu_check *c, uint32_t *to, const uint32_t 
 }
 
 /*
- * Tensor memory has no caches: when a warp has waited for an operation there,
- * it has ended for every warp that this one lets go on, whatever the scope of
- * its arrival.  PTX does not say so.
+ * Tensor memory has no caches.  When a warp has waited for an operation on it, the
+ * operation has ended for every warp that waits for this one, whatever the scope
+ * of its arrival.  PTX does not promise this.
  */
 static void merge_tmem(const struct emu_check *c, uint32_t *to, const uint32_t *from)
 {
@@ -374,7 +371,7 @@ bool emu_check_arrive(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		merge(c, &b->sync.far_arrived, &w->knows);
 	else if (scope != EMU_SCOPE_NONE && !is_far)
 		merge(c, &b->sync.arrived, &w->knows);
-	/* A fence before it has released what was before the fence. */
+	/* An earlier fence has released what preceded the fence. */
 	if (is_far && w->far_released.seen)
 		merge(c, &b->sync.far_arrived, &w->far_released);
 	if (!is_far && w->released.seen)
@@ -416,7 +413,7 @@ bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
 
 	if (!b)
 		return true;
-	/* Before the wait itself teaches it. */
+	/* Tested before the wait itself acquires the init. */
 	is_ready = emu_check_is_ready(c, warp, b, err);
 	merge_tmem(c, w->knows.seen, b->sync.opened.seen);
 	if (scope != EMU_SCOPE_NONE)

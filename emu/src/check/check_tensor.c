@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_tensor.c - the cells of tensor memory, a column of 16 lanes each: the
- * last writer of each, and its readers since; see check.h.
+ * check_tensor.c - order in tensor memory.  A cell is a column of 16 lanes; each
+ * remembers its last writer and the readers since.  See check.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +22,7 @@ struct tmem_word {
 	uint8_t count, next; /* of reads; the one to be forgotten */
 };
 
-/*
- * For each use of cells: the instruction, what the cells are to it, and what it
- * does with them.
- */
+/* For each use of cells: the instruction, its name for the cells, and its access. */
 static const struct {
 	const char *name, *as, *does;
 } uses[EMU_TMEM_USES] = {
@@ -44,7 +41,7 @@ static bool is_write(enum emu_tmem_use use)
 	return use != EMU_TMEM_MMA_A && use != EMU_TMEM_MMA_SCALE && use != EMU_TMEM_LD;
 }
 
-/* True for what the tensor core does by itself. */
+/* True for operations that the tensor core executes asynchronously. */
 static bool is_core(enum emu_tmem_use use)
 {
 	return use <= EMU_TMEM_CP;
@@ -71,8 +68,8 @@ struct tmem_step {
 };
 
 /*
- * True if two operations that one warp gave to the tensor core are in order by
- * themselves.
+ * True if the tensor core executes two operations that one warp issued in their
+ * order.
  */
 static bool is_pipelined(const struct emu_check *c, const struct emu_tmem_access *now,
 			 enum emu_tmem_use before, uint32_t tag)
@@ -123,7 +120,7 @@ static const char *missing_order(enum emu_tmem_use use)
 	}
 }
 
-/* e: an access before, which this one must follow. */
+/* True if this access follows e, an earlier one. */
 static bool follows(const struct emu_check *c, const struct tmem_step *s, epoch e,
 		    enum emu_tmem_use use, uint32_t tag, uint32_t line)
 {
@@ -133,7 +130,7 @@ static bool follows(const struct emu_check *c, const struct tmem_step *s, epoch 
 
 	if (is_mine && is_pipelined(c, s->a, use, tag))
 		return true;
-	/* The two CTAs of a pair give the same columns back, in any order. */
+	/* The two CTAs of a pair deallocate the same columns, in any order. */
 	if (use == EMU_TMEM_DEALLOC && s->a->use >= EMU_TMEM_ALLOC &&
 	    c->warp[agent / AGENTS_PER_WARP].cta != c->warp[s->warp].cta)
 		return true;
@@ -233,7 +230,7 @@ static struct tmem_word *words_of(struct emu_check *c, uint32_t cta)
 	return c->tmem ? c->tmem[cta] : NULL;
 }
 
-/* The halves of a part's 32 lanes that an access touches, a bit each. */
+/* The halves of a part's 32 lanes that an access touches, one bit each. */
 static uint32_t halves(const struct emu_tmem_access *a, uint32_t part)
 {
 	uint32_t mask = 0;
@@ -282,7 +279,7 @@ void emu_check_tmem_wait(struct emu_check *c, uint32_t warp, enum emu_async_kind
 	raise_clock(w->knows.seen, agent_of_async(warp, kind), ++w->committed[kind]);
 }
 
-/* Its own work that has ended, and what it has fenced of others'. */
+/* Fences the warp's own work that has ended, and what it has fenced of others' work. */
 void emu_check_tmem_before(struct emu_check *c, uint32_t warp)
 {
 	struct frontier *f = &c->warp[warp].knows;
@@ -321,9 +318,9 @@ void emu_check_tmem_pair(struct emu_check *c, uint32_t warp, uint32_t other)
 /* ---- commits ------------------------------------------------------------- */
 
 /*
- * The warp's work for the tensor core until then has ended, and so has all that
- * the warp had waited for: what others wrote, and their fences.  What its own
- * threads do is passed on only by their arrivals.
+ * What a commit's arrival publishes: the warp's earlier work for the tensor core,
+ * and all that the warp had waited for (what others wrote, and their fences).  What
+ * the warp's own threads do is published only by their arrivals.
  */
 struct emu_check_mark {
 	uint32_t warp, clock;

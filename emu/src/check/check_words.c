@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_words.c - the words of shared memory: the last writer of each, and its
- * readers since.
+ * check_words.c - order in shared memory.  Each word remembers its last writer and
+ * the readers since.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ static bool is_of_same_bytes(epoch a, epoch b)
 	return a & b & 15;
 }
 
-/* Adds a reader, which replaces an earlier epoch that it has seen. */
+/* Adds a reader.  It replaces an earlier reader that it has seen. */
 static void add_read(const struct emu_check *c, struct word *w, uint32_t warp, epoch e)
 {
 	const uint32_t *seen = c->warp[warp].knows.seen;
@@ -82,7 +82,7 @@ static void add_read(const struct emu_check *c, struct word *w, uint32_t warp, e
 	w->next = (w->next + 1u) % READERS & 15;
 }
 
-/* Forgets readers of the bytes of e, which come before it, and the writer. */
+/* Records writer e.  Forgets the writer before it, and the readers of its bytes. */
 static void set_write(struct word *w, epoch e, uint32_t line)
 {
 	uint32_t kept = 0;
@@ -120,7 +120,7 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 	return true;
 }
 
-/* The readers that a writer finds. */
+/* False with an objection if a write at epoch e does not follow a reader. */
 static bool follows_reads(const struct emu_check *c, const struct access *a,
 			  const struct word *w, epoch e, bool is_async)
 {
@@ -146,10 +146,10 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 
 /* ---- ranges of words ----------------------------------------------------- */
 
-/* REDUCES: others of its kind may be on their way to the same bytes. */
+/* REDUCES: other reductions may be in flight to the same bytes. */
 enum { READS = 0, WRITES = 1, IS_ASYNC = 2, REDUCES = 4 };
 
-/* An access as all of its words see it. */
+/* What all words of an access have in common. */
 struct touch {
 	struct access access; /* its address is that of the word */
 	struct emu_place by_lanes;
@@ -158,8 +158,8 @@ struct touch {
 };
 
 /*
- * Quickly rules out a race of lanes: usually all have seen what was done to a
- * word. cp.async counts from its wait.
+ * A quick test for races of lanes: usually all lanes have seen the accesses to a
+ * word.  cp.async counts from its wait.
  */
 static bool may_race(const struct emu_lanes *l, const struct word *w, uint32_t warp,
 		     bool is_write)
@@ -181,7 +181,7 @@ static bool touch_word(const struct emu_check *c, const struct touch *t, struct 
 	const epoch e = epoch_of(t->agent, t->clock, bytes);
 	const bool is_write = t->kind & WRITES, is_async = t->kind & IS_ASYNC;
 
-	/* Readers are checked first, because a refill has to wait for them. */
+	/* Readers first, because a refill has to wait for them. */
 	if (is_good && is_write)
 		is_good = follows_reads(c, a, w, e, is_async);
 	if (is_good && !(t->kind & REDUCES && agent_of(w->write) == t->agent &&
@@ -254,7 +254,7 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 
 	if (cta >= c->ctas || at >= c->bytes || bytes > c->bytes - at || bytes == 0 ||
 	    c->is_blind)
-		return true; /* the bounds are another's */
+		return true; /* the caller checks bounds */
 	if (kind & IS_ASYNC)
 		t.by_lanes.lanes = 0;
 	for (uint64_t i = at / BLOCK_BYTES; i * BLOCK_BYTES < at + bytes; i++)
@@ -291,7 +291,7 @@ bool emu_check_copy(struct emu_check *c, uint32_t warp, uint64_t address,
 		     c->warp[warp].marks + 1, bytes);
 }
 
-/* What lands by itself, and whose bytes a barrier counts. */
+/* An asynchronous write whose bytes a barrier counts. */
 static bool lands(struct emu_check *c, const struct access *a, int kind, uint32_t bytes,
 		  uint64_t barrier)
 {
@@ -330,7 +330,7 @@ void emu_check_needs_no_fence(struct emu_check *c, uint64_t address)
 	const uint64_t cta = address >> EMU_RANK_SHIFT;
 	const uint64_t at = address & ((1u << EMU_RANK_SHIFT) - 1);
 
-	/* The write was one of a part of its block, which has split it. */
+	/* It was written to only a part of its block, so the block is split. */
 	if (cta < c->ctas && at < c->bytes)
 		c->words[cta].word[at / WORD_BYTES].needs_no_fence = 1;
 }

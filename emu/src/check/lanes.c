@@ -10,7 +10,7 @@ static void raise(uint32_t *to, const uint32_t *from)
 		to[a] = to[a] > from[a] ? to[a] : from[a];
 }
 
-/* What a lane has seen, merged into to. */
+/* Merges what a lane has seen into to. */
 static void raise_by(const struct emu_lanes *l, uint32_t lane, uint32_t *to)
 {
 	raise(to, l->all);
@@ -102,7 +102,7 @@ void emu_lane_read(struct emu_lane_word *word, const struct emu_lanes *l, uint32
 	/*
 	 * Readers that this lane has not seen stay, all with the earliest
 	 * instruction and the bytes that they share.  That may miss a race, but
-	 * never reports a right program.
+	 * never reports a correct program.
 	 */
 	if (common && word->reader == warp &&
 	    (word->read_instruction == place.instruction ||

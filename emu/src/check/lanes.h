@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lanes.h - the order of accesses by the lanes of one warp.  The lanes run
- * together here, but need not on a GPU, so the program must order them:
+ * in lockstep here but need not on a GPU, so the program must order them:
  *
- * - Lanes that synchronise (bar.warp.sync, a barrier of the CTA or of the
- *   cluster) have then seen all that any of them had done or seen.
+ * - After lanes synchronise (bar.warp.sync, a barrier of the CTA or of the
+ *   cluster), each has seen all that any of them had done or seen.
  * - A lane that acquires has seen what lanes of its warp have released, and what
  *   those had seen.  Releases and acquires are arrivals and waits at an
  *   mbarrier, fences, and stores, loads and atomics with an order.  The barrier
@@ -40,8 +40,8 @@ static inline uint32_t emu_bytes_of_word(uint64_t at, uint64_t end, uint64_t wor
 
 /* All zeros is the state before the first access. */
 struct emu_lanes {
-	/* By lane: all lanes have seen its accesses before this instruction;
-	 * the least of these. */
+	/* By lane: all lanes have seen its accesses before this instruction.
+	 * least: the smallest of these numbers. */
 	uint32_t all[EMU_LANES], least;
 	/* By lane: it has released its accesses before this instruction. */
 	uint32_t released[EMU_LANES];
@@ -57,7 +57,7 @@ void emu_lanes_acquire(struct emu_lanes *l, uint32_t lanes, uint32_t live);
 /* Where and when an access happens, for the checkers. */
 struct emu_place {
 	uint32_t line; /* of the PTX source */
-	/* The lanes that access: all or one; 0: their order is not checked. */
+	/* The lanes that access, all or one; 0: their order is not checked. */
 	uint32_t lanes;
 	uint32_t instruction; /* the number of the warp's instruction */
 };
@@ -68,8 +68,8 @@ struct emu_lane_pair {
 };
 
 /*
- * True if one of `lanes` has not seen what another lane, one of `others`, did at
- * an instruction; *pair is the first such pair.
+ * True if a lane of `lanes` has not seen what another lane, of `others`, did at an
+ * instruction.  *pair is the first such pair.
  */
 bool emu_lanes_find(const struct emu_lanes *l, uint32_t lanes, uint32_t others,
 		    uint32_t instruction, struct emu_lane_pair *pair);
@@ -118,7 +118,7 @@ static inline uint32_t emu_lane_writers(const struct emu_lane_word *word)
 	return word->write_lane == EMU_LANES ? UINT32_MAX : 1u << word->write_lane;
 }
 
-/* True if another lane has read the bytes that lanes of a warp write. */
+/* True if lanes of a warp write bytes that another lane has read. */
 static inline bool emu_lane_overtakes(const struct emu_lane_word *word,
 				      const struct emu_lanes *l, uint32_t warp,
 				      uint32_t bytes, struct emu_place place,

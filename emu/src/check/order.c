@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * order.c - what warps of several clusters know of each other, and the words of
- * global memory that they accessed; see order.h.
+ * order.c - what warps of several clusters have seen of each other, and the words
+ * of global memory that they accessed; see order.h.
  */
 #include "check/order.h"
 
@@ -13,14 +13,14 @@
 
 /* ---- state --------------------------------------------------------------- */
 
-/* What a warp knows from a value of its clock on: a clock for each agent. */
+/* What a warp has seen from a value of its clock on: a clock for each agent. */
 struct acquisition {
 	uint32_t clock;
 	uint32_t grids;	  /* the first so many have ended */
 	uint32_t *clocks; /* by agent; NULL: none */
 };
 
-/* What a warp of the run knows; each warp is an agent. */
+/* What a warp of the run has seen; each warp is an agent. */
 struct agent {
 	struct acquisition *acquired;
 	size_t count, capacity;
@@ -69,7 +69,7 @@ struct touch {
 	uint32_t clock; /* of STORE: its group */
 };
 
-/* There are many: 56 bytes each. */
+/* There are many of them, so each has only 56 bytes. */
 struct word {
 	struct touch write, reads[READERS];
 	uint32_t line : 30; /* of the write */
@@ -222,7 +222,7 @@ static void merge_into(const struct emu_order *o, uint32_t **to, const uint32_t 
 		merge(*to, from, agents(o));
 }
 
-/* All that w knows now, merged into *to. */
+/* Merges all that w has seen now into *to. */
 static void take_snapshot(const struct emu_order *o, const struct emu_order_warp *w,
 			  uint32_t **to)
 {
@@ -244,7 +244,7 @@ static void take_snapshot(const struct emu_order *o, const struct emu_order_warp
 	}
 }
 
-/* One that begins now; NULL without memory. */
+/* An acquisition that begins now; NULL without memory. */
 static struct acquisition *acquire_now(struct emu_order *o,
 				       const struct emu_order_warp *w)
 {
@@ -325,8 +325,8 @@ void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
 
 	if (!s)
 		return;
-	/* A plain write ends what earlier ones have released; an atomic one
-	 * goes on with it. */
+	/* A plain write ends the release of earlier writes; an atomic one
+	 * continues it. */
 	if (!is_atomic) {
 		free(s->wide);
 		free(s->near);
@@ -444,7 +444,7 @@ static bool grow_table(struct table *t)
 	return true;
 }
 
-/* NULL: nobody has touched it. */
+/* NULL: no access to it yet. */
 static struct page *known_page(const struct emu_order *o, uint64_t number)
 {
 	const struct table *t = &o->tables[number % EMU_ORDER_TABLES];
@@ -645,7 +645,7 @@ static struct touch touch_of(const struct emu_order *o, const struct emu_order_w
 	};
 }
 
-/* The access as the order of lanes sees it. */
+/* The access in the form that the checks of lanes use. */
 static struct emu_place place_of(const struct touch *t, struct emu_place place)
 {
 	if (t->kind & (EMU_ORDER_STRONG | EMU_ORDER_STORE) ||
@@ -719,7 +719,7 @@ bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 	return true;
 }
 
-/* Enters the words of a read that are in a page. */
+/* Records the words of a read that are in a page. */
 static void add_in_page(struct emu_order *o, const struct emu_order_read *r,
 			uint64_t number)
 {
@@ -741,8 +741,8 @@ static void add_in_page(struct emu_order *o, const struct emu_order_read *r,
 }
 
 /*
- * What a warp knows now may be more than at its read: an earlier reader may be
- * forgotten for it that a race had been found by, but no race is made up.
+ * A warp may have seen more now than at its read.  So an earlier reader may be
+ * forgotten with which a race would have been found, but no false race is reported.
  */
 void emu_order_add(struct emu_order *o, const struct emu_order_reads *reads,
 		   uint32_t table, uint32_t step)

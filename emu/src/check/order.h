@@ -2,12 +2,12 @@
 /*
  * order.h - the order of accesses to global memory: happens-before among the
  * warps of all clusters of one run.  Inside a cluster the checker of shared
- * memory knows the order (check.h).  Between clusters a release and an acquire
- * of one address, with .gpu scope or wider, make an order, and between grids
- * griddepcontrol.wait does.
+ * memory tracks the order (check.h).  Clusters are ordered by a release and an
+ * acquire of one address, with .gpu scope or wider, and grids by
+ * griddepcontrol.wait.
  *
  * Each warp keeps what it acquired and the value of its clock at that time.  A
- * warp of the same cluster that has seen this value knows what was acquired.
+ * warp of the same cluster that has seen this value has also seen what was acquired.
  * Each word remembers its last writer and the readers since.
  *
  * The lanes of a warp are checked with their cluster's record (lanes.h), except
@@ -18,7 +18,7 @@
  * - Other warps do not distinguish the lanes of a warp.
  * - Bulk copies read when they are issued.
  * - Proxies are not distinguished.
- * - At most 128 MiB of global memory are followed.
+ * - At most 128 MiB of global memory are tracked.
  */
 #ifndef EMU_ORDER_H
 #define EMU_ORDER_H
@@ -35,7 +35,7 @@ struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 				 const uint32_t *warps);
 void emu_order_close(struct emu_order *o);
 
-/* A warp, numbered through its cluster, and what its cluster knows. */
+/* A warp, numbered through its cluster, and the checker of its cluster. */
 struct emu_order_warp {
 	uint32_t grid, cluster, warp;
 	struct emu_check *check;
@@ -83,15 +83,12 @@ enum emu_order_scope {
 };
 
 /*
- * A strong write passes on what the warp knows, or (RELAXED) what it knew at its
- * last fence.
+ * A strong write publishes what the warp has seen, or (RELAXED) what it had seen at
+ * its last fence.
  */
 void emu_order_release(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope, bool is_atomic);
-/*
- * A strong read acquires what was passed on, at once or (RELAXED) at the next
- * fence.
- */
+/* A strong read acquires what was published, at once or (RELAXED) at the next fence. */
 void emu_order_acquire(struct emu_order *o, const struct emu_order_warp *w,
 		       uint64_t address, enum emu_order_scope scope);
 void emu_order_fence(struct emu_order *o, const struct emu_order_warp *w,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arena.h - memory that is freed all at once: what a module consists of. */
+/* arena.h - memory that is freed all at once, for the parts of a module. */
 #ifndef EMU_ARENA_H
 #define EMU_ARENA_H
 

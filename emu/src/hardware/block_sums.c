@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * block_sums.c - see block_sums.h.  Sums are made for many columns at once, in
- * loops that compilers turn into vectors: exact integers in double.
+ * block_sums.c - see block_sums.h.  Computes the sums of many columns at once, as
+ * exact integers in double, in loops that compilers vectorise.
  */
 #include "hardware/block_sums.h"
 
@@ -83,8 +83,8 @@ void emu_block_operand_set(struct emu_block_operand *o, int row,
 #define STRIP 32 /* columns of D that are summed together */
 
 /*
- * Scales of one row, or of the columns of a strip: [group][0] and [group][n].
- * Significand times power of two; NaN has some value that is not used.
+ * Scales of one row ([group][0]) or of the columns of a strip ([group][n]), as a
+ * significand times a power of two.  The value of a NaN is not used.
  */
 struct fp4_scales {
 	double value[GROUPS][STRIP];
@@ -138,8 +138,8 @@ EMU_FAST_PART void fp4_dots(const int16_t *x, const struct fp4_strip *y,
 }
 
 /*
- * The largest exponent of the terms that have a product that is not zero, and of
- * c; of a zero c -126.
+ * The largest exponent of c and of the terms that have a product other than zero.
+ * A c of zero counts as -126.
  */
 EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x, const struct fp4_scales *y,
 				 const uint32_t *c, int32_t *e)
@@ -159,8 +159,8 @@ EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x, const struct fp4_sc
 }
 
 /*
- * Exact results cut toward zero to fp32: where they are normal in the bits, and
- * else in units of 2^-149, where what is cut to nothing is +0.
+ * Truncates exact results to fp32: normal ones in their bits, others to multiples
+ * of 2^-149.  A result that is truncated to zero is +0.
  */
 EMU_FAST_PART void cut_strip(const double *exact, uint32_t *d)
 {
@@ -360,9 +360,9 @@ EMU_FAST_PART void mx_exponents(const struct mx_strip *x, const struct mx_strip 
 }
 
 /*
- * The products as multiples of 2^(e - 25), each cut toward zero: below 2^27, so
- * that eight of them are integers of 32 bits.  A fagent that a float does not
- * have is of products that are zero, or cut to nothing.
+ * The products as multiples of 2^(e - 25), each truncated.  They are below 2^27,
+ * so that the sum of eight fits in 32 bits.  A factor outside the range of a float
+ * belongs to products that are zero or truncated to zero.
  */
 EMU_FAST_PART void mx_products(const struct mx_strip *x, const struct mx_strip *y,
 			       const int32_t *e, double *sum)
@@ -398,20 +398,20 @@ EMU_FAST_PART void mx_row(const struct mx_strip *x, const struct mx_strip *y,
 {
 	int32_t e[STRIP];
 	uint64_t bits[STRIP];
-	double fagent[STRIP];
+	double factor[STRIP];
 
 	mx_exponents(x, y, c, smallest, e);
 	for (int n = 0; n < STRIP; n++)
 		bits[n] = (uint64_t)(1023 + MX_BITS - e[n]) << 52;
-	memcpy(fagent, bits, sizeof(fagent));
+	memcpy(factor, bits, sizeof(factor));
 	for (int n = 0; n < STRIP; n++)
-		sum[n] = 0.0 + trunc(c[n] * fagent[n]);
+		sum[n] = 0.0 + trunc(c[n] * factor[n]);
 	mx_products(x, y, e, sum);
 	for (int n = 0; n < STRIP; n++)
 		bits[n] = (uint64_t)(1023 - MX_BITS + e[n]) << 52;
-	memcpy(fagent, bits, sizeof(fagent));
+	memcpy(factor, bits, sizeof(factor));
 	for (int n = 0; n < STRIP; n++)
-		sum[n] *= fagent[n];
+		sum[n] *= factor[n];
 }
 
 /* ---- infinities and NaN -------------------------------------------------- */

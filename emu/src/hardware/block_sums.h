@@ -14,7 +14,7 @@
  *	their exact sum, cut toward zero to fp32.
  *
  * kind::mxf8f6f4 (32 elements): each product by itself, its exponent the sum of
- * the fagents' and the scales' exponents, cut to 2^(e - 25); zeros have no
+ * the factors' and the scales' exponents, cut to 2^(e - 25); zeros have no
  * exponent; their exact sum with c, cut toward zero to fp32.
  *
  * The sign of a UE4M3 is ignored; a scale or c that is NaN gives EMU_NAN_F32,

@@ -5,11 +5,11 @@
 #include <stdio.h>
 
 /*
- * Layout (the hardware's is not documented; programs may not look):
+ * Layout (that of the hardware is not documented, and programs may not depend on it):
  *	[63]	 live
  *	[62]	 phase parity: 0 while the first phase runs
  *	[61:41]	 transaction bytes to come, biased by EMU_MBARRIER_MAX
- *	[40]	 0, which memory filled with ones has not
+ *	[40]	 0, so that memory filled with ones is no mbarrier
  *	[39:20]	 arrivals of this phase that are pending
  *	[19:0]	 arrivals that each phase expects
  */
@@ -42,7 +42,7 @@ static uint64_t pack(const struct state *s)
 	       (uint64_t)s->pending << PENDING_SHIFT | s->expected;
 }
 
-/* Ends the phase if nothing is to come, and writes the state. */
+/* Ends the phase if nothing is pending, and writes the state. */
 static void store(uint64_t *bar, struct state *s, bool *flipped)
 {
 	const bool is_over = s->pending == 0 && s->tx == 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mbarrier.h - the state machine of an mbarrier, kept in its own 64 bits of
- * shared memory: phase, arrivals that are expected and pending, and bytes of
- * transactions (negative while bytes land before they are expected).
+ * mbarrier.h - the state machine of an mbarrier.  Its 64 bits in shared memory
+ * have the phase, the expected and the pending arrivals, and the transaction bytes
+ * to come (negative while bytes land before they are expected).
  */
 #ifndef EMU_MBARRIER_H
 #define EMU_MBARRIER_H
@@ -11,10 +11,7 @@
 
 #define EMU_MBARRIER_MAX ((1 << 20) - 1)
 
-/*
- * What PTX forbids.  The call that returns a fault leaves the barrier as it
- * was.
- */
+/* What PTX forbids.  A call that returns a fault does not change the barrier. */
 enum emu_mbarrier_fault {
 	EMU_MBARRIER_OK,
 	EMU_MBARRIER_NOT_LIVE,	/* no mbarrier.init, or after inval */
@@ -35,7 +32,7 @@ enum emu_mbarrier_fault emu_mbarrier_arrive(uint64_t *bar, uint32_t count,
 /* The same; all later phases also expect count arrivals fewer. */
 enum emu_mbarrier_fault emu_mbarrier_arrive_drop(uint64_t *bar, uint32_t count,
 						 bool *flipped);
-/* May end the phase, where the bytes had landed before. */
+/* Ends the phase if the bytes have already landed and no arrival is pending. */
 enum emu_mbarrier_fault emu_mbarrier_expect_tx(uint64_t *bar, uint32_t bytes);
 enum emu_mbarrier_fault emu_mbarrier_complete_tx(uint64_t *bar, uint32_t bytes,
 						 bool *flipped);
@@ -44,9 +41,9 @@ enum emu_mbarrier_fault emu_mbarrier_add_pending(uint64_t *bar);
 
 bool emu_mbarrier_is_live(uint64_t bar);
 /*
- * True if the phase of this parity has ended: what try_wait.parity tests.  The
- * phase before the first has parity 1.  Two phases back cannot be told from
- * none.
+ * True if the phase of this parity has ended, as try_wait.parity tests.  The phase
+ * before the first has parity 1.  A phase two phases back cannot be distinguished
+ * from the current one.
  */
 bool emu_mbarrier_test_parity(uint64_t bar, uint32_t parity);
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.c - device memory: a next-fit allocator over one reserved range.  What
- * was freed is remembered until its addresses are needed again, so that a late
- * access can be named.
+ * memory.c - device memory: a next-fit allocator over one reserved range.  Freed
+ * blocks are remembered until their addresses are needed again, so that a report can
+ * name the block of a late access.
  */
 #include "hardware/memory.h"
 
@@ -17,7 +17,7 @@
 #define GUARD	  256
 /* Fresh bytes: a NaN in every float format, no live mbarrier. */
 #define POISON 0xFF
-/* How far from an allocation an address is still described by it. */
+/* An address this near to an allocation is described by its distance from it. */
 #define NEAR_BYTES (1 << 20)
 
 struct block {
@@ -148,8 +148,8 @@ static bool insert(struct emu_memory *memory, const struct block *block)
 /* ---- allocations --------------------------------------------------------- */
 
 /*
- * The first place for bytes bytes at or after from, GUARD away from the ends
- * and from live blocks; 0 if there is none.
+ * The address of the first gap of so many bytes at or after from, GUARD away from
+ * the ends and from live blocks; 0 if none exists.
  */
 static uint64_t find_gap(const struct emu_memory *memory, uint64_t from, uint64_t bytes)
 {
@@ -205,7 +205,7 @@ uint64_t emu_memory_used(const struct emu_memory *memory)
 	return bytes;
 }
 
-/* Gives whole pages back and clears the rest. */
+/* Returns whole pages to the host and clears the rest. */
 static void discard(uint8_t *data, uint64_t bytes)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -219,7 +219,7 @@ static void discard(uint8_t *data, uint64_t bytes)
 	pages = (bytes - head) / page * page;
 	memset(data, 0, head);
 	memset(data + head + pages, 0, bytes - head - pages);
-	/* Should it fail, the bytes stay: the shadow must not. */
+	/* If it fails, the bytes keep their values; the shadow must not. */
 	if (pages > 0 && madvise(data + head, pages, MADV_DONTNEED) != 0)
 		memset(data + head, 0, pages);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - the memory of the device: one range of the host's addresses,
- * reserved and backed when it is used, in which allocations lie between guard
- * bands.
+ * memory.h - the memory of the device: one reserved range of the host's addresses,
+ * which gets pages when it is used.  Guard bands separate the allocations.
  */
 #ifndef EMU_MEMORY_H
 #define EMU_MEMORY_H
@@ -20,18 +19,18 @@ const struct emu_space *emu_memory_space(const struct emu_memory *memory);
 
 /*
  * A multiple of 256, MAPPED and not WRITTEN; 0 with err if there is no memory.
- * At least 256 bytes that are not mapped lie on either side.
+ * At least 256 bytes before and after it are not mapped.
  */
 uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,
 			  struct emu_error *err);
 
-/* False if no allocation begins there.  Its pages go back to the host; its
- * addresses are given out again as late as possible. */
+/* False if no allocation begins there.  Its pages return to the host, and its
+ * addresses are used again as late as possible. */
 bool emu_memory_free(struct emu_memory *memory, uint64_t address,
 		     struct emu_error *err);
 
 /*
- * What a report says of an address: "16 bytes past the end of the 4096 bytes
+ * Describes an address for a report: "16 bytes past the end of the 4096 bytes
  * at 0x...", "inside ... freed before", "in no allocation".
  */
 void emu_memory_describe(const struct emu_memory *memory, uint64_t address, char *text,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * reduction.h - what cp.reduce.async.bulk does to memory: one operation on each
- * element of a run of them.
+ * element of an array.
  */
 #ifndef EMU_REDUCTION_H
 #define EMU_REDUCTION_H
@@ -39,15 +39,15 @@ struct emu_reduction {
 uint32_t emu_reduction_bytes(enum emu_reduction_type type);
 
 /*
- * False: the PTX ISA has no such operation of the type.  Floats have add,
- * those of 16 bits also min and max; inc and dec are of U32.
+ * False: the PTX ISA has no such operation for the type.  Floats have add, floats
+ * of 16 bits also min and max, and only U32 has inc and dec.
  */
 bool emu_reduction_is_known(const struct emu_reduction *r);
 
 /*
- * to[k] = to[k] op from[k], of bytes / size elements.  Sums are rounded to
- * nearest even; of F32 subnormal operands and sums are zeros of their sign,
- * as the PTX ISA says of global memory.
+ * to[k] = to[k] op from[k], for bytes / size elements.  Sums are rounded to nearest
+ * even.  Subnormal F32 operands and sums become zeros of their sign, as the PTX ISA
+ * requires for global memory.
  */
 void emu_reduce(const struct emu_reduction *r, uint8_t *to, const uint8_t *from,
 		uint32_t bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_core.c - fused sums of products.  The common case works on whole rows
- * in double, where every product, its scaling by a power of two and the cut to
- * an integer are exact; sums with infinities and NaN are done one at a time.
+ * tensor_core.c - fused sums of products.  The common case computes whole rows in
+ * double, where every product, its scaling by a power of two and its truncation to
+ * an integer are exact.  Sums with infinities and NaN are computed one at a time.
  */
 #include "hardware/tensor_core.h"
 
@@ -60,8 +60,8 @@ static uint32_t bits_of(float x)
 /* ---- operands ------------------------------------------------------------ */
 
 /*
- * How a format is placed in fp32: its magnitude bits shifted left are those of a
- * float 2^-scale times the value, subnormals included.
+ * How a format maps to fp32: its magnitude bits shifted left are those of a float
+ * that is 2^-scale times the value, also for subnormal numbers.
  */
 struct format {
 	uint32_t sign, magnitude; /* bits of a code; others are not read */
@@ -130,7 +130,7 @@ EMU_FAST void emu_mma_operand_fill(struct emu_mma_operand *operand,
 
 /* ---- finite sums --------------------------------------------------------- */
 
-/* A row of sums on its way. */
+/* The state of a row of sums. */
 struct row {
 	float c[EMU_MMA_MAX_ROWS];
 	double finite_c[EMU_MMA_MAX_ROWS]; /* infinities and NaN as zeros */
@@ -139,7 +139,7 @@ struct row {
 	int32_t sum[EMU_MMA_MAX_ROWS];
 };
 
-/* A term's exponent; smallest: that of the normal numbers of c's format. */
+/* The exponent of a term.  smallest: that of the normal numbers of c's format. */
 static int16_t exponent_of_c(double c, int smallest)
 {
 	const int biased = (int)(bits_of((float)c) >> 23 & 0xFF);
@@ -174,7 +174,7 @@ static void load_c(struct row *row, int n, bool is_f16, const uint32_t *c)
 	}
 }
 
-/* Each sum's largest exponent, and the fagent that makes integers of terms. */
+/* The largest exponent of each sum, and the factor that turns terms into integers. */
 static void align(const struct emu_mma_operand *a, const struct emu_mma_operand *b,
 		  int m, int fraction_bits, struct row *row)
 {
@@ -195,8 +195,8 @@ static void align(const struct emu_mma_operand *a, const struct emu_mma_operand 
 }
 
 /*
- * The products, cut to integers.  Each is below 2^27 (2^15 for 8-bit operands),
- * and all sixteen (32) together below 2^31.
+ * Adds the products, each truncated to an integer below 2^27 (2^15 for 8-bit
+ * operands).  The sum of all sixteen (32) is below 2^31.
  */
 static void add_products(const struct emu_mma_operand *a,
 			 const struct emu_mma_operand *b, int m, struct row *row)
@@ -222,7 +222,7 @@ uint32_t emu_cut_to_f32(double x, int result_bits)
 	if (fabs(x) < 0x1p-126) {
 		const double unit = emu_power_of_2(-126 - result_bits);
 
-		/* What is cut to nothing is +0, as an H200 has it. */
+		/* A value that is truncated to zero is +0, as on an H200. */
 		return bits_of((float)(trunc(x / unit) * unit + 0.0));
 	}
 	memcpy(&bits, &x, sizeof(bits));
@@ -246,7 +246,7 @@ uint32_t emu_round_to_f16(double x)
 	e = e - 1 > -14 ? e - 1 : -14;
 	if (e > 15)
 		return sign | 0x7C00;
-	/* A carry out of the fraction is the next exponent, or infinity. */
+	/* A carry out of the fraction gives the next exponent, or infinity. */
 	steps = (uint32_t)nearbyint(x * emu_power_of_2(10 - e));
 	if (steps == 0)
 		return 0;

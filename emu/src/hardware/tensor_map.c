@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_map.c - tensor maps and the boxes they cut; see tensor_map.h. */
+/* tensor_map.c - tensor maps and their boxes; see tensor_map.h. */
 #include "hardware/tensor_map.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static uint32_t element_bits(int type)
 	return bits[type];
 }
 
-/* Bytes that rows of a swizzle have at most. */
+/* The most bytes that a row may have with a swizzle. */
 static uint32_t swizzle_bytes(int swizzle)
 {
 	static const uint8_t bytes[] = {0, 32, 64, 128, 128, 128, 128};
@@ -99,7 +99,7 @@ static bool check_enums(const struct emu_tensor_map *map, struct emu_error *err)
 	return true;
 }
 
-/* Swizzle against interleave and the packed types. */
+/* Checks the swizzle with the interleave and the packed types. */
 static bool check_swizzle(const struct emu_tensor_map *map, struct emu_error *err)
 {
 	const int swizzle = map->swizzle;
@@ -221,7 +221,7 @@ bool emu_tensor_map_check_device(const struct emu_tensor_map *map, int major,
 
 /* ---- the opaque bytes ---------------------------------------------------- */
 
-/* Not the hardware's form, which is not documented. */
+/* The layout of the hardware is not documented; this one is ours. */
 struct opaque {
 	uint64_t magic, check;
 	uint64_t address;
@@ -242,7 +242,7 @@ _Static_assert(sizeof(struct opaque) == 104, "all bytes have a name");
  */
 #define SPARE (UINT64_C(1) << 21)
 
-/* FNV-1a over all but check. */
+/* FNV-1a of all fields except check. */
 static uint64_t checksum(struct opaque o)
 {
 	uint8_t bytes[sizeof(o)];
@@ -372,7 +372,7 @@ bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field, int ordin
 	return true;
 }
 
-/* What a copy of this map would need that is not modelled; NULL: nothing. */
+/* What a copy with this map needs that is not modelled; NULL: nothing. */
 static const char *not_modelled(const struct emu_tensor_map *map)
 {
 	if (map->interleave != EMU_TENSOR_INTERLEAVE_NONE)
@@ -436,7 +436,7 @@ const char *emu_tensor_map_refuses(const struct emu_tensor_map *map,
 	return NULL;
 }
 
-/* Elements of the box along a dimension but the first. */
+/* Elements of the box along a dimension other than the first. */
 static uint32_t steps(const struct emu_tensor_map *map, int i)
 {
 	const uint32_t stride = map->element_strides[i];
@@ -482,7 +482,7 @@ void emu_tensor_map_piece(const struct emu_tensor_map *map, const int32_t *coord
 {
 	const int64_t bits = element_bits(map->type);
 	const uint32_t in_row = row_bytes(map) / EMU_TENSOR_PIECE;
-	/* The piece's bits of its row of the tensor, and those that exist. */
+	/* The piece's bits in its row of the tensor, and those inside the tensor. */
 	const int64_t begin =
 	    coordinates[0] * bits + (int64_t)(i % in_row) * piece_bits(map);
 	const int64_t size = (int64_t)map->sizes[0] * bits;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_map.h - what cuTensorMapEncodeTiled checks and makes, and the pieces
- * that a copy of a box consists of.
+ * tensor_map.h - what cuTensorMapEncodeTiled checks and encodes, and the pieces of
+ * a copy of a box.
  */
 #ifndef EMU_TENSOR_MAP_H
 #define EMU_TENSOR_MAP_H
@@ -61,15 +61,15 @@ struct emu_tensor_map {
 
 /*
  * Checks every rule that cuda.h documents, and one of an H200's driver:
- * elementStrides[0] is 1 to 8 also where nothing reads it. err names the
- * argument and its value.
+ * elementStrides[0] is 1 to 8 also where it is not used.  err names the argument
+ * and its value.
  */
 bool emu_tensor_map_check(const struct emu_tensor_map *map, struct emu_error *err);
 /* Checks what needs compute capability 10.0 or higher. */
 bool emu_tensor_map_check_device(const struct emu_tensor_map *map, int major,
 				 struct emu_error *err);
 
-/* To the 128 opaque bytes of a map that was checked. */
+/* Encodes a map that was checked in its 128 opaque bytes. */
 void emu_tensor_map_encode(const struct emu_tensor_map *map, void *opaque);
 
 /* What tensormap.replace can change; those from RANK on have no ordinal. */
@@ -88,10 +88,10 @@ enum emu_tensor_field {
 };
 
 /*
- * Changes a field of the 128 bytes to a value as tensormap.replace takes it
- * (rank and types in the PTX ISA's numbers).  False with err where the bytes
- * are no map, or no map can have the value; whether the fields fit each other
- * is seen when the map is used.
+ * Changes a field of the 128 bytes to a value of tensormap.replace (rank and types
+ * in the PTX ISA's numbers).  False with err if the bytes are no map, or if no map
+ * can have the value.  Whether the fields fit each other is checked when the map is
+ * used.
  */
 bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field, int ordinal,
 			    uint64_t value, struct emu_error *err);

@@ -501,8 +501,8 @@ static void test_halves(void **state)
 				    f, in[l / 2][k] >> l % 2 * 16 & 0xFFFF);
 				got[k] = out[l / 2][k] >> l % 2 * 16 & 0xFFFF;
 			}
-			/* 64 bits hold any product plus a half, or its sign
-			 * and sticky bit are far below. */
+			/* 64 bits hold any product plus a half.  Where they do
+			 * not, its sign and sticky bit are far below. */
 			want[0] = (double)(v[0] * v[1]);
 			want[1] = (double)(v[0] + v[1]);
 			want[2] = (double)(v[0] * v[1] + v[2]);

@@ -13,7 +13,7 @@
 
 #define N 1000
 
-__constant__ float fagent;
+__constant__ float factor;
 __device__ int calls;
 __managed__ int managed;
 
@@ -22,7 +22,7 @@ __global__ void reverse(const float *in, float *out)
 {
 	__shared__ float tile[256];
 
-	tile[threadIdx.x] = fagent * in[blockIdx.x * 256 + threadIdx.x];
+	tile[threadIdx.x] = factor * in[blockIdx.x * 256 + threadIdx.x];
 	if (is_right)
 		__syncthreads();
 	out[blockIdx.x * 256 + threadIdx.x] = tile[255 - threadIdx.x];
@@ -76,7 +76,7 @@ static int run_reverse(bool is_right)
 	MUST(cudaMalloc(&in, sizeof(host)));
 	MUST(cudaMalloc(&out, sizeof(host)));
 	MUST(cudaMemcpy(in, host, sizeof(host), cudaMemcpyHostToDevice));
-	MUST(cudaMemcpyToSymbol(fagent, &two, sizeof(two)));
+	MUST(cudaMemcpyToSymbol(factor, &two, sizeof(two)));
 	if (is_right)
 		reverse<true><<<4, 256>>>(in, out);
 	else
