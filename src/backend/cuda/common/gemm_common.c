@@ -137,10 +137,13 @@ void cuda_set_cluster(CUlaunchConfig *config, int32_t ctas)
 	a->value.clusterDim.y = a->value.clusterDim.z = 1;
 }
 
-void cuda_may_overlap(CUlaunchConfig *config)
+void cuda_may_overlap(const struct cuda_device *device, CUlaunchConfig *config)
 {
-	CUlaunchAttribute *a = config->attrs + config->numAttrs++;
+	CUlaunchAttribute *a;
 
+	if (device->capability < 90)
+		return;
+	a = config->attrs + config->numAttrs++;
 	a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
 	a->value.programmaticStreamSerializationAllowed = 1;
 }

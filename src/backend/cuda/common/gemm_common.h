@@ -53,9 +53,12 @@ int32_t cuda_moe_tile_m(int64_t rows, int64_t experts, int32_t least);
 
 /* These set launch attributes; config->attrs must have space for them. */
 void cuda_set_cluster(CUlaunchConfig *config, int32_t ctas);
-/* Lets the kernel begin before the previous kernel has ended (programmatic dependent
- * launch); the kernel waits for it where it must. */
-void cuda_may_overlap(CUlaunchConfig *config);
+/*
+ * Lets the kernel begin before the previous kernel has ended (programmatic dependent
+ * launch); the kernel waits for it where it must (griddepcontrol_wait()).  Does nothing
+ * before compute capability 9.0, which has no dependent launch.
+ */
+void cuda_may_overlap(const struct cuda_device *device, CUlaunchConfig *config);
 
 /*
  * The number of clusters of this size that can be resident at once, at most `most`.

@@ -33,7 +33,7 @@ static enum nib_status launch(struct cuda_device *device, const char *name,
 
 	if (status)
 		return status;
-	cuda_may_overlap(&config);
+	cuda_may_overlap(device, &config);
 	return cuda_launch(device, function, config, &params, err);
 }
 

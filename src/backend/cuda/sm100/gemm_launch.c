@@ -182,7 +182,7 @@ static enum nib_status launch_kernels(const struct launch *launch,
 	config.hStream = launch->stream;
 	config.attrs = attributes;
 	cuda_set_cluster(&config, chunk->ctas * chunk->params->args.k_slices);
-	cuda_may_overlap(&config);
+	cuda_may_overlap(launch->device, &config);
 	return cuda_launch(launch->device, chunk->multiply, config, arguments, err);
 }
 

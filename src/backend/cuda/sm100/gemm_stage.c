@@ -62,6 +62,6 @@ enum nib_status sm100_stage_launch(const struct cuda_device *device,
 	config.blockDimX = NIB_STAGE_THREADS;
 	config.hStream = stream;
 	config.attrs = &attribute;
-	cuda_may_overlap(&config);
+	cuda_may_overlap(device, &config);
 	return cuda_launch(device, chunk->copy, config, arguments, err);
 }

@@ -164,7 +164,7 @@ enum nib_status few_rows_launch(const struct cuda_device *device,
 	config.blockDimX = (unsigned)few->threads;
 	config.sharedMemBytes = (unsigned)shared_bytes;
 	config.hStream = run->stream;
-	cuda_may_overlap(&config);
+	cuda_may_overlap(device, &config);
 	if (few->cluster > 1)
 		cuda_set_cluster(&config, few->cluster);
 	/* Experts' weights wait for the offsets all the same. */

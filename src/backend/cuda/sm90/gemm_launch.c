@@ -184,7 +184,7 @@ static enum nib_status launch_activations(const struct cuda_device *device,
 	if (overlaps && (int64_t)config.gridDimX * config.gridDimY <=
 			    2 * (int64_t)device->multiprocessors) {
 		config.sharedMemBytes = (unsigned)sm90_activations_shared(device);
-		cuda_may_overlap(&config);
+		cuda_may_overlap(device, &config);
 	}
 	return cuda_launch(device, chunk->convert, config, arguments, err);
 }
@@ -208,7 +208,7 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	config.hStream = stream;
 	config.attrs = attributes;
 	cuda_set_cluster(&config, NIB_GEMM_PAIR);
-	cuda_may_overlap(&config);
+	cuda_may_overlap(device, &config);
 	/*
 	 * Split-k slices of a tile wait for each other, so all CTAs must be
 	 * resident, whatever else runs on the GPU.

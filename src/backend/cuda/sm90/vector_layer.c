@@ -96,7 +96,7 @@ static enum nib_status quantize_tokens(const struct layer_run *run,
 
 	if (status)
 		return status;
-	cuda_may_overlap(&config);
+	cuda_may_overlap(run->device, &config);
 	return cuda_launch(run->device, function, config, arguments, err);
 }
 
@@ -132,7 +132,7 @@ static enum nib_status launch_product(const struct layer_run *run, int matrices,
 	    vector_find_experts(run->device, matrices, run->type, &cut, &function, err);
 	if (status)
 		return status;
-	cuda_may_overlap(&config);
+	cuda_may_overlap(run->device, &config);
 	return cuda_launch(run->device, function, config, arguments, err);
 }
 

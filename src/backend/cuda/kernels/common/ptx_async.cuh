@@ -208,14 +208,19 @@ DEVICE void st_cluster_f32x4(uint32_t addr, const float *x)
 
 /* ---- dependent launch (PTX ISA 7.8) -------------------------------------- */
 
+/* Before 9.0 a kernel begins after the previous one has ended: both do nothing. */
 DEVICE void griddepcontrol_launch_dependents(void)
 {
+#if __CUDA_ARCH__ >= 900
 	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 DEVICE void griddepcontrol_wait(void)
 {
+#if __CUDA_ARCH__ >= 900
 	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 #endif
