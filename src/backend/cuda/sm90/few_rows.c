@@ -180,3 +180,16 @@ enum nib_status few_rows_launch(const struct cuda_device *device,
 	}
 	return status;
 }
+
+enum nib_status few_rows_launch_product(const struct cuda_device *device,
+					const struct cuda_product_plan *product,
+					const struct nib_run *run,
+					struct nib_error *err)
+{
+	const struct few_rows *few = product->state;
+	const struct nib_problem p = few_rows_problem(run->problems, NULL);
+	union few_rows_params params = few->params;
+
+	few_rows_set_pointers(&params.p, &p, false);
+	return few_rows_launch(device, few, &params, run, err);
+}

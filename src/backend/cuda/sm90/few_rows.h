@@ -70,5 +70,11 @@ enum nib_status few_rows_launch(const struct cuda_device *device,
 				const struct few_rows *few,
 				union few_rows_params *params,
 				const struct nib_run *run, struct nib_error *err);
+/* The launch of a product without experts, whose parameters differ from the plan's in
+ * pointers only. */
+enum nib_status few_rows_launch_product(const struct cuda_device *device,
+					const struct cuda_product_plan *product,
+					const struct nib_run *run,
+					struct nib_error *err);
 
 #endif

@@ -120,19 +120,8 @@ static enum nib_status plan_vector(struct cuda_device *device,
 				  few_rows_type(p->activations, p->x.dtype), few, err);
 }
 
-static enum nib_status launch_vector(const struct cuda_device *device,
-				     const struct cuda_product_plan *product,
-				     const struct nib_run *run, struct nib_error *err)
-{
-	const struct few_rows *few = product->state;
-	const struct nib_problem p = few_rows_problem(run->problems, NULL);
-	union few_rows_params params = few->params;
-
-	few_rows_set_pointers(&params.p, &p, false);
-	return few_rows_launch(device, few, &params, run, err);
-}
-
-const struct cuda_product sm90_vector = {plan_vector, launch_vector, cuda_product_free};
+const struct cuda_product sm90_vector = {plan_vector, few_rows_launch_product,
+					 cuda_product_free};
 
 /* ---- experts ------------------------------------------------------------- */
 
