@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # test_emu.sh BUILD [SEEDS] - runs the programs for a GPU on the software GPU of a
-# build: every case in order, then a tenth of them under SEEDS (4) schedules with late
-# copies, the bugs of emu/tests/check/bugs.def on 200 schedules, and on a software B200
-# the contest's tests by the Python package and its bundles, and a count of what the
-# contest's products load.  Runs one program on each processor.  The last line: N
+# build: every case in order, then a fifteenth of them under SEEDS (4) schedules with
+# late copies, the bugs of emu/tests/check/bugs.def on 200 schedules, and on a software
+# B200 the contest's tests by the Python package and its bundles, and a count of what
+# the contest's products load.  Runs one program on each processor.  The last line: N
 # passed, N failed.
 set -u
 
