@@ -5,16 +5,11 @@
  * are refused exactly if the part that is not known here is not zero, and
  * reserved fields must be zero.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/arguments.h"
+#include "common/unit.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -6,17 +6,13 @@
  * same checks.  Runs are test_activations_run.c.
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/backend.h"
 #include "common/arguments.h"
 #include "common/stub_backend.h"
+#include "common/unit.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TWO_40	     (INT64_C(1) << 40)

@@ -6,16 +6,12 @@
  * (common/stub_backend.h); addresses are made up where nothing is read.
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/arguments.h"
 #include "common/stub_backend.h"
+#include "common/unit.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 /* Operand i of problem p, far from all others. */

@@ -5,16 +5,12 @@
  * rule.  What runs refuse is test_arguments_run.c.
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/arguments.h"
+#include "common/unit.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TWO_40	     (INT64_C(1) << 40)

@@ -4,16 +4,12 @@
  * opening a device refuses, and sizes whose products no machine can hold.
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/arguments.h"
+#include "common/unit.h"
 #include "format/view.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

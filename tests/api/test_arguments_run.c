@@ -5,17 +5,13 @@
  * that runs out.  Whatever is refused, no output is touched.
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/alloc.h"
 #include "common/arguments.h"
+#include "common/unit.h"
 #include "format/view.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

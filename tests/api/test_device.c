@@ -3,16 +3,12 @@
  * test_device.c - a device's memory, waiting for it, streams and the global
  * scale by pointer, on the CPU; test_cuda.c does the same for GPUs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/alloc.h"
 #include "common/data.h"
+#include "common/unit.h"
 
 static void check_message(const struct nib_error *err, const char *part)
 {

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_expert_rows.c - where the rows and scales of MoE experts begin. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 
 #define EXPERTS 7
 

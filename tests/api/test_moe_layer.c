@@ -7,16 +7,12 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "format/view.h"
 
 enum { EXPERTS = 5, WIDTH = 48, K = 64, COLS = 33, MOST_TOKENS = 40 };

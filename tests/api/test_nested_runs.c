@@ -5,17 +5,13 @@
  * plan.  Nothing may wait for ever, and every result is right.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/alloc.h"
 #include "common/arguments.h"
+#include "common/unit.h"
 
 /* Seconds after which a run is taken to hang: SIGALRM ends the test. */
 #define PATIENCE 60

@@ -4,19 +4,14 @@
  * of any group is what comparing every pair says, in any order, and its time
  * grows as n log n.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "api/outputs.h"
 #include "common/arguments.h"
+#include "common/unit.h"
 #include "core/view.h"
 
 /* Addresses; no byte of them is touched. */

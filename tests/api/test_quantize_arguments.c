@@ -5,13 +5,10 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "format/e4m3.h"
 
 static struct nib_quantize_options options_of(enum nib_zero_scale zero_scale,

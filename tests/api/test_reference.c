@@ -4,16 +4,11 @@
  * in the right place, and a check that sees what is wrong.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "format/e2m1.h"
 #include "format/e4m3.h"
 #include "format/half.h"

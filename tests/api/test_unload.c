@@ -4,15 +4,10 @@
  * unloads it again, several times: nothing of the library may be left running.
  */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "nibblas.h"
 
 enum { M = 5, N = 512, K = 64, ROUNDS = 10 };

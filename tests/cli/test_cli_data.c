@@ -4,14 +4,9 @@
  * every code and every finite scale, and nothing else.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "cli/shared/data_fill.c"
+#include "common/unit.h"
 #include "format/half.h"
 
 #define BYTES 16411 /* no multiple of 8 */

@@ -3,17 +3,13 @@
  * test_contest.c - the problems of common/contest.h on the CPU, and shapes one
  * step off theirs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/contest.h"
 #include "common/problem.h"
+#include "common/unit.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define GROUP	     8

@@ -2,13 +2,9 @@
 /* common/arguments.c - see common/arguments.h. */
 #include "arguments.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 struct rng rng;
 struct nib_device *device;

@@ -3,18 +3,13 @@
 #include "file.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "data.h"
+#include "unit.h"
 
 struct test_image test_image_new(const char *header, const void *data,
 				 size_t data_bytes)

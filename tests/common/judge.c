@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* common/judge.c - runs the jobs of common/problem.h and judges the results. */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "format/view.h"
 #include "problem.h"
+#include "unit.h"
 
 static int outputs(const struct job *job)
 {

@@ -2,17 +2,12 @@
 /* common/stub_backend.c - see common/stub_backend.h. */
 #include "stub_backend.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backend/backend.h"
 #include "data.h"
+#include "unit.h"
 
 struct stub stub;
 

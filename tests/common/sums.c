@@ -3,13 +3,10 @@
 #include "common/sums.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 #include "format/half.h"
 #include "format/view.h"
+#include "unit.h"
 
 void sums_new(struct sums *s, struct rng *rng, int64_t m, int64_t n, int64_t k,
 	      enum test_scales scales, enum nib_dtype dtype)

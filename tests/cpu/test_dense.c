@@ -7,19 +7,15 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "backend/cpu/cpu.h"
 #include "common/problem.h"
+#include "common/unit.h"
 #include "format/e2m1.h"
 #include "format/e4m3.h"
 #include "format/half.h"

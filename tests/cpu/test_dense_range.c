@@ -5,15 +5,10 @@
  * numbers, values that spread over a block, infinities and NaN.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "format/half.h"
 #include "format/view.h"
 

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_explanations.c - what plans of the CPU backend say of themselves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/problem.h"
+#include "common/unit.h"
 
 #define FEW "few rows: weights are decoded in registers, memory is the limit"
 #define SOME                                                                           \

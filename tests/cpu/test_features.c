@@ -3,16 +3,12 @@
  * test_features.c - what the library says of the processor, compared with what the
  * kernel says.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backend/cpu/features.h"
+#include "common/unit.h"
 
 static void names_and_backends(void **state)
 {

@@ -4,19 +4,15 @@
  * the child's own, and so do the parent's.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/alloc.h"
 #include "common/problem.h"
+#include "common/unit.h"
 
 /* Seconds until a child that hangs is ended. */
 #define PATIENCE 60

@@ -5,21 +5,16 @@
  * a run allocates nothing, and several may share a plan.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/alloc.h"
 #include "common/isas.h"
 #include "common/problem.h"
+#include "common/unit.h"
 #include "format/view.h"
 
 #define PAGE 4096

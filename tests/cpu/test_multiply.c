@@ -7,16 +7,12 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/pairs.h"
 #include "common/problem.h"
+#include "common/unit.h"
 #include "format/half.h"
 #include "format/view.h"
 

@@ -7,18 +7,14 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/float_mode.h"
 #include "common/isas.h"
 #include "common/problem.h"
+#include "common/unit.h"
 #include "format/e2m1.h"
 #include "format/e4m3.h"
 #include "format/int8.h"

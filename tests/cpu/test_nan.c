@@ -5,16 +5,12 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/isas.h"
 #include "common/problem.h"
+#include "common/unit.h"
 #include "format/view.h"
 
 #define NAN_SCALE 0x7f

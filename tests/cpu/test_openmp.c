@@ -4,19 +4,15 @@
  * a device uses the caller's thread only (pace.c).
  */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "backend/cpu/cpu.h"
 #include "common/alloc.h"
 #include "common/problem.h"
+#include "common/unit.h"
 #include "fake_openmp.h"
 
 /* ThreadSanitizer refuses threads of a child unless told otherwise. */

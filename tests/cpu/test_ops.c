@@ -5,19 +5,14 @@
  * nothing written before or after the run.  Inputs end at a guard page, outputs
  * lie between bytes that must stay.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/cpu/features.h"
 #include "backend/cpu/ops.h"
 #include "backend/cpu/quantize_tables.h"
 #include "common/data.h"
+#include "common/unit.h"
 #include "format/scale_layout.h"
 
 enum { MAX_BLOCKS = 67, CANARY = 256 };

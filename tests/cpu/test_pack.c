@@ -5,16 +5,12 @@
  * test_same_bits.c's.
  */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/alloc.h"
 #include "common/data.h"
 #include "common/isas.h"
+#include "common/unit.h"
 #include "format/view.h"
 
 #define MATRICES 64

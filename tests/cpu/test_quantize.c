@@ -6,15 +6,12 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
 #include "common/float_mode.h"
+#include "common/unit.h"
 #include "format/e4m3.h"
 #include "format/half.h"
 #include "format/quantize_ref.h"

@@ -4,16 +4,12 @@
  * instructions, packing, layouts, neighbours, rows, pools, modes, and chance.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/float_mode.h"
 #include "common/problem.h"
+#include "common/unit.h"
 #include "format/view.h"
 
 static struct rng rng;

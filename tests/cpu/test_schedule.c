@@ -5,16 +5,12 @@
  * them from any unit onwards.
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backend/cpu/schedule.h"
 #include "common/problem.h"
+#include "common/unit.h"
 
 #define MAX_ITEMS 24
 

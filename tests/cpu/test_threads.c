@@ -6,18 +6,14 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/cpu/pool.h"
 #include "common/alloc.h"
 #include "common/problem.h"
+#include "common/unit.h"
 
 static struct rng rng = {20};
 

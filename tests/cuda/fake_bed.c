@@ -3,15 +3,13 @@
 #include "fake_bed.h"
 
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "common/unit.h"
 
 #define MAX_TESTS 64
 

@@ -2,11 +2,9 @@
 /* moe_bed.c - see moe_bed.h. */
 #include "moe_bed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "common/unit.h"
 
 /* Addresses that are the GPU's: no memory backs them, and nothing reads them. */
 #define SPACE_BEGIN ((uintptr_t)1 << 40)

@@ -3,18 +3,14 @@
  * test_cuda_costs.c - the costs of a GPU on the fake driver: built in, set and
  * read, refused.  tests/cli/test_tune.py tests the file that keeps them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/costs.h"
+#include "common/unit.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

@@ -4,19 +4,15 @@
  * way in which it cannot, kernels loaded and found, memory, errors of the GPU.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "backend/cuda/common/cuda.h"
 #include "common/file.h"
+#include "common/unit.h"
 #include "fake_bed.h"
 
 static void check_message(const char *message, const char *part)

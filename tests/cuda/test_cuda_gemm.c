@@ -4,16 +4,12 @@
  * how many launches of which size, how much workspace, what is refused, and
  * that a failed launch is told and forgotten.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/cuda/kernels/sm90/gemm_params.h"
 #include "common/alloc.h"
+#include "common/unit.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

@@ -3,12 +3,7 @@
  * test_cuda_gemv.c - how products of few rows are cut for a GPU: every row is
  * in exactly one tile, every tile in one CTA, and a CTA gets its memory.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "backend/cuda/common/operand.h"
 #include "backend/cuda/sm90/choose.h"
@@ -16,6 +11,7 @@
 #include "backend/cuda/sm90/skinny.h"
 #include "backend/cuda/sm90/vector.h"
 #include "backend/cuda/sm90/wide.h"
+#include "common/unit.h"
 
 #define SHARED_BYTES 232448
 #define H200_SMS     132

@@ -4,13 +4,9 @@
  * kernels take, the order of their sums, how many CTAs there are and what they
  * ask for.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "backend/cuda/sm100/gemv.h"
+#include "common/unit.h"
 
 #define SHARED_BYTES 232448
 #define B200_SMS     148

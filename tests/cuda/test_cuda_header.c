@@ -3,14 +3,10 @@
  * test_cuda_header.c - src/backend/cuda/common/driver.h against CUDA's own cuda.h,
  * where that is installed: numbers, layouts, exported names.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backend/cuda/common/driver.h"
+#include "common/unit.h"
 #include "fake_cuda/declared.h"
 #include "fake_cuda/real.h"
 

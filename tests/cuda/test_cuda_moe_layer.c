@@ -4,17 +4,12 @@
  * its steps launch and in which order, what is refused, and that failures keep
  * nothing.  gpu_check_moe_layer.c checks results, on the software GPU too.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/alloc.h"
+#include "common/unit.h"
 #include "moe_bed.h"
 
 #define WIDTH	48

@@ -3,14 +3,9 @@
  * test_cuda_pack.c - whether packed weights share the caller's codes on a GPU, on
  * the fake driver: nib_pack_shares() says what nib_pack_shared() does.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

@@ -3,13 +3,9 @@
  * test_cuda_probe.c - what the probes of a GPU launch, on the fake driver, and
  * which arguments are refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

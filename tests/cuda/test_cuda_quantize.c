@@ -3,16 +3,12 @@
  * test_cuda_quantize.c - what conversions on a GPU launch, when they wait, and
  * that they keep no memory, on the fake driver, whose kernels do nothing.
  */
-#include <setjmp.h>
 #include <stdalign.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

@@ -4,16 +4,12 @@
  * driver: whose memory each pointer is, and that a second run with the same
  * pointers asks nothing.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/cuda.h"
+#include "common/unit.h"
 #include "fake_bed.h"
 
 #define COUNT	3

@@ -4,17 +4,13 @@
  * kernels a plan launches, when tensor maps are encoded, what is refused, and that
  * failures keep nothing.  gpu_check_*.c check results, on the software B200 too.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/cuda/common/costs.h"
 #include "backend/cuda/sm100/sm100.h"
 #include "common/alloc.h"
+#include "common/unit.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

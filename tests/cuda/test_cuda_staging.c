@@ -4,13 +4,8 @@
  * what the calls are given is a copy, equal and at the same place, of what the
  * oracle is given.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "cli/shared/activations.c"
 #include "cli/shared/data.c"
@@ -18,6 +13,7 @@
 #include "cli/shared/message.h"
 #include "cli/shared/shape_text.c"
 #include "cli/shared/staging.c"
+#include "common/unit.h"
 #include "fake_bed.h"
 
 /* Stand in for the functions that data.c and staging.c use. */

@@ -3,18 +3,14 @@
  * test_cuda_tiles.c - how groups are cut for a GPU: every row unit and row of A
  * of every problem is in exactly one tile, of a size that the kernels have.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/tile_plan.h"
 #include "backend/cuda/common/tile_search.h"
 #include "common/alloc.h"
+#include "common/unit.h"
 
 #define GROUPS 400
 #define STEP   NIB_TILE_M_STEP

@@ -7,17 +7,12 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
 #include "common/sums.h"
+#include "common/unit.h"
 #include "format/bound.h"
 #include "format/e2m1.h"
 #include "format/e4m3.h"

@@ -5,17 +5,12 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "format/bound.h"
 #include "format/e4m3.h"
 #include "format/exact.h"

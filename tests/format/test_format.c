@@ -4,15 +4,10 @@
  * quantising, each against a second way to compute it.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "format/e2m1.h"
 #include "format/e4m3.h"
 #include "format/half.h"

@@ -7,18 +7,13 @@
  */
 #include <limits.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/sums.h"
+#include "common/unit.h"
 #include "format/bound.h"
 #include "format/e2m1.h"
 #include "format/e4m3.h"

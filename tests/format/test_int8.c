@@ -5,16 +5,11 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/data.h"
 #include "common/float_mode.h"
+#include "common/unit.h"
 #include "format/int8.h"
 
 static struct rng rng;

@@ -7,18 +7,13 @@
  * bound of the CPU's arithmetic would not do.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/sums.h"
+#include "common/unit.h"
 #include "format/e2m1.h"
 #include "format/e4m3.h"
 #include "format/view.h"
