@@ -220,7 +220,6 @@ static void expect(const struct entry *e, struct theirs *theirs, enum nib_status
 
 static void callers_of_0_2_0(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < COUNT(options); i++) {
 		/* Garbage after the caller's struct is not looked at. */
 		struct theirs theirs = {.struct_bytes = options[i].bytes};
@@ -247,7 +246,6 @@ static void callers_of_0_2_0(void **state)
 /* Fields that this version does not know are refused only if they are set. */
 static void callers_of_later_versions(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < COUNT(options); i++) {
 		struct theirs theirs = {.struct_bytes = options[i].here + 64};
 
@@ -274,7 +272,6 @@ static void sizes_that_are_none(void **state)
 {
 	static const size_t sizes[] = {0, sizeof(size_t) - 1, 4097, SIZE_MAX};
 
-	(void)state;
 	for (size_t s = 0; s < COUNT(sizes); s++) {
 		struct theirs theirs = {.struct_bytes = sizes[s]};
 
@@ -292,7 +289,6 @@ static void sizes_that_are_none(void **state)
 /* A caller that wants nothing but its size gets nothing more. */
 static void the_smallest_size(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < COUNT(infos); i++) {
 		struct theirs theirs = {.struct_bytes = sizeof(size_t)};
 
@@ -346,7 +342,6 @@ static void reserved_fields(void **state)
 	struct nib_error err;
 	char want[64];
 
-	(void)state;
 	p.b2 = view();
 	for (size_t f = 0; f < COUNT(problem_fields); f++) {
 		for (int i = 0; i < 4; i++) {
@@ -391,7 +386,6 @@ static void reserved_fields_of_views(void **state)
 	struct nib_writer *writer;
 	struct nib_error err;
 
-	(void)state;
 	q.reserved[2] = 1;
 	refused(nib_pack(device, &q, &packed, &err), NIB_STATUS_UNSUPPORTED, &err,
 		"b.reserved[2]", "0x1", "must be 0");
@@ -427,7 +421,6 @@ static void mxfp4_problems(void **state)
 	struct nib_error err;
 	char name[32];
 
-	(void)state;
 	p.b2 = view();
 	for (size_t i = 0; i < COUNT(views); i++) {
 		static const char *const fields[] = {"a", "b", "b2"};
@@ -472,7 +465,6 @@ static void mxfp4_layers_of_experts(void **state)
 					    "layer.down.format"};
 	struct nib_error err;
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(views); i++) {
 		views[i]->format = NIB_FP4_FORMAT_MXFP4;
 		REFUSES_MXFP4(
@@ -504,7 +496,6 @@ static void mxfp4_views(void **state)
 	struct nib_writer *writer;
 	struct nib_error err;
 
-	(void)state;
 	bad.format = NIB_FP4_FORMAT_MXFP4;
 	assert_int_equal(nib_pack(device, &good, &packed, &err), NIB_STATUS_OK);
 	REFUSES_MXFP4(nib_pack(device, &bad, &other, &err), "b.format");

@@ -176,7 +176,6 @@ static void fields_of_problems(void **state)
 {
 	char message[256];
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(kinds) * COUNT(cases); i++) {
 		const enum nib_activations kind = kinds[i % COUNT(kinds)];
 		const struct field_case *c = &cases[i / COUNT(kinds)];
@@ -192,7 +191,6 @@ static void fields_of_problems(void **state)
 
 static void reserved_words(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		struct nib_problem p = problem(NIB_ACTIVATIONS_DENSE);
 		struct nib_moe_problem moe = moe_problem(NIB_ACTIVATIONS_INT8);
@@ -220,7 +218,6 @@ static void one_row_for_gemv(void **state)
 {
 	struct nib_problem p = problem(NIB_ACTIVATIONS_DENSE);
 
-	(void)state;
 	refuses(NIB_OP_GEMV, &p, 1, NIB_STATUS_BAD_ARGUMENT,
 		"problems[0].x.rows = 5: must be 1 for NIB_OP_GEMV");
 }
@@ -232,7 +229,6 @@ static void groups_of_two_kinds(void **state)
 					  problem(NIB_ACTIVATIONS_DENSE),
 					  problem(NIB_ACTIVATIONS_DENSE)};
 
-	(void)state;
 	problems[2].x.dtype = NIB_DTYPE_BF16;
 	refuses(NIB_OP_GEMM, problems, 3, NIB_STATUS_BAD_ARGUMENT,
 		"problems[2].x.dtype = 2: must be problems[0]'s, 1");
@@ -256,7 +252,6 @@ static void fields_of_experts(void **state)
 	struct nib_moe_problem good, moe;
 	char message[128];
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(kinds); i++) {
 		good = moe_problem(kinds[i]);
 #define REFUSES(field, value, text)                                                    \
@@ -351,7 +346,6 @@ static void sizes_and_strides(void **state)
 	    {M, 16, 0, 0, 0, 16, M * 16},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(taken); i++) {
 		struct nib_problem p = problem(kinds[i % 2]);
 		const int64_t batch = taken[i].batch ? taken[i].batch : 1;
@@ -381,7 +375,6 @@ static void unused_x(void **state)
 	struct nib_moe_problem moe = moe_problem(NIB_ACTIVATIONS_NVFP4);
 	struct nib_plan *plan;
 
-	(void)state;
 	p.a = (struct nib_fp4){.rows = M, .k = K, .batch = BATCH};
 	memset(&p.x, 0xff, sizeof(p.x));
 	plan = plan_of(NIB_OP_GEMM, &p);
@@ -401,7 +394,6 @@ static void experts(void **state)
 	struct nib_moe_problem moe = moe_problem(NIB_ACTIVATIONS_DENSE);
 	struct nib_plan *plan;
 
-	(void)state;
 	moe.problem.x.row_stride_elems = 80;
 	assert_int_equal(
 	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &plan, NULL),
@@ -430,7 +422,6 @@ static void has_costs(struct nib_plan *plan, double flop, double bytes)
 /* x counts as it is stored, whatever a run rounds it to. */
 static void costs(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 6; i++) {
 		struct nib_problem p = problem(kinds[i % 2]);
 		struct nib_moe_problem moe = moe_problem(kinds[i % 2]);
@@ -454,7 +445,6 @@ static void costs(void **state)
 
 static int open_stub(void **state)
 {
-	(void)state;
 	device = stub_open(true);
 	return 0;
 }

@@ -147,7 +147,6 @@ static void pointers(void **state)
 {
 	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_BF16);
 
-	(void)state;
 	takes(&bed);
 	bed.problems[1].x.data = NULL;
 	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x.data",
@@ -176,7 +175,6 @@ static void pointers(void **state)
 /* x without elements has no data. */
 static void pointers_to_nothing(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct nib_problem p =
 		    problem(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16, 0);
@@ -230,7 +228,6 @@ static void overlaps(void **state)
 {
 	struct bed bed;
 
-	(void)state;
 	for (int dtype = 0; dtype < 3; dtype++) {
 		bed = bed_of(NIB_ACTIVATIONS_INT8, (enum nib_dtype)dtype);
 		for (int i = 0; i < PROBLEMS * PROBLEMS; i++)
@@ -247,7 +244,6 @@ static void inputs_that_overlap(void **state)
 {
 	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP32);
 
-	(void)state;
 	bed.problems[1].x.data = bed.problems[0].x.data;
 	bed.problems[2].x.data = bed.problems[2].b.codes;
 	takes(&bed);
@@ -260,7 +256,6 @@ static void output_in_a_gap(void **state)
 	struct nib_problem p = problem(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16, 0);
 	struct nib_error err = {.status = NIB_STATUS_OK};
 
-	(void)state;
 	p.x.batch = p.c.batch = p.b.batch = p.b2.batch = 1;
 	p.x.row_stride_elems = 4096;
 	p.c.data = address((uintptr_t)p.x.data + 512);
@@ -308,7 +303,6 @@ static void plans_of_others(void **state)
 	struct bed bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16);
 	const struct nib_problem good = bed.problems[1];
 
-	(void)state;
 	for (int i = 0; change_x(&bed.problems[1], i); i++) {
 		refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x", OTHERS);
 		bed.problems[1] = good;
@@ -335,7 +329,6 @@ static void plans_of_other_experts(void **state)
 	const struct nib_moe_problem good = bed.moe;
 	const int32_t scale_rows[EXPERTS] = {0};
 
-	(void)state;
 	/* Only the stride of the rows: one batch has any. */
 	bed.moe.problem.x.row_stride_elems = K + 1;
 	bed.moe.problem.x.batch_stride_elems = M * K;
@@ -362,7 +355,6 @@ static void offsets(void **state)
 	static const int32_t beyond[EXPERTS + 1] = {0, 2, 2, M + 1};
 	struct bed bed = bed_of_moe(NIB_ACTIVATIONS_DENSE);
 
-	(void)state;
 	bed.moe.row_offsets = beyond;
 	refuses(&bed, NIB_STATUS_BAD_ARGUMENT, "moe.row_offsets",
 		"[2..] = 2, 6: must ascend within 0 to x.rows = 5");
@@ -376,7 +368,6 @@ static void signs(void **state)
 	struct bed beds[] = {bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16),
 			     bed_of_moe(NIB_ACTIVATIONS_DENSE)};
 
-	(void)state;
 	for (int i = 0; i < PROBLEMS; i++)
 		beds[0].problems[i].b.scales = beds[0].problems[i].b2.scales = scales;
 	beds[1].moe.problem.b.scales = beds[1].moe.problem.b2.scales = scales;
@@ -397,7 +388,6 @@ static void resolved_problems(void **state)
 {
 	struct bed bed = bed_of(NIB_ACTIVATIONS_INT8, NIB_DTYPE_FP16);
 
-	(void)state;
 	takes(&bed);
 	for (int i = 0; i < PROBLEMS; i++) {
 		const struct nib_problem *p = &stub.problems[i];
@@ -433,7 +423,6 @@ static void garbage_in_x(void **state)
 	struct job *job = job_of(&rng, &spec);
 	struct bits bits;
 
-	(void)state;
 	job_run(job, &how, "x of zeros");
 	bits = job_bits(job);
 	memset(&job->problems[0].x, 0xff, sizeof(job->problems[0].x));
@@ -458,7 +447,6 @@ static void repeated_runs(void **state)
 	struct nib_device *host = device, *gpu = stub_open(false);
 	struct bed bed;
 
-	(void)state;
 	device = gpu;
 	bed = bed_of(NIB_ACTIVATIONS_DENSE, NIB_DTYPE_FP16);
 	repeats(&bed, false);
@@ -495,7 +483,6 @@ static void repeated_runs(void **state)
 
 static int open_stub(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	device = stub_open(true);
 	return 0;

@@ -149,7 +149,6 @@ static void fields_of_problems(void **state)
 {
 	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 
-	(void)state;
 	job_poison(job);
 	for (size_t i = 0; i < COUNT(problem_cases); i++)
 		refuse_field(job, &problem_cases[i]);
@@ -168,7 +167,6 @@ static void fields_by_operation(void **state)
 	struct job *job = good_job(NIB_OP_GEMM), *gemv = good_job(NIB_OP_GEMV);
 	struct nib_error err = fresh();
 
-	(void)state;
 	memset(&job->problems[0].b2, 0xff, sizeof(job->problems[0].b2));
 	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, job->problems, 1, NULL),
 			 NIB_STATUS_OK);
@@ -212,7 +210,6 @@ static void fields_of_experts(void **state)
 	    .op = NIB_OP_DUAL_GEMM, .n = 7, .k = 64, .values = JOB_ANY};
 	struct job *job = job_of_moe(&rng, &spec, rows, 3, 0, false);
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(moe_cases); i++) {
 		const struct field_case *c = &moe_cases[i];
 		struct nib_moe_problem moe = job->moe;
@@ -240,7 +237,6 @@ static void shapes_of_experts(void **state)
 	struct job *job = job_of_moe(&rng, &spec, rows, 3, 0, false);
 	struct nib_moe_problem moe[3] = {job->moe, job->moe, job->moe};
 
-	(void)state;
 	moe[0].problem.a.batch = 2;
 	moe[1].problem.c.batch = 2;
 	moe[2].problem.c.rows++;
@@ -269,7 +265,6 @@ static void nulls(void **state)
 	struct nib_plan *plan;
 	struct nib_error e = fresh();
 
-	(void)state;
 #define REFUSED_NULL(call, name)                                                       \
 	do {                                                                           \
 		e = fresh();                                                           \
@@ -327,7 +322,6 @@ static void operations_and_counts(void **state)
 	struct nib_plan *plan;
 	char text[32];
 
-	(void)state;
 	for (size_t i = 0; i < 5; i++) {
 		const int bad = i < 4 ? ops[i] : NIB_OP_GEMV;
 		struct nib_error err = fresh(), err2 = fresh();
@@ -395,7 +389,6 @@ static void options_structs(void **state)
 	struct job *job = good_job(NIB_OP_GEMM);
 	char text[32];
 
-	(void)state;
 	for (int call = 0; call < 3; call++) {
 		/* Up to a guard page: no byte beyond is read. */
 		const size_t longer = ours[call] + 24;
@@ -453,7 +446,6 @@ static void info_structs(void **state)
 	struct job *job = good_job(NIB_OP_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 
-	(void)state;
 	for (int call = 0; call < 3; call++) {
 		struct nib_error err = fresh();
 		size_t bytes = ours[call];

@@ -57,7 +57,6 @@ static void offsets(void **state)
 	struct nib_plan *plan = job_plan(job, device, false);
 	struct nib_moe_problem moe = job->moe;
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		moe.row_offsets = cases[i].offsets;
 		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT, cases[i].name,
@@ -87,7 +86,6 @@ static void scale_rows(void **state)
 	struct nib_plan *plan = job_plan(job, device, false);
 	struct nib_moe_problem moe = job->moe;
 
-	(void)state;
 	assert_int_equal(moe.scale_rows_total, 256);
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		moe.scale_rows = cases[i].rows;
@@ -105,7 +103,6 @@ static void scale_rows(void **state)
 
 static void signs(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		struct job *job =
 		    good_job(NIB_OP_DUAL_GEMM, (enum nib_scale_layout)(i & 1), i >> 1);
@@ -141,7 +138,6 @@ static void overlaps(void **state)
 	const struct stack *stacks[] = {&job->a[0], &job->b[0], &job->b2[0]};
 	const size_t c_bytes = 8 * 7 * 4;
 
-	(void)state;
 	assert_int_equal(job->moe.problem.a.rows, 8);
 	for (int i = 0; i < 6; i++) {
 		const struct stack *s = stacks[i / 2];
@@ -180,7 +176,6 @@ static void output_right_after_the_scales(void **state)
 	struct nib_plan *plan;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(
 	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL),
 	    NIB_STATUS_OK);
@@ -212,7 +207,6 @@ static void extent_of_scale_rows(void **state)
 	struct nib_plan *plan;
 	struct nib_error err = {.message = ""};
 
-	(void)state;
 	assert_int_equal(
 	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, &err),
 	    NIB_STATUS_BAD_ARGUMENT);
@@ -237,7 +231,6 @@ static void batches_behind_a_short_row(void **state)
 		  .row_stride_elems = 3}};
 	struct nib_error err = {.message = ""};
 
-	(void)state;
 	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &problem, 1, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_non_null(strstr(err.message, "c.batch_stride_elems = 3"));
@@ -253,7 +246,6 @@ static void reserved_fields(void **state)
 	struct nib_plan *plan;
 	struct nib_error err = {.message = ""};
 
-	(void)state;
 	moe.reserved[1] = 1;
 	assert_int_equal(
 	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, &err),
@@ -278,7 +270,6 @@ static void plans_of_others(void **state)
 	    "moe.problem.a:", "moe.problem.b:", "moe.problem.c:", "moe.problem.a:"};
 	struct nib_error err = {.message = ""};
 
-	(void)state;
 	moe[0].problem.a.rows = moe[0].problem.c.rows = 7;
 	moe[1].problem.b.batch = 2;
 	moe[2].problem.c.dtype = NIB_DTYPE_BF16;
@@ -320,7 +311,6 @@ static void devices(void **state)
 	    {"cpu", NULL, 4097, NIB_STATUS_BAD_ARGUMENT, "options.threads = 4097"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		const struct nib_device_options options = {
 		    .struct_bytes = sizeof(options),
@@ -348,7 +338,6 @@ static void environment(void **state)
 	struct nib_device *d;
 	struct nib_error err;
 
-	(void)state;
 	setenv("NIB_CPU", "scalar", 1);
 	assert_int_equal(nib_device_open("cpu", NULL, &d, NULL), NIB_STATUS_OK);
 	assert_int_equal(nib_device_get_info(d, &info, NULL), NIB_STATUS_OK);
@@ -369,7 +358,6 @@ static void backends(void **state)
 	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
 	struct nib_error err;
 
-	(void)state;
 	assert_true(count >= TEST_ISAS);
 	for (int i = 0; i < count; i++) {
 		assert_int_equal(nib_backend_get_info(i, &info, NULL), NIB_STATUS_OK);
@@ -395,7 +383,6 @@ static void products(void **state)
 				    INT64_C(1) << 22};
 	const struct nib_plan_options mine = {sizeof(mine), 1};
 
-	(void)state;
 	for (int i = 0; i < 3 * 3 * 3 * 3; i++) {
 		const int64_t m = s[i % 3], n = s[i / 3 % 3];
 		const int64_t batch = s[i / 9 % 3], k = i / 27 ? NIB_MAX_K : 0;

@@ -72,7 +72,6 @@ static void pointers(void **state)
 	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 
-	(void)state;
 	for (size_t i = 0; i < 2 * COUNT(cases); i++) {
 		struct nib_problem problems[3];
 		/* NULL, and one that runs past the end of memory. */
@@ -97,7 +96,6 @@ static void pointers_to_nothing(void **state)
 				.c = {.rows = 0, .cols = 9}};
 	uint8_t bytes[9 * 32 + 9 * 4];
 
-	(void)state;
 	memset(bytes, 0, sizeof(bytes));
 	p.b.codes = bytes;
 	p.b.scales = bytes + 9 * 32;
@@ -136,7 +134,6 @@ static void overlaps(void **state)
 	struct nib_plan *plan = job_plan(job, device, false);
 	char name[32];
 
-	(void)state;
 	for (int victim = 0; victim < 3; victim++) {
 		snprintf(name, sizeof(name), "problems[%d].c.data", victim);
 		for (int i = 0; i < 3; i++) {
@@ -179,7 +176,6 @@ static void overlapping_columns(void **state)
 	    {{0, 40}, {7, 7}, {80, 40}, false},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct job_spec spec = spec_of(NIB_OP_GEMM);
 		struct job *job = job_new(NIB_OP_GEMM);
@@ -265,7 +261,6 @@ static void plans_of_others(void **state)
 	struct nib_plan *plan;
 	char name[32];
 
-	(void)state;
 	/* The second weights are linear as well if the first are tiled. */
 	spec.has_gaps = true;
 	spec.b_layout = NIB_SCALE_LAYOUT_TILED_128X4;
@@ -295,7 +290,6 @@ static void strides_spelt_out(void **state)
 	struct job *job = good_job(NIB_OP_DUAL_GEMM);
 	struct nib_plan *plan = job_plan(job, device, false);
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		job->problems[i].a.row_stride_bytes = 32;
 		job->problems[i].a.scale_batch_stride_bytes = 5 * 4;
@@ -315,7 +309,6 @@ static void plans_of_other_packing(void **state)
 	struct nib_plan *plan = job_plan(job, device, false);
 	struct nib_problem views[3];
 
-	(void)state;
 	memcpy(views, job->problems, sizeof(views));
 	job_pack(job, &how);
 	refuse_run(job, plan, job->problems, 3, NULL, NIB_STATUS_BAD_ARGUMENT,
@@ -349,7 +342,6 @@ static void packed_for_another_device(void **state)
 	struct job *job;
 	struct nib_error err;
 
-	(void)state;
 	if (!other) {
 		print_message("this machine has one instruction set\n");
 		skip();
@@ -375,7 +367,6 @@ static void packed_for_an_equal_device(void **state)
 	struct nib_plan *plan;
 	struct bits bits;
 
-	(void)state;
 	job_run(job, &(struct job_how){.device = device}, "views");
 	bits = job_bits(job);
 	job_pack(job, &(struct job_how){.device = other, .packing = JOB_PACKED});
@@ -400,7 +391,6 @@ static void packed_of_other_sizes(void **state)
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	(void)state;
 	b.rows = 6;
 	assert_int_equal(nib_pack(device, &b, &packed, NULL), NIB_STATUS_OK);
 	p.b_packed = packed;
@@ -423,7 +413,6 @@ static void workspaces(void **state)
 	uint8_t *workspace;
 	char text[32];
 
-	(void)state;
 	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
 	assert_true(info.workspace_bytes > 0);
 	assert_int_equal(info.k_slices, 1);
@@ -465,7 +454,6 @@ static void signs(void **state)
 		     {&p->b, "problems[1].b.scales"},
 		     {&p->b2, "problems[1].b2.scales"}};
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		uint8_t *scale =
 		    nib_fp4_scale(views[i].view, 1, views[i].view->rows - 1, 3);
@@ -527,7 +515,6 @@ static void failing_allocations(void **state)
 	struct job *job;
 	int failures = 0;
 
-	(void)state;
 	if (!test_alloc_works())
 		skip();
 	job = good_job(NIB_OP_DUAL_GEMM);

@@ -108,7 +108,6 @@ static void every_small_view(void **state)
 	static const int64_t widths[] = {8, 1, 3};
 	const int64_t most = test_is_small() ? 12 : 28;
 
-	(void)state;
 	for (int array = 0; array < ARRAYS; array++)
 		for (int64_t i = 0; i < 16 * most * most; i++) {
 			const struct grid g = {
@@ -145,7 +144,6 @@ static void messages(void **state)
 	    .c = {.rows = 5, .cols = 7, .batch = 4},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct nib_plan *plan;
 		struct nib_error err;
@@ -231,7 +229,6 @@ static void pairs_of_outputs(void **state)
 	const int most = test_is_small() ? 2000 : 50000;
 	int crossing = 0;
 
-	(void)state;
 	for (int i = 0; i < most; i++) {
 		const enum nib_dtype dtypes[2] = {(enum nib_dtype)rng_below(&rng, 3),
 						  (enum nib_dtype)rng_below(&rng, 3)};
@@ -270,7 +267,6 @@ static void usual_pairs(void **state)
 	    {{8, 8, 1, 8, 3, 16}, {0, 8, 1, 8, 3, 16}},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(pairs); i++) {
 		assert_true(do_spans_cross(&pairs[i][0], &pairs[i][1]));
 		assert_true(are_outputs_taken(&pairs[i][0], NIB_DTYPE_FP32,
@@ -316,7 +312,6 @@ static void codes_beside_scales(void **state)
 	const int most = test_is_small() ? 2000 : 50000;
 	int crossing = 0;
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(usual); i++)
 		assert_true(is_quantized(&usual[i][0], &usual[i][1]));
 	for (int i = 0; i < most; i++) {

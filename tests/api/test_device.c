@@ -22,7 +22,6 @@ static void memory_is_aligned_and_copied(void **state)
 	static const size_t sizes[] = {1, 63, 64, 4097, 2 << 20, (2 << 20) + 1};
 	struct nib_device *device = test_device(NULL, 1);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		const size_t bytes = sizes[i];
 		unsigned char *host = malloc(bytes);
@@ -56,7 +55,6 @@ static void memory_arguments_are_refused(void **state)
 	char bytes[16] = {0};
 	void *data = bytes;
 
-	(void)state;
 	assert_int_equal(nib_device_alloc(NULL, 1, &data, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "device = NULL");
@@ -99,7 +97,6 @@ static void memory_that_is_not_there(void **state)
 	struct nib_error err;
 	void *data;
 
-	(void)state;
 	/* AddressSanitizer ends the program at such a size. */
 	if (!test_alloc_works()) {
 		nib_device_close(device);
@@ -133,7 +130,6 @@ static void streams_are_refused(void **state)
 	struct nib_plan *plan;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_device_wait(device, codes, &err), NIB_STATUS_BAD_ARGUMENT);
 	check_message(&err, "must be NULL on 'cpu'");
 	assert_int_equal(nib_dequantize(device, &q, 1, &x, &dequantize, &err),
@@ -168,7 +164,6 @@ static void global_by_pointer(void **state)
 	struct nib_quantize_options options = {sizeof(options), .global = global};
 	struct nib_error err;
 
-	(void)state;
 	for (int i = 0; i < 16; i++)
 		data[i] = (float)(i - 7) * 0.7f;
 	assert_int_equal(nib_quantize(device, &x, &q, &options, &used, NULL),
@@ -205,7 +200,6 @@ static void backends_are_listed_best_first(void **state)
 	const int count = nib_backend_count();
 	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
 
-	(void)state;
 	assert_true(count >= 4);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(nib_backend_get_info(count - 4 + i, &info, NULL),
@@ -230,7 +224,6 @@ static void older_names_choose_an_instruction_set(void **state)
 	struct nib_error err;
 	enum nib_status status;
 
-	(void)state;
 	options.isa = "avx512vnni";
 	status = nib_device_open("cpu", &options, &device, NULL);
 	if (!status)

@@ -24,7 +24,6 @@ static void what_fits_is_whole(void **state)
 	struct nib_error err;
 	char text[CAPACITY + 1];
 
-	(void)state;
 	text_of(text, CAPACITY, "\xC3\xA9");
 	assert_int_equal(nib_fail(&err, NIB_STATUS_IO, "%s", text), NIB_STATUS_IO);
 	assert_int_equal(err.status, NIB_STATUS_IO);
@@ -40,7 +39,6 @@ static void a_cut_falls_between_characters(void **state)
 	struct nib_error err;
 	char text[2 * CAPACITY];
 
-	(void)state;
 	for (size_t i = 0; i < 4; i++) {
 		const size_t length = strlen(characters[i]);
 
@@ -61,7 +59,6 @@ static void text_that_is_not_utf8(void **state)
 	struct nib_error err;
 	char text[2 * CAPACITY];
 
-	(void)state;
 	memset(text, 0x80, sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	nib_fail(&err, NIB_STATUS_IO, "%s", text);
@@ -76,7 +73,6 @@ static void long_names_are_cut(void **state)
 	} text;
 	char name[3 * NIB_SHOWN_BYTES];
 
-	(void)state;
 	for (size_t n = 0; n + 1 < sizeof(name); n++) {
 		const bool is_cut = n >= NIB_SHOWN_BYTES;
 
@@ -115,7 +111,6 @@ static void errors_carry_their_argument(void **state)
 	char want[64];
 	struct nib_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		memset(&err, 'x', sizeof(err));
 		assert_int_equal(nib_fail_at(&err, NIB_STATUS_BAD_ARGUMENT,
@@ -145,7 +140,6 @@ static void a_long_argument_is_cut(void **state)
 	struct nib_error err;
 	char text[2 * CAPACITY];
 
-	(void)state;
 	text_of(text, CAPACITY, "");
 	nib_fail_argument(&err, NIB_STATUS_BAD_ARGUMENT, text, " = %s", text);
 	assert_int_equal(strlen(err.argument), sizeof(err.argument) - 1);
@@ -164,7 +158,6 @@ static void public_functions_name_their_argument(void **state)
 	struct nib_file *file;
 	struct nib_error err;
 
-	(void)state;
 	nib_device_open("abacus", NULL, &device, &err);
 	assert_string_equal(err.argument, "name");
 	nib_device_open("cpu", &options, &device, &err);
@@ -181,7 +174,6 @@ static void public_functions_name_their_argument(void **state)
 
 static void every_status_has_a_name(void **state)
 {
-	(void)state;
 	for (int i = NIB_STATUS_OK; i <= NIB_STATUS_DEVICE_FAILED; i++)
 		for (int j = NIB_STATUS_OK; j < i; j++)
 			assert_string_not_equal(nib_status_name((enum nib_status)i),

@@ -16,7 +16,6 @@ static void begins_of_ends(void **state)
 	struct nib_device *device = test_device("scalar", 1);
 	int32_t got_rows[EXPERTS + 2], got_scales[EXPERTS + 1];
 
-	(void)state;
 	for (int64_t n = 1; n <= EXPERTS; n++) {
 		memset(got_rows, 0x55, sizeof(got_rows));
 		memset(got_scales, 0x55, sizeof(got_scales));
@@ -43,7 +42,6 @@ static void ends_of_anything(void **state)
 	struct nib_device *device = test_device("scalar", 1);
 	int32_t rows[5], scales[4];
 
-	(void)state;
 	assert_int_equal(nib_expert_rows(device, ends, 4, rows, scales, NULL, NULL),
 			 NIB_STATUS_OK);
 	assert_memory_equal(rows + 1, ends, sizeof(ends));
@@ -80,7 +78,6 @@ static void refusals(void **state)
 	    {device, ends, rows, rows + 4, NULL, 4, "scale_rows = 0x"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		assert_int_equal(nib_expert_rows(cases[i].device, cases[i].ends,
 						 cases[i].experts, cases[i].rows,

@@ -419,7 +419,6 @@ static void definition(void **state)
 	static const int64_t tokens[] = {1, 3, MOST_TOKENS};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++)
 		for (int i = 0; i < 3 * 4 * 3; i++) {
 			const int kind = i % 3, type = i / 12;
@@ -453,7 +452,6 @@ static void nothing(void **state)
 	static const int64_t sizes[][2] = {{0, 3}, {4, 0}, {0, 0}};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int i = 0; i < 3 * 3; i++) {
 		const struct spec s = {.activations = (enum nib_activations)(i % 3),
 				       .dtype = NIB_DTYPE_BF16,
@@ -477,7 +475,6 @@ static void elsewhere(void **state)
 	struct nib_device *device = test_device("scalar", 2);
 	struct bed *bed = bed_new(&rng, device, &s);
 
-	(void)state;
 	for (int i = 0; i < 10; i++)
 		put_id(bed, i, i);
 	run(device, &bed->layer);
@@ -585,7 +582,6 @@ static void refusals(void **state)
 	struct nib_error err;
 	uint8_t before[5 * COLS * 4];
 
-	(void)state;
 	r.bed = bed_new(&rng, r.device, &s);
 	memcpy(before, r.bed->y.view.data, 3 * COLS * 4);
 	if (nib_moe_layer_plan_create(r.device, &r.bed->layer, NULL, &r.plan, &err))
@@ -617,7 +613,6 @@ static void workspaces(void **state)
 	struct nib_error err;
 	size_t bytes;
 
-	(void)state;
 	if (nib_moe_layer_plan_create(device, &bed->layer, &callers, &plan, &err))
 		fail_msg("%s", err.message);
 	assert_int_equal(nib_moe_layer_plan_get_info(plan, &info, &err), NIB_STATUS_OK);

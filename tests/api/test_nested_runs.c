@@ -81,7 +81,6 @@ static void a_thread_inside_its_own_run(void **state)
 {
 	struct shared s = {0};
 
-	(void)state;
 	open_shared(&s, helping_for);
 	for (int round = 0; round < 20; round++) {
 		for (int i = 0; i < DEPTH; i++)
@@ -118,7 +117,6 @@ static void no_memory_for_another_workspace(void **state)
 	struct shared s = {0};
 	long live;
 
-	(void)state;
 	if (!test_alloc_works())
 		skip();
 	open_shared(&s, starving_for);
@@ -169,7 +167,6 @@ static void two_threads_inside_one_plan(void **state)
 	struct runner runners[2] = {{&s, 0}, {&s, 1}};
 	pthread_t thread;
 
-	(void)state;
 	open_shared(&s, meeting_for);
 	s.depth = 1;
 	assert_int_equal(pthread_barrier_init(&both_are_inside, NULL, 2), 0);
@@ -196,7 +193,6 @@ static void more_than_are_kept(void **state)
 	struct runner runners[2] = {{&s, 0}, {&s, 1}};
 	pthread_t threads[RUNS];
 
-	(void)state;
 	open_shared(&s, meeting_for);
 	s.depth = 1;
 	/* All write the same two results. */
@@ -215,7 +211,6 @@ static void more_than_are_kept(void **state)
 
 static int start(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	alarm(PATIENCE);
 	return 0;

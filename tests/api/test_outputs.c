@@ -127,7 +127,6 @@ static void as_every_pair_says(void **state)
 	const int rounds = test_is_small() ? 4000 : 40000;
 	int refused_ones = 0, taken_ones = 0;
 
-	(void)state;
 	for (int round = 0; round < rounds; round++) {
 		const int64_t count = 1 + below(MOST);
 		const int kind = (int)below(5);
@@ -171,7 +170,6 @@ static void inputs_of_others(void **state)
 	struct nib_problem problems[MOST];
 	int refused_ones = 0, taken_ones = 0;
 
-	(void)state;
 	for (int round = 0; round < 20000; round++) {
 		const int64_t count = 2 + below(MOST - 1);
 		struct nib_error err = {.status = NIB_STATUS_OK};
@@ -266,7 +264,6 @@ static double time_of(enum pattern pattern, int64_t count)
  */
 static void time_grows_as_n_log_n(void **state)
 {
-	(void)state;
 	for (int pattern = 0; pattern < PATTERNS; pattern++) {
 		const double few = time_of((enum pattern)pattern, 5000);
 		const double many = time_of((enum pattern)pattern, 40000);
@@ -279,7 +276,6 @@ static void time_grows_as_n_log_n(void **state)
 
 static int seed(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	return 0;
 }

@@ -45,7 +45,6 @@ static void refusals(void **state)
 	struct nib_fp4 qv;
 	float amax;
 
-	(void)state;
 	refuse(NULL, &x.view, &q.view, &good, "device = NULL");
 	refuse(device, NULL, &q.view, &good, "x = NULL");
 	refuse(device, &x.view, NULL, &good, "q = NULL");
@@ -103,7 +102,6 @@ static void interleaved(void **state)
 			    .row_stride_bytes = 36,
 			    .scale_row_stride_bytes = 36};
 
-	(void)state;
 	memset(x.view.data, 0, x.bytes);
 	assert_int_equal(nib_quantize(device, &x.view, &q, &good, NULL, NULL),
 			 NIB_STATUS_OK);

@@ -127,7 +127,6 @@ static void every_element_is_written(void **state)
 	static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
 						 NIB_DTYPE_BF16};
 
-	(void)state;
 	for (int i = 0; i < 12; i++) {
 		const enum nib_dtype dtype = dtypes[i % 3];
 		const bool is_dual = i & 1;
@@ -172,7 +171,6 @@ static void empty_sizes_and_k_zero(void **state)
 	struct fixture none = make(0, 5, 16, 1, 1, NIB_DTYPE_FP32, 0);
 	struct fixture k0 = make(2, 3, 0, 1, 1, NIB_DTYPE_FP32, 0);
 
-	(void)state;
 	assert_int_equal(nib_reference(NIB_OP_GEMM, NULL, 0, NULL), NIB_STATUS_OK);
 	assert_int_equal(nib_reference(NIB_OP_GEMM, &none.problem, 1, NULL),
 			 NIB_STATUS_OK);
@@ -190,7 +188,6 @@ static void nan_scales_reach_their_row_and_column_only(void **state)
 	struct fixture f = make(4, 5, 64, 1, 1, NIB_DTYPE_FP16, 0);
 	struct nib_check_result r;
 
-	(void)state;
 	*nib_fp4_scale(&f.a.view, 0, 2, 3) = 0x7F;
 	*nib_fp4_scale(&f.b.view, 0, 4, 0) = 0x7F;
 	nib_reference(NIB_OP_GEMM, &f.problem, 1, NULL);
@@ -220,7 +217,6 @@ static void moe_equals_its_experts(void **state)
 	static const int64_t starts[4] = {1, 4, 4, 134};
 	float alpha[4] = {1, 2, 0.5f, -1}, alpha2[4] = {1, 3, 1, 0.125f};
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		const bool is_dual = i & 1, is_padded = i & 2;
 		struct fixture f = make(140, 6, 80, 1, 4, NIB_DTYPE_FP32, 0);
@@ -323,7 +319,6 @@ static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 	static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
 						 NIB_DTYPE_BF16};
 
-	(void)state;
 	for (int i = 0; i < 6; i++) {
 		const enum nib_dtype dtype = dtypes[i % 3];
 		const bool is_dual = i > 2;
@@ -366,7 +361,6 @@ static void silu_of_the_wrong_half_fails(void **state)
 	struct fixture f = make(8, 8, 64, 1, 1, NIB_DTYPE_BF16, 0);
 	struct nib_problem swapped;
 
-	(void)state;
 	point_at_alphas(&f);
 	swapped = f.problem;
 	swapped.b = f.problem.b2;
@@ -386,7 +380,6 @@ static void samples_are_distinct_rows_chosen_by_seed(void **state)
 	struct nib_problem problems[2] = {f[0].problem, f[1].problem};
 	int64_t hits[100] = {0};
 
-	(void)state;
 	for (int64_t row = 0; row < 100; row++)
 		for (int64_t i = 0; i < 4; i++)
 			nib_dense_set_bits(&f[0].c.view, i / 2, row, i % 2, 0x7FC00000);
@@ -415,7 +408,6 @@ static void seeds_name_rows(void **state)
 					   {84, 22, 47, 54, 60, 52, 74, 99}};
 	struct fixture f = make(100, 2, 16, 2, 1, NIB_DTYPE_FP32, 0);
 
-	(void)state;
 	for (int64_t batch = 0; batch < 2; batch++) {
 		for (int64_t i = 0; i < 400; i++)
 			nib_dense_set_bits(&f.c.view, i / 200, i % 200 / 2, i % 2,
@@ -440,7 +432,6 @@ static void a_scale_with_a_sign_is_refused(void **state)
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	struct nib_error err = {0};
 
-	(void)state;
 	*nib_fp4_scale(&f.b.view, 1, 3, 1) = 0x80;
 	assert_int_equal(nib_reference(NIB_OP_GEMM, &f.problem, 1, &err),
 			 NIB_STATUS_BAD_DATA);
@@ -465,7 +456,6 @@ static void bad_arguments_are_refused(void **state)
 	};
 	struct nib_problem p;
 
-	(void)state;
 #define REFUSED(change, op)                                                            \
 	do {                                                                           \
 		p = f.problem;                                                         \

@@ -144,7 +144,6 @@ static struct nib_check_result check(enum nib_op op, const struct nib_problem *p
 
 static void every_element_is_written(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 3 * 3 * 2 * 2 * 2; i++) {
 		const enum nib_dtype x_dtype = (enum nib_dtype)(i % 3);
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 3 % 3);
@@ -188,7 +187,6 @@ static void empty_sizes_and_k_zero(void **state)
 	struct fixture k0 = make((struct sizes){2, 3, 0, 1, 1, 0}, INT8, NIB_DTYPE_FP16,
 				 NIB_DTYPE_FP32);
 
-	(void)state;
 	assert_int_equal(nib_reference(NIB_OP_GEMM, &none.problem, 1, NULL),
 			 NIB_STATUS_OK);
 	assert_int_equal(check(NIB_OP_GEMM, &none.problem).checked, 0);
@@ -214,7 +212,6 @@ static void problems_of_a_group_keep_their_k(void **state)
 				    NIB_DTYPE_FP16, NIB_DTYPE_FP32)};
 	const struct nib_problem problems[2] = {f[0].problem, f[1].problem};
 
-	(void)state;
 	assert_int_equal(nib_reference(NIB_OP_GEMM, problems, 2, NULL), NIB_STATUS_OK);
 	for (int i = 0; i < 2; i++)
 		for (int64_t j = 0; j < f[i].c.view.rows * f[i].c.view.cols; j++) {
@@ -233,7 +230,6 @@ static void problems_of_a_group_keep_their_k(void **state)
 
 static void special_values_stay_in_their_rows(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct fixture f =
 		    make((struct sizes){4, 5, 64, 1, 1, 0}, i ? INT8 : DENSE,
@@ -271,7 +267,6 @@ static void moe_equals_its_experts(void **state)
 	static const int32_t offsets[5] = {1, 4, 4, 36, 38};
 	static const float alpha[4] = {1, 2, 0.5f, -1}, alpha2[4] = {1, 3, 1, 0.125f};
 
-	(void)state;
 	for (int i = 0; i < 12; i++) {
 		const enum nib_op op = i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		struct fixture f =
@@ -354,7 +349,6 @@ static float silu(float x)
 
 static void a_plain_backend_passes_and_one_wrong_bit_does_not(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 3 * 2 * 2 * 3; i++) {
 		const enum nib_dtype dtype = (enum nib_dtype)(i % 3);
 		const bool is_dual = i / 3 % 2;
@@ -401,7 +395,6 @@ static void int8_is_not_dense(void **state)
 	struct fixture f = make((struct sizes){8, 8, 64, 1, 1, 0}, DENSE,
 				NIB_DTYPE_FP32, NIB_DTYPE_FP32);
 
-	(void)state;
 	nib_reference(NIB_OP_GEMM, &f.problem, 1, NULL);
 	assert_int_equal(check(NIB_OP_GEMM, &f.problem).failed, 0);
 	f.problem.activations = INT8;
@@ -437,7 +430,6 @@ static enum nib_status check_as(const struct fixture *f,
 
 static void only_bounds_that_are_derived_are_checked(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		const enum nib_status tensor =
 		    i ? NIB_STATUS_OK : NIB_STATUS_UNSUPPORTED;
@@ -466,7 +458,6 @@ static void bad_data_and_arguments_are_refused(void **state)
 				NIB_DTYPE_FP16, NIB_DTYPE_FP32);
 	struct nib_problem p;
 
-	(void)state;
 #define REFUSED(change)                                                                \
 	do {                                                                           \
 		p = f.problem;                                                         \

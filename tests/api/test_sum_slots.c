@@ -92,7 +92,6 @@ static void sums(void **state)
 	static const int64_t cols[] = {1, 15, 256, 257, 1000};
 	struct nib_device *device = test_device("scalar", 2);
 
-	(void)state;
 	for (int i = 0; i < 5; i++)
 		for (int64_t tokens = 0; tokens <= 40; tokens += 20) {
 			check(device, NIB_DTYPE_FP32, tokens, cols[i], 7);
@@ -146,7 +145,6 @@ static void refusals(void **state)
 	     "slot_rows[1, 2] = 3: must be below rows.rows = 3"},
 	};
 
-	(void)state;
 	half.dtype = NIB_DTYPE_BF16;
 	wide.cols = 5;
 	gap.row_stride_elems = 7;

@@ -77,7 +77,6 @@ static void load_and_unload(void **state)
 	/* Longer than a thread spins before it sleeps, or a time slice. */
 	const struct timespec pause = {0, 20000000};
 
-	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
 		struct library l = load();
 		struct nib_device *device;

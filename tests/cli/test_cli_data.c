@@ -26,7 +26,6 @@ static void test_full(void **state)
 	uint64_t seed = 1;
 	int seen[256];
 
-	(void)state;
 	data_fill_codes(data, BYTES, DATA_FULL, &seed);
 	count(data, seen);
 	for (int i = 0; i < 256; i++)
@@ -43,7 +42,6 @@ static void test_contest(void **state)
 	uint64_t seed = 2;
 	int seen[256];
 
-	(void)state;
 	data_fill_codes(data, BYTES, DATA_CONTEST, &seed);
 	count(data, seen);
 	for (int i = 0; i < 256; i++)
@@ -62,7 +60,6 @@ static void test_floats_are_the_same_in_every_type(void **state)
 	uint64_t seeds[] = {3, 3, 3};
 	int zero_blocks = 0, subnormal = 0;
 
-	(void)state;
 	data_fill_floats(f32, NIB_DTYPE_FP32, COUNT, &seeds[0]);
 	data_fill_floats(f16, NIB_DTYPE_FP16, COUNT, &seeds[1]);
 	data_fill_floats(bf16, NIB_DTYPE_BF16, COUNT, &seeds[2]);
@@ -153,7 +150,6 @@ static struct seen look_at(enum nib_dtype dtype)
 
 static void test_wide_activations(void **state)
 {
-	(void)state;
 	for (enum nib_dtype dtype = NIB_DTYPE_FP32; dtype <= NIB_DTYPE_BF16; dtype++) {
 		struct seen seen;
 
@@ -173,7 +169,6 @@ static void test_wide_activations(void **state)
 
 static void test_normal_activations(void **state)
 {
-	(void)state;
 	for (enum nib_dtype dtype = NIB_DTYPE_FP32; dtype <= NIB_DTYPE_BF16; dtype++) {
 		double sum = 0, squares = 0;
 
@@ -192,7 +187,6 @@ static void test_normal_activations(void **state)
 
 static void test_contest_activations(void **state)
 {
-	(void)state;
 	for (enum nib_dtype dtype = NIB_DTYPE_FP32; dtype <= NIB_DTYPE_BF16; dtype++) {
 		int seen[13] = {0};
 
@@ -213,7 +207,6 @@ static void test_the_seed_decides(void **state)
 	uint8_t a[64], b[64], c[64];
 	uint64_t seeds[] = {5, 5, 6};
 
-	(void)state;
 	data_fill_codes(a, 64, DATA_FULL, &seeds[0]);
 	data_fill_codes(b, 64, DATA_FULL, &seeds[1]);
 	data_fill_codes(c, 64, DATA_FULL, &seeds[2]);

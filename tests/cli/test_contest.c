@@ -24,7 +24,6 @@ static int open_device(void **state)
 {
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 
-	(void)state;
 	seed = test_seed();
 	if (nib_device_open("cpu", NULL, &device, NULL) ||
 	    nib_device_get_info(device, &info, NULL))
@@ -36,7 +35,6 @@ static int open_device(void **state)
 
 static int close_device(void **state)
 {
-	(void)state;
 	nib_device_close(device);
 	return 0;
 }
@@ -100,7 +98,6 @@ static void small_specs(void **state)
 						   {129, 200, 528, 1},
 						   {40, 200, 528, 1}}};
 
-	(void)state;
 	run_shapes(NIB_OP_GEMM, shapes, COUNT(shapes));
 	run_shapes(NIB_OP_DUAL_GEMM, shapes, COUNT(shapes));
 	run_shapes(NIB_OP_GEMV, shapes, COUNT(shapes));
@@ -114,7 +111,6 @@ static void heads_in_tokens(void **state)
 	    {129, 64, 128, 8}, {7, 128, 64, 5}, {40, 129, 272, 3}};
 	static const enum nib_op ops[] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(shapes) * COUNT(ops); i++) {
 		const enum nib_op op = ops[i % COUNT(ops)];
 		struct nib_problem p =
@@ -137,13 +133,11 @@ static void run_specs(const struct contest_spec *specs, size_t count)
 
 static void their_tests(void **state)
 {
-	(void)state;
 	run_specs(contest_tests, contest_n_tests);
 }
 
 static void their_benchmarks(void **state)
 {
-	(void)state;
 	run_specs(contest_benchmarks, contest_n_benchmarks);
 }
 

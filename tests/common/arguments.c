@@ -11,7 +11,6 @@ struct nib_device *device;
 
 int open_device(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	device = test_device("scalar", 2);
 	return device ? 0 : -1;
@@ -19,7 +18,6 @@ int open_device(void **state)
 
 int close_device(void **state)
 {
-	(void)state;
 	nib_device_close(device);
 	return 0;
 }

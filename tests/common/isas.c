@@ -6,7 +6,6 @@ struct nib_device *devices[TEST_ISAS];
 
 int open_devices(void **state)
 {
-	(void)state;
 	for (int i = 0; i < TEST_ISAS; i++)
 		devices[i] = test_device(test_isas[i], 3);
 	return 0;
@@ -14,7 +13,6 @@ int open_devices(void **state)
 
 int close_devices(void **state)
 {
-	(void)state;
 	for (int i = 0; i < TEST_ISAS; i++)
 		nib_device_close(devices[i]);
 	return 0;

@@ -34,7 +34,6 @@ static struct nib_device *devices[SETS][COUNT(thread_counts)];
 
 static int open_all(void **state)
 {
-	(void)state;
 	for (int i = 0; i < SETS - !cpu_has_bf16(); i++)
 		for (int t = 0; t < COUNT(thread_counts); t++)
 			devices[i][t] = test_device(set_names[i], thread_counts[t]);
@@ -47,7 +46,6 @@ static int open_all(void **state)
 
 static int close_all(void **state)
 {
-	(void)state;
 	for (int i = 0; i < SETS; i++)
 		for (int t = 0; t < COUNT(thread_counts); t++)
 			nib_device_close(devices[i][t]);
@@ -413,7 +411,6 @@ static void rows(void **state)
 	static const int64_t ns[] = {1, 15, 17, 33, 64, 79};
 	static const int64_t ks[] = {16, 48, 64, 80, 176};
 
-	(void)state;
 	for (int64_t m = 0; m <= (test_is_small() ? 27 : 40); m++)
 		for (int dtype = 0; dtype < 3; dtype++) {
 			struct job_spec spec =
@@ -428,7 +425,6 @@ static void columns(void **state)
 {
 	static const int64_t ms[] = {1, 3, 8, 29};
 
-	(void)state;
 	for (int64_t n = 0; n <= 130; n += n < 66 ? 1 : 9) {
 		struct job_spec spec = random_spec(
 		    n % 3 ? NIB_OP_GEMM : NIB_OP_DUAL_GEMM, ms[n % 4], n, 32);
@@ -444,7 +440,6 @@ static void lengths(void **state)
 				     96,   112,	 128,  1008, 1024, 1040,
 				     1104, 2048, 2064, 4112, 8208, 12304};
 
-	(void)state;
 	for (int i = 0; i < COUNT(ks) - (test_is_small() ? 3 : 0); i++)
 		for (int dtype = 0; dtype < 3; dtype++) {
 			static const int64_t ms[] = {2, 9, 26};
@@ -459,7 +454,6 @@ static void operations(void **state)
 {
 	static const enum nib_op ops[] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV};
 
-	(void)state;
 	for (int i = 0; i < 36; i++) {
 		struct job_spec spec =
 		    random_spec(ops[i % 3], 1 + 3 * i, 37, 16 * (1 + i % 9));
@@ -473,7 +467,6 @@ static void operations(void **state)
 /* Several units of rows, and an odd end. */
 static void many_rows(void **state)
 {
-	(void)state;
 	for (int dtype = 0; dtype < 3; dtype++) {
 		struct job_spec spec =
 		    random_spec(NIB_OP_GEMM, test_is_small() ? 137 : 533, 70, 80);
@@ -484,7 +477,6 @@ static void many_rows(void **state)
 
 static void groups(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 6; i++) {
 		struct dense d = {.job =
 				      job_new(i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM)};
@@ -508,7 +500,6 @@ static void experts(void **state)
 					    {0, 0, 0, 0, 0, 0},
 					    {26, 3, 24, 25, 1, 0}};
 
-	(void)state;
 	for (int i = 0; i < 12; i++) {
 		const struct job_spec spec =
 		    random_spec(i / 3 % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 0, 35 + i,
@@ -528,7 +519,6 @@ static void small_integers(void **state)
 {
 	static const int64_t ms[] = {1, 2, 5, 8, 13, 24, 25, 50};
 
-	(void)state;
 	for (int i = 0; i < 24; i++) {
 		struct job_spec spec =
 		    random_spec(NIB_OP_GEMM, ms[i % 8], 31 + 7 * i, 16 * (1 + i));
@@ -544,7 +534,6 @@ static void every_weight(void **state)
 {
 	static const int64_t ms[] = {16, 48};
 
-	(void)state;
 	for (int i = 0; i < 6; i++) {
 		const struct job_spec spec = {.op = NIB_OP_GEMM,
 					      .m = ms[i / 3],
@@ -589,7 +578,6 @@ static void not_finite(void **state)
 	static const double values[] = {INFINITY, -INFINITY, NAN};
 	static const uint32_t odd[] = {0xffc12340, 0xfe10, 0xffd0};
 
-	(void)state;
 	for (int i = 0; i < 36; i++) {
 		static const int64_t ms[] = {2, 11, 31};
 		struct job_spec spec = random_spec(
@@ -612,7 +600,6 @@ static void not_finite(void **state)
 /* A scale of NaN: the columns of that row of the weights are NaN. */
 static void nan_scales(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 12; i++) {
 		static const int64_t ms[] = {3, 30};
 		struct job_spec spec = random_spec(
@@ -636,7 +623,6 @@ static void ends_of_the_range(void **state)
 {
 	static const int exponents[] = {-149, -130, -125, -117, 100, 124};
 
-	(void)state;
 	for (int i = 0; i < 24; i++) {
 		const int e = exponents[i / 4];
 		struct job_spec spec =
@@ -663,7 +649,6 @@ static void ends_of_the_range(void **state)
 /* The largest k, the largest weights: sums stay within their bound. */
 static void longest_k(void **state)
 {
-	(void)state;
 	for (int dtype = 0; dtype < 3; dtype++) {
 		const struct job_spec spec = {.op = NIB_OP_GEMM,
 					      .m = 2,
@@ -685,7 +670,6 @@ static void rows_of_no_expert(void **state)
 	enum { ROWS = 9, N = 20, K = 1024, PAGE = 4096 };
 	static const int64_t counts[] = {2, 0, 3};
 
-	(void)state;
 	if (sysconf(_SC_PAGESIZE) != PAGE)
 		skip();
 	for (int isa = 0; isa < SETS && devices[isa][1]; isa++)
@@ -729,7 +713,6 @@ static void explanations(void **state)
 	    "; fp32 activations", "; 16-bit activations: fp16, summed in fp32",
 	    "; 16-bit activations: bf16, summed in fp32"};
 
-	(void)state;
 	for (int isa = 0; isa < SETS && devices[isa][0]; isa++)
 		for (int dtype = 0; dtype < 3; dtype++) {
 			const struct job_spec spec =

@@ -116,7 +116,6 @@ static void every_range_is_within_the_bound(void **state)
 	static const int64_t ms[] = {1, 3, 9, 40}, ks[] = {16, 64, 240, 1040};
 	const int turns = test_is_small() ? 60 : 480;
 
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++) {
 		struct nib_device *device = test_device(test_isas[isa], 1);
 		double worst[2] = {0};

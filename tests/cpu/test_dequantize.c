@@ -103,7 +103,6 @@ static void every_value(void **state)
 	struct test_nvfp4 q = test_nvfp4_new(
 	    &rng, 3, 16 * 256, 1, NIB_SCALE_LAYOUT_LINEAR, TEST_SCALES_ANY, 0, 0);
 
-	(void)state;
 	for (int i = 0; i < 3 * 256; i++) {
 		((uint8_t *)q.view.scales)[i] = (uint8_t)i;
 		for (int j = 0; j < 8; j++)
@@ -122,7 +121,6 @@ static void shapes(void **state)
 	static const int64_t ks[] = {0, 16, 32, 48, 64, 80, 240, 4112};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (size_t r = 0; r < 6; r++)
 		for (size_t k = 0; k < 8; k++)
 			for (int i = 0; i < 4; i++) {
@@ -150,7 +148,6 @@ static void streamed(void **state)
 	struct test_nvfp4 q = test_nvfp4_new(
 	    &rng, 261, 16 * 2100, 1, NIB_SCALE_LAYOUT_LINEAR, TEST_SCALES_ANY, 1, 0);
 
-	(void)state;
 	check_dequantize(&q.view, 0.5f, NIB_DTYPE_FP32, 3, 2);
 	check_dequantize(&q.view, 0.5f, NIB_DTYPE_BF16, 5, 2);
 	test_nvfp4_free(&q);
@@ -222,7 +219,6 @@ static void layouts(void **state)
 				     256, 272, 320, 448, 1040, 4096, 4176};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
 		for (size_t k = 0; k < sizeof(ks) / sizeof(*ks); k++)
 			for (int i = 0; i < 4; i++)
@@ -249,7 +245,6 @@ static void layouts_streamed(void **state)
 	};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++)
 		for (int i = 0; i < 2; i++)
 			check_convert(
@@ -282,7 +277,6 @@ static void refusals(void **state)
 	struct nib_dequantize_options options = {sizeof(options), NULL, &global};
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_dequantize(NULL, &q.view, 1, &y.view, NULL, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	begins(&err, "device = NULL");

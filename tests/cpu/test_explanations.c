@@ -66,7 +66,6 @@ static const char *text(const char *begin, const char *isa, const char *end)
 
 static void rows_of_a(void **state)
 {
-	(void)state;
 	for (int i = 1; i < TEST_ISAS; i++) {
 		const char *isa = test_isas[i];
 		const int64_t f = few[i];
@@ -98,7 +97,6 @@ static void packings(void **state)
 	    {JOB_MIXED, "1 thread: " ONE "; some weights packed"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		expect(group(NIB_OP_DUAL_GEMM, (int64_t[]){9, 0}), "scalar", 1,
 		       cases[i].packing, text("dual gemm", "scalar", cases[i].says));
@@ -112,7 +110,6 @@ static void experts(void **state)
 	static const int64_t rows[] = {3, 0, 40};
 	const struct job_spec spec = {.op = NIB_OP_GEMM, .n = 20, .k = 32};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS; i++)
 		expect(job_of_moe(&rng, &spec, rows, 3, 0, false), test_isas[i], 1,
 		       JOB_PACKED,
@@ -131,7 +128,6 @@ static void activations_of_8_bits(void **state)
 				      .activations = NIB_ACTIVATIONS_INT8,
 				      .x_dtype = NIB_DTYPE_BF16};
 
-	(void)state;
 	expect(job_of_moe(&rng, &spec, rows, 3, 0, false), "avx512bw", 128, JOB_VIEWS,
 	       text("expert dual gemm", "avx512bw",
 		    "128 threads: " MOE "; " UNPACKED

@@ -16,7 +16,6 @@ static void names_and_backends(void **state)
 							 "avx512vnni"};
 	char backend[32];
 
-	(void)state;
 	for (int i = 0; i < CPU_ISA_COUNT; i++) {
 		assert_string_equal(cpu_isa_name((enum cpu_isa)i), names[i]);
 		snprintf(backend, sizeof(backend), "cpu-%s", names[i]);
@@ -29,7 +28,6 @@ static void levels(void **state)
 {
 	const enum cpu_isa best = cpu_isa_best();
 
-	(void)state;
 	for (int i = 0; i < CPU_ISA_COUNT; i++) {
 		char reason[80] = "x";
 		const bool is_there =
@@ -45,7 +43,6 @@ static void caches(void **state)
 {
 	int64_t l1 = 0, l2 = 0;
 
-	(void)state;
 	cpu_caches(&l1, &l2);
 	assert_true(l1 >= 0 && l2 >= 0);
 	if (l1 && l2)
@@ -95,7 +92,6 @@ static void says_what_the_kernel_says(void **state)
 	char hardware[64], features[128], name[256], want[128] = "";
 	static char flags[16384];
 
-	(void)state;
 #ifndef __x86_64__
 	/* Under qemu the file is of the machine around it. */
 	printf("skipped: /proc/cpuinfo is read on x86-64 alone\n");
@@ -121,7 +117,6 @@ static void little_space(void **state)
 {
 	char hardware[64], features[128];
 
-	(void)state;
 	cpu_describe(hardware, sizeof(hardware), features, sizeof(features));
 	for (size_t n = 1; n < sizeof(features); n++) {
 		char name[sizeof(features) + 1], text[sizeof(features) + 1];

@@ -110,7 +110,6 @@ static void child_and_parent(void **state)
 	struct nib_device *device = open_device(2);
 	struct ready r = ready_new(device);
 
-	(void)state;
 	for (int i = 0; i < 5; i++) {
 		const pid_t pid = fork_child();
 
@@ -137,7 +136,6 @@ static void child_closes_first(void **state)
 	struct ready r = ready_new(device);
 	const pid_t pid = fork_child();
 
-	(void)state;
 	if (pid == 0) {
 		struct ready own;
 
@@ -157,7 +155,6 @@ static void child_of_a_child(void **state)
 	struct ready r = ready_new(device);
 	pid_t pid = fork_child();
 
-	(void)state;
 	if (pid == 0) {
 		bool is_well = runs_well(&r);
 		int status;
@@ -200,7 +197,6 @@ static void fork_in_a_run(void **state)
 	struct ready r;
 	pthread_t thread;
 
-	(void)state;
 	/* The allocator of GCC's AddressSanitizer stays locked in the child. */
 	if (!test_alloc_works())
 		skip();

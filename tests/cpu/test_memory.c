@@ -54,7 +54,6 @@ static void inputs_are_only_read(void **state)
 {
 	static const enum nib_op ops[] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 12; i++) {
 		const struct job_how how = {.device = devices[i / 12],
 					    .packing = i & 1 ? JOB_PACKED : JOB_VIEWS};
@@ -80,7 +79,6 @@ static void inputs_are_only_read(void **state)
 /* Packing copies: the source may go. */
 static void packed_weights_are_a_copy(void **state)
 {
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS && devices[isa]; isa++) {
 		const struct job_how how = {.device = devices[isa],
 					    .packing = JOB_PACKED};
@@ -115,7 +113,6 @@ static void packed_weights_are_a_copy(void **state)
 /* A plan is made from sizes: pointers may come later. */
 static void plans_read_no_pointers(void **state)
 {
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS && devices[isa]; isa++) {
 		const struct job_spec spec = spec_of(NIB_OP_DUAL_GEMM, 9, 20, 64);
 		struct job *job = job_of(&rng, &spec);
@@ -239,7 +236,6 @@ static void unused_experts_and_rows(void **state)
 	    {7, 7, 7, 7, 7, 7, 7},
 	};
 
-	(void)state;
 	if (sysconf(_SC_PAGESIZE) != PAGE)
 		skip();
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
@@ -277,7 +273,6 @@ static void interleaved_columns(void **state)
 	static const int64_t begins[] = {0, 17, 50, 101};
 	static const int orders[][3] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 3 * 3; i++) {
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 3 % 3);
 		const size_t size = nib_dtype_bytes(dtype);
@@ -311,7 +306,6 @@ static void heads_of_one_tensor(void **state)
 	enum { TOKENS = 37, DIM = 19, HEADS = 5, STRIDE = HEADS * DIM + 4 };
 	static const int64_t first[] = {0, 2, HEADS};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 3 * 2; i++) {
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 2 % 3);
 		const size_t size = nib_dtype_bytes(dtype);
@@ -377,7 +371,6 @@ static void a_run_allocates_nothing(void **state)
 {
 	static const int64_t rows[] = {1, 0, 130};
 
-	(void)state;
 	if (!test_alloc_works())
 		skip();
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
@@ -478,7 +471,6 @@ static void share_plan(struct nib_device *device, bool brings_workspace)
 
 static void threads_share_a_plan(void **state)
 {
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS && devices[isa]; isa++) {
 		share_plan(devices[isa], false);
 		share_plan(devices[isa], true);

@@ -25,7 +25,6 @@ static struct nib_device *devices[TEST_ISAS][COUNT(thread_counts)];
 
 static int open_devices(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	for (int i = 0; i < TEST_ISAS; i++)
 		for (int t = 0; t < COUNT(thread_counts); t++)
@@ -35,7 +34,6 @@ static int open_devices(void **state)
 
 static int close_devices(void **state)
 {
-	(void)state;
 	for (int i = 0; i < TEST_ISAS; i++)
 		for (int t = 0; t < COUNT(thread_counts); t++)
 			nib_device_close(devices[i][t]);
@@ -256,7 +254,6 @@ static void all_pairs_of_settings(void **state)
 	const int most = test_is_small() ? 80 : 100000;
 	int c[PAIRS_FACTORS], cases = 0;
 
-	(void)state;
 	pairs =
 	    (struct pairs){.rng = &rng, .factors = FACTORS, .is_legal = is_affordable};
 	memcpy(pairs.levels, levels, sizeof(levels));
@@ -357,7 +354,6 @@ static void every_code_and_scale(void **state)
 	struct job *job = job_of(&rng, &spec);
 	uint8_t *a = job->a[0].view.codes, *b = job->b[0].view.codes;
 
-	(void)state;
 	for (int at = 0; at < 16; at++) {
 		memset(a, 0, job->a[0].codes_bytes);
 		memset(b, 0, job->b[0].codes_bytes);
@@ -389,7 +385,6 @@ static void longest_k(void **state)
 				.values = JOB_EXTREME};
 	struct job *job;
 
-	(void)state;
 	if (test_is_small())
 		spec.k = 65536;
 	job = job_of(&rng, &spec);
@@ -416,7 +411,6 @@ static void no_k(void **state)
 	struct job *job = job_of(&rng, &spec);
 	const float *c = job->c[0].view.data;
 
-	(void)state;
 	run_everywhere(job, true, "k = 0");
 	for (int i = 0; i < 9 * 17; i++)
 		assert_true(c[i] == 0);
@@ -443,7 +437,6 @@ static void infinite_alpha(void **state)
 				.b_batch = 1,
 				.values = JOB_ANY};
 
-	(void)state;
 	for (int i = 0; i < 3 * 3; i++) {
 		struct job *exact;
 
@@ -469,7 +462,6 @@ static void silu_at_its_ends(void **state)
 				.batch = 1,
 				.b_batch = 1};
 
-	(void)state;
 	for (int i = 0; i < 5 * 5 * 3; i++) {
 		struct job *job;
 
@@ -514,7 +506,6 @@ static void one_rounding(void **state)
 	static const float steps[] = {1,	 1.0f / 3, 0x1p-26f,
 				      0x1p-140f, 0x1p7f,   0x1p119f};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 12; i++) {
 		const struct job_how how = {.device = devices[i / 12][1]};
 		const struct job_spec spec = {
@@ -577,7 +568,6 @@ static void rounding_at_its_ends(void **state)
 	     FLT_MAX,	   0x1p-133f,  0x1p-134f,
 	     0x1.8p-133f,  FLT_MIN};
 
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS && devices[isa][0]; isa++)
 		for (int i = 0; i < COUNT(ends); i++)
 			for (int step = -1; step <= 1; step++) {

@@ -123,7 +123,6 @@ static void rounding_of_fp32(void **state)
 	const int64_t rows = test_is_small() ? 40 : 1000;
 	struct job *job = rounding_job(NIB_DTYPE_FP32, rows, 64);
 
-	(void)state;
 	for (int64_t i = 0; i < rows * 64; i++) {
 		const int64_t block = i / NIB_NVFP4_BLOCK;
 		const int top = (int)(block % 255);
@@ -155,7 +154,6 @@ static void rounding_of_fp32(void **state)
  */
 static void rounding_of_16_bits(void **state)
 {
-	(void)state;
 	for (int dtype = NIB_DTYPE_FP16; dtype <= NIB_DTYPE_BF16; dtype++) {
 		struct job *job = rounding_job((enum nib_dtype)dtype, 1024, 64);
 		const uint32_t inf = dtype == NIB_DTYPE_FP16 ? 0x7c00 : 0x7f80;
@@ -181,7 +179,6 @@ static void ties(void **state)
 	static const int exponents[] = {-100, -99, -20, 0, 7, 100, 121};
 	const int64_t k = 32 * NIB_NVFP4_BLOCK;
 
-	(void)state;
 	for (int e = 0; e < 7; e++) {
 		struct job *job = rounding_job(NIB_DTYPE_FP32, 8 * 3 * 2, k);
 
@@ -212,7 +209,6 @@ static void steps_of_the_scale(void **state)
 	struct job *job = rounding_job(NIB_DTYPE_FP32, 222 * 8 * 3 / 12, 192);
 	int64_t block = 0;
 
-	(void)state;
 	for (int e = -100; e < 122; e++)
 		for (int t = 0; t < 8; t++)
 			for (int side = -1; side <= 1; side++, block++) {
@@ -242,7 +238,6 @@ static void bad_rows(void **state)
 	    {0x7c00, 0xfc00, 0x7e00, 0xfc01},
 	    {0x7f80, 0xff80, 0x7fff, 0xff81}};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 3 * 2; i++) {
 		const int dtype = i / 2 % 3;
 		const struct job_how how = {.device = devices[i / 6]};
@@ -340,7 +335,6 @@ static void sums(void **state)
 	    {25, 20, 16 * 64}, {67, 75, 16 * 9}, {530, 40, 16 * 130}};
 	static const float alpha = -0.37f;
 
-	(void)state;
 	for (int i = 0; i < 9 * 3; i++) {
 		struct job_spec spec =
 		    spec_of(sizes[i / 3][0] == 1 ? NIB_OP_GEMV : NIB_OP_GEMM,
@@ -370,7 +364,6 @@ static void extremes(void **state)
 	struct job *job = job_of(&rng, &spec);
 	const struct nib_fp4 *b = &job->b[0].view;
 
-	(void)state;
 	for (int64_t i = 0; i < 30 * 64; i++)
 		set_x(job, i / 64, i % 64,
 		      i / 64 < 10   ? (float)(i % 2 ? 1 : -1) * 0x1.fp127f
@@ -438,7 +431,6 @@ static void operations(void **state)
 	static const int64_t ms[] = {3, 0, 140, 33, 8};
 	static const float alpha = 0x1p-9f, alpha2 = 0x1p-4f;
 
-	(void)state;
 	for (int i = 0; i < 2 * 3 * JOB_VALUES; i++) {
 		struct job_spec spec = spec_of(i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 					       (enum nib_dtype)(i / 2 % 3), 0, 0, 0);
@@ -468,7 +460,6 @@ static void experts(void **state)
 	static const int64_t rows[] = {1, 0, 130, 7, 2, 64};
 	static const float alpha = 0x1p-9f;
 
-	(void)state;
 	for (int i = 0; i < 6; i++) {
 		struct job_spec spec = spec_of(i % 2 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
 					       (enum nib_dtype)(i / 2), 0, 97, 16 * 13);
@@ -486,7 +477,6 @@ static void callers_modes(void **state)
 	static const int modes[] = {MODE_DOWN, MODE_UP, MODE_ZERO, MODE_FLUSH,
 				    MODE_TRAPS | MODE_UP};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 2; i++) {
 		struct job_how how = {.device = devices[i / 2]};
 		struct job_spec spec =

@@ -145,19 +145,16 @@ static void check_op(enum nib_op op)
 
 static void gemm(void **state)
 {
-	(void)state;
 	check_op(NIB_OP_GEMM);
 }
 
 static void dual_gemm(void **state)
 {
-	(void)state;
 	check_op(NIB_OP_DUAL_GEMM);
 }
 
 static void gemv(void **state)
 {
-	(void)state;
 	check_op(NIB_OP_GEMV);
 }
 
@@ -173,7 +170,6 @@ static void times_zero(void **state)
 				      .values = JOB_CONTEST};
 	struct job *job = job_of(&rng, &spec);
 
-	(void)state;
 	memset(job->b[0].view.scales, 0, job->b[0].scales_bytes);
 	check_job(job);
 	job = job_of(&rng, &spec);
@@ -192,7 +188,6 @@ static void neighbours(void **state)
 				      .dtype = NIB_DTYPE_BF16,
 				      .values = JOB_CONTEST};
 
-	(void)state;
 	for (int d = 0; d < 2 * TEST_ISAS; d++) {
 		struct job *job;
 		struct bits clean;
@@ -242,7 +237,6 @@ static void payload(void **state)
 	    .c = {.data = c, .dtype = NIB_DTYPE_FP16, .rows = 17, .cols = 8}};
 	float alpha;
 
-	(void)state;
 	memcpy(&alpha, &bits, sizeof(alpha));
 	p.alpha = &alpha;
 	memset(codes, 0x22, sizeof(codes));
@@ -284,7 +278,6 @@ static void padding(void **state)
 {
 	static const uint8_t bytes[] = {0x7f, 0xff, 0x7e, 0x80, 0x38};
 
-	(void)state;
 	for (int i = 0; i < 4 * 2 * TEST_ISAS; i++) {
 		const struct job_spec spec = {
 		    .op = NIB_OP_DUAL_GEMM,

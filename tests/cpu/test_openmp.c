@@ -87,7 +87,6 @@ static void same_bits(void **state)
 	struct job *job = job_of(&rng, &spec);
 	struct bits bits = wanted_bits(job);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct nib_device *device;
 		struct job_how how = {0};
@@ -126,7 +125,6 @@ static void each_task_once(void **state)
 	struct runtime runtime = load();
 	struct cpu_openmp *openmp;
 
-	(void)state;
 	assert_int_equal(cpu_openmp_open(FAKE_OPENMP, &openmp, NULL), NIB_STATUS_OK);
 	for (int most = 1; most <= 16; most += 5) {
 		for (int tasks = 1; tasks <= 64; tasks += 9) {
@@ -149,7 +147,6 @@ static void stays_loaded(void **state)
 	struct runtime runtime = load();
 	struct nib_device *device;
 
-	(void)state;
 	assert_int_equal(open_openmp(FAKE_OPENMP, 2, &device, NULL), NIB_STATUS_OK);
 	dlclose(runtime.library);
 	runtime.library = dlopen(FAKE_OPENMP, RTLD_NOW | RTLD_NOLOAD);
@@ -170,7 +167,6 @@ static void fork_child(void **state)
 	int status;
 	pid_t pid;
 
-	(void)state;
 	assert_int_equal(open_openmp(FAKE_OPENMP, 2, &device, NULL), NIB_STATUS_OK);
 	how.device = device;
 	job_run(job, &how, "before the fork");
@@ -213,7 +209,6 @@ static void refused(void **state)
 	struct nib_device *device;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(open_openmp("libabsent.so.7", 2, &device, &err),
 			 NIB_STATUS_NO_DEVICE);
 	assert_string_equal(err.argument, "options.openmp");
@@ -239,7 +234,6 @@ static void balance(void **state)
 {
 	struct cpu_pace pace = {0};
 
-	(void)state;
 	assert_false(cpu_pace_uses_caller_only(&pace, 1000 * MS));
 	for (int i = 0; i < 100; i++) {
 		cpu_pace_report(&pace, 1000 * MS, 3 * MS, 2 * MS);
@@ -266,7 +260,6 @@ static void tries_again(void **state)
 	struct cpu_pace pace = {0};
 	int64_t now_ns = 1000 * MS, before_ns = 0;
 
-	(void)state;
 	for (int i = 0; i < 10; i++) {
 		const int64_t lost_ns = now_ns;
 
@@ -295,7 +288,6 @@ static void same_bits_alone(void **state)
 	struct job_how how = {0};
 	int regions;
 
-	(void)state;
 	assert_int_equal(open_openmp(FAKE_OPENMP, 4, &device, NULL), NIB_STATUS_OK);
 	how.device = device;
 	atomic_store(&cpu_device(device)->pace->caller_only_until_ns, INT64_MAX);

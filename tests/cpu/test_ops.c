@@ -23,7 +23,6 @@ static int set_count;
 
 static int open_sets(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	cpu_ops_init(&scalar, CPU_SCALAR);
 	for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
@@ -111,7 +110,6 @@ static void quantize_blocks(int dtype, int64_t blocks, size_t offset)
 
 static void quantize_writes_its_run(void **state)
 {
-	(void)state;
 	for (int dtype = 0; dtype < CPU_DTYPES; dtype++)
 		for (int64_t blocks = 0; blocks <= MAX_BLOCKS; blocks++)
 			quantize_blocks(dtype, blocks, (size_t)blocks % 5);
@@ -119,7 +117,6 @@ static void quantize_writes_its_run(void **state)
 
 static void amax_reads_its_run(void **state)
 {
-	(void)state;
 	for (int dtype = 0; dtype < CPU_DTYPES; dtype++)
 		for (int64_t n = 0; n < 300; n++) {
 			uint8_t *x = elements_new(dtype, n);
@@ -156,7 +153,6 @@ static void dequantize_blocks(int dtype, int64_t blocks, size_t offset)
 
 static void dequantize_writes_its_run(void **state)
 {
-	(void)state;
 	for (int dtype = 0; dtype < CPU_DTYPES; dtype++)
 		for (int64_t blocks = 0; blocks <= MAX_BLOCKS; blocks++)
 			dequantize_blocks(dtype, blocks, (size_t)blocks % 3);
@@ -166,7 +162,6 @@ static void stream_copies_its_run(void **state)
 {
 	uint8_t from[300];
 
-	(void)state;
 	rng_fill(&rng, from, sizeof(from));
 	for (size_t bytes = 0; bytes <= 300; bytes += bytes < 140 ? 1 : 53)
 		for (size_t offset = 0; offset < 64; offset += 7)
@@ -218,7 +213,6 @@ static void tiles_and_back(void **state)
 {
 	static const size_t offsets[] = {0, 64, 32, 16, 1};
 
-	(void)state;
 	for (int i = 0; i < 5; i++)
 		for (int64_t groups = 4; groups <= 140; groups += 4) {
 			tile_band(32, groups, (groups + 63) / 64 * 64, offsets[i]);

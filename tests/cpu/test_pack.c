@@ -33,7 +33,6 @@ static void tiny_weights_take_little(void **state)
 	struct nib_packed *packed[MATRICES];
 	size_t before;
 
-	(void)state;
 	if (!test_alloc_works()) {
 		test_nvfp4_free(&b);
 		nib_device_close(device);
@@ -64,7 +63,6 @@ static void nothing_takes_nothing(void **state)
 	};
 	struct nib_device *device = test_device("scalar", 2);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(views) / sizeof(*views); i++) {
 		struct nib_packed *packed = NULL;
 		struct nib_error err;
@@ -116,7 +114,6 @@ static void an_update_gives_the_new_weights(void **state)
 	struct nib_plan *plan;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_pack_shared(device, &b[0].view, &packed, &err),
 			 NIB_STATUS_OK);
 	/* A CPU has an order of its own. */
@@ -152,7 +149,6 @@ static void an_update_has_the_sizes(void **state)
 	struct nib_fp4 other = b.view;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_STATUS_OK);
 	other.rows--;
 	assert_int_equal(nib_packed_update(packed, &other, &err),
@@ -291,7 +287,6 @@ static void unpacking_gives_what_was_packed(void **state)
 	static const int64_t blocks[] = {1, 3, 4, 5, 8, 15, 66};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++)
 		for (size_t i = 0; devices[isa] && i < sizeof(rows) / sizeof(*rows) * 7;
 		     i++) {
@@ -326,7 +321,6 @@ static void unpacking_has_the_sizes(void **state)
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_STATUS_OK);
 	other.rows++;
 	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
@@ -361,7 +355,6 @@ static void unpacking_nothing_writes_nothing(void **state)
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_pack(device, &view, &packed, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_unpack(packed, &view, &err), NIB_STATUS_OK);
 	nib_packed_free(packed);

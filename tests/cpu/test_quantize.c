@@ -242,7 +242,6 @@ static void values(void **state)
 					FLT_MIN,   FLT_MAX / 6, 0x1.fffffep-1f};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int data = 0; data < DATA_COUNT; data++)
 		for (int t = 0; t < 3; t++)
 			for (size_t g = 0; g < sizeof(globals) / sizeof(*globals);
@@ -264,7 +263,6 @@ static void zero_scales(void **state)
 {
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int zero_scale = 0; zero_scale < 3; zero_scale++)
 		for (int t = 0; t < 3; t++)
 			for (int data = 0; data < DATA_COUNT; data++) {
@@ -287,7 +285,6 @@ static void shapes(void **state)
 	static const int64_t ks[] = {0, 16, 32, 48, 64, 80, 240, 8192, 8240};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (size_t r = 0; r < 7; r++)
 		for (size_t k = 0; k < 9; k++)
 			for (int i = 0; i < 6; i++) {
@@ -318,7 +315,6 @@ static void single_gaps(void **state)
 {
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int i = 0; i < 12; i++) {
 		struct test_case c = {
 		    .data = SPREAD,
@@ -344,7 +340,6 @@ static void caller_modes(void **state)
 	const float globals[] = {0, 1e-40f};
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	nib_device_close(device);
 	for (int i = 0; i < 4; i++)
 		for (int g = 0; g < 2; g++)
@@ -413,7 +408,6 @@ static void not_finite(void **state)
 	struct rng rng = rng_new(test_seed());
 	char where[80];
 
-	(void)state;
 	for (int i = 0; i < 36; i++) {
 		struct test_case c = {
 		    .data = SPREAD,
@@ -454,7 +448,6 @@ static void saturated(void **state)
 {
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int i = 0; i < 24; i++) {
 		struct test_case c = {
 		    .data = i & 4 ? SPREAD : ZEROS,
@@ -487,7 +480,6 @@ static void amax_sizes(void **state)
 {
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int t = 0; t < 3; t++)
 		for (int64_t n = 0; n < 300; n += n < 140 ? 1 : 31) {
 			struct test_case c = {.data = BITS,

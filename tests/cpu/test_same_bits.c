@@ -17,7 +17,6 @@ static const float alpha = 0.37f, alpha2 = -1.9f;
 
 static int seed(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	return 0;
 }
@@ -76,7 +75,6 @@ static void devices_agree(struct job *job)
 
 static void threads_and_instruction_sets(void **state)
 {
-	(void)state;
 	for (int dtype = 0; dtype < 3; dtype++) {
 		devices_agree(sample_job(NIB_OP_GEMM, (enum nib_dtype)dtype));
 		devices_agree(sample_job(NIB_OP_GEMV, (enum nib_dtype)dtype));
@@ -88,7 +86,6 @@ static void threads_and_instruction_sets_of_experts(void **state)
 {
 	static const int64_t rows[] = {1, 0, 130, 7, 2, 64};
 
-	(void)state;
 	for (int op = NIB_OP_GEMM; op <= NIB_OP_DUAL_GEMM; op++) {
 		const struct job_spec spec = spec_of((enum nib_op)op, 0, 97, 16 * 13);
 
@@ -111,7 +108,6 @@ static void copy_stack(const struct nib_fp4 *to, const struct nib_fp4 *from)
 
 static void layouts_and_strides(void **state)
 {
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++) {
 		struct job_how how = {.device = test_device(test_isas[isa], 2)};
 		struct job *first;
@@ -185,7 +181,6 @@ static void groups(void **state)
 	static const int64_t ms[] = {3, 0, 140, 1, 33, 8};
 	static const enum nib_op ops[] = {NIB_OP_GEMM, NIB_OP_DUAL_GEMM, NIB_OP_GEMV};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 3; i++) {
 		const struct job_how how = {.device = test_device(test_isas[i / 3], 3),
 					    .packing =
@@ -227,7 +222,6 @@ static struct nib_problem batch_of(const struct nib_problem *p, int64_t l)
 
 static void batches(void **state)
 {
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
 		struct nib_device *device = test_device(test_isas[i / 4], 3);
 		struct job_spec spec =
@@ -265,7 +259,6 @@ static void rows_alone(void **state)
 {
 	const int64_t m = test_is_small() ? 35 : 523;
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
 		const struct job_how how = {.device = test_device(test_isas[i / 4], 2),
 					    .packing = i & 1 ? JOB_PACKED : JOB_VIEWS};
@@ -322,7 +315,6 @@ static void experts_alone(void **state)
 {
 	static const int64_t rows[] = {5, 0, 129, 1, 40};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
 		const struct job_how how = {.device = test_device(test_isas[i / 4], 3)};
 		struct job_spec spec =
@@ -423,7 +415,6 @@ static void callers_pools(void **state)
 {
 	static const nib_parallel_for pools[] = {backwards, on_threads};
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 2; i++) {
 		struct pool pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 		const struct nib_device_options options = {
@@ -474,7 +465,6 @@ static void callers_modes(void **state)
 	/* Outputs around the smallest fp32 and beyond the largest. */
 	static const float small = 0x1p-142f, large = 1e36f;
 
-	(void)state;
 	for (int i = 0; i < TEST_ISAS * 4; i++) {
 		struct job_how how = {.device =
 					  test_device(test_isas[i / 4], 1 + i % 2),
@@ -514,7 +504,6 @@ static void repeated_runs(void **state)
 {
 	const int runs = test_is_small() ? 20 : 200;
 
-	(void)state;
 	for (int isa = 0; isa < TEST_ISAS; isa++) {
 		struct nib_device *device = test_device(test_isas[isa], 7);
 		const struct job_spec spec = spec_of(NIB_OP_DUAL_GEMM, 150, 130, 96);

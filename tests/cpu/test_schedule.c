@@ -18,7 +18,6 @@ static struct rng rng;
 
 static int seed(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	return 0;
 }
@@ -112,7 +111,6 @@ static void every_element_once(void **state)
 	const int rounds = test_is_small() ? 60 : 1200;
 	struct cpu_item items[MAX_ITEMS];
 
-	(void)state;
 	for (int i = 0; i < rounds; i++) {
 		const int64_t count = rng_below(&rng, MAX_ITEMS + 1);
 		const int threads = 1 + i % 200;
@@ -131,7 +129,6 @@ static void cursors_skip(void **state)
 {
 	struct cpu_item items[MAX_ITEMS];
 
-	(void)state;
 	for (int i = 0; i < 300; i++) {
 		struct cpu_cursor few = {items, 0}, all = {items, 0};
 		const struct cpu_item *item;
@@ -159,7 +156,6 @@ static void threads_have_work(void **state)
 	struct cpu_item one = {.m = 4096, .n = 4096};
 	int64_t few, many;
 
-	(void)state;
 	few = cpu_schedule(&one, 1, 1, 8);
 	assert_int_equal(one.unit_rows, MAX_UNIT_ROWS);
 	many = cpu_schedule(&one, 1, 200, 8);
@@ -193,7 +189,6 @@ static void exact_boundaries(void **state)
 	    {9, 64, 64, 16, 1, 1},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct cpu_item item = {.m = cases[i].m, .n = cases[i].n};
 
@@ -208,7 +203,6 @@ static void nothing_to_do(void **state)
 {
 	struct cpu_item items[3] = {{.m = 0, .n = 9}, {.m = 9, .n = 0}, {0}};
 
-	(void)state;
 	assert_int_equal(cpu_schedule(items, 0, 4, 8), 0);
 	assert_int_equal(cpu_schedule(items, 3, 4, 8), 0);
 }

@@ -84,7 +84,6 @@ static void openmp_variables(void **state)
 	};
 	int processors;
 
-	(void)state;
 	set_variable("OMP_NUM_THREADS", NULL);
 	set_variable("OMP_THREAD_LIMIT", NULL);
 	processors = opened_threads(0);
@@ -103,7 +102,6 @@ static void affinity_mask(void **state)
 	cpu_set_t all, some;
 	size_t first = 0;
 
-	(void)state;
 	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
 	while (!CPU_ISSET(first, &all))
 		first++;
@@ -150,7 +148,6 @@ static void threads_end_with_their_device(void **state)
 {
 	const int before = count_threads();
 
-	(void)state;
 	for (int i = 0; i < 10; i++) {
 		const struct job_how how = {.device = open_device(3)};
 		struct job *job = job_of(&rng, &spec);
@@ -172,7 +169,6 @@ static void runs_without_threads(void **state)
 	struct nib_plan *plan;
 	struct job *job;
 
-	(void)state;
 	if (!test_alloc_works())
 		skip();
 	how.device = open_device(3);
@@ -199,7 +195,6 @@ static void signals_are_the_programs(void **state)
 	sigset_t ours, saved, pending;
 	int signal;
 
-	(void)state;
 	job_run(job, &how, "three threads");
 	sigemptyset(&ours);
 	sigaddset(&ours, SIGTERM);
@@ -244,7 +239,6 @@ static void cancellation_waits(void **state)
 	void *result, *arg[3];
 	pthread_t thread;
 
-	(void)state;
 	/* The caller sleeps at once, because it can only be cancelled while it
 	 * waits. */
 	setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
@@ -289,7 +283,6 @@ static void meet(void *arg, int i)
 /* Whether it spins or sleeps, a run is over when the last task is. */
 static void runs_wait_for_workers(void **state)
 {
-	(void)state;
 	for (int spins = 0; spins < 2; spins++) {
 		struct cpu_pool *pool = cpu_pool_new(2, spins);
 
@@ -332,7 +325,6 @@ static void callers_share_threads(void **state)
 	struct caller callers[CALLERS];
 	pthread_t threads[CALLERS];
 
-	(void)state;
 	for (int p = 0; p < 2; p++) {
 		struct nib_device *one = open_device(1), *device;
 

@@ -20,7 +20,6 @@ static void each_row_once(void **state)
 {
 	static const int64_t n[] = {1, 15, 16, 17, 127, 128, 129, 300, 4096};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(n) / sizeof(*n); i++) {
 		for (int tiled = 0; tiled < 2; tiled++) {
 			unsigned char *seen = test_calloc((size_t)n[i], 1);
@@ -107,7 +106,6 @@ static void skinny_cuts_fit(void **state)
 	const struct skinny_cut wide = skinny_cut(8, 28672, 8192, 1, true, H200_SMS);
 	const struct skinny_cut narrow = skinny_cut(16, 4096, 4096, 1, false, H200_SMS);
 
-	(void)state;
 	for (int64_t m = 3; m <= NIB_SKINNY_MAX_ROWS; m++)
 		for (int i = 0; i < 196; i++)
 			check_skinny(m, n[i % 7], k[i / 7 % 7],
@@ -155,7 +153,6 @@ static void wide_cuts_fit(void **state)
 	const struct wide_cut square = wide_cut(64, 4096, 4096, true, H200_SMS);
 	const struct wide_cut flat = wide_cut(32, 7168, 2048, false, H200_SMS);
 
-	(void)state;
 	for (int64_t m = 17; m <= NIB_WIDE_MAX_ROWS; m++)
 		for (int i = 0; i < 98; i++)
 			check_wide(m, n[i % 7], k[i / 7 % 7], i & 1);
@@ -174,7 +171,6 @@ static void cuts_fit(void **state)
 	static const int64_t n[] = {1, 16, 129, 2112, 7168, 1 << 20};
 	static const int64_t k[] = {0, 16, 2048, 7168, 16384, 1 << 20};
 
-	(void)state;
 	for (int64_t m = 1; m <= NIB_GEMV_MAX_ROWS; m++)
 		for (int i = 0; i < 144; i++)
 			check_cut(m, n[i % 6], k[i / 6 % 6], 1 + i / 36 % 2 * 7,
@@ -191,7 +187,6 @@ static void known_cuts(void **state)
 	const struct vector_cut v3 =
 	    vector_cut(1, 7168, 2048, 4, false, true, H200_SMS, SHARED_BYTES);
 
-	(void)state;
 	assert_int_equal(v1.tiles_per_cta, 1);
 	assert_int_equal(v1.ctas, 448);
 	assert_int_equal(v2.tiles_per_cta, 4);
@@ -208,7 +203,6 @@ static void dense_cuts(void **state)
 	const struct vector_cut long_k =
 	    vector_cut(4, 8192, 16384, 1, true, false, H200_SMS, SHARED_BYTES);
 
-	(void)state;
 	assert_int_equal(short_k.m, 2);
 	assert_int_equal(short_k.tiles_per_cta, 1);
 	assert_int_equal(long_k.m, 4);
@@ -227,7 +221,6 @@ static void cuts_at_the_edge(void **state)
 	const int64_t by_shared = 16 * 3 * H200_SMS;
 	const int64_t bytes = 3 * (nib_gemv_shared_bytes(32768, 4, 1) + 1024) - 1024;
 
-	(void)state;
 	assert_int_equal(
 	    vector_cut(1, by_registers, 256, 1, false, false, H200_SMS, SHARED_BYTES)
 		.tiles_per_cta,
@@ -324,7 +317,6 @@ static void check_vector_cut(int64_t rows, int matrices, int64_t n, int64_t k,
 
 static void experts(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 600; i++)
 		check_moe_cut(1 + i * 37 % NIB_SKINNY_ROWS, 1 + i * 13 % 256,
 			      1 + i * 97 % 9000, 16 * (1 + i * 31 % 500));
@@ -364,7 +356,6 @@ static const struct cuda_product *of_matrix(int64_t m, int64_t n, int64_t k)
 /* Rows of A for each kernel, below 2^25 weights and from there on. */
 static void ways(void **state)
 {
-	(void)state;
 	assert_ptr_equal(of_matrix(4, 1, 0), &sm90_vector);
 	assert_ptr_equal(of_matrix(4, 4095, 8192), &sm90_vector);
 	assert_ptr_equal(of_matrix(5, 4095, 8192), &sm90_skinny);
@@ -386,7 +377,6 @@ static void what_is_taken(void **state)
 {
 	const int64_t most_n = ((int64_t)1 << 35) - 128;
 
-	(void)state;
 	assert_false(takes(false, 0, 16, 1));
 	assert_true(takes(false, 1, 16, 1));
 	assert_true(takes(false, 4, 16, 1));
@@ -421,7 +411,6 @@ static void dense_operands(void **state)
 			      .batch_stride_elems = 120};
 	struct nib_gemv_operand o = cuda_dense_operand(&x, 3);
 
-	(void)state;
 	assert_ptr_equal(o.codes, x.data);
 	assert_null(o.scales);
 	assert_int_equal(o.row_stride, 112);

@@ -21,7 +21,6 @@ static void cuts_fit(void **state)
 	static const int64_t n[] = {1, 16, 129, 2112, 7168, 1 << 20};
 	static const int64_t k[] = {0, 16, 2048, 7168, 16384, 1 << 20};
 
-	(void)state;
 	for (int64_t m = 1; m <= NIB_GEMV100_MAX_ROWS; m++)
 		for (int i = 0; i < 72; i++) {
 			const int64_t batch = 1 + i / 36 * 7;
@@ -44,7 +43,6 @@ static void cuts_fit(void **state)
 /* A warp's steps go on from one phase to the next, whatever the kernel. */
 static void phases_are_whole(void **state)
 {
-	(void)state;
 	for (int m = 2; m <= NIB_GEMV100_MAX_ROWS; m *= 2) {
 		assert_int_equal(NIB_GEMV100_PHASE(m) %
 				     (NIB_GEMV_STEP << NIB_GEMV100_TILE_WARPS_LOG2_MAX),
@@ -61,7 +59,6 @@ static void order_is_of_n_and_k(void **state)
 	static const int64_t n[] = {16, 2368, 2369, 7168};
 	static const int64_t k[] = {1024, 2032, 2048, 16384};
 
-	(void)state;
 	for (int i = 0; i < 16; i++) {
 		const int64_t ni = n[i % 4], ki = k[i / 4];
 		const int log2 = ni <= 16 * B200_SMS && ki >= 2048 ? 3 : 2;
@@ -79,7 +76,6 @@ static void order_is_of_n_and_k(void **state)
 /* The contest's shapes. */
 static void known_cuts(void **state)
 {
-	(void)state;
 	/* 448 tiles for 592 groups of warps: one or none each. */
 	assert_int_equal(cut_of(1, 7168, 16384, 1).ctas, B200_SMS);
 	/* 2,048 and 1,792 tiles: four for every group. */
@@ -100,7 +96,6 @@ static bool takes(enum nib_op op, int64_t m, int64_t n, int64_t batch)
 
 static void what_is_taken(void **state)
 {
-	(void)state;
 	assert_false(takes(NIB_OP_GEMM, 0, 16, 1));
 	assert_true(takes(NIB_OP_GEMM, 1, 16, 1));
 	assert_true(takes(NIB_OP_GEMM, 8, 16, 1));
@@ -127,7 +122,6 @@ static bool takes_moe(enum nib_op op, int64_t rows, int64_t experts)
 
 static void what_is_taken_of_moe(void **state)
 {
-	(void)state;
 	assert_false(takes_moe(NIB_OP_GEMM, 0, 8));
 	assert_true(takes_moe(NIB_OP_GEMM, 4, 1));
 	assert_false(takes_moe(NIB_OP_GEMM, 5, 1));

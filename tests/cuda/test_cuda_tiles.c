@@ -198,7 +198,6 @@ static void covers(void **state)
 	unsigned *seen = test_calloc(MAX_COUNTS, sizeof(*seen));
 	int splits = 0, packed = 0, dealt = 0;
 
-	(void)state;
 	for (int i = 0; i < GROUPS; i++) {
 		struct nib_gemm_tile *tiles, *again;
 		struct nib_tile_plan p, q;
@@ -241,7 +240,6 @@ static void covers_aligned(void **state)
 	unsigned *seen = test_calloc(MAX_COUNTS, sizeof(*seen));
 	int packed = 0, dealt = 0, long_lists = 0;
 
-	(void)state;
 	for (int i = 0; i < 2 * GROUPS; i++) {
 		struct nib_gemm_tile *tiles;
 		struct nib_tile_plan p;
@@ -288,7 +286,6 @@ static void walks_in_strips(void **state)
 	struct nib_gemm_tile *tiles;
 	struct nib_tile_plan p;
 
-	(void)state;
 	assert_true(plan_of(&g, &p, &tiles));
 	assert_int_equal(p.tile_m, 256);
 	assert_int_equal(p.rounds, 16);
@@ -350,7 +347,6 @@ static void deals_longest_first(void **state)
 {
 	int packed = 0;
 
-	(void)state;
 	for (int i = 0; i < GROUPS; i++) {
 		struct nib_cuda_costs costs = *cuda_sm90.costs;
 		struct group g = {
@@ -390,7 +386,6 @@ static void divides_a_long_k(void **state)
 			  .may_split = true};
 	struct nib_tile_plan p, q;
 
-	(void)state;
 	assert_true(plan_of(&g, &p, NULL));
 	assert_true(p.k_slices > 1);
 	g.may_split = false;
@@ -431,7 +426,6 @@ static void balances_groups(void **state)
 	const int count = sizeof(groups) / sizeof(*groups);
 	double sum = 0;
 
-	(void)state;
 	for (int i = 0; i < count; i++) {
 		const struct nib_tile_loads *loads;
 		struct nib_tile_search *search;
@@ -461,7 +455,6 @@ static void more_tiles_must_win(void **state)
 	static const int32_t m[8] = {80, 176, 128, 72, 64, 248, 96, 160};
 	struct nib_tile_plan p;
 
-	(void)state;
 	for (int i = 0; i < g.count; i++)
 		g.shapes[i] = (struct nib_tile_shape){m[i], 4096, 7168, 0};
 	assert_true(plan_of(&g, &p, NULL));
@@ -480,7 +473,6 @@ static void sizes(void **state)
 {
 	int32_t last = 0;
 
-	(void)state;
 	for (int i = 0; i < NIB_TILE_SIZES; i++) {
 		const int32_t n = nib_tile_size(i);
 
@@ -494,7 +486,6 @@ static void sizes(void **state)
 
 static void longer_tiles_cost_more(void **state)
 {
-	(void)state;
 	for (int i = 1; i < NIB_TILE_SIZES; i++) {
 		assert_true(cuda_sm100.costs->step[i - 1] < cuda_sm100.costs->step[i]);
 		assert_true(cuda_sm90.costs->step[i - 1] < cuda_sm90.costs->step[i]);
@@ -511,7 +502,6 @@ static void reads_the_table(void **state)
 			  .may_split = true};
 	struct nib_tile_plan p;
 
-	(void)state;
 	for (int i = 0; i < NIB_TILE_SIZES; i++) {
 		/* One that divides 768, and so has no smaller rest. */
 		if (768 % nib_tile_size(i))
@@ -645,7 +635,6 @@ static void lists_are_recorded(void **state)
 	uint64_t digests[4] = {1, 1, 1, 1};
 	int wrong = 0;
 
-	(void)state;
 	seed = 88172645463325252;
 	for (int i = 0; i < 2 * GROUPS; i++) {
 		struct group g;
@@ -680,7 +669,6 @@ static void without_memory(void **state)
 	long n, live;
 	bool ok;
 
-	(void)state;
 	if (!test_alloc_works())
 		skip();
 	live = test_alloc_live();

@@ -392,7 +392,6 @@ static void random_data_is_inside(void **state)
 	    {INT8, NIB_DTYPE_BF16, BLOCKS, in_blocks, "int8 of bf16"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(hows) / sizeof(hows[0]); i++) {
 		const struct how *h = &hows[i];
 		double worst = 0;
@@ -427,7 +426,6 @@ static void cpu_bound_is_close(void **state)
 	struct fixture f;
 	double fraction;
 
-	(void)state;
 	make(&f, 1, 1, 4096, DENSE, NIB_DTYPE_FP32, NIB_DTYPE_FP32);
 	for (int64_t i = 0; i < 4096; i++) {
 		set_x(&f, 0, i, i ? U : 1);
@@ -448,7 +446,6 @@ static void int8_bound_is_close(void **state)
 	struct fixture f;
 	double fraction;
 
-	(void)state;
 	make(&f, 1, 1, MAX_K, INT8, NIB_DTYPE_FP32, NIB_DTYPE_FP32);
 	for (int64_t i = 0; i < MAX_K; i++) {
 		set_x(&f, 0, i, i % 16 ? 0 : 127 * U);
@@ -470,7 +467,6 @@ static void flushing_is_close(void **state)
 	struct fixture f;
 	double fraction;
 
-	(void)state;
 	make(&f, 1, 1, 4096, DENSE, NIB_DTYPE_BF16, NIB_DTYPE_FP32);
 	for (int64_t i = 0; i < 4096; i++) {
 		set_x(&f, 0, i, 127 * 0x1p-133);
@@ -515,7 +511,6 @@ static void tensor_bound_is_close(void **state)
 {
 	static const double last[2] = {0x1.FFCp-11, 0x1.FEp-11};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct fixture f;
 		double fraction;
@@ -545,7 +540,6 @@ static void zeros_cut_off_what_the_bound_allows(void **state)
 	struct nib_check_result r;
 	struct fixture f;
 
-	(void)state;
 	make(&f, 1, 1, MAX_K, DENSE, NIB_DTYPE_FP16, NIB_DTYPE_FP32);
 	for (int64_t j = 0; j < MAX_K; j++) {
 		set_x(&f, 0, j, j % 16 ? 0x1.FFCp-13 : 0x1p15);
@@ -605,7 +599,6 @@ static void slack_is_the_formula(void **state)
 	struct nib_exact_wide s = one();
 	struct nib_expected e;
 
-	(void)state;
 	e = nib_expect_gemm_dense(&s, -2, 32, cpu);
 	assert_true(e.want == -2 && e.unit == 6);
 	assert_true(is_about(e.slack, 6 * 40 * U));
@@ -647,7 +640,6 @@ static void overflow_on_the_way_excuses_all(void **state)
 	const struct nib_dense_rule bf16 = {DENSE, NIB_DTYPE_BF16, TENSOR};
 	struct nib_exact_wide s = one();
 
-	(void)state;
 	s.products = 0x1.FFFFp127;
 	assert_true(isfinite(nib_expect_gemm_dense(&s, 1, 16, cpu).slack));
 	assert_true(isfinite(nib_expect_gemm_dense(&s, 1, 16, bf16).slack));

@@ -119,7 +119,6 @@ static void sum_equals_the_slow_one(void **state)
 	static const enum nib_scale_layout layouts[] = {NIB_SCALE_LAYOUT_LINEAR,
 							NIB_SCALE_LAYOUT_TILED_128X4};
 
-	(void)state;
 	for (int i = 0; i < 24; i++) {
 		const int64_t k = ks[i % 6];
 		struct test_nvfp4 a = make(2, 130, k, layouts[i / 6 & 1], i & 2);
@@ -148,7 +147,6 @@ static void largest_sum_fits(void **state)
 	const int64_t want = (NIB_MAX_K / 16) * 2304 * 229376 * 229376;
 	struct nib_exact_sum s;
 
-	(void)state;
 	memset(a.view.codes, 0x77, (size_t)a.view.k / 2);
 	memset(a.view.scales, 0x7E, (size_t)a.view.k / 16);
 	s = fast_dot(&a.view, 0, 0, &a.view, 0, 0);
@@ -163,7 +161,6 @@ static void nan_scale_is_seen(void **state)
 	struct test_nvfp4 a = make(1, 2, 64, NIB_SCALE_LAYOUT_TILED_128X4, 0);
 	struct nib_exact_sum s;
 
-	(void)state;
 	*nib_fp4_scale(&a.view, 0, 1, 3) = 0x7F;
 	assert_true(fast_dot(&a.view, 0, 1, &a.view, 0, 0).is_nan);
 	assert_true(fast_dot(&a.view, 0, 0, &a.view, 0, 1).is_nan);
@@ -188,7 +185,6 @@ static float round32(int64_t sum, float alpha)
 /* Products of at most 64 bits are exact in a long double. */
 static void product_is_rounded_once(void **state)
 {
-	(void)state;
 	if (LDBL_MANT_DIG < 64)
 		skip();
 	for (int i = 0; i < 1000000; i++) {
@@ -211,7 +207,6 @@ static void wide_products_keep_their_last_bit(void **state)
 	const struct nib_exact_sum half = {3 << 7, 0, 0, 0, false};
 	const struct nib_exact_sum large = {INT64_C(1) << 62, 0, 0, 0, false};
 
-	(void)state;
 	assert_true(round32(tie, 1) == 0x1p42f);
 	assert_true(round32(tie + 1, 1) == 0x1.000002p42f);
 	assert_true(round32(-tie - 1, 1) == -0x1.000002p42f);
@@ -234,7 +229,6 @@ static void what_64_bits_lose_breaks_ties(void **state)
 	const int128 alpha = (1 << 23) + 1;
 	int tried = 0;
 
-	(void)state;
 	while (tried < 1000) {
 		const int128 even = (1 << 23) + (next_random() >> 43) * 2;
 		const int128 tie = (2 * even + 1) << 61;
@@ -255,7 +249,6 @@ static void special_alphas_follow_ieee(void **state)
 {
 	const struct nib_exact_sum one = {1 << 20, 1 << 20, 0, 0, false};
 
-	(void)state;
 	assert_true(isnan(round32(5, NAN)));
 	assert_true(isnan(round32(0, INFINITY)));
 	assert_true(isnan(round32(0, -INFINITY)));
@@ -287,7 +280,6 @@ static bool has_long_double(void)
 
 static void silu_has_its_limits(void **state)
 {
-	(void)state;
 	assert_true(nib_exact_silu(0) == 0);
 	assert_true(nib_exact_silu(INFINITY) == INFINITY);
 	assert_true(nib_exact_silu(-INFINITY) == 0);
@@ -325,7 +317,6 @@ static void judge_knows_overflow_and_nan(void **state)
 	const struct nib_exact_sum cancelled = {0, 1 << 20, 0, 0, false};
 	struct nib_expected e = nib_expect_gemm(&one, 1, 16, BLOCKS);
 
-	(void)state;
 	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 1) == 0);
 	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 1 + 0x1p-22) <= 1);
 	assert_true(fraction_of(&e, NIB_DTYPE_FP32, 1 + 0x1p-21) > 1);
@@ -372,7 +363,6 @@ static void tensor_bound_is_of_the_products(void **state)
 	const struct nib_exact_sum zero = {0, 0, 0, 0, false};
 	struct nib_expected e = nib_expect_gemm(&s, 1, 32, TENSOR);
 
-	(void)state;
 	assert_true(e.unit == 1);
 	assert_true(fabs(e.slack - 28 * 0x1p-24) < 0x1p-100);
 	s.products = 3 << 20;
@@ -411,7 +401,6 @@ static void fp4_bound_grows_by_steps_and_large_blocks(void **state)
 	struct nib_exact_sum opposed = {0, 0, 0, 0, false};
 	struct nib_expected e;
 
-	(void)state;
 	for (int64_t k = 16; k <= 64; k += 16) {
 		e = nib_expect_gemm(&s, 1, k, FP4);
 		assert_true(e.unit == 1);
@@ -454,7 +443,6 @@ static void large_blocks_are_of_two_scales(void **state)
 	const struct nib_exact_row a = {twice, scale_a, false};
 	const struct nib_exact_row b = {twice, scale_b, false};
 
-	(void)state;
 	for (int i = 0; i < N * N; i++) {
 		const uint8_t x = bytes[i / N], y = bytes[i % N];
 
@@ -476,7 +464,6 @@ static void dual_bound_is_tight_and_knows_overflow(void **state)
 	const double want = 3 * 2 / (1 + exp(-2));
 	struct nib_expected e = nib_expect_dual(&one, 2, &one, 3, 16, BLOCKS);
 
-	(void)state;
 	assert_true(fabs(e.want - want) < 1e-14);
 	assert_true(e.slack < 32 * 0x1p-24 * want);
 	/*

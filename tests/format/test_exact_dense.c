@@ -309,7 +309,6 @@ static void sums_equal_the_slow_ones(void **state)
 	static const int64_t ks[] = {0, 16, 48, 1024};
 	const int turns = test_is_small() ? 1 : 3;
 
-	(void)state;
 	for (int i = 0; i < 4 * DATA_COUNT * 3 * turns; i++) {
 		const enum nib_dtype dtype = (enum nib_dtype)(i % 3);
 		const enum data data = (enum data)(i / 3 % DATA_COUNT);
@@ -333,7 +332,6 @@ static void largest_and_smallest_sums_are_exact(void **state)
 	struct bignum want = zero;
 	struct nib_exact_wide s;
 
-	(void)state;
 	for (int64_t i = 0; i < k; i++) {
 		set_x(&r, i, -FLT_MAX);
 		set_w(&r, i, 7, 0x7E);
@@ -384,7 +382,6 @@ static void last_bits_break_ties(void **state)
 {
 	struct rows r = rows_new(48, NIB_DTYPE_FP32, TEST_SCALES_ONE);
 
-	(void)state;
 	for (int64_t i = 0; i < 48; i++) {
 		set_x(&r, i, 0);
 		set_w(&r, i, 2, 0x38);
@@ -408,7 +405,6 @@ static void no_bit_of_a_block_is_lost(void **state)
 {
 	struct rows r = rows_new(32, NIB_DTYPE_FP32, TEST_SCALES_ONE);
 
-	(void)state;
 	for (int spread = 25; spread < 70; spread++) {
 		const float least = ldexpf(1, -spread);
 		struct nib_exact_wide s;
@@ -452,7 +448,6 @@ static void infinities_follow_ieee(void **state)
 	    {{NAN, INFINITY}, {0, 2}, 0},
 	};
 
-	(void)state;
 	for (int i = 0; i < 12 * 2 * 3; i++) {
 		const struct special *c = &cases[i / 6];
 		const enum nib_dtype dtype = (enum nib_dtype)(i % 3);
@@ -495,7 +490,6 @@ static void other_nans_are_seen(void **state)
 	struct rows r = rows_new(32, NIB_DTYPE_BF16, TEST_SCALES_ONE);
 	struct nib_exact_wide s;
 
-	(void)state;
 	fill(&r, DATA_NORMAL);
 	s = dot(&r, NIB_ACTIVATIONS_DENSE);
 	assert_false(s.is_nan);
@@ -523,7 +517,6 @@ static void float_modes_change_nothing(void **state)
 {
 	static const int modes[] = {MODE_DOWN, MODE_UP, MODE_ZERO, MODE_FLUSH};
 
-	(void)state;
 	for (int i = 0; i < 4 * DATA_COUNT * 3 * 2; i++) {
 		const enum nib_activations activations =
 		    i % 2 ? NIB_ACTIVATIONS_INT8 : NIB_ACTIVATIONS_DENSE;
@@ -556,7 +549,6 @@ static void rows_know_their_extremes(void **state)
 	struct rows r = rows_new(64, NIB_DTYPE_FP32, TEST_SCALES_ONE);
 	struct nib_exact_wide s;
 
-	(void)state;
 	for (int64_t i = 0; i < 64; i++) {
 		set_x(&r, i, (float)(i % 7) - 3);
 		set_w(&r, i, i == 5 ? 13 : 2, 0x38);

@@ -54,7 +54,6 @@ static const unsigned e2m1_tie_codes[7] = {0, 2, 2, 4, 4, 6, 6};
 
 static void e2m1_has_its_sixteen_values(void **state)
 {
-	(void)state;
 	for (int code = 0; code < 8; code++) {
 		assert_true(nib_e2m1_twice[code] == 2 * e2m1_values[code]);
 		assert_true(nib_e2m1_twice[code + 8] == -2 * e2m1_values[code]);
@@ -63,7 +62,6 @@ static void e2m1_has_its_sixteen_values(void **state)
 
 static void e2m1_rounds_ties_to_even(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < 7; i++) {
 		const float tie = (float)e2m1_ties[i];
 
@@ -103,7 +101,6 @@ static unsigned e2m1_search(float x, double d)
 
 static void e2m1_ratio_is_exact(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 300000; i++) {
 		uint8_t scale = (uint8_t)(1 + next_random() % 126);
 		float global = (float)(1 + next_random() % 0xFFFFFF) * 0x1p-40f;
@@ -131,7 +128,6 @@ static double e4m3_value(int byte)
 
 static void e4m3_has_its_256_values(void **state)
 {
-	(void)state;
 	for (int byte = 0; byte < 256; byte++) {
 		const float got = nib_e4m3_to_float((uint8_t)byte);
 
@@ -153,7 +149,6 @@ static void e4m3_has_its_256_values(void **state)
 
 static void e4m3_encodes_to_nearest_even(void **state)
 {
-	(void)state;
 	for (int byte = 1; byte <= 0x7E; byte++) {
 		const float value = (float)e4m3_value(byte);
 
@@ -184,7 +179,6 @@ static void e4m3_encodes_to_nearest_even(void **state)
 
 static void half_widens_exactly(void **state)
 {
-	(void)state;
 	for (unsigned bits = 0; bits < 0x10000; bits++) {
 		const float fp16 = nib_fp16_to_fp32((uint16_t)bits);
 		const float bf16 = nib_bf16_to_fp32((uint16_t)bits);
@@ -217,7 +211,6 @@ static void half_narrows_to_nearest_even(void **state)
 {
 	const struct nib_float_format formats[2] = {nib_format_fp16, nib_format_bf16};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		const struct nib_float_format f = formats[i];
 		const uint64_t infinity = nib_infinity_bits(f);
@@ -251,7 +244,6 @@ static void half_narrows_to_nearest_even(void **state)
 /* A NaN keeps its sign and the upper bits of its payload, and becomes quiet. */
 static void nans_keep_sign_and_payload(void **state)
 {
-	(void)state;
 	for (uint32_t payload = 1; payload < 0x400; payload++) {
 		for (uint32_t sign = 0; sign < 2; sign++) {
 			const uint32_t half = sign << 15 | 0x7C00 | payload;
@@ -269,7 +261,6 @@ static void nans_keep_sign_and_payload(void **state)
 
 static void double_narrows_as_the_cpu_does(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 2000000; i++) {
 		uint64_t bits = next_random();
 		double x = nib_fp64_from_bits(bits);
@@ -296,7 +287,6 @@ static void double_narrows_as_the_cpu_does(void **state)
 
 static void nan_stays_quiet_nan(void **state)
 {
-	(void)state;
 	for (uint32_t payload = 1; payload < 0x800000; payload += 4093) {
 		const float x = nib_fp32_from_bits(0xFF800000 | payload);
 		const uint32_t want16 = 0xFE00 | payload >> 13;
@@ -317,7 +307,6 @@ static void nan_stays_quiet_nan(void **state)
 
 static void tiled_offsets_are_the_golden_ones(void **state)
 {
-	(void)state;
 	assert_int_equal(nib_scale_offset_tiled(16, 200, 9), 3209);
 	assert_int_equal(nib_scale_offset_tiled(448, 130, 447), 114211);
 	assert_int_equal(nib_scale_offset_tiled(1, 0, 0), 0);
@@ -329,7 +318,6 @@ static void tiled_offsets_are_a_permutation(void **state)
 {
 	static const int64_t groups[] = {1, 3, 4, 5, 9, 16};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
 		const int64_t padded = (groups[i] + 3) / 4 * 4;
 		const size_t bytes =
@@ -351,7 +339,6 @@ static void tiled_offsets_are_a_permutation(void **state)
 
 static void sizes_are_checked(void **state)
 {
-	(void)state;
 	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_LINEAR, 3, 48), 9);
 	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, 1, 16), 512);
 	assert_int_equal(nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, 129, 80), 2048);
@@ -381,7 +368,6 @@ static void views_resolve_zeros(void **state)
 	struct nib_dense d = {
 	    .data = base, .dtype = NIB_DTYPE_FP16, .rows = 5, .cols = 7};
 
-	(void)state;
 	assert_int_equal(nib_fp4_batches(&v), 1);
 	assert_int_equal(nib_fp4_row(&v, 2, 3) - base, 2 * 160 + 3 * 32);
 	assert_int_equal(nib_fp4_scale(&v, 2, 3, 1) - base, 2 * 20 + 13);
@@ -408,7 +394,6 @@ static void views_resolve_zeros(void **state)
 
 static void global_is_amax_over_2688(void **state)
 {
-	(void)state;
 	assert_true(nib_global_ref(2688) == 1);
 	assert_true(nib_global_ref(3) == 3.0f / 2688.0f);
 	assert_true(nib_global_ref(0) == 1);
@@ -436,7 +421,6 @@ static void scale_rounds_twice_as_torch_does(void **state)
 	    {0x1p-149f, 0x1p-149f, 0x23}, /* 1/6 -> 0.171875 */
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		assert_int_equal(nib_scale_ref(cases[i].amax, cases[i].global,
 					       NIB_ZERO_SCALE_MODELOPT),
@@ -454,7 +438,6 @@ static void block_quantises_to_known_bytes(void **state)
 	static const uint8_t want[8] = {0xF7, 0x80, 0x22, 0x44, 0x66, 0x08, 0xF1, 0xD3};
 	uint8_t codes[8], scale;
 
-	(void)state;
 	assert_int_equal(
 	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_MODELOPT, 0, codes, &scale),
 	    -1);
@@ -468,7 +451,6 @@ static void block_of_zeros_follows_the_recipe(void **state)
 	float x[16] = {0};
 	uint8_t codes[8], scale;
 
-	(void)state;
 	x[3] = -0.0f;
 	for (int zero_scale = 0; zero_scale < 3; zero_scale++) {
 		assert_int_equal(nib_quantize_block_ref(x, 1,
@@ -486,7 +468,6 @@ static void block_refuses_or_saturates_inf_and_nan(void **state)
 	float x[16] = {1, 2, 3, 4, 5, 6, 7, -INFINITY, NAN, INFINITY};
 	uint8_t codes[8], scale = 0x55;
 
-	(void)state;
 	memset(codes, 0x55, sizeof(codes));
 	assert_int_equal(
 	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, codes, &scale), 7);
@@ -513,7 +494,6 @@ static void dequantise_rounds_once(void **state)
 	static const enum nib_dtype dtypes[3] = {NIB_DTYPE_FP32, NIB_DTYPE_FP16,
 						 NIB_DTYPE_BF16};
 
-	(void)state;
 	for (int i = 0; i < 200000; i++) {
 		const unsigned code = (unsigned)(next_random() % 16);
 		const uint8_t scale = (uint8_t)(next_random() % 127);
@@ -548,7 +528,6 @@ static void dequantise_rounds_once(void **state)
 
 static void dequantise_special_values(void **state)
 {
-	(void)state;
 	assert_int_equal(nib_dequantize_ref(8, 0x38, 1, NIB_DTYPE_FP32), 0x80000000);
 	assert_int_equal(nib_dequantize_ref(10, 0, 1, NIB_DTYPE_FP16), 0x8000);
 	assert_int_equal(nib_dequantize_ref(9, 0x7F, 1, NIB_DTYPE_FP32), 0x7FC00000);

@@ -248,7 +248,6 @@ static void model_gives_values_of_a_b200(void **state)
 	     "660e730d", "16480316", 0x89769172, 0xC30545D3},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
 		for (int reading = 0; reading < 2; reading++) {
 			struct step s = {.c = golden[i].c};
@@ -287,7 +286,6 @@ static void model_is_the_rule(void **state)
 {
 	struct step s = even(5, 3, 0x38);
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		const enum reading reading = (enum reading)i;
 
@@ -360,7 +358,6 @@ static void random_data_is_inside(void **state)
 {
 	double worst[3] = {0};
 
-	(void)state;
 	for (int i = 0; i < N_KS * 4 * 3; i++) {
 		const struct order order = {1 + i / N_KS % 4, (enum reading)(i & 1)};
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 4 / N_KS);
@@ -379,7 +376,6 @@ static void random_data_is_inside(void **state)
 /* Not vacuous: a good part of what is granted is used. */
 static void random_data_needs_the_bound(void **state)
 {
-	(void)state;
 	for (int i = 0; i < n_ks(); i++) {
 		double fraction[2][2];
 
@@ -429,7 +425,6 @@ static void cancellation_is_inside(void **state)
 {
 	double worst[2] = {0};
 
-	(void)state;
 	for (int i = 0; i < 48; i++) {
 		const struct order order = {1 + i % 4, (enum reading)(i / 4 % 2)};
 		const int halves = i & 1;
@@ -454,7 +449,6 @@ static void all_scales_and_codes_are_inside(void **state)
 {
 	double worst = 0;
 
-	(void)state;
 	for (int i = 0; i < (test_is_small() ? 2 : 2 * BLOCKS); i++) {
 		const struct order order = {1, (enum reading)(i & 1)};
 		const int block = i / 2;
@@ -507,7 +501,6 @@ static void extremes_are_inside(void **state)
 	double worst = 0;
 	int differ = 0;
 
-	(void)state;
 	for (int i = 0; i < 1000; i++) {
 		const int64_t k = 16 + 16 * rng_below(&rng, 12);
 		const struct order orders[] = {{1 + i % 3, IDLE_IS_NOTHING},
@@ -581,7 +574,6 @@ static void chosen_data_comes_close(void **state)
 {
 	const int64_t k = 65536;
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		const struct order order = {1, (enum reading)i};
 		struct sums f;
@@ -613,7 +605,6 @@ static void large_blocks_are_inside(void **state)
 {
 	const int64_t k = 4096, large = k / STEP;
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		const enum reading reading = (enum reading)(i & 1);
 		const struct order order = {1, reading};
@@ -688,7 +679,6 @@ static void few_rows_need_two_lanes(void **state)
 	struct sums f;
 	double fraction;
 
-	(void)state;
 	sums_new(&f, &rng, 1, 1, k, TEST_SCALES_ONE, NIB_DTYPE_FP32);
 	f.alpha = 1;
 	for (int64_t block = 0; block < k / NIB_NVFP4_BLOCK; block++)

@@ -69,7 +69,6 @@ static void blocks_of_every_size_are_right(void **state)
 {
 	float x[NIB_NVFP4_BLOCK];
 
-	(void)state;
 	for (int exponent = -127; exponent < 128; exponent++) {
 		for (int i = 0; i < 200; i++) {
 			for (int j = 0; j < NIB_NVFP4_BLOCK; j++) {
@@ -95,7 +94,6 @@ static void every_amax_has_its_scale(void **state)
 	const uint32_t step = test_is_small() ? 61 : 1;
 	float last = (float)slow_scale(1);
 
-	(void)state;
 	for (uint32_t bits = 0x3F800000; bits <= 0x40000000; bits += step) {
 		const float amax = nib_fp32_from_bits(bits);
 		const float scale = nib_int8_scale(amax);
@@ -120,7 +118,6 @@ static void ties_go_to_even(void **state)
 {
 	static const int exponents[] = {-100, -99, -23, 0, 5, 120};
 
-	(void)state;
 	for (int i = 0; i < 6 * 8 * 127; i++) {
 		const int e = exponents[i / 127 / 8], t = i / 127 % 8;
 		const float scale = ldexpf((float)(8 + t), e - 3);
@@ -145,7 +142,6 @@ static void quotients_of_fp32_round_alike(void **state)
 {
 	const uint32_t step = test_is_small() ? 997 : 7;
 
-	(void)state;
 	for (uint32_t bits = 0x42800000; bits <= 0x42FE0000; bits += step) {
 		const int t = (int)(bits % 8);
 		const float scale = 1 + (float)t * 0.125f;
@@ -163,7 +159,6 @@ static void inf_and_nan_are_nan(void **state)
 	int8_t codes[NIB_NVFP4_BLOCK];
 	float x[NIB_NVFP4_BLOCK];
 
-	(void)state;
 	for (int i = 0; i < 5 * NIB_NVFP4_BLOCK; i++) {
 		for (int j = 0; j < NIB_NVFP4_BLOCK; j++)
 			x[j] = (float)j;
@@ -179,7 +174,6 @@ static void float_modes_change_nothing(void **state)
 {
 	static const int modes[] = {MODE_DOWN, MODE_UP, MODE_ZERO, MODE_FLUSH};
 
-	(void)state;
 	for (int i = 0; i < 4000; i++) {
 		int8_t want[NIB_NVFP4_BLOCK], got[NIB_NVFP4_BLOCK];
 		float x[NIB_NVFP4_BLOCK], scale, again;

@@ -194,7 +194,6 @@ static void model_is_the_definition(void **state)
 	struct term t[STEP] = {{0}};
 	const int64_t one = INT64_C(1) << -PRODUCT_UNIT;
 
-	(void)state;
 	for (int i = 0; i < STEP; i++)
 		t[i].exponent = 2 * SUBNORMAL;
 	/* 2^-25 of the largest is kept, and lost again in fp32. */
@@ -234,7 +233,6 @@ static void random_data_is_inside(void **state)
 	double worst[3] = {0}, cpu = 0;
 	int64_t broken = 0, checked = 0;
 
-	(void)state;
 	for (int i = 0; i < 8 * 4 * 3; i++) {
 		const struct order order = {1 + i / 8 % 4, i & 1};
 		const enum nib_dtype dtype = (enum nib_dtype)(i / 32);
@@ -265,7 +263,6 @@ static void cancellation_is_inside(void **state)
 	double worst = 0;
 	int64_t broken = 0;
 
-	(void)state;
 	for (int i = 0; i < 24; i++) {
 		const struct order order = {1 + i % 4, i / 4 % 2};
 		struct sums f;
@@ -287,7 +284,6 @@ static void chosen_data_comes_close(void **state)
 {
 	double worst = 0;
 
-	(void)state;
 	for (int parts = 1; parts <= 4; parts++) {
 		const struct order order = {parts, true};
 		struct nib_check_result r;
