@@ -368,13 +368,10 @@ static void reserved_fields(void **state)
 		NIB_STATUS_UNSUPPORTED, &err, "moe.problem.reserved", "0x7",
 		"must be 0");
 	set(&moe, offsetof(struct nib_moe_problem, problem.reserved), 3, 0);
-	assert_int_equal(
-	    nib_plan_create(device, NIB_OP_DUAL_GEMM, &p, 1, NULL, &other, &err),
-	    NIB_STATUS_OK);
+	assert_ok(nib_plan_create(device, NIB_OP_DUAL_GEMM, &p, 1, NULL, &other, &err));
 	nib_plan_free(other);
-	assert_int_equal(
-	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &other, &err),
-	    NIB_STATUS_OK);
+	assert_ok(
+	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &other, &err));
 	nib_plan_free(other);
 }
 
@@ -391,10 +388,9 @@ static void reserved_fields_of_views(void **state)
 		"b.reserved[2]", "0x1", "must be 0");
 	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_STATUS_UNSUPPORTED,
 		&err, "q.reserved[2]", "0x1", "must be 0");
-	assert_int_equal(nib_writer_open("test_abi.tmp", &writer, &err), NIB_STATUS_OK);
-	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "l",
-						  1, 16, 0, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_open("test_abi.tmp", &writer, &err));
+	assert_ok(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "l", 1, 16,
+					   0, &err));
 	refused(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &q, 1, 0, &err),
 		NIB_STATUS_UNSUPPORTED, &err, "weight.reserved[2]", "0x1", "must be 0");
 	nib_writer_discard(writer);
@@ -448,9 +444,8 @@ static void mxfp4_problems(void **state)
 		views[i]->format = NIB_FP4_FORMAT_NVFP4;
 	}
 	moe.problem = p;
-	assert_int_equal(
-	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &other, &err),
-	    NIB_STATUS_OK);
+	assert_ok(
+	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &other, &err));
 	moe.problem.a.format = NIB_FP4_FORMAT_MXFP4;
 	REFUSES_MXFP4(nib_moe_run(other, &moe, NULL, &err), "moe.problem.a.format");
 	nib_plan_free(other);
@@ -472,8 +467,7 @@ static void mxfp4_layers_of_experts(void **state)
 		    names[i]);
 		views[i]->format = NIB_FP4_FORMAT_NVFP4;
 	}
-	assert_int_equal(nib_moe_layer_plan_create(device, &layer, NULL, &other, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_moe_layer_plan_create(device, &layer, NULL, &other, &err));
 	layer.down.format = NIB_FP4_FORMAT_MXFP4;
 	REFUSES_MXFP4(nib_moe_layer_run(other, &layer, NULL, &err),
 		      "layer.down.format");
@@ -497,7 +491,7 @@ static void mxfp4_views(void **state)
 	struct nib_error err;
 
 	bad.format = NIB_FP4_FORMAT_MXFP4;
-	assert_int_equal(nib_pack(device, &good, &packed, &err), NIB_STATUS_OK);
+	assert_ok(nib_pack(device, &good, &packed, &err));
 	REFUSES_MXFP4(nib_pack(device, &bad, &other, &err), "b.format");
 	REFUSES_MXFP4(nib_pack_shared(device, &bad, &other, &err), "b.format");
 	assert_int_equal(nib_pack_shares(device, &bad), 0);
@@ -509,10 +503,9 @@ static void mxfp4_views(void **state)
 	REFUSES_MXFP4(nib_convert_scales(device, &bad, &good, NULL, &err),
 		      "from.format");
 	REFUSES_MXFP4(nib_convert_scales(device, &good, &bad, NULL, &err), "to.format");
-	assert_int_equal(nib_writer_open("test_abi.tmp", &writer, &err), NIB_STATUS_OK);
-	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "l",
-						  1, 16, 0, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_open("test_abi.tmp", &writer, &err));
+	assert_ok(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "l", 1, 16,
+					   0, &err));
 	REFUSES_MXFP4(
 	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &bad, 1, 0, &err),
 	    "weight.format");

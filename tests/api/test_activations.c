@@ -305,8 +305,7 @@ static struct nib_plan *plan_of(enum nib_op op, const struct nib_problem *p)
 	struct nib_plan *plan;
 	struct nib_error err;
 
-	if (nib_plan_create(device, op, p, 1, NULL, &plan, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_plan_create(device, op, p, 1, NULL, &plan, &err), &err);
 	return plan;
 }
 
@@ -382,9 +381,7 @@ static void unused_x(void **state)
 	nib_plan_free(plan);
 	moe.problem.a = (struct nib_fp4){.rows = M, .k = K};
 	memset(&moe.problem.x, 0xff, sizeof(moe.problem.x));
-	assert_int_equal(
-	    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL),
-	    NIB_STATUS_OK);
+	assert_ok(nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL));
 	assert_memory_equal(&plan->moe.problem.x, &zero, sizeof(zero));
 	nib_plan_free(plan);
 }
@@ -395,9 +392,8 @@ static void experts(void **state)
 	struct nib_plan *plan;
 
 	moe.problem.x.row_stride_elems = 80;
-	assert_int_equal(
-	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &plan, NULL),
-	    NIB_STATUS_OK);
+	assert_ok(
+	    nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &moe, NULL, &plan, NULL));
 	has_x(&plan->moe.problem.a, &plan->moe.problem.x, &moe.problem.x, 80, 1,
 	      5 * 80);
 	assert_null(plan->moe.scale_rows);
@@ -410,9 +406,8 @@ static void experts(void **state)
 
 static void has_costs(struct nib_plan *plan, double flop, double bytes)
 {
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	const struct nib_plan_info info = test_plan_info(plan);
 
-	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
 	if (info.flop != flop || info.bytes != bytes)
 		fail_msg("%g flop, %g bytes; wanted %g, %g", info.flop, info.bytes,
 			 flop, bytes);
@@ -435,9 +430,8 @@ static void costs(void **state)
 		p.b2.batch = 1;
 		has_costs(plan_of(NIB_OP_DUAL_GEMM, &p), 4.0 * BATCH * M * N * K,
 			  BATCH * (M * K * x_bytes + weights + M * N * 2) + weights);
-		assert_int_equal(
-		    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL),
-		    NIB_STATUS_OK);
+		assert_ok(
+		    nib_moe_plan_create(device, NIB_OP_GEMM, &moe, NULL, &plan, NULL));
 		has_costs(plan, 2.0 * M * N * K,
 			  M * K * x_bytes + EXPERTS * weights + M * N * 2);
 	}

@@ -92,9 +92,9 @@ static struct bed bed_of(enum nib_activations kind, enum nib_dtype dtype)
 
 	for (int i = 0; i < PROBLEMS; i++)
 		bed.problems[i] = problem(kind, dtype, i);
-	if (nib_plan_create(device, NIB_OP_DUAL_GEMM, bed.problems, PROBLEMS, NULL,
-			    &bed.plan, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_plan_create(device, NIB_OP_DUAL_GEMM, bed.problems, PROBLEMS,
+				      NULL, &bed.plan, &err),
+		      &err);
 	return bed;
 }
 
@@ -105,9 +105,9 @@ static struct bed bed_of_moe(enum nib_activations kind)
 			  .options = {.struct_bytes = sizeof(bed.options)}};
 	struct nib_error err;
 
-	if (nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &bed.moe, NULL, &bed.plan,
-				&err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_moe_plan_create(device, NIB_OP_DUAL_GEMM, &bed.moe, NULL,
+					  &bed.plan, &err),
+		      &err);
 	return bed;
 }
 
@@ -124,8 +124,7 @@ static void takes(const struct bed *bed)
 	const int before = stub.runs;
 	struct nib_error err;
 
-	if (run(bed, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(run(bed, &err), &err);
 	assert_int_equal(stub.runs, before + 1);
 }
 
@@ -184,8 +183,7 @@ static void pointers_to_nothing(void **state)
 		else
 			p.x.cols = p.b.k = p.b2.k = 0;
 		p.x.data = NULL;
-		assert_int_equal(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, NULL));
 	}
 }
 
@@ -263,8 +261,7 @@ static void output_in_a_gap(void **state)
 		NIB_STATUS_BAD_ARGUMENT, &err, "problems[0].c.data", "problems[0].x",
 		"apart");
 	p.c.data = address((uintptr_t)p.x.data + 2 * (4 * 4096 + K));
-	assert_int_equal(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, NULL));
 }
 
 /* ---- problems of another plan ---------------------------------------------- */

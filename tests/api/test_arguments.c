@@ -154,8 +154,7 @@ static void fields_of_problems(void **state)
 		refuse_field(job, &problem_cases[i]);
 	output_untouched(&job->c[0], 0, 0, "refused problems");
 	/* And without any of it, it works. */
-	assert_int_equal(nib_multiply(device, job->op, job->problems, 1, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_multiply(device, job->op, job->problems, 1, NULL));
 	job_free(job);
 }
 
@@ -168,8 +167,7 @@ static void fields_by_operation(void **state)
 	struct nib_error err = fresh();
 
 	memset(&job->problems[0].b2, 0xff, sizeof(job->problems[0].b2));
-	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, job->problems, 1, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_multiply(device, NIB_OP_GEMM, job->problems, 1, NULL));
 	job->problems[0].a.scale_layout = NIB_SCALE_LAYOUT_TILED_128X4;
 	job_poison(job);
 	refuse_field(job, &stride);
@@ -285,7 +283,7 @@ static void nulls(void **state)
 	assert_int_equal(nib_pack_shares(device, &p->b), 0); /* a CPU's */
 	REFUSED_NULL(nib_packed_update(NULL, &p->b, &e), "packed");
 	REFUSED_NULL(nib_unpack(NULL, &p->b, &e), "packed");
-	assert_int_equal(nib_pack(device, &p->b, &packed, &e), NIB_STATUS_OK);
+	assert_ok(nib_pack(device, &p->b, &packed, &e));
 	REFUSED_NULL(nib_unpack(packed, NULL, &e), "to");
 	nib_packed_free(packed);
 	REFUSED_NULL(nib_plan_create(NULL, NIB_OP_GEMM, p, 1, NULL, &plan, &e),
@@ -344,8 +342,7 @@ static void operations_and_counts(void **state)
 			NIB_STATUS_BAD_ARGUMENT, &err, "count", text, "must");
 	}
 	/* No problems: nothing to do, and no array needed. */
-	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, NULL, 0, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_multiply(device, NIB_OP_GEMM, NULL, 0, NULL));
 	job_free(job);
 }
 
@@ -370,9 +367,8 @@ static enum nib_status with_options(int call, const struct job *job,
 		nib_plan_free(plan);
 		return status;
 	default:
-		assert_int_equal(nib_plan_create(device, NIB_OP_GEMM, job->problems, 1,
-						 NULL, &plan, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_plan_create(device, NIB_OP_GEMM, job->problems, 1, NULL,
+					  &plan, NULL));
 		status = nib_run(plan, job->problems, 1, options, err);
 		nib_plan_free(plan);
 		return status;
@@ -406,12 +402,12 @@ static void options_structs(void **state)
 		}
 		/* Newer and silent, older, and oldest: fine. */
 		options[0] = longer;
-		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
+		assert_ok(with_options(call, job, options, NULL));
 		options[0] = sizeof(size_t);
-		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
+		assert_ok(with_options(call, job, options, NULL));
 		/* An older caller's bytes after its struct are its own. */
 		memset(options + 1, 0xff, longer - sizeof(size_t));
-		assert_int_equal(with_options(call, job, options, NULL), NIB_STATUS_OK);
+		assert_ok(with_options(call, job, options, NULL));
 		/* Newer, and it requests something. */
 		memset(options + 1, 0, longer - sizeof(size_t));
 		options[0] = longer;
@@ -456,7 +452,7 @@ static void info_structs(void **state)
 			&err, "info.struct_bytes", "0", "must");
 		/* An older caller's struct: no byte beyond it is written. */
 		info[0] = 2 * sizeof(size_t);
-		assert_int_equal(with_info(call, plan, info, NULL), NIB_STATUS_OK);
+		assert_ok(with_info(call, plan, info, NULL));
 		assert_int_equal(info[0], 2 * sizeof(size_t));
 		for (size_t i = 2 * sizeof(size_t); i < bytes; i++)
 			assert_int_equal(((uint8_t *)info)[i], GUARD_POISON);
@@ -465,7 +461,7 @@ static void info_structs(void **state)
 		bytes += 64;
 		info = guard_new(bytes);
 		info[0] = bytes;
-		assert_int_equal(with_info(call, plan, info, NULL), NIB_STATUS_OK);
+		assert_ok(with_info(call, plan, info, NULL));
 		assert_int_equal(info[0], bytes);
 		for (size_t i = bytes - 64; i < bytes; i++)
 			assert_int_equal(((uint8_t *)info)[i], GUARD_POISON);

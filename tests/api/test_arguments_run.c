@@ -99,11 +99,11 @@ static void pointers_to_nothing(void **state)
 	memset(bytes, 0, sizeof(bytes));
 	p.b.codes = bytes;
 	p.b.scales = bytes + 9 * 32;
-	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL), NIB_STATUS_OK);
+	assert_ok(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL));
 	p.a.k = p.b.k = p.b.rows = p.c.cols = 0;
 	p.a.rows = p.c.rows = 9;
 	p.b.codes = p.b.scales = NULL;
-	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL), NIB_STATUS_OK);
+	assert_ok(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL));
 }
 
 /* ---- overlaps ------------------------------------------------------------ */
@@ -196,7 +196,7 @@ static void overlapping_columns(void **state)
 		if (cases[i].is_good)
 			job_check(job, "columns");
 		else
-			assert_non_null(strstr(err.message, "apart"));
+			assert_contains(err.message, "apart");
 		guard_free(c, 12 * 41 * sizeof(*c));
 		job_free(job);
 	}
@@ -350,7 +350,7 @@ static void packed_for_another_device(void **state)
 	job_pack(job, &(struct job_how){.device = other, .packing = JOB_PACKED});
 	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, job->problems, 3, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(err.message, "problems[0].b_packed"));
+	assert_contains(err.message, "problems[0].b_packed");
 	assert_int_equal(nib_reference(NIB_OP_GEMM, job->problems, 3, NULL),
 			 NIB_STATUS_BAD_ARGUMENT);
 	untouched(job);
@@ -392,11 +392,11 @@ static void packed_of_other_sizes(void **state)
 	struct nib_error err;
 
 	b.rows = 6;
-	assert_int_equal(nib_pack(device, &b, &packed, NULL), NIB_STATUS_OK);
+	assert_ok(nib_pack(device, &b, &packed, NULL));
 	p.b_packed = packed;
 	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(err.message, "problems[0].b.rows = 6"));
+	assert_contains(err.message, "problems[0].b.rows = 6");
 	untouched(job);
 	nib_packed_free(packed);
 	job_free(job);
@@ -413,7 +413,7 @@ static void workspaces(void **state)
 	uint8_t *workspace;
 	char text[32];
 
-	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
+	assert_ok(nib_plan_get_info(plan, &info, NULL));
 	assert_true(info.workspace_bytes > 0);
 	assert_int_equal(info.k_slices, 1);
 	workspace = guard_new(info.workspace_bytes + 64);
@@ -468,7 +468,7 @@ static void signs(void **state)
 		assert_int_equal(nib_pack(device, views[i].view, &packed, &err),
 				 NIB_STATUS_BAD_DATA);
 		assert_null(packed);
-		assert_non_null(strstr(err.message, "group 3"));
+		assert_contains(err.message, "group 3");
 		*scale &= 0x7f;
 	}
 	job_run_plan(job, plan, &look, "no signs");
@@ -532,13 +532,13 @@ static void failing_allocations(void **state)
 			has_failed = test_alloc_stop();
 			assert_int_equal(test_alloc_live(), live);
 			if (!has_failed) {
-				assert_int_equal(status, NIB_STATUS_OK);
+				assert_ok(status);
 				break;
 			}
 			failures++;
 			assert_int_equal(status, NIB_STATUS_OUT_OF_MEMORY);
 			assert_int_equal(err.status, NIB_STATUS_OUT_OF_MEMORY);
-			assert_non_null(strstr(err.message, "memory"));
+			assert_contains(err.message, "memory");
 			/* Nothing, or all of the call before. */
 			if (*(uint8_t *)job->problems[0].c.data == GUARD_POISON)
 				untouched(job);

@@ -162,7 +162,7 @@ static void public_functions_name_their_argument(void **state)
 	assert_string_equal(err.argument, "name");
 	nib_device_open("cpu", &options, &device, &err);
 	assert_string_equal(err.argument, "options.threads");
-	assert_int_equal(nib_device_open("cpu", NULL, &device, &err), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cpu", NULL, &device, &err));
 	nib_plan_create(device, NIB_OP_GEMM, &problem, 1, NULL, &plan, &err);
 	assert_string_equal(err.argument, "problems[0].a.k");
 	nib_device_close(device);

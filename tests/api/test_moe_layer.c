@@ -72,8 +72,7 @@ static struct nib_packed *pack(struct nib_device *device, const struct nib_fp4 *
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	if (nib_pack(device, v, &packed, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_pack(device, v, &packed, &err), &err);
 	return packed;
 }
 
@@ -203,8 +202,7 @@ static void quantize_row(struct nib_device *device, struct nib_dense x, float gl
 	q->view = (struct nib_fp4){
 	    .codes = q->codes, .scales = q->scales, .rows = 1, .k = x.cols};
 	x.rows = 1;
-	if (nib_quantize(device, &x, &q->view, &options, NULL, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_quantize(device, &x, &q->view, &options, NULL, &err), &err);
 }
 
 /* Matrix e of a stack. */
@@ -224,8 +222,7 @@ static void multiply(struct nib_device *device, enum nib_op op,
 {
 	struct nib_error err;
 
-	if (nib_multiply(device, op, p, 1, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_multiply(device, op, p, 1, &err), &err);
 }
 
 static double sigmoid(double z)
@@ -584,8 +581,9 @@ static void refusals(void **state)
 
 	r.bed = bed_new(&rng, r.device, &s);
 	memcpy(before, r.bed->y.view.data, 3 * COLS * 4);
-	if (nib_moe_layer_plan_create(r.device, &r.bed->layer, NULL, &r.plan, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(
+	    nib_moe_layer_plan_create(r.device, &r.bed->layer, NULL, &r.plan, &err),
+	    &err);
 	refuse_plans(r);
 	refuse_runs(r);
 	refuses(&r, NULL, true, NIB_STATUS_BAD_ARGUMENT, "layer");
@@ -613,11 +611,12 @@ static void workspaces(void **state)
 	struct nib_error err;
 	size_t bytes;
 
-	if (nib_moe_layer_plan_create(device, &bed->layer, &callers, &plan, &err))
-		fail_msg("%s", err.message);
-	assert_int_equal(nib_moe_layer_plan_get_info(plan, &info, &err), NIB_STATUS_OK);
-	assert_non_null(strstr(info.backend, "cpu"));
-	assert_non_null(strstr(info.explanation, "; down: "));
+	assert_ok_err(
+	    nib_moe_layer_plan_create(device, &bed->layer, &callers, &plan, &err),
+	    &err);
+	assert_ok(nib_moe_layer_plan_get_info(plan, &info, &err));
+	assert_contains(info.backend, "cpu");
+	assert_contains(info.explanation, "; down: ");
 	assert_int_equal(nib_moe_layer_plan_get_info(NULL, &info, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "plan");
@@ -632,8 +631,7 @@ static void workspaces(void **state)
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "options.workspace_bytes");
 	options.workspace_bytes = bytes;
-	if (nib_moe_layer_run(plan, &bed->layer, &options, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_moe_layer_run(plan, &bed->layer, &options, &err), &err);
 	compare(device, bed, "the caller's workspace");
 	guard_free(options.workspace, bytes);
 	nib_moe_layer_plan_free(plan);

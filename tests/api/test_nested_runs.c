@@ -56,8 +56,7 @@ static void open_shared(struct shared *s, nib_parallel_for parallel_for)
 					     .parallel_for = parallel_for,
 					     .pool = s};
 
-	assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_open("cpu", &options, &device, NULL));
 	for (int i = 0; i < DEPTH; i++) {
 		s->jobs[i] = job_of(&rng, &spec);
 		job_run(s->jobs[i], &(struct job_how){.device = device}, "alone");

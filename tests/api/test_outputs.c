@@ -231,8 +231,7 @@ static double seconds(const struct nib_problem *problems, int64_t count)
 		double time;
 
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-		if (check(problems, count, &err))
-			fail_msg("%s", err.message);
+		assert_ok_err(check(problems, count, &err), &err);
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
 		time = (double)(end.tv_sec - begin.tv_sec) +
 		       1e-9 * (double)(end.tv_nsec - begin.tv_nsec);

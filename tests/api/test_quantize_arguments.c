@@ -103,8 +103,7 @@ static void interleaved(void **state)
 			    .scale_row_stride_bytes = 36};
 
 	memset(x.view.data, 0, x.bytes);
-	assert_int_equal(nib_quantize(device, &x.view, &q, &good, NULL, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_quantize(device, &x.view, &q, &good, NULL, NULL));
 	for (int i = 0; i < 4 * 36; i++)
 		assert_int_equal(rows[i], i % 36 < 32 ? 0 : NIB_E4M3_ONE);
 	q.scales = rows + 31;

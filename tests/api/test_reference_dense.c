@@ -154,9 +154,8 @@ static void every_element_is_written(void **state)
 		const struct nib_dense *c = &f.problem.c;
 
 		point_at_alphas(&f);
-		assert_int_equal(nib_reference(is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
-					       &f.problem, 1, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_reference(is_dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
+					&f.problem, 1, NULL));
 		for (int64_t j = 0; j < 3 * 35 * 7; j++) {
 			const int64_t l = j / 245, m = j / 7 % 35, n = j % 7;
 			const int64_t bl = s.b_batch == 1 ? 0 : l;
@@ -187,14 +186,12 @@ static void empty_sizes_and_k_zero(void **state)
 	struct fixture k0 = make((struct sizes){2, 3, 0, 1, 1, 0}, INT8, NIB_DTYPE_FP16,
 				 NIB_DTYPE_FP32);
 
-	assert_int_equal(nib_reference(NIB_OP_GEMM, &none.problem, 1, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_reference(NIB_OP_GEMM, &none.problem, 1, NULL));
 	assert_int_equal(check(NIB_OP_GEMM, &none.problem).checked, 0);
 	for (int i = 0; i < 2; i++) {
 		k0.problem.activations = i ? DENSE : INT8;
 		memset(k0.c.view.data, GUARD_POISON, k0.c.bytes);
-		assert_int_equal(nib_reference(NIB_OP_GEMM, &k0.problem, 1, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_reference(NIB_OP_GEMM, &k0.problem, 1, NULL));
 		for (int64_t j = 0; j < 6; j++)
 			assert_int_equal(
 			    nib_dense_get_bits(&k0.problem.c, 0, j / 3, j % 3), 0);
@@ -212,7 +209,7 @@ static void problems_of_a_group_keep_their_k(void **state)
 				    NIB_DTYPE_FP16, NIB_DTYPE_FP32)};
 	const struct nib_problem problems[2] = {f[0].problem, f[1].problem};
 
-	assert_int_equal(nib_reference(NIB_OP_GEMM, problems, 2, NULL), NIB_STATUS_OK);
+	assert_ok(nib_reference(NIB_OP_GEMM, problems, 2, NULL));
 	for (int i = 0; i < 2; i++)
 		for (int64_t j = 0; j < f[i].c.view.rows * f[i].c.view.cols; j++) {
 			const int64_t cols = f[i].c.view.cols;
@@ -284,7 +281,7 @@ static void moe_equals_its_experts(void **state)
 		};
 		struct nib_check_result r = {.struct_bytes = sizeof(r)};
 
-		assert_int_equal(nib_moe_reference(op, &moe, NULL), NIB_STATUS_OK);
+		assert_ok(nib_moe_reference(op, &moe, NULL));
 		for (int64_t j = 0; j < 40 * 6; j++) {
 			const int64_t m = j / 6, n = j % 6;
 			const int e = m < 4 ? 0 : m < 36 ? 2 : 3;
@@ -301,13 +298,11 @@ static void moe_equals_its_experts(void **state)
 						(double)alpha2[e]);
 			assert_true(is_near(got, v, NIB_DTYPE_FP32));
 		}
-		assert_int_equal(nib_moe_check(op, &moe, NULL, &r, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_moe_check(op, &moe, NULL, &r, NULL));
 		assert_int_equal(r.checked, 37 * 6);
 		assert_int_equal(r.failed, 0);
 		nib_dense_set_bits(&f.c.view, 0, 36, 5, 0x4CBEBC20);
-		assert_int_equal(nib_moe_check(op, &moe, NULL, &r, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_moe_check(op, &moe, NULL, &r, NULL));
 		assert_int_equal(r.failed, 1);
 		assert_int_equal(r.problem, 3);
 		assert_int_equal(r.row, 36);
@@ -436,14 +431,12 @@ static void only_bounds_that_are_derived_are_checked(void **state)
 		struct fixture f = make((struct sizes){3, 4, 32, 1, 1, 0}, DENSE,
 					(enum nib_dtype)i, NIB_DTYPE_FP32);
 
-		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_BLOCKS),
-				 NIB_STATUS_OK);
+		assert_ok(check_as(&f, DENSE, NIB_ARITHMETIC_BLOCKS));
 		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_FP16_TENSOR),
 				 tensor);
 		assert_int_equal(check_as(&f, DENSE, NIB_ARITHMETIC_FP4_TENSOR),
 				 NIB_STATUS_UNSUPPORTED);
-		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_BLOCKS),
-				 NIB_STATUS_OK);
+		assert_ok(check_as(&f, INT8, NIB_ARITHMETIC_BLOCKS));
 		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_FP16_TENSOR),
 				 NIB_STATUS_UNSUPPORTED);
 		assert_int_equal(check_as(&f, INT8, NIB_ARITHMETIC_FP4_TENSOR),

@@ -66,9 +66,9 @@ static void check(struct nib_device *device, enum nib_dtype dtype, int64_t token
 		weights[i] =
 		    slot_rows[i] < 0 ? (float)(1e300 * 1e300) : (float)rng_normal(&rng);
 	}
-	if (nib_sum_slots(device, &rows.view, slot_rows, weights, TOP_K, &y.view, NULL,
-			  &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_sum_slots(device, &rows.view, slot_rows, weights, TOP_K,
+				    &y.view, NULL, &err),
+		      &err);
 	for (int64_t i = 0; i < tokens * cols; i++) {
 		const int64_t t = i / cols, col = i % cols;
 		float want =

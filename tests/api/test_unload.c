@@ -58,8 +58,7 @@ static void multiply(const struct library *l, struct nib_device *device)
 	memset(b_scales, 0x38, sizeof(b_scales));
 	for (int n = 0; n < N; n++)
 		memset(b_codes + n * K / 2, 0x11 * (n % 8), K / 2);
-	if (l->multiply(device, NIB_OP_GEMM, &p, 1, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(l->multiply(device, NIB_OP_GEMM, &p, 1, &err), &err);
 	for (int i = 0; i < M * N; i++)
 		assert_true(c[i] == 64 * values[i % N % 8]);
 }
@@ -81,7 +80,7 @@ static void load_and_unload(void **state)
 		struct library l = load();
 		struct nib_device *device;
 
-		assert_int_equal(l.open("cpu", &options, &device, NULL), NIB_STATUS_OK);
+		assert_ok(l.open("cpu", &options, &device, NULL));
 		multiply(&l, device);
 		multiply(&l, device);
 		l.close(device);

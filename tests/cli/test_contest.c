@@ -53,8 +53,7 @@ static void run(enum nib_op op, struct nib_problem *problems, int count)
 	if (is_scalar && flop > SCALAR_LIMIT) {
 		printf("skipped: %g GFLOP by scalar code\n", flop * 1e-9);
 	} else {
-		if (nib_multiply(device, op, problems, count, &err))
-			fail_msg("%s", err.message);
+		assert_ok_err(nib_multiply(device, op, problems, count, &err), &err);
 		for (int i = 0; i < count; i++)
 			if (contest_check(op, &problems[i], &seed, text, sizeof(text)))
 				fail_msg("%s", text);

@@ -126,8 +126,7 @@ struct nib_writer *test_writer_open(const char *path)
 	struct nib_writer *writer;
 	struct nib_error err;
 
-	if (nib_writer_open(path, &writer, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_writer_open(path, &writer, &err), &err);
 	return writer;
 }
 
@@ -136,8 +135,7 @@ void test_declare(struct nib_writer *writer, const char *name, const char *dtype
 {
 	struct nib_error err;
 
-	if (nib_writer_declare(writer, name, dtype, rank, shape, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_writer_declare(writer, name, dtype, rank, shape, &err), &err);
 }
 
 struct nib_file *test_file_open(const char *path)
@@ -145,8 +143,7 @@ struct nib_file *test_file_open(const char *path)
 	struct nib_file *file;
 	struct nib_error err;
 
-	if (nib_file_open(path, &file, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_file_open(path, &file, &err), &err);
 	return file;
 }
 

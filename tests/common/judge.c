@@ -119,7 +119,7 @@ void job_run(struct job *job, const struct job_how *how, const char *what)
 	job_pack(job, how);
 	plan = job_plan(job, how->device, how->brings_workspace);
 	if (how->brings_workspace) {
-		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
+		assert_ok(nib_plan_get_info(plan, &info, NULL));
 		/* Aligned at its start, so its size must be a multiple too. */
 		bytes = info.workspace_bytes;
 		assert_int_equal(bytes % 64, 0);

@@ -59,10 +59,8 @@ static void check_dequantize(const struct nib_fp4 *q, float global,
 		got = test_dense_new(dtype, q->rows, q->k, q->batch, gap);
 		if (is_between)
 			test_dense_between(&got.view);
-		assert_int_equal(nib_dequantize(device, q, i % 2 ? 0 : global,
-						&got.view, i % 2 ? &by_pointer : NULL,
-						NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_dequantize(device, q, i % 2 ? 0 : global, &got.view,
+					 i % 2 ? &by_pointer : NULL, NULL));
 		if (memcmp(got.view.data, want.view.data, want.bytes) != 0)
 			print_error("isa %s dtype %d global %a [%lld, %lld]\n",
 				    test_isas[i], (int)dtype, (double)global,
@@ -195,8 +193,7 @@ static void check_convert(struct rng *rng, int64_t rows, int64_t k, int64_t batc
 			continue;
 		out.scales = guard_new(want.scales_bytes + behind_bytes);
 		in.codes = out.codes = NULL; /* not looked at */
-		assert_int_equal(nib_convert_scales(device, &in, &out, NULL, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_convert_scales(device, &in, &out, NULL, NULL));
 		if (memcmp(out.scales, want.view.scales, want.scales_bytes))
 			print_error("isa %s [%lld, %lld] %d to %d\n", test_isas[i],
 				    (long long)rows, (long long)k, (int)from, (int)to);

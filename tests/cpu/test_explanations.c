@@ -47,7 +47,7 @@ static void expect(struct job *job, const char *isa, int threads,
 	if (how.device) {
 		job_pack(job, &how);
 		plan = job_plan(job, how.device, false);
-		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
+		assert_ok(nib_plan_get_info(plan, &info, NULL));
 		assert_string_equal(info.explanation, want);
 		nib_plan_free(plan);
 		job_unpack(job);

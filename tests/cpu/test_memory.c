@@ -100,9 +100,8 @@ static void packed_weights_are_a_copy(void **state)
 		memset(&job->problems[0].b, 0x5a, sizeof(struct nib_fp4));
 		memset(&job->problems[0].b2, 0xa5, sizeof(struct nib_fp4));
 		job_poison(job);
-		assert_int_equal(
-		    nib_multiply(how.device, NIB_OP_DUAL_GEMM, job->problems, 1, NULL),
-		    NIB_STATUS_OK);
+		assert_ok(
+		    nib_multiply(how.device, NIB_OP_DUAL_GEMM, job->problems, 1, NULL));
 		job_has_bits(job, &bits, "without the source");
 		bits_free(&bits);
 		job_unpack(job);
@@ -124,9 +123,8 @@ static void plans_read_no_pointers(void **state)
 		sizes.b2.codes = sizes.b2.scales = NULL;
 		sizes.c.data = NULL;
 		sizes.alpha = sizes.alpha2 = (const float *)(uintptr_t)16;
-		assert_int_equal(nib_plan_create(devices[isa], NIB_OP_DUAL_GEMM, &sizes,
-						 1, NULL, &plan, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_plan_create(devices[isa], NIB_OP_DUAL_GEMM, &sizes, 1,
+					  NULL, &plan, NULL));
 		/* problems need not outlive the call. */
 		memset(&sizes, 0x5a, sizeof(sizes));
 		job_run_plan(job, plan, NULL, "pointers later");
@@ -248,14 +246,12 @@ static void unused_experts_and_rows(void **state)
 			break;
 		}
 		sparse_protect(&s, PROT_NONE);
-		assert_int_equal(nib_moe_plan_create(devices[i / 4], NIB_OP_GEMM,
-						     &s.moe, NULL, &plan, NULL),
-				 NIB_STATUS_OK);
-		assert_int_equal(nib_moe_run(plan, &s.moe, NULL, NULL), NIB_STATUS_OK);
+		assert_ok(nib_moe_plan_create(devices[i / 4], NIB_OP_GEMM, &s.moe, NULL,
+					      &plan, NULL));
+		assert_ok(nib_moe_run(plan, &s.moe, NULL, NULL));
 		nib_plan_free(plan);
 		sparse_protect(&s, PROT_READ | PROT_WRITE);
-		assert_int_equal(nib_moe_check(NIB_OP_GEMM, &s.moe, NULL, &r, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_moe_check(NIB_OP_GEMM, &s.moe, NULL, &r, NULL));
 		assert_int_equal(r.checked,
 				 (offsets[i % 4][SPARSE_EXPERTS] - offsets[i % 4][0]) *
 				     SPARSE_N);
@@ -290,9 +286,8 @@ static void interleaved_columns(void **state)
 			job->problems[p].c.row_stride_elems = WIDTH;
 		}
 		if (devices[i / 9]) {
-			assert_int_equal(nib_multiply(devices[i / 9], NIB_OP_GEMM,
-						      job->problems, 3, NULL),
-					 NIB_STATUS_OK);
+			assert_ok(nib_multiply(devices[i / 9], NIB_OP_GEMM,
+					       job->problems, 3, NULL));
 			job_check(job, "columns");
 		}
 		guard_free(c, M * WIDTH * size);
@@ -329,9 +324,8 @@ static void heads_of_one_tensor(void **state)
 			out->row_stride_elems = STRIDE;
 		}
 		if (devices[i / 6]) {
-			assert_int_equal(nib_multiply(devices[i / 6], NIB_OP_GEMM,
-						      job->problems, 2, NULL),
-					 NIB_STATUS_OK);
+			assert_ok(nib_multiply(devices[i / 6], NIB_OP_GEMM,
+					       job->problems, 2, NULL));
 			job_check(job, "heads");
 			for (size_t at = 0; at < bytes; at++)
 				if (at / size % STRIDE >= HEADS * DIM)
@@ -386,8 +380,7 @@ static void a_run_allocates_nothing(void **state)
 
 		if (!devices[i / 4])
 			break;
-		assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_device_open("cpu", &options, &device, NULL));
 		job = i & 2 ? job_of_moe(&rng, &spec, rows, 3, 1, true)
 			    : job_of(&rng, &spec);
 		run_without_memory(job, device);
@@ -447,7 +440,7 @@ static void share_plan(struct nib_device *device, bool brings_workspace)
 		want[i] = job_bits(jobs[i]);
 	}
 	plan = job_plan(jobs[0], device, brings_workspace);
-	assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
+	assert_ok(nib_plan_get_info(plan, &info, NULL));
 	for (int i = 0; i < RUNNERS; i++)
 		runners[i] = (struct runner){
 		    .plan = plan,

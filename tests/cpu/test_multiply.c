@@ -443,8 +443,7 @@ static void infinite_alpha(void **state)
 		spec.dtype = (enum nib_dtype)(i / 3);
 		spec.alpha = &one;
 		exact = job_of(&rng, &spec);
-		assert_int_equal(nib_reference(NIB_OP_GEMM, exact->problems, 1, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_reference(NIB_OP_GEMM, exact->problems, 1, NULL));
 		exact->problems[0].alpha = &bad[i % 3];
 		run_everywhere(exact, true, "infinite alpha");
 		job_free(exact);
@@ -487,8 +486,7 @@ static void check_rounding(struct job *job, const struct job_how *how)
 		struct nib_problem p = job->problems[0];
 
 		p.c = narrow.view;
-		assert_int_equal(nib_multiply(how->device, job->op, &p, 1, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_multiply(how->device, job->op, &p, 1, NULL));
 		for (int64_t i = 0; i < wide.rows * wide.cols; i++) {
 			const int64_t row = i / wide.cols, col = i % wide.cols;
 			const float x = nib_dense_get(&wide, 0, row, col);
@@ -547,7 +545,7 @@ static void check_alpha(struct nib_device *device, enum nib_dtype dtype, float a
 
 	memset(b_codes, 0x22, sizeof(b_codes));
 	memset(b_scales, 0x38, sizeof(b_scales));
-	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL), NIB_STATUS_OK);
+	assert_ok(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL));
 	for (int n = 0; n < N; n++)
 		if (c[n] != want)
 			fail_msg("alpha %a, column %d: 0x%04x, must be 0x%04x",

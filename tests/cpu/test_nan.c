@@ -248,8 +248,7 @@ static void payload(void **state)
 
 		if (!device)
 			break;
-		assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL));
 		if (isa == 0)
 			memcpy(first, c, sizeof(c));
 		assert_int_equal(c[0], 0x7e09);

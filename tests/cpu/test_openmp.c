@@ -65,7 +65,7 @@ static struct bits wanted_bits(struct job *job)
 	struct job_how how = {0};
 	struct bits bits;
 
-	assert_int_equal(open_openmp(NULL, 1, &device, NULL), NIB_STATUS_OK);
+	assert_ok(open_openmp(NULL, 1, &device, NULL));
 	how.device = device;
 	job_run(job, &how, "one thread");
 	bits = job_bits(job);
@@ -94,9 +94,7 @@ static void same_bits(void **state)
 
 		runtime.settings->most_threads = cases[i].most;
 		runtime.settings->late_ns = cases[i].late_ns;
-		assert_int_equal(
-		    open_openmp(FAKE_OPENMP, cases[i].threads, &device, NULL),
-		    NIB_STATUS_OK);
+		assert_ok(open_openmp(FAKE_OPENMP, cases[i].threads, &device, NULL));
 		how.device = device;
 		job_run(job, &how, "OpenMP");
 		job_has_bits(job, &bits, "OpenMP");
@@ -125,7 +123,7 @@ static void each_task_once(void **state)
 	struct runtime runtime = load();
 	struct cpu_openmp *openmp;
 
-	assert_int_equal(cpu_openmp_open(FAKE_OPENMP, &openmp, NULL), NIB_STATUS_OK);
+	assert_ok(cpu_openmp_open(FAKE_OPENMP, &openmp, NULL));
 	for (int most = 1; most <= 16; most += 5) {
 		for (int tasks = 1; tasks <= 64; tasks += 9) {
 			struct counted counted = {0};
@@ -147,7 +145,7 @@ static void stays_loaded(void **state)
 	struct runtime runtime = load();
 	struct nib_device *device;
 
-	assert_int_equal(open_openmp(FAKE_OPENMP, 2, &device, NULL), NIB_STATUS_OK);
+	assert_ok(open_openmp(FAKE_OPENMP, 2, &device, NULL));
 	dlclose(runtime.library);
 	runtime.library = dlopen(FAKE_OPENMP, RTLD_NOW | RTLD_NOLOAD);
 	assert_non_null(runtime.library);
@@ -167,7 +165,7 @@ static void fork_child(void **state)
 	int status;
 	pid_t pid;
 
-	assert_int_equal(open_openmp(FAKE_OPENMP, 2, &device, NULL), NIB_STATUS_OK);
+	assert_ok(open_openmp(FAKE_OPENMP, 2, &device, NULL));
 	how.device = device;
 	job_run(job, &how, "before the fork");
 	pid = fork();
@@ -218,7 +216,7 @@ static void refused(void **state)
 	/* Loaded, and without OpenMP. */
 	assert_int_equal(open_openmp("libc.so.6", 2, &device, &err),
 			 NIB_STATUS_NO_DEVICE);
-	assert_non_null(strstr(err.message, "'libc.so.6': neither it nor"));
+	assert_contains(err.message, "'libc.so.6': neither it nor");
 	assert_int_equal(nib_device_open("cpu", &both, &device, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "options.openmp");
@@ -288,7 +286,7 @@ static void same_bits_alone(void **state)
 	struct job_how how = {0};
 	int regions;
 
-	assert_int_equal(open_openmp(FAKE_OPENMP, 4, &device, NULL), NIB_STATUS_OK);
+	assert_ok(open_openmp(FAKE_OPENMP, 4, &device, NULL));
 	how.device = device;
 	atomic_store(&cpu_device(device)->pace->caller_only_until_ns, INT64_MAX);
 	regions = runtime.settings->regions;

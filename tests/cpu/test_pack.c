@@ -39,12 +39,11 @@ static void tiny_weights_take_little(void **state)
 		skip();
 	}
 	/* Whatever threads and streams allocate once. */
-	assert_int_equal(nib_pack(device, &b.view, &packed[0], NULL), NIB_STATUS_OK);
+	assert_ok(nib_pack(device, &b.view, &packed[0], NULL));
 	nib_packed_free(packed[0]);
 	before = used_bytes();
 	for (int i = 0; i < MATRICES; i++)
-		assert_int_equal(nib_pack(device, &b.view, &packed[i], NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_pack(device, &b.view, &packed[i], NULL));
 	assert_in_range(used_bytes() - before, MATRICES * 3 * 48 / 2, MATRICES * 2048);
 	for (int i = 0; i < MATRICES; i++)
 		nib_packed_free(packed[i]);
@@ -95,8 +94,7 @@ static void assert_same_product(struct nib_plan *plan, struct nib_problem p,
 	p.c = c.view;
 	p.b = (struct nib_fp4){0};
 	p.b_packed = packed;
-	if (nib_run(plan, &p, 1, NULL, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(nib_run(plan, &p, 1, NULL, &err), &err);
 	assert_memory_equal(c.view.data, want->view.data, want->bytes);
 	test_dense_free(&c);
 }
@@ -114,21 +112,17 @@ static void an_update_gives_the_new_weights(void **state)
 	struct nib_plan *plan;
 	struct nib_error err;
 
-	assert_int_equal(nib_pack_shared(device, &b[0].view, &packed, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_pack_shared(device, &b[0].view, &packed, &err));
 	/* A CPU has an order of its own. */
 	assert_true(nib_packed_bytes(packed) >= b[0].codes_bytes);
 	p.b_packed = packed;
-	assert_int_equal(nib_plan_create(device, NIB_OP_GEMM, &p, 1, NULL, &plan, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_plan_create(device, NIB_OP_GEMM, &p, 1, NULL, &plan, &err));
 	p.b_packed = NULL;
 	for (int i = 0; i < 2; i++) {
 		p.b = b[i].view;
 		if (i)
-			assert_int_equal(nib_packed_update(packed, &b[i].view, &err),
-					 NIB_STATUS_OK);
-		assert_int_equal(nib_multiply(device, NIB_OP_GEMM, &p, 1, &err),
-				 NIB_STATUS_OK);
+			assert_ok(nib_packed_update(packed, &b[i].view, &err));
+		assert_ok(nib_multiply(device, NIB_OP_GEMM, &p, 1, &err));
 		assert_same_product(plan, p, packed, &want);
 	}
 	nib_plan_free(plan);
@@ -149,7 +143,7 @@ static void an_update_has_the_sizes(void **state)
 	struct nib_fp4 other = b.view;
 	struct nib_error err;
 
-	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_STATUS_OK);
+	assert_ok(nib_pack(device, &b.view, &packed, &err));
 	other.rows--;
 	assert_int_equal(nib_packed_update(packed, &other, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
@@ -165,7 +159,7 @@ static void an_update_has_the_sizes(void **state)
 	assert_int_equal(nib_packed_update(packed, &other, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.batch");
-	assert_int_equal(nib_packed_update(packed, &b.view, &err), NIB_STATUS_OK);
+	assert_ok(nib_packed_update(packed, &b.view, &err));
 	nib_packed_free(packed);
 	test_nvfp4_free(&b);
 	nib_device_close(device);
@@ -321,7 +315,7 @@ static void unpacking_has_the_sizes(void **state)
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	assert_int_equal(nib_pack(device, &b.view, &packed, &err), NIB_STATUS_OK);
+	assert_ok(nib_pack(device, &b.view, &packed, &err));
 	other.rows++;
 	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.message, "to.rows = 38: must be 37, as packed has");
@@ -355,8 +349,8 @@ static void unpacking_nothing_writes_nothing(void **state)
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	assert_int_equal(nib_pack(device, &view, &packed, &err), NIB_STATUS_OK);
-	assert_int_equal(nib_unpack(packed, &view, &err), NIB_STATUS_OK);
+	assert_ok(nib_pack(device, &view, &packed, &err));
+	assert_ok(nib_unpack(packed, &view, &err));
 	nib_packed_free(packed);
 	nib_device_close(device);
 }

@@ -396,7 +396,7 @@ static void check_bad(const char *isa, int threads, const struct test_case *c,
 	assert_true(amax == 7);
 	if (!strstr(err.message, where))
 		fail_msg("%s: '%s' has no '%s'", isa, err.message, where);
-	assert_int_equal(nib_amax(device, x, 1, &amax, &err), NIB_STATUS_OK);
+	assert_ok(nib_amax(device, x, 1, &amax, &err));
 	assert_true(amax == amax_ref(x));
 	test_nvfp4_free(&q);
 	nib_device_close(device);
@@ -498,9 +498,7 @@ static void amax_sizes(void **state)
 
 				if (!device)
 					continue;
-				assert_int_equal(
-				    nib_amax(device, &x.view, 0, &amax, NULL),
-				    NIB_STATUS_OK);
+				assert_ok(nib_amax(device, &x.view, 0, &amax, NULL));
 				assert_true(amax == amax_ref(&x.view));
 				nib_device_close(device);
 			}

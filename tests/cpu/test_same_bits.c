@@ -241,8 +241,7 @@ static void batches(void **state)
 		for (int64_t l = 0; l < 4; l++) {
 			const struct nib_problem one = batch_of(&job->problems[0], l);
 
-			assert_int_equal(nib_multiply(device, job->op, &one, 1, NULL),
-					 NIB_STATUS_OK);
+			assert_ok(nib_multiply(device, job->op, &one, 1, NULL));
 		}
 		job_has_bits(job, &bits, "one of a batch");
 		bits_free(&bits);
@@ -283,10 +282,9 @@ static void rows_alone(void **state)
 			one.a.scales = nib_fp4_scale(&one.a, 0, r, 0);
 			one.c.data = nib_dense_at(&one.c, 0, r, 0);
 			one.a.rows = one.c.rows = 1;
-			assert_int_equal(nib_multiply(how.device,
-						      is_gemv ? NIB_OP_GEMV : job->op,
-						      &one, 1, NULL),
-					 NIB_STATUS_OK);
+			assert_ok(nib_multiply(how.device,
+					       is_gemv ? NIB_OP_GEMV : job->op, &one, 1,
+					       NULL));
 		}
 		job_has_bits(job, &bits, "row alone");
 		for (int64_t few = 1; few < 40 && few < m; few++) {
@@ -294,9 +292,7 @@ static void rows_alone(void **state)
 
 			some.a.rows = some.c.rows = few;
 			job_poison(job);
-			assert_int_equal(
-			    nib_multiply(how.device, job->op, &some, 1, NULL),
-			    NIB_STATUS_OK);
+			assert_ok(nib_multiply(how.device, job->op, &some, 1, NULL));
 			assert_memory_equal(job->c[0].view.data, bits.bytes,
 					    (size_t)few * 71 * 4);
 			assert_int_equal(
@@ -348,8 +344,7 @@ static void experts_alone(void **state)
 			p.b.batch = p.b2.batch = 1;
 			p.alpha = &job->alpha[e];
 			p.alpha2 = &job->alpha2[e];
-			assert_int_equal(nib_multiply(how.device, job->op, &p, 1, NULL),
-					 NIB_STATUS_OK);
+			assert_ok(nib_multiply(how.device, job->op, &p, 1, NULL));
 		}
 		job_has_bits(job, &bits, "expert alone");
 		bits_free(&bits);
@@ -435,8 +430,7 @@ static void callers_pools(void **state)
 		job_run(job, &how, "one thread");
 		bits = job_bits(job);
 		nib_device_close(how.device);
-		assert_int_equal(nib_device_open("cpu", &options, &how.device, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_device_open("cpu", &options, &how.device, NULL));
 		for (int packing = 0; packing < JOB_PACKINGS; packing++) {
 			how.packing = (enum job_packing)packing;
 			pool.calls = pool.tasks = 0;

@@ -31,17 +31,15 @@ static struct nib_device *open_device(int threads)
 						   .threads = threads};
 	struct nib_device *device;
 
-	assert_int_equal(nib_device_open("cpu", &options, &device, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_open("cpu", &options, &device, NULL));
 	return device;
 }
 
 static int opened_threads(int wanted)
 {
-	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct nib_device *device = open_device(wanted);
+	const struct nib_device_info info = test_device_info(device);
 
-	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_STATUS_OK);
 	nib_device_close(device);
 	return info.threads;
 }

@@ -95,8 +95,7 @@ void open_bed(struct bed *bed, int64_t width, int64_t experts)
 	bed->experts = experts;
 	bed->next = SPACE_BEGIN;
 	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE, 0, 0);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &bed->device, NULL));
 }
 
 void close_bed(struct bed *bed)
@@ -128,8 +127,8 @@ void use(struct bed *bed, const struct spec *s)
 	bed->layer = make_layer(bed, s);
 	if (make_plan(bed, 1))
 		fail_msg("%s", bed->err.message);
-	if (nib_moe_layer_plan_get_info(bed->plan, &info, &bed->err))
-		fail_msg("%s", bed->err.message);
+	assert_ok_err(nib_moe_layer_plan_get_info(bed->plan, &info, &bed->err),
+		      &bed->err);
 	bed->workspace_bytes = info.workspace_bytes;
 	bed->workspace = reserve(bed, (int64_t)bed->workspace_bytes);
 }

@@ -89,11 +89,10 @@ static void set_and_read_again(void)
 		costs.step_cycles[i] = 1000 + i;
 	costs.tile_cycles = 1;
 	costs.split_cycles = NIB_COSTS_MAX;
-	assert_int_equal(nib_device_set_costs(bed.device, &costs, &bed.err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_set_costs(bed.device, &costs, &bed.err));
 	nib_device_get_costs(bed.device, &bed.costs, NULL);
 	assert_memory_equal(&bed.costs, &costs, sizeof(costs));
-	assert_int_equal(nib_device_set_costs(bed.device, NULL, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_set_costs(bed.device, NULL, NULL));
 	nib_device_get_costs(bed.device, &bed.costs, NULL);
 	check_built_in(&bed);
 	end(&bed);
@@ -153,12 +152,11 @@ static void plans_follow(void)
 	for (int i = 0; i < bed.costs.sizes; i += bed.costs.sizes - 1) {
 		for (int j = 0; j < bed.costs.sizes; j++)
 			bed.costs.step_cycles[j] = i == j ? 1 : NIB_COSTS_MAX;
-		assert_int_equal(nib_device_set_costs(bed.device, &bed.costs, NULL),
-				 NIB_STATUS_OK);
-		if (nib_plan_create(bed.device, NIB_OP_GEMM, &p, 1, NULL, &plan,
-				    &bed.err))
-			fail_msg("%s", bed.err.message);
-		assert_int_equal(nib_plan_get_info(plan, &info, NULL), NIB_STATUS_OK);
+		assert_ok(nib_device_set_costs(bed.device, &bed.costs, NULL));
+		assert_ok_err(nib_plan_create(bed.device, NIB_OP_GEMM, &p, 1, NULL,
+					      &plan, &bed.err),
+			      &bed.err);
+		assert_ok(nib_plan_get_info(plan, &info, NULL));
 		assert_int_equal(info.tasks, i ? 66 : 16 * 66);
 		nib_plan_free(plan);
 	}
@@ -169,8 +167,7 @@ static void refuse(struct bed *bed, const struct nib_costs *costs, const char *s
 {
 	assert_int_equal(nib_device_set_costs(bed->device, costs, &bed->err),
 			 NIB_STATUS_BAD_ARGUMENT);
-	if (!strstr(bed->err.message, says))
-		fail_msg("'%s' lacks '%s'", bed->err.message, says);
+	assert_contains(bed->err.message, says);
 	nib_device_get_costs(bed->device, &bed->costs, NULL);
 	check_built_in(bed);
 }
@@ -201,7 +198,7 @@ static void refused(void)
 	costs = bed.costs;
 	costs.revision--;
 	refuse(&bed, &costs, "costs.revision = 3");
-	assert_int_equal(nib_device_open("cpu", NULL, &cpu, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cpu", NULL, &cpu, NULL));
 	assert_int_equal(nib_device_get_costs(cpu, &costs, NULL),
 			 NIB_STATUS_UNSUPPORTED);
 	assert_int_equal(nib_device_set_costs(cpu, NULL, NULL), NIB_STATUS_UNSUPPORTED);

@@ -17,8 +17,7 @@
 
 static void check_message(const char *message, const char *part)
 {
-	if (!strstr(message, part))
-		fail_msg("message '%s' lacks '%s'", message, part);
+	assert_contains(message, part);
 }
 
 /* Opening fails with status and part of the message, and the backend is closed
@@ -33,7 +32,7 @@ static void check_closed(enum nib_status status, const char *part)
 	assert_int_equal(err.status, status);
 	assert_null(device);
 	check_message(err.message, part);
-	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_STATUS_OK);
+	assert_ok(nib_backend_get_info(0, &info, NULL));
 	assert_string_equal(info.backend, "cuda-sm90");
 	assert_false(info.is_open);
 	check_message(info.reason, part);
@@ -123,7 +122,7 @@ static void second_gpu_is_right(void)
 	check_message(err.message,
 		      "compute capability 12.0: the kernels are for 9.0 (H100, "
 		      "H200) and 10.0, 10.3 (B200, B300)");
-	assert_int_equal(nib_backend_get_info(0, &info, NULL), NIB_STATUS_OK);
+	assert_ok(nib_backend_get_info(0, &info, NULL));
 	assert_true(info.is_open);
 	assert_string_equal(info.reason, "");
 	device = open_device("cuda:1");
@@ -209,7 +208,7 @@ static struct nib_backend_info backend_named(const char *name)
 	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
 
 	for (int i = 0; i < nib_backend_count(); i++) {
-		assert_int_equal(nib_backend_get_info(i, &info, NULL), NIB_STATUS_OK);
+		assert_ok(nib_backend_get_info(i, &info, NULL));
 		if (strcmp(info.backend, name) == 0)
 			return info;
 	}
@@ -235,8 +234,7 @@ static void architectures(void)
 		fake->cubins = 0;
 		device = open_device("cuda");
 		assert_int_equal(fake->cubins, 2);
-		assert_int_equal(nib_device_get_info(device, &info, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_device_get_info(device, &info, NULL));
 		assert_string_equal(info.backend, old ? "cuda-sm90" : "cuda-sm100");
 		assert_int_equal(info.compute_capability, capabilities[i]);
 		assert_int_equal(info.arithmetic, old ? NIB_ARITHMETIC_FP16_TENSOR
@@ -250,10 +248,9 @@ static void architectures(void)
 					  "capability ");
 		check_message(row.reason, old ? "for 10.0, 10.3 (B200, B300)"
 					      : "for 9.0 (H100, H200)");
-		assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_STATUS_OK);
-		assert_int_equal(
-		    cuda_kernel(cuda_device(device), "nib_amax", 0, &function, NULL),
-		    NIB_STATUS_OK);
+		assert_ok(cuda_enter(cuda_device(device), NULL));
+		assert_ok(
+		    cuda_kernel(cuda_device(device), "nib_amax", 0, &function, NULL));
 		assert_int_equal(cuda_kernel(cuda_device(device), "nib_activations", 0,
 					     &other, &err),
 				 old ? NIB_STATUS_OK : NIB_STATUS_DEVICE_FAILED);
@@ -324,7 +321,7 @@ static void what_it_says_of_itself(void)
 	device = open_device("cuda:1");
 	same = open_device("cuda:1");
 	assert_int_equal(fake->retained, 2);
-	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_get_info(device, &info, NULL));
 	assert_string_equal(info.name, "cuda:1");
 	assert_string_equal(info.backend, "cuda-sm90");
 	assert_string_equal(info.hardware, "NVIDIA Fake 1");
@@ -487,29 +484,24 @@ static void kernels_by_name(void)
 	char name[32];
 	struct nib_error err;
 
-	assert_int_equal(cuda_enter(cuda, NULL), NIB_STATUS_OK);
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &first, NULL),
-			 NIB_STATUS_OK);
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 0, &again, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(cuda_enter(cuda, NULL));
+	assert_ok(cuda_kernel(cuda, "kernel_of_first", 0, &first, NULL));
+	assert_ok(cuda_kernel(cuda, "kernel_of_first", 0, &again, NULL));
 	assert_ptr_equal(first, again);
 	assert_int_equal(fake->lookups, 1);
 	assert_int_equal(fake->shared_bytes, 0);
 	/* More than were there at first. */
 	for (int i = 10; i < 50; i++) {
 		snprintf(name, sizeof(name), "kernel_%d", i);
-		assert_int_equal(cuda_kernel(cuda, name, 0, &other, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(cuda_kernel(cuda, name, 0, &other, NULL));
 		assert_ptr_not_equal(other, first);
 	}
 	assert_int_equal(fake->lookups, 41);
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 200000, &again, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(cuda_kernel(cuda, "kernel_of_first", 200000, &again, NULL));
 	assert_ptr_equal(first, again);
 	assert_int_equal(fake->shared_bytes, 200000);
 	fake->shared_bytes = 0;
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 100000, &again, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(cuda_kernel(cuda, "kernel_of_first", 100000, &again, NULL));
 	assert_int_equal(fake->shared_bytes, 0);
 	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
 			 NIB_STATUS_DEVICE_FAILED);
@@ -580,17 +572,12 @@ static void memory(void)
 	void *data, *more;
 	int waits;
 
-	assert_int_equal(nib_device_alloc(device, sizeof(text), &data, NULL),
-			 NIB_STATUS_OK);
-	assert_int_equal(nib_device_alloc(device, sizeof(text), &more, NULL),
-			 NIB_STATUS_OK);
-	assert_int_equal(nib_device_copy(device, data, text, sizeof(text), NULL),
-			 NIB_STATUS_OK);
-	assert_int_equal(nib_device_copy(device, more, data, sizeof(text), NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(device, sizeof(text), &data, NULL));
+	assert_ok(nib_device_alloc(device, sizeof(text), &more, NULL));
+	assert_ok(nib_device_copy(device, data, text, sizeof(text), NULL));
+	assert_ok(nib_device_copy(device, more, data, sizeof(text), NULL));
 	waits = fake->waits;
-	assert_int_equal(nib_device_copy(device, back, more, sizeof(text), NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_copy(device, back, more, sizeof(text), NULL));
 	assert_int_equal(fake->waits, waits + 1);
 	assert_string_equal(back, text);
 	assert_int_equal(nib_device_alloc(device, (size_t)2 << 30, &data, &err),
@@ -599,7 +586,7 @@ static void memory(void)
 	assert_null(data);
 	nib_device_free(device, more);
 	assert_int_equal(fake->allocations, 1);
-	assert_int_equal(nib_device_wait(device, NULL, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_wait(device, NULL, NULL));
 	fake->allocations = 0;
 	nib_device_close(device);
 	check_clean(fake);
@@ -613,11 +600,11 @@ static void beside_a_capture(void)
 	void *data;
 
 	fake->captures = 1;
-	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(device, 1, &data, NULL));
 	nib_device_free(device, data);
 	assert_int_equal(fake->broken_captures, 0);
 	/* Nothing but these two calls is relaxed. */
-	assert_int_equal(cuda_enter(cuda_device(device), NULL), NIB_STATUS_OK);
+	assert_ok(cuda_enter(cuda_device(device), NULL));
 	assert_int_equal(cuda_device(device)->driver->cuMemFree_v2((uintptr_t)data),
 			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	cuda_leave(cuda_device(device));
@@ -652,7 +639,7 @@ static void failures_of_the_gpu(void)
 	char byte = 0;
 	void *data;
 
-	assert_int_equal(nib_device_alloc(device, 1, &data, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(device, 1, &data, NULL));
 	/* A destroyed stream. */
 	fake->dead_stream = (CUstream)&byte;
 	assert_int_equal(nib_device_wait(device, &byte, &err), NIB_STATUS_BAD_ARGUMENT);
@@ -678,7 +665,7 @@ static void failures_of_the_gpu(void)
 	assert_int_equal(fake->depth, 0);
 	/* Where CUDA goes on, so does the device. */
 	fake->context_result = CUDA_SUCCESS;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_OK);
+	assert_ok(nib_device_wait(device, NULL, &err));
 	fake->allocations = 0;
 	nib_device_close(device);
 	check_clean(fake);

@@ -47,11 +47,9 @@ static void make_bed(struct bed *bed)
 
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_STATUS_OK);
-	assert_int_equal(
-	    nib_device_alloc(bed->device, inputs + MANY * c_bytes, &memory, NULL),
-	    NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &bed->device, NULL));
+	assert_ok(
+	    nib_device_alloc(bed->device, inputs + MANY * c_bytes, &memory, NULL));
 	bed->memory = memory;
 	memset(bed->memory, 0, inputs);
 	for (int i = 0; i < MANY; i++)
@@ -80,36 +78,32 @@ static void free_bed(struct bed *bed)
 static void plan(struct bed *bed, enum nib_op op, int64_t count)
 {
 	nib_plan_free(bed->plan);
-	if (nib_plan_create(bed->device, op, bed->problems, count, NULL, &bed->plan,
-			    &bed->err))
-		fail_msg("%s", bed->err.message);
+	assert_ok_err(nib_plan_create(bed->device, op, bed->problems, count, NULL,
+				      &bed->plan, &bed->err),
+		      &bed->err);
 }
 
 static size_t workspace(const struct bed *bed)
 {
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	const struct nib_plan_info info = test_plan_info(bed->plan);
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	return info.workspace_bytes;
 }
 
 static int k_slices(const struct bed *bed)
 {
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	const struct nib_plan_info info = test_plan_info(bed->plan);
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	return info.k_slices;
 }
 
 static void check_explained(const struct bed *bed, const char *part)
 {
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	const struct nib_plan_info info = test_plan_info(bed->plan);
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
-	if (!strstr(info.explanation, part))
-		fail_msg("'%s' lacks '%s'", info.explanation, part);
+	assert_contains(info.explanation, part);
 	/* To the end. */
-	assert_non_null(strstr(info.explanation, " begins meanwhile)"));
+	assert_contains(info.explanation, " begins meanwhile)");
 }
 
 /* Kernels that a run launches. */
@@ -117,8 +111,8 @@ static int run(struct bed *bed, int64_t count)
 {
 	const int before = bed->fake->launches;
 
-	if (nib_run(bed->plan, bed->problems, count, NULL, &bed->err))
-		fail_msg("%s", bed->err.message);
+	assert_ok_err(nib_run(bed->plan, bed->problems, count, NULL, &bed->err),
+		      &bed->err);
 	return bed->fake->launches - before;
 }
 
@@ -303,8 +297,7 @@ static void large_batches(void)
 	make_bed(&bed);
 	p = &bed.problems[0];
 	nib_device_get_info(bed.device, &device, NULL);
-	assert_int_equal(nib_device_alloc(bed.device, (size_t)bytes, &memory, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(bed.device, (size_t)bytes, &memory, NULL));
 	p->a.codes = p->a.scales = memory;
 	p->c.data = (char *)memory + batch * rows * (k / 2 + k / 16);
 	p->a.rows = p->c.rows = rows;
@@ -322,8 +315,7 @@ static void large_batches(void)
 			   i ? "nib_dual_medium_m_sm90" : "nib_gemm_medium_m_sm90");
 		assert_in_range(workspace(&bed), 1, device.l2_bytes / 2);
 		check_explained(&bed, " matrices and one type at most, of");
-		assert_int_equal(nib_plan_get_info(bed.plan, &info, NULL),
-				 NIB_STATUS_OK);
+		assert_ok(nib_plan_get_info(bed.plan, &info, NULL));
 		assert_int_equal(info.tasks, batch);
 	}
 	/* A problem that is no batch has a launch of its own. */
@@ -383,8 +375,7 @@ static void refused(struct bed *bed, const char *part)
 					 2, NULL, &none, &bed->err),
 			 NIB_STATUS_UNSUPPORTED);
 	assert_null(none);
-	if (!strstr(bed->err.message, part))
-		fail_msg("message '%s' lacks '%s'", bed->err.message, part);
+	assert_contains(bed->err.message, part);
 }
 
 /* The activation conversion may begin early if all its blocks are resident, two
@@ -496,8 +487,7 @@ static void packed_weights(void)
 	struct nib_packed *packed;
 
 	make_bed(&bed);
-	assert_int_equal(nib_pack(bed.device, &bed.problems[0].b, &packed, &bed.err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_pack(bed.device, &bed.problems[0].b, &packed, &bed.err));
 	memset(&bed.problems[0].b, 0, sizeof(bed.problems[0].b));
 	bed.problems[0].b_packed = packed;
 	bed.problems[0].a.rows = bed.problems[0].c.rows = 65;
@@ -532,12 +522,10 @@ static void moe_plans(void)
 	moe_of(&bed, 1024, 200, &moe);
 	for (int op = NIB_OP_GEMM; op <= NIB_OP_DUAL_GEMM; op++) {
 		nib_plan_free(bed.plan);
-		assert_int_equal(nib_moe_plan_create(bed.device, (enum nib_op)op, &moe,
-						     NULL, &bed.plan, &bed.err),
-				 NIB_STATUS_OK);
+		assert_ok(nib_moe_plan_create(bed.device, (enum nib_op)op, &moe, NULL,
+					      &bed.plan, &bed.err));
 		before = bed.fake->launches;
-		if (nib_moe_run(bed.plan, &moe, NULL, &bed.err))
-			fail_msg("%s", bed.err.message);
+		assert_ok_err(nib_moe_run(bed.plan, &moe, NULL, &bed.err), &bed.err);
 		assert_int_equal(bed.fake->launches - before, 2);
 		check_last(&bed, op == NIB_OP_GEMM ? "nib_gemm_small_m_sm90"
 						   : "nib_dual_small_m_sm90");
@@ -557,7 +545,7 @@ static void refused_moe(struct bed *bed, const struct nib_moe_problem *moe,
 	assert_int_equal(
 	    nib_moe_plan_create(bed->device, NIB_OP_GEMM, moe, NULL, &none, &bed->err),
 	    NIB_STATUS_UNSUPPORTED);
-	assert_non_null(strstr(bed->err.message, part));
+	assert_contains(bed->err.message, part);
 	assert_null(none);
 }
 
@@ -580,17 +568,15 @@ static void moe_limits(void)
 	refused_moe(&bed, &moe, "2147483136 rows, which are 2147483648 when");
 	moe.problem.b.batch = 31;
 	nib_plan_free(bed.plan);
-	assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, &mine,
-					     &bed.plan, &bed.err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, &mine, &bed.plan,
+				      &bed.err));
 	moe.problem.a.rows = moe.problem.c.rows = 1;
 	moe.problem.b.rows = moe.problem.c.cols = INT32_MAX - 510;
 	refused_moe(&bed, &moe, "2^31 - 512");
 	moe.problem.b.rows = moe.problem.c.cols = INT32_MAX - 511;
 	nib_plan_free(bed.plan);
-	assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL,
-					     &bed.plan, &bed.err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL, &bed.plan,
+				      &bed.err));
 	free_bed(&bed);
 }
 
@@ -612,9 +598,8 @@ static void moe_tiles(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		moe_of(&bed, 3, cases[i].rows, &moe);
 		nib_plan_free(bed.plan);
-		assert_int_equal(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe,
-						     NULL, &bed.plan, &bed.err),
-				 NIB_STATUS_OK);
+		assert_ok(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL,
+					      &bed.plan, &bed.err));
 		check_explained(&bed, cases[i].tiles);
 	}
 	free_bed(&bed);
@@ -747,11 +732,11 @@ static void destroyed_stream(void)
 	bed.fake->dead_stream = options.stream;
 	assert_int_equal(nib_run(bed.plan, bed.problems, 49, &options, &bed.err),
 			 NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
+	assert_contains(bed.err.message, "is the stream destroyed");
 	assert_int_equal(bed.fake->launches, 0);
 	assert_int_equal(nib_device_wait(bed.device, &bed, &bed.err),
 			 NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(bed.err.message, "is the stream destroyed"));
+	assert_contains(bed.err.message, "is the stream destroyed");
 	assert_int_equal(run(&bed, 49), 4);
 	free_bed(&bed);
 }

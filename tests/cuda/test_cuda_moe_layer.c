@@ -126,12 +126,10 @@ static void use_stride(struct bed *bed, const struct spec *s, int64_t stride)
 	use(bed, s);
 	nib_moe_layer_plan_free(bed->plan);
 	bed->layer.x.row_stride_elems = stride;
-	assert_int_equal(nib_moe_layer_plan_create(bed->device, &bed->layer, NULL,
-						   &bed->plan, &bed->err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_moe_layer_plan_create(bed->device, &bed->layer, NULL, &bed->plan,
+					    &bed->err));
 	bed->first = bed->fake->launches;
-	assert_int_equal(nib_moe_layer_run(bed->plan, &bed->layer, &options, &bed->err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_moe_layer_run(bed->plan, &bed->layer, &options, &bed->err));
 }
 
 /* Rows of a dense x that are not in pieces of 16 bytes are gathered first. */
@@ -182,11 +180,11 @@ static void nothing(void)
 
 	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &no_tokens);
-	assert_int_equal(run(&bed), NIB_STATUS_OK);
+	assert_ok(run(&bed));
 	check_order(&bed, "");
 	/* y is zeros all the same. */
 	use(&bed, &no_slots);
-	assert_int_equal(run(&bed), NIB_STATUS_OK);
+	assert_ok(run(&bed));
 	check_order(&bed, "c");
 	close_bed(&bed);
 }
@@ -197,8 +195,7 @@ static void refuses(struct bed *bed, const char *argument, const char *rule)
 {
 	assert_int_equal(run(bed), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(bed->err.argument, argument);
-	if (!strstr(bed->err.message, rule))
-		fail_msg("message '%s' lacks '%s'", bed->err.message, rule);
+	assert_contains(bed->err.message, rule);
 	/* Nothing was launched. */
 	assert_int_equal(bed->fake->launches, bed->first);
 	assert_int_equal(bed->fake->depth, 0);
@@ -243,19 +240,19 @@ static void host_memory_is_refused(void)
 	refuses(&bed, "options.workspace", "is host memory");
 	bed.workspace = workspace;
 	bed.layer.gate_alpha = NULL; /* 1 */
-	assert_int_equal(run(&bed), NIB_STATUS_OK);
+	assert_ok(run(&bed));
 	/* A layer whose A comes quantised reads neither x nor x_global. */
 	use(&bed, &specs[1]);
 	REFUSES(a.codes, "layer.a.codes");
 	REFUSES(a.scales, "layer.a.scales");
 	bed.layer.x_global = (float *)(void *)host;
 	bed.layer.x.data = host;
-	assert_int_equal(run(&bed), NIB_STATUS_OK);
+	assert_ok(run(&bed));
 	/* A layer without up does not read it. */
 	use(&bed, &specs[3]);
 	bed.layer.up.codes = bed.layer.up.scales = (uint8_t *)host;
 	bed.layer.up_alpha = (float *)(void *)host;
-	assert_int_equal(run(&bed), NIB_STATUS_OK);
+	assert_ok(run(&bed));
 	close_bed(&bed);
 }
 
@@ -289,8 +286,7 @@ static void no_plan(struct bed *bed, enum nib_status status, const char *argumen
 	assert_null(bed->plan);
 	assert_string_equal(bed->err.argument, argument);
 	assert_int_equal(strncmp(bed->err.message, argument, strlen(argument)), 0);
-	if (!strstr(bed->err.message, rule))
-		fail_msg("message '%s' lacks '%s'", bed->err.message, rule);
+	assert_contains(bed->err.message, rule);
 	assert_int_equal(bed->fake->allocations, 0);
 }
 
@@ -334,7 +330,7 @@ static void fail_launches(int64_t width, int64_t experts, const struct spec *s,
 		int all, allocations;
 
 		use(&bed, &s[i]);
-		assert_int_equal(run(&bed), NIB_STATUS_OK);
+		assert_ok(run(&bed));
 		all = bed.fake->launches - bed.first;
 		allocations = bed.fake->allocations;
 		for (int n = 0; n < all; n++) {
@@ -346,7 +342,7 @@ static void fail_launches(int64_t width, int64_t experts, const struct spec *s,
 			assert_int_equal(bed.fake->allocations, allocations);
 			assert_int_equal(bed.fake->depth, 0);
 			bed.fake->launch_result = CUDA_SUCCESS;
-			assert_int_equal(run(&bed), NIB_STATUS_OK);
+			assert_ok(run(&bed));
 			assert_int_equal(bed.fake->launches - bed.first, all);
 		}
 	}
@@ -371,7 +367,7 @@ static void failed_allocations(void)
 	bed.fake->memory_bytes = bytes - 1;
 	no_plan(&bed, NIB_STATUS_OUT_OF_MEMORY, "", "no memory for");
 	bed.fake->memory_bytes = bytes;
-	assert_int_equal(make_plan(&bed, 0), NIB_STATUS_OK);
+	assert_ok(make_plan(&bed, 0));
 	assert_int_equal(bed.fake->allocations, 1);
 	nib_moe_layer_plan_free(bed.plan);
 	bed.plan = NULL;
@@ -406,13 +402,12 @@ static void own_workspace(void)
 	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &specs[0]);
 	nib_moe_layer_plan_free(bed.plan);
-	assert_int_equal(make_plan(&bed, 0), NIB_STATUS_OK);
+	assert_ok(make_plan(&bed, 0));
 	assert_int_equal(bed.fake->allocations, 1);
 	for (int i = 0; i < 2; i++) {
 		bed.first = bed.fake->launches;
-		assert_int_equal(nib_moe_layer_run(bed.plan, &bed.layer,
-						   i ? &options : NULL, &bed.err),
-				 NIB_STATUS_OK);
+		assert_ok(nib_moe_layer_run(bed.plan, &bed.layer, i ? &options : NULL,
+					    &bed.err));
 	}
 	assert_null(launch_of(&bed, 0)->stream);
 	assert_int_equal(bed.fake->allocations, 1);

@@ -29,7 +29,7 @@ static size_t packed_bytes(struct nib_device *device, const struct nib_fp4 *b)
 	struct nib_packed *packed;
 	size_t bytes;
 
-	assert_int_equal(nib_pack_shared(device, b, &packed, NULL), NIB_STATUS_OK);
+	assert_ok(nib_pack_shared(device, b, &packed, NULL));
 	bytes = nib_packed_bytes(packed);
 	nib_packed_free(packed);
 	return bytes;
@@ -63,9 +63,9 @@ static void check_all(int capability)
 	void *codes, *scales;
 
 	fake->capability[0] = capability;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
-	assert_int_equal(nib_device_alloc(device, BYTES, &codes, NULL), NIB_STATUS_OK);
-	assert_int_equal(nib_device_alloc(device, BYTES, &scales, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &device, NULL));
+	assert_ok(nib_device_alloc(device, BYTES, &codes, NULL));
+	assert_ok(nib_device_alloc(device, BYTES, &scales, NULL));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		check(device, &cases[i], codes, scales);
 	/* Refused by nib_pack_shared(). */

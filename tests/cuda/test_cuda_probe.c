@@ -23,8 +23,7 @@ static void begin(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, &bed->err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &bed->device, &bed->err));
 }
 
 static void end(struct bed *bed)
@@ -42,8 +41,9 @@ static int64_t probe(struct bed *bed, enum nib_probe what, const void *data,
 	const int launches = bed->fake->launches;
 	int64_t done = -1;
 
-	if (nib_device_probe(bed->device, what, data, amount, &done, NULL, &bed->err))
-		fail_msg("%s", bed->err.message);
+	assert_ok_err(
+	    nib_device_probe(bed->device, what, data, amount, &done, NULL, &bed->err),
+	    &bed->err);
 	assert_int_equal(bed->fake->launches, launches + 1);
 	assert_string_equal(bed->fake->last_kernel, kernel);
 	assert_int_equal(bed->fake->last.gridDimX, blocks);
@@ -60,8 +60,7 @@ static void refuse(struct bed *bed, enum nib_probe what, const void *data,
 	assert_int_equal(
 	    nib_device_probe(bed->device, what, data, amount, &done, NULL, &bed->err),
 	    NIB_STATUS_BAD_ARGUMENT);
-	if (!strstr(bed->err.message, says))
-		fail_msg("'%s' lacks '%s'", bed->err.message, says);
+	assert_contains(bed->err.message, says);
 	assert_int_equal(done, 0);
 	assert_int_equal(bed->fake->launches, launches);
 }
@@ -72,8 +71,7 @@ static void reads(void)
 	void *data;
 
 	begin(&bed);
-	assert_int_equal(nib_device_alloc(bed.device, 1 << 24, &data, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(bed.device, 1 << 24, &data, NULL));
 	/* 512 threads of 16 bytes each, at most two blocks an SM. */
 	assert_int_equal(
 	    probe(&bed, NIB_PROBE_READ, data, 16, "nib_probe_read_sm90", 1), 16);
@@ -113,8 +111,7 @@ static void multiplies_on_blackwell(void)
 	struct bed bed = {.fake = fake_open(FAKE_CUDA)};
 
 	bed.fake->capability[0] = 100;
-	assert_int_equal(nib_device_open("cuda", NULL, &bed.device, &bed.err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &bed.device, &bed.err));
 	assert_int_equal(probe(&bed, NIB_PROBE_MULTIPLY, NULL, SMS * step + 1,
 			       "nib_probe_multiply_sm100", SMS),
 			 2 * SMS * step);
@@ -139,9 +136,8 @@ static void nothing_to_do(void)
 	int64_t done = -1;
 
 	begin(&bed);
-	assert_int_equal(nib_device_probe(bed.device, NIB_PROBE_CYCLES, NULL, 0, &done,
-					  NULL, &bed.err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_probe(bed.device, NIB_PROBE_CYCLES, NULL, 0, &done, NULL,
+				   &bed.err));
 	assert_int_equal(done, 0);
 	assert_int_equal(bed.fake->launches, 0);
 	end(&bed);
@@ -154,8 +150,7 @@ static void refused(void)
 	void *data;
 
 	begin(&bed);
-	assert_int_equal(nib_device_alloc(bed.device, 4096, &data, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(bed.device, 4096, &data, NULL));
 	refuse(&bed, (enum nib_probe)3, NULL, 16, "probe = 3");
 	refuse(&bed, NIB_PROBE_READ, data, 24, "amount = 24");
 	refuse(&bed, NIB_PROBE_READ, data, -16, "amount = -16");
@@ -187,7 +182,7 @@ static void cpu_has_none(void)
 	struct nib_device *cpu;
 	struct nib_error err;
 
-	assert_int_equal(nib_device_open("cpu", NULL, &cpu, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cpu", NULL, &cpu, NULL));
 	assert_int_equal(
 	    nib_device_probe(cpu, NIB_PROBE_CYCLES, NULL, 16, NULL, NULL, &err),
 	    NIB_STATUS_UNSUPPORTED);

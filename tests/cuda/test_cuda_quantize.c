@@ -30,8 +30,7 @@ static void *fresh(struct bed *bed, size_t bytes)
 {
 	void *memory = NULL;
 
-	assert_int_equal(nib_device_alloc(bed->device, bytes, &memory, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(bed->device, bytes, &memory, NULL));
 	assert_true(bed->used < 8);
 	bed->blocks[bed->used++] = memory;
 	memset(memory, 0, bytes);
@@ -53,8 +52,7 @@ static void make_bed(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = fake_open(FAKE_CUDA);
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &bed->device, NULL));
 	bed->x = (struct nib_dense){.data = fresh(bed, ROWS * K * 2),
 				    .dtype = NIB_DTYPE_FP16,
 				    .rows = ROWS,
@@ -106,20 +104,20 @@ static void waits_only_to_tell(void)
 
 	make_bed(&bed);
 	bed.fake->launches = bed.fake->waits = 0;
-	assert_int_equal(quantize(&bed, 0.5f, false, 1, NULL), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0.5f, false, 1, NULL));
 	check_did(&bed, 1, 0, "nib_quantize_sm90");
 	/* A byte of scales, padding too, is a thread: 256 x 8 of them. */
 	assert_int_equal(bed.fake->last.gridDimX, 256 * 8 / 256);
-	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0, true, 1, NULL));
 	check_did(&bed, 1, 0, "nib_quantize_sm90");
-	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0, false, 1, NULL));
 	check_did(&bed, 2, 0, "nib_quantize_sm90");
-	assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0.5f, false, 0, NULL));
 	check_did(&bed, 1, 1, "nib_quantize_sm90");
-	assert_int_equal(quantize(&bed, 0, false, 1, &used), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0, false, 1, &used));
 	check_did(&bed, 2, 1, "nib_quantize_sm90");
 	assert_true(used == 1.0f); /* these kernels find only zeros */
-	assert_int_equal(quantize(&bed, 0.5f, false, 1, &used), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0.5f, false, 1, &used));
 	check_did(&bed, 1, 1, "nib_quantize_sm90");
 	assert_true(used == 0.5f);
 	free_bed(&bed);
@@ -134,39 +132,33 @@ static void other_conversions(void)
 
 	make_bed(&bed);
 	bed.fake->launches = bed.fake->waits = 0;
-	assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err));
 	check_did(&bed, 1, 1, "nib_amax_sm90");
 	assert_true(amax == 0);
-	assert_int_equal(
-	    nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err),
-	    NIB_STATUS_OK);
+	assert_ok(nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err));
 	check_did(&bed, 1, 0, "nib_dequantize_sm90");
 	options.global_pointer = bed.global;
-	assert_int_equal(
-	    nib_dequantize(bed.device, &bed.linear, 0, &bed.x, &options, &bed.err),
-	    NIB_STATUS_OK);
+	assert_ok(
+	    nib_dequantize(bed.device, &bed.linear, 0, &bed.x, &options, &bed.err));
 	check_did(&bed, 1, 0, "nib_dequantize_sm90");
 	options.global_pointer = &amax;
 	assert_int_equal(
 	    nib_dequantize(bed.device, &bed.linear, 0, &bed.x, &options, &bed.err),
 	    NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(bed.err.message, "options.global_pointer"));
+	assert_contains(bed.err.message, "options.global_pointer");
 	check_did(&bed, 0, 0, NULL);
-	assert_int_equal(
-	    nib_convert_scales(bed.device, &bed.tiled, &bed.linear, NULL, &bed.err),
-	    NIB_STATUS_OK);
+	assert_ok(
+	    nib_convert_scales(bed.device, &bed.tiled, &bed.linear, NULL, &bed.err));
 	check_did(&bed, 1, 0, "nib_convert_scales_sm90");
 	words = fresh(&bed, 64);
-	assert_int_equal(
-	    nib_expert_rows(bed.device, words, 3, words + 4, words + 8, NULL, &bed.err),
-	    NIB_STATUS_OK);
+	assert_ok(nib_expert_rows(bed.device, words, 3, words + 4, words + 8, NULL,
+				  &bed.err));
 	check_did(&bed, 1, 0, "nib_expert_rows_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);
 	assert_int_equal(
 	    nib_expert_rows(bed.device, words, 3, host, words + 8, NULL, &bed.err),
 	    NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(bed.err.message, "row_offsets"));
+	assert_contains(bed.err.message, "row_offsets");
 	check_did(&bed, 0, 0, NULL);
 	free_bed(&bed);
 }
@@ -191,7 +183,7 @@ static void sums_slots(void)
 #define SUM(rows, slots, weights, y)                                                   \
 	nib_sum_slots(bed.device, rows, slots, (const float *)(weights), 2, y, NULL,   \
 		      &bed.err)
-	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_STATUS_OK);
+	assert_ok(SUM(&from, slots, slots + 6, &to));
 	check_did(&bed, 1, 0, "nib_moe_combine_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);
 	assert_int_equal(SUM(&from, (int32_t *)(void *)host, slots, &to),
@@ -206,7 +198,7 @@ static void sums_slots(void)
 	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(bed.err.argument, "y.data");
 	to.data = y, to.rows = 0;
-	assert_int_equal(SUM(&from, slots, slots + 6, &to), NIB_STATUS_OK);
+	assert_ok(SUM(&from, slots, slots + 6, &to));
 	check_did(&bed, 0, 0, NULL);
 #undef SUM
 	free_bed(&bed);
@@ -252,10 +244,10 @@ static void without_memory_pools(void)
 	bed.fake->no_pools = 1;
 	allocations = bed.fake->allocations;
 	bed.fake->waits = 0;
-	assert_int_equal(quantize(&bed, 0, false, 1, NULL), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0, false, 1, NULL));
 	assert_int_equal(bed.fake->allocations, allocations);
 	assert_int_equal(bed.fake->waits, 1);
-	assert_int_equal(quantize(&bed, 0, false, 0, &used), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0, false, 0, &used));
 	assert_int_equal(bed.fake->allocations, allocations);
 	free_bed(&bed);
 }
@@ -268,7 +260,7 @@ static void nothing_is_no_launch(void)
 	make_bed(&bed);
 	bed.x.rows = bed.tiled.rows = 0;
 	bed.fake->launches = bed.fake->waits = 0;
-	assert_int_equal(quantize(&bed, 0, false, 0, &used), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0, false, 0, &used));
 	assert_int_equal(bed.fake->launches, 0);
 	assert_true(used == 1.0f);
 	free_bed(&bed);
@@ -286,7 +278,7 @@ static void failures_keep_nothing(void)
 	assert_true(quantize(&bed, 0, false, 0, NULL) != NIB_STATUS_OK);
 	assert_true(quantize(&bed, 0.5f, false, 1, NULL) != NIB_STATUS_OK);
 	bed.fake->dead_stream = NULL;
-	assert_int_equal(quantize(&bed, 0, false, 0, NULL), NIB_STATUS_OK);
+	assert_ok(quantize(&bed, 0, false, 0, NULL));
 	free_bed(&bed);
 }
 
@@ -299,11 +291,11 @@ static void host_memory_is_refused(void)
 	make_bed(&bed);
 	bed.x.data = host;
 	assert_int_equal(quantize(&bed, 1, false, 1, NULL), NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(bed.err.message, "x.data"));
+	assert_contains(bed.err.message, "x.data");
 	bed.x.data = bed.blocks[0];
 	bed.global = &global;
 	assert_int_equal(quantize(&bed, 0, true, 1, NULL), NIB_STATUS_BAD_ARGUMENT);
-	assert_non_null(strstr(bed.err.message, "options.global_pointer"));
+	assert_contains(bed.err.message, "options.global_pointer");
 	free_bed(&bed);
 }
 

@@ -20,8 +20,7 @@
 
 static void check_message(const char *message, const char *part)
 {
-	if (!strstr(message, part))
-		fail_msg("message '%s' lacks '%s'", message, part);
+	assert_contains(message, part);
 }
 
 /* A device, and a plan on it. */
@@ -41,8 +40,7 @@ static void *fresh(struct bed *bed, size_t bytes)
 	void *memory;
 
 	/* Tests also give pointers a little further on. */
-	assert_int_equal(nib_device_alloc(bed->device, bytes + 64, &memory, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(bed->device, bytes + 64, &memory, NULL));
 	assert_true(bed->used < 64);
 	bed->blocks[bed->used++] = memory;
 	return memory;
@@ -101,8 +99,7 @@ static void make_inputs(struct bed *bed)
 	memset(bed, 0, sizeof(*bed));
 	bed->fake = checked_fake = fake_open(FAKE_CUDA);
 	bed->fake->devices = 2;
-	assert_int_equal(nib_device_open("cuda", NULL, &bed->device, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &bed->device, NULL));
 	backend = *bed->device->backend;
 	backend.run = check_only;
 	bed->device->backend = &backend;
@@ -132,12 +129,10 @@ static void make_inputs(struct bed *bed)
 
 static void make_plan(struct bed *bed, bool is_moe)
 {
-	assert_int_equal(is_moe ? nib_moe_plan_create(bed->device, NIB_OP_DUAL_GEMM,
-						      &bed->moe, NULL, &bed->plan, NULL)
-				: nib_plan_create(bed->device, NIB_OP_DUAL_GEMM,
-						  bed->problems, COUNT, NULL,
-						  &bed->plan, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(is_moe ? nib_moe_plan_create(bed->device, NIB_OP_DUAL_GEMM, &bed->moe,
+					       NULL, &bed->plan, NULL)
+			 : nib_plan_create(bed->device, NIB_OP_DUAL_GEMM, bed->problems,
+					   COUNT, NULL, &bed->plan, NULL));
 	bed->fake->pointer_queries = 0;
 }
 
@@ -197,8 +192,7 @@ static int take(struct bed *bed)
 	const int before = bed->fake->pointer_queries;
 	struct nib_error err;
 
-	if (run(bed, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(run(bed, &err), &err);
 	assert_int_equal(bed->fake->depth, 0);
 	return bed->fake->pointer_queries - before;
 }
@@ -525,8 +519,7 @@ static void x_of_the_wrong_memory(void)
 	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[1].x.data = 0x");
 	refused(&bed, NIB_STATUS_BAD_ARGUMENT,
 		": must be a multiple of 16 bytes on cuda:0");
-	assert_int_equal(nib_device_alloc(bed.device, ROWS * K * 2, &freed, NULL),
-			 NIB_STATUS_OK);
+	assert_ok(nib_device_alloc(bed.device, ROWS * K * 2, &freed, NULL));
 	bed.problems[1].x.data = freed;
 	take(&bed);
 	bed.problems[1].x.data = data;

@@ -51,8 +51,8 @@ static void bed_make(struct bed *bed)
 	bed->fake->capability[0] = 100;
 	bed->space = bed->next = SPACE_BEGIN;
 	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE, 0, 0);
-	if (nib_device_open("cuda", NULL, &bed->device, &bed->err))
-		fail_msg("%s", bed->err.message);
+	assert_ok_err(nib_device_open("cuda", NULL, &bed->device, &bed->err),
+		      &bed->err);
 }
 
 static void bed_free(struct bed *bed)
@@ -106,9 +106,8 @@ static void bed_add(struct bed *bed, const struct size *s)
 
 static void bed_finish_plan(struct bed *bed)
 {
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	const struct nib_plan_info info = test_plan_info(bed->plan);
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	bed->workspace_bytes = info.workspace_bytes;
 	bed->next = (uintptr_t)bed_round_to((int64_t)bed->next, 64);
 	bed->workspace = (uintptr_t)bed_reserve(bed, (int64_t)info.workspace_bytes);
@@ -120,9 +119,9 @@ static void bed_plan(struct bed *bed, enum nib_op op)
 							.caller_workspace = 1};
 
 	nib_plan_free(bed->plan);
-	if (nib_plan_create(bed->device, op, bed->problems, bed->count, &options,
-			    &bed->plan, &bed->err))
-		fail_msg("%s", bed->err.message);
+	assert_ok_err(nib_plan_create(bed->device, op, bed->problems, bed->count,
+				      &options, &bed->plan, &bed->err),
+		      &bed->err);
 	bed_finish_plan(bed);
 }
 
@@ -139,8 +138,9 @@ static int bed_run(struct bed *bed)
 	const struct nib_run_options options = bed_run_options(bed);
 	const int before = bed->fake->launches;
 
-	if (nib_run(bed->plan, bed->problems, bed->count, &options, &bed->err))
-		fail_msg("%s", bed->err.message);
+	assert_ok_err(
+	    nib_run(bed->plan, bed->problems, bed->count, &options, &bed->err),
+	    &bed->err);
 	return bed->fake->launches - before;
 }
 
@@ -217,7 +217,7 @@ static void maps_are_kept(void)
 		assert_int_equal(
 		    nib_run(bed.plan, bed.problems, bed.count, &options, &bed.err),
 		    NIB_STATUS_DEVICE_FAILED);
-		assert_non_null(strstr(bed.err.message, "cuTensorMapEncodeTiled: "));
+		assert_contains(bed.err.message, "cuTensorMapEncodeTiled: ");
 	}
 	bed.fake->map_result = CUDA_SUCCESS;
 	bed_run(&bed);
@@ -229,10 +229,9 @@ static void maps_are_kept(void)
 
 static void check_explained(const struct bed *bed, const char *end)
 {
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	const struct nib_plan_info info = test_plan_info(bed->plan);
 	size_t length;
 
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
 	assert_string_equal(info.backend, "cuda-sm100");
 	length = strlen(info.explanation);
 	assert_true(length >= strlen(end));
@@ -272,7 +271,7 @@ static void explanations(void)
 	assert_int_equal(nib_plan_create(bed.device, NIB_OP_GEMM, bed.problems,
 					 bed.count, NULL, &bed.plan, &bed.err),
 			 NIB_STATUS_UNSUPPORTED);
-	assert_non_null(strstr(bed.err.message, "multiples of 8 on a GPU"));
+	assert_contains(bed.err.message, "multiples of 8 on a GPU");
 	bed_free(&bed);
 }
 
@@ -306,7 +305,7 @@ static void without_memory(void)
 		assert_null(bed.plan);
 		assert_int_equal(test_alloc_live(), live);
 	}
-	assert_int_equal(status, NIB_STATUS_OK);
+	assert_ok(status);
 	assert_true(n > 15);
 	bed_free(&bed);
 }
@@ -376,7 +375,7 @@ static void check_plan(struct bed *bed, enum nib_op op, int slices, int ctas)
 
 	bed_plan(bed, op);
 	bed_run(bed);
-	assert_int_equal(nib_plan_get_info(bed->plan, &info, NULL), NIB_STATUS_OK);
+	assert_ok(nib_plan_get_info(bed->plan, &info, NULL));
 	assert_int_equal(info.k_slices, slices);
 	assert_int_equal(bed->fake->last.gridDimX, ctas * slices);
 }

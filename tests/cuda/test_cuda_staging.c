@@ -19,9 +19,8 @@
 /* Stand in for the functions that data.c and staging.c use. */
 int cli_is_host(const struct nib_device *device)
 {
-	struct nib_device_info info = {.struct_bytes = sizeof(info)};
+	const struct nib_device_info info = test_device_info(device);
 
-	assert_int_equal(nib_device_get_info(device, &info, NULL), NIB_STATUS_OK);
 	return strcmp(info.name, "cpu") == 0;
 }
 
@@ -70,8 +69,7 @@ static struct data *make_of(struct nib_device *device, enum shape_op op, int64_t
 	struct data *data;
 	struct nib_error err;
 
-	if (data_new(&shape, &options, device, &data, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(data_new(&shape, &options, device, &data, &err), &err);
 	return data;
 }
 
@@ -98,7 +96,7 @@ static void dense_activations(void)
 	struct nib_device *device;
 	struct data *data;
 
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &device, NULL));
 	for (enum cli_activations a = ACT_BF16; a <= ACT_INT8; a++) {
 		const enum nib_activations kind =
 		    a == ACT_INT8 ? NIB_ACTIVATIONS_INT8 : NIB_ACTIVATIONS_DENSE;
@@ -132,7 +130,7 @@ static void problems(void)
 	struct data *data;
 	uint16_t *c;
 
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &device, NULL));
 	data = make(device, OP_GROUP_DUAL, 2);
 	assert_int_equal(fake->allocations, 1);
 	for (int i = 0; i < 2; i++) {
@@ -147,11 +145,11 @@ static void problems(void)
 		assert_ptr_not_equal(p->c.data, v->c.data);
 	}
 	/* Poison goes there, results come back. */
-	assert_int_equal(data_poison(data, NULL), NIB_STATUS_OK);
+	assert_ok(data_poison(data, NULL));
 	c = data->problems[1].c.data;
 	assert_int_equal(c[17 * 40 - 1], 0xFFFF);
 	c[5] = 0x3C00;
-	assert_int_equal(data_fetch(data, NULL), NIB_STATUS_OK);
+	assert_ok(data_fetch(data, NULL));
 	c = data->views[1].c.data;
 	assert_int_equal(c[5], 0x3C00);
 	assert_int_equal(c[6], 0xFFFF);
@@ -166,7 +164,7 @@ static void experts_and_numbers(void)
 	struct nib_device *device;
 	struct data *data;
 
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &device, NULL));
 	data = make(device, OP_MOE_DUAL, 2);
 	same_nvfp4(&data->moe.problem.b, &data->moe_views.problem.b);
 	same_nvfp4(&data->moe.problem.b2, &data->moe_views.problem.b2);
@@ -196,7 +194,7 @@ static void the_cpu_has_no_copy(void)
 	struct nib_device *device;
 	struct data *data;
 
-	assert_int_equal(nib_device_open("cpu", NULL, &device, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cpu", NULL, &device, NULL));
 	data = make(device, OP_GEMM, 1);
 	assert_ptr_equal(data->problems[0].a.codes, data->views[0].a.codes);
 	assert_ptr_equal(data->problems[0].c.data, data->views[0].c.data);
@@ -216,12 +214,12 @@ static void no_memory_there(void)
 	struct data *data;
 	struct nib_error err;
 
-	assert_int_equal(nib_device_open("cuda", NULL, &device, NULL), NIB_STATUS_OK);
+	assert_ok(nib_device_open("cuda", NULL, &device, NULL));
 	fake->memory_bytes = 1000;
 	assert_int_equal(data_new(&shape, &options, device, &data, &err),
 			 NIB_STATUS_OUT_OF_MEMORY);
 	assert_null(data);
-	assert_non_null(strstr(err.message, "cuda:0: no memory for"));
+	assert_contains(err.message, "cuda:0: no memory for");
 	nib_device_close(device);
 }
 
