@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backend.c - a backend of ggml outside of ggml: GGML_BACKEND_PATH names this
+ * backend.c - a ggml backend as a separate library: GGML_BACKEND_PATH names the
  * library, and programs that load their backends at run time (GGML_BACKEND_DL, as
  * llama.cpp's releases do) multiply NVFP4 weights by nibblas on the CPU.
  *
- * It is an accelerator in addition to ggml's CPU backend: it has a buffer type of its
- * own for the weights that it takes (weights.c), reads activations where they are
- * in host memory, and refuses all that is not a product by such weights.
- * Tables as ggml-backend-impl.h, which is ggml's own and not installed, wants them.
+ * It is an accelerator in addition to ggml's CPU backend.  It has its own buffer type
+ * for weights (weights.c), reads activations in place in host memory, and refuses
+ * all operations but products by such weights.
+ * The tables are those of ggml-backend-impl.h, an internal header of ggml that is not
+ * installed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,8 @@
 /* ---- a stream ------------------------------------------------------------- */
 
 /*
- * Numbers of threads of which a stream keeps plans.  llama.cpp sets the number
- * before each graph: one for prompts, another for single tokens.
+ * A stream keeps devices and plans for this many numbers of threads.  llama.cpp sets
+ * the number before each graph: one for prompts, another for single tokens.
  */
 #define KEPT 4
 
@@ -51,7 +52,7 @@ static void stream_free(ggml_backend_t backend)
 	free(backend);
 }
 
-/* The products of so many threads, made if there are none; 0: all processors. */
+/* Selects the products for a number of threads, or makes them; 0: all processors. */
 static enum nib_status use_threads(struct stream *s, int threads, struct nib_error *err)
 {
 	struct nib_ggml_products *products;
@@ -132,7 +133,7 @@ static ggml_backend_t init_backend(ggml_backend_dev_t device, const char *params
 	return backend;
 }
 
-/* ggml_backend_set_n_threads_t.  The old threads stay where new ones cannot be. */
+/* ggml_backend_set_n_threads_t.  Keeps the old threads if new ones cannot start. */
 static void set_n_threads(ggml_backend_t backend, int threads)
 {
 	struct nib_error err = {0};
@@ -155,7 +156,7 @@ static const char *device_description(ggml_backend_dev_t device)
 	return "NVFP4 weights on the CPU, by nibblas";
 }
 
-/* The CPU's is the CPU backend's to report. */
+/* Reports none: ggml's CPU backend reports the host's memory. */
 static void device_memory(ggml_backend_dev_t device, size_t *free_bytes,
 			  size_t *total_bytes)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.h - what the parts of the ggml plug-in know of each other:
+ * plugin.h - the functions that the parts of the ggml plug-in share:
  *
  *   backend.c   the entry point, the device, the stream: ggml's tables
- *   weights.c   the buffer type, in which NVFP4 tensors lie as nibblas reads them
+ *   weights.c   the buffer type, which stores NVFP4 tensors as nibblas reads them
  *   products.c  MUL_MAT and MUL_MAT_ID by plans of nibblas
  *
- * A product goes from ggml_cgraph to backend.c, which asks products.c, which takes
- * the weights from weights.c.
+ * backend.c finds the products in a ggml_cgraph and calls products.c, which gets the
+ * weights from weights.c.
  */
 #ifndef NIB_GGML_PLUGIN_H
 #define NIB_GGML_PLUGIN_H
@@ -32,8 +32,8 @@ bool nib_ggml_is_ours(ggml_backend_buffer_type_t type);
 struct nib_fp4 nib_ggml_weights(const struct ggml_tensor *tensor);
 
 /*
- * The same stack, packed by the first call; NULL where there is no memory for that,
- * which leaves nib_ggml_weights().  It lives until the tensor is written or its buffer
+ * The same stack, packed by the first call; NULL if there is no memory for that:
+ * then use nib_ggml_weights().  It lives until the tensor is written or its buffer
  * freed.
  */
 const struct nib_packed *nib_ggml_packed(const struct ggml_tensor *tensor);
@@ -43,7 +43,7 @@ const struct nib_packed *nib_ggml_packed(const struct ggml_tensor *tensor);
 /* The CPU, plans and scratch memory of a stream; one thread at a time uses it. */
 struct nib_ggml_products;
 
-/* threads: 0 = as many as nib_device_open() takes by itself. */
+/* threads: 0 = the default of nib_device_open(). */
 enum nib_status nib_ggml_products_new(int threads, struct nib_ggml_products **products,
 				      struct nib_error *err);
 void nib_ggml_products_free(struct nib_ggml_products *products);
@@ -52,7 +52,7 @@ void nib_ggml_products_free(struct nib_ggml_products *products);
  * be allocated yet. */
 bool nib_ggml_takes(const struct ggml_tensor *op);
 
-/* op: taken, with its data there.  After an error its result is undefined. */
+/* Computes an op that nib_ggml_takes().  After an error its result is undefined. */
 enum nib_status nib_ggml_multiply(struct nib_ggml_products *products,
 				  const struct ggml_tensor *op, struct nib_error *err);
 

@@ -25,7 +25,7 @@
 
 /* All that a plan depends on. */
 struct sizes {
-	int64_t m, n, k, experts;   /* experts: 0, MUL_MAT */
+	int64_t m, n, k, experts;   /* experts: 0 for MUL_MAT */
 	int64_t x_stride, c_stride; /* elements */
 	int64_t is_packed;
 };
@@ -34,7 +34,7 @@ struct kept {
 	struct sizes sizes;
 	struct nib_plan *plan;
 	size_t workspace_bytes;
-	uint64_t used; /* a clock of calls; 0: no plan */
+	uint64_t used; /* number of the last call that used it; 0: no plan */
 };
 
 struct scratch {
@@ -46,7 +46,7 @@ struct nib_ggml_products {
 	struct nib_device *device;
 	struct kept kept[PLANS];
 	uint64_t clock;
-	/* For any plan; rows gathered; results; places of rows and slots. */
+	/* Workspace of all plans; gathered rows; results; offsets and rows of slots. */
 	struct scratch workspace, rows, results, places;
 };
 
@@ -123,7 +123,7 @@ void nib_ggml_products_free(struct nib_ggml_products *p)
 	free(p);
 }
 
-/* At least so many bytes, at a multiple of 64; what was there is lost. */
+/* Makes s at least `bytes` long, aligned to 64; its contents are lost. */
 static enum nib_status grow(struct scratch *s, size_t bytes, struct nib_error *err)
 {
 	const size_t whole = (bytes + 63) / 64 * 64;
@@ -220,13 +220,13 @@ static struct nib_dense floats(void *data, int64_t rows, int64_t cols, int64_t s
 
 /* ---- MUL_MAT -------------------------------------------------------------- */
 
-/* Byte offset of matrix (i2, i3). */
+/* Byte offset of matrix (i2, i3) of a tensor. */
 static size_t matrix_at(const struct ggml_tensor *t, int64_t i2, int64_t i3)
 {
 	return (size_t)i2 * t->nb[2] + (size_t)i3 * t->nb[3];
 }
 
-/* One matrix of weights for all rows of src1, if those are evenly apart. */
+/* Whether one matrix multiplies all rows of src1, and these have one stride. */
 static bool is_one_matrix(const struct ggml_tensor *w, const struct ggml_tensor *x)
 {
 	return w->ne[2] * w->ne[3] == 1 && x->nb[2] == x->nb[1] * (size_t)x->ne[1] &&
@@ -235,7 +235,7 @@ static bool is_one_matrix(const struct ggml_tensor *w, const struct ggml_tensor 
 
 /* One matrix of weights, packed or as a view. */
 struct matrix {
-	struct nib_fp4 view; /* of packed ones the sizes */
+	struct nib_fp4 view; /* only its sizes count if packed */
 	const struct nib_packed *packed;
 };
 
@@ -254,7 +254,7 @@ static enum nib_status multiply_rows(struct nib_ggml_products *p,
 	    .c = floats(to, m, b.rows, b.rows),
 	};
 
-	/* Its padding, too: sizes are compared as bytes. */
+	/* Clears the padding too, because sizes are compared as bytes. */
 	memset(&sizes, 0, sizeof(sizes));
 	sizes.m = m, sizes.n = b.rows, sizes.k = b.k;
 	sizes.x_stride = problem.x.row_stride_elems;
@@ -327,8 +327,8 @@ static int32_t id_of(const struct ggml_tensor *ids, int64_t slot)
 	return *(const int32_t *)(const void *)at;
 }
 
-/* Sorts the slots by expert, those of one in their own order; false if an id is
- * no expert's. */
+/* Sorts the slots by expert, those of one expert in their order; false if an id
+ * is out of range. */
 static bool place_slots(const struct ggml_tensor *ids, int64_t experts,
 			const struct slots *s)
 {
@@ -344,10 +344,10 @@ static bool place_slots(const struct ggml_tensor *ids, int64_t experts,
 	}
 	for (int64_t e = 1; e <= experts; e++)
 		s->offsets[e] += s->offsets[e - 1];
-	/* From the last slot on, each takes the last row that is left. */
+	/* In reverse, so that slots of an expert keep their order. */
 	for (int64_t i = s->count; i-- > 0;)
 		s->rows[i] = --ends[id_of(ids, i)];
-	/* Now ends are begins: of the expert one before. */
+	/* Each end now is the first row of its expert. */
 	memmove(s->offsets, ends, (size_t)experts * sizeof(*ends));
 	s->offsets[experts] = (int32_t)s->count;
 	return true;
@@ -419,9 +419,10 @@ static enum nib_status mul_mat_id(struct nib_ggml_products *p,
 	return multiply_slots(p, op, &s, err);
 }
 
-/* ---- which ---------------------------------------------------------------- */
+/* ---- which operations ----------------------------------------------------- */
 
-/* Weights that lie whole in this plug-in's buffers, or are not allocated yet. */
+/* Whether the weights are a whole tensor of this plug-in's buffers, or not
+ * allocated yet. */
 static bool takes_weights(const struct ggml_tensor *w)
 {
 	return w->type == GGML_TYPE_NVFP4 && w->ne[0] <= NIB_MAX_K && !w->view_src &&

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weights.c - the plug-in's buffer type: host memory in which tensors lie as ggml
- * has them, but those of NVFP4 as nibblas reads them.
+ * weights.c - the plug-in's buffer type: host memory that stores NVFP4 tensors as
+ * nibblas reads them, and all others as ggml does.
  *
  * ggml's block of 64 values is 36 bytes: 4 scales, then 8 bytes for each 16
  * values, whose byte j holds value j in its low half and value j + 8 in its high
  * half (ggml-common.h).  Here a tensor of b blocks is 32 b bytes of codes, byte j
- * of 16 values holding 2 j and 2 j + 1, then 4 b scales: as long as ggml's, so
- * that a tensor needs no other place, and a permutation of it, so that reading it
- * gives back what was written.
+ * of 16 values holding 2 j and 2 j + 1, then 4 b scales.  It is a permutation of
+ * ggml's form: a tensor needs as much memory, and reading it returns what was
+ * written, but for the scales below.
  *
- * The first product by a tensor packs it (nib_pack()), which one row of activations
- * reads four times as fast, and gives the pages of the tensor back to the system, so
- * that weights exist once.  The pages come back when somebody reads or writes the
- * tensor, or multiplies by one of several matrices.
+ * The first product by a tensor packs it (nib_pack()): products of one row of
+ * activations read packed weights four times as fast.  The pages of the tensor then
+ * go back to the system, so that weights exist once.  They are filled again when the
+ * tensor is read or written, or when a product needs one of several matrices.
  *
- * ggml takes a scale as unsigned, and 0x7F for 0, which is NaN to nibblas: the
- * first bit and such scales become 0 when they are written.
+ * ggml ignores the sign bit of a scale and reads 0x7F as 0; nibblas refuses signs and
+ * reads 0x7F as NaN.  Writing a tensor clears sign bits and replaces 0x7F by 0.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@
 
 /* ---- blocks --------------------------------------------------------------- */
 
-/* The blocks of a whole tensor, one of NVFP4 and no view. */
+/* The blocks of a whole NVFP4 tensor, which is not a view. */
 struct blocks {
 	uint8_t *codes, *scales;
 	size_t count;
@@ -55,7 +55,7 @@ static uint8_t scale_of(uint8_t scale)
 	return scale == 0x7F ? 0 : scale;
 }
 
-/* block: as ggml has it. */
+/* block: in ggml's form. */
 static void write_block(const struct blocks *b, size_t i, const uint8_t *block)
 {
 	uint8_t *to = b->codes + i * CODES_BYTES;
@@ -130,7 +130,7 @@ static void read_bytes(const struct blocks *b, size_t offset, size_t size,
 	}
 }
 
-/* The tensor that has the memory of a view, and where the view begins in it. */
+/* The tensor that owns a view's memory, and the offset of the view in it. */
 static const struct ggml_tensor *owner_of(const struct ggml_tensor *tensor,
 					  size_t *offset)
 {
@@ -142,11 +142,11 @@ static const struct ggml_tensor *owner_of(const struct ggml_tensor *tensor,
 
 /* ---- packed tensors ------------------------------------------------------- */
 
-/* A tensor that was multiplied by. */
+/* A tensor after its first product. */
 struct packed {
 	struct nib_fp4 blocks; /* the tensor's own memory */
 	size_t bytes;
-	struct nib_packed *packed; /* NULL: there was no memory for it */
+	struct nib_packed *packed; /* NULL: no memory for it */
 	bool has_blocks;	   /* the tensor's own memory is filled too */
 	struct packed *next;
 };
@@ -154,7 +154,7 @@ struct packed {
 /* A buffer's context. */
 struct memory {
 	void *base;
-	pthread_mutex_t mutex; /* of what follows */
+	pthread_mutex_t mutex; /* protects the fields that follow */
 	struct packed *packed;
 	struct nib_device *device; /* that packs; NULL until then */
 };
@@ -234,7 +234,7 @@ static void unpack_all(struct memory *m)
 	}
 }
 
-/* Before somebody writes the tensor: its own memory is all that there is of it. */
+/* Before the tensor is written: fills its own memory, and frees the packed copy. */
 static void before_write(struct memory *m, const struct ggml_tensor *tensor)
 {
 	struct packed **at = &m->packed, *p;
@@ -327,7 +327,7 @@ static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
 	pthread_mutex_unlock(&m->mutex);
 }
 
-/* Before tensors exist: a byte of NVFP4's is no other in either order. */
+/* Called before tensors exist.  Equal bytes are the same in both forms. */
 static void clear(ggml_backend_buffer_t buffer, uint8_t value)
 {
 	struct memory *m = buffer->context;
@@ -356,7 +356,7 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_
 	    .get_tensor = get_tensor,
 	    .clear = clear,
 	};
-	/* Not 0 bytes: the base of a buffer is an address. */
+	/* Never 0 bytes: ggml requires that the base of a buffer is not NULL. */
 	const size_t bytes = (size / ALIGNMENT + 1) * ALIGNMENT;
 	struct memory *m = calloc(1, sizeof(*m));
 	ggml_backend_buffer_t buffer = NULL;
@@ -381,7 +381,7 @@ static size_t get_alignment(ggml_backend_buffer_type_t type)
 	return ALIGNMENT;
 }
 
-/* NVFP4 tensors are not as ggml's own kernels would read them. */
+/* False: ggml's own kernels could not read the NVFP4 tensors. */
 static bool is_host(ggml_backend_buffer_type_t type)
 {
 	(void)type;
