@@ -12,7 +12,7 @@
 /* Errors of a backend's fp32 silu, relative and absolute. */
 #define SILU_RELATIVE (8 * U)
 #define SILU_ABSOLUTE 0x1p-120
-/* From here on x may overflow on the way, on a CPU. */
+/* From this |x| on, intermediate results of a CPU may overflow. */
 #define INT8_LARGE  0x1p100
 #define DENSE_LARGE 0x1p121
 /* Where silu has its minimum, and the minimum. */
@@ -42,8 +42,8 @@ static double half_ulp(enum nib_dtype dtype, double x)
 }
 
 /*
- * The largest error of an fp32 sum: units * U * of + fixed.  of: a sum of sizes
- * that no intermediate sum exceeds but by its rounding.
+ * The largest error of an fp32 sum: units * U * of + fixed.  of: a sum of absolute
+ * values, which bounds every intermediate sum apart from its rounding errors.
  */
 struct sum_bound {
 	double units, of, fixed;
@@ -69,12 +69,12 @@ static struct sum_bound bound_of(const struct nib_exact_sum *s, int64_t k,
 	return (struct sum_bound){blocks + 4, magnitude, 0};
 }
 
-/* What an exact sum must become; b: before it is multiplied by alpha. */
+/* The result that an exact sum must give.  b: its bound, before alpha. */
 struct target {
 	double sum;  /* rounded to double */
 	double want; /* alpha * sum, rounded once to double */
 	float alpha;
-	bool is_nan; /* whatever alpha is */
+	bool is_nan; /* for every alpha */
 	struct sum_bound b;
 };
 
@@ -88,7 +88,7 @@ static struct nib_expected expect(const struct target *t)
 	if (isnan(t->want) && !t->is_nan && isinf(t->alpha) && slack > 0) {
 		e.slack = INFINITY; /* inf * a sum that cancels exactly */
 	} else if (isinf(t->want)) {
-		/* Infinite alpha shows the sign, which fp32 may get wrong. */
+		/* Infinite alpha: any sign passes that the bound allows. */
 		e.slack = fabs(t->sum) > slack ? 0 : INFINITY;
 	} else if (!isnan(t->want) && total + fixed > 0) {
 		e.slack = t->b.units * U * total + fixed + HALF_SMALLEST;
@@ -119,9 +119,9 @@ bool nib_has_dense_bound(struct nib_dense_rule rule)
 }
 
 /*
- * The tensor cores' bound.  They take zeros and subnormals for numbers of size
- * 2^least when they choose what to cut off.  Weights are 2^-up times their
- * values.
+ * The tensor cores' bound.  When they choose the bits to cut off, zeros and
+ * subnormals count as numbers of size 2^least.  The kernels multiply by 2^-up times
+ * the weights.
  */
 static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 				     enum nib_dtype dtype)
@@ -133,7 +133,7 @@ static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 	const double of_w = ldexp(s->largest_w, least - 25) * terms;
 	const double of_x = ldexp(s->largest_x, least - 25 + up) * (terms + s->scales);
 
-	/* Products may be halves of the least number of fp32. */
+	/* Products may be half of the least number of fp32. */
 	const double of_steps =
 	    dtype == NIB_DTYPE_FP16 ? 0 : ldexp((double)(blocks + 3), -149 + up);
 
@@ -157,11 +157,11 @@ static struct sum_bound dense_bound_of(const struct nib_exact_wide *s, int64_t k
 				       (2 * terms + s->scales) * 0x1p-126 +
 					   s->subnormal};
 	if (s->products == 0)
-		b.fixed = 0; /* nothing to lose */
+		b.fixed = 0; /* all products are 0, so the sum is exact */
 	return b;
 }
 
-/* May a sum leave fp32 before the end, or that of a block without its scale? */
+/* Whether an intermediate sum, or a block's before it is scaled, may overflow. */
 static bool may_overflow(const struct nib_exact_wide *s, const struct sum_bound *b,
 			 struct nib_dense_rule rule)
 {

@@ -30,7 +30,7 @@ struct nib_expected nib_expect_dual(const struct nib_exact_sum *s, float alpha,
 				    const struct nib_exact_sum *s2, float alpha2,
 				    int64_t k, enum nib_arithmetic arithmetic);
 
-/* An A that is not NVFP4, and the arithmetic that multiplies it. */
+/* The type of an A that is not NVFP4, and the arithmetic that multiplies it. */
 struct nib_dense_rule {
 	enum nib_activations activations;
 	enum nib_dtype dtype; /* of x */
@@ -38,12 +38,12 @@ struct nib_dense_rule {
 };
 
 /*
- * There is a bound for NIB_ARITHMETIC_BLOCKS, and for DENSE fp16 and bf16 with
- * NIB_ARITHMETIC_FP16_TENSOR.
+ * Whether a bound is known: for NIB_ARITHMETIC_BLOCKS, and for DENSE fp16 and bf16
+ * with NIB_ARITHMETIC_FP16_TENSOR.
  */
 bool nib_has_dense_bound(struct nib_dense_rule rule);
 
-/* The same of such an A. */
+/* As nib_expect_gemm() and nib_expect_dual(), for an A that is not NVFP4. */
 struct nib_expected nib_expect_gemm_dense(const struct nib_exact_wide *s, float alpha,
 					  int64_t k, struct nib_dense_rule rule);
 struct nib_expected nib_expect_dual_dense(const struct nib_exact_wide *s, float alpha,
@@ -56,7 +56,7 @@ struct nib_verdict {
 	double fraction; /* error / bound, 0 if error is 0 */
 };
 
-/* The backend has passed if fraction <= 1. */
+/* The result passes if fraction <= 1. */
 struct nib_verdict nib_judge(const struct nib_expected *e, enum nib_dtype dtype,
 			     float got);
 

@@ -18,7 +18,7 @@ static const int8_t nib_e2m1_twice[16] = {0, 1,	 2,  3,	 4,  6,	 8,  12,
 /*
  * The code nearest to x / d, ties to the even code, beyond 6 clamped to 6; the
  * sign bit is x's, so minus zero and what rounds to it are code 8.  d > 0 with
- * at most 29 significant bits, or d = 0, where any x != 0 clamps.  x no NaN.
+ * at most 29 significant bits, or d = 0, where any x != 0 clamps.  x is not NaN.
  *
  * The quotient is never formed: |x| is compared with boundary * d, which is
  * exact in a double because the boundaries have at most 3 bits.

@@ -34,8 +34,8 @@ void nib_exact_decode(struct nib_exact_row *out, const struct nib_fp4 *v, int64_
 }
 
 /*
- * At most 16 * 12 * 12.  A function of its own because gcc vectorises this loop
- * well, but inlined it would rather transpose eight blocks.
+ * At most 16 * 12 * 12.  noinline: gcc vectorises this loop well in a function of
+ * its own; inlined, it transposes eight blocks instead, which is slower.
  */
 static __attribute__((noinline)) int32_t block_dot(const int16_t *x, const int16_t *y)
 {
@@ -62,7 +62,7 @@ struct nib_exact_sum nib_exact_dot(const struct nib_exact_row *a,
 	return s;
 }
 
-/* A function of its own as block_dot() is. */
+/* noinline as block_dot(). */
 static __attribute__((noinline)) int32_t block_products(const int16_t *x,
 							const int16_t *y)
 {

@@ -27,7 +27,7 @@ __extension__ typedef unsigned __int128 uint128;
 /* Codes count twice, scales in 2^-9: log2 of the unit of their products. */
 #define PRODUCT_UNIT (-10)
 #define UNIT	     0x1p-10
-/* log2 of the unit of digit[0], and of what PRODUCT_UNIT leaves of it. */
+/* log2 of the unit of digit[0]; the same in units of 2^PRODUCT_UNIT. */
 #define DIGIT_UNIT (-234)
 #define DIGIT_BIAS (PRODUCT_UNIT - DIGIT_UNIT)
 /* More than the roundings of 2^17 additions of positive doubles. */
@@ -58,7 +58,7 @@ static bool is_narrow(const double *x)
 	return high - (int64_t)low <= NARROW_BITS;
 }
 
-/* x becomes a block; what it says of the row is added to out. */
+/* Stores x as a block of out, and updates what out knows of the whole row. */
 static void take_block(struct nib_exact_dense *out, const double *x, int64_t block)
 {
 	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
@@ -72,7 +72,7 @@ static void take_block(struct nib_exact_dense *out, const double *x, int64_t blo
 	memcpy(out->x + block * NIB_NVFP4_BLOCK, x, NIB_NVFP4_BLOCK * sizeof(*x));
 }
 
-/* In doubles: 114 * 1.125 * 2^121, say, is no number of fp32. */
+/* In doubles: 114 * 1.125 * 2^121, for example, overflows fp32. */
 static void round_block(struct nib_exact_dense *out, const float *x, double *rounded)
 {
 	int8_t codes[NIB_NVFP4_BLOCK];
@@ -275,7 +275,7 @@ static void multiply(struct product *p, const struct nib_exact_wide *s, uint32_t
 			break;
 }
 
-/* p * 2^exponent, of the sign that is asked for. */
+/* p * 2^exponent with the given sign, rounded to f. */
 static uint64_t round_product(const struct product *p, bool negative, int exponent,
 			      struct nib_float_format f)
 {

@@ -15,7 +15,7 @@
 #include "format/exact.h"
 #include "nibblas.h"
 
-/* A row of A as it is multiplied; the arrays are the caller's. */
+/* A row of A after rounding (see below); the arrays are the caller's. */
 struct nib_exact_dense {
 	double *x;	    /* k values, exact */
 	uint8_t *is_narrow; /* k/16: see exact_dense.c */
@@ -41,14 +41,14 @@ struct nib_exact_wide {
 	int64_t digit[NIB_EXACT_DIGITS];
 	/*
 	 * Sums over the finite products, at most 2^-30 of themselves too large:
-	 * of |products| and of |block partials|.  A block of a wide range,
-	 * which NIB_ACTIVATIONS_INT8 has not, counts in the second as in the
-	 * first.
+	 * of |products| and of |block partials|.  For a block that is not
+	 * narrow, which NIB_ACTIVATIONS_INT8 never has, the second has its
+	 * |products| too.
 	 */
 	double products, magnitude;
 	double largest_x, largest_w; /* of the rows */
 	double scales;		     /* the row of B's, summed over all k */
-	/* What is lost of the sum if |x| below 2^-126 count as 0, or more. */
+	/* At least the error of the sum if every |x| below 2^-126 counts as 0. */
 	double subnormal;
 	int infinite; /* 1 or -1: the sum is infinite, ignore digit */
 	bool is_nan;  /* ignore the sum */

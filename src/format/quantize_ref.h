@@ -22,7 +22,7 @@ float nib_global_ref(float amax);
 /*
  * The scale byte of a block: fp32 amax / (fp32 6 * global), two roundings as
  * torch does it, then nib_e4m3_encode().  amax = 0 takes zero_scale's byte.
- * amax may be infinite, no NaN.  global > 0, and 6 * global finite.
+ * amax may be infinite, but not NaN.  global > 0, and 6 * global finite.
  */
 uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale zero_scale);
 

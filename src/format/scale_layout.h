@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scale_layout.h - where the scale of a block lies: (row, group) -> byte.
+ * scale_layout.h - where the scale of a block is stored: (row, group) -> byte.
  * group = column / 16.  Sizes are taken as valid; core/sizes.c checks them.
  */
 #ifndef NIB_SCALE_LAYOUT_H

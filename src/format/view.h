@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.h - what the zeros in a view mean, and where its elements lie.
+ * view.h - what the zeros in a view mean, and where its elements are.
  *
  * A stride of 0 is "dense", a batch of 0 is 1.  Views are taken as valid
  * (api/validate.c): nothing here checks, and no product overflows.
@@ -55,8 +55,8 @@ static inline int64_t nib_fp4_scale_batch_stride_bytes(const struct nib_fp4 *v)
 }
 
 /*
- * data + offset as numbers: a view of nothing may be NULL, to which C allows
- * not even 0 to be added.
+ * data + offset, added as integers: the pointer of an empty view may be NULL, and
+ * NULL + 0 is undefined in C17.
  */
 static inline uint8_t *nib_offset_bytes(const void *data, int64_t offset)
 {
