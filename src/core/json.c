@@ -226,7 +226,7 @@ bool nib_json_int(struct nib_json *json, int64_t *value)
 	return true;
 }
 
-/* ---- values that nobody reads -------------------------------------------- */
+/* ---- values that are skipped --------------------------------------------- */
 
 static bool skip_digits(struct nib_json *json)
 {
@@ -265,7 +265,7 @@ static bool skip_number(struct nib_json *json)
 	return skip_digits(json);
 }
 
-/* A value that holds no other. */
+/* A value that contains no other. */
 static bool skip_scalar(struct nib_json *json)
 {
 	static const char *const words[] = {"true", "false", "null"};

@@ -18,9 +18,9 @@
 struct nib_json {
 	const char *at, *end;
 	const char *begin;
-	/* Says what is wrong at `at`; NULL until a call fails. */
+	/* What is wrong at `at`; NULL until a call fails. */
 	const char *problem;
-	/* Takes the decoded strings, which are never longer than their text. */
+	/* Receives the decoded strings, which are never longer than their text. */
 	char *strings;
 };
 
@@ -28,7 +28,7 @@ struct nib_json {
 void nib_json_init(struct nib_json *json, const char *text, size_t n_bytes,
 		   char *strings);
 
-/* Skips white space, then c if it comes next; says whether it did. */
+/* Skips white space, then c if it comes next; returns whether it did. */
 bool nib_json_take(struct nib_json *json, char c);
 /* The same, but anything else is a problem. */
 bool nib_json_expect(struct nib_json *json, char c);

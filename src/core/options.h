@@ -11,7 +11,7 @@
 
 /*
  * Copies the caller's options (NULL = all zero) into ours, which has `bytes`.
- * A longer struct is accepted if everything behind ours is zero.  name: for the
+ * A longer struct is accepted if everything after ours is zero.  name: for the
  * message.
  */
 enum nib_status nib_options_read(void *ours, size_t bytes, const void *theirs,

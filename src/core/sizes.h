@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sizes.h - what the sizes of nib_scales_bytes() are counted in. */
+/* sizes.h - the size of a tile of scales. */
 #ifndef NIB_SIZES_H
 #define NIB_SIZES_H
 

@@ -41,9 +41,9 @@ size_t nib_utf8_char_bytes(const char *text, size_t n_bytes)
 }
 
 /*
- * C0, DEL and C1, which could move a terminal's cursor, and the controls of the
- * direction of writing, which hide what a name is: U+061C, U+200E, U+200F,
- * U+202A to U+202E, U+2066 to U+2069.
+ * C0, DEL and C1, which could move a terminal's cursor, and the bidirectional
+ * controls, which can disguise a name: U+061C, U+200E, U+200F, U+202A to U+202E,
+ * U+2066 to U+2069.
  */
 static int is_control(const char *text, size_t length)
 {

@@ -60,14 +60,15 @@ bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
 }
 
 /*
- * The stride of stacked batches, each after all rows of the one before.  The last
- * row ends after its own bytes, not after a whole row stride, so the next batch
- * may begin there.
+ * Checks the stride of stacked batches, each after all rows of the one before.
+ * The last row ends after its own bytes, not after a whole row stride, so the next
+ * batch may begin there.
  */
-static enum nib_status check_behind(int64_t rows, int64_t row_dense, int64_t row_stride,
-				    int64_t batch, int64_t batch_stride,
-				    const char *field, const struct nib_label *label,
-				    struct nib_error *err)
+static enum nib_status check_stacked(int64_t rows, int64_t row_dense,
+				     int64_t row_stride, int64_t batch,
+				     int64_t batch_stride, const char *field,
+				     const struct nib_label *label,
+				     struct nib_error *err)
 {
 	const int64_t all = rows > 0 ? (rows - 1) * row_stride + row_dense : 0;
 
@@ -100,8 +101,8 @@ resolve_strides(int64_t rows, int64_t row_dense, int64_t *row_stride, int64_t ba
 	if (*batch_stride == 0)
 		*batch_stride = extent;
 	if (!nib_lies_between(row_dense, *row_stride, batch, *batch_stride))
-		status = check_behind(rows, row_dense, *row_stride, batch,
-				      *batch_stride, batch_field, label, err);
+		status = check_stacked(rows, row_dense, *row_stride, batch,
+				       *batch_stride, batch_field, label, err);
 	if (!status)
 		status = check_extent(batch, *batch_stride, &extent, batch_field, label,
 				      err);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.h - checks of single views.  Each function looks at one thing, writes a
- * copy with strides and batch resolved (no zeros mean anything below), and
- * names the argument, its value and the rule when it refuses.  What elements
- * mean is in format/.
+ * view.h - checks of single views.  nib_valid_*() write a resolved copy, in which no
+ * stride or batch of 0 has a special meaning any more.  An error names the
+ * argument, its value and the rule.  What elements mean is in format/.
  */
 #ifndef NIB_CORE_VIEW_H
 #define NIB_CORE_VIEW_H
@@ -18,7 +17,7 @@ struct nib_span {
 	uintptr_t begin, end;
 };
 
-/* Sizes, strides and layout; no pointer is looked at.  in may be out. */
+/* Checks sizes, strides and layout, but no pointer.  in may be out. */
 enum nib_status nib_valid_fp4(const struct nib_fp4 *in, struct nib_fp4 *out,
 			      struct nib_label label, struct nib_error *err);
 enum nib_status nib_valid_dense(const struct nib_dense *in, struct nib_dense *out,
