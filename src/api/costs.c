@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* costs.c - the API layer of a planner's costs: read and set. */
+/* costs.c - API: reads and sets the costs of tiles that a device's planner uses. */
 #include "backend/backend.h"
 #include "core/options.h"
 #include "validate.h"

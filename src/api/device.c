@@ -10,7 +10,7 @@
 const struct nib_backend *const nib_backends[] = {&nib_backend_cuda, &nib_backend_cpu,
 						  NULL};
 
-/* More threads than any machine has: beyond it the number is a mistake. */
+/* More threads than any machine has, so a larger number is a mistake. */
 #define MAX_THREADS 4096
 
 static const struct nib_backend *find_backend(const char *name)

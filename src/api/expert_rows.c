@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expert_rows.c - API: where rows and scales of experts begin. */
+/* expert_rows.c - API: where the rows and the scales of each expert begin. */
 #include <inttypes.h>
 
 #include "backend/backend.h"
 #include "core/error.h"
 #include "validate.h"
 
-/* Offsets are int32, so there are no more experts. */
+/* As many as int32 can count, the type of the offsets. */
 #define MOST_EXPERTS INT32_MAX
 
 static struct nib_span words(const int32_t *pointer, int64_t count)

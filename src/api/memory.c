@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - the API layer of a device's memory and of waiting for it. */
+/* memory.c - API: allocates, copies and frees device memory, waits for a device. */
 #include "backend/backend.h"
 #include "core/error.h"
 #include "validate.h"

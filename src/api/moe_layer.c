@@ -31,12 +31,12 @@
 /* Offsets of the parts of a workspace, in bytes. */
 struct parts {
 	size_t row_offsets, slot_rows, row_tokens;
-	size_t x_codes, x_scales; /* x quantised, by token: of a host backend */
-	size_t a_codes, a_scales; /* A by row: quantised, */
-	size_t a;		  /* or as it is */
+	size_t x_codes, x_scales; /* x quantised, by token; host backends only */
+	size_t a_codes, a_scales; /* gathered rows of x, quantised, */
+	size_t a;		  /* or in x's type */
 	size_t gate, up;
 	size_t h, h_codes, h_scales;
-	size_t rows; /* of slots, in y's type */
+	size_t rows; /* the output of down for each gathered row, in y's type */
 	size_t arrivals;
 	size_t product;
 };
@@ -53,7 +53,7 @@ struct nib_moe_layer_plan {
 	char explanation[3 * sizeof(((struct nib_plan *)0)->explanation) + 32];
 	bool callers_workspace;
 	struct nib_spares spares;
-	void *workspace; /* not of a host backend */
+	void *workspace; /* host backends: NULL, theirs are in spares */
 };
 
 /* ---- workspace ------------------------------------------------------------ */
@@ -86,7 +86,7 @@ static bool is_dual(const struct nib_moe_layer *l)
 	return l->activation == NIB_MOE_ACTIVATION_SWIGLU;
 }
 
-/* The backend may take the layer at once. */
+/* Whether the layer is small enough for the backend's entry `few`. */
 static bool is_few(const struct nib_moe_layer_plan *p)
 {
 	return p->device->backend->moe_steps->few &&
@@ -126,7 +126,7 @@ static bool lay_out(struct nib_moe_layer_plan *p)
 			       s.k * (int64_t)nib_dtype_bytes(l->x.dtype));
 }
 
-/* ---- views of a workspace: all of them with NULL, for plans ---------------- */
+/* ---- views of a workspace; in plans its base is NULL ----------------------- */
 
 static struct nib_fp4 nvfp4_at(char *base, size_t codes, size_t scales, int64_t rows,
 			       int64_t k)
@@ -152,14 +152,14 @@ static struct nib_dense h_at(const struct nib_moe_layer_plan *p, char *base,
 	return dense_at(base, p->at.h, h_dtype(&p->layer), rows, p->sizes.width);
 }
 
-/* Weights of a view whose packed form is the one to use are ignored. */
+/* The weights of one product.  If packed is not NULL, view is ignored. */
 struct weights {
 	const struct nib_fp4 *view;
 	const struct nib_packed *packed;
 	const float *alpha;
 };
 
-/* A mixture of experts: A (quantised or not) of a width by weights into c. */
+/* The product of a, or of x if A is dense, and the weights b, written to c. */
 static struct nib_moe_problem product(const struct nib_moe_layer_plan *p, char *base,
 				      struct nib_fp4 a, struct nib_dense x,
 				      struct weights b, struct nib_dense c)
@@ -406,16 +406,16 @@ enum nib_status nib_moe_layer_plan_get_info(const struct nib_moe_layer_plan *pla
 
 /* ---- a run ---------------------------------------------------------------- */
 
-/* A layer that is valid, in a workspace. */
+/* A run of a validated layer in a workspace. */
 struct run {
 	const struct nib_moe_layer_plan *plan;
 	const struct nib_moe_layer *layer;
 	char *base;
 	void *stream;
-	bool is_callers; /* base */
+	bool is_callers; /* base is the caller's workspace */
 	int32_t *row_offsets, *slot_rows, *row_tokens;
-	/* Rows of h: those that exist, where the host can read how many,
-	 * else all that there can be. */
+	/* Rows of h: host backends count those that are routed to an expert
+	 * here, others compute one for each slot. */
 	int64_t rows;
 };
 
@@ -489,7 +489,7 @@ static enum nib_status expand(const struct run *r, struct nib_error *err)
 	return multiply(r, p->up, &moe, err);
 }
 
-/* What the dual product leaves to do of h, or all of it. */
+/* Computes h, unless the dual product did; quantises it if A is NVFP4. */
 static enum nib_status activate(const struct run *r, struct nib_error *err)
 {
 	const struct nib_moe_layer_plan *p = r->plan;
@@ -513,7 +513,7 @@ static enum nib_status activate(const struct run *r, struct nib_error *err)
 	return steps_of(r)->activate(p->device, &step, r->stream, err);
 }
 
-/* From A to the rows of slots. */
+/* All products: from A to the output of down for each slot. */
 static enum nib_status multiply_all(const struct run *r, struct nib_error *err)
 {
 	const struct nib_moe_layer_plan *p = r->plan;
@@ -525,7 +525,7 @@ static enum nib_status multiply_all(const struct run *r, struct nib_error *err)
 	return status ? status : multiply(r, p->down, &down, err);
 }
 
-/* The layer at once, if the backend takes it so. */
+/* The layer in one call of the backend; *taken: whether it computed it. */
 static enum nib_status run_few(const struct run *r, bool *taken, struct nib_error *err)
 {
 	const struct nib_moe_layer_plan *p = r->plan;

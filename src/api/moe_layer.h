@@ -9,7 +9,7 @@
 
 /* Sizes of a resolved layer. */
 struct nib_moe_sizes {
-	int64_t tokens, k, slots, experts, width; /* slots: of all tokens */
+	int64_t tokens, k, slots, experts, width; /* slots: top_k of each token */
 	bool is_nvfp4, has_up;
 };
 struct nib_moe_sizes nib_moe_sizes_of(const struct nib_moe_layer *layer);
@@ -22,7 +22,7 @@ enum nib_status nib_valid_moe_layer(const struct nib_device *device,
 				    const struct nib_moe_layer *layer,
 				    struct nib_moe_layer *out, struct nib_error *err);
 
-/* Holds a run's resolved layer against the plan's. */
+/* Compares a run's resolved layer with the plan's. */
 enum nib_status nib_same_moe_layer(const struct nib_moe_layer *plan,
 				   const struct nib_moe_layer *run,
 				   struct nib_error *err);

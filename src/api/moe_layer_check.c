@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moe_layer_check.c - API: checks of a layer of experts.  Below them the layer's
- * products are checked again as what they are, mixtures of experts; nothing
- * fails there that was accepted here but for sizes whose products overflow.
+ * moe_layer_check.c - API: checks of a layer of experts.  The layer's products are
+ * checked again when they are planned and run as mixtures of experts.  For a layer
+ * that was accepted here, those checks fail only if a product of sizes overflows.
  */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -32,12 +33,15 @@ struct nib_moe_sizes nib_moe_sizes_of(const struct nib_moe_layer *l)
 
 /* ---- sizes and types ------------------------------------------------------ */
 
-/* name = value must be other = want. */
+/* Checks that view.field = value is other = want; other NULL: a constant. */
 static enum nib_status equal(const char *view, const char *field, int64_t value,
 			     const char *other, int64_t want, struct nib_error *err)
 {
 	if (value == want)
 		return NIB_STATUS_OK;
+	if (!other)
+		return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT(view), field,
+				   " = %" PRId64 ": must be %" PRId64, value, want);
 	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT(view), field,
 			   " = %" PRId64 ": must be %s = %" PRId64, value, other, want);
 }
@@ -75,7 +79,7 @@ static enum nib_status check_options(const struct nib_moe_layer *l,
 	return NIB_STATUS_OK;
 }
 
-/* x or a, and that it fits y. */
+/* Resolves x or a, and y; checks that they have as many rows. */
 static enum nib_status resolve_input(const struct nib_moe_layer *in,
 				     struct nib_moe_layer *out, struct nib_error *err)
 {
@@ -98,11 +102,11 @@ static enum nib_status resolve_input(const struct nib_moe_layer *in,
 		rows = out->x.rows, batch = out->x.batch;
 	}
 	if (!status)
-		status = equal(view, "batch", batch, "one matrix", 1, err);
+		status = equal(view, "batch", batch, NULL, 1, err);
 	if (!status)
 		status = nib_valid_dense(&in->y, &out->y, AT("y"), err);
 	if (!status)
-		status = equal("y", "batch", out->y.batch, "one matrix", 1, err);
+		status = equal("y", "batch", out->y.batch, NULL, 1, err);
 	if (!status)
 		status = equal("y", "rows", out->y.rows,
 			       in->is_quantized ? "a.rows" : "x.rows", rows, err);
@@ -188,7 +192,7 @@ enum nib_status nib_valid_moe_layer(const struct nib_device *device,
 		     err);
 }
 
-/* ---- the plan's ----------------------------------------------------------- */
+/* ---- comparison with the plan --------------------------------------------- */
 
 static bool same_weights(const struct nib_fp4 *x, const struct nib_packed *x_packed,
 			 const struct nib_fp4 *y, const struct nib_packed *y_packed)
@@ -235,7 +239,7 @@ enum nib_status nib_same_moe_layer(const struct nib_moe_layer *plan,
 
 /* ---- data ----------------------------------------------------------------- */
 
-/* An array of the caller's that y lies apart from. */
+/* Checks that an array of the caller's is not NULL and does not overlap y. */
 static enum nib_status check_array(const struct nib_moe_layer *l, const char *field,
 				   const void *pointer, int64_t count, int64_t bytes,
 				   struct nib_error *err)
@@ -308,8 +312,8 @@ static enum nib_status check_scale(const char *field, const float *value,
 	if (nib_fp32_bits(*value) != 0 && nib_is_global(*value))
 		return NIB_STATUS_OK;
 	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, AT(field), "",
-			   " = %g: must be positive, and 6 times it finite",
-			   (double)*value);
+			   " = %g: must be positive, at most %g", (double)*value,
+			   (double)FLT_MAX / 6);
 }
 
 static enum nib_status check_signs(const struct nib_moe_layer *l, struct nib_error *err)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * outputs.c - the outputs of a group lie apart from each other and from all
- * inputs: O(n log n) for n problems in any order, in memory of the caller's.
+ * outputs.c - checks that the outputs of a group overlap neither each other nor any
+ * input: O(n log n) for n problems in any order, in memory of the caller's.
  *
- * Outputs are sorted by their first byte.  A cluster is a longest run of
- * outputs whose spans overlap one by one; only inside it can two have a byte in
- * common.  They may overlap and still lie apart: columns of one wide matrix, or
- * pieces of the rows of one stack, are told by one more sort.  Only other
- * patterns are compared pair by pair.
+ * Outputs are sorted by their first byte.  A cluster is a longest run of outputs
+ * each of whose spans begins within the spans before it; only outputs of one
+ * cluster can have a byte in common.  Their spans may overlap where they have none
+ * in common: columns of one wide matrix, or pieces of the rows of one stack.  One
+ * more sort recognises these two patterns.  Outputs in other patterns are compared
+ * pair by pair.
  */
 #include "outputs.h"
 
@@ -26,8 +27,8 @@ size_t nib_outputs_bytes(void)
 }
 
 /*
- * The order of outputs is that of their first bytes; if stride is not 0, that
- * of the first bytes' columns in rows of stride bytes, then of the bytes.
+ * Orders outputs by their first bytes.  If stride is not 0, orders them first by the
+ * column of that byte in rows of stride bytes.
  */
 static bool comes_before(const struct output *x, const struct output *y,
 			 uintptr_t stride)
@@ -153,7 +154,7 @@ static enum nib_status check_pairs(const struct nib_problem *problems, struct ou
 			return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT,
 					   nib_label_of("problems", high, "c"), "data",
 					   " = %p overlaps problems[%" PRId64
-					   "].c: outputs must lie apart",
+					   "].c: outputs must not overlap",
 					   problems[high].c.data, low);
 		}
 	}
@@ -170,7 +171,7 @@ static enum nib_status check_cluster(const struct nib_problem *problems,
 	return check_pairs(problems, o, count, err);
 }
 
-/* Checks each cluster and leaves its span; returns the spans' number. */
+/* Checks each cluster and replaces it by its span; returns the number of spans. */
 static int64_t join_clusters(const struct nib_problem *problems, struct output *o,
 			     int64_t count, enum nib_status *status,
 			     struct nib_error *err)
@@ -195,7 +196,7 @@ static int64_t join_clusters(const struct nib_problem *problems, struct output *
 
 /* ---- inputs --------------------------------------------------------------- */
 
-/* True if a span meets one of the clusters, which ascend and lie apart. */
+/* True if a span overlaps a cluster.  Clusters ascend and do not overlap. */
 static bool meets(struct nib_span in, const struct output *clusters, int64_t count)
 {
 	int64_t low = 0, high = count;
@@ -224,7 +225,7 @@ static enum nib_status check_input(struct nib_span in, struct nib_label label,
 
 	if (!meets(in, clusters, n_clusters))
 		return NIB_STATUS_OK;
-	/* Once a call, to name the first problem. */
+	/* Runs once a call at most: it finds an overlap, and names the first. */
 	for (int64_t i = 0; i < count && !status; i++)
 		status = nib_check_disjoint(nib_dense_span(&problems[i].c),
 					    nib_label_of("problems", i, "c"), in, label,

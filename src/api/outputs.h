@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs.h - the outputs of a group lie apart. */
+/* outputs.h - checks that the outputs of a group do not overlap. */
 #ifndef NIB_OUTPUTS_H
 #define NIB_OUTPUTS_H
 

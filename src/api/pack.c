@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.c - the API layer of packed weights. */
+/* pack.c - API: packs, updates and unpacks weights. */
 #include <inttypes.h>
 
 #include "backend/backend.h"
@@ -7,7 +7,7 @@
 #include "format/view.h"
 #include "validate.h"
 
-/* view: b, resolved. */
+/* Checks b and its data; view receives it, resolved. */
 static enum nib_status check(const struct nib_device *device, const struct nib_fp4 *b,
 			     struct nib_fp4 *view, struct nib_error *err)
 {
@@ -70,11 +70,11 @@ static enum nib_status same_size(const char *name, int64_t got, int64_t want,
 	if (got == want)
 		return NIB_STATUS_OK;
 	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
-				 " = %" PRId64 ": must be %" PRId64 ", as packed has",
+				 " = %" PRId64 ": must be %" PRId64 ", as in packed",
 				 got, want);
 }
 
-/* The sizes of a view for packed. */
+/* Checks that a view has the sizes of packed. */
 static enum nib_status check_sizes(const struct nib_packed *packed,
 				   const struct nib_fp4 *view,
 				   const char *const names[3], struct nib_error *err)

@@ -17,7 +17,7 @@ static enum nib_status no_memory(const char *what, size_t bytes, struct nib_erro
 			what, bytes);
 }
 
-/* The options, and a zeroed plan of the device's backend. */
+/* Reads the options and makes a zeroed plan of the device's backend. */
 static enum nib_status new_plan(struct nib_device *device, enum nib_op op,
 				const struct nib_plan_options *options,
 				struct nib_plan_options *ours, struct nib_plan **plan,
@@ -98,7 +98,7 @@ static enum nib_status add_workspace(struct nib_plan *plan, struct nib_error *er
 	return status;
 }
 
-/* The backend's part, and memory for runs; frees the plan on failure. */
+/* Runs the backend's planner and adds memory for runs; frees a failed plan. */
 static enum nib_status finish_plan(struct nib_plan **plan, enum nib_status status,
 				   struct nib_error *err)
 {
@@ -131,7 +131,7 @@ enum nib_status nib_plan_create(struct nib_device *device, enum nib_op op,
 	if (status)
 		return status;
 	p = *plan;
-	/* A count beyond the rule gets its message from the checks below. */
+	/* Other counts are refused by nib_valid_problems(), with a message. */
 	if (count > 0 && count <= INT32_MAX && problems) {
 		p->problems = calloc((size_t)count, sizeof(*p->problems));
 		if (!p->problems)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - the API layer of probes: what a device can do at most. */
+/* probe.c - API: probes, which measure the peak rates of a device. */
 #include "backend/backend.h"
 #include "core/error.h"
 #include "validate.h"
 
-/* Some twenty minutes of a GPU; rounding it up does not overflow. */
+/* A GPU needs about twenty minutes for it; rounding it up does not overflow. */
 #define MAX_AMOUNT (INT64_C(1) << 60)
 
 /* Checks the data and the amount of a probe. */

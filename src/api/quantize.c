@@ -36,7 +36,7 @@ static enum nib_status resolve_fp4(const struct nib_fp4 *in, struct nib_fp4 *out
 	return status;
 }
 
-/* The same of a view whose codes are not used. */
+/* As resolve_fp4(), for a view whose codes are not used. */
 static enum nib_status resolve_scales(const struct nib_fp4 *in, struct nib_fp4 *out,
 				      const char *name, struct nib_error *err)
 {

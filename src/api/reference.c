@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reference.c - API: the oracle.  Walks over the elements of c and either
- * writes the exact result or compares what is there with it.
+ * reference.c - API: the oracle.  For each element of c, writes the exact result or
+ * compares the value in memory with it.
  *
  * The arithmetic is in format/exact.c, the bounds are in format/bound.c.
  */
@@ -27,7 +27,7 @@ struct job {
 	int64_t index; /* of the problem, or of the expert */
 	bool is_dual;
 	int64_t batch, b_batch, b2_batch; /* batch: of A and c */
-	int64_t end_row;		  /* the sampler knows the first */
+	int64_t end_row;		  /* the first is the sampler's */
 	int64_t scale_shift; /* scales of a's row r are those of r + shift */
 	float alpha, alpha2;
 };
@@ -42,9 +42,9 @@ struct sampler {
 };
 
 struct oracle {
-	struct nib_exact_row a[PANEL_ROWS], b, b2; /* A is NVFP4 */
-	struct nib_exact_dense x[PANEL_ROWS];	   /* it is not, */
-	struct nib_exact_weights w, w2;		   /* and B */
+	struct nib_exact_row a[PANEL_ROWS], b, b2; /* if A is NVFP4 */
+	struct nib_exact_dense x[PANEL_ROWS];	   /* else: A */
+	struct nib_exact_weights w, w2;		   /* and B, B2 */
 	void *memory;
 	struct nib_check_options options;
 	struct nib_check_result *result; /* NULL: write c */
@@ -97,7 +97,7 @@ static int64_t sampler_next(struct sampler *s, int64_t limit)
 /* The exact sum, and what else the bound needs. */
 union sum {
 	struct nib_exact_sum nvfp4;
-	struct nib_exact_wide dense; /* A is not NVFP4 */
+	struct nib_exact_wide dense; /* if A is not NVFP4 */
 };
 
 static bool is_dense(const struct job *job)
@@ -336,14 +336,15 @@ static void take_weights(struct nib_exact_weights *w, char **memory, size_t k)
 	w->twice = take(memory, k * sizeof(*w->twice));
 }
 
-/* Memory for the rows of a panel, those of B and B2 included. */
+/* Allocates memory for the rows of a panel, and for a row of B and of B2. */
 static enum nib_status oracle_open(struct oracle *o, int64_t k,
 				   enum nib_activations activations,
 				   struct nib_error *err)
 {
 	const bool is_nvfp4 = activations == NIB_ACTIVATIONS_NVFP4;
 	const size_t n = (size_t)k, rows = PANEL_ROWS + 2;
-	/* A value, the scale or flag of a block, and rounding to 8. */
+	/* Values, a scale or flag for each block, and up to 8 bytes of padding
+	 * for each of at most three arrays. */
 	const size_t row_bytes =
 	    n * (is_nvfp4 ? sizeof(int16_t) : sizeof(int16_t) + sizeof(double)) +
 	    n / NIB_NVFP4_BLOCK * sizeof(int32_t) + 24;
@@ -351,7 +352,8 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 
 	if (!memory)
 		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
-				"the oracle's rows of k = %lld", (long long)k);
+				"no memory for the oracle's rows of k = %lld",
+				(long long)k);
 	o->memory = memory;
 	for (int i = 0; i < PANEL_ROWS; i++) {
 		if (is_nvfp4) {
@@ -371,7 +373,7 @@ static enum nib_status oracle_open(struct oracle *o, int64_t k,
 	return NIB_STATUS_OK;
 }
 
-/* Is there a bound to check with?  dtype: of x. */
+/* Refuses an arithmetic that has no bound for A.  dtype: of x. */
 static enum nib_status check_rule(const struct oracle *o,
 				  enum nib_activations activations,
 				  enum nib_dtype dtype, struct nib_error *err)
@@ -402,8 +404,9 @@ static enum nib_status run_problems(struct oracle *o, enum nib_op op,
 		resolved =
 		    calloc((size_t)count, sizeof(*resolved) + nib_outputs_bytes());
 		if (!resolved)
-			return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
-					"the oracle's %" PRId64 " problems", count);
+			return nib_fail(
+			    err, NIB_STATUS_OUT_OF_MEMORY,
+			    "no memory for the oracle's %" PRId64 " problems", count);
 	}
 	status = nib_valid_problems(op, NULL, problems, count, resolved, err);
 	if (status || !resolved) { /* refused, or nothing to do */

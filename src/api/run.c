@@ -97,7 +97,7 @@ static enum nib_status check_moe(const struct nib_plan *plan,
 
 /* ---- runs in host memory --------------------------------------------------- */
 
-/* workspace: all of it, aligned. */
+/* workspace: the head and the backend's part, aligned to 64 bytes. */
 static enum nib_status run_in(struct nib_plan *plan, const struct nib_problem *problems,
 			      const struct nib_moe_problem *given_moe, bool check_data,
 			      char *workspace, struct nib_error *err)
@@ -181,7 +181,7 @@ static bool is_last_moe(const struct nib_plan *plan, const struct nib_moe_proble
 {
 	const struct nib_last_run *last = &plan->last;
 
-	/* Padding that differs costs a validation, no more. */
+	/* If only padding differs, the problem is checked again: no error. */
 	return last->is_valid && moe &&
 	       /* NOLINTNEXTLINE(bugprone-suspicious-memory-*,cert-*) */
 	       memcmp(&last->given_moe, moe, sizeof(*moe)) == 0 &&

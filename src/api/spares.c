@@ -19,7 +19,7 @@ static enum nib_status check_workspace(const struct nib_run_options *options,
 		return nib_fail_argument(
 		    err, NIB_STATUS_BAD_ARGUMENT, "options.workspace",
 		    " = NULL: the plan was made with caller_workspace, so a "
-		    "run must bring %zu bytes",
+		    "run must provide %zu bytes",
 		    bytes);
 	}
 	if (options->workspace_bytes < bytes)

@@ -6,8 +6,8 @@
 #include "backend/backend.h"
 
 /*
- * The options of a run that needs `bytes` of workspace into ours; callers: the
- * caller must bring it.
+ * Checks the options of a run that needs `bytes` of workspace and copies them to
+ * ours.  callers: the caller must provide the workspace.
  */
 enum nib_status nib_read_run_options(const struct nib_device *device,
 				     const struct nib_run_options *options,

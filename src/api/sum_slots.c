@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sum_slots.c - API: only the last step of a layer of experts. */
+/* sum_slots.c - API: the last step of a layer of experts, as a function. */
 #include <inttypes.h>
 
 #include "backend/backend.h"
@@ -17,10 +17,10 @@ static enum nib_status resolve_matrix(const struct nib_dense *in, struct nib_den
 	if (out->batch == 1)
 		return NIB_STATUS_OK;
 	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, label, "batch",
-			   " = %" PRId64 ": must be one matrix = 1", out->batch);
+			   " = %" PRId64 ": must be 1", out->batch);
 }
 
-/* Sizes and types that fit each other. */
+/* Checks that sizes and types fit each other. */
 static enum nib_status check_sizes(const struct nib_moe_combine *c,
 				   struct nib_error *err)
 {
@@ -47,7 +47,7 @@ static enum nib_status check_sizes(const struct nib_moe_combine *c,
 	return NIB_STATUS_OK;
 }
 
-/* An array of four bytes a slot, apart from y. */
+/* Checks an array of four bytes a slot, which must not overlap y. */
 static enum nib_status check_slots(const struct nib_moe_combine *c, const void *slots,
 				   const char *name, struct nib_error *err)
 {

@@ -89,8 +89,8 @@ static struct a_names names_of(enum nib_activations activations)
 }
 
 /*
- * A as a run reads it: x resolved, and its sizes as those of a view without
- * data.
+ * Resolves x.  a_out receives the sizes of x as a view without data, so that later
+ * checks find the sizes of A in one place.
  */
 static enum nib_status resolve_x(const struct nib_dense *x, struct nib_fp4 *a_out,
 				 struct nib_dense *x_out, struct nib_label label,
@@ -110,7 +110,7 @@ static enum nib_status resolve_x(const struct nib_dense *x, struct nib_fp4 *a_ou
 	return nib_valid_fp4(a_out, a_out, label, err);
 }
 
-/* at: the problem.  The view that A is not becomes zero. */
+/* at: the problem.  The unused one of a and x becomes zero, but for a's sizes. */
 static enum nib_status resolve_a(const struct nib_problem *given, struct nib_label at,
 				 struct nib_problem *out, struct nib_error *err)
 {
@@ -414,7 +414,7 @@ enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
 	if (!nib_spans_overlap(c, in))
 		return NIB_STATUS_OK;
 	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, lc, "data",
-			   " [%p, %p) overlaps %s [%p, %p): outputs must lie apart",
+			   " [%p, %p) overlaps %s [%p, %p): outputs must not overlap",
 			   (void *)c.begin, (void *)c.end, NIB_LABEL_TEXT(li),
 			   (void *)in.begin, (void *)in.end);
 }
@@ -582,7 +582,7 @@ enum nib_status nib_valid_scale_signs(const struct nib_fp4 *v, struct nib_label 
 {
 	enum nib_status status = NIB_STATUS_OK;
 
-	/* Nor over its batches. */
+	/* An empty view may have 2^40 batches: no loop over them either. */
 	if (v->rows == 0 || v->k == 0)
 		return NIB_STATUS_OK;
 	for (int64_t batch = 0; batch < v->batch && !status; batch++)
@@ -621,7 +621,7 @@ enum nib_status nib_valid_moe_signs(enum nib_op op, const struct nib_moe_problem
 	const bool has_scales = p->activations == NIB_ACTIVATIONS_NVFP4;
 	enum nib_status status = NIB_STATUS_OK;
 
-	/* Rows that no expert has may hold anything. */
+	/* Rows of no expert may contain anything. */
 	for (int64_t e = 0; has_scales && e < p->b.batch && !status; e++) {
 		const int64_t rows = moe->row_offsets[e + 1] - moe->row_offsets[e];
 		const int64_t first =

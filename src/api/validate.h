@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * validate.h - checks of whole problems, of their data and of what a device can
- * be asked.  Those of single views are in core/view.h.
+ * validate.h - checks of whole problems and their data, and of arguments that several
+ * functions have: devices, streams, options.  core/view.h checks single views.
  */
 #ifndef NIB_VALIDATE_H
 #define NIB_VALIDATE_H
@@ -38,8 +38,9 @@ enum nib_status nib_valid_moe(enum nib_op op, const struct nib_device *device,
 bool nib_reads_packed(const struct nib_device *device, const struct nib_packed *packed);
 
 /*
- * Weights as a view, or packed for device (NULL: packed ones are refused), of
- * which out has the sizes and no data.  packed_field: what messages call packed.
+ * Resolves weights that are a view or, if packed is not NULL, packed for device
+ * (NULL: packed ones are refused).  out has only the sizes of packed weights.
+ * packed_field: the name of packed in messages.
  */
 enum nib_status nib_valid_weights(const struct nib_device *device,
 				  const struct nib_fp4 *view,
@@ -75,11 +76,11 @@ enum nib_status nib_check_stream(const struct nib_device *device, const void *st
 enum nib_status nib_resolve_dense(const struct nib_dense *in, struct nib_dense *out,
 				  const char *name, struct nib_error *err);
 
-/* Pointers and overlaps of one resolved problem; all together: outputs.h. */
+/* Pointers and overlaps of one resolved problem; of several: outputs.h. */
 enum nib_status nib_valid_problem_data(enum nib_op op,
 				       const struct nib_problem *problem, int64_t index,
 				       struct nib_error *err);
-/* lc: what c's problem calls it, without its data. */
+/* Refuses an output c that overlaps `in`.  lc, li: their names in messages. */
 enum nib_status nib_check_disjoint(struct nib_span c, struct nib_label lc,
 				   struct nib_span in, struct nib_label li,
 				   struct nib_error *err);

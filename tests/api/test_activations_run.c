@@ -212,7 +212,7 @@ static void overlap(struct bed *bed, int victim, int i)
 	takes(bed);
 	c->data = address(begin - c_bytes + 1);
 	refuses(bed, NIB_STATUS_BAD_ARGUMENT, name, other);
-	refuses(bed, NIB_STATUS_BAD_ARGUMENT, name, "outputs must lie apart");
+	refuses(bed, NIB_STATUS_BAD_ARGUMENT, name, "outputs must not overlap");
 	c->data = address(end - 1);
 	refuses(bed, NIB_STATUS_BAD_ARGUMENT, name, other);
 	c->data = address((begin + end) / 2);
@@ -259,7 +259,7 @@ static void output_in_a_gap(void **state)
 	p.c.data = address((uintptr_t)p.x.data + 512);
 	refused(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, &err),
 		NIB_STATUS_BAD_ARGUMENT, &err, "problems[0].c.data", "problems[0].x",
-		"apart");
+		"overlap");
 	p.c.data = address((uintptr_t)p.x.data + 2 * (4 * 4096 + K));
 	assert_ok(nib_multiply(device, NIB_OP_DUAL_GEMM, &p, 1, NULL));
 }

@@ -147,10 +147,10 @@ static void overlaps(void **state)
 
 		moe.problem.c.data = data + bytes - 1;
 		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT,
-			   "moe.problem.c.data", "apart");
+			   "moe.problem.c.data", "overlap");
 		moe.problem.c.data = data - c_bytes + 1;
 		refuse_run(job, plan, &moe, 0, NIB_STATUS_BAD_ARGUMENT,
-			   "moe.problem.c.data", "apart");
+			   "moe.problem.c.data", "overlap");
 	}
 	nib_plan_free(plan);
 	job_free(job);

@@ -124,7 +124,7 @@ static void overlap(struct job *job, struct nib_plan *plan, int victim,
 		memcpy(problems, job->problems, sizeof(problems));
 		problems[victim].c.data = at;
 		refuse_run(job, plan, problems, 3, NULL, NIB_STATUS_BAD_ARGUMENT, name,
-			   "apart");
+			   "overlap");
 	}
 }
 
@@ -196,7 +196,7 @@ static void overlapping_columns(void **state)
 		if (cases[i].is_good)
 			job_check(job, "columns");
 		else
-			assert_contains(err.message, "apart");
+			assert_contains(err.message, "overlap");
 		guard_free(c, 12 * 41 * sizeof(*c));
 		job_free(job);
 	}

@@ -212,13 +212,13 @@ static bool are_outputs_taken(const struct grid *x, enum nib_dtype x_dtype,
 {
 	const struct nib_problem problems[3] = {
 	    problem_of(x, x_dtype), problem_of(y, y_dtype), problem_of(x, x_dtype)};
-	struct nib_error err = {.message = "apart"};
+	struct nib_error err = {.message = "overlap"};
 	const enum nib_status status =
 	    nib_multiply(device, NIB_OP_GEMM, problems, 2, &err);
 
 	assert_int_equal(nib_multiply(device, NIB_OP_GEMM, problems + 1, 2, NULL),
 			 status);
-	assert_contains(err.message, "apart");
+	assert_contains(err.message, "overlap");
 	return status == NIB_STATUS_OK;
 }
 

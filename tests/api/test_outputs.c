@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_outputs.c - outputs of a group lie apart: what nib_valid_outputs() says
+ * test_outputs.c - outputs of a group do not overlap: what nib_valid_outputs() says
  * of any group is what comparing every pair says, in any order, and its time
  * grows as n log n.
  */
@@ -196,7 +196,7 @@ static void inputs_of_others(void **state)
 
 enum pattern { ROWS, COLUMNS, CUT_COLUMNS, HEADS, PATTERNS };
 
-/* Output i of n that all lie apart. */
+/* Output i of n, of which no two overlap. */
 static struct nib_dense apart(enum pattern pattern, int64_t i, int64_t n)
 {
 	const int64_t half = (n + 1) / 2;

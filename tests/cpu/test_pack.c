@@ -148,7 +148,7 @@ static void an_update_has_the_sizes(void **state)
 	assert_int_equal(nib_packed_update(packed, &other, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.rows");
-	assert_string_equal(err.message, "b.rows = 36: must be 37, as packed has");
+	assert_string_equal(err.message, "b.rows = 36: must be 37, as in packed");
 	other = b.view;
 	other.k -= 16;
 	assert_int_equal(nib_packed_update(packed, &other, &err),
@@ -318,7 +318,7 @@ static void unpacking_has_the_sizes(void **state)
 	assert_ok(nib_pack(device, &b.view, &packed, &err));
 	other.rows++;
 	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
-	assert_string_equal(err.message, "to.rows = 38: must be 37, as packed has");
+	assert_string_equal(err.message, "to.rows = 38: must be 37, as in packed");
 	other = b.view;
 	other.k += 16;
 	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);

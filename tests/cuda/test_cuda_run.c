@@ -416,7 +416,7 @@ static void other_refusals(void)
 	make_bed(&bed, false);
 	kept = bed.problems[2];
 	bed.problems[2].c.data = bed.problems[0].c.data;
-	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "outputs must lie apart");
+	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "outputs must not overlap");
 	bed.problems[2] = kept;
 	bed.problems[2].b.rows++;
 	refused(&bed, NIB_STATUS_BAD_ARGUMENT, "problems[2].b.rows");
