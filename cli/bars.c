@@ -17,7 +17,7 @@ void html_put(FILE *file, const char *before, const char *text, const char *afte
 		const char *at = strchr(special, *text);
 		const size_t control = cli_control_bytes(text);
 
-		/* Controls of the direction of writing hide text. */
+		/* Bidirectional controls can disguise text. */
 		if (control > 1) {
 			fputc('?', file);
 			text += control - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_verify.c - nib verify: how far the layers of two files are apart. */
+/* cmd_verify.c - nib verify: compares the layers of two checkpoints. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,8 @@ static const struct table_column columns[] = {
     {.key = "max_error", .title = "max error", .print = "%.4g"},
     {.key = "row", .title = "row"},
     {.key = "col", .title = "col"},
-    {.key = "worst_a", .title = "there A", .print = "%.5g"},
-    {.key = "worst_b", .title = "there B", .print = "%.5g"},
+    {.key = "worst_a", .title = "worst A", .print = "%.5g"},
+    {.key = "worst_b", .title = "worst B", .print = "%.5g"},
     {.key = "not_finite"},
     {.key = "identical"},
     {.key = "ok", .title = "ok"},
@@ -48,7 +48,7 @@ struct verifier {
 
 /* ---- pairs --------------------------------------------------------------- */
 
-/* The layer of a tensor of weights: fused experts go without ".weight". */
+/* The layer of a weight tensor; names of fused experts have no ".weight". */
 static const struct nib_layer *find_layer(const struct nib_file *file, const char *name)
 {
 	const struct nib_layer *layer = tensor_find_layer(file, name, ".weight");
@@ -57,9 +57,8 @@ static const struct nib_layer *find_layer(const struct nib_file *file, const cha
 }
 
 /*
- * Finds the weight of file to compare with like, which is of another file: the
- * one of the same name, where a layer, which has several tensors, goes without
- * ".weight".
+ * Finds the weight of file that has the name of like, a weight of the other file.
+ * The name of a layer, which has several tensors, has no ".weight".
  */
 static int find_source(const struct nib_file *file, const struct tensor_source *like,
 		       struct tensor_source *source)
@@ -103,7 +102,7 @@ static int is_asked_for(const struct verifier *v, const char *name)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* a or b NULL: that file has none of this name. */
+/* a or b NULL: that file has no tensor of this name. */
 static void put_row(struct verifier *v, const struct tensor_source *a,
 		    const struct tensor_source *b, int identical, int ok,
 		    const char *text)
@@ -132,7 +131,7 @@ static void put_failure(struct verifier *v, const struct tensor_source *a,
 static void put_result(struct verifier *v, const struct tensor_source *a,
 		       const struct tensor_source *b, const struct tensor_error *error)
 {
-	/* A name that lives with its file: parts of A's experts have others. */
+	/* A name that lives as long as its file: those of parts of A do not. */
 	const char *name = a->layer ? a->name : b->name;
 	double db = tensor_sqnr_db(error);
 	int identical = error->noise <= 0 && !error->not_finite;
@@ -331,7 +330,7 @@ static int is_in_a(const struct verifier *v, const struct tensor_source *b)
 	return nib_file_find(v->a, b->name) || find_layer(v->a, b->name);
 }
 
-/* Counts what only B has, which fails nothing; programs get rows of it. */
+/* Counts the tensors that only B has.  JSON and CSV have rows for them. */
 static void find_only_b(struct verifier *v)
 {
 	struct tensor_source b;
@@ -423,12 +422,12 @@ const struct cli_command command_verify = {
     .min_positional = 2,
     .max_positional = 2,
     .description =
-	"Says how much a quantised checkpoint has lost, and why.  A and B are\n"
+	"Measures the error of a quantised checkpoint, and its cause.  A and B are\n"
 	"files, folders of shards, or indices.  Every layer and tensor of A,\n"
 	"the original, is compared with that of the same name in B; SQNR is\n"
 	"the energy of A over that of A - B, in dB.  Fused experts of A are\n"
 	"compared with the layers of each expert that nib quantize makes of\n"
-	"them.  What only B has is counted and fails nothing.  For a layer\n"
+	"them.  Tensors that only B has are counted and fail nothing.  For a layer\n"
 	"below --min-sqnr the usual mistakes are undone one by one (nibbles\n"
 	"exchanged, scales in 128x4 tiles, a wrong global scale), and the\n"
 	"remark names the one that explains the difference.\n",

@@ -35,8 +35,8 @@ static int is_file(const char *entry)
 }
 
 /*
- * Whether nobody holds the lock of an entry that has something in it: a run locks
- * what it makes before it writes.
+ * Whether an entry is not empty and not locked: a run locks a file or folder before
+ * it writes to it.
  */
 static int is_left(int parent, const char *name)
 {
@@ -79,8 +79,8 @@ void leftovers_name(const char *out, size_t n)
 
 		if ((is_folder_of(name, base, n - (size_t)before) || is_file(name)) &&
 		    is_left(dirfd(folder), name))
-			cli_warn("%.*s%s: unfinished, of a run that was "
-				 "killed; nothing uses it: remove it (rm -r)",
+			cli_warn("%.*s%s: left by a run that was killed; "
+				 "nothing uses it: remove it (rm -r)",
 				 before, out, name);
 	}
 	if (folder)

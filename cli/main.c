@@ -87,9 +87,10 @@ int cli_run(const struct cli_command *command, int argc, char **argv)
 }
 
 /*
- * The next file that is opened would get the number of a standard descriptor
- * that is closed, and messages would be written into it.  What takes the number
- * here cannot be read or written either: /dev/null, opened the other way round.
+ * If a standard descriptor is closed, the next file that is opened gets its number,
+ * and messages would be written into that file.  Opens /dev/null in its place: for
+ * writing as standard input, for reading as the outputs, so that using it fails as
+ * before.
  */
 static void keep_standard_descriptors(void)
 {

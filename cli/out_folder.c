@@ -47,9 +47,9 @@ static int next_entry(DIR *folder, const struct dirent **entry)
 	return 1;
 }
 
-/* ---- the place of the folder --------------------------------------------- */
+/* ---- where the folder may be --------------------------------------------- */
 
-/* OUT is nothing yet, or an empty folder, which the new one replaces. */
+/* Refuses an OUT that exists and is not an empty folder. */
 static int check_is_free(const char *path)
 {
 	const struct dirent *entry;
@@ -60,8 +60,8 @@ static int check_is_free(const char *path)
 		return CLI_OK;
 	if (!folder && errno == ENOTDIR)
 		return cli_error(CLI_USAGE,
-				 "%s: a file; the input is a folder, and so "
-				 "must be the output",
+				 "%s: a file; the input is a folder, so the "
+				 "output must be one too",
 				 path);
 	if (!folder)
 		return fail(path);
@@ -70,13 +70,13 @@ static int check_is_free(const char *path)
 	if (found < 0)
 		return fail(path);
 	return found ? cli_error(CLI_USAGE,
-				 "%s: a folder that is not empty; nib replaces "
-				 "none",
+				 "%s: a folder that is not empty; nib does "
+				 "not overwrite it",
 				 path)
 		     : CLI_OK;
 }
 
-/* Without the slashes after it: its length. */
+/* The length of path without the slashes at its end. */
 static size_t length_of(const char *path)
 {
 	size_t n = strlen(path);
@@ -103,14 +103,14 @@ static int check_is_replaceable(const char *path)
 		code = errno == ENOENT ? CLI_OK : fail(path);
 	else if (S_ISLNK(own.st_mode))
 		code = cli_error(CLI_USAGE,
-				 "%s: a link; nib replaces the folder: give "
-				 "the name of what it points to",
+				 "%s: a link, which nib does not replace: "
+				 "name the folder that it points to",
 				 path);
 	else if (S_ISDIR(own.st_mode) && stat(up, &around) == 0 &&
 		 around.st_dev != own.st_dev)
 		code = cli_error(CLI_USAGE,
-				 "%s: a file system is mounted there; nib "
-				 "replaces the folder: give one inside of it",
+				 "%s: a file system is mounted there, so nib "
+				 "cannot replace it: name a folder inside it",
 				 path);
 	free(name);
 	free(up);
@@ -129,8 +129,8 @@ int out_folder_check(const char *path)
 	if ((n - begin == 1 && path[begin] == '.') ||
 	    (n - begin == 2 && !strncmp(path + begin, "..", 2)))
 		return cli_error(CLI_USAGE,
-				 "%s: nib replaces the folder: give its name, "
-				 "which is not . or ..",
+				 "%s: nib replaces the folder: name it, "
+				 "not . or ..",
 				 path);
 	code = check_is_replaceable(path);
 	return code ? code : check_is_free(path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regex.c - see regex.h.  A pattern becomes a program for a machine that is in
- * many places at once (Thompson 1968; Pike's form of it): each character moves
- * all of them one instruction on, and no place is counted twice.
+ * regex.c - see regex.h.  A pattern is compiled to a program for a machine with many
+ * threads (Thompson 1968, in Pike's form).  Each character moves all threads one
+ * instruction on; threads at the same instruction are one.
  */
 #include "regex.h"
 
@@ -33,7 +33,7 @@ struct class
 
 struct regex {
 	int n, n_classes;
-	struct class *classes; /* behind code */
+	struct class *classes; /* after code */
 	struct instruction code[];
 };
 
@@ -160,7 +160,7 @@ static int class_character(struct parser *p, struct class *class)
 	return c;
 }
 
-/* Behind '['. */
+/* p->at is after '['. */
 static void parse_class(struct parser *p)
 {
 	struct class *class = add_class(p);
@@ -191,7 +191,7 @@ static void parse_class(struct parser *p)
 
 static void parse_choice(struct parser *p);
 
-/* Behind '('. */
+/* p->at is after '('. */
 static void parse_group(struct parser *p)
 {
 	if (p->at[0] == '?' && p->at[1] == ':')
@@ -405,13 +405,13 @@ void regex_free(struct regex *regex)
 
 /* ---- matching ------------------------------------------------------------ */
 
-/* Places of the machine, each once. */
+/* Instructions at which the machine has a thread, each once. */
 struct places {
 	int count, at[MAX_CODE];
 	uint8_t has[MAX_CODE];
 };
 
-/* Adds a place and those that it leads to without a character. */
+/* Adds a thread at start, and those that it becomes without a character. */
 static void enter(const struct regex *r, struct places *places, int start, int is_begin,
 		  int is_end)
 {

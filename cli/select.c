@@ -72,14 +72,14 @@ static int refuse_kind(const struct nib_file *file, const struct select_options 
 	if (tensor_in_layer(file, t))
 		snprintf(reason, bytes, "already NVFP4");
 	else if (tensor_dtype(t->dtype, &item->dtype))
-		snprintf(reason, bytes, "type %s is no float to quantise", t->dtype);
+		snprintf(reason, bytes, "type %s is not a float type", t->dtype);
 	else if (t->rank != 2 && t->rank != 3)
 		snprintf(reason, bytes, "%d-D, not a matrix", t->rank);
 	else if (!fused && !tensor_name_ends(t->name, weight_suffix))
 		snprintf(reason, bytes, "the name does not end in .weight");
 	else if (t->rank == 3 && !fused && !is_named_as_experts(o, t->name))
 		snprintf(reason, bytes,
-			 "3-D, and not named as experts: --include takes it");
+			 "3-D, and not named as experts: --include selects it");
 	else if (!t->bytes)
 		snprintf(reason, bytes, "empty");
 	else if (problem)
@@ -205,7 +205,7 @@ static size_t stem_of(const char *name)
 	return (size_t)(at - name) + sizeof(experts) - 2;
 }
 
-/* Weights of experts that are copied: one of each X.experts. */
+/* Weights of experts that are copied: the first of each X.experts. */
 struct kept {
 	const char **names;
 	int64_t count;
@@ -215,7 +215,7 @@ static const char *find_kept(const struct kept *kept, const char *name)
 {
 	const size_t n = stem_of(name);
 
-	/* The last first: files have the experts of a layer together. */
+	/* From the last on: files store the experts of a layer together. */
 	for (int64_t i = kept->count - 1; i >= 0 && n; i--)
 		if (stem_of(kept->names[i]) == n && !strncmp(kept->names[i], name, n))
 			return kept->names[i];
@@ -232,8 +232,8 @@ static int refuse(const struct nib_file *file, const struct select_options *o,
 	       refuse_model(o, item);
 }
 
-/* transformers makes one stack of the experts of a layer, and has none of which
- * only some are NVFP4. */
+/* transformers stacks the experts of a layer, and a stack is all NVFP4 or not at
+ * all.  Finds the first copied weight of each stack. */
 static int find_all_kept(const struct nib_file *file, const struct select_options *o,
 			 struct kept *kept)
 {

@@ -205,7 +205,7 @@ class Experts(NibTest):
         tensors = {"a.conv.weight": stack(3, 16, 32, 5)}
         self.assertEqual(self.reasons(tensors), {
             "a.conv.weight":
-            "3-D, and not named as experts: --include takes it"})
+            "3-D, and not named as experts: --include selects it"})
         self.assertEqual(self.reasons(tensors, "--all"),
                          self.reasons(tensors))
         self.assertEqual(self.reasons(tensors, "--include", "a.*"),
@@ -551,7 +551,7 @@ class Folders(ModelTest):
         os.symlink(min(left), self.path("out.nib-1"))
         error = self.nib("quantize", "model", "out/").stderr
         self.assertEqual({line.split(": ")[2] for line in error.splitlines()}, left)
-        self.assertIn("of a run that was killed; nothing uses it: remove it", error)
+        self.assertIn("left by a run that was killed; nothing uses it", error)
         self.assertEqual(*(os.stat(self.path(x)).st_mode for x in ("out", "out.nib-0")))
         name = {"model.embed_tokens.weight"}
         self.assertEqual(self.load_shards("out")[1].keys() & name, name)
