@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_quantize.c - nib quantize: a float checkpoint becomes NVFP4, a file a
- * file, and a folder a folder with the same shards.
+ * cmd_quantize.c - nib quantize: converts a float checkpoint to NVFP4, a file to a
+ * file and a folder to a folder with the same shards.
  *
  * The input is mapped and read twice, in order and in pieces: once for the
  * largest absolute values, once to quantise (quantize_layer.c) and write.  Pages
- * that have been read are given back, so that files may be larger than memory.
+ * that have been read are released, so that files may be larger than memory.
  */
 #include <math.h>
 #include <stdio.h>
@@ -187,7 +187,7 @@ static void left_name(const struct selected *item, char *to, size_t bytes)
 	to[n] = '\0';
 }
 
-/* What becomes of the model when transformers loads it. */
+/* The matrices that are not NVFP4 when transformers loads the model. */
 static void put_loading(struct job *job)
 {
 	const struct selection *s = &job->selection;
@@ -209,8 +209,8 @@ static void put_loading(struct job *job)
 		used += snprintf(text + used, sizeof(text) - (size_t)used, "%s%s",
 				 at ? ", " : "", name);
 	}
-	table_note(job->table, "transformers leaves in their type: %s%s", text,
-		   count > LEFT_SHOWN ? ", ..." : "");
+	table_note(job->table, "not quantised; transformers keeps their type: %s%s",
+		   text, count > LEFT_SHOWN ? ", ..." : "");
 	if (!job->types.is_known)
 		table_note(job->table,
 			   "the model_type is not one of transformers %s: "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_tune.c - nib tune: what a GPU's planner chooses by, measured on this
+ * cmd_tune.c - nib tune: the costs of tiles on a GPU, measured on this
  * machine and kept in a file (tuning.h).
  */
 #include <stdbool.h>
@@ -209,32 +209,33 @@ static const struct cli_group groups[] = {
 
 const struct cli_command command_tune = {
     .name = "tune",
-    .summary = "measure what a GPU's planner chooses by, and keep it",
+    .summary = "measure the costs of tiles on a GPU, and store them",
     .positional = "",
     .description =
-	"A product on a GPU is cut into tiles, and how is decided by what a tile\n"
-	"of each size costs.  These costs are built in, as an H200 has them.  nib\n"
-	"tune measures them on this machine, for some 50 products and half a\n"
-	"minute, prints them next to those in use, and writes them to a file that\n"
-	"nib and the Python package read when they open the device.  Programs in\n"
-	"C give a device its costs by nib_device_set_costs().\n"
+	"The planner of a GPU divides a product into tiles, and chooses their size\n"
+	"by the cost of a tile of each size.  The costs of an H200 are built in.\n"
+	"nib tune measures the costs on this machine, by about 50 products in half\n"
+	"a minute.  It prints them next to those in use, and writes them to a file\n"
+	"that nib and the Python package read when they open the device.  Programs\n"
+	"in C set the costs of a device by nib_device_set_costs().\n"
 	"\n"
-	"A cost is a difference of times: two tiles on every multiprocessor minus\n"
-	"one, for two lengths of k; the slope is the cost of 64 of k, the rest that\n"
-	"of a tile.  The cycles are those of the clock measured meanwhile.  Then two\n"
-	"groups of products are timed with both tables, and where the measured one\n"
-	"makes them slower, those in use stay.  Results\n"
-	"do not depend on costs, but where k is divided (docs/numerics.md).\n"
+	"The time of a tile is the time of two tiles on every multiprocessor minus\n"
+	"the time of one, in cycles of the clock that is measured meanwhile.  From\n"
+	"two lengths of k follow the cost of 64 values of k and that of a tile.\n"
+	"Then two groups of products are timed with both tables.  If the measured\n"
+	"costs make them slower, those in use stay.  Results depend on costs only\n"
+	"where k is divided (docs/numerics.md).\n"
 	"\n"
 	"The file is nibblas/tune-GPU-MULTIPROCESSORS-VERSION.json in\n"
 	"$XDG_CACHE_HOME or ~/.cache.  NIB_TUNING names another one; NIB_TUNING=off\n"
 	"reads none.  A file that is damaged, or of another GPU or version, is not\n"
-	"used; nib info says which costs are, and why.\n",
-    .examples = "nib tune\n"
-		"nib tune --device cuda:1 --dry-run\n"
-		"nib tune --min-time 0.5               # a machine that is busy\n"
-		"nib tune --reset\n"
-		"NIB_TUNING=off nib bench --device cuda:0   # what it brought\n",
+	"used; nib info reports which costs are used, and why.\n",
+    .examples =
+	"nib tune\n"
+	"nib tune --device cuda:1 --dry-run\n"
+	"nib tune --min-time 0.5               # a machine that is busy\n"
+	"nib tune --reset\n"
+	"NIB_TUNING=off nib bench --device cuda:0   # with the built-in costs\n",
     .groups = groups,
     .args_bytes = sizeof(struct tune_args),
     .run = run_tune,

@@ -72,8 +72,8 @@ void cli_print_overview(FILE *to)
 	      "\n"
 	      "First steps:\n"
 	      "  nib quantize MODEL-FOLDER OUT-FOLDER     # a model to NVFP4\n"
-	      "  nib inspect OUT-FOLDER                   # is it as it should be?\n"
-	      "  nib verify MODEL-FOLDER OUT-FOLDER       # how far apart are they?\n"
+	      "  nib inspect OUT-FOLDER                   # its layers, and likely mistakes\n"
+	      "  nib verify MODEL-FOLDER OUT-FOLDER       # the error of each layer\n"
 	      "  nib check --preset small                 # is the arithmetic right?\n"
 	      "  nib info                                 # this machine\n",
 	      to);

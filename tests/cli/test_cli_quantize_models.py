@@ -193,7 +193,7 @@ class Models(NibTest):
                    for x in ("mlp.up_proj", "self_attn.indexer.weights_proj")}
         save_folder(self.path("m"), [tensors], {"model_type": "deepseek_v32"})
         text = self.nib("quantize", "m", "out").stdout
-        self.assertIn("transformers leaves in their type: "
+        self.assertIn("not quantised; transformers keeps their type: "
                       "model.layers.*.self_attn.indexer.weights_proj\n", text)
         self.assertNotIn("model_type", text)
         put_json(self.path("m"), "config.json", {"model_type": "mine"})
