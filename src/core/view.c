@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.c - checks of single views: sizes, strides, layouts, pointers, and where
- * their bytes lie.
+ * view.c - checks of single views: sizes, strides, layouts, pointers, and whether
+ * two views have bytes in common.
  */
 #include "core/view.h"
 
@@ -233,7 +233,7 @@ enum nib_status nib_valid_dense(const struct nib_dense *in, struct nib_dense *ou
 	return status;
 }
 
-/* ---- where the bytes lie ------------------------------------------------ */
+/* ---- spans, and overlaps ------------------------------------------------ */
 
 static struct nib_grid codes_grid(const struct nib_fp4 *v)
 {

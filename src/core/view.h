@@ -54,16 +54,16 @@ uintptr_t nib_grid_columns_bytes(const struct nib_grid *g);
 /* Whether no two pieces have a byte in common. */
 bool nib_grid_is_apart(const struct nib_grid *g);
 /*
- * Whether the pieces of all batches, width bytes each, lie between one row and
- * the next, as in memory of [rows, batch, columns].
+ * Whether the pieces of all batches, width bytes each, are between the begin of a row
+ * and that of the next, as in memory of [rows, batch, columns].
  */
 bool nib_lies_between(int64_t width, int64_t row_stride, int64_t batch,
 		      int64_t batch_stride);
 
 /*
  * Whether two views of valid data have a byte in common.  Views whose spans
- * overlap are told apart in two patterns: columns of one wider matrix, and
- * stacks whose pieces lie side by side.  Other patterns count as overlap.
+ * overlap have none in two patterns that are recognised: columns of one wider
+ * matrix, and stacks whose pieces are side by side.  Others count as overlap.
  */
 bool nib_dense_overlap(const struct nib_dense *x, const struct nib_dense *y);
 bool nib_scales_overlap_codes(const struct nib_fp4 *v);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scale_layout.h - where the scale of a block is stored: (row, group) -> byte.
- * group = column / 16.  Sizes are taken as valid; core/sizes.c checks them.
+ * group = column / 16.  Sizes must be valid; core/sizes.c checks them.
  */
 #ifndef NIB_SCALE_LAYOUT_H
 #define NIB_SCALE_LAYOUT_H

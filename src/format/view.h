@@ -2,8 +2,8 @@
 /*
  * view.h - what the zeros in a view mean, and where its elements are.
  *
- * A stride of 0 is "dense", a batch of 0 is 1.  Views are taken as valid
- * (api/validate.c): nothing here checks, and no product overflows.
+ * A stride of 0 is "dense", a batch of 0 is 1.  Views must be valid
+ * (core/view.h): nothing here checks, and no product overflows.
  */
 #ifndef NIB_VIEW_H
 #define NIB_VIEW_H
