@@ -51,7 +51,7 @@ struct nib_expected nib_expect_dual_dense(const struct nib_exact_wide *s, float 
 					  int64_t k, struct nib_dense_rule rule);
 
 struct nib_verdict {
-	double error;	 /* |got - want|; infinite if the kind is wrong */
+	double error;	 /* |got - want|; infinite for a wrong NaN or infinity */
 	double bound;	 /* of the error */
 	double fraction; /* error / bound, 0 if error is 0 */
 };
