@@ -66,17 +66,18 @@ void cli_print_overview(FILE *to)
 	for (size_t i = 0; cli_commands[i]; i++)
 		fprintf(to, "  %-12s%s\n", cli_commands[i]->name,
 			cli_commands[i]->summary);
-	fputs("\n"
-	      "  nib help COMMAND   options and examples of a command\n"
-	      "  nib --version\n"
-	      "\n"
-	      "First steps:\n"
-	      "  nib quantize MODEL-FOLDER OUT-FOLDER     # a model to NVFP4\n"
-	      "  nib inspect OUT-FOLDER                   # its layers, and likely mistakes\n"
-	      "  nib verify MODEL-FOLDER OUT-FOLDER       # the error of each layer\n"
-	      "  nib check --preset small                 # is the arithmetic right?\n"
-	      "  nib info                                 # this machine\n",
-	      to);
+	fputs(
+	    "\n"
+	    "  nib help COMMAND   options and examples of a command\n"
+	    "  nib --version\n"
+	    "\n"
+	    "First steps:\n"
+	    "  nib quantize MODEL-FOLDER OUT-FOLDER     # a model to NVFP4\n"
+	    "  nib inspect OUT-FOLDER                   # its layers, and likely mistakes\n"
+	    "  nib verify MODEL-FOLDER OUT-FOLDER       # the error of each layer\n"
+	    "  nib check --preset small                 # is the arithmetic right?\n"
+	    "  nib info                                 # this machine\n",
+	    to);
 }
 
 /* "a|b|c" as a wrapped list. */
