@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_cut.c - how a launch on Blackwell is cut into tiles: pairs of CTAs or
- * single ones, slices of k, tile sizes, chosen by a model of costs.
+ * gemm_cut.c - how a launch on Blackwell is divided.  A model of costs chooses CTA
+ * pairs or single CTAs, the slices of k, and the tile sizes.
  */
 #include <stdlib.h>
 
@@ -10,11 +10,12 @@
 #include "format/view.h"
 #include "sm100.h"
 
-/* Two accumulators of a dual tile leave this many rows of tensor memory. */
+/* The most rows of A of a dual tile: its two accumulators must fit into tensor
+ * memory. */
 #define DUAL_M_MAX 192
 /*
- * Rows of B, as units of a pair, that clusters side by side work on: with nine
- * tiles of 256 rows of A each they share about as much of A as of B.
+ * The range of rows of B, in units of a pair, that neighbouring clusters work on.  With
+ * nine tiles of 256 rows of A for each unit they share about as much of A as of B.
  */
 #define RASTER 8
 
@@ -31,12 +32,11 @@ static double max_of(double a, double b)
 /* ---- costs --------------------------------------------------------------- */
 
 /*
- * Bytes a cycle at 1.85 GHz of one CTA: 75 GB/s from memory, 155 GB/s from the
- * L2; cycles of the copy engine for a row of a box; bytes of shared memory that
- * a multiplication fetches in a cycle.  Weights are taken to come from memory
- * and rows of A from the L2.  What all CTAs together get from memory is left
- * out: it is the same for all ways to cut.  Sources: the roofline of
- * docs/performance-blackwell.md.
+ * Rates of one CTA at 1.85 GHz: bytes per cycle from memory (75 GB/s) and from the L2
+ * (155 GB/s), cycles of the copy engine for a row of a box, and bytes of shared memory
+ * that an MMA loads per cycle.  The model loads weights from memory and rows of A from
+ * the L2.  It leaves out the memory bandwidth of the GPU, which all candidates share.
+ * Sources: the roofline of docs/performance-blackwell.md.
  */
 #define MEMORY_RATE 40.0
 #define L2_RATE	    84.0
@@ -48,21 +48,21 @@ double sm100_step_cycles(int32_t ctas, bool dual, int32_t rows)
 	const int32_t weights = dual ? 2 : 1;
 	const int32_t mine = rows / ctas;
 	const int32_t blocks = rows > 128 ? 2 : 1;
-	/* A step is 64 of k, a quarter of a stage. */
+	/* A step is k64, a quarter of a stage. */
 	const int32_t b_bytes = weights * (NIB_SM100_B_BYTES + NIB_SM100_SCALES_BYTES);
 	const int32_t a_bytes =
 	    mine * NIB_SM100_A_ROW_BYTES + blocks * NIB_SM100_SCALES_BYTES;
 	const double memory = b_bytes / 4.0 / MEMORY_RATE;
 	const double l2 = a_bytes / 4.0 / L2_RATE;
 	const double copies = (weights * NIB_TILE_N + mine) * ROW_CYCLES / 4;
-	/* 32 bytes of a row for each multiplication. */
+	/* Each MMA loads 32 bytes of a row. */
 	const double multiply =
 	    weights * max_of(rows / 2.0, (NIB_TILE_N + mine) * 32 / FETCH_RATE);
 
 	return max_of(max_of(memory + l2, copies), multiply);
 }
 
-/* The device's table is of pairs that multiply once. */
+/* Scales the device's table, which is for pairs that do not compute a dual product. */
 static void scale_costs(const struct nib_cuda_costs *of, int32_t ctas, bool dual,
 			struct nib_cuda_costs *out)
 {
@@ -80,11 +80,12 @@ static void scale_costs(const struct nib_cuda_costs *of, int32_t ctas, bool dual
 	}
 }
 
-/* Exchange of accumulators of so many rows between the slices of a tile. */
+/* Cycles to exchange the accumulators of `rows` rows between the slices of a tile. */
 static double join_cycles(const struct nib_cuda_costs *costs, int32_t slices,
 			  int32_t rows)
 {
-	/* The table has two slices of 128 rows; a fifth of that is waiting. */
+	/* The table has the cost of two slices of 128 rows, a fifth of it for
+	 * waiting. */
 	return (double)costs->split * (slices + 1) * (rows + 32) / (3 * 160);
 }
 
@@ -127,16 +128,16 @@ enum nib_status sm100_clusters(struct cuda_device *device,
 
 /* ---- tiles --------------------------------------------------------------- */
 
-/* What the planner is given of a chunk. */
+/* The shapes of a chunk for the tile planner. */
 struct cut_shapes {
 	struct nib_tile_shape shapes[NIB_SM100_MANY_PROBLEMS];
 	int32_t count;
 	bool dual;
 	bool is_alone;	/* a single matrix, whose k may be divided */
-	bool is_narrow; /* no problem has rows of B for a pair */
+	bool is_narrow; /* all problems have too few rows of B for a pair */
 };
 
-/* Whole tiles of each CTA or pair in shapes of so many slices of k. */
+/* Makes the shapes of a chunk whose k is divided into this many slices. */
 static bool make_shapes(const struct nib_plan *plan, const struct sm100_gemm *gemm,
 			const struct sm100_chunk *chunk, int32_t ctas, int32_t slices,
 			struct cut_shapes *out)
@@ -165,7 +166,7 @@ static bool make_shapes(const struct nib_plan *plan, const struct sm100_gemm *ge
 	return tiles <= INT32_MAX;
 }
 
-/* Tries one way; *best is replaced if it is slower. */
+/* Plans with these settings; replaces *best if that is slower. */
 static enum nib_status try_cut(struct cuda_device *device, const struct cut_shapes *s,
 			       int32_t ctas, int32_t slices, struct sm100_cut *best,
 			       struct nib_error *err)
@@ -180,7 +181,7 @@ static enum nib_status try_cut(struct cuda_device *device, const struct cut_shap
 	struct sm100_cut cut = {.ctas = ctas, .slices = slices};
 	enum nib_status status;
 
-	/* A part of a GPU may have too few multiprocessors for a cluster. */
+	/* A partition of a GPU may have too few multiprocessors for a cluster. */
 	if (slices > 1 && ctas * slices > device->multiprocessors)
 		return NIB_STATUS_OK;
 	status = sm100_count(device, s->dual ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, ctas,
@@ -196,7 +197,7 @@ static enum nib_status try_cut(struct cuda_device *device, const struct cut_shap
 	if (slices > 1)
 		cut.cycles += join_cycles(
 		    &costs, slices, cuda_tiles_most_m(cut.tiles, cut.plan.clusters));
-	/* Slices meet in shared memory that a next tile would need. */
+	/* Slices exchange accumulators in shared memory that a next tile would need. */
 	if ((slices > 1 && cut.plan.rounds > 1) ||
 	    (best->tiles && cut.cycles >= best->cycles)) {
 		free(cut.tiles);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_launch.c - runs of products in tiles on Blackwell (sm100.h).  The
- * parameters of a launch are the plan's; a run writes pointers, and encodes the
- * maps whose addresses are not those of the run before.  Runs of a plan do not
- * meet here (struct nib_last_run).
+ * gemm_launch.c - runs of products in tiles on Blackwell (sm100.h).  The plan has the
+ * parameters of each launch.  A run writes pointers into them, and encodes the maps
+ * whose addresses have changed since the last run.  The lock of struct nib_last_run
+ * keeps runs of a plan apart.
  */
 #include "backend/cuda/common/gemm_common.h"
 #include "backend/cuda/common/pack.h"
 #include "format/view.h"
 #include "sm100.h"
 
-/* What a launch is given: for MoE its stacks are the one problem. */
+/* The operands of a launch.  The stacks of an MoE problem are one problem. */
 struct launch {
 	const struct cuda_device *device;
 	const struct sm100_gemm *gemm;
@@ -20,7 +20,7 @@ struct launch {
 	CUstream stream;
 };
 
-/* The place of an operand: matrix `batch` of its stack. */
+/* The address of an operand: matrix `batch` of its stack. */
 static uintptr_t address_of(const struct nib_fp4 *v, bool is_scales, int64_t batch)
 {
 	const int64_t matrix = nib_fp4_batches(v) > 1 ? batch : 0;
@@ -46,7 +46,7 @@ static struct nib_tensor_map *param_of(struct nib_sm100_maps *maps, int o)
 	return all[o];
 }
 
-/* Encodes it if it is not; MoE: A's maps with all boxes. */
+/* Encodes a map unless it is up to date.  MoE: the maps of A, for all box sizes. */
 static enum nib_status encode(const struct cuda_device *device,
 			      struct sm100_chunk *chunk, struct sm100_entry *x,
 			      int32_t i, int o, const struct sm100_map *map,
@@ -73,8 +73,8 @@ static enum nib_status encode(const struct cuda_device *device,
 }
 
 /*
- * Scales of A that lie as the experts' rows say, in tiles: taken from there.
- * Their tensor's size is the run's; one of no rows is not read.
+ * Whether the scales of A are tiled and placed by the run's scale_rows, so that no copy
+ * is needed.  The size of their tensor is the run's; a tensor without rows is not read.
  */
 static bool is_placed(const struct launch *launch, const struct sm100_chunk *chunk)
 {
@@ -82,7 +82,8 @@ static bool is_placed(const struct launch *launch, const struct sm100_chunk *chu
 	       launch->moe->scale_rows_total > 0;
 }
 
-/* What a copy is of and where it goes, and so where its map points. */
+/* Sets the source and the target of a map's copy, and returns the address of the
+ * copy. */
 static uintptr_t stage(const struct launch *launch, struct sm100_chunk *chunk,
 		       const struct sm100_map *map, uintptr_t address)
 {
@@ -116,7 +117,7 @@ static enum nib_status set_maps(const struct launch *launch, struct sm100_chunk 
 		}
 		if (map->copy >= 0)
 			at = stage(launch, chunk, map, at);
-		/* With k = 0 nothing is loaded, and there may be no memory. */
+		/* With k = 0 nothing is loaded, and pointers may be NULL. */
 		if (p->a.k == 0)
 			at = (uintptr_t)p->c.data;
 		status = encode(launch->device, chunk, x, i, o, map, at, err);

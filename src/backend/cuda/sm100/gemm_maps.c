@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_maps.c - tensor maps: which operands they can take as they lie, and
- * how those and copies of the others are described.
+ * gemm_maps.c - tensor maps: which operands they can describe where they are, and the
+ * maps of those operands and of copies of the others.
  */
 #include <string.h>
 
 #include "format/view.h"
 #include "sm100.h"
 
-/* Alignment of addresses and strides, and what strides stay below (cuda.h). */
+/* The alignment of addresses and strides, and the limit of strides (cuda.h). */
 #define MAP_ALIGN  16
 #define STRIDE_END ((int64_t)1 << 40)
 
@@ -28,7 +28,7 @@ static void set_sizes(struct sm100_map *map, int64_t row, int64_t rows,
 	map->copy = -1;
 }
 
-/* A stride that nothing is read by need only be valid. */
+/* A stride that no load uses must still be valid. */
 static uint64_t valid_stride(int64_t bytes)
 {
 	return (uint64_t)(bytes && takes_stride(bytes) ? bytes : MAP_ALIGN);
@@ -95,8 +95,8 @@ size_t sm100_copy_bytes(const struct sm100_map *map)
 }
 
 /*
- * L2 promotion: lines of 128 bytes for codes, whose boxes are as wide (CUTLASS
- * and DeepGEMM have the same); a load of scales is 2048 bytes in a row.
+ * L2 promotion: 128 bytes for codes, whose boxes are as wide (CUTLASS and DeepGEMM use
+ * the same).  A load of scales has 2048 contiguous bytes.
  */
 enum nib_status sm100_encode(const struct cuda_device *device,
 			     const struct sm100_map *map, uintptr_t address,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_plan.c - plans of products in tiles on Blackwell (sm100.h): entries of
- * launches, the kernel and the tiles of each, and its parameters but for what
- * only a run knows.
+ * gemm_plan.c - plans of products in tiles on Blackwell (sm100.h): the entries, kernel
+ * and tiles of each launch, and its parameters as far as they do not depend on a run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +11,9 @@
 #include "format/view.h"
 #include "sm100.h"
 
-/* MoE: a box of A is 8 << i rows, so that the largest tile is one of those. */
+/* MoE: a box of A has 8 << i rows, so the largest tile has one of these sizes. */
 #define DUAL_MOE_M_MAX 128
-/* L2 policies of TMA loads, as CUTLASS has them for sm_90 and sm_100. */
+/* L2 policies of TMA loads, as in CUTLASS for sm_90 and sm_100. */
 #define EVICT_NORMAL UINT64_C(0x1000000000000000)
 #define EVICT_FIRST  UINT64_C(0x12F0000000000000)
 #define EVICT_LAST   UINT64_C(0x14F0000000000000)
@@ -43,8 +42,8 @@ static enum nib_status check_operands(const char *array, int64_t index, enum nib
 }
 
 /*
- * Matrices of a stack in one entry: the planner counts their rows of B, and the
- * kernel has one number for the matrices of B and B2.
+ * The most matrices of a stack in one entry.  The planner counts their rows of B, and
+ * the kernel uses one index for the matrices of B and B2.
  */
 static int64_t most_batches(enum nib_op op, const struct nib_problem *p)
 {
@@ -57,7 +56,7 @@ static int64_t most_batches(enum nib_op op, const struct nib_problem *p)
 	return INT32_MAX / rows;
 }
 
-/* The entries of all problems that have elements. */
+/* Lists the entries of all problems that have elements. */
 static enum nib_status list_entries(const struct nib_plan *plan,
 				    struct sm100_gemm *gemm, struct nib_error *err)
 {
@@ -96,7 +95,7 @@ static enum nib_status list_entries(const struct nib_plan *plan,
 	return NIB_STATUS_OK;
 }
 
-/* Types of c may differ within a plan, not within a launch. */
+/* A launch has one type of C, which may differ within a plan. */
 static int32_t chunk_count(const struct nib_plan *plan, const struct sm100_gemm *gemm,
 			   int64_t first)
 {
@@ -128,7 +127,7 @@ static bool new_params(struct sm100_chunk *chunk, int32_t problems)
 	return chunk->params != NULL;
 }
 
-/* Divides shared and tensor memory; tile_m, a_scale_blocks are set. */
+/* Divides shared and tensor memory.  tile_m and a_scale_blocks are set. */
 static void divide_memory(const struct cuda_device *device, bool dual,
 			  struct sm100_chunk *chunk)
 {
@@ -144,7 +143,8 @@ static void divide_memory(const struct cuda_device *device, bool dual,
 	nib_sm100_columns(args, dual);
 }
 
-/* What each operand's maps are of; view NULL: the operation has it not. */
+/* Lists the operands for tensor maps.  view is NULL if the operation does not have the
+ * operand. */
 static void list_sources(const struct nib_problem *p, enum nib_op op,
 			 int64_t a_matrices, int64_t b_matrices,
 			 struct sm100_source sources[SM100_OPERANDS])
@@ -162,7 +162,7 @@ static void list_sources(const struct nib_problem *p, enum nib_op op,
 		sources[o + 1] = sources[o];
 }
 
-/* Problem i of a launch, but for its maps. */
+/* Sets problem i of a launch except for its maps. */
 static void set_problem(const struct nib_problem *p, int32_t ctas, int64_t b_matrices,
 			int32_t a_box_rows, struct nib_sm100_problem *out)
 {
@@ -176,7 +176,8 @@ static void set_problem(const struct nib_problem *p, int32_t ctas, int64_t b_mat
 	out->c_batch_stride_elems = nib_dense_batch_stride_elems(&p->c);
 }
 
-/* The maps of an entry, with copies of what cannot be taken as it lies. */
+/* Makes the maps of an entry, and stages copies of operands that a map cannot
+ * describe. */
 static bool add_maps(const struct sm100_source sources[SM100_OPERANDS],
 		     int32_t a_box_rows, struct sm100_chunk *chunk,
 		     struct sm100_entry *x, size_t *workspace_bytes)
@@ -229,7 +230,8 @@ static void report_chunk(const struct sm100_cut *cut, size_t workspace_bytes,
 
 /* ---- plans of lists ------------------------------------------------------ */
 
-/* Clusters without a tile, which are the last ones, are not launched. */
+/* Takes over the tiles of a cut.  Clusters without a tile are the last ones and are not
+ * launched. */
 static enum nib_status take_tiles(const struct sm100_cut *cut,
 				  struct sm100_chunk *chunk,
 				  struct cuda_tile_list *list, struct nib_error *err)
@@ -263,7 +265,8 @@ static enum nib_status take_tiles(const struct sm100_cut *cut,
 	return NIB_STATUS_OK;
 }
 
-/* The most rows of a tile of each problem; true: one tile has all of each. */
+/* Finds the most rows of a tile of each problem.  True if each problem has only one
+ * tile along m. */
 static bool largest_tiles(const struct sm100_cut *cut, int32_t problems,
 			  int32_t *tile_m)
 {
@@ -359,8 +362,8 @@ static enum nib_status plan_chunks(struct cuda_device *device,
 /* ---- plans of MoE -------------------------------------------------------- */
 
 /*
- * The scales of A, copied so that those of each expert begin on a tile, and as
- * they lie, for runs whose experts' do.
+ * Adds two maps for the scales of A: one of a copy in which those of each expert begin
+ * with a tile, and one of the original, for runs in which they do already.
  */
 static bool add_moe_scales(const struct sm100_source *a, int64_t experts,
 			   struct sm100_chunk *chunk, struct sm100_entry *x,
@@ -383,7 +386,7 @@ static bool add_moe_scales(const struct sm100_source *a, int64_t experts,
 	return true;
 }
 
-/* Sizes of the one launch, of MoE that has elements. */
+/* Sets the sizes of the single launch of an MoE problem with elements. */
 static enum nib_status
 fill_moe(const struct cuda_device *device, const struct nib_plan *plan,
 	 const struct nib_problem *stacks, struct sm100_gemm *gemm,
@@ -476,7 +479,7 @@ static enum nib_status find_kernels(struct cuda_device *device, struct sm100_gem
 	return status;
 }
 
-/* The address of the tiles, which the plan has now, into all parameters. */
+/* Writes the address of the uploaded tiles into all parameters. */
 static void point_at_tiles(struct sm100_gemm *gemm)
 {
 	for (int64_t i = 0; i < gemm->n_chunks; i++) {
@@ -522,7 +525,7 @@ static void free_tiles(struct nib_device *device, struct cuda_product_plan *prod
 		return;
 	if (gemm->tiles_data)
 		cuda_free(device, (void *)(uintptr_t)gemm->tiles_data);
-	/* A plan that failed has not counted its last chunk. */
+	/* A failed plan has not counted its last chunk. */
 	for (int64_t i = 0; gemm->chunks && i <= gemm->n_chunks; i++) {
 		free(gemm->chunks[i].params);
 		free(gemm->chunks[i].stage);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_stage.c - the staging kernel's copies (sm100_stage_params.h). */
+/* gemm_stage.c - the copies of the staging kernel (kernels/sm100/stage_params.h). */
 #include <stdlib.h>
 
 #include "backend/cuda/common/gemm_common.h"
@@ -7,7 +7,7 @@
 #include "sm100.h"
 
 #define STAGE_ALIGN 256
-/* Blocks on a multiprocessor: enough loads to fill the memory's latency. */
+/* CTAs per SM: enough loads in flight to hide the latency of memory. */
 #define STAGE_BLOCKS 8
 
 bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *source,
@@ -47,7 +47,8 @@ bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *sourc
 	return true;
 }
 
-/* Resident blocks alone, so that the product's can begin beside them. */
+/* Launches no more CTAs than can be resident, so that those of the product can start
+ * while they run. */
 enum nib_status sm100_stage_launch(const struct cuda_device *device,
 				   const struct sm100_chunk *chunk, CUstream stream,
 				   struct nib_error *err)

@@ -15,11 +15,12 @@
 /* Steps of k from which eight warps may share a tile. */
 #define EIGHT_WARPS_STEPS 8
 
-/* Rows of an expert at a time. */
+/* Rows of an expert that a unit computes. */
 #define MOE_ROWS 4
 
 struct gemv100 {
-	/* For rows of 32-byte pieces (NULL if these are not), for any. */
+	/* The kernels for rows of 32-byte pieces (NULL if the rows are not), and for
+	 * any alignment. */
 	CUfunction aligned, any;
 	struct nib_gemv100_params params; /* without pointers */
 	struct gemv100_cut cut;
@@ -32,8 +33,8 @@ static int kernel_m(int64_t rows)
 }
 
 /*
- * The order of a sum is a matter of n and k alone: neither rows nor batches
- * change a bit.
+ * log2 of the warps that share a tile.  They determine the order of sums, so the number
+ * depends on n and k only: rows and batches do not change a bit.
  */
 static int tile_warps_log2(int64_t tiles, int64_t k, int multiprocessors)
 {
@@ -54,7 +55,7 @@ struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k, int64_t matrices
 	    .tile_warps_log2 = tile_warps_log2(tiles, k, multiprocessors),
 	};
 
-	/* How many units an MoE problem has is known on the device alone. */
+	/* Only the device knows how many units an MoE problem has. */
 	if (m)
 		cut.ctas = nib_gemv100_ctas((uint32_t)(tiles * matrices), cut.m,
 					    cut.tile_warps_log2, multiprocessors);
@@ -65,7 +66,7 @@ struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k, int64_t matrices
 	return cut;
 }
 
-/* All tiles have a number of 31 bits, and one more beyond the last. */
+/* Whether the number of tiles, and that number plus one, fit in 31 bits. */
 static bool can_count(const struct nib_fp4 *b, int64_t items)
 {
 	const int64_t tiles = nib_gemv_tiles(b->rows, true);
@@ -91,7 +92,7 @@ bool gemv100_takes_moe(enum nib_op op, const struct nib_moe_problem *moe)
 	       can_count(&moe->problem.b, rows);
 }
 
-/* With the weights as views. */
+/* The problem with its weights as views. */
 static struct nib_problem problem_of(const struct nib_problem *problems,
 				     const struct nib_moe_problem *moe)
 {
@@ -114,7 +115,7 @@ bool gemv100_takes_plan(const struct nib_plan *plan)
 	return gemv100_takes(plan->op, &p);
 }
 
-/* Rows of 32-byte pieces; NULL pointers are multiples of everything. */
+/* Whether rows are of 32-byte pieces.  NULL pointers have every alignment. */
 static bool is_aligned(const struct nib_gemv100_params *p)
 {
 	const uint64_t codes = (uintptr_t)p->b.codes | (uint64_t)p->b.batch_stride |
@@ -123,7 +124,7 @@ static bool is_aligned(const struct nib_gemv100_params *p)
 	return codes % 32 == 0 && p->b.scales_align >= 4 && p->k % 64 == 0;
 }
 
-/* Pointers, and how they and the strides are aligned. */
+/* Sets the pointers, and the alignment of pointers and strides. */
 static void set_pointers(struct nib_gemv100_params *params, const struct nib_problem *p,
 			 const struct nib_moe_problem *moe)
 {
@@ -171,7 +172,7 @@ static void set_sizes(struct nib_gemv100_params *params, const struct nib_proble
 	if (is_moe) {
 		params->rows = (int32_t)p->a.rows;
 		params->matrices = (int32_t)nib_fp4_batches(&p->b);
-		/* Rows of all experts are those of one matrix. */
+		/* The rows of all experts are rows of one matrix. */
 		params->c_batch_stride = 0;
 	} else {
 		params->m = (int32_t)p->a.rows;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv.h - products of up to 8 rows, and of experts of few rows, by the
- * kernels of kernels/sm100/gemv.cu: which, and how they are cut (only arithmetic).
+ * gemv.h - products of up to 8 rows, and of experts of few rows, by the kernels of
+ * kernels/sm100/gemv.cu: which problems they compute, and how these are divided.
  */
 #ifndef NIB_CUDA_GEMV100_H
 #define NIB_CUDA_GEMV100_H
@@ -10,27 +10,28 @@
 #include "backend/cuda/kernels/sm100/gemv_params.h"
 
 struct gemv100_cut {
-	int m; /* rows of A at a time: of the kernel */
+	int m; /* rows of A that the kernel computes at a time */
 	int32_t tiles;
 	int tile_warps_log2;
 	int64_t ctas, shared_bytes;
 };
 
-/* matrices: batches, or experts; of MoE, m is 0 and rows those of A. */
+/* matrices: of a batch, or experts.  For MoE, m is 0 and rows are those of A. */
 struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k, int64_t matrices,
 			       int64_t rows, bool b_is_tiled, int multiprocessors);
 
-/* Problems that these kernels take: resolved, weights as a view. */
+/* Whether these kernels compute a problem, which is resolved and has weights as a
+ * view. */
 bool gemv100_takes(enum nib_op op, const struct nib_problem *p);
 /*
- * MoE: at most 4 rows, or one an expert and 1,024.  The weights of an expert of r rows
- * are read ceil(r / 4) times: however the rows are spread, no more than if each
- * had an expert of its own, and of rows that are spread evenly 0.6 % more than
- * once (docs/notes/0054).
+ * MoE: at most 4 rows, or at most as many rows as experts, up to 1,024.  The weights of
+ * an expert of r rows are read ceil(r / 4) times.  That is at most as much as if each
+ * row had an expert of its own; for evenly spread rows it is 0.6 % more than reading
+ * them once (docs/notes/0054).
  */
 bool gemv100_takes_moe(enum nib_op op, const struct nib_moe_problem *moe);
 
-/* The same of a plan: one problem, or an MoE problem. */
+/* The same for a plan: it has one problem, or is an MoE problem. */
 bool gemv100_takes_plan(const struct nib_plan *plan);
 extern const struct cuda_product sm100_vector;
 

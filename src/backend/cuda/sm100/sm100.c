@@ -5,11 +5,11 @@
 #include "gemv.h"
 
 /*
- * Not measured: sm100_step_cycles() (gemm_cut.c), which has the constants and
- * their sources.  A tile: a commit and its wait, 200 cycles, the first
- * accumulators that the next tile waits for, and its first stage (derived).
- * split: 32 KB a CTA to its neighbour at the 32 bytes a cycle of copies out of
- * shared memory, and two barriers of a cluster of 400 cycles (derived).
+ * Not measured.  The steps are from sm100_step_cycles() (gemm_cut.c), which has the
+ * constants and their sources.  tile (derived): a commit and its wait of 200 cycles,
+ * the first accumulators that the next tile waits for, and its first stage.  split
+ * (derived): each CTA copies 32 KB to its neighbour at 32 bytes per cycle, and two
+ * cluster barriers take 400 cycles each.
  */
 static const struct nib_cuda_costs costs = {
     .step = {124, 127, 130, 133, 137, 140, 143, 146, 158, 164, 170, 176},

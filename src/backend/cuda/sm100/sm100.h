@@ -27,23 +27,23 @@ enum sm100_operand {
 	SM100_OPERANDS,
 };
 
-/* What a map is encoded of, but the address. */
+/* What a map is encoded from, without the address. */
 struct sm100_map {
 	uint64_t sizes[3], strides_bytes[2];
 	uint32_t box[3];
 	bool is_scales;
 	bool is_used;
-	int32_t copy; /* of the launch's staging; -1: taken as it is */
+	int32_t copy; /* of the launch's staging; -1: no copy */
 	size_t at;    /* of the copy in the workspace */
 };
 
-/* What is in the parameters of a launch now; zeros: nothing. */
+/* What the map in a launch's parameters was encoded from; zeros: nothing. */
 struct sm100_encoded {
 	uintptr_t address;
 	uint64_t rows; /* sizes[1] */
 };
 
-/* Matrices of one problem that are one entry of a launch: a stack of a batch. */
+/* An entry of a launch: the matrices of one problem, or a stack of a batch. */
 struct sm100_entry {
 	int32_t problem;
 	int64_t batch, batches; /* the first, and how many */
@@ -55,19 +55,20 @@ struct sm100_entry {
 struct sm100_chunk {
 	int64_t first; /* of the plan's entries */
 	int32_t count;
-	int32_t ctas; /* of a pair 2; 1: single CTAs */
+	int32_t ctas; /* 2: pairs; 1: single CTAs */
 	int32_t clusters, shared_bytes;
-	int32_t boxes; /* MoE: maps of A, of 8 << i rows; else 0 */
+	int32_t boxes; /* MoE: maps of A, with boxes of 8 << i rows; else 0 */
 	/*
-	 * MoE: the scales of A as they lie, for runs that say where those of
-	 * each expert begin; is_used: they need no copy then.  The copy is the
-	 * last one.
+	 * MoE: the scales of A where they are, for runs that give the place of each
+	 * expert's scales.  is_used: such a run makes no copy, which is the last one of
+	 * the staging.
 	 */
 	struct sm100_map placed;
 	size_t first_tile;
 	CUfunction multiply, copy;
-	/* A run writes pointers and maps alone.  Few problems have memory for
-	 * struct nib_sm100_few, of which the other one is a continuation. */
+	/* A run changes only pointers and maps.  For few problems the allocation is
+	 * only as large as struct nib_sm100_few, the beginning of struct
+	 * nib_sm100_many. */
 	struct nib_sm100_many *params;
 	struct nib_stage_params *stage; /* NULL: nothing is staged */
 };
@@ -88,32 +89,34 @@ extern const struct cuda_product sm100_tiles;
 
 enum nib_status sm100_clusters(struct cuda_device *device,
 			       struct nib_tile_device *clusters, struct nib_error *err);
-/* run: of problems, or of a mixture of experts. */
+/* Runs problems or a mixture of experts. */
 enum nib_status sm100_gemm_launch(const struct cuda_device *device,
 				  const struct cuda_product_plan *product,
 				  const struct nib_run *run, struct nib_error *err);
 
 /* ---- gemm_cut.c --------------------------------------------------------- */
 
-/* A tile of several begins where tensor memory can address its scales. */
+/* The alignment of tiles if a problem has several, so that tensor memory can address
+ * their scales. */
 #define SM100_ALIGN_M 64
-/* What the planner counts units of rows of B in (nib_tile_units()). */
+/* Rows of B of a unit of the planner (nib_tile_units()). */
 #define SM100_UNIT_ROWS (2 * NIB_TILE_N)
 
 /*
- * Cycles of 64 of k of a tile of so many rows of A, of a CTA (1) or a pair (2).
- * The costs of cuda_sm100 are those of pairs that multiply once.
+ * Cycles of k64 of a tile of `rows` rows of A, for a single CTA (1) or a pair (2).  The
+ * costs of cuda_sm100 are those of pairs without a dual product.
  */
 double sm100_step_cycles(int32_t ctas, bool dual, int32_t rows);
 
 enum nib_status sm100_find_kernel(struct cuda_device *device, enum nib_op op,
 				  int32_t ctas, bool is_few, CUfunction *function,
 				  struct nib_error *err);
-/* Clusters of `slices` pairs or single CTAs that run at once. */
+/* The number of clusters, of `slices` pairs or single CTAs each, that can be resident
+ * at once. */
 enum nib_status sm100_count(struct cuda_device *device, enum nib_op op, int32_t ctas,
 			    int32_t slices, int32_t *clusters, struct nib_error *err);
 
-/* How a chunk is cut: the best of several ways. */
+/* How a chunk is divided: the best of several ways. */
 struct sm100_cut {
 	int32_t ctas, slices;
 	struct nib_tile_plan plan;
@@ -121,7 +124,7 @@ struct sm100_cut {
 	double cycles;
 };
 
-/* cut: zeros; its tiles are the caller's to free, also after a failure. */
+/* cut: zeroed by the caller, who frees its tiles, also after a failure. */
 enum nib_status sm100_choose_cut(struct cuda_device *device,
 				 const struct nib_plan *plan,
 				 const struct sm100_gemm *gemm,
@@ -139,9 +142,9 @@ struct sm100_source {
 };
 
 /*
- * Sizes and strides of the maps of codes and scales; box_rows: of a load of
- * codes, blocks: of scales.  map->copy is 0 where the caller must stage, and
- * the strides are those of the copy then; else -1.
+ * Sets sizes and strides of the maps of codes and scales.  box_rows: rows of a load of
+ * codes; blocks: blocks of a load of scales.  map->copy is 0 if the caller must stage a
+ * copy, and the strides are then those of the copy; otherwise it is -1.
  */
 void sm100_codes_map(const struct sm100_source *source, int32_t box_rows,
 		     struct sm100_map *map);
@@ -158,8 +161,8 @@ enum nib_status sm100_encode(const struct cuda_device *device,
 /* ---- gemm_stage.c ------------------------------------------------------- */
 
 /*
- * Adds a copy to the launch's staging, at *workspace_bytes, which grows; false:
- * no memory.
+ * Adds a copy to the launch's staging, at offset *workspace_bytes of the workspace,
+ * which grows by it.  False: no memory.
  */
 bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *source,
 		     struct sm100_map *map, size_t *workspace_bytes);

@@ -13,13 +13,13 @@
 #include "vector.h"
 #include "wide.h"
 
-/* From so many weights on tiles multiply 9 rows and more. */
+/* Weights of one matrix from which tiles are faster for 9 rows of A or more. */
 #define LARGE_WEIGHTS ((int64_t)1 << 25)
 
 enum weights {
 	ANY_WEIGHTS,
 	SMALL, /* of one matrix, below LARGE_WEIGHTS */
-	SHORT, /* and one matrix of as little work as the wide kernels take */
+	SHORT, /* one matrix, wide_is_short() */
 };
 
 enum activations { ANY_A, NVFP4, DENSE };
@@ -28,7 +28,7 @@ struct rule {
 	int64_t most_rows; /* of A, of all experts */
 	enum weights weights;
 	enum activations a;
-	int experts_a_row; /* at least so many experts for each row of A */
+	int experts_a_row; /* the least number of experts for each row of A */
 	int64_t least_k;
 	bool takes_dual;
 	const struct cuda_product *product;
@@ -111,7 +111,7 @@ static bool fits(const struct rule *rule, const struct sm90_size *s)
 	       fit_weights(rule->weights, s);
 }
 
-/* What the kernels that are not in tiles can count. */
+/* Whether the sizes fit the counters of the kernels for few rows. */
 static bool can_count(const struct sm90_size *s)
 {
 	const int64_t tiles = nib_gemv_tiles(s->n, true);
@@ -141,7 +141,7 @@ struct cuda_choice sm90_choose_size(const struct sm90_size *size)
 
 /* ---- plans --------------------------------------------------------------- */
 
-/* Weights in pieces of 16 bytes. */
+/* Whether weights can be loaded in pieces of 16 bytes. */
 static bool in_pieces(const struct nib_gemv_operand *b)
 {
 	return b->codes_align == 16 && b->scales_align == 16;
@@ -171,7 +171,7 @@ static bool can_load(const struct cuda_product *product, enum nib_op op,
 		return params.b.is_tiled;
 	if (op != NIB_OP_DUAL_GEMM)
 		return true;
-	/* Without pointers, as the sizes. */
+	/* Like the sizes, without pointers. */
 	p.b2.codes = p.b2.scales = NULL;
 	b2 = cuda_operand(&p.b2, nib_fp4_batches(&p.b2));
 	return in_pieces(&b2) && have_same_strides(&params.b, &b2);

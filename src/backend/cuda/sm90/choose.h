@@ -9,11 +9,11 @@
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/cuda.h"
 
-/* What the choice depends on; it decides bits. */
+/* What the choice depends on.  The choice affects bits, so nothing else may. */
 struct sm90_size {
 	bool is_dual;
 	bool is_dense;	    /* A */
-	int64_t rows, n, k; /* of A, of all experts; of B */
+	int64_t rows, n, k; /* rows of A (of all experts) */
 	int64_t batch;	    /* of A */
 	int64_t experts;    /* 0: one matrix */
 };
@@ -21,7 +21,7 @@ struct sm90_size {
 /* The first rule of the table that fits. */
 struct cuda_choice sm90_choose_size(const struct sm90_size *size);
 
-/* The same of a plan, but tiles for what the other kernels cannot load. */
+/* The choice for a plan: tiles if the other kernels cannot load its operands. */
 struct cuda_choice sm90_choose(const struct nib_plan *plan);
 
 /* Whether the vector kernels multiply these experts; b may be packed. */

@@ -76,7 +76,7 @@ static void skip_operand(struct nib_gemv_operand *o, int64_t count)
 	o->scales = nib_offset_bytes(o->scales, count * o->scale_batch_stride);
 }
 
-/* To the matrices after so many. */
+/* Advances the pointers by this number of matrices. */
 static void skip_matrices(struct nib_gemv_params *params, int64_t count)
 {
 	const int64_t size = (int64_t)nib_dtype_bytes((enum nib_dtype)params->c_dtype);
@@ -167,7 +167,7 @@ enum nib_status few_rows_launch(const struct cuda_device *device,
 	cuda_may_overlap(device, &config);
 	if (few->cluster > 1)
 		cuda_set_cluster(&config, few->cluster);
-	/* Experts' weights wait for the offsets all the same. */
+	/* Loads of experts' weights must wait for the row offsets in any case. */
 	params->p.b_is_constant = !run->moe && run->problems->b_packed;
 	for (int64_t done = 0; done < few->batch && !status;) {
 		const int64_t left = few->batch - done;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * few_rows.h - what the products of few rows of A share, whose weights are read
- * once: the vector kernels (vector.c), the skinny kernels (skinny.c) and the wide
- * kernels (wide.c).  choose.c decides which of them multiplies.
+ * few_rows.h - what the products of few rows of A share.  They read the weights once:
+ * the vector kernels (vector.c), the skinny kernels (skinny.c) and the wide kernels
+ * (wide.c).  choose.c decides which of them multiplies.
  */
 #ifndef NIB_SM90_FEW_ROWS_H
 #define NIB_SM90_FEW_ROWS_H
@@ -12,7 +12,7 @@
 #include "backend/cuda/kernels/sm90/gemv_experts_params.h"
 #include "backend/cuda/kernels/sm90/skinny_params.h"
 
-/* The parameters of each kernel, all of which begin with those of a product. */
+/* The parameters of each kernel; all begin with those of a product. */
 union few_rows_params {
 	struct nib_gemv_params p;
 	struct nib_gemv_experts_params experts;
@@ -20,10 +20,10 @@ union few_rows_params {
 	struct nib_wide_params wide;
 };
 
-/* What a plan keeps. */
+/* The state of a plan. */
 struct few_rows {
-	/* For rows of 16-byte pieces (NULL if these are not), for any (NULL: of
-	 * experts). */
+	/* The kernels for rows of 16-byte pieces (NULL if the rows are not), and for
+	 * any alignment (NULL for experts). */
 	CUfunction aligned, any;
 	union few_rows_params params; /* without pointers */
 	int64_t batch;
@@ -33,34 +33,35 @@ struct few_rows {
 	int64_t shared_bytes, any_shared_bytes;
 };
 
-/* A, weights as views, alpha and C of a problem, or of an MoE problem's stacks. */
+/* A problem, or an MoE problem as one problem of stacks: A, weights as views, alpha and
+ * C. */
 struct nib_problem few_rows_problem(const struct nib_problem *problems,
 				    const struct nib_moe_problem *moe);
 
-/* All of the parameters but pointers and what the kernel's own file sets. */
+/* Sets all parameters but pointers and those that the kernel's own file sets. */
 void few_rows_set_sizes(struct nib_gemv_params *params, const struct nib_problem *p,
 			bool is_moe);
 void few_rows_set_pointers(struct nib_gemv_params *params, const struct nib_problem *p,
 			   bool is_moe);
 struct nib_gemv_experts few_rows_experts(const struct nib_moe_problem *moe);
 
-/* "", "_f16" or "_bf16": what the names of the kernels for such an A have. */
+/* "", "_f16" or "_bf16": the suffix of the kernels for this A. */
 const char *few_rows_type(enum nib_activations activations, enum nib_dtype x);
 
 /*
- * Allocates what the plan keeps, with sizes set.  With the context entered, as the
- * others.
+ * Allocates the plan's state and sets its sizes.  This and the following functions need
+ * the context entered.
  */
 enum nib_status few_rows_new(const struct nib_plan *plan, const char *kernel,
 			     struct cuda_product_plan *product, struct few_rows **few,
 			     struct nib_error *err);
-/* A kernel for which an SM's memory is all shared memory. */
+/* Finds a kernel and gives it the largest share of the L1 as shared memory. */
 enum nib_status few_rows_find(struct cuda_device *device, const char *name,
 			      int64_t shared_bytes, CUfunction *function,
 			      struct nib_error *err);
 /*
- * The kernels nib_KERNEL_VARIANT, if rows are of 16-byte pieces, and
- * nib_KERNEL_ANY_any, of a type of A.
+ * Finds the kernels nib_KERNEL_VARIANT, if rows are of 16-byte pieces, and
+ * nib_KERNEL_ANY_any, for this type of A.
  */
 enum nib_status few_rows_find_both(struct cuda_device *device, const char *kernel,
 				   int variant, int any, const char *type,

@@ -47,7 +47,7 @@ static int32_t a_of_problem(const struct nib_problem *p)
 	return a_of(p->activations, p->x.dtype);
 }
 
-/* The kernels read rows of x by 16 bytes. */
+/* The kernels load 16 bytes of a row of x at a time. */
 static enum nib_status check_x(const struct nib_dense *x, struct nib_label label,
 			       struct nib_error *err)
 {
@@ -63,7 +63,7 @@ static enum nib_status check_x(const struct nib_dense *x, struct nib_label label
 			   (long long)x->batch_stride_elems);
 }
 
-/* x: A, unless that is a. */
+/* x: A if it is dense, otherwise NULL. */
 static enum nib_status make_shape(const char *array, int64_t index,
 				  const struct nib_fp4 *a, const struct nib_dense *x,
 				  const struct nib_fp4 *b, const struct nib_fp4 *b2,
@@ -115,7 +115,7 @@ static int64_t stages_of(int64_t k)
 }
 
 /*
- * Bytes of converted activations: whole atoms of 8 rows, whole weight stages of
+ * Bytes of the converted activations: whole atoms of 8 rows and whole weight stages of
  * k.
  */
 static size_t activation_bytes(int64_t atoms, int64_t k)
@@ -125,15 +125,13 @@ static size_t activation_bytes(int64_t atoms, int64_t k)
 	return (size_t)(atoms * 8 * 2 * NIB_WEIGHT_STAGE_K * (stages ? stages : 1));
 }
 
-/* Converted rows of a matrix: a tile of over 128 rows reads steps of 32. */
+/* Converted rows of a matrix: a tile of more than 128 rows loads multiples of 32. */
 static int64_t padded_rows(int64_t m)
 {
 	return round_up(m, m > 128 ? 2 * NIB_TILE_M_STEP : NIB_TILE_M_STEP);
 }
 
-/*
- * Bytes of the split-k partials of a tile and slice, of both CTAs of the pair.
- */
+/* Bytes of the split-k partials of one slice of a tile, for both CTAs of the pair. */
 static size_t partials_bytes(int32_t tile_m)
 {
 	return (size_t)NIB_GEMM_PAIR * (size_t)NIB_GEMM_PARTIALS(tile_m) *
@@ -141,8 +139,8 @@ static size_t partials_bytes(int32_t tile_m)
 }
 
 /*
- * Divides a workspace into converted activations, the split-k partials of so
- * many tiles, and their arrival counts; returns its size.
+ * Divides a workspace into the converted activations, the split-k partials of all
+ * tiles, and their arrival counts.  Returns its size.
  */
 static size_t divide_workspace(struct gemm_chunk *chunk, int64_t split_tiles)
 {
@@ -154,15 +152,16 @@ static size_t divide_workspace(struct gemm_chunk *chunk, int64_t split_tiles)
 
 /* ---- rings --------------------------------------------------------------- */
 
-/* Stages of a ring that fit into so many bytes. */
+/* The number of stages that fit into `bytes`. */
 static int32_t stages_in(int32_t bytes, int32_t stage_bytes, int32_t most)
 {
 	return bytes / stage_bytes < most ? bytes / stage_bytes : most;
 }
 
 /*
- * As many activation stages as cover the latency of a warm L2 and fit beside
- * three weight stages; what is left goes to weights, which come from memory.
+ * Activation stages get what three weight stages leave, at most NIB_GEMM_STAGES_MAX
+ * steps, which covers the latency of a warm L2.  The rest goes to weight stages, whose
+ * data comes from memory.
  */
 static void choose_large_rings(int32_t capacity, int32_t tile_m,
 			       struct gemm_rings *rings)
@@ -179,15 +178,15 @@ static void choose_large_rings(int32_t capacity, int32_t tile_m,
 }
 
 /*
- * Four weight stages: with more, a launch asks for so much at once that its
- * activations come late; with three, both pairs of warpgroups wait.
- * MoE is longer: more stages win more than late activations lose.
+ * Four weight stages.  With more, a launch requests so much at once that its
+ * activations arrive late.  With three, both pairs of warpgroups wait.  An MoE launch
+ * is longer, so that a fifth stage gains more than late activations cost.
  *
- * At least as many activation stages as weight stages. A pair waits for an
- * activation stage once the weights of the same item are there, so that those
- * of `weight_stages` items before were released and their activations read.
- * With fewer activation stages a pair could take one barrier phase for another,
- * and with two both pairs would wait for ever.
+ * There must be at least as many activation stages as weight stages.  A pair waits for
+ * an activation stage only after the weights of the same item have arrived, so the
+ * weights of the item `weight_stages` before have been released and their activations
+ * read.  With fewer activation stages a pair could mistake one barrier phase for
+ * another; with two, both pairs would wait for ever.
  */
 static void choose_small_m_rings(int32_t capacity, int32_t tile_m, bool is_moe,
 				 struct gemm_rings *rings)
@@ -200,9 +199,9 @@ static void choose_small_m_rings(int32_t capacity, int32_t tile_m, bool is_moe,
 }
 
 /*
- * The kernel and the ring stages of a chunk, whose tile_m is set.
- * may_alternate: each tile has two weight stages or more, so that two pairs of
- * warpgroups may alternate them.
+ * Chooses the kernel and the ring stages of a chunk, whose tile_m is set.
+ * may_alternate: each tile has at least two weight stages, so that two pairs of
+ * warpgroups may alternate.
  */
 static void choose_rings(const struct cuda_device *device, bool may_alternate,
 			 struct gemm_chunk *chunk)
@@ -265,10 +264,9 @@ static enum nib_status find_kernels(struct cuda_device *device, struct sm90_gemm
 }
 
 /*
- * Matrices of a problem that are one entry of the plan: 1 up to
- * NIB_GEMM_PROBLEMS of them, which launches hold in a table. A larger batch
- * goes by strides, in equal shares whose converted activations take at most
- * half of the L2.
+ * The number of matrices in one entry of the plan.  It is 1 for batches up to
+ * NIB_GEMM_PROBLEMS, which a launch has in its table.  A larger batch is addressed by
+ * strides, in equal shares whose converted activations fill at most half of the L2.
  */
 static int64_t matrices_at_once(const struct cuda_device *device,
 				const struct nib_problem *p)
@@ -289,7 +287,7 @@ static int64_t matrices_at_once(const struct cuda_device *device,
 	return divide_up(batch, divide_up(batch, most));
 }
 
-/* The entries of a problem, from `entries` on unless that is NULL. */
+/* Counts the entries of a problem, and writes them to `entries` unless that is NULL. */
 static int64_t list_problem(const struct cuda_device *device,
 			    const struct nib_plan *plan, int64_t problem,
 			    struct gemm_matrix *entries)
@@ -311,7 +309,7 @@ static int64_t list_problem(const struct cuda_device *device,
 	return count;
 }
 
-/* The matrices of all problems that have elements. */
+/* Lists the matrices of all problems that have elements. */
 static enum nib_status list_matrices(const struct cuda_device *device,
 				     const struct nib_plan *plan,
 				     struct sm90_gemm *gemm, struct nib_error *err)
@@ -380,7 +378,7 @@ static enum nib_status chunk_shapes(const struct nib_plan *plan,
 	return NIB_STATUS_OK;
 }
 
-/* Types of c may differ within a plan, not within a launch, and so may A. */
+/* A launch has one type of C and one kind of A, which may differ within a plan. */
 static int32_t chunk_count(const struct nib_plan *plan, const struct sm90_gemm *gemm,
 			   int64_t first)
 {
@@ -400,7 +398,7 @@ static int32_t chunk_count(const struct nib_plan *plan, const struct sm90_gemm *
 	return count;
 }
 
-/* Counts a planned chunk, which has so many tiles of split-k slices. */
+/* Adds a planned chunk and its number of tiles to the report of the plan. */
 static void report_chunk(struct gemm_chunk *chunk, int64_t split_tiles,
 			 struct sm90_gemm *gemm, struct cuda_product_plan *product)
 {
@@ -454,8 +452,8 @@ plan_chunk(const struct cuda_device *device, const struct nib_plan *plan,
 	if (!has_space)
 		return cuda_no_memory(n_tiles * sizeof(*tiles), err);
 	/*
-	 * Never for a group: the small-m kernel adds in another order, and a
-	 * matrix of a group must have the bits of any other group.
+	 * Never for a group: the small-m kernel adds in another order, and the bits of
+	 * a matrix must not depend on its group.
 	 */
 	choose_rings(device, is_alone && stages_of(chunk->most_k) / t.k_slices >= 2,
 		     chunk);
@@ -540,10 +538,7 @@ plan_moe(const struct cuda_device *device, const struct nib_plan *plan,
 	return NIB_STATUS_OK;
 }
 
-/*
- * Asks for the kernel that takes all tiles; the others have as much shared
- * memory.
- */
+/* Uses the kernel for all tile sizes; the others have as much shared memory. */
 enum nib_status sm90_clusters(struct cuda_device *device,
 			      struct nib_tile_device *clusters, struct nib_error *err)
 {
@@ -559,7 +554,7 @@ enum nib_status sm90_clusters(struct cuda_device *device,
 					 NIB_GEMM_CLUSTERS, &clusters->clusters, err);
 }
 
-/* Plans that fail, too, have what free_tiles() frees. */
+/* Also after a failure the plan has the state that free_tiles() frees. */
 static enum nib_status plan_tiles(struct cuda_device *device,
 				  const struct nib_plan *plan,
 				  struct cuda_product_plan *product,

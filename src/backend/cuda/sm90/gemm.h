@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm.h - products of any number of rows by the kernels of kernels/sm90/gemm.cuh:
- * what a plan keeps.  gemm.c makes plans; gemm_launch.c makes the parameters of a
+ * gemm.h - the state of plans for any number of rows, whose kernels are in
+ * kernels/sm90/gemm.cuh.  gemm.c makes plans; gemm_launch.c fills the parameters of a
  * kernel from a plan, the problems of a run and a workspace.
  */
 #ifndef NIB_CUDA_GEMM_H
@@ -14,7 +14,7 @@
 #include "backend/cuda/kernels/sm90/gemm_params.h"
 #include "core/error.h"
 
-/* Matrices of a problem: one, or a batch that has a launch of its own. */
+/* One matrix of a problem, or a batch with a launch of its own. */
 struct gemm_matrix {
 	int32_t problem;
 	int32_t count;
@@ -29,7 +29,7 @@ struct gemm_matrix {
 struct gemm_rings {
 	int32_t a_steps; /* of an activation stage: NIB_LARGE_M_STEPS and so on */
 	int32_t a_stages, a_stage_bytes, weight_stages;
-	int32_t shared_bytes; /* with what follows the rings */
+	int32_t shared_bytes; /* all, rings included */
 };
 
 /*
@@ -40,9 +40,9 @@ struct gemm_chunk {
 	int64_t first; /* of the plan's matrices */
 	int32_t count;
 	int32_t batch;	    /* matrices of a batch, else 0 */
-	int32_t batch_rows; /* of each, among the converted activations */
+	int32_t batch_rows; /* of each, in the converted activations */
 	int32_t experts;    /* MoE, else 0 */
-	int32_t a;	    /* NIB_A_NVFP4 and so on */
+	int32_t a;	    /* NIB_A_NVFP4,... */
 	int32_t rows;	    /* of A of all matrices */
 	int32_t most_k;
 	int64_t a_atoms; /* of the converted activations */
@@ -61,7 +61,7 @@ struct gemm_chunk {
 
 struct sm90_gemm {
 	enum nib_op op;
-	struct gemm_matrix *matrices; /* that have elements; MoE: one */
+	struct gemm_matrix *matrices; /* with elements; MoE: one */
 	int64_t n_matrices;
 	struct gemm_chunk *chunks;
 	int64_t n_chunks;
@@ -71,15 +71,15 @@ struct sm90_gemm {
 extern const struct cuda_product sm90_tiles;
 
 /*
- * Dynamic shared memory of a block of the activation conversion kernel, so that
- * two blocks fit on an SM and a third does not.
+ * Dynamic shared memory of a CTA of the activation conversion kernel, chosen so that
+ * two CTAs fit on an SM and a third does not.
  */
 static inline int sm90_activations_shared(const struct cuda_device *device)
 {
 	return device->shared_bytes / 3;
 }
 
-/* How many pairs of CTAs run at once. */
+/* The number of CTA pairs that can be resident at once. */
 enum nib_status sm90_clusters(struct cuda_device *device,
 			      struct nib_tile_device *clusters, struct nib_error *err);
 

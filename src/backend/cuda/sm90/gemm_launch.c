@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_launch.c - launches of products in tiles (gemm.h): the parameters
- * of its kernels are made here, in make_params(), and nowhere else.
+ * gemm_launch.c - launches of products in tiles (gemm.h).  make_params() is the only
+ * function that fills the parameters of these kernels.
  */
 #include "gemm.h"
 
@@ -10,7 +10,7 @@
 #include "backend/cuda/common/gemm_common.h"
 #include "format/view.h"
 
-/* How rows of linear scales may be loaded. */
+/* Flags of how rows of linear scales may be loaded. */
 static int32_t scale_flags(const struct nib_fp4 *b)
 {
 	uint64_t x = (uintptr_t)b->scales;
@@ -28,7 +28,7 @@ static const uint8_t *at(const void *data, int64_t offset)
 	return nib_offset_bytes(data, offset);
 }
 
-/* The pointers of matrix l of a stack of weights. */
+/* Sets the pointers to matrix l of a stack of weights. */
 static void point_weights(const struct nib_fp4 *b, int64_t l, const uint8_t **codes,
 			  const uint8_t **scales)
 {
@@ -63,7 +63,7 @@ static void point(enum nib_op op, const struct nib_problem *p, int64_t l,
 	}
 }
 
-/* From one matrix of weights to the next; 0: a batch has one for all. */
+/* Strides from one matrix of weights to the next; 0 if all of a batch have the same. */
 static void stride_weights(const struct nib_fp4 *b, bool is_batch, int64_t *bytes,
 			   int64_t *scale_bytes)
 {
@@ -91,7 +91,8 @@ static void set_strides(enum nib_op op, const struct nib_problem *p,
 	args->c_batch_elems = nib_dense_batch_stride_elems(&p->c);
 }
 
-/* Whether all weights of the launch are packed, and so no kernel writes them. */
+/* Whether all weights of the launch are packed, so that no kernel can be writing
+ * them. */
 static bool are_packed(const struct sm90_gemm *gemm, const struct gemm_chunk *chunk,
 		       const struct nib_problem *problems)
 {
@@ -107,8 +108,8 @@ static bool are_packed(const struct sm90_gemm *gemm, const struct gemm_chunk *ch
 }
 
 /*
- * What both kernels of a launch are given. problems: of the run; for MoE its
- * stacks as one problem.
+ * Fills the parameters of both kernels of a launch.  problems: those of the run; the
+ * stacks of an MoE problem are one problem.
  */
 static void make_params(const struct sm90_gemm *gemm, const struct gemm_chunk *chunk,
 			const struct nib_problem *problems,
@@ -157,13 +158,12 @@ static void make_params(const struct sm90_gemm *gemm, const struct gemm_chunk *c
 }
 
 /*
- * A grid whose blocks are all resident may start while the kernel before it
- * ends, two blocks on an SM (sm90_activations_shared()): more blocks on the few
- * SMs that are free by then would be slower (docs/performance-hopper.md).
- * overlaps: it may at all.  Experts of the multiply kernel read row_offsets
- * before that kernel waits for this one, so that a kernel that may write them
- * has to end before this one begins; that costs nothing that could be measured
- * (docs/performance-hopper.md).
+ * A grid whose CTAs are all resident may start while the previous kernel ends, with two
+ * CTAs on an SM (sm90_activations_shared()).  More CTAs on the few SMs that are free by
+ * then would be slower (docs/performance-hopper.md).  overlaps: whether it may.  For
+ * MoE the multiply kernel reads row_offsets before it waits for this kernel.  So a
+ * kernel that may write them has to end before this one begins; the cost was not
+ * measurable (docs/performance-hopper.md).
  */
 static enum nib_status launch_activations(const struct cuda_device *device,
 					  const struct gemm_chunk *chunk, bool overlaps,
@@ -210,8 +210,8 @@ static enum nib_status launch_multiply(const struct cuda_device *device,
 	cuda_set_cluster(&config, NIB_GEMM_PAIR);
 	cuda_may_overlap(device, &config);
 	/*
-	 * Split-k slices of a tile wait for each other, so all CTAs must be
-	 * resident, whatever else runs on the GPU.
+	 * Split-k slices of a tile wait for each other, so all CTAs must be resident: a
+	 * cooperative launch guarantees it.
 	 */
 	if (chunk->k_slices > 1) {
 		attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;

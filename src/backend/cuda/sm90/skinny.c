@@ -9,8 +9,9 @@
 /* ---- the cut ------------------------------------------------------------- */
 
 /*
- * Warps that share the k of a tile, if a CTA has so many tiles: as many as there
- * are.  They divide the chunks (skinny.cuh), and each has a step.
+ * The number of warps that share the k of a tile if a CTA has this many tiles: as many
+ * as NIB_SKINNY_WARPS allows.  It divides the number of chunks (skinny.cuh), and each
+ * warp has at least one step.
  */
 static int64_t skinny_groups(int64_t tiles, int64_t k, int eights)
 {
@@ -25,10 +26,11 @@ static int64_t skinny_groups(int64_t tiles, int64_t k, int eights)
 }
 
 /*
- * Equal rounds of a CTA that has so many tiles.  If two of the four schedulers
- * would have a warp more than the others, two warps' work becomes that of four.
- * Only up to eight rows of A have two sums to share.  Half of the warps or fewer
- * are busy only where k is so short that a warp has a step or two.
+ * Divides the tiles of a CTA into equal rounds.  If two of the four schedulers would
+ * have one warp more than the others, the work of two warps is halved and given to
+ * four.  This needs the two accumulators that only up to eight rows of A have.  If half
+ * of the warps or fewer are busy, k is so short that a warp has one or two steps, and
+ * nothing is halved.
  */
 static void cut_rounds(int64_t tiles, struct skinny_cut *cut)
 {
@@ -42,8 +44,8 @@ static void cut_rounds(int64_t tiles, struct skinny_cut *cut)
 }
 
 /*
- * The groups of k decide the order of sums, so neither a batch nor the layout of
- * scales changes them.
+ * The groups of k determine the order of sums, so they must not depend on the batch or
+ * on the layout of scales.
  */
 struct skinny_cut skinny_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 			     bool b_is_tiled, int multiprocessors)
@@ -79,9 +81,9 @@ struct skinny_cut skinny_cut_experts(int64_t rows, int64_t experts, int64_t n,
 _Static_assert(NIB_SKINNY_WARPS <= 16, "NIB_SKINNY_SHARE() has four bits");
 
 /*
- * What each warp has: whole tiles first, then first halves, then second ones.
- * Whole tiles have 8 or 12 warps if some are halved, and the halves four, so each
- * scheduler (warp number modulo 4) has as many.
+ * Assigns work to warps: whole tiles, then the first halves of halved tiles, then the
+ * second halves.  If tiles are halved, whole tiles have 8 or 12 warps and the halves
+ * have four, so each scheduler (warp number modulo 4) has the same number of warps.
  */
 static void fill_shares(struct nib_skinny_params *params)
 {

@@ -7,11 +7,11 @@
 #include "vector_layer.h"
 
 /*
- * Measured on an H200 (docs/notes/0030-hopper-gemm.md).  The larger of two times at m
- * rows of A: 4.1 m + 20 of the tensor cores for both warpgroups, and 2.2 m + 330 of one
- * warpgroup, which dequantises and issues. Launches whose tiles have at most
- * NIB_MEDIUM_M_MAX rows take 4 to 7 % less (two steps at once); a size has one entry,
- * since beside larger tiles it costs this.
+ * Measured on an H200 (docs/notes/0030-hopper-gemm.md).  At m rows of A a step takes
+ * the larger of two times: 4.1 m + 20 of the tensor cores for both warpgroups, and 2.2
+ * m + 330 of one warpgroup, which dequantises and issues.  Launches whose tiles all
+ * have at most NIB_MEDIUM_M_MAX rows take 4 to 7 % less (two steps at once).  The table
+ * has the costs of small tiles in launches that also have larger ones.
  */
 static const struct nib_cuda_costs costs = {
     .step = {365, 400, 436, 471, 506, 541, 576, 612, 682, 807, 938, 1070},

@@ -10,14 +10,14 @@
 /* Shared memory that the system reserves for each CTA. */
 #define CTA_SHARED_BYTES 1024
 /*
- * The M of the variant for any alignment; a product of one NVFP4 row has a
- * variant of its own.
+ * The M of the variant for any alignment, except that one NVFP4 row has its own
+ * variant.
  */
 #define ANY_M 4
 
 /* ---- the cut ------------------------------------------------------------- */
 
-/* Dense A of one row is the first of two. */
+/* The variant for two rows computes one row of dense A as well. */
 static int variant_m(int64_t m, bool is_dense)
 {
 	return m == 1 && !is_dense ? 1 : m <= 2 ? 2 : 4;
@@ -28,7 +28,7 @@ static int variant_any_m(int64_t m, bool is_dense)
 	return m == 1 && !is_dense ? 1 : ANY_M;
 }
 
-/* Shared memory of the variant of so many rows. */
+/* Shared memory of the variant for m rows. */
 static int64_t shared_bytes_of(int64_t m, int64_t k, bool is_dense, int variant,
 			       int tiles_per_cta)
 {
@@ -36,7 +36,7 @@ static int64_t shared_bytes_of(int64_t m, int64_t k, bool is_dense, int variant,
 			: nib_gemv_shared_bytes(k, variant, tiles_per_cta);
 }
 
-/* CTAs that an SM has at once. */
+/* CTAs that are resident on an SM at once. */
 static int64_t resident(const struct vector_cut *cut, int64_t shared_bytes)
 {
 	const int64_t by_shared =
@@ -46,7 +46,7 @@ static int64_t resident(const struct vector_cut *cut, int64_t shared_bytes)
 	return by_shared < by_registers ? by_shared : by_registers;
 }
 
-/* matrices: of weights that a CTA multiplies, of each its tiles. */
+/* matrices: of weights; a CTA multiplies its tiles of each. */
 static struct vector_cut cut_of(int64_t m, int64_t n, int64_t k, int64_t batch,
 				int matrices, bool a_is_dense, bool b_is_tiled,
 				int multiprocessors, int64_t shared_bytes)
@@ -63,7 +63,7 @@ static struct vector_cut cut_of(int64_t m, int64_t n, int64_t k, int64_t batch,
 		if (cut.ctas * batch <= resident(&cut, shared_bytes) * multiprocessors)
 			break;
 	}
-	/* Their numbers differ by one at most. */
+	/* The numbers of tiles of two CTAs differ by at most one. */
 	cut.tiles_per_cta = (int32_t)divide_up(cut.tiles, cut.ctas);
 	cut.shared_bytes =
 	    shared_bytes_of(m, k, a_is_dense, cut.m, cut.tiles_per_cta * matrices);
@@ -150,7 +150,7 @@ struct nib_gemv_experts_params vector_experts_params(const struct nib_moe_proble
 	return params;
 }
 
-/* A row of A at a time, by one matrix or two. */
+/* Multiplies one row of A at a time, by one matrix or two. */
 static enum nib_status plan_experts(struct cuda_device *device,
 				    const struct nib_plan *plan,
 				    struct cuda_product_plan *product,

@@ -11,36 +11,38 @@
 
 extern const struct cuda_product sm90_vector, sm90_vector_experts;
 
-/* How a product is cut: only arithmetic, tested without a GPU. */
+/* How a product is divided.  The functions only compute, and are tested without a
+ * GPU. */
 struct vector_cut {
-	int m; /* of A that the variant takes */
+	int m; /* rows of A: the variant */
 	int32_t tiles, tiles_per_cta;
 	int64_t ctas; /* of one matrix */
-	/* The variant has the first, the one for any alignment the second. */
+	/* Of the variant, and of the one for any alignment. */
 	int64_t shared_bytes, any_shared_bytes;
 };
 
 /*
- * The fewest tiles a CTA with which all CTAs are on the GPU at once: then each
- * takes its share of the memory's rate and none is left over.  shared_bytes: of
- * an SM, for one CTA.
+ * Gives each CTA the fewest tiles with which all CTAs are resident at once.  Each then
+ * has the same share of the memory bandwidth, and there is no second wave.
+ * shared_bytes: the most of an SM for one CTA.
  */
 struct vector_cut vector_cut(int64_t m, int64_t n, int64_t k, int64_t batch,
 			     bool a_is_dense, bool b_is_tiled, int multiprocessors,
 			     int64_t shared_bytes);
 /*
- * The same for experts, for each of so many rows of A: of a dual product's two
- * matrices (matrices 2), or of one matrix (1).
+ * The same for experts, with one product for each of `rows` rows of A.  matrices: 2 for
+ * a dual product, otherwise 1.
  */
 struct vector_cut vector_cut_experts(int64_t rows, int matrices, int64_t n, int64_t k,
 				     bool a_is_dense, bool b_is_tiled,
 				     int multiprocessors, int64_t shared_bytes);
 
-/* The kernel for experts, of the cut's shared memory.  With the context entered. */
+/* Finds the kernel for experts, with the cut's shared memory.  With the context
+ * entered. */
 enum nib_status vector_find_experts(struct cuda_device *device, int matrices,
 				    const char *type, const struct vector_cut *cut,
 				    CUfunction *function, struct nib_error *err);
-/* The parameters of experts but for the cut and the layer. */
+/* The parameters of experts without those of the cut and the layer. */
 struct nib_gemv_experts_params vector_experts_params(const struct nib_moe_problem *moe);
 
 #endif

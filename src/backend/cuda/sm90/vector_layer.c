@@ -23,9 +23,10 @@
 #include "vector.h"
 
 /*
- * Each CTA of the last product quantises its row of h: 896 blocks took 12 us more
- * than a launch does where eight slots had one each (docs/performance-hopper.md).
- * One token of two slots won all the same.
+ * Each CTA of the last product quantises its row of h again.  With 896 CTAs for eight
+ * slots that took 12 us longer than a separate launch (docs/performance-hopper.md), so
+ * layers of several tokens have this limit on the columns of h.  A layer of one token
+ * of two slots was faster all the same.
  */
 #define MOST_QUANTIZED 4096
 
@@ -41,7 +42,8 @@ struct layer_run {
 
 /* ---- which layers --------------------------------------------------------- */
 
-/* The vector kernel loads the weights of gate and up with the same strides. */
+/* Whether gate and up can be one product: the vector kernel loads both with the same
+ * strides. */
 static bool takes_together(const struct nib_moe_problem *gate,
 			   const struct nib_moe_problem *up)
 {
@@ -67,7 +69,7 @@ static bool takes(const struct nib_moe_few *few)
 	if (few->up && (!sm90_chooses_vector(NIB_OP_GEMM, few->up) ||
 			!takes_together(few->first, few->up)))
 		return false;
-	/* Rows of a dense A are loaded in pieces; gathered, they are. */
+	/* Rows of a dense A must begin at multiples of 16 bytes; gathered rows do. */
 	return is_nvfp4 || cuda_dense_operand(&layer->x, 1).codes_align == 16;
 }
 
@@ -162,8 +164,8 @@ static struct nib_gemv_operand input_of(const struct layer_run *run)
 }
 
 /*
- * The first product, and h.  is_second: a launch of the layer, which quantised x, is
- * before this one.
+ * Launches the first product, which also computes h.  is_second: the layer's launch
+ * that quantises x precedes it.
  */
 static enum nib_status launch_first(const struct layer_run *run, bool is_second,
 				    const struct nib_gemv_experts_params *last,

@@ -6,8 +6,8 @@
 #include "backend/cuda/common/cuda.h"
 
 /*
- * The layer in two or three launches (kernels/sm90/gemv_experts.cuh), or *taken
- * false and nothing done.  With the context entered.
+ * Computes the layer in two or three launches (kernels/sm90/gemv_experts.cuh).  If it
+ * cannot, *taken is false and nothing is launched.  With the context entered.
  */
 enum nib_status sm90_vector_layer(struct cuda_device *device,
 				  const struct nib_moe_few *few, void *stream,

@@ -2,20 +2,20 @@
 /* wide.c - see wide.h. */
 #include "wide.h"
 
-/* Most CTAs that divide k. */
+/* The most CTAs that divide k. */
 #define MAX_SLICES 2
 /*
- * The work of a CTA of an H100 or H200, in units of 64 rows of B times steps of 256
- * k, with 64 x 4096 x 4096.  Beyond it tiles are faster: 64 x 8192 x 8192 takes
- * 34.3 us, in tiles 27.5 (docs/performance-hopper.md).
+ * The work of a CTA for 64 x 4096 x 4096 on an H100 or H200, in units of 64 rows of B
+ * times k256.  With more, tiles are faster: 64 x 8192 x 8192 takes 34.3 us here and
+ * 27.5 us in tiles (docs/performance-hopper.md).
  */
 #define SHORT_MULTIPROCESSORS 132
 #define SHORT_WORK	      8
 
 /*
- * Units of 64 rows of B that a CTA has, and CTAs that cut their k: the least work
- * for a CTA, as many as are on the GPU at once, and then the least of A.  The
- * layout of scales changes no sum.
+ * Chooses the units of 64 rows of B that a CTA has, and how many CTAs divide their k.
+ * All CTAs are resident at once; the first aim is the least work for a CTA, the second
+ * the fewest loads of A.  The layout of scales does not change the sums.
  */
 struct wide_cut wide_cut(int64_t m, int64_t n, int64_t k, bool b_is_tiled,
 			 int multiprocessors)

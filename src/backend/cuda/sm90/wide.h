@@ -10,9 +10,10 @@
 
 extern const struct cuda_product sm90_wide;
 
-/* How a matrix is cut: only arithmetic, tested without a GPU. */
+/* How a matrix is divided.  The functions only compute, and are tested without a
+ * GPU. */
 struct wide_cut {
-	int eights;    /* of rows of A that the variant takes */
+	int eights;    /* times 8 rows of A: the variant */
 	int32_t tiles; /* of the matrix */
 	int64_t ctas;
 	int32_t tiles_at_once, k_groups; /* of a cluster */
@@ -24,8 +25,8 @@ struct wide_cut wide_cut(int64_t m, int64_t n, int64_t k, bool b_is_tiled,
 			 int multiprocessors);
 
 /*
- * Whether the product is so short that no CTA of an H100 has more work than with
- * 4096 x 4096; tiles of tensor cores are faster beyond.
+ * Whether no CTA of an H100 has more work than with 4096 x 4096.  For larger products
+ * tiles are faster.
  */
 bool wide_is_short(int64_t m, int64_t n, int64_t k);
 
