@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_docs.py - checks the pages (*.md): relative links and their anchors, names of
 files, of targets of make and of nibblas.h, and numbers that the tree determines
-(number_table() below).  Prints file:line and the fault; silent when nothing is wrong.
+(number_table() below); and names of files in comments of C and CUDA.  Prints file:line
+and the fault; silent when nothing is wrong.
 
 Notes, results, NEWS.md and docs/from-0.1.md name what existed in their day: only their
 links are checked."""
@@ -22,6 +23,12 @@ SPAN = re.compile(r"`+([^`]+)`+")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<(?:img|a)\b[^>]*?"
                   r"(?:src|href)=\"([^\"]+)\"")
 PATH = re.compile(r"(?<![\w./$-])(?:%s)/[\w./*{},+-]*" % "|".join(FOLDERS))
+COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.S)
+SOURCE = re.compile(r"[\w./-]+\.(?:cuh?|[ch])\b(?![\w.(-])")
+# Files of other projects and examples that comments name.
+FOREIGN = {"cmd_NAME.c", "k.cu", "cuda.h", "cuda_runtime_api.h", "fatbinary_section.h",
+           "cooperative_groups/details/driver_abi.h", "ggml-backend-impl.h",
+           "ggml-common.h", "search.h", "fenv.h"}
 API = re.compile(r"\b(?:nib_[a-z0-9_]+(?=\()|NIB_[A-Z0-9_]+)")
 TARGET = re.compile(r"make((?: +[a-z][\w-]*(?![\w=-]))+)")
 
@@ -123,6 +130,19 @@ def missing_files(page, text):
                     if not any(glob(os.path.join(ROOT, where, one))
                                for where in ("", base, "emu")):
                         yield number, f"`{one}`: there is no such file"
+
+
+def missing_sources(name, text, files):
+    """Names of C and CUDA files in comments: the ends of paths, or FOREIGN."""
+    for comment in COMMENT.finditer(text):
+        if comment[0].startswith('"'):
+            continue
+        for found in SOURCE.finditer(comment[0]):
+            one = found[0]
+            if one not in FOREIGN and not any(
+                    ("/" + file).endswith("/" + one) for file in files):
+                number = text.count("\n", 0, comment.start() + found.start()) + 1
+                yield number, f"{one}: there is no such file"
 
 
 def unknown_targets(_, text):
@@ -243,6 +263,10 @@ def main():
         for check in checks + (more if page in living else []):
             faults += [f"{page}:{number}: {fault}"
                        for number, fault in check(page, text)]
+    for name in files:
+        if name.endswith((".c", ".h", ".cu", ".cuh")):
+            faults += [f"{name}:{number}: {fault}"
+                       for number, fault in missing_sources(name, read(name), files)]
     print("\n".join(faults), end="\n" if faults else "")
     return bool(faults)
 

@@ -260,9 +260,9 @@ static int count_tiles(const struct run *runs, int32_t n_runs,
 }
 
 /*
- * Sorts the runs and returns a lower bound of the schedule's cycles.  Of the tiles of
- * the first r runs some cluster gets at least tiles / clusters, each as long as those
- * of run r or longer.
+ * Sorts the runs and returns a lower bound of the schedule's cycles.  Some cluster gets
+ * at least tiles / clusters of the tiles of the first r runs, none of which is shorter
+ * than those of run r.
  */
 static double least_cycles(struct run *runs, int32_t n_runs,
 			   const struct nib_tile_plan *plan)

@@ -17,7 +17,7 @@ struct vector_cut {
 	int m; /* rows of A: the variant */
 	int32_t tiles, tiles_per_cta;
 	int64_t ctas; /* of one matrix */
-	/* Of the variant, and of the one for any alignment. */
+	/* For the variant, and for the one for any alignment. */
 	int64_t shared_bytes, any_shared_bytes;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe_params.h - what the host hands to the probes (peaks.cuh,
- * sm90_peaks.cu, sm100_peaks.cu), and the numbers that both sides must agree on.
+ * probe_params.h - the parameters of the probe kernels (peaks.cuh and peaks.cu of each
+ * architecture), and constants shared by host and device.
  */
 #ifndef NIB_CUDA_PROBE_PARAMS_H
 #define NIB_CUDA_PROBE_PARAMS_H

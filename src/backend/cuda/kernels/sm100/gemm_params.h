@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_params.h - what the host hands to Blackwell's multiplication kernel
- * (sm100_gemm.cuh): plain structs, read by C17 on the host and by CUDA C on the
- * device, and the sizes that both compute.  Tiles are those of gemm_tile.h:
- * NIB_TILE_N rows of B a CTA by up to NIB_TILE_M_MAX rows of A.
+ * gemm_params.h - the parameters of Blackwell's kernel for products in tiles
+ * (sm100/gemm.cuh): plain structs for C17 on the host and CUDA C on the device, and the
+ * sizes that both compute.  Tiles are those of gemm_tile.h: NIB_TILE_N rows of B a CTA
+ * by up to NIB_TILE_M_MAX rows of A.
  */
 #ifndef NIB_SM100_PARAMS_H
 #define NIB_SM100_PARAMS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_params.h - what the host hands to the kernels of sm100_gemv.cu, and the numbers
- * that both sides must agree on.
+ * gemv_params.h - the parameters of the kernels of sm100/gemv.cu, and constants shared
+ * by host and device.
  */
 #ifndef NIB_SM100_GEMV_PARAMS_H
 #define NIB_SM100_GEMV_PARAMS_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stage_params.h - what the host hands to the staging kernel
- * (sm100_stage.cu), which copies into the workspace what tensor maps cannot
- * take: codes whose rows do not begin at multiples of 16 bytes, scales that
- * are linear, or in tiles with padding that is not zero or at odd places.
+ * stage_params.h - the parameters of the staging kernel (sm100/stage.cu).  It copies
+ * operands that tensor maps cannot describe into the workspace: codes whose rows do not
+ * begin at multiples of 16 bytes, linear scales, and tiled scales whose padding is not
+ * zero or whose tiles are not where a map needs them.
  */
 #ifndef NIB_SM100_STAGE_PARAMS_H
 #define NIB_SM100_STAGE_PARAMS_H

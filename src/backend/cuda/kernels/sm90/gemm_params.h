@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemm_params.h - the parameters of Hopper's kernels for products in tiles: plain
- * structs, read by C17 on the host and by CUDA C on the device.  Sizes and
- * pointers travel in the kernel's parameters (a table in memory would be a miss
- * before the first load); the list of tiles, which is long, lies in memory.
+ * structs for C17 on the host and CUDA C on the device.  Sizes and pointers are kernel
+ * parameters, since a table in memory would cost a miss before the first load.  The
+ * list of tiles is long and is in memory.
  */
 #ifndef NIB_CUDA_GEMM_PARAMS_H
 #define NIB_CUDA_GEMM_PARAMS_H
@@ -50,9 +50,9 @@
 #define NIB_CONVERT_THREADS (NIB_ATOM_ROWS * NIB_CONVERT_STEPS * 2)
 
 /*
- * A as the caller has it (fp16 and bf16: the numbers of enum nib_dtype).  NVFP4
- * becomes fp16; values of 16 bits are only put into another order
- * (sm90_activations.cuh).
+ * A as the caller has it (fp16 and bf16: the values of enum nib_dtype).  The activation
+ * conversion kernel (sm90/activations.cuh) dequantises NVFP4 to fp16, and only reorders
+ * fp16 and bf16.
  */
 #define NIB_A_NVFP4 0
 #define NIB_A_FP16  1
@@ -114,9 +114,8 @@ struct nib_gemm_args {
 	int32_t tile_rounds;
 	int32_t count; /* problems */
 	/*
-	 * A as fp16 or bf16, in the order that wgmma reads
-	 * (sm90_activations.cuh): a_atoms atoms of 8 rows x 128 bytes for each
-	 * 64 of k.
+	 * A as fp16 or bf16, in the order that wgmma reads (sm90/activations.cuh):
+	 * a_atoms atoms of 8 rows x 128 bytes for each 64 of k.
 	 */
 	uint8_t *activations;
 	int64_t a_atoms;
