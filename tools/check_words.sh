@@ -54,7 +54,7 @@ exceptions() {
 	^tests/cuda/results_	.	recorded answers of a GPU
 	^docs/software-gpu-bugs	.	written by make emu-bugs
 	^NEWS\.md:	.	past versions
-	^src/backend/(cuda/kernels|cpu)/	.	not yet
+	^src/backend/cpu/	.	not yet
 	^src/file/	.	not yet
 	^include/	.	not yet
 	^python/nibblas/torch/	.	not yet

@@ -21,22 +21,22 @@
 #define NIB_GEMV_STEP 256
 
 /*
- * An NVFP4 operand in device memory, strides in bytes.  A dense A has its
- * elements in the place of codes, and no scales.
+ * An NVFP4 operand in device memory; strides are in bytes.  For a dense A, codes are
+ * its elements, and there are no scales.
  */
 struct nib_gemv_operand {
 	const uint8_t *codes, *scales;
 	int64_t row_stride, batch_stride;
 	int64_t scale_row_stride, scale_batch_stride;
 	int32_t is_tiled;
-	/* 16, 4 or 1: what codes, scales and their strides are multiples of. */
+	/* The alignment of codes, scales and their strides: 16, 4 or 1. */
 	int16_t codes_align, scales_align;
 };
 
 /*
- * Tiles of n rows, any n from 0 on.  NIB_SCALE_LAYOUT_TILED_128X4 counts whole blocks
- * of 128 rows; each of a block's eight tiles has the 16 rows whose scales are
- * neighbours.
+ * The number of tiles of n >= 0 rows.  With NIB_SCALE_LAYOUT_TILED_128X4 these are the
+ * tiles of whole blocks of 128 rows.  Each of the eight tiles of a block has 16 rows
+ * whose scales are neighbours.
  */
 NIB_GEMV_FN int64_t nib_gemv_tiles(int64_t n, int is_tiled)
 {
@@ -46,7 +46,7 @@ NIB_GEMV_FN int64_t nib_gemv_tiles(int64_t n, int is_tiled)
 	return is_tiled ? blocks * 8 : blocks;
 }
 
-/* Row of b that is row r < 16 of a tile; may be n or more. */
+/* The row of b that is row r < 16 of a tile; it may be n or more. */
 NIB_GEMV_FN int64_t nib_gemv_row(int64_t tile, int r, int is_tiled)
 {
 	if (is_tiled)

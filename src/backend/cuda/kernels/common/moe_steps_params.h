@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moe_steps_params.h - what the host hands to the kernels of moe_steps.cuh.
- * Strides are resolved; there is at least one slot, and one column of y.
+ * moe_steps_params.h - the parameters of the kernels of moe_steps.cuh.  Strides are
+ * resolved; there is at least one slot and one column of y.
  */
 #ifndef NIB_MOE_STEPS_PARAMS_H
 #define NIB_MOE_STEPS_PARAMS_H
@@ -10,7 +10,7 @@
 
 #define NIB_MOE_THREADS	      256
 #define NIB_MOE_ROUTE_THREADS 1024
-/* Slots of one launch of nib_moe_begin, and of each of its tokens, at most. */
+/* The most slots of a launch of nib_moe_begin, and of each token in it. */
 #define NIB_MOE_BEGIN_SLOTS 1024
 #define NIB_MOE_BEGIN_TOP_K 64
 
@@ -22,21 +22,21 @@ struct nib_moe_route_params {
 	int32_t *row_offsets, *slot_rows;
 };
 
-/* Blocks of 16 columns of a token, each to the rows of the token's slots. */
+/* Copies each block of 16 columns of a token to the rows of the token's slots. */
 struct nib_moe_gather_params {
-	struct nib_quantize_dense x;  /* by token, unless a.codes is there */
+	struct nib_quantize_dense x;  /* by token, if a.codes is NULL */
 	struct nib_quantize_nvfp4 a;  /* by token */
 	struct nib_quantize_nvfp4 to; /* codes NULL: to_dense, of x's type */
 	void *to_dense;		      /* [slots, 16 groups] */
-	const float *global;	      /* where x is quantised */
+	const float *global;	      /* if x is quantised */
 	const int32_t *slot_rows;     /* -1: no row */
 	int64_t tokens, top_k, groups;
 	uint8_t zero_scale;
 };
 
 /*
- * Both: the CTAs after the first offset_ctas, which write row_offsets, have
- * token_ctas for each token.
+ * Route and gather in one launch.  The first offset_ctas CTAs write row_offsets; then
+ * each token has token_ctas CTAs.
  */
 struct nib_moe_begin_params {
 	struct nib_moe_route_params route;
@@ -44,7 +44,7 @@ struct nib_moe_begin_params {
 	int32_t offset_ctas, token_ctas;
 };
 
-/* x to q, a thread for a quarter of each block. */
+/* Quantises x to q, with one thread for a quarter of each block. */
 struct nib_moe_quantize_params {
 	struct nib_quantize_dense x;
 	struct nib_quantize_nvfp4 q;
@@ -52,7 +52,7 @@ struct nib_moe_quantize_params {
 	uint8_t zero_scale;
 };
 
-/* Rows of 16 groups values each. */
+/* Each row has 16 * groups values. */
 struct nib_moe_activate_params {
 	const float *gate, *up; /* up is NULL if there is none */
 	const int32_t *rows;	/* how many */

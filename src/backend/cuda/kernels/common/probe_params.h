@@ -8,22 +8,22 @@
 
 #include <stdint.h>
 
-/* 16 bytes are read at a time, of which a thread has several under way. */
+/* The bytes of one load; a thread has several in flight. */
 #define NIB_PROBE_READ_BYTES   16
 #define NIB_PROBE_READ_THREADS 512
-/* Blocks of a multiprocessor that read. */
+/* CTAs per SM of the read probe. */
 #define NIB_PROBE_READ_BLOCKS 2
 
-/* Two warpgroups, each m64n256k16, four of which are a step. */
+/* Two warpgroups, each of which computes m64n256k16 four times in a step. */
 #define NIB_PROBE_MULTIPLY_THREADS 256
 #define NIB_PROBE_MULTIPLY_ROWS	   128
 #define NIB_PROBE_MULTIPLY_N	   256
 #define NIB_PROBE_MULTIPLY_K	   64
-/* The operations of one block's step. */
+/* The operations of a step of one CTA. */
 #define NIB_PROBE_MULTIPLY_FLOP                                                        \
 	(2 * NIB_PROBE_MULTIPLY_ROWS * NIB_PROBE_MULTIPLY_N * NIB_PROBE_MULTIPLY_K)
 
-/* Blackwell: the tensor core multiplies 128 x 256 x 64 four times a step. */
+/* Blackwell: the tensor core multiplies 128 x 256 x 64 four times in a step. */
 #define NIB_PROBE_FP4_THREADS 128
 #define NIB_PROBE_FP4_ROWS    128
 #define NIB_PROBE_FP4_N	      256
@@ -32,9 +32,9 @@
 
 struct nib_probe_args {
 	const void *data; /* to read */
-	/* READ: units of 16 bytes; MULTIPLY: steps of each block; CYCLES. */
+	/* READ: loads of 16 bytes; MULTIPLY: steps of each CTA; CYCLES: cycles. */
 	int64_t count;
-	/* NULL; the kernels cannot know, and so must keep what they compute. */
+	/* NULL.  The compiler does not know that, so it must keep the computations. */
 	uint32_t *result;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize_params.h - what the host hands to the kernels of quantize.cuh.
- * Strides are resolved; nothing is empty.
+ * quantize_params.h - the parameters of the kernels of quantize.cuh.  Strides are
+ * resolved; nothing is empty.
  */
 #ifndef NIB_QUANTIZE_PARAMS_H
 #define NIB_QUANTIZE_PARAMS_H
@@ -10,7 +10,7 @@
 
 #define NIB_QUANTIZE_THREADS 256
 
-/* What kernels find out; zeros before. */
+/* The findings of the kernels; zeroed before the launch. */
 struct nib_quantize_found {
 	/* ~index, row-major in x, of the first inf or NaN; 0: none. */
 	unsigned long long first_bad;
@@ -33,7 +33,7 @@ struct nib_quantize_nvfp4 {
 	int64_t rows, groups, batch;
 	int64_t row_stride, batch_stride; /* bytes */
 	int64_t scale_row_stride, scale_batch_stride;
-	/* Scale bytes of a batch, padding with them; tiles across. */
+	/* Scale bytes of a matrix, padding included; tiles across a row. */
 	int64_t scale_bytes, tile_columns;
 	int32_t is_tiled;
 	int32_t is_aligned; /* rows of codes begin at multiples of 8 bytes */
@@ -42,11 +42,12 @@ struct nib_quantize_nvfp4 {
 struct nib_quantize_params {
 	struct nib_quantize_dense x;
 	struct nib_quantize_nvfp4 q;
-	/* The global scale: from here, else of found->amax, else global. */
+	/* The global scale: *global_pointer; if NULL, computed from found->amax if that
+	 * is used, otherwise global. */
 	const float *global_pointer;
 	float global;
 	int32_t global_of_amax;
-	struct nib_quantize_found *found; /* NULL: nothing to tell */
+	struct nib_quantize_found *found; /* or NULL */
 	uint8_t zero_scale;		  /* of a block of zeros */
 	uint8_t saturate;
 };
@@ -71,7 +72,7 @@ struct nib_expert_rows_params {
 	int32_t *row_offsets, *scale_rows;
 };
 
-/* Scales alone. */
+/* Conversion of scales. */
 struct nib_convert_params {
 	struct nib_quantize_nvfp4 from, to;
 };

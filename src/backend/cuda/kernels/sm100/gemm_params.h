@@ -11,22 +11,19 @@
 #include "backend/cuda/kernels/common/gemm_tile.h"
 
 /*
- * Problems of a launch: kernels with two sizes of parameters exist, since a
- * launch copies all of them.
+ * The most problems of a launch.  Kernels exist with two sizes of parameters, because a
+ * launch copies all parameters.
  */
 #define NIB_SM100_FEW_PROBLEMS	8
 #define NIB_SM100_MANY_PROBLEMS 32
-/* Clusters of a launch: at most one on each of 160 multiprocessors. */
+/* The most clusters of a launch: one on each of 160 SMs. */
 #define NIB_SM100_CLUSTERS 160
-/*
- * Four warps store results, one loads, one multiplies, one schedules; in
- * gemm_shared100 below.
- */
+/* Four warps store results, one loads, one multiplies, one schedules (gemm.cuh). */
 #define NIB_SM100_THREADS 224
-/* Most split-k slices of a tile, which form one cluster. */
+/* The most split-k slices of a tile; they form one cluster. */
 #define NIB_SM100_SLICES_MAX 4
 
-/* k of a stage: 128 bytes of codes a row, 4 tiles of scales. */
+/* k of a stage: 128 bytes of codes of a row, 4 tiles of scales. */
 #define NIB_SM100_STAGE_K 256
 /* Scales of 128 rows and one stage. */
 #define NIB_SM100_SCALES_BYTES 2048
@@ -35,8 +32,8 @@
 #define NIB_SM100_A_ROW_BYTES (NIB_SM100_STAGE_K / 2)
 #define NIB_SM100_STAGES_MAX  12
 /*
- * Shared memory behind the ring of stages: struct shared100; without the
- * tiles of experts, its last member, which MoE alone has.
+ * Shared memory after the ring of stages: struct shared100, and its size for lists of
+ * tiles, which lack its last member (tiles of experts).
  */
 #define NIB_SM100_TAIL_BYTES	  5120
 #define NIB_SM100_LIST_TAIL_BYTES 1024
@@ -45,8 +42,8 @@
 #define NIB_SM100_COLUMNS	512
 #define NIB_SM100_SCALE_COLUMNS 16
 /*
- * A slot: scales of B (and B2), then of A, of which a k step has two blocks side
- * by side, whether both are used or not.
+ * A slot: scales of B (and B2), then of A.  A k step of A has two neighbouring blocks,
+ * whether both are used or not.
  */
 #define NIB_SM100_SLOT_COLUMNS(dual) (NIB_SM100_SCALE_COLUMNS * ((dual) ? 4 : 3))
 
@@ -84,40 +81,40 @@ struct nib_sm100_problem {
 	int64_t c_stride_elems, c_batch_stride_elems;
 	int32_t m, n, k;
 	/*
-	 * Row units of a matrix of B: CTAs of a pair times NIB_TILE_N rows each.
-	 * Unit u of a tile is unit u % units of matrix u / units of the stack.
+	 * Row units of a matrix of B; a unit has NIB_TILE_N rows for each CTA of a
+	 * pair.  Unit u of a tile is unit u % units of matrix u / units of the stack.
 	 */
 	int32_t units;
 	int32_t b_matrices; /* 1: all matrices of A share it */
-	/* Rows of A that a load brings: a tile's share of a CTA or more. */
+	/* Rows of A of a load: at least a CTA's share of a tile. */
 	int32_t a_box_rows;
 };
 
 struct nib_sm100_args {
-	/* Entry i * clusters + c is the i-th tile of cluster c; rows = 0 ends
-	 * the list.  Row r of a tile is a multiple of 64; the rows of A up to
-	 * its end lie in a_scale_blocks blocks of 128.  Its k_slice is not
-	 * read: the CTAs of a cluster are the slices. */
+	/* Entry i * clusters + c is the i-th tile of cluster c; rows = 0 ends the list.
+	 * The first row of a tile is a multiple of 64, and its rows are in at most
+	 * a_scale_blocks blocks of 128.  k_slice is not read: the CTAs of a cluster are
+	 * the slices. */
 	const struct nib_gemm_tile *tiles;
 	int32_t tile_rounds;
 	int32_t dtype;	/* of c: enum nib_dtype */
 	int32_t tile_m; /* most rows of A of a tile */
 	int32_t stages, stage_bytes;
 	int32_t a_scale_blocks; /* 1 or 2 */
-	int32_t k_slices;	/* with several no cluster has two tiles */
+	int32_t k_slices;	/* if > 1, no cluster has two tiles */
 	/*
-	 * Tensor memory, in columns (nib_sm100_columns()): accumulators of odd
-	 * tiles; slots for the scales of a stage.  A tile's multiplications wait
-	 * until the tile `lag` before it has handed back `early` columns, or
-	 * all if it has less.
+	 * Tensor memory, in columns (nib_sm100_columns()): accumulators of odd tiles;
+	 * slots for the scales of a stage.  The MMAs of a tile wait until the epilogue
+	 * of the tile `lag` before it has read `early` columns, or all if it has fewer.
 	 */
 	int32_t odd_column, lag, early;
 	int32_t scale_column, scale_slots;
 	/* L2 policies of loads. */
 	uint64_t a_policy, b_policy;
 	/*
-	 * MoE, else experts = 0.  A single problem; problems[i].maps.a has
-	 * a_box_rows = 8 << i, as many as a tile of tile_m rows needs.
+	 * The experts of an MoE problem, otherwise 0.  It is one problem.
+	 * problems[i].maps.a has a_box_rows = 8 << i, for as many i as a tile of tile_m
+	 * rows needs.
 	 */
 	int32_t experts;
 	int32_t rows; /* of A */
@@ -127,7 +124,7 @@ struct nib_sm100_args {
 	 * nib_sm100_staged_row() on.
 	 */
 	const int32_t *scale_rows;
-	int32_t scale_rows_total; /* bounds what scale_rows says */
+	int32_t scale_rows_total; /* the limit of scale_rows */
 	struct nib_gemm_tile first[NIB_SM100_CLUSTERS];
 };
 
@@ -158,10 +155,7 @@ NIB_HOST_DEVICE int32_t nib_sm100_stage_bytes(int32_t tile_m, int32_t ctas,
 	       a_scale_blocks * NIB_SM100_SCALES_BYTES;
 }
 
-/*
- * Dynamic shared memory of a CTA.  It begins at a multiple of 1024, as stages
- * do.
- */
+/* Dynamic shared memory of a CTA.  It and the stages begin at multiples of 1024. */
 NIB_HOST_DEVICE int32_t nib_sm100_shared_bytes(int32_t stages, int32_t stage_bytes,
 					       int32_t experts)
 {
@@ -170,7 +164,7 @@ NIB_HOST_DEVICE int32_t nib_sm100_shared_bytes(int32_t stages, int32_t stage_byt
 }
 
 /*
- * The first row of expert e among staged scales, a multiple of 128.  It needs no
+ * The first row of expert e in the staged scales, a multiple of 128.  It needs no
  * prefix sum; padding costs at most 127 rows for each expert that has rows.
  */
 NIB_HOST_DEVICE int32_t nib_sm100_staged_row(int32_t e, int32_t offset)
@@ -179,10 +173,11 @@ NIB_HOST_DEVICE int32_t nib_sm100_staged_row(int32_t e, int32_t offset)
 }
 
 /*
- * Divides the columns of tensor memory.  Two slots of scales at least, so that
- * the scales of a stage are copied while the stage before is multiplied.  Two
- * sets of accumulators, if they fit beside; else, of single products, two sets
- * that overlap by `early` columns, which the epilogue reads first; else one.
+ * Divides the columns of tensor memory.  There are at least two slots of scales, so
+ * that the scales of a stage are copied while the previous stage is multiplied.
+ * Accumulators have two sets if they fit.  Otherwise single products have two sets that
+ * overlap by `early` columns, which the epilogue reads first, and dual products have
+ * one set.
  */
 NIB_HOST_DEVICE void nib_sm100_columns(struct nib_sm100_args *args, int dual)
 {

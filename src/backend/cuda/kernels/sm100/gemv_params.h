@@ -9,25 +9,25 @@
 #include "backend/cuda/kernels/common/gemv_operand.h"
 
 /*
- * Warps of a CTA that takes m rows of A, and of a multiprocessor, which has
- * space for one CTA: with more rows a thread needs more registers.
+ * Warps of a CTA for m rows of A.  An SM has one CTA.  With more rows a thread needs
+ * more registers.
  */
 #define NIB_GEMV100_WARPS(m)   ((m) <= 2 ? 16 : 8)
 #define NIB_GEMV100_THREADS(m) (32 * NIB_GEMV100_WARPS(m))
-/* Most warps that share the k of a tile, and the fewest. */
+/* log2 of the most warps that share the k of a tile, and of the fewest. */
 #define NIB_GEMV100_TILE_WARPS_LOG2_MAX 3
 #define NIB_GEMV100_TILE_WARPS_LOG2_MIN 2
-/* Rows of A that a kernel takes: its variants are 2, 4 and 8. */
+/* The most rows of A; the variants have 2, 4 and 8. */
 #define NIB_GEMV100_MAX_ROWS 8
 /*
- * k of A that a CTA keeps as fp16: 128 KiB in all.  A multiple of NIB_GEMV_STEP
- * and the warps of a tile, so that a warp's steps go on from one phase to the
- * next.
+ * k of A in shared memory at a time, as fp16: 128 KiB in all.  A multiple of
+ * NIB_GEMV_STEP times the warps of a tile, so that each warp continues with its next
+ * step in the next phase.
  */
 #define NIB_GEMV100_PHASE(m) (65536 / (m))
-/* Behind each row of A: rows begin in other banks. */
+/* Padding after each row of A, so that rows begin in different banks. */
 #define NIB_GEMV100_ROW_PAD 16
-/* Rows of A of an MoE problem, and so items. */
+/* The most rows of A of an MoE problem, and so items. */
 #define NIB_GEMV100_ITEMS 1024
 /* Zeros before A: for lanes whose column is not theirs. */
 #define NIB_GEMV100_ZEROS 256
@@ -59,8 +59,8 @@ NIB_GEMV_FN int64_t nib_gemv100_kept(int64_t k, int m)
 }
 
 /*
- * Dynamic shared memory: what all warps know; items of MoE; zeros; partial sums
- * of the warps, twice; A.
+ * Offsets in dynamic shared memory: words common to all warps, items of MoE, zeros,
+ * partial sums of the warps (two buffers), A.
  */
 #define NIB_GEMV100_ITEMS_AT   64
 #define NIB_GEMV100_ZEROS_AT   (NIB_GEMV100_ITEMS_AT + NIB_GEMV100_ITEMS * 8)
@@ -80,9 +80,9 @@ NIB_GEMV_FN int64_t nib_gemv100_shared_bytes(int64_t k, int m)
 }
 
 /*
- * CTAs for so many tiles in all.  Where each group of warps has several
- * tiles, as few CTAs as all groups have work in: they end together.  Else one
- * tile or none a group, on all multiprocessors.
+ * The number of CTAs for `units` tiles in all.  If groups of warps have several tiles,
+ * it is the fewest CTAs with the same number of rounds, so that all groups end
+ * together.  Otherwise each group has at most one tile, on all SMs.
  */
 NIB_GEMV_FN uint32_t nib_gemv100_ctas(uint32_t units, int m, int tile_warps_log2,
 				      int multiprocessors)

@@ -11,9 +11,9 @@
 #include "gemm_params.h"
 
 #define NIB_STAGE_THREADS 256
-/* Copies of a launch: A, B, B2 and their scales, of each problem. */
+/* The most copies of a launch: A, B, B2 and their scales, for each problem. */
 #define NIB_STAGE_COPIES (6 * NIB_SM100_MANY_PROBLEMS)
-/* What a thread writes at a time. */
+/* The bytes that a thread writes at a time. */
 #define NIB_STAGE_PIECE 16
 
 enum nib_stage_kind {
@@ -23,15 +23,15 @@ enum nib_stage_kind {
 };
 
 /*
- * One operand.  Copies are dense: of codes rows of whole pieces, of scales
- * tiles of NIB_SCALE_LAYOUT_TILED_128X4; zeros are the padding of both.
+ * The copy of one operand.  Copies are dense: codes in rows of whole pieces, scales in
+ * tiles of NIB_SCALE_LAYOUT_TILED_128X4.  The padding is zero.
  */
 struct nib_stage_copy {
 	const uint8_t *from;
 	uint8_t *to;
-	/* The source's; tiled scales have no rows. */
+	/* Strides of the source; tiled scales have no row stride. */
 	int64_t row_stride_bytes, batch_stride_bytes;
-	/* Pieces of the copies before; of one of its matrices. */
+	/* Pieces of the earlier copies; pieces of a matrix. */
 	int64_t first_piece, matrix_pieces;
 	int32_t rows, k;
 	int32_t kind;
@@ -45,7 +45,7 @@ struct nib_stage_copy {
 struct nib_stage_params {
 	int64_t pieces; /* in all */
 	int32_t count;
-	/* MoE, as in nib_sm100_args. */
+	/* MoE: as in struct nib_sm100_args. */
 	int32_t experts, rows, scale_rows_total;
 	const int32_t *row_offsets, *scale_rows;
 	struct nib_stage_copy copies[NIB_STAGE_COPIES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_experts_params.h - what the host hands to the vector kernels for experts
- * (gemv_experts.cuh), and the numbers that both sides must agree on.
+ * gemv_experts_params.h - the parameters of the vector kernels for experts
+ * (gemv_experts.cuh), and constants shared by host and device.
  */
 #ifndef NIB_GEMV_EXPERTS_PARAMS_H
 #define NIB_GEMV_EXPERTS_PARAMS_H
@@ -9,27 +9,27 @@
 #include "gemv_params.h"
 
 /*
- * Products of a layer of experts, whose rows are slots (struct nib_moe_layer).
- * With weights c gets rows of slots, and the last CTA of a token's columns adds
- * them up into y; else c gets h of what one matrix or two give.
+ * A product of a layer of experts, whose rows are slots (struct nib_moe_layer).  If
+ * weights are given, c gets the rows of slots, and the last CTA of a token's columns
+ * adds them to y.  Otherwise c gets h, computed from one or two products.
  */
 struct nib_gemv_layer {
-	const void *ids; /* NULL: no layer, none of the others */
+	const void *ids; /* NULL: not a layer; the rest is unused */
 	int32_t ids_bytes, experts;
 	int64_t first_expert;
 	int32_t top_k;
 	int32_t a_is_by_token; /* else by slot */
-	/* h: enum nib_moe_activation, and its constants. */
+	/* For h: enum nib_moe_activation, and its constants. */
 	int32_t activation;
 	float limit, swish, up_bias;
 	/*
-	 * A is fp32 in the place of codes, and quantised as it is loaded (NVFP4, one
-	 * matrix); else NULL.
+	 * If not NULL, codes of A are fp32 values, which are quantised as they are
+	 * loaded (NVFP4, one matrix).
 	 */
 	const float *global;
 	int32_t zero_scale; /* of a block of zeros */
-	/* CTAs that have arrived, for each token and each CTA of a matrix: h's
-	 * kernel sets these to 0. */
+	/* The number of arrivals: one counter of CTAs for each token and each CTA of a
+	 * matrix.  The kernel that computes h sets the counters to 0. */
 	int32_t n_arrivals;
 	uint32_t *arrivals;
 	const float *weights;
@@ -38,13 +38,14 @@ struct nib_gemv_layer {
 };
 
 /*
- * Grid: x = CTAs of one matrix, y = rows of A, or slots.  p.m is 1; p.b_is_constant
- * of a layer: the kernels before the layer have ended when this one begins.
+ * Grid: x = CTAs of one matrix, y = rows of A, or slots.  p.m is 1.  For a layer,
+ * p.b_is_constant means that the kernels before the layer have ended when this one
+ * begins.
  */
 struct nib_gemv_experts_params {
 	struct nib_gemv_params p;
 	struct nib_gemv_experts moe;
-	/* The second weights of a dual product, with the strides of p.b. */
+	/* The second matrix of weights of a dual product, with the strides of p.b. */
 	struct nib_gemv_operand b2;
 	const float *alpha2;
 	struct nib_gemv_layer layer;

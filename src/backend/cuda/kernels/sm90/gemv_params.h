@@ -11,7 +11,7 @@
 /* Threads of a CTA; its warps share the k of a tile of rows. */
 #define NIB_GEMV_WARPS	 4
 #define NIB_GEMV_THREADS (32 * NIB_GEMV_WARPS)
-/* Rows of A that the vector kernels take at most. */
+/* The most rows of A of the vector kernels. */
 #define NIB_GEMV_MAX_ROWS 4
 #ifndef NIB_GEMV_STAGES
 #define NIB_GEMV_STAGES 3
@@ -19,21 +19,21 @@
 /* Codes and scales of a stage. */
 #define NIB_GEMV_STAGE_BYTES (NIB_GEMV_TILE_ROWS * (NIB_GEMV_STEP / 16) * 9)
 #define NIB_GEMV_RING_BYTES  (NIB_GEMV_WARPS * NIB_GEMV_STAGES * NIB_GEMV_STAGE_BYTES)
-/* Most tiles that one CTA may take one after the other. */
+/* The most tiles of one CTA. */
 #define NIB_GEMV_MAX_TILES 16
-/* CTAs that an SM has registers for. */
+/* CTAs for which an SM has registers. */
 #define NIB_GEMV_CTAS 4
-/* The k of a that a CTA keeps at a time. */
+/* k of A in shared memory at a time. */
 #define NIB_GEMV_PHASE(m) ((m) <= 2 ? 16384 : 32768 / (m))
 
-/* The same of dense rows of A, of which 32 KiB are kept. */
+/* The same for dense rows of A, which have 32 KiB. */
 #define NIB_GEMV_DENSE_PHASE(rows) (16384 / (rows))
-/* Zeros beside them. */
+/* Bytes of zeros in shared memory, for lanes whose column is not theirs. */
 #define NIB_GEMV_DENSE_ZEROS 160
 
 /*
- * A product: all parameters of the vector kernels, the first ones of the others.
- * Grid: x = CTAs of one matrix, y = batches.
+ * A product.  The vector kernels have only these parameters; those of the other kernels
+ * begin with them.  Grid: x = CTAs of one matrix, y = batches.
  */
 struct nib_gemv_params {
 	struct nib_gemv_operand a, b;
@@ -43,19 +43,20 @@ struct nib_gemv_params {
 	int64_t n;
 	int32_t m, k; /* m is at most the M of the variant */
 	int32_t c_dtype;
-	/* Tiles of b, and how many of them a CTA of the vector kernels has. */
+	/* Tiles of b, and the most of them that a CTA of the vector kernels has. */
 	int32_t tiles, tiles_per_cta;
-	/* No kernel writes b: it may be read before the one before has ended. */
+	/* No kernel writes b, so it may be loaded before the previous kernel has
+	 * ended. */
 	int32_t b_is_constant;
 };
 
-/* A mixture of experts, whose b is the stack. */
+/* A mixture of experts; b is the stack of their weights. */
 struct nib_gemv_experts {
 	int32_t experts, rows, scale_rows_total;
 	const int32_t *row_offsets, *scale_rows;
 };
 
-/* k of a phase, rounded up to the step: what is kept of each row of A. */
+/* k of a row of A in shared memory: that of a phase, rounded up to the step. */
 NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int m)
 {
 	const int64_t phase = NIB_GEMV_PHASE(m);
@@ -64,13 +65,13 @@ NIB_GEMV_FN int64_t nib_gemv_kept(int64_t k, int m)
 	return whole < phase ? whole : phase;
 }
 
-/* Rows of a dense A of m rows that a CTA keeps. */
+/* Rows of a dense A that a CTA keeps in shared memory. */
 NIB_GEMV_FN int nib_gemv_dense_rows(int m)
 {
 	return m <= 2 ? m : 4;
 }
 
-/* As nib_gemv_kept(), of dense rows. */
+/* nib_gemv_kept() for dense rows. */
 NIB_GEMV_FN int64_t nib_gemv_dense_kept(int64_t k, int rows)
 {
 	const int64_t phase = NIB_GEMV_DENSE_PHASE(rows);
@@ -79,7 +80,7 @@ NIB_GEMV_FN int64_t nib_gemv_dense_kept(int64_t k, int rows)
 	return whole < phase ? whole : phase;
 }
 
-/* Bytes from a kept dense row to the next: half of the banks further. */
+/* Bytes from a dense row in shared memory to the next, offset by half of the banks. */
 NIB_GEMV_FN uint32_t nib_gemv_dense_pitch(int64_t kept)
 {
 	return (uint32_t)kept * 2 + 64;

@@ -12,18 +12,18 @@
 #define NIB_SKINNY_WARPS     16
 #define NIB_SKINNY_PRODUCERS 4
 #define NIB_SKINNY_THREADS   (32 * (NIB_SKINNY_WARPS + NIB_SKINNY_PRODUCERS))
-/* Rows of A that a CTA multiplies at most; they go by eights. */
+/* The most rows of A of a CTA; variants have 8 or 16. */
 #define NIB_SKINNY_MAX_ROWS 16
 
-/* Stages of a warp's ring, and chunks of A, of a variant for so many eights. */
+/* Stages of a warp's ring, and chunks of A, in the variant for eights * 8 rows. */
 #define NIB_SKINNY_STAGES(eights) ((eights) == 1 ? 4 : 2)
 #define NIB_SKINNY_CHUNKS(eights) ((eights) == 1 ? 16 : 12)
-/* A chunk: 256 k of each row, in fp16 or bf16. */
+/* A chunk: k256 of each row, in fp16 or bf16. */
 #define NIB_SKINNY_CHUNK_BYTES(eights) ((eights)*8 * NIB_GEMV_STEP * 2)
 
 /*
- * The wide kernels (skinny_wide.cuh), for more rows: these, stages and chunks, and
- * the sums that a CTA gets from the others of its cluster.
+ * The wide kernels (skinny_wide.cuh): the most rows of A, stages and chunks, and the
+ * sums that a CTA gets from the others of its cluster.
  */
 #define NIB_WIDE_MAX_ROWS	64
 #define NIB_WIDE_STAGES		2
@@ -31,8 +31,8 @@
 #define NIB_WIDE_EXCHANGE_BYTES (16 << 10)
 
 /*
- * A mixture of experts: rows of A and experts that a CTA has tables for, and
- * units.  A unit is an expert's rows, or as many of them as a CTA multiplies.
+ * Limits of a mixture of experts, from a CTA's tables: rows of A, experts, and units.
+ * A unit is up to 8 rows of an expert.
  */
 #define NIB_SKINNY_ROWS	   512
 #define NIB_SKINNY_EXPERTS 1024
@@ -45,13 +45,14 @@
 struct nib_skinny_params {
 	struct nib_gemv_params p;
 	/*
-	 * A CTA multiplies up to so many tiles at once, each by k_groups warps,
-	 * and the next ones in the next round.  k_groups divides the chunks.
+	 * A CTA multiplies up to tiles_at_once tiles in a round, each with k_groups
+	 * warps.  k_groups divides the number of chunks.
 	 */
 	int32_t tiles_at_once, k_groups;
 	/*
-	 * The last so many of the tiles at once, 0 or 2 / k_groups, have two warps
-	 * for each group; each multiplies a half of each block.
+	 * The number of half tiles, the last tiles of a round: 0 or 2 / k_groups.  They
+	 * have two warps for each k group, and each warp multiplies one half of every
+	 * block.
 	 */
 	int32_t halved_tiles;
 	uint16_t shares[NIB_SKINNY_WARPS]; /* each warp's NIB_SKINNY_SHARE() */
@@ -61,14 +62,14 @@ struct nib_skinny_params {
 /* The wide kernels.  Grid: x = CTAs, in clusters of k_slices. */
 struct nib_wide_params {
 	struct nib_gemv_params p;
-	/* A cluster multiplies so many tiles, each by k_groups warps of a CTA. */
+	/* A cluster has tiles_at_once tiles; in each CTA a tile has k_groups warps. */
 	int32_t tiles_at_once, k_groups;
 	int32_t k_slices; /* CTAs of a cluster, which divide k */
 };
 
 /*
- * What a warp has: a tile of those at once (bits 0 to 3), a group of steps (4 to
- * 7), and of each block half 0, half 1 or NIB_SKINNY_WHOLE (from bit 8 on).
+ * The work of a warp: a tile of the round (bits 0 to 3), a k group (4 to 7), and half
+ * 0, half 1 or NIB_SKINNY_WHOLE of each block (from bit 8 on).
  */
 #define NIB_SKINNY_SHARE(tile, group, half) ((tile) | (group) << 4 | (half) << 8)
 #define NIB_SKINNY_WHOLE		    2
@@ -77,8 +78,8 @@ struct nib_wide_params {
 #define NIB_SKINNY_SUMS(eights) (NIB_GEMV_TILE_ROWS * 8 * (eights))
 
 /*
- * Dynamic shared memory: rings, chunks, sums, two barriers for each chunk; of
- * experts the tables of units and of the rows of A's scales.
+ * Dynamic shared memory: rings, chunks, sums, and two barriers for each chunk.  With
+ * experts also the tables of units and of the rows of A's scales.
  */
 NIB_GEMV_FN int32_t nib_skinny_shared_bytes(int eights, int is_moe)
 {
@@ -89,7 +90,7 @@ NIB_GEMV_FN int32_t nib_skinny_shared_bytes(int eights, int is_moe)
 	       (is_moe ? (NIB_SKINNY_UNITS + NIB_SKINNY_ROWS) * 4 : 0);
 }
 
-/* The same of the wide kernels, whose sums lie in the chunks. */
+/* The same for the wide kernels, whose sums overwrite the chunks. */
 NIB_GEMV_FN int32_t nib_wide_shared_bytes(int eights)
 {
 	return NIB_SKINNY_WARPS * NIB_WIDE_STAGES * NIB_GEMV_STAGE_BYTES +
