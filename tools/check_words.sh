@@ -54,7 +54,6 @@ exceptions() {
 	^tests/cuda/results_	.	recorded answers of a GPU
 	^docs/software-gpu-bugs	.	written by make emu-bugs
 	^NEWS\.md:	.	past versions
-	^src/backend/cpu/	.	not yet
 	^src/file/	.	not yet
 	^include/	.	not yet
 	^python/nibblas/torch/	.	not yet

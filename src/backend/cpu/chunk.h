@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chunk.h - the order in which a unit's weights are used: chunks of k of one
- * column tile.  Pure arithmetic.
+ * chunk.h - the order in which a unit uses its weights: chunks of k of one column tile.
  */
 #ifndef NIB_CPU_CHUNK_H
 #define NIB_CPU_CHUNK_H
@@ -10,7 +9,7 @@
 
 struct cpu_chunk {
 	int64_t n0; /* of the unit */
-	int b;	    /* which of the item's weights */
+	int b;	    /* 0: B, 1: B2 */
 	int64_t k0, blocks;
 	int64_t col; /* of the tile, in the unit */
 };
@@ -33,7 +32,7 @@ static inline struct cpu_chunk cpu_first_chunk(const struct cpu_item *item, int6
 }
 
 /*
- * The chunk after this one; after the unit's last, the first of the unit to the
+ * The next chunk.  After the unit's last chunk it is the first of the unit to the
  * right, which may be past the item.
  */
 static inline struct cpu_chunk cpu_next_chunk(const struct cpu_item *item, bool dual,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * convert.c - scales from layout to layout, in pieces of a band of 128 rows.
- * Whole tiles are copied straight from one layout to the other; the edges and
- * the padding go through a stage of 16 rows.
+ * convert.c - converts the layout of scales, in pieces of a band of 128 rows.  Whole
+ * tiles are copied directly; edges and padding go through a stage of 16 rows.
  */
 #include <string.h>
 
@@ -12,11 +11,11 @@
 
 /* Two pieces of 64 KiB, this one and the next, fit into a second-level cache. */
 #define PIECE_GROUPS 512
-/* Fewer scales than this are not worth waking a thread for. */
+/* Waking a thread costs more than converting fewer scales than this. */
 #define TASK_SCALES 2048
 /*
- * From this size on scales are streamed past the caches: they belong to 16 MiB
- * of 16-bit floats, of which the next user finds little in the caches anyway.
+ * Scales of at least this size are streamed past the caches.  They belong to 16 MiB of
+ * 16-bit floats, too many to be found in the caches by the next reader.
  */
 #define STREAM_BYTES (512 << 10)
 /* Rows 4 i .. 4 i + 3 of each part: a cache line of every tile. */
@@ -126,7 +125,7 @@ static void convert_staged(const struct convert_job *job, struct piece piece)
 	}
 }
 
-/* next: the piece that the task does after this one, or this one. */
+/* next: the task's next piece, or this one if it is the last. */
 static void convert_whole(const struct convert_job *job, const struct piece *piece,
 			  const struct piece *next)
 {
@@ -186,7 +185,7 @@ static void convert_task(void *arg, int i)
 			convert_piece(job, &piece, &next);
 		else if (job->to.scale_layout == NIB_SCALE_LAYOUT_LINEAR)
 			copy_rows(job, &piece);
-		else /* By rows, without the padding. */
+		else /* Row by row, without the padding. */
 			convert_staged(job, piece);
 	}
 	if (job->stream)
@@ -203,7 +202,8 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 
 	(void)stream;
 	(void)err;
-	/* An empty matrix may have any batch: products could overflow. */
+	/* An empty matrix may have any batch, so that products of the sizes could
+	 * overflow. */
 	if (from->rows == 0 || from->k == 0)
 		return NIB_STATUS_OK;
 	memset(&job, 0, sizeof(job));
@@ -215,7 +215,7 @@ enum nib_status cpu_convert_scales(struct nib_device *device,
 	scales = batches * from->rows * job.groups;
 	job.stream = scales >= STREAM_BYTES;
 	job.bands = (from->rows + NIB_SCALE_TILE_ROWS - 1) / NIB_SCALE_TILE_ROWS;
-	/* Pieces of about one width, in whole cache lines. */
+	/* Pieces of about the same width, in whole cache lines. */
 	job.pieces_a_band = (job.groups + PIECE_GROUPS - 1) / PIECE_GROUPS;
 	job.piece_groups = (job.groups + job.pieces_a_band - 1) / job.pieces_a_band;
 	job.piece_groups = (job.piece_groups + 63) / 64 * 64;

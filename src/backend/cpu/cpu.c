@@ -22,7 +22,7 @@ static void level_info(int level, struct nib_backend_info *info)
 	info->is_open = cpu_isa_available(isa, info->reason, sizeof(info->reason));
 }
 
-/* Takes the set that the options or NIB_CPU name, else the best. */
+/* Chooses the instruction set that the options or NIB_CPU name, or the best one. */
 static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 				  struct nib_error *err)
 {

@@ -3,11 +3,11 @@
  * dense.inc.h - W4A16 and W4A32: sums of tiles where A is floats, one copy for
  * every vector set.  The loops around them are in units.inc.h.
  *
- * A step multiplies one word of A, an fp32 or two bf16, with the weights of as
- * many k and V_COLS columns.  The steps of a block are summed from zero, over
- * only the values of the codes; one fused multiply-add applies the scale and
- * adds the block.  So decoding costs no multiplication, and a sum over k has
- * about k / 16 + 16 roundings.  The order depends on nothing but k.
+ * A step multiplies one word of A, an fp32 or two bf16, with the weights of as many k
+ * and V_COLS columns.  The steps of a block are summed from zero, with the values of
+ * the codes without the scale; one fused multiply-add applies the scale and adds the
+ * block.  So decoding costs no multiplication, and a sum over k has about k / 16 + 16
+ * roundings.  The order depends on k only.
  *
  *   blocked (many rows): the first tile of rows expands the weights of a chunk
  *     into the cache, all further tiles find them there.  With FOLDED expanded
@@ -52,7 +52,7 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k, char *expa
 	}
 }
 
-/* Those of an expanded k-block, unless FOLDED. */
+/* The scales of an expanded k-block, unless FOLDED. */
 TILE_INLINE const float *scales_at(const char *expanded)
 {
 	return (const float *)(expanded + EXPANDED_CODES);

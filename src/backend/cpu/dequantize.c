@@ -7,12 +7,12 @@
 #include "format/view.h"
 #include "quantize_tables.h"
 
-/* 4 KiB of fp32 wait on the stack until they are streamed. */
+/* 4 KiB of fp32 are collected on the stack before they are streamed. */
 #define RUN_BLOCKS 64
-/* Fewer blocks than this are not worth waking a thread for. */
+/* Waking a thread costs more than dequantising fewer blocks than this. */
 #define TASK_BLOCKS 2048
-/* Outputs of this size are streamed: they would push all else out of the caches.
- */
+/* Outputs of at least this size are streamed; they would evict all else from the
+ * caches. */
 #define STREAM_BYTES (16 << 20)
 
 struct dequantize_job {
@@ -26,7 +26,7 @@ struct dequantize_job {
 	int64_t runs_a_row, runs;
 };
 
-/* An empty matrix has batch 0: products of the sizes could overflow. */
+/* An empty matrix gets batch 0, so that products of the sizes cannot overflow. */
 static void set_sizes(struct dequantize_job *job, const struct nib_fp4 *v)
 {
 	const bool is_empty = v->rows == 0 || v->k == 0;

@@ -3,7 +3,8 @@
 #include "core/sizes.h"
 #include "cpu.h"
 
-/* Sums of wrong offsets wrap, unsigned: a multiplication checks its offsets. */
+/* Sums of wrong offsets wrap around as unsigned numbers; the multiplication checks
+ * them. */
 enum nib_status cpu_expert_rows(struct nib_device *device, const int32_t *ends,
 				int64_t experts, int32_t *row_offsets,
 				int32_t *scale_rows, void *stream,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * features.c - what is the same on every processor: the names of instruction
- * sets and the sizes of caches.  A processor without a file of its own, as
- * x86/features_x86.c is one, is described here too.
+ * features.c - the names of instruction sets and the sizes of caches, for every
+ * processor, and the description of processors that are not x86 (x86/features_x86.c).
  */
 #include "features.h"
 
@@ -59,7 +58,7 @@ static bool read_cache(int index, const char *file, char text[32])
 	return n > 0;
 }
 
-/* Linux lists caches also where sysconf() knows none, as on Arm. */
+/* Linux also lists caches if sysconf() knows none, as on Arm. */
 static int64_t listed_cache(long level)
 {
 	char text[32], *unit;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_ops.h - multiplication, as the instruction sets see it: one item is one
- * matrix product (of a group, a batch, an expert); a unit is a rectangle of its
- * output, one task of a thread.
+ * gemm_ops.h - the multiplication functions of an instruction set.  An item is one
+ * matrix product (of a group, a batch or an expert).  A unit is a rectangle of its
+ * output, multiplied by one thread.
  */
 #ifndef NIB_CPU_GEMM_OPS_H
 #define NIB_CPU_GEMM_OPS_H
@@ -25,7 +25,7 @@ struct cpu_rows {
 	const uint8_t *scales;
 	enum nib_scale_layout scale_layout;
 	int64_t scale_row_stride_bytes; /* NIB_SCALE_LAYOUT_LINEAR */
-	int64_t scale_row;		/* row of the scale tensor that row 0 has */
+	int64_t scale_row;		/* row 0's row of the scale tensor */
 	int64_t rows;
 	int64_t blocks; /* k / 16 */
 };
@@ -64,35 +64,34 @@ struct cpu_item {
 	char *c;
 	int64_t c_row_stride_bytes;
 	enum nib_dtype dtype;
-	/* A in the backend's order (pack_rows), and CPU_ROW_ flags a row. */
+	/* A in the backend's order (pack_rows), and the CPU_ROW_ flags of each row. */
 	union {
 		struct cpu_record *records;
 		void *packed_a;
 	};
 	uint8_t *row_flags;
-	/* How it is cut. */
+	/* The division into units. */
 	int64_t unit_rows, row_units, col_units, first_unit;
 };
 
 struct cpu_gemm_ops {
-	/* A of 16 k in the backend's order, and how tiles group its rows. */
+	/* Bytes of k16 of a row of A in the backend's order, and the rows of a tile. */
 	size_t record_bytes;
 	int64_t tile_rows;
-	/* Rows m at or below which weights are decoded in registers; 0: the
-	 * set has no such pass. */
+	/* Up to this m, weights are decoded in registers. 0: the set has no such
+	 * pass. */
 	int64_t direct_rows;
 	/* Scratch of one thread for units of at most unit_rows rows. */
 	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);
-	/* Rows m0 .. m0+rows-1 of A into item->packed_a and row_flags. */
+	/* Converts rows m0.. m0+rows-1 of A into item->packed_a and row_flags. */
 	void (*pack_rows)(const struct cpu_item *item, int64_t m0, int64_t rows);
 	/*
-	 * Columns n0 .. n0+15 (those that exist) and `blocks` k-blocks from
-	 * block0 into a panel of that many blocks.  Returns which columns have
-	 * a NaN scale.
+	 * Packs columns n0.. n0+15 (those that exist) and `blocks` k-blocks from block0
+	 * on into a panel of that many blocks.  Returns which columns have a NaN scale.
 	 */
 	uint16_t (*pack_panel)(const struct cpu_rows *b, int64_t n0, int64_t block0,
 			       int64_t blocks, uint8_t *panel);
-	/* The unit at row m0, column n0: sums, epilogue, output. */
+	/* Multiplies the unit at row m0, column n0: sums, epilogue, output. */
 	void (*multiply)(const struct cpu_item *item, bool dual, int64_t m0, int64_t n0,
 			 void *scratch);
 };

@@ -13,8 +13,8 @@
  *   low nibbles are k = 8z + 0, 2, 4, 6 and its high ones k = 8z + 1, 3, 5, 7:
  *   the source bytes as they are, so packing is a transposition of dwords.
  *
- * A block whose scale is 0 gets codes of 0, so that kernels need not look at
- * scales: any finite factor times 0 is 0.
+ * A block whose scale is 0 gets codes of 0, so that kernels need not test scales: any
+ * finite factor times 0 is 0.
  *
  * Activations (A): a record for each row and k-block (24 bytes of NVFP4), in
  * the order in which the main loop reads them: chunks of CHUNK_BLOCKS k-blocks,
@@ -35,20 +35,20 @@
 #define CHUNK_BLOCKS 64
 
 /*
- * Kernels multiply by 1/256 of B's scales, which is what their bytes are as
- * halves: struct cpu_item's sum_factor for A of NVFP4.
+ * The sum_factor of struct cpu_item for A of NVFP4: kernels multiply by 1/256 of B's
+ * scales, because the bytes of a scale, read as fp16, have that value.
  */
 #define NVFP4_SUM_FACTOR 256.0f
 
 /*
- * Scales of A rounded to 8 bits are 2^-100 to 1.125 * 2^121.  1/2, because B's
- * codes are doubled, times 1/256: then a scale times one of B is 2^-126 at
- * least, a normal number, and a block partial is below 2^128.
+ * The factor in the scales of A rounded to 8 bits, which are 2^-100 to 1.125 * 2^121:
+ * 1/2, because B's codes are doubled, times 1/256.  With it a scale times one of B is
+ * at least 2^-126, a normal number, and a block partial is below 2^128.
  */
 #define INT8_RECORD_SCALE 0x1p-9f
 #define INT8_SUM_FACTOR	  65536.0f
 
-/* Makes B's bytes unsigned: they are twice the values of codes, at least -12. */
+/* Makes B's bytes unsigned; they are twice the values of codes, at least -12. */
 #define CODE_OFFSET 12
 
 struct cpu_record {
@@ -68,12 +68,12 @@ struct cpu_record {
 	float scale;
 };
 
-/* The same of dense rows, 16 k as fp32. */
+/* The record of dense rows: 16 k as fp32. */
 struct cpu_fp32_record {
 	float word[16];
 };
 
-/* The same as pairs of bf16: dword 4z + i has k = 8z + i and k = 8z + i + 4. */
+/* The record of bf16 pairs: dword 4z + i has k = 8z + i and k = 8z + i + 4. */
 struct cpu_bf16_record {
 	int32_t word[8];
 };
@@ -85,15 +85,15 @@ struct cpu_bf16_record {
 static inline int64_t cpu_chunk_blocks(int64_t blocks)
 {
 	const int64_t chunks = (blocks + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS;
-	/* Never 0: positions are divided by it. */
+	/* At least 1, because positions are divided by it. */
 	const int64_t equal = chunks > 0 ? (blocks + chunks - 1) / chunks : 1;
 
 	return (equal + GROUP_BLOCKS - 1) / GROUP_BLOCKS * GROUP_BLOCKS;
 }
 
 /*
- * The record of (row, block), both of an m x blocks matrix; from there the next
- * block of the chunk is `rows of the tile` records on.
+ * The position of the record of (row, block) in an m x blocks matrix.  The record of
+ * the next block in the chunk is as many records further as the tile has rows.
  */
 static inline int64_t cpu_record_at(int64_t m, int64_t blocks, int64_t tile_rows,
 				    int64_t row, int64_t block)

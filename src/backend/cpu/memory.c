@@ -14,8 +14,9 @@
 void *cpu_lines(size_t bytes)
 {
 	const size_t rest = bytes % HUGE_BYTES;
-	/* Small pages cost a fifth of the speed, but a model has hundreds of
-	 * blocks: the last huge page is one where it wastes an eighth at most. */
+	/* Small pages cost a fifth of the speed, but a model has hundreds of blocks, so
+	 * the last huge page is used only if it wastes at most an eighth of the
+	 * block. */
 	const bool is_rounded = rest && HUGE_BYTES - rest <= bytes / 8;
 	const size_t huge = is_rounded ? bytes - rest + HUGE_BYTES : bytes - rest;
 	const size_t align = huge ? HUGE_BYTES : LINE_BYTES;
@@ -29,7 +30,7 @@ void *cpu_lines(size_t bytes)
 	/* aligned_alloc() requires a multiple of align. */
 	if (posix_memalign(&memory, align, rounded))
 		return NULL;
-	/* A hint: without huge pages everything works, a little slower. */
+	/* Only a hint: without huge pages everything works, but slower. */
 	if (huge)
 		(void)madvise(memory, huge, MADV_HUGEPAGE);
 	return memory;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moe_steps.c - the steps of a layer of experts between its products: which row
- * a slot gets, rows of A gathered by expert, h of gate and up, the weighted sum
- * of a token's slots.  backend.h says what each one is.
- *
- * They move a few bytes for each multiplication that the products do, so plain
- * C for every processor is enough.
+ * moe_steps.c - the steps of a layer of experts between its products: the row of each
+ * slot, rows of A gathered by expert, h from gate and up, the weighted sum of a token's
+ * slots (backend.h).  They move few bytes compared with the work of the products, so
+ * plain C is fast enough on every processor.
  */
 #include <string.h>
 
@@ -14,9 +12,9 @@
 #include "float_out.inc.h"
 #include "format/view.h"
 
-/* Fewer bytes than this are not worth waking a thread for. */
+/* Waking a thread costs more than moving fewer bytes than this. */
 #define TASK_BYTES (32 << 10)
-/* Floats of a row that are worked on at once, on the stack. */
+/* Floats of a row that are processed at a time, on the stack. */
 #define PIECE 256
 
 /* ---- items onto threads --------------------------------------------------- */
@@ -36,7 +34,7 @@ static void run_part(void *arg, int i)
 		   loop->items * (i + 1) / loop->tasks);
 }
 
-/* Calls part(arg, begin, end) for parts of 0 .. items-1, item_bytes each. */
+/* Calls part(arg, begin, end) for ranges of 0.. items-1; an item has item_bytes. */
 static void run_in_parts(struct nib_device *device, int64_t items, int64_t item_bytes,
 			 void (*part)(const void *arg, int64_t begin, int64_t end),
 			 const void *arg)
@@ -56,7 +54,7 @@ static void run_in_parts(struct nib_device *device, int64_t items, int64_t item_
 
 /* ---- which row ------------------------------------------------------------ */
 
-/* The expert of a slot, counted from the first one here; -1: elsewhere. */
+/* The expert of a slot, counted from this device's first one; -1: on another device. */
 static int64_t expert_of(const struct nib_moe_route *r, int64_t slot)
 {
 	int64_t id;
@@ -71,7 +69,8 @@ static int64_t expert_of(const struct nib_moe_route *r, int64_t slot)
 	return id - r->first_expert;
 }
 
-/* A counting sort: row_offsets[e + 1] counts, then is where e's next row is. */
+/* A counting sort.  row_offsets[e + 1] first counts the rows of e, then is its next
+ * row. */
 static void route(const struct nib_moe_route *r)
 {
 	int32_t *next = r->row_offsets + 1, rows = 0;
@@ -100,7 +99,7 @@ static void route(const struct nib_moe_route *r)
 
 /* ---- rows of A ------------------------------------------------------------ */
 
-/* Quantises x to q by *global, which the host can read; it saturates. */
+/* Quantises x to q with *global, saturating; the host can read *global. */
 static enum nib_status quantize(struct nib_device *device, struct nib_dense x,
 				struct nib_fp4 q, const float *global,
 				struct nib_error *err)
@@ -230,7 +229,7 @@ static enum nib_status activate(struct nib_device *device,
 				struct nib_error *err)
 {
 	(void)stream;
-	/* An activation costs as much as some 16 floats that are copied. */
+	/* Computing an activation costs as much as copying about 16 floats. */
 	if (a->gate)
 		run_in_parts(device, *a->rows, a->h.cols * 64, activate_some, a);
 	return a->q.codes ? quantize(device, a->h, a->q, a->layer->h_global, err)

@@ -40,7 +40,7 @@ struct cpu_plan {
 /* Records below which one thread packs faster than two can be woken. */
 #define PACK_ALONE_BYTES (96 << 10)
 
-/* The units of a thread, in order, on a cache line of its own. */
+/* The units of a thread, in order; each queue has its own cache line. */
 struct unit_queue {
 	_Atomic int64_t next;
 	int64_t end;
@@ -84,7 +84,7 @@ void cpu_plan_free(struct nib_plan *plan)
 	free(plan);
 }
 
-/* What all items together need. */
+/* The needs of all items together. */
 struct needs {
 	int64_t items, rows, records, units;
 	int64_t least_rows, most_rows;
@@ -135,7 +135,7 @@ static void add_items(struct needs *needs, int64_t batch, int64_t m,
 		needs->most_rows = m;
 }
 
-/* A that is rounded to 8 bits has the records of NVFP4, and so its functions. */
+/* A that is rounded to 8 bits has the records, and so the functions, of NVFP4. */
 static const struct cpu_gemm_ops *ops_of(const struct nib_plan *plan)
 {
 	const struct cpu_device *cpu = cpu_device(plan->device);
@@ -163,7 +163,7 @@ static const char *explain_rows(const struct nib_plan *plan, const struct needs 
 	return "weights are expanded once into the cache and used for all rows";
 }
 
-/* What A is, unless it is NVFP4. */
+/* The kind of A for the explanation, unless it is NVFP4. */
 static const char *explain_activations(const struct nib_plan *plan)
 {
 	static const char *const widened[CPU_DTYPES] = {
@@ -297,7 +297,7 @@ static struct cpu_weights weights_of(const struct nib_fp4 *view,
 	return w;
 }
 
-/* From that row of x on. */
+/* x from this row on. */
 static struct cpu_dense_rows dense_rows_of(const struct nib_dense *x, int64_t batch,
 					   int64_t row)
 {
@@ -399,7 +399,7 @@ static int64_t unit_cost(const struct cpu_item *item)
 	return (rows < 3 ? 3 : rows) * (item->blocks ? item->blocks : 1);
 }
 
-/* What one thread does: where it works, and how fast. */
+/* The state of a thread: its memory, and its speed. */
 struct worker {
 	const struct multiply_run *run;
 	void *scratch;
@@ -462,7 +462,7 @@ static int64_t total_cost(const struct multiply_run *run)
 	return total;
 }
 
-/* Shares of the units that cost about the same. */
+/* Gives each queue units of about the same total cost. */
 static void fill_queues(struct multiply_run *run)
 {
 	const int64_t tasks = run->multiply_tasks;
@@ -488,8 +488,8 @@ static void fill_queues(struct multiply_run *run)
 }
 
 /*
- * Phase 2 on the device's threads.  What the caller would have taken without
- * them follows from the fastest unit, which nobody has interrupted.
+ * Phase 2 on the device's threads.  The time that the caller would have taken without
+ * them is estimated from the fastest unit, which was not interrupted.
  */
 static void multiply_all(const struct cpu_device *cpu, struct multiply_run *run)
 {

@@ -6,7 +6,7 @@
 #include "cpu.h"
 #include "format/view.h"
 
-/* The codes of a block whose scale is 0, which panels have as 0. */
+/* The codes of a block whose scale is 0; panels have zeros instead. */
 struct cpu_dropped {
 	int64_t batch, row, block;
 	uint8_t codes[NIB_NVFP4_BLOCK / 2];
@@ -19,8 +19,8 @@ struct cpu_packed {
 	int64_t panel_stride_bytes;
 	/* Both NULL if there are no values. */
 	uint8_t *data;
-	uint16_t *nan_columns; /* a word a panel */
-	/* Those that are not 0, for cpu_unpack(); NULL if there are none. */
+	uint16_t *nan_columns; /* one word for each panel */
+	/* The codes that are not 0, for cpu_unpack(); NULL if there are none. */
 	struct cpu_dropped *dropped;
 	int64_t n_dropped;
 };

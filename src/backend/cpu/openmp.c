@@ -28,7 +28,7 @@ struct cpu_openmp {
 	uint32_t process; /* that opened it */
 };
 
-/* POSIX lets a function's address be a void pointer, ISO C does not. */
+/* POSIX allows the address of a function in a void pointer; ISO C does not. */
 static bool find(void *library, const char *name, void *function)
 {
 	void *address = dlsym(library, name);
@@ -100,7 +100,8 @@ static void run_once(struct region *region, int i)
 		region->task(region->arg, i);
 }
 
-/* What each thread does: its number task, then those that no thread has begun. */
+/* What each thread does: the task of its number, then tasks that no thread has
+ * begun. */
 static void take_tasks(void *arg)
 {
 	struct region *region = arg;

@@ -24,8 +24,8 @@ enum nib_status cpu_openmp_open(const char *library, struct cpu_openmp **openmp,
 				struct nib_error *err);
 void cpu_openmp_close(struct cpu_openmp *openmp);
 
-/* False in a process that was forked after cpu_openmp_open(): its runtime still
- * counts on threads that the fork has not copied. */
+/* False in a process that was forked after cpu_openmp_open(), because its runtime still
+ * expects threads that the fork did not copy. */
 bool cpu_openmp_usable(const struct cpu_openmp *openmp);
 
 /*

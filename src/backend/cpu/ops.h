@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ops.h - the functions that differ between instruction sets.  scalar fills
- * every entry; each wider set overwrites what it does better.  No entry is NULL
- * and every set gives the same bits, except that vdpbf16ps sums in an order of
- * its own.
+ * ops.h - the functions that differ between instruction sets.  scalar fills every
+ * entry; each wider set overwrites those that it has faster functions for.  No entry is
+ * NULL.  Every set gives the same bits, except that vdpbf16ps sums in another order.
  */
 #ifndef NIB_CPU_OPS_H
 #define NIB_CPU_OPS_H

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pace.c - whether threads are worth their while: see pace.h. */
+/* pace.c - whether threads gain time; see pace.h. */
 #include "pace.h"
 
 #include <time.h>
 
 /*
- * A balance of less than one time slice of Linux (3 ms on two cores) ends the use
- * of threads.  After a time on the caller only, half of it does: a run of a few
- * milliseconds is what the next try costs at most.
+ * Threads are no longer used when the balance is below this, which is less than a time
+ * slice of Linux (3 ms on two cores).  After a period on the caller only the balance
+ * begins at half of it, so that the next try costs at most a run of a few milliseconds.
  */
 #define LEAST_NS INT64_C(-2000000)
-/* Gains that are kept; then the cores count as free. */
+/* The most gains that are kept; at this limit the cores count as free. */
 #define MOST_NS INT64_C(20000000)
-/* Times on the caller only double from the first to the last, so that tries
- * cost less than 1 % where the cores stay busy. */
+/* The periods on the caller only double from the first to the last, so that tries cost
+ * less than 1 % if the cores stay busy. */
 #define FIRST_CALLER_ONLY_NS INT64_C(30000000)
 #define LAST_CALLER_ONLY_NS  INT64_C(480000000)
 

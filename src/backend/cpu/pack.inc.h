@@ -120,7 +120,7 @@ static inline uint8_t pack_column(const struct cpu_rows *b, int64_t row, int64_t
 	return has_nan;
 }
 
-/* Columns that do not exist are columns of zeros. */
+/* Fills a column that does not exist with zeros. */
 static inline void clear_column(int64_t n, int64_t blocks, uint8_t *panel)
 {
 	for (int64_t k = 0; k < blocks; k++) {

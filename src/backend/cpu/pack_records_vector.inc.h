@@ -3,10 +3,10 @@
  * pack_records_vector.inc.h - pack_record() of pack.inc.h and pack_int8_block() of
  * pack_int8.inc.h with AVX2's instructions, which every vector set has.
  *
- * Both divisions of the int8 record give what the exact quotient would.  A quotient
- * x / d is compared with a boundary b: a scale, or a number halfway between two
- * codes.  b * d has at most 12 bits, so fp32 holds it, and an x that differs from it
- * does so by a unit in the last place of x.  x / d then differs from b by more than
+ * Both divisions of the int8 record lead to the same codes as the exact quotient.  A
+ * quotient x / d is compared with a boundary b: a scale, or a number halfway between
+ * two codes.  b * d has at most 12 bits, so fp32 holds it, and an x that differs from
+ * it does so by a unit in the last place of x.  x / d then differs from b by more than
  * half a unit in the last place of b, and is not rounded to b.
  */
 #include <immintrin.h>

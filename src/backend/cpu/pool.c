@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some 100 us of pauses. */
+/* About 100 us of pauses. */
 #define SPINS 4000
 /* Two cache lines: processors fetch them in pairs. */
 #define SLOT_BYTES 128
@@ -36,7 +36,8 @@
 struct pool_job {
 	void (*task)(void *arg, int i);
 	void *arg;
-	_Atomic uint32_t left; /* tasks not finished but task 0, and the flag */
+	/* tasks except task 0 that have not ended, and the flag */
+	_Atomic uint32_t left;
 	sem_t done;
 };
 
@@ -134,9 +135,10 @@ static struct pool_job *next_job(struct worker *worker)
 			return job;
 		atomic_store(&worker->sleeps, true);
 		/*
-		 * A caller that posted a job before the store may have seen no
-		 * sleeper, so the slot is looked at again.  A caller that posts
-		 * one after it wakes the worker, even if it withdraws the job.
+		 * A caller that posted a job before the store may not have seen that
+		 * the worker sleeps, so the worker reads its slot again.  A caller that
+		 * posts a job after the store wakes the worker, even if it withdraws
+		 * the job.
 		 */
 		if (atomic_load(&worker->job) &&
 		    atomic_exchange(&worker->sleeps, false))
@@ -180,7 +182,7 @@ struct cpu_pool *cpu_pool_new(int threads, bool spins)
 	return pool;
 }
 
-/* Starts as many workers as the system allows; the caller does the rest. */
+/* Starts as many workers as the system allows; the caller runs the other tasks. */
 static void start_workers(struct cpu_pool *pool)
 {
 	static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP};
@@ -191,9 +193,9 @@ static void start_workers(struct cpu_pool *pool)
 	if (!cpu_process())
 		return;
 	/*
-	 * Signals go to the caller's threads, but those that a worker raises
-	 * itself go to the caller's handler: SIGBUS of a mapped file that was
-	 * cut short.
+	 * Workers block signals, so that the program's threads get them, except those
+	 * that a worker raises itself, such as SIGBUS for a mapped file that was
+	 * truncated.
 	 */
 	sigfillset(&all);
 	for (size_t f = 0; f < sizeof(faults) / sizeof(*faults); f++)

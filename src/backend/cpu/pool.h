@@ -19,8 +19,8 @@
 struct cpu_pool;
 
 /*
- * A pool of the calling thread and threads - 1 others; NULL if memory is short.
- * spins: a thread that waits is kept running for some 100 us, then sleeps.
+ * A pool of the calling thread and threads - 1 others; NULL if memory is short.  spins:
+ * a waiting thread spins for about 100 us before it sleeps.
  */
 struct cpu_pool *cpu_pool_new(int threads, bool spins);
 
@@ -38,8 +38,8 @@ void cpu_pool_run(struct cpu_pool *pool, int tasks, void (*task)(void *arg, int 
 void cpu_pool_free(struct cpu_pool *pool);
 
 /*
- * A number of this process, other than those of its forks; 0 if the system cannot
- * tell forks.
+ * A number of this process that its forks do not have; 0 if the system cannot detect
+ * forks.
  */
 uint32_t cpu_process(void);
 

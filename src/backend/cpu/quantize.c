@@ -3,9 +3,9 @@
  * quantize.c - quantise and amax: cuts views into contiguous runs, spreads them
  * over threads, reports the first value that cannot be quantised.
  *
- * A run is at most RUN_BLOCKS blocks of one row.  Rows that follow each other
- * without gaps count as one row.  Tasks share two numbers, a minimum and a
- * maximum, so their order changes nothing.
+ * A run is at most RUN_BLOCKS blocks of one row.  Rows that follow each other without
+ * gaps count as one row.  Tasks share only a minimum and a maximum, so their order does
+ * not change results.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -18,13 +18,13 @@
 #include "format/view.h"
 #include "quantize_tables.h"
 
-/* Most blocks of a run: long enough for the processor to see a stream. */
+/* The most blocks of a run: enough for the hardware prefetcher to detect a stream. */
 #define RUN_BLOCKS 512
 /* Rows whose scales are gathered before they are written to a tile. */
 #define STAGE_ROWS 4
-/* This piece, the next and the outputs stay in the nearest cache. */
+/* Small enough that this piece, the next one and the outputs stay in L1. */
 #define PIECE_BYTES 4096
-/* Fewer elements than this are not worth waking a thread for. */
+/* Waking a thread costs more than quantising fewer elements than this. */
 #define TASK_ELEMS 32768
 
 struct quantize_job {
@@ -34,7 +34,7 @@ struct quantize_job {
 	bool saturate;
 	int tasks;
 	int64_t batch, rows, cols; /* as cut into runs */
-	int64_t padded_rows;	   /* rows and those of padding in tiles */
+	int64_t padded_rows;	   /* rows, with the padding of tiles */
 	int64_t runs_a_row, runs;
 	int64_t x_row, x_batch; /* elements */
 	int64_t infinity;	/* magnitude in x's type */
@@ -96,7 +96,8 @@ static void job_init(struct quantize_job *job, struct nib_device *device,
 	job->ops = &job->device->ops.quantize;
 	job->x = *x;
 	job->saturate = saturate;
-	/* An empty matrix has batch 0: products of the sizes could overflow. */
+	/* An empty matrix gets batch 0, so that products of the sizes cannot
+	 * overflow. */
 	job->batch = x->rows == 0 || x->cols == 0 ? 0 : nib_dense_batches(x);
 	job->rows = job->padded_rows = x->rows;
 	job->cols = x->cols;
@@ -107,7 +108,7 @@ static void job_init(struct quantize_job *job, struct nib_device *device,
 	atomic_init(&job->amax, 0);
 }
 
-/* The rows follow each other without gaps: one long row. */
+/* Rows that follow each other without gaps become one long row. */
 static void join_rows(struct quantize_job *job)
 {
 	job->cols *= job->rows;
@@ -239,7 +240,7 @@ enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 
 /* ---- quantise ----------------------------------------------------------- */
 
-/* With inf and NaN: the definition. */
+/* Runs with inf or NaN use the reference code. */
 static void saturate_run(const struct quantize_job *job, const struct block_run *run,
 			 uint8_t *codes, uint8_t *scales)
 {
@@ -297,7 +298,7 @@ static void quantize_run(struct quantize_job *job, const struct block_run *run,
 		note_bad(job, run);
 }
 
-/* 4 scales of STAGE_ROWS rows that follow each other to their tile. */
+/* Writes 4 scales of each of STAGE_ROWS neighbouring rows to their tile. */
 static void put_scales(uint8_t stage[STAGE_ROWS][RUN_BLOCKS], int64_t g, uint8_t *to)
 {
 	for (int i = 0; i < STAGE_ROWS; i++)

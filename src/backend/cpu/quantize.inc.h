@@ -51,7 +51,7 @@ static bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,
 	const int64_t whole = blocks / 16 * 16;
 	const size_t left = (size_t)(blocks - whole);
 
-	/* Two passes: a block's scale is long ready when its codes need it. */
+	/* Two passes, so that the scale of a block is ready when its codes need it. */
 	for (int64_t b = 0; b < whole; b += 16)
 		if (!NAME(scales_step)(z, from + b * BLOCK_BYTES, dtype, scales + b))
 			return false;

@@ -5,8 +5,8 @@
  * (quantize.c).  No pointer need be aligned, nothing beyond the run is touched,
  * and every instruction set gives the same bytes.
  *
- * What a scale byte and a code mean is decided once a call, in the tables
- * below; the loops only look up.
+ * The tables below, made once a call, define the meaning of scale bytes and codes; the
+ * loops only look up.
  */
 #ifndef NIB_CPU_QUANTIZE_OPS_H
 #define NIB_CPU_QUANTIZE_OPS_H
@@ -49,8 +49,8 @@ struct cpu_dequantizer {
 };
 
 /*
- * Rows of a band of 128 in NIB_SCALE_LAYOUT_LINEAR, grouped as a tile mixes them: row
- * 32 * part + r is at part * part_bytes + r * row_bytes, part < 4, r < rows.
+ * Rows of a band of 128 in NIB_SCALE_LAYOUT_LINEAR, grouped as in a tile: row 32 * part
+ * + r is at part * part_bytes + r * row_bytes, part < 4, r < rows.
  */
 struct cpu_band {
 	uint8_t *scales;
@@ -62,9 +62,9 @@ struct cpu_quantize_ops {
 	/* The largest magnitude of n elements (inf < NaN); 0 for n = 0. */
 	uint32_t (*amax[CPU_DTYPES])(const void *x, int64_t n);
 	/*
-	 * Quantises blocks of 16 elements into 8 bytes of codes and one scale
-	 * each.  False: x has an inf or NaN, and the outputs are unspecified.
-	 * next: as many blocks, which the next call will read, or x.
+	 * Quantises blocks of 16 elements into 8 bytes of codes and one scale each.
+	 * False: x has an inf or NaN, and the outputs are unspecified.  next: the
+	 * blocks of the next call, as many as these, or x.
 	 */
 	bool (*quantize[CPU_DTYPES])(const struct cpu_quantizer *quantizer,
 				     const void *x, enum nib_dtype dtype,
@@ -74,10 +74,10 @@ struct cpu_quantize_ops {
 				       const uint8_t *codes, const uint8_t *scales,
 				       int64_t blocks, void *y);
 	/*
-	 * Scales of a band to and from its tiles, groups a multiple of 4;
-	 * tiles points to the 16 bytes of row 0.  next: the source of the next
-	 * call, shaped as this one, or NULL.  stream: past the caches, where
-	 * the alignment allows it.
+	 * Convert the scales of a band to and from tiles.  groups is a multiple of 4;
+	 * tiles points to the 16 bytes of row 0.  next: the source of the next call, of
+	 * the same shape, or NULL.  stream: bypass the caches if the alignment allows
+	 * it.
 	 */
 	void (*tile)(const struct cpu_band *from, int64_t groups, const uint8_t *next,
 		     bool stream, uint8_t *tiles);
@@ -92,7 +92,8 @@ struct cpu_quantize_ops {
 	void (*drain)(void);
 };
 
-/* Each overwrites what its instruction set does better; scalar fills all. */
+/* scalar fills all entries; each other set overwrites those that it has faster
+ * functions for. */
 void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops);
 void cpu_quantize_ops_avx2(struct cpu_quantize_ops *ops);
 void cpu_quantize_ops_avx512bw(struct cpu_quantize_ops *ops);

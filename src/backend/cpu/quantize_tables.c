@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize_tables.c - works out every boundary and value exactly, once a call.
- * They are few: a global scale leaves 126 scales, each with 7 boundaries and 8
- * values.
+ * quantize_tables.c - computes every boundary and value exactly, once a call.  They are
+ * few: for a global scale there are 126 scales, each with 7 boundaries and 8 values.
  */
 #include "quantize_tables.h"
 
@@ -48,7 +47,7 @@ void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float glo
 	z->zero_scale = zero_scale;
 	z->zero_byte = nib_scale_ref(0.0f, global, zero_scale);
 
-	/* Scale 0 is that of zeros only: limits of 0 give them code 0. */
+	/* Only blocks of zeros have scale 0; limits of 0 give them code 0. */
 	for (int s = NIB_E4M3_MIN; s <= NIB_E4M3_MAX; s++) {
 		const double d = (double)nib_e4m3_to_float((uint8_t)s) * (double)global;
 
@@ -66,9 +65,9 @@ void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float glo
 }
 
 /*
- * The bits of an exact value rounded once to dtype: nib_dequantize_ref()
- * without its generality.  bf16 goes through an fp32 rounded to odd, which
- * records on which side of a tie the value is.
+ * The bits of an exact value rounded once to dtype: nib_dequantize_ref() for finite
+ * values only.  bf16 goes through an fp32 rounded to odd, which records on which side
+ * of a tie the value is.
  */
 static uint32_t value_bits(double value, enum nib_dtype dtype)
 {

@@ -2,9 +2,10 @@
 /* schedule.c - cuts items into units. */
 #include "schedule.h"
 
-/* Units a thread should have, so that the last ones finish close together. */
+/* Units for each thread, so that all threads end at about the same time. */
 #define UNITS_PER_THREAD 8
-/* Below this many rows a unit, decoding weights costs more than it balances. */
+/* The fewest rows of a unit when items are divided: with fewer, decoding weights costs
+ * more than the better balance gains. */
 #define MIN_UNIT_ROWS 128
 
 static int64_t divide_up(int64_t x, int64_t y)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schedule.h - how a run is cut: items (matrix products) into units (rectangles
- * of output) that threads multiply in order.  Pure arithmetic.
+ * schedule.h - divides items (matrix products) into units (rectangles of output), which
+ * threads multiply in order.
  */
 #ifndef NIB_CPU_SCHEDULE_H
 #define NIB_CPU_SCHEDULE_H
 
 #include "gemm_ops.h"
 
-/* Most rows of a unit: 64 columns of sums then fill 128 KiB of a core's L2. */
+/* The most rows of a unit: 64 columns of sums then fill 128 KiB of a core's L2. */
 #define MAX_UNIT_ROWS 512
 
 /*

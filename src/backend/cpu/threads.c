@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * threads.c - how many threads a device has, and which threads run its tasks: those
- * of the caller's pool, the OpenMP threads of another library, or the device's.
+ * threads.c - the number of threads of a device, and which threads run its tasks: those
+ * of the caller's pool, the OpenMP threads of another library, or the device's pool.
  */
 #include <limits.h>
 #include <sched.h>
@@ -79,8 +79,8 @@ enum nib_status cpu_threads_open(struct cpu_device *device,
 		status = cpu_openmp_open(options->openmp, &device->openmp, err);
 	if (status || device->threads == 1 || device->parallel_for)
 		return status;
-	/* Threads spin only if each has a processor: else a spinning one keeps
-	 * another waiting. */
+	/* Threads spin only if each has a processor; otherwise a spinning thread would
+	 * keep another from running. */
 	device->pool = cpu_pool_new(device->threads,
 				    device->threads <= processors &&
 					(!policy || strcasecmp(policy, "passive")));

@@ -17,7 +17,7 @@
 #define UNIT_TILES  (UNIT_COLS / TILE_COLS)
 #define TILE_SUMS   (TILE_ROWS * TILE_COLS)
 #define TILE_INLINE static inline __attribute__((always_inline))
-/* Loops over registers: they must vanish. */
+/* Loops over registers, which must be unrolled completely. */
 #define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 
 /* Weights are prefetched into L2 this far ahead of the arithmetic. */

@@ -250,7 +250,7 @@ static float *blocked_sums(float *sums, int64_t row, int64_t col)
 	       row % TILE_ROWS * TILE_COLS;
 }
 
-/* The weights of a chunk: which memory has them. */
+/* Finds the memory of a chunk's weights. */
 static void find_source(const struct cpu_item *item, const struct cpu_chunk *chunk,
 			struct scratch *scratch, struct source *source)
 {
@@ -262,9 +262,9 @@ static void find_source(const struct cpu_item *item, const struct cpu_chunk *chu
 }
 
 /*
- * Sets the prefetches of `rows` rows during a chunk: of the next chunk, if its
- * weights are packed, else of nothing new.  Addresses may be past the end of
- * the weights, because they are only prefetched.
+ * Sets the prefetches of `rows` rows during a chunk: those of the next chunk if its
+ * weights are packed, otherwise addresses that are cached already.  Addresses may be
+ * past the end of the weights, because they are only prefetched.
  */
 static void find_fetch(const struct cpu_item *item, const struct cpu_chunk *next,
 		       const struct source *source, int64_t rows, struct fetch *fetch)
@@ -322,8 +322,8 @@ static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0, int6
 }
 
 /*
- * One chunk: the first row tile expands it, all others run over it; meanwhile
- * the next is fetched.
+ * Multiplies a chunk.  The first row tile expands it, the others use the expanded
+ * weights.  Meanwhile the next chunk is prefetched.
  */
 static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0, int64_t rows,
 		      const struct cpu_chunk *chunk, const struct cpu_chunk *next,
@@ -409,8 +409,8 @@ static const uint8_t *after_panel(const struct cpu_item *item,
 }
 
 /*
- * What comes after matrix b of the unit at n0: the second matrix of a dual
- * product, else the next unit, which may lie past the matrix.
+ * The weights after matrix b of the unit at n0: those of the second matrix of a dual
+ * product, or of the next unit, which may be past the matrix.
  */
 static const uint8_t *after_unit(const struct cpu_item *item, bool dual, int b,
 				 int64_t n0)
@@ -424,9 +424,9 @@ static const uint8_t *after_unit(const struct cpu_item *item, bool dual, int b,
 }
 
 /*
- * Sums all rows of the item, one panel of a unit after the other.  If the rows
- * are more than a tile has, they run over a chunk of a panel (9 KiB) tile by
- * tile: the first one brings it into L1, the others decode it again from there.
+ * Sums all rows of the item, one panel of a unit after the other.  If there are more
+ * rows than in a tile, tile after tile uses a chunk of a panel (9 KiB): the first tile
+ * loads it into L1, and the others decode it again from there.
  */
 static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 		       int64_t n0, int panels, const uint8_t *after,

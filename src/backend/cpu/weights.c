@@ -38,7 +38,7 @@ static void pack_some(void *arg, int task)
 
 /* ---- blocks whose scale is 0 ----------------------------------------------- */
 
-/* The first block from `block` on, of a row, whose scale is 0. */
+/* The first block of a row, from `block` on, whose scale is 0. */
 static int64_t next_zero(const struct nib_fp4 *b, int64_t batch, int64_t row,
 			 int64_t block)
 {
@@ -147,8 +147,8 @@ static enum nib_status keep_dropped(struct pack_job *job, struct nib_error *err)
 #define MAX_PANELS ((int64_t)1 << 36)
 
 /*
- * Memory for the panels, if there are any.  Nothing is added after the last one,
- * although kernels prefetch past it: a prefetch of an unmapped address does nothing.
+ * Allocates memory for the panels, if there are any.  Kernels prefetch past the last
+ * one, which is allowed: a prefetch of an unmapped address does nothing.
  */
 static enum nib_status allocate(struct cpu_packed *packed, struct nib_error *err)
 {
@@ -163,7 +163,7 @@ static enum nib_status allocate(struct cpu_packed *packed, struct nib_error *err
 	return NIB_STATUS_OK;
 }
 
-/* The CPU backend reads codes in another order: they are always copied. */
+/* The CPU backend reads codes in another order, so they are always copied. */
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
 			 bool shares_codes, struct nib_packed **out,
 			 struct nib_error *err)
@@ -182,7 +182,7 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
 	packed->base.batch_stride_bytes = b->rows * (b->k / 2);
 	packed->panels = (b->rows + PANEL_COLS - 1) / PANEL_COLS;
 	packed->panel_stride_bytes = cpu_panel_bytes(b->k / NIB_NVFP4_BLOCK);
-	/* Weights without values have no panels, whatever rows and batch are. */
+	/* Weights without values have no panels, for any rows and batch. */
 	if (b->k > 0 && b->rows > 0 &&
 	    (__builtin_mul_overflow(b->batch, packed->panels, &packed->all_panels) ||
 	     packed->all_panels > MAX_PANELS))
@@ -222,7 +222,7 @@ struct unpack_job {
 	int tasks;
 };
 
-/* Column n of a panel to a row. */
+/* Writes column n of a panel to a row. */
 static void unpack_column(const uint8_t *panel, int64_t n, const struct nib_fp4 *to,
 			  int64_t batch, int64_t row)
 {
@@ -264,7 +264,7 @@ enum nib_status cpu_unpack(const struct nib_packed *base, const struct nib_fp4 *
 	struct unpack_job job = {packed, to, cpu->threads};
 
 	(void)err;
-	/* Nothing is written to views of nothing, whose batch is any. */
+	/* Empty views may have any batch; nothing is written to them. */
 	if (packed->all_panels == 0)
 		return NIB_STATUS_OK;
 	for (int64_t l = 0; l < base->batch; l++)

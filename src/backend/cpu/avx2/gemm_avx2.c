@@ -2,12 +2,12 @@
 /*
  * gemm_avx2.c - AVX2, FMA and F16C.
  *
- * Without vpdpbusd a dot product step is vpmaddubsw (pairs of products, 16
- * bits) and a 16-bit addition; one vpmaddwd widens the sum of a block.  A's
- * codes are at most 127, so pairs are at most 2 * 24 * 127.  The four of a lane,
- * the bias among them, are a sum of 8 products of at most 12 * 127 and of 12
- * times 8 codes: at most 24384, no saturation.  Per 16 columns, 16 k and a row: 24
- * instructions on four pipes against 32 multiply-adds on two for fp32.
+ * Without vpdpbusd a dot product step is vpmaddubsw (pairs of products, 16 bits) and a
+ * 16-bit addition; one vpmaddwd widens the sum of a block.  A's codes are at most 127,
+ * so a pair is at most 2 * 24 * 127.  A 16-bit lane adds four pairs and the bias.  This
+ * is the sum of 8 products of at most 12 * 127 and of 12 times 8 codes, at most 24384,
+ * so that it does not saturate.  Per 16 columns, 16 k and a row: 24 instructions on
+ * four pipes against 32 multiply-adds on two for fp32.
  */
 #include <immintrin.h>
 
@@ -53,7 +53,7 @@ typedef __m256 vfloat;
 static inline __m256i dot_add(__m256i dot, __m256i b, int32_t a4)
 {
 	dot = _mm256_add_epi16(dot, _mm256_maddubs_epi16(b, _mm256_set1_epi32(a4)));
-	/* Keep the chain as written: regrouped, it needs more than 16
+	/* Keeps the compiler from regrouping the chain, which would need more than 16
 	 * registers. */
 	__asm__("" : "+x"(dot));
 	return dot;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantize_avx2.c - quantise and amax with AVX2, FMA and F16C.  Codes as in
- * quantize_avx512bw.c: three compares with limits that are fetched by vpermd
- * for fp32 and by vpshufb, in pairs of bytes, for 16 bits.
+ * quantize_avx2.c - quantise and amax with AVX2, FMA and F16C.  Codes are found as in
+ * quantize_avx512bw.c, by three compares.  Their limits are fetched by vpermd for fp32,
+ * and by vpshufb, in pairs of bytes, for 16 bits.
  */
 #include <immintrin.h>
 #include <string.h>

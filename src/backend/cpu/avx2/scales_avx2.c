@@ -8,9 +8,9 @@
  * same place in 4 tiles.  Four r are a cache line of each of the 4 tiles, 16
  * tiles a cache line of each of the 4 rows: lines are written whole.
  *
- * Neither side is walked in the order of its addresses, which the processor
- * would recognise and fetch ahead.  So the next band is fetched in that order
- * while this one is in the second-level cache.
+ * Neither side is accessed in the order of its addresses, so the hardware prefetcher
+ * does not help.  Therefore the next band is prefetched in that order while this one is
+ * in the second-level cache.
  */
 #include <immintrin.h>
 
@@ -59,7 +59,7 @@ static inline bool is_aligned(const void *p, int64_t stride_bytes)
 	return (((uintptr_t)p | (uintptr_t)stride_bytes) & 63) == 0;
 }
 
-/* Walks the lines of rows, for fetching them into the second-level cache. */
+/* A position in the lines of rows, to prefetch them into the second-level cache. */
 struct walk {
 	const uint8_t *row;
 	int64_t at, row_bytes, stride_bytes;

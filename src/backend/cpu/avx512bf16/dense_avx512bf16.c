@@ -81,9 +81,9 @@ static inline __attribute__((always_inline)) __m512i fold(__m512i codes, int i,
 }
 
 /*
- * Sizes below 2^-117, whose products with codes and their sums may be flushed
- * before a large scale is applied, or from 2^121 on, of which a block's sum may
- * overflow before a small one is: as bits, without the sign.
+ * Whether a magnitude (bits without the sign) is below 2^-117 or at least 2^121.
+ * Products and sums of small ones may be flushed to zero before a large scale is
+ * applied; the sum of a block of large ones may overflow before a small scale is.
  */
 static inline __m128i leaves_range(__m128i x)
 {

@@ -2,8 +2,8 @@
 /*
  * gemm_avx512vnni.c - AVX-512 with VNNI (vpdpbusd) and VBMI (vpermb).
  *
- * Per 16 columns, 16 k and a row: four vpdpbusd and one fused multiply-add on
- * the multiplying pipes; conversion and the scale's addition go elsewhere, so
+ * Per 16 columns, 16 k and a row: four vpdpbusd and one fused multiply-add on the
+ * multiplication ports; conversion and the addition of the scale use other ports, so
  * the bound is 4/5 of the vpdpbusd peak.
  */
 #include "backend/cpu/gemm_ops.h"

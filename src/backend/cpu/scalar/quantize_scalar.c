@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize_scalar.c - the definition (format/quantize_ref.h), run by run. */
+/* quantize_scalar.c - the reference code (format/quantize_ref.h), applied to runs. */
 #include <string.h>
 
 #include "backend/cpu/quantize_ops.h"

@@ -96,9 +96,9 @@ bool cpu_has_bf16(void)
 }
 
 /*
- * AMD's processors do as many vdpbf16ps as fused multiply-adds, with twice the
- * products.  Intel's do a quarter as many (Sapphire Rapids: one in two cycles),
- * so half the products.
+ * AMD's processors execute as many vdpbf16ps as fused multiply-adds, which gives twice
+ * the products.  Intel's execute a quarter as many (Sapphire Rapids: one in two
+ * cycles), which gives half the products.
  */
 bool cpu_prefers_bf16(void)
 {

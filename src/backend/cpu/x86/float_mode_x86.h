@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* float_mode_x86.h - float_mode.h by MXCSR alone: nothing here uses the x87. */
+/* float_mode_x86.h - float_mode.h for x86.  It sets MXCSR only, because no code here
+ * uses the x87. */
 #ifndef NIB_CPU_FLOAT_MODE_X86_H
 #define NIB_CPU_FLOAT_MODE_X86_H
 
