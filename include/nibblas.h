@@ -330,10 +330,9 @@ NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
 					    struct nib_error *err);
 
 /*
- * Memory that the device computes in, for programs without an allocator of
- * their own.  It begins at a multiple of 64 bytes (256 on "cuda"); its contents
- * are undefined.  0 bytes give NULL.  Both functions may wait for enqueued
- * work.
+ * Allocates device memory, for programs without an allocator of their own.  It begins
+ * at a multiple of 64 bytes (256 on "cuda"); its contents are undefined. 0 bytes give
+ * NULL.  Both functions may wait for enqueued work.
  */
 NIB_API enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
 					 void **pointer, struct nib_error *err);
@@ -386,9 +385,9 @@ NIB_API enum nib_status nib_device_probe(struct nib_device *device,
 					 struct nib_error *err);
 
 /*
- * The cycles by which a GPU's planner cuts products into tiles.  Only their
- * ratios matter.  They change a result only where they change the split of k
- * (see nib_run()).
+ * The costs, in cycles, by which a GPU's planner divides products into tiles.  Only
+ * their ratios matter.  They change the bits of a result only if they change the split
+ * of k (see nib_run()).
  */
 #define NIB_MAX_TILE_SIZES 32
 struct nib_costs {
@@ -397,7 +396,7 @@ struct nib_costs {
 	int revision;
 	int sizes;			     /* number of tile sizes */
 	int tile_rows[NIB_MAX_TILE_SIZES];   /* rows of a tile, ascending */
-	int step_cycles[NIB_MAX_TILE_SIZES]; /* of 64 of k, 1 to 10^6 */
+	int step_cycles[NIB_MAX_TILE_SIZES]; /* of a step of k64, 1 to 10^6 */
 	int tile_cycles;		     /* of a tile without its steps */
 	int split_cycles; /* of adding two split-k slices of 128 rows */
 	/* nib_device_set_costs() does not read these. */
@@ -414,15 +413,15 @@ NIB_API enum nib_status nib_device_get_costs(struct nib_device *device,
 					     struct nib_costs *costs,
 					     struct nib_error *err);
 /*
- * Plans made from now on use these (NULL = the built-in ones).  revision, sizes
- * and tile_rows must be those of nib_device_get_costs().  No other thread may
- * make plans at the same time.
+ * Later plans use these costs (NULL = the built-in ones).  revision, sizes and
+ * tile_rows must be those of nib_device_get_costs().  No other thread may make plans at
+ * the same time.
  */
 NIB_API enum nib_status nib_device_set_costs(struct nib_device *device,
 					     const struct nib_costs *costs,
 					     struct nib_error *err);
 
-/* A backend of this build; is_open: this machine can run it. */
+/* A backend of this build.  is_open: this machine can run it. */
 struct nib_backend_info {
 	size_t struct_bytes;
 	const char *backend; /* "cpu-avx512vnni" */
@@ -460,7 +459,7 @@ NIB_API enum nib_status nib_pack(struct nib_device *device, const struct nib_fp4
  *   - k is a multiple of 32, and
  *   - codes and matrices begin at multiples of 128 bytes.
  * Then only the scales are copied, 1/16 byte a value.  b.codes must stay allocated
- * until nib_packed_free(); after a change of them call nib_packed_update().
+ * until nib_packed_free(); call nib_packed_update() after changing them.
  */
 NIB_API enum nib_status nib_pack_shared(struct nib_device *device,
 					const struct nib_fp4 *b,
@@ -694,7 +693,7 @@ NIB_API enum nib_status nib_moe_run(struct nib_plan *plan,
 				    const struct nib_run_options *options,
 				    struct nib_error *err);
 
-/* Plans, runs and frees the plan: for a first try, or sizes used once. */
+/* Plans, runs and frees the plan, for a first try or for sizes that are used once. */
 NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 				     const struct nib_problem *problems, int64_t count,
 				     struct nib_error *err);
@@ -710,7 +709,7 @@ enum nib_moe_activation {
 	/* g' * sigmoid(swiglu_alpha * g') * (u' + up_bias), where g' is g, at most
 	 * limit, and u' is u, clamped to -limit .. limit. */
 	NIB_MOE_ACTIVATION_SWIGLU_CLAMPED = 1,
-	/* g * sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)) * u: GELU by tanh. */
+	/* g * sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)) * u: the tanh form of GELU. */
 	NIB_MOE_ACTIVATION_GELU = 2,
 	/* max(g, 0)^2; up is not used. */
 	NIB_MOE_ACTIVATION_RELU2 = 3,
@@ -940,8 +939,8 @@ NIB_API enum nib_status nib_quantize(struct nib_device *device,
 
 /*
  * The largest |x|; waits for it.  An inf or NaN is NIB_STATUS_BAD_DATA if saturate is
- * zero, and is left out if not.  On "cuda" x is read on the default stream, as
- * by nib_pack().
+ * zero; otherwise it is ignored.  On "cuda" x is read on the default stream, as by
+ * nib_pack().
  */
 NIB_API enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
 				 int saturate, float *amax, struct nib_error *err);
@@ -963,8 +962,8 @@ NIB_API enum nib_status nib_dequantize(struct nib_device *device,
 				       struct nib_error *err);
 
 /*
- * Copies the scales of from into the layout of to.  Both have the same rows, k
- * and batch; codes are not looked at.  The padding of to is written as zero.
+ * Copies the scales of from into the layout of to.  Both have the same rows, k and
+ * batch; codes are not read.  The padding of to is written as zero.
  */
 NIB_API enum nib_status nib_convert_scales(struct nib_device *device,
 					   const struct nib_fp4 *from,
@@ -1062,8 +1061,8 @@ enum nib_checkpoint {
 };
 
 /*
- * An NVFP4 layer of a file, all formats read to one meaning:
- * value = e2m1 * scale * global.
+ * An NVFP4 layer of a file.  Whatever the file's format, a value is e2m1 * scale *
+ * global.
  */
 struct nib_layer {
 	const char *name; /* "model.layers.0.mlp.up_proj", without suffix */
