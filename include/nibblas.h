@@ -331,7 +331,7 @@ NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
 
 /*
  * Allocates device memory, for programs without an allocator of their own.  It begins
- * at a multiple of 64 bytes (256 on "cuda"); its contents are undefined. 0 bytes give
+ * at a multiple of 64 bytes (256 on "cuda"); its contents are undefined.  0 bytes give
  * NULL.  Both functions may wait for enqueued work.
  */
 NIB_API enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes,
@@ -1061,8 +1061,7 @@ enum nib_checkpoint {
 };
 
 /*
- * An NVFP4 layer of a file.  Whatever the file's format, a value is e2m1 * scale *
- * global.
+ * An NVFP4 layer of a file.  In all formats a value is  e2m1 * scale * global.
  */
 struct nib_layer {
 	const char *name; /* "model.layers.0.mlp.up_proj", without suffix */

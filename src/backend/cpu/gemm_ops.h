@@ -83,10 +83,10 @@ struct cpu_gemm_ops {
 	int64_t direct_rows;
 	/* Scratch of one thread for units of at most unit_rows rows. */
 	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);
-	/* Converts rows m0.. m0+rows-1 of A into item->packed_a and row_flags. */
+	/* Converts rows m0 .. m0+rows-1 of A into item->packed_a and row_flags. */
 	void (*pack_rows)(const struct cpu_item *item, int64_t m0, int64_t rows);
 	/*
-	 * Packs columns n0.. n0+15 (those that exist) and `blocks` k-blocks from block0
+	 * Packs columns n0 .. n0+15 (those that exist) and `blocks` k-blocks from block0
 	 * on into a panel of that many blocks.  Returns which columns have a NaN scale.
 	 */
 	uint16_t (*pack_panel)(const struct cpu_rows *b, int64_t n0, int64_t block0,

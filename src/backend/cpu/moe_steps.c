@@ -34,7 +34,7 @@ static void run_part(void *arg, int i)
 		   loop->items * (i + 1) / loop->tasks);
 }
 
-/* Calls part(arg, begin, end) for ranges of 0.. items-1; an item has item_bytes. */
+/* Calls part(arg, begin, end) for ranges of 0 .. items-1; an item has item_bytes. */
 static void run_in_parts(struct nib_device *device, int64_t items, int64_t item_bytes,
 			 void (*part)(const void *arg, int64_t begin, int64_t end),
 			 const void *arg)

@@ -12,7 +12,7 @@
 #include "backend/cuda/kernels/common/gemm_tile.h"
 
 /*
- * Rows of A of a tile: 16, 32,... 128, then 160,... 256.  The first sizes grow by one
+ * Rows of A of a tile: 16, 32, ... 128, then 160, ... 256.  The first sizes grow by one
  * NIB_TILE_M_STEP, the others by two.
  */
 #define NIB_TILE_SIZES	    12

@@ -42,7 +42,7 @@ struct gemm_chunk {
 	int32_t batch;	    /* matrices of a batch, else 0 */
 	int32_t batch_rows; /* of each, in the converted activations */
 	int32_t experts;    /* MoE, else 0 */
-	int32_t a;	    /* NIB_A_NVFP4,... */
+	int32_t a;	    /* NIB_A_NVFP4, ... */
 	int32_t rows;	    /* of A of all matrices */
 	int32_t most_k;
 	int64_t a_atoms; /* of the converted activations */

@@ -32,7 +32,7 @@
 
 /*
  * A tile of a pair of CTAs, in a problem or a matrix of a batch.  Its rows of B begin
- * at unit * 2 * NIB_TILE_N (dual: unit * NIB_TILE_N); its rows of A are row.. row +
+ * at unit * 2 * NIB_TILE_N (dual: unit * NIB_TILE_N); its rows of A are row .. row +
  * rows - 1.
  */
 struct nib_gemm_tile {
@@ -40,7 +40,7 @@ struct nib_gemm_tile {
 	int32_t unit;
 	int32_t row;
 	int16_t rows;	 /* a multiple of 16; 0: end of the list */
-	int16_t k_slice; /* split-k slice: 0.. k_slices - 1 */
+	int16_t k_slice; /* split-k slice: 0 .. k_slices - 1 */
 };
 
 #endif
