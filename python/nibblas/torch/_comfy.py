@@ -12,8 +12,7 @@ import torch
 
 from nibblas._library import UnsupportedError
 
-# The others are harmless if they are false: the type that products are made in, and
-# what the weight was before.
+# The keys that do not change the product; other keys are accepted if they are false.
 _HARMLESS = {"format", "full_precision_matrix_mult", "group_size", "orig_dtype",
              "orig_shape"}
 
@@ -45,8 +44,8 @@ def _linear_scales(key, scales, rows, groups):
 
 
 def take_comfy(state_dict, prefix, rows):
-    """Replaces the tensors of a marked layer, and removes its mark.  Rows that were
-    added to fill up 16 are dropped."""
+    """Replaces the tensors of a marked layer and removes its mark.  Drops the rows that
+    pad the layer to a multiple of 16."""
     mark = prefix + "comfy_quant"
     _check(mark, state_dict.pop(mark))
     codes = state_dict.get(prefix + "weight")

@@ -30,7 +30,7 @@ def global_of(amax):
 
 
 class _Work:
-    """The arguments of one call at a time."""
+    """The arguments of a call, for one call at a time."""
 
     __slots__ = ("own", "error", "arguments")
 
@@ -43,8 +43,8 @@ class _Work:
 
 
 class _Call(Kept):
-    """A function of nibblas.h with all of its arguments but pointers, checked.  given:
-    what makes its results."""
+    """A function of nibblas.h and its checked arguments, except pointers.  given: makes
+    the tensors of its results."""
 
     Work = _Work
 
@@ -89,15 +89,15 @@ def quantize(backend, x, global_scale=None, layout="tiled", zero_scale="modelopt
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
     codes, scales, scale = _quantize(backend, x, global_scale, layout, zero_scale,
                                      saturate)
-    # An operator returns no tensor that it was given.
+    # An operator must not return one of its arguments.
     return codes, scales, scale if global_scale is None else scale.clone()
 
 
 def quantize_rows(backend, x, global_scale):
-    """quantize() of rows of a layer, linear scales; on CUDA nothing waits, and the
-    global scale of zeros, by which products of 0 are multiplied, is any."""
+    """quantize() for x of a layer, with linear scales.  On CUDA nothing waits.  The
+    global scale of an x of zeros is then any number, since all products are 0."""
     if global_scale is None and backend.saturates:
-        # The least float32, which is over 0.
+        # The smallest positive float32.
         global_scale = (amax_on_device(x) / LARGEST).clamp_min(2.0 ** -149)
     return _quantize(backend, x, global_scale, "linear", "modelopt", backend.saturates)
 
@@ -115,12 +115,12 @@ def _quantize(backend, x, global_scale, layout, zero_scale, saturate):
     new_codes, new_scales = known.given
     codes, scales, is_found = new_codes(), new_scales(), False
     if global_scale is not None:
-        # Nearly always a scalar, for which reshape() would only cost time.
+        # Nearly always a scalar, which needs no reshape().
         scale = global_scale.reshape(()) if global_scale.shape else global_scale
     elif x.is_cuda and saturate:
         scale = global_of(amax_on_device(x))
     else:
-        # The library returns the scale that it finds on the host, also from a GPU.
+        # The library returns a computed scale in host memory, also from a GPU.
         scale, is_found = _new_scale(), True
     if known.is_empty:
         scales.view(torch.uint8).zero_()
@@ -218,7 +218,7 @@ def dequantize(backend, codes, scales, global_scale=None, out_dtype=None,
         if global_scale.is_cpu and not codes.is_cpu:
             value.value = global_scale.item()
         else:
-            # On the codes' device it is read when the work runs: nothing waits.
+            # A scale on the codes' device is read when the work runs, so nothing waits.
             value.value, options.global_pointer = 0.0, global_scale.data_ptr()
     known.run(work)
     return y
@@ -238,7 +238,7 @@ def _convert_call(backend, device, source, rows, groups, layouts):
     shape = (*outer, *views.scale_shape(layouts[1], rows, groups))
     target = source._replace(name="target", shape=shape,
                              strides=views.dense_strides(shape))
-    # The library does not look at the codes.
+    # The library does not read the codes.
     shape = (*outer, rows, groups * abi.NIB_NVFP4_BLOCK // 2)
     codes = views.Array("codes", 0, shape, views.dense_strides(shape), "uint8",
                         source.device)
@@ -276,7 +276,7 @@ def to_blocked(backend, scales):
 
 
 def from_blocked(backend, blocked, rows, groups):
-    """Back, without the padding."""
+    """The padded tiles to [rows, K/16], without the padding."""
     device = backend.device_of(blocked, "blocked")
     key = ("from_blocked", device, blocked.shape,
            blocked.is_contiguous() or blocked.stride(), blocked.dtype, rows,

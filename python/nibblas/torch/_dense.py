@@ -15,7 +15,7 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 _aten = torch.ops.aten
-# What may be written: a product with one number, by which a global scale is multiplied.
+# Writes that are allowed: multiplications by one number, which change the global scale.
 SCALING = {_aten.mul_.Tensor: "mul_", _aten.mul_.Scalar: "mul_",
            _aten.div_.Tensor: "div_", _aten.div_.Scalar: "div_"}
 
@@ -25,12 +25,12 @@ def _is_number(x):
 
 
 class DenseWeight(Tensor):
-    """The weights of a layer [out, in] as a tensor of floats.  Its shape, type and
-    device cost nothing; each operation that reads its values dequantises them anew, so
-    that nothing is kept.  Values cannot be written, but mul_() and div_() by one number
-    change the layer's global scale, as RWKV does it for all layers.  Assigning to
-    .data, as adapters do that are merged, turns the layer into a torch.nn.Linear with
-    these weights."""
+    """The weights of a layer [out, in] as a tensor of floats.  Reading its shape, type
+    and device costs nothing.  Each operation that reads values dequantises them again;
+    nothing is cached.  Values cannot be written, but mul_() and div_() by one number
+    change the layer's global scale (RWKV scales all layers in this way).  Assigning to
+    .data, as merging an adapter does, turns the layer into a torch.nn.Linear with these
+    weights."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -40,7 +40,7 @@ class DenseWeight(Tensor):
             cls, (layer.out_features, layer.in_features), dtype=layer.compute_dtype,
             device=layer._device())
         made.layer = layer
-        # transformers initialises no tensor that has this attribute.
+        # transformers does not initialise tensors that have this attribute.
         made._is_hf_initialized = True
         return made
 
@@ -108,7 +108,7 @@ class DenseWeight(Tensor):
 
 
 def _new(name: str) -> Any:
-    """A method of Tensor that returns the tensor itself where nothing is to be done."""
+    """A method of Tensor that returns the tensor itself if it has nothing to do."""
     method = getattr(Tensor, name)
 
     @functools.wraps(method)
@@ -143,7 +143,7 @@ class DenseView(nn.Linear):
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
         """The weights as floats, dequantised by each operation that reads them."""
-        # A graph leaves out what nothing reads.
+        # A compiled graph removes it if nothing reads it.
         return self.dequantize() if torch.compiler.is_compiling() else DenseWeight(self)
 
     def to_linear(self, dtype: "torch.dtype | None" = None) -> nn.Linear:
@@ -159,7 +159,7 @@ class DenseView(nn.Linear):
         return made.train(self.training)
 
     def make_dense(self, weight: Tensor) -> None:
-        """Turns this module into a torch.nn.Linear of these weights, in its place."""
+        """Turns this module itself into a torch.nn.Linear with these weights."""
         if weight.shape != (self.out_features, self.in_features):
             raise ArgumentError(f"weight: {list(weight.shape)}: must be "
                                 f"{[self.out_features, self.in_features]}", "weight")

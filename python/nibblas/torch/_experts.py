@@ -13,12 +13,12 @@ from nibblas.torch._packed_module import PackedModule
 from nibblas.torch._moe import ACTIVATIONS, halves
 from nibblas.torch._weights import LayerWeights
 
-# What a part of the experts has rows of.
+# The tensors that have a row for each expert.
 _STACKS = ("w13", "w13_scale", "w13_scale_2", "w2", "w2_scale", "w2_scale_2")
 
 
 def _quantize(weights, zero_scale):
-    """(codes, scales, global scales) of stacks, a global scale for each matrix."""
+    """(codes, scales, global scales) of stacks; each matrix has a global scale."""
     parts = [torch.ops.nibblas.quantize(w, None, "linear", zero_scale) for w in weights]
     codes, scales, scale = zip(*parts)
     return (torch.stack(codes),
@@ -43,11 +43,11 @@ class MoE(PackedModule):
                      numbers of "swiglu_clamped"
     expert_offset    the id of the first expert here; slots of others are left out
 
-    On a CPU the weights are packed when the layer is made or loaded, and the packed
-    form is all that is kept, as by nibblas.torch.Linear: state_dict() and deepcopy()
-    write the tensors back, and reading w13 gives them a place again, until pack().  On
-    a GPU the first product copies the scales, 0.0625 bytes a value.  Weights that have
-    moved or changed are packed again, when torch has counted it."""
+    On a CPU the weights are packed when the layer is made or loaded, and only the
+    packed form is kept, as in nibblas.torch.Linear.  state_dict() and deepcopy() unpack
+    the tensors; reading w13 does too, and the layer keeps them until pack().  On a GPU
+    the first product copies the scales, 0.0625 bytes a value.  Weights that have moved
+    or changed are packed again if torch has counted the change."""
 
     _WEIGHTS = ("w13", "w13_scale", "w2", "w2_scale")
     w13_scale_2: Tensor
@@ -77,7 +77,7 @@ class MoE(PackedModule):
         self._packed = [LayerWeights() for _ in range(3)]
         self._sizes = w13[0].shape[0], w2[0].shape[1]
         for name, tensor in zip(_STACKS, (*w13, *w2)):
-            # register_buffer() takes the properties for attributes in the way.
+            # register_buffer() would refuse these names, because they are properties.
             self._buffers[name] = tensor
         for name, scale in (("input_scale", input_scale),
                             ("hidden_scale", hidden_scale)):
@@ -87,7 +87,7 @@ class MoE(PackedModule):
         self.pack()
 
     def pack(self) -> None:
-        """On a CPU: packs the weights now, and keeps only their packed form."""
+        """On a CPU: packs the weights now and keeps only the packed form."""
         self._keep_only_packed()
 
     def _layers(self) -> "list[LayerWeights]":
@@ -110,23 +110,23 @@ class MoE(PackedModule):
 
     @property
     def w13(self) -> Tensor:
-        """The codes of gate and up; on a CPU the layer keeps them, once they were
+        """The codes of gate and up.  On a CPU the layer keeps them after they have been
         read."""
         return self._weight("w13")
 
     @property
     def w13_scale(self) -> Tensor:
-        """The scales of blocks, as w13."""
+        """The block scales of gate and up, kept as w13 is."""
         return self._weight("w13_scale")
 
     @property
     def w2(self) -> Tensor:
-        """The codes of down, as w13."""
+        """The codes of down, kept as w13 is."""
         return self._weight("w2")
 
     @property
     def w2_scale(self) -> Tensor:
-        """The scales of blocks, as w13."""
+        """The block scales of down, kept as w13 is."""
         return self._weight("w2_scale")
 
     @classmethod
@@ -139,12 +139,12 @@ class MoE(PackedModule):
 
     @property
     def experts(self) -> int:
-        """Returns how many experts are here."""
+        """Returns the number of experts of this layer."""
         return self._sizes[0]
 
     def part(self, first: int, end: int) -> "MoE":
-        """Returns the experts first .. end-1, counted from 0 here, with all of their
-        scales: copies, so that the others can be freed."""
+        """Returns a copy of the experts first .. end-1 of this layer, with all of their
+        scales, so that the others can be freed."""
         if not 0 <= first < end <= self.experts:
             raise ArgumentError(f"first, end = {first}, {end}: must be a range of "
                                 f"the {self.experts} experts", "first")
@@ -179,7 +179,8 @@ class MoE(PackedModule):
             h_global = self.hidden_scale
         weights = [self._buffers.get(name) for name in self._WEIGHTS]
         if 0 < weights.count(None) < len(weights):
-            # Some were replaced while all were packed, perhaps for this call only.
+            # Some tensors were replaced while all were packed, perhaps for this call
+            # only.
             weights = self._tensors().values()
         return torch.ops.nibblas.moe(
             x, topk_ids, topk_weights, *weights,
@@ -195,7 +196,7 @@ class MoE(PackedModule):
     def _apply(self, fn, recurse=True):
         if not self._stays_on_cpu(fn):
             self.unpack()
-        # half() and to(bfloat16) are meant for floats that are kept as such.
+        # half() and to(bfloat16) must not change the types of codes and scales.
         kept = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, old in kept.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_linear.py - torch.nn.Linear with NVFP4 weights; x takes part as it is, or is
+"""_linear.py - torch.nn.Linear with NVFP4 weights; x is multiplied as it is, or is
 quantised too."""
 
 from typing import Any
@@ -30,7 +30,7 @@ class _StraightThrough(torch.autograd.Function):
     def forward(ctx, x, linear, *weights):
         ctx.save_for_backward(*weights)
         if not torch.compiler.is_compiling():
-            # backward() may come when the model is gone.
+            # backward() may run after the model has been freed.
             ctx.weights = linear._packed
         ctx.sizes = (linear._packed.number, linear.out_features, linear.in_features)
         return linear.multiply(x)
@@ -46,27 +46,27 @@ class _StraightThrough(torch.autograd.Function):
 
 
 def _is_exporting():
-    """torch.compiler.is_exporting(), which torch.compile takes for True before torch
-    2.13; older versions have neither."""
+    """torch.compiler.is_exporting(), which torch.compile evaluates to True before torch
+    2.13.  Still older versions have neither the function nor its flag."""
     return getattr(torch.compiler, "_is_exporting_flag", False)
 
 
 def _must_quantize(tensor):
-    """Whether the device of a layer's tensors multiplies NVFP4 by NVFP4 alone."""
+    """Whether the device of a layer's tensors can multiply NVFP4 only by NVFP4."""
     if not tensor.is_cuda:
         return False
     try:
         return not takes_floats(tensor.get_device())
     except (NoDeviceError, UnsupportedError):
-        # The product will say so.
+        # The product will raise the error.
         return False
 
 
 def restore_types(module, kept):
-    """Gives the buffers of a module their types back after _apply(): half() and
-    to(bfloat16) are meant for floats that are kept as such.
+    """Restores the types of a module's buffers after _apply(): half() and to(bfloat16)
+    must not change the types of codes and scales.
 
-    kept  the buffers from before"""
+    kept  the buffers before _apply()"""
     for name, old in kept.items():
         moved = module._buffers[name]
         if old is not None and moved.dtype != old.dtype:
@@ -74,7 +74,7 @@ def restore_types(module, kept):
 
 
 class Linear(PackedModule, DenseView):
-    """y = x * W^T + bias with W in NVFP4, kept as ModelOpt stores it, so that its
+    """y = x * W^T + bias with W in NVFP4, in the format of ModelOpt, so that its
     checkpoints load.  state_dict() has:
 
         weight          uint8 [out, in/2]
@@ -83,7 +83,7 @@ class Linear(PackedModule, DenseView):
         input_scale     float32 []: the global scale of x where x is quantised to
                         NVFP4; 0 = amax / 2688 of it
 
-    activations says how x takes part, and may be set at any time:
+    activations is how x is multiplied, and may be set at any time:
 
         "dense"  as it is (W4A16): float16 and bfloat16, on a CPU float32 too
         "int8"   rounded to 8 bits, with a scale for every 16 values of a row (W4A8,
@@ -92,23 +92,23 @@ class Linear(PackedModule, DenseView):
         None     "dense"; "nvfp4" on a GPU that has no kernels for dense x
 
     For other programs the layer is a torch.nn.Linear: its attribute weight reads as the
-    dequantised weights, of compute_dtype (the type of the layer that it was made of,
-    which to() changes).  codes and weight_scale are the tensors themselves.
+    dequantised weights, of compute_dtype (the type of the original layer, which to()
+    changes).  codes and weight_scale are the tensors themselves.
 
-    When they are made or loaded, the weights are packed.  On a CPU the packed form is
-    all that is kept, 0.5625 bytes a value: state_dict(), pickle and deepcopy() write
-    the tensors back, bit for bit, and so does reading codes or weight_scale, which
-    makes the layer keep both until pack() is called again; unpack() gives the tensors
-    alone a place among the buffers, which torch.export wants.  On a GPU the scales are
-    copied, 0.0625 bytes a value.
+    The weights are packed when the layer is made or loaded.  On a CPU only the packed
+    form is kept, 0.5625 bytes a value.  state_dict(), pickle and deepcopy() unpack the
+    tensors, bit for bit.  Reading codes or weight_scale does so too, and the layer then
+    keeps both forms until pack().  unpack() makes the tensors buffers again without the
+    packed form, as torch.export needs.  On a GPU the scales are copied, 0.0625 bytes a
+    value.
 
-    Weights that have moved or changed are packed by the next product, and then both are
-    kept.  Call pack() after changes that torch does not count (through .data, or of
+    Weights that have moved or changed are packed by the next product, and both forms
+    are kept.  Call pack() after changes that torch does not count (through .data, or of
     tensors made in inference mode), after writing to input_scale, and before the replay
     of a CUDA graph that reads changed weights.
 
-    On CUDA nothing waits for the device.  inf and NaN of x go through the product;
-    where x is quantised to NVFP4, CUDA saturates them, and on a CPU they are a
+    On CUDA nothing waits for the device.  inf and NaN of x follow IEEE 754 in the
+    product.  If x is quantised to NVFP4, CUDA saturates them, and on a CPU they raise
     DataError.  Weights and bias have no gradients; x has that of the quantised
     weights."""
 
@@ -120,7 +120,7 @@ class Linear(PackedModule, DenseView):
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
                  device: Any = None, dtype: torch.dtype | None = None,
                  activations: "ActivationsName | None" = None) -> None:
-        # Not that of torch.nn.Linear, which makes weights of floats.
+        # Not torch.nn.Linear's, which allocates weights of floats.
         nn.Module.__init__(self)
         if activations is not None:
             choose("activations", activations, ACTIVATIONS)
@@ -136,7 +136,7 @@ class Linear(PackedModule, DenseView):
         self._packed = LayerWeights()
 
         def buffer(name, *shape, dtype):
-            # register_buffer() takes the properties for attributes in the way.
+            # register_buffer() would refuse these names, because they are properties.
             self._buffers[name] = torch.zeros(shape, dtype=dtype, device=device)
         buffer("weight", out_features, in_features // 2, dtype=torch.uint8)
         buffer("weight_scale", out_features, in_features // 16,
@@ -289,10 +289,11 @@ class Linear(PackedModule, DenseView):
         codes, scales = own.get("weight"), own.get("weight_scale")
         if codes is None or scales is None:
             if codes is not scales:
-                # One was replaced while both were packed, perhaps for this call only.
+                # One tensor was replaced while both were packed, perhaps for this call
+                # only.
                 codes, scales = self._tensors().values()
             elif _is_exporting():
-                raise UnsupportedError("the weights are packed for this process alone: "
+                raise UnsupportedError("the weights are packed for this process only: "
                                        "call unpack() before torch.export")
         quantize = activations == "nvfp4" or (activations is None
                                               and self._must_quantize)
@@ -315,7 +316,7 @@ class Linear(PackedModule, DenseView):
         kept = dict(self._buffers)
         super()._apply(fn, recurse)
         restore_types(self, kept)
-        # Not packed now: after to_empty() there is nothing in them yet.
+        # Does not pack now: after to_empty() the weights have no values yet.
         self._packed.forget()
         self._must_quantize = _must_quantize(self._buffers["weight_scale_2"])
         return self
@@ -330,7 +331,7 @@ class Linear(PackedModule, DenseView):
         self.pack()
 
     def __getstate__(self) -> dict[str, Any]:
-        # pickle takes no float8 of torch (torch.save() does).
+        # pickle does not support torch's float8 (torch.save() does).
         state = super().__getstate__()
         buffers = state["_buffers"]
         buffers["weight_scale"] = buffers["weight_scale"].view(torch.uint8)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_moe.py - a layer of experts as a function of tensors, which the operator calls: the
-library's own (nib_moe_layer_run), which waits for no stream."""
+"""_moe.py - a layer of experts as a function of tensors, for the operator.  It calls
+nib_moe_layer_run(), which does not wait for the stream."""
 
 import ctypes as C
 import weakref
@@ -44,7 +44,7 @@ class _LayerPlan(_plans.Kept):
         super().__init__("nib_moe_layer_run")
         self.device, self.template, self.given = device, template, given
         self.handle = C.c_void_p()
-        # Plans stay, one for each number of tokens; torch has the memory.
+        # Plans are cached, one for each number of tokens; workspaces are torch's.
         options = abi.nib_plan_options(
             struct_bytes=C.sizeof(abi.nib_plan_options), caller_workspace=1)
         _plans.create("nib_moe_layer_plan_create", template, NAMES, device.handle,
@@ -70,8 +70,8 @@ def _vector(name, x, count):
 
 def _check(x, x_scales, ids, weights, w13, s13, w2, s2, alpha13, alpha2, x_global,
            h_global, activation, expert_offset, experts):
-    """What the library does not see, or sees under other names.  w13 .. s2: None where
-    they are packed alone."""
+    """Checks what the library does not check, or would name otherwise.  w13 .. s2: None
+    if only the packed form exists."""
     views.choose("activation", activation, ACTIVATIONS)
     for name, t, dims in (("x", x, 2), ("topk_ids", ids, 2), ("w13", w13, 3),
                           ("topk_weights", weights, 2), ("w13_scales", s13, 3),
@@ -167,7 +167,7 @@ def _template(tensors, ids, out_dtype, shape, activation, limit, swiglu_alpha, u
 
 def _packed(numbers, tensors):
     """The packed forms of gate, up and down, or nothing: numbers of LayerWeights that
-    have other tensors, or belong to another process, are not heeded."""
+    have other tensors, or belong to another process, are ignored."""
     found = [tensors[name] is not None and layer_weights(
         number, tensors[name], tensors[name + "_scales"])
         for number, name in zip(numbers, ("gate", "up", "down"))]
@@ -244,7 +244,7 @@ def sum_slots(backend, rows, slot_rows, weights):
     float32 [tokens, slots]; a negative row is left out."""
     device = backend.device_of(rows, "rows")
     rows = rows.contiguous()
-    # The number of rows is another one in every call.
+    # The number of rows changes with every call.
     key = ("sum_slots", device, rows.shape[1:], rows.dtype, meta(slot_rows),
            meta(weights))
     known = calls.get(key) or calls.add(key, _sum_call(
@@ -270,8 +270,8 @@ def moe(backend, x, topk_ids, topk_weights, w13, w13_scales, w2, w2_scales,
         expert_offset=0, x_scales=None, limit=7.0, swiglu_alpha=1.702, up_bias=1.0,
         interleaved=False, out_dtype=None, packed=(), cols=None):
     """[tokens, rows of w2]: the layer of struct nib_moe_layer.  packed: numbers of
-    LayerWeights of gate, up and down, or nothing; with w13 = None they are all that
-    there is of the weights."""
+    LayerWeights of gate, up and down, or nothing; if w13 is None, they are the only
+    form of the weights."""
     is_only_packed = w13 is None
     if is_only_packed and not packed:
         raise ArgumentError("w13: must be a tensor, or packed numbers of layers", "w13")

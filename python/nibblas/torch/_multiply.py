@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_multiply.py - the multiplications as functions of tensors, which the operators
-call.  A call with a known plan takes a few microseconds: it makes a key, looks the plan
-up, writes six pointers and calls the library.  A without scales is floats, the
-library's x."""
+"""_multiply.py - the multiplications as functions of tensors, which the operators call.
+A call with a known plan takes a few microseconds: it makes a key, looks the plan up,
+writes six pointers and calls the library.  An A without scales is of floats (the
+library's x)."""
 
 import functools
 
@@ -44,7 +44,7 @@ def new_plan(backend, device, op, key, template, given, names=None):
 
 
 def problem_array(problems):
-    """Returns problems as the library takes them."""
+    """Returns problems as structs of the library."""
     return (abi.nib_problem * len(problems))(*problems)
 
 
@@ -70,8 +70,8 @@ def _simple_plan(backend, op, device, key, name, c, a, a_scales, b, b_scales,
 
 def simple(backend, op, name="a"):
     """Returns gemm or gemv for one kind of device: a function of c (None for a new
-    one), the operands and options.  It is written out, because it must be quick.
-    name: what errors call a."""
+    one), the operands and options.  It is written without helper functions, because it
+    must be quick.  name: what errors call a."""
     plans, clock = cache.plans, cache.clock
     device_of, run = backend.device_of, backend.run
 
@@ -142,7 +142,7 @@ def linear(backend, x, b, b_scales, number, n, alpha, bias=None, input_scale=Non
     """A nibblas.torch.Linear as one operator: [.., n] of x [.., K], which is quantised
     to NVFP4 by input_scale, or by its largest value, where `quantize` says so.
 
-    b, b_scales  of the layer of this number; None: their packed form is all there is"""
+    b, b_scales of the layer of this number; None: only their packed form exists"""
     rows, scales, dtype = x, None, x.dtype
     if not quantize and x.is_contiguous():
         weights = layer_weights(number, b, b_scales)
@@ -180,8 +180,8 @@ def _add_bias(y, bias, dtype):
 
 
 def _of_floats(backend, x, weights, alpha, out_dtype, activations):
-    """[.., n] of contiguous x [.., K] as it is; the products that a model makes most,
-    so it is written out."""
+    """[.., n] of contiguous x [.., K] as it is.  These are most of a model's products,
+    so it is written without helper functions."""
     device = backend.device_of(x, "x")
     plans = weights.plans
     key = (device, x.shape, x.dtype, alpha.shape, alpha.dtype, out_dtype, activations)
@@ -205,14 +205,14 @@ def _of_floats(backend, x, weights, alpha, out_dtype, activations):
 
 
 def unpacked(backend, _like, number, _n, _k):
-    """The tensors of a layer whose packed form is all that there is."""
+    """The tensors of a layer that has only the packed form."""
     layer_ = layer_of(number)
     return layer_.unpack() if layer_ else layer_weights(number, None, None)
 
 
 def _is_plans_shared(weights):
-    """Whether plans for other weights of the same sizes are good for these: layers of a
-    model on a GPU, whose codes are their own, share plans."""
+    """Whether these weights may use plans of other weights of the same sizes.  Layers
+    on a GPU, whose codes are not copied, share plans."""
     return weights.is_shared and not weights.sizes.is_stack
 
 
@@ -259,8 +259,8 @@ def _times_packed(backend, name, a, a_scales, weights, alpha, out_dtype, a_layou
 
 @functools.cache
 def takes_floats(index):
-    """Whether the kernels of this GPU multiply bfloat16 as it is; others take NVFP4
-    alone."""
+    """Whether the kernels of this GPU multiply bfloat16 as it is; others multiply only
+    NVFP4."""
     p = abi.nib_problem(
         activations=abi.NIB_ACTIVATIONS_DENSE,
         x=abi.nib_dense(dtype=abi.NIB_DTYPE_BF16, rows=1, cols=16, batch=1),

@@ -18,13 +18,13 @@ from nibblas._views import DENSE, choose
 from nibblas.torch import _convert, _moe, _multiply
 from nibblas.torch._tensors import Cpu, Cuda, check_meta, dtype_name, usual_type
 
-# The operators stay registered as long as this exists.
+# The operators stay registered as long as this object exists.
 LIBRARY = torch.library.Library("nibblas", "DEF")
 TAGS = [torch.Tag.pt2_compliant_tag]
 if hasattr(torch.Tag, "needs_exact_strides"):
     TAGS.append(torch.Tag.needs_exact_strides)
 
-# Without a_scales a are floats.
+# Without a_scales, a is of floats.
 OPERANDS = "Tensor a, Tensor? a_scales, Tensor b, Tensor b_scales"
 LISTS = "Tensor[] a, Tensor[]? a_scales, Tensor[] b, Tensor[] b_scales"
 OPTIONS = ('str a_layout="tiled", str b_layout="tiled", '
@@ -41,9 +41,9 @@ def _out_dtype(dtype, a):
 
 
 def _register_fake(name, fake):
-    """The fake kernel of an operator.  It runs for any tensor on the meta device, which
-    has no values: refuses those among others, whose results would be memory that nobody
-    wrote."""
+    """The fake kernel of an operator.  It runs if any tensor is on the meta device,
+    which has no values.  Refuses such tensors together with others, because its
+    result would be uninitialised memory."""
     @functools.wraps(fake)
     def checked(*arguments, **named):
         check_meta(getattr(torch.ops.nibblas, name).default, arguments, named)
@@ -60,7 +60,7 @@ def _define(name, schema, implementation, fake, *first):
 
 
 def _check_gradients(*tensors):
-    """Refuses, as torch's out= does, to write what autograd would have to follow."""
+    """Refuses, as torch's out= does, results that autograd would have to track."""
     if torch.is_grad_enabled():
         for x in tensors:
             if x is not None and x.requires_grad:
@@ -241,9 +241,9 @@ def _group_out_elsewhere(_c, a, *_args, **_kwargs):
 LIBRARY.impl("group_gemm", _group_elsewhere, "CompositeExplicitAutograd")
 LIBRARY.impl("group_gemm_out", _group_out_elsewhere, "CompositeExplicitAutograd")
 
-# ---- packed weights: b is a number, that of nibblas.Packed -------------------
-# Numbers are good in one process, and compiled graphs go from one to another: fake
-# kernels do not look at what has a number.
+# ---- packed weights: b is the number of a nibblas.Packed ---------------------
+# A number is valid in one process only, but compiled graphs move between processes.  So
+# fake kernels do not look numbers up.
 
 
 def _packed_fake(a, a_scales, b, n, alpha=None, out_dtype=None, a_layout="tiled",

@@ -85,13 +85,13 @@ class PackedModule(nn.Module):
         return self._tensors()[name] if tensor is None else tensor
 
     def _stays_on_cpu(self, fn: Any) -> bool:
-        """Whether fn of _apply() leaves packed weights on the CPU."""
+        """Whether _apply(fn) keeps packed weights on the CPU."""
         return self.is_only_packed and fn(torch.empty(
             0, dtype=torch.uint8, device="cpu")).is_cpu
 
     def _save_to_state_dict(self, destination: Any, prefix: str,
                             keep_vars: bool) -> None:
-        # The module stays as it is: another thread may be multiplying.
+        # Does not change the module, since another thread may be multiplying.
         unpacked = self._tensors() if self._released() else {}
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name in self._buffers if unpacked else ():

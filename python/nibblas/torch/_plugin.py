@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_plugin.py - what swap_linears() does differently for models of another library.
+"""_plugin.py - what swap_linears() does in addition for models of another library.
 
-nibblas.torch needs no transformers and imports nothing of nibblas.transformers, which
-imports nibblas.torch.  A support module is loaded by name when a model requires it,
-and has
+nibblas.torch does not need transformers and does not import nibblas.transformers, which
+imports nibblas.torch.  A support module is loaded by name when a model requires it, and
+has
 
     unsavable(model)          {name: reason} of linear layers that could not be saved
     configure(model, left)    sets the configuration of a swapped model
@@ -24,7 +24,7 @@ def transformers_support():
 
 
 def support_of(model):
-    """The support module for this model, or None: it is of no library that has one."""
+    """The support module for this model, or None if its library has none."""
     modeling = sys.modules.get("transformers.modeling_utils")
     if modeling is None or not isinstance(model, modeling.PreTrainedModel):
         return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """_scaled_mm.py - scaled_mm, scaled_grouped_mm and _scaled_mm with torch's arguments,
-for NVFP4 on devices where torch refuses it.  Other than torch's, mat_a may be floats
-without scales (W4A16).  Other recipes go to torch.  Errors are ValueError and
+for NVFP4 on devices where torch refuses it.  Unlike in torch, mat_a may be floats
+without scales (W4A16).  Other recipes are passed to torch.  Errors are ValueError and
 NotImplementedError, as torch's are, and name the argument."""
 
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ def _check_common(mat_a, mat_b, bias, output_dtype, contraction_dim,
 
 
 def _check_columns(mat_b, name="mat_b"):
-    """mat_b is column-major: K is what lies together."""
+    """Checks that mat_b is column-major: elements of equal n are contiguous."""
     _check(mat_b.stride(-2) == 1 or mat_b.shape[-2] <= 1
            or mat_b.numel() == 0,
            f"{name} must be column-major, its stride({mat_b.dim() - 2}) 1, got "
@@ -137,7 +137,8 @@ def _check_blocks(side, scale, rows, half, layout, matrices=1):
 
 
 def _check_globals(a, b, count):
-    """Both or none, one value or count.  a, b: what _check_operands() returns."""
+    """Checks the global scales: both or none, one value or count.  a, b: results of
+    _check_operands()."""
     is_dense, a, b = a[0] is None, a[1], b[1]
     _check(is_dense or (a is None) == (b is None), "For two-level-scaled NVFP4, "
            f"the global scale of scale_{'a' if a is None else 'b'} must have a "
@@ -179,20 +180,21 @@ def _is_nvfp4(mat, recipe):
 
 
 def _is_ours(mat_a, mat_b, recipe_a, recipe_b):
-    """Whether a product is NVFP4's; A may be floats without a recipe."""
+    """Whether a product is of NVFP4; A may be floats without a recipe."""
     if mat_a.dtype in OUTPUTS and not _list(recipe_a):
         return _is_nvfp4(mat_b, recipe_b)
     return _is_nvfp4(mat_a, recipe_a)
 
 
-# Calls that were checked, by everything that the checks look at.  A key has the
-# addresses of recipes, so the recipes are held: no other object can get their address.
+# Calls that have been checked, by all that the checks depend on.  A key has the
+# addresses of recipes, so the recipes are kept alive and no other object can get their
+# addresses.
 _known = {}
 MOST_KNOWN = 1024
 
 
 def _add_sizes(key, x):
-    """Adds what the checks look at in scales, a tensor or several."""
+    """Adds the properties of scales (a tensor or several) that the checks depend on."""
     if isinstance(x, torch.Tensor):
         key += x.shape, x.is_contiguous() or x.stride(), x.dtype
     elif isinstance(x, (list, tuple)):
@@ -229,9 +231,9 @@ def _checked(check, tensors, options):
 def _check_operands(dims, mat_a, mat_b, scale_a, scale_b, bias, scale_recipe_a,
                     scale_recipe_b, swizzle_a, swizzle_b, output_dtype,
                     contraction_dim, use_fast_accum):
-    """The rules of all functions; returns the type of the result, and (blocks,
-    global scale or None, layout) of a and b.  Floats a have a layout alone, which
-    nothing reads."""
+    """The rules of all functions; returns the type of the result, and (blocks, global
+    scale or None, layout) of a and b.  For an a of floats only a layout is returned,
+    which nothing reads."""
     dense = mat_a.dtype in OUTPUTS and not _list(scale_recipe_a)
     (_check_dims if dense else _check_codes)("mat_a", mat_a, dims)
     _check_codes("mat_b", mat_b, dims)
@@ -247,8 +249,8 @@ def _check_operands(dims, mat_a, mat_b, scale_a, scale_b, bias, scale_recipe_a,
 
 
 def _check_mm(mat_a, mat_b, scale_a, scale_b, bias, scale_recipe_a, *options):
-    """All rules; returns the type of the result and both layouts, or Nones:
-    this is not NVFP4, but torch's."""
+    """All rules; returns the type of the result and both layouts, or Nones if the
+    product is not NVFP4 and torch has to compute it."""
     if not _is_ours(mat_a, mat_b, scale_recipe_a, options[0]):
         return None, None, None
     dtype, a, b = _check_operands((2,), mat_a, mat_b, scale_a, scale_b, bias,
@@ -292,7 +294,7 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor,
     block_a, block_b, alpha = _scales(scale_a, scale_b)
     if (bias is None and layout_a == layout_b == "tiled"
             and dtype is usual_type(mat_a)):
-        # Arguments that are not given cost nothing.
+        # Absent arguments cost no time.
         if alpha is None:
             return _gemm(mat_a, block_a, mat_b.t(), block_b)
         return _gemm(mat_a, block_a, mat_b.t(), block_b, alpha)
@@ -393,7 +395,8 @@ def _check_grouped(mat_a, mat_b, scale_a, scale_b, offs, bias, scale_recipe_a,
     return dtype, a[2], b[2]
 
 
-# ---- groups of K: their sizes are the host's ---------------------------------
+# ---- groups of K: their sizes must be known on the host
+# ---------------------------------
 
 
 def _check_ends(ends, k):
@@ -457,8 +460,8 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor,
     value, or one for each group.  Nothing waits for the device.
 
     Or mat_a [M, K/2] and mat_b [K/2, N] with offs, where each group of K ends: the
-    result is [G, M, N].  Blocked scales are those of each group by itself, one after
-    the other, others [rows, K/16].  That reads offs, and so waits for it.
+    result is [G, M, N].  Blocked scales are those of each group, one after the other;
+    linear scales are [rows, K/16].  That reads offs, and so waits for it.
 
     Raises ValueError and NotImplementedError, as torch does."""
     dtype, layout_a, layout_b = _checked(

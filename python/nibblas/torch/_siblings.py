@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_siblings.py - linear layers that read one input, which engines fuse into one layer
-and so keep one global scale of: the names and the rule of `nib quantize`
+"""_siblings.py - linear layers with the same input.  Engines fuse them into one layer,
+so they need a common global scale.  The names and the rule are those of `nib quantize`
 (cli/tensor.c)."""
 
 import collections

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_swap.py - swap_linears(): NVFP4 layers in the place of a model's linear layers."""
+"""_swap.py - swap_linears(), which replaces a model's linear layers by NVFP4 layers."""
 
 import collections
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from nibblas.torch._siblings import shared_scales
 
 
 def _leave_fast_path(model):
-    """torch's transformer encoders read the weights of their linear layers in eval,
-    and take them for floats: makes them call the layers.  Both attributes are for
-    only that path."""
+    """Makes torch's transformer encoders call their linear layers.  In eval mode their
+    fast path would read the weights as floats.  Both attributes serve only that
+    path."""
     for one in model.modules():
         if isinstance(one, nn.TransformerEncoderLayer) and any(
                 isinstance(x, Linear) for x in (one.linear1, one.linear2)):
@@ -92,11 +92,12 @@ def swap_linears(model: nn.Module,
     the like) share a global scale, because engines fuse them.
 
     Returns (names of those swapped, {name: reason} of those left, and of modules with
-    stacks of experts).  A layer that the model has in two places stays one; one whose
-    weight another module has too, as tied embeddings, stays as it is.  torch's
-    transformer encoders leave their fast path, which reads the weights of linear
-    layers and knows no NVFP4.  A model of transformers gets the configuration by which
-    save_pretrained() writes a folder that nibblas.transformers loads."""
+    stacks of experts).  A layer that the model has in two places stays one layer.  A
+    layer that shares its weight with another module, such as a tied embedding, is not
+    swapped.  torch's transformer encoders no longer use their fast path, which reads
+    the weights of linear layers and does not support NVFP4.  A model of transformers
+    gets the configuration by which save_pretrained() writes a folder that
+    nibblas.transformers loads."""
     support = support_of(model)
     chosen, left = _choose(model, keep, support)
     swapped, scales = list(chosen), shared_scales(chosen)
@@ -104,7 +105,7 @@ def swap_linears(model: nn.Module,
     for name, linear in chosen.items():
         places[id(linear)].append(name)
     for names in places.values():
-        # Each layer's own weights go when it has been swapped.
+        # Frees the original weights of each layer as soon as it has been swapped.
         linear = [chosen.pop(name) for name in names][0]
         made = Linear.from_linear(linear, zero_scale, None, activations,
                                   scales.get(names[0]))

@@ -20,7 +20,7 @@ NAMES = {torch.uint8: "uint8", torch.float32: "float32",
 # torch's scaled_mm.
 USUAL = torch.bfloat16
 _OWN = {torch.float32: torch.float32, torch.float16: torch.float16}
-# Older versions of torch have no such type; codes are uint8 there.
+# Older versions of torch do not have this type; codes are uint8 there.
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)
 if FLOAT4 is not None:
     NAMES[FLOAT4] = "float4_e2m1fn_x2"
@@ -70,7 +70,7 @@ def operand(name, codes, scales, layout, activations=None):
 
 
 def maker(shape, dtype, device):
-    """Returns a function that makes dense tensors: torch's quickest, with its
+    """Returns a function that makes dense tensors: the quickest one of torch, with its
     arguments bound."""
     return functools.partial(
         torch.empty_strided, tuple(shape), dense_strides(shape), dtype=dtype,
@@ -96,7 +96,7 @@ def _capturing_function():
     return fast or torch.cuda.is_current_stream_capturing
 
 
-# Its dependencies have the OpenMP runtime of torch's own loops.
+# This library is linked with the OpenMP runtime of torch's own loops.
 TORCH_CPU = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
 
 
@@ -125,7 +125,7 @@ class Cpu:
     def stream(_device):
         return None
 
-    # Plan.run() without a call more.
+    # Plan.run(), written out to save a call.
     @staticmethod
     def run(plan, work, _device):
         status = plan.function(*work.arguments)
@@ -138,14 +138,14 @@ class Cpu:
         pass
 
 
-# Larger workspaces are not kept between calls: torch's allocator has them.
+# Larger workspaces are returned to torch's allocator after each call.
 MOST_KEPT_BYTES = 8 << 20
 
 
 class Cuda:
     """How CUDA tensors are multiplied: on the current stream of their device.
-    Workspaces come from torch's allocator, which knows of streams and graphs, but
-    for small ones, which cost less when they are kept."""
+    Workspaces come from torch's allocator, which supports streams and graphs.  Small
+    ones are kept between calls, which costs less time."""
 
     own_workspace = False
     saturates = True
@@ -172,7 +172,7 @@ class Cuda:
 
     @staticmethod
     def workspace(n_bytes, index):
-        """Work on one stream is in order, so it may be freed at once."""
+        """Work on a stream is in order, so the workspace may be freed at once."""
         return torch.empty(n_bytes, dtype=torch.uint8,
                            device=torch.device("cuda", index))
 
@@ -182,8 +182,8 @@ class Cuda:
         stream = options.stream = cls.raw_stream(index)
         n_bytes, kept = plan.workspace_bytes, None
         if cls.is_capturing():
-            # The graph reads the plan's tables whenever it is replayed, and has
-            # a workspace of its own memory.
+            # Each replay of the graph reads the plan's tables.  The workspace is in the
+            # graph's own memory.
             plan.pin()
         elif 0 < n_bytes <= MOST_KEPT_BYTES:
             try:

@@ -86,7 +86,7 @@ class Cached(NamedTuple):
 
 
 class ScaledAlpha(NamedTuple):
-    """The product of two global scales, and of what it was computed."""
+    """The product of two global scales, and the inputs that it was computed from."""
 
     alpha: Tensor
     scale: Tensor
@@ -121,7 +121,7 @@ class LayerWeights:
                 self.cached = new
 
     def forget(self):
-        """The next product packs the weights again, whatever tensors it has."""
+        """Makes the next product pack its weights again."""
         with self._lock:
             if self.cached.state is not State.ONLY_PACKED:
                 self.cached = _EMPTY
@@ -133,20 +133,19 @@ class LayerWeights:
         return _packed.pack_arrays(*_arrays(b, b_scales, "linear"))
 
     def keep_only(self, packed):
-        """From now on `packed` is the only form of the weights."""
+        """Makes `packed` the only form of the weights."""
         with self._lock:
             self.cached = Cached(State.ONLY_PACKED, packed)
 
     def keep_tensors(self, b, b_scales):
-        """From now on the layer has these tensors too, which are those of the packed
-        form."""
+        """Adds tensors to the layer, which have the values of the packed form."""
         with self._lock:
             self.cached = Cached(State.CACHED, self.only_packed(),
                                  _versions(b, b_scales),
                                  b, b_scales)
 
     def only_packed(self):
-        """Returns the packed form of weights that exist in no other."""
+        """Returns the packed form of weights that have no other form."""
         # State.CACHED: a product that began before keep_tensors() still needs it.
         packed = self.cached.packed
         if packed is None:
@@ -166,13 +165,13 @@ class LayerWeights:
 
     def scale_alpha(self, alpha, scale):
         """Returns alpha * scale, and caches it for the next product.  A CUDA graph that
-        reads it stays right, because rescale() writes it again into the same memory."""
+        reads it stays valid, because rescale() writes it into the same memory."""
         versions, cached = _versions(alpha, scale), self.scaled_alpha
         if (cached is not None and versions == cached.versions
                 and _same(alpha, cached.alpha) and _same(scale, cached.scale)):
             return cached.product
         product = alpha * scale
-        # Memory of a graph that is being captured is that graph's.
+        # Memory that is allocated during a capture belongs to the graph.
         if product.is_cpu or not Cuda.is_capturing():
             self.scaled_alpha = ScaledAlpha(alpha, scale, versions, product)
         return product
@@ -209,7 +208,7 @@ class LayerWeights:
             if versions == cached.versions:
                 return cached.packed
         refused = versions, b.shape, b.stride()
-        # A graph that is being captured cannot wait.
+        # Waiting is not allowed during the capture of a graph.
         if not b.is_cpu and ((state is State.REFUSED and refused == cached.versions)
                              or Cuda.is_capturing()):
             return None

@@ -12,15 +12,16 @@ from nibblas._library import ArgumentError
 from nibblas._views import choose
 from nibblas.torch._experts import MoE
 
-# Its newer name, which torch 2.13 asks for.
+# The newer name, which torch 2.13 recommends.
 all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
-# "exchange" runs its experts on a multiple of so many rows, and of an eighth of them:
-# sizes that come again have plans.
+# In the mode "exchange" the number of rows is rounded up to a multiple of this, or of
+# about an eighth of it if that is more, so that sizes recur and have plans.
 _STEP = 64
-# Rows begin at multiples of so many bytes, as GPUs ask of codes.
+# The alignment of rows in bytes, which GPUs need for codes.
 _ALIGN = 16
-# What one object keeps between calls, at most: numbers of tokens without a capacity.
+# The most buffers that an object keeps between calls without a capacity, one for each
+# number of tokens.
 _MOST_KEPT = 64
 MODES = {"exchange": 0, "gather": 1}
 
@@ -31,8 +32,8 @@ def expert_range(experts: int, ranks: int, rank: int) -> "tuple[int, int]":
 
 
 class Dispatched(NamedTuple):
-    """Rows that have arrived, and what combine() needs.  ids and weights are those of
-    the rows; of the mode "exchange" each row has one slot."""
+    """Received rows, and what combine() needs.  ids and weights are those of the rows;
+    in the mode "exchange" each row has one slot."""
 
     x: Tensor
     x_scales: "Tensor | None"
@@ -42,8 +43,8 @@ class Dispatched(NamedTuple):
 
 
 class _Sender(NamedTuple):
-    """What the sender of an exchange keeps: slots that go to and come from each rank,
-    and the row that comes back for each of its own, or -1."""
+    """What the sender of an exchange keeps: the numbers of slots sent to and received
+    from each rank, and the returned row of each of its own slots, or -1."""
 
     slot_rows: Tensor
     weights: Tensor
@@ -52,14 +53,15 @@ class _Sender(NamedTuple):
 
 
 def _padded(rows):
-    """A multiple of _STEP, one of eight between a power of two and the next."""
+    """rows, rounded up to a multiple of _STEP, and to one of at most eight sizes
+    between two powers of two."""
     step = max(_STEP, (1 << max(rows - 1, 1).bit_length()) >> 4)
     return -(-rows // step) * step
 
 
 def _split(received, like):
-    """The parts that rows of bytes were made of, as views of the types and widths of
-    those that were sent."""
+    """Splits rows of bytes into their parts: views with the types and widths of those
+    that were sent."""
     parts, at = [], 0
     for t in like:
         width = t.shape[1] * t.element_size()
@@ -69,15 +71,15 @@ def _split(received, like):
 
 
 def _operand(rows, k, is_narrow):
-    """(x or its codes, its scales or None) of rows that have travelled."""
+    """(x or its codes, its scales or None) of received rows."""
     if not is_narrow:
         return rows, None
     return rows[:, :k // 2], rows[:, k // 2:k // 2 + k // 16].view(torch.float8_e4m3fn)
 
 
 class ExpertParallel:
-    """The layer of experts whose parts the ranks of a group have: rank r of R has the
-    experts expert_range(total, R, r).
+    """A layer of experts that is divided among the ranks of a group: rank r of R has
+    the experts expert_range(total, R, r).
 
     group   of torch.distributed; None: all processes
     mode    "exchange"  a row for each slot goes to the rank of its expert and comes
@@ -98,8 +100,9 @@ class ExpertParallel:
                          the same bits, more bytes.  W4A16 always does
 
     Ranks may have different numbers of tokens, and none.  A rank that fails leaves the
-    others in a collective: they end with torch.distributed's error once the connection
-    is lost, or the group's timeout is over (init_process_group(timeout=...))."""
+    others in a collective: they end with torch.distributed's error when the connection
+    has been lost or the group's timeout (init_process_group(timeout=...)) has
+    passed."""
 
     def __init__(self, group: Any = None, mode: str = "exchange",
                  capacity: "int | None" = None, rows: str = "quantized") -> None:
@@ -131,11 +134,11 @@ class ExpertParallel:
         return self.combine(got, self.compute(experts, got, x.dtype), x.dtype,
                             x.shape[0])
 
-    # ---- the three parts, for those who overlap or measure them
+    # ---- the three parts, for callers that overlap or measure them
 
     def dispatch(self, experts: MoE, x: Tensor, topk_ids: Tensor,
                  topk_weights: Tensor, total: int) -> Dispatched:
-        """Sends the rows of x to where their experts are."""
+        """Sends the rows of x to the ranks of their experts."""
         self._check(experts, x, topk_ids, topk_weights, total)
         if x.stride(1) != 1:
             x = x.contiguous()
@@ -148,7 +151,7 @@ class ExpertParallel:
         return Dispatched(*_operand(rows, x.shape[1], is_narrow), ids, weights, sender)
 
     def compute(self, experts: MoE, got: Dispatched, dtype: torch.dtype) -> Tensor:
-        """Runs the experts that are here on the rows that have arrived."""
+        """Runs this rank's experts on the received rows."""
         return experts(got.x, got.ids, got.weights, got.x_scales,
                        out_dtype=dtype)
 
@@ -185,7 +188,7 @@ class ExpertParallel:
                                 f"{self.capacity}", "x")
 
     def _join(self, parts):
-        """Rows of bytes, of the rows of each part one after another."""
+        """Rows of bytes: each is the concatenation of a row of each part."""
         parts = [p.contiguous().view(torch.uint8) for p in parts]
         count, gap = parts[0].shape[0], -sum(p.shape[1] for p in parts) % _ALIGN
         if gap:
@@ -195,13 +198,13 @@ class ExpertParallel:
         return torch.cat(parts, 1)
 
     def _all_to_all(self, out, x, given, taken):
-        """Any type as bytes: gloo has not all of torch's types."""
+        """Any type as bytes, because gloo does not support all of torch's types."""
         dist.all_to_all_single(out.view(torch.uint8), x.view(torch.uint8), given,
                                taken, group=self.group)
 
     def _keep(self, key, make):
-        """make(), or what it made before.  Graphs read what is kept, so that it stays;
-        what comes when there is much of it is made each time."""
+        """Returns make() or its earlier result.  What is kept stays, because graphs
+        read it.  When the cache is full, make() is called each time."""
         found = self.kept.get(key)
         if found is None:
             found = make()
@@ -248,13 +251,13 @@ class ExpertParallel:
     def _exchange(self, rows, ids, weights, total):
         ranks, (tokens, slots) = self.ranks, ids.shape
         owned = self._owners(ids, total)
-        # Slots are sent by rank, then by token: how many there are up to each.
+        # Slots are sent by rank, then by token.  Counts the slots up to each one.
         sent_to = owned.view(-1).cumsum(0, dtype=torch.int32)
         ends = (sent_to.new_zeros(ranks) if ids.numel() == 0
                 else sent_to.view(ranks, -1)[:, -1].contiguous())
         every = sent_to.new_empty(ranks * ranks)
         all_gather(every, ends, group=self.group)
-        # The one wait for the host: slots of each rank for each rank.
+        # The only wait of the host: the number of slots from each rank to each rank.
         every = every.view(ranks, ranks).tolist()
         counts = [[end - begin for begin, end in zip([0, *line], line)]
                   for line in every]
@@ -269,7 +272,7 @@ class ExpertParallel:
         self._all_to_all(got[:count], sent, taken, given)
         if len(got) > count:
             got[count:].fill_(255)
-        # Rows come back in this order; those of no expert do not.
+        # Rows are returned in this order, except those without an expert.
         slot_rows = torch.full((tokens * slots,), -1, dtype=torch.int32,
                                device=ids.device)
         slot_rows.scatter_(0, slot, numbers - 1)
@@ -278,13 +281,13 @@ class ExpertParallel:
 
     def _gather(self, rows, ids, weights, _total):
         capacity = self.capacity or ids.shape[0]
-        # What int32 does not hold is no expert's.
+        # A number beyond int32 is not the id of an expert.
         if ids.dtype != torch.int32:
             ids = ids.clamp(-1, 2**31 - 1).int()
         parts = [rows, ids, weights]
         sent = self._join(parts)
         if capacity != len(ids):
-            # Rows without a token: zeros, whose ids are nobody's.
+            # Rows without a token: zeros, with an id that no expert has.
             empty = sent.new_zeros(capacity - len(ids), sent.shape[1])
             _split(empty, parts)[1].fill_(-1)
             sent = torch.cat([sent, empty])
