@@ -86,8 +86,9 @@ struct cpu_gemm_ops {
 	/* Converts rows m0 .. m0+rows-1 of A into item->packed_a and row_flags. */
 	void (*pack_rows)(const struct cpu_item *item, int64_t m0, int64_t rows);
 	/*
-	 * Packs columns n0 .. n0+15 (those that exist) and `blocks` k-blocks from block0
-	 * on into a panel of that many blocks.  Returns which columns have a NaN scale.
+	 * Packs columns n0 .. n0+15 (those that exist) and `blocks` k-blocks from
+	 * block0 on into a panel of as many blocks.  Returns which columns have a NaN
+	 * scale.
 	 */
 	uint16_t (*pack_panel)(const struct cpu_rows *b, int64_t n0, int64_t block0,
 			       int64_t blocks, uint8_t *panel);
