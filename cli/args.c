@@ -146,12 +146,13 @@ static int unknown_option(const struct cli_command *command, const char *arg,
 				 n, arg, command->name, near);
 	o = cli_find_option(command, NULL, arg[1], &unused);
 	if (o)
-		return cli_error(CLI_USAGE,
-				 "%s: -%c stands alone; write -%c%s%s or --%s%s%s", arg,
-				 o->letter, o->letter, o->kind == OPT_FLAG ? "" : " ",
-				 o->kind == OPT_FLAG ? "" : o->value, o->name,
-				 o->kind == OPT_FLAG ? "" : "=",
-				 o->kind == OPT_FLAG ? "" : o->value);
+		return cli_error(
+		    CLI_USAGE,
+		    "%s: -%c must be a separate word; write -%c%s%s or --%s%s%s", arg,
+		    o->letter, o->letter, o->kind == OPT_FLAG ? "" : " ",
+		    o->kind == OPT_FLAG ? "" : o->value, o->name,
+		    o->kind == OPT_FLAG ? "" : "=",
+		    o->kind == OPT_FLAG ? "" : o->value);
 	return cli_error(CLI_USAGE,
 			 "%.*s is not an option of nib %s; see nib %s --help", n, arg,
 			 command->name, command->name);

@@ -79,7 +79,7 @@ static int allocate_output(struct runner *r, size_t *bytes)
 	return r->c.data ? CLI_OK : cli_no_memory("output");
 }
 
-/* Times the run alone, not its plan. */
+/* Times only the run, not its plan. */
 static enum nib_status run_problem(struct runner *r, struct nib_error *err)
 {
 	enum nib_op op = r->layers[1] ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """model_table.py [-o cli/model_table.c] - writes the table by which nib quantize tells
 linear layers from other matrices: for each model type of the installed transformers,
-the tensors that its names alone (cli/select.c) would take for linear layers and that
+the tensors that cli/select.c, by name only, would take for linear layers and that
 are none.
 
 Each class is built on the meta device, so that no weights are made; its state dict gets

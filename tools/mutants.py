@@ -60,7 +60,7 @@ NEEDS = {"avx2": AVX2, "avx512bw": AVX512BW, "vector512": AVX512BW,
 PATIENCE, LEAST_SECONDS = 10, 10
 SANITIZE, SANITIZED_PATIENCE = "address,undefined", 40
 
-# Operators stand between spaces, so that pointers and signs are left alone.
+# Operators are between spaces, so that pointers and signs are not changed.
 SWAPS = {"<": ["<="], "<=": ["<"], ">": [">="], ">=": [">"], "==": ["!="],
          "!=": ["=="], "+": ["-"], "-": ["+"], "*": ["+"], "/": ["*"],
          "%": ["*"], "&&": ["||"], "||": ["&&"], "&": ["|"], "|": ["&"],

@@ -221,9 +221,10 @@ class Arguments(NibTest):
         base = ("run", "--weights", "w", "--tensor", "t", "--input", "x")
         for word in ("-o=y", "-oy"):
             self.refused(*base, word, code=2, says=re.escape(
-                "%s: -o stands alone; write -o FILE or --output=FILE" % word))
+                f"{word}: -o must be a separate word; "
+                "write -o FILE or --output=FILE"))
         self.refused("inspect", "-q=1", "x", code=2,
-                     says="-q=1: -q stands alone; write -q or --quiet$")
+                     says="-q=1: -q must be a separate word; write -q or --quiet$")
 
     def test_one_default_type_of_c(self):
         """But nib check's: the bound of fp32 is the narrowest."""

@@ -92,7 +92,7 @@ class Products(CudaTest):
                 self.ops.gemm(t.zeros(5, 256, device="cuda"), None, *b,
                               activations=activations)
         if not takes_floats(0):
-            self.skipTest("this GPU takes NVFP4 alone")
+            self.skipTest("this GPU supports only NVFP4")
         alpha = t.tensor([2.0 ** -6], device="cuda")
         weights = self.package.pack(*b)
         for m in (1, 5, 130):

@@ -45,7 +45,7 @@ class Refused(ModelTest):
                         "model.safetensors", name, "must be [96] of F32")
         self.refuse(self.changed(lambda x: x.update(
             {name: torch.full((96,), float("inf"))})), name, "must be finite")
-        rule = "AWQ's scales of x are applied to linear layers of ModelOpt"
+        rule = "AWQ's scales of x are applied only to NVFP4 linear layers"
         self.refuse(self.changed(lambda x: x.update({name: torch.ones(96)}),
                                  form="compressed-tensors"), name, rule)
         name = "model.layers.0.block_sparse_moe.experts.1.w2.pre_quant_scale"

@@ -130,7 +130,7 @@ def _check_command(a):
 
 
 def _bench_command(a):
-    # JSON alone on stdout when it is asked for there.
+    # With --json - stdout has only the JSON.
     out = sys.stderr if a.json == "-" else sys.stdout
     result = bench(a.problem, a.device, a.submission, a.only, a.inputs,
                    a.repeats, not a.no_limit, out)

@@ -40,8 +40,8 @@ def _check_transforms(source):
                         f"its groups {', '.join(rotations)} want", "transform_config")
     sparse = (source.get("sparsity_config") or {}).get("format", "dense")
     if sparse != "dense":
-        raise FileError(f"sparsity_config: format = {sparse}: nibblas loads dense "
-                        "weights alone", "sparsity_config")
+        raise FileError(f"sparsity_config: format = {sparse}: nibblas loads only "
+                        "dense weights", "sparsity_config")
 
 
 def _check_groups(groups):
@@ -128,8 +128,8 @@ class Config(QuantizationConfigMixin):
                 self.source[key] = value
 
     def relabel(self, plain, quantised):
-        """Puts layers that are not quantised, or no longer, on the list of layers to
-        leave alone, and takes rules off it that name quantised ones."""
+        """Updates the list of layers that are not quantised: adds these layers, and
+        removes rules that match quantised ones."""
         inner = self.source.get("quantization") or self.source
         key = "exclude_modules" if "exclude_modules" in inner else "ignore"
         rules = [rule for rule in inner.get(key) or []

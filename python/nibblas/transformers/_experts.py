@@ -56,8 +56,8 @@ class Projection(NamedTuple):
 
 
 class Stacks(NamedTuple):
-    """The attribute `nibblas` of an experts' module; first is gate and up, or up
-    alone."""
+    """The attribute `nibblas` of an experts' module; first is gate and up, or
+    only up."""
 
     first: Projection
     down: Projection
@@ -165,8 +165,8 @@ def _finish_part(name, one, part, given, origin):
     sharded = _is_sharded(given)
     value = given.to_local() if sharded else given
     if type(value) is not torch.Tensor:
-        raise UnsupportedError(f"{name}.{part}: is sharded; nibblas loads whole "
-                               "experts alone")
+        raise UnsupportedError(f"{name}.{part}: is sharded; nibblas loads only "
+                               "whole experts")
     if one.transposed and part in (one.codes, one.scales):
         value = value.transpose(1, 2).contiguous()
     first = given.device_mesh.get_local_rank() * value.shape[0] if sharded else 0
@@ -376,7 +376,7 @@ def experts_forward(self: nn.Module, hidden_states: torch.Tensor,
     results added in the order of its choices, in float32.  Indices of num_experts and
     more, other processes', count as 0."""
     if not hasattr(self, "nibblas"):
-        # A layer of the same model that was left alone.
+        # A layer of the same model that was not swapped.
         return ALL_EXPERTS_FUNCTIONS["grouped_mm"](
             self, hidden_states, top_k_index, top_k_weights)
     y, back, chosen = slot_rows(self, hidden_states, top_k_index,

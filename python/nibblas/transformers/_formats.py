@@ -86,8 +86,8 @@ SMOOTH = ".pre_quant_scale"
 # Tensors that change a layer though they are none of its own, by a word in their names.
 SUSPECT = re.compile(r"scale|zero_point|quant|svd|lora|hadamard|rotation")
 REFUSED = {
-    "pre_quant_scale": "AWQ's scales of x are applied to linear layers of ModelOpt in "
-                       "NVFP4 alone",
+    "pre_quant_scale": "AWQ's scales of x are applied only to NVFP4 linear layers of "
+                       "ModelOpt",
     "weight_scale_inv": "is of no weight in F8_E4M3",
     "weight_zero_point": "weights with zero points are not NVFP4",
     "input_zero_point": "activations with zero points are not NVFP4"}

@@ -207,8 +207,8 @@ def _keep_cache_scales(model, tensors, names):
 
 
 def relabel(config, model):
-    """Makes the configuration's list of layers to leave alone that of a model as it
-    is."""
+    """Updates the configuration's list of layers that are not quantised from the
+    model."""
     plain, quantised = [], []
     for name, module in model.named_modules():
         if isinstance(module, (Linear, Fp8Linear)) or hasattr(module, "nibblas"):
@@ -385,12 +385,11 @@ class Quantizer(HfQuantizer):
                 for key, value in module.named_buffers():
                     if type(value) is not torch.Tensor:
                         raise UnsupportedError(f"{name}.{key}: is sharded; nibblas "
-                                               "loads whole layers alone", name)
+                                               "loads only whole layers", name)
                     if value.is_meta:
                         raise UnsupportedError(f"{name}.{key}: is on no device; "
                                                "nibblas keeps layers in memory, "
-                                               "without "
-                                               "offload_buffers", name)
+                                               "without offload_buffers", name)
                 sources = list(module.buffers()) if isinstance(
                     module, CheckpointLinear) else []
                 module.finish()

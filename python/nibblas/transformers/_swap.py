@@ -43,8 +43,8 @@ def _reason(model, name, module):
         return (f"transformers saves them as {saved[stacks[0]] or 'other tensors'}, "
                 "without their scales")
     if stacks and not turned and not is_mergeable(module):
-        return ("experts with biases, or gate and up in turns, are saved as no format "
-                "has them")
+        return ("experts with biases, or with interleaved gate and up, have no format "
+                "to be saved in")
     for x in module.parameters(recurse=False):
         if x.dim() == 3 and x.shape[1 if turned else 2] % 16:
             return f"{list(x.shape)}: K is no multiple of 16"
