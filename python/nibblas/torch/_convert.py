@@ -110,7 +110,7 @@ def _quantize(backend, x, global_scale, layout, zero_scale, saturate):
     known = calls.get(key) or calls.add(key, _quantize_call(
         backend, device, x, global_scale, layout, zero_scale, saturate))
     if not saturate:
-        backend.check_not_capturing("saturate = False: waits to tell of inf and "
+        backend.check_not_capturing("saturate = False: waits to report inf and "
                                  "NaN, which it cannot")
     new_codes, new_scales = known.given
     codes, scales, is_found = new_codes(), new_scales(), False

@@ -34,10 +34,10 @@ class MoE(PackedModule):
         w13_scale_2  float32 [experts], the global scales
         w2           uint8 [experts, cols, width/2], w2_scale, w2_scale_2
         input_scale, hidden_scale
-                     float32 []: the global scales of x and of what lies between the
-                     products, where they are quantised (W4A4)
+                     float32 []: the global scales of x and h (the input of the last
+                     product), where they are quantised (W4A4)
 
-    is_quantized     True: x and what lies between the products are quantised to NVFP4
+    is_quantized     True: x and h are quantised to NVFP4
     activation       "swiglu", "swiglu_clamped", "gelu" or "relu2"
     limit, swiglu_alpha, up_bias
                      numbers of "swiglu_clamped"

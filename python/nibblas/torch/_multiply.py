@@ -142,7 +142,7 @@ def linear(backend, x, b, b_scales, number, n, alpha, bias=None, input_scale=Non
     """A nibblas.torch.Linear as one operator: [.., n] of x [.., K], which is quantised
     to NVFP4 by input_scale, or by its largest value, where `quantize` says so.
 
-    b, b_scales of the layer of this number; None: only their packed form exists"""
+    b, b_scales  of the layer of this number; None: only their packed form exists"""
     rows, scales, dtype = x, None, x.dtype
     if not quantize and x.is_contiguous():
         weights = layer_weights(number, b, b_scales)

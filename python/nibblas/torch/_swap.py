@@ -86,7 +86,7 @@ def swap_linears(model: nn.Module,
     zero_scale   as in Linear.from_linear()
     activations  as in Linear: "nvfp4" quantises activations too
     experts      True: of a model of transformers the experts too, as by
-                 nibblas.transformers.swap_experts(); keep is not asked about them
+                 nibblas.transformers.swap_experts(); keep does not apply to them
 
     Layers that read one input (q_proj, k_proj and v_proj, gate_proj and up_proj, and
     the like) share a global scale, because engines fuse them.

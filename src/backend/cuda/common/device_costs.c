@@ -57,12 +57,12 @@ enum nib_status cuda_costs_set(struct nib_device *base, const struct nib_costs *
 	if (costs && costs->revision != NIB_COSTS_REVISION)
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "costs.revision",
 					 " = %d: must be %d, as "
-					 "nib_device_get_costs() says",
+					 "nib_device_get_costs() returns",
 					 costs->revision, NIB_COSTS_REVISION);
 	if (costs && costs->sizes != NIB_TILE_SIZES)
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "costs.sizes",
 					 " = %d: must be %d, as "
-					 "nib_device_get_costs() says",
+					 "nib_device_get_costs() returns",
 					 costs->sizes, NIB_TILE_SIZES);
 	for (int i = 0; costs && i < NIB_TILE_SIZES && !status; i++) {
 		if (costs->tile_rows[i] != nib_tile_size(i))

@@ -130,7 +130,7 @@ DEVICE void load_tiles(const struct nib_sm100_args *args,
  */
 #define CODES_DESC  0x4000404000000000ull
 #define SCALES_DESC 0x0000400800000000ull
-/* What a descriptor grows by for so many bytes. */
+/* The difference of two descriptors whose addresses are this many bytes apart. */
 #define DESC_BYTES(bytes) ((bytes) / 16)
 
 DEVICE uint64_t descriptor(uint64_t kind, uint32_t addr)

@@ -58,8 +58,8 @@ struct nib_tensor_map {
 };
 
 /*
- * The operands of a problem.  All maps have rank 3, the last coordinate is the
- * matrix of the stack (or the expert), and what lies outside reads as 0.
+ * The operands of a problem.  All maps have rank 3, the last coordinate is the matrix
+ * of the stack (or the expert), and elements outside read as 0.
  *
  *   codes   UINT8, sizes {k / 2, rows, matrices}, 128-byte swizzle,
  *           box {128, rows of a load, 1}
