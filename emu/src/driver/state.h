@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.h - the state of the driver: one device, its memory, its
- * work in the order in which it was queued.  One lock guards all of it.
+ * state.h - the state of the driver: one device, its memory, its work in the order in
+ * which it was queued.  One lock guards all of it.
  */
 #ifndef EMU_STATE_H
 #define EMU_STATE_H

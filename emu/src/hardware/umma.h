@@ -86,9 +86,8 @@ struct emu_umma_matrix {
 bool emu_umma_matrix_decode(uint64_t descriptor, struct emu_umma_matrix *matrix,
 			    struct emu_error *err);
 /*
- * The offset of 16 bytes: row `row` and piece `piece` (of 32 bytes: 0 or 1) of
- * a K-major operand; transposed, `row` counts k and piece 16 bytes
- * of m or n.
+ * The offset of 16 bytes: row `row` and piece `piece` (of 32 bytes: 0 or 1) of a
+ * K-major operand; transposed, `row` counts k and piece 16 bytes of m or n.
  */
 uint32_t emu_umma_offset(const struct emu_umma_matrix *matrix, bool is_transposed,
 			 int row, int piece);

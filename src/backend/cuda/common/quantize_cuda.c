@@ -285,8 +285,8 @@ static enum nib_status launch_quantize(const struct call *call,
 }
 
 /* Waits for the kernels and reports what they found. */
-static enum nib_status tell(const struct call *call, const struct nib_dense *x,
-			    float global, float *global_used, struct nib_error *err)
+static enum nib_status report(const struct call *call, const struct nib_dense *x,
+			      float global, float *global_used, struct nib_error *err)
 {
 	struct nib_quantize_found found;
 	enum nib_status status = read_found(call, &found, err);
@@ -326,7 +326,7 @@ enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense 
 	if (!status)
 		status = launch_quantize(&call, x, q, options, of_amax, err);
 	if (!status && waits)
-		status = tell(&call, x, options->global, global_used, err);
+		status = report(&call, x, options->global, global_used, err);
 	end(&call);
 	return status;
 }
