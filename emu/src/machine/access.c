@@ -79,7 +79,7 @@ void emu_describe_address(const struct emu_warp *w, enum emu_state_space space,
 	}
 }
 
-/* The required state and what of it is missing, as a sentence. */
+/* A sentence about the part of the required state that is missing. */
 static const char *complaint(const uint8_t *shadow, uint32_t bytes,
 			     enum emu_access_kind kind)
 {
@@ -103,7 +103,7 @@ static const char *complaint(const uint8_t *shadow, uint32_t bytes,
 	return "these bytes were never written";
 }
 
-/* True if the launch goes on all the same. */
+/* Reports an access.  True if the launch continues nevertheless. */
 static bool report(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   enum emu_state_space space, uint64_t address, uint32_t bytes,
 		   enum emu_access_kind kind, const char *why)
@@ -153,7 +153,7 @@ static const struct emu_space *find(const struct emu_warp *w, int lane,
 	}
 }
 
-/* Shared memory of a CTA of which no thread lives. */
+/* True for shared memory of a CTA whose threads have all exited. */
 static bool has_ended(const struct emu_warp *w, const struct emu_space *s)
 {
 	const struct emu_cluster *c = w->cta->cluster;

@@ -10,39 +10,39 @@
 
 enum emu_access_kind {
 	EMU_READ,  /* bytes must have been written */
-	EMU_WRITE, /* and are, by a thread */
+	EMU_WRITE, /* a thread writes them */
 	EMU_COPY,  /* read; undefined bytes are copied as such */
-	EMU_PEEK,  /* mapped is enough */
+	EMU_PEEK,  /* bytes must be mapped */
 };
 
 /* Addresses of an operand's lanes, with an offset. */
 void emu_offset_addresses(const struct emu_warp *w, const struct emu_value *base,
 			  int64_t offset, uint64_t *to);
-/* The instruction's first. */
+/* Those of the instruction's first address operand. */
 void emu_addresses(const struct emu_warp *w, const struct emu_instr *i,
 		   const struct emu_value *base, uint64_t *to);
 
-/* Zeros, as many as a lane's load has. */
+/* Zeros, for the widest load of a lane. */
 extern const uint8_t emu_nothing[32];
 /*
- * True if the loads of a warp's lanes are plain: all of global memory whose order
- * nobody follows, or all of local memory, and nothing to report.  from: the
- * host's pointers, by lane, to emu_nothing for others.  Otherwise call
- * emu_access() by lane.
+ * True if all loads of a warp's lanes are plain: from global memory whose order is
+ * not checked, or from local memory, with nothing to report.  from: the host's
+ * pointer for each lane, emu_nothing for lanes that do not load.  If false, call
+ * emu_access() for each lane.
  */
 bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
 		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
 		     const uint8_t **from);
 /*
- * The host's pointer to bytes (at most 32, a power of two: the alignment) at an
- * address of lane; *shadow, unless NULL, to their state.  NULL after a
- * fault.
+ * The host's pointer to `bytes` bytes (a power of two up to 32, which is also the
+ * alignment) at an address of lane, and, unless shadow is NULL, in *shadow the
+ * pointer to their state.  NULL after a fault.
  */
 uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    enum emu_state_space space, uint64_t address, uint32_t bytes,
 		    enum emu_access_kind kind, uint8_t **shadow);
 
-/* The space that holds an address of a cluster's shared memory; *at is the
+/* The shared memory to which an address of a cluster belongs, and in *at the
  * offset.  NULL: no such CTA. */
 struct emu_space *emu_shared_at(const struct emu_cluster *c, uint64_t address,
 				uint64_t *at);

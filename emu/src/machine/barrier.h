@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * barrier.h - warps that sleep at a barrier of their CTA or cluster, and what
- * wakes them.
+ * barrier.h - warps that sleep at a barrier of their CTA or cluster, and calls that
+ * wake them.
  */
 #ifndef EMU_BARRIER_H
 #define EMU_BARRIER_H
@@ -18,12 +18,10 @@ void emu_wake_at(struct emu_cluster *c, uint64_t barrier);
  */
 void emu_warp_has_ended(struct emu_warp *w);
 
-/*
- * The count of a barrier whose instruction names none: all threads that live.
- */
+/* The count of a barrier whose instruction has none: all threads that live. */
 #define EMU_ALL_LIVE UINT32_MAX
 
-/* As many threads have arrived as are expected. */
+/* True if as many threads have arrived as are expected. */
 bool emu_barrier_is_full(const struct emu_cta *c, const struct emu_named_barrier *b);
 /* Wakes the warps that wait and makes the barrier idle. */
 void emu_barrier_complete(struct emu_cta *c, struct emu_named_barrier *b);

@@ -229,10 +229,7 @@ static bool begin_warp(struct emu_cta *c, uint32_t index)
 	return true;
 }
 
-/*
- * Undefined bytes are not zeros, so that a result that uses them is visibly
- * wrong.
- */
+/* Undefined bytes are not zeros, so that results that use them are visibly wrong. */
 #define POISON 0xCD
 
 static bool begin_cta(struct emu_cluster *cluster, uint32_t rank)
@@ -268,7 +265,7 @@ static bool begin_cta(struct emu_cluster *cluster, uint32_t rank)
 	return true;
 }
 
-/* Clusters in the order of their CTAs: x first. */
+/* Places clusters in the order of their CTAs: x first. */
 static void place_ctas(struct emu_cluster *cluster)
 {
 	const struct emu_grid *g = cluster->grid;
@@ -332,10 +329,7 @@ struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index)
 	return NULL;
 }
 
-/*
- * Reports bytes that were expected and did not come, or came and were not
- * expected.
- */
+/* Reports bytes that were expected and did not arrive, or that were not expected. */
 static void check_barriers(const struct emu_cta *c)
 {
 	struct emu_machine *m = c->cluster->grid->machine;

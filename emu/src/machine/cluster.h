@@ -5,13 +5,13 @@
 
 #include "machine/machine.h"
 
-/* The most registers of a thread that ptxas would give. */
+/* The most registers that ptxas would allocate to a thread. */
 uint32_t emu_registers_each(const struct emu_kernel *kernel, uint32_t threads);
 
 /* A cluster with its CTAs and warps, ready to run; NULL with the
  * machine's report. */
 struct emu_cluster *emu_cluster_new(struct emu_grid *grid, uint32_t index);
-/* False after a fault: something is still on its way. */
+/* False after a fault: an operation is still in flight. */
 bool emu_cluster_end(struct emu_cluster *cluster);
 void emu_cluster_free(struct emu_cluster *cluster);
 /* Registers that are kept for the next cluster. */

@@ -8,10 +8,10 @@
 #define MIB(n) ((uint64_t)(n) << 20)
 
 /*
- * As the GPUs' drivers report them; the B200's: 148 SMs, 132,644,864 bytes of
- * L2, 8 TB/s as 8192 bits at twice 3.996 GHz.  The RTX 5090 represents compute
- * capability 12.0: 99 KB of shared memory in a CTA and no clusters, which its
- * kernels do not use.
+ * The values that the GPUs' drivers report.  The B200 has 148 SMs, 132,644,864
+ * bytes of L2, and 8 TB/s as 8192 bits at twice 3.996 GHz.  The RTX 5090 represents
+ * compute capability 12.0: 99 KB of shared memory in a CTA, and no clusters, because
+ * its kernels use none.
  */
 static const struct emu_device devices[] = {
     {"h200", "H200 in software", 9, 0, 132, MIB(143771), 1980000, 3201000, 6144,

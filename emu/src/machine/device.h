@@ -23,7 +23,7 @@ struct emu_device {
 	uint32_t sm_shared_bytes, cta_shared_bytes, sm_threads, cluster_ctas;
 };
 
-/* NULL: there is none of that name. */
+/* NULL: no device has that name. */
 const struct emu_device *emu_device_find(const char *name);
 /* Device number i; NULL after the last. */
 const struct emu_device *emu_device_at(size_t i);

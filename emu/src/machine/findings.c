@@ -155,7 +155,7 @@ static bool grow(struct emu_findings *f)
 	return true;
 }
 
-/* False: no memory, so that the launch fails by the report itself. */
+/* False: no memory; the launch then fails with the report. */
 static bool add_new(struct emu_findings *f, const struct emu_finding *one)
 {
 	struct emu_finding copy = *one;
@@ -172,7 +172,7 @@ static bool add_new(struct emu_findings *f, const struct emu_finding *one)
 	return true;
 }
 
-/* A report of the same place: that of the first cluster is kept. */
+/* Adds a report of the same place.  The report of the first cluster is kept. */
 static void add_again(struct emu_finding *to, const struct emu_finding *one)
 {
 	char *report;

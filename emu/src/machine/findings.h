@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * findings.h - reports after which a launch continues: of rules that are
- * waived, and, if requested, of every rule that allows it. Reports of one rule
- * at one line of a kernel are one finding.
+ * findings.h - reports after which a launch continues: those of waived rules and,
+ * if requested, of every rule that allows it.  Reports of one rule at one line of a
+ * kernel are one finding.
  */
 #ifndef EMU_FINDINGS_H
 #define EMU_FINDINGS_H
@@ -25,21 +25,21 @@ struct emu_finding {
 struct emu_findings;
 
 /*
- * waive: "rule,rule:kernel,...", where kernel is a part of its name; NULL:
- * nothing.  continues: goes on after every report that allows it.  NULL with
- * err: out of memory, or a rule that there is not, or that cannot be waived.
+ * waive: "rule,rule:kernel,...", where kernel is a part of a kernel's name; NULL:
+ * nothing.  continues: continue after every report that allows it.  Returns NULL
+ * with err if memory runs out, or if a rule does not exist or cannot be waived.
  */
 struct emu_findings *emu_findings_open(const char *waive, bool continues,
 				       struct emu_error *err);
 void emu_findings_close(struct emu_findings *f);
 /*
- * True if the launch goes on after a report, which is counted.  Any thread may
- * call it.  f may be NULL.
+ * Counts a report.  True if the launch continues after it.  Any thread may call it.
+ * f may be NULL.
  */
 bool emu_findings_add(struct emu_findings *f, const struct emu_finding *one);
 /*
- * The findings since the last clear, in an order that no thread's timing
- * changes; returns how many.  They are f's.
+ * The findings since the last clear, in an order that does not depend on the timing
+ * of threads.  Returns how many there are.  They belong to f.
  */
 size_t emu_findings_list(struct emu_findings *f, const struct emu_finding **list);
 void emu_findings_clear(struct emu_findings *f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.c - launches: limits of sizes, and how a grid runs: independent clusters
- * on all processors, others as one schedule.
+ * grid.c - launches: checks the limits of sizes and runs a grid.  Independent
+ * clusters run on all processors, others as one schedule.
  */
 #include "machine/grid.h"
 
@@ -139,8 +139,8 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids, uint32_
 		return run_together(m, grids, count, emu_random_below(m, 2));
 	for (uint32_t k = 0; k < count && !m->has_failed; k++) {
 		/*
-		 * Half of the others run together, too, so that their order in
-		 * global memory is followed.
+		 * Half of the others also run together, so that their order in
+		 * global memory is checked.
 		 */
 		const bool is_together = m->time || communicates(grids[k]) ||
 					 (m->options.seed && emu_random_below(m, 2));

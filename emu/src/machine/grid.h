@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * grid.h - launches: what the driver interface checks and starts.
- */
+/* grid.h - launches, as the driver interface checks and starts them. */
 #ifndef EMU_GRID_H
 #define EMU_GRID_H
 
 #include "machine/machine.h"
 
-/* All rules of sizes; err says which is broken. */
+/* Checks all rules of sizes; err names the one that is broken. */
 bool emu_grid_check(const struct emu_grid *grid, struct emu_error *err);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * independent_clusters.h - runs a grid whose clusters exchange no data: each by
- * itself, on all processors.
+ * independent_clusters.h - runs a grid whose clusters exchange no data, each
+ * separately, on all processors.
  */
 #ifndef EMU_INDEPENDENT_CLUSTERS_H
 #define EMU_INDEPENDENT_CLUSTERS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.h - types of what runs: grids of clusters of CTAs of warps, and
- * access to the rows of a warp's registers. A warp that waits is in one of the
- * states of enum emu_wait.
+ * machine.h - the types of the machine (a grid has clusters, a cluster CTAs, a CTA
+ * warps), and access to the rows of a warp's registers.  A warp that waits is in
+ * one of the states of enum emu_wait.
  */
 #ifndef EMU_MACHINE_H
 #define EMU_MACHINE_H
@@ -49,7 +49,7 @@ struct emu_warp {
 	struct emu_path paths[EMU_LANES];
 	uint32_t n_paths, next_pc;
 	enum emu_wait wait;
-	/* With time, its clock: next to the wait, because both are read together. */
+	/* With time, its clock.  Next to the wait, because both are read together. */
 	double now, until;     /* until: its turn ends when now is later */
 	uint64_t wait_address; /* shared::cluster address, or a number */
 	uint32_t wait_parity;
@@ -97,11 +97,11 @@ struct emu_cluster {
 	uint32_t barrier_phase, barrier_arrived; /* threads */
 	struct emu_transfers *transfers;
 	struct emu_tensor *tensor;	     /* NULL: nothing of tcgen05 yet */
-	struct emu_check *check;	     /* NULL: nobody watches */
+	struct emu_check *check;	     /* NULL: no checker */
 	struct emu_cluster_context *context; /* machine/parallel_phase.h; or NULL */
 	struct emu_cluster_clock *clock;     /* NULL: no time */
 	struct emu_warp *earliest;	     /* with time: who runs next */
-	double earliest_at;		     /* INFINITY: nobody */
+	double earliest_at;		     /* INFINITY: none */
 };
 
 struct emu_options {
@@ -110,7 +110,7 @@ struct emu_options {
 	uint32_t threads;  /* of the host */
 	bool is_unchecked; /* no checker of the order of accesses */
 	bool is_strict;	   /* also PTX's rules that kernels do without (check.h) */
-	/* Also what PTX leaves open and GPUs do not: where tensor memory is. */
+	/* Tensor memory may be anywhere, as PTX allows, and not as on GPUs. */
 	bool is_anywhere;
 	/* Reports after which a launch goes on; NULL: it goes on after none. */
 	struct emu_findings *findings;
@@ -130,10 +130,10 @@ struct emu_machine {
 	/* In a parallel phase (machine/parallel_phase.h); else NULL. */
 	struct emu_order_reads *reads;
 	struct emu_time *time;	   /* machine/time.h; NULL: no time */
-	struct emu_prints *prints; /* machine/prints.h; NULL: nobody reads */
+	struct emu_prints *prints; /* machine/prints.h; NULL: not kept */
 	bool has_failed;
 	struct emu_error report;
-	const struct emu_rule *report_rule; /* NULL: it says all itself */
+	const struct emu_rule *report_rule; /* NULL: the report is complete */
 };
 
 struct emu_grid {
@@ -142,7 +142,7 @@ struct emu_grid {
 	uint32_t grid[3], block[3], cluster[3];
 	uint32_t dynamic_bytes;
 	uint64_t parameters;	 /* in device memory */
-	uint64_t workspace;	 /* there too, of a cooperative grid, else 0 */
+	uint64_t workspace;	 /* likewise, of a cooperative grid, else 0 */
 	struct emu_grid *before; /* griddepcontrol.wait; NULL: none */
 	uint64_t id;
 	bool is_cooperative;
@@ -150,7 +150,7 @@ struct emu_grid {
 	/* The scheduler's. */
 	uint32_t n_clusters, begun, ended, triggered;
 	uint32_t in_run;	     /* its number among the grids that run together */
-	struct emu_traffic *traffic; /* NULL: nobody counts */
+	struct emu_traffic *traffic; /* NULL: not counted */
 	/* With time, cycles: its end, and the last launch_dependents. */
 	double time_end, time_trigger;
 };
@@ -220,7 +220,7 @@ static inline void emu_get_wide(const struct emu_warp *w, const struct emu_value
 	}
 }
 
-/* The same way back, cut. */
+/* The reverse: 64 bits to any integer register, truncated. */
 static inline void emu_put_wide(struct emu_warp *w, const struct emu_value *o,
 				const uint64_t *from, uint32_t lanes)
 {

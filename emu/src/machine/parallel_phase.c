@@ -59,7 +59,7 @@ static void prepare(struct emu_cluster_context *x, const struct emu_machine *m)
 	x->machine.effects = x->machine.instructions = 0;
 }
 
-/* What the turn has counted. */
+/* Adds what the turn has counted. */
 static void take(struct emu_machine *m, const struct emu_turn *t, uint64_t clock_before)
 {
 	struct emu_cluster_context *x = t->cluster->context;
@@ -129,7 +129,7 @@ static void run_task(void *context, uint32_t number)
 	run_turn(&p->turns[number]);
 }
 
-/* Enters what the turns have read in one thread's share of the tables. */
+/* Records the reads of the turns in one thread's share of the tables. */
 static void add_task(void *context, uint32_t number)
 {
 	const struct phase *p = context;

@@ -85,7 +85,7 @@ static int compare(const void *a_, const void *b_)
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Puts the texts in order, and forgets the first ones, which are too many. */
+/* Sorts the texts, and drops the first ones if there are too many. */
 static void keep_last(struct emu_prints *p)
 {
 	size_t first = 0;
@@ -133,7 +133,7 @@ void emu_prints_add(struct emu_prints *p, uint32_t cluster, const char *text)
 		};
 		p->bytes += strlen(bytes);
 		bytes = NULL;
-		/* What is cut now would be cut at the end. */
+		/* Texts that are dropped now would be dropped at the end. */
 		if (p->bytes / 2 > p->most_bytes)
 			keep_last(p);
 	}

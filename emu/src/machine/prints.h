@@ -20,22 +20,22 @@ struct emu_prints;
 struct emu_prints *emu_prints_open(void);
 void emu_prints_close(struct emu_prints *p);
 /*
- * The buffer's size, in bytes of text; false once something has been printed:
- * CUDA, too, wants it before.
+ * Sets the buffer's size, in bytes of text.  False once something has been printed,
+ * as in CUDA.
  */
 bool emu_prints_resize(struct emu_prints *p, size_t bytes);
 size_t emu_prints_size(const struct emu_prints *p);
 
 /* A grid begins; by_cluster: its clusters run in parallel. */
 void emu_prints_begin(struct emu_prints *p, bool by_cluster);
-/* Any thread; without memory the text is lost.  p may be NULL. */
+/* Any thread may call it.  Without memory the text is lost.  p may be NULL. */
 void emu_prints_add(struct emu_prints *p, uint32_t cluster, const char *text);
 /*
- * Forgets what clusters after this one have printed since the grid began: after
- * a report of this cluster it depends on time which of them ran.
+ * Drops what clusters after this one have printed since the grid began, because
+ * after a report of this cluster it depends on timing which of them ran.
  */
 void emu_prints_cut(struct emu_prints *p, uint32_t cluster);
-/* Writes what is in the buffer, which is empty then; true if there was any. */
+/* Writes and empties the buffer; true if it was not empty. */
 bool emu_prints_write(struct emu_prints *p, FILE *to);
 
 #endif

@@ -15,8 +15,8 @@ void emu_describe_warp(const struct emu_warp *w, char *text, size_t size)
 	const struct emu_cta *c = w->cta;
 
 	/*
-	 * Cut, because a template's name may be longer than the rest of the
-	 * report.
+	 * Truncated, because a template's name may be longer than the rest of
+	 * the report.
 	 */
 	snprintf(text, size, "%.150s, cluster %u, CTA (%u,%u,%u), warp %u",
 		 c->cluster->grid->kernel->name, c->cluster->index, c->id[0], c->id[1],

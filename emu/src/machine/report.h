@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.h - the report that ends a launch: where, which threads, and why. */
+/* report.h - the report that ends a launch: the place, the threads, the reason. */
 #ifndef EMU_REPORT_H
 #define EMU_REPORT_H
 
 #include "machine/machine.h"
 
-/*
- * Ends the launch with a report: where, which thread (lane < 0: the warp) and
- * why.
- */
+/* Ends the launch with a report: the place, the thread (lane < 0: the warp) and
+ * the reason. */
 __attribute__((format(printf, 4, 5))) void emu_fault(struct emu_warp *w,
 						     const struct emu_instr *i,
 						     int lane, const char *format, ...);
 
 /*
- * Reports a broken rule.  True if the launch goes on: the rule is waived, or
- * NIBEMU_CONTINUE collects reports.  Otherwise as emu_fault().
+ * Reports a broken rule.  True if the launch continues, because the rule is waived
+ * or NIBEMU_CONTINUE collects reports.  Otherwise the same as emu_fault().
  */
 __attribute__((format(printf, 4, 5))) bool emu_object(struct emu_warp *w,
 						      const struct emu_instr *i,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.c - see rules.h. A report is one sentence, written where a rule is
- * broken; the explanation of the rule is here, once for each rule. Names in
- * quotes are sections and instructions of the PTX ISA 9.0.
+ * rules.c - see rules.h.  The code that finds a broken rule writes a report of one
+ * sentence.  This table has the explanation, once for each rule.  Names in quotes
+ * are sections and instructions of the PTX ISA 9.0.
  */
 #include "machine/rules.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const struct emu_rule table[] = {
-    /* the kernel's own, whose words may be any: before all others */
+    /* the kernel's own messages; first, because they may have any words */
     {"assert", false, "assertion `", "the kernel asserts this itself",
      "look at the values that the assertion is about"},
     {"trap", false, "the kernel gave up, by trap", "the kernel ends itself",
@@ -137,7 +137,7 @@ static const struct emu_rule table[] = {
     {"arrivals", false, "more arrivals",
      "a phase takes as many arrivals as mbarrier.init said "
      "(\"mbarrier.arrive\")",
-     "check the count of mbarrier.init, and that nobody arrives before the "
+     "check the count of mbarrier.init, and that no thread arrives before the "
      "phase before is waited for"},
     {"tx-count", false, "transaction count",
      "the bytes expected and come must stay within 2^20 - 1 (\"mbarrier, "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.h - the rules that reports are about: their short names, where the PTX
- * ISA states them, and the usual fix.
+ * rules.h - the rules that reports refer to: their short names, the places where
+ * the PTX ISA states them, and the usual fixes.
  */
 #ifndef EMU_RULES_H
 #define EMU_RULES_H
@@ -11,16 +11,16 @@
 
 struct emu_rule {
 	const char *name; /* for NIBEMU_WAIVE: "proxy-fence" */
-	/* A launch can go on after a report: nothing else depends on it. */
+	/* A launch can continue after a report, because nothing depends on it. */
 	bool can_go_on;
 	const char *phrase; /* of the report */
 	const char *rule;   /* with the part of the PTX ISA that states it */
 	const char *mend;
 };
 
-/* The first rule whose phrase the report has; NULL: none, it says all itself. */
+/* The first rule whose phrase the report has; NULL: the report is complete. */
 const struct emu_rule *emu_rule_for(const char *report);
-/* The rule of a name of `length` characters; NULL: none. */
+/* The rule with a name of `length` characters; NULL: none. */
 const struct emu_rule *emu_rule_named(const char *name, size_t length);
 /* Rule number i; NULL after the last. */
 const struct emu_rule *emu_rule_at(size_t i);

@@ -34,9 +34,7 @@
 #define USUAL_CLUSTERS 4
 /* Rounds without a visible effect after which the run is deadlocked. */
 #define DEADLOCK_ROUNDS 16
-/*
- * Rounds of polling after which another cluster begins, for which it may wait.
- */
+/* Rounds of polling after which another cluster begins: the poll may wait for it. */
 #define STALE_ROUNDS 64
 /* Rounds in which all warps only poll, after which the run is deadlocked. */
 #define POLLING_ROUNDS 20000
@@ -58,7 +56,7 @@ struct run {
 	struct emu_warp *delayed; /* runs only when all others wait, and seldom */
 	uint64_t last_effects, counted;
 	uint32_t idle_rounds;
-	/* Rounds in which warps ran and did nothing that others can see. */
+	/* Rounds in which warps ran without an effect that others can see. */
 	uint64_t stale_effects;
 	uint32_t stale_rounds;
 	/* The same, and every turn ended with a load that polls. */
@@ -92,7 +90,7 @@ static bool open_context(struct run *r, struct emu_cluster *c, uint32_t grid)
 	return fail_memory(r);
 }
 
-/* One more cluster; false if there is none that may begin. */
+/* Begins one more cluster; false if none may begin. */
 static bool begin_cluster(struct run *r)
 {
 	for (uint32_t k = 0; k < r->n_grids; k++) {
@@ -129,7 +127,7 @@ static void end_cluster(struct run *r, size_t index)
 		r->delayed = NULL;
 	emu_cluster_context_close(c);
 	emu_cluster_free(c);
-	/* Those that wait for the grid before look again. */
+	/* Warps that wait for the grid before test it again. */
 	for (size_t k = 0; k < r->n_live; k++)
 		emu_wake(r->live[k], EMU_AT_GRID);
 }
@@ -157,7 +155,7 @@ static struct emu_warp *pick_warp(struct run *r, struct emu_cluster *c)
 	return spare;
 }
 
-/* Warps that sleep at a barrier wake for no reason, now and then. */
+/* Wakes warps that sleep at a barrier now and then, without a reason. */
 static void wake_sleepers(struct emu_cluster *c, bool all)
 {
 	struct emu_machine *m = c->grid->machine;
@@ -225,7 +223,7 @@ static void describe_wait(const struct emu_warp *w, struct emu_error *to)
 	emu_add_text(to, ", %s", place);
 }
 
-/* Where they wait: all that have not exited, or the first that polls. */
+/* Describes where warps wait: all that have not exited, or the first that polls. */
 static void describe_warps(struct run *r, bool polls)
 {
 	for (size_t n = 0; n < r->n_live; n++)
@@ -254,7 +252,7 @@ static void report_deadlock(struct run *r)
 	describe_warps(r, false);
 }
 
-/* Time passes for what is on its way; false if nothing is. */
+/* Lets time pass for operations in flight; false if there are none. */
 static bool step(struct emu_cluster *c, bool is_idle)
 {
 	const bool has_tensor = emu_tensor_step(c, is_idle);
@@ -262,9 +260,7 @@ static bool step(struct emu_cluster *c, bool is_idle)
 	return emu_transfers_step(c, is_idle) || has_tensor;
 }
 
-/*
- * No warp could run: lets time pass, begins a cluster, or wakes the sleepers.
- */
+/* When no warp can run: lets time pass, begins a cluster, or wakes the sleepers. */
 static void idle(struct run *r)
 {
 	bool on_its_way = false;
@@ -300,7 +296,7 @@ static uint32_t turn_length(struct run *r)
 	return 1 + emu_random_below(r->m, emu_random_below(r->m, 8) ? 256 : 16);
 }
 
-/* Time passes for a cluster, and a warp is chosen; NULL: none can run. */
+/* Lets time pass for a cluster and chooses a warp; NULL: none can run. */
 static struct emu_warp *begin_turn(struct run *r, struct emu_cluster *c)
 {
 	struct emu_warp *w;
@@ -319,8 +315,8 @@ static void run_warp(struct run *r, struct emu_warp *w, uint32_t length)
 	r->has_computed = r->has_computed || !w->has_polled;
 }
 
-/* The serial phase: runs the warps of a turn that stopped before what other
- * clusters may see. */
+/* The serial phase: runs the warps of a turn that stopped before an effect that
+ * other clusters may see. */
 static void run_serial_phase(struct run *r, const struct emu_turn *t)
 {
 	const uint32_t length = r->m->options.seed ? t->length : SERIAL_TURN;
@@ -347,7 +343,7 @@ static void end_if_done(struct run *r, const struct emu_cluster *c)
 		}
 }
 
-/* Turns of several clusters: the parallel phase, then the serial one. */
+/* Runs turns of several clusters: the parallel phase, then the serial one. */
 static bool run_turns(struct run *r, uint32_t count)
 {
 	bool has_run = false;
@@ -364,7 +360,7 @@ static bool run_turns(struct run *r, uint32_t count)
 	return has_run;
 }
 
-/* The only cluster of a schedule; false if none of its warps could run. */
+/* Runs the only cluster of a schedule; false if none of its warps could run. */
 static bool turn_of_one(struct run *r)
 {
 	struct emu_cluster *c = r->live[0];
@@ -411,9 +407,7 @@ static void check_stale(struct run *r)
 	}
 }
 
-/*
- * True if a cluster of a later grid is live, so that this one may be delayed.
- */
+/* True if a cluster of a later grid is live, so that this one may be delayed. */
 static bool is_overtaken(const struct run *r, const struct emu_cluster *c)
 {
 	for (size_t k = 0; k < r->n_live; k++)
@@ -422,7 +416,7 @@ static bool is_overtaken(const struct run *r, const struct emu_cluster *c)
 	return false;
 }
 
-/* One more turn for a round; false: no memory. */
+/* Adds a turn to a round; false: no memory. */
 static bool add_turn(struct run *r, uint32_t count, struct emu_cluster *c)
 {
 	struct emu_turn *grown =
@@ -478,7 +472,7 @@ static void count_instructions(struct run *r)
 /* ---- with time -------------------------------------------------------------
  */
 
-/* Instructions of a turn, at most, if nobody else can run. */
+/* The most instructions of a turn, if no other warp can run. */
 #define TIMED_TURN 4096
 
 static void find_earliest(struct emu_cluster *c)
@@ -521,7 +515,7 @@ static void sink(struct run *r, size_t k)
 	r->live[k] = c;
 }
 
-/* After warps of several clusters may have woken. */
+/* Restores the heap after warps of several clusters may have woken. */
 static void order_clusters(struct run *r)
 {
 	for (size_t k = 0; k < r->n_live; k++)
@@ -530,7 +524,7 @@ static void order_clusters(struct run *r)
 		sink(r, k);
 }
 
-/* What warps of other SMs have come to, at least: those of live[0] may run. */
+/* The smallest clock of warps on other SMs than that of the earliest warp. */
 static double others_at(const struct run *r)
 {
 	const struct emu_cluster *c = r->live[0];
@@ -545,7 +539,7 @@ static double others_at(const struct run *r)
 	return at;
 }
 
-/* The warp with the smallest clock runs; false: none can. */
+/* Runs the warp with the smallest clock; false: none can run. */
 static bool timed_turn(struct run *r)
 {
 	struct emu_cluster *c = r->live[0];
@@ -636,7 +630,7 @@ bool emu_scheduler_run(const struct emu_schedule *s)
 			.last_effects = UINT64_MAX,
 			.counted = s->machine->instructions};
 
-	/* With time, the clocks of warps say who runs. */
+	/* With time, the clocks of warps decide which one runs. */
 	if (!s->lowest_fault && !r.m->time) {
 		r.pool = emu_thread_pool_open(r.m->options.threads);
 		if (!r.pool)

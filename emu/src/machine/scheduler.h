@@ -12,7 +12,7 @@ struct emu_schedule {
 	/* Clusters begun .. n_clusters - 1 of each. */
 	struct emu_grid *const *grids;
 	uint32_t n_grids;
-	bool delays_first; /* of grids that overlap, the earlier one */
+	bool delays_first; /* delays the earlier one of grids that overlap */
 	/* counts the whole launch, against the budget */
 	_Atomic uint64_t *instructions;
 	/* Ends without a report once a cluster below index has failed; may be NULL.

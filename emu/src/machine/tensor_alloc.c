@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tensor_alloc.c - allocation of tensor memory: tcgen05.alloc, .dealloc and
- * .relinquish_alloc_permit of whole warps, by themselves or with the warp of
- * the other CTA of a pair.
+ * .relinquish_alloc_permit of one whole warp, or of a warp in each CTA of a pair.
  */
 #include "machine/tensor_alloc.h"
 
@@ -19,8 +18,8 @@
  */
 
 /*
- * Finds the other CTA of the pair; false after a fault: there is none, or no
- * barrier says that it has begun.
+ * Finds the other CTA of the pair.  False after a fault: it does not exist, or no
+ * barrier guarantees that it has begun.
  */
 static bool find_peer(struct emu_warp *w, const struct emu_instr *i, uint32_t *peer)
 {
@@ -34,10 +33,8 @@ static bool find_peer(struct emu_warp *w, const struct emu_instr *i, uint32_t *p
 			  c->n_ctas, w->cta->rank);
 		return false;
 	}
-	/*
-	 * All CTAs begin at once here, and nearly so on a GPU; PTX demands a
-	 * barrier.
-	 */
+	/* All CTAs begin at once here, and nearly so on a GPU.  PTX requires a
+	 * barrier. */
 	if (c->barrier_phase == 0 && emu_machine_of(w)->options.is_strict) {
 		emu_fault(w, i, -1,
 			  "nothing says that CTA rank %u has begun: a barrier "
@@ -53,8 +50,8 @@ static bool find_peer(struct emu_warp *w, const struct emu_instr *i, uint32_t *p
 }
 
 /*
- * Picks the first free place: a GPU gives column 0 to the first allocation of
- * an SM, and kernels count on it.  PTX does not promise that: any place.
+ * Picks the first free columns: a GPU gives column 0 to the first allocation of an
+ * SM, and kernels rely on it.  PTX allows any columns, which is_anywhere selects.
  */
 static bool pick_place(struct emu_warp *w, const struct emu_tmem *t, uint32_t columns,
 		       uint32_t *first)
@@ -79,7 +76,7 @@ static void take_place(struct emu_warp *w, const struct emu_instr *i,
 	emu_machine_of(w)->effects++;
 }
 
-/* Kernels also name shared memory by a generic address of 64 bits. */
+/* Kernels may also give shared memory by a generic address of 64 bits. */
 static uint64_t place_to(struct emu_warp *w, const struct emu_instr *i)
 {
 	uint64_t to[EMU_LANES];
@@ -105,7 +102,7 @@ static bool write_address(struct emu_warp *w, const struct emu_instr *i, uint32_
 	return at;
 }
 
-/* What CUTLASS's allocator requires: the same warp, number and place. */
+/* CUTLASS's allocator requires the same warp, number of columns and address. */
 static bool agrees(struct emu_warp *w, const struct emu_instr *i,
 		   const struct emu_tmem_request *yours,
 		   const struct emu_tmem_request *mine)
@@ -227,7 +224,7 @@ void emu_run_tmem_dealloc(struct emu_warp *w, const struct emu_instr *i, uint32_
 	if (!emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank, 0, EMU_TMEM_LANES,
 			    emu_tmem_column(address), columns, 0))
 		return;
-	/* A pair gives back the columns of both CTAs. */
+	/* A pair deallocates the columns of both CTAs. */
 	if ((i->option & EMU_TCGEN05_PAIR) &&
 	    (w->cta->rank ^ 1) < w->cta->cluster->n_ctas &&
 	    !emu_watch_tmem(w, i, -1, EMU_TMEM_DEALLOC, w->cta->rank ^ 1, 0,

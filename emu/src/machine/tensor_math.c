@@ -16,7 +16,7 @@
 #define UNDEFINED_SCALE 0xFF	    /* a NaN of both types */
 #define SCALE_OF_1	127	    /* UE8M0 */
 
-/* Everything of one CTA's share. */
+/* The data of one CTA's share. */
 struct workspace {
 	uint32_t d[128 * EMU_UMMA_MAX_ROWS];
 	/* Kinds f16 and tf32: codes, 16 and 8 a row. */
@@ -30,7 +30,7 @@ struct workspace {
 	bool a_undefined[128], b_undefined[EMU_UMMA_MAX_ROWS];
 };
 
-/* One run, and where it was issued. */
+/* One execution, and where it was issued. */
 struct run {
 	struct emu_warp *w;
 	const struct emu_instr *i;
@@ -51,7 +51,7 @@ static bool is_wide(enum emu_umma_type type)
 	return type <= EMU_UMMA_TYPE_BF16;
 }
 
-/* Calls of 16 bytes: how the rows of an operand lie. */
+/* How the rows of an operand are laid out, in pieces of 16 bytes. */
 struct walk {
 	uint32_t rows, pieces;
 };
@@ -191,8 +191,8 @@ static void read_scales(const struct emu_umma *u, const struct emu_tmem *t,
  */
 
 /*
- * The cell of D in CTA number `cta` of the group.  A row's columns lie side by
- * side, as many as tensor memory has of D.
+ * The cell of D in CTA number `cta` of the group.  The columns of a row are
+ * adjacent, as many as tensor memory has of D.
  */
 static void d_cell(const struct run *r, int cta, int row, int column, uint32_t *lane,
 		   uint32_t *at)
@@ -211,8 +211,8 @@ static bool is_kept(const struct run *r, int cta, uint32_t lane)
 	return r->work->kept_lanes[4 * cta + (int)lane / 32] >> lane % 32 & 1;
 }
 
-/* scale-input-d; PTX does not say how bits below the smallest are cut: toward
- * zero here. */
+/* scale-input-d.  PTX does not define how bits below the smallest are rounded; here
+ * they are truncated. */
 static void shift_d(const struct run *r, int count)
 {
 	const int shift = r->work->d_shift;
@@ -324,8 +324,8 @@ static bool run_fused(const struct run *r, struct emu_tmem *t, int cta)
 }
 
 /*
- * kind::i8: sums of undefined rows are marked undefined, because no integer
- * stands for that.
+ * kind::i8: sums of undefined rows are marked undefined, because no integer value
+ * can show it.
  */
 static bool run_integer(const struct run *r, struct emu_tmem *t, int cta)
 {
@@ -386,7 +386,7 @@ static void set_scales(const struct emu_umma *u, struct emu_block_operand *o,
 	}
 }
 
-/* 32 rows of D, whose lanes have scales of their own where there are any. */
+/* 32 rows of D; in scaled kinds their lanes have scales of their own. */
 static bool run_quarter(const struct run *r, struct emu_tmem *t, int cta,
 			uint32_t quarter)
 {
@@ -489,7 +489,7 @@ static bool watch_matrix(struct emu_warp *w, const struct emu_instr *i, int lane
 	return true;
 }
 
-/* A range of tensor memory: allocated, and in order. */
+/* Checks that a range of tensor memory is allocated and its accesses are ordered. */
 static bool use_columns(struct emu_warp *w, const struct emu_instr *i, int lane,
 			uint32_t rank, enum emu_tmem_use use, uint32_t address,
 			uint32_t lanes, uint32_t columns, uint32_t tag)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_math.h - one tcgen05.mma: its operands as the issuing thread gives
- * them, and its run: from shared and tensor memory, through the sums of
- * tensor_core.h or block_sums.h, to tensor memory.
+ * tensor_math.h - one tcgen05.mma: its operands, as the issuing thread gives them,
+ * and its execution.  It reads shared and tensor memory, computes the sums of
+ * tensor_core.h or block_sums.h, and writes tensor memory.
  */
 #ifndef EMU_TENSOR_MATH_H
 #define EMU_TENSOR_MATH_H
@@ -15,12 +15,12 @@ struct emu_umma_work {
 	uint32_t a, d, sfa, sfb; /* tensor memory */
 	bool accumulates;
 	int d_shift; /* scale-input-d: D is first divided by 2^d_shift */
-	/* disable-output-lane: a bit a lane that D keeps, 128 of each CTA. */
+	/* disable-output-lane: a bit for each lane that D keeps, 128 of each CTA. */
 	uint32_t kept_lanes[8];
 };
 
-/* Takes and checks the operands of a lane, and tells the checker; false after a
- * fault. */
+/* Decodes and checks the operands of a lane, and reports them to the checker.
+ * False after a fault. */
 bool emu_umma_take(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   struct emu_umma_work *work);
 /* D is in this lane of tensor memory. */

@@ -91,7 +91,7 @@ static enum emu_tmem_shape shape_of(const struct emu_instr *i)
 	return (enum emu_tmem_shape)(i->option & 7);
 }
 
-/* Columns from the address on; of 16x32bx2, of each half. */
+/* The number of columns from the address on; of 16x32bx2, of each half. */
 static uint32_t columns_of(const struct emu_instr *i)
 {
 	const enum emu_tmem_shape shape = shape_of(i);
@@ -107,8 +107,8 @@ static uint32_t split_of(const struct emu_instr *i)
 }
 
 /*
- * A warp reaches the 32 lanes of its number in the warpgroup; the hardware does
- * not look at the address's bits that should say so, and kernels count on it.
+ * A warp accesses the 32 lanes of its number in the warpgroup.  The hardware
+ * ignores the bits of the address that should name them, and kernels rely on it.
  */
 static bool check_place(struct emu_warp *w, const struct emu_instr *i, struct move *m)
 {
@@ -227,8 +227,8 @@ static bool do_move(struct emu_warp *w, struct move *m)
 }
 
 /*
- * Marks the cells of a store that has not happened, so that a load before the
- * wait is a report.
+ * Marks the cells of a store that has not happened, so that a load before the wait
+ * is reported.
  */
 static void mark_store(struct emu_warp *w, const struct move *m)
 {
@@ -322,7 +322,7 @@ static bool finish(struct emu_warp *w, struct move *m)
 	return true;
 }
 
-/* Gives the registers their values; they are still results until the wait. */
+/* Writes the registers.  They may still not be used before the wait. */
 static bool deliver(struct emu_warp *w, struct emu_tmem_queue *q)
 {
 	for (size_t k = 0; k < q->count; k++)
@@ -333,8 +333,8 @@ static bool deliver(struct emu_warp *w, struct emu_tmem_queue *q)
 }
 
 /*
- * nvcc copies the results of inline assembly to other registers at once, and
- * ptxas makes one register of the two.  So a copy of a result is a result, too.
+ * nvcc copies the results of inline assembly to other registers at once, and ptxas
+ * merges the two registers.  So a copy of a result also counts as a result.
  */
 static bool copy_result(struct emu_warp *w, struct emu_tmem_queue *q,
 			const struct emu_instr *i)
@@ -362,8 +362,9 @@ bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
 		    !deliver(w, q))
 			return false;
 		/*
-		 * As if it had waited, or each use would be a report; so does
-		 * a GPU, whose registers have their values when they are used.
+		 * As if it had waited, because each use would be reported
+		 * otherwise.  On a GPU the registers have their values when
+		 * they are used.
 		 */
 		memset(q->results, 0, q->bytes);
 		emu_watch_tmem_wait(w, false);

@@ -10,8 +10,8 @@ struct emu_tmem_queue;
 emu_run emu_run_tmem_ld, emu_run_tmem_st, emu_run_tmem_wait;
 emu_run emu_run_tmem_before, emu_run_tmem_after;
 
-/* False after a fault: the instruction touches registers that tcgen05.ld has
- * not brought yet. */
+/* False after a fault: the instruction accesses registers that tcgen05.ld has not
+ * written yet. */
 bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i);
 void emu_tmem_queue_free(struct emu_tmem_queue *queue);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_queue.c - what one thread issues to the tensor core: tcgen05.mma, .cp
- * and .commit. They wait in a queue of their warp; tensor_math.c does the
- * arithmetic.
+ * tensor_queue.c - operations that one thread issues to the tensor core:
+ * tcgen05.mma, .cp and .commit.  They wait in a queue of their warp.  tensor_math.c
+ * does the arithmetic.
  */
 #include "machine/tensor_queue.h"
 
@@ -18,7 +18,7 @@
 #include "machine/transfer.h"
 #include "machine/watch.h"
 
-/* Turns of the scheduler that an operation takes at most, but for a few. */
+/* The most turns of the scheduler that an operation usually takes. */
 #define USUAL_DELAY 40
 #define LONG_DELAY  2000
 
@@ -77,7 +77,7 @@ static void pending_copy(const struct emu_tensor_op *op, struct emu_tmem *t, int
 	}
 }
 
-/* A load of these cells before the operation has ended is a report. */
+/* Marks cells, so that a load before the operation has ended is reported. */
 static void set_pending(const struct emu_tensor_op *op, int by)
 {
 	for (uint32_t k = 0; k < group_size(op); k++) {
@@ -233,7 +233,7 @@ static void enqueue(struct emu_tensor_op *op)
 	grown[x->count++] = op;
 }
 
-/* No earlier one of the same warp. */
+/* True if no earlier operation of the same warp is left. */
 static bool is_first(const struct emu_tensor *x, size_t index)
 {
 	for (size_t k = 0; k < index; k++)
@@ -302,7 +302,7 @@ void emu_tensor_end(struct emu_cluster *c)
 /* ---- issuing ---------------------------------------------------------------
  */
 
-/* One thread, in the even CTA where there are two. */
+/* Begins an operation of one thread, in the even CTA of a pair. */
 static struct emu_tensor_op *begin(struct emu_warp *w, const struct emu_instr *i,
 				   uint32_t lanes, enum op_kind kind, int *lane)
 {
@@ -362,7 +362,7 @@ static uint64_t wide_operand(const struct emu_warp *w, const struct emu_value *v
 	return ((const uint64_t *)emu_row(w, v))[lane];
 }
 
-/* What the checker hears of a copy in one CTA. */
+/* Reports a copy in one CTA to the checker. */
 static bool watch_copy(const struct emu_tensor_op *op, int lane, uint32_t rank)
 {
 	const enum emu_tmem_copy copy = (enum emu_tmem_copy)op->instr->vector;

@@ -63,13 +63,13 @@ static inline struct emu_umma_form emu_umma_form_of(const struct emu_instr *i)
 /* A CTA's tensor memory; NULL after a fault (no memory). */
 struct emu_tmem *emu_tmem_of(struct emu_warp *w, const struct emu_instr *i,
 			     uint32_t rank);
-/* The columns are allocated in a CTA; false after a fault. */
+/* Checks that the columns are allocated in a CTA; false after a fault. */
 bool emu_tmem_reach(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint32_t rank, uint32_t address, uint32_t columns);
 
 /*
- * The first checks that no lane has exited, the second that all lanes have one
- * value; false after a fault.
+ * The first checks that no lane has exited, the second that all lanes have the same
+ * value.  False after a fault.
  */
 bool emu_is_whole_warp(struct emu_warp *w, const struct emu_instr *i);
 bool emu_uniform(struct emu_warp *w, const struct emu_instr *i,

@@ -86,7 +86,7 @@ static void begin_generation(struct emu_thread_pool *pool, bool is_open)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-/* Does not wait for a thread that has not begun when all tasks are taken. */
+/* Waits only for threads that have begun before all tasks were taken. */
 static void end_generation(struct emu_thread_pool *pool)
 {
 	pthread_mutex_lock(&pool->lock);

@@ -20,8 +20,8 @@ void emu_thread_pool_close(struct emu_thread_pool *pool);
 uint32_t emu_thread_pool_threads(const struct emu_thread_pool *pool);
 
 /*
- * Calls task(context, number) for each number below count, and returns when all
- * calls have.  Without a pool (NULL) the caller's thread makes all calls.
+ * Calls task(context, number) for each number below count, and returns after all
+ * calls.  Without a pool (NULL) the caller's thread makes all calls.
  */
 void emu_thread_pool_run(struct emu_thread_pool *pool, uint32_t count, emu_task *task,
 			 void *context);

@@ -149,7 +149,7 @@ static uint32_t threads_of(const struct emu_grid *g)
 	return g->block[0] * g->block[1] * g->block[2];
 }
 
-/* Registers of a CTA; a lane has them by eights.  0: not known. */
+/* Registers of a CTA; a lane gets them in groups of eight.  0: not known. */
 static uint32_t registers_of(const struct emu_time *t, const struct emu_grid *g)
 {
 	const uint32_t each = emu_time_costs_registers(t->costs, g->kernel);
@@ -158,7 +158,7 @@ static uint32_t registers_of(const struct emu_time *t, const struct emu_grid *g)
 	return (each + 7) / 8 * 8 * EMU_LANES * warps;
 }
 
-/* A CTA of each in one SM. */
+/* True if a CTA of each grid fits in one SM at the same time. */
 static bool fit_together(const struct emu_time *t, const struct emu_grid *a,
 			 const struct emu_grid *b)
 {
@@ -187,7 +187,7 @@ void emu_time_begin_grid(struct emu_grid *g)
 			t->n_sms - 1) /
 		       t->n_sms;
 	t->cta_slots = t->cta_slots > EMU_CTA_SLOTS ? EMU_CTA_SLOTS : t->cta_slots;
-	/* A CTA shares an SM with one of the grid before, if both fit. */
+	/* A CTA shares an SM with a CTA of the grid before, if both fit. */
 	waits = g->before && !fit_together(t, g->before, g);
 	for (uint32_t k = 0; k < t->n_sms; k++) {
 		struct emu_sm *sm = &t->sms[k];
@@ -229,7 +229,7 @@ static bool begin_warp(struct emu_warp *w, double at)
 	return true;
 }
 
-/* The CTA slot of an SM that is free first. */
+/* The CTA slot of an SM that becomes free first. */
 static uint32_t first_slot(const struct emu_time *t, const struct emu_sm *sm)
 {
 	uint32_t best = 0;
@@ -245,7 +245,7 @@ static double free_from(const struct emu_time *t, const struct emu_sm *sm)
 	return sm->slot_free[first_slot(t, sm)] + sm->running * 1e-3;
 }
 
-/* The SMs of a cluster: neighbours, those that are free first. */
+/* The SMs of a cluster: neighbours, those that become free first. */
 static struct emu_sm *take_sms(struct emu_time *t, uint32_t n_ctas)
 {
 	struct emu_sm *best = t->sms;
@@ -399,7 +399,7 @@ void emu_time_advance(struct emu_warp *w, enum emu_spent kind, double at)
 
 /* ---- instructions -------------------------------------------------------- */
 
-/* When its operands are ready; *why: what the last of them waits for. */
+/* When the operands are ready; *why: what the last of them waits for. */
 static double operands_of(const struct emu_warp *w, const struct emu_instr *i,
 			  enum emu_spent *why)
 {
@@ -425,8 +425,8 @@ static double operands_of(const struct emu_warp *w, const struct emu_instr *i,
 }
 
 /*
- * Before a fence, or what releases: first all that the SM has stored must be
- * there.  False: the warp's clock has gone on, and others run first.
+ * Before a fence or a release, all stores of the SM must have arrived.  False: the
+ * warp's clock has advanced, and others run first.
  */
 static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 {
@@ -448,8 +448,8 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 }
 
 /*
- * Pipes serve warps in the order of their requests.  True if they take this one
- * at once; else its clock has gone on to when they do.
+ * Pipes serve warps in the order of their requests.  True if they serve this one at
+ * once; otherwise its clock has advanced to the time at which they do.
  */
 static bool request_pipes(struct emu_warp *w, const struct emu_instr *i, int first,
 			  int end)
@@ -462,7 +462,7 @@ static bool request_pipes(struct emu_warp *w, const struct emu_instr *i, int fir
 	for (int k = first; k < end; k++)
 		if (i->slots[k])
 			at = emu_later(at, sm->pipe[k][quarter]);
-	/* Accumulators of a wgmma take half of what registers can give. */
+	/* Pipes are slower while a wgmma of this quarter uses its accumulators. */
 	for (int k = first; k < end; k++) {
 		const double rate = k == EMU_PIPE_ALU	? c->alu_rate
 				    : k == EMU_PIPE_FMA ? c->fma_rate
@@ -482,10 +482,10 @@ static bool request_pipes(struct emu_warp *w, const struct emu_instr *i, int fir
 }
 
 /*
- * ptxas orders a basic block so that latencies of arithmetic overlap, and says
+ * ptxas orders a basic block so that latencies of arithmetic overlap, and encodes
  * how long a warp waits after each instruction.  So an arithmetic instruction
- * issues when its pipe takes it, though it begins when its operands are ready,
- * and the end of a block waits for all that begin in it.
+ * issues when its pipe accepts it, although it begins when its operands are ready.
+ * The end of a block waits for all instructions that begin in it.
  */
 bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 {
@@ -548,7 +548,7 @@ void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 	t->running = w;
 	w->clock->requested = 0;
 	w->clock->result = begin;
-	/* What its operands waited for is what its result waits for. */
+	/* Its result waits for what its operands waited for. */
 	w->clock->result_of = begin > at ? why : EMU_SPENT_OPERANDS;
 	if (begin > w->clock->block) {
 		w->clock->block = begin;
@@ -695,7 +695,7 @@ void emu_time_wake(struct emu_warp *w)
 	emu_time_advance(
 	    w, w->wait == EMU_AT_MBARRIER ? EMU_SPENT_MBARRIER : EMU_SPENT_BARRIER,
 	    t->now);
-	/* It may come before the one that runs. */
+	/* It may be earlier than the warp that runs. */
 	if (t->running)
 		t->running->until = t->now;
 }

@@ -23,21 +23,21 @@ bool emu_time_use_trace(struct emu_time *t, const char *path, const char *sms,
 void emu_time_close(struct emu_time *t);
 /* Predicted nanoseconds since it was opened. */
 double emu_time_ns(const struct emu_time *t);
-/* A prediction begins here: the L2 is empty, and no grid counts. */
+/* Begins a prediction: the L2 is empty, and earlier grids do not count. */
 void emu_time_mark(struct emu_time *t);
-/* What happened since then, as JSON; the caller's to free; NULL: no memory. */
+/* What happened since emu_time_mark(), as JSON for free(); NULL: no memory. */
 char *emu_time_report(const struct emu_time *t);
 /* A line about the last grid, marked as a prediction. */
 void emu_time_describe(const struct emu_time *t, struct emu_error *to);
 
 void emu_time_begin_grid(struct emu_grid *g);
 void emu_time_end_grid(struct emu_grid *g);
-/* Keeps what the report says of the grid that has ended. */
+/* Keeps the report's data of the grid that has ended. */
 void emu_time_keep(struct emu_time *t);
-/* A cluster takes the SMs that are free first; false: no memory. */
+/* Gives a cluster the SMs that become free first; false: no memory. */
 bool emu_time_begin_cluster(struct emu_cluster *c);
 void emu_time_end_cluster(struct emu_cluster *c);
-/* The cycle that a runnable warp has come to, and that time in nanoseconds. */
+/* The cycle that a runnable warp has reached, and that time in nanoseconds. */
 double emu_time_of(const struct emu_warp *w);
 double emu_time_ns_of(const struct emu_warp *w);
 /* Until when the warp may run, if all warps of other SMs have reached `end`. */
@@ -70,7 +70,7 @@ void emu_time_wait(struct emu_warp *w, uint64_t barrier);
 void emu_time_join(struct emu_warp *w, uint32_t number);
 void emu_time_all_joined(const struct emu_cta *c, uint32_t number);
 void emu_time_leave(struct emu_warp *w, uint32_t number);
-/* Another warp, which runs, ends the wait of this one. */
+/* The warp that runs ends the wait of this one. */
 void emu_time_wake(struct emu_warp *w);
 /* griddepcontrol.wait is over. */
 void emu_time_grids(struct emu_warp *w);

@@ -78,7 +78,7 @@ static bool add_line(struct emu_time_costs *c, uint32_t line, const double costs
 	return true;
 }
 
-/* What follows "kernel ": two numbers; NULL: taken. */
+/* Parses what follows "kernel ", two numbers; NULL: accepted. */
 static const char *take_kernel(struct emu_time_costs *c, const char *text)
 {
 	struct kernel_costs *grown, k = {.module = c->n_modules - 1};
@@ -100,7 +100,7 @@ static const char *take_kernel(struct emu_time_costs *c, const char *text)
 	return NULL;
 }
 
-/* "module HASH", a kernel, or a line's costs, lines in order; NULL: taken. */
+/* Parses "module HASH", a kernel, or a line's costs (in order); NULL: accepted. */
 static const char *take_row(struct emu_time_costs *c, const char *text)
 {
 	static const char module[] = "module ", kernel[] = "kernel ";
@@ -175,7 +175,7 @@ void emu_time_costs_free(struct emu_time_costs *costs)
 /* Cycles from an instruction of a warp to its next, in the modules of opcodes.c. */
 #define MEAN_STALL 2.5
 
-/* If there is no table: what the row of the opcode says. */
+/* Without a table, the row of the opcode has the costs. */
 static void set_mean(struct emu_instr *i)
 {
 	static const float one[EMU_PIPES] = {1};

@@ -15,12 +15,12 @@ struct emu_time_costs;
 struct emu_time_costs *emu_time_costs_read(const char *path, struct emu_error *err);
 void emu_time_costs_free(struct emu_time_costs *costs);
 /*
- * Sets the slots of a kernel's instructions.  True if they are counts: the
+ * Sets the slots of a kernel's instructions.  True if they are counts, because the
  * table has the kernel's module.  costs may be NULL.
  */
 bool emu_time_costs_set(const struct emu_time_costs *costs,
 			const struct emu_kernel *kernel);
-/* Registers of a thread of the kernel; 0: the table does not say. */
+/* Registers of a thread of the kernel; 0: not in the table. */
 uint32_t emu_time_costs_registers(const struct emu_time_costs *costs,
 				  const struct emu_kernel *kernel);
 

@@ -34,10 +34,10 @@ static bool touch(struct emu_time *t, uint64_t line)
 	return false;
 }
 
-/* Cycles over which HBM's load is a mean. */
+/* Cycles over which the load of HBM is averaged. */
 #define LOAD_CYCLES 2000
 
-/* HBM receives a request for a line at `at`: what its load adds to its latency. */
+/* The latency that HBM's load adds to a request for a line at `at`. */
 static double hbm_wait(struct emu_time *t, double at, double service)
 {
 	const double since = at > t->hbm_asked ? at - t->hbm_asked : 0;
@@ -72,7 +72,7 @@ static double fetch_line(struct emu_time *t, struct emu_sm *sm, uint64_t line,
 	       hbm_wait(t, from_hbm, LINE_BYTES / c->hbm_rate);
 }
 
-/* The lines that the lanes of one instruction access, each once. */
+/* The distinct lines that the lanes of one instruction access. */
 struct request {
 	uint64_t line[EMU_LANES];
 	uint8_t sectors[EMU_LANES]; /* a bit each */
@@ -158,9 +158,9 @@ static void access_shared(struct emu_warp *w, uint32_t lanes, const uint64_t *ad
 }
 
 /*
- * Parameters come from a cache of constants, which has none of them when a grid
- * begins.  An instruction of the machine has them as an operand: the warp waits
- * at once.  If the address is computed, it is a load.
+ * Parameters come from a constant cache, which is empty when a grid begins.  Machine
+ * instructions have them as operands, so the warp waits at once.  With a computed
+ * address the access is a load.
  */
 static void access_parameter(struct emu_warp *w, const struct emu_instr *i,
 			     uint32_t lanes, const uint64_t *address)
@@ -215,8 +215,8 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 }
 
 /*
- * Requests the pieces of a copy from `begin` on: when the last is complete.
- * Those of a cp.async are the warp's lanes.
+ * Requests the pieces of a copy from `begin` on, and returns when the last is
+ * complete.  The pieces of a cp.async belong to the warp's lanes.
  */
 static double fetch_pieces(const struct emu_transfer *c, double begin)
 {
@@ -248,8 +248,8 @@ static double fetch_pieces(const struct emu_transfer *c, double begin)
 }
 
 /*
- * Lines of 128 bytes, or parts of them, that a copy reads: rows of a box.  What
- * is outside of the tensor counts by its bytes.
+ * The number of lines of 128 bytes, or parts of lines, that a copy of the rows of a
+ * box reads.  Parts outside the tensor count by their bytes.
  */
 static double rows_of(const struct emu_transfer *c)
 {
@@ -270,7 +270,7 @@ static double rows_of(const struct emu_transfer *c)
 	return rows;
 }
 
-/* What the TMA takes to load it; a table without tma_row has only bytes. */
+/* Cycles of the TMA for a load.  In a table without tma_row only bytes count. */
 static double load_service(const struct emu_transfer *c, double bytes)
 {
 	const struct emu_time_table *t = emu_time_machine(c->warp)->table;
@@ -296,7 +296,7 @@ static double store_bulk(const struct emu_transfer *c, double bytes)
 {
 	struct emu_time *t = emu_time_machine(c->warp);
 	struct emu_sm *sm = c->warp->cta->clock->sm;
-	/* An MMA that streams from shared memory leaves it half of that. */
+	/* An MMA that streams from shared memory leaves half of its bandwidth. */
 	const double factor = sm->tcgen05.mma > c->warp->clock->now ? 2 : 1;
 	const double service = factor * bytes / t->table->tma_store_rate;
 	const double begin = emu_serve(&sm->tma_store, c->warp->clock->now, service);
@@ -325,13 +325,13 @@ void emu_time_copy(struct emu_transfer *c)
 			bytes += c->pieces[k].bytes;
 		end = fetch_pieces(
 		    c, emu_serve(quarter, clock->now, bytes / t->table->cp_async_rate));
-		/* Later ones wait for it to begin. */
+		/* Later operations wait until it begins. */
 		emu_time_advance(c->warp, EMU_SPENT_PIPE, *quarter);
 		clock->open[EMU_ASYNC_COPY] =
 		    emu_later(clock->open[EMU_ASYNC_COPY], end);
 		return;
 	}
-	/* Registers, or the answer of clusterlaunchcontrol.try_cancel. */
+	/* From registers, or the answer of clusterlaunchcontrol.try_cancel. */
 	if (c->n_pieces && c->pieces[0].from == c->inline_bytes) {
 		clock->arrival = clock->now + (c->instr->traits & EMU_OF_THREADS
 						   ? t->table->remote

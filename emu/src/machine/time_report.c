@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time_report.c - how the time of a grid was spent, in words and as JSON. */
+/* time_report.c - reports how the time of a grid was spent, as text and as JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ void emu_time_mark(struct emu_time *t)
 	t->n_grids = 0;
 }
 
-/* The instruction for which all warps together waited longest. */
+/* Finds the instruction at which all warps together waited longest. */
 static void find_wait(const struct emu_time *t, struct emu_time_grid *g)
 {
 	uint32_t best = 0;
@@ -37,7 +37,7 @@ static void find_wait(const struct emu_time *t, struct emu_time_grid *g)
 			best = k;
 	if (!t->waits || !t->kernel->code[best].opcode)
 		return;
-	/* The module may be gone when the report is written. */
+	/* The module may be unloaded when the report is written. */
 	g->wait = t->kernel->code[best].opcode->name;
 	g->wait_line = t->kernel->code[best].line;
 	g->wait_source_line = t->kernel->code[best].source_line;

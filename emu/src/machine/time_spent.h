@@ -3,7 +3,7 @@
 #ifndef EMU_MACHINE_TIME_SPENT_H
 #define EMU_MACHINE_TIME_SPENT_H
 
-/* What a warp's cycles go to. */
+/* What a warp spends its cycles on. */
 enum emu_spent {
 	EMU_SPENT_ISSUE,
 	EMU_SPENT_PIPE,	    /* waits for an issue slot or a pipe */
@@ -19,7 +19,7 @@ enum emu_spent {
 	EMU_SPENTS,
 };
 
-/* A stretch of a row that is not written yet: more of the same may follow. */
+/* An interval of a row that is not written yet, because it may be extended. */
 struct emu_stretch {
 	double from, to; /* cycles; to 0: nothing */
 	int kind;

@@ -7,7 +7,7 @@
 #include "machine/machine.h"
 #include "machine/time_spent.h"
 
-/* A B200's has every name; those that a table lacks are 0 in it. */
+/* The names of the B200's table, which has all.  A name that a table lacks is 0. */
 struct emu_time_table {
 #define EMU_TIME(name, value, unit, sure, source) double name;
 #include "machine/time_b200.def"
@@ -30,17 +30,17 @@ enum emu_unit {
 	EMU_UNIT_FENCE,
 	EMU_UNIT_FENCE_PROXY,
 };
-/* Groups that a warp may leave unfinished and yet wait for an older one. */
+/* A warp may wait for a group if at most this many later ones are unfinished. */
 #define EMU_GROUPS 8
 
-/* Parts of a kernel's parameters that a cache takes at once. */
+/* Parts of a kernel's parameters that the cache loads at once. */
 #define EMU_PARAMETER_LINE  64
 #define EMU_PARAMETER_LINES 64
 
 #define EMU_TCGEN05_QUARTERS 4
 #define EMU_TCGEN05_DEPTH    8 /* at least umma_depth of the table */
 
-/* When what tcgen05 uses of an SM is free. */
+/* When the parts of an SM that tcgen05 uses are free. */
 struct emu_tcgen05_pipe {
 	double mma, copy;
 	double begun;			   /* the last mma or copy */
@@ -65,7 +65,7 @@ struct emu_sm {
 	double shared, tma, tma_store, port; /* port: to the L2 */
 	double async[EMU_QUARTERS];	     /* cp.async of 16 bytes */
 	double stored;			     /* when the L2 has all that was stored */
-	double parameters[EMU_PARAMETER_LINES]; /* there from then on; 0: not */
+	double parameters[EMU_PARAMETER_LINES]; /* cached from then on; 0: not */
 	double slot_free[EMU_CTA_SLOTS];	/* from when a CTA can begin there */
 	struct emu_cta *cta[EMU_CTA_SLOTS];	/* that runs there; NULL: none */
 	double end; /* of its last CTA, and the next may begin */
@@ -169,10 +169,10 @@ static inline double emu_later(double a, double b)
 	return a > b ? a : b;
 }
 
-/* The warp's clock goes on to `at`, if that is later. */
+/* Advances the warp's clock to `at`, if that is later. */
 void emu_time_advance(struct emu_warp *w, enum emu_spent kind, double at);
 
-/* An engine takes a request at `at` or when it is free; when it begins. */
+/* An engine accepts a request at `at` or when it is free; returns when it begins. */
 static inline double emu_serve(double *free_at, double at, double service)
 {
 	const double begin = emu_later(*free_at, at);

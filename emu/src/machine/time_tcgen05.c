@@ -7,8 +7,8 @@
  *
  * Copies overlap multiplications but begin in order with them: a multiplication
  * waits for its warp's copies, and a later copy begins after it. Public kernels
- * rely on this order when they overwrite scales, and the largest keep the
- * tensor core busy for 94 %; docs/time.md.
+ * rely on this order when they overwrite scales, and the largest keep the tensor
+ * core busy for 94 % of the time (docs/time.md).
  */
 #include "machine/time_tcgen05.h"
 
@@ -29,7 +29,7 @@ static uint32_t sms_of(const struct emu_warp *w, uint32_t ctas, struct emu_sm *s
 	return 2;
 }
 
-/* Stalls the warp while its quarter holds all that it takes. */
+/* Stalls the warp while the queue of its quarter is full. */
 static void wait_for_queue(struct emu_warp *w)
 {
 	const struct emu_time_table *t = emu_time_machine(w)->table;
@@ -53,7 +53,7 @@ static void put_in_queue(struct emu_warp *w, double begin)
 			 w->clock->now + emu_time_machine(w)->table->umma_issue);
 }
 
-/* Cycles from one to the next in a stream of the same. */
+/* Cycles from one operation to the next in a stream of equal ones. */
 static double interval(const struct emu_time_table *t, const struct emu_umma *u)
 {
 	const bool is_pair = u->form.ctas == 2;
@@ -67,7 +67,7 @@ static double interval(const struct emu_time_table *t, const struct emu_umma *u)
 	return emu_later(columns, fetch);
 }
 
-/* From the begin of a single one to its arrival at the commit's barrier. */
+/* Cycles from the start of a single operation to the arrival of its commit. */
 static double latency(const struct emu_time_table *t, const struct emu_umma *u)
 {
 	const bool is_pair = u->form.ctas == 2;
@@ -143,7 +143,7 @@ void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy, uint32_t ct
 	n = sms_of(w, ctas, sms);
 	wait_for_queue(w);
 	mine = copy_interval(t->table, copy);
-	/* The engine itself is faster than one thread can use it. */
+	/* The engine is faster than one thread can issue. */
 	service = mine * t->table->copy_4_engine / t->table->copy_4;
 	begin = emu_later(w->clock->now, c->copies);
 	for (uint32_t k = 0; k < n; k++)
@@ -161,7 +161,7 @@ void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy, uint32_t ct
 	put_in_queue(w, begin);
 }
 
-/* Its arrivals come when all has ended that the warp issued before. */
+/* The commit arrives when all earlier operations of the warp have ended. */
 void emu_time_tmem_commit(struct emu_warp *w)
 {
 	if (emu_time_machine(w))
@@ -174,7 +174,7 @@ void emu_time_tmem_committed(struct emu_warp *w)
 		w->clock->arrival = 0;
 }
 
-/* Cycles that an instruction, so many times its shape, takes of its port. */
+/* Cycles of its port that an instruction takes, for so many times its shape. */
 static double port_cycles(enum emu_tmem_shape shape, uint32_t registers,
 			  uint32_t column)
 {

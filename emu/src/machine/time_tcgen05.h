@@ -10,7 +10,7 @@
 #include "hardware/umma.h"
 #include "machine/machine.h"
 
-/* An mma is issued, a copy, a commit (its arrivals follow), a load or store. */
+/* Issue of an mma, a copy, a commit (its arrivals follow), and a load or store. */
 void emu_time_umma(struct emu_warp *w, const struct emu_umma *u);
 void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy, uint32_t ctas);
 void emu_time_tmem_commit(struct emu_warp *w);
@@ -18,7 +18,7 @@ void emu_time_tmem_committed(struct emu_warp *w);
 void emu_time_tmem_move(struct emu_warp *w, enum emu_tmem_shape shape,
 			uint32_t registers, uint32_t column, bool is_store);
 void emu_time_tmem_wait(struct emu_warp *w, bool of_stores);
-/* Columns are given to a warp, or come back from it. */
+/* A warp allocates or deallocates columns. */
 void emu_time_tmem_alloc(struct emu_warp *w);
 
 #endif

@@ -14,7 +14,7 @@
 #define GPU_PROCESS 1000 /* of L2 and HBM; an SM's is its number */
 #define ENGINE_ROW  100000
 #define ROWS_OF_CTA 100
-/* Cycles between two stretches of an engine that count as none. */
+/* Gaps of an engine of up to so many cycles are not shown. */
 #define ENGINE_GAP 16
 
 struct emu_trace {
@@ -166,7 +166,7 @@ void emu_trace_warp(struct emu_trace *trace, struct emu_warp *w, enum emu_spent 
 
 	if (!trace || !trace->is_chosen[w->cta->clock->sm->number % MOST_SMS])
 		return;
-	/* Short waits among instructions are part of their stretch. */
+	/* Short waits between instructions belong to the same interval. */
 	if (s->to > 0 && (s->kind == (int)kind || to - from < ENGINE_GAP) &&
 	    from - s->to < ENGINE_GAP) {
 		s->to = to;
@@ -224,7 +224,7 @@ void emu_trace_flush(struct emu_trace *trace)
 	for (uint32_t sm = 0; sm < MOST_SMS; sm++)
 		for (uint32_t k = 0; k < ENGINES; k++)
 			flush_engine(trace, sm, k);
-	/* The next row goes over the end. */
+	/* The next row overwrites the end. */
 	(void)fputs(end, trace->file);
 	(void)fflush(trace->file);
 	(void)fseek(trace->file, -(long)(sizeof(end) - 1), SEEK_CUR);

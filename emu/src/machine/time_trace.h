@@ -30,14 +30,14 @@ enum emu_trace_engine {
  */
 struct emu_trace *emu_trace_open(const char *path, const char *sms, double ghz,
 				 struct emu_error *err);
-/* The file is complete after it. */
+/* Completes the file. */
 void emu_trace_flush(struct emu_trace *trace);
 void emu_trace_close(struct emu_trace *trace);
-/* The warp's clock goes from one time to another. */
+/* Records that the warp's clock advances from one time to another. */
 void emu_trace_warp(struct emu_trace *trace, struct emu_warp *w, enum emu_spent kind,
 		    double from, double to);
 void emu_trace_warp_end(struct emu_trace *trace, struct emu_warp *w);
-/* An engine of an SM is busy; sm is not read for L2 and HBM. */
+/* Records that an engine of an SM is busy.  For L2 and HBM sm is not used. */
 void emu_trace_engine(struct emu_trace *trace, uint32_t sm,
 		      enum emu_trace_engine engine, double from, double to);
 

@@ -53,7 +53,7 @@ void emu_traffic_count(struct emu_warp *w, enum emu_traffic_kind kind, uint64_t 
 		range->loaded += bytes;
 }
 
-/* Does a lane before l have its address? */
+/* True if a lane before l has the same address. */
 static bool is_repeat(uint32_t lanes, const uint64_t *address, int l)
 {
 	for (int k = 0; k < l; k++)

@@ -3,9 +3,9 @@
  * traffic.h - bytes of global memory that the instructions of a grid load and
  * store, in all and by allocation.
  *
- * There are no caches: bytes count when an instruction accesses them.  An
- * address counts once for all lanes of a warp, a multicast once for all CTAs,
- * and of a box what is inside the tensor.  Parameters do not count.
+ * Caches are not modelled: bytes count when an instruction accesses them.  An
+ * address counts once for all lanes of a warp, and a multicast once for all CTAs.
+ * Only the part of a box inside the tensor counts.  Parameters do not count.
  */
 #ifndef EMU_TRAFFIC_H
 #define EMU_TRAFFIC_H
@@ -32,10 +32,10 @@ struct emu_traffic {
 	uint32_t n_ranges, last;
 };
 
-/* Counts bytes from address on, where the grid of w has a struct emu_traffic. */
+/* Counts bytes from address on, if the grid of w has a struct emu_traffic. */
 void emu_traffic_count(struct emu_warp *w, enum emu_traffic_kind kind, uint64_t address,
 		       uint64_t bytes);
-/* Those of lanes whose addresses are not of shared or local memory. */
+/* Counts the bytes of lanes whose addresses are in global memory. */
 void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		       const uint64_t *address, uint32_t bytes,
 		       enum emu_traffic_kind kind);

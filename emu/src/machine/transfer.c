@@ -16,7 +16,7 @@
 #include "machine/time.h"
 #include "machine/watch.h"
 
-/* Turns of the scheduler that a copy takes at most, but for a few. */
+/* The most turns of the scheduler that a copy usually takes. */
 #define USUAL_DELAY 40
 #define LONG_DELAY  4000
 
@@ -181,7 +181,7 @@ bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece)
 /* ---- landing ---------------------------------------------------------------
  */
 
-/* What is undefined in the source is so in the result. */
+/* Where the source is undefined, so is the result. */
 static void land_reduction(struct emu_transfer *t, struct emu_piece *p)
 {
 	emu_reduce(&t->reduction, p->to, p->from, p->copied);
@@ -192,7 +192,7 @@ static void land_reduction(struct emu_transfer *t, struct emu_piece *p)
 
 static void land_copy(struct emu_transfer *t, struct emu_piece *p)
 {
-	/* Ordinary cp.async writes as threads do; bulk copies by themselves. */
+	/* An ordinary cp.async writes as threads do, a bulk copy asynchronously. */
 	const uint8_t written = t->kind == EMU_CP_ASYNC
 				    ? EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED
 				    : EMU_MAPPED | EMU_WRITTEN;
@@ -220,7 +220,7 @@ static void land(struct emu_transfer *t, struct emu_piece *p)
 	emu_machine_of(t->warp)->effects++;
 }
 
-/* The source may change from now on. */
+/* Copies the source, which may change from now on. */
 static void keep(struct emu_transfer *t, struct emu_piece *p)
 {
 	const size_t at = (size_t)(p - t->pieces) * 2 * EMU_PIECE_MOST;
@@ -274,7 +274,7 @@ static bool must_wait(const struct emu_transfers *all, size_t index)
 	return false;
 }
 
-/* All pieces have landed: counts them at the barrier. */
+/* Counts the pieces at the barrier when all have landed. */
 static void finish(struct emu_transfer *t)
 {
 	if (t->kind == EMU_BULK_LOAD && t->tx_bytes)
@@ -299,7 +299,7 @@ static void remove_transfer(struct emu_transfers *all, size_t index)
 		(all->count - index) * sizeof(*all->list));
 }
 
-/* Ends it if nothing is left to land and nothing is before it. */
+/* Ends a copy if all of it has landed and it waits for no earlier one. */
 static bool try_finish(struct emu_transfers *all, size_t index)
 {
 	struct emu_transfer *t = all->list[index];
@@ -427,9 +427,9 @@ bool emu_transfers_step(struct emu_cluster *c, bool is_idle)
 }
 
 /*
- * Stores whose sources have been read end by themselves.  With `all_stores` the
- * others do, too: PTX demands that a CTA waits until its memory has been read,
- * and production kernels leave that wait out.
+ * Ends stores whose sources have been read, and with `all_stores` also the others.
+ * PTX requires a CTA to wait until its memory has been read, but production kernels
+ * leave that wait out.
  */
 static void land_stores(struct emu_transfers *all, bool all_stores)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transfer.h - asynchronous copies in flight: pieces that arrive late and in
- * any order, and what happens after the last one. With seed 0 a copy is done
- * when it is issued. Otherwise its source is read, and its bytes arrive, at
- * random times up to the wait that must see them.
+ * transfer.h - asynchronous copies in flight: pieces that arrive late and in any
+ * order, and what happens after the last one.  With seed 0 a copy completes when it
+ * is issued.  Otherwise its source is read and its bytes arrive at random times, at
+ * the latest at the wait that must see them.
  */
 #ifndef EMU_TRANSFER_H
 #define EMU_TRANSFER_H
@@ -45,7 +45,7 @@ struct emu_transfer {
 	uint8_t inline_bytes[16]; /* a source that is in no memory */
 	uint32_t mark;		  /* CP_ARRIVE: the checker's, of what came before */
 	uint8_t *kept;		  /* copies of sources, and of their states */
-	/* BULK_STORE that reduces: several may be on their way to one place. */
+	/* BULK_STORE that reduces: several to one address may be in flight. */
 	bool reduces;
 	struct emu_reduction reduction;
 };
@@ -60,8 +60,8 @@ struct emu_transfers {
 struct emu_transfer *emu_transfer_new(struct emu_warp *w, const struct emu_instr *i,
 				      enum emu_transfer_kind kind);
 /*
- * Adds a piece; marks its destination as LANDING.  False after a fault: two
- * copies to one place.
+ * Adds a piece and marks its destination as LANDING.  False after a fault: two
+ * copies write the same bytes.
  */
 bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece);
 /*
@@ -73,8 +73,8 @@ struct emu_transfer *emu_transfer_new_load(struct emu_warp *w,
 					   uint64_t to, uint32_t bytes,
 					   uint64_t barrier);
 /*
- * A store to global memory; operation 0: as it is, else it reduces by operation
- * minus one of enum emu_reduction_operation.  NULL after a fault.
+ * A store to global memory.  operation: 0 for a plain store; otherwise 1 + the enum
+ * emu_reduction_operation by which it reduces.  NULL after a fault.
  */
 struct emu_transfer *emu_transfer_new_store(struct emu_warp *w,
 					    const struct emu_instr *i,
@@ -88,36 +88,31 @@ bool emu_transfer_mask(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       const struct emu_value *operand, uint32_t *mask);
 /* The same offset in another CTA. */
 uint64_t emu_at_rank(uint64_t address, uint64_t rank);
-/* Gives it up after a fault. */
+/* Discards it after a fault. */
 void emu_transfer_drop(struct emu_transfer *t);
-/* Sends it off; with seed 0, to its end. */
+/* Issues it; with seed 0 it also completes. */
 void emu_transfer_issue(struct emu_transfer *t);
 /*
- * Sends it off with one piece, whose bytes (16 at most) are `value` and in no
- * memory.  False after a fault; it is given up then.
+ * Issues it with one piece, whose bytes (16 at most) are `value` instead of memory.
+ * False after a fault, which also discards it.
  */
 bool emu_transfer_send(struct emu_transfer *t, const void *value,
 		       struct emu_piece *piece);
 
 /*
- * Lands the pieces of the lanes, except those of their newest groups; with
- * is_read it only reads their sources, and the bytes may land later.
+ * Lands the pieces of the lanes, except those of their newest groups.  With is_read
+ * it only reads their sources, and the bytes may land later.
  */
 void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind, uint32_t lanes,
 			uint32_t newest, bool is_read);
 
-/*
- * Lets time pass, so that some of what is due happens.  False if nothing is on
- * its way.
- */
+/* Lets time pass, so that some pieces land.  False if nothing is in flight. */
 bool emu_transfers_step(struct emu_cluster *c, bool is_idle);
-/* False with a fault if something is still on its way at the end. */
+/* False with a fault if a copy is still in flight at the end. */
 bool emu_transfers_end(struct emu_cluster *c);
 
-/*
- * An arrival, or bytes, at a barrier; wakes the warps that wait.  False after a
- * fault.
- */
+/* Counts an arrival, or bytes, at a barrier, and wakes the warps that wait.  False
+ * after a fault. */
 bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   uint64_t barrier, uint32_t arrivals, uint32_t tx_bytes);
 /* The 64 bits of a barrier; NULL after a fault. */

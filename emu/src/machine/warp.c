@@ -46,7 +46,7 @@ static void add_path(struct emu_warp *w, uint32_t pc, uint32_t lanes)
 	*p = (struct emu_path){.pc = pc, .lanes = lanes};
 }
 
-/* Where the running path must look again: the next pc of another one. */
+/* Finds the next pc of another path, at which the running path must look again. */
 static void find_next_pc(struct emu_warp *w)
 {
 	w->next_pc = EMU_NO_PC;
@@ -76,7 +76,7 @@ static int best_path(const struct emu_warp *w)
 	return best;
 }
 
-/* Takes the best of the waiting paths; false if all are blocked. */
+/* Switches to the best of the waiting paths; false if all are blocked. */
 static bool switch_path(struct emu_warp *w)
 {
 	const int best = best_path(w);
@@ -90,7 +90,7 @@ static bool switch_path(struct emu_warp *w)
 	return true;
 }
 
-/* Merges with a path at the same pc, or changes over to one before. */
+/* Merges with a path at the same pc, or switches to one with a smaller pc. */
 static void merge_or_switch(struct emu_warp *w)
 {
 	add_path(w, w->pc, w->lanes);
@@ -142,7 +142,7 @@ void emu_exit_lanes(struct emu_warp *w, uint32_t lanes)
 {
 	w->live &= ~lanes;
 	w->lanes &= ~lanes;
-	/* Paths that waited for lanes that have exited look again. */
+	/* Paths that waited for lanes that have exited test again. */
 	for (uint32_t k = 0; k < w->n_paths; k++)
 		w->paths[k].is_blocked = false;
 	if (w->lanes) {
@@ -244,7 +244,7 @@ static uint32_t guarded(const struct emu_warp *w, const struct emu_instr *i)
 	return w->lanes & (i->guard_is_negated ? ~lanes : lanes);
 }
 
-/* True if all live lanes are here and the predicate leaves none out. */
+/* True if the path has all live lanes and the predicate excludes none. */
 static bool is_whole(struct emu_warp *w, const struct emu_instr *i)
 {
 	const uint32_t lanes = guarded(w, i);
@@ -261,8 +261,8 @@ static bool is_whole(struct emu_warp *w, const struct emu_instr *i)
 }
 
 /*
- * False after a fault: the instruction touches registers that an asynchronous
- * one holds.
+ * False after a fault: the instruction accesses registers that an asynchronous one
+ * still uses.
  */
 static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
 {
@@ -271,7 +271,7 @@ static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
 	return !w->async->tmem || emu_tmem_check_registers(w, i);
 }
 
-/* An instruction costs its issue where no lane's predicate holds, too. */
+/* An instruction costs its issue also if the predicate is false in all lanes. */
 static void run_timed(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_time_issue(w, i);

@@ -15,7 +15,7 @@ static uint32_t number_of(const struct emu_warp *w)
 	return w->cta->rank * w->cta->n_warps + w->index;
 }
 
-/* What a call to the checker said; true if the access may be made. */
+/* Reports the error of a call to the checker; true if the access may be made. */
 static bool say(struct emu_warp *w, const struct emu_instr *i, int lane, bool is_good,
 		const struct emu_error *err)
 {
@@ -32,9 +32,9 @@ static uint32_t now(const struct emu_warp *w)
 }
 
 /*
- * The lanes that an access counts for. ldmatrix and stmatrix are accesses of
- * all lanes, whichever lane gives a row's address. tcgen05.alloc counts for
- * none, and an access of an order or scope is no race of lanes.
+ * The lanes to which an access belongs.  ldmatrix and stmatrix are accesses of all
+ * lanes, whichever lane gives a row's address.  tcgen05.alloc belongs to none, and
+ * accesses with an order or scope are no races of lanes.
  */
 static uint32_t lanes_of(const struct emu_instr *i, int lane)
 {
@@ -74,7 +74,7 @@ void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes)
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* The CTA whose shared memory a space is; NULL: it is other memory. */
+/* The CTA to which a space belongs as its shared memory; NULL: other memory. */
 static const struct emu_cta *cta_of(const struct emu_cluster *c,
 				    const struct emu_space *space)
 {
@@ -153,7 +153,7 @@ bool emu_watch_async_read(struct emu_warp *w, const struct emu_instr *i, int lan
 	struct emu_place place = emu_watch_place(w, i, lane);
 	struct emu_error err;
 
-	/* The tensor core reads later than its instruction. */
+	/* The tensor core reads later than the instruction executes. */
 	if (kind != EMU_ASYNC_STORE)
 		place.lanes = 0;
 	return !c || say(w, i, lane,
@@ -361,7 +361,7 @@ void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire)
 
 /* ---- global memory ------------------------------------------------------- */
 
-/* False: nobody watches. */
+/* False: there is no checker. */
 static bool describe(const struct emu_warp *w, struct emu_order_warp *to)
 {
 	const struct emu_cluster *c = w->cta->cluster;
@@ -407,9 +407,9 @@ static bool is_global(const struct emu_warp *w, uint64_t address)
 }
 
 /*
- * The order is that of warps, so each address is told once: *told becomes the
- * next address of the lanes in global memory that differs from *told, and
- * *lanes what is left.  False: there is none.
+ * The checker orders warps, so each address is reported once.  *told becomes the
+ * next address of the lanes in global memory that differs from *told, and *lanes
+ * the lanes that are left.  False: there is none.
  */
 static bool next_address(const struct emu_warp *w, uint32_t *lanes,
 			 const uint64_t *address, uint64_t *told)

@@ -23,14 +23,14 @@ void emu_watch_lanes_release(struct emu_warp *w, uint32_t lanes);
 void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes);
 
 /*
- * A load, store or atomic of a lane.  Only the cluster's shared memory and
- * global memory are followed.
+ * A load, store or atomic of a lane.  Only the cluster's shared memory and global
+ * memory are checked.
  */
 bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct emu_space *space, uint64_t at, uint32_t bytes,
 		      bool is_write);
 
-/* cp.async of a lane; a bulk load to one CTA; bytes that an engine reads. */
+/* cp.async of a lane, a bulk load to one CTA, and bytes that an engine reads. */
 bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint64_t to, uint32_t bytes);
 bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
@@ -38,8 +38,8 @@ bool emu_watch_load(struct emu_warp *w, const struct emu_instr *i, int lane,
 bool emu_watch_async_read(struct emu_warp *w, const struct emu_instr *i, int lane,
 			  enum emu_async_kind kind, uint64_t from, uint32_t bytes);
 /*
- * The word that tcgen05.alloc has written may be overwritten by a copy without
- * a proxy fence: production kernels do that, and PTX forbids it.
+ * A copy may overwrite the word that tcgen05.alloc has written without a proxy
+ * fence.  PTX forbids that, but production kernels do it.
  */
 void emu_watch_needs_no_fence(struct emu_warp *w, uint64_t address);
 /* The tensor core reads `count` pieces of 16 bytes of an operand. */
@@ -49,7 +49,7 @@ void emu_watch_commit(struct emu_warp *w, enum emu_async_kind kind);
 void emu_watch_wait_group(struct emu_warp *w, enum emu_async_kind kind,
 			  uint32_t groups);
 
-/* cp.async.mbarrier.arrive: what it stands for, and when it arrives. */
+/* cp.async.mbarrier.arrive: the copies that it covers, and its later arrival. */
 uint32_t emu_watch_copy_mark(struct emu_warp *w);
 void emu_watch_copy_arrive(struct emu_warp *w, uint32_t mark, uint64_t barrier);
 
@@ -75,7 +75,7 @@ void emu_watch_tmem_wait(struct emu_warp *w, bool stores);
 void emu_watch_tmem_before(struct emu_warp *w);
 void emu_watch_tmem_after(struct emu_warp *w);
 void emu_watch_tmem_pair(struct emu_warp *w, struct emu_warp *other);
-/* NULL: nobody watches, or no memory. */
+/* NULL: no checker, or no memory. */
 struct emu_check_mark *emu_watch_mark(struct emu_warp *w);
 void emu_watch_mark_arrive(struct emu_warp *w, const struct emu_check_mark *mark,
 			   uint64_t barrier);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wgmma_queue.c - wgmma that a warp has issued and not waited for. Its
- * registers may not be accessed before the wait. Each of the four warps of a
- * warpgroup computes its own rows; a check compares what they issue.
+ * wgmma_queue.c - wgmma that a warp has issued and not waited for.  Their registers
+ * may not be accessed before the wait.  Each of the four warps of a warpgroup
+ * computes its own rows, and a check compares what they issue.
  */
 #include "machine/wgmma_queue.h"
 
@@ -20,7 +20,7 @@
 /* Bytes of k that one instruction multiplies. */
 #define K_BYTES (2 * EMU_WGMMA_ROW_BYTES)
 
-/* Word 0 to 3 of a, and what the instruction says. */
+/* Words 0 to 3 of A, and the operands of the instruction. */
 struct pending {
 	const struct emu_instr *instr;
 	uint32_t a[4][EMU_LANES];
@@ -29,7 +29,7 @@ struct pending {
 	uint32_t group;
 };
 
-/* Accumulators that are on their way: those of one instruction's registers. */
+/* Accumulators in flight: those in the registers of one instruction. */
 struct accumulator {
 	const struct emu_instr *instr; /* the first that used them */
 	uint32_t left;		       /* operations */
@@ -43,7 +43,7 @@ struct emu_wgmma_queue {
 	size_t n_sets, sets_capacity;
 	uint32_t group;
 	bool is_fenced;
-	/* A bit a register row: results in flight, sources in flight. */
+	/* One bit for each register row: results and sources in flight. */
 	uint8_t *results, *sources;
 	size_t bytes;
 	uint64_t issued; /* for the comparison with the other warps */
@@ -122,9 +122,9 @@ bool emu_wgmma_check(struct emu_warp *w, const struct emu_instr *i)
 }
 
 /*
- * An element whose bytes were never written.  Rows whose results are never
- * stored may be undefined; they give NaN (integers: -1 or 255), so that a
- * stored result shows.
+ * An element whose bytes were never written.  Rows whose results are never stored
+ * may be undefined.  They give NaN (integers: -1 or 255), which shows if a result is
+ * stored.
  */
 #define UNDEFINED UINT32_MAX
 
@@ -213,8 +213,8 @@ static void a_from_registers(const struct pending *p, uint32_t *a)
 }
 
 /*
- * The checker hears of the operands when the instruction is issued: from now on
- * they may be read.
+ * Reports the operands to the checker when the instruction is issued, because they
+ * may be read from then on.
  */
 static bool watch_operand(struct emu_warp *w, const struct pending *p,
 			  uint64_t descriptor, bool is_transposed, int first, int rows)
@@ -290,7 +290,7 @@ static uint32_t *place_in_set(struct accumulator *set, int lane, int element)
 	return &set->d[row * shape_of(set->instr).n + column];
 }
 
-/* From registers to a set and back. */
+/* Moves accumulators from registers to a set, or back. */
 static void move_set(struct emu_warp *w, struct accumulator *set, bool back)
 {
 	const bool is_f16 = set->instr->option & EMU_D_IS_F16;
@@ -320,7 +320,7 @@ static void mark_set(struct emu_wgmma_queue *q, const struct accumulator *set, b
 		mark(q->results, set->instr->operand[k].row, on);
 }
 
-/* The oldest operations, `count` of them. */
+/* Executes the `count` oldest operations. */
 static bool run_oldest(struct emu_warp *w, size_t count)
 {
 	struct emu_wgmma_queue *q = w->async->wgmma;
@@ -339,8 +339,8 @@ static bool run_oldest(struct emu_warp *w, size_t count)
  */
 
 /*
- * Registers that are used as other accumulators than before make a new set,
- * which must not overlap with one in flight.
+ * The set in flight of an instruction's accumulators, or a new one.  A new set must
+ * not overlap one in flight.
  */
 static struct accumulator *open_set(struct emu_warp *w, const struct emu_instr *i)
 {
@@ -380,7 +380,7 @@ static struct accumulator *open_set(struct emu_warp *w, const struct emu_instr *
 	return set;
 }
 
-/* All lanes have the same descriptor and the same scale. */
+/* Checks that all lanes have the same descriptor and the same scale. */
 static bool is_uniform(struct emu_warp *w, const struct emu_instr *i,
 		       const struct emu_value *v)
 {
@@ -439,7 +439,7 @@ static bool take_operands(struct emu_warp *w, const struct emu_instr *i,
 	return true;
 }
 
-/* The other three warps issue the same instructions in the same order. */
+/* Checks that the other three warps issue the same instructions in the same order. */
 static bool check_group(struct emu_warp *w, const struct pending *p)
 {
 	const uint32_t first = w->index / 4 * 4;
@@ -541,7 +541,7 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes
 /* ---- fence, commit, wait ---------------------------------------------------
  */
 
-/* Sets whose last operation is done go back to their registers. */
+/* Writes sets whose last operation is done back to their registers. */
 static void close_sets(struct emu_warp *w)
 {
 	struct emu_wgmma_queue *q = w->async->wgmma;

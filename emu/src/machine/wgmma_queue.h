@@ -7,9 +7,9 @@
 #include "machine/machine.h"
 
 /*
- * What an instruction's option says: bits 8 to 16 n; 20, 21 a and b transposed;
- * 22, 23 negated; 24 to 26 and 27 to 29 the enum emu_mma_type of a and b; and
- * these.
+ * The option of an instruction: bits 8 to 16 n; 20 and 21 A and B transposed; 22 and
+ * 23 A and B negated; 24 to 26 and 27 to 29 the enum emu_mma_type of A and B; and
+ * these bits.
  */
 #define EMU_A_IN_SHARED 1
 #define EMU_D_IS_F16	2

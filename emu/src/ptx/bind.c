@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bind.c - what the functions that bind an opcode share: its words, and
- * arguments that become operands.
+ * bind.c - functions that the binders of opcodes share: they read an opcode's words,
+ * and turn arguments into operands.
  */
 #include "ptx/bind.h"
 

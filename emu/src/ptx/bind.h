@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bind.h - from a statement to an instruction: a row of the table of opcodes,
- * and what the functions that bind an opcode use.
+ * bind.h - turns a statement into an instruction: a row of the table of opcodes,
+ * and the functions for binding an opcode.
  */
 #ifndef EMU_BIND_H
 #define EMU_BIND_H
@@ -28,8 +28,8 @@ struct emu_bind {
 };
 
 /*
- * Whether other clusters can observe what an opcode does, or it observes what
- * they do.  Plain loads do not count, and strong accesses always do.
+ * Whether other clusters can observe the effects of an opcode, or it observes
+ * theirs.  Plain loads do not count.  Strong accesses always count.
  */
 enum emu_cross_cluster {
 	EMU_CROSS_NEVER,
@@ -47,8 +47,8 @@ enum emu_target {
 };
 
 /*
- * One row of the table of opcodes.  Fields after bind may be left out: 0 is the
- * usual value.
+ * One row of the table of opcodes.  Fields after bind may be omitted; 0 is the usual
+ * value.
  */
 struct emu_opcode {
 	const char *name; /* the first words of the opcode */
@@ -83,7 +83,7 @@ bool emu_bind_aligned(struct emu_bind *b);
 
 /* True if the opcode has the word. */
 bool emu_has(const struct emu_bind *b, const char *word);
-/* Exactly one of the words; *which: its place among them. */
+/* True if the opcode has exactly one of the words; *which is its index. */
 static inline bool emu_has_one(const struct emu_bind *b, const char *const *words,
 			       uint32_t count, uint32_t *which)
 {
@@ -111,8 +111,8 @@ bool emu_wide_dst(struct emu_bind *b, const struct emu_argument *a, int least_by
 bool emu_wide_src(struct emu_bind *b, const struct emu_argument *a, enum emu_type type);
 /* A predicate source, !p too. */
 bool emu_predicate(struct emu_bind *b, const struct emu_argument *a);
-/* The base of an address as an operand of 4 or 8 bytes (missing: a zero), its
- * offset in immediate; of a second and a third in offset[]. */
+/* Appends the base of an address as an operand of 4 or 8 bytes (0 if it is missing).
+ * The offset goes to immediate, that of a second and a third address to offset[]. */
 bool emu_address(struct emu_bind *b, const struct emu_argument *a);
 /* Fails unless the argument is an integer from least to most. */
 bool emu_number(struct emu_bind *b, const struct emu_argument *a, int64_t least,
@@ -122,7 +122,7 @@ const struct emu_argument *emu_elements(const struct emu_bind *b,
 					const struct emu_argument *a, uint32_t *count);
 const struct emu_argument *emu_argument(const struct emu_bind *b, uint32_t n);
 
-/* State space by its word; EMU_GENERIC without one. */
+/* The state space that the opcode names; EMU_GENERIC without one. */
 enum emu_state_space emu_space_of(const struct emu_bind *b);
 
 #endif

@@ -23,7 +23,7 @@ struct emu_name {
 	int special; /* of a symbol: what value is added to; -1 */
 	uint64_t value;
 	uint32_t count; /* registers; of a local variable: its bytes */
-	/* The size of a .shared variable of the module, which has no place yet;
+	/* The size of a .shared variable of the module that has no address yet;
 	 * else 0. */
 	uint64_t module_bytes;
 	uint32_t module_align;
@@ -45,10 +45,10 @@ const struct emu_name *emu_names_find(const struct emu_names *names, const char 
 /* True if a name of this kind was added after the first `begin` names. */
 bool emu_names_has_since(const struct emu_names *names, size_t begin,
 			 const struct emu_name *name);
-/* Forgets all names but the first `count`. */
+/* Drops all names except the first `count`. */
 void emu_names_cut(struct emu_names *names, size_t count);
 void emu_names_free(struct emu_names *names);
-/* 64-bit FNV-1a: what a table of machine code knows texts by. */
+/* 64-bit FNV-1a, which identifies texts in a table of machine code. */
 uint64_t emu_text_hash(const char *text);
 
 #endif

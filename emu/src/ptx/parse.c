@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse.c - what all levels of the parser share: marks, numbers, lines and
- * files.
+ * parse.c - the functions that all levels of the parser share: marks, numbers,
+ * lines and files.
  */
 #include "ptx/parse.h"
 

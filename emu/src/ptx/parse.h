@@ -55,7 +55,7 @@ struct emu_statement {
 };
 
 #define EMU_MAX_CALLS 24
-/* Functions are read where they are called: so often in a module. */
+/* Functions are expanded where they are called, at most so often in a module. */
 #define EMU_MAX_EXPANDED (1u << 16)
 
 /* A function of the module: where its text is read. */
@@ -73,7 +73,7 @@ struct emu_fixup {
 	uint32_t instr, line;
 };
 
-/* A kernel that grows. */
+/* A kernel under construction. */
 struct emu_builder {
 	struct emu_kernel *kernel;
 	struct emu_instr *code;
@@ -91,7 +91,7 @@ struct emu_builder {
 
 struct emu_parser;
 
-/* Makes the parser's statement one more instruction of the kernel. */
+/* Appends the parser's statement to the kernel as an instruction. */
 typedef bool emu_decode(struct emu_parser *parser);
 
 struct emu_parser {
@@ -102,24 +102,24 @@ struct emu_parser {
 	struct emu_statement statement;
 	char opcode[160]; /* where spaces stood in it */
 	emu_decode *decode;
-	/* Reads a block after its '{': parse_body.c's, for functions. */
+	/* Reads a block after its '{', for functions; it is in parse_body.c. */
 	bool (*read_scope)(struct emu_parser *parser);
 	emu_place *place;
 	void *place_context;
 	uint32_t depth;
 	struct emu_function *functions;
 	size_t n_functions, functions_capacity;
-	/* The functions whose bodies are being read, each in the one before. */
+	/* The functions whose bodies are being read, each called in the one before. */
 	const struct emu_function *calls[EMU_MAX_CALLS];
 	uint32_t n_calls;
 	uint32_t n_expanded; /* calls of the module that were read */
-	/* The last failure is of the text, not of memory: it refuses an entry
-	 * alone. */
+	/* The last failure is a fault of the text and not of memory: it refuses
+	 * only one entry. */
 	bool is_refusal;
 	struct emu_error *err;
 };
 
-/* Fails with the line before the text. */
+/* Fails; the message begins with the line. */
 __attribute__((format(printf, 3, 4))) bool
 emu_parse_fail(struct emu_parser *parser, uint32_t line, const char *format, ...);
 bool emu_expect_mark(struct emu_parser *parser, char mark);
@@ -134,8 +134,8 @@ bool emu_take_word(struct emu_parser *parser, const char *word);
 /* From '{' to after its '}'; false if the text ends before. */
 bool emu_skip_braces(struct emu_parser *parser);
 /*
- * Resolves branches since `fixups` to labels since `scope`; the others stay for
- * the scopes around it.
+ * Resolves branches from number `fixups` on to labels from number `scope` on.  The
+ * others stay for the enclosing scopes.
  */
 void emu_resolve_labels(struct emu_parser *parser, size_t fixups, size_t scope);
 

@@ -210,7 +210,7 @@ static bool parse_number(struct emu_parser *p, struct emu_argument *a)
 	return true;
 }
 
-/* A register, number or symbol, with "+ number" where it is an address. */
+/* A register, number or symbol; in an address also with "+ number". */
 static bool parse_simple(struct emu_parser *p, struct emu_argument *a)
 {
 	memset(a, 0, sizeof(*a));
@@ -264,7 +264,7 @@ static bool parse_offset(struct emu_parser *p, uint64_t *value)
 	return true;
 }
 
-/* [base + offset] or [base, {coordinates}]; '[' is taken. */
+/* [base + offset] or [base, {coordinates}], from after the '['. */
 static bool parse_address(struct emu_parser *p, struct emu_argument *a)
 {
 	struct emu_argument base, coordinates;
@@ -453,7 +453,7 @@ static bool parse_one(struct emu_parser *p, size_t scope)
 			      (int)(word.length < 40 ? word.length : 40), word.text);
 }
 
-/* '{' is taken. */
+/* From after the '{'. */
 static bool parse_scope(struct emu_parser *p)
 {
 	const size_t scope = p->names.count, fixups = p->build.n_fixups;
@@ -474,7 +474,7 @@ static bool parse_scope(struct emu_parser *p)
 	return true;
 }
 
-/* A body that runs off its end returns. */
+/* The end of a body returns. */
 static bool add_exit(struct emu_parser *p)
 {
 	struct emu_statement *s = &p->statement;

@@ -11,7 +11,7 @@
 
 /* ---- functions of the module ---------------------------------------------- */
 
-/* '(' to ')'; within them there are no others. */
+/* Skips '(' to ')', without nesting. */
 static void skip_parentheses(struct emu_parser *p)
 {
 	while (p->lexer.token.kind != EMU_END && !emu_take_mark(p, ')'))
@@ -87,7 +87,7 @@ bool emu_find_functions(struct emu_parser *p)
 
 /* ---- calls ------------------------------------------------------------------ */
 
-/* A list of .param variables of this body; '(' is taken. */
+/* A list of .param variables of this body, from after the '('. */
 static bool parse_actual(struct emu_parser *p, struct emu_argument *actual,
 			 uint32_t *count)
 {
@@ -128,7 +128,7 @@ static bool add_label(struct emu_parser *p, const char *text)
 	       emu_fail(p->err, "no memory for names");
 }
 
-/* A branch around the call for the lanes that do not take it. */
+/* Adds a branch around the call for the lanes that do not make it. */
 static bool skip_by_guard(struct emu_parser *p, const struct emu_argument *guard)
 {
 	struct emu_statement *s = &p->statement;
@@ -147,7 +147,7 @@ static bool skip_by_guard(struct emu_parser *p, const struct emu_argument *guard
 	return p->decode(p);
 }
 
-/* One that CUDA's run-time library has: an instruction of its own. */
+/* A call to CUDA's run-time library, which is an instruction here. */
 static bool call_library(struct emu_parser *p, const char *opcode,
 			 const struct emu_argument *actual, uint32_t count)
 {
@@ -162,7 +162,7 @@ static bool call_library(struct emu_parser *p, const char *opcode,
 	return p->decode(p);
 }
 
-/* The function's names for the parameters of the call; '(' is taken. */
+/* Gives the call's parameters the function's names for them, from after the '('. */
 static bool bind_formal(struct emu_parser *p, const struct emu_argument *actual,
 			uint32_t count, uint32_t *bound)
 {

@@ -9,13 +9,13 @@
 
 #include "ptx/parse.h"
 
-/* Notes where the text defines functions, before anything calls them. */
+/* Records where the text defines functions, before any is called. */
 bool emu_find_functions(struct emu_parser *parser);
-/* Skips a function at the module's level; .func is taken. */
+/* Skips a function at the module's level, from after .func. */
 bool emu_skip_function(struct emu_parser *parser);
 /*
- * call [(result),] name [, (arguments)]; the word itself is taken.  guard: of
- * the call, or NULL.
+ * call [(result),] name [, (arguments)], from after the word call.  guard: the
+ * predicate of the call, or NULL.
  */
 bool emu_parse_call(struct emu_parser *parser, const struct emu_argument *guard);
 /* True inside a function: "ret" continues after the call. */

@@ -14,7 +14,7 @@
 
 #define NEWEST_VERSION 90 /* .version 9.0 */
 
-/* Debug data: a name and whatever is inside the braces. */
+/* Skips debug data: a name and the text inside the braces. */
 static bool skip_section(struct emu_parser *p)
 {
 	while (p->lexer.token.kind != EMU_END && !emu_token_is(&p->lexer.token, '{'))
@@ -143,8 +143,8 @@ static bool parse_kernel(struct emu_parser *p, struct emu_kernel *k)
 }
 
 /*
- * After a failure: the kernel keeps the reason, and the text continues after its
- * body.  False where the text has no such place.
+ * After a failure, the kernel keeps the reason, and parsing continues after its
+ * body.  False if the end of the body cannot be found.
  */
 static bool refuse_kernel(struct emu_parser *p, struct emu_kernel *k,
 			  const struct emu_lexer *begin, const struct emu_error *why)
@@ -273,7 +273,7 @@ static void free_builder(struct emu_builder *b)
 	memset(b, 0, sizeof(*b));
 }
 
-/* A module whose entries are all refused is refused with the first's reason. */
+/* A module whose entries are all refused is refused with the reason of the first. */
 static bool can_run(const struct emu_module *m, struct emu_error *err)
 {
 	for (uint32_t i = 0; i < m->n_kernels; i++)

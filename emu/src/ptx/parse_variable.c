@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_variable.c - declarations of variables and parameters, initial values,
- * and places: device memory, a kernel's shared or local memory.
+ * parse_variable.c - declarations of variables and parameters, their initial values
+ * and their addresses in device memory or a kernel's shared or local memory.
  */
 #include <string.h>
 
@@ -29,10 +29,7 @@ static bool parse_shape(struct emu_parser *p, struct emu_declaration *d)
 	return true;
 }
 
-/*
- * [.attribute(.managed)]: all memory of the software GPU is where the host can
- * reach it.
- */
+/* [.attribute(.managed)]: the host can access all memory of the software GPU. */
 static bool parse_attribute(struct emu_parser *p)
 {
 	if (!emu_take_word(p, ".attribute"))
@@ -104,9 +101,9 @@ static bool parse_offset(struct emu_parser *p, uint64_t *value)
 }
 
 /*
- * name or generic(name), with an offset: of a variable that is declared before.
- * Addresses of .global and .const variables are generic ones here.  Another
- * name is a function's, which has no address.
+ * name or generic(name), with an offset, for a variable that is declared before.
+ * Addresses of .global and .const variables are generic here.  Any other name is
+ * that of a function, which has no address.
  */
 static bool parse_address(struct emu_parser *p, uint64_t *value, bool *is_function)
 {
@@ -127,7 +124,7 @@ static bool parse_address(struct emu_parser *p, uint64_t *value, bool *is_functi
 	return (!is_generic || emu_expect_mark(p, ')')) && parse_offset(p, value);
 }
 
-/* One value, which is at most an element of d. */
+/* One value, at most as large as an element of d. */
 static bool parse_value(struct emu_parser *p, const struct emu_declaration *d,
 			uint64_t *value, bool *is_function)
 {
@@ -200,7 +197,7 @@ static bool place_global(struct emu_parser *p, enum emu_state_space space,
 	return v->address != 0;
 }
 
-/* Gives a shared or local variable its place in the kernel's memory. */
+/* Gives a shared or local variable its address in the kernel's memory. */
 static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 			    const struct emu_declaration *d, struct emu_name *name)
 {
@@ -234,8 +231,8 @@ static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 	return true;
 }
 
-/* True if the body, which begins at the current token, has the word; of one
- * that calls functions that is taken for granted. */
+/* True if the body, which begins at the current token, has the word or calls
+ * functions, which may have it. */
 static bool body_has(const struct emu_parser *p, const char *text, size_t length)
 {
 	struct emu_lexer l = p->lexer;

@@ -20,8 +20,8 @@ bool emu_parse_declaration(struct emu_parser *parser,
 bool emu_parse_variable(struct emu_parser *parser, enum emu_state_space space,
 			bool is_extern);
 
-/* Gives the module's .shared variables that a body uses their places in the
- * kernel; the body's '{' is the current token. */
+/* Gives addresses in the kernel to the module's .shared variables that a body uses.
+ * The body's '{' is the current token. */
 bool emu_place_module_shared(struct emu_parser *parser);
 
 #endif

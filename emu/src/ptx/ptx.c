@@ -117,7 +117,7 @@ uint32_t emu_special_row(enum emu_special special)
 
 uint32_t emu_special_rows_bytes(void)
 {
-	/* The last row is where unwanted results go. */
+	/* The last row receives unwanted results. */
 	return emu_special_row(EMU_SPECIALS) + 8 * EMU_LANES;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx.h - a module after decoding: kernels as arrays of instructions that a
- * warp runs without looking at text again, and the text's lines for reports.
+ * ptx.h - a decoded module: kernels are arrays of instructions, which a warp runs
+ * without parsing text again.  The lines of the text are kept for reports.
  */
 #ifndef EMU_PTX_H
 #define EMU_PTX_H
@@ -79,8 +79,8 @@ typedef void emu_run(struct emu_warp *warp, const struct emu_instr *instr,
 enum emu_bank { EMU_REGISTERS, EMU_CONSTANTS, EMU_SCRATCH, EMU_BANKS };
 
 /*
- * A row of 32 values, one a lane (predicates: one word of 32 bits), in a bank.
- * Until registers have places, row of a register is not set.
+ * A row of 32 values, one for each lane (predicates: one word of 32 bits), in a
+ * bank.  The row of a register is set when registers get their places.
  */
 struct emu_value {
 	uint32_t row; /* bytes from the begin of the bank */
@@ -90,7 +90,7 @@ struct emu_value {
 	bool is_negated, is_written, is_async;
 };
 
-/* What the machine must know of an instruction besides its function. */
+/* Properties of an instruction that the machine needs besides its function. */
 enum emu_trait {
 	EMU_ATOMIC = 1,
 	EMU_STRONG = 2, /* atomic, or of an order or scope: threads may wait by it */
@@ -101,7 +101,7 @@ enum emu_trait {
 	EMU_OF_THREADS = 64,   /* asynchronous, and of the generic proxy */
 };
 
-/* What an instruction of the machine takes: an issue, and one of these pipes. */
+/* A machine instruction takes an issue slot and one of these pipes. */
 enum emu_pipe { EMU_PIPE_ISSUE, EMU_PIPE_ALU, EMU_PIPE_FMA, EMU_PIPE_XU, EMU_PIPES };
 #define EMU_SLOT 64 /* parts of one */
 
@@ -125,7 +125,7 @@ struct emu_instr {
 	/* Instructions of the machine, by pipe: machine/time_costs.h. */
 	uint16_t slots[EMU_PIPES];
 	uint16_t stall; /* cycles to the warp's next instruction, as slots */
-	/* By shared memory; no memory, waiting or control: machine/time.c. */
+	/* is_arithmetic: no memory, waiting or control.  See machine/time.c. */
 	bool is_arithmetic, ends_block;
 	uint8_t unit; /* of enum emu_unit: machine/time_state.h */
 	bool guard_is_negated;
@@ -141,7 +141,7 @@ static inline bool emu_is_strong(const struct emu_instr *i)
 	       i->traits & EMU_STRONG;
 }
 
-/* Registers that a warp has whatever the program: %tid.x ... */
+/* Registers that a warp has in every program: %tid.x ... */
 enum emu_special {
 	EMU_TID_X,
 	EMU_TID_Y,
@@ -228,7 +228,7 @@ struct emu_module {
 	uint32_t n_kernels;
 	char **files; /* names of .file; [0] is NULL */
 	uint32_t n_files;
-	/* Module variables: their initial bytes, and where they live. */
+	/* Module variables: their initial bytes and their addresses. */
 	struct emu_variable *variables;
 	uint32_t n_variables;
 	const char *target; /* "sm_90a" */
@@ -243,7 +243,7 @@ struct emu_variable {
 	enum emu_state_space space;
 };
 
-/* Gives device memory to a module variable; NULL where there is none. */
+/* Allocates device memory for a module variable; NULL if there is none. */
 typedef uint64_t emu_place(void *context, const struct emu_variable *variable,
 			   struct emu_error *err);
 void emu_module_free(struct emu_module *module);

@@ -177,7 +177,7 @@ static bool end_life(struct placer *p, uint32_t reg, uint32_t at)
 
 	if (!life->is_shared || life->last != at)
 		return true;
-	/* Once: an instruction may name it twice. */
+	/* Only once, although an instruction may name it twice. */
 	life->last = UINT32_MAX;
 	grown = emu_grow(p->free[size], &p->capacity[size], p->n_free[size],
 			 sizeof(*grown));

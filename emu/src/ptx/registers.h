@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* registers.h - rows for constants, and places for registers. */
+/* registers.h - rows for constants, and storage for registers. */
 #ifndef EMU_REGISTERS_H
 #define EMU_REGISTERS_H
 
@@ -7,7 +7,7 @@
 
 /* Places for registers, once all instructions are known. */
 bool emu_place_registers(struct emu_builder *build, struct emu_error *err);
-/* A row of one value in the constants; UINT32_MAX where there is no memory. */
+/* A row of one value in the constants; UINT32_MAX if there is no memory. */
 uint32_t emu_constant_row(struct emu_builder *build, uint64_t value, uint32_t bytes);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replace.h - plants bugs in a kernel, to see whether a test notices.  A rule
- * "text=>other" changes every line of a module that has the text, or with
- * "text=>other#n" only the nth of them; with nothing after => the line goes.
- * A newline ends a rule, and the next one sees what it has changed.  Lines keep
- * their numbers.
+ * replace.h - plants bugs in a kernel, to check that a test finds them.  A rule
+ * "text=>other" changes every line of a module that has the text, and
+ * "text=>other#n" only the nth of these lines.  With nothing after => the line is
+ * removed.  A newline ends a rule, and the next rule applies to the changed text.
+ * Lines keep their numbers.
  */
 #ifndef EMU_REPLACE_H
 #define EMU_REPLACE_H
