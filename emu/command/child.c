@@ -91,7 +91,7 @@ static void become_a_child(pid_t parent, int output)
 	sigset_t none;
 
 	(void)setpgid(0, 0);
-	/* Should nibemu be killed, nobody else would end it. */
+	/* Ends the program if nibemu is killed. */
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(127);
@@ -137,7 +137,7 @@ static const char *why_not_started(int error)
 				 : strerror(error);
 }
 
-/* Waits until the program has begun; the error if it has not. */
+/* Waits until the program has begun; returns the error if it could not. */
 static int begin_of(int failure)
 {
 	int error = 0;
@@ -220,7 +220,7 @@ void child_end(struct child *c)
 	c->end_s = now_s() + GRACE_S;
 }
 
-/* Ctrl-Z in the program's terminal stops nibemu, too. */
+/* Ctrl-Z in the program's terminal also stops nibemu. */
 static void stop_with(pid_t pid)
 {
 	const bool has_terminal = isatty(STDIN_FILENO);
@@ -246,7 +246,7 @@ bool child_has_ended(struct child *c, int *status)
 		stop_with(c->pid);
 		return false;
 	}
-	/* What it has started, and has not ended. */
+	/* Ends the processes that it has started and not ended. */
 	(void)kill(-c->pid, SIGKILL);
 	c->pid = 0;
 	if (c->pipe < 0 && isatty(STDIN_FILENO)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - what came of the runs, for programs; see results.h and docs/ci.md. */
+/* json.c - the results of the runs as JSON; see results.h and docs/ci.md. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - the command nibemu: runs CUDA programs on a GPU in software.  The
- * options of `run` are in options.c, the runs in runs.c, what is printed of
- * them in results.c, table.c and json.c.
+ * main.c - the command nibemu, which runs CUDA programs on a GPU in software.  The
+ * options of `run` are in options.c, the runs in runs.c, and their output in
+ * results.c, table.c and json.c.
  */
 #include <errno.h>
 #include <limits.h>
@@ -29,8 +29,8 @@ static const char help[] =
 /* ---- the library --------------------------------------------------------- */
 
 /*
- * The folder with libcuda.so.1: next to the command in a build, or where the
- * command has been installed with it, wherever that is now.
+ * The folder with libcuda.so.1: next to the command in a build, or in the installed
+ * tree, which may have been moved.
  */
 static bool find_library(char *to, size_t size)
 {
@@ -77,7 +77,7 @@ static uint32_t jobs_of(const struct options *o)
 	return (uint32_t)(runs < most ? runs : most);
 }
 
-/* Prints and writes; the status to end with. */
+/* Prints the results and writes the JSON; returns the exit status. */
 static int tell(const struct runs *r, const struct job *job)
 {
 	const struct options *o = job->options;
@@ -155,7 +155,7 @@ static int devices(void)
 	return STATUS_CLEAN;
 }
 
-/* Lines of a terminal, with this before the first and as much after it. */
+/* Prints a title and a text, wrapped for a terminal. */
 static void print_wrapped(const char *title, const char *text)
 {
 	size_t column = strlen(title);

@@ -80,7 +80,7 @@ static int wrong(const char *option, const char *value, const char *rule)
 	return STATUS_USAGE;
 }
 
-/* Digits up to *end, or all of the text for end NULL. */
+/* Reads digits up to *end, or with end NULL all of the text. */
 static bool read_number(const char *text, const char **end, uint64_t *to)
 {
 	char *behind = NULL;
@@ -165,7 +165,7 @@ static int read_one(struct options *o, int name)
 	case HELP:
 		fputs(help, stdout);
 		return STATUS_CLEAN;
-	default: /* getopt has said what is wrong */
+	default: /* getopt has printed what is wrong */
 		fputs("nibemu: `nibemu run --help` lists the options\n", stderr);
 		return STATUS_USAGE;
 	}

@@ -14,14 +14,14 @@ enum {
 	STATUS_CLEAN = 0,	  /* every run was clean */
 	STATUS_REPORT = 1,	  /* a kernel broke a rule */
 	STATUS_USAGE = 2,	  /* nothing could be started */
-	STATUS_FAILED = 3,	  /* the program failed by itself */
+	STATUS_FAILED = 3,	  /* the program failed without a report */
 	STATUS_TIMEOUT = 4,	  /* a run took too long */
 	STATUS_UNUSED = 5,	  /* no kernel ran here, or one was refused */
 	STATUS_INTERRUPTED = 130, /* Ctrl-C */
 };
 
 struct options {
-	const char *device; /* NULL: as the environment says, or h200 */
+	const char *device; /* NULL: that of the environment, or h200 */
 	bool has_seeds;	    /* --seeds: a run for each, and a table */
 	uint64_t first_seed, last_seed;
 	uint32_t jobs;	    /* 0: as many as there are processors */
@@ -33,8 +33,8 @@ struct options {
 };
 
 /*
- * Reads what follows "run".  -1: it goes on; else the status to end with, after
- * a message or the help.
+ * Reads the arguments after "run".  -1: continue; otherwise the exit status, after a
+ * message or the help.
  */
 int options_read(struct options *o, int count, char **arguments);
 

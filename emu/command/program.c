@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.c - see program.h.  Reads the program's ELF file: scripts and other
- * files have no suspicion, because what they start is not known.
+ * program.c - see program.h.  Reads the program's ELF file.  Scripts and other files
+ * get no suspicion, because the programs that they start are not known.
  */
 #include "program.h"
 
@@ -91,7 +91,7 @@ static bool has(const struct elf *e, uint64_t at, uint64_t bytes)
 	return at <= e->bytes && bytes <= e->bytes - at;
 }
 
-/* The place in the file of an address in memory; the file's end: none. */
+/* The offset in the file of an address in memory; the file's end: none. */
 static uint64_t offset_of(const struct elf *e, uint64_t address)
 {
 	for (size_t i = 0; i < e->header->e_phnum; i++) {
@@ -125,7 +125,7 @@ static void read_dynamic(struct elf *e, const Elf64_Phdr *s)
 		e->strings = (const char *)e->data + strings;
 }
 
-/* False: no ELF file of 64 bits that can be read. */
+/* False: not a readable 64-bit ELF file. */
 static bool read_elf(struct elf *e)
 {
 	static const uint8_t magic[] = {ELFMAG0, ELFMAG1,    ELFMAG2,
@@ -145,7 +145,7 @@ static bool read_elf(struct elf *e)
 	return true;
 }
 
-/* The text of the first entry of this tag that begins so; NULL: none. */
+/* The first text of this tag that begins so; NULL: none. */
 static const char *find_text(const struct elf *e, Elf64_Sxword tag, const char *prefix)
 {
 	for (size_t i = 0; i < e->n_dynamic; i++) {
@@ -160,7 +160,7 @@ static const char *find_text(const struct elf *e, Elf64_Sxword tag, const char *
 
 /* ---- suspicions ---------------------------------------------------------- */
 
-/* Libraries of CUDA that folder holds, $ORIGIN being the program's. */
+/* True if a folder has CUDA's libraries; $ORIGIN is the program's folder. */
 static bool holds_cuda(const char *folder, int length, const char *program)
 {
 	static const char *const names[] = {"libcuda.so.1", "libcudart.so.13"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.h - what can be told of a program before it runs: whether it can be
+ * program.h - what is known about a program before it runs: whether it can be
  * started, and why the loader might not find the software GPU.
  */
 #ifndef NIBEMU_PROGRAM_H
@@ -12,8 +12,8 @@
 struct program {
 	char path[4096]; /* as execv takes it */
 	/*
-	 * Why no kernel may run on the software GPU, and what to do: told if
-	 * none did.  "" where nothing is wrong.
+	 * Why perhaps no kernel runs on the software GPU, and what to do.  It is
+	 * printed if none did.  "" if nothing is wrong.
 	 */
 	char suspicion[1200];
 };

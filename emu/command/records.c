@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records.c - see records.h.  The library writes one flat object a line. */
+/* records.c - see records.h.  The library writes one flat object in each line. */
 #include "records.h"
 
 #include <stdio.h>
@@ -27,8 +27,8 @@ static char take_character(const char **at)
 }
 
 /*
- * The text of a name, to be freed.  Quotes within texts are escaped, so that the
- * name can be looked for as it is.
+ * The text of a name, to be freed.  Quotes in texts are escaped, so the quoted name
+ * can be searched for directly.
  */
 static char *take_text(const char *line, const char *name)
 {

@@ -8,7 +8,7 @@
 
 struct record {
 	char *line; /* as it is written: an object of JSON */
-	/* Its texts, "" where it has none of that name. */
+	/* Its texts; "" if it has none of that name. */
 	char *kind, *rule, *kernel, *place, *text;
 	bool is_waived;
 };

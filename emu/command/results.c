@@ -54,7 +54,7 @@ void result_describe(const struct run *r, const struct job *job, char *to, size_
 	snprintf(to, size, "%s", what);
 }
 
-/* No kernel ran: what the loader, the library or the program did instead. */
+/* Explains why no kernel ran: what the loader, the library or the program did. */
 static void explain_unused(const struct run *r, const struct job *job, char *to,
 			   size_t size)
 {

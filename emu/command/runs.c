@@ -17,7 +17,7 @@ static void take_signal(int number)
 		signals = signals + 1;
 }
 
-/* Signals come while ppoll waits, and at no other time: old is its mask. */
+/* Signals are handled only while ppoll waits, whose mask is old. */
 static void begin_signals(sigset_t *old)
 {
 	static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
@@ -107,7 +107,7 @@ static bool start_some(struct loop *l, char *error, size_t size)
 	return true;
 }
 
-/* Until a run prints, ends or is late, or a signal comes. */
+/* Waits until a run prints, ends or is late, or a signal comes. */
 static void wait_for_something(struct loop *l)
 {
 	double first = 0;
@@ -177,7 +177,7 @@ static bool run_loop(struct loop *l, char *error, size_t size)
 			if (l->children[k].pid)
 				ok = look_at(l, &l->children[k], error, size);
 	}
-	/* After an error. */
+	/* After an error, ends all runs. */
 	for (uint32_t k = 0; k < l->job->jobs; k++)
 		if (l->children[k].pid)
 			(void)kill(-l->children[k].pid, SIGKILL);

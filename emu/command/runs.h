@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runs.h - the runs of the program, several at once, and what came of each. */
+/* runs.h - the runs of the program, several at once, and the result of each. */
 #ifndef NIBEMU_RUNS_H
 #define NIBEMU_RUNS_H
 
@@ -11,7 +11,7 @@ enum result {
 	RESULT_CLEAN,
 	RESULT_REPORT, /* a rule was broken */
 	RESULT_TIMEOUT,
-	RESULT_REFUSED, /* a module or a kernel was not taken */
+	RESULT_REFUSED, /* a module or a kernel was refused */
 	RESULT_UNUSED,	/* no kernel ran */
 	RESULT_FAILED,	/* by itself, with a status or a signal */
 	RESULT_INTERRUPTED,

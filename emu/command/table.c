@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - what many runs have found, for people; see results.h. */
+/* table.c - prints the results of many runs as a table; see results.h. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define MOST_LINES 20 /* of a run's output */
 #define MOST_WORD  (1 << 12)
 
-/* Runs that found the same. */
+/* Runs with the same result. */
 struct group {
 	const struct record *report; /* NULL: none, and they ended like this: */
 	char what[200];
@@ -90,7 +90,7 @@ static bool collect(struct groups *all, const struct runs *r, const struct job *
 
 /* ---- lines --------------------------------------------------------------- */
 
-/* "0-3, 7", cut after so many. */
+/* Prints "0-3, 7", truncated after some seeds. */
 static void print_seeds(FILE *to, const struct group *g)
 {
 	unsigned words = 0;
@@ -113,7 +113,7 @@ static void print_seeds(FILE *to, const struct group *g)
 	fputc('\n', to);
 }
 
-/* A kernel as its source names it, where libstdc++ is here to say so. */
+/* Prints a kernel's name as in its source, if libstdc++ can be loaded. */
 static void print_kernel(FILE *to, const char *name)
 {
 	char *(*demangle)(const char *, char *, size_t *, int *) = NULL;
@@ -125,7 +125,7 @@ static void print_kernel(FILE *to, const char *name)
 	memcpy(&demangle, &symbol, sizeof(demangle));
 	if (demangle && strncmp(name, "_Z", 2) == 0)
 		text = demangle(name, NULL, NULL, &status);
-	/* Without the parameters' types, if there are no others. */
+	/* Omits the parameters' types, unless the name has template arguments. */
 	if (text && strcspn(text, "(<") < strlen(text) &&
 	    text[strcspn(text, "(<")] == '(')
 		text[strcspn(text, "(<")] = '\0';
@@ -154,7 +154,7 @@ static void print_group(FILE *to, const struct group *g)
 	print_seeds(to, g);
 }
 
-/* A word of a command line, in quotes where a shell needs them. */
+/* Prints a word of a command line, in quotes if a shell needs them. */
 static void print_word(FILE *to, const char *word)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
@@ -190,7 +190,7 @@ static void print_again(FILE *to, const struct run *run, const struct options *o
 	fputc('\n', to);
 }
 
-/* The first run that is not clean, in full. */
+/* Prints the first run that is not clean in full. */
 static void print_first(FILE *to, const struct run *run, const struct job *job)
 {
 	const struct record *report = records_first_report(&run->records);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipeline.cu - a Hopper kernel with a bug that a GPU hides, in a program of
- * CUDA's runtime library: sums of the rows of a matrix.  One warp copies tiles
- * of a row into a ring of stages, four warps add them:
+ * pipeline.cu - a program of CUDA's runtime library with a Hopper kernel that has a
+ * bug which a GPU hides.  The kernel sums the rows of a matrix: one warp copies tiles
+ * of a row to a ring of stages, and four warps add them:
  *
  *	copy warp   wait empty[s] --> bulk copy of a tile --> full[s]
  *	four warps  wait full[s] --> add the tile --> arrive at empty[s]

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * race.c - a program that uses the CUDA driver, and a kernel with a bug:
- * threads read what others have written to shared memory, and no barrier is
- * between.  On a GPU it works nearly always.  docs/running.md says how to
+ * race.c - a program that uses the CUDA driver, with a kernel that has a bug: threads
+ * read what other threads have written to shared memory, without a barrier between
+ * the accesses.  On a GPU it works nearly always.  docs/running.md describes how to
  * run it here.
  *
  * race LIBRARY [fixed]

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libcuda.c - what -lcuda links: the names of the driver interface, in a library
- * called libcuda.so.1 as the real one is.  A program that is linked with it
- * finds the software GPU or a real driver when it starts; a call that reaches
- * these functions says that it has found neither.
+ * libcuda.c - the library that -lcuda links: the names of the driver interface, with
+ * the soname libcuda.so.1 like the real one.  A program that is linked with it loads
+ * the software GPU or a real driver when it starts.  If it finds neither, its calls
+ * reach these functions, which return an error that reports it.
  */
 #define CUDA_ERROR_STUB_LIBRARY 34
 

@@ -35,7 +35,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 	return check_device(device) ? check_device(device) : check_device(peer);
 }
 
-/* One pool, without settings: memory is given back when it is freed. */
+/* One pool without settings.  Freed memory is returned at once. */
 static struct CUmemPoolHandle_st {
 	int unused;
 } pool_of_all;
@@ -123,7 +123,7 @@ CUresult cuCtxGetLimit(size_t *value, int limit)
 	return emu_driver_leave(result);
 }
 
-/* Stacks are as large as the module says, and there is no heap. */
+/* The module gives the size of stacks, and there is no heap. */
 CUresult cuCtxSetLimit(int limit, size_t value)
 {
 	CUresult result = emu_driver_enter();
@@ -222,7 +222,7 @@ CUresult cuMemFreeHost(void *pointer)
 	return cuMemFree_v2((uintptr_t)pointer);
 }
 
-/* Copies take any address of the host; kernels may not read it. */
+/* Copies accept any address of the host; kernels may not access it. */
 CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
 {
 	(void)flags;

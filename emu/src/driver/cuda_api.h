@@ -134,7 +134,7 @@ enum {
 	CU_MEMORYTYPE_HOST = 1,
 };
 
-/* A copy of rows: places in bytes and rows; arrays are not known here. */
+/* A copy of rows, with positions in bytes and rows.  Arrays are not supported. */
 typedef struct {
 	size_t srcXInBytes, srcY;
 	int srcMemoryType;

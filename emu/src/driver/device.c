@@ -39,9 +39,7 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 	return text && *text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/*
- * Reserves as much memory as the GPU has, or as the host gives addresses for.
- */
+/* Reserves as much memory as the GPU has, or as the host has addresses for. */
 static bool open_memory(struct emu_error *err)
 {
 	struct emu_machine *m = &emu_driver.machine;
@@ -89,8 +87,8 @@ static CUresult open_findings(void)
 }
 
 /*
- * NIBEMU_TIME=1: virtual time.  It is that of one schedule, which the checker
- * would would only slow down.  NIBEMU_SASS=FILE: what its instructions issue.
+ * NIBEMU_TIME=1: predicted time, for one schedule and without the checker, which
+ * would only slow it down.  NIBEMU_SASS=FILE: the costs of instructions.
  */
 static CUresult open_time(void)
 {
@@ -201,7 +199,7 @@ CUresult cuGetErrorName(CUresult result, const char **text)
 	return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The text of the last failure, if there is one, is more precise than its code. */
+/* Returns the text of the last failure, if any, because it is more precise. */
 CUresult cuGetErrorString(CUresult result, const char **text)
 {
 	const struct error *e = find_error(result);

@@ -17,8 +17,8 @@ static const struct {
 };
 
 /*
- * cuMemAlloc finds cuMemAlloc_v2: the newest function, whichever version was
- * asked for.
+ * "cuMemAlloc" finds cuMemAlloc_v2: the newest function, whichever version was
+ * requested.
  */
 CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version, uint64_t flags,
 			     int *status)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image.c - see image.h.  Fat binaries are described in CUDA's fatbinary_section.h
- * (the wrapper) and nowhere else: the fields below were read from what nvcc 12
- * and 13 write, with and without --no-compress.
+ * image.c - see image.h.  CUDA's fatbinary_section.h describes only the wrapper of
+ * fat binaries.  The other fields were found in the output of nvcc 12 and 13, with
+ * and without --no-compress.
  */
 #include "driver/image.h"
 
@@ -16,7 +16,7 @@
 #define FATBIN_MAGIC  0xBA55ED50u
 #define ELF_MAGIC     0x464C457Fu
 
-/* What cuda_runtime registers. */
+/* The structure that cuda_runtime registers. */
 struct wrapper {
 	uint32_t magic, version;
 	const void *data;
@@ -48,7 +48,7 @@ struct entry {
 
 /* ---- compressed texts ---------------------------------------------------- */
 
-/* The libraries are opened where they are needed, so that building needs none. */
+/* Libraries are opened when they are needed, so that building needs none. */
 static void *find(const char *library, const char *function)
 {
 	void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
@@ -151,7 +151,7 @@ static bool next_entry(struct walk *w, struct entry *e, const uint8_t **payload)
 	return true;
 }
 
-/* The newest PTX that the device takes; of one number, that with a letter. */
+/* The newest PTX that the device accepts; with equal numbers, the one with a letter. */
 static char *choose(struct walk w, const struct emu_device *device,
 		    struct emu_error *err)
 {

@@ -49,14 +49,14 @@ static void tell(unsigned count, const int *options, void **values, const char *
 		snprintf(buffer, bytes, "%s", text);
 }
 
-/* A module or a kernel that is not taken. */
+/* Reports a module or a kernel that is refused. */
 static CUresult refuse(CUresult result, const char *why)
 {
 	emu_record_event("refused", why);
 	return emu_driver_fail(result, "%s", why);
 }
 
-/* NIBEMU_REPLACE plants a bug in what is loaded (replace.h). */
+/* NIBEMU_REPLACE plants a bug in a module that is loaded (replace.h). */
 static struct emu_module *read_module(const char *text, struct emu_error *err)
 {
 	const char *rule = secure_getenv("NIBEMU_REPLACE");
@@ -253,9 +253,9 @@ static uint32_t resident(const struct emu_kernel *k, uint32_t threads,
 #define SMS_OF_AN_H200 132
 
 /*
- * A cluster runs within a GPC.  An H200 said that it holds 66 clusters of two
- * CTAs, one an SM, 30 of four and 14 of eight: GPCs of 14, 16 and 18 SMs.  With
- * another number of SMs there is one pool of them.
+ * A cluster runs within a GPC.  An H200 reported that it can hold 66 clusters of two
+ * CTAs (one on each SM), 30 of four and 14 of eight, which fits GPCs of 14, 16 and 18
+ * SMs.  With another number of SMs all SMs form one pool.
  */
 static uint32_t clusters_at_once(uint32_t each, uint32_t ctas)
 {
@@ -324,7 +324,7 @@ static CUresult read_attributes(const CUlaunchConfig *config, CUfunction functio
 			break;
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
 		case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-			/* A GPU may use the first where the second is given. */
+			/* A GPU may use the first although the second is given. */
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
 			w->is_dependent =
@@ -359,7 +359,7 @@ static CUresult copy_parameters(const struct emu_kernel *k, void **arguments,
 	return CUDA_SUCCESS;
 }
 
-/* All CTAs of a cooperative grid must be there at once. */
+/* All CTAs of a cooperative grid must be resident at the same time. */
 static CUresult check_residency(struct emu_grid *g)
 {
 	const uint32_t threads = g->block[0] * g->block[1] * g->block[2];
@@ -373,7 +373,7 @@ static CUresult check_residency(struct emu_grid *g)
 				       "%s: a cooperative grid of %" PRIu64
 				       " CTAs: the GPU holds %u at once",
 				       g->kernel->name, all, g->resident * ctas);
-	/* More than NIBEMU_SMS may hold: one by one. */
+	/* A cluster that NIBEMU_SMS cannot hold runs alone: one at a time. */
 	g->resident += g->resident == 0;
 	return CUDA_SUCCESS;
 }

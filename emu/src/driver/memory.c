@@ -255,8 +255,7 @@ static struct emu_reservation *reservation_of(CUstream stream, CUdeviceptr point
 }
 
 /*
- * Keeps the mode and nothing else, because no call is refused for another
- * thread's capture.
+ * Only keeps the mode, because no call is refused for another thread's capture.
  */
 CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 {
@@ -307,7 +306,7 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 /* ---- pointers --------------------------------------------------------------
  */
 
-/* As a driver does: zeros for pointers that it does not know, and no error. */
+/* As in a driver, the result for unknown pointers is zeros without an error. */
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
 				CUdeviceptr pointer)
 {

@@ -6,11 +6,11 @@
 #include "driver/state.h"
 #include "machine/time.h"
 
-/* Predicts from here on, with an empty L2.  0, or 1: there is no time. */
+/* Predicts from here on, with an empty L2.  0, or 1 without NIBEMU_TIME. */
 __attribute__((visibility("default"))) int nibemu_prediction_begin(void);
 /*
- * What was predicted since, as JSON (docs/time.md): the caller's to free.  NULL:
- * there is no time, or no memory.
+ * What was predicted since, as JSON (docs/time.md), for free().  NULL: without
+ * NIBEMU_TIME, or no memory.
  */
 __attribute__((visibility("default"))) char *nibemu_prediction_report(void);
 

@@ -34,7 +34,7 @@ void emu_work_free(struct emu_work *work)
 
 /* ---- copies and fills ---------------------------------------------------- */
 
-/* On the device all of it must be allocated. */
+/* Checks that all of a range in device memory is allocated. */
 static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
 {
 	char text[200];
@@ -50,7 +50,7 @@ static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
 			       what, bytes, pointer, text);
 }
 
-/* Memory of a graph begins to exist, with undefined bytes, or ends. */
+/* Allocates memory of a graph, with undefined bytes, or frees it. */
 static CUresult change_reservation(const struct emu_work *w)
 {
 	const struct emu_reservation *r = w->reservation;
@@ -101,7 +101,7 @@ static CUresult run_move(const struct emu_work *w)
 
 #define MAX_CHAIN 64
 
-/* Bytes that a kernel finds in device memory; 0: none left. */
+/* Copies bytes for a kernel to device memory; 0: no memory is left. */
 static uint64_t place(const void *data, size_t bytes)
 {
 	struct emu_machine *m = &emu_driver.machine;
@@ -146,7 +146,7 @@ static void remove_parameters(struct emu_work *w)
 		(void)emu_memory_free(memory, w->grid.workspace, NULL);
 }
 
-/* Writes a report, its rule and how to see it again, for people. */
+/* Formats a report with its rule and the way to reproduce it, for people. */
 static void put_report(struct emu_error *to, const char *report,
 		       const struct emu_rule *rule)
 {
@@ -158,7 +158,7 @@ static void put_report(struct emu_error *to, const char *report,
 		     emu_driver.machine.options.seed);
 }
 
-/* The report that ended a launch, to stderr and for cuGetErrorString. */
+/* Prints the report that ended a launch, and keeps it for cuGetErrorString. */
 static CUresult report_failure(void)
 {
 	const struct emu_machine *m = &emu_driver.machine;
@@ -171,7 +171,7 @@ static CUresult report_failure(void)
 	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", text.text);
 }
 
-/* Waived ones are printed with NIBEMU_VERBOSE. */
+/* Prints a finding; a waived one only with NIBEMU_VERBOSE. */
 static void tell_finding(const struct emu_finding *f)
 {
 	struct emu_error text = {{0}};
@@ -185,8 +185,8 @@ static void tell_finding(const struct emu_finding *f)
 }
 
 /*
- * What was found while the launch went on.  Reports that are not waived fail
- * the launch at its end.
+ * Reports what was found while the launch continued.  Reports that are not waived
+ * fail the launch at its end.
  */
 static CUresult report_findings(void)
 {

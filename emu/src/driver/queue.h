@@ -12,18 +12,18 @@ enum emu_work_kind {
 	EMU_WORK_KERNEL,
 	EMU_WORK_COPY,
 	EMU_WORK_SET,
-	EMU_WORK_ALLOC, /* of a graph: its bytes begin to exist, */
-	EMU_WORK_FREE,	/* and end */
+	EMU_WORK_ALLOC, /* memory of a graph */
+	EMU_WORK_FREE,
 };
 
-/* Memory that a graph allocates: its place is kept for all copies of it. */
+/* Memory that a graph allocates.  Its address is kept for all copies of the graph. */
 struct emu_reservation {
 	CUdeviceptr address;
 	size_t bytes;
 	size_t owners; /* nodes */
 };
 
-/* What was queued; kernels own their grid and a copy of their parameters. */
+/* Queued work.  A kernel owns its grid and a copy of its parameters. */
 struct emu_work {
 	enum emu_work_kind kind;
 	struct emu_grid grid;
@@ -36,11 +36,11 @@ struct emu_work {
 	struct emu_work *next;
 };
 
-/* Lock held.  Runs what is queued. */
+/* Runs the queued work.  The lock must be held. */
 CUresult emu_driver_flush(void);
 /*
- * Adds work, which it owns from then on, to the stream's graph or to the queue.
- * NULL: the default stream.
+ * Adds work to the stream's graph or to the queue, which then owns it.  stream NULL:
+ * the default stream.
  */
 CUresult emu_driver_submit(CUstream stream, struct emu_work *work);
 void emu_work_free(struct emu_work *work);

@@ -31,7 +31,7 @@ static void put_text(FILE *to, const char *name, const char *text, size_t length
 	fputc('"', to);
 }
 
-/* A line that is made in memory, so that one write appends all of it. */
+/* A line is built in memory, so that one write appends all of it. */
 struct line {
 	const char *path;
 	FILE *to;
@@ -52,8 +52,8 @@ static bool begin_line(struct line *l, const char *kind)
 }
 
 /*
- * A file that cannot be written is not an error of the program: its reader
- * sees that "begin" is missing.
+ * A file that cannot be written is not an error of the program.  Its reader notices
+ * that "begin" is missing.
  */
 static void end_line(struct line *l)
 {

@@ -13,16 +13,18 @@
 #include "machine/rules.h"
 
 /*
- * kind: "begin", the driver was opened (text: the device); "ran", the first
- * kernel ran (its name); "refused", a module or kernel that is not taken, and
- * "launch", one that a GPU would refuse, too (why); "foreign", a runtime
- * library that wants NVIDIA's driver.
+ * kind:
+ * - "begin": the driver was opened (text: the device);
+ * - "ran": the first kernel ran (its name);
+ * - "refused": a module or kernel was refused (the reason);
+ * - "launch": a launch was refused that a GPU would also refuse (the reason);
+ * - "foreign": a runtime library needs NVIDIA's driver.
  */
 void emu_record_event(const char *kind, const char *text);
 
 /*
- * A report of `count` times.  report: its first lines, with kernel and place;
- * text: the same with rule and advice, as people see it; rule: NULL for none.
+ * A report that was made `count` times.  report: its first lines, with kernel and
+ * place; text: the same with rule and advice, as it is printed; rule: NULL for none.
  */
 void emu_record_report(const char *report, const char *text,
 		       const struct emu_rule *rule, bool is_waived, uint64_t count);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.h - the state of the driver: one device, its memory, its work in the order in
- * which it was queued.  One lock guards all of it.
+ * state.h - the state of the driver: one device, its memory, and its work in the
+ * order in which it was queued.  One lock guards all of it.
  */
 #ifndef EMU_STATE_H
 #define EMU_STATE_H
@@ -45,7 +45,7 @@ struct emu_driver {
 	int retained;
 	struct CUmod_st *modules;
 	struct CUstream_st *streams;
-	/* Kernels that have not run: each depends on the one before. */
+	/* Kernels that have not run; each depends on the one before. */
 	struct emu_work *queue, *queue_end;
 	CUresult failed; /* for good */
 	uint64_t grids;
@@ -54,18 +54,18 @@ struct emu_driver {
 
 extern struct emu_driver emu_driver;
 
-/* Begins a call: takes the lock and returns the error of the context. */
+/* Begins a call: locks and returns the error of the context. */
 CUresult emu_driver_enter(void);
 CUresult emu_driver_leave(CUresult result);
 
-/* Whether a module is loaded; lock held. */
+/* Whether a module is loaded.  The lock must be held. */
 bool emu_is_module(const struct CUmod_st *module);
 /* True for a function of a loaded module. */
 bool emu_is_function(const struct CUfunc_st *function);
 /* An address of device memory, and the state of its byte. */
 bool emu_is_device(CUdeviceptr pointer);
 uint8_t *emu_shadow_of(CUdeviceptr pointer);
-/* "0x7f... is not ..." kept for cuGetErrorString. */
+/* Keeps "0x7f... is not ..." for cuGetErrorString. */
 __attribute__((format(printf, 2, 3))) CUresult emu_driver_fail(CUresult result,
 							       const char *format, ...);
 

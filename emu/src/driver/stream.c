@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream.c - streams, which all feed the one queue, graphs captured from
- * them, events.
+ * stream.c - streams (which share one queue), the graphs captured from them, and
+ * events.
  */
 #include "driver/stream.h"
 
@@ -15,8 +15,7 @@
  */
 
 /*
- * True for live streams, NULL, and the two numbers that mean the default
- * streams.
+ * True for live streams, NULL, and the two numbers of the default streams.
  */
 bool emu_stream_is_valid(CUstream stream)
 {
@@ -104,13 +103,13 @@ CUresult cuStreamSynchronize(CUstream stream)
 	return emu_driver_leave(result ? result : flush(stream));
 }
 
-/* Work runs when something waits for it, and so does a question. */
+/* Runs the work, as every wait does. */
 CUresult cuStreamQuery(CUstream stream)
 {
 	return cuStreamSynchronize(stream);
 }
 
-/* Streams do not overlap: what was recorded has ended. */
+/* Streams do not overlap, so recorded work has ended. */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
 	CUresult result = emu_driver_enter();
@@ -332,7 +331,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
  */
 
 /*
- * Without NIBEMU_TIME, time is instructions: a rate of 10^9 threads' instructions a
+ * Without NIBEMU_TIME, time is counted in instructions of threads: 10^9 are a
  * millisecond.
  */
 #define INSTRUCTIONS_A_MS 1e9f

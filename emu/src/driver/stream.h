@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.h - what other calls need of a stream. */
+/* stream.h - the functions of streams that other calls need. */
 #ifndef EMU_STREAM_H
 #define EMU_STREAM_H
 

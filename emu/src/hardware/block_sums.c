@@ -90,7 +90,7 @@ struct fp4_scales {
 	double value[GROUPS][STRIP];
 	int32_t exponent[GROUPS][STRIP];
 	uint32_t is_nan[STRIP]; /* 0 or 1 */
-	/* Elements that are not zero, a bit each; none where the scale is. */
+	/* One bit for each element that is not zero; no bits if the scale is zero. */
 	uint32_t used[GROUPS][STRIP];
 };
 
@@ -332,7 +332,7 @@ static void take_mx(const struct emu_block_operand *o, const struct mx_format *f
 	}
 }
 
-/* c as floats, and the largest exponents of the terms; of a zero c -133. */
+/* c as floats, and the largest exponents of the terms; a c of zero counts as -133. */
 EMU_FAST_PART void mx_exponents(const struct mx_strip *x, const struct mx_strip *y,
 				const float *c, int32_t smallest, int32_t *e)
 {
@@ -392,7 +392,7 @@ EMU_FAST_PART void mx_products(const struct mx_strip *x, const struct mx_strip *
 	}
 }
 
-/* Exact sums: c and the products, each cut to a multiple of 2^(e - 25). */
+/* Exact sums of c and the products, each truncated to a multiple of 2^(e - 25). */
 EMU_FAST_PART void mx_row(const struct mx_strip *x, const struct mx_strip *y,
 			  const float *c, int32_t smallest, double *sum)
 {
@@ -416,7 +416,7 @@ EMU_FAST_PART void mx_row(const struct mx_strip *x, const struct mx_strip *y,
 
 /* ---- infinities and NaN -------------------------------------------------- */
 
-/* What a sum with infinities or NaN among its terms is. */
+/* The sum of terms with infinities or NaN among them. */
 static uint32_t special_sum(const struct emu_block_operand *a, int m,
 			    const struct emu_block_operand *b, int n, float c)
 {
@@ -465,7 +465,7 @@ static void take_c(const uint32_t *c, size_t count, bool is_f16, float *to)
 	}
 }
 
-/* A sum with no value: a NaN for a scale, or infinities and NaN in its terms. */
+/* Sets sums that are not finite: a scale is NaN, or terms are infinities or NaN. */
 static void set_specials(const struct emu_block_operand *a, int m,
 			 const struct emu_block_operand *b, int first,
 			 const struct mx_strip *x, const struct mx_strip *y,
@@ -483,7 +483,7 @@ static void set_specials(const struct emu_block_operand *a, int m,
 	}
 }
 
-/* Rows of A by one strip of columns of B. */
+/* Multiplies rows of A by one strip of columns of B. */
 EMU_FAST static void mx_strip_sums(const struct emu_block_operand *a,
 				   const struct mx_format *format,
 				   const struct emu_block_operand *b, int first,

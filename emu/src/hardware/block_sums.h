@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * block_sums.h - the numbers that a Blackwell tensor core makes of operands
- * with block scales.  Knows no memory and no layouts.
+ * block_sums.h - the arithmetic of a Blackwell tensor core for operands with block
+ * scales.  Memory and layouts are not known here.
  *
  * kind::mxf4nvf4 (64 elements of k):
  *
- *	each 16 products of E2M1 summed exactly, times the significands of their
- *	  two scales: a term, whose exponent is the sum of the scales' exponents
- *	  (of a subnormal scale -6, of a zero -126);
+ *	a term is the exact sum of 16 products of E2M1, times the significands of
+ *	  their two scales; its exponent is the sum of the scales' exponents
+ *	  (-6 for a subnormal scale, -126 for a zero);
  *	e = the largest exponent of c and of those terms that have a product
  *	  that is not zero;
- *	each of the five cut toward zero to a multiple of 2^(e - 35);
- *	their exact sum, cut toward zero to fp32.
+ *	c and the four terms are each truncated to a multiple of 2^(e - 35);
+ *	their exact sum is truncated to fp32.
  *
- * kind::mxf8f6f4 (32 elements): each product by itself, its exponent the sum of
- * the factors' and the scales' exponents, cut to 2^(e - 25); zeros have no
- * exponent; their exact sum with c, cut toward zero to fp32.
+ * kind::mxf8f6f4 (32 elements): each product is a term.  Its exponent is the sum of
+ * the factors' and the scales' exponents; zeros have none.  Each term is truncated
+ * to a multiple of 2^(e - 25), and the exact sum with c is truncated to fp32.
  *
- * The sign of a UE4M3 is ignored; a scale or c that is NaN gives EMU_NAN_F32,
- * and so does what is NaN in the products.  Source: Xie et al., MMA-Sim, arXiv
- * 2511.10909, and its code (nv_fused_dot_add_with_block_scale); but that counts
- * the exponents of terms without a product, which docs/numerics.md, section 5,
- * does not, from sf-tensor/tcgen05, whose rule was compared with a B200.  An
- * infinite c of kind::mxf4nvf4 stays, and so does a c to which nothing is added.
+ * The sign of a UE4M3 is ignored.  A scale or c that is NaN gives EMU_NAN_F32, as
+ * does a NaN in the products.  An infinite c of kind::mxf4nvf4 stays, as does a c to
+ * which nothing is added.  Source: Xie et al., MMA-Sim, arXiv 2511.10909, and its
+ * code (nv_fused_dot_add_with_block_scale), with one exception: that code counts the
+ * exponents of terms without a product.  docs/numerics.md, section 5, does not
+ * count them, as in sf-tensor/tcgen05, whose rule was compared with a B200.
  */
 #ifndef EMU_BLOCK_SUMS_H
 #define EMU_BLOCK_SUMS_H
@@ -39,7 +39,7 @@ struct emu_block_operand {
 	uint8_t scale[EMU_UMMA_MAX_ROWS][EMU_UMMA_MAX_SCALES];
 	/* kind::mxf4nvf4: elements times 2.  kind::mxf8f6f4: codes. */
 	int16_t value[EMU_UMMA_MAX_ROWS][EMU_UMMA_MAX_K];
-	/* kind::mxf4nvf4: elements that are not zero, a bit each. */
+	/* kind::mxf4nvf4: one bit for each element that is not zero. */
 	uint16_t used[EMU_UMMA_MAX_ROWS][EMU_UMMA_MAX_K / 16];
 };
 
@@ -56,8 +56,8 @@ void emu_block_operand_scale(struct emu_block_operand *operand, int row,
 void emu_fp4_sums(const struct emu_block_operand *a, const struct emu_block_operand *b,
 		  const uint32_t *c, uint32_t *d);
 /*
- * kinds mxf8f6f4 and, with one scale of 1 a row, f8f6f4.  d_is_f16: c and d are
- * bits of fp16, and the sum is rounded to nearest even instead.
+ * Kinds mxf8f6f4 and, with one scale of 1 for each row, f8f6f4.  d_is_f16: c and d
+ * are bits of fp16, and the sum is rounded to nearest even.
  */
 void emu_mx_sums(const struct emu_block_operand *a, const struct emu_block_operand *b,
 		 bool d_is_f16, const uint32_t *c, uint32_t *d);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu.h - what all parts of the software GPU share: errors as text, memory with
- * a state for each byte, and the windows of the address space. The models in
- * hardware/ (memory, mbarrier, wgmma, tensor_map) use these types; they do not
+ * emu.h - types that all parts of the software GPU share: errors as text, memory
+ * with a state for each byte, and the windows of the address space.  The models in
+ * hardware/ (memory, mbarrier, wgmma, tensor_map) use these types.  They do not
  * depend on warps, instructions or the driver API.
  */
 #ifndef EMU_EMU_H
@@ -15,8 +15,8 @@
 #define EMU_LANES 32
 
 /*
- * Compiles the function for several instruction sets and chooses the best at
- * run time.  All give the same bits, because nothing is contracted.
+ * Compiles the function for several instruction sets and chooses the best at run
+ * time.  All give the same bits, because expressions are not contracted.
  */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) &&                  \
     !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
@@ -30,14 +30,14 @@
 #else
 #define EMU_FAST
 #endif
-/* A part of such a function, compiled with it for the same sets. */
+/* A part of such a function, compiled for the same instruction sets. */
 #define EMU_FAST_PART static inline __attribute__((always_inline))
 
 struct emu_error {
 	char text[1024];
 };
 
-/* Writes the text (cut to fit) into err, which may be NULL; returns false. */
+/* Writes the text, truncated to fit, to err, which may be NULL.  Returns false. */
 __attribute__((format(printf, 2, 3))) bool emu_fail(struct emu_error *err,
 						    const char *format, ...);
 
@@ -83,10 +83,10 @@ static inline bool emu_space_has(const struct emu_space *s, uint64_t address,
 /* ---- addresses ----------------------------------------------------------- */
 
 /*
- * Generic addresses: device memory at its host address (below 2^47), shared and
- * local memory in windows above.  An address in shared memory names the CTA of
- * the cluster: rank << EMU_RANK_SHIFT | offset, and the first bytes of a CTA's
- * shared memory are the system's, as on Hopper.
+ * Generic addresses: device memory has its host address (below 2^47), and shared and
+ * local memory have windows above.  An address in shared memory includes the CTA of
+ * the cluster: rank << EMU_RANK_SHIFT | offset.  The first bytes of a CTA's shared
+ * memory are reserved for the system, as on Hopper.
  */
 #define EMU_SHARED_WINDOW   (UINT64_C(1) << 56)
 #define EMU_LOCAL_WINDOW    (UINT64_C(1) << 57)

@@ -13,7 +13,7 @@ bool emu_fail(struct emu_error *err, const char *format, ...)
 	if (!err)
 		return false;
 	va_start(arguments, format);
-	/* clang-tidy forgets va_start() where a file is in two targets. */
+	/* clang-tidy misses va_start() in a file that is in two targets. */
 	/* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
 	vsnprintf(err->text, sizeof(err->text), format, arguments);
 	va_end(arguments);

@@ -57,7 +57,7 @@ double emu_widen(const struct emu_format *f, uint32_t bits)
 	return bits & sign_bit(f) ? -x : x;
 }
 
-/* Whether what was cut off makes the magnitude one larger. */
+/* True if the rest rounds the magnitude up by one. */
 static bool rounds_up(double rest, bool is_odd, bool is_negative,
 		      enum emu_rounding rounding)
 {
@@ -92,8 +92,9 @@ static uint32_t beyond(const struct emu_format *f, bool is_negative, bool is_inf
 }
 
 /*
- * Most calls: to nearest, between the smallest normal number and the largest.
- * Half of the last place but one, and one if that is odd, carry as they should.
+ * The common case: to nearest, between the smallest normal number and the largest.
+ * Adds half a unit of the last place that stays, less one bit unless that place is
+ * odd, so that ties go to even.
  */
 static bool narrow_to_nearest(const struct emu_format *f, double x, uint32_t *to)
 {
@@ -142,7 +143,7 @@ uint32_t emu_narrow(const struct emu_format *f, double x, enum emu_rounding roun
 	bits = (uint32_t)scaled;
 	whole = bits;
 	bits += rounds_up(scaled - whole, bits & 1, is_negative, rounding);
-	/* Carries go into the exponent by themselves. */
+	/* A carry increments the exponent. */
 	bits += (uint32_t)(exponent + bias(f) - 1) << f->mantissa_bits;
 	if (bits > f->largest)
 		return sign | beyond(f, is_negative, false, rounding, saturates);
@@ -185,8 +186,9 @@ uint32_t emu_narrow_f32(double x, enum emu_rounding rounding)
 }
 
 /*
- * The sum by two-sum, exact as sum + error (products of two 11-bit numbers are
- * exact); where it was not, the even neighbour becomes the odd one.
+ * The two-sum algorithm gives the exact result as sum + error (products of two
+ * 11-bit numbers are exact).  If the sum is inexact and even, its odd neighbour is
+ * returned.
  */
 double emu_fma_odd(double a, double b, double c)
 {

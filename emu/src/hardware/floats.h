@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * floats.h - small floating-point formats, exactly: widening to double is
- * without loss, narrowing rounds once.
+ * floats.h - exact conversions of small floating-point formats: widening to double
+ * loses nothing, and narrowing rounds once.
  */
 #ifndef EMU_FLOATS_H
 #define EMU_FLOATS_H
@@ -27,20 +27,20 @@ extern const struct emu_format emu_format_f16, emu_format_bf16, emu_format_tf32,
     emu_format_e4m3, emu_format_e5m2, emu_format_e2m1, emu_format_e2m3, emu_format_e3m2;
 
 double emu_widen(const struct emu_format *f, uint32_t bits);
-/* saturates: beyond the largest finite value that value, not infinity. */
+/* saturates: values beyond the largest finite value become it, not infinity. */
 uint32_t emu_narrow(const struct emu_format *f, double x, enum emu_rounding rounding,
 		    bool saturates);
 
 /* ue8m0, powers of two without a sign: 2^(bits - 127), 0xFF is NaN. */
 double emu_widen_ue8m0(uint32_t bits);
-/* The size of x becomes the next power (rounds_up) or the last one; what is too
- * large becomes NaN, or 2^127 where it saturates. */
+/* Rounds the magnitude of x up (rounds_up) or down to a power of two.  What is too
+ * large becomes NaN, or 2^127 with saturates. */
 uint32_t emu_narrow_ue8m0(double x, bool rounds_up, bool saturates);
 
-/* To float in any mode; NaN is the one that the hardware makes. */
+/* To float in any mode; a NaN becomes the hardware's NaN. */
 uint32_t emu_narrow_f32(double x, enum emu_rounding rounding);
 
-/* a * b + c rounded to odd: narrowing what it gives is one rounding. */
+/* a * b + c rounded to odd, so that narrowing the result rounds correctly. */
 double emu_fma_odd(double a, double b, double c);
 
 #define EMU_NAN_F32 UINT32_C(0x7FFFFFFF)

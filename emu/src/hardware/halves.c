@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * halves.c - see halves.h.  Loops without branches over bits, which compilers
- * turn into vectors; each is a step of its own, as bits and floats meet in
- * memcpy only.
+ * halves.c - see halves.h.  Loops over bits without branches, which compilers
+ * vectorise.  Each step is a loop of its own, because only memcpy converts between
+ * bits and floats.
  */
 #include "hardware/halves.h"
 
@@ -31,7 +31,7 @@ static inline void to_bits(const float *f, struct row *row)
 	memcpy(row->bits, f, sizeof(row->bits));
 }
 
-/* Exact: the bits at their place in fp32, times what the biases differ by. */
+/* Exact: moves the bits to their place in fp32 and corrects the exponent's bias. */
 static inline void widen(const uint16_t *h, float *f, int n)
 {
 	struct row row = {{0}};
@@ -66,7 +66,7 @@ static inline void narrow(const float *f, uint16_t *h, int n)
 	for (int i = 0; i < n; i++) {
 		const uint32_t x = row.bits[i] & 0x7FFFFFFF;
 		const uint32_t sign = row.bits[i] >> 16 & SIGN;
-		/* A carry may lead to infinity, as it should. */
+		/* A carry may correctly give infinity. */
 		const uint32_t normal =
 		    (x - (112u << 23) + 0xFFF + (x >> 13 & 1)) >> 13;
 		const uint32_t subnormal = small.bits[i] - HALF_BITS;

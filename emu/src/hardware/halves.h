@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * halves.h - fp16 arithmetic by rows, as fast as the host's vectors go.  A sum
- * or a product of two is rounded to fp32 and then to fp16 with the same result
- * as once (fp32 has more than twice the bits and two), every NaN to 0x7FFF.
+ * halves.h - fp16 arithmetic on rows, in the host's vectors.  A sum or a product of
+ * two values is rounded to fp32 and then to fp16.  The result is the same as with
+ * one rounding, because fp32 has at least twice the bits of fp16 and two more.
+ * Every NaN becomes 0x7FFF.
  */
 #ifndef EMU_HALVES_H
 #define EMU_HALVES_H

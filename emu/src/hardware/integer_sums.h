@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * integer_sums.h - the sums of kind::i8: 32 products of bytes and a 32-bit c,
- * exactly, then wrapped or, if requested, the nearest number that has 32
- * bits.  Knows no memory and no layouts.
+ * integer_sums.h - the sums of kind::i8: the exact sum of 32 products of bytes and a
+ * 32-bit c, which is then wrapped to 32 bits or, if requested, saturated.  Memory
+ * and layouts are not known here.
  */
 #ifndef EMU_INTEGER_SUMS_H
 #define EMU_INTEGER_SUMS_H

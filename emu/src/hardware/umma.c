@@ -18,7 +18,7 @@ static uint32_t bits(uint32_t descriptor, int low, int count)
 	return descriptor >> low & ((1u << count) - 1);
 }
 
-/* What an operand's type can be, of a kind without block scales D's, too. */
+/* The types that operands can have, and in kinds without block scales also D. */
 struct types {
 	int8_t codes[8]; /* -1: none */
 	const char *rule;
@@ -103,7 +103,7 @@ static bool decode_transposition(uint32_t d, struct emu_umma *u, struct emu_erro
 	return true;
 }
 
-/* Bits that say the same in all kinds. */
+/* Bits that have the same meaning in all kinds. */
 static bool decode_common(uint32_t d, struct emu_umma *u, struct emu_error *err)
 {
 	const bool is_fp4 = u->form.kind == EMU_UMMA_MXF4NVF4;
@@ -156,7 +156,7 @@ static bool decode_scales(uint32_t d, struct emu_umma *u, struct emu_error *err)
 	return true;
 }
 
-/* Sizes of N go by so many. */
+/* N is a multiple of this number. */
 static int n_step(const struct emu_umma *u)
 {
 	const bool is_i8 = u->form.kind == EMU_UMMA_I8;
@@ -232,7 +232,8 @@ int emu_umma_b_rows(const struct emu_umma *u)
 	return u->n / u->form.ctas;
 }
 
-/* A pair with 64 rows each: the two halves of D's columns are in different lanes. */
+/* True for a pair with 64 rows in each CTA, where the two halves of D's columns are
+ * in different lanes. */
 static bool is_two_by_two(const struct emu_umma *u)
 {
 	return u->form.ctas == 2 && u->m == 128;
@@ -297,14 +298,14 @@ uint32_t emu_umma_offset(const struct emu_umma_matrix *m, bool is_transposed, in
 	const uint32_t p = (uint32_t)piece, wide = m->swizzle / 16;
 	uint32_t at = m->start + r * m->swizzle;
 
-	/* Without a swizzle the two strides change their meaning. */
+	/* Without a swizzle the two strides have other meanings. */
 	if (!is_transposed)
 		at += block * m->stride + p * (wide > 1 ? 16 : m->lead);
 	else if (wide > 1)
 		at += block * m->stride + p % wide * 16 + p / wide * m->lead;
 	else
 		at += block * m->lead + p * m->stride;
-	/* The row of 128 bytes is added, without carry, to the piece in it. */
+	/* The number of the 128-byte row is XORed with that of the piece. */
 	return at ^ (((at >> 7) - m->base) & (wide - 1)) << 4;
 }
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * umma.h - what the descriptors of Blackwell's tcgen05.mma say, and where an
- * instruction finds its operands: in shared memory, and in tensor memory, whose
- * addresses are lane << 16 | column.  Knows no warps and no memory.
+ * umma.h - decodes the descriptors of Blackwell's tcgen05.mma, and gives the places
+ * of operands in shared memory and in tensor memory, whose addresses are
+ * lane << 16 | column.  Warps and memory are not known here.
  *
  * Sources: PTX ISA, "tcgen05 Instruction Descriptor" (tables 42 to 44), "Shared
  * memory descriptor", "Canonical layouts", "Data Path Layout Organization";
- * CUTLASS's mma_sm100_desc.hpp and mma_traits_sm100_frag.hpp for the layouts
- * that PTX has as pictures.
+ * CUTLASS's mma_sm100_desc.hpp and mma_traits_sm100_frag.hpp for the layouts that
+ * the PTX ISA shows as pictures.
  */
 #ifndef EMU_UMMA_H
 #define EMU_UMMA_H
 
 #include "hardware/emu.h"
 
-/* kind::mxf4 is MXF4NVF4 with two scales a row. */
+/* kind::mxf4 is MXF4NVF4 with two scales in each row. */
 enum emu_umma_kind {
 	EMU_UMMA_F16,
 	EMU_UMMA_MXF8F6F4,
@@ -42,7 +42,7 @@ enum emu_umma_type {
 #define EMU_UMMA_K_BYTES    32 /* of an operand's row, whatever its type */
 #define EMU_UMMA_MAX_SCALES 4
 
-/* What the opcode says. */
+/* The information in the opcode. */
 struct emu_umma_form {
 	enum emu_umma_kind kind;
 	int ctas;   /* of the cta_group: 1 or 2 */
@@ -50,7 +50,7 @@ struct emu_umma_form {
 	bool a_in_tensor_memory;
 };
 
-/* And the instruction descriptor. */
+/* The same with the instruction descriptor. */
 struct emu_umma {
 	struct emu_umma_form form;
 	int m, n, k; /* elements */
@@ -72,7 +72,7 @@ int emu_umma_d_columns(const struct emu_umma *umma);
 
 /* ---- shared memory ------------------------------------------------------- */
 
-/* A matrix descriptor; bytes.  Start: an offset in the CTA's window. */
+/* A matrix descriptor, in bytes.  start is an offset in the CTA's window. */
 struct emu_umma_matrix {
 	uint32_t start, lead, stride;
 	uint32_t base;	  /* of the swizzle's pattern, rows of 128 bytes */
@@ -86,32 +86,33 @@ struct emu_umma_matrix {
 bool emu_umma_matrix_decode(uint64_t descriptor, struct emu_umma_matrix *matrix,
 			    struct emu_error *err);
 /*
- * The offset of 16 bytes: row `row` and piece `piece` (of 32 bytes: 0 or 1) of a
- * K-major operand; transposed, `row` counts k and piece 16 bytes of m or n.
+ * The offset of 16 bytes of an operand.  K-major: piece `piece` (0 or 1) of the 32
+ * bytes of row `row`.  Transposed: `row` counts k, and `piece` counts 16 bytes of m
+ * or n.
  */
 uint32_t emu_umma_offset(const struct emu_umma_matrix *matrix, bool is_transposed,
 			 int row, int piece);
 
 /*
- * The element codes in a row's 32 bytes: k of them, of at most 8 bits.  Kinds
- * mxf8f6f4 and f8f6f4 keep 16 elements in each 16 bytes, those of 6 and 4 bits
- * packed at their begin.
+ * The k element codes, of at most 8 bits, in the 32 bytes of a row.  Kinds mxf8f6f4
+ * and f8f6f4 store 16 elements in each 16 bytes; those of 6 and 4 bits are packed at
+ * the start of the 16 bytes.
  */
 void emu_umma_unpack(const struct emu_umma *umma, enum emu_umma_type type,
 		     const uint8_t bytes[EMU_UMMA_K_BYTES], uint8_t *codes);
 
 /* ---- tensor memory ------------------------------------------------------- */
 
-/* D's element: the CTA (0 or 1 of the pair), lane and column, both relative to
- * D's address. */
+/* The place of an element of D: the CTA (0 or 1 of the pair), and the lane and the
+ * column relative to D's address. */
 void emu_umma_d_place(const struct emu_umma *umma, int row, int column, int *cta,
 		      int *lane, int *tmem_column);
-/* The lane of row `row` of the A that a CTA has: as D's. */
+/* The lane of row `row` of the A that a CTA has, the same as for D. */
 int emu_umma_a_lane(const struct emu_umma *umma, int row);
 /*
- * The scale of row `row` (of A in its CTA, or of all of B) and block `block`:
- * column relative to the scales' address, byte in it; the lane is row % 32 of
- * each 32 lanes, which all have a copy.
+ * The place of the scale of row `row` (of A in its CTA, or of all of B) and block
+ * `block`: the column relative to the scales' address, and the byte in it.  Its lane
+ * is row % 32 in each group of 32 lanes; all groups have a copy.
  */
 void emu_umma_scale_place(int row, int id, int block, int *tmem_column, int *byte);
 

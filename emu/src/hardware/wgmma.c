@@ -40,10 +40,9 @@ static bool decode(uint64_t descriptor, struct matrix *m, struct emu_error *err)
 }
 
 /*
- * The pattern of a swizzle of 32, 64, 128 bytes repeats after 2, 4, 8 rows of
- * 128 bytes and begins at the row that the base offset says: the number of the
- * row in the pattern is added, without carry, to that of the 16 bytes in the
- * row.
+ * The pattern of a swizzle of 32, 64, 128 bytes repeats after 2, 4, 8 rows of 128
+ * bytes and begins at the row that the base offset names.  The number of the row in
+ * the pattern is XORed with the number of the 16 bytes in the row.
  */
 static uint32_t swizzled(const struct matrix *m, uint32_t address)
 {
@@ -68,7 +67,7 @@ bool emu_wgmma_offset(uint64_t descriptor, const struct emu_wgmma_shape *shape,
 		return false;
 	wide = m.swizzle / 16;
 	at = m.start + r * m.swizzle;
-	/* Without a swizzle the two strides change their meaning. */
+	/* Without a swizzle the two strides have other meanings. */
 	if (!is_transposed)
 		at += block * m.stride + p * (wide > 1 ? 16 : m.lead);
 	else if (wide > 1)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wgmma.h - the arithmetic and the layouts of Hopper's warpgroup matrix
- * multiplication.  A warp's share is 16 rows: d[16][n] (+)= a[16][k] * b[k][n],
- * and depends on nothing of the other three warps but b.
+ * multiplication.  A warp computes 16 rows, d[16][n] (+)= a[16][k] * b[k][n], and
+ * shares only b with the other three warps.
  */
 #ifndef EMU_WGMMA_H
 #define EMU_WGMMA_H
@@ -11,7 +11,7 @@
 
 #define EMU_WGMMA_MAX_N EMU_MMA_MAX_ROWS
 
-/* k: 32 bytes of the type.  Elements as bits, unpacked to one a word. */
+/* k: 32 bytes of the type.  Elements are bits, unpacked to one in each word. */
 struct emu_wgmma_shape {
 	int n; /* 8 .. 256 by 8 */
 	int k; /* 8, 16 or 32 */
@@ -22,7 +22,7 @@ struct emu_wgmma_shape {
 	bool a_negated, b_negated;
 };
 
-/* Where in the CTA's shared memory the elements of a 16-byte row lie. */
+/* The places of 16-byte rows of elements in the CTA's shared memory. */
 #define EMU_WGMMA_ROW_BYTES 16
 
 /*
@@ -30,11 +30,11 @@ struct emu_wgmma_shape {
  * ([13:0], [29:16], [45:32]), base offset [51:49], swizzle [63:62] (0 none, 1
  * 128, 2 64, 3 32 bytes).
  *
- * Offset of 16 bytes of an operand of a shared memory descriptor: K-major
- * (not transposed), row `row` (of m or n), 16-byte piece `piece` (0 or 1) of
- * its 32 bytes of k; transposed, `row` counts k and piece the eight m or n.
- * Includes base offset and swizzle; relative to the CTA's window.  False with
- * err where the descriptor breaks a rule (alignment, base offset, stride).
+ * The offset, in the CTA's window, of 16 bytes of an operand; base offset and
+ * swizzle are applied.  K-major (not transposed): the 16-byte piece `piece` (0 or 1)
+ * of the 32 bytes of k of row `row` (of m or n).  Transposed: `row` counts k, and
+ * `piece` counts eight m or n.  False with err if the descriptor breaks a rule
+ * (alignment, base offset, stride).
  */
 bool emu_wgmma_offset(uint64_t descriptor, const struct emu_wgmma_shape *shape,
 		      bool is_transposed, int row, int piece, uint32_t *offset,
@@ -49,8 +49,8 @@ bool emu_wgmma_offset(uint64_t descriptor, const struct emu_wgmma_shape *shape,
 void emu_wgmma_rows(const struct emu_wgmma_shape *shape, const uint32_t *a,
 		    const uint32_t *b, const uint32_t *c, uint32_t *d);
 
-/* Which element register i of a lane holds: of d (row 0..15, column 0..n-1),
- * and of a: the first of the elements that share register i. */
+/* The element in register i of a lane: of d (row 0..15, column 0..n-1), and of a the
+ * first of the elements that share register i. */
 void emu_wgmma_d_place(int lane, int i, int *row, int *column);
 void emu_wgmma_a_place(const struct emu_wgmma_shape *shape, int lane, int i, int *row,
 		       int *k);

@@ -22,8 +22,8 @@ static enum emu_type wide_type(enum emu_type type)
 	}
 }
 
-/* The row of a name and the statement's type; of several that with its number
- * of arguments. */
+/* The row with the statement's name and type; if there are several, the one with its
+ * number of arguments. */
 static const struct emu_alu *find_alu(const struct emu_bind *b, const char *name)
 {
 	static const struct emu_alu *const tables[] = {
@@ -105,8 +105,7 @@ bool emu_bind_mixed(struct emu_bind *b)
 	return emu_round_by_words(b) && emu_widen_by_types(b);
 }
 
-/* min and max, whose words make other functions of them: .NaN, .xorsign.abs.
- */
+/* min and max, whose words select other functions: .NaN, .xorsign.abs. */
 bool emu_bind_extreme(struct emu_bind *b)
 {
 	const bool has_sign = emu_has(b, "xorsign");
@@ -119,7 +118,7 @@ bool emu_bind_extreme(struct emu_bind *b)
 	return bind_named(b, name);
 }
 
-/* It names the type of a and that of b. */
+/* dp4a names the types of a and b. */
 bool emu_bind_dp4a(struct emu_bind *b)
 {
 	if (b->n_types != 2 || b->types[0] != b->types[1])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alu_approximate.c - functions that a GPU approximates (.approx, .full): here
- * rounded to nearest (docs/covers.md), with the special values of the PTX ISA.
+ * alu_approximate.c - functions that a GPU approximates (.approx, .full).  Here they
+ * are rounded to nearest (docs/covers.md), with the special values of the PTX ISA.
  */
 #include <math.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 #include "instruction/binds.h"
 #include "machine/warp.h"
 
-/* Division by multiplying: the reciprocal of 2^126 and more is no normal
+/* Division by multiplication.  The reciprocal of 2^126 and more is not a normal
  * number and becomes 0. */
 static float divide(float x, float y)
 {
 	return fabsf(y) > 0x1p126f && !isinf(y) ? x * copysignf(0, y) : x / y;
 }
 
-/* name_f32: d = f(x, y), for sources whose NaN becomes the hardware's. */
+/* name_f32: d = f(x, y); NaN becomes the hardware's NaN. */
 #define APPROXIMATE(name, expression)                                                  \
 	static void name##_f32(struct emu_warp *w, const struct emu_instr *i,          \
 			       uint32_t lanes)                                         \
@@ -82,7 +82,7 @@ static double upper_half(double x)
 OF_DOUBLES(rcp, 1 / x)
 OF_DOUBLES(rsqrt, 1 / sqrt(x))
 
-/* The same of halves, and of both halves of a pair. */
+/* The same for fp16, and for both values of a pair. */
 static void of_halves(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		      const struct emu_format *f, double (*function)(double x))
 {

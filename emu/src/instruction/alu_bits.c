@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * alu_bits.c - logic, shifts, fields and bytes, selection and comparison.
- */
+/* alu_bits.c - logic, shifts, bit fields, bytes, selection and comparison. */
 #include <string.h>
 
 #include "hardware/floats.h"
@@ -39,7 +37,7 @@ ALL_WIDTHS(xor, x ^ b[l])
 ALL_WIDTHS(not, ~x)
 ALL_WIDTHS(cnot, x == 0)
 
-/* Logic of predicates: whole words. */
+/* Logic of predicates, on whole words. */
 #define PREDICATES(name, expression)                                                   \
 	static void name##_pred(struct emu_warp *w, const struct emu_instr *i,         \
 				uint32_t lanes)                                        \
@@ -56,7 +54,7 @@ PREDICATES(or, x | y)
 PREDICATES(xor, x ^ y)
 PREDICATES(not, ~x)
 
-/* Shifts: amounts of 32 bits, those beyond the width clamp. */
+/* Shifts by amounts of 32 bits, which are clamped to the width. */
 #define SHIFT(name, T, bits, beyond, expression)                                       \
 	static void name(struct emu_warp *w, const struct emu_instr *i,                \
 			 uint32_t lanes)                                               \
@@ -113,7 +111,7 @@ COUNT(bfind_s32, int32_t, highest_bit((uint32_t)(x < 0 ? ~x : x)))
 COUNT(bfind_u64, uint64_t, highest_bit(x))
 COUNT(bfind_s64, int64_t, highest_bit((uint64_t)(x < 0 ? ~x : x)))
 
-/* How far the highest bit is from the top. */
+/* The distance of the highest set bit from the top. */
 static uint32_t shift_amount(uint64_t x, uint32_t bits)
 {
 	return x ? bits - 1 - highest_bit(x) : UINT32_MAX;
@@ -134,7 +132,7 @@ static uint64_t reversed(uint64_t x)
 BITWISE(brev, 32, reversed(x) >> 32)
 BITWISE(brev, 64, reversed(x))
 
-/* Bits position .. position + length - 1 of b replaced by those of a. */
+/* b with bits position .. position + length - 1 replaced by those of a. */
 static uint64_t insert(uint64_t a, uint64_t b, uint32_t position, uint32_t length,
 		       uint32_t bits)
 {
@@ -473,7 +471,7 @@ static void run_setp(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 				  ? emu_lanes_of(w, &o[first + 2])
 				  : 0;
 
-	/* The second result is the opposite; for pairs, the upper halves'. */
+	/* The second result is the opposite, or for pairs that of the upper values. */
 	const uint32_t second =
 	    is_half_pair((enum emu_type)i->type)
 		? compare_halves((enum emu_type)i->type, emu_row(w, &o[first]),
@@ -510,7 +508,7 @@ static const struct {
     {"nan", UNORDERED, true},
 };
 
-/* The comparison of the words and what its result is combined with. */
+/* Binds the comparison that the words name, and the logic that combines its result. */
 static bool bind_comparison(struct emu_bind *b, enum emu_type type)
 {
 	const bool is_float =
@@ -529,7 +527,7 @@ static bool bind_comparison(struct emu_bind *b, enum emu_type type)
 					      "its type has");
 }
 
-/* Two sources, and the predicate that the result is combined with. */
+/* Binds two sources and the predicate with which the result is combined. */
 static bool bind_compared(struct emu_bind *b, enum emu_type type)
 {
 	const uint32_t n = b->i->option & (WITH_AND | WITH_OR | WITH_XOR) ? 4 : 3;

@@ -146,7 +146,7 @@ static uint32_t extended(uint32_t x, uint32_t bits, bool has_sign)
 	return has_sign ? (uint32_t)((int32_t)x >> (32 - bits)) : x >> (32 - bits);
 }
 
-/* The place of the nth set bit from base on; below it for n < 0. */
+/* The position of the nth set bit from base upwards, or for n < 0 downwards. */
 static uint32_t nth_set(uint32_t mask, uint32_t base, int32_t n)
 {
 	int32_t at = (int32_t)base;

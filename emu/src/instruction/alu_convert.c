@@ -11,8 +11,8 @@
 #include "instruction/binds.h"
 #include "machine/warp.h"
 
-/* SATURATES: to [0, 1], or to the integers of the type; IS_FINITE: to the
- * largest finite number. */
+/* SATURATES: clamp to [0, 1], or to the integers of the type.  IS_FINITE: clamp to
+ * the largest finite number. */
 enum {
 	SATURATES = 8,
 	TO_INTEGER = 16,
@@ -165,8 +165,8 @@ static void integer_to_integer(struct emu_warp *w, const struct emu_instr *i,
 	put_integers(w, i, x, lanes);
 }
 
-/* A 64-bit integer as a double that narrows as the integer would: odd where
- * bits were lost. */
+/* Converts a 64-bit integer to a double that narrows as the integer would: if bits
+ * are lost, the double is odd. */
 static double odd_double(uint64_t magnitude)
 {
 	const int extra = magnitude >> 54 ? 64 - 54 - __builtin_clzll(magnitude) : 0;
@@ -272,7 +272,7 @@ static uint64_t narrow_element(const struct emu_instr *i, double x)
 		   : emu_narrow(format_of(type), x, rounding, is_finite);
 }
 
-/* Two floats into a pair; the first argument is the high one. */
+/* Converts two floats to a pair; the first argument becomes the high value. */
 static void floats_to_pair(struct emu_warp *w, const struct emu_instr *i,
 			   uint32_t lanes)
 {
@@ -287,7 +287,7 @@ static void floats_to_pair(struct emu_warp *w, const struct emu_instr *i,
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
 
-/* From E4M3 to fp16, which loses nothing. */
+/* Converts E4M3 to fp16 without loss. */
 static void e4m3_to_f16(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint8_t codes[2 * EMU_LANES];
@@ -307,7 +307,7 @@ static void e4m3_to_f16(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 	emu_put_32(w, &i->operand[0], r, lanes);
 }
 
-/* From E2M1 to fp16, which loses nothing: the low code becomes the low half. */
+/* Converts E2M1 to fp16 without loss; the low code becomes the low half. */
 static void e2m1_to_f16(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	static const uint16_t halves[16] = {
@@ -321,7 +321,7 @@ static void e2m1_to_f16(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 	emu_put_32(w, &i->operand[0], r, lanes);
 }
 
-/* A pair into one of another format. */
+/* Converts a pair to one of another format. */
 static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const enum emu_type from = (enum emu_type)i->type2;
@@ -344,7 +344,7 @@ static void pair_to_pair(struct emu_warp *w, const struct emu_instr *i, uint32_t
 
 /* ---- binding ------------------------------------------------------------- */
 
-/* Pairs of 8 bits and less each. */
+/* True for pairs of values of 8 bits or less. */
 static bool is_small_pair(enum emu_type t)
 {
 	return t == EMU_E4M3X2 || t == EMU_E5M2X2 || t == EMU_E2M1X2 ||
@@ -379,8 +379,7 @@ static uint32_t rounding_of(const struct emu_bind *b)
 	return 0;
 }
 
-/* The rounding that a pair takes: of powers of two away from nearest, of
- * others to it, and of halves also to zero. */
+/* Checks the rounding of a pair: ue8m0 takes .rp or .rz, other types .rn or .rz. */
 static bool check_pair(struct emu_bind *b)
 {
 	const enum emu_type to = b->types[0], from = b->types[1];
@@ -444,7 +443,7 @@ static bool check_rounding(struct emu_bind *b, bool to_float, bool from_float)
 	return true;
 }
 
-/* Between single values. */
+/* Binds conversions of single values. */
 static bool bind_single(struct emu_bind *b)
 {
 	const enum emu_type to = b->types[0], from = b->types[1];

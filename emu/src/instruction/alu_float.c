@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alu_float.c - floating-point arithmetic.  IEEE operations are the host's,
- * with the NaN that the GPU makes; halves are computed in double and rounded
- * once.  What a GPU approximates is in alu_approximate.c.
+ * alu_float.c - floating-point arithmetic.  The host computes IEEE operations, and a
+ * NaN becomes the GPU's.  fp16 and bf16 are computed in double and rounded once.
+ * Functions that a GPU approximates are in alu_approximate.c.
  */
 #include <fenv.h>
 #include <math.h>
@@ -55,7 +55,7 @@ static void put_f64(struct emu_warp *w, const struct emu_value *o, const double 
 #define F32(name, expression) FLOATING(name##_f32, float, put_f32, expression)
 #define F64(name, expression) FLOATING(name##_f64, double, put_f64, expression)
 
-/* The number, where one of the two is none; -0 is below +0. */
+/* The smaller of two numbers; if one is NaN, the other.  -0 is below +0. */
 static float least_f32(float x, float y)
 {
 	if (x != x)
@@ -85,7 +85,7 @@ F32(min_nan, x != x || b[l] != b[l] ? NAN : least_f32(x, b[l]))
 F32(max_nan, x != x || b[l] != b[l] ? NAN : most_f32(x, b[l]))
 F32(sqrt, sqrtf(x))
 F32(rcp, 1 / x)
-/* The sign is the product's, the size that of the smaller or larger one. */
+/* The sign of the product, and the magnitude of the smaller or larger number. */
 F32(min_sign, copysignf(least_f32(fabsf(x), fabsf(b[l])),
 			signbit(x) != signbit(b[l]) ? -1.0f : 1.0f))
 F32(max_sign, copysignf(most_f32(fabsf(x), fabsf(b[l])),
@@ -129,7 +129,7 @@ SIGN(neg, 32, x ^ sign)
 SIGN(abs, 64, x & ~sign)
 SIGN(neg, 64, x ^ sign)
 
-/* The size of the second, the sign of the first. */
+/* The magnitude of the second source with the sign of the first. */
 #define COPYSIGN(bits)                                                                 \
 	static void copysign_##bits(struct emu_warp *w, const struct emu_instr *i,     \
 				    uint32_t lanes)                                    \
@@ -207,7 +207,7 @@ static uint32_t half_max(const struct emu_format *f, uint32_t a, uint32_t b, uin
 			  EMU_RN, false);
 }
 
-/* .NaN: of a NaN and a number it is NaN. */
+/* .NaN: NaN if one of the two is. */
 static uint32_t half_min_nan(const struct emu_format *f, uint32_t a, uint32_t b,
 			     uint32_t c)
 {
@@ -253,7 +253,7 @@ static uint32_t half_max_nan(const struct emu_format *f, uint32_t a, uint32_t b,
 			   << 16;                                                      \
 		emu_put_32(w, &o[0], r, lanes);                                        \
 	}
-/* fp16 by rows; a pair's halves are two of a row of 64. */
+/* fp16 by rows; with pairs a row has 64 values. */
 #define HALF_ROW(name, function)                                                       \
 	static void name##_f16(struct emu_warp *w, const struct emu_instr *i,          \
 			       uint32_t lanes)                                         \

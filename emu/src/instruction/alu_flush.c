@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alu_flush.c - .ftz: subnormal sources and results become zeros of their sign;
- * and sources of 16 bits in arithmetic of .f32.  Wrappers around the function
- * of an instruction, so that no other function tests the words.
+ * alu_flush.c - .ftz (subnormal sources and results become zeros of their sign), and
+ * sources of 16 bits in arithmetic of .f32.  Both wrap the function of an
+ * instruction, so that no other function tests these words.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ static uint32_t flush_f16(uint32_t x)
 	return x & 0x7C00 ? x : x & 0x8000;
 }
 
-/* A row of values of the type, in place; other types stay as they are. */
+/* Flushes a row of values of the type in place; other types do not change. */
 static void flush_row(void *row, enum emu_type type, uint32_t lanes)
 {
 	uint16_t *halves = row;

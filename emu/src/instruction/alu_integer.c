@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alu_integer.c - integer arithmetic, a row of 32 lanes at a time.  Signed
- * arithmetic is done unsigned, as it wraps; what PTX leaves open (division by
- * zero) gives all ones, as the hardware does.
+ * alu_integer.c - integer arithmetic, a row of 32 lanes at a time.  Signed values are
+ * computed as unsigned ones, because they wrap.  Division by zero, which PTX leaves
+ * undefined, gives all ones, as on the hardware.
  */
 #include "instruction/binds.h"
 #include "machine/warp.h"
@@ -106,7 +106,8 @@ __extension__ typedef __int128 s128;
 		JOIN(emu_put_, BITS(W))(w, &i->operand[0], r, lanes);                  \
 	}
 
-/* 16-bit products are made in 32 bits: C's own promotion would overflow. */
+/* 16-bit products are computed as unsigned 32-bit ones: promoted to int they would
+ * overflow. */
 BINARY(add_16, uint16_t, x + y)
 BINARY(add_32, uint32_t, x + y)
 BINARY(add_64, uint64_t, x + y)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alu_move.c - mov with its vectors and addresses, and addresses between the
- * windows: cvta, mapa, isspacep.
+ * alu_move.c - mov with its vectors and addresses, and the conversion of addresses
+ * between windows: cvta, mapa, isspacep.
  */
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void mov_pred(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	emu_put_lanes(w, &i->operand[0], emu_lanes_of(w, &i->operand[1]), lanes);
 }
 
-/* A window's begin and an offset. */
+/* The start of a window plus an offset. */
 static void mov_address(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint64_t r[EMU_LANES];
@@ -41,7 +41,7 @@ static void mov_address(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
 
-/* Time: instructions that all warps have begun. */
+/* The clock: the number of instructions that all warps have begun. */
 static void mov_clock(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint64_t now =
@@ -52,7 +52,7 @@ static void mov_clock(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 	emu_put_wide(w, &i->operand[0], r, lanes);
 }
 
-/* Nanoseconds; without time, instructions of warps. */
+/* Nanoseconds, or without time the number of instructions of warps. */
 static void mov_timer(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint64_t now =
@@ -222,8 +222,8 @@ bool emu_bind_cvta(struct emu_bind *b)
 #define NO_RANK 255 /* of an address of 32 bits */
 
 /*
- * A rank that the cluster does not have gives an address where nothing is: all
- * lanes of a warp of CUTLASS's map their ranks, and the ones that exist are used.
+ * A rank that the cluster does not have gives an address without memory.  In CUTLASS
+ * all lanes of a warp map their ranks, and only the ones that exist are used.
  */
 static void mapa(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * binds.h - the functions that bind a statement to an instruction, for the
- * table of opcodes.c: one for each family of opcodes.
+ * binds.h - the functions that bind a statement to an instruction, one for each
+ * family of opcodes in the table of opcodes.c.
  */
 #ifndef EMU_BINDS_H
 #define EMU_BINDS_H
@@ -13,9 +13,9 @@
  */
 
 /*
- * signature: a letter an argument, the destination first: t the type, w the
- * type of twice its size, p a predicate, u 32 bits, z: a number 0 to 255 kept
- * in option.
+ * signature: one letter for each argument, the destination first.  t: the type; w:
+ * the type of twice its size; p: a predicate; u: 32 bits; z: a number from 0 to 255,
+ * which is stored in option.
  */
 struct emu_alu {
 	const char *name;

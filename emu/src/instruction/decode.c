@@ -57,7 +57,7 @@ static bool parse_shape(struct emu_bind *b, const char *word, size_t length)
 	return at == end || (take_size(&at, end, 'k', &b->shape_k) && at == end);
 }
 
-/* The word that the row does not take, or NULL. */
+/* The word that the row does not accept, or NULL. */
 static const char *sort_words(struct emu_bind *b, const struct emu_opcode *row,
 			      const char *at, const char *end, size_t *length)
 {
@@ -95,10 +95,7 @@ static bool begins_with(const struct emu_statement *s, const char *name)
 	       (s->opcode_length == n || s->opcode[n] == '.');
 }
 
-/*
- * Finds the row with the longest name that takes all words; NULL with the
- * reason.
- */
+/* Finds the row with the longest name that accepts all words; NULL with the reason. */
 static const struct emu_opcode *find_row(struct emu_bind *b)
 {
 	const struct emu_statement *s = b->s;
@@ -157,8 +154,8 @@ static bool append(struct emu_bind *b)
 }
 
 /*
- * True if other clusters may see what the instruction does, or it sees what
- * they do, but for plain loads.
+ * True if other clusters may see effects of the instruction, or it sees theirs.
+ * Plain loads do not count.
  */
 static bool is_cross_cluster(const struct emu_bind *b)
 {

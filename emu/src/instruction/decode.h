@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode.h - from a text to a module whose instructions can run. */
+/* decode.h - parses a text to a module whose instructions can run. */
 #ifndef EMU_DECODE_H
 #define EMU_DECODE_H
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_async.c - st.async and red.async: a thread's values go to the shared
- * memory of a CTA of the cluster, whose mbarrier counts their bytes.  They are
- * of the generic proxy, so that other accesses of threads need no fence before
- * them.
+ * op_async.c - st.async and red.async: a thread's values go to the shared memory of
+ * a CTA of the cluster, whose mbarrier counts their bytes.  They belong to the
+ * generic proxy, so that other accesses of threads need no fence before them.
  */
 #include <string.h>
 
@@ -21,7 +20,7 @@ static uint32_t bytes_of(const struct emu_instr *i)
 	return i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
 }
 
-/* Option 0: a store, else a reduction as cp.reduce.async.bulk has it. */
+/* Option 0 is a store; otherwise a reduction, encoded as for cp.reduce.async.bulk. */
 static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 		 const uint8_t *value, uint64_t to, uint64_t barrier)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_barrier.c - barriers of a CTA and of a cluster, setmaxnreg, and grids that
- * wait for the grid before.
+ * op_barrier.c - barriers of a CTA and of a cluster, setmaxnreg, and
+ * griddepcontrol, by which a grid waits for the grid before it.
  */
 #include "instruction/binds.h"
 #include "machine/barrier.h"
@@ -18,7 +18,7 @@ enum {
 	POPC = 4,
 	AND = 8,
 	OR = 16,
-	REDUCES = POPC | AND | OR, /* the last two operands: of what, to what */
+	REDUCES = POPC | AND | OR, /* the last two operands: source, destination */
 };
 
 /* The result of bar.red, in all lanes. */
@@ -37,7 +37,7 @@ static void put_reduced(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 			      lanes);
 }
 
-/* The warp's lanes, by their operands. */
+/* Counts the warp's lanes by their predicates. */
 static void add_predicates(const struct emu_warp *w, const struct emu_instr *i,
 			   uint32_t lanes, struct emu_named_barrier *b)
 {
@@ -262,10 +262,7 @@ static void run_grid_wait(struct emu_warp *w, const struct emu_instr *i, uint32_
 		emu_watch_grids(w);
 }
 
-/*
- * Counts CTAs of the grid that let the next one begin; a CTA that ends counts,
- * too.
- */
+/* Counts CTAs that let the next grid begin.  A CTA that ends also counts. */
 static void run_grid_launch(struct emu_warp *w, const struct emu_instr *i,
 			    uint32_t lanes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_copy.c - asynchronous copies: cp.async of threads, bulk copies, their
- * groups and barriers, and fences. transfer.h moves the bytes.
+ * op_copy.c - asynchronous copies (cp.async of threads and bulk copies), their
+ * groups and barriers, and fences.  transfer.h moves the bytes.
  */
 #include <string.h>
 
@@ -135,7 +135,7 @@ bool emu_bind_cp_async(struct emu_bind *b)
 
 enum { WAIT_READ = 1 };
 
-/* A wait counts to no more. */
+/* The largest number in a wait. */
 #define MOST_GROUPS 63
 
 enum { CP_COMMIT, CP_WAIT, CP_WAIT_ALL, BULK_COMMIT, BULK_WAIT };
@@ -253,7 +253,7 @@ bool emu_bind_cp_async_arrive(struct emu_bind *b)
 /* ---- bulk copies -----------------------------------------------------------
  */
 
-/* Rules of addresses and sizes; a fault where one is broken. */
+/* Checks addresses and sizes; faults if they break a rule. */
 static bool check_bulk(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       uint64_t to, uint64_t from, uint32_t bytes)
 {
@@ -309,7 +309,7 @@ static bool add_bulk(struct emu_transfer *t, int lane, enum emu_state_space to_s
 	       emu_watch_global(t->warp, t->instr, lane, EMU_ORDER_READ, from, bytes);
 }
 
-/* To one CTA, whose barrier hears of the bytes. */
+/* Loads to one CTA, whose barrier counts the bytes. */
 static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint64_t to, uint64_t from, uint32_t bytes, uint64_t barrier)
 {
@@ -396,7 +396,7 @@ static void run_bulk_store(struct emu_warp *w, const struct emu_instr *i,
 	}
 }
 
-/* The first space is that of the destination. */
+/* Checks the state spaces; the first is that of the destination. */
 static bool spaces(struct emu_bind *b, const char *to, const char *from)
 {
 	int first = -1, second = -1;
@@ -500,7 +500,7 @@ bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r)
 	       emu_bind_fail(b, "no .%s of this type", operations[r->operation]);
 }
 
-/* Only to global memory. */
+/* cp.reduce.async.bulk, only to global memory. */
 bool emu_bind_bulk_reduce(struct emu_bind *b)
 {
 	struct emu_reduction r = {0};
@@ -557,7 +557,7 @@ static void run_st_bulk(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 	emu_machine_of(w)->effects++;
 }
 
-/* [address], bytes, 0: shared memory of the CTA is cleared. */
+/* [address], bytes, 0: clears shared memory of the CTA. */
 bool emu_bind_st_bulk(struct emu_bind *b)
 {
 	const struct emu_argument *value;
@@ -580,8 +580,8 @@ enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT, FENCE_SHARED };
 enum { FENCE_RELEASES = 1, FENCE_ACQUIRES = 2 };
 
 /*
- * A fence of memory, or (FENCE_SHARED) only of shared memory.  Acquires before
- * it releases, so that the fences of two lanes do not order anything by themselves.
+ * A fence of memory, or (FENCE_SHARED) only of shared memory.  It acquires before it
+ * releases, so that fences of two lanes do not order each other.
  */
 static void order_memory(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
@@ -605,7 +605,7 @@ static void run_fence(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 		order_memory(w, i, lanes);
 	if (i->option == FENCE_PROXY)
 		emu_watch_fence_proxy(w);
-	/* Also the init of mbarriers is released, to a scope that holds them. */
+	/* Also releases the init of mbarriers, to a scope that includes them. */
 	if (i->option == FENCE_INIT ||
 	    (i->vector & FENCE_RELEASES && i->space != EMU_SCOPE_CTA))
 		emu_watch_fence_init(w);

@@ -11,7 +11,7 @@ static void run_bra(struct emu_warp *w, const struct emu_instr *i, uint32_t lane
 	emu_branch(w, i->target, lanes);
 }
 
-/* bra.uni of some lanes of a path. */
+/* bra.uni, when some lanes of a path execute it. */
 static void run_bra_uni(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	if (lanes != w->lanes) {
@@ -24,7 +24,7 @@ static void run_bra_uni(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 	emu_branch(w, i->target, lanes);
 }
 
-/* A branch to a label whose place may not be known yet. */
+/* Binds a branch to a label whose position may not be known yet. */
 static bool bind_branch(struct emu_bind *b, const char *label, size_t length)
 {
 	struct emu_builder *build = &b->parser->build;
@@ -64,7 +64,7 @@ bool emu_bind_exit(struct emu_bind *b)
 	return emu_arguments(b, 0, 0);
 }
 
-/* It ends a kernel's thread; in a function it continues after the call. */
+/* ret ends a thread of a kernel; in a function it continues after the call. */
 bool emu_bind_ret(struct emu_bind *b)
 {
 	if (!emu_in_function(b->parser))

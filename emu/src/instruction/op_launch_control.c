@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_launch_control.c - clusterlaunchcontrol: a cluster takes over the work of
- * one that has not begun. Also the moves of 128 bits for its answer.
+ * op_launch_control.c - clusterlaunchcontrol, by which a cluster takes over the work
+ * of one that has not begun, and the 128-bit moves for its answer.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 enum { TO_ALL = 1 };
 
-/* What the answer says: ctaid of the first CTA, and whether there is one. */
+/* The answer: whether a cluster was taken over, and the ctaid of its first CTA. */
 struct answer {
 	uint32_t id[3], is_canceled;
 };
@@ -24,9 +24,7 @@ struct answer {
 /* ---- try_cancel ------------------------------------------------------------
  */
 
-/*
- * Takes a cluster that has not begun; now and then it gets none for no reason.
- */
+/* Takes over a cluster that has not begun.  Sometimes fails without a reason. */
 static struct answer cancel(struct emu_warp *w)
 {
 	struct emu_machine *m = emu_machine_of(w);
@@ -230,7 +228,7 @@ bool emu_bind_ld_128(struct emu_bind *b)
 	return emu_dst(b, d, 16) && emu_address(b, emu_argument(b, 1));
 }
 
-/* From two halves, to them, or from one register to another. */
+/* Moves two 64-bit halves to a register, a register to halves, or to a register. */
 static void run_mov_128(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t results = i->operand[0].bytes == 16 ? 1 : 2;

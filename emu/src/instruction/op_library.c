@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_library.c - the functions of CUDA's run-time library that kernels call:
- * vprintf, whose text the host writes when the grid has run (machine/prints.h),
- * and __assertfail.  Their arguments are offsets in the thread's local memory,
- * where the call has stored them.
+ * vprintf, whose text the host writes after the grid has run (machine/prints.h), and
+ * __assertfail.  Their arguments are offsets in the thread's local memory, to which
+ * the call has stored the values.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static bool read_local(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return from;
 }
 
-/* A string that a lane points to, cut to size; false after a fault. */
+/* Reads a string that a lane points to, truncated to size; false after a fault. */
 static bool read_text(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      uint64_t address, char *to, size_t size)
 {
@@ -69,14 +69,14 @@ struct call {
 	uint32_t count;
 };
 
-/* What a conversion's argument is: a letter of printf, and its bytes. */
+/* The type of a conversion's argument: a letter of printf, and its size. */
 struct conversion {
 	char text[40]; /* %5.2f, without l */
 	char letter;
 	uint32_t bytes;
 };
 
-/* The next argument; false after a fault. */
+/* Reads the next argument; false after a fault. */
 static bool take(struct call *c, uint32_t bytes, uint64_t *bits)
 {
 	const uint64_t at = (c->next + bytes - 1) / bytes * bytes;
@@ -108,8 +108,8 @@ static size_t add_number(struct conversion *c, size_t used, int64_t number)
 }
 
 /*
- * Reads from after '%' to after the letter, where *at then points.  A '*' is an
- * argument of its own.
+ * Parses a conversion from after '%' to after its letter, to which *at then points.
+ * A '*' takes an argument of its own.
  */
 static bool parse_conversion(struct call *call, const char **at, struct conversion *c)
 {
@@ -117,7 +117,7 @@ static bool parse_conversion(struct call *call, const char **at, struct conversi
 	uint64_t bits;
 
 	*c = (struct conversion){.text = "%", .bytes = 4};
-	/* Longer than any sensible one. */
+	/* The limit is longer than any sensible conversion. */
 	while (used < sizeof(c->text) - 16 && is_any(**at, "-+ #0123456789.*lhzjt")) {
 		if (is_any(**at, "123456789")) {
 			char *end;
@@ -180,7 +180,7 @@ static bool print_text(const struct call *call, const struct conversion *c,
 }
 #pragma GCC diagnostic pop
 
-/* A conversion, from after its '%'. */
+/* Prints a conversion, from after its '%'. */
 static bool print_argument(struct call *call, const char **at, char *to, size_t size)
 {
 	const char *const begin = *at;
@@ -223,7 +223,7 @@ static bool print(struct call *call, const char *format, char *text, size_t size
 	return true;
 }
 
-/* Kept for a trap after it, which reports the text in one line. */
+/* Keeps the text for a trap that follows, which reports it in one line. */
 static void keep(struct emu_warp *w, const char *text)
 {
 	snprintf(w->printed, sizeof(w->printed), "%.*s", (int)sizeof(w->printed) - 1,

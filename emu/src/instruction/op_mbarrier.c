@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_mbarrier.c - mbarrier.* for the lanes of a warp; the state is
- * mbarrier.h's. */
+/* op_mbarrier.c - mbarrier.* for the lanes of a warp.  mbarrier.h has the state
+ * machine. */
 #include <string.h>
 
 #include "hardware/mbarrier.h"
@@ -85,7 +85,7 @@ static void run_inval(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 	}
 }
 
-/* Bytes that came first may end the phase here. */
+/* Expects bytes.  This ends the phase if they have already arrived. */
 static bool expect(struct emu_warp *w, const struct emu_instr *i, int lane,
 		   uint64_t address, uint64_t *bar, uint32_t bytes)
 {
@@ -132,7 +132,7 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i, uint32_t l
 		states[l] = emu_mbarrier_test_parity(*bar, 0);
 		if (expects && !expect(w, i, l, address[l], bar, number[l]))
 			return;
-		/* The order is that of warps, so each address is told once. */
+		/* The checker orders warps, so each address is reported once. */
 		if (i->option != MBARRIER_EXPECT && address[l] != told &&
 		    !emu_watch_arrive(w, i, l, address[l], (enum emu_scope)i->vector))
 			return;
@@ -149,7 +149,7 @@ static void run_arrive(struct emu_warp *w, const struct emu_instr *i, uint32_t l
 	emu_machine_of(w)->effects++;
 }
 
-/* Counts bytes as a copy does that has brought them; relaxed. */
+/* complete_tx: counts bytes as a completed copy does; relaxed. */
 static void run_complete(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *bytes = emu_row(w, &i->operand[1]);
@@ -269,7 +269,7 @@ static bool bind_wait(struct emu_bind *b, enum mbarrier_op op)
 	b->i->option = op;
 	b->i->vector = scope_of(b);
 	b->i->run = run_wait;
-	/* A fourth argument is a time limit: any is kept. */
+	/* The fourth argument, a time limit, has no effect. */
 	return emu_arguments(b, 3, 4) && emu_dst(b, emu_argument(b, 0), 1) &&
 	       emu_address(b, emu_argument(b, 1)) &&
 	       emu_src(b, emu_argument(b, 2), emu_has(b, "parity") ? EMU_U32 : EMU_B64);
@@ -301,7 +301,7 @@ bool emu_bind_mbarrier_inval(struct emu_bind *b)
 	return emu_arguments(b, 1, 1) && emu_address(b, emu_argument(b, 0));
 }
 
-/* A barrier and a number. */
+/* Binds a barrier and a number. */
 static bool bind_number(struct emu_bind *b, emu_run *run)
 {
 	b->i->run = run;

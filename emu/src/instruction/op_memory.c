@@ -17,7 +17,7 @@
 /* ---- ld and st -------------------------------------------------------------
  */
 
-/* ld, st; of atomics shifted to the left. */
+/* Bits of the option of ld and st; those of atomics are shifted to the left. */
 enum { IS_STRONG = 1, IS_ORDERED = 2, IS_WIDE = 4, RELEASES = 8, ACQUIRES = 16 };
 
 static uint32_t order_of(const struct emu_bind *b)
@@ -34,15 +34,14 @@ static uint32_t order_of(const struct emu_bind *b)
 	       (acquires ? ACQUIRES : 0);
 }
 
-/* The trait of what waits for all stores before it. */
+/* The trait of instructions that wait for all earlier stores. */
 static uint8_t release_trait(uint32_t order)
 {
 	return order & RELEASES && order & IS_WIDE ? EMU_RELEASES : 0;
 }
 
 /*
- * The scope of a side (RELEASES or ACQUIRES); relaxed where the access lacks
- * that side.
+ * The scope of a side (RELEASES or ACQUIRES); relaxed if the access lacks that side.
  */
 static enum emu_order_scope scope_of(uint32_t order, uint32_t side)
 {
@@ -167,7 +166,7 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes
 	emu_machine_of(w)->effects++;
 }
 
-/* Of .v8 of 32 bits and .v4 of 64: PTX ISA 8.8, ld. */
+/* True for .v8 of 32 bits and .v4 of 64 bits: PTX ISA 8.8, ld. */
 static bool has_priority(const struct emu_bind *b)
 {
 	return emu_has(b, "L2::evict_first") || emu_has(b, "L2::evict_last") ||
@@ -194,8 +193,8 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 	return true;
 }
 
-/* Parameters of a call, and those of the function inside it, are local memory
- * (parse_call.h); a kernel's own are not. */
+/* Parameters of a call, and those of a function inside it, are in local memory
+ * (parse_call.h); those of a kernel are not. */
 static void use_local_parameters(struct emu_bind *b, uint32_t address)
 {
 	const struct emu_argument *base =
@@ -370,7 +369,7 @@ static uint64_t combined(uint32_t operation, enum emu_type type, uint64_t x, uin
 	}
 }
 
-/* One lane's elements, each by itself; true if memory has changed. */
+/* Combines one lane's elements one by one; true if memory has changed. */
 static bool combine_lane(const struct emu_instr *i, int lane, uint8_t *at,
 			 uint64_t before[][EMU_LANES], uint64_t y[][EMU_LANES],
 			 const uint64_t *z)
@@ -404,8 +403,8 @@ static void watch_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t l
 	emu_watch_acquire(w, lanes, address, scope_of(order, ACQUIRES));
 	emu_watch_release(w, lanes, address, scope_of(order, RELEASES), true);
 	/*
-	 * The lanes' atomics happen one after the other: each may acquire what
-	 * the one before released.
+	 * The lanes' atomics are executed one after the other, so each may
+	 * acquire what the one before released.
 	 */
 	if (order & RELEASES)
 		emu_watch_lanes_release(w, lanes);
@@ -553,9 +552,9 @@ bool emu_bind_prefetch(struct emu_bind *b)
 enum { TRANSPOSED = 1, OF_6_BITS = 2, OF_4_BITS = 4 };
 
 /*
- * Lanes 8j .. 8j+7 name the rows of matrix j.  Lane t has, of each matrix, two
- * neighbours of row t / 4 from column 2 (t % 4) on; transposed, of column t
- * / 4.
+ * Lanes 8j .. 8j+7 give the addresses of the rows of matrix j.  Lane t has two
+ * elements of each matrix: columns 2 (t % 4) and the next one of row t / 4, or
+ * transposed, these rows of column t / 4.
  */
 static bool matrix_rows(struct emu_warp *w, const struct emu_instr *i,
 			const struct emu_value *base, enum emu_access_kind kind,
@@ -574,8 +573,8 @@ static bool matrix_rows(struct emu_warp *w, const struct emu_instr *i,
 }
 
 /*
- * Rows of 16 elements of 6 or 4 bits, packed at the begin of 16 bytes: a byte
- * each, in its low bits.  The padding after them is optional.
+ * Unpacks rows of 16 elements of 6 or 4 bits, which are packed at the start of 16
+ * bytes, to the low bits of one byte each.  The padding after them is optional.
  */
 static bool packed_rows(struct emu_warp *w, const struct emu_instr *i,
 			uint8_t (*bytes)[16], uint8_t **rows)
@@ -660,7 +659,7 @@ static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t
 	}
 }
 
-/* .m8n16 of packed elements: a row of bytes has the places of .m8n8's. */
+/* .m8n16 of packed elements: its rows of bytes have the places of .m8n8. */
 static bool is_packed_matrix(const struct emu_bind *b)
 {
 	return b->shape_m == 8 && b->shape_n == 16 && b->n_types == 0 &&

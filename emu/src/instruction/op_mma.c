@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_mma.c - mma.sync: one matrix multiplication of a warp, of every dense type
- * but m8n8k4 of fp16.  A lane's registers follow one pattern for all types:
- * with g = lane / 4 and t = lane % 4, register i of A holds the 32 bits of k
- * that begin at 32 bits times t + i / 2 * 4, of row g, or g + 8 where i is odd;
- * register i of B those at t + i * 4 of column g; C and D two columns from 2t
- * on, of row g, then of g + 8.
+ * except m8n8k4 of fp16.  The registers of a lane follow one pattern for all types,
+ * with g = lane / 4 and t = lane % 4:
  *
- * Numbers: of 16 and 32 bits tensor_core.h; of 8, 6 and 4 bits block_sums.h,
- * with 25 bits below the largest exponent in the warp's instruction on 9.0,
- * 10.0 and 12.0 (Xie et al., MMA-Sim, arXiv 2511.10909, and its code); of fp64
- * one fused multiply-add after the other.
+ *	register i of A	 32-bit word t + i / 2 * 4 of the bits of k, in row g, or in
+ *			 row g + 8 if i is odd
+ *	register i of B	 word t + i * 4 of column g
+ *	C and D		 columns 2t and 2t + 1 of row g, then of row g + 8
+ *
+ * The arithmetic of types of 16 and 32 bits is that of tensor_core.h.  That of 8, 6
+ * and 4 bits is in block_sums.h, with 25 bits below the largest exponent in the
+ * warp's instruction on 9.0, 10.0 and 12.0 (Xie et al., MMA-Sim, arXiv 2511.10909,
+ * and its code).  fp64 is one fused multiply-add after the other.
  */
 #include <math.h>
 #include <string.h>
@@ -49,7 +51,7 @@ static const struct element_type {
     {EMU_F64, DOUBLE, 64, 0},
 };
 
-/* What an instruction's option says, besides types a at 0 and b at 4. */
+/* Bits of an instruction's option, above the types of a (at 0) and b (at 4). */
 enum {
 	M_IS_8 = 1 << 8,
 	D_IS_F16 = 1 << 9,
@@ -60,7 +62,7 @@ enum {
 	UE8M0 = 1 << 20,
 };
 
-/* The option taken apart; elements of k, and registers of each operand. */
+/* The decoded option, the elements of k, and the registers of each operand. */
 struct form {
 	const struct element_type *a, *b;
 	enum scaling scaling;
@@ -167,7 +169,7 @@ struct operands {
 	uint32_t a[16 * MAX_K], b[N * MAX_K], c[16 * N];
 };
 
-/* The engine's operands are 32 bytes of k; what is missing are zeros. */
+/* The sums take operands of 32 bytes of k; missing elements are zeros. */
 static void float_sums(const struct form *f, struct operands *x, bool is_f16)
 {
 	static _Thread_local struct emu_mma_operand a, b;
@@ -243,7 +245,7 @@ static void integer_sums(const struct form *f, struct operands *x, int stride,
 
 /* ---- block scales -------------------------------------------------------- */
 
-/* One value of a 16-bit operand for the whole warp, below most. */
+/* A 16-bit operand that is the same in the whole warp, and below most. */
 static bool take_selector(struct emu_warp *w, const struct emu_instr *i,
 			  const struct emu_value *o, const char *name, uint32_t step,
 			  uint32_t most, uint32_t *value)
@@ -407,7 +409,7 @@ static const struct element_type *find_type(enum emu_type type)
 	return NULL;
 }
 
-/* kind::*, block_scale and what goes with them. */
+/* kind::*, block_scale and the words that belong to them. */
 static bool bind_kind(struct emu_bind *b)
 {
 	static const char *const kinds[] = {"kind::f8f6f4", "kind::mxf8f6f4",
@@ -450,7 +452,7 @@ static bool bind_kind(struct emu_bind *b)
 	return true;
 }
 
-/* Shapes as the PTX ISA lists them, by the bits of a row's k. */
+/* True for the shapes of the PTX ISA, which depend on the bits of k in a row. */
 static bool is_shape(const struct emu_bind *b, const struct element_type *a,
 		     enum scaling scaling)
 {
@@ -486,7 +488,7 @@ static bool is_sum_of(enum emu_type sum, const struct element_type *a, bool has_
 	}
 }
 
-/* Types that may be multiplied with each other. */
+/* True for types that may be multiplied with each other. */
 static bool is_pair(const struct element_type *a, const struct element_type *b,
 		    enum scaling scaling)
 {

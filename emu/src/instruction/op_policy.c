@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_policy.c - createpolicy: the argument of .L2::cache_hint.  There is no
- * cache here, so a policy is 64 bits without an effect.
+ * op_policy.c - createpolicy, which makes the argument of .L2::cache_hint.  Caches
+ * are not modelled, so a policy is 64 bits without an effect.
  */
 #include "instruction/binds.h"
 #include "machine/warp.h"
 
-/* Not the hardware's form, which is not documented. */
+/* The encoding of the hardware is not documented; this one is ours. */
 #define POLICY UINT64_C(0x706F6C6963790000)
 
 static const char *const priorities[] = {"L2::evict_last", "L2::evict_normal",
@@ -21,7 +21,7 @@ static void run_createpolicy(struct emu_warp *w, const struct emu_instr *i,
 	emu_put_64(w, &i->operand[0], r, lanes);
 }
 
-/* The first of the words is the primary priority; at most one other follows. */
+/* The first word is the primary priority; at most one other follows. */
 static bool bind_priorities(struct emu_bind *b)
 {
 	uint32_t count = 0;

@@ -12,7 +12,7 @@
 /* ---- what all have in common -----------------------------------------------
  */
 
-/* One cta_group for a kernel. */
+/* A kernel may use only one cta_group. */
 static bool bind_group(struct emu_bind *b)
 {
 	struct emu_kernel *k = b->parser->build.kernel;
@@ -48,7 +48,7 @@ static bool bind_tmem_address(struct emu_bind *b, const struct emu_argument *a)
 /* ---- alloc, dealloc, relinquish --------------------------------------------
  */
 
-/* What the three have in common. */
+/* The common part of the three. */
 static bool bind_alloc(struct emu_bind *b, emu_run *run)
 {
 	b->i->run = run;
@@ -201,7 +201,7 @@ static bool has_scales(uint32_t word)
 	       word == WORD_MXF4;
 }
 
-/* The scales of a row, from the opcode's words, which must suit the kind. */
+/* The number of scales in a row, from the opcode's words, which must fit the kind. */
 static bool bind_scales(struct emu_bind *b, uint32_t word)
 {
 	const bool is_1 = emu_has(b, "scale_vec::1X");
@@ -245,7 +245,8 @@ static bool bind_a(struct emu_bind *b, const struct emu_argument *a)
 	return bind_tmem_address(b, a);
 }
 
-/* [address] without an offset; two others have space for one. */
+/* [address] without an offset: only two addresses of an instruction have space for
+ * one. */
 static bool bind_plain_address(struct emu_bind *b, const struct emu_argument *a)
 {
 	if (a->kind != EMU_ARG_ADDRESS)
@@ -256,7 +257,7 @@ static bool bind_plain_address(struct emu_bind *b, const struct emu_argument *a)
 	return emu_src(b, &b->s->elements[a->first], EMU_B32);
 }
 
-/* {4 registers}, or 8 of a pair: a bit a lane. */
+/* {4 registers}, or 8 for a pair: one bit for each lane. */
 static bool bind_kept_lanes(struct emu_bind *b, const struct emu_argument *a)
 {
 	const uint32_t wanted = b->i->option & EMU_TCGEN05_PAIR ? 8 : 4;
@@ -275,7 +276,7 @@ static bool bind_kept_lanes(struct emu_bind *b, const struct emu_argument *a)
 	return true;
 }
 
-/* enable-input-d, and around it what kinds without scales can have. */
+/* enable-input-d, and the operands next to it in kinds without scales. */
 static bool bind_plain_end(struct emu_bind *b, uint32_t word)
 {
 	const bool keeps =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_tensor.c - copies of boxes of tensors: cp.async.bulk.tensor, tiles, in
- * both directions. tensor_map.h reads the map, transfer.h moves the bytes.
+ * op_tensor.c - copies of boxes of tensors: cp.async.bulk.tensor in tile mode, in
+ * both directions.  tensor_map.h decodes the map, transfer.h moves the bytes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,10 +26,7 @@ struct box {
 	int32_t at[EMU_TENSOR_RANK];
 };
 
-/*
- * Reads the coordinates of the box; false after a fault: a GPU refuses a box
- * there.
- */
+/* Reads the coordinates of the box; false after a fault: a GPU refuses them. */
 static bool read_place(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       const struct emu_value *coordinates, bool is_store,
 		       struct box *box)
@@ -104,8 +101,8 @@ static bool check_shared(struct emu_warp *w, const struct emu_instr *i, int lane
  */
 
 /*
- * The host's pointer to bytes of the tensor; NULL after a fault: some are in no
- * allocation.
+ * The host's pointer to bytes of the tensor; NULL after a fault: some are not
+ * allocated.
  */
 static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 			     uint32_t bytes, uint8_t **shadow)
@@ -164,8 +161,8 @@ static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
 }
 
 /*
- * False after a fault: the store would write past the tensor's last row, in
- * no allocation.
+ * False after a fault: the store would write past the tensor's last row, to bytes
+ * that are not allocated.
  */
 static bool check_padding(struct emu_transfer *t, int lane,
 			  const struct emu_tensor_piece *piece)
@@ -229,7 +226,7 @@ static bool add_box(struct emu_transfer *t, int lane, uint64_t shared,
 	return true;
 }
 
-/* The bytes of the box that lie inside the tensor. */
+/* Counts the bytes of the box that are inside the tensor. */
 static void count_box(struct emu_warp *w, const struct box *box,
 		      enum emu_traffic_kind kind)
 {
@@ -263,7 +260,8 @@ static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
-/* The mbarrier is of the CTA that gets the box, or cta_group::2 of its pair. */
+/* Checks that the mbarrier belongs to the CTA that gets the box, or with
+ * cta_group::2 to its pair. */
 static bool check_ranks(struct emu_warp *w, const struct emu_instr *i, int lane,
 			uint64_t to, uint64_t barrier)
 {
@@ -282,9 +280,9 @@ static bool check_ranks(struct emu_warp *w, const struct emu_instr *i, int lane,
 }
 
 /*
- * The barrier of a multicast: the same offset in the CTA that gets the box, or
- * with cta_group::2 in that CTA of its pair whose rank is even or odd as the
- * barrier's.
+ * The CTA of a multicast's barrier, whose offset is the same in all: the CTA that
+ * gets the box, or with cta_group::2 that CTA of its pair whose rank has the same
+ * parity as the barrier's.
  */
 static uint64_t barrier_rank(const struct emu_instr *i, uint64_t rank, uint64_t barrier)
 {
@@ -336,7 +334,7 @@ static void run_load(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 /* ---- stores ----------------------------------------------------------------
  */
 
-/* How the map's elements are reduced; false after a fault: they cannot. */
+/* How the map's elements are reduced; false after a fault: they cannot be. */
 static bool take_type(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct box *box, struct emu_reduction *r)
 {
@@ -396,9 +394,9 @@ static bool store_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 }
 
 /*
- * A whole warp may issue one store, as CUTLASS's epilogues do: the same box
- * from the same place.  A GPU, whose instruction is one of the warp, does it
- * once; a reduction counts for each lane.
+ * A whole warp may issue one store, as CUTLASS's epilogues do: the same box from the
+ * same address.  A GPU executes it once, because the instruction is the warp's.  A
+ * reduction counts for each lane.
  */
 static void run_store(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {

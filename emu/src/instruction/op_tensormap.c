@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_tensormap.c - tensor maps that kernels change: tensormap.replace, the copy
- * to global memory that hands one on, and the fences of their proxy.  The order
- * of these accesses is not followed.
+ * op_tensormap.c - tensor maps that kernels change: tensormap.replace, the copy to
+ * global memory that publishes one, and the fences of their proxy.  The order of
+ * these accesses is not checked.
  */
 #include <string.h>
 
@@ -12,10 +12,10 @@
 #include "machine/report.h"
 #include "machine/watch.h"
 
-/* Bytes that one access reaches. */
+/* Bytes of one access. */
 #define PART 16
 
-/* Copies a map out of memory or into it; false: a fault. */
+/* Copies a map from memory or to it; false: a fault. */
 static bool move_map(struct emu_warp *w, const struct emu_instr *i, int lane,
 		     enum emu_state_space space, uint64_t address, bool is_write,
 		     uint8_t *map)
@@ -116,9 +116,9 @@ bool emu_bind_tensormap_replace(struct emu_bind *b)
 	return emu_src(b, emu_argument(b, arguments - 1), b->types[0]);
 }
 
-/* ---- handing on ----------------------------------------------------------- */
+/* ---- publishing ----------------------------------------------------------- */
 
-/* All lanes copy together, so that all name one map. */
+/* All lanes copy together, so all must give the same map. */
 static void run_copy(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const int first = __builtin_ctz(lanes);
@@ -142,7 +142,7 @@ static void run_copy(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	emu_watch_fence(w, EMU_ORDER_WIDE);
 }
 
-/* The bytes that an instruction names are those of one map. */
+/* Checks that the size in an instruction is that of a map. */
 static bool is_size_of_map(struct emu_bind *b, uint32_t n)
 {
 	int64_t bytes;

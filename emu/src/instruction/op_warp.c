@@ -10,8 +10,8 @@
 #include "machine/watch.h"
 
 /*
- * The lanes of a membermask must be together; each lane that executes is in its
- * own mask.  True: all of them are; else the path waits or the launch fails.
+ * The lanes of a membermask must execute together, and each must be in its own mask.
+ * True if they do; otherwise the path waits or the launch fails.
  */
 static bool has_members(struct emu_warp *w, const struct emu_instr *i,
 			const struct emu_value *mask, uint32_t lanes)
@@ -44,7 +44,7 @@ static bool has_members(struct emu_warp *w, const struct emu_instr *i,
 
 enum { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX, HAS_PREDICATE = 4 };
 
-/* PTX ISA, shfl: j is the source lane, p false where it is outside. */
+/* PTX ISA, shfl: j is the source lane; p is false if it is outside. */
 static int source_lane(int lane, uint32_t mode, uint32_t b, uint32_t c, bool *inside)
 {
 	const int clamp = (int)(c & 31), segment = (int)(c >> 8 & 31);
@@ -342,7 +342,7 @@ static void run_bar_warp(struct emu_warp *w, const struct emu_instr *i, uint32_t
 
 	if (!has_members(w, i, &i->operand[0], lanes))
 		return;
-	/* Tiles of a warp meet separately: one call for each mask. */
+	/* Tiles of a warp synchronise separately: one call for each mask. */
 	for (uint32_t left = lanes; left;) {
 		const uint32_t mask = masks[__builtin_ctz(left)] | (left & -left);
 

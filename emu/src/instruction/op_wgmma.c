@@ -29,7 +29,7 @@ bool emu_bind_wgmma_wait(struct emu_bind *b)
 	       emu_number(b, emu_argument(b, 0), 0, 7, &b->i->immediate);
 }
 
-/* What a type of A or B may be paired with. */
+/* The types that a type of A or B may be combined with. */
 static const struct operand_type {
 	enum emu_type type;
 	enum emu_mma_type mma;
@@ -51,7 +51,7 @@ static const struct operand_type *find_type(enum emu_type type)
 	return NULL;
 }
 
-/* n is 8 to 256 by 8; of integers 8, 24 and the multiples of 16. */
+/* n is a multiple of 8 up to 256; with integers 8, 24 or a multiple of 16. */
 static bool is_n(int n, bool is_integer)
 {
 	return n >= 8 && n <= 256 && n % 8 == 0 &&
@@ -96,7 +96,7 @@ static bool bind_shape(struct emu_bind *b, const struct operand_type **a)
 	return true;
 }
 
-/* Numbers after scale-d: signs, but of integers; then, of 16-bit types, which
+/* Numbers after scale-d: the signs, except for integers, and for 16-bit types which
  * operands in shared memory are transposed. */
 static bool bind_scales(struct emu_bind *b, const struct operand_type *t, bool shared)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cudart.h - the part of CUDA's runtime interface (CUDA 13) that the software
- * GPU exports, so that programs built with `nvcc -cudart shared` start on it:
- * libcudart.so.13 is another name of the library.  Names, numbers and layouts
- * are those of CUDA's headers; test_runtime_api.c compares them where they are
+ * cudart.h - the part of CUDA's runtime interface (CUDA 13) that the software GPU
+ * exports, so that programs built with `nvcc -cudart shared` run on it.
+ * libcudart.so.13 is another name of the library.  Names, numbers and layouts are
+ * those of CUDA's headers; test_runtime_api.c compares them if the headers are
  * installed.  Errors have the driver's numbers.
  */
 #ifndef EMU_CUDART_H
@@ -83,12 +83,12 @@ struct cudaDeviceProp {
 	int reserved[56];
 };
 
-/* Begins the driver once, and keeps an error for cudaGetLastError(). */
+/* Opens the driver once, and keeps an error for cudaGetLastError(). */
 CUresult emu_runtime_begin(void);
 cudaError_t emu_runtime_keep(CUresult result);
 /* The function of a kernel's stub in the host program. */
 CUresult emu_runtime_function(const void *stub, CUfunction *function);
-/* A variable's place on the device. */
+/* The address of a variable on the device. */
 CUresult emu_runtime_variable(const void *host, CUdeviceptr *to, size_t *bytes);
 
 #define F(type, name, arguments) EMU_EXPORT type name arguments;

@@ -37,14 +37,14 @@ CUresult emu_runtime_begin(void)
 	if (begun || has_context)
 		return begun;
 	has_context = 1;
-	/* As on a GPU, the primary context is current where none is. */
+	/* As on a GPU, the primary context becomes current if none is. */
 	if (cuCtxGetCurrent(&context) || context)
 		return CUDA_SUCCESS;
 	(void)cuDevicePrimaryCtxRetain(&context, 0);
 	return cuCtxSetCurrent(context);
 }
 
-/* A call of the driver, which is begun first. */
+/* Calls the driver, and opens it first. */
 #define CALL(call)                                                                     \
 	do {                                                                           \
 		const CUresult begun_ = emu_runtime_begin();                           \
@@ -124,7 +124,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device)
 	CALL(cuDeviceGetAttribute(value, attribute, device));
 }
 
-/* Fields that are a number of cuDeviceGetAttribute. */
+/* Sets fields that have a number for cuDeviceGetAttribute. */
 static void put_numbers(struct cudaDeviceProp *p, int device)
 {
 	const struct {

@@ -6,7 +6,7 @@
 
 /* ---- kernel<<<...>>>() --------------------------------------------------- */
 
-/* What <<<...>>> says until the stub is called; stubs may nest. */
+/* The configuration of <<<...>>> until the stub is called; stubs may nest. */
 #define MOST_CALLS 8
 static _Thread_local struct call {
 	emu_dim3 grid, block;

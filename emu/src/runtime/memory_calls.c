@@ -19,7 +19,7 @@ static cudaError_t give(CUresult result, CUdeviceptr from, void **to)
 
 /* ---- allocations --------------------------------------------------------- */
 
-/* No bytes are a pointer of their own: NULL. */
+/* An allocation of no bytes gives NULL. */
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
 	CUdeviceptr at = 0;
@@ -96,7 +96,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* The kind says nothing that the addresses do not. */
+/* The kind is ignored, because the addresses determine it. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
 {
 	const CUresult result = emu_runtime_begin();
@@ -144,7 +144,7 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 	return result ? result : cudaDeviceSynchronize();
 }
 
-/* The place of bytes of a variable. */
+/* The address of bytes of a variable. */
 static CUresult place_of(const void *symbol, size_t offset, size_t bytes,
 			 CUdeviceptr *at)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * registry.c - what a program registers before main(): fat binaries, the stubs
- * of their kernels, and their variables. A binary is loaded when it is first
- * used, so that an error reaches the call that uses it.
+ * registry.c - what a program registers before main(): fat binaries, the stubs of
+ * their kernels, and their variables.  A binary is loaded when it is first used, so
+ * that the call that uses it returns the error.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ struct symbol {
 	const char *name;
 	struct binary *binary;
 	void **managed; /* the host's pointer to it; NULL: it has none */
-	int is_told;	/* why it cannot run */
+	int is_told;	/* the reason why it cannot run was printed */
 	struct symbol *next;
 };
 
@@ -95,7 +95,7 @@ static void add_symbol(void **binary, const void *host, const char *name,
 {
 	struct symbol *s = calloc(1, sizeof(*s));
 
-	/* Without memory it is unknown, which its first use reports. */
+	/* Without memory the symbol is unknown, which its first use reports. */
 	if (!s)
 		return;
 	*s = (struct symbol){.host = host,
@@ -147,7 +147,8 @@ void __cudaRegisterManagedVar(void **binary, void **host, char *device,
 
 /* ---- finding ------------------------------------------------------------- */
 
-/* Lock held.  Host pointers of managed variables get their addresses. */
+/* Loads a binary, and sets the host pointers of managed variables.  The lock must be
+ * held. */
 static CUresult load(struct binary *b)
 {
 	if (b->module || b->failure)
@@ -164,7 +165,7 @@ static CUresult load(struct binary *b)
 	return b->failure;
 }
 
-/* Lock held.  The symbol, its binary loaded. */
+/* Finds a symbol, and loads its binary.  The lock must be held. */
 static CUresult find(const void *host, struct symbol **found)
 {
 	struct symbol *s = symbols;
@@ -181,8 +182,8 @@ static CUresult find(const void *host, struct symbol **found)
 }
 
 /*
- * Programs rarely show more than an error's number, so that why a kernel cannot
- * run goes to stderr, as reports do: once for each.
+ * Programs rarely show more than the number of an error.  So the reason why a kernel
+ * cannot run is printed to stderr, like reports, once for each kernel.
  */
 static void tell(struct symbol *s, CUresult result)
 {
