@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_bugs.c [SCHEDULES] - bugs of real kernels (bugs.def) on the
- * software GPU: the right program has no report on any schedule (25), the wrong
- * one has the fitting report.  Prints the table: the bug, on how many schedules
- * it was found, by which rule.
+ * test_bugs.c [SCHEDULES] - bugs of real kernels (bugs.def) on the software GPU.  The
+ * correct program has no report on any schedule (by default 25), and the wrong one
+ * has the fitting report.  Prints a table: the bug, the number of schedules on which
+ * it was found, and the rule.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,7 +98,7 @@ static bool run(const struct bug *b, bool is_wrong, uint64_t seed,
 
 #define MOST_WORDS 12
 
-/* The place of word n between bars; its length, 0: there is none. */
+/* Finds word n between bars.  Returns its length; 0: there is none. */
 static size_t word_at(const char **words, int n)
 {
 	while (n-- && **words) {
@@ -108,7 +108,7 @@ static size_t word_at(const char **words, int n)
 	return strcspn(*words, "|");
 }
 
-/* Which of the words text has; -1: none. */
+/* The index of the first of the words that text has; -1: none. */
 static int says(const char *text, const char *words)
 {
 	for (int n = 0; n < MOST_WORDS; n++) {
@@ -142,7 +142,7 @@ static void print_words(const char *words, const uint64_t *counts)
 	printf(" |\n");
 }
 
-/* Prints the bug's row; false, and why, if it is not as it should be. */
+/* Prints the row of a bug; false, with the reason, if it is not found as expected. */
 static bool check_bug(const struct bug *b, uint64_t schedules)
 {
 	uint64_t found = 0, counts[MOST_WORDS] = {0};

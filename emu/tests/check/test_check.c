@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_check.c - the checker of shared memory's order: threads and barriers.
- * For each rule a handful of steps that keep it, and the same with one missing.
+ * test_check.c - the checker of the order of shared memory: threads and barriers.
+ * Each rule has a few steps that keep it, and the same steps with one missing.
  */
 #include "common/alloc.h"
 #include "common/litmus.h"
@@ -20,7 +20,7 @@ static void a_store_and_a_load(void **state)
 	BAD(load(1, DATA), "load of shared memory offset 4096 of CTA rank 0: "
 			   "warp 0 of CTA rank 0 wrote it (PTX line 77), and "
 			   "nothing orders that");
-	/* Other words are no matter. */
+	/* Other words do not matter. */
 	GOOD(load(1, DATA + 16));
 }
 
@@ -91,11 +91,11 @@ static void a_barrier_of_some(void **state)
 	(void)state;
 	GOOD(store(0, DATA));
 	GOOD(store(1, DATA + 16));
-	/* Warp 1 arrives, warp 2 waits; 0 and 3 have no part. */
+	/* Warp 1 arrives, warp 2 waits; 0 and 3 are not involved. */
 	emu_check_join(c, 1, 0, NAMED, true);
 	emu_check_join(c, 2, 0, NAMED, true);
 	emu_check_all_joined(c, 0, NAMED);
-	/* What warp 1 does then is not part of it. */
+	/* Later accesses of warp 1 do not belong to the arrival. */
 	GOOD(store(1, DATA + 32));
 	emu_check_leave(c, 2, 0, NAMED, true);
 	GOOD(load(2, DATA + 16));
@@ -104,7 +104,7 @@ static void a_barrier_of_some(void **state)
 	BAD(load(3, DATA + 16), "warp 1");
 }
 
-/* Order is handed on: 0 to 1 by one barrier, 1 to 2 by another. */
+/* Order is transitive: 0 to 1 by one barrier, 1 to 2 by another. */
 static void order_is_transitive(void **state)
 {
 	(void)state;
@@ -174,7 +174,7 @@ static void a_barrier_needs_its_init(void **state)
 	BAD(bulk(3, DATA, BAR), "mbarrier.init");
 	block_barrier();
 	GOOD(emu_check_arrive(c, 1, BAR, CTA_SCOPE, &err));
-	/* The other CTA has not met the block's barrier. */
+	/* The other CTA has not arrived at the block's barrier. */
 	BAD(emu_check_arrive(c, FAR(0), BAR, FAR_SCOPE, &err), "mbarrier.init");
 	cluster_barrier(true);
 	GOOD(emu_check_arrive(c, FAR(0), BAR, FAR_SCOPE, &err));
@@ -215,12 +215,12 @@ static void another_ctas_data(void **state)
 {
 	(void)state;
 	barriers();
-	/* A store to the other CTA's memory, told at cluster scope. */
+	/* A store to the other CTA's memory, released at cluster scope. */
 	GOOD(store(0, REMOTE(DATA)));
 	hand_over(0, REMOTE(BAR), FAR_SCOPE);
 	GOOD(emu_check_wait(c, FAR(0), REMOTE(BAR), FAR_SCOPE, &err));
 	GOOD(load(FAR(0), REMOTE(DATA)));
-	/* Its own warps may tell it on at .cta scope. */
+	/* Warps of that CTA may pass it on at .cta scope. */
 	GOOD(store(FAR(0), REMOTE(DATA + 64)));
 	emu_check_join(c, FAR(0), 1, NAMED, true);
 	emu_check_all_joined(c, 1, NAMED);
@@ -254,7 +254,7 @@ static void what_cannot_be_followed(void **state)
 	assert_null(emu_check_open(0, 1, BYTES, options));
 	assert_null(emu_check_open(17, 1, BYTES, options));
 	assert_null(emu_check_open(16, 49, BYTES, options));
-	/* Out of the shared memory, or of it in part: another's to say. */
+	/* Accesses wholly or partly outside shared memory are not checked here. */
 	GOOD(load(0, BYTES));
 	GOOD(store(0, BYTES - 8));
 	GOOD(store(0, UINT64_C(2) << EMU_RANK_SHIFT));

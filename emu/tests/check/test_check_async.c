@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_check_async.c - the checker of shared memory's order: bulk copies,
- * wgmma, cp.async and the fences between proxies, with a step and without.
+ * test_check_async.c - the checker of the order of shared memory: bulk copies,
+ * wgmma, cp.async and the fences between proxies, with each step and without it.
  */
 #include "common/litmus.h"
 
@@ -20,12 +20,12 @@ static void a_bulk_copy_and_its_readers(void **state)
 	wait(1, BAR);
 	GOOD(load(1, DATA));
 	GOOD(wgmma(1, DATA));
-	/* Another barrier's end says nothing. */
+	/* The end of another barrier's phase does not order them. */
 	GOOD(bulk(0, DATA + 1024, BAR));
 	hand_over(0, OTHER_BAR, CTA_SCOPE);
 	wait(2, OTHER_BAR);
 	BAD(wgmma(2, DATA + 1024), "has not waited");
-	/* But who waited may tell. */
+	/* But a warp that has waited may pass it on. */
 	hand_over(0, BAR, CTA_SCOPE);
 	wait(1, BAR);
 	hand_over(1, OTHER_BAR, CTA_SCOPE);
@@ -132,17 +132,17 @@ static void a_store_and_an_engine(void **state)
 	fence(1);
 	GOOD(wgmma(1, DATA + 1024));
 	BAD(bulk_store(2, DATA + 1024), "bulk store of shared memory");
-	/* A fence before the store is none. */
+	/* A fence before the store has no effect. */
 	fence(0);
 	GOOD(store(0, DATA + 2048));
 	block_barrier();
 	BAD(wgmma(3, DATA + 2048), "fence.proxy");
-	/* Nor is it an order. */
+	/* Nor does it order anything. */
 	GOOD(store(0, DATA + 4096));
 	fence(0);
 	fence(1);
 	BAD(wgmma(1, DATA + 4096), "nothing orders");
-	/* A warp's own stores need one, too. */
+	/* A warp's own stores also need one. */
 	GOOD(store(1, DATA + 8192));
 	BAD(wgmma(1, DATA + 8192), "fence.proxy");
 }
@@ -185,7 +185,7 @@ static void operands_until_the_wait(void **state)
 	BAD(emu_check_write(c, 1, DATA + 96, 4, LINE, &err), "a wgmma of");
 }
 
-/* The end of wgmma's reads is the one thing a .cta scope tells another CTA. */
+/* An arrival of .cta scope publishes to another CTA only the end of wgmma's reads. */
 static void the_end_of_operands_at_another_cta(void **state)
 {
 	(void)state;
@@ -199,7 +199,7 @@ static void the_end_of_operands_at_another_cta(void **state)
 	hand_over(1, REMOTE(BAR), CTA_SCOPE);
 	wait(FAR(0), REMOTE(BAR));
 	GOOD(bulk(FAR(0), DATA, BAR));
-	/* A load is not among it. */
+	/* It does not publish a load. */
 	hand_over(0, BAR, CTA_SCOPE);
 	wait(1, BAR);
 	GOOD(load(1, DATA));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_check_pipeline.c - the checker on a whole pipeline: a warp that
- * fills a ring of stages by bulk copies, two that multiply from it and store
- * their result through shared memory, on random schedules.  As it should be,
- * 1,000 schedules have no report; with any one step left out, all have.
+ * test_check_pipeline.c - the checker on a whole pipeline, on random schedules: one
+ * warp fills a ring of stages by bulk copies, and two warps multiply from it and
+ * store their results through shared memory.  The correct pipeline has no report on
+ * 1,000 schedules.  With any one step left out, all schedules have a report.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,7 +113,8 @@ static bool wait(struct pipeline *p, uint32_t warp, uint64_t *bar, uint32_t pari
 	return true;
 }
 
-/* A barrier of the consumers (or, first, of all): arrives, and is through. */
+/* A barrier of the consumers, or the first time of all.  Arrives; true once it is
+ * complete. */
 static bool join(struct pipeline *p, uint32_t warp, uint32_t number, uint32_t members)
 {
 	if (!(p->joined >> warp & 1)) {
@@ -194,7 +195,7 @@ static void land(struct pipeline *p)
 
 /* ---- a consumer ---------------------------------------------------------- */
 
-/* Two wgmma in flight: stage k is released when the one of k + 1 has begun. */
+/* Two wgmma are in flight: stage k is released when that of k + 1 has begun. */
 static void release(struct pipeline *p, uint32_t warp, uint32_t round)
 {
 	arrive(p, warp, &p->empty[round % STAGES]);
@@ -222,7 +223,7 @@ static bool consume(struct pipeline *p, uint32_t warp)
 	return true;
 }
 
-/* The tile's last stage, and the result to staging. */
+/* Releases the tile's last stage, and writes the result to the staging buffer. */
 static bool drain(struct pipeline *p, uint32_t warp)
 {
 	emu_check_wait_group(p->check, warp, EMU_ASYNC_WGMMA, 0, 0);
@@ -301,7 +302,7 @@ static void step(struct pipeline *p)
 	p->at[warp] += has_gone_on;
 }
 
-/* True if the checker has something to say; hangs: if not all is done. */
+/* True if the checker objects.  hangs: not all steps could be done. */
 static bool run(struct pipeline *p, enum bug bug, uint64_t seed, bool *hangs)
 {
 	const struct emu_check_options options = {false};
@@ -320,7 +321,7 @@ static bool run(struct pipeline *p, enum bug bug, uint64_t seed, bool *hangs)
 	return p->is_reported;
 }
 
-/* One bug on all schedules; a line of the table. */
+/* Runs one bug on all schedules, and prints a line of the table. */
 static void try_bug(enum bug bug, uint64_t seed)
 {
 	static struct pipeline p;

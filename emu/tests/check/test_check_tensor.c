@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_check_tensor.c - litmus tests of the order of tensor memory: for
- * each rule the shortest history that keeps it and the shortest that breaks it,
- * by the hardware's order and by PTX's.
+ * test_check_tensor.c - litmus tests of the order of tensor memory.  Each rule has
+ * the shortest history that keeps it and the shortest that breaks it, with the
+ * hardware's order and with PTX's.
  */
 #include <stdlib.h>
 
 #include "common/litmus.h"
 
-/* Two CTAs of four warps; warp 0 gives the tensor core its work. */
+/* Two CTAs of four warps; warp 0 issues the work of the tensor core. */
 static void open_check(bool is_strict)
 {
 	const struct emu_check_options options = {.has_tensor_memory = true,
@@ -96,7 +96,7 @@ static void test_results(void **state)
 	wait(1, BAR);
 	GOOD(ld(1));
 	BAD(ld(2), UNWAITED);
-	/* A commit stands for what was before it. */
+	/* A commit covers what was before it. */
 	open_check(false);
 	commit(0, BAR);
 	GOOD(mma(0));
@@ -148,7 +148,7 @@ static void test_reuse(void **state)
 	GOOD(ld(1));
 	wait_ld(1);
 	BAD(mma(0), "tcgen05.ld of warp 1");
-	/* A warp's own load is not in order with its multiplication. */
+	/* A warp's own load is not ordered with its multiplication. */
 	open_check(false);
 	GOOD(mma(0));
 	commit(0, BAR);
@@ -247,7 +247,7 @@ static void test_fences(void **state)
 	give_back(1, true, true);
 	after(0);
 	GOOD(mma(0));
-	/* Before the wait for the load, a fence says nothing of it. */
+	/* A fence before the wait for the load does not cover it. */
 	open_check(true);
 	GOOD(mma(0));
 	commit(0, BAR);
@@ -294,7 +294,7 @@ static void test_lifecycle(void **state)
 	}
 }
 
-/* A warp of either CTA that gives back its own columns and the other CTA's. */
+/* A warp of either CTA deallocates the columns of both CTAs. */
 static bool give_back_pair(uint32_t warp)
 {
 	struct emu_tmem_access a = {
@@ -305,7 +305,7 @@ static bool give_back_pair(uint32_t warp)
 	return is_good && emu_check_tmem(c, warp, &a, &err);
 }
 
-/* Both CTAs of a pair give back, when both have ended their uses. */
+/* Both CTAs of a pair deallocate after both have ended their uses. */
 static void test_pair_gives_back(void **state)
 {
 	const uint32_t other = FAR(0);
@@ -330,7 +330,7 @@ static void test_pair_gives_back(void **state)
 	}
 }
 
-/* Columns and lanes that do not overlap have nothing to do with each other. */
+/* Columns and lanes that do not overlap are independent. */
 static void test_places(void **state)
 {
 	const struct emu_tmem_access other_column = {
@@ -369,7 +369,7 @@ static void test_operands(void **state)
 	GOOD(wgmma(0, DATA));
 	commit(0, BAR);
 	BAD(bulk(1, DATA, OTHER_BAR), UNWAITED);
-	/* What a commit's warp had waited for, its waiters need not. */
+	/* A wait for a commit includes what the commit's warp had waited for. */
 	open_check(false);
 	GOOD(bulk(1, DATA, OTHER_BAR));
 	emu_check_phase(c, OTHER_BAR);
@@ -395,7 +395,7 @@ static void test_operands_of_another_warp(void **state)
 			GOOD(wgmma(1, DATA));
 		else
 			BAD(wgmma(1, DATA), "no fence.proxy.async");
-		/* Not handed over: what the issuing warp's threads write. */
+		/* Not published: what threads of the issuing warp write. */
 		GOOD(store(1, DATA + 1024));
 		commit(1, BAR);
 		wait(0, BAR);
@@ -420,7 +420,7 @@ static void test_the_word_of_alloc(void **state)
 	GOOD(emu_check_load(c, 1, DATA, 16, OTHER_BAR, LINE, &err));
 	BAD(emu_check_load(c, 1, DATA + 16, 16, OTHER_BAR, LINE, &err),
 	    "no fence.proxy.async");
-	/* The rule is asked again for the next write. */
+	/* The rule applies again to the next write. */
 	open_check(false);
 	GOOD(emu_check_write(c, 0, DATA, 4, LINE, &err));
 	emu_check_needs_no_fence(c, DATA);

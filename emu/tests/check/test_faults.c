@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_faults.c - what kernels must not do: each program breaks one rule,
- * and the report names kernel, CTA, warp, line and rule.
+ * test_faults.c - faults of kernels: each program breaks one rule, and the report
+ * names the kernel, CTA, warp, line and rule.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,7 +131,7 @@ static void test_copies(void **state)
 	uint32_t in[32] = {0}, found = 0;
 
 	(void)state;
-	/* Whether the bytes are there or not, nobody has waited for them. */
+	/* Whether the bytes have arrived or not, no warp has waited for them. */
 	for (uint64_t seed = 0; seed < 40; seed++) {
 		struct emu_error err = {{0}};
 		struct emu_job job = {.ptx = emu_module_text(seeds[0]),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_lanes.c - two lanes of a warp at one word of shared memory, from PTX
- * to the report: what orders them, and what does not, on every schedule.
+ * test_lanes.c - two lanes of a warp access one word of shared memory, from PTX to
+ * the report: what orders them and what does not, on every schedule.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,7 +86,7 @@ static void reported(const char *body, const char *now, const char *before)
 #define MEET	   "bar.warp.sync 0xffffffff;\n"
 #define WRITE_NEXT "st.shared.u32 [%r3], %lane;\n"
 
-/* What stands between a lane's access and another's. */
+/* The instructions between the accesses of two lanes. */
 struct accesses {
 	const char *before, *after, *now, *then;
 };
@@ -148,7 +148,7 @@ static void test_meetings(void **state)
 		      "barrier.cluster.wait.aligned;\n");
 }
 
-/* What comes between an arrival and its wait is not handed over. */
+/* Accesses between an arrival and its wait are not ordered by them. */
 static void test_split_barrier(void **state)
 {
 	(void)state;
@@ -157,7 +157,7 @@ static void test_split_barrier(void **state)
 		 "by lane 0", "lane 1 of the same warp wrote it");
 }
 
-/* Lane 31 and lane 0 have a word in common; 15 and 16, too. */
+/* Lanes 31 and 0 have a word in common, as have 15 and 16. */
 static void test_masks(void **state)
 {
 	(void)state;
@@ -172,7 +172,7 @@ static void test_masks(void **state)
 			    "selp.b32 %r5, 0xffff, 0xffff0000, %p2;\n"
 			    "bar.warp.sync %r5;\n" READ_NEXT,
 		 "by lane 15", "lane 16 of the same warp wrote it");
-	/* A chain: 0..15, then 15..31, so that 16 hears of 0 by 15. */
+	/* A chain: 0..15, then 15..31, so that 15 orders 16 after 0. */
 	runs(HERE "@%p1 st.shared.u32 [%r1], %lane;\n"
 		  "setp.lt.u32 %p2, %lane, 16;\n@!%p2 bra A;\n"
 		  "bar.warp.sync 0xffff;\nA: setp.lt.u32 %p2, %lane, 15;\n"
@@ -199,7 +199,7 @@ static void test_only_together(void **state)
 	each_reported("fence.proxy.async;\n");
 }
 
-/* The value of a lane's own word: nothing else is asked for. */
+/* A lane's own word needs no order. */
 static void test_same_lane(void **state)
 {
 	(void)state;
@@ -227,7 +227,7 @@ static void test_branches(void **state)
 				 "st.shared.u32 [%r2], %tid;\nbra L;\n"
 				 "A: ld.shared.u32 %r4, [%r5];\nL:\n",
 		 "of shared memory offset 10", "of the same warp");
-	/* The rounds of a loop, of which one lane leads. */
+	/* One lane is a round of a loop ahead. */
 	reported(HERE "mov.u32 %r5, 0;\n"
 		      "L: @%p1 st.shared.u32 [%r1], %r5;\n" MEET
 		      "ld.shared.u32 %r4, [%r1];\nadd.u32 %r5, %r5, 1;\n"
@@ -330,10 +330,8 @@ static void test_copies_of_lanes(void **state)
 	runs(HERE INIT("32") COPY
 	     "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r1+256];\n" WAIT COPIED
 		 READ_NEXT);
-	/*
-	 * A table through a ring that is still empty: all lanes read their
-	 * neighbours' words, and the first copies come for the words.
-	 */
+	/* A table in a ring that is still empty: all lanes read their neighbours'
+	 * words, then the first copies overwrite these words. */
 #define TABLE(between) HERE WRITE MEET READ_NEXT between COPY COPIED
 	runs(TABLE(MEET));
 	reported(TABLE(""),
@@ -412,7 +410,7 @@ static void test_matrices(void **state)
 		 "lane 1 of the same warp wrote it (PTX line");
 }
 
-/* Another warp's lanes change nothing between these. */
+/* Lanes of another warp do not change the order of these. */
 static void test_two_warps(void **state)
 {
 	const char *text =
@@ -438,7 +436,7 @@ static void test_two_warps(void **state)
 
 /* ---- global memory ------------------------------------------------------- */
 
-/* The last line counts in global memory: such grids are followed. */
+/* The last line counts in global memory, because the order of such grids is checked. */
 #define GLOBAL(between)                                                                \
 	"mul.wide.u32 %d1, %lane, 4;\nadd.s64 %d2, %out, %d1;\n"                       \
 	"xor.b32 %r3, %lane, 1;\nmul.wide.u32 %d1, %r3, 4;\n"                          \
@@ -489,14 +487,14 @@ static void test_engine(void **state)
 	(void)state;
 	assert_true(race(&l, 0, 1, 1));
 	assert_false(race(&l, 1, 1, 1));
-	/* All that live: what an exited lane did is seen, too. */
+	/* All that live: accesses of an exited lane are also seen. */
 	emu_lanes_sync(&l, 0x7FFFFFFF, 0x7FFFFFFF, 5);
 	assert_false(race(&l, 0, 31, 4));
 	assert_true(race(&l, 0, 31, 5));
 	assert_true(emu_lanes_race(&l, 3, 1u << 7 | 2, 5, &p));
 	assert_int_equal(p.lane, 0);
 	assert_int_equal(p.other, 1);
-	/* A part of them; what 2 knows goes on to 4, and to nobody else. */
+	/* A part of them: what 2 has seen is passed on to 4, and to no other lane. */
 	emu_lanes_sync(&l, 6, UINT32_MAX, 9);
 	emu_lanes_sync(&l, 20, UINT32_MAX, 12);
 	assert_false(race(&l, 1, 2, 8));
@@ -504,7 +502,7 @@ static void test_engine(void **state)
 	assert_false(race(&l, 4, 1, 8));
 	assert_true(race(&l, 4, 1, 9));
 	assert_true(race(&l, 1, 4, 8));
-	/* 4 releases what it knows; 8 acquires it, then all do. */
+	/* 4 releases what it has seen; 8 acquires it, then all do. */
 	emu_lanes_release(&l, 16, 15);
 	emu_lanes_acquire(&l, 256, UINT32_MAX);
 	assert_false(race(&l, 8, 4, 14));

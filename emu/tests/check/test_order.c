@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_order.c - litmus tests of the checker of global memory: what happens
- * in which order among warps of clusters and grids, and whether it objects.
+ * test_order.c - litmus tests of the checker of global memory: sequences of accesses
+ * by warps of clusters and grids, and whether the checker objects.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -165,7 +165,7 @@ static void a_message(void **state)
 	acquire(1, FLAG, WIDE);
 	GOOD(load(1, DATA));
 	GOOD(store(1, DATA));
-	/* What is written after the release is not part of it. */
+	/* Writes after the release are not published by it. */
 	GOOD(store(0, OTHER));
 	acquire(1, FLAG, WIDE);
 	BAD(load(1, OTHER), "nothing orders");
@@ -233,8 +233,8 @@ static void fences(void **state)
 	BAD(load(1, OTHER), "nothing orders");
 }
 
-/* Counters: each arrival goes on with what the earlier ones released; a plain
- * store ends it. */
+/* Counters: each arrival continues the releases of the earlier ones, and a plain
+ * store ends them. */
 static void release_sequences(void **state)
 {
 	(void)state;
@@ -284,7 +284,7 @@ static void a_barrier_too_late(void **state)
 	join(0);
 	acquire(1, FLAG, WIDE);
 	BAD(load(1, DATA), "warp 1 of cluster 0 wrote it");
-	/* What one acquires after a barrier, the others have not. */
+	/* What one warp acquires after a barrier, the others have not acquired. */
 	GOOD(store(2, OTHER));
 	join(3);
 	release(2, FLAG2, WIDE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_watch.c - order in shared memory, from PTX to the report: programs
- * that run on every schedule, and that are refused on every schedule, whatever
- * the values, when one line is left out or weakened.
+ * test_watch.c - order in shared memory, from PTX to the report.  Programs run on
+ * every schedule without a report.  When one line is left out or weakened, they are
+ * reported on every schedule, whatever the values.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ struct program {
 	const char *lines[MOST_LINES];
 };
 
-/* The text, line `skipped` (1, 2 ...; 0: none) replaced by instead. */
+/* The text, with line `skipped` (1, 2 ...; 0: none) replaced by `instead`. */
 static const char *text_of(const struct program *p, int skipped, const char *instead)
 {
 	static char text[8192];
@@ -212,7 +212,7 @@ static void copies_that_arrive(void **state)
 		"waited for|never written|is to bring");
 }
 
-/* CTA 0 stores into CTA 1 and tells its barrier. */
+/* CTA 0 stores into CTA 1 and arrives at its barrier. */
 static void clusters(void **state)
 {
 	static const struct program p = {

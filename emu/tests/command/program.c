@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.c - what `nibemu run` is tried on where no kernel is needed:
+ * program.c - a program for tests of `nibemu run` that need no kernel:
  *
  *	program opens | exits N | signals N | prints LINES | hangs FILE
  *
- * opens: opens libcuda.so.1, and runs nothing.  hangs: with a child that hangs,
- * too; both ignore SIGTERM and write their ids to FILE.
+ * opens: opens libcuda.so.1, and runs nothing.  hangs: hangs, with a child that also
+ * hangs; both ignore SIGTERM and write their ids to FILE.
  *
- * PROGRAM_MARK: it also holds a text of NVIDIA's runtime library, as programs do
+ * With PROGRAM_MARK it contains a text of NVIDIA's runtime library, like programs
  * that nvcc has linked with -cudart static.
  */
 #include <dlfcn.h>

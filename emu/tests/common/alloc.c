@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/alloc.c - malloc and its relatives in front of glibc's own.
+ * common/alloc.c - malloc and related functions, which call glibc's.
  *
- * The program's definitions win over the C library's, for the C library's own
- * calls as well (strdup, tsearch).
+ * The program's definitions replace the C library's, also for calls by the C library
+ * (strdup, tsearch).
  */
 #include "alloc.h"
 
@@ -116,7 +116,7 @@ void free(void *block)
 bool test_alloc_works(void)
 {
 	static bool told;
-	/* volatile: the compiler may leave out a malloc that it sees freed. */
+	/* volatile: otherwise the compiler may remove a malloc that it sees freed. */
 	void *(*volatile allocate)(size_t) = malloc;
 	void *block;
 

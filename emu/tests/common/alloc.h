@@ -8,12 +8,12 @@
  *		test_alloc_fail(n, TEST_ALLOC_ONE);
  *		status = the_call();
  *		if (!test_alloc_stop())
- *			break;	// it asked for fewer than n
+ *			break;	// it made fewer than n allocations
  *		... status must say that memory ran out ...
  *	}
  *
- * Counts malloc, calloc, realloc, aligned_alloc, posix_memalign and memalign of
- * all threads, strdup and the like included.
+ * Counts malloc, calloc, realloc, aligned_alloc, posix_memalign and memalign of all
+ * threads, also those made by strdup and similar functions.
  */
 #ifndef EMU_TESTS_ALLOC_H
 #define EMU_TESTS_ALLOC_H

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/data.h - what many tests need: random numbers from a printed seed, and
- * the size of a test.
+ * common/data.h - random numbers from a printed seed, and the size of a test.
  */
 #ifndef EMU_TESTS_DATA_H
 #define EMU_TESTS_DATA_H
@@ -15,7 +14,7 @@ struct rng {
 	uint64_t state;
 };
 
-/* NIBEMU_TEST_SEED, else a fixed number; printed once a program. */
+/* NIBEMU_TEST_SEED, or a fixed number.  Each program prints it once. */
 uint64_t test_seed(void);
 struct rng rng_new(uint64_t seed);
 uint64_t rng_next(struct rng *rng);
@@ -23,7 +22,7 @@ uint64_t rng_next(struct rng *rng);
 int64_t rng_below(struct rng *rng, int64_t n);
 void rng_fill(struct rng *rng, void *to, size_t bytes);
 
-/* NIBEMU_TEST_SIZE=small: sanitizers and valgrind have time for less. */
+/* NIBEMU_TEST_SIZE=small: smaller tests, for sanitizers and valgrind. */
 bool test_is_small(void);
 
 static inline uint32_t bits_of_float(float x)

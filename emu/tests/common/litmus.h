@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * litmus.h - steps of the litmus tests of the checker (test_check*.c):
- * two CTAs of four warps, what each warp does, in the order in which it
- * happens.
+ * litmus.h - steps of the litmus tests of the checker (test_check*.c): the operations
+ * of the warps of two CTAs (four in each), in the order in which they happen.
  */
 #ifndef EMU_TESTS_LITMUS_H
 #define EMU_TESTS_LITMUS_H
@@ -109,7 +108,7 @@ static inline void cluster_barrier(bool is_release)
 		emu_check_leave(c, w, w / WARPS, EMU_CLUSTER_BARRIER, true);
 }
 
-/* Barriers of one arrival, known to all of both CTAs. */
+/* Barriers of one arrival, whose init all warps of both CTAs have seen. */
 static inline void barriers(void)
 {
 	GOOD(emu_check_init(c, 0, BAR, LINE, &err));

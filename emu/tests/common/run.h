@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.h - short PTX programs on the software GPU, for the tests: no
- * driver, one kernel, input and output in device memory.
+ * run.h - runs short PTX programs on the software GPU for tests: without the driver,
+ * one kernel, with input and output in device memory.
  */
 #ifndef EMU_TESTS_RUN_H
 #define EMU_TESTS_RUN_H
@@ -32,12 +32,12 @@ struct emu_job {
 	bool is_chain;
 	/* Writes into the device's copy of in, which is at address. */
 	void (*prepare)(uint64_t address, uint8_t *in);
-	struct emu_traffic *traffic; /* NULL: nobody counts */
+	struct emu_traffic *traffic; /* NULL: not counted */
 	struct emu_time *time;	     /* NULL: no time */
 	uint64_t instructions;	     /* of threads: set */
 };
 
-/* False with err; out has what the kernel has written, the rest is 0xFF. */
+/* False with err.  out has the bytes that the kernel has written; others are 0xFF. */
 bool emu_run_job(struct emu_job *job, struct emu_error *err);
 
 /*
@@ -48,9 +48,9 @@ bool emu_run_job(struct emu_job *job, struct emu_error *err);
 const char *emu_module_text(const char *body);
 const char *emu_module_text_for(const char *target, const char *body);
 
-/* Runs a body, and fails the test where that fails. */
+/* Runs a body; if that fails, the test fails. */
 void emu_must_run(const char *body, struct emu_job *job);
-/* The body must fail, and its report say all of words (NULL at the end). */
+/* The body must fail, and its report must have all words (NULL at the end). */
 void emu_must_fail(const char *body, struct emu_job *job, ...);
 
 uint32_t emu_test_random(void);

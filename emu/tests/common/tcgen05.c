@@ -47,7 +47,7 @@ void emu_bring(int ctas)
 		   "[base], 512;\nA: bar.sync 0;\nld.shared.b32 %%r3, [base];\n",
 		   WORDS, (unsigned)sizeof(struct input),
 		   (unsigned)sizeof(struct output), ctas);
-	/* 16 bytes a thread and turn. */
+	/* 16 bytes for each thread and round. */
 	emu_append("shl.b32 %%r4, %%tid, 4; cvt.u64.u32 %%d1, %%r4;\n"
 		   "add.s64 %%d1, %%d1, %%in; mov.u32 %%r5, dynamic;\n"
 		   "add.u32 %%r5, %%r5, %%r4; mov.u32 %%r6, 0;\nL: "
@@ -65,7 +65,7 @@ void emu_bring(int ctas)
 			   i, i + 1, i + 2, i + 3,
 			   (unsigned)offsetof(struct input, tmem) + 4 * i);
 	emu_append("shl.b32 %%r7, %%warp, 21; add.u32 %%r7, %%r7, %%r3;\n"
-		   /* Lanes that D leaves out are loaded, too. */
+		   /* Lanes that D leaves out are also loaded. */
 		   "mov.u32 %%r13, 0; mov.u32 %%r14, %%r7;\n"
 		   "O: tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r14], {%%r13};\n"
 		   "add.u32 %%r14, %%r14, 1; sub.u32 %%r15, %%r14, %%r7;\n"

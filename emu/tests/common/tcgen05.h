@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tcgen05.h - PTX for the tests of tcgen05, line by line, and a begin that
- * they share: operands in shared and tensor memory, a barrier to commit to.
+ * tcgen05.h - builds PTX for the tests of tcgen05, line by line, with a common start:
+ * operands in shared and tensor memory, and a barrier for commits.
  */
 #ifndef EMU_TESTS_TCGEN05_H
 #define EMU_TESTS_TCGEN05_H
@@ -12,16 +12,16 @@
 #define IMAGE	       65536u /* bytes of shared memory of a CTA */
 #define WORDS	       16     /* columns of tensor memory that a lane brings */
 
-/* The program so far; "" begins a new one. */
+/* The program so far; set it to "" for a new one. */
 extern char emu_text[EMU_TEXT_BYTES];
 
 __attribute__((format(printf, 1, 2))) void emu_append(const char *format, ...);
-/* As it is. */
+/* Adds the text unchanged. */
 void emu_add(const char *more);
 /* {%x0,%x1,...} */
 void emu_append_registers(const char *name, uint32_t count);
 
-/* What a CTA reads: the same arguments in both, its own images. */
+/* The input of a CTA: the arguments are the same in both CTAs, the images are not. */
 struct input {
 	uint64_t a, b; /* descriptors, addresses relative to the image */
 	uint32_t idesc, accumulates, padding[10];
@@ -34,13 +34,13 @@ struct output {
 };
 
 /*
- * A begin with %in, %out of the CTA; %w: all warps but the first, %one: thread
+ * A start with %in, %out of the CTA; %w: all warps but the first, %one: thread
  * 0 of the even CTA; %r3 is the address of 512 columns, %r7 the warp's lanes of
  * it, whose columns from 256 on are tmem's and those below zeros; image is at
  * dynamic; bar waits for one arrival.  Uses %r1 to %r15, %d1, %x, %p1, %p2.
  */
 void emu_bring(int ctas);
-/* One cluster of so many CTAs for it; in and out are the caller's to set. */
+/* A job of one cluster of so many CTAs for it; the caller sets in and out. */
 struct emu_job emu_tcgen05_job(int ctas);
 
 #endif

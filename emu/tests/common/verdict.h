@@ -6,7 +6,7 @@
 #ifndef EMU_TESTS_VERDICT_H
 #define EMU_TESTS_VERDICT_H
 
-/* A call that must not object; one that must, with a text. */
+/* GOOD: a call that must not object.  BAD: one that must, with a text. */
 #define GOOD(call)                                                                     \
 	do {                                                                           \
 		if (!(call))                                                           \

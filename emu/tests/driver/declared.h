@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * declared.h - what src/driver/cuda_api.h declares, as numbers: included after
- * it, and after CUDA's own cuda.h.
+ * declared.h - the declarations of src/driver/cuda_api.h as numbers.  It is included
+ * once after that file, and once after CUDA's own cuda.h.
  */
 #define SHOW(x)                                                                        \
 	{                                                                              \

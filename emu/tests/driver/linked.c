@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linked.c - a program that was linked with -lcuda: prints how many devices the
- * library has that it finds when it starts.  No header of CUDA is needed.
+ * linked.c - a program that is linked with -lcuda.  Prints the number of devices of
+ * the library that it finds when it starts.  No header of CUDA is needed.
  */
 #include <stdio.h>
 

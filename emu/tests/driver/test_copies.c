@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_copies.c - copies and fills by every function that programs of the
- * driver interface use for them; sizes and handles that it refuses.
+ * test_copies.c - copies and fills by every function of the driver interface that
+ * programs use for them, and the sizes and handles that it refuses.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void test_module(void **state)
 	assert_int_equal(device, 0);
 }
 
-/* Sizes that wrap, and what is free. */
+/* Sizes that wrap, and the amount of free memory. */
 static void test_sizes(void **state)
 {
 	size_t pitch, free_before, free_after, bytes;
@@ -90,7 +90,7 @@ static void test_sizes(void **state)
 	assert_int_equal(used, 0);
 }
 
-/* Handles of what is gone, and of what never was. */
+/* Handles of objects that were destroyed, or never existed. */
 static void test_handles(void **state)
 {
 	static const char *const text =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_api.c - src/driver/cuda_api.h against CUDA's own cuda.h, where that
- * is installed: numbers, layouts, exported names.
+ * test_cuda_api.c - compares src/driver/cuda_api.h with CUDA's own cuda.h, if that is
+ * installed: numbers, layouts, exported names.
  */
 #include <setjmp.h>
 #include <stdarg.h>

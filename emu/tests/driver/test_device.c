@@ -155,7 +155,7 @@ static void check_chosen(const char *kernel)
 	assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
-/* The newest PTX that a B200 takes, wherever it stands. */
+/* The newest PTX that a B200 accepts is chosen, at any position. */
 static void test_fat_binaries(void **state)
 {
 	(void)state;
@@ -173,7 +173,7 @@ static void test_fat_binaries(void **state)
 	check_chosen("older");
 }
 
-/* As cuModuleLoadDataEx(3) of a driver that has no code for its GPU. */
+/* Machine code fails as in a driver that finds no code for its GPU. */
 static void test_machine_code(void **state)
 {
 	CUmodule module;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_launch.c - cooperative grids through the driver's interface: a
- * barrier of the grid, and grids that the GPU cannot hold at once.
+ * test_launch.c - cooperative grids through the driver interface: a barrier of the
+ * grid, and grids that do not fit on the GPU at once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #include "driver/cuda_api.h"
 
-/* Of NIBEMU_SMS = 4: two CTAs of 100 KiB each on one. */
+/* NIBEMU_SMS is 4; two CTAs of 100 KiB fit on each SM. */
 #define SHARED_BYTES (100 << 10)
 #define FIT	     8
 
@@ -104,7 +104,7 @@ static void test_cooperative(void **state)
 	assert_non_null(strstr(why, "1 clusters have not begun"));
 }
 
-/* A preferred cluster may be had or not: here it is not. */
+/* A preferred cluster size may be used or not; here it is not. */
 static void test_preferred_cluster(void **state)
 {
 	const CUfunction function = kernel("k");
@@ -131,7 +131,7 @@ static void test_preferred_cluster(void **state)
 			 CUDA_ERROR_NOT_SUPPORTED);
 }
 
-/* The barrier that CUDA's own headers use; several times, it is never reset. */
+/* The barrier of CUDA's own headers, used several times because it is never reset. */
 static void test_grid_sync(void **state)
 {
 	uint32_t cells[FIT + 1] = {0};
@@ -150,7 +150,7 @@ static void test_grid_sync(void **state)
 
 int main(void)
 {
-	/* The last one ends in a failure that stays. */
+	/* The last one ends with an error that stays. */
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid_sync),
 					   cmocka_unit_test(test_preferred_cluster),
 					   cmocka_unit_test(test_cooperative)};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_rtx5090.c - the RTX 5090 of NIBEMU_DEVICE: its limits, and a kernel for
- * sm_120a through the driver's interface.
+ * sm_120a through the driver interface.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_rules.c - a report comes with its rule: every phrase by which the bugs
- * of bugs.def are found has one, and a failed launch shows it.
+ * test_rules.c - reports come with their rules: every phrase by which bugs of
+ * bugs.def are found has a rule, and a failed launch shows it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,8 @@ static const struct {
 };
 
 /*
- * The begin of a sentence whose end says what is missing; the end has a rule.
+ * True for the start of a sentence whose end names what is missing; the end has a
+ * rule.
  */
 static bool is_beginning(const char *word)
 {
@@ -96,7 +97,7 @@ static void test_page(void **state)
 	free(page);
 }
 
-/* Names are for NIBEMU_WAIVE: of each only one, and of the usual letters. */
+/* Names for NIBEMU_WAIVE are unique and have only the usual letters. */
 static void test_names(void **state)
 {
 	const struct emu_rule *r;

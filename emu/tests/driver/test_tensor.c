@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tensor.c - tensor copies from end to end, through the driver's
- * interface: a map is encoded and given to a kernel, which loads a box with
- * parts outside, shows where its bytes lie, and stores it by another map, where
- * no coordinate is negative.
+ * test_tensor.c - tensor copies from end to end, through the driver interface.  A map
+ * is encoded and passed to a kernel, which loads a box that is partly outside the
+ * tensor, copies its bytes to the output, and stores it with another map, at
+ * coordinates that are not negative.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #include "driver/cuda_api.h"
 
-/* A matrix of bytes, a box, and where it is loaded from and stored to. */
+/* A matrix of bytes, a box, and the coordinates of its load and its store. */
 #define WIDTH  272
 #define HEIGHT 40
 #define BOX_X  128
@@ -97,7 +97,7 @@ static void check_shared(const uint8_t *out, int x, int y, bool is_swizzled)
 		}
 }
 
-/* What was loaded at (x, y) and stored at no negative place. */
+/* Checks the bytes that were loaded at (x, y) and stored at coordinates >= 0. */
 static void check_stored(const uint8_t *to, int x, int y)
 {
 	const int move_x = x < 0 ? x : 0, move_y = y < 0 ? y : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_ptx.c - any text as PTX for the software GPU: an error or a module.
- * A module's kernels are run, with any instructions, addresses and loops: to
- * their end, a report or the end of the budget.
+ * fuzz_ptx.c - parses any text as PTX for the software GPU, which must give an error
+ * or a module.  The kernels of a module run, with any instructions, addresses and
+ * loops, until they end, are reported or exhaust the budget.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static uint64_t place(void *context, const struct emu_variable *v,
 	return put(context, v->bytes + 1);
 }
 
-/* Every eight bytes of the parameters are a pointer. */
+/* Runs a kernel.  Every eight bytes of its parameters are a pointer. */
 static void run(struct emu_machine *m, const struct emu_kernel *kernel, uint64_t seed)
 {
 	struct emu_grid g = {.machine = m,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.c - main() of a fuzz program built without libFuzzer: runs each file
- * of the folders named as arguments once, as TAP.
+ * replay.c - main() of a fuzz program that is built without libFuzzer.  Runs each
+ * file of the folders in its arguments once, and prints TAP.
  */
 #include <dirent.h>
 #include <stdint.h>

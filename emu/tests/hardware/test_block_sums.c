@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_block_sums.c - the software B200's sums: against the same rules
- * written a second time in floating point, as MMA-Sim has them; and sums whose
- * result is known without them.
+ * test_block_sums.c - compares the software B200's sums with a second implementation
+ * of the same rules in floating point, as in MMA-Sim, and with sums whose result is
+ * known without the rules.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -324,7 +324,7 @@ static uint32_t one_sum(uint8_t a, uint8_t b, uint8_t sa, uint8_t sb, uint32_t c
 	return p.d[0];
 }
 
-/* Large scales of 16 products that are all zero cut nothing. */
+/* Large scales of 16 products that are all zero truncate nothing. */
 static void test_idle_groups(void **state)
 {
 	static struct problem p;
@@ -342,7 +342,7 @@ static void test_idle_groups(void **state)
 		set(&p, EMU_UMMA_MXF4NVF4, false);
 		emu_fp4_sums(&p.x, &p.y, p.c, p.d);
 		assert_int_equal(p.d[0], bits_of_float(1 + 3 * 0x1p-16F + 0x1p-23F));
-		/* One product that is not zero, and its scales cut c. */
+		/* With one product other than zero, its scales truncate c. */
 		(is_of_b ? p.b[0] : p.a[0])[5] = 8 | 1;
 		(is_of_b ? p.b[0] : p.a[0])[6] = 1;
 		set(&p, EMU_UMMA_MXF4NVF4, false);
@@ -361,7 +361,7 @@ static void test_known(void **state)
 			 bits_of_float(-64 * 36.0F));
 	assert_int_equal(one_sum(7, 15, 0x38, 0x38, 0, true),
 			 bits_of_float(64 * 36.0F));
-	/* The sign of a scale is nobody's. */
+	/* The sign of a scale is ignored. */
 	assert_int_equal(one_sum(1, 1, 0xB8, 0x38, bits_of_float(1), false),
 			 bits_of_float(64 * 0.25F + 1));
 	/* The smallest scale: 2^-9; exact. */
@@ -373,8 +373,7 @@ static void test_known(void **state)
 	/* Nothing is added: c stays, a zero with its sign. */
 	assert_int_equal(one_sum(0, 0, 0, 0, 0x80000000, false), 0x80000000);
 	assert_int_equal(one_sum(7, 7, 0, 0x7E, 0x00000001, false), 1);
-	/* c of 2^30 cuts what is below 2^-5; and the result what is below 2^7,
-	 * toward zero. */
+	/* c of 2^30 truncates bits below 2^-5, and the result those below 2^7. */
 	assert_int_equal(one_sum(1, 1, 0x01, 0x01, bits_of_float(0x1p30F), false),
 			 bits_of_float(0x1p30F));
 	assert_int_equal(one_sum(7, 15, 0x28, 0x30, bits_of_float(0x1p30F), false),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_halves.c - fp16 by rows against the same in double, rounded once:
- * every number with many others, at every place of a row.
+ * test_halves.c - compares fp16 arithmetic on rows with double, rounded once: every
+ * number with many others, at every position of a row.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_integer_sums.c - sums of kind::i8 against plain C in 64 bits, at
- * both ends of 32 bits as well.
+ * test_integer_sums.c - compares sums of kind::i8 with plain C in 64 bits, also at
+ * both ends of the 32-bit range.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_mbarrier.c - the software GPU's mbarrier: phases, transactions that
- * land early, what the rules forbid, and random histories against plain
+ * test_mbarrier.c - the software GPU's mbarrier: phases, transactions that land
+ * early, calls that the rules forbid, and random histories compared with plain
  * counters.
  */
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void phases_end_with_the_last_arrival(void **state)
 	assert_true(arrive(&bar, 3));
 }
 
-/* A waiter two phases late sees what it saw at first. */
+/* A wait that is two phases late gets the same answer as at first. */
 static void two_phases_look_like_none(void **state)
 {
 	uint64_t bar = new_barrier(1);
@@ -122,7 +122,7 @@ static void dropped_arrivals_are_not_expected_again(void **state)
 	assert_true(arrive(&bar, 2));
 	OK(emu_mbarrier_arrive_drop(&bar, 2, &flipped));
 	assert_true(flipped);
-	/* Nobody is left. */
+	/* No arrival is expected any more. */
 	assert_int_equal(emu_mbarrier_arrive(&bar, 1, NULL), EMU_MBARRIER_OVER);
 }
 
@@ -138,7 +138,7 @@ static void pending_arrivals_can_be_added(void **state)
 	assert_true(arrive(&bar, 1));
 }
 
-/* A call that a rule forbids says so and changes nothing. */
+/* A call that a rule forbids returns the fault and changes nothing. */
 #define REFUSED(call, fault)                                                           \
 	do {                                                                           \
 		const uint64_t before = bar;                                           \
@@ -161,7 +161,7 @@ static void forbidden_calls(void **state)
 		EMU_MBARRIER_TX_BYTES);
 	OK(emu_mbarrier_expect_tx(&bar, EMU_MBARRIER_MAX));
 	REFUSED(emu_mbarrier_expect_tx(&bar, 1), EMU_MBARRIER_TX_RANGE);
-	/* Where the count would stay in range, too. */
+	/* Also if the count would stay in range. */
 	REFUSED(emu_mbarrier_complete_tx(&bar, 1u << 20, NULL), EMU_MBARRIER_TX_BYTES);
 	assert_false(land(&bar, EMU_MBARRIER_MAX));
 	assert_false(land(&bar, EMU_MBARRIER_MAX));

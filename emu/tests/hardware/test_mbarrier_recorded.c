@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_mbarrier_recorded.c - the software GPU's mbarrier against what an
- * H200 answered: probes/mbarrier_h200.txt, written by probes/run.sh.
+ * test_mbarrier_recorded.c - compares the software GPU's mbarrier with the answers of
+ * an H200: probes/mbarrier_h200.txt, written by probes/run.sh.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,7 +84,7 @@ static void histories_are_the_gpus(void **state)
 	assert_int_equal(excused, sizeof(excuses) / sizeof(*excuses));
 }
 
-/* What the recording relies on, and that the histories are worth asking. */
+/* The histories are those of the recording, and have all cases that matter. */
 static void histories_are_as_they_were(void **state)
 {
 	uint64_t hash = 0;

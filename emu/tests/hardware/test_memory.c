@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_memory.c - the software GPU's device memory: guard bands, the state
- * of bytes, what a report says of an address, and random histories.
+ * test_memory.c - the software GPU's device memory: guard bands, the state of bytes,
+ * the description of addresses in reports, and random histories.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ static void freed_memory(void **state)
 	assert_true(all_are(s, a, 100000, 0));
 	assert_false(emu_memory_find(memory, a, &begin, &bytes));
 	assert_true(all_are(s, b, 300, EMU_MAPPED));
-	/* Its addresses are not the next to be given out. */
+	/* The next allocation does not get its addresses. */
 	assert_true(take(memory, 1000) > b);
 	assert_false(emu_memory_free(memory, a, &err));
 	assert_non_null(strstr(err.text, "freed before"));
@@ -160,14 +160,14 @@ static void space_ends_and_comes_back(void **state)
 		count++;
 	}
 	assert_int_equal(count, 20);
-	/* What was freed first is given out first. */
+	/* What was freed first is allocated first. */
 	give(memory, at[7]);
 	give(memory, at[3]);
 	give(memory, at[12]);
 	assert_int_equal(take(memory, 50000), at[3]);
 	assert_int_equal(take(memory, 49000), at[7]);
 	assert_int_equal(take(memory, 1000), at[12]);
-	/* Neighbours that are free are one place. */
+	/* Free neighbours are merged. */
 	give(memory, at[4]);
 	give(memory, at[5]);
 	assert_int_equal(take(memory, 100000), at[4]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tensor_map.c - tensor maps of the software GPU: each rule of cuda.h
- * refused by name, and boxes against a plain loop over their elements.
+ * test_tensor_map.c - tensor maps of the software GPU: maps that break a rule of
+ * cuda.h are refused by name, and boxes are compared with a plain loop over their
+ * elements.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -206,7 +207,7 @@ static void maps_come_back(void **state)
 		assert_non_null(strstr(err.text, "128 bytes are not as"));
 		opaque[i] ^= 1;
 	}
-	/* But for bit 21 of the second word, which libraries clear. */
+	/* Except bit 21 of the second word, which libraries clear. */
 	opaque[8 + 2] &= (uint8_t) ~(1 << 5);
 	GOOD(emu_tensor_map_decode(opaque, &back, &err));
 	assert_memory_equal(&map, &back, sizeof(map));
@@ -261,7 +262,7 @@ static int bits_of_type(int type)
 	return bits[type];
 }
 
-/* The 16 bytes at place chunk of row row, by the figures of the CUDA guide. */
+/* The position of 16 bytes `chunk` of row `row`, by the figures of the CUDA guide. */
 static uint32_t swizzle_by_figure(int swizzle, uint32_t at)
 {
 	const uint32_t width = swizzle == EMU_TENSOR_SWIZZLE_32B   ? 2
@@ -328,7 +329,7 @@ static uint32_t steps(const struct emu_tensor_map *map, int d)
 	return n;
 }
 
-/* One element, from_bit of the tensor or nothing, to bit of the box. */
+/* Copies one element, from from_bit of the tensor (or zeros), to a bit of the box. */
 static void put_plainly(const struct emu_tensor_map *map, uint32_t bit, bool is_inside,
 			uint64_t from_bit)
 {
@@ -485,7 +486,7 @@ static bool is_refused(const struct emu_tensor_map *map, const int32_t *at)
 	return emu_tensor_map_refuses(map, at, false) != NULL;
 }
 
-/* By the type's size, in and outside of the tensor. */
+/* Multiples of the type's size, inside and outside the tensor. */
 static void boxes_begin_at_multiples_of_16_bytes(void **state)
 {
 	struct emu_tensor_map map = {.type = EMU_TENSOR_F16, .rank = 2};
@@ -523,7 +524,8 @@ static void boxes_are_not_stored_at_negative_coordinates(void **state)
 	}
 }
 
-/* By the bits: half of the cut ones, and one more where the last kept is odd.
+/*
+ * Expected bits: adds half a unit of the last kept bit, less one unless it is odd.
  */
 static void loads_round_tf32_to_even(void **state)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tensor_recorded.c - the software GPU's tensor copies against what an
- * H200 and its driver answered: probes/tensor_h200.txt, written by
- * probes/run.sh.
+ * test_tensor_recorded.c - compares the software GPU's tensor copies with the answers
+ * of an H200 and its driver: probes/tensor_h200.txt, written by probes/run.sh.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +26,7 @@ static void fill(void)
 		shared[i] = tensor_shared_byte(i);
 }
 
-/* False: no box is taken there. */
+/* False: a box at this place is refused. */
 static bool load(int i, uint64_t *hash)
 {
 	struct tensor_case c;
@@ -102,7 +101,7 @@ static void copies_and_rules_are_the_gpus(void **state)
 	fclose(recording);
 }
 
-/* What the recording relies on, and that the cases are worth asking. */
+/* The cases are those of the recording, and have all kinds that matter. */
 static void cases_are_as_they_were(void **state)
 {
 	uint64_t hash = 0, one = 0;

@@ -244,7 +244,7 @@ static void test_golden_matrices(void **state)
 	}
 }
 
-/* Every swizzle: no two pieces of an operand at one place, all inside. */
+/* Every swizzle: all pieces of an operand are at different places, and inside. */
 static void test_swizzles(void **state)
 {
 	static const uint64_t codes[] = {0, 6, 4, 2};
@@ -319,7 +319,7 @@ static void test_unpack(void **state)
 	u.k = 32;
 	emu_umma_unpack(&u, EMU_UMMA_TYPE_E5M2, bytes, codes);
 	assert_memory_equal(codes, bytes, 32);
-	/* 16 elements, then bytes that nobody reads. */
+	/* 16 elements, then bytes that are not read. */
 	emu_umma_unpack(&u, EMU_UMMA_TYPE_E2M1, bytes, codes);
 	for (int k = 0; k < 32; k++)
 		assert_int_equal(codes[k],

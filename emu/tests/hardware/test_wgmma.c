@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_wgmma.c - the software GPU's tensor core: its sums against the same
- * rules written a second time with integers, sums whose result is
- * known without them.
+ * test_wgmma.c - compares the sums of the software GPU's tensor core with a second
+ * implementation of the same rules in integers, and with sums whose result is known
+ * without the rules.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -174,7 +174,7 @@ static uint32_t reference(const struct emu_wgmma_shape *s, const uint32_t *a,
 			sum += shift_to_zero(x[i].significand,
 					     e - x[i].exponent + x[i].bits - terms);
 	bits = cut(sum, e - terms, kept);
-	/* What is cut to nothing is +0. */
+	/* A value that is truncated to zero is +0. */
 	return bits == 0x80000000 ? 0 : bits;
 }
 
@@ -471,7 +471,7 @@ static void integers_are_exact(void **state)
 
 /* ---- speed --------------------------------------------------------------- */
 
-/* 128 x 128 x 256 of fp16, as eight warps would ask for it. */
+/* 128 x 128 x 256 of fp16, in the instructions of eight warps. */
 static void speed(void **state)
 {
 	const struct emu_wgmma_shape s = shape_of(EMU_F16, 128);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_wgmma_layout.c - where wgmma and mma.sync find their operands: each
- * element in one register, and shared memory as a plain loop fills it.
+ * test_wgmma_layout.c - the places of operands of wgmma and mma.sync: each element is
+ * in one register, and shared memory is as a plain loop fills it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void each_result_has_its_register(void **state)
 			emu_wgmma_d_place(lane, i, &row, &column);
 			assert_false(seen[row][column]);
 			seen[row][column] = true;
-			/* PTX figure: d0 d1 side by side, d2 d3 eight below. */
+			/* PTX figure: d0, d1 are adjacent, d2, d3 8 below. */
 			assert_int_equal(row, lane / 4 + (i % 4 >= 2 ? 8 : 0));
 			assert_int_equal(column, i / 4 * 8 + lane % 4 * 2 + (i & 1));
 		}
@@ -105,7 +105,7 @@ static uint32_t offset(uint64_t desc, bool is_transposed, int row, int piece)
 	return at;
 }
 
-/* Rows of `width` bytes of k below each other, as a tensor copy leaves them. */
+/* Rows of `width` bytes of k, one after the other, as a tensor copy writes them. */
 static void k_major_with_swizzle(void **state)
 {
 	static const int widths[] = {32, 64, 128};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_wgmma_recorded.c - the software GPU's tensor core against what an
- * H200 answered: probes/wgmma_h200.txt, written by probes/run.sh.  The
- * recording has a hash of each instruction's 512 sums, and the offset of each
- * piece of 16 bytes that a descriptor finds.
+ * test_wgmma_recorded.c - compares the software GPU's tensor core with the answers of
+ * an H200: probes/wgmma_h200.txt, written by probes/run.sh.  The recording has a hash
+ * of the 512 sums of each instruction, and the offset of each piece of 16 bytes that
+ * a descriptor addresses.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,7 +106,7 @@ static void places_are_the_gpus(void **state)
 	}
 }
 
-/* What the recording relies on: cases are the same everywhere and always. */
+/* The recording relies on cases that are the same everywhere and always. */
 static void cases_are_as_they_were(void **state)
 {
 	static struct wgmma_case made;
@@ -123,7 +123,7 @@ static void cases_are_as_they_were(void **state)
 	assert_true(hash == UINT64_C(0x05C8BCE341169A47));
 }
 
-/* No place is asked for that the probe's memory has not. */
+/* All places are inside the probe's memory. */
 static void places_are_in_memory(void **state)
 {
 	uint32_t offsets[WGMMA_PIECES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_async_stores.c - st.async and red.async: values that land in another
- * CTA's shared memory, whose mbarrier counts their bytes.
+ * test_async_stores.c - st.async and red.async: values that land in the shared memory
+ * of another CTA, whose mbarrier counts their bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@
 #define MEET                                                                           \
 	"barrier.cluster.arrive.release.aligned;\n"                                    \
 	"barrier.cluster.wait.acquire.aligned;\n"
-/* Values of this lane and CTA: 1000 x rank + 8 x lane and those behind. */
+/* Values of this lane and CTA, from 1000 x rank + 8 x lane on. */
 #define VALUES                                                                         \
 	"mul.lo.u32 %r10, %r1, 1000; shl.b32 %r11, %lane, 3;\n"                        \
 	"add.u32 %r10, %r10, %r11; add.u32 %r11, %r10, 1;\n"                           \
@@ -150,7 +150,7 @@ static void test_rules(void **state)
 	job = job_of(0);
 	emu_must_fail(BEGIN("128") VALUES SEND "u32 [%r5], %r10, [%r4];\n" MEET, &job,
 		      "different CTAs", NULL);
-	/* Four bytes at an odd place. */
+	/* Four bytes at an odd address. */
 	job = job_of(0);
 	emu_must_fail(BEGIN("128") VALUES SEND "u32 [%r5+2], %r10, [%r6];\n" MEET, &job,
 		      "misaligned", NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_float.c - floating-point instructions of the software GPU: against
- * C's operators in four rounding modes, and conversions over all codes of the
- * small formats.
+ * test_float.c - floating-point instructions of the software GPU, compared with C's
+ * operators in four rounding modes, and conversions of all codes of the small
+ * formats.
  */
 #include <fenv.h>
 #include <math.h>
@@ -146,7 +146,7 @@ static void test_arithmetic(void **state)
 	}
 }
 
-/* a or b, as min and max without .NaN have it, in any format. */
+/* a or b, as min and max without .NaN choose, in any format. */
 static uint32_t chosen(double a, double b, uint32_t a_bits, uint32_t b_bits,
 		       uint32_t nan, bool is_max)
 {
@@ -183,7 +183,7 @@ static void check_choices(const uint32_t *in, const uint32_t *out)
 	}
 }
 
-/* .NaN: where one is none, so is the result. */
+/* .NaN: if one is NaN, so is the result. */
 static void test_choices_of_nan(void **state)
 {
 	static const char *body =
@@ -215,7 +215,7 @@ static void test_choices_of_nan(void **state)
 	}
 }
 
-/* min and max take the number, and -0 is less than +0; .sat is 0 to 1. */
+/* min and max choose the number over NaN, and -0 is less than +0; .sat is 0 to 1. */
 static void test_choices(void **state)
 {
 	static const char *body =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_flow.c - branches, divergence, exchange between lanes, barriers of
- * CTAs and clusters, shared memory and atomics on the software GPU.
+ * test_flow.c - branches, divergence, exchange between lanes, barriers of CTAs and
+ * clusters, shared memory and atomics on the software GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +45,7 @@ static void test_loops(void **state)
 	}
 }
 
-/* Labels and registers of a block are its own; an inner one hides an outer. */
+/* A block has its own labels and registers; an inner one hides an outer one. */
 static void test_scopes(void **state)
 {
 	static const char *body =
@@ -304,7 +304,7 @@ static void test_loads(void **state)
 	}
 }
 
-/* One lane waits for another of its warp: both must go on in turns. */
+/* One lane waits for another of its warp, so both must make progress. */
 static void test_lanes_that_wait(void **state)
 {
 	static const char *body =
@@ -323,7 +323,7 @@ static void test_lanes_that_wait(void **state)
 		assert_int_equal(out[l], 77);
 }
 
-/* CTAs of a grid that wait for each other, more than run side by side. */
+/* CTAs of a grid that wait for each other, more than usually run at once. */
 static void test_ctas_that_wait(void **state)
 {
 	static const char *body =

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_flush.c - .ftz, pairs of floats, and the functions and forms that fast
- * mathematics of nvcc brings: against C's own functions, subnormal numbers
- * included.
+ * test_flush.c - .ftz, pairs of floats, and the functions and forms of nvcc's
+ * --use_fast_math, compared with C's own functions, also for subnormal numbers.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -28,7 +27,7 @@ static uint32_t bits_or_nan(float x)
 	return x != x ? 0x7FFFFFFF : bits_of_float(x);
 }
 
-/* Any kind; a third is near the smallest normal number. */
+/* Floats of every kind; a third is near the smallest normal number. */
 static float any_float(void)
 {
 	static const uint32_t edges[] = {
@@ -239,7 +238,7 @@ static void test_divide(void **state)
 		assert_int_equal(out[l], bits_or_nan(want[l]));
 }
 
-/* 2^-24 is a normal float: .ftz is not about sources of fp16. */
+/* 2^-24 is a normal float: .ftz does not apply to sources of fp16. */
 static void test_cvt_of_f16(void **state)
 {
 	uint32_t in[LANES][4] = {{1}, {0x8001}, {0x3C00}}, out[LANES];

@@ -19,7 +19,7 @@
 __extension__ typedef unsigned __int128 u128;
 __extension__ typedef __int128 s128;
 
-/* Sources as 64 bits, cut to the instruction's width by want(). */
+/* Sources have 64 bits; want() truncates them to the instruction's width. */
 struct operation {
 	const char *opcode;
 	int bits; /* of sources */
@@ -272,7 +272,7 @@ static const char *letter(int bits)
 	return bits == 16 ? "h" : bits == 32 ? "r" : "d";
 }
 
-/* in: three 64-bit values a lane; guarded: lanes of an odd first value. */
+/* in: three 64-bit values for each lane; guarded: lanes with an odd first value. */
 static void write_body(const struct operation *o, bool guarded, char *body, size_t size)
 {
 	const int widths[] = {o->bits, o->shift ? 32 : o->bits,
@@ -397,7 +397,7 @@ static void test_fields(void **state)
 	}
 }
 
-/* All comparisons of all types, alone, with a second result and combined. */
+/* All comparisons of all types: plain, with a second result, and combined. */
 static void test_setp(void **state)
 {
 	static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_launch_control.c - clusterlaunchcontrol: clusters that take the work
- * of others do all of it, once; and registers of 128 bits.
+ * test_launch_control.c - clusterlaunchcontrol (clusters that take over the work of
+ * others do all of it once), and registers of 128 bits.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static void run(uint32_t cluster, uint64_t seed)
 	emu_must_run(BEGIN ASK TAKE AGAIN, &job);
 	for (uint32_t i = 0; i < 48 * cluster; i++)
 		assert_int_equal(out[i], 1);
-	/* Some were taken, by those that ran. */
+	/* Clusters that ran have taken over some of the others. */
 	assert_in_range(out[256], cluster, 47 * cluster);
 }
 
@@ -101,11 +101,11 @@ static void test_faults(void **state)
 		bad(BEGIN ASK "bar.sync 0;\nld.shared.b128 %q, [answer];\n"
 			      "E:\n",
 		    seed, "shared memory");
-		/* It is overwritten while others still read it. */
+		/* The answer is overwritten while others still read it. */
 		bad(BEGIN ASK TAKE "bra N;\nE:\n", seed, "shared memory offset");
 		bad(BEGIN TAKE AGAIN, seed, "deadlock");
 	}
-	/* No ctaid in an answer that says no. */
+	/* No ctaid in a negative answer. */
 	bad(".shared .align 16 .b8 answer[16]; .reg .b128 %q;\n"
 	    "mov.b64 %d1, 0; mov.b128 %q, {%d1, %d1};\n"
 	    "clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 "

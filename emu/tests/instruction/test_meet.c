@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_meet.c - threads that meet and learn what the others have brought:
+ * test_meet.c - instructions by which threads exchange values when they synchronise:
  * match, and barriers with a reduction.
  */
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static void run(const char *body, uint64_t seed)
 					     .seed = seed});
 }
 
-/* Few values, so that lanes share them; all of a warp where it is odd. */
+/* Few values, so that lanes share them; in odd warps all lanes have the same. */
 static void choose(uint64_t base)
 {
 	for (uint32_t t = 0; t < THREADS; t++)
@@ -141,7 +141,7 @@ static void test_barriers(void **state)
 						     (ones == THREADS ? 1000 : 0) +
 						     (ones ? 2000 : 0));
 		}
-	/* Warps that have ended bring nothing, and two of four meet. */
+	/* Warps that have ended do not count, and two of four synchronise. */
 	choose_ones(THREADS);
 	run(BODY("setp.ge.u32 %p1, %warp, 2; mov.u32 %r2, 9; @%p1 bra end;\n"
 		 "setp.ne.u32 %p1, %r1, 0;\n"

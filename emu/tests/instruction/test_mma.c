@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_mma.c - mma.sync of every type and shape: random codes, registers filled
- * by the PTX ISA's tables, and results that are made a second time here: with
- * integers, in double where that is exact, and for 16 and 32 bits by
+ * test_mma.c - mma.sync of every type and shape, with random codes in registers that
+ * are filled by the PTX ISA's tables.  The results are computed a second time here:
+ * in integers, in double where that is exact, and for 16 and 32 bits by
  * tensor_core.h, whose sums tests/hardware/test_wgmma.c checks.
  */
 #include <math.h>
@@ -59,7 +59,7 @@ struct form {
 	bool is_finite;	  /* data without infinities and NaN */
 };
 
-/* One instruction's data; a row of A or column of B as bytes along k. */
+/* The data of one instruction; rows of A and columns of B are bytes along k. */
 struct data {
 	uint8_t a[16][ROW_BYTES], b[N][ROW_BYTES];
 	uint8_t scale_a[16][4], scale_b[N][4];
@@ -204,7 +204,7 @@ static uint32_t integer_sum(const struct form *f, const uint8_t *a, const uint8_
 	return (uint32_t)sum;
 }
 
-/* A number, its exponent (of a subnormal the smallest), and what it is. */
+/* A number: its value, its exponent (of a subnormal the smallest) and its class. */
 struct number {
 	double value;
 	int exponent;
@@ -249,7 +249,7 @@ static struct number number_of_c(uint32_t bits, bool is_f16)
 	return x;
 }
 
-/* Toward zero, but beyond the largest number infinity; zeros are +0. */
+/* Truncates; beyond the largest number gives infinity, and zeros are +0. */
 static uint32_t rounded(double x, bool is_f16)
 {
 	uint32_t bits;

@@ -145,7 +145,7 @@ static void put_map(uint64_t address, uint8_t *at)
 	emu_tensor_map_encode(&map, at);
 }
 
-/* CTA c adds c + 1 in each element, its first thread the last one reads. */
+/* CTA c adds c + 1 to each element; the first thread of the last CTA reads them. */
 #define ADD_BOX(end)                                                                   \
 	"mov.u32 %r1, dynamic;\nshl.b32 %r2, %tid, 2;\n"                               \
 	"add.u32 %r3, %r1, %r2;\nmov.u32 %r4, %ctaid.x;\n"                             \
@@ -157,7 +157,7 @@ static void put_map(uint64_t address, uint8_t *at)
 	"@!%p1 cp.async.bulk.commit_group;\n"                                          \
 	"@!%p1 cp.async.bulk.wait_group 0;\n" end
 
-/* The last CTA to come copies the sums. */
+/* The last CTA to arrive copies the sums. */
 #define COUNT                                                                          \
 	"@%p1 bra END;\nfence.acq_rel.gpu;\n"                                          \
 	"atom.acq_rel.gpu.global.add.u32 %r6, [%in+156], 1;\n"                         \
@@ -189,7 +189,7 @@ static void ctas_add_to_one_box(void **state)
 		emu_must_run(ADD_BOX(COUNT), &job);
 		for (int i = 0; i < ELEMENTS; i++)
 			assert_true(out[i] == (float)(100 * i + 21));
-		/* Behind the tensor nothing changes. */
+		/* Bytes after the tensor do not change. */
 		assert_true(out[ELEMENTS] == 100 * ELEMENTS);
 	}
 }

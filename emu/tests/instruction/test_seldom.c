@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_seldom.c - instructions that kernels of other projects brought: carries,
- * mixed precision, comparisons of halves, sets, masks, atomics of halves and
- * vectors, states of mbarriers.
+ * test_seldom.c - instructions that only some kernels use: carries, mixed precision,
+ * comparisons of halves, set, masks, atomics of halves and vectors, and the states
+ * of mbarriers.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ __extension__ typedef unsigned __int128 u128;
 						  .out = (to),                         \
 						  .out_bytes = sizeof(to)})
 
-/* Half of the words are all ones or zero, where carries run through. */
+/* Half of the words are all ones or zero, so that carries propagate. */
 static void any_words(uint64_t in[LANES][4])
 {
 	for (int l = 0; l < LANES; l++)
@@ -51,7 +51,7 @@ static void any_words(uint64_t in[LANES][4])
 	"ld.shared.u32 %r3, [%r2]; mad.wide.u32 %d2, %tid, 4, %out;\n"                 \
 	"st.global.u32 [%d2], %r3;\n"
 
-/* A wait for all but 63 groups, which a larger or a negative number is. */
+/* A larger or a negative number is a wait for all but 63 groups. */
 static void test_groups(void **state)
 {
 	static const char *const most[] = {COPY("63"), COPY("64"), COPY("-8")};
@@ -175,7 +175,7 @@ static void test_bits(void **state)
 	}
 }
 
-/* Small bf16 numbers, of which sums and products are exact. */
+/* Small bf16 numbers, whose sums and products are exact. */
 static void test_halves(void **state)
 {
 	uint32_t in[LANES][8] = {{0}}, out[LANES][8];
@@ -213,8 +213,7 @@ static void test_halves(void **state)
 	}
 }
 
-/* All lanes add to one place: 32 times {1, 2}, 1.0 and -2.0, and the largest.
- */
+/* All lanes add to one address: 32 times {1, 2}, 1.0 and -2.0, and the largest. */
 static void test_atomics(void **state)
 {
 	const uint32_t in[8] = {0};
@@ -319,7 +318,7 @@ static void test_packed_matrices(void **state)
 		      "never written", NULL);
 }
 
-/* Two lanes clear 64 bytes each; all read what was never stored otherwise. */
+/* Two lanes clear 64 bytes each, and all lanes read bytes without another store. */
 static void test_cleared(void **state)
 {
 #define CLEARED(bytes, value)                                                          \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_small_floats.c - conversions between floats and the formats of 8 bits
- * and less, over all codes.  Values come from the formats' definitions (sign,
- * exponent, mantissa), and what a float becomes from a search for the nearest
- * of all values.
+ * test_small_floats.c - conversions between floats and the formats of 8 bits and
+ * less, over all codes.  The values of codes come from the definitions of the formats
+ * (sign, exponent, mantissa), and the results for floats from a search for the
+ * nearest of all values.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static double value_of(const struct small *s, int code)
 			: ldexp(mantissa / ones, 1 - s->bias);
 }
 
-/* The bits of fp16 of a size that it has. */
+/* The bits of fp16 of a magnitude that it can represent. */
 static uint32_t half_of(double size)
 {
 	int exponent;
@@ -62,12 +62,12 @@ static uint32_t half_of(double size)
 	       ((uint32_t)(exponent + 14) << 10);
 }
 
-/* The code of the finite value nearest to a size; of two the even one. */
+/* The code of the finite value nearest to a magnitude; of two the even one. */
 static int nearest(const struct small *s, double size)
 {
 	int best = 0;
 
-	/* Behind every format's last value: differences stay exact. */
+	/* Above the largest value of every format, so that differences are exact. */
 	if (size > 0x1p17)
 		size = 0x1p17;
 	for (int c = 1; c < s->codes; c++) {
@@ -81,7 +81,7 @@ static int nearest(const struct small *s, double size)
 	return best;
 }
 
-/* A float of each kind: spread sizes, neighbours of values and of middles. */
+/* Floats of each kind: any magnitude, and neighbours of values and of midpoints. */
 static float any_float(const struct small *s)
 {
 	const int c = (int)(emu_test_random() % (uint32_t)(s->codes - 1));

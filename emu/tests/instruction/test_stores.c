@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_stores.c - bulk copies from shared to global memory, their groups,
- * and cache policies, on the software GPU.
+ * test_stores.c - bulk copies from shared to global memory, their groups, and cache
+ * policies on the software GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +55,7 @@ static void test_stages(void **state)
 	}
 }
 
-/* Whatever the schedule. */
+/* Must fail on every schedule. */
 static void must_fail(const char *body, const char *words)
 {
 	static uint32_t out[10][WORDS];
@@ -89,10 +89,8 @@ static void test_what_stores_need(void **state)
 		  "these bytes are not allocated");
 }
 
-/*
- * The wait for the last store is missing: PTX demands it, production kernels do
- * without, and a GPU forgives it.
- */
+/* The wait for the last store is missing.  PTX requires it, production kernels do
+ * without, and on a GPU it does no harm. */
 static void test_an_end_without_a_wait(void **state)
 {
 	static uint32_t out[10][WORDS];
@@ -123,7 +121,7 @@ static void test_an_end_without_a_wait(void **state)
 	assert_true(reports > SEEDS / 2);
 }
 
-/* What a cache hint takes changes nothing, wherever it may stand. */
+/* A cache hint has no effect, in every position where it is allowed. */
 static void test_policies(void **state)
 {
 	static const char *const body =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tensor_edges.c - what an H200 does at the edges of tensors and to
- * TF32 elements (probes/tensor_h200.txt), from PTX on.
+ * test_tensor_edges.c - the behaviour of an H200 at the edges of tensors and for TF32
+ * elements (probes/tensor_h200.txt), in PTX.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -18,7 +18,7 @@
 #define PITCH 64 /* bytes of a row */
 #define BOX   32
 
-/* The kernel's map, and that which it makes of it. */
+/* The kernel's map, and the map that it makes from it. */
 static struct {
 	uint8_t map[EMU_TENSOR_MAP_BYTES], changed[EMU_TENSOR_MAP_BYTES];
 	uint8_t tensor[ROWS][PITCH];
@@ -43,7 +43,7 @@ static void put_map(uint64_t address, uint8_t *at)
 	emu_tensor_map_encode(&map, at);
 }
 
-/* Every other row from the second on, and of a row only 24 bytes. */
+/* Every other row from the second on, and only 24 bytes of each row. */
 #define REPLACE(space, at)                                                             \
 	"add.s64 %d2, %in, 320;\nmov.u32 %r6, 24;\nmov.u64 %d3, 128;\n"                \
 	"tensormap.replace.tile.global_address." space ".b1024.b64 [" at "], %d2;\n"   \
@@ -145,7 +145,7 @@ static void what_is_refused(void **state)
 		      &job, ".global_address is .b64", NULL);
 	emu_must_fail("fence.proxy.tensormap::generic.gpu;\n", &job,
 		      ".acquire or .release", NULL);
-	/* A map that does not fit together is found where it is used. */
+	/* Fields that do not fit each other are reported when the map is used. */
 	emu_must_fail(BEGIN "mov.u64 %d1, %in;\nmov.u64 %d3, 24;\n"
 			    "tensormap.replace.tile.global_stride.global.b1024.b64 "
 			    "[%in], 0, %d3;\nbar.sync 0;\n" USE,

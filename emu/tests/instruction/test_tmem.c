@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tmem.c - tensor memory by instructions: every shape of tcgen05.ld
- * and .st against the place that PTX's pictures give each register, every shape
- * of tcgen05.cp, allocation, and what is refused.
+ * test_tmem.c - the instructions of tensor memory: every shape of tcgen05.ld and .st
+ * is compared with the place of each register in the PTX ISA's pictures.  Also every
+ * shape of tcgen05.cp, allocation, and what is refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "hardware/tensor_memory.h"
 #include "machine/findings.h"
 
-/* Warp 0 allocates, all learn where; DEALLOC by the same warp. */
+/* Warp 0 allocates, and all get the address.  DEALLOC is for the same warp. */
 #define ALLOC_COLUMNS(n)                                                               \
 	".shared .align 8 .b32 base; .reg .pred %w;\n"                                 \
 	"setp.ne.u32 %w, %warp, 0;\n"                                                  \
@@ -31,7 +31,7 @@
 	"@%w bra Z;\n"                                                                 \
 	"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 512;\n"                    \
 	"Z:\n"
-/* %r2: the first lane that the warp reaches. */
+/* %r2: the first lane that the warp can access. */
 #define MY_LANES "shl.b32 %r2, %warp, 21; add.u32 %r2, %r2, %r1;\n"
 
 /* ---- ld and st -------------------------------------------------------------
@@ -48,8 +48,8 @@ static const struct {
 };
 
 /*
- * The pictures of PTX ISA, "Data Movement Shape", each as the place of the
- * element of a lane and column: which thread and register has it.
+ * The pictures of PTX ISA, "Data Movement Shape": the thread and the register that
+ * have the element of a lane and column.
  */
 static void owner_of(enum emu_tmem_shape shape, uint32_t lane, uint32_t column,
 		     uint32_t split, uint32_t *thread, uint32_t *reg)
@@ -153,7 +153,7 @@ static void test_loads(void **state)
 		}
 }
 
-/* What a shape stores, the same shape loads; and halves are packed. */
+/* A shape loads what the same shape stores; also with packed halves. */
 static void check_store(uint32_t which, uint32_t x, bool packs, uint64_t seed)
 {
 	static uint32_t in[128 * 128], out[128 * 128];
@@ -253,8 +253,8 @@ static void check_copy(uint32_t which, uint64_t seed)
 	for (size_t i = 0; i < sizeof(in); i++)
 		in[i] = (uint8_t)emu_test_random();
 	emu_text[0] = 0;
-	/* Each thread brings 32 bytes: rows of 8 of 16 bytes, 128 apart; the
-	 * second pieces 2048 behind. */
+	/* Each thread writes 32 bytes: rows of 8 of 16 bytes, 128 apart; the
+	 * second pieces 2048 bytes after the first. */
 	emu_add(ALLOC INIT_BARRIER MY_LANES);
 	emu_append(".reg .b32 %%x<8>;\n"
 		   "shl.b32 %%r3, %%tid, 4; cvt.u64.u32 %%d1, %%r3;\n"
@@ -370,7 +370,7 @@ static void test_lifecycle(void **state)
 	    "never written", "ld");
 }
 
-/* A GPU gives column 0 first, and kernels count on it; PTX promises nothing. */
+/* A GPU gives column 0 first, and kernels rely on it.  PTX does not promise it. */
 static void test_first_column(void **state)
 {
 	uint32_t elsewhere = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_umma_faults.c - tcgen05.mma, .cp and .commit that break a rule: of
- * descriptors, of tensor memory, of who issues them, and of order.
+ * test_umma_faults.c - tcgen05.mma, .cp and .commit that break a rule about
+ * descriptors, tensor memory, the issuing thread, or order.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* On three schedules: what is wrong is wrong on each. */
+/* Must be reported on each of three schedules. */
 static void bad(const char *body, const char *first, const char *second)
 {
 	for (uint64_t seed = 0; seed < 3; seed++) {
@@ -154,7 +154,7 @@ static void test_operands(void **state)
 	    "mbarrier", "tcgen05.commit");
 }
 
-/* Rows that are not there give NaN, which nobody may store as a number. */
+/* Undefined rows give NaN, so that they cannot be stored as numbers. */
 static void test_undefined(void **state)
 {
 	struct emu_job job = job_of(1, 1, false);
@@ -225,7 +225,7 @@ static void test_order(void **state)
 	bad(MMA LOAD COMMIT WAIT END, "tensor memory", "tcgen05.ld");
 	bad(MMA COMMIT LOAD WAIT END, "tensor memory", "tcgen05.ld");
 	bad(MMA COMMIT AFTER LOAD WAIT END, "tensor memory", "tcgen05.ld");
-	/* Overwritten, or given back, while they are read. */
+	/* Overwritten, or deallocated, while they are read. */
 	bad(MMA COMMIT WAIT AFTER
 	    "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%r7];\n"
 	    "bar.sync 0;\n" MMA "tcgen05.wait::ld.sync.aligned;\n" END,
@@ -234,14 +234,14 @@ static void test_order(void **state)
 			    "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;\n"
 			    "Z:\n" LOAD,
 	    "tcgen05", "tensor memory");
-	/* Operands that a store has not brought yet. */
+	/* Operands that a store has not written yet. */
 	bad("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r7+256], {%r14};\n" SYNC MMA COMMIT
 		WAIT "tcgen05.wait::st.sync.aligned;\n" END,
 	    "its scales", "tcgen05.wait::st");
 	bad(MMA END, "tcgen05.dealloc", "a later tcgen05.commit");
 }
 
-/* What the hardware does in order, and PTX does not promise. */
+/* Order that the hardware has and PTX does not promise. */
 static void test_strict_order(void **state)
 {
 	(void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_umma_run.c - tcgen05.mma by instructions: all kinds, layouts and
- * sizes with one CTA and two, on numbers whose sums are integers; and every
- * byte of the scales in tensor memory, one at a time.
+ * test_umma_run.c - tcgen05.mma in PTX: all kinds, layouts and sizes with one CTA and
+ * two, on numbers whose sums are integers, and every byte of the scales in tensor
+ * memory, one at a time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,7 +110,7 @@ static uint32_t bits_of(enum emu_umma_type type)
 	return bits[type];
 }
 
-/* How an operand lies. */
+/* The layout of an operand. */
 struct layout {
 	uint32_t swizzle; /* bytes; 0 none */
 	bool is_transposed;
@@ -124,7 +124,7 @@ static uint64_t descriptor_of(const struct layout *l, uint32_t at, uint32_t *wid
 						 : 0;
 
 	*wide = l->swizzle ? l->swizzle : 16;
-	/* Groups of 8 rows 8 x wide bytes apart; what else is apart, LEAD. */
+	/* Groups of 8 rows are 8 x wide bytes apart; all else is LEAD apart. */
 	return code << 61 | UINT64_C(1) << 46 | (uint64_t)(8 * *wide / 16) << 32 |
 	       (uint64_t)(LEAD / 16) << 16 | at / 16;
 }
@@ -518,7 +518,7 @@ static void test_mxf4nvf4(void **state)
 	}
 }
 
-/* M of 64 and of pairs of 64 rows, too, where there are no scales. */
+/* In kinds without scales also M of 64, and pairs with 64 rows each. */
 static void test_f8f6f4(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_umma_scales.c - every byte of tensor memory that can be a scale of a
- * tcgen05.mma, one at a time: which results it changes.
+ * test_umma_scales.c - changes every byte of tensor memory that can be a scale of a
+ * tcgen05.mma, one at a time, and checks which results change.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,10 +16,8 @@
 #define SFA_COLUMNS 4
 #define SCALE_BYTES (128 * (SFA_COLUMNS + 1) * 4)
 
-/*
- * All elements 1 and all scales 1 but one byte of tensor memory, which is 2:
- * turn by turn another.  Each turn's D: 128 lanes of 8.
- */
+/* All elements and scales are 1, except one byte of tensor memory, which is 2 and
+ * another one in each turn.  D of each turn: 128 lanes of 8. */
 static void scale_program(void)
 {
 	emu_text[0] = 0;

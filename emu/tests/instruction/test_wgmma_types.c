@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_wgmma_types.c - wgmma.mma_async of every type as a kernel issues it:
- * operands in shared memory and in registers, random codes of all values, and
- * results where the PTX ISA's figures put them.  Sums of floats are those of
- * tensor_core.h, which tests/hardware/test_wgmma.c checks; those of integers are
- * made here.
+ * test_wgmma_types.c - wgmma.mma_async of every type as a kernel issues it: operands
+ * in shared memory and in registers, random codes of all values, and results at the
+ * places of the PTX ISA's figures.  Sums of floats are those of tensor_core.h, which
+ * tests/hardware/test_wgmma.c checks; sums of integers are computed here.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,10 +55,8 @@ static char *list_registers(char *at, int count)
 	return at + sprintf(at, "}");
 }
 
-/*
- * in: A and B as shared memory has them, the accumulators of each thread, and
- * A's registers.
- */
+/* in: A and B as in shared memory, the accumulators of each thread, and the registers
+ * of A. */
 static char *write_body(const struct form *f, int n)
 {
 	const int words = registers_of(f, n), bytes = A_BYTES + n * 32;

@@ -62,7 +62,7 @@ char *nvfp4_kernel_text(const char *kernel)
 
 /* ---- operands ------------------------------------------------------------ */
 
-/* Codes, two a byte, and scales in blocks of 128 rows and 4 of k. */
+/* Codes, two in each byte, and scales in blocks of 128 rows and 4 scales of k. */
 struct operand {
 	int rows, k, atoms; /* of scales, along k */
 	uint8_t *codes, *scales;
@@ -143,7 +143,8 @@ static float cut(double x)
 	return (float)(trunc(x * emu_power_of_2(23 - e)) * emu_power_of_2(e - 23));
 }
 
-/* 64 elements of k onto c, as hardware/block_sums.h does; *exact in units of 2^-20. */
+/* Adds 64 elements of k to c, as in hardware/block_sums.h; *exact is in units of
+ * 2^-20. */
 static float one_step(const struct operand *a, const struct operand *b, int m, int n,
 		      int k, float c, int64_t *exact)
 {
@@ -215,7 +216,7 @@ static bool check(const struct nvfp4_job *job, const struct operand *a,
 
 /* ---- running ------------------------------------------------------------- */
 
-/* As the kernel has them. */
+/* The parameters of the kernel. */
 struct parameters {
 	_Alignas(64) uint8_t maps[4][EMU_TENSOR_MAP_BYTES];
 	uint64_t out;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvfp4.h - the NVFP4 multiplication of kernels/nvfp4.cu on the
- * software B200, its operands, and what its results must be.
+ * nvfp4.h - the NVFP4 multiplication of kernels/nvfp4.cu on the software B200, its
+ * operands, and its expected results.
  */
 #ifndef EMU_TESTS_NVFP4_H
 #define EMU_TESTS_NVFP4_H

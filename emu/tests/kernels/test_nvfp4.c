@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_nvfp4.c - an NVFP4 multiplication as nvcc compiles it, one CTA and
- * pairs, on the software B200: every result bit by bit, under many schedules,
- * in both orders that the checker knows; and what a tile costs.
+ * test_nvfp4.c - an NVFP4 multiplication as nvcc compiles it, with one CTA and with
+ * pairs, on the software B200: every result bit by bit, on many schedules, with both
+ * orders of the checker; and the cost of a tile.
  *
- * NIBEMU_TEST_SCHEDULES: schedules a size (4).
+ * NIBEMU_TEST_SCHEDULES: schedules for each size (4).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -129,7 +129,7 @@ static void test_strict(void **state)
 		}
 }
 
-/* Printed, not judged: 128 x 128 x 256, of which the checker and the warps. */
+/* Only prints the cost of 128 x 128 x 256, and the checker's and the warps' shares. */
 static void test_cost(void **state)
 {
 	struct nvfp4_job job = sizes[0], without = sizes[0];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_nvfp4_bugs.c - the multiplication of kernels/nvfp4.cu with one
- * bug planted at a time: each must be reported on every schedule, by a rule
- * that fits.  Prints the table: the bug, on how many schedules, what was said.
+ * test_nvfp4_bugs.c - the multiplication of kernels/nvfp4.cu with one planted bug at
+ * a time: each must be reported on every schedule, by a rule that fits.  Prints a
+ * table: the bug, the number of schedules, and the report.
  *
- * NIBEMU_TEST_SCHEDULES: schedules a bug (3).
+ * NIBEMU_TEST_SCHEDULES: schedules for each bug (3).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,7 +141,7 @@ static bool has_one(const char *text, const char *words)
 	return false;
 }
 
-/* What was said, without where. */
+/* The report without the place. */
 static const char *said(const char *text)
 {
 	const char *line = strstr(text, "PTX line ");
@@ -194,7 +194,7 @@ static void test_bugs(void **state)
 	assert_int_equal(missed, 0);
 }
 
-/* A kernel alone and without a bug: nothing is said, whatever the order. */
+/* A single kernel without a bug has no report, with either order. */
 static void test_none(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_findings.c - reports after which a launch goes on: which do, that they
- * are the same on any number of threads, and what NIBEMU_WAIVE may say.
+ * test_findings.c - reports after which a launch continues: which do, that they are
+ * the same with any number of threads, and the values that NIBEMU_WAIVE may have.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #define CTAS 6
 
-/* A lane reads what its neighbour stores, and a word that nobody wrote. */
+/* A lane reads what its neighbour stores, and a word that was never written. */
 static const char *const body = "mov.u32 %r1, dynamic; mad.lo.u32 %r2, %lane, 4, %r1;\n"
 				"xor.b32 %r5, %lane, 1; mad.lo.u32 %r5, %r5, 4, %r1;\n"
 				"st.shared.u32 [%r2], %lane;\n"

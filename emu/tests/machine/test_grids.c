@@ -57,7 +57,7 @@ static void test_a_barrier_of_the_grid(void **state)
 	}
 }
 
-/* On a GPU that holds fewer, the others never come. */
+/* On a GPU that holds fewer, the others never arrive. */
 static void test_a_grid_too_large(void **state)
 {
 	uint32_t out[CTAS + 1] = {0};
@@ -72,7 +72,7 @@ static void test_a_grid_too_large(void **state)
 		      "1 clusters have not begun", "holds 23 at once", "ld", NULL);
 }
 
-/* A lock of atom.cas: those who poll must not keep others from leaving. */
+/* A lock of atom.cas: threads that poll must not keep others from releasing it. */
 static void test_a_lock(void **state)
 {
 	static const char *const body =
@@ -159,12 +159,12 @@ static void test_threads_change_nothing(void **state)
 		for (int i = 1; i < 40; i++)
 			different += out[0][i * 32] != out[0][0];
 	}
-	/* Clusters have schedules of their own. */
+	/* Each cluster has its own schedule. */
 	assert_true(different > 5 * SEEDS);
 }
 
-/* Every third CTA breaks a rule, late ones early: which one is reported does
- * not depend on threads; in order it is the lowest. */
+/* Every third CTA breaks a rule, later CTAs earlier.  The reported one does not
+ * depend on the number of threads; in order it is the lowest. */
 static void test_the_lowest_report(void **state)
 {
 	static const char *const body =
@@ -192,7 +192,7 @@ static void test_the_lowest_report(void **state)
 	}
 }
 
-/* Clusters that know of each other are one schedule, and remain it. */
+/* Clusters that communicate are one schedule with any number of threads. */
 static void test_threads_change_no_schedule(void **state)
 {
 	(void)state;
@@ -214,7 +214,7 @@ static void test_threads_change_no_schedule(void **state)
 			counts[i] = job.instructions;
 		}
 		assert_memory_equal(out[0], out[1], sizeof(out[0]));
-		/* How often they polled, too. */
+		/* The number of polls is also the same. */
 		assert_int_equal(counts[0], counts[1]);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_prints.c - the buffer of what kernels print: its order, its size, and
- * what is forgotten after a report.  runtime/prints.cu has the conversions.
+ * test_prints.c - the buffer of what kernels print: its order, its size, and what is
+ * dropped after a report.  runtime/prints.cu has the conversions.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #include "machine/prints.h"
 
-/* What the buffer writes, which must be this. */
+/* Checks what the buffer writes. */
 static void must_write(struct emu_prints *p, const char *want)
 {
 	char *text = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_time.c - virtual time: what dependent instructions, loads and waits
- * cost, and that time is the same at every run.
+ * test_time.c - predicted time: the cost of dependent instructions, loads and waits,
+ * and that the time is the same in every run.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static double ns_of(const char *body, uint32_t grid, uint32_t block)
 	return ns;
 }
 
-/* The same text many times, between a begin and an end. */
+/* The same text many times, between a start and an end. */
 static double ns_of_steps(const char *begin, const char *step, uint32_t steps)
 {
 	static char text[MOST_TEXT];
@@ -57,7 +57,7 @@ static double ns_of_steps(const char *begin, const char *step, uint32_t steps)
 	return ns_of(text, 1, 32);
 }
 
-/* 4.5 cycles each where one waits for the other, else the mean, 2.5. */
+/* 4.5 cycles each if one waits for the other, otherwise the mean, 2.5. */
 static void test_dependent_instructions(void **state)
 {
 	const double none = ns_of_steps("", "", 0);
@@ -114,7 +114,7 @@ static void test_same_at_every_run(void **state)
 	assert_true(ns_of(body, 133, 1024) == ns_of(body, 133, 1024));
 }
 
-/* Writes a file of its own; its name lives until the next call. */
+/* Writes a new file.  The name is valid until the next call. */
 static const char *file_with(const char *text)
 {
 	static char path[] = "/tmp/nibemu_time_XXXXXX";
@@ -131,7 +131,7 @@ static const char *file_with(const char *text)
 	return path;
 }
 
-/* What is no table is refused with its line; a table is taken. */
+/* A file that is no table is refused with its line; a table is accepted. */
 static void test_counts_from_a_file(void **state)
 {
 	struct emu_error err = {{0}};
@@ -191,7 +191,7 @@ static double ns_with_costs(const char *costs)
 	return ns;
 }
 
-/* A warp issues its next instruction when ptxas lets it. */
+/* A warp issues its next instruction after the stall that ptxas encoded. */
 static void test_stalls(void **state)
 {
 	const double brief = ns_with_costs("1 0 0 0 1");
@@ -223,7 +223,7 @@ static void test_fences(void **state)
 	assert_true((release - relaxed) * 1.755 > 6000);
 }
 
-/* A fence waits for the stores before it, and the end of a grid, too. */
+/* A fence waits for the stores before it, as does the end of a grid. */
 static void test_stores_are_waited_for(void **state)
 {
 	const char *store = "st.global.v4.u32 [%out], {%r1, %r1, %r1, %r1};\n";
@@ -237,7 +237,7 @@ static void test_stores_are_waited_for(void **state)
 	assert_true((both - fence) * 1.755 > 280);
 }
 
-/* The first parameter is a miss; its neighbours are there then. */
+/* The first parameter is a cache miss; its neighbours are hits. */
 static void test_parameters(void **state)
 {
 	const double none = ns_of_steps("", "", 0);
@@ -327,7 +327,7 @@ static void test_multicast(void **state)
 	assert_true((both - one) * 1.755 < 150);
 }
 
-/* The report says that it predicts, and names what was waited for. */
+/* The report is marked as a prediction, and names what was waited for. */
 static void test_report(void **state)
 {
 	struct emu_error err = {{0}};
@@ -348,7 +348,7 @@ static void test_report(void **state)
 	(void)state;
 	assert_non_null(t);
 	emu_time_mark(t);
-	/* The store is on its way when the warp has ended. */
+	/* The store is in flight when the warp has ended. */
 	emu_must_run("ld.global.u32 %r1, [%in]; setp.ne.u32 %p1, %r1, 0;\n"
 		     "@%p1 bra HERE; HERE: st.global.u32 [%out], %r1;\n",
 		     &job);

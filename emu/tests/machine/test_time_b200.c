@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_time_b200.c - virtual time on a B200: its table is complete and is the
- * one in use, and each instruction of tcgen05 costs what the table's sources say.
+ * test_time_b200.c - predicted time on a B200: its table is complete and is used, and
+ * each instruction of tcgen05 has the cost that the sources of the table give.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,7 +109,7 @@ static double cycles_of(int ctas, uint32_t shape, const char *step, uint32_t man
 	return ns * GHZ;
 }
 
-/* What each of many costs, in cycles. */
+/* The cost of each of many steps, in cycles. */
 static double each_of(int ctas, uint32_t shape, const char *step, const char *end)
 {
 	return (cycles_of(ctas, shape, step, 40, end) -
@@ -172,7 +172,7 @@ static void test_all_names_are_there(void **state)
 	}
 }
 
-/* A kernel of one warp, without what the others begin with. */
+/* A kernel of one warp, without the common start of the others. */
 static double cycles_of_little(const char *body)
 {
 	struct emu_error err = {{0}};
@@ -204,7 +204,7 @@ static void test_the_table_is_used(void **state)
 
 /* ---- tcgen05 ------------------------------------------------------------- */
 
-/* Cycles from one to the next: what the larger of columns and bytes takes. */
+/* Cycles from one to the next: the larger of the times for columns and bytes. */
 static void test_multiplications(void **state)
 {
 	static const struct {
@@ -231,7 +231,7 @@ static void test_multiplications(void **state)
 	assert_near(each_of(1, shape_f16(128, 64), MMA_TMEM, COMMIT("1")), 32, 0.5);
 }
 
-/* Issue, commit and wait, but for some cycles of instructions around them. */
+/* Issue, commit and wait, apart from some cycles of the instructions around them. */
 static void test_one_multiplication(void **state)
 {
 	const double none = cycles_of(1, shape_fp4(128, 128), "", 0, "");
@@ -319,7 +319,7 @@ static double cycles_to_issue(uint32_t many)
 	return out[0];
 }
 
-/* It stalls while its quarter holds what that takes, six of them. */
+/* It stalls while the queue of its quarter, six of them, is full. */
 static void test_queue(void **state)
 {
 	(void)state;

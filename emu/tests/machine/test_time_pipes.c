@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_time_pipes.c - virtual time of what warps of an SM share: issue slots,
- * pipes, tensor cores, and registers of two grids.
+ * test_time_pipes.c - predicted time of resources that the warps of an SM share: issue
+ * slots, pipes, tensor cores, and the registers of two grids.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -50,7 +50,7 @@ static void use_table(struct emu_time *t, const char *ptx, const char *kernels,
 	assert_int_equal(remove(path), 0);
 }
 
-/* Cycles of a module, whose lines cost as much; costs NULL: means. */
+/* Cycles of a module whose lines have these costs; NULL: the means. */
 static double cycles_of(const char *ptx, const char *kernels, const char *costs,
 			struct emu_job job)
 {
@@ -113,7 +113,7 @@ static void test_pipe_of_two(void **state)
 #define COLUMNS	   128
 #define OPERATIONS 4
 
-/* A group of wgmma, then so much logic; A in registers or in shared memory. */
+/* A group of wgmma, then some logic; A is in registers or in shared memory. */
 static double cycles_of_wgmma(bool in_shared, uint32_t operations, uint32_t logic,
 			      uint32_t threads)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_traffic.c - bytes of global memory that the software GPU counts: of
- * threads, bulk copies and tensor maps, on any schedule and several threads of
+ * test_traffic.c - the bytes of global memory that the software GPU counts for
+ * threads, bulk copies and tensor maps, on any schedule and with several threads of
  * the host.
  */
 #include <setjmp.h>

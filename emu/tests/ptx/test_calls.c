@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_calls.c - functions of a module and their calls, .shared variables of
- * the module, and the functions of CUDA's run-time library.
+ * test_calls.c - functions of a module and their calls, .shared variables of the
+ * module, and the functions of CUDA's run-time library.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,8 +58,8 @@ static void must_fail(const char *functions, const char *body, const char *why)
 	".param .b32 retval0;\ncall.uni (retval0), " name ", (param0);\n"              \
 	"ld.param.b32 %r2, [retval0]; }\n"
 
-/* 3x + 1 by a function that one defined later calls, and lanes that return at
- * different places. */
+/* 3x + 1 in a function that is called by a function defined later, and lanes that
+ * return at different places. */
 static const char functions[] =
     ".func (.param .b32 func_retval0) outer(.param .b32 outer_param_0);\n"
     ".func (.param .b32 func_retval0) triple(.param .b32 triple_param_0)\n"

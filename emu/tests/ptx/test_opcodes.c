@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_opcodes.c - the table of opcodes: every type that a row lists can be
- * bound, every row can be matched, and docs/opcodes.md shows the table as it is.
- * With --table it prints that part of the file.
+ * test_opcodes.c - the table of opcodes: every type of a row can be bound, every row
+ * can be matched, and docs/opcodes.md is up to date.  With --table it prints the
+ * table of that page.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -138,8 +138,8 @@ static bool takes_all(const struct emu_opcode *row, const char *words)
 }
 
 /*
- * A row that has no word of its own is never used: the first row of a name that
- * accepts all words is.
+ * A row without a word of its own is never used, because the first row of a name
+ * that accepts all words is used.
  */
 static void test_rows_are_reached(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_refuse.c - text that is no PTX, or PTX that the software GPU does
- * not know: an error that names line, instruction and rule, and never a crash.
+ * test_refuse.c - text that is no PTX, or PTX that the software GPU does not support,
+ * gives an error that names the line, instruction and rule, and never a crash.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -129,7 +129,7 @@ static void test_modules(void **state)
 	check_text(text, "PTX line 6", "nested over");
 }
 
-/* What one entry cannot do does not keep the others from running. */
+/* An entry that cannot run does not keep the others from running. */
 static void test_one_entry(void **state)
 {
 	const char *text = ".version 9.0\n.target sm_90a\n.address_size 64\n"
@@ -174,7 +174,7 @@ static void test_broken(void **state)
 
 	(void)state;
 	assert_non_null(text);
-	/* Up to there an empty module is a module. */
+	/* Up to that point the text is an empty module. */
 	for (size_t i = (size_t)(strstr(whole, ".visible") - whole) + 1; i + 2 < length;
 	     i++) {
 		struct emu_error err = {{0}};
@@ -260,7 +260,7 @@ static void write_statement(char *text, const struct emu_opcode *row)
 }
 
 /* Each row of the table, with words and arguments that it seldom takes: who
- * refuses says why. */
+ * refuses gives a reason. */
 static void test_every_opcode(void **state)
 {
 	char body[1024];
@@ -279,7 +279,7 @@ static void test_every_opcode(void **state)
 		}
 }
 
-/* Launches that no GPU takes. */
+/* Launches that no GPU accepts. */
 static void test_launches(void **state)
 {
 	static const struct {

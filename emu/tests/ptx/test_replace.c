@@ -31,7 +31,7 @@ static void lines_change_or_go(void **state)
 	becomes("wait 1;\nwait 1;\nwait 1;", "wait 1=>wait 23#2",
 		"wait 1;\nwait 23;\nwait 1;");
 	becomes("a\na\n", "a=>#2", "a\n\n");
-	/* The first of a line, and no text across lines. */
+	/* Only the first match in a line, and no match across lines. */
 	becomes("aa\na\n", "aa=>b", "b\na\n");
 	becomes("a a\n", "a=>bbb", "bbb a\n");
 	becomes("a\nb\n", "ab=>c", "a\nb\n");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * declared_runtime.h - what src/runtime/cudart.h declares, as numbers: included
- * after it, and after CUDA's own cuda_runtime_api.h.
+ * declared_runtime.h - the declarations of src/runtime/cudart.h as numbers.  It is
+ * included once after that file, and once after CUDA's own cuda_runtime_api.h.
  */
 #define SIZE(type)                                                                     \
 	{                                                                              \

@@ -32,7 +32,7 @@ __global__ void reverse(const float *in, float *out)
 		managed = 7;
 }
 
-/* All blocks add 1, meet, and see what all have added. */
+/* All blocks add 1, synchronise, and see what all have added. */
 __global__ void meet(int *sum, int *seen)
 {
 	if (threadIdx.x == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_runtime_api.c - layouts of src/runtime/cudart.h against CUDA's own
- * header, where that is installed.
+ * test_runtime_api.c - compares the layouts of src/runtime/cudart.h with CUDA's own
+ * header, if that is installed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
