@@ -41,7 +41,7 @@ static const struct set {
      {{NIB_OP_GEMM, 5, 500, 2304, NVFP4},
       {NIB_OP_GEMM, 16, 320, 4096, FP16},
       {NIB_OP_GEMM, 8, 63, 4096, BF16},
-      /* Four CTAs of 10 tiles, of which two are halved. */
+      /* Four CTAs of 10 tiles, of which two are half tiles. */
       {NIB_OP_GEMM, 7, 640, 4352, BF16}}},
     {"dense",
      {{NIB_OP_GEMM, 1, 48, 4096, FP16},

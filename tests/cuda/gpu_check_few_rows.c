@@ -438,7 +438,7 @@ static void check_dense_products(void)
  * multiplied in another cut, with the same bits: alone and not in a batch of three,
  * or not packed.
  */
-static void check_halved_tiles(void)
+static void check_half_tiles(void)
 {
 	static const int tiles[] = {5, 7, 10, 14};
 	struct nib_device_info info = {.struct_bytes = sizeof(info)};
@@ -502,7 +502,7 @@ int main(void)
 	/* Hopper has kernels for them. */
 	if (gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR) {
 		check_dense_products();
-		check_halved_tiles();
+		check_half_tiles();
 		check_wide_products();
 	}
 	return gpu_end();

@@ -77,14 +77,14 @@ static void check_skinny(int64_t m, int64_t n, int64_t k, int64_t batch, bool ti
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, tiled));
 	assert_in_range(cut.ctas, 1, H200_SMS);
 	assert_in_range(cut.ctas, 1, cut.tiles);
-	assert_in_range((cut.tiles_at_once + cut.halved_tiles) * cut.k_groups, 1,
+	assert_in_range((cut.tiles_at_once + cut.half_tiles) * cut.k_groups, 1,
 			NIB_SKINNY_WARPS);
-	/* Halved tiles fill the schedulers: as many warps on each. */
-	assert_in_range(cut.halved_tiles, 0, cut.eights == 1 ? 2 : 0);
-	if (cut.halved_tiles) {
-		assert_int_equal(cut.halved_tiles * cut.k_groups, 2);
+	/* Half tiles fill the schedulers: as many warps on each. */
+	assert_in_range(cut.half_tiles, 0, cut.eights == 1 ? 2 : 0);
+	if (cut.half_tiles) {
+		assert_int_equal(cut.half_tiles * cut.k_groups, 2);
 		assert_int_equal(
-		    (cut.tiles_at_once + cut.halved_tiles) * cut.k_groups % 4, 0);
+		    (cut.tiles_at_once + cut.half_tiles) * cut.k_groups % 4, 0);
 	}
 	/* Every group has steps, and its chunk of A. */
 	assert_in_range(cut.k_groups, 1, k > 256 ? (k + 255) / 256 : 1);
@@ -112,10 +112,10 @@ static void skinny_cuts_fit(void **state)
 				     i < 98 ? 1 : 1 + i * 7 % 300, i & 1);
 	assert_int_equal(wide.tiles_at_once, 14);
 	assert_int_equal(wide.k_groups, 1);
-	assert_int_equal(wide.halved_tiles, 2);
+	assert_int_equal(wide.half_tiles, 2);
 	assert_int_equal(narrow.tiles_at_once, 2);
 	assert_int_equal(narrow.k_groups, 6);
-	assert_int_equal(narrow.halved_tiles, 0);
+	assert_int_equal(narrow.half_tiles, 0);
 	assert_int_equal(narrow.ctas, H200_SMS);
 }
 
@@ -264,7 +264,7 @@ static void check_moe_cut(int64_t rows, int64_t experts, int64_t n, int64_t k)
 	assert_int_equal(cut.eights, 1);
 	assert_int_equal(cut.tiles, nib_gemv_tiles(n, true));
 	assert_in_range(cut.ctas, 1, H200_SMS);
-	assert_in_range((cut.tiles_at_once + cut.halved_tiles) * cut.k_groups, 1,
+	assert_in_range((cut.tiles_at_once + cut.half_tiles) * cut.k_groups, 1,
 			NIB_SKINNY_WARPS);
 	assert_in_range(cut.k_groups, 1, k > 256 ? (k + 255) / 256 : 1);
 	assert_int_equal(NIB_SKINNY_CHUNKS(1) % cut.k_groups, 0);

@@ -40,7 +40,7 @@ static void cut_rounds(int64_t tiles, struct skinny_cut *cut)
 	cut->tiles_at_once = (int32_t)divide_up(tiles, divide_up(tiles, most));
 	busy = cut->tiles_at_once * cut->k_groups;
 	if (cut->eights == 1 && busy > NIB_SKINNY_WARPS / 2 && busy % 4 == 2)
-		cut->halved_tiles = 2 / cut->k_groups;
+		cut->half_tiles = 2 / cut->k_groups;
 }
 
 /*
@@ -78,27 +78,27 @@ struct skinny_cut skinny_cut_experts(int64_t rows, int64_t experts, int64_t n,
 
 /* ---- the product --------------------------------------------------------- */
 
-_Static_assert(NIB_SKINNY_WARPS <= 16, "NIB_SKINNY_SHARE() has four bits");
+_Static_assert(NIB_SKINNY_WARPS <= 16, "NIB_SKINNY_ASSIGNMENT() has four bits");
 
 /*
- * Assigns work to warps: whole tiles, then the first halves of halved tiles, then the
- * second halves.  If tiles are halved, whole tiles have 8 or 12 warps and the halves
+ * Assigns work to warps: whole tiles, then the first halves of half tiles, then the
+ * second halves.  If there are half tiles, whole tiles have 8 or 12 warps and the halves
  * have four, so each scheduler (warp number modulo 4) has the same number of warps.
  */
-static void fill_shares(struct nib_skinny_params *params)
+static void fill_assignments(struct nib_skinny_params *params)
 {
-	const int32_t whole = params->tiles_at_once - params->halved_tiles;
-	int warp = 0;
+	const int32_t whole = params->tiles_at_once - params->half_tiles;
+	uint16_t *next = params->assignments;
 
 	for (int32_t group = 0; group < params->k_groups; group++)
 		for (int32_t tile = 0; tile < whole; tile++)
-			params->shares[warp++] =
-			    (uint16_t)NIB_SKINNY_SHARE(tile, group, NIB_SKINNY_WHOLE);
+			*next++ = (uint16_t)NIB_SKINNY_ASSIGNMENT(tile, group,
+								  NIB_SKINNY_WHOLE);
 	for (int32_t half = 0; half < 2; half++)
 		for (int32_t group = 0; group < params->k_groups; group++)
-			for (int32_t i = 0; i < params->halved_tiles; i++)
-				params->shares[warp++] =
-				    (uint16_t)NIB_SKINNY_SHARE(whole + i, group, half);
+			for (int32_t i = 0; i < params->half_tiles; i++)
+				*next++ = (uint16_t)NIB_SKINNY_ASSIGNMENT(whole + i,
+									  group, half);
 }
 
 static enum nib_status plan_skinny(struct cuda_device *device,
@@ -125,8 +125,8 @@ static enum nib_status plan_skinny(struct cuda_device *device,
 	params->p.tiles = cut.tiles;
 	params->tiles_at_once = cut.tiles_at_once;
 	params->k_groups = cut.k_groups;
-	params->halved_tiles = cut.halved_tiles;
-	fill_shares(params);
+	params->half_tiles = cut.half_tiles;
+	fill_assignments(params);
 	few->ctas = cut.ctas;
 	few->threads = NIB_SKINNY_THREADS;
 	few->shared_bytes = few->any_shared_bytes =

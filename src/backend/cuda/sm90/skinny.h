@@ -18,7 +18,7 @@ struct skinny_cut {
 	int eights;    /* times 8 rows of A: the variant */
 	int32_t tiles; /* of a matrix */
 	int64_t ctas;  /* of one matrix, or all experts; at most one per SM */
-	int32_t tiles_at_once, k_groups, halved_tiles;
+	int32_t tiles_at_once, k_groups, half_tiles;
 };
 
 /* m, n at least 1. */

@@ -24,7 +24,7 @@
  * yet.
  *
  * Half tiles (at most 8 rows of A): the last tiles of a round may have two warps for
- * each k group (params.halved_tiles), so that each scheduler has as many warps.  Both
+ * each k group (params.half_tiles), so that each scheduler has as many warps.  Both
  * load the codes, and each multiplies one half of every block of 16 k.  A warp that has
  * a whole tile keeps the sums of the halves apart as well and adds them at the end of
  * the round, so that the bits are the same.
@@ -125,7 +125,7 @@ struct b_ring {
 	uint32_t begin;		/* of the ring in shared memory */
 	uint32_t codes, scales; /* the lane's offsets in a stage */
 	int stage;		/* the next to be multiplied */
-	uint32_t assignment;	/* NIB_SKINNY_SHARE() */
+	uint32_t assignment;	/* NIB_SKINNY_ASSIGNMENT() */
 	/* The next to be loaded; none is left if its round has no tiles. */
 	struct position next;
 	/* TRAITS::ALIGNED uses the first, other layouts the second. */
@@ -136,7 +136,7 @@ struct b_ring {
 /* The number of consumer warps that multiply in a full round. */
 DEVICE int busy_warps(const struct nib_skinny_params &params)
 {
-	return (params.tiles_at_once + params.halved_tiles) * params.k_groups;
+	return (params.tiles_at_once + params.half_tiles) * params.k_groups;
 }
 
 DEVICE int tile_of(uint32_t assignment)
@@ -306,7 +306,7 @@ DEVICE struct b_ring begin_ring(const struct nib_skinny_params &params,
 	ring.codes = piece_target();
 	ring.scales = CODES_BYTES + threadIdx.x % 32 * 16;
 	ring.stage = 0;
-	ring.assignment = params.shares[warp];
+	ring.assignment = params.assignments[warp];
 	ring.next.round = round_at<TRAITS>(params, cta, cta.tile);
 	find_tile<TRAITS>(params, b, cta, &ring);
 	fill_stages<TRAITS>(params, b, cta, &ring, 0, early_stages<TRAITS>(params));
@@ -582,7 +582,7 @@ DEVICE void store(const struct nib_gemv_params &p, int64_t index, float x)
 
 /*
  * The slot of a warp's sums in shared memory, for T = tiles_at_once, G = k_groups and
- * H = halved_tiles (the half tiles are the last H of the T):
+ * H = half_tiles (the half tiles are the last H of the T):
  *
  *   0 .. T - 1         tiles of k group 0 (of half tiles the first halves)
  *   T .. 2 T - 1       tiles of k group 1, and so on to k group G - 1
@@ -595,7 +595,7 @@ DEVICE int sums_slot(const struct nib_skinny_params &params, uint32_t assignment
 	if (half_of(assignment) != 1)
 		return group * params.tiles_at_once + tile;
 	return (params.k_groups - 1) * params.tiles_at_once +
-	       (group + 1) * params.halved_tiles + tile;
+	       (group + 1) * params.half_tiles + tile;
 }
 
 /* The sum of a tile's warps; x: an element of the tile's first slot (sums_slot()). */
@@ -603,7 +603,7 @@ DEVICE float add_warps(const struct nib_skinny_params &params, const float *x, i
 		       int tile)
 {
 	const int pitch = params.tiles_at_once * size;
-	const int i = tile - (params.tiles_at_once - params.halved_tiles);
+	const int i = tile - (params.tiles_at_once - params.half_tiles);
 	float sum = x[0];
 
 	if (i < 0) {
@@ -731,7 +731,7 @@ DEVICE void skinny_gemm(const struct nib_skinny_params &params)
 	if (TRAITS::IS_MOE || !params.p.b_is_constant)
 		griddepcontrol_wait();
 	cta = begin_cta<TRAITS>(params, bytes);
-	init_barriers<TRAITS>(cta.shared, params.tiles_at_once + params.halved_tiles);
+	init_barriers<TRAITS>(cta.shared, params.tiles_at_once + params.half_tiles);
 	if (TRAITS::IS_MOE) {
 		b.is_tiled = true;
 		__syncthreads();

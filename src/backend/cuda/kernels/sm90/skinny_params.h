@@ -54,9 +54,10 @@ struct nib_skinny_params {
 	 * have two warps for each k group, and each warp multiplies one half of every
 	 * block.
 	 */
-	int32_t halved_tiles;
-	uint16_t shares[NIB_SKINNY_WARPS]; /* each warp's NIB_SKINNY_SHARE() */
-	struct nib_gemv_experts moe;	   /* zeros: one matrix */
+	int32_t half_tiles;
+	/* Each warp's NIB_SKINNY_ASSIGNMENT(). */
+	uint16_t assignments[NIB_SKINNY_WARPS];
+	struct nib_gemv_experts moe; /* zeros: one matrix */
 };
 
 /* The wide kernels.  Grid: x = CTAs, in clusters of k_slices. */
@@ -71,8 +72,8 @@ struct nib_wide_params {
  * The work of a warp: a tile of the round (bits 0 to 3), a k group (4 to 7), and half
  * 0, half 1 or NIB_SKINNY_WHOLE of each block (from bit 8 on).
  */
-#define NIB_SKINNY_SHARE(tile, group, half) ((tile) | (group) << 4 | (half) << 8)
-#define NIB_SKINNY_WHOLE		    2
+#define NIB_SKINNY_ASSIGNMENT(tile, group, half) ((tile) | (group) << 4 | (half) << 8)
+#define NIB_SKINNY_WHOLE			 2
 
 /* The sums of a warp: 16 rows of B for each row of A. */
 #define NIB_SKINNY_SUMS(eights) (NIB_GEMV_TILE_ROWS * 8 * (eights))
