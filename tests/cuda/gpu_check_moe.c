@@ -301,12 +301,46 @@ static const char *run_bad_offsets(const struct gpu_moe *x,
 	return why;
 }
 
+/* A plan for runs whose scale tensor may have another number of rows. */
+static struct nib_plan *plan_of_total(enum nib_op op, struct nib_moe_problem p,
+				      int64_t scale_rows_total)
+{
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = 1};
+	struct nib_plan *plan = NULL;
+
+	p.scale_rows_total = scale_rows_total;
+	gpu_must(
+	    nib_moe_plan_create(gpu_test.gpu, op, &p, &options, &plan, &gpu_test.err),
+	    "plan");
+	return plan;
+}
+
+/* A plan of no rows of scales gives the bits of a plan of too many. */
+static const char *run_without_total(enum nib_op op, const struct gpu_moe *x,
+				     const struct gpu_moe_memory *m,
+				     const struct gpu_twin *workspace,
+				     const uint8_t *good)
+{
+	const struct nib_moe_problem p = gpu_moe_problem(x, m, gpu_device_of);
+	struct nib_plan *plan = plan_of_total(op, p, 0);
+	const char *why;
+
+	gpu_poison(&m->base.c, 0xFF);
+	why = run_once(plan, &p, workspace);
+	if (!why && !gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
+		why = "guard band of c";
+	if (!why && memcmp(gpu_host_of(&m->base.c), good, m->base.c.bytes) != 0)
+		why = "scale_rows_total of the plan changes the result";
+	nib_plan_free(plan);
+	return why;
+}
+
+/* The plan allows any scale row: only the run's scale_rows_total bounds them. */
 static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
 			     int64_t experts, int64_t most, int64_t k)
 {
 	struct gpu_moe x = gpu_any_moe(op, experts, most, 0, 64, k);
-	struct nib_plan_options options = {.struct_bytes = sizeof(options),
-					   .caller_workspace = 1};
 	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct gpu_moe_memory m;
 	struct gpu_twin workspace;
@@ -326,14 +360,14 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
 	m = gpu_moe_new(&x);
 	p = gpu_moe_problem(&x, &m, gpu_device_of);
 	good = gpu_take(m.base.c.bytes);
-	gpu_must(
-	    nib_moe_plan_create(gpu_test.gpu, op, &p, &options, &plan, &gpu_test.err),
-	    "plan");
+	plan = plan_of_total(op, p, INT32_MAX);
 	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "plan");
 	workspace = gpu_twin_new(info.workspace_bytes);
 	why = run_once(plan, &p, &workspace);
 	if (!why && !gpu_download(&m.base.c, good))
 		why = "guard band of c";
+	if (!why)
+		why = run_without_total(op, &x, &m, &workspace, good);
 	if (!why)
 		why = run_bad_scales(&x, &m, plan, &workspace, good);
 	gpu_verdict(!why, "scale_rows outside the scales", why);
