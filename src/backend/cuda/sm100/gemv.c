@@ -4,12 +4,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/cuda/common/arch.h"
+#include "backend/cuda/common/gemm_common.h"
 #include "backend/cuda/common/operand.h"
 #include "backend/cuda/common/pack.h"
-#include "core/error.h"
 #include "format/view.h"
 
 /* Steps of k from which eight warps may share a tile. */
@@ -190,8 +189,7 @@ static enum nib_status plan_vector(struct cuda_device *device,
 	struct gemv100 *g = calloc(1, sizeof(*g));
 
 	if (!g)
-		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
-				"no memory for a plan (%zu bytes)", sizeof(*g));
+		return cuda_no_memory(sizeof(*g), err);
 	product->state = g;
 	p.a.codes = p.a.scales = p.b.codes = p.b.scales = NULL;
 	p.c.data = NULL;
@@ -217,15 +215,8 @@ static enum nib_status launch_vector(const struct cuda_device *device,
 	const struct nib_problem p = problem_of(run->problems, run->moe);
 	struct nib_gemv100_params params = g->params;
 	void *arguments[] = {&params};
-	CUlaunchAttribute overlap = {
-	    .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-	    .value.programmaticStreamSerializationAllowed = 1,
-	};
-	CUlaunchConfig config = {
-	    .hStream = run->stream,
-	    .attrs = &overlap,
-	    .numAttrs = 1,
-	};
+	CUlaunchAttribute attribute = {0};
+	CUlaunchConfig config = {.hStream = run->stream, .attrs = &attribute};
 	CUfunction function = g->aligned;
 	int m = g->cut.m;
 
@@ -237,6 +228,7 @@ static enum nib_status launch_vector(const struct cuda_device *device,
 	config.gridDimX = (unsigned)g->cut.ctas;
 	config.blockDimX = (unsigned)NIB_GEMV100_THREADS(m);
 	config.sharedMemBytes = (unsigned)nib_gemv100_shared_bytes(params.k, m);
+	cuda_may_overlap(device, &config);
 	return cuda_launch(device, function, config, arguments, err);
 }
 
