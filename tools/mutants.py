@@ -1,32 +1,35 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """mutants.py [--count N] [--seed S] [--files REGEX] [--json FILE] [--recheck FILE]
+           [--no-emulated] [--jobs N]
 
 Measures what the C tests notice.  Each mutant is the library with one token of src/
 changed (`<` to `<=`, `+` to `-`, 16 to 17, ...).  A mutant is killed if one of the
 tests fails on it.  The tests are the C programs of CTest and the replays of the
-fuzzers' seeds, the ones of the software GPU left out.
+fuzzers' seeds; the software GPU's own tests are left out.  Mutants of the CUDA backend
+also run the programs for a GPU on the software GPU (CTest's emu_*), if nvcc is
+installed: --no-emulated leaves them out.
 
 1. A build with coverage says which tests execute which line; only those run, the
    quickest first, with NIB_TEST_SIZE=small.
 2. A mutant whose object code is that of the original changes nothing: another one is
    drawn in its place.  So is one that does not compile.
-3. A mutant of a header that survives is tried with tests that are compiled with it,
-too;
-   one that still survives, under AddressSanitizer and UBSan, as `make asan` would.
+3. A mutant of a header that survives is tried with tests that are compiled with it.
+   A mutant that still survives is tried under AddressSanitizer and UBSan, as in
+   `make asan`.
 4. Mutants that are known to change nothing that a caller can see (prefetch distances,
    cost estimates, ...) are listed in tools/mutants_equivalent.txt, each with its
-   reason, and are not counted.
-
+   reason, and are not counted.  A listed mutant that no longer exists is an error.
 5. Code of an instruction set that this machine lacks (AVX-512 on an AVX2 machine) is
    run by no test here: its mutants are listed and not counted.
 
-Work happens in copies of the tree below build/mutants, one for each processor.  The
-same seed on the same tree draws the same mutants.  --recheck runs the survivors of an
-earlier --json again, for example after tests have grown, and counts the others as they
-were.  The last line is "N passed, N failed": mutants that were killed,
-and survivors that are not listed; the exit status is 1 if less than 95 % were
-killed."""
+Work happens in copies of the tree below build/mutants, one for each of --jobs (all
+processors).  The kernels and the programs for a GPU are compiled once, in
+build/mutants/emulated.  The same seed on the same tree draws the same mutants.
+--recheck runs the survivors of an earlier --json again, for example after tests have
+grown, and counts the others as they were.  The last line is "N passed, N failed":
+mutants that were killed, and survivors that are not listed; the exit status is 1 if
+less than 95 % were killed."""
 
 import argparse
 import concurrent.futures
@@ -45,6 +48,7 @@ WORK = os.path.join(ROOT, "build", "mutants")
 EQUIVALENT = os.path.join(ROOT, "tools", "mutants_equivalent.txt")
 SOURCES = re.compile(r"src/(api|core|format|file|backend/(cpu|cuda))/.*\.[ch]$")
 NOT_SOURCES = re.compile(r"src/backend/cuda/kernels/")
+CUDA = "src/backend/cuda/"
 TESTS = re.compile(r"test_(?!emu_)|fuzz_(?!ptx)")
 WANTED = 0.95
 JOBS = len(os.sched_getaffinity(0))
@@ -58,6 +62,7 @@ NEEDS = {"avx2": AVX2, "avx512bw": AVX512BW, "vector512": AVX512BW,
          "avx512vnni": AVX512VNNI, "avx512bf16": AVX512VNNI | {"avx512_bf16"}}
 # A test that takes so many times its usual time hangs; sanitizers take longer.
 PATIENCE, LEAST_SECONDS = 10, 10
+EMULATED_PATIENCE = 3
 SANITIZE, SANITIZED_PATIENCE = "address,undefined", 40
 
 # Operators are between spaces, so that pointers and signs are not changed.
@@ -151,6 +156,12 @@ def read_equivalents():
     return listed
 
 
+def stale_equivalents():
+    """The listed mutants that the tree does not have."""
+    names = {name_of(m) for m in all_mutants("")}
+    return [name for name in read_equivalents() if name not in names]
+
+
 def run(command, folder=None, env=None, seconds=None):
     """(exit status or None after seconds, output)."""
     process = subprocess.Popen(command, cwd=folder, env=env, text=True,
@@ -173,6 +184,42 @@ def must(command, folder=None):
     return output
 
 
+class Emulated:
+    """The tests of a GPU on the software GPU: {name: (command, environment)}.  Mutants
+    change neither their programs nor the kernels, so they are built once, from the tree
+    itself; they load the library of the tree that is tested."""
+
+    def __init__(self):
+        build = os.path.join(WORK, "emulated")
+        must(["cmake", "-S", ROOT, "-B", build, "-D", "CMAKE_BUILD_TYPE=Release", "-D",
+              "NIB_BUILD_TESTS=ON", "-D", "NIB_SHARED_TESTS=ON", "-D",
+              "CMAKE_SKIP_BUILD_RPATH=ON"])
+        listed = self.listed(build)
+        programs = {}
+        for name in listed:
+            program = re.sub("^emu_(b200_)?", "gpu_check_", name)
+            if program != name and program in listed:
+                programs[name] = program
+        self.tests = {}
+        if programs:
+            must(["cmake", "--build", build, "-j", str(JOBS), "--target", "nibemu",
+                  *sorted(set(programs.values()))])
+            listed = self.listed(build)
+            for name in programs:
+                test = listed[name]
+                self.tests[name] = test["command"], self.environment(test)
+
+    @staticmethod
+    def listed(build):
+        listed = json.loads(must(["ctest", "--show-only=json-v1"], build))
+        return {test["name"]: test for test in listed["tests"]}
+
+    @staticmethod
+    def environment(test):
+        values = {p["name"]: p["value"] for p in test["properties"]}
+        return dict(line.split("=", 1) for line in values.get("ENVIRONMENT", []))
+
+
 class Tree:
     """A copy of the tracked files with a build of its own."""
 
@@ -188,7 +235,7 @@ class Tree:
                 # With new times: a build of an earlier copy may exist.
                 shutil.copyfile(os.path.join(ROOT, file), target)
                 shutil.copymode(os.path.join(ROOT, file), target)
-        self.flags, self.tests = flags, {}
+        self.flags, self.tests, self.emulated = flags, {}, {}
 
     def configure(self):
         """Builds library and tests.  The copy is made before: the tree may change."""
@@ -205,16 +252,27 @@ class Tree:
                       if t["name"] in names}
         return self
 
+    def with_emulated(self, emulated):
+        self.emulated = emulated
+        return self
+
     def make(self):
         """Builds the library, which all tests share; (status, output)."""
         return run(["cmake", "--build", self.build, "--target", "nib_objects"])
 
     def make_tests(self, names):
-        return run(["cmake", "--build", self.build, "-j", "1", "--target", *names])
+        """Builds those of the tests that are programs of this tree."""
+        names = [name for name in names if name in self.tests]
+        if names:
+            run(["cmake", "--build", self.build, "-j", "1", "--target", *names])
 
     def run_test(self, name, seconds=None):
         env = dict(os.environ, NIB_TEST_SIZE="small", OMP_WAIT_POLICY="passive",
                    OMP_NUM_THREADS="2")
+        if name in self.emulated:
+            command, more = self.emulated[name]
+            return run(command, self.build,
+                       dict(env, LD_LIBRARY_PATH=self.build, **more), seconds)
         return run(self.tests[name], self.build, env, seconds)
 
     def objects(self):
@@ -229,16 +287,16 @@ class Tree:
         return found
 
 
-def coverage():
+def coverage(emulated):
     """({(path, line): tests}, {test: seconds}) by gcov."""
     tree = Tree("coverage", "-D",
                 "CMAKE_C_FLAGS=-O1 --coverage -fprofile-update=atomic")
-    tree.configure()
+    tree.configure().with_emulated(emulated)
     top = os.path.join(tree.build, "CMakeFiles", "nib_objects.dir")
     covered, times = {}, {}
     notes = [os.path.join(f, n) for f, _, names in os.walk(top) for n in names
              if n.endswith(".gcno")]
-    for test in tree.tests:
+    for test in [*tree.tests, *emulated]:
         for note in notes:
             data = note[:-1 * len("gcno")] + "gcda"
             if os.path.exists(data):
@@ -255,6 +313,8 @@ def coverage():
             for file in json.loads(line)["files"]:
                 path = os.path.relpath(os.path.join(tree.build, file["file"]),
                                        tree.source)
+                if test in emulated and not path.startswith(CUDA):
+                    continue
                 for entry in file["lines"]:
                     tests = covered.setdefault(
                         f"{path}:{entry['line_number']}", set())
@@ -264,9 +324,9 @@ def coverage():
     return {k: sorted(v) for k, v in covered.items()}, times
 
 
-def saved_coverage():
+def saved_coverage(emulated):
     """The same, from build/mutants if no source has changed since."""
-    path = os.path.join(WORK, "coverage.json")
+    path = os.path.join(WORK, "coverage-emulated.json" if emulated else "coverage.json")
     tree = must(["git", "ls-files", "-s", "src", "tests"], ROOT) + must(
         ["git", "diff", "HEAD", "--", "src", "tests"], ROOT)
     try:
@@ -276,7 +336,7 @@ def saved_coverage():
             return saved["covered"], saved["times"]
     except (OSError, ValueError):
         pass
-    covered, times = coverage()
+    covered, times = coverage(emulated)
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"tree": tree, "covered": covered, "times": times}, file)
     return covered, times
@@ -291,7 +351,8 @@ def tests_of(mutant, covered, times):
             return tests
     file = [t for key, tests in covered.items() for t in tests
             if key.startswith(mutant["path"] + ":")]
-    return list(set(file) or times)
+    return list(set(file) or (t for t in times if not t.startswith("emu_")
+                              or mutant["path"].startswith(CUDA)))
 
 
 class Mutated:
@@ -352,8 +413,9 @@ class Sanitized:
 
 
 class Worker:
-    def __init__(self, number, covered, times, sanitized):
-        self.tree = Tree(f"{number}-worker", "-D", "CMAKE_C_FLAGS=-O1").configure()
+    def __init__(self, number, emulated, covered, times, sanitized):
+        self.tree = Tree(f"{number}-worker", "-D", "CMAKE_C_FLAGS=-O1")
+        self.tree.configure().with_emulated(emulated)
         self.covered, self.times, self.sanitized = covered, times, sanitized
 
     def judge(self, mutant):
@@ -393,8 +455,9 @@ class Worker:
 
     def killer(self, tests):
         for test in tests:
+            patience = EMULATED_PATIENCE if test in self.tree.emulated else PATIENCE
             status, _ = self.tree.run_test(
-                test, max(LEAST_SECONDS, PATIENCE * self.times[test]))
+                test, max(LEAST_SECONDS, patience * self.times[test]))
             if status not in (0, 77):
                 return test
         return None
@@ -458,18 +521,30 @@ def main():
     parser.add_argument("--files", default="", help="only paths that match")
     parser.add_argument("--json", help="write every mutant and its result here")
     parser.add_argument("--recheck", help="judge this file's survivors again")
+    parser.add_argument("--no-emulated", action="store_true",
+                        help="no tests on the software GPU")
+    parser.add_argument("--jobs", type=int, default=JOBS,
+                        help="mutants that are tried at once")
     args = parser.parse_args()
     os.chdir(ROOT)
     os.makedirs(WORK, exist_ok=True)
-    covered, times = saved_coverage()
+    stale = stale_equivalents()
+    if stale:
+        sys.exit("\n".join([f"{EQUIVALENT} lists what does not exist:", *stale]))
     drawn, kept = all_mutants(args.files), []
+    emulated = {}
+    if not args.no_emulated and any(m["path"].startswith(CUDA) for m in drawn):
+        emulated = Emulated().tests
+        print(f"{len(emulated)} programs run on the software GPU", flush=True)
+    covered, times = saved_coverage(emulated)
     if args.recheck:
         drawn, kept = survivors_of(args.recheck, drawn)
         args.count = len(drawn)
     else:
         random.Random(args.seed).shuffle(drawn)
     sanitized = Sanitized(times)
-    workers = [Worker(i, covered, times, sanitized) for i in range(JOBS)]
+    workers = [Worker(i, emulated, covered, times, sanitized)
+               for i in range(args.jobs)]
     results = kept + judge_all(drawn, args.count, workers, args.json)
     save(args.json, results)
     return show(results)
@@ -490,7 +565,7 @@ def is_left(mutant):
 
 
 def all_mutants(pattern):
-    files = must(["git", "ls-files", "src"]).split()
+    files = must(["git", "ls-files", "src"], ROOT).split()
     return [m for f in files if SOURCES.match(f) and not NOT_SOURCES.match(f)
             and re.search(pattern, f) for m in mutants_of(f)]
 

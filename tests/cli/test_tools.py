@@ -82,6 +82,12 @@ class Mutants(unittest.TestCase):
                                                                           "_bf16")})
             self.assertEqual(mutants.NEEDS[isa], flags[isa], isa)
 
+    @unittest.skipUnless(os.path.exists(os.path.join(SOURCE, ".git")),
+                         "the tool reads git's list of files")
+    def test_every_equivalent_one_exists(self):
+        """A line of tools/mutants_equivalent.txt whose code has changed is refused."""
+        self.assertEqual(tool("mutants").stale_equivalents(), [])
+
     def test_they_are_listed_and_not_counted(self):
         mutants = tool("mutants")
         made = {"function": "f", "text": "a + b", "old": "+", "new": "-", "nth": 1}
