@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/alloc.h"
 #include "common/arguments.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 #include "format/view.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

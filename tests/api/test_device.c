@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/alloc.h"
 #include "common/data.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 
 static void check_message(const struct nib_error *err, const char *part)
 {

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/alloc.h"
 #include "common/arguments.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 
 /* Seconds after which a run is taken to hang: SIGALRM ends the test. */
 #define PATIENCE 60

@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/alloc.h"
 #include "common/problem.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 
 /* Seconds until a child that hangs is ended. */
 #define PATIENCE 60

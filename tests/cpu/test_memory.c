@@ -11,10 +11,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/alloc.h"
 #include "common/isas.h"
 #include "common/problem.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 #include "format/view.h"
 
 #define PAGE 4096

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
-#include "common/alloc.h"
 #include "common/problem.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 #include "fake_openmp.h"
 
 /* ThreadSanitizer refuses threads of a child unless told otherwise. */

@@ -7,10 +7,10 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "common/alloc.h"
 #include "common/data.h"
 #include "common/isas.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 #include "format/view.h"
 
 #define MATRICES 64

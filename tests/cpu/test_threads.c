@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "backend/cpu/pool.h"
-#include "common/alloc.h"
 #include "common/problem.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 
 static struct rng rng = {20};
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "backend/cuda/kernels/sm90/gemm_params.h"
-#include "common/alloc.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/alloc.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 #include "moe_bed.h"
 
 #define WIDTH	48

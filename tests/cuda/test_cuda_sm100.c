@@ -9,8 +9,8 @@
 
 #include "backend/cuda/common/costs.h"
 #include "backend/cuda/sm100/sm100.h"
-#include "common/alloc.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 #include "fake_bed.h"
 #include "nibblas.h"
 

@@ -9,8 +9,8 @@
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/tile_plan.h"
 #include "backend/cuda/common/tile_search.h"
-#include "common/alloc.h"
 #include "common/unit.h"
+#include "emu/tests/common/alloc.h"
 
 #define GROUPS 400
 #define STEP   NIB_TILE_M_STEP

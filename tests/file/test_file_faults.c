@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/alloc.h"
 #include "common/file.h"
+#include "emu/tests/common/alloc.h"
 
 /* More than one step of every array that grows. */
 #define LAYERS 20

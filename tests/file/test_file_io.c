@@ -20,8 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/alloc.h"
 #include "common/file.h"
+#include "emu/tests/common/alloc.h"
 
 /* ---- files that cannot be read ------------------------------------------- */
 

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/alloc.h"
 #include "common/file.h"
+#include "emu/tests/common/alloc.h"
 
 #define INDEX "model.safetensors.index.json"
 #define A     "model-00001-of-00002.safetensors"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fail_alloc.c - a library for LD_PRELOAD that makes allocation number
- * $FAIL_ALLOC of a program fail, counted from 1, by tests/common/alloc.c.  At
+ * $FAIL_ALLOC of a program fail, counted from 1, by emu/tests/common/alloc.c.  At
  * the end it writes "failed" or "no such allocation" into $FAIL_ALLOC_REPORT.
  */
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/alloc.h"
+#include "emu/tests/common/alloc.h"
 
 __attribute__((constructor)) static void begin(void)
 {
