@@ -35,7 +35,6 @@ static void reads_tensors_and_metadata(void **state)
 	struct nib_file *file;
 	const char *key, *value;
 
-	(void)state;
 	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_file_tensor_count(file), 3);
 	t = nib_file_tensor_at(file, 0);
@@ -86,7 +85,6 @@ static void reads_every_dtype(void **state)
 	    {"I64", 64},    {"U64", 64},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
 		/* 3 * 4 elements: whole bytes for 4 and 6 bits too. */
 		size_t bytes = (size_t)(12 * dtypes[i].bits / 8);
@@ -129,7 +127,6 @@ static void reads_odd_but_valid_headers(void **state)
 	    {"{" T("x", "U8", "0,4611686018427387904", "0,0") "}", 0, 1},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		struct test_image image =
 		    test_image_new(files[i].header, NULL, files[i].data_bytes);
@@ -154,7 +151,6 @@ static void finds_each_of_many_tensors(void **state)
 	struct nib_file *file;
 	char name[32];
 
-	(void)state;
 	*at++ = '{';
 	for (int i = 0; i < n; i++)
 		at += sprintf(at,
@@ -279,7 +275,6 @@ static const struct bad_header bad_headers[] = {
 
 static void refuses_bad_headers(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad_headers) / sizeof(*bad_headers); i++) {
 		const struct bad_header *bad = &bad_headers[i];
 		struct test_image image =
@@ -308,7 +303,6 @@ static void refuses_every_truncation(void **state)
 	struct nib_error err;
 	struct nib_file *file;
 
-	(void)state;
 	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
 	nib_file_close(file);
 	for (size_t n = 0; n < image.n_bytes; n++) {
@@ -357,7 +351,6 @@ static void refuses_lengths_that_lie(void **state)
 	    {3, "in a file of 10 bytes"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		struct test_image image = test_image_new("{}", NULL, 0);
 
@@ -378,7 +371,6 @@ static void refuses_deep_json(void **state)
 	};
 	const size_t depth = 1000000;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
 		size_t n = strlen(begins[i]);
 		char *header = malloc(n + depth + 1);
@@ -393,7 +385,6 @@ static void refuses_deep_json(void **state)
 
 static void refuses_more_dimensions(void **state)
 {
-	(void)state;
 	refused(
 	    test_image_new("{" T("x", "U8", "1,1,1,1,1,1,1,1,1", "0,1") "}", NULL, 1),
 	    NIB_STATUS_UNSUPPORTED, "more than 8 dimensions");
@@ -409,7 +400,6 @@ static void shows_hostile_names_harmlessly(void **state)
 	    "a\\u061cb\\u200ec\\u200fd\\u202ae\\u202ef\\u2066g\\u2069",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 4; i++) {
 		char header[2048], name[1024];
 		struct nib_error err;
@@ -443,7 +433,6 @@ static void survives_null(void **state)
 	struct nib_file *file;
 	const char *key = "x", *value = "y";
 
-	(void)state;
 	assert_int_equal(nib_file_open(NULL, &file, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_int_equal(nib_file_open("x", NULL, &err), NIB_STATUS_BAD_ARGUMENT);
 	assert_int_equal(nib_file_open_memory(NULL, 9, "x", &file, &err),

@@ -103,7 +103,6 @@ static void writes_in_pieces(void **state)
 	const char *path = test_path(&folder, "x");
 	struct nib_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(most) / sizeof(*most); i++) {
 		memset(&calls, 0, sizeof(calls));
 		calls.most = most[i];
@@ -121,7 +120,6 @@ static void goes_on_after_signals(void **state)
 	const char *path = test_path(&folder, "x");
 	struct nib_error err;
 
-	(void)state;
 	memset(&calls, 0, sizeof(calls));
 	calls.interrupts = 3;
 	calls.close_code = EINTR; /* closed all the same */
@@ -150,7 +148,6 @@ static void fails_with(int write_code, bool takes_nothing, int close_code, int s
 
 static void keeps_the_old_file_when_calls_fail(void **state)
 {
-	(void)state;
 	fails_with(EIO, false, 0, EIO);
 	fails_with(ENOSPC, false, 0, ENOSPC);
 	/* 0 bytes and no error: a disk that is full. */
@@ -171,7 +168,6 @@ static void without_descriptors(void **state)
 	int kept[3];
 	enum nib_status status;
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	for (rlim_t most = 3; most < 5; most++) {
 		for (int fd = 0; fd < 3; fd++) {

@@ -144,7 +144,6 @@ static void reads_the_order_of_each_writer(void **state)
 	    /* clang-format on */
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct test_image image;
 		struct nib_file *file = open_layer(&cases[i].file, &image);
@@ -171,7 +170,6 @@ static void drops_rows_that_were_added(void **state)
 	struct test_image image;
 	struct nib_file *file;
 
-	(void)state;
 	f.mark = "{\"format\": \"nvfp4\", \"orig_shape\": [129, 80], "
 		 "\"full_precision_matrix_mult\": true, \"convrot\": false, "
 		 "\"orig_dtype\": \"torch.bfloat16\", \"group_size\": 16}";
@@ -214,7 +212,6 @@ static void says_why_a_layer_cannot_be_read(void **state)
 	     "_quantization_metadata"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct test_image image;
 		struct nib_file *file = open_layer(&cases[i].file, &image);
@@ -247,7 +244,6 @@ static void refuses_scales_of_unknown_layout(void **state)
 	struct nib_file *file;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_file_layer_defect_count(file), 1);
 	assert_non_null(strstr(nib_file_layer_defect_at(file, 0)->reason,
@@ -265,7 +261,6 @@ static void other_functions_refuse_the_order(void **state)
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_device_open("cpu", NULL, &device, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_pack(device, &layer->weight, &packed, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
@@ -298,7 +293,6 @@ static void read_rows_checks_its_arguments(void **state)
 	unsigned char memory[K];
 	struct nib_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		assert_int_equal(nib_file_read_rows(
 				     nib_file_layer_at(file, 0), cases[i].first,

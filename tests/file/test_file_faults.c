@@ -133,7 +133,6 @@ static void survives_failures_while_reading(void **state)
 	struct test_image image = make_image();
 	long one, from;
 
-	(void)state;
 	if (!test_alloc_works()) {
 		struct nib_error err;
 
@@ -222,7 +221,6 @@ static void survives_failures_while_writing(void **state)
 	struct target target = {.folder = test_folder_new()};
 	long n;
 
-	(void)state;
 	target.path = test_path(&target.folder, "x");
 	if (!test_alloc_works()) {
 		struct nib_error err;
@@ -257,7 +255,6 @@ static void goes_on_after_a_failed_declaration(void **state)
 	struct nib_writer *w;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_writer_open(test_path(&folder, "x"), &w, &err),
 			 NIB_STATUS_OK);
 	for (long n = 1; test_alloc_works() && n < 8; n++) {

@@ -42,7 +42,6 @@ static void says_why_a_file_cannot_be_read(void **state)
 	const char *secret = test_path(&folder, "secret");
 	const char *pipe = test_path(&folder, "pipe");
 
-	(void)state;
 	check_io(test_path(&folder, "absent"), strerror(ENOENT));
 	assert_int_equal(mkfifo(pipe, 0600), 0);
 	check_io(pipe, "not a regular file");
@@ -67,7 +66,6 @@ static void refuses_an_empty_file(void **state)
 	struct nib_error err;
 	struct nib_file *file;
 
-	(void)state;
 	test_write_file(path, "", 0);
 	assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_BAD_FILE);
 	assert_non_null(strstr(err.message, "0 bytes"));
@@ -97,7 +95,6 @@ static void names_other_formats(void **state)
 	struct nib_file *file;
 	struct nib_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		test_write_file(path, cases[i].begin, cases[i].bytes);
 		assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_BAD_FILE);
@@ -121,7 +118,6 @@ static void says_when_memory_cannot_be_mapped(void **state)
 	struct nib_file *file;
 	enum nib_status status;
 
-	(void)state;
 	test_write_file(path, "", 0);
 	if (!test_alloc_works() || truncate(path, (off_t)1 << 40) != 0) {
 		test_folder_remove(&folder);
@@ -160,7 +156,6 @@ static void reads_a_file_from_disk(void **state)
 	struct nib_error err;
 	struct nib_file *file;
 
-	(void)state;
 	test_write_file(path, image.bytes, image.n_bytes);
 	assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_OK);
 	assert_memory_equal(nib_file_find(file, "x")->data,
@@ -182,7 +177,6 @@ static void keeps_the_old_file_until_commit(void **state)
 	struct nib_error err;
 	struct nib_file *file;
 
-	(void)state;
 	test_write_file(path, "before", 6);
 	for (int step = 0; step < 3; step++) {
 		w = test_writer_open(path);
@@ -217,7 +211,6 @@ static void follows_umask_and_replaces_links(void **state)
 	struct stat st;
 	mode_t old = umask(027);
 
-	(void)state;
 	test_write_file(other, "other", 5);
 	assert_int_equal(symlink(other, path), 0);
 	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
@@ -240,7 +233,6 @@ static void keeps_the_mode_of_what_it_replaces(void **state)
 	struct stat st;
 	mode_t old = umask(022);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
 		unlink(path);
 		test_write_file(path, "old", 3);
@@ -269,7 +261,6 @@ static void keeps_off_the_standard_streams(void **state)
 	int kept[3], taken = 0;
 	enum nib_status opened, done;
 
-	(void)state;
 	for (int closed = 1; closed < 8; closed++) {
 		struct nib_error err = {.message = ""};
 
@@ -313,7 +304,6 @@ static void writes_relative_to_the_folder_at_open(void **state)
 	struct nib_writer *w;
 	struct nib_error err;
 
-	(void)state;
 	assert_non_null(before);
 	assert_int_equal(chdir(folder.path), 0);
 	w = test_writer_open("x");
@@ -343,7 +333,6 @@ static void refuses_paths_that_cannot_be_written(void **state)
 	    {test_path(&folder, long_name), strerror(ENAMETOOLONG)},
 	};
 
-	(void)state;
 	assert_int_equal(mkfifo(pipe, 0600), 0);
 	memset(long_name, 'n', 300);
 	long_name[300] = '\0';
@@ -369,7 +358,6 @@ static void writes_the_longest_name(void **state)
 	char name[256];
 	struct nib_error err;
 
-	(void)state;
 	memset(name, 'n', 255);
 	name[255] = '\0';
 	assert_int_equal(
@@ -403,7 +391,6 @@ static void says_at_once_that_the_disk_is_full(void **state)
 	struct rlimit old;
 	enum nib_status status;
 
-	(void)state;
 	test_write_file(path, "before", 6);
 	w = test_writer_open(path);
 	test_declare(w, "a", "U8", 1, shape);
@@ -432,7 +419,6 @@ static void removes_its_file_when_a_write_fails(void **state)
 	static const size_t pieces[] = {1000, 1000000};
 	char *data = calloc(1, 1000000);
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct test_folder folder = test_folder_new();
 		const char *path = test_path(&folder, "x");

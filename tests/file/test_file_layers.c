@@ -80,7 +80,6 @@ static void reads_both_formats_to_one_meaning(void **state)
 	struct test_image image;
 	struct nib_file *file = open_parts(parts, &image);
 
-	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 2);
 	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	for (int i = 0; i < 2; i++) {
@@ -131,7 +130,6 @@ static void reads_scales_that_a_thread_flushes(void **state)
 	};
 	static const int modes[] = {0, MODE_FLUSH};
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		const struct nib_layer *layer;
 		struct test_image image;
@@ -178,7 +176,6 @@ static void reads_stacks(void **state)
 	struct nib_file *file = open_parts(parts, &image);
 	const struct nib_layer *layer;
 
-	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 4);
 	layer = nib_file_find_layer(file, "one");
 	assert_int_equal(layer->weight.batch, 3);
@@ -217,7 +214,6 @@ static void leaves_other_formats_alone(void **state)
 	struct test_image image;
 	struct nib_file *file = open_parts(parts, &image);
 
-	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 0);
 	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	close_parts(file, &image);
@@ -351,7 +347,6 @@ static const struct bad_layer bad_layers[] = {
 
 static void says_why_a_layer_cannot_be_read(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad_layers) / sizeof(*bad_layers); i++) {
 		const struct bad_layer *bad = &bad_layers[i];
 		struct test_image image;
@@ -404,7 +399,6 @@ static void refuses_other_writers_by_name(void **state)
 	struct test_image image;
 	struct nib_file *file = open_parts(parts, &image);
 
-	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 0);
 	assert_int_equal(nib_file_layer_defect_count(file), 5);
 	for (int i = 0; i < 5; i++) {
@@ -426,7 +420,6 @@ static void finds_names_that_begin_others(void **state)
 	struct test_image image;
 	struct nib_file *file;
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		char(*t)[24] = &text[3 * i];
 
@@ -464,7 +457,6 @@ static void refuses_a_layer_in_both_formats(void **state)
 	struct test_image image;
 	struct nib_file *file = open_parts(parts, &image);
 
-	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 0);
 	assert_int_equal(nib_file_layer_defect_count(file), 2);
 	assert_string_equal(nib_file_layer_defect_at(file, 0)->reason,
@@ -478,7 +470,6 @@ static void reads_layers_that_were_not_calibrated(void **state)
 {
 	static const float *const scales[] = {none, minus_0, infinite, nan_};
 
-	(void)state;
 	for (size_t i = 0; i < 8; i++) {
 		const struct part modelopt[] = {W("U8", "2,8", 16),
 						S("F8_E4M3", "2,1", 2),
@@ -518,7 +509,6 @@ static void reads_scales_of_nothing(void **state)
 	struct test_image image;
 	struct nib_file *file = open_parts(parts, &image);
 
-	(void)state;
 	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	assert_int_equal(nib_file_layer_count(file), 2);
 	for (int i = 0; i < 2; i++) {
@@ -550,7 +540,6 @@ static void reads_fused_experts(void **state)
 	struct test_image image;
 	struct nib_file *file = open_parts(parts, &image);
 
-	(void)state;
 	assert_int_equal(nib_file_layer_count(file), 1);
 	layer = nib_file_find_layer(file, "e.gate_up_proj");
 	assert_non_null(layer);
@@ -597,7 +586,6 @@ static void reads_awq(void **state)
 	     "or BF16 [32], of one matrix"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const struct part parts[] = {
 		    {"m.weight", "U8", "3,16", 48, NULL},
@@ -626,7 +614,6 @@ static void refuses_layers_with_more_than_a_weight(void **state)
 {
 	static const char *const extras[] = {"m.svdquant_lora_a", "m.svdquant_lora_b"};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		const struct part parts[] = {
 		    {"m.weight", "U8", "3,16", 48, NULL},

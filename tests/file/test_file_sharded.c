@@ -95,7 +95,6 @@ static void joins_layers_across_shards(void **state)
 	struct test_folder folder = make_model(good_index);
 	struct nib_file *file = test_file_open(folder.path);
 
-	(void)state;
 	check_model(file);
 	nib_file_close(file);
 	file = test_file_open(test_path(&folder, INDEX));
@@ -155,7 +154,6 @@ static void refuses_a_wrong_index(void **state)
 	    {"{\"weight_map\":{\"norm\":\"" INDEX "\"}}", {INDEX, "header of"}},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct test_folder folder = make_model(cases[i].index);
 
@@ -172,7 +170,6 @@ static void refuses_missing_and_broken_shards(void **state)
 	static const char *const twice[3] = {"tensor 'norm': is in both", A, B};
 	struct test_folder folder = make_model(good_index);
 
-	(void)state;
 	assert_int_equal(remove(test_path(&folder, B)), 0);
 	check_refused(folder.path, NIB_STATUS_IO, missing);
 	test_write_file(test_path(&folder, B), "x", 1);
@@ -208,7 +205,6 @@ static void chooses_the_file_of_a_folder(void **state)
 {
 	struct test_folder folder = test_folder_new();
 
-	(void)state;
 	assert_int_equal(count_tensors(&folder, "a folder without a safetensors file"),
 			 -1);
 	put(&folder, ".hidden.safetensors", header_a, NULL, 52);
@@ -241,7 +237,6 @@ static void survives_failed_allocations(void **state)
 	long before = test_alloc_live(), n = 0;
 	bool failed = true;
 
-	(void)state;
 	if (!test_alloc_works()) {
 		test_folder_remove(&folder);
 		skip();

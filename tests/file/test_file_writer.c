@@ -28,7 +28,6 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 	struct rng rng = rng_new(test_seed());
 	unsigned char *data = guard_new(total);
 
-	(void)state;
 	rng_fill(&rng, data, total);
 	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
 		struct nib_writer *writer = test_writer_open(path);
@@ -96,7 +95,6 @@ static void writes_an_empty_file(void **state)
 	struct nib_error err;
 	struct nib_file *file;
 
-	(void)state;
 	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
 			 NIB_STATUS_OK);
 	file = test_file_open(path);
@@ -170,7 +168,6 @@ static void writes_layers_of_any_layout(void **state)
 	static const int64_t rows[] = {1, 3, 128, 129, 300};
 	static const int64_t ks[] = {16, 48, 80, 20000};
 
-	(void)state;
 	for (int format = 0; format < 2; format++) {
 		for (int r = 0; r < 5; r++) {
 			for (int i = 0; i < 4; i++) {
@@ -199,7 +196,6 @@ static void writes_scales_that_a_thread_flushes(void **state)
 	struct test_nvfp4 w = test_nvfp4_new(&rng, 16, 32, 1, NIB_SCALE_LAYOUT_LINEAR,
 					     TEST_SCALES_ANY, 0, 0);
 
-	(void)state;
 	for (int format = 0; format < 2; format++) {
 		const float *value = &values[format == NIB_CHECKPOINT_MODELOPT];
 		const enum nib_checkpoint kind = (enum nib_checkpoint)format;
@@ -245,7 +241,6 @@ static void writes_the_names_of_the_formats(void **state)
 	unsigned char codes[16] = {0}, scales[2] = {1, 2};
 	const struct nib_fp4 w = {.codes = codes, .scales = scales, .rows = 2, .k = 16};
 
-	(void)state;
 	for (int f = 0; f < 2; f++) {
 		struct test_folder folder = test_folder_new();
 		const char *path = test_path(&folder, "x");
@@ -300,7 +295,6 @@ static void writes_stacks(void **state)
 				  .scale_batch_stride_bytes = 5};
 	struct nib_fp4 two = w;
 
-	(void)state;
 	two.batch = 2;
 	for (size_t i = 0; i < sizeof(codes); i++)
 		codes[i] = (unsigned char)(i * 37);
@@ -352,7 +346,6 @@ static void mixes_layers_and_tensors(void **state)
 	struct nib_error err;
 	struct nib_file *file;
 
-	(void)state;
 	memset(codes, 0x35, sizeof(codes));
 	test_declare(writer, "before", "U8", 1, shape);
 	test_declare(writer, "empty", "U8", 1, empty);
@@ -396,7 +389,6 @@ static void refuses_bad_declarations(void **state)
 	struct nib_writer *w = test_writer_open(test_path(&folder, "x"));
 	struct nib_error err;
 
-	(void)state;
 	test_declare(w, "a", "U8", 1, one);
 	assert_int_equal(nib_writer_metadata(w, "k", "v", &err), NIB_STATUS_OK);
 	REFUSED(nib_writer_declare(w, "a", "F32", 1, one, &err), "before");
@@ -442,7 +434,6 @@ static void refuses_bad_layers(void **state)
 	struct nib_fp4 v;
 	struct nib_error err;
 
-	(void)state;
 	test_declare(w, "taken.weight_scale_2", "U8", 1, one);
 	REFUSED(nib_writer_declare_layer(w, m, "taken", 2, 16, 0, &err),
 		"taken.weight_scale_2");
@@ -532,7 +523,6 @@ static void refuses_more_or_fewer_bytes_than_declared(void **state)
 	struct nib_writer *w;
 	struct nib_error err;
 
-	(void)state;
 	test_write_file(path, "before", 6);
 	w = test_writer_open(path);
 	test_declare(w, "a", "U8", 1, eight);

@@ -117,7 +117,6 @@ static void strings(void **state)
 	char text[CAPACITY];
 	int taken = 0;
 
-	(void)state;
 	for (int i = 0; i < rounds(); i++) {
 		size_t length =
 		    random_text(text, pieces, sizeof(pieces) / sizeof(*pieces));
@@ -132,7 +131,6 @@ static void every_code_unit(void **state)
 {
 	char text[CAPACITY];
 
-	(void)state;
 	for (unsigned unit = 1; unit <= 0xFFFF; unit++) {
 		int length = snprintf(text, sizeof(text), "\\u%04x", unit);
 
@@ -147,7 +145,6 @@ static void every_byte(void **state)
 {
 	char text[4];
 
-	(void)state;
 	for (unsigned i = 0; i < 0x10000; i++) {
 		text[0] = (char)(i >> 8);
 		text[1] = (char)i;
@@ -169,7 +166,6 @@ static void integers(void **state)
 	char text[CAPACITY];
 	int taken = 0;
 
-	(void)state;
 	for (int i = 0; i < rounds(); i++) {
 		const size_t length =
 		    random_text(text, pieces, sizeof(pieces) / sizeof(*pieces));
@@ -203,7 +199,6 @@ static void skipped_values(void **state)
 	const int64_t count = (int64_t)(sizeof(pieces) / sizeof(pieces[0]));
 	int taken = 0;
 
-	(void)state;
 	rng = rng_new(31);
 	for (int i = 0; i < rounds(); i++) {
 		char text[CAPACITY], strings[CAPACITY];
@@ -233,7 +228,6 @@ static void skipped_depth(void **state)
 {
 	char text[2 * NIB_JSON_DEPTH + 2], strings[2 * NIB_JSON_DEPTH + 2];
 
-	(void)state;
 	for (int depth = NIB_JSON_DEPTH; depth <= NIB_JSON_DEPTH + 1; depth++) {
 		struct nib_json json;
 		size_t n = (size_t)depth;
