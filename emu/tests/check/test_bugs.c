@@ -179,7 +179,6 @@ static void test_bugs(void **state)
 {
 	int failed = 0;
 
-	(void)state;
 	printf("| bug | where it was found | schedules | the report says |\n"
 	       "|---|---|---|---|\n");
 	for (size_t i = 0; i < BUGS; i++)

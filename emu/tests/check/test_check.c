@@ -10,7 +10,6 @@
 
 static void a_store_and_a_load(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	GOOD(load(0, DATA));
 	block_barrier();
@@ -26,7 +25,6 @@ static void a_store_and_a_load(void **state)
 
 static void two_stores(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	BAD(store(1, DATA), "store to shared memory offset 4096");
 	/* After the report the later one counts. */
@@ -37,7 +35,6 @@ static void two_stores(void **state)
 
 static void a_load_and_a_store(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	block_barrier();
 	GOOD(load(0, DATA));
@@ -50,7 +47,6 @@ static void a_load_and_a_store(void **state)
 
 static void bytes_of_one_word(void **state)
 {
-	(void)state;
 	for (uint32_t w = 0; w < WARPS; w++)
 		GOOD(emu_check_write(c, w, DATA + w, 1, LINE, &err));
 	BAD(emu_check_read(c, 0, DATA + 3, 1, LINE, &err), "warp 3");
@@ -64,7 +60,6 @@ static void bytes_of_one_word(void **state)
 /* Blocks of 16 bytes are kept as one while they are accessed as one. */
 static void parts_of_blocks(void **state)
 {
-	(void)state;
 	/* Two blocks and the half of a third. */
 	GOOD(emu_check_write(c, 0, DATA, 40, LINE, &err));
 	BAD(emu_check_read(c, 1, DATA + 36, 4, LINE, &err), "offset 4132");
@@ -88,7 +83,6 @@ static void parts_of_blocks(void **state)
 
 static void a_barrier_of_some(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	GOOD(store(1, DATA + 16));
 	/* Warp 1 arrives, warp 2 waits; 0 and 3 are not involved. */
@@ -107,7 +101,6 @@ static void a_barrier_of_some(void **state)
 /* Order is transitive: 0 to 1 by one barrier, 1 to 2 by another. */
 static void order_is_transitive(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(store(0, DATA));
 	hand_over(0, BAR, CTA_SCOPE);
@@ -122,7 +115,6 @@ static void more_readers_than_are_kept(void **state)
 {
 	struct emu_check_options options = {false};
 
-	(void)state;
 	emu_check_close(c);
 	c = emu_check_open(1, 32, BYTES, options);
 	for (uint32_t w = 0; w < 32; w++)
@@ -134,7 +126,6 @@ static void more_readers_than_are_kept(void **state)
 
 static void a_wait_teaches_its_phase_alone(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(store(0, DATA));
 	hand_over(0, BAR, CTA_SCOPE);
@@ -151,7 +142,6 @@ static void a_wait_teaches_its_phase_alone(void **state)
 
 static void relaxed_calls_hand_nothing_over(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(store(0, DATA));
 	hand_over(0, BAR, EMU_SCOPE_NONE);
@@ -165,7 +155,6 @@ static void relaxed_calls_hand_nothing_over(void **state)
 
 static void a_barrier_needs_its_init(void **state)
 {
-	(void)state;
 	GOOD(emu_check_init(c, 0, BAR, LINE, &err));
 	GOOD(emu_check_arrive(c, 0, BAR, CTA_SCOPE, &err));
 	BAD(emu_check_arrive(c, 1, BAR, CTA_SCOPE, &err),
@@ -182,7 +171,6 @@ static void a_barrier_needs_its_init(void **state)
 
 static void a_fence_of_init_and_a_relaxed_barrier(void **state)
 {
-	(void)state;
 	GOOD(emu_check_init(c, 0, BAR, LINE, &err));
 	GOOD(emu_check_init(c, 1, OTHER_BAR, LINE, &err));
 	emu_check_fence_init(c, 0);
@@ -196,7 +184,6 @@ static void a_fence_of_init_and_a_relaxed_barrier(void **state)
 
 static void a_barrier_used_again(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(store(0, DATA));
 	hand_over(0, BAR, CTA_SCOPE);
@@ -213,7 +200,6 @@ static void a_barrier_used_again(void **state)
 
 static void another_ctas_data(void **state)
 {
-	(void)state;
 	barriers();
 	/* A store to the other CTA's memory, released at cluster scope. */
 	GOOD(store(0, REMOTE(DATA)));
@@ -231,7 +217,6 @@ static void another_ctas_data(void **state)
 
 static void a_cta_scope_does_not_reach_another_cta(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(store(0, REMOTE(DATA)));
 	hand_over(0, REMOTE(BAR), CTA_SCOPE);
@@ -250,7 +235,6 @@ static void what_cannot_be_followed(void **state)
 {
 	const struct emu_check_options options = {false};
 
-	(void)state;
 	assert_null(emu_check_open(0, 1, BYTES, options));
 	assert_null(emu_check_open(17, 1, BYTES, options));
 	assert_null(emu_check_open(16, 49, BYTES, options));
@@ -282,7 +266,6 @@ static void the_largest_cluster(void **state)
 	const struct emu_check_options options = {false};
 	const uint64_t last = UINT64_C(15) << EMU_RANK_SHIFT;
 
-	(void)state;
 	emu_check_close(c);
 	c = emu_check_open(16, 32, 8192, options);
 	assert_non_null(c);
@@ -303,7 +286,6 @@ static void no_memory_of_the_host(void **state)
 	const struct emu_check_options options = {false};
 	bool has_failed = true;
 
-	(void)state;
 	if (!test_alloc_works())
 		skip();
 	for (long n = 1; has_failed; n++) {

@@ -9,7 +9,6 @@
 
 static void a_bulk_copy_and_its_readers(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(bulk(0, DATA, BAR));
 	BAD(load(1, DATA), "a bulk copy counted at the mbarrier at offset 1024 "
@@ -36,7 +35,6 @@ static void a_bulk_copy_and_its_readers(void **state)
 /* The wait was for the phase before. */
 static void a_wait_for_the_wrong_phase(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(bulk(0, DATA, BAR));
 	hand_over(0, BAR, CTA_SCOPE);
@@ -49,7 +47,6 @@ static void a_wait_for_the_wrong_phase(void **state)
 
 static void a_stage_is_filled_again(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(bulk(0, DATA, BAR));
 	hand_over(0, BAR, CTA_SCOPE);
@@ -66,7 +63,6 @@ static void a_stage_is_filled_again(void **state)
 
 static void a_refill_with_the_strict_rule(void **state)
 {
-	(void)state;
 	emu_check_close(c);
 	begin(true);
 	barriers();
@@ -85,7 +81,6 @@ static void a_refill_with_the_strict_rule(void **state)
 
 static void two_bulk_copies_to_one_place(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(bulk(0, DATA, BAR));
 	BAD(bulk(1, DATA, OTHER_BAR), "a bulk copy counted at");
@@ -95,7 +90,6 @@ static void two_bulk_copies_to_one_place(void **state)
 /* To both CTAs, counted at each one's barrier. */
 static void a_multicast_copy(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(bulk(0, DATA, BAR));
 	GOOD(bulk(0, REMOTE(DATA), REMOTE(BAR)));
@@ -116,7 +110,6 @@ static void a_multicast_copy(void **state)
 
 static void a_store_and_an_engine(void **state)
 {
-	(void)state;
 	/* The writer fences, then releases. */
 	GOOD(store(0, DATA));
 	fence(0);
@@ -149,7 +142,6 @@ static void a_store_and_an_engine(void **state)
 
 static void a_store_and_a_bulk_copy_over_it(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(store(1, DATA));
 	block_barrier();
@@ -164,7 +156,6 @@ static void a_store_and_a_bulk_copy_over_it(void **state)
 
 static void operands_until_the_wait(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(bulk(0, DATA, BAR));
 	hand_over(0, BAR, CTA_SCOPE);
@@ -188,7 +179,6 @@ static void operands_until_the_wait(void **state)
 /* An arrival of .cta scope publishes to another CTA only the end of wgmma's reads. */
 static void the_end_of_operands_at_another_cta(void **state)
 {
-	(void)state;
 	barriers();
 	GOOD(bulk(FAR(0), DATA, BAR));
 	hand_over(0, BAR, CTA_SCOPE);
@@ -210,7 +200,6 @@ static void the_end_of_operands_at_another_cta(void **state)
 
 static void a_bulk_store_until_it_has_read(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	fence(0);
 	GOOD(bulk_store(0, DATA));
@@ -226,7 +215,6 @@ static void a_bulk_store_until_it_has_read(void **state)
 
 static void cp_async_and_its_groups(void **state)
 {
-	(void)state;
 	GOOD(emu_check_copy(c, 0, DATA, 16, LINE, &err));
 	emu_check_commit(c, 0, EMU_ASYNC_COPY);
 	GOOD(emu_check_copy(c, 0, DATA + 16, 16, LINE, &err));
@@ -254,7 +242,6 @@ static void cp_async_and_an_arrival(void **state)
 {
 	uint32_t mark;
 
-	(void)state;
 	barriers();
 	GOOD(emu_check_copy(c, 0, DATA, 16, LINE, &err));
 	mark = emu_check_copy_mark(c, 0);

@@ -350,7 +350,6 @@ static void every_bug_on_every_schedule(void **state)
 {
 	const uint64_t seed = test_seed();
 
-	(void)state;
 	for (int bug = 0; bug < BUGS; bug++)
 		try_bug((enum bug)bug, seed);
 }

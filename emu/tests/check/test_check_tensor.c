@@ -82,7 +82,6 @@ static void after(uint32_t warp)
 /* mma -> commit -> wait -> ld */
 static void test_results(void **state)
 {
-	(void)state;
 	open_check(false);
 	GOOD(mma(0));
 	BAD(ld(0), UNWAITED);
@@ -134,7 +133,6 @@ static void give_back(uint32_t warp, bool waits, bool fences)
 
 static void test_reuse(void **state)
 {
-	(void)state;
 	open_check(false);
 	give_back(1, true, false);
 	GOOD(mma(0));
@@ -165,7 +163,6 @@ static void test_reuse(void **state)
 /* Relaxed, and .cta scope across CTAs: the hardware orders them. */
 static void test_weak_arrivals(void **state)
 {
-	(void)state;
 	for (int strict = 0; strict < 2; strict++)
 		for (int far = 0; far < 2; far++) {
 			const uint32_t warp = far ? FAR(1) : 1;
@@ -191,7 +188,6 @@ static void test_weak_arrivals(void **state)
 /* One warp's work: all in order, or only the pairs that PTX names. */
 static void test_pipelines(void **state)
 {
-	(void)state;
 	open_check(false);
 	GOOD(cp(0));
 	GOOD(scales(0));
@@ -224,7 +220,6 @@ static void test_pipelines(void **state)
 
 static void test_fences(void **state)
 {
-	(void)state;
 	open_check(true);
 	GOOD(mma(0));
 	commit(0, BAR);
@@ -265,7 +260,6 @@ static void test_fences(void **state)
 /* alloc -> barrier -> use -> barrier -> dealloc */
 static void test_lifecycle(void **state)
 {
-	(void)state;
 	for (int strict = 0; strict < 2; strict++) {
 		open_check(strict);
 		GOOD(use(3, EMU_TMEM_ALLOC, 0, 0));
@@ -310,7 +304,6 @@ static void test_pair_gives_back(void **state)
 {
 	const uint32_t other = FAR(0);
 
-	(void)state;
 	for (int strict = 0; strict < 2; strict++) {
 		open_check(strict);
 		GOOD(ld(1));
@@ -338,7 +331,6 @@ static void test_places(void **state)
 	struct emu_tmem_access half = {
 	    .use = EMU_TMEM_MMA, .lanes = 16, .columns = 4, .line = 77};
 
-	(void)state;
 	open_check(false);
 	GOOD(mma(0));
 	GOOD(emu_check_tmem(c, 1, &other_column, &err));
@@ -356,7 +348,6 @@ static void test_places(void **state)
 /* Operands in shared memory: until a commit is waited for. */
 static void test_operands(void **state)
 {
-	(void)state;
 	open_check(false);
 	GOOD(wgmma(0, DATA));
 	BAD(store(0, DATA), UNWAITED);
@@ -383,7 +374,6 @@ static void test_operands(void **state)
 /* Warp 2 writes for the tensor core, warp 1 issues to it, warp 0 refills. */
 static void test_operands_of_another_warp(void **state)
 {
-	(void)state;
 	for (int is_fenced = 0; is_fenced < 2; is_fenced++) {
 		open_check(false);
 		GOOD(store(2, DATA));
@@ -410,7 +400,6 @@ static void test_operands_of_another_warp(void **state)
 /* The word of tcgen05.alloc may be overwritten without a proxy fence. */
 static void test_the_word_of_alloc(void **state)
 {
-	(void)state;
 	open_check(false);
 	GOOD(emu_check_write(c, 0, DATA, 4, LINE, &err));
 	emu_check_needs_no_fence(c, DATA);

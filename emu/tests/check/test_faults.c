@@ -30,7 +30,6 @@ static void check(const char *body, const char *first, const char *second)
 
 static void test_memory(void **state)
 {
-	(void)state;
 	check("ld.global.u32 %r1, [%in+128];\n", WHERE " 0, lane 0, PTX line 20",
 	      "these bytes are not allocated");
 	check("st.global.u32 [%in+-4], %r1;\n", WHERE, "these bytes are not allocated");
@@ -63,7 +62,6 @@ static void test_memory(void **state)
 
 static void test_convergence(void **state)
 {
-	(void)state;
 	check("setp.lt.u32 %p1, %lane, 9;\n@%p1 bra A;\nbar.sync 0;\n"
 	      "bra.uni B;\nA: bar.sync 0;\nB:\n",
 	      "PTX line", "it needs lanes ffffffff together");
@@ -95,7 +93,6 @@ static void test_mbarriers(void **state)
 				  "%r2;\nbar.sync 0;\n";
 	char text[2048];
 
-	(void)state;
 	check("mov.u32 %r1, dynamic;\n"
 	      "mbarrier.arrive.shared::cta.b64 _, [%r1];\n",
 	      "mbarrier.arrive", "no mbarrier was initialised at offset 1024");
@@ -130,7 +127,6 @@ static void test_copies(void **state)
 				      "16;\nld.shared.u32 %r2, [%r1];\n"};
 	uint32_t in[32] = {0}, found = 0;
 
-	(void)state;
 	/* Whether the bytes have arrived or not, no warp has waited for them. */
 	for (uint64_t seed = 0; seed < 40; seed++) {
 		struct emu_error err = {{0}};
@@ -157,7 +153,6 @@ static void test_copies(void **state)
 
 static void test_endless(void **state)
 {
-	(void)state;
 	check("L: bra L;\n", "k: it has run 2000000", "has not ended");
 }
 

@@ -131,13 +131,11 @@ static void each_reported(const char *between)
 
 static void test_nothing(void **state)
 {
-	(void)state;
 	each_reported("");
 }
 
 static void test_meetings(void **state)
 {
-	(void)state;
 	each_runs(MEET);
 	each_runs("bar.sync 0;\n");
 	each_runs("barrier.sync 1, 32;\n");
@@ -151,7 +149,6 @@ static void test_meetings(void **state)
 /* Accesses between an arrival and its wait are not ordered by them. */
 static void test_split_barrier(void **state)
 {
-	(void)state;
 	reported(HERE "barrier.cluster.arrive.release.aligned;\n" WRITE
 		      "barrier.cluster.wait.acquire.aligned;\n" READ_NEXT,
 		 "by lane 0", "lane 1 of the same warp wrote it");
@@ -160,7 +157,6 @@ static void test_split_barrier(void **state)
 /* Lanes 31 and 0 have a word in common, as have 15 and 16. */
 static void test_masks(void **state)
 {
-	(void)state;
 	reported(HERE WRITE "setp.eq.u32 %p2, %lane, 31;\n@%p2 bra L;\n"
 			    "bar.warp.sync 0x7fffffff;\n" READ_NEXT "L:\n",
 		 "by lane 30", "lane 31 of the same warp wrote it");
@@ -189,7 +185,6 @@ static void test_masks(void **state)
 
 static void test_only_together(void **state)
 {
-	(void)state;
 	each_reported("shfl.sync.idx.b32 %r5, %lane, 0, 31, 0xffffffff;\n");
 	each_reported("setp.ne.u32 %p2, %lane, 3;\n"
 		      "vote.sync.all.pred %p3, %p2, 0xffffffff;\n");
@@ -202,7 +197,6 @@ static void test_only_together(void **state)
 /* A lane's own word needs no order. */
 static void test_same_lane(void **state)
 {
-	(void)state;
 	runs(HERE WRITE READ WRITE READ "st.shared.v2.u32 [%r1+512], {%r4, "
 					"%r4};\n");
 	/* Bytes of a word that are different lanes'. */
@@ -215,7 +209,6 @@ static void test_same_lane(void **state)
 
 static void test_branches(void **state)
 {
-	(void)state;
 	reported(HERE "@!%p1 bra L;\nst.shared.u32 [%r1], %tid;\n"
 		      "L: ld.shared.u32 %r4, [%r1];\n",
 		 "by lane 1", "lane 0 of the same warp wrote it");
@@ -247,7 +240,6 @@ static void test_branches(void **state)
 
 static void test_mbarriers(void **state)
 {
-	(void)state;
 	runs(HERE INIT("32") WRITE ARRIVE WAIT READ_NEXT);
 	runs(HERE INIT("32") WRITE MEET READ_NEXT ARRIVE WAIT WRITE);
 	/* One arrives after all have synchronised. */
@@ -280,7 +272,6 @@ static void test_flags(void **state)
 {
 	const char *by = "lane 0 of the same warp wrote it";
 
-	(void)state;
 	runs(FLAG("st.release.cta", "", "ld.acquire.cta", ""));
 	runs(FLAG("st.volatile", "fence.acq_rel.cta;\n", "ld.volatile",
 		  "fence.acq_rel.cta;\n"));
@@ -303,7 +294,6 @@ static void test_atomics(void **state)
 	     ".shared.add.u32 %r5, [%r1+128], 1;\n"                                    \
 	     "setp.ne.u32 %p2, %r5, 31;\n@%p2 bra END;\n"                              \
 	     "ld.shared.u32 %r4, [%r1];\nEND:\n"
-	(void)state;
 	runs(COUNT(".acq_rel.cta"));
 	reported(COUNT(".relaxed.cta"), "by lane 31",
 		 "lane 0 of the same warp wrote it");
@@ -319,7 +309,6 @@ static void test_atomics(void **state)
 
 static void test_copies_of_lanes(void **state)
 {
-	(void)state;
 	runs(HERE COPY COPIED MEET READ_NEXT);
 	runs(HERE COPY COPIED READ);
 	reported(HERE COPY COPIED READ_NEXT, "by lane 0",
@@ -346,7 +335,6 @@ static void test_copies_of_lanes(void **state)
 
 static void test_bulk_loads(void **state)
 {
-	(void)state;
 #define REFILL(between)                                                                \
 	HERE INIT("1") WRITE "fence.proxy.async;\n" MEET READ_NEXT between             \
 			     "@!%p1 bra L;\n" LOAD "L: " WAIT READ_NEXT
@@ -365,7 +353,6 @@ static void test_bulk_loads(void **state)
 
 static void test_bulk_stores(void **state)
 {
-	(void)state;
 #define STAGING(before, after)                                                         \
 	HERE WRITE "fence.proxy.async;\n" before "@!%p1 bra L;\n" STORE STORED         \
 		   "L: " after WRITE "cp.async.bulk.wait_group 0;\n"
@@ -394,7 +381,6 @@ static void test_matrices(void **state)
 #define STORE_MATRIX                                                                   \
 	"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r6, %r7, %r8, "             \
 	"%r9};\n"
-	(void)state;
 	runs(ROWS MEET LOAD_MATRIX MEET STORE_MATRIX MEET
 	     "ld.shared.u32 %r4, [%r5];\n" MEET STORE_MATRIX);
 	reported(ROWS LOAD_MATRIX, "load of shared memory",
@@ -424,7 +410,6 @@ static void test_two_warps(void **state)
 		 "[%r1+256], 0;\n@!%p3 bra REST;\nld.shared.u32 %r4, [%r2];\n"
 		 "mbarrier.arrive.shared::cta.b64 _, [%r1+264];\nEND:\n";
 
-	(void)state;
 	/* A chain: through a barrier that only the other warp waits for. */
 	runs_in(64, text);
 	reported_in(64,
@@ -446,7 +431,6 @@ static void test_two_warps(void **state)
 
 static void test_global(void **state)
 {
-	(void)state;
 	runs(GLOBAL("bar.warp.sync -1;\n"));
 	runs(GLOBAL("bar.sync 0;\n"));
 	reported(GLOBAL(""), "load of global memory 0x",
@@ -484,7 +468,6 @@ static void test_engine(void **state)
 	static struct emu_lanes l;
 	struct emu_lane_pair p;
 
-	(void)state;
 	assert_true(race(&l, 0, 1, 1));
 	assert_false(race(&l, 1, 1, 1));
 	/* All that live: accesses of an exited lane are also seen. */

@@ -34,7 +34,6 @@ static int setup(void **state)
 	static const uint32_t warps[] = {WARPS, WARPS};
 	const struct emu_check_options options = {0};
 
-	(void)state;
 	order = emu_order_open(2, clusters, warps);
 	assert_non_null(order);
 	for (int i = 0; i < 2 * CLUSTERS; i++) {
@@ -46,7 +45,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	emu_order_close(order);
 	for (int i = 0; i < 2 * CLUSTERS; i++)
 		emu_check_close(checks[i]);
@@ -121,7 +119,6 @@ static void join(uint32_t c)
 
 static void races_of_two(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	BAD(load(1, DATA), "warp 0 of cluster 0 wrote it (PTX line 77)");
 	GOOD(store(0, OTHER));
@@ -133,7 +130,6 @@ static void races_of_two(void **state)
 
 static void bytes_of_a_word(void **state)
 {
-	(void)state;
 	GOOD(access_of(0, 0, EMU_ORDER_WRITE, DATA, 2));
 	GOOD(access_of(1, 0, EMU_ORDER_WRITE, DATA + 2, 2));
 	GOOD(access_of(1, 0, EMU_ORDER_READ, DATA + 3, 1));
@@ -145,7 +141,6 @@ static void strong_accesses(void **state)
 {
 	const uint32_t strong_write = EMU_ORDER_WRITE | EMU_ORDER_STRONG;
 
-	(void)state;
 	GOOD(access_of(0, 0, strong_write, FLAG, 4));
 	GOOD(access_of(1, 0, strong_write, FLAG, 4));
 	GOOD(access_of(2, 0, EMU_ORDER_STRONG, FLAG, 4));
@@ -159,7 +154,6 @@ static void strong_accesses(void **state)
 
 static void a_message(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	release(0, FLAG, WIDE);
 	acquire(1, FLAG, WIDE);
@@ -173,7 +167,6 @@ static void a_message(void **state)
 
 static void another_address(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	release(0, FLAG, WIDE);
 	acquire(1, FLAG2, WIDE);
@@ -182,7 +175,6 @@ static void another_address(void **state)
 
 static void half_a_message(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	release(0, FLAG, RELAXED);
 	acquire(1, FLAG, WIDE);
@@ -195,7 +187,6 @@ static void half_a_message(void **state)
 
 static void scopes(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	release(0, FLAG, NEAR);
 	acquire(1, FLAG, WIDE);
@@ -211,7 +202,6 @@ static void a_scope_of_the_own_cta(void **state)
 {
 	const struct emu_order_warp second = who(0, 1);
 
-	(void)state;
 	GOOD(store(0, DATA));
 	release(0, FLAG, NEAR);
 	emu_order_acquire(order, &second, FLAG, NEAR);
@@ -222,7 +212,6 @@ static void a_scope_of_the_own_cta(void **state)
 
 static void fences(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	fence(0);
 	GOOD(store(0, OTHER));
@@ -237,7 +226,6 @@ static void fences(void **state)
  * store ends them. */
 static void release_sequences(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	add(0, FLAG, WIDE);
 	GOOD(store(1, OTHER));
@@ -252,7 +240,6 @@ static void release_sequences(void **state)
 
 static void order_is_transitive(void **state)
 {
-	(void)state;
 	GOOD(store(0, DATA));
 	release(0, FLAG, WIDE);
 	acquire(1, FLAG, WIDE);
@@ -265,7 +252,6 @@ static void order_is_transitive(void **state)
 
 static void barriers_before_and_after(void **state)
 {
-	(void)state;
 	GOOD(access_of(0, 1, EMU_ORDER_WRITE, DATA, 16));
 	join(0);
 	release(0, FLAG, WIDE);
@@ -278,7 +264,6 @@ static void barriers_before_and_after(void **state)
 
 static void a_barrier_too_late(void **state)
 {
-	(void)state;
 	GOOD(access_of(0, 1, EMU_ORDER_WRITE, DATA, 16));
 	release(0, FLAG, WIDE);
 	join(0);
@@ -300,7 +285,6 @@ static void bulk_stores(void **state)
 	const struct emu_order_warp x = who(0, 0);
 	const uint32_t kind = EMU_ORDER_WRITE | EMU_ORDER_STORE;
 
-	(void)state;
 	GOOD(access_of(0, 0, kind, DATA, 64));
 	emu_check_commit(checks[0], 0, EMU_ASYNC_STORE);
 	GOOD(access_of(0, 0, kind, OTHER, 64));
@@ -322,7 +306,6 @@ static void grids(void **state)
 {
 	const struct emu_order_warp x = who(CLUSTERS, 0);
 
-	(void)state;
 	GOOD(store(3, DATA));
 	BAD(load(CLUSTERS + 1, DATA), "griddepcontrol.wait");
 	emu_order_grids(order, &x, 0);

@@ -114,7 +114,6 @@ static void threads(void **state)
 	     "ld.shared.u32 %r4, [%r3];", "barrier.sync 1, 64;",
 	     "st.shared.u32 [%r2], %r4;"}};
 
-	(void)state;
 	runs(&p);
 	refused(&p, "bar.sync 0", "", "wrote it|never written|reads it");
 	refused(&p, "barrier.sync 1", "", "reads it|wrote it");
@@ -136,7 +135,6 @@ static void bulk_loads(void **state)
 	     "@!%p2 bra L;", "shl.b32 %r3, %tid, 2;", "add.u32 %r3, %r1, %r3;",
 	     "ld.shared.u32 %r4, [%r3+128];"}};
 
-	(void)state;
 	runs(&p);
 	refused(&p, "bar.sync", "", "mbarrier.init|no mbarrier was");
 	refused(&p, "L: ", "setp.eq.u32 %p2, 0, 0;\nL:",
@@ -163,7 +161,6 @@ static void bulk_stores(void **state)
 	     "@%p1 cp.async.bulk.wait_group.read 0;", "bar.sync 1;",
 	     "st.shared.u32 [%r2], %tid;", "@%p1 cp.async.bulk.wait_group 0;"}};
 
-	(void)state;
 	runs(&p);
 	refused(&p, "fence.proxy", "", "there was no fence.proxy.async");
 	refused(&p, "bar.sync 0", "", "wrote it|reads it");
@@ -184,7 +181,6 @@ static void copies_of_threads(void **state)
 	     "cp.async.wait_group 0;", "bar.sync 0;", "xor.b32 %r4, %r2, 128;",
 	     "add.u32 %r4, %r1, %r4;", "ld.shared.u32 %r5, [%r4];"}};
 
-	(void)state;
 	runs(&p);
 	refused(&p, "cp.async.wait_group", "", "a cp.async of|asynchronous copy");
 	refused(&p, "cp.async.wait_group", "cp.async.wait_group 1;",
@@ -206,7 +202,6 @@ static void copies_that_arrive(void **state)
 	     "@!%p2 bra L;", "xor.b32 %r4, %r2, 128;", "add.u32 %r4, %r1, %r4;",
 	     "ld.shared.u32 %r5, [%r4+128];"}};
 
-	(void)state;
 	runs(&p);
 	refused(&p, "L: ", "setp.eq.u32 %p2, 0, 0;\nL:",
 		"waited for|never written|is to bring");
@@ -232,7 +227,6 @@ static void clusters(void **state)
 	     "E:", "barrier.cluster.arrive.release.aligned;",
 	     "barrier.cluster.wait.acquire.aligned;"}};
 
-	(void)state;
 	runs(&p);
 	refused(&p, "@%p1 mbarrier.arrive.release.cluster",
 		"@%p1 mbarrier.arrive.shared::cluster.b64 _, [%r4];",
@@ -279,7 +273,6 @@ static void fences_and_relaxed_arrivals(void **state)
 	     "barrier.cluster.wait.acquire.aligned;"}};
 	static const char *const ranks[] = {"mov.u32 %r5, 0;", "mov.u32 %r5, 1;"};
 
-	(void)state;
 	for (int to = 0; to < 2; to++) {
 		struct program q = p;
 		int at = 0;
@@ -318,7 +311,6 @@ static void fences_of_init(void **state)
 	     "barrier.cluster.wait.acquire.aligned;"}};
 	int at = 0;
 
-	(void)state;
 	while (p.lines[at][0])
 		at++;
 	for (int i = 0; i < 3; i++) {
@@ -348,7 +340,6 @@ static void operands_of_wgmma(void **state)
 	     "bar.sync 1;", "@%p1 st.shared.u32 [%r2], %r3;",
 	     "wgmma.wait_group.sync.aligned 0;"}};
 
-	(void)state;
 	runs(&p);
 	refused(&p, "fence.proxy", "", "there was no fence.proxy.async");
 	refused(&p, "bar.sync 0", "", "wrote it|reads it");

@@ -44,14 +44,12 @@ static inline void begin(bool fence_before_refill)
 
 static inline int setup(void **state)
 {
-	(void)state;
 	begin(false);
 	return 0;
 }
 
 static inline int teardown(void **state)
 {
-	(void)state;
 	emu_check_close(c);
 	c = NULL;
 	return 0;

@@ -21,7 +21,6 @@ static void test_copies(void **state)
 	uint8_t from[BYTES], to[BYTES] = {0};
 	CUdeviceptr a, b;
 
-	(void)state;
 	for (int i = 0; i < BYTES; i++)
 		from[i] = (uint8_t)(i * 7 + 1);
 	assert_int_equal(cuMemAlloc_v2(&a, BYTES), CUDA_SUCCESS);
@@ -55,7 +54,6 @@ static void test_module(void **state)
 	CUdevice device = -1;
 	CUmodule module;
 
-	(void)state;
 	assert_int_equal(cuModuleLoadData(&module, text), CUDA_SUCCESS);
 	assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
 	assert_int_equal(cuCtxGetDevice(&device), CUDA_ERROR_INVALID_CONTEXT);
@@ -73,7 +71,6 @@ static void test_sizes(void **state)
 	CUmemoryPool pool;
 	CUdeviceptr a;
 
-	(void)state;
 	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, 512, ((size_t)1 << 55) + 1, 4),
 			 CUDA_ERROR_OUT_OF_MEMORY);
 	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, SIZE_MAX, 1, 4),
@@ -102,7 +99,6 @@ static void test_handles(void **state)
 	CUmodule module;
 	const char *name;
 
-	(void)state;
 	assert_int_equal(
 	    cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0),
 	    CUDA_SUCCESS);

@@ -34,7 +34,6 @@ static void test_targets(void **state)
 	    {"rtx5090", "sm_100a", false}, {"rtx5090", "sm_90a", false},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct emu_error err = {{0}};
 
@@ -61,7 +60,6 @@ static void test_properties(void **state)
 {
 	char name[40];
 
-	(void)state;
 	assert_int_equal(cuDeviceGetName(name, sizeof(name), 0), 0);
 	assert_string_equal(name, "B200 in software");
 	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 10);
@@ -92,7 +90,6 @@ static void test_modules(void **state)
 {
 	const char *why = NULL;
 
-	(void)state;
 	assert_int_equal(load("sm_100a"), CUDA_SUCCESS);
 	assert_int_equal(load("sm_90"), CUDA_SUCCESS);
 	assert_int_equal(load("sm_90a"), CUDA_ERROR_INVALID_PTX);
@@ -158,7 +155,6 @@ static void check_chosen(const char *kernel)
 /* The newest PTX that a B200 accepts is chosen, at any position. */
 static void test_fat_binaries(void **state)
 {
-	(void)state;
 	begin_fat();
 	add_ptx(80, "sm_80", "old");
 	add_entry(2, 100, "\177ELF");
@@ -179,7 +175,6 @@ static void test_machine_code(void **state)
 	CUmodule module;
 	const char *why = NULL;
 
-	(void)state;
 	assert_int_equal(cuModuleLoadData(&module, "\177ELF\2\1\1"),
 			 CUDA_ERROR_NO_BINARY_FOR_GPU);
 	(void)cuGetErrorString(CUDA_ERROR_NO_BINARY_FOR_GPU, &why);

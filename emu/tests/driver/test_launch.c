@@ -83,7 +83,6 @@ static void test_cooperative(void **state)
 	CUdeviceptr counter;
 	const char *why;
 
-	(void)state;
 	assert_int_equal(cuMemAlloc_v2(&counter, sizeof(count)), 0);
 	assert_int_equal(cuMemcpy(counter, (uintptr_t)&zero, sizeof(zero)), 0);
 	assert_int_equal(launch(function, FIT + 1, 1, counter),
@@ -114,7 +113,6 @@ static void test_preferred_cluster(void **state)
 	void *arguments[] = {&counter};
 	uint32_t count = 0;
 
-	(void)state;
 	memset(attributes, 0, sizeof(attributes));
 	attributes[0].id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION;
 	attributes[0].value.clusterDim.x = 2;
@@ -138,7 +136,6 @@ static void test_grid_sync(void **state)
 	const CUfunction function = kernel("g");
 	CUdeviceptr counter;
 
-	(void)state;
 	assert_int_equal(cuMemAlloc_v2(&counter, sizeof(cells)), 0);
 	for (uint32_t i = 1; i <= 4; i++) {
 		assert_int_equal(cuMemcpy(counter, (uintptr_t)cells, sizeof(cells)), 0);

@@ -59,7 +59,6 @@ static void limits(void **state)
 	void *arguments[] = {&out, &scales};
 	int ctas = 0;
 
-	(void)state;
 	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 170);
 	assert_int_equal(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 12);
 	assert_int_equal(
@@ -85,7 +84,6 @@ static void blocks_of_four_bits(void **state)
 	CUdeviceptr out;
 	float sums[128];
 
-	(void)state;
 	assert_int_equal(cuMemAlloc_v2(&out, sizeof(sums)), 0);
 	for (int i = 0; i < 2; i++) {
 		uint32_t scales = cases[i].scales;

@@ -37,7 +37,6 @@ static void test_bugs(void **state)
 {
 	char word[200];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bugs) / sizeof(*bugs); i++) {
 		const char *at = bugs[i].words;
 
@@ -83,7 +82,6 @@ static void test_page(void **state)
 	FILE *file = fopen(NIBEMU_RULES, "r"), *made = tmpfile();
 	char *page, *table;
 
-	(void)state;
 	assert_non_null(file);
 	assert_non_null(made);
 	print_table(made);
@@ -102,7 +100,6 @@ static void test_names(void **state)
 {
 	const struct emu_rule *r;
 
-	(void)state;
 	for (size_t i = 0; (r = emu_rule_at(i)); i++) {
 		assert_ptr_equal(emu_rule_named(r->name, strlen(r->name)), r);
 		assert_int_equal(strspn(r->name, "abcdefghijklmnopqrstuvwxyz"
@@ -126,7 +123,6 @@ static void test_launch(void **state)
 	CUcontext context;
 	CUmodule module;
 
-	(void)state;
 	assert_int_equal(cuInit(0), CUDA_SUCCESS);
 	assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
 	assert_int_equal(cuModuleLoadDataEx(&module, text, 0, NULL, NULL),

@@ -152,7 +152,6 @@ static void test_boxes(void **state)
 	CUmodule module;
 	CUfunction function;
 
-	(void)state;
 	must(cuInit(0), "cuInit");
 	must(cuModuleLoadDataEx(&module, text, 0, NULL, NULL), "module");
 	must(cuModuleGetFunction(&function, module, "k"), "function");

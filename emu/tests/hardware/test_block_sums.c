@@ -23,7 +23,6 @@ static struct rng rng;
 
 static int setup(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	return 0;
 }
@@ -256,7 +255,6 @@ static void test_fp4(void **state)
 {
 	struct problem *p = calloc(1, sizeof(*p));
 
-	(void)state;
 	assert_non_null(p);
 	for (int round = 0; round < 72; round++) {
 		const bool is_ue8m0 = round % 3 == 1;
@@ -283,7 +281,6 @@ static void test_mx(void **state)
 	static const uint8_t masks[] = {0xFF, 0xFF, 0x3F, 0x3F, 0xF};
 	struct problem *p = calloc(1, sizeof(*p));
 
-	(void)state;
 	assert_non_null(p);
 	for (int round = 0; round < 100; round++) {
 		const int a = round % 5, b = round / 5 % 5;
@@ -329,7 +326,6 @@ static void test_idle_groups(void **state)
 {
 	static struct problem p;
 
-	(void)state;
 	for (int is_of_b = 0; is_of_b < 2; is_of_b++) {
 		fill(&p, EMU_UMMA_MXF4NVF4, NARROW, 4, false);
 		memset(p.a[0], 1, 64);
@@ -353,7 +349,6 @@ static void test_idle_groups(void **state)
 
 static void test_known(void **state)
 {
-	(void)state;
 	/* 64 times 6 x 6, scales 448 x 448. */
 	assert_int_equal(one_sum(7, 7, 0x7E, 0x7E, 0, false),
 			 bits_of_float(64 * 36.0F * 448 * 448));

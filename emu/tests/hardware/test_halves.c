@@ -50,7 +50,6 @@ static void test_operations(void **state)
 	struct rng rng = rng_new(test_seed());
 	uint16_t a[EMU_HALVES_MOST], b[EMU_HALVES_MOST];
 
-	(void)state;
 	for (int partner = 0; partner < PARTNERS; partner++)
 		for (int code = 0; code < 65536; code += EMU_HALVES_MOST) {
 			for (int i = 0; i < EMU_HALVES_MOST; i++) {
@@ -70,7 +69,6 @@ static void test_e4m3(void **state)
 	uint8_t codes[EMU_HALVES_MOST];
 	uint16_t r[EMU_HALVES_MOST];
 
-	(void)state;
 	for (int code = 0; code < 256; code += EMU_HALVES_MOST) {
 		for (int i = 0; i < EMU_HALVES_MOST; i++)
 			codes[i] = (uint8_t)(code + i);

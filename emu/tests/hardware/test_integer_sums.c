@@ -61,7 +61,6 @@ static void test_sums(void **state)
 	struct rng rng = rng_new(test_seed());
 	int over = 0;
 
-	(void)state;
 	for (int round = 0; round < 800; round++) {
 		rng_fill(&rng, a_bytes, sizeof(a_bytes));
 		rng_fill(&rng, b_bytes, sizeof(b_bytes));
@@ -81,7 +80,6 @@ static void test_ends(void **state)
 {
 	int over = 0;
 
-	(void)state;
 	for (int i = 0; i < M * K; i++)
 		a_bytes[i / K][i % K] = 0x80;
 	for (int i = 0; i < N * K; i++)

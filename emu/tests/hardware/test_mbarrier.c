@@ -45,7 +45,6 @@ static void phases_end_with_the_last_arrival(void **state)
 {
 	uint64_t bar = new_barrier(3);
 
-	(void)state;
 	for (uint32_t phase = 0; phase < 5; phase++) {
 		const uint32_t parity = phase & 1;
 
@@ -68,7 +67,6 @@ static void two_phases_look_like_none(void **state)
 	uint64_t bar = new_barrier(1);
 	const bool before = emu_mbarrier_test_parity(bar, 0);
 
-	(void)state;
 	arrive(&bar, 1);
 	assert_int_not_equal(emu_mbarrier_test_parity(bar, 0), before);
 	arrive(&bar, 1);
@@ -79,7 +77,6 @@ static void phases_wait_for_bytes(void **state)
 {
 	uint64_t bar = new_barrier(1);
 
-	(void)state;
 	OK(emu_mbarrier_expect_tx(&bar, 4096));
 	assert_false(arrive(&bar, 1));
 	assert_false(land(&bar, 4080));
@@ -95,7 +92,6 @@ static void bytes_may_land_before_they_are_expected(void **state)
 	uint64_t bar = new_barrier(1);
 	char text[100];
 
-	(void)state;
 	assert_false(land(&bar, 64));
 	emu_mbarrier_describe(bar, text, sizeof(text));
 	assert_string_equal(text,
@@ -115,7 +111,6 @@ static void dropped_arrivals_are_not_expected_again(void **state)
 	uint64_t bar = new_barrier(3);
 	bool flipped = true;
 
-	(void)state;
 	OK(emu_mbarrier_arrive_drop(&bar, 1, &flipped));
 	assert_false(flipped);
 	assert_true(arrive(&bar, 2));
@@ -130,7 +125,6 @@ static void pending_arrivals_can_be_added(void **state)
 {
 	uint64_t bar = new_barrier(1);
 
-	(void)state;
 	OK(emu_mbarrier_add_pending(&bar));
 	assert_false(arrive(&bar, 1));
 	assert_true(arrive(&bar, 1));
@@ -150,7 +144,6 @@ static void forbidden_calls(void **state)
 {
 	uint64_t bar = new_barrier(2);
 
-	(void)state;
 	REFUSED(emu_mbarrier_arrive(&bar, 3, NULL), EMU_MBARRIER_OVER);
 	REFUSED(emu_mbarrier_arrive(&bar, 0, NULL), EMU_MBARRIER_BAD_COUNT);
 	REFUSED(emu_mbarrier_arrive(&bar, 1u << 20, NULL), EMU_MBARRIER_BAD_COUNT);
@@ -175,7 +168,6 @@ static void what_is_no_barrier(void **state)
 	uint64_t bar = new_barrier(7);
 	char text[100];
 
-	(void)state;
 	OK(emu_mbarrier_invalidate(&bar));
 	for (int i = -1; i < 3; i++) {
 		if (i >= 0)
@@ -195,7 +187,6 @@ static void what_is_no_barrier(void **state)
 
 static void faults_have_texts(void **state)
 {
-	(void)state;
 	assert_non_null(
 	    strstr(emu_mbarrier_fault_text(EMU_MBARRIER_NOT_LIVE), "mbarrier.init"));
 	assert_non_null(
@@ -213,7 +204,6 @@ static void random_histories(void **state)
 {
 	struct rng rng = rng_new(test_seed());
 
-	(void)state;
 	for (int round = 0; round < 200; round++) {
 		const int64_t expected = 1 + rng_below(&rng, 40);
 		uint64_t bar = new_barrier((uint32_t)expected);

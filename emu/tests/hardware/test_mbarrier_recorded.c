@@ -69,7 +69,6 @@ static void histories_are_the_gpus(void **state)
 	uint32_t excused = 0;
 	char line[200];
 
-	(void)state;
 	if (!recording)
 		fail_msg("%s is not there", RECORDING);
 	assert_non_null(fgets(line, sizeof(line), recording));
@@ -90,7 +89,6 @@ static void histories_are_as_they_were(void **state)
 	uint64_t hash = 0;
 	uint32_t phases = 0, waits_for_bytes = 0, faults = 0;
 
-	(void)state;
 	for (int i = 0; i < mbarrier_cases(); i++) {
 		mbarrier_case_make(&made, i);
 		faults += made.fault_step < made.n_steps;

@@ -60,7 +60,6 @@ static void fresh_memory(void **state)
 	const struct emu_space *s = emu_memory_space(memory);
 	static const uint64_t sizes[] = {1, 255, 256, 257, 5000, 100000};
 
-	(void)state;
 	assert_ptr_equal(s->data, (void *)(uintptr_t)s->base);
 	for (size_t i = 0; i < 6; i++) {
 		const uint64_t bytes = sizes[i], at = take(memory, bytes);
@@ -91,7 +90,6 @@ static void freed_memory(void **state)
 	const uint64_t a = take(memory, 100000), b = take(memory, 300);
 	uint64_t begin, bytes;
 
-	(void)state;
 	memset(s->shadow + (a - s->base), EMU_MAPPED | EMU_WRITTEN, 100000);
 	give(memory, a);
 	assert_true(all_are(s, a, 100000, 0));
@@ -124,7 +122,6 @@ static void descriptions(void **state)
 	struct emu_memory *memory = open_memory(4 * MIB);
 	const uint64_t a = take(memory, 4096), b = take(memory, 512);
 
-	(void)state;
 	described(memory, a + 5, "5 bytes inside the 4096 bytes at 0x%llx", a);
 	described(memory, a + 4096, "0 bytes past the end of the 4096 bytes at 0x%llx",
 		  a);
@@ -147,7 +144,6 @@ static void space_ends_and_comes_back(void **state)
 	uint64_t at[100];
 	int count = 0;
 
-	(void)state;
 	assert_int_equal(emu_memory_alloc(memory, 0, &err), 0);
 	assert_non_null(strstr(err.text, "0 bytes"));
 	assert_int_equal(emu_memory_alloc(memory, 2 * MIB, &err), 0);
@@ -187,7 +183,6 @@ static void random_histories(void **state)
 	} live[64] = {0};
 	int refused = 0;
 
-	(void)state;
 	for (int step = 0; step < 20000; step++) {
 		const int i = (int)rng_below(&rng, 64);
 		uint64_t begin, bytes;
@@ -225,7 +220,6 @@ static void no_memory_of_the_host(void **state)
 {
 	struct emu_memory *memory;
 
-	(void)state;
 	assert_null(emu_memory_open(UINT64_C(1) << 60, &err));
 	assert_non_null(strstr(err.text, "cannot be reserved"));
 	if (!test_alloc_works())

@@ -21,7 +21,6 @@ static struct emu_error err;
 
 static int setup(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	return 0;
 }
@@ -71,7 +70,6 @@ static void taken(const struct emu_tensor_map *map)
 
 static void rules_of_one_argument(void **state)
 {
-	(void)state;
 	TAKEN(rank, 3);
 	REFUSED(type, 16, "tensorDataType = 16: must be 0 to 15");
 	REFUSED(type, -1, "tensorDataType = -1");
@@ -104,7 +102,6 @@ static void rules_of_swizzles(void **state)
 {
 	struct emu_tensor_map map = good_map();
 
-	(void)state;
 	REFUSED(swizzle, EMU_TENSOR_SWIZZLE_64B, "at most the 64 of");
 	REFUSED(swizzle, EMU_TENSOR_SWIZZLE_32B, "at most the 32 of");
 	TAKEN(swizzle, EMU_TENSOR_SWIZZLE_NONE);
@@ -126,7 +123,6 @@ static void rules_of_interleaved_layouts(void **state)
 {
 	struct emu_tensor_map map = good_map();
 
-	(void)state;
 	map.interleave = EMU_TENSOR_INTERLEAVE_16B;
 	taken(&map);
 	map.element_strides[0] = 9;
@@ -150,7 +146,6 @@ static void rules_of_packed_types(void **state)
 {
 	struct emu_tensor_map map = good_map();
 
-	(void)state;
 	REFUSED(type, EMU_TENSOR_16U4_ALIGN16B,
 		"globalDim[0] = 100: must be a multiple of 128");
 	map.type = EMU_TENSOR_16U4_ALIGN8B;
@@ -191,7 +186,6 @@ static void maps_come_back(void **state)
 	struct emu_tensor_map map = good_map(), back;
 	uint8_t opaque[EMU_TENSOR_MAP_BYTES];
 
-	(void)state;
 	map.sizes[1] = UINT64_C(1) << 32;
 	map.strides_bytes[1] = (UINT64_C(1) << 40) - 16;
 	map.box[1] = 256;
@@ -230,7 +224,6 @@ static void what_is_not_modelled_is_refused(void **state)
 {
 	struct emu_tensor_map map = good_map();
 
-	(void)state;
 	map.interleave = EMU_TENSOR_INTERLEAVE_16B;
 	not_modelled(map, "interleaved");
 	map = good_map();
@@ -413,7 +406,6 @@ static void random_boxes(void **state)
 {
 	int nonzero = 0;
 
-	(void)state;
 	rng_fill(&rng, tensor, sizeof(tensor));
 	for (int round = 0; round < 400; round++) {
 		const struct emu_tensor_map map = random_map();
@@ -440,7 +432,6 @@ static void random_boxes(void **state)
 /* 16 elements of the tensor, of 4 or 6 bits, to 16 bytes each. */
 static void packed_boxes(void **state)
 {
-	(void)state;
 	rng_fill(&rng, tensor, sizeof(tensor));
 	for (int round = 0; round < 40; round++) {
 		const uint32_t wide = round % 2 ? 12 : 8; /* of 16 elements */
@@ -491,7 +482,6 @@ static void boxes_begin_at_multiples_of_16_bytes(void **state)
 {
 	struct emu_tensor_map map = {.type = EMU_TENSOR_F16, .rank = 2};
 
-	(void)state;
 	for (int32_t x = -32; x <= 32; x++) {
 		const int32_t at[] = {x, 3};
 
@@ -512,7 +502,6 @@ static void boxes_are_not_stored_at_negative_coordinates(void **state)
 {
 	const struct emu_tensor_map map = good_map();
 
-	(void)state;
 	for (int d = 0; d < 3; d++) {
 		int32_t at[] = {0, 0, 0};
 
@@ -534,7 +523,6 @@ static void loads_round_tf32_to_even(void **state)
 	    0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x3F801000,
 	    0x3F803000, 0x3F800FFF, 0x3F801001, 0x007FFFFF};
 
-	(void)state;
 	for (int i = 0; i < 100000; i++) {
 		const bool is_special = i < (int)(sizeof(special) / sizeof(*special));
 		const uint32_t x = is_special ? special[i] : (uint32_t)rng_next(&rng);
@@ -581,7 +569,6 @@ static void fields_are_replaced(void **state)
 	    EMU_TENSOR_TF32_FTZ,     EMU_TENSOR_16U4_ALIGN8B, EMU_TENSOR_16U4_ALIGN16B,
 	    EMU_TENSOR_16U6_ALIGN16B};
 
-	(void)state;
 	for (int round = 0; round < 200; round++) {
 		struct emu_tensor_map from = map_of_rank_5();
 		struct emu_tensor_map to = map_of_rank_5();
@@ -635,7 +622,6 @@ static void replaced_values_have_limits(void **state)
 	struct emu_tensor_map map = random_map();
 	uint8_t opaque[EMU_TENSOR_MAP_BYTES];
 
-	(void)state;
 	emu_tensor_map_encode(&map, opaque);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		assert_false(emu_tensor_map_replace(

@@ -79,7 +79,6 @@ static void copies_and_rules_are_the_gpus(void **state)
 	FILE *recording = fopen(RECORDING, "r");
 	char line[200], model[200], taken;
 
-	(void)state;
 	if (!recording)
 		fail_msg("%s is not there", RECORDING);
 	assert_non_null(fgets(line, sizeof(line), recording));
@@ -107,7 +106,6 @@ static void cases_are_as_they_were(void **state)
 	uint64_t hash = 0, one = 0;
 	int swizzled = 0, outside = 0, taken = 0, refused = 0;
 
-	(void)state;
 	fill();
 	for (int i = 0; i < TENSOR_CASES; i++) {
 		struct tensor_case c;

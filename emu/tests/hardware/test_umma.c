@@ -55,7 +55,6 @@ static void test_golden_instructions(void **state)
 	    {0x08A00480, 1, 128, 128, true},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const struct emu_umma u =
 		    decoded(cases[i].descriptor, cases[i].ctas == 2 ? &fp4_pair : &fp4);
@@ -81,7 +80,6 @@ static void test_other_kinds(void **state)
 	    1u << 4 | 1u << 7 | 1u << 13 | 1u << 15 | 1u << 16 | 9u << 17 | 4u << 24;
 	struct emu_umma u = decoded(x, &mx);
 
-	(void)state;
 	assert_int_equal(u.a_type, EMU_UMMA_TYPE_E4M3);
 	assert_int_equal(u.b_type, EMU_UMMA_TYPE_E2M1);
 	assert_int_equal(u.sfa_id, 3);
@@ -171,7 +169,6 @@ static const struct {
 
 static void test_refused_instructions(void **state)
 {
-	(void)state;
 	for (size_t i = 0;
 	     i < sizeof(refused_instructions) / sizeof(*refused_instructions); i++) {
 		struct emu_error err = {{0}};
@@ -222,7 +219,6 @@ static void test_golden_matrices(void **state)
 	static const uint32_t places[][3] = {
 	    {1, 0, 0x90}, {3, 32, 0x190}, {9, 127, 0x4EF}, {127, 64, 0x3FB0}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const struct emu_umma_matrix m = matrix(cases[i].descriptor);
 
@@ -249,7 +245,6 @@ static void test_swizzles(void **state)
 {
 	static const uint64_t codes[] = {0, 6, 4, 2};
 
-	(void)state;
 	for (uint32_t s = 0; s < 4; s++) {
 		const uint32_t wide = 16u << s; /* bytes of a row */
 		const struct emu_umma_matrix m =
@@ -292,7 +287,6 @@ static void test_refused_matrices(void **state)
 	    {UINT64_C(0xC004404000000000), "base offset 2"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct emu_umma_matrix m;
 		struct emu_error err = {{0}};
@@ -309,7 +303,6 @@ static void test_unpack(void **state)
 	struct emu_umma u = {.form = fp4, .k = 64};
 	uint8_t bytes[32], codes[64];
 
-	(void)state;
 	for (int i = 0; i < 32; i++)
 		bytes[i] = (uint8_t)(i * 37 + 11);
 	emu_umma_unpack(&u, EMU_UMMA_TYPE_E2M1, bytes, codes);
@@ -357,7 +350,6 @@ static void test_d_places(void **state)
 {
 	const uint32_t f16_64 = 0x04100010, f16_128 = 0x08100010, f16_256 = 0x10100010;
 
-	(void)state;
 	check_d(0x08100480, &fp4, 77, 63, 0, 77, 63);
 	check_d(0x10100480, &fp4_pair, 77, 63, 0, 77, 63);
 	check_d(0x10100480, &fp4_pair, 200, 5, 1, 72, 5);
@@ -374,7 +366,6 @@ static void test_scale_places(void **state)
 {
 	int column, byte;
 
-	(void)state;
 	/* In the blocks of 512 bytes that cuBLAS has, row 77 and k-block 2 are
 	 * byte 218: lane 13, column 2, byte 2 once copied. */
 	emu_umma_scale_place(77, 0, 2, &column, &byte);
@@ -392,7 +383,6 @@ static void test_allocation(void **state)
 	struct emu_error err;
 	uint32_t first = 99;
 
-	(void)state;
 	assert_non_null(t);
 	assert_int_equal(emu_tmem_places(t, 128, 3, &first), 4);
 	assert_int_equal(first, 384);

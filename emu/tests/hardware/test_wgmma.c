@@ -25,7 +25,6 @@ static struct rng rng;
 
 static int setup(void **state)
 {
-	(void)state;
 	rng = rng_new(test_seed());
 	return 0;
 }
@@ -263,7 +262,6 @@ static void sums_follow_the_rules(void **state)
 {
 	static const int sizes[] = {8, 16, 72, 256};
 
-	(void)state;
 	for (int round = 0; round < 12; round++)
 		for (int data = 0; data < DATA_KINDS; data++)
 			for (int t = EMU_F16; t <= EMU_E5M2; t++)
@@ -301,7 +299,6 @@ static void cut_of_one_term(void **state)
 {
 	uint32_t a[16] = {ONE(EMU_F16)}, b[16] = {ONE(EMU_F16)};
 
-	(void)state;
 	/* 1 + 2^-24: the sum has the bit, fp32 has not.  Toward zero. */
 	a[1] = 0x0C00, b[1] = 0x0C00; /* 2^-12 */
 	assert_int_equal(one_sum(EMU_F16, a, b, 0), 0x3F800000);
@@ -322,7 +319,6 @@ static void results_at_the_ends_of_fp32(void **state)
 {
 	uint32_t a[16] = {ONE(EMU_BF16)}, b[16] = {ONE(EMU_BF16)};
 
-	(void)state;
 	/* The smallest subnormal passes through, and half of it is zero. */
 	b[0] = 0;
 	assert_int_equal(one_sum(EMU_BF16, a, b, 1), 1);
@@ -352,7 +348,6 @@ static void infinities_and_nan(void **state)
 {
 	uint32_t a[16] = {0x7C00}, b[16] = {ONE(EMU_F16)};
 
-	(void)state;
 	assert_int_equal(one_sum(EMU_F16, a, b, 0), 0x7F800000);
 	assert_int_equal(one_sum(EMU_F16, a, b, 0xFF800000), EMU_NAN_F32);
 	b[0] = 0xBC00;
@@ -377,7 +372,6 @@ static void exact_sums_are_exact(void **state)
 	static int64_t want[ROWS * 64];
 	static int ia[ROWS * 16], ib[64 * 16];
 
-	(void)state;
 	memset(d, 0, sizeof(d));
 	for (int step = 0; step < 64; step++) {
 		for (int i = 0; i < ROWS * 16; i++) {
@@ -406,7 +400,6 @@ static void negated_operands(void **state)
 	struct emu_wgmma_shape s = shape_of(EMU_BF16, 8);
 	uint32_t a[ROWS * 16], b[8 * 16], d[ROWS * 8], minus[ROWS * 8];
 
-	(void)state;
 	for (int i = 0; i < ROWS * 16; i++)
 		a[i] = code_of(EMU_BF16, FINITE);
 	for (int i = 0; i < 8 * 16; i++)
@@ -435,7 +428,6 @@ static void fp16_results(void **state)
 					 0x7FFF, 0x0000, 0xFC00, 0x7BFF};
 	uint32_t a[ROWS * 16] = {0x3C00}, b[8 * 16] = {0}, d[ROWS * 8] = {0};
 
-	(void)state;
 	s.d_is_f16 = true;
 	for (int i = 0; i < 8; i++) {
 		b[i * 16] = x[i];
@@ -451,7 +443,6 @@ static void integers_are_exact(void **state)
 	const struct emu_wgmma_shape s = shape_of(EMU_S8, 8);
 	uint32_t a[ROWS * 32], b[8 * 32], c[ROWS * 8], d[ROWS * 8];
 
-	(void)state;
 	for (int i = 0; i < ROWS * 32; i++)
 		a[i] = (uint32_t)rng_below(&rng, 256);
 	for (int i = 0; i < 8 * 32; i++)
@@ -479,7 +470,6 @@ static void speed(void **state)
 	struct timespec begin, end;
 	double best = 1e9;
 
-	(void)state;
 	for (int i = 0; i < ROWS * 16; i++)
 		a[i] = code_of(EMU_F16, NARROW);
 	for (int i = 0; i < 128 * 16; i++)

@@ -29,7 +29,6 @@ static void each_register_has_its_element(void **state)
 	static const enum emu_mma_type types[] = {EMU_TF32, EMU_F16, EMU_E4M3, EMU_S8};
 	int row, at;
 
-	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
 		const struct emu_wgmma_shape s = shape_of(types[t], 8);
 		const int share = s.k / 8; /* elements of a register */
@@ -59,7 +58,6 @@ static void each_result_has_its_register(void **state)
 	bool seen[ROWS][MAX_N] = {0};
 	int row, column;
 
-	(void)state;
 	for (int lane = 0; lane < 32; lane++)
 		for (int i = 0; i < MAX_N / 2; i++) {
 			emu_wgmma_d_place(lane, i, &row, &column);
@@ -110,7 +108,6 @@ static void k_major_with_swizzle(void **state)
 {
 	static const int widths[] = {32, 64, 128};
 
-	(void)state;
 	for (int w = 0; w < 3; w++)
 		for (int step = 0; step < widths[w]; step += 32)
 			for (int i = 0; i < 256 * 2; i++) {
@@ -132,7 +129,6 @@ static void k_major_with_swizzle(void **state)
 /* Blocks of 8 rows of 16 bytes, 128 bytes each. */
 static void without_swizzle(void **state)
 {
-	(void)state;
 	for (int row = 0; row < 64; row++)
 		for (int piece = 0; piece < 2; piece++)
 			assert_int_equal(
@@ -151,7 +147,6 @@ static void transposed_with_swizzle(void **state)
 {
 	static const int widths[] = {32, 64, 128};
 
-	(void)state;
 	for (int w = 0; w < 3; w++) {
 		const uint32_t width = (uint32_t)widths[w], box = 64 * width;
 		const uint64_t desc = descriptor(8192, box, 8 * width, widths[w]);
@@ -172,7 +167,6 @@ static void transposed_with_swizzle(void **state)
 /* A pattern that begins at row b of 128 bytes: as if it began at row 0. */
 static void base_offsets_move_the_pattern(void **state)
 {
-	(void)state;
 	for (uint32_t base = 0; base < 8; base++) {
 		const uint64_t moved = (uint64_t)base << 49;
 		const uint64_t plain = descriptor(2048, 16, 1024, 128);
@@ -201,7 +195,6 @@ static void bad_descriptors_are_refused(void **state)
 	const struct emu_wgmma_shape byte = shape_of(EMU_E4M3, 8);
 	const uint64_t good = descriptor(1024, 16, 1024, 128);
 
-	(void)state;
 	for (int bit = 0; bit < 64; bit++)
 		if (bit == 14 || bit == 15 || bit == 30 || bit == 31 ||
 		    (bit >= 46 && bit <= 48) || (bit >= 52 && bit <= 61))

@@ -21,7 +21,6 @@ static FILE *recording;
 
 static int setup(void **state)
 {
-	(void)state;
 	recording = fopen(RECORDING, "r");
 	if (!recording)
 		print_message("%s does not exist: run probes/run.sh\n", RECORDING);
@@ -30,7 +29,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	if (recording)
 		fclose(recording);
 	return 0;
@@ -56,7 +54,6 @@ static void sums_are_the_gpus(void **state)
 	char title[80];
 	int wrong = 0;
 
-	(void)state;
 	if (!recording)
 		skip();
 	for (int group = 0; group < WGMMA_VARIANTS * WGMMA_DATA; group++) {
@@ -87,7 +84,6 @@ static void places_are_the_gpus(void **state)
 	struct emu_error err;
 	char title[80];
 
-	(void)state;
 	if (!recording)
 		skip();
 	for (int i = 0; i < wgmma_places(); i++) {
@@ -112,7 +108,6 @@ static void cases_are_as_they_were(void **state)
 	static struct wgmma_case made;
 	uint64_t hash = 0;
 
-	(void)state;
 	for (int variant = 0; variant < WGMMA_VARIANTS; variant++)
 		for (int data = 0; data < WGMMA_DATA; data++) {
 			wgmma_case_make(&made, variant, data, 1);
@@ -129,7 +124,6 @@ static void places_are_in_memory(void **state)
 	uint32_t offsets[WGMMA_PIECES];
 	struct emu_error err;
 
-	(void)state;
 	for (int i = 0; i < wgmma_places(); i++) {
 		if (!wgmma_place_model(wgmma_place_make(i), offsets, &err))
 			fail_msg("place %d: %s", i, err.text);

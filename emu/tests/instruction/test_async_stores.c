@@ -84,7 +84,6 @@ static void expect_values(const char *body, uint32_t n)
 
 static void test_stores(void **state)
 {
-	(void)state;
 	expect_values(
 	    BEGIN("128") VALUES SEND "u32 [%r5], %r10, [%r6];\n" WAIT STORE MEET, 1);
 	expect_values(
@@ -118,7 +117,6 @@ static void test_reductions(void **state)
 	    {"or.b32 [%r5], %r10, [%r6];\n", 0x7F8},
 	};
 
-	(void)state;
 	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++)
 		for (uint64_t seed = 0; seed < SEEDS; seed++) {
 			char text[8192] = BEGIN("%r30") VALUES TO_FIRST REDUCE;
@@ -138,7 +136,6 @@ static void test_rules(void **state)
 {
 	struct emu_job job;
 
-	(void)state;
 	/* No warp waits for the bytes. */
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		job = job_of(seed);
@@ -166,7 +163,6 @@ static void test_forms(void **state)
 {
 	struct emu_job job = job_of(0);
 
-	(void)state;
 	emu_must_fail(BEGIN("0") "red.async.relaxed.cluster.shared::cluster"
 				 ".mbarrier::complete_tx::bytes.min.u64 "
 				 "[%r5], %d1, [%r6];\n",

@@ -115,7 +115,6 @@ static void test_arithmetic(void **state)
 			 {"rm", FE_DOWNWARD},
 			 {"rp", FE_UPWARD}};
 
-	(void)state;
 	for (int n = 0; n < 24 * ROUNDS; n++) {
 		const int o = n % 6, r = n / 6 % 4;
 		char body[600];
@@ -200,7 +199,6 @@ static void test_choices_of_nan(void **state)
 					   0xFFC00000, 0x7C017C01, 0x80007F80,
 					   0x7E000000, 0xFF800000};
 
-	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		uint32_t in[LANES][4], out[LANES][6];
 
@@ -232,7 +230,6 @@ static void test_choices(void **state)
 		   "st.global.v2.f32 [%d42+8], {%f5, %f6};\n"
 		   "st.global.f32 [%d42+16], %f7;\nst.global.u32 [%d42+20], %r1;\n";
 
-	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		float in[LANES][4];
 		uint32_t out[LANES][6];
@@ -295,7 +292,6 @@ static void test_e2m1(void **state)
 			      .out_bytes = sizeof(out),
 			      .block = 256};
 
-	(void)state;
 	for (int i = 0; i < 256; i++) {
 		in[i][0] = given[i / 16].x;
 		in[i][1] = given[i % 16].x;
@@ -336,7 +332,6 @@ static void test_codes(void **state)
 	struct emu_job job = {
 	    .out = out, .out_bytes = sizeof(out), .grid = 256, .block = 256};
 
-	(void)state;
 	emu_must_run(body, &job);
 	for (uint32_t code = 0; code < 65536; code++) {
 		const int exponent = (int)(code >> 10 & 31);
@@ -387,7 +382,6 @@ static void test_narrow(void **state)
 	static const struct emu_format *const formats[] = {
 	    &emu_format_f16, &emu_format_bf16, &emu_format_e5m2, &emu_format_tf32};
 
-	(void)state;
 	for (int i = 0; i < 20000; i++) {
 		const struct emu_format *f = formats[i % 4];
 		const uint32_t code = emu_test_random() % (f->largest ? f->largest : 1);
@@ -431,7 +425,6 @@ static void test_integers(void **state)
 		   "st.global.v4.b32 [%d42], {%r1, %r2, %r3, %r4};\n"
 		   "st.global.v4.b32 [%d42+16], {%r5, %f2, %f3, %f5};\n";
 
-	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		struct {
 			float x;
@@ -482,7 +475,6 @@ static void test_halves(void **state)
 		   "mad.wide.u32 %d42, %tid, 16, %out;\n"
 		   "st.global.v4.b32 [%d42], {%r5, %r6, %r7, %r8};\n";
 
-	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		uint32_t in[LANES][4], out[LANES][4];
 

@@ -34,7 +34,6 @@ static void test_loops(void **state)
 	uint32_t out[96];
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out), .block = 96};
 
-	(void)state;
 	emu_must_run(body, &job);
 	for (uint32_t t = 0; t < 96; t++) {
 		uint32_t steps = 0;
@@ -59,7 +58,6 @@ static void test_scopes(void **state)
 	uint32_t out[LANES];
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out)};
 
-	(void)state;
 	emu_must_run(body, &job);
 	for (int l = 0; l < LANES; l++)
 		assert_int_equal(out[l], 22);
@@ -84,7 +82,6 @@ static void test_shuffle(void **state)
 	uint32_t out[LANES], v[LANES];
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out)};
 
-	(void)state;
 	emu_must_run(body, &job);
 	for (uint32_t l = 0; l < LANES; l++)
 		v[l] = l < 7 ? 3 * l : l + 100;
@@ -115,7 +112,6 @@ static void test_votes(void **state)
 	uint32_t out[LANES];
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out)};
 
-	(void)state;
 	snprintf(text, sizeof(text), "%.*s%s", (int)(strstr(body, "elect") - body),
 		 body, rest);
 	emu_must_run(text, &job);
@@ -139,7 +135,6 @@ static void test_constant_predicates(void **state)
 	uint32_t out[LANES];
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out)};
 
-	(void)state;
 	emu_must_run(body, &job);
 	for (int l = 0; l < LANES; l++)
 		assert_int_equal(out[l], l);
@@ -161,7 +156,6 @@ static void test_barriers(void **state)
 		  "ld.shared.u32 %r7, [sums];\nst.global.u32 [%d41], %r7;\n";
 	uint32_t out[256];
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		struct emu_job job = {
 		    .out = out, .out_bytes = sizeof(out), .block = 256, .seed = seed};
@@ -187,7 +181,6 @@ static void test_clusters(void **state)
 		  "st.global.u32 [%d41], %r7;\n";
 	uint32_t out[256];
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		struct emu_job job = {.out = out,
 				      .out_bytes = sizeof(out),
@@ -222,7 +215,6 @@ static void test_generic(void **state)
 	struct emu_job job = {
 	    .out = out, .out_bytes = sizeof(out), .shared_bytes = 128};
 
-	(void)state;
 	emu_must_run(body, &job);
 	for (uint32_t l = 0; l < LANES; l++)
 		assert_int_equal(out[l], 2 * l + 1 + 1000);
@@ -247,7 +239,6 @@ static void test_atomics(void **state)
 			      .grid = 3};
 	float sum;
 
-	(void)state;
 	emu_must_run(body, &job);
 	memcpy(&sum, &out[4], 4);
 	assert_int_equal(out[0], 3 * 63 * 32);
@@ -282,7 +273,6 @@ static void test_loads(void **state)
 	struct emu_job job = {
 	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
 
-	(void)state;
 	for (int l = 0; l < LANES; l++)
 		for (int k = 0; k < 16; k++)
 			in[l][k] = (uint8_t)emu_test_random();
@@ -317,7 +307,6 @@ static void test_lanes_that_wait(void **state)
 	uint32_t out[LANES + 1] = {0};
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out), .keeps_out = true};
 
-	(void)state;
 	emu_must_run(body, &job);
 	for (int l = 0; l < LANES; l++)
 		assert_int_equal(out[l], 77);
@@ -339,7 +328,6 @@ static void test_ctas_that_wait(void **state)
 			      .out_bytes = sizeof(out),
 			      .grid = 10};
 
-	(void)state;
 	emu_must_run(body, &job);
 	for (uint32_t t = 0; t < 10 * LANES; t++)
 		assert_int_equal(out[t], t % LANES);
@@ -363,7 +351,6 @@ static void test_replay(void **state)
 	uint64_t counts[SEEDS];
 	int different = 0;
 
-	(void)state;
 	for (uint32_t t = 0; t < 128; t++)
 		in[t][0] = t * t;
 	for (int run = 0; run < 2 * SEEDS; run++) {
@@ -392,7 +379,6 @@ static void test_counts(void **state)
 {
 	uint64_t counts[2];
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		char text[512];
 		struct emu_job job = {.block = 128};

@@ -151,7 +151,6 @@ static void test_flush(void **state)
 {
 	char body[400];
 
-	(void)state;
 	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++)
 		for (int round = 0; round < 24; round++) {
 			float in[LANES][4];
@@ -192,7 +191,6 @@ static void test_masked(void **state)
 	const float in[4] = {0x1p-130f, 1, 0, 0};
 	uint32_t out[3 * LANES];
 
-	(void)state;
 	emu_must_run("ld.global.v2.f32 {%f1, %f2}, [%in];\n"
 		     "mov.f32 %f3, 0f00000003;\nsetp.eq.u32 %p1, %lane, 5;\n"
 		     "@%p1 add.ftz.f32 %f3, %f1, 0f00000000;\n"
@@ -226,7 +224,6 @@ static void test_divide(void **state)
 	static const float want[7] = {0.25f, 0, NAN, INFINITY, -0.0f, 0, 5 * 0x1p-126f};
 	uint32_t out[LANES];
 
-	(void)state;
 	emu_must_run(IN_OUT "ld.global.v2.f32 {%f1, %f2}, [%d40];\n"
 			    "div.approx.f32 %f3, %f1, %f2;\n"
 			    "st.global.f32 [%d41], %f3;\n",
@@ -243,7 +240,6 @@ static void test_cvt_of_f16(void **state)
 {
 	uint32_t in[LANES][4] = {{1}, {0x8001}, {0x3C00}}, out[LANES];
 
-	(void)state;
 	emu_must_run(IN_OUT ".reg .b16 %h<3>; ld.global.b32 %r9, [%d40];\n"
 			    "cvt.u16.u32 %h1, %r9;\n"
 			    "cvt.ftz.f32.f16 %f3, %h1;\n"
@@ -263,7 +259,6 @@ static void test_pairs(void **state)
 	static const char *const forms[] = {"", ".ftz"};
 	char body[600];
 
-	(void)state;
 	for (int form = 0; form < 2; form++)
 		for (int round = 0; round < 24; round++) {
 			float in[LANES][4];

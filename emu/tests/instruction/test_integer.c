@@ -336,7 +336,6 @@ static void check_operation(const struct operation *o, bool guarded)
 
 static void test_operations(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(operations) / sizeof(*operations); i++) {
 		check_operation(&operations[i], false);
 		check_operation(&operations[i], true);
@@ -362,7 +361,6 @@ static void test_fields(void **state)
 	    "st.global.v4.u32 [%d41], {%r5, %r6, %r7, %r8};\n"
 	    "st.global.v4.u32 [%d41+16], {%r9, %r10, %r11, %r12};\n";
 
-	(void)state;
 	for (int round = 0; round < 64; round++) {
 		uint32_t in[LANES][4], out[LANES][8];
 		struct emu_job job = {.in = in,
@@ -406,7 +404,6 @@ static void test_setp(void **state)
 	} words[] = {{"eq", 2}, {"ne", 5}, {"lt", 1}, {"le", 3}, {"gt", 4}, {"ge", 6}};
 	static const char *const kinds[] = {"u16", "s16", "u32", "s32", "u64", "s64"};
 
-	(void)state;
 	for (int t = 0; t < 36; t++) {
 		const int kind = t / 6, bits = 16 << kind / 2;
 		char body[1024];

@@ -73,7 +73,6 @@ static void run(uint32_t cluster, uint64_t seed)
 
 static void test_work(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < 12; seed++)
 		for (uint32_t cluster = 1; cluster <= 4; cluster *= 2)
 			run(cluster, seed);
@@ -95,7 +94,6 @@ static void bad(const char *body, uint64_t seed, const char *why)
 
 static void test_faults(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < 3; seed++) {
 		/* The answer is not waited for. */
 		bad(BEGIN ASK "bar.sync 0;\nld.shared.b128 %q, [answer];\n"
@@ -129,7 +127,6 @@ static void test_registers(void **state)
 	struct emu_job job = {
 	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
 
-	(void)state;
 	for (int i = 0; i < 64; i++)
 		in[i] = emu_test_random_64();
 	emu_must_run(".reg .b128 %q<3>; .reg .b64 %a, %b;\n"

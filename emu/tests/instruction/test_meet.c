@@ -57,7 +57,6 @@ static uint32_t like(uint32_t t, uint32_t mask)
 
 static void test_movmatrix(void **state)
 {
-	(void)state;
 	for (uint32_t t = 0; t < THREADS; t++)
 		in[t] = emu_test_random() & UINT32_MAX;
 	run(BODY("movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;\n"), 0);
@@ -78,7 +77,6 @@ static void test_movmatrix(void **state)
 
 static void test_match(void **state)
 {
-	(void)state;
 	choose(7);
 	run(BODY("match.any.sync.b32 %r2, %r1, -1;\n"), 0);
 	for (uint32_t t = 0; t < THREADS; t++)
@@ -116,7 +114,6 @@ static void test_barriers(void **state)
 {
 	static const uint32_t counts[] = {0, 1, 50, THREADS - 1, THREADS};
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++)
 		for (size_t k = 0; k < sizeof(counts) / sizeof(*counts); k++) {
 			const uint32_t ones = counts[k];
@@ -161,7 +158,6 @@ static void test_order(void **state)
 		 "sub.u32 %r5, 127, %tid; mad.lo.u32 %r4, %r5, 4, %r3;\n"
 		 "ld.shared.u32 %r2, [%r4];\n");
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		emu_must_run(body, &(struct emu_job){.in = in,
 						     .in_bytes = sizeof(in),
@@ -179,7 +175,6 @@ static void test_refused(void **state)
 {
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out)};
 
-	(void)state;
 	emu_must_fail("bar.red.popc.pred %p1, 0, %p2;\n", &job,
 		      "it needs .popc.u32, .and.pred or .or.pred", NULL);
 	emu_must_fail("bar.red.and.u32 %r1, 0, %p2;\n", &job,

@@ -482,7 +482,6 @@ static void halves(void **state)
 	    {"", "tf32", "tf32", "f32", "", 16, 8, 0, "", false},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 4 * sizeof(forms) / sizeof(*forms); i++)
 		check(&forms[i / 4]);
 }
@@ -492,7 +491,6 @@ static void integers(void **state)
 	static const char *const names[] = {"s8", "u8", "s4", "u4"};
 	static const char *const ends[] = {"", ".satfinite"};
 
-	(void)state;
 	for (int i = 0; i < 2 * 2 * 2 * 2 * 3; i++) {
 		const int of_bits = i % 2 * 2; /* eight or four */
 		struct form f = {.words = "",
@@ -519,7 +517,6 @@ static void eight_bits(void **state)
 {
 	static const char *const names[] = {"e4m3", "e5m2"};
 
-	(void)state;
 	for (int i = 0; i < 32; i++)
 		check(&(struct form){.words = "",
 				     .a = names[i % 2],
@@ -535,7 +532,6 @@ static void small_floats(void **state)
 {
 	static const char *const names[] = {"e4m3", "e5m2", "e2m3", "e3m2", "e2m1"};
 
-	(void)state;
 	for (int i = 0; i < 25 * 6; i++) {
 		struct form f = {.words = ".kind::f8f6f4",
 				 .a = names[i / 6 % 5],
@@ -568,7 +564,6 @@ static void four_bits(void **state)
 	     4, "ue4m3", false},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 16 * sizeof(forms) / sizeof(*forms); i++)
 		check(&forms[i / 16]);
 }
@@ -631,7 +626,6 @@ static void check_doubles(int m, int k)
 
 static void doubles(void **state)
 {
-	(void)state;
 	check_doubles(8, 4);
 	check_doubles(16, 4);
 	check_doubles(16, 8);
@@ -660,7 +654,6 @@ static void what_is_refused(void **state)
 	    "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32."
 	    "e2m1.e2m1.f32.ue4m3";
 
-	(void)state;
 	refused(NULL, "m16n8k16.row.col.f32.f16.bf16.f32", ALL,
 		"A and B such as can be multiplied");
 	refused(NULL, "m16n8k16.row.col.f16.bf16.bf16.f16", ALL,

@@ -115,7 +115,6 @@ static void check_value(const struct value *v)
 
 static void each_operation(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
 		check_value(&values[i]);
 }
@@ -171,7 +170,6 @@ static void put_map(uint64_t address, uint8_t *at)
 
 static void ctas_add_to_one_box(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < 40; seed++) {
 		float out[ELEMENTS + 1];
 		struct emu_job job = {.in = &in,
@@ -206,7 +204,6 @@ static void races_are_reported(void **state)
 			      .prepare = put_map};
 	float out[1];
 
-	(void)state;
 	job.out = out;
 	emu_must_fail(ADD_BOX("ld.global.u32 %r6, [%in+128];\n"), &job, "global", NULL);
 }
@@ -238,7 +235,6 @@ static void what_is_refused(void **state)
 			      .shared_bytes = BYTES,
 			      .prepare = put_map};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		emu_must_fail(cases[i].body, &job, cases[i].why, NULL);
 }

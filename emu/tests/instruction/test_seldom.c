@@ -62,7 +62,6 @@ static void test_groups(void **state)
 			      .out_bytes = sizeof(out),
 			      .shared_bytes = sizeof(in)};
 
-	(void)state;
 	for (int l = 0; l < LANES; l++)
 		in[l][0] = (uint32_t)l + 7;
 	emu_must_run(COPY("0"), &job);
@@ -75,7 +74,6 @@ static void test_groups(void **state)
 
 static void test_carry(void **state)
 {
-	(void)state;
 	for (int round = 0; round < 20; round++) {
 		uint64_t in[LANES][4], out[LANES][4];
 
@@ -104,7 +102,6 @@ static void test_products(void **state)
 {
 	uint64_t in[LANES][4], out[LANES][4];
 
-	(void)state;
 	any_words(in);
 	RUN("ld.global.v2.b64 {%d1, %d2}, [%d40];\n"
 	    "mov.b64 {%r1, %r2}, %d1; mov.b64 {%r3, %r4}, %d2;\n"
@@ -129,7 +126,6 @@ static void test_bits(void **state)
 {
 	uint32_t in[LANES][8] = {{0}}, out[LANES][8];
 
-	(void)state;
 	for (uint32_t l = 0; l < LANES; l++) {
 		in[l][0] = emu_test_random() >> l;
 		in[l][1] = l;
@@ -180,7 +176,6 @@ static void test_halves(void **state)
 {
 	uint32_t in[LANES][8] = {{0}}, out[LANES][8];
 
-	(void)state;
 	for (int l = 0; l < LANES; l++)
 		for (int k = 0; k < 3; k++)
 			in[l][k] =
@@ -219,7 +214,6 @@ static void test_atomics(void **state)
 	const uint32_t in[8] = {0};
 	uint32_t out[8] = {0};
 
-	(void)state;
 	emu_must_run("atom.global.add.v2.f32 {%f1, %f2}, [%out], {0f3F800000, "
 		     "0f40000000};\n"
 		     "mov.u32 %r1, 0xC0003C00; red.global.add.noftz.f16x2 [%out+8], "
@@ -246,7 +240,6 @@ static void test_states(void **state)
 {
 	uint32_t out[8];
 
-	(void)state;
 	emu_must_run("mov.u32 %r1, dynamic; setp.eq.u32 %p1, %lane, 0;\n"
 		     "@%p1 mbarrier.init.shared::cta.b64 [%r1], 32;\n"
 		     "bar.warp.sync -1; mov.u32 %r9, 0;\n"
@@ -285,7 +278,6 @@ static void test_packed_matrices(void **state)
 {
 	uint8_t in[LANES][32], out[LANES][32];
 
-	(void)state;
 	for (int bits = 4; bits <= 6; bits += 2) {
 		struct emu_job job = {.in = in,
 				      .in_bytes = sizeof(in),
@@ -332,7 +324,6 @@ static void test_cleared(void **state)
 	struct emu_job job = {
 	    .out = out, .out_bytes = sizeof(out), .shared_bytes = 128};
 
-	(void)state;
 	emu_must_run(CLEARED("64", "0"), &job);
 	for (int l = 0; l < LANES; l++)
 		assert_int_equal(out[l], 0);
@@ -360,7 +351,6 @@ static void test_bytes(void **state)
 	uint32_t out[8];
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out), .shared_bytes = 64};
 
-	(void)state;
 	emu_must_run(COUNTED("1"), &job);
 	assert_int_equal(out[0], 7);
 	emu_must_fail(COUNTED("0"), &job, "1 bytes to come", NULL);

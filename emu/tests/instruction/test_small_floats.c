@@ -170,7 +170,6 @@ static void check_to_small(const struct small *s, bool is_relu)
 
 static void test_to_small(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < SMALLS; i++) {
 		check_to_small(&smalls[i], false);
 		check_to_small(&smalls[i], true);
@@ -224,7 +223,6 @@ static void check_from_small(const struct small *s, bool is_relu)
 
 static void test_from_small(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < SMALLS; i++) {
 		check_from_small(&smalls[i], false);
 		check_from_small(&smalls[i], true);
@@ -290,7 +288,6 @@ static void test_powers(void **state)
 {
 	uint32_t in[LANES][2] = {{0}}, out[LANES];
 
-	(void)state;
 	check_to_power("rp", true);
 	check_to_power("rz", false);
 	for (uint32_t first = 0; first < 256; first += LANES) {

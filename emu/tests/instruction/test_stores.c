@@ -36,7 +36,6 @@ static void test_stages(void **state)
 {
 	static uint32_t out[10][WORDS];
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		struct emu_job job = {.out = out,
 				      .out_bytes = sizeof(out),
@@ -73,7 +72,6 @@ static void must_fail(const char *body, const char *words)
 
 static void test_what_stores_need(void **state)
 {
-	(void)state;
 	must_fail(BEGIN FILL_STAGE STORE_STAGE "bar.sync 0;\n" NEXT_STAGE
 					       "@%p1 cp.async.bulk.wait_group 0;\n",
 		  "reads it");
@@ -99,7 +97,6 @@ static void test_an_end_without_a_wait(void **state)
 					 "\nbar.sync 0;\n" NEXT_STAGE;
 	uint32_t reports = 0;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		struct emu_job job = {.out = out,
 				      .out_bytes = sizeof(out),
@@ -142,7 +139,6 @@ static void test_policies(void **state)
 	struct emu_job job = {
 	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
 
-	(void)state;
 	for (uint32_t l = 0; l < 32; l++)
 		in[l] = l * 7;
 	emu_must_run(body, &job);

@@ -80,7 +80,6 @@ static void tf32_is_rounded_on_its_way_in(void **state)
 					    0x7FFFE000, 0x7F800000, 0x12346000,
 					    0xBF802000, 0};
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 10; seed++) {
 		uint32_t out[8];
 		struct emu_job job =
@@ -105,7 +104,6 @@ static void tf32_is_rounded_on_its_way_in(void **state)
  * padding, which are not. */
 static void packed_elements_are_spread(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 64; i++)
 		in[MAP_BYTES + i] = (uint8_t)(7 * i + 1);
 	for (uint64_t seed = 0; seed < 10; seed++) {
@@ -133,7 +131,6 @@ static void packed_elements_are_spread(void **state)
 /* 20 bytes of 64 are the tensor's: the store writes 32 of the box's 32. */
 static void stores_write_whole_16_bytes(void **state)
 {
-	(void)state;
 	memset(in, 0xEE, sizeof(in));
 	for (uint64_t seed = 0; seed < 10; seed++) {
 		struct emu_job job = job_of(EMU_TENSOR_U8, 20, 32, 64);
@@ -159,7 +156,6 @@ static void stores_past_the_memory_are_reported(void **state)
 	struct emu_job job = job_of(EMU_TENSOR_U8, 20, 32, 20);
 	uint8_t out[32];
 
-	(void)state;
 	job.out = out;
 	job.out_bytes = sizeof(out);
 	emu_must_fail("mov.u32 %r1, 0;\n" STORE, &job, "the tensor's last row ends at",
@@ -171,7 +167,6 @@ static void boxes_that_the_gpu_refuses_are_reported(void **state)
 	struct emu_job job = job_of(EMU_TENSOR_U8, 64, 32, 64);
 	uint8_t out[32];
 
-	(void)state;
 	job.out = out;
 	job.out_bytes = sizeof(out);
 	emu_must_fail("mov.u32 %r1, -16;\n" STORE, &job, "coordinates {-16}",

@@ -119,13 +119,11 @@ static void check(const char *body)
 
 static void in_shared_memory(void **state)
 {
-	(void)state;
 	check(BEGIN BY_SHARED USE);
 }
 
 static void in_global_memory(void **state)
 {
-	(void)state;
 	check(BEGIN IN_PLACE USE);
 }
 
@@ -134,7 +132,6 @@ static void what_is_refused(void **state)
 	uint8_t out[2 * BOX];
 	struct emu_job job = job_of(0, out, sizeof(out));
 
-	(void)state;
 	emu_must_fail("tensormap.replace.tile.rank.global.b1024.b32 [%in], 5;\n", &job,
 		      "rank = 5", NULL);
 	emu_must_fail("tensormap.replace.tile.rank.global.b1024.b32 [%in+64], "

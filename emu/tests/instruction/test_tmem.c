@@ -145,7 +145,6 @@ static void check_load(uint32_t which, uint32_t x, uint32_t high_lanes, uint64_t
 
 static void test_loads(void **state)
 {
-	(void)state;
 	for (uint32_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
 		for (uint32_t x = 1; x <= shapes[s].most; x *= 2) {
 			check_load(s, x, 0, 0);
@@ -198,7 +197,6 @@ static void check_store(uint32_t which, uint32_t x, bool packs, uint64_t seed)
 
 static void test_stores(void **state)
 {
-	(void)state;
 	for (uint32_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
 		for (uint32_t x = 1; x <= shapes[s].most; x *= 4) {
 			check_store(s, x, false, 0);
@@ -297,7 +295,6 @@ static void check_copy(uint32_t which, uint64_t seed)
 
 static void test_copies(void **state)
 {
-	(void)state;
 	for (uint32_t s = 0; s < sizeof(copies) / sizeof(*copies); s++)
 		for (uint64_t seed = 0; seed < 4; seed++)
 			check_copy(s, seed);
@@ -343,7 +340,6 @@ static void bad(const char *body, const char *first, const char *second)
 
 static void test_lifecycle(void **state)
 {
-	(void)state;
 	bad(ALLOC, "has 512 columns of tensor memory", "dealloc is missing");
 	bad(ALLOC DEALLOC ONE_WARP DEALLOC_N("512"), "no allocation begins",
 	    "tcgen05.dealloc");
@@ -375,7 +371,6 @@ static void test_first_column(void **state)
 {
 	uint32_t elsewhere = 0;
 
-	(void)state;
 	for (int generic = 0; generic < 2; generic++)
 		for (uint64_t seed = 0; seed < 20; seed++) {
 			uint32_t out[32];
@@ -401,7 +396,6 @@ static void test_first_column(void **state)
 
 static void test_accesses(void **state)
 {
-	(void)state;
 	bad(ONE_WARP LD1("0"), "column 0 is not allocated", "tcgen05.ld");
 	bad(ALLOC_COLUMNS("32") MY_LANES "add.u32 %r2, %r2, 32;\n" ST1("%r2"),
 	    "column 32 is not allocated", "tcgen05.st");
@@ -443,7 +437,6 @@ static void test_relaxed_barrier(void **state)
 			   "barrier.cluster.wait.acquire.aligned;\n"
 			   "ld.shared.b32 %r1, [base];\n" DEALLOC;
 
-	(void)state;
 	for (job.seed = 0; job.seed < 10; job.seed++) {
 		job.is_strict = job.seed % 2;
 		emu_text[0] = 0;
@@ -472,7 +465,6 @@ static void test_waived_results(void **state)
 			      .out_bytes = sizeof(out),
 			      .block = 64};
 
-	(void)state;
 	for (job.seed = 0; job.seed < 10; job.seed++) {
 		const bool is_used = job.seed % 2;
 
@@ -546,7 +538,6 @@ static const struct {
 
 static void test_words(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(refused_words) / sizeof(*refused_words); i++) {
 		struct emu_job job = {.target = TCGEN05_TARGET};
 
@@ -565,7 +556,6 @@ static void test_words(void **state)
  * and without. */
 static void test_generic_addresses(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		char body[512];
 		uint32_t out[1];

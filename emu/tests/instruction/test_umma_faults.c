@@ -65,7 +65,6 @@ static struct emu_job job_of(int ctas, uint64_t seed, bool is_strict)
 
 static int setup(void **state)
 {
-	(void)state;
 	in = calloc(2, sizeof(*in));
 	for (int cta = 0; in && cta < 2; cta++) {
 		memset(in[cta].image, 0x22, IMAGE);
@@ -76,7 +75,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	free(in);
 	return 0;
 }
@@ -123,7 +121,6 @@ static void good(const char *body)
 
 static void test_operands(void **state)
 {
-	(void)state;
 	good(MMA COMMIT WAIT AFTER LOAD END);
 	bad("add.u32 %r8, %r8, 1;\n" MMA COMMIT END, "reserved bits", "lane 0");
 	bad("mov.u32 %r8, 0x10020480;\n" MMA END, "M 256", "tcgen05.mma");
@@ -159,7 +156,6 @@ static void test_undefined(void **state)
 {
 	struct emu_job job = job_of(1, 1, false);
 
-	(void)state;
 	begin(1);
 	emu_add("add.u32 %r12, %r3, 280;\n" MMA COMMIT WAIT AFTER LOAD
 		"mul.wide.u32 %d1, %tid, 4; add.s64 %d1, %d1, %out;\n"
@@ -190,7 +186,6 @@ static void test_pairs(void **state)
 	     "tensor memory"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		for (uint64_t seed = 0; seed < 3; seed++) {
 			struct emu_job job = job_of(2, seed, false);
@@ -209,7 +204,6 @@ static void test_pairs(void **state)
 
 static void test_order(void **state)
 {
-	(void)state;
 	/* Written by threads, and no proxy fence. */
 	bad(STORE SYNC MMA COMMIT WAIT END, "no fence.proxy.async",
 	    "the tensor core reads shared memory");
@@ -244,7 +238,6 @@ static void test_order(void **state)
 /* Order that the hardware has and PTX does not promise. */
 static void test_strict_order(void **state)
 {
-	(void)state;
 	bad_strictly(MMA CP COMMIT WAIT END, "tcgen05.cp", "reads it as scales");
 	bad_strictly(CP CP COMMIT WAIT END, "tcgen05.cp of warp 0", "writes it");
 	good(CP MMA COMMIT WAIT AFTER END);

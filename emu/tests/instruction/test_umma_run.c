@@ -412,7 +412,6 @@ static void test_f16_sizes(void **state)
 				       {1, 128, 16},  {1, 128, 240}, {2, 128, 32},
 				       {2, 128, 208}, {2, 256, 16},  {2, 256, 256}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (int s = 0; s < 2; s++) {
 			struct test t = {.umma = {.form = F16_FORM(sizes[i][0], false),
@@ -434,7 +433,6 @@ static void test_f16_layouts(void **state)
 {
 	static const uint32_t swizzles[] = {0, 32, 64, 128};
 
-	(void)state;
 	for (int i = 0; i < 4 * 4 * 4; i++) {
 		struct test t = {.umma = {.form = F16_FORM(1 + i % 3 / 2, false),
 					  .m = i % 3 == 2 ? 256 : 128,
@@ -456,7 +454,6 @@ static void test_a_in_tensor_memory(void **state)
 {
 	static const int cases[][3] = {{1, 64, 32}, {1, 128, 48}, {2, 256, 64}};
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		struct test t = {.umma = {.form = F16_FORM(cases[i][0], true),
 					  .m = cases[i][1],
@@ -473,7 +470,6 @@ static void test_a_in_tensor_memory(void **state)
 
 static void test_mxf8f6f4(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 25; i++) {
 		const int a = i % 5, b = i / 5;
 		struct test t = {
@@ -498,7 +494,6 @@ static void test_mxf8f6f4(void **state)
 
 static void test_mxf4nvf4(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 16; i++) {
 		struct test t = {.umma = {.form = {EMU_UMMA_MXF4NVF4, 1 + i % 2,
 						   i % 4 < 2 ? 4 : 2, false},
@@ -521,7 +516,6 @@ static void test_mxf4nvf4(void **state)
 /* In kinds without scales also M of 64, and pairs with 64 rows each. */
 static void test_f8f6f4(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 25; i++) {
 		const int a = i % 5, b = i / 5;
 		struct test t = {
@@ -544,7 +538,6 @@ static void test_f8f6f4(void **state)
 
 static void test_tf32_and_i8(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 32; i++) {
 		const bool is_i8 = i % 2;
 		const enum emu_umma_type of_i8[] = {EMU_UMMA_TYPE_U8, EMU_UMMA_TYPE_S8};
@@ -575,7 +568,6 @@ static void test_tf32_and_i8(void **state)
 
 static void test_kept_lanes_and_shifted_sums(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 24; i++) {
 		const bool is_tf32 = i % 3 == 1, is_f8 = i % 3 == 2;
 		const enum emu_umma_type type = is_tf32 ? EMU_UMMA_TYPE_TF32

@@ -93,7 +93,6 @@ static void test_scale_bytes(void **state)
 			      .block = 128,
 			      .shared_bytes = IMAGE};
 
-	(void)state;
 	assert_non_null(in);
 	assert_non_null(out);
 	memset(in->image, 0x22, IMAGE);

@@ -243,7 +243,6 @@ static void floats(void **state)
 				 *const tf32[] = {"tf32"};
 	static const enum emu_mma_type types[] = {EMU_F16, EMU_BF16, EMU_TF32};
 
-	(void)state;
 	check_pairs(f16, types, 1, (struct form){.sum = "f32", .k = 16});
 	check_pairs(f16, types, 1,
 		    (struct form){.sum = "f16", .k = 16, .d_is_f16 = true});
@@ -256,7 +255,6 @@ static void bytes_of_float(void **state)
 	static const char *const names[] = {"e4m3", "e5m2"};
 	static const enum emu_mma_type types[] = {EMU_E4M3, EMU_E5M2};
 
-	(void)state;
 	check_pairs(names, types, 2, (struct form){.sum = "f32", .k = 32});
 	check_pairs(names, types, 2,
 		    (struct form){.sum = "f16", .k = 32, .d_is_f16 = true});
@@ -267,7 +265,6 @@ static void integers(void **state)
 	static const char *const names[] = {"s8", "u8"};
 	static const enum emu_mma_type types[] = {EMU_S8, EMU_MMA_U8};
 
-	(void)state;
 	check_pairs(names, types, 2, (struct form){.sum = "s32", .k = 32});
 	check_pairs(names, types, 2,
 		    (struct form){.sum = "s32", .k = 32, .saturates = true});

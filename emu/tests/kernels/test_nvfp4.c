@@ -94,7 +94,6 @@ static void must(struct nvfp4_job *job)
 
 static void test_results(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (int seed = 0; seed < schedules(); seed++) {
 			struct nvfp4_job job = sizes[i];
@@ -109,7 +108,6 @@ static void test_results(void **state)
  * copied over those of a running multiplication are not. */
 static void test_strict(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (int seed = 0; seed < schedules(); seed += 2) {
 			struct nvfp4_job job = sizes[i];
@@ -134,7 +132,6 @@ static void test_cost(void **state)
 {
 	struct nvfp4_job job = sizes[0], without = sizes[0];
 
-	(void)state;
 	must(&job);
 	without.is_unchecked = true;
 	must(&without);

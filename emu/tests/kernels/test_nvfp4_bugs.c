@@ -187,7 +187,6 @@ static void test_bugs(void **state)
 	const char *only = getenv("NIBEMU_TEST_BUG");
 	int missed = 0;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bugs) / sizeof(*bugs); i++)
 		if (bugs[i].ctas && (!only || strstr(bugs[i].bug, only)))
 			missed += !try_bug(i);
@@ -197,7 +196,6 @@ static void test_bugs(void **state)
 /* A single kernel without a bug has no report, with either order. */
 static void test_none(void **state)
 {
-	(void)state;
 	for (int ctas = 1; ctas <= 2; ctas++)
 		for (int seed = 0; seed < schedules(); seed++) {
 			struct nvfp4_job job = job_of(ctas);

@@ -52,7 +52,6 @@ static void test_all_are_collected(void **state)
 {
 	char first[2][1024];
 
-	(void)state;
 	for (uint32_t threads = 1; threads <= 4; threads++) {
 		struct emu_findings *f = open_for(NULL, true);
 		struct emu_job job = job_of(f, threads);
@@ -96,7 +95,6 @@ static void test_waivers(void **state)
 	    {"", "of the same warp"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct emu_findings *f = open_for(cases[i].waive, false);
 		struct emu_job job = job_of(f, 1);
@@ -125,7 +123,6 @@ static void test_wrong_waivers(void **state)
 	    {"address:k", "address: a launch cannot go on"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct emu_error err = {{0}};
 

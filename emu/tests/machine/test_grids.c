@@ -39,7 +39,6 @@ static const char *const barrier_body =
 
 static void test_a_barrier_of_the_grid(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		uint32_t out[CTAS + 1] = {0};
 		struct emu_job job = {.out = out,
@@ -67,7 +66,6 @@ static void test_a_grid_too_large(void **state)
 			      .grid = CTAS,
 			      .resident = CTAS - 1};
 
-	(void)state;
 	emu_must_fail(barrier_body, &job, "deadlock", "polls memory",
 		      "1 clusters have not begun", "holds 23 at once", "ld", NULL);
 }
@@ -82,7 +80,6 @@ static void test_a_lock(void **state)
 	    "st.global.u32 [%out+4], %r2;\n"
 	    "atom.release.gpu.global.exch.b32 %r3, [%out], 0;\n";
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		uint32_t out[2] = {0};
 		struct emu_job job = {.out = out,
@@ -110,7 +107,6 @@ static void test_lanes_that_wait_for_later_code(void **state)
 	uint32_t out[1] = {0};
 	struct emu_job job = {.out = out, .out_bytes = sizeof(out), .keeps_out = true};
 
-	(void)state;
 	emu_must_run(body, &job);
 	assert_int_equal(out[0], 77);
 }
@@ -137,7 +133,6 @@ static void test_threads_change_nothing(void **state)
 	static uint32_t in[32][4], out[2][40 * 32];
 	int different = 0;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		uint64_t counts[2];
 
@@ -174,7 +169,6 @@ static void test_the_lowest_report(void **state)
 	    "L: add.u32 %r3, %r3, -1;\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra L;\n"
 	    "st.global.u32 [%r4], %r1;\nEND:\n";
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		struct emu_error reports[2] = {{{0}}};
 
@@ -195,7 +189,6 @@ static void test_the_lowest_report(void **state)
 /* Clusters that communicate are one schedule with any number of threads. */
 static void test_threads_change_no_schedule(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		uint32_t out[2][CTAS + 1] = {{0}};
 		uint64_t counts[2];
@@ -234,7 +227,6 @@ static void test_threads_change_no_report(void **state)
 	    "red.relaxed.gpu.global.add.u32 [%out], %r3;\n"
 	    "st.global.u32 [%d2+8], %r3;\n";
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		uint32_t out[2][CTAS + 2] = {{0}};
 		struct emu_error reports[2] = {{{0}}};

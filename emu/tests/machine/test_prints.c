@@ -32,7 +32,6 @@ static void test_order(void **state)
 {
 	struct emu_prints *p = emu_prints_open();
 
-	(void)state;
 	assert_non_null(p);
 	must_write(p, "");
 	/* Clusters that run at the same time: in the clusters' order. */
@@ -59,7 +58,6 @@ static void test_size(void **state)
 	struct emu_prints *p = emu_prints_open();
 	char want[101] = "", one[16];
 
-	(void)state;
 	assert_non_null(p);
 	assert_int_equal(emu_prints_size(p), 1 << 20);
 	assert_true(emu_prints_resize(p, 100));
@@ -86,7 +84,6 @@ static void test_cut(void **state)
 {
 	struct emu_prints *p = emu_prints_open();
 
-	(void)state;
 	assert_non_null(p);
 	emu_prints_begin(p, true);
 	emu_prints_add(p, 7, "grid 1; ");

@@ -64,7 +64,6 @@ static void test_dependent_instructions(void **state)
 	const double chain = ns_of_steps("", "fma.rn.f32 %f1, %f1, %f1, %f1;\n", STEPS);
 	const double other = ns_of_steps("", "fma.rn.f32 %f1, %f2, %f3, %f2;\n", STEPS);
 
-	(void)state;
 	assert_in_range((uint64_t)((chain - none) * 1.755), 4 * STEPS - 4, 5 * STEPS);
 	assert_true((chain - none) > 1.5 * (other - none));
 }
@@ -80,7 +79,6 @@ static void test_loads(void **state)
 	const double first = ns_of_steps("", load, 1);
 	const double second = ns_of_steps("", load, 2);
 
-	(void)state;
 	assert_true((first - none) * 1.755 > 400);
 	assert_true((second - first) * 1.755 > 200);
 	assert_true(second - first < first - none);
@@ -92,7 +90,6 @@ static void test_barrier_carries_time(void **state)
 	static char text[MOST_TEXT];
 	double late;
 
-	(void)state;
 	strcpy(text, "setp.ne.u32 %p1, %warp, 0; @%p1 bra HERE;\n");
 	for (uint32_t k = 0; k < STEPS; k++)
 		strcat(text, "fma.rn.f32 %f1, %f1, %f1, %f1;\n");
@@ -110,7 +107,6 @@ static void test_same_at_every_run(void **state)
 {
 	const char *body = "ld.global.u32 %r1, [%in]; add.u32 %r1, %r1, 1;\n";
 
-	(void)state;
 	assert_true(ns_of(body, 133, 1024) == ns_of(body, 133, 1024));
 }
 
@@ -145,7 +141,6 @@ static void test_counts_from_a_file(void **state)
 					    "module 1f\nkernel 1f\n",
 					    "module 1f\nkernel k 40\n"};
 
-	(void)state;
 	assert_non_null(t);
 	for (size_t k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
 		const char *path = file_with(wrong[k]);
@@ -197,7 +192,6 @@ static void test_stalls(void **state)
 	const double brief = ns_with_costs("1 0 0 0 1");
 	const double late = ns_with_costs("1 0 0 0 9");
 
-	(void)state;
 	assert_in_range((uint64_t)((late - brief) * 1.755), 8 * STEPS,
 			8 * (STEPS + 20));
 }
@@ -215,7 +209,6 @@ static void test_fences(void **state)
 	const double release =
 	    ns_of_steps("", "red.release.gpu.global.add.u32 [%out], 1;\n", 10);
 
-	(void)state;
 	assert_true((cta - none) * 1.755 < 500);
 	assert_true((shared - none) * 1.755 < 500);
 	assert_true((gpu - none) * 1.755 > 6800);
@@ -232,7 +225,6 @@ static void test_stores_are_waited_for(void **state)
 	const double fence = ns_of_steps("", "fence.acq_rel.gpu;\n", 1);
 	const double both = ns_of_steps(store, "fence.acq_rel.gpu;\n", 1);
 
-	(void)state;
 	assert_true((stores - none) * 1.755 > 280);
 	assert_true((both - fence) * 1.755 > 280);
 }
@@ -243,7 +235,6 @@ static void test_parameters(void **state)
 	const double none = ns_of_steps("", "", 0);
 	const double ten = ns_of_steps("", "ld.param.u64 %d1, [in];\n", 10);
 
-	(void)state;
 	assert_true(none * 1.755 - 1348 > 120);
 	assert_true((ten - none) * 1.755 < 100);
 }
@@ -253,7 +244,6 @@ static void test_async_copies(void **state)
 {
 	static char text[2][MOST_TEXT];
 
-	(void)state;
 	for (uint32_t k = 0; k < 2; k++) {
 		size_t used = (size_t)snprintf(
 		    text[k], MOST_TEXT,
@@ -322,7 +312,6 @@ static void test_multicast(void **state)
 {
 	const double one = ns_of_multicast(1), both = ns_of_multicast(3);
 
-	(void)state;
 	assert_true(one * 1.755 > 8 * 150);
 	assert_true((both - one) * 1.755 < 150);
 }
@@ -345,7 +334,6 @@ static void test_report(void **state)
 	struct emu_error words = {{0}};
 	char *report, *loads;
 
-	(void)state;
 	assert_non_null(t);
 	emu_time_mark(t);
 	/* The store is in flight when the warp has ended. */
@@ -373,7 +361,6 @@ static void test_devices_without_a_table(void **state)
 {
 	struct emu_error err = {{0}};
 
-	(void)state;
 	assert_null(emu_time_open(emu_device_find("rtx5090"), &err));
 	assert_non_null(strstr(err.text, "no table of times for rtx5090"));
 }

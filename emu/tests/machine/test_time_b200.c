@@ -59,14 +59,12 @@ static uint32_t out[128];
 
 static int setup(void **state)
 {
-	(void)state;
 	in = calloc(2, sizeof(*in));
 	return in ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	free(in);
 	return 0;
 }
@@ -143,7 +141,6 @@ static const struct line h200[] = {
 /* An assumption names, after a semicolon, what would replace it. */
 static void test_each_line_has_a_source(void **state)
 {
-	(void)state;
 	for (size_t k = 0; k < sizeof(b200) / sizeof(*b200); k++) {
 		const struct line *l = &b200[k];
 		const bool has_replacement = strchr(l->source, ';') != NULL;
@@ -160,7 +157,6 @@ static void test_each_line_has_a_source(void **state)
 
 static void test_all_names_are_there(void **state)
 {
-	(void)state;
 	for (size_t k = 0; k < sizeof(h200) / sizeof(*h200); k++) {
 		size_t i = 0;
 
@@ -198,7 +194,6 @@ static double cycles_of_little(const char *body)
 /* An empty kernel is its launch and parameters; an H200's launch is 768 ns. */
 static void test_the_table_is_used(void **state)
 {
-	(void)state;
 	assert_near(cycles_of_little("") / GHZ, 560 + 130, 60);
 }
 
@@ -217,7 +212,6 @@ static void test_multiplications(void **state)
 	    {MMA_PAIR, 2, 0, 43}, {MMA_PAIR, 2, 1, 64}, {MMA_PAIR, 2, 2, 128},
 	};
 
-	(void)state;
 	for (size_t k = 0; k < sizeof(cases) / sizeof(*cases); k++)
 		assert_near(each_of(cases[k].ctas,
 				    shape_fp4(128u * (uint32_t)cases[k].ctas,
@@ -241,7 +235,6 @@ static void test_one_multiplication(void **state)
 	    cycles_of(2, shape_fp4(256, 128), MMA_PAIR, 1, COMMIT("2")) -
 	    cycles_of(2, shape_fp4(256, 128), "", 0, "");
 
-	(void)state;
 	assert_near(of_128 - none, 137 + 64, 30);
 	assert_near(of_256 - of_128, 64, 1);
 	assert_near(of_pair - (of_128 - none), 173 - 137, 10);
@@ -251,7 +244,6 @@ static void test_copies(void **state)
 {
 	const uint32_t shape = shape_fp4(128, 256);
 
-	(void)state;
 	assert_near(each_of(1, shape, COPY, COMMIT("1")), 18.3, 0.2);
 	assert_near(each_of(2, shape_fp4(256, 256), COPY_PAIR, COMMIT("2")), 18.3, 0.2);
 	assert_near(each_of(1, shape, COPY_2, COMMIT("1")), 20.3, 0.2);
@@ -296,7 +288,6 @@ static void test_loads_and_stores(void **state)
 	const double none = cycles_of(1, 0, "", 0, "");
 	const double one = cycles_of_loads(1, "");
 
-	(void)state;
 	assert_near(one - none, 24.5, 6);
 	assert_near(cycles_of_loads(33, "") - one, 32 * 8, 2);
 	assert_near(cycles_of_loads(33, "+1") - cycles_of_loads(1, "+1"), 32 * 9, 2);
@@ -322,7 +313,6 @@ static double cycles_to_issue(uint32_t many)
 /* It stalls while the queue of its quarter, six of them, is full. */
 static void test_queue(void **state)
 {
-	(void)state;
 	assert_near(cycles_to_issue(4), 3 * 7, 20);
 	assert_near(cycles_to_issue(30) - cycles_to_issue(20), 10 * 128, 10);
 	assert_near(cycles_to_issue(30), 23 * 128, 30);
@@ -331,7 +321,6 @@ static void test_queue(void **state)
 /* Each takes 253 cycles. */
 static void test_allocation(void **state)
 {
-	(void)state;
 	assert_near(
 	    cycles_of_little(".shared .align 4 .b32 base;\n"
 			     "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta"
@@ -353,7 +342,6 @@ static void test_launch_control(void **state)
 	    "W: mbarrier.try_wait.parity.shared::cta.b64 %p5, [bar], 0;\n"
 	    "@!%p5 bra W;\n";
 
-	(void)state;
 	assert_near(cycles_of(1, 0, "", 0, ask) - cycles_of(1, 0, "", 0, ""), 600, 120);
 }
 

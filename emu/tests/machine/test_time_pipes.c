@@ -93,7 +93,6 @@ static void test_slots_between(void **state)
 	const double two = cycles_of_warps(5, "1 0 0 0 4");
 	const double six = cycles_of_warps(24, "1 0 0 0 4");
 
-	(void)state;
 	assert_true(two - one < STEPS / 2);
 	assert_true(six - one > STEPS);
 }
@@ -104,7 +103,6 @@ static void test_pipe_of_two(void **state)
 	const double one = cycles_of_warps(4, "1 1 0 0 1");
 	const double two = cycles_of_warps(5, "1 1 0 0 1");
 
-	(void)state;
 	assert_in_range((uint64_t)(two - one), 2 * STEPS - 10, 3 * STEPS);
 }
 
@@ -168,7 +166,6 @@ static void test_registers_are_not_queued(void **state)
 	const double shared_alone = cycles_of_wgmma(true, OPERATIONS, 0, 128);
 	const double shared = cycles_of_wgmma(true, OPERATIONS, logic, 128);
 
-	(void)state;
 	assert_true(both - alone > 2 * logic - 1.5 * each);
 	assert_true(shared - shared_alone < each);
 }
@@ -179,7 +176,6 @@ static void test_accumulators_take_registers(void **state)
 	const double least = cycles_of_wgmma(false, 1, 400, 160);
 	const double most = cycles_of_wgmma(false, 8, 400, 160);
 
-	(void)state;
 	assert_true(most - least > 150);
 }
 
@@ -219,7 +215,6 @@ static void test_registers_of_two_grids(void **state)
 	const double many = cycles_of_chain("kernel af63dc4c8601ec8c 8\n"
 					    "kernel af63df4c8601f1a5 168\n");
 
-	(void)state;
 	assert_true(many - few > 2000);
 }
 

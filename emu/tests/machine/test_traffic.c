@@ -40,7 +40,6 @@ static void test_of_threads(void **state)
 	    "setp.eq.u32 %p1, %lane, 3;\n@%p1 red.global.add.u32 [%out], 0;\n";
 	static const uint8_t in[32 * 8];
 
-	(void)state;
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		uint32_t out[32];
 		struct emu_job job = {.in = in,
@@ -70,7 +69,6 @@ static void test_of_other_spaces(void **state)
 	    "ld.u32 %r3, [%d1];\n";
 	struct emu_job job = {.traffic = &counted};
 
-	(void)state;
 	memset(&counted, 0, sizeof(counted));
 	emu_must_run(body, &job);
 	for (int k = 0; k < EMU_TRAFFIC_KINDS; k++)
@@ -100,7 +98,6 @@ static void test_of_bulk_copies(void **state)
 		    "cp.async.wait_all;\n";
 	static const uint8_t in[256];
 
-	(void)state;
 	for (uint32_t threads = 1; threads < 4; threads++) {
 		struct emu_job job = {.in = in,
 				      .in_bytes = sizeof(in),
@@ -148,7 +145,6 @@ static void test_of_tensor_maps(void **state)
 	};
 	static uint8_t in[MAP_BYTES + 32];
 
-	(void)state;
 	map = (struct emu_tensor_map){
 	    .type = EMU_TENSOR_U8,
 	    .rank = 1,

@@ -89,7 +89,6 @@ static uint32_t want_guarded(uint32_t lane)
 
 static void test_calls(void **state)
 {
-	(void)state;
 	must_give(functions, CALL("%r1", "outer") "st.global.u32 [%d1], %r2;\n",
 		  want_outer);
 	must_give(functions,
@@ -113,7 +112,6 @@ static uint32_t want_sum(uint32_t lane)
 /* A structure by value, read through its parts; called in a loop. */
 static void test_structures(void **state)
 {
-	(void)state;
 	must_give(".func add(.param .align 8 .b8 s[16], .param .b64 to)\n"
 		  "{ .reg .b32 %r<3>; .reg .b64 %d<4>;\n"
 		  "ld.param.v2.b64 {%d1, %d2}, [s]; ld.param.b64 %d3, [to];\n"
@@ -131,7 +129,6 @@ static void test_structures(void **state)
 
 static void test_refused(void **state)
 {
-	(void)state;
 	must_fail("", CALL("%r1", "nowhere"), "defines no such function");
 	must_fail(".func f() { call f; ret; }\n", "call f;\n", "recursion");
 	must_fail(".func f() { ret; }\n", CALL("%r1", "f"),
@@ -151,7 +148,6 @@ static void test_growth(void **state)
 {
 	char all[8192] = ".func f0() { ret; }\n";
 
-	(void)state;
 	for (int i = 1; i <= 16; i++) {
 		const size_t used = strlen(all);
 
@@ -171,7 +167,6 @@ static uint32_t want_neighbour(uint32_t lane)
 /* Each kernel that uses it has its own copy; dynamic shared memory follows it. */
 static void test_module_shared(void **state)
 {
-	(void)state;
 	must_give(".shared .align 4 .b8 words[128];\n"
 		  ".shared .align 4 .b8 unused[40000];\n",
 		  "mov.u32 %r2, words; mad.lo.u32 %r3, %r1, 4, %r2;\n"
@@ -192,7 +187,6 @@ static const char strings[] =
 
 static void test_library(void **state)
 {
-	(void)state;
 	must_fail(
 	    strings,
 	    "{ .param .b64 a; .param .b64 b; .param .b64 d; .param .b64 e; .param .b32 c;\n"
@@ -233,7 +227,6 @@ static uint32_t want_addressed(uint32_t lane)
 
 static void test_addresses(void **state)
 {
-	(void)state;
 	/* Lanes 3, 7, ... go to 5 by back, which last points to. */
 	must_give(addresses,
 		  "and.b32 %r2, %r1, 3; mov.u64 %d2, list;\n"

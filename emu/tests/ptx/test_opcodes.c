@@ -67,7 +67,6 @@ static void test_page(void **state)
 	FILE *file = fopen(NIBEMU_OPCODES, "r"), *made = tmpfile();
 	char *page, *table;
 
-	(void)state;
 	assert_non_null(file);
 	assert_non_null(made);
 	page = read_all(file);
@@ -98,7 +97,6 @@ static bool is_bound(const char *name, enum emu_type type)
 
 static void test_types(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < emu_opcode_count; i++) {
 		const struct emu_opcode *row = &emu_opcodes[i];
 		const char *at = row->types;
@@ -143,7 +141,6 @@ static bool takes_all(const struct emu_opcode *row, const char *words)
  */
 static void test_rows_are_reached(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < emu_opcode_count; i++)
 		for (size_t k = 0; k < i; k++) {
 			const struct emu_opcode *row = &emu_opcodes[i];

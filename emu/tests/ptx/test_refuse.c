@@ -34,7 +34,6 @@ static void check_body(const char *body, const char *why)
 
 static void test_instructions(void **state)
 {
-	(void)state;
 	check_body("frobnicate.u32 %r1, %r2;\n", "opcode is not known here");
 	check_body("add.foo.u32 %r1, %r2, %r3;\n", ".foo is not known here");
 	check_body("add.f16x3 %r1, %r2, %r3;\n", ".f16x3 is not known here");
@@ -82,7 +81,6 @@ static void test_instructions(void **state)
 
 static void test_matrix_instructions(void **state)
 {
-	(void)state;
 	check_body("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%f1}, "
 		   "%d1, %d2, %p1, 1, 1, 0, 0;\n",
 		   "must be m64nNk16 with N 8 to 256 by 8");
@@ -108,7 +106,6 @@ static void test_modules(void **state)
 				  ".address_size 64\n";
 	char text[4096];
 
-	(void)state;
 	check_text("", "PTX line 1", "the text ends");
 	check_text("\177ELF", "PTX line 1", "instead of .version");
 	check_text(".version 99.0\n", "PTX line 1", "7.0 to 9.0 are known");
@@ -145,7 +142,6 @@ static void test_one_entry(void **state)
 	struct emu_machine machine = {0};
 	struct emu_grid grid = {.machine = &machine};
 
-	(void)state;
 	assert_non_null(m);
 	assert_int_equal(m->n_kernels, 3);
 	assert_null(m->kernels[1]->refusal);
@@ -172,7 +168,6 @@ static void test_broken(void **state)
 	const size_t length = strlen(whole);
 	char *text = malloc(length + 1);
 
-	(void)state;
 	assert_non_null(text);
 	/* Up to that point the text is an empty module. */
 	for (size_t i = (size_t)(strstr(whole, ".visible") - whole) + 1; i + 2 < length;
@@ -265,7 +260,6 @@ static void test_every_opcode(void **state)
 {
 	char body[1024];
 
-	(void)state;
 	for (size_t i = 0; i < emu_opcode_count; i++)
 		for (int k = 0; k < 200; k++) {
 			struct emu_error err = {{0}};
@@ -292,7 +286,6 @@ static void test_launches(void **state)
 	    {1, 32, 1, 227 * 1024 + 1, "bytes of shared memory"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct emu_job job = {.grid = cases[i].grid,
 				      .block = cases[i].block,

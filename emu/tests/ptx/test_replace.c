@@ -24,7 +24,6 @@ static void becomes(const char *text, const char *rule, const char *want)
 
 static void lines_change_or_go(void **state)
 {
-	(void)state;
 	becomes("a;\nb;\nc;\n", "b;=>", "a;\n\nc;\n");
 	becomes("a;\nxb;y\nc;", "b;=>", "a;\n\nc;");
 	becomes("wait 1;\nwait 1;\n", "wait 1=>wait 2", "wait 2;\nwait 2;\n");
@@ -46,7 +45,6 @@ static void what_is_no_rule(void **state)
 	static const char *const rules[] = {"", "=>", "=>a", "a", "a=b"};
 	struct emu_error err;
 
-	(void)state;
 	for (size_t i = 0; i < 5; i++) {
 		assert_null(emu_replace("a", rules[i], &err));
 		assert_non_null(strstr(err.text, "must be text=>other"));

@@ -18,7 +18,6 @@ static void layouts(void **state)
 {
 	const int count = (int)(sizeof(declared) / sizeof(*declared));
 
-	(void)state;
 	if (runtime_header_count() == 0)
 		skip();
 	assert_int_equal(runtime_header_count(), count);
