@@ -372,10 +372,19 @@ const struct model_rule model_table[] = {{
 
 
 def text_of(words, indent):
-    """C strings of words, in lines of at most 80 columns."""
-    lines = textwrap.wrap(" ".join(sorted(words)), 74 - indent, break_long_words=False,
+    """C strings of words, in lines of at most 88 columns."""
+    lines = textwrap.wrap(" ".join(sorted(words)), 82 - indent, break_long_words=False,
                           break_on_hyphens=False)
     return ("\n" + " " * indent).join(f'"{x} "' for x in lines)
+
+
+def row_of(reason, names, patterns):
+    """A row of the table: one line, or a new line for each field."""
+    fields = f"MODEL_{reason.upper()}", text_of(names, 5), text_of(patterns, 5)
+    row = "    {" + ", ".join(fields) + "},\n"
+    if row.count("\n") == 1 and len(row) <= 89:
+        return row
+    return "    {" + ",\n     ".join(fields) + "},\n"
 
 
 def write(types, file):
@@ -392,8 +401,7 @@ def write(types, file):
         rows[reason, tuple(names)] = patterns
     file.write(HEAD.format(version=transformers.__version__))
     for reason, names in sorted(rows, key=lambda x: (REASONS.index(x[0]), x[1])):
-        file.write(f"    {{MODEL_{reason.upper()},\n     {text_of(names, 5)},\n"
-                   f"     {text_of(rows[reason, names], 5)}}},\n")
+        file.write(row_of(reason, names, rows[reason, names]))
     file.write("    {0},\n};\n\nconst char *const model_table_types[] = {\n    "
                + text_of(types, 4).replace('"\n', '",\n') + ",\n    NULL};\n")
 
