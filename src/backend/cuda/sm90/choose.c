@@ -19,7 +19,7 @@
 enum weights {
 	ANY_WEIGHTS,
 	SMALL, /* of one matrix, below LARGE_WEIGHTS */
-	SHORT, /* one matrix, wide_is_short() */
+	SHORT, /* small, one matrix, and wide_is_short() */
 };
 
 enum activations { ANY_A, NVFP4, DENSE };
