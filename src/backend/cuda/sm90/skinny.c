@@ -82,8 +82,9 @@ _Static_assert(NIB_SKINNY_WARPS <= 16, "NIB_SKINNY_ASSIGNMENT() has four bits");
 
 /*
  * Assigns work to warps: whole tiles, then the first halves of half tiles, then the
- * second halves.  If there are half tiles, whole tiles have 8 or 12 warps and the halves
- * have four, so each scheduler (warp number modulo 4) has the same number of warps.
+ * second halves.  If there are half tiles, whole tiles have 8 or 12 warps and the
+ * halves have four, so each scheduler (warp number modulo 4) has the same number of
+ * warps.
  */
 static void fill_assignments(struct nib_skinny_params *params)
 {
