@@ -24,7 +24,7 @@ void probe_trap(struct probe_answer *answer, const char *format, ...)
 	va_end(list);
 	answer->is_trap = 1;
 	fflush(stdout);
-	/* Not exit(): what CUDA registered there waits for a dead context. */
+	/* Not exit(), because CUDA's exit handlers wait for a dead context. */
 	_exit(ENDED_BY_TRAP);
 }
 
@@ -103,7 +103,7 @@ void probe_free(struct probe_answer *answers, int count)
 	munmap(answers, ((size_t)count + 1) * sizeof(*answers));
 }
 
-/* A line each, but for digits; false: not written. */
+/* Writes a line for each answer, except digits; false: not written. */
 static bool record(const char *path, const struct probe_questions *q,
 		   const struct probe_answer *answers)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * children.h - questions of which some end a GPU's context for good: they are
- * asked in a child process, and after one that did, in the next child.
+ * children.h - asks a GPU questions, of which some end its context for good.  Each is
+ * asked in a child process; after one that ended the context, the next child
+ * continues.
  */
 #ifndef EMU_PROBES_CHILDREN_H
 #define EMU_PROBES_CHILDREN_H
@@ -16,29 +17,26 @@ struct probe_answer {
 
 struct probe_questions {
 	int count;
-	/* Once in each child, before anything else; writes the GPU's name. */
+	/* Called first in each child; writes the GPU's name. */
 	void (*begin)(char *name, int bytes);
 	/* Fills the answer, or calls probe_trap(). */
 	void (*ask)(int question, struct probe_answer *answer);
 	/* "mbarrier.cu", "histories", for the recording and for people. */
 	const char *program, *things;
-	/* Answers from here on are digits, 64 a line; 0: none are. */
+	/* Answers from here on are digits, 64 in each line; 0: none are. */
 	int digits_from;
-	/* Says more of the answers; may be NULL. */
+	/* Explains the answers; may be NULL. */
 	void (*explain)(const struct probe_answer *answers);
 };
 
-/*
- * main() of a program that asks: PROGRAM RECORDING.  Writes the answers, says
- * how many differ from the software GPU.  1 if any does, 2 if they could not be
- * had.
- */
+/* main() of a probe: PROGRAM RECORDING.  Writes the answers, and prints how many
+ * differ from the software GPU.  Returns 1 if any does, 2 if there are no answers. */
 int probe_main(int argc, char **argv, const struct probe_questions *questions);
 
 /*
- * count answers and one more, whose text is the GPU's name, in memory that
- * parent and children share.  The parent must not have used CUDA.  NULL, with a
- * line on stderr: a child could not begin.
+ * Returns count answers, and one more whose text is the GPU's name, in memory that
+ * parent and children share.  The parent must not have used CUDA.  NULL, with a line
+ * on stderr: a child could not begin.
  */
 struct probe_answer *probe_ask(const struct probe_questions *questions);
 void probe_free(struct probe_answer *answers, int count);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mbarrier.cu - asks a Hopper GPU what mbarrier_cases.h lists, writes its
- * answers, and compares them with the software GPU's.  A history that ends the
- * GPU's context is an answer, too.  Exit code 1 if anything differs.  run.sh
- * builds it.
+ * mbarrier.cu - runs the histories of mbarrier_cases.h on a Hopper GPU, records the
+ * results, and compares them with the software GPU's.  The end of the GPU's context is
+ * also a result.  Exit code 1 if anything differs.  run.sh builds it.
  *
- * A line of the recording: "ok HASH" of all results, or "trap STEP HASH NAME":
- * how many steps had a result, of which the hash is, and CUDA's error.
+ * A line of the recording is "ok HASH" (of all results), or "trap STEP HASH NAME": the
+ * number of steps that had a result, the hash of these, and CUDA's error.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@ static __device__ uint32_t pending_of(uint64_t state)
 	return count;
 }
 
-/* The pending count before it, or 0 of what is no arrival. */
+/* Returns the pending count before an arrival, or 0 for other steps. */
 static __device__ uint32_t take_step(uint32_t bar, mbarrier_step s)
 {
 	uint64_t state;
@@ -121,7 +120,7 @@ static void begin(char *name, int bytes)
 	     "host memory");
 }
 
-/* How the GPU's results differ from the model's, if they do. */
+/* Prints how the GPU's results differ from the model's, if they do. */
 static void compare(int question, const mbarrier_case *model, const mbarrier_case *gpu,
 		    uint32_t steps, probe_answer *answer)
 {

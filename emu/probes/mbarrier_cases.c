@@ -18,7 +18,7 @@ static uint32_t below(uint64_t *state, uint32_t n)
 /* ---- random histories ----------------------------------------------------
  */
 
-/* What the barrier has now, so that no step breaks a rule. */
+/* The barrier's current counts, so that no step breaks a rule. */
 struct counts {
 	uint32_t expected, pending;
 	int32_t tx;
@@ -30,7 +30,7 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Bytes: small, so that they often cancel; now and then as many as may be. */
+/* Small numbers of bytes, so that they often cancel, and sometimes the largest. */
 static uint32_t bytes(const struct counts *now, uint64_t *state, uint32_t most)
 {
 	if (now->class == MBARRIER_LARGE && below(state, 24) == 0)
@@ -49,7 +49,7 @@ static uint32_t kind_of(const struct counts *now, uint64_t *state)
 	if (now->pending == 0 && kind != MBARRIER_STEP_COMPLETE_TX)
 		kind = now->class >= MBARRIER_COMPLETE ? MBARRIER_STEP_EXPECT_TX
 						       : MBARRIER_STEP_COMPLETE_TX;
-	/* One arrival is always left, or nothing could follow. */
+	/* One arrival is always left, because otherwise nothing could follow. */
 	if (kind == MBARRIER_STEP_DROP && now->expected < 2)
 		kind = MBARRIER_STEP_ARRIVE;
 	/* The last arrival of a phase whose bytes were not expected yet. */
@@ -59,7 +59,7 @@ static uint32_t kind_of(const struct counts *now, uint64_t *state)
 	return kind;
 }
 
-/* Bytes that land: no more than expected, where the class says so. */
+/* Bytes that land; in some classes no more than expected. */
 static uint32_t landing(const struct counts *now, uint64_t *state)
 {
 	const uint32_t down = (uint32_t)(EMU_MBARRIER_MAX + now->tx);
@@ -101,7 +101,7 @@ static struct mbarrier_step step_of(const struct counts *now, uint64_t *state)
 	return s;
 }
 
-/* By the rules of PTX, counted here a second time. */
+/* Counts by the rules of PTX, a second implementation. */
 static void follow(struct counts *now, const struct mbarrier_step *s)
 {
 	const uint32_t arrivals =

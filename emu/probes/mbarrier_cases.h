@@ -22,10 +22,8 @@ enum mbarrier_step_kind {
 	MBARRIER_STEP_ARRIVE_EXPECT_TX,
 };
 
-/*
- * What the random histories do, a quarter each, so that an answer says what
- * it is about.
- */
+/* The classes of random histories, a quarter each, so that an answer shows its
+ * subject. */
 enum mbarrier_class {
 	MBARRIER_PLAIN,	   /* bytes land after they were expected */
 	MBARRIER_EARLY,	   /* or before, while an arrival is pending */
@@ -51,7 +49,7 @@ struct mbarrier_case {
 
 /* Random and named ones. */
 int mbarrier_cases(void);
-/* results, fault_step: what the software GPU answers. */
+/* Sets results and fault_step to those of the software GPU. */
 void mbarrier_case_make(struct mbarrier_case *made, int index);
 /* "plain 12", "more arrivals than pending" */
 void mbarrier_case_name(int index, char *text, size_t size);

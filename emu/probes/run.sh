@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [FOLDER] - on a machine with a Hopper GPU: runs the programs that ask it,
-# and leaves NAME_h200.txt in FOLDER (this one), where the tests
-# test_*_recorded.c read them.  Says what differs from the software GPU; exit
-# code 1 if anything does.  time_h200.txt is what src/machine/time_h200.def has
-# its constants from, and is compared with nothing.
+# run.sh [FOLDER] - runs the probes on a machine with a Hopper GPU, and writes
+# NAME_h200.txt to FOLDER (by default this one), where test_*_recorded.c read them.
+# Prints the differences from the software GPU; exit code 1 if there are any.
+# time_h200.txt is the source of the constants in src/machine/time_h200.def, and is
+# compared with nothing.
 #
-# It builds them first, for which it needs nvcc.  Without nvcc there:
+# It first builds the probes, which needs nvcc.  If the machine has no nvcc:
 #	run.sh --build PROGRAMS			where nvcc is, no GPU needed
 #	PROGRAMS=folder run.sh [FOLDER]		where the GPU is
 set -u
@@ -17,7 +17,7 @@ status=0
 build() {
 	name=$1
 	shift
-	# The nvcc of PyPI has its libraries where it does not look for them.
+	# The nvcc of PyPI does not find its own libraries.
 	folder=$(dirname "$(command -v "${NVCC:-nvcc}")")
 	"${NVCC:-nvcc}" -O2 -std=c++17 -L"$folder/../lib" \
 		-gencode=arch=compute_90a,code=sm_90a -Isrc \

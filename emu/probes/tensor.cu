@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.cu - asks a Hopper GPU and its driver what tensor_cases.h lists, writes
- * their answers, and compares them with the software GPU's.  A box that ends the
- * GPU's context is an answer, too; one that the software GPU takes is asked
- * again with one thing simpler at a time, to see what it was.  Exit code 1 if
- * anything differs.  run.sh builds it.
+ * tensor.cu - runs the cases of tensor_cases.h on a Hopper GPU and its driver, records
+ * the results, and compares them with the software GPU's.  The end of the GPU's context
+ * is also a result.  A box that only the software GPU accepts is tried again with one
+ * property simplified at a time, to find the reason.  Exit code 1 if anything differs.
+ * run.sh builds it.
  *
- * Lines of the recording: of each load, "ok HASH COUNTED" (whether as many bytes
- * were counted as expected); of each store, "ok HASH"; or "refused" by the
- * driver, or "trap NAME" (CUDA's error); then the driver's answers to the rules,
- * a digit each.
+ * Lines of the recording: for each load "ok HASH COUNTED" (whether as many bytes were
+ * counted as expected), for each store "ok HASH"; or "refused" by the driver, or "trap
+ * NAME" (CUDA's error).  The driver's answers to the rules follow, one digit each.
  */
 #include <cuda.h>
 #include <stdio.h>
@@ -70,7 +69,7 @@ static __device__ uint32_t address_of(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* True when the phase has ended, false if it does not for a long time. */
+/* True when the phase has ended; false after a long time. */
 static __device__ uint32_t ends(uint32_t bar)
 {
 	uint32_t done = 0;

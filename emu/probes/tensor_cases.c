@@ -38,7 +38,7 @@ static uint32_t bits_of(int type)
 	return bits[type];
 }
 
-/* One that may be too large. */
+/* A map that may be too large. */
 static void try_map(struct emu_tensor_map *map, bool is_store, uint64_t *state)
 {
 	uint64_t row;
@@ -83,7 +83,7 @@ void tensor_case_make(struct tensor_case *made, bool is_store, int index)
 	while (!fits(&made->map));
 	memset(made->coordinates, 0, sizeof(made->coordinates));
 	made->begin = 128 * below(&state, 8);
-	/* One coordinate in four may lie outside. */
+	/* One coordinate in four may be outside. */
 	for (int i = 0; i < made->map.rank; i++) {
 		const uint32_t size = (uint32_t)made->map.sizes[i];
 
@@ -91,7 +91,7 @@ void tensor_case_make(struct tensor_case *made, bool is_store, int index)
 					   ? (int32_t)below(&state, size)
 					   : (int32_t)below(&state, size + 12) - 6;
 	}
-	/* A GPU takes those along a row that lead to multiples of 16 bytes. */
+	/* A GPU accepts coordinates along a row that give multiples of 16 bytes. */
 	if (below(&state, 16))
 		made->coordinates[0] &= ~(128 / (int)bits_of(made->map.type) - 1);
 }

@@ -22,10 +22,10 @@ struct tensor_case {
 
 /* Element strides of stores are 1. */
 void tensor_case_make(struct tensor_case *made, bool is_store, int index);
-/* What global and shared memory hold before. */
+/* The bytes of global and shared memory before a copy. */
 uint8_t tensor_global_byte(uint32_t at);
 uint8_t tensor_shared_byte(uint32_t at);
-/* What the software GPU answers: shared (load) or global memory (store). */
+/* The software GPU's result: shared memory (load) or global memory (store). */
 void tensor_case_load(const struct tensor_case *asked, const uint8_t *global,
 		      uint8_t *shared);
 void tensor_case_store(const struct tensor_case *asked, uint8_t *global,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time.cu - asks a Hopper GPU how long its engines take: a table of names,
- * values and units, from which src/machine/time_h200.def has its constants.
+ * time.cu - measures how long the engines of a Hopper GPU take.  Prints a table of
+ * names, values and units, the source of the constants in src/machine/time_h200.def.
  * It takes less than a minute.  The sections from cold to pair ran on an H100
  * (time_start_h100.txt), whose SMs are the same; the others on an H200.
  *
@@ -16,7 +16,7 @@
 #include "time_sync.cuh"
 #include "time_wgmma.cuh"
 
-/* What is read once: pages, above all. */
+/* Memory that is read once, above all for measurements of pages. */
 #define FRESH_BYTES ((size_t)24 << 30)
 
 static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time_issue.cuh - what instructions cost to issue: the latency of a chain in
- * one warp, and the interval between warp instructions in a quarter of an SM
- * with 4 and with 16 warps of independent chains.
+ * time_issue.cuh - the cost of issuing instructions: the latency of a chain in one
+ * warp, and the interval between warp instructions in a quarter of an SM with 4 and
+ * with 16 warps of independent chains.
  */
 #ifndef EMU_TIME_ISSUE_CUH
 #define EMU_TIME_ISSUE_CUH
@@ -71,9 +71,9 @@ OP(mma_m16n8k16, "{.reg .f32 u, v, w; mov.b32 u, %1; mov.b32 v, %1; "
 #undef OP
 
 /*
- * stride: bytes between the shared words of neighbouring lanes.  zero is 0,
- * which ptxas does not know: no value is the same for all lanes, so none goes
- * to the uniform pipe.
+ * stride: bytes between the shared words of neighbouring lanes. zero is 0, but ptxas
+ * cannot know that.  So no value is the same for all lanes, and none goes to the
+ * uniform pipe.
  */
 template <class Op, int CHAINS>
 static __global__ void issue_kernel(unsigned long long *cycles, uint32_t zero,

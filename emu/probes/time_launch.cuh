@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time_launch.cuh - grids that follow each other in a graph: the time of an
- * empty one, the gap between two, dependent launches, one CTA's place taken by
- * the next; instructions that no cache has yet; the clock under load.
+ * time_launch.cuh - grids that follow each other in a graph (the time of an empty
+ * one, the gap between two, dependent launches, a CTA that takes the slot of
+ * another), instructions that are in no cache, and the clock under load.
  */
 #ifndef EMU_TIME_LAUNCH_CUH
 #define EMU_TIME_LAUNCH_CUH
 
 #include "time_wgmma.cuh"
 
-/* A CTA's first instruction, behind griddepcontrol.wait, and its last. */
+/* The times of a CTA's first instruction, of the end of griddepcontrol.wait, and of
+ * its last instruction. */
 struct stamp {
 	unsigned long long begin, waited, end, begin_cycle, end_cycle;
 	uint32_t sm;
@@ -23,10 +24,8 @@ struct launch_kind {
 	bool is_cooperative, is_dependent;
 };
 
-/*
- * A grid that lasts `cycles` and may let the next one begin at once.  count
- * says which of a graph's grids it is.
- */
+/* A grid that lasts `cycles` and may let the next one begin at once. count is its
+ * number in the graph. */
 static __global__ void stamp_kernel(stamp *stamps, long long cycles, int early,
 				    uint32_t grid)
 {
@@ -48,7 +47,7 @@ static __global__ void stamp_kernel(stamp *stamps, long long cycles, int early,
 		stamps[grid * gridDim.x + blockIdx.x] = s;
 }
 
-/* Fills a list of three attributes; how many it has. */
+/* Fills a list of up to three attributes; returns how many it has. */
 static unsigned launch_attributes(const launch_kind &kind, cudaLaunchAttribute *list)
 {
 	unsigned n = 0;
@@ -224,7 +223,7 @@ static __global__ void code_kernel(unsigned long long *cycles, float x)
 	}
 }
 
-/* Twice: the second launch finds what the first left in the caches. */
+/* Launches twice: the second launch finds the caches as the first left them. */
 template <int KB>
 static void code_row(void)
 {

@@ -11,7 +11,7 @@
 #define MOST_STAGES 32
 #define L2_REGION   (64 << 10) /* bytes of each SM that stay in the L2 */
 
-/* Where CTA `cta` finds its load i of `bytes` bytes. */
+/* The address of load i, of `bytes` bytes, of CTA `cta`. */
 struct region {
 	const char *from;
 	size_t step, cta_step, wrap; /* bytes; wrap: a power of two */
@@ -253,10 +253,8 @@ static __device__ __forceinline__ void arrive_at_both(uint32_t bar)
 			     : "memory");
 }
 
-/*
- * As bulk_rate, and each CTA of a pair loads half of what both get: n loads of
- * `bytes`, of which `bytes` / 2 are its own.
- */
+/* The same as bulk_rate, but each CTA of a pair loads half of what both get: n loads
+ * of `bytes`, of which it issues `bytes` / 2. */
 static __global__ void __cluster_dims__(2, 1, 1)
     multicast_rate(span *spans, region r, int n, uint32_t bytes, int stages)
 {
@@ -346,7 +344,7 @@ static __global__ void bulk_store_latency(unsigned long long *cycles, char *to,
 	}
 }
 
-/* Rows of an SM and of all: bytes a cycle of the median SM, and of the GPU. */
+/* Rows for one SM and for all: bytes a cycle of the median SM, and of the GPU. */
 static void rate_rows(results<span> &r, int ctas, double bytes, const char *name)
 {
 	unsigned long long first = ~0ull, last = 0;
@@ -363,7 +361,7 @@ static void rate_rows(results<span> &r, int ctas, double bytes, const char *name
 		row(bytes * ctas / (double)(last - first), "GB/s", "%s.gpu", name);
 }
 
-/* From the L2, after a launch that brought the bytes there; or from HBM. */
+/* Loads from the L2, after a launch that loaded the bytes into it, or from HBM. */
 static void bulk_rows(const gpu &g, uint32_t bytes, int stages, int ctas)
 {
 	results<span> r(ctas);

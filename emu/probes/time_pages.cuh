@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time_pages.cuh - memory that no cache knows: address translation by the
- * number of pages, which bytes of a line HBM gives at once, how the first loads
- * of a kernel arrive one after the other, and what fences and an exchange of
- * results between CTAs cost.
+ * time_pages.cuh - memory that is in no cache: address translation by the number of
+ * pages, the bytes of a line that HBM returns together, the arrival times of a
+ * kernel's first loads, and the costs of fences and of an exchange of results between
+ * CTAs.
  */
 #ifndef EMU_TIME_PAGES_CUH
 #define EMU_TIME_PAGES_CUH
@@ -184,7 +184,7 @@ static void ramp_of(const gpu &g, int ctas, bool is_bulk, uint32_t pitch)
 	allow_shared(ramp_rows<DEPTH>, 200 << 10);
 	snprintf(name, sizeof(name), "%s_x_%d.%d_ctas", is_bulk ? "bulk" : "rows",
 		 DEPTH, ctas);
-	/* The second time the code is known, and the memory is not. */
+	/* The second time the code is cached, and the memory is not. */
 	for (int i = 0; i < 2; i++) {
 		const char *from = take_fresh(g, bytes);
 
@@ -280,10 +280,8 @@ static void fence_row(const gpu &g)
 
 #define EXCHANGE_STEPS 4
 
-/*
- * Groups of four CTAs: each stores a part for the others, says so with a
- * release, waits for theirs, and reads it: cycles of the four steps.
- */
+/* Groups of four CTAs: each stores a part for the others, signals it with a release,
+ * waits for their parts, and reads them.  Cycles of the four steps. */
 static __global__ void __launch_bounds__(256)
     exchange_kernel(unsigned long long *cycles, char *parts, uint32_t *arrivals, int n,
 		    uint32_t target)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time_probe.cuh - what the parts of time.cu share: clocks, rows, medians. */
+/* time_probe.cuh - clocks, rows and medians for the parts of time.cu. */
 #ifndef EMU_TIME_PROBE_CUH
 #define EMU_TIME_PROBE_CUH
 
@@ -12,7 +12,7 @@
 #include <cuda_runtime.h>
 #include <vector>
 
-/* What a block measured: cycles of its SM, and the GPU's clock in ns. */
+/* The measurements of a block: cycles of its SM, and the GPU's clock in ns. */
 struct span {
 	unsigned long long cycles, begin_ns, end_ns;
 };
@@ -146,10 +146,8 @@ static inline void allow_shared(K *kernel, int bytes)
 	     "shared memory");
 }
 
-/*
- * The GPU that is asked, 1 GiB of it, all zeros, and more that no kernel has
- * read: each part that does takes what it has read away.
- */
+/* The measured GPU, 1 GiB of its memory filled with zeros, and memory that no kernel
+ * has read.  A part that reads such memory removes it from here. */
 struct gpu {
 	int n_sms;
 	char *bytes;
@@ -158,7 +156,7 @@ struct gpu {
 	char *fresh_end;
 };
 
-/* Bytes that no kernel has read, whole pages of 2 MiB. */
+/* Takes bytes that no kernel has read, in whole pages of 2 MiB. */
 static inline char *take_fresh(const gpu &g, size_t bytes)
 {
 	char *at = g.fresh;

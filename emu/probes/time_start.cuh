@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time_start.cuh - what is slow once: instructions that a cache does not have,
- * the first access of parameters, pages and barriers in a kernel, and the gaps
- * between two kernels that alternate.
+ * time_start.cuh - costs of a first use: instructions that are in no cache, the first
+ * access to parameters, pages and barriers in a kernel, and the gaps between two
+ * kernels that alternate.
  */
 #ifndef EMU_TIME_START_CUH
 #define EMU_TIME_START_CUH
@@ -10,7 +10,7 @@
 #include "time_launch.cuh"
 #include "time_memory.cuh"
 
-/* The clock, read behind x. */
+/* The clock, read after x is available. */
 static __device__ __forceinline__ unsigned long long cycle_after(uint32_t x)
 {
 	unsigned long long now;
@@ -34,7 +34,7 @@ static __device__ __forceinline__ unsigned long long cycle_after(uint32_t x)
 	"add.f32 %6, %6, %8;\n\tadd.f32 %7, %7, %8;\n\t"
 #define ADD64_OF_8 ADD8 ADD8 ADD8 ADD8 ADD8 ADD8 ADD8 ADD8
 
-/* KB of adds, eight of which depend on nothing: one issues in a cycle. */
+/* KB of adds in eight independent chains, so that one issues in each cycle. */
 struct straight {
 	static const char *name(void)
 	{
@@ -86,7 +86,7 @@ static __global__ void cold_kernel(unsigned long long *cycles, float x, int skip
 	}
 }
 
-/* Takes the place of other code in the caches of the SMs. */
+/* Evicts other code from the caches of the SMs. */
 static void empty_code(const gpu &g)
 {
 	results<unsigned long long> r((size_t)g.n_sms * CODE_PASSES);
@@ -107,7 +107,7 @@ static void cold_code_pass(const std::vector<unsigned long long> &v, int ctas, i
 		row(median(pass[p]), "cycles/KB", "%s.pass_%d", name, p + 1);
 }
 
-/* Code that no cache has, that the SM has, that the L2 has, that HBM has. */
+/* Code in no cache, in the SM's cache, in the L2, and in HBM. */
 template <class Kind, int KB>
 static void cold_code_rows(const gpu &g, int ctas)
 {
@@ -264,7 +264,7 @@ struct pair_parameters {
 	uint32_t words[WORDS];
 };
 
-/* WHICH makes two kernels of it. */
+/* WHICH makes it two kernels. */
 template <int WHICH, int WORDS>
 static __global__ void pair_kernel(const __grid_constant__ pair_parameters<WORDS> p)
 {
@@ -317,7 +317,8 @@ static void launch_pair(const launch_kind &kind, cudaStream_t stream,
 
 #define PAIRS 12
 
-/* From the last end in one grid to the first begin, or wait's end, in the next. */
+/* The time from the last end in one grid to the first start, or end of the wait, in
+ * the next. */
 static void pair_gaps(const stamp *a, int ctas_a, const stamp *b, int ctas_b,
 		      std::vector<double> *gaps)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * time_sync.cuh - what waiting for each other costs: mbarriers, named
- * barriers, clusters, flags in global memory, atomics.
- */
+/* time_sync.cuh - the cost of synchronisation: mbarriers, named barriers, clusters,
+ * flags in global memory, atomics. */
 #ifndef EMU_TIME_SYNC_CUH
 #define EMU_TIME_SYNC_CUH
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * time_wgmma.cuh - wgmma m64: the interval between operations of one and of
- * two warpgroups, and the time of a group of one operation, by n, by type, and
- * with A in registers and in shared memory; how long a warp stands still to issue
- * four; and what other instructions take beside.
+ * time_wgmma.cuh - wgmma m64, by n, by type, and with A in registers and in shared
+ * memory: the interval between operations of one and of two warpgroups, the time of a
+ * group of one operation, how long a warp stalls to issue four, and the cost of other
+ * instructions at the same time.
  */
 #ifndef EMU_TIME_WGMMA_CUH
 #define EMU_TIME_WGMMA_CUH
@@ -147,10 +147,8 @@ static __global__ void __launch_bounds__(256, 1)
 	cycles[0] = Op::issue(a, b);
 }
 
-/*
- * Warps 4 to 7 alternate two instructions, four chains of each, while warps 0 to
- * 3 multiply; with rounds = 0 nobody multiplies.
- */
+/* Warps 4 to 7 alternate two instructions, four chains of each, while warps 0 to 3
+ * multiply; with rounds = 0 no warp multiplies. */
 template <class Op, class One, class Other>
 static __global__ void __launch_bounds__(256, 1)
     wgmma_beside_kernel(unsigned long long *cycles, int rounds, uint32_t zero)
@@ -230,7 +228,9 @@ static double wgmma_cycles(int warpgroups, int mode, int rounds)
 	return (double)std::max(r.host[0], r.host[warpgroups - 1]);
 }
 
-/* The difference of two lengths leaves what is neither first nor last out. */
+/*
+ * The difference of two lengths, which excludes the first and the last operations.
+ */
 template <class Op>
 static void wgmma_row(const char *name, int n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wgmma.cu - asks a Hopper GPU what wgmma_cases.h lists, writes its answers,
- * and compares them with the software GPU's.  Prints a line a variant and kind
- * of data, and what differs; exit code 1 if anything does.  run.sh builds it.
+ * wgmma.cu - runs the cases of wgmma_cases.h on a Hopper GPU, records the results,
+ * and compares them with the software GPU's.  Prints a line for each variant and kind
+ * of data, and the differences; exit code 1 if there are any. run.sh builds it.
  */
 #include <cuda_fp16.h>
 #include <stdio.h>
@@ -15,7 +15,9 @@ extern "C" {
 
 #define ROW_BYTES 32 /* of k */
 
-/* What a block gets and gives: rows of 32 bytes, fp32 or (two to a word) fp16. */
+/*
+ * The input and output of a block: rows of 32 bytes, fp32 or (two in a word) fp16.
+ */
 struct question {
 	uint32_t a[WGMMA_M * ROW_BYTES / 4], b[WGMMA_N * ROW_BYTES / 4];
 	uint32_t c[WGMMA_SUMS];
@@ -100,7 +102,7 @@ static __device__ void multiply(uint32_t *d, const uint32_t *a, const uint32_t *
 		MMA_F32("f32.bf16.bf16.f32");
 }
 
-/* One block of 128 threads a question. */
+/* One block of 128 threads for each question. */
 template <int VARIANT>
 static __global__ void sums(const question *questions, answer *answers)
 {

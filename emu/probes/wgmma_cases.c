@@ -72,7 +72,7 @@ static uint32_t power(const struct format *f, uint64_t *state, int top, uint32_t
 	return code_of(f, sign, e + bias_of(f), 0);
 }
 
-/* is_b: of B, which makes the products of HUGE end near the largest float. */
+/* is_b: an element of B; with HUGE, products are then near the largest float. */
 static uint32_t element(const struct format *f, enum data data, bool is_b,
 			uint64_t *state)
 {

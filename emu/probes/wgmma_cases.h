@@ -28,7 +28,7 @@ struct wgmma_case {
 const char *wgmma_variant_name(int variant);
 const char *wgmma_data_name(int data);
 void wgmma_case_make(struct wgmma_case *made, int variant, int data, int index);
-/* What the software GPU answers. */
+/* The software GPU's results. */
 void wgmma_case_model(const struct wgmma_case *asked, uint32_t *d);
 uint64_t wgmma_hash(const uint32_t *words, int count);
 
@@ -46,7 +46,7 @@ struct wgmma_place {
 
 int wgmma_places(void);
 struct wgmma_place wgmma_place_make(int index);
-/* The pieces' offsets; false with err where the descriptor is refused. */
+/* The pieces' offsets; false with err if the descriptor is refused. */
 bool wgmma_place_model(struct wgmma_place place, uint32_t *offsets,
 		       struct emu_error *err);
 

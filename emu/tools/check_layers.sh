@@ -1,17 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_layers.sh [OBJECT...] - the layers of src/, each of which sees those before
-# it and itself:
+# check_layers.sh [OBJECT...] - checks the layers of src/, each of which may use itself
+# and those before it:
 #   hardware     memory, floats, tensor cores, mbarrier words, tensor memory
-#   check        what happens before what
-#   ptx          from text to statements, and what an instruction is
+#   check        the order of accesses (happens-before)
+#   ptx          the parser, and the types of a module
 #   machine      warps, CTAs, clusters, grids, asynchronous units
-#   instruction  what each opcode does, and their table
+#   instruction  the functions of opcodes, and their table
 #   driver       the CUDA driver interface
 #   runtime      the CUDA runtime interface
-# Prints every include of a higher layer or of a file outside of src/, and every
-# circle of files (a .c and its .h are one).  With the objects of the library it
-# does the same for calls.  Silent, with exit code 0, when there is none.
+# Prints every include of a higher layer or of a file outside src/, and every cycle of
+# files (a .c and its .h are one).  With the objects of the library it does the same for
+# calls.  Silent, with exit code 0, if there is none.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 layers='hardware check ptx machine instruction driver runtime'
@@ -49,7 +49,7 @@ if [ $# -gt 0 ]; then
 		stem=${stem#./}
 		stem=${stem#src/}
 		stem=${stem%.c.o}
-		# A function made for several instruction sets has a suffix.
+		# A function that is compiled for several instruction sets has a suffix.
 		nm -g -P "$object" | awk -v stem="$stem" '{
 			sub(/\..*/, "", $1)
 			print ($2 == "U" ? "uses" : "has"), $1, stem }'

@@ -4,10 +4,10 @@
 
 Compares predicted with measured times: rows of nib bench --format json (a list, or one
 row a line), matched by operation and shape.  Prints a Markdown table, the median and
-the worst error, and Spearman's rank correlation; --svg draws a scatter plot.  A row of
-a product whose plan's first word differs is from another kernel, and says so; it does
-not count.  --clocks compares thousands of cycles and not microseconds, for a
-measurement on a GPU of another clock: that of the prediction, then the measured one."""
+the worst error, and Spearman's rank correlation; --svg draws a scatter plot.  A row whose
+two plans differ in their first word is from another kernel; it is marked and does not
+count.  --clocks compares thousands of cycles instead of microseconds, for a measurement
+on a GPU with another clock: the clock of the prediction, then that of the measurement."""
 
 import argparse
 import json
@@ -40,12 +40,12 @@ def spearman(pairs):
 
 
 def name_of(row):
-    """Operation and shape; older rows do not say how many rows a list has in all."""
+    """Operation and shape; older rows lack the total of a list's rows."""
     return row["op"], re.sub(r", \d+ rows\)", ")", row["shape"])
 
 
 def kernel(row):
-    """What the plan says that it runs: its first words."""
+    """The kernel that the plan names in its first words."""
     words = (row.get("plan") or "").split()
     return " ".join(words[:2])
 

@@ -2,19 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """ptx_census.py [--library PATH] [--json] [--reasons N] [--list FILE] FOLDER...
 
-Counts which kernels of other projects the software GPU takes.  Each folder is a
+Counts the kernels of other projects that the software GPU accepts.  Each folder is a
 project; its .ptx files are loaded through libnibemu, and each of their entries is
-asked for by its name.  Prints a table: project, files, entries, those that were taken,
-and below it why the others were refused, with counts.
+looked up by its name.  Prints a table: project, files, entries, accepted entries, and
+below it the reasons why the others were refused, with counts.
 
 --list FILE compiles first: a line "output|nvcc's arguments" makes FOLDER/output.ptx of
 the first folder, one after the other, unless it exists.  The arguments may have
 $VARIABLES, of the environment or of lines "NAME=value" above; tools/census/ has lists.
-What does not compile leaves output.ptx.err with the compiler's words, and counts as a
-file without PTX.
+A file that does not compile leaves output.ptx.err with the compiler's messages, and
+counts as a file without PTX.
 
-Each module is loaded on the software GPU of its target: h200, b200 or rtx5090.  That an
-entry is taken says that all of its instructions are known, not that it was run."""
+Each module is loaded on the software GPU of its target: h200, b200 or rtx5090.  For an
+accepted entry all instructions are supported; it was not run."""
 
 import argparse
 import collections
@@ -31,7 +31,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ENTRY = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)*\.entry\s+([\w$]+)", re.M)
 TARGET = re.compile(r"^\.target\s+sm_(\d+)(\w?)", re.M)
-# An entry that is always taken, so that a module whose own are all refused is read.
+# An entry that is always accepted, so that a module whose own are all refused is read.
 ALWAYS = "\n.visible .entry nibemu_census() { ret; }\n"
 # What differs between two places of one gap: names, numbers, lines.
 VARIES = re.compile(r"\$?_Z\w+|\$\w+|%\w+|\bPTX line \d+: |'[^']{24,}'")
@@ -88,18 +88,18 @@ class Driver:
         self.check(self.cuda.cuCtxPushCurrent_v2(context))
 
     def text(self, result):
-        """What the driver says of a result."""
+        """The driver's text for a result."""
         words = ctypes.c_char_p()
         self.cuda.cuGetErrorString(result, ctypes.byref(words))
         return words.value.decode(errors="replace") if words.value else str(result)
 
     def check(self, result):
-        """Ends the program where a call that must work has failed."""
+        """Ends the program if a call that must succeed has failed."""
         if result:
             raise SystemExit(f"ptx_census.py: {self.text(result)}")
 
     def entries(self, text):
-        """Each entry's name with None, or with why it was refused."""
+        """Each entry's name with None, or with the reason why it was refused."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         result = self.cuda.cuModuleLoadData(ctypes.byref(module),
                                             (text + ALWAYS).encode())
@@ -128,7 +128,7 @@ def device_of(text):
 
 
 def ask(library, path):
-    """A module's entries; a crash of the library is a reason, too."""
+    """A module's entries; a crash of the library is also a reason."""
     device = device_of(path.read_text(errors="replace"))
     done = subprocess.run([sys.executable, __file__, "--library", library,
                            "--one", str(path)],
@@ -145,7 +145,7 @@ def ask(library, path):
 
 
 def kind_of(why):
-    """The reason without what names this one place."""
+    """The reason without the parts that are specific to one place."""
     why = why.split("; ")[0]
     return " ".join(VARIES.sub("", why).split())
 

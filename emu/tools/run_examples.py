@@ -3,18 +3,18 @@
 """run_examples.py [--build DIR] [--work DIR] [--seeds N] [--row NAME] [--include DIR]
                    [--check] FOLDER...
 
-Kernels of other projects that say themselves whether their results are right, run on the
-software GPU.  Each FOLDER is a git repository with history (bare ones too); the commits of
-tools/examples/rows.json are found in it, nothing is fetched.  A row is a program of the
-project as it is (CUTLASS's examples verify on the host), or a driver of ours
-(tools/examples/*.cu) that launches the project's kernel as its own launcher does and
-compares with a sum in float64.  Compiles one at a time, runs the seeds 0 to N-1 (1),
-prints the table of docs/coverage.md.  A row is right if the program ends with 0 and
-prints what `passes` says, and nothing of `fails`.
+Runs programs on the software GPU that verify the results of kernels of other projects.
+Each FOLDER is a git repository with history (it may be bare) that has commits of
+tools/examples/rows.json; nothing is fetched.  A row is an unchanged program of the project
+(CUTLASS's examples verify on the host), or a driver of ours (tools/examples/*.cu) that
+launches the project's kernel as its own launcher does and compares with a sum in float64.
+Compiles one row at a time, runs the seeds 0 to N-1 (1), and prints the table of
+docs/coverage.md.  A row is right if the program ends with 0, prints `passes` and does not
+print `fails`.
 
---build is emu's build folder, --include a folder with headers of CUDA that are not at
-nvcc's (curand_kernel.h).  Compiled programs stay in --work and are used again.  --check
-reads rows.json and says what is wrong with it; it needs no folder."""
+--build is emu's build folder, --include a folder with headers of CUDA that nvcc's folder
+lacks (curand_kernel.h).  Compiled programs stay in --work and are used again.  --check
+only validates rows.json and prints its faults; it needs no folder."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ OPTIONAL = {"source", "driver", "std", "tree", "include", "define", "with", "arg
 
 
 def faults_of(rows):
-    """What is wrong with the rows, a line each."""
+    """The faults of the rows, one in each line."""
     found = []
     names = [row.get("name") for row in rows]
     for row in rows:
@@ -59,7 +59,7 @@ def faults_of(rows):
 
 
 def compile_row(row, args):
-    """The program of a row, or why there is none."""
+    """The program of a row, or the reason why there is none."""
     key = row.get("source", row.get("driver")) + " ".join(row.get("define", []))
     program = args.work / (re.sub(r"\W+", "_", key) + ".out")
     if program.exists():
@@ -75,7 +75,7 @@ def compile_row(row, args):
 
 
 def run_row(row, program, seed, args):
-    """Seconds, and "" or what was wrong."""
+    """Seconds, and the failure, or ""."""
     env = os.environ | row.get("env", {}) | {
         "NIBEMU_SEED": str(seed), "NIBEMU_DEVICE": row["device"],
         "LD_LIBRARY_PATH": str(args.build / "cuda")}
@@ -114,7 +114,7 @@ def result_of(row, args):
 
 
 def main():
-    """The table of the rows whose projects are at hand."""
+    """Prints the table of the rows whose projects are available."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
     parser.add_argument("--work", type=pathlib.Path,

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """sass_costs.py [--ptxas PATH] [--nvdisasm PATH] [--arch sm_90a] [-o FILE] FILE...
 
-What ptxas makes of each line of PTX modules, for NIBEMU_TIME: assembles each module
-with -lineinfo, disassembles it with the lines of PTX, and writes a table that
+Counts the machine instructions of each line of PTX modules, for NIBEMU_TIME: assembles
+each module with -lineinfo, disassembles it with the lines of PTX, and writes a table that
 NIBEMU_SASS=FILE reads.  A FILE is a module, or a program that nvcc made with
---no-compress, whose modules are taken out.  Needs ptxas and nvdisasm; the library does
-not.
+--no-compress, whose modules are extracted.  Needs ptxas and nvdisasm, which the library
+does not need.
 
 The table: "module HASH" (64-bit FNV-1a of the module's text), "kernel HASH REGISTERS"
 for each of its kernels (of its name; registers of a thread), then for each line of PTX
@@ -16,10 +16,11 @@ integer multiplication and dot products (FMA), and of special functions (XU), an
 cycles ptxas lets pass after them before the warp's next instruction.  Those are the
 latencies that no scoreboard tracks, from the encoding of each instruction.
 
-A basic block of PTX may be several of SASS, where ptxas unrolled a loop, and an
-instruction may have moved to another block.  Instructions that ptxas neither copies nor
-removes (loads, stores, barriers, multiplications of matrices) say which blocks belong
-together and how often a block was copied.  What moved to another block counts there."""
+A basic block of PTX may be several of SASS if ptxas unrolled a loop, and an instruction
+may have moved to another block.  Instructions that ptxas neither copies nor removes
+(loads, stores, barriers, multiplications of matrices) show which blocks belong together
+and how often a block was copied.  An instruction that moved to another block counts
+there."""
 
 import argparse
 import collections
@@ -183,7 +184,7 @@ def costs_of(ptx, sass):
 
 
 def modules_of(path):
-    """The texts of a file: a module's own, or those that a program holds."""
+    """The texts of a file: that of a module, or those in a program."""
     with open(path, "rb") as file:
         text = file.read()
     if not text.startswith(b"\x7fELF"):
@@ -199,7 +200,7 @@ def modules_of(path):
 
 
 def run(command):
-    """The output of a tool; ends the program with the tool's words if it fails."""
+    """The output of a tool; ends the program with the tool's message if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -211,7 +212,7 @@ def run(command):
 
 
 def registers_of(text):
-    """Kernels and their registers, from what ptxas -v says."""
+    """Kernels and their registers, from the output of ptxas -v."""
     return re.findall(r"Compiling entry function '([^']+)'.*?Used (\d+) registers", text,
                       re.S)
 

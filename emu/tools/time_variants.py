@@ -3,14 +3,13 @@
 """time_variants.py --nib NIB --device DEVICE [--emulator LIBRARY] [--plans] [--only TEXT]
                     [-o FILE]
 
-Products cut in ways that the planner does not choose: the tile's rows of A and the
-number of slices of k are forced by a file of costs (NIB_TUNING), and nib bench times
-each one, on a GPU or, with --device emu:h200 or emu:b200, by prediction.  Writes rows
-of nib bench with the variant's name as their shape, for compare_times.py; on a B200
-the planner's own way comes first and is named "as planned".  --emulator is
-libnibemu.so, for a device of the software GPU; without it, the one next to NIB.
---plans only says how each would be cut, --only takes the variants whose name has the
-text."""
+Times plans of products that the planner does not choose.  A file of costs (NIB_TUNING)
+forces the tile's rows of A and the number of split-k slices, and nib bench times each
+plan, on a GPU or, with --device emu:h200 or emu:b200, by prediction.  Writes rows of nib
+bench with the variant's name as their shape, for compare_times.py; on a B200 the planner's
+own plan comes first and is named "as planned".  --emulator is libnibemu.so, for a device
+of the software GPU; without it, the one next to NIB.  --plans only prints the plans,
+--only uses the variants whose name has the text."""
 
 import argparse
 import json
@@ -56,7 +55,7 @@ BLACKWELL = [
 
 
 def shape_of(text):
-    """A shape as nib bench takes it; a group is written as its rows, n and k."""
+    """A shape in the form for nib bench; a group is written as its rows, n and k."""
     if "," not in text:
         return text
     rows, n, k = text.split(",")
@@ -64,7 +63,7 @@ def shape_of(text):
 
 
 def variants_of(device):
-    """(operation, rows of A or 0 for the planner's way, slices, shapes)."""
+    """(operation, rows of A or 0 for the planner's choice, slices, shapes)."""
     if not device.endswith("b200"):
         return [("gemm", *v) for v in HOPPER]
     return [(op, rows, slices, [shape_of(shape)]) for op, shape, sizes, most in BLACKWELL
@@ -89,8 +88,8 @@ def step_cycles(rows):
 
 
 def costs(device, processors, version, rows, split, is_group):
-    """A file of costs in which only tiles of so many rows are cheap, or of a group,
-    whose last tiles are smaller, of so many at most."""
+    """A file of costs in which only tiles of so many rows are cheap; for a group, whose
+    last tiles are smaller, tiles of at most so many rows."""
     steps = [400 if s == rows else 900000 for s in SIZES]
     if is_group:
         steps = [step_cycles(s) if s <= rows else 900000 for s in SIZES]
@@ -122,7 +121,7 @@ def gpu_of(nib, env, device):
 
 
 def run(command, env):
-    """The output of a program, or what it says of its failure."""
+    """The output of a program, or its error messages."""
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     return done.stdout, f"{done.stdout}{done.stderr}" if done.returncode else ""
 
@@ -168,7 +167,7 @@ def main():
         if a.only and a.only not in f"{rows} {slices} {op} {shapes[0]}":
             continue
         command = ["--op", op, "--shape", ",".join(shapes), "--layout", "tiled"]
-        # Its kernels read tiled scales as they are; to pack takes longer than the product.
+        # Its kernels read tiled scales directly, and packing takes longer than the product.
         command += ["--unpacked"] if a.device.endswith("b200") else []
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(costs(*gpu, rows, split_cost(rows, slices, shapes[0]),
@@ -178,7 +177,7 @@ def main():
             plan = plan_of(a, forced, command[:4])
             if a.plans:
                 out.write(f"== {name}\n{plan}")
-            # The planner replaces what it cannot do by another plan: each once.
+            # The planner replaces a plan that it cannot use by another; each is timed once.
             elif (shapes[0], plan) not in seen:
                 out.write(measure(a, forced, command, name))
             seen.add((shapes[0], plan))

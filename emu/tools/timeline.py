@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """timeline.py [--from US] [--to US] [-o FILE.svg] TRACE.json
 
-Draws a timeline of NIBEMU_TRACE as SVG: a row for each warp and engine that does
-something between those times, wide enough to be read on a phone.  Times are predictions, and the picture says so."""
+Draws a timeline of NIBEMU_TRACE as SVG: a row for each warp and engine that is active
+between those times, wide enough to be read on a phone.  Times are predictions, and the
+picture is marked as such."""
 
 import argparse
 import collections
@@ -29,7 +30,7 @@ COLOURS = {
 
 
 def read(path):
-    """Rows in order: (process, row) -> name and stretches (begin, length, kind)."""
+    """Rows in order: (process, row) -> name and intervals (begin, length, kind)."""
     with open(path, encoding="ascii") as file:
         events = json.load(file)
     names, processes = {}, {}

@@ -3,17 +3,17 @@
 """upstream_bugs.py [--build DIR] [--work DIR] [--seeds N] [--row NAME] [--json FILE]
                     [--include DIR] [--check] FOLDER...
 
-Bugs that other projects have fixed, as the software GPU finds them.  Each FOLDER is a
-git repository with history (bare ones too); those of tools/upstream/rows.json are found
-in it by their commits, nothing is fetched.  A row's kernels are taken as they are from
-the commit that fixed the bug and from its parent, compiled by nvcc with the row's driver
-(tools/upstream/*.cu), and run with the seeds 0 to N-1 (64).  Prints a table: on how
-many seeds the parent is reported and by which rules, and on how many the fix is.
+Finds bugs that other projects have fixed with the software GPU.  Each FOLDER is a git
+repository with history (it may be bare) that has commits of tools/upstream/rows.json;
+nothing is fetched.  The kernels of a row are taken unchanged from the commit that fixed
+the bug and from its parent, compiled by nvcc with the row's driver (tools/upstream/*.cu),
+and run with the seeds 0 to N-1 (64).  Prints a table: on how many seeds the parent is
+reported, by which rules, and on how many the fix is reported.
 
 --build is emu's build folder (for libnibemu.so), --include a folder with headers of CUDA
-that are not at nvcc's (curand.h).  Compiled programs stay in --work and are used again.
-A row with "about" counts the reports that have these words, and goes on after others.
---check reads rows.json and says what is wrong with it; it needs no folder."""
+that nvcc's folder lacks (curand.h).  Compiled programs stay in --work and are used again.
+A row with "about" counts the reports that have these words, and continues after others.
+--check only validates rows.json and prints its faults; it needs no folder."""
 
 import argparse
 import collections
@@ -38,7 +38,7 @@ OPTIONAL = {"about", "std", "tree", "include", "define", "copy", "with", "env", 
 
 @dataclasses.dataclass
 class Side:
-    """What the seeds of a row said at one of its two commits."""
+    """The results of a row's seeds at one of its two commits."""
     seeds: int = 0
     reported: int = 0
     first: int | None = None
@@ -56,7 +56,7 @@ def read_rows():
 
 
 def faults_of(rows):
-    """What is wrong with the rows, a line each."""
+    """The faults of the rows, one in each line."""
     found = []
     names = collections.Counter(row.get("name") for row in rows)
     for row in rows:
@@ -84,7 +84,7 @@ def faults_of(rows):
 
 
 def git(folder, *words):
-    """What a git command prints, or None where it failed."""
+    """The output of a git command, or None if it failed."""
     done = subprocess.run(["git", "-C", str(folder), *words], check=False,
                           capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None
@@ -150,7 +150,7 @@ def prepare(row, side, folders, work):
 
 
 def compile_program(row, source, program, folders, args):
-    """Makes a program of a source.  Returns why there is none, or ""."""
+    """Compiles a program.  Returns the reason if that fails, otherwise ""."""
     arch = f"arch=compute_{row['arch']},code=compute_{row['arch']}"
     folders = [*folders, DRIVERS, DRIVERS / "stub", *args.include]
     done = subprocess.run(
@@ -167,7 +167,7 @@ def compile_program(row, source, program, folders, args):
 
 
 def compile_side(row, side, includes, args):
-    """The program of a side, or why there is none."""
+    """The program of a side, or the reason why there is none."""
     program = args.work / row["name"] / f"{side}.out"
     if program.exists():
         return program, ""
@@ -176,7 +176,7 @@ def compile_side(row, side, includes, args):
 
 
 def run_seed(row, program, seed, args):
-    """What one schedule said: the rules of its reports; "failed" for another end."""
+    """The rules of the reports of one schedule; "failed" for another end."""
     env = os.environ | row.get("env", {}) | {
         "NIBEMU_SEED": str(seed), "NIBEMU_DEVICE": row["device"],
         "LD_LIBRARY_PATH": str(args.build / "cuda")}
@@ -274,7 +274,7 @@ def parse():
 
 
 def main():
-    """The table of the rows whose projects are at hand."""
+    """Prints the table of the rows whose projects are available."""
     args = parse()
     rows = read_rows()
     faults = faults_of(rows)

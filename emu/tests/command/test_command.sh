@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# test_command.sh COMMAND PROGRAM MARKED OLD STATIC [RACE LIBRARY] - tries the
-# command nibemu: PROGRAM, and MARKED with a text of the static runtime library, are
-# of program.c; OLD is linked with a libcudart.so.12 and STATIC is linked statically.
-# With emu_race and libnibemu.so it also collects reports.
+# test_command.sh COMMAND PROGRAM MARKED OLD STATIC [RACE LIBRARY] - tests the command
+# nibemu.  PROGRAM is program.c; MARKED is the same with a text of the static runtime
+# library; OLD is linked with a libcudart.so.12, and STATIC is linked statically.  With
+# RACE (emu_race) and LIBRARY (libnibemu.so) it also collects reports.
 set -u
 nibemu=$1 program=$2 marked=$3 old=$4 static=$5 race=${6:-} library=${7:-}
 work=$(mktemp -d)
@@ -59,7 +59,7 @@ expect 2 "nibemu run: unrecognized option '--timout" run --timout 1 "$program"
 also 'nibemu run --help'
 expect 2 'only for seed 0' run --time --seed 1 "$program"
 
-# What cannot be started.
+# Programs that cannot be started.
 echo text >"$work/text"
 cp "$work/text" "$work/executable"
 chmod +x "$work/executable"
@@ -78,7 +78,7 @@ else
 	echo "skipped: setuid programs (only root can make one)"
 fi
 
-# What runs, and runs no kernel here.
+# Programs that run no kernel here.
 expect 5 'never opened the software GPU' run "$program"
 expect 5 'build it with nvcc -cudart shared' run "$marked"
 expect 5 'is built for libcudart.so.12' run "$old"
@@ -142,7 +142,7 @@ if [ -n "$race" ]; then
 	also 'The first report, of seed 0'
 	also 'again: NIBEMU_SEED=0'
 	also 'Again: nibemu run --seed 0 '
-	# A waived report is none; what is wrong is the program's result.
+	# A waived report does not count; the program then fails by its wrong result.
 	expect 3 'ended with status 1' run --waive order,never-written "$race" \
 		"$library"
 	expect 1 'result: 3 reports' run --continue "$race" "$library"
@@ -174,7 +174,7 @@ else
 	echo "skipped: reports (a sanitised library cannot be opened)"
 fi
 
-# Nothing is left behind.
+# No file is left.
 [ -z "$(ls "$TMPDIR")" ] || {
 	echo "left: $(ls "$TMPDIR")"
 	failed=1

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# test_docs.sh SOURCE NVCC CUDART - does what README.md and examples/ci.yml say, in a
-# copy of SOURCE, as somebody does who has just got it: builds, installs, compiles
+# test_docs.sh SOURCE NVCC CUDART - runs the commands of README.md and examples/ci.yml in
+# a fresh copy of SOURCE, as a new user does: builds, installs, compiles
 # examples/pipeline.cu as kernel.cu, and runs it.  CUDART is the folder of
-# libcudart.so.13.  Steps that need a network are left out by name.
+# libcudart.so.13.  Steps that need a network are skipped by name.
 set -u
 source=$1 nvcc=$(command -v "$2") cudart=$3
 work=$(mktemp -d)
@@ -43,7 +43,7 @@ block() {
 	awk -v wanted="$1" '/^```sh$/ { n++; on = 1; next } /^```/ { on = 0 }
 		on && n == wanted' README.md
 }
-# Tests would be built, too, where cmocka is: they are tested already.
+# Without tests, which would be built if cmocka is installed.
 mkdir "$work/cmake"
 echo 'set(NIBEMU_BUILD_TESTS OFF CACHE BOOL "")' >"$work/cmake/first.cmake"
 block 1 | sed "s@cmake -S \.@& -C $work/cmake/first.cmake@" >"$work/block1"
@@ -64,7 +64,7 @@ wanted "1 1" "$(sed 's/status //' status | paste -sd' ')" \
 	'README.md: nibemu run' "$work/log"
 expect 'nibemu: 0 of 20 schedules clean (seeds 1 to 20, H200 in software)' \
 	"$work/out"
-# The output that README.md shows is that of today's example.
+# README.md shows the current output of the example.
 for line in '^nibemu: 0 of 20' '^  20 schedules: order' '^      seeds 1-20' \
 	'^  rule: order: ' '^Again: nibemu run --seed 1'; do
 	shown=$(grep -- "$line" README.md)
@@ -76,7 +76,7 @@ for line in '^nibemu: 0 of 20' '^  20 schedules: order' '^      seeds 1-20' \
 		failed=1
 	fi
 done
-# Its report, too, which is broken into lines there, but for the line of the PTX.
+# Also its report, which is wrapped there; the line of the PTX may differ.
 report() {
 	tr '\n' ' ' <"$1" | sed 's@[^ ]*/kernel\.cu@pipeline.cu@g' |
 		grep -o '_Z8row_sums.* waited for' | sed 's/PTX line [0-9]*/PTX line/'
@@ -112,7 +112,7 @@ do_step() {
 	wanted "$1" $? "ci.yml: $2" "$work/out"
 }
 
-# What the steps with a network leave behind.
+# Replaces the results of the steps that need a network.
 echo "skipped: Cache, Fetch, Install, Keep of ci.yml (they need a network)"
 mkdir -p "$HOME/nibblas" "$HOME/cuda/lib/python3/site-packages/nvidia/cu13"
 ln -s "$work/nibblas" "$HOME/nibblas/emu"

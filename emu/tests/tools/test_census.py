@@ -35,7 +35,7 @@ class List(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def compile(self, text):
-        """What was told for each output, or what its errors are."""
+        """The compiler's arguments for each output, or its errors."""
         lines = self.at / "list"
         lines.write_text(text)
         census.compile_list(lines, self.at / "out")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_run_examples.py - run_examples.py without a project: its rows, and what the end of
-a program means."""
+"""test_run_examples.py - run_examples.py without a project: its rows, and the results
+that it derives from the ends of programs."""
 
 import json
 import os
@@ -37,7 +37,7 @@ class Rows(unittest.TestCase):
 
 
 class Runs(unittest.TestCase):
-    """What the end of a program means."""
+    """The result for each end of a program."""
 
     def result(self, script, seeds=3):
         """The cell "result" of a program that is this script."""

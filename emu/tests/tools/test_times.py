@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_times.py - the tools of virtual time without a compiler or a GPU: sass_costs.py
+"""test_times.py - the tools of predicted time without a compiler or a GPU: sass_costs.py
 reads issues, pipes and stalls of a block that was copied, and compare_times.py compares
 microseconds and cycles."""
 
@@ -79,7 +79,7 @@ class SassCosts(unittest.TestCase):
 
 
 class TimeVariants(unittest.TestCase):
-    """What the search takes for each device."""
+    """The variants that are tried on each device."""
 
     def test_devices(self):
         variants = tool("time_variants").variants_of

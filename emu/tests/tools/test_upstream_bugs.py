@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test_upstream_bugs.py - upstream_bugs.py without a project: its rows, the trees that it
-takes from a repository made here, and what it reads from the reports of a run."""
+extracts from a repository made here, and the rules that it finds in reports of a run."""
 
 import os
 import pathlib
@@ -52,7 +52,7 @@ class Rows(unittest.TestCase):
 
 
 class Trees(unittest.TestCase):
-    """What is taken from a repository."""
+    """The files that are extracted from a repository."""
 
     def test_both_sides(self):
         with tempfile.TemporaryDirectory() as name:
@@ -73,7 +73,7 @@ class Trees(unittest.TestCase):
 
 
 class Runs(unittest.TestCase):
-    """What the end of a program means."""
+    """The result for each end of a program."""
 
     def run_script(self, script, **row):
         with tempfile.TemporaryDirectory() as name:
