@@ -175,7 +175,7 @@ def share(taken, entries):
 
 def print_table(counts, most):
     """Markdown: the counts, then the reasons."""
-    print("| project | files | not compiled | entries | taken | share |")
+    print("| project | files | not compiled | entries | accepted | share |")
     print("|---|---|---|---|---|---|")
     for name, c in counts.items():
         print(f"| {name} | {c.files} | {c.uncompiled} | {c.entries} | {c.taken} | "
