@@ -4,7 +4,6 @@
  * kernels take, the order of their sums, how many CTAs there are and what they
  * ask for.
  */
-
 #include "backend/cuda/sm100/gemv.h"
 #include "common/unit.h"
 

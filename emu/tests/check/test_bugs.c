@@ -5,16 +5,12 @@
  * has the fitting report.  Prints a table: the bug, the number of schedules on which
  * it was found, and the rule.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/tensor_map.h"
 
 #define SCHEDULES  25

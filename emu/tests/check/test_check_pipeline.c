@@ -5,15 +5,11 @@
  * store their results through shared memory.  The correct pipeline has no report on
  * 1,000 schedules.  With any one step left out, all schedules have a report.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "check/check.h"
 #include "common/data.h"
+#include "common/unit.h"
 #include "hardware/mbarrier.h"
 
 #define SCHEDULES   1000

@@ -3,14 +3,11 @@
  * test_faults.c - faults of kernels: each program breaks one rule, and the report
  * names the kernel, CTA, warp, line and rule.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define WHERE "k, cluster 0, CTA (0,0,0), warp"
 

@@ -3,16 +3,11 @@
  * test_lanes.c - two lanes of a warp access one word of shared memory, from PTX to
  * the report: what orders them and what does not, on every schedule.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "check/lanes.h"
 #include "common/run.h"
+#include "common/unit.h"
 
 #define SEEDS 10
 #define BYTES 4096

@@ -3,14 +3,10 @@
  * test_order.c - litmus tests of the checker of global memory: sequences of accesses
  * by warps of clusters and grids, and whether the checker objects.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "check/order.h"
+#include "common/unit.h"
 #include "common/verdict.h"
 
 #define CLUSTERS 4

@@ -4,14 +4,11 @@
  * every schedule without a report.  When one line is left out or weakened, they are
  * reported on every schedule, whatever the values.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define SEEDS	   20
 #define MOST_LINES 40

@@ -6,14 +6,10 @@
 #ifndef EMU_TESTS_LITMUS_H
 #define EMU_TESTS_LITMUS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "check/check.h"
+#include "common/unit.h"
 #include "common/verdict.h"
 
 #define WARPS 4 /* of a CTA */

@@ -2,13 +2,11 @@
 /* run.c - see run.h. */
 #include "common/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "common/unit.h"
 
 #define MEMORY_BYTES (UINT64_C(64) << 20)
 

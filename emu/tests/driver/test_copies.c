@@ -3,15 +3,10 @@
  * test_copies.c - copies and fills by every function of the driver interface that
  * programs use for them, and the sizes and handles that it refuses.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "driver/cuda_api.h"
 
 #define BYTES 1000

@@ -3,13 +3,9 @@
  * test_cuda_api.c - compares src/driver/cuda_api.h with CUDA's own cuda.h, if that is
  * installed: numbers, layouts, exported names.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "cuda_header.h"
 #include "driver/cuda_api.h"
 

@@ -3,14 +3,11 @@
  * test_device.c - the B200 of NIBEMU_DEVICE: its properties and the modules that
  * it loads; and the modules that each device accepts by its rules.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "driver/cuda_api.h"
 #include "machine/device.h"
 

@@ -3,15 +3,10 @@
  * test_launch.c - cooperative grids through the driver interface: a barrier of the
  * grid, and grids that do not fit on the GPU at once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "driver/cuda_api.h"
 
 /* NIBEMU_SMS is 4; two CTAs of 100 KiB fit on each SM. */

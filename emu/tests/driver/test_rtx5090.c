@@ -3,15 +3,10 @@
  * test_rtx5090.c - the RTX 5090 of NIBEMU_DEVICE: its limits, and a kernel for
  * sm_120a through the driver interface.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "driver/cuda_api.h"
 
 /* Elements of A are 3, of B 1.5, and scales the parameter's bytes. */

@@ -3,15 +3,12 @@
  * test_rules.c - reports come with their rules: every phrase by which bugs of
  * bugs.def are found has a rule, and a failed launch shows it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "driver/cuda_api.h"
 #include "machine/rules.h"
 

@@ -5,15 +5,12 @@
  * tensor, copies its bytes to the output, and stores it with another map, at
  * coordinates that are not negative.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "driver/cuda_api.h"
 
 /* A matrix of bytes, a box, and the coordinates of its load and its store. */

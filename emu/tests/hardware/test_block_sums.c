@@ -5,15 +5,11 @@
  * known without the rules.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "hardware/block_sums.h"
 
 #define ROWS 24

@@ -3,13 +3,8 @@
  * test_halves.c - compares fp16 arithmetic on rows with double, rounded once: every
  * number with many others, at every position of a row.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "hardware/floats.h"
 #include "hardware/halves.h"
 

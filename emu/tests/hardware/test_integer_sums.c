@@ -3,13 +3,8 @@
  * test_integer_sums.c - compares sums of kind::i8 with plain C in 64 bits, also at
  * both ends of the 32-bit range.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "hardware/integer_sums.h"
 
 #define M 5

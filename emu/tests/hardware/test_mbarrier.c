@@ -4,14 +4,10 @@
  * early, calls that the rules forbid, and random histories compared with plain
  * counters.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "hardware/mbarrier.h"
 
 #define OK(call) assert_int_equal(call, EMU_MBARRIER_OK)

@@ -3,14 +3,10 @@
  * test_mbarrier_recorded.c - compares the software GPU's mbarrier with the answers of
  * an H200: probes/mbarrier_h200.txt, written by probes/run.sh.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "probes/mbarrier_cases.h"
 
 #define RECORDING NIBEMU_RECORDINGS "/mbarrier_h200.txt"

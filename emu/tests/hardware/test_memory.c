@@ -3,16 +3,12 @@
  * test_memory.c - the software GPU's device memory: guard bands, the state of bytes,
  * the description of addresses in reports, and random histories.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/alloc.h"
 #include "common/data.h"
+#include "common/unit.h"
 #include "hardware/memory.h"
 
 #define MIB   (1 << 20)

@@ -4,15 +4,11 @@
  * cuda.h are refused by name, and boxes are compared with a plain loop over their
  * elements.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "common/verdict.h"
 #include "hardware/tensor_map.h"
 

@@ -3,14 +3,10 @@
  * test_tensor_recorded.c - compares the software GPU's tensor copies with the answers
  * of an H200 and its driver: probes/tensor_h200.txt, written by probes/run.sh.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "probes/tensor_cases.h"
 
 #define RECORDING NIBEMU_RECORDINGS "/tensor_h200.txt"

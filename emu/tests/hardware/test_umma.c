@@ -4,14 +4,11 @@
  * a B200, every field that is refused, the places of operands in shared and tensor
  * memory, and the columns of each operand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "hardware/tensor_memory.h"
 #include "hardware/umma.h"
 

@@ -5,16 +5,12 @@
  * without the rules.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
+#include "common/unit.h"
 #include "hardware/wgmma.h"
 
 #define ROWS  16

@@ -3,13 +3,9 @@
  * test_wgmma_layout.c - the places of operands of wgmma and mma.sync: each element is
  * in one register, and shared memory is as a plain loop fills it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "hardware/wgmma.h"
 
 #define ROWS  16

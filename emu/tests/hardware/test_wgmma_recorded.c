@@ -5,14 +5,10 @@
  * of the 512 sums of each instruction, and the offset of each piece of 16 bytes that
  * a descriptor addresses.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "probes/wgmma_cases.h"
 
 #define RECORDING NIBEMU_RECORDINGS "/wgmma_h200.txt"

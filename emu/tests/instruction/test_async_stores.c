@@ -3,14 +3,10 @@
  * test_async_stores.c - st.async and red.async: values that land in the shared memory
  * of another CTA, whose mbarrier counts their bytes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define SEEDS 12
 

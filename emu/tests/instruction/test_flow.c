@@ -3,14 +3,11 @@
  * test_flow.c - branches, divergence, exchange between lanes, barriers of CTAs and
  * clusters, shared memory and atomics on the software GPU.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define LANES 32
 #define SEEDS 40

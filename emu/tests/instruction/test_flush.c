@@ -4,15 +4,12 @@
  * --use_fast_math, compared with C's own functions, also for subnormal numbers.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
 #include "common/run.h"
+#include "common/unit.h"
 
 #define LANES  32
 #define IN_OUT "mad.wide.u32 %d40, %tid, 16, %in;\nmad.wide.u32 %d41, %tid, 4, %out;\n"

@@ -3,14 +3,11 @@
  * test_integer.c - integer instructions of the software GPU against C's
  * operators, on random values and the edges, all lanes and some of them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/floats.h"
 
 #define LANES  32

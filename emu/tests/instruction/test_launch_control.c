@@ -3,14 +3,10 @@
  * test_launch_control.c - clusterlaunchcontrol (clusters that take over the work of
  * others do all of it once), and registers of 128 bits.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define TARGET "sm_100a"
 

@@ -3,15 +3,12 @@
  * test_meet.c - instructions by which threads exchange values when they synchronise:
  * match, and barriers with a reduction.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define WARPS	4
 #define THREADS (WARPS * 32)

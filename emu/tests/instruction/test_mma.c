@@ -6,16 +6,12 @@
  * tensor_core.h, whose sums tests/hardware/test_wgmma.c checks.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/floats.h"
 #include "hardware/tensor_core.h"
 

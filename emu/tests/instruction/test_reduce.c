@@ -4,16 +4,12 @@
  * every type, CTAs that reduce into the same memory at once, and the edges of a
  * tensor.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/tensor_map.h"
 
 #define BYTES 128

@@ -5,16 +5,13 @@
  * of mbarriers.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
 #include "common/run.h"
+#include "common/unit.h"
 
 #define LANES 32
 #define ROWS                                                                           \

@@ -6,15 +6,12 @@
  * nearest of all values.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/data.h"
 #include "common/run.h"
+#include "common/unit.h"
 
 #define LANES 32
 

@@ -3,14 +3,10 @@
  * test_stores.c - bulk copies from shared to global memory, their groups, and cache
  * policies on the software GPU.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define SEEDS 40
 #define WORDS 64 /* of a stage: 256 bytes */

@@ -3,14 +3,10 @@
  * test_tensor_edges.c - the behaviour of an H200 at the edges of tensors and for TF32
  * elements (probes/tensor_h200.txt), in PTX.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/tensor_map.h"
 
 #define MAP_BYTES 128 /* in front of the tensor */

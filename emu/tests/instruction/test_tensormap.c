@@ -4,14 +4,10 @@
  * in shared memory, copied to global memory after a fence of the proxy, and
  * used there; and in place in global memory.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/tensor_map.h"
 
 #define ROWS  8

@@ -4,14 +4,11 @@
  * is compared with the place of each register in the PTX ISA's pictures.  Also every
  * shape of tcgen05.cp, allocation, and what is refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/tcgen05.h"
+#include "common/unit.h"
 #include "hardware/tensor_memory.h"
 #include "machine/findings.h"
 

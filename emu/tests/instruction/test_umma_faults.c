@@ -3,14 +3,11 @@
  * test_umma_faults.c - tcgen05.mma, .cp and .commit that break a rule about
  * descriptors, tensor memory, the issuing thread, or order.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/tcgen05.h"
+#include "common/unit.h"
 
 #define MMA_OF(group, d, a, b, idesc, sfa, sfb, p)                                     \
 	"tcgen05.mma.cta_group::" group ".kind::mxf4nvf4.block_scale.block16 [" d      \

@@ -4,15 +4,12 @@
  * two, on numbers whose sums are integers, and every byte of the scales in tensor
  * memory, one at a time.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/tcgen05.h"
+#include "common/unit.h"
 #include "hardware/umma.h"
 
 #define LEAD 4096u

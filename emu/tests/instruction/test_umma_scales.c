@@ -3,14 +3,11 @@
  * test_umma_scales.c - changes every byte of tensor memory that can be a scale of a
  * tcgen05.mma, one at a time, and checks which results change.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/tcgen05.h"
+#include "common/unit.h"
 
 #define SCALE_N	    8
 #define SFA_COLUMNS 4

@@ -5,16 +5,12 @@
  * places of the PTX ISA's figures.  Sums of floats are those of tensor_core.h, which
  * tests/hardware/test_wgmma.c checks; sums of integers are computed here.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/tensor_core.h"
 
 #define ROWS	64

@@ -3,16 +3,13 @@
 #include "kernels/nvfp4.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/memory.h"
 #include "hardware/power.h"
 #include "hardware/tensor_map.h"

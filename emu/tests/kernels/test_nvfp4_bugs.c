@@ -6,14 +6,11 @@
  *
  * NIBEMU_TEST_SCHEDULES: schedules for each bug (3).
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "kernels/nvfp4.h"
 #include "ptx/replace.h"
 

@@ -3,15 +3,11 @@
  * test_findings.c - reports after which a launch continues: which do, that they are
  * the same with any number of threads, and the values that NIBEMU_WAIVE may have.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "machine/findings.h"
 
 #define CTAS 6

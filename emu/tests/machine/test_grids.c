@@ -4,15 +4,11 @@
  * through global memory, that cannot all be resident, or that run on several
  * threads of the host.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define SEEDS 20
 #define CTAS  24

@@ -3,15 +3,11 @@
  * test_prints.c - the buffer of what kernels print: its order, its size, and what is
  * dropped after a report.  runtime/prints.cu has the conversions.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "machine/prints.h"
 
 /* Checks what the buffer writes. */

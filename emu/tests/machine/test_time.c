@@ -4,17 +4,13 @@
  * and that the time is the same in every run.
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "machine/time.h"
 
 #define MOST_TEXT 16384

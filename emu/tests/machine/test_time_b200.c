@@ -3,16 +3,12 @@
  * test_time_b200.c - predicted time on a B200: its table is complete and is used, and
  * each instruction of tcgen05 has the cost that the sources of the table give.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/tcgen05.h"
+#include "common/unit.h"
 #include "machine/time.h"
 
 #define GHZ 1.85

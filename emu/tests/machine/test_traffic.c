@@ -4,14 +4,10 @@
  * threads, bulk copies and tensor maps, on any schedule and with several threads of
  * the host.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "hardware/tensor_map.h"
 #include "machine/traffic.h"
 

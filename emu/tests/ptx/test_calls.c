@@ -3,14 +3,11 @@
  * test_calls.c - functions of a module and their calls, .shared variables of the
  * module, and the functions of CUDA's run-time library.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 
 #define LANES 32
 

@@ -4,14 +4,11 @@
  * can be matched, and docs/opcodes.md is up to date.  With --table it prints the
  * table of that page.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "instruction/binds.h"
 #include "instruction/opcodes.h"
 

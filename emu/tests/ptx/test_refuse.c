@@ -3,15 +3,12 @@
  * test_refuse.c - text that is no PTX, or PTX that the software GPU does not support,
  * gives an error that names the line, instruction and rule, and never a crash.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/run.h"
+#include "common/unit.h"
 #include "instruction/binds.h"
 #include "instruction/opcodes.h"
 

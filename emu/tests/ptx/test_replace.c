@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_replace.c - planted bugs: lines of a text that are changed or go. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/alloc.h"
+#include "common/unit.h"
 #include "ptx/replace.h"
 
 static void becomes(const char *text, const char *rule, const char *want)

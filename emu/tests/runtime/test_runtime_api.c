@@ -3,12 +3,7 @@
  * test_runtime_api.c - compares the layouts of src/runtime/cudart.h with CUDA's own
  * header, if that is installed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
+#include "common/unit.h"
 #include "runtime/cudart.h"
 #include "runtime_header.h"
 
