@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_file.c - the safetensors reader: good files, and every kind of bad one.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/data.h"
 #include "common/file.h"
+#include "common/unit.h"
 
 #define T(name, dtype, shape, offsets)                                                 \
 	"\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape                      \

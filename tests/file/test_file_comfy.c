@@ -3,17 +3,12 @@
  * test_file_comfy.c - layers that ComfyUI marks: their order, what is refused, and
  * nib_file_read_rows().
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/file.h"
+#include "common/unit.h"
 #include "file/little_endian.h"
 #include "format/scale_layout.h"
 

@@ -3,17 +3,12 @@
  * test_file_faults.c - every allocation of the file functions fails once, and
  * then that one and all after it: a status, no crash, no leak, no file left.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/file.h"
+#include "common/unit.h"
 #include "emu/tests/common/alloc.h"
 
 /* More than one step of every array that grows. */

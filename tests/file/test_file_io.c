@@ -3,12 +3,6 @@
  * test_file_io.c - paths that cannot be read or written, full disks: whatever
  * goes wrong, the path holds what it held before and no other file stays.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/unit.h"
 #include "emu/tests/common/alloc.h"
 
 /* ---- files that cannot be read ------------------------------------------- */

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_file_layers.c - NVFP4 layers recognised in files, and why others not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 
 #include "common/file.h"
 #include "common/float_mode.h"
+#include "common/unit.h"
 #include "file/little_endian.h"
 
 /* A tensor of a file under construction; floats, or bytes counted up. */

@@ -3,18 +3,13 @@
  * test_file_sharded.c - folders and indices: which file of a folder is opened,
  * layers joined across shards, and everything that an index may get wrong.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/file.h"
+#include "common/unit.h"
 #include "emu/tests/common/alloc.h"
 
 #define INDEX "model.safetensors.index.json"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_file_writer.c - files written are read back equal; refused arguments. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +8,7 @@
 #include "common/data.h"
 #include "common/file.h"
 #include "common/float_mode.h"
+#include "common/unit.h"
 
 /* ---- round trips --------------------------------------------------------- */
 

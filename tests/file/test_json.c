@@ -7,19 +7,16 @@
  * sign.
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "common/data.h"
 #include "common/problem.h"
+#include "common/unit.h"
 #include "core/json.h"
 
 #define PIECES	 6
