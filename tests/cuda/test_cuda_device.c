@@ -15,11 +15,6 @@
 #include "common/unit.h"
 #include "fake_bed.h"
 
-static void check_message(const char *message, const char *part)
-{
-	assert_contains(message, part);
-}
-
 /* Opening fails with status and part of the message, and the backend is closed
  * with the same part as its reason. */
 static void check_closed(enum nib_status status, const char *part)
@@ -31,11 +26,11 @@ static void check_closed(enum nib_status status, const char *part)
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err), status);
 	assert_int_equal(err.status, status);
 	assert_null(device);
-	check_message(err.message, part);
+	assert_contains(err.message, part);
 	assert_ok(nib_backend_get_info(0, &info, NULL));
 	assert_string_equal(info.backend, "cuda-sm90");
 	assert_false(info.is_open);
-	check_message(info.reason, part);
+	assert_contains(info.reason, part);
 }
 
 static struct nib_device *open_device(const char *name)
@@ -119,9 +114,9 @@ static void second_gpu_is_right(void)
 	fake->capability[0] = 120;
 	assert_int_equal(nib_device_open("cuda:0", NULL, &device, &err),
 			 NIB_STATUS_UNSUPPORTED);
-	check_message(err.message,
-		      "compute capability 12.0: the kernels are for 9.0 (H100, "
-		      "H200) and 10.0, 10.3 (B200, B300)");
+	assert_contains(err.message,
+			"compute capability 12.0: the kernels are for 9.0 (H100, "
+			"H200) and 10.0, 10.3 (B200, B300)");
 	assert_ok(nib_backend_get_info(0, &info, NULL));
 	assert_true(info.is_open);
 	assert_string_equal(info.reason, "");
@@ -191,12 +186,12 @@ static void errors_of_the_driver(void)
 			 cases[i].result == CUDA_ERROR_ILLEGAL_ADDRESS
 			     ? "ILLEGAL_ADDRESS"
 			     : "FAKE");
-		check_message(err.message, text);
+		assert_contains(err.message, text);
 		snprintf(text, sizeof(text), "(fake error %d)%s", cases[i].result,
 			 cases[i].advice ? "; " : "");
-		check_message(err.message, text);
+		assert_contains(err.message, text);
 		if (cases[i].advice)
-			check_message(err.message, cases[i].advice);
+			assert_contains(err.message, cases[i].advice);
 		else
 			assert_null(strchr(err.message, ';'));
 	}
@@ -244,10 +239,10 @@ static void architectures(void)
 		assert_string_equal(row.reason, "");
 		row = backend_named(old ? "cuda-sm100" : "cuda-sm90");
 		assert_false(row.is_open);
-		check_message(row.reason, "cuda:0, NVIDIA Fake 0, has compute "
-					  "capability ");
-		check_message(row.reason, old ? "for 10.0, 10.3 (B200, B300)"
-					      : "for 9.0 (H100, H200)");
+		assert_contains(row.reason, "cuda:0, NVIDIA Fake 0, has compute "
+					    "capability ");
+		assert_contains(row.reason, old ? "for 10.0, 10.3 (B200, B300)"
+						: "for 9.0 (H100, H200)");
 		assert_ok(cuda_enter(cuda_device(device), NULL));
 		assert_ok(
 		    cuda_kernel(cuda_device(device), "nib_amax", 0, &function, NULL));
@@ -255,8 +250,8 @@ static void architectures(void)
 					     &other, &err),
 				 old ? NIB_STATUS_OK : NIB_STATUS_DEVICE_FAILED);
 		if (!old)
-			check_message(err.message, "nib_activations_sm100: "
-						   "no such kernel");
+			assert_contains(err.message, "nib_activations_sm100: "
+						     "no such kernel");
 		assert_int_equal(fake->misses, 0);
 		cuda_leave(cuda_device(device));
 		nib_device_close(device);
@@ -277,11 +272,11 @@ static void no_images_of_the_gpu(void)
 	fake->capability[0] = 100;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_STATUS_UNSUPPORTED);
-	check_message(err.message, "cuda:0, NVIDIA Fake 0, has compute "
-				   "capability 10.0: the kernels are for 9.0 "
-				   "(H100, H200)");
-	check_message(backend_named("cuda-sm100").reason,
-		      "this build has no kernels for 10.0, 10.3 (B200, B300)");
+	assert_contains(err.message, "cuda:0, NVIDIA Fake 0, has compute "
+				     "capability 10.0: the kernels are for 9.0 "
+				     "(H100, H200)");
+	assert_contains(backend_named("cuda-sm100").reason,
+			"this build has no kernels for 10.0, 10.3 (B200, B300)");
 	fake->capability[0] = 90;
 	nib_device_close(open_device("cuda"));
 	assert_int_equal(fake->cubins, 1);
@@ -300,14 +295,14 @@ static void names(void)
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
 		assert_int_equal(nib_device_open(refused[i], NULL, &device, &err),
 				 NIB_STATUS_NO_DEVICE);
-		check_message(err.message, "a GPU is 'cuda' or 'cuda:N'");
+		assert_contains(err.message, "a GPU is 'cuda' or 'cuda:N'");
 	}
 	assert_int_equal(nib_device_open("cudax", NULL, &device, &err),
 			 NIB_STATUS_NO_DEVICE);
-	check_message(err.message, "no such backend");
+	assert_contains(err.message, "no such backend");
 	assert_int_equal(nib_device_open("cuda:1", NULL, &device, &err),
 			 NIB_STATUS_NO_DEVICE);
-	check_message(err.message, "name = 'cuda:1': this machine has 1 GPU");
+	assert_contains(err.message, "name = 'cuda:1': this machine has 1 GPU");
 	check_clean(fake);
 }
 
@@ -325,7 +320,7 @@ static void what_it_says_of_itself(void)
 	assert_string_equal(info.name, "cuda:1");
 	assert_string_equal(info.backend, "cuda-sm90");
 	assert_string_equal(info.hardware, "NVIDIA Fake 1");
-	check_message(info.features, "compute capability 9.0, CUDA 13.0");
+	assert_contains(info.features, "compute capability 9.0, CUDA 13.0");
 	assert_int_equal(info.threads, 132);
 	assert_int_equal(info.driver_version, 13000);
 	assert_int_equal(info.compute_capability, 90);
@@ -425,8 +420,8 @@ static void ptx_of_another_build(void)
 		write_beside(&b, "sm90_first.ptx", others[i]);
 		assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 				 NIB_STATUS_UNSUPPORTED);
-		check_message(err.message, "nibblas/sm90_first.ptx: is of another "
-					   "build than this library");
+		assert_contains(err.message, "nibblas/sm90_first.ptx: is of another "
+					     "build than this library");
 	}
 	assert_int_equal(b.fake->ptxs, 0);
 	check_clean(b.fake);
@@ -443,10 +438,10 @@ static void no_ptx(void)
 	fake->cubin_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_STATUS_UNSUPPORTED);
-	check_message(err.message,
-		      "cuda:0: the driver (CUDA 13.0) does not take the "
-		      "kernels of sm90_first; one of the CUDA that compiled them, "
-		      "or later, does");
+	assert_contains(err.message,
+			"cuda:0: the driver (CUDA 13.0) does not take the "
+			"kernels of sm90_first; one of the CUDA that compiled them, "
+			"or later, does");
 	assert_int_equal(fake->ptxs, 0);
 	check_clean(fake);
 }
@@ -461,15 +456,16 @@ static void neither_is_taken(void)
 	b.fake->ptx_result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_STATUS_UNSUPPORTED);
-	check_message(err.message, "the driver (CUDA 13.0) takes neither machine code "
-				   "nor PTX of sm90_first: ptxas fatal : no: ");
+	assert_contains(err.message,
+			"the driver (CUDA 13.0) takes neither machine code "
+			"nor PTX of sm90_first: ptxas fatal : no: ");
 	check_clean(b.fake);
 	/* Not a refusal: the PTX is not tried. */
 	b.fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
 	b.fake->ptx_result = CUDA_SUCCESS;
 	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
 			 NIB_STATUS_OUT_OF_MEMORY);
-	check_message(err.message, "loading the kernels of sm90_first");
+	assert_contains(err.message, "loading the kernels of sm90_first");
 	assert_int_equal(b.fake->ptxs, 0);
 	check_clean(b.fake);
 	beside_remove(&b);
@@ -505,7 +501,7 @@ static void kernels_by_name(void)
 	assert_int_equal(fake->shared_bytes, 0);
 	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
 			 NIB_STATUS_DEVICE_FAILED);
-	check_message(err.message, "kernel_of_first_sm90: CUDA_ERROR");
+	assert_contains(err.message, "kernel_of_first_sm90: CUDA_ERROR");
 	/* A module is only asked for kernels that it has.  Parts of a kernel's
 	 * name are no kernel. */
 	static const char *const none[] = {"kernel_1", "ernel_of_first",
@@ -513,12 +509,12 @@ static void kernels_by_name(void)
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(cuda_kernel(cuda, none[i], 0, &again, &err),
 				 NIB_STATUS_DEVICE_FAILED);
-		check_message(err.message, "no such kernel in this library");
+		assert_contains(err.message, "no such kernel in this library");
 	}
 	assert_int_equal(fake->misses, 0);
 	assert_int_equal(cuda_kernel(cuda, "missing_one", 0, &again, &err),
 			 NIB_STATUS_DEVICE_FAILED);
-	check_message(err.message, "missing_one_sm90: CUDA_ERROR");
+	assert_contains(err.message, "missing_one_sm90: CUDA_ERROR");
 	assert_int_equal(fake->misses, 1);
 	cuda_leave(cuda);
 	nib_device_close(device);
@@ -582,7 +578,7 @@ static void memory(void)
 	assert_string_equal(back, text);
 	assert_int_equal(nib_device_alloc(device, (size_t)2 << 30, &data, &err),
 			 NIB_STATUS_OUT_OF_MEMORY);
-	check_message(err.message, "cuda:0: no memory for 2147483648 bytes");
+	assert_contains(err.message, "cuda:0: no memory for 2147483648 bytes");
 	assert_null(data);
 	nib_device_free(device, more);
 	assert_int_equal(fake->allocations, 1);
@@ -622,7 +618,7 @@ static void lost_context(void)
 
 	fake->enter_result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_DEVICE_FAILED);
-	check_message(err.message, "open it again");
+	assert_contains(err.message, "open it again");
 	nib_device_close(device);
 	assert_int_equal(fake->modules, modules);
 	assert_int_equal(fake->retained, 0);
@@ -643,23 +639,23 @@ static void failures_of_the_gpu(void)
 	/* A destroyed stream. */
 	fake->dead_stream = (CUstream)&byte;
 	assert_int_equal(nib_device_wait(device, &byte, &err), NIB_STATUS_BAD_ARGUMENT);
-	check_message(err.message, "is the stream destroyed");
+	assert_contains(err.message, "is the stream destroyed");
 	/* Waiting while a graph is captured. */
 	fake->context_result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_BAD_ARGUMENT);
-	check_message(err.message, "captured");
+	assert_contains(err.message, "captured");
 	/* Split-k blocks on a part of the GPU. */
 	fake->context_result = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_UNSUPPORTED);
-	check_message(err.message, "too few multiprocessors");
+	assert_contains(err.message, "too few multiprocessors");
 	/* What ends the context, and everything after it. */
 	fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
 	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_DEVICE_FAILED);
-	check_message(err.message, "cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (fake "
-				   "error 700); earlier work failed");
+	assert_contains(err.message, "cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (fake "
+				     "error 700); earlier work failed");
 	assert_int_equal(nib_device_copy(device, data, &byte, 1, &err),
 			 NIB_STATUS_DEVICE_FAILED);
-	check_message(err.message, "until it is started anew");
+	assert_contains(err.message, "until it is started anew");
 	assert_int_equal(nib_device_alloc(device, 1, &data, &err),
 			 NIB_STATUS_DEVICE_FAILED);
 	assert_int_equal(fake->depth, 0);

@@ -18,11 +18,6 @@
 #define COLS	32
 #define K	64
 
-static void check_message(const char *message, const char *part)
-{
-	assert_contains(message, part);
-}
-
 /* A device, and a plan on it. */
 struct bed {
 	struct fake_cuda *fake;
@@ -203,7 +198,7 @@ static void refused(struct bed *bed, enum nib_status want, const char *part)
 	const enum nib_status status = run(bed, &err);
 
 	assert_int_equal(status, want);
-	check_message(err.message, part);
+	assert_contains(err.message, part);
 	assert_int_equal(bed->fake->depth, 0);
 }
 

@@ -30,7 +30,7 @@ static void reads_tensors_and_metadata(void **state)
 	struct nib_file *file;
 	const char *key, *value;
 
-	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
+	assert_ok(test_image_open(&image, &file, &err));
 	assert_int_equal(nib_file_tensor_count(file), 3);
 	t = nib_file_tensor_at(file, 0);
 	assert_string_equal(t->name, "early");
@@ -93,7 +93,7 @@ static void reads_every_dtype(void **state)
 			 "\"data_offsets\":[0,%zu]}}",
 			 dtypes[i].name, bytes);
 		image = test_image_new(header, NULL, bytes);
-		assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
+		assert_ok(test_image_open(&image, &file, &err));
 		assert_string_equal(nib_file_tensor_at(file, 0)->dtype, dtypes[i].name);
 		nib_file_close(file);
 		test_image_free(&image);
@@ -154,7 +154,7 @@ static void finds_each_of_many_tensors(void **state)
 			      i ? "," : "", i, n - 1 - i, n - i);
 	memcpy(at, "}", 2);
 	image = test_image_new(header, NULL, (size_t)n);
-	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
+	assert_ok(test_image_open(&image, &file, &err));
 	for (int i = 0; i < n; i++) {
 		sprintf(name, "t.%d", i);
 		assert_ptr_equal(nib_file_find(file, name),
@@ -298,7 +298,7 @@ static void refuses_every_truncation(void **state)
 	struct nib_error err;
 	struct nib_file *file;
 
-	assert_int_equal(test_image_open(&image, &file, &err), NIB_STATUS_OK);
+	assert_ok(test_image_open(&image, &file, &err));
 	nib_file_close(file);
 	for (size_t n = 0; n < image.n_bytes; n++) {
 		unsigned char *cut = guard_copy(image.bytes, n);
@@ -328,7 +328,7 @@ static struct nib_error refused(struct test_image image, enum nib_status status,
 	struct nib_file *file;
 
 	assert_int_equal(test_image_open(&image, &file, &err), status);
-	assert_non_null(strstr(err.message, says));
+	assert_contains(err.message, says);
 	test_image_free(&image);
 	return err;
 }
@@ -418,7 +418,7 @@ static void shows_hostile_names_harmlessly(void **state)
 				assert_int_equal((unsigned char)c[1], 0xA9);
 		}
 		if (i == 3)
-			assert_non_null(strstr(err.message, "'a?b?c?d?e?f?g?'"));
+			assert_contains(err.message, "'a?b?c?d?e?f?g?'");
 	}
 }
 

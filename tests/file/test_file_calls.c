@@ -101,8 +101,7 @@ static void writes_in_pieces(void **state)
 	for (size_t i = 0; i < sizeof(most) / sizeof(*most); i++) {
 		memset(&calls, 0, sizeof(calls));
 		calls.most = most[i];
-		assert_int_equal(write_tensor(path, i % 2 ? 1000 : BYTES, &err),
-				 NIB_STATUS_OK);
+		assert_ok(write_tensor(path, i % 2 ? 1000 : BYTES, &err));
 		assert_true(calls.writes >= BYTES / (int)most[i]);
 		check_written(&folder, path);
 	}
@@ -118,7 +117,7 @@ static void goes_on_after_signals(void **state)
 	memset(&calls, 0, sizeof(calls));
 	calls.interrupts = 3;
 	calls.close_code = EINTR; /* closed all the same */
-	assert_int_equal(write_tensor(path, BYTES, &err), NIB_STATUS_OK);
+	assert_ok(write_tensor(path, BYTES, &err));
 	assert_true(calls.writes > 3);
 	check_written(&folder, path);
 	test_folder_remove(&folder);
@@ -135,8 +134,7 @@ static void fails_with(int write_code, bool takes_nothing, int close_code, int s
 	calls.takes_nothing = takes_nothing;
 	calls.close_code = close_code;
 	assert_int_equal(write_tensor(path, BYTES, &err), NIB_STATUS_IO);
-	if (!strstr(err.message, strerror(says)))
-		fail_msg("'%s', wanted '%s'", err.message, strerror(says));
+	assert_contains(err.message, strerror(says));
 	test_folder_holds(&folder, path, "before");
 	test_folder_remove(&folder);
 }

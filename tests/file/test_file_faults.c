@@ -91,7 +91,7 @@ static long fail_each(enum test_alloc_mode mode,
 			fail_msg("allocation %ld: %ld blocks left", n,
 				 test_alloc_live() - before);
 		if (!failed) {
-			assert_int_equal(status, NIB_STATUS_OK);
+			assert_ok(status);
 			return n - 1;
 		}
 		/* A C library may do without: qsort() sorts in place then. */
@@ -131,7 +131,7 @@ static void survives_failures_while_reading(void **state)
 	if (!test_alloc_works()) {
 		struct nib_error err;
 
-		assert_int_equal(open_image(&image, &err), NIB_STATUS_OK);
+		assert_ok(open_image(&image, &err));
 		test_image_free(&image);
 		skip();
 	}
@@ -220,8 +220,8 @@ static void survives_failures_while_writing(void **state)
 	if (!test_alloc_works()) {
 		struct nib_error err;
 
-		assert_int_equal(write_all(&target, &err), NIB_STATUS_OK);
-		assert_int_equal(open_path(&target, &err), NIB_STATUS_OK);
+		assert_ok(write_all(&target, &err));
+		assert_ok(open_path(&target, &err));
 		test_folder_remove(&target.folder);
 		skip();
 	}
@@ -250,8 +250,7 @@ static void goes_on_after_a_failed_declaration(void **state)
 	struct nib_writer *w;
 	struct nib_error err;
 
-	assert_int_equal(nib_writer_open(test_path(&folder, "x"), &w, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_open(test_path(&folder, "x"), &w, &err));
 	for (long n = 1; test_alloc_works() && n < 8; n++) {
 		enum nib_status status;
 
@@ -261,10 +260,9 @@ static void goes_on_after_a_failed_declaration(void **state)
 		test_alloc_stop();
 		assert_int_equal(status, NIB_STATUS_OUT_OF_MEMORY);
 	}
-	assert_int_equal(nib_writer_declare(w, "x.weight", "U8", 1, shape, &err),
-			 NIB_STATUS_OK);
-	assert_int_equal(nib_writer_write(w, "1", 1, &err), NIB_STATUS_OK);
-	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_OK);
+	assert_ok(nib_writer_declare(w, "x.weight", "U8", 1, shape, &err));
+	assert_ok(nib_writer_write(w, "1", 1, &err));
+	assert_ok(nib_writer_commit(w, &err));
 	test_folder_remove(&folder);
 }
 

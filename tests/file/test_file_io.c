@@ -26,8 +26,7 @@ static void check_io(const char *path, const char *says)
 	struct nib_file *file;
 
 	assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_IO);
-	if (!strstr(err.message, says))
-		fail_msg("%s: '%s', wanted '%s'", path, err.message, says);
+	assert_contains(err.message, says);
 	assert_null(file);
 }
 
@@ -63,7 +62,7 @@ static void refuses_an_empty_file(void **state)
 
 	test_write_file(path, "", 0);
 	assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_BAD_FILE);
-	assert_non_null(strstr(err.message, "0 bytes"));
+	assert_contains(err.message, "0 bytes");
 	test_folder_remove(&folder);
 }
 
@@ -93,13 +92,11 @@ static void names_other_formats(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		test_write_file(path, cases[i].begin, cases[i].bytes);
 		assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_BAD_FILE);
-		if (!strstr(err.message, cases[i].says))
-			fail_msg("case %zu: %s", i, err.message);
+		assert_contains(err.message, cases[i].says);
 	}
 	test_write_file(test_path(&folder, "m.gguf"), "GGUF", 4);
 	assert_int_equal(nib_file_open(folder.path, &file, &err), NIB_STATUS_BAD_FILE);
-	if (!strstr(err.message, "m.gguf is named as a GGUF file"))
-		fail_msg("%s", err.message);
+	assert_contains(err.message, "m.gguf is named as a GGUF file");
 	test_folder_remove(&folder);
 }
 
@@ -135,7 +132,7 @@ static void says_when_memory_cannot_be_mapped(void **state)
 	status = nib_file_open(path, &file, &err);
 	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
 	assert_int_equal(status, NIB_STATUS_OUT_OF_MEMORY);
-	assert_non_null(strstr(err.message, "cannot map"));
+	assert_contains(err.message, "cannot map");
 	test_folder_remove(&folder);
 }
 
@@ -152,7 +149,7 @@ static void reads_a_file_from_disk(void **state)
 	struct nib_file *file;
 
 	test_write_file(path, image.bytes, image.n_bytes);
-	assert_int_equal(nib_file_open(path, &file, &err), NIB_STATUS_OK);
+	assert_ok(nib_file_open(path, &file, &err));
 	assert_memory_equal(nib_file_find(file, "x")->data,
 			    image.bytes + image.n_bytes - 5, 5);
 	nib_file_close(file);
@@ -178,8 +175,7 @@ static void keeps_the_old_file_until_commit(void **state)
 		if (step > 0)
 			test_declare(w, "a", "U8", 1, shape);
 		if (step > 1)
-			assert_int_equal(nib_writer_write(w, data, 100000, &err),
-					 NIB_STATUS_OK);
+			assert_ok(nib_writer_write(w, data, 100000, &err));
 		/* The old file, and the temporary one. */
 		assert_int_equal(test_folder_count(&folder), 2);
 		nib_writer_discard(w);
@@ -187,8 +183,8 @@ static void keeps_the_old_file_until_commit(void **state)
 	}
 	w = test_writer_open(path);
 	test_declare(w, "a", "U8", 1, shape);
-	assert_int_equal(nib_writer_write(w, data, 100000, &err), NIB_STATUS_OK);
-	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_OK);
+	assert_ok(nib_writer_write(w, data, 100000, &err));
+	assert_ok(nib_writer_commit(w, &err));
 	assert_int_equal(test_folder_count(&folder), 1);
 	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), 1);
@@ -208,8 +204,7 @@ static void follows_umask_and_replaces_links(void **state)
 
 	test_write_file(other, "other", 5);
 	assert_int_equal(symlink(other, path), 0);
-	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_commit(test_writer_open(path), &err));
 	umask(old);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
@@ -233,7 +228,7 @@ static void keeps_the_mode_of_what_it_replaces(void **state)
 		test_write_file(path, "old", 3);
 		assert_int_equal(chmod(path, modes[i]), 0);
 		w = test_writer_open(path);
-		assert_int_equal(nib_writer_commit(w, NULL), NIB_STATUS_OK);
+		assert_ok(nib_writer_commit(w, NULL));
 		assert_int_equal(stat(path, &st), 0);
 		assert_true(st.st_size > 3);
 		assert_int_equal(st.st_mode & 07777, modes[i]);
@@ -303,7 +298,7 @@ static void writes_relative_to_the_folder_at_open(void **state)
 	assert_int_equal(chdir(folder.path), 0);
 	w = test_writer_open("x");
 	assert_int_equal(chdir(before), 0);
-	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_OK);
+	assert_ok(nib_writer_commit(w, &err));
 	free(before);
 	nib_file_close(test_file_open(test_path(&folder, "x")));
 	assert_int_equal(test_folder_count(&folder), 1);
@@ -339,8 +334,7 @@ static void refuses_paths_that_cannot_be_written(void **state)
 		assert_int_equal(nib_writer_open(bad[i].path, &writer, &err),
 				 NIB_STATUS_IO);
 		assert_null(writer);
-		if (!strstr(err.message, bad[i].says))
-			fail_msg("'%s', wanted '%s'", err.message, bad[i].says);
+		assert_contains(err.message, bad[i].says);
 	}
 	assert_int_equal(test_folder_count(&folder), 1);
 	test_folder_remove(&folder);
@@ -355,9 +349,7 @@ static void writes_the_longest_name(void **state)
 
 	memset(name, 'n', 255);
 	name[255] = '\0';
-	assert_int_equal(
-	    nib_writer_commit(test_writer_open(test_path(&folder, name)), &err),
-	    NIB_STATUS_OK);
+	assert_ok(nib_writer_commit(test_writer_open(test_path(&folder, name)), &err));
 	test_folder_remove(&folder);
 }
 
@@ -399,7 +391,7 @@ static void says_at_once_that_the_disk_is_full(void **state)
 		skip();
 	}
 	assert_int_equal(status, NIB_STATUS_IO);
-	assert_non_null(strstr(err.message, strerror(EFBIG)));
+	assert_contains(err.message, strerror(EFBIG));
 	test_folder_holds(&folder, path, "before"); /* gone before discard */
 	assert_int_equal(nib_writer_write(w, "", 1, &err), NIB_STATUS_IO);
 	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_IO);
@@ -426,17 +418,17 @@ static void removes_its_file_when_a_write_fails(void **state)
 		test_write_file(path, "before", 6);
 		w = test_writer_open(path);
 		test_declare(w, "a", "U8", 1, shape);
-		assert_int_equal(nib_writer_write(w, NULL, 0, &err), NIB_STATUS_OK);
+		assert_ok(nib_writer_write(w, NULL, 0, &err));
 		old = limit_files(500000);
 		for (; at < 1000000 && !status; at += pieces[i])
 			status = nib_writer_write(w, data, pieces[i], &err);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 		assert_int_equal(status, NIB_STATUS_IO);
-		assert_non_null(strstr(err.message, strerror(EFBIG)));
+		assert_contains(err.message, strerror(EFBIG));
 		assert_true(i == 1 || at <= 600000);
 		test_folder_holds(&folder, path, "before");
 		assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_IO);
-		assert_non_null(strstr(err.message, strerror(EFBIG)));
+		assert_contains(err.message, strerror(EFBIG));
 		test_folder_holds(&folder, path, "before");
 		test_folder_remove(&folder);
 	}

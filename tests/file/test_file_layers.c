@@ -42,8 +42,7 @@ static struct nib_file *open_parts(const struct part *parts, struct test_image *
 	assert_true(at + 2 < sizeof(header));
 	memcpy(header + at, "}", 2);
 	*image = test_image_new(header, data, used);
-	if (test_image_open(image, &file, &err))
-		fail_msg("%s", err.message);
+	assert_ok_err(test_image_open(image, &file, &err), &err);
 	return file;
 }
 
@@ -355,8 +354,7 @@ static void says_why_a_layer_cannot_be_read(void **state)
 				 (int)nib_file_layer_defect_count(file));
 		problem = nib_file_layer_defect_at(file, 0);
 		assert_string_equal(problem->name, "x");
-		if (!strstr(problem->reason, bad->reason))
-			fail_msg("'%s', wanted '%s'", problem->reason, bad->reason);
+		assert_contains(problem->reason, bad->reason);
 		assert_null(nib_file_layer_defect_at(file, 1));
 		close_parts(file, &image);
 	}
@@ -401,8 +399,7 @@ static void refuses_other_writers_by_name(void **state)
 		    nib_file_layer_defect_at(file, i);
 
 		assert_string_equal(problem->name, want[i].name);
-		if (!strstr(problem->reason, want[i].says))
-			fail_msg("%s: %s", want[i].name, problem->reason);
+		assert_contains(problem->reason, want[i].says);
 	}
 	close_parts(file, &image);
 }
@@ -625,8 +622,7 @@ static void refuses_layers_with_more_than_a_weight(void **state)
 		assert_int_equal(nib_file_layer_defect_count(file), 1);
 		problem = nib_file_layer_defect_at(file, 0);
 		assert_string_equal(problem->name, "m");
-		if (!strstr(problem->reason, extras[i] + 2))
-			fail_msg("%s: '%s'", extras[i], problem->reason);
+		assert_contains(problem->reason, extras[i] + 2);
 		close_parts(file, &image);
 	}
 }

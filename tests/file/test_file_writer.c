@@ -30,11 +30,8 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 		struct nib_file *file;
 		const char *key, *value;
 
-		assert_int_equal(
-		    nib_writer_metadata(writer, "k\"\n\\", "\xC3\xA9\t", &err),
-		    NIB_STATUS_OK);
-		assert_int_equal(nib_writer_metadata(writer, "a", "", &err),
-				 NIB_STATUS_OK);
+		assert_ok(nib_writer_metadata(writer, "k\"\n\\", "\xC3\xA9\t", &err));
+		assert_ok(nib_writer_metadata(writer, "a", "", &err));
 		test_declare(writer, "odd", "U8", 1, odd);
 		test_declare(writer, "many \"\x01", "F32", 2, many);
 		test_declare(writer, "half", "BF16", 1, one);
@@ -44,12 +41,10 @@ static void writes_tensors_in_pieces_of_any_size(void **state)
 			size_t n = total - at;
 
 			n = n < pieces[i] ? n : pieces[i];
-			assert_int_equal(nib_writer_write(writer, data + at, n, &err),
-					 NIB_STATUS_OK);
-			assert_int_equal(nib_writer_write(writer, NULL, 0, &err),
-					 NIB_STATUS_OK);
+			assert_ok(nib_writer_write(writer, data + at, n, &err));
+			assert_ok(nib_writer_write(writer, NULL, 0, &err));
 		}
-		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
+		assert_ok(nib_writer_commit(writer, &err));
 		assert_int_equal(test_folder_count(&folder), 1);
 
 		file = test_file_open(path);
@@ -90,8 +85,7 @@ static void writes_an_empty_file(void **state)
 	struct nib_error err;
 	struct nib_file *file;
 
-	assert_int_equal(nib_writer_commit(test_writer_open(path), &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_commit(test_writer_open(path), &err));
 	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), 0);
 	nib_file_close(file);
@@ -118,12 +112,12 @@ static void round_trip(enum nib_checkpoint format, int64_t rows, int64_t k,
 	struct nib_error err;
 	struct nib_file *file;
 
-	assert_int_equal(nib_writer_declare_layer(writer, format, "a.b", rows, k,
-						  input_global != 0, &err),
-			 NIB_STATUS_OK);
-	if (nib_writer_write_layer(writer, format, &w.view, 0.375F, input_global, &err))
-		fail_msg("%s", err.message);
-	assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
+	assert_ok(nib_writer_declare_layer(writer, format, "a.b", rows, k,
+					   input_global != 0, &err));
+	assert_ok_err(
+	    nib_writer_write_layer(writer, format, &w.view, 0.375F, input_global, &err),
+	    &err);
+	assert_ok(nib_writer_commit(writer, &err));
 	file = test_file_open(path);
 	assert_int_equal(nib_file_tensor_count(file), input_global != 0 ? 4 : 3);
 	assert_int_equal(nib_file_layer_count(file), 1);
@@ -198,15 +192,12 @@ static void writes_scales_that_a_thread_flushes(void **state)
 		struct nib_file *file;
 		struct nib_error err;
 
-		assert_int_equal(
-		    nib_writer_declare_layer(writer, kind, "x", 16, 32, 0, &err),
-		    NIB_STATUS_OK);
+		assert_ok(nib_writer_declare_layer(writer, kind, "x", 16, 32, 0, &err));
 		test_mode_set(MODE_FLUSH);
-		assert_int_equal(
-		    nib_writer_write_layer(writer, kind, &w.view, *value, 0, &err),
-		    NIB_STATUS_OK);
+		assert_ok(
+		    nib_writer_write_layer(writer, kind, &w.view, *value, 0, &err));
 		test_mode_set(0);
-		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
+		assert_ok(nib_writer_commit(writer, &err));
 		file = test_file_open(path);
 		assert_memory_equal(nib_file_find_layer(file, "x")->globals, value, 4);
 		nib_file_close(file);
@@ -243,13 +234,11 @@ static void writes_the_names_of_the_formats(void **state)
 		struct nib_error err;
 		struct nib_file *file;
 
-		assert_int_equal(nib_writer_declare_layer(writer, formats[f].format,
-							  "x", 2, 16, 1, &err),
-				 NIB_STATUS_OK);
-		assert_int_equal(nib_writer_write_layer(writer, formats[f].format, &w,
-							0.25F, 0.5F, &err),
-				 NIB_STATUS_OK);
-		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
+		assert_ok(nib_writer_declare_layer(writer, formats[f].format, "x", 2,
+						   16, 1, &err));
+		assert_ok(nib_writer_write_layer(writer, formats[f].format, &w, 0.25F,
+						 0.5F, &err));
+		assert_ok(nib_writer_commit(writer, &err));
 		file = test_file_open(path);
 		for (int i = 0; i < 4; i++) {
 			const struct nib_file_tensor *t =
@@ -304,15 +293,13 @@ static void writes_stacks(void **state)
 		struct nib_error err;
 		struct nib_file *file;
 
-		assert_int_equal(
-		    nib_writer_declare_stack(writer, format, "x", 3, 2, 16, 1, &err),
-		    NIB_STATUS_OK);
+		assert_ok(
+		    nib_writer_declare_stack(writer, format, "x", 3, 2, 16, 1, &err));
 		REFUSED(nib_writer_write_layer(writer, format, &two, 1, 1, &err),
 			"weight.batch = 2: 'x.weight");
-		assert_int_equal(
-		    nib_writer_write_layer(writer, format, &w, 0.25F, 0.5F, &err),
-		    NIB_STATUS_OK);
-		assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
+		assert_ok(
+		    nib_writer_write_layer(writer, format, &w, 0.25F, 0.5F, &err));
+		assert_ok(nib_writer_commit(writer, &err));
 		file = test_file_open(path);
 		layer = nib_file_find_layer(file, "x");
 		assert_int_equal(layer->weight.batch, 3);
@@ -344,26 +331,22 @@ static void mixes_layers_and_tensors(void **state)
 	memset(codes, 0x35, sizeof(codes));
 	test_declare(writer, "before", "U8", 1, shape);
 	test_declare(writer, "empty", "U8", 1, empty);
-	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT,
-						  "none", 0, 16, 0, &err),
-			 NIB_STATUS_OK);
-	assert_int_equal(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "x",
-						  3, 16, 1, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "none", 0,
+					   16, 0, &err));
+	assert_ok(nib_writer_declare_layer(writer, NIB_CHECKPOINT_MODELOPT, "x", 3, 16,
+					   1, &err));
 	test_declare(writer, "after", "U8", 1, shape);
 	/* Not yet its turn. */
 	assert_int_equal(
 	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &w, 1, 1, &err),
 	    NIB_STATUS_BAD_ARGUMENT);
-	assert_int_equal(nib_writer_write(writer, "12345", 5, &err), NIB_STATUS_OK);
-	assert_int_equal(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT,
-						&no_rows, 1, 0, &err),
-			 NIB_STATUS_OK);
-	assert_int_equal(
-	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &w, 2, 3, &err),
-	    NIB_STATUS_OK);
-	assert_int_equal(nib_writer_write(writer, "67890", 5, &err), NIB_STATUS_OK);
-	assert_int_equal(nib_writer_commit(writer, &err), NIB_STATUS_OK);
+	assert_ok(nib_writer_write(writer, "12345", 5, &err));
+	assert_ok(nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &no_rows, 1,
+					 0, &err));
+	assert_ok(
+	    nib_writer_write_layer(writer, NIB_CHECKPOINT_MODELOPT, &w, 2, 3, &err));
+	assert_ok(nib_writer_write(writer, "67890", 5, &err));
+	assert_ok(nib_writer_commit(writer, &err));
 	file = test_file_open(path);
 	assert_int_equal(nib_file_layer_count(file), 2);
 	assert_true(nib_file_find_layer(file, "x")->input_globals[0] == 3);
@@ -385,7 +368,7 @@ static void refuses_bad_declarations(void **state)
 	struct nib_error err;
 
 	test_declare(w, "a", "U8", 1, one);
-	assert_int_equal(nib_writer_metadata(w, "k", "v", &err), NIB_STATUS_OK);
+	assert_ok(nib_writer_metadata(w, "k", "v", &err));
 	REFUSED(nib_writer_declare(w, "a", "F32", 1, one, &err), "before");
 	REFUSED(nib_writer_declare(w, NULL, "F32", 1, one, &err), "name");
 	REFUSED(nib_writer_declare(w, "\xFF", "F32", 1, one, &err), "UTF-8");
@@ -450,9 +433,8 @@ static void refuses_bad_layers(void **state)
 
 	/* 1 / global is infinite. */
 	w = test_writer_open(test_path(&folder, "x"));
-	assert_int_equal(nib_writer_declare_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS,
-						  "x", 2, 16, 1, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_declare_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, "x", 2,
+					   16, 1, &err));
 	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, &good,
 				       1e-40F, 1, &err),
 		"this format stores 1 / global");
@@ -462,8 +444,7 @@ static void refuses_bad_layers(void **state)
 	nib_writer_discard(w);
 
 	w = test_writer_open(test_path(&folder, "x"));
-	assert_int_equal(nib_writer_declare_layer(w, m, "x", 2, 16, 0, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_declare_layer(w, m, "x", 2, 16, 0, &err));
 	REFUSED(nib_writer_write_layer(w, bad, &good, 1, 0, &err), "format");
 	REFUSED(nib_writer_write_layer(w, NIB_CHECKPOINT_COMPRESSED_TENSORS, &good, 1,
 				       0, &err),
@@ -498,15 +479,14 @@ static void refuses_bad_layers(void **state)
 	scales[1] = 0x81;
 	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err),
 			 NIB_STATUS_BAD_DATA);
-	assert_non_null(strstr(err.message, "(1, 0) is 0x81"));
+	assert_contains(err.message, "(1, 0) is 0x81");
 	scales[1] = 1;
 	/* All of these left the writer as it was. */
-	assert_int_equal(nib_writer_write_layer(w, m, &good, 1, 0, &err),
-			 NIB_STATUS_OK);
+	assert_ok(nib_writer_write_layer(w, m, &good, 1, 0, &err));
 	REFUSED(nib_writer_write_layer(w, m, &good, 1, 0, &err), "no layer");
 	REFUSED(nib_writer_declare_layer(w, m, "y", 2, 16, 0, &err),
 		"after the first write");
-	assert_int_equal(nib_writer_commit(w, &err), NIB_STATUS_OK);
+	assert_ok(nib_writer_commit(w, &err));
 	test_folder_remove(&folder);
 }
 
@@ -526,7 +506,7 @@ static void refuses_more_or_fewer_bytes_than_declared(void **state)
 	REFUSED(nib_writer_write(w, "12345678901234567", 17, &err), "only 16");
 	REFUSED(nib_writer_write(w, NULL, 1, &err), "bytes = NULL");
 	REFUSED(nib_writer_write(NULL, "1", 1, &err), "writer");
-	assert_int_equal(nib_writer_write(w, "12345678", 8, &err), NIB_STATUS_OK);
+	assert_ok(nib_writer_write(w, "12345678", 8, &err));
 	REFUSED(nib_writer_write(w, "123456789", 9, &err), "only 8");
 	REFUSED(nib_writer_declare(w, "c", "U8", 1, eight, &err),
 		"after the first write");
