@@ -70,9 +70,9 @@ def main():
         skip(sass_loops.HINT)
     version = nvcc_version()
     if "--record" in sys.argv:
-        text = json.dumps(sass_loops.measure(cubins), indent=1)
-        text = re.sub(r"\[\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2]", text)
-        RECORDED.write_text(f'{{"nvcc": "{version}", "loops":\n{text}}}\n',
+        rows = ",\n".join(f' "{kernel}": {json.dumps(loops)}' for kernel, loops
+                          in sass_loops.measure(cubins).items())
+        RECORDED.write_text(f'{{"nvcc": "{version}", "loops": {{\n{rows}\n}}}}\n',
                             encoding="utf-8")
         return
     check_faults()
