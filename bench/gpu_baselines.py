@@ -4,19 +4,22 @@
 
 A row has independent inputs, together at least four times the L2, captured one
 after the other in one CUDA graph.  Its time is the median of 15 replays between
-two events, divided by the number of inputs.  Baselines multiply operands that
-were expanded beforehand; FP8 loses precision (not on these values), the others
-do not.  Every result is compared once, on a few rows, with a float64 sum of the
-dequantised operands.  A baseline that cannot run is a row with the reason.
+two events, divided by the number of inputs.  torch multiplies operands that were
+expanded beforehand, Humming the NVFP4 weights of nibblas by fp16.  Every result is
+compared once, on a few rows, with a float64 sum of the dequantised operands: FP8
+rounds them and has a wider bound.  A baseline that cannot run, or whose result is
+wrong, is a row with the reason and no time.  If --baselines names it, the exit
+status is 1.
 
-Needs torch, gpu_operands.py and gpu_torch.py, libnibblas.so (--library) and the
-program nib, whose presets and row keys it uses ($NIB, else the folder of the
+Needs torch, gpu_operands.py, gpu_torch.py, gpu_humming.py, libnibblas.so (--library)
+and the program nib, whose presets and row keys it uses ($NIB, else the folder of the
 library, else PATH).  --dry-run runs small shapes on the CPU, with torch or else
 numpy: it tests this script and measures nothing.
 
   gpu_baselines.py --library libnibblas.so --json rows.json
   gpu_baselines.py --only M1,G1 --only V
   gpu_baselines.py --preset decode --activations nvfp4,bf16 --packed
+  gpu_baselines.py --preset experts --baselines humming --minutes 8
   gpu_baselines.py --sweep --json sweep.json      # M = 1..512, N 4096, K 7168
   gpu_baselines.py --list
 """
@@ -31,10 +34,11 @@ import subprocess
 import sys
 import time
 
+import gpu_humming
 from gpu_operands import (ACTIVATIONS, FP16, LAYOUTS, NVFP4, PRESETS, SWEEP, Arrays,
                           Matrices, Nib, Operands, Plan, abi, find_nib, row_keys,
                           shapes_of)
-from gpu_torch import baselines_of, version_of
+from gpu_torch import NAMES, baselines_of, humming_kernel, version_of, versions
 
 REPLAYS = 15
 WARM = 3
@@ -58,11 +62,12 @@ def event_seconds(torch, call):
 
 
 class GpuClock:
-    """The protocol: calls captured in a graph, replayed."""
+    """The protocol: calls captured in a graph, replayed.  mhz: a function that measures
+    the GPU's clock, called before and after the replays; clocks: what it returned."""
 
-    def __init__(self, torch, replays):
-        self.torch, self.replays = torch, replays
-        self.warm_s = FIRST_WARM_SECONDS
+    def __init__(self, torch, replays, mhz=lambda: None):
+        self.torch, self.replays, self.mhz = torch, replays, mhz
+        self.warm_s, self.clocks = FIRST_WARM_SECONDS, {}
 
     def samples(self, calls):
         torch = self.torch
@@ -83,13 +88,16 @@ class GpuClock:
             graph.replay()
             torch.cuda.synchronize()
         self.warm_s = WARM_SECONDS
-        return [event_seconds(torch, graph.replay) / len(calls)
-                for _ in range(self.replays)]
+        before = self.mhz()
+        samples = [event_seconds(torch, graph.replay) / len(calls)
+                   for _ in range(self.replays)]
+        self.clocks = {"clock_before_mhz": before, "clock_after_mhz": self.mhz()}
+        return samples
 
 
 class HostClock:
     def __init__(self, replays):
-        self.replays = replays
+        self.replays, self.clocks = replays, {}
 
     def samples(self, calls):
         out = []
@@ -119,18 +127,20 @@ class Run:
         self.read_bps, self.flops = args.read_tbps * 1e12, args.tflops * 1e12
         self.l2_bytes = 0
         self.date = datetime.datetime.now(datetime.timezone.utc)
-        self.machine = "dry run" if args.dry_run else machine(torch)
-        self.rows, self.keys = [], row_keys(args.nib)
+        self.machine = ("dry run, " + versions(torch) if args.dry_run
+                        else machine(torch))
+        self.rows, self.peaks, self.keys = [], [], row_keys(args.nib)
+        self.not_reached = []  # names
         self.told = set()  # why baselines were skipped
 
     def row(self, op, shape, backend, **values):
+        """A new row, in none of the lists."""
         row = dict.fromkeys(self.keys)
         row.update(
             {"version": self.nib.version(), **values}, op=op, shape=shape,
             backend=backend, threads=1, machine=self.machine,
             processors=len(os.sched_getaffinity(0)), load_average=os.getloadavg()[0],
             date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ"), predicted=False)
-        self.rows.append(row)
         return row
 
     def product(self, shape, backend, samples=None, **values):
@@ -142,10 +152,12 @@ class Run:
             values.update(
                 time_s=seconds, spread=(high - low) / seconds,
                 samples_s=samples, flop=shape.flop(),
-                gflops=shape.flop() / seconds * 1e-9)
-        return self.row(
+                gflops=shape.flop() / seconds * 1e-9, **self.clock.clocks)
+        row = self.row(
             shape.op, shape.text(), backend, layout=self.args.layout, out=FP16,
             command=self.command(shape, values), name=shape.name, **values)
+        self.rows.append(row)
+        return row
 
     def command(self, shape, values):
         """The line that measures a row again."""
@@ -159,9 +171,15 @@ class Run:
         by_flop = shape.flop() / self.flops
         return max((by_bytes, "read bandwidth"), (by_flop, "wgmma f16"))
 
+    def write(self):
+        """Writes --json; after each shape, so that a run that is cut off keeps rows."""
+        if self.args.json:
+            with open(self.args.json, "w", encoding="utf-8") as file:
+                json.dump(self.rows + self.peaks, file, indent=1)
+                file.write("\n")
 
-def nvidia_smi():
-    fields = "name,driver_version,clocks.sm,clocks.mem,power.draw"
+
+def nvidia_smi(fields="name,driver_version,clocks.sm,clocks.mem,power.draw"):
     try:
         return subprocess.run(
             ["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader",
@@ -173,7 +191,33 @@ def nvidia_smi():
 
 def machine(torch):
     smi = nvidia_smi() or [torch.cuda.get_device_name(), "unknown"]
-    return f"{smi[0]}, driver {smi[1]}, torch {torch.__version__}"
+    return f"{smi[0]}, driver {smi[1]}, {versions(torch)}"
+
+
+def measure_mhz(torch, nib):
+    """The clock that one multiprocessor counts for some 2 ms."""
+    cycles, stream = int(4e6), torch.cuda.current_stream().cuda_stream
+    return cycles * 1e-6 / event_seconds(torch, lambda: nib.probe(
+        abi.NIB_PROBE_CYCLES, None, cycles, stream))
+
+
+def card(run, when):
+    """Prints clocks, power and temperature while the GPU multiplies.  Returns the clock
+    in MHz."""
+    def multiply():
+        return run.nib.probe(abi.NIB_PROBE_MULTIPLY, None, int(2e13),
+                             run.side.stream())
+
+    for _ in range(40):
+        multiply()
+    smi = nvidia_smi("clocks.sm,clocks.mem,power.draw,temperature.gpu,"
+                     "clocks_event_reasons.active")
+    run.torch.cuda.synchronize()
+    mhz = measure_mhz(run.torch, run.nib)
+    print(f"card {when}: clock {mhz:.0f} MHz after multiplying; nvidia-smi while "
+          f"multiplying (SM, memory, power, temperature, reasons): "
+          + ", ".join(smi or ["none"]), flush=True)
+    return mhz
 
 
 def measure_peaks(run):
@@ -204,8 +248,8 @@ def add_peaks(run):
     for name, key, rate, unit in (
             ("read bandwidth", "gbps", run.read_bps, "B"),
             ("wgmma f16", "gflops", run.flops, "FLOP")):
-        run.row("peak", name, "cuda-sm90", unit=unit, time_s=1e9 / rate,
-                **{key: rate * 1e-9})
+        run.peaks.append(run.row("peak", name, "cuda-sm90", unit=unit,
+                                 time_s=1e9 / rate, **{key: rate * 1e-9}))
 
 
 def set_count(run, shape):
@@ -232,8 +276,13 @@ def measure_ours(run, shape, sets, want, kind):
         checked=len(want) * shape.n)
 
 
-def skip_baseline(run, shape, name, why):
+class WrongResult(ValueError):
+    """A baseline's result is not the product."""
+
+
+def skip_baseline(run, shape, name, problem):
     """Records and prints why a baseline has no time."""
+    why = f"{type(problem).__name__}: {problem}".split("\n", maxsplit=1)[0][:200]
     run.product(shape, BASELINE + name, skipped=why, version=version_of(name))
     if (name, why) not in run.told:
         print(f"  {shape.name} {name}: {why}", file=sys.stderr)
@@ -241,21 +290,28 @@ def skip_baseline(run, shape, name, why):
 
 
 def measure_baseline(run, shape, sets, want, name, make):
-    if not run.torch:
-        return skip_baseline(run, shape, name, "torch is not installed")
+    """A row with its time, or with the reason why it has none."""
     try:
+        if not run.torch:
+            raise ModuleNotFoundError("torch is not installed")
         baseline = make(run.torch, shape, sets)
-        error = None
-        if baseline.result:
-            error, _ = sets[0].compare(want, baseline.result)
+        error, is_close = sets[0].compare(want, baseline.result, baseline.tolerance)
+        if not is_close:
+            raise WrongResult(
+                f"off by {error:.1e} of the sum of magnitudes, more than "
+                f"{baseline.tolerance:g} of the result and of the largest")
         run.product(shape, BASELINE + name, run.clock.samples(baseline.calls),
-                    error=error, copies=len(sets), version=version_of(name))
+                    error=error, copies=len(sets), version=version_of(name),
+                    checked=len(want) * shape.n)
     except Exception as problem:  # whatever a baseline throws is its reason
-        why = f"{type(problem).__name__}: {problem}".split("\n")[0][:200]
-        skip_baseline(run, shape, name, why)
+        skip_baseline(run, shape, name, problem)
     if not run.args.dry_run:
         run.torch.cuda.empty_cache()
-    return None
+
+
+def is_wanted(names, name):
+    """Whether --baselines has a name or its first words; None: all."""
+    return names is None or any(name == n or name.startswith(n + " ") for n in names)
 
 
 def measure(run, shape, weights=None):
@@ -270,17 +326,33 @@ def measure(run, shape, weights=None):
     for o in sets:
         o.free()
     first = len(run.rows)
-    if not run.args.no_baselines:
-        for name, make in baselines_of(shape):
+    for name, make in baselines_of(shape):
+        if is_wanted(run.args.baselines, name):
             measure_baseline(run, shape, sets, want, name, make)
     baselines = [r for r in run.rows[first:] if r["time_s"]]
     for row in ours:
-        row["speedup"] = {short(r["backend"]): r["time_s"] / row["time_s"]
-                          for r in baselines}
-        row["against_baselines"] = ", ".join(
-            f"{ratio:.2f} x {name}" for name, ratio in row["speedup"].items()
-        ) or None
+        if row["ok"]:
+            row["speedup"] = {short(r["backend"]): r["time_s"] / row["time_s"]
+                              for r in baselines}
+            row["against_baselines"] = ", ".join(
+                f"{ratio:.2f} x {name}" for name, ratio in row["speedup"].items()
+            ) or None
     return ours[0]
+
+
+def compile_humming(run, shapes):
+    """Compiles all kernels of Humming at once; a failure is left to its rows."""
+    if run.args.dry_run or not is_wanted(run.args.baselines, "humming"):
+        return
+    begin = time.perf_counter()
+    wanted = [humming_kernel(shape) for shape in shapes]
+    try:
+        failed = gpu_humming.compile_ahead(run.torch, wanted)
+    except Exception as problem:  # its rows say the same
+        print(f"  humming: {problem}", file=sys.stderr)
+    else:
+        print(f"  humming: kernels of {len(wanted)} products, {failed} failed, "
+              f"{time.perf_counter() - begin:.0f} s", file=sys.stderr)
 
 
 def sweep(run):
@@ -313,32 +385,43 @@ def print_skipped(run):
             reasons.setdefault(key, []).append(row["name"])
     for (name, why), rows in reasons.items():
         print(f"not measured: {name} for {', '.join(rows)}: {why}")
+    if run.not_reached:
+        print(f"not reached in time: {','.join(run.not_reached)}")
+
+
+def baseline_cell(row):
+    if row is None:
+        return ""
+    if row.get("time_s"):
+        return f"{row['time_s'] * 1e6:.1f}"
+    return "wrong" if row["skipped"].startswith(WrongResult.__name__) else "failed"
+
+
+def table_line(row, baselines):
+    """One of our rows; baselines: the rows of the same product, or None."""
+    kind = row.get("activations") or NVFP4
+    cells = [row["name"], f"{row['op']} {row['shape']}"
+             + ("" if kind == NVFP4 else f", A of {kind}")]
+    if row["ok"]:
+        cells += [f"{row['time_s'] * 1e6:.1f}", f"{row['limit_s'] * 1e6:.1f}",
+                  f"{row['fraction_of_limit'] * 100:.0f} %"]
+    else:
+        cells += ["wrong", f"{row['limit_s'] * 1e6:.1f}", ""]
+    ratios = row["speedup"] or {}
+    return [*cells, *map(baseline_cell, baselines),
+            f"{min(ratios.values()):.2f}" if ratios else "",
+            f"{row['error']:.1e}", "yes" if row["ok"] else "NO"]
 
 
 def print_table(run):
-    backends = []
-    for row in run.rows:
-        if row["op"] != "peak" and row["backend"] not in backends:
-            backends.append(row["backend"])
+    backends = list(dict.fromkeys(row["backend"] for row in run.rows))
     baselines = [b for b in backends if b.startswith(BASELINE)]
-    head = ["", "product", "nibblas", "limit", "of limit"]
-    head += [short(b) for b in baselines] + ["best baseline : ours", "error", "ok"]
-    lines = [head]
-    for row in run.rows:
-        if row["op"] == "peak" or row["backend"] in baselines:
-            continue
-        line = [row["name"], f"{row['op']} {row['shape']}" + (
-                    "" if row.get("activations") in (None, NVFP4)
-                    else f", A of {row['activations']}"),
-                f"{row['time_s'] * 1e6:.1f}", f"{row['limit_s'] * 1e6:.1f}",
-                f"{row['fraction_of_limit'] * 100:.0f} %"]
-        ratios = row["speedup"] or {}
-        for baseline in baselines:
-            ratio = ratios.get(short(baseline))
-            line.append(f"{ratio * row['time_s'] * 1e6:.1f}" if ratio else "")
-        line.append(f"{min(ratios.values()):.2f}" if ratios else "")
-        line += [f"{row['error']:.1e}", "yes" if row["ok"] else "NO"]
-        lines.append(line)
+    found = {(row["name"], row["backend"]): row for row in run.rows}
+    lines = [["", "product", "nibblas", "limit", "of limit", *map(short, baselines),
+              "best baseline : ours", "error", "ok"]]
+    lines += [table_line(row, [found.get((row["name"], b)) for b in baselines])
+              for row in run.rows if row["backend"] not in baselines]
+    print(f"{run.machine}, nibblas {run.nib.version()}, {run.date:%Y-%m-%d}")
     widths = [max(map(len, column)) for column in zip(*lines)]
     for line in lines:
         print("  ".join(x.ljust(w) if i < 2 else x.rjust(w)
@@ -347,7 +430,6 @@ def print_table(run):
     print(f"us, cold operands, median; limit: the greater of bytes / "
           f"{run.read_bps * 1e-12:.2f} TB/s and FLOP / "
           f"{run.flops * 1e-12:.0f} TFLOP/s")
-    print(f"{run.machine}, nibblas {run.nib.version()}, {run.date:%Y-%m-%d}")
 
 
 # ---- the command -----------------------------------------------------------
@@ -371,7 +453,13 @@ def read_args(argv):
                         help="names of --list, or their letters: M1,G,V")
     parser.add_argument("--sweep", action="store_true",
                         help="M = 1..512, N 4096, K 7168 instead")
-    parser.add_argument("--no-baselines", action="store_true")
+    rivals = parser.add_mutually_exclusive_group()
+    rivals.add_argument("--baselines", metavar="LIST",
+                        help="only these, and status 1 if one of them cannot run: "
+                        "names or their first words, of " + ", ".join(NAMES))
+    rivals.add_argument("--no-baselines", action="store_true")
+    parser.add_argument("--minutes", type=float, default=math.inf,
+                        help="begin no shape later than that")
     parser.add_argument("--layout", choices=LAYOUTS, default="tiled",
                         help="of the scales")
     parser.add_argument("--sets", type=int, default=0,
@@ -394,6 +482,11 @@ def read_args(argv):
         if kind not in ACTIVATIONS:
             parser.error(f"--activations {kind}: must be of "
                          + ",".join(ACTIVATIONS))
+    args.named = args.baselines.split(",") if args.baselines else []
+    for name in args.named:
+        if not any(is_wanted([name], known) for known in NAMES):
+            parser.error(f"--baselines {name}: must be of {', '.join(NAMES)}")
+    args.baselines = [] if args.no_baselines else args.named or None
     args.nib = find_nib(args.library)
     args.shapes = shapes_of(args.nib, args.preset)
     known = {s.name for s in args.shapes} | {s.name[0] for s in args.shapes}
@@ -424,15 +517,47 @@ def open_run(args):
     import torch
     if not torch.cuda.is_available():
         sys.exit("gpu_baselines.py: torch finds no GPU (--dry-run needs none)")
-    run = Run(args, Nib(args.library, "cuda:0"),
-              Arrays(torch, "cuda", args.seed), GpuClock(torch, args.replays),
-              torch)
+    nib = Nib(args.library, "cuda:0")
+    clock = GpuClock(torch, args.replays, lambda: measure_mhz(torch, nib))
+    run = Run(args, nib, Arrays(torch, "cuda", args.seed), clock, torch)
     run.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
     try:
         measure_peaks(run)
     except (AttributeError, RuntimeError) as problem:
         print(f"  limits as given: {problem}", file=sys.stderr)
     return run
+
+
+def measure_all(run):
+    """Measures the chosen shapes, until the time is over."""
+    begin, shapes = time.monotonic(), chosen(run.args)
+    compile_humming(run, shapes)
+    for shape in shapes:
+        if time.monotonic() - begin > 60 * run.args.minutes:
+            run.not_reached.append(shape.name)
+            continue
+        print(f"{shape.name} ...", file=sys.stderr, flush=True)
+        measure(run, shape.shrunk() if run.args.dry_run else shape)
+        run.write()
+
+
+def failures(run):
+    """What makes the exit status 1, as lines."""
+    wrong = [r["name"] for r in run.rows if r["ok"] is False]
+    if wrong:
+        yield f"wrong: {', '.join(wrong)}"
+    for row in run.rows:
+        if (row["skipped"] or "").startswith(WrongResult.__name__):
+            yield f"wrong: {short(row['backend'])} for {row['name']}"
+    if run.not_reached:
+        yield f"not reached in time: {','.join(run.not_reached)}"
+    for name in run.args.named:
+        rows = [r for r in run.rows if is_wanted([name], short(r["backend"]))]
+        missing = [r["name"] for r in rows if r.get("skipped")]
+        if missing:
+            yield f"--baselines {name}: not measured for {', '.join(missing)}"
+        elif not rows:
+            yield f"--baselines {name}: computes none of these products"
 
 
 def main(argv=None):
@@ -442,23 +567,24 @@ def main(argv=None):
             print(f"{s.name:4} {s.op} {s.text()}")
         return 0
     run = open_run(args)
+    if not args.dry_run:
+        add_peaks(run)
+        before = card(run, "before")
     if args.sweep:
         sweep(run)
     else:
-        for shape in chosen(args):
-            print(f"{shape.name} ...", file=sys.stderr)
-            measure(run, shape.shrunk() if args.dry_run else shape)
-    print_table(run)
+        measure_all(run)
     if not args.dry_run:
-        add_peaks(run)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(run.rows, file, indent=1)
-            file.write("\n")
-    wrong = sum(r["ok"] is False for r in run.rows)
-    right = sum(r["ok"] is True for r in run.rows)
-    print(f"{right} passed, {wrong} failed")
-    return 1 if wrong else 0
+        run.peaks[-1].update(clock_before_mhz=before,
+                             clock_after_mhz=card(run, "after"))
+    run.write()
+    print_table(run)
+    print(f"{sum(r['ok'] is True for r in run.rows)} passed, "
+          f"{sum(r['ok'] is False for r in run.rows)} failed")
+    problems = list(failures(run))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

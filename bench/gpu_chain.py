@@ -17,9 +17,10 @@ import os
 import statistics
 import sys
 
-from gpu_baselines import GpuClock
+import gpu_humming
+from gpu_baselines import GpuClock, machine
 from gpu_operands import FP16, Arrays, Nib, Operands, Plan, Shape
-from gpu_torch import humming_layer
+from gpu_torch import humming_weights
 
 # A row of 4096 random weights adds up to this many times its x, about.
 GROWTH = 5.0
@@ -71,8 +72,9 @@ def torch_time(clock, chains, layers):
 
 
 def humming_time(torch, clock, chains, layers):
-    shape = chains[0][0].shape
-    made = [[humming_layer(torch, shape) for _ in chain] for chain in chains]
+    alpha = chains[0][0].alpha
+    made = [[gpu_humming.product(torch, *humming_weights(torch, o), alpha)
+             for o in chain] for chain in chains]
     first = [chain[0].activations(FP16)[0] for chain in chains]
 
     def call(x, chain):
@@ -116,13 +118,13 @@ def main():
     if not torch.cuda.is_available():
         sys.exit("gpu_chain.py: torch finds no GPU")
     try:
-        import humming  # noqa: F401
+        gpu_humming.require()
         why_not = None
-    except ImportError as problem:
-        why_not = f"humming is not measured: {problem}"
+    except (ImportError, NotImplementedError) as problem:
+        why_not = f"not measured: humming: {problem}"
     nib = Nib(options.library, "cuda:0")
     side, clock = Arrays(torch, "cuda", 1), GpuClock(torch, options.replays)
-    print(f"{options.layers} layers, us a layer, {torch.cuda.get_device_name()}")
+    print(f"{options.layers} layers, us a layer, {machine(torch)}")
     print("layer              apart  chained  cuBLAS fp16  humming")
     for size in map(int, options.sizes.split(",")):
         for m in map(int, options.rows.split(",")):

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_torch.py - the baselines of gpu_baselines.py: what torch and Humming multiply, on
-operands that were expanded beforehand."""
+"""gpu_torch.py - the baselines of gpu_baselines.py: torch's products of operands that
+were expanded beforehand, and Humming's of the NVFP4 weights."""
 
+import ctypes
 import importlib.metadata
-import json
 from typing import Callable, NamedTuple
 
+import gpu_humming
 from gpu_operands import BF16, DUAL_ALPHA, FP8, FP16
+
+# The largest difference from the exact result, as part of it plus the same part of the
+# largest result of its row.  16 bits: results in bf16, and split-k sums in fp16.  FP8:
+# operands of six significant bits are rounded to four.
+ROUNDED_16, ROUNDED_FP8 = 4e-3, 0.1
 
 
 class Baseline(NamedTuple):
-    """calls: one for each set of inputs; result(batch, row) of the first one;
-    None if its weights are its own."""
+    """calls: one for each set of inputs; result(batch, row) of the first one."""
 
     calls: list
-    result: Callable | None = None
+    result: Callable
+    tolerance: float
 
 
-def products(multiply, made, row_of=lambda c, batch, row: c[row]):
+def products(multiply, made, row_of=lambda c, batch, row: c[row],
+             tolerance=ROUNDED_16):
     """multiply(*operands) for each of made; row_of() finds a row in its result."""
     return Baseline([lambda m=m: multiply(*m) for m in made],
-                    lambda batch, row: row_of(multiply(*made[0]), batch, row))
+                    lambda batch, row: row_of(multiply(*made[0]), batch, row),
+                    tolerance)
 
 
 def fp16_baseline(torch, shape, sets):
@@ -74,7 +82,8 @@ def grouped_fp8_baseline(torch, shape, sets):
             a, b, scale_a, scale_b, offs=offsets, out_dtype=torch.bfloat16,
             use_fast_accum=True)
 
-    return products(multiply, grouped_operands(torch, sets, FP8))
+    return products(multiply, grouped_operands(torch, sets, FP8),
+                    tolerance=ROUNDED_FP8)
 
 
 def fp8_baseline(torch, shape, sets):
@@ -85,71 +94,96 @@ def fp8_baseline(torch, shape, sets):
         return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one,
                                 out_dtype=torch.float16, use_fast_accum=True)
 
-    return products(multiply, made)
+    return products(multiply, made, tolerance=ROUNDED_FP8)
 
 
-def humming_layer(torch, shape):
-    """A function of x and an expert layout; weights are its own."""
-    from humming.config import GemmType
-    from humming.layer import HummingLayer
-    from humming.tune import get_heuristics_config
-
-    grouped = len(shape.ms) > 1
-    kind = GemmType.GROUPED_CONTIGUOUS if grouped else GemmType.DENSE
-
-    layer = HummingLayer(
-        shape_n=shape.n * shape.products, shape_k=shape.k,
-        num_experts=len(shape.ms) if grouped else 0,
-        weight_config={"dtype": "float4e2m1", "group_size": 16,
-                       "scale_dtype": "float8e4m3", "has_zero_point": False,
-                       "is_fp_zero_point": False},
-        input_config={"dtype": "float16", "group_size": 0},
-        torch_dtype=torch.float16).to("cuda:0")
-    for p in layer.parameters():
-        p.data.view(torch.uint8).fill_(0x38)
-    layer.transform()
-    tuning = get_heuristics_config(
-        meta=layer.humming_metas[""], use_f16_accum=False,
-        use_m_major_input_scale=False, gemm_type=kind)
-    compute = json.dumps({"use_f16_accum": False,
-                          "use_m_major_input_scale": False,
-                          "gemm_type": kind.value})
-    return lambda x, offsets=None: layer(
-        inputs=x, input_scale=None, sorted_ids=None, expert_ids=None,
-        num_tokens_padded=None, expert_layout=offsets, valid_shape_m=0,
-        compute_config=compute, tuning_config=tuning, top_k=1)
+def humming_weights(torch, o):
+    """Codes and scales of a set's weights; those of a dual product in one matrix."""
+    codes = torch.cat([b.codes for b in o.b], 1)
+    scales = torch.cat([torch.stack([b.scale_bytes(i) for i in range(b.batch)])
+                        for b in o.b], 1)
+    return (codes, scales) if len(codes) > 1 else (codes[0], scales[0])
 
 
 def humming_baseline(torch, shape, sets):
-    """Its results are not compared; a group's products are experts."""
-    if shape.batch > 1:
-        raise NotImplementedError("humming has no batched product")
+    """Products of a group or a batch are experts; a dual product has Humming's own
+    kernel for SwiGLU."""
+    made = []
+    for o in sets:
+        codes, scales = humming_weights(torch, o)
+        offsets = None
+        if codes.dim() == 3:
+            offsets = o.offsets if shape.batch == 1 else torch.arange(
+                shape.batch + 1, dtype=torch.int32, device=codes.device)
+        made.append((gpu_humming.product(torch, codes, scales),
+                     torch.cat(o.activations(FP16)), offsets))
 
-    def call(o):
-        layer, x = humming_layer(torch, shape), torch.cat(o.activations(FP16))
-        return lambda: layer(x, o.offsets if len(shape.ms) > 1 else None)
+    def multiply(layer, x, offsets):
+        c = layer(x, offsets)
+        return c if shape.products == 1 else gpu_humming.swiglu(c, DUAL_ALPHA)
 
-    return Baseline([call(o) for o in sets])
+    # The rows of a batch have one matrix each.
+    return products(multiply, made, lambda c, batch, row: c[batch + row])
+
+
+def humming_kernel(shape):
+    """What humming_baseline() needs compiled, for gpu_humming.compile_ahead()."""
+    experts = max(len(shape.ms), shape.batch)
+    return (experts if experts > 1 else 0, shape.n * shape.products, shape.k,
+            shape.rows * shape.batch, False)
+
+
+def cublas_version():
+    """The version of the cuBLAS that torch loaded, or None."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        paths = {line.split()[-1] for line in maps if "/libcublas.so" in line}
+    if not paths:
+        return None
+    library, numbers = ctypes.CDLL(min(paths)), []
+    for kind in range(3):  # major, minor, patch
+        value = ctypes.c_int()
+        if library.cublasGetProperty(kind, ctypes.byref(value)):
+            return None
+        numbers.append(str(value.value))
+    return ".".join(numbers)
+
+
+def versions(torch):
+    """CUDA, cuBLAS, torch and Humming, as text."""
+    humming = gpu_humming.version() or "not installed"
+    if torch is None:
+        return f"torch not installed, {gpu_humming.PACKAGE} {humming}"
+    return (f"CUDA {torch.version.cuda}, cuBLAS {cublas_version()}, "
+            f"torch {torch.__version__}, {gpu_humming.PACKAGE} {humming}")
 
 
 def version_of(name):
     """The version of a baseline's library; None if it is not installed."""
-    library = "humming" if name == "humming" else "torch"
+    if name.startswith("humming"):
+        found = gpu_humming.version()
+        return found and f"{gpu_humming.PACKAGE} {found}"
     try:
-        return f"{library} {importlib.metadata.version(library)}"
+        found = f"torch {importlib.metadata.version('torch')}"
     except importlib.metadata.PackageNotFoundError:
         return None
+    cublas = cublas_version() if name.startswith("cuBLAS") else None
+    return f"cuBLAS {cublas}, {found}" if cublas else found
+
+
+GROUPED = {"torch grouped bf16": grouped_baseline,
+           "torch grouped fp8": grouped_fp8_baseline}
+BASELINES = {
+    "gemm": {"cuBLAS fp16": fp16_baseline, "cuBLAS fp8": fp8_baseline},
+    "group_gemm": {"cuBLAS fp16": fp16_baseline, **GROUPED},
+    "moe": GROUPED,
+    "dual_gemm": {"cuBLAS fp16 + silu": silu_baseline},
+    "gemv": {"torch bmm fp16": bmm_baseline},
+}
+NAMES = list(dict.fromkeys([*(n for made in BASELINES.values() for n in made),
+                            "humming"]))
 
 
 def baselines_of(shape):
     """(name, function that makes it) of all rivals of a shape.  One that cannot
     compute the shape raises, and its row says why."""
-    grouped = [("torch grouped bf16", grouped_baseline),
-               ("torch grouped fp8", grouped_fp8_baseline)]
-    return {
-        "gemm": [("cuBLAS fp16", fp16_baseline), ("cuBLAS fp8", fp8_baseline)],
-        "group_gemm": [("cuBLAS fp16", fp16_baseline)] + grouped,
-        "moe": grouped,
-        "dual_gemm": [("cuBLAS fp16 + silu", silu_baseline)],
-        "gemv": [("torch bmm fp16", bmm_baseline)],
-    }[shape.op] + [("humming", humming_baseline)]
+    return [*BASELINES[shape.op].items(), ("humming", humming_baseline)]

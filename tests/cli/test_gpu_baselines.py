@@ -14,10 +14,16 @@ import subprocess
 import sys
 import types
 import unittest
+from unittest import mock
 
 from cli_common import NIB, NibTest
 
 SOURCE = os.environ["NIB_SOURCE_DIR"]
+sys.path.insert(0, os.path.join(SOURCE, "bench"))
+import gpu_baselines  # noqa: E402
+import gpu_humming  # noqa: E402
+import gpu_torch  # noqa: E402
+
 LIBRARY = os.path.join(os.path.dirname(NIB), "libnibblas.so")
 NAMES = ("G1 G2 G3 G4 M1 M2 M3 M4 D1 D2 D3 D4 V1 V2 V3 E1 E8 E16 E32 E64 "
          "S1 S16 S64").split()
@@ -67,7 +73,9 @@ class Baselines(unittest.TestCase):
     def test_bad_arguments(self):
         for bad in (["--only", "Q"], ["--replays", "0"], ["--layout", "odd"],
                     ["--activations", "fp32"], ["--activations", ""],
-                    ["--preset", "cpu"], ["--preset", "decode", "--only", "G1"]):
+                    ["--preset", "cpu"], ["--preset", "decode", "--only", "G1"],
+                    ["--baselines", "hum"], ["--baselines", "humming,", "--list"],
+                    ["--baselines", "humming", "--no-baselines"]):
             baselines(*bad, code=2)
 
 
@@ -128,6 +136,7 @@ class DryRun(NibTest):
         for r in missing:
             self.assertTrue(r["skipped"])
             self.assertIsNone(r["time_s"])
+            self.assertIn(" failed ", text)
             self.assertRegex(text, f"(?m)^not measured: humming for .*{r['name']}")
         self.assertGreaterEqual(
             {r["backend"] for r in rows},
@@ -158,26 +167,175 @@ def row(name, backend, time_s, **values):
                 **values)
 
 
+def rival(factor=1.0, tolerance=gpu_torch.ROUNDED_16):
+    """A maker of a baseline that returns factor times the exact results."""
+    def make(torch, shape, sets):
+        exact = {(b, row): x for b, row, x, _ in sets[0].want()}
+        return gpu_torch.Baseline([lambda: None for _ in sets],
+                                  lambda b, row: factor * exact[b, row], tolerance)
+    return make
+
+
+def raises(problem):
+    def make(torch, shape, sets):
+        raise problem
+    return make
+
+
+@unittest.skipUnless(importlib.util.find_spec("numpy") or
+                     importlib.util.find_spec("torch"), "no numpy, no torch")
+@unittest.skipUnless(os.path.exists(LIBRARY), "no " + LIBRARY)
+@unittest.skipIf(os.environ.get("NIB_TEST_SIZE") == "small",
+                 "a sanitizer must be the first library")
+class Rivals(NibTest):
+    """What becomes of a rival that fails, with stand-ins for all rivals."""
+
+    def run_with(self, made, *args):
+        """(status, printed, rows) of a dry run of M1 with these rivals."""
+        def open_run(args):
+            run = opened(args)
+            run.torch = run.torch or types.SimpleNamespace()
+            return run
+
+        opened, path = gpu_baselines.open_run, self.path("rows.json")
+        out = io.StringIO()
+        with mock.patch.multiple(gpu_baselines, open_run=open_run,
+                                 baselines_of=lambda shape: made), \
+                contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = gpu_baselines.main(["--dry-run", "--library", LIBRARY, "--only",
+                                         "M1", "--json", path, *args])
+        with open(path, encoding="utf-8") as file:
+            return status, out.getvalue(), json.load(file)
+
+    def test_right_result_has_a_time(self):
+        status, text, rows = self.run_with([("humming", rival())],
+                                           "--baselines", "humming")
+        self.assertEqual(status, 0, text)
+        self.assertGreater(rows[1]["time_s"], 0)
+        self.assertEqual(rows[1]["error"], 0)
+        self.assertIn("humming", rows[0]["speedup"])
+
+    def test_call_that_raises_is_a_line(self):
+        made = [("humming", raises(TypeError("unexpected keyword 'meta'"))),
+                ("cuBLAS fp16", rival())]
+        status, text, rows = self.run_with(made)
+        self.assertEqual(status, 0, text)
+        self.assertEqual(rows[1]["skipped"], "TypeError: unexpected keyword 'meta'")
+        self.assertIsNone(rows[1]["time_s"])
+        self.assertEqual(list(rows[0]["speedup"]), ["cuBLAS fp16"])
+        self.assertIn("not measured: humming for M1: TypeError: unexpected", text)
+
+    def test_call_that_raises_while_timed_is_a_line(self):
+        def make(torch, shape, sets):
+            def call():
+                raise RuntimeError("CUDA out of memory")
+            return rival()(torch, shape, sets)._replace(calls=[call])
+
+        _, text, rows = self.run_with([("humming", make)])
+        self.assertEqual(rows[1]["skipped"], "RuntimeError: CUDA out of memory")
+        self.assertIn("not measured: humming for M1", text)
+
+    def test_named_rival_that_fails_fails_the_run(self):
+        for problem in (TypeError("unexpected keyword"), ImportError("no module"),
+                        NotImplementedError("no batched product")):
+            status, text, rows = self.run_with([("humming", raises(problem))],
+                                               "--baselines", "humming")
+            self.assertEqual(status, 1)
+            self.assertIn("--baselines humming: not measured for M1", text)
+            self.assertIn(str(problem), rows[1]["skipped"])
+
+    def test_first_words_name_rivals(self):
+        made = [("cuBLAS fp16", rival()), ("cuBLAS fp8", rival()), ("humming", rival())]
+        _, _, rows = self.run_with(made, "--baselines", "cuBLAS")
+        self.assertEqual([r["backend"] for r in rows[1:]],
+                         ["baseline:cuBLAS fp16", "baseline:cuBLAS fp8"])
+
+    def test_named_rival_without_a_row_fails_the_run(self):
+        status, text, rows = self.run_with([("cuBLAS fp16", rival())],
+                                           "--baselines", "humming")
+        self.assertEqual((status, len(rows)), (1, 1))
+        self.assertIn("--baselines humming: computes none of these products", text)
+
+    def test_wrong_result_has_no_time(self):
+        for factor in (1.01, 0.0, float("nan")):
+            status, text, rows = self.run_with([("humming", rival(factor))])
+            self.assertEqual(status, 1)
+            self.assertRegex(rows[1]["skipped"], "^WrongResult: off by ")
+            self.assertIsNone(rows[1]["time_s"])
+            self.assertEqual(rows[0]["speedup"], {})
+            self.assertRegex(text, "(?m)^M1 .* wrong ")
+            self.assertIn("wrong: humming for M1", text)
+
+    def test_tolerance_is_the_rivals_own(self):
+        made = [("cuBLAS fp8", rival(1.01, gpu_torch.ROUNDED_FP8))]
+        status, text, rows = self.run_with(made)
+        self.assertEqual(status, 0, text)
+        self.assertGreater(rows[1]["error"], 0)
+
+    def test_time_that_is_over_names_what_is_left(self):
+        status, text, rows = self.run_with([], "--minutes", "-1")
+        self.assertEqual((status, rows), (1, []))
+        self.assertIn("not reached in time: M1", text)
+
+
+class Humming(NibTest):
+    """Which releases are supported, with stand-ins for the installed one."""
+
+    def install(self, version):
+        info = self.path("humming_kernels.dist-info")
+        os.makedirs(info, exist_ok=True)
+        self.write(os.path.join(info, "METADATA"),
+                   f"Metadata-Version: 2.1\nName: humming-kernels\n"
+                   f"Version: {version}\n".encode())
+        importlib.invalidate_caches()
+
+    def setUp(self):
+        super().setUp()
+        sys.path.insert(0, self.folder)
+        self.addCleanup(sys.path.remove, self.folder)
+
+    def test_versions(self):
+        for version in ("0.1.19", "0.1.20", "0.2.0", "1.0"):
+            self.install(version)
+            gpu_humming.require()
+            self.assertEqual(gpu_torch.version_of("humming"),
+                             "humming-kernels " + version)
+            self.assertIn(version, gpu_torch.versions(None))
+
+    def test_older_release_is_refused_by_version(self):
+        for version in ("0.1.18", "0.1.9", "0.0.20"):
+            self.install(version)
+            with self.assertRaisesRegex(NotImplementedError,
+                                        f"^humming-kernels {version} is older than"):
+                gpu_humming.require()
+
+    def test_missing_package(self):
+        sys.path.remove(self.folder)
+        with mock.patch.object(gpu_humming, "PACKAGE", "no-such-package"), \
+                self.assertRaisesRegex(ModuleNotFoundError, "is not installed"):
+            gpu_humming.require()
+        sys.path.insert(0, self.folder)
+
+
 class Printed(unittest.TestCase):
     """The table that gpu_baselines.py prints."""
 
     def test_times_of_baselines_are_in_it(self):
-        sys.path.insert(0, os.path.join(SOURCE, "bench"))
-        import gpu_baselines
         ours = row("M2", OURS, 12e-6, fraction_of_limit=0.75, limit_s=9e-6,
                    speedup={"cuBLAS fp16": 2.0}, error=1e-4, ok=True)
         dense = dict(ours, activations="bf16", time_s=16e-6,
                      speedup={"cuBLAS fp16": 1.5})
         run = types.SimpleNamespace(
             rows=[ours, dense, row("M2", "baseline:cuBLAS fp16", 24e-6)],
-            read_bps=4e12, flops=8e14, machine="GPU X",
+            read_bps=4e12, flops=8e14, machine="GPU X", not_reached=[],
             nib=types.SimpleNamespace(version=lambda: "0"),
             date=datetime.date(2026, 1, 2))
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             gpu_baselines.print_table(run)
-        head, line, other = [re.split("  +", text.strip())
-                             for text in out.getvalue().splitlines()[:3]]
+        above, *table = out.getvalue().splitlines()[:4]
+        self.assertEqual(above, "GPU X, nibblas 0, 2026-01-02")
+        head, line, other = [re.split("  +", text.strip()) for text in table]
         self.assertIn("cuBLAS fp16", head)
         self.assertEqual(line[-4:], ["24.0", "2.00", "1.0e-04", "yes"])
         self.assertEqual(other[1], line[1] + ", A of bf16")
@@ -225,6 +383,21 @@ class MoeLayer(NibTest):
             ("W4A16", 3, True), ("humming W4A16", None, None)])
         self.assertIn("humming", found[-1]["skipped"])
 
+    def test_named_way_that_fails_fails_the_run(self):
+        process = self.run_script("--dry-run", "--shapes", "small", "--tokens", "1",
+                                  "--ways", "W4A4,humming W4A16")
+        self.assertEqual(process.returncode, 1, process.stderr)
+        self.assertRegex(process.stdout, "(?m)^small .* failed$")
+        self.assertIn("not measured: humming W4A16, small: ModuleNotFoundError",
+                      process.stdout)
+        self.assertIn("humming W4A16, small: ModuleNotFoundError", process.stderr)
+
+    def test_time_that_is_over_is_a_reason(self):
+        process = self.run_script("--dry-run", "--shapes", "small", "--tokens", "1",
+                                  "--minutes", "-1")
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("not measured: W4A4, small: not reached in time", process.stdout)
+
     def test_bad_arguments(self):
         process = self.run_script("--shapes", "none")
         self.assertEqual(process.returncode, 2)
@@ -245,7 +418,8 @@ class Table(NibTest):
              "| gemm 128x4096x7168 | 12.0 us | 75 % | 24.0 us, 2.00x |\n"
              "| gemm 128x4096x7168, A of fp16 | 16.0 us | 50 % "
              "| 24.0 us, 1.50x |\n"
-             "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | |\n")
+             "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | |\n"
+             "\n- Not measured: humming for M2: not there\n")
 
     def table(self, *args, **options):
         return script(("tools", "results_table.py"), *args, **options)
@@ -268,7 +442,8 @@ class Table(NibTest):
             "| cuBLAS fp16: 24.0 us, 2.00x | cuBLAS fp8: 6.0 us, 0.50x |\n"
             "| gemm 128x4096x7168, A of fp16 | 16.0 us | 50 % "
             "| cuBLAS fp16: 24.0 us, 1.50x | cuBLAS fp8: 6.0 us, 0.38x |\n"
-            "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | | |\n"))
+            "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | | |\n"
+            "\n- Not measured: humming for M2: not there\n"))
 
     def test_update_and_check(self):
         self.write("r.json", json.dumps(self.ROWS).encode())
@@ -364,6 +539,14 @@ class Table(NibTest):
         self.write("r.json", json.dumps(
             [row("M2", OURS, 1e-6, fraction_of_limit=1, ok=False)]).encode())
         self.table(os.path.join(self.folder, "r.json"), code=1)
+
+    def test_wrong_result_of_a_rival_has_no_time_in_a_table(self):
+        rows = self.ROWS + [row("M2", "baseline:wrong", None, ok=False,
+                                skipped="WrongResult: off by 1")]
+        self.write("r.json", json.dumps(rows).encode())
+        text = self.table(os.path.join(self.folder, "r.json"))
+        self.assertIn("- Not measured: wrong for M2: WrongResult: off by 1\n", text)
+        self.assertIn("| product | nibblas | of limit | cuBLAS fp16 |\n", text)
 
     def test_tables_of_the_project_are_those_of_the_results(self):
         pages = [os.path.join(SOURCE, "README.md")] + glob.glob(
