@@ -50,10 +50,11 @@ FIRST_WARM_SECONDS = 1.0
 # ---- timing ----------------------------------------------------------------
 
 
-def event_seconds(torch, call):
-    """Seconds that the GPU needs for call, between two events."""
+def event_seconds(torch, call, before=lambda: None):
+    """Seconds that the GPU needs for call, between two events, right after before."""
     begin = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
+    before()
     begin.record()
     call()
     end.record()
@@ -62,10 +63,10 @@ def event_seconds(torch, call):
 
 
 class GpuClock:
-    """The protocol: calls captured in a graph, replayed.  mhz: a function that measures
-    the GPU's clock, called before and after the replays; clocks: what it returned."""
+    """The protocol: calls captured in a graph, replayed.  mhz(load): measures the GPU's
+    clock right after load, before and after the replays; clocks: what it returned."""
 
-    def __init__(self, torch, replays, mhz=lambda: None):
+    def __init__(self, torch, replays, mhz=lambda load: None):
         self.torch, self.replays, self.mhz = torch, replays, mhz
         self.warm_s, self.clocks = FIRST_WARM_SECONDS, {}
 
@@ -88,10 +89,11 @@ class GpuClock:
             graph.replay()
             torch.cuda.synchronize()
         self.warm_s = WARM_SECONDS
-        before = self.mhz()
+        before = self.mhz(graph.replay)
         samples = [event_seconds(torch, graph.replay) / len(calls)
                    for _ in range(self.replays)]
-        self.clocks = {"clock_before_mhz": before, "clock_after_mhz": self.mhz()}
+        self.clocks = {"clock_before_mhz": before,
+                       "clock_after_mhz": self.mhz(graph.replay)}
         return samples
 
 
@@ -194,26 +196,26 @@ def machine(torch):
     return f"{smi[0]}, driver {smi[1]}, {versions(torch)}"
 
 
-def measure_mhz(torch, nib):
-    """The clock that one multiprocessor counts for some 2 ms."""
-    cycles, stream = int(4e6), torch.cuda.current_stream().cuda_stream
+def measure_mhz(torch, nib, load):
+    """The clock that one multiprocessor counts for some 0.2 ms, right after load."""
+    cycles, stream = int(4e5), torch.cuda.current_stream().cuda_stream
     return cycles * 1e-6 / event_seconds(torch, lambda: nib.probe(
-        abi.NIB_PROBE_CYCLES, None, cycles, stream))
+        abi.NIB_PROBE_CYCLES, None, cycles, stream), load)
 
 
-def card(run, when):
+def card(torch, nib, when):
     """Prints clocks, power and temperature while the GPU multiplies.  Returns the clock
     in MHz."""
-    def multiply():
-        return run.nib.probe(abi.NIB_PROBE_MULTIPLY, None, int(2e13),
-                             run.side.stream())
+    stream = torch.cuda.current_stream().cuda_stream
 
-    for _ in range(40):
-        multiply()
+    def multiply(times=1):
+        for _ in range(times):
+            nib.probe(abi.NIB_PROBE_MULTIPLY, None, int(2e13), stream)
+
+    multiply(40)
     smi = nvidia_smi("clocks.sm,clocks.mem,power.draw,temperature.gpu,"
                      "clocks_event_reasons.active")
-    run.torch.cuda.synchronize()
-    mhz = measure_mhz(run.torch, run.nib)
+    mhz = measure_mhz(torch, nib, multiply)
     print(f"card {when}: clock {mhz:.0f} MHz after multiplying; nvidia-smi while "
           f"multiplying (SM, memory, power, temperature, reasons): "
           + ", ".join(smi or ["none"]), flush=True)
@@ -415,7 +417,8 @@ def table_line(row, baselines):
 
 def print_table(run):
     backends = list(dict.fromkeys(row["backend"] for row in run.rows))
-    baselines = [b for b in backends if b.startswith(BASELINE)]
+    baselines = sorted((b for b in backends if b.startswith(BASELINE)),
+                       key=lambda b: NAMES.index(short(b)))
     found = {(row["name"], row["backend"]): row for row in run.rows}
     lines = [["", "product", "nibblas", "limit", "of limit", *map(short, baselines),
               "best baseline : ours", "error", "ok"]]
@@ -518,7 +521,8 @@ def open_run(args):
     if not torch.cuda.is_available():
         sys.exit("gpu_baselines.py: torch finds no GPU (--dry-run needs none)")
     nib = Nib(args.library, "cuda:0")
-    clock = GpuClock(torch, args.replays, lambda: measure_mhz(torch, nib))
+    clock = GpuClock(torch, args.replays,
+                     lambda load: measure_mhz(torch, nib, load))
     run = Run(args, nib, Arrays(torch, "cuda", args.seed), clock, torch)
     run.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
     try:
@@ -569,14 +573,14 @@ def main(argv=None):
     run = open_run(args)
     if not args.dry_run:
         add_peaks(run)
-        before = card(run, "before")
+        before = card(run.torch, run.nib, "before")
     if args.sweep:
         sweep(run)
     else:
         measure_all(run)
     if not args.dry_run:
         run.peaks[-1].update(clock_before_mhz=before,
-                             clock_after_mhz=card(run, "after"))
+                             clock_after_mhz=card(run.torch, run.nib, "after"))
     run.write()
     print_table(run)
     print(f"{sum(r['ok'] is True for r in run.rows)} passed, "

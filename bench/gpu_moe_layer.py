@@ -31,7 +31,8 @@ except ImportError:
 import gpu_humming
 import nibblas.torch  # noqa: F401
 from experts import SHAPES, TorchExperts, by_expert, layer, of_tokens, stacks, tokens
-from gpu_baselines import GpuClock, HostClock, event_seconds, machine, measure_mhz
+from gpu_baselines import (GpuClock, HostClock, card, event_seconds, machine,
+                           measure_mhz)
 from gpu_operands import Nib, abi
 from gpu_torch import version_of, versions
 from nibblas._library import library_path
@@ -236,7 +237,8 @@ def read_args(argv):
             sys.exit("gpu_moe_layer.py: torch finds no GPU (--dry-run needs none)")
         options.nib = Nib(library_path(), "cuda:0")
         options.device = "cuda"
-        options.clock = GpuClock(torch, 15, lambda: measure_mhz(torch, options.nib))
+        options.clock = GpuClock(
+            torch, 15, lambda load: measure_mhz(torch, options.nib, load))
         options.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
     return options
 
@@ -261,16 +263,24 @@ def main(argv=None):
             "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"}
     rows = []
 
-    def say(row):
-        rows.append(row)
-        print(json.dumps(row), file=sys.stderr, flush=True)
+    def write():
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
                 json.dump([head, *rows], file, indent=1)
 
+    def say(row):
+        rows.append(row)
+        print(json.dumps(row), file=sys.stderr, flush=True)
+        write()
+
+    if options.device == "cuda":
+        head["clock_before_mhz"] = card(torch, options.nib, "before")
     compile_humming(options)
     for shape in options.shapes:
         measure_shape(shape, options, say)
+    if options.device == "cuda":
+        head["clock_after_mhz"] = card(torch, options.nib, "after")
+        write()
     print(name)
     print_table(rows, read_bps)
     print(f"{sum(row.get('ok') is True for row in rows)} passed, "

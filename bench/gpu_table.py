@@ -6,11 +6,11 @@ GPU, in one process: gpu_baselines.py for each preset and gpu_moe_layer.py for "
     gpu_table.py --library libnibblas.so --out results
     gpu_table.py --out results --preset experts:P,Q seeds:G layers:mixtral-8x7b
 
-A preset may be followed by the names that --only (for layers: --shapes) selects.  Each
-preset's rows are in OUT/PRESET.json, written after each row, for tools/results_table.py.
+A preset may be followed by the names that --only (for layers: --shapes) selects.  The
+rows of a preset are in OUT/PRESET.json, written after each row, for results_table.py.
 With --minutes the run stops in time and prints the presets that are left, to measure
-them in another run.  --baselines names the rivals that must run: the status is 1 if one
-cannot."""
+them in another run.  --baselines names the rivals that must run, where they compute a
+preset's products: the status is 1 if one cannot."""
 
 import argparse
 import os
@@ -18,7 +18,8 @@ import sys
 import time
 
 import gpu_baselines
-from gpu_operands import PRESETS
+from gpu_operands import PRESETS, find_nib, shapes_of
+from gpu_torch import baselines_of
 
 LAYERS = "layers"
 
@@ -56,6 +57,14 @@ def layer_ways(baselines):
         ["humming W4A16"] if "humming" in baselines.split(",") else [])
 
 
+def computing(args, preset):
+    """Those of --baselines that compute some product of a preset."""
+    shapes = shapes_of(find_nib(args.library), preset)
+    known = {name for shape in shapes for name, _ in baselines_of(shape)}
+    return [name for name in args.baselines.split(",")
+            if any(gpu_baselines.is_wanted([name], k) for k in known)]
+
+
 def measure(args, preset, minutes):
     """The exit status of one preset."""
     name, _, only = preset.partition(":")
@@ -70,10 +79,14 @@ def measure(args, preset, minutes):
         return gpu_moe_layer.main([
             *common, "--tokens", args.tokens, *(["--shapes", only] if only else []),
             *(["--ways", ",".join(ways)] if ways else [])])
+    rivals = []
+    if args.baselines:
+        named = computing(args, name)
+        rivals = ["--baselines", ",".join(named)] if named else ["--no-baselines"]
     return gpu_baselines.main([
         *common, "--library", args.library, "--preset", name, "--packed",
         "--activations", args.activations, *(["--only", only] if only else []),
-        *(["--baselines", args.baselines] if args.baselines else [])])
+        *rivals])
 
 
 def main(argv=None):

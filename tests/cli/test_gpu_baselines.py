@@ -278,6 +278,35 @@ class Rivals(NibTest):
         self.assertIn("not reached in time: M1", text)
 
 
+    def test_gpu_table_has_a_file_for_each_preset(self):
+        out = self.path("out")
+        script(("bench", "gpu_table.py"), "--dry-run", "--library", LIBRARY, "--out",
+               out, "--preset", "decode:A1", "experts:P1", "seeds:G3,V2")
+        for preset, names in (("decode", ["A1"]), ("experts", ["P1"]),
+                              ("seeds", ["G3", "V2"])):
+            with open(os.path.join(out, preset + ".json"), encoding="utf-8") as file:
+                rows = json.load(file)
+            self.assertEqual(list(dict.fromkeys(r["name"] for r in rows)), names)
+            self.assertIn("baseline:humming", {r["backend"] for r in rows})
+
+    def test_gpu_table_needs_rivals_where_they_compute(self):
+        """cuBLAS computes nothing of P1; Humming would, but is not installed."""
+        for names, code in (("cuBLAS", 0), ("cuBLAS,humming", 1)):
+            text = script(("bench", "gpu_table.py"), "--dry-run", "--library", LIBRARY,
+                          "--out", self.folder, "--preset", "experts:P1",
+                          "--baselines", names, code=code)
+            self.assertEqual("not measured: humming for P1" in text, code == 1)
+
+    def test_gpu_table_names_what_is_left(self):
+        text = script(("bench", "gpu_table.py"), "--dry-run", "--library", LIBRARY,
+                      "--out", self.folder, "--minutes", "0", "--preset", "decode:A1",
+                      "layers", code=1)
+        self.assertIn("not reached in time: --preset decode:A1 layers", text)
+
+    def test_gpu_table_bad_arguments(self):
+        script(("bench", "gpu_table.py"), "--preset", "cpu", code=2)
+
+
 class Humming(NibTest):
     """Which releases are supported, with stand-ins for the installed one."""
 
