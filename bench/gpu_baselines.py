@@ -127,7 +127,7 @@ class Run:
         self.args, self.nib, self.side, self.clock = args, nib, side, clock
         self.torch = torch
         self.read_bps, self.flops = args.read_tbps * 1e12, args.tflops * 1e12
-        self.l2_bytes = 0
+        self.l2_bytes, self.memory_bytes = 0, math.inf
         self.date = datetime.datetime.now(datetime.timezone.utc)
         self.machine = ("dry run, " + versions(torch) if args.dry_run
                         else machine(torch))
@@ -259,6 +259,15 @@ def set_count(run, shape):
     return run.args.sets or min(max(count, 5), 40)
 
 
+def rival_sets(run, shape, sets):
+    """The sets that baselines multiply: fewer where the weights of all of them, in 16
+    bits, would take a quarter of the GPU's memory, but two and four times the L2."""
+    weights = 2 * shape.n * shape.k * shape.products * max(len(shape.ms), shape.batch)
+    if 4 * weights * len(sets) <= run.memory_bytes:
+        return sets
+    return sets[:max(2, math.ceil(4 * run.l2_bytes / shape.bytes()))]
+
+
 def measure_ours(run, shape, sets, want, kind):
     c = sets[0].c
     c[:] = math.nan  # another kind's results
@@ -327,10 +336,10 @@ def measure(run, shape, weights=None):
             for kind in run.args.activations]
     for o in sets:
         o.free()
-    first = len(run.rows)
+    first, few = len(run.rows), rival_sets(run, shape, sets)
     for name, make in baselines_of(shape):
         if is_wanted(run.args.baselines, name):
-            measure_baseline(run, shape, sets, want, name, make)
+            measure_baseline(run, shape, few, want, name, make)
     baselines = [r for r in run.rows[first:] if r["time_s"]]
     for row in ours:
         if row["ok"]:
@@ -524,7 +533,8 @@ def open_run(args):
     clock = GpuClock(torch, args.replays,
                      lambda load: measure_mhz(torch, nib, load))
     run = Run(args, nib, Arrays(torch, "cuda", args.seed), clock, torch)
-    run.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+    properties = torch.cuda.get_device_properties(0)
+    run.l2_bytes, run.memory_bytes = properties.L2_cache_size, properties.total_memory
     try:
         measure_peaks(run)
     except (AttributeError, RuntimeError) as problem:

@@ -272,6 +272,15 @@ class Rivals(NibTest):
         self.assertEqual(status, 0, text)
         self.assertGreater(rows[1]["error"], 0)
 
+    def test_large_weights_have_fewer_sets(self):
+        """256 experts of 4096x7168 in bf16 take 14 GiB; eight of them have rows."""
+        run = types.SimpleNamespace(l2_bytes=50 << 20, memory_bytes=80 << 30)
+        shape = types.SimpleNamespace(n=4096, k=7168, products=1, batch=1,
+                                      ms=[1] * 8 + [0] * 248, bytes=lambda: 132e6)
+        self.assertEqual(gpu_baselines.rival_sets(run, shape, [1, 2, 3, 4, 5]), [1, 2])
+        shape.ms = [1]
+        self.assertEqual(gpu_baselines.rival_sets(run, shape, [1, 2, 3]), [1, 2, 3])
+
     def test_time_that_is_over_names_what_is_left(self):
         status, text, rows = self.run_with([], "--minutes", "-1")
         self.assertEqual((status, rows), (1, []))
