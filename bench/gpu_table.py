@@ -53,8 +53,10 @@ def layer_ways(baselines):
     """The ways of gpu_moe_layer.py; None: all, none of which has to run."""
     if not baselines:
         return None
-    return ["torch grouped bf16", "W4A4", "W4A16"] + (
-        ["humming W4A16"] if "humming" in baselines.split(",") else [])
+    ways = ["torch grouped bf16", "W4A4", "W4A16"]
+    if "humming" in baselines.split(","):
+        ways += ["humming W4A16", "humming products W4A16"]
+    return ways
 
 
 def computing(args, preset):

@@ -169,9 +169,10 @@ def list_table(all_rows, short=False):
 # ---- the table of a card ---------------------------------------------------
 
 RIVALS = {
-    "best 16-bit rival": lambda name: "fp8" not in name and "public" not in name,
+    "best 16-bit rival": lambda name: not re.search("fp8|public|products", name),
     "best FP8 rival": lambda name: "fp8" in name,
     "best public kernel": lambda name: "public" in name,
+    "products only": lambda name: "products" in name,
 }
 
 

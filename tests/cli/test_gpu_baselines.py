@@ -418,8 +418,10 @@ class MoeLayer(NibTest):
         self.assertEqual([(r["way"], r.get("tokens"), r.get("ok")) for r in found], [
             ("torch grouped bf16", 1, None), ("torch grouped bf16", 3, None),
             ("W4A4", 1, True), ("W4A4", 3, True), ("W4A16", 1, True),
-            ("W4A16", 3, True), ("humming W4A16", None, None)])
-        self.assertIn("humming", found[-1]["skipped"])
+            ("W4A16", 3, True), ("humming W4A16", None, None),
+            ("humming products W4A16", None, None)])
+        for row in found[-2:]:
+            self.assertIn("humming-kernels", row["skipped"])
 
     def test_named_way_that_fails_fails_the_run(self):
         process = self.run_script("--dry-run", "--shapes", "small", "--tokens", "1",
@@ -564,14 +566,20 @@ class Table(NibTest):
                  "date": "2026-01-02"},
                 {"shape": "small", "way": "W4A4", "tokens": 1, "us": 5.0,
                  "bytes": 4e6, "ok": True},
-                {"shape": "small", "way": "humming W4A16", "skipped": "not there"}]
+                {"shape": "small", "way": "humming W4A16", "skipped": "not there"},
+                {"shape": "small", "way": "humming products W4A16", "tokens": 1,
+                 "us": 4.0, "bytes": 4e6, "ok": True}]
         self.write("r.json", json.dumps(rows).encode())
-        ours, other = json.loads(
+        ours, other, part = json.loads(
             self.table("--record", os.path.join(self.folder, "r.json")))
         self.assertEqual((ours["shape"], ours["time_s"], ours["limit_s"]),
                          ("small, 1 token", 5e-6, 1e-6))
         self.assertEqual((other["backend"], other["skipped"]),
                          ("baseline:humming", "not there"))
+        self.write("c.json", json.dumps([ours, part]).encode())
+        text = self.table(os.path.join(self.folder, "c.json"), "--card")
+        self.assertIn("| W4A4 | products only         | ratio |", text)
+        self.assertIn("| 5.0  | humming products: 4.0 | 0.80  |", text)
 
     def test_wrong_results_have_no_table(self):
         self.write("r.json", json.dumps(
