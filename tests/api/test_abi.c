@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_abi.c - callers that were compiled against another 0.2: the sizes of
- * 0.2.0 are recorded here as numbers and must go on working, longer structs
- * are refused exactly if the part that is not known here is not zero, and
- * reserved fields must be zero.
+ * test_abi.c - callers that were compiled against another 0.2.  The sizes of 0.2.0
+ * are recorded here as numbers and must keep working.  Longer structs are refused
+ * exactly if the part that is not known here is not zero.  Reserved fields must be
+ * zero.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_activations.c - problems whose A is the dense view x: what plans refuse
- * and take, and what they cost.  The device computes nothing
- * (common/stub_backend.h), because every backend gets its plans through the
- * same checks.  Runs are test_activations_run.c.
+ * test_activations.c - problems whose A is the dense view x: what plans accept and
+ * refuse, and their costs.  The device computes nothing (common/stub_backend.h),
+ * because the plans of all backends pass the same checks.  test_activations_run.c
+ * tests runs.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_activations_run.c - runs whose A is the dense view x: pointers, overlaps
- * with outputs, problems of another plan, what is read of a view that A is not,
- * and how a run is known to be the last one again.  The device computes nothing
- * (common/stub_backend.h); addresses are made up where nothing is read.
+ * test_activations_run.c - runs whose A is the dense view x: pointers, overlaps with
+ * outputs, problems of another plan, the fields that are read of the unused view,
+ * and the recognition of a repeated run.  The device computes nothing
+ * (common/stub_backend.h); addresses are invented where nothing is read.
  */
 #include <inttypes.h>
 #include <stdio.h>

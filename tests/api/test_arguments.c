@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_arguments.c - everything that opening a device, packing and planning
- * refuse: the status, and a message that names the argument, its value and the
- * rule.  What runs refuse is test_arguments_run.c.
+ * test_arguments.c - everything that opening a device, packing and planning refuse:
+ * the status, and a message that names the argument, its value and the rule.
+ * test_arguments_run.c tests what runs refuse.
  */
 #include <inttypes.h>
 #include <stdio.h>

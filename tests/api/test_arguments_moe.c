@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_arguments_moe.c - what a run of a mixture of experts refuses, what
- * opening a device refuses, and sizes whose products no machine can hold.
+ * test_arguments_moe.c - what a run of a mixture of experts refuses, what opening a
+ * device refuses, and sizes whose products overflow.
  */
 #include <inttypes.h>
 #include <stdio.h>

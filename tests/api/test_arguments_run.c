@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_arguments_run.c - everything that a run refuses: pointers, overlaps, a
- * plan for other sizes, a workspace that is none, offsets, scale signs, memory
- * that runs out.  Whatever is refused, no output is touched.
+ * test_arguments_run.c - everything that a run refuses: pointers, overlaps, a plan for
+ * other sizes, an invalid workspace, offsets, scale signs, and lack of memory.  A
+ * refused run does not touch any output.
  */
 #include <inttypes.h>
 #include <stdio.h>

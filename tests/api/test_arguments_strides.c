@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_arguments_strides.c - which strides are taken: rows and batches either
- * way round, as long as no byte lies under two elements.  Every small view, and
- * many pairs of views, against the bytes themselves.
+ * test_arguments_strides.c - the strides that are accepted: rows and batches in either
+ * order, as long as no two elements share a byte.  Every small view, and many pairs of
+ * views, are compared with sets of bytes.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_device.c - a device's memory, waiting for it, streams and the global scale by
- * pointer, on the CPU; tests/cuda/test_cuda_device.c does the same for GPUs.
+ * test_device.c - a device's memory, synchronisation, streams and the global scale by
+ * pointer, on the CPU.
  */
 #include <stdlib.h>
 #include <string.h>

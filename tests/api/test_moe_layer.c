@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_moe_layer.c - a layer of experts against its definition: every slot on
- * its own, by nib_quantize() and nib_multiply() of one row, bit by bit; and h,
- * where it has no product of its own, against double.  Every instruction set,
- * kind of A, packing and width of ids; experts of other devices, empty sizes.
+ * test_moe_layer.c - compares a layer of experts with its definition, bit by bit:
+ * every slot separately, by nib_quantize() and nib_multiply() of one row.  Where h has
+ * no product of its own, it is compared with double.  Covers every instruction set,
+ * kind of A, packing and width of ids, experts of other devices, and empty sizes.
  */
 #include <inttypes.h>
 #include <math.h>

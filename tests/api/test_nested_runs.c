@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_nested_runs.c - pools of the caller's that help: while a run waits for
- * its tasks, its thread takes other jobs of the program, and these run the same
- * plan.  Nothing may wait for ever, and every result is right.
+ * test_nested_runs.c - the caller's thread pools that nest work: while a run waits for
+ * its tasks, its thread executes other jobs of the program, which run the same plan.
+ * No run may wait for ever, and every result must be right.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_outputs.c - outputs of a group do not overlap: what nib_valid_outputs() says
- * of any group is what comparing every pair says, in any order, and its time
- * grows as n log n.
+ * test_outputs.c - outputs of a group must not overlap.  nib_valid_outputs() gives the
+ * same answer as a comparison of every pair, in any order, in a time that grows as
+ * n log n.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_reference.c - nib_reference and nib_check: every element visited once,
- * in the right place, and a check that sees what is wrong.
+ * test_reference.c - nib_reference and nib_check: every element is computed once, at
+ * the right place, and the check finds wrong values.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_reference_dense.c - nib_reference and nib_check of an A that is dense or
- * rounded to int8: the right rows and columns, the right rounding, and a check
- * that sees what is wrong.
+ * test_reference_dense.c - nib_reference and nib_check with an A that is dense or
+ * rounded to int8: rows, columns and rounding are right, and the check finds wrong
+ * values.
  */
 #include <float.h>
 #include <math.h>

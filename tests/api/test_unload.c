@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that loads the shared library, multiplies on two threads and
- * unloads it again, several times: nothing of the library may be left running.
+ * A program that loads the shared library, multiplies on two threads and unloads it,
+ * several times.  No thread of the library may keep running.
  */
 #include <dlfcn.h>
 #include <string.h>

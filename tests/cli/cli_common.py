@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command share: running it, writing safetensors files, and
+"""Helpers of the tests of the command: running it, writing safetensors files, and
 NVFP4 as docs/numerics.md defines it, in plain Python."""
 
 import csv

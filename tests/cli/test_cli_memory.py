@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One allocation of nib fails after the other: it says so and fails, or the result is
-the one of a run in which nothing failed."""
+"""Each allocation of nib fails in turn: nib reports it and fails, or the result is that
+of a run without a failure."""
 
 import os
 import shutil

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nib quantize leaves what transformers would not load in NVFP4: by the type of the
-model in config.json, and by names where there is none."""
+"""nib quantize leaves tensors dense that transformers would not load in NVFP4: by the
+type of the model in config.json, or by names if it has none."""
 
 import json
 import os

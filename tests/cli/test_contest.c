@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_contest.c - the problems of common/contest.h on the CPU, and shapes one
- * step off theirs.
+ * test_contest.c - the problems of common/contest.h on the CPU, and shapes that differ
+ * from theirs by one step.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/gpu_baselines.py as far as no GPU is needed, and tools/results_table.py."""
+"""The parts of bench/gpu_baselines.py that need no GPU, and tools/results_table.py."""
 
 import contextlib
 import datetime

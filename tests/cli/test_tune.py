@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nib tune on the GPU of tests/cuda/fake_cuda, by whose clock launches take as long as
-tiles of known costs would."""
+"""nib tune on the fake GPU of tests/cuda/fake_cuda, on whose clock launches take as
+long as tiles of known costs would."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/arguments.h - what the tests of refused arguments, test_arguments*.c,
- * work with: one device, one stream of numbers, and what a refusal is.
+ * common/arguments.h - helpers of the tests of refused arguments, test_arguments*.c:
+ * one device, one stream of random numbers, and the check of a refusal.
  */
 #ifndef NIB_TESTS_COMMON_ARGUMENTS_H
 #define NIB_TESTS_COMMON_ARGUMENTS_H

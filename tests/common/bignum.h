@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/bignum.h - exact sums and their rounding, the slow and plain way: one
+ * common/bignum.h - exact sums and their rounding, by a slow and simple method: one
  * counter for each power of two.
  */
 #ifndef NIB_TESTS_COMMON_BIGNUM_H

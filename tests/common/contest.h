@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/contest.h - the GPU MODE x NVIDIA NVFP4 problems: the sizes of their
- * ten tests and of their benchmarks, data as theirs, their own check (rtol =
- * atol = 1e-3, fp16) against a float64 sum that shares no code with the
- * library.  For tests on the CPU and programs on the GPU alike: nibblas.h
- * alone.
+ * common/contest.h - the GPU MODE x NVIDIA NVFP4 problems: the sizes of their ten
+ * tests and of their benchmarks, their data, and their check (rtol = atol = 1e-3,
+ * fp16) against a float64 sum that shares no code with the library.  It includes only
+ * nibblas.h, for tests on the CPU and programs on the GPU.
  *
  * Memory: a [L, M, K/2], b [L, N, K/2], c [L, M, N], scales tiled, L outermost.
  * The vector of a gemv is row 0 of 128.

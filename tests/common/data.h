@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/data.h - what many tests need: memory that ends at a guard page,
- * random numbers from a printed seed, full-range NVFP4 matrices, devices of
- * each instruction set.  Failures of these helpers end the program.
+ * common/data.h - helpers of many tests: memory that ends at a guard page, random
+ * numbers from a printed seed, full-range NVFP4 matrices, and devices of each
+ * instruction set.  A helper that fails ends the program.
  */
 #ifndef NIB_TESTS_COMMON_DATA_H
 #define NIB_TESTS_COMMON_DATA_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/float_mode.h - odd floating-point modes of a caller, for tests that
- * they change nothing and are left as they were.
+ * common/float_mode.h - unusual floating-point modes of a caller, for tests that the
+ * library ignores them and leaves them unchanged.
  */
 #ifndef NIB_TESTS_COMMON_FLOAT_MODE_H
 #define NIB_TESTS_COMMON_FLOAT_MODE_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/pairs.c - greedy: begin with a pair not met yet, fill the rest at
- * random a number of times, keep the case that meets the most new pairs.
+ * common/pairs.c - a greedy search: begins with a pair that is not covered yet, fills
+ * the rest at random a number of times, and keeps the case that covers the most new
+ * pairs.
  */
 #include "pairs.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/pairs.h - few test cases that meet every pair of settings: for any two
- * factors, each level of the one comes together with each level of the other.
+ * common/pairs.h - few test cases that cover every pair of settings: for any two
+ * factors, each level of the one is combined with each level of the other.
  */
 #ifndef NIB_TESTS_COMMON_PAIRS_H
 #define NIB_TESTS_COMMON_PAIRS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/problem.h - multiplications for tests: operands in guarded memory,
- * with NaN wherever no value belongs, outputs poisoned, and the ways to run and
- * to judge them.  What goes wrong fails the test with a message.
+ * common/problem.h - multiplications for tests: operands in guarded memory with NaN in
+ * all gaps, poisoned outputs, and functions that run and check them.  A failure fails
+ * the test with a message.
  */
 #ifndef NIB_TESTS_COMMON_PROBLEM_H
 #define NIB_TESTS_COMMON_PROBLEM_H

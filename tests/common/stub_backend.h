@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/stub_backend.h - a device whose backend takes every plan, computes
- * nothing and notes what a run hands it: for tests of what the API layer checks
- * and passes on, whatever backends have kernels for.  No operand is touched.
+ * common/stub_backend.h - a device whose backend accepts every plan, computes nothing
+ * and records the arguments of a run.  It is for tests of what the API layer checks and
+ * passes on, also for problems that no backend has kernels for.  No operand is touched.
  */
 #ifndef NIB_TESTS_COMMON_STUB_BACKEND_H
 #define NIB_TESTS_COMMON_STUB_BACKEND_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common/sums.h - what the tests of error bounds share: small problems, data
- * that cancels, a product by a model of some hardware's sums, and its check.
+ * common/sums.h - helpers of the tests of error bounds: small problems, data that
+ * cancels, a product computed by a model of hardware sums, and its check.
  */
 #ifndef NIB_TESTS_COMMON_SUMS_H
 #define NIB_TESTS_COMMON_SUMS_H

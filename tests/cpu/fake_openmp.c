@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_openmp.c - a library with the two functions of an OpenMP runtime that the
- * CPU backend calls.  Tests tell it how many threads a parallel region gets at
- * most, and how late they are.
+ * fake_openmp.c - a library with the two functions of an OpenMP runtime that the CPU
+ * backend calls.  Tests set the most threads that a parallel region gets, and the delay
+ * of each.
  */
 #include "fake_openmp.h"
 

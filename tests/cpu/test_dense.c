@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dense.c - products whose A is fp32, fp16 or bf16 (W4A16), every
- * operation at every instruction set.  Judges of their own: a sum in double
- * with the bound of docs/numerics.md, sums of small integers, which are exact
- * in any order, and the bits that other instruction sets give.
+ * test_dense.c - products whose A is fp32, fp16 or bf16 (W4A16), every operation on
+ * every instruction set.  They are compared with a sum in double within the bound of
+ * docs/numerics.md, with sums of small integers, which are exact in any order, and with
+ * the bits of other instruction sets.
  */
 #include <inttypes.h>
 #include <math.h>

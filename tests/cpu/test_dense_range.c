@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_dense_range.c - A of floats over the whole range of its type, on every
- * instruction set, within the bound of the oracle: subnormals, the largest
- * numbers, values that spread over a block, infinities and NaN.
+ * instruction set, within the bound of the oracle: subnormal and the largest numbers,
+ * blocks with a wide range of values, infinities and NaN.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dequantize.c - dequantise and scale layouts of every instruction set
- * against the definitions, byte for byte, at guard pages.
+ * test_dequantize.c - compares dequantisation and scale layouts of every instruction
+ * set with the definitions, byte for byte, at guard pages.
  */
 #include <float.h>
 #include <math.h>

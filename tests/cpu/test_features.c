@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_features.c - what the library says of the processor, compared with what the
- * kernel says.
+ * test_features.c - compares the processor's features that the library detects with
+ * those that the kernel reports.
  */
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork() after a run on several threads: the child's runs work, on threads of
- * the child's own, and so do the parent's.
+ * fork() after a run on several threads: later runs work in the child, on its own
+ * threads, and in the parent.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_memory.c - what a multiplication may touch: inputs are only read, rows
- * and experts without tokens not even that, outputs may lie between each other,
- * a run allocates nothing, and several may share a plan.
+ * test_memory.c - the memory that a multiplication may touch: inputs are only read,
+ * rows and experts without tokens are not read, outputs may be interleaved, a run
+ * allocates nothing, and several runs may share a plan.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_multiply.c - every operation at every instruction set against the exact
- * oracle, every element.  The cases meet each pair of sizes, layouts, types,
+ * test_multiply.c - compares every element of every operation, on every instruction
+ * set, with the exact oracle.  The cases cover each pair of sizes, layouts, types,
  * packings, kinds of data and so on (common/pairs.h).
  */
 #include <float.h>

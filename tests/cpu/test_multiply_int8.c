@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_multiply_int8.c - products whose A is rounded to 8 bits: the rounding
- * itself, seen through a matrix B that is the identity; sums against the same
- * sums made here, bit for bit; all operations against the oracle.
+ * test_multiply_int8.c - products whose A is rounded to 8 bits.  The rounding is tested
+ * with an identity matrix B, sums are compared bit for bit with a second
+ * implementation, and all operations with the oracle.
  */
 #include <float.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_nan.c - the scale 0x7F makes its whole row or column NaN and nothing
- * else; in padding or between rows it changes nothing.
+ * test_nan.c - the scale 0x7F makes its whole row or column NaN, and nothing else.  In
+ * padding or between rows it has no effect.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs on the OpenMP threads of another library (src/backend/cpu/openmp.c), and when
- * a device uses the caller's thread only (pace.c).
+ * Runs on the OpenMP threads of another library (src/backend/cpu/openmp.c), and the
+ * cases in which a device uses only the caller's thread (pace.c).
  */
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_ops.c - the loops that differ between instruction sets, called one by
- * one: the same bytes as the scalar ones, for every length and alignment, and
- * nothing written before or after the run.  Inputs end at a guard page, outputs
- * lie between bytes that must stay.
+ * test_ops.c - calls the loops that differ between instruction sets one by one.  They
+ * give the same bytes as the scalar loops for every length and alignment, and write
+ * nothing before or after the output.  Inputs end at a guard page, and bytes that must
+ * not change surround outputs.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_pack.c - how much memory packed weights take, their updates, and that they
- * are written back bit for bit.  What they compute is test_multiply.c's and
- * test_same_bits.c's.
+ * test_pack.c - packed weights: their memory, their updates, and unpacking bit for bit.
+ * test_multiply.c and test_same_bits.c test products with them.
  */
 #include <malloc.h>
 #include <string.h>

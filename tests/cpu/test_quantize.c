@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_quantize.c - quantise and amax of every instruction set against the
- * definition (format/quantize_ref.h), byte for byte, at guard pages.  What they
- * refuse is test_quantize_arguments.c.
+ * test_quantize.c - compares quantisation and amax of every instruction set with the
+ * definition (format/quantize_ref.h), byte for byte, at guard pages.
+ * test_quantize_arguments.c tests what they refuse.
  */
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_same_bits.c - what must not change a bit of a result: threads, sets of
- * instructions, packing, layouts, neighbours, rows, pools, modes, and chance.
+ * test_same_bits.c - things that must not change a bit of a result: threads,
+ * instruction sets, packing, layouts, neighbours, rows, pools, modes, and timing.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_declared.c - see emu_declared.h.  A file of its own, because the headers
- * of nibblas and of the software GPU declare the same names.
+ * emu_declared.c - see emu_declared.h.  It is a separate file, because the headers of
+ * nibblas and of the software GPU declare the same names.
  */
 #include "emu_declared.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_small.c - [tiles|skinny|wide|dense]: a few small multiplications on a GPU, some
- * of them long enough that every ring is filled more than once, checked against
- * the oracle; stops at the first that fails and says why.  tiles (the default):
+ * emu_small.c [tiles|skinny|wide|dense] - runs a few small multiplications on a GPU and
+ * compares them with the oracle.  Some are long enough to fill every ring more than
+ * once.  Stops at the first that fails, and prints the reason.  tiles (the default):
  * NVFP4 by all kernels; skinny, wide: few rows, of each type; dense: A of fp16 and
- * bf16.  Exit code 0, 1, or 77 without a GPU.  What test_emu_mutations.py runs
- * with bugs planted in the kernels.
+ * bf16.  Exit code 0, 1, or 77 without a GPU.  test_emu_mutations.py runs it with bugs
+ * planted in the kernels.
  */
 #include <stdio.h>
 #include <string.h>

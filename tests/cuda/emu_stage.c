@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_stage.c - the staging kernel (sm100/stage.cu) on the software B200, byte by byte:
- * what it copies, by src/format, and that it writes nothing else.
+ * emu_stage.c - the staging kernel (sm100/stage.cu) on the software B200: compares its
+ * copies with src/format, byte by byte, and checks that it writes nothing else.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_tiles.c [JOB]... - products in tiles on the software B200, each of which takes
- * another way through Blackwell's kernel (sm100/gemm.cuh): all, or those named.  Prints
- * "HASH JOB: PLAN" a job, the hash of the memory of its results; checks them by the
- * oracle unless NIB_TEST_HASH_ONLY is set.  Stops at the first failure.  Exit code 0,
- * 1, or 77 without a GPU.
+ * emu_tiles.c [JOB]... - runs all or the named products in tiles on the software B200.
+ * Each covers another path of the Blackwell kernel (sm100/gemm.cuh).  Prints "HASH JOB:
+ * PLAN" for each job, with the hash of the memory of its results, and compares them
+ * with the oracle unless NIB_TEST_HASH_ONLY is set.  Stops at the first failure.  Exit
+ * code 0, 1, or 77 without a GPU.
  *
- * What test_emu_b200.py runs, with bugs planted and on other schedules.  The
- * plans are for eight multiprocessors (NIBEMU_SMS=8).
+ * test_emu_b200.py runs it with planted bugs and on other schedules.  The plans are for
+ * eight multiprocessors (NIBEMU_SMS=8).
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_traffic.c - emu_traffic small|seeds: runs products on the software GPU,
- * for test_sm100_traffic.py, which counts what they load.  To stderr, where
- * NIBEMU_VERBOSE=1 has the counts of each launch:
+ * emu_traffic.c small|seeds - runs products on the software GPU for
+ * test_sm100_traffic.py, which counts the bytes that they load.  Writes to stderr,
+ * where NIBEMU_VERBOSE=1 prints the counts of each launch:
  *
  *   product OP MxNxKxL,... TASKS SLICES   before the launches
  *   operand a|b|b2|c INDEX ADDRESS BYTES  of each codes, scales or c

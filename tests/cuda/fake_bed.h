@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_bed.h - tests on the fake driver (fake_cuda/).  The library
- * opens its driver once a process, so each test runs in a process of its own.
+ * fake_bed.h - helpers of tests on the fake driver (fake_cuda/).  The library opens its
+ * driver once in a process, so each test runs in a process of its own.
  */
 #ifndef NIB_TESTS_COMMON_FAKE_CUDA_H
 #define NIB_TESTS_COMMON_FAKE_CUDA_H

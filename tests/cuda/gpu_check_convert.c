@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_convert.c - quantise, amax, dequantise and scale layouts on the
- * GPU: the same bits as the CPU's, the same errors, nothing written beside.
+ * gpu_check_convert.c - quantise, amax, dequantise and scale layouts on the GPU: the
+ * same bits and errors as on the CPU, and no writes outside the outputs.
  */
 #include "gpu_common.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_dense.c - products of fp16 and bf16 by NVFP4 weights on the GPU:
- * single ones, batches, groups and MoE, within their bound, inputs, gaps and
- * guard bands unchanged, and the same bits again.
+ * gpu_check_dense.c - products of fp16 and bf16 by NVFP4 weights on the GPU, also in
+ * batches, groups and MoE.  Results are within their bound and have the same bits in a
+ * second run; inputs, gaps and guard bands do not change.
  */
 #include "gpu_problem.h"
 

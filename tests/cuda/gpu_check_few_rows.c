@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_few_rows.c - products of up to 64 rows on the GPU: within their bound
- * on all codes and scales, with NaN in the padding and guard bands around every
- * buffer, and the same bits without neighbours in the batch and without packed
- * weights.
+ * gpu_check_few_rows.c - products of up to 64 rows on the GPU, on all codes and scales,
+ * with NaN in the padding and guard bands around every buffer.  Results are within
+ * their bound, and have the same bits without neighbours in the batch and without
+ * packed weights.
  */
 #include "gpu_problem.h"
 

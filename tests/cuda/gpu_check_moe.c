@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_moe.c - MoE problems on the GPU: few and many experts,
- * empty ones, scales laid out expert by expert, rows outside the offsets, and
- * offsets that lead out of the tensors: no device checks them beforehand.
+ * gpu_check_moe.c - MoE problems on the GPU: few and many experts, empty ones, scales
+ * laid out expert by expert, rows outside the offsets, and offsets that point outside
+ * the tensors, which no device checks beforehand.
  */
 #include "gpu_moe.h"
 

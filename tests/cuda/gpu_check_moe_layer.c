@@ -8,8 +8,8 @@
  *   composed   any weights, against the steps one by one: rows and their
  *              quantisation on the CPU, the same products by nib_moe_run().
  *
- * Slots of other experts, few and very many slots, all types; captured in a
- * graph; pointers that are not the GPU's.
+ * Covers slots of other experts, few and very many slots, all types, capture in a
+ * graph, and pointers that do not belong to the GPU.
  */
 #include "gpu_layer.h"
 #include "gpu_stream.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_multiply.c - products, dual products, groups and MoE on the
- * GPU: within their bound, NaN where a scale is NaN and nowhere else, guard
- * bands and gaps unchanged, and the same bits again, in any order, with any
- * neighbours and from two threads.
+ * gpu_check_multiply.c - products, dual products, groups and MoE on the GPU.  Results
+ * are within their bound, and NaN exactly where a scale is NaN.  Guard bands and gaps
+ * do not change.  The bits are the same in any order, with any neighbours and from two
+ * threads.
  */
 #include "gpu_problem.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_probes.c - the probes on a GPU: their rates are what the hardware's
- * own numbers allow, and twice the amount takes twice the time, so that nothing
- * was left out by the compiler.  On the software GPU they only run.
+ * gpu_check_probes.c - the probes on a GPU.  Their rates are within the hardware's
+ * specification, and twice the work takes twice the time, so the compiler has removed
+ * nothing.  On the software GPU they only run.
  */
 #include "gpu_common.h"
 

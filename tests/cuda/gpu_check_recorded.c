@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_recorded.c - every kernel on the edges of its sizes, its output
- * bits as a hash, compared with what an H200 gave: results_h200.txt, a line a
- * case: hash, name with the seed, what the planner chose.  On a B200 with what
- * the software one gave: results_b200.txt.
+ * gpu_check_recorded.c - runs every kernel at the edges of its sizes, and compares a
+ * hash of its output bits with the results of an H200.  results_h200.txt has a line for
+ * each case: the hash, the name with the seed, and the plan.  On a B200 the results of
+ * the software B200 are used: results_b200.txt.
  *
  *	gpu_check_recorded			compares (NIB_TEST_SIZE=small:
  *						a part)
  *	gpu_check_recorded --record FILE	writes FILE anew
  *
- * A change of a kernel's order of sums, or of the planner's choices, changes
- * bits: record again then.  The costs are the built-in ones.
+ * A change of a kernel's order of sums, or of the planner's choices, changes bits; then
+ * record again.  The costs are the built-in ones.
  */
 #include <inttypes.h>
 #include <stdio.h>

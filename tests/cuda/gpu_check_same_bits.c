@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_same_bits.c - runs of every kind on the GPU give the same bits
- * 1,000 times (or as often as the argument says), replayed from a graph with
- * other contents, on two streams, from two threads, on two GPUs, one after the
- * other without waiting, and after a run that was refused.  A small run repeats
- * everything twice, with smaller products.
+ * gpu_check_same_bits.c [N] - runs of every kind on the GPU give the same bits N times
+ * (1,000): replayed from a graph with other contents, on two streams, from two threads,
+ * on two GPUs, one after the other without waiting, and after a run that was refused.
+ * A small test repeats everything twice, with smaller products.
  *
- * That a run is captured at all shows that it neither allocates nor waits: the
- * driver refuses both while a stream is captured.
+ * A run that can be captured neither allocates nor waits, because the driver refuses
+ * both while a stream is captured.
  */
 #include <inttypes.h>
 #include <pthread.h>

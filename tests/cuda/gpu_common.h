@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_common.h - what the programs that need a GPU share (gpu_check_*.c): they
- * include only nibblas.h, print a line a case, and exit with 77 without a GPU.
- * Helpers that fail end the program.
+ * gpu_common.h - helpers of the programs that need a GPU (gpu_check_*.c).  These
+ * include only nibblas.h, print a line for each case, and exit with 77 without a GPU.
+ * A helper that fails ends the program.
  */
 #ifndef NIB_TESTS_GPU_COMMON_H
 #define NIB_TESTS_GPU_COMMON_H

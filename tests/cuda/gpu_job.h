@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_job.h - one run of each kind that the library has, with its operands and
- * its plan, so that a test of runs is written once for all kinds.
+ * gpu_job.h - one run of each kind of the library, with its operands and its plan, so
+ * that a test of runs is written once for all kinds.
  */
 #ifndef NIB_TESTS_GPU_JOB_H
 #define NIB_TESTS_GPU_JOB_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_layer.h - layers of experts with random operands on both sides: slots of
- * experts that are elsewhere, experts without slots, gaps behind rows.
+ * gpu_layer.h - layers of experts with random operands on the CPU and the GPU: slots of
+ * experts on other devices, experts without slots, gaps after rows.
  */
 #ifndef NIB_TESTS_GPU_LAYER_H
 #define NIB_TESTS_GPU_LAYER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_moe.h - MoE problems with random tokens on both sides: scales
- * of no token are NaN, as is c, and guard bands are around every buffer.
+ * gpu_moe.h - MoE problems with random tokens on the CPU and the GPU.  Scales without a
+ * token are NaN, as is c, and guard bands surround every buffer.
  */
 #ifndef NIB_TESTS_GPU_MOE_H
 #define NIB_TESTS_GPU_MOE_H

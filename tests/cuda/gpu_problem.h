@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_problem.h - products with random operands on both sides, for the programs
- * that need a GPU: padding and gaps hold NaN scales, outputs NaN, and guard
- * bands are around every buffer.
+ * gpu_problem.h - products with random operands on the CPU and the GPU, for the
+ * programs that need a GPU.  Padding and gaps have NaN scales, outputs are NaN, and
+ * guard bands surround every buffer.
  */
 #ifndef NIB_TESTS_GPU_PROBLEM_H
 #define NIB_TESTS_GPU_PROBLEM_H

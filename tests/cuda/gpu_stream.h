@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_stream.h - streams and graphs of a caller's, by the driver that the
- * library opens too.  A call that the driver refuses ends the program, unless
- * its comment says otherwise.
+ * gpu_stream.h - a caller's streams and graphs, with the same driver as the library.  A
+ * call that the driver refuses ends the program, unless its comment states otherwise.
  */
 #ifndef NIB_TESTS_GPU_STREAM_H
 #define NIB_TESTS_GPU_STREAM_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moe_bed.h - layers of experts on the fake driver: layers whose arrays are
- * only addresses, their plans and workspaces, and their runs.
+ * moe_bed.h - helpers of tests of layers of experts on the fake driver: layers whose
+ * arrays are only addresses, their plans, workspaces and runs.
  */
 #ifndef NIB_TESTS_CUDA_MOE_BED_H
 #define NIB_TESTS_CUDA_MOE_BED_H

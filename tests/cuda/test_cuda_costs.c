@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_costs.c - the costs of a GPU on the fake driver: built in, set and
- * read, refused.  tests/cli/test_tune.py tests the file that keeps them.
+ * test_cuda_costs.c - the costs of a GPU on the fake driver: the built-in ones, and
+ * those that are set, read and refused.  tests/cli/test_tune.py tests the file of
+ * costs.
  */
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_device.c - the CUDA backend on the fake driver: opening and every
- * way in which it cannot, kernels loaded and found, memory, errors of the GPU.
+ * test_cuda_device.c - the CUDA backend on the fake driver: opening a device and every
+ * failure of it, loading kernels, memory, and errors of the GPU.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_gemv.c - how products of few rows are cut for a GPU: every row is
- * in exactly one tile, every tile in one CTA, and a CTA gets its memory.
+ * test_cuda_gemv.c - the partition of products of few rows for a GPU: every row is in
+ * exactly one tile, every tile in one CTA, and a CTA gets its memory.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_gemv100.c - how products of few rows are cut for a B200: what the
- * kernels take, the order of their sums, how many CTAs there are and what they
- * ask for.
+ * test_cuda_gemv100.c - the partition of products of few rows for a B200: the arguments
+ * of the kernels, the order of their sums, the number of CTAs, and their resources.
  */
 #include "backend/cuda/sm100/gemv.h"
 #include "common/unit.h"

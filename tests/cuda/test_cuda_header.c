@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_header.c - src/backend/cuda/common/driver.h against CUDA's own cuda.h,
- * where that is installed: numbers, layouts, exported names.
+ * test_cuda_header.c - compares src/backend/cuda/common/driver.h with CUDA's own
+ * cuda.h, if that is installed: numbers, layouts, exported names.
  */
 #include <string.h>
 

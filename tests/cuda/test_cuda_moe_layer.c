@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_moe_layer.c - a layer of experts on the fake driver: which kernels
- * its steps launch and in which order, what is refused, and that failures keep
- * nothing.  gpu_check_moe_layer.c checks results, on the software GPU too.
+ * test_cuda_moe_layer.c - a layer of experts on the fake driver: the kernels of its
+ * steps and their order, what is refused, and that failures free everything.
+ * gpu_check_moe_layer.c checks results, also on the software GPU.
  */
 #include <stdbool.h>
 #include <stdio.h>

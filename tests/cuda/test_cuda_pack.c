@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_pack.c - whether packed weights share the caller's codes on a GPU, on
- * the fake driver: nib_pack_shares() says what nib_pack_shared() does.
+ * test_cuda_pack.c - whether packed weights share the caller's codes on a GPU, on the
+ * fake driver: nib_pack_shares() predicts what nib_pack_shared() does.
  */
 #include <stdbool.h>
 

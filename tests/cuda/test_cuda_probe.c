@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_probe.c - what the probes of a GPU launch, on the fake driver, and
- * which arguments are refused.
+ * test_cuda_probe.c - the launches of the probes of a GPU, on the fake driver, and the
+ * arguments that are refused.
  */
 #include <string.h>
 

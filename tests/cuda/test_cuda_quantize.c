@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_quantize.c - what conversions on a GPU launch, when they wait, and
- * that they keep no memory, on the fake driver, whose kernels do nothing.
+ * test_cuda_quantize.c - conversions on a GPU, on the fake driver, whose kernels do
+ * nothing: the launches, when they wait, and that they keep no memory.
  */
 #include <stdalign.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_run.c - what a run on a GPU checks of its problems, on the fake
- * driver: whose memory each pointer is, and that a second run with the same
- * pointers asks nothing.
+ * test_cuda_run.c - the checks of a run's problems on a GPU, on the fake driver: the
+ * owner of each pointer's memory is queried, and a second run with the same pointers
+ * queries nothing.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_sm100.c - products in tiles on Blackwell, on the fake driver: which
- * kernels a plan launches, when tensor maps are encoded, what is refused, and that
- * failures keep nothing.  gpu_check_*.c check results, on the software B200 too.
+ * test_cuda_sm100.c - products in tiles on Blackwell, on the fake driver: the kernels
+ * that a plan launches, when tensor maps are encoded, what is refused, and that
+ * failures free everything.  gpu_check_*.c check results, also on the software B200.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_staging.c - the command's operands on a GPU, on the fake driver:
- * what the calls are given is a copy, equal and at the same place, of what the
- * oracle is given.
+ * test_cuda_staging.c - the command's operands on a GPU, on the fake driver: the calls
+ * get an equal copy of the oracle's operands, with the same layout.
  */
 #include <stdio.h>
 #include <string.h>

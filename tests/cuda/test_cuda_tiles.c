@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_tiles.c - how groups are cut for a GPU: every row unit and row of A
- * of every problem is in exactly one tile, of a size that the kernels have.
+ * test_cuda_tiles.c - the partition of groups for a GPU: every row unit and row of A of
+ * every problem is in exactly one tile, of a size that the kernels support.
  */
 #include <stdlib.h>
 #include <string.h>

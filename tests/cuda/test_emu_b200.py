@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_emu_b200.py [SCHEDULES [few|all|NAME]] - the kernels of Blackwell's products
-with one bug planted at a time, on the software B200: each must be found on every
-schedule, by a report, by wrong values or by other bits than those without the bug.
-Prints the table: the bug, on how many schedules it was found, and what was said; bugs
-marked "strict" are found only with NIBEMU_STRICT=1.  "all" uses every processor.
-Needs the kernels (nvcc), no GPU.
+"""test_emu_b200.py [SCHEDULES [few|all|NAME]] - runs the Blackwell kernels on the
+software B200 with one planted bug at a time.  Each must be found on every schedule: by
+a report, by wrong values, or by bits that differ from those without the bug.  Prints a
+table: the bug, the number of schedules on which it was found, and the report.  Bugs
+marked "strict" are found only with NIBEMU_STRICT=1.  "all" uses every processor.  Needs
+the kernels (nvcc), no GPU.
 
-A bug is planted in the PTX of the build, where it names the n-th line of an entry that
-matches a pattern: registers have other names after each change of a kernel."""
+A bug is planted in the PTX of the build.  It names the n-th line of an entry that
+matches a pattern, because registers have other names after each change of a kernel."""
 import itertools
 import os
 import re

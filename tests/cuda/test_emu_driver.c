@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_emu_driver.c - the software GPU as the driver that nibblas expects: it
- * exports every function of driver.def, and what both declare is equal.
+ * test_emu_driver.c - the software GPU is the driver that nibblas expects: it exports
+ * every function of driver.def, and the declarations of both are equal.
  */
 #include <dlfcn.h>
 #include <setjmp.h>

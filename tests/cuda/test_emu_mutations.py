@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_emu_mutations.py [SCHEDULES] - the Hopper kernels with one bug planted at
-a time, on the software GPU: each must be reported, on every schedule, by a rule
-that fits; without a bug there is no report.  Three sets of products: of all kernels,
-of those for few rows, and of A in 16 bits.  Prints the table: the bug, on how many
-schedules it was found, and what was said.  Needs the kernels (nvcc), no GPU."""
+"""test_emu_mutations.py [SCHEDULES] - runs the Hopper kernels on the software GPU with
+one planted bug at a time.  Each must be reported on every schedule, by a rule that
+fits; without a bug there is no report.  The sets of products (SETS) are for all
+kernels, for few rows, and for A in 16 bits.  Prints a table: the bug, the number of
+schedules on which it was found, and the report.  Needs the kernels (nvcc), no GPU."""
 import os
 import re
 import subprocess

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test_sass_loops.py [--record] [FOLDER] - the loops of the kernels in FOLDER (of the
-build) have at most 10 % more instructions than sass_loops.json says, which
---record writes (`make kernels`).  Another nvcc makes other machine code: then, and
-without nvdisasm, the test is skipped."""
+build) have at most 10 % more instructions than in sass_loops.json, which --record
+writes (`make kernels`).  Another nvcc makes other machine code; then, and without
+nvdisasm, the test is skipped."""
 import json
 import os
 import pathlib

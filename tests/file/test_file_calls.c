@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_file_calls.c - system calls that fail, or do less than was asked: pieces
- * written, signals, disks that take nothing, errors that come with close().
- * The functions below stand in for the C library's.
+ * test_file_calls.c - system calls that fail, or do less than was requested: partial
+ * writes, signals, full disks, errors of close().  The functions below replace the C
+ * library's.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_file_faults.c - every allocation of the file functions fails once, and
- * then that one and all after it: a status, no crash, no leak, no file left.
+ * test_file_faults.c - every allocation of the file functions fails once, and then also
+ * with all after it: a status is returned, without a crash, a leak or a file left.
  */
 #include <stdio.h>
 #include <stdlib.h>

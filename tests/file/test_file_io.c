@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_file_io.c - paths that cannot be read or written, full disks: whatever
- * goes wrong, the path holds what it held before and no other file stays.
+ * test_file_io.c - paths that cannot be read or written, and full disks.  After every
+ * failure the path has its old content, and no other file is left.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_file_sharded.c - folders and indices: which file of a folder is opened,
- * layers joined across shards, and everything that an index may get wrong.
+ * test_file_sharded.c - folders and indices: the file of a folder that is opened,
+ * layers with tensors in several shards, and every fault of an index.
  */
 #include <stdio.h>
 #include <stdlib.h>

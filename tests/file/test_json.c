@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_json.c - the JSON reader's tokens against jansson's, on random text that
- * is nearly right: what one takes the other takes, with the same value.
+ * test_json.c - compares the JSON reader with jansson on random text that is nearly
+ * valid: both accept the same text, with the same values.
  *
- * Where they differ on purpose: strings hold no U+0000 here, and integers no
- * sign.
+ * Two differences are intended: strings here have no U+0000, and integers no sign.
  */
 #include <inttypes.h>
 #include <stdbool.h>

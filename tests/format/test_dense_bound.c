@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dense_bound.c - the bounds of an A that is dense or int8, against models
- * of what sums them: fp32 in several orders, bf16 pairs that flush subnormals,
- * and tensor cores that cut off.  Random data stays inside, chosen data comes
- * close, and what is outside is reported.
+ * test_dense_bound.c - compares the bounds of an A that is dense or int8 with models of
+ * the hardware: fp32 sums in several orders, bf16 pairs that flush subnormals, and
+ * tensor cores that truncate.  Random data is within the bounds, chosen data is close
+ * to them, and values outside are reported.
  */
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_exact.c - the exact sum, its one rounding and the bounds, each against a
- * second, slower way to compute it.
+ * test_exact.c - the exact sum, its one rounding and the bounds, each compared with a
+ * second, slower method.
  */
 #include <float.h>
 #include <math.h>

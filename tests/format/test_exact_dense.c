@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_exact_dense.c - exact sums of floats times NVFP4 and their rounding,
- * against sums that count powers of two one by one.
+ * test_exact_dense.c - exact sums of floats times NVFP4 and their rounding, compared
+ * with sums that count powers of two one by one.
  */
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_format.c - number formats, scale layouts, views and the definition of
- * quantising, each against a second way to compute it.
+ * quantisation, each compared with a second method.
  */
 #include <math.h>
 #include <stdlib.h>

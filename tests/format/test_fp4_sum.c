@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_fp4_sum.c - the bound of NIB_ARITHMETIC_FP4_TENSOR, against a literal
- * model of the tensor core's rule (docs/numerics.md, section 5) in both its
- * readings.  Random data stays inside, chosen data comes close, and slightly
- * smaller bounds would not do.
+ * test_fp4_sum.c - compares the bound of NIB_ARITHMETIC_FP4_TENSOR with a literal model
+ * of the tensor core's rule (docs/numerics.md, section 5) in both its readings.  Random
+ * data is within the bound, chosen data is close to it, and slightly smaller bounds
+ * would be exceeded.
  */
 #include <limits.h>
 #include <math.h>

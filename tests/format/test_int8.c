@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_int8.c - the rounding of A to 8 bits: scale and codes against their
- * definition, which is a search here, and against what fp32 makes of it.
+ * test_int8.c - the rounding of A to 8 bits: compares the scale and codes with their
+ * definition, which is a search here, and with fp32 arithmetic.
  */
 #include <float.h>
 #include <math.h>

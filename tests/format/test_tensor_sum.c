@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tensor_sum.c - the bound of NIB_ARITHMETIC_FP16_TENSOR, against a model
- * of the tensor core in integers: products in steps of 16, a sum that keeps 25
- * bits after the largest term's first and fp32's 24 of the result, both cut
- * off toward zero.  Random data stays inside, chosen data comes close, and the
- * bound of the CPU's arithmetic would not do.
+ * test_tensor_sum.c - compares the bound of NIB_ARITHMETIC_FP16_TENSOR with a model of
+ * the tensor core in integers: products in steps of 16, a sum that keeps 25 bits after
+ * the first bit of the largest term, and the 24 bits of fp32 of the result, both
+ * truncated.  Random data is within the bound, chosen data is close to it, and the
+ * bound of the CPU's arithmetic would be exceeded.
  */
 #include <math.h>
 #include <stdbool.h>

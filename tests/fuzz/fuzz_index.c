@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_index.c - any bytes as the index of two shards: open it, and hold what
- * was opened against what jansson makes of the index.
+ * fuzz_index.c - opens any bytes as the index of two shards, and compares the result
+ * with jansson's reading of the index.
  */
 #include <jansson.h>
 #include <stdint.h>

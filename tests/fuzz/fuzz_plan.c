@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_plan.c - problems of any sizes and strides through packing, planning and
- * running.  Nothing may crash or allocate by a size that was not checked; what
- * is accepted and small is run, and its result is compared with the oracle's bound.
+ * fuzz_plan.c - packs, plans and runs problems of any sizes and strides.  Nothing may
+ * crash or allocate by a size that was not checked.  Problems that are accepted and
+ * small are run, and their results are compared with the oracle's bound.
  */
 #include "input.h"
 

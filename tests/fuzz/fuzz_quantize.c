@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_quantize.c - any sizes, strides, layouts and values through quantising,
- * dequantising, amax and the conversion of scale layouts.  What is quantised
- * must come back from both scale layouts as the same bits.
+ * fuzz_quantize.c - quantises, dequantises, computes amax and converts scale layouts of
+ * any sizes, strides, layouts and values.  Both scale layouts must dequantise to the
+ * same bits.
  */
 #include <math.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_safetensors.c - any bytes as a safetensors file: open it, touch all that
- * it says, and hold its header against what jansson makes of it.
+ * fuzz_safetensors.c - opens any bytes as a safetensors file, reads all tensors that it
+ * names, and compares its header with jansson's reading.
  *
- * Each input is read twice: as it is, and with the header's length made to fit,
- * so that changing the text does not need the length changed by luck.
+ * Each input is read twice: unchanged, and with the header's length made to fit, so
+ * that a mutation of the text need not also change the length correctly.
  */
 #include <jansson.h>
 #include <stdint.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * input.h - turns a fuzzer's bytes into sizes, views and buffers.  Sizes are
- * mostly small, sometimes extreme, sometimes any 64 bits; buffers exist only
- * for views that are small, and end where the view ends, so that a read beyond
- * it is seen.
+ * input.h - turns a fuzzer's bytes into sizes, views and buffers.  Sizes are mostly
+ * small, sometimes extreme, and sometimes any 64 bits.  Only small views have buffers,
+ * which end at the end of the view, so that a read beyond it is found.
  */
 #ifndef FUZZ_INPUT_H
 #define FUZZ_INPUT_H

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # hardening.sh SOURCE OBJECT FILE... - checks that the built libraries and programs are
-# hardened (emu/harden.cmake), and that the build refuses what it must not make: OBJECT is
-# the one of the archive.  Prints TAP.
+# hardened (emu/harden.cmake), and that a build refuses or corrects settings that would
+# break this.  OBJECT is the object in the archive.  Prints TAP.
 # Functions are called through check():
 # shellcheck disable=SC2317
 set -u
@@ -28,19 +28,19 @@ has_guards() {
 	readelf -W --dyn-syms "$1" | grep -E '__stack_chk_fail|_chk@'
 }
 
-# In every object: the linker keeps the property of all, if they have it.
+# The linker keeps this property only if every object has it.
 has_cet() {
 	readelf -nW "$1" | grep 'x86 feature:.*IBT.*SHSTK'
 }
 
-# What names code or files is not taken from the environment of a privileged program.
+# Privileged programs ignore environment variables that name code or files.
 uses_secure_getenv() {
 	nm -u "$object" | grep -w secure_getenv &&
 		! grep -rnE '[^_]getenv\("(NIB_CUDA_LIBRARY|NIB_TUNING|NIBEMU_)' \
 			"$source/src" "$source/cli" "$source/bench" "$source/emu/src"
 }
 
-# By its owner's rights, which are not those of who runs it.
+# A setuid program of another user ignores the environment.
 ignores_the_environment() {
 	NIB_CUDA_LIBRARY=$work/none.so "$1" info | grep none.so &&
 		! NIB_CUDA_LIBRARY=$work/none.so "$work/nib" info | grep none.so
@@ -52,14 +52,14 @@ of_nobody() {
 		chown nobody "$work/${1##*/}" && chmod 4755 "$work/${1##*/}"
 }
 
-# Each call of pip in the scripts of tools/, its continued lines joined.
+# Each call of pip in the scripts of tools/ requires hashes; continued lines are joined.
 downloads_by_hash() {
 	sed -e ':a' -e '/\\$/N; s/\\\n//; ta' "$source"/tools/*.sh |
 		grep -E 'pip .* (install|download) ' >"$work/pip" &&
 		! grep -v -e --require-hashes "$work/pip"
 }
 
-# With every flag that makes slim objects, the library's own are ordinary ones.
+# Flags that make slim LTO objects do not apply to the library's objects.
 is_without_lto() {
 	cmake -S "$source" -B "$work/lto" -D NIB_CUDA=OFF -D NIB_BUILD_TESTS=OFF \
 		-D NIB_BUILD_COMMAND=OFF -D CMAKE_C_FLAGS=-flto \

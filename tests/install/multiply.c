@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * multiply.c - a program outside the tree: asks the installed library for its
- * version and for one product whose answer is known.
+ * multiply.c - a program outside the tree: prints the version of the installed library
+ * and computes one product whose result is known.
  */
 #include <nibblas.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh SOURCE BUILD CC - installs BUILD below a fresh folder and uses it as
-# strangers do: pkg-config and find_package, shared and static, DESTDIR, and the
-# program of README.md.  Prints TAP.
+# run.sh SOURCE BUILD CC - installs BUILD in a fresh folder and uses it as other
+# projects do: pkg-config and find_package, shared and static, DESTDIR, and the program
+# of README.md.  Prints TAP.
 # Functions are called through check():
 # shellcheck disable=SC2317
 set -u

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of nibblas.transformers share: folders with tiny checkpoints, ways to
-change them, and comparisons."""
+"""Helpers of the tests of nibblas.transformers: folders with tiny checkpoints,
+functions that change them, and comparisons."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas/_abi.py against the header: it is what tools/python_abi.py writes, and a
-compiler that reads the header agrees with every constant, offset and signature."""
+"""Compares nibblas/_abi.py with the header: tools/python_abi.py writes the same file,
+and every constant, offset and signature is that of a compiler that reads the header."""
 
 import ctypes as C
 import os

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nibblas.gpumode bundle: the file by itself, in a process that knows torch
-and nothing of this tree, on the software GPU: tensors whose memory is that GPU's stand
-in for CUDA tensors.  The results are checked here.  Skipped in builds without
-kernels."""
+"""python -m nibblas.gpumode bundle: runs the file in a process that has torch and
+nothing of this tree, on the software GPU.  Tensors in the memory of that GPU replace
+CUDA tensors.  The results are checked here.  Skipped in builds without kernels."""
 
 import ast
 import itertools

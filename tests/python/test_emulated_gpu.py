@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package on the software GPU: arrays of its memory by DLPack, and what the
-operators do for CUDA tensors (streams, workspaces, plans) with stand-ins for them,
-since torch itself has no such GPU.  NIBEMU_DEVICE says which: an H200 unless it is
-b200.  Skipped in builds without kernels."""
+"""The package on the software GPU: arrays in its memory by DLPack, and the operators'
+code for CUDA tensors (streams, workspaces, plans).  Stand-ins replace the tensors,
+because torch does not support this GPU.  NIBEMU_DEVICE selects it: b200, otherwise an
+H200.  Skipped in builds without kernels."""
 
 import contextlib
 import ctypes as C

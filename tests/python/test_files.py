@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas.Checkpoint: both formats by one meaning, stacks, broken layers, other
-tensors, and how long its arrays live.  `nib quantize` writes, so that Python reads what
-another program wrote."""
+"""nibblas.Checkpoint: both formats with the same meaning, stacks, broken layers, other
+tensors, and the lifetime of its arrays.  `nib quantize` writes the files, so that
+Python reads what another program wrote."""
 
 import gc
 import json

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories that ModelOpt and compressed-tensors themselves write of tiny models,
-loaded by nibblas.transformers, against transformers with the same weights dequantised.
+"""Directories that ModelOpt and compressed-tensors write for tiny models.
+nibblas.transformers loads them, and the results are compared with transformers on the
+same weights dequantised.
 
 `make test-models` installs the packages; without them the tests are skipped."""
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conventions of ModelOpt, compressed-tensors and torchao, by the packages
-themselves: they quantise a layer and say what it is worth, nibblas reads the same
-values from their tensors and files, and quantises to the same bytes.
+"""The conventions of ModelOpt, compressed-tensors and torchao, tested with these
+packages: they quantise and dequantise a layer, and nibblas reads the same values from
+their tensors and files, and quantises to the same bytes.
 
 `make test-models` installs the packages; without them their tests are skipped."""
 

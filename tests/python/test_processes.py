@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package as a guest in other people's processes: workers forked after a product,
+"""The package in processes of other programs: workers forked after a product,
 OMP_NUM_THREADS=1, many threads, layers that are pickled to another process."""
 
 import concurrent.futures

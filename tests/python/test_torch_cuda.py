@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators on a GPU of torch: results under the device's bound, the current
-stream, CUDA graphs, torch.compile with graphs, two threads.  Skipped where there is no
-GPU, or no kernels for it.
+"""The operators on a GPU of torch: results within the device's bound, the current
+stream, CUDA graphs, torch.compile with graphs, two threads.  Skipped without a GPU, or
+without kernels for it.
 
     pip install . && python tests/python/test_torch_cuda.py"""
 

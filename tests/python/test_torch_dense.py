@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.ops.nibblas where A is floats: multiplied as they are (W4A16) against float64
-under the bound of docs/numerics.md and against the oracle, rounded to 8 bits (W4A8)
-against the rule of nibblas.h; types, plans, fake kernels, refusals."""
+"""torch.ops.nibblas with an A of floats.  W4A16 is compared with float64 within the
+bound of docs/numerics.md, and with the oracle.  W4A8 (A rounded to 8 bits) is compared
+with the rule of nibblas.h.  Also types, plans, fake kernels, refusals."""
 
 import unittest
 from unittest import mock

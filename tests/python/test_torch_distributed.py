@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas.torch.distributed on 1, 2 and 4 processes of one machine (gloo): the bits of
-one layer in "exchange", nearly so in "gather"; uneven and empty ranks; a rank that
-fails."""
+"""nibblas.torch.distributed on 1, 2 and 4 processes of one machine (gloo): "exchange"
+gives the bits of one layer, "gather" nearly the same values; uneven and empty ranks; a
+rank that fails."""
 
 import contextlib
 import json

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.ops.nibblas.moe: the library's layer of experts against its definition in
-operators bit by bit and against float64; activations, ids that are elsewhere, types,
-fake kernels, refusals."""
+"""torch.ops.nibblas.moe: compares the library's layer of experts with its definition in
+operators, bit by bit, and with float64.  Also activations, ids of experts on other
+devices, types, fake kernels, refusals."""
 
 import copy
 import io

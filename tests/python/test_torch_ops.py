@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.ops.nibblas against float64 on decoded operands, under the bound of
-docs/numerics.md, and against the exact oracle bit by bit; opcheck of each."""
+"""Compares torch.ops.nibblas with float64 on decoded operands, within the bound of
+docs/numerics.md, and with the exact oracle bit by bit; opcheck of each."""
 
 import unittest
 

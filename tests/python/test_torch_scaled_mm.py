@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas.torch.scaled_mm and its siblings by torch's arguments: against float64, and
-the signatures are torch's own."""
+"""nibblas.torch.scaled_mm and related functions with torch's arguments: the results are
+compared with float64, and the signatures with torch's."""
 
 import inspect
 import unittest

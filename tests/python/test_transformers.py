@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas.transformers: tiny models with random weights against the same models
+"""nibblas.transformers: compares tiny models with random weights with the same models
 dequantised, in transformers' own arithmetic.  With the newest version of transformers
-everything runs; with older ones fewer families, and what does not differ between
-versions is left out."""
+everything runs.  With older versions fewer families run, and tests that do not depend
+on the version are left out."""
 
 import copy
 import importlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model of nibblas.transformers keeps in memory, and its input scales from
-data."""
+"""The memory of a model of nibblas.transformers, and its input scales from data."""
 
 import copy
 import os

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nib quantize makes of a folder of transformers is loaded and runs, or nib
-quantize refuses the folder: tiny models of families whose tensors do not all have the
-names or the order of a linear layer's."""
+"""nib quantize either refuses a folder of transformers, or its output loads and runs:
+tiny models of families whose tensors do not all have the names or the order of a linear
+layer's."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nibblas.transformers refuses what it does not understand: broken and odd checkpoints
-of tiny models, and the words of each message."""
+"""nibblas.transformers refuses what it does not support: broken and unusual checkpoints
+of tiny models, and the text of each message."""
 
 import glob
 import json

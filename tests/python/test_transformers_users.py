@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users do with an NVFP4 model of transformers: models that read the weights of
-their linear layers themselves, quantising while loading, saving, adapters,
-dequantising."""
+"""Uses of an NVFP4 model of transformers: models that read the weights of their linear
+layers, quantisation while loading, saving, adapters, dequantisation."""
 
 import copy
 import json

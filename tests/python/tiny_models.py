@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny models of transformers with random weights, and the NVFP4 checkpoints that
-ModelOpt and compressed-tensors would write of them: the names, types and
+ModelOpt and compressed-tensors would write for them: the names, types and
 configurations of each, and the same weights dequantised."""
 
 import json

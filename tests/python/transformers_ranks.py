@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers_ranks.py FOLDER - one process of test_transformers_parallel.py: loads
 each checkpoint FOLDER/NAME/nvfp4 whole, and with its experts shared by all processes,
-and says what came of it, a line of JSON each.  Processes talk by gloo, and by NCCL
-where each has a GPU of its own."""
+and prints a line of JSON with the result for each.  Processes communicate by gloo, or
+by NCCL if each has its own GPU."""
 
 import datetime
 import json

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * declared.h - what src/backend/cuda/common/driver.h declares, as numbers: included
- * after driver.h, and after CUDA's own cuda.h where that is, by test_cuda_header.c
- * and real.c.
+ * declared.h - the declarations of src/backend/cuda/common/driver.h as numbers.
+ * Tests include it after driver.h, and real.c after CUDA's own cuda.h, if that is
+ * installed.
  */
 #define SHOW(x)                                                                        \
 	{                                                                              \

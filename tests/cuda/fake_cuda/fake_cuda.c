@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_cuda.c - a libcuda of host memory and no arithmetic: opens, allocates,
- * copies, refuses and records launches, so that everything on the host's side
- * is tested with no GPU.  With FAKE_CUDA_OLD it lacks a function, as drivers
- * before CUDA 12 do.
+ * fake_cuda.c - a libcuda with host memory and without arithmetic.  It opens,
+ * allocates, copies, refuses and records launches, so that all of the host side is
+ * tested without a GPU.  With FAKE_CUDA_OLD it lacks a function, as drivers before CUDA
+ * 12 do.
  */
 #include "fake_cuda.h"
 
