@@ -15,7 +15,7 @@ PROGRAM = os.path.join(BUILD, "emu_small")
 SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 
 ARRIVE = "mbarrier.arrive.shared::"
-UNWAITED = "has not waited|to bring these bytes|never written|nothing orders"
+UNWAITED = "has not waited|to write these bytes|never written|nothing orders"
 
 # (bug, NIBEMU_REPLACE, what the report must say)
 BUGS = [

@@ -95,9 +95,8 @@ static const char *complaint(const uint8_t *shadow, uint32_t bytes,
 		return kind == EMU_WRITE
 			   ? "an asynchronous copy is writing there, and has "
 			     "not been waited for"
-			   : "an asynchronous copy is to bring these bytes, "
-			     "and "
-			     "has not been waited for";
+			   : "an asynchronous copy is going to write these "
+			     "bytes, and has not been waited for";
 	if (any & EMU_BARRIER)
 		return "these bytes belong to a live mbarrier";
 	return "these bytes were never written";

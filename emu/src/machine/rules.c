@@ -18,11 +18,11 @@ static const struct emu_rule table[] = {
      "__builtin_trap()"},
     /* order in shared memory */
     {"refill-fence", true, "no fence.proxy.async between that load",
-     "loads by threads and writes by a copy engine are of two proxies "
+     "loads by threads and writes by a copy engine belong to two proxies "
      "(\"Proxies\")",
      "fence.proxy.async after the loads, before the stage is released"},
     {"proxy-fence", true, "no fence.proxy.async",
-     "writes by threads and reads by a copy engine or tensor core are of two "
+     "writes by threads and reads by a copy engine or tensor core belong to two "
      "proxies (\"Proxies\", \"fence.proxy\")",
      "fence.proxy.async in each thread that wrote, after its writes and "
      "before the barrier or arrival that releases them"},
@@ -41,8 +41,8 @@ static const struct emu_rule table[] = {
      "bar.warp.sync (__syncwarp) between the two accesses, with both lanes in "
      "its mask"},
     {"store-wait", true, "by a bulk store, and its group",
-     "a bulk store has written when its group has been waited for without "
-     ".read (\"cp.async.bulk.wait_group\")",
+     "a bulk store is complete when its group has been waited for without .read "
+     "(\"cp.async.bulk.wait_group\")",
      "cp.async.bulk.wait_group without .read before the release that announces "
      "the bytes"},
     {"grid-order", true, "another grid",
@@ -66,7 +66,7 @@ static const struct emu_rule table[] = {
     {"tcgen05-wait", true, "tcgen05.wait::",
      "tcgen05.ld and .st are done when their wait has returned "
      "(\"tcgen05.wait\")",
-     "tcgen05.wait::ld or ::st, then a barrier if another warp goes on"},
+     "tcgen05.wait::ld or ::st, then a barrier if another warp continues"},
     {"tcgen05-fence", true, "tcgen05.fence::",
      "between threads tensor memory is ordered by a pair of fences around the "
      "barrier (\"tcgen05.fence\")",
@@ -83,7 +83,7 @@ static const struct emu_rule table[] = {
      "commit the group, and wait for it in the thread that began it, before "
      "this access"},
     /* states of bytes */
-    {"copy-wait", true, "to bring these bytes",
+    {"copy-wait", true, "to write these bytes",
      "bytes of an asynchronous copy may be read when it has been waited for "
      "(\"Completion Mechanisms for Asynchronous Copy Operations\")",
      "wait for the mbarrier's phase or the copy's group, in the warp that "
@@ -110,14 +110,14 @@ static const struct emu_rule table[] = {
      "Operands\")",
      "align the variable, the stride or the offset"},
     {"unfinished", true, "this operation has not",
-     "shared memory and barriers are gone when the CTA has ended "
+     "shared memory and barriers do not exist after the end of the CTA "
      "(\"cp.async.bulk\")",
      "wait for the operation's mbarrier or group before the kernel's end"},
     {"bytes-short", false, "bytes short",
-     "a phase ends when all its bytes have come (\"mbarrier\")",
-     "expect as many bytes as the copies of this phase bring"},
+     "a phase ends when all its bytes have arrived (\"mbarrier\")",
+     "expect as many bytes as the copies of this phase write"},
     {"dealloc", true, "tcgen05.dealloc is missing",
-     "a kernel gives back all tensor memory before it ends "
+     "a kernel deallocates all tensor memory before it ends "
      "(\"tcgen05.dealloc\")",
      "tcgen05.dealloc by the warp that allocated, after the last use"},
     {"ended-cta", false, "has ended",
@@ -133,29 +133,29 @@ static const struct emu_rule table[] = {
      "other CTAs, after the init"},
     {"no-mbarrier", false, "no mbarrier",
      "mbarrier.init comes before all other uses (\"mbarrier.init\")",
-     "check the address, and that a barrier lies between the init and this"},
+     "check the address, and that a barrier separates the init and this use"},
     {"arrivals", false, "more arrivals",
-     "a phase takes as many arrivals as mbarrier.init said "
+     "a phase has as many arrivals as mbarrier.init sets "
      "(\"mbarrier.arrive\")",
-     "check the count of mbarrier.init, and that no thread arrives before the "
-     "phase before is waited for"},
+     "check the count of mbarrier.init, and that no thread arrives before the wait "
+     "for the previous phase"},
     {"tx-count", false, "transaction count",
-     "the bytes expected and come must stay within 2^20 - 1 (\"mbarrier, "
+     "the expected and the arrived bytes must stay within 2^20 - 1 (\"mbarrier, "
      "tx-count\")",
-     "expect as many bytes as the copies of this phase bring"},
+     "expect as many bytes as the copies of this phase write"},
     {"bytes-to-come", false, "bytes to come",
-     "a phase ends when all its bytes have come (\"mbarrier\")",
-     "expect as many bytes as the copies of this phase bring"},
+     "a phase ends when all its bytes have arrived (\"mbarrier\")",
+     "expect as many bytes as the copies of this phase write"},
     {"parity", false, "0 or 1",
      "a phase's parity is the last bit of its number (\"mbarrier.try_wait\")",
      "pass the number of the round modulo 2"},
     /* wgmma and tcgen05 */
     {"wgmma-result", false, "result of a wgmma",
-     "registers of a wgmma are its own until its group has been waited for "
+     "registers of a wgmma belong to it until its group has been waited for "
      "(\"wgmma.mma_async\", \"wgmma.wait_group\")",
      "wgmma.commit_group, and wgmma.wait_group before this instruction"},
     {"wgmma-source", false, "source of a wgmma",
-     "registers of a wgmma are its own until its group has been waited for "
+     "registers of a wgmma belong to it until its group has been waited for "
      "(\"wgmma.mma_async\", \"wgmma.wait_group\")",
      "wgmma.wait_group before the registers are written again, or other "
      "registers"},
@@ -168,7 +168,7 @@ static const struct emu_rule table[] = {
      "tcgen05.wait::ld before this instruction"},
     {"warpgroup", false, "warpgroup",
      "the four warps of a warpgroup issue the same wgmma (\"wgmma.mma_async\")",
-     "let nothing that differs between the warps decide about it"},
+     "make its condition the same in all four warps"},
     {"tmem-allocation", false, "is not allocated",
      "tensor memory is used between tcgen05.alloc and .dealloc (\"Tensor "
      "Memory Allocation\")",
@@ -179,7 +179,7 @@ static const struct emu_rule table[] = {
      "check the field that the report names"},
     /* copies of tensors */
     {"tensor-map", false, "not as cuTensorMapEncodeTiled",
-     "a tensor map is opaque, and copies find it through a proxy of its own "
+     "a tensor map is opaque, and copies read it through a separate proxy "
      "(\"tensormap.replace\", \"fence.proxy.tensormap\")",
      "encode it on the host for each tensor, and pass it as a "
      "__grid_constant__ parameter"},
@@ -212,8 +212,7 @@ static const struct emu_rule table[] = {
      "waited for",
      "the wait that belongs to it, before this instruction"},
     {"budget", false, "NIBEMU_BUDGET", "a launch ends",
-     "look for a loop whose end never comes; for a long kernel raise "
-     "NIBEMU_BUDGET"},
+     "look for a loop that never ends; for a long kernel raise NIBEMU_BUDGET"},
 };
 
 const struct emu_rule *emu_rule_for(const char *report)

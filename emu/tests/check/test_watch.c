@@ -135,9 +135,9 @@ static void bulk_loads(void **state)
 	runs(&p);
 	refused(&p, "bar.sync", "", "mbarrier.init|no mbarrier was");
 	refused(&p, "L: ", "setp.eq.u32 %p2, 0, 0;\nL:",
-		"waited for|never written|is to bring");
+		"waited for|never written|going to write");
 	refused(&p, "L: ", "L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 1;",
-		"waited for|never written|is to bring");
+		"waited for|never written|going to write");
 	refused(&p, "L: ",
 		"L: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p2, "
 		"[%r1], 0;",
@@ -201,7 +201,7 @@ static void copies_that_arrive(void **state)
 
 	runs(&p);
 	refused(&p, "L: ", "setp.eq.u32 %p2, 0, 0;\nL:",
-		"waited for|never written|is to bring");
+		"waited for|never written|going to write");
 }
 
 /* CTA 0 stores into CTA 1 and arrives at its barrier. */
