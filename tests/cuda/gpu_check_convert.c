@@ -3,7 +3,7 @@
  * gpu_check_convert.c - quantise, amax, dequantise and scale layouts on the GPU: the
  * same bits and errors as on the CPU, and no writes outside the outputs.
  */
-#include "gpu_common.h"
+#include "gpu_problem.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -378,6 +378,38 @@ static void check_all_conversions(void)
 			   i / 3 % 2);
 }
 
+/* Packing finds a negative scale, be it the first or the last of the tensor. */
+static void check_pack_signs(enum nib_scale_layout layout)
+{
+	const struct gpu_sizes s = {.rows = 130, .k = 96, .batch = 2, .layout = layout};
+	const int64_t places[][3] = {{0, 0, 0}, {0, 129, 5}, {1, 129, 5}};
+	struct gpu_twin t[2];
+	struct nib_packed *packed = NULL;
+	const char *why = NULL;
+
+	gpu_operand_new(&s, t);
+	gpu_fill_nvfp4(&s, gpu_host_of(&t[0]), gpu_host_of(&t[1]));
+	gpu_upload(&t[0]);
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !why; i++) {
+		const struct nib_fp4 v =
+		    gpu_nvfp4(&s, gpu_device_of(&t[0]), gpu_device_of(&t[1]));
+		uint8_t *scales = gpu_host_of(&t[1]);
+		uint8_t *scale =
+		    scales + gpu_scale_at(&s, places[i][0], places[i][1], places[i][2]);
+
+		*scale |= 0x80;
+		gpu_upload(&t[1]);
+		if (nib_pack(gpu_test.gpu, &v, &packed, &gpu_test.err) !=
+		    NIB_STATUS_BAD_DATA)
+			why = "not refused";
+		nib_packed_free(packed);
+		*scale &= 0x7F;
+	}
+	gpu_verdict(!why, "packing with a negative scale", why);
+	gpu_twin_free(&t[0]);
+	gpu_twin_free(&t[1]);
+}
+
 int main(void)
 {
 	int code;
@@ -387,5 +419,7 @@ int main(void)
 	check_all_quantize();
 	check_edges();
 	check_all_conversions();
+	check_pack_signs(NIB_SCALE_LAYOUT_LINEAR);
+	check_pack_signs(NIB_SCALE_LAYOUT_TILED_128X4);
 	return gpu_end();
 }

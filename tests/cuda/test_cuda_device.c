@@ -120,6 +120,9 @@ static void second_gpu_is_right(void)
 	assert_ok(nib_backend_get_info(0, &info, NULL));
 	assert_true(info.is_open);
 	assert_string_equal(info.reason, "");
+	assert_int_equal(nib_device_open("cuda:2", NULL, &device, &err),
+			 NIB_STATUS_NO_DEVICE);
+	check_message(err.message, "name = 'cuda:2': this machine has 2 GPUs");
 	device = open_device("cuda:1");
 	nib_device_close(device);
 	check_clean(fake);

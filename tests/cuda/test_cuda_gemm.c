@@ -512,21 +512,34 @@ static void moe_of(struct bed *bed, int64_t experts, int64_t rows,
 	moe->problem.c.cols = 2;
 }
 
+static void plan_moe(struct bed *bed, enum nib_op op, const struct nib_moe_problem *moe)
+{
+	nib_plan_free(bed->plan);
+	assert_int_equal(
+	    nib_moe_plan_create(bed->device, op, moe, NULL, &bed->plan, &bed->err),
+	    NIB_STATUS_OK);
+}
+
+/* The launches of a run. */
+static int run_moe(struct bed *bed, const struct nib_moe_problem *moe)
+{
+	const int before = bed->fake->launches;
+
+	if (nib_moe_run(bed->plan, moe, NULL, &bed->err))
+		fail_msg("%s", bed->err.message);
+	return bed->fake->launches - before;
+}
+
 static void moe_plans(void)
 {
 	struct nib_moe_problem moe;
 	struct bed bed;
-	int before;
 
 	make_bed(&bed);
 	moe_of(&bed, 1024, 200, &moe);
 	for (int op = NIB_OP_GEMM; op <= NIB_OP_DUAL_GEMM; op++) {
-		nib_plan_free(bed.plan);
-		assert_ok(nib_moe_plan_create(bed.device, (enum nib_op)op, &moe, NULL,
-					      &bed.plan, &bed.err));
-		before = bed.fake->launches;
-		assert_ok_err(nib_moe_run(bed.plan, &moe, NULL, &bed.err), &bed.err);
-		assert_int_equal(bed.fake->launches - before, 2);
+		plan_moe(&bed, (enum nib_op)op, &moe);
+		assert_int_equal(run_moe(&bed, &moe), 2);
 		check_last(&bed, op == NIB_OP_GEMM ? "nib_gemm_small_m_sm90"
 						   : "nib_dual_small_m_sm90");
 		check_attributes(&bed.fake->last, false);
@@ -534,6 +547,12 @@ static void moe_plans(void)
 		/* Each of 200 experts may have a token, in its own 16 rows. */
 		assert_true(workspace(&bed) >= 200 * 16 * ROW_BYTES);
 	}
+	moe.problem.b.rows = moe.problem.b2.rows = moe.problem.c.cols = 0;
+	plan_moe(&bed, NIB_OP_DUAL_GEMM, &moe);
+	assert_int_equal(run_moe(&bed, &moe), 0);
+	moe_of(&bed, 3, 0, &moe);
+	plan_moe(&bed, NIB_OP_DUAL_GEMM, &moe);
+	assert_int_equal(run_moe(&bed, &moe), 0);
 	free_bed(&bed);
 }
 
@@ -574,9 +593,7 @@ static void moe_limits(void)
 	moe.problem.b.rows = moe.problem.c.cols = INT32_MAX - 510;
 	refused_moe(&bed, &moe, "2^31 - 512");
 	moe.problem.b.rows = moe.problem.c.cols = INT32_MAX - 511;
-	nib_plan_free(bed.plan);
-	assert_ok(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL, &bed.plan,
-				      &bed.err));
+	plan_moe(&bed, NIB_OP_GEMM, &moe);
 	free_bed(&bed);
 }
 
@@ -597,9 +614,7 @@ static void moe_tiles(void)
 	make_bed(&bed);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		moe_of(&bed, 3, cases[i].rows, &moe);
-		nib_plan_free(bed.plan);
-		assert_ok(nib_moe_plan_create(bed.device, NIB_OP_GEMM, &moe, NULL,
-					      &bed.plan, &bed.err));
+		plan_moe(&bed, NIB_OP_GEMM, &moe);
 		check_explained(&bed, cases[i].tiles);
 	}
 	free_bed(&bed);

@@ -105,6 +105,8 @@ static void skinny_cuts_fit(void **state)
 	static const int64_t k[] = {0, 16, 256, 272, 2048, 8192, 1 << 20};
 	const struct skinny_cut wide = skinny_cut(8, 28672, 8192, 1, true, H200_SMS);
 	const struct skinny_cut narrow = skinny_cut(16, 4096, 4096, 1, false, H200_SMS);
+	/* One tile for each multiprocessor, and four more to fill the scale tiles. */
+	const struct skinny_cut full = skinny_cut(8, 2112, 4096, 1, true, H200_SMS);
 
 	for (int64_t m = 3; m <= NIB_SKINNY_MAX_ROWS; m++)
 		for (int i = 0; i < 196; i++)
@@ -117,6 +119,8 @@ static void skinny_cuts_fit(void **state)
 	assert_int_equal(narrow.k_groups, 6);
 	assert_int_equal(narrow.half_tiles, 0);
 	assert_int_equal(narrow.ctas, H200_SMS);
+	assert_int_equal(full.tiles, 136);
+	assert_int_equal(full.k_groups, 16);
 }
 
 static void check_wide(int64_t m, int64_t n, int64_t k, bool tiled)
