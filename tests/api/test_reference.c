@@ -428,9 +428,8 @@ static void a_scale_with_a_sign_is_refused(void **state)
 	struct nib_error err = {0};
 
 	*nib_fp4_scale(&f.b.view, 1, 3, 1) = 0x80;
-	assert_int_equal(nib_reference(NIB_OP_GEMM, &f.problem, 1, &err),
-			 NIB_STATUS_BAD_DATA);
-	assert_contains(err.message, "b");
+	assert_refused(nib_reference(NIB_OP_GEMM, &f.problem, 1, &err),
+		       NIB_STATUS_BAD_DATA, &err, "b");
 	assert_int_equal(nib_dense_get_bits(&f.c.view, 0, 0, 0), 0x7B7B7B7B);
 	assert_int_equal(nib_check(NIB_OP_GEMM, &f.problem, 1, NULL, &r, NULL),
 			 NIB_STATUS_BAD_DATA);

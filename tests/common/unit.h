@@ -28,6 +28,14 @@
 #define assert_contains(text, part) test_contains(text, part, __FILE__, __LINE__)
 void test_contains(const char *text, const char *part, const char *file, int line);
 
+/* The call returns status, which *err has as well, with part in its message. */
+#define assert_refused(call, want, err, part)                                          \
+	do {                                                                           \
+		assert_int_equal(call, want);                                          \
+		assert_int_equal((err)->status, want);                                 \
+		assert_contains((err)->message, part);                                 \
+	} while (0)
+
 struct nib_plan_info test_plan_info(const struct nib_plan *plan);
 struct nib_device_info test_device_info(const struct nib_device *device);
 

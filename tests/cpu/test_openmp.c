@@ -214,9 +214,8 @@ static void refused(void **state)
 					 "library that is loaded");
 	assert_null(device);
 	/* Loaded, and without OpenMP. */
-	assert_int_equal(open_openmp("libc.so.6", 2, &device, &err),
-			 NIB_STATUS_NO_DEVICE);
-	assert_contains(err.message, "'libc.so.6': neither it nor");
+	assert_refused(open_openmp("libc.so.6", 2, &device, &err), NIB_STATUS_NO_DEVICE,
+		       &err, "'libc.so.6': neither it nor");
 	assert_int_equal(nib_device_open("cpu", &both, &device, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "options.openmp");

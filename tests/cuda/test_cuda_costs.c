@@ -166,9 +166,8 @@ static void plans_follow(void)
 
 static void refuse(struct bed *bed, const struct nib_costs *costs, const char *says)
 {
-	assert_int_equal(nib_device_set_costs(bed->device, costs, &bed->err),
-			 NIB_STATUS_BAD_ARGUMENT);
-	assert_contains(bed->err.message, says);
+	assert_refused(nib_device_set_costs(bed->device, costs, &bed->err),
+		       NIB_STATUS_BAD_ARGUMENT, &bed->err, says);
 	nib_device_get_costs(bed->device, &bed->costs, NULL);
 	check_built_in(bed);
 }

@@ -273,11 +273,11 @@ static void no_images_of_the_gpu(void)
 
 	cuda_images = only;
 	fake->capability[0] = 100;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
-			 NIB_STATUS_UNSUPPORTED);
-	assert_contains(err.message, "cuda:0, NVIDIA Fake 0, has compute "
-				     "capability 10.0: the kernels are for 9.0 "
-				     "(H100, H200)");
+	assert_refused(nib_device_open("cuda", NULL, &device, &err),
+		       NIB_STATUS_UNSUPPORTED, &err,
+		       "cuda:0, NVIDIA Fake 0, has compute "
+		       "capability 10.0: the kernels are for 9.0 "
+		       "(H100, H200)");
 	assert_contains(backend_named("cuda-sm100").reason,
 			"this build has no kernels for 10.0, 10.3 (B200, B300)");
 	fake->capability[0] = 90;
@@ -296,16 +296,15 @@ static void names(void)
 	struct nib_error err;
 
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
-		assert_int_equal(nib_device_open(refused[i], NULL, &device, &err),
-				 NIB_STATUS_NO_DEVICE);
-		assert_contains(err.message, "a GPU is 'cuda' or 'cuda:N'");
+		assert_refused(nib_device_open(refused[i], NULL, &device, &err),
+			       NIB_STATUS_NO_DEVICE, &err,
+			       "a GPU is 'cuda' or 'cuda:N'");
 	}
-	assert_int_equal(nib_device_open("cudax", NULL, &device, &err),
-			 NIB_STATUS_NO_DEVICE);
-	assert_contains(err.message, "no such backend");
-	assert_int_equal(nib_device_open("cuda:1", NULL, &device, &err),
-			 NIB_STATUS_NO_DEVICE);
-	assert_contains(err.message, "name = 'cuda:1': this machine has 1 GPU");
+	assert_refused(nib_device_open("cudax", NULL, &device, &err),
+		       NIB_STATUS_NO_DEVICE, &err, "no such backend");
+	assert_refused(nib_device_open("cuda:1", NULL, &device, &err),
+		       NIB_STATUS_NO_DEVICE, &err,
+		       "name = 'cuda:1': this machine has 1 GPU");
 	check_clean(fake);
 }
 
@@ -421,10 +420,10 @@ static void ptx_of_another_build(void)
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
 		write_beside(&b, "sm90_first.ptx", others[i]);
-		assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
-				 NIB_STATUS_UNSUPPORTED);
-		assert_contains(err.message, "nibblas/sm90_first.ptx: is of another "
-					     "build than this library");
+		assert_refused(nib_device_open("cuda", NULL, &device, &err),
+			       NIB_STATUS_UNSUPPORTED, &err,
+			       "nibblas/sm90_first.ptx: is of another "
+			       "build than this library");
 	}
 	assert_int_equal(b.fake->ptxs, 0);
 	check_clean(b.fake);
@@ -466,9 +465,9 @@ static void neither_is_taken(void)
 	/* Not a refusal: the PTX is not tried. */
 	b.fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
 	b.fake->ptx_result = CUDA_SUCCESS;
-	assert_int_equal(nib_device_open("cuda", NULL, &device, &err),
-			 NIB_STATUS_OUT_OF_MEMORY);
-	assert_contains(err.message, "loading the kernels of sm90_first");
+	assert_refused(nib_device_open("cuda", NULL, &device, &err),
+		       NIB_STATUS_OUT_OF_MEMORY, &err,
+		       "loading the kernels of sm90_first");
 	assert_int_equal(b.fake->ptxs, 0);
 	check_clean(b.fake);
 	beside_remove(&b);
@@ -502,22 +501,21 @@ static void kernels_by_name(void)
 	fake->shared_bytes = 0;
 	assert_ok(cuda_kernel(cuda, "kernel_of_first", 100000, &again, NULL));
 	assert_int_equal(fake->shared_bytes, 0);
-	assert_int_equal(cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
-			 NIB_STATUS_DEVICE_FAILED);
-	assert_contains(err.message, "kernel_of_first_sm90: CUDA_ERROR");
+	assert_refused(cuda_kernel(cuda, "kernel_of_first", 400000, &again, &err),
+		       NIB_STATUS_DEVICE_FAILED, &err,
+		       "kernel_of_first_sm90: CUDA_ERROR");
 	/* A module is only asked for kernels that it has.  Parts of a kernel's
 	 * name are no kernel. */
 	static const char *const none[] = {"kernel_1", "ernel_of_first",
 					   "kernel_of_first ", ""};
 	for (int i = 0; i < 4; i++) {
-		assert_int_equal(cuda_kernel(cuda, none[i], 0, &again, &err),
-				 NIB_STATUS_DEVICE_FAILED);
-		assert_contains(err.message, "no such kernel in this library");
+		assert_refused(cuda_kernel(cuda, none[i], 0, &again, &err),
+			       NIB_STATUS_DEVICE_FAILED, &err,
+			       "no such kernel in this library");
 	}
 	assert_int_equal(fake->misses, 0);
-	assert_int_equal(cuda_kernel(cuda, "missing_one", 0, &again, &err),
-			 NIB_STATUS_DEVICE_FAILED);
-	assert_contains(err.message, "missing_one_sm90: CUDA_ERROR");
+	assert_refused(cuda_kernel(cuda, "missing_one", 0, &again, &err),
+		       NIB_STATUS_DEVICE_FAILED, &err, "missing_one_sm90: CUDA_ERROR");
 	assert_int_equal(fake->misses, 1);
 	cuda_leave(cuda);
 	nib_device_close(device);
@@ -579,9 +577,9 @@ static void memory(void)
 	assert_ok(nib_device_copy(device, back, more, sizeof(text), NULL));
 	assert_int_equal(fake->waits, waits + 1);
 	assert_string_equal(back, text);
-	assert_int_equal(nib_device_alloc(device, (size_t)2 << 30, &data, &err),
-			 NIB_STATUS_OUT_OF_MEMORY);
-	assert_contains(err.message, "cuda:0: no memory for 2147483648 bytes");
+	assert_refused(nib_device_alloc(device, (size_t)2 << 30, &data, &err),
+		       NIB_STATUS_OUT_OF_MEMORY, &err,
+		       "cuda:0: no memory for 2147483648 bytes");
 	assert_null(data);
 	nib_device_free(device, more);
 	assert_int_equal(fake->allocations, 1);
@@ -620,8 +618,8 @@ static void lost_context(void)
 	const int modules = fake->modules;
 
 	fake->enter_result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_DEVICE_FAILED);
-	assert_contains(err.message, "open it again");
+	assert_refused(nib_device_wait(device, NULL, &err), NIB_STATUS_DEVICE_FAILED,
+		       &err, "open it again");
 	nib_device_close(device);
 	assert_int_equal(fake->modules, modules);
 	assert_int_equal(fake->retained, 0);
@@ -641,24 +639,24 @@ static void failures_of_the_gpu(void)
 	assert_ok(nib_device_alloc(device, 1, &data, NULL));
 	/* A destroyed stream. */
 	fake->dead_stream = (CUstream)&byte;
-	assert_int_equal(nib_device_wait(device, &byte, &err), NIB_STATUS_BAD_ARGUMENT);
-	assert_contains(err.message, "is the stream destroyed");
+	assert_refused(nib_device_wait(device, &byte, &err), NIB_STATUS_BAD_ARGUMENT,
+		       &err, "is the stream destroyed");
 	/* Waiting while a graph is captured. */
 	fake->context_result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_BAD_ARGUMENT);
-	assert_contains(err.message, "captured");
+	assert_refused(nib_device_wait(device, NULL, &err), NIB_STATUS_BAD_ARGUMENT,
+		       &err, "captured");
 	/* Split-k blocks on a part of the GPU. */
 	fake->context_result = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_UNSUPPORTED);
-	assert_contains(err.message, "too few multiprocessors");
+	assert_refused(nib_device_wait(device, NULL, &err), NIB_STATUS_UNSUPPORTED,
+		       &err, "too few multiprocessors");
 	/* What ends the context, and everything after it. */
 	fake->context_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-	assert_int_equal(nib_device_wait(device, NULL, &err), NIB_STATUS_DEVICE_FAILED);
-	assert_contains(err.message, "cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (fake "
-				     "error 700); earlier work failed");
-	assert_int_equal(nib_device_copy(device, data, &byte, 1, &err),
-			 NIB_STATUS_DEVICE_FAILED);
-	assert_contains(err.message, "until it is started anew");
+	assert_refused(nib_device_wait(device, NULL, &err), NIB_STATUS_DEVICE_FAILED,
+		       &err,
+		       "cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (fake "
+		       "error 700); earlier work failed");
+	assert_refused(nib_device_copy(device, data, &byte, 1, &err),
+		       NIB_STATUS_DEVICE_FAILED, &err, "until it is started anew");
 	assert_int_equal(nib_device_alloc(device, 1, &data, &err),
 			 NIB_STATUS_DEVICE_FAILED);
 	assert_int_equal(fake->depth, 0);

@@ -561,10 +561,9 @@ static void refused_moe(struct bed *bed, const struct nib_moe_problem *moe,
 {
 	struct nib_plan *none;
 
-	assert_int_equal(
+	assert_refused(
 	    nib_moe_plan_create(bed->device, NIB_OP_GEMM, moe, NULL, &none, &bed->err),
-	    NIB_STATUS_UNSUPPORTED);
-	assert_contains(bed->err.message, part);
+	    NIB_STATUS_UNSUPPORTED, &bed->err, part);
 	assert_null(none);
 }
 
@@ -745,13 +744,11 @@ static void destroyed_stream(void)
 	plan(&bed, NIB_OP_GEMM, 49);
 	options.stream = &bed;
 	bed.fake->dead_stream = options.stream;
-	assert_int_equal(nib_run(bed.plan, bed.problems, 49, &options, &bed.err),
-			 NIB_STATUS_BAD_ARGUMENT);
-	assert_contains(bed.err.message, "is the stream destroyed");
+	assert_refused(nib_run(bed.plan, bed.problems, 49, &options, &bed.err),
+		       NIB_STATUS_BAD_ARGUMENT, &bed.err, "is the stream destroyed");
 	assert_int_equal(bed.fake->launches, 0);
-	assert_int_equal(nib_device_wait(bed.device, &bed, &bed.err),
-			 NIB_STATUS_BAD_ARGUMENT);
-	assert_contains(bed.err.message, "is the stream destroyed");
+	assert_refused(nib_device_wait(bed.device, &bed, &bed.err),
+		       NIB_STATUS_BAD_ARGUMENT, &bed.err, "is the stream destroyed");
 	assert_int_equal(run(&bed, 49), 4);
 	free_bed(&bed);
 }

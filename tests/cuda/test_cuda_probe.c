@@ -57,10 +57,9 @@ static void refuse(struct bed *bed, enum nib_probe what, const void *data,
 	const int launches = bed->fake->launches;
 	int64_t done = -1;
 
-	assert_int_equal(
+	assert_refused(
 	    nib_device_probe(bed->device, what, data, amount, &done, NULL, &bed->err),
-	    NIB_STATUS_BAD_ARGUMENT);
-	assert_contains(bed->err.message, says);
+	    NIB_STATUS_BAD_ARGUMENT, &bed->err, says);
 	assert_int_equal(done, 0);
 	assert_int_equal(bed->fake->launches, launches);
 }
