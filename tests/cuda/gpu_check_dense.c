@@ -6,7 +6,6 @@
  */
 #include "gpu_problem.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +15,6 @@
 #define GROUP_MAX	6
 
 static const enum nib_dtype types[] = {NIB_DTYPE_FP16, NIB_DTYPE_BF16};
-
-static void tell(const char *name, const char *why)
-{
-	gpu_test.passed += !why;
-	gpu_test.failed += why != NULL;
-	if (why)
-		printf("FAIL %s: %s\n", name, why);
-}
 
 /* ---- verdicts ------------------------------------------------------------ */
 
@@ -41,36 +32,12 @@ static bool gaps_hold(const struct gpu_sizes *c, const void *data)
 	return true;
 }
 
-static struct nib_check_options check_options(int64_t n, int64_t k, int64_t batch)
-{
-	struct nib_check_options o = {
-	    .struct_bytes = sizeof(o),
-	    .sample_rows = 2 + ORACLE_PRODUCTS / (n * k + 1) / batch,
-	    .seed = gpu_rnd(),
-	    .arithmetic = gpu_test.arithmetic,
-	};
-
-	return o;
-}
-
-static const char *verdict(const struct nib_check_result *r)
-{
-	static char text[160];
-
-	snprintf(text, sizeof(text),
-		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound at "
-		 "[%" PRId64 ", %" PRId64 ", %" PRId64 "]: %g, not %g",
-		 r->failed, r->checked, r->worst_fraction, r->batch, r->row, r->col,
-		 r->got, r->want);
-	return r->failed ? text : NULL;
-}
-
 /* Elements that were not written are NaN, which no bound takes. */
 static const char *check_item(const struct gpu_item *x, const struct gpu_memory *m)
 {
 	const struct nib_problem on_host = gpu_problem(x, m, gpu_host_of);
 	const struct nib_check_options options =
-	    check_options(x->b.rows, x->b.k, x->c.batch);
+	    gpu_check_options(x->b.rows, x->b.k, x->c.batch, ORACLE_PRODUCTS);
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
@@ -80,7 +47,7 @@ static const char *check_item(const struct gpu_item *x, const struct gpu_memory 
 	gpu_must(nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
 		 "check");
 	if (result.failed)
-		return verdict(&result);
+		return gpu_result(&result);
 	return gpu_inputs_unchanged(m) ? NULL : "an input changed";
 }
 
@@ -129,11 +96,11 @@ static void check_products(const struct gpu_item *x, int64_t count, const char *
 	why = run_twice(x->op, p, count, m);
 	gpu_name_item(x, what, name, sizeof(name));
 	if (why)
-		tell(name, why);
+		gpu_tell(name, why);
 	for (int64_t i = 0; i < count; i++) {
 		if (!why) {
 			gpu_name_item(&x[i], what, name, sizeof(name));
-			tell(name, check_item(&x[i], &m[i]));
+			gpu_tell(name, check_item(&x[i], &m[i]));
 		}
 		gpu_memory_free(&m[i]);
 	}
@@ -229,7 +196,8 @@ static const char *check_moe(const struct gpu_item *x, const struct gpu_memory *
 	const struct nib_moe_problem p = moe_of(x, m, offsets, alpha, gpu_device_of);
 	const struct nib_moe_problem on_host =
 	    moe_of(x, m, offsets, alpha, gpu_host_of);
-	const struct nib_check_options options = check_options(x->b.rows, x->b.k, 1);
+	const struct nib_check_options options =
+	    gpu_check_options(x->b.rows, x->b.k, 1, ORACLE_PRODUCTS);
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 	struct nib_plan *plan;
 	const char *why = NULL;
@@ -248,7 +216,7 @@ static const char *check_moe(const struct gpu_item *x, const struct gpu_memory *
 		return "wrote outside c";
 	gpu_must(nib_moe_check(x->op, &on_host, &options, &result, &gpu_test.err),
 		 "check");
-	return verdict(&result);
+	return gpu_result(&result);
 }
 
 /*
@@ -293,7 +261,7 @@ static void check_experts(bool few, bool many)
 		gpu_upload(&offsets);
 		gpu_fill_alpha(&alpha);
 		gpu_name_item(&x, "experts", name, sizeof(name));
-		tell(name, check_moe(&x, &m, &offsets, &alpha));
+		gpu_tell(name, check_moe(&x, &m, &offsets, &alpha));
 		gpu_memory_free(&m);
 		gpu_twin_free(&offsets);
 		gpu_twin_free(&alpha);

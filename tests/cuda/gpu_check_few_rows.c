@@ -305,6 +305,13 @@ static struct product product(int64_t m, int64_t n, int64_t k, int64_t batch,
 	};
 }
 
+static void check_sizes(int64_t m, int64_t n, int64_t k, int64_t batch, int choice)
+{
+	const struct product p = product(m, n, k, batch, 0, choice);
+
+	check_product(&p);
+}
+
 static void check_all_products(void)
 {
 	static const int64_t n[] = {1, 15, 16, 17, 127, 128, 129, 300};
@@ -324,34 +331,22 @@ static void check_all_products(void)
 			p.a.batch = p.b.batch = p.c.batch = 1;
 		check_product(&p);
 	}
-	p = product(1, 33, 0, 1, 0, 1);
-	check_product(&p);
-	p = product(most, 33, 17408, 1, 0, 1);
-	check_product(&p);
+	check_sizes(1, 33, 0, 1, 1);
+	check_sizes(most, 33, 17408, 1, 1);
 	/* More tiles than the warps of 16 multiprocessors. */
-	p = product(most - 1, 4500, 528, 1, 0, 2);
-	check_product(&p);
+	check_sizes(most - 1, 4500, 528, 1, 2);
 	if (gpu_is_small())
 		return;
-	p = product(most / 2, 40000, 544, 1, 0, 3);
-	check_product(&p);
-	p = product(1, 64, 65536 + 48, 1, 0, 2);
-	check_product(&p);
-	p = product(3, 64, 65536 + 32, 1, 0, 8);
-	check_product(&p);
-	p = product(1, 7168, 16384, 1, 0, 1);
-	check_product(&p);
-	p = product(1, 4096, 7168, 8, 0, 6);
-	check_product(&p);
-	p = product(1, 7168, 2048, 4, 0, 9);
-	check_product(&p);
-	p = product(4, 4096, 4096, 1, 0, 2);
-	check_product(&p);
+	check_sizes(most / 2, 40000, 544, 1, 3);
+	check_sizes(1, 64, 65536 + 48, 1, 2);
+	check_sizes(3, 64, 65536 + 32, 1, 8);
+	check_sizes(1, 7168, 16384, 1, 1);
+	check_sizes(1, 4096, 7168, 8, 6);
+	check_sizes(1, 7168, 2048, 4, 9);
+	check_sizes(4, 4096, 4096, 1, 2);
 	/* Large weights (gemv.h). */
-	p = product(3, 4096, 8192, 1, 0, 9);
-	check_product(&p);
-	p = product(4, 8192 + 16, 4096 + 48, 1, 0, 2);
-	check_product(&p);
+	check_sizes(3, 4096, 8192, 1, 9);
+	check_sizes(4, 8192 + 16, 4096 + 48, 1, 2);
 }
 
 /* ---- A of fp16 and bf16 --------------------------------------------------

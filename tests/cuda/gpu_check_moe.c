@@ -16,22 +16,12 @@
 static const char *check_result(const struct gpu_moe *x, const struct gpu_moe_memory *m)
 {
 	const struct nib_moe_problem on_host = gpu_moe_problem(x, m, gpu_host_of);
-	const struct nib_check_options options = {
-	    .struct_bytes = sizeof(options),
-	    .sample_rows = 1 + ORACLE_PRODUCTS / (x->b.rows * x->b.k + 1) / x->experts,
-	    .seed = gpu_rnd(),
-	    .arithmetic = gpu_test.arithmetic,
-	};
+	const struct nib_check_options options =
+	    gpu_check_options(x->b.rows, x->b.k, x->experts, ORACLE_PRODUCTS);
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
-	static char text[160];
 
 	gpu_must(nib_moe_check(x->op, &on_host, &options, &r, &gpu_test.err), "check");
-	snprintf(text, sizeof(text),
-		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound, "
-		 "expert %" PRId64 " [%" PRId64 ", %" PRId64 "]: %g, not %g",
-		 r.failed, r.checked, r.worst_fraction, r.problem, r.row, r.col, r.got,
-		 r.want);
-	return r.failed ? text : NULL;
+	return gpu_result(&r);
 }
 
 static const char *run_once(struct nib_plan *plan, const struct nib_moe_problem *p,

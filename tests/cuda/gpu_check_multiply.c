@@ -7,7 +7,6 @@
  */
 #include "gpu_problem.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +17,6 @@
 #define MANY		100
 #define RUNS		200
 #define THREAD_RUNS	50
-
-static void tell(const char *name, const char *why)
-{
-	gpu_test.passed += !why;
-	gpu_test.failed += why != NULL;
-	if (why)
-		printf("FAIL %s: %s\n", name, why);
-}
 
 /* ---- verdicts ------------------------------------------------------------ */
 
@@ -87,25 +78,12 @@ static const char *check_places(const struct gpu_item *x, const void *c)
 	return why;
 }
 
-static struct nib_check_options check_options(const struct gpu_item *x)
-{
-	const int64_t row = x->b.rows * x->b.k + 1;
-	struct nib_check_options o = {
-	    .struct_bytes = sizeof(o),
-	    .sample_rows = 2 + ORACLE_PRODUCTS / row / x->c.batch,
-	    .seed = gpu_rnd(),
-	    .arithmetic = gpu_test.arithmetic,
-	};
-
-	return o;
-}
-
 static const char *check_item(const struct gpu_item *x, const struct gpu_memory *m)
 {
 	const struct nib_problem on_host = gpu_problem(x, m, gpu_host_of);
-	const struct nib_check_options options = check_options(x);
+	const struct nib_check_options options =
+	    gpu_check_options(x->b.rows, x->b.k, x->c.batch, ORACLE_PRODUCTS);
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
-	static char text[160];
 	const char *why;
 
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
@@ -115,13 +93,8 @@ static const char *check_item(const struct gpu_item *x, const struct gpu_memory 
 		return why;
 	gpu_must(nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
 		 "check");
-	snprintf(text, sizeof(text),
-		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound at "
-		 "[%" PRId64 ", %" PRId64 ", %" PRId64 "]: %g, not %g",
-		 result.failed, result.checked, result.worst_fraction, result.batch,
-		 result.row, result.col, result.got, result.want);
 	if (result.failed)
-		return text;
+		return gpu_result(&result);
 	return gpu_inputs_unchanged(m) ? NULL : "an input changed";
 }
 
@@ -173,7 +146,7 @@ static void check_single(const struct gpu_item *x)
 	if (!why)
 		why = check_item(x, &m);
 	gpu_name_item(x, "single", name, sizeof(name));
-	tell(name, why);
+	gpu_tell(name, why);
 	gpu_memory_free(&m);
 }
 
@@ -302,7 +275,7 @@ static void check_batch(struct gpu_item x)
 	if (!why && memcmp(first, gpu_host_of(&m.c), m.c.bytes) != 0)
 		why = "other bits than in parts";
 	gpu_name_item(&x, "batch", name, sizeof(name));
-	tell(name, why);
+	gpu_tell(name, why);
 	free(first);
 	gpu_memory_free(&m);
 }
@@ -399,7 +372,7 @@ static void check_again(const struct group *g, int from, int step, int count,
 		const int at = (from + i * step) % g->count;
 
 		gpu_name_item(&g->items[at], what, name, sizeof(name));
-		tell(name, why ? why : same_bits(g, at) ? NULL : "other bits");
+		gpu_tell(name, why ? why : same_bits(g, at) ? NULL : "other bits");
 	}
 }
 
@@ -416,7 +389,7 @@ static void check_group(enum nib_op op, int all)
 
 		why = failed ? failed : check_item(&g->items[i], m);
 		gpu_name_item(&g->items[i], "group", name, sizeof(name));
-		tell(name, why);
+		gpu_tell(name, why);
 		memcpy(g->first[i], gpu_host_of(&m->c), m->c.bytes);
 	}
 	/* Backwards; every seventh, so other neighbours, not one alone, whose k
@@ -480,7 +453,7 @@ static void runner_end(struct runner *r, const char *what)
 	char name[256];
 
 	gpu_name_item(&r->item, what, name, sizeof(name));
-	tell(name, r->why ? r->why : check_item(&r->item, &r->memory));
+	gpu_tell(name, r->why ? r->why : check_item(&r->item, &r->memory));
 	nib_plan_free(r->plan);
 	free(r->first);
 	free(r->now);
@@ -507,7 +480,7 @@ static void check_threads(void)
 	runner_new(&r[0], &x, THREAD_RUNS);
 	runner_new(&r[1], &y, THREAD_RUNS);
 	if (pthread_create(&thread, NULL, run_again, &r[1]) != 0) {
-		tell("threads", "no thread");
+		gpu_tell("threads", "no thread");
 		return;
 	}
 	run_again(&r[0]);

@@ -2,6 +2,7 @@
 /* gpu_common.c - memory on both sides, views, inputs of the GPU's programs. */
 #include "gpu_common.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,38 @@ void gpu_verdict(bool ok, const char *name, const char *why)
 	gpu_test.failed += !ok;
 	printf("%s %s%s%s\n", ok ? "ok  " : "FAIL", name, ok ? "" : ": ",
 	       ok ? "" : why);
+}
+
+void gpu_tell(const char *name, const char *why)
+{
+	if (why)
+		gpu_verdict(false, name, why);
+	else
+		gpu_test.passed++;
+}
+
+struct nib_check_options gpu_check_options(int64_t n, int64_t k, int64_t matrices,
+					   int64_t products)
+{
+	return (struct nib_check_options){
+	    .struct_bytes = sizeof(struct nib_check_options),
+	    .sample_rows = 2 + products / (n * k + 1) / matrices,
+	    .seed = gpu_rnd(),
+	    .arithmetic = gpu_test.arithmetic,
+	};
+}
+
+const char *gpu_result(const struct nib_check_result *r)
+{
+	static char text[200];
+
+	snprintf(text, sizeof(text),
+		 "%" PRId64 " of %" PRId64 " outside, %.3g of the bound, problem or "
+		 "expert %" PRId64 " [%" PRId64 ", %" PRId64 ", %" PRId64
+		 "]: %g, not %g",
+		 r->failed, r->checked, r->worst_fraction, r->problem, r->batch, r->row,
+		 r->col, r->got, r->want);
+	return r->failed ? text : NULL;
 }
 
 /* ---- memory on both sides ------------------------------------------------ */

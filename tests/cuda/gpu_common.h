@@ -31,6 +31,16 @@ int gpu_end(void);
 void gpu_must(enum nib_status status, const char *what);
 /* why: printed if not ok. */
 void gpu_verdict(bool ok, const char *name, const char *why);
+/* The same where why is NULL if all is right; prints nothing then. */
+void gpu_tell(const char *name, const char *why);
+/*
+ * For results of n columns, k long, of so many matrices: rows for which the oracle, which
+ * is slow, adds up about so many products.
+ */
+struct nib_check_options gpu_check_options(int64_t n, int64_t k, int64_t matrices,
+					   int64_t products);
+/* NULL if none failed, else the worst in words. */
+const char *gpu_result(const struct nib_check_result *r);
 
 /*
  * NIB_TEST_SIZE=medium: all cases but the large ones, few repetitions; small: a

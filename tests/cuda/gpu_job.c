@@ -76,84 +76,43 @@ static void choose_moe(struct gpu_job *job, int64_t experts, int64_t most, int64
 	job->moe.has_scale_rows = job->kind == GPU_DUAL_MOE;
 }
 
-/* Fewer columns, where the GPU is slow; edges stay. */
-static void choose_small_sizes(struct gpu_job *job)
-{
-	switch (job->kind) {
-	case GPU_GEMM:
-		add_item(job, 300, 500, 528, 1);
-		break;
-	case GPU_SPLIT_GEMM:
-		add_item(job, 65, 130, 7168, 1);
-		break;
-	case GPU_GROUP:
-	case GPU_DUAL_GROUP:
-		add_item(job, 248, 150, 528, 1);
-		add_item(job, 0, 300, 512, 1);
-		add_item(job, 77, 250, 1040, 1);
-		add_item(job, 1, 129, 272, 1);
-		add_item(job, 65, 100, 528, 3);
-		break;
-	case GPU_DUAL:
-		add_item(job, 257, 300, 528, 1);
-		break;
-	case GPU_MOE:
-	case GPU_DUAL_MOE:
-		choose_moe(job, 12, 100, 130, 528);
-		break;
-	case GPU_GEMV:
-		add_item(job, 1, 700, 2048, 2);
-		break;
-	case GPU_FEW_ROWS:
-		add_item(job, 3, 500, 2064, 1);
-		break;
-	default:
-		choose_values(job, 117, 1024);
-	}
-}
-
-/* Work for each of 132 SMs, and edges. */
-static void choose_large_sizes(struct gpu_job *job)
-{
-	switch (job->kind) {
-	case GPU_GEMM:
-		add_item(job, 300, 4000, 1040, 1);
-		break;
-	case GPU_SPLIT_GEMM:
-		add_item(job, 65, 1000, 7168, 1);
-		break;
-	case GPU_GROUP:
-	case GPU_DUAL_GROUP:
-		add_item(job, 248, 1500, 1040, 1);
-		add_item(job, 0, 300, 512, 1);
-		add_item(job, 77, 1000, 2064, 1);
-		add_item(job, 1, 129, 272, 1);
-		add_item(job, 65, 1000, 528, 3);
-		break;
-	case GPU_DUAL:
-		add_item(job, 257, 3000, 1040, 1);
-		break;
-	case GPU_MOE:
-	case GPU_DUAL_MOE:
-		choose_moe(job, 40, 150, 520, 1040);
-		break;
-	case GPU_GEMV:
-		add_item(job, 1, 7168, 2048, 2);
-		break;
-	case GPU_FEW_ROWS:
-		add_item(job, 3, 4096, 2064, 1);
-		break;
-	default:
-		choose_values(job, 517, 4096);
-	}
-}
-
+/* Work for each of 132 SMs, and edges; few columns where the GPU is slow. */
 static void choose_sizes(struct gpu_job *job)
 {
-	if (gpu_is_small())
-		choose_small_sizes(job);
-	else
-		choose_large_sizes(job);
+	const bool few = gpu_is_small();
+
+	switch (job->kind) {
+	case GPU_GEMM:
+		add_item(job, 300, few ? 500 : 4000, few ? 528 : 1040, 1);
+		break;
+	case GPU_SPLIT_GEMM:
+		add_item(job, 65, few ? 130 : 1000, 7168, 1);
+		break;
+	case GPU_GROUP:
+	case GPU_DUAL_GROUP:
+		add_item(job, 248, few ? 150 : 1500, few ? 528 : 1040, 1);
+		add_item(job, 0, 300, 512, 1);
+		add_item(job, 77, few ? 250 : 1000, few ? 1040 : 2064, 1);
+		add_item(job, 1, 129, 272, 1);
+		add_item(job, 65, few ? 100 : 1000, 528, 3);
+		break;
+	case GPU_DUAL:
+		add_item(job, 257, few ? 300 : 3000, few ? 528 : 1040, 1);
+		break;
+	case GPU_MOE:
+	case GPU_DUAL_MOE:
+		choose_moe(job, few ? 12 : 40, few ? 100 : 150, few ? 130 : 520,
+			   few ? 528 : 1040);
+		break;
+	case GPU_GEMV:
+		add_item(job, 1, few ? 700 : 7168, 2048, 2);
+		break;
+	case GPU_FEW_ROWS:
+		add_item(job, 3, few ? 500 : 4096, 2064, 1);
+		break;
+	default:
+		choose_values(job, few ? 117 : 517, few ? 1024 : 4096);
+	}
 }
 
 /* ---- memory -------------------------------------------------------------- */
@@ -406,17 +365,6 @@ const char *gpu_job_result(const struct gpu_job *job, void *stream, uint8_t *to,
 
 /* ---- right results ------------------------------------------------------- */
 
-static struct nib_check_options check_options(const struct gpu_sizes *b,
-					      int64_t matrices)
-{
-	return (struct nib_check_options){
-	    .struct_bytes = sizeof(struct nib_check_options),
-	    .sample_rows = 1 + ORACLE_PRODUCTS / (b->rows * b->k + 1) / matrices,
-	    .seed = gpu_rnd(),
-	    .arithmetic = gpu_test.arithmetic,
-	};
-}
-
 /* Poison is a NaN that no sum gives. */
 static bool is_written(const struct gpu_twin *c, enum nib_dtype dtype)
 {
@@ -440,7 +388,8 @@ static const char *check_items(struct gpu_job *job)
 
 	for (int i = 0; i < job->count; i++) {
 		const struct gpu_item *x = &job->items[i];
-		const struct nib_check_options o = check_options(&x->b, x->b.batch);
+		const struct nib_check_options o =
+		    gpu_check_options(x->b.rows, x->b.k, x->b.batch, ORACLE_PRODUCTS);
 		const struct nib_problem p =
 		    gpu_problem(x, &job->memory[i], gpu_host_of);
 
@@ -457,7 +406,8 @@ static const char *check_moe(struct gpu_job *job)
 {
 	const struct nib_moe_problem p =
 	    gpu_moe_problem(&job->moe, &job->moe_memory, gpu_host_of);
-	const struct nib_check_options o = check_options(&job->moe.b, job->moe.experts);
+	const struct nib_check_options o = gpu_check_options(
+	    job->moe.b.rows, job->moe.b.k, job->moe.experts, ORACLE_PRODUCTS);
 	struct nib_check_result r = {.struct_bytes = sizeof(r)};
 	const char *why = gpu_moe_places(&job->moe, &job->moe_memory);
 
