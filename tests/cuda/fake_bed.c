@@ -79,6 +79,15 @@ struct fake_cuda *fake_open(const char *path)
 	return fake;
 }
 
+void fake_check_clean(const struct fake_cuda *fake)
+{
+	assert_int_equal(fake->retained, 0);
+	assert_int_equal(fake->depth, 0);
+	assert_int_equal(fake->modules, 0);
+	assert_int_equal(fake->allocations, 0);
+	assert_int_equal(fake->outside, 0);
+}
+
 void fake_register_memory(const void *pointer, size_t bytes, int type, int ordinal,
 			  int is_managed)
 {

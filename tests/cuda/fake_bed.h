@@ -23,6 +23,8 @@ int fake_main(int argc, char **argv, const struct fake_test *tests, size_t count
 
 /* Opens the fake at path and makes it the library's driver. */
 struct fake_cuda *fake_open(const char *path);
+/* All is given back, and no call came without a context. */
+void fake_check_clean(const struct fake_cuda *fake);
 void fake_register_memory(const void *pointer, size_t bytes, int type, int ordinal,
 			  int is_managed);
 

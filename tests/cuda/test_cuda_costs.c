@@ -37,8 +37,7 @@ static void close_device(struct bed *bed)
 static void end(struct bed *bed)
 {
 	close_device(bed);
-	assert_int_equal(bed->fake->outside, 0);
-	assert_int_equal(bed->fake->depth, 0);
+	fake_check_clean(bed->fake);
 }
 
 static void open_device(struct bed *bed)
@@ -144,7 +143,6 @@ static void plans_follow(void)
 	    .b = {.rows = 66 * 256, .k = 4096},
 	    .c = {.dtype = NIB_DTYPE_BF16, .rows = 256, .cols = 66 * 256},
 	};
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_plan *plan;
 	struct bed bed;
 
@@ -157,8 +155,7 @@ static void plans_follow(void)
 		assert_ok_err(nib_plan_create(bed.device, NIB_OP_GEMM, &p, 1, NULL,
 					      &plan, &bed.err),
 			      &bed.err);
-		assert_ok(nib_plan_get_info(plan, &info, NULL));
-		assert_int_equal(info.tasks, i ? 66 : 16 * 66);
+		assert_int_equal(test_plan_info(plan).tasks, i ? 66 : 16 * 66);
 		nib_plan_free(plan);
 	}
 	end(&bed);

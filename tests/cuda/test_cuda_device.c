@@ -43,16 +43,6 @@ static struct nib_device *open_device(const char *name)
 	return device;
 }
 
-/* Checks that all is given back and that no call came without a context. */
-static void check_clean(const struct fake_cuda *fake)
-{
-	assert_int_equal(fake->retained, 0);
-	assert_int_equal(fake->depth, 0);
-	assert_int_equal(fake->modules, 0);
-	assert_int_equal(fake->allocations, 0);
-	assert_int_equal(fake->outside, 0);
-}
-
 /* ---- opening ------------------------------------------------------------- */
 
 static void no_library(void)
@@ -100,7 +90,7 @@ static void wrong_architecture(void)
 	fake->capability[0] = 86;
 	check_closed(NIB_STATUS_UNSUPPORTED, "cuda:0, NVIDIA Fake 0, has compute "
 					     "capability 8.6");
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 static void second_gpu_is_right(void)
@@ -125,7 +115,7 @@ static void second_gpu_is_right(void)
 	check_message(err.message, "name = 'cuda:2': this machine has 2 GPUs");
 	device = open_device("cuda:1");
 	nib_device_close(device);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 /* The driver's errors as ours, and what the caller can do about them. */
@@ -258,7 +248,7 @@ static void architectures(void)
 		assert_int_equal(fake->misses, 0);
 		cuda_leave(cuda_device(device));
 		nib_device_close(device);
-		check_clean(fake);
+		fake_check_clean(fake);
 	}
 }
 
@@ -283,7 +273,7 @@ static void no_images_of_the_gpu(void)
 	fake->capability[0] = 90;
 	nib_device_close(open_device("cuda"));
 	assert_int_equal(fake->cubins, 1);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 static void names(void)
@@ -305,20 +295,20 @@ static void names(void)
 	assert_refused(nib_device_open("cuda:1", NULL, &device, &err),
 		       NIB_STATUS_NO_DEVICE, &err,
 		       "name = 'cuda:1': this machine has 1 GPU");
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 static void what_it_says_of_itself(void)
 {
-	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct fake_cuda *fake = fake_open(FAKE_CUDA);
 	struct nib_device *device, *same;
+	struct nib_device_info info;
 
 	fake->devices = 2;
 	device = open_device("cuda:1");
 	same = open_device("cuda:1");
 	assert_int_equal(fake->retained, 2);
-	assert_ok(nib_device_get_info(device, &info, NULL));
+	info = test_device_info(device);
 	assert_string_equal(info.name, "cuda:1");
 	assert_string_equal(info.backend, "cuda-sm90");
 	assert_string_equal(info.hardware, "NVIDIA Fake 1");
@@ -334,7 +324,7 @@ static void what_it_says_of_itself(void)
 	assert_int_equal(info.l2_bytes, 60 << 20);
 	nib_device_close(same);
 	nib_device_close(device);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 /* ---- kernels ------------------------------------------------------------- */
@@ -400,7 +390,7 @@ static void ptx_where_cubin_is_refused(void)
 	nib_device_close(open_device("cuda"));
 	assert_int_equal(b.fake->cubins, 2);
 	assert_int_equal(b.fake->ptxs, 2);
-	check_clean(b.fake);
+	fake_check_clean(b.fake);
 	beside_remove(&b);
 }
 
@@ -426,7 +416,7 @@ static void ptx_of_another_build(void)
 			       "build than this library");
 	}
 	assert_int_equal(b.fake->ptxs, 0);
-	check_clean(b.fake);
+	fake_check_clean(b.fake);
 	beside_remove(&b);
 }
 
@@ -445,7 +435,7 @@ static void no_ptx(void)
 			"kernels of sm90_first; one of the CUDA that compiled them, "
 			"or later, does");
 	assert_int_equal(fake->ptxs, 0);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 static void neither_is_taken(void)
@@ -461,7 +451,7 @@ static void neither_is_taken(void)
 	assert_contains(err.message,
 			"the driver (CUDA 13.0) takes neither machine code "
 			"nor PTX of sm90_first: ptxas fatal : no: ");
-	check_clean(b.fake);
+	fake_check_clean(b.fake);
 	/* Not a refusal: the PTX is not tried. */
 	b.fake->cubin_result = CUDA_ERROR_OUT_OF_MEMORY;
 	b.fake->ptx_result = CUDA_SUCCESS;
@@ -469,7 +459,7 @@ static void neither_is_taken(void)
 		       NIB_STATUS_OUT_OF_MEMORY, &err,
 		       "loading the kernels of sm90_first");
 	assert_int_equal(b.fake->ptxs, 0);
-	check_clean(b.fake);
+	fake_check_clean(b.fake);
 	beside_remove(&b);
 }
 
@@ -519,7 +509,7 @@ static void kernels_by_name(void)
 	assert_int_equal(fake->misses, 1);
 	cuda_leave(cuda);
 	nib_device_close(device);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 static void *find_many(void *arg)
@@ -554,7 +544,7 @@ static void kernels_from_many_threads(void)
 	}
 	assert_int_equal(fake->lookups, 20);
 	nib_device_close(device);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 /* ---- memory, and errors -------------------------------------------------- */
@@ -586,7 +576,7 @@ static void memory(void)
 	assert_ok(nib_device_wait(device, NULL, NULL));
 	fake->allocations = 0;
 	nib_device_close(device);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 /* Plans come and go while another thread captures a stream. */
@@ -606,7 +596,7 @@ static void beside_a_capture(void)
 			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	cuda_leave(cuda_device(device));
 	nib_device_close(device);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 /* A lost context takes its modules with it: their handles are not touched. */
@@ -665,7 +655,7 @@ static void failures_of_the_gpu(void)
 	assert_ok(nib_device_wait(device, NULL, &err));
 	fake->allocations = 0;
 	nib_device_close(device);
-	check_clean(fake);
+	fake_check_clean(fake);
 }
 
 int main(int argc, char **argv)

@@ -69,10 +69,7 @@ static void free_bed(struct bed *bed)
 	nib_plan_free(bed->plan);
 	nib_device_free(bed->device, bed->memory);
 	nib_device_close(bed->device);
-	assert_int_equal(bed->fake->allocations, 0);
-	assert_int_equal(bed->fake->retained, 0);
-	assert_int_equal(bed->fake->depth, 0);
-	assert_int_equal(bed->fake->outside, 0);
+	fake_check_clean(bed->fake);
 }
 
 static void plan(struct bed *bed, enum nib_op op, int64_t count)
@@ -81,20 +78,6 @@ static void plan(struct bed *bed, enum nib_op op, int64_t count)
 	assert_ok_err(nib_plan_create(bed->device, op, bed->problems, count, NULL,
 				      &bed->plan, &bed->err),
 		      &bed->err);
-}
-
-static size_t workspace(const struct bed *bed)
-{
-	const struct nib_plan_info info = test_plan_info(bed->plan);
-
-	return info.workspace_bytes;
-}
-
-static int k_slices(const struct bed *bed)
-{
-	const struct nib_plan_info info = test_plan_info(bed->plan);
-
-	return info.k_slices;
 }
 
 static void check_explained(const struct bed *bed, const char *part)
@@ -182,7 +165,8 @@ static void launches_of_groups(void)
 		check_attributes(&bed.fake->last, false);
 		check_explained(&bed, cases[i].launches);
 		/* 20 rows are 32 prepared ones. */
-		assert_int_equal(workspace(&bed), at_once * 32 * ROW_BYTES);
+		assert_int_equal(test_plan_info(bed.plan).workspace_bytes,
+				 at_once * 32 * ROW_BYTES);
 		plan(&bed, NIB_OP_DUAL_GEMM, count);
 		assert_int_equal(run(&bed, count), cases[i].kernels);
 		check_last(&bed, "nib_dual_medium_m_sm90");
@@ -206,7 +190,8 @@ static void space_for_whole_tiles(void)
 		bed.problems[0].a.rows = bed.problems[0].c.rows = rows[i][0];
 		/* Single products of so few rows need no workspace. */
 		plan(&bed, rows[i][0] <= 64 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 1);
-		assert_int_equal(workspace(&bed), rows[i][1] * ROW_BYTES);
+		assert_int_equal(test_plan_info(bed.plan).workspace_bytes,
+				 rows[i][1] * ROW_BYTES);
 	}
 	free_bed(&bed);
 }
@@ -223,13 +208,13 @@ static void no_group_divides_k(void)
 	p->a.k = p->b.k = 8192;
 	plan(&bed, NIB_OP_GEMM, 1);
 	check_explained(&bed, " slices, 1 launch");
-	assert_in_range(k_slices(&bed), 2, 16);
+	assert_in_range(test_plan_info(bed.plan).k_slices, 2, 16);
 	assert_int_equal(run(&bed, 1), 2);
 	check_last(&bed, "nib_gemm_small_m_sm90");
 	check_attributes(&bed.fake->last, true);
 	plan(&bed, NIB_OP_GEMM, 2);
 	check_explained(&bed, ", k in 1 slice, ");
-	assert_int_equal(k_slices(&bed), 1);
+	assert_int_equal(test_plan_info(bed.plan).k_slices, 1);
 	bed.problems[1].a.rows = bed.problems[1].c.rows = 0;
 	plan(&bed, NIB_OP_GEMM, 2);
 	check_explained(&bed, ", k in 1 slice, ");
@@ -246,9 +231,9 @@ static void nothing_to_do(void)
 		bed.problems[2 + i].b.rows = bed.problems[2 + i].c.cols = 0;
 	}
 	plan(&bed, NIB_OP_GEMM, 4);
-	assert_int_equal(k_slices(&bed), 1);
+	assert_int_equal(test_plan_info(bed.plan).k_slices, 1);
 	assert_int_equal(run(&bed, 4), 0);
-	assert_int_equal(workspace(&bed), 0);
+	assert_int_equal(test_plan_info(bed.plan).workspace_bytes, 0);
 	/* Empty problems among others cost nothing. */
 	plan(&bed, NIB_OP_GEMM, 4 + 48);
 	assert_int_equal(run(&bed, 4 + 48), 2);
@@ -271,7 +256,7 @@ static void few_rows_and_batches(void)
 	p->a.rows = p->c.rows = 1;
 	plan(&bed, NIB_OP_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 1);
-	assert_int_equal(workspace(&bed), 0);
+	assert_int_equal(test_plan_info(bed.plan).workspace_bytes, 0);
 	/* But not two products. */
 	plan(&bed, NIB_OP_DUAL_GEMM, 1);
 	assert_int_equal(run(&bed, 1), 2);
@@ -287,8 +272,7 @@ static void large_batches(void)
 {
 	const int64_t batch = 200000, rows = 17, cols = 8, k = 16;
 	const int64_t bytes = batch * rows * (k / 2 + k / 16 + cols * 2);
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
-	struct nib_device_info device = {.struct_bytes = sizeof(device)};
+	struct nib_device_info device;
 	struct nib_problem *p;
 	struct bed bed;
 	void *memory;
@@ -296,7 +280,7 @@ static void large_batches(void)
 
 	make_bed(&bed);
 	p = &bed.problems[0];
-	nib_device_get_info(bed.device, &device, NULL);
+	device = test_device_info(bed.device);
 	assert_ok(nib_device_alloc(bed.device, (size_t)bytes, &memory, NULL));
 	p->a.codes = p->a.scales = memory;
 	p->c.data = (char *)memory + batch * rows * (k / 2 + k / 16);
@@ -313,10 +297,10 @@ static void large_batches(void)
 		assert_int_equal(run(&bed, 1), 2 * launches);
 		check_last(&bed,
 			   i ? "nib_dual_medium_m_sm90" : "nib_gemm_medium_m_sm90");
-		assert_in_range(workspace(&bed), 1, device.l2_bytes / 2);
+		assert_in_range(test_plan_info(bed.plan).workspace_bytes, 1,
+				device.l2_bytes / 2);
 		check_explained(&bed, " matrices and one type at most, of");
-		assert_ok(nib_plan_get_info(bed.plan, &info, NULL));
-		assert_int_equal(info.tasks, batch);
+		assert_int_equal(test_plan_info(bed.plan).tasks, batch);
 	}
 	/* A problem that is no batch has a launch of its own. */
 	p->a.batch = p->c.batch = 49;
@@ -545,7 +529,8 @@ static void moe_plans(void)
 		check_attributes(&bed.fake->last, false);
 		assert_int_equal(bed.fake->last.gridDimX, CTAS);
 		/* Each of 200 experts may have a token, in its own 16 rows. */
-		assert_true(workspace(&bed) >= 200 * 16 * ROW_BYTES);
+		assert_true(test_plan_info(bed.plan).workspace_bytes >=
+			    200 * 16 * ROW_BYTES);
 	}
 	moe.problem.b.rows = moe.problem.b2.rows = moe.problem.c.cols = 0;
 	plan_moe(&bed, NIB_OP_DUAL_GEMM, &moe);

@@ -10,10 +10,178 @@
 
 #include "common/unit.h"
 #include "emu/tests/common/alloc.h"
-#include "moe_bed.h"
+#include "fake_bed.h"
 
 #define WIDTH	48
 #define EXPERTS 6
+
+/* The first of a layer's experts. */
+#define OFFSET 20
+
+struct spec {
+	enum nib_activations activations;
+	enum nib_moe_activation activation;
+	enum nib_dtype dtype;
+	int64_t tokens, top_k, k, cols;
+	int ids_bytes;
+	bool is_quantized, is_tiled;
+	const char *launches; /* for a test that says what it expects */
+};
+
+struct bed {
+	struct fake_cuda *fake;
+	struct nib_device *device;
+	int64_t width, experts;
+	struct nib_moe_layer layer;
+	struct nib_moe_layer_plan *plan;
+	uintptr_t next;
+	char *workspace;
+	size_t workspace_bytes;
+	int first; /* launch of the last run */
+	struct nib_error err;
+};
+
+/* Addresses that are the GPU's: no memory backs them, and nothing reads them. */
+#define SPACE_BEGIN ((uintptr_t)1 << 40)
+#define SPACE	    ((size_t)1 << 32)
+
+static int64_t slots_of(const struct spec *s)
+{
+	return s->tokens * s->top_k;
+}
+
+/* Addresses of the GPU for so many bytes. */
+static void *reserve(struct bed *bed, int64_t bytes)
+{
+	void *at = (void *)bed->next;
+
+	bed->next += (uintptr_t)(bytes + 64 + 63) / 64 * 64;
+	assert_true(bed->next <= SPACE_BEGIN + SPACE);
+	return at;
+}
+
+static struct nib_fp4 nvfp4(struct bed *bed, int64_t rows, int64_t k, int64_t batch,
+			    bool is_tiled)
+{
+	return (struct nib_fp4){.codes = reserve(bed, batch * rows * k / 2),
+				.scales = reserve(bed, batch * rows * k / 16),
+				.rows = rows,
+				.k = k,
+				.batch = batch,
+				.scale_layout = is_tiled ? NIB_SCALE_LAYOUT_TILED_128X4
+							 : NIB_SCALE_LAYOUT_LINEAR};
+}
+
+static struct nib_dense dense(struct bed *bed, enum nib_dtype dtype, int64_t rows,
+			      int64_t cols)
+{
+	/* Rows have a gap after them. */
+	return (struct nib_dense){
+	    .data = reserve(bed, rows * (cols + 8) * (int64_t)nib_dtype_bytes(dtype)),
+	    .dtype = dtype,
+	    .rows = rows,
+	    .cols = cols,
+	    .row_stride_elems = cols + 8};
+}
+
+static struct nib_moe_layer make_layer(struct bed *bed, const struct spec *s)
+{
+	return (struct nib_moe_layer){
+	    .x = dense(bed, s->dtype, s->tokens, s->k),
+	    .a = nvfp4(bed, s->tokens, s->k, 1, false),
+	    .is_quantized = s->is_quantized,
+	    .activations = s->activations,
+	    .ids = reserve(bed, slots_of(s) * s->ids_bytes),
+	    .ids_bytes = s->ids_bytes,
+	    .top_k = s->top_k,
+	    .expert_offset = OFFSET,
+	    .weights = reserve(bed, slots_of(s) * 4),
+	    .gate = nvfp4(bed, bed->width, s->k, bed->experts, s->is_tiled),
+	    .up = nvfp4(bed, bed->width, s->k, bed->experts, s->is_tiled),
+	    .down = nvfp4(bed, s->cols, bed->width, bed->experts, s->is_tiled),
+	    .gate_alpha = reserve(bed, bed->experts * 4),
+	    .up_alpha = reserve(bed, bed->experts * 4),
+	    .down_alpha = reserve(bed, bed->experts * 4),
+	    .x_global = reserve(bed, 4),
+	    .h_global = reserve(bed, 4),
+	    .activation = s->activation,
+	    .limit = 7.0f,
+	    .swiglu_alpha = 1.702f,
+	    .up_bias = 0.25f,
+	    .y = dense(bed, s->dtype, s->tokens, s->cols),
+	};
+}
+
+/* For layers of so many experts of so many rows. */
+static void open_bed(struct bed *bed, int64_t width, int64_t experts)
+{
+	memset(bed, 0, sizeof(*bed));
+	bed->fake = fake_open(FAKE_CUDA);
+	bed->width = width;
+	bed->experts = experts;
+	bed->next = SPACE_BEGIN;
+	fake_register_memory((void *)SPACE_BEGIN, SPACE, CU_MEMORYTYPE_DEVICE, 0, 0);
+	assert_ok(nib_device_open("cuda", NULL, &bed->device, NULL));
+}
+
+/* Nothing of the driver's is left. */
+static void close_bed(struct bed *bed)
+{
+	nib_moe_layer_plan_free(bed->plan);
+	nib_device_close(bed->device);
+	fake_check_clean(bed->fake);
+}
+
+static enum nib_status make_plan(struct bed *bed, int caller_workspace)
+{
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = caller_workspace};
+
+	return nib_moe_layer_plan_create(bed->device, &bed->layer, &options, &bed->plan,
+					 &bed->err);
+}
+
+/* A layer, its plan, and a workspace for it. */
+static void use(struct bed *bed, const struct spec *s)
+{
+	struct nib_moe_layer_plan_info info = {.struct_bytes = sizeof(info)};
+
+	nib_moe_layer_plan_free(bed->plan);
+	bed->next = SPACE_BEGIN;
+	bed->layer = make_layer(bed, s);
+	assert_ok_err(make_plan(bed, 1), &bed->err);
+	assert_ok_err(nib_moe_layer_plan_get_info(bed->plan, &info, &bed->err),
+		      &bed->err);
+	bed->workspace_bytes = info.workspace_bytes;
+	bed->workspace = reserve(bed, (int64_t)bed->workspace_bytes);
+}
+
+static enum nib_status run(struct bed *bed)
+{
+	const struct nib_run_options options = {
+	    .struct_bytes = sizeof(options),
+	    .workspace = bed->workspace,
+	    .workspace_bytes = bed->workspace_bytes,
+	    .stream = bed,
+	};
+
+	bed->first = bed->fake->launches;
+	return nib_moe_layer_run(bed->plan, &bed->layer, &options, &bed->err);
+}
+
+/* Launch i of the last run. */
+static const struct fake_launch *launch_of(const struct bed *bed, int i)
+{
+	return &bed->fake->history[(bed->first + i) % FAKE_HISTORY];
+}
+
+static int launches_of(const struct bed *bed)
+{
+	const int count = bed->fake->launches - bed->first;
+
+	assert_true(count <= FAKE_HISTORY);
+	return count;
+}
 
 /* The last field: letter_of() of the launches. */
 static const struct spec specs[] = {
@@ -154,30 +322,12 @@ static void step_by_step(void)
 
 static void nothing(void)
 {
-	static const struct spec no_tokens = {NIB_ACTIVATIONS_NVFP4,
-					      NIB_MOE_ACTIVATION_SWIGLU,
-					      NIB_DTYPE_BF16,
-					      0,
-					      4,
-					      64,
-					      40,
-					      8,
-					      false,
-					      false,
-					      NULL};
-	static const struct spec no_slots = {NIB_ACTIVATIONS_NVFP4,
-					     NIB_MOE_ACTIVATION_SWIGLU,
-					     NIB_DTYPE_BF16,
-					     3,
-					     0,
-					     64,
-					     40,
-					     8,
-					     false,
-					     false,
-					     NULL};
+	struct spec no_tokens = specs[0], no_slots = specs[0];
 	struct bed bed;
 
+	no_tokens.tokens = 0;
+	no_slots.tokens = 3;
+	no_slots.top_k = 0;
 	open_bed(&bed, WIDTH, EXPERTS);
 	use(&bed, &no_tokens);
 	assert_ok(run(&bed));

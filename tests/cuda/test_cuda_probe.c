@@ -29,9 +29,7 @@ static void begin(struct bed *bed)
 static void end(struct bed *bed)
 {
 	nib_device_close(bed->device);
-	assert_int_equal(bed->fake->outside, 0);
-	assert_int_equal(bed->fake->depth, 0);
-	assert_int_equal(bed->fake->allocations, 0);
+	fake_check_clean(bed->fake);
 }
 
 /* Probes, and says what was launched and done. */

@@ -168,10 +168,7 @@ static void free_bed(struct bed *bed)
 	for (int i = 0; i < bed->used; i++)
 		nib_device_free(bed->device, bed->blocks[i]);
 	nib_device_close(bed->device);
-	assert_int_equal(bed->fake->allocations, 0);
-	assert_int_equal(bed->fake->retained, 0);
-	assert_int_equal(bed->fake->depth, 0);
-	assert_int_equal(bed->fake->outside, 0);
+	fake_check_clean(bed->fake);
 }
 
 static enum nib_status run(struct bed *bed, struct nib_error *err)

@@ -59,9 +59,7 @@ static void bed_free(struct bed *bed)
 {
 	nib_plan_free(bed->plan);
 	nib_device_close(bed->device);
-	assert_int_equal(bed->fake->allocations, 0);
-	assert_int_equal(bed->fake->depth, 0);
-	assert_int_equal(bed->fake->outside, 0);
+	fake_check_clean(bed->fake);
 }
 
 /* Addresses for so many bytes. */
