@@ -22,6 +22,7 @@ SOURCE = os.environ["NIB_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "bench"))
 import gpu_baselines  # noqa: E402
 import gpu_humming  # noqa: E402
+import gpu_operands  # noqa: E402
 import gpu_torch  # noqa: E402
 
 LIBRARY = os.path.join(os.path.dirname(NIB), "libnibblas.so")
@@ -314,6 +315,55 @@ class Rivals(NibTest):
 
     def test_gpu_table_bad_arguments(self):
         script(("bench", "gpu_table.py"), "--preset", "cpu", code=2)
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "no torch")
+@unittest.skipUnless(os.path.exists(LIBRARY), "no " + LIBRARY)
+@unittest.skipIf(os.environ.get("NIB_TEST_SIZE") == "small",
+                 "a sanitizer must be the first library")
+class HummingOperands(NibTest):
+    """What Humming multiplies for each kind of product: a stand-in for its layer
+    multiplies the codes and scales, and must return the exact results."""
+
+    def product(self, torch, codes, scales, global_scale=None):
+        def matrix(codes, scales):
+            values = torch.tensor(gpu_operands.VALUES)[torch.stack(
+                (codes & 15, codes >> 4), -1).long()].reshape(len(codes), -1, 16)
+            return (values * scales.view(torch.float8_e4m3fn).float()[:, :, None]
+                    ).reshape(len(codes), -1)
+
+        def multiply(x, offsets=None):
+            if offsets is None:
+                return (x.float() @ matrix(codes, scales).t()).half()
+            ends = offsets.tolist()
+            return torch.cat([(x[a:b].float() @ matrix(c, s).t()).half()
+                              for a, b, c, s in zip(ends, ends[1:], codes, scales)])
+
+        return multiply
+
+    def swiglu(self, x, alpha=1.0):
+        import torch
+
+        gate, up = (alpha * x.float()).chunk(2, 1)
+        return (torch.nn.functional.silu(gate) * up).half()
+
+    def test_every_kind_of_product(self):
+        path, out = self.path("rows.json"), io.StringIO()
+        for layout in ("tiled", "linear"):
+            with mock.patch.multiple(gpu_humming, product=self.product,
+                                     swiglu=self.swiglu), \
+                    contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+                status = gpu_baselines.main([
+                    "--dry-run", "--library", LIBRARY, "--only", "G1,M1,D1,V1,V2,E8",
+                    "--layout", layout, "--baselines", "humming", "--json", path])
+            self.assertEqual(status, 0, out.getvalue())
+            with open(path, encoding="utf-8") as file:
+                rows = json.load(file)[1::2]
+            self.assertEqual([r["name"] for r in rows],
+                             ["G1", "M1", "D1", "V1", "V2", "E8"])
+            for r in rows:
+                self.assertGreater(r["time_s"], 0)
+                self.assertLess(r["error"], 1e-3)
 
 
 class Humming(NibTest):
