@@ -551,8 +551,10 @@ def measure_all(run):
             run.not_reached.append(shape.name)
             continue
         print(f"{shape.name} ...", file=sys.stderr, flush=True)
-        measure(run, shape.shrunk() if run.args.dry_run else shape)
-        run.write()
+        try:
+            measure(run, shape.shrunk() if run.args.dry_run else shape)
+        finally:  # an error of the GPU ends the run, but no row is lost
+            run.write()
 
 
 def failures(run):
