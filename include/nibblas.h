@@ -1010,33 +1010,32 @@ struct nib_file_tensor {
  *     else its only index or its only safetensors file.  A model.safetensors
  *     that the index of the folder does not name is NIB_STATUS_BAD_FILE
  *
- * A layer may be spread over shards: a scale need not be where its weight is.
- * Each tensor of the index must be in the shard that it names, no tensor in two
- * shards, and no shard in another folder.  Tensors that only a shard names are
- * included.
+ * A layer may be spread over shards: a scale need not be where its weight is.  Each
+ * tensor of the index must be in the shard that it names, no tensor in two shards, and
+ * no shard in another folder.  Tensors that only a shard names are included.
  *
- * Maps each safetensors file, read-only, and checks its whole header: at most
- * 100 MB, no duplicate keys, known dtypes, shape * size = bytes without
- * overflow, ranges inside the file, contiguous and not overlapping.
+ * Maps each safetensors file, read-only, and checks its whole header: at most 100 MB,
+ * no duplicate keys, known dtypes, shape * size = bytes without overflow, ranges inside
+ * the file, contiguous and not overlapping.
  *
- * Reading a tensor's data raises SIGBUS if another process has made the file
- * shorter since, or if the disk fails.  A program that must not end by a signal
- * handles SIGBUS, as the command nib does, or reads the file into memory and
- * calls nib_file_open_memory().
+ * Reading a tensor's data raises SIGBUS if another process has made the file shorter
+ * since, or if the disk fails.  A program that must not end by a signal handles SIGBUS,
+ * as the command nib does, or reads the file into memory and calls
+ * nib_file_open_memory().
  */
 NIB_API enum nib_status nib_file_open(const char *path, struct nib_file **file,
 				      struct nib_error *err);
-/* The same for bytes in memory, which must outlive the file.  path is its name in
- * messages. */
+/* The same for bytes in memory, which must outlive the file; messages show path. */
 NIB_API enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
 					     const char *path, struct nib_file **file,
 					     struct nib_error *err);
+/* Joins count safetensors files, which need no index; they are its shards. */
+NIB_API enum nib_status nib_file_open_shards(const char *const *paths, int64_t count,
+					     struct nib_file **file,
+					     struct nib_error *err);
 NIB_API void nib_file_close(struct nib_file *file); /* NULL is fine */
 
-/*
- * The shards by name, or 0 where the checkpoint is a single file.  NULL past the
- * end.
- */
+/* The shards by name; 0 if the checkpoint is a single file.  NULL past the end. */
 NIB_API int64_t nib_file_shard_count(const struct nib_file *file);
 NIB_API const char *nib_file_shard_at(const struct nib_file *file, int64_t index);
 /* Tensors in the order of their data, one shard after the other. */
@@ -1046,48 +1045,75 @@ NIB_API const struct nib_file_tensor *nib_file_tensor_at(const struct nib_file *
 /* NULL if there is no such tensor. */
 NIB_API const struct nib_file_tensor *nib_file_find(const struct nib_file *file,
 						    const char *name);
-/* The string pairs of "__metadata__", by key; both NULL past the end.  Of
- * shards, those of the first. */
+/* The string pairs of "__metadata__" of the first shard, by key; both NULL past the
+ * end. */
 NIB_API int64_t nib_file_metadata_count(const struct nib_file *file);
 NIB_API void nib_file_metadata_at(const struct nib_file *file, int64_t index,
 				  const char **key, const char **value);
 
+/* How the tensors of a layer X are named. */
+enum nib_naming {
+	NIB_NAMING_MODELOPT = 0,
+	NIB_NAMING_COMPRESSED_TENSORS = 1,
+	NIB_NAMING_MODELOPT_STACK = 2, /* X is a parameter: experts.gate_up_proj */
+	NIB_NAMING_COMPRESSED_TENSORS_STACK = 3,
+	NIB_NAMING_FP8 = 4,
+	NIB_NAMING_FP8_BLOCKS = 5, /* FP8 with scales named as DeepSeek's */
+};
+/* What follows X in the name of each tensor; NULL: such layers have none. */
+struct nib_layer_suffixes {
+	const char *codes, *scales, *global, *input_global, *pre_quant_scale;
+	int is_reciprocal; /* global and input_global are stored as 1 / x */
+};
+/* NULL for another value. */
+NIB_API const struct nib_layer_suffixes *nib_naming_suffixes(enum nib_naming naming);
+
+/* The tensors of a quantised layer by name and type, also of FP8, transposed and
+ * incomplete layers.  All but codes are NULL where the file has none. */
+struct nib_layer_tensors {
+	const char *name; /* X */
+	enum nib_naming naming;
+	int is_transposed; /* a stack of codes [experts, k/2, rows] */
+	const struct nib_file_tensor *codes, *scales, *global, *input_global;
+	const struct nib_file_tensor *pre_quant_scale, *comfy_quant;
+};
+/* In the order of their codes. */
+NIB_API int64_t nib_file_layer_tensors_count(const struct nib_file *file);
+NIB_API const struct nib_layer_tensors *
+nib_file_layer_tensors_at(const struct nib_file *file, int64_t index);
+/* The layer that one of the file's tensors belongs to, or NULL. */
+NIB_API const struct nib_layer_tensors *
+nib_file_layer_tensors_of(const struct nib_file *file,
+			  const struct nib_file_tensor *tensor);
+
 enum nib_checkpoint {
 	NIB_CHECKPOINT_MODELOPT = 0,
 	NIB_CHECKPOINT_COMPRESSED_TENSORS = 1,
-	/* ModelOpt's names marked by X.comfy_quant or _quantization_metadata.
-	 * Read, not written. */
-	NIB_CHECKPOINT_COMFY = 2,
+	/* ModelOpt's names, marked by X.comfy_quant or _quantization_metadata */
+	NIB_CHECKPOINT_COMFY = 2, /* read, not written */
 };
 
-/*
- * An NVFP4 layer of a file.  In all formats a value is  e2m1 * scale * global.
- */
+/* An NVFP4 layer of a file.  In all formats a value is  e2m1 * scale * global. */
 struct nib_layer {
 	const char *name; /* "model.layers.0.mlp.up_proj", without suffix */
 	enum nib_checkpoint format;
-	/*
-	 * Read-only and dense.  A stack [batch, rows, k] if the tensor has rank
-	 * 3.  NIB_CODE_ORDER_LOW_FIRST and NIB_SCALE_LAYOUT_LINEAR, except for
-	 * NIB_CHECKPOINT_COMFY: nib_file_read_rows() reorders its bytes.
-	 */
+	/* Read-only and dense.  A stack [batch, rows, k] if the tensor has rank 3.
+	 * NIB_CODE_ORDER_LOW_FIRST and NIB_SCALE_LAYOUT_LINEAR, except for
+	 * NIB_CHECKPOINT_COMFY: nib_file_read_rows() reorders its bytes. */
 	struct nib_fp4 weight;
-	/*
-	 * The global scale of each matrix: weight.batch values, positive.  NULL
-	 * only if the weight has no rows.
-	 */
+	/* The global scale of each matrix: weight.batch values, positive.  NULL only
+	 * if the weight has no rows. */
 	const float *globals;
-	/*
-	 * The global scale of x for each matrix: weight.batch values.  0 means
-	 * that the file has 0, inf or NaN for this matrix, because the
-	 * calibration saw no input.  NULL if all would be 0, if the file has no
-	 * such scales, or if the weight has no rows.
-	 */
+	/* The global scale of x for each matrix: weight.batch values.  0 means that
+	 * the file has 0, inf or NaN for this matrix, because the calibration saw no
+	 * input.  NULL if all would be 0, if the file has no such scales, or if the
+	 * weight has no rows. */
 	const float *input_globals;
-	/* AWQ: k numbers of F32, F16 or BF16, by which the columns of x are
-	 * multiplied before the product, and before x is quantised.  That is left
-	 * to the caller.  NULL: none. */
+	/* AWQ: k numbers of F32, F16 or BF16, by which the caller multiplies the
+	 * columns of x before x is quantised and multiplied.  NULL: none. */
 	const struct nib_file_tensor *pre_quant_scale;
+	/* As the file stores it. */
+	const struct nib_layer_tensors *tensors;
 };
 NIB_API int64_t nib_file_layer_count(const struct nib_file *file);
 NIB_API const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
@@ -1096,20 +1122,15 @@ NIB_API const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
 NIB_API const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 						    const char *name);
 
-/*
- * Copies rows first .. first + rows - 1 of a layer, those of a stack one after
- * the other, into dense arrays of any order in the file: codes [rows, k/2] with
- * NIB_CODE_ORDER_LOW_FIRST, and scales [rows, k/16] that are NIB_SCALE_LAYOUT_LINEAR.
- */
+/* Copies rows first .. first + rows - 1 of a layer, whatever their order in the file,
+ * into dense arrays: codes [rows, k/2] with NIB_CODE_ORDER_LOW_FIRST, and scales
+ * [rows, k/16] with NIB_SCALE_LAYOUT_LINEAR.  Matrices of a stack follow each other. */
 NIB_API enum nib_status nib_file_read_rows(const struct nib_layer *layer, int64_t first,
 					   int64_t rows, void *codes, void *scales,
 					   struct nib_error *err);
 
-/*
- * A layer that is named like NVFP4 and cannot be read: a tensor is missing or
- * has the wrong type or shape, or a stored global scale is zero, negative,
- * infinite or NaN.
- */
+/* A layer that is named like NVFP4 and cannot be read: a tensor is missing or has the
+ * wrong type or shape, or a stored global scale is zero, negative, infinite or NaN. */
 struct nib_layer_defect {
 	const char *name;
 	enum nib_checkpoint format;
@@ -1120,18 +1141,16 @@ NIB_API const struct nib_layer_defect *
 nib_file_layer_defect_at(const struct nib_file *file, int64_t index);
 
 /*
- * Writes a safetensors file: declare every tensor, write their bytes in the
- * same order in pieces of any size, commit.
+ * Writes a safetensors file: declare every tensor, write their bytes in the same order
+ * in pieces of any size, commit.
  *
- * The file appears all at once.  Until commit the bytes are in a temporary file
- * in the folder of path, and path is what it was.  Commit syncs the file to the
- * disk and renames it.  Discard, or a write or commit that fails, removes it.
- * A file that is replaced passes on its permissions.  A symbolic link is
- * replaced, not followed.  A path that is neither free nor a regular file is
- * NIB_STATUS_IO.
+ * The file appears all at once.  Until commit the bytes are in a temporary file in the
+ * folder of path, and path is what it was.  Commit syncs the file to the disk and
+ * renames it.  Discard, or a write or commit that fails, removes it.  A file that is
+ * replaced passes on its permissions.  A symbolic link is replaced, not followed.  A
+ * path that is neither free nor a regular file is NIB_STATUS_IO.
  *
- * In the file the tensors are sorted by alignment, the largest first, as other
- * writers do.
+ * The file has the tensors sorted by alignment, largest first, as other writers do.
  */
 struct nib_writer;
 NIB_API enum nib_status nib_writer_open(const char *path, struct nib_writer **writer,
@@ -1141,32 +1160,25 @@ NIB_API enum nib_status nib_writer_metadata(struct nib_writer *writer, const cha
 NIB_API enum nib_status nib_writer_declare(struct nib_writer *writer, const char *name,
 					   const char *dtype, int rank,
 					   const int64_t *shape, struct nib_error *err);
-/* The tensors of an NVFP4 layer, codes first, with the names and order of the
- * format. */
+/* The tensors of an NVFP4 layer, codes first, as the format names and orders them. */
 NIB_API enum nib_status nib_writer_declare_layer(struct nib_writer *writer,
 						 enum nib_checkpoint format,
 						 const char *name, int64_t rows,
 						 int64_t k, int has_input_global,
 						 struct nib_error *err);
-/* The same for a stack [batch, rows, k] of rank 3 with one global scale; batch
- * is positive. */
+/* The same for a stack [batch, rows, k] with one global scale; batch is positive. */
 NIB_API enum nib_status
 nib_writer_declare_stack(struct nib_writer *writer, enum nib_checkpoint format,
 			 const char *name, int64_t batch, int64_t rows, int64_t k,
 			 int has_input_global, struct nib_error *err);
-/*
- * Writes the next bytes of the declared data.  The first call also writes the
- * header and reserves the whole size on the disk.
- */
+/* Writes the next bytes of the declared data.  The first call also writes the header
+ * and reserves the whole size on the disk. */
 NIB_API enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
 					 size_t n_bytes, struct nib_error *err);
-/*
- * Writes a whole declared layer or stack, of any strides and scale layout.
- * Scales with their sign bit set are NIB_STATUS_BAD_DATA.  global is positive, and so
- * is input_global if the layer was declared with one; else it is 0.
- * compressed-tensors stores 1 / global, so the value that is read back may
- * differ in the last bit.
- */
+/* Writes a whole declared layer or stack, of any strides and scale layout.  Scales
+ * with their sign bit set are NIB_STATUS_BAD_DATA.  global is positive, and so is
+ * input_global if the layer was declared with one; else it is 0.  compressed-tensors
+ * stores 1 / global, so the value that is read back may differ in the last bit. */
 NIB_API enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 					       enum nib_checkpoint format,
 					       const struct nib_fp4 *weight,

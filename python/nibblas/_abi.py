@@ -70,6 +70,14 @@ NIB_ZERO_SCALE_MODELOPT = 0
 NIB_ZERO_SCALE_COMPRESSED_TENSORS = 1
 NIB_ZERO_SCALE_GGML = 2
 
+# enum nib_naming
+NIB_NAMING_MODELOPT = 0
+NIB_NAMING_COMPRESSED_TENSORS = 1
+NIB_NAMING_MODELOPT_STACK = 2
+NIB_NAMING_COMPRESSED_TENSORS_STACK = 3
+NIB_NAMING_FP8 = 4
+NIB_NAMING_FP8_BLOCKS = 5
+
 # enum nib_checkpoint
 NIB_CHECKPOINT_MODELOPT = 0
 NIB_CHECKPOINT_COMPRESSED_TENSORS = 1
@@ -334,6 +342,31 @@ class nib_file_tensor(C.Structure):
     ]
 
 
+class nib_layer_suffixes(C.Structure):
+    _fields_ = [
+        ("codes", C.c_char_p),
+        ("scales", C.c_char_p),
+        ("global", C.c_char_p),
+        ("input_global", C.c_char_p),
+        ("pre_quant_scale", C.c_char_p),
+        ("is_reciprocal", C.c_int),
+    ]
+
+
+class nib_layer_tensors(C.Structure):
+    _fields_ = [
+        ("name", C.c_char_p),
+        ("naming", C.c_int),
+        ("is_transposed", C.c_int),
+        ("codes", C.c_void_p),
+        ("scales", C.c_void_p),
+        ("global", C.c_void_p),
+        ("input_global", C.c_void_p),
+        ("pre_quant_scale", C.c_void_p),
+        ("comfy_quant", C.c_void_p),
+    ]
+
+
 class nib_layer(C.Structure):
     _fields_ = [
         ("name", C.c_char_p),
@@ -342,6 +375,7 @@ class nib_layer(C.Structure):
         ("globals", C.c_void_p),
         ("input_globals", C.c_void_p),
         ("pre_quant_scale", C.c_void_p),
+        ("tensors", C.c_void_p),
     ]
 
 
@@ -445,6 +479,8 @@ FUNCTIONS = {
         C.POINTER(nib_error)]),
     "nib_file_open_memory": (C.c_int, [C.c_void_p, C.c_size_t, C.c_char_p,
         C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
+    "nib_file_open_shards": (C.c_int, [C.POINTER(C.c_char_p), C.c_int64,
+        C.POINTER(C.c_void_p), C.POINTER(nib_error)]),
     "nib_file_close": (None, [C.c_void_p]),
     "nib_file_shard_count": (C.c_int64, [C.c_void_p]),
     "nib_file_shard_at": (C.c_char_p, [C.c_void_p, C.c_int64]),
@@ -454,6 +490,12 @@ FUNCTIONS = {
     "nib_file_metadata_count": (C.c_int64, [C.c_void_p]),
     "nib_file_metadata_at": (None, [C.c_void_p, C.c_int64,
         C.POINTER(C.c_char_p), C.POINTER(C.c_char_p)]),
+    "nib_naming_suffixes": (C.POINTER(nib_layer_suffixes), [C.c_int]),
+    "nib_file_layer_tensors_count": (C.c_int64, [C.c_void_p]),
+    "nib_file_layer_tensors_at": (C.POINTER(nib_layer_tensors), [C.c_void_p,
+        C.c_int64]),
+    "nib_file_layer_tensors_of": (C.POINTER(nib_layer_tensors), [C.c_void_p,
+        C.POINTER(nib_file_tensor)]),
     "nib_file_layer_count": (C.c_int64, [C.c_void_p]),
     "nib_file_layer_at": (C.POINTER(nib_layer), [C.c_void_p, C.c_int64]),
     "nib_file_find_layer": (C.POINTER(nib_layer), [C.c_void_p, C.c_char_p]),

@@ -422,19 +422,6 @@ static enum nib_status read_header(struct reader *r, const void *bytes, size_t n
 /* ------------------------------------------------------------------------ */
 /* The public functions                                                      */
 
-enum nib_status nib_file_check_open(const void *bytes, const char *name,
-				    struct nib_file **file, struct nib_error *err)
-{
-	if (!file)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "file",
-					 " = NULL: must point to a pointer");
-	*file = NULL;
-	if (!bytes)
-		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
-					 " = NULL: must point to the file's %s", name);
-	return NIB_STATUS_OK;
-}
-
 /* The file owns map, also if the call fails. */
 static enum nib_status open_map(const void *bytes, size_t n_bytes, const char *path,
 				struct nib_mapped_file map, struct nib_file **out,
@@ -451,7 +438,7 @@ static enum nib_status open_map(const void *bytes, size_t n_bytes, const char *p
 	file->map = map;
 	status = read_header(&r, bytes, n_bytes);
 	if (status)
-		nib_file_close(file);
+		nib_file_close_shard(file);
 	else
 		*out = file;
 	return status;
@@ -468,38 +455,16 @@ enum nib_status nib_file_open_shard(const char *path, struct nib_file **file,
 	return open_map(map.bytes, map.n_bytes, path, map, file, err);
 }
 
-enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
-				     const char *path, struct nib_file **out,
-				     struct nib_error *err)
+enum nib_status nib_file_open_bytes(const void *bytes, size_t n_bytes, const char *path,
+				    struct nib_file **file, struct nib_error *err)
 {
-	enum nib_status status = nib_file_check_open(bytes, "bytes", out, err);
-	struct nib_mapped_file none = {0};
-	struct nib_file *file;
-
-	if (status)
-		return status;
-	path = path ? path : "memory";
-	status = open_map(bytes, n_bytes, path, none, &file, err);
-	if (status)
-		return status;
-	status = nib_file_find_layers(file, path, err);
-	if (status)
-		nib_file_close(file);
-	else
-		*out = file;
-	return status;
+	return open_map(bytes, n_bytes, path, (struct nib_mapped_file){0}, file, err);
 }
 
-void nib_file_close(struct nib_file *file)
+void nib_file_close_shard(struct nib_file *file)
 {
 	if (!file)
 		return;
-	nib_file_free_layers(file);
-	for (int64_t i = 0; i < file->n_shards; i++) {
-		nib_file_close(file->shards[i].file);
-		free(file->shards[i].name);
-	}
-	free(file->shards);
 	free(file->metadata);
 	free(file->by_name);
 	free(file->tensors);

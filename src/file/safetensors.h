@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors.h - what an open file holds; shared with checkpoint.c and
- * sharded.c.
+ * safetensors.h - what an open file holds, and reading one file's tensors.  Used
+ * by sharded.c, which opens checkpoints, and layers.c.
  */
 #ifndef NIB_FILE_SAFETENSORS_H
 #define NIB_FILE_SAFETENSORS_H
@@ -40,6 +40,10 @@ struct nib_file {
 	struct nib_layer_defect *problems;
 	int64_t n_problems;
 	char *layer_names;
+	struct nib_layer_tensors *layer_tensors;
+	int64_t n_layer_tensors;
+	int64_t *layer_of_tensor; /* by tensor: an index + 1; 0: none */
+	char *layer_tensor_names;
 };
 
 /* Refuses NULL arguments of an open call and sets *file to NULL. */
@@ -48,13 +52,12 @@ enum nib_status nib_file_check_open(const void *bytes, const char *name,
 /* Maps one file and reads its tensors, but no layers. */
 enum nib_status nib_file_open_shard(const char *path, struct nib_file **file,
 				    struct nib_error *err);
+/* The same for bytes in memory. */
+enum nib_status nib_file_open_bytes(const void *bytes, size_t n_bytes, const char *path,
+				    struct nib_file **file, struct nib_error *err);
+/* Closes what the two functions above opened. */
+void nib_file_close_shard(struct nib_file *file);
 /* Makes by_name, in which equal names are neighbours; false without memory. */
 bool nib_file_index_names(struct nib_file *file);
-
-/* Recognises the NVFP4 layers of a file whose tensors are all read. */
-enum nib_status nib_file_find_layers(struct nib_file *file, const char *path,
-				     struct nib_error *err);
-/* Frees what nib_file_find_layers() made, also when it failed. */
-void nib_file_free_layers(struct nib_file *file);
 
 #endif

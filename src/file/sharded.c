@@ -25,8 +25,8 @@
 #include "core/text.h"
 #include "file/array.h"
 #include "file/dtype.h"
+#include "file/layers.h"
 #include "file/other_format.h"
-#include "file/safetensors.h"
 
 #define ONE_FILE  "model.safetensors"
 #define INDEX	  "model.safetensors.index.json"
@@ -81,9 +81,17 @@ bad_entry(struct joiner *j, const char *tensor, const char *format, ...)
 			text);
 }
 
+static enum nib_status no_map(struct joiner *j)
+{
+	nib_json_fail(&j->json,
+		      "weight_map: must be an object that gives each tensor's file");
+	return bad_json(j);
+}
+
 /* ---- the index ----------------------------------------------------------- */
 
-/* A shard lies beside its index, so that no index can name other files. */
+/* Only files in the folder of the index are shards, so that no index can name
+ * other files. */
 static bool is_beside(const char *shard)
 {
 	return *shard && !strchr(shard, '/') && strcmp(shard, ".") != 0 &&
@@ -94,8 +102,8 @@ static enum nib_status read_weight_map(struct joiner *j)
 {
 	char shown[NIB_SHOWN_BYTES];
 
-	if (!nib_json_expect(&j->json, '{'))
-		return bad_json(j);
+	if (!nib_json_take(&j->json, '{'))
+		return no_map(j);
 	if (nib_json_take(&j->json, '}'))
 		return NIB_STATUS_OK;
 	do {
@@ -127,8 +135,8 @@ static enum nib_status read_keys(struct joiner *j)
 	bool has_map = false;
 	enum nib_status status;
 
-	if (!nib_json_expect(&j->json, '{'))
-		return bad_json(j);
+	if (!nib_json_take(&j->json, '{'))
+		return no_map(j);
 	if (nib_json_take(&j->json, '}'))
 		goto end;
 	do {
@@ -266,8 +274,8 @@ static enum nib_status join_tensors(struct joiner *j)
 	return nib_file_index_names(file) ? NIB_STATUS_OK : no_memory(j);
 }
 
-/* No tensor is there twice, and each is where the index says. */
-static enum nib_status check_entries(struct joiner *j)
+/* Refuses a tensor that two shards have. */
+static enum nib_status check_twice(struct joiner *j)
 {
 	const struct nib_file *file = j->file;
 	char a[NIB_SHOWN_BYTES], b[NIB_SHOWN_BYTES];
@@ -281,6 +289,15 @@ static enum nib_status check_entries(struct joiner *j)
 					 nib_show_name(a, file->shards[s->shard].name),
 					 nib_show_name(b, file->shards[t->shard].name));
 	}
+	return NIB_STATUS_OK;
+}
+
+/* Each tensor is where the index says. */
+static enum nib_status check_entries(struct joiner *j)
+{
+	const struct nib_file *file = j->file;
+	char a[NIB_SHOWN_BYTES];
+
 	qsort(j->entries, (size_t)j->n_entries, sizeof(*j->entries), compare_tensors);
 	for (int64_t i = 0; i < j->n_entries; i++) {
 		const struct entry *entry = &j->entries[i];
@@ -298,6 +315,30 @@ static enum nib_status check_entries(struct joiner *j)
 	return NIB_STATUS_OK;
 }
 
+/* Opens each of some files by its whole path. */
+static enum nib_status open_paths(struct joiner *j, const char *const *paths,
+				  int64_t count)
+{
+	struct nib_file *file = j->file;
+
+	file->shards = calloc((size_t)count, sizeof(*file->shards));
+	if (!file->shards)
+		return no_memory(j);
+	for (int64_t i = 0; i < count; i++) {
+		struct nib_shard *shard = &file->shards[i];
+		enum nib_status status;
+
+		shard->name = strdup(paths[i]);
+		if (!shard->name)
+			return no_memory(j);
+		file->n_shards++;
+		status = nib_file_open_shard(paths[i], &shard->file, j->err);
+		if (status)
+			return status;
+	}
+	return NIB_STATUS_OK;
+}
+
 static enum nib_status join(struct joiner *j, const struct nib_mapped_file *map)
 {
 	enum nib_status status = read_index(j, map->bytes, map->n_bytes);
@@ -307,9 +348,24 @@ static enum nib_status join(struct joiner *j, const struct nib_mapped_file *map)
 	if (!status)
 		status = join_tensors(j);
 	if (!status)
+		status = check_twice(j);
+	if (!status)
 		status = check_entries(j);
+	return status;
+}
+
+/* Finds the layers of what was joined, or frees it. */
+static enum nib_status finish(struct joiner *j, enum nib_status status,
+			      struct nib_file **file)
+{
+	free(j->entries);
+	free(j->strings);
 	if (!status)
 		status = nib_file_find_layers(j->file, j->index, j->err);
+	if (status)
+		nib_file_close(j->file);
+	else
+		*file = j->file;
 	return status;
 }
 
@@ -325,12 +381,19 @@ static enum nib_status open_index(const char *path, struct nib_file **file,
 	j.file = calloc(1, sizeof(*j.file));
 	status = j.file ? join(&j, &map) : no_memory(&j);
 	nib_file_unmap(&map);
-	free(j.entries);
-	free(j.strings);
+	return finish(&j, status, file);
+}
+
+/* Finds the layers of a file whose tensors are read; closes it if that fails. */
+static enum nib_status find_layers(struct nib_file *file, const char *path,
+				   struct nib_file **out, struct nib_error *err)
+{
+	enum nib_status status = nib_file_find_layers(file, path, err);
+
 	if (status)
-		nib_file_close(j.file);
+		nib_file_close(file);
 	else
-		*file = j.file;
+		*out = file;
 	return status;
 }
 
@@ -340,14 +403,7 @@ static enum nib_status open_single(const char *path, struct nib_file **out,
 	struct nib_file *file;
 	enum nib_status status = nib_file_open_shard(path, &file, err);
 
-	if (status)
-		return status;
-	status = nib_file_find_layers(file, path, err);
-	if (status)
-		nib_file_close(file);
-	else
-		*out = file;
-	return status;
+	return status ? status : find_layers(file, path, out, err);
 }
 
 /* ---- folders ------------------------------------------------------------- */
@@ -486,10 +542,26 @@ static enum nib_status open_chosen(const char *path, const struct candidates *c,
 	return status;
 }
 
+/* ---- opening and closing ------------------------------------------------- */
+
+/* Refuses NULL arguments of an open call and sets *file to NULL. */
+static enum nib_status check_open(const void *bytes, const char *name,
+				  struct nib_file **file, struct nib_error *err)
+{
+	if (!file)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "file",
+					 " = NULL: must point to a pointer");
+	*file = NULL;
+	if (!bytes)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
+					 " = NULL: must point to the file's %s", name);
+	return NIB_STATUS_OK;
+}
+
 enum nib_status nib_file_open(const char *path, struct nib_file **file,
 			      struct nib_error *err)
 {
-	enum nib_status status = nib_file_check_open(path, "path", file, err);
+	enum nib_status status = check_open(path, "path", file, err);
 	struct candidates c = {0};
 	struct stat st;
 
@@ -505,4 +577,57 @@ enum nib_status nib_file_open(const char *path, struct nib_file **file,
 	}
 	return ends_with(path, IS_INDEX) ? open_index(path, file, err)
 					 : open_single(path, file, err);
+}
+
+enum nib_status nib_file_open_shards(const char *const *paths, int64_t count,
+				     struct nib_file **file, struct nib_error *err)
+{
+	enum nib_status status = check_open(paths, "paths", file, err);
+	struct joiner j = {.err = err};
+
+	if (status)
+		return status;
+	if (count <= 0)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "count",
+					 " = %" PRId64 ": must be positive", count);
+	for (int64_t i = 0; i < count; i++)
+		if (!paths[i])
+			return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "paths",
+						 "[%" PRId64 "] = NULL: must be a path",
+						 i);
+	j.index = paths[0];
+	j.file = calloc(1, sizeof(*j.file));
+	status = j.file ? open_paths(&j, paths, count) : no_memory(&j);
+	if (!status)
+		status = join_tensors(&j);
+	if (!status)
+		status = check_twice(&j);
+	return finish(&j, status, file);
+}
+
+enum nib_status nib_file_open_memory(const void *bytes, size_t n_bytes,
+				     const char *path, struct nib_file **out,
+				     struct nib_error *err)
+{
+	enum nib_status status = check_open(bytes, "bytes", out, err);
+	struct nib_file *file;
+
+	if (status)
+		return status;
+	path = path ? path : "memory";
+	status = nib_file_open_bytes(bytes, n_bytes, path, &file, err);
+	return status ? status : find_layers(file, path, out, err);
+}
+
+void nib_file_close(struct nib_file *file)
+{
+	if (!file)
+		return;
+	nib_file_free_layers(file);
+	for (int64_t i = 0; i < file->n_shards; i++) {
+		nib_file_close_shard(file->shards[i].file);
+		free(file->shards[i].name);
+	}
+	free(file->shards);
+	nib_file_close_shard(file);
 }

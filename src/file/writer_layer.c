@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "core/view.h"
-#include "file/checkpoint.h"
 #include "file/global_scale.h"
+#include "file/layer_names.h"
 #include "file/little_endian.h"
 #include "file/writer.h"
 #include "format/view.h"
@@ -69,24 +69,26 @@ static enum nib_status declare_global(struct nib_writer *writer, char *name,
 
 /* name has space for the suffixes. */
 static enum nib_status declare_parts(struct nib_writer *writer,
-				     const struct nib_checkpoint_names *names,
-				     char *name, const struct layer_shape *layer,
+				     const struct nib_layer_suffixes *names, char *name,
+				     const struct layer_shape *layer,
 				     int has_input_global, struct nib_error *err)
 {
 	const size_t n = strlen(name);
+	/* ModelOpt stores [], compressed-tensors [1]. */
+	const int global_rank = names->is_reciprocal ? 1 : 0;
 	enum nib_status status;
 
-	status = declare_part(writer, name, n, names->weight, "U8", layer, layer->k / 2,
-			      err);
+	status =
+	    declare_part(writer, name, n, names->codes, "U8", layer, layer->k / 2, err);
 	if (!status)
-		status = declare_part(writer, name, n, names->scale, "F8_E4M3", layer,
+		status = declare_part(writer, name, n, names->scales, "F8_E4M3", layer,
 				      layer->k / NIB_NVFP4_BLOCK, err);
 	if (!status)
-		status = declare_global(writer, name, n, names->global,
-					names->global_rank, err);
+		status =
+		    declare_global(writer, name, n, names->global, global_rank, err);
 	if (!status && has_input_global)
 		status = declare_global(writer, name, n, names->input_global,
-					names->global_rank, err);
+					global_rank, err);
 	return status;
 }
 
@@ -116,7 +118,7 @@ static enum nib_status declare(struct nib_writer *writer, enum nib_checkpoint fo
 				"out of memory for a layer's name");
 	memcpy(long_name, name, name_bytes + 1);
 	first = writer->n_tensors;
-	status = declare_parts(writer, &nib_checkpoint_names[format], long_name, layer,
+	status = declare_parts(writer, &nib_layer_suffixes[format], long_name, layer,
 			       has_input_global, err);
 	free(long_name);
 	if (status) {
@@ -344,7 +346,7 @@ enum nib_status nib_writer_write_layer(struct nib_writer *writer,
 		    err, NIB_STATUS_BAD_ARGUMENT, "writer",
 		    ": the next declared tensor begins no layer of this format");
 	has_input = codes->layer_tensors == 4;
-	reciprocal = nib_checkpoint_names[format].reciprocal;
+	reciprocal = nib_layer_suffixes[format].is_reciprocal;
 	status = take_weight(codes, weight, &w, err);
 	if (!status)
 		status = check_globals(codes, reciprocal, global, input_global, err);

@@ -104,7 +104,95 @@ static void reads_both_formats_to_one_meaning(void **state)
 	close_parts(file, &image);
 }
 
-/* Scales that are subnormal, for a thread that counts those as 0 too. */
+/* The name of a tensor, or "-". */
+static const char *name_of(const struct nib_file_tensor *t)
+{
+	return t ? t->name : "-";
+}
+
+static void refuses_what_is_no_group(const struct nib_file *file, int n)
+{
+	assert_null(nib_file_layer_tensors_of(file, NULL));
+	assert_null(nib_file_layer_tensors_of(NULL, NULL));
+	assert_null(nib_file_layer_tensors_at(file, n));
+	assert_null(nib_file_layer_tensors_at(file, -1));
+	assert_int_equal(nib_file_layer_tensors_count(NULL), 0);
+	assert_string_equal(nib_naming_suffixes(NIB_NAMING_MODELOPT)->codes, ".weight");
+	assert_null(nib_naming_suffixes((enum nib_naming)6));
+	assert_null(nib_naming_suffixes((enum nib_naming) - 1));
+}
+
+static const struct part all_namings[] = {
+    {"m.weight", "U8", "3,8", 24, NULL},
+    {"m.weight_scale", "F8_E4M3", "3,1", 3, NULL},
+    {"m.weight_scale_2", "F32", "", 4, half},
+    {"m.pre_quant_scale", "F32", "16", 64, NULL},
+    {"c.weight_packed", "I32", "3", 12, NULL},
+    {"e.up", "U8", "2,8,3", 48, NULL},
+    {"e.up_weight_scale", "F8_E4M3", "2,1,3", 6, NULL},
+    {"e.down_packed", "U8", "2,3,8", 48, NULL},
+    {"e.down_scale", "F8_E4M3", "2,3,1", 6, NULL},
+    {"e.down_global_scale", "F32", "1", 4, two},
+    {"f.weight", "F8_E4M3", "2,2", 4, NULL},
+    {"f.weight_scale_inv", "F32", "1", 4, half},
+    {"g.weight", "F8_E5M2", "2,2", 4, NULL},
+    {"g.weight_scale", "F32", "1", 4, half},
+    {"h.weight", "F8_E5M2", "2,2", 4, NULL},
+    {NULL, NULL, NULL, 0, NULL},
+};
+
+/* Layers of all namings, with their tensors, and what belongs to none. */
+static void groups_the_tensors_of_layers(void **state)
+{
+	static const struct {
+		const char *codes, *name, *scales, *global;
+		enum nib_naming naming;
+		int is_transposed;
+	} expected[] = {
+	    {"m.weight", "m", "m.weight_scale", "m.weight_scale_2", NIB_NAMING_MODELOPT,
+	     0},
+	    {"c.weight_packed", "c", "-", "-", NIB_NAMING_COMPRESSED_TENSORS, 0},
+	    {"e.up", "e.up", "e.up_weight_scale", "-", NIB_NAMING_MODELOPT_STACK, 1},
+	    {"e.down_packed", "e.down", "e.down_scale", "e.down_global_scale",
+	     NIB_NAMING_COMPRESSED_TENSORS_STACK, 0},
+	    {"f.weight", "f", "f.weight_scale_inv", "-", NIB_NAMING_FP8_BLOCKS, 0},
+	    {"g.weight", "g", "g.weight_scale", "-", NIB_NAMING_FP8, 0},
+	};
+	struct test_image image;
+	struct nib_file *file = open_parts(all_namings, &image);
+	const int n = sizeof(expected) / sizeof(expected[0]);
+
+	(void)state;
+	assert_int_equal(nib_file_layer_tensors_count(file), n);
+	for (int i = 0; i < n; i++) {
+		const struct nib_layer_tensors *found = nib_file_layer_tensors_of(
+		    file, nib_file_find(file, expected[i].codes));
+
+		assert_non_null(found);
+		assert_string_equal(found->name, expected[i].name);
+		assert_string_equal(name_of(found->codes), expected[i].codes);
+		assert_string_equal(name_of(found->scales), expected[i].scales);
+		assert_string_equal(name_of(found->global), expected[i].global);
+		assert_int_equal(found->naming, expected[i].naming);
+		assert_int_equal(found->is_transposed, expected[i].is_transposed);
+		assert_ptr_equal(nib_file_layer_tensors_of(file, found->codes), found);
+		if (found->scales)
+			assert_ptr_equal(nib_file_layer_tensors_of(file, found->scales),
+					 found);
+	}
+	assert_string_equal(
+	    name_of(nib_file_find_layer(file, "m")->tensors->pre_quant_scale),
+	    "m.pre_quant_scale");
+	assert_ptr_equal(nib_file_find_layer(file, "e.down_packed"),
+			 nib_file_find_layer(file, "e.down"));
+	assert_int_equal(nib_file_find_layer(file, "e.down")->weight.batch, 2);
+	assert_true(nib_file_find_layer(file, "e.down")->globals[0] == 0.5F);
+	assert_null(nib_file_layer_tensors_of(file, nib_file_find(file, "h.weight")));
+	refuses_what_is_no_group(file, n);
+	close_parts(file, &image);
+}
+
+/* Scales that are subnormal, also for a thread that counts those as 0. */
 static void reads_scales_that_a_thread_flushes(void **state)
 {
 	static const float large[] = {1e38F, 2e38F}, small[] = {1e-40F},
@@ -631,6 +719,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(reads_both_formats_to_one_meaning),
+	    cmocka_unit_test(groups_the_tensors_of_layers),
 	    cmocka_unit_test(reads_scales_that_a_thread_flushes),
 	    cmocka_unit_test(reads_stacks),
 	    cmocka_unit_test(leaves_other_formats_alone),

@@ -102,6 +102,42 @@ static void joins_layers_across_shards(void **state)
 	test_folder_remove(&folder);
 }
 
+/* Files without an index: the shards are named by their paths. */
+static void joins_files_that_are_named(void **state)
+{
+	struct test_folder folder = make_model(good_index);
+	char *a = strdup(test_path(&folder, A)), *b = strdup(test_path(&folder, B));
+	const char *const both[] = {a, b}, *const twice[] = {a, b, a};
+	const char *const hole[] = {a, NULL}, *const missing[] = {a, "nowhere"};
+	struct nib_file *file;
+	struct nib_error err;
+
+	(void)state;
+	assert_int_equal(nib_file_open_shards(both, 2, &file, &err), NIB_STATUS_OK);
+	assert_int_equal(nib_file_shard_count(file), 2);
+	assert_string_equal(nib_file_shard_at(file, 0), a);
+	assert_string_equal(nib_file_shard_at(file, 1), b);
+	assert_int_equal(nib_file_find(file, "m.weight_scale")->shard, 1);
+	assert_int_equal(nib_file_layer_count(file), 1);
+	nib_file_close(file);
+	assert_int_equal(nib_file_open_shards(twice, 3, &file, &err),
+			 NIB_STATUS_BAD_FILE);
+	assert_null(file);
+	assert_non_null(strstr(err.message, "is in both"));
+	assert_int_equal(nib_file_open_shards(missing, 2, &file, &err), NIB_STATUS_IO);
+	assert_non_null(strstr(err.message, "nowhere"));
+	assert_int_equal(nib_file_open_shards(hole, 2, &file, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_string_equal(err.message, "paths[1] = NULL: must be a path");
+	assert_int_equal(nib_file_open_shards(both, 0, &file, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_file_open_shards(NULL, 1, &file, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
+	free(a);
+	free(b);
+	test_folder_remove(&folder);
+}
+
 /* Opening path fails with status and a message that holds these texts. */
 static void check_refused(const char *path, enum nib_status status,
 			  const char *const *says)
@@ -123,12 +159,12 @@ static void refuses_a_wrong_index(void **state)
 		const char *index;
 		const char *says[3];
 	} cases[] = {
-	    {"", {"byte 0", "expected '{'"}},
+	    {"", {"byte 0", "weight_map: must be an object"}},
 	    {"{}", {"there is no weight_map"}},
 	    {"{\"weight_map\":{}}", {"the weight_map is empty"}},
 	    {"{\"weight_map\":{\"a\":\"" A "\"}} x", {"text after"}},
 	    {"{\"weight_map\":{\"a\":1}}", {"expected a string"}},
-	    {"{\"weight_map\":[]}", {"expected '{'"}},
+	    {"{\"weight_map\":[]}", {"weight_map: must be an object"}},
 	    {"{\"metadata\":{]}", {"expected a string"}},
 	    {"{\"metadata\":01}", {"leading 0"}},
 	    {"{\"weight_map\":{\"norm\":\"" A "\"},\"weight_map\":{}}",
@@ -257,6 +293,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(joins_layers_across_shards),
+	    cmocka_unit_test(joins_files_that_are_named),
 	    cmocka_unit_test(refuses_a_wrong_index),
 	    cmocka_unit_test(refuses_missing_and_broken_shards),
 	    cmocka_unit_test(chooses_the_file_of_a_folder),

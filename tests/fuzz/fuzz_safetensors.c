@@ -90,6 +90,14 @@ static void touch_layers(const struct nib_file *file)
 		for (int64_t b = 0; layer->input_globals && b < w->batch; b++)
 			CHECK(layer->input_globals[b] >= 0);
 	}
+	for (int64_t i = 0; i < nib_file_layer_tensors_count(file); i++) {
+		const struct nib_layer_tensors *tensors =
+		    nib_file_layer_tensors_at(file, i);
+
+		touch(tensors->name, strlen(tensors->name));
+		CHECK(tensors->codes && nib_naming_suffixes(tensors->naming));
+		CHECK(nib_file_layer_tensors_of(file, tensors->codes));
+	}
 	for (int64_t i = 0; i < nib_file_layer_defect_count(file); i++) {
 		const struct nib_layer_defect *problem =
 		    nib_file_layer_defect_at(file, i);

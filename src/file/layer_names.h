@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layer_names.h - how checkpoint formats name the tensors of a layer. */
+#ifndef NIB_FILE_LAYER_NAMES_H
+#define NIB_FILE_LAYER_NAMES_H
+
+#include <stddef.h>
+
+#include "nibblas.h"
+
+/* enum nib_checkpoint that are written: ModelOpt and compressed-tensors.  The
+ * namings of their layers have the same numbers. */
+#define NIB_CHECKPOINTS 2
+#define NIB_NAMINGS	6
+/* At least the length of every suffix. */
+#define NIB_LONGEST_SUFFIX 24
+
+/* By enum nib_naming. */
+extern const struct nib_layer_suffixes nib_layer_suffixes[NIB_NAMINGS];
+
+/* The bytes of name before suffix; 0 if it does not end so, or has no more. */
+size_t nib_stem_bytes(const char *name, size_t name_bytes, const char *suffix);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layer_tensors.c - groups the tensors of a file by the quantised layer that they
+ * belong to, by their names and types only: NVFP4 of both formats, stacks of
+ * either order, and FP8.  layers.c reads those that are NVFP4.
+ */
+#include "layers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/array.h"
+#include "file/layer_names.h"
+
+struct grouper {
+	struct nib_file *file;
+	char *scratch; /* a tensor's name */
+	char *names_free;
+	int64_t capacity;
+};
+
+static const struct nib_file_tensor *find(const struct grouper *g, const char *layer,
+					  size_t layer_bytes, const char *suffix)
+{
+	if (!suffix)
+		return NULL;
+	memcpy(g->scratch, layer, layer_bytes);
+	memcpy(g->scratch + layer_bytes, suffix, strlen(suffix) + 1);
+	return nib_file_find(g->file, g->scratch);
+}
+
+/* Whether t holds the codes of a layer of this naming, whose name has layer_bytes. */
+static bool is_codes(const struct grouper *g, const struct nib_file_tensor *t,
+		     enum nib_naming naming, size_t layer_bytes)
+{
+	const bool is_u8 = strcmp(t->dtype, "U8") == 0;
+	const bool has_scales =
+	    find(g, t->name, layer_bytes, nib_layer_suffixes[naming].scales) != NULL;
+
+	switch (naming) {
+	case NIB_NAMING_COMPRESSED_TENSORS:
+		return true;
+	case NIB_NAMING_MODELOPT:
+		return is_u8;
+	case NIB_NAMING_MODELOPT_STACK:
+	case NIB_NAMING_COMPRESSED_TENSORS_STACK:
+		return is_u8 && has_scales;
+	case NIB_NAMING_FP8:
+		return strcmp(t->dtype, "F8_E4M3") == 0 ||
+		       (strcmp(t->dtype, "F8_E5M2") == 0 && has_scales);
+	default:
+		return strncmp(t->dtype, "F8_E", 4) == 0 && has_scales;
+	}
+}
+
+/* Stacks of compressed-tensors have both orders under the same names. */
+static int is_transposed(const struct nib_layer_tensors *layer)
+{
+	const struct nib_file_tensor *codes = layer->codes, *scales = layer->scales;
+
+	if (layer->naming != NIB_NAMING_MODELOPT_STACK &&
+	    layer->naming != NIB_NAMING_COMPRESSED_TENSORS_STACK)
+		return 0;
+	return codes->rank < 2 || scales->rank < 2 ||
+	       codes->shape[0] != scales->shape[0] ||
+	       codes->shape[1] != scales->shape[1];
+}
+
+static void own(struct nib_file *file, const struct nib_file_tensor *t, int64_t layer)
+{
+	if (t)
+		file->layer_of_tensor[t - file->tensors] = layer + 1;
+}
+
+static enum nib_status add(struct grouper *g, const struct nib_file_tensor *codes,
+			   enum nib_naming naming, size_t layer_bytes)
+{
+	const struct nib_layer_suffixes *s = &nib_layer_suffixes[naming];
+	struct nib_file *file = g->file;
+	const int64_t index = file->n_layer_tensors;
+	struct nib_layer_tensors layer = {
+	    .name = g->names_free,
+	    .naming = naming,
+	    .codes = codes,
+	    .scales = find(g, codes->name, layer_bytes, s->scales),
+	    .global = find(g, codes->name, layer_bytes, s->global),
+	    .input_global = find(g, codes->name, layer_bytes, s->input_global),
+	    .pre_quant_scale = find(g, codes->name, layer_bytes, s->pre_quant_scale),
+	    .comfy_quant = naming == NIB_NAMING_MODELOPT
+			       ? find(g, codes->name, layer_bytes, ".comfy_quant")
+			       : NULL,
+	};
+
+	layer.is_transposed = is_transposed(&layer);
+	memcpy(g->names_free, codes->name, layer_bytes);
+	g->names_free[layer_bytes] = '\0';
+	g->names_free += layer_bytes + 1;
+	if (!nib_array_grow(&file->layer_tensors, index, &g->capacity, sizeof(layer)))
+		return NIB_STATUS_OUT_OF_MEMORY;
+	file->layer_tensors[file->n_layer_tensors++] = layer;
+	own(file, layer.codes, index);
+	own(file, layer.scales, index);
+	own(file, layer.global, index);
+	own(file, layer.input_global, index);
+	own(file, layer.pre_quant_scale, index);
+	own(file, layer.comfy_quant, index);
+	return NIB_STATUS_OK;
+}
+
+static enum nib_status visit(struct grouper *g, const struct nib_file_tensor *t)
+{
+	/* Longer suffixes first: ".weight_packed" ends with "_packed" too. */
+	static const enum nib_naming order[] = {
+	    NIB_NAMING_COMPRESSED_TENSORS, NIB_NAMING_MODELOPT,
+	    NIB_NAMING_FP8_BLOCKS,	   NIB_NAMING_FP8,
+	    NIB_NAMING_MODELOPT_STACK,	   NIB_NAMING_COMPRESSED_TENSORS_STACK,
+	};
+
+	for (int i = 0; i < NIB_NAMINGS; i++) {
+		const size_t n = nib_stem_bytes(t->name, strlen(t->name),
+						nib_layer_suffixes[order[i]].codes);
+
+		if (n && is_codes(g, t, order[i], n))
+			return add(g, t, order[i], n);
+	}
+	return NIB_STATUS_OK;
+}
+
+enum nib_status nib_file_group_tensors(struct nib_file *file)
+{
+	struct grouper g = {.file = file};
+	enum nib_status status = NIB_STATUS_OK;
+	size_t longest = 0, total = 1;
+
+	for (int64_t i = 0; i < file->n_tensors; i++) {
+		const size_t n = strlen(file->tensors[i].name);
+
+		total += n + 1;
+		longest = n > longest ? n : longest;
+	}
+	g.scratch = malloc(longest + NIB_LONGEST_SUFFIX + 1);
+	file->layer_tensor_names = g.names_free = malloc(total);
+	file->layer_of_tensor =
+	    calloc((size_t)file->n_tensors + 1, sizeof(*file->layer_of_tensor));
+	if (!g.scratch || !g.names_free || !file->layer_of_tensor)
+		status = NIB_STATUS_OUT_OF_MEMORY;
+	for (int64_t i = 0; i < file->n_tensors && !status; i++)
+		status = visit(&g, &file->tensors[i]);
+	free(g.scratch);
+	return status;
+}
+
+int64_t nib_file_layer_tensors_count(const struct nib_file *file)
+{
+	return file ? file->n_layer_tensors : 0;
+}
+
+const struct nib_layer_tensors *nib_file_layer_tensors_at(const struct nib_file *file,
+							  int64_t index)
+{
+	if (!file || index < 0 || index >= file->n_layer_tensors)
+		return NULL;
+	return &file->layer_tensors[index];
+}
+
+const struct nib_layer_tensors *
+nib_file_layer_tensors_of(const struct nib_file *file,
+			  const struct nib_file_tensor *tensor)
+{
+	if (!file || !tensor || !file->layer_of_tensor)
+		return NULL;
+	return nib_file_layer_tensors_at(
+	    file, file->layer_of_tensor[tensor - file->tensors] - 1);
+}
