@@ -314,10 +314,24 @@ static int scan_tensors(struct inspector *in)
 	return CLI_OK;
 }
 
+/* The codes of a stack of this name, or NULL. */
+static const struct nib_file_tensor *find_stack(const struct nib_file *file,
+						const char *name)
+{
+	static const enum nib_naming namings[] = {NIB_NAMING_MODELOPT_STACK,
+						  NIB_NAMING_COMPRESSED_TENSORS_STACK};
+	const struct nib_file_tensor *codes = NULL;
+
+	for (int i = 0; i < 2 && !codes; i++)
+		codes = tensor_beside(file, name, "",
+				      nib_naming_suffixes(namings[i])->codes);
+	return codes;
+}
+
 /* Notes a stack that the library does not read and nibblas.transformers does. */
 static int put_across(struct inspector *in, const char *name)
 {
-	const struct nib_file_tensor *codes = nib_file_find(in->file, name);
+	const struct nib_file_tensor *codes = find_stack(in->file, name);
 	char shape[TENSOR_SHAPE_TEXT];
 	struct tensor_source source;
 
@@ -344,7 +358,7 @@ static int find_all(struct inspector *in)
 	findings_of_layouts(&in->findings, &in->layouts);
 	findings_of_config(&in->findings, &in->config, in->file);
 	findings_of_layers(&in->findings, in->file, in->scans, in->n_scans);
-	findings_of_inputs(&in->findings, in->file, in->scans, in->n_scans);
+	findings_of_inputs(&in->findings, in->scans, in->n_scans);
 	if (in->findings.failed)
 		return cli_no_memory("findings");
 	if (cli_must_stop())

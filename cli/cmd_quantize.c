@@ -259,17 +259,19 @@ static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
 				   zero_scales[job->how.zero_scale], err);
 }
 
-/* A stack across: ModelOpt's names go without ".weight". */
+/* A stack across, in ModelOpt's format. */
 static enum nib_status declare_across(struct job *job, const struct selected *item,
 				      struct nib_error *err)
 {
+	const struct nib_layer_suffixes *names =
+	    nib_naming_suffixes(NIB_NAMING_MODELOPT_STACK);
 	const struct {
 		const char *suffix, *dtype;
 		int rank;
 		int64_t k; /* how many values of k an element stands for */
-	} parts[] = {{"", "U8", 3, 2},
-		     {"_weight_scale", "F8_E4M3", 3, NIB_NVFP4_BLOCK},
-		     {"_weight_scale_2", "F32", 0, 1}};
+	} parts[] = {{names->codes, "U8", 3, 2},
+		     {names->scales, "F8_E4M3", 3, NIB_NVFP4_BLOCK},
+		     {names->global, "F32", 0, 1}};
 	enum nib_status status = NIB_STATUS_OK;
 
 	for (int i = 0; i < 3 && !status; i++) {
@@ -521,7 +523,7 @@ static int check_marks(const struct job *job)
 		const struct nib_layer *layer = nib_file_layer_at(job->file, i);
 
 		if (layer->format == NIB_CHECKPOINT_COMFY &&
-		    !tensor_beside(job->file, layer->name, "", ".comfy_quant"))
+		    !layer->tensors->comfy_quant)
 			return cli_error(
 			    CLI_INPUT,
 			    "%s: '%s' is marked as ComfyUI's by the header of "

@@ -160,8 +160,8 @@ void findings_of_config(struct findings *findings, const struct config *config,
 
 /* Layers without an input scale in a file whose other layers have one; scans are
  * in the order of names. */
-void findings_of_inputs(struct findings *findings, const struct nib_file *file,
-			const struct scan_layer *scans, int64_t count);
+void findings_of_inputs(struct findings *findings, const struct scan_layer *scans,
+			int64_t count);
 
 /* ---- findings.c, all layers ---------------------------------------------- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layouts.c - what the tensors are that belong to no NVFP4 layer: those of FP8
- * linears, of the kv cache, of layers that cannot be read, and quantised ones
- * that nothing here explains.  See inspect.h.
+ * layouts.c - classifies the tensors that belong to no NVFP4 layer: those of FP8
+ * linears, of the kv cache, of layers that cannot be read, and quantised tensors
+ * of an unknown layout.  See inspect.h.
  */
 #include "cli.h"
 #include "inspect.h"
@@ -53,39 +53,27 @@ static int is_broken(const struct layouts *l, const char *name, const char *end)
 	return found;
 }
 
-static int in_broken_layer(const struct layouts *l, const char *name)
+static int in_broken_layer(const struct layouts *l, const struct nib_file_tensor *t)
 {
-	static const char *const ends[] = {"", "_weight_scale", "_weight_scale_2",
-					   "_input_scale"};
-	const char *dot = strrchr(name, '.');
+	const struct nib_layer_tensors *layer = nib_file_layer_tensors_of(l->file, t);
+	const char *dot = strrchr(t->name, '.');
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		if (is_broken(l, name, ends[i]))
-			return 1;
-	return dot && is_broken(l, name, dot);
+	return is_broken(l, t->name, "") || (layer && is_broken(l, layer->name, "")) ||
+	       (dot && is_broken(l, t->name, dot));
 }
 
-static int is_fp8(const struct nib_file_tensor *t)
+/* What a tensor of an FP8 linear is; ROLE_PLAIN: it belongs to none. */
+static enum tensor_role fp8_role(const struct layouts *l,
+				 const struct nib_file_tensor *t)
 {
-	return t && (!strcmp(t->dtype, "F8_E4M3") || !strcmp(t->dtype, "F8_E5M2"));
-}
+	const struct nib_layer_tensors *layer = nib_file_layer_tensors_of(l->file, t);
 
-static int is_fp8_weight(const struct layouts *l, const struct nib_file_tensor *t)
-{
-	return is_fp8(t) && t->rank >= 2 &&
-	       (tensor_beside(l->file, t->name, ".weight", ".weight_scale") ||
-		tensor_beside(l->file, t->name, ".weight", ".weight_scale_inv"));
-}
-
-static int is_fp8_scale(const struct layouts *l, const struct nib_file_tensor *t)
-{
-	static const char *const ends[] = {".weight_scale", ".weight_scale_inv",
-					   ".input_scale"};
-
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		if (is_fp8(tensor_beside(l->file, t->name, ends[i], ".weight")))
-			return 1;
-	return 0;
+	if (!layer || !layer->scales ||
+	    (layer->naming != NIB_NAMING_FP8 && layer->naming != NIB_NAMING_FP8_BLOCKS))
+		return ROLE_PLAIN;
+	if (t != layer->codes)
+		return ROLE_FP8_SCALE;
+	return t->rank >= 2 ? ROLE_FP8 : ROLE_PLAIN;
 }
 
 enum tensor_role layouts_role(const struct layouts *l, const struct nib_file_tensor *t)
@@ -93,12 +81,12 @@ enum tensor_role layouts_role(const struct layouts *l, const struct nib_file_ten
 	static const char *const cache[] = {".k_scale", ".v_scale", ".q_scale",
 					    ".kv_scale"};
 
-	if (in_broken_layer(l, t->name))
+	const enum tensor_role fp8 = fp8_role(l, t);
+
+	if (in_broken_layer(l, t))
 		return ROLE_BROKEN;
-	if (is_fp8_weight(l, t))
-		return ROLE_FP8;
-	if (is_fp8_scale(l, t))
-		return ROLE_FP8_SCALE;
+	if (fp8 != ROLE_PLAIN)
+		return fp8;
 	for (size_t i = 0; i < sizeof(cache) / sizeof(cache[0]); i++)
 		if (tensor_name_ends(t->name, cache[i]))
 			return ROLE_KV_SCALE;

@@ -95,24 +95,12 @@ const struct nib_layer *tensor_find_layer(const struct nib_file *file, const cha
 
 int tensor_in_layer(const struct nib_file *file, const struct nib_file_tensor *tensor)
 {
-	static const char *const suffixes[] = {"",
-					       "_weight_scale",
-					       "_weight_scale_2",
-					       "_input_scale",
-					       ".weight",
-					       ".weight_packed",
-					       ".weight_scale",
-					       ".weight_scale_2",
-					       ".weight_global_scale",
-					       ".input_scale",
-					       ".input_global_scale",
-					       ".pre_quant_scale",
-					       ".comfy_quant"};
+	const struct nib_layer_tensors *tensors =
+	    nib_file_layer_tensors_of(file, tensor);
+	const struct nib_layer *layer =
+	    tensors ? nib_file_find_layer(file, tensors->name) : NULL;
 
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (tensor_find_layer(file, tensor->name, suffixes[i]))
-			return 1;
-	return 0;
+	return layer && layer->tensors == tensors;
 }
 
 static const char *layer_name(const void *file, int64_t index)
@@ -258,7 +246,11 @@ const char *tensor_format(const struct tensor_source *source)
 
 	if (source->layer)
 		return names[source->layer->format];
-	return source->scales ? names[NIB_CHECKPOINT_MODELOPT] : source->tensor->dtype;
+	if (!source->across)
+		return source->tensor->dtype;
+	return names[source->across->naming == NIB_NAMING_MODELOPT_STACK
+			 ? NIB_CHECKPOINT_MODELOPT
+			 : NIB_CHECKPOINT_COMPRESSED_TENSORS];
 }
 
 int tensor_is_plain(const struct nib_layer *layer)
@@ -506,7 +498,7 @@ enum nib_status tensor_read(struct nib_device *device,
 					 source->layer->pre_quant_scale);
 		return status;
 	}
-	if (source->scales) {
+	if (source->across) {
 		tensor_read_across(source, first, count, out);
 		return NIB_STATUS_OK;
 	}

@@ -74,8 +74,8 @@ struct tensor_source {
 	int64_t rows, rows_each, k;
 	int is_float; /* a tensor of */
 	enum nib_dtype dtype;
-	/* The scales of a stack packed across (across.c), or NULL. */
-	const struct nib_file_tensor *scales, *globals;
+	/* A stack packed across (across.c), or NULL. */
+	const struct nib_layer_tensors *across;
 };
 
 void tensor_from_layer(const struct nib_layer *layer, struct tensor_source *source);

@@ -14,27 +14,6 @@
 /* Layers of one block that are compared with one of it. */
 #define MOST_EXPERTS 8192
 
-/* The tensor of a layer's input scale, or NULL. */
-static const struct nib_file_tensor *input_scale(const struct nib_file *file,
-						 const struct nib_layer *layer)
-{
-	static const char *const ends[] = {".input_scale", "_input_scale",
-					   ".input_global_scale"};
-	const struct nib_file_tensor *found = NULL;
-
-	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends) && !found; i++) {
-		char *name;
-
-		if (asprintf(&name, "%s%s", layer->name, ends[i]) < 0) {
-			cli_out_of_memory();
-			return NULL;
-		}
-		found = nib_file_find(file, name);
-		free(name);
-	}
-	return found;
-}
-
 /* The bytes of "X.experts." in the name of an expert, and where its number ends;
  * 0: it is none. */
 static size_t stem_of(const char *name, const char **rest)
@@ -113,11 +92,11 @@ static int describe(const struct nib_file_tensor *t, char text[128])
 	return bad > 0;
 }
 
-static void find_one(struct findings *f, const struct nib_file *file,
-		     const struct scan_layer *scans, int64_t count, int64_t index)
+static void find_one(struct findings *f, const struct scan_layer *scans, int64_t count,
+		     int64_t index)
 {
 	const struct nib_layer *layer = scans[index].layer;
-	const struct nib_file_tensor *t = input_scale(file, layer);
+	const struct nib_file_tensor *t = layer->tensors->input_global;
 	const double most = largest_of_others(scans, count, index);
 	char what[128] = "has no input scale", others[96] = "";
 
@@ -130,8 +109,8 @@ static void find_one(struct findings *f, const struct nib_file *file,
 	findings_add(f, FIND_NO_INPUT, t ? t->name : layer->name, "%s%s", what, others);
 }
 
-void findings_of_inputs(struct findings *f, const struct nib_file *file,
-			const struct scan_layer *scans, int64_t count)
+void findings_of_inputs(struct findings *f, const struct scan_layer *scans,
+			int64_t count)
 {
 	int64_t given = 0;
 
@@ -139,5 +118,5 @@ void findings_of_inputs(struct findings *f, const struct nib_file *file,
 		given += scans[i].layer->input_globals != NULL;
 	for (int64_t i = 0; i < count && given; i++)
 		if (!(tensor_input_global(scans[i].layer) > 0))
-			find_one(f, file, scans, count, i);
+			find_one(f, scans, count, i);
 }

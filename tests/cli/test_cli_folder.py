@@ -86,6 +86,22 @@ class Layouts(NibTest):
         self.assertEqual(list(rest),
                          [f"m.experts.{i}.up_proj" for i in (0, 2, 9, 10)])
 
+    def test_fused_experts_of_compressed_tensors(self):
+        codes = ("U8", [2, 16, 16], bytes(i % 251 for i in range(2 * 16 * 16)))
+        name = "m.experts.gate_up_proj"
+        others = {name + "_packed": codes,
+                  name + "_global_scale": tensor("F32", (1,), [1e4]),
+                  name + "_input_global_scale": tensor("F32", (1,), [100])}
+        found, rest, _ = self.inspect(
+            others | {name + "_scale": ("F8_E4M3", [2, 16, 2], bytes(64 * [0x7E]))})
+        self.assertEqual((set(rest), found), ({name}, {}))
+        self.assertEqual(rest[name]["shape"], [2, 16, 32])
+        # The same bytes with k before n.
+        found, _, _ = self.inspect(
+            others | {name + "_scale": ("F8_E4M3", [2, 2, 16], bytes(64 * [0x7E]))})
+        self.assertEqual(found, {("packed-across", name):
+                                 "U8 [2, 16, 16]: 2 matrices of k = 32, n = 16"})
+
     def test_fused_experts(self):
         codes = bytes(i % 251 for i in range(2 * 16 * 16))
         scales = ("F8_E4M3", [2, 16, 2], bytes(64 * [0x7E]))
