@@ -61,12 +61,49 @@ class Layer(NamedTuple):
     pre_quant_scale: npt.NDArray[np.float32] | None = None
 
 
-class _File:
-    """The mapped file, closed when no array needs it any more."""
+class Group(NamedTuple):
+    """The tensors of a quantised layer, as a file stores them.
 
-    def __init__(self, path):
+    naming   a NIB_NAMING of the C library
+    tensors  {field of nib_layer_tensors: name, or None where the file has none}"""
+
+    name: str
+    naming: int
+    is_transposed: bool
+    tensors: dict[str, str | None]
+
+
+_PARTS = ("codes", "scales", "global", "input_global", "pre_quant_scale")
+
+
+def suffixes(naming):
+    """{field of nib_layer_suffixes: value}: what the tensors of a layer are called."""
+    found = lib.nib_naming_suffixes(naming).contents
+    return {"is_reciprocal": found.is_reciprocal,
+            **{part: _text(getattr(found, part)) for part in _PARTS}}
+
+
+def _text(found):
+    return None if found is None else found.decode()
+
+
+def _name_at(address):
+    """The name of a tensor of the file, or None."""
+    return abi.nib_file_tensor.from_address(address).name.decode() if address else None
+
+
+class _File:
+    """The mapped file, closed when no array needs it any more.
+
+    files  safetensors files to join, or None: path is the checkpoint"""
+
+    def __init__(self, path, files=None):
         self.handle = C.c_void_p()
-        call("nib_file_open", c_string("path", path), C.byref(self.handle))
+        if files is None:
+            call("nib_file_open", c_string("path", path), C.byref(self.handle))
+        else:
+            paths = (C.c_char_p * len(files))(*(c_string("path", x) for x in files))
+            call("nib_file_open_shards", paths, len(files), C.byref(self.handle))
 
     def __del__(self):
         if lib is not None:
@@ -118,8 +155,18 @@ class Checkpoint(Mapping[str, Layer]):
     shards: list[str]
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
+        self._read(path, _File(path))
+
+    @classmethod
+    def _of_files(cls, files):
+        """Joins safetensors files without an index; shards are their paths."""
+        made = cls.__new__(cls)
+        made._read(files[0], _File(files[0], files))
+        return made
+
+    def _read(self, path, file):
         self.path = path
-        self._file = _File(path)
+        self._file = file
         handle = self._file.handle
         self._layers = {}
         self._reordered = []  # stored in another order than the library's
@@ -207,6 +254,23 @@ class Checkpoint(Mapping[str, Layer]):
             shape = (tensor.bytes,) if row % 8 else (*shape[:-1], row // 8)
             return self._file.view(tensor.data, np.uint8, shape)
         return self._file.view(tensor.data, TYPES[dtype], shape)
+
+    def _stored(self):
+        """Yields (name, dtype, shape, number of the shard) of each tensor."""
+        handle = self._open()
+        for name, i in self._tensors.items():
+            tensor = lib.nib_file_tensor_at(handle, i).contents
+            yield (name, tensor.dtype.decode(), tuple(tensor.shape[:tensor.rank]),
+                   tensor.shard)
+
+    def _groups(self):
+        """[Group] of all quantised layers, FP8 and transposed stacks too."""
+        handle, found = self._open(), []
+        for i in range(lib.nib_file_layer_tensors_count(handle)):
+            one = lib.nib_file_layer_tensors_at(handle, i).contents
+            found.append(Group(one.name.decode(), one.naming, bool(one.is_transposed),
+                               {part: _name_at(getattr(one, part)) for part in _PARTS}))
+        return found
 
     def _open(self):
         if self._file is None:

@@ -384,9 +384,9 @@ class Refused(ModelTest):
     def test_renamed_by_a_pattern(self):
         """A stem that cannot be told from transformers' name for the weight."""
         layer = types.SimpleNamespace(name="a", format=_formats.MODELOPT,
-                                      values=mock.Mock())
+                                      codes=mock.Mock())
         renaming = WeightRenaming(r"^a\.weight$", "b.kernel")
-        layer.values.fail.side_effect = nibblas.FileError("cannot follow")
+        layer.codes.fail.side_effect = nibblas.FileError("cannot follow")
         with self.assertRaisesRegex(nibblas.FileError, "cannot follow"):
             _names.following([layer], [renaming])
 

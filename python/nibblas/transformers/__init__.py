@@ -10,6 +10,7 @@ or register() once, and then transformers' own from_pretrained().  The layers ar
 nibblas.torch's; experts run by transformers' registry of experts' implementations.
 Needs transformers 5.12 or later."""
 
+import contextlib
 import copy
 import json
 import os
@@ -35,7 +36,7 @@ from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, choose
 from nibblas.transformers._calibrate import calibrate
 from nibblas.transformers._config import METHOD, PACKED, Config, is_ours
-from nibblas.transformers import _parallel
+from nibblas.transformers import _formats, _parallel
 from nibblas.transformers._experts import IMPLEMENTATION, experts_forward
 from nibblas.transformers._onload import METHOD as ON_LOAD, NVFP4Config, QuantizerOnLoad
 from nibblas.transformers._quantizer import Quantizer
@@ -90,22 +91,25 @@ def _check_files(folder):
 
 
 def _check_folder(path, named):
-    """Refuses a path that is no folder, and a folder whose index, shards or headers are
-    broken, before transformers reads them: its errors do not name the file."""
+    """Returns the Checkpoint of a folder, or a null context if path is on the hub.
+
+    Refuses a path that is no folder, and a folder whose index, shards or headers are
+    broken, before transformers reads them, because its errors do not name the file."""
     if os.path.isdir(path):
         _check_files(path)
         if not _ELSEWHERE & named.keys():
-            with Checkpoint(path) as file:
-                if file._reordered:
-                    raise FileError(f"{path}: {file._reordered[0]} is in ComfyUI's "
-                                    "order, which nibblas.Checkpoint and nib read: "
-                                    "must be in ModelOpt's or "
-                                    "compressed-tensors'", "path")
+            file = Checkpoint(path)
+            if file._reordered:
+                raise FileError(f"{path}: {file._reordered[0]} is in ComfyUI's order, "
+                                "which nibblas.Checkpoint and nib read: must be in "
+                                "ModelOpt's or compressed-tensors'", "path")
+            return file
     elif os.path.exists(path):
         raise FileError(f"{path}: must be a folder, with config.json and safetensors "
                         "files", "path")
     elif os.path.isabs(path):
         raise SystemIOError(f"{path}: no such folder", "path")
+    return contextlib.nullcontext()
 
 
 def _older_file(path, hub):
@@ -176,7 +180,11 @@ def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
     nibblas does not understand, with the file, the layer and the rule."""
     if activations is not None:
         choose("activations", activations, ACTIVATIONS)
-    _check_folder(path, named)
+    with _check_folder(path, named) as file, _formats.keep(file):
+        return _load(path, activations, cls, quantize, named)
+
+
+def _load(path, activations, cls, quantize, named):
     hub = {key: value for key, value in named.items() if key in _HUB}
     config = copy.deepcopy(named.pop("config", None)) or AutoConfig.from_pretrained(
         path, **hub)

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_formats.py - the tensors of a checkpoint: which belong to a quantised layer, and of
-which format.  It reads the headers of the files, no data, and knows no model; what it
-does not understand it refuses with the file, the layer and the rule."""
+"""_formats.py - the quantised layers of a checkpoint, which the C library finds, and
+checks of their shapes and types.  It reads no data and knows no model; what it does not
+understand it refuses with the file, the layer and the rule."""
 
-import json
+import contextlib
+import contextvars
 import os
 import re
 from typing import NamedTuple
 
-from safetensors import SafetensorError, safe_open
-
-from nibblas._library import FileError, SystemIOError
+from nibblas import _abi as abi
+from nibblas._files import Checkpoint, suffixes
+from nibblas._library import FileError
 
 CODES, SCALES = "U8", "F8_E4M3"
 FLOATS = ("F32", "BF16", "F16")
-INDEX = "model.safetensors.index.json"
+ONE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 # Scales of the kv cache: not used, because the cache keeps the model's type.
 CACHE = ("k_scale", "v_scale", "k_zero_point", "v_zero_point")
 
@@ -35,53 +36,60 @@ class Stored(NamedTuple):
 class Format(NamedTuple):
     """How tensors of a quantised layer are named, after the name of the layer.
 
-    values      the codes
-    scales      one scale for each 16 values of a row
-    factor      the global scale
-    input       the global scale of x, which may be absent
-    is_divisor  whether factor and input are stored as their reciprocals
-    transposed  whether values and scales are [experts, K, rows]: K/2 and K/16 come
-                before the rows"""
+    codes          the values
+    scales         one scale for each 16 values of a row
+    global_scale   the global scale, "" for FP8
+    input_global   the global scale of x, which may be absent
+    is_divisor     whether global_scale and input_global are stored as their reciprocals
+    is_transposed  whether codes and scales are [experts, K, rows]: K/2 and K/16 come
+                   before the rows"""
 
     name: str
-    values: str
+    codes: str
     scales: str
-    factor: str
-    input: str
-    is_divisor: bool = False
-    transposed: bool = False
+    global_scale: str
+    input_global: str
+    is_divisor: bool
+    is_transposed: bool
 
     @property
     def is_stack(self):
         """Whether a layer is all experts' matrices in one tensor."""
-        return not self.values.startswith(".")
+        return not self.codes.startswith(".")
 
     @property
     def leaf(self):
-        """What transformers' patterns know the values by, after the layer's name."""
+        """What transformers' patterns know the codes by, after the layer's name."""
         return "" if self.is_stack else ".weight"
 
     def suffixes(self):
         """The ends of all tensors that a layer may have."""
-        found = {self.values, self.scales, self.factor, self.input}
-        return (found | {SMOOTH} if self is MODELOPT else found) - {""}
+        found = {self.codes, self.scales, self.global_scale, self.input_global}
+        return (found | {PRE_QUANT_SCALE} if self is MODELOPT else found) - {""}
 
 
-MODELOPT = Format("ModelOpt", ".weight", ".weight_scale", ".weight_scale_2",
-                  ".input_scale")
-COMPRESSED = Format("compressed-tensors", ".weight_packed", ".weight_scale",
-                    ".weight_global_scale", ".input_global_scale", is_divisor=True)
+def _format(name, naming, is_transposed=False):
+    stored = suffixes(naming)
+    return Format(name, stored["codes"], stored["scales"], stored["global"] or "",
+                  stored["input_global"], bool(stored["is_reciprocal"]), is_transposed)
+
+
+MODELOPT = _format("ModelOpt", abi.NIB_NAMING_MODELOPT)
+COMPRESSED = _format("compressed-tensors", abi.NIB_NAMING_COMPRESSED_TENSORS)
 # Experts that stay one stack, as Llama 4 and gpt-oss have it: K before the rows.
-STACK = Format("ModelOpt", "", "_weight_scale", "_weight_scale_2", "_input_scale",
-               transposed=True)
-# K is last in both formats where the shapes say so.
-COMPRESSED_STACK = Format("compressed-tensors", "_packed", "_scale", "_global_scale",
-                          "_input_global_scale", is_divisor=True, transposed=True)
-FP8 = Format("FP8", ".weight", ".weight_scale", "", ".input_scale")
+STACK = _format("ModelOpt", abi.NIB_NAMING_MODELOPT_STACK, True)
+COMPRESSED_STACK = _format("compressed-tensors",
+                           abi.NIB_NAMING_COMPRESSED_TENSORS_STACK, True)
+FP8 = _format("FP8", abi.NIB_NAMING_FP8)
 # DeepSeek's name for scales of blocks, which are factors as all others are.
-FP8_BLOCKS = FP8._replace(scales=".weight_scale_inv")
+FP8_BLOCKS = _format("FP8", abi.NIB_NAMING_FP8_BLOCKS)
+FORMATS = {abi.NIB_NAMING_MODELOPT: MODELOPT,
+           abi.NIB_NAMING_COMPRESSED_TENSORS: COMPRESSED,
+           abi.NIB_NAMING_MODELOPT_STACK: STACK,
+           abi.NIB_NAMING_COMPRESSED_TENSORS_STACK: COMPRESSED_STACK,
+           abi.NIB_NAMING_FP8: FP8, abi.NIB_NAMING_FP8_BLOCKS: FP8_BLOCKS}
 # AWQ: what each column of x is multiplied by, of ModelOpt's NVFP4_AWQ.
-SMOOTH = ".pre_quant_scale"
+PRE_QUANT_SCALE = suffixes(abi.NIB_NAMING_MODELOPT)["pre_quant_scale"]
 
 # Tensors that change a layer though they are none of its own, by a word in their names.
 SUSPECT = re.compile(r"scale|zero_point|quant|svd|lora|hadamard|rotation")
@@ -97,106 +105,106 @@ UNKNOWN = ("is not understood: no part of a layer of ModelOpt or compressed-tens
 
 
 class Layer(NamedTuple):
-    """The tensors of a quantised layer: values, scales, factor and input of its
-    format; factor is None for FP8, input None where the file has none, and smooth,
-    AWQ's scales of the columns of x, where the layer is not of AWQ."""
+    """The tensors of a quantised layer, with the C library's names.  global_scale is
+    None for FP8, input_global None where the file has none, and pre_quant_scale, AWQ's
+    scales of the columns of x, where the layer is not of AWQ."""
 
     name: str
     format: Format
-    values: Stored
+    codes: Stored
     scales: Stored
-    factor: Stored | None
-    input: Stored | None
-    smooth: Stored | None
+    global_scale: Stored | None
+    input_global: Stored | None
+    pre_quant_scale: Stored | None
+
+    def tensors(self):
+        return [x for x in self[2:] if x is not None]
 
 
-def _open(path):
+class Tensors(dict):
+    """{name: Stored} of all tensors of a model's files.
+
+    groups  [Group] of the C library: the tensors of each quantised layer"""
+
+    def __init__(self, file, paths):
+        super().__init__((name, Stored(paths[shard], name, dtype, shape))
+                         for name, dtype, shape, shard in file._stored())
+        self.groups = file._groups()
+
+
+# What from_pretrained() has opened to check it, for read() to use.
+_checked = contextvars.ContextVar("checked", default=None)
+
+
+@contextlib.contextmanager
+def keep(file):
+    """Lets read() use a Checkpoint that is open, so that headers are read once."""
+    token = _checked.set(file)
     try:
-        with safe_open(path, "pt") as file:
-            for name in file.keys():
-                part = file.get_slice(name)
-                yield Stored(path, name, part.get_dtype(), tuple(part.get_shape()))
-    except OSError as error:
-        raise SystemIOError(f"{path}: {error}", "path") from None
-    except SafetensorError as error:
-        raise FileError(f"{path}: is no safetensors file: {error}", "path") from None
+        yield
+    finally:
+        _checked.reset(token)
 
 
-def _check_index(folder, tensors):
-    """Refuses an index that is none, or names tensors which its files do not have."""
-    path = os.path.join(folder, INDEX)
-    if not os.path.exists(path):
-        return
-    try:
-        with open(path, encoding="utf-8") as file:
-            promised = json.load(file)
-    except (OSError, ValueError, RecursionError) as error:
-        raise FileError(f"{path}: {error}", "path") from None
-    promised = promised.get("weight_map") if isinstance(promised, dict) else None
-    if not isinstance(promised, dict):
-        raise FileError(f"{path}: weight_map: must be an object that gives each "
-                        "tensor's file", "weight_map")
-    for name, shard in promised.items():
-        if name not in tensors or os.path.basename(tensors[name].file) != shard:
-            raise FileError(f"{path}: {name}: is not in {shard}", name)
+def _paths(file):
+    """The paths of the files of a Checkpoint."""
+    folder = file.path if os.path.isdir(file.path) else os.path.dirname(file.path)
+    if file.shards:
+        return [os.path.join(folder, x) for x in file.shards]
+    return [os.path.join(folder, ONE_FILE) if os.path.isdir(file.path) else file.path]
+
+
+def _is_of(file, files):
+    """Whether a Checkpoint has these files and no others."""
+    return {os.path.realpath(x) for x in _paths(file)} == {
+        os.path.realpath(x) for x in files}
 
 
 def read(files):
-    """{name: Stored} of all tensors of a model's files."""
-    tensors = {}
+    """The Tensors of a model's files."""
+    files = [str(path) for path in files]
     for path in files:
-        if not str(path).endswith(".safetensors"):
+        if not path.endswith(".safetensors"):
             raise FileError(f"{path}: must be a safetensors file", "path")
-        for one in _open(path):
-            if one.name in tensors:
-                one.fail(f"is in {tensors[one.name].file} too")
-            tensors[one.name] = one
-    for folder in {os.path.dirname(path) for path in files}:
-        _check_index(folder, tensors)
-    return tensors
-
-
-def _format_of(one, tensors):
-    """(name of the layer, Format) if a tensor is the values of a quantised layer."""
-    stem, _, leaf = one.name.rpartition(".")
-    if leaf == "weight_packed":
-        return stem, COMPRESSED
-    if leaf == "weight" and one.dtype == CODES:
-        return stem, MODELOPT
-    if leaf == "weight" and one.dtype == SCALES:
-        return stem, (FP8_BLOCKS if stem + FP8_BLOCKS.scales in tensors else FP8)
-    for form in STACK, COMPRESSED_STACK:
-        name = one.name.removesuffix(form.values)
-        scales = tensors.get(name + form.scales)
-        if one.dtype == CODES and one.name == name + form.values and scales is not None:
-            return name, form._replace(transposed=one.shape[:2] != scales.shape[:2])
-    return None
+    found = _checked.get()
+    if found is not None and _is_of(found, files):
+        return Tensors(found, _paths(found))
+    index = os.path.join(os.path.dirname(files[0]), INDEX)
+    if os.path.exists(index):
+        with Checkpoint(index) as file:
+            if not _is_of(file, files):
+                raise FileError(f"{index}: names other files than "
+                                f"{', '.join(files[:4])}", "path")
+            return Tensors(file, _paths(file))
+    with Checkpoint._of_files(files) as file:
+        return Tensors(file, files)
 
 
 def is_fp8(form):
     return form.name == FP8.name
 
 
-def _layer(stem, form, tensors):
-    def part(suffix, needed=True):
-        found = tensors.get(stem + suffix) if suffix else None
-        if found is None and needed:
-            tensors[stem + form.values].fail(f"needs {stem}{suffix}, which no file "
-                                             "has")
-        return found
-    layer = Layer(stem, form, tensors[stem + form.values], part(form.scales),
-                  part(form.factor, not is_fp8(form)), part(form.input, False),
-                  part(SMOOTH, False) if form is MODELOPT else None)
+def _layer(group, tensors):
+    form = FORMATS[group.naming]
+    if form.is_stack:
+        form = form._replace(is_transposed=group.is_transposed)
+    parts = {key: tensors.get(name) for key, name in group.tensors.items()}
+    layer = Layer(group.name, form, parts["codes"], parts["scales"], parts["global"],
+                  parts["input_global"], parts["pre_quant_scale"])
+    for suffix, part in ((form.scales, layer.scales),
+                         (form.global_scale, layer.global_scale)):
+        if suffix and part is None:
+            layer.codes.fail(f"needs {layer.name}{suffix}, which no file has")
     if is_fp8(form):
         if layer.scales.dtype not in FLOATS:
             layer.scales.fail(f"must be of {', '.join(FLOATS)}")
         return layer
-    if layer.values.dtype != CODES:
-        layer.values.fail("must be U8, two values of NVFP4 a byte")
+    if layer.codes.dtype != CODES:
+        layer.codes.fail("must be U8, two values of NVFP4 a byte")
     if layer.scales.dtype != SCALES:
         layer.scales.fail("must be F8_E4M3, one for 16 values")
     _check_shapes(layer)
-    for one in (layer.factor, layer.input):
+    for one in (layer.global_scale, layer.input_global):
         if one is not None and one.dtype != "F32":
             one.fail("must be F32")
     return layer
@@ -204,12 +212,13 @@ def _layer(stem, form, tensors):
 
 def _check_shapes(layer):
     """[.., rows, K/2] values need [.., rows, K/16] scales."""
-    want = list(layer.values.shape)
-    dims, at = 3 if layer.format.is_stack else 2, 1 if layer.format.transposed else -1
+    want = list(layer.codes.shape)
+    dims = 3 if layer.format.is_stack else 2
+    at = 1 if layer.format.is_transposed else -1
     if len(want) != dims:
-        layer.values.fail(f"must have {dims} dimensions")
+        layer.codes.fail(f"must have {dims} dimensions")
     if want[at] % 8:
-        layer.values.fail("K must be a multiple of 16")
+        layer.codes.fail("K must be a multiple of 16")
     want[at] //= 8
     if list(layer.scales.shape) != want:
         layer.scales.fail(f"must be {want}, a scale for each 16 of K: NVFP4's "
@@ -219,12 +228,9 @@ def _check_shapes(layer):
 def layers(tensors):
     """{name: Layer} of the quantised layers among the tensors; refuses tensors that
     look quantised and are no layer of a format that is known."""
-    found = {}
-    for one in tensors.values():
-        stem = _format_of(one, tensors)
-        if stem:
-            found[stem[0]] = _layer(*stem, tensors)
-    used = {part.name for layer in found.values() for part in layer[2:] if part}
+    found = {group.name: _layer(group, tensors) for group in tensors.groups
+             if tensors[group.tensors["codes"]].dtype != "F8_E5M2"}
+    used = {part.name for layer in found.values() for part in layer.tensors()}
     for one in tensors.values():
         stem, _, leaf = one.name.rpartition(".")
         if one.name in used or leaf in CACHE:

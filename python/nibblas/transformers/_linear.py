@@ -61,7 +61,7 @@ def check_block_scales(origin, scales, first=0):
 def origins(layer):
     """{name of a tensor in its module: Origin} of a linear layer of _formats."""
     return {part.name[len(layer.name) + 1:]: Origin([[part]])
-            for part in layer[2:] if part}
+            for part in layer.tensors()}
 
 
 def empty(stored):
@@ -98,14 +98,14 @@ class CheckpointLinear(Loading, Linear):
                          "meta", old.weight.dtype, activations)
         self._is_loading = True
         self.format, self.origins = layer.format, origins(layer)
-        self.has_input = layer.input is not None
+        self.has_input = layer.input_global is not None
         # Whether x is quantised by its largest value though there is an input scale.
         self.is_input_unusable = False
-        self.has_smooth = layer.smooth is not None
-        parts = ([layer.factor] + [layer.input] * self.has_input
-                 + [layer.smooth] * self.has_smooth)
+        self.has_smooth = layer.pre_quant_scale is not None
+        parts = ([layer.global_scale] + [layer.input_global] * self.has_input
+                 + [layer.pre_quant_scale] * self.has_smooth)
         if self.format == COMPRESSED:
-            self.register_buffer("weight_packed", empty(layer.values))
+            self.register_buffer("weight_packed", empty(layer.codes))
             self._buffers["weight"] = None
             self._non_persistent_buffers_set |= {"weight_scale_2", "input_scale"}
         elif not self.has_input:
@@ -118,8 +118,8 @@ class CheckpointLinear(Loading, Linear):
         form, self._is_loading = self.format, False
         if "weight_packed" in self._buffers:
             self._buffers["weight"] = self._buffers.pop("weight_packed")
-        stored = self._buffers[form.factor[1:]]
-        check_factors(self.origins[form.factor[1:]], stored, form.is_divisor)
+        stored = self._buffers[form.global_scale[1:]]
+        check_factors(self.origins[form.global_scale[1:]], stored, form.is_divisor)
         self.weight_scale_2 = factor(stored, form.is_divisor).reshape(())
         check_block_scales(self.origins["weight_scale"], self.weight_scale)
         self._read_input()
@@ -137,7 +137,8 @@ class CheckpointLinear(Loading, Linear):
         the checkpoint has none that can be used."""
         form, scale = self.format, torch.zeros((), device=self._device())
         if self.has_input:
-            stored = factor(self._buffers[form.input[1:]], form.is_divisor).reshape(())
+            stored = factor(self._buffers[form.input_global[1:]],
+                            form.is_divisor).reshape(())
             self.is_input_unusable = not is_usable(stored)
             scale = scale if self.is_input_unusable else stored
         self.input_scale = scale
@@ -153,7 +154,7 @@ class CheckpointLinear(Loading, Linear):
         if self.format == COMPRESSED:
             # What state_dict() has, and what is read from it, is the divisor.
             divisor = (1 / self.input_scale).reshape(1)
-            self.register_buffer(self.format.input[1:], divisor)
+            self.register_buffer(self.format.input_global[1:], divisor)
             self.input_scale.copy_(factor(divisor, True).reshape(()))
             self._non_persistent_buffers_set.add("input_scale")
 
@@ -173,7 +174,7 @@ class CheckpointLinear(Loading, Linear):
         super()._scale(how, number)
         if self.format.is_divisor:
             other = {"mul_": "div_", "div_": "mul_"}[how]
-            getattr(self._buffers[self.format.factor[1:]], other)(number)
+            getattr(self._buffers[self.format.global_scale[1:]], other)(number)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -203,8 +204,7 @@ class Fp8Linear(Loading):
         self.block, self.origins = block, origins(layer)
         self.scale_name = layer.scales.name[len(layer.name) + 1:]
         self.in_features, self.out_features = old.in_features, old.out_features
-        parts = [layer.values, layer.scales] + [layer.input] * bool(layer.input)
-        for one in parts:
+        for one in layer.tensors():
             # register_buffer() takes the property weight for an attribute in the way.
             self._buffers[one.name[len(layer.name) + 1:]] = empty(one)
         self.bias = old.bias

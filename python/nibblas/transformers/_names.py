@@ -88,12 +88,11 @@ def following(layers, conversions):
         own = converters if form.is_stack else []
         moved = renamed(layer.name + form.leaf, own)
         if not moved.endswith(form.leaf):
-            layer.values.fail(f"transformers renames {layer.name}{form.leaf} to "
-                              f"{moved}, "
-                              "and scales cannot follow")
+            layer.codes.fail(f"transformers renames {layer.name}{form.leaf} to "
+                             f"{moved}, and scales cannot follow")
         stem = moved[:len(moved) - len(form.leaf)]
         for suffix in form.suffixes():
-            wanted = stem + ("" if form.is_stack and suffix == form.values else suffix)
+            wanted = stem + ("" if form.is_stack and suffix == form.codes else suffix)
             if renamed(layer.name + suffix, own) != wanted:
                 names[renamed(layer.name + suffix, [])] = wanted
     return [Renamed(names)] if names else []

@@ -145,7 +145,7 @@ def _is_ignored(model, name):
 
 
 def _check_linear(name, linear, layer):
-    stored, rows, k = layer.values, linear.out_features, linear.in_features
+    stored, rows, k = layer.codes, linear.out_features, linear.in_features
     want = [rows, k] if formats.is_fp8(layer.format) else [rows, k // 2]
     if k % 16 and not formats.is_fp8(layer.format):
         stored.fail(f"the model's {name} has in_features = {k}: must be a multiple "
@@ -153,13 +153,13 @@ def _check_linear(name, linear, layer):
     if list(stored.shape) != want:
         stored.fail(f"must be {want}, because the model's {name} has out_features = "
                     f"{rows}, in_features = {k}")
-    for scalar in (layer.factor, layer.input):
+    for scalar in (layer.global_scale, layer.input_global):
         if scalar is not None and _numel(scalar) != 1:
             scalar.fail("must be one number")
-    if layer.smooth is not None and (list(layer.smooth.shape) != [k]
-                                     or layer.smooth.dtype not in formats.FLOATS):
-        layer.smooth.fail(f"must be [{k}] of {', '.join(formats.FLOATS)}, a number for "
-                          "each column of x")
+    awq = layer.pre_quant_scale
+    if awq is not None and (list(awq.shape) != [k] or awq.dtype not in formats.FLOATS):
+        awq.fail(f"must be [{k}] of {', '.join(formats.FLOATS)}, a number for each "
+                 "column of x")
     if formats.is_fp8(layer.format) and fp8_block(layer.scales.shape, rows, k) is None:
         blocks = [-(-x // FP8_BLOCK) for x in (rows, k)]
         layer.scales.fail(f"must be one scale, [{rows}] or [{rows}, 1], one for each "
@@ -192,11 +192,11 @@ def _place_linear(plan, model, name, layer):
     """name: of the module."""
     module = model.get_submodule(name)
     if type(module) is not nn.Linear:
-        layer.values.fail(f"the model's {name} is a {type(module).__name__}; quantised "
+        layer.codes.fail(f"the model's {name} is a {type(module).__name__}; quantised "
                           "layers must be torch.nn.Linear")
     tied = getattr(model, "all_tied_weights_keys", None) or {}
     if name + ".weight" in tied:
-        layer.values.fail(f"config.json ties {name}.weight to "
+        layer.codes.fail(f"config.json ties {name}.weight to "
                           f"{tied[name + '.weight']}; a quantised layer has weights "
                           "of its own")
     _check_linear(name, module, layer)
@@ -224,12 +224,12 @@ def _place_expert(plan, names, target, pattern, layer):
     module, _, leaf = target.rpartition(".")
     sources = converter.source_patterns
     if not merges_experts(converter) or formats.is_fp8(layer.format):
-        layer.values.fail(f"transformers makes {target} of it by "
+        layer.codes.fail(f"transformers makes {target} of it by "
                           f"{sorted(operations_of(converter))}, which nibblas does not "
                           f"do to {layer.format.name}")
-    if layer.smooth is not None:
-        layer.smooth.fail(formats.REFUSED["pre_quant_scale"]
-                          + ": experts share their x")
+    if layer.pre_quant_scale is not None:
+        layer.pre_quant_scale.fail(formats.REFUSED["pre_quant_scale"]
+                                   + ": experts share their x")
     parts = plan.stacks.setdefault(module, {}).setdefault(
         leaf, [Part(x, []) for x in sources])
     parts[sources.index(pattern)].layers.append(layer)
@@ -242,26 +242,26 @@ def _check_parts(module, leaf, parts, want):
     for part in parts:
         part.layers.sort(key=lambda x: _expert(x.name))
         if alike is None or len(part.layers) != experts:
-            example = (part.layers or parts[-1].layers)[0].values
+            example = (part.layers or parts[-1].layers)[0].codes
             example.fail(f"{module}.{leaf} needs {part.pattern} of {experts} experts; "
                          f"the files have {len(part.layers)}")
         for number, layer in enumerate(part.layers):
             if _expert(layer.name)[-1] != number:
-                layer.values.fail(f"{module}.{leaf}: expert {number} of {part.pattern} "
+                layer.codes.fail(f"{module}.{leaf}: expert {number} of {part.pattern} "
                                   "is missing, this one is another")
         for layer in part.layers:
             shape = [rows // len(parts), k // 2]
-            if list(layer.values.shape) != shape:
-                layer.values.fail(f"must be {shape}, because the model's "
+            if list(layer.codes.shape) != shape:
+                layer.codes.fail(f"must be {shape}, because the model's "
                                   f"{module}.{leaf} is {list(want)}")
-            for scalar in (layer.factor, layer.input):
+            for scalar in (layer.global_scale, layer.input_global):
                 if scalar is not None and _numel(scalar) != 1:
                     scalar.fail("must be one number")
-                if scalar is not None and scalar.shape != alike.factor.shape:
-                    scalar.fail(f"must be {list(alike.factor.shape)}, as "
-                                f"{alike.factor.name} is")
+                if scalar is not None and scalar.shape != alike.global_scale.shape:
+                    scalar.fail(f"must be {list(alike.global_scale.shape)}, as "
+                                f"{alike.global_scale.name} is")
             if layer.format != alike.format:
-                layer.values.fail(f"is not stored as {alike.name} is: experts of one "
+                layer.codes.fail(f"is not stored as {alike.name} is: experts of one "
                                   "layer must be alike")
 
 
@@ -273,10 +273,10 @@ def _check_stack(layer, module, want):
     if getattr(module, "is_transposed", True):
         rows, k = k, rows
     shapes = [[experts, k // 2, rows], [experts, rows, k // 2]]
-    if list(layer.values.shape) != shapes[not layer.format.transposed] or k % 16:
-        layer.values.fail(f"must be {shapes[0]} or {shapes[1]}, because the model's is "
+    if list(layer.codes.shape) != shapes[not layer.format.is_transposed] or k % 16:
+        layer.codes.fail(f"must be {shapes[0]} or {shapes[1]}, because the model's is "
                           f"{list(want)}, with K = {k}, a multiple of 16")
-    for scalar in (layer.factor, layer.input):
+    for scalar in (layer.global_scale, layer.input_global):
         if scalar is not None and _numel(scalar) not in (1, experts):
             scalar.fail(f"must be one number, or {experts}, one for each expert")
 
@@ -331,13 +331,13 @@ def make(model, tensors):
     plan = Plan({}, {}, [], {}, names.add(tensors), set())
     quantised = formats.layers(tensors)
     modules = dict(model.named_modules())
-    used = {part.name for layer in quantised.values() for part in layer[2:] if part}
+    used = {part.name for layer in quantised.values() for part in layer.tensors()}
     plainly = {name: tensor for name, tensor in tensors.items() if name not in used}
     for layer in quantised.values():
         stack, name = layer.format.is_stack, layer.name + layer.format.leaf
         target, pattern = names.find(name)
         module = target.rpartition(".")[0]
-        plainly[name] = layer.values
+        plainly[name] = layer.codes
         if stack and target in names.state and (
                 pattern is None or names.transposes(pattern)):
             plan.stacks.setdefault(module, {})[target.rpartition(".")[2]] = [layer]
@@ -349,7 +349,7 @@ def make(model, tensors):
         elif _is_ignored(model, target):
             plan.absent.append(layer.name)
         else:
-            layer.values.fail(f"{type(model).__name__} of transformers has no {target}")
+            layer.codes.fail(f"{type(model).__name__} of transformers has no {target}")
     _check_stacks(plan, model)
     _check_missing(model, names, plainly)
     for name, tensor in plainly.items():

@@ -43,20 +43,21 @@ def _linearise_llama4(model, tensors):
 def _whole_stack(leaf, layer):
     """(Projection, origins) of a stack that is stored as one."""
     form = layer.format
-    projection = _experts.Projection(leaf, leaf + form.scales, (leaf + form.factor,),
-                                      (leaf + form.input,) * bool(layer.input),
-                                      form.is_divisor, form.transposed)
-    parts = [x for x in layer[2:] if x]
+    projection = _experts.Projection(
+        leaf, leaf + form.scales, (leaf + form.global_scale,),
+        (leaf + form.input_global,) * bool(layer.input_global),
+        form.is_divisor, form.is_transposed)
     return projection, {name: Origin([[x]])
-                        for name, x in zip(projection.names(), parts)}
+                        for name, x in zip(projection.names(), layer.tensors())}
 
 
 def _inputs(layers):
     """The Origin of the input scales of experts, some of which may have none."""
-    example = next(x.input for x in layers if x.input)
-    return Origin([[x.input or example._replace(name=x.name + x.format.input,
-                                                file=x.values.file) for x in layers]],
-                  tuple(i for i, x in enumerate(layers) if x.input is None))
+    example = next(x.input_global for x in layers if x.input_global)
+    return Origin([[x.input_global or example._replace(
+                        name=x.name + x.format.input_global, file=x.codes.file)
+                    for x in layers]],
+                  tuple(i for i, x in enumerate(layers) if x.input_global is None))
 
 
 def _projection(leaf, stored):
@@ -67,13 +68,13 @@ def _projection(leaf, stored):
     layers = [part.layers for part in stored]
     roles = _experts.roles_of(leaf, len(stored))
     with_inputs = {role: of_role for role, of_role in zip(roles, layers)
-                   if any(x.input for x in of_role)}
+                   if any(x.input_global for x in of_role)}
     projection = _experts.projection(leaf, roles, with_inputs,
                                      layers[0][0].format.is_divisor)
-    origins = {projection.codes: Origin([[x.values for x in part] for part in layers]),
+    origins = {projection.codes: Origin([[x.codes for x in part] for part in layers]),
                projection.scales: Origin([[x.scales for x in part] for part in layers])}
     for name, part in zip(projection.factors, layers):
-        origins[name] = Origin([[x.factor for x in part]])
+        origins[name] = Origin([[x.global_scale for x in part]])
     for name, part in zip(projection.inputs, with_inputs.values()):
         origins[name] = _inputs(part)
     return projection, origins
@@ -129,8 +130,8 @@ def _converters(converter, form, has_input):
 
     out = []
     for stem, role in zip(stems, roles):
-        for suffix, name in ((form.factor, "factor"),
-                             (form.input, "input"))[:1 + has_input]:
+        for suffix, name in ((form.global_scale, "factor"),
+                             (form.input_global, "input"))[:1 + has_input]:
             merge_scalars = (_MergeScalars if form is formats.COMPRESSED
                              else MergeModulelist)
             out.append(new_converter(stem + suffix, f"{base}{name}_{role}_proj",
@@ -138,7 +139,7 @@ def _converters(converter, form, has_input):
     out.append(new_converter([x + form.scales for x in stems], f"{base}scale_{leaf}",
                              merge()))
     if form is not formats.MODELOPT:
-        out.append(new_converter([x + form.values for x in stems], target, merge()))
+        out.append(new_converter([x + form.codes for x in stems], target, merge()))
     return out
 
 
@@ -296,7 +297,7 @@ class Quantizer(HfQuantizer):
                 layer.scales.shape, old.out_features, old.in_features))
         else:
             new = CheckpointLinear(old, layer, self.quantization_config.activations_of(
-                layer.name, layer.input is not None))
+                layer.name, layer.input_global is not None))
         setattr(model.get_submodule(parent), child, new)
 
     def _swap_experts(self, model, name, stacks):

@@ -64,7 +64,7 @@ def _linear_note(linear, kind):
     if getattr(linear, "has_smooth", False):
         note += ", AWQ"
     if kind == "W4A4" and getattr(linear, "is_input_unusable", False):
-        note += f", {form.input[1:]} not usable: x by its largest value"
+        note += f", {form.input_global[1:]} not usable: x by its largest value"
     return note
 
 

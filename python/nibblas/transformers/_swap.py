@@ -109,7 +109,7 @@ def _swap_stack(module, leaf, zero_scale, transposed, converter):
     codes, scales, scale = torch.ops.nibblas.quantize(w, None, "linear", zero_scale)
     if converter is None:
         one = _experts.Projection(leaf, leaf + formats.STACK.scales, (
-            leaf + formats.STACK.factor,), (), False, transposed)
+            leaf + formats.STACK.global_scale,), (), False, transposed)
     else:
         one = _experts.projection(leaf, _experts.roles_of(
             leaf, len(converter.source_patterns)))
