@@ -4,6 +4,8 @@ layers are nibblas'.  vLLM loads the tensors under its own names and splits them
 processes; here they are taken over once they are loaded.  All other layers stay vLLM's.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch.nn import Parameter
 from vllm.model_executor.layers.fused_moe import RoutedExperts
@@ -19,10 +21,31 @@ from vllm.model_executor.layers.quantization.modelopt import (
     ModelOptNvFp4Config,
     ModelOptNvFp4FusedMoE, Shapes, kNvfp4Static)
 
-from nibblas import _quantization
+from nibblas import _abi as abi, _quantization
+from nibblas._files import suffixes
 from nibblas._library import UnsupportedError
 from nibblas.vllm._layers import Experts, FusedLinear, check, largest
 
+
+
+class _Names(NamedTuple):
+    """What vLLM calls the tensors of a layer: the names of the checkpoint."""
+
+    codes: str
+    scales: str
+    global_scale: str
+    input_global: str
+    is_divisor: bool
+
+
+def _names(naming):
+    stored = suffixes(naming)
+    names = (stored[x][1:] for x in ("codes", "scales", "global", "input_global"))
+    return _Names(*names, bool(stored["is_reciprocal"]))
+
+
+_MODELOPT = _names(abi.NIB_NAMING_MODELOPT)
+_COMPRESSED = _names(abi.NIB_NAMING_COMPRESSED_TENSORS)
 _EXPERTS = {MoEActivation.SILU: "swiglu", MoEActivation.GELU_TANH: "gelu"}
 
 
@@ -50,18 +73,20 @@ def _full_name(layer, name):
     return f"{getattr(layer, 'prefix', '')}.{name}".lstrip(".")
 
 
-def _finish_linear(layer, codes, factor, given, is_divisor):
-    """Makes the layer ready, and frees what it was loaded into, which is packed on a
-    CPU and held elsewhere on a GPU.
+def _finish_linear(layer, names, has_input):
+    """Makes the layer ready, and frees what it was loaded into: the weights are packed
+    on a CPU and kept elsewhere on a GPU.
 
-    codes, factor, given  names of the layer's parameters; given: None for W4A16"""
-    inputs = _global(layer, given, is_divisor) if given else None
+    names      _Names of the layer's parameters
+    has_input  False for W4A16"""
+    inputs = _global(layer, names.input_global, names.is_divisor) if has_input else None
     layer.nibblas = FusedLinear(
-        getattr(layer, codes).data, layer.weight_scale.data, layer.logical_widths,
-        _global(layer, factor, is_divisor), inputs)
+        getattr(layer, names.codes).data, getattr(layer, names.scales).data,
+        layer.logical_widths, _global(layer, names.global_scale, names.is_divisor),
+        inputs)
     layer.register_buffer("nibblas_number", torch.tensor(
         layer.nibblas.number, device="cpu"), persistent=False)
-    _release(layer, (codes, "weight_scale"))
+    _release(layer, (names.codes, names.scales))
 
 
 def _apply_linear(layer, x, bias):
@@ -85,17 +110,16 @@ class NibblasModelOptLinear(ModelOptLinearMethod):
         layer.output_size_per_partition = sum(output_partition_sizes)
         shapes = Shapes(output_partition_sizes, input_size_per_partition, params_dtype)
         self.wkey.create_weights(layer, WEIGHT, self.ctx, shapes, loader)
-        names = ["weight_scale_2"]
+        names = [_MODELOPT.global_scale]
         if self.akey:
             self.akey.create_weights(layer, ACT, self.ctx, shapes, loader)
-            names.append("input_scale")
+            names.append(_MODELOPT.input_global)
         self.fmt.extra_weights(layer, shapes, self.ctx, loader)
         _mark(layer, names)
 
     def process_weights_after_loading(self, layer):
         self.fmt.pre_process(layer)
-        _finish_linear(layer, "weight", "weight_scale_2",
-                       "input_scale" if self.akey else None, False)
+        _finish_linear(layer, _MODELOPT, bool(self.akey))
         self.fmt.post_process(layer)
 
     def apply(self, layer, x, bias=None):
@@ -119,22 +143,21 @@ class NibblasCompressedTensorsLinear(ct.CompressedTensorsW4A4Fp4):
 
     def create_weights(self, layer, *args, **named):
         super().create_weights(layer, *args, **named)
-        _mark(layer, ["weight_global_scale"] + ["input_global_scale"] * (
+        _mark(layer, [_COMPRESSED.global_scale] + [_COMPRESSED.input_global] * (
             not self.use_a16))
 
     def process_weights_after_loading(self, layer):
-        _finish_linear(layer, "weight_packed", "weight_global_scale",
-                       None if self.use_a16 else "input_global_scale", True)
+        _finish_linear(layer, _COMPRESSED, not self.use_a16)
 
     def apply_weights(self, layer, x, bias=None):
         return _apply_linear(layer, x, bias)
 
 
 class _ExpertsMethod:
-    """What the experts of both formats share.  CODES, FACTOR, INPUT: names of the
-    parameters after w13_ and w2_."""
+    """What the experts of both formats share.  names: of the parameters after w13_ and
+    w2_."""
 
-    CODES, FACTOR, INPUT, IS_DIVISOR = "weight", "weight_scale_2", "input_scale", False
+    names = _MODELOPT
     use_global_sf = False
     is_monolithic = False
     supports_pre_processed_weights = False
@@ -146,29 +169,31 @@ class _ExpertsMethod:
             raise UnsupportedError(f"experts of {getattr(layer, 'layer_name', layer)}: "
                                    f"{rule}", "experts")
         super().create_weights(layer, *args, **named)
-        parts = (self.FACTOR,) if self.use_a16 else (self.FACTOR, self.INPUT)
+        parts = (self.names.global_scale, self.names.input_global)[:2 - self.use_a16]
         _mark(layer, [f"w{n}_{part}" for n in (13, 2) for part in parts])
 
     def process_weights_after_loading(self, layer):
-        def part(n, name):
-            return _global(layer, f"w{n}_{name}", self.IS_DIVISOR)
+        names = self.names
+
+        def global_scales(n):
+            return _global(layer, f"w{n}_{names.global_scale}", names.is_divisor)
 
         def stack(n):
-            return (getattr(layer, f"w{n}_{self.CODES}").data,
-                    getattr(layer, f"w{n}_weight_scale").data)
+            return (getattr(layer, f"w{n}_{names.codes}").data,
+                    getattr(layer, f"w{n}_{names.scales}").data)
 
         def given(n):
-            name = f"w{n}_{self.INPUT}"
+            name = f"w{n}_{names.input_global}"
             stored = getattr(layer, name).data.float()
             return largest(_full_name(layer, name),
-                           1 / stored if self.IS_DIVISOR else stored)
+                           1 / stored if names.is_divisor else stored)
 
         # One scale for all experts of this process: a token is quantised once here,
         # whichever of them it goes to.
         x_global, h_global = (None, None) if self.use_a16 else (
             given(n) for n in (13, 2))
         layer.nibblas = Experts(
-            stack(13), part(13, self.FACTOR), stack(2), part(2, self.FACTOR),
+            stack(13), global_scales(13), stack(2), global_scales(2),
             x_global, h_global, _EXPERTS[self.moe.activation])
 
     def get_fused_moe_quant_config(self, layer):
@@ -209,8 +234,7 @@ class NibblasCompressedTensorsExperts(_ExpertsMethod,
                                       ct_moe.CompressedTensorsW4A4Nvfp4MoEMethod):
     """Experts of compressed-tensors in NVFP4."""
 
-    CODES, FACTOR, INPUT = "weight_packed", "weight_global_scale", "input_global_scale"
-    IS_DIVISOR = True
+    names = _COMPRESSED
 
     def __init__(self, moe, use_a16):
         FusedMoEMethodBase.__init__(self, moe)
