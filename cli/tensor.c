@@ -171,7 +171,7 @@ void tensor_drop(const void *data, size_t bytes)
 	uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
 	uintptr_t end = ((uintptr_t)data + bytes) / page * page;
 
-	/* Only whole pages, which hold nothing of the tensors next to it. */
+	/* Only whole pages, which no other tensor shares. */
 	if (end > begin)
 		(void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
@@ -259,7 +259,7 @@ int tensor_is_plain(const struct nib_layer *layer)
 	       layer->weight.scale_layout == NIB_SCALE_LAYOUT_LINEAR;
 }
 
-/* Codes and then scales, in memory of their own. */
+/* Copies codes and then scales into memory that the caller frees. */
 static enum nib_status copy_rows(const struct nib_layer *layer, int64_t first,
 				 struct nib_fp4 *view, void **copy,
 				 struct nib_error *err)

@@ -100,7 +100,7 @@ static void find_one(struct findings *f, const struct scan_layer *scans, int64_t
 	const double most = largest_of_others(scans, count, index);
 	char what[128] = "has no input scale", others[96] = "";
 
-	/* A model may have layers of W4A16 and of W4A4. */
+	/* A model may have layers of W4A16 as well as W4A4. */
 	if (t ? !describe(t, what) : most <= 0)
 		return;
 	if (most > 0)

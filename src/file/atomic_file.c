@@ -22,7 +22,7 @@
 
 struct nib_atomic_file {
 	char *path;
-	const char *base; /* path behind its last '/' */
+	const char *base; /* path after its last '/' */
 	char temp[40];	  /* name of the temporary file; "" = gone */
 	int dir_fd, fd;
 	bool replaces; /* a file that is there */

@@ -12,8 +12,8 @@
  * the even value of a byte to the high nibble and scales in the 128x4 tiles of
  * cuBLAS, under ModelOpt's names.  ModelOpt writes the second mark, too, where
  * it exports diffusers' models (modelopt/torch/export/unified_export_hf.py),
- * and then "quantization_config" beside it: the nibbles are ModelOpt's there,
- * and the scales in tiles only if it was told so.
+ * and then "quantization_config" in the same header: the nibbles are ModelOpt's
+ * there, and the scales are in tiles only if it was told so.
  */
 #ifndef NIB_FILE_COMFY_H
 #define NIB_FILE_COMFY_H
@@ -28,7 +28,7 @@ struct nib_comfy_mark {
 	const char *name; /* of the layer; NULL for one of a tensor's own */
 	const char *text;
 	size_t bytes;
-	bool by_modelopt; /* beside a quantization_config */
+	bool by_modelopt; /* the header has a quantization_config too */
 };
 
 struct nib_comfy {

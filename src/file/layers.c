@@ -319,7 +319,7 @@ const struct nib_layer *nib_file_layer_at(const struct nib_file *file, int64_t i
 	return &file->layers[index];
 }
 
-/* name need not end behind name_bytes. */
+/* name may continue after name_bytes. */
 static const struct nib_layer *find_layer(const struct nib_file *file, const char *name,
 					  size_t name_bytes)
 {

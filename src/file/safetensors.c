@@ -30,7 +30,7 @@ struct reader {
 	const char *path;
 	struct nib_error *err;
 	struct nib_json json;
-	const unsigned char *data; /* behind the header */
+	const unsigned char *data; /* after the header */
 	uint64_t data_bytes;
 	int64_t tensors_capacity, metadata_capacity;
 	int has_metadata;
