@@ -989,7 +989,6 @@ NIB_API enum nib_status nib_expert_rows(struct nib_device *device, const int32_t
 #define NIB_MAX_RANK 8
 
 struct nib_file;
-
 struct nib_file_tensor {
 	const char *name;  /* lives as long as the file */
 	const char *dtype; /* "F32", "BF16", "U8", "F8_E4M3", ... as stored */
@@ -1004,11 +1003,10 @@ struct nib_file_tensor {
  * Opens a checkpoint as one file, whichever way it is stored.  path is
  *
  *   a safetensors file
- *   an index, *.safetensors.index.json: all of its shards, the files that it
- *     names in its folder
- *   a folder: its model.safetensors.index.json, else its model.safetensors,
- *     else its only index or its only safetensors file.  A model.safetensors
- *     that the index of the folder does not name is NIB_STATUS_BAD_FILE
+ *   an index, *.safetensors.index.json: all of its shards, which are in its folder
+ *   a folder: its model.safetensors.index.json, else its model.safetensors, else its
+ *     only index or its only safetensors file.  A model.safetensors that the index of
+ *     the folder does not name is NIB_STATUS_BAD_FILE
  *
  * A layer may be spread over shards: a scale need not be where its weight is.  Each
  * tensor of the index must be in the shard that it names, no tensor in two shards, and
@@ -1060,24 +1058,27 @@ enum nib_naming {
 	NIB_NAMING_FP8 = 4,
 	NIB_NAMING_FP8_BLOCKS = 5, /* FP8 with scales named as DeepSeek's */
 };
-/* What follows X in the name of each tensor; NULL: such layers have none. */
+/* What follows X in the name of each tensor; NULL if such layers have none. */
 struct nib_layer_suffixes {
 	const char *codes, *scales, *global, *input_global, *pre_quant_scale;
 	int is_reciprocal; /* global and input_global are stored as 1 / x */
 };
 /* NULL for another value. */
 NIB_API const struct nib_layer_suffixes *nib_naming_suffixes(enum nib_naming naming);
-
 /* The tensors of a quantised layer by name and type, also of FP8, transposed and
- * incomplete layers.  All but codes are NULL where the file has none. */
+ * incomplete layers.  All but codes are NULL where the file has none.  Layers are in
+ * the order of their codes. */
 struct nib_layer_tensors {
 	const char *name; /* X */
 	enum nib_naming naming;
 	int is_transposed; /* a stack of codes [experts, k/2, rows] */
 	const struct nib_file_tensor *codes, *scales, *global, *input_global;
 	const struct nib_file_tensor *pre_quant_scale, *comfy_quant;
+	int64_t batch, rows, k; /* 0 if the codes have another type or rank */
+	/* How many rows and k share one scale: 1 and 16 for NVFP4.  0 if the scales
+	 * have a type or shape of no known kind. */
+	int64_t block_rows, block_k;
 };
-/* In the order of their codes. */
 NIB_API int64_t nib_file_layer_tensors_count(const struct nib_file *file);
 NIB_API const struct nib_layer_tensors *
 nib_file_layer_tensors_at(const struct nib_file *file, int64_t index);

@@ -364,6 +364,11 @@ class nib_layer_tensors(C.Structure):
         ("input_global", C.c_void_p),
         ("pre_quant_scale", C.c_void_p),
         ("comfy_quant", C.c_void_p),
+        ("batch", C.c_int64),
+        ("rows", C.c_int64),
+        ("k", C.c_int64),
+        ("block_rows", C.c_int64),
+        ("block_k", C.c_int64),
     ]
 
 

@@ -12,6 +12,9 @@
 #include "file/array.h"
 #include "file/layer_names.h"
 
+/* Rows and k of a block of FP8 values with one scale, as DeepSeek stores it. */
+#define FP8_BLOCK 128
+
 struct grouper {
 	struct nib_file *file;
 	char *scratch; /* a tensor's name */
@@ -53,17 +56,102 @@ static bool is_codes(const struct grouper *g, const struct nib_file_tensor *t,
 	}
 }
 
+static bool is_fp8(const struct nib_layer_tensors *layer)
+{
+	return layer->naming == NIB_NAMING_FP8 ||
+	       layer->naming == NIB_NAMING_FP8_BLOCKS;
+}
+
+static bool is_stack(const struct nib_layer_tensors *layer)
+{
+	return layer->naming == NIB_NAMING_MODELOPT_STACK ||
+	       layer->naming == NIB_NAMING_COMPRESSED_TENSORS_STACK;
+}
+
 /* Stacks of compressed-tensors have both orders under the same names. */
 static int is_transposed(const struct nib_layer_tensors *layer)
 {
 	const struct nib_file_tensor *codes = layer->codes, *scales = layer->scales;
 
-	if (layer->naming != NIB_NAMING_MODELOPT_STACK &&
-	    layer->naming != NIB_NAMING_COMPRESSED_TENSORS_STACK)
+	if (!is_stack(layer))
 		return 0;
 	return codes->rank < 2 || scales->rank < 2 ||
 	       codes->shape[0] != scales->shape[0] ||
 	       codes->shape[1] != scales->shape[1];
+}
+
+/* The sizes of the matrices; all 0 if the codes have another type or rank. */
+static void find_sizes(struct nib_layer_tensors *layer)
+{
+	const struct nib_file_tensor *codes = layer->codes;
+	const int values = is_fp8(layer) ? 1 : 2; /* in a byte */
+	int row_axis = codes->rank - 2, k_axis = codes->rank - 1;
+
+	if (codes->rank != 3 && (codes->rank != 2 || is_stack(layer)))
+		return;
+	if (!is_fp8(layer) && strcmp(codes->dtype, "U8") != 0)
+		return;
+	if (layer->is_transposed) {
+		row_axis = codes->rank - 1;
+		k_axis = codes->rank - 2;
+	}
+	if (codes->shape[k_axis] > INT64_MAX / 2)
+		return;
+	layer->batch = codes->rank == 3 ? codes->shape[0] : 1;
+	layer->rows = codes->shape[row_axis];
+	layer->k = values * codes->shape[k_axis];
+}
+
+/* NVFP4: scales have the shape of the codes, but for k / 16 in the place of k / 2. */
+static void find_block(struct nib_layer_tensors *layer)
+{
+	const struct nib_file_tensor *codes = layer->codes, *scales = layer->scales;
+	const int k_axis = codes->rank - (layer->is_transposed ? 2 : 1);
+
+	if (strcmp(scales->dtype, "F8_E4M3") != 0 || scales->rank != codes->rank ||
+	    layer->k % NIB_NVFP4_BLOCK != 0)
+		return;
+	for (int i = 0; i < codes->rank; i++)
+		if (scales->shape[i] !=
+		    (i == k_axis ? layer->k / NIB_NVFP4_BLOCK : codes->shape[i]))
+			return;
+	layer->block_rows = 1;
+	layer->block_k = NIB_NVFP4_BLOCK;
+}
+
+static bool has_shape(const struct nib_file_tensor *t, int rank, const int64_t *shape)
+{
+	return t->rank == rank &&
+	       memcmp(t->shape, shape, (size_t)rank * sizeof(*shape)) == 0;
+}
+
+/* FP8: one scale for a matrix, for a row or for 128 x 128 values. */
+static void find_fp8_block(struct nib_layer_tensors *layer)
+{
+	const struct nib_file_tensor *t = layer->scales;
+	const int64_t rows = layer->rows, k = layer->k;
+	const int64_t row[2] = {rows, 1};
+	/* ModelOpt keeps a 1 for each dimension that it has reduced. */
+	const int64_t tile[2] = {rows / FP8_BLOCK + (rows % FP8_BLOCK != 0),
+				 k / FP8_BLOCK + (k % FP8_BLOCK != 0)};
+	const int64_t tile_4[4] = {tile[0], 1, tile[1], 1};
+	int64_t count = 1;
+
+	if (layer->codes->rank != 2 ||
+	    (strcmp(t->dtype, "F32") != 0 && strcmp(t->dtype, "F16") != 0 &&
+	     strcmp(t->dtype, "BF16") != 0))
+		return;
+	for (int i = 0; i < t->rank && count == 1; i++)
+		count = t->shape[i];
+	if (count == 1) {
+		layer->block_rows = rows;
+		layer->block_k = k;
+	} else if (has_shape(t, 1, row) || has_shape(t, 2, row)) {
+		layer->block_rows = 1;
+		layer->block_k = k;
+	} else if (has_shape(t, 2, tile) || has_shape(t, 4, tile_4)) {
+		layer->block_rows = layer->block_k = FP8_BLOCK;
+	}
 }
 
 static void own(struct nib_file *file, const struct nib_file_tensor *t, int64_t layer)
@@ -92,6 +180,9 @@ static enum nib_status add(struct grouper *g, const struct nib_file_tensor *code
 	};
 
 	layer.is_transposed = is_transposed(&layer);
+	find_sizes(&layer);
+	if (layer.scales && layer.batch)
+		(is_fp8(&layer) ? find_fp8_block : find_block)(&layer);
 	memcpy(g->names_free, codes->name, layer_bytes);
 	g->names_free[layer_bytes] = '\0';
 	g->names_free += layer_bytes + 1;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "data.h"
+#include "file/little_endian.h"
 #include "unit.h"
 
 struct test_image test_image_new(const char *header, const void *data,
@@ -158,4 +159,39 @@ void test_folder_holds(const struct test_folder *folder, const char *path,
 	assert_memory_equal(bytes, text, n_bytes);
 	free(bytes);
 	assert_int_equal(test_folder_count(folder), 1);
+}
+
+struct nib_file *test_open_parts(const struct test_part *parts,
+				 struct test_image *image)
+{
+	unsigned char data[8192];
+	char header[4096] = "{";
+	size_t used = 0, at = 1;
+	struct nib_error err;
+	struct nib_file *file;
+
+	for (; parts->name; parts++) {
+		at += (size_t)snprintf(header + at, sizeof(header) - at,
+				       "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
+				       "\"data_offsets\":[%zu,%zu]}",
+				       at > 1 ? "," : "", parts->name, parts->dtype,
+				       parts->shape, used, used + parts->bytes);
+		assert_true(used + parts->bytes <= sizeof(data));
+		for (size_t i = 0; i < parts->bytes; i++)
+			data[used + i] = (unsigned char)(i & 0x7F);
+		for (size_t i = 0; parts->floats && i < parts->bytes / 4; i++)
+			nib_store_fp32(data + used + 4 * i, parts->floats[i]);
+		used += parts->bytes;
+	}
+	assert_true(at + 2 < sizeof(header));
+	memcpy(header + at, "}", 2);
+	*image = test_image_new(header, data, used);
+	assert_ok_err(test_image_open(image, &file, &err), &err);
+	return file;
+}
+
+void test_close_parts(struct nib_file *file, struct test_image *image)
+{
+	nib_file_close(file);
+	test_image_free(image);
 }

@@ -23,6 +23,17 @@ void test_image_free(struct test_image *image);
 enum nib_status test_image_open(const struct test_image *image, struct nib_file **file,
 				struct nib_error *err);
 
+/* A tensor of a file under construction; floats, or bytes counted up. */
+struct test_part {
+	const char *name, *dtype, *shape;
+	size_t bytes;
+	const float *floats;
+};
+/* Opens a file of these parts, until one without a name. */
+struct nib_file *test_open_parts(const struct test_part *parts,
+				 struct test_image *image);
+void test_close_parts(struct nib_file *file, struct test_image *image);
+
 /* A fresh folder; its path lives until test_folder_remove(). */
 struct test_folder {
 	char path[256];

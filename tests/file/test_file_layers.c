@@ -10,54 +10,12 @@
 #include "common/unit.h"
 #include "file/little_endian.h"
 
-/* A tensor of a file under construction; floats, or bytes counted up. */
-struct part {
-	const char *name, *dtype, *shape;
-	size_t bytes;
-	const float *floats;
-};
-
-/* Opens a file of these parts, until one without a name. */
-static struct nib_file *open_parts(const struct part *parts, struct test_image *image)
-{
-	unsigned char data[8192];
-	char header[4096] = "{";
-	size_t used = 0, at = 1;
-	struct nib_error err;
-	struct nib_file *file;
-
-	for (; parts->name; parts++) {
-		at += (size_t)snprintf(header + at, sizeof(header) - at,
-				       "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
-				       "\"data_offsets\":[%zu,%zu]}",
-				       at > 1 ? "," : "", parts->name, parts->dtype,
-				       parts->shape, used, used + parts->bytes);
-		assert_true(used + parts->bytes <= sizeof(data));
-		for (size_t i = 0; i < parts->bytes; i++)
-			data[used + i] = (unsigned char)(i & 0x7F);
-		for (size_t i = 0; parts->floats && i < parts->bytes / 4; i++)
-			nib_store_fp32(data + used + 4 * i, parts->floats[i]);
-		used += parts->bytes;
-	}
-	assert_true(at + 2 < sizeof(header));
-	memcpy(header + at, "}", 2);
-	*image = test_image_new(header, data, used);
-	assert_ok_err(test_image_open(image, &file, &err), &err);
-	return file;
-}
-
-static void close_parts(struct nib_file *file, struct test_image *image)
-{
-	nib_file_close(file);
-	test_image_free(image);
-}
-
 static const float half[] = {0.5F}, quarter[] = {0.25F}, two[] = {2}, four[] = {4};
 
 static void reads_both_formats_to_one_meaning(void **state)
 {
 	/* An odd number of bytes first: nothing may need alignment. */
-	static const struct part parts[] = {
+	static const struct test_part parts[] = {
 	    {"odd", "U8", "3", 3, NULL},
 	    {"m.weight", "U8", "3,16", 48, NULL},
 	    {"m.weight_scale", "F8_E4M3", "3,2", 6, NULL},
@@ -72,7 +30,7 @@ static void reads_both_formats_to_one_meaning(void **state)
 	static const char *const names[] = {"m", "c"};
 	static const char *const weights[] = {"m.weight", "c.weight_packed"};
 	struct test_image image;
-	struct nib_file *file = open_parts(parts, &image);
+	struct nib_file *file = test_open_parts(parts, &image);
 
 	assert_int_equal(nib_file_layer_count(file), 2);
 	assert_int_equal(nib_file_layer_defect_count(file), 0);
@@ -101,95 +59,7 @@ static void reads_both_formats_to_one_meaning(void **state)
 	assert_null(nib_file_find_layer(file, "mm"));
 	assert_null(nib_file_layer_at(file, 2));
 	assert_null(nib_file_layer_at(file, -1));
-	close_parts(file, &image);
-}
-
-/* The name of a tensor, or "-". */
-static const char *name_of(const struct nib_file_tensor *t)
-{
-	return t ? t->name : "-";
-}
-
-static void refuses_what_is_no_group(const struct nib_file *file, int n)
-{
-	assert_null(nib_file_layer_tensors_of(file, NULL));
-	assert_null(nib_file_layer_tensors_of(NULL, NULL));
-	assert_null(nib_file_layer_tensors_at(file, n));
-	assert_null(nib_file_layer_tensors_at(file, -1));
-	assert_int_equal(nib_file_layer_tensors_count(NULL), 0);
-	assert_string_equal(nib_naming_suffixes(NIB_NAMING_MODELOPT)->codes, ".weight");
-	assert_null(nib_naming_suffixes((enum nib_naming)6));
-	assert_null(nib_naming_suffixes((enum nib_naming) - 1));
-}
-
-static const struct part all_namings[] = {
-    {"m.weight", "U8", "3,8", 24, NULL},
-    {"m.weight_scale", "F8_E4M3", "3,1", 3, NULL},
-    {"m.weight_scale_2", "F32", "", 4, half},
-    {"m.pre_quant_scale", "F32", "16", 64, NULL},
-    {"c.weight_packed", "I32", "3", 12, NULL},
-    {"e.up", "U8", "2,8,3", 48, NULL},
-    {"e.up_weight_scale", "F8_E4M3", "2,1,3", 6, NULL},
-    {"e.down_packed", "U8", "2,3,8", 48, NULL},
-    {"e.down_scale", "F8_E4M3", "2,3,1", 6, NULL},
-    {"e.down_global_scale", "F32", "1", 4, two},
-    {"f.weight", "F8_E4M3", "2,2", 4, NULL},
-    {"f.weight_scale_inv", "F32", "1", 4, half},
-    {"g.weight", "F8_E5M2", "2,2", 4, NULL},
-    {"g.weight_scale", "F32", "1", 4, half},
-    {"h.weight", "F8_E5M2", "2,2", 4, NULL},
-    {NULL, NULL, NULL, 0, NULL},
-};
-
-/* Layers of all namings, with their tensors, and what belongs to none. */
-static void groups_the_tensors_of_layers(void **state)
-{
-	static const struct {
-		const char *codes, *name, *scales, *global;
-		enum nib_naming naming;
-		int is_transposed;
-	} expected[] = {
-	    {"m.weight", "m", "m.weight_scale", "m.weight_scale_2", NIB_NAMING_MODELOPT,
-	     0},
-	    {"c.weight_packed", "c", "-", "-", NIB_NAMING_COMPRESSED_TENSORS, 0},
-	    {"e.up", "e.up", "e.up_weight_scale", "-", NIB_NAMING_MODELOPT_STACK, 1},
-	    {"e.down_packed", "e.down", "e.down_scale", "e.down_global_scale",
-	     NIB_NAMING_COMPRESSED_TENSORS_STACK, 0},
-	    {"f.weight", "f", "f.weight_scale_inv", "-", NIB_NAMING_FP8_BLOCKS, 0},
-	    {"g.weight", "g", "g.weight_scale", "-", NIB_NAMING_FP8, 0},
-	};
-	struct test_image image;
-	struct nib_file *file = open_parts(all_namings, &image);
-	const int n = sizeof(expected) / sizeof(expected[0]);
-
-	(void)state;
-	assert_int_equal(nib_file_layer_tensors_count(file), n);
-	for (int i = 0; i < n; i++) {
-		const struct nib_layer_tensors *found = nib_file_layer_tensors_of(
-		    file, nib_file_find(file, expected[i].codes));
-
-		assert_non_null(found);
-		assert_string_equal(found->name, expected[i].name);
-		assert_string_equal(name_of(found->codes), expected[i].codes);
-		assert_string_equal(name_of(found->scales), expected[i].scales);
-		assert_string_equal(name_of(found->global), expected[i].global);
-		assert_int_equal(found->naming, expected[i].naming);
-		assert_int_equal(found->is_transposed, expected[i].is_transposed);
-		assert_ptr_equal(nib_file_layer_tensors_of(file, found->codes), found);
-		if (found->scales)
-			assert_ptr_equal(nib_file_layer_tensors_of(file, found->scales),
-					 found);
-	}
-	assert_string_equal(
-	    name_of(nib_file_find_layer(file, "m")->tensors->pre_quant_scale),
-	    "m.pre_quant_scale");
-	assert_ptr_equal(nib_file_find_layer(file, "e.down_packed"),
-			 nib_file_find_layer(file, "e.down"));
-	assert_int_equal(nib_file_find_layer(file, "e.down")->weight.batch, 2);
-	assert_true(nib_file_find_layer(file, "e.down")->globals[0] == 0.5F);
-	assert_null(nib_file_layer_tensors_of(file, nib_file_find(file, "h.weight")));
-	refuses_what_is_no_group(file, n);
-	close_parts(file, &image);
+	test_close_parts(file, &image);
 }
 
 /* Scales that are subnormal, also for a thread that counts those as 0. */
@@ -197,7 +67,7 @@ static void reads_scales_that_a_thread_flushes(void **state)
 {
 	static const float large[] = {1e38F, 2e38F}, small[] = {1e-40F},
 			   want[] = {1 / 1e38F, 1 / 2e38F};
-	static const struct part parts[] = {
+	static const struct test_part parts[] = {
 	    {"c.weight_packed", "U8", "3,16", 48, NULL},
 	    {"c.weight_scale", "F8_E4M3", "3,2", 6, NULL},
 	    {"c.weight_global_scale", "F32", "1", 4, large},
@@ -218,7 +88,7 @@ static void reads_scales_that_a_thread_flushes(void **state)
 		struct nib_file *file;
 
 		test_mode_set(modes[i]);
-		file = open_parts(parts, &image);
+		file = test_open_parts(parts, &image);
 		test_mode_set(0);
 		assert_int_equal(nib_file_layer_defect_count(file), 0);
 		layer = nib_file_find_layer(file, "c");
@@ -229,7 +99,7 @@ static void reads_scales_that_a_thread_flushes(void **state)
 		layer = nib_file_find_layer(file, "s");
 		assert_non_null(layer->globals);
 		assert_memory_equal(layer->globals, want, 8);
-		close_parts(file, &image);
+		test_close_parts(file, &image);
 	}
 }
 
@@ -238,7 +108,7 @@ static void reads_stacks(void **state)
 	static const float same[] = {0.5F, 0.5F, 0.5F}, all[] = {1, 2, 4};
 	/* The input of one expert was never seen. */
 	static const float stored[] = {1, -INFINITY, 4}, seen[] = {1, 0, 4};
-	static const struct part parts[] = {
+	static const struct test_part parts[] = {
 	    {"one.weight", "U8", "3,2,8", 48, NULL},
 	    {"one.weight_scale", "F8_E4M3", "3,2,1", 6, NULL},
 	    {"one.weight_scale_2", "F32", "", 4, half},
@@ -255,7 +125,7 @@ static void reads_stacks(void **state)
 	    {NULL, NULL, NULL, 0, NULL},
 	};
 	struct test_image image;
-	struct nib_file *file = open_parts(parts, &image);
+	struct nib_file *file = test_open_parts(parts, &image);
 	const struct nib_layer *layer;
 
 	assert_int_equal(nib_file_layer_count(file), 4);
@@ -273,13 +143,13 @@ static void reads_stacks(void **state)
 	layer = nib_file_find_layer(file, "ct");
 	assert_true(layer->globals[0] == 1 && layer->globals[1] == 0.5F &&
 		    layer->globals[2] == 0.25F);
-	close_parts(file, &image);
+	test_close_parts(file, &image);
 }
 
 /* Names that NVFP4 shares with others: no layers, and no complaints. */
 static void leaves_other_formats_alone(void **state)
 {
-	static const struct part parts[] = {
+	static const struct test_part parts[] = {
 	    {"plain.weight", "BF16", "2,8", 32, NULL},
 	    {"fp8.weight", "F8_E4M3", "4,8", 32, NULL},
 	    {"fp8.weight_scale", "F32", "", 4, half},
@@ -294,16 +164,16 @@ static void leaves_other_formats_alone(void **state)
 	    {NULL, NULL, NULL, 0, NULL},
 	};
 	struct test_image image;
-	struct nib_file *file = open_parts(parts, &image);
+	struct nib_file *file = test_open_parts(parts, &image);
 
 	assert_int_equal(nib_file_layer_count(file), 0);
 	assert_int_equal(nib_file_layer_defect_count(file), 0);
-	close_parts(file, &image);
+	test_close_parts(file, &image);
 }
 
 /* One layer "x" of four tensors, of which some are wrong. */
 struct bad_layer {
-	struct part parts[5];
+	struct test_part parts[5];
 	const char *reason;
 };
 
@@ -432,7 +302,7 @@ static void says_why_a_layer_cannot_be_read(void **state)
 	for (size_t i = 0; i < sizeof(bad_layers) / sizeof(*bad_layers); i++) {
 		const struct bad_layer *bad = &bad_layers[i];
 		struct test_image image;
-		struct nib_file *file = open_parts(bad->parts, &image);
+		struct nib_file *file = test_open_parts(bad->parts, &image);
 		const struct nib_layer_defect *problem;
 
 		assert_int_equal(nib_file_layer_count(file), 0);
@@ -444,7 +314,7 @@ static void says_why_a_layer_cannot_be_read(void **state)
 		assert_string_equal(problem->name, "x");
 		assert_contains(problem->reason, bad->reason);
 		assert_null(nib_file_layer_defect_at(file, 1));
-		close_parts(file, &image);
+		test_close_parts(file, &image);
 	}
 }
 
@@ -452,7 +322,7 @@ static void says_why_a_layer_cannot_be_read(void **state)
 /* Writers whose layouts are not read, each by its name. */
 static void refuses_other_writers_by_name(void **state)
 {
-	static const struct part parts[] = {
+	static const struct test_part parts[] = {
 	    {"mlx.weight", "U32", "4,4", 64, NULL},
 	    {"mlx.scales", "U8", "4,2", 8, NULL},
 	    {"affine.weight", "U32", "4,4", 64, NULL},
@@ -478,7 +348,7 @@ static void refuses_other_writers_by_name(void **state)
 	    {"old", "torchao's tensor subclass"},
 	};
 	struct test_image image;
-	struct nib_file *file = open_parts(parts, &image);
+	struct nib_file *file = test_open_parts(parts, &image);
 
 	assert_int_equal(nib_file_layer_count(file), 0);
 	assert_int_equal(nib_file_layer_defect_count(file), 5);
@@ -489,13 +359,13 @@ static void refuses_other_writers_by_name(void **state)
 		assert_string_equal(problem->name, want[i].name);
 		assert_contains(problem->reason, want[i].says);
 	}
-	close_parts(file, &image);
+	test_close_parts(file, &image);
 }
 
 static void finds_names_that_begin_others(void **state)
 {
 	static const char *const names[] = {"x", "x1", "x2", "x3"};
-	struct part parts[13] = {{NULL, NULL, NULL, 0, NULL}};
+	struct test_part parts[13] = {{NULL, NULL, NULL, 0, NULL}};
 	char text[12][24], name[24];
 	struct test_image image;
 	struct nib_file *file;
@@ -506,11 +376,11 @@ static void finds_names_that_begin_others(void **state)
 		snprintf(t[0], sizeof(*t), "%s.weight", names[i]);
 		snprintf(t[1], sizeof(*t), "%s.weight_scale", names[i]);
 		snprintf(t[2], sizeof(*t), "%s.weight_scale_2", names[i]);
-		parts[3 * i] = (struct part){t[0], "U8", "2,8", 16, NULL};
-		parts[3 * i + 1] = (struct part){t[1], "F8_E4M3", "2,1", 2, NULL};
-		parts[3 * i + 2] = (struct part){t[2], "F32", "1", 4, half};
+		parts[3 * i] = (struct test_part){t[0], "U8", "2,8", 16, NULL};
+		parts[3 * i + 1] = (struct test_part){t[1], "F8_E4M3", "2,1", 2, NULL};
+		parts[3 * i + 2] = (struct test_part){t[2], "F32", "1", 4, half};
 	}
-	file = open_parts(parts, &image);
+	file = test_open_parts(parts, &image);
 	for (int i = 0; i < 4; i++) {
 		const struct nib_layer *layer = nib_file_find_layer(file, names[i]);
 
@@ -521,12 +391,12 @@ static void finds_names_that_begin_others(void **state)
 	}
 	assert_null(nib_file_find_layer(file, "x4"));
 	assert_null(nib_file_find_layer(file, ""));
-	close_parts(file, &image);
+	test_close_parts(file, &image);
 }
 
 static void refuses_a_layer_in_both_formats(void **state)
 {
-	static const struct part parts[] = {
+	static const struct test_part parts[] = {
 	    {"x.weight", "U8", "2,8", 16, NULL},
 	    {"x.weight_packed", "U8", "2,8", 16, NULL},
 	    {"x.weight_scale", "F8_E4M3", "2,1", 2, NULL},
@@ -535,13 +405,13 @@ static void refuses_a_layer_in_both_formats(void **state)
 	    {NULL, NULL, NULL, 0, NULL},
 	};
 	struct test_image image;
-	struct nib_file *file = open_parts(parts, &image);
+	struct nib_file *file = test_open_parts(parts, &image);
 
 	assert_int_equal(nib_file_layer_count(file), 0);
 	assert_int_equal(nib_file_layer_defect_count(file), 2);
 	assert_string_equal(nib_file_layer_defect_at(file, 0)->reason,
 			    "the layer is stored in both formats");
-	close_parts(file, &image);
+	test_close_parts(file, &image);
 }
 
 /* An expert that the calibration never reached has an input scale of 0, inf or
@@ -551,31 +421,31 @@ static void reads_layers_that_were_not_calibrated(void **state)
 	static const float *const scales[] = {none, minus_0, infinite, nan_};
 
 	for (size_t i = 0; i < 8; i++) {
-		const struct part modelopt[] = {W("U8", "2,8", 16),
-						S("F8_E4M3", "2,1", 2),
-						G("F32", "", 4, half),
-						I(scales[i / 2]),
-						{NULL, NULL, NULL, 0, NULL}};
-		const struct part compressed[] = {C,
-						  S("F8_E4M3", "2,1", 2),
-						  CG(two),
-						  CI(scales[i / 2]),
-						  {NULL, NULL, NULL, 0, NULL}};
+		const struct test_part modelopt[] = {W("U8", "2,8", 16),
+						     S("F8_E4M3", "2,1", 2),
+						     G("F32", "", 4, half),
+						     I(scales[i / 2]),
+						     {NULL, NULL, NULL, 0, NULL}};
+		const struct test_part compressed[] = {C,
+						       S("F8_E4M3", "2,1", 2),
+						       CG(two),
+						       CI(scales[i / 2]),
+						       {NULL, NULL, NULL, 0, NULL}};
 		struct test_image image;
 		struct nib_file *file =
-		    open_parts(i % 2 ? compressed : modelopt, &image);
+		    test_open_parts(i % 2 ? compressed : modelopt, &image);
 
 		assert_int_equal(nib_file_layer_count(file), 1);
 		assert_true(nib_file_layer_at(file, 0)->globals[0] == 0.5F);
 		assert_null(nib_file_layer_at(file, 0)->input_globals);
-		close_parts(file, &image);
+		test_close_parts(file, &image);
 	}
 }
 
 /* The largest of no values is 0, and so is the global scale: 0, or 1/0. */
 static void reads_scales_of_nothing(void **state)
 {
-	static const struct part parts[] = {
+	static const struct test_part parts[] = {
 	    {"m.weight", "U8", "0,8", 0, NULL},
 	    {"m.weight_scale", "F8_E4M3", "0,1", 0, NULL},
 	    {"m.weight_scale_2", "F32", "", 4, none},
@@ -587,7 +457,7 @@ static void reads_scales_of_nothing(void **state)
 	    {NULL, NULL, NULL, 0, NULL},
 	};
 	struct test_image image;
-	struct nib_file *file = open_parts(parts, &image);
+	struct nib_file *file = test_open_parts(parts, &image);
 
 	assert_int_equal(nib_file_layer_defect_count(file), 0);
 	assert_int_equal(nib_file_layer_count(file), 2);
@@ -596,14 +466,14 @@ static void reads_scales_of_nothing(void **state)
 		assert_null(nib_file_layer_at(file, i)->input_globals);
 	}
 	assert_int_equal(nib_file_find_layer(file, "c")->weight.rows, 0);
-	close_parts(file, &image);
+	test_close_parts(file, &image);
 }
 
 /* ModelOpt's stack of all experts: X, X_weight_scale, X_weight_scale_2. */
 static void reads_fused_experts(void **state)
 {
 	static const float globals[] = {1, 0.5F};
-	static const struct part parts[] = {
+	static const struct test_part parts[] = {
 	    {"e.gate_up_proj", "U8", "2,4,16", 128, NULL},
 	    {"e.gate_up_proj_weight_scale", "F8_E4M3", "2,4,2", 16, NULL},
 	    {"e.gate_up_proj_weight_scale_2", "F32", "2", 8, globals},
@@ -618,7 +488,7 @@ static void reads_fused_experts(void **state)
 	const struct nib_layer_defect *problem;
 	const struct nib_layer *layer;
 	struct test_image image;
-	struct nib_file *file = open_parts(parts, &image);
+	struct nib_file *file = test_open_parts(parts, &image);
 
 	assert_int_equal(nib_file_layer_count(file), 1);
 	layer = nib_file_find_layer(file, "e.gate_up_proj");
@@ -641,7 +511,7 @@ static void reads_fused_experts(void **state)
 	problem = nib_file_layer_defect_at(file, 1);
 	assert_string_equal(problem->name, "gone.up");
 	assert_string_equal(problem->reason, "the tensor of codes is missing");
-	close_parts(file, &image);
+	test_close_parts(file, &image);
 }
 
 /* AWQ's scales of x are told; other types and sizes are refused. */
@@ -667,7 +537,7 @@ static void reads_awq(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		const struct part parts[] = {
+		const struct test_part parts[] = {
 		    {"m.weight", "U8", "3,16", 48, NULL},
 		    {"m.weight_scale", "F8_E4M3", "3,2", 6, NULL},
 		    {"m.weight_scale_2", "F32", "", 4, half},
@@ -676,7 +546,7 @@ static void reads_awq(void **state)
 		    {NULL, NULL, NULL, 0, NULL},
 		};
 		struct test_image image;
-		struct nib_file *file = open_parts(parts, &image);
+		struct nib_file *file = test_open_parts(parts, &image);
 
 		assert_int_equal(nib_file_layer_count(file), !cases[i].reason);
 		if (cases[i].reason)
@@ -685,7 +555,7 @@ static void reads_awq(void **state)
 		else
 			assert_ptr_equal(nib_file_layer_at(file, 0)->pre_quant_scale,
 					 nib_file_find(file, "m.pre_quant_scale"));
-		close_parts(file, &image);
+		test_close_parts(file, &image);
 	}
 }
 
@@ -695,7 +565,7 @@ static void refuses_layers_with_more_than_a_weight(void **state)
 	static const char *const extras[] = {"m.svdquant_lora_a", "m.svdquant_lora_b"};
 
 	for (int i = 0; i < 2; i++) {
-		const struct part parts[] = {
+		const struct test_part parts[] = {
 		    {"m.weight", "U8", "3,16", 48, NULL},
 		    {"m.weight_scale", "F8_E4M3", "3,2", 6, NULL},
 		    {"m.weight_scale_2", "F32", "", 4, half},
@@ -704,14 +574,15 @@ static void refuses_layers_with_more_than_a_weight(void **state)
 		};
 		const struct nib_layer_defect *problem;
 		struct test_image image;
-		struct nib_file *file = open_parts(parts, &image);
+		struct nib_file *file = test_open_parts(parts, &image);
 
 		assert_int_equal(nib_file_layer_count(file), 0);
 		assert_int_equal(nib_file_layer_defect_count(file), 1);
 		problem = nib_file_layer_defect_at(file, 0);
 		assert_string_equal(problem->name, "m");
-		assert_contains(problem->reason, extras[i] + 2);
-		close_parts(file, &image);
+		if (!strstr(problem->reason, extras[i] + 2))
+			fail_msg("%s: '%s'", extras[i], problem->reason);
+		test_close_parts(file, &image);
 	}
 }
 
@@ -719,7 +590,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(reads_both_formats_to_one_meaning),
-	    cmocka_unit_test(groups_the_tensors_of_layers),
 	    cmocka_unit_test(reads_scales_that_a_thread_flushes),
 	    cmocka_unit_test(reads_stacks),
 	    cmocka_unit_test(leaves_other_formats_alone),

@@ -112,7 +112,6 @@ static void joins_files_that_are_named(void **state)
 	struct nib_file *file;
 	struct nib_error err;
 
-	(void)state;
 	assert_int_equal(nib_file_open_shards(both, 2, &file, &err), NIB_STATUS_OK);
 	assert_int_equal(nib_file_shard_count(file), 2);
 	assert_string_equal(nib_file_shard_at(file, 0), a);
