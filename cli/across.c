@@ -21,9 +21,10 @@ static float global_of(const struct nib_layer_tensors *stack, int64_t i)
 	return nib_naming_suffixes(stack->naming)->is_reciprocal ? 1 / value : value;
 }
 
-static int has_globals(const struct nib_layer_tensors *stack, int64_t n)
+static int has_globals(const struct nib_layer_tensors *stack)
 {
 	const struct nib_file_tensor *t = stack->global;
+	const int64_t n = stack->batch;
 
 	if (!t || strcmp(t->dtype, "F32") ||
 	    (t->bytes != 4 && t->bytes != 4 * (uint64_t)n))
@@ -38,25 +39,19 @@ int tensor_from_across(const struct nib_file *file, const struct nib_file_tensor
 		       struct tensor_source *source)
 {
 	const struct nib_layer_tensors *stack = nib_file_layer_tensors_of(file, t);
-	const struct nib_file_tensor *scales = stack ? stack->scales : NULL;
 
-	if (!scales || stack->codes != t || !stack->is_transposed || t->rank != 3 ||
-	    t->shape[1] <= 0 || t->shape[1] % (NIB_NVFP4_BLOCK / 2))
-		return -1;
-	if (strcmp(scales->dtype, "F8_E4M3") || scales->rank != 3 ||
-	    scales->shape[0] != t->shape[0] ||
-	    scales->shape[1] != t->shape[1] / (NIB_NVFP4_BLOCK / 2) ||
-	    scales->shape[2] != t->shape[2] || !has_globals(stack, t->shape[0]))
+	if (!stack || stack->codes != t || !stack->is_transposed || stack->k == 0 ||
+	    stack->block_k == 0 || !has_globals(stack))
 		return -1;
 	*source = (struct tensor_source){
 	    .name = stack->name,
 	    .tensor = t,
 	    .across = stack,
 	    .rank = 3,
-	    .shape = {t->shape[0], 2 * t->shape[1], t->shape[2]},
-	    .rows = t->shape[0] * 2 * t->shape[1],
-	    .rows_each = 2 * t->shape[1],
-	    .k = t->shape[2],
+	    .shape = {stack->batch, stack->k, stack->rows},
+	    .rows = stack->batch * stack->k,
+	    .rows_each = stack->k,
+	    .k = stack->rows,
 	};
 	return 0;
 }

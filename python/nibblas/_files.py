@@ -65,11 +65,14 @@ class Group(NamedTuple):
     """The tensors of a quantised layer, as a file stores them.
 
     naming   a NIB_NAMING of the C library
+    block    (rows, k) of the values that share one scale; None: the shapes or types of
+             codes and scales do not fit
     tensors  {field of nib_layer_tensors: name, or None where the file has none}"""
 
     name: str
     naming: int
     is_transposed: bool
+    block: tuple[int, int] | None
     tensors: dict[str, str | None]
 
 
@@ -268,8 +271,10 @@ class Checkpoint(Mapping[str, Layer]):
         handle, found = self._open(), []
         for i in range(lib.nib_file_layer_tensors_count(handle)):
             one = lib.nib_file_layer_tensors_at(handle, i).contents
+            block = (one.block_rows, one.block_k) if one.block_k else None
             found.append(Group(one.name.decode(), one.naming, bool(one.is_transposed),
-                               {part: _name_at(getattr(one, part)) for part in _PARTS}))
+                               block, {part: _name_at(getattr(one, part))
+                                       for part in _PARTS}))
         return found
 
     def _open(self):

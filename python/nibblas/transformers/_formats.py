@@ -107,10 +107,13 @@ UNKNOWN = ("is not understood: no part of a layer of ModelOpt or compressed-tens
 class Layer(NamedTuple):
     """The tensors of a quantised layer, with the C library's names.  global_scale is
     None for FP8, input_global None where the file has none, and pre_quant_scale, AWQ's
-    scales of the columns of x, where the layer is not of AWQ."""
+    scales of the columns of x, where the layer is not of AWQ.
+
+    block  (rows, k) of the values that share one scale"""
 
     name: str
     format: Format
+    block: tuple[int, int]
     codes: Stored
     scales: Stored
     global_scale: Stored | None
@@ -118,7 +121,7 @@ class Layer(NamedTuple):
     pre_quant_scale: Stored | None
 
     def tensors(self):
-        return [x for x in self[2:] if x is not None]
+        return [x for x in self[3:] if x is not None]
 
 
 class Tensors(dict):
@@ -189,40 +192,43 @@ def _layer(group, tensors):
     if form.is_stack:
         form = form._replace(is_transposed=group.is_transposed)
     parts = {key: tensors.get(name) for key, name in group.tensors.items()}
-    layer = Layer(group.name, form, parts["codes"], parts["scales"], parts["global"],
-                  parts["input_global"], parts["pre_quant_scale"])
+    layer = Layer(group.name, form, group.block, parts["codes"], parts["scales"],
+                  parts["global"], parts["input_global"], parts["pre_quant_scale"])
     for suffix, part in ((form.scales, layer.scales),
                          (form.global_scale, layer.global_scale)):
         if suffix and part is None:
             layer.codes.fail(f"needs {layer.name}{suffix}, which no file has")
-    if is_fp8(form):
-        if layer.scales.dtype not in FLOATS:
-            layer.scales.fail(f"must be of {', '.join(FLOATS)}")
-        return layer
-    if layer.codes.dtype != CODES:
-        layer.codes.fail("must be U8, two values of NVFP4 a byte")
-    if layer.scales.dtype != SCALES:
-        layer.scales.fail("must be F8_E4M3, one for 16 values")
-    _check_shapes(layer)
-    for one in (layer.global_scale, layer.input_global):
+    if layer.block is None:
+        _fail_of_block(layer)
+    for one in () if is_fp8(form) else (layer.global_scale, layer.input_global):
         if one is not None and one.dtype != "F32":
             one.fail("must be F32")
     return layer
 
 
-def _check_shapes(layer):
-    """[.., rows, K/2] values need [.., rows, K/16] scales."""
-    want = list(layer.codes.shape)
-    dims = 3 if layer.format.is_stack else 2
-    at = 1 if layer.format.is_transposed else -1
-    if len(want) != dims:
-        layer.codes.fail(f"must have {dims} dimensions")
+def _fail_of_block(layer):
+    """Refuses a layer whose scales the C library cannot assign to its codes."""
+    codes, scales, form = layer.codes, layer.scales, layer.format
+    dims = 3 if form.is_stack else 2
+    if not is_fp8(form) and codes.dtype != CODES:
+        codes.fail("must be U8, two values of NVFP4 a byte")
+    if len(codes.shape) != dims:
+        codes.fail(f"must have {dims} dimensions")
+    if is_fp8(form):
+        rows, k = codes.shape
+        if scales.dtype not in FLOATS:
+            scales.fail(f"must be of {', '.join(FLOATS)}")
+        scales.fail(f"must be one scale, [{rows}] or [{rows}, 1], one for each row, or "
+                    f"{[-(-rows // 128), -(-k // 128)]}, one for each 128 x 128 of the "
+                    "weight")
+    want, at = list(codes.shape), 1 if form.is_transposed else -1
     if want[at] % 8:
-        layer.codes.fail("K must be a multiple of 16")
+        codes.fail("K must be a multiple of 16")
     want[at] //= 8
-    if list(layer.scales.shape) != want:
-        layer.scales.fail(f"must be {want}, a scale for each 16 of K: NVFP4's "
-                          "blocks have 16 values")
+    if scales.dtype != SCALES:
+        scales.fail("must be F8_E4M3, one for 16 values")
+    scales.fail(f"must be {want}, a scale for each 16 of K: NVFP4's blocks have 16 "
+                "values")
 
 
 def layers(tensors):

@@ -193,15 +193,13 @@ class CheckpointLinear(Loading, Linear):
 class Fp8Linear(Loading):
     """A linear layer with weights in FP8 (e4m3) and one scale, one for each row or for
     each block; x is not quantised (W8A16).  Weights times their scales are rounded
-    once, to x's type.
+    once, to x's type."""
 
-    block  (rows, columns) that have one scale"""
-
-    def __init__(self, old, layer, block):
+    def __init__(self, old, layer):
         # Not that of torch.nn.Linear, which makes weights of floats.
         nn.Module.__init__(self)
         self._is_loading, self.compute_dtype = True, old.weight.dtype
-        self.block, self.origins = block, origins(layer)
+        self.block, self.origins = layer.block, origins(layer)
         self.scale_name = layer.scales.name[len(layer.name) + 1:]
         self.in_features, self.out_features = old.in_features, old.out_features
         for one in layer.tensors():

@@ -16,10 +16,6 @@ from nibblas._library import FileError, UnsupportedError
 from nibblas.transformers import _formats as formats
 
 
-# Rows and columns of a block of FP8 weights, in all checkpoints that have blocks.
-FP8_BLOCK = 128
-
-
 class Part(NamedTuple):
     """One of the sources of an expert stack.  pattern: the converter's; layers: of
     all experts in their order."""
@@ -160,25 +156,6 @@ def _check_linear(name, linear, layer):
     if awq is not None and (list(awq.shape) != [k] or awq.dtype not in formats.FLOATS):
         awq.fail(f"must be [{k}] of {', '.join(formats.FLOATS)}, a number for each "
                  "column of x")
-    if formats.is_fp8(layer.format) and fp8_block(layer.scales.shape, rows, k) is None:
-        blocks = [-(-x // FP8_BLOCK) for x in (rows, k)]
-        layer.scales.fail(f"must be one scale, [{rows}] or [{rows}, 1], one for each "
-                          f"row, or {blocks}, one for each {FP8_BLOCK} x {FP8_BLOCK} "
-                          "of the weight")
-
-
-def fp8_block(shape, rows, k):
-    """(rows, columns) of a weight in FP8 [rows, k] for which there is one scale, by the
-    shape of the scales; None: of no such kind."""
-    if all(x == 1 for x in shape):
-        return rows, k
-    if tuple(shape) in ((rows,), (rows, 1)):
-        return 1, k
-    blocks = -(-rows // FP8_BLOCK), -(-k // FP8_BLOCK)
-    # ModelOpt keeps a size of 1 for each that it has reduced.
-    if tuple(shape) in (blocks, (blocks[0], 1, blocks[1], 1)):
-        return FP8_BLOCK, FP8_BLOCK
-    return None
 
 
 def _numel(stored):

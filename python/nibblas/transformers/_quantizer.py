@@ -293,8 +293,7 @@ class Quantizer(HfQuantizer):
         parent, _, child = name.rpartition(".")
         old = model.get_submodule(name)
         if formats.is_fp8(layer.format):
-            new = Fp8Linear(old, layer, _plan.fp8_block(
-                layer.scales.shape, old.out_features, old.in_features))
+            new = Fp8Linear(old, layer)
         else:
             new = CheckpointLinear(old, layer, self.quantization_config.activations_of(
                 layer.name, layer.input_global is not None))
