@@ -54,7 +54,6 @@ exceptions() {
 	^tests/cuda/results_	.	recorded answers of a GPU
 	^docs/software-gpu-bugs	.	written by make emu-bugs
 	^NEWS\.md:	.	past versions
-	^src/file/	.	not yet
 	^tools/check_words\.sh:	.	the table itself
 	^tests/cli/test_prose\.py:	.	its sentences that are refused
 	END

@@ -25,7 +25,7 @@ struct nib_atomic_file {
 	const char *base; /* path after its last '/' */
 	char temp[40];	  /* name of the temporary file; "" = gone */
 	int dir_fd, fd;
-	bool replaces; /* a file that is there */
+	bool replaces; /* a file that exists */
 	unsigned mode; /* of the new file */
 	int failed;    /* the errno that ended it, or 0 */
 	/* Bytes not yet written, which belong at buffer_offset. */
@@ -69,9 +69,7 @@ static enum nib_status open_folder(struct nib_atomic_file *file, struct nib_erro
 	return NIB_STATUS_OK;
 }
 
-/*
- * Sets mode.  A rename would put a file in the place of a device or of a pipe.
- */
+/* Sets mode.  Refuses a device or a pipe, which a rename would replace by a file. */
 static enum nib_status check_target(struct nib_atomic_file *file, struct nib_error *err)
 {
 	char shown[NIB_SHOWN_BYTES];
@@ -93,7 +91,7 @@ static enum nib_status check_target(struct nib_atomic_file *file, struct nib_err
 	return NIB_STATUS_OK;
 }
 
-/* The mode of the file that is replaced, which the umask must not narrow. */
+/* Gives the new file the mode of the file that it replaces, whatever the umask. */
 static enum nib_status keep_mode(struct nib_atomic_file *file, struct nib_error *err)
 {
 	if (file->replaces && fchmod(file->fd, (mode_t)file->mode) != 0)
@@ -122,7 +120,7 @@ static enum nib_status create_temp(struct nib_atomic_file *file, struct nib_erro
 			break;
 	}
 	file->temp[0] = '\0'; /* not ours */
-	return nib_fail_errno(err, file->path, "create a file beside it", errno);
+	return nib_fail_errno(err, file->path, "create a file in its folder", errno);
 }
 
 enum nib_status nib_atomic_file_open(struct nib_atomic_file **out, const char *path,
@@ -176,7 +174,7 @@ enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file, uint64_t n
 		    errno == EIO)
 			return give_up(file, "write", errno, err);
 		if (errno != EINTR)
-			break; /* this file system cannot say */
+			break; /* this file system does not report it */
 	}
 #endif
 	return NIB_STATUS_OK;
@@ -193,7 +191,7 @@ static enum nib_status write_out(struct nib_atomic_file *file, uint64_t offset,
 
 		if (written < 0 && errno == EINTR)
 			continue;
-		if (written <= 0) /* 0: a disk that takes nothing is full */
+		if (written <= 0) /* 0: the disk is full */
 			return give_up(file, "write", written ? errno : ENOSPC, err);
 		at += written;
 		offset += (uint64_t)written;
@@ -247,15 +245,15 @@ static enum nib_status finish(struct nib_atomic_file *file, struct nib_error *er
 	if (fsync(fd) != 0)
 		return give_up(file, "write", errno, err);
 	file->fd = -1;
-	if (close(fd) != 0 && errno != EINTR) /* Linux: closed all the same */
+	if (close(fd) != 0 && errno != EINTR) /* Linux closes it also with EINTR */
 		return give_up(file, "write", errno, err);
 	if (renameat(file->dir_fd, file->temp, file->dir_fd, file->base) != 0)
 		return give_up(file, "replace", errno, err);
 	file->temp[0] = '\0';
-	/* Some file systems cannot sync a folder and say EINVAL. */
+	/* Some file systems cannot sync a folder and return EINVAL. */
 	if (fsync(file->dir_fd) != 0 && errno != EINVAL)
 		return nib_fail_errno(err, file->path,
-				      "sync its folder (the file is there)", errno);
+				      "sync its folder (the file exists)", errno);
 	return NIB_STATUS_OK;
 }
 

@@ -3,9 +3,9 @@
  * atomic_file.h - a new file that appears under its name all at once.
  *
  * The bytes go to a temporary file in the same folder, which is renamed over
- * the path at the end and locked (flock()) until then.  One without a lock was
- * left by a process that was killed.  The path is looked at once, at the
- * beginning: later changes of the working directory do not matter.
+ * the path at the end and locked (flock()) until then.  A temporary file without
+ * a lock was left by a process that was killed.  The path is resolved once, at
+ * the beginning, so later changes of the working directory have no effect.
  */
 #ifndef NIB_FILE_ATOMIC_FILE_H
 #define NIB_FILE_ATOMIC_FILE_H
@@ -25,14 +25,14 @@ struct nib_atomic_file;
 enum nib_status nib_atomic_file_open(struct nib_atomic_file **file, const char *path,
 				     struct nib_error *err);
 /*
- * Asks the disk for n_bytes, so that a full disk is known before the work is
- * done.  Disks that cannot say are fine.
+ * Reserves n_bytes on the disk, so that a full disk is an error before the work
+ * is done.  File systems that cannot reserve are not an error.
  */
 enum nib_status nib_atomic_file_reserve(struct nib_atomic_file *file, uint64_t n_bytes,
 					struct nib_error *err);
 /*
- * Writes at an offset, through a buffer.  After a failure the temporary file is
- * gone, and everything but discard fails the same way.
+ * Writes at an offset, through a buffer.  A failure removes the temporary file,
+ * and every later call except discard returns the same failure.
  */
 enum nib_status nib_atomic_file_write(struct nib_atomic_file *file, uint64_t offset,
 				      const void *bytes, size_t n_bytes,

@@ -14,10 +14,10 @@
 #include "file/safetensors.h"
 
 #define METADATA "_quantization_metadata"
-/* Parts of a name that a header may leave out; more would make a hostile file of
- * long names cost the square of their length. */
+/* How many parts of a name a header may leave out.  Without a limit, a hostile file
+ * with long names would cost time in the square of their length. */
 #define PREFIX_PARTS 8
-/* A mark is some twenty bytes. */
+/* A usual mark has about twenty bytes. */
 #define MARK_BYTES 4096
 
 /* ---- the header ---------------------------------------------------------- */
@@ -55,7 +55,7 @@ static enum nib_status read_layers(struct nib_comfy *comfy, struct nib_json *jso
 	return NIB_STATUS_OK;
 }
 
-/* Problems stay in json. */
+/* Errors stay in json. */
 static enum nib_status read_text(struct nib_comfy *comfy, struct nib_json *json,
 				 bool by_modelopt)
 {
@@ -193,7 +193,7 @@ static bool is_space(char c)
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* A key that is not known changes nothing if its value is false or null. */
+/* An unknown key has no effect if its value is false or null. */
 static void read_other(struct mark_reader *r, const char *key)
 {
 	const char *value = r->json.at;
@@ -216,7 +216,7 @@ static void read_other(struct mark_reader *r, const char *key)
 
 static void read_field(struct mark_reader *r, const char *key)
 {
-	/* The type that products are made in, and that of the original. */
+	/* The types of the products and of the original weight. */
 	static const char *const harmless[] = {"full_precision_matrix_mult",
 					       "orig_dtype"};
 	int64_t size = NIB_NVFP4_BLOCK;

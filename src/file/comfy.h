@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comfy.h - the marks by which ComfyUI knows the quantised layers of a file, and
- * the order that they give to the codes and scales of NVFP4.
+ * comfy.h - the marks by which ComfyUI recognises the quantised layers of a file,
+ * and the order of codes and scales of NVFP4 that they define.
  *
  *   X.comfy_quant             U8, the text {"format": "nvfp4"}
  *   _quantization_metadata    of the header, the text
  *                             {"layers": {"X": {"format": "nvfp4"}}}
  *
- * ComfyUI (comfy/utils.py, convert_old_quants) makes the first of the second.
- * comfy-kitchen, which quantises for it (comfy_kitchen/tensor/nvfp4.py), writes
- * the even value of a byte to the high nibble and scales in the 128x4 tiles of
- * cuBLAS, under ModelOpt's names.  ModelOpt writes the second mark, too, where
- * it exports diffusers' models (modelopt/torch/export/unified_export_hf.py),
- * and then "quantization_config" in the same header: the nibbles are ModelOpt's
- * there, and the scales are in tiles only if it was told so.
+ * ComfyUI (comfy/utils.py, convert_old_quants) converts the second to the first.
+ * comfy-kitchen, which quantises for it (comfy_kitchen/tensor/nvfp4.py), uses
+ * ModelOpt's names.  It writes the even value of a byte to the high nibble, and
+ * scales in the 128x4 tiles of cuBLAS.
+ *
+ * ModelOpt writes the second mark too when it exports diffusers' models
+ * (modelopt/torch/export/unified_export_hf.py), with a "quantization_config" in
+ * the same header.  Nibbles are then in ModelOpt's order, and scales are in
+ * tiles only if an option of the export was set.
  */
 #ifndef NIB_FILE_COMFY_H
 #define NIB_FILE_COMFY_H
@@ -23,9 +25,9 @@
 
 #include "nibblas.h"
 
-/* A text of JSON in the file that describes one layer. */
+/* A JSON text in the file that describes one layer. */
 struct nib_comfy_mark {
-	const char *name; /* of the layer; NULL for one of a tensor's own */
+	const char *name; /* of the layer; NULL if the mark is X.comfy_quant */
 	const char *text;
 	size_t bytes;
 	bool by_modelopt; /* the header has a quantization_config too */
@@ -36,7 +38,7 @@ struct nib_comfy {
 	int64_t n_marks, capacity;
 	char **strings; /* names of the marks */
 	int64_t n_strings, strings_capacity;
-	/* _quantization_metadata is no JSON of that form. */
+	/* _quantization_metadata is not JSON of that form. */
 	bool is_broken;
 };
 
@@ -44,7 +46,7 @@ struct nib_comfy {
 struct nib_comfy_order {
 	enum nib_code_order codes;
 	enum nib_scale_layout scales;
-	bool scales_by_shape; /* tiles or not, as the shape shows */
+	bool scales_by_shape; /* the shape shows whether they are in tiles */
 	int64_t rows;	      /* of the weight; 0: all that are stored */
 	int64_t k;	      /* that it must have; 0: any */
 };
@@ -54,15 +56,13 @@ enum nib_status nib_comfy_read(struct nib_comfy *comfy, const struct nib_file *f
 void nib_comfy_free(struct nib_comfy *comfy);
 
 /*
- * The mark that a header has for a layer, or NULL.  Headers may leave out the
+ * Returns the mark that a header has for a layer, or NULL.  Headers may omit the
  * first parts of a name ("model.diffusion_model.").
  */
 const struct nib_comfy_mark *nib_comfy_find(const struct nib_comfy *comfy,
 					    const char *layer);
-/*
- * What a mark says about an NVFP4 layer.  false: it cannot be read, and reason
- * says why.
- */
+/* Parses the mark of an NVFP4 layer.  Returns false and writes reason if the layer
+ * cannot be read. */
 bool nib_comfy_parse(const struct nib_comfy_mark *mark, struct nib_comfy_order *order,
 		     char *reason, size_t reason_bytes);
 

@@ -16,10 +16,8 @@ struct nib_file_dtype {
 /* NULL if there is no such type. */
 const struct nib_file_dtype *nib_file_dtype_find(const char *name);
 
-/*
- * Bytes of a tensor; false if they overflow, or are no whole number.  Sizes are
- * not negative.
- */
+/* Computes the bytes of a tensor; false if they overflow or are not a whole number.
+ * Sizes are not negative. */
 bool nib_file_shape_bytes(const struct nib_file_dtype *dtype, int rank,
 			  const int64_t *shape, uint64_t *bytes);
 

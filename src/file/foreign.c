@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * foreign.c - layouts of 4-bit floats that are refused by name: see foreign.h.
- * The names are those of
+ * foreign.c - layouts of 4-bit floats that are recognised and refused: see
+ * foreign.h.  The names are from
  *
  *   MLX           python/mlx/nn/layers/quantized.py, mode "nvfp4" or "mxfp4"
  *   nunchaku      nunchaku/models/linear.py, SVDQW4A4Linear

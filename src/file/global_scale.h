@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * file/global_scale.h - global scales as files store them, some as their
- * reciprocals.  A thread that flushes subnormals gets the same values: they are
- * compared by their bits and converted by integer code.
+ * reciprocals.  They are compared by their bits and converted by integer code, so
+ * that a thread that flushes subnormals gets the same values.
  */
 #ifndef NIB_FILE_GLOBAL_SCALE_H
 #define NIB_FILE_GLOBAL_SCALE_H

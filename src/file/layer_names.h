@@ -7,8 +7,8 @@
 
 #include "nibblas.h"
 
-/* enum nib_checkpoint that are written: ModelOpt and compressed-tensors.  The
- * namings of their layers have the same numbers. */
+/* The values of enum nib_checkpoint that can be written: ModelOpt and
+ * compressed-tensors.  enum nib_naming has the same numbers for their layers. */
 #define NIB_CHECKPOINTS 2
 #define NIB_NAMINGS	6
 /* At least the length of every suffix. */
@@ -17,7 +17,7 @@
 /* By enum nib_naming. */
 extern const struct nib_layer_suffixes nib_layer_suffixes[NIB_NAMINGS];
 
-/* The bytes of name before suffix; 0 if it does not end so, or has no more. */
+/* The bytes of name before suffix; 0 if name has no such end or nothing before it. */
 size_t nib_stem_bytes(const char *name, size_t name_bytes, const char *suffix);
 
 #endif

@@ -24,11 +24,11 @@ const struct nib_layer_extra nib_layer_extras[NIB_LAYER_EXTRAS] = {
     {"svdquant_lora_b", "SVDQuant adds a product of low rank"},
 };
 
-/* What a stored scale of zero is. */
+/* The meaning of a stored scale of zero. */
 enum zero {
-	REFUSED,      /* weights: every product would be 0 or NaN */
-	IS_NONE,      /* inputs, inf and NaN too: the calibration saw none */
-	OF_NO_VALUES, /* weights without rows */
+	REFUSED,      /* of weights: every product would be 0 or NaN */
+	IS_NONE,      /* of x, also inf and NaN: the calibration saw no input */
+	OF_NO_VALUES, /* of weights without rows */
 };
 
 enum nib_status nib_layer_refuse(struct nib_layer_finder *f, const char *format, ...)
@@ -101,8 +101,8 @@ static enum nib_status read_scale(struct nib_layer_finder *f,
 
 /* ---- ComfyUI ------------------------------------------------------------- */
 
-/* 1 if the scales of a matrix are tiles, -1 if they are not; 0: its sizes do not
- * say. */
+/* 1 if the scales of a matrix are in tiles, -1 if they are not, 0 if its sizes allow
+ * both. */
 static int shows_tiles(const struct nib_file_tensor *weight,
 		       const struct nib_file_tensor *scale)
 {
@@ -120,8 +120,8 @@ static int shows_tiles(const struct nib_file_tensor *weight,
 	return is_linear_shape(scale, weight, groups) ? -1 : 0;
 }
 
-/* ModelOpt puts the scales of all layers into tiles or of none: 1 if it did, -1
- * if not, -2 if no layer shows. */
+/* ModelOpt puts the scales of all layers into tiles, or of none.  1 if it did, -1 if
+ * not, -2 if the sizes of all layers allow both. */
 static int find_tiles(struct nib_layer_finder *f)
 {
 	const struct nib_layer_suffixes *names = &nib_layer_suffixes[0];
@@ -155,7 +155,7 @@ static enum nib_status read_order(struct nib_layer_finder *f,
 		tiles = find_tiles(f);
 	if (tiles == -2)
 		return nib_layer_refuse(f,
-					"_quantization_metadata beside ModelOpt's "
+					"_quantization_metadata next to ModelOpt's "
 					"quantization_config does not say whether "
 					"scales are in 128x4 tiles: export without it");
 	if (tiles < 0)
@@ -182,7 +182,8 @@ static enum nib_status read_order(struct nib_layer_finder *f,
 	return NIB_STATUS_OK;
 }
 
-/* Some exports of Llama 4 store [experts, k / 2, n], with scales alike. */
+/* Some exports of Llama 4 store codes [experts, k / 2, n] and scales
+ * [experts, k / 16, n]. */
 static bool is_packed_across(const struct nib_file_tensor *weight,
 			     const struct nib_file_tensor *scale)
 {
@@ -234,7 +235,7 @@ static enum nib_status read_weight(struct nib_layer_finder *f,
 		   : read_scale(f, w, p->scale, rows, half_k / (NIB_NVFP4_BLOCK / 2));
 }
 
-/* One stored value to the meaning of the API; false if it is no scale. */
+/* Converts a stored value to the scale that the API returns; false if it is none. */
 static bool read_value(const struct nib_file_tensor *t, int64_t index, bool reciprocal,
 		       enum zero zero, float *value)
 {
@@ -244,7 +245,7 @@ static bool read_value(const struct nib_file_tensor *t, int64_t index, bool reci
 	if (nib_is_global_scale(stored) && nib_is_global_scale(*value))
 		return true;
 	*value = 0;
-	/* The largest of no values is 0. */
+	/* The largest of no values is 0, whose reciprocal is inf. */
 	if (zero == OF_NO_VALUES && reciprocal)
 		return nib_fp32_bits(stored) == nib_fp32_bits(INFINITY);
 	if (zero == IS_NONE)

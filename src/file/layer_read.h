@@ -8,14 +8,14 @@
 #include "file/comfy.h"
 #include "file/safetensors.h"
 
-/* What reading the layers of a file needs. */
+/* The state of reading the layers of a file. */
 struct nib_layer_finder {
 	struct nib_file *file;
 	char *scratch;	  /* a tensor's name */
 	char *names_free; /* the unused end of file->layer_names */
 	int64_t layers_capacity, problems_capacity;
 	struct nib_comfy comfy;
-	int tiles; /* whether scales are in tiles, as find_tiles() says; 0: unknown */
+	int tiles; /* the result of find_tiles(); 0: not called yet */
 	char reason[sizeof(((struct nib_layer_defect *)NULL)->reason)];
 };
 
@@ -23,13 +23,13 @@ struct nib_layer_finder {
 struct nib_layer_parts {
 	const struct nib_file_tensor *weight, *scale, *global, *input_global;
 	const struct nib_file_tensor *pre_quant_scale;
-	size_t extra; /* which of the other extras; NIB_LAYER_EXTRAS: none */
+	size_t extra; /* the first other extra; NIB_LAYER_EXTRAS: none */
 	/* ComfyUI's mark of the layer; text NULL: none. */
 	struct nib_comfy_mark mark;
 };
 
-/* Names of tensors without which a layer's weight does not give its product.  The
- * first, AWQ's, is read for a matrix in ModelOpt's format. */
+/* Tensors that change the product of a layer.  The first, AWQ's, is supported for a
+ * matrix in ModelOpt's format; layers with the others are refused. */
 #define NIB_LAYER_EXTRAS 3
 struct nib_layer_extra {
 	const char *name, *meaning;

@@ -102,7 +102,7 @@ static void find_sizes(struct nib_layer_tensors *layer)
 	layer->k = values * codes->shape[k_axis];
 }
 
-/* NVFP4: scales have the shape of the codes, but for k / 16 in the place of k / 2. */
+/* NVFP4: scales have the shape of the codes, with k / 16 in the place of k / 2. */
 static void find_block(struct nib_layer_tensors *layer)
 {
 	const struct nib_file_tensor *codes = layer->codes, *scales = layer->scales;

@@ -28,7 +28,7 @@
 #include "file/layer_names.h"
 #include "file/layer_read.h"
 
-/* The first of enum nib_naming. */
+/* How many values of enum nib_naming, from the first, are NVFP4. */
 #define NVFP4_NAMINGS 4
 
 const struct nib_file_tensor *nib_layer_find_part(struct nib_layer_finder *f,
@@ -52,7 +52,7 @@ static const struct nib_file_tensor *find_extra(struct nib_layer_finder *f,
 	return nib_layer_find_part(f, layer, layer_bytes, suffix);
 }
 
-/* ComfyUI's mark of a layer, its own or the header's. */
+/* Finds ComfyUI's mark of a layer, which is a tensor or in the header. */
 static void find_mark(struct nib_layer_finder *f,
 		      const struct nib_layer_suffixes *names, const char *layer,
 		      size_t layer_bytes, struct nib_comfy_mark *mark)
@@ -76,8 +76,9 @@ static void find_mark(struct nib_layer_finder *f,
 }
 
 /*
- * Says whether a layer looks like NVFP4 of these names.  Other formats share
- * them: FP8 has X.weight_scale, 4-bit integers and MXFP4 X.weight_packed.
+ * Returns whether a layer looks like NVFP4 with these names.  Other formats share
+ * names with it: FP8 has X.weight_scale; 4-bit integers and MXFP4 have
+ * X.weight_packed.
  */
 static bool find_parts(struct nib_layer_finder *f,
 		       const struct nib_layer_suffixes *names, const char *layer,
@@ -102,7 +103,7 @@ static bool find_parts(struct nib_layer_finder *f,
 	return true;
 }
 
-/* Adds a name to the file's, of which there is at most one a tensor. */
+/* Copies the name of a layer to file->layer_names.  A tensor adds at most one. */
 static const char *add_name(struct nib_layer_finder *f, const char *name,
 			    size_t name_bytes)
 {
@@ -114,7 +115,7 @@ static const char *add_name(struct nib_layer_finder *f, const char *name,
 	return copy;
 }
 
-/* Adds a problem, whose reason f->reason is. */
+/* Adds a problem with the reason f->reason. */
 static enum nib_status add_problem(struct nib_layer_finder *f, const char *name,
 				   enum nib_checkpoint format)
 {
@@ -131,7 +132,7 @@ static enum nib_status add_problem(struct nib_layer_finder *f, const char *name,
 	return NIB_STATUS_OK;
 }
 
-/* Whether the file has a layer of this name under other names of its tensors. */
+/* Whether another naming has a layer of this name too. */
 static bool has_other_naming(struct nib_layer_finder *f,
 			     const struct nib_layer_suffixes *names, const char *name,
 			     size_t name_bytes)
@@ -175,8 +176,8 @@ static enum nib_status add_layer(struct nib_layer_finder *f,
 					     : status;
 }
 
-/* Adds the layer of these names that begins at the tensor name, if one does:
- * at its weight, or if that is missing, at its global scale. */
+/* Adds the layer of these names that begins at the tensor name, if one does.  A layer
+ * begins at its weight, or if that is missing, at its global scale. */
 static enum nib_status visit_names(struct nib_layer_finder *f,
 				   const struct nib_layer_suffixes *names,
 				   const char *name)
@@ -202,7 +203,7 @@ static enum nib_status visit_names(struct nib_layer_finder *f,
 	return NIB_STATUS_OK;
 }
 
-/* Adds a problem for a layer of another writer, at the tensor that marks it. */
+/* Adds a problem for a layer of an unsupported writer, at the tensor that marks it. */
 static enum nib_status visit_foreign(struct nib_layer_finder *f,
 				     const struct nib_file_tensor *t)
 {
@@ -319,7 +320,7 @@ const struct nib_layer *nib_file_layer_at(const struct nib_file *file, int64_t i
 	return &file->layers[index];
 }
 
-/* name may continue after name_bytes. */
+/* Reads name_bytes of name, which may be longer. */
 static const struct nib_layer *find_layer(const struct nib_file *file, const char *name,
 					  size_t name_bytes)
 {
@@ -335,7 +336,7 @@ static const struct nib_layer *find_layer(const struct nib_file *file, const cha
 		if (order > 0)
 			low = middle + 1;
 		else
-			high = middle; /* also if ours is only its beginning */
+			high = middle; /* also if its name begins with ours */
 	}
 	return NULL;
 }

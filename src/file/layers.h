@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layers.h - the quantised layers of a file whose tensors are all read: their
- * tensors (layer_tensors.c), and NVFP4 layers among them (layers.c), each of which
- * layer_read.c checks and reads.
+ * layers.h - the quantised layers of a file, once all its tensors are known.
+ * layer_tensors.c groups the tensors by layer, layers.c finds the NVFP4 layers, and
+ * layer_read.c checks and reads each of those.
  */
 #ifndef NIB_FILE_LAYERS_H
 #define NIB_FILE_LAYERS_H
@@ -12,7 +12,7 @@
 /* Finds the layers and defects of a file. */
 enum nib_status nib_file_find_layers(struct nib_file *file, const char *path,
 				     struct nib_error *err);
-/* The tensors of its quantised layers; the first step of nib_file_find_layers(). */
+/* Groups the tensors by layer; the first step of nib_file_find_layers(). */
 enum nib_status nib_file_group_tensors(struct nib_file *file);
 /* Frees what nib_file_find_layers() made, also when it failed. */
 void nib_file_free_layers(struct nib_file *file);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c - opens files out of the way of the standard streams. */
+/* open.c - opens files with descriptors other than those of the standard streams. */
 #include "open.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ int nib_open_file(int folder, const char *name, int flags, unsigned mode)
 	above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	code = errno;
 	close(fd);
-	/* The caller did not get the file that it would remove. */
+	/* The caller gets no descriptor, so it would not remove the new file. */
 	if (above < 0 && flags & O_EXCL)
 		unlinkat(folder, name, 0);
 	errno = code;

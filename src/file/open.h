@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.h - opens files out of the way of the standard streams. */
+/* open.h - opens files with descriptors other than those of the standard streams. */
 #ifndef NIB_FILE_OPEN_H
 #define NIB_FILE_OPEN_H
 
 /*
- * openat() with O_CLOEXEC, again after EINTR.  The descriptor is at least 3: in
- * a program that has closed its standard streams a file that took the place of
- * one would receive what is printed there.  -1 and errno on failure.
+ * openat() with O_CLOEXEC, repeated after EINTR.  The descriptor is at least 3,
+ * because a program that has closed a standard stream would otherwise print into
+ * the file.  -1 and errno on failure.
  */
 int nib_open_file(int folder, const char *name, int flags, unsigned mode);
 

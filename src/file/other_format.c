@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* other_format.c - files that are no safetensors: see other_format.h. */
+/* other_format.c - files that are not safetensors: see other_format.h. */
 #include "other_format.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@
 	"safetensors.torch.save_file()"
 
 static const struct {
-	const char *begin; /* of the file */
-	const char *end;   /* of its name; NULL: not known by it */
+	const char *begin; /* the first bytes of the file */
+	const char *end;   /* of its name; NULL: the name does not tell */
 	const char *meaning;
 } formats[] = {
     {"GGUF", ".gguf", GGUF},

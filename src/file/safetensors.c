@@ -48,7 +48,7 @@ static enum nib_status out_of_memory(struct reader *r)
 			nib_show_path(shown, r->path));
 }
 
-/* name: of the tensor, or NULL. */
+/* name is the tensor's, or NULL. */
 __attribute__((format(printf, 3, 4))) static enum nib_status
 bad_file(struct reader *r, const char *name, const char *format, ...)
 {
@@ -114,7 +114,7 @@ static enum nib_status read_dtype(struct reader *r, struct nib_file_tensor *tens
 	return NIB_STATUS_OK;
 }
 
-/* Sets data and bytes: the range is inside the file. */
+/* Sets data and bytes after checking that the range is inside the file. */
 static enum nib_status read_offsets(struct reader *r, struct nib_file_tensor *tensor)
 {
 	int64_t begin, end;
@@ -351,7 +351,7 @@ static enum nib_status index_names(struct reader *r)
 	return NIB_STATUS_OK;
 }
 
-/* Sorts the pairs by key and refuses a key that comes twice. */
+/* Sorts the pairs by key and refuses duplicate keys. */
 static enum nib_status check_metadata(struct reader *r)
 {
 	struct nib_file_pair *pairs = r->file->metadata;
@@ -368,7 +368,7 @@ static enum nib_status check_metadata(struct reader *r)
 	return NIB_STATUS_OK;
 }
 
-/* Finds the header's length, or says what the file is that has none. */
+/* Finds the header's length.  The error for a file without header names its format. */
 static enum nib_status find_header(struct reader *r, const unsigned char *at,
 				   size_t n_bytes, uint64_t *header_bytes)
 {
@@ -511,7 +511,7 @@ const char *nib_file_shard_at(const struct nib_file *file, int64_t index)
 	return file->shards[index].name;
 }
 
-/* The file that has the metadata: of shards, the first. */
+/* The file whose metadata is returned: the first shard, if there are shards. */
 static const struct nib_file *with_metadata(const struct nib_file *file)
 {
 	return file && file->n_shards ? file->shards[0].file : file;

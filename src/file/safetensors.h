@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors.h - what an open file holds, and reading one file's tensors.  Used
- * by sharded.c, which opens checkpoints, and layers.c.
+ * safetensors.h - the contents of an open file, and opening one safetensors file.
+ * sharded.c, which opens checkpoints, and layers.c use it.
  */
 #ifndef NIB_FILE_SAFETENSORS_H
 #define NIB_FILE_SAFETENSORS_H
@@ -15,7 +15,7 @@ struct nib_file_pair {
 	const char *key, *value;
 };
 
-/* A file of a checkpoint in several. */
+/* One of several files of a checkpoint. */
 struct nib_shard {
 	char *name;	       /* in the folder of the index */
 	struct nib_file *file; /* without layers; NULL if it was refused */
@@ -29,7 +29,7 @@ struct nib_file {
 	int64_t n_tensors;
 	struct nib_file_pair *metadata;
 	int64_t n_metadata;
-	/* They own what tensors point to; none: the file is one. */
+	/* They own what tensors point to.  None if the checkpoint is one file. */
 	struct nib_shard *shards;
 	int64_t n_shards;
 
@@ -42,7 +42,7 @@ struct nib_file {
 	char *layer_names;
 	struct nib_layer_tensors *layer_tensors;
 	int64_t n_layer_tensors;
-	int64_t *layer_of_tensor; /* by tensor: an index + 1; 0: none */
+	int64_t *layer_of_tensor; /* by tensor: index + 1, or 0 for none */
 	char *layer_tensor_names;
 };
 

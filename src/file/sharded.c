@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sharded.c - a path to a checkpoint: one file, a folder, or an index, which
- * makes several files (shards) one:
+ * sharded.c - opens the path of a checkpoint: a file, a folder, or an index, which
+ * joins several files (shards):
  *
  *   {"metadata": {...},
  *    "weight_map": {"name of a tensor": "model-00001-of-00002.safetensors"}}
  *
- * Each shard is read as a file of its own (safetensors.c).  What the index says
- * must be what the shards hold; layers are then looked for among the tensors of
- * all.
+ * Each shard is read as a separate file (safetensors.c).  The index must match the
+ * tensors of the shards.  Layers are then found among the tensors of all shards.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -40,7 +39,7 @@ struct entry {
 struct joiner {
 	const char *index; /* its path */
 	struct nib_error *err;
-	struct nib_file *file; /* the whole that is made */
+	struct nib_file *file; /* the result */
 	struct nib_json json;
 	char *strings; /* of the index, decoded */
 	struct entry *entries;
@@ -92,7 +91,7 @@ static enum nib_status no_map(struct joiner *j)
 
 /* Only files in the folder of the index are shards, so that no index can name
  * other files. */
-static bool is_beside(const char *shard)
+static bool is_file_name(const char *shard)
 {
 	return *shard && !strchr(shard, '/') && strcmp(shard, ".") != 0 &&
 	       strcmp(shard, "..") != 0;
@@ -114,7 +113,7 @@ static enum nib_status read_weight_map(struct joiner *j)
 		entry.shard = nib_json_string(&j->json);
 		if (!entry.shard)
 			return bad_json(j);
-		if (!is_beside(entry.shard))
+		if (!is_file_name(entry.shard))
 			return bad_entry(j, entry.tensor,
 					 "the shard '%s' must be the name of a "
 					 "file in the folder of the index, without '/'",
@@ -129,7 +128,7 @@ static enum nib_status read_weight_map(struct joiner *j)
 	return NIB_STATUS_OK;
 }
 
-/* Takes the weight_map; what else an index holds is skipped. */
+/* Reads the weight_map; other keys of an index are skipped. */
 static enum nib_status read_keys(struct joiner *j)
 {
 	bool has_map = false;
@@ -198,7 +197,7 @@ static int compare_tensors(const void *a, const void *b)
 		      ((const struct entry *)b)->tensor);
 }
 
-/* Opens a shard; a message says which entry of the index asked for it. */
+/* Opens a shard.  An error names an entry of the index that needs the shard. */
 static enum nib_status open_shard(struct joiner *j, const struct entry *entry,
 				  struct nib_file **shard)
 {
@@ -223,7 +222,7 @@ static enum nib_status open_shard(struct joiner *j, const struct entry *entry,
 	return status ? nib_fail(j->err, status, "%s", err.message) : NIB_STATUS_OK;
 }
 
-/* Opens every shard once, in the order of their names. */
+/* Opens each shard once, in the order of their names. */
 static enum nib_status open_shards(struct joiner *j)
 {
 	struct nib_file *file = j->file;
@@ -252,7 +251,7 @@ static enum nib_status open_shards(struct joiner *j)
 	return NIB_STATUS_OK;
 }
 
-/* The tensors of all shards, those of a shard together. */
+/* Joins the tensors of all shards, one shard after the other. */
 static enum nib_status join_tensors(struct joiner *j)
 {
 	struct nib_file *file = j->file;
@@ -274,7 +273,7 @@ static enum nib_status join_tensors(struct joiner *j)
 	return nib_file_index_names(file) ? NIB_STATUS_OK : no_memory(j);
 }
 
-/* Refuses a tensor that two shards have. */
+/* Refuses a tensor that is in two shards. */
 static enum nib_status check_twice(struct joiner *j)
 {
 	const struct nib_file *file = j->file;
@@ -292,7 +291,7 @@ static enum nib_status check_twice(struct joiner *j)
 	return NIB_STATUS_OK;
 }
 
-/* Each tensor is where the index says. */
+/* Refuses a tensor that is not in the shard that the index names. */
 static enum nib_status check_entries(struct joiner *j)
 {
 	const struct nib_file *file = j->file;
@@ -315,7 +314,7 @@ static enum nib_status check_entries(struct joiner *j)
 	return NIB_STATUS_OK;
 }
 
-/* Opens each of some files by its whole path. */
+/* Opens the files of nib_file_open_shards(). */
 static enum nib_status open_paths(struct joiner *j, const char *const *paths,
 				  int64_t count)
 {
@@ -411,7 +410,7 @@ static enum nib_status open_single(const char *path, struct nib_file **out,
 /* The files of a folder that could be its checkpoint. */
 struct candidates {
 	bool has_index, has_one; /* of the usual names */
-	char *index, *tensors;	 /* others: the last of each kind */
+	char *index, *tensors;	 /* other names: the last of each kind */
 	int64_t n_indices, n_tensors;
 	char other[NIB_SHOWN_BYTES]; /* the first of another format, or "" */
 	const char *other_format;
@@ -475,7 +474,7 @@ static enum nib_status list_folder(const char *path, struct candidates *c,
 		    : NIB_STATUS_OK;
 }
 
-/* The name of the file to open, or NULL where there is no one choice. */
+/* The name of the file to open, or NULL if the choice is not unique. */
 static const char *choose(const struct candidates *c)
 {
 	if (c->has_index)
@@ -488,8 +487,8 @@ static const char *choose(const struct candidates *c)
 }
 
 /*
- * A file of the usual name beside an index that does not name it is another
- * model: transformers loads it, vLLM what the index names.
+ * Refuses a folder with a file of the usual name that its index does not name:
+ * transformers would load that file, and vLLM the files of the index.
  */
 static enum nib_status check_only_model(const char *shown, struct nib_file **file,
 					struct nib_error *err)

@@ -2,8 +2,9 @@
 /*
  * writer.c - writes a safetensors file in one pass: declare, write, commit.
  *
- * Bytes come in the order of declaration.  In the file the tensors lie by
- * falling alignment: the header gives each its offset before the first write.
+ * Bytes are written in the order of declaration.  The file has the tensors in the
+ * order of falling alignment: the header defines each offset before the first
+ * write.
  */
 #include "writer.h"
 
@@ -239,7 +240,7 @@ void nib_writer_undeclare(struct nib_writer *writer, int64_t index)
 /* ------------------------------------------------------------------------ */
 /* The header, as JSON text                                                  */
 
-/* Text that grows.  After a failed allocation text is NULL and stays so. */
+/* Text that grows.  After a failed allocation text stays NULL. */
 struct text {
 	char *text;
 	size_t used, capacity;
@@ -281,7 +282,7 @@ __attribute__((format(printf, 2, 3))) static void put_format(struct text *t,
 	put(t, piece, (size_t)n);
 }
 
-/* s is UTF-8, which JSON takes as it is. */
+/* s is UTF-8, which JSON allows unescaped. */
 static void put_string(struct text *t, const char *s)
 {
 	put(t, "\"", 1);
@@ -324,10 +325,8 @@ static unsigned alignment_bytes(const struct nib_file_dtype *dtype)
 	return dtype->bits < 16 ? 1 : dtype->bits / 8;
 }
 
-/*
- * Gives each tensor its offset.  Tensors of one alignment keep their order, so
- * that layers stay together.
- */
+/* Gives each tensor its offset.  Tensors of one alignment keep their order, so that
+ * the tensors of a layer stay together. */
 static void put_tensors(struct text *t, struct nib_writer *writer, bool comma)
 {
 	uint64_t offset = 0;
@@ -348,7 +347,7 @@ static void put_tensors(struct text *t, struct nib_writer *writer, bool comma)
 	}
 }
 
-/* The header with its length before it, for free(). */
+/* Returns the header after its length; the caller frees it. */
 static enum nib_status make_header(struct nib_writer *writer, char **header,
 				   size_t *n_bytes, struct nib_error *err)
 {
@@ -356,7 +355,7 @@ static enum nib_status make_header(struct nib_writer *writer, char **header,
 	uint64_t length;
 
 	t.text = malloc(t.capacity);
-	put(&t, "........{", 9); /* the length comes last */
+	put(&t, "........{", 9); /* the length is filled in last */
 	if (writer->n_metadata > 0)
 		put_metadata(&t, writer);
 	put_tensors(&t, writer, writer->n_metadata > 0);

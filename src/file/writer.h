@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer.h - inside a nib_writer; shared with writer_layer.c. */
+/* writer.h - the contents of a nib_writer, for writer.c and writer_layer.c. */
 #ifndef NIB_FILE_WRITER_H
 #define NIB_FILE_WRITER_H
 
@@ -16,8 +16,8 @@ struct nib_writer_tensor {
 	int rank;
 	int64_t shape[NIB_MAX_RANK];
 	uint64_t bytes;
-	uint64_t offset; /* in the data; known once the header is written */
-	/* Tensors of the layer that begins here; 0 = none does. */
+	uint64_t offset; /* in the data; set when the header is written */
+	/* Tensors of the layer that begins with this one; 0: none begins. */
 	int layer_tensors;
 	enum nib_checkpoint format;
 };
@@ -29,16 +29,16 @@ struct nib_writer {
 	int64_t n_tensors, tensors_capacity;
 	struct nib_file_pair *metadata;
 	int64_t n_metadata, metadata_capacity;
-	void *names, *keys; /* trees of <search.h>, against duplicates */
+	void *names, *keys; /* trees of <search.h>, to find duplicates */
 	uint64_t total_bytes, written_bytes;
-	/* The tensor that takes the next byte, and its bytes so far. */
+	/* The tensor of the next byte, and how many of its bytes are written. */
 	int64_t at;
 	uint64_t at_bytes;
 	bool has_header;
 	uint64_t data_begin; /* in the file */
 };
 
-/* Forgets the tensors from index on; none of them is written yet. */
+/* Removes the tensors from index on, of which none is written yet. */
 void nib_writer_undeclare(struct nib_writer *writer, int64_t index);
 
 #endif

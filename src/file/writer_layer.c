@@ -43,7 +43,7 @@ static enum nib_status check_format(enum nib_checkpoint format, struct nib_error
 	return NIB_STATUS_OK;
 }
 
-/* One tensor with last_size in the place of k. */
+/* Declares one tensor with last_size in the place of k. */
 static enum nib_status declare_part(struct nib_writer *writer, char *name,
 				    size_t name_bytes, const char *suffix,
 				    const char *dtype, const struct layer_shape *layer,
@@ -122,7 +122,7 @@ static enum nib_status declare(struct nib_writer *writer, enum nib_checkpoint fo
 			       has_input_global, err);
 	free(long_name);
 	if (status) {
-		/* A refused call after the first write has declared nothing. */
+		/* A call that is refused after the first write declares nothing. */
 		nib_writer_undeclare(writer, first);
 		return status;
 	}
@@ -159,7 +159,7 @@ static const struct nib_writer_tensor *next_layer(const struct nib_writer *write
 {
 	int64_t at = writer->at;
 
-	/* writer->at moves on from a full tensor with the next byte. */
+	/* writer->at advances from a full tensor with the next byte. */
 	if (at < writer->n_tensors && writer->at_bytes > 0) {
 		if (writer->at_bytes < writer->tensors[at].bytes)
 			return NULL;
@@ -205,7 +205,7 @@ static enum nib_status take_weight(const struct nib_writer_tensor *codes,
 	return nib_valid_fp4_data(w, label, err);
 }
 
-/* A scale that can be stored in the format and read again. */
+/* Whether a scale can be stored in the format and read again. */
 static enum nib_status check_global(float global, bool reciprocal, const char *argument,
 				    struct nib_error *err)
 {
