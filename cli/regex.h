@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regex.h - regular expressions of configuration files, in time that grows with
- * the pattern times the text (regcomp() may take exponential time, and knows no
- * \w).  What Python's re.match() does with literals, ., classes, groups, |, the
- * quantifiers *, +, ? and {m,n}, ^, $, \d, \s, \w and their opposites.
+ * regex.h - regular expressions of configuration files, in time proportional to
+ * the pattern times the text (regcomp() may need exponential time, and does not
+ * know \w).  Matches as Python's re.match() does with literals, ., classes,
+ * groups, |, the quantifiers *, +, ? and {m,n}, ^, $, \d, \s, \w and their
+ * opposites.
+ *
+ * python/nibblas/_patterns.py does the same for the Python package, and more
+ * (lookarounds, \b, (?i)): it matches the syntax tree of Python's own parser, which
+ * the command does not have.
  */
 #ifndef NIB_REGEX_H
 #define NIB_REGEX_H

@@ -50,6 +50,9 @@ const char *tensor_nearest(const struct nib_file *file, const char *word,
  * nets, and the same under other names (query key value, to_q to_k to_v).  nib
  * quantize gives siblings one global scale.  nib inspect expects that of the first
  * TENSOR_FUSED_SETS, which engines for NVFP4 fuse.
+ *
+ * python/nibblas/torch/_siblings.py has the same sets for models without files;
+ * tests/python/test_torch_weight.py compares them.
  */
 #define TENSOR_FUSED_SETS 6
 int tensor_sibling_set(const char *name, size_t *stem);

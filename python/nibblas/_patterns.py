@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_patterns.py - names of layers against the patterns of a quantisation configuration,
-in time that a hostile pattern cannot stretch: a glob of ModelOpt's, and "re:" with a
-regular expression, as compressed-tensors writes it.  Python's re, which tries one way
-through a pattern after the other, needs years for `re:(\\w+\\.?)+!`; here a set of
-positions in the name goes through the pattern once."""
+"""_patterns.py - matches names of layers with the patterns of a quantisation
+configuration in bounded time: globs, as ModelOpt writes them, and "re:" followed by a
+regular expression, as compressed-tensors does.  Python's re tries one way through a
+pattern after the other and needs years for `re:(\\w+\\.?)+!`.  Here a set of positions
+in the name goes through the pattern once.  cli/regex.c does the same for the command,
+for a smaller syntax, because it has no parser of Python's expressions."""
 
 import functools
 import re

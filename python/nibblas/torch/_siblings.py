@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """_siblings.py - linear layers with the same input.  Engines fuse them into one layer,
 so they need a common global scale.  The names and the rule are those of `nib quantize`
-(cli/tensor.c)."""
+(cli/tensor.c); tests/python/test_torch_weight.py compares them."""
 
 import collections
 
