@@ -314,34 +314,20 @@ static int scan_tensors(struct inspector *in)
 	return CLI_OK;
 }
 
-/* The codes of a stack of this name, or NULL. */
-static const struct nib_file_tensor *find_stack(const struct nib_file *file,
-						const char *name)
-{
-	static const enum nib_naming namings[] = {NIB_NAMING_MODELOPT_STACK,
-						  NIB_NAMING_COMPRESSED_TENSORS_STACK};
-	const struct nib_file_tensor *codes = NULL;
-
-	for (int i = 0; i < 2 && !codes; i++)
-		codes = tensor_beside(file, name, "",
-				      nib_naming_suffixes(namings[i])->codes);
-	return codes;
-}
-
 /* Notes a stack that the library does not read and nibblas.transformers does. */
-static int put_across(struct inspector *in, const char *name)
+static int put_across(struct inspector *in, const struct nib_layer_defect *problem)
 {
-	const struct nib_file_tensor *codes = find_stack(in->file, name);
+	const struct nib_layer_tensors *stack = problem->tensors;
 	char shape[TENSOR_SHAPE_TEXT];
 	struct tensor_source source;
 
-	if (!codes || tensor_from_across(in->file, codes, &source))
+	if (!stack || tensor_from_across(in->file, stack->codes, &source))
 		return 0;
-	findings_add(&in->findings, FIND_ACROSS, name,
+	findings_add(&in->findings, FIND_ACROSS, problem->name,
 		     "U8 %s: %lld matrices of k = %lld, n = %lld",
-		     tensor_shape_text(codes->shape, codes->rank, shape),
-		     (long long)source.shape[0], (long long)source.shape[1],
-		     (long long)source.shape[2]);
+		     tensor_shape_text(stack->codes->shape, 3, shape),
+		     (long long)stack->batch, (long long)stack->k,
+		     (long long)stack->rows);
 	return 1;
 }
 
@@ -351,7 +337,7 @@ static int find_all(struct inspector *in)
 		const struct nib_layer_defect *problem =
 		    nib_file_layer_defect_at(in->file, i);
 
-		if (!put_across(in, problem->name))
+		if (!put_across(in, problem))
 			findings_add(&in->findings, FIND_HALF_LAYER, problem->name,
 				     "%s", problem->reason);
 	}

@@ -1113,8 +1113,7 @@ struct nib_layer {
 	/* AWQ: k numbers of F32, F16 or BF16, by which the caller multiplies the
 	 * columns of x before x is quantised and multiplied.  NULL: none. */
 	const struct nib_file_tensor *pre_quant_scale;
-	/* As the file stores it. */
-	const struct nib_layer_tensors *tensors;
+	const struct nib_layer_tensors *tensors; /* as the file stores it */
 };
 NIB_API int64_t nib_file_layer_count(const struct nib_file *file);
 NIB_API const struct nib_layer *nib_file_layer_at(const struct nib_file *file,
@@ -1135,7 +1134,8 @@ NIB_API enum nib_status nib_file_read_rows(const struct nib_layer *layer, int64_
 struct nib_layer_defect {
 	const char *name;
 	enum nib_checkpoint format;
-	char reason[160]; /* "weight_scale_2 is missing" */
+	char reason[160];			 /* "weight_scale_2 is missing" */
+	const struct nib_layer_tensors *tensors; /* NULL if it has no codes */
 };
 NIB_API int64_t nib_file_layer_defect_count(const struct nib_file *file);
 NIB_API const struct nib_layer_defect *

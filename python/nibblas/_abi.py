@@ -389,6 +389,7 @@ class nib_layer_defect(C.Structure):
         ("name", C.c_char_p),
         ("format", C.c_int),
         ("reason", C.c_char * 160),
+        ("tensors", C.c_void_p),
     ]
 
 

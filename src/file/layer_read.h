@@ -13,7 +13,7 @@ struct nib_layer_finder {
 	struct nib_file *file;
 	char *scratch;	  /* a tensor's name */
 	char *names_free; /* the unused end of file->layer_names */
-	int64_t layers_capacity, problems_capacity;
+	int64_t tensors_capacity, layers_capacity, problems_capacity;
 	struct nib_comfy comfy;
 	int tiles; /* the result of find_tiles(); 0: not called yet */
 	char reason[sizeof(((struct nib_layer_defect *)NULL)->reason)];
@@ -45,6 +45,11 @@ static inline bool nib_has_dtype(const struct nib_file_tensor *t, const char *dt
 const struct nib_file_tensor *nib_layer_find_part(struct nib_layer_finder *f,
 						  const char *layer, size_t layer_bytes,
 						  const char *suffix);
+/* Copies the name of a layer to file->layer_names. */
+const char *nib_layer_add_name(struct nib_layer_finder *f, const char *name,
+			       size_t name_bytes);
+/* Fills file->layer_tensors (layer_tensors.c). */
+enum nib_status nib_file_group_tensors(struct nib_layer_finder *f);
 /* Writes to f->reason why a layer cannot be read; returns NIB_STATUS_BAD_FILE. */
 __attribute__((format(printf, 2, 3))) enum nib_status
 nib_layer_refuse(struct nib_layer_finder *f, const char *format, ...);

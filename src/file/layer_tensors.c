@@ -11,34 +11,24 @@
 
 #include "file/array.h"
 #include "file/layer_names.h"
+#include "file/layer_read.h"
 
 /* Rows and k of a block of FP8 values with one scale, as DeepSeek stores it. */
 #define FP8_BLOCK 128
 
-struct grouper {
-	struct nib_file *file;
-	char *scratch; /* a tensor's name */
-	char *names_free;
-	int64_t capacity;
-};
-
-static const struct nib_file_tensor *find(const struct grouper *g, const char *layer,
+static const struct nib_file_tensor *find(struct nib_layer_finder *f, const char *layer,
 					  size_t layer_bytes, const char *suffix)
 {
-	if (!suffix)
-		return NULL;
-	memcpy(g->scratch, layer, layer_bytes);
-	memcpy(g->scratch + layer_bytes, suffix, strlen(suffix) + 1);
-	return nib_file_find(g->file, g->scratch);
+	return suffix ? nib_layer_find_part(f, layer, layer_bytes, suffix) : NULL;
 }
 
 /* Whether t holds the codes of a layer of this naming, whose name has layer_bytes. */
-static bool is_codes(const struct grouper *g, const struct nib_file_tensor *t,
+static bool is_codes(struct nib_layer_finder *f, const struct nib_file_tensor *t,
 		     enum nib_naming naming, size_t layer_bytes)
 {
 	const bool is_u8 = strcmp(t->dtype, "U8") == 0;
 	const bool has_scales =
-	    find(g, t->name, layer_bytes, nib_layer_suffixes[naming].scales) != NULL;
+	    find(f, t->name, layer_bytes, nib_layer_suffixes[naming].scales) != NULL;
 
 	switch (naming) {
 	case NIB_NAMING_COMPRESSED_TENSORS:
@@ -137,7 +127,7 @@ static void find_fp8_block(struct nib_layer_tensors *layer)
 	const int64_t tile_4[4] = {tile[0], 1, tile[1], 1};
 	int64_t count = 1;
 
-	if (layer->codes->rank != 2 ||
+	if (layer->codes->rank != 2 || rows == 0 || k == 0 ||
 	    (strcmp(t->dtype, "F32") != 0 && strcmp(t->dtype, "F16") != 0 &&
 	     strcmp(t->dtype, "BF16") != 0))
 		return;
@@ -160,22 +150,23 @@ static void own(struct nib_file *file, const struct nib_file_tensor *t, int64_t 
 		file->layer_of_tensor[t - file->tensors] = layer + 1;
 }
 
-static enum nib_status add(struct grouper *g, const struct nib_file_tensor *codes,
-			   enum nib_naming naming, size_t layer_bytes)
+static enum nib_status add(struct nib_layer_finder *f,
+			   const struct nib_file_tensor *codes, enum nib_naming naming,
+			   size_t layer_bytes)
 {
 	const struct nib_layer_suffixes *s = &nib_layer_suffixes[naming];
-	struct nib_file *file = g->file;
+	struct nib_file *file = f->file;
 	const int64_t index = file->n_layer_tensors;
 	struct nib_layer_tensors layer = {
-	    .name = g->names_free,
+	    .name = nib_layer_add_name(f, codes->name, layer_bytes),
 	    .naming = naming,
 	    .codes = codes,
-	    .scales = find(g, codes->name, layer_bytes, s->scales),
-	    .global = find(g, codes->name, layer_bytes, s->global),
-	    .input_global = find(g, codes->name, layer_bytes, s->input_global),
-	    .pre_quant_scale = find(g, codes->name, layer_bytes, s->pre_quant_scale),
+	    .scales = find(f, codes->name, layer_bytes, s->scales),
+	    .global = find(f, codes->name, layer_bytes, s->global),
+	    .input_global = find(f, codes->name, layer_bytes, s->input_global),
+	    .pre_quant_scale = find(f, codes->name, layer_bytes, s->pre_quant_scale),
 	    .comfy_quant = naming == NIB_NAMING_MODELOPT
-			       ? find(g, codes->name, layer_bytes, ".comfy_quant")
+			       ? find(f, codes->name, layer_bytes, ".comfy_quant")
 			       : NULL,
 	};
 
@@ -183,10 +174,8 @@ static enum nib_status add(struct grouper *g, const struct nib_file_tensor *code
 	find_sizes(&layer);
 	if (layer.scales && layer.batch)
 		(is_fp8(&layer) ? find_fp8_block : find_block)(&layer);
-	memcpy(g->names_free, codes->name, layer_bytes);
-	g->names_free[layer_bytes] = '\0';
-	g->names_free += layer_bytes + 1;
-	if (!nib_array_grow(&file->layer_tensors, index, &g->capacity, sizeof(layer)))
+	if (!nib_array_grow(&file->layer_tensors, index, &f->tensors_capacity,
+			    sizeof(layer)))
 		return NIB_STATUS_OUT_OF_MEMORY;
 	file->layer_tensors[file->n_layer_tensors++] = layer;
 	own(file, layer.codes, index);
@@ -198,7 +187,8 @@ static enum nib_status add(struct grouper *g, const struct nib_file_tensor *code
 	return NIB_STATUS_OK;
 }
 
-static enum nib_status visit(struct grouper *g, const struct nib_file_tensor *t)
+static enum nib_status visit(struct nib_layer_finder *f,
+			     const struct nib_file_tensor *t)
 {
 	/* Longer suffixes first: ".weight_packed" ends with "_packed" too. */
 	static const enum nib_naming order[] = {
@@ -211,33 +201,23 @@ static enum nib_status visit(struct grouper *g, const struct nib_file_tensor *t)
 		const size_t n = nib_stem_bytes(t->name, strlen(t->name),
 						nib_layer_suffixes[order[i]].codes);
 
-		if (n && is_codes(g, t, order[i], n))
-			return add(g, t, order[i], n);
+		if (n && is_codes(f, t, order[i], n))
+			return add(f, t, order[i], n);
 	}
 	return NIB_STATUS_OK;
 }
 
-enum nib_status nib_file_group_tensors(struct nib_file *file)
+enum nib_status nib_file_group_tensors(struct nib_layer_finder *f)
 {
-	struct grouper g = {.file = file};
+	struct nib_file *file = f->file;
 	enum nib_status status = NIB_STATUS_OK;
-	size_t longest = 0, total = 1;
 
-	for (int64_t i = 0; i < file->n_tensors; i++) {
-		const size_t n = strlen(file->tensors[i].name);
-
-		total += n + 1;
-		longest = n > longest ? n : longest;
-	}
-	g.scratch = malloc(longest + NIB_LONGEST_SUFFIX + 1);
-	file->layer_tensor_names = g.names_free = malloc(total);
 	file->layer_of_tensor =
 	    calloc((size_t)file->n_tensors + 1, sizeof(*file->layer_of_tensor));
-	if (!g.scratch || !g.names_free || !file->layer_of_tensor)
-		status = NIB_STATUS_OUT_OF_MEMORY;
+	if (!file->layer_of_tensor)
+		return NIB_STATUS_OUT_OF_MEMORY;
 	for (int64_t i = 0; i < file->n_tensors && !status; i++)
-		status = visit(&g, &file->tensors[i]);
-	free(g.scratch);
+		status = visit(f, &file->tensors[i]);
 	return status;
 }
 

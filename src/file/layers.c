@@ -40,6 +40,17 @@ const struct nib_file_tensor *nib_layer_find_part(struct nib_layer_finder *f,
 	return nib_file_find(f->file, f->scratch);
 }
 
+const char *nib_layer_add_name(struct nib_layer_finder *f, const char *name,
+			       size_t name_bytes)
+{
+	char *copy = f->names_free;
+
+	memcpy(copy, name, name_bytes);
+	copy[name_bytes] = '\0';
+	f->names_free += name_bytes + 1;
+	return copy;
+}
+
 static const struct nib_file_tensor *find_extra(struct nib_layer_finder *f,
 						const struct nib_layer_suffixes *names,
 						const char *layer, size_t layer_bytes,
@@ -103,21 +114,10 @@ static bool find_parts(struct nib_layer_finder *f,
 	return true;
 }
 
-/* Copies the name of a layer to file->layer_names.  A tensor adds at most one. */
-static const char *add_name(struct nib_layer_finder *f, const char *name,
-			    size_t name_bytes)
-{
-	char *copy = f->names_free;
-
-	memcpy(copy, name, name_bytes);
-	copy[name_bytes] = '\0';
-	f->names_free += name_bytes + 1;
-	return copy;
-}
-
-/* Adds a problem with the reason f->reason. */
+/* Adds a problem with the reason f->reason.  codes may be NULL. */
 static enum nib_status add_problem(struct nib_layer_finder *f, const char *name,
-				   enum nib_checkpoint format)
+				   enum nib_checkpoint format,
+				   const struct nib_file_tensor *codes)
 {
 	struct nib_file *file = f->file;
 	struct nib_layer_defect *problem;
@@ -128,6 +128,7 @@ static enum nib_status add_problem(struct nib_layer_finder *f, const char *name,
 	problem = &file->problems[file->n_problems++];
 	problem->name = name;
 	problem->format = format;
+	problem->tensors = nib_file_layer_tensors_of(file, codes);
 	memcpy(problem->reason, f->reason, sizeof(problem->reason));
 	return NIB_STATUS_OK;
 }
@@ -153,7 +154,7 @@ static enum nib_status add_layer(struct nib_layer_finder *f,
 				 const struct nib_layer_parts *p)
 {
 	struct nib_file *file = f->file;
-	struct nib_layer layer = {.name = add_name(f, name, name_bytes)};
+	struct nib_layer layer = {.name = nib_layer_add_name(f, name, name_bytes)};
 	enum nib_status status;
 
 	layer.format = names->is_reciprocal ? NIB_CHECKPOINT_COMPRESSED_TENSORS
@@ -172,8 +173,9 @@ static enum nib_status add_layer(struct nib_layer_finder *f,
 		return NIB_STATUS_OK;
 	}
 	nib_free_layer(&layer);
-	return status == NIB_STATUS_BAD_FILE ? add_problem(f, layer.name, layer.format)
-					     : status;
+	if (status == NIB_STATUS_BAD_FILE)
+		return add_problem(f, layer.name, layer.format, p->weight);
+	return status;
 }
 
 /* Adds the layer of these names that begins at the tensor name, if one does.  A layer
@@ -217,7 +219,8 @@ static enum nib_status visit_foreign(struct nib_layer_finder *f,
 		    (w->codes_dtype && !nib_has_dtype(codes, w->codes_dtype)))
 			continue;
 		nib_layer_refuse(f, "%s", w->reason);
-		return add_problem(f, add_name(f, t->name, n), NIB_CHECKPOINT_MODELOPT);
+		return add_problem(f, nib_layer_add_name(f, t->name, n),
+				   NIB_CHECKPOINT_MODELOPT, codes);
 	}
 	return NIB_STATUS_OK;
 }
@@ -258,7 +261,7 @@ static enum nib_status find_layers(struct nib_layer_finder *f)
 {
 	struct nib_file *file = f->file;
 	size_t longest = 0, total = 1;
-	enum nib_status status = nib_file_group_tensors(file);
+	enum nib_status status;
 
 	for (int64_t i = 0; i < file->n_tensors; i++) {
 		size_t n = strlen(file->tensors[i].name);
@@ -266,18 +269,18 @@ static enum nib_status find_layers(struct nib_layer_finder *f)
 		total += n + 1;
 		longest = n > longest ? n : longest;
 	}
-	if (!status)
-		status = nib_comfy_read(&f->comfy, file);
-	file->layer_names = f->names_free = malloc(total);
+	/* A tensor adds at most three names: one as codes of nib_layer_tensors, one of
+	 * a layer or problem by its ending, and one as a stack by its whole name. */
+	file->layer_names = f->names_free = malloc(3 * total);
 	f->scratch = malloc(longest + NIB_LONGEST_SUFFIX + 1);
-	if (status || !file->layer_names || !f->scratch)
+	if (!file->layer_names || !f->scratch)
 		return NIB_STATUS_OUT_OF_MEMORY;
-	for (int64_t i = 0; i < file->n_tensors; i++) {
+	status = nib_comfy_read(&f->comfy, file);
+	if (!status)
+		status = nib_file_group_tensors(f);
+	for (int64_t i = 0; i < file->n_tensors && !status; i++)
 		status = visit_tensor(f, &file->tensors[i]);
-		if (status)
-			return status;
-	}
-	return index_layers(file);
+	return status ? status : index_layers(file);
 }
 
 enum nib_status nib_file_find_layers(struct nib_file *file, const char *path,
@@ -305,7 +308,6 @@ void nib_file_free_layers(struct nib_file *file)
 	free(file->layer_names);
 	free(file->layer_tensors);
 	free(file->layer_of_tensor);
-	free(file->layer_tensor_names);
 }
 
 int64_t nib_file_layer_count(const struct nib_file *file)

@@ -12,8 +12,6 @@
 /* Finds the layers and defects of a file. */
 enum nib_status nib_file_find_layers(struct nib_file *file, const char *path,
 				     struct nib_error *err);
-/* Groups the tensors by layer; the first step of nib_file_find_layers(). */
-enum nib_status nib_file_group_tensors(struct nib_file *file);
 /* Frees what nib_file_find_layers() made, also when it failed. */
 void nib_file_free_layers(struct nib_file *file);
 

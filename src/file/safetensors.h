@@ -43,7 +43,6 @@ struct nib_file {
 	struct nib_layer_tensors *layer_tensors;
 	int64_t n_layer_tensors;
 	int64_t *layer_of_tensor; /* by tensor: index + 1, or 0 for none */
-	char *layer_tensor_names;
 };
 
 /* Refuses NULL arguments of an open call and sets *file to NULL. */

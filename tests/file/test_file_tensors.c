@@ -140,6 +140,8 @@ static void measures_layers(void **state)
 	    {"F8_E4M3", "3,5", "U8", "3,1", NVFP4, 1, 3, 5, 0, 0},
 	    {"F8_E4M3", "3,5", "F32", "5", NVFP4, 1, 3, 5, 0, 0},
 	    {"F8_E4M3", "2,3,5", "F32", "", NVFP4, 2, 3, 5, 0, 0},
+	    {"F8_E4M3", "3,0", "F32", "", NVFP4, 1, 3, 0, 0, 0},
+	    {"F8_E4M3", "0,5", "F32", "", NVFP4, 1, 0, 5, 0, 0},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -166,11 +168,41 @@ static void measures_layers(void **state)
 	}
 }
 
+/* One tensor is the codes of two layers, and a scale has no codes. */
+static void names_the_tensors_of_defects(void **state)
+{
+	static const struct test_part parts[] = {
+	    {"a.weight", "U8", "2,8", 16, NULL},
+	    {"a.weight_scale", "F8_E4M3", "2,1", 2, NULL},
+	    {"a.weight_weight_scale", "F8_E4M3", "2,1", 2, NULL},
+	    {"b.weight_scale_2", "F32", "", 4, half},
+	    {NULL, NULL, NULL, 0, NULL},
+	};
+	static const char *const names[] = {"a", "a.weight", "b"};
+	struct test_image image;
+	struct nib_file *file = test_open_parts(parts, &image);
+
+	(void)state;
+	assert_int_equal(nib_file_layer_defect_count(file), 3);
+	for (int i = 0; i < 3; i++) {
+		const struct nib_layer_defect *defect =
+		    nib_file_layer_defect_at(file, i);
+
+		assert_string_equal(defect->name, names[i]);
+		if (i < 2)
+			assert_string_equal(defect->tensors->codes->name, "a.weight");
+		else
+			assert_null(defect->tensors);
+	}
+	test_close_parts(file, &image);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(groups_the_tensors_of_layers),
 	    cmocka_unit_test(measures_layers),
+	    cmocka_unit_test(names_the_tensors_of_defects),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,6 +96,8 @@ static void touch_layers(const struct nib_file *file)
 
 		touch(tensors->name, strlen(tensors->name));
 		CHECK(tensors->codes && nib_naming_suffixes(tensors->naming));
+		CHECK(tensors->batch >= 0 && tensors->rows >= 0 && tensors->k >= 0);
+		CHECK((tensors->block_k == 0) == (tensors->block_rows == 0));
 		CHECK(nib_file_layer_tensors_of(file, tensors->codes));
 	}
 	for (int64_t i = 0; i < nib_file_layer_defect_count(file); i++) {
