@@ -61,7 +61,7 @@ class Layer(NamedTuple):
     pre_quant_scale: npt.NDArray[np.float32] | None = None
 
 
-class Group(NamedTuple):
+class StoredLayer(NamedTuple):
     """The tensors of a quantised layer, as a file stores them.
 
     naming   a NIB_NAMING of the C library
@@ -79,15 +79,26 @@ class Group(NamedTuple):
 _PARTS = ("codes", "scales", "global", "input_global", "pre_quant_scale")
 
 
+class Suffixes(NamedTuple):
+    """What follows the name of a layer in the names of its tensors; None where such
+    layers have no such tensor.
+
+    is_divisor  whether global_scale and input_global are stored as reciprocals"""
+
+    codes: str
+    scales: str
+    global_scale: str | None
+    input_global: str | None
+    pre_quant_scale: str | None
+    is_divisor: bool
+
+
 def suffixes(naming):
-    """{field of nib_layer_suffixes: value}: what the tensors of a layer are called."""
+    """The Suffixes of a NIB_NAMING of the C library."""
     found = lib.nib_naming_suffixes(naming).contents
-    return {"is_reciprocal": found.is_reciprocal,
-            **{part: _text(getattr(found, part)) for part in _PARTS}}
-
-
-def _text(found):
-    return None if found is None else found.decode()
+    texts = (getattr(found, part) for part in _PARTS)
+    return Suffixes(*(None if x is None else x.decode() for x in texts),
+                    bool(found.is_reciprocal))
 
 
 def _name_at(address):
@@ -266,15 +277,15 @@ class Checkpoint(Mapping[str, Layer]):
             yield (name, tensor.dtype.decode(), tuple(tensor.shape[:tensor.rank]),
                    tensor.shard)
 
-    def _groups(self):
-        """[Group] of all quantised layers, FP8 and transposed stacks too."""
+    def _stored_layers(self):
+        """The StoredLayer of each quantised layer, FP8 and transposed stacks too."""
         handle, found = self._open(), []
         for i in range(lib.nib_file_layer_tensors_count(handle)):
             one = lib.nib_file_layer_tensors_at(handle, i).contents
             block = (one.block_rows, one.block_k) if one.block_k else None
-            found.append(Group(one.name.decode(), one.naming, bool(one.is_transposed),
-                               block, {part: _name_at(getattr(one, part))
-                                       for part in _PARTS}))
+            names = {part: _name_at(getattr(one, part)) for part in _PARTS}
+            found.append(StoredLayer(one.name.decode(), one.naming,
+                                     bool(one.is_transposed), block, names))
         return found
 
     def _open(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_formats.py - the quantised layers of a checkpoint, which the C library finds, and
-checks of their shapes and types.  It reads no data and knows no model; what it does not
-understand it refuses with the file, the layer and the rule."""
+"""_formats.py - the quantised layers of a checkpoint, as the C library finds and
+measures them.  No data is read here, and no model is known.  Tensors that fit no layer
+are refused with the file, the tensor and the rule."""
 
 import contextlib
 import contextvars
@@ -69,9 +69,9 @@ class Format(NamedTuple):
 
 
 def _format(name, naming, is_transposed=False):
-    stored = suffixes(naming)
-    return Format(name, stored["codes"], stored["scales"], stored["global"] or "",
-                  stored["input_global"], bool(stored["is_reciprocal"]), is_transposed)
+    ends = suffixes(naming)
+    return Format(name, ends.codes, ends.scales, ends.global_scale or "",
+                  ends.input_global, ends.is_divisor, is_transposed)
 
 
 MODELOPT = _format("ModelOpt", abi.NIB_NAMING_MODELOPT)
@@ -89,7 +89,7 @@ FORMATS = {abi.NIB_NAMING_MODELOPT: MODELOPT,
            abi.NIB_NAMING_COMPRESSED_TENSORS_STACK: COMPRESSED_STACK,
            abi.NIB_NAMING_FP8: FP8, abi.NIB_NAMING_FP8_BLOCKS: FP8_BLOCKS}
 # AWQ: what each column of x is multiplied by, of ModelOpt's NVFP4_AWQ.
-PRE_QUANT_SCALE = suffixes(abi.NIB_NAMING_MODELOPT)["pre_quant_scale"]
+PRE_QUANT_SCALE = suffixes(abi.NIB_NAMING_MODELOPT).pre_quant_scale
 
 # Tensors that change a layer though they are none of its own, by a word in their names.
 SUSPECT = re.compile(r"scale|zero_point|quant|svd|lora|hadamard|rotation")
@@ -127,12 +127,12 @@ class Layer(NamedTuple):
 class Tensors(dict):
     """{name: Stored} of all tensors of a model's files.
 
-    groups  [Group] of the C library: the tensors of each quantised layer"""
+    layers  the StoredLayer of each quantised layer"""
 
     def __init__(self, file, paths):
         super().__init__((name, Stored(paths[shard], name, dtype, shape))
                          for name, dtype, shape, shard in file._stored())
-        self.groups = file._groups()
+        self.layers = file._stored_layers()
 
 
 # What from_pretrained() has opened to check it, for read() to use.
@@ -187,12 +187,12 @@ def is_fp8(form):
     return form.name == FP8.name
 
 
-def _layer(group, tensors):
-    form = FORMATS[group.naming]
+def _layer(stored, tensors):
+    form = FORMATS[stored.naming]
     if form.is_stack:
-        form = form._replace(is_transposed=group.is_transposed)
-    parts = {key: tensors.get(name) for key, name in group.tensors.items()}
-    layer = Layer(group.name, form, group.block, parts["codes"], parts["scales"],
+        form = form._replace(is_transposed=stored.is_transposed)
+    parts = {key: tensors.get(name) for key, name in stored.tensors.items()}
+    layer = Layer(stored.name, form, stored.block, parts["codes"], parts["scales"],
                   parts["global"], parts["input_global"], parts["pre_quant_scale"])
     for suffix, part in ((form.scales, layer.scales),
                          (form.global_scale, layer.global_scale)):
@@ -234,8 +234,9 @@ def _fail_of_block(layer):
 def layers(tensors):
     """{name: Layer} of the quantised layers among the tensors; refuses tensors that
     look quantised and are no layer of a format that is known."""
-    found = {group.name: _layer(group, tensors) for group in tensors.groups
-             if tensors[group.tensors["codes"]].dtype != "F8_E5M2"}
+    # F8_E5M2 is not supported: the scales of such a layer are refused as unknown.
+    found = {one.name: _layer(one, tensors) for one in tensors.layers
+             if tensors[one.tensors["codes"]].dtype != "F8_E5M2"}
     used = {part.name for layer in found.values() for part in layer.tensors()}
     for one in tensors.values():
         stem, _, leaf = one.name.rpartition(".")

@@ -4,8 +4,6 @@ layers are nibblas'.  vLLM loads the tensors under its own names and splits them
 processes; here they are taken over once they are loaded.  All other layers stay vLLM's.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch.nn import Parameter
 from vllm.model_executor.layers.fused_moe import RoutedExperts
@@ -22,26 +20,15 @@ from vllm.model_executor.layers.quantization.modelopt import (
     ModelOptNvFp4FusedMoE, Shapes, kNvfp4Static)
 
 from nibblas import _abi as abi, _quantization
-from nibblas._files import suffixes
+from nibblas._files import Suffixes, suffixes
 from nibblas._library import UnsupportedError
 from nibblas.vllm._layers import Experts, FusedLinear, check, largest
 
 
-
-class _Names(NamedTuple):
-    """What vLLM calls the tensors of a layer: the names of the checkpoint."""
-
-    codes: str
-    scales: str
-    global_scale: str
-    input_global: str
-    is_divisor: bool
-
-
 def _names(naming):
-    stored = suffixes(naming)
-    names = (stored[x][1:] for x in ("codes", "scales", "global", "input_global"))
-    return _Names(*names, bool(stored["is_reciprocal"]))
+    """What vLLM calls the tensors of a layer: the Suffixes of the checkpoint without
+    their dots."""
+    return Suffixes(*(x[1:] if isinstance(x, str) else x for x in suffixes(naming)))
 
 
 _MODELOPT = _names(abi.NIB_NAMING_MODELOPT)
@@ -77,7 +64,7 @@ def _finish_linear(layer, names, has_input):
     """Makes the layer ready, and frees what it was loaded into: the weights are packed
     on a CPU and kept elsewhere on a GPU.
 
-    names      _Names of the layer's parameters
+    names      Suffixes of the layer's parameters
     has_input  False for W4A16"""
     inputs = _global(layer, names.input_global, names.is_divisor) if has_input else None
     layer.nibblas = FusedLinear(
