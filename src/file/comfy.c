@@ -210,7 +210,7 @@ static void read_other(struct mark_reader *r, const char *key)
 	    !(n == 4 && !memcmp(value, "null", n)))
 		refuse(r,
 		       "its mark of ComfyUI has %s, which changes the product "
-		       "and is not done here",
+		       "and is not supported",
 		       nib_show_name(shown, key));
 }
 

@@ -329,8 +329,9 @@ enum nib_status nib_read_layer(struct nib_layer_finder *f,
 	enum nib_status status;
 
 	if (f->comfy.is_broken)
-		return nib_layer_refuse(f, "the header's _quantization_metadata, which "
-					   "says how layers are stored, is no JSON");
+		return nib_layer_refuse(f,
+					"the header's _quantization_metadata, which "
+					"defines how layers are stored, is not JSON");
 	if (!p->weight)
 		return nib_layer_refuse(f, "%s is missing", word(names->codes));
 	if (!p->scale)
@@ -338,7 +339,7 @@ enum nib_status nib_read_layer(struct nib_layer_finder *f,
 	if (!p->global)
 		return nib_layer_refuse(f, "%s is missing", word(names->global));
 	if (extra < NIB_LAYER_EXTRAS)
-		return nib_layer_refuse(f, "there is a %s: %s, which is not done here",
+		return nib_layer_refuse(f, "it has a %s: %s, which is not supported",
 					nib_layer_extras[extra].name,
 					nib_layer_extras[extra].meaning);
 	status = read_weight(f, p, word(names->codes), &layer->weight);
