@@ -2,19 +2,19 @@
 /*
  * tile_costs.c - see tile_costs.h.
  *
- * A product of m rows and so many columns that every multiprocessor has the
- * same number of tiles of m rows each takes
+ * The model: a product that gives each multiprocessor the same number of tiles, each of
+ * m rows, takes
  *
  *	launch(m, k) + tiles * (tile + k / 64 * step)
  *
- * cycles.  Two tiles each minus one tile each, at the same k, leave the
- * bracket: what the launch and the conversion of a cost falls out.  Two k give
- * step and tile.  The four products are measured one after the other, round by round;
- * their weights stay in the L2, so that a tile is not charged with the memory's
- * bandwidth.
+ * cycles.  Products with one and with two tiles per multiprocessor differ by the term
+ * in brackets, because launch(), which includes the conversion of A, cancels.  Two
+ * values of k then give step and tile.  Each round measures the four products one after
+ * the other.  Their weights stay in the L2, so that the cost of a tile does not include
+ * DRAM bandwidth.
  *
- * That is a model, and sums of its costs may choose worse than those in use: so
- * two groups are timed with both.
+ * The model is approximate, so the measured costs may make the planner choose worse
+ * tiles than the costs in use.  Therefore two groups are timed with both.
  */
 #include "tile_costs.h"
 
@@ -27,22 +27,23 @@
 #include "rounds.h"
 
 #define STEP_K 64
-/* Two tiles on each multiprocessor of an H200 at the larger: 29 MB of weights.
- */
+/* With two tiles per multiprocessor of an H200, HIGH_K has 29 MB of weights, which fit in
+ * the L2. */
 #define LOW_K  512
 #define HIGH_K 1536
 /* k and rows of the product that is measured with and without split-k. */
 #define SPLIT_K	   2048
 #define SPLIT_ROWS 128
 
-/* More rows than any kernel takes that has no tiles. */
+/* The most rows that a kernel without tiles supports. */
 #define FEW_ROWS 64
 
-/* Unlike any measured cost: what a planner may not choose, and what it must. */
+/* Extreme costs: the planner avoids NEVER and prefers ALWAYS. */
 #define NEVER  1000000
 #define ALWAYS 1
 
-/* The first groups of the preset "seeds", of eight products each. */
+/* The number of groups that are timed: the first of the preset "seeds", of eight
+ * products each. */
 #define N_GROUPS 2
 
 struct tuner {
@@ -58,8 +59,8 @@ int tile_costs_steps(const struct nib_costs *costs)
 	return costs->sizes + 1 + N_GROUPS;
 }
 
-/* Takes x if it is a cost at all; says whether it did. */
-static bool take(double x, int *cost)
+/* Rounds x to *cost if it is a valid cost; otherwise returns false. */
+static bool set_cost(double x, int *cost)
 {
 	if (!(x >= 0.5 && x <= NEVER))
 		return false;
@@ -67,7 +68,7 @@ static bool take(double x, int *cost)
 	return true;
 }
 
-/* By these costs the planner has no choice: tiles of this size, k whole. */
+/* Costs with which the planner must choose tiles of this size and no split-k. */
 static struct nib_costs only_size(const struct nib_costs *costs, int size)
 {
 	struct nib_costs only = *costs;
@@ -96,8 +97,8 @@ static enum nib_status add_shape(const struct tuner *tuner,
 	return job_new(shape, &options, &entry->job, err);
 }
 
-/* Few rows of one product go to kernels without tiles; half of the tiles each of
- * two do not. */
+/* A single product of few rows would run in a kernel without tiles.  A group of two,
+ * with half of the columns each, runs in tiles. */
 static enum nib_status add_product(const struct tuner *tuner,
 				   const struct nib_costs *costs,
 				   struct shape_size size, struct entry *entry,
@@ -115,9 +116,9 @@ static enum nib_status add_product(const struct tuner *tuner,
 	return add_shape(tuner, costs, &shape, entry, err);
 }
 
-/* Cycles of each entry, by the median of its time and of the clock. */
-static enum nib_status compete(struct tuner *tuner, struct entry *entries, int count,
-			       double *cycles, struct nib_error *err)
+/* cycles: the median time of each entry times the median clock. */
+static enum nib_status measure_cycles(struct tuner *tuner, struct entry *entries,
+				      int count, double *cycles, struct nib_error *err)
 {
 	const struct tile_costs_options *o = tuner->options;
 	const struct rounds_options rounds = {
@@ -137,10 +138,8 @@ static enum nib_status compete(struct tuner *tuner, struct entry *entries, int c
 	return status;
 }
 
-/*
- * The line through the cycles of a tile with two numbers of steps: its slope is
- * a step, its value at 0 the tile.
- */
+/* Fits a line to the cycles of a tile at two numbers of k steps: *step is its slope,
+ * *tile its value at 0 steps. */
 static enum nib_status measure_size(struct tuner *tuner, const struct nib_costs *costs,
 				    int size, double *step, double *tile,
 				    struct nib_error *err)
@@ -161,7 +160,7 @@ static enum nib_status measure_size(struct tuner *tuner, const struct nib_costs 
 		status = add_product(tuner, &only, s, &products[i], err);
 	}
 	if (!status)
-		status = compete(tuner, products, 4, cycles, err);
+		status = measure_cycles(tuner, products, 4, cycles, err);
 	low = cycles[1] - cycles[0];
 	high = cycles[3] - cycles[2];
 	*step = (high - low) / ((double)(HIGH_K - LOW_K) / STEP_K);
@@ -180,9 +179,9 @@ static int split_size(const struct nib_costs *costs)
 }
 
 /*
- * Tiles on less than half of the multiprocessors and on more than a quarter, k
- * in two slices or in one.  *split: what the former takes beyond half of the
- * steps; NaN if k cannot be divided here.
+ * Times a product with tiles for 3/8 of the multiprocessors, without split-k and with
+ * two slices.  *split: the cycles of two slices beyond half of the k steps; NaN if the
+ * device does not support split-k.
  */
 static enum nib_status measure_split(struct tuner *tuner, const struct nib_costs *costs,
 				     double *split, struct nib_error *err)
@@ -196,7 +195,7 @@ static enum nib_status measure_split(struct tuner *tuner, const struct nib_costs
 	double cycles[2] = {0};
 	enum nib_status status = NIB_STATUS_OK;
 
-	progress_update(tuner->done++, "divided k");
+	progress_update(tuner->done++, "split-k");
 	for (int i = 0; i < 2 && !status; i++) {
 		only.split_cycles = i ? ALWAYS : NEVER;
 		status = add_product(tuner, &only, s, &products[i], err);
@@ -204,7 +203,7 @@ static enum nib_status measure_split(struct tuner *tuner, const struct nib_costs
 	*split = NAN;
 	if (!status && job_info(products[0].job)->k_slices == 1 &&
 	    job_info(products[1].job)->k_slices == 2) {
-		status = compete(tuner, products, 2, cycles, err);
+		status = measure_cycles(tuner, products, 2, cycles, err);
 		*split = cycles[1] - cycles[0] +
 			 (double)SPLIT_K / STEP_K / 2 * costs->step_cycles[size];
 	}
@@ -212,10 +211,10 @@ static enum nib_status measure_split(struct tuner *tuner, const struct nib_costs
 	return status;
 }
 
-/* *gain: how many times as fast the groups are with the measured costs. */
-static enum nib_status judge(struct tuner *tuner, const struct nib_costs *before,
-			     const struct nib_costs *now, double *gain,
-			     struct nib_error *err)
+/* *gain: the geometric mean of the groups' speedups with the measured costs. */
+static enum nib_status measure_gain(struct tuner *tuner, const struct nib_costs *before,
+				    const struct nib_costs *now, double *gain,
+				    struct nib_error *err)
 {
 	struct shape_list seeds = {0};
 	enum nib_status status = NIB_STATUS_OK;
@@ -234,7 +233,7 @@ static enum nib_status judge(struct tuner *tuner, const struct nib_costs *before
 			status = add_shape(tuner, j ? now : before, &seeds.shapes[i],
 					   &products[j], err);
 		if (!status)
-			status = compete(tuner, products, 2, cycles, err);
+			status = measure_cycles(tuner, products, 2, cycles, err);
 		*gain *= sqrt(cycles[0] / cycles[1]);
 		entries_free(products, 2);
 	}
@@ -254,15 +253,15 @@ static enum nib_status measure_all(struct tuner *tuner, const struct nib_costs *
 		status = measure_size(tuner, before, i, &step, &tile, err);
 		if (!bench_samples_add(&tiles, tile))
 			status = machine_no_memory("a measurement", err);
-		out->missed += !take(step, &costs->step_cycles[i]);
+		out->missed += !set_cost(step, &costs->step_cycles[i]);
 	}
 	if (!status)
 		status = measure_split(tuner, costs, &split, err);
-	/* To the planner the fixed costs of all sizes are one number. */
-	out->missed += !take(bench_samples_median(&tiles, 0), &costs->tile_cycles);
-	out->has_split = take(split, &costs->split_cycles);
+	/* The planner has one fixed cost for tiles of all sizes. */
+	out->missed += !set_cost(bench_samples_median(&tiles, 0), &costs->tile_cycles);
+	out->has_split = set_cost(split, &costs->split_cycles);
 	bench_samples_free(&tiles);
-	return status ? status : judge(tuner, before, costs, &out->gain, err);
+	return status ? status : measure_gain(tuner, before, costs, &out->gain, err);
 }
 
 enum nib_status tile_costs_measure(const struct tile_costs_options *options,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tile_costs.h - measures what a GPU's planner chooses by: the cycles of tiles
- * (struct nib_costs).
+ * tile_costs.h - measures the cycles of tiles (struct nib_costs), from which a GPU's
+ * planner chooses tile sizes and split-k.
  */
 #ifndef NIB_BENCH_TILE_COSTS_H
 #define NIB_BENCH_TILE_COSTS_H
@@ -17,19 +17,20 @@ struct tile_costs_options {
 /* Steps of the progress bar that tile_costs_measure() moves. */
 int tile_costs_steps(const struct nib_costs *costs);
 
-/* What came out. */
 struct tile_costs {
-	/* Those of the device, what was measured in their place. */
+	/* The measured costs; those that could not be measured are the device's. */
 	struct nib_costs costs;
-	/* Steps and tile that were not: noise gave no cost of 1 to 10^6. */
+	/* Costs of steps and of the tile that could not be measured: because of noise
+	 * they were not from 1 to 10^6. */
 	int missed;
-	/* False also where the device does not divide k. */
+	/* False if the cost of split-k could not be measured, for example because the
+	 * device does not support split-k. */
 	bool has_split;
-	/* How many times as fast groups are as with the device's costs. */
+	/* The speedup of groups over the device's costs. */
 	double gain;
 };
 
-/* before: as the device has them. */
+/* before: the device's costs. */
 enum nib_status tile_costs_measure(const struct tile_costs_options *options,
 				   const struct nib_costs *before,
 				   struct tile_costs *out, struct nib_error *err);

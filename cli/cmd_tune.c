@@ -57,11 +57,10 @@ static int print_costs(const struct tune_args *args, const struct nib_device *de
 	struct table *table = table_new(columns, args->shared.format, 0);
 
 	for (int i = 0; i < now->sizes; i++)
-		put_cost(table, device, "64 of k", now->tile_rows[i],
+		put_cost(table, device, "k64 step", now->tile_rows[i],
 			 before->step_cycles[i], now->step_cycles[i]);
-	put_cost(table, device, "a tile", 0, before->tile_cycles, now->tile_cycles);
-	put_cost(table, device, "a divided k", 0, before->split_cycles,
-		 now->split_cycles);
+	put_cost(table, device, "tile", 0, before->tile_cycles, now->tile_cycles);
+	put_cost(table, device, "split-k", 0, before->split_cycles, now->split_cycles);
 	table_note(table, "%s", note);
 	return table_end(table);
 }
@@ -129,7 +128,7 @@ static int tune(const struct tune_args *args, struct nib_device *device,
 	if (status)
 		return cli_fail(args->device, &err);
 	snprintf(note, note_bytes, "%s%s%s",
-		 has_split ? "" : "a divided k could not be measured; ",
+		 has_split ? "" : "the cost of split-k could not be measured; ",
 		 args->dry_run ? "not written" : "written to ",
 		 args->dry_run ? "" : tuning->path);
 	return CLI_OK;
@@ -200,11 +199,12 @@ const struct cli_command command_tune = {
 	"in C set the costs of a device by nib_device_set_costs().\n"
 	"\n"
 	"The time of a tile is the time of two tiles on every multiprocessor minus\n"
-	"the time of one, in cycles of the clock that is measured meanwhile.  From\n"
-	"two lengths of k follow the cost of 64 values of k and that of a tile.\n"
+	"the time of one, in cycles of the clock that is measured meanwhile.  Two\n"
+	"lengths of k give the cost of a k64 step (64 values of k) and the fixed\n"
+	"cost of a tile; split-k is the cost of adding two slices of k.\n"
 	"Then two groups of products are timed with both tables.  If the measured\n"
-	"costs make them slower, those in use stay.  Results depend on costs only\n"
-	"where k is divided (docs/numerics.md).\n"
+	"costs make them slower, those in use stay.  The bits of results depend on\n"
+	"the costs only with split-k (docs/numerics.md).\n"
 	"\n"
 	"The file is nibblas/tune-GPU-MULTIPROCESSORS-VERSION.json in\n"
 	"$XDG_CACHE_HOME or ~/.cache.  NIB_TUNING names another one; NIB_TUNING=off\n"

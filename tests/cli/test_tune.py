@@ -39,7 +39,7 @@ class Tune(NibTest):
                          env=dict(self.env,
                                   LD_PRELOAD=os.environ["FAKE_CUDA"]))
         self.assertEqual([r["cost"] for r in rows],
-                         ["64 of k"] * len(SIZES) + ["a tile", "a divided k"])
+                         ["k64 step"] * len(SIZES) + ["tile", "split-k"])
         self.assertEqual([r["rows"] for r in rows[:-2]], SIZES)
         for row in rows:
             self.assertAlmostEqual(row["change"] + 1, row["cycles"] /
@@ -80,7 +80,7 @@ class Tune(NibTest):
         self.assertIn("no such file", self.gpu()["untuned_reason"])
         text = self.nib("tune", "--reset", env=self.env).stdout
         self.assertIn("written to " + self.file(), text)
-        self.assertRegex(text, r"(?m)^64 of k +256 +\d+ cycles +\d+ cycles")
+        self.assertRegex(text, r"(?m)^k64 step +256 +\d+ cycles +\d+ cycles")
         self.assertIs(self.gpu()["tuned"], True)
 
     def tuned(self, **env):

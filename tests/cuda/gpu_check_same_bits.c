@@ -69,7 +69,7 @@ static void check_kind(const struct gpu_job *job)
 
 	printf("     %s: %s\n", gpu_kind_name(job->kind), job->explanation);
 	if (job->kind == GPU_SPLIT_GEMM)
-		verdict(job, "k is divided",
+		verdict(job, "split-k",
 			job->k_slices > 1 && !is_vector ? NULL : job->explanation);
 	if (job->kind == GPU_GEMV || job->kind == GPU_FEW_ROWS)
 		verdict(job, "vector kernel", is_vector ? NULL : job->explanation);

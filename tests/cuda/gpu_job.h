@@ -10,7 +10,7 @@
 
 enum gpu_kind {
 	GPU_GEMM,
-	GPU_SPLIT_GEMM, /* k divided among CTAs */
+	GPU_SPLIT_GEMM, /* with split-k */
 	GPU_GROUP,
 	GPU_DUAL,
 	GPU_DUAL_GROUP,

@@ -377,7 +377,7 @@ static void deals_longest_first(void **state)
 	assert_in_range(packed, GROUPS / 10, GROUPS * 9 / 10);
 }
 
-/* Few rows of B and a long k: k is divided, and that is faster. */
+/* With few rows of B and a long k, split-k is faster. */
 static void divides_a_long_k(void **state)
 {
 	struct group g = {.device = {.clusters = 66, .costs = cuda_sm90.costs},

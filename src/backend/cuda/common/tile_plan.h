@@ -28,7 +28,7 @@ int64_t nib_tiles_least(const struct nib_tile_shape *shapes, int32_t count, bool
 
 /*
  * Chooses tile sizes, the split of k and the clusters' loads.  may_split: k of a single
- * problem may be divided; k of a group never is, so that the bits of a problem do not
+ * problem may be split; k of a group never is, so that the bits of a problem do not
  * depend on the others.  tiles: NULL, or receives an array of plan->rounds *
  * plan->clusters entries from malloc().  False: out of memory.  nib_tiles_least() of
  * the shapes must be at most INT32_MAX.

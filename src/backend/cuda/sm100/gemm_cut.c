@@ -133,11 +133,11 @@ struct cut_shapes {
 	struct nib_tile_shape shapes[NIB_SM100_MANY_PROBLEMS];
 	int32_t count;
 	bool dual;
-	bool is_alone;	/* a single matrix, whose k may be divided */
+	bool is_alone;	/* a single matrix, which may use split-k */
 	bool is_narrow; /* all problems have too few rows of B for a pair */
 };
 
-/* Makes the shapes of a chunk whose k is divided into this many slices. */
+/* Makes the shapes of a chunk with this many split-k slices. */
 static bool make_shapes(const struct nib_plan *plan, const struct sm100_gemm *gemm,
 			const struct sm100_chunk *chunk, int32_t ctas, int32_t slices,
 			struct cut_shapes *out)
