@@ -27,8 +27,8 @@
 #include "rounds.h"
 
 #define STEP_K 64
-/* With two tiles per multiprocessor of an H200, HIGH_K has 29 MB of weights, which fit in
- * the L2. */
+/* With two tiles per multiprocessor of an H200, HIGH_K has 29 MB of weights, which fit
+ * in the L2. */
 #define LOW_K  512
 #define HIGH_K 1536
 /* k and rows of the product that is measured with and without split-k. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_layers.c - the layers of nib run: found by name, with messages for names that are
- * no layer, and packed.
+ * run_layers.c - finds the layers of nib run by name, explains names that are not NVFP4
+ * layers, and packs the weights.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,41 +10,41 @@
 #include "run.h"
 #include "tensor.h"
 
-/* The layer named so that cannot be read, with or without ".weight". */
-static const struct nib_layer_defect *find_problem(const struct nib_file *file,
-						   const char *name)
+/* Why the layer of this name, with or without ".weight", cannot be read; or NULL. */
+static const struct nib_layer_defect *find_defect(const struct nib_file *file,
+						  const char *name)
 {
 	for (int64_t i = 0; i < nib_file_layer_defect_count(file); i++) {
-		const struct nib_layer_defect *problem =
+		const struct nib_layer_defect *defect =
 		    nib_file_layer_defect_at(file, i);
-		const size_t n = strlen(problem->name);
+		const size_t n = strlen(defect->name);
 
-		if (!strncmp(name, problem->name, n) &&
+		if (!strncmp(name, defect->name, n) &&
 		    (!name[n] || !strcmp(name + n, ".weight")))
-			return problem;
+			return defect;
 	}
 	return NULL;
 }
 
-/* The matrix named so, with or without ".weight", of another type than NVFP4. */
-static const struct nib_file_tensor *find_other(const struct nib_file *file,
-						const char *name)
+/* The tensor of this name, with or without ".weight", which is not NVFP4; or NULL. */
+static const struct nib_file_tensor *find_tensor(const struct nib_file *file,
+						 const char *name)
 {
 	const struct nib_file_tensor *found = nib_file_find(file, name);
-	char *whole;
+	char *with_suffix;
 
 	if (found)
 		return found;
-	if (asprintf(&whole, "%s.weight", name) < 0) {
+	if (asprintf(&with_suffix, "%s.weight", name) < 0) {
 		cli_out_of_memory();
 		return NULL;
 	}
-	found = nib_file_find(file, whole);
-	free(whole);
+	found = nib_file_find(file, with_suffix);
+	free(with_suffix);
 	return found;
 }
 
-static int other_type(const struct runner *r, const struct nib_file_tensor *t)
+static int report_type(const struct runner *r, const struct nib_file_tensor *t)
 {
 	const int is_fp8 = !strncmp(t->dtype, "F8_", 3);
 
@@ -56,18 +56,18 @@ static int other_type(const struct runner *r, const struct nib_file_tensor *t)
 				: " (nib inspect lists them)");
 }
 
-static int no_layer(const struct runner *r, const char *name)
+static int report_missing(const struct runner *r, const char *name)
 {
-	const struct nib_layer_defect *problem = find_problem(r->weights, name);
-	const struct nib_file_tensor *other = find_other(r->weights, name);
+	const struct nib_layer_defect *defect = find_defect(r->weights, name);
+	const struct nib_file_tensor *tensor = find_tensor(r->weights, name);
 	int64_t count = nib_file_layer_count(r->weights);
 	char near[CLI_NEAREST_TEXT];
 
-	if (problem)
+	if (defect)
 		return cli_error(CLI_INPUT, "%s: the layer '%s' cannot be read: %s",
-				 r->args->weights, problem->name, problem->reason);
-	if (other)
-		return other_type(r, other);
+				 r->args->weights, defect->name, defect->reason);
+	if (tensor)
+		return report_type(r, tensor);
 	if (!count)
 		return cli_error(CLI_INPUT, "%s has no NVFP4 layers", r->args->weights);
 	return cli_error(CLI_USAGE,
@@ -78,7 +78,8 @@ static int no_layer(const struct runner *r, const char *name)
 			 tensor_nearest_layer(r->weights, name, near));
 }
 
-/* Two layers of one input have the same AWQ scales of it, or none. */
+/* Layers that share an input must have equal AWQ scales for it (pre_quant_scale), or
+ * none. */
 static int same_pre_quant_scale(const struct nib_layer *const layers[2])
 {
 	const struct nib_file_tensor *a = layers[0]->pre_quant_scale;
@@ -96,7 +97,7 @@ int run_find_layers(struct runner *r)
 	for (int i = 0; i < 2 && names[i]; i++) {
 		r->layers[i] = nib_file_find_layer(r->weights, names[i]);
 		if (!r->layers[i])
-			return no_layer(r, names[i]);
+			return report_missing(r, names[i]);
 		w[i] = &r->layers[i]->weight;
 		if (r->args->index >= w[i]->batch)
 			return cli_error(CLI_USAGE,
@@ -113,15 +114,15 @@ int run_find_layers(struct runner *r)
 		    (long long)w[0]->rows, (long long)w[1]->rows);
 	if (w[1] && !same_pre_quant_scale(r->layers))
 		return cli_error(CLI_INPUT,
-				 "%s and %s differ in pre_quant_scale, by which "
-				 "their one input is multiplied",
+				 "%s and %s differ in pre_quant_scale, but they "
+				 "share the input that it multiplies",
 				 names[0], names[1]);
 	return CLI_OK;
 }
 
 int run_load_weights(struct runner *r)
 {
-	struct nib_fp4 *const there[] = {&r->problem.b, &r->problem.b2};
+	struct nib_fp4 *const operands[] = {&r->problem.b, &r->problem.b2};
 	double begin_s = cli_now_s();
 	struct nib_error err;
 
@@ -134,9 +135,10 @@ int run_load_weights(struct runner *r)
 				source.rows_each, &b, &r->globals[i], &r->copies[i],
 				&err))
 			return cli_fail(source.name, &err);
-		/* A GPU reads them once: packing would cost more. */
+		/* nib run reads the weights once, so on a GPU packing would cost more
+		 * than it saves. */
 		if (!cli_is_host(r->device)) {
-			if (run_stage_view(r, &b, there[i], &err))
+			if (run_stage_view(r, &b, operands[i], &err))
 				return cli_fail(source.name, &err);
 		} else if (nib_pack(r->device, &b, &r->packed[i], &err)) {
 			return cli_fail_input(source.name, &err);

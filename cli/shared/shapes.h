@@ -27,13 +27,13 @@ enum shape_op {
 extern const char *const shape_op_names[];
 #define SHAPE_PRESET_WORDS "seeds|cpu|small|decode|prefill|experts|balanced"
 
-/* What sets the operations apart, in the same order. */
+/* Properties of the operations, in the order of enum shape_op. */
 struct shape_op_info {
-	enum nib_op op; /* what the library calls it */
-	int is_moe;	/* which plan call */
+	enum nib_op op; /* of the library */
+	int is_moe;	/* uses the nib_moe_*() calls */
 	int is_group;	/* a list of sizes */
 	int has_n;
-	const char *form; /* of --shape */
+	const char *form; /* the syntax of --shape, for messages */
 };
 extern const struct shape_op_info shape_ops[];
 
@@ -48,7 +48,7 @@ struct shape_size {
 /* One row of a table: a call, which may be a group of multiplications. */
 struct shape {
 	enum shape_op op;
-	int64_t batch; /* L: every size this often; 1 for groups and MoE */
+	int64_t batch; /* L: matrices of each size; 1 for groups and MoE */
 	int64_t count; /* sizes: 1, the problems of a group, the experts */
 	struct shape_size *sizes;
 	const char *preset; /* static, or NULL */
@@ -60,8 +60,9 @@ struct shape_list {
 	int64_t count;
 };
 
-/* Place in a command's args with shape_options, and --op of all operations
- * (shape_op_options) or of multiplications (shape_product_options). */
+/* A command's args contain this struct.  Its option lists include shape_options, and
+ * for --op shape_op_options (all operations) or shape_product_options
+ * (multiplications). */
 struct shape_args {
 	int op; /* enum shape_op, or -1 */
 	struct cli_texts shapes, presets;
@@ -72,11 +73,12 @@ extern const struct cli_option shape_op_options[], shape_product_options[];
 extern const struct cli_option shape_options[];
 
 /*
- * Reads args.  An empty list (nothing asked for) is CLI_OK with count 0. Prints
- * and returns CLI_USAGE or CLI_FAILED otherwise.  shapes_free() in every case.
+ * Makes the list of args.  Without shapes in args it returns CLI_OK with an empty list.
+ * After an error it prints a message and returns CLI_USAGE or CLI_FAILED.  Call
+ * shapes_free() in every case.
  */
 int shapes_parse(const struct shape_args *args, struct shape_list *list);
-/* The same; an empty list is CLI_USAGE after a message that names preset. */
+/* The same, but an empty list is CLI_USAGE, with a message that suggests preset. */
 int shapes_parse_some(const struct shape_args *args, const char *preset,
 		      struct shape_list *list);
 /* Adds one preset ("seeds") of one op (-1 = all of it) to list. */
@@ -97,18 +99,19 @@ struct shape_widths {
 void shape_bytes(const struct shape *shape, struct shape_widths widths, double *read,
 		 double *written);
 /*
- * How many rows of each matrix of C the oracle compares with so many terms, at
- * least 1; 0 = all.
+ * The number of rows of each matrix of C that the oracle can check with about `terms`
+ * products in all; at least 1; 0 = all rows.
  */
 int64_t shape_sample_rows(const struct shape *shape, double terms);
 
-/* "128x7168x16384" or "m=80,176,... n=4096 k=7168"; cut to fit.  A list that
- * is cut says how many there are, and of a MoE also their sum. */
+/* "128x7168x16384" or "m=80,176,... n=4096 k=7168"; cut to fit.  A list that is cut
+ * ends with its length, and for MoE also with its sum. */
 #define SHAPE_TEXT 64
 const char *shape_text(const struct shape *shape, char text[SHAPE_TEXT]);
 /* Characters of the longest such text of the list, at least least. */
 int shapes_width(const struct shape_list *list, int least);
-/* "--op gemm --shape 128x7168x16384": gives this shape again; cut to fit. */
+/* The options that select this shape: "--op gemm --shape 128x7168x16384"; cut to
+ * fit. */
 const char *shape_arguments(const struct shape *shape, char *text, size_t bytes);
 
 #endif
