@@ -5,7 +5,8 @@
  *
  * Caches are not modelled: bytes count when an instruction accesses them.  An
  * address counts once for all lanes of a warp, and a multicast once for all CTAs.
- * Only the part of a box inside the tensor counts.  Parameters do not count.
+ * Only the part of a TMA box that is inside the tensor counts.  Kernel parameters do
+ * not count.
  */
 #ifndef EMU_TRAFFIC_H
 #define EMU_TRAFFIC_H
@@ -25,11 +26,12 @@ enum emu_traffic_kind {
 
 struct emu_traffic {
 	uint64_t bytes[EMU_TRAFFIC_KINDS];
-	/* Allocations in the order of their use; more count only in bytes. */
+	/* Allocations in the order of their first use.  Further ones count only in
+	 * `bytes` above. */
 	struct emu_traffic_range {
 		uint64_t begin, bytes, loaded, stored;
 	} ranges[EMU_TRAFFIC_RANGES];
-	uint32_t n_ranges, last;
+	uint32_t n_ranges, last; /* last: the range found last, which is tried first */
 };
 
 /* Counts bytes from address on, if the grid of w has a struct emu_traffic. */

@@ -46,7 +46,8 @@ static void add_path(struct emu_warp *w, uint32_t pc, uint32_t lanes)
 	*p = (struct emu_path){.pc = pc, .lanes = lanes};
 }
 
-/* Finds the next pc of another path, at which the running path must look again. */
+/* Sets next_pc: when the running path reaches it, it must merge with another path or
+ * switch to it. */
 static void find_next_pc(struct emu_warp *w)
 {
 	w->next_pc = EMU_NO_PC;
@@ -142,7 +143,7 @@ void emu_exit_lanes(struct emu_warp *w, uint32_t lanes)
 {
 	w->live &= ~lanes;
 	w->lanes &= ~lanes;
-	/* Paths that waited for lanes that have exited test again. */
+	/* A blocked path may have waited for lanes that have now exited. */
 	for (uint32_t k = 0; k < w->n_paths; k++)
 		w->paths[k].is_blocked = false;
 	if (w->lanes) {
@@ -234,6 +235,7 @@ bool emu_converge(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 /* ---- the loop --------------------------------------------------------------
  */
 
+/* The lanes of the path for which the instruction's predicate is true. */
 static uint32_t guarded(const struct emu_warp *w, const struct emu_instr *i)
 {
 	uint32_t lanes;
@@ -261,8 +263,8 @@ static bool is_whole(struct emu_warp *w, const struct emu_instr *i)
 }
 
 /*
- * False after a fault: the instruction accesses registers that an asynchronous one
- * still uses.
+ * False, after a fault, if the instruction accesses registers that an asynchronous
+ * instruction still uses.
  */
 static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
 {
@@ -271,7 +273,7 @@ static bool can_touch(struct emu_warp *w, const struct emu_instr *i)
 	return !w->async->tmem || emu_tmem_check_registers(w, i);
 }
 
-/* An instruction costs its issue also if the predicate is false in all lanes. */
+/* An instruction uses an issue slot even if its predicate is false in all lanes. */
 static void run_timed(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_time_issue(w, i);

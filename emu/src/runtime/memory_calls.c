@@ -9,8 +9,8 @@ static CUdeviceptr address_of(const void *pointer)
 	return (uintptr_t)pointer;
 }
 
-/* The result of a call that gives an address. */
-static cudaError_t give(CUresult result, CUdeviceptr from, void **to)
+/* Stores the address of a successful call in *to.  Returns the runtime's error code. */
+static cudaError_t return_address(CUresult result, CUdeviceptr from, void **to)
 {
 	if (!result)
 		*to = (void *)(uintptr_t)from;
@@ -19,7 +19,7 @@ static cudaError_t give(CUresult result, CUdeviceptr from, void **to)
 
 /* ---- allocations --------------------------------------------------------- */
 
-/* An allocation of no bytes gives NULL. */
+/* cudaMalloc of 0 bytes succeeds with NULL; cuMemAlloc would refuse it. */
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
 	CUdeviceptr at = 0;
@@ -27,7 +27,7 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
 
 	if (!result && bytes)
 		result = cuMemAlloc_v2(&at, bytes);
-	return give(result, at, pointer);
+	return return_address(result, at, pointer);
 }
 
 cudaError_t cudaMallocAsync(void **pointer, size_t bytes, CUstream stream)
@@ -37,7 +37,7 @@ cudaError_t cudaMallocAsync(void **pointer, size_t bytes, CUstream stream)
 
 	if (!result && bytes)
 		result = cuMemAllocAsync(&at, bytes, stream);
-	return give(result, at, pointer);
+	return return_address(result, at, pointer);
 }
 
 cudaError_t cudaMallocManaged(void **pointer, size_t bytes, unsigned flags)
@@ -47,7 +47,7 @@ cudaError_t cudaMallocManaged(void **pointer, size_t bytes, unsigned flags)
 
 	if (!result)
 		result = cuMemAllocManaged(&at, bytes, flags);
-	return give(result, at, pointer);
+	return return_address(result, at, pointer);
 }
 
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags)
@@ -67,7 +67,7 @@ cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width, size_t 
 
 	if (!result)
 		result = cuMemAllocPitch_v2(&at, pitch, width, height, 16);
-	return give(result, at, pointer);
+	return return_address(result, at, pointer);
 }
 
 cudaError_t cudaFree(void *pointer)
@@ -96,7 +96,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* The kind is ignored, because the addresses determine it. */
+/* `kind` is ignored, because the driver finds the direction from the addresses. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
 {
 	const CUresult result = emu_runtime_begin();
@@ -144,9 +144,9 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 	return result ? result : cudaDeviceSynchronize();
 }
 
-/* The address of bytes of a variable. */
-static CUresult place_of(const void *symbol, size_t offset, size_t bytes,
-			 CUdeviceptr *at)
+/* The address of bytes offset .. offset + bytes - 1 of a variable. */
+static CUresult symbol_address(const void *symbol, size_t offset, size_t bytes,
+			       CUdeviceptr *at)
 {
 	size_t size = 0;
 	const CUresult result = emu_runtime_variable(symbol, at, &size);
@@ -161,7 +161,7 @@ cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t byte
 			       size_t offset, int kind)
 {
 	CUdeviceptr at = 0;
-	const CUresult result = place_of(symbol, offset, bytes, &at);
+	const CUresult result = symbol_address(symbol, offset, bytes, &at);
 
 	if (result)
 		return emu_runtime_keep(result);
@@ -172,7 +172,7 @@ cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes,
 				 size_t offset, int kind)
 {
 	CUdeviceptr at = 0;
-	const CUresult result = place_of(symbol, offset, bytes, &at);
+	const CUresult result = symbol_address(symbol, offset, bytes, &at);
 
 	if (result)
 		return emu_runtime_keep(result);
@@ -220,7 +220,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *to,
 		result =
 		    cuPointerGetAttributes(1, &attribute, &value, address_of(pointer));
 	to->type = type;
-	to->device = type ? 0 : -2;
+	to->device = type ? 0 : -2; /* cudaInvalidDeviceId */
 	to->devicePointer = type ? (void *)(uintptr_t)pointer : NULL;
 	to->hostPointer = type ? NULL : (void *)(uintptr_t)pointer;
 	return emu_runtime_keep(result);

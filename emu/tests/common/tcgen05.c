@@ -65,7 +65,7 @@ void emu_bring(int ctas)
 			   i, i + 1, i + 2, i + 3,
 			   (unsigned)offsetof(struct input, tmem) + 4 * i);
 	emu_append("shl.b32 %%r7, %%warp, 21; add.u32 %%r7, %%r7, %%r3;\n"
-		   /* Lanes that D leaves out are also loaded. */
+		   /* The tests load all lanes of D, and an MMA may write only some. */
 		   "mov.u32 %%r13, 0; mov.u32 %%r14, %%r7;\n"
 		   "O: tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r14], {%%r13};\n"
 		   "add.u32 %%r14, %%r14, 1; sub.u32 %%r15, %%r14, %%r7;\n"

@@ -10,7 +10,7 @@
 
 #define TCGEN05_TARGET "sm_100a"
 #define IMAGE	       65536u /* bytes of shared memory of a CTA */
-#define WORDS	       16     /* columns of tensor memory that a lane brings */
+#define WORDS	       16     /* columns of tensor memory that a lane fills */
 
 /* The program so far; set it to "" for a new one. */
 extern char emu_text[EMU_TEXT_BYTES];
@@ -34,13 +34,21 @@ struct output {
 };
 
 /*
- * A start with %in, %out of the CTA; %w: all warps but the first, %one: thread
- * 0 of the even CTA; %r3 is the address of 512 columns, %r7 the warp's lanes of
- * it, whose columns from 256 on are tmem's and those below zeros; image is at
- * dynamic; bar waits for one arrival.  Uses %r1 to %r15, %d1, %x, %p1, %p2.
+ * Appends the common start of a program.  After it:
+ *
+ *   %in, %out   the CTA's struct input and struct output
+ *   %w          true in all warps but the first
+ *   %one        true in thread 0 of the even CTA
+ *   %r3         the address of 512 columns of tensor memory
+ *   %r7         the same for the warp's lanes: columns below 256 are zero, those from
+ *               256 on are input.tmem
+ *   dynamic     input.image, in shared memory
+ *   bar         an mbarrier that expects one arrival
+ *
+ * It also changes %r1 to %r15, %d1, %x, %p1 and %p2.
  */
 void emu_bring(int ctas);
-/* A job of one cluster of so many CTAs for it; the caller sets in and out. */
+/* A job for such a program: one cluster of `ctas` CTAs.  The caller sets in and out. */
 struct emu_job emu_tcgen05_job(int ctas);
 
 #endif

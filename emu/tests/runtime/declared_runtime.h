@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * declared_runtime.h - the declarations of src/runtime/cudart.h as numbers.  It is
- * included once after that file, and once after CUDA's own cuda_runtime_api.h.
+ * declared_runtime.h - a table of the sizes and offsets that src/runtime/cudart.h
+ * declares.  It is included once after that file and once after CUDA's own
+ * cuda_runtime_api.h, and a test compares the two tables.
  */
 #define SIZE(type)                                                                     \
 	{                                                                              \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FlashInfer's TopKMaskLogits on a row that has an infinite logit.
 #include <cub/cub.cuh>
-// CUB of CUDA 13 has these functors no more.
+// CUB no longer has these functors in CUDA 13.
 namespace cub
 {
 struct Max {
