@@ -9,7 +9,7 @@
 #include "common/unit.h"
 #include "format/half.h"
 
-#define BYTES 16411 /* no multiple of 8 */
+#define BYTES 16411 /* not a multiple of 8 */
 
 static void count(const uint8_t *data, int seen[256])
 {

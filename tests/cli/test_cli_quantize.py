@@ -101,7 +101,7 @@ class Experts(NibTest):
             return found.pop()
         self.assertEqual("", reason((2, 2 * N, K), (2, K, N)))
         self.assertEqual("", reason((2, K, 2 * N), (2, N, K)))  # across
-        # Sizes that do not fit, or are no multiples of 16, also across.
+        # Sizes that do not fit, or are not multiples of 16, also across.
         for shapes in (((2, 2 * N, K), (3, K, N)), ((2, 48, 48), (2, 48, 24)),
                        ((2, 64, 40), (2, 40, 32)), ((2, 40, 64), (2, 32, 40)),
                        ((2, 48, 48), (2, 24, 48))):

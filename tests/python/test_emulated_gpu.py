@@ -294,7 +294,7 @@ class ByDlpack(EmulatedTest):
         self.assertIsNone(kept())
 
     def test_codes_that_lie_apart_are_copied(self):
-        """Rows of k = 48, which is no multiple of 32; a layer of torch asks before."""
+        """Rows of k = 48 (not a multiple of 32); torch layers call shares() first."""
         for k, shares in ((48, False), (64, True)):
             b, _ = self.operand(130, k)
             self.assertEqual(nibblas.pack(*b, copy=False).is_shared, shares)

@@ -639,9 +639,9 @@ class Swapping(ModelTest):
         model = tiny.make("mixtral", intermediate_size=40)
         swapped, left = nt.swap_experts(model)
         self.assertEqual(swapped, [])
-        self.assertIn("K is no multiple of 16", left["model.layers.1.mlp.experts"])
+        self.assertIn("K is not a multiple of 16", left["model.layers.1.mlp.experts"])
         _, left = nibblas.torch.swap_linears(model, experts=True)
-        self.assertIn("K is no multiple of 16", left["model.layers.1.mlp.experts"])
+        self.assertIn("K is not a multiple of 16", left["model.layers.1.mlp.experts"])
 
     def test_saved(self):
         """Layers and experts that were swapped are saved as ModelOpt stores them."""

@@ -14,13 +14,13 @@
 #include "machine/warp.h"
 #include "machine/watch.h"
 
-/* A bulk copy lands in pieces of so many bytes. */
+/* The bytes of a bulk copy that complete together. */
 #define PIECE_BYTES EMU_PIECE_MOST
 
 /* ---- cp.async --------------------------------------------------------------
  */
 
-enum { HAS_SIZE = 1, HAS_IGNORE = 2, IS_STORE = 4, HAS_MASK = 8 };
+enum { HAS_SIZE = 1, HAS_IGNORE = 2, HAS_MASK = 8 };
 
 /* Bytes of a lane's source that are read. */
 static uint32_t copied_bytes(const struct emu_warp *w, const struct emu_instr *i,
@@ -47,7 +47,7 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to, uint64_t fro
 	p.copied = copied_bytes(w, t->instr, lane);
 	if (p.copied > p.bytes) {
 		emu_fault(w, t->instr, lane,
-			  "%u bytes of a source of %u: src-size is at most cp-size",
+			  "src-size is %u and cp-size %u: src-size must not be larger",
 			  p.copied, p.bytes);
 		return false;
 	}
@@ -56,11 +56,13 @@ static bool add_lane(struct emu_transfer *t, int lane, uint64_t to, uint64_t fro
 	if (!p.to)
 		return false;
 	if (from % p.bytes) {
-		emu_fault(w, t->instr, lane, "the source 0x%llx is no multiple of %u",
+		emu_fault(w, t->instr, lane,
+			  "the source 0x%llx is not a multiple of %u",
 			  (unsigned long long)from, p.bytes);
 		return false;
 	}
-	/* Byte by byte where the last ones of a row are no whole chunk. */
+	/* Fewer bytes than cp-size, as at the end of a row, are checked one by one: the
+	 * next bytes may be outside the allocation. */
 	each = p.copied == p.bytes ? p.bytes : 1;
 	for (uint32_t k = 0; k < p.copied; k += each) {
 		const uint8_t *at = emu_access(w, t->instr, lane, EMU_GLOBAL, from + k,
@@ -115,8 +117,8 @@ bool emu_bind_cp_async(struct emu_bind *b)
 	    !emu_number(b, emu_argument(b, 2), 4, 16, &bytes))
 		return false;
 	if (bytes & (bytes - 1) || (emu_has(b, "cg") && bytes != 16))
-		return emu_bind_fail(b, "it copies 4, 8 or 16 bytes, with .cg "
-					"16");
+		return emu_bind_fail(b, "cp-size must be 4, 8 or 16, and 16 with "
+					".cg");
 	b->i->vector = (uint8_t)bytes;
 	b->i->run = run_cp_async;
 	if (b->s->n_arguments == 3 + policy)
@@ -135,7 +137,7 @@ bool emu_bind_cp_async(struct emu_bind *b)
 
 enum { WAIT_READ = 1 };
 
-/* The largest number in a wait. */
+/* The most groups that a wait can leave pending. */
 #define MOST_GROUPS 63
 
 enum { CP_COMMIT, CP_WAIT, CP_WAIT_ALL, BULK_COMMIT, BULK_WAIT };
@@ -176,7 +178,7 @@ static bool bind_group_wait(struct emu_bind *b, uint32_t option)
 	if (!emu_arguments(b, 1, 1) ||
 	    !emu_number(b, emu_argument(b, 0), INT32_MIN, INT32_MAX, &number))
 		return false;
-	/* As ptxas does, also with a negative number. */
+	/* ptxas also takes the maximum for a negative number. */
 	b->i->immediate = number < 0 || number > MOST_GROUPS ? MOST_GROUPS : number;
 	b->i->vector = emu_has(b, "read") ? WAIT_READ : 0;
 	return true;
@@ -260,7 +262,7 @@ static bool check_bulk(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (to % 16 == 0 && from % 16 == 0 && bytes % 16 == 0)
 		return true;
 	emu_fault(w, i, lane,
-		  "to 0x%llx from 0x%llx, %u bytes: not all are multiples of "
+		  "to 0x%llx from 0x%llx, %u bytes: all must be multiples of "
 		  "16",
 		  (unsigned long long)to, (unsigned long long)from, bytes);
 	return false;
@@ -396,8 +398,9 @@ static void run_bulk_store(struct emu_warp *w, const struct emu_instr *i,
 	}
 }
 
-/* Checks the state spaces; the first is that of the destination. */
-static bool spaces(struct emu_bind *b, const char *to, const char *from)
+/* True if the instruction has these state spaces: first the destination's, then the
+ * source's. */
+static bool has_spaces(struct emu_bind *b, const char *to, const char *from)
 {
 	int first = -1, second = -1;
 
@@ -412,7 +415,7 @@ static bool spaces(struct emu_bind *b, const char *to, const char *from)
 	return first >= 0 && second > first;
 }
 
-/* [to], [from], bytes, and a policy with .L2::cache_hint. */
+/* Operands: [to], [from], bytes, and a policy with .L2::cache_hint. */
 static bool bind_bulk_store(struct emu_bind *b)
 {
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
@@ -430,12 +433,12 @@ bool emu_bind_bulk(struct emu_bind *b)
 	const uint32_t policy = emu_has(b, "L2::cache_hint");
 	uint32_t n;
 
-	if (spaces(b, "global", "shared::cta") && emu_has(b, "bulk_group"))
+	if (has_spaces(b, "global", "shared::cta") && emu_has(b, "bulk_group"))
 		return bind_bulk_store(b);
-	if (spaces(b, "shared::cluster", "shared::cta"))
+	if (has_spaces(b, "shared::cluster", "shared::cta"))
 		b->i->space = EMU_SHARED;
-	else if (spaces(b, "shared::cluster", "global") ||
-		 spaces(b, "shared::cta", "global"))
+	else if (has_spaces(b, "shared::cluster", "global") ||
+		 has_spaces(b, "shared::cta", "global"))
 		b->i->space = EMU_GLOBAL;
 	else
 		return emu_bind_fail(b, "it does not copy between these state "
@@ -453,7 +456,8 @@ bool emu_bind_bulk(struct emu_bind *b)
 	       (!has_mask || emu_src(b, emu_argument(b, 4), EMU_U16));
 }
 
-/* The words of cp.reduce.async.bulk, and the types that they are of. */
+/* The qualifiers of cp.reduce.async.bulk, in the order of enum
+ * emu_reduction_operation. */
 static const char *const operations[] = {"add", "min", "max", "inc",
 					 "dec", "and", "or",  "xor"};
 
@@ -497,7 +501,8 @@ bool emu_bind_reduction_type(struct emu_bind *b, struct emu_reduction *r)
 	    (enum emu_reduction_operation)((b->i->option >> EMU_OPERATION_AT) - 1);
 	return (b->n_types == 1 && type_of(b->types[0], &r->type) &&
 		emu_reduction_is_known(r)) ||
-	       emu_bind_fail(b, "no .%s of this type", operations[r->operation]);
+	       emu_bind_fail(b, ".%s does not support this type",
+			     operations[r->operation]);
 }
 
 /* cp.reduce.async.bulk, only to global memory. */
@@ -505,7 +510,7 @@ bool emu_bind_bulk_reduce(struct emu_bind *b)
 {
 	struct emu_reduction r = {0};
 
-	if (!spaces(b, "global", "shared::cta") || !emu_has(b, "bulk_group"))
+	if (!has_spaces(b, "global", "shared::cta") || !emu_has(b, "bulk_group"))
 		return emu_bind_fail(b, "only .global.shared::cta.bulk_group "
 					"is known here");
 	if (!emu_bind_reduction(b) || !emu_bind_reduction_type(b, &r))
@@ -513,8 +518,8 @@ bool emu_bind_bulk_reduce(struct emu_bind *b)
 	if ((r.type == EMU_REDUCE_F16 || r.type == EMU_REDUCE_BF16) !=
 		emu_has(b, "noftz") &&
 	    r.operation == EMU_REDUCE_ADD)
-		return emu_bind_fail(b, ".add of .f16 and .bf16, and no other, "
-					"is .noftz");
+		return emu_bind_fail(b, ".add needs .noftz for .f16 and .bf16, "
+					"and allows it for no other type");
 	b->i->vector = (uint8_t)r.type;
 	return bind_bulk_store(b);
 }
@@ -547,7 +552,8 @@ static void run_st_bulk(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 		if (!(lanes >> l & 1))
 			continue;
 		if (bytes[l] % 8) {
-			emu_fault(w, i, l, "%llu bytes: it clears a multiple of 8",
+			emu_fault(w, i, l,
+				  "%llu bytes: the size must be a multiple of 8",
 				  (unsigned long long)bytes[l]);
 			return;
 		}
@@ -557,7 +563,7 @@ static void run_st_bulk(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 	emu_machine_of(w)->effects++;
 }
 
-/* [address], bytes, 0: clears shared memory of the CTA. */
+/* Operands: [address], bytes, 0.  Clears shared memory of the CTA. */
 bool emu_bind_st_bulk(struct emu_bind *b)
 {
 	const struct emu_argument *value;
@@ -568,7 +574,7 @@ bool emu_bind_st_bulk(struct emu_bind *b)
 		return false;
 	value = emu_argument(b, 2);
 	if (b->n_types || value->kind != EMU_ARG_INTEGER || value->value)
-		return emu_bind_fail(b, "its value is 0, and it has no type");
+		return emu_bind_fail(b, "its value must be 0, and it has no type");
 	return emu_address(b, emu_argument(b, 0)) &&
 	       emu_src(b, emu_argument(b, 1), EMU_U64);
 }
@@ -580,7 +586,7 @@ enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT, FENCE_SHARED };
 enum { FENCE_RELEASES = 1, FENCE_ACQUIRES = 2 };
 
 /*
- * A fence of memory, or (FENCE_SHARED) only of shared memory.  It acquires before it
+ * A memory fence, or (FENCE_SHARED) one of shared memory only.  It acquires before it
  * releases, so that fences of two lanes do not order each other.
  */
 static void order_memory(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
@@ -611,7 +617,8 @@ static void run_fence(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 		emu_watch_fence_init(w);
 }
 
-/* One release and one acquire: PTX ISA 8.6, membar. */
+/* The two fences with .sync_restrict, one that releases and one that acquires (PTX ISA
+ * 8.6, membar). */
 static bool bind_restricted_fence(struct emu_bind *b)
 {
 	const bool releases =
@@ -621,9 +628,9 @@ static bool bind_restricted_fence(struct emu_bind *b)
 
 	if (releases == acquires || !emu_has(b, "cluster"))
 		return emu_bind_fail(b,
-				     ".sync_restrict is of .release"
-				     ".sync_restrict::shared::cta.cluster and .acquire"
-				     ".sync_restrict::shared::cluster.cluster only");
+				     ".sync_restrict needs .release"
+				     ".sync_restrict::shared::cta.cluster or .acquire"
+				     ".sync_restrict::shared::cluster.cluster");
 	b->i->option = FENCE_SHARED;
 	b->i->traits = EMU_NEAR_FENCE;
 	b->i->vector = releases ? FENCE_RELEASES : FENCE_ACQUIRES;
@@ -631,7 +638,7 @@ static bool bind_restricted_fence(struct emu_bind *b)
 	return emu_arguments(b, 0, 0);
 }
 
-/* space: the scope; EMU_SCOPE_NONE: wider than the cluster. */
+/* i->space becomes the scope; EMU_SCOPE_NONE is any wider than the cluster. */
 static bool bind_fence(struct emu_bind *b, uint32_t option)
 {
 	b->i->run = run_fence;

@@ -241,7 +241,7 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	if (address & (bytes - 1)) {
 		(void)report(w, i, lane, space, address, bytes, kind,
-			     "the address is no multiple of the size");
+			     "the address is not a multiple of the size");
 		return NULL;
 	}
 	if (!s || at >= s->bytes || bytes > s->bytes - at) {

@@ -54,7 +54,7 @@ bool emu_device_takes(const struct emu_device *d, const char *target,
 	bool good;
 
 	if (strncmp(target, "sm_", 3) != 0)
-		return emu_fail(err, ".target %s is none that is known here", target);
+		return emu_fail(err, ".target %s is not known here", target);
 	wants = strtol(target + 3, &end, 10);
 	if (strcmp(end, "a") == 0)
 		good = wants == has;

@@ -52,7 +52,7 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 					k->name);
 		if (g->grid[i] % g->cluster[i])
 			return emu_fail(err,
-					"%s: a grid of %u CTAs is no multiple "
+					"%s: a grid of %u CTAs is not a multiple "
 					"of clusters of %u",
 					k->name, g->grid[i], g->cluster[i]);
 		if (k->required_threads[0] && k->required_threads[i] != g->block[i])

@@ -105,7 +105,7 @@ static const struct emu_rule table[] = {
      "instruction (\"State Spaces\")",
      "check the index, the sizes that were allocated, and conversions by cvta "
      "and mapa"},
-    {"alignment", false, "no multiple of the size",
+    {"alignment", false, "not a multiple of the size",
      "an address is a multiple of the access's size (\"Addresses as "
      "Operands\")",
      "align the variable, the stride or the offset"},
@@ -140,7 +140,7 @@ static const struct emu_rule table[] = {
      "check the count of mbarrier.init, and that no thread arrives before the wait "
      "for the previous phase"},
     {"tx-count", false, "transaction count",
-     "the expected and the arrived bytes must stay within 2^20 - 1 (\"mbarrier, "
+     "expected minus arrived bytes must be within +-(2^20 - 1) (\"mbarrier, "
      "tx-count\")",
      "expect as many bytes as the copies of this phase write"},
     {"bytes-to-come", false, "bytes to come",

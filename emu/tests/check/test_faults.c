@@ -30,9 +30,9 @@ static void test_memory(void **state)
 	check("ld.global.u32 %r1, [%in+128];\n", WHERE " 0, lane 0, PTX line 20",
 	      "these bytes are not allocated");
 	check("st.global.u32 [%in+-4], %r1;\n", WHERE, "these bytes are not allocated");
-	check("ld.global.u32 %r1, [%in+2];\n", WHERE, "no multiple of the size");
+	check("ld.global.u32 %r1, [%in+2];\n", WHERE, "not a multiple of the size");
 	check("ld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%in+120];\n", WHERE,
-	      "no multiple of the size");
+	      "not a multiple of the size");
 	check("ld.global.u32 %r1, [%out];\n", WHERE, "never written");
 	check("mov.u64 %d1, 0;\nld.u32 %r1, [%d1];\n", "PTX line 21",
 	      "these bytes are not allocated");
@@ -114,7 +114,7 @@ static void test_mbarriers(void **state)
 	      "@%p1 mbarrier.init.shared::cta.b64 [%r1], %r2;\nbar.sync 0;\n"
 	      "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
 	      "bytes [%r1+16], [%in], 24, [%r1];\n",
-	      "cp.async.bulk", "all are multiples of 16");
+	      "cp.async.bulk", "all must be multiples of 16");
 }
 
 static void test_copies(void **state)
@@ -145,7 +145,7 @@ static void test_copies(void **state)
 	      "cp.async", "5 bytes of a source of 4");
 	check("mov.u32 %r1, dynamic;\n"
 	      "cp.async.ca.shared.global [%r1], [%in+2], 4;\n",
-	      "cp.async", "no multiple of 4");
+	      "cp.async", "not a multiple of 4");
 }
 
 static void test_endless(void **state)

@@ -211,7 +211,7 @@ static void what_is_refused(void **state)
 	} cases[] = {
 	    {"cp.reduce.async.bulk.global.shared::cta.bulk_group.min.f32 "
 	     "[%d1], [%r1], 16;\n",
-	     "no .min of this type"},
+	     ".min does not support this type"},
 	    {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 "
 	     "[%d1], [%r1], 16;\n",
 	     ".noftz"},

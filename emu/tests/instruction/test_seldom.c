@@ -327,7 +327,7 @@ static void test_cleared(void **state)
 	emu_must_fail(CLEARED("56", "0"), &job, "never written", NULL);
 	emu_must_fail(CLEARED("60", "0"), &job, "a multiple of 8", NULL);
 	emu_must_fail(CLEARED("128", "0"), &job, "these bytes are not allocated", NULL);
-	emu_must_fail(CLEARED("64", "1"), &job, "its value is 0", NULL);
+	emu_must_fail(CLEARED("64", "1"), &job, "its value must be 0", NULL);
 }
 
 /* Bytes that threads count: a phase of 48, which 32 lanes complete. */

@@ -77,7 +77,7 @@ static void test_what_stores_need(void **state)
 		  "no fence.proxy.async between");
 	must_fail(BEGIN FILL_STAGE "@%p1 cp.async.bulk.global.shared::cta.bulk_group "
 				   "[%out+8], [%r7], 256;\n",
-		  "all are multiples of 16");
+		  "all must be multiples of 16");
 	must_fail(BEGIN FILL_STAGE "@%p1 cp.async.bulk.global.shared::cta.bulk_group "
 				   "[%out+2320], [%r7], 256;\n",
 		  "these bytes are not allocated");

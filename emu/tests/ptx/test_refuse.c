@@ -44,9 +44,9 @@ static void test_instructions(void **state)
 	check_body("add.f32 %f1, %f2, 5;\n", "an integer where a float");
 	check_body("@%r1 add.u32 %r1, %r2, %r3;\n", "@ wants a predicate");
 	check_body("fence.acq_rel.sync_restrict::shared::cta.cluster;\n",
-		   ".sync_restrict is of .release");
+		   ".sync_restrict needs .release");
 	check_body("fence.release.sync_restrict::shared::cta.gpu;\n",
-		   ".sync_restrict is of .release");
+		   ".sync_restrict needs .release");
 	check_body("add .foo .u32 %r1, %r2, %r3;\n", ".foo is not known here");
 	check_body("add .u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32"
 		   ".u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32.u32"
@@ -278,7 +278,7 @@ static void test_launches(void **state)
 		const char *why;
 	} cases[] = {
 	    {1, 1025, 1, 0, "too large"},
-	    {3, 32, 2, 0, "no multiple of clusters of 2"},
+	    {3, 32, 2, 0, "not a multiple of clusters of 2"},
 	    {32, 32, 32, 0, "a cluster of 32"},
 	    {1, 32, 1, 227 * 1024 + 1, "bytes of shared memory"},
 	};

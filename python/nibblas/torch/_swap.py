@@ -65,7 +65,7 @@ def _choose(model, keep, support):
         elif name in unsaved:
             left[name] = unsaved[name]
         elif linear.in_features % 16:
-            left[name] = (f"in_features = {linear.in_features} is no multiple "
+            left[name] = (f"in_features = {linear.in_features} is not a multiple "
                           "of 16")
         elif name == "":
             left[name] = "is the model itself: use Linear.from_linear()"

@@ -47,7 +47,7 @@ def _reason(model, name, module):
                 "to be saved in")
     for x in module.parameters(recurse=False):
         if x.dim() == 3 and x.shape[1 if turned else 2] % 16:
-            return f"{list(x.shape)}: K is no multiple of 16"
+            return f"{list(x.shape)}: K is not a multiple of 16"
     return None
 
 
