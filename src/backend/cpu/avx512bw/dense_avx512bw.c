@@ -28,7 +28,7 @@ typedef __m512i vcodes;
 #define fold(codes, i, scale) decode(codes, i)
 // clang-format on
 
-/* Values / 128. */
+/* The values of step i / 128, for which block_scales() makes up. */
 static inline __attribute__((always_inline)) __m512 decode(__m512i codes, int i)
 {
 	const __m512 table = _mm512_setr_ps(

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device.cuh - DEVICE, which every device function of the kernels begins with.
- * Methods and explicit specialisations, which take no `static`, are the exceptions.
+ * device.cuh - DEVICE, with which every device function of the kernels begins.  Methods
+ * and explicit specialisations are the exceptions, because this `static` would change
+ * the former and is an error in the latter.
  */
 #ifndef NIB_DEVICE_CUH
 #define NIB_DEVICE_CUH

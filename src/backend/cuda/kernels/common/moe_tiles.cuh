@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moe_tiles.cuh - counts the tiles of a mixture of experts on the device, because only
- * device memory has the number of rows of each expert.  ARGS has experts, rows, tile_m
- * and row_offsets; SHARE(m, tile_m) is the rows of each tile of an expert that has m
- * rows.
+ * moe_tiles.cuh - counts the tiles of a mixture of experts on the device, because the
+ * host does not know the number of rows of each expert.  ARGS must have the members
+ * experts, rows, tile_m and row_offsets.  SHARE(m, tile_m) gives the rows of each tile
+ * of an expert with m rows.
  */
 #ifndef NIB_MOE_TILES_CUH
 #define NIB_MOE_TILES_CUH
@@ -18,6 +18,7 @@ DEVICE int32_t expert_row(const ARGS *args, int32_t e)
 	return min(max(__ldg(args->row_offsets + e), 0), args->rows);
 }
 
+/* The tiles of expert e; units: tiles across the rows of B. */
 template <int32_t (*SHARE)(int32_t, int32_t), class ARGS>
 DEVICE int32_t expert_tiles(const ARGS *args, int32_t e, int32_t units)
 {
@@ -31,9 +32,9 @@ DEVICE int32_t expert_tiles(const ARGS *args, int32_t e, int32_t units)
 }
 
 /*
- * Called by one warp: first_tile[e] = the tiles of the experts before e, for e = 0 ..
- * experts.  Each lane adds up a run of experts, then the lanes' totals are scanned.
- * units: tiles of an expert for each tile of rows of A.
+ * Called by one warp: first_tile[e] = the number of tiles of the experts before e, for
+ * e = 0 .. experts.  Each lane sums a run of experts, then a scan adds the sums of the
+ * lanes before it.
  */
 template <int32_t (*SHARE)(int32_t, int32_t), class ARGS>
 DEVICE void count_tiles(const ARGS *args, int32_t units, int32_t lane,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ptx.cuh - instructions of all GPUs from sm_89 on that CUDA C has no name for: one
- * wrapper an instruction, named after it.  Shared memory addresses are 32-bit
+ * wrapper for each, named after it.  Shared memory addresses are 32-bit
  * (smem_addr()).  Instructions that access or order memory have the clobber "memory".
  * ptx_async.cuh has what Hopper and Blackwell add, sm90/ptx_wgmma.cuh and
  * sm100/ptx_tcgen05.cuh what only one of them has.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ptx_async.cuh - instructions of Hopper and Blackwell for kernels with warp roles, one
- * wrapper an instruction: mbarrier, asynchronous copies, clusters, dependent launch.
+ * wrapper for each: mbarrier, asynchronous copies, clusters, dependent launch.
  */
 #ifndef NIB_PTX_ASYNC_CUH
 #define NIB_PTX_ASYNC_CUH

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_e2m1.cuh - Blackwell's conversions of e2m1: one wrapper an instruction, named
- * after it (PTX ISA 8.6, sm_100a and its family).  In common because of quantize.cuh.
+ * ptx_e2m1.cuh - Blackwell's conversions of e2m1: one wrapper for each instruction,
+ * named after it (PTX ISA 8.6, sm_100a and its family).  It is in common/ because
+ * quantize.cuh uses it.
  */
 #ifndef NIB_PTX_E2M1_CUH
 #define NIB_PTX_E2M1_CUH

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_mma16.cuh - mma.sync of fp16 and bf16: one wrapper an instruction, named
+ * ptx_mma16.cuh - mma.sync of fp16 and bf16: one wrapper for each instruction, named
  * after it.
  */
 #ifndef NIB_PTX_MMA16_CUH
@@ -23,7 +23,7 @@ DEVICE void mma_m16n8k16_f16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
 	    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-/* The same of bf16. */
+/* The same for bf16. */
 DEVICE void mma_m16n8k16_bf16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
 			      uint32_t a3, uint32_t b0, uint32_t b1)
 {

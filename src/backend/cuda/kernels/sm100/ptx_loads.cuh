@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ptx_loads.cuh - loads from global memory of the kernels for few rows of A, one
- * wrapper an instruction.
+ * wrapper for each instruction.
  */
 #ifndef NIB_PTX_LOADS_CUH
 #define NIB_PTX_LOADS_CUH

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_tcgen05.cuh - the instructions that only Blackwell's GEMM uses, one wrapper an
- * instruction: the tensor core (PTX ISA 8.7, sm_100a), loads by tensor map, barriers of
+ * ptx_tcgen05.cuh - the instructions that only Blackwell's GEMM uses, one wrapper for
+ * each: the tensor core (PTX ISA 8.7, sm_100a), loads by tensor map, barriers of
  * pairs of CTAs.  CTAS is the cta_group: 1, or 2 for a pair.
  */
 #ifndef NIB_PTX_TCGEN05_CUH

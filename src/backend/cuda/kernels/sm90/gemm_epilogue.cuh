@@ -8,7 +8,8 @@
  *   d[4 i], d[4 i + 1]          rows of A 8 i + 2 t, 8 i + 2 t + 1; row g of B
  *   d[4 i + 2], d[4 i + 3]      the same rows of A; row g + 8 of B, or dual row g of B2
  *
- * A chunk is 16 rows of A, 8 accumulators of a thread; a block is two chunks.
+ * In this file a chunk is 16 rows of A, 8 accumulators of a thread, and a block is two
+ * chunks (not the 16 values that share a scale).
  */
 #ifndef NIB_GEMM_EPILOGUE_CUH
 #define NIB_GEMM_EPILOGUE_CUH
@@ -18,19 +19,19 @@
 
 /* ---- epilogue ------------------------------------------------------------ */
 
-/* What the epilogue needs of a tile. */
+/* What the epilogue has to know about a tile. */
 struct output {
 	char *c; /* at the tile's first row of A, this warp's first row of B */
 	int64_t stride_elems;
-	int32_t rows_left; /* rows of B that this warp may store, from there */
-	int32_t valid;	   /* rows of A */
+	int32_t rows_left; /* rows of B from c on that exist */
+	int32_t valid;	   /* rows of A that exist */
 	float alpha, alpha2;
 	float unscale; /* of accumulators: UNSCALE() */
 	int32_t dtype;
-	bool by_16;
+	bool by_16; /* 16-byte stores to c are aligned */
 };
 
-/* Eight values to 16-bit pairs. */
+/* Rounds eight values to four 16-bit pairs. */
 DEVICE void round_halves(const struct output *o, const float *v, uint32_t *h)
 {
 	if (o->dtype == 1) {
@@ -44,7 +45,7 @@ DEVICE void round_halves(const struct output *o, const float *v, uint32_t *h)
 	}
 }
 
-/* Eight accumulators to 16-bit pairs. */
+/* Scales eight accumulators and rounds them to four 16-bit pairs. */
 DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
 {
 	float v[8];
@@ -55,7 +56,7 @@ DEVICE void round_chunk(const struct output *o, const float *d, uint32_t *h)
 	round_halves(o, v, h);
 }
 
-/* Stores 8 rows of B of one row of A, by 16 bytes where alignment allows. */
+/* Stores 8 rows of B of one row of A, in 16 bytes if alignment allows. */
 DEVICE void store_rows8(const struct output *o, int32_t m, int32_t row, uint4 x)
 {
 	const uint32_t word[4] = {x.x, x.y, x.z, x.w};
@@ -98,10 +99,10 @@ DEVICE void store_halves(const struct consumer *c, const struct output *o, int32
 }
 
 /*
- * The offset of 16 bytes (8 rows of B) of row m of A in the accumulators' buffer, in
- * which a warp has 128 bytes of every ACC_STRIDE; other warps may be using theirs.
- * Neither the 8 rows of a stmatrix nor the pairs of four rows that are read share a
- * bank:
+ * The offset of one half (16 bytes: 8 rows of B) of row m of A in the buffer of the
+ * accumulators.  Each warp owns 128 bytes of every ACC_STRIDE, so warps do not wait for
+ * each other.  There are no bank conflicts: the 8 rows of a stmatrix are in different
+ * slots, and so are the two halves of the four rows that eight lanes read:
  *
  *   16-byte slot     0     1     2     3     4     5     6     7
  *   row m = 0       half0                   half1
@@ -114,15 +115,16 @@ DEVICE uint32_t odd_address(uint32_t m, uint32_t half)
 }
 
 /*
- * Stores the tile as 16-bit values directly from the accumulators, if all rows of the
- * warp are inside c and stores of 16 bytes are aligned.  Two transpose buffers
- * alternate, so that the next chunk does not wait for the reads of this one.
+ * Stores the tile as 16-bit values without spill_accumulators().  All rows of B of the
+ * warp must exist, and 16-byte stores must be aligned.  Even and odd chunks have a
+ * transpose buffer each, so that a chunk does not wait for the reads of the one before.
  */
 template <int N>
 DEVICE void store_whole_rows(const struct consumer *c, const struct output *o,
 			     uint32_t chunks, const float *d)
 {
-	/* Computed here, not before the loop over tiles: registers are few. */
+	/* opaque() keeps the compiler from computing the addresses below before the
+	 * loop over tiles, where they would occupy registers. */
 	const uint32_t thread = opaque(threadIdx.x);
 	const uint32_t warp = thread / 32 - 4, lane = thread % 32;
 	const uint32_t even = smem_addr(c->shared->staging) + warp * STAGING_WARP;
@@ -219,8 +221,8 @@ DEVICE void finish_blocks(const struct consumer *c, const struct output *o,
 	}
 }
 
-/* The lane's four dual results of a chunk, whose accumulators are at from: rows of A 2
- * t, 2 t + 1, 2 t + 8 and 2 t + 9 for lane t of a quad. */
+/* The lane's four dual results of a chunk, whose accumulators are at `from`.  Lane t of
+ * a quad has rows of A 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. */
 DEVICE void finish_pairs(const struct output *o, uint32_t from, float *v)
 {
 #pragma unroll
@@ -264,7 +266,8 @@ DEVICE void store_dual(const struct consumer *c, const struct output *o, int32_t
 		store_rows8(o, m0 + (int32_t)lane_of_thread(), 0, x);
 }
 
-/* The same for dual products: a thread has both accumulators of its results. */
+/* finish_blocks() for dual products, in which a thread has both accumulators of its
+ * results. */
 template <int N>
 DEVICE void finish_dual(const struct consumer *c, const struct output *o,
 			uint32_t chunks, const float *d)
@@ -376,7 +379,7 @@ DEVICE struct output output_of(const struct consumer *c, const struct tile_desc 
 	return o;
 }
 
-/* From a thread's accumulators of a tile and split-k slice to c. */
+/* Computes and stores the results of a thread's accumulators. */
 template <int N, bool DUAL, int A>
 DEVICE void finish_accumulators(const struct consumer *c, const struct tile_desc *tile,
 				const float *alpha, float *d)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx_wgmma.cuh - what Hopper's tensor cores need, one wrapper an instruction: wgmma,
- * setmaxnreg, stmatrix (PTX ISA 8.0, sm_90a).  Wait loops are in ring.cuh.
+ * ptx_wgmma.cuh - what Hopper's tensor cores need, one wrapper for each instruction:
+ * wgmma, setmaxnreg, stmatrix (PTX ISA 8.0, sm_90a).  Wait loops are in ring.cuh.
  */
 #ifndef NIB_PTX_WGMMA_CUH
 #define NIB_PTX_WGMMA_CUH
