@@ -65,8 +65,8 @@ static bool bind_named(struct emu_bind *b, const char *name)
 	uint32_t n;
 
 	if (b->n_types != 1 || !alu)
-		return emu_bind_fail(b, "its type is none that the opcode "
-					"takes");
+		return emu_bind_fail(b, "the opcode does not accept "
+					"this type");
 	n = (uint32_t)strlen(alu->signature);
 	if (!emu_arguments(b, n, n))
 		return false;
@@ -93,8 +93,8 @@ bool emu_bind_mixed(struct emu_bind *b)
 	if (b->n_types != 2 || b->types[0] != EMU_F32 || !alu ||
 	    (b->types[1] != EMU_T_F16 && b->types[1] != EMU_T_BF16) ||
 	    emu_has(b, "ftz"))
-		return emu_bind_fail(b, "its types are none that the opcode "
-					"takes");
+		return emu_bind_fail(b, "the opcode does not accept "
+					"these types");
 	n = (uint32_t)strlen(alu->signature);
 	if (!emu_arguments(b, n, n) || !emu_dst(b, emu_argument(b, 0), 4))
 		return false;

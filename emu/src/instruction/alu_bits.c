@@ -602,8 +602,8 @@ bool emu_bind_set(struct emu_bind *b)
 
 	if (b->n_types != 2 || emu_type_bytes(to) > 4 ||
 	    (is_half_pair(to) && to != from))
-		return emu_bind_fail(b, "its types are none that the opcode "
-					"takes");
+		return emu_bind_fail(b, "the opcode does not accept "
+					"these types");
 	b->i->run = run_set;
 	return bind_comparison(b, from) &&
 	       emu_dst(b, emu_argument(b, 0), emu_type_bytes(to)) &&

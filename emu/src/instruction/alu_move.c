@@ -152,8 +152,8 @@ bool emu_bind_mov(struct emu_bind *b)
 	const int bytes = emu_type_bytes(b->types[0]);
 
 	if (b->n_types != 1 || bytes > 8)
-		return emu_bind_fail(b, "its type is none that the opcode "
-					"takes");
+		return emu_bind_fail(b, "the opcode does not accept "
+					"this type");
 	if (!emu_arguments(b, 2, 2))
 		return false;
 	if (d->kind == EMU_ARG_VECTOR)

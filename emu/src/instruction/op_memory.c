@@ -177,8 +177,8 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 {
 	if (b->n_types != 1 || emu_type_bytes(b->types[0]) > 8 ||
 	    b->types[0] == EMU_PRED)
-		return emu_bind_fail(b, "its type is none that the opcode "
-					"takes");
+		return emu_bind_fail(b, "the opcode does not accept "
+					"this type");
 	*count = emu_has(b, "v2") ? 2 : emu_has(b, "v4") ? 4 : emu_has(b, "v8") ? 8 : 1;
 	if (*count * (uint32_t)emu_type_bytes(b->types[0]) > 32)
 		return emu_bind_fail(b, "a vector has at most 32 bytes");

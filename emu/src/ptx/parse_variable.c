@@ -54,7 +54,7 @@ bool emu_parse_declaration(struct emu_parser *p, struct emu_declaration *d)
 		return false;
 	if (d->align & (d->align - 1) || d->align > 4096)
 		return emu_parse_fail(p, t->line,
-				      ".align %llu is no power of two to 4096",
+				      ".align %llu is not a power of two up to 4096",
 				      (unsigned long long)d->align);
 	if (emu_take_word(p, ".v2"))
 		vector = 2;

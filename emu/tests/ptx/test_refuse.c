@@ -70,7 +70,7 @@ static void test_instructions(void **state)
 	check_body(".reg .b32 %z<99999999>;\n", "registers in a kernel");
 	check_body(".reg .foo %z;\n", "no type of registers");
 	check_body(".maxnreg 3;\n", "is not known here");
-	check_body(".shared .align 3 .b8 x[4];\n", "no power of two");
+	check_body(".shared .align 3 .b8 x[4];\n", "not a power of two");
 	check_body(".shared .b8 x[9999999];\n", "2^20 bytes");
 	check_body("createpolicy.cvt.b64 %d1, %d2;\n", ".L2 is missing");
 	check_body("mov.u32 %r1, \"text\";\n", "instead of a number");
