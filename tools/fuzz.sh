@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# fuzz.sh SECONDS [SEED] - builds the fuzzers and runs each for SECONDS, from its
-# seeds in fuzz/corpus/ of tests/ or emu/tests/.  New inputs are kept in
-# build/fuzz/corpus/.  An input that breaks something is written to build/fuzz/crash/
-# and printed, so that the log suffices; it belongs in the seeds.  The same SEED with
-# an empty build/fuzz/corpus/ gives the same run; 0, the default, another one each time.
+# fuzz.sh SECONDS [SEED] - builds the fuzzers and runs each for SECONDS, starting from
+# its inputs in tests/fuzz/corpus/ or emu/tests/fuzz/corpus/.  New inputs are kept in
+# build/fuzz/corpus/.  An input that fails is written to build/fuzz/crash/ and printed
+# in base64, so that a log of CI suffices to reproduce it; add it to the inputs.  A SEED
+# gives the same run each time if build/fuzz/corpus/ is empty; 0, the default, gives a
+# random one.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:?seconds}

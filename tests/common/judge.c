@@ -229,7 +229,7 @@ void job_has_bits(const struct job *job, const struct bits *want, const char *wh
 		const int64_t at = (int64_t)(i / size);
 
 		if (i < bytes)
-			fail_msg("%s: other bits in problem %d, batch %" PRId64
+			fail_msg("%s: bits differ in problem %d, batch %" PRId64
 				 ", row %" PRId64 ", col %" PRId64 " (%a)",
 				 what, p, at / c->cols / c->rows,
 				 at / c->cols % c->rows, at % c->cols,

@@ -258,7 +258,7 @@ static bool dequantize_gpu(const struct nib_fp4 *q, float global,
 	if (y->bytes >= sizeof(global))
 		gpu_must(nib_device_copy(gpu_test.gpu, to->data, gpu_host_of(&there),
 					 sizeof(global), &gpu_test.err),
-			 "other bits");
+			 "bits differ");
 	ok = ok && !nib_dequantize(gpu_test.gpu, q, 0, to, &options, &gpu_test.err) &&
 	     gpu_download(y, got) && memcmp(got, gpu_host_of(y), y->bytes) == 0;
 	gpu_twin_free(&there);

@@ -70,7 +70,7 @@ static const char *run_twice(enum nib_op op, const struct nib_problem *p, int64_
 			if (!gpu_download(&m[i].c, now))
 				why = "guard band of c";
 			else if (run && memcmp(first[i], now, m[i].c.bytes) != 0)
-				why = "other bits in the second run";
+				why = "bits differ in the second run";
 			free(first[i]);
 			first[i] = now;
 		}

@@ -254,7 +254,7 @@ static const char *run_product(const struct product *p, enum nib_op op,
 	if (memcmp(last_of(again, &m->c, p->c.batch),
 		   last_of(gpu_host_of(&m->c), &m->c, p->c.batch),
 		   m->c.bytes / (size_t)p->c.batch) != 0)
-		return "other bits without neighbours";
+		return "bits differ when computed without the other problems";
 	return inputs_unchanged(m) ? NULL : "an input changed";
 }
 

@@ -63,7 +63,7 @@ static const char *run_plan(const struct gpu_moe *x, const struct gpu_moe_memory
 		why = run_once(plan, &p, &workspace);
 	if (!why && (!gpu_download(&m->base.c, again) ||
 		     memcmp(again, gpu_host_of(&m->base.c), m->base.c.bytes) != 0))
-		why = "other bits in a second run";
+		why = "bits differ in a second run";
 	if (!why && !gpu_moe_unchanged(m))
 		why = "an input changed";
 	gpu_twin_free(&workspace);

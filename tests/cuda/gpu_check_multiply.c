@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_check_multiply.c - products, dual products, groups and MoE on the GPU.  Results
- * are within their bound, and NaN exactly where a scale is NaN.  Guard bands and gaps
- * do not change.  The bits are the same in any order, with any neighbours and from two
- * threads.
+ * gpu_check_multiply.c - products, dual products, batches and groups on the GPU:
+ *
+ * - results are within their bound, and NaN exactly where a scale is NaN;
+ * - guard bands and gaps do not change;
+ * - bits are the same in later runs, in any order of a group, with any other problems
+ *   in the group, and from two threads.
+ *
+ * gpu_check_moe.c tests MoE.
  */
 #include "gpu_problem.h"
 
@@ -12,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products that the oracle adds up for one matrix: it is slow. */
+/* The most products that the oracle sums for one matrix, because it is slow. */
 #define ORACLE_PRODUCTS 8000000
-#define MANY		100
+#define GROUP_MAX	100
 #define RUNS		200
 #define THREAD_RUNS	50
 
@@ -40,7 +44,7 @@ static bool is_nan(const struct gpu_sizes *c, uint32_t bits)
 	return (bits & 0x7FFF) > (c->dtype == NIB_DTYPE_FP16 ? 0x7C00 : 0x7F80);
 }
 
-/* One row of c's memory.  Poison is a NaN that no sum gives. */
+/* Checks one row of c with its gap.  The poison is a NaN that no product gives. */
 static const char *check_row(const struct gpu_item *x, const void *c, int64_t at,
 			     bool is_nan_row, bool has_nan_col)
 {
@@ -64,7 +68,8 @@ static const char *check_row(const struct gpu_item *x, const void *c, int64_t at
 	return NULL;
 }
 
-static const char *check_places(const struct gpu_item *x, const void *c)
+/* Checks that all of c is written, that no gap is, and which elements are NaN. */
+static const char *check_written(const struct gpu_item *x, const void *c)
 {
 	const int64_t batches = x->c.batch, rows = x->c.rows;
 	const char *why = NULL;
@@ -87,8 +92,8 @@ static const char *check_item(const struct gpu_item *x, const struct gpu_memory 
 	const char *why;
 
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
-		return "guard band of c";
-	why = check_places(x, gpu_host_of(&m->c));
+		return "wrote into the guard band of c";
+	why = check_written(x, gpu_host_of(&m->c));
 	if (why)
 		return why;
 	gpu_must(nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
@@ -115,7 +120,7 @@ static const char *run_plan(struct nib_plan *plan, const struct nib_problem *p,
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		why = gpu_test.err.message;
 	else if (!gpu_guards_hold(&workspace))
-		why = "guard band of the workspace";
+		why = "wrote into the guard band of the workspace";
 	gpu_twin_free(&workspace);
 	return why;
 }
@@ -160,7 +165,7 @@ static int64_t edge_k(int i)
 	return edges_k[i % (gpu_is_small() ? 6 : 7)];
 }
 
-/* Which operands have their batches between rows: the lowest four bits. */
+/* Bits 0 to 3: whether a, b, b2 and c interleave the rows of their matrices. */
 static void set_between(struct gpu_item *x, int bits)
 {
 	x->a.is_between = bits & 1;
@@ -172,7 +177,7 @@ static void set_between(struct gpu_item *x, int bits)
 static void check_singles(void)
 {
 	for (int i = 0; i < gpu_cases(17 * 8); i++) {
-		/* 17, 8 and 7 share no factor: all pairs come. */
+		/* 17, 8 and 7 share no factor, so all pairs of sizes occur. */
 		const int64_t m = edges_m[i % 17], n = edges_n[i % 8];
 		struct gpu_item x;
 
@@ -195,7 +200,7 @@ static void check_singles(void)
 
 /* ---- batches ------------------------------------------------------------- */
 
-/* From one matrix to the next. */
+/* Bytes from one matrix to the next. */
 static int64_t codes_stride(const struct gpu_sizes *s)
 {
 	return s->is_between ? s->k / 2 + s->gap
@@ -209,7 +214,7 @@ static int64_t scales_stride(const struct gpu_sizes *s)
 		   : (int64_t)gpu_scale_bytes(s) / s->batch;
 }
 
-/* count matrices from `first` on, unless there is one for all. */
+/* Reduces v to count matrices from `first` on, unless all problems share one. */
 static void cut_operand(const struct gpu_sizes *s, int64_t first, int64_t count,
 			struct nib_fp4 *v)
 {
@@ -241,9 +246,9 @@ static struct nib_problem cut_problem(const struct gpu_item *x,
 }
 
 /*
- * A batch at strides has the bits of its matrices in launches that name each.
- * PART: a multiple of 16, so that every part begins aligned; not more than
- * those launches take.
+ * A large batch, which the backend runs as one problem with strides, has the same bits
+ * as its parts, whose launches list each matrix.  PART is the most matrices of such a
+ * launch, and a multiple of 16, so that every part begins aligned.
  */
 #define PART 48
 static void check_batch(struct gpu_item x)
@@ -273,7 +278,7 @@ static void check_batch(struct gpu_item x)
 	if (!why && !gpu_download(&m.c, gpu_host_of(&m.c)))
 		why = "guard band of c";
 	if (!why && memcmp(first, gpu_host_of(&m.c), m.c.bytes) != 0)
-		why = "other bits than in parts";
+		why = "bits differ from those of its parts";
 	gpu_name_item(&x, "batch", name, sizeof(name));
 	gpu_tell(name, why);
 	free(first);
@@ -291,13 +296,14 @@ static void check_batches(void)
 
 		set_between(&x, i >> 2);
 		check_batch(x);
-		/* Packed weights have no parts. */
+		/* Packed weights cannot be cut into parts. */
 		x.packed = true;
 		check_single(&x);
 	}
-	/* Two launches: the converted rows are more than half of the L2. */
+	/* Two launches, because the converted rows exceed half of the L2. */
 	check_batch(gpu_any_item(NIB_OP_GEMM, 1300, 1, 16, 49, 49));
-	/* More than a grid has in y, by the vector kernel. */
+	/* More matrices than the y dimension of a grid has CTAs; for the vector
+	 * kernel. */
 	if (!gpu_is_small())
 		check_batch(gpu_any_item(NIB_OP_GEMM, 1, 1, 16, 65536 + 20, 1));
 }
@@ -307,9 +313,9 @@ static void check_batches(void)
 struct group {
 	enum nib_op op;
 	int count;
-	struct gpu_item items[MANY];
-	struct gpu_memory memory[MANY];
-	uint8_t *first[MANY]; /* the bits of the first run */
+	struct gpu_item items[GROUP_MAX];
+	struct gpu_memory memory[GROUP_MAX];
+	uint8_t *first[GROUP_MAX]; /* the bits of the first run */
 };
 
 static struct group *group_new(enum nib_op op, int count)
@@ -337,10 +343,10 @@ static void group_free(struct group *g)
 	free(g);
 }
 
-/* Problems `from`, from + step, ... around the group, count of them. */
+/* Runs count problems of the group: from, from + step, ..., modulo its size. */
 static const char *run_some(const struct group *g, int from, int step, int count)
 {
-	struct nib_problem p[MANY];
+	struct nib_problem p[GROUP_MAX];
 
 	for (int i = 0; i < count; i++) {
 		const int at = (from + i * step) % g->count;
@@ -372,11 +378,12 @@ static void check_again(const struct group *g, int from, int step, int count,
 		const int at = (from + i * step) % g->count;
 
 		gpu_name_item(&g->items[at], what, name, sizeof(name));
-		gpu_tell(name, why ? why : same_bits(g, at) ? NULL : "other bits");
+		gpu_tell(name, why ? why : same_bits(g, at) ? NULL : "bits differ");
 	}
 }
 
-/* A part of `all` problems, so many that no seventh is another's. */
+/* A group of gpu_cases(all) problems, but at least 10, so that steps of seven reach
+ * different problems. */
 static void check_group(enum nib_op op, int all)
 {
 	const int count = gpu_cases(all) < 10 ? 10 : gpu_cases(all);
@@ -392,8 +399,8 @@ static void check_group(enum nib_op op, int all)
 		gpu_tell(name, why);
 		memcpy(g->first[i], gpu_host_of(&m->c), m->c.bytes);
 	}
-	/* Backwards; every seventh, so other neighbours, not one alone, whose k
-	 * may be cut; pairs of these. */
+	/* In reverse order; every seventh, but at least two, because a single problem
+	 * may use split-k; a pair. */
 	check_again(g, count - 1, count - 1, count, "reversed");
 	check_again(g, 3, 7, count < 14 ? 2 : count / 7, "other neighbours");
 	check_again(g, 0, 7, 2, "pair");
@@ -443,7 +450,7 @@ static void *run_again(void *argument)
 		else if (!gpu_download(&r->memory.c, to))
 			r->why = "guard band of c";
 		else if (i && memcmp(r->now, r->first, r->memory.c.bytes) != 0)
-			r->why = "other bits in a later run";
+			r->why = "bits differ in a later run";
 	}
 	return NULL;
 }
@@ -467,7 +474,7 @@ static void check_runs(enum nib_op op, int64_t m, int64_t n, int64_t k)
 
 	runner_new(&r, &x, gpu_cases(RUNS));
 	run_again(&r);
-	runner_end(&r, "200 runs");
+	runner_end(&r, "repeated runs");
 }
 
 static void check_threads(void)
@@ -480,7 +487,7 @@ static void check_threads(void)
 	runner_new(&r[0], &x, THREAD_RUNS);
 	runner_new(&r[1], &y, THREAD_RUNS);
 	if (pthread_create(&thread, NULL, run_again, &r[1]) != 0) {
-		gpu_tell("threads", "no thread");
+		gpu_tell("threads", "pthread_create failed");
 		return;
 	}
 	run_again(&r[0]);
@@ -497,7 +504,7 @@ int main(void)
 		return code;
 	check_singles();
 	check_batches();
-	check_group(NIB_OP_GEMM, MANY);
+	check_group(NIB_OP_GEMM, GROUP_MAX);
 	check_group(NIB_OP_DUAL_GEMM, 49);
 	if (!gpu_is_small()) {
 		check_runs(NIB_OP_GEMM, 256, 1000, 1040);

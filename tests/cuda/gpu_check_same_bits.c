@@ -39,7 +39,7 @@ static const char *compare(const struct gpu_job *job, const uint8_t *want,
 		return NULL;
 	while (want[i] == got[i])
 		i++;
-	snprintf(text, sizeof(text), "other bits, from byte %zu on", i);
+	snprintf(text, sizeof(text), "bits differ from byte %zu on", i);
 	return text;
 }
 
@@ -260,7 +260,7 @@ static void *run_thread(void *argument)
 	for (int i = 0; i < gpu_repeats(THREAD_RUNS) && !t->why; i++) {
 		t->why = gpu_job_result(t->job, t->stream, t->got, &t->err);
 		if (!t->why && memcmp(t->got, t->want, t->job->bytes) != 0)
-			t->why = "other bits";
+			t->why = "bits differ";
 	}
 	return NULL;
 }

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_data.py - the contest's inputs, drawn by each problem's rules in the contest's
-order, so that on a GPU a seed gives the data of the contest's generate_input() there.
-On a CPU the rules are the same, but the generator and so the numbers are not."""
+"""_data.py - the contest's inputs. They follow the rules and the order of the
+contest's generate_input(), so a seed gives the same data on a GPU. On a CPU torch's
+generator, and therefore the data, is different."""
 
 import torch
 
 from nibblas.gpumode._specs import SEED
 
-# Older torch has no such type; there codes are uint8.
+# Older versions of torch lack this type; with them codes are uint8.
 FLOAT4 = getattr(torch, "float4_e2m1fn_x2", torch.uint8)
 _TILES = (3, 4, 1, 5, 2, 0)
 
 
 class _Source:
-    """Random numbers of a device."""
+    """A random number generator on a device."""
 
     def __init__(self, device, seed):
         self.device = device
@@ -24,7 +24,7 @@ class _Source:
                              device=self.device, generator=self.generator)
 
     def codes(self, rule, batch, rows, k):
-        """[rows, K/2, L], codes of 4 bits."""
+        """Random 4-bit codes, [rows, K/2, L]; rule is the name of a problem."""
         shape = (batch, rows, k // 2)
         if rule == "gemm":
             x = self.integers(-128, 128, shape, torch.int8)
@@ -42,7 +42,7 @@ class _Source:
                            ).permute(1, 2, 0)
 
     def scales(self, rule, shape):
-        """Float8 [L, rows, K/16], or the shape of tiles."""
+        """Random float8 scales of a shape: [L, rows, K/16], or that of tiles()."""
         if rule == "dual_gemm":
             x = torch.rand(shape, device=self.device, generator=self.generator)
         else:
@@ -52,15 +52,15 @@ class _Source:
         return x.to(torch.float8_e4m3fn)
 
     def tiles(self, rule, plain):
-        """The six-dimensional form of plain [L, rows, K/16]; its padding is
-        random, as the contest's is."""
+        """plain, [L, rows, K/16], in the six-dimensional layout of tiled scales. The
+        padding is random where the contest's is."""
         batch, rows, groups = plain.shape
         shape = (batch, -(-rows // 128), -(-groups // 4), 32, 4, 4)
         if rule == "dual_gemm":
             padding = torch.zeros(shape, dtype=torch.uint8, device=self.device)
         else:
             padding = self.scales(rule, shape).view(torch.uint8)
-        # Row 32 i + j of 128 is at [j, i].
+        # In a tile of 128 rows, row 32 i + j is at [j, i].
         padded = padding.permute(0, 1, 4, 3, 2, 5).reshape(
             batch, shape[1] * 128, shape[2] * 4)
         padded[:, :rows, :groups] = plain.view(torch.uint8).to(self.device)
@@ -71,7 +71,7 @@ class _Source:
 
 def _single(problem, size, source):
     """The tuple of one product: codes, plain scales, tiles, c."""
-    # A vector comes with 127 rows of padding.
+    # The contest pads the vector of a gemv to 128 rows.
     rows = [size.m, 128 if problem == "gemv" else size.n]
     if problem == "dual_gemm":
         rows.append(size.n)
@@ -86,8 +86,8 @@ def _single(problem, size, source):
 
 
 def _member(size, source, host):
-    """(a, b, c), plain scales, tiles of one product of a group; plain scales
-    are on the host, where the contest draws and leaves them."""
+    """(a, b, c), plain scales and tiles of one product of a group. As in the contest,
+    plain scales are generated on the host and stay there."""
     codes = [source.codes("group_gemm", size.batch, n, size.k)
              for n in (size.m, size.n)]
     c = source.result(size)
@@ -98,7 +98,7 @@ def _member(size, source, host):
 
 
 def generate(problem, spec, device="cpu", seed=SEED):
-    """The contest's tuple of a spec (a tuple of sizes)."""
+    """The tuple of inputs that the contest makes from a spec (a tuple of sizes)."""
     source = _Source(device, seed)
     if problem != "group_gemm":
         return _single(problem, spec[0], source)
@@ -109,7 +109,7 @@ def generate(problem, spec, device="cpu", seed=SEED):
 
 
 def clone(data):
-    """The tuple again, in memory of its own."""
+    """A copy of nested tuples and lists, with copies of the tensors."""
     if isinstance(data, torch.Tensor):
         # torch has few functions for 4-bit types.
         return data.view(torch.uint8).clone().view(data.dtype) if (
