@@ -250,7 +250,7 @@ static const char *run_product(const struct product *p, enum nib_op op,
 	if (why)
 		return why;
 	if (!rest_unchanged(p, gpu_host_of(&m->c), rows - p->c.rows, rows))
-		return "wrote outside c, alone";
+		return "wrote outside c when computed without the other problems";
 	if (memcmp(last_of(again, &m->c, p->c.batch),
 		   last_of(gpu_host_of(&m->c), &m->c, p->c.batch),
 		   m->c.bytes / (size_t)p->c.batch) != 0)
