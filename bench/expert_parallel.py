@@ -203,7 +203,7 @@ def prepare(machine, way, experts, shape, count, counts_launches):
 
 
 def all_to_all(machine, rows, row_bytes, rounds, times=10):
-    """us of an all-to-all of so many rows from each rank to each, and nothing else."""
+    """us of only an all-to-all of this many rows from each rank to each."""
     ranks = dist.get_world_size()
     sent = torch.zeros(ranks * rows, row_bytes, dtype=torch.uint8,
                        device=machine.device)

@@ -38,7 +38,7 @@ struct job;
 enum nib_status job_new(const struct shape *shape, const struct job_options *options,
 			struct job **job, struct nib_error *err);
 /*
- * A plain read of so many bytes of a GPU, not in its caches either: what a run
+ * A plain read of this many bytes of a GPU, not in its caches either: what a run
  * that moves them can take at least.
  */
 enum nib_status job_new_read(const char *device, double bytes, struct job **job,

@@ -28,7 +28,7 @@ static enum nib_status no_memory(struct nib_error *err)
 	return err->status;
 }
 
-/* Buffers for pieces of so many values, and all scales of a layer. */
+/* Buffers for this many values at a time, and for all scales of a layer. */
 static enum nib_status allocate(struct quantizer *q, size_t piece, size_t scales,
 				bool is_across, struct nib_error *err)
 {

@@ -558,7 +558,7 @@ static void note_worst(struct tensor_error *error, double worst, const float *a,
 
 /*
  * Threads sum whole rows, and the sums of the rows are added in order, so that
- * every number of threads gives the same digits.  The sums of so many rows are
+ * every number of threads gives the same digits.  The sums of this many rows are
  * 40 KB of stack, which cannot fail as an allocation can.
  */
 #define ROWS_AT_ONCE 512

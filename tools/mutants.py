@@ -60,7 +60,7 @@ AVX512BW = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 AVX512VNNI = AVX512BW | {"avx512_vnni", "avx512vbmi"}
 NEEDS = {"avx2": AVX2, "avx512bw": AVX512BW, "vector512": AVX512BW,
          "avx512vnni": AVX512VNNI, "avx512bf16": AVX512VNNI | {"avx512_bf16"}}
-# A test that takes so many times its usual time hangs; sanitizers take longer.
+# A test that takes this many times its usual time hangs; sanitizers take longer.
 PATIENCE, LEAST_SECONDS = 10, 10
 EMULATED_PATIENCE = 3
 SANITIZE, SANITIZED_PATIENCE = "address,undefined", 40

@@ -361,8 +361,7 @@ static const struct preset {
 };
 
 /*
- * Gives each of so many tokens `routed` different experts, all sets of them
- * equally likely.
+ * Gives each token `routed` different experts; all sets of experts are equally likely.
  */
 static void route(struct shape *shape, int64_t tokens, int64_t routed)
 {

@@ -22,7 +22,7 @@ static const char help[] =
     "  --device NAME    h200 (default), b200 or rtx5090: `nibemu devices`\n"
     "  --seed N         the schedule; the same number is the same schedule\n"
     "  --seeds A..B     a run for each of these schedules, and a table of them\n"
-    "  --jobs N         so many runs at once (default: the processors)\n"
+    "  --jobs N         the number of runs at once (default: the processors)\n"
     "  --timeout S      seconds that a run may take; 0: any (default: 600)\n"
     "  --continue       go on after a report, to see all\n"
     "  --waive RULES    go on after reports of these rules, and do not count\n"

@@ -72,7 +72,7 @@ def variants_of(device):
 
 
 def split_cost(rows, slices, shape):
-    """A cost of the reduction with which so many slices are the cheapest plan."""
+    """A cost of the reduction with which a plan of this many slices is the cheapest."""
     steps = int(shape.split("+")[0].split("x")[2]) // 64
     if slices != 2:
         return 10 ** 6 if slices == 1 else 1
@@ -88,8 +88,8 @@ def step_cycles(rows):
 
 
 def costs(device, processors, version, rows, split, is_group):
-    """A file of costs in which only tiles of so many rows are cheap; for a group, whose
-    last tiles are smaller, tiles of at most so many rows."""
+    """A file of costs in which only tiles of this many rows are cheap; for a group, whose
+    last tiles are smaller, tiles of at most this many rows."""
     steps = [400 if s == rows else 900000 for s in SIZES]
     if is_group:
         steps = [step_cycles(s) if s <= rows else 900000 for s in SIZES]

@@ -50,7 +50,7 @@ static int64_t slots_of(const struct spec *s)
 	return s->tokens * s->top_k;
 }
 
-/* Addresses of the GPU for so many bytes. */
+/* Addresses of the GPU for this many bytes. */
 static void *reserve(struct bed *bed, int64_t bytes)
 {
 	void *at = (void *)bed->next;
@@ -112,7 +112,7 @@ static struct nib_moe_layer make_layer(struct bed *bed, const struct spec *s)
 	};
 }
 
-/* For layers of so many experts of so many rows. */
+/* For layers of `experts` experts; width: the length of h, gate has that many rows. */
 static void open_bed(struct bed *bed, int64_t width, int64_t experts)
 {
 	memset(bed, 0, sizeof(*bed));

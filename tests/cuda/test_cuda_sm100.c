@@ -62,7 +62,7 @@ static void bed_free(struct bed *bed)
 	fake_check_clean(bed->fake);
 }
 
-/* Addresses for so many bytes. */
+/* Addresses for this many bytes. */
 static void *bed_reserve(struct bed *bed, int64_t bytes)
 {
 	void *at = (void *)bed->next;

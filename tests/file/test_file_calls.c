@@ -58,7 +58,7 @@ int close(int fd)
 
 static unsigned char *data;
 
-/* Writes a tensor of BYTES over "before", so many bytes a call. */
+/* Writes a tensor of BYTES over "before", this many bytes a call. */
 static enum nib_status write_tensor(const char *path, size_t piece,
 				    struct nib_error *err)
 {

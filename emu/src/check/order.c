@@ -16,7 +16,7 @@
 /* What a warp has seen from a value of its clock on: a clock for each agent. */
 struct acquisition {
 	uint32_t clock;
-	uint32_t grids;	  /* the first so many have ended */
+	uint32_t grids;	  /* grids below this index have ended */
 	uint32_t *clocks; /* by agent; NULL: none */
 };
 

@@ -148,7 +148,7 @@ static bool insert(struct emu_memory *memory, const struct block *block)
 /* ---- allocations --------------------------------------------------------- */
 
 /*
- * The address of the first gap of so many bytes at or after from, GUARD away from
+ * The address of the first gap of this many bytes at or after from, GUARD away from
  * the ends and from live blocks; 0 if none exists.
  */
 static uint64_t find_gap(const struct emu_memory *memory, uint64_t from, uint64_t bytes)

@@ -73,7 +73,7 @@ void emu_mma_operand_fill(struct emu_mma_operand *operand, enum emu_mma_type typ
 void emu_fused_sums(const struct emu_mma_operand *a, const struct emu_mma_operand *b,
 		    bool d_is_f16, const uint32_t *c, uint32_t *d);
 
-/* Truncates the exact x to fp32 with so many bits after the point. */
+/* Truncates the exact x to fp32 with this many bits after the point. */
 uint32_t emu_cut_to_f32(double x, int result_bits);
 /* Rounds the exact x to nearest even; a zero is +0. */
 uint32_t emu_round_to_f16(double x);

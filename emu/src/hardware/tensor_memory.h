@@ -42,11 +42,11 @@ static inline uint32_t emu_tmem_column(uint32_t address)
 
 /* ---- allocation ---------------------------------------------------------- */
 
-/* False with err if an allocation may not have so many columns. */
+/* False with err if an allocation may not have this many columns. */
 bool emu_tmem_may_alloc(const struct emu_tmem *t, uint32_t columns,
 			struct emu_error *err);
 /*
- * Free places for so many columns, at multiples of their number; *first: of
+ * Free places for this many columns, at multiples of their number; *first: of
  * place `which` of them.
  */
 uint32_t emu_tmem_places(const struct emu_tmem *t, uint32_t columns, uint32_t which,

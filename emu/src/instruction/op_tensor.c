@@ -15,7 +15,7 @@
 #include "machine/warp.h"
 #include "machine/watch.h"
 
-/* A box begins at a multiple of so many bytes of shared memory. */
+/* A box begins at a multiple of this many bytes of shared memory. */
 #define BOX_ALIGN 128
 #define MAP_ALIGN 64
 

@@ -10,7 +10,7 @@ struct emu_thread_pool;
 typedef void emu_task(void *context, uint32_t number);
 
 /*
- * A pool of at most so many threads, the caller's included; NULL: no memory.
+ * A pool of at most this many threads, the caller's included; NULL: no memory.
  * Threads start with the first run of more than one task.
  */
 struct emu_thread_pool *emu_thread_pool_open(uint32_t threads);

@@ -174,7 +174,7 @@ void emu_time_tmem_committed(struct emu_warp *w)
 		w->clock->arrival = 0;
 }
 
-/* Cycles of its port that an instruction takes, for so many times its shape. */
+/* Cycles of its port that an instruction takes, for this many times its shape. */
 static double port_cycles(enum emu_tmem_shape shape, uint32_t registers,
 			  uint32_t column)
 {

@@ -14,7 +14,7 @@
 #define GPU_PROCESS 1000 /* of L2 and HBM; an SM's is its number */
 #define ENGINE_ROW  100000
 #define ROWS_OF_CTA 100
-/* Gaps of an engine of up to so many cycles are not shown. */
+/* Gaps of an engine of up to this many cycles are not shown. */
 #define ENGINE_GAP 16
 
 struct emu_trace {

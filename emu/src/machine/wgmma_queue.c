@@ -131,7 +131,7 @@ bool emu_wgmma_check(struct emu_warp *w, const struct emu_instr *i)
 /* ---- running one -----------------------------------------------------------
  */
 
-/* An element of so many bytes, little endian, of memory that was written. */
+/* An element of this many bytes, little endian, of memory that was written. */
 static uint32_t element_at(const uint8_t *from, const uint8_t *shadow, int bytes)
 {
 	uint32_t code = 0;

@@ -12,7 +12,7 @@
 
 /*
  * Two CTAs of a warp: %r1 is the rank, %r5 the other one's data, %r6 its
- * mbarrier, which expects so many bytes; %r8 this lane's 16 bytes of the data.
+ * mbarrier, which expects this many bytes; %r8 this lane's 16 bytes of the data.
  */
 #define BEGIN(bytes)                                                                   \
 	".shared .align 16 .b8 data[1024]; .shared .align 8 .b64 bar;\n"               \

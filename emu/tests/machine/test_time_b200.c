@@ -291,7 +291,7 @@ static void test_loads_and_stores(void **state)
 	assert_near(cycles_of_stores(1) - none, 8 + 13, 6);
 }
 
-/* Cycles that a thread takes to issue so many multiplications of 128 cycles. */
+/* Cycles that a thread takes to issue this many multiplications of 128 cycles. */
 static double cycles_to_issue(uint32_t many)
 {
 	static char step[EMU_TEXT_BYTES / 2];

@@ -193,7 +193,7 @@ def parser():
                      help="inputs back to back (the contest's number; 1 on a "
                      "CPU)")
     one.add_argument("--repeats", type=_positive,
-                     help="at most so many passes (the contest's number; 5 on "
+                     help="the most passes (the contest's number; 5 on "
                      "a CPU)")
     one.add_argument("--no-limit", action="store_true",
                      help="do not measure what this machine can do")

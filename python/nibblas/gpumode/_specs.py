@@ -25,11 +25,10 @@ class Benchmark(NamedTuple):
 
 
 class Protocol(NamedTuple):
-    """How the contest measures a problem: so many inputs of their own data, one
-    after the other between two events; before each pass it writes so many bytes,
-    so that the caches are cold.  It repeats that until the mean is known to 0.1 %,
-    ten seconds are measured, two minutes have passed or so many repeats are
-    done."""
+    """How the contest measures a problem. A pass writes flush_bytes, so that the
+    caches are cold, then runs `inputs` products of different data between two
+    events. Passes repeat until the mean is known to 0.1 %, ten seconds are measured,
+    two minutes have passed or most_repeats are done."""
 
     inputs: int
     seed_step: int  # from one input's data to the next's
