@@ -70,7 +70,7 @@ static const char *check(const struct gpu_item *x, const struct gpu_memory *m)
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
-		return "guard band of c";
+		return "wrote into the guard band of c";
 	gpu_must(nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
 		 "check");
 	return result.failed ? "values outside their bound" : NULL;

@@ -125,7 +125,7 @@ static const char *check_items(const struct job *j, const struct gpu_item *x,
 		struct nib_check_result r = {.struct_bytes = sizeof(r)};
 
 		if (!gpu_download(&m[i].c, gpu_host_of(&m[i].c)))
-			return "guard band of c";
+			return "wrote into the guard band of c";
 		*hash = hash_of(*hash, gpu_host_of(&m[i].c), m[i].c.bytes);
 		if (!wants_oracle())
 			continue;
@@ -182,7 +182,7 @@ static const char *check_moe(const struct job *j, const struct gpu_moe *x,
 	const char *why;
 
 	if (!gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
-		return "guard band of c";
+		return "wrote into the guard band of c";
 	*hash = hash_of(*hash, gpu_host_of(&m->base.c), m->base.c.bytes);
 	why = gpu_moe_places(x, m);
 	if (why || !wants_oracle())

@@ -133,10 +133,10 @@ static void check_quantize(const struct quantize_case *c)
 	if (why && strcmp(why, "told") == 0) {
 		why = NULL; /* q is undefined, but not what is around it */
 		if (!gpu_download(&codes, got_codes) || !gpu_download(&scales, got))
-			why = "guard band";
+			why = "a guard band has changed";
 	} else if (!why) {
 		if (!gpu_download(&codes, got_codes) || !gpu_download(&scales, got))
-			why = "guard band";
+			why = "a guard band has changed";
 		else if (memcmp(got_codes, gpu_host_of(&codes), codes.bytes) != 0)
 			why = "codes differ";
 		else if (memcmp(got, gpu_host_of(&scales), scales.bytes) != 0)

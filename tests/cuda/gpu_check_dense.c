@@ -41,7 +41,7 @@ static const char *check_item(const struct gpu_item *x, const struct gpu_memory 
 	struct nib_check_result result = {.struct_bytes = sizeof(result)};
 
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
-		return "guard band of c";
+		return "wrote into the guard band of c";
 	if (!gaps_hold(&x->c, gpu_host_of(&m->c)))
 		return "wrote outside c";
 	gpu_must(nib_check(x->op, &on_host, 1, &options, &result, &gpu_test.err),
@@ -68,7 +68,7 @@ static const char *run_twice(enum nib_op op, const struct nib_problem *p, int64_
 			uint8_t *now = gpu_take(m[i].c.bytes + 1);
 
 			if (!gpu_download(&m[i].c, now))
-				why = "guard band of c";
+				why = "wrote into the guard band of c";
 			else if (run && memcmp(first[i], now, m[i].c.bytes) != 0)
 				why = "bits differ in the second run";
 			free(first[i]);
@@ -211,7 +211,7 @@ static const char *check_moe(const struct gpu_item *x, const struct gpu_memory *
 	if (why)
 		return why;
 	if (!gpu_download(&m->c, gpu_host_of(&m->c)))
-		return "guard band of c";
+		return "wrote into the guard band of c";
 	if (!gaps_hold(&x->c, gpu_host_of(&m->c)))
 		return "wrote outside c";
 	gpu_must(nib_moe_check(x->op, &on_host, &options, &result, &gpu_test.err),

@@ -175,7 +175,8 @@ static const char *multiply(enum nib_op op, const struct nib_problem *problem,
 	if (nib_multiply(gpu_test.gpu, op, problem, 1, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		return gpu_test.err.message;
-	return gpu_download(&m->c, gpu_host_of(&m->c)) ? NULL : "guard band";
+	return gpu_download(&m->c, gpu_host_of(&m->c)) ? NULL
+						       : "a guard band has changed";
 }
 
 /* The last matrix of the batch, as a problem of its own. */

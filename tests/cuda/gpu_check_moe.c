@@ -37,7 +37,9 @@ static const char *run_once(struct nib_plan *plan, const struct nib_moe_problem 
 	if (nib_moe_run(plan, p, &options, &gpu_test.err) ||
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		return gpu_test.err.message;
-	return gpu_guards_hold(workspace) ? NULL : "guard band of the workspace";
+	return gpu_guards_hold(workspace)
+		   ? NULL
+		   : "wrote into the guard band of the workspace";
 }
 
 /* Runs a plan twice; checks the bound, and that both give the same bits. */
@@ -54,7 +56,7 @@ static const char *run_plan(const struct gpu_moe *x, const struct gpu_moe_memory
 	workspace = gpu_twin_new(info.workspace_bytes);
 	why = run_once(plan, &p, &workspace);
 	if (!why && !gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
-		why = "guard band of c";
+		why = "wrote into the guard band of c";
 	if (!why)
 		why = gpu_moe_places(x, m);
 	if (!why)
@@ -245,7 +247,7 @@ static const char *run_bad_scales(const struct gpu_moe *x,
 			gpu_poison(&m->base.c, 0xFF);
 			why = run_once(plan, &p, workspace);
 			if (!why && !gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
-				why = "guard band of c";
+				why = "wrote into the guard band of c";
 			if (!why)
 				why = only_one_is_nan(x, m, good, e);
 		}
@@ -286,7 +288,7 @@ static const char *run_bad_offsets(const struct gpu_moe *x,
 		gpu_upload(&m->offsets);
 		why = run_once(plan, &p, workspace);
 		if (!why && !gpu_guards_hold(&m->base.c))
-			why = "guard band of c";
+			why = "wrote into the guard band of c";
 	}
 	return why;
 }
@@ -319,7 +321,7 @@ static const char *run_without_total(enum nib_op op, const struct gpu_moe *x,
 	gpu_poison(&m->base.c, 0xFF);
 	why = run_once(plan, &p, workspace);
 	if (!why && !gpu_download(&m->base.c, gpu_host_of(&m->base.c)))
-		why = "guard band of c";
+		why = "wrote into the guard band of c";
 	if (!why && memcmp(gpu_host_of(&m->base.c), good, m->base.c.bytes) != 0)
 		why = "scale_rows_total of the plan changes the result";
 	nib_plan_free(plan);
@@ -355,7 +357,7 @@ static void check_bad_arrays(enum nib_op op, enum nib_scale_layout layout,
 	workspace = gpu_twin_new(info.workspace_bytes);
 	why = run_once(plan, &p, &workspace);
 	if (!why && !gpu_download(&m.base.c, good))
-		why = "guard band of c";
+		why = "wrote into the guard band of c";
 	if (!why)
 		why = run_without_total(op, &x, &m, &workspace, good);
 	if (!why)

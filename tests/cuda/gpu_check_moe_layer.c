@@ -60,9 +60,10 @@ static const char *run_on_gpu(const struct gpu_layer *b)
 	    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
 		return gpu_test.err.message;
 	if (!gpu_guards_hold(&b->workspace))
-		return "guard band of the workspace";
-	return gpu_download(&b->y_data, gpu_host_of(&b->y_data)) ? NULL
-								 : "guard band of y";
+		return "wrote into the guard band of the workspace";
+	return gpu_download(&b->y_data, gpu_host_of(&b->y_data))
+		   ? NULL
+		   : "wrote into the guard band of y";
 }
 
 /* The bits of an element of y's memory. */
@@ -523,7 +524,7 @@ static void check_graph(enum nib_activations activations, int64_t tokens)
 		gpu_graph_launch(&graph, stream);
 		gpu_must(nib_device_wait(gpu_test.gpu, stream, &gpu_test.err), "wait");
 		if (!why && !gpu_download(&b.y_data, gpu_host_of(&b.y_data)))
-			why = "guard band of y";
+			why = "wrote into the guard band of y";
 		if (!why)
 			why = compare(&b, want);
 	}

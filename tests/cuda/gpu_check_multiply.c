@@ -276,7 +276,7 @@ static void check_batch(struct gpu_item x)
 		why = multiply(x.op, &part, 1);
 	}
 	if (!why && !gpu_download(&m.c, gpu_host_of(&m.c)))
-		why = "guard band of c";
+		why = "wrote into the guard band of c";
 	if (!why && memcmp(first, gpu_host_of(&m.c), m.c.bytes) != 0)
 		why = "bits differ from those of its parts";
 	gpu_name_item(&x, "batch", name, sizeof(name));
@@ -448,7 +448,7 @@ static void *run_again(void *argument)
 		    nib_device_wait(gpu_test.gpu, NULL, &r->err))
 			r->why = r->err.message;
 		else if (!gpu_download(&r->memory.c, to))
-			r->why = "guard band of c";
+			r->why = "wrote into the guard band of c";
 		else if (i && memcmp(r->now, r->first, r->memory.c.bytes) != 0)
 			r->why = "bits differ in a later run";
 	}
