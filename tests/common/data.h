@@ -101,8 +101,8 @@ void test_dense_between(struct nib_dense *v);
 extern const char *const test_isas[TEST_ISAS];
 
 /*
- * A CPU device of that instruction set, or NULL if the machine lacks it; then
- * the reason is printed, once a program.
+ * A CPU device of that instruction set (NULL: the best one), or NULL if the
+ * machine lacks it; then the reason is printed, once a program.
  */
 struct nib_device *test_device(const char *isa, int threads);
 

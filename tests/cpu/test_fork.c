@@ -42,17 +42,6 @@ struct ready {
 	struct bits bits;
 };
 
-static struct nib_device *open_device(int threads)
-{
-	const struct nib_device_options options = {.struct_bytes = sizeof(options),
-						   .threads = threads};
-	struct nib_device *device;
-
-	if (nib_device_open("cpu", &options, &device, NULL))
-		abort();
-	return device;
-}
-
 static struct ready ready_new(struct nib_device *device)
 {
 	struct ready r = {.device = device, .job = job_of(&rng, &spec)};
@@ -107,7 +96,7 @@ static void ends_well(pid_t pid)
 
 static void child_and_parent(void **state)
 {
-	struct nib_device *device = open_device(2);
+	struct nib_device *device = test_device(NULL, 2);
 	struct ready r = ready_new(device);
 
 	for (int i = 0; i < 5; i++) {
@@ -132,7 +121,7 @@ static void child_and_parent(void **state)
 /* A device that a child never uses, or closes first, is no trouble either. */
 static void child_closes_first(void **state)
 {
-	struct nib_device *device = open_device(3);
+	struct nib_device *device = test_device(NULL, 3);
 	struct ready r = ready_new(device);
 	const pid_t pid = fork_child();
 
@@ -141,7 +130,7 @@ static void child_closes_first(void **state)
 
 		nib_plan_free(r.plan);
 		nib_device_close(device);
-		own = ready_new(open_device(3));
+		own = ready_new(test_device(NULL, 3));
 		_exit(!runs_well(&own));
 	}
 	ends_well(pid);
@@ -151,7 +140,7 @@ static void child_closes_first(void **state)
 
 static void child_of_a_child(void **state)
 {
-	struct nib_device *device = open_device(2);
+	struct nib_device *device = test_device(NULL, 2);
 	struct ready r = ready_new(device);
 	pid_t pid = fork_child();
 
@@ -200,7 +189,7 @@ static void fork_in_a_run(void **state)
 	/* The allocator of GCC's AddressSanitizer stays locked in the child. */
 	if (!test_alloc_works())
 		skip();
-	device = open_device(3);
+	device = test_device(NULL, 3);
 	r = ready_new(device);
 	busy.ready = ready_new(device);
 	assert_int_equal(pthread_create(&thread, NULL, keep_busy, &busy), 0);

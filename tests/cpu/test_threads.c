@@ -25,19 +25,9 @@ static const struct job_spec spec = {.op = NIB_OP_GEMM,
 				     .b_batch = 1,
 				     .dtype = NIB_DTYPE_FP32};
 
-static struct nib_device *open_device(int threads)
-{
-	const struct nib_device_options options = {.struct_bytes = sizeof(options),
-						   .threads = threads};
-	struct nib_device *device;
-
-	assert_ok(nib_device_open("cpu", &options, &device, NULL));
-	return device;
-}
-
 static int opened_threads(int wanted)
 {
-	struct nib_device *device = open_device(wanted);
+	struct nib_device *device = test_device(NULL, wanted);
 	const struct nib_device_info info = test_device_info(device);
 
 	nib_device_close(device);
@@ -147,7 +137,7 @@ static void threads_end_with_their_device(void **state)
 	const int before = count_threads();
 
 	for (int i = 0; i < 10; i++) {
-		const struct job_how how = {.device = open_device(3)};
+		const struct job_how how = {.device = test_device(NULL, 3)};
 		struct job *job = job_of(&rng, &spec);
 
 		assert_int_equal(count_threads(), before);
@@ -169,7 +159,7 @@ static void runs_without_threads(void **state)
 
 	if (!test_alloc_works())
 		skip();
-	how.device = open_device(3);
+	how.device = test_device(NULL, 3);
 	job = job_of(&rng, &spec);
 	plan = job_plan(job, how.device, false);
 	job_poison(job);
@@ -188,7 +178,7 @@ static void runs_without_threads(void **state)
 
 static void signals_are_the_programs(void **state)
 {
-	const struct job_how how = {.device = open_device(3)};
+	const struct job_how how = {.device = test_device(NULL, 3)};
 	struct job *job = job_of(&rng, &spec);
 	sigset_t ours, saved, pending;
 	int signal;
@@ -240,7 +230,7 @@ static void cancellation_waits(void **state)
 	/* The caller sleeps at once, because it can only be cancelled while it
 	 * waits. */
 	setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
-	device = open_device(4);
+	device = test_device(NULL, 4);
 	unsetenv("OMP_WAIT_POLICY");
 	plan = job_plan(job, device, false);
 	arg[0] = job;
@@ -324,10 +314,10 @@ static void callers_share_threads(void **state)
 	pthread_t threads[CALLERS];
 
 	for (int p = 0; p < 2; p++) {
-		struct nib_device *one = open_device(1), *device;
+		struct nib_device *one = test_device(NULL, 1), *device;
 
 		setenv("OMP_WAIT_POLICY", policies[p], 1);
-		device = open_device(3);
+		device = test_device(NULL, 3);
 		unsetenv("OMP_WAIT_POLICY");
 		for (int i = 0; i < CALLERS; i++) {
 			struct caller *c = &callers[i];

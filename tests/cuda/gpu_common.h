@@ -34,8 +34,8 @@ void gpu_verdict(bool ok, const char *name, const char *why);
 /* The same where why is NULL if all is right; prints nothing then. */
 void gpu_tell(const char *name, const char *why);
 /*
- * Options for results of n columns and length k in this many matrices.  The oracle is
- * slow, so they sample rows for which it sums about `products` products.
+ * For results of n columns, k long, of so many matrices: rows for which the oracle,
+ * which is slow, adds up about so many products.
  */
 struct nib_check_options gpu_check_options(int64_t n, int64_t k, int64_t matrices,
 					   int64_t products);
