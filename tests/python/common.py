@@ -7,13 +7,16 @@ import json
 import os
 import re
 import struct
+import threading
 import unittest
 from typing import Any, NamedTuple
+from unittest import mock
 
 import nibblas
 import numpy as np
 
 from nibblas import _abi as abi
+from nibblas import _plans
 from nibblas._library import call
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
@@ -171,26 +174,70 @@ SAFETENSORS = {"uint8": "U8", "float8_e4m3fn": "F8_E4M3", "float32": "F32",
                "float16": "F16", "bfloat16": "BF16", "int64": "I64"}
 
 
-def save_safetensors(path, tensors):
-    """Tensors of torch by name, as the format says: a header in JSON and the
-    bytes."""
-    import torch
-    header, data = {}, b""
-    for name, x in tensors.items():
-        raw = x.detach().contiguous().reshape(-1).view(
-            torch.uint8).numpy().tobytes()
-        header[name] = {
-            "dtype": SAFETENSORS[str(x.dtype).removeprefix("torch.")],
-            "shape": list(x.shape), "data_offsets": [len(data),
-                                                     len(data) + len(raw)]}
-        data += raw
+def write_safetensors(path, tensors):
+    """A file as the format says: a header in JSON and the bytes.  tensors: name ->
+    (type's name, shape, bytes)."""
+    header, at = {}, 0
+    for name, (kind, shape, raw) in tensors.items():
+        header[name] = {"dtype": kind, "shape": list(shape),
+                        "data_offsets": [at, at + len(raw)]}
+        at += len(raw)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.writelines(raw for _, _, raw in tensors.values())
 
 
-class TorchTest(unittest.TestCase):
+def save_safetensors(path, tensors):
+    """Tensors of torch by name."""
+    import torch
+    write_safetensors(path, {
+        name: (SAFETENSORS[str(x.dtype).removeprefix("torch.")], x.shape,
+               x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        for name, x in tensors.items()})
+
+
+def plans_made(function, kind=_plans.Plan):
+    """How many plans, or calls of another kind, a call makes."""
+    made, init = [], kind.__init__
+
+    def count(plan, *args, **kwargs):
+        made.append(plan)
+        init(plan, *args, **kwargs)
+    with mock.patch.object(kind, "__init__", count):
+        function()
+    return len(made)
+
+
+def at_once(functions):
+    """Runs them in threads that start together; an exception of one is raised here."""
+    errors, start = [], threading.Barrier(len(functions))
+
+    def run(function):
+        start.wait()
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+    workers = [threading.Thread(target=run, args=(one,)) for one in functions]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if errors:
+        raise errors[0]
+
+
+class OracleTest(unittest.TestCase):
+    """Tests of a device with self.arithmetic, by nib_check()."""
+
+    def assert_right(self, op, a, b, c, **kwargs):
+        bad, worst = failures(op, a, b, c, self.arithmetic, **kwargs)
+        self.assertEqual(bad, 0, worst)
+
+
+class TorchTest(OracleTest):
     """Tests that need torch; self.ops is torch.ops.nibblas, self.package is
     nibblas.torch."""
 

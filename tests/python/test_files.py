@@ -14,7 +14,7 @@ import unittest
 
 import nibblas
 import numpy as np
-from common import random_scales
+from common import random_scales, write_safetensors
 from nibblas import _tuning
 
 NIB = os.environ.get("NIB", "nib")
@@ -23,16 +23,10 @@ NAMES = {"float32": "F32", "float16": "F16", "uint8": "U8", "int64": "I64"}
 
 def save(path, tensors):
     """tensors: name -> an array, or (type's name, array)."""
-    header, data = {}, b""
-    for name, x in tensors.items():
-        kind, x = x if isinstance(x, tuple) else (NAMES[x.dtype.name], x)
-        header[name] = {"dtype": kind, "shape": list(x.shape),
-                        "data_offsets": [len(data), len(data) + x.nbytes]}
-        data += x.tobytes()
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
+    pairs = {name: x if isinstance(x, tuple) else (NAMES[x.dtype.name], x)
+             for name, x in tensors.items()}
+    write_safetensors(path, {name: (kind, x.shape, x.tobytes())
+                             for name, (kind, x) in pairs.items()})
 
 
 class FilesTest(unittest.TestCase):

@@ -8,7 +8,7 @@ from unittest import mock
 
 import nibblas
 import numpy as np
-from common import (Floats, TorchTest, bound, dense_bound, failures, int8_values,
+from common import (Floats, TorchTest, bound, dense_bound, int8_values, plans_made,
                     reference)
 
 from nibblas import _abi as abi
@@ -23,6 +23,7 @@ class DenseTest(TorchTest):
     def setUpClass(cls):
         super().setUpClass()
         t = cls.torch
+        cls.arithmetic = nibblas.device().info()["arithmetic"]
         cls.types = (t.float32, t.float16, t.bfloat16)
         cls.kinds = {t.float32: abi.NIB_DTYPE_FP32, t.float16: abi.NIB_DTYPE_FP16,
                      t.bfloat16: abi.NIB_DTYPE_BF16}
@@ -75,16 +76,14 @@ class Products(DenseTest):
 
     def test_nib_check(self):
         t = self.torch
-        arithmetic = nibblas.device().info()["arithmetic"]
         b, _, right = self.operand(40, 1040)
         alpha = np.float32([2.0 ** -6])
         for dtype in self.types:
             for out in (t.float32, t.float16):
                 a, _ = self.floats(9, 1040, dtype=dtype)
                 c = self.ops.gemm(a, None, *b, t.from_numpy(alpha), out)
-                bad, worst = failures(abi.NIB_OP_GEMM, self.of_oracle(a), right,
-                                      c.numpy(), arithmetic, alpha=alpha)
-                self.assertEqual(bad, 0, worst)
+                self.assert_right(abi.NIB_OP_GEMM, self.of_oracle(a), right,
+                                  c.numpy(), alpha=alpha)
 
     def test_batches_and_shared_weights(self):
         a, x = self.floats(3, 6, 64)
@@ -126,11 +125,9 @@ class Products(DenseTest):
             alpha = np.float32([2.0 ** -5])
             factor = t.from_numpy(alpha)
             c = self.ops.dual_gemm(a, None, *b, *b2, factor, factor, t.float32)
-            bad, worst = failures(
-                abi.NIB_OP_DUAL_GEMM, self.of_oracle(a), right, c.numpy(),
-                nibblas.device().info()["arithmetic"], b2=right2, alpha=alpha,
-                alpha2=alpha)
-            self.assertEqual(bad, 0, worst)
+            self.assert_right(
+                abi.NIB_OP_DUAL_GEMM, self.of_oracle(a), right, c.numpy(), b2=right2,
+                alpha=alpha, alpha2=alpha)
             self.assertEqual(self.ops.dual_gemm(a, None, *b, *b2).dtype, dtype)
 
     def test_group_gemm(self):
@@ -249,10 +246,8 @@ class Int8(DenseTest):
         b, _, right = self.operand(40, 1040)
         c = self.ops.gemm(a, None, *b, None, self.torch.float32,
                           activations="int8")
-        bad, worst = failures(
-            abi.NIB_OP_GEMM, self.of_oracle(a, abi.NIB_ACTIVATIONS_INT8), right,
-            c.numpy(), nibblas.device().info()["arithmetic"])
-        self.assertEqual(bad, 0, worst)
+        self.assert_right(abi.NIB_OP_GEMM, self.of_oracle(
+            a, abi.NIB_ACTIVATIONS_INT8), right, c.numpy())
 
     def test_is_near_and_keeps_the_type(self):
         t = self.torch
@@ -395,17 +390,6 @@ class Refusals(DenseTest):
 
 
 class Traced(DenseTest):
-    def made(self, function):
-        """How many plans a call makes."""
-        made, init = [], _plans.Plan.__init__
-
-        def count(plan, *args, **kwargs):
-            made.append(plan)
-            init(plan, *args, **kwargs)
-        with mock.patch.object(_plans.Plan, "__init__", count):
-            function()
-        return len(made)
-
     def test_keys_of_plans(self):
         t = self.torch
         a = t.randn(8, 64)
@@ -421,13 +405,13 @@ class Traced(DenseTest):
                 for kind in (None, "int8"):
                     def call(x=x, kind=kind, operator=operator, more=more):
                         return operator(x, None, *more, activations=kind)
-                    self.assertEqual(self.made(call), 1, (name, x.dtype, kind))
-                    self.assertEqual(self.made(call), 0, (name, x.dtype, kind))
+                    self.assertEqual(plans_made(call), 1, (name, x.dtype, kind))
+                    self.assertEqual(plans_made(call), 0, (name, x.dtype, kind))
         for kind in (None, "int8"):
             def group(kind=kind):
                 return self.ops.group_gemm([a], None, *([x] for x in b),
                                            activations=kind)
-            self.assertEqual((self.made(group), self.made(group)), (1, 0))
+            self.assertEqual((plans_made(group), plans_made(group)), (1, 0))
 
     def test_a_known_plan_reads_the_tensors_of_the_call(self):
         t = self.torch

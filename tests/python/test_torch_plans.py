@@ -2,13 +2,11 @@
 """The keys of plans, how many are kept, and calls from many threads."""
 
 import gc
-import threading
 import unittest
 import weakref
-from unittest import mock
 
 import nibblas
-from common import TorchTest
+from common import TorchTest, at_once, plans_made
 
 from nibblas import _plans
 
@@ -18,37 +16,6 @@ class PlanTest(TorchTest):
         _plans.cache.clear()
         limit = nibblas.plan_cache_limit()
         self.addCleanup(nibblas.plan_cache_limit, limit)
-
-    def made(self, function, kind=_plans.Plan):
-        """How many plans, or calls of another kind, a call makes."""
-        made = []
-        init = kind.__init__
-
-        def count(plan, *args, **kwargs):
-            made.append(plan)
-            init(plan, *args, **kwargs)
-        with mock.patch.object(kind, "__init__", count):
-            function()
-        return len(made)
-
-    def run_all(self, functions):
-        """Runs them at once; an exception of one is raised here."""
-        errors, start = [], threading.Barrier(len(functions))
-
-        def run(function):
-            start.wait()
-            try:
-                function()
-            except BaseException as error:
-                errors.append(error)
-        workers = [threading.Thread(target=run, args=(one,))
-                   for one in functions]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        if errors:
-            raise errors[0]
 
 
 class Keys(PlanTest):
@@ -66,8 +33,8 @@ class Keys(PlanTest):
                                                    (*a, *b))),
                      lambda: self.ops.moe_gemm(*a, *stack, offsets),
                      lambda: self.ops.gemm_packed(*a, weights.number, 33)):
-            self.assertEqual(self.made(call), 1)
-            self.assertEqual(self.made(call), 0)
+            self.assertEqual(plans_made(call), 1)
+            self.assertEqual(plans_made(call), 0)
 
     def test_everything_that_matters_is_in_the_key(self):
         t = self.torch
@@ -89,11 +56,11 @@ class Keys(PlanTest):
             lambda: self.ops.gemm_out(t.zeros(8, 32), *a, *b, **kw),
             lambda: self.ops.gemm_out(t.zeros(8, 40)[:, :32], *a, *b, **kw)]
         for call in calls:
-            self.assertEqual(self.made(call), 1)
+            self.assertEqual(plans_made(call), 1)
         threads = t.get_num_threads()
         self.addCleanup(t.set_num_threads, threads)
         t.set_num_threads(threads + 1)
-        self.assertEqual(self.made(calls[0]), 1)
+        self.assertEqual(plans_made(calls[0]), 1)
 
     def test_a_known_size_is_still_refused_for_other_scales(self):
         a, _, _ = self.operand(8, 64)
@@ -117,8 +84,8 @@ class Bounds(PlanTest):
         calls[0]()
         calls[3]()
         self.assertEqual(len(_plans.cache.plans), 3)
-        self.assertEqual([self.made(calls[i]) for i in (0, 3, 2)], [0, 0, 0])
-        self.assertEqual(self.made(calls[1]), 1)
+        self.assertEqual([plans_made(calls[i]) for i in (0, 3, 2)], [0, 0, 0])
+        self.assertEqual(plans_made(calls[1]), 1)
 
     def test_plans_that_went_are_freed(self):
         nibblas.plan_cache_limit(1)
@@ -138,7 +105,7 @@ class Bounds(PlanTest):
         for n in range(2, 6):
             self.product(n)()
         self.assertEqual(len(_plans.cache.plans), 2)
-        self.assertEqual(self.made(pinned), 0)
+        self.assertEqual(plans_made(pinned), 0)
 
     def test_limit_of_nothing(self):
         with self.assertRaisesRegex(ValueError, "limit = 0"):
@@ -157,7 +124,7 @@ class Threads(PlanTest):
             for _ in range(100):
                 got = self.ops.gemm(*inputs[i], *b, None, t.float32)
                 self.assertTrue(t.equal(got, want[i]))
-        self.run_all([lambda i=i: worker(i) for i in range(8)])
+        at_once([lambda i=i: worker(i) for i in range(8)])
         self.assertEqual(len(_plans.cache.plans), 1)
 
     def test_more_sizes_than_are_kept(self):
@@ -172,7 +139,7 @@ class Threads(PlanTest):
                 i = (first + j * 4) % 9
                 got = self.ops.gemm(*inputs[i], *b, None, t.float32)
                 self.assertTrue(t.equal(got, want[i]))
-        self.run_all([lambda i=i: worker(i) for i in range(6)])
+        at_once([lambda i=i: worker(i) for i in range(6)])
         self.assertLessEqual(len(_plans.cache.plans), 4)
 
 
@@ -211,8 +178,8 @@ class Conversions(PlanTest):
                 lambda: ops.from_blocked(scales, 7, 8),
                 lambda: ops.expert_rows(ends),
                 lambda: ops.expert_rows(ends[:1])):
-            self.assertEqual(self.made(call, self.kind), 1)
-            self.assertEqual(self.made(call, self.kind), 0)
+            self.assertEqual(plans_made(call, self.kind), 1)
+            self.assertEqual(plans_made(call, self.kind), 0)
         self.refused("^global_scale", ops.dequantize, codes, scales, t.ones(2))
         self.refused("^scales", ops.dequantize, codes, scales[:64])
         self.refused("^blocked", ops.from_blocked, scales, 8, 80)
@@ -227,7 +194,7 @@ class Conversions(PlanTest):
                 got = ops.dequantize(*ops.quantize(inputs[i]))
                 self.assertTrue(t.equal(got, want[i]))
         self.setUp()
-        self.run_all([lambda i=i: worker(i) for i in range(8)])
+        at_once([lambda i=i: worker(i) for i in range(8)])
 
 
 if __name__ == "__main__":
