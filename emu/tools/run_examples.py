@@ -16,7 +16,6 @@ print `fails`.
 lacks (curand_kernel.h).  Compiled programs stay in --work and are used again.  --check
 only validates rows.json and prints its faults; it needs no folder."""
 
-import argparse
 import json
 import os
 import pathlib
@@ -36,26 +35,9 @@ OPTIONAL = {"source", "driver", "std", "tree", "include", "define", "with", "arg
 
 def faults_of(rows):
     """The faults of the rows, one in each line."""
-    found = []
-    names = [row.get("name") for row in rows]
-    for row in rows:
-        name = row.get("name", "a row without a name")
-        for key in sorted(NEEDED - row.keys()):
-            found.append(f"{name}: no {key}")
-        for key in sorted(row.keys() - NEEDED - OPTIONAL):
-            found.append(f"{name}: {key} is not known")
-        if names.count(row.get("name")) > 1:
-            found.append(f"{name}: the name is there twice")
-        if ("source" in row) == ("driver" in row):
-            found.append(f"{name}: it needs a source or a driver")
-        if "driver" in row and not (DRIVERS / row["driver"]).is_file():
-            found.append(f"{name}: no driver {row['driver']}")
-        if row.get("device") not in ("h200", "b200", "rtx5090"):
-            found.append(f"{name}: device {row.get('device')} is not known")
-    used = {row.get("driver") for row in rows}
-    found += [f"{driver.name}: no row uses it" for driver in sorted(DRIVERS.glob("*.cu"))
-              if driver.name not in used]
-    return found
+    return upstream.common_faults(rows, NEEDED, OPTIONAL, DRIVERS) + [
+        f"{row.get('name')}: it needs a source or a driver" for row in rows
+        if ("source" in row) == ("driver" in row)]
 
 
 def compile_row(row, args):
@@ -85,7 +67,7 @@ def run_row(row, program, seed, args):
     seconds = time.monotonic() - begin
     text = done.stdout + done.stderr
     (args.work / f"{row['name']}.{seed}.txt").write_text(text)
-    report = re.search(r"^nibemu: .*(?:\n  .*)*", text, re.M)
+    report = upstream.REPORT.search(text)
     rule = report and upstream.RULE.search(report.group(0))
     if rule:
         return seconds, f"seed {seed}: reported: `{rule.group(1)}`"
@@ -114,34 +96,15 @@ def result_of(row, args):
 
 
 def main():
-    """Prints the table of the rows whose projects are available."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
-    parser.add_argument("--work", type=pathlib.Path,
-                        default=pathlib.Path("examples_work"))
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--row", action="append", default=[])
-    parser.add_argument("--include", type=pathlib.Path, action="append", default=[])
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("folders", nargs="*", type=pathlib.Path)
-    args = parser.parse_args()
+    """The table of the rows whose projects are available."""
+    args = upstream.parser_of(__doc__, "examples_work", 1).parse_args()
     rows = json.loads((DRIVERS / "rows.json").read_text())
-    faults = faults_of(rows)
-    for line in faults:
-        print("rows.json: " + line, file=sys.stderr)
-    if faults or args.check:
-        print(f"{len(rows)} rows, {len(faults)} faults")
-        return 1 if faults else 0
-    if not args.folders:
-        sys.exit("run_examples.py: no FOLDER: give repositories with history")
-    args.build, args.work = args.build.resolve(), args.work.resolve()
+    rows = upstream.rows_to_run(args, rows, faults_of(rows), "run_examples.py")
     args.work.mkdir(parents=True, exist_ok=True)
     print("| example | device | size | seconds | result | options |\n"
           "|---|---|---|---|---|---|")
     is_right = True
     for row in rows:
-        if args.row and row["name"] not in args.row:
-            continue
         seconds, result = result_of(row, args)
         is_right &= result.startswith("right")
         options = " ".join(f"{k}={v}" for k, v in row.get("env", {}).items())

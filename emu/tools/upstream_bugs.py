@@ -55,29 +55,32 @@ def read_rows():
     return json.loads((DRIVERS / "rows.json").read_text())
 
 
-def faults_of(rows):
-    """The faults of the rows, one in each line."""
+def common_faults(rows, needed, optional, drivers):
+    """The faults of the rows of any such file, one in each line."""
     found = []
     names = collections.Counter(row.get("name") for row in rows)
     for row in rows:
         name = row.get("name", "a row without a name")
-        for key in sorted(NEEDED - row.keys()):
-            found.append(f"{name}: no {key}")
-        for key in sorted(row.keys() - NEEDED - OPTIONAL):
-            found.append(f"{name}: {key} is not known")
+        found += [f"{name}: no {key}" for key in sorted(needed - row.keys())]
+        found += [f"{name}: {key} is not known"
+                  for key in sorted(row.keys() - needed - optional)]
         if names[row.get("name")] > 1:
             found.append(f"{name}: the name is there twice")
-        if not (DRIVERS / row.get("driver", "?")).is_file():
+        driver = drivers / row.get("driver", "none")
+        if "driver" in needed | row.keys() and not driver.is_file():
             found.append(f"{name}: no driver {row.get('driver')}")
-        if not re.fullmatch(r"[0-9a-f]{7,40}", row.get("commit", "")):
-            found.append(f"{name}: commit is not a commit's name")
         if row.get("device") not in ("h200", "b200", "rtx5090"):
             found.append(f"{name}: device {row.get('device')} is not known")
     used = {row.get("driver") for row in rows}
-    for driver in sorted(DRIVERS.glob("*.cu")):
-        if driver.name not in used:
-            found.append(f"{driver.name}: no row uses it")
-    return found
+    return found + [f"{driver.name}: no row uses it"
+                    for driver in sorted(drivers.glob("*.cu")) if driver.name not in used]
+
+
+def faults_of(rows):
+    """The faults of the rows, one in each line."""
+    return common_faults(rows, NEEDED, OPTIONAL, DRIVERS) + [
+        f"{row.get('name')}: commit is not a commit's name" for row in rows
+        if not re.fullmatch(r"[0-9a-f]{7,40}", row.get("commit", ""))]
 
 
 # ---- trees ---------------------------------------------------------------------
@@ -257,40 +260,43 @@ def as_json(row, sides):
                for s, r in sides.items()}}
 
 
-def parse():
-    """The arguments."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser_of(text, work, seeds):
+    """The options of both tools."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
-    parser.add_argument("--work", type=pathlib.Path,
-                        default=pathlib.Path("upstream_work"))
-    parser.add_argument("--seeds", type=int, default=64)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path(work))
+    parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--row", action="append", default=[])
     parser.add_argument("--include", type=pathlib.Path, action="append", default=[])
-    parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("folders", nargs="*", type=pathlib.Path)
-    return parser.parse_args()
+    return parser
 
 
-def main():
-    """Prints the table of the rows whose projects are available."""
-    args = parse()
-    rows = read_rows()
-    faults = faults_of(rows)
+def rows_to_run(args, rows, faults, program):
+    """The rows chosen, with absolute folders in args.  Exits where rows are wrong, after
+    --check, and without a folder."""
     for line in faults:
         print("rows.json: " + line, file=sys.stderr)
     if faults or args.check:
         print(f"{len(rows)} rows, {len(faults)} faults")
-        return 1 if faults else 0
+        sys.exit(1 if faults else 0)
     if not args.folders:
-        sys.exit("upstream_bugs.py: no FOLDER: give repositories with history")
+        sys.exit(program + ": no FOLDER: give repositories with history")
     args.build, args.work = args.build.resolve(), args.work.resolve()
+    return [row for row in rows if not args.row or row["name"] in args.row]
+
+
+def main():
+    """The table of the rows whose projects are available."""
+    parser = parser_of(__doc__, "upstream_work", 64)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--json", type=pathlib.Path)
+    args, rows = parser.parse_args(), read_rows()
+    rows = rows_to_run(args, rows, faults_of(rows), "upstream_bugs.py")
     print("| commit | bug | at its parent | fixed | options |\n|---|---|---|---|---|")
     results = []
     for row in rows:
-        if args.row and row["name"] not in args.row:
-            continue
         sides = {s: run_side(row, s, args.folders, args) for s in SIDES}
         print_row(row, sides)
         results.append(as_json(row, sides))

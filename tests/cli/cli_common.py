@@ -120,11 +120,10 @@ def save(path, tensors, metadata=None):
             file.write(data)
 
 
-def save_sparse(path, rows, k):
+def save_sparse(path, rows, k, name="w.weight"):
     """One bf16 matrix of zeros that takes no space on the disk."""
-    save(path, {})
-    header = ('{"w.weight":{"dtype":"BF16","shape":[%d,%d],"data_offsets":'
-              '[0,%d]}}' % (rows, k, 2 * rows * k)).encode()
+    header = json.dumps({name: {"dtype": "BF16", "shape": [rows, k],
+                                "data_offsets": [0, 2 * rows * k]}}).encode()
     header += b" " * (-len(header) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)

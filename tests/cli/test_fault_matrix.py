@@ -16,8 +16,8 @@ import tempfile
 import time
 import unittest
 
-from cli_common import (NIB, NibTest, is_instrumented, nib, save, tensor,
-                        without_override)
+from cli_common import (NIB, NibTest, is_instrumented, nib, save, save_sparse,
+                        tensor, without_override)
 from cli_model import K, checkpoint
 
 LAYER = "model.layers.0.mlp.gate_proj"
@@ -49,17 +49,6 @@ PRECIOUS = b"what was there before"
 # No GPU is asked for: nib tune fails as it should.
 STATUS = {"tune": 4}
 ENVIRONMENT = dict(os.environ, NIB_CUDA_LIBRARY="/nonexistent/libcuda.so")
-
-
-def save_zeros(path, name, rows, k):
-    """A bf16 matrix of zeros that takes no space on the disk."""
-    header = json.dumps({name: {"dtype": "BF16", "shape": [rows, k],
-                                "data_offsets": [0, 2 * rows * k]}}).encode()
-    header += b" " * (-len(header) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + 2 * rows * k)
-
 
 # Its runtime keeps a signal until the program's next call that it knows, and
 # lets no handler of SIGBUS mend the page.
@@ -235,8 +224,8 @@ class Matrix(NibTest):
 
     def big_inputs(self):
         """Inputs of half a gigabyte, which take a while to read."""
-        save_zeros(self.path("in"), "w.weight", 1 << 15, 1 << 13)
-        save_zeros(self.path("x"), "x", 1 << 21, K)
+        save_sparse(self.path("in"), 1 << 15, 1 << 13, "w.weight")
+        save_sparse(self.path("x"), 1 << 21, K, "x")
 
     def wait_for(self, process, ready):
         end = time.monotonic() + 60
