@@ -414,7 +414,7 @@ static void resolved_problems(void **state)
 static void garbage_in_x(void **state)
 {
 	const struct job_spec spec = {
-	    .op = NIB_OP_DUAL_GEMM, .m = M, .n = N, .k = K, .batch = 2, .b_batch = 1};
+	    .op = NIB_OP_DUAL_GEMM, .m = M, .n = N, .k = K, .batch = 2};
 	struct nib_device *cpu = test_device("scalar", 2);
 	const struct job_how how = {.device = cpu};
 	struct job *job = job_of(&rng, &spec);

@@ -255,8 +255,7 @@ static void plans_of_others(void **state)
 {
 	struct job *job = good_job(NIB_OP_GEMM, NIB_SCALE_LAYOUT_LINEAR, false);
 	struct nib_plan *plan = job_plan(job, device, false), *plain;
-	const struct job_spec spec = {
-	    .op = NIB_OP_GEMM, .m = 5, .n = 7, .k = 64, .batch = 1, .b_batch = 1};
+	const struct job_spec spec = {.op = NIB_OP_GEMM, .m = 5, .n = 7, .k = 64};
 	struct job *other = job_of(&rng, &spec);
 	struct nib_moe_problem moe[4] = {job->moe, job->moe, job->moe, job->moe};
 	static const char *const names[] = {

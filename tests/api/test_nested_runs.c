@@ -17,8 +17,7 @@
 #define PATIENCE 60
 #define DEPTH	 3
 
-static const struct job_spec spec = {
-    .op = NIB_OP_GEMM, .m = 40, .n = 70, .k = 64, .batch = 1, .b_batch = 1};
+static const struct job_spec spec = {.op = NIB_OP_GEMM, .m = 40, .n = 70, .k = 64};
 
 /* Jobs of one shape with the plan that all of them run. */
 struct shared {

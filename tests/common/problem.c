@@ -318,7 +318,8 @@ void job_add(struct job *job, struct rng *rng, const struct job_spec *spec)
 	struct nib_problem *p = &job->problems[i];
 
 	assert_true(i < JOB_PROBLEMS);
-	make_operands(job, i, rng, spec, spec->m, spec->batch, spec->b_batch);
+	make_operands(job, i, rng, spec, spec->m, spec->batch ? spec->batch : 1,
+		      spec->b_batch ? spec->b_batch : 1);
 	p->a = job->a[i].view;
 	p->x = job->x[i].view;
 	p->activations = spec->activations;

@@ -66,7 +66,7 @@ void output_untouched(const struct output *output, int64_t first, int64_t end,
 
 struct job_spec {
 	enum nib_op op;
-	/* b_batch: batch, or 1. */
+	/* b_batch: batch, or 1.  0 is 1 for both. */
 	int64_t m, n, k, batch, b_batch;
 	enum nib_scale_layout a_layout, b_layout;
 	enum nib_dtype dtype;

@@ -28,8 +28,7 @@ static struct job *group(enum nib_op op, const int64_t *m)
 	struct job *job = job_new(op);
 
 	for (; *m; m++) {
-		const struct job_spec spec = {
-		    .op = op, .m = *m, .n = 20, .k = 32, .batch = 1, .b_batch = 1};
+		const struct job_spec spec = {.op = op, .m = *m, .n = 20, .k = 32};
 
 		job_add(job, &rng, &spec);
 	}

@@ -26,13 +26,8 @@ const char *__tsan_default_options(void)
 
 static struct rng rng = {21};
 
-static const struct job_spec spec = {.op = NIB_OP_DUAL_GEMM,
-				     .m = 70,
-				     .n = 500,
-				     .k = 320,
-				     .batch = 1,
-				     .b_batch = 1,
-				     .dtype = NIB_DTYPE_FP16};
+static const struct job_spec spec = {
+    .op = NIB_OP_DUAL_GEMM, .m = 70, .n = 500, .k = 320, .dtype = NIB_DTYPE_FP16};
 
 /* A job, its plan and what it must give. */
 struct ready {

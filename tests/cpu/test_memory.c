@@ -40,12 +40,8 @@ static void protect_stack(const struct stack *s, int protection)
 
 static struct job_spec spec_of(enum nib_op op, int64_t m, int64_t n, int64_t k)
 {
-	return (struct job_spec){.op = op,
-				 .m = op == NIB_OP_GEMV ? 1 : m,
-				 .n = n,
-				 .k = k,
-				 .batch = 1,
-				 .b_batch = 1};
+	return (struct job_spec){
+	    .op = op, .m = op == NIB_OP_GEMV ? 1 : m, .n = n, .k = k};
 }
 
 /* ---- inputs -------------------------------------------------------------- */

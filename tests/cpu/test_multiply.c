@@ -344,13 +344,8 @@ static void run_everywhere(struct job *job, bool has_check, const char *what)
 /* Every pair of codes and every pair of scales, one product an element. */
 static void every_code_and_scale(void **state)
 {
-	const struct job_spec spec = {.op = NIB_OP_GEMM,
-				      .m = 128,
-				      .n = 128,
-				      .k = 16,
-				      .batch = 1,
-				      .b_batch = 1,
-				      .dtype = NIB_DTYPE_FP32};
+	const struct job_spec spec = {
+	    .op = NIB_OP_GEMM, .m = 128, .n = 128, .k = 16, .dtype = NIB_DTYPE_FP32};
 	struct job *job = job_of(&rng, &spec);
 	uint8_t *a = job->a[0].view.codes, *b = job->b[0].view.codes;
 
@@ -379,8 +374,6 @@ static void longest_k(void **state)
 				.m = 3,
 				.n = 2,
 				.k = NIB_MAX_K,
-				.batch = 1,
-				.b_batch = 1,
 				.dtype = NIB_DTYPE_FP32,
 				.values = JOB_EXTREME};
 	struct job *job;
@@ -404,8 +397,6 @@ static void no_k(void **state)
 	struct job_spec spec = {.op = NIB_OP_GEMM,
 				.m = 9,
 				.n = 17,
-				.batch = 1,
-				.b_batch = 1,
 				.dtype = NIB_DTYPE_FP32,
 				.alpha = &three};
 	struct job *job = job_of(&rng, &spec);
@@ -429,13 +420,7 @@ static void infinite_alpha(void **state)
 {
 	static const float bad[] = {INFINITY, -INFINITY, NAN};
 	static const float one = 1;
-	struct job_spec spec = {.op = NIB_OP_GEMM,
-				.m = 5,
-				.n = 33,
-				.k = 64,
-				.batch = 1,
-				.b_batch = 1,
-				.values = JOB_ANY};
+	struct job_spec spec = {.op = NIB_OP_GEMM, .m = 5, .n = 33, .k = 64};
 
 	for (int i = 0; i < 3 * 3; i++) {
 		struct job *exact;
@@ -454,12 +439,7 @@ static void infinite_alpha(void **state)
 static void silu_at_its_ends(void **state)
 {
 	static const float scales[] = {0x1p-30f, 0x1p-10f, 1, 0x1p20f, 3e38f};
-	struct job_spec spec = {.op = NIB_OP_DUAL_GEMM,
-				.m = 17,
-				.n = 65,
-				.k = 64,
-				.batch = 1,
-				.b_batch = 1};
+	struct job_spec spec = {.op = NIB_OP_DUAL_GEMM, .m = 17, .n = 65, .k = 64};
 
 	for (int i = 0; i < 5 * 5 * 3; i++) {
 		struct job *job;
@@ -511,8 +491,6 @@ static void one_rounding(void **state)
 		    .m = 9 + i % 3 * 12,
 		    .n = 66,
 		    .k = 4096,
-		    .batch = 1,
-		    .b_batch = 1,
 		    .values = JOB_CONTEST,
 		    .alpha = &steps[i / 2 % 6],
 		};

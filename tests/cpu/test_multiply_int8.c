@@ -29,8 +29,6 @@ static struct job_spec spec_of(enum nib_op op, enum nib_dtype x_dtype, int64_t m
 				 .m = m,
 				 .n = n,
 				 .k = k,
-				 .batch = 1,
-				 .b_batch = 1,
 				 .activations = NIB_ACTIVATIONS_INT8,
 				 .x_dtype = x_dtype};
 }

@@ -161,13 +161,8 @@ static void gemv(void **state)
 /* A zero on the other side, scale or codes, does not save a row. */
 static void times_zero(void **state)
 {
-	const struct job_spec spec = {.op = NIB_OP_GEMM,
-				      .m = 10,
-				      .n = 20,
-				      .k = 64,
-				      .batch = 1,
-				      .b_batch = 1,
-				      .values = JOB_CONTEST};
+	const struct job_spec spec = {
+	    .op = NIB_OP_GEMM, .m = 10, .n = 20, .k = 64, .values = JOB_CONTEST};
 	struct job *job = job_of(&rng, &spec);
 
 	memset(job->b[0].view.scales, 0, job->b[0].scales_bytes);
@@ -283,8 +278,6 @@ static void padding(void **state)
 		    .m = 1 + i % 4 * 11,
 		    .n = 129,
 		    .k = 16 * (1 + i % 4),
-		    .batch = 1,
-		    .b_batch = 1,
 		    .a_layout = (enum nib_scale_layout)(i & 1),
 		    .b_layout = (enum nib_scale_layout)(i >> 1 & 1),
 		    .has_gaps = true,

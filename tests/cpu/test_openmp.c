@@ -24,13 +24,8 @@ const char *__tsan_default_options(void)
 
 static struct rng rng = {22};
 
-static const struct job_spec spec = {.op = NIB_OP_DUAL_GEMM,
-				     .m = 130,
-				     .n = 700,
-				     .k = 320,
-				     .batch = 1,
-				     .b_batch = 1,
-				     .dtype = NIB_DTYPE_FP32};
+static const struct job_spec spec = {
+    .op = NIB_OP_DUAL_GEMM, .m = 130, .n = 700, .k = 320, .dtype = NIB_DTYPE_FP32};
 
 /* The loaded runtime, and its settings. */
 struct runtime {

@@ -28,8 +28,6 @@ static struct job_spec spec_of(enum nib_op op, int64_t m, int64_t n, int64_t k)
 	    .m = op == NIB_OP_GEMV ? 1 : m,
 	    .n = n,
 	    .k = k,
-	    .batch = 1,
-	    .b_batch = 1,
 	    .alpha = &alpha,
 	    .alpha2 = &alpha2,
 	};

@@ -17,13 +17,8 @@
 
 static struct rng rng = {20};
 
-static const struct job_spec spec = {.op = NIB_OP_GEMM,
-				     .m = 130,
-				     .n = 700,
-				     .k = 320,
-				     .batch = 1,
-				     .b_batch = 1,
-				     .dtype = NIB_DTYPE_FP32};
+static const struct job_spec spec = {
+    .op = NIB_OP_GEMM, .m = 130, .n = 700, .k = 320, .dtype = NIB_DTYPE_FP32};
 
 static int opened_threads(int wanted)
 {
