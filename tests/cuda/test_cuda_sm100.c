@@ -35,6 +35,14 @@ struct size {
 	enum nib_dtype dtype;
 };
 
+/* Operands that tensor maps take, and some that are copied first. */
+static const struct size direct = {
+    20, 300, 512, 1, NIB_SCALE_LAYOUT_TILED_128X4, NIB_DTYPE_FP32};
+static const struct size linear = {
+    20, 300, 512, 1, NIB_SCALE_LAYOUT_LINEAR, NIB_DTYPE_FP32};
+static const struct size two_matrices = {
+    70, 300, 512, 2, NIB_SCALE_LAYOUT_LINEAR, NIB_DTYPE_FP32};
+
 /* Addresses that are the GPU's: no memory backs them, and nothing reads them. */
 #define SPACE_BEGIN ((uintptr_t)1 << 40)
 #define SPACE	    ((size_t)1 << 40)
@@ -147,14 +155,10 @@ static int bed_run(struct bed *bed)
 /* Launches of at most 32 entries of one type. */
 static void launches(void)
 {
-	const struct size s = {.m = 20,
-			       .n = 300,
-			       .k = 512,
-			       .batch = 1,
-			       .layout = NIB_SCALE_LAYOUT_TILED_128X4,
-			       .dtype = NIB_DTYPE_FP16};
+	struct size s = direct;
 	struct bed bed;
 
+	s.dtype = NIB_DTYPE_FP16;
 	bed_make(&bed);
 	for (int i = 0; i < 33; i++) {
 		bed_add(&bed, &s);
@@ -178,12 +182,6 @@ static void launches(void)
 /* A map is encoded when its address changes, and at no other time. */
 static void maps_are_kept(void)
 {
-	const struct size direct = {.m = 20,
-				    .n = 300,
-				    .k = 512,
-				    .batch = 1,
-				    .layout = NIB_SCALE_LAYOUT_TILED_128X4};
-	const struct size linear = {.m = 20, .n = 300, .k = 512, .batch = 1};
 	struct bed bed;
 
 	bed_make(&bed);
@@ -237,13 +235,8 @@ static void check_explained(const struct bed *bed, const char *end)
 
 static void explanations(void)
 {
-	const struct size direct = {.m = 20,
-				    .n = 300,
-				    .k = 512,
-				    .batch = 1,
-				    .layout = NIB_SCALE_LAYOUT_TILED_128X4};
-	const struct size linear = {.m = 20, .n = 300, .k = 512, .batch = 1};
-	const struct size none = {.m = 0, .n = 300, .k = 512, .batch = 1};
+	const struct size none = {
+	    0, 300, 512, 1, NIB_SCALE_LAYOUT_LINEAR, NIB_DTYPE_FP32};
 	struct bed bed;
 
 	bed_make(&bed);
@@ -274,7 +267,6 @@ static void explanations(void)
 /* Any allocation of a plan may fail, and nothing stays. */
 static void without_memory(void)
 {
-	const struct size linear = {.m = 70, .n = 300, .k = 512, .batch = 2};
 	enum nib_status status;
 	struct bed bed;
 	long n, live;
@@ -284,7 +276,7 @@ static void without_memory(void)
 	bed_make(&bed);
 	/* Two launches; more tiles would be sorted with memory or without. */
 	for (int i = 0; i < 4; i++)
-		bed_add(&bed, &linear);
+		bed_add(&bed, &two_matrices);
 	bed.problems[2].c.dtype = bed.problems[3].c.dtype = NIB_DTYPE_BF16;
 	/* Kernels that were looked up are the device's. */
 	bed_plan(&bed, NIB_OP_DUAL_GEMM);
@@ -309,11 +301,10 @@ static void without_memory(void)
 /* A launch that fails is told, and the plan runs again. */
 static void failed_launch(void)
 {
-	const struct size linear = {.m = 70, .n = 300, .k = 512, .batch = 2};
 	struct bed bed;
 
 	bed_make(&bed);
-	bed_add(&bed, &linear);
+	bed_add(&bed, &two_matrices);
 	bed_plan(&bed, NIB_OP_GEMM);
 	for (int i = 0; i < 2; i++) {
 		struct nib_run_options options = bed_run_options(&bed);
@@ -367,12 +358,9 @@ static void limits_of_experts(void)
 
 static void check_plan(struct bed *bed, enum nib_op op, int slices, int ctas)
 {
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
-
 	bed_plan(bed, op);
 	bed_run(bed);
-	assert_ok(nib_plan_get_info(bed->plan, &info, NULL));
-	assert_int_equal(info.k_slices, slices);
+	assert_int_equal(test_plan_info(bed->plan).k_slices, slices);
 	assert_int_equal(bed->fake->last.gridDimX, ctas * slices);
 }
 
