@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_gemm.c - the requirements of product plans, on the fake driver: the number
- * and sizes of launches, the workspace, what is refused, and that a failed launch is
- * reported and has no later effect.
+ * test_cuda_gemm.c - what plans of products ask of a GPU, on the fake driver:
+ * how many launches of which size, how much workspace, what is refused, and
+ * that a failed launch is reported and forgotten.
  */
 #include <stdbool.h>
 #include <string.h>

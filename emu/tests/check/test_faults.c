@@ -142,7 +142,7 @@ static void test_copies(void **state)
 	assert_int_equal(found, 40);
 	check("mov.u32 %r1, dynamic;\n"
 	      "cp.async.ca.shared.global [%r1], [%in], 4, 5;\n",
-	      "cp.async", "5 bytes of a source of 4");
+	      "cp.async", "src-size is 5 and cp-size 4");
 	check("mov.u32 %r1, dynamic;\n"
 	      "cp.async.ca.shared.global [%r1], [%in+2], 4;\n",
 	      "cp.async", "not a multiple of 4");

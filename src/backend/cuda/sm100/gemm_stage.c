@@ -47,8 +47,7 @@ bool sm100_stage_add(struct sm100_chunk *chunk, const struct sm100_source *sourc
 	return true;
 }
 
-/* Launches no more CTAs than can be resident, so that those of the product can start
- * while they run. */
+/* Resident blocks only, so that those of the product can begin meanwhile. */
 enum nib_status sm100_stage_launch(const struct cuda_device *device,
 				   const struct sm100_chunk *chunk, CUstream stream,
 				   struct nib_error *err)

@@ -32,8 +32,8 @@ static int kernel_m(int64_t rows)
 }
 
 /*
- * log2 of the warps that share a tile.  They determine the order of sums, so the number
- * depends on n and k only: rows and batches do not change a bit.
+ * The order of a sum depends only on n and k: neither rows nor batches change
+ * a bit.
  */
 static int tile_warps_log2(int64_t tiles, int64_t k, int multiprocessors)
 {

@@ -26,8 +26,8 @@
  * Half tiles (at most 8 rows of A): the last tiles of a round may have two warps for
  * each k group (params.half_tiles), so that each scheduler has as many warps.  Both
  * load the codes, and each multiplies one half of every block of 16 k.  A warp that has
- * a whole tile keeps the sums of the halves apart as well and adds them at the end of
- * the round, so that the bits are the same.
+ * a whole tile also has a sum for each half and adds them at the end of the round, so
+ * that the bits are the same.
  *
  * Start: a warp requests its first weights before the previous kernel of the stream has
  * ended, unless that kernel writes them.  Then it requests A, and in short products the

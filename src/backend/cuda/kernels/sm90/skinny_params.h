@@ -91,7 +91,7 @@ NIB_GEMV_FN int32_t nib_skinny_shared_bytes(int eights, int is_moe)
 	       (is_moe ? (NIB_SKINNY_UNITS + NIB_SKINNY_ROWS) * 4 : 0);
 }
 
-/* The same for the wide kernels, whose sums overwrite the chunks. */
+/* The same of the wide kernels, whose sums are in the chunks. */
 NIB_GEMV_FN int32_t nib_wide_shared_bytes(int eights)
 {
 	return NIB_SKINNY_WARPS * NIB_WIDE_STAGES * NIB_GEMV_STAGE_BYTES +
