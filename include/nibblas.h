@@ -1075,8 +1075,8 @@ struct nib_layer_tensors {
 	const struct nib_file_tensor *codes, *scales, *global, *input_global;
 	const struct nib_file_tensor *pre_quant_scale, *comfy_quant;
 	int64_t batch, rows, k; /* 0 if the codes have another type or rank */
-	/* How many rows and k share one scale: 1 and 16 for NVFP4.  0 if the scales
-	 * have a type or shape of no known kind. */
+	/* How many rows and k share one scale: 1 and 16 for NVFP4.  0 if there are no
+	 * scales, or their type or shape does not fit the codes. */
 	int64_t block_rows, block_k;
 };
 NIB_API int64_t nib_file_layer_tensors_count(const struct nib_file *file);

@@ -11,6 +11,8 @@
  * compressed-tensors.  enum nib_naming has the same numbers for their layers. */
 #define NIB_CHECKPOINTS 2
 #define NIB_NAMINGS	6
+/* ComfyUI's mark of a layer in ModelOpt's naming: comfy.h. */
+#define NIB_COMFY_SUFFIX ".comfy_quant"
 /* At least the length of every suffix. */
 #define NIB_LONGEST_SUFFIX 24
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layer_tensors.c - groups the tensors of a file by the quantised layer that they
- * belong to, by their names and types only: NVFP4 of both formats, stacks of
- * either order, and FP8.  layers.c reads those that are NVFP4.
+ * layer_tensors.c - groups the tensors of a file by quantised layer: NVFP4 of both
+ * formats, stacks of either order, and FP8.  Only names, types and shapes decide.
+ * Also finds the sizes of each layer and the block of values with one scale.
+ * layers.c reads the layers that are NVFP4.
  */
 #include "layers.h"
 
@@ -93,7 +94,7 @@ static void find_sizes(struct nib_layer_tensors *layer)
 }
 
 /* NVFP4: scales have the shape of the codes, with k / 16 in the place of k / 2. */
-static void find_block(struct nib_layer_tensors *layer)
+static void find_nvfp4_block(struct nib_layer_tensors *layer)
 {
 	const struct nib_file_tensor *codes = layer->codes, *scales = layer->scales;
 	const int k_axis = codes->rank - (layer->is_transposed ? 2 : 1);
@@ -144,6 +145,16 @@ static void find_fp8_block(struct nib_layer_tensors *layer)
 	}
 }
 
+static void find_block(struct nib_layer_tensors *layer)
+{
+	if (!layer->scales || layer->batch == 0)
+		return;
+	if (is_fp8(layer))
+		find_fp8_block(layer);
+	else
+		find_nvfp4_block(layer);
+}
+
 static void own(struct nib_file *file, const struct nib_file_tensor *t, int64_t layer)
 {
 	if (t)
@@ -166,14 +177,13 @@ static enum nib_status add(struct nib_layer_finder *f,
 	    .input_global = find(f, codes->name, layer_bytes, s->input_global),
 	    .pre_quant_scale = find(f, codes->name, layer_bytes, s->pre_quant_scale),
 	    .comfy_quant = naming == NIB_NAMING_MODELOPT
-			       ? find(f, codes->name, layer_bytes, ".comfy_quant")
+			       ? find(f, codes->name, layer_bytes, NIB_COMFY_SUFFIX)
 			       : NULL,
 	};
 
 	layer.is_transposed = is_transposed(&layer);
 	find_sizes(&layer);
-	if (layer.scales && layer.batch)
-		(is_fp8(&layer) ? find_fp8_block : find_block)(&layer);
+	find_block(&layer);
 	if (!nib_array_grow(&file->layer_tensors, index, &f->tensors_capacity,
 			    sizeof(layer)))
 		return NIB_STATUS_OUT_OF_MEMORY;

@@ -74,7 +74,7 @@ static void find_mark(struct nib_layer_finder *f,
 	*mark = (struct nib_comfy_mark){0};
 	if (names != &nib_layer_suffixes[NIB_NAMING_MODELOPT])
 		return;
-	t = nib_layer_find_part(f, layer, layer_bytes, ".comfy_quant");
+	t = nib_layer_find_part(f, layer, layer_bytes, NIB_COMFY_SUFFIX);
 	if (t) {
 		mark->text = t->data;
 		mark->bytes = (size_t)t->bytes;
