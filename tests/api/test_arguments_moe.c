@@ -324,14 +324,12 @@ static void environment(void **state)
 {
 	const struct nib_device_options forced = {.struct_bytes = sizeof(forced),
 						  .isa = "scalar"};
-	struct nib_device_info info = {.struct_bytes = sizeof(info)};
 	struct nib_device *d;
 	struct nib_error err;
 
 	setenv("NIB_CPU", "scalar", 1);
 	assert_ok(nib_device_open("cpu", NULL, &d, NULL));
-	assert_ok(nib_device_get_info(d, &info, NULL));
-	assert_string_equal(info.backend, "cpu-scalar");
+	assert_string_equal(test_device_info(d).backend, "cpu-scalar");
 	nib_device_close(d);
 	setenv("NIB_CPU", "sse9", 1);
 	assert_refused(nib_device_open("cpu", NULL, &d, &err), NIB_STATUS_BAD_ARGUMENT,
@@ -377,7 +375,6 @@ static void products(void **state)
 		struct nib_problem p = {.a = {.rows = m, .k = k, .batch = batch},
 					.b = {.rows = n, .k = k, .batch = batch},
 					.c = {.rows = m, .cols = n, .batch = batch}};
-		struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 		struct nib_plan *plan;
 		struct nib_packed *packed;
 		enum nib_status status;
@@ -388,8 +385,7 @@ static void products(void **state)
 		    nib_plan_create(device, NIB_OP_GEMM, &p, 1, &mine, &plan, NULL);
 		if (status == NIB_STATUS_OK) {
 			/* Then all of it was counted. */
-			assert_ok(nib_plan_get_info(plan, &info, NULL));
-			assert_true((double)info.workspace_bytes >=
+			assert_true((double)test_plan_info(plan).workspace_bytes >=
 				    (double)m * (double)batch);
 			nib_plan_free(plan);
 		} else {

@@ -111,7 +111,6 @@ void job_run(struct job *job, const struct job_how *how, const char *what)
 {
 	struct nib_run_options options = {.struct_bytes = sizeof(options),
 					  .check_data = how->check_data};
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_plan *plan;
 	size_t bytes = 0;
 
@@ -119,9 +118,8 @@ void job_run(struct job *job, const struct job_how *how, const char *what)
 	job_pack(job, how);
 	plan = job_plan(job, how->device, how->brings_workspace);
 	if (how->brings_workspace) {
-		assert_ok(nib_plan_get_info(plan, &info, NULL));
 		/* Aligned at its start, so its size must be a multiple too. */
-		bytes = info.workspace_bytes;
+		bytes = test_plan_info(plan).workspace_bytes;
 		assert_int_equal(bytes % 64, 0);
 		options.workspace = guard_new(bytes);
 		options.workspace_bytes = bytes;

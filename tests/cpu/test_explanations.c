@@ -40,14 +40,12 @@ static void expect(struct job *job, const char *isa, int threads,
 {
 	const struct job_how how = {.device = test_device(isa, threads),
 				    .packing = packing};
-	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
 	struct nib_plan *plan;
 
 	if (how.device) {
 		job_pack(job, &how);
 		plan = job_plan(job, how.device, false);
-		assert_ok(nib_plan_get_info(plan, &info, NULL));
-		assert_string_equal(info.explanation, want);
+		assert_string_equal(test_plan_info(plan).explanation, want);
 		nib_plan_free(plan);
 		job_unpack(job);
 		nib_device_close(how.device);

@@ -307,7 +307,6 @@ static void check_kind(int kind)
 #define KIND_TEST(name, kind)                                                          \
 	static void name(void **state)                                                 \
 	{                                                                              \
-		(void)state;                                                           \
 		check_kind(kind);                                                      \
 	}
 

@@ -182,7 +182,6 @@ static void names_the_tensors_of_defects(void **state)
 	struct test_image image;
 	struct nib_file *file = test_open_parts(parts, &image);
 
-	(void)state;
 	assert_int_equal(nib_file_layer_defect_count(file), 3);
 	for (int i = 0; i < 3; i++) {
 		const struct nib_layer_defect *defect =
