@@ -165,7 +165,6 @@ struct test_nvfp4 test_nvfp4_new(struct rng *rng, int64_t rows, int64_t k,
 	const size_t tiled = nib_scales_bytes(NIB_SCALE_LAYOUT_TILED_128X4, rows, k);
 	const bool linear = layout == NIB_SCALE_LAYOUT_LINEAR;
 	struct test_nvfp4 matrix = {0};
-	uint8_t *scale;
 
 	matrix.codes_bytes = stack_bytes(batch, rows, row_stride, k / 2);
 	matrix.scales_bytes = linear ? stack_bytes(batch, rows, scale_stride, groups)
@@ -185,15 +184,10 @@ struct test_nvfp4 test_nvfp4_new(struct rng *rng, int64_t rows, int64_t k,
 	for (int64_t line = 0; line < batch * rows; line++) {
 		const int64_t b = line / rows, r = line % rows;
 
-		rng_fill(rng, (uint8_t *)matrix.view.codes + line * row_stride,
-			 (size_t)(k / 2));
-		for (int64_t g = 0; g < groups; g++) {
-			scale = matrix.view.scales;
-			scale += linear ? line * scale_stride + g
-					: b * (int64_t)tiled +
-					      nib_scale_offset_tiled(groups, r, g);
-			*scale = random_scale(rng, scales);
-		}
+		rng_fill(rng, nib_fp4_row(&matrix.view, b, r), (size_t)(k / 2));
+		for (int64_t g = 0; g < groups; g++)
+			*nib_fp4_scale(&matrix.view, b, r, g) =
+			    random_scale(rng, scales);
 	}
 	return matrix;
 }
