@@ -62,7 +62,6 @@ NEEDS = {"avx2": AVX2, "avx512bw": AVX512BW, "vector512": AVX512BW,
          "avx512vnni": AVX512VNNI, "avx512bf16": AVX512VNNI | {"avx512_bf16"}}
 # A test that takes this many times its usual time hangs; sanitizers take longer.
 PATIENCE, LEAST_SECONDS = 10, 10
-EMULATED_PATIENCE = 3
 SANITIZE, SANITIZED_PATIENCE = "address,undefined", 40
 
 # Operators are between spaces, so that pointers and signs are not changed.
@@ -455,9 +454,8 @@ class Worker:
 
     def killer(self, tests):
         for test in tests:
-            patience = EMULATED_PATIENCE if test in self.tree.emulated else PATIENCE
             status, _ = self.tree.run_test(
-                test, max(LEAST_SECONDS, patience * self.times[test]))
+                test, max(LEAST_SECONDS, PATIENCE * self.times[test]))
             if status not in (0, 77):
                 return test
         return None
