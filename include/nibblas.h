@@ -809,6 +809,18 @@ NIB_API enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
 					  struct nib_error *err);
 
 /*
+ * Computes row_offsets [experts + 1] of a mixture of experts, and scale_rows
+ * [experts] (may be NULL), from the ends [experts] of the experts' rows, which
+ * ascend.  scale_rows are those of tiled scales that are padded to 128 rows for
+ * each expert.  All arrays are memory of the device.  Does not wait.
+ */
+NIB_API enum nib_status nib_moe_expert_rows(struct nib_device *device,
+					    const int32_t *ends, int64_t experts,
+					    int32_t *row_offsets, int32_t *scale_rows,
+					    const struct nib_call_options *options,
+					    struct nib_error *err);
+
+/*
  * Only step 5 of a layer, for rows that other devices have computed:
  *   y[t] = sum over j, in their order, of weights[t, j] * rows[slot_rows[t, j]],
  * added to 0 in fp32 and rounded once to y's type.  Does not wait.
@@ -820,12 +832,11 @@ NIB_API enum nib_status nib_moe_layer_run(struct nib_moe_layer_plan *plan,
  *   y          [tokens, cols], batch 1; overlaps no input
  * tokens * top_k is below 2^31.  All arrays are memory of the device.
  */
-NIB_API enum nib_status nib_sum_slots(struct nib_device *device,
-				      const struct nib_dense *rows,
-				      const int32_t *slot_rows, const float *weights,
-				      int64_t top_k, const struct nib_dense *y,
-				      const struct nib_call_options *options,
-				      struct nib_error *err);
+NIB_API enum nib_status
+nib_moe_sum_slots(struct nib_device *device, const struct nib_dense *rows,
+		  const int32_t *slot_rows, const float *weights, int64_t top_k,
+		  const struct nib_dense *y, const struct nib_call_options *options,
+		  struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
 /* The oracle                                                                */
@@ -970,18 +981,6 @@ NIB_API enum nib_status nib_convert_scales(struct nib_device *device,
 					   const struct nib_fp4 *to,
 					   const struct nib_call_options *options,
 					   struct nib_error *err);
-
-/*
- * Computes row_offsets [experts + 1] of a mixture of experts, and scale_rows
- * [experts] (may be NULL), from the ends [experts] of the experts' rows, which
- * ascend.  scale_rows are those of tiled scales that are padded to 128 rows for
- * each expert.  All arrays are memory of the device.  Does not wait.
- */
-NIB_API enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
-					int64_t experts, int32_t *row_offsets,
-					int32_t *scale_rows,
-					const struct nib_call_options *options,
-					struct nib_error *err);
 
 /* ------------------------------------------------------------------------ */
 /* Files: safetensors                                                        */

@@ -36,11 +36,11 @@ static enum nib_status check(const int32_t *ends, int64_t experts,
 	return nib_check_apart(scales, "scale_rows", rows, "row_offsets", err);
 }
 
-enum nib_status nib_expert_rows(struct nib_device *device, const int32_t *ends,
-				int64_t experts, int32_t *row_offsets,
-				int32_t *scale_rows,
-				const struct nib_call_options *options,
-				struct nib_error *err)
+enum nib_status nib_moe_expert_rows(struct nib_device *device, const int32_t *ends,
+				    int64_t experts, int32_t *row_offsets,
+				    int32_t *scale_rows,
+				    const struct nib_call_options *options,
+				    struct nib_error *err)
 {
 	struct nib_call_options ours;
 	enum nib_status status;

@@ -95,11 +95,12 @@ static enum nib_status check(const struct nib_moe_combine *c, bool is_host,
 	return is_host ? check_rows(c, err) : NIB_STATUS_OK;
 }
 
-enum nib_status nib_sum_slots(struct nib_device *device, const struct nib_dense *rows,
-			      const int32_t *slot_rows, const float *weights,
-			      int64_t top_k, const struct nib_dense *y,
-			      const struct nib_call_options *options,
-			      struct nib_error *err)
+enum nib_status nib_moe_sum_slots(struct nib_device *device,
+				  const struct nib_dense *rows,
+				  const int32_t *slot_rows, const float *weights,
+				  int64_t top_k, const struct nib_dense *y,
+				  const struct nib_call_options *options,
+				  struct nib_error *err)
 {
 	struct nib_moe_combine c = {.slot_rows = slot_rows,
 				    .weights = weights,

@@ -159,7 +159,7 @@ struct nib_moe_combine {
 	const float *weights;
 	int64_t top_k;
 	struct nib_dense rows, y;
-	/* The arrays are those of nib_sum_slots(), and not checked yet. */
+	/* The arrays are those of nib_moe_sum_slots(), and not checked yet. */
 	bool is_callers;
 };
 

@@ -109,7 +109,7 @@ static enum nib_status call_expert_rows(void *options, struct nib_error *err)
 	const int32_t ends[] = {3};
 	int32_t offsets[2];
 
-	return nib_expert_rows(device, ends, 1, offsets, NULL, options, err);
+	return nib_moe_expert_rows(device, ends, 1, offsets, NULL, options, err);
 }
 
 static enum nib_status call_device_info(void *info, struct nib_error *err)

@@ -19,15 +19,16 @@ static void begins_of_ends(void **state)
 	for (int64_t n = 1; n <= EXPERTS; n++) {
 		memset(got_rows, 0x55, sizeof(got_rows));
 		memset(got_scales, 0x55, sizeof(got_scales));
-		assert_ok(
-		    nib_expert_rows(device, ends, n, got_rows, got_scales, NULL, NULL));
+		assert_ok(nib_moe_expert_rows(device, ends, n, got_rows, got_scales,
+					      NULL, NULL));
 		assert_memory_equal(got_rows, rows, (size_t)(n + 1) * sizeof(*rows));
 		assert_memory_equal(got_scales, scales, (size_t)n * sizeof(*scales));
 		assert_int_equal(got_rows[n + 1], 0x55555555);
 		assert_int_equal(got_scales[n], 0x55555555);
 	}
 	memset(got_rows, 0x55, sizeof(got_rows));
-	assert_ok(nib_expert_rows(device, ends, EXPERTS, got_rows, NULL, NULL, NULL));
+	assert_ok(
+	    nib_moe_expert_rows(device, ends, EXPERTS, got_rows, NULL, NULL, NULL));
 	assert_memory_equal(got_rows, rows, sizeof(rows));
 	nib_device_close(device);
 }
@@ -39,7 +40,7 @@ static void ends_of_anything(void **state)
 	struct nib_device *device = test_device("scalar", 1);
 	int32_t rows[5], scales[4];
 
-	assert_ok(nib_expert_rows(device, ends, 4, rows, scales, NULL, NULL));
+	assert_ok(nib_moe_expert_rows(device, ends, 4, rows, scales, NULL, NULL));
 	assert_memory_equal(rows + 1, ends, sizeof(ends));
 	nib_device_close(device);
 }
@@ -75,10 +76,10 @@ static void refusals(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		assert_int_equal(nib_expert_rows(cases[i].device, cases[i].ends,
-						 cases[i].experts, cases[i].rows,
-						 cases[i].scales, cases[i].options,
-						 &err),
+		assert_int_equal(nib_moe_expert_rows(cases[i].device, cases[i].ends,
+						     cases[i].experts, cases[i].rows,
+						     cases[i].scales, cases[i].options,
+						     &err),
 				 NIB_STATUS_BAD_ARGUMENT);
 		if (strncmp(err.message, cases[i].message, strlen(cases[i].message)) !=
 		    0)

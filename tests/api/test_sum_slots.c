@@ -66,8 +66,8 @@ static void check(struct nib_device *device, enum nib_dtype dtype, int64_t token
 		weights[i] =
 		    slot_rows[i] < 0 ? (float)(1e300 * 1e300) : (float)rng_normal(&rng);
 	}
-	assert_ok_err(nib_sum_slots(device, &rows.view, slot_rows, weights, TOP_K,
-				    &y.view, NULL, &err),
+	assert_ok_err(nib_moe_sum_slots(device, &rows.view, slot_rows, weights, TOP_K,
+					&y.view, NULL, &err),
 		      &err);
 	for (int64_t i = 0; i < tokens * cols; i++) {
 		const int64_t t = i / cols, col = i % cols;
@@ -154,15 +154,15 @@ static void refusals(void **state)
 	inside.data = x + 12;
 	few.rows = 3;
 	assert_int_equal(
-	    nib_sum_slots(NULL, &rows, slot_rows, weights, 3, &y, NULL, &err),
+	    nib_moe_sum_slots(NULL, &rows, slot_rows, weights, 3, &y, NULL, &err),
 	    NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.message, "device = NULL: must be an open device");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		memset(out, 0x55, sizeof(out));
-		assert_int_equal(nib_sum_slots(device, cases[i].rows,
-					       cases[i].slot_rows, cases[i].weights,
-					       cases[i].top_k, cases[i].y,
-					       cases[i].options, &err),
+		assert_int_equal(nib_moe_sum_slots(device, cases[i].rows,
+						   cases[i].slot_rows, cases[i].weights,
+						   cases[i].top_k, cases[i].y,
+						   cases[i].options, &err),
 				 NIB_STATUS_BAD_ARGUMENT);
 		if (strncmp(err.message, cases[i].message, strlen(cases[i].message)) !=
 		    0)

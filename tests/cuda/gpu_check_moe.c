@@ -133,19 +133,19 @@ static void check_expert_rows(int64_t experts, bool anything)
 	gpu_upload(&ends);
 	gpu_upload(&rows);
 	gpu_upload(&scales);
-	gpu_must(nib_expert_rows(gpu_test.cpu, values, experts, gpu_host_of(&rows),
-				 gpu_host_of(&scales), NULL, &gpu_test.err),
+	gpu_must(nib_moe_expert_rows(gpu_test.cpu, values, experts, gpu_host_of(&rows),
+				     gpu_host_of(&scales), NULL, &gpu_test.err),
 		 "expert rows");
 	gpu_test.err.message[0] = '\0';
-	ok = !nib_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
-			      gpu_device_of(&rows), gpu_device_of(&scales), NULL,
-			      &gpu_test.err) &&
+	ok = !nib_moe_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
+				  gpu_device_of(&rows), gpu_device_of(&scales), NULL,
+				  &gpu_test.err) &&
 	     gpu_download(&rows, got) &&
 	     memcmp(got, gpu_host_of(&rows), rows.bytes) == 0 &&
 	     gpu_download(&scales, got) &&
 	     memcmp(got, gpu_host_of(&scales), scales.bytes) == 0 &&
-	     !nib_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
-			      gpu_device_of(&rows), NULL, NULL, &gpu_test.err) &&
+	     !nib_moe_expert_rows(gpu_test.gpu, gpu_device_of(&ends), experts,
+				  gpu_device_of(&rows), NULL, NULL, &gpu_test.err) &&
 	     gpu_download(&rows, got) &&
 	     memcmp(got, gpu_host_of(&rows), rows.bytes) == 0;
 	snprintf(name, sizeof(name), "expert rows %" PRId64 "%s", experts,

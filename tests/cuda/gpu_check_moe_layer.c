@@ -621,7 +621,7 @@ static bool are_same(enum nib_dtype dtype, const uint8_t *a, const uint8_t *b,
 	return true;
 }
 
-/* nib_sum_slots() has a CPU's bits. */
+/* nib_moe_sum_slots() has a CPU's bits. */
 static void check_sum(const struct gpu_sizes *from, const struct gpu_sizes *to,
 		      int64_t top_k)
 {
@@ -648,13 +648,14 @@ static void check_sum(const struct gpu_sizes *from, const struct gpu_sizes *to,
 	gpu_upload(&y);
 	gpu_upload(&places);
 	gpu_upload(&weights);
-	gpu_must(nib_sum_slots(gpu_test.cpu, &on_cpu[0], at, gpu_floats_of(&weights),
-			       top_k, &on_cpu[1], NULL, &gpu_test.err),
+	gpu_must(nib_moe_sum_slots(gpu_test.cpu, &on_cpu[0], at,
+				   gpu_floats_of(&weights), top_k, &on_cpu[1], NULL,
+				   &gpu_test.err),
 		 "sum on the CPU");
 	gpu_test.err.message[0] = '\0';
-	ok = !nib_sum_slots(gpu_test.gpu, &on_gpu[0], gpu_device_of(&places),
-			    gpu_device_of(&weights), top_k, &on_gpu[1], NULL,
-			    &gpu_test.err) &&
+	ok = !nib_moe_sum_slots(gpu_test.gpu, &on_gpu[0], gpu_device_of(&places),
+				gpu_device_of(&weights), top_k, &on_gpu[1], NULL,
+				&gpu_test.err) &&
 	     gpu_download(&y, got) &&
 	     are_same(to->dtype, got, gpu_host_of(&y), y.bytes);
 	gpu_verdict(ok, "sum of slots",

@@ -149,18 +149,18 @@ static void other_conversions(void)
 	    nib_convert_scales(bed.device, &bed.tiled, &bed.linear, NULL, &bed.err));
 	check_did(&bed, 1, 0, "nib_convert_scales_sm90");
 	words = fresh(&bed, 64);
-	assert_ok(nib_expert_rows(bed.device, words, 3, words + 4, words + 8, NULL,
-				  &bed.err));
+	assert_ok(nib_moe_expert_rows(bed.device, words, 3, words + 4, words + 8, NULL,
+				      &bed.err));
 	check_did(&bed, 1, 0, "nib_expert_rows_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);
 	assert_refused(
-	    nib_expert_rows(bed.device, words, 3, host, words + 8, NULL, &bed.err),
+	    nib_moe_expert_rows(bed.device, words, 3, host, words + 8, NULL, &bed.err),
 	    NIB_STATUS_BAD_ARGUMENT, &bed.err, "row_offsets");
 	check_did(&bed, 0, 0, NULL);
 	free_bed(&bed);
 }
 
-/* nib_sum_slots(): one launch, which nothing waits for. */
+/* nib_moe_sum_slots(): one launch, which nothing waits for. */
 static void sums_slots(void)
 {
 	static _Alignas(16) char host[64];
@@ -178,8 +178,8 @@ static void sums_slots(void)
 	to = (struct nib_dense){
 	    .data = y, .dtype = NIB_DTYPE_BF16, .rows = 3, .cols = 8};
 #define SUM(rows, slots, weights, y)                                                   \
-	nib_sum_slots(bed.device, rows, slots, (const float *)(weights), 2, y, NULL,   \
-		      &bed.err)
+	nib_moe_sum_slots(bed.device, rows, slots, (const float *)(weights), 2, y,     \
+			  NULL, &bed.err)
 	assert_ok(SUM(&from, slots, slots + 6, &to));
 	check_did(&bed, 1, 0, "nib_moe_combine_sm90");
 	assert_int_equal(bed.fake->last.gridDimX, 1);

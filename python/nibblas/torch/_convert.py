@@ -296,7 +296,7 @@ def _expert_rows_call(backend, device, ends):
         array("ends", ends).fail("must be [experts], at least one")
     views.vector(array("ends", ends), count, "int32")
     options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
-    return _Call(backend, device, "nib_expert_rows",
+    return _Call(backend, device, "nib_moe_expert_rows",
                  (C.c_void_p(), C.c_int64(count), C.c_void_p(), C.c_void_p(),
                   options), (maker((count + 1,), torch.int32, ends.device),
                              maker((count,), torch.int32, ends.device)))

@@ -233,7 +233,7 @@ def _sum_call(backend, device, rows, slot_rows, weights):
     view.row_stride_elems = rows.shape[1]
     y = abi.nib_dense(dtype=view.dtype, rows=shape[0], cols=shape[1], batch=1)
     options = abi.nib_call_options(struct_bytes=C.sizeof(abi.nib_call_options))
-    return _Call(backend, device, "nib_sum_slots", (
+    return _Call(backend, device, "nib_moe_sum_slots", (
         view, C.c_void_p(), C.c_void_p(), C.c_int64(slot_rows.shape[1]), y, options),
         maker(shape, rows.dtype, rows.device), 0 in shape)
 

@@ -157,7 +157,7 @@ enum nib_status cuda_check_layer(const struct cuda_device *device,
 				 const struct nib_moe_route *route,
 				 const struct nib_moe_layer *layer,
 				 struct nib_error *err);
-/* Checks the pointers of nib_sum_slots(). */
+/* Checks the pointers of nib_moe_sum_slots(). */
 enum nib_status cuda_check_combine(const struct cuda_device *device,
 				   const struct nib_moe_combine *combine,
 				   struct nib_error *err);
