@@ -960,12 +960,17 @@ struct nib_dequantize_options {
 	size_t struct_bytes;
 	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
 	void *stream;
-	/* The global scale in memory of the device, read when the work runs;
-	 * global must be 0 then.  NULL: global. */
+	/*
+	 * The global scale in memory of the device, read when the work runs, in
+	 * place of the argument global, which must be 0 then.  NULL: global.
+	 */
 	const float *global_pointer;
 };
 
-/* y = e2m1 * scale * global, rounded once to y's type.  options may be NULL. */
+/*
+ * y = e2m1 * scale * global, rounded once to y's type.  global is an argument because
+ * it has no default: any value is used as it is, 0 included.  options may be NULL.
+ */
 NIB_API enum nib_status nib_dequantize(struct nib_device *device,
 				       const struct nib_fp4 *q, float global,
 				       const struct nib_dense *y,
