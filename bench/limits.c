@@ -145,7 +145,7 @@ static void limits_by_clock(const struct nib_device_info *info, struct limits *l
 
 	limits->compute_name = "clock";
 	limits->memory_name = "memory clock";
-	limits->gflops = flop * info->threads * info->clock_khz * 1e-6;
+	limits->gflops = flop * info->multiprocessors * info->clock_khz * 1e-6;
 	limits->gbps = 2e-6 * info->memory_clock_khz * info->memory_bus_bits / 8;
 }
 
@@ -156,7 +156,7 @@ void limits_measure(const struct nib_device *device, enum cli_activations activa
 	enum peak_kind compute = peak_multiply(cli_backend(device), activations);
 	enum peak_kind memory = peak_read_memory(cli_backend(device));
 	bool on_gpu = peak_is_gpu(memory);
-	int threads = on_gpu ? 1 : cli_threads(device);
+	int threads = cli_threads(device);
 	struct peaks *peaks;
 	struct nib_error err;
 

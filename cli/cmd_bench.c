@@ -168,7 +168,7 @@ static int read_device(struct bench *bench)
 		snprintf(bench->run.machine, sizeof bench->run.machine, "%.159s",
 			 cli_machine(device));
 	if (!bench->threads.count)
-		bench->threads = (struct axis){{on_gpu ? 1 : cli_threads(device)}, 1};
+		bench->threads = (struct axis){{cli_threads(device)}, 1};
 	nib_device_close(device);
 	if (!on_gpu)
 		return CLI_OK;

@@ -152,7 +152,7 @@ static void add_gpu(json_t *entry, struct nib_device *device)
 		    info.driver_version % 1000 / 10);
 	add_version(entry, "compute_capability", info.compute_capability / 10,
 		    info.compute_capability % 10);
-	add_number(entry, "multiprocessors", info.threads);
+	add_number(entry, "multiprocessors", info.multiprocessors);
 	add_number(entry, "clock_khz", info.clock_khz);
 	add_number(entry, "memory_clock_khz", info.memory_clock_khz);
 	add_number(entry, "memory_bus_bits", info.memory_bus_bits);

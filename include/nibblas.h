@@ -313,7 +313,8 @@ struct nib_device_info {
 	const char *backend; /* "cpu-avx512vnni" */
 	char hardware[64];   /* the processor's own name */
 	char features[128];  /* "avx2 fma f16c avx512f ..." */
-	int threads;	     /* multiprocessors of a GPU */
+	int threads;	     /* of the host, in one call; 1 on "cuda" */
+	int multiprocessors; /* of a GPU; 0 on a CPU */
 	/* Data caches of one CPU core; the L2 of a GPU.  0 = unknown. */
 	int64_t l1_bytes, l2_bytes;
 	/* The following are 0 on a CPU. */
@@ -626,8 +627,8 @@ struct nib_plan_info {
 	size_t workspace_bytes; /* of one run; align to 64 */
 	double flop;		/* the sum of 2*m*n*k; MoE: for all rows of A */
 	double bytes;		/* inputs and outputs, each once */
-	int64_t tasks;		/* about: units of work, divided among threads */
-	int threads;
+	int64_t tasks;		/* about: units of work, run in parallel */
+	int threads;		/* nib_device_info.threads */
 	/* What runs, and why, in one sentence; lives as long as the plan. */
 	const char *explanation;
 	int k_slices; /* in which k is summed; 1 unless a GPU divides it */

@@ -26,6 +26,7 @@ int cli_is_emu(const char *device);
 int cli_check_timed(const char *device);
 /* "cpu-avx512vnni"; lives as long as the device. */
 const char *cli_backend(const struct nib_device *device);
+/* The threads of the host in one call: 1 for a GPU. */
 int cli_threads(const struct nib_device *device);
 enum nib_arithmetic cli_arithmetic(const struct nib_device *device);
 /* As JSON spells it: "blocks", "fp16-tensor", "fp4-tensor". */

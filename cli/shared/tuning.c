@@ -48,7 +48,7 @@ static bool find_default(const struct nib_device_info *info, char *path, size_t 
 		return false;
 	used = strlen(path);
 	n = snprintf(path + used, bytes - used, "/nibblas/tune-%s-%d-%s.json",
-		     info->hardware, info->threads, nib_version());
+		     info->hardware, info->multiprocessors, nib_version());
 	if (n < 0 || (size_t)n >= bytes - used)
 		return false;
 	for (char *c = path + used + strlen("/nibblas/"); *c; c++)
@@ -136,7 +136,7 @@ static bool read_costs(json_t *root, const struct nib_device_info *info,
 			 e.text);
 		return false;
 	}
-	if (strcmp(device, info->hardware) != 0 || processors != info->threads)
+	if (strcmp(device, info->hardware) != 0 || processors != info->multiprocessors)
 		reason = "the file is of another GPU";
 	else if (strcmp(version, nib_version()) != 0 || revision != costs->revision)
 		reason = "the file is of another version";
@@ -239,11 +239,12 @@ static json_t *json_of(const struct nib_costs *costs,
 		       const struct nib_device_info *info)
 {
 	return json_pack("{s:s, s:i, s:s, s:i, s:o, s:o, s:i, s:i}", "device",
-			 info->hardware, "multiprocessors", info->threads, "version",
-			 nib_version(), "revision", costs->revision, "tile_rows",
-			 array_of(costs->tile_rows, costs->sizes), "step_cycles",
-			 array_of(costs->step_cycles, costs->sizes), "tile_cycles",
-			 costs->tile_cycles, "split_cycles", costs->split_cycles);
+			 info->hardware, "multiprocessors", info->multiprocessors,
+			 "version", nib_version(), "revision", costs->revision,
+			 "tile_rows", array_of(costs->tile_rows, costs->sizes),
+			 "step_cycles", array_of(costs->step_cycles, costs->sizes),
+			 "tile_cycles", costs->tile_cycles, "split_cycles",
+			 costs->split_cycles);
 }
 
 /* Whole or not at all: another process may be reading. */

@@ -144,6 +144,7 @@ class nib_device_info(C.Structure):
         ("hardware", C.c_char * 64),
         ("features", C.c_char * 128),
         ("threads", C.c_int),
+        ("multiprocessors", C.c_int),
         ("l1_bytes", C.c_int64),
         ("l2_bytes", C.c_int64),
         ("memory_bytes", C.c_int64),

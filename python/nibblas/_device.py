@@ -47,7 +47,7 @@ class Device:
         self.is_cpu = name == "cpu"
         if not self.is_cpu:
             info = self.info()
-            _tuning.load(self.handle, info["hardware"], info["threads"])
+            _tuning.load(self.handle, info["hardware"], info["multiprocessors"])
 
     def info(self) -> dict[str, Any]:
         """Returns what the library says of it: backend, hardware, threads, ..."""

@@ -26,6 +26,7 @@ static int opened_threads(int wanted)
 	const struct nib_device_info info = test_device_info(device);
 
 	nib_device_close(device);
+	assert_int_equal(info.multiprocessors, 0);
 	return info.threads;
 }
 

@@ -442,7 +442,7 @@ static void check_half_tiles(void)
 
 	gpu_must(nib_device_get_info(gpu_test.gpu, &info, &gpu_test.err), "info");
 	for (int i = 0; i < 8; i++) {
-		const int64_t n = 16 * tiles[i % 4] * info.threads;
+		const int64_t n = 16 * tiles[i % 4] * info.multiprocessors;
 
 		p = i < 4 ? dense_product(5 + i % 4, n, 288, 3, 0, i)
 			  : product(5 + i % 4, n - 16, 288, 1, 0, i - 4);

@@ -106,7 +106,7 @@ int main(void)
 	clock = info.clock_khz * 1e3;
 	/* Two transfers a cycle. */
 	bandwidth = info.memory_clock_khz * 1e3 * 2 * info.memory_bus_bits / 8;
-	flop = clock * info.threads *
+	flop = clock * info.multiprocessors *
 	       (info.compute_capability >= 100 ? BLACKWELL_FLOP : HOPPER_FLOP);
 	gpu_must(nib_device_alloc(gpu_test.gpu, (size_t)bytes, &data, &gpu_test.err),
 		 "alloc");

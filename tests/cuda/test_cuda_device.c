@@ -313,7 +313,8 @@ static void what_it_says_of_itself(void)
 	assert_string_equal(info.backend, "cuda-sm90");
 	assert_string_equal(info.hardware, "NVIDIA Fake 1");
 	assert_contains(info.features, "compute capability 9.0, CUDA 13.0");
-	assert_int_equal(info.threads, 132);
+	assert_int_equal(info.threads, 1);
+	assert_int_equal(info.multiprocessors, 132);
 	assert_int_equal(info.driver_version, 13000);
 	assert_int_equal(info.compute_capability, 90);
 	assert_int_equal(info.clock_khz, 1980000);

@@ -207,7 +207,7 @@ class ByDlpack(EmulatedTest):
         built_in, info = costs(self.gpu), self.gpu.info()
         n = built_in.sizes
         right = {"device": info["hardware"],
-                 "multiprocessors": info["threads"],
+                 "multiprocessors": info["multiprocessors"],
                  "version": nibblas.__version__,
                  "revision": built_in.revision,
                  "tile_rows": built_in.tile_rows[:n],
@@ -221,11 +221,11 @@ class ByDlpack(EmulatedTest):
         texts += ["", "[]", json.dumps(right)[:-1],
                   json.dumps(right) + 4096 * " "]
         with tempfile.TemporaryDirectory() as folder:
-            name = _tuning.path(info["hardware"], info["threads"])
+            name = _tuning.path(info["hardware"], info["multiprocessors"])
             self.assertIsNone(name)      # NIB_TUNING is "off"
             with mock.patch.dict(os.environ, NIB_TUNING="",
                                  XDG_CACHE_HOME=folder):
-                name = _tuning.path(info["hardware"], info["threads"])
+                name = _tuning.path(info["hardware"], info["multiprocessors"])
                 self.assertRegex(name, f"^{folder}/nibblas/tune-[-.0-9A-Za-z]+"
                                  r"-\d+-[0-9.]+\.json$")
                 os.mkdir(os.path.dirname(name))

@@ -72,7 +72,8 @@ static void device_info(const struct nib_device *base, struct nib_device_info *i
 		 "compute capability %d.%d, CUDA %d.%d driver", device->capability / 10,
 		 device->capability % 10, device->driver->version / 1000,
 		 device->driver->version % 1000 / 10);
-	info->threads = device->multiprocessors;
+	info->threads = 1;
+	info->multiprocessors = device->multiprocessors;
 	info->l2_bytes = device->l2_bytes;
 	info->memory_bytes = (int64_t)device->memory_bytes;
 	info->driver_version = device->driver->version;

@@ -98,7 +98,7 @@ enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err)
 	if (status)
 		return status;
 	plan->backend_name = device->arch->name;
-	plan->threads = device->multiprocessors;
+	plan->threads = 1;
 	p->choice = device->arch->choose(plan);
 	status = p->choice.product->plan(device, plan, &p->product, err);
 	plan->tasks = p->product.tasks;
