@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "data.h"
+#include "nibblas_tune.h"
 
 /* What of a job is timed. */
 enum job_timed {

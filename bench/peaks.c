@@ -15,6 +15,7 @@
 
 #include "device.h"
 #include "machine.h"
+#include "nibblas_tune.h"
 #include "peak_kernels.h"
 #include "text.h"
 

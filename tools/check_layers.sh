@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check_layers.sh - checks which part includes which (docs/architecture.md):
-#   cli/shared          nibblas.h and its own files
-#   bench               cli/shared, nibblas.h
-#   cli                 bench, cli/shared, nibblas.h
+#   cli/shared          include/ and its own files
+#   bench               cli/shared, include/
+#   cli                 bench, cli/shared, include/
 #   src/core            core/
 #   src/format          format/, core/
 #   src/file            file/, format/, core/
@@ -48,7 +48,7 @@ includes cli bench | while IFS=: read -r file name; do
 	cli/shared/*) ;;
 	*) folders='cli bench cli/shared' ;;
 	esac
-	[ "$name" = nibblas.h ] && continue
+	[ -e "include/$name" ] && continue
 	for folder in $folders; do
 		[ -e "$folder/$name" ] && continue 2
 	done
@@ -63,7 +63,7 @@ includes src | while IFS=: read -r file name; do
 	*) part=${part%%/*} ;;
 	esac
 	case $name in
-	nibblas.h) continue ;;
+	nibblas.h | nibblas_tune.h) continue ;;
 	backend/*/*) target=${name#backend/} && target=backend/${target%%/*} ;;
 	*/*) target=${name%%/*} ;;
 	*) target=$part ;;

@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check_symbols.sh LIBRARY... - checks that the visible names of each library (.so or
-# .a) are exactly the functions of include/nibblas.h.  Prints TAP.
+# .a) are exactly the functions of the headers in include/.  Prints TAP.
 set -u
-header=$(dirname "$0")/../include/nibblas.h
+include=$(dirname "$0")/../include
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Comments out, declarations on one line each, then the name before "(".
-sed -e 's@/\*.*\*/@@' -e '/\/\*/,/\*\//d' "$header" | tr '\n' ' ' | tr ';' '\n' |
+sed -e 's@/\*.*\*/@@' -e '/\/\*/,/\*\//d' "$include"/*.h | tr '\n' ' ' | tr ';' '\n' |
 	sed -n 's/.*NIB_API [^(]*\(nib_[a-z0-9_]*\)(.*/\1/p' |
 	sort >"$work/want"
 if [ "$(wc -l <"$work/want")" -lt 10 ]; then
-	echo "not ok - found too few functions in $header"
+	echo "not ok - found too few functions in $include"
 	exit 1
 fi
 
@@ -28,7 +28,7 @@ for library; do
 		echo "ok $count - $(basename "$library"): $(wc -l <"$work/got") functions"
 	else
 		failed=1
-		echo "not ok $count - $(basename "$library") (< header, > library)"
+		echo "not ok $count - $(basename "$library") (< headers, > library)"
 		grep '^[<>]' "$work/diff"
 	fi
 done

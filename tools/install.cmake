@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `make install` puts where: libraries, header, command, documentation, and
+# What `make install` puts where: libraries, headers, command, documentation, and
 # the package files for pkg-config and find_package(nibblas).
 include(CMakePackageConfigHelpers)
 
-install(FILES include/nibblas.h TYPE INCLUDE)
+install(FILES include/nibblas.h include/nibblas_tune.h TYPE INCLUDE)
 install(TARGETS nibblas nibblas_static EXPORT nibblasTargets)
 # What `python -m nibblas.gpumode bundle` packs: it looks next to libnibblas.so.
 if(TARGET nibblas_submission)

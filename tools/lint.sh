@@ -148,14 +148,15 @@ sys.exit(failed)
 }
 
 step_header() {
+	text=$(cd include && printf '#include "%s"\n' *.h)
 	for standard in c99 c17; do
 		for compiler in gcc clang; do
-			echo '#include "nibblas.h"' | $compiler -Iinclude -xc - \
+			echo "$text" | $compiler -Iinclude -xc - \
 				-std="$standard" -Wall -Wextra -Wpedantic -Wundef \
 				-Werror -fsyntax-only || return 1
 		done
 	done
-	echo '#include "nibblas.h"' | clang -Iinclude -xc++ - -std=c++11 \
+	echo "$text" | clang -Iinclude -xc++ - -std=c++11 \
 		-Wall -Wextra -Wpedantic -Werror -fsyntax-only
 }
 

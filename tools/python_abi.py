@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """python_abi.py [-o FILE] - writes python/nibblas/_abi.py: the constants, structs
-and functions of include/nibblas.h as ctypes.  It reads the header's own few forms of
+and functions of the headers in include/ as ctypes.  It reads their own few forms of
 declaration and refuses any other; tests/python/test_abi.py asks the compiler whether
-it read them right, and whether the file is the header's."""
+it read them right, and whether the file is that of the headers."""
 
 import argparse
 import os
@@ -12,21 +12,22 @@ import sys
 import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-HEADER = os.path.join(ROOT, "include", "nibblas.h")
+HEADERS = [os.path.join(ROOT, "include", name)
+           for name in ("nibblas.h", "nibblas_tune.h")]
 OUTPUT = os.path.join(ROOT, "python", "nibblas", "_abi.py")
 
 SCALARS = {"int": "C.c_int", "int64_t": "C.c_int64", "uint64_t": "C.c_uint64",
            "int32_t": "C.c_int32", "size_t": "C.c_size_t",
            "float": "C.c_float", "double": "C.c_double", "char": "C.c_char"}
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
-"""_abi.py - include/nibblas.h as ctypes; written by tools/python_abi.py."""
+"""_abi.py - the headers in include/ as ctypes; written by tools/python_abi.py."""
 
 import ctypes as C
 '''
 
 
 class Header:
-    """The declarations of the header, in its order."""
+    """The declarations of the headers, in their order."""
 
     def __init__(self, text):
         self.defines = dict(re.findall(
@@ -180,8 +181,11 @@ def main():
     parser.add_argument("-o", default=OUTPUT, metavar="FILE",
                         help="default: python/nibblas/_abi.py; - is stdout")
     args = parser.parse_args()
-    with open(HEADER, encoding="utf-8") as file:
-        text = render(Header(file.read()))
+    text = ""
+    for header in HEADERS:
+        with open(header, encoding="utf-8") as file:
+            text += file.read()
+    text = render(Header(text))
     if args.o == "-":
         sys.stdout.write(text)
     else:

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "nibblas_tune.h"
 #include "out_file.h"
 
 #define MAX_FILE_BYTES 4096

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_abi.py - include/nibblas.h as ctypes; written by tools/python_abi.py."""
+"""_abi.py - the headers in include/ as ctypes; written by tools/python_abi.py."""
 
 import ctypes as C
 
@@ -8,8 +8,8 @@ NIB_VERSION_MINOR = 2
 NIB_VERSION_PATCH = 0
 NIB_NVFP4_BLOCK = 16
 NIB_MAX_K = 1048576
-NIB_MAX_TILE_SIZES = 32
 NIB_MAX_RANK = 8
+NIB_MAX_TILE_SIZES = 32
 
 # enum nib_status
 NIB_STATUS_OK = 0
@@ -44,11 +44,6 @@ NIB_ARITHMETIC_BLOCKS = 0
 NIB_ARITHMETIC_FP16_TENSOR = 1
 NIB_ARITHMETIC_FP4_TENSOR = 2
 
-# enum nib_probe
-NIB_PROBE_READ = 0
-NIB_PROBE_MULTIPLY = 1
-NIB_PROBE_CYCLES = 2
-
 # enum nib_op
 NIB_OP_GEMM = 0
 NIB_OP_DUAL_GEMM = 1
@@ -82,6 +77,11 @@ NIB_NAMING_FP8_BLOCKS = 5
 NIB_CHECKPOINT_MODELOPT = 0
 NIB_CHECKPOINT_COMPRESSED_TENSORS = 1
 NIB_CHECKPOINT_COMFY = 2
+
+# enum nib_probe
+NIB_PROBE_READ = 0
+NIB_PROBE_MULTIPLY = 1
+NIB_PROBE_CYCLES = 2
 
 nib_parallel_for = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_void_p, C.c_void_p)
 
@@ -161,20 +161,6 @@ class nib_call_options(C.Structure):
     _fields_ = [
         ("struct_bytes", C.c_size_t),
         ("stream", C.c_void_p),
-    ]
-
-
-class nib_costs(C.Structure):
-    _fields_ = [
-        ("struct_bytes", C.c_size_t),
-        ("revision", C.c_int),
-        ("sizes", C.c_int),
-        ("tile_rows", C.c_int * 32),
-        ("step_cycles", C.c_int * 32),
-        ("tile_cycles", C.c_int),
-        ("split_cycles", C.c_int),
-        ("tile_cols", C.c_int),
-        ("tiles_at_once", C.c_int),
     ]
 
 
@@ -394,6 +380,20 @@ class nib_layer_defect(C.Structure):
     ]
 
 
+class nib_costs(C.Structure):
+    _fields_ = [
+        ("struct_bytes", C.c_size_t),
+        ("revision", C.c_int),
+        ("sizes", C.c_int),
+        ("tile_rows", C.c_int * 32),
+        ("step_cycles", C.c_int * 32),
+        ("tile_cycles", C.c_int),
+        ("split_cycles", C.c_int),
+        ("tile_cols", C.c_int),
+        ("tiles_at_once", C.c_int),
+    ]
+
+
 # name: (result, arguments)
 FUNCTIONS = {
     "nib_version": (C.c_char_p, []),
@@ -411,13 +411,6 @@ FUNCTIONS = {
     "nib_device_copy": (C.c_int, [C.c_void_p, C.c_void_p, C.c_void_p,
         C.c_size_t, C.POINTER(nib_error)]),
     "nib_device_wait": (C.c_int, [C.c_void_p, C.c_void_p,
-        C.POINTER(nib_error)]),
-    "nib_device_probe": (C.c_int, [C.c_void_p, C.c_int, C.c_void_p, C.c_int64,
-        C.POINTER(C.c_int64), C.POINTER(nib_call_options),
-        C.POINTER(nib_error)]),
-    "nib_device_get_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_costs),
-        C.POINTER(nib_error)]),
-    "nib_device_set_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_costs),
         C.POINTER(nib_error)]),
     "nib_backend_count": (C.c_int, []),
     "nib_backend_get_info": (C.c_int, [C.c_int, C.POINTER(nib_backend_info),
@@ -527,4 +520,11 @@ FUNCTIONS = {
         C.POINTER(nib_fp4), C.c_float, C.c_float, C.POINTER(nib_error)]),
     "nib_writer_commit": (C.c_int, [C.c_void_p, C.POINTER(nib_error)]),
     "nib_writer_discard": (None, [C.c_void_p]),
+    "nib_device_probe": (C.c_int, [C.c_void_p, C.c_int, C.c_void_p, C.c_int64,
+        C.POINTER(C.c_int64), C.POINTER(nib_call_options),
+        C.POINTER(nib_error)]),
+    "nib_device_get_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_costs),
+        C.POINTER(nib_error)]),
+    "nib_device_set_costs": (C.c_int, [C.c_void_p, C.POINTER(nib_costs),
+        C.POINTER(nib_error)]),
 }

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "nibblas.h"
+#include "nibblas_tune.h"
 
 /* The device, packed and plan structs of a backend begin with these. */
 struct nib_device {

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "nibblas_tune.h"
+
 /* FLOP of a multiprocessor in a cycle: dense fp16 on Hopper, dense NVFP4 on
  * Blackwell. */
 #define HOPPER_FLOP    4096.0

@@ -13,7 +13,7 @@
 #include "backend/cuda/common/costs.h"
 #include "common/unit.h"
 #include "fake_bed.h"
-#include "nibblas.h"
+#include "nibblas_tune.h"
 
 struct bed {
 	struct fake_cuda *fake;

@@ -7,7 +7,7 @@
 
 #include "common/unit.h"
 #include "fake_bed.h"
-#include "nibblas.h"
+#include "nibblas_tune.h"
 
 /* The fake GPU's SMs; one step of one CTA: two m64n256k64. */
 #define SMS	  132

@@ -84,6 +84,7 @@ stage() {
 with_destdir() {
 	DESTDIR=$work/dest cmake --install "$build" --prefix "$prefix" &&
 		[ -f "$work/dest$prefix/include/nibblas.h" ] &&
+		[ -f "$work/dest$prefix/include/nibblas_tune.h" ] &&
 		! grep -r "$work/dest" "$work/dest$prefix" --include='*.pc' \
 			--include='*.cmake'
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares nibblas/_abi.py with the header: tools/python_abi.py writes the same file,
-and every constant, offset and signature is that of a compiler that reads the header."""
+"""Compares nibblas/_abi.py with the headers: tools/python_abi.py writes the same file,
+and every constant, offset and signature is that of a compiler that reads them."""
 
 import ctypes as C
 import os
@@ -15,8 +15,9 @@ from common import SOURCE
 
 from nibblas import _abi as abi
 
-HEADER = os.path.join(SOURCE, "include", "nibblas.h")
 INCLUDE = os.path.join(SOURCE, "include")
+HEADERS = sorted(os.listdir(INCLUDE))
+INCLUDES = "".join(f'#include "{name}"\n' for name in HEADERS)
 STRUCTS = {name: value for name, value in vars(abi).items()
            if isinstance(value, type) and issubclass(value, C.Structure)}
 CONSTANTS = {name: value for name, value in vars(abi).items()
@@ -68,9 +69,11 @@ class Generated(unittest.TestCase):
             self.assertEqual(file.read(), done.stdout,
                              "run tools/python_abi.py")
 
-    def test_names_all_of_the_header(self):
-        with open(HEADER, encoding="utf-8") as file:
-            text = file.read()
+    def test_names_all_of_the_headers(self):
+        text = ""
+        for name in HEADERS:
+            with open(os.path.join(INCLUDE, name), encoding="utf-8") as file:
+                text += file.read()
         defined = set(re.findall(r"^struct (nib_\w+) \{", text, re.M))
         self.assertEqual(set(STRUCTS), defined)
         declared = set(re.findall(r"^NIB_API[^;]*?\b(nib_\w+)\(", text, re.M))
@@ -80,7 +83,7 @@ class Generated(unittest.TestCase):
 @unittest.skipUnless(shutil.which("gcc"), "no gcc")
 class Compiler(unittest.TestCase):
     def test_constants_and_layouts(self):
-        lines = ['#include "nibblas.h"']
+        lines = [INCLUDES]
         lines += [assertion(f"{name} == {value}")
                   for name, value in CONSTANTS.items()]
         for name, kind in STRUCTS.items():
@@ -97,7 +100,7 @@ class Compiler(unittest.TestCase):
         self.assertEqual(code, 0, said)
 
     def test_a_wrong_layout_is_found(self):
-        code, _ = compile_c('#include "nibblas.h"\n' + assertion(
+        code, _ = compile_c(INCLUDES + assertion(
             "offsetof(struct nib_fp4, scales) == 16"))
         self.assertNotEqual(code, 0)
 
@@ -105,7 +108,7 @@ class Compiler(unittest.TestCase):
         """gcc writes down every prototype that it has read."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "prototypes")
-            code, said = compile_c('#include "nibblas.h"', "-aux-info", path)
+            code, said = compile_c(INCLUDES, "-aux-info", path)
             self.assertEqual(code, 0, said)
             with open(path, encoding="utf-8") as file:
                 text = re.sub(r"/\*.*?\*/", "", file.read())
