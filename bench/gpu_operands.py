@@ -366,7 +366,7 @@ class Operands:
         for view in views:
             packed = C.c_void_p()
             self.nib.call("nib_pack", self.nib.device, C.byref(view),
-                          C.byref(packed))
+                          None, C.byref(packed))
             self.packs.append(packed)
             fields.append(("_packed", packed))
         return fields

@@ -171,7 +171,8 @@ static enum nib_status load_input(const struct quantizer *q, const struct nib_de
 	if (!q->input_there)
 		return NIB_STATUS_OK;
 	there->data = q->input_there;
-	return nib_device_copy(q->device, q->input_there, x->data, dense_bytes(x), err);
+	return nib_device_copy(q->device, q->input_there, x->data, dense_bytes(x), NULL,
+			       err);
 }
 
 /* A piece is done: its pages are not needed again. */
@@ -193,7 +194,8 @@ int quantizer_amax(struct quantizer *q, struct selected *item)
 	for (int64_t r = item->first; r < end; r += x.rows) {
 		x = piece_at(item, &source, r);
 		if (load_input(q, &x, &there, &err) ||
-		    nib_amax(q->device, &there, q->options.saturate, &amax, &err)) {
+		    nib_amax(q->device, &there, q->options.saturate, NULL, &amax,
+			     &err)) {
 			snprintf(what, sizeof(what), "%s: %s, rows %lld to %lld",
 				 q->options.path, source.name, (long long)r,
 				 (long long)(r + x.rows - 1));

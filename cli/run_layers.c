@@ -140,7 +140,7 @@ int run_load_weights(struct runner *r)
 		if (!cli_is_host(r->device)) {
 			if (run_stage_view(r, &b, operands[i], &err))
 				return cli_fail(source.name, &err);
-		} else if (nib_pack(r->device, &b, &r->packed[i], &err)) {
+		} else if (nib_pack(r->device, &b, NULL, &r->packed[i], &err)) {
 			return cli_fail_input(source.name, &err);
 		}
 	}

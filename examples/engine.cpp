@@ -79,7 +79,7 @@ class Model
 			const nib_layer *one = nib_file_layer_at(file, i);
 			nib_packed *packed = nullptr;
 
-			check(nib_pack(device, &one->weight, &packed, &err),
+			check(nib_pack(device, &one->weight, nullptr, &packed, &err),
 			      err);
 			bytes += nib_packed_bytes(packed);
 			layers_[one->name] = {one, Packed(packed)};

@@ -56,7 +56,7 @@ static void quantize(struct nib_device *cpu, struct layer *layer)
 	struct nib_error err;
 
 	check(nib_quantize(cpu, &dense, &b, &options, &layer->global, &err), &err);
-	check(nib_pack(cpu, &b, &layer->weights, &err), &err);
+	check(nib_pack(cpu, &b, NULL, &layer->weights, &err), &err);
 }
 
 /* The plan needs sizes and types; the data may change with each run. */

@@ -188,7 +188,7 @@ static void need_blocks(struct packed *p)
 	/* Cannot fail: the view is the one that was packed. */
 	if (!p->has_blocks)
 		p->has_blocks =
-		    nib_unpack(p->packed, &p->blocks, NULL) == NIB_STATUS_OK;
+		    nib_unpack(p->packed, &p->blocks, NULL, NULL) == NIB_STATUS_OK;
 }
 
 /* The whole pages of the tensor go back to the system. */
@@ -218,7 +218,7 @@ static struct packed *pack(struct memory *m, const struct ggml_tensor *tensor)
 	if (!m->device && nib_device_open("cpu", NULL, &m->device, NULL))
 		m->device = NULL;
 	if (m->device &&
-	    nib_pack(m->device, &p->blocks, &p->packed, NULL) == NIB_STATUS_OK)
+	    nib_pack(m->device, &p->blocks, NULL, &p->packed, NULL) == NIB_STATUS_OK)
 		drop_blocks(p);
 	return p;
 }

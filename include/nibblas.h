@@ -331,6 +331,13 @@ NIB_API enum nib_status nib_device_get_info(const struct nib_device *device,
 					    struct nib_device_info *info,
 					    struct nib_error *err);
 
+/* Options of functions that have no others; may be NULL. */
+struct nib_call_options {
+	size_t struct_bytes;
+	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
+	void *stream;
+};
+
 /*
  * Allocates device memory, for programs without an allocator of their own.  It begins
  * at a multiple of 64 bytes (256 on "cuda"); its contents are undefined.  0 bytes give
@@ -341,11 +348,12 @@ NIB_API enum nib_status nib_device_alloc(struct nib_device *device, size_t bytes
 NIB_API void nib_device_free(struct nib_device *device, void *pointer);
 /*
  * Copies bytes.  Each side is memory of the host or of the device; they must
- * not overlap.  The copy follows all work enqueued on the default stream, and
+ * not overlap.  The copy follows all work enqueued on the stream of options, and
  * the call waits until it is done.
  */
 NIB_API enum nib_status nib_device_copy(struct nib_device *device, void *to,
 					const void *from, size_t bytes,
+					const struct nib_call_options *options,
 					struct nib_error *err);
 /*
  * Waits until all work enqueued on stream (NULL = the default stream) is done.
@@ -353,13 +361,6 @@ NIB_API enum nib_status nib_device_copy(struct nib_device *device, void *to,
  */
 NIB_API enum nib_status nib_device_wait(struct nib_device *device, void *stream,
 					struct nib_error *err);
-
-/* Options of functions that have no others; may be NULL. */
-struct nib_call_options {
-	size_t struct_bytes;
-	/* "cuda": a CUstream, NULL = the default stream.  "cpu": NULL. */
-	void *stream;
-};
 
 /* A backend of this build.  is_open: this machine can run it. */
 struct nib_backend_info {
@@ -387,10 +388,11 @@ struct nib_packed;
 /*
  * Packs all batches of b and waits until that is done; b may be freed then.  A
  * scale with its sign bit set is NIB_STATUS_BAD_DATA.  On "cuda" b is read on the
- * default stream, after all work enqueued there.  If another stream that does not
- * synchronise with the default one writes b, wait for it first.
+ * stream of options, after all work enqueued there.  If another stream writes b, wait
+ * for it first.
  */
 NIB_API enum nib_status nib_pack(struct nib_device *device, const struct nib_fp4 *b,
+				 const struct nib_call_options *options,
 				 struct nib_packed **packed, struct nib_error *err);
 /*
  * As nib_pack(), but the codes are not copied if the device can read them in
@@ -403,6 +405,7 @@ NIB_API enum nib_status nib_pack(struct nib_device *device, const struct nib_fp4
  */
 NIB_API enum nib_status nib_pack_shared(struct nib_device *device,
 					const struct nib_fp4 *b,
+					const struct nib_call_options *options,
 					struct nib_packed **packed,
 					struct nib_error *err);
 /*
@@ -414,22 +417,25 @@ NIB_API int nib_pack_shares(const struct nib_device *device, const struct nib_fp
  * Packs b into the memory of packed.  Plans and CUDA graphs that use packed stay
  * valid.  b must have the sizes of what was packed and, if codes are shared, the
  * same codes pointer.  Runs with packed must have ended.  Reads b as nib_pack()
- * does.  After NIB_STATUS_BAD_ARGUMENT packed is unchanged; after another failure
- * it must be updated again before its next use.
+ * does, and waits.  After NIB_STATUS_BAD_ARGUMENT packed is unchanged; after another
+ * failure it must be updated again before its next use.
  */
 NIB_API enum nib_status nib_packed_update(struct nib_packed *packed,
 					  const struct nib_fp4 *b,
+					  const struct nib_call_options *options,
 					  struct nib_error *err);
 /*
  * The inverse of nib_pack(): writes the codes and scales that were packed last,
  * bit for bit, to `to`, which has their sizes and any strides and layout.  The
  * original may have been freed.  The padding of tiled scales becomes 0.  Waits
  * until that is done; runs with packed may go on.  On "cuda" `to` is memory of the
- * device, written after all work enqueued on the default stream, and must not
+ * device, written after all work enqueued on the stream of options, and must not
  * overlap shared codes.
  */
 NIB_API enum nib_status nib_unpack(const struct nib_packed *packed,
-				   const struct nib_fp4 *to, struct nib_error *err);
+				   const struct nib_fp4 *to,
+				   const struct nib_call_options *options,
+				   struct nib_error *err);
 NIB_API void nib_packed_free(struct nib_packed *packed); /* NULL is fine */
 /* Bytes of the copy; 0 for NULL. */
 NIB_API size_t nib_packed_bytes(const struct nib_packed *packed);
@@ -890,11 +896,11 @@ NIB_API enum nib_status nib_quantize(struct nib_device *device,
 
 /*
  * The largest |x|; waits for it.  An inf or NaN is NIB_STATUS_BAD_DATA if saturate is
- * zero; otherwise it is ignored.  On "cuda" x is read on the default stream, as by
- * nib_pack().
+ * zero; otherwise it is ignored.  On "cuda" x is read on the stream of options.
  */
 NIB_API enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
-				 int saturate, float *amax, struct nib_error *err);
+				 int saturate, const struct nib_call_options *options,
+				 float *amax, struct nib_error *err);
 
 struct nib_dequantize_options {
 	size_t struct_bytes;

@@ -326,7 +326,7 @@ static enum nib_status pack_one(struct data *data, struct nib_device *device,
 				struct nib_error *err)
 {
 	enum nib_status status =
-	    nib_pack(device, b, &data->packed[data->n_packed], err);
+	    nib_pack(device, b, NULL, &data->packed[data->n_packed], err);
 
 	if (!status)
 		*slot = data->packed[data->n_packed++];

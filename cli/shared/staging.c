@@ -25,7 +25,7 @@ enum nib_status staging_load(const struct staging *s, size_t bytes,
 {
 	if (s->data == s->host)
 		return NIB_STATUS_OK;
-	return nib_device_copy(s->device, s->data, s->host, bytes, err);
+	return nib_device_copy(s->device, s->data, s->host, bytes, NULL, err);
 }
 
 enum nib_status staging_fetch(const struct staging *s, size_t bytes,
@@ -33,7 +33,7 @@ enum nib_status staging_fetch(const struct staging *s, size_t bytes,
 {
 	if (s->data == s->host)
 		return NIB_STATUS_OK;
-	return nib_device_copy(s->device, s->host, s->data, bytes, err);
+	return nib_device_copy(s->device, s->host, s->data, bytes, NULL, err);
 }
 
 enum nib_status staging_new_loaded(struct nib_device *device, const void *host,

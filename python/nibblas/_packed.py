@@ -34,7 +34,7 @@ class Packed:
         self.codes = None
         self.handle = C.c_void_p()
         call("nib_pack" if copy else "nib_pack_shared", device.handle, C.byref(view),
-             C.byref(self.handle))
+             None, C.byref(self.handle))
         self.bytes = lib.nib_packed_bytes(self.handle)
         self.is_shared = self.bytes < sizes.batch * sizes.rows * sizes.cols // 2
         self.plans = Cache(limit=64)
@@ -51,13 +51,13 @@ class Packed:
         """Packs other weights of the same sizes into the same memory, which CUDA graphs
         may read; arguments as those of pack_arrays()."""
         view, _ = _source(self.device, codes, scales, layout, stream)
-        call("nib_packed_update", self.handle, C.byref(view))
+        call("nib_packed_update", self.handle, C.byref(view), None)
 
     def unpack(self, codes: Any, scales: Any, layout: str) -> None:
         """Writes what was packed, bit for bit, to arrays of its sizes on its device;
         arguments as those of pack_arrays()."""
         view, _ = views.nvfp4(codes, scales, layout)
-        call("nib_unpack", self.handle, C.byref(view))
+        call("nib_unpack", self.handle, C.byref(view), None)
 
     # The memory is one: a copy is the thing itself.
     def __copy__(self) -> "Packed":

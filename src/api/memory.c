@@ -26,10 +26,12 @@ void nib_device_free(struct nib_device *device, void *pointer)
 }
 
 enum nib_status nib_device_copy(struct nib_device *device, void *to, const void *from,
-				size_t bytes, struct nib_error *err)
+				size_t bytes, const struct nib_call_options *options,
+				struct nib_error *err)
 {
 	const uintptr_t t = (uintptr_t)to, f = (uintptr_t)from;
-	enum nib_status status = nib_check_device(device, err);
+	struct nib_call_options ours;
+	enum nib_status status = nib_read_call_options(device, options, &ours, err);
 
 	if (status || bytes == 0)
 		return status;
@@ -42,7 +44,7 @@ enum nib_status nib_device_copy(struct nib_device *device, void *to, const void 
 					 " = %p, from = %p: %zu bytes of each must "
 					 "not overlap",
 					 to, from, bytes);
-	return device->backend->copy(device, to, from, bytes, err);
+	return device->backend->copy(device, to, from, bytes, ours.stream, err);
 }
 
 enum nib_status nib_device_wait(struct nib_device *device, void *stream,

@@ -25,9 +25,10 @@ static enum nib_status check(const struct nib_device *device, const struct nib_f
 }
 
 static enum nib_status pack(struct nib_device *device, const struct nib_fp4 *b,
-			    bool shares_codes, struct nib_packed **packed,
-			    struct nib_error *err)
+			    bool shares_codes, const struct nib_call_options *options,
+			    struct nib_packed **packed, struct nib_error *err)
 {
+	struct nib_call_options ours;
 	struct nib_fp4 view;
 	enum nib_status status;
 
@@ -35,23 +36,27 @@ static enum nib_status pack(struct nib_device *device, const struct nib_fp4 *b,
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "packed",
 					 " = NULL: must point to a pointer");
 	*packed = NULL;
-	status = nib_check_device(device, err);
+	status = nib_read_call_options(device, options, &ours, err);
 	if (!status)
 		status = check(device, b, &view, err);
-	return status ? status
-		      : device->backend->pack(device, &view, shares_codes, packed, err);
+	if (status)
+		return status;
+	return device->backend->pack(device, &view, shares_codes, ours.stream, packed,
+				     err);
 }
 
 enum nib_status nib_pack(struct nib_device *device, const struct nib_fp4 *b,
+			 const struct nib_call_options *options,
 			 struct nib_packed **packed, struct nib_error *err)
 {
-	return pack(device, b, false, packed, err);
+	return pack(device, b, false, options, packed, err);
 }
 
 enum nib_status nib_pack_shared(struct nib_device *device, const struct nib_fp4 *b,
+				const struct nib_call_options *options,
 				struct nib_packed **packed, struct nib_error *err)
 {
-	return pack(device, b, true, packed, err);
+	return pack(device, b, true, options, packed, err);
 }
 
 int nib_pack_shares(const struct nib_device *device, const struct nib_fp4 *b)
@@ -88,26 +93,31 @@ static enum nib_status check_sizes(const struct nib_packed *packed,
 }
 
 enum nib_status nib_packed_update(struct nib_packed *packed, const struct nib_fp4 *b,
+				  const struct nib_call_options *options,
 				  struct nib_error *err)
 {
 	static const char *const names[] = {"b.rows", "b.k", "b.batch"};
+	struct nib_call_options ours;
 	struct nib_fp4 view;
 	enum nib_status status;
 
 	if (!packed)
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "packed",
 					 " = NULL: must be packed weights");
-	if ((status = check(packed->device, b, &view, err)) ||
+	if ((status = nib_read_call_options(packed->device, options, &ours, err)) ||
+	    (status = check(packed->device, b, &view, err)) ||
 	    (status = check_sizes(packed, &view, names, err)))
 		return status;
-	return packed->device->backend->packed_update(packed, &view, err);
+	return packed->device->backend->packed_update(packed, &view, ours.stream, err);
 }
 
 enum nib_status nib_unpack(const struct nib_packed *packed, const struct nib_fp4 *to,
+			   const struct nib_call_options *options,
 			   struct nib_error *err)
 {
 	static const char *const names[] = {"to.rows", "to.k", "to.batch"};
 	const struct nib_label label = nib_label("to");
+	struct nib_call_options ours;
 	struct nib_fp4 view;
 	enum nib_status status;
 
@@ -117,14 +127,15 @@ enum nib_status nib_unpack(const struct nib_packed *packed, const struct nib_fp4
 	if (!to)
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "to",
 					 " = NULL: must point to a view");
-	if ((status = nib_valid_fp4(to, &view, label, err)) ||
+	if ((status = nib_read_call_options(packed->device, options, &ours, err)) ||
+	    (status = nib_valid_fp4(to, &view, label, err)) ||
 	    (status = nib_valid_fp4_data(&view, label, err)) ||
 	    (status = check_sizes(packed, &view, names, err)))
 		return status;
 	if (nib_scales_overlap_codes(&view))
 		return nib_check_apart(nib_scale_span(&view), "to.scales",
 				       nib_codes_span(&view), "to.codes", err);
-	return packed->device->backend->unpack(packed, &view, err);
+	return packed->device->backend->unpack(packed, &view, ours.stream, err);
 }
 
 void nib_packed_free(struct nib_packed *packed)

@@ -159,16 +159,19 @@ enum nib_status nib_quantize(struct nib_device *device, const struct nib_dense *
 }
 
 enum nib_status nib_amax(struct nib_device *device, const struct nib_dense *x,
-			 int saturate, float *amax, struct nib_error *err)
+			 int saturate, const struct nib_call_options *options,
+			 float *amax, struct nib_error *err)
 {
+	struct nib_call_options ours;
 	struct nib_dense from;
 	enum nib_status status;
 
-	if ((status = nib_check_device(device, err)) ||
+	if ((status = nib_read_call_options(device, options, &ours, err)) ||
 	    (status = check_pointer(amax, "amax", "point to a float", err)) ||
 	    (status = nib_resolve_dense(x, &from, "x", err)))
 		return status;
-	return device->backend->amax(device, &from, saturate != 0, amax, err);
+	return device->backend->amax(device, &from, saturate != 0, ours.stream, amax,
+				     err);
 }
 
 /* As nib_read_call_options().  global: the argument of nib_dequantize(). */

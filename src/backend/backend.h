@@ -227,7 +227,7 @@ struct nib_backend {
 				 void **pointer, struct nib_error *err);
 	void (*free)(struct nib_device *device, void *pointer);
 	enum nib_status (*copy)(struct nib_device *device, void *to, const void *from,
-				size_t bytes, struct nib_error *err);
+				size_t bytes, void *stream, struct nib_error *err);
 	enum nib_status (*wait)(struct nib_device *device, void *stream,
 				struct nib_error *err);
 
@@ -248,17 +248,18 @@ struct nib_backend {
 	 * shares_codes: the codes need not be copied.
 	 */
 	enum nib_status (*pack)(struct nib_device *device, const struct nib_fp4 *b,
-				bool shares_codes, struct nib_packed **packed,
-				struct nib_error *err);
+				bool shares_codes, void *stream,
+				struct nib_packed **packed, struct nib_error *err);
 	/* Whether pack() shares the codes of b if shares_codes is set. */
 	bool (*pack_shares)(const struct nib_device *device, const struct nib_fp4 *b);
 	/* b: of the same sizes. */
 	enum nib_status (*packed_update)(struct nib_packed *packed,
-					 const struct nib_fp4 *b,
+					 const struct nib_fp4 *b, void *stream,
 					 struct nib_error *err);
 	/* to: of the same sizes; its codes and scales do not overlap. */
 	enum nib_status (*unpack)(const struct nib_packed *packed,
-				  const struct nib_fp4 *to, struct nib_error *err);
+				  const struct nib_fp4 *to, void *stream,
+				  struct nib_error *err);
 	void (*packed_free)(struct nib_packed *packed);
 
 	/* Allocates a zeroed plan of the backend's size. */
@@ -282,7 +283,8 @@ struct nib_backend {
 				    const struct nib_quantize_options *options,
 				    float *global_used, struct nib_error *err);
 	enum nib_status (*amax)(struct nib_device *device, const struct nib_dense *x,
-				bool saturate, float *amax, struct nib_error *err);
+				bool saturate, void *stream, float *amax,
+				struct nib_error *err);
 	enum nib_status (*dequantize)(struct nib_device *device,
 				      const struct nib_fp4 *q, float global,
 				      const struct nib_dense *y,

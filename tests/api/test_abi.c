@@ -112,6 +112,31 @@ static enum nib_status call_expert_rows(void *options, struct nib_error *err)
 	return nib_moe_expert_rows(device, ends, 1, offsets, NULL, options, err);
 }
 
+static enum nib_status call_pack(void *options, struct nib_error *err)
+{
+	const struct nib_fp4 b = view();
+	struct nib_packed *packed;
+	const enum nib_status status = nib_pack(device, &b, options, &packed, err);
+
+	nib_packed_free(packed);
+	return status;
+}
+
+static enum nib_status call_amax(void *options, struct nib_error *err)
+{
+	const struct nib_dense x = dense(16);
+	float amax;
+
+	return nib_amax(device, &x, 0, options, &amax, err);
+}
+
+static enum nib_status call_copy(void *options, struct nib_error *err)
+{
+	char from[8] = {0}, to[8];
+
+	return nib_device_copy(device, to, from, sizeof(to), options, err);
+}
+
 static enum nib_status call_device_info(void *info, struct nib_error *err)
 {
 	return nib_device_get_info(device, info, err);
@@ -190,6 +215,9 @@ static const struct entry options[] = {
     ENTRY(nib_dequantize_options, 24, call_dequantize),
     ENTRY(nib_call_options, 16, call_convert),
     ENTRY(nib_call_options, 16, call_expert_rows),
+    ENTRY(nib_call_options, 16, call_pack),
+    ENTRY(nib_call_options, 16, call_amax),
+    ENTRY(nib_call_options, 16, call_copy),
 };
 
 static const struct entry infos[] = {
@@ -384,7 +412,7 @@ static void reserved_fields_of_views(void **state)
 	struct nib_error err;
 
 	q.reserved[2] = 1;
-	refused(nib_pack(device, &q, &packed, &err), NIB_STATUS_UNSUPPORTED, &err,
+	refused(nib_pack(device, &q, NULL, &packed, &err), NIB_STATUS_UNSUPPORTED, &err,
 		"b.reserved[2]", "0x1", "must be 0");
 	refused(nib_quantize(device, &x, &q, NULL, NULL, &err), NIB_STATUS_UNSUPPORTED,
 		&err, "q.reserved[2]", "0x1", "must be 0");
@@ -491,12 +519,12 @@ static void mxfp4_views(void **state)
 	struct nib_error err;
 
 	bad.format = NIB_FP4_FORMAT_MXFP4;
-	assert_ok(nib_pack(device, &good, &packed, &err));
-	REFUSES_MXFP4(nib_pack(device, &bad, &other, &err), "b.format");
-	REFUSES_MXFP4(nib_pack_shared(device, &bad, &other, &err), "b.format");
+	assert_ok(nib_pack(device, &good, NULL, &packed, &err));
+	REFUSES_MXFP4(nib_pack(device, &bad, NULL, &other, &err), "b.format");
+	REFUSES_MXFP4(nib_pack_shared(device, &bad, NULL, &other, &err), "b.format");
 	assert_int_equal(nib_pack_shares(device, &bad), 0);
-	REFUSES_MXFP4(nib_packed_update(packed, &bad, &err), "b.format");
-	REFUSES_MXFP4(nib_unpack(packed, &bad, &err), "to.format");
+	REFUSES_MXFP4(nib_packed_update(packed, &bad, NULL, &err), "b.format");
+	REFUSES_MXFP4(nib_unpack(packed, &bad, NULL, &err), "to.format");
 	nib_packed_free(packed);
 	REFUSES_MXFP4(nib_quantize(device, &x, &bad, NULL, NULL, &err), "q.format");
 	REFUSES_MXFP4(nib_dequantize(device, &bad, 1, &x, NULL, &err), "q.format");
@@ -511,8 +539,8 @@ static void mxfp4_views(void **state)
 	    "weight.format");
 	nib_writer_discard(writer);
 	bad.format = (enum nib_fp4_format)2;
-	refused(nib_pack(device, &bad, &other, &err), NIB_STATUS_BAD_ARGUMENT, &err,
-		"b.format", "2", "must be NIB_FP4_FORMAT_NVFP4 (0) or");
+	refused(nib_pack(device, &bad, NULL, &other, &err), NIB_STATUS_BAD_ARGUMENT,
+		&err, "b.format", "2", "must be NIB_FP4_FORMAT_NVFP4 (0) or");
 }
 
 static int open_all(void **state)

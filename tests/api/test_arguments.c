@@ -272,19 +272,19 @@ static void nulls(void **state)
 	REFUSED_NULL(nib_device_get_info(NULL, &info, &e), "device");
 	REFUSED_NULL(nib_device_get_info(device, NULL, &e), "info");
 	REFUSED_NULL(nib_backend_get_info(0, NULL, &e), "info");
-	REFUSED_NULL(nib_pack(NULL, &p->b, &packed, &e), "device");
-	REFUSED_NULL(nib_pack(device, NULL, &packed, &e), "b");
-	REFUSED_NULL(nib_pack(device, &p->b, NULL, &e), "packed");
-	REFUSED_NULL(nib_pack_shared(NULL, &p->b, &packed, &e), "device");
-	REFUSED_NULL(nib_pack_shared(device, NULL, &packed, &e), "b");
-	REFUSED_NULL(nib_pack_shared(device, &p->b, NULL, &e), "packed");
+	REFUSED_NULL(nib_pack(NULL, &p->b, NULL, &packed, &e), "device");
+	REFUSED_NULL(nib_pack(device, NULL, NULL, &packed, &e), "b");
+	REFUSED_NULL(nib_pack(device, &p->b, NULL, NULL, &e), "packed");
+	REFUSED_NULL(nib_pack_shared(NULL, &p->b, NULL, &packed, &e), "device");
+	REFUSED_NULL(nib_pack_shared(device, NULL, NULL, &packed, &e), "b");
+	REFUSED_NULL(nib_pack_shared(device, &p->b, NULL, NULL, &e), "packed");
 	assert_int_equal(nib_pack_shares(NULL, &p->b), 0);
 	assert_int_equal(nib_pack_shares(device, NULL), 0);
 	assert_int_equal(nib_pack_shares(device, &p->b), 0); /* a CPU's */
-	REFUSED_NULL(nib_packed_update(NULL, &p->b, &e), "packed");
-	REFUSED_NULL(nib_unpack(NULL, &p->b, &e), "packed");
-	assert_ok(nib_pack(device, &p->b, &packed, &e));
-	REFUSED_NULL(nib_unpack(packed, NULL, &e), "to");
+	REFUSED_NULL(nib_packed_update(NULL, &p->b, NULL, &e), "packed");
+	REFUSED_NULL(nib_unpack(NULL, &p->b, NULL, &e), "packed");
+	assert_ok(nib_pack(device, &p->b, NULL, &packed, &e));
+	REFUSED_NULL(nib_unpack(packed, NULL, NULL, &e), "to");
 	nib_packed_free(packed);
 	REFUSED_NULL(nib_plan_create(NULL, NIB_OP_GEMM, p, 1, NULL, &plan, &e),
 		     "device");

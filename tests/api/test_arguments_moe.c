@@ -394,7 +394,7 @@ static void products(void **state)
 				    status == NIB_STATUS_OUT_OF_MEMORY);
 		}
 		/* Without data there is nothing to pack. */
-		status = nib_pack(device, &p.b, &packed, NULL);
+		status = nib_pack(device, &p.b, NULL, &packed, NULL);
 		if (k > 0 && p.b.rows > 0)
 			assert_int_not_equal(status, NIB_STATUS_OK);
 		if (status == NIB_STATUS_OK)

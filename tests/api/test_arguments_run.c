@@ -391,7 +391,7 @@ static void packed_of_other_sizes(void **state)
 	struct nib_error err;
 
 	b.rows = 6;
-	assert_ok(nib_pack(device, &b, &packed, NULL));
+	assert_ok(nib_pack(device, &b, NULL, &packed, NULL));
 	p.b_packed = packed;
 	assert_refused(nib_multiply(device, NIB_OP_GEMM, &p, 1, &err),
 		       NIB_STATUS_BAD_ARGUMENT, &err, "problems[0].b.rows = 6");
@@ -463,7 +463,7 @@ static void signs(void **state)
 			   views[i].name, "sign bit must be 0");
 		refuse_run(job, plan, job->problems, 3, &look, NIB_STATUS_BAD_DATA,
 			   "batch 1", i ? "row 6, group 3" : "row 4, group 3");
-		assert_int_equal(nib_pack(device, views[i].view, &packed, &err),
+		assert_int_equal(nib_pack(device, views[i].view, NULL, &packed, &err),
 				 NIB_STATUS_BAD_DATA);
 		assert_null(packed);
 		assert_contains(err.message, "group 3");
@@ -492,9 +492,9 @@ static enum nib_status whole_life(const struct job *job, struct nib_error *err)
 	if (!status)
 		status = nib_multiply(d, job->op, &p, 1, err);
 	if (!status)
-		status = nib_pack(d, &p.b, &b, err);
+		status = nib_pack(d, &p.b, NULL, &b, err);
 	if (!status)
-		status = nib_pack(d, &p.b2, &b2, err);
+		status = nib_pack(d, &p.b2, NULL, &b2, err);
 	p.b_packed = b;
 	p.b2_packed = b2;
 	if (!status)

@@ -28,8 +28,8 @@ static void memory_is_aligned_and_copied(void **state)
 			host[j] = (unsigned char)(j * 31 + i);
 		assert_ok(nib_device_alloc(device, bytes, &data, NULL));
 		assert_int_equal((uintptr_t)data % 64, 0);
-		assert_ok(nib_device_copy(device, data, host, bytes, NULL));
-		assert_ok(nib_device_copy(device, back, data, bytes, NULL));
+		assert_ok(nib_device_copy(device, data, host, bytes, NULL, NULL));
+		assert_ok(nib_device_copy(device, back, data, bytes, NULL, NULL));
 		assert_memory_equal(back, host, bytes);
 		nib_device_free(device, data);
 		free(host);
@@ -57,20 +57,20 @@ static void memory_arguments_are_refused(void **state)
 	nib_device_free(device, NULL);
 	nib_device_free(NULL, bytes);
 
-	assert_refused(nib_device_copy(NULL, bytes, bytes + 8, 8, &err),
+	assert_refused(nib_device_copy(NULL, bytes, bytes + 8, 8, NULL, &err),
 		       NIB_STATUS_BAD_ARGUMENT, &err, "device = NULL");
-	assert_refused(nib_device_copy(device, NULL, bytes, 8, &err),
+	assert_refused(nib_device_copy(device, NULL, bytes, 8, NULL, &err),
 		       NIB_STATUS_BAD_ARGUMENT, &err,
 		       "to = NULL: must point to 8 bytes");
-	assert_refused(nib_device_copy(device, bytes, NULL, 8, &err),
+	assert_refused(nib_device_copy(device, bytes, NULL, 8, NULL, &err),
 		       NIB_STATUS_BAD_ARGUMENT, &err,
 		       "from = NULL: must point to 8 bytes");
-	assert_refused(nib_device_copy(device, bytes + 7, bytes, 8, &err),
+	assert_refused(nib_device_copy(device, bytes + 7, bytes, 8, NULL, &err),
 		       NIB_STATUS_BAD_ARGUMENT, &err, "must not overlap");
-	assert_int_equal(nib_device_copy(device, bytes, bytes + 7, 8, &err),
+	assert_int_equal(nib_device_copy(device, bytes, bytes + 7, 8, NULL, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
-	assert_ok(nib_device_copy(device, bytes, bytes + 8, 8, &err));
-	assert_ok(nib_device_copy(device, NULL, NULL, 0, &err));
+	assert_ok(nib_device_copy(device, bytes, bytes + 8, 8, NULL, &err));
+	assert_ok(nib_device_copy(device, NULL, NULL, 0, NULL, &err));
 
 	assert_refused(nib_device_wait(NULL, NULL, &err), NIB_STATUS_BAD_ARGUMENT, &err,
 		       "device = NULL");
@@ -112,6 +112,7 @@ static void streams_are_refused(void **state)
 							  NULL};
 	struct nib_quantize_options quantize = {sizeof(quantize), .stream = codes};
 	struct nib_run_options run = {sizeof(run), .stream = codes};
+	struct nib_packed *packed;
 	struct nib_plan *plan;
 	struct nib_error err;
 
@@ -123,6 +124,20 @@ static void streams_are_refused(void **state)
 		       NIB_STATUS_BAD_ARGUMENT, &err, "options.stream = 0x");
 	assert_refused(nib_quantize(device, &x, &q, &quantize, NULL, &err),
 		       NIB_STATUS_BAD_ARGUMENT, &err, "options.stream = 0x");
+	assert_refused(nib_amax(device, &x, 0, &call, data, &err),
+		       NIB_STATUS_BAD_ARGUMENT, &err, "options.stream = 0x");
+	assert_refused(nib_device_copy(device, data, codes, 8, &call, &err),
+		       NIB_STATUS_BAD_ARGUMENT, &err, "options.stream = 0x");
+	assert_refused(nib_pack(device, &q, &call, &packed, &err),
+		       NIB_STATUS_BAD_ARGUMENT, &err, "options.stream = 0x");
+	assert_refused(nib_pack_shared(device, &q, &call, &packed, &err),
+		       NIB_STATUS_BAD_ARGUMENT, &err, "options.stream = 0x");
+	assert_ok(nib_pack(device, &q, NULL, &packed, &err));
+	assert_refused(nib_packed_update(packed, &q, &call, &err),
+		       NIB_STATUS_BAD_ARGUMENT, &err, "options.stream = 0x");
+	assert_refused(nib_unpack(packed, &q, &call, &err), NIB_STATUS_BAD_ARGUMENT,
+		       &err, "options.stream = 0x");
+	nib_packed_free(packed);
 	assert_ok(nib_plan_create(device, NIB_OP_GEMM, &problem, 1, NULL, &plan, NULL));
 	assert_refused(nib_run(plan, &problem, 1, &run, &err), NIB_STATUS_BAD_ARGUMENT,
 		       &err, "options.stream = 0x");

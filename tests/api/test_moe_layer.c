@@ -72,7 +72,7 @@ static struct nib_packed *pack(struct nib_device *device, const struct nib_fp4 *
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	assert_ok_err(nib_pack(device, v, &packed, &err), &err);
+	assert_ok_err(nib_pack(device, v, NULL, &packed, &err), &err);
 	return packed;
 }
 

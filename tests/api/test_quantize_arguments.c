@@ -77,11 +77,11 @@ static void refusals(void **state)
 	qv = q.view;
 	qv.scales = (uint8_t *)q.view.codes + 1;
 	refuse(device, &x.view, &qv, &good, "q.scales");
-	assert_int_equal(nib_amax(NULL, &x.view, 0, &amax, NULL),
+	assert_int_equal(nib_amax(NULL, &x.view, 0, NULL, &amax, NULL),
 			 NIB_STATUS_BAD_ARGUMENT);
-	assert_int_equal(nib_amax(device, NULL, 0, &amax, NULL),
+	assert_int_equal(nib_amax(device, NULL, 0, NULL, &amax, NULL),
 			 NIB_STATUS_BAD_ARGUMENT);
-	assert_int_equal(nib_amax(device, &x.view, 0, NULL, NULL),
+	assert_int_equal(nib_amax(device, &x.view, 0, NULL, NULL, NULL),
 			 NIB_STATUS_BAD_ARGUMENT);
 	test_nvfp4_free(&q);
 	test_dense_free(&x);

@@ -27,7 +27,7 @@ static const struct nib_packed *pack(struct nib_device *device,
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	if (nib_pack(device, view, &packed, &err))
+	if (nib_pack(device, view, NULL, &packed, &err))
 		fail_msg("nib_pack: %s", err.message);
 	return packed;
 }

@@ -38,11 +38,11 @@ static void tiny_weights_take_little(void **state)
 		skip();
 	}
 	/* Whatever threads and streams allocate once. */
-	assert_ok(nib_pack(device, &b.view, &packed[0], NULL));
+	assert_ok(nib_pack(device, &b.view, NULL, &packed[0], NULL));
 	nib_packed_free(packed[0]);
 	before = used_bytes();
 	for (int i = 0; i < MATRICES; i++)
-		assert_ok(nib_pack(device, &b.view, &packed[i], NULL));
+		assert_ok(nib_pack(device, &b.view, NULL, &packed[i], NULL));
 	assert_in_range(used_bytes() - before, MATRICES * 3 * 48 / 2, MATRICES * 2048);
 	for (int i = 0; i < MATRICES; i++)
 		nib_packed_free(packed[i]);
@@ -65,7 +65,7 @@ static void nothing_takes_nothing(void **state)
 		struct nib_packed *packed = NULL;
 		struct nib_error err;
 
-		if (nib_pack(device, &views[i], &packed, &err) != NIB_STATUS_OK)
+		if (nib_pack(device, &views[i], NULL, &packed, &err) != NIB_STATUS_OK)
 			fail_msg("%zu: %s", i, err.message);
 		assert_int_equal(nib_packed_bytes(packed), 0);
 		nib_packed_free(packed);
@@ -111,7 +111,7 @@ static void an_update_gives_the_new_weights(void **state)
 	struct nib_plan *plan;
 	struct nib_error err;
 
-	assert_ok(nib_pack_shared(device, &b[0].view, &packed, &err));
+	assert_ok(nib_pack_shared(device, &b[0].view, NULL, &packed, &err));
 	/* A CPU has an order of its own. */
 	assert_true(nib_packed_bytes(packed) >= b[0].codes_bytes);
 	p.b_packed = packed;
@@ -120,7 +120,7 @@ static void an_update_gives_the_new_weights(void **state)
 	for (int i = 0; i < 2; i++) {
 		p.b = b[i].view;
 		if (i)
-			assert_ok(nib_packed_update(packed, &b[i].view, &err));
+			assert_ok(nib_packed_update(packed, &b[i].view, NULL, &err));
 		assert_ok(nib_multiply(device, NIB_OP_GEMM, &p, 1, &err));
 		assert_same_product(plan, p, packed, &want);
 	}
@@ -142,23 +142,23 @@ static void an_update_has_the_sizes(void **state)
 	struct nib_fp4 other = b.view;
 	struct nib_error err;
 
-	assert_ok(nib_pack(device, &b.view, &packed, &err));
+	assert_ok(nib_pack(device, &b.view, NULL, &packed, &err));
 	other.rows--;
-	assert_int_equal(nib_packed_update(packed, &other, &err),
+	assert_int_equal(nib_packed_update(packed, &other, NULL, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.rows");
 	assert_string_equal(err.message, "b.rows = 36: must be 37, as in packed");
 	other = b.view;
 	other.k -= 16;
-	assert_int_equal(nib_packed_update(packed, &other, &err),
+	assert_int_equal(nib_packed_update(packed, &other, NULL, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.k");
 	other = b.view;
 	other.batch = 1;
-	assert_int_equal(nib_packed_update(packed, &other, &err),
+	assert_int_equal(nib_packed_update(packed, &other, NULL, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "b.batch");
-	assert_ok(nib_packed_update(packed, &b.view, &err));
+	assert_ok(nib_packed_update(packed, &b.view, NULL, &err));
 	nib_packed_free(packed);
 	test_nvfp4_free(&b);
 	nib_device_close(device);
@@ -256,15 +256,15 @@ static void unpack_one(struct nib_device *device, struct rng *rng,
 	struct nib_error err;
 
 	add_extremes(rng, &b.view);
-	if (nib_pack(device, &b.view, &packed, &err) ||
-	    nib_unpack(packed, &back.view, &err))
+	if (nib_pack(device, &b.view, NULL, &packed, &err) ||
+	    nib_unpack(packed, &back.view, NULL, &err))
 		fail_msg("%s", err.message);
 	assert_same_values(&back.view, &b.view);
 	assert_gaps(to, &back, codes, scales);
 	/* Other weights in the same place, none of the old ones. */
 	add_extremes(rng, &b.view);
-	if (nib_packed_update(packed, &b.view, &err) ||
-	    nib_unpack(packed, &back.view, &err))
+	if (nib_packed_update(packed, &b.view, NULL, &err) ||
+	    nib_unpack(packed, &back.view, NULL, &err))
 		fail_msg("%s", err.message);
 	assert_same_values(&back.view, &b.view);
 	nib_packed_free(packed);
@@ -314,25 +314,30 @@ static void unpacking_has_the_sizes(void **state)
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	assert_ok(nib_pack(device, &b.view, &packed, &err));
+	assert_ok(nib_pack(device, &b.view, NULL, &packed, &err));
 	other.rows++;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, NULL, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.message, "to.rows = 38: must be 37, as in packed");
 	other = b.view;
 	other.k += 16;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, NULL, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "to.k");
 	other = b.view;
 	other.batch++;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, NULL, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "to.batch");
 	other = b.view;
 	other.scales = (uint8_t *)other.codes + 1;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, NULL, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "to.scales");
 	other = b.view;
 	other.codes = NULL;
-	assert_int_equal(nib_unpack(packed, &other, &err), NIB_STATUS_BAD_ARGUMENT);
+	assert_int_equal(nib_unpack(packed, &other, NULL, &err),
+			 NIB_STATUS_BAD_ARGUMENT);
 	assert_string_equal(err.argument, "to.codes");
 	nib_packed_free(packed);
 	test_nvfp4_free(&b);
@@ -348,8 +353,8 @@ static void unpacking_nothing_writes_nothing(void **state)
 	struct nib_packed *packed;
 	struct nib_error err;
 
-	assert_ok(nib_pack(device, &view, &packed, &err));
-	assert_ok(nib_unpack(packed, &view, &err));
+	assert_ok(nib_pack(device, &view, NULL, &packed, &err));
+	assert_ok(nib_unpack(packed, &view, NULL, &err));
 	nib_packed_free(packed);
 	nib_device_close(device);
 }

@@ -392,11 +392,12 @@ static void check_bad(const char *isa, int threads, const struct test_case *c,
 	if (!strstr(err.message, where))
 		fail_msg("%s: '%s' has no '%s'", isa, err.message, where);
 	err.message[0] = '\0';
-	assert_int_equal(nib_amax(device, x, 0, &amax, &err), NIB_STATUS_BAD_DATA);
+	assert_int_equal(nib_amax(device, x, 0, NULL, &amax, &err),
+			 NIB_STATUS_BAD_DATA);
 	assert_true(amax == 7);
 	if (!strstr(err.message, where))
 		fail_msg("%s: '%s' has no '%s'", isa, err.message, where);
-	assert_ok(nib_amax(device, x, 1, &amax, &err));
+	assert_ok(nib_amax(device, x, 1, NULL, &amax, &err));
 	assert_true(amax == amax_ref(x));
 	test_nvfp4_free(&q);
 	nib_device_close(device);
@@ -498,7 +499,8 @@ static void amax_sizes(void **state)
 
 				if (!device)
 					continue;
-				assert_ok(nib_amax(device, &x.view, 0, &amax, NULL));
+				assert_ok(
+				    nib_amax(device, &x.view, 0, NULL, &amax, NULL));
 				assert_true(amax == amax_ref(&x.view));
 				nib_device_close(device);
 			}

@@ -167,15 +167,16 @@ static void launch(struct bed *bed, int count)
 		copy->from = bed->memory + (host - bed->host);
 		copy->to = bed->space + bed->maps[i].at;
 	}
-	check(nib_device_copy(bed->device, bed->memory, bed->host, bed->used, &err),
-	      &err);
-	check(nib_device_copy(bed->device, bed->space, got, SPACE, &err), &err);
+	check(
+	    nib_device_copy(bed->device, bed->memory, bed->host, bed->used, NULL, &err),
+	    &err);
+	check(nib_device_copy(bed->device, bed->space, got, SPACE, NULL, &err), &err);
 	check(cuda_enter(device, &err), &err);
 	check(cuda_kernel(device, "nib_stage", 0, &bed->chunk.copy, &err), &err);
 	check(sm100_stage_launch(device, &bed->chunk, NULL, &err), &err);
 	cuda_leave(device);
 	check(nib_device_wait(bed->device, NULL, &err), &err);
-	check(nib_device_copy(bed->device, got, bed->space, SPACE, &err), &err);
+	check(nib_device_copy(bed->device, got, bed->space, SPACE, NULL, &err), &err);
 	assert_true(bed->workspace_bytes <= SPACE);
 	for (size_t i = 0; i < SPACE; i++)
 		if (got[i] != bed->want[i])

@@ -33,7 +33,7 @@ static void *copy(const char *name, int index, const void *from, size_t bytes)
 	void *to = NULL;
 
 	gpu_must(nib_device_alloc(gpu_test.gpu, bytes, &to, &gpu_test.err), "alloc");
-	gpu_must(nib_device_copy(gpu_test.gpu, to, from, bytes, &gpu_test.err),
+	gpu_must(nib_device_copy(gpu_test.gpu, to, from, bytes, NULL, &gpu_test.err),
 		 "upload");
 	fprintf(stderr, "operand %s %d 0x%" PRIxPTR " %zu\n", name, index,
 		(uintptr_t)to, bytes);

@@ -13,7 +13,7 @@ static void *copy(const void *from, size_t bytes)
 	void *to = NULL;
 
 	gpu_must(nib_device_alloc(gpu_test.gpu, bytes, &to, &gpu_test.err), "alloc");
-	gpu_must(nib_device_copy(gpu_test.gpu, to, from, bytes, &gpu_test.err),
+	gpu_must(nib_device_copy(gpu_test.gpu, to, from, bytes, NULL, &gpu_test.err),
 		 "upload");
 	return to;
 }
@@ -52,7 +52,7 @@ static bool check_products(const struct contest_spec *spec,
 {
 	for (int i = 0; i < spec->count; i++) {
 		gpu_must(nib_device_copy(gpu_test.gpu, host[i].c.data, gpu[i].c.data,
-					 contest_result_bytes(&host[i].c),
+					 contest_result_bytes(&host[i].c), NULL,
 					 &gpu_test.err),
 			 "download");
 		if (contest_check(spec->op, &host[i], &seed, why, bytes))

@@ -221,9 +221,10 @@ static void check_amax(int64_t rows, int64_t cols, int64_t gap, enum nib_dtype d
 	from = gpu_dense(&s, gpu_host_of(&x));
 	gpu_from = gpu_dense(&s, gpu_device_of(&x));
 	gpu_test.err.message[0] = '\0';
-	status = nib_amax(gpu_test.cpu, &from, saturate, &want, &gpu_test.err);
+	status = nib_amax(gpu_test.cpu, &from, saturate, NULL, &want, &gpu_test.err);
 	memcpy(message, gpu_test.err.message, sizeof(message));
-	gpu_status = nib_amax(gpu_test.gpu, &gpu_from, saturate, &got, &gpu_test.err);
+	gpu_status =
+	    nib_amax(gpu_test.gpu, &gpu_from, saturate, NULL, &got, &gpu_test.err);
 	snprintf(name, sizeof(name),
 		 "amax %s %" PRId64 "x%" PRId64 " gap %" PRId64 "%s",
 		 gpu_dtype_name(dtype), rows, cols, gap, saturate ? " saturate" : "");
@@ -257,7 +258,7 @@ static bool dequantize_gpu(const struct nib_fp4 *q, float global,
 	/* Changes y, so that it cannot pass for the second result. */
 	if (y->bytes >= sizeof(global))
 		gpu_must(nib_device_copy(gpu_test.gpu, to->data, gpu_host_of(&there),
-					 sizeof(global), &gpu_test.err),
+					 sizeof(global), NULL, &gpu_test.err),
 			 "bits differ");
 	ok = ok && !nib_dequantize(gpu_test.gpu, q, 0, to, &options, &gpu_test.err) &&
 	     gpu_download(y, got) && memcmp(got, gpu_host_of(y), y->bytes) == 0;
@@ -399,7 +400,7 @@ static void check_pack_signs(enum nib_scale_layout layout)
 
 		*scale |= 0x80;
 		gpu_upload(&t[1]);
-		if (nib_pack(gpu_test.gpu, &v, &packed, &gpu_test.err) !=
+		if (nib_pack(gpu_test.gpu, &v, NULL, &packed, &gpu_test.err) !=
 		    NIB_STATUS_BAD_DATA)
 			why = "not refused";
 		nib_packed_free(packed);

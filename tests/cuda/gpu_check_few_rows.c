@@ -233,7 +233,7 @@ static const char *run_product(const struct product *p, enum nib_op op,
 	const char *why;
 
 	if (p->packed)
-		gpu_must(nib_pack(gpu_test.gpu, &all.b, &packed, &gpu_test.err),
+		gpu_must(nib_pack(gpu_test.gpu, &all.b, NULL, &packed, &gpu_test.err),
 			 "pack");
 	all.b_packed = packed;
 	why = multiply(op, &all, m);

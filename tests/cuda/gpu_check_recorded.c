@@ -245,7 +245,7 @@ static void ask_amax(const struct gpu_sizes *s, uint64_t seed)
 
 	gpu_fill_dense(s, gpu_host_of(&x), false);
 	gpu_upload(&x);
-	gpu_must(nib_amax(gpu_test.gpu, &from, 1, &amax, &gpu_test.err), "amax");
+	gpu_must(nib_amax(gpu_test.gpu, &from, 1, NULL, &amax, &gpu_test.err), "amax");
 	snprintf(name, sizeof(name), "seed %" PRIu64 " amax %s %" PRId64 "x%" PRId64,
 		 seed, gpu_dtype_name(s->dtype), s->rows, s->k);
 	tell(name, "", &amax, sizeof(amax));

@@ -141,7 +141,7 @@ void *gpu_device_of(const struct gpu_twin *t)
 
 void gpu_upload(const struct gpu_twin *t)
 {
-	gpu_must(nib_device_copy(t->gpu, t->device, t->host, t->bytes + 2 * GUARD,
+	gpu_must(nib_device_copy(t->gpu, t->device, t->host, t->bytes + 2 * GUARD, NULL,
 				 &gpu_test.err),
 		 "upload");
 }
@@ -154,7 +154,7 @@ bool gpu_guards_hold(const struct gpu_twin *t)
 	for (int i = 0; i < 2; i++)
 		gpu_must(nib_device_copy(t->gpu, bytes + i * GUARD,
 					 t->device + (i ? GUARD + t->bytes : 0), GUARD,
-					 &gpu_test.err),
+					 NULL, &gpu_test.err),
 			 "guard band");
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		ok = ok && bytes[i] == GUARD_BYTE;
@@ -163,9 +163,9 @@ bool gpu_guards_hold(const struct gpu_twin *t)
 
 bool gpu_download(const struct gpu_twin *t, void *to)
 {
-	gpu_must(
-	    nib_device_copy(t->gpu, to, t->device + GUARD, t->bytes, &gpu_test.err),
-	    "download");
+	gpu_must(nib_device_copy(t->gpu, to, t->device + GUARD, t->bytes, NULL,
+				 &gpu_test.err),
+		 "download");
 	return gpu_guards_hold(t);
 }
 

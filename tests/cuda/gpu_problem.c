@@ -133,7 +133,7 @@ struct nib_packed *gpu_pack(const struct gpu_sizes *s, const struct gpu_twin *t)
 	struct nib_packed *p;
 
 	/* Codes that are copied, and where they can be shared, shared ones. */
-	gpu_must((packs++ % 2 ? nib_pack_shared : nib_pack)(gpu_test.gpu, &v, &p,
+	gpu_must((packs++ % 2 ? nib_pack_shared : nib_pack)(gpu_test.gpu, &v, NULL, &p,
 							    &gpu_test.err),
 		 "pack");
 	return p;

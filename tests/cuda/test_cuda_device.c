@@ -562,10 +562,10 @@ static void memory(void)
 
 	assert_ok(nib_device_alloc(device, sizeof(text), &data, NULL));
 	assert_ok(nib_device_alloc(device, sizeof(text), &more, NULL));
-	assert_ok(nib_device_copy(device, data, text, sizeof(text), NULL));
-	assert_ok(nib_device_copy(device, more, data, sizeof(text), NULL));
+	assert_ok(nib_device_copy(device, data, text, sizeof(text), NULL, NULL));
+	assert_ok(nib_device_copy(device, more, data, sizeof(text), NULL, NULL));
 	waits = fake->waits;
-	assert_ok(nib_device_copy(device, back, more, sizeof(text), NULL));
+	assert_ok(nib_device_copy(device, back, more, sizeof(text), NULL, NULL));
 	assert_int_equal(fake->waits, waits + 1);
 	assert_string_equal(back, text);
 	assert_refused(nib_device_alloc(device, (size_t)2 << 30, &data, &err),
@@ -646,7 +646,7 @@ static void failures_of_the_gpu(void)
 		       &err,
 		       "cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (fake "
 		       "error 700); earlier work failed");
-	assert_refused(nib_device_copy(device, data, &byte, 1, &err),
+	assert_refused(nib_device_copy(device, data, &byte, 1, NULL, &err),
 		       NIB_STATUS_DEVICE_FAILED, &err, "until it is started anew");
 	assert_int_equal(nib_device_alloc(device, 1, &data, &err),
 			 NIB_STATUS_DEVICE_FAILED);

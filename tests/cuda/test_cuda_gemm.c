@@ -471,7 +471,7 @@ static void packed_weights(void)
 	struct nib_packed *packed;
 
 	make_bed(&bed);
-	assert_ok(nib_pack(bed.device, &bed.problems[0].b, &packed, &bed.err));
+	assert_ok(nib_pack(bed.device, &bed.problems[0].b, NULL, &packed, &bed.err));
 	memset(&bed.problems[0].b, 0, sizeof(bed.problems[0].b));
 	bed.problems[0].b_packed = packed;
 	bed.problems[0].a.rows = bed.problems[0].c.rows = 65;

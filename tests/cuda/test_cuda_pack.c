@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cuda_pack.c - whether packed weights share the caller's codes on a GPU, on the
- * fake driver: nib_pack_shares() predicts what nib_pack_shared() does.
+ * test_cuda_pack.c - packed weights on a GPU, on the fake driver: whether they share
+ * the caller's codes, as nib_pack_shares() predicts, and on which stream they are read.
  */
 #include <stdbool.h>
 
@@ -29,7 +29,7 @@ static size_t packed_bytes(struct nib_device *device, const struct nib_fp4 *b)
 	struct nib_packed *packed;
 	size_t bytes;
 
-	assert_ok(nib_pack_shared(device, b, &packed, NULL));
+	assert_ok(nib_pack_shared(device, b, NULL, &packed, NULL));
 	bytes = nib_packed_bytes(packed);
 	nib_packed_free(packed);
 	return bytes;
@@ -87,11 +87,43 @@ static void blackwell(void)
 	check_all(100);
 }
 
+/* The work goes to the stream of the options: a destroyed one makes it fail. */
+static void streams(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	const struct nib_call_options options = {sizeof(options), fake};
+	struct nib_fp4 b = {.rows = ROWS, .k = 64};
+	struct nib_packed *packed, *other;
+	struct nib_device *device;
+
+	assert_ok(nib_device_open("cuda", NULL, &device, NULL));
+	assert_ok(nib_device_alloc(device, BYTES, &b.codes, NULL));
+	assert_ok(nib_device_alloc(device, BYTES, &b.scales, NULL));
+	assert_ok(nib_pack(device, &b, &options, &packed, NULL));
+	assert_ok(nib_packed_update(packed, &b, &options, NULL));
+	assert_ok(nib_unpack(packed, &b, &options, NULL));
+	assert_ok(nib_device_copy(device, b.codes, b.scales, 64, &options, NULL));
+	fake->dead_stream = options.stream;
+	assert_true(nib_pack(device, &b, &options, &other, NULL) != NIB_STATUS_OK);
+	assert_true(nib_packed_update(packed, &b, &options, NULL) != NIB_STATUS_OK);
+	assert_true(nib_unpack(packed, &b, &options, NULL) != NIB_STATUS_OK);
+	assert_true(nib_device_copy(device, b.codes, b.scales, 64, &options, NULL) !=
+		    NIB_STATUS_OK);
+	assert_ok(nib_packed_update(packed, &b, NULL, NULL));
+	nib_packed_free(packed);
+	nib_device_free(device, b.codes);
+	nib_device_free(device, b.scales);
+	nib_device_close(device);
+	assert_int_equal(fake->allocations, 0);
+	assert_int_equal(fake->depth, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
 	    {"hopper", hopper},
 	    {"blackwell", blackwell},
+	    {"streams", streams},
 	};
 
 	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

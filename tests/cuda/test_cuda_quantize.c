@@ -131,7 +131,7 @@ static void other_conversions(void)
 
 	make_bed(&bed);
 	bed.fake->launches = bed.fake->waits = 0;
-	assert_ok(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err));
+	assert_ok(nib_amax(bed.device, &bed.x, 0, NULL, &amax, &bed.err));
 	check_did(&bed, 1, 1, "nib_amax_sm90");
 	assert_true(amax == 0);
 	assert_ok(nib_dequantize(bed.device, &bed.linear, 1, &bed.x, NULL, &bed.err));
@@ -222,7 +222,7 @@ static void says_what_is_not_finite(void)
 		assert_int_equal(quantize(&bed, 0.5f, false, 0, NULL),
 				 NIB_STATUS_BAD_DATA);
 		assert_string_equal(bed.err.message, text);
-		assert_int_equal(nib_amax(bed.device, &bed.x, 0, &amax, &bed.err),
+		assert_int_equal(nib_amax(bed.device, &bed.x, 0, NULL, &amax, &bed.err),
 				 NIB_STATUS_BAD_DATA);
 		assert_string_equal(bed.err.message, text);
 	}
@@ -266,15 +266,20 @@ static void nothing_is_no_launch(void)
 static void failures_keep_nothing(void)
 {
 	struct bed bed;
+	const struct nib_call_options options = {sizeof(options), &bed};
+	float amax;
 
 	make_bed(&bed);
 	bed.fake->launch_result = CUDA_ERROR_LAUNCH_FAILED;
 	assert_int_equal(quantize(&bed, 0, false, 0, NULL), NIB_STATUS_DEVICE_FAILED);
 	bed.fake->launch_result = CUDA_SUCCESS;
-	bed.fake->dead_stream = (CUstream)(void *)&bed;
+	bed.fake->dead_stream = options.stream;
+	assert_true(nib_amax(bed.device, &bed.x, 0, &options, &amax, NULL) !=
+		    NIB_STATUS_OK);
 	assert_true(quantize(&bed, 0, false, 0, NULL) != NIB_STATUS_OK);
 	assert_true(quantize(&bed, 0.5f, false, 1, NULL) != NIB_STATUS_OK);
 	bed.fake->dead_stream = NULL;
+	assert_ok(nib_amax(bed.device, &bed.x, 0, &options, &amax, NULL));
 	assert_ok(quantize(&bed, 0, false, 0, NULL));
 	free_bed(&bed);
 }

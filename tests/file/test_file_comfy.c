@@ -256,7 +256,7 @@ static void other_functions_refuse_the_order(void **state)
 	struct nib_error err;
 
 	assert_ok(nib_device_open("cpu", NULL, &device, &err));
-	assert_refused(nib_pack(device, &layer->weight, &packed, &err),
+	assert_refused(nib_pack(device, &layer->weight, NULL, &packed, &err),
 		       NIB_STATUS_BAD_ARGUMENT, &err,
 		       "b.code_order = 1: must be "
 		       "NIB_CODE_ORDER_LOW_FIRST (0)");

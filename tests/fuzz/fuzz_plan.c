@@ -188,9 +188,9 @@ static struct nib_packed *pack(struct nib_device *device, const struct nib_fp4 *
 
 	if (b->k == 0 && (wide)b->rows * (b->batch ? b->batch : 1) > 1 << 20)
 		return NULL;
-	status = nib_pack(device, b, &packed, &err);
+	status = nib_pack(device, b, NULL, &packed, &err);
 	expect_message(status, &err);
-	if (!status && nib_unpack(packed, b, &err))
+	if (!status && nib_unpack(packed, b, NULL, &err))
 		abort();
 	return packed;
 }

@@ -110,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 	/* As they come: arbitrary codes and scales, or views that must fail. */
 	status = nib_dequantize(device, &q, options.global, &x, NULL, &err);
 	expect_message(status, &err);
-	status = nib_amax(device, &x, options.saturate, &amax, &err);
+	status = nib_amax(device, &x, options.saturate, NULL, &amax, &err);
 	expect_message(status, &err);
 	if (status == NIB_STATUS_OK && !(amax >= 0 && isfinite(amax)))
 		broken("amax is not a finite magnitude", &err);

@@ -63,7 +63,8 @@ class Array:
         self.streams = []
 
     def copy(self, to, source):
-        call("nib_device_copy", self.gpu.handle, to, source, self.data.nbytes)
+        call("nib_device_copy", self.gpu.handle, to, source, self.data.nbytes,
+             None)
 
     def numpy(self):
         self.copy(self.data.ctypes.data, self.pointer)

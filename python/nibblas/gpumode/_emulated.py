@@ -111,7 +111,7 @@ class _Memory:
                  C.byref(pointer))
             self.pointers.append((storage.data_ptr(), pointer))
             call("nib_device_copy", self.device.handle, pointer,
-                 storage.data_ptr(), storage.nbytes())
+                 storage.data_ptr(), storage.nbytes(), None)
             OnGpu.copies[storage.data_ptr()] = pointer.value
         return x.as_subclass(OnGpu)
 
@@ -123,7 +123,7 @@ class _Memory:
         storage = host.untyped_storage()
         storage.fill_(0)
         call("nib_device_copy", self.device.handle, storage.data_ptr(),
-             OnGpu.copies[storage.data_ptr()], storage.nbytes())
+             OnGpu.copies[storage.data_ptr()], storage.nbytes(), None)
         return host
 
     def free(self):

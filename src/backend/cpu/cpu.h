@@ -52,12 +52,12 @@ bool cpu_parallel(const struct cpu_device *device, int tasks,
 
 /* weights.c */
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
-			 bool shares_codes, struct nib_packed **packed,
+			 bool shares_codes, void *stream, struct nib_packed **packed,
 			 struct nib_error *err);
 enum nib_status cpu_packed_update(struct nib_packed *packed, const struct nib_fp4 *b,
-				  struct nib_error *err);
+				  void *stream, struct nib_error *err);
 enum nib_status cpu_unpack(const struct nib_packed *packed, const struct nib_fp4 *to,
-			   struct nib_error *err);
+			   void *stream, struct nib_error *err);
 void cpu_packed_free(struct nib_packed *packed);
 
 /*
@@ -71,7 +71,7 @@ enum nib_status cpu_alloc(struct nib_device *device, size_t bytes, void **pointe
 			  struct nib_error *err);
 void cpu_free(struct nib_device *device, void *pointer);
 enum nib_status cpu_copy(struct nib_device *device, void *to, const void *from,
-			 size_t bytes, struct nib_error *err);
+			 size_t bytes, void *stream, struct nib_error *err);
 enum nib_status cpu_wait(struct nib_device *device, void *stream,
 			 struct nib_error *err);
 
@@ -88,7 +88,8 @@ enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *
 			     const struct nib_quantize_options *options,
 			     float *global_used, struct nib_error *err);
 enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
-			 bool saturate, float *amax, struct nib_error *err);
+			 bool saturate, void *stream, float *amax,
+			 struct nib_error *err);
 enum nib_status cpu_dequantize(struct nib_device *device, const struct nib_fp4 *q,
 			       float global, const struct nib_dense *y,
 			       const struct nib_dequantize_options *options,

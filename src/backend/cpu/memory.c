@@ -67,9 +67,10 @@ void cpu_free(struct nib_device *device, void *pointer)
 }
 
 enum nib_status cpu_copy(struct nib_device *device, void *to, const void *from,
-			 size_t bytes, struct nib_error *err)
+			 size_t bytes, void *stream, struct nib_error *err)
 {
 	(void)device;
+	(void)stream;
 	(void)err;
 	memcpy(to, from, bytes);
 	return NIB_STATUS_OK;

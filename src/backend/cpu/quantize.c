@@ -222,10 +222,12 @@ static void amax_task(void *arg, int i)
 }
 
 enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
-			 bool saturate, float *amax, struct nib_error *err)
+			 bool saturate, void *stream, float *amax,
+			 struct nib_error *err)
 {
 	struct quantize_job job;
 
+	(void)stream;
 	job_init(&job, device, x, saturate);
 	if (job.x_row == job.cols)
 		join_rows(&job);
@@ -388,7 +390,7 @@ enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *
 	/* Compares bits, because a subnormal is not 0 even if the caller's mode
 	 * flushes it. */
 	if (nib_fp32_bits(options->global) == 0) {
-		status = cpu_amax(device, x, saturate, &setup.amax, err);
+		status = cpu_amax(device, x, saturate, NULL, &setup.amax, err);
 		if (status)
 			return status;
 	}

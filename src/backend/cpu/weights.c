@@ -165,13 +165,14 @@ static enum nib_status allocate(struct cpu_packed *packed, struct nib_error *err
 
 /* The CPU backend reads codes in another order, so they are always copied. */
 enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
-			 bool shares_codes, struct nib_packed **out,
+			 bool shares_codes, void *stream, struct nib_packed **out,
 			 struct nib_error *err)
 {
 	struct cpu_packed *packed = calloc(1, sizeof(*packed));
 	enum nib_status status = NIB_STATUS_OK;
 
 	(void)shares_codes;
+	(void)stream;
 	if (!packed)
 		return nib_fail(err, NIB_STATUS_OUT_OF_MEMORY,
 				"no memory for packed weights");
@@ -193,7 +194,7 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
 	else if (packed->all_panels > 0)
 		status = allocate(packed, err);
 	if (!status)
-		status = cpu_packed_update(&packed->base, b, err);
+		status = cpu_packed_update(&packed->base, b, NULL, err);
 	if (status) {
 		cpu_packed_free(&packed->base);
 		return status;
@@ -203,11 +204,12 @@ enum nib_status cpu_pack(struct nib_device *device, const struct nib_fp4 *b,
 }
 
 enum nib_status cpu_packed_update(struct nib_packed *base, const struct nib_fp4 *b,
-				  struct nib_error *err)
+				  void *stream, struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(base->device);
 	struct pack_job job = {cpu, (struct cpu_packed *)base, b, cpu->threads, NULL};
 
+	(void)stream;
 	if (job.packed->all_panels == 0)
 		return NIB_STATUS_OK;
 	cpu_parallel(cpu, job.tasks, pack_some, &job);
@@ -257,12 +259,13 @@ static void unpack_some(void *arg, int task)
 }
 
 enum nib_status cpu_unpack(const struct nib_packed *base, const struct nib_fp4 *to,
-			   struct nib_error *err)
+			   void *stream, struct nib_error *err)
 {
 	const struct cpu_device *cpu = cpu_device(base->device);
 	const struct cpu_packed *packed = (const struct cpu_packed *)base;
 	struct unpack_job job = {packed, to, cpu->threads};
 
+	(void)stream;
 	(void)err;
 	/* Empty views may have any batch; nothing is written to them. */
 	if (packed->all_panels == 0)

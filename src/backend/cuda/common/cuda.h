@@ -119,7 +119,7 @@ enum nib_status cuda_alloc(struct nib_device *device, size_t bytes, void **point
 			   struct nib_error *err);
 void cuda_free(struct nib_device *device, void *pointer);
 enum nib_status cuda_copy(struct nib_device *device, void *to, const void *from,
-			  size_t bytes, struct nib_error *err);
+			  size_t bytes, void *stream, struct nib_error *err);
 enum nib_status cuda_wait(struct nib_device *device, void *stream,
 			  struct nib_error *err);
 
@@ -169,13 +169,13 @@ enum nib_status cuda_probe(struct nib_device *device, enum nib_probe probe,
 			   void *stream, struct nib_error *err);
 
 enum nib_status cuda_pack(struct nib_device *device, const struct nib_fp4 *b,
-			  bool shares_codes, struct nib_packed **packed,
+			  bool shares_codes, void *stream, struct nib_packed **packed,
 			  struct nib_error *err);
 bool cuda_pack_shares(const struct nib_device *device, const struct nib_fp4 *b);
 enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_fp4 *b,
-				   struct nib_error *err);
+				   void *stream, struct nib_error *err);
 enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_fp4 *to,
-			    struct nib_error *err);
+			    void *stream, struct nib_error *err);
 void cuda_packed_free(struct nib_packed *packed);
 struct nib_plan *cuda_plan_new(void);
 enum nib_status cuda_plan(struct nib_plan *plan, struct nib_error *err);
@@ -187,7 +187,8 @@ enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense 
 			      const struct nib_quantize_options *options,
 			      float *global_used, struct nib_error *err);
 enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
-			  bool saturate, float *amax, struct nib_error *err);
+			  bool saturate, void *stream, float *amax,
+			  struct nib_error *err);
 enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_fp4 *q,
 				float global, const struct nib_dense *y,
 				const struct nib_dequantize_options *options,

@@ -66,7 +66,7 @@ void cuda_free(struct nib_device *base, void *pointer)
 }
 
 enum nib_status cuda_copy(struct nib_device *base, void *to, const void *from,
-			  size_t bytes, struct nib_error *err)
+			  size_t bytes, void *stream, struct nib_error *err)
 {
 	const struct cuda_device *device = cuda_device(base);
 	const struct cuda_driver *cu = device->driver;
@@ -75,11 +75,10 @@ enum nib_status cuda_copy(struct nib_device *base, void *to, const void *from,
 
 	if (status)
 		return status;
-	result = cu->cuMemcpy((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
-			      bytes);
-	/* A copy between two addresses of a GPU is only enqueued. */
+	result = cu->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
+				   (CUdeviceptr)(uintptr_t)from, bytes, stream);
 	if (!result)
-		result = cu->cuStreamSynchronize(NULL);
+		result = cu->cuStreamSynchronize(stream);
 	if (result)
 		status = cuda_fail(cu, result, device->name, err);
 	cuda_leave(device);

@@ -43,7 +43,7 @@ static enum nib_status check_signs(const struct cuda_device *device,
 
 /* Copies dense rows at once, others row by row. */
 static CUresult copy_codes(const struct cuda_driver *cu, const struct nib_fp4 *from,
-			   const struct nib_fp4 *to)
+			   const struct nib_fp4 *to, CUstream stream)
 {
 	const size_t row_bytes = (size_t)from->k / 2;
 	const bool dense =
@@ -58,18 +58,18 @@ static CUresult copy_codes(const struct cuda_driver *cu, const struct nib_fp4 *f
 					 (CUdeviceptr)(uintptr_t)from->codes,
 					 row_bytes * (size_t)from->rows *
 					     (size_t)nib_fp4_batches(from),
-					 NULL);
+					 stream);
 	for (int64_t l = 0; l < nib_fp4_batches(from); l++)
 		for (int64_t r = 0; r < from->rows && !result; r++)
 			result = cu->cuMemcpyAsync(
 			    (CUdeviceptr)(uintptr_t)nib_fp4_row(to, l, r),
 			    (CUdeviceptr)(uintptr_t)nib_fp4_row(from, l, r), row_bytes,
-			    NULL);
+			    stream);
 	return result;
 }
 
 static enum nib_status fill(struct cuda_packed *p, const struct nib_fp4 *b,
-			    struct nib_error *err)
+			    void *stream, struct nib_error *err)
 {
 	struct cuda_device *device = cuda_device(p->base.device);
 	const struct cuda_driver *cu = device->driver;
@@ -80,16 +80,16 @@ static enum nib_status fill(struct cuda_packed *p, const struct nib_fp4 *b,
 
 	if (p->base.bytes == 0)
 		return NIB_STATUS_OK;
-	status = cuda_convert_scales(&device->base, b, &p->view, NULL, err);
+	status = cuda_convert_scales(&device->base, b, &p->view, stream, err);
 	if (status)
 		return status;
 	status = cuda_enter(device, err);
 	if (status)
 		return status;
 	if (!p->shares_codes)
-		result = copy_codes(cu, b, &p->view);
+		result = copy_codes(cu, b, &p->view, stream);
 	if (!result)
-		result = cu->cuStreamSynchronize(NULL);
+		result = cu->cuStreamSynchronize(stream);
 	if (result)
 		status = cuda_fail(cu, result, device->name, err);
 	else
@@ -153,7 +153,7 @@ static void make_view(const struct nib_fp4 *b, bool shares_codes, struct cuda_pa
 }
 
 enum nib_status cuda_pack(struct nib_device *base, const struct nib_fp4 *b,
-			  bool shares_codes, struct nib_packed **packed,
+			  bool shares_codes, void *stream, struct nib_packed **packed,
 			  struct nib_error *err)
 {
 	struct cuda_packed *p = calloc(1, sizeof(*p));
@@ -174,7 +174,7 @@ enum nib_status cuda_pack(struct nib_device *base, const struct nib_fp4 *b,
 		p->view.codes = nib_offset_bytes(
 		    data, p->view.scale_batch_stride_bytes * p->base.batch);
 	if (!status)
-		status = fill(p, b, err);
+		status = fill(p, b, stream, err);
 	if (status) {
 		cuda_packed_free(&p->base);
 		return status;
@@ -184,7 +184,7 @@ enum nib_status cuda_pack(struct nib_device *base, const struct nib_fp4 *b,
 }
 
 enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_fp4 *b,
-				   struct nib_error *err)
+				   void *stream, struct nib_error *err)
 {
 	struct cuda_packed *p = (struct cuda_packed *)packed;
 
@@ -197,11 +197,11 @@ enum nib_status cuda_packed_update(struct nib_packed *packed, const struct nib_f
 					 " = %p: must be the codes %p that "
 					 "packed shares, with their strides",
 					 b->codes, p->view.codes);
-	return fill(p, b, err);
+	return fill(p, b, stream, err);
 }
 
 enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_fp4 *to,
-			    struct nib_error *err)
+			    void *stream, struct nib_error *err)
 {
 	const struct cuda_packed *p = (const struct cuda_packed *)packed;
 	struct cuda_device *device = cuda_device(packed->device);
@@ -224,14 +224,14 @@ enum nib_status cuda_unpack(const struct nib_packed *packed, const struct nib_fp
 	status = cuda_check_nvfp4(device, to, nib_label("to"), err);
 	cuda_leave(device);
 	if (!status)
-		status = cuda_convert_scales(packed->device, &p->view, to, NULL, err);
+		status = cuda_convert_scales(packed->device, &p->view, to, stream, err);
 	if (!status)
 		status = cuda_enter(device, err);
 	if (status)
 		return status;
-	result = copy_codes(cu, &p->view, to);
+	result = copy_codes(cu, &p->view, to, stream);
 	if (!result)
-		result = cu->cuStreamSynchronize(NULL);
+		result = cu->cuStreamSynchronize(stream);
 	if (result)
 		status = cuda_fail(cu, result, device->name, err);
 	cuda_leave(device);

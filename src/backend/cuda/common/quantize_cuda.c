@@ -211,11 +211,12 @@ static enum nib_status launch_amax(const struct call *call, const struct nib_den
 }
 
 enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
-			  bool saturate, float *amax, struct nib_error *err)
+			  bool saturate, void *stream, float *amax,
+			  struct nib_error *err)
 {
 	struct nib_quantize_found found = {0};
 	struct call call;
-	enum nib_status status = begin(&call, device, NULL, err);
+	enum nib_status status = begin(&call, device, stream, err);
 
 	if (status)
 		return status;
