@@ -130,6 +130,7 @@ struct nib_error {
 	char argument[64];
 	/* One line, UTF-8, NUL-terminated.  It begins with argument. */
 	char message[252];
+	uint64_t reserved[4]; /* written as 0 */
 };
 
 /* "bad argument" and so on, static; never NULL. */

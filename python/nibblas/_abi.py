@@ -91,6 +91,7 @@ class nib_error(C.Structure):
         ("status", C.c_int),
         ("argument", C.c_char * 64),
         ("message", C.c_char * 252),
+        ("reserved", C.c_uint64 * 4),
     ]
 
 

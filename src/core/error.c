@@ -50,6 +50,7 @@ __attribute__((format(printf, 4, 0))) static void fill(struct nib_error *err,
 	length = vsnprintf(err->message + at, capacity - at, format, args);
 	if (length >= (int)(capacity - at))
 		trim_character(err->message, capacity - 1);
+	memset(err->reserved, 0, sizeof(err->reserved));
 }
 
 enum nib_status nib_fail(struct nib_error *err, enum nib_status status,

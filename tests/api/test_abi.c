@@ -14,7 +14,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Structs that callers put into arrays and into each other: fixed sizes. */
-_Static_assert(sizeof(struct nib_error) == 320, "nib_error");
+_Static_assert(sizeof(struct nib_error) == 352, "nib_error");
 _Static_assert(sizeof(struct nib_fp4) == 120, "nib_fp4");
 _Static_assert(sizeof(struct nib_dense) == 88, "nib_dense");
 _Static_assert(sizeof(struct nib_problem) == 608, "nib_problem");
