@@ -214,6 +214,9 @@ struct nib_dense {
 	uint64_t reserved[4]; /* must be 0 */
 };
 
+/* Enums are members of structs, so they have the size of an int: no -fshort-enums. */
+typedef char nib_enums_are_ints[sizeof(enum nib_dtype) == sizeof(int) ? 1 : -1];
+
 /* Bytes of the scales of one [rows, k] matrix, dense; 0 for invalid sizes. */
 NIB_API size_t nib_scales_bytes(enum nib_scale_layout layout, int64_t rows, int64_t k);
 /* Bytes of one element: 4, 2, 2. */

@@ -42,7 +42,8 @@ class Header:
             self.read(" ".join(item.split()))
 
     def read(self, item):
-        if not item or re.fullmatch(r"struct nib_\w+", item):
+        # Declared structs and assertions have nothing to bind.
+        if not item or re.fullmatch(r"struct nib_\w+|typedef char nib_\w+\[.*\]", item):
             return
         if match := re.fullmatch(r"enum (nib_\w+) \{(.*)\}", item):
             self.read_enum(*match.groups())

@@ -104,6 +104,11 @@ class Compiler(unittest.TestCase):
             "offsetof(struct nib_fp4, scales) == 16"))
         self.assertNotEqual(code, 0)
 
+    def test_short_enums_are_refused(self):
+        code, said = compile_c(INCLUDES, "-fshort-enums")
+        self.assertNotEqual(code, 0)
+        self.assertIn("nib_enums_are_ints", said)
+
     def test_signatures(self):
         """gcc writes down every prototype that it has read."""
         with tempfile.TemporaryDirectory() as folder:
