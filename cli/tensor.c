@@ -275,8 +275,8 @@ static enum nib_status copy_rows(const struct nib_layer *layer, int64_t first,
 	}
 	view->codes = *copy;
 	view->scales = (char *)*copy + elems / 2;
-	status = nib_file_read_rows(layer, first, view->rows, view->codes, view->scales,
-				    err);
+	status = nib_layer_read_rows(layer, first, view->rows, view->codes,
+				     view->scales, err);
 	if (status) {
 		free(*copy);
 		*copy = NULL;

@@ -165,8 +165,9 @@ enum nib_fp4_format {
 };
 
 enum nib_code_order {
-	NIB_CODE_ORDER_LOW_FIRST = 0,  /* the even k of a byte in its low nibble */
-	NIB_CODE_ORDER_HIGH_FIRST = 1, /* as ComfyUI has it: see nib_file_read_rows() */
+	NIB_CODE_ORDER_LOW_FIRST = 0, /* the even k of a byte in its low nibble */
+	/* As ComfyUI has it: see nib_layer_read_rows(). */
+	NIB_CODE_ORDER_HIGH_FIRST = 1,
 };
 
 /*
@@ -1054,7 +1055,7 @@ struct nib_layer {
 	enum nib_checkpoint format;
 	/* Read-only and dense.  A stack [batch, rows, k] if the tensor has rank 3.
 	 * NIB_CODE_ORDER_LOW_FIRST and NIB_SCALE_LAYOUT_LINEAR, except for
-	 * NIB_CHECKPOINT_COMFY: nib_file_read_rows() reorders its bytes. */
+	 * NIB_CHECKPOINT_COMFY: nib_layer_read_rows() reorders its bytes. */
 	struct nib_fp4 weight;
 	/* The global scale of each matrix: weight.batch values, positive.  NULL only
 	 * if the weight has no rows. */
@@ -1079,9 +1080,9 @@ NIB_API const struct nib_layer *nib_file_find_layer(const struct nib_file *file,
 /* Copies rows first .. first + rows - 1 of a layer, whatever their order in the file,
  * into dense arrays: codes [rows, k/2] with NIB_CODE_ORDER_LOW_FIRST, and scales
  * [rows, k/16] with NIB_SCALE_LAYOUT_LINEAR.  Matrices of a stack follow each other. */
-NIB_API enum nib_status nib_file_read_rows(const struct nib_layer *layer, int64_t first,
-					   int64_t rows, void *codes, void *scales,
-					   struct nib_error *err);
+NIB_API enum nib_status nib_layer_read_rows(const struct nib_layer *layer,
+					    int64_t first, int64_t rows, void *codes,
+					    void *scales, struct nib_error *err);
 
 /* A layer that is named like NVFP4 and cannot be read: a tensor is missing or has the
  * wrong type or shape, or a stored global scale is zero, negative, infinite or NaN. */

@@ -226,7 +226,7 @@ class Checkpoint(Mapping[str, Layer]):
                     self._file.view(w.scales, np.uint8, (*shape, w.k // 16)))
         codes = np.empty((*shape, w.k // 2), np.uint8)
         scales = np.empty((*shape, w.k // 16), np.uint8)
-        call("nib_file_read_rows", C.byref(layer), 0, w.batch * w.rows,
+        call("nib_layer_read_rows", C.byref(layer), 0, w.batch * w.rows,
              codes.ctypes.data, scales.ctypes.data)
         codes.flags.writeable = scales.flags.writeable = False
         return codes, scales

@@ -159,7 +159,7 @@ static enum nib_status check_code_order(const struct nib_fp4 *v,
 		return NIB_STATUS_OK;
 	return nib_fail_at(err, NIB_STATUS_BAD_ARGUMENT, *label, "code_order",
 			   " = %d: must be NIB_CODE_ORDER_LOW_FIRST (0); "
-			   "nib_file_read_rows() reads others",
+			   "nib_layer_read_rows() reads others",
 			   (int)v->code_order);
 }
 

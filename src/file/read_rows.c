@@ -42,9 +42,9 @@ static void exchange_nibbles(const unsigned char *from, unsigned char *to,
 		to[i] = (unsigned char)(from[i] << 4 | from[i] >> 4);
 }
 
-enum nib_status nib_file_read_rows(const struct nib_layer *layer, int64_t first,
-				   int64_t rows, void *codes, void *scales,
-				   struct nib_error *err)
+enum nib_status nib_layer_read_rows(const struct nib_layer *layer, int64_t first,
+				    int64_t rows, void *codes, void *scales,
+				    struct nib_error *err)
 {
 	enum nib_status status = check(layer, first, rows, codes, scales, err);
 	const struct nib_fp4 *w;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_file_comfy.c - layers that ComfyUI marks: their order, what is refused, and
- * nib_file_read_rows().
+ * nib_layer_read_rows().
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ static void check_rows(const struct nib_layer *layer, int64_t first, int64_t row
 	struct nib_error err;
 
 	memset(got_scales, 0xEE, sizeof(got_scales));
-	assert_ok_err(nib_file_read_rows(layer, first, rows, got, got_scales, &err),
+	assert_ok_err(nib_layer_read_rows(layer, first, rows, got, got_scales, &err),
 		      &err);
 	for (int64_t r = 0; r < rows; r++) {
 		for (int64_t i = 0; i < K / 2; i++) {
@@ -287,13 +287,13 @@ static void read_rows_checks_its_arguments(void **state)
 	struct nib_error err;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		assert_refused(nib_file_read_rows(
+		assert_refused(nib_layer_read_rows(
 				   nib_file_layer_at(file, 0), cases[i].first,
 				   cases[i].rows, cases[i].no_codes ? NULL : memory,
 				   cases[i].no_scales ? NULL : memory + K / 2, &err),
 			       NIB_STATUS_BAD_ARGUMENT, &err, cases[i].says);
 	}
-	assert_int_equal(nib_file_read_rows(NULL, 0, 0, NULL, NULL, &err),
+	assert_int_equal(nib_layer_read_rows(NULL, 0, 0, NULL, NULL, &err),
 			 NIB_STATUS_BAD_ARGUMENT);
 	close_layer(file, &image);
 }

@@ -63,7 +63,7 @@ static void read_rows(const struct nib_layer *layer, int64_t rows)
 	int64_t n = (int64_t)sizeof(codes) / half;
 
 	n = n < rows ? n : rows;
-	CHECK(!nib_file_read_rows(layer, rows - n, n, codes, scales, NULL));
+	CHECK(!nib_layer_read_rows(layer, rows - n, n, codes, scales, NULL));
 	touch(codes, (uint64_t)(n * half));
 	touch(scales, (uint64_t)(n * half / 8));
 }
