@@ -31,8 +31,8 @@
  *
  * Order of work.  On "cpu" all work is done when a function returns.  On "cuda"
  * a function enqueues its work on the stream of its options and returns, unless
- * its comment says that it waits.  Inputs must stay unchanged until the work is
- * done.
+ * its comment says that it waits.  Functions that create or free an object may
+ * wait.  Inputs must stay unchanged until the work is done.
  *
  * Errors.  A function that can fail returns enum nib_status.  Its last argument
  * is a struct nib_error, which may be NULL and is written only on failure.  The
@@ -45,10 +45,11 @@
  * to sizeof the struct and the rest to zero.  A size smaller than this
  * version's is an older caller, whose missing fields mean zero; a larger one is
  * a newer caller, whose unknown fields must be zero, or the call is
- * NIB_STATUS_UNSUPPORTED.  Views and problems are members of each other and of
- * arrays, so they have reserved fields instead, which must be zero in the same
- * way.  Structs that the library returns by pointer grow at the end.  Until 1.0
- * a minor version may break all this; the SONAME contains the minor version.
+ * NIB_STATUS_UNSUPPORTED.  Views, problems and struct nib_moe_layer contain each
+ * other or are in arrays, so they have reserved fields instead, which must be zero
+ * in the same way.  Structs that the library returns by pointer grow at the end.
+ * Until 1.0 a minor version may break all this; the SONAME contains the minor
+ * version.
  *
  * Threads.
  * - Any function may be called from any thread.  Several threads may use one
@@ -644,7 +645,10 @@ NIB_API enum nib_status nib_moe_run(struct nib_plan *plan,
 				    const struct nib_run_options *options,
 				    struct nib_error *err);
 
-/* Plans, runs and frees the plan, for a first try or for sizes that are used once. */
+/*
+ * Plans, runs and frees the plan, for a first try or for sizes that are used once.  On
+ * "cuda" it runs on the default stream.
+ */
 NIB_API enum nib_status nib_multiply(struct nib_device *device, enum nib_op op,
 				     const struct nib_problem *problems, int64_t count,
 				     struct nib_error *err);
