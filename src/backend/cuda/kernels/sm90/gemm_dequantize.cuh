@@ -7,7 +7,7 @@
 #ifndef NIB_GEMM_DEQUANTIZE_CUH
 #define NIB_GEMM_DEQUANTIZE_CUH
 
-#include "decode.cuh"
+#include "backend/cuda/kernels/common/decode.cuh"
 #include "gemm_shared.cuh"
 
 /* What accumulators are multiplied by. */

@@ -52,10 +52,10 @@
 #ifndef NIB_GEMV_DENSE_CUH
 #define NIB_GEMV_DENSE_CUH
 
+#include "backend/cuda/kernels/common/decode.cuh"
 #include "backend/cuda/kernels/common/kernel_name.h"
 
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
-#include "decode.cuh"
 #include "gemv_experts.cuh"
 
 /* Bytes of A of a step. */

@@ -561,15 +561,6 @@ DEVICE void store_sums(float *sums, const float (&acc)[2][4])
 	}
 }
 
-/* Multiplies in an order in which nothing overflows unless the result does. */
-template <bool IS_BF16>
-DEVICE float result(float sum, float alpha)
-{
-	const float up = WEIGHT_SCALE(IS_BF16);
-
-	return fabsf(alpha) < 1 ? sum * (up * alpha) : up * sum * alpha;
-}
-
 DEVICE void store(const struct nib_gemv_params &p, int64_t index, float x)
 {
 	if (p.c_dtype == 0)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * skinny_chunks.cuh - codes to values of A's type, and what the producer warps of
- * skinny.cuh do: they load chunks of A, permute them as decoded codes are (decode.cuh)
- * and store them in shared memory.
+ * skinny_chunks.cuh - what the producer warps of skinny.cuh do: they load chunks of A,
+ * permute them as decoded codes are (decode.cuh) and store them in shared memory.
  *
  * A chunk is k256 of the rows of A in pieces of 16 bytes, each half a block (8 values)
  * of a row.  A piece is at
@@ -20,64 +19,16 @@
 #ifndef NIB_SKINNY_CHUNKS_CUH
 #define NIB_SKINNY_CHUNKS_CUH
 
+#include "backend/cuda/kernels/common/decode.cuh"
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
-#include "decode.cuh"
 #include "gemv_load.cuh"
 #include "ptx_wgmma.cuh"
 #include "skinny_rounds.cuh"
 
-/*
- * bf16_pair() gives 2^-126 times the values.  Scales are multiplied by most of the
- * inverse; more would overflow at the largest scale, 448.
- */
-#define BF16_CODES 0x1p119f
-/* Sums are 1 / WEIGHT_SCALE of their values. */
-#define WEIGHT_SCALE(is_bf16) ((is_bf16) ? 128 : 64)
-/* The fp16 pair (64, 64). */
-#define F16_64 0x54005400u
 /* Strides of a chunk in bytes. */
 #define CHUNK_N_TILE 4096
 #define CHUNK_K64    1024
 #define CHUNK_HALF   512
-
-/* ---- codes --------------------------------------------------------------- */
-
-/* Eight codes times their scale in A's type, 1 / WEIGHT_SCALE of the values. */
-template <bool IS_BF16>
-DEVICE void decode(uint32_t codes, uint32_t scale, uint32_t values[4])
-{
-	if constexpr (IS_BF16) {
-		values[0] = mul_bf16x2(bf16_pair(codes << 12, codes << 6), scale);
-		values[1] = mul_bf16x2(bf16_pair(codes << 8, codes << 2), scale);
-		values[2] = mul_bf16x2(bf16_pair(codes << 4, codes >> 2), scale);
-		values[3] = mul_bf16x2(bf16_pair(codes, codes >> 6), scale);
-	} else {
-		const uint32_t even = even_as_e4m3(codes);
-		const uint32_t odd = odd_as_e4m3(codes);
-
-		values[0] = mul_f16x2(cvt_f16x2_e4m3x2(even), scale);
-		values[1] = mul_f16x2(cvt_f16x2_e4m3x2_high(even), scale);
-		values[2] = mul_f16x2(cvt_f16x2_e4m3x2(odd), scale);
-		values[3] = mul_f16x2(cvt_f16x2_e4m3x2_high(odd), scale);
-	}
-}
-
-/* s[i]: byte i of x, an e4m3 scale, as a pair of equal values in A's type. */
-template <bool IS_BF16>
-DEVICE void widen_scales(uint32_t x, uint32_t s[2])
-{
-	const uint32_t both = cvt_f16x2_e4m3x2(x);
-
-	if constexpr (IS_BF16) {
-		const float a = low_f32_f16x2(both), b = high_f32_f16x2(both);
-
-		s[0] = cvt_bf16x2_f32(a * BF16_CODES, a * BF16_CODES);
-		s[1] = cvt_bf16x2_f32(b * BF16_CODES, b * BF16_CODES);
-	} else {
-		s[0] = low_halves(both);
-		s[1] = high_halves(both);
-	}
-}
 
 /* ---- chunks of A --------------------------------------------------------- */
 

@@ -20,7 +20,6 @@
 #include "backend/cuda/kernels/common/moe_tiles.cuh"
 #include "skinny_params.h"
 
-enum a_type { A_NVFP4, A_F16, A_BF16 };
 /* B whose rows are 16-byte pieces; any B; the weights of experts (16-byte pieces). */
 enum b_kind { B_ALIGNED, B_ANY, B_EXPERTS };
 
