@@ -135,7 +135,7 @@ static struct sum_bound tensor_bound(const struct nib_exact_wide *s, int64_t k,
 
 	/* Products may be half of the least number of fp32. */
 	const double of_steps =
-	    dtype == NIB_DTYPE_FP16 ? 0 : ldexp((double)(blocks + 3), -149 + up);
+	    dtype == NIB_DTYPE_FP16 ? 0 : ldexp((double)(blocks + 4), -149 + up);
 
 	return (struct sum_bound){9.5 * (double)blocks + 9, s->products,
 				  of_w + of_x + of_steps};

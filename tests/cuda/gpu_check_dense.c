@@ -219,6 +219,30 @@ static const char *check_moe(const struct gpu_item *x, const struct gpu_memory *
 	return gpu_result(&result);
 }
 
+/* An item of `rows` rows of A and its experts, whose rows are in offsets. */
+static void check_expert_item(struct gpu_item *x, const struct gpu_twin *offsets,
+			      enum nib_dtype dtype)
+{
+	struct gpu_twin alpha = gpu_twin_new(2 * sizeof(float) * (size_t)x->b.batch);
+	struct gpu_memory m;
+	char name[256];
+
+	gpu_make_dense(x, dtype);
+	m = gpu_memory_new(x);
+	gpu_upload(offsets);
+	gpu_fill_alpha(&alpha);
+	gpu_name_item(x, "experts", name, sizeof(name));
+	gpu_tell(name, check_moe(x, &m, offsets, &alpha));
+	gpu_memory_free(&m);
+	gpu_twin_free(&alpha);
+}
+
+static void use_tiled_scales(struct gpu_item *x)
+{
+	x->b.layout = x->b2.layout = NIB_SCALE_LAYOUT_TILED_128X4;
+	x->b.gap = x->b2.gap = 0;
+}
+
 /*
  * few: as Hopper's skinny kernel for experts takes them, or, many times as many
  * experts, the vector kernels.
@@ -231,13 +255,9 @@ static void check_experts(bool few, bool many)
 		const enum nib_op op =
 		    i & 1 && (!few || many) ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
 		const int64_t experts = (many ? 40 : 1) + gpu_rnd_below(i % 4 ? 9 : 60);
-		const size_t words = (size_t)experts * 4;
-		struct gpu_twin offsets = gpu_twin_new(words + 4);
-		struct gpu_twin alpha = gpu_twin_new(2 * words);
-		struct gpu_memory m;
+		struct gpu_twin offsets = gpu_twin_new((size_t)experts * 4 + 4);
 		struct gpu_item x;
 		int64_t rows;
-		char name[256];
 
 		deal_rows(gpu_host_of(&offsets), many ? 4 : experts,
 			  few	  ? 2
@@ -252,28 +272,48 @@ static void check_experts(bool few, bool many)
 		x = gpu_any_item(op, rows, edges_n[i % 8],
 				 few ? few_k[i / 2 % 4] : edges_k[i % 7], 1, 1);
 		x.b.batch = x.b2.batch = experts;
-		if (few) {
-			x.b.layout = x.b2.layout = NIB_SCALE_LAYOUT_TILED_128X4;
-			x.b.gap = x.b2.gap = 0;
-		}
-		gpu_make_dense(&x, types[i / 2 & 1]);
-		m = gpu_memory_new(&x);
-		gpu_upload(&offsets);
-		gpu_fill_alpha(&alpha);
-		gpu_name_item(&x, "experts", name, sizeof(name));
-		gpu_tell(name, check_moe(&x, &m, &offsets, &alpha));
-		gpu_memory_free(&m);
+		if (few)
+			use_tiled_scales(&x);
+		check_expert_item(&x, &offsets, types[i / 2 & 1]);
 		gpu_twin_free(&offsets);
-		gpu_twin_free(&alpha);
 	}
 }
 
-int main(void)
+/* The same by the mma kernels, of whole k64. */
+static void check_mma(void)
+{
+	static const int64_t k[] = {64, 192, 768, 4160};
+	static const int64_t most[] = {1, 9, 20, 70};
+
+	setenv("NIB_CUDA_MMA", "always", 1);
+	for (int i = 0; i < gpu_cases(64); i++) {
+		const int64_t experts = 1 + gpu_rnd_below(60);
+		struct gpu_twin offsets = gpu_twin_new((size_t)experts * 4 + 4);
+		struct gpu_item x;
+
+		deal_rows(gpu_host_of(&offsets), experts, most[i / 4 % 4]);
+		x = gpu_any_item(i / 2 & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
+				 ((int32_t *)gpu_host_of(&offsets))[experts] +
+				     gpu_rnd_below(30),
+				 edges_n[i % 8], k[i / 3 % 4], 1, 1);
+		x.b.batch = x.b2.batch = experts;
+		use_tiled_scales(&x);
+		check_expert_item(&x, &offsets, types[i & 1]);
+		gpu_twin_free(&offsets);
+	}
+	unsetenv("NIB_CUDA_MMA");
+}
+
+/* mma: only the experts of the mma kernels. */
+int main(int argc, char **argv)
 {
 	int exit_code;
 
 	if (!gpu_begin(&exit_code))
 		return exit_code;
+	check_mma();
+	if (argc > 1 && strcmp(argv[1], "mma") == 0)
+		return gpu_end();
 	check_singles();
 	check_batches();
 	check_groups();

@@ -446,7 +446,34 @@ static void check_vector(void)
 	}
 }
 
-/* few: only experts of few rows. */
+/*
+ * What the mma kernels take: tiled scales, whole pieces of 16 bytes, k of whole 64.
+ * Experts of no row up to more than a tile has; n that ends in each warp.
+ */
+static void check_mma(void)
+{
+	static const int64_t n[] = {1, 16, 17, 64, 129, 250, 384, 700};
+	static const int64_t k[] = {64, 128, 192, 448, 768, 4160};
+	static const int64_t most[] = {1, 9, 20, 40, 90};
+
+	setenv("NIB_CUDA_MMA", "always", 1);
+	for (int i = 0; i < gpu_cases(120); i++) {
+		const enum nib_op op = i / 4 & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM;
+		struct gpu_moe x = gpu_any_moe(op, 3 + i * 7 % 20 * 6, most[i / 2 % 5],
+					       i % 6, n[i % 8], k[i / 3 % 6]);
+
+		x.spare = 20;
+		x.a.gap = x.b.gap = x.b2.gap = 8 * (i % 4 / 3) * 2;
+		x.b.layout = x.b2.layout = NIB_SCALE_LAYOUT_TILED_128X4;
+		check_any(x);
+	}
+	for (int i = 0; i < 4; i++)
+		check_bad_arrays(i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM,
+				 NIB_SCALE_LAYOUT_TILED_128X4, 4, i & 2 ? 3 : 40, 64);
+	unsetenv("NIB_CUDA_MMA");
+}
+
+/* few: only experts of few rows; mma: only those of check_mma(). */
 int main(int argc, char **argv)
 {
 	static const int64_t experts[] = {1, 2, 3, 8, 31, 32, 33, 128, 257};
@@ -456,7 +483,12 @@ int main(int argc, char **argv)
 
 	if (!gpu_begin(&code))
 		return code;
+	if (argc > 1 && strcmp(argv[1], "mma") == 0) {
+		check_mma();
+		return gpu_end();
+	}
 	check_few_rows();
+	check_mma();
 	check_skinny();
 	check_vector();
 	if (argc > 1 && strcmp(argv[1], "few") == 0)

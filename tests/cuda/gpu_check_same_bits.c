@@ -65,7 +65,8 @@ static void check_kind(const struct gpu_job *job)
 {
 	const bool is_vector = strstr(job->explanation, "vector kernel") ||
 			       strstr(job->explanation, "skinny kernel") ||
-			       strstr(job->explanation, "wide kernel");
+			       strstr(job->explanation, "wide kernel") ||
+			       strstr(job->explanation, "mma kernel");
 
 	printf("     %s: %s\n", gpu_kind_name(job->kind), job->explanation);
 	if (job->kind == GPU_SPLIT_GEMM)

@@ -5,7 +5,9 @@
  */
 #include <stdlib.h>
 
+#include "backend/cuda/common/mma.h"
 #include "backend/cuda/common/operand.h"
+#include "backend/cuda/kernels/common/mma_params.h"
 #include "backend/cuda/sm90/choose.h"
 #include "backend/cuda/sm90/gemm.h"
 #include "backend/cuda/sm90/skinny.h"
@@ -329,25 +331,68 @@ static void experts(void **state)
 				 32 * (1 + i * 31 % 250), i % 3 == 0);
 	/* Rows of an expert each, as a rule. */
 	assert_ptr_equal(of_experts(false, 1, 1, 64, 16), &sm90_vector_experts);
-	assert_ptr_equal(of_experts(false, 8, 8, 28672, 4096), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 8, 8, 14336, 1024), &sm90_vector_experts);
 	assert_ptr_equal(of_experts(true, 128, 128, 64, 7168), &sm90_vector_experts);
 	assert_ptr_equal(of_experts(false, 8, 4096, 64, 7168), &sm90_vector_experts);
 	assert_ptr_equal(of_experts(false, 8, 7, 64, 768), &sm90_skinny);
 	assert_ptr_equal(of_experts(true, 8, 7, 64, 768), &sm90_tiles);
-	assert_ptr_equal(of_experts(false, 129, 256, 2048, 768), &sm90_tiles);
-	assert_ptr_equal(of_experts(false, 129, 256, 1536, 2048), &sm90_skinny);
+	assert_ptr_equal(of_experts(false, 129, 256, 1024, 768), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 129, 256, 384, 2048), &sm90_skinny);
 	assert_ptr_equal(of_experts(true, 129, 256, 64, 2048), &sm90_tiles);
 	assert_ptr_equal(of_dense(8, 16), &sm90_vector_experts);
 	assert_ptr_equal(of_dense(64, 128), &sm90_vector_experts);
 	assert_ptr_equal(of_dense(8, 15), &sm90_skinny);
 	assert_ptr_equal(of_dense(65, 1024), &sm90_skinny);
-	assert_ptr_equal(of_experts(false, 127, 128, 1536, 2048), &sm90_vector_experts);
-	assert_ptr_equal(of_experts(false, 129, 128, 1536, 2048), &sm90_tiles);
-	assert_ptr_equal(of_experts(false, 512, 1024, 64, 4096), &sm90_skinny);
-	assert_ptr_equal(of_experts(false, 513, 1024, 64, 4096), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 127, 128, 384, 2048), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 129, 128, 384, 2048), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 512, 1024, 60, 4096), &sm90_skinny);
+	assert_ptr_equal(of_experts(false, 513, 1024, 60, 4096), &sm90_tiles);
 	assert_ptr_equal(of_experts(false, 129, 1025, 64, 4096), &sm90_tiles);
 	assert_ptr_equal(of_experts(false, 8, 8, 64, 0), &sm90_tiles);
 	assert_ptr_equal(of_experts(false, 0, 8, 64, 16), &sm90_tiles);
+}
+
+/* The same where all experts have many weights. */
+static void experts_mma(void **state)
+{
+	const int64_t least = (1 << 27) / 64 / 2048; /* of n for 64 experts */
+
+	(void)state;
+	assert_ptr_equal(of_experts(false, 64, 128, 4096, 4096), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 65, 128, 4096, 4096), &cuda_mma);
+	assert_ptr_equal(of_experts(true, 65, 128, 4096, 4096), &cuda_mma);
+	assert_ptr_equal(of_experts(false, 8, 8, 28672, 4096), &cuda_mma);
+	assert_ptr_equal(of_experts(false, 64, 64, least, 2048), &cuda_mma);
+	assert_ptr_equal(of_experts(false, 64, 64, least - 1, 2048),
+			 &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 8 * 128, 128, 4096, 4096), &cuda_mma);
+	assert_ptr_equal(of_experts(false, 8 * 128 + 1, 128, 4096, 4096), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 16 * 128, 128, 4096, 1024), &cuda_mma);
+	assert_ptr_equal(of_experts(false, 16 * 128, 128, 4096, 1024 + 64),
+			 &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 16 * 128 + 1, 128, 4096, 1024), &sm90_tiles);
+	/* Whole k64. */
+	assert_ptr_equal(of_experts(true, 512, 128, 4096, 4096 + 32), &sm90_tiles);
+	assert_ptr_equal(of_experts(true, 2048, 1025, 4096, 4096), &sm90_tiles);
+}
+
+static void variants(void **state)
+{
+	(void)state;
+	assert_int_equal(mma_variant(128, 128, 4096, false, false).rows, 8);
+	assert_int_equal(mma_variant(128, 128, 4096, false, false).ctas, 5);
+	assert_int_equal(mma_variant(128, 128, 4097, false, false).ctas, 4);
+	assert_int_equal(mma_variant(192, 128, 768, true, false).rows, 8);
+	assert_int_equal(mma_variant(193, 128, 768, true, false).rows, 16);
+	assert_int_equal(mma_variant(1024, 128, 768, false, true).rows, 16);
+	assert_int_equal(mma_variant(1025, 128, 768, false, true).rows, 32);
+	assert_int_equal(mma_variant(1025, 128, 768, false, true).ctas, 4);
+	assert_int_equal(mma_variant(1025, 128, 768, true, true).ctas, 3);
+	assert_int_equal(nib_mma_tiles(129, 1), 2);
+	assert_int_equal(nib_mma_tiles(129, 2), 4);
+	/* As many CTAs on an SM as the variants are made for. */
+	assert_true(5 * (nib_mma_shared_bytes(8, 3, 512) + 1024) <= 228 * 1024);
+	assert_true(4 * (nib_mma_shared_bytes(32, 3, 256) + 1024) <= 228 * 1024);
 }
 
 static const struct cuda_product *of_matrix(int64_t m, int64_t n, int64_t k)
@@ -447,6 +492,8 @@ int main(void)
 	    cmocka_unit_test(cuts_at_the_edge),
 	    cmocka_unit_test(ways),
 	    cmocka_unit_test(experts),
+	    cmocka_unit_test(experts_mma),
+	    cmocka_unit_test(variants),
 	    cmocka_unit_test(what_is_taken),
 	    cmocka_unit_test(dense_cuts),
 	    cmocka_unit_test(dense_operands),

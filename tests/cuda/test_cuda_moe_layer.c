@@ -240,12 +240,13 @@ static const struct spec few_specs[] = {
 /* 'b' begin, 'r' route, 'g' gather, 'p' products, 'a' activate, 'c' combine. */
 static char letter_of(const char *kernel)
 {
-	static const char *const products[] = {"nib_gemm_", "nib_dual_", "nib_skinny_",
-					       "nib_gemv_", "nib_activations_"};
+	static const char *const products[] = {"nib_gemm_",	   "nib_dual_",
+					       "nib_skinny_",	   "nib_gemv_",
+					       "nib_activations_", "nib_mma_"};
 
 	if (strncmp(kernel, "nib_moe_", 8) == 0)
 		return kernel[8];
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		if (strncmp(kernel, products[i], strlen(products[i])) == 0)
 			return 'p';
 	return '?';

@@ -50,6 +50,13 @@
 	"nib_gemv_experts_2_f16_sm90 nib_gemv_experts_2_bf16_sm90 "                    \
 	"nib_gemv_experts_dual_2_f16_sm90 nib_gemv_experts_dual_2_bf16_sm90 "
 
+/* The mma kernels of a type of A. */
+#define MMA(type)                                                                      \
+	"nib_mma_experts_8_3" type "_sm90 nib_mma_experts_8_4" type                    \
+	"_sm90 nib_mma_experts_16_3" type "_sm90 nib_mma_experts_32_3" type            \
+	"_sm90 nib_mma_dual_8_4" type "_sm90 nib_mma_dual_16_3" type                   \
+	"_sm90 nib_mma_dual_32_3" type "_sm90 "
+
 #define BLACKWELL                                                                      \
 	"nib_gemm_pair_few_sm100 nib_gemm_pair_many_sm100 "                            \
 	"nib_gemm_single_few_sm100 nib_gemm_single_many_sm100 "                        \
@@ -61,7 +68,9 @@
 static const struct cuda_image images[] = {
     {"sm90_first 1-2 kernel_of_first_sm90", "cubin only kernel_of_first_sm90"},
     {"sm100_first 5-6 kernel_of_first_sm100", "cubin only kernel_of_first_sm100"},
-    {"sm90_second 3-4 " FORTY HOPPER HOPPER_DENSE SHARED("sm90"), "cubin"},
+    {"sm90_second 3-4 " FORTY HOPPER HOPPER_DENSE MMA("") MMA("_f16") MMA("_bf16")
+	 SHARED("sm90"),
+     "cubin"},
     {"sm100_second 7-8 " BLACKWELL SHARED("sm100"), "cubin"},
     {NULL, NULL},
 };

@@ -5,8 +5,13 @@
  */
 #include "choose.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/common/mma.h"
 #include "backend/cuda/common/operand.h"
 #include "backend/cuda/common/pack.h"
+#include "backend/cuda/kernels/common/mma_params.h"
 #include "format/view.h"
 #include "gemm.h"
 #include "skinny.h"
@@ -15,11 +20,14 @@
 
 /* Weights of one matrix from which tiles are faster for 9 rows of A or more. */
 #define LARGE_WEIGHTS ((int64_t)1 << 25)
+/* Fewer weights of experts do not fill the GPU with tiles of the mma kernels. */
+#define MANY_WEIGHTS ((int64_t)1 << 27)
 
 enum weights {
 	ANY_WEIGHTS,
 	SMALL, /* of one matrix, below LARGE_WEIGHTS */
 	SHORT, /* small, one matrix, and wide_is_short() */
+	MANY,  /* of all experts that may have rows, from MANY_WEIGHTS on */
 };
 
 enum activations { ANY_A, NVFP4, DENSE };
@@ -28,8 +36,9 @@ struct rule {
 	int64_t most_rows; /* of A, of all experts */
 	enum weights weights;
 	enum activations a;
-	int experts_a_row; /* the least number of experts for each row of A */
-	int64_t least_k;
+	int experts_a_row;	 /* the least number of experts for each row of A */
+	int rows_an_expert;	 /* at most so many rows for each expert; 0: any */
+	int64_t least_k, most_k; /* most_k 0: any */
 	bool takes_dual;
 	const struct cuda_product *product;
 	const char *reason;
@@ -62,11 +71,47 @@ static const struct rule matrix_rules[] = {
 };
 
 /*
- * Experts: the vector kernels read an expert's weights once for each of its rows,
- * so they win where few experts have more than one.  A dense row costs more
- * instructions.
+ * Experts: the vector kernels read an expert's weights once for each of its rows, so
+ * they win where few experts have more than one.  The mma kernels win from about a row
+ * of each expert on; from eight on only where k is so short that tiles are slow.
  */
 static const struct rule expert_rules[] = {
+    {.most_rows = 64,
+     .experts_a_row = 2,
+     .takes_dual = true,
+     .product = &sm90_vector_experts,
+     .reason = "H100: 32 rows by 128 experts of 1536 x 2048 24.1 us, by the mma kernel "
+	       "25.8"},
+    {.most_rows = NIB_SKINNY_ROWS,
+     .a = DENSE,
+     .experts_a_row = 1,
+     .least_k = MMA_LONG_K + 1,
+     .product = &sm90_skinny,
+     .reason = "H100: 32 rows of fp16 by 32 experts of 4096 x 7168 200.0 us, by the "
+	       "mma kernel 205.8"},
+    {.most_rows = INT64_MAX,
+     .weights = MANY,
+     .rows_an_expert = 8,
+     .takes_dual = true,
+     .product = &cuda_mma,
+     .reason = "H100: 512 rows by 128 experts of 2048 x 768 51.1 us, in tiles 62.9; "
+	       "of 1536 x 2048 90.9 and 102.1"},
+    {.most_rows = INT64_MAX,
+     .weights = MANY,
+     .rows_an_expert = 16,
+     .most_k = 1024,
+     .takes_dual = true,
+     .product = &cuda_mma,
+     .reason = "H100: 2048 rows by 128 experts of 2048 x 768 77.0 us, in tiles 85.1"},
+    {.most_rows = INT64_MAX,
+     .weights = MANY,
+     .a = DENSE,
+     .rows_an_expert = 16,
+     .most_k = 2048,
+     .takes_dual = true,
+     .product = &cuda_mma,
+     .reason = "H100: 2048 rows by 128 experts of 1536 x 2048 116.1 us, in tiles "
+	       "122.1; of NVFP4 128.3 and 124.5"},
     {.most_rows = 128,
      .a = NVFP4,
      .experts_a_row = 1,
@@ -74,13 +119,6 @@ static const struct rule expert_rules[] = {
      .product = &sm90_vector_experts,
      .reason = "H200: DeepSeek-V3's layer of four tokens 220 us, by the other kernels "
 	       "314"},
-    {.most_rows = 64,
-     .a = DENSE,
-     .experts_a_row = 2,
-     .takes_dual = true,
-     .product = &sm90_vector_experts,
-     .reason = "H200: DeepSeek-V3's layer in bf16, four tokens 272 us, by the other "
-	       "kernels 327; 128 rows 1023 and 958"},
     {.most_rows = 8,
      .product = &sm90_skinny,
      .reason = "H200: 8 of 256 experts of 4096 x 7168 50.5 us, in tiles 55.5"},
@@ -93,10 +131,20 @@ static const struct rule expert_rules[] = {
     {.most_rows = INT64_MAX, .takes_dual = true, .product = &sm90_tiles},
 };
 
+/* All weights that may be read, if each row has an expert of its own. */
+static bool has_many_weights(const struct sm90_size *s)
+{
+	const int64_t used = s->rows < s->experts ? s->rows : s->experts;
+
+	return s->k > 0 && s->n >= divide_up(divide_up(MANY_WEIGHTS, s->k), used);
+}
+
 static bool fit_weights(enum weights weights, const struct sm90_size *s)
 {
 	if (weights == ANY_WEIGHTS)
 		return true;
+	if (weights == MANY)
+		return has_many_weights(s);
 	if (s->k > 0 && s->n >= LARGE_WEIGHTS / s->k)
 		return false;
 	return weights == SMALL ||
@@ -107,7 +155,10 @@ static bool fits(const struct rule *rule, const struct sm90_size *s)
 {
 	return s->rows <= rule->most_rows && (rule->takes_dual || !s->is_dual) &&
 	       (rule->a == ANY_A || (rule->a == DENSE) == s->is_dense) &&
-	       s->experts >= rule->experts_a_row * s->rows && s->k >= rule->least_k &&
+	       s->experts >= rule->experts_a_row * s->rows &&
+	       (!rule->rows_an_expert ||
+		s->rows <= rule->rows_an_expert * s->experts) &&
+	       s->k >= rule->least_k && (!rule->most_k || s->k <= rule->most_k) &&
 	       fit_weights(rule->weights, s);
 }
 
@@ -125,6 +176,9 @@ static bool can_count(const struct sm90_size *s)
 
 static bool has_tables(const struct rule *rule, const struct sm90_size *s)
 {
+	if (rule->product == &cuda_mma)
+		return !s->no_mma && s->experts <= NIB_MMA_EXPERTS &&
+		       s->k % NIB_MMA_K_ALIGN == 0;
 	return rule->product != &sm90_skinny || s->experts <= NIB_SKINNY_EXPERTS;
 }
 
@@ -164,6 +218,8 @@ static bool can_load(const struct cuda_product *product, enum nib_op op,
 	struct nib_gemv_params params = {0};
 	struct nib_gemv_operand b2;
 
+	if (product == &cuda_mma)
+		return cuda_mma_can_load(op, moe);
 	few_rows_set_sizes(&params, &p, true);
 	if (!in_pieces(&params.b) || params.a.codes_align != 16 || params.k % 32 != 0)
 		return false;
@@ -177,11 +233,19 @@ static bool can_load(const struct cuda_product *product, enum nib_op op,
 	return in_pieces(&b2) && have_same_strides(&params.b, &b2);
 }
 
+/* NIB_CUDA_MMA=always: experts whatever their size, for tests; never: no mma kernel. */
+static bool mma_is(const char *when)
+{
+	const char *text = secure_getenv("NIB_CUDA_MMA");
+
+	return text && strcmp(text, when) == 0;
+}
+
 static struct cuda_choice choose_experts(enum nib_op op,
-					 const struct nib_moe_problem *moe)
+					 const struct nib_moe_problem *moe, bool no_mma)
 {
 	const struct nib_fp4 *b = cuda_weights(&moe->problem.b, moe->problem.b_packed);
-	const struct sm90_size size = {
+	struct sm90_size size = {
 	    .is_dual = op == NIB_OP_DUAL_GEMM,
 	    .is_dense = moe->problem.activations == NIB_ACTIVATIONS_DENSE,
 	    .rows = moe->problem.a.rows,
@@ -189,9 +253,13 @@ static struct cuda_choice choose_experts(enum nib_op op,
 	    .k = b->k,
 	    .batch = 1,
 	    .experts = nib_fp4_batches(b),
+	    .no_mma = no_mma || mma_is("never") || !cuda_mma_can_load(op, moe),
 	};
-	const struct cuda_choice choice = sm90_choose_size(&size);
+	struct cuda_choice choice;
 
+	if (!size.no_mma && mma_is("always"))
+		return (struct cuda_choice){.product = &cuda_mma};
+	choice = sm90_choose_size(&size);
 	if (choice.product == &sm90_tiles || can_load(choice.product, op, moe))
 		return choice;
 	return (struct cuda_choice){.product = &sm90_tiles};
@@ -199,7 +267,7 @@ static struct cuda_choice choose_experts(enum nib_op op,
 
 bool sm90_chooses_vector(enum nib_op op, const struct nib_moe_problem *moe)
 {
-	return choose_experts(op, moe).product == &sm90_vector_experts;
+	return choose_experts(op, moe, true).product == &sm90_vector_experts;
 }
 
 struct cuda_choice sm90_choose(const struct nib_plan *plan)
@@ -208,7 +276,7 @@ struct cuda_choice sm90_choose(const struct nib_plan *plan)
 	struct sm90_size size;
 
 	if (plan->is_moe)
-		return choose_experts(plan->op, &plan->moe);
+		return choose_experts(plan->op, &plan->moe, false);
 	if (plan->count != 1)
 		return (struct cuda_choice){.product = &sm90_tiles};
 	p = cuda_unpacked(plan->problems);

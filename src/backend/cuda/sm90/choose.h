@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * choose.h - which of Hopper's products computes a plan: the vector, skinny or wide
- * kernels, or tiles.  The table is in choose.c.
+ * choose.h - which of Hopper's products computes a plan: the vector, skinny, wide
+ * or mma kernels, or tiles.  The table is in choose.c.
  */
 #ifndef NIB_SM90_CHOOSE_H
 #define NIB_SM90_CHOOSE_H
@@ -16,6 +16,7 @@ struct sm90_size {
 	int64_t rows, n, k; /* rows of A (of all experts) */
 	int64_t batch;	    /* of A */
 	int64_t experts;    /* 0: one matrix */
+	bool no_mma;	    /* also where the mma kernels are the fastest */
 };
 
 /* The first rule of the table that fits. */
@@ -24,7 +25,8 @@ struct cuda_choice sm90_choose_size(const struct sm90_size *size);
 /* The choice for a plan: tiles if the other kernels cannot load its operands. */
 struct cuda_choice sm90_choose(const struct nib_plan *plan);
 
-/* Whether the vector kernels multiply these experts; b may be packed. */
+/* Whether the vector kernels multiply these experts of a layer of few slots; b may be
+ * packed. */
 bool sm90_chooses_vector(enum nib_op op, const struct nib_moe_problem *moe);
 
 #endif

@@ -36,11 +36,27 @@ DEVICE void cp_async_16_l2_256(uint32_t to, const void *from)
 		     : "memory");
 }
 
+/* The same with 128 bytes. */
+DEVICE void cp_async_16_l2_128(uint32_t to, const void *from)
+{
+	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to),
+		     "l"(from)
+		     : "memory");
+}
+
 /* 16 bytes, bypassing the L1; src_bytes of them are read, the rest becomes zero. */
 DEVICE void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)
 {
 	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
 		     "l"(from), "r"(src_bytes)
+		     : "memory");
+}
+
+/* The same through the L1. */
+DEVICE void cp_async_16_l1(uint32_t to, const void *from)
+{
+	asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to),
+		     "l"(from)
 		     : "memory");
 }
 

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma.c - see mma.h. */
+#include "mma.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/cuda/kernels/common/mma_params.h"
+#include "format/view.h"
+#include "gemm_common.h"
+#include "operand.h"
+#include "pack.h"
+
+/* What a plan keeps. */
+struct mma_plan {
+	CUfunction function;
+	int matrices;
+	int64_t ctas;
+	int32_t shared_bytes;
+};
+
+/* ---- the variant --------------------------------------------------------- */
+
+struct mma_variant mma_variant(int64_t rows, int64_t experts, int64_t k, bool is_dual,
+			       bool is_f16)
+{
+	if (rows > 8 * experts)
+		return (struct mma_variant){32, 3, is_f16 && !is_dual ? 4 : 3};
+	if (2 * rows > 3 * experts)
+		return (struct mma_variant){16, 3, 4};
+	if (is_dual || k > MMA_LONG_K)
+		return (struct mma_variant){8, 4, 4};
+	return (struct mma_variant){8, 3, 5};
+}
+
+/* As many as shared memory allows; a block has 1 KiB more than it uses. */
+static int resident_ctas(const struct cuda_device *device, int32_t shared_bytes,
+			 int most)
+{
+	const int fit = (device->shared_bytes + 1024) / (shared_bytes + 1024);
+
+	return fit < most ? fit : most;
+}
+
+/* ---- the product --------------------------------------------------------- */
+
+static struct nib_mma_params make_params(const struct nib_moe_problem *moe)
+{
+	const struct nib_problem p = cuda_unpacked(&moe->problem);
+	const bool is_dense = p.activations == NIB_ACTIVATIONS_DENSE;
+
+	return (struct nib_mma_params){
+	    .a = is_dense ? cuda_dense_operand(&p.x, 1) : cuda_operand(&p.a, 1),
+	    .b = cuda_operand(&p.b, nib_fp4_batches(&p.b)),
+	    .b2 = cuda_operand(&p.b2, nib_fp4_batches(&p.b2)),
+	    .alpha = p.alpha,
+	    .alpha2 = p.alpha2,
+	    .c = p.c.data,
+	    .c_row_stride = nib_dense_row_stride_elems(&p.c),
+	    .n = (int32_t)p.b.rows,
+	    .k = (int32_t)p.b.k,
+	    .c_dtype = (int32_t)p.c.dtype,
+	    .experts = (int32_t)nib_fp4_batches(&p.b),
+	    .rows = (int32_t)p.a.rows,
+	    .scale_rows_total = (int32_t)moe->scale_rows_total,
+	    .row_offsets = moe->row_offsets,
+	    .scale_rows = moe->scale_rows,
+	};
+}
+
+static bool can_load_weights(const struct nib_gemv_operand *b)
+{
+	return b->codes_align == 16 && b->scales_align == 16 && b->is_tiled &&
+	       b->row_stride <= INT32_MAX;
+}
+
+bool cuda_mma_can_load(enum nib_op op, const struct nib_moe_problem *moe)
+{
+	struct nib_moe_problem shape = *moe;
+	struct nib_problem *p = &shape.problem;
+	struct nib_mma_params params;
+	int64_t units;
+
+	*p = cuda_unpacked(p);
+	p->a.codes = p->a.scales = p->b.codes = p->b.scales = NULL;
+	p->b2.codes = p->b2.scales = NULL;
+	p->x.data = NULL;
+	if (p->b.k % NIB_MMA_K_ALIGN || p->b.k < 1 || p->b.rows < 1 || p->a.rows < 1 ||
+	    nib_fp4_batches(&p->b) > NIB_MMA_EXPERTS)
+		return false;
+	params = make_params(&shape);
+	/* Also if the offsets do not ascend. */
+	units = (params.rows / 8 + 1) * (int64_t)params.experts;
+	return params.a.codes_align == 16 && params.a.scales_align >= 4 &&
+	       can_load_weights(&params.b) &&
+	       (op != NIB_OP_DUAL_GEMM || can_load_weights(&params.b2)) &&
+	       p->b.rows <= INT32_MAX - NIB_MMA_TILE &&
+	       nib_mma_tiles(p->b.rows, 2) <= INT32_MAX / units &&
+	       params.a.row_stride <= INT32_MAX &&
+	       params.a.scale_row_stride <= INT32_MAX &&
+	       params.c_row_stride <= INT32_MAX;
+}
+
+static bool is_f16(const struct nib_problem *p)
+{
+	return p->activations == NIB_ACTIVATIONS_DENSE && p->x.dtype == NIB_DTYPE_FP16;
+}
+
+static const char *type_of(const struct nib_problem *p)
+{
+	if (p->activations != NIB_ACTIVATIONS_DENSE)
+		return "";
+	return is_f16(p) ? "_f16" : "_bf16";
+}
+
+static enum nib_status find(struct cuda_device *device, const struct nib_problem *p,
+			    bool is_dual, const struct mma_variant *v,
+			    struct mma_plan *mma, struct nib_error *err)
+{
+	CUresult result;
+	enum nib_status status;
+	char name[48];
+
+	snprintf(name, sizeof(name), "nib_mma_%s_%d_%d%s", is_dual ? "dual" : "experts",
+		 v->rows, v->stages, type_of(p));
+	status = cuda_kernel(device, name, mma->shared_bytes, &mma->function, err);
+	if (status)
+		return status;
+	result = device->driver->cuFuncSetAttribute(
+	    mma->function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
+	return result ? cuda_fail(device->driver, result, name, err) : NIB_STATUS_OK;
+}
+
+static enum nib_status plan_mma(struct cuda_device *device, const struct nib_plan *plan,
+				struct cuda_product_plan *product,
+				struct nib_error *err)
+{
+	const struct nib_problem p = cuda_unpacked(&plan->moe.problem);
+	const int64_t experts = nib_fp4_batches(&p.b);
+	const bool is_dual = plan->op == NIB_OP_DUAL_GEMM;
+	const struct mma_variant v =
+	    mma_variant(p.a.rows, experts, p.b.k, is_dual, is_f16(&p));
+	struct mma_plan *mma = calloc(1, sizeof(*mma));
+	int64_t units, most;
+
+	product->state = mma;
+	product->kernel = "mma";
+	if (!mma)
+		return cuda_no_memory(sizeof(*mma), err);
+	mma->shared_bytes = nib_mma_shared_bytes(v.rows, v.stages, (int)experts);
+	/* Halves of tiles, or tiles of two matrices. */
+	units = nib_mma_tiles(p.b.rows, 2) * p.a.rows;
+	most = (int64_t)device->multiprocessors *
+	       resident_ctas(device, mma->shared_bytes, v.ctas);
+	mma->ctas = units < most ? units : most;
+	mma->matrices = is_dual ? 2 : 1;
+	product->tasks = mma->ctas;
+	return find(device, &p, is_dual, &v, mma, err);
+}
+
+static enum nib_status launch_mma(const struct cuda_device *device,
+				  const struct cuda_product_plan *product,
+				  const struct nib_run *run, struct nib_error *err)
+{
+	const struct mma_plan *mma = product->state;
+	struct nib_mma_params params = make_params(run->moe);
+	void *arguments[] = {&params};
+	CUlaunchAttribute attributes[2] = {{0}};
+	CUlaunchConfig config = {
+	    .gridDimX = (unsigned)mma->ctas,
+	    .blockDimX = NIB_MMA_THREADS,
+	    .sharedMemBytes = (unsigned)mma->shared_bytes,
+	    .hStream = run->stream,
+	    .attrs = attributes,
+	};
+
+	params.tiles = (int32_t)nib_mma_tiles(params.n, mma->matrices);
+	params.multiprocessors = device->multiprocessors;
+	if (device->capability >= 90)
+		cuda_may_overlap(&config);
+	return cuda_launch(device, mma->function, config, arguments, err);
+}
+
+const struct cuda_product cuda_mma = {plan_mma, launch_mma, cuda_product_free};

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mma.cuh - C = alpha * A * B^T of a mixture of experts by mma.sync: fp16, bf16 or
+ * NVFP4 A, which becomes fp16, and few rows of each expert.  For sm_80 and newer.
+ *
+ *   4 warps, each of which loads, multiplies and stores
+ *
+ *   A --cp.async--> stage of A --lds, permute or dequantise, sts--> the same place
+ *   B --cp.async--> stage of B --lds--> codes * scales in A's type
+ *                     --mma.m16n8k16--> sums  <--lds-- stage of A
+ *   sums --> C
+ *
+ * A tile is 128 rows of B by up to M rows of A of an expert, with all k.  The warps
+ * divide the rows of B, so no sums are exchanged.  A CTA is resident until all tiles of
+ * its range are done (mma_tiles.cuh), and the steps of all its tiles are one stream:
+ * while it multiplies the last steps of a tile it loads the first of the next.  Several
+ * CTAs are resident on an SM, so that others multiply while one waits.
+ *
+ *   step i of a CTA                                         of the stream
+ *   wait for the thread's own copies, finish A              i
+ *   __syncthreads
+ *   request A and B                                         i + STAGES - 1
+ *   multiply; after a tile's last step store C              i
+ *
+ * The barrier makes step i visible and the space of step i - 1 free.
+ *
+ * A has to come by cp.async, too: a load to registers returns after all copies of the
+ * SM that were requested earlier, and these wait for device memory.
+ *
+ *   dynamic shared memory        bytes of each of the stages
+ *   B: codes, scales             8192, 1024
+ *   A                            256 M
+ *   experts: rows, tiles, scales 12 each, once
+ *
+ * Arithmetic: a code times its scale, times 2^-6 (bf16: 2^-7), is exact in A's type.
+ * An mma adds 16 products to a sum in fp32: four k of each lane of the quad, which are
+ * 32 apart; 8 mma multiply k128.  Bound: docs/numerics.md, section 10.  The order of a
+ * sum depends on k alone.
+ *
+ * Roofline: the rate of memory.  At 3.05 TB/s an SM of an H100 reads 23 KB a
+ * microsecond; four CTAs with two requested stages have 74 KB in flight.  A scheduler
+ * has 44 issue slots for a lane's 8 weights then (an H200: 30), of which codes times
+ * scales take 15 with fp16 and 19 with bf16, and mma with its loads 2 for 8 rows of A.
+ * Registers: 65536 / (128 * CTAS).
+ */
+#ifndef NIB_MMA_CUH
+#define NIB_MMA_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernel_name.h"
+#include "mma_load.cuh"
+#include "ptx_mma16.cuh"
+#include "silu.cuh"
+
+/* ---- the multiplication -------------------------------------------------- */
+
+template <bool IS_BF16>
+DEVICE void mma16(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
+		  uint32_t x0, uint32_t x1)
+{
+	if constexpr (IS_BF16)
+		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
+	else
+		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
+}
+
+/* What a lane reads of a stage; constant for the whole kernel. */
+struct lane_view {
+	uint32_t codes, scales, a; /* addresses in the first stages */
+};
+
+template <class TRAITS>
+DEVICE struct lane_view view_of(uint32_t shared)
+{
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+	return {opaque(shared + warp * 2048 + lane * 16),
+		opaque(shared + TRAITS::SCALES_AT + lane % 4 / 2 * 512 + lane / 4 * 16 +
+		       warp * 4 + lane % 2 * 2),
+		opaque(shared + TRAITS::A_AT + lane * 16)};
+}
+
+/*
+ * Adds a stage of MT m16 tiles of B times C n8 tiles of A.  scales: the address of the
+ * scales of the lane's two blocks of the first row.
+ */
+template <class TRAITS, int MT, int C>
+DEVICE void multiply(float (&acc)[TRAITS::NT * M16][4], uint32_t codes, uint32_t scales,
+		     uint32_t piece)
+{
+	uint32_t scale[2 * MT][2], word[2 * MT][4];
+
+#pragma unroll
+	for (int i = 0; i < 2 * MT; i++) {
+		const uint4 w = lds_128(codes + i * 512);
+
+		word[i][0] = w.x;
+		word[i][1] = w.y;
+		word[i][2] = w.z;
+		word[i][3] = w.w;
+		widen_scales<TRAITS::IS_BF16>(lds_u16(scales + i * 128), scale[i]);
+	}
+#pragma unroll
+	for (int j = 0; j < 4; j++) {
+		uint32_t values[2 * MT][4];
+
+#pragma unroll
+		for (int i = 0; i < 2 * MT; i++)
+			decode<TRAITS::IS_BF16>(word[i][j], scale[i][j / 2], values[i]);
+#pragma unroll
+		for (int n = 0; n < C; n++) {
+			const uint4 a = lds_128(piece + n * 2048 + j * 512);
+
+#pragma unroll
+			for (int i = 0; i < MT; i++) {
+				float(&d)[4] = acc[n * M16 + i];
+				const uint32_t *g = values[2 * i];
+				const uint32_t *g8 = values[2 * i + 1];
+
+				mma16<TRAITS::IS_BF16>(d, g, g8, a.x, a.y);
+				mma16<TRAITS::IS_BF16>(d, g + 2, g8 + 2, a.z, a.w);
+			}
+		}
+	}
+}
+
+/* A stage of an item: of as many n8 tiles as it has. */
+template <class TRAITS, int C = TRAITS::NT>
+DEVICE void multiply_item(float (&acc)[TRAITS::NT * M16][4],
+			  const struct lane_view &view, int stage, const struct item &x)
+{
+	const uint32_t codes = view.codes + stage * TRAITS::B_BYTES;
+	const uint32_t scales = view.scales + stage * TRAITS::B_BYTES;
+	const uint32_t piece = view.a + stage * TRAITS::A_BYTES;
+
+	if constexpr (C > 1) {
+		if (n8_tiles(x.rows) < C) {
+			multiply_item<TRAITS, C - 1>(acc, view, stage, x);
+			return;
+		}
+	}
+	if (TRAITS::IS_DUAL || x.part == WHOLE)
+		multiply<TRAITS, M16, C>(acc, codes, scales, piece);
+	else
+		multiply<TRAITS, 1, C>(
+		    acc, codes, scales + (x.part == SECOND_HALF ? 256 : 0), piece);
+}
+
+/* ---- C ------------------------------------------------------------------- */
+
+DEVICE void store(float *to, float x)
+{
+	*to = x;
+}
+
+DEVICE void store(__half *to, float x)
+{
+	*to = __float2half_rn(x);
+}
+
+DEVICE void store(__nv_bfloat16 *to, float x)
+{
+	*to = __float2bfloat16_rn(x);
+}
+
+/* Multiplies in an order in which nothing overflows unless the result does. */
+template <class TRAITS>
+DEVICE float scaled(float sum, float alpha)
+{
+	const float up = WEIGHT_SCALE(TRAITS::IS_BF16);
+
+	return sum * (fabsf(alpha) < 1 ? up * alpha : up) *
+	       (fabsf(alpha) < 1 ? 1 : alpha);
+}
+
+/* Result i of the lane's 4 rows of B, or 2 of a dual product, in column n of A. */
+template <class TRAITS>
+DEVICE float result_of(const float (&acc)[TRAITS::NT * M16][4], int n, int i,
+		       const float (&alpha)[2])
+{
+	const float x =
+	    scaled<TRAITS>(acc[n / 2 * M16 + i / 2][i % 2 * 2 + n % 2], alpha[0]);
+
+	if (!TRAITS::IS_DUAL)
+		return x;
+	return silu(x) *
+	       scaled<TRAITS>(acc[n / 2 * M16 + 1][i % 2 * 2 + n % 2], alpha[1]);
+}
+
+template <class TRAITS, class T>
+DEVICE void store_results(const struct nib_mma_params &p, const struct item &x, T *c,
+			  const float (&alpha)[2],
+			  const float (&acc)[TRAITS::NT * M16][4])
+{
+	const int t = threadIdx.x % 4;
+	const int row = first_b_row<TRAITS>(x) + threadIdx.x % 32 / 4;
+	const int end = min(p.n, row + (TRAITS::IS_DUAL || x.part != WHOLE ? 16 : 32));
+
+	c += (int64_t)(x.row + 2 * t) * (int32_t)p.c_row_stride + row;
+#pragma unroll
+	for (int n = 0; n < TRAITS::NT * 2; n++) {
+		if (n / 2 * 8 + 2 * t + n % 2 < x.rows) {
+#pragma unroll
+			for (int i = 0; i < (TRAITS::IS_DUAL ? 2 : 4); i++)
+				if (row + 8 * i < end)
+					store(c + 8 * i,
+					      result_of<TRAITS>(acc, n, i, alpha));
+		}
+		c += (n % 2 ? 7 : 1) * (int64_t)(int32_t)p.c_row_stride;
+	}
+}
+
+template <class TRAITS>
+DEVICE void store_item(const struct nib_mma_params &p, const struct item &x,
+		       const float (&alpha)[2], const float (&acc)[TRAITS::NT * M16][4])
+{
+	if (p.c_dtype == 0)
+		store_results<TRAITS>(p, x, (float *)p.c, alpha, acc);
+	else if (p.c_dtype == 1)
+		store_results<TRAITS>(p, x, (__half *)p.c, alpha, acc);
+	else
+		store_results<TRAITS>(p, x, (__nv_bfloat16 *)p.c, alpha, acc);
+}
+
+/* ---- the kernel ---------------------------------------------------------- */
+
+/* Requests the stream's next step, if one is left. */
+template <class TRAITS>
+DEVICE void load_next(const struct nib_mma_params &p, const struct mma_tables &t,
+		      const struct range &r, int stage, struct stream<TRAITS> *s)
+{
+	if (s->left <= 0 && s->x.number < r.count && ++s->x.number < r.count)
+		begin_item<TRAITS>(p, t, r, s);
+	if (s->x.number < r.count)
+		load_step<TRAITS>(s, stage);
+	cp_async_commit_group();
+}
+
+/* A CTA's stream at the beginning of its range, of at least one tile. */
+template <class TRAITS>
+DEVICE struct stream<TRAITS> begin_stream(const struct nib_mma_params &p,
+					  const struct mma_tables &t,
+					  const struct range &r, uint32_t shared) {
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	struct stream<TRAITS> s = {
+	};
+
+	s.b_to = opaque(shared + warp * 2048 + lane * 16);
+	s.scales_to = opaque(shared + TRAITS::SCALES_AT + (warp * 16 + lane) * 16);
+	s.a_to = opaque(shared + TRAITS::A_AT + lane / 8 * 512 + a_row() * 64 +
+			lane % 4 * 16);
+	s.a_scales_step = p.a.is_tiled ? 1024 : 8;
+	s.x.expert =
+	    find_last(t.first_tile, 1, t.experts, r.whole > 0 ? r.first : r.extra);
+	begin_item<TRAITS>(p, t, r, &s);
+	return s;
+}
+
+/* What is multiplied next. */
+struct multiplied {
+	struct item x;
+	int left; /* of k */
+	float alpha[2];
+};
+
+template <class TRAITS>
+DEVICE void begin_sums(const struct nib_mma_params &p, const struct mma_tables &t,
+		       const struct range &r, struct multiplied *m)
+{
+	find_rows<TRAITS>(t, r, &m->x);
+	m->left = p.k;
+	m->alpha[0] = p.alpha ? __ldg(p.alpha + m->x.expert) : 1;
+	if (TRAITS::IS_DUAL)
+		m->alpha[1] = p.alpha2 ? __ldg(p.alpha2 + m->x.expert) : 1;
+	if (TRAITS::IS_NVFP4 && t.scale_row[m->x.expert] < 0)
+		m->alpha[0] = __int_as_float(0x7FFFFFFF);
+}
+
+template <class TRAITS>
+DEVICE void run_range(const struct nib_mma_params &p, const struct mma_tables &t,
+		      const struct range &r, uint32_t shared)
+{
+	const struct lane_view view = view_of<TRAITS>(shared);
+	struct stream<TRAITS> s = begin_stream<TRAITS>(p, t, r, shared);
+	struct multiplied m = {s.x};
+	float acc[TRAITS::NT * M16][4] = {};
+	int stage = 0;
+
+	begin_sums<TRAITS>(p, t, r, &m);
+#pragma unroll 1
+	for (int i = 0; i < TRAITS::STAGES - 1; i++)
+		load_next<TRAITS>(p, t, r, i, &s);
+#pragma unroll 1
+	while (m.x.number < r.count) {
+		const int free = stage == 0 ? TRAITS::STAGES - 1 : stage - 1;
+
+		cp_async_wait_group<TRAITS::STAGES - 2>();
+		finish_a<TRAITS>(s.a_to + stage * TRAITS::A_BYTES, m.x.rows);
+		__syncthreads();
+		load_next<TRAITS>(p, t, r, free, &s);
+		multiply_item<TRAITS>(acc, view, stage, m.x);
+		m.left -= NIB_MMA_STEP;
+		if (m.left <= 0) {
+			store_item<TRAITS>(p, m.x, m.alpha, acc);
+			if (++m.x.number < r.count)
+				begin_sums<TRAITS>(p, t, r, &m);
+#pragma unroll
+			for (int i = 0; i < TRAITS::NT * M16 * 4; i++)
+				acc[i / 4][i % 4] = 0;
+		}
+		stage = stage + 1 == TRAITS::STAGES ? 0 : stage + 1;
+	}
+}
+
+/* Rows of A that no item has yet are read all the same. */
+template <class TRAITS>
+DEVICE void zero_a(uint32_t shared)
+{
+	const uint32_t first = shared + TRAITS::A_AT + threadIdx.x * 16;
+
+	for (int i = 0; i < TRAITS::STAGES * TRAITS::NT; i++)
+		sts_128(first + i * NIB_MMA_THREADS * 16, make_uint4(0, 0, 0, 0));
+}
+
+template <class TRAITS>
+DEVICE void mma_experts(const struct nib_mma_params &params)
+{
+	extern __shared__ __align__(128) uint8_t bytes[];
+	struct mma_tables tables;
+	struct range range;
+	int tiles, ctas;
+
+	zero_a<TRAITS>(smem_addr(bytes));
+#if __CUDA_ARCH__ >= 900
+	griddepcontrol_launch_dependents();
+	griddepcontrol_wait();
+#endif
+	tables = fill_tables<TRAITS>(params, bytes);
+	tiles = tables.first_tile[params.experts];
+	ctas = working_ctas<TRAITS>(tiles, params.multiprocessors);
+	if ((int)blockIdx.x >= ctas)
+		return;
+	range = range_of<TRAITS>(tiles, ctas);
+	if (range.count > 0)
+		run_range<TRAITS>(params, tables, range, smem_addr(bytes));
+}
+
+#define MMA_KERNEL(name, ...)                                                          \
+	extern "C" __global__ void __launch_bounds__(NIB_MMA_THREADS,                  \
+						     mma_traits<__VA_ARGS__>::CTAS)    \
+	    NIB_KERNEL(mma_##name)(const __grid_constant__ struct nib_mma_params p)    \
+	{                                                                              \
+		mma_experts<mma_traits<__VA_ARGS__>>(p);                               \
+	}
+
+#endif

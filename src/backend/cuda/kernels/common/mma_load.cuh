@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mma_load.cuh - how a CTA of mma.cuh loads a step of k128 by cp.async, and permutes or
+ * dequantises A in place.
+ *
+ * With lane = 4g + t:
+ *
+ *   stage of B     codes    warp w, then i: rows 32 w + 8 i + 0 .. 7 of the tile, 64
+ *                           bytes each (second half: 16 rows further)
+ *                  scales   k64 0, then k64 1: 16 bytes of rows r, r + 32, r + 64 and
+ *                           r + 96, four of each
+ *                  dual     i = 0, 1: B, i = 2, 3: B2; scales of 16 r of B, then B2
+ *   stage of A     n8 tile, then j: word j of each lane's 32 k, row g, lane t
+ *
+ * A lane loads the codes that it multiplies: piece t of row g of each 8 rows, k 32 t to
+ * 32 t + 31 of the step.  Eight k of A, number j of those of lane t, are a piece of 16
+ * bytes.  Lane 8j + 4 (row % 2) + t of warp row / 2 loads it, or its codes and the
+ * scales of its k64 into the first 8 bytes, and finish_a() makes the values of them.
+ */
+#ifndef NIB_MMA_LOAD_CUH
+#define NIB_MMA_LOAD_CUH
+
+#include "mma_tiles.cuh"
+
+/* From a step's codes of a row, and scales of B, to the next. */
+#define CODES_STEP  (NIB_MMA_STEP / 2)
+#define SCALES_STEP 1024
+
+/*
+ * What a thread has loaded last, and loads next a step further.  Rows of B beyond the
+ * matrix are replaced by its last one, and not stored.
+ */
+template <class TRAITS>
+struct stream {
+	struct item x;
+	int left; /* of k */
+	const uint8_t *codes[2 * M16];
+	const uint8_t *scales;
+	const uint8_t *a[TRAITS::NT], *a_scales[TRAITS::NT];
+	/* Constant for the whole kernel: where the thread stores in stages. */
+	uint32_t b_to, scales_to, a_to;
+	int a_scales_step;
+};
+
+/* The lane's row of A of each n8 tile. */
+DEVICE int a_row(void)
+{
+	return threadIdx.x / 32 * 2 + threadIdx.x / 4 % 2;
+}
+
+/* The lane's first k of A in a step. */
+DEVICE int a_k(void)
+{
+	return threadIdx.x % 4 * 32 + threadIdx.x % 32 / 8 * 8;
+}
+
+/* From a row to another; strides have 31 bits. */
+DEVICE const uint8_t *row_of(const uint8_t *first, int row, int64_t stride)
+{
+	return first + (int64_t)row * (int32_t)stride;
+}
+
+/* A's scales of the four blocks of a k64 of a row of scales. */
+DEVICE const uint8_t *a_scales(const struct nib_mma_params &p, int row, int k64)
+{
+	if (!p.a.is_tiled)
+		return row_of(p.a.scales, row, p.a.scale_row_stride) + k64 * 4;
+	return p.a.scales + (int64_t)(row / 128 * (p.k / 64) + k64) * 512 +
+	       row % 32 * 16 + row % 128 / 32 * 4;
+}
+
+template <class TRAITS>
+DEVICE void begin_a(const struct nib_mma_params &p, const struct mma_tables &t,
+		    struct stream<TRAITS> *s)
+{
+	int scale_row = 0;
+
+	if (TRAITS::IS_NVFP4)
+		/* If it is outside, alpha is NaN. */
+		scale_row =
+		    max(t.scale_row[s->x.expert], 0) + s->x.row - t.row[s->x.expert];
+#pragma unroll
+	for (int i = 0; i < TRAITS::NT; i++) {
+		const int row = 8 * i + a_row(), k = a_k() - NIB_MMA_STEP;
+
+		s->a[i] = row_of(p.a.codes, s->x.row + row, p.a.row_stride) +
+			  (TRAITS::IS_NVFP4 ? k / 2 : k * 2);
+		if (TRAITS::IS_NVFP4)
+			s->a_scales[i] =
+			    a_scales(p, scale_row + row, a_k() / 64) - s->a_scales_step;
+	}
+}
+
+/* The rows of codes from i on to i + count - 1, of which the first is `row`. */
+template <class TRAITS>
+DEVICE void begin_codes(const struct nib_mma_params &p,
+			const struct nib_gemv_operand &b, int i, int count,
+			struct stream<TRAITS> *s)
+{
+	const int row = first_b_row<TRAITS>(s->x) + threadIdx.x % 32 / 4;
+	const uint8_t *codes =
+	    b.codes + s->x.expert * b.batch_stride + threadIdx.x % 4 * 16 - CODES_STEP;
+
+#pragma unroll
+	for (int j = 0; j < count; j++)
+		s->codes[i + j] =
+		    row_of(codes, min(row + 8 * j, p.n - 1), b.row_stride);
+}
+
+/* Points a stream at its item. */
+template <class TRAITS>
+DEVICE void begin_item(const struct nib_mma_params &p, const struct mma_tables &t,
+		       const struct range &r, struct stream<TRAITS> *s)
+{
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	const int columns = p.k / 64;
+	const bool is_b2 = TRAITS::IS_DUAL && warp % 2;
+	const uint8_t *scales = is_b2 ? p.b2.scales : p.b.scales;
+	const int64_t stride = is_b2 ? p.b2.scale_batch_stride : p.b.scale_batch_stride;
+	int block, half;
+
+	find_rows<TRAITS>(t, r, &s->x);
+	block = TRAITS::IS_DUAL ? s->x.b_tile / 2 : s->x.b_tile;
+	half = TRAITS::IS_DUAL ? s->x.b_tile % 2 : warp % 2;
+	begin_codes<TRAITS>(p, p.b, 0, TRAITS::IS_DUAL ? M16 : 2 * M16, s);
+	if (TRAITS::IS_DUAL)
+		begin_codes<TRAITS>(p, p.b2, M16, M16, s);
+	s->scales = scales + s->x.expert * stride +
+		    ((int64_t)block * columns * 512 + warp / 2 * 512 + half * 256 +
+		     lane * 16 - SCALES_STEP);
+	begin_a<TRAITS>(p, t, s);
+	s->left = p.k;
+}
+
+/* B's step; back, scales_back: how many bytes earlier the thread loads. */
+template <class TRAITS>
+DEVICE void load_b(const struct stream<TRAITS> &s, int stage, int back, int scales_back)
+{
+	const uint32_t to = s.b_to + stage * TRAITS::B_BYTES;
+
+	cp_async_16_l2_256(to, s.codes[0] - back);
+	cp_async_16_l2_256(to + 512, s.codes[1] - back);
+	if (TRAITS::IS_DUAL || s.x.part == WHOLE) {
+		cp_async_16_l2_256(to + 1024, s.codes[2] - back);
+		cp_async_16_l2_256(to + 1536, s.codes[3] - back);
+	}
+	if (threadIdx.x % 32 < 16)
+		cp_async_16_l2_128(s.scales_to + stage * TRAITS::B_BYTES,
+				   s.scales - scales_back);
+}
+
+/* The thread's pieces of A's step; zeros beyond the end of k, and nothing of rows that
+ * the item has not. */
+template <class TRAITS>
+DEVICE void load_a(const struct stream<TRAITS> &s, int stage, bool has_k)
+{
+	const uint32_t to = s.a_to + stage * TRAITS::A_BYTES;
+
+#pragma unroll
+	for (int i = 0; i < TRAITS::NT; i++) {
+		if (8 * i + a_row() >= s.x.rows)
+			continue;
+		if (!has_k) {
+			sts_128(to + i * 2048, make_uint4(0, 0, 0, 0));
+		} else if (TRAITS::IS_NVFP4) {
+			cp_async_4(to + i * 2048, s.a[i], 4);
+			cp_async_4(to + i * 2048 + 4, s.a_scales[i], 4);
+		} else {
+			cp_async_16_l1(to + i * 2048, s.a[i]);
+		}
+	}
+}
+
+/* Moves on before a step is requested, because the requests keep the registers for a
+ * while. */
+template <class TRAITS>
+DEVICE void next_step(struct stream<TRAITS> *s)
+{
+#pragma unroll
+	for (int i = 0; i < 2 * M16; i++)
+		s->codes[i] += CODES_STEP;
+	s->scales += SCALES_STEP;
+#pragma unroll
+	for (int i = 0; i < TRAITS::NT; i++) {
+		s->a[i] += TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2;
+		if (TRAITS::IS_NVFP4)
+			s->a_scales[i] += s->a_scales_step;
+	}
+}
+
+/*
+ * Requests a step.  B beyond the end of k is replaced by earlier pieces and scales of
+ * the row, since A is zero there.
+ */
+template <class TRAITS>
+DEVICE void load_step(struct stream<TRAITS> *s, int stage)
+{
+	const int t = threadIdx.x % 4;
+
+	next_step<TRAITS>(s);
+	if (s->left >= NIB_MMA_STEP) {
+		load_b<TRAITS>(*s, stage, 0, 0);
+		load_a<TRAITS>(*s, stage, true);
+	} else {
+		load_b<TRAITS>(*s, stage, t * 32 < s->left ? 0 : t * 16,
+			       threadIdx.x / 64 * 512);
+		load_a<TRAITS>(*s, stage, a_k() < s->left);
+	}
+	s->left -= NIB_MMA_STEP;
+}
+
+/* Makes the thread's pieces of A of a stage, which have arrived, values in A's type in
+ * the order of decoded codes. */
+template <class TRAITS>
+DEVICE void finish_a(uint32_t at, int rows)
+{
+	const uint32_t block = threadIdx.x % 2 * 2 + threadIdx.x % 32 / 16;
+
+#pragma unroll
+	for (int i = 0; i < TRAITS::NT; i++) {
+		if (8 * i + a_row() >= rows)
+			continue;
+		if constexpr (TRAITS::IS_NVFP4) {
+			uint32_t codes, scales, w[4], scale[2];
+
+			lds_64(at + i * 2048, &codes, &scales);
+			widen_scales<false>(scales >> 8 * block, scale);
+			decode<false>(codes, mul_f16x2(scale[0], F16_64), w);
+			sts_128(at + i * 2048, make_uint4(w[0], w[1], w[2], w[3]));
+		} else {
+			sts_128(at + i * 2048, permute_as_decoded<TRAITS::IS_BF16>(
+						   lds_128(at + i * 2048)));
+		}
+	}
+}
+
+#endif
