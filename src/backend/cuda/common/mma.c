@@ -176,8 +176,7 @@ static enum nib_status launch_mma(const struct cuda_device *device,
 
 	params.tiles = (int32_t)nib_mma_tiles(params.n, mma->matrices);
 	params.multiprocessors = device->multiprocessors;
-	if (device->capability >= 90)
-		cuda_may_overlap(&config);
+	cuda_may_overlap(device, &config);
 	return cuda_launch(device, mma->function, config, arguments, err);
 }
 

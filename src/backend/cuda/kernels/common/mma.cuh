@@ -35,7 +35,7 @@
  * Arithmetic: a code times its scale, times 2^-6 (bf16: 2^-7), is exact in A's type.
  * An mma adds 16 products to a sum in fp32: four k of each lane of the quad, which are
  * 32 apart; 8 mma multiply k128.  Bound: docs/numerics.md, section 10.  The order of a
- * sum depends on k alone.
+ * sum depends only on k.
  *
  * Roofline: the rate of memory.  At 3.05 TB/s an SM of an H100 reads 23 KB a
  * microsecond; four CTAs with two requested stages have 74 KB in flight.  A scheduler
