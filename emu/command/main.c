@@ -146,12 +146,13 @@ static int devices(void)
 	const struct emu_device *d;
 
 	for (size_t i = 0; (d = emu_device_at(i)); i++)
-		printf("%-8s %-22s compute capability %d.%d (sm_%d%da and "
+		printf("%-8s %-22s compute capability %d.%d (sm_%d%d%s and "
 		       "older), %u SMs, %u KB of shared memory a CTA, "
 		       "%.0f GB%s\n",
 		       d->name, d->title, d->major, d->minor, d->major, d->minor,
-		       d->sms, d->cta_shared_bytes >> 10,
-		       (double)d->memory_bytes / (1 << 30), i ? "" : " (default)");
+		       emu_device_has_hopper(d) ? "a" : "", d->sms,
+		       d->cta_shared_bytes >> 10, (double)d->memory_bytes / (1 << 30),
+		       i ? "" : " (default)");
 	return STATUS_CLEAN;
 }
 

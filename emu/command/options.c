@@ -19,7 +19,8 @@ static const char help[] =
     "  nvcc -cudart shared -lineinfo \\\n"
     "       -gencode arch=compute_90a,code=compute_90a k.cu -o k\n"
     "\n"
-    "  --device NAME    h200 (default), b200 or rtx5090: `nibemu devices`\n"
+    "  --device NAME    h200 (default), b200, a100, rtx4090 or rtx5090:\n"
+    "                   `nibemu devices`\n"
     "  --seed N         the schedule; the same number is the same schedule\n"
     "  --seeds A..B     a run for each of these schedules, and a table of them\n"
     "  --jobs N         the number of runs at once (default: the processors)\n"
@@ -138,7 +139,7 @@ static int read_one(struct options *o, int name)
 		o->device = optarg;
 		return emu_device_find(optarg)
 			   ? -1
-			   : wrong("--device", optarg, "h200, b200 or rtx5090");
+			   : wrong("--device", optarg, EMU_DEVICE_NAMES);
 	case SEED:
 		if (!read_number(optarg, NULL, &o->first_seed))
 			return wrong("--seed", optarg, "a number");

@@ -288,8 +288,13 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 CUresult cuOccupancyMaxPotentialClusterSize(int *ctas, CUfunction function,
 					    const CUlaunchConfig *config)
 {
+	const int most =
+	    (int)emu_device_or_default(emu_driver.machine.device)->cluster_ctas;
+
 	(void)config;
 	*ctas = function->any_cluster ? EMU_CLUSTER_MAX : 8;
+	if (*ctas > most)
+		*ctas = most;
 	return CUDA_SUCCESS;
 }
 

@@ -66,7 +66,7 @@ static CUresult choose_device(void)
 		d = emu_device_find(name);
 	if (!d)
 		return emu_driver_fail(CUDA_ERROR_INVALID_DEVICE,
-				       "NIBEMU_DEVICE=%s: h200, b200 or rtx5090", name);
+				       "NIBEMU_DEVICE=%s: " EMU_DEVICE_NAMES, name);
 	emu_driver.machine.device = d;
 	return CUDA_SUCCESS;
 }
@@ -285,7 +285,6 @@ static const struct attribute shared_attributes[] = {
     {83, 1}, /* managed memory, also while kernels run */
     {89, 1},
     {95, 1},	 /* cooperative launches */
-    {106, 32},	 /* CTAs of an SM */
     {111, 1024}, /* shared memory of a CTA that the system takes */
     {115, 1},	 /* memory pools */
 };
@@ -310,6 +309,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, d->bus_bits},
 	    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, d->l2_bytes},
 	    {39, (int)d->sm_threads},
+	    {106, (int)d->sm_ctas},
 	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->major},
 	    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->minor},
 	    {81, (int)d->sm_shared_bytes},

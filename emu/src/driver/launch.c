@@ -194,12 +194,19 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 
 CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
+	const struct emu_device *d = emu_driver.machine.device;
 	CUresult result = emu_driver_enter();
 
 	if (!result && attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
 		if (value < 0 || (uint32_t)value + function->kernel->shared_bytes >
-				     emu_driver.machine.device->cta_shared_bytes)
-			result = CUDA_ERROR_INVALID_VALUE;
+				     d->cta_shared_bytes)
+			result = emu_driver_fail(
+			    CUDA_ERROR_INVALID_VALUE,
+			    "%s: %d bytes of dynamic and %u of static shared memory: a "
+			    "CTA of a %s has at most %u",
+			    function->kernel->name, value,
+			    function->kernel->shared_bytes, d->title,
+			    d->cta_shared_bytes);
 		else
 			function->dynamic_bytes = value;
 	} else if (!result &&
@@ -242,12 +249,13 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 static uint32_t resident(const struct emu_kernel *k, uint32_t threads,
 			 size_t shared_bytes)
 {
-	const size_t by_shared = emu_driver.machine.device->sm_shared_bytes /
-				 (shared_bytes + k->shared_bytes + 1024);
-	const uint32_t by_threads =
-	    threads ? emu_driver.machine.device->sm_threads / threads : 0;
+	const struct emu_device *d = emu_driver.machine.device;
+	const size_t by_shared =
+	    d->sm_shared_bytes / (shared_bytes + k->shared_bytes + 1024);
+	const uint32_t by_threads = threads ? d->sm_threads / threads : 0;
+	const uint32_t most = by_threads < d->sm_ctas ? by_threads : d->sm_ctas;
 
-	return by_shared < by_threads ? (uint32_t)by_shared : by_threads;
+	return by_shared < most ? (uint32_t)by_shared : most;
 }
 
 #define SMS_OF_AN_H200 132
@@ -308,9 +316,21 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 /* ---- launches --------------------------------------------------------------
  */
 
+static CUresult needs_hopper(CUfunction function, const char *what)
+{
+	const struct emu_device *d = emu_driver.machine.device;
+
+	return emu_driver_fail(CUDA_ERROR_NOT_SUPPORTED,
+			       "%s: %s needs compute capability 9.0: the device is a "
+			       "%s, of %d.%d",
+			       function->kernel->name, what, d->title, d->major,
+			       d->minor);
+}
+
 static CUresult read_attributes(const CUlaunchConfig *config, CUfunction function,
 				struct emu_work *w)
 {
+	const struct emu_device *d = emu_driver.machine.device;
 	const uint32_t ctas = cluster_size(config, w->grid.cluster);
 
 	for (int i = 0; i < 3 && function->kernel->cluster[0]; i++)
@@ -330,12 +350,16 @@ static CUresult read_attributes(const CUlaunchConfig *config, CUfunction functio
 			w->is_dependent =
 			    config->attrs[i]
 				.value.programmaticStreamSerializationAllowed;
+			if (w->is_dependent && !emu_device_has_hopper(d))
+				return needs_hopper(function, "a dependent launch");
 			break;
 		default:
 			return emu_driver_fail(CUDA_ERROR_NOT_SUPPORTED,
 					       "launch attribute %d is not known here",
 					       config->attrs[i].id);
 		}
+	if (ctas > 1 && !emu_device_has_hopper(d))
+		return needs_hopper(function, "a cluster");
 	if (ctas > 8 && !function->any_cluster)
 		return emu_driver_fail(
 		    CUDA_ERROR_INVALID_VALUE,

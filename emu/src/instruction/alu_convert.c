@@ -469,10 +469,27 @@ static bool bind_single(struct emu_bind *b)
 	       emu_wide_src(b, emu_argument(b, 1), from);
 }
 
+/* What needs a newer .target than each of the opcode's words. */
+static bool check_targets(struct emu_bind *b)
+{
+	const enum emu_type to = b->types[0], from = b->types[1];
+
+	/* sm_80 converts bf16 only from and to fp32. */
+	if ((to == EMU_T_BF16 || from == EMU_T_BF16) && to != EMU_F32 &&
+	    from != EMU_F32 && !emu_bind_needs(b, "90", "this conversion of .bf16"))
+		return false;
+	if (to != EMU_T_TF32 || emu_has(b, "rna"))
+		return true;
+	return emu_bind_needs(b, emu_has(b, "satfinite") ? "100" : "90",
+			      "this rounding to .tf32");
+}
+
 bool emu_bind_cvt(struct emu_bind *b)
 {
 	if (b->n_types != 2)
 		return emu_bind_fail(b, "it needs two types");
+	if (!check_targets(b))
+		return false;
 	b->i->option = rounding_of(b);
 	if (emu_has(b, "satfinite"))
 		b->i->option |= IS_FINITE;

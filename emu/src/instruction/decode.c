@@ -5,7 +5,7 @@
  */
 #include "instruction/decode.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "check/check.h"
@@ -13,6 +13,7 @@
 #include "ptx/bind.h"
 #include "ptx/names.h"
 #include "ptx/parse_module.h"
+#include "ptx/target.h"
 
 /* ---- rows of the table --------------------------------------------------- */
 
@@ -176,34 +177,37 @@ static bool is_cross_cluster(const struct emu_bind *b)
 	return true;
 }
 
-/* Fails if the .target of the module does not have the opcode. */
+/* Fails if a word after the opcode's name needs another .target. */
+static bool check_word(struct emu_bind *b, const char *word, size_t length)
+{
+	char need[8], what[40];
+
+	if (!emu_target_of_word(b->i->opcode->word_targets, word, length, need))
+		return true;
+	snprintf(what, sizeof(what), ".%.*s", (int)length, word);
+	return emu_bind_needs(b, need, what);
+}
+
+/* Fails if the .target of the module does not have the opcode, or a word of it. */
 static bool check_target(struct emu_bind *b)
 {
-	static const char *const names[] = {
-	    [EMU_TARGET_90A] = "sm_90a has",
-	    [EMU_TARGET_100A] = "sm_100a or sm_100f has",
-	    [EMU_TARGET_100] = "sm_100 and later have",
-	};
-	const enum emu_target needed = (enum emu_target)b->i->opcode->target;
-	const char *target = b->parser->module->target ? b->parser->module->target : "";
-	bool has = false;
+	const struct emu_opcode *row = b->i->opcode;
+	const char *end = b->s->opcode + b->s->opcode_length;
+	const char *word = b->s->opcode + strlen(row->name);
 
-	switch (needed) {
-	case EMU_TARGET_ANY:
+	if (row->target && !emu_bind_needs(b, row->target, NULL))
+		return false;
+	if (!row->word_targets)
 		return true;
-	case EMU_TARGET_90A:
-		has = strcmp(target, "sm_90a") == 0;
-		break;
-	case EMU_TARGET_100A:
-		has = strcmp(target, "sm_100a") == 0 || strcmp(target, "sm_100f") == 0;
-		break;
-	case EMU_TARGET_100:
-		has = strncmp(target, "sm_", 3) == 0 &&
-		      strtol(target + 3, NULL, 10) >= 100;
-		break;
+	while (word < end) {
+		const char *dot = memchr(word + 1, '.', (size_t)(end - word - 1));
+
+		dot = dot ? dot : end;
+		if (!check_word(b, word + 1, (size_t)(dot - word - 1)))
+			return false;
+		word = dot;
 	}
-	return has || emu_bind_fail(b, ".target %s it, not %s", names[needed],
-				    *target ? target : "none");
+	return true;
 }
 
 static bool decode(struct emu_parser *p)

@@ -254,6 +254,9 @@ static bool bind_arrive(struct emu_bind *b, bool is_expect)
 	if (!emu_address(b, emu_argument(b, first)))
 		return false;
 	if (b->s->n_arguments > first + 1) {
+		/* Without .noComplete. */
+		if (!emu_bind_needs(b, "90", "a count of arrivals"))
+			return false;
 		b->i->offset[0] |= HAS_NUMBER;
 		if (!emu_src(b, emu_argument(b, first + 1), EMU_U32))
 			return false;

@@ -182,6 +182,9 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 	*count = emu_has(b, "v2") ? 2 : emu_has(b, "v4") ? 4 : emu_has(b, "v8") ? 8 : 1;
 	if (*count * (uint32_t)emu_type_bytes(b->types[0]) > 32)
 		return emu_bind_fail(b, "a vector has at most 32 bytes");
+	if (*count * (uint32_t)emu_type_bytes(b->types[0]) == 32 &&
+	    !emu_bind_needs(b, "100", "a vector of 32 bytes"))
+		return false;
 	if (has_priority(b) && *count * (uint32_t)emu_type_bytes(b->types[0]) != 32)
 		return emu_bind_fail(b, "only 32 bytes of global memory have a "
 					"priority in the L2");

@@ -527,6 +527,9 @@ static bool bind_types(struct emu_bind *b)
 		return emu_bind_fail(b, "m%dn%dk%d of .%s is not known here",
 				     b->shape_m, b->shape_n, b->shape_k,
 				     emu_type_name(t[0]->type));
+	if (t[0]->family == DOUBLE && b->shape_m == 16 &&
+	    !emu_bind_needs(b, "90", "this shape of .f64"))
+		return false;
 	if (emu_has(b, "satfinite") && t[0]->family != INTEGER)
 		return emu_bind_fail(b, ".satfinite is for integers");
 	if (emu_has(b, "popc") != (t[0]->family == ONE_BIT) ||

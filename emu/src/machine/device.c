@@ -12,14 +12,29 @@
  * bytes of L2, and 8 TB/s as 8192 bits at twice 3.996 GHz.  The RTX 5090 represents
  * compute capability 12.0: 99 KB of shared memory in a CTA, and no clusters, because
  * its kernels use none.
+ *
+ * The A100 is the SXM module of 80 GB, compute capability 8.0, and the RTX 4090
+ * represents 8.9.  No value of the two was read from a GPU here:
+ *
+ *   SMs, clocks, memory, bus, L2   NVIDIA's A100 datasheet (1.41 GHz; 2,039 GB/s as
+ *                                  5120 bits at twice 1.593 GHz; 40 MB) and Ada
+ *                                  whitepaper (2.52 GHz; 1,008 GB/s as 384 bits at
+ *                                  twice 10.501 GHz; 72 MB)
+ *   shared memory, threads and     CUDA C++ Programming Guide, "Compute Capabilities":
+ *   CTAs of an SM                  164 and 163 KB, 2048, 32 of 8.0; 100 and 99 KB,
+ *                                  1536, 24 of 8.9
  */
 static const struct emu_device devices[] = {
     {"h200", "H200 in software", 9, 0, 132, MIB(143771), 1980000, 3201000, 6144,
-     60 << 20, 228 << 10, EMU_SHARED_MAX, 2048, EMU_CLUSTER_MAX},
+     60 << 20, 228 << 10, EMU_SHARED_MAX, 2048, 32, EMU_CLUSTER_MAX},
     {"b200", "B200 in software", 10, 0, 148, MIB(183359), 1965000, 3996000, 8192,
-     132644864, 228 << 10, EMU_SHARED_MAX, 2048, EMU_CLUSTER_MAX},
+     132644864, 228 << 10, EMU_SHARED_MAX, 2048, 32, EMU_CLUSTER_MAX},
+    {"a100", "A100 in software", 8, 0, 108, MIB(81920), 1410000, 1593000, 5120,
+     40 << 20, 164 << 10, 163 << 10, 2048, 32, 1},
+    {"rtx4090", "RTX 4090 in software", 8, 9, 128, MIB(24564), 2520000, 10501000, 384,
+     72 << 20, 100 << 10, 99 << 10, 1536, 24, 1},
     {"rtx5090", "RTX 5090 in software", 12, 0, 170, MIB(32607), 2407000, 14001000, 512,
-     96 << 20, 100 << 10, 99 << 10, 1536, 1},
+     96 << 20, 100 << 10, 99 << 10, 1536, 32, 1},
 };
 
 const struct emu_device *emu_device_find(const char *name)
@@ -56,10 +71,11 @@ bool emu_device_takes(const struct emu_device *d, const char *target,
 	if (strncmp(target, "sm_", 3) != 0)
 		return emu_fail(err, ".target %s is not known here", target);
 	wants = strtol(target + 3, &end, 10);
+	/* There are no such targets before sm_90a. */
 	if (strcmp(end, "a") == 0)
-		good = wants == has;
+		good = wants == has && wants >= 90;
 	else if (strcmp(end, "f") == 0)
-		good = wants / 10 == d->major && wants <= has;
+		good = wants >= 100 && wants / 10 == d->major && wants <= has;
 	else
 		good = *end == '\0' && wants >= 50 && wants <= has;
 	return good || emu_fail(err,

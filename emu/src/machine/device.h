@@ -11,6 +11,9 @@
 #define EMU_MAX_GRID_X	 2147483647u
 #define EMU_MAX_GRID_YZ	 65535u
 
+/* For messages. */
+#define EMU_DEVICE_NAMES "h200, b200, a100, rtx4090 or rtx5090"
+
 struct emu_device {
 	const char *name;  /* for NIBEMU_DEVICE: "h200" */
 	const char *title; /* for cuDeviceGetName */
@@ -18,9 +21,9 @@ struct emu_device {
 	uint32_t sms;
 	uint64_t memory_bytes;
 	int clock_khz, memory_clock_khz, bus_bits, l2_bytes;
-	/* Bytes of shared memory of an SM and, opted in, of a CTA; threads of
-	 * an SM; CTAs of a cluster. */
-	uint32_t sm_shared_bytes, cta_shared_bytes, sm_threads, cluster_ctas;
+	/* Bytes of shared memory of an SM and, opted in, of a CTA; threads and CTAs
+	 * of an SM; CTAs of a cluster. */
+	uint32_t sm_shared_bytes, cta_shared_bytes, sm_threads, sm_ctas, cluster_ctas;
 };
 
 /* NULL: no device has that name. */
@@ -31,6 +34,12 @@ const struct emu_device *emu_device_at(size_t i);
 const struct emu_device *emu_device_default(void);
 /* d, or the default for NULL. */
 const struct emu_device *emu_device_or_default(const struct emu_device *d);
+
+/* True if it has clusters' instructions, tensor maps and dependent launches: 9.0. */
+static inline bool emu_device_has_hopper(const struct emu_device *device)
+{
+	return device->major >= 9;
+}
 
 /*
  * True if the device loads a module of this .target: sm_90 on 9.0 and later;

@@ -27,8 +27,12 @@ static bool check_shared(const struct emu_grid *g, struct emu_error *err)
 
 	if (bytes <= most)
 		return true;
-	return emu_fail(err, "%s: %" PRIu64 " bytes of shared memory, at most %u",
-			g->kernel->name, bytes, most);
+	return emu_fail(err,
+			"%s: %" PRIu64
+			" bytes of shared memory, at most %u in a CTA of "
+			"a %s",
+			g->kernel->name, bytes, most,
+			emu_device_or_default(g->machine->device)->title);
 }
 
 bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)

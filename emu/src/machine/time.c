@@ -51,7 +51,7 @@ struct emu_time *emu_time_open(const struct emu_device *device, struct emu_error
 	if (!table_of(d)) {
 		(void)emu_fail(err,
 			       "NIBEMU_TIME: there is no table of times for "
-			       "%s: h200 and b200 have one",
+			       "%s: only h200 and b200 were measured",
 			       d->name);
 		return NULL;
 	}

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ptx/registers.h"
+#include "ptx/target.h"
 
 /* ---- words --------------------------------------------------------------- */
 
@@ -25,6 +26,18 @@ bool emu_bind_fail(struct emu_bind *b, const char *format, ...)
 	    b->parser, b->s->line, "%.*s: %s",
 	    (int)(b->s->opcode_length < 90 ? b->s->opcode_length : 90), b->s->opcode,
 	    text);
+}
+
+bool emu_bind_needs(struct emu_bind *b, const char *need, const char *what)
+{
+	const char *target = b->parser->module->target;
+	char who[64];
+
+	if (emu_target_has(target, need))
+		return true;
+	emu_target_describe(need, who, sizeof(who));
+	return emu_bind_fail(b, "%s needs .target %s, not %s", what ? what : "it", who,
+			     target && *target ? target : "none");
 }
 
 bool emu_bind_aligned(struct emu_bind *b)
@@ -121,10 +134,18 @@ static bool add_constant(struct emu_bind *b, uint64_t value, int bytes)
 	return o->row != UINT32_MAX || emu_bind_fail(b, "no memory for constants");
 }
 
+static bool is_of_clusters(int special)
+{
+	return special >= EMU_CLUSTERID_X && special <= EMU_CLUSTER_NCTARANK;
+}
+
 static bool add_special(struct emu_bind *b, int special)
 {
 	struct emu_value *o = add_operand(b);
 
+	if (is_of_clusters(special) &&
+	    !emu_bind_needs(b, "90", emu_special_name((enum emu_special)special)))
+		return false;
 	if (!o)
 		return emu_bind_fail(b, "too many operands");
 	o->row = emu_special_row((enum emu_special)special);

@@ -38,14 +38,6 @@ enum emu_cross_cluster {
 	EMU_CROSS_ALWAYS,
 };
 
-/* The .target that a module needs. */
-enum emu_target {
-	EMU_TARGET_ANY,
-	EMU_TARGET_90A,	 /* sm_90a */
-	EMU_TARGET_100A, /* sm_100a or sm_100f */
-	EMU_TARGET_100,	 /* sm_100 or later */
-};
-
 /*
  * One row of the table of opcodes.  Fields after bind may be omitted; 0 is the usual
  * value.
@@ -57,8 +49,11 @@ struct emu_opcode {
 	const char *modifiers, *types;
 	bool (*bind)(struct emu_bind *b);
 	uint8_t cross_cluster; /* enum emu_cross_cluster */
-	uint8_t target;	       /* enum emu_target */
-	bool is_move;	       /* copies a register to a register */
+	/* The .target that a module needs (ptx/target.h); NULL: any. */
+	const char *target;
+	/* The same for words and types: "bf16:90 f32x2:100". */
+	const char *word_targets;
+	bool is_move; /* copies a register to a register */
 	/* For predicted times: */
 	bool is_pinned;	     /* memory, waiting or control: ptxas keeps its place */
 	bool ends_block;     /* later instructions begin after all earlier ones */
@@ -77,6 +72,12 @@ struct emu_opcode {
 
 __attribute__((format(printf, 2, 3))) bool emu_bind_fail(struct emu_bind *b,
 							 const char *format, ...);
+
+/*
+ * Fails unless the module's .target has what needs `need` (ptx/target.h).  what: its
+ * name for the message, NULL for the instruction itself.
+ */
+bool emu_bind_needs(struct emu_bind *b, const char *need, const char *what);
 
 /* Fails unless the opcode has .sync.aligned, which all lanes of a warp need. */
 bool emu_bind_aligned(struct emu_bind *b);

@@ -11,6 +11,7 @@
 #include "ptx/parse_body.h"
 #include "ptx/parse_call.h"
 #include "ptx/parse_variable.h"
+#include "ptx/target.h"
 
 #define NEWEST_VERSION 90 /* .version 9.0 */
 
@@ -85,6 +86,15 @@ static bool parse_three(struct emu_parser *p, uint32_t to[3])
 	return true;
 }
 
+/* Fails if the module's .target has no clusters. */
+static bool has_clusters(struct emu_parser *p, const char *directive)
+{
+	return emu_target_has(p->module->target, "90") ||
+	       emu_parse_fail(p, p->lexer.token.line,
+			      "%s: it needs .target sm_90 or later, not %s", directive,
+			      p->module->target ? p->module->target : "none");
+}
+
 static bool parse_entry_directives(struct emu_parser *p, struct emu_kernel *k)
 {
 	const struct emu_token *t = &p->lexer.token;
@@ -100,19 +110,25 @@ static bool parse_entry_directives(struct emu_parser *p, struct emu_kernel *k)
 			if (!parse_three(p, k->required_threads))
 				return false;
 		} else if (emu_take_word(p, ".reqnctapercluster")) {
-			if (!parse_three(p, k->cluster))
+			if (!has_clusters(p, ".reqnctapercluster") ||
+			    !parse_three(p, k->cluster))
+				return false;
+		} else if (emu_take_word(p, ".maxclusterrank")) {
+			if (!has_clusters(p, ".maxclusterrank") ||
+			    !emu_expect_number(p, &number))
+				return false;
+		} else if (emu_take_word(p, ".explicitcluster")) {
+			if (!has_clusters(p, ".explicitcluster"))
 				return false;
 		} else if (emu_take_word(p, ".minnctapersm") ||
-			   emu_take_word(p, ".maxnreg") ||
-			   emu_take_word(p, ".maxclusterrank")) {
+			   emu_take_word(p, ".maxnreg")) {
 			if (!emu_expect_number(p, &number))
 				return false;
 		} else if (emu_take_word(p, ".pragma")) {
 			emu_lexer_next(&p->lexer);
 			if (!emu_expect_mark(p, ';'))
 				return false;
-		} else if (!emu_take_word(p, ".explicitcluster") &&
-			   !emu_take_word(p, ".noreturn")) {
+		} else if (!emu_take_word(p, ".noreturn")) {
 			return emu_unexpected(p, "'{' or a directive of a kernel");
 		}
 	}

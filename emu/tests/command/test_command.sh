@@ -40,6 +40,7 @@ expect 0 'usage: nibemu rules' rules --help
 expect 0 'usage: nibemu devices' devices --help
 expect 0 'nibemu 0.' --version
 expect 0 'rtx5090' devices
+expect 0 '(sm_80 and older), 108 SMs, 163 KB' devices
 expect 0 'never-written' rules
 expect 0 'may be waived: nibemu run --waive order' rules order
 expect 0 'may not be waived' rules deadlock
@@ -52,7 +53,7 @@ expect 2 '--seeds 0..100000: at most 100000' run --seeds 0..100000 "$program"
 expect 2 '--seed -1: a number' run --seed -1 "$program"
 expect 2 '--jobs 0: 1 to 1024' run --jobs 0 "$program"
 expect 2 '--timeout 1x: seconds' run --timeout 1x "$program"
-expect 2 '--device h100: h200, b200 or rtx5090' run --device h100 "$program"
+expect 2 '--device h100: h200, b200, a100, rtx4090 or rtx5090' run --device h100 "$program"
 expect 2 '--waive: ordr: no rule has this name' run --waive ordr "$program"
 expect 2 'deadlock: a launch cannot go on' run --waive deadlock "$program"
 expect 2 "nibemu run: unrecognized option '--timout" run --timout 1 "$program"

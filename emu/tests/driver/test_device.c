@@ -29,6 +29,11 @@ static void test_targets(void **state)
 	    {"rtx5090", "sm_120a", true},  {"rtx5090", "sm_120f", true},
 	    {"rtx5090", "sm_89", true},	   {"rtx5090", "sm_121a", false},
 	    {"rtx5090", "sm_100a", false}, {"rtx5090", "sm_90a", false},
+	    {"a100", "sm_80", true},	   {"a100", "sm_75", true},
+	    {"a100", "sm_86", false},	   {"a100", "sm_80a", false},
+	    {"a100", "sm_90", false},	   {"rtx4090", "sm_89", true},
+	    {"rtx4090", "sm_86", true},	   {"rtx4090", "sm_89f", false},
+	    {"rtx4090", "sm_90", false},   {"h200", "sm_90f", false},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

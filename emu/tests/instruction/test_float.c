@@ -287,7 +287,8 @@ static void test_e2m1(void **state)
 			      .in_bytes = sizeof(in),
 			      .out = out,
 			      .out_bytes = sizeof(out),
-			      .block = 256};
+			      .block = 256,
+			      .target = "sm_100a"};
 
 	for (int i = 0; i < 256; i++) {
 		in[i][0] = given[i / 16].x;

@@ -267,8 +267,11 @@ static void test_loads(void **state)
 	    "st.global.v4.b32 [%d41+16], {%r8, %r4, %r5, %r7};\n";
 	uint8_t in[LANES][16];
 	uint32_t out[LANES][8];
-	struct emu_job job = {
-	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
+	struct emu_job job = {.in = in,
+			      .in_bytes = sizeof(in),
+			      .out = out,
+			      .out_bytes = sizeof(out),
+			      .target = "sm_100a"};
 
 	for (int l = 0; l < LANES; l++)
 		for (int k = 0; k < 16; k++)

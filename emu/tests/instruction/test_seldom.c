@@ -318,8 +318,10 @@ static void test_cleared(void **state)
 	"bar.warp.sync -1; ld.shared.u32 %r4, [%r3];\n"                                \
 	"mad.wide.u32 %d3, %lane, 4, %out; st.global.u32 [%d3], %r4;\n"
 	uint32_t out[LANES];
-	struct emu_job job = {
-	    .out = out, .out_bytes = sizeof(out), .shared_bytes = 128};
+	struct emu_job job = {.out = out,
+			      .out_bytes = sizeof(out),
+			      .shared_bytes = 128,
+			      .target = "sm_100a"};
 
 	emu_must_run(CLEARED("64", "0"), &job);
 	for (int l = 0; l < LANES; l++)

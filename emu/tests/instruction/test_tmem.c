@@ -530,7 +530,7 @@ static const struct {
     {"tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, %p1, 16;\n", "0 to 15"},
     {"tcgen05.commit.cta_group::1.shared::cluster.b64 [%r1];\n",
      "mbarrier::arrive::one"},
-    {"wgmma.fence.sync.aligned;\n", "sm_90a has it"},
+    {"wgmma.fence.sync.aligned;\n", "needs .target sm_90a"},
 };
 
 static void test_words(void **state)
@@ -545,7 +545,7 @@ static void test_words(void **state)
 		struct emu_job job = {.target = i ? "sm_90a" : "sm_100"};
 
 		emu_must_fail("tcgen05.wait::ld.sync.aligned;\n", &job,
-			      "sm_100a or sm_100f has it", NULL);
+			      "needs .target sm_100a or sm_100f", NULL);
 	}
 }
 

@@ -359,6 +359,9 @@ static void test_devices_without_a_table(void **state)
 
 	assert_null(emu_time_open(emu_device_find("rtx5090"), &err));
 	assert_non_null(strstr(err.text, "no table of times for rtx5090"));
+	assert_null(emu_time_open(emu_device_find("a100"), &err));
+	assert_non_null(strstr(err.text, "only h200 and b200 were measured"));
+	assert_null(emu_time_open(emu_device_find("rtx4090"), &err));
 }
 
 int main(void)

@@ -29,9 +29,32 @@ static void print_words(FILE *to, const char *words)
 	}
 }
 
+/* "sm_80; `.relaxed`: sm_90" */
+static void print_targets(FILE *to, const struct emu_opcode *row)
+{
+	const char *words = row->word_targets;
+
+	if (row->target)
+		fprintf(to, "sm_%s", row->target);
+	while (words && *words) {
+		const size_t entry = strcspn(words, " ");
+		size_t n = entry;
+
+		while (words[n - 1] != ':')
+			n--;
+		fprintf(to, "%s`.%.*s`: sm_%.*s",
+			words == row->word_targets && !row->target ? "" : "; ",
+			(int)n - 1, words, (int)(entry - n), words + n);
+		words += entry;
+		words += strspn(words, " ");
+	}
+}
+
 static void print_table(FILE *to)
 {
-	fputs(BEGIN "| opcode | words that may follow | types |\n|---|---|---|\n", to);
+	fputs(BEGIN "| opcode | words that may follow | types | `.target` |\n"
+		    "|---|---|---|---|\n",
+	      to);
 	for (size_t i = 0; i < emu_opcode_count; i++) {
 		const struct emu_opcode *row = &emu_opcodes[i];
 
@@ -39,6 +62,8 @@ static void print_table(FILE *to)
 		print_words(to, row->modifiers);
 		fputs(" | ", to);
 		print_words(to, row->types);
+		fputs(" | ", to);
+		print_targets(to, row);
 		fputs(" |\n", to);
 	}
 	fputs(END, to);

@@ -56,7 +56,7 @@ static void test_instructions(void **state)
 	check_body("{ L: } bra L;\n", "L is not in sight");
 	check_body("L: L: add.u32 %r1, %r2, %r3;\n", "a second label");
 	check_body("mov.u32 %r1, %clock_of_doom;\n", "no special register");
-	check_body("ld.global.v4.u64 {%d1, %d2}, [%d3];\n", "2 registers for 4");
+	check_body("ld.global.v4.u32 {%r1, %r2}, [%d3];\n", "2 registers for 4");
 	check_body("ld.global.u32 %r1, %d3;\n", "[address] is missing");
 	check_body("st.param.u32 [%d1], %r1;\n", "nothing is stored there");
 	check_body("cvt.f16.f32 %h1, %f1;\n", "a rounding is missing");
