@@ -257,7 +257,7 @@ static struct cuda_choice choose_experts(enum nib_op op,
 	};
 	struct cuda_choice choice;
 
-	if (!size.no_mma && mma_is("always"))
+	if (mma_is("always") && cuda_mma_can_load(op, moe))
 		return (struct cuda_choice){.product = &cuda_mma};
 	choice = sm90_choose_size(&size);
 	if (choice.product == &sm90_tiles || can_load(choice.product, op, moe))

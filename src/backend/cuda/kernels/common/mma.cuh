@@ -165,28 +165,17 @@ DEVICE void store(__nv_bfloat16 *to, float x)
 	*to = __float2bfloat16_rn(x);
 }
 
-/* Multiplies in an order in which nothing overflows unless the result does. */
-template <class TRAITS>
-DEVICE float scaled(float sum, float alpha)
-{
-	const float up = WEIGHT_SCALE(TRAITS::IS_BF16);
-
-	return sum * (fabsf(alpha) < 1 ? up * alpha : up) *
-	       (fabsf(alpha) < 1 ? 1 : alpha);
-}
-
 /* Result i of the lane's 4 rows of B, or 2 of a dual product, in column n of A. */
 template <class TRAITS>
 DEVICE float result_of(const float (&acc)[TRAITS::NT * M16][4], int n, int i,
 		       const float (&alpha)[2])
 {
-	const float x =
-	    scaled<TRAITS>(acc[n / 2 * M16 + i / 2][i % 2 * 2 + n % 2], alpha[0]);
+	const int j = i % 2 * 2 + n % 2;
+	const float x = result<TRAITS::IS_BF16>(acc[n / 2 * M16 + i / 2][j], alpha[0]);
 
 	if (!TRAITS::IS_DUAL)
 		return x;
-	return silu(x) *
-	       scaled<TRAITS>(acc[n / 2 * M16 + 1][i % 2 * 2 + n % 2], alpha[1]);
+	return silu(x) * result<TRAITS::IS_BF16>(acc[n / 2 * M16 + 1][j], alpha[1]);
 }
 
 template <class TRAITS, class T>
