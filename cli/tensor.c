@@ -289,7 +289,7 @@ static float shared(const float *globals, int64_t count)
 	if (!globals)
 		return 0;
 	for (int64_t i = 1; i < count; i++)
-		if (memcmp(&globals[i], globals, sizeof(*globals)) != 0)
+		if (globals[i] != *globals)
 			return NAN;
 	return *globals;
 }
