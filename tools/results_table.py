@@ -13,10 +13,11 @@ In a page, a table is between two lines:
 Files are relative to the page.  NAMES selects rows by name or by its first letter
 (G1,M); without it all rows of the file are printed.
 
-Styles: the default has one column per baseline.  "short" has the fastest baseline of
-16 bits and of FP8.  "card" is for the performance pages: goal, limit, our times side by
-side, the best rivals, and under the table what was measured, when and with which
-versions.  Every style lists the rivals that were not measured, with the reasons.
+Styles: the default has one column per baseline.  "short" has only A of NVFP4, and the
+fastest baseline of 16 bits and of FP8.  "card" is for the performance pages: goal,
+limit, our times side by side, the best rivals, and under the table what was measured,
+when and with which versions.  Every style lists the rivals that were not measured, with
+the reasons.
 
 --record writes what docs/results keeps of a run: one row per line, without empty keys
 and without the samples, whose number remains.  It reads rows of nib bench,
@@ -146,8 +147,9 @@ def list_table(all_rows, short=False):
     rows = [r for r in all_rows if r.get("time_s")]
     heads, cells = (fastest_baselines if short else all_baselines)(rows)
     lines = [["product", "nibblas", "of limit"] + heads, ["---"] * (3 + len(heads))]
+    ours = ("nvfp4",) if short else OURS
     for row in rows:
-        if not is_baseline(row):
+        if not is_baseline(row) and (row.get("activations") or "nvfp4") in ours:
             lines.append(
                 [
                     product(row),
