@@ -530,8 +530,6 @@ class Table(NibTest):
             "| fastest FP8 baseline |\n|---|---|---|---|---|\n"
             "| gemm 128x4096x7168 | 12.0 us | 75 % "
             "| cuBLAS fp16: 24.0 us, 2.00x | cuBLAS fp8: 6.0 us, 0.50x |\n"
-            "| gemm 128x4096x7168, A of fp16 | 16.0 us | 50 % "
-            "| cuBLAS fp16: 24.0 us, 1.50x | cuBLAS fp8: 6.0 us, 0.38x |\n"
             "| dual_gemm 256x4096x7168 | 40.0 us | 50 % | | |\n"
             "\n- Not measured: humming for M2: not there\n"))
 
