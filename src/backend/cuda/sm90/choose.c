@@ -136,7 +136,8 @@ static bool has_many_weights(const struct sm90_size *s)
 {
 	const int64_t used = s->rows < s->experts ? s->rows : s->experts;
 
-	return s->k > 0 && s->n >= divide_up(divide_up(MANY_WEIGHTS, s->k), used);
+	return s->k > 0 && used > 0 &&
+	       s->n >= divide_up(divide_up(MANY_WEIGHTS, s->k), used);
 }
 
 static bool fit_weights(enum weights weights, const struct sm90_size *s)
