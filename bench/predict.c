@@ -45,7 +45,7 @@ static bool find_predictor(struct predictor *p)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* "a 31 %, b 8 %" of the shares of at least 1 %, of each grid in turn. */
+/* Writes the shares of at least 1 % as "a 31 %, b 8 %". */
 static void add_shares(char *text, size_t bytes, const json_t *shares)
 {
 	const char *name;
@@ -63,7 +63,7 @@ static void add_shares(char *text, size_t bytes, const json_t *shares)
 	}
 }
 
-/* The grid that took longest: what people see of the report. */
+/* The grid that took longest.  The columns of the table describe only this one. */
 static const json_t *longest_grid(const json_t *report)
 {
 	const json_t *grids = json_object_get(report, "grids"), *best = NULL;
@@ -141,7 +141,7 @@ static int add_row(struct measure_run *run, const struct measure_options *o,
 
 /* ---- one shape ----------------------------------------------------------- */
 
-/* The job's only run, with an empty L2; the report is the caller's to free. */
+/* Runs the job once, with an empty L2.  The caller frees the report. */
 static enum nib_status run_once(struct job *job, char **report, struct nib_error *err)
 {
 	struct predictor p;
