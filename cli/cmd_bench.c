@@ -144,7 +144,7 @@ static int read_axes(struct bench *bench)
 	return code;
 }
 
-/* The device decides what the options leave open. */
+/* Opens the device, whose kind decides which options are allowed, and sets defaults. */
 static int read_device(struct bench *bench)
 {
 	const struct bench_args *args = bench->args;
@@ -190,7 +190,7 @@ static int read_device(struct bench *bench)
 
 /* ---- measuring ----------------------------------------------------------- */
 
-/* The oracle does some 1e8 terms a second: about half a second of them. */
+/* The oracle sums about 1e8 terms a second, so a check takes about 0.5 s. */
 #define SAMPLE_TERMS 5e7
 
 static int64_t rows_to_check(const struct bench_args *args, const struct shape *shape)
@@ -200,7 +200,7 @@ static int64_t rows_to_check(const struct bench_args *args, const struct shape *
 	return args->check == CHECK_ALL ? 0 : shape_sample_rows(shape, SAMPLE_TERMS);
 }
 
-/* An axis that the operation does not have is walked once. */
+/* The number of values of an axis: 1 if the operation does not have it. */
 static int activations_count(const struct bench *bench, const struct shape *shape)
 {
 	return shape_is_multiply(shape) ? bench->activations.count : 1;
@@ -217,7 +217,7 @@ static int dtype_count(const struct bench *bench, const struct shape *shape)
 								   : bench->dtype.count;
 }
 
-/* How many comparisons a shape is. */
+/* The number of combinations of the axes for a shape. */
 static int combinations(const struct bench *bench, const struct shape *shape)
 {
 	return bench->threads.count * bench->layout.count *
@@ -225,7 +225,7 @@ static int combinations(const struct bench *bench, const struct shape *shape)
 	       dtype_count(bench, shape);
 }
 
-/* The value of the next axis of combination *i: the first count of it. */
+/* The value of an axis in combination *i, of count values; divides *i by count. */
 static int next_value(const struct axis *axis, int count, int *i)
 {
 	const int value = axis->values[*i % count];
@@ -276,7 +276,7 @@ static int measure_axes(struct bench *bench, const struct shape *shape,
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* Columns that say the same in every row are left out for people. */
+/* A table for people omits the columns that are equal in all rows. */
 static void begin_table(struct bench *bench)
 {
 	const struct bench_args *args = bench->args;
@@ -305,7 +305,7 @@ static void begin_table(struct bench *bench)
 	rows_begin(&bench->run.rows, args->shared.format, hidden, width);
 }
 
-/* Tables for people have peaks as lines below, as they have no time. */
+/* A table for people has the peaks as lines below it, because they have no time. */
 static void note_peak(struct table *table, const json_t *row)
 {
 	bool bytes = row_get_number(row, "gbps") > 0;
@@ -342,7 +342,7 @@ static void print_peaks(struct bench *bench)
 
 static int measure_all(struct bench *bench)
 {
-	/* On a GPU the host's part of a run is measured as well as its plan. */
+	/* On a GPU --plan also measures the time to enqueue a run. */
 	const bool queues = bench->args->plan && bench->run.on_gpu;
 	struct rows *rows = &bench->run.rows;
 	int code = CLI_OK, end, steps = 0;

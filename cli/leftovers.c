@@ -15,7 +15,7 @@
 static const char infix[] = LEFTOVERS_INFIX, ending[] = ".tmp";
 #define INFIX_BYTES (sizeof(infix) - 1)
 
-/* Whether an entry is a folder that was to become base, of n bytes. */
+/* Whether an entry is the temporary folder of an output named base, of n bytes. */
 static int is_folder_of(const char *entry, const char *base, size_t n)
 {
 	const char *rest = entry + n + INFIX_BYTES;
