@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread_pool.c - see thread_pool.h. */
+/*
+ * thread_pool.c - see thread_pool.h.  Each run is a generation: threads wait for it,
+ * and join it while it is open.
+ */
 #include "machine/thread_pool.h"
 
 #include <pthread.h>
@@ -19,9 +22,9 @@ struct emu_thread_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t begins, ends;
 	bool is_open, is_closed;
-	_Atomic uint32_t generation; /* grows when there are tasks */
+	_Atomic uint32_t generation; /* incremented by each run and by close */
 	_Atomic uint32_t next;	     /* task to begin */
-	_Atomic uint32_t busy;	     /* threads that take tasks, without the caller's */
+	_Atomic uint32_t busy;	     /* threads in run_tasks(), without the caller's */
 	emu_task *task;
 	void *context;
 	uint32_t n_tasks;
@@ -86,7 +89,7 @@ static void begin_generation(struct emu_thread_pool *pool, bool is_open)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-/* Waits only for threads that have begun before all tasks were taken. */
+/* Waits only for threads that have joined; the others find the generation closed. */
 static void end_generation(struct emu_thread_pool *pool)
 {
 	pthread_mutex_lock(&pool->lock);

@@ -13,7 +13,7 @@
 
 struct emu_transfer;
 
-/* Time for the device, NULL with an error: no table, or no memory. */
+/* The clocks of a device; NULL with an error if it has no table or memory is short. */
 struct emu_time *emu_time_open(const struct emu_device *device, struct emu_error *err);
 /* Reads the costs of instructions from a table (tools/sass_costs.py). */
 bool emu_time_use_counts(struct emu_time *t, const char *path, struct emu_error *err);
@@ -40,12 +40,15 @@ void emu_time_end_cluster(struct emu_cluster *c);
 /* The cycle that a runnable warp has reached, and that time in nanoseconds. */
 double emu_time_of(const struct emu_warp *w);
 double emu_time_ns_of(const struct emu_warp *w);
-/* Until when the warp may run, if all warps of other SMs have reached `end`. */
+/*
+ * The time up to which the warp may run before others get a turn, if all warps of
+ * other SMs have reached `end`.
+ */
 double emu_time_turn(const struct emu_warp *w, double end);
 
 /*
- * False: operands or units are not ready.  The warp's clock is then the time at
- * which they are, and warps with smaller clocks run first.
+ * False if operands or units are not ready.  The warp's clock then advances to the
+ * time at which they are, and warps with smaller clocks run first.
  */
 bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i);
 /* Before and after an instruction. */
@@ -54,23 +57,26 @@ void emu_time_retire(struct emu_warp *w, const struct emu_instr *i);
 /* Lanes load or store `bytes` each at device addresses. */
 void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, bool is_store);
-/* Sets the time at which a copy completes, and with it the barrier's. */
+/*
+ * Sets the time at which a copy completes.  Arrivals at barriers count from that time
+ * until emu_time_copied().
+ */
 void emu_time_copy(struct emu_transfer *t);
 void emu_time_copied(struct emu_warp *w);
-/* A quarter of a wgmma of n columns. */
+/* One warp's quarter of a wgmma of n columns. */
 void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared);
 void emu_time_commit(struct emu_warp *w, enum emu_async_kind kind);
 void emu_time_wait_group(struct emu_warp *w, enum emu_async_kind kind, uint32_t newest);
 
-/* mbarriers by shared::cluster address; flipped: the arrival ended a phase. */
+/* An mbarrier, by its shared::cluster address: arrival, end of a phase, wait. */
 void emu_time_arrive(struct emu_warp *w, uint64_t barrier);
 void emu_time_phase(struct emu_cluster *c, uint64_t barrier);
 void emu_time_wait(struct emu_warp *w, uint64_t barrier);
-/* bar.* and the cluster's, numbered as for the checker. */
+/* Barriers of a CTA (bar.*) and of the cluster, with the checker's numbers. */
 void emu_time_join(struct emu_warp *w, uint32_t number);
 void emu_time_all_joined(const struct emu_cta *c, uint32_t number);
 void emu_time_leave(struct emu_warp *w, uint32_t number);
-/* The warp that runs ends the wait of this one. */
+/* The running warp ends the wait of warp w. */
 void emu_time_wake(struct emu_warp *w);
 /* griddepcontrol.wait is over. */
 void emu_time_grids(struct emu_warp *w);
