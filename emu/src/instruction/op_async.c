@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op_async.c - st.async and red.async: a thread's values go to the shared memory of
- * a CTA of the cluster, whose mbarrier counts their bytes.  They belong to the
- * generic proxy, so that other accesses of threads need no fence before them.
+ * op_async.c - st.async and red.async: a thread writes values to the shared memory of
+ * a CTA of the cluster, and an mbarrier there counts their bytes.  These writes belong
+ * to the generic proxy, so threads access the bytes without a proxy fence.
  */
 #include <string.h>
 
@@ -42,7 +42,7 @@ static bool send(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return emu_transfer_send(t, value, &p);
 }
 
-/* The bytes and the mbarrier belong to one CTA, and the bytes are aligned. */
+/* Checks that data and mbarrier are in the same CTA and that the data is aligned. */
 static bool check_places(struct emu_warp *w, const struct emu_instr *i, int lane,
 			 uint64_t to, uint64_t barrier)
 {

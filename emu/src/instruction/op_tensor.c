@@ -26,7 +26,7 @@ struct box {
 	int32_t at[EMU_TENSOR_RANK];
 };
 
-/* Reads the coordinates of the box; false after a fault: a GPU refuses them. */
+/* Reads the coordinates of the box.  False after a fault, if a GPU refuses them. */
 static bool read_place(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       const struct emu_value *coordinates, bool is_store,
 		       struct box *box)
@@ -48,7 +48,8 @@ static bool read_place(struct emu_warp *w, const struct emu_instr *i, int lane,
 }
 
 /*
- * Reads the map from memory; threads may have changed it only before a fence.
+ * Reads the tensor map from memory.  If threads have changed it, a fence must follow
+ * the change.
  */
 static bool read_map(struct emu_warp *w, const struct emu_instr *i, int lane,
 		     uint64_t address, struct box *box)
@@ -97,12 +98,11 @@ static bool check_shared(struct emu_warp *w, const struct emu_instr *i, int lane
 	return false;
 }
 
-/* ---- pieces ----------------------------------------------------------------
- */
+/* ---- pieces -------------------------------------------------------------- */
 
 /*
- * The host's pointer to bytes of the tensor; NULL after a fault: some are not
- * allocated.
+ * The host's pointer to bytes of the tensor.  NULL after a fault, for example if some
+ * of them are not allocated.
  */
 static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 			     uint32_t bytes, uint8_t **shadow)
@@ -132,7 +132,7 @@ static uint8_t *tensor_bytes(struct emu_transfer *t, int lane, uint64_t address,
 	return first;
 }
 
-/* Zeros up to skip_bytes, the tensor's bytes, then zeros. */
+/* Adds a load of 16 bytes: skip_bytes zeros, the tensor's bytes, then zeros. */
 static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
 		     const struct emu_tensor_piece *piece, bool is_tf32)
 {
@@ -161,8 +161,8 @@ static bool add_load(struct emu_transfer *t, int lane, uint64_t shared,
 }
 
 /*
- * False after a fault: the store would write past the tensor's last row, to bytes
- * that are not allocated.
+ * Checks that a store of whole 16 bytes does not write past the tensor's last row to
+ * bytes that are not allocated.  False after a fault.
  */
 static bool check_padding(struct emu_transfer *t, int lane,
 			  const struct emu_tensor_piece *piece)
@@ -240,8 +240,7 @@ static void count_box(struct emu_warp *w, const struct box *box,
 	}
 }
 
-/* ---- loads -----------------------------------------------------------------
- */
+/* ---- loads --------------------------------------------------------------- */
 
 static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    const struct box *box, uint64_t to, uint64_t barrier)
@@ -260,8 +259,8 @@ static bool load_to(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
-/* Checks that the mbarrier belongs to the CTA that gets the box, or with
- * cta_group::2 to its pair. */
+/* Checks that the mbarrier belongs to the CTA that receives the box or, with
+ * cta_group::2, to a CTA of the same pair. */
 static bool check_ranks(struct emu_warp *w, const struct emu_instr *i, int lane,
 			uint64_t to, uint64_t barrier)
 {
@@ -280,9 +279,9 @@ static bool check_ranks(struct emu_warp *w, const struct emu_instr *i, int lane,
 }
 
 /*
- * The CTA of a multicast's barrier, whose offset is the same in all: the CTA that
- * gets the box, or with cta_group::2 that CTA of its pair whose rank has the same
- * parity as the barrier's.
+ * The rank of the CTA whose barrier counts a multicast box; its offset is the same in
+ * all CTAs.  It is the CTA that receives the box.  With cta_group::2 it is the CTA of
+ * that pair whose rank has the parity of the given barrier's rank.
  */
 static uint64_t barrier_rank(const struct emu_instr *i, uint64_t rank, uint64_t barrier)
 {
@@ -331,10 +330,9 @@ static void run_load(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	}
 }
 
-/* ---- stores ----------------------------------------------------------------
- */
+/* ---- stores -------------------------------------------------------------- */
 
-/* How the map's elements are reduced; false after a fault: they cannot be. */
+/* The reduction of the map's elements.  False after a fault, if there is none. */
 static bool take_type(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct box *box, struct emu_reduction *r)
 {
@@ -424,8 +422,7 @@ static void run_store(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 	}
 }
 
-/* ---- binding ---------------------------------------------------------------
- */
+/* ---- binding ------------------------------------------------------------- */
 
 static uint8_t rank_of(const struct emu_bind *b)
 {

@@ -16,12 +16,12 @@
 #include "machine/time.h"
 #include "machine/watch.h"
 
-/* The most turns of the scheduler that a copy usually takes. */
+/* The most steps (emu_transfers_step()) until a copy is due: for most copies, and for
+ * one in 16. */
 #define USUAL_DELAY 40
 #define LONG_DELAY  4000
 
-/* ---- barriers --------------------------------------------------------------
- */
+/* ---- barriers ------------------------------------------------------------ */
 
 uint64_t *emu_barrier_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 			 uint64_t address)
@@ -75,8 +75,7 @@ bool emu_arrive_at(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return true;
 }
 
-/* ---- making one ------------------------------------------------------------
- */
+/* ---- creation ------------------------------------------------------------ */
 
 void emu_transfer_drop(struct emu_transfer *t)
 {
@@ -178,10 +177,9 @@ bool emu_transfer_add(struct emu_transfer *t, const struct emu_piece *piece)
 	return true;
 }
 
-/* ---- landing ---------------------------------------------------------------
- */
+/* ---- landing ------------------------------------------------------------- */
 
-/* Where the source is undefined, so is the result. */
+/* The result is undefined where the source is. */
 static void land_reduction(struct emu_transfer *t, struct emu_piece *p)
 {
 	emu_reduce(&t->reduction, p->to, p->from, p->copied);
@@ -192,7 +190,7 @@ static void land_reduction(struct emu_transfer *t, struct emu_piece *p)
 
 static void land_copy(struct emu_transfer *t, struct emu_piece *p)
 {
-	/* An ordinary cp.async writes as threads do, a bulk copy asynchronously. */
+	/* cp.async writes by the generic proxy, a bulk copy by the async proxy. */
 	const uint8_t written = t->kind == EMU_CP_ASYNC
 				    ? EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED
 				    : EMU_MAPPED | EMU_WRITTEN;
@@ -220,7 +218,7 @@ static void land(struct emu_transfer *t, struct emu_piece *p)
 	emu_machine_of(t->warp)->effects++;
 }
 
-/* Copies the source, which may change from now on. */
+/* Reads the source of a piece, which may change from now on. */
 static void keep(struct emu_transfer *t, struct emu_piece *p)
 {
 	const size_t at = (size_t)(p - t->pieces) * 2 * EMU_PIECE_MOST;
@@ -253,7 +251,7 @@ static void land_random(struct emu_transfer *t, uint32_t most)
 	}
 }
 
-/* Earlier cp.async of the same threads that have not landed. */
+/* Whether an arrival must wait for earlier cp.async of the same threads. */
 static bool must_wait(const struct emu_transfers *all, size_t index)
 {
 	const struct emu_transfer *t = all->list[index];
@@ -274,7 +272,7 @@ static bool must_wait(const struct emu_transfers *all, size_t index)
 	return false;
 }
 
-/* Counts the pieces at the barrier when all have landed. */
+/* All pieces have landed: arrives at the barriers, or counts the bytes there. */
 static void finish(struct emu_transfer *t)
 {
 	if (t->kind == EMU_BULK_LOAD && t->tx_bytes)
@@ -299,7 +297,7 @@ static void remove_transfer(struct emu_transfers *all, size_t index)
 		(all->count - index) * sizeof(*all->list));
 }
 
-/* Ends a copy if all of it has landed and it waits for no earlier one. */
+/* Ends a transfer if all its pieces have landed and it need not wait for another. */
 static bool try_finish(struct emu_transfers *all, size_t index)
 {
 	struct emu_transfer *t = all->list[index];
@@ -387,8 +385,7 @@ void emu_transfers_wait(struct emu_warp *w, enum emu_transfer_kind kind, uint32_
 			k++;
 }
 
-/* ---- time ------------------------------------------------------------------
- */
+/* ---- time ---------------------------------------------------------------- */
 
 static void skip_to_next(struct emu_transfers *all)
 {
