@@ -10,22 +10,23 @@
 
 #include "hardware/power.h"
 
-#define FP4_BITS 35 /* below the largest exponent */
+/* Terms are truncated to multiples of 2^(e - BITS); e is the largest exponent. */
+#define FP4_BITS 35
 #define MX_BITS	 25
 #define GROUP	 16
 #define GROUPS	 (EMU_UMMA_MAX_K / GROUP)
 #define MX_K	 32
 
-/* ---- numbers taken apart ------------------------------------------------- */
+/* ---- significands and exponents ------------------------------------------ */
 
-/* significand * 2^(exponent - bits of its fraction) */
+/* significand * 2^(exponent - 3): the fraction has three bits */
 struct number {
 	int32_t significand;
 	int exponent;
 	bool is_nan;
 };
 
-/* Three bits of fraction. */
+/* Decodes a scale. */
 static struct number scale_of(uint8_t code, bool is_ue8m0)
 {
 	const int biased = code >> 3 & 15, fraction = code & 7;
@@ -126,7 +127,7 @@ static void take_strip(const struct emu_block_operand *o, int first, int count,
 	}
 }
 
-/* 4 times the sums of 16 products: at most 16 * 144. */
+/* The sums of 16 products, times 4 (both elements are doubled): at most 16 * 144. */
 EMU_FAST_PART void fp4_dots(const int16_t *x, const struct fp4_strip *y,
 			    int16_t dots[GROUPS][STRIP])
 {
@@ -159,8 +160,8 @@ EMU_FAST_PART void fp4_exponents(const struct fp4_scales *x, const struct fp4_sc
 }
 
 /*
- * Truncates exact results to fp32: normal ones in their bits, others to multiples
- * of 2^-149.  A result that is truncated to zero is +0.
+ * Truncates exact results to fp32: normal results by clearing bits, subnormal ones to
+ * multiples of 2^-149.  A result that is truncated to zero is +0.
  */
 EMU_FAST_PART void cut_strip(const double *exact, uint32_t *d)
 {
@@ -180,7 +181,10 @@ EMU_FAST_PART void cut_strip(const double *exact, uint32_t *d)
 	memcpy(d, result, sizeof(result));
 }
 
-/* Terms and c as multiples of 2^(e - 35), which double holds exactly. */
+/*
+ * One row of D.  Terms and c are truncated to multiples of 2^(e - 35), and double
+ * represents their sum exactly.
+ */
 EMU_FAST_PART void fp4_row(const int16_t *values, const struct fp4_scales *x,
 			   const struct fp4_strip *y, const uint32_t *c, uint32_t *d)
 {
@@ -248,7 +252,7 @@ EMU_FAST void emu_fp4_sums(const struct emu_block_operand *a,
 
 /* ---- eight, six and four bits -------------------------------------------- */
 
-/* Three bits of fraction in all formats; kind: 0 finite, else infinite, NaN. */
+/* The fraction has three bits in all formats; kind: FINITE, INFINITE, NOT_A_NUMBER. */
 struct element {
 	int8_t significand, exponent, kind;
 };
@@ -332,7 +336,8 @@ static void take_mx(const struct emu_block_operand *o, const struct mx_format *f
 	}
 }
 
-/* c as floats, and the largest exponents of the terms; a c of zero counts as -133. */
+/* The largest exponent of c and the terms of each column.  A c of zero counts as
+ * EMU_ZERO_EXPONENT. */
 EMU_FAST_PART void mx_exponents(const struct mx_strip *x, const struct mx_strip *y,
 				const float *c, int32_t smallest, int32_t *e)
 {
@@ -442,7 +447,7 @@ static uint32_t special_sum(const struct emu_block_operand *a, int m,
 	return plus ? 0x7F800000 : 0xFF800000;
 }
 
-/* A special sum's bits as those of an fp16. */
+/* The fp16 bits of a special sum, which is given as fp32 bits. */
 static uint32_t special_half(uint32_t sum)
 {
 	if (sum == EMU_NAN_F32)
@@ -452,7 +457,7 @@ static uint32_t special_half(uint32_t sum)
 
 /* ---- results ------------------------------------------------------------- */
 
-/* c as floats, exactly; those from count on are zeros. */
+/* Converts c to float, exactly.  Elements from count on become zero. */
 static void take_c(const uint32_t *c, size_t count, bool is_f16, float *to)
 {
 	for (size_t n = 0; n < STRIP; n++) {
@@ -465,7 +470,7 @@ static void take_c(const uint32_t *c, size_t count, bool is_f16, float *to)
 	}
 }
 
-/* Sets sums that are not finite: a scale is NaN, or terms are infinities or NaN. */
+/* Replaces the sums that have a NaN scale, or a term that is infinite or NaN. */
 static void set_specials(const struct emu_block_operand *a, int m,
 			 const struct emu_block_operand *b, int first,
 			 const struct mx_strip *x, const struct mx_strip *y,

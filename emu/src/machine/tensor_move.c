@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_move.c - tcgen05.ld, .st, .wait and .fence of whole warps. Loads and
- * stores happen when they are issued or at the wait, as the seed selects; the
+ * tensor_move.c - tcgen05.ld, .st, .wait and .fence of whole warps.  The seed selects
+ * whether a load or store happens when it is issued or at the wait.  The result
  * registers of a load may not be accessed before the wait.
  */
 #include "machine/tensor_move.h"
@@ -27,14 +27,13 @@ struct move {
 struct emu_tmem_queue {
 	struct move *moves;
 	size_t count, capacity;
-	uint8_t *results; /* a bit a register row */
+	uint8_t *results; /* one bit for each register row */
 	size_t bytes;
 };
 
 static const uint8_t all_bytes = 0xF;
 
-/* ---- registers in flight ---------------------------------------------------
- */
+/* ---- registers in flight ------------------------------------------------- */
 
 static bool is_result(const struct emu_tmem_queue *q, const struct emu_value *v)
 {
@@ -83,15 +82,14 @@ void emu_tmem_queue_free(struct emu_tmem_queue *q)
 	free(q);
 }
 
-/* ---- ld and st -------------------------------------------------------------
- */
+/* ---- ld and st ----------------------------------------------------------- */
 
 static enum emu_tmem_shape shape_of(const struct emu_instr *i)
 {
 	return (enum emu_tmem_shape)(i->option & 7);
 }
 
-/* The number of columns from the address on; of 16x32bx2, of each half. */
+/* The number of columns that start at the address; for 16x32bx2, of each half. */
 static uint32_t columns_of(const struct emu_instr *i)
 {
 	const enum emu_tmem_shape shape = shape_of(i);
@@ -146,8 +144,7 @@ static bool watch_move(struct emu_warp *w, const struct move *m)
 	return true;
 }
 
-/* The cell of register r of a thread; the first of two where they are packed.
- */
+/* The cell of register r of a thread; if two are packed, the first of them. */
 static void place_of(const struct move *m, int thread, uint32_t r, uint32_t *lane,
 		     uint32_t *column)
 {
@@ -160,7 +157,7 @@ static void place_of(const struct move *m, int thread, uint32_t r, uint32_t *lan
 		  (thread >= 16 ? split_of(i) : 0);
 }
 
-/* A cell of a load; false after a fault. */
+/* Reads a cell for a load.  False after a fault. */
 static bool load_cell(struct emu_warp *w, const struct move *m,
 		      const struct emu_tmem *t, int thread, uint32_t lane,
 		      uint32_t column, uint32_t *value)
@@ -190,7 +187,7 @@ static void store_cell(struct emu_tmem *t, uint32_t lane, uint32_t column,
 	t->pending[lane][column]--;
 }
 
-/* Register r of a thread. */
+/* Moves register r of a thread.  False after a fault. */
 static bool move_one(struct emu_warp *w, struct move *m, struct emu_tmem *t, int thread,
 		     uint32_t r)
 {
@@ -227,8 +224,8 @@ static bool do_move(struct emu_warp *w, struct move *m)
 }
 
 /*
- * Marks the cells of a store that has not happened, so that a load before the wait
- * is reported.
+ * Marks the cells of a store as pending, so that a load before the store happens is
+ * reported.
  */
 static void mark_store(struct emu_warp *w, const struct move *m)
 {
@@ -307,8 +304,7 @@ void emu_run_tmem_st(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	issue(w, i, true, &i->operand[0], 1);
 }
 
-/* ---- wait and fence --------------------------------------------------------
- */
+/* ---- wait and fence ------------------------------------------------------ */
 
 static bool finish(struct emu_warp *w, struct move *m)
 {
@@ -362,8 +358,8 @@ bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
 		    !deliver(w, q))
 			return false;
 		/*
-		 * As if it had waited, because each use would be reported
-		 * otherwise.  On a GPU the registers have their values when
+		 * Continue as after a wait; otherwise every later use would be
+		 * reported too.  On a GPU the registers have their values when
 		 * they are used.
 		 */
 		memset(q->results, 0, q->bytes);

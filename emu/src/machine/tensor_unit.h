@@ -37,8 +37,8 @@ struct emu_tensor {
 /* Bits of an instruction's option. */
 #define EMU_TCGEN05_PAIR 0x80 /* cta_group::2 */
 
-/* mma: bits 0-2 kind, then the scales of a row, whether A is in tensor memory.
- * scale-input-d is in offset[1]. */
+/* mma: bits 0-2 are the kind, bits 3-5 the number of scales of a row.  scale-input-d
+ * is in offset[1]. */
 #define EMU_UMMA_SCALES_SHIFT 3
 #define EMU_UMMA_A_IN_TMEM    0x40
 #define EMU_UMMA_KEEPS	      0x100 /* has disable-output-lane */
@@ -53,12 +53,13 @@ static inline struct emu_umma_form emu_umma_form_of(const struct emu_instr *i)
 	};
 }
 
-/* commit: its barriers are a mask's. */
+/* commit: has a multicast mask. */
 #define EMU_COMMIT_MASK 1
 
-/* ld, st: bits 0-2 the shape; registers in vector, the split in offset[0]. */
+/* ld, st: bits 0-2 are the shape; vector is the number of registers, offset[0] the
+ * split of 16x32bx2. */
 #define EMU_TMEM_PACK	8  /* two columns of 16 bits a register */
-#define EMU_TMEM_STORES 16 /* wait: of stores */
+#define EMU_TMEM_STORES 16 /* wait::st, not wait::ld */
 
 /* A CTA's tensor memory; NULL after a fault (no memory). */
 struct emu_tmem *emu_tmem_of(struct emu_warp *w, const struct emu_instr *i,
@@ -68,8 +69,8 @@ bool emu_tmem_reach(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint32_t rank, uint32_t address, uint32_t columns);
 
 /*
- * The first checks that no lane has exited, the second that all lanes have the same
- * value.  False after a fault.
+ * emu_is_whole_warp() checks that no lane has exited, emu_uniform() that all lanes have
+ * the same value.  False after a fault.
  */
 bool emu_is_whole_warp(struct emu_warp *w, const struct emu_instr *i);
 bool emu_uniform(struct emu_warp *w, const struct emu_instr *i,
