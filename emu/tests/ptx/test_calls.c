@@ -55,8 +55,8 @@ static void must_fail(const char *functions, const char *body, const char *why)
 	".param .b32 retval0;\ncall.uni (retval0), " name ", (param0);\n"              \
 	"ld.param.b32 %r2, [retval0]; }\n"
 
-/* 3x + 1 in a function that is called by a function defined later, and lanes that
- * return at different places. */
+/* outer(x): 100 for x < 7, otherwise 3x + 1 by a call of triple(), so lanes return at
+ * different places.  outer() is declared before it is defined. */
 static const char functions[] =
     ".func (.param .b32 func_retval0) outer(.param .b32 outer_param_0);\n"
     ".func (.param .b32 func_retval0) triple(.param .b32 triple_param_0)\n"
@@ -106,7 +106,7 @@ static uint32_t want_sum(uint32_t lane)
 	return 10 * lane + 10;
 }
 
-/* A structure by value, read through its parts; called in a loop. */
+/* A call in a loop, with a structure passed by value. */
 static void test_structures(void **state)
 {
 	must_give(".func add(.param .align 8 .b8 s[16], .param .b64 to)\n"
@@ -140,7 +140,7 @@ static void test_refused(void **state)
 		  "has 4 bytes in the call and 8 in the function");
 }
 
-/* Each function calls the one below eight times: 8^16 empty bodies. */
+/* Each of 16 functions calls the previous one eight times: 8^16 calls of f0(). */
 static void test_growth(void **state)
 {
 	char all[8192] = ".func f0() { ret; }\n";
@@ -161,7 +161,7 @@ static uint32_t want_neighbour(uint32_t lane)
 	return (lane + 1) % LANES;
 }
 
-/* Each kernel that uses it has its own copy; dynamic shared memory follows it. */
+/* Each lane writes a word of a .shared variable and reads the word of the next lane. */
 static void test_module_shared(void **state)
 {
 	must_give(".shared .align 4 .b8 words[128];\n"
@@ -204,7 +204,7 @@ static void test_library(void **state)
 		  "by trap, as assert() does, after it printed: x=-7 a>b 1.5");
 }
 
-/* Variables whose initial values are addresses: tables of texts, pointers. */
+/* Variables whose initial values are addresses. */
 static const char addresses[] =
     ".func (.param .b32 r) f(.param .b32 a) { st.param.b32 [r], 3; ret; }\n"
     ".global .align 4 .b32 words[4] = {7, 8, 9, 10};\n"
@@ -224,7 +224,7 @@ static uint32_t want_addressed(uint32_t lane)
 
 static void test_addresses(void **state)
 {
-	/* Lanes 3, 7, ... go to 5 by back, which last points to. */
+	/* Lanes 3, 7, ... read list[3], which is 5, through last and back. */
 	must_give(addresses,
 		  "and.b32 %r2, %r1, 3; mov.u64 %d2, list;\n"
 		  "mad.wide.u32 %d2, %r2, 8, %d2; ld.global.u64 %d3, [%d2];\n"
