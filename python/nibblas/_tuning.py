@@ -16,7 +16,8 @@ _MAX_BYTES = 4096
 
 
 def path(hardware: str, multiprocessors: int) -> str | None:
-    """Returns the name of the file, which need not exist; None for none."""
+    """Returns the name of the file, which need not exist.  None if NIB_TUNING is "off"
+    or there is no cache folder."""
     wanted = os.environ.get("NIB_TUNING")
     if wanted:
         return None if wanted == "off" else wanted
@@ -31,7 +32,7 @@ def path(hardware: str, multiprocessors: int) -> str | None:
 
 
 def _read(name: str) -> dict[str, Any]:
-    """Returns the object of the file; {} for none."""
+    """Returns the JSON object in the file; {} if there is none."""
     try:
         with open(name, "rb") as file:
             text = file.read(_MAX_BYTES + 1)
@@ -42,8 +43,8 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def load(handle: C.c_void_p, hardware: str, multiprocessors: int) -> bool:
-    """Gives the device the costs of its file and returns True.  A file that is not
-    there, damaged, or of another GPU or version changes nothing."""
+    """Sets the device's costs from its file and returns True.  If the file is missing,
+    damaged, or of another GPU or version, changes nothing and returns False."""
     costs = abi.nib_costs(struct_bytes=C.sizeof(abi.nib_costs))
     call("nib_device_get_costs", handle, C.byref(costs))
     name = path(hardware, multiprocessors)

@@ -38,7 +38,7 @@ class Array(NamedTuple):
                             f"{self.dtype}: {rule}", self.name)
 
     def is_contiguous(self, first=0):
-        """Whether the dimensions from first on are."""
+        """Returns whether the dimensions from `first` on are contiguous."""
         size = 1
         for n, stride in zip(reversed(self.shape[first:]),
                              reversed(self.strides[first:])):
@@ -61,7 +61,7 @@ class Sizes(NamedTuple):
 
 
 def dense_strides(shape):
-    """Row-major, in elements."""
+    """Returns the strides of a row-major array, in elements."""
     strides, size = [], 1
     for n in reversed(shape):
         strides.append(size)
@@ -77,7 +77,7 @@ def scale_shape(layout, rows, groups):
 
 
 def choose(name, value, choices):
-    """choices[value], or the error that lists them."""
+    """Returns choices[value]; raises an error that lists the choices."""
     try:
         return choices[value]
     except (KeyError, TypeError):
@@ -86,7 +86,7 @@ def choose(name, value, choices):
 
 
 def check_device(arrays):
-    """The one device of all arrays."""
+    """Returns the device, which must be the same for all arrays."""
     first = arrays[0]
     for x in arrays:
         if x.device != first.device:
@@ -96,7 +96,8 @@ def check_device(arrays):
 
 
 def _stack(x, what):
-    """Sizes and strides (0 = dense) of [rows, cols] or [batch, rows, cols]."""
+    """Returns Sizes, row stride and batch stride of [rows, cols] or
+    [batch, rows, cols].  A stride of 0 means dense."""
     if len(x.shape) not in (2, 3):
         x.fail(f"must have 2 or 3 dimensions: {what}")
     if x.shape[-1] > 1 and x.strides[-1] != 1 and 0 not in x.shape:
@@ -177,7 +178,7 @@ def nvfp4(codes, scales, layout, scale_rows=None):
 
 
 def dense(x):
-    """(struct nib_dense, Sizes) of [rows, cols] or [batch, rows, cols]."""
+    """Returns (struct nib_dense, Sizes) of [rows, cols] or [batch, rows, cols]."""
     dtype = DENSE.get(x.dtype)
     if dtype is None:
         x.fail("must be float32, float16 or bfloat16")
@@ -199,8 +200,8 @@ def vector(x, count, dtype="float32"):
 
 
 def same_k(a, a_sizes, b, b_sizes):
-    """Checks that a and b have the same K, and that b has one matrix for all of a's
-    or one for each."""
+    """Checks that a and b have the same K, and that b has one matrix or as many as
+    a."""
     if a_sizes.cols != b_sizes.cols:
         b.fail(f"K = {b_sizes.cols}: must be {a.name}'s {a_sizes.cols}")
     if b_sizes.batch not in (1, a_sizes.batch):
