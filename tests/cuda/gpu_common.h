@@ -31,11 +31,11 @@ int gpu_end(void);
 void gpu_must(enum nib_status status, const char *what);
 /* why: printed if not ok. */
 void gpu_verdict(bool ok, const char *name, const char *why);
-/* The same where why is NULL if all is right; prints nothing then. */
+/* Counts a case.  why: NULL if it passed; then nothing is printed. */
 void gpu_tell(const char *name, const char *why);
 /*
- * For results of n columns, k long, of so many matrices: rows for which the oracle,
- * which is slow, adds up about so many products.
+ * Options to check `matrices` results of n columns, k long: so few sampled rows that
+ * the oracle, which is slow, adds about `products` products.
  */
 struct nib_check_options gpu_check_options(int64_t n, int64_t k, int64_t matrices,
 					   int64_t products);
@@ -43,22 +43,25 @@ struct nib_check_options gpu_check_options(int64_t n, int64_t k, int64_t matrice
 const char *gpu_result(const struct nib_check_result *r);
 
 /*
- * NIB_TEST_SIZE=medium: all cases but the large ones, few repetitions; small: a
- * fifteenth of these cases.  gpu_is_small(): either of them.
+ * NIB_TEST_SIZE=medium: all cases except the large ones, at most two repetitions.
+ * small: a fifteenth of the cases of medium.  gpu_is_small(): medium or small.
  */
 bool gpu_is_small(void);
 int gpu_cases(int all);
 int gpu_repeats(int all);
 
-/* The random numbers that follow depend only on this number. */
+/* Seeds the random numbers. */
 void gpu_seed(uint64_t number);
 uint32_t gpu_rnd(void);
 int64_t gpu_rnd_below(int64_t n);
-/* Memory of zeros. */
+/* Allocates zeroed memory of the host. */
 void *gpu_take(size_t bytes);
 uint32_t gpu_float_bits(float x);
 
-/* bytes at host + GUARD, and the same on the GPU that gpu_test.gpu was. */
+/*
+ * A buffer on the host and one on the GPU (gpu_test.gpu at that time), each with a
+ * guard band of GUARD bytes before and after.
+ */
 struct gpu_twin {
 	uint8_t *host, *device;
 	size_t bytes;
@@ -76,8 +79,8 @@ bool gpu_guards_hold(const struct gpu_twin *t);
 
 /*
  * A stack of matrices whose rows have a gap of `gap` bytes (codes, scales) or
- * elements after them.  is_between: memory is [rows, batch, k], as heads are in
- * tokens; tiled scales are not.
+ * elements after them.  is_between: memory is [rows, batch, k], as for attention heads;
+ * tiled scales are not.
  */
 struct gpu_sizes {
 	int64_t rows, k, batch, gap;

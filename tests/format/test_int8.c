@@ -14,7 +14,7 @@
 
 static struct rng rng;
 
-/* ---- the slow way ------------------------------------------------------- */
+/* ---- the definition ----------------------------------------------------- */
 
 /* Products of scales and integers of 8 bits are exact in a double. */
 static double slow_scale(double amax)
@@ -50,7 +50,7 @@ static void block_is_right(const float *x)
 	const float scale = nib_int8_block(codes, x);
 	double amax = 0;
 
-	/* With fmax() gcc 12 for aarch64 ends by an internal error. */
+	/* Not fmax(), for which gcc 12 for aarch64 has an internal error. */
 	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 		if (fabs((double)x[i]) > amax)
 			amax = fabs((double)x[i]);
@@ -88,7 +88,7 @@ static void blocks_of_every_size_are_right(void **state)
 	}
 }
 
-/* Every mantissa: where the scale steps is 8 places in 2^23. */
+/* Tests every mantissa, because the scale changes at only 8 of the 2^23. */
 static void every_amax_has_its_scale(void **state)
 {
 	const uint32_t step = test_is_small() ? 61 : 1;
@@ -113,7 +113,7 @@ static void every_amax_has_its_scale(void **state)
 	assert_true(nib_int8_scale(FLT_MAX) == 0x1.2p121f);
 }
 
-/* n + 1/2 of every scale, and its two neighbours. */
+/* (n + 1/2) * scale and its two neighbours, for every n and fraction of a scale. */
 static void ties_go_to_even(void **state)
 {
 	static const int exponents[] = {-100, -99, -23, 0, 5, 120};
@@ -130,14 +130,14 @@ static void ties_go_to_even(void **state)
 		assert_int_equal(nib_int8_code(-tie, scale), -even);
 		assert_int_equal(nib_int8_code(above, scale), n + 1);
 		assert_int_equal(nib_int8_code(-below, scale), -n);
-		/* What fp32 divides lies on the same side. */
+		/* Division in fp32 rounds to the same code. */
 		assert_true(nearbyintf(tie / scale) == (float)even);
 		assert_true(nearbyintf(above / scale) == (float)(n + 1));
 		assert_true(nearbyintf(below / scale) == (float)n);
 	}
 }
 
-/* Divides 64 to 127 by every fraction of a scale. */
+/* Divides values from 64 to 127 by scales of every fraction. */
 static void quotients_of_fp32_round_alike(void **state)
 {
 	const uint32_t step = test_is_small() ? 997 : 7;
