@@ -33,7 +33,8 @@ struct mma_variant mma_variant(int64_t rows, int64_t experts, int64_t k, bool is
 	return (struct mma_variant){8, 3, 5};
 }
 
-/* As many as shared memory allows; a block has 1 KiB more than it uses. */
+/* CTAs that are resident on an SM: as many as registers (most) and shared memory allow.
+ * The driver reserves 1 KiB for each CTA. */
 static int resident_ctas(const struct cuda_device *device, int32_t shared_bytes,
 			 int most)
 {
@@ -89,7 +90,7 @@ bool cuda_mma_can_load(enum nib_op op, const struct nib_moe_problem *moe)
 	    nib_fp4_batches(&p->b) > NIB_MMA_EXPERTS)
 		return false;
 	params = make_params(&shape);
-	/* Also if the offsets do not ascend. */
+	/* The most units of rows of A, even if the offsets do not ascend. */
 	units = (params.rows / 8 + 1) * (int64_t)params.experts;
 	return params.a.codes_align == 16 && params.a.scales_align >= 4 &&
 	       can_load_weights(&params.b) &&
@@ -148,7 +149,7 @@ static enum nib_status plan_mma(struct cuda_device *device, const struct nib_pla
 	if (!mma)
 		return cuda_no_memory(sizeof(*mma), err);
 	mma->shared_bytes = nib_mma_shared_bytes(v.rows, v.stages, (int)experts);
-	/* Halves of tiles, or tiles of two matrices. */
+	/* At most one CTA for each half tile, or tile of a dual product. */
 	units = nib_mma_tiles(p.b.rows, 2) * p.a.rows;
 	most = (int64_t)device->multiprocessors *
 	       resident_ctas(device, mma->shared_bytes, v.ctas);

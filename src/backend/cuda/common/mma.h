@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mma.h - experts of few rows by the mma.sync kernels (kernels/common/mma.cuh), which
- * are the same for all architectures that have images of them.
+ * mma.h - the host side of the mma.sync kernels (kernels/common/mma.cuh), which
+ * multiply experts with few rows.  Architectures share the source; each has its images.
  */
 #ifndef NIB_CUDA_MMA_H
 #define NIB_CUDA_MMA_H
@@ -14,17 +14,20 @@ extern const struct cuda_product cuda_mma;
 /* Whether the kernels can load these experts. */
 bool cuda_mma_can_load(enum nib_op op, const struct nib_moe_problem *moe);
 
-/* Beyond this k a matrix needs more bytes in flight than tiles at once. */
+/*
+ * Above this k bytes in flight matter more than resident CTAs: variants of 8 rows then
+ * have four stages and four CTAs on an SM, not three and five.
+ */
 #define MMA_LONG_K 4096
 
-/* A variant of the kernel. */
+/* A variant of the kernel; its name has rows and stages. */
 struct mma_variant {
-	int rows;   /* of A of a tile, at most */
-	int stages; /* of the rings */
-	int ctas;   /* resident on an SM, by its registers */
+	int rows;   /* most rows of A of a tile */
+	int stages; /* of the ring in shared memory */
+	int ctas;   /* that the registers of an SM suffice for */
 };
 
-/* The fastest for so many rows of A of so many experts, on an H100. */
+/* The fastest variant on an H100; rows: of A, of all experts together. */
 struct mma_variant mma_variant(int64_t rows, int64_t experts, int64_t k, bool is_dual,
 			       bool is_f16);
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mma.cuh - C = alpha * A * B^T of a mixture of experts by mma.sync: fp16, bf16 or
- * NVFP4 A, which becomes fp16, and few rows of each expert.  For sm_80 and newer.
+ * mma.cuh - C = alpha * A * B^T of a mixture of experts by mma.sync, for experts with
+ * few rows; dual: C = silu(alpha * A * B^T) * (alpha2 * A * B2^T).  A is fp16, bf16, or
+ * NVFP4, which is converted to fp16.  For sm_80 and newer.
+ *
+ * mma_load.cuh has the loads and the layout of a stage, mma_tiles.cuh the order of
+ * tiles, common/mma.c the host side.  docs/performance-hopper.md ("Design and reasons")
+ * gives the measurements.
  *
  *   4 warps, each of which loads, multiplies and stores
  *
@@ -10,9 +15,9 @@
  *                     --mma.m16n8k16--> sums  <--lds-- stage of A
  *   sums --> C
  *
- * A tile is 128 rows of B by up to M rows of A of an expert, with all k.  The warps
- * divide the rows of B, so no sums are exchanged.  A CTA is resident until all tiles of
- * its range are done (mma_tiles.cuh), and the steps of all its tiles are one stream:
+ * A tile is 128 rows of B by up to M rows of A of an expert, with all k.  Each warp has
+ * 32 of these rows of B, so warps exchange no sums.  A CTA is resident until all tiles
+ * of its range are done (mma_tiles.cuh), and the steps of all its tiles are one stream:
  * while it multiplies the last steps of a tile it loads the first of the next.  Several
  * CTAs are resident on an SM, so that others multiply while one waits.
  *
@@ -24,8 +29,8 @@
  *
  * The barrier makes step i visible and the space of step i - 1 free.
  *
- * A has to come by cp.async, too: a load to registers returns after all copies of the
- * SM that were requested earlier, and these wait for device memory.
+ * A is loaded by cp.async, too, because a load to registers would return only after all
+ * copies that the SM requested earlier, and these wait for device memory.
  *
  *   dynamic shared memory        bytes of each of the stages
  *   B: codes, scales             8192, 1024
@@ -33,15 +38,15 @@
  *   experts: rows, tiles, scales 12 each, once
  *
  * Arithmetic: a code times its scale, times 2^-6 (bf16: 2^-7), is exact in A's type.
- * An mma adds 16 products to a sum in fp32: four k of each lane of the quad, which are
- * 32 apart; 8 mma multiply k128.  Bound: docs/numerics.md, section 10.  The order of a
- * sum depends only on k.
+ * An mma adds 16 products to a sum in fp32.  Lane t of a quad supplies four of the k
+ * 32 t to 32 t + 31, so 8 mma multiply k128.  Bound: docs/numerics.md, section 10.  The
+ * order of a sum depends only on k.
  *
- * Roofline: the rate of memory.  At 3.05 TB/s an SM of an H100 reads 23 KB a
- * microsecond; four CTAs with two requested stages have 74 KB in flight.  A scheduler
- * has 44 issue slots for a lane's 8 weights then (an H200: 30), of which codes times
- * scales take 15 with fp16 and 19 with bf16, and mma with its loads 2 for 8 rows of A.
- * Registers: 65536 / (128 * CTAS).
+ * Roofline: memory bandwidth.  At 3.05 TB/s an SM of an H100 reads 23 KB a microsecond;
+ * four CTAs with two requested stages have 74 KB in flight.  At that rate a scheduler
+ * has 44 issue slots for a word of codes (8 weights) of each lane of a warp (H200: 30).
+ * Codes times scales take 15 of them with fp16 and 19 with bf16, mma with its loads 2
+ * for 8 rows of A.  Registers of a thread: 65536 / (128 * CTAS).
  */
 #ifndef NIB_MMA_CUH
 #define NIB_MMA_CUH
@@ -83,8 +88,8 @@ DEVICE struct lane_view view_of(uint32_t shared)
 }
 
 /*
- * Adds a stage of MT m16 tiles of B times C n8 tiles of A.  scales: the address of the
- * scales of the lane's two blocks of the first row.
+ * acc += MT m16 tiles of B times C n8 tiles of A, of one stage.  codes, scales and
+ * piece are addresses in the stage; scales: of the two blocks of the lane's first row.
  */
 template <class TRAITS, int MT, int C>
 DEVICE void multiply(float (&acc)[TRAITS::NT * M16][4], uint32_t codes, uint32_t scales,
@@ -126,7 +131,7 @@ DEVICE void multiply(float (&acc)[TRAITS::NT * M16][4], uint32_t codes, uint32_t
 	}
 }
 
-/* A stage of an item: of as many n8 tiles as it has. */
+/* Multiplies a stage of an item, with only the n8 tiles that the item has. */
 template <class TRAITS, int C = TRAITS::NT>
 DEVICE void multiply_item(float (&acc)[TRAITS::NT * M16][4],
 			  const struct lane_view &view, int stage, const struct item &x)
@@ -165,7 +170,7 @@ DEVICE void store(__nv_bfloat16 *to, float x)
 	*to = __float2bfloat16_rn(x);
 }
 
-/* Result i of the lane's 4 rows of B, or 2 of a dual product, in column n of A. */
+/* Element of C: i counts the lane's rows of B (4; dual: 2), n its rows of A. */
 template <class TRAITS>
 DEVICE float result_of(const float (&acc)[TRAITS::NT * M16][4], int n, int i,
 		       const float (&alpha)[2])
@@ -247,7 +252,7 @@ DEVICE struct stream<TRAITS> begin_stream(const struct nib_mma_params &p,
 	return s;
 }
 
-/* What is multiplied next. */
+/* The item that is being multiplied. */
 struct multiplied {
 	struct item x;
 	int left; /* of k */
@@ -303,7 +308,7 @@ DEVICE void run_range(const struct nib_mma_params &p, const struct mma_tables &t
 	}
 }
 
-/* Rows of A that no item has yet are read all the same. */
+/* Zeros the stages of A, because mma also reads rows that no item has loaded. */
 template <class TRAITS>
 DEVICE void zero_a(uint32_t shared)
 {

@@ -12,23 +12,26 @@
  *                  dual     i = 0, 1: B, i = 2, 3: B2; scales of 16 r of B, then B2
  *   stage of A     n8 tile, then j: word j of each lane's 32 k, row g, lane t
  *
- * A lane loads the codes that it multiplies: piece t of row g of each 8 rows, k 32 t to
- * 32 t + 31 of the step.  Eight k of A, number j of those of lane t, are a piece of 16
- * bytes.  Lane 8j + 4 (row % 2) + t of warp row / 2 loads it, or its codes and the
- * scales of its k64 into the first 8 bytes, and finish_a() makes the values of them.
+ * B: a lane loads the codes that it multiplies, 16 bytes of row g of each 8 rows, which
+ * are k 32 t to 32 t + 31 of the step.
+ *
+ * A: a piece is 8 k of a row, 16 bytes in a stage; piece j of lane t starts at k
+ * 32 t + 8 j.  Lane 8j + 4 (row % 2) + t of warp row / 2 loads it.  For NVFP4 the lane
+ * loads 4 bytes of codes and the 4 scales of the k64 into the first 8 of these bytes,
+ * and finish_a() replaces them by the values.
  */
 #ifndef NIB_MMA_LOAD_CUH
 #define NIB_MMA_LOAD_CUH
 
 #include "mma_tiles.cuh"
 
-/* From a step's codes of a row, and scales of B, to the next. */
+/* Bytes from a step to the next: codes of a row, scales of B. */
 #define CODES_STEP  (NIB_MMA_STEP / 2)
 #define SCALES_STEP 1024
 
 /*
- * What a thread has loaded last, and loads next a step further.  Rows of B beyond the
- * matrix are replaced by its last one, and not stored.
+ * The sources of the step that a thread loaded last; next_step() advances them.  Rows
+ * of B beyond the matrix are replaced by its last row; their results are not stored.
  */
 template <class TRAITS>
 struct stream {
@@ -54,7 +57,7 @@ DEVICE int a_k(void)
 	return threadIdx.x % 4 * 32 + threadIdx.x % 32 / 8 * 8;
 }
 
-/* From a row to another; strides have 31 bits. */
+/* The address of a row.  The host checks that strides fit in 31 bits. */
 DEVICE const uint8_t *row_of(const uint8_t *first, int row, int64_t stride)
 {
 	return first + (int64_t)row * (int32_t)stride;
@@ -76,7 +79,7 @@ DEVICE void begin_a(const struct nib_mma_params &p, const struct mma_tables &t,
 	int scale_row = 0;
 
 	if (TRAITS::IS_NVFP4)
-		/* If it is outside, alpha is NaN. */
+		/* -1 (outside the tensor): begin_sums() sets alpha to NaN. */
 		scale_row =
 		    max(t.scale_row[s->x.expert], 0) + s->x.row - t.row[s->x.expert];
 #pragma unroll
@@ -91,7 +94,7 @@ DEVICE void begin_a(const struct nib_mma_params &p, const struct mma_tables &t,
 	}
 }
 
-/* The rows of codes from i on to i + count - 1, of which the first is `row`. */
+/* Sets codes[i] to codes[i + count - 1], whose rows of B are 8 apart. */
 template <class TRAITS>
 DEVICE void begin_codes(const struct nib_mma_params &p,
 			const struct nib_gemv_operand &b, int i, int count,
@@ -132,7 +135,7 @@ DEVICE void begin_item(const struct nib_mma_params &p, const struct mma_tables &
 	s->left = p.k;
 }
 
-/* B's step; back, scales_back: how many bytes earlier the thread loads. */
+/* Requests B's step; the thread loads `back` and `scales_back` bytes earlier. */
 template <class TRAITS>
 DEVICE void load_b(const struct stream<TRAITS> &s, int stage, int back, int scales_back)
 {
@@ -149,8 +152,8 @@ DEVICE void load_b(const struct stream<TRAITS> &s, int stage, int back, int scal
 				   s.scales - scales_back);
 }
 
-/* The thread's pieces of A's step; zeros beyond the end of k, and nothing of rows that
- * the item has not. */
+/* Requests the thread's pieces of A's step.  Beyond the end of k it stores zeros.  Rows
+ * that the item does not have are left as they are. */
 template <class TRAITS>
 DEVICE void load_a(const struct stream<TRAITS> &s, int stage, bool has_k)
 {
@@ -171,8 +174,8 @@ DEVICE void load_a(const struct stream<TRAITS> &s, int stage, bool has_k)
 	}
 }
 
-/* Moves on before a step is requested, because the requests keep the registers for a
- * while. */
+/* Advances the pointers before a step is requested, not after: the requests keep their
+ * address registers busy for a while. */
 template <class TRAITS>
 DEVICE void next_step(struct stream<TRAITS> *s)
 {
@@ -209,8 +212,8 @@ DEVICE void load_step(struct stream<TRAITS> *s, int stage)
 	s->left -= NIB_MMA_STEP;
 }
 
-/* Makes the thread's pieces of A of a stage, which have arrived, values in A's type in
- * the order of decoded codes. */
+/* Converts the thread's pieces of A in a stage, which have arrived, to values in the
+ * order of decoded codes (decode.cuh). */
 template <class TRAITS>
 DEVICE void finish_a(uint32_t at, int rows)
 {

@@ -11,8 +11,9 @@
  *   tile of b   0  0  1  1  2  2 ...   0  1  2 ...        0 ...
  *   unit        0  1  0  1  0  1 ...   0  0  0 ...        0 ...
  *
- * Each CTA has a range of equally many tiles, and some have one of those that are left,
- * or half of one where that makes the longest range shorter.
+ * All CTAs have a range of the same number of tiles.  The tiles that are left over go
+ * to the first CTAs, one each; or half of one each, if there are enough CTAs for all
+ * halves.
  */
 #ifndef NIB_MMA_TILES_CUH
 #define NIB_MMA_TILES_CUH
@@ -25,8 +26,8 @@
 #define M16 2
 
 /*
- * TRAITS: what the variants of the kernel differ in.  NT: n8 tiles, rows of A / 8.
- * CTAS: resident on an SM.
+ * TRAITS: the parameters of a variant of the kernel.  NT: n8 tiles of A (8 rows each).
+ * CTAS: the CTAs that are resident on an SM.
  */
 template <int NT_, int STAGES_, int CTAS_, enum a_type TYPE_, bool IS_DUAL_>
 struct mma_traits {
@@ -42,7 +43,7 @@ struct mma_traits {
 	static const int TABLES_AT = A_AT + STAGES * A_BYTES;
 };
 
-/* The ARGS of moe_tiles.cuh, in shared memory. */
+/* The experts' tables in shared memory; ARGS of moe_tiles.cuh. */
 struct mma_tables {
 	int32_t experts, tile_m;
 	int32_t *row, *first_tile; /* experts + 1 */
@@ -100,13 +101,14 @@ DEVICE int n8_tiles(int rows)
 
 enum part { WHOLE, FIRST_HALF, SECOND_HALF };
 
-/* The tiles of a CTA: `whole` neighbours, and then a part of another one. */
+/* The items of a CTA: `whole` tiles from `first` on, then for some CTAs a part of tile
+ * `extra`.  count: of both. */
 struct range {
 	int first, whole, extra, count;
 	enum part part; /* of the extra one */
 };
 
-/* For whole tiles left over, or halves if there are enough CTAs for all of these. */
+/* Whether the tiles left over are halved: if there are enough CTAs for all halves. */
 template <class TRAITS>
 DEVICE bool has_halves(int tiles, int ctas)
 {
@@ -127,7 +129,8 @@ DEVICE struct range range_of(int tiles, int ctas)
 	return r;
 }
 
-/* Halves of tiles of the longest range, times the CTAs. */
+/* The half tiles of the longest range, times the CTAs.  The time is proportional to it
+ * if memory bandwidth is the limit. */
 template <class TRAITS>
 DEVICE int64_t range_cost(int tiles, int ctas)
 {
@@ -138,7 +141,8 @@ DEVICE int64_t range_cost(int tiles, int ctas)
 	return (int64_t)(tiles / ctas * 2 + extra) * ctas;
 }
 
-/* The CTAs that work: one less on each SM if that is far better balanced. */
+/* The CTAs that work: all, or one less on each SM if that reduces range_cost() by more
+ * than an eighth. */
 template <class TRAITS>
 DEVICE int working_ctas(int tiles, int multiprocessors)
 {
@@ -152,9 +156,8 @@ DEVICE int working_ctas(int tiles, int multiprocessors)
 }
 
 /*
- * What is loaded or multiplied at a time: a tile of the sequence or half of it, which
- * is 16 of each 32 rows of B.  A dual product has the same rows of both matrices in a
- * tile, as many as a half, and its tiles are not cut again.
+ * A tile of the sequence, or half of it: 16 of each 32 rows of B.  A tile of a dual
+ * product has 64 rows of B and the same 64 rows of B2, and is never halved.
  */
 struct item {
 	int number; /* in the range */
@@ -162,7 +165,7 @@ struct item {
 	enum part part;
 };
 
-/* Sets all but the number and, if it is not later, the expert. */
+/* Sets the item from its number.  On entry x->expert must not be a later expert. */
 template <class TRAITS>
 DEVICE void find_rows(const struct mma_tables &t, const struct range &r, struct item *x)
 {
@@ -185,7 +188,7 @@ DEVICE void find_rows(const struct mma_tables &t, const struct range &r, struct 
 	x->rows = min(m - in * TRAITS::M, TRAITS::M);
 }
 
-/* The first row of B of a warp. */
+/* The first of the warp's rows of B. */
 template <class TRAITS>
 DEVICE int first_b_row(const struct item &x)
 {
