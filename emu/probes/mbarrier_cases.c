@@ -15,8 +15,7 @@ static uint32_t below(uint64_t *state, uint32_t n)
 	return (uint32_t)((x >> 32) * n >> 32);
 }
 
-/* ---- random histories ----------------------------------------------------
- */
+/* ---- random histories ---------------------------------------------------- */
 
 /* The barrier's current counts, so that no step breaks a rule. */
 struct counts {
@@ -136,8 +135,7 @@ static void make_random(struct mbarrier_case *made, int index)
 	}
 }
 
-/* ---- named histories -----------------------------------------------------
- */
+/* ---- named histories ----------------------------------------------------- */
 
 #define MOST   EMU_MBARRIER_MAX
 #define NAMED  (sizeof(named) / sizeof(*named))
@@ -183,8 +181,7 @@ static const struct named {
     {"the last arrival dropped", 1, 1, {{DROP, 1}}},
 };
 
-/* ---- the model -----------------------------------------------------------
- */
+/* ---- the model ----------------------------------------------------------- */
 
 static enum emu_mbarrier_fault take_step(uint64_t *bar, const struct mbarrier_step *s)
 {

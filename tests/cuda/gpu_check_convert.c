@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- quantise and amax -----------------------------------------------------
- */
+/* ---- quantise and amax --------------------------------------------------- */
 
 struct quantize_case {
 	struct gpu_sizes s;
@@ -235,8 +234,7 @@ static void check_amax(int64_t rows, int64_t cols, int64_t gap, enum nib_dtype d
 	gpu_twin_free(&x);
 }
 
-/* ---- dequantise, scale layouts ---------------------------------------------
- */
+/* ---- dequantise, scale layouts ------------------------------------------- */
 
 /* Dequantises twice: with the global scale's value, and, into got, with its
  * address on the device. */

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- products of few rows --------------------------------------------------
- */
+/* ---- products of few rows ------------------------------------------------ */
 
 /* The values of a dense A. */
 enum values {
@@ -350,8 +349,7 @@ static void check_all_products(void)
 	check_sizes(4, 8192 + 16, 4096 + 48, 1, 2);
 }
 
-/* ---- A of fp16 and bf16 --------------------------------------------------
- */
+/* ---- A of fp16 and bf16 -------------------------------------------------- */
 
 static struct product dense_product(int64_t m, int64_t n, int64_t k, int64_t batch,
 				    int64_t gap, int choice)

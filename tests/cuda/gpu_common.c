@@ -175,8 +175,7 @@ void gpu_twin_free(struct gpu_twin *t)
 	nib_device_free(t->gpu, t->device);
 }
 
-/* ---- views ----------------------------------------------------------------
- */
+/* ---- views --------------------------------------------------------------- */
 
 size_t gpu_codes_bytes(const struct gpu_sizes *s)
 {

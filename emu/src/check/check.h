@@ -68,8 +68,7 @@ struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta, uint32_t 
 				 struct emu_check_options options);
 void emu_check_close(struct emu_check *c);
 
-/* ---- for order.h ---------------------------------------------------------
- */
+/* ---- for order.h --------------------------------------------------------- */
 
 /* The clock up to which warp has seen what another warp of its cluster did. */
 uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp, uint32_t other);
@@ -167,8 +166,7 @@ void emu_check_phase(struct emu_check *c, uint64_t barrier);
 bool emu_check_wait(struct emu_check *c, uint32_t warp, uint64_t barrier,
 		    enum emu_scope scope, struct emu_error *err);
 
-/* ---- tensor memory ---------------------------------------------------------
- */
+/* ---- tensor memory ------------------------------------------------------- */
 
 enum emu_tmem_use {
 	EMU_TMEM_MMA, /* an accumulator */

@@ -29,8 +29,7 @@ struct CUctx_st {
 	int unused;
 } primary;
 
-/* ---- begin -----------------------------------------------------------------
- */
+/* ---- begin --------------------------------------------------------------- */
 
 static uint64_t number_from(const char *name, uint64_t otherwise)
 {
@@ -152,8 +151,7 @@ CUresult cuInit(unsigned flags)
 	return result;
 }
 
-/* ---- errors ----------------------------------------------------------------
- */
+/* ---- errors -------------------------------------------------------------- */
 
 static const struct error {
 	CUresult result;
@@ -212,8 +210,7 @@ CUresult cuGetErrorString(CUresult result, const char **text)
 	return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- the device ------------------------------------------------------------
- */
+/* ---- the device ---------------------------------------------------------- */
 
 CUresult cuDriverGetVersion(int *version)
 {
@@ -333,8 +330,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 		   : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- contexts --------------------------------------------------------------
- */
+/* ---- contexts ------------------------------------------------------------ */
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {

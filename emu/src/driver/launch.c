@@ -14,8 +14,7 @@
 #include "machine/grid.h"
 #include "ptx/replace.h"
 
-/* ---- modules ---------------------------------------------------------------
- */
+/* ---- modules ------------------------------------------------------------- */
 
 static uint64_t place_variable(void *context, const struct emu_variable *v,
 			       struct emu_error *err)
@@ -189,8 +188,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 	return emu_driver_leave(CUDA_ERROR_NOT_FOUND);
 }
 
-/* ---- functions -------------------------------------------------------------
- */
+/* ---- functions ----------------------------------------------------------- */
 
 CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
@@ -313,8 +311,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
 	return CUDA_SUCCESS;
 }
 
-/* ---- launches --------------------------------------------------------------
- */
+/* ---- launches ------------------------------------------------------------ */
 
 static CUresult needs_hopper(CUfunction function, const char *what)
 {

@@ -38,8 +38,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 	return emu_driver_leave(result);
 }
 
-/* ---- copies and fills ------------------------------------------------------
- */
+/* ---- copies and fills ---------------------------------------------------- */
 
 static CUresult submit(CUstream stream, const struct emu_work *work, bool waits)
 {
@@ -207,8 +206,7 @@ CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
 	return result ? result : cuCtxSynchronize();
 }
 
-/* ---- memory in the order of a stream ---------------------------------------
- */
+/* ---- memory in the order of a stream ------------------------------------- */
 
 /* A node of the graph that is being captured. */
 static CUresult capture(CUstream stream, enum emu_work_kind kind,
@@ -303,8 +301,7 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 	return result || captures ? result : cuMemFree_v2(pointer);
 }
 
-/* ---- pointers --------------------------------------------------------------
- */
+/* ---- pointers ------------------------------------------------------------ */
 
 /* As in a driver, the result for unknown pointers is zeros without an error. */
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
@@ -341,8 +338,7 @@ CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values,
 	return emu_driver_leave(result);
 }
 
-/* ---- tensor maps -----------------------------------------------------------
- */
+/* ---- tensor maps --------------------------------------------------------- */
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 				void *address, const uint64_t *sizes,

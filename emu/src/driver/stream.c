@@ -11,8 +11,7 @@
 #include "driver/queue.h"
 #include "machine/time.h"
 
-/* ---- streams ---------------------------------------------------------------
- */
+/* ---- streams ------------------------------------------------------------- */
 
 /*
  * True for live streams, NULL, and the two numbers of the default streams.
@@ -161,8 +160,7 @@ CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argum
 	return result;
 }
 
-/* ---- graphs ----------------------------------------------------------------
- */
+/* ---- graphs -------------------------------------------------------------- */
 
 struct CUgraphExec_st {
 	struct CUgraph_st *graph;
@@ -327,8 +325,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 	return CUDA_SUCCESS;
 }
 
-/* ---- events ----------------------------------------------------------------
- */
+/* ---- events -------------------------------------------------------------- */
 
 /*
  * Without NIBEMU_TIME, time is counted in instructions of threads: 10^9 are a

@@ -323,8 +323,7 @@ const struct emu_alu emu_bits_alu[] = {
     {NULL, EMU_NO_TYPE, NULL, NULL},
 };
 
-/* ---- funnel shift ----------------------------------------------------------
- */
+/* ---- funnel shift -------------------------------------------------------- */
 
 enum { SHF_RIGHT = 1, SHF_CLAMP = 2 };
 
@@ -364,8 +363,7 @@ bool emu_bind_shf(struct emu_bind *b)
 	return true;
 }
 
-/* ---- setp ------------------------------------------------------------------
- */
+/* ---- setp ---------------------------------------------------------------- */
 
 /* Bits of option: which of less, equal, greater and unordered give true. */
 enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
@@ -554,8 +552,7 @@ bool emu_bind_setp(struct emu_bind *b)
 	return emu_flush_by_words(b);
 }
 
-/* ---- set -------------------------------------------------------------------
- */
+/* ---- set ----------------------------------------------------------------- */
 
 /* True as a number: all ones, or 1.0. */
 static uint32_t true_of(enum emu_type type)

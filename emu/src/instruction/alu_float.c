@@ -163,8 +163,7 @@ static void abs_x2(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes
 	emu_put_32(w, &i->operand[0], r, lanes);
 }
 
-/* ---- halves ----------------------------------------------------------------
- */
+/* ---- halves -------------------------------------------------------------- */
 
 static uint32_t half_add(const struct emu_format *f, uint32_t a, uint32_t b, uint32_t c)
 {
@@ -347,8 +346,7 @@ const struct emu_alu emu_float_alu[] = {
     {NULL, EMU_NO_TYPE, NULL, NULL},
 };
 
-/* ---- rounding and saturation -----------------------------------------------
- */
+/* ---- rounding and saturation --------------------------------------------- */
 
 enum { SATURATES = 4 };
 

@@ -174,8 +174,7 @@ bool emu_bind_mov(struct emu_bind *b)
 	return emu_dst(b, d, bytes) && emu_src(b, a, b->types[0]);
 }
 
-/* ---- windows ---------------------------------------------------------------
- */
+/* ---- windows ------------------------------------------------------------- */
 
 static uint64_t window_of(enum emu_state_space space)
 {

@@ -9,8 +9,7 @@
 #include "hardware/reduction.h"
 #include "ptx/bind.h"
 
-/* ---- plain arithmetic ------------------------------------------------------
- */
+/* ---- plain arithmetic ---------------------------------------------------- */
 
 /*
  * signature: one letter for each argument, the destination first.  t: the type; w:

@@ -9,8 +9,7 @@
 #include "machine/warp.h"
 #include "machine/watch.h"
 
-/* ---- bar -------------------------------------------------------------------
- */
+/* ---- bar ----------------------------------------------------------------- */
 
 enum {
 	ARRIVES_ONLY = 1,
@@ -140,8 +139,7 @@ bool emu_bind_bar_red(struct emu_bind *b)
 	       emu_dst(b, emu_argument(b, 0), operation ? 1 : 4);
 }
 
-/* ---- clusters --------------------------------------------------------------
- */
+/* ---- clusters ------------------------------------------------------------ */
 
 enum { CLUSTER_ARRIVE, CLUSTER_WAIT };
 
@@ -192,8 +190,7 @@ bool emu_bind_barrier_cluster(struct emu_bind *b)
 	return emu_arguments(b, 0, 0);
 }
 
-/* ---- registers -------------------------------------------------------------
- */
+/* ---- registers ----------------------------------------------------------- */
 
 enum { REGISTERS_INC = 1 };
 
@@ -248,8 +245,7 @@ bool emu_bind_setmaxnreg(struct emu_bind *b)
 	return true;
 }
 
-/* ---- grids -----------------------------------------------------------------
- */
+/* ---- grids --------------------------------------------------------------- */
 
 static void run_grid_wait(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {

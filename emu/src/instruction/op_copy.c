@@ -17,8 +17,7 @@
 /* The bytes of a bulk copy that complete together. */
 #define PIECE_BYTES EMU_PIECE_MOST
 
-/* ---- cp.async --------------------------------------------------------------
- */
+/* ---- cp.async ------------------------------------------------------------ */
 
 enum { HAS_SIZE = 1, HAS_IGNORE = 2, HAS_MASK = 8 };
 
@@ -132,8 +131,7 @@ bool emu_bind_cp_async(struct emu_bind *b)
 	return emu_src(b, last, EMU_U32);
 }
 
-/* ---- groups ----------------------------------------------------------------
- */
+/* ---- groups -------------------------------------------------------------- */
 
 enum { WAIT_READ = 1 };
 
@@ -209,8 +207,7 @@ bool emu_bind_bulk_wait(struct emu_bind *b)
 	return bind_group_wait(b, BULK_WAIT);
 }
 
-/* ---- arrivals after cp.async -----------------------------------------------
- */
+/* ---- arrivals after cp.async --------------------------------------------- */
 
 enum { NOINC = 1 };
 
@@ -252,8 +249,7 @@ bool emu_bind_cp_async_arrive(struct emu_bind *b)
 	return emu_arguments(b, 1, 1) && emu_address(b, emu_argument(b, 0));
 }
 
-/* ---- bulk copies -----------------------------------------------------------
- */
+/* ---- bulk copies --------------------------------------------------------- */
 
 /* Checks addresses and sizes; faults if they break a rule. */
 static bool check_bulk(struct emu_warp *w, const struct emu_instr *i, int lane,
@@ -524,8 +520,7 @@ bool emu_bind_bulk_reduce(struct emu_bind *b)
 	return bind_bulk_store(b);
 }
 
-/* ---- st.bulk ---------------------------------------------------------------
- */
+/* ---- st.bulk ------------------------------------------------------------- */
 
 static bool clear(struct emu_warp *w, const struct emu_instr *i, int lane,
 		  uint64_t address, uint64_t bytes)
@@ -579,8 +574,7 @@ bool emu_bind_st_bulk(struct emu_bind *b)
 	       emu_src(b, emu_argument(b, 1), EMU_U64);
 }
 
-/* ---- fences ----------------------------------------------------------------
- */
+/* ---- fences -------------------------------------------------------------- */
 
 enum { FENCE_MEMORY, FENCE_PROXY, FENCE_INIT, FENCE_SHARED };
 enum { FENCE_RELEASES = 1, FENCE_ACQUIRES = 2 };

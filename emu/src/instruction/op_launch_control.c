@@ -21,8 +21,7 @@ struct answer {
 	uint32_t id[3], is_canceled;
 };
 
-/* ---- try_cancel ------------------------------------------------------------
- */
+/* ---- try_cancel ---------------------------------------------------------- */
 
 /* Takes over a cluster that has not begun.  Sometimes fails without a reason. */
 static struct answer cancel(struct emu_warp *w)
@@ -116,8 +115,7 @@ bool emu_bind_try_cancel(struct emu_bind *b)
 	       emu_address(b, emu_argument(b, 1));
 }
 
-/* ---- query_cancel ----------------------------------------------------------
- */
+/* ---- query_cancel -------------------------------------------------------- */
 
 static struct answer answer_of(const struct emu_warp *w, const struct emu_value *v,
 			       int lane)
@@ -192,8 +190,7 @@ bool emu_bind_query_cancel(struct emu_bind *b)
 	return emu_src(b, emu_argument(b, 1), EMU_B128);
 }
 
-/* ---- registers of 128 bits -------------------------------------------------
- */
+/* ---- registers of 128 bits ----------------------------------------------- */
 
 static void run_ld_128(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {

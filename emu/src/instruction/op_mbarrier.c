@@ -31,8 +31,7 @@ static void report(struct emu_warp *w, const struct emu_instr *i, int lane,
 	emu_fault(w, i, lane, "%s (%s)", emu_mbarrier_fault_text(fault), text);
 }
 
-/* ---- init and inval --------------------------------------------------------
- */
+/* ---- init and inval ------------------------------------------------------ */
 
 static void run_init(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
@@ -106,8 +105,7 @@ static bool expect(struct emu_warp *w, const struct emu_instr *i, int lane,
 /* How run_arrive finds its operands: address, number, state. */
 enum { HAS_NUMBER = 1, HAS_STATE = 2 };
 
-/* ---- arrive ----------------------------------------------------------------
- */
+/* ---- arrive -------------------------------------------------------------- */
 
 static void run_arrive(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
@@ -168,8 +166,7 @@ static void run_complete(struct emu_warp *w, const struct emu_instr *i, uint32_t
 	}
 }
 
-/* ---- waits -----------------------------------------------------------------
- */
+/* ---- waits --------------------------------------------------------------- */
 
 /*
  * One in 8 waits that could succeed returns false, as PTX allows at any time.
@@ -225,8 +222,7 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 		emu_sleep_at(w, address[undone], (uint32_t)parity[undone]);
 }
 
-/* ---- binding ---------------------------------------------------------------
- */
+/* ---- binding ------------------------------------------------------------- */
 
 /* The defaults are .release.cta and .acquire.cta. */
 static uint8_t scope_of(const struct emu_bind *b)

@@ -14,8 +14,7 @@
 #include "machine/watch.h"
 #include "ptx/parse_call.h"
 
-/* ---- ld and st -------------------------------------------------------------
- */
+/* ---- ld and st ----------------------------------------------------------- */
 
 /* Bits of the option of ld and st; those of atomics are shifted to the left. */
 enum { IS_STRONG = 1, IS_ORDERED = 2, IS_WIDE = 4, RELEASES = 8, ACQUIRES = 16 };
@@ -255,8 +254,7 @@ bool emu_bind_st(struct emu_bind *b)
 	return true;
 }
 
-/* ---- atom and red ----------------------------------------------------------
- */
+/* ---- atom and red -------------------------------------------------------- */
 
 enum atomic {
 	ATOMIC_ADD,
@@ -549,8 +547,7 @@ bool emu_bind_prefetch(struct emu_bind *b)
 	return emu_bind_nothing(b);
 }
 
-/* ---- matrices --------------------------------------------------------------
- */
+/* ---- matrices ------------------------------------------------------------ */
 
 enum { TRANSPOSED = 1, OF_6_BITS = 2, OF_4_BITS = 4 };
 

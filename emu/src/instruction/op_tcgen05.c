@@ -9,8 +9,7 @@
 #include "machine/tensor_queue.h"
 #include "machine/warp.h"
 
-/* ---- what all have in common -----------------------------------------------
- */
+/* ---- what all have in common --------------------------------------------- */
 
 /* A kernel may use only one cta_group. */
 static bool bind_group(struct emu_bind *b)
@@ -45,8 +44,7 @@ static bool bind_tmem_address(struct emu_bind *b, const struct emu_argument *a)
 		emu_bind_fail(b, "an address of tensor memory has 32 bits"));
 }
 
-/* ---- alloc, dealloc, relinquish --------------------------------------------
- */
+/* ---- alloc, dealloc, relinquish ------------------------------------------ */
 
 /* The common part of the three. */
 static bool bind_alloc(struct emu_bind *b, emu_run *run)
@@ -75,8 +73,7 @@ bool emu_bind_tmem_relinquish(struct emu_bind *b)
 	return bind_alloc(b, emu_run_tmem_relinquish) && emu_arguments(b, 0, 0);
 }
 
-/* ---- ld, st, wait, fence ---------------------------------------------------
- */
+/* ---- ld, st, wait, fence ------------------------------------------------- */
 
 static bool bind_shape(struct emu_bind *b)
 {
@@ -181,8 +178,7 @@ bool emu_bind_tmem_fence_after(struct emu_bind *b)
 	return bind_fence(b, emu_run_tmem_after);
 }
 
-/* ---- mma -------------------------------------------------------------------
- */
+/* ---- mma ----------------------------------------------------------------- */
 
 /* By the index of their words; kind::mxf4 is mxf4nvf4 with blocks of 32. */
 enum { WORD_MXF4 = EMU_UMMA_I8 + 1 };
@@ -316,8 +312,7 @@ bool emu_bind_umma(struct emu_bind *b)
 	       emu_predicate(b, emu_argument(b, 6));
 }
 
-/* ---- cp and commit ---------------------------------------------------------
- */
+/* ---- cp and commit ------------------------------------------------------- */
 
 bool emu_bind_tmem_copy(struct emu_bind *b)
 {

@@ -39,8 +39,7 @@ static bool has_members(struct emu_warp *w, const struct emu_instr *i,
 	return false;
 }
 
-/* ---- shfl ------------------------------------------------------------------
- */
+/* ---- shfl ---------------------------------------------------------------- */
 
 enum { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX, HAS_PREDICATE = 4 };
 
@@ -123,8 +122,7 @@ bool emu_bind_shfl(struct emu_bind *b)
 	return true;
 }
 
-/* ---- vote, redux, elect ----------------------------------------------------
- */
+/* ---- vote, redux, elect -------------------------------------------------- */
 
 enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
 

@@ -37,8 +37,7 @@ struct emu_space *emu_shared_at(const struct emu_cluster *c, uint64_t address,
 	return &c->ctas[rank].shared;
 }
 
-/* ---- reports ---------------------------------------------------------------
- */
+/* ---- reports ------------------------------------------------------------- */
 
 void emu_describe_address(const struct emu_warp *w, enum emu_state_space space,
 			  uint64_t address, char *text, size_t size)
@@ -114,8 +113,7 @@ static bool report(struct emu_warp *w, const struct emu_instr *i, int lane,
 			  kind == EMU_WRITE ? "store" : "load", bytes, where, why);
 }
 
-/* ---- the way to memory -----------------------------------------------------
- */
+/* ---- the way to memory --------------------------------------------------- */
 
 /* The space and the offset in it; NULL: no memory has such an address. */
 static const struct emu_space *find(const struct emu_warp *w, int lane,

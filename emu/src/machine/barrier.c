@@ -66,8 +66,7 @@ void emu_cluster_advance(struct emu_cluster *c)
 	emu_wake(c, EMU_AT_CLUSTER);
 }
 
-/* ---- ends ------------------------------------------------------------------
- */
+/* ---- ends ---------------------------------------------------------------- */
 
 void emu_warp_has_ended(struct emu_warp *w)
 {

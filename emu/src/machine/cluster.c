@@ -17,8 +17,7 @@
 #include "machine/watch.h"
 #include "machine/wgmma_queue.h"
 
-/* ---- blocks ----------------------------------------------------------------
- */
+/* ---- blocks -------------------------------------------------------------- */
 
 /*
  * Registers and shared memory are most of the memory of a cluster.  A cluster's
@@ -96,8 +95,7 @@ void emu_free_blocks(struct emu_machine *m)
 	}
 }
 
-/* ---- special registers -----------------------------------------------------
- */
+/* ---- special registers --------------------------------------------------- */
 
 static void fill_32(uint8_t *registers, enum emu_special special, uint32_t value)
 {
@@ -185,8 +183,7 @@ static void fill_specials(struct emu_warp *w)
 	fill_64(to, EMU_GRIDID, g->id);
 }
 
-/* ---- CTAs ------------------------------------------------------------------
- */
+/* ---- CTAs ---------------------------------------------------------------- */
 
 uint32_t emu_registers_each(const struct emu_kernel *k, uint32_t threads)
 {

@@ -15,8 +15,7 @@
 #include "machine/time.h"
 #include "machine/watch.h"
 
-/* ---- limits ----------------------------------------------------------------
- */
+/* ---- limits -------------------------------------------------------------- */
 
 static bool check_shared(const struct emu_grid *g, struct emu_error *err)
 {
@@ -86,8 +85,7 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 	return check_shared(g, err);
 }
 
-/* ---- runs ------------------------------------------------------------------
- */
+/* ---- runs ---------------------------------------------------------------- */
 
 /*
  * True if clusters may exchange data through global memory, so that one depends

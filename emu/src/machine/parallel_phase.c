@@ -12,8 +12,7 @@
 /* Reads up to which waking other threads costs more than it saves. */
 #define FEW_READS 500
 
-/* ---- a cluster's context ---------------------------------------------------
- */
+/* ---- a cluster's context ------------------------------------------------- */
 
 /* The cluster's grid and machine in a parallel phase. */
 struct emu_cluster_context {
@@ -77,8 +76,7 @@ static void take(struct emu_machine *m, const struct emu_turn *t, uint64_t clock
 	m->report_rule = from->report_rule;
 }
 
-/* ---- a turn ----------------------------------------------------------------
- */
+/* ---- a turn -------------------------------------------------------------- */
 
 /* A warp that can run, searched from the one after w. */
 static struct emu_warp *next_warp(struct emu_cluster *c, const struct emu_warp *w)
@@ -112,8 +110,7 @@ static void run_turn(struct emu_turn *t)
 	c->grid = grid;
 }
 
-/* ---- the phase -------------------------------------------------------------
- */
+/* ---- the phase ----------------------------------------------------------- */
 
 struct phase {
 	struct emu_turn *turns;

@@ -39,8 +39,7 @@
 /* Rounds in which all warps only poll, after which the run is deadlocked. */
 #define POLLING_ROUNDS 20000
 
-/* ---- the scheduler ---------------------------------------------------------
- */
+/* ---- the scheduler ------------------------------------------------------- */
 
 struct run {
 	const struct emu_schedule *schedule;
@@ -182,8 +181,7 @@ static void choose_delayed_warp(struct run *r, struct emu_cluster *c)
 			 : NULL;
 }
 
-/* ---- deadlock --------------------------------------------------------------
- */
+/* ---- deadlock ------------------------------------------------------------ */
 
 static const char *const waits[] = {
     [EMU_RUNNABLE] = "running",
@@ -286,8 +284,7 @@ static void idle(struct run *r)
 		wake_sleepers(r->live[k], true);
 }
 
-/* ---- turns -----------------------------------------------------------------
- */
+/* ---- turns --------------------------------------------------------------- */
 
 static uint32_t turn_length(struct run *r)
 {
@@ -469,8 +466,7 @@ static void count_instructions(struct run *r)
 		 r->live[0]->grid->kernel->name, r->m->options.budget);
 }
 
-/* ---- with time -------------------------------------------------------------
- */
+/* ---- with time ----------------------------------------------------------- */
 
 /* The most instructions of a turn, if no other warp can run. */
 #define TIMED_TURN 4096

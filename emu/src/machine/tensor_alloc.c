@@ -14,8 +14,7 @@
 #include "machine/warp.h"
 #include "machine/watch.h"
 
-/* ---- alloc -----------------------------------------------------------------
- */
+/* ---- alloc --------------------------------------------------------------- */
 
 /*
  * Finds the other CTA of the pair.  False after a fault: it does not exist, or no

@@ -43,8 +43,7 @@ static uint32_t rank_of(const struct emu_warp *w, const struct emu_umma *u, int 
 	return u->form.ctas == 2 ? (w->cta->rank & ~1u) + (uint32_t)k : w->cta->rank;
 }
 
-/* ---- operands in shared memory ---------------------------------------------
- */
+/* ---- operands in shared memory ------------------------------------------- */
 
 static bool is_wide(enum emu_umma_type type)
 {
@@ -136,8 +135,7 @@ static bool read_b(const struct run *r)
 	return true;
 }
 
-/* ---- operands in tensor memory ---------------------------------------------
- */
+/* ---- operands in tensor memory ------------------------------------------- */
 
 static void a_from_tmem(const struct run *r, const struct emu_tmem *t)
 {
@@ -187,8 +185,7 @@ static void read_scales(const struct emu_umma *u, const struct emu_tmem *t,
 	}
 }
 
-/* ---- D ---------------------------------------------------------------------
- */
+/* ---- D ------------------------------------------------------------------- */
 
 /*
  * The cell of D in CTA number `cta` of the group.  The columns of a row are
@@ -276,8 +273,7 @@ static void store_d(const struct run *r, struct emu_tmem *t, int cta, int first,
 	}
 }
 
-/* ---- sums ------------------------------------------------------------------
- */
+/* ---- sums ---------------------------------------------------------------- */
 
 /* Elements of 2 or 4 bytes; an undefined row's are NaN. */
 static void codes_of(const struct emu_umma *u, uint8_t (*bytes)[EMU_UMMA_K_BYTES],
@@ -461,8 +457,7 @@ bool emu_umma_run(struct emu_warp *w, const struct emu_instr *i,
 	return ok;
 }
 
-/* ---- taking operands -------------------------------------------------------
- */
+/* ---- taking operands ----------------------------------------------------- */
 
 bool emu_umma_has_lane(const struct emu_umma_work *work, int lane)
 {

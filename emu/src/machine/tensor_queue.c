@@ -39,8 +39,7 @@ struct emu_tensor_op {
 	struct emu_check_mark *mark;
 };
 
-/* ---- the cells that an operation writes ------------------------------------
- */
+/* ---- the cells that an operation writes ---------------------------------- */
 
 static uint32_t group_size(const struct emu_tensor_op *op)
 {
@@ -93,8 +92,7 @@ static void set_pending(const struct emu_tensor_op *op, int by)
 	}
 }
 
-/* ---- doing them ------------------------------------------------------------
- */
+/* ---- doing them ---------------------------------------------------------- */
 
 static void put_piece(struct emu_tmem *t, uint32_t lane, uint32_t column,
 		      const uint8_t *from, const uint8_t *shadow)
@@ -206,8 +204,7 @@ static void perform(struct emu_tensor_op *op)
 	free_op(op);
 }
 
-/* ---- the queue -------------------------------------------------------------
- */
+/* ---- the queue ----------------------------------------------------------- */
 
 static void enqueue(struct emu_tensor_op *op)
 {
@@ -299,8 +296,7 @@ void emu_tensor_end(struct emu_cluster *c)
 	c->tensor = NULL;
 }
 
-/* ---- issuing ---------------------------------------------------------------
- */
+/* ---- issuing ------------------------------------------------------------- */
 
 /* Begins an operation of one thread, in the even CTA of a pair. */
 static struct emu_tensor_op *begin(struct emu_warp *w, const struct emu_instr *i,

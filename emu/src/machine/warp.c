@@ -23,8 +23,7 @@
 /* Instructions after which a path yields to another one of the warp. */
 #define PATH_INSTRUCTIONS 4096
 
-/* ---- paths -----------------------------------------------------------------
- */
+/* ---- paths --------------------------------------------------------------- */
 
 static void remove_path(struct emu_warp *w, uint32_t index)
 {
@@ -158,8 +157,7 @@ void emu_exit_lanes(struct emu_warp *w, uint32_t lanes)
 	emu_warp_has_ended(w);
 }
 
-/* ---- waiting ---------------------------------------------------------------
- */
+/* ---- waiting ------------------------------------------------------------- */
 
 void emu_wait_for(struct emu_warp *w, const struct emu_instr *i, enum emu_wait wait,
 		  uint64_t address)
@@ -232,8 +230,7 @@ bool emu_converge(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 	return false;
 }
 
-/* ---- the loop --------------------------------------------------------------
- */
+/* ---- the loop ------------------------------------------------------------ */
 
 /* The lanes of the path for which the instruction's predicate is true. */
 static uint32_t guarded(const struct emu_warp *w, const struct emu_instr *i)

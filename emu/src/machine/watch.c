@@ -22,8 +22,7 @@ static bool say(struct emu_warp *w, const struct emu_instr *i, int lane, bool is
 	return is_good || emu_object(w, i, lane, "%s", err->text);
 }
 
-/* ---- lanes ----------------------------------------------------------------
- */
+/* ---- lanes --------------------------------------------------------------- */
 
 /* The number of the instruction that runs. */
 static uint32_t now(const struct emu_warp *w)

@@ -74,8 +74,7 @@ static uint32_t d_registers(const struct emu_instr *i)
 	return (i->option >> 8 & 0x1FF) / (i->option & EMU_D_IS_F16 ? 4 : 2);
 }
 
-/* ---- registers in flight ---------------------------------------------------
- */
+/* ---- registers in flight ------------------------------------------------- */
 
 static void mark(uint8_t *bits, uint32_t row, bool on)
 {
@@ -128,8 +127,7 @@ bool emu_wgmma_check(struct emu_warp *w, const struct emu_instr *i)
  */
 #define UNDEFINED UINT32_MAX
 
-/* ---- running one -----------------------------------------------------------
- */
+/* ---- running one --------------------------------------------------------- */
 
 /* An element of this many bytes, little endian, of memory that was written. */
 static uint32_t element_at(const uint8_t *from, const uint8_t *shadow, int bytes)
@@ -335,8 +333,7 @@ static bool run_oldest(struct emu_warp *w, size_t count)
 	return true;
 }
 
-/* ---- issuing ---------------------------------------------------------------
- */
+/* ---- issuing ------------------------------------------------------------- */
 
 /*
  * The set in flight of an instruction's accumulators, or a new one.  A new set must
@@ -538,8 +535,7 @@ void emu_run_wgmma(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes
 		(void)run_oldest(w, q->count);
 }
 
-/* ---- fence, commit, wait ---------------------------------------------------
- */
+/* ---- fence, commit, wait ------------------------------------------------- */
 
 /* Writes sets whose last operation is done back to their registers. */
 static void close_sets(struct emu_warp *w)

@@ -67,8 +67,7 @@ struct emu_opcode {
 	float slots[EMU_PIPES], slots_64[EMU_PIPES];
 };
 
-/* ---- for functions that bind ----------------------------------------------
- */
+/* ---- for functions that bind --------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) bool emu_bind_fail(struct emu_bind *b,
 							 const char *format, ...);

@@ -110,8 +110,7 @@ static void join(uint32_t c)
 		emu_check_leave(checks[c], w, 0, 0, true);
 }
 
-/* ---- without an order ----------------------------------------------------
- */
+/* ---- without an order ---------------------------------------------------- */
 
 static void races_of_two(void **state)
 {
@@ -145,8 +144,7 @@ static void strong_accesses(void **state)
 	BAD(access_of(1, 0, strong_write, FLAG2, 4), "reads it");
 }
 
-/* ---- release and acquire -------------------------------------------------
- */
+/* ---- release and acquire ------------------------------------------------- */
 
 static void a_message(void **state)
 {
@@ -273,8 +271,7 @@ static void a_barrier_too_late(void **state)
 	BAD(access_of(3, 1, EMU_ORDER_READ, OTHER, 16), "nothing orders");
 }
 
-/* ---- bulk stores and grids -----------------------------------------------
- */
+/* ---- bulk stores and grids ----------------------------------------------- */
 
 static void bulk_stores(void **state)
 {

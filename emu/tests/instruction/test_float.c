@@ -56,8 +56,7 @@ static void any_floats(float x[LANES][4])
 					     .out = (to),                              \
 					     .out_bytes = sizeof(to)})
 
-/* ---- arithmetic ------------------------------------------------------------
- */
+/* ---- arithmetic ---------------------------------------------------------- */
 
 static float one_add(float x, float y, float z)
 {
@@ -258,8 +257,7 @@ static void test_choices(void **state)
 	}
 }
 
-/* ---- conversions -----------------------------------------------------------
- */
+/* ---- conversions --------------------------------------------------------- */
 
 /* Every pair of e2m1 codes to fp16; to e2m1: ties to even, 6 at most. */
 static void test_e2m1(void **state)

@@ -31,8 +31,7 @@
 /* %r2: the first lane that the warp can access. */
 #define MY_LANES "shl.b32 %r2, %warp, 21; add.u32 %r2, %r2, %r1;\n"
 
-/* ---- ld and st -------------------------------------------------------------
- */
+/* ---- ld and st ----------------------------------------------------------- */
 
 static const struct {
 	const char *name;
@@ -202,8 +201,7 @@ static void test_stores(void **state)
 		}
 }
 
-/* ---- cp --------------------------------------------------------------------
- */
+/* ---- cp ------------------------------------------------------------------ */
 
 static const struct {
 	const char *name;
@@ -297,8 +295,7 @@ static void test_copies(void **state)
 			check_copy(s, seed);
 }
 
-/* ---- what must not be ------------------------------------------------------
- */
+/* ---- what must not be ---------------------------------------------------- */
 
 static void bad_in(bool is_strict, const char *body, const char *first,
 		   const char *second)

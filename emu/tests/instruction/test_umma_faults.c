@@ -113,8 +113,7 @@ static void good(const char *body)
 	}
 }
 
-/* ---- the instruction -------------------------------------------------------
- */
+/* ---- the instruction ----------------------------------------------------- */
 
 static void test_operands(void **state)
 {
@@ -193,8 +192,7 @@ static void test_pairs(void **state)
 		}
 }
 
-/* ---- order -----------------------------------------------------------------
- */
+/* ---- order --------------------------------------------------------------- */
 
 #define STORE "@!%w st.shared.b32 [%r14+16], %r14;\n"
 #define SYNC  "bar.sync 0;\n"

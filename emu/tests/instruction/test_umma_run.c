@@ -14,8 +14,7 @@
 
 #define LEAD 4096u
 
-/* ---- one multiplication ----------------------------------------------------
- */
+/* ---- one multiplication -------------------------------------------------- */
 
 /* Lanes of each 32 that the second multiplication may keep. */
 #define KEPT 0x00FF0F10u
@@ -78,8 +77,7 @@ static void take(int columns, int ctas)
 		   columns, ctas);
 }
 
-/* ---- operands --------------------------------------------------------------
- */
+/* ---- operands ------------------------------------------------------------ */
 
 /* Bits of small integers in each type: their codes for 0, 1, 2, 3, -1. */
 static uint32_t code_of(enum emu_umma_type type, int value)
@@ -193,8 +191,7 @@ static void put(const struct operand *o, int first, int rows, uint8_t *to)
 	}
 }
 
-/* ---- a case ----------------------------------------------------------------
- */
+/* ---- a case -------------------------------------------------------------- */
 
 struct test {
 	struct emu_umma umma;
@@ -395,8 +392,7 @@ static void run(struct test *t, uint64_t seed)
 	free(out);
 }
 
-/* ---- cases -----------------------------------------------------------------
- */
+/* ---- cases --------------------------------------------------------------- */
 
 #define F16_FORM(ctas, a_in_tmem)                                                      \
 	{                                                                              \

@@ -107,8 +107,7 @@ static void test_lanes_that_wait_for_later_code(void **state)
 	assert_int_equal(out[0], 77);
 }
 
-/* ---- threads of the host -------------------------------------------------
- */
+/* ---- threads of the host ------------------------------------------------- */
 
 /* Waits at an mbarrier for a late copy: how long depends on the schedule. */
 static const char *const late_body =
