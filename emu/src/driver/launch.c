@@ -394,7 +394,7 @@ static CUresult check_residency(struct emu_grid *g)
 				       "%s: a cooperative grid of %" PRIu64
 				       " CTAs: the GPU holds %u at once",
 				       g->kernel->name, all, g->resident * ctas);
-	/* A cluster that NIBEMU_SMS cannot hold runs alone: one at a time. */
+	/* Clusters that NIBEMU_SMS cannot hold run one after the other. */
 	g->resident += g->resident == 0;
 	return CUDA_SUCCESS;
 }

@@ -61,16 +61,6 @@
 
 /* ---- the multiplication -------------------------------------------------- */
 
-template <bool IS_BF16>
-DEVICE void mma16(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
-		  uint32_t x0, uint32_t x1)
-{
-	if constexpr (IS_BF16)
-		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
-	else
-		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
-}
-
 /* What a lane reads of a stage; constant for the whole kernel. */
 struct lane_view {
 	uint32_t codes, scales, a; /* addresses in the first stages */

@@ -33,4 +33,15 @@ DEVICE void mma_m16n8k16_bf16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
 	    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+/* One of both.  row_g: a0 and a2; row_g8: a1 and a3. */
+template <bool IS_BF16>
+DEVICE void mma16(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
+		  uint32_t x0, uint32_t x1)
+{
+	if constexpr (IS_BF16)
+		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
+	else
+		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
+}
+
 #endif

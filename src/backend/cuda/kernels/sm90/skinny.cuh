@@ -371,23 +371,13 @@ DEVICE struct lane_view view_of(const struct nib_gemv_params &p,
 	return view;
 }
 
-template <bool IS_BF16>
-DEVICE void mma(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
-		uint32_t x0, uint32_t x1)
-{
-	if constexpr (IS_BF16)
-		mma_m16n8k16_bf16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
-	else
-		mma_m16n8k16_f16(d, row_g[0], row_g8[0], row_g[1], row_g8[1], x0, x1);
-}
-
 /* Two mma: d with the values from i on, e with those from j on. */
 template <class TRAITS>
 DEVICE void mma2(float (&d)[4], const uint32_t (&values)[2][8], int i, uint32_t x0,
 		 uint32_t x1, float (&e)[4], int j, uint32_t y0, uint32_t y1)
 {
-	mma<TRAITS::IS_BF16>(d, values[0] + i, values[1] + i, x0, x1);
-	mma<TRAITS::IS_BF16>(e, values[0] + j, values[1] + j, y0, y1);
+	mma16<TRAITS::IS_BF16>(d, values[0] + i, values[1] + i, x0, x1);
+	mma16<TRAITS::IS_BF16>(e, values[0] + j, values[1] + j, y0, y1);
 }
 
 /* scales[j]: the four scales of k64 number j, of rows g and g + 8. */
@@ -483,8 +473,8 @@ DEVICE void multiply_half(float (&acc)[4], const struct lane_view &view, uint32_
 		for (int r = 0; r < 2; r++)
 			decode<TRAITS::IS_BF16>(lds_32(codes + r * 8 * ROW_BYTES),
 						scale[r], values[r]);
-		mma<TRAITS::IS_BF16>(acc, values[0], values[1], x.x, x.y);
-		mma<TRAITS::IS_BF16>(acc, values[0] + 2, values[1] + 2, x.z, x.w);
+		mma16<TRAITS::IS_BF16>(acc, values[0], values[1], x.x, x.y);
+		mma16<TRAITS::IS_BF16>(acc, values[0] + 2, values[1] + 2, x.z, x.w);
 	}
 }
 
