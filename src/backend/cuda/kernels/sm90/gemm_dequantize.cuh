@@ -14,20 +14,6 @@
 #define UNSCALE(a) ((a) == NIB_A_BF16 ? 128.0f : 64.0f)
 
 /*
- * Codes as fp16 times 2^-6 times scale, exact.  out: codes (0,2), (4,6), (1,3), (5,7).
- */
-DEVICE void dequantize8(uint32_t codes, uint32_t scale, uint32_t *out)
-{
-	const uint32_t even = even_as_e4m3(codes);
-	const uint32_t odd = odd_as_e4m3(codes);
-
-	out[0] = mul_f16x2(cvt_f16x2_e4m3x2(even), scale);
-	out[1] = mul_f16x2(cvt_f16x2_e4m3x2_high(even), scale);
-	out[2] = mul_f16x2(cvt_f16x2_e4m3x2(odd), scale);
-	out[3] = mul_f16x2(cvt_f16x2_e4m3x2_high(odd), scale);
-}
-
-/*
  * Codes as bf16 times 2^-7 times scale; the parameter scale is 2^119 times that.  As
  * many logic instructions as fp16 needs conversions.  out: codes (0,4), (2,6), (1,5),
  * (3,7).  Not by bf16_pair(), which gives the compiler another order of operations.
@@ -42,13 +28,14 @@ DEVICE void dequantize8_bf16(uint32_t codes, uint32_t scale, uint32_t *out)
 	out[3] = mul_bf16x2((codes & sign) | (codes >> 6 & magnitude), scale);
 }
 
+/* out as fp16: codes (0,2), (4,6), (1,3), (5,7). */
 template <int A>
 DEVICE void dequantize(uint32_t codes, uint32_t scale, uint32_t *out)
 {
 	if constexpr (A == NIB_A_BF16)
 		dequantize8_bf16(codes, scale, out);
 	else
-		dequantize8(codes, scale, out);
+		decode<false>(codes, scale, out);
 }
 
 /*
