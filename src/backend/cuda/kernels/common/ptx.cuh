@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx.cuh - instructions of all GPUs from sm_89 on that CUDA C has no name for: one
- * wrapper for each, named after it.  Shared memory addresses are 32-bit
+ * ptx.cuh - instructions of all GPUs from sm_80 on that CUDA C has no name for: one
+ * wrapper for each, named after it.  Where an older GPU lacks the instruction, the
+ * wrapper computes the same bits.  Shared memory addresses are 32-bit
  * (smem_addr()).  Instructions that access or order memory have the clobber "memory".
  * ptx_async.cuh has what Hopper and Blackwell add, sm90/ptx_wgmma.cuh and
  * sm100/ptx_tcgen05.cuh what only one of them has.
@@ -12,6 +13,11 @@
 #include <stdint.h>
 
 #include "device.cuh"
+#include "e4m3_bits.cuh"
+
+/* The instructions of sm_89 and of sm_90, for the machine code that is compiled now. */
+#define HAS_CVT_E4M3 (__CUDA_ARCH__ >= 890)
+#define HAS_MUL_BF16 (__CUDA_ARCH__ >= 900)
 
 DEVICE uint32_t smem_addr(const void *p)
 {
@@ -259,14 +265,18 @@ DEVICE void bar_sync(uint32_t id, uint32_t threads)
 /* ---- arithmetic ---------------------------------------------------------- */
 
 /* Two e4m3 values (low byte first) as two halves; 0x7F gives NaN.  PTX ISA 7.8,
- * sm_89+. */
+ * sm_89+; before, by bits. */
 DEVICE uint32_t cvt_f16x2_e4m3x2(uint32_t bytes)
 {
 	uint32_t h;
+#if HAS_CVT_E4M3
 	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
 	    "cvt.rn.f16x2.e4m3x2 %0, lo;\n\t}"
 	    : "=r"(h)
 	    : "r"(bytes));
+#else
+	h = halves_of_e4m3(__byte_perm(bytes, 0, 0x4140));
+#endif
 	return h;
 }
 
@@ -274,10 +284,14 @@ DEVICE uint32_t cvt_f16x2_e4m3x2(uint32_t bytes)
 DEVICE uint32_t cvt_f16x2_e4m3x2_high(uint32_t bytes)
 {
 	uint32_t h;
+#if HAS_CVT_E4M3
 	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
 	    "cvt.rn.f16x2.e4m3x2 %0, hi;\n\t}"
 	    : "=r"(h)
 	    : "r"(bytes));
+#else
+	h = halves_of_e4m3(__byte_perm(bytes, 0, 0x4342));
+#endif
 	return h;
 }
 
@@ -285,11 +299,18 @@ DEVICE uint32_t cvt_f16x2_e4m3x2_high(uint32_t bytes)
 DEVICE float e4m3_to_f32(uint32_t byte)
 {
 	float x;
+#if HAS_CVT_E4M3
 	asm("{\n\t.reg .b16 lo, hi;\n\t.reg .b32 h;\n\t"
 	    "mov.b32 {lo, hi}, %1;\n\tcvt.rn.f16x2.e4m3x2 h, lo;\n\t"
 	    "mov.b32 {lo, hi}, h;\n\tcvt.f32.f16 %0, lo;\n\t}"
 	    : "=f"(x)
 	    : "r"(byte));
+#else
+	asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %1;\n\t"
+	    "cvt.f32.f16 %0, lo;\n\t}"
+	    : "=f"(x)
+	    : "r"(halves_of_e4m3(byte)));
+#endif
 	return x;
 }
 
@@ -297,11 +318,15 @@ DEVICE float e4m3_to_f32(uint32_t byte)
 DEVICE uint32_t cvt_satfinite_e4m3_f32(float x)
 {
 	uint32_t bytes;
+#if HAS_CVT_E4M3
 	asm("{\n\t.reg .b16 pair;\n\t"
 	    "cvt.rn.satfinite.e4m3x2.f32 pair, 0f00000000, %1;\n\t"
 	    "cvt.u32.u16 %0, pair;\n\t}"
 	    : "=r"(bytes)
 	    : "f"(x));
+#else
+	bytes = e4m3_of_f32(x);
+#endif
 	return bytes;
 }
 
@@ -358,7 +383,14 @@ DEVICE uint32_t high_halves(uint32_t x)
 DEVICE uint32_t mul_bf16x2(uint32_t a, uint32_t b)
 {
 	uint32_t r;
+#if HAS_MUL_BF16
 	asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+#else
+	/* Adding -0 keeps the sign of a product that is zero. */
+	asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+	    : "=r"(r)
+	    : "r"(a), "r"(b), "r"(0x80008000u));
+#endif
 	return r;
 }
 
