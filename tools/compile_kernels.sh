@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # compile_kernels.sh NVCC SOURCE.cu PREFIX PTX DEBUG FLAG... - makes of SOURCE, the
-# image whose name is that of PREFIX and begins with its architecture (sm90_, sm100_):
+# image whose name is that of PREFIX and begins with its architecture (sm80_, sm90_, sm100_):
 #
 #   PTX             for the software GPU, with line numbers; its first line is
 #                   "// nibblas NAME ID"
@@ -21,7 +21,15 @@ ptx=$4
 debug=$5
 shift 5
 name=$(basename "$prefix")
+more=
 case $name in
+# With PTX for newer GPUs.  From sm_89 on, instructions convert e4m3.
+sm80_*)
+	version=80
+	more="-gencode=arch=compute_86,code=sm_86
+		-gencode=arch=compute_89,code=sm_89
+		-gencode=arch=compute_80,code=compute_80"
+	;;
 sm90_*) version=90a ;;
 sm100_*) version=100f ;; # of the family: for 10.0 and 10.3
 *)
@@ -62,8 +70,14 @@ rm -f "$prefix.raw" "$prefix.bare.ptx"
 # 12.8 has no option for it, because it supports nothing else.
 mode=-compress-mode=speed
 "$nvcc" --help | grep -q -e --compress-mode || mode=
-# shellcheck disable=SC2086
-"$nvcc" -fatbin "$arch" -Xfatbin=--compress-all $mode -o "$prefix.fatbin" \
-	"$prefix.cubin"
+if [ -n "$more" ]; then
+	# shellcheck disable=SC2086
+	"$nvcc" -fatbin "$arch" $more -std=c++17 -O3 -Xfatbin=--compress-all $mode \
+		"$@" -o "$prefix.fatbin" "$source"
+else
+	# shellcheck disable=SC2086
+	"$nvcc" -fatbin "$arch" -Xfatbin=--compress-all $mode \
+		-o "$prefix.fatbin" "$prefix.cubin"
+fi
 # ptxas calls it information that it gave up the overlap of wgmma (C75xx).
 grep -E 'warning|error|C75[0-9][0-9]' "$prefix.log" >&2 || true

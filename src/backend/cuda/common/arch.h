@@ -67,7 +67,8 @@ struct cuda_arch {
 	const char *name; /* of its backend: "cuda-sm90" */
 	/* Its kernels are in kernels/sm90 and are named "..._sm90". */
 	const char *tag;
-	int capabilities[6];  /* 90 is 9.0; 0 ends them */
+	int capabilities[6];  /* 90 is 9.0, ascending; 0 ends them */
+	bool runs_on_newer;   /* its images have PTX for later ones */
 	const char *hardware; /* those, for messages: "9.0 (H100, H200)" */
 	enum nib_arithmetic arithmetic;
 	const struct nib_cuda_costs *costs; /* built in */
@@ -96,14 +97,31 @@ struct cuda_arch {
 				    struct nib_error *err);
 };
 
-/* sm90/sm90.c, sm100/sm100.c */
-extern const struct cuda_arch cuda_sm90, cuda_sm100;
+/* sm80/sm80.c, sm90/sm90.c, sm100/sm100.c */
+extern const struct cuda_arch cuda_sm80, cuda_sm90, cuda_sm100;
 
+/* NIB_CUDA_SM80: an option of the build, until sm80 has products. */
+#ifdef NIB_CUDA_SM80
+#define CUDA_ARCHS 3
+#else
 #define CUDA_ARCHS 2
+#endif
 extern const struct cuda_arch *const cuda_archs[CUDA_ARCHS];
 
-/* NULL if no architecture supports it. */
+/*
+ * The architecture of this capability, else one whose kernels run on newer GPUs.  NULL
+ * if there is none.
+ */
 const struct cuda_arch *cuda_arch_of(int capability);
+/*
+ * NIB_CUDA_ARCH, the tag of the architecture whose kernels all GPUs use; NULL if it is
+ * not set.  It is for comparing sm80 with the kernels of a newer GPU.
+ */
+const char *cuda_arch_forced(void);
+/* The architecture of this tag; NULL if there is none. */
+const struct cuda_arch *cuda_arch_named(const char *tag);
+/* Can the architecture's kernels run on a GPU of this capability? */
+bool cuda_arch_runs_on(const struct cuda_arch *arch, int capability);
 /* Does the image of this name belong to the architecture? */
 bool cuda_arch_has_image(const struct cuda_arch *arch, const char *name);
 

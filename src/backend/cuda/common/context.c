@@ -59,10 +59,37 @@ static void list_hardware(char *text, size_t bytes)
 						 cuda_archs[i]->hardware);
 }
 
+/* The architecture whose kernels the GPU uses, NULL without one. */
+static enum nib_status take_arch(struct cuda_device *device, struct nib_error *err)
+{
+	const char *tag = cuda_arch_forced();
+	const struct cuda_arch *arch = tag ? cuda_arch_named(tag) : NULL;
+
+	if (!tag) {
+		device->arch = cuda_arch_of(device->capability);
+		return NIB_STATUS_OK;
+	}
+	if (!arch || !cuda_has_images(arch))
+		return nib_fail(err, NIB_STATUS_UNSUPPORTED,
+				"NIB_CUDA_ARCH=%.32s: this build has no kernels of "
+				"that name",
+				tag);
+	if (!cuda_arch_runs_on(arch, device->capability))
+		return nib_fail(
+		    err, NIB_STATUS_UNSUPPORTED,
+		    "NIB_CUDA_ARCH=%.32s: these kernels are for %s; %s, %s, "
+		    "has compute capability %d.%d",
+		    tag, arch->hardware, device->name, device->hardware,
+		    device->capability / 10, device->capability % 10);
+	device->arch = arch;
+	return NIB_STATUS_OK;
+}
+
 enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
 			      struct cuda_device *device, struct nib_error *err)
 {
-	char hardware[96];
+	char hardware[128];
+	enum nib_status status;
 	CUresult result;
 
 	memset(device, 0, sizeof(*device));
@@ -71,7 +98,9 @@ enum nib_status cuda_describe(const struct cuda_driver *driver, int ordinal,
 	snprintf(device->name, sizeof(device->name), "cuda:%d", ordinal);
 	if (read_properties(device, &result))
 		return cuda_fail(driver, result, device->name, err);
-	device->arch = cuda_arch_of(device->capability);
+	status = take_arch(device, err);
+	if (status)
+		return status;
 	if (device->arch && cuda_has_images(device->arch))
 		return NIB_STATUS_OK;
 	list_hardware(hardware, sizeof(hardware));

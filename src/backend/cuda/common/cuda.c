@@ -17,7 +17,10 @@ static bool is_of(const struct cuda_arch *arch, const struct cuda_driver *driver
 
 	if (!status && device.arch == arch)
 		return true;
-	if (!status || status == NIB_STATUS_UNSUPPORTED)
+	if (cuda_arch_forced())
+		snprintf(reason, bytes, "NIB_CUDA_ARCH=%.32s selects other kernels",
+			 cuda_arch_forced());
+	else if (!status || status == NIB_STATUS_UNSUPPORTED)
 		snprintf(reason, bytes,
 			 "%s, %.48s, has compute capability %d.%d: the kernels "
 			 "are for %s",

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch.h"
 #include "format/view.h"
 
 /* The kernels keep the row at which the tile of a CTA pair ends in an int32_t, and some
@@ -141,7 +142,8 @@ void cuda_may_overlap(const struct cuda_device *device, CUlaunchConfig *config)
 {
 	CUlaunchAttribute *a;
 
-	if (device->capability < 90)
+	/* Kernels of an older architecture do not wait, also on a newer GPU. */
+	if (device->arch->capabilities[0] < 90)
 		return;
 	a = config->attrs + config->numAttrs++;
 	a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;

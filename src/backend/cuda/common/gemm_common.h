@@ -56,7 +56,7 @@ void cuda_set_cluster(CUlaunchConfig *config, int32_t ctas);
 /*
  * Lets the kernel begin before the previous kernel has ended (programmatic dependent
  * launch); the kernel waits for it where it must (griddepcontrol_wait()).  Does nothing
- * before compute capability 9.0, which has no dependent launch.
+ * for kernels of GPUs before 9.0, which have no dependent launch.
  */
 void cuda_may_overlap(const struct cuda_device *device, CUlaunchConfig *config);
 

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sm80.c - the row of Ampere and Ada in the table of architectures (arch.h). */
+#include "backend/cuda/common/costs.h"
+#include "backend/cuda/kernels/sm80/probe_mma_params.h"
+#include "choose.h"
+
+/* Not measured: Hopper's, until there is a product in tiles. */
+static const struct nib_cuda_costs costs = {
+    .step = {365, 400, 436, 471, 506, 541, 576, 612, 682, 807, 938, 1070},
+    .tile = 1500,
+    .split = 6000,
+};
+
+const struct cuda_arch cuda_sm80 = {
+    .name = "cuda-sm80",
+    .tag = "sm80",
+    .capabilities = {80, 86, 87, 89},
+    .runs_on_newer = true,
+    .hardware = "8.0 or newer (A100, RTX 30, L4, RTX 40)",
+    .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
+    .costs = &costs,
+    .takes_dense = true,
+    .row_align = 8,
+    .probe_flop = NIB_PROBE_MMA_FLOP,
+    .probe_threads = NIB_PROBE_MMA_THREADS,
+    .choose = sm80_choose,
+    .clusters = sm80_clusters,
+};

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cuda_sm80.c - which architecture's kernels a GPU uses, on the fake driver: those
+ * for Ampere and Ada also on newer GPUs without kernels of their own, or where
+ * NIB_CUDA_ARCH selects them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/common/arch.h"
+#include "backend/cuda/common/cuda.h"
+#include "backend/cuda/common/gemm_common.h"
+#include "common/unit.h"
+#include "fake_bed.h"
+
+static void check_refused(const char *part)
+{
+	struct nib_device *device;
+	struct nib_error err;
+
+	assert_refused(nib_device_open("cuda", NULL, &device, &err),
+		       NIB_STATUS_UNSUPPORTED, &err, part);
+}
+
+static void check_opens(const char *backend)
+{
+	struct nib_device_info info;
+	struct nib_device *device;
+	struct nib_error err;
+
+	if (nib_device_open("cuda", NULL, &device, &err) != NIB_STATUS_OK)
+		fail_msg("%s: %s", backend, err.message);
+	info = test_device_info(device);
+	assert_string_equal(info.backend, backend);
+	nib_device_close(device);
+}
+
+/* Ascending capabilities, and those between and after them. */
+static void capabilities(void)
+{
+	static const struct {
+		int capability;
+		bool sm80, sm90, sm100;
+	} cases[] = {
+	    {75, false, false, false}, {80, true, false, false},
+	    {86, true, false, false},  {87, true, false, false},
+	    {89, true, false, false},  {90, true, true, false},
+	    {100, true, false, true},  {103, true, false, true},
+	    {120, true, false, false}, {130, true, false, false},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const int c = cases[i].capability;
+
+		assert_int_equal(cuda_arch_runs_on(&cuda_sm80, c), cases[i].sm80);
+		assert_int_equal(cuda_arch_runs_on(&cuda_sm90, c), cases[i].sm90);
+		assert_int_equal(cuda_arch_runs_on(&cuda_sm100, c), cases[i].sm100);
+	}
+}
+
+static void forced(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+
+	setenv("NIB_CUDA_ARCH", "", 1);
+	check_opens("cuda-sm90");
+	setenv("NIB_CUDA_ARCH", "sm90", 1);
+	check_opens("cuda-sm90");
+	setenv("NIB_CUDA_ARCH", "sm75", 1);
+	check_refused("NIB_CUDA_ARCH=sm75: this build has no kernels of that name");
+	setenv("NIB_CUDA_ARCH", "sm100", 1);
+	check_refused("NIB_CUDA_ARCH=sm100: these kernels are for 10.0, 10.3 (B200, "
+		      "B300); cuda:0, NVIDIA Fake 0, has compute capability 9.0");
+	/* No image of the name. */
+	setenv("NIB_CUDA_ARCH", "sm80", 1);
+	check_refused("NIB_CUDA_ARCH=sm80: this build has no kernels");
+	fake_check_clean(fake);
+}
+
+static void turing(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+
+	fake->capability[0] = 75;
+	check_refused("cuda:0, NVIDIA Fake 0, has compute capability 7.5: the kernels "
+		      "are for 9.0 (H100, H200) and 10.0");
+	fake_check_clean(fake);
+}
+
+#ifdef NIB_CUDA_SM80
+static const struct cuda_image images[] = {
+    {"sm90_first 1-2 kernel_of_first_sm90", "cubin"},
+    {"sm80_first 3-4 nib_amax_sm80", "cubin"},
+    {NULL, NULL},
+};
+
+static void ampere(void)
+{
+	static const int found[] = {80, 86, 87, 89, 120, 121, 130};
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+
+	cuda_images = images;
+	for (size_t i = 0; i < sizeof(found) / sizeof(*found); i++) {
+		fake->capability[0] = found[i];
+		check_opens("cuda-sm80");
+	}
+	fake->capability[0] = 90;
+	check_opens("cuda-sm90");
+	setenv("NIB_CUDA_ARCH", "sm80", 1);
+	check_opens("cuda-sm80");
+	fake->capability[0] = 75;
+	check_refused("these kernels are for 8.0 or newer (A100, RTX 30, L4, RTX 40); "
+		      "cuda:0, NVIDIA Fake 0, has compute capability 7.5");
+	unsetenv("NIB_CUDA_ARCH");
+	check_refused("has compute capability 7.5: the kernels are for 9.0 (H100, "
+		      "H200) and 8.0 or newer");
+	fake_check_clean(fake);
+}
+
+static void no_products(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+	struct nib_plan plan = {0};
+	struct cuda_product_plan product = {0};
+	struct nib_device *device;
+	struct nib_error err;
+
+	cuda_images = images;
+	fake->capability[0] = 89;
+	assert_ok(nib_device_open("cuda", NULL, &device, &err));
+	assert_refused(cuda_sm80.choose(&plan).product->plan(cuda_device(device), &plan,
+							     &product, &err),
+		       NIB_STATUS_UNSUPPORTED, &err,
+		       "cuda:0, NVIDIA Fake 0: this build has no matrix products for "
+		       "compute capability 8.9");
+	nib_device_close(device);
+	fake_check_clean(fake);
+}
+
+/* Kernels without griddepcontrol never overlap the kernel before. */
+static void no_overlap(void)
+{
+	struct fake_cuda *fake = fake_open(FAKE_CUDA);
+
+	cuda_images = images;
+	for (int is_forced = 0; is_forced < 2; is_forced++) {
+		CUlaunchAttribute attributes[2];
+		CUlaunchConfig config = {.attrs = attributes};
+		struct nib_device *device;
+
+		if (is_forced)
+			setenv("NIB_CUDA_ARCH", "sm80", 1);
+		assert_ok(nib_device_open("cuda", NULL, &device, NULL));
+		cuda_may_overlap(cuda_device(device), &config);
+		assert_int_equal(config.numAttrs, !is_forced);
+		nib_device_close(device);
+	}
+	fake_check_clean(fake);
+}
+
+/* Only the selected row of `nib info` is open. */
+static void rows(void)
+{
+	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
+
+	fake_open(FAKE_CUDA);
+	cuda_images = images;
+	setenv("NIB_CUDA_ARCH", "sm80", 1);
+	for (int i = 0; i < CUDA_ARCHS; i++) {
+		assert_ok(nib_backend_get_info(i, &info, NULL));
+		assert_int_equal(info.is_open, strcmp(info.backend, "cuda-sm80") == 0);
+		if (strcmp(info.backend, "cuda-sm90") == 0)
+			assert_string_equal(info.reason,
+					    "NIB_CUDA_ARCH=sm80 selects other kernels");
+	}
+}
+#endif
+
+int main(int argc, char **argv)
+{
+	static const struct fake_test tests[] = {
+	    {"capabilities", capabilities},
+	    {"forced", forced},
+	    {"turing", turing},
+#ifdef NIB_CUDA_SM80
+	    {"ampere", ampere},
+	    {"no_products", no_products},
+	    {"rows", rows},
+	    {"no_overlap", no_overlap},
+#endif
+	};
+
+	return fake_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}
