@@ -8,7 +8,7 @@ set(NIB_CUDA AUTO CACHE STRING
 set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 option(NIB_CUDA_SM80
-  "Kernels for Ampere and Ada, which have no matrix products yet" OFF)
+  "Kernels for Ampere and Ada, which multiply only experts yet" OFF)
 if(NIB_CUDA_SM80)
   target_compile_definitions(nib_objects PUBLIC NIB_CUDA_SM80)
 endif()

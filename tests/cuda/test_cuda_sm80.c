@@ -129,11 +129,12 @@ static void no_products(void)
 	cuda_images = images;
 	fake->capability[0] = 89;
 	assert_ok(nib_device_open("cuda", NULL, &device, &err));
-	assert_refused(cuda_sm80.choose(&plan).product->plan(cuda_device(device), &plan,
-							     &product, &err),
-		       NIB_STATUS_UNSUPPORTED, &err,
-		       "cuda:0, NVIDIA Fake 0: this build has no matrix products for "
-		       "compute capability 8.9");
+	assert_refused(
+	    cuda_sm80.choose(&plan).product->plan(cuda_device(device), &plan, &product,
+						  &err),
+	    NIB_STATUS_UNSUPPORTED, &err,
+	    "cuda:0, NVIDIA Fake 0: this build has no such matrix product for "
+	    "compute capability 8.9");
 	nib_device_close(device);
 	fake_check_clean(fake);
 }

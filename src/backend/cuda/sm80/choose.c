@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * choose.c - see choose.h.  There is no product yet: a plan fails with a message, and
- * the build has these kernels only with NIB_CUDA_SM80.
+ * choose.c - see choose.h.  The mma kernels multiply experts.  Other plans fail with a
+ * message, and the build has these kernels only with NIB_CUDA_SM80.
  */
 #include "choose.h"
 
+#include "backend/cuda/common/mma.h"
 #include "backend/cuda/common/tile_plan.h"
 #include "core/error.h"
 
 static enum nib_status refuse(const struct cuda_device *device, struct nib_error *err)
 {
 	return nib_fail(err, NIB_STATUS_UNSUPPORTED,
-			"%s, %s: this build has no matrix products for compute "
-			"capability %d.%d",
+			"%s, %s: this build has no such matrix product for "
+			"compute capability %d.%d",
 			device->name, device->hardware, device->capability / 10,
 			device->capability % 10);
 }
@@ -40,7 +41,8 @@ static const struct cuda_product none = {plan_none, launch_none, cuda_product_fr
 
 struct cuda_choice sm80_choose(const struct nib_plan *plan)
 {
-	(void)plan;
+	if (plan->is_moe && cuda_mma_can_load(plan->op, &plan->moe))
+		return (struct cuda_choice){.product = &cuda_mma};
 	return (struct cuda_choice){.product = &none};
 }
 

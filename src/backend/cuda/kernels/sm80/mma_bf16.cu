@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma_bf16.cu - mma.cuh on Ampere and Ada, A of bf16. */
+#define NIB_ARCH sm80
+#include "backend/cuda/kernels/common/mma.cuh"
+
+MMA_KERNEL(experts_8_3_bf16, 1, 3, 5, A_BF16, false)
+MMA_KERNEL(experts_8_4_bf16, 1, 4, 4, A_BF16, false)
+MMA_KERNEL(experts_16_3_bf16, 2, 3, 4, A_BF16, false)
+MMA_KERNEL(experts_32_3_bf16, 4, 3, 3, A_BF16, false)
+MMA_KERNEL(dual_8_4_bf16, 1, 4, 4, A_BF16, true)
+MMA_KERNEL(dual_16_3_bf16, 2, 3, 4, A_BF16, true)
+MMA_KERNEL(dual_32_3_bf16, 4, 3, 3, A_BF16, true)
