@@ -7,11 +7,11 @@
 
 #include "backend/cuda/common/mma.h"
 #include "backend/cuda/common/operand.h"
+#include "backend/cuda/common/vector.h"
 #include "backend/cuda/kernels/common/mma_params.h"
 #include "backend/cuda/sm90/choose.h"
 #include "backend/cuda/sm90/gemm.h"
 #include "backend/cuda/sm90/skinny.h"
-#include "backend/cuda/sm90/vector.h"
 #include "backend/cuda/sm90/wide.h"
 #include "common/unit.h"
 
@@ -330,20 +330,20 @@ static void experts(void **state)
 		check_vector_cut(1 + i % 8, 1 + i / 8 % 2, 1 + i * 97 % 9000,
 				 32 * (1 + i * 31 % 250), i % 3 == 0);
 	/* Rows of an expert each, as a rule. */
-	assert_ptr_equal(of_experts(false, 1, 1, 64, 16), &sm90_vector_experts);
-	assert_ptr_equal(of_experts(false, 8, 8, 14336, 1024), &sm90_vector_experts);
-	assert_ptr_equal(of_experts(true, 128, 128, 64, 7168), &sm90_vector_experts);
-	assert_ptr_equal(of_experts(false, 8, 4096, 64, 7168), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 1, 1, 64, 16), &cuda_vector_experts);
+	assert_ptr_equal(of_experts(false, 8, 8, 14336, 1024), &cuda_vector_experts);
+	assert_ptr_equal(of_experts(true, 128, 128, 64, 7168), &cuda_vector_experts);
+	assert_ptr_equal(of_experts(false, 8, 4096, 64, 7168), &cuda_vector_experts);
 	assert_ptr_equal(of_experts(false, 8, 7, 64, 768), &sm90_skinny);
 	assert_ptr_equal(of_experts(true, 8, 7, 64, 768), &sm90_tiles);
 	assert_ptr_equal(of_experts(false, 129, 256, 1024, 768), &sm90_tiles);
 	assert_ptr_equal(of_experts(false, 129, 256, 384, 2048), &sm90_skinny);
 	assert_ptr_equal(of_experts(true, 129, 256, 64, 2048), &sm90_tiles);
-	assert_ptr_equal(of_dense(8, 16), &sm90_vector_experts);
-	assert_ptr_equal(of_dense(64, 128), &sm90_vector_experts);
+	assert_ptr_equal(of_dense(8, 16), &cuda_vector_experts);
+	assert_ptr_equal(of_dense(64, 128), &cuda_vector_experts);
 	assert_ptr_equal(of_dense(8, 15), &sm90_skinny);
 	assert_ptr_equal(of_dense(65, 1024), &sm90_skinny);
-	assert_ptr_equal(of_experts(false, 127, 128, 384, 2048), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 127, 128, 384, 2048), &cuda_vector_experts);
 	assert_ptr_equal(of_experts(false, 129, 128, 384, 2048), &sm90_tiles);
 	assert_ptr_equal(of_experts(false, 512, 1024, 60, 4096), &sm90_skinny);
 	assert_ptr_equal(of_experts(false, 513, 1024, 60, 4096), &sm90_tiles);
@@ -358,13 +358,13 @@ static void experts_mma(void **state)
 	const int64_t least = (1 << 27) / 64 / 2048; /* of n for 64 experts */
 
 	(void)state;
-	assert_ptr_equal(of_experts(false, 64, 128, 4096, 4096), &sm90_vector_experts);
+	assert_ptr_equal(of_experts(false, 64, 128, 4096, 4096), &cuda_vector_experts);
 	assert_ptr_equal(of_experts(false, 65, 128, 4096, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(true, 65, 128, 4096, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 8, 8, 28672, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 64, 64, least, 2048), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 64, 64, least - 1, 2048),
-			 &sm90_vector_experts);
+			 &cuda_vector_experts);
 	assert_ptr_equal(of_experts(false, 8 * 128, 128, 4096, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 8 * 128 + 1, 128, 4096, 4096), &sm90_tiles);
 	assert_ptr_equal(of_experts(false, 16 * 128, 128, 4096, 1024), &cuda_mma);
@@ -405,8 +405,8 @@ static const struct cuda_product *of_matrix(int64_t m, int64_t n, int64_t k)
 /* Rows of A for each kernel, below 2^25 weights and from there on. */
 static void ways(void **state)
 {
-	assert_ptr_equal(of_matrix(4, 1, 0), &sm90_vector);
-	assert_ptr_equal(of_matrix(4, 4095, 8192), &sm90_vector);
+	assert_ptr_equal(of_matrix(4, 1, 0), &cuda_vector);
+	assert_ptr_equal(of_matrix(4, 4095, 8192), &cuda_vector);
 	assert_ptr_equal(of_matrix(5, 4095, 8192), &sm90_skinny);
 	assert_ptr_equal(of_matrix(16, 4095, 8192), &sm90_skinny);
 	assert_ptr_equal(of_matrix(17, 4096, 4096), &sm90_wide);
@@ -415,7 +415,7 @@ static void ways(void **state)
 	assert_ptr_equal(of_matrix(17, 4096 + 256, 4096), &sm90_tiles);
 	assert_ptr_equal(of_matrix(17, 64, 4096 + 16), &sm90_tiles);
 	assert_ptr_equal(of_matrix(17, 1 << 20, 16), &sm90_tiles);
-	assert_ptr_equal(of_matrix(2, 4096, 8192), &sm90_vector);
+	assert_ptr_equal(of_matrix(2, 4096, 8192), &cuda_vector);
 	assert_ptr_equal(of_matrix(3, 4096, 8192), &sm90_skinny);
 	assert_ptr_equal(of_matrix(8, 4096, 8192), &sm90_skinny);
 	assert_ptr_equal(of_matrix(9, 4096, 8192), &sm90_tiles);

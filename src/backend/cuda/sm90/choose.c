@@ -11,11 +11,11 @@
 #include "backend/cuda/common/mma.h"
 #include "backend/cuda/common/operand.h"
 #include "backend/cuda/common/pack.h"
+#include "backend/cuda/common/vector.h"
 #include "backend/cuda/kernels/common/mma_params.h"
 #include "format/view.h"
 #include "gemm.h"
 #include "skinny.h"
-#include "vector.h"
 #include "wide.h"
 
 /* Weights of one matrix from which tiles are faster for 9 rows of A or more. */
@@ -46,11 +46,11 @@ struct rule {
 
 static const struct rule matrix_rules[] = {
     {.most_rows = 2,
-     .product = &sm90_vector,
+     .product = &cuda_vector,
      .reason = "H200: 1 x 7168 x 16384 23.1 us, a plain read of the weights 16.6"},
     {.most_rows = NIB_GEMV_MAX_ROWS,
      .weights = SMALL,
-     .product = &sm90_vector,
+     .product = &cuda_vector,
      .reason = "H200: larger weights are slower here, 4 x 28672 x 8192 56.3 us, by "
 	       "the skinny kernel 47.7"},
     {.most_rows = 8,
@@ -79,7 +79,7 @@ static const struct rule expert_rules[] = {
     {.most_rows = 64,
      .experts_a_row = 2,
      .takes_dual = true,
-     .product = &sm90_vector_experts,
+     .product = &cuda_vector_experts,
      .reason = "H100: 32 rows by 128 experts of 1536 x 2048 24.1 us, by the mma kernel "
 	       "25.8"},
     {.most_rows = NIB_SKINNY_ROWS,
@@ -116,7 +116,7 @@ static const struct rule expert_rules[] = {
      .a = NVFP4,
      .experts_a_row = 1,
      .takes_dual = true,
-     .product = &sm90_vector_experts,
+     .product = &cuda_vector_experts,
      .reason = "H200: DeepSeek-V3's layer of four tokens 220 us, by the other kernels "
 	       "314"},
     {.most_rows = 8,
@@ -268,7 +268,7 @@ static struct cuda_choice choose_experts(enum nib_op op,
 
 bool sm90_chooses_vector(enum nib_op op, const struct nib_moe_problem *moe)
 {
-	return choose_experts(op, moe, true).product == &sm90_vector_experts;
+	return choose_experts(op, moe, true).product == &cuda_vector_experts;
 }
 
 struct cuda_choice sm90_choose(const struct nib_plan *plan)

@@ -114,11 +114,12 @@ static enum nib_status plan_skinny(struct cuda_device *device,
 	struct nib_skinny_params *params;
 	struct skinny_cut cut;
 	char name[40];
-	enum nib_status status = few_rows_new(plan, "skinny", product, &few, err);
+	enum nib_status status =
+	    few_rows_new(plan, "skinny", sizeof(*params), product, &few, err);
 
 	if (status)
 		return status;
-	params = &few->params.skinny;
+	params = (struct nib_skinny_params *)few->params;
 	cut = moe ? skinny_cut_experts(p.a.rows, nib_fp4_batches(&p.b), params->p.n,
 				       params->p.k, device->multiprocessors)
 		  : skinny_cut(params->p.m, params->p.n, params->p.k, few->batch,
@@ -146,12 +147,13 @@ static enum nib_status launch_skinny(const struct cuda_device *device,
 {
 	const struct few_rows *few = product->state;
 	const struct nib_problem p = few_rows_problem(run->problems, run->moe);
-	union few_rows_params params = few->params;
+	struct nib_skinny_params params =
+	    *(const struct nib_skinny_params *)few->params;
 
 	few_rows_set_pointers(&params.p, &p, run->moe != NULL);
 	if (run->moe)
-		params.skinny.moe = few_rows_experts(run->moe);
-	return few_rows_launch(device, few, &params, run, err);
+		params.moe = few_rows_experts(run->moe);
+	return few_rows_launch(device, few, &params.p, run, err);
 }
 
 const struct cuda_product sm90_skinny = {plan_skinny, launch_skinny, cuda_product_free};

@@ -6,7 +6,8 @@
 #ifndef NIB_SM90_SKINNY_H
 #define NIB_SM90_SKINNY_H
 
-#include "few_rows.h"
+#include "backend/cuda/common/few_rows.h"
+#include "backend/cuda/kernels/sm90/skinny_params.h"
 
 extern const struct cuda_product sm90_skinny;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vector_layer.c - a layer of experts of so few slots that the vector kernels
- * multiply each slot by itself (kernels/sm90/gemv_experts.cuh), in up to three
+ * multiply each slot by itself (kernels/common/gemv_experts.cuh), in up to three
  * launches:
  *
  *   x -> NVFP4 by token (unless A is dense or x is quantised)
@@ -15,12 +15,12 @@
 
 #include "backend/cuda/common/gemm_common.h"
 #include "backend/cuda/common/operand.h"
+#include "backend/cuda/common/vector.h"
 #include "backend/cuda/common/views.h"
 #include "backend/cuda/kernels/common/moe_steps_params.h"
 #include "choose.h"
 #include "format/quantize_ref.h"
 #include "format/view.h"
-#include "vector.h"
 
 /*
  * Each CTA of the last product quantises its row of h again.  With 896 CTAs for eight

@@ -6,7 +6,7 @@
 #include "backend/cuda/common/cuda.h"
 
 /*
- * Computes the layer in two or three launches (kernels/sm90/gemv_experts.cuh).  If it
+ * Computes the layer in two or three launches (kernels/common/gemv_experts.cuh).  If it
  * cannot, *taken is false and nothing is launched.  With the context entered.
  */
 enum nib_status sm90_vector_layer(struct cuda_device *device,

@@ -64,11 +64,12 @@ static enum nib_status plan_wide(struct cuda_device *device,
 	struct few_rows *few;
 	struct nib_wide_params *params;
 	struct wide_cut cut;
-	enum nib_status status = few_rows_new(plan, "wide", product, &few, err);
+	enum nib_status status =
+	    few_rows_new(plan, "wide", sizeof(*params), product, &few, err);
 
 	if (status)
 		return status;
-	params = &few->params.wide;
+	params = (struct nib_wide_params *)few->params;
 	cut = wide_cut(params->p.m, params->p.n, params->p.k, params->p.b.is_tiled,
 		       device->multiprocessors);
 	params->p.tiles = cut.tiles;
@@ -83,5 +84,16 @@ static enum nib_status plan_wide(struct cuda_device *device,
 				  few_rows_type(p->activations, p->x.dtype), few, err);
 }
 
-const struct cuda_product sm90_wide = {plan_wide, few_rows_launch_product,
-				       cuda_product_free};
+static enum nib_status launch_wide(const struct cuda_device *device,
+				   const struct cuda_product_plan *product,
+				   const struct nib_run *run, struct nib_error *err)
+{
+	const struct few_rows *few = product->state;
+	const struct nib_problem p = few_rows_problem(run->problems, NULL);
+	struct nib_wide_params params = *(const struct nib_wide_params *)few->params;
+
+	few_rows_set_pointers(&params.p, &p, false);
+	return few_rows_launch(device, few, &params.p, run, err);
+}
+
+const struct cuda_product sm90_wide = {plan_wide, launch_wide, cuda_product_free};

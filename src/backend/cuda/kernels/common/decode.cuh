@@ -64,6 +64,17 @@ DEVICE uint32_t f16_pair(uint32_t sign, uint32_t magnitude)
 	return mul_f16x2((sign & 0x80008000u) | (magnitude & 0x0E000E00u), 0x5C005C00u);
 }
 
+DEVICE void f16_pairs(uint32_t codes, uint32_t values[4])
+{
+	const uint32_t low = prmt(codes, 0, 0x4140);
+	const uint32_t high = prmt(codes, 0, 0x4342);
+
+	values[0] = f16_pair(low << 12, low << 9);
+	values[1] = f16_pair(high << 12, high << 9);
+	values[2] = f16_pair(low << 8, low << 5);
+	values[3] = f16_pair(high << 8, high << 5);
+}
+
 /* Eight elements of A, in the order of k, to the order of the decoded codes. */
 template <bool IS_BF16>
 DEVICE uint4 permute_as_decoded(uint4 x)
@@ -87,13 +98,10 @@ DEVICE void decode(uint32_t codes, uint32_t scale, uint32_t values[4])
 		values[2] = mul_bf16x2(bf16_pair(codes << 4, codes >> 2), scale);
 		values[3] = mul_bf16x2(bf16_pair(codes, codes >> 6), scale);
 	} else if constexpr (!HAS_CVT_E4M3) {
-		const uint32_t low = prmt(codes, 0, 0x4140);
-		const uint32_t high = prmt(codes, 0, 0x4342);
-
-		values[0] = mul_f16x2(f16_pair(low << 12, low << 9), scale);
-		values[1] = mul_f16x2(f16_pair(high << 12, high << 9), scale);
-		values[2] = mul_f16x2(f16_pair(low << 8, low << 5), scale);
-		values[3] = mul_f16x2(f16_pair(high << 8, high << 5), scale);
+		f16_pairs(codes, values);
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			values[i] = mul_f16x2(values[i], scale);
 	} else {
 		const uint32_t even = even_as_e4m3(codes);
 		const uint32_t odd = odd_as_e4m3(codes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemv_operand.h - operands of the kernels for few rows of A, and the tiles of 16
- * rows of B that they multiply.  Each architecture's gemv_params.h adds its own
+ * rows of B that they multiply.  gemv_params.h and sm100/gemv_params.h add the other
  * parameters.
  */
 #ifndef NIB_GEMV_OPERAND_H

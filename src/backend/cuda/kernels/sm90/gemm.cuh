@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemm.cuh - C = alpha * A * B^T on Hopper, one problem or many: the kernel of every
- * multiplication with more rows of A than the kernels of sm90/vector.h support.
+ * multiplication with more rows of A than the kernels of common/vector.h support.
  *
  *   weights B (fp4, global) --cp.async--> ring of 128 rows x k256
  *     --registers: dequantise to fp16--> wgmma A operand (m64 = rows of B)

@@ -20,8 +20,8 @@
 #define NIB_SKINNY_CHUNKS_CUH
 
 #include "backend/cuda/kernels/common/decode.cuh"
+#include "backend/cuda/kernels/common/gemv_load.cuh"
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
-#include "gemv_load.cuh"
 #include "ptx_wgmma.cuh"
 #include "skinny_rounds.cuh"
 

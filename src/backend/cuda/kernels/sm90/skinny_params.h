@@ -6,7 +6,7 @@
 #ifndef NIB_SKINNY_PARAMS_H
 #define NIB_SKINNY_PARAMS_H
 
-#include "gemv_params.h"
+#include "backend/cuda/kernels/common/gemv_params.h"
 
 /* Consumer warps of a CTA, and producer warps, which load A. */
 #define NIB_SKINNY_WARPS     16

@@ -30,12 +30,12 @@
 #ifndef NIB_GEMV_EXPERTS_CUH
 #define NIB_GEMV_EXPERTS_CUH
 
-#include "backend/cuda/kernels/common/moe_tiles.cuh"
-#include "backend/cuda/kernels/common/moe_values.cuh"
-#include "backend/cuda/kernels/common/quantize_block.cuh"
 #include "gemv_activations.cuh"
 #include "gemv_experts_params.h"
 #include "gemv_run.cuh"
+#include "moe_tiles.cuh"
+#include "moe_values.cuh"
+#include "quantize_block.cuh"
 
 /* Offsets that a lane loads at once: all of up to 256 experts. */
 #define OFFSETS_AT_ONCE 8

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "backend/cuda/common/operand.h"
 #include "format/view.h"
+#include "operand.h"
 
 /* Shared memory that the system reserves for each CTA. */
 #define CTA_SHARED_BYTES 1024
@@ -100,11 +100,12 @@ static enum nib_status plan_vector(struct cuda_device *device,
 	struct few_rows *few;
 	struct nib_gemv_params *params;
 	struct vector_cut cut;
-	enum nib_status status = few_rows_new(plan, "vector", product, &few, err);
+	enum nib_status status =
+	    few_rows_new(plan, "vector", sizeof(*params), product, &few, err);
 
 	if (status)
 		return status;
-	params = &few->params.p;
+	params = few->params;
 	cut = vector_cut(params->m, params->n, params->k, few->batch, is_dense,
 			 params->b.is_tiled, device->multiprocessors,
 			 device->shared_bytes);
@@ -120,8 +121,42 @@ static enum nib_status plan_vector(struct cuda_device *device,
 				  few_rows_type(p->activations, p->x.dtype), few, err);
 }
 
-const struct cuda_product sm90_vector = {plan_vector, few_rows_launch_product,
-					 cuda_product_free};
+/*
+ * Limits the parameters to NIB_GEMV_MAX_ROWS rows of A, from `row` on, which is a
+ * multiple of that.  The scales of these rows are neighbours in both layouts.
+ */
+static void select_rows(struct nib_gemv_params *p, const struct nib_fp4 *a, int64_t row)
+{
+	const int64_t size = (int64_t)nib_dtype_bytes((enum nib_dtype)p->c_dtype);
+	const int64_t left = p->m - row;
+
+	p->m = (int32_t)(left < NIB_GEMV_MAX_ROWS ? left : NIB_GEMV_MAX_ROWS);
+	p->a.codes = nib_offset_bytes(p->a.codes, row * p->a.row_stride);
+	if (p->a.scales)
+		p->a.scales = nib_fp4_scale(a, 0, row, 0);
+	p->c = nib_offset_bytes(p->c, row * p->c_row_stride * size);
+}
+
+/* A launch for every NIB_GEMV_MAX_ROWS rows of A. */
+static enum nib_status launch_vector(const struct cuda_device *device,
+				     const struct cuda_product_plan *product,
+				     const struct nib_run *run, struct nib_error *err)
+{
+	const struct few_rows *few = product->state;
+	const struct nib_problem p = few_rows_problem(run->problems, NULL);
+	enum nib_status status = NIB_STATUS_OK;
+
+	for (int64_t row = 0; row < p.a.rows && !status; row += NIB_GEMV_MAX_ROWS) {
+		struct nib_gemv_params params = *few->params;
+
+		few_rows_set_pointers(&params, &p, false);
+		select_rows(&params, &p.a, row);
+		status = few_rows_launch(device, few, &params, run, err);
+	}
+	return status;
+}
+
+const struct cuda_product cuda_vector = {plan_vector, launch_vector, cuda_product_free};
 
 /* ---- experts ------------------------------------------------------------- */
 
@@ -161,12 +196,13 @@ static enum nib_status plan_experts(struct cuda_device *device,
 	struct few_rows *few;
 	struct nib_gemv_params *params;
 	struct vector_cut cut;
-	enum nib_status status = few_rows_new(plan, "vector", product, &few, err);
+	enum nib_status status =
+	    few_rows_new(plan, "vector", sizeof(*params), product, &few, err);
 
 	if (status)
 		return status;
 	few->batch = p.a.rows;
-	params = &few->params.p;
+	params = few->params;
 	cut = vector_cut_experts(few->batch, matrices, params->n, params->k,
 				 p.activations == NIB_ACTIVATIONS_DENSE,
 				 params->b.is_tiled, device->multiprocessors,
@@ -187,12 +223,12 @@ static enum nib_status launch_experts(const struct cuda_device *device,
 				      const struct nib_run *run, struct nib_error *err)
 {
 	const struct few_rows *few = product->state;
-	union few_rows_params params = {.experts = vector_experts_params(run->moe)};
+	struct nib_gemv_experts_params params = vector_experts_params(run->moe);
 
-	params.p.tiles = few->params.p.tiles;
-	params.p.tiles_per_cta = few->params.p.tiles_per_cta;
-	return few_rows_launch(device, few, &params, run, err);
+	params.p.tiles = few->params->tiles;
+	params.p.tiles_per_cta = few->params->tiles_per_cta;
+	return few_rows_launch(device, few, &params.p, run, err);
 }
 
-const struct cuda_product sm90_vector_experts = {plan_experts, launch_experts,
+const struct cuda_product cuda_vector_experts = {plan_experts, launch_experts,
 						 cuda_product_free};

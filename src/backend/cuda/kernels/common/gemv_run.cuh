@@ -28,9 +28,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "backend/cuda/kernels/common/ptx_async.cuh"
-#include "backend/cuda/kernels/common/silu.cuh"
 #include "gemv_load.cuh"
+#include "ptx_async.cuh"
+#include "silu.cuh"
 
 /* Words between the zeros and the partial sums: the alphas. */
 #define ALPHA_WORDS 8

@@ -23,8 +23,8 @@
 #ifndef NIB_GEMV_LOAD_CUH
 #define NIB_GEMV_LOAD_CUH
 
-#include "backend/cuda/kernels/common/ptx.cuh"
 #include "gemv_params.h"
+#include "ptx.cuh"
 
 #define STEP_BLOCKS (NIB_GEMV_STEP / 16)
 /* Codes of a row of a stage. */

@@ -21,9 +21,9 @@
 
 #include <cuda_fp16.h>
 
-#include "backend/cuda/kernels/common/ptx.cuh"
-#include "backend/cuda/kernels/common/quantize_block.cuh"
 #include "gemv_load.cuh"
+#include "ptx.cuh"
+#include "quantize_block.cuh"
 
 /* Twice the values of codes 0..3 and 4..7. */
 #define TWICE_LOW  0x03020100u

@@ -58,7 +58,7 @@
 #ifndef NIB_GEMV_CUH
 #define NIB_GEMV_CUH
 
-#include "backend/cuda/kernels/common/kernel_name.h"
+#include "kernel_name.h"
 
 #include "gemv_activations.cuh"
 #include "gemv_experts.cuh"
@@ -346,13 +346,5 @@ struct nvfp4_side {
 };
 
 #define GEMV(m, aligned, name, ctas) NIB_GEMV_KERNEL(name, ctas, nvfp4_side<m, aligned>)
-
-GEMV(1, true, 1, NIB_GEMV_CTAS)
-GEMV(2, true, 2, NIB_GEMV_CTAS)
-GEMV(4, true, 4, NIB_GEMV_CTAS)
-GEMV(1, false, 1_any, NIB_GEMV_CTAS)
-GEMV(4, false, 4_any, 3)
-NIB_GEMV_EXPERTS_KERNEL(experts_1, 1, nvfp4_side<1, true, false, true>)
-NIB_GEMV_EXPERTS_KERNEL(experts_dual_1, 2, nvfp4_side<1, true, false>)
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_params.h - the parameters of Hopper's vector kernels (gemv.cuh,
- * gemv_dense.cuh), and the sizes that host and kernels share.
+ * gemv_params.h - the parameters of the vector kernels (gemv.cuh, gemv_dense.cuh)
+ * of Ampere to Hopper, and the sizes that host and kernels share.
  */
 #ifndef NIB_GEMV_PARAMS_H
 #define NIB_GEMV_PARAMS_H
 
-#include "backend/cuda/kernels/common/gemv_operand.h"
+#include "gemv_operand.h"
 
 /* Threads of a CTA; its warps share the k of a tile of rows. */
 #define NIB_GEMV_WARPS	 4

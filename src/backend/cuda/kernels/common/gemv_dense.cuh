@@ -52,16 +52,16 @@
 #ifndef NIB_GEMV_DENSE_CUH
 #define NIB_GEMV_DENSE_CUH
 
-#include "backend/cuda/kernels/common/decode.cuh"
-#include "backend/cuda/kernels/common/kernel_name.h"
+#include "decode.cuh"
+#include "kernel_name.h"
 
-#include "backend/cuda/kernels/common/ptx_mma16.cuh"
 #include "gemv_experts.cuh"
+#include "ptx_mma16.cuh"
 
 /* Bytes of A of a step. */
 #define DENSE_STEP (NIB_GEMV_STEP * 2)
 /* The bf16 pair (2^120, 2^120): bf16_pair() gives 2^-126 times the values. */
-#define BF16_CODES 0x7B807B80u
+#define BF16_2_120 0x7B807B80u
 
 /* ---- A in shared memory -------------------------------------------------- */
 
@@ -122,7 +122,9 @@ DEVICE void decode_dense(uint32_t codes, uint32_t w[4])
 		w[3] = bf16_pair(codes, codes >> 6);
 #pragma unroll
 		for (int i = 0; i < 4; i++)
-			w[i] = mul_bf16x2(w[i], BF16_CODES);
+			w[i] = mul_bf16x2(w[i], BF16_2_120);
+	} else if constexpr (!HAS_CVT_E4M3) {
+		f16_pairs(codes, w);
 	} else {
 		const uint32_t even = even_as_e4m3(codes);
 		const uint32_t odd = odd_as_e4m3(codes);
@@ -271,15 +273,8 @@ struct dense_side {
 	NIB_GEMV_KERNEL(name##_f16, ctas, dense_side<m, aligned, false>)               \
 	NIB_GEMV_KERNEL(name##_bf16, ctas, dense_side<m, aligned, true>)
 
-GEMV_DENSE(2, true, 2, NIB_GEMV_CTAS)
-GEMV_DENSE(4, true, 4, NIB_GEMV_CTAS)
-GEMV_DENSE(4, false, 4_any, 3)
-
 #define GEMV_DENSE_EXPERTS(name, n)                                                    \
 	NIB_GEMV_EXPERTS_KERNEL(name##_f16, n, dense_side<2, true, false>)             \
 	NIB_GEMV_EXPERTS_KERNEL(name##_bf16, n, dense_side<2, true, true>)
-
-GEMV_DENSE_EXPERTS(experts_2, 1)
-GEMV_DENSE_EXPERTS(experts_dual_2, 2)
 
 #endif

@@ -4,12 +4,12 @@
  * gemv_dense.cuh), and experts of few rows by those of gemv_experts.cuh, which read
  * an expert's weights once for each of its rows.
  */
-#ifndef NIB_SM90_VECTOR_H
-#define NIB_SM90_VECTOR_H
+#ifndef NIB_CUDA_VECTOR_H
+#define NIB_CUDA_VECTOR_H
 
 #include "few_rows.h"
 
-extern const struct cuda_product sm90_vector, sm90_vector_experts;
+extern const struct cuda_product cuda_vector, cuda_vector_experts;
 
 /* How a product is divided.  The functions only compute, and are tested without a
  * GPU. */

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/cuda/common/gemm_common.h"
-#include "backend/cuda/common/operand.h"
-#include "backend/cuda/common/pack.h"
 #include "format/view.h"
+#include "gemm_common.h"
+#include "operand.h"
+#include "pack.h"
 
 /* The limit of gridDim.y: a larger batch is several launches. */
 #define MAX_BATCH 65535
@@ -96,17 +96,18 @@ const char *few_rows_type(enum nib_activations activations, enum nib_dtype x)
 /* ---- plans and launches --------------------------------------------------- */
 
 enum nib_status few_rows_new(const struct nib_plan *plan, const char *kernel,
-			     struct cuda_product_plan *product, struct few_rows **few,
-			     struct nib_error *err)
+			     size_t params_bytes, struct cuda_product_plan *product,
+			     struct few_rows **few, struct nib_error *err)
 {
 	const struct nib_moe_problem *moe = plan->is_moe ? &plan->moe : NULL;
 	const struct nib_problem p = few_rows_problem(plan->problems, moe);
 
-	*few = product->state = calloc(1, sizeof(**few));
+	*few = product->state = calloc(1, sizeof(**few) + params_bytes);
 	product->kernel = kernel;
 	if (!*few)
-		return cuda_no_memory(sizeof(**few), err);
-	few_rows_set_sizes(&(*few)->params.p, &p, plan->is_moe);
+		return cuda_no_memory(sizeof(**few) + params_bytes, err);
+	(*few)->params = (struct nib_gemv_params *)(*few + 1);
+	few_rows_set_sizes((*few)->params, &p, plan->is_moe);
 	(*few)->batch = nib_fp4_batches(&p.a);
 	return NIB_STATUS_OK;
 }
@@ -133,7 +134,7 @@ enum nib_status few_rows_find_both(struct cuda_device *device, const char *kerne
 	enum nib_status status = NIB_STATUS_OK;
 	char name[32];
 
-	if (is_aligned(&few->params.p)) {
+	if (is_aligned(few->params)) {
 		snprintf(name, sizeof(name), "nib_%s_%d%s", kernel, variant, type);
 		status =
 		    few_rows_find(device, name, few->shared_bytes, &few->aligned, err);
@@ -146,7 +147,7 @@ enum nib_status few_rows_find_both(struct cuda_device *device, const char *kerne
 
 enum nib_status few_rows_launch(const struct cuda_device *device,
 				const struct few_rows *few,
-				union few_rows_params *params,
+				struct nib_gemv_params *params,
 				const struct nib_run *run, struct nib_error *err)
 {
 	void *arguments[] = {params};
@@ -156,7 +157,7 @@ enum nib_status few_rows_launch(const struct cuda_device *device,
 	int64_t shared_bytes = few->shared_bytes;
 	enum nib_status status = NIB_STATUS_OK;
 
-	if (few->any && (!function || !is_aligned(&params->p))) {
+	if (few->any && (!function || !is_aligned(params))) {
 		function = few->any;
 		shared_bytes = few->any_shared_bytes;
 	}
@@ -168,28 +169,15 @@ enum nib_status few_rows_launch(const struct cuda_device *device,
 	if (few->cluster > 1)
 		cuda_set_cluster(&config, few->cluster);
 	/* Loads of experts' weights must wait for the row offsets in any case. */
-	params->p.b_is_constant = !run->moe && run->problems->b_packed;
+	params->b_is_constant = !run->moe && run->problems->b_packed;
 	for (int64_t done = 0; done < few->batch && !status;) {
 		const int64_t left = few->batch - done;
 		const int64_t count = left < MAX_BATCH ? left : MAX_BATCH;
 
 		config.gridDimY = (unsigned)count;
 		status = cuda_launch(device, function, config, arguments, err);
-		skip_matrices(&params->p, count);
+		skip_matrices(params, count);
 		done += count;
 	}
 	return status;
-}
-
-enum nib_status few_rows_launch_product(const struct cuda_device *device,
-					const struct cuda_product_plan *product,
-					const struct nib_run *run,
-					struct nib_error *err)
-{
-	const struct few_rows *few = product->state;
-	const struct nib_problem p = few_rows_problem(run->problems, NULL);
-	union few_rows_params params = few->params;
-
-	few_rows_set_pointers(&params.p, &p, false);
-	return few_rows_launch(device, few, &params, run, err);
 }

@@ -1,31 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * few_rows.h - what the products of few rows of A share.  They read the weights once:
- * the vector kernels (vector.c), the skinny kernels (skinny.c) and the wide kernels
- * (wide.c).  choose.c decides which of them multiplies.
+ * the vector kernels (vector.c), and Hopper's skinny and wide kernels (sm90/skinny.c,
+ * sm90/wide.c).  Each architecture's choose.c decides which of them multiplies.
  */
-#ifndef NIB_SM90_FEW_ROWS_H
-#define NIB_SM90_FEW_ROWS_H
+#ifndef NIB_CUDA_FEW_ROWS_H
+#define NIB_CUDA_FEW_ROWS_H
 
-#include "backend/cuda/common/arch.h"
-#include "backend/cuda/common/cuda.h"
-#include "backend/cuda/kernels/sm90/gemv_experts_params.h"
-#include "backend/cuda/kernels/sm90/skinny_params.h"
+#include "arch.h"
+#include "backend/cuda/kernels/common/gemv_experts_params.h"
+#include "cuda.h"
 
-/* The parameters of each kernel; all begin with those of a product. */
-union few_rows_params {
-	struct nib_gemv_params p;
-	struct nib_gemv_experts_params experts;
-	struct nib_skinny_params skinny;
-	struct nib_wide_params wide;
-};
-
-/* The state of a plan. */
+/* The state of a plan, which the parameters of its kernel follow in memory. */
 struct few_rows {
 	/* The kernels for rows of 16-byte pieces (NULL if the rows are not), and for
 	 * any alignment (NULL for experts). */
 	CUfunction aligned, any;
-	union few_rows_params params; /* without pointers */
+	/* Without pointers.  The parameters of every kernel begin with these. */
+	struct nib_gemv_params *params;
 	int64_t batch;
 	int64_t ctas; /* of one matrix */
 	int threads;
@@ -49,12 +41,12 @@ struct nib_gemv_experts few_rows_experts(const struct nib_moe_problem *moe);
 const char *few_rows_type(enum nib_activations activations, enum nib_dtype x);
 
 /*
- * Allocates the plan's state and sets its sizes.  This and the following functions need
- * the context entered.
+ * Allocates the plan's state with so many bytes of parameters and sets its sizes.  This
+ * and the following functions need the context entered.
  */
 enum nib_status few_rows_new(const struct nib_plan *plan, const char *kernel,
-			     struct cuda_product_plan *product, struct few_rows **few,
-			     struct nib_error *err);
+			     size_t params_bytes, struct cuda_product_plan *product,
+			     struct few_rows **few, struct nib_error *err);
 /* Finds a kernel and gives it the largest share of the L1 as shared memory. */
 enum nib_status few_rows_find(struct cuda_device *device, const char *name,
 			      int64_t shared_bytes, CUfunction *function,
@@ -66,16 +58,10 @@ enum nib_status few_rows_find(struct cuda_device *device, const char *name,
 enum nib_status few_rows_find_both(struct cuda_device *device, const char *kernel,
 				   int variant, int any, const char *type,
 				   struct few_rows *few, struct nib_error *err);
-/* Launches a plan's kernel with params, whose pointers are set. */
+/* Launches a plan's kernel with params, a copy of the plan's whose pointers are set. */
 enum nib_status few_rows_launch(const struct cuda_device *device,
 				const struct few_rows *few,
-				union few_rows_params *params,
+				struct nib_gemv_params *params,
 				const struct nib_run *run, struct nib_error *err);
-/* The launch of a product without experts, whose parameters differ from the plan's in
- * pointers only. */
-enum nib_status few_rows_launch_product(const struct cuda_device *device,
-					const struct cuda_product_plan *product,
-					const struct nib_run *run,
-					struct nib_error *err);
 
 #endif
