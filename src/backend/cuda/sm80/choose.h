@@ -8,8 +8,4 @@
 
 struct cuda_choice sm80_choose(const struct nib_plan *plan);
 
-/* The CTA pairs that can be resident at once, for the planner of tiles. */
-enum nib_status sm80_clusters(struct cuda_device *device,
-			      struct nib_tile_device *clusters, struct nib_error *err);
-
 #endif

@@ -3,6 +3,7 @@
 #include "backend/cuda/common/costs.h"
 #include "backend/cuda/kernels/sm80/probe_mma_params.h"
 #include "choose.h"
+#include "gemm.h"
 
 /* Not measured: Hopper's, until there is a product in tiles. */
 static const struct nib_cuda_costs costs = {

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm.cuh - C = alpha * A * B^T for any number of rows by mma.sync, and C = silu(alpha
+ * * A * B^T) * (alpha2 * A * B2^T).  A is fp16 or bf16; gemm_convert.cuh converts A of
+ * NVFP4 to fp16 before.  For sm_80 and newer.
+ *
+ * gemm_load.cuh has the order of tiles and the loads, gemm_decode.cuh the weights'
+ * values, gemm_store.cuh what becomes of sums, sm80/gemm.c the host side.
+ *
+ *   8 warps, each of which loads, multiplies and stores
+ *
+ *   A      --cp.async--> stage --lds-----------------------+
+ *   codes  --cp.async--> stage --lds--+                     |
+ *   scales --cp.async--> stage --lds--+--> values in A's type --mma.m16n8k16--> sums
+ *   sums --> C, or partial sums of a split-k slice
+ *
+ * A tile is 256 rows of B (dual: 128 of B and 128 of B2) by up to 128 rows of A.  A warp
+ * multiplies 32 rows of B by all rows of A of the tile, so each weight is dequantised
+ * once in a CTA.  CTAs are persistent.  The stages of all tiles of a CTA are one stream:
+ * while it multiplies the last stages of a tile it loads the first of the next.
+ *
+ *   stage i of a CTA, half a stage at a time
+ *   wait for the thread's own copies of stage i + 1; __syncthreads
+ *   request                                          stage i + STAGES - 1
+ *   multiply k 0 to 7 of each lane's 16              i
+ *     meanwhile dequantise k 8 to 15                 i
+ *   multiply k 8 to 15                               i
+ *     meanwhile load and dequantise k 0 to 7         i + 1
+ *
+ * The barrier makes stages i and i + 1 visible and the space of stage i - 1 free.
+ *
+ *   shared memory      bytes of a stage, of k64 (M: rows of A of the largest tile)
+ *   codes of B         8192     warp, n8 tile, lane: 8 bytes, k 16 t to 16 t + 15
+ *   scales of B        1024     128 rows, then 128; as in tiles of 128 x 4, rows permuted
+ *   A                  128 M    a row: piece p of 8 k is at slot p ^ (row % 8)
+ *   after the stages: a tag for each, then for MoE the first tile of each expert
+ *
+ * Arithmetic: lane 4 g + t of a warp supplies the same k of A and B, 16 t to 16 t + 15
+ * of a stage, 4 of them to each mma, so both are used in the order of memory.  A code
+ * times its scale is exact in A's type.  An mma adds 16 products to a sum in fp32.
+ * Bound: docs/numerics.md.  The order of a sum depends only on k and the split-k
+ * slices.
+ *
+ * Roofline: mma.sync.  For 128 rows of A a warp issues 128 mma for a stage, and 230 other
+ * instructions, 134 of them in the ALU, which takes 2 cycles for each.  On an A100 an mma
+ * takes 8 cycles of a scheduler's tensor core and a stage of its two warps 2048 cycles, of
+ * which the ALU is busy for 540.  Shared memory delivers 128 bytes a cycle: A of a
+ * stage takes 1024 cycles of it, the rest 260.
+ */
+#ifndef NIB_SM80_GEMM_CUH
+#define NIB_SM80_GEMM_CUH
+
+#include "backend/cuda/kernels/common/kernel_name.h"
+#include "backend/cuda/kernels/common/ptx_mma16.cuh"
+#include "gemm_store.cuh"
+
+/* What a warp has of a stage before it multiplies it. */
+template <class TRAITS>
+struct operands {
+	uint32_t values[N8_TILES][4]; /* of B, k 0 to 7 of each lane */
+	uint32_t codes[N8_TILES];     /* k 8 to 15 */
+	uint32_t scales[2];	      /* n8 tiles 0 and 1, 2 and 3 */
+	uint4 a, a8;		      /* rows g and g + 8 of the first m16 tile */
+};
+
+/* What a lane reads of a stage: addresses in the first. */
+struct lane_view {
+	uint32_t codes, scales, a[2];
+};
+
+template <class TRAITS>
+DEVICE struct lane_view view_of(uint32_t shared)
+{
+	const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	const uint32_t g = lane / 4, t = lane % 4;
+	const uint32_t a = shared + NIB_GEMM_B_BYTES + g * 128;
+	struct lane_view v;
+
+	v.codes = opaque(shared + warp * 1024 + lane * 8);
+	v.scales = opaque(shared + SCALES_AT + g * 16 + t +
+			  (TRAITS::IS_DUAL ? warp / 2 * 4 + warp % 2 * 256
+					   : warp / 4 * 512 + warp % 4 * 4));
+	v.a[0] = opaque(a + (2 * t ^ g) * 16);
+	v.a[1] = opaque(a + ((2 * t + 1) ^ g) * 16);
+	return v;
+}
+
+/* The lane's scales of an n8 tile: bytes from those of the first. */
+template <class TRAITS>
+DEVICE constexpr uint32_t scales_of_tile(int i)
+{
+	return TRAITS::IS_DUAL ? i / 2 * 512 + i % 2 * 128 : i * 128;
+}
+
+template <class TRAITS>
+DEVICE uint32_t scale_of(const struct operands<TRAITS> &x, int i)
+{
+	return i % 2 ? high_halves(x.scales[i / 2]) : low_halves(x.scales[i / 2]);
+}
+
+/* Loads codes and scales of the stage at `at`; codes of k 0 to 7 to first. */
+template <class TRAITS>
+DEVICE void load_weights(const struct lane_view &v, uint32_t at, uint32_t mask,
+			 uint32_t (&first)[N8_TILES], struct operands<TRAITS> *x)
+{
+	uint32_t scale[N8_TILES];
+
+#pragma unroll
+	for (int i = 0; i < N8_TILES; i++) {
+		lds_64(v.codes + at + i * 256, &first[i], &x->codes[i]);
+		scale[i] = lds_u8(v.scales + at + scales_of_tile<TRAITS>(i));
+	}
+#pragma unroll
+	for (int i = 0; i < 2; i++)
+		x->scales[i] = widen_two_scales<TRAITS::IS_BF16>(
+		    scale[2 * i], scale[2 * i + 1], mask);
+}
+
+/* The mask of the lane's scales by the stage's tag. */
+template <class TRAITS>
+DEVICE uint32_t scale_mask(uint32_t tag)
+{
+	return threadIdx.x % 4 < (tag & TAG_GROUPS) ? SCALE_MASK(TRAITS::IS_BF16) : 0;
+}
+
+/* sums += an m16 tile of A, half of each lane's k of a stage, times the warp's B. */
+template <class TRAITS>
+DEVICE void multiply_tile(float (&sums)[N8_TILES][4], const uint4 &a, const uint4 &a8,
+			  const uint32_t (&values)[N8_TILES][4])
+{
+	const uint32_t row[4] = {a.x, a.y, a.z, a.w};
+	const uint32_t row8[4] = {a8.x, a8.y, a8.z, a8.w};
+
+#pragma unroll
+	for (int k = 0; k < 4; k += 2)
+#pragma unroll
+		for (int i = 0; i < N8_TILES; i++)
+			mma16<TRAITS::IS_BF16>(sums[i], row + k, row8 + k, values[i][k],
+					       values[i][k + 1]);
+}
+
+/*
+ * Multiplies the first MT m16 tiles of a stage.  x has the operands of this stage and
+ * gets those of the next; at, next: bytes from the first stage.
+ */
+template <class TRAITS, int MT>
+DEVICE void multiply(float (&sums)[M16_TILES][N8_TILES][4], const struct lane_view &v,
+		     uint32_t at, uint32_t next, uint32_t next_mask,
+		     struct operands<TRAITS> *x)
+{
+	uint32_t second[N8_TILES][4], first[N8_TILES];
+
+#pragma unroll
+	for (int m = 0; m < MT; m++) {
+		const uint4 a = x->a, a8 = x->a8;
+		const uint32_t from =
+		    m + 1 < MT ? v.a[0] + at + (m + 1) * 2048 : v.a[1] + at;
+
+		x->a = lds_128(from);
+		x->a8 = lds_128(from + 1024);
+#pragma unroll
+		for (int i = m * 4 / MT; i < (m + 1) * 4 / MT; i++)
+			decode_in_order<TRAITS::IS_BF16>(
+			    x->codes[i], scale_of<TRAITS>(*x, i), second[i]);
+		multiply_tile<TRAITS>(sums[m], a, a8, x->values);
+	}
+	load_weights<TRAITS>(v, next, next_mask, first, x);
+#pragma unroll
+	for (int m = 0; m < MT; m++) {
+		const uint4 a = x->a, a8 = x->a8;
+		const uint32_t from =
+		    m + 1 < MT ? v.a[1] + at + (m + 1) * 2048 : v.a[0] + next;
+
+		x->a = lds_128(from);
+		x->a8 = lds_128(from + 1024);
+#pragma unroll
+		for (int i = m * 4 / MT; i < (m + 1) * 4 / MT; i++)
+			decode_in_order<TRAITS::IS_BF16>(
+			    first[i], scale_of<TRAITS>(*x, i), x->values[i]);
+		multiply_tile<TRAITS>(sums[m], a, a8, second);
+	}
+}
+
+/* The operands of the stream's first stage. */
+template <class TRAITS>
+DEVICE void first_operands(const struct lane_view &v, uint32_t mask,
+			   struct operands<TRAITS> *x)
+{
+	uint32_t first[N8_TILES];
+
+	load_weights<TRAITS>(v, 0, mask, first, x);
+#pragma unroll
+	for (int i = 0; i < N8_TILES; i++)
+		decode_in_order<TRAITS::IS_BF16>(first[i], scale_of<TRAITS>(*x, i),
+						 x->values[i]);
+	x->a = lds_128(v.a[0]);
+	x->a8 = lds_128(v.a[0] + 1024);
+}
+
+/* Waits until the stages up to the next one are complete. */
+DEVICE void wait_for_next(int stages)
+{
+	if (stages == 3)
+		cp_async_wait_group<0>();
+	else if (stages == 4)
+		cp_async_wait_group<1>();
+	else if (stages == 5)
+		cp_async_wait_group<2>();
+	else
+		cp_async_wait_group<3>();
+	__syncthreads();
+}
+
+template <class TRAITS>
+DEVICE void run_stream(const struct nib_gemm_args &p, const struct gemm_shared &shared)
+{
+	const struct lane_view view = view_of<TRAITS>(shared.stages);
+	struct stream<TRAITS> s = begin_stream<TRAITS>(shared);
+	struct operands<TRAITS> x;
+	float sums[M16_TILES][N8_TILES][4] = {};
+	struct tile tile;
+	int stage = 0, round = 0;
+	uint32_t tag;
+
+#pragma unroll 1
+	for (int i = 0; i < p.stages - 1; i++)
+		load_next<TRAITS>(p, shared, i, &s);
+	wait_for_next(p.stages);
+	tag = lds_32(shared.tags);
+	if (tag & TAG_END || !find_tile<TRAITS>(p, shared, round, &tile))
+		return;
+	first_operands<TRAITS>(view, scale_mask<TRAITS>(tag), &x);
+#pragma unroll 1
+	for (;;) {
+		const int next = stage + 1 == p.stages ? 0 : stage + 1;
+		const uint32_t at = stage * p.stage_bytes;
+		uint32_t next_at = next * p.stage_bytes, next_tag, mask;
+
+		wait_for_next(p.stages);
+		load_next<TRAITS>(p, shared, stage == 0 ? p.stages - 1 : stage - 1, &s);
+		next_tag = lds_32(shared.tags + next * 4);
+		/* After the last stage its operands are loaded again. */
+		if (next_tag & TAG_END)
+			next_at = at;
+		mask = scale_mask<TRAITS>(next_tag);
+		if (tile.rows > 96)
+			multiply<TRAITS, 8>(sums, view, at, next_at, mask, &x);
+		else if (tile.rows > 64)
+			multiply<TRAITS, 6>(sums, view, at, next_at, mask, &x);
+		else if (tile.rows > 32)
+			multiply<TRAITS, 4>(sums, view, at, next_at, mask, &x);
+		else
+			multiply<TRAITS, 2>(sums, view, at, next_at, mask, &x);
+		if (tag & TAG_LAST) {
+			store_tile<TRAITS>(p, tile, sums);
+			if (next_tag & TAG_END)
+				break;
+			find_tile<TRAITS>(p, shared, ++round, &tile);
+#pragma unroll
+			for (int i = 0; i < M16_TILES * N8_TILES * 4; i++)
+				sums[i / 16][i / 4 % 4][i % 4] = 0;
+		}
+		tag = next_tag;
+		stage = next;
+	}
+}
+
+template <class TRAITS>
+DEVICE void multiply_tiles(const struct nib_gemm_args &p)
+{
+	extern __shared__ __align__(128) uint8_t bytes[];
+	struct gemm_shared shared;
+
+	shared.stages = smem_addr(bytes);
+	shared.tags = shared.stages + p.stages * p.stage_bytes;
+	shared.first_tile =
+	    (int32_t *)(bytes + p.stages * p.stage_bytes + NIB_GEMM_TAG_BYTES);
+	if (p.experts) {
+		if (threadIdx.x < 32)
+			count_tiles<share_m>(&p, units_of<TRAITS>(p.matrices->n),
+					     (int)threadIdx.x, shared.first_tile);
+		__syncthreads();
+	}
+	run_stream<TRAITS>(p, shared);
+}
+
+#define GEMM_KERNEL(name, ...)                                                         \
+	extern "C" __global__ void __launch_bounds__(NIB_GEMM_THREADS, 1)              \
+	    NIB_KERNEL(name)(const __grid_constant__ struct nib_gemm_args p)           \
+	{                                                                              \
+		multiply_tiles<gemm_traits<__VA_ARGS__>>(p);                           \
+	}
+
+#endif
