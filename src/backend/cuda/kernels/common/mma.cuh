@@ -145,67 +145,151 @@ DEVICE void multiply_item(float (&acc)[TRAITS::NT * M16][4],
 
 /* ---- C ------------------------------------------------------------------- */
 
-DEVICE void store(float *to, float x)
-{
-	*to = x;
-}
+/* result() of decode.cuh, as two factors of each sum. */
+struct factors {
+	float first, second;
+};
 
-DEVICE void store(__half *to, float x)
-{
-	*to = __float2half_rn(x);
-}
-
-DEVICE void store(__nv_bfloat16 *to, float x)
-{
-	*to = __float2bfloat16_rn(x);
-}
-
-/* Element of C: i counts the lane's rows of B (4; dual: 2), n its rows of A. */
 template <class TRAITS>
-DEVICE float result_of(const float (&acc)[TRAITS::NT * M16][4], int n, int i,
-		       const float (&alpha)[2])
+DEVICE struct factors factors_of(float alpha)
 {
-	const int j = i % 2 * 2 + n % 2;
-	const float x = result<TRAITS::IS_BF16>(acc[n / 2 * M16 + i / 2][j], alpha[0]);
+	const float up = WEIGHT_SCALE(TRAITS::IS_BF16);
+
+	if (fabsf(alpha) < 1)
+		return {up * alpha, 1};
+	return {up, alpha};
+}
+
+DEVICE float times(float x, const struct factors &f)
+{
+	return x * f.first * f.second;
+}
+
+/*
+ * Element j of 0 and 1 of sums d of an m8 tile of B, which has rows of B as rows: of
+ * the lane's row of B and row 2t + j of A.
+ */
+template <class TRAITS>
+DEVICE float result_of(const float (&acc)[TRAITS::NT * M16][4], int n, int i, int j,
+		       const struct factors (&f)[2])
+{
+	const int at = i % 2 * 2 + j;
+	const float x = times(acc[n * M16 + i / 2][at], f[0]);
 
 	if (!TRAITS::IS_DUAL)
 		return x;
-	return silu(x) * result<TRAITS::IS_BF16>(acc[n / 2 * M16 + 1][j], alpha[1]);
+	return silu(x) * times(acc[n * M16 + 1][at], f[1]);
+}
+
+/* Words of C of two neighbouring rows of B, for the lane's row of A; x, y: the results
+ * of the lane's row of B for two neighbouring rows of A.  All lanes of the warp. */
+DEVICE void transpose(float x, float y, float *, uint32_t *words)
+{
+	const uint32_t a = __float_as_uint(x), b = __float_as_uint(y);
+	const uint32_t low = movmatrix_trans(prmt(a, b, 0x5410));
+	const uint32_t high = movmatrix_trans(prmt(a, b, 0x7632));
+
+	words[0] = prmt(low, high, 0x5410);
+	words[1] = prmt(low, high, 0x7632);
+}
+
+DEVICE void transpose(float x, float y, __half *, uint32_t *words)
+{
+	words[0] = movmatrix_trans(cvt_f16x2_f32(x, y));
+}
+
+DEVICE void transpose(float x, float y, __nv_bfloat16 *, uint32_t *words)
+{
+	words[0] = movmatrix_trans(cvt_bf16x2_f32(x, y));
+}
+
+/* Stores WORDS words to a row of C, of which `columns` are left. */
+template <int WORDS, class T>
+DEVICE void store_row(T *to, int columns, const uint32_t (&words)[WORDS])
+{
+	const int each = 4 / sizeof(T);
+
+	if (columns >= WORDS * each && (uint64_t)to % (WORDS % 4 ? 8 : 16) == 0) {
+#pragma unroll
+		for (int i = 0; i < WORDS; i += 4) {
+			if (WORDS % 4)
+				((uint2 *)to)[0] = make_uint2(words[0], words[1]);
+			else
+				((uint4 *)to)[i / 4] =
+				    make_uint4(words[i], words[i + 1 < WORDS ? i + 1 : 0],
+					       words[i + 2 < WORDS ? i + 2 : 0],
+					       words[i + 3 < WORDS ? i + 3 : 0]);
+		}
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < WORDS * each; i++) {
+		if (i >= columns)
+			continue;
+		if (each == 1)
+			((uint32_t *)to)[i] = words[i];
+		else
+			((uint16_t *)to)[i] = (uint16_t)(words[i / 2] >> i % 2 * 16);
+	}
+}
+
+/*
+ * Stores the results of COUNT m8 tiles of B.  A lane has pairs of rows of A and one row
+ * of B of each; movmatrix makes neighbouring rows of B and one row of A of them, so
+ * that a lane stores all in one piece.
+ */
+template <class TRAITS, int COUNT, class T>
+DEVICE void store_tiles(const struct nib_mma_params &p, const struct item &x, T *c,
+			const struct factors (&f)[2],
+			const float (&acc)[TRAITS::NT * M16][4])
+{
+	const int EACH = sizeof(T) / 2; /* words of two elements */
+	const int row = threadIdx.x % 32 / 4;
+	const int column =
+	    first_b_row<TRAITS>(x) + threadIdx.x % 4 * B_ROWS<TRAITS>;
+
+	c += (int64_t)(x.row + row) * (int32_t)p.c_row_stride + column;
+#pragma unroll
+	for (int n = 0; n < TRAITS::NT; n++) {
+		uint32_t words[COUNT * EACH];
+
+		if (n * 8 >= x.rows)
+			return;
+#pragma unroll
+		for (int i = 0; i < COUNT; i++)
+			transpose(result_of<TRAITS>(acc, n, i, 0, f),
+				  result_of<TRAITS>(acc, n, i, 1, f), c,
+				  words + i * EACH);
+		if (n * 8 + row < x.rows)
+			store_row(c, p.n - column, words);
+		c += 8 * (int64_t)(int32_t)p.c_row_stride;
+	}
 }
 
 template <class TRAITS, class T>
 DEVICE void store_results(const struct nib_mma_params &p, const struct item &x, T *c,
-			  const float (&alpha)[2],
+			  const struct factors (&f)[2],
 			  const float (&acc)[TRAITS::NT * M16][4])
 {
-	const int t = threadIdx.x % 4;
-	const int row = first_b_row<TRAITS>(x) + threadIdx.x % 32 / 4;
-	const int end = min(p.n, row + (TRAITS::IS_DUAL || x.part != WHOLE ? 16 : 32));
-
-	c += (int64_t)(x.row + 2 * t) * (int32_t)p.c_row_stride + row;
-#pragma unroll
-	for (int n = 0; n < TRAITS::NT * 2; n++) {
-		if (n / 2 * 8 + 2 * t + n % 2 < x.rows) {
-#pragma unroll
-			for (int i = 0; i < (TRAITS::IS_DUAL ? 2 : 4); i++)
-				if (row + 8 * i < end)
-					store(c + 8 * i,
-					      result_of<TRAITS>(acc, n, i, alpha));
-		}
-		c += (n % 2 ? 7 : 1) * (int64_t)(int32_t)p.c_row_stride;
-	}
+	if (TRAITS::IS_DUAL || x.part != WHOLE)
+		store_tiles<TRAITS, 2>(p, x, c, f, acc);
+	else
+		store_tiles<TRAITS, 4>(p, x, c, f, acc);
 }
 
 template <class TRAITS>
 DEVICE void store_item(const struct nib_mma_params &p, const struct item &x,
 		       const float (&alpha)[2], const float (&acc)[TRAITS::NT * M16][4])
 {
+	const struct factors f[2] = {factors_of<TRAITS>(alpha[0]),
+				     factors_of<TRAITS>(alpha[1])};
+
 	if (p.c_dtype == 0)
-		store_results<TRAITS>(p, x, (float *)p.c, alpha, acc);
+		store_results<TRAITS>(p, x, (float *)p.c, f, acc);
 	else if (p.c_dtype == 1)
-		store_results<TRAITS>(p, x, (__half *)p.c, alpha, acc);
+		store_results<TRAITS>(p, x, (__half *)p.c, f, acc);
 	else
-		store_results<TRAITS>(p, x, (__nv_bfloat16 *)p.c, alpha, acc);
+		store_results<TRAITS>(p, x, (__nv_bfloat16 *)p.c, f, acc);
 }
 
 /* ---- the kernel ---------------------------------------------------------- */
@@ -232,7 +316,7 @@ DEVICE struct stream<TRAITS> begin_stream(const struct nib_mma_params &p,
 	};
 
 	s.b_to = opaque(shared + warp * 2048 + lane * 16);
-	s.scales_to = opaque(shared + TRAITS::SCALES_AT + (warp * 16 + lane) * 16);
+	s.scales_to = opaque(shared + scales_at<TRAITS>(lane, warp));
 	s.a_to = opaque(shared + TRAITS::A_AT + lane / 8 * 512 + a_row() * 64 +
 			lane % 4 * 16);
 	s.a_scales_step = p.a.is_tiled ? 1024 : 8;

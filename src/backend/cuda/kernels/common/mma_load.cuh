@@ -94,20 +94,33 @@ DEVICE void begin_a(const struct nib_mma_params &p, const struct mma_tables &t,
 	}
 }
 
-/* Sets codes[i] to codes[i + count - 1], whose rows of B are 8 apart. */
+/* Sets codes[i] to codes[i + count - 1], whose rows of B are 2 apart. */
 template <class TRAITS>
 DEVICE void begin_codes(const struct nib_mma_params &p,
 			const struct nib_gemv_operand &b, int i, int count,
 			struct stream<TRAITS> *s)
 {
-	const int row = first_b_row<TRAITS>(s->x) + threadIdx.x % 32 / 4;
+	const int g = threadIdx.x % 32 / 4;
+	const int row = first_b_row<TRAITS>(s->x) + g / 2 * B_ROWS<TRAITS> + g % 2;
 	const uint8_t *codes =
 	    b.codes + s->x.expert * b.batch_stride + threadIdx.x % 4 * 16 - CODES_STEP;
 
 #pragma unroll
 	for (int j = 0; j < count; j++)
 		s->codes[i + j] =
-		    row_of(codes, min(row + 8 * j, p.n - 1), b.row_stride);
+		    row_of(codes, min(row + 2 * j, p.n - 1), b.row_stride);
+}
+
+/* Where in a stage the lane stores its 16 bytes of scales. */
+template <class TRAITS>
+DEVICE int scales_at(int lane, int warp)
+{
+	const int row = TRAITS::IS_DUAL ? lane : warp % 2 * 16 + lane;
+	const int tile = row % B_ROWS<TRAITS> / 2;
+	const int g = row / B_ROWS<TRAITS> * 2 + row % 2;
+
+	return TRAITS::SCALES_AT + warp / 2 * 512 +
+	       (TRAITS::IS_DUAL ? warp % 2 * 256 : 0) + (tile * 8 + g) * 16;
 }
 
 /* Points a stream at its item. */

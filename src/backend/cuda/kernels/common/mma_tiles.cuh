@@ -26,6 +26,13 @@
 #define M16 2
 
 /*
+ * A warp's consecutive rows of B of which a lane stores the results.  Row g of m8 tile i
+ * is row g / 2 * B_ROWS + 2 i + g % 2 of the warp's rows.
+ */
+template <class TRAITS>
+static const int B_ROWS = TRAITS::IS_DUAL ? 4 : 8;
+
+/*
  * TRAITS: the parameters of a variant of the kernel.  NT: n8 tiles of A (8 rows each).
  * CTAS: the CTAs that are resident on an SM.
  */
@@ -156,7 +163,7 @@ DEVICE int working_ctas(int tiles, int multiprocessors)
 }
 
 /*
- * A tile of the sequence, or half of it: 16 of each 32 rows of B.  A tile of a dual
+ * A tile of the sequence, or half of it: 4 of each 8 rows of B.  A tile of a dual
  * product has 64 rows of B and the same 64 rows of B2, and is never halved.
  */
 struct item {
@@ -196,7 +203,7 @@ DEVICE int first_b_row(const struct item &x)
 
 	if (TRAITS::IS_DUAL)
 		return x.b_tile / 2 * NIB_MMA_TILE + warp * 32 + x.b_tile % 2 * 16;
-	return x.b_tile * NIB_MMA_TILE + warp * 32 + (x.part == SECOND_HALF ? 16 : 0);
+	return x.b_tile * NIB_MMA_TILE + warp * 32 + (x.part == SECOND_HALF ? 4 : 0);
 }
 
 #endif

@@ -33,6 +33,16 @@ DEVICE void mma_m16n8k16_bf16(float d[4], uint32_t a0, uint32_t a1, uint32_t a2,
 	    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+/* An 8 x 8 matrix of 16-bit elements, transposed: lane 4g + t has columns 2t and 2t + 1
+ * of row g.  PTX ISA 7.8, sm_75+. */
+DEVICE uint32_t movmatrix_trans(uint32_t x)
+{
+	uint32_t y;
+
+	asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+	return y;
+}
+
 /* One of both.  row_g: a0 and a2; row_g8: a1 and a3. */
 template <bool IS_BF16>
 DEVICE void mma16(float (&d)[4], const uint32_t *row_g, const uint32_t *row_g8,
