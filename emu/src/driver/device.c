@@ -44,6 +44,7 @@ static bool open_memory(struct emu_error *err)
 	struct emu_machine *m = &emu_driver.machine;
 	uint64_t bytes = number_from("NIBEMU_MEMORY_BYTES", device_of()->memory_bytes);
 
+	emu_driver.wanted_bytes = bytes;
 	for (; !m->memory && bytes >= LEAST_BYTES; bytes /= 2)
 		m->memory = emu_memory_open(bytes, err);
 	if (!m->prints)

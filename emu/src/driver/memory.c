@@ -9,16 +9,14 @@
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
-	struct emu_error err = {{0}};
 	CUresult result = emu_driver_enter();
 
 	if (!result && (!pointer || bytes == 0))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result) {
-		*pointer = emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
+		*pointer = emu_driver_alloc(bytes);
 		if (!*pointer)
-			result =
-			    emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
+			result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return emu_driver_leave(result);
 }
@@ -225,19 +223,18 @@ static CUresult capture(CUstream stream, enum emu_work_kind kind,
 static CUresult reserve(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
 	struct emu_reservation *r = calloc(1, sizeof(*r));
-	struct emu_error err = {{0}};
 	CUresult result;
 
 	if (!r)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	r->bytes = bytes;
 	r->owners = 1;
-	r->address = emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
+	r->address = emu_driver_alloc(bytes);
 	if (!r->address) {
 		free(r);
-		return emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	memset(emu_shadow_of(r->address), 0, bytes);
+	emu_memory_set_state(emu_driver.machine.memory, r->address, bytes, 0);
 	*pointer = r->address;
 	result = capture(stream, EMU_WORK_ALLOC, r);
 	emu_reservation_leave(r);

@@ -34,17 +34,27 @@ void emu_work_free(struct emu_work *work)
 
 /* ---- copies and fills ---------------------------------------------------- */
 
+/* True if a live allocation holds the range; memory of a graph can be unmapped. */
+static bool is_in_block(CUdeviceptr pointer, size_t bytes)
+{
+	uint64_t begin, length;
+
+	return emu_memory_find(emu_driver.machine.memory, pointer, &begin, &length) &&
+	       bytes <= length - (pointer - begin) &&
+	       emu_space_has(&emu_driver.machine.global, begin, 1, EMU_MAPPED);
+}
+
 /* Checks that all of a range in device memory is allocated. */
 static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
 {
 	char text[200];
-	uint64_t at = pointer;
+	uint64_t at = pointer, begin, length;
 
-	if (!emu_is_device(pointer) ||
-	    emu_space_has(&emu_driver.machine.global, pointer, bytes, EMU_MAPPED))
+	if (bytes == 0 || !emu_is_device(pointer) || is_in_block(pointer, bytes))
 		return CUDA_SUCCESS;
-	while (emu_space_has(&emu_driver.machine.global, at, 1, EMU_MAPPED))
-		at++;
+	if (emu_space_has(&emu_driver.machine.global, at, 1, EMU_MAPPED) &&
+	    emu_memory_find(emu_driver.machine.memory, at, &begin, &length))
+		at = begin + length;
 	emu_memory_describe(emu_driver.machine.memory, at, text, sizeof(text));
 	return emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s %zu bytes at 0x%llx: %s",
 			       what, bytes, pointer, text);
@@ -55,8 +65,8 @@ static CUresult change_reservation(const struct emu_work *w)
 {
 	const struct emu_reservation *r = w->reservation;
 
-	memset(emu_shadow_of(r->address), w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0,
-	       r->bytes);
+	emu_memory_set_state(emu_driver.machine.memory, r->address, r->bytes,
+			     w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0);
 	return CUDA_SUCCESS;
 }
 
@@ -64,11 +74,15 @@ static CUresult change_reservation(const struct emu_work *w)
 static void fill(const struct emu_work *w)
 {
 	uint8_t *to = (uint8_t *)(uintptr_t)w->to;
+	const uint32_t value = w->value;
 
-	if (w->value_bytes == 1)
-		memset(to, (int)w->value, w->bytes);
-	for (size_t i = 0; w->value_bytes > 1 && i < w->bytes; i += w->value_bytes)
-		memcpy(to + i, &w->value, w->value_bytes);
+	if (w->value_bytes == 1 || value == 0)
+		emu_is_device(w->to) ? emu_memory_set(emu_driver.machine.memory, w->to,
+						      w->bytes, (uint8_t)value)
+				     : (void)memset(to, (int)value, w->bytes);
+	else
+		for (size_t i = 0; i < w->bytes; i += w->value_bytes)
+			memcpy(to + i, &value, w->value_bytes);
 }
 
 /* Runs a copy or a fill. */
@@ -93,7 +107,8 @@ static CUresult run_move(const struct emu_work *w)
 	if (is_copy && emu_is_device(w->from))
 		memmove(emu_shadow_of(w->to), emu_shadow_of(w->from), w->bytes);
 	else
-		memset(emu_shadow_of(w->to), EMU_MAPPED | EMU_WRITTEN, w->bytes);
+		emu_memory_set_state(emu_driver.machine.memory, w->to, w->bytes,
+				     EMU_MAPPED | EMU_WRITTEN);
 	return CUDA_SUCCESS;
 }
 
@@ -104,17 +119,12 @@ static CUresult run_move(const struct emu_work *w)
 /* Copies bytes for a kernel to device memory; 0: no memory is left. */
 static uint64_t place(const void *data, size_t bytes)
 {
-	struct emu_machine *m = &emu_driver.machine;
-	struct emu_error err = {{0}};
-	const uint64_t at = emu_memory_alloc(m->memory, bytes + 1, &err);
+	const uint64_t at = emu_driver_alloc(bytes + 1);
 
-	if (!at) {
-		(void)emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
+	if (!at)
 		return 0;
-	}
 	memcpy((void *)(uintptr_t)at, data, bytes);
-	memset(m->global.shadow + (at - m->global.base), EMU_MAPPED | EMU_WRITTEN,
-	       bytes);
+	memset(emu_shadow_of(at), EMU_MAPPED | EMU_WRITTEN, bytes);
 	return at;
 }
 

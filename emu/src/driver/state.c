@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 struct emu_driver emu_driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -43,4 +44,38 @@ uint8_t *emu_shadow_of(CUdeviceptr pointer)
 	const struct emu_space *s = &emu_driver.machine.global;
 
 	return s->shadow + (pointer - s->base);
+}
+
+/* Adds why the device has less memory than it should. */
+static void explain_shortage(struct emu_error *err)
+{
+	struct rlimit limit;
+
+	if (emu_driver.machine.global.bytes >= emu_driver.wanted_bytes)
+		return;
+	emu_add_text(err,
+		     ": the host refused to reserve %llu bytes twice, for data "
+		     "and their states",
+		     (unsigned long long)emu_driver.wanted_bytes);
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		emu_add_text(err,
+			     "; this process may have %llu bytes of addresses "
+			     "(ulimit -v unlimited removes the limit)",
+			     (unsigned long long)limit.rlim_cur);
+	else
+		emu_add_text(err,
+			     "; look at ulimit -d and /proc/sys/vm/overcommit_memory"
+			     " (2 allows no reservation)");
+}
+
+CUdeviceptr emu_driver_alloc(size_t bytes)
+{
+	struct emu_error err = {{0}};
+	const uint64_t at = emu_memory_alloc(emu_driver.machine.memory, bytes, &err);
+
+	if (!at) {
+		explain_shortage(&err);
+		(void)emu_driver_fail(CUDA_ERROR_OUT_OF_MEMORY, "%s", err.text);
+	}
+	return at;
 }

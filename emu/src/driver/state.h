@@ -40,6 +40,7 @@ struct emu_driver {
 	pthread_mutex_t lock;
 	bool is_begun;
 	struct emu_machine machine;
+	uint64_t wanted_bytes; /* of memory; the host may have fewer addresses */
 	uint32_t sms;
 	bool is_verbose; /* NIBEMU_VERBOSE: a line a launch */
 	int retained;
@@ -65,6 +66,8 @@ bool emu_is_function(const struct CUfunc_st *function);
 /* An address of device memory, and the state of its byte. */
 bool emu_is_device(CUdeviceptr pointer);
 uint8_t *emu_shadow_of(CUdeviceptr pointer);
+/* Allocates device memory.  0 if there is none; the reason is kept. */
+CUdeviceptr emu_driver_alloc(size_t bytes);
 /* Keeps "0x7f... is not ..." for cuGetErrorString. */
 __attribute__((format(printf, 2, 3))) CUresult emu_driver_fail(CUresult result,
 							       const char *format, ...);

@@ -2,7 +2,8 @@
 /*
  * memory.c - device memory: a next-fit allocator over one reserved range.  Freed
  * blocks are remembered until their addresses are needed again, so that a report can
- * name the block of a late access.
+ * name the block of a late access.  Large blocks use memory of the host when they are
+ * used (pages.h).
  */
 #include "hardware/memory.h"
 
@@ -11,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
+
+#include "hardware/pages.h"
 
 #define ALIGNMENT 256
 #define GUARD	  256
@@ -23,10 +25,12 @@
 struct block {
 	uint64_t begin, bytes;
 	bool is_live;
+	uint64_t mapped; /* mappings of its bytes and their states (pages.h) */
 };
 
 struct emu_memory {
 	struct emu_space space;
+	struct emu_pages pages;
 	struct block *blocks; /* by address, not overlapping */
 	size_t count, capacity;
 	uint64_t cursor; /* where the next search begins */
@@ -55,7 +59,8 @@ struct emu_memory *emu_memory_open(uint64_t bytes, struct emu_error *err)
 		emu_fail(err, "out of memory");
 		return NULL;
 	}
-	bytes = align_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+	emu_pages_open(&memory->pages);
+	bytes = align_up(bytes, memory->pages.page_bytes);
 	memory->space.bytes = bytes;
 	memory->space.data = reserve(bytes);
 	memory->space.shadow = reserve(bytes);
@@ -78,6 +83,7 @@ void emu_memory_close(struct emu_memory *memory)
 		munmap(memory->space.data, memory->space.bytes);
 	if (memory->space.shadow)
 		munmap(memory->space.shadow, memory->space.bytes);
+	emu_pages_close(&memory->pages);
 	free(memory->blocks);
 	free(memory);
 }
@@ -191,9 +197,36 @@ uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,
 		return 0;
 	}
 	memory->cursor = block.begin + bytes + GUARD;
-	memset(s->data + (block.begin - s->base), POISON, bytes);
-	memset(s->shadow + (block.begin - s->base), EMU_MAPPED, bytes);
+	emu_memory_set(memory, block.begin, bytes, POISON);
+	emu_memory_set_state(memory, block.begin, bytes, EMU_MAPPED);
 	return block.begin;
+}
+
+/* Sets bytes of data or shadow, of which at is the byte of address. */
+static void set(struct emu_memory *memory, uint8_t *at, uint64_t address,
+		uint64_t bytes, uint8_t value)
+{
+	const uint64_t mapped = emu_pages_set(&memory->pages, at, bytes, value);
+	struct block *block = block_of(memory, address);
+
+	if (block)
+		block->mapped += mapped;
+}
+
+void emu_memory_set(struct emu_memory *memory, uint64_t address, uint64_t bytes,
+		    uint8_t value)
+{
+	const struct emu_space *s = &memory->space;
+
+	set(memory, s->data + (address - s->base), address, bytes, value);
+}
+
+void emu_memory_set_state(struct emu_memory *memory, uint64_t address, uint64_t bytes,
+			  uint8_t state)
+{
+	const struct emu_space *s = &memory->space;
+
+	set(memory, s->shadow + (address - s->base), address, bytes, state);
 }
 
 uint64_t emu_memory_used(const struct emu_memory *memory)
@@ -203,25 +236,6 @@ uint64_t emu_memory_used(const struct emu_memory *memory)
 	for (size_t i = 0; i < memory->count; i++)
 		bytes += memory->blocks[i].is_live ? memory->blocks[i].bytes : 0;
 	return bytes;
-}
-
-/* Returns whole pages to the host and clears the rest. */
-static void discard(uint8_t *data, uint64_t bytes)
-{
-	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	const uint64_t head = -(uint64_t)(uintptr_t)data % page;
-	uint64_t pages;
-
-	if (head >= bytes) {
-		memset(data, 0, bytes);
-		return;
-	}
-	pages = (bytes - head) / page * page;
-	memset(data, 0, head);
-	memset(data + head + pages, 0, bytes - head - pages);
-	/* If it fails, the bytes keep their values; the shadow must not. */
-	if (pages > 0 && madvise(data + head, pages, MADV_DONTNEED) != 0)
-		memset(data + head, 0, pages);
 }
 
 bool emu_memory_free(struct emu_memory *memory, uint64_t address, struct emu_error *err)
@@ -236,8 +250,10 @@ bool emu_memory_free(struct emu_memory *memory, uint64_t address, struct emu_err
 				(unsigned long long)address, where);
 	}
 	block->is_live = false;
-	discard(s->data + (address - s->base), block->bytes);
-	discard(s->shadow + (address - s->base), block->bytes);
+	emu_pages_clear(&memory->pages, s->data + (address - s->base), block->bytes,
+			block->mapped);
+	emu_pages_clear(&memory->pages, s->shadow + (address - s->base), block->bytes,
+			0);
 	return true;
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory.h - the memory of the device: one reserved range of the host's addresses,
- * which gets pages when it is used.  Guard bands separate the allocations.
+ * and as many of shadow.  Guard bands separate the allocations.  An allocation of
+ * EMU_PAGES_LEAST bytes or more gets memory of the host page by page, when its bytes
+ * or their states are first written.
  */
 #ifndef EMU_MEMORY_H
 #define EMU_MEMORY_H
@@ -18,11 +20,17 @@ void emu_memory_close(struct emu_memory *memory);
 const struct emu_space *emu_memory_space(const struct emu_memory *memory);
 
 /*
- * A multiple of 256, MAPPED and not WRITTEN; 0 with err if there is no memory.
- * At least 256 bytes before and after it are not mapped.
+ * A multiple of 256, MAPPED and not WRITTEN, of bytes 0xFF; 0 with err if there is
+ * no memory.  At least 256 bytes before and after it are not mapped.
  */
 uint64_t emu_memory_alloc(struct emu_memory *memory, uint64_t bytes,
 			  struct emu_error *err);
+
+/* Sets bytes of an allocation, or their states; uses no memory for large ranges. */
+void emu_memory_set(struct emu_memory *memory, uint64_t address, uint64_t bytes,
+		    uint8_t value);
+void emu_memory_set_state(struct emu_memory *memory, uint64_t address, uint64_t bytes,
+			  uint8_t state);
 
 /* False if no allocation begins there.  Its pages return to the host, and its
  * addresses are used again as late as possible. */

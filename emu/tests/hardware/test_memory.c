@@ -10,6 +10,7 @@
 #include "common/data.h"
 #include "common/unit.h"
 #include "hardware/memory.h"
+#include "hardware/pages.h"
 
 #define MIB   (1 << 20)
 #define GUARD 256
@@ -100,6 +101,51 @@ static void freed_memory(void **state)
 	assert_false(emu_memory_free(memory, 0, &err));
 	assert_non_null(strstr(err.text, "in no allocation"));
 	give(memory, b);
+	emu_memory_close(memory);
+}
+
+static bool all_data_is(const struct emu_space *s, uint64_t address, uint64_t bytes,
+			uint8_t value)
+{
+	const uint8_t *data = s->data + (address - s->base);
+
+	return data[0] == value && memcmp(data, data + 1, bytes - 1) == 0;
+}
+
+/* Ranges whose pages come when they are used, of sizes around the least one. */
+static void large_memory(void **state)
+{
+	struct emu_memory *memory = open_memory(200 * MIB);
+	const struct emu_space *s = emu_memory_space(memory);
+	static const uint64_t sizes[] = {EMU_PAGES_LEAST - 1, EMU_PAGES_LEAST,
+					 EMU_PAGES_LEAST + 1, 13 * MIB + 77,
+					 66 * MIB + 4095};
+
+	for (size_t i = 0; i < 5; i++) {
+		const uint64_t bytes = sizes[i], at = take(memory, bytes);
+		const uint64_t part = at + bytes / 3, length = bytes / 2;
+
+		assert_true(all_data_is(s, at, bytes, 0xFF));
+		assert_true(all_are(s, at, bytes, EMU_MAPPED));
+		assert_true(all_are(s, at - GUARD, GUARD, 0));
+		assert_true(all_are(s, at + bytes, GUARD, 0));
+		emu_memory_set(memory, part, length, 7);
+		emu_memory_set_state(memory, part, length, EMU_MAPPED | EMU_WRITTEN);
+		assert_true(all_data_is(s, part, length, 7));
+		assert_true(all_are(s, part, length, EMU_MAPPED | EMU_WRITTEN));
+		assert_true(all_data_is(s, at, part - at, 0xFF));
+		assert_true(all_are(s, at, part - at, EMU_MAPPED));
+		assert_true(
+		    all_are(s, part + length, at + bytes - part - length, EMU_MAPPED));
+		s->data[part + 5 - s->base] = 1;
+		assert_int_equal(s->data[part + 4 - s->base], 7);
+		emu_memory_set(memory, at, bytes, 0);
+		assert_true(all_data_is(s, at, bytes, 0));
+		assert_true(all_are(s, at - GUARD, GUARD, 0));
+		assert_true(all_are(s, at + bytes, GUARD, 0));
+		give(memory, at);
+		assert_true(all_are(s, at, bytes, 0));
+	}
 	emu_memory_close(memory);
 }
 
@@ -238,6 +284,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(fresh_memory),
 	    cmocka_unit_test(freed_memory),
+	    cmocka_unit_test(large_memory),
 	    cmocka_unit_test(descriptions),
 	    cmocka_unit_test(space_ends_and_comes_back),
 	    cmocka_unit_test(random_histories),
