@@ -6,7 +6,8 @@
 #   PTX             for the software GPU, with line numbers; its first line is
 #                   "// nibblas NAME ID"
 #   PREFIX.cubin    machine code, with line numbers if DEBUG is ON
-#   PREFIX.fatbin   the same, compressed: a third of the bytes
+#   PREFIX.fatbin   the same, compressed: a fifth of the bytes.  For sm80 also machine
+#                   code for 8.9, and PTX for GPUs without kernels of their own
 #   PREFIX.words    NAME, ID and the names of the kernels, which are embedded
 #                   next to the fatbin: a library takes no PTX of another build
 #   PREFIX.d        the headers, for the build
@@ -23,12 +24,12 @@ shift 5
 name=$(basename "$prefix")
 more=
 case $name in
-# With PTX for newer GPUs.  From sm_89 on, instructions convert e4m3.
+# 8.6 and 8.7 run the code for 8.0: of mma.cu it has 28,552 instructions, and code for
+# 8.6 has 28,560 in another order.  From 8.9 on, instructions convert e4m3, so that code
+# and PTX are smaller.
 sm80_*)
 	version=80
-	more="-gencode=arch=compute_86,code=sm_86
-		-gencode=arch=compute_89,code=sm_89
-		-gencode=arch=compute_80,code=compute_80"
+	more='-gencode=arch=compute_89,code=[sm_89,compute_89]'
 	;;
 sm90_*) version=90a ;;
 sm100_*) version=100f ;; # of the family: for 10.0 and 10.3
@@ -66,16 +67,19 @@ if ! "$nvcc" -cubin "$arch" -O3 -Xptxas -v,-warn-spills \
 	exit 1
 fi
 rm -f "$prefix.raw" "$prefix.bare.ptx"
-# LZ4, which every driver can unpack (tools/kernels.cmake has the sizes).  nvcc before
-# 12.8 has no option for it, because it supports nothing else.
+# zstd: from nvcc 13 on, machine code needs a driver of CUDA 13, and drivers can unpack it
+# since CUDA 12.4.  For older ones LZ4.  nvcc before 12.8 has no option for it, because it
+# supports nothing else.  tools/kernels.cmake has the sizes.
+release=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\).*/\1/p')
 mode=-compress-mode=speed
+if [ "$release" -ge 13 ]; then
+	mode=-compress-mode=size
+fi
 "$nvcc" --help | grep -q -e --compress-mode || mode=
 if [ -n "$more" ]; then
-	# shellcheck disable=SC2086
-	"$nvcc" -fatbin "$arch" $more -std=c++17 -O3 -Xfatbin=--compress-all $mode \
+	"$nvcc" -fatbin "$arch" "$more" -std=c++17 -O3 -Xfatbin=--compress-all $mode \
 		"$@" -o "$prefix.fatbin" "$source"
 else
-	# shellcheck disable=SC2086
 	"$nvcc" -fatbin "$arch" -Xfatbin=--compress-all $mode \
 		-o "$prefix.fatbin" "$prefix.cubin"
 fi

@@ -8,6 +8,7 @@ install(TARGETS nibblas nibblas_static EXPORT nibblasTargets)
 # What `python -m nibblas.gpumode bundle` packs: it looks next to libnibblas.so.
 if(TARGET nibblas_submission)
   install(TARGETS nibblas_submission LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${submission_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 # The kernels that the library loads where its driver is nibemu.
 if(nib_kernels)

@@ -44,9 +44,9 @@ option(NIB_CUDA_LINEINFO
   "Line numbers in the GPU kernels, for Nsight Compute: 6 MB" OFF)
 
 # The library embeds a fat binary and the words of tools/compile_kernels.sh for each
-# image.  LZ4, which every driver can unpack, makes 2.2 MB of 7 MB of machine code
-# without line numbers; nvcc's other modes use zstd (1.3 and 1.0 MB).  The PTX is only
-# for the software GPU: it is in the folder nibblas next to that GPU's library.
+# image.  The images of sm90 and sm100 have 6.9 MB of machine code, 1.4 MB by zstd and
+# 2.9 MB by LZ4.  The PTX of the folder nibblas, next to the software GPU's library, is
+# only for that GPU.
 set(kernels_dir ${PROJECT_BINARY_DIR}/kernels)
 set(NIB_PTX_DIR ${PROJECT_BINARY_DIR}/nibblas)
 file(MAKE_DIRECTORY ${kernels_dir} ${NIB_PTX_DIR})

@@ -4,14 +4,13 @@
  * libnibblas_submission.so: the CPU backend is closed, so that its code is left
  * out; kernels are given at run time; and the environment is ignored, so that a
  * submission always works with libcuda.so.1.
- * `python -m nibblas.gpumode bundle` packs it into one file with the kernels of
- * libnibblas.so.
+ * `python -m nibblas.gpumode bundle` packs it into one file with the kernels.
  */
 #include "backend/backend.h"
 #include "backend/cuda/common/cuda.h"
 #include "core/error.h"
 
-#define MOST_IMAGES 16
+#define MOST_IMAGES 32
 
 static struct cuda_image images[MOST_IMAGES + 1];
 const struct cuda_image *cuda_images = images;

@@ -164,7 +164,9 @@ check 'man page and completion are there' test -s "$share/man/man1/nib.1" \
 	-a -s "$share/fish/vendor_completions.d/nib.fish"
 # Kernels are three quarters of it, and only where nvcc was.
 if [ -d "$libdir/nibblas" ]; then
-	check 'libnibblas.so with GPU kernels has at most 4 MB' is_small 4000000
+	check 'libnibblas.so with GPU kernels has at most 5 MB' is_small 5000000
+	check 'the kernels for bundles are next to it' \
+		test -s "$libdir/nibblas_submission.tar.xz"
 	check 'the software GPU runs the kernels next to it' \
 		env NIBEMU_SMS=4 "$prefix/bin/nib" check --device emu:h200 \
 		--op gemm --shape 9x20x64
