@@ -244,16 +244,34 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 	return emu_driver_leave(result);
 }
 
+/*
+ * CTAs of an SM whose registers fit.  PTX does not have the number that ptxas takes, so
+ * that it is the most that .minnctapersm and .maxnreg allow; without both there is no
+ * limit.  Each quarter of an SM has a quarter of the registers and of a CTA's warps.
+ */
+static uint32_t by_registers(const struct emu_kernel *k, uint32_t threads)
+{
+	const uint32_t warp = emu_registers_each(k, threads) * EMU_LANES;
+	const uint32_t warps = (threads + EMU_LANES - 1) / EMU_LANES;
+
+	if (!k->min_ctas && !k->max_registers)
+		return UINT32_MAX;
+	return EMU_SM_REGISTERS / 4 / warp / ((warps + 3) / 4);
+}
+
 static uint32_t resident(const struct emu_kernel *k, uint32_t threads,
 			 size_t shared_bytes)
 {
 	const struct emu_device *d = emu_driver.machine.device;
 	const size_t by_shared =
 	    d->sm_shared_bytes / (shared_bytes + k->shared_bytes + 1024);
-	const uint32_t by_threads = threads ? d->sm_threads / threads : 0;
-	const uint32_t most = by_threads < d->sm_ctas ? by_threads : d->sm_ctas;
+	const uint32_t limits[] = {threads ? d->sm_threads / threads : 0, d->sm_ctas,
+				   threads ? by_registers(k, threads) : 0};
+	uint32_t most = by_shared < UINT32_MAX ? (uint32_t)by_shared : UINT32_MAX;
 
-	return by_shared < most ? (uint32_t)by_shared : most;
+	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++)
+		most = limits[i] < most ? limits[i] : most;
+	return most;
 }
 
 #define SMS_OF_AN_H200 132

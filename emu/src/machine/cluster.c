@@ -185,11 +185,19 @@ static void fill_specials(struct emu_warp *w)
 
 /* ---- CTAs ---------------------------------------------------------------- */
 
+/* The registers of an SM that a CTA may have. */
+static uint32_t registers_of_cta(const struct emu_kernel *k)
+{
+	return EMU_SM_REGISTERS / (k->min_ctas ? k->min_ctas : 1);
+}
+
 uint32_t emu_registers_each(const struct emu_kernel *k, uint32_t threads)
 {
 	const uint32_t most = k->max_threads ? k->max_threads : threads;
-	const uint32_t fair = EMU_SM_REGISTERS / (most ? most : 1) / 8 * 8;
+	uint32_t fair = registers_of_cta(k) / (most ? most : 1) / 8 * 8;
 
+	if (k->max_registers && k->max_registers < fair)
+		fair = k->max_registers / 8 * 8;
 	return fair > 248 ? 248 : fair < 24 ? 24 : fair;
 }
 
@@ -244,7 +252,7 @@ static bool begin_cta(struct emu_cluster *cluster, uint32_t rank)
 	c->n_live = c->n_warps;
 	cluster->n_live += c->n_warps;
 	c->register_pool =
-	    EMU_SM_REGISTERS -
+	    registers_of_cta(g->kernel) -
 	    c->n_warps * EMU_LANES * emu_registers_each(g->kernel, c->threads);
 	c->shared.bytes = bytes;
 	c->shared.data = take_block(cluster->grid->machine, 2 * bytes);

@@ -120,10 +120,14 @@ static bool parse_entry_directives(struct emu_parser *p, struct emu_kernel *k)
 		} else if (emu_take_word(p, ".explicitcluster")) {
 			if (!has_clusters(p, ".explicitcluster"))
 				return false;
-		} else if (emu_take_word(p, ".minnctapersm") ||
-			   emu_take_word(p, ".maxnreg")) {
+		} else if (emu_take_word(p, ".minnctapersm")) {
 			if (!emu_expect_number(p, &number))
 				return false;
+			k->min_ctas = (uint32_t)number;
+		} else if (emu_take_word(p, ".maxnreg")) {
+			if (!emu_expect_number(p, &number))
+				return false;
+			k->max_registers = (uint32_t)number;
 		} else if (emu_take_word(p, ".pragma")) {
 			emu_lexer_next(&p->lexer);
 			if (!emu_expect_mark(p, ';'))

@@ -217,6 +217,8 @@ struct emu_kernel {
 	uint32_t dynamic_align;
 	uint32_t local_bytes;
 	uint32_t max_threads, required_threads[3], cluster[3];
+	/* Of .minnctapersm and .maxnreg; 0: the kernel has none. */
+	uint32_t min_ctas, max_registers;
 	uint32_t cta_group; /* of all its tcgen05 instructions; 0: none */
 	uint32_t line;
 	char *refusal; /* why it cannot run: it has no code; else NULL */

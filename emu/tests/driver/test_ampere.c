@@ -154,6 +154,39 @@ static void limits(void **state)
 	assert_int_equal(ctas, 1);
 }
 
+/* Registers limit the CTAs of kernels that bound them. */
+static void occupancy_by_registers(void **state)
+{
+	static const struct {
+		const char *bounds;
+		int threads, a100, rtx4090;
+	} cases[] = {
+	    {".maxntid 128 .minnctapersm 5", 128, 5, 5},
+	    {".maxntid 128 .minnctapersm 5", 96, 5, 5},
+	    {".maxntid 256 .minnctapersm 1", 256, 1, 1},
+	    {".maxnreg 64", 256, 4, 4},
+	    {".maxnreg 32", 256, 8, 6},
+	    {".maxntid 256", 256, 8, 6},
+	};
+	char text[256];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const int want = device->minor == 0 ? cases[i].a100 : cases[i].rtx4090;
+		int ctas = 0;
+
+		snprintf(text, sizeof(text),
+			 ".version 9.0\n.target sm_80\n.address_size 64\n"
+			 ".visible .entry k() %s { ret; }\n",
+			 cases[i].bounds);
+		assert_int_equal(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+				     &ctas, load(text), cases[i].threads, 0),
+				 0);
+		if (ctas != want)
+			fail_msg("%s, %d threads: %d CTAs, not %d", cases[i].bounds,
+				 cases[i].threads, ctas, want);
+	}
+}
+
 /* ---- launches that the devices refuse ------------------------------------ */
 
 static CUresult launch(CUfunction function, uint32_t ctas, uint32_t shared_bytes,
@@ -261,6 +294,7 @@ static int test_device(const char *name)
 	const struct CMUnitTest all[] = {cmocka_unit_test(same_program)};
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(limits),
+	    cmocka_unit_test(occupancy_by_registers),
 	    cmocka_unit_test(refused_launches),
 	    cmocka_unit_test(refused_tensor_maps),
 	    cmocka_unit_test(refused_modules),
