@@ -31,6 +31,18 @@ NAMES = ("G1 G2 G3 G4 M1 M2 M3 M4 D1 D2 D3 D4 V1 V2 V3 E1 E8 E16 E32 E64 "
 OURS = "cuda-sm90"
 
 
+def needs_library(*modules):
+    """Skips tests that load the library, with arrays of one of these modules."""
+    why = ""
+    if not any(importlib.util.find_spec(module) for module in modules):
+        why = " and ".join(f"no {module}" for module in modules)
+    elif not os.path.exists(LIBRARY):
+        why = "no " + LIBRARY
+    elif os.environ.get("NIB_TEST_SIZE") == "small":
+        why = "a sanitizer must be the first library"
+    return unittest.skipIf(why, why)
+
+
 def script(*args, code=0):
     done = subprocess.run([sys.executable, os.path.join(SOURCE, *args[0]),
                            *args[1:]], capture_output=True, text=True)
@@ -80,11 +92,7 @@ class Baselines(unittest.TestCase):
             baselines(*bad, code=2)
 
 
-@unittest.skipUnless(importlib.util.find_spec("numpy") or
-                     importlib.util.find_spec("torch"), "no numpy, no torch")
-@unittest.skipUnless(os.path.exists(LIBRARY), "no " + LIBRARY)
-@unittest.skipIf(os.environ.get("NIB_TEST_SIZE") == "small",
-                 "a sanitizer must be the first library")
+@needs_library("numpy", "torch")
 class DryRun(NibTest):
     def dry_run(self, *args):
         path = os.path.join(self.folder, "rows.json")
@@ -183,11 +191,7 @@ def raises(problem):
     return make
 
 
-@unittest.skipUnless(importlib.util.find_spec("numpy") or
-                     importlib.util.find_spec("torch"), "no numpy, no torch")
-@unittest.skipUnless(os.path.exists(LIBRARY), "no " + LIBRARY)
-@unittest.skipIf(os.environ.get("NIB_TEST_SIZE") == "small",
-                 "a sanitizer must be the first library")
+@needs_library("numpy", "torch")
 class Rivals(NibTest):
     """What becomes of a rival that fails, with stand-ins for all rivals."""
 
@@ -317,10 +321,7 @@ class Rivals(NibTest):
         script(("bench", "gpu_table.py"), "--preset", "cpu", code=2)
 
 
-@unittest.skipUnless(importlib.util.find_spec("torch"), "no torch")
-@unittest.skipUnless(os.path.exists(LIBRARY), "no " + LIBRARY)
-@unittest.skipIf(os.environ.get("NIB_TEST_SIZE") == "small",
-                 "a sanitizer must be the first library")
+@needs_library("torch")
 class HummingOperands(NibTest):
     """What Humming multiplies for each kind of product: a stand-in for its layer
     multiplies the codes and scales, and must return the exact results."""
