@@ -41,7 +41,8 @@ const struct cli_option shape_options[] = {
      .help = "a named set of shapes, with --op those of that operation: seeds are "
 	     "the GPU MODE problems, cpu a model's layers, small odd sizes, decode "
 	     "dense layers of up to 128 rows, prefill of up to 8192, experts those of "
-	     "up to 256 tokens, balanced experts of equally many rows"},
+	     "up to 256 tokens, balanced experts of equally many rows, ampere layers "
+	     "and experts for the kernels of sm_80"},
     {0},
 };
 
@@ -358,6 +359,15 @@ static const struct preset {
     /* Dense layers that read a prompt. */
     {"prefill", OP_GEMM, "512,2048,8192", "4096", "7168", .names = "K512,K2048,K8192"},
     {"prefill", OP_GEMM, "512,2048,8192", "28672", "8192", .names = "L512,L2048,L8192"},
+    /* Where the kernels of sm_80 are compared with others: both kinds of layers. */
+    {"ampere", OP_GEMM, "1,8,16,64,256,1024", "8192", "8192",
+     .names = "I1,I8,I16,I64,I256,I1024"},
+    {"ampere", OP_GEMM, "1,8,16,64,256,1024", "4096", "7168",
+     .names = "J1,J8,J16,J64,J256,J1024"},
+    {"ampere", OP_MOE, "1,16,256", "1536", "2048", 128, .routed = 8,
+     .names = "P1,P16,P256"},
+    {"ampere", OP_MOE, "1,16,256", "2048", "768", 128, .routed = 8,
+     .names = "Q1,Q16,Q256"},
 };
 
 /*
@@ -438,7 +448,7 @@ int shapes_add_preset(struct shape_list *list, const char *name, int op)
 	if (!known)
 		return cli_error(CLI_USAGE,
 				 "--preset %s: must be seeds, cpu, small, "
-				 "decode, prefill, experts or balanced",
+				 "decode, prefill, experts, balanced or ampere",
 				 name);
 	return CLI_OK;
 }

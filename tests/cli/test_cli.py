@@ -612,6 +612,8 @@ class Plan(NibTest):
         self.assertEqual(found["E8"]["sizes"], 32 * [[8, 4096, 7168]])
         self.assertEqual([r["name"] for r in self.preset("prefill")],
                          ["K512", "K2048", "K8192", "L512", "L2048", "L8192"])
+        self.assertEqual([r["name"] for r in self.preset("ampere")][-7:],
+                         ["J1024", "P1", "P16", "P256", "Q1", "Q16", "Q256"])
         self.assertIsNone(self.preset("small")[0]["name"])
 
     def preset(self, name):
