@@ -127,6 +127,7 @@ class Run:
         self.args, self.nib, self.side, self.clock = args, nib, side, clock
         self.torch = torch
         self.read_bps, self.flops = args.read_tbps * 1e12, args.tflops * 1e12
+        self.multiply = multiply_peak(nib.backend())
         self.l2_bytes, self.memory_bytes = 0, math.inf
         self.date = datetime.datetime.now(datetime.timezone.utc)
         self.machine = ("dry run, " + versions(torch) if args.dry_run
@@ -171,7 +172,7 @@ class Run:
     def limit(self, shape, kind):
         by_bytes = shape.bytes(kind) / self.read_bps
         by_flop = shape.flop() / self.flops
-        return max((by_bytes, "read bandwidth"), (by_flop, "wgmma f16"))
+        return max((by_bytes, "read bandwidth"), (by_flop, self.multiply))
 
     def write(self):
         """Writes --json; after each shape, so that a run that is cut off keeps rows."""
@@ -246,11 +247,16 @@ def measure_peaks(run):
         run.machine += f", under load SM {smi[2]}, memory {smi[3]}, {smi[4]}"
 
 
+def multiply_peak(backend):
+    """What a backend's multiplication probe measures."""
+    return "mma f16" if backend == "cuda-sm80" else "wgmma f16"
+
+
 def add_peaks(run):
     for name, key, rate, unit in (
             ("read bandwidth", "gbps", run.read_bps, "B"),
-            ("wgmma f16", "gflops", run.flops, "FLOP")):
-        run.peaks.append(run.row("peak", name, "cuda-sm90", unit=unit,
+            (run.multiply, "gflops", run.flops, "FLOP")):
+        run.peaks.append(run.row("peak", name, run.nib.backend(), unit=unit,
                                  time_s=1e9 / rate, **{key: rate * 1e-9}))
 
 

@@ -166,6 +166,12 @@ class Nib:
     def version(self):
         return self.lib.nib_version().decode()
 
+    def backend(self):
+        """The device's: "cpu", "cuda-sm90"."""
+        info = sized(abi.nib_device_info)
+        self.call("nib_device_get_info", self.device, C.byref(info))
+        return info.backend.decode()
+
     def call(self, name, *args):
         error = abi.nib_error()
         if getattr(self.lib, name)(*args, C.byref(error)):

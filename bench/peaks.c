@@ -84,6 +84,7 @@ static const struct peak {
     [PEAK_COPY] = {"copy bandwidth", "B", NULL, 0},
     [PEAK_GPU_READ] = {"read bandwidth", "B", NULL, 0},
     [PEAK_GPU_MULTIPLY] = {"wgmma f16", "FLOP", NULL, 0},
+    [PEAK_GPU_MMA] = {"mma f16", "FLOP", NULL, 0},
     [PEAK_GPU_FP4] = {"tcgen05 nvfp4", "FLOP", NULL, 0},
     [PEAK_GPU_CLOCK] = {"clock", "cycle", NULL, 0},
     [PEAK_GEMM] = {"gemm", "FLOP", NULL, 0},
@@ -127,6 +128,12 @@ static bool is_available(enum peak_kind kind)
 }
 #endif
 
+static bool is_gpu_multiply(enum peak_kind kind)
+{
+	return kind == PEAK_GPU_MULTIPLY || kind == PEAK_GPU_MMA ||
+	       kind == PEAK_GPU_FP4;
+}
+
 bool peak_is_gpu(enum peak_kind kind)
 {
 	return kind >= PEAK_GPU_READ && kind < PEAK_KINDS;
@@ -152,6 +159,8 @@ enum peak_kind peak_multiply(const char *backend, enum cli_activations activatio
 {
 	if (!strcmp(backend, "cuda-sm100"))
 		return PEAK_GPU_FP4;
+	if (!strcmp(backend, "cuda-sm80"))
+		return PEAK_GPU_MMA;
 	if (!strncmp(backend, "cuda", 4))
 		return PEAK_GPU_MULTIPLY;
 	/* Activations of int8 go to the kernels of NVFP4. */
@@ -476,7 +485,7 @@ static double sample_gpu(struct peaks *peaks, enum peak_kind kind)
 		probe = NIB_PROBE_READ;
 		amount = peaks->gpu_bytes;
 		runs = GPU_READ_RUNS;
-	} else if (kind == PEAK_GPU_MULTIPLY || kind == PEAK_GPU_FP4) {
+	} else if (is_gpu_multiply(kind)) {
 		probe = NIB_PROBE_MULTIPLY;
 		amount = GPU_MULTIPLY_FLOP;
 	}
@@ -506,7 +515,7 @@ static bool is_sampled(const struct peaks *peaks, enum peak_kind kind)
 {
 	if (!peaks->gpu)
 		return !peak_is_gpu(kind);
-	if (kind == PEAK_GPU_MULTIPLY || kind == PEAK_GPU_FP4)
+	if (is_gpu_multiply(kind))
 		return kind == peak_multiply(cli_backend(peaks->gpu), ACT_NVFP4);
 	return peak_is_gpu(kind);
 }

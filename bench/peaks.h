@@ -32,6 +32,7 @@ enum peak_kind {
 	PEAK_COPY,	   /* memory, bytes read plus bytes written */
 	PEAK_GPU_READ,	   /* a GPU's memory, bytes read */
 	PEAK_GPU_MULTIPLY, /* wgmma of fp16, 2 a multiply-add */
+	PEAK_GPU_MMA,	   /* mma.sync of fp16, 2 a multiply-add */
 	PEAK_GPU_FP4,	   /* tcgen05.mma of NVFP4, 2 a multiply-add */
 	PEAK_GPU_CLOCK,	   /* cycles of a multiprocessor */
 	PEAK_KINDS,

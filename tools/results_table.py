@@ -276,7 +276,8 @@ def machine_of(row):
 def rates(path):
     """The peaks of a file: what limits were computed from."""
     peaks = {r["shape"]: r for r in load(path) if r["op"] == "peak"}
-    read, multiply = peaks.get("read bandwidth"), peaks.get("wgmma f16")
+    read = peaks.get("read bandwidth")
+    multiply = peaks.get("wgmma f16") or peaks.get("mma f16")
     parts = []
     if read and read.get("gbps"):
         parts.append(f"bytes / {read['gbps'] / 1e3:.2f} TB/s")

@@ -269,6 +269,17 @@ class Gpu(NibTest):
         self.assertEqual(len(self.rows(*again, "--samples", "1", "--quiet",
                                        env=GPU)), 3)
 
+    def test_peaks_of_other_kernels(self):
+        env = dict(GPU, NIB_CUDA_ARCH="sm80")
+        about = json.loads(nib("info", "--format", "json", env=env).stdout)
+        if not any(r["open"] and r["backend"] == "cuda-sm80"
+                   for r in about["backends"]):
+            self.skipTest("this build has no kernels of sm_80")
+        rows = bench(self, "--peaks", "--device", "cuda:0", env=env)
+        self.assertEqual([(r["shape"], r["backend"]) for r in rows],
+                         [(name, "cuda-sm80") for name in
+                          ("read bandwidth", "mma f16", "clock")])
+
     def test_plan_and_queue_have_no_limit(self):
         rows = measured(bench(self, "--op", "gemm", "--shape", "5x16x32",
                               "--plan", "--device", "cuda:0", env=GPU))
