@@ -5,21 +5,22 @@
 A row has independent inputs, together at least four times the L2, captured one
 after the other in one CUDA graph.  Its time is the median of 15 replays between
 two events, divided by the number of inputs.  torch multiplies operands that were
-expanded beforehand, Humming the NVFP4 weights of nibblas by fp16.  Every result is
-compared once, on a few rows, with a float64 sum of the dequantised operands: FP8
-rounds them and has a wider bound.  A baseline that cannot run, or whose result is
-wrong, is a row with the reason and no time.  If --baselines names it, the exit
-status is 1.
+expanded beforehand, Humming and Marlin the NVFP4 weights of nibblas by fp16.  Every
+result is compared once, on a few rows, with a float64 sum of the dequantised
+operands: FP8 rounds them and has a wider bound.  A baseline that cannot run, or whose
+result is wrong, is a row with the reason and no time.  If --baselines names it, the
+exit status is 1.
 
-Needs torch, gpu_operands.py, gpu_torch.py, gpu_humming.py, libnibblas.so (--library)
-and the program nib, whose presets and row keys it uses ($NIB, else the folder of the
-library, else PATH).  --dry-run runs small shapes on the CPU, with torch or else
-numpy: it tests this script and measures nothing.
+Needs torch, gpu_operands.py, gpu_torch.py, gpu_humming.py, gpu_marlin.py,
+libnibblas.so (--library) and the program nib, whose presets and row keys it uses
+($NIB, else the folder of the library, else PATH).  --dry-run runs small shapes on the
+CPU, with torch or else numpy: it tests this script and measures nothing.
 
   gpu_baselines.py --library libnibblas.so --json rows.json
   gpu_baselines.py --only M1,G1 --only V
   gpu_baselines.py --preset decode --activations nvfp4,bf16 --packed
   gpu_baselines.py --preset experts --baselines humming --minutes 8
+  NIB_CUDA_ARCH=sm80 gpu_baselines.py --preset ampere --baselines marlin,humming-sm80
   gpu_baselines.py --sweep --json sweep.json      # M = 1..512, N 4096, K 7168
   gpu_baselines.py --list
 """
@@ -38,7 +39,8 @@ import gpu_humming
 from gpu_operands import (ACTIVATIONS, FP16, LAYOUTS, NVFP4, PRESETS, SWEEP, Arrays,
                           Matrices, Nib, Operands, Plan, abi, find_nib, row_keys,
                           shapes_of)
-from gpu_torch import NAMES, baselines_of, humming_kernel, version_of, versions
+from gpu_torch import (HUMMING, HUMMING_SM80, NAMES, baselines_of, humming_kernel,
+                       usual_baselines, version_of, versions)
 
 REPLAYS = 15
 WARM = 3
@@ -327,8 +329,8 @@ def measure_baseline(run, shape, sets, want, name, make):
 
 
 def is_wanted(names, name):
-    """Whether --baselines has a name or its first words; None: all."""
-    return names is None or any(name == n or name.startswith(n + " ") for n in names)
+    """Whether --baselines has a name or its first words."""
+    return any(name == n or name.startswith(n + " ") for n in names)
 
 
 def measure(run, shape, weights=None):
@@ -359,10 +361,13 @@ def measure(run, shape, weights=None):
 
 def compile_humming(run, shapes):
     """Compiles all kernels of Humming at once; a failure is left to its rows."""
-    if run.args.dry_run or not is_wanted(run.args.baselines, "humming"):
+    names = [name for name in (HUMMING, HUMMING_SM80)
+             if is_wanted(run.args.baselines, name)]
+    wanted = [humming_kernel(shape, name == HUMMING_SM80)
+              for shape in shapes for name in names]
+    if run.args.dry_run or not wanted:
         return
     begin = time.perf_counter()
-    wanted = [humming_kernel(shape) for shape in shapes]
     try:
         failed = gpu_humming.compile_ahead(run.torch, wanted)
     except Exception as problem:  # its rows say the same
@@ -458,8 +463,8 @@ def read_args(argv):
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[1],
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=os.path.join(
-        here, "libnibblas.so"), help="default: the one next to this script")
+    parser.add_argument("--library", default=os.path.join(here, "libnibblas.so"),
+                        help="default: the one next to this script")
     parser.add_argument("--preset", choices=PRESETS, default="seeds",
                         help="seeds has some experts and small M as well")
     parser.add_argument("--activations", default=NVFP4, metavar="LIST",
@@ -472,9 +477,9 @@ def read_args(argv):
     parser.add_argument("--sweep", action="store_true",
                         help="M = 1..512, N 4096, K 7168 instead")
     rivals = parser.add_mutually_exclusive_group()
-    rivals.add_argument("--baselines", metavar="LIST",
-                        help="only these, and status 1 if one of them cannot run: "
-                        "names or their first words, of " + ", ".join(NAMES))
+    rivals.add_argument("--baselines", metavar="LIST", help="only these, and status 1 "
+                        "if one of them cannot run: names or their first words, of "
+                        + ", ".join(NAMES))
     rivals.add_argument("--no-baselines", action="store_true")
     parser.add_argument("--minutes", type=float, default=math.inf,
                         help="begin no shape later than that")
@@ -491,8 +496,7 @@ def read_args(argv):
     parser.add_argument("--json", metavar="FILE",
                         help="rows as nib bench writes them")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--dry-run", action="store_true",
-                        help="small shapes on the CPU")
+    parser.add_argument("--dry-run", action="store_true", help="small, on the CPU")
     args = parser.parse_args(argv)
     args.only = [n for text in args.only for n in text.split(",") if n]
     args.activations = args.activations.split(",")
@@ -504,7 +508,8 @@ def read_args(argv):
     for name in args.named:
         if not any(is_wanted([name], known) for known in NAMES):
             parser.error(f"--baselines {name}: must be of {', '.join(NAMES)}")
-    args.baselines = [] if args.no_baselines else args.named or None
+    args.baselines = ([] if args.no_baselines
+                      else args.named or usual_baselines(args.preset))
     args.nib = find_nib(args.library)
     args.shapes = shapes_of(args.nib, args.preset)
     known = {s.name for s in args.shapes} | {s.name[0] for s in args.shapes}

@@ -20,7 +20,7 @@ import sys
 import gpu_humming
 from gpu_baselines import GpuClock, machine
 from gpu_operands import FP16, Arrays, Nib, Operands, Plan, Shape
-from gpu_torch import humming_weights
+from gpu_torch import packed_weights
 
 # A row of 4096 random weights adds up to this many times its x, about.
 GROWTH = 5.0
@@ -73,7 +73,7 @@ def torch_time(clock, chains, layers):
 
 def humming_time(torch, clock, chains, layers):
     alpha = chains[0][0].alpha
-    made = [[gpu_humming.product(torch, *humming_weights(torch, o), alpha)
+    made = [[gpu_humming.product(torch, *packed_weights(torch, o), alpha)
              for o in chain] for chain in chains]
     first = [chain[0].activations(FP16)[0] for chain in chains]
 

@@ -3,7 +3,9 @@
 by NVFP4 weights that have the codes and scales of nibblas's.
 
 Releases before OLDEST have another interface and are refused.  Humming compiles a
-kernel for each layer and number of rows with NVRTC, into $HUMMING_CACHE_DIR."""
+kernel for each layer and number of rows with NVRTC, into $HUMMING_CACHE_DIR.  It
+chooses kernels by the GPU's architecture; with is_sm80 it multiplies by those that it
+would choose on an A100 with as many multiprocessors: mma.sync, no TMA."""
 
 import concurrent.futures
 import importlib.metadata
@@ -44,7 +46,22 @@ def weight_config(has_global):
     return {**WEIGHTS, **({"scale_2_type": "tensor"} if has_global else {})}
 
 
-def choices(config, rows, experts):
+def sm80_config(config, rows, kind, compute):
+    """The tuning that get_heuristics_config() returns on a GPU of sm_80."""
+    from humming.config import GemmType, MmaType
+    from humming.tune import Sm80Heuristics
+    from humming.tune.raster import raster_group_m_for_config
+
+    tuning = Sm80Heuristics.get_config(layer_config=config, shape_m=rows,
+                                       gemm_type=kind, **compute)
+    tuning["mma_type"] = MmaType.MMA.value
+    if kind == GemmType.DENSE:
+        tuning.setdefault("raster_group_m", raster_group_m_for_config(
+            config, tuning["block_shape"]))
+    return tuning
+
+
+def choices(config, rows, experts, is_sm80=False):
     """(compute, tuning): the configurations, as JSON, that Humming chooses for this
     many rows.  Accumulators are fp32, as in nibblas."""
     from humming.config import GemmType
@@ -52,12 +69,15 @@ def choices(config, rows, experts):
 
     kind = GemmType.GROUPED_CONTIGUOUS if experts else GemmType.DENSE
     compute = {"use_f16_accum": False, "use_m_major_input_scale": False}
-    tuning = get_heuristics_config(config, shape_m=rows, gemm_type=kind, **compute)
+    if is_sm80:
+        tuning = sm80_config(config, rows, kind, compute)
+    else:
+        tuning = get_heuristics_config(config, shape_m=rows, gemm_type=kind, **compute)
     return (json.dumps({**compute, "gemm_type": kind.value}),
             json.dumps(tuning))
 
 
-def product(torch, codes, scales, global_scale=None):
+def product(torch, codes, scales, global_scale=None, is_sm80=False):
     """Returns a function of x, fp16 [rows, k], and, for experts, the first row of each.
     codes: uint8 [n, k / 2] or [experts, n, k / 2]; scales: e4m3 [..., k / 16];
     global_scale: fp32, one for each matrix; None: 1."""
@@ -81,7 +101,7 @@ def product(torch, codes, scales, global_scale=None):
     def multiply(x, offsets=None):
         rows = len(x)
         if rows not in chosen:
-            chosen[rows] = choices(layer.humming_config, rows, experts)
+            chosen[rows] = choices(layer.humming_config, rows, experts, is_sm80)
         compute, tuning = chosen[rows]
         return layer(inputs=x, expert_layout=offsets, compute_config=compute,
                      tuning_config=tuning)
@@ -101,20 +121,21 @@ def swiglu(x, alpha=1.0):
 
 
 def compile_ahead(torch, wanted):
-    """Compiles the kernels of wanted, [(experts, n, k, rows, has_global)], on all
-    processors at once.  Returns how many could not be compiled: their calls say why."""
+    """Compiles the kernels of wanted, [(experts, n, k, rows, has_global, is_sm80)], on
+    all processors at once.  Returns how many could not be compiled: their calls say
+    why."""
     require()
     from humming.kernel.humming import HummingKernel
     from humming.schema import BaseInputSchema, BaseWeightSchema
     from humming.transform import prepare_layer_config
 
-    def compile_one(experts, n, k, rows, has_global):
+    def compile_one(experts, n, k, rows, has_global, is_sm80=False):
         config = prepare_layer_config(
             shape_n=n, shape_k=k, num_experts=experts, torch_dtype=torch.float16,
             weight_schema=BaseWeightSchema.from_config(weight_config(has_global)),
             input_schema=BaseInputSchema.from_config(dict(INPUTS)))
         HummingKernel.prepare_kernels(config.to_str(),
-                                      *choices(config, rows, experts))
+                                      *choices(config, rows, experts, is_sm80))
 
     threads = len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:

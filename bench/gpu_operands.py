@@ -81,7 +81,7 @@ class Shape(NamedTuple):
 # The presets of `nib plan` that make one of ours, and the letters of the rows kept.
 PRESETS = {"seeds": (["seeds", "balanced", "decode"], "GMDVES"),
            "decode": (["decode"], "ABCS"), "experts": (["experts"], "PQRT"),
-           "prefill": (["prefill"], "KL")}
+           "prefill": (["prefill"], "KL"), "ampere": (["ampere"], "IJPQ")}
 
 
 def find_nib(library):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpu_torch.py - the baselines of gpu_baselines.py: torch's products of operands that
-were expanded beforehand, and Humming's of the NVFP4 weights."""
+were expanded beforehand, and Humming's and Marlin's of the NVFP4 weights."""
 
 import ctypes
 import importlib.metadata
+import itertools
 from typing import Callable, NamedTuple
 
 import gpu_humming
+import gpu_marlin
 from gpu_operands import BF16, DUAL_ALPHA, FP8, FP16
 
 # The largest difference from the exact result, as part of it plus the same part of the
@@ -97,7 +99,7 @@ def fp8_baseline(torch, shape, sets):
     return products(multiply, made, tolerance=ROUNDED_FP8)
 
 
-def humming_weights(torch, o):
+def packed_weights(torch, o):
     """Codes and scales of a set's weights; those of a dual product in one matrix."""
     codes = torch.cat([b.codes for b in o.b], 1)
     scales = torch.cat([torch.stack([b.scale_bytes(i) for i in range(b.batch)])
@@ -105,18 +107,20 @@ def humming_weights(torch, o):
     return (codes, scales) if len(codes) > 1 else (codes[0], scales[0])
 
 
-def humming_baseline(torch, shape, sets):
-    """Products of a group or a batch are experts; a dual product has Humming's own
-    kernel for SwiGLU."""
-    made = []
-    for o in sets:
-        codes, scales = humming_weights(torch, o)
-        offsets = None
-        if codes.dim() == 3:
-            offsets = o.offsets if shape.batch == 1 else torch.arange(
-                shape.batch + 1, dtype=torch.int32, device=codes.device)
-        made.append((gpu_humming.product(torch, codes, scales),
-                     torch.cat(o.activations(FP16)), offsets))
+def first_rows(shape):
+    """The first row of each expert, as which the products of a group or a batch are
+    multiplied, and the end; None for one product."""
+    ms = shape.ms if shape.batch == 1 else [1] * shape.batch
+    return [0, *itertools.accumulate(ms)] if len(ms) > 1 else None
+
+
+def humming_baseline(torch, shape, sets, is_sm80=False):
+    """A dual product has Humming's own kernel for SwiGLU."""
+    starts = first_rows(shape)
+    offsets = starts and torch.tensor(starts, dtype=torch.int32,
+                                      device=sets[0].side.device)
+    made = [(gpu_humming.product(torch, *packed_weights(torch, o), is_sm80=is_sm80),
+             torch.cat(o.activations(FP16)), offsets) for o in sets]
 
     def multiply(layer, x, offsets):
         c = layer(x, offsets)
@@ -126,11 +130,26 @@ def humming_baseline(torch, shape, sets):
     return products(multiply, made, lambda c, batch, row: c[batch + row])
 
 
-def humming_kernel(shape):
+def humming_kernel(shape, is_sm80=False):
     """What humming_baseline() needs compiled, for gpu_humming.compile_ahead()."""
     experts = max(len(shape.ms), shape.batch)
     return (experts if experts > 1 else 0, shape.n * shape.products, shape.k,
-            shape.rows * shape.batch, False)
+            shape.rows * shape.batch, False, is_sm80)
+
+
+def humming_sm80_baseline(torch, shape, sets):
+    return humming_baseline(torch, shape, sets, is_sm80=True)
+
+
+def marlin_baseline(torch, shape, sets):
+    if shape.products > 1:
+        raise NotImplementedError("Marlin has no kernel of two products and SwiGLU")
+    library, starts = gpu_marlin.load(), first_rows(shape)
+    scratch = gpu_marlin.Scratch(torch, sets[0].side.device)
+    made = [(gpu_marlin.product(torch, *packed_weights(torch, o), scratch, library),
+             torch.cat(o.activations(FP16)), starts) for o in sets]
+    return products(lambda multiply, x, starts: multiply(x, starts), made,
+                    lambda c, batch, row: c[batch + row])
 
 
 def cublas_version():
@@ -149,17 +168,20 @@ def cublas_version():
 
 
 def versions(torch):
-    """CUDA, cuBLAS, torch and Humming, as text."""
-    humming = gpu_humming.version() or "not installed"
+    """CUDA, cuBLAS, torch, Humming and Marlin, as text."""
+    packages = (f"{gpu_humming.PACKAGE} {gpu_humming.version() or 'not installed'}, "
+                + (gpu_marlin.version() or "Marlin not built"))
     if torch is None:
-        return f"torch not installed, {gpu_humming.PACKAGE} {humming}"
+        return f"torch not installed, {packages}"
     return (f"CUDA {torch.version.cuda}, cuBLAS {cublas_version()}, "
-            f"torch {torch.__version__}, {gpu_humming.PACKAGE} {humming}")
+            f"torch {torch.__version__}, {packages}")
 
 
 def version_of(name):
     """The version of a baseline's library; None if it is not installed."""
-    if name.startswith("humming"):
+    if name == MARLIN:
+        return gpu_marlin.version()
+    if name.startswith(HUMMING):
         found = gpu_humming.version()
         return found and f"{gpu_humming.PACKAGE} {found}"
     try:
@@ -170,6 +192,7 @@ def version_of(name):
     return f"cuBLAS {cublas}, {found}" if cublas else found
 
 
+HUMMING, HUMMING_SM80, MARLIN = "humming", "humming-sm80", "marlin"
 GROUPED = {"torch grouped bf16": grouped_baseline,
            "torch grouped fp8": grouped_fp8_baseline}
 BASELINES = {
@@ -179,11 +202,23 @@ BASELINES = {
     "dual_gemm": {"cuBLAS fp16 + silu": silu_baseline},
     "gemv": {"torch bmm fp16": bmm_baseline},
 }
+# These compute all products.
+PACKED = {HUMMING: humming_baseline, HUMMING_SM80: humming_sm80_baseline,
+          MARLIN: marlin_baseline}
 NAMES = list(dict.fromkeys([*(n for made in BASELINES.values() for n in made),
-                            "humming"]))
+                            *PACKED]))
+# The preset ampere is compared with what an A100 runs, the others with the rest.
+OF_SM80 = ["cuBLAS fp16", "torch grouped bf16", HUMMING_SM80, MARLIN]
+
+
+def usual_baselines(preset):
+    """The baselines of a preset, unless --baselines names others."""
+    if preset == "ampere":
+        return OF_SM80
+    return [name for name in NAMES if name not in (HUMMING_SM80, MARLIN)]
 
 
 def baselines_of(shape):
     """(name, function that makes it) of all rivals of a shape.  One that cannot
     compute the shape raises, and its row says why."""
-    return [*BASELINES[shape.op].items(), ("humming", humming_baseline)]
+    return [*BASELINES[shape.op].items(), *PACKED.items()]

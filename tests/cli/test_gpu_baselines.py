@@ -22,6 +22,7 @@ SOURCE = os.environ["NIB_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "bench"))
 import gpu_baselines  # noqa: E402
 import gpu_humming  # noqa: E402
+import gpu_marlin  # noqa: E402
 import gpu_operands  # noqa: E402
 import gpu_torch  # noqa: E402
 
@@ -29,6 +30,7 @@ LIBRARY = os.path.join(os.path.dirname(NIB), "libnibblas.so")
 NAMES = ("G1 G2 G3 G4 M1 M2 M3 M4 D1 D2 D3 D4 V1 V2 V3 E1 E8 E16 E32 E64 "
          "S1 S16 S64").split()
 OURS = "cuda-sm90"
+MARLIN = types.SimpleNamespace(marlin_version=lambda: b"vllm 1.2")  # the library
 
 
 def needs_library(*modules):
@@ -72,7 +74,7 @@ class Baselines(unittest.TestCase):
             [row["op"], row["shape"]] for row in json.loads(done.stdout)))
 
     def test_presets_are_those_of_nib(self):
-        for preset in ("decode", "experts"):
+        for preset in ("decode", "experts", "ampere"):
             done = subprocess.run(
                 [NIB, "plan", "--preset", preset, "--gflops", "1", "--gbps",
                  "1", "--format", "json"], capture_output=True, text=True,
@@ -322,11 +324,11 @@ class Rivals(NibTest):
 
 
 @needs_library("torch")
-class HummingOperands(NibTest):
-    """What Humming multiplies for each kind of product: a stand-in for its layer
-    multiplies the codes and scales, and must return the exact results."""
+class PackedOperands(NibTest):
+    """What Humming and Marlin multiply for each kind of product: a stand-in for their
+    layers multiplies the codes and scales, and must return the exact results."""
 
-    def product(self, torch, codes, scales, global_scale=None):
+    def product(self, torch, codes, scales, *args, is_sm80=False):
         def matrix(codes, scales):
             values = torch.tensor(gpu_operands.VALUES)[torch.stack(
                 (codes & 15, codes >> 4), -1).long()].reshape(len(codes), -1, 16)
@@ -336,10 +338,11 @@ class HummingOperands(NibTest):
         def multiply(x, offsets=None):
             if offsets is None:
                 return (x.float() @ matrix(codes, scales).t()).half()
-            ends = offsets.tolist()
+            ends = offsets if isinstance(offsets, list) else offsets.tolist()
             return torch.cat([(x[a:b].float() @ matrix(c, s).t()).half()
                               for a, b, c, s in zip(ends, ends[1:], codes, scales)])
 
+        self.kinds.append(is_sm80)
         return multiply
 
     def swiglu(self, x, alpha=1.0):
@@ -348,23 +351,112 @@ class HummingOperands(NibTest):
         gate, up = (alpha * x.float()).chunk(2, 1)
         return (torch.nn.functional.silu(gate) * up).half()
 
+    def check(self, baseline, names, *args):
+        """Every product of names has a time and an exact result."""
+        path, out, self.kinds = self.path("rows.json"), io.StringIO(), []
+        with mock.patch.multiple(gpu_humming, product=self.product,
+                                 swiglu=self.swiglu), \
+                mock.patch.multiple(gpu_marlin, product=self.product,
+                                    load=lambda: MARLIN, Scratch=mock.Mock()), \
+                contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = gpu_baselines.main([
+                "--dry-run", "--library", LIBRARY, "--only", ",".join(names),
+                "--baselines", baseline, "--json", path, *args])
+        self.assertEqual(status, 0, out.getvalue())
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)[1::2]
+        self.assertEqual([(r["name"], r["backend"]) for r in rows],
+                         [(name, "baseline:" + baseline) for name in names])
+        for row in rows:
+            self.assertGreater(row["time_s"], 0)
+            self.assertLess(row["error"], 1e-3)
+        return set(self.kinds)
+
     def test_every_kind_of_product(self):
-        path, out = self.path("rows.json"), io.StringIO()
+        names = ["G1", "M1", "D1", "V1", "V2", "E8"]
         for layout in ("tiled", "linear"):
-            with mock.patch.multiple(gpu_humming, product=self.product,
-                                     swiglu=self.swiglu), \
-                    contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-                status = gpu_baselines.main([
-                    "--dry-run", "--library", LIBRARY, "--only", "G1,M1,D1,V1,V2,E8",
-                    "--layout", layout, "--baselines", "humming", "--json", path])
-            self.assertEqual(status, 0, out.getvalue())
-            with open(path, encoding="utf-8") as file:
-                rows = json.load(file)[1::2]
-            self.assertEqual([r["name"] for r in rows],
-                             ["G1", "M1", "D1", "V1", "V2", "E8"])
-            for r in rows:
-                self.assertGreater(r["time_s"], 0)
-                self.assertLess(r["error"], 1e-3)
+            self.assertEqual(self.check("humming", names, "--layout", layout), {False})
+        self.assertEqual(self.check("humming-sm80", names), {True})
+        self.check("marlin", [name for name in names if name != "D1"])
+
+    def test_ampere(self):
+        for baseline in ("humming-sm80", "marlin"):
+            self.check(baseline, ["I1", "J1024", "P16", "Q1"], "--preset", "ampere")
+
+
+class Marlin(NibTest):
+    def run_without(self, *args, code):
+        """What a dry run prints, and its rows, if Marlin is not built."""
+        path = self.path("rows.json")
+        with mock.patch.dict(os.environ, NIB_MARLIN=self.path("none.so")):
+            text = baselines("--dry-run", "--library", LIBRARY, "--json", path,
+                             "--preset", "ampere", "--only", "I1", *args, code=code)
+        with open(path, encoding="utf-8") as file:
+            return text, json.load(file)
+
+    @needs_library("numpy", "torch")
+    def test_missing_library_is_a_line(self):
+        text, rows = self.run_without(code=0)
+        self.assertIn("Marlin not built", text.splitlines()[0])
+        self.assertIn("Marlin not built", rows[0]["machine"])
+        self.assertEqual([r["backend"][9:] for r in rows[1:]],
+                         ["cuBLAS fp16", "humming-sm80", "marlin"])
+        if importlib.util.find_spec("torch"):
+            self.assertIn("not measured: marlin for I1: FileNotFoundError: "
+                          "libmarlin.so is not built: run tools/get_marlin.sh", text)
+        self.assertIsNone(rows[-1]["version"])
+        self.run_without("--baselines", "marlin", code=1)
+
+    @needs_library("numpy", "torch")
+    def test_others_are_compared_with_it_by_name_only(self):
+        args = ("--dry-run", "--library", LIBRARY, "--only", "M1")
+        self.assertNotIn("  marlin", baselines(*args))
+        self.assertIn("--baselines marlin: not measured for M1",
+                      subprocess.run([sys.executable, os.path.join(
+                          SOURCE, "bench", "gpu_baselines.py"), *args, "--baselines",
+                          "marlin"], capture_output=True, text=True).stderr)
+
+    def test_version(self):
+        with mock.patch.object(gpu_marlin, "load", lambda: MARLIN):
+            self.assertEqual(gpu_torch.version_of("marlin"), "Marlin of vllm 1.2")
+            self.assertIn("Marlin of vllm 1.2", gpu_torch.versions(None))
+
+    def test_blocks(self):
+        """Experts of 3, 0, 8 and 9 rows in blocks of 8; 20 is padding."""
+        self.assertEqual(gpu_marlin.blocks_of([0, 3, 3, 11, 20], 8), (
+            [0, 1, 2, 20, 20, 20, 20, 20, *range(3, 20), *7 * [20]], [0, 2, 3, 3]))
+        self.assertEqual([gpu_marlin.block_rows(rows, 128) for rows in
+                          (8, 921, 922, 1843, 1844, 2048, 100000)],
+                         [8, 8, 16, 16, 32, 32, 64])
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "no torch")
+    def test_scales(self):
+        """S0E5M3 is the upper byte of 128 times a scale in fp16, shifted by its sign;
+        eight columns in a row are those that a thread multiplies, 8 apart."""
+        import torch
+
+        scales = torch.arange(128, dtype=torch.uint8).repeat(64, 1)
+        values = scales.view(torch.float8_e4m3fn).half() * 128
+        values[values < 2] = 0
+        expected = (values.view(torch.int16).int() << 1 >> 8 & 255).to(torch.uint8)
+        expected[:, 127] = 0xf7  # NaN, which no weight has
+        self.assertEqual(gpu_marlin.scales_of(torch, scales).t().tolist(),
+                         expected.tolist())
+        columns = torch.arange(8, 8 + 128, dtype=torch.uint8)[:, None].repeat(1, 2)
+        found = gpu_marlin.scales_of(torch, columns).int() - 0x78 - 8
+        self.assertEqual(found[0].tolist(), found[1].tolist())
+        for first in range(0, 128, 8):
+            run = found[0, first:first + 8].tolist()
+            start = first // 64 * 64 + first % 64 // 8
+            self.assertEqual(sorted(run), [start + 8 * j for j in range(8)])
+            self.assertEqual(run, [start + 8 * j for j in (0, 2, 1, 3, 4, 6, 5, 7)])
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "no torch")
+    def test_needs_a_gpu(self):
+        import torch
+
+        with self.assertRaisesRegex(RuntimeError, "Marlin needs a GPU"):
+            gpu_marlin.Scratch(torch, "cpu")
 
 
 class Humming(NibTest):
