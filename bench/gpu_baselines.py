@@ -166,7 +166,9 @@ class Run:
 
     def command(self, shape, values):
         """The line that measures a row again."""
-        line = f"gpu_baselines.py --preset {self.args.preset} --only {shape.name}"
+        arch = os.environ.get("NIB_CUDA_ARCH")
+        line = f"NIB_CUDA_ARCH={arch} " if arch else ""
+        line += f"gpu_baselines.py --preset {self.args.preset} --only {shape.name}"
         if values.get("activations", NVFP4) != NVFP4:
             line += " --activations " + values["activations"]
         return line + (" --packed" if values.get("packed") else "")

@@ -173,6 +173,8 @@ def list_table(all_rows, short=False):
 RIVALS = {
     "best 16-bit rival": lambda name: not re.search("fp8|public|products", name),
     "best FP8 rival": lambda name: "fp8" in name,
+    "Humming for sm_80": lambda name: "humming-sm80" in name,
+    "Marlin": lambda name: "marlin" in name,
     "best public kernel": lambda name: "public" in name,
     "products only": lambda name: "products" in name,
 }
@@ -238,7 +240,9 @@ def card_line(found, rows, columns):
         best = fastest(rows, first, is_kind)
         if best:
             name = best["backend"][len(BASELINE) :]
-            cells[head] = f"{name}: {short_us(best['time_s'])}"
+            cells[head] = short_us(best["time_s"])
+            if head.startswith(("best", "products")):
+                cells[head] = f"{name}: {cells[head]}"
             cells[f"{head}, ratio"] = f"{best['time_s'] / seconds(first):.2f}"
     return cells
 
@@ -258,7 +262,7 @@ def command_of(rows):
     command = rows[0].get("command") or ""
     kinds = list(dict.fromkeys(r["activations"] for r in rows if r.get("activations")))
     command = re.sub(r" --(only|activations) \S+", "", command)
-    if len(kinds) > 1 and command.startswith("gpu_baselines.py"):
+    if len(kinds) > 1 and "gpu_baselines.py" in command:
         command += " --activations " + ",".join(kinds)
     return command
 

@@ -670,6 +670,25 @@ class Table(NibTest):
              "cuBLAS fp16 (torch 2); slow, cuBLAS fp8 (version not recorded)"],
             ["- Not measured: humming for M2: not there"]])
 
+    def test_card_of_rivals_for_sm80(self):
+        """They have columns of their own; the command has the kernels' architecture."""
+        ours = row("I1", "cuda-sm80", 12e-6, ok=True, activations="fp16",
+                   command="NIB_CUDA_ARCH=sm80 gpu_baselines.py --only I1")
+        rows = [ours, dict(ours, activations="nvfp4", time_s=10e-6),
+                row("I1", "baseline:marlin", 24e-6),
+                row("I1", "baseline:humming-sm80", 18e-6),
+                dict(op="peak", shape="mma f16", backend="cuda-sm80", gflops=6e5)]
+        self.write("r.json", json.dumps(rows).encode())
+        head, _, line, _, text = self.table(
+            os.path.join(self.folder, "r.json"), "--card").splitlines()
+        self.assertEqual(re.split(r" *\| *", head)[4:], [
+            "best 16-bit rival", "ratio", "Humming for sm_80", "ratio", "Marlin",
+            "ratio", ""])
+        self.assertEqual(re.split(r" *\| *", line)[4:], [
+            "humming-sm80: 18.0", "1.50", "18.0", "1.50", "24.0", "2.00", ""])
+        self.assertIn("`NIB_CUDA_ARCH=sm80 gpu_baselines.py --activations fp16,nvfp4`; "
+                      "limit: FLOP / 600 TFLOP/s", text)
+
     def test_card_of_predictions(self):
         """Predicted times are named so in the heading and in the list."""
         rows = [row("M2", "emu:b200", None, predicted=True, predicted_us=9.5,
