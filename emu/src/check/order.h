@@ -18,7 +18,7 @@
  * - Other warps do not distinguish the lanes of a warp.
  * - Bulk copies read when they are issued.
  * - Proxies are not distinguished.
- * - At most 128 MiB of global memory are tracked.
+ * - At most 128 MiB of global memory are tracked, of one cluster the last 8 MiB.
  */
 #ifndef EMU_ORDER_H
 #define EMU_ORDER_H
@@ -34,6 +34,14 @@ struct emu_order;
 struct emu_order *emu_order_open(uint32_t grids, const uint32_t *clusters,
 				 const uint32_t *warps);
 void emu_order_close(struct emu_order *o);
+/*
+ * A checker for one cluster after another: grid 0, cluster 0, of `warps` warps.  It
+ * forgets the cluster before at emu_order_begin_cluster().
+ */
+struct emu_order *emu_order_open_cluster(uint32_t warps);
+void emu_order_begin_cluster(struct emu_order *o);
+/* True if accesses were forgotten or not recorded, because there were too many. */
+bool emu_order_is_short(const struct emu_order *o);
 
 /* A warp, numbered through its cluster, and the checker of its cluster. */
 struct emu_order_warp {
@@ -47,6 +55,7 @@ enum emu_order_kind {
 	EMU_ORDER_STRONG = 2, /* atomic, or with an order: no race with another */
 	EMU_ORDER_STORE = 4,  /* of a bulk group: written when it was waited for
 			       */
+	EMU_ORDER_SAME = 8,   /* writes what the bytes have already */
 };
 
 /*
@@ -56,6 +65,16 @@ enum emu_order_kind {
 bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		      uint32_t kind, uint64_t address, uint32_t bytes,
 		      struct emu_place place, struct emu_error *err);
+
+/*
+ * The same for lanes of a warp, `bytes` bytes at each address; same: the lanes that
+ * write what the bytes have.  When it returns false, *lane is the lane, and later
+ * ones have not been checked.
+ */
+bool emu_order_access_lanes(struct emu_order *o, const struct emu_order_warp *w,
+			    uint32_t kind, uint32_t lanes, uint32_t same,
+			    const uint64_t *address, uint32_t bytes,
+			    struct emu_place place, int *lane, struct emu_error *err);
 
 /*
  * Plain reads of clusters that run in parallel.  Global memory does not change

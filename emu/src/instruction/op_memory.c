@@ -86,8 +86,10 @@ static bool find_loads(struct emu_warp *w, const struct emu_instr *i, uint32_t l
 {
 	const enum emu_state_space space = (enum emu_state_space)i->space;
 
-	if (emu_plain_loads(w, space, lanes, address, bytes, from))
+	if (emu_plain_loads(w, i, lanes, address, bytes, from))
 		return true;
+	if (emu_machine_of(w)->has_failed)
+		return false;
 	EMU_EACH_LANE(l)
 	{
 		from[l] = emu_nothing;
@@ -138,31 +140,22 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes
 {
 	const uint32_t bytes = (uint32_t)emu_type_bytes((enum emu_type)i->type);
 	const uint32_t n = i->vector;
-	uint64_t address[EMU_LANES], value[8][EMU_LANES];
+	uint64_t address[EMU_LANES], value[EMU_LANES];
+	uint8_t element[EMU_LANES][32];
 
 	emu_addresses(w, i, &i->operand[0], address);
 	emu_traffic_lanes(w, i, lanes, address, n * bytes, EMU_TRAFFIC_STORE);
-	for (uint32_t e = 0; e < n; e++)
-		emu_get_wide(w, &i->operand[1 + e], value[e]);
+	for (uint32_t e = 0; e < n; e++) {
+		emu_get_wide(w, &i->operand[1 + e], value);
+		EMU_EACH_LANE(l) memcpy(element[l] + e * bytes, &value[l], bytes);
+	}
 	if (i->option & IS_STRONG)
 		emu_watch_release(w, lanes, address, scope_of(i->option, RELEASES),
 				  false);
 	if (i->option & RELEASES)
 		emu_watch_lanes_release(w, lanes);
-	EMU_EACH_LANE(l)
-	{
-		uint8_t *to;
-
-		if (!(lanes >> l & 1))
-			continue;
-		to = emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
-				n * bytes, EMU_WRITE, NULL);
-		if (!to)
-			return;
-		for (uint32_t e = 0; e < n; e++)
-			memcpy(to + e * bytes, &value[e][l], bytes);
-	}
-	emu_machine_of(w)->effects++;
+	if (emu_store_lanes(w, i, lanes, address, n * bytes, element))
+		emu_machine_of(w)->effects++;
 }
 
 /* True for .v8 of 32 bits and .v4 of 64 bits: PTX ISA 8.8, ld. */

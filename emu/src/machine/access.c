@@ -190,41 +190,57 @@ static bool has_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask, uint8
 
 const uint8_t emu_nothing[32];
 
-bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
-		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
-		     const uint8_t **from)
+/*
+ * True if the lanes' accesses have the state that they need in global or local memory:
+ * (shadow & mask) == want.  Then place[lane] is the offset.
+ */
+static bool are_plain(const struct emu_space *s, uint64_t lane_bytes, uint32_t lanes,
+		      const uint64_t *address, uint32_t bytes, uint8_t mask,
+		      uint8_t want, uint64_t *place)
 {
-	const bool is_local = space == EMU_LOCAL;
-	const uint64_t local_bytes = w->cta->cluster->grid->kernel->local_bytes;
-	const struct emu_machine *m = w->cta->cluster->grid->machine;
-	const struct emu_space *s = is_local ? &w->local : &m->global;
-	const uint64_t limit = is_local ? local_bytes : s->bytes;
-	const uint8_t known = EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER;
+	const uint64_t limit = lane_bytes ? lane_bytes : s->bytes;
 
-	if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER ||
-	    (m->order && !is_local))
-		return false;
-	EMU_EACH_LANE(l)
-	{
-		const uint64_t at = is_local ? address[l] : address[l] - s->base;
-		const uint64_t place = is_local ? (uint64_t)l * local_bytes + at : at;
+	for (; lanes; lanes &= lanes - 1) {
+		const uint32_t l = (uint32_t)__builtin_ctz(lanes);
+		const uint64_t at = lane_bytes ? address[l] : address[l] - s->base;
 
-		from[l] = emu_nothing;
-		if (!(lanes >> l & 1))
-			continue;
+		place[l] = l * lane_bytes + at;
 		/* Windows of the generic address space are beyond the limit. */
 		if (at >= limit || bytes > limit - at || address[l] & (bytes - 1) ||
-		    !has_state(s->shadow + place, bytes, known,
-			       EMU_MAPPED | EMU_WRITTEN))
+		    !has_state(s->shadow + place[l], bytes, mask, want))
 			return false;
-		from[l] = s->data + place;
 	}
 	return true;
 }
 
-uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
-		    enum emu_state_space space, uint64_t address, uint32_t bytes,
-		    enum emu_access_kind kind, uint8_t **shadow_out)
+bool emu_plain_loads(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, const uint8_t **from)
+{
+	const enum emu_state_space space = (enum emu_state_space)i->space;
+	const struct emu_machine *m = w->cta->cluster->grid->machine;
+	const bool is_local = space == EMU_LOCAL;
+	const struct emu_space *s = is_local ? &w->local : &m->global;
+	const uint32_t local_bytes = w->cta->cluster->grid->kernel->local_bytes;
+	uint64_t place[EMU_LANES];
+
+	if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER ||
+	    (is_local && !local_bytes) || (m->order && !m->races && !is_local) ||
+	    !are_plain(s, is_local ? local_bytes : 0, lanes, address, bytes,
+		       EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER,
+		       EMU_MAPPED | EMU_WRITTEN, place))
+		return false;
+	EMU_EACH_LANE(l)
+	from[l] = lanes >> l & 1 ? s->data + place[l] : emu_nothing;
+	/* Parameters do not change. */
+	return is_local || space == EMU_PARAM || !m->races ||
+	       emu_watch_lanes(w, i, lanes, address, bytes, NULL);
+}
+
+/* value: of the bytes of a store; NULL: not known. */
+static uint8_t *access_bytes(struct emu_warp *w, const struct emu_instr *i, int lane,
+			     enum emu_state_space space, uint64_t address,
+			     uint32_t bytes, enum emu_access_kind kind,
+			     const void *value, uint8_t **shadow_out)
 {
 	static const uint8_t masks[] = {
 	    [EMU_READ] = EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER,
@@ -258,11 +274,62 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    complaint(shadow, bytes, kind)))
 		return NULL;
 	if (kind <= EMU_WRITE &&
-	    !emu_watch_access(w, i, lane, s, at, bytes, kind == EMU_WRITE))
+	    !emu_watch_access(w, i, lane, s, at, bytes, kind == EMU_WRITE, value))
 		return NULL;
 	if (kind == EMU_WRITE)
 		memset(shadow, EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED, bytes);
 	if (shadow_out)
 		*shadow_out = shadow;
 	return s->data + at;
+}
+
+uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
+		    enum emu_state_space space, uint64_t address, uint32_t bytes,
+		    enum emu_access_kind kind, uint8_t **shadow)
+{
+	return access_bytes(w, i, lane, space, address, bytes, kind, NULL, shadow);
+}
+
+/*
+ * The same for all lanes of a store to global memory by a cluster that runs
+ * separately; false: nothing was done, or after a fault.
+ */
+static bool store_plain(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+			const uint64_t *address, uint32_t bytes, uint8_t (*value)[32])
+{
+	const struct emu_machine *m = w->cta->cluster->grid->machine;
+	const struct emu_space *s = &m->global;
+	uint64_t place[EMU_LANES];
+
+	if (!m->races || (i->space != EMU_GLOBAL && i->space != EMU_GENERIC) ||
+	    !are_plain(s, 0, lanes, address, bytes,
+		       EMU_MAPPED | EMU_LANDING | EMU_BARRIER, EMU_MAPPED, place) ||
+	    !emu_watch_lanes(w, i, lanes, address, bytes, value))
+		return false;
+	for (; lanes; lanes &= lanes - 1) {
+		const int l = __builtin_ctz(lanes);
+
+		memset(s->shadow + place[l], EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED,
+		       bytes);
+		memcpy(s->data + place[l], value[l], bytes);
+	}
+	return true;
+}
+
+bool emu_store_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32])
+{
+	if (store_plain(w, i, lanes, address, bytes, value))
+		return true;
+	for (; lanes && !emu_machine_of(w)->has_failed; lanes &= lanes - 1) {
+		const int l = __builtin_ctz(lanes);
+		uint8_t *to =
+		    access_bytes(w, i, l, (enum emu_state_space)i->space, address[l],
+				 bytes, EMU_WRITE, value[l], NULL);
+
+		if (!to)
+			return false;
+		memcpy(to, value[l], bytes);
+	}
+	return !emu_machine_of(w)->has_failed;
 }

@@ -25,14 +25,13 @@ void emu_addresses(const struct emu_warp *w, const struct emu_instr *i,
 /* Zeros, for the widest load of a lane. */
 extern const uint8_t emu_nothing[32];
 /*
- * True if all loads of a warp's lanes are plain: from global memory whose order is
- * not checked, or from local memory, with nothing to report.  from: the host's
- * pointer for each lane, emu_nothing for lanes that do not load.  If false, call
- * emu_access() for each lane.
+ * True if all loads of a warp's lanes are plain: from global memory of a grid whose
+ * clusters run separately, or from local memory, with bytes that may be read.  from:
+ * the host's pointer for each lane, emu_nothing for lanes that do not load.  If false,
+ * call emu_access() for each lane.
  */
-bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
-		     uint32_t lanes, const uint64_t *address, uint32_t bytes,
-		     const uint8_t **from);
+bool emu_plain_loads(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, const uint8_t **from);
 /*
  * The host's pointer to `bytes` bytes (a power of two up to 32, which is also the
  * alignment) at an address of lane, and, unless shadow is NULL, in *shadow the
@@ -41,6 +40,10 @@ bool emu_plain_loads(const struct emu_warp *w, enum emu_state_space space,
 uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    enum emu_state_space space, uint64_t address, uint32_t bytes,
 		    enum emu_access_kind kind, uint8_t **shadow);
+
+/* Stores `bytes` bytes of each lane; false after a fault. */
+bool emu_store_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32]);
 
 /* The shared memory to which an address of a cluster belongs, and in *at the
  * offset.  NULL: no such CTA. */

@@ -6,6 +6,7 @@
 #include "machine/grid.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "machine/cluster.h"
 #include "machine/independent_clusters.h"
@@ -14,6 +15,7 @@
 #include "machine/scheduler.h"
 #include "machine/time.h"
 #include "machine/watch.h"
+#include "ptx/bind.h"
 
 /* ---- limits -------------------------------------------------------------- */
 
@@ -87,6 +89,11 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 
 /* ---- runs ---------------------------------------------------------------- */
 
+static bool reduces_global(const struct emu_instr *i)
+{
+	return strncmp(i->opcode->name, "cp.reduce.", strlen("cp.reduce.")) == 0;
+}
+
 /*
  * True if clusters may exchange data through global memory, so that one depends
  * on the timing of others.
@@ -96,7 +103,8 @@ static bool communicates(const struct emu_grid *g)
 	const struct emu_kernel *k = g->kernel;
 
 	for (uint32_t i = 0; i < k->count; i++)
-		if (emu_is_strong(&k->code[i]) || k->code[i].traits & EMU_TAKES_CLUSTER)
+		if (emu_is_strong(&k->code[i]) || reduces_global(&k->code[i]) ||
+		    k->code[i].traits & EMU_TAKES_CLUSTER)
 			return true;
 	return g->is_cooperative;
 }
@@ -116,8 +124,7 @@ static bool run_together(struct emu_machine *m, struct emu_grid *const *grids,
 	m->order = emu_watch_order_open(grids, count);
 	(void)emu_scheduler_run(&schedule);
 	emu_free_blocks(m);
-	emu_order_close(m->order);
-	m->order = NULL;
+	emu_watch_order_close(m);
 	return !m->has_failed;
 }
 
@@ -140,12 +147,7 @@ bool emu_grids_run(struct emu_machine *m, struct emu_grid *const *grids, uint32_
 	if (count > 1 && m->options.seed)
 		return run_together(m, grids, count, emu_random_below(m, 2));
 	for (uint32_t k = 0; k < count && !m->has_failed; k++) {
-		/*
-		 * Half of the others also run together, so that their order in
-		 * global memory is checked.
-		 */
-		const bool is_together = m->time || communicates(grids[k]) ||
-					 (m->options.seed && emu_random_below(m, 2));
+		const bool is_together = m->time || communicates(grids[k]);
 
 		emu_prints_begin(m->prints, !is_together);
 		emu_time_begin_grid(grids[k]);

@@ -11,6 +11,7 @@
 #include "machine/scheduler.h"
 #include "machine/thread_pool.h"
 #include "machine/traffic.h"
+#include "machine/watch.h"
 
 struct run {
 	const struct emu_machine *before; /* the launch */
@@ -44,6 +45,8 @@ static void run_cluster(struct run *t, struct emu_machine *m, uint32_t index,
 	grid.resident = 1;
 	emu_random_begin(m, index + UINT64_C(1));
 	m->clock = t->before->clock;
+	if (m->order)
+		emu_order_begin_cluster(m->order);
 	(void)emu_scheduler_run(&schedule);
 	*clock += m->clock - t->before->clock;
 }
@@ -72,6 +75,7 @@ static void run_clusters(void *context, uint32_t number)
 	(void)number;
 	m.blocks = NULL;
 	m.instructions = 0;
+	m.order = m.races ? emu_watch_cluster_open(t->grid) : NULL;
 	while (!m.has_failed) {
 		const uint32_t index = atomic_fetch_add(&t->next, 1);
 
@@ -85,6 +89,9 @@ static void run_clusters(void *context, uint32_t number)
 	}
 	emu_free_blocks(&m);
 	pthread_mutex_lock(&t->lock);
+	if (m.order && emu_order_is_short(m.order))
+		t->after->unwatched |= EMU_UNWATCHED_OLD;
+	emu_order_close(m.order);
 	t->after->instructions += m.instructions;
 	t->after->clock += clock;
 	if (t->grid->traffic)
@@ -104,8 +111,10 @@ bool emu_independent_clusters_run(struct emu_machine *m, struct emu_grid *grid)
 	const uint32_t threads = wanted < grid->n_clusters ? wanted : grid->n_clusters;
 	struct emu_thread_pool *pool = emu_thread_pool_open(threads);
 
+	m->races = emu_watch_races_open(&after, grid);
 	emu_thread_pool_run(pool, threads, run_clusters, &t);
 	emu_thread_pool_close(pool);
+	emu_races_close(m->races);
 	*m = after;
 	if (m->has_failed)
 		emu_prints_cut(m->prints, t.lowest_fault);

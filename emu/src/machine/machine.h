@@ -126,7 +126,10 @@ struct emu_machine {
 	uint64_t instructions;	  /* of threads */
 	uint64_t clock;		  /* instructions of warps */
 	struct emu_block *blocks; /* of warps that have ended */
-	struct emu_order *order;  /* of grids that run together; may be NULL */
+	struct emu_order *order;  /* of what runs together; may be NULL */
+	/* If clusters run separately: order is then that of this thread's cluster. */
+	struct emu_races *races;
+	uint32_t unwatched; /* bits of enum emu_unwatched (watch.h) */
 	/* In a parallel phase (machine/parallel_phase.h); else NULL. */
 	struct emu_order_reads *reads;
 	struct emu_time *time;	   /* machine/time.h; NULL: no time */

@@ -35,6 +35,10 @@ static const struct emu_rule table[] = {
      "cp.async.wait_group ends the copies of only one lane "
      "(\"cp.async.wait_group\")",
      "bar.warp.sync (__syncwarp) after the wait, before other lanes read"},
+    {"same-value", true, "the same value to it",
+     "two stores to one address must be ordered, also if they write one value "
+     "(\"Memory Consistency Model\"); a GPU leaves that value",
+     "let one thread store it; if the values can never differ, waive this rule"},
     {"lane-order", true, "of the same warp",
      "lanes of a warp need not run together; shfl and vote order no memory "
      "(\"bar.warp.sync\", \"Memory Consistency Model\")",
@@ -49,6 +53,11 @@ static const struct emu_rule table[] = {
      "a dependent grid may begin before the grid before it has ended "
      "(\"griddepcontrol\")",
      "griddepcontrol.wait (cudaGridDependencySynchronize) before this access"},
+    {"grid-race", true, "nothing in this grid can order two clusters",
+     "CTAs of a grid without atomics and ordered accesses run at the same time, in "
+     "any order (\"Memory Consistency Model\")",
+     "atomicAdd or another atomic where CTAs update one word; addresses of its own "
+     "for each CTA; or a later kernel that reads"},
     {"gpu-order", true, "no release and acquire of .gpu scope",
      "CTAs are ordered by a release and an acquire of one address, of .gpu "
      "scope or wider (\"Memory Consistency Model\")",

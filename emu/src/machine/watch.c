@@ -2,6 +2,8 @@
 /* watch.c - from warps to the checkers; see watch.h. */
 #include "machine/watch.h"
 
+#include <string.h>
+
 #include "machine/report.h"
 #include "machine/time.h"
 
@@ -71,6 +73,107 @@ void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes)
 		emu_check_lanes_acquire(checker_of(w), number_of(w), lanes, w->live);
 }
 
+/* ---- global memory ------------------------------------------------------- */
+
+/* False: there is no checker. */
+static bool describe(const struct emu_warp *w, struct emu_order_warp *to)
+{
+	const struct emu_cluster *c = w->cta->cluster;
+	const struct emu_machine *m = emu_machine_of(w);
+
+	if (!m->order || !c->check)
+		return false;
+	*to = (struct emu_order_warp){
+	    .grid = c->grid->in_run,
+	    .cluster = m->races ? 0 : c->index,
+	    .warp = w->cta->rank * w->cta->n_warps + w->index,
+	    .check = c->check,
+	};
+	return true;
+}
+
+/* Accesses of lanes as conflicts of clusters; false after a fault. */
+static bool watch_races(struct emu_warp *w, const struct emu_instr *i,
+			struct emu_race *race)
+{
+	const struct emu_machine *m = emu_machine_of(w);
+	struct emu_error err;
+	int lane;
+
+	race->cluster = w->cta->cluster->index;
+	while (!emu_races_access(m->races, race, &lane, &err)) {
+		if (!emu_object(w, i, lane, "%s", err.text))
+			return false;
+		race->lanes &= UINT32_MAX << lane << 1;
+	}
+	return true;
+}
+
+bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
+		      uint32_t kind, uint64_t address, uint32_t bytes)
+{
+	const struct emu_machine *m = emu_machine_of(w);
+	struct emu_order_warp who;
+	struct emu_place place;
+	struct emu_error err;
+	bool ok;
+
+	if (!describe(w, &who))
+		return true;
+	if (m->races) {
+		struct emu_race race = {.is_write = kind & EMU_ORDER_WRITE,
+					.lanes = 1,
+					.address = &address,
+					.bytes = bytes};
+
+		if (!watch_races(w, i, &race))
+			return false;
+	}
+	place = emu_watch_place(w, i, lane);
+	if (m->reads)
+		ok = emu_order_look(m->order, m->reads, &who, address, bytes, place,
+				    &err);
+	else
+		ok =
+		    emu_order_access(m->order, &who, kind, address, bytes, place, &err);
+	return ok || emu_object(w, i, lane, "%s", err.text);
+}
+
+bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32])
+{
+	struct emu_race race = {.is_write = value,
+				.lanes = lanes,
+				.address = address,
+				.bytes = bytes,
+				.value = value};
+	const uint32_t kind = value ? EMU_ORDER_WRITE : EMU_ORDER_READ;
+	struct emu_order_warp who;
+	struct emu_error err;
+	uint32_t same = 0;
+	int lane;
+
+	if (!describe(w, &who))
+		return true;
+	if (!watch_races(w, i, &race))
+		return false;
+	for (uint32_t left = value ? lanes : 0; left; left &= left - 1) {
+		const int l = __builtin_ctz(left);
+		const uint64_t at = address[l] - emu_machine_of(w)->global.base;
+
+		if (memcmp(emu_machine_of(w)->global.data + at, value[l], bytes) == 0)
+			same |= 1u << l;
+	}
+	while (!emu_order_access_lanes(emu_machine_of(w)->order, &who, kind, lanes,
+				       same, address, bytes, emu_watch_place(w, i, 0),
+				       &lane, &err)) {
+		if (!emu_object(w, i, lane, "%s", err.text))
+			return false;
+		lanes &= UINT32_MAX << lane << 1;
+	}
+	return true;
+}
+
 /* ---- memory -------------------------------------------------------------- */
 
 /* The CTA to which a space belongs as its shared memory; NULL: other memory. */
@@ -85,7 +188,7 @@ static const struct emu_cta *cta_of(const struct emu_cluster *c,
 
 bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct emu_space *space, uint64_t at, uint32_t bytes,
-		      bool is_write)
+		      bool is_write, const void *value)
 {
 	struct emu_check *c = checker_of(w);
 	const struct emu_cta *cta = c ? cta_of(w->cta->cluster, space) : NULL;
@@ -93,10 +196,14 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	uint64_t address;
 
 	if (space == &emu_machine_of(w)->global && emu_machine_of(w)->order)
-		return emu_watch_global(w, i, lane,
-					(is_write ? EMU_ORDER_WRITE : EMU_ORDER_READ) |
-					    (emu_is_strong(i) ? EMU_ORDER_STRONG : 0),
-					space->base + at, bytes);
+		return emu_watch_global(
+		    w, i, lane,
+		    (is_write ? EMU_ORDER_WRITE : EMU_ORDER_READ) |
+			(emu_is_strong(i) ? EMU_ORDER_STRONG : 0) |
+			(value && memcmp(space->data + at, value, bytes) == 0
+			     ? EMU_ORDER_SAME
+			     : 0),
+		    space->base + at, bytes);
 	/* Atomics make an order of their own. */
 	if (!cta || i->traits & EMU_ATOMIC)
 		return true;
@@ -358,44 +465,7 @@ void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire)
 		emu_watch_lanes_acquire(w, w->live);
 }
 
-/* ---- global memory ------------------------------------------------------- */
-
-/* False: there is no checker. */
-static bool describe(const struct emu_warp *w, struct emu_order_warp *to)
-{
-	const struct emu_cluster *c = w->cta->cluster;
-
-	if (!emu_machine_of(w)->order || !c->check)
-		return false;
-	*to = (struct emu_order_warp){
-	    .grid = c->grid->in_run,
-	    .cluster = c->index,
-	    .warp = w->cta->rank * w->cta->n_warps + w->index,
-	    .check = c->check,
-	};
-	return true;
-}
-
-bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
-		      uint32_t kind, uint64_t address, uint32_t bytes)
-{
-	const struct emu_machine *m = emu_machine_of(w);
-	struct emu_order_warp who;
-	struct emu_place place;
-	struct emu_error err;
-	bool ok;
-
-	if (!describe(w, &who))
-		return true;
-	place = emu_watch_place(w, i, lane);
-	if (m->reads)
-		ok = emu_order_look(m->order, m->reads, &who, address, bytes, place,
-				    &err);
-	else
-		ok =
-		    emu_order_access(m->order, &who, kind, address, bytes, place, &err);
-	return ok || emu_object(w, i, lane, "%s", err.text);
-}
+/* ---- release and acquire in global memory -------------------------------- */
 
 /* Shared memory has an order of its own (check.h). */
 static bool is_global(const struct emu_warp *w, uint64_t address)
@@ -493,4 +563,39 @@ struct emu_order *emu_watch_order_open(struct emu_grid *const *grids, uint32_t c
 			   g->cluster[1] * g->cluster[2];
 	}
 	return emu_order_open(count, clusters, warps);
+}
+
+void emu_watch_order_close(struct emu_machine *m)
+{
+	if (m->options.is_unchecked)
+		m->unwatched |= EMU_UNWATCHED_ALL;
+	else if (!m->order || emu_order_is_short(m->order))
+		m->unwatched |= EMU_UNWATCHED_MEMORY;
+	emu_order_close(m->order);
+	m->order = NULL;
+}
+
+struct emu_races *emu_watch_races_open(struct emu_machine *m, struct emu_grid *grid)
+{
+	struct emu_races *r = NULL;
+
+	grid->in_run = 0;
+	if (m->options.is_unchecked) {
+		m->unwatched |= EMU_UNWATCHED_ALL;
+		return NULL;
+	}
+	if (grid->n_clusters <= EMU_RACES_CLUSTERS)
+		r = emu_races_open(m->global.base, m->global.bytes,
+				   m->options.threads > 1);
+	if (!r)
+		m->unwatched |= EMU_UNWATCHED_CLUSTERS;
+	return r;
+}
+
+struct emu_order *emu_watch_cluster_open(const struct emu_grid *grid)
+{
+	const uint32_t threads = grid->block[0] * grid->block[1] * grid->block[2];
+	const uint32_t ctas = grid->cluster[0] * grid->cluster[1] * grid->cluster[2];
+
+	return emu_order_open_cluster((threads + EMU_LANES - 1) / EMU_LANES * ctas);
 }

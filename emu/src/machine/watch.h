@@ -10,6 +10,7 @@
 
 #include "check/check.h"
 #include "check/order.h"
+#include "check/races.h"
 #include "machine/machine.h"
 
 /*
@@ -24,11 +25,11 @@ void emu_watch_lanes_acquire(struct emu_warp *w, uint32_t lanes);
 
 /*
  * A load, store or atomic of a lane.  Only the cluster's shared memory and global
- * memory are checked.
+ * memory are checked.  value: what a store writes; NULL: not known.
  */
 bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct emu_space *space, uint64_t at, uint32_t bytes,
-		      bool is_write);
+		      bool is_write, const void *value);
 
 /* cp.async of a lane, a bulk load to one CTA, and bytes that an engine reads. */
 bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
@@ -90,6 +91,12 @@ void emu_watch_leave(struct emu_warp *w, uint32_t number, bool is_acquire);
 /* Bytes of device memory; kind: of enum emu_order_kind. */
 bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      uint32_t kind, uint64_t address, uint32_t bytes);
+/*
+ * Plain loads or stores of the lanes of a cluster that runs separately.  value: by
+ * lane, what is stored; NULL: loads.
+ */
+bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32]);
 /* Strong accesses of the lanes, before they write or after they have read. */
 void emu_watch_release(struct emu_warp *w, uint32_t lanes, const uint64_t *address,
 		       enum emu_order_scope scope, bool is_atomic);
@@ -102,5 +109,20 @@ void emu_watch_grids(struct emu_warp *w);
 
 /* For the grids of a run that follows; NULL: none, or no memory. */
 struct emu_order *emu_watch_order_open(struct emu_grid *const *grids, uint32_t count);
+void emu_watch_order_close(struct emu_machine *m);
+/*
+ * For the clusters of a grid that run separately: races between all of them, and the
+ * order inside those that a thread runs one after the other.
+ */
+struct emu_races *emu_watch_races_open(struct emu_machine *m, struct emu_grid *grid);
+struct emu_order *emu_watch_cluster_open(const struct emu_grid *grid);
+
+/* What a launch did not watch, although its instructions may break the rules. */
+enum emu_unwatched {
+	EMU_UNWATCHED_ALL = 1,	    /* NIBEMU_UNCHECKED */
+	EMU_UNWATCHED_MEMORY = 2,   /* too much global memory, or too many warps */
+	EMU_UNWATCHED_CLUSTERS = 4, /* too many clusters */
+	EMU_UNWATCHED_OLD = 8,	    /* a cluster's accesses of long ago */
+};
 
 #endif

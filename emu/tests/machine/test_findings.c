@@ -12,14 +12,16 @@
 
 #define CTAS 6
 
-/* A lane reads what its neighbour stores, and a word that was never written. */
+/* A lane reads what its neighbour stores, and a word that was never written.  CTA 0
+ * stores the result. */
 static const char *const body = "mov.u32 %r1, dynamic; mad.lo.u32 %r2, %lane, 4, %r1;\n"
 				"xor.b32 %r5, %lane, 1; mad.lo.u32 %r5, %r5, 4, %r1;\n"
 				"st.shared.u32 [%r2], %lane;\n"
 				"ld.shared.u32 %r3, [%r5];\n"
 				"ld.shared.u32 %r4, [%r2+256];\n"
 				"mul.wide.u32 %d1, %lane, 4; add.s64 %d1, %d1, %out;\n"
-				"st.global.u32 [%d1], %r3;\n";
+				"mov.u32 %r6, %ctaid.x; setp.eq.u32 %p2, %r6, 0;\n"
+				"@%p2 st.global.u32 [%d1], %r3;\n";
 static uint32_t out[32];
 
 static struct emu_job job_of(struct emu_findings *f, uint32_t threads)

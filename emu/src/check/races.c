@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* races.c - see races.h. */
+#include "check/races.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "check/lanes.h"
+#include "hardware/arena.h"
+
+#define WORD_BYTES 4
+/* Histories are allocated for this much device memory at once. */
+#define CHUNK_BYTES (UINT64_C(256) << 10)
+#define CHUNK_WORDS (CHUNK_BYTES / WORD_BYTES)
+
+/* ---- the history of a word ----------------------------------------------- */
+
+/*
+ * Clusters are counted from 1; 0: none.
+ *
+ *   63     57 56    55  52 51  48 47  26 25   22 21  0
+ *   digest    mixed shared read   reader written writer
+ *
+ * digest: of the value that the writer has stored to the bytes `written`; 0: not
+ * known.  Values with different digests differ.
+ */
+typedef uint64_t history;
+
+#define CLUSTER_BITS 22
+#define IS_MIXED     (UINT64_C(1) << 56)
+
+struct state {
+	uint32_t writer, written, digest;
+	uint32_t reader, read, shared;
+};
+
+static inline struct state unpack(history h)
+{
+	return (struct state){
+	    .writer = h & ((1u << CLUSTER_BITS) - 1),
+	    .written = h >> 22 & 15,
+	    .reader = h >> 26 & ((1u << CLUSTER_BITS) - 1),
+	    .read = h >> 48 & 15,
+	    .shared = h >> 52 & 15,
+	    .digest = (uint32_t)(h >> 57),
+	};
+}
+
+static inline history pack(const struct state *s)
+{
+	return s->writer | (history)s->written << 22 | (history)s->reader << 26 |
+	       (history)s->read << 48 | (history)s->shared << 52 |
+	       (history)s->digest << 57;
+}
+
+/* ---- words whose bytes belong to several clusters ------------------------ */
+
+#define MANY UINT32_MAX
+
+struct mixed {
+	uint64_t word; /* + 1; 0: none */
+	uint32_t writer[WORD_BYTES], reader[WORD_BYTES];
+};
+
+struct emu_races {
+	uint64_t base;
+	bool is_parallel;
+	_Atomic(_Atomic history *) *chunks;
+	pthread_mutex_t lock; /* of all that follows */
+	uint64_t *used;	      /* chunks */
+	size_t n_used, used_capacity;
+	struct mixed *mixed; /* open addressing */
+	size_t n_mixed, mixed_capacity;
+};
+
+static struct mixed *find_mixed(struct mixed *list, size_t capacity, uint64_t word)
+{
+	size_t at = (word * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (capacity - 1);
+
+	while (list[at].word && list[at].word != word + 1)
+		at = (at + 1) & (capacity - 1);
+	return &list[at];
+}
+
+/* The entry of a word, new ones with word 0; NULL: no memory. */
+static struct mixed *mixed_at(struct emu_races *r, uint64_t word)
+{
+	const size_t capacity = r->mixed_capacity ? 2 * r->mixed_capacity : 64;
+	struct mixed *grown;
+
+	if (2 * r->n_mixed < r->mixed_capacity)
+		return find_mixed(r->mixed, r->mixed_capacity, word);
+	grown = calloc(capacity, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	for (size_t i = 0; i < r->mixed_capacity; i++)
+		if (r->mixed[i].word)
+			*find_mixed(grown, capacity, r->mixed[i].word - 1) =
+			    r->mixed[i];
+	free(r->mixed);
+	r->mixed = grown;
+	r->mixed_capacity = capacity;
+	return find_mixed(grown, capacity, word);
+}
+
+static void split(const struct state *s, uint64_t word, struct mixed *to)
+{
+	*to = (struct mixed){.word = word + 1};
+	for (uint32_t b = 0; b < WORD_BYTES; b++) {
+		to->writer[b] = s->written >> b & 1 ? s->writer : 0;
+		to->reader[b] = s->shared >> b & 1 ? MANY
+				: s->read >> b & 1 ? s->reader
+						   : 0;
+	}
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+struct emu_races *emu_races_open(uint64_t base, uint64_t bytes, bool is_parallel)
+{
+	struct emu_races *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	pthread_mutex_init(&r->lock, NULL);
+	r->base = base;
+	r->is_parallel = is_parallel;
+	r->chunks = calloc(bytes / CHUNK_BYTES + 1, sizeof(*r->chunks));
+	if (r->chunks)
+		return r;
+	emu_races_close(r);
+	return NULL;
+}
+
+void emu_races_close(struct emu_races *r)
+{
+	if (!r)
+		return;
+	for (size_t i = 0; i < r->n_used; i++)
+		munmap(r->chunks[r->used[i]], CHUNK_WORDS * sizeof(history));
+	pthread_mutex_destroy(&r->lock);
+	free(r->chunks);
+	free(r->used);
+	free(r->mixed);
+	free(r);
+}
+
+/* Allocates a chunk's histories; NULL: no memory, so they are not checked. */
+static _Atomic history *new_chunk(struct emu_races *r, uint64_t index)
+{
+	_Atomic history *chunk;
+	uint64_t *used;
+
+	pthread_mutex_lock(&r->lock);
+	chunk = r->chunks[index];
+	used = chunk ? NULL
+		     : emu_grow(r->used, &r->used_capacity, r->n_used, sizeof(*used));
+	if (used) {
+		void *fresh =
+		    mmap(NULL, CHUNK_WORDS * sizeof(history), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		r->used = used;
+		if (fresh != MAP_FAILED) {
+			used[r->n_used++] = index;
+			chunk = fresh;
+			atomic_store_explicit(&r->chunks[index], chunk,
+					      memory_order_release);
+		}
+	}
+	pthread_mutex_unlock(&r->lock);
+	return chunk;
+}
+
+static inline _Atomic history *history_at(struct emu_races *r, uint64_t offset)
+{
+	const uint64_t index = offset / CHUNK_BYTES;
+	_Atomic history *chunk =
+	    atomic_load_explicit(&r->chunks[index], memory_order_acquire);
+
+	if (!chunk)
+		chunk = new_chunk(r, index);
+	return chunk ? &chunk[offset % CHUNK_BYTES / WORD_BYTES] : NULL;
+}
+
+/* ---- one word ------------------------------------------------------------ */
+
+/* What an access finds. */
+struct conflict {
+	enum { NONE, READ, WROTE, WROTE_SAME } what;
+	uint32_t cluster; /* counted from 1; MANY: several */
+};
+
+/* Records a read.  False: the bytes belong to several clusters. */
+static inline bool add_read(struct state *s, uint32_t cluster, uint32_t mask,
+			    struct conflict *found)
+{
+	uint32_t moved;
+
+	if (s->writer != cluster && s->written & mask)
+		*found = (struct conflict){WROTE, s->writer};
+	mask &= ~s->shared;
+	if (s->reader == cluster) {
+		s->read |= mask;
+		return true;
+	}
+	moved = s->read & mask;
+	s->shared |= moved;
+	s->read &= ~moved;
+	mask &= ~moved;
+	if (s->read && mask)
+		return false;
+	if (!s->read) {
+		s->reader = mask ? cluster : 0;
+		s->read = mask;
+	}
+	return true;
+}
+
+/* Records a write, likewise. */
+static inline bool add_write(struct state *s, uint32_t cluster, uint32_t mask,
+			     uint32_t digest, struct conflict *found)
+{
+	const bool is_other = s->writer && s->writer != cluster;
+
+	if (is_other && s->written & mask) {
+		const bool is_same =
+		    digest && digest == s->digest && mask == s->written;
+
+		*found = (struct conflict){is_same ? WROTE_SAME : WROTE, s->writer};
+	}
+	if (s->shared & mask)
+		*found = (struct conflict){READ, MANY};
+	else if (s->reader != cluster && s->read & mask)
+		*found = (struct conflict){READ, s->reader};
+	if (is_other && found->what == NONE)
+		return false;
+	s->written = is_other ? mask : s->written | mask;
+	s->digest = s->written == mask ? digest : 0;
+	s->writer = cluster;
+	return true;
+}
+
+static void touch_bytes(struct mixed *m, uint32_t cluster, uint32_t mask, bool is_write,
+			struct conflict *found)
+{
+	for (uint32_t b = 0; b < WORD_BYTES; b++) {
+		uint32_t *writer = &m->writer[b], *reader = &m->reader[b];
+
+		if (!(mask >> b & 1))
+			continue;
+		if (*writer && *writer != cluster)
+			*found = (struct conflict){WROTE, *writer};
+		if (is_write && *reader && *reader != cluster)
+			*found = (struct conflict){READ, *reader};
+		if (is_write)
+			*writer = cluster;
+		else
+			*reader = *reader && *reader != cluster ? MANY : cluster;
+	}
+}
+
+/* The same for a word whose bytes belong, or will belong, to several clusters. */
+static void touch_mixed(struct emu_races *r, _Atomic history *at, uint64_t word,
+			uint32_t cluster, uint32_t mask, bool is_write,
+			struct conflict *found)
+{
+	struct mixed *m;
+	history old;
+
+	pthread_mutex_lock(&r->lock);
+	m = mixed_at(r, word);
+	old = atomic_load(at);
+	while (m && !(old & IS_MIXED)) {
+		const struct state s = unpack(old);
+
+		r->n_mixed += !m->word;
+		split(&s, word, m);
+		(void)atomic_compare_exchange_strong(at, &old, IS_MIXED);
+	}
+	if (m)
+		touch_bytes(m, cluster, mask, is_write, found);
+	pthread_mutex_unlock(&r->lock);
+}
+
+/* Seven bits of the bytes that are written, not 0. */
+static inline uint32_t digest_of(const uint8_t *value, uint32_t bytes)
+{
+	uint32_t x = 0;
+
+	memcpy(&x, value, bytes);
+	x = x * 0x9E3779B1u >> 25;
+	return x ? x : 1;
+}
+
+static inline bool replace(const struct emu_races *r, _Atomic history *at, history *old,
+			   history new)
+{
+	if (new == *old)
+		return true;
+	if (r->is_parallel)
+		return atomic_compare_exchange_weak_explicit(
+		    at, old, new, memory_order_relaxed, memory_order_relaxed);
+	atomic_store_explicit(at, new, memory_order_relaxed);
+	return true;
+}
+
+static struct conflict touch(struct emu_races *r, _Atomic history *at, uint64_t word,
+			     uint32_t cluster, uint32_t mask, bool is_write,
+			     uint32_t digest)
+{
+	history old = atomic_load_explicit(at, memory_order_relaxed);
+
+	for (;;) {
+		struct conflict found = {NONE, 0};
+		struct state s = unpack(old);
+
+		if (old & IS_MIXED ||
+		    !(is_write ? add_write(&s, cluster, mask, digest, &found)
+			       : add_read(&s, cluster, mask, &found))) {
+			touch_mixed(r, at, word, cluster, mask, is_write, &found);
+			return found;
+		}
+		if (replace(r, at, &old, pack(&s)))
+			return found;
+	}
+}
+
+static bool object(bool is_write, uint64_t address, struct conflict found,
+		   struct emu_error *err)
+{
+	emu_fail(err, "%s global memory 0x%" PRIx64 ": ",
+		 is_write ? "store to" : "load of", address);
+	if (found.cluster == MANY)
+		emu_add_text(err, "other clusters read it");
+	else
+		emu_add_text(err, "cluster %u %s it", found.cluster - 1,
+			     found.what == READ		? "reads"
+			     : found.what == WROTE_SAME ? "writes the same value to"
+							: "writes");
+	emu_add_text(err, ", and nothing in this grid can order two clusters");
+	return false;
+}
+
+/* The access of a lane. */
+static bool touch_lane(struct emu_races *r, const struct emu_race *a, int lane,
+		       struct emu_error *err)
+{
+	const uint64_t begin = a->address[lane], end = begin + a->bytes;
+	const uint8_t *value = a->value ? a->value[lane] : NULL;
+	bool is_good = true;
+
+	for (uint64_t at = begin / WORD_BYTES * WORD_BYTES; at < end;
+	     at += WORD_BYTES) {
+		const uint64_t first = at > begin ? at : begin;
+		const uint64_t last = at + WORD_BYTES < end ? at + WORD_BYTES : end;
+		_Atomic history *word = history_at(r, at - r->base);
+		struct conflict found;
+		uint32_t digest = 0;
+
+		if (!word)
+			continue;
+		if (value)
+			digest = digest_of(value + (first - begin),
+					   (uint32_t)(last - first));
+		found = touch(r, word, at / WORD_BYTES, a->cluster + 1,
+			      emu_bytes_of_word(begin, end, at), a->is_write, digest);
+		if (found.what != NONE && is_good)
+			is_good = object(a->is_write, at, found, err);
+	}
+	return is_good;
+}
+
+/*
+ * The same for words as most are: no cluster has accessed them, or only this one in
+ * the same way.  False: the rest of the access is left.
+ */
+static inline bool touch_own(struct emu_races *r, const struct emu_race *a, int lane,
+			     history own)
+{
+	const uint64_t offset = a->address[lane] - r->base;
+
+	if (offset % WORD_BYTES || a->bytes % WORD_BYTES)
+		return false;
+	for (uint32_t k = 0; k < a->bytes; k += WORD_BYTES) {
+		_Atomic history *word = history_at(r, offset + k);
+		history mine = own, old;
+
+		if (!word)
+			return false;
+		if (a->value)
+			mine |= (history)digest_of(&a->value[lane][k], WORD_BYTES)
+				<< 57;
+		old = atomic_load_explicit(word, memory_order_relaxed);
+		if (old != mine && (old || !replace(r, word, &old, mine)))
+			return false;
+	}
+	return true;
+}
+
+bool emu_races_access(struct emu_races *r, const struct emu_race *a, int *lane,
+		      struct emu_error *err)
+{
+	const struct state state = {
+	    .writer = a->is_write ? a->cluster + 1 : 0,
+	    .written = a->is_write ? 15 : 0,
+	    .reader = a->is_write ? 0 : a->cluster + 1,
+	    .read = a->is_write ? 0 : 15,
+	};
+	const history own = pack(&state);
+
+	for (uint32_t left = a->lanes; left; left &= left - 1) {
+		*lane = __builtin_ctz(left);
+		if (!touch_own(r, a, *lane, own) && !touch_lane(r, a, *lane, err))
+			return false;
+	}
+	return true;
+}
