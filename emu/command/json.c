@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "results.h"
+#include "verdict.h"
 
 static void put_text(FILE *to, const char *text)
 {
@@ -78,6 +79,7 @@ static void put_run(FILE *to, const struct run *r, const struct job *job)
 
 static bool write_all(FILE *to, const struct runs *r, const struct job *job)
 {
+	const char *text;
 	size_t clean = 0;
 
 	fputs("{\"nibemu\":\"" NIBEMU_VERSION "\",\"device\":", to);
@@ -89,8 +91,13 @@ static bool write_all(FILE *to, const struct runs *r, const struct job *job)
 	}
 	for (size_t i = 0; i < r->count; i++)
 		clean += r->list[i].result == RESULT_CLEAN;
-	fprintf(to, "],\"clean\":%zu,\"status\":%d,\"runs\":[", clean,
-		results_status(r));
+	fprintf(to, "],\"clean\":%zu,\"status\":%d,\"rules\":%u,\"unwatched\":[", clean,
+		results_status(r), verdict_rules(job->options));
+	for (size_t k = 0; (text = verdict_unwatched(r, job, k)); k++) {
+		fputs(k ? "," : "", to);
+		put_text(to, text);
+	}
+	fputs("],\"runs\":[", to);
 	for (size_t i = 0; i < r->count; i++) {
 		fputs(i ? ",\n " : "\n ", to);
 		put_run(to, &r->list[i], job);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "machine/device.h"
+#include "verdict.h"
 
 static void describe_end(const struct run *r, char *to, size_t size)
 {
@@ -135,6 +136,11 @@ void results_tell(const struct runs *r, const struct job *job)
 		return;
 	result_describe(run, job, what, sizeof(what));
 	result_explain(run, job, why, sizeof(why));
+	if (run->result == RESULT_CLEAN) {
+		fprintf(stderr, "nibemu: %s: clean: ", job->options->program[0]);
+		verdict_print(stderr, r, job);
+		return;
+	}
 	fprintf(stderr, "nibemu: %s: %s%s%s\n", job->options->program[0], what,
 		why[0] ? ": " : "", why);
 }

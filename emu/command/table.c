@@ -8,6 +8,7 @@
 
 #include "machine/device.h"
 #include "results.h"
+#include "verdict.h"
 
 #define MOST_LINES 20 /* of a run's output */
 #define MOST_WORD  (1 << 12)
@@ -241,6 +242,10 @@ void results_print(FILE *to, const struct runs *r, const struct job *job)
 		", %s)\n",
 		clean, r->count, r->list[0].seed, r->list[r->count - 1].seed,
 		d ? d->title : "device");
+	if (clean) {
+		fputs("  clean: ", to);
+		verdict_print(to, r, job);
+	}
 	if (!collect(&all, r, job))
 		fputs("nibemu: no memory for the table\n", stderr);
 	for (size_t i = 0; i < all.count; i++) {

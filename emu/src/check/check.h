@@ -68,6 +68,9 @@ struct emu_check *emu_check_open(uint32_t ctas, uint32_t warps_of_cta, uint32_t 
 				 struct emu_check_options options);
 void emu_check_close(struct emu_check *c);
 
+/* True if there was more than it can track, so that it reports nothing any more. */
+bool emu_check_is_blind(const struct emu_check *c);
+
 /* ---- for order.h --------------------------------------------------------- */
 
 /* The clock up to which warp has seen what another warp of its cluster did. */

@@ -53,6 +53,11 @@ uint32_t emu_check_seen(const struct emu_check *c, uint32_t warp, uint32_t other
 			   : c->warp[warp].knows.seen[agent_of_warp(other)];
 }
 
+bool emu_check_is_blind(const struct emu_check *c)
+{
+	return c->is_blind;
+}
+
 void emu_check_tick(struct emu_check *c, uint32_t warp)
 {
 	tick(c, warp);

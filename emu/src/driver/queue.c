@@ -14,6 +14,7 @@
 #include "machine/prints.h"
 #include "machine/time.h"
 #include "machine/traffic.h"
+#include "machine/watch.h"
 
 /* ---- work ---------------------------------------------------------------- */
 
@@ -256,6 +257,18 @@ static double seconds(clockid_t clock_id)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Records once what launches have not watched. */
+static void record_unwatched(void)
+{
+	static const char *const texts[] = {EMU_UNWATCHED_TEXTS};
+	static uint32_t recorded;
+
+	for (uint32_t k = 0; k < sizeof(texts) / sizeof(*texts); k++)
+		if (emu_driver.machine.unwatched & ~recorded & 1u << k)
+			emu_record_event("unwatched", texts[k]);
+	recorded |= emu_driver.machine.unwatched;
+}
+
 static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 {
 	struct emu_machine *m = &emu_driver.machine;
@@ -274,6 +287,7 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	for (uint32_t i = 0; i < count; i++)
 		grids[i]->traffic = traffic ? &traffic[i] : NULL;
 	ok = emu_grids_run(m, grids, count);
+	record_unwatched();
 	if (emu_prints_write(m->prints, stdout))
 		(void)fflush(stdout);
 	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++) {

@@ -18,6 +18,7 @@
  * - "ran": the first kernel ran (its name);
  * - "refused": a module or kernel was refused (the reason);
  * - "launch": a launch was refused that a GPU would also refuse (the reason);
+ * - "unwatched": something of a launch was not checked (what);
  * - "foreign": a runtime library needs NVIDIA's driver.
  */
 void emu_record_event(const char *kind, const char *text);

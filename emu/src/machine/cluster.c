@@ -364,6 +364,7 @@ bool emu_cluster_end(struct emu_cluster *c)
 {
 	bool ok = emu_transfers_end(c);
 
+	emu_watch_end(c);
 	emu_tensor_end(c);
 	ok = ok && !c->grid->machine->has_failed;
 	for (uint32_t rank = 0; ok && rank < c->n_ctas; rank++) {

@@ -89,6 +89,7 @@ static void run_clusters(void *context, uint32_t number)
 	}
 	emu_free_blocks(&m);
 	pthread_mutex_lock(&t->lock);
+	t->after->unwatched |= m.unwatched;
 	if (m.order && emu_order_is_short(m.order))
 		t->after->unwatched |= EMU_UNWATCHED_OLD;
 	emu_order_close(m.order);

@@ -565,6 +565,14 @@ struct emu_order *emu_watch_order_open(struct emu_grid *const *grids, uint32_t c
 	return emu_order_open(count, clusters, warps);
 }
 
+void emu_watch_end(const struct emu_cluster *c)
+{
+	struct emu_machine *m = c->grid->machine;
+
+	if (!m->options.is_unchecked && (!c->check || emu_check_is_blind(c->check)))
+		m->unwatched |= EMU_UNWATCHED_CLUSTER;
+}
+
 void emu_watch_order_close(struct emu_machine *m)
 {
 	if (m->options.is_unchecked)
@@ -588,7 +596,7 @@ struct emu_races *emu_watch_races_open(struct emu_machine *m, struct emu_grid *g
 		r = emu_races_open(m->global.base, m->global.bytes,
 				   m->options.threads > 1);
 	if (!r)
-		m->unwatched |= EMU_UNWATCHED_CLUSTERS;
+		m->unwatched |= EMU_UNWATCHED_RACES;
 	return r;
 }
 

@@ -110,6 +110,8 @@ void emu_watch_grids(struct emu_warp *w);
 /* For the grids of a run that follows; NULL: none, or no memory. */
 struct emu_order *emu_watch_order_open(struct emu_grid *const *grids, uint32_t count);
 void emu_watch_order_close(struct emu_machine *m);
+/* A cluster has ended: notes whether its checker could track all of it. */
+void emu_watch_end(const struct emu_cluster *c);
 /*
  * For the clusters of a grid that run separately: races between all of them, and the
  * order inside those that a thread runs one after the other.
@@ -117,12 +119,21 @@ void emu_watch_order_close(struct emu_machine *m);
 struct emu_races *emu_watch_races_open(struct emu_machine *m, struct emu_grid *grid);
 struct emu_order *emu_watch_cluster_open(const struct emu_grid *grid);
 
-/* What a launch did not watch, although its instructions may break the rules. */
+/* What launches have not watched, although their kernels may break its rules. */
 enum emu_unwatched {
-	EMU_UNWATCHED_ALL = 1,	    /* NIBEMU_UNCHECKED */
-	EMU_UNWATCHED_MEMORY = 2,   /* too much global memory, or too many warps */
-	EMU_UNWATCHED_CLUSTERS = 4, /* too many clusters */
-	EMU_UNWATCHED_OLD = 8,	    /* a cluster's accesses of long ago */
+	EMU_UNWATCHED_ALL = 1,
+	EMU_UNWATCHED_MEMORY = 2,
+	EMU_UNWATCHED_RACES = 4,
+	EMU_UNWATCHED_OLD = 8,
+	EMU_UNWATCHED_CLUSTER = 16,
 };
+/* By bit. */
+#define EMU_UNWATCHED_TEXTS                                                            \
+	"the order of accesses (NIBEMU_UNCHECKED)",                                    \
+	    "global memory after the first 128 MiB of a grid whose CTAs communicate, " \
+	    "or a grid of 2^24 warps",                                                 \
+	    "races between the CTAs of a grid of more than 4 million",                 \
+	    "global memory that a CTA used before its last 8 MiB",                     \
+	    "a cluster with more warps or mbarriers than the checker has clocks for"
 
 #endif
