@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# test_races.sh NIBEMU PROGRAM... - runs each case of the programs (races.cu) on seed 0:
+# the wrong version must have a report, the right one must be clean.  Prints a table.
+set -u
+nibemu=$1
+shift
+found=0 clean=0 all=0
+for program in "$@"; do
+	for name in $("$program"); do
+		all=$((all + 1))
+		rule=none
+		out=$("$nibemu" run "$program" "$name" wrong 2>&1)
+		if [ $? = 1 ]; then
+			found=$((found + 1))
+			rule=$(printf '%s\n' "$out" | sed -n 's/^  rule: \([a-z0-9-]*\):.*/\1/p')
+		fi
+		if out=$("$nibemu" run "$program" "$name" right 2>&1); then
+			clean=$((clean + 1))
+		else
+			printf '%s, without its bug:\n%s\n' "$name" "$out"
+		fi
+		printf '| %s | %s |\n' "$name" "$rule"
+	done
+done
+echo "found $found of $all on seed 0, clean without the bug: $clean of $all"
+[ "$found" = "$all" ] && [ "$clean" = "$all" ] && [ "$all" -gt 0 ]
