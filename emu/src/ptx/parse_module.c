@@ -13,8 +13,6 @@
 #include "ptx/parse_variable.h"
 #include "ptx/target.h"
 
-#define NEWEST_VERSION 90 /* .version 9.0 */
-
 /* Skips debug data: a name and the text inside the braces. */
 static bool skip_section(struct emu_parser *p)
 {
@@ -214,7 +212,10 @@ static bool parse_entry(struct emu_parser *p)
 
 /* ---- the module ---------------------------------------------------------- */
 
-/* The version is a number with a point: a FLOAT for the lexer. */
+/*
+ * The version is a number with a point: a FLOAT for the lexer.  There is no newest
+ * one: what a newer version has added is refused by its name.
+ */
 static bool parse_version(struct emu_parser *p)
 {
 	const struct emu_token *t = &p->lexer.token;
@@ -223,10 +224,9 @@ static bool parse_version(struct emu_parser *p)
 	if (t->kind != EMU_FLOAT)
 		return emu_unexpected(p, "a version such as 9.0");
 	memcpy(&version, &t->value, sizeof(version));
-	if (!(version >= 7.0 && version * 10 <= NEWEST_VERSION + 0.5))
-		return emu_parse_fail(p, t->line,
-				      ".version %.1f: 7.0 to %d.%d are known", version,
-				      NEWEST_VERSION / 10, NEWEST_VERSION % 10);
+	if (version < 7.0)
+		return emu_parse_fail(
+		    p, t->line, ".version %.1f: 7.0 and later are known", version);
 	emu_lexer_next(&p->lexer);
 	return true;
 }
@@ -289,6 +289,7 @@ static void free_builder(struct emu_builder *b)
 	free(b->code);
 	free(b->register_bytes);
 	free(b->fixups);
+	free(b->targets);
 	free(b->constants);
 	memset(b, 0, sizeof(*b));
 }
