@@ -2,7 +2,8 @@
 /*
  * tensor_move.c - tcgen05.ld, .st, .wait and .fence of whole warps.  The seed selects
  * whether a load or store happens when it is issued or at the wait.  The result
- * registers of a load may not be accessed before the wait.
+ * registers of a load may not be accessed before the wait, unless it follows in the
+ * same basic block.
  */
 #include "machine/tensor_move.h"
 
@@ -342,6 +343,24 @@ static bool copy_result(struct emu_warp *w, struct emu_tmem_queue *q,
 	return true;
 }
 
+/*
+ * True if a tcgen05.wait::ld follows in the same basic block.  Compilers move the use
+ * of a result above the wait that the source has before it, because the wait does not
+ * name the registers: Triton's kernels do so.  ptxas knows the registers.
+ */
+static bool is_waited_for(const struct emu_warp *w, const struct emu_instr *i)
+{
+	const struct emu_kernel *k = w->cta->cluster->grid->kernel;
+
+	if (emu_machine_of(w)->options.is_strict)
+		return false;
+	for (i++; i < k->code + k->count && !i->is_leader; i++)
+		if (i->run == emu_run_tmem_wait && !(i->option & EMU_TMEM_STORES) &&
+		    i->guard_reg == EMU_NO_REGISTER)
+			return true;
+	return false;
+}
+
 bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
 {
 	struct emu_tmem_queue *q = w->async->tmem;
@@ -351,6 +370,10 @@ bool emu_tmem_check_registers(struct emu_warp *w, const struct emu_instr *i)
 			continue;
 		if (copy_result(w, q, i))
 			return true;
+		if (is_waited_for(w, i)) {
+			memset(q->results, 0, q->bytes);
+			return deliver(w, q);
+		}
 		if (!emu_object(w, i, -1,
 				"operand %u is a result of a tcgen05.ld that "
 				"has not been waited for",

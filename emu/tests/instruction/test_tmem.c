@@ -483,6 +483,46 @@ static void test_waived_results(void **state)
 	}
 }
 
+/*
+ * A use above the wait of its basic block, where compilers move it, is reported only in
+ * the strict mode; above a wait of another block it is always reported.
+ */
+static void test_results_before_the_wait(void **state)
+{
+	static const char *const use = "add.u32 %r9, %r9, 1;\n";
+	static const char *const wait = "tcgen05.wait::ld.sync.aligned;\n";
+	uint32_t out[64];
+	struct emu_job job = {.target = TCGEN05_TARGET,
+			      .out = out,
+			      .out_bytes = sizeof(out),
+			      .block = 64};
+
+	for (int i = 0; i < 40; i++) {
+		const bool is_other_block = i % 2;
+
+		job.is_strict = i / 2 % 2;
+		job.seed = (uint64_t)i / 4;
+		emu_text[0] = 0;
+		emu_add(ALLOC MY_LANES
+			"tcgen05.st.sync.aligned.32x32b.x1.b32 [%r2], {%tid};\n"
+			"tcgen05.wait::st.sync.aligned;\n"
+			"tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r9}, [%r2];\n");
+		emu_add(use);
+		emu_add(is_other_block ? "bra NEXT;\nNEXT:\n" : "");
+		emu_add(wait);
+		emu_add("mul.wide.u32 %d1, %tid, 4;\nadd.s64 %d1, %d1, %out;\n"
+			"st.global.b32 [%d1], %r9;\n" DEALLOC);
+		if (job.is_strict || is_other_block) {
+			emu_must_fail(emu_text, &job, "add: operand",
+				      "is a result of a tcgen05.ld", NULL);
+			continue;
+		}
+		emu_must_run(emu_text, &job);
+		for (uint32_t k = 0; k < 64; k++)
+			assert_int_equal(out[k], k + 1);
+	}
+}
+
 static const struct {
 	const char *text, *why;
 } refused_words[] = {
@@ -583,6 +623,7 @@ int main(void)
 	    cmocka_unit_test(test_first_column),
 	    cmocka_unit_test(test_accesses),
 	    cmocka_unit_test(test_waived_results),
+	    cmocka_unit_test(test_results_before_the_wait),
 	    cmocka_unit_test(test_relaxed_barrier),
 	    cmocka_unit_test(test_words),
 	    cmocka_unit_test(test_generic_addresses),
