@@ -288,6 +288,18 @@ static bool read_opaque(const void *opaque, struct opaque *o, struct emu_error *
 			     "cuTensorMapEncodeTiled made them");
 }
 
+/* Kernels that make a map begin with 128 bytes of zeros (Triton does). */
+static bool read_blank(const void *opaque, struct opaque *o)
+{
+	static const uint8_t zeros[EMU_TENSOR_MAP_BYTES];
+
+	if (memcmp(opaque, zeros, sizeof(zeros)) != 0)
+		return false;
+	memset(o, 0, sizeof(*o));
+	o->magic = MAGIC;
+	return true;
+}
+
 static void set_field(struct opaque *o, enum emu_tensor_field field, int at,
 		      uint64_t value)
 {
@@ -356,7 +368,7 @@ bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field, int ordin
 	};
 	struct opaque o;
 
-	if (!read_opaque(opaque, &o, err))
+	if (!read_blank(opaque, &o) && !read_opaque(opaque, &o, err))
 		return false;
 	if (ordinal < 0 || ordinal >= rules[field].ordinals)
 		return emu_fail(err, "%s %d: must be below %d", rules[field].name,

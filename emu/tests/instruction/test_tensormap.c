@@ -118,6 +118,31 @@ static void in_shared_memory(void **state)
 	check(BEGIN BY_SHARED USE);
 }
 
+/* A kernel makes the map from 128 zeros. */
+static void from_zeros(void **state)
+{
+	static const char *const body =
+	    BEGIN "setp.ne.u32 %p3, %warp, 0;\nmov.u32 %r7, smap;\n"
+		  "mad.lo.u32 %r8, %tid, 4, %r7;\nmov.u32 %r9, 0;\n"
+		  "@!%p3 st.shared.u32 [%r8], %r9;\nbar.sync 0;\n@%p1 bra NEXT;\n"
+		  "mov.u32 %r10, 32;\nmov.u32 %r11, 2;\nmov.u32 %r12, 1;\n"
+#define FIELD(name, rest)                                                              \
+	"tensormap.replace.tile." name ".shared::cta.b1024." rest ";\n"
+	    FIELD("rank", "b32 [smap], 1") FIELD(
+		"box_dim", "b32 [smap], 0, %r10") FIELD("box_dim",
+							"b32 [smap], 1, %r11")
+		FIELD("element_stride", "b32 [smap], 0, %r12") FIELD(
+		    "element_stride", "b32 [smap], 1, %r12") FIELD("elemtype",
+								   "b32 [smap], 0")
+		    FIELD("swizzle_mode", "b32 [smap], 0") REPLACE(
+			"shared::cta",
+			"smap") "NEXT: bar.warp.sync -1;\nadd.s64 %d1, %in, 128;\n"
+				"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic"
+				".release.gpu.sync.aligned [%d1], [smap], 128;\n" USE;
+
+	check(body);
+}
+
 static void in_global_memory(void **state)
 {
 	check(BEGIN IN_PLACE USE);
@@ -149,6 +174,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(in_shared_memory),
+	    cmocka_unit_test(from_zeros),
 	    cmocka_unit_test(in_global_memory),
 	    cmocka_unit_test(what_is_refused),
 	};
