@@ -169,6 +169,18 @@ BINARY(max_s32, int32_t, MOST(x, y))
 BINARY(max_u64, uint64_t, MOST(x, y))
 BINARY(max_s64, int64_t, MOST(x, y))
 
+/* Two 16-bit values in 32 bits. */
+#define PAIR(low, high) (((uint32_t)(low)&0xFFFF) | (uint32_t)(high) << 16)
+#define LOW(x)		(int16_t)(x)
+#define HIGH(x)		(int16_t)((x) >> 16)
+#define U16_PAIR(f)	PAIR(f((x & 0xFFFF), (y & 0xFFFF)), f((x >> 16), (y >> 16)))
+#define S16_PAIR(f)	PAIR(f(LOW(x), LOW(y)), f(HIGH(x), HIGH(y)))
+BINARY(add_16x2, uint32_t, PAIR(x + y, (x >> 16) + (y >> 16)))
+BINARY(min_u16x2, uint32_t, U16_PAIR(LEAST))
+BINARY(min_s16x2, uint32_t, S16_PAIR(LEAST))
+BINARY(max_u16x2, uint32_t, U16_PAIR(MOST))
+BINARY(max_s16x2, uint32_t, S16_PAIR(MOST))
+
 UNARY(neg_16, uint16_t, 0 - x)
 UNARY(neg_32, uint32_t, 0 - x)
 UNARY(neg_64, uint64_t, 0 - x)
@@ -212,6 +224,12 @@ const struct emu_alu emu_integer_alu[] = {
     SIX("rem", "ttt", rem),
     SIX("min", "ttt", min),
     SIX("max", "ttt", max),
+    {"add", EMU_U16X2, "ttt", add_16x2},
+    {"add", EMU_S16X2, "ttt", add_16x2},
+    {"min", EMU_U16X2, "ttt", min_u16x2},
+    {"min", EMU_S16X2, "ttt", min_s16x2},
+    {"max", EMU_U16X2, "ttt", max_u16x2},
+    {"max", EMU_S16X2, "ttt", max_s16x2},
     {"neg", EMU_S16, "tt", neg_16},
     {"neg", EMU_S32, "tt", neg_32},
     {"neg", EMU_S64, "tt", neg_64},

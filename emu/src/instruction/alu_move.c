@@ -124,21 +124,26 @@ static bool bind_vector(struct emu_bind *b, const struct emu_argument *vector,
 	return is_pack || emu_src(b, emu_argument(b, 1), b->types[0]);
 }
 
-/* The address of a variable, as an integer of 32 or 64 bits. */
+/*
+ * The address of a variable, as an integer of 32 or 64 bits.  In 32 bits the address
+ * of a parameter is its offset, which cvta.param makes an address of 64 bits.
+ */
 static bool bind_symbol(struct emu_bind *b, const struct emu_argument *a)
 {
 	const int bytes = emu_type_bytes(b->types[0]);
+	const bool is_parameter = a->special == EMU_PARAM_BASE;
 	struct emu_argument base = *a;
 
-	if (bytes < 4 ||
-	    (bytes == 4 && a->special != EMU_SHARED_BASE && a->space != EMU_LOCAL))
-		return emu_bind_fail(b, "an address needs a register of 64 "
-					"bits, or of 32 for shared memory");
+	if (bytes < 4 || (bytes == 4 && a->special != EMU_SHARED_BASE &&
+			  a->space != EMU_LOCAL && !is_parameter))
+		return emu_bind_fail(b, "an address needs a register of 64 bits, or of "
+					"32 for shared memory and parameters");
 	if (!emu_dst(b, emu_argument(b, 0), bytes))
 		return false;
 	b->i->immediate = (int64_t)a->value;
 	b->i->run = mov_address;
-	base.kind = a->special >= 0 ? EMU_ARG_SPECIAL : EMU_ARG_INTEGER;
+	base.kind = a->special >= 0 && !(is_parameter && bytes == 4) ? EMU_ARG_SPECIAL
+								     : EMU_ARG_INTEGER;
 	base.value = 0;
 	if (a->special == EMU_SHARED_BASE && bytes == 8)
 		base.special = EMU_SHARED_BASE_64;
@@ -198,6 +203,27 @@ static void cvta(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 	emu_put_64(w, &i->operand[0], r, lanes);
 }
 
+/* An offset (bind_symbol), or already an address. */
+static void cvta_param(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	const uint64_t *a = emu_row(w, &i->operand[1]);
+	const uint64_t *base = emu_row(w, &i->operand[2]);
+	uint64_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l) r[l] = a[l] <= UINT32_MAX ? base[l] + a[l] : a[l];
+	emu_put_64(w, &i->operand[0], r, lanes);
+}
+
+static bool bind_cvta_param(struct emu_bind *b, const struct emu_argument *a)
+{
+	const struct emu_argument base = {.kind = EMU_ARG_SPECIAL,
+					  .special = EMU_PARAM_BASE};
+
+	b->i->run = cvta_param;
+	return emu_dst(b, emu_argument(b, 0), 8) && emu_src(b, a, EMU_U64) &&
+	       emu_src(b, &base, EMU_U64);
+}
+
 bool emu_bind_cvta(struct emu_bind *b)
 {
 	const struct emu_argument *a = emu_argument(b, 1);
@@ -213,6 +239,8 @@ bool emu_bind_cvta(struct emu_bind *b)
 		b->i->immediate += (int64_t)window;
 		return true;
 	}
+	if (emu_space_of(b) == EMU_PARAM && !emu_has(b, "to"))
+		return bind_cvta_param(b, a);
 	b->i->immediate = (int64_t)(emu_has(b, "to") ? 0 - window : window);
 	b->i->run = cvta;
 	return emu_dst(b, emu_argument(b, 0), 8) && emu_src(b, a, EMU_U64);

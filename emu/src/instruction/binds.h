@@ -61,6 +61,7 @@ bool emu_bind_stmatrix(struct emu_bind *b);
 bool emu_bind_ldmatrix(struct emu_bind *b);
 /* flow */
 bool emu_bind_bra(struct emu_bind *b);
+bool emu_bind_brx(struct emu_bind *b);
 bool emu_bind_exit(struct emu_bind *b);
 bool emu_bind_ret(struct emu_bind *b);
 bool emu_bind_printf(struct emu_bind *b);

@@ -52,6 +52,51 @@ bool emu_bind_bra(struct emu_bind *b)
 	return bind_branch(b, a->text, a->length);
 }
 
+/*
+ * The lanes whose index is the number of a label.  brx.idx is one such branch for each
+ * label of its list, and then one instruction for indices past the list.
+ */
+static void run_brx(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	const uint32_t *index = emu_row(w, &i->operand[0]);
+	uint32_t taken = 0;
+
+	EMU_EACH_LANE(l) taken |= (uint32_t)(index[l] == i->option) << l;
+	if (taken & lanes)
+		emu_branch(w, i->target, taken & lanes);
+}
+
+static void run_brx_past(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	const int lane = __builtin_ctz(lanes);
+	const uint32_t *index = emu_row(w, &i->operand[0]);
+
+	emu_fault(w, i, lane, "index %u: its list has %u labels", index[lane],
+		  i->option);
+}
+
+/* Arguments from parse_body.c: the index, its number, and unless it is past the list
+ * a label. */
+bool emu_bind_brx(struct emu_bind *b)
+{
+	const struct emu_argument *label = emu_argument(b, 2);
+	int64_t number;
+
+	if (b->s->n_arguments < 2 || emu_argument(b, 1)->kind != EMU_ARG_INTEGER)
+		return emu_bind_fail(b, "a list of .branchtargets is missing");
+	if (!emu_src(b, emu_argument(b, 0), EMU_U32) ||
+	    !emu_number(b, emu_argument(b, 1), 0, UINT32_MAX, &number))
+		return false;
+	b->i->option = (uint32_t)number;
+	b->i->run = run_brx_past;
+	if (b->s->n_arguments == 2)
+		return true;
+	if (!bind_branch(b, label->text, label->length))
+		return false;
+	b->i->run = run_brx;
+	return true;
+}
+
 static void run_exit(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)i;

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "hardware/floats.h"
 #include "instruction/binds.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
@@ -227,6 +228,8 @@ bool emu_bind_match(struct emu_bind *b)
 }
 
 enum { REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR };
+/* Words of .f32. */
+enum { REDUX_ABS = 8, REDUX_NAN = 16 };
 
 static uint32_t reduced(const uint32_t *a, uint32_t mask, uint32_t operation,
 			bool is_signed)
@@ -260,6 +263,35 @@ static uint32_t reduced(const uint32_t *a, uint32_t mask, uint32_t operation,
 	return r;
 }
 
+/*
+ * min and max of .f32, whose bits in order are those of an integer: -0 is below +0.
+ * NaNs count only with .NaN, or if all values are NaN.
+ */
+static uint32_t reduced_floats(const uint32_t *a, uint32_t mask, uint32_t option)
+{
+	const bool is_max = (option & 7) == REDUX_MAX;
+	uint32_t best = 0, r = EMU_NAN_F32;
+	bool is_first = true;
+
+	for (; mask; mask &= mask - 1) {
+		const uint32_t bits = a[__builtin_ctz(mask)];
+		const uint32_t x = option & REDUX_ABS ? bits & INT32_MAX : bits;
+		const uint32_t order = x >> 31 ? ~x : x | UINT32_C(1) << 31;
+
+		if ((x & INT32_MAX) > UINT32_C(0x7F800000)) {
+			if (option & REDUX_NAN)
+				return EMU_NAN_F32;
+			continue;
+		}
+		if (is_first || (is_max ? order > best : order < best)) {
+			best = order;
+			r = x;
+		}
+		is_first = false;
+	}
+	return r;
+}
+
 static void run_redux(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t *a = emu_row(w, &i->operand[1]);
@@ -270,7 +302,10 @@ static void run_redux(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 		return;
 	EMU_EACH_LANE(l)
 	if (lanes >> l & 1)
-		r[l] = reduced(a, masks[l] & lanes, i->option, i->type == EMU_S32);
+		r[l] =
+		    i->type == EMU_F32
+			? reduced_floats(a, masks[l] & lanes, i->option)
+			: reduced(a, masks[l] & lanes, i->option, i->type == EMU_S32);
 	emu_put_32(w, &i->operand[0], r, lanes);
 }
 
@@ -280,9 +315,14 @@ bool emu_bind_redux(struct emu_bind *b)
 						 "and", "or",  "xor"};
 
 	if (!emu_has_one(b, operations, 6, &b->i->option) || !emu_has(b, "sync") ||
-	    b->n_types != 1 || (b->types[0] == EMU_B32) != (b->i->option >= REDUX_AND))
+	    b->n_types != 1 ||
+	    (b->types[0] == EMU_B32) != (b->i->option >= REDUX_AND) ||
+	    (b->types[0] == EMU_F32 && b->i->option == REDUX_ADD) ||
+	    (b->types[0] != EMU_F32 && (emu_has(b, "abs") || emu_has(b, "NaN"))))
 		return emu_bind_fail(b, "it needs .sync and one operation that "
 					"its type has");
+	b->i->option |=
+	    (emu_has(b, "abs") ? REDUX_ABS : 0) | (emu_has(b, "NaN") ? REDUX_NAN : 0);
 	b->i->run = run_redux;
 	return emu_arguments(b, 3, 3) && emu_dst(b, emu_argument(b, 0), 4) &&
 	       emu_src(b, emu_argument(b, 1), EMU_B32) &&

@@ -159,7 +159,8 @@ bool emu_bind_wgmma(struct emu_bind *b)
 	    (shared ? !emu_src(b, a, EMU_B64) : !bind_registers(b, a, 4, false)) ||
 	    !emu_src(b, emu_argument(b, 2), EMU_B64))
 		return false;
-	if (emu_argument(b, 3)->kind != EMU_ARG_REGISTER)
-		return emu_bind_fail(b, "scale-d must be a predicate");
-	return emu_predicate(b, emu_argument(b, 3));
+	if (emu_argument(b, 3)->kind != EMU_ARG_REGISTER &&
+	    emu_argument(b, 3)->kind != EMU_ARG_INTEGER)
+		return emu_bind_fail(b, "scale-d must be a predicate, 0 or 1");
+	return emu_src(b, emu_argument(b, 3), EMU_PRED);
 }

@@ -61,8 +61,9 @@
 
 const struct emu_opcode emu_opcodes[] = {
     /* arithmetic */
-    {"add", ROUNDING " sat ftz", INTEGERS " " FLOATS " f32x2", emu_bind_mixed,
-     MEAN_ADD_64, .word_targets = BF16_90 " f32x2:100"},
+    {"add", ROUNDING " sat ftz", INTEGERS " u16x2 s16x2 " FLOATS " f32x2",
+     emu_bind_mixed, MEAN_ADD_64,
+     .word_targets = "u16x2:90 s16x2:90 " BF16_90 " f32x2:100"},
     {"sub", ROUNDING " sat ftz", INTEGERS " " FLOATS " f32x2", emu_bind_mixed,
      MEAN_ADD_64, .word_targets = BF16_90 " f32x2:100"},
     {"mul", ROUNDING " sat ftz", FLOATS " f32x2", emu_bind_alu,
@@ -97,8 +98,10 @@ const struct emu_opcode emu_opcodes[] = {
     {"div.approx", "ftz", "f32", emu_bind_alu, MEAN_DIV},
     {"div.full", "ftz", "f32", emu_bind_alu, MEAN_DIV},
     {"rem", "", INTEGERS, emu_bind_alu, .slots = {18.5f, 6.45f, 3.53f, 2.55f}},
-    {"min", "", INTEGERS " f64", emu_bind_alu, MEAN_MIN},
-    {"max", "", INTEGERS " f64", emu_bind_alu, MEAN_MAX},
+    {"min", "", INTEGERS " u16x2 s16x2 f64", emu_bind_alu, MEAN_MIN,
+     .word_targets = "u16x2:90 s16x2:90"},
+    {"max", "", INTEGERS " u16x2 s16x2 f64", emu_bind_alu, MEAN_MAX,
+     .word_targets = "u16x2:90 s16x2:90"},
     {"min", "ftz NaN xorsign abs", SMALL_FLOATS, emu_bind_extreme, MEAN_MIN,
      .word_targets = "NaN:80 f16:80 f16x2:80 " BF16_80 " xorsign:86"},
     {"max", "ftz NaN xorsign abs", SMALL_FLOATS, emu_bind_extreme, MEAN_MAX,
@@ -212,6 +215,7 @@ const struct emu_opcode emu_opcodes[] = {
      .cross_cluster = EMU_CROSS_BY_SCOPE},
     /* flow */
     {"bra", "uni", "", emu_bind_bra, PINNED, .slots = {0.70f, 0.03f}},
+    {"brx.idx", "uni", "", emu_bind_brx, PINNED, .slots = {0.70f, 0.03f}},
     {"call.vprintf", "", "", emu_bind_printf, PINNED,
      .cross_cluster = EMU_CROSS_ALWAYS},
     {"call.assertfail", "", "", emu_bind_assertfail, PINNED,
@@ -227,8 +231,8 @@ const struct emu_opcode emu_opcodes[] = {
     {"vote", "sync all any uni ballot", "pred b32", emu_bind_vote, PINNED,
      .unit = EMU_UNIT_SHUFFLE},
     {"match", "sync any all", "b32 b64", emu_bind_match, PINNED},
-    {"redux", "sync add min max and or xor", "u32 s32 b32", emu_bind_redux,
-     .target = "80"},
+    {"redux", "sync add min max and or xor abs NaN", "u32 s32 b32 f32", emu_bind_redux,
+     .target = "80", .word_targets = "f32:100f"},
     {"movmatrix", "sync aligned shape trans", "b16", emu_bind_movmatrix, MEAN_MOV},
     {"elect", "sync", "", emu_bind_elect, PINNED, .target = "90"},
     {"activemask", "", "b32", emu_bind_activemask, PINNED},

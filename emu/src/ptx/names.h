@@ -13,6 +13,7 @@ enum emu_name_kind {
 	EMU_NAME_RANGE,	   /* %r<8>: value is %r0's, count 8 */
 	EMU_NAME_SYMBOL,   /* special + value, or only value */
 	EMU_NAME_LABEL,	   /* value: index of an instruction */
+	EMU_NAME_TARGETS,  /* value: the first of count labels of a list */
 };
 
 struct emu_name {

@@ -73,6 +73,12 @@ struct emu_fixup {
 	uint32_t instr, line;
 };
 
+/* A label in a list of .branchtargets. */
+struct emu_branch_target {
+	const char *text;
+	size_t length;
+};
+
 /* A kernel under construction. */
 struct emu_builder {
 	struct emu_kernel *kernel;
@@ -82,6 +88,8 @@ struct emu_builder {
 	size_t registers, registers_capacity;
 	struct emu_fixup *fixups;
 	size_t n_fixups, fixups_capacity;
+	struct emu_branch_target *targets;
+	size_t n_targets, targets_capacity;
 	uint8_t *constants;
 	size_t constants_used, constants_capacity;
 	uint32_t constant_map[4096]; /* offset + 1 by hash of value and size */

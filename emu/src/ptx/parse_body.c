@@ -312,10 +312,38 @@ static bool parse_argument(struct emu_parser *p, struct emu_argument *a)
 
 /* ---- statements ---------------------------------------------------------- */
 
-static bool is_call(const struct emu_statement *s)
+static bool is_opcode(const struct emu_statement *s, const char *opcode)
 {
-	return (s->opcode_length == 4 && memcmp(s->opcode, "call", 4) == 0) ||
-	       (s->opcode_length == 8 && memcmp(s->opcode, "call.uni", 8) == 0);
+	return s->opcode_length == strlen(opcode) &&
+	       memcmp(s->opcode, opcode, s->opcode_length) == 0;
+}
+
+/* brx.idx index, list: a branch for each label, then an error for other indices
+ * (op_flow.c). */
+static bool decode_indexed(struct emu_parser *p)
+{
+	struct emu_statement *s = &p->statement;
+	const struct emu_argument list = s->arguments[1];
+	const struct emu_name *n = NULL;
+
+	if (s->n_arguments == 2 && list.kind == EMU_ARG_LABEL)
+		n = emu_names_find(&p->names, list.text, list.length, EMU_NAME_TARGETS);
+	s->n_arguments = n ? 3 : 1;
+	if (!n)
+		return p->decode(p);
+	s->arguments[1].kind = EMU_ARG_INTEGER;
+	for (uint32_t k = 0; k < n->count; k++) {
+		s->arguments[1].value = k;
+		s->arguments[2] = (struct emu_argument){
+		    .kind = EMU_ARG_LABEL,
+		    .text = p->build.targets[n->value + k].text,
+		    .length = p->build.targets[n->value + k].length};
+		if (!p->decode(p))
+			return false;
+	}
+	s->arguments[1].value = n->count;
+	s->n_arguments = 2;
+	return p->decode(p);
 }
 
 /* "lop3 .b32": words with a point belong to the opcode, also after spaces. */
@@ -363,7 +391,7 @@ static bool parse_instruction(struct emu_parser *p)
 	emu_lexer_next(&p->lexer);
 	if (!join_opcode(p))
 		return false;
-	if (is_call(s)) {
+	if (is_opcode(s, "call") || is_opcode(s, "call.uni")) {
 		const struct emu_argument guard = s->guard;
 
 		return emu_parse_call(p, s->has_guard ? &guard : NULL);
@@ -380,7 +408,9 @@ static bool parse_instruction(struct emu_parser *p)
 			    (int)(t->length < 40 ? t->length : 40), t->text);
 	}
 	emu_lexer_next(&p->lexer);
-	return p->decode(p);
+	return is_opcode(s, "brx.idx") || is_opcode(s, "brx.idx.uni")
+		   ? decode_indexed(p)
+		   : p->decode(p);
 }
 
 static bool parse_label(struct emu_parser *p, const struct emu_token *word,
@@ -396,6 +426,36 @@ static bool parse_label(struct emu_parser *p, const struct emu_token *word,
 				      (int)name.length, name.text);
 	return emu_names_add(&p->names, &name) ||
 	       emu_fail(p->err, "no memory for names");
+}
+
+/* .branchtargets label, ...;  after the label that names the list. */
+static bool parse_targets(struct emu_parser *p)
+{
+	struct emu_builder *b = &p->build;
+	const struct emu_token *t = &p->lexer.token;
+	struct emu_name name;
+
+	if (p->names.count == 0 ||
+	    p->names.names[p->names.count - 1].kind != EMU_NAME_LABEL)
+		return emu_parse_fail(p, t->line, "a list of labels has no label");
+	name = p->names.names[p->names.count - 1];
+	name.kind = EMU_NAME_TARGETS;
+	name.value = b->n_targets;
+	do {
+		struct emu_branch_target *grown = emu_grow(
+		    b->targets, &b->targets_capacity, b->n_targets, sizeof(*grown));
+
+		if (!grown)
+			return emu_fail(p->err, "no memory for labels");
+		b->targets = grown;
+		if (t->kind != EMU_WORD)
+			return emu_unexpected(p, "a label");
+		grown[b->n_targets++] = (struct emu_branch_target){t->text, t->length};
+		name.count++;
+		emu_lexer_next(&p->lexer);
+	} while (emu_take_mark(p, ','));
+	return emu_expect_mark(p, ';') && (emu_names_add(&p->names, &name) ||
+					   emu_fail(p->err, "no memory for names"));
 }
 
 static bool parse_scope(struct emu_parser *p);
@@ -442,6 +502,8 @@ static bool parse_one(struct emu_parser *p, size_t scope)
 		return emu_parse_variable(p, EMU_SHARED, false);
 	if (emu_token_is_word(&word, ".local"))
 		return emu_parse_variable(p, EMU_LOCAL, false);
+	if (emu_token_is_word(&word, ".branchtargets"))
+		return parse_targets(p);
 	/* Parameters of a call are in the thread's own memory. */
 	if (emu_token_is_word(&word, ".param"))
 		return emu_parse_variable(p, EMU_LOCAL, false);
@@ -493,7 +555,8 @@ bool emu_parse_body(struct emu_parser *p, struct emu_kernel *kernel)
 
 	b->kernel = kernel;
 	p->read_scope = parse_scope;
-	b->count = b->n_fixups = b->registers = b->constants_used = 0;
+	b->count = b->n_fixups = b->n_targets = 0;
+	b->registers = b->constants_used = 0;
 	b->source_line = b->source_file = 0;
 	b->has_dynamic_symbol = false;
 	memset(b->constant_map, 0, sizeof(b->constant_map));

@@ -19,6 +19,7 @@ static const struct {
     [EMU_T_BF16] = {"bf16", 2},	    [EMU_B32] = {"b32", 4},
     [EMU_U32] = {"u32", 4},	    [EMU_S32] = {"s32", 4},
     [EMU_F32] = {"f32", 4},	    [EMU_T_TF32] = {"tf32", 4},
+    [EMU_U16X2] = {"u16x2", 4},	    [EMU_S16X2] = {"s16x2", 4},
     [EMU_F16X2] = {"f16x2", 4},	    [EMU_BF16X2] = {"bf16x2", 4},
     [EMU_E4M3X2] = {"e4m3x2", 2},   [EMU_E5M2X2] = {"e5m2x2", 2},
     [EMU_E2M1X2] = {"e2m1x2", 1},   [EMU_T_E4M3] = {"e4m3", 1},

@@ -24,6 +24,8 @@ enum emu_type {
 	EMU_S32,
 	EMU_F32,
 	EMU_T_TF32,
+	EMU_U16X2,
+	EMU_S16X2,
 	EMU_F16X2,
 	EMU_BF16X2,
 	EMU_E4M3X2,

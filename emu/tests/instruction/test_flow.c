@@ -118,6 +118,97 @@ static void test_votes(void **state)
 	emu_must_fail(text, &job, "elect", "not in its own mask", NULL);
 }
 
+/* redux of floats: NaNs are skipped without .NaN, and -0 is below +0. */
+static void test_float_redux(void **state)
+{
+	static const struct {
+		const char *opcode;
+		uint32_t in[4], want; /* lane l has in[l % 4] */
+	} cases[] = {
+	    {"max", {0x3F800000, 0xC0000000, 0x40400000, 0x80000000}, 0x40400000},
+	    {"min", {0x3F800000, 0xC0000000, 0x40400000, 0x80000000}, 0xC0000000},
+	    {"min", {0, 0x80000000, 0, 0}, 0x80000000},
+	    {"max", {0x80000000, 0, 0x80000000, 0x80000000}, 0},
+	    {"max", {0x7FC00000, 0xC0000000, 0xFF800000, 0xC0400000}, 0xC0000000},
+	    {"max.NaN", {0x7FC00000, 0xC0000000, 0x3F800000, 0}, 0x7FFFFFFF},
+	    {"min", {0x7FC00000, 0xFFC00001, 0x7F800001, 0x7FFFFFFF}, 0x7FFFFFFF},
+	    {"max.abs", {0x3F800000, 0xC0000000, 0x3F000000, 0x80000000}, 0x40000000},
+	    {"min.abs.NaN",
+	     {0x3F800000, 0xC0000000, 0xBF000000, 0x40000000},
+	     0x3F000000},
+	};
+	char body[700];
+	uint32_t out[LANES];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct emu_job job = {.in = cases[i].in,
+				      .in_bytes = 16,
+				      .out = out,
+				      .out_bytes = sizeof(out),
+				      .target = "sm_100a"};
+
+		snprintf(body, sizeof(body),
+			 "%sand.b32 %%r1, %%lane, 3;\n"
+			 "mad.wide.u32 %%d1, %%r1, 4, %%in;\n"
+			 "ld.global.f32 %%f1, [%%d1];\n"
+			 "redux.sync.%s.f32 %%f2, %%f1, -1;\n"
+			 "st.global.f32 [%%d41], %%f2;\n",
+			 OUT_4, cases[i].opcode);
+		emu_must_run(body, &job);
+		for (int l = 0; l < LANES; l++)
+			assert_int_equal(out[l], cases[i].want);
+	}
+}
+
+/* A branch to the label of a list that the index of each lane selects. */
+static void test_indexed_branches(void **state)
+{
+	static const char *body =
+	    OUT_4 "and.b32 %r1, %lane, 3;\nmov.u32 %r2, 100;\n"
+		  "setp.ne.u32 %p1, %lane, 9;\n"
+		  "LIST: .branchtargets A, B, C, A;\n"
+		  "@%p1 brx.idx %r1, LIST;\nadd.u32 %r2, %r2, 50;\nbra END;\n"
+		  "A: add.u32 %r2, %r2, 1;\nbra.uni END;\n"
+		  "B: add.u32 %r2, %r2, 2;\nbra.uni END;\n"
+		  "C: add.u32 %r2, %r2, 3;\n"
+		  "END: bar.warp.sync -1;\nst.global.u32 [%d41], %r2;\n";
+	uint32_t out[LANES];
+	struct emu_job job = {.out = out, .out_bytes = sizeof(out)};
+
+	emu_must_run(body, &job);
+	for (uint32_t l = 0; l < LANES; l++)
+		assert_int_equal(out[l], l == 9 ? 150 : l % 4 == 3 ? 101 : 101 + l % 4);
+	emu_must_fail("LIST: .branchtargets A, B;\nbrx.idx %lane, LIST;\nA: B:\n", &job,
+		      "brx.idx", "index 2: its list has 2 labels", NULL);
+	emu_must_fail("brx.idx %lane, LIST;\n", &job,
+		      "a list of .branchtargets is missing", NULL);
+	emu_must_fail("LIST: .branchtargets A;\nbrx.idx %lane, LIST;\n", &job,
+		      "label A is not in sight", NULL);
+}
+
+/* The address of a parameter in 32 bits, as LLVM passes a tensor map. */
+static void test_narrow_parameter(void **state)
+{
+	static const char *body =
+	    OUT_4 "mov.b32 %r1, in;\nmov.b32 %r2, out;\n"
+		  "cvt.u64.u32 %d1, %r1;\ncvta.param.u64 %d1, %d1;\n"
+		  "cvt.u64.u32 %d2, %r2;\ncvta.param.u64 %d2, %d2;\n"
+		  "ld.u64 %d3, [%d1];\nld.param.u64 %d4, [in];\n"
+		  "setp.eq.u64 %p1, %d3, %d4;\n"
+		  "ld.u64 %d3, [%d2];\n"
+		  "setp.eq.and.u64 %p1, %d3, %out, %p1;\n"
+		  "selp.u32 %r3, 1, 0, %p1;\n"
+		  "st.global.u32 [%d41], %r3;\n";
+	uint32_t out[LANES];
+	struct emu_job job = {
+	    .in = out, .in_bytes = sizeof(out), .out = out, .out_bytes = sizeof(out)};
+
+	memset(out, 0, sizeof(out));
+	emu_must_run(body, &job);
+	for (int l = 0; l < LANES; l++)
+		assert_int_equal(out[l], 1);
+}
+
 /* Constants as predicates hold for every lane; by lane, and as a guard. */
 static void test_constant_predicates(void **state)
 {
@@ -401,6 +492,9 @@ int main(void)
 	    cmocka_unit_test(test_scopes),
 	    cmocka_unit_test(test_shuffle),
 	    cmocka_unit_test(test_votes),
+	    cmocka_unit_test(test_float_redux),
+	    cmocka_unit_test(test_indexed_branches),
+	    cmocka_unit_test(test_narrow_parameter),
 	    cmocka_unit_test(test_constant_predicates),
 	    cmocka_unit_test(test_barriers),
 	    cmocka_unit_test(test_clusters),

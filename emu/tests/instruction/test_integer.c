@@ -77,6 +77,17 @@ WANT(max_u64, x > y ? x : y)
 WANT(max_s64, S64(x) > S64(y) ? x : y)
 WANT(min_s16, S16(x) < S16(y) ? x : y)
 WANT(max_u16, U16(x) > U16(y) ? x : y)
+#define HALVES(f)   ((U16(f(x, y)) & 0xFFFF) | (U16(f(x >> 16, y >> 16)) & 0xFFFF) << 16)
+#define SUM(a, b)   ((a) + (b))
+#define MIN_U(a, b) (U16(a) < U16(b) ? (a) : (b))
+#define MIN_S(a, b) (S16(a) < S16(b) ? (a) : (b))
+#define MAX_U(a, b) (U16(a) > U16(b) ? (a) : (b))
+#define MAX_S(a, b) (S16(a) > S16(b) ? (a) : (b))
+WANT(add_x2, HALVES(SUM))
+WANT(min_u16x2, HALVES(MIN_U))
+WANT(min_s16x2, HALVES(MIN_S))
+WANT(max_u16x2, HALVES(MAX_U))
+WANT(max_s16x2, HALVES(MAX_S))
 WANT(neg, 0 - x)
 WANT(abs_s32, S32(x) < 0 ? 0 - x : x)
 WANT(abs_s64, S64(x) < 0 ? 0 - x : x)
@@ -201,6 +212,12 @@ static const struct operation operations[] = {
     {"max.s64", 64, 64, 2, 0, false, max_s64},
     {"min.s16", 16, 16, 2, 0, false, min_s16},
     {"max.u16", 16, 16, 2, 0, false, max_u16},
+    {"add.u16x2", 32, 32, 2, 0, false, add_x2},
+    {"add.s16x2", 32, 32, 2, 0, false, add_x2},
+    {"min.u16x2", 32, 32, 2, 0, false, min_u16x2},
+    {"min.s16x2", 32, 32, 2, 0, false, min_s16x2},
+    {"max.u16x2", 32, 32, 2, 0, false, max_u16x2},
+    {"max.s16x2", 32, 32, 2, 0, false, max_s16x2},
     {"neg.s16", 16, 16, 1, 0, false, neg},
     {"neg.s32", 32, 32, 1, 0, false, neg},
     {"neg.s64", 64, 64, 1, 0, false, neg},

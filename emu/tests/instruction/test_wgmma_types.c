@@ -83,8 +83,10 @@ static char *write_body(const struct form *f, int n)
 		      A_BYTES / 16, n, f->k, f->saturates ? ".satfinite" : "", f->sum,
 		      f->types);
 	at = list_registers(at, words);
-	at += sprintf(at, ", %s, %%d5, %%p2",
-		      f->a_in_registers ? "{%r5, %r6, %r7, %r8}" : "%d4");
+	/* scale-d is true, as a predicate or as a number. */
+	at += sprintf(at, ", %s, %%d5, %s",
+		      f->a_in_registers ? "{%r5, %r6, %r7, %r8}" : "%d4",
+		      n / 16 % 2 ? "1" : "%p2");
 	if (!is_integer)
 		at += sprintf(at, ", %d, %d%s", f->negates_a ? -1 : 1,
 			      f->negates_b ? -1 : 1,
