@@ -51,6 +51,12 @@ struct emu_check_options {
 	 * because stmatrix waits until all lanes have finished their loads.
 	 */
 	bool order_before_stmatrix;
+	/*
+	 * Require an order between warps that execute one store with one value.
+	 * PTX requires it, but a GPU leaves that value, and Triton's kernels have
+	 * such stores.
+	 */
+	bool order_equal_stores;
 	/* The CTAs have tensor memory, and no wgmma. */
 	bool has_tensor_memory;
 	/*

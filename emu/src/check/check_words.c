@@ -52,6 +52,8 @@ static const char *unordered_read(const struct emu_check *c, epoch e)
 	       "without a barrier, or it was not waited for";
 }
 
+#define LINE_MASK 0x7FFFFF /* of a word's line */
+
 /* ---- words --------------------------------------------------------------- */
 
 static bool is_of_same_bytes(epoch a, epoch b)
@@ -93,7 +95,7 @@ static void set_write(struct word *w, epoch e, uint32_t line)
 	w->count = kept & 15;
 	w->next = 0;
 	w->write = e;
-	w->line = line & 0x7FFFFF;
+	w->line = line & LINE_MASK;
 	w->needs_no_fence = 0;
 }
 
@@ -105,11 +107,15 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 			  const struct word *w, epoch e, bool is_async)
 {
 	const struct frontier *f = &c->warp[a->warp].knows;
+	const bool is_same = a->place.is_same && is_generic(c, agent_of(w->write));
 
 	if (!w->write || !is_of_same_bytes(w->write, e))
 		return true;
 	if (!knows(f->seen, w->write))
-		return object(c, a, w->write, "wrote", w->line,
+		return (is_same && !c->options.order_equal_stores &&
+			w->line == (a->place.line & LINE_MASK)) ||
+		       object(c, a, w->write,
+			      is_same ? "wrote the same value to" : "wrote", w->line,
 			      unordered_write(c, w->write, a->warp));
 	if (is_async && is_generic(c, agent_of(w->write)) && !w->needs_no_fence &&
 	    !knows(f->fenced, w->write))

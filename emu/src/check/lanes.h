@@ -60,6 +60,7 @@ struct emu_place {
 	/* The lanes that access, all or one; 0: their order is not checked. */
 	uint32_t lanes;
 	uint32_t instruction; /* the number of the warp's instruction */
+	bool is_same;	      /* a store of the value that the bytes have */
 };
 
 /* Two lanes without an order: the one that accesses, and an earlier one. */

@@ -176,6 +176,17 @@ static bool is_false_alarm(struct emu_machine *m)
 	return m->options.seed && emu_random_below(m, 8) == 0;
 }
 
+/*
+ * The hardware reads the last bit of a parity.  Triton's kernels for Hopper pass -1,
+ * the sign of a counter.
+ */
+static void accept_minus_one(const struct emu_warp *w, uint64_t *parity)
+{
+	EMU_EACH_LANE(l)
+	if (parity[l] == UINT32_MAX && !emu_machine_of(w)->options.is_anywhere)
+		parity[l] = 1;
+}
+
 static void run_wait(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	uint64_t parity[EMU_LANES];
@@ -186,6 +197,7 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	int undone = -1;
 
 	emu_get_wide(w, &i->operand[2], parity);
+	accept_minus_one(w, parity);
 	emu_addresses(w, i, &i->operand[1], address);
 	EMU_EACH_LANE(l)
 	{

@@ -296,6 +296,7 @@ static void begin_check(struct emu_cluster *c)
 	    .has_tensor_memory = has_tmem,
 	    .is_strict = has_tmem && c->grid->machine->options.is_strict,
 	    .fence_before_refill = c->grid->machine->options.is_strict,
+	    .order_equal_stores = c->grid->machine->options.is_strict,
 	    .order_before_stmatrix = c->grid->machine->options.is_strict};
 	const struct emu_cta *first = &c->ctas[0];
 

@@ -110,7 +110,8 @@ struct emu_options {
 	uint32_t threads;  /* of the host */
 	bool is_unchecked; /* no checker of the order of accesses */
 	bool is_strict;	   /* also PTX's rules that kernels do without (check.h) */
-	/* Tensor memory may be anywhere, as PTX allows, and not as on GPUs. */
+	/* Tensor memory may be anywhere, as PTX allows, and not as on GPUs; operands
+	 * must be as PTX has them. */
 	bool is_anywhere;
 	/* Reports after which a launch goes on; NULL: it goes on after none. */
 	struct emu_findings *findings;

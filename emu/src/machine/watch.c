@@ -192,6 +192,7 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 {
 	struct emu_check *c = checker_of(w);
 	const struct emu_cta *cta = c ? cta_of(w->cta->cluster, space) : NULL;
+	struct emu_place place;
 	struct emu_error err;
 	uint64_t address;
 
@@ -208,11 +209,12 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (!cta || i->traits & EMU_ATOMIC)
 		return true;
 	address = (uint64_t)cta->rank << EMU_RANK_SHIFT | at;
+	place = emu_watch_place(w, i, lane);
+	place.is_same = value && memcmp(space->data + at, value, bytes) == 0;
 	return say(w, i, lane,
-		   is_write ? emu_check_write(c, number_of(w), address, bytes,
-					      emu_watch_place(w, i, lane), &err)
-			    : emu_check_read(c, number_of(w), address, bytes,
-					     emu_watch_place(w, i, lane), &err),
+		   is_write
+		       ? emu_check_write(c, number_of(w), address, bytes, place, &err)
+		       : emu_check_read(c, number_of(w), address, bytes, place, &err),
 		   &err);
 }
 

@@ -33,6 +33,22 @@ static void two_stores(void **state)
 	GOOD(store(2, DATA));
 }
 
+/* Warps that execute one store with one value need no order, unless it is asked for. */
+static void equal_stores(void **state)
+{
+	const struct emu_place first = {.line = 7},
+			       again = {.line = 7, .is_same = true};
+	const struct emu_place other = {.line = 8, .is_same = true};
+
+	GOOD(emu_check_write(c, 0, DATA, 4, first, &err));
+	GOOD(emu_check_write(c, 1, DATA, 4, again, &err));
+	BAD(emu_check_write(c, 2, DATA, 4, other, &err), "wrote the same value to it");
+	BAD(load(0, DATA), "warp 2");
+	block_barrier();
+	GOOD(load(0, DATA));
+	BAD(emu_check_write(c, 1, DATA, 4, again, &err), "reads it");
+}
+
 static void a_load_and_a_store(void **state)
 {
 	GOOD(store(0, DATA));
@@ -308,6 +324,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_store_and_a_load),
 	    TEST(two_stores),
+	    TEST(equal_stores),
 	    TEST(a_load_and_a_store),
 	    TEST(bytes_of_one_word),
 	    TEST(parts_of_blocks),

@@ -209,6 +209,68 @@ static void test_narrow_parameter(void **state)
 		assert_int_equal(out[l], 1);
 }
 
+/*
+ * One store of several warps with one value is reported only in the strict mode; other
+ * values, and another store of the same value, always.
+ */
+static void test_equal_stores(void **state)
+{
+	static const char *const begin = ".shared .b64 word;\nmov.u64 %d1, 12345;\n";
+	static const char *const end =
+	    "bar.sync 0;\nld.shared.u64 %d2, [word];\nmul.wide.u32 %d3, %tid, 8;\n"
+	    "add.s64 %d3, %d3, %out;\nst.global.u64 [%d3], %d2;\n";
+	static const char *const stores[] = {
+	    "st.shared.u64 [word], %d1;\n",
+	    "cvt.u64.u32 %d1, %warp;\nst.shared.u64 [word], %d1;\n",
+	    "setp.eq.u32 %p1, %warp, 1;\n@%p1 st.shared.u64 [word], %d1;\n"
+	    "@!%p1 st.shared.u64 [word], %d1;\n",
+	};
+	uint64_t out[64];
+	char text[1024];
+
+	for (int i = 0; i < 24; i++) {
+		struct emu_job job = {.out = out,
+				      .out_bytes = sizeof(out),
+				      .block = 64,
+				      .seed = (uint64_t)i / 6,
+				      .is_strict = i / 3 % 2};
+
+		snprintf(text, sizeof(text), "%s%s%s", begin, stores[i % 3], end);
+		if (i % 3 == 0 && !job.is_strict) {
+			emu_must_run(text, &job);
+			for (int t = 0; t < 64; t++)
+				assert_int_equal(out[t], 12345);
+			continue;
+		}
+		emu_must_fail(text, &job, "st: store to shared memory",
+			      i % 3 == 1 ? "wrote it" : "wrote the same value to it",
+			      "nothing orders that before this", NULL);
+	}
+}
+
+/* The hardware reads the last bit of a parity; -1 is accepted, and nothing else. */
+static void test_parities(void **state)
+{
+	char text[1024];
+	struct emu_job job = {.in_bytes = 0};
+
+	for (int i = 0; i < 4; i++) {
+		job.is_strict = i % 2;
+		snprintf(
+		    text, sizeof(text),
+		    ".shared .b64 bar;\nmov.u32 %%r1, 1;\nsetp.eq.u32 %%p1, %%lane, 0;\n"
+		    "@%%p1 mbarrier.init.shared::cta.b64 [bar], %%r1;\n"
+		    "bar.warp.sync -1;\nmov.u32 %%r2, %d;\n"
+		    "mbarrier.test_wait.parity.shared::cta.b64 %%p2, [bar], %%r2;\n"
+		    "@!%%p2 trap;\n",
+		    i / 2 ? 2 : -1);
+		if (i == 0)
+			emu_must_run(text, &job);
+		else
+			emu_must_fail(text, &job, "0 or 1 is the parity", NULL);
+	}
+}
+
 /* Constants as predicates hold for every lane; by lane, and as a guard. */
 static void test_constant_predicates(void **state)
 {
@@ -495,6 +557,8 @@ int main(void)
 	    cmocka_unit_test(test_float_redux),
 	    cmocka_unit_test(test_indexed_branches),
 	    cmocka_unit_test(test_narrow_parameter),
+	    cmocka_unit_test(test_equal_stores),
+	    cmocka_unit_test(test_parities),
 	    cmocka_unit_test(test_constant_predicates),
 	    cmocka_unit_test(test_barriers),
 	    cmocka_unit_test(test_clusters),
