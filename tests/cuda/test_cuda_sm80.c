@@ -2,7 +2,7 @@
 /*
  * test_cuda_sm80.c - which architecture's kernels a GPU uses, on the fake driver: those
  * for Ampere and Ada also on newer GPUs without kernels of their own, or where
- * NIB_CUDA_ARCH selects them.
+ * NIB_CUDA_ARCH selects them.  And how the mma kernels divide the k of one matrix.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,8 @@
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/cuda.h"
 #include "backend/cuda/common/gemm_common.h"
+#include "backend/cuda/common/mma_matrix.h"
+#include "backend/cuda/kernels/common/mma_matrix_params.h"
 #include "common/unit.h"
 #include "fake_bed.h"
 
@@ -86,6 +88,82 @@ static void turing(void)
 	check_refused("cuda:0, NVIDIA Fake 0, has compute capability 7.5: the kernels "
 		      "are for 9.0 (H100, H200) and 10.0");
 	fake_check_clean(fake);
+}
+
+/* An H100, an A100 and an RTX 4090. */
+static const struct cuda_device devices[] = {
+    {.multiprocessors = 132,
+     .shared_bytes = 232448,
+     .memory_clock_khz = 2619000,
+     .memory_bus_bits = 5120},
+    {.multiprocessors = 108,
+     .shared_bytes = 166912,
+     .memory_clock_khz = 1215000,
+     .memory_bus_bits = 5120},
+    {.multiprocessors = 128,
+     .shared_bytes = 101376,
+     .memory_clock_khz = 10501000,
+     .memory_bus_bits = 384},
+};
+
+/* Slices begin at multiples of 128, in order, and none is empty. */
+static void slices_cover_k(void)
+{
+	static const int64_t n[] = {1, 128, 129, 4096, 8192, 28672, 151936};
+	static const int64_t k[] = {64, 128, 192, 4096, 7168, 8192, 28672, 1 << 20};
+
+	for (size_t i = 0; i < sizeof(n) / sizeof(*n) * sizeof(k) / sizeof(*k); i++) {
+		const int64_t n_i = n[i % 7], k_i = k[i / 7];
+		const int steps = (int)divide_up(k_i, NIB_MMA_STEP);
+
+		for (int m = 1; m <= NIB_MMA_MATRIX_ROWS; m++) {
+			const struct cuda_device *d = &devices[m % 3];
+			const struct mma_matrix_cut cut =
+			    mma_matrix_cut(d, m, n_i, k_i);
+
+			assert_in_range(m, cut.rows > 8 ? cut.rows / 2 + 1 : 1,
+					cut.rows);
+			assert_int_equal(cut.tiles, divide_up(n_i, 128));
+			assert_in_range(cut.slices, 1, steps);
+			assert_in_range(
+			    nib_mma_matrix_shared_bytes(cut.rows, cut.stages), 1,
+			    d->shared_bytes);
+			for (int s = 0; s < cut.slices; s++)
+				assert_true(
+				    nib_mma_first_step(steps, cut.slices, s) <
+				    nib_mma_first_step(steps, cut.slices, s + 1));
+			assert_int_equal(
+			    nib_mma_first_step(steps, cut.slices, cut.slices), steps);
+		}
+	}
+}
+
+/* k is divided where tiles do not fill the GPU. */
+static void slices(void)
+{
+	/* 64 tiles on 132 multiprocessors. */
+	assert_in_range(mma_matrix_cut(&devices[0], 16, 8192, 8192).slices, 2, 8);
+	assert_in_range(mma_matrix_cut(&devices[1], 16, 8192, 8192).slices, 2, 8);
+	assert_int_equal(mma_matrix_cut(&devices[0], 16, 151936, 4096).slices, 1);
+	/* One step has no slices. */
+	assert_int_equal(mma_matrix_cut(&devices[0], 8, 128, 128).slices, 1);
+}
+
+/* The kernels take k in multiples of 64 and up to 64 rows. */
+static void fits(void)
+{
+	struct nib_problem p = {.a = {.rows = 64, .k = 128},
+				.b = {.rows = 1, .k = 128},
+				.c = {.rows = 64, .cols = 1}};
+
+	assert_true(cuda_mma_matrix_fits(&p));
+	p.a.rows = 65;
+	assert_false(cuda_mma_matrix_fits(&p));
+	p.a.rows = 5;
+	p.a.k = p.b.k = 96;
+	assert_false(cuda_mma_matrix_fits(&p));
+	p.a.k = p.b.k = 0;
+	assert_false(cuda_mma_matrix_fits(&p));
 }
 
 #ifdef NIB_CUDA_SM80
@@ -184,6 +262,9 @@ int main(int argc, char **argv)
 	    {"capabilities", capabilities},
 	    {"forced", forced},
 	    {"turing", turing},
+	    {"slices_cover_k", slices_cover_k},
+	    {"slices", slices},
+	    {"fits", fits},
 #ifdef NIB_CUDA_SM80
 	    {"ampere", ampere},
 	    {"no_products", no_products},

@@ -3,18 +3,26 @@
 #include "choose.h"
 
 #include "backend/cuda/common/mma.h"
+#include "backend/cuda/common/mma_matrix.h"
 #include "backend/cuda/common/vector.h"
+#include "backend/cuda/kernels/common/mma_matrix_params.h"
 #include "gemm.h"
 
 /* Experts with up to so many rows on average are multiplied by the mma kernels. */
 #define MMA_FEW_ROWS 32
 
-/* The first rule that fits computes a matrix, or a batch of them. */
+/*
+ * The first rule that fits computes a matrix, or a batch of them.  The choice affects
+ * bits, so it depends on sizes only.
+ */
 static const struct rule {
-	int64_t most_rows; /* of A */
+	int64_t most_rows;			   /* of A */
+	bool (*fits)(const struct nib_problem *p); /* NULL: any size */
 	const struct cuda_product *product;
 } rules[] = {
-    {.most_rows = 64, .product = &cuda_vector},
+    {.most_rows = NIB_GEMV_MAX_ROWS, .product = &cuda_vector},
+    {NIB_MMA_MATRIX_ROWS, cuda_mma_matrix_fits, &cuda_mma_matrix},
+    {.most_rows = NIB_MMA_MATRIX_ROWS, .product = &cuda_vector},
     {.most_rows = INT64_MAX, .product = &sm80_tiles},
 };
 
@@ -22,7 +30,7 @@ static const struct cuda_product *choose_matrix(const struct nib_problem *p)
 {
 	const struct rule *rule = rules;
 
-	while (p->a.rows > rule->most_rows)
+	while (p->a.rows > rule->most_rows || (rule->fits && !rule->fits(p)))
 		rule++;
 	return rule->product;
 }

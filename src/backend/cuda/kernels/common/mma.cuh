@@ -306,11 +306,10 @@ DEVICE void load_next(const struct nib_mma_params &p, const struct mma_tables &t
 	cp_async_commit_group();
 }
 
-/* A CTA's stream at the beginning of its range, of at least one tile. */
+/* A CTA's stream, which points at no item yet. */
 template <class TRAITS>
-DEVICE struct stream<TRAITS> begin_stream(const struct nib_mma_params &p,
-					  const struct mma_tables &t,
-					  const struct range &r, uint32_t shared) {
+DEVICE struct stream<TRAITS> new_stream(const struct nib_mma_params &p,
+					uint32_t shared) {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	struct stream<TRAITS> s = {
 	};
@@ -320,6 +319,16 @@ DEVICE struct stream<TRAITS> begin_stream(const struct nib_mma_params &p,
 	s.a_to = opaque(shared + TRAITS::A_AT + lane / 8 * 512 + a_row() * 64 +
 			lane % 4 * 16);
 	s.a_scales_step = p.a.is_tiled ? 1024 : 8;
+	return s;
+}
+
+/* A CTA's stream at the beginning of its range, of at least one tile. */
+template <class TRAITS>
+DEVICE struct stream<TRAITS> begin_stream(const struct nib_mma_params &p,
+					  const struct mma_tables &t,
+					  const struct range &r, uint32_t shared) {
+	struct stream<TRAITS> s = new_stream<TRAITS>(p, shared);
+
 	s.x.expert =
 	    find_last(t.first_tile, 1, t.experts, r.whole > 0 ? r.first : r.extra);
 	begin_item<TRAITS>(p, t, r, &s);

@@ -72,16 +72,11 @@ DEVICE const uint8_t *a_scales(const struct nib_mma_params &p, int row, int k64)
 	       row % 32 * 16 + row % 128 / 32 * 4;
 }
 
+/* scale_row: the item's first row of A's scales. */
 template <class TRAITS>
-DEVICE void begin_a(const struct nib_mma_params &p, const struct mma_tables &t,
+DEVICE void begin_a(const struct nib_mma_params &p, int scale_row,
 		    struct stream<TRAITS> *s)
 {
-	int scale_row = 0;
-
-	if (TRAITS::IS_NVFP4)
-		/* -1 (outside the tensor): begin_sums() sets alpha to NaN. */
-		scale_row =
-		    max(t.scale_row[s->x.expert], 0) + s->x.row - t.row[s->x.expert];
 #pragma unroll
 	for (int i = 0; i < TRAITS::NT; i++) {
 		const int row = 8 * i + a_row(), k = a_k() - NIB_MMA_STEP;
@@ -94,21 +89,28 @@ DEVICE void begin_a(const struct nib_mma_params &p, const struct mma_tables &t,
 	}
 }
 
-/* Sets codes[i] to codes[i + count - 1], whose rows of B are 2 apart. */
+/* The lane's row of B in m8 tile i of its warp: rows of B that are 2 apart. */
+template <class TRAITS>
+DEVICE int lane_row(const struct item &x, int i)
+{
+	const int g = threadIdx.x % 32 / 4;
+
+	return first_b_row<TRAITS>(x) + g / 2 * B_ROWS<TRAITS> + g % 2 + 2 * i;
+}
+
+/* Sets codes[i] to codes[i + count - 1]. */
 template <class TRAITS>
 DEVICE void begin_codes(const struct nib_mma_params &p,
 			const struct nib_gemv_operand &b, int i, int count,
 			struct stream<TRAITS> *s)
 {
-	const int g = threadIdx.x % 32 / 4;
-	const int row = first_b_row<TRAITS>(s->x) + g / 2 * B_ROWS<TRAITS> + g % 2;
 	const uint8_t *codes =
 	    b.codes + s->x.expert * b.batch_stride + threadIdx.x % 4 * 16 - CODES_STEP;
 
 #pragma unroll
 	for (int j = 0; j < count; j++)
-		s->codes[i + j] =
-		    row_of(codes, min(row + 2 * j, p.n - 1), b.row_stride);
+		s->codes[i + j] = row_of(codes, min(lane_row<TRAITS>(s->x, j), p.n - 1),
+					 b.row_stride);
 }
 
 /* Where in a stage the lane stores its 16 bytes of scales. */
@@ -123,28 +125,40 @@ DEVICE int scales_at(int lane, int warp)
 	       (TRAITS::IS_DUAL ? warp % 2 * 256 : 0) + (tile * 8 + g) * 16;
 }
 
-/* Points a stream at its item. */
+/* Points a stream at its item's rows of B. */
 template <class TRAITS>
-DEVICE void begin_item(const struct nib_mma_params &p, const struct mma_tables &t,
-		       const struct range &r, struct stream<TRAITS> *s)
+DEVICE void begin_b(const struct nib_mma_params &p, struct stream<TRAITS> *s)
 {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	const int columns = p.k / 64;
 	const bool is_b2 = TRAITS::IS_DUAL && warp % 2;
 	const uint8_t *scales = is_b2 ? p.b2.scales : p.b.scales;
 	const int64_t stride = is_b2 ? p.b2.scale_batch_stride : p.b.scale_batch_stride;
-	int block, half;
+	const int block = TRAITS::IS_DUAL ? s->x.b_tile / 2 : s->x.b_tile;
+	const int half = TRAITS::IS_DUAL ? s->x.b_tile % 2 : warp % 2;
 
-	find_rows<TRAITS>(t, r, &s->x);
-	block = TRAITS::IS_DUAL ? s->x.b_tile / 2 : s->x.b_tile;
-	half = TRAITS::IS_DUAL ? s->x.b_tile % 2 : warp % 2;
 	begin_codes<TRAITS>(p, p.b, 0, TRAITS::IS_DUAL ? M16 : 2 * M16, s);
 	if (TRAITS::IS_DUAL)
 		begin_codes<TRAITS>(p, p.b2, M16, M16, s);
 	s->scales = scales + s->x.expert * stride +
 		    ((int64_t)block * columns * 512 + warp / 2 * 512 + half * 256 +
 		     lane * 16 - SCALES_STEP);
-	begin_a<TRAITS>(p, t, s);
+}
+
+/* Points a stream at its next item. */
+template <class TRAITS>
+DEVICE void begin_item(const struct nib_mma_params &p, const struct mma_tables &t,
+		       const struct range &r, struct stream<TRAITS> *s)
+{
+	int scale_row = 0;
+
+	find_rows<TRAITS>(t, r, &s->x);
+	begin_b<TRAITS>(p, s);
+	if (TRAITS::IS_NVFP4)
+		/* -1 (outside the tensor): begin_sums() sets alpha to NaN. */
+		scale_row =
+		    max(t.scale_row[s->x.expert], 0) + s->x.row - t.row[s->x.expert];
+	begin_a<TRAITS>(p, scale_row, s);
 	s->left = p.k;
 }
 
@@ -202,6 +216,25 @@ DEVICE void next_step(struct stream<TRAITS> *s)
 		if (TRAITS::IS_NVFP4)
 			s->a_scales[i] += s->a_scales_step;
 	}
+}
+
+/* Advances a stream that has loaded nothing. */
+template <class TRAITS>
+DEVICE void skip_steps(const struct nib_mma_params &p, int steps,
+		       struct stream<TRAITS> *s)
+{
+#pragma unroll
+	for (int i = 0; i < 2 * M16; i++)
+		s->codes[i] += steps * CODES_STEP;
+	s->scales += (int64_t)steps * SCALES_STEP;
+#pragma unroll
+	for (int i = 0; i < TRAITS::NT; i++) {
+		s->a[i] +=
+		    steps * (TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2);
+		if (TRAITS::IS_NVFP4)
+			s->a_scales[i] += (int64_t)steps * s->a_scales_step;
+	}
+	s->left = p.k - steps * NIB_MMA_STEP;
 }
 
 /*
