@@ -274,7 +274,7 @@ static enum nib_status plan_launch(struct cuda_device *device,
 	launch->tile_rounds = t.rounds;
 	launch->ctas = t.clusters;
 	launch->k_slices = t.k_slices;
-	launch->partial_stride = (int32_t)round_up(shapes->n, 8);
+	launch->partial_stride = (int32_t)round_up(shapes->n, 4);
 	/* Whole groups of 32 rows, which threads copy at once. */
 	launch->tile_m =
 	    (int32_t)round_up(cuda_tiles_most_m(tiles, (int64_t)n_tiles), 32);
@@ -602,7 +602,7 @@ static enum nib_status launch_reduce(const struct cuda_device *device,
 	float up = gemm->is_bf16 ? NIB_SUM_SCALE_BF16 : NIB_SUM_SCALE_F16;
 	void *arguments[] = {args, &is_dual, &up};
 	const int64_t threads =
-	    (int64_t)args->matrices->m * (launch->partial_stride / 8);
+	    (int64_t)args->matrices->m * (launch->partial_stride / 4);
 	const CUlaunchConfig config = {
 	    .gridDimX = (unsigned)divide_up(threads, NIB_REDUCE_THREADS),
 	    .blockDimX = NIB_REDUCE_THREADS,

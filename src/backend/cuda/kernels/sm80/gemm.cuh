@@ -30,7 +30,7 @@
  * The barrier makes stages i and i + 1 visible and the space of stage i - 1 free.
  *
  *   shared memory      bytes of a stage, of k64 (M: rows of A of the largest tile)
- *   codes of B         8192     warp, n8 tile, lane: 8 bytes, k 16 t to 16 t + 15
+ *   codes of B         8192     warp, place, lane: 8 bytes, k 16 t to 16 t + 15
  *   scales of B        1024     128 rows, then 128; as in tiles of 128 x 4, rows permuted
  *   A                  128 M    a row: piece p of 8 k is at slot p ^ (row % 8)
  *   after the stages: a tag for each, then for MoE the first tile of each expert
@@ -57,10 +57,10 @@
 /* What a warp has of a stage before it multiplies it. */
 template <class TRAITS>
 struct operands {
-	uint32_t values[N8_TILES][4]; /* of B, k 0 to 7 of each lane */
-	uint32_t codes[N8_TILES];     /* k 8 to 15 */
-	uint32_t scales[2];	      /* n8 tiles 0 and 1, 2 and 3 */
-	uint4 a, a8;		      /* rows g and g + 8 of the first m16 tile */
+	uint32_t values[B_PLACES][4]; /* of B, k 0 to 7 of each lane */
+	uint32_t codes[B_PLACES];     /* k 8 to 15 */
+	uint32_t scales[2];	      /* places 0 and 1, 2 and 3 */
+	uint4 a;		      /* the first n8 tile */
 };
 
 /* What a lane reads of a stage: addresses in the first. */
@@ -85,9 +85,9 @@ DEVICE struct lane_view view_of(uint32_t shared)
 	return v;
 }
 
-/* The lane's scales of an n8 tile: bytes from those of the first. */
+/* Bytes from the lane's scales of place 0 to those of place i. */
 template <class TRAITS>
-DEVICE constexpr uint32_t scales_of_tile(int i)
+DEVICE constexpr uint32_t scales_offset(int i)
 {
 	return TRAITS::IS_DUAL ? i / 2 * 512 + i % 2 * 128 : i * 128;
 }
@@ -101,14 +101,14 @@ DEVICE uint32_t scale_of(const struct operands<TRAITS> &x, int i)
 /* Loads codes and scales of the stage at `at`; codes of k 0 to 7 to first. */
 template <class TRAITS>
 DEVICE void load_weights(const struct lane_view &v, uint32_t at, uint32_t mask,
-			 uint32_t (&first)[N8_TILES], struct operands<TRAITS> *x)
+			 uint32_t (&first)[B_PLACES], struct operands<TRAITS> *x)
 {
-	uint32_t scale[N8_TILES];
+	uint32_t scale[B_PLACES];
 
 #pragma unroll
-	for (int i = 0; i < N8_TILES; i++) {
+	for (int i = 0; i < B_PLACES; i++) {
 		lds_64(v.codes + at + i * 256, &first[i], &x->codes[i]);
-		scale[i] = lds_u8(v.scales + at + scales_of_tile<TRAITS>(i));
+		scale[i] = lds_u8(v.scales + at + scales_offset<TRAITS>(i));
 	}
 #pragma unroll
 	for (int i = 0; i < 2; i++)
@@ -123,78 +123,71 @@ DEVICE uint32_t scale_mask(uint32_t tag)
 	return threadIdx.x % 4 < (tag & TAG_GROUPS) ? SCALE_MASK(TRAITS::IS_BF16) : 0;
 }
 
-/* sums += an m16 tile of A, half of each lane's k of a stage, times the warp's B. */
+/* sums += an n8 tile of A, half of each lane's k of a stage, times the warp's B. */
 template <class TRAITS>
-DEVICE void multiply_tile(float (&sums)[N8_TILES][4], const uint4 &a, const uint4 &a8,
-			  const uint32_t (&values)[N8_TILES][4])
+DEVICE void multiply_tile(float (&sums)[M16_TILES][4], const uint4 &a,
+			  const uint32_t (&values)[B_PLACES][4])
 {
-	const uint32_t row[4] = {a.x, a.y, a.z, a.w};
-	const uint32_t row8[4] = {a8.x, a8.y, a8.z, a8.w};
-
 #pragma unroll
-	for (int k = 0; k < 4; k += 2)
+	for (int i = 0; i < M16_TILES; i++)
+		mma16<TRAITS::IS_BF16>(sums[i], values[2 * i], values[2 * i + 1], a.x,
+				       a.y);
 #pragma unroll
-		for (int i = 0; i < N8_TILES; i++)
-			mma16<TRAITS::IS_BF16>(sums[i], row + k, row8 + k, values[i][k],
-					       values[i][k + 1]);
+	for (int i = 0; i < M16_TILES; i++)
+		mma16<TRAITS::IS_BF16>(sums[i], values[2 * i] + 2,
+				       values[2 * i + 1] + 2, a.z, a.w);
 }
 
 /*
- * Multiplies the first MT m16 tiles of a stage.  x has the operands of this stage and
+ * Multiplies the first NT n8 tiles of a stage.  x has the operands of this stage and
  * gets those of the next; at, next: bytes from the first stage.
  */
-template <class TRAITS, int MT>
-DEVICE void multiply(float (&sums)[M16_TILES][N8_TILES][4], const struct lane_view &v,
+template <class TRAITS, int NT>
+DEVICE void multiply(float (&sums)[N8_TILES][M16_TILES][4], const struct lane_view &v,
 		     uint32_t at, uint32_t next, uint32_t next_mask,
 		     struct operands<TRAITS> *x)
 {
-	uint32_t second[N8_TILES][4], first[N8_TILES];
+	uint32_t second[B_PLACES][4], first[B_PLACES];
 
 #pragma unroll
-	for (int m = 0; m < MT; m++) {
-		const uint4 a = x->a, a8 = x->a8;
-		const uint32_t from =
-		    m + 1 < MT ? v.a[0] + at + (m + 1) * 2048 : v.a[1] + at;
+	for (int n = 0; n < NT; n++) {
+		const uint4 a = x->a;
 
-		x->a = lds_128(from);
-		x->a8 = lds_128(from + 1024);
+		x->a = lds_128(n + 1 < NT ? v.a[0] + at + (n + 1) * 1024 : v.a[1] + at);
 #pragma unroll
-		for (int i = m * 4 / MT; i < (m + 1) * 4 / MT; i++)
+		for (int i = n * 4 / NT; i < (n + 1) * 4 / NT; i++)
 			decode_in_order<TRAITS::IS_BF16>(
 			    x->codes[i], scale_of<TRAITS>(*x, i), second[i]);
-		multiply_tile<TRAITS>(sums[m], a, a8, x->values);
+		multiply_tile<TRAITS>(sums[n], a, x->values);
 	}
 	load_weights<TRAITS>(v, next, next_mask, first, x);
 #pragma unroll
-	for (int m = 0; m < MT; m++) {
-		const uint4 a = x->a, a8 = x->a8;
-		const uint32_t from =
-		    m + 1 < MT ? v.a[1] + at + (m + 1) * 2048 : v.a[0] + next;
+	for (int n = 0; n < NT; n++) {
+		const uint4 a = x->a;
 
-		x->a = lds_128(from);
-		x->a8 = lds_128(from + 1024);
+		x->a =
+		    lds_128(n + 1 < NT ? v.a[1] + at + (n + 1) * 1024 : v.a[0] + next);
 #pragma unroll
-		for (int i = m * 4 / MT; i < (m + 1) * 4 / MT; i++)
+		for (int i = n * 4 / NT; i < (n + 1) * 4 / NT; i++)
 			decode_in_order<TRAITS::IS_BF16>(
 			    first[i], scale_of<TRAITS>(*x, i), x->values[i]);
-		multiply_tile<TRAITS>(sums[m], a, a8, second);
+		multiply_tile<TRAITS>(sums[n], a, second);
 	}
 }
 
-/* The operands of the stream's first stage. */
+/* The operands of a tile's first stage, at `at`. */
 template <class TRAITS>
-DEVICE void first_operands(const struct lane_view &v, uint32_t mask,
+DEVICE void first_operands(const struct lane_view &v, uint32_t at, uint32_t mask,
 			   struct operands<TRAITS> *x)
 {
-	uint32_t first[N8_TILES];
+	uint32_t first[B_PLACES];
 
-	load_weights<TRAITS>(v, 0, mask, first, x);
+	load_weights<TRAITS>(v, at, mask, first, x);
 #pragma unroll
-	for (int i = 0; i < N8_TILES; i++)
+	for (int i = 0; i < B_PLACES; i++)
 		decode_in_order<TRAITS::IS_BF16>(first[i], scale_of<TRAITS>(*x, i),
 						 x->values[i]);
-	x->a = lds_128(v.a[0]);
-	x->a8 = lds_128(v.a[0] + 1024);
+	x->a = lds_128(v.a[0] + at);
 }
 
 /* Waits until the stages up to the next one are complete. */
@@ -217,8 +210,7 @@ DEVICE void run_stream(const struct nib_gemm_args &p, const struct gemm_shared &
 	const struct lane_view view = view_of<TRAITS>(shared.stages);
 	struct stream<TRAITS> s = begin_stream<TRAITS>(shared);
 	struct operands<TRAITS> x;
-	float sums[M16_TILES][N8_TILES][4] = {};
-	struct tile tile;
+	float sums[N8_TILES][M16_TILES][4] = {};
 	int stage = 0, round = 0;
 	uint32_t tag;
 
@@ -227,38 +219,41 @@ DEVICE void run_stream(const struct nib_gemm_args &p, const struct gemm_shared &
 		load_next<TRAITS>(p, shared, i, &s);
 	wait_for_next(p.stages);
 	tag = lds_32(shared.tags);
-	if (tag & TAG_END || !find_tile<TRAITS>(p, shared, round, &tile))
+	if (tag & TAG_END)
 		return;
-	first_operands<TRAITS>(view, scale_mask<TRAITS>(tag), &x);
+	first_operands<TRAITS>(view, 0, scale_mask<TRAITS>(tag), &x);
 #pragma unroll 1
 	for (;;) {
 		const int next = stage + 1 == p.stages ? 0 : stage + 1;
 		const uint32_t at = stage * p.stage_bytes;
-		uint32_t next_at = next * p.stage_bytes, next_tag, mask;
+		const uint32_t next_at = next * p.stage_bytes;
+		/* The operands of the next tile are loaded after the sums are stored. */
+		const uint32_t then = tag & TAG_LAST ? at : next_at;
+		uint32_t next_tag, mask;
 
 		wait_for_next(p.stages);
 		load_next<TRAITS>(p, shared, stage == 0 ? p.stages - 1 : stage - 1, &s);
 		next_tag = lds_32(shared.tags + next * 4);
-		/* After the last stage its operands are loaded again. */
-		if (next_tag & TAG_END)
-			next_at = at;
 		mask = scale_mask<TRAITS>(next_tag);
-		if (tile.rows > 96)
-			multiply<TRAITS, 8>(sums, view, at, next_at, mask, &x);
-		else if (tile.rows > 64)
-			multiply<TRAITS, 6>(sums, view, at, next_at, mask, &x);
-		else if (tile.rows > 32)
-			multiply<TRAITS, 4>(sums, view, at, next_at, mask, &x);
+		if (tag >> TAG_ROWS > 96)
+			multiply<TRAITS, 16>(sums, view, at, then, mask, &x);
+		else if (tag >> TAG_ROWS > 64)
+			multiply<TRAITS, 12>(sums, view, at, then, mask, &x);
+		else if (tag >> TAG_ROWS > 32)
+			multiply<TRAITS, 8>(sums, view, at, then, mask, &x);
 		else
-			multiply<TRAITS, 2>(sums, view, at, next_at, mask, &x);
+			multiply<TRAITS, 4>(sums, view, at, then, mask, &x);
 		if (tag & TAG_LAST) {
+			struct tile tile;
+
+			find_tile<TRAITS>(p, shared, round++, &tile);
 			store_tile<TRAITS>(p, tile, sums);
 			if (next_tag & TAG_END)
 				break;
-			find_tile<TRAITS>(p, shared, ++round, &tile);
+			first_operands<TRAITS>(view, next_at, mask, &x);
 #pragma unroll
-			for (int i = 0; i < M16_TILES * N8_TILES * 4; i++)
-				sums[i / 16][i / 4 % 4][i % 4] = 0;
+			for (int i = 0; i < N8_TILES * M16_TILES * 4; i++)
+				sums[i / 8][i / 4 % 2][i % 4] = 0;
 		}
 		tag = next_tag;
 		stage = next;

@@ -3,14 +3,16 @@
  * gemm_load.cuh - which tiles a CTA of gemm.cuh computes, and how it loads their stages
  * by cp.async.
  *
- * The 32 rows of B of a warp are in n8 tiles so that a lane gets sums of consecutive
- * elements of C: eight, or four of a dual product.  Column 2 t + e of n8 tile i is
+ * An mma has 16 rows of B and 8 rows of A.  Lane 4 g + t of a warp has rows g and g + 8
+ * of both m16 tiles of the warp's 32 rows of B: four places.  The rows are permuted so
+ * that these are consecutive elements of a row of C: four, or two of a dual product.
+ * Place i of lane row g is
  *
- *   row 8 t + 2 i + e of the warp's
- *   dual: row 4 t + 2 (i % 2) + e of B (i = 0, 1) or B2 (i = 2, 3)
+ *   row 4 g + i of the warp's
+ *   dual: row 2 g + i % 2 of B (i = 0, 1) or B2 (i = 2, 3)
  *
- * Place 8 i + g of a stage is the row of column g of n8 tile i.  Two threads copy the 32
- * bytes of codes of a place.
+ * In a stage it is number 8 i + g of the warp.  Two threads copy the 32 bytes of its
+ * codes.
  */
 #ifndef NIB_SM80_GEMM_LOAD_CUH
 #define NIB_SM80_GEMM_LOAD_CUH
@@ -20,8 +22,10 @@
 #include "gemm_params.h"
 
 /* Tiles of mma: of a warp's rows of B, and of a tile's rows of A. */
-#define N8_TILES  4
-#define M16_TILES (NIB_GEMM_M_MAX / 16)
+#define M16_TILES 2
+#define N8_TILES  (NIB_GEMM_M_MAX / 8)
+/* A lane's rows of B. */
+#define B_PLACES (2 * M16_TILES)
 /* Where a stage has its scales; codes are before them, A after them. */
 #define SCALES_AT (NIB_GEMM_B_ROWS * NIB_STEP_K / 2)
 /* A tile of 128 x 4 scales. */
@@ -30,10 +34,11 @@
 #define A_ROWS	     32
 #define A_ROWS_BYTES (A_ROWS * NIB_GEMM_A_ROW_BYTES)
 
-/* The tag of a stage: its scale groups that are inside k, and flags. */
+/* The tag of a stage: its scale groups that are inside k, flags, and the rows of A. */
 #define TAG_GROUPS 7
 #define TAG_LAST   8  /* the last stage of a tile */
 #define TAG_END	   16 /* no stage: the stream has ended */
+#define TAG_ROWS   5  /* rows are tag >> TAG_ROWS */
 
 template <bool BF16, bool DUAL>
 struct gemm_traits {
@@ -42,7 +47,7 @@ struct gemm_traits {
 	static constexpr int UNIT = DUAL ? NIB_GEMM_B_ROWS / 2 : NIB_GEMM_B_ROWS;
 	static constexpr int WARP_ROWS = UNIT / NIB_GEMM_WARPS;
 	/* Consecutive elements of C of a lane. */
-	static constexpr int C_ELEMS = WARP_ROWS / 4;
+	static constexpr int C_ELEMS = WARP_ROWS / 8;
 };
 
 struct gemm_shared {
@@ -134,31 +139,30 @@ struct stream {
 	int32_t left;  /* k from the stage on */
 	int32_t rows;  /* of A */
 	int32_t flags;
-	const uint8_t *a[M16_TILES * 16 / A_ROWS];
-	const uint8_t *codes[2], *scales;
+	/* The thread's first row of A and of codes, and bytes to the others. */
+	const uint8_t *a, *codes, *scales;
+	uint32_t a_rows[NIB_GEMM_M_MAX / A_ROWS], codes_row;
 	int32_t scales_step;
 	/* Constant: where the thread stores in the first stage. */
 	uint32_t a_to, codes_to, scales_to;
 };
 
-/* The row, of one matrix of the tile, whose codes are at a place of the stage. */
+/* The row, of one matrix of the tile, whose codes are number `place` of a stage. */
 template <class TRAITS>
 DEVICE int32_t row_at(uint32_t place)
 {
-	const uint32_t i = place % 32 / 8, g = place % 8;
-
-	return place / 32 * TRAITS::WARP_ROWS + g / 2 * TRAITS::C_ELEMS +
-	       i * 2 % TRAITS::C_ELEMS + g % 2;
+	return place / 32 * TRAITS::WARP_ROWS + place % 8 * TRAITS::C_ELEMS +
+	       place / 8 % TRAITS::C_ELEMS;
 }
 
 /* Where the scales of rows r, r + 32, r + 64, r + 96 (r < 32) of a tile of 128 x 4 are
- * in a stage, so that the eight rows of an n8 tile are in different banks. */
+ * in a stage, so that the same place of all lanes is in different banks. */
 template <class TRAITS>
 DEVICE uint32_t scales_place(uint32_t r)
 {
-	const uint32_t e = TRAITS::C_ELEMS, inside = r % (4 * e);
+	const uint32_t e = TRAITS::C_ELEMS, inside = r % (8 * e);
 
-	return (r / (4 * e) * 16 + inside % e / 2 * 8 + inside / e * 2 + r % 2) * 16;
+	return (r / (8 * e) * 16 + inside % e * 8 + inside / e) * 16;
 }
 
 template <class TRAITS>
@@ -184,7 +188,7 @@ DEVICE void begin_weights(const struct nib_gemm_args &p, const struct tile &tile
 			  int32_t step, struct stream<TRAITS> *s)
 {
 	const struct nib_gemm_matrix &x = p.matrices[tile.problem];
-	const uint32_t thread = threadIdx.x;
+	const uint32_t thread = opaque(threadIdx.x);
 	const int32_t last = x.n - 1, row0 = tile.unit * TRAITS::UNIT;
 	const int64_t matrix = tile.matrix;
 	/* Does the thread copy codes, and scales, of B2? */
@@ -196,11 +200,10 @@ DEVICE void begin_weights(const struct nib_gemm_args &p, const struct tile &tile
 	    codes_b2 ? x.b2 + matrix * p.batch.b2 : x.b + matrix * p.batch.b;
 
 	codes += step * (NIB_STEP_K / 2) + thread % 2 * 16;
-#pragma unroll
-	for (int i = 0; i < 2; i++)
-		s->codes[i] =
-		    codes +
-		    min(row0 + row_at<TRAITS>(thread / 2 + i * 128), last) * stride;
+	s->codes = codes + min(row0 + row_at<TRAITS>(thread / 2), last) * stride;
+	s->codes_row = (min(row0 + row_at<TRAITS>(thread / 2 + 128), last) -
+			min(row0 + row_at<TRAITS>(thread / 2), last)) *
+		       stride / 8;
 	s->scales = scales_b2 ? x.b2_scales + matrix * p.batch.b2_scales
 			      : x.b_scales + matrix * p.batch.b_scales;
 	if (x.flags & (scales_b2 ? NIB_B2_TILED : NIB_B_TILED)) {
@@ -223,6 +226,8 @@ template <class TRAITS>
 DEVICE bool begin_tile(const struct nib_gemm_args &p, const struct gemm_shared &shared,
 		       struct stream<TRAITS> *s)
 {
+	/* Hidden from the compiler, which would keep what follows from it in registers. */
+	const uint32_t thread = opaque(threadIdx.x);
 	struct tile tile;
 	int32_t step, stages;
 
@@ -241,16 +246,14 @@ DEVICE bool begin_tile(const struct nib_gemm_args &p, const struct gemm_shared &
 	s->round++;
 	s->rows = tile.rows;
 	s->flags = x.flags;
+	s->a = x.a + (p.is_batch ? tile.matrix * p.batch.a : 0) +
+	       (tile.first_row + tile.row) * x.a_stride + step * NIB_GEMM_A_ROW_BYTES +
+	       thread % 8 * 16;
 #pragma unroll
-	for (int i = 0; i < M16_TILES * 16 / A_ROWS; i++) {
-		const int32_t row =
-		    tile.first_row + tile.row +
-		    min((int32_t)threadIdx.x / 8 + i * A_ROWS, tile.valid - 1);
-
-		s->a[i] = x.a + (p.is_batch ? tile.matrix * p.batch.a : 0) +
-			  row * x.a_stride + step * NIB_GEMM_A_ROW_BYTES +
-			  threadIdx.x % 8 * 16;
-	}
+	for (int i = 0; i < NIB_GEMM_M_MAX / A_ROWS; i++)
+		s->a_rows[i] =
+		    (uint32_t)(min((int32_t)thread / 8 + i * A_ROWS, tile.valid - 1) *
+			       x.a_stride / 16);
 	begin_weights<TRAITS>(p, tile, step, s);
 	return true;
 }
@@ -293,20 +296,24 @@ DEVICE void load_edge(const struct stream<TRAITS> &s, uint32_t at)
 	    min(max((s.left - (int32_t)threadIdx.x % 2 * 32) / 2, 0), 16);
 
 #pragma unroll
-	for (int i = 0; i < M16_TILES * 16 / A_ROWS; i++) {
+	for (int i = 0; i < NIB_GEMM_M_MAX / A_ROWS; i++) {
 		if (i * A_ROWS >= s.rows)
 			break;
 		if (k < s.left)
-			cp_async_16_l2_128(s.a_to + at + i * A_ROWS_BYTES, s.a[i]);
+			cp_async_16_l2_128(s.a_to + at + i * A_ROWS_BYTES,
+					   s.a + s.a_rows[i] * (int64_t)16);
 		else
 			sts_128(s.a_to + at + i * A_ROWS_BYTES, make_uint4(0, 0, 0, 0));
 	}
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		if (codes == 16 && !(s.flags & NIB_B_CODES_BY_8))
-			cp_async_16_l2_128(s.codes_to + at + i * 4096, s.codes[i]);
+			cp_async_16_l2_128(s.codes_to + at + i * 4096,
+					   s.codes + i * (s.codes_row * (int64_t)8));
 		else
-			copy_codes_edge(s.codes_to + at + i * 4096, s.codes[i], codes);
+			copy_codes_edge(s.codes_to + at + i * 4096,
+					s.codes + i * (s.codes_row * (int64_t)8),
+					codes);
 	}
 	if (s.scales_step != SCALE_TILE) {
 		copy_linear_scales(s.scales_to + at, s.scales, s.left / 16,
@@ -323,13 +330,15 @@ template <class TRAITS>
 DEVICE void load_inside(const struct stream<TRAITS> &s, uint32_t at)
 {
 #pragma unroll
-	for (int i = 0; i < M16_TILES * 16 / A_ROWS; i++) {
+	for (int i = 0; i < NIB_GEMM_M_MAX / A_ROWS; i++) {
 		if (i * A_ROWS < s.rows)
-			cp_async_16_l2_128(s.a_to + at + i * A_ROWS_BYTES, s.a[i]);
+			cp_async_16_l2_128(s.a_to + at + i * A_ROWS_BYTES,
+					   s.a + s.a_rows[i] * (int64_t)16);
 	}
 #pragma unroll
 	for (int i = 0; i < 2; i++)
-		cp_async_16_l2_128(s.codes_to + at + i * 4096, s.codes[i]);
+		cp_async_16_l2_128(s.codes_to + at + i * 4096,
+				   s.codes + i * (s.codes_row * (int64_t)8));
 	if (threadIdx.x % 128 < 32)
 		cp_async_16_l2_128(s.scales_to + at, s.scales);
 }
@@ -343,18 +352,15 @@ DEVICE void load_next(const struct nib_gemm_args &p, const struct gemm_shared &s
 	uint32_t tag = TAG_END;
 
 	if (s->steps > 0 || begin_tile<TRAITS>(p, shared, s)) {
-		tag = min(max(s->left, 0) / 16, NIB_STEP_K / 16);
+		tag = min(max(s->left, 0) / 16, NIB_STEP_K / 16) | s->rows << TAG_ROWS;
 		if (s->steps == 1)
 			tag |= TAG_LAST;
 		if (s->left >= NIB_STEP_K && s->flags & NIB_B_BY_16)
 			load_inside<TRAITS>(*s, at);
 		else
 			load_edge<TRAITS>(*s, at);
-#pragma unroll
-		for (int i = 0; i < M16_TILES * 16 / A_ROWS; i++)
-			s->a[i] += NIB_GEMM_A_ROW_BYTES;
-		s->codes[0] += NIB_STEP_K / 2;
-		s->codes[1] += NIB_STEP_K / 2;
+		s->a += NIB_GEMM_A_ROW_BYTES;
+		s->codes += NIB_STEP_K / 2;
 		s->scales += s->scales_step;
 		s->left -= NIB_STEP_K;
 		s->steps--;

@@ -80,7 +80,7 @@ struct nib_gemm_args {
 	 * follow.
 	 */
 	int32_t k_slices;
-	int32_t partial_stride; /* elements, a multiple of 8 */
+	int32_t partial_stride; /* elements, a multiple of 4 */
 	float *partials;
 	/* A tile's problem is the number of a matrix of a batch. */
 	int32_t is_batch;
