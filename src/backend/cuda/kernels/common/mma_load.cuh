@@ -258,27 +258,39 @@ DEVICE void load_step(struct stream<TRAITS> *s, int stage)
 	s->left -= NIB_MMA_STEP;
 }
 
-/* Converts the thread's pieces of A in a stage, which have arrived, to values in the
- * order of decoded codes (decode.cuh). */
+/*
+ * Converts the thread's pieces of A in a stage, which have arrived, to values in the
+ * order of decoded codes (decode.cuh).  Loads all pieces before it stores the first:
+ * one after another, each would wait for its load.
+ */
 template <class TRAITS>
 DEVICE void finish_a(uint32_t at, int rows)
 {
 	const uint32_t block = threadIdx.x % 2 * 2 + threadIdx.x % 32 / 16;
+	uint4 x[TRAITS::NT] = {};
 
 #pragma unroll
 	for (int i = 0; i < TRAITS::NT; i++) {
 		if (8 * i + a_row() >= rows)
 			continue;
+		if constexpr (TRAITS::IS_NVFP4)
+			lds_64(at + i * 2048, &x[i].x, &x[i].y);
+		else
+			x[i] = lds_128(at + i * 2048);
+	}
+#pragma unroll
+	for (int i = 0; i < TRAITS::NT; i++) {
+		if (8 * i + a_row() >= rows)
+			continue;
 		if constexpr (TRAITS::IS_NVFP4) {
-			uint32_t codes, scales, w[4], scale[2];
+			uint32_t w[4], scale[2];
 
-			lds_64(at + i * 2048, &codes, &scales);
-			widen_scales<false>(scales >> 8 * block, scale);
-			decode<false>(codes, mul_f16x2(scale[0], F16_64), w);
+			widen_scales<false>(x[i].y >> 8 * block, scale);
+			decode<false>(x[i].x, mul_f16x2(scale[0], F16_64), w);
 			sts_128(at + i * 2048, make_uint4(w[0], w[1], w[2], w[3]));
 		} else {
-			sts_128(at + i * 2048, permute_as_decoded<TRAITS::IS_BF16>(
-						   lds_128(at + i * 2048)));
+			sts_128(at + i * 2048,
+				permute_as_decoded<TRAITS::IS_BF16>(x[i]));
 		}
 	}
 }
