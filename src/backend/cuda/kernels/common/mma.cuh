@@ -56,6 +56,7 @@
 
 #include "kernel_name.h"
 #include "mma_load.cuh"
+#include "ptx_async.cuh"
 #include "ptx_mma16.cuh"
 #include "silu.cuh"
 
@@ -299,9 +300,11 @@ template <class TRAITS>
 DEVICE void load_next(const struct nib_mma_params &p, const struct mma_tables &t,
 		      const struct range &r, int stage, struct stream<TRAITS> *s)
 {
-	if (s->left <= 0 && s->x.number < r.count && ++s->x.number < r.count)
+	if (s->left <= 0 && s->x.number + 1 < r.count) {
+		s->x.number++;
 		begin_item<TRAITS>(p, t, r, s);
-	if (s->x.number < r.count)
+	}
+	if (s->left > 0)
 		load_step<TRAITS>(s, stage);
 	cp_async_commit_group();
 }
@@ -311,13 +314,13 @@ template <class TRAITS>
 DEVICE struct stream<TRAITS> new_stream(const struct nib_mma_params &p,
 					uint32_t shared) {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	struct stream<TRAITS> s = {
-	};
+	struct stream<TRAITS> s = {};
 
 	s.b_to = opaque(shared + warp * 2048 + lane * 16);
 	s.scales_to = opaque(shared + scales_at<TRAITS>(lane, warp));
 	s.a_to = opaque(shared + TRAITS::A_AT + lane / 8 * 512 + a_row() * 64 +
 			lane % 4 * 16);
+	s.a_stride = (int32_t)p.a.row_stride;
 	s.a_scales_step = p.a.is_tiled ? 1024 : 8;
 	return s;
 }
@@ -329,8 +332,6 @@ DEVICE struct stream<TRAITS> begin_stream(const struct nib_mma_params &p,
 					  const struct range &r, uint32_t shared) {
 	struct stream<TRAITS> s = new_stream<TRAITS>(p, shared);
 
-	s.x.expert =
-	    find_last(t.first_tile, 1, t.experts, r.whole > 0 ? r.first : r.extra);
 	begin_item<TRAITS>(p, t, r, &s);
 	return s;
 }
@@ -361,7 +362,7 @@ DEVICE void run_range(const struct nib_mma_params &p, const struct mma_tables &t
 {
 	const struct lane_view view = view_of<TRAITS>(shared);
 	struct stream<TRAITS> s = begin_stream<TRAITS>(p, t, r, shared);
-	struct multiplied m = {s.x};
+	struct multiplied m = {};
 	float acc[TRAITS::NT * M16][4] = {};
 	int stage = 0;
 
@@ -401,25 +402,49 @@ DEVICE void zero_a(uint32_t shared)
 		sts_128(first + i * NIB_MMA_THREADS * 16, make_uint4(0, 0, 0, 0));
 }
 
+/* The CTA's range of the tables' tiles. */
+template <class TRAITS>
+DEVICE struct range find_range(const struct nib_mma_params &p,
+			       const struct mma_tables &t) {
+	const int tiles = uniform(t.first_tile[p.experts]);
+	const int ctas = working_ctas<TRAITS>(tiles, p.multiprocessors);
+
+	if ((int)blockIdx.x >= ctas)
+		return {};
+	return range_of<TRAITS>(tiles, ctas);
+}
+
+/*
+ * Fills the tables of the experts.  Where kernels may overlap, that is done while the
+ * previous kernel runs, and repeated if it has changed the rows of the experts.  The
+ * first tile of weights is requested for the L2.
+ */
+template <class TRAITS>
+DEVICE void begin_tables(const struct nib_mma_params &p, uint8_t *bytes,
+			 struct mma_tables *t)
+{
+	fill_tables<TRAITS>(p, bytes, t);
+#if __CUDA_ARCH__ >= 900
+	prefetch_tile<TRAITS>(p, *t, find_range<TRAITS>(p, *t));
+	griddepcontrol_wait();
+	if (__syncthreads_or(are_old<TRAITS>(p, *t)))
+		fill_tables<TRAITS>(p, bytes, t);
+#endif
+}
+
 template <class TRAITS>
 DEVICE void mma_experts(const struct nib_mma_params &params)
 {
 	extern __shared__ __align__(128) uint8_t bytes[];
-	struct mma_tables tables;
+	struct mma_tables tables = tables_at<TRAITS>(params, bytes);
 	struct range range;
-	int tiles, ctas;
 
-	zero_a<TRAITS>(smem_addr(bytes));
 #if __CUDA_ARCH__ >= 900
 	griddepcontrol_launch_dependents();
-	griddepcontrol_wait();
 #endif
-	tables = fill_tables<TRAITS>(params, bytes);
-	tiles = tables.first_tile[params.experts];
-	ctas = working_ctas<TRAITS>(tiles, params.multiprocessors);
-	if ((int)blockIdx.x >= ctas)
-		return;
-	range = range_of<TRAITS>(tiles, ctas);
+	zero_a<TRAITS>(smem_addr(bytes));
+	begin_tables<TRAITS>(params, bytes, &tables);
+	range = find_range<TRAITS>(params, tables);
 	if (range.count > 0)
 		run_range<TRAITS>(params, tables, range, smem_addr(bytes));
 }

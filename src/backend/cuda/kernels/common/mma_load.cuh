@@ -36,12 +36,14 @@
 template <class TRAITS>
 struct stream {
 	struct item x;
-	int left; /* of k */
+	int left; /* of k, before the step that is requested next */
 	const uint8_t *codes[2 * M16];
 	const uint8_t *scales;
-	const uint8_t *a[TRAITS::NT], *a_scales[TRAITS::NT];
+	const uint8_t *a; /* of the first n8 tile */
+	const uint8_t *a_scales[TRAITS::NT];
 	/* Constant for the whole kernel: where the thread stores in stages. */
 	uint32_t b_to, scales_to, a_to;
+	int a_stride; /* of n8 tiles */
 	int a_scales_step;
 };
 
@@ -77,16 +79,15 @@ template <class TRAITS>
 DEVICE void begin_a(const struct nib_mma_params &p, int scale_row,
 		    struct stream<TRAITS> *s)
 {
-#pragma unroll
-	for (int i = 0; i < TRAITS::NT; i++) {
-		const int row = 8 * i + a_row(), k = a_k() - NIB_MMA_STEP;
+	const int k = a_k() - NIB_MMA_STEP;
 
-		s->a[i] = row_of(p.a.codes, s->x.row + row, p.a.row_stride) +
-			  (TRAITS::IS_NVFP4 ? k / 2 : k * 2);
-		if (TRAITS::IS_NVFP4)
-			s->a_scales[i] =
-			    a_scales(p, scale_row + row, a_k() / 64) - s->a_scales_step;
-	}
+	s->a = row_of(p.a.codes, s->x.row + a_row(), p.a.row_stride) +
+	       (TRAITS::IS_NVFP4 ? k / 2 : k * 2);
+#pragma unroll
+	for (int i = 0; TRAITS::IS_NVFP4 && i < TRAITS::NT; i++)
+		s->a_scales[i] =
+		    a_scales(p, scale_row + 8 * i + a_row(), a_k() / 64) -
+		    s->a_scales_step;
 }
 
 /* The lane's row of B in m8 tile i of its warp: rows of B that are 2 apart. */
@@ -162,6 +163,40 @@ DEVICE void begin_item(const struct nib_mma_params &p, const struct mma_tables &
 	s->left = p.k;
 }
 
+/* The bytes of each row of the first tile of B that are requested early. */
+#ifndef EARLY_BYTES
+#define EARLY_BYTES 128
+#endif
+
+/* Requests the first bytes of the range's first tile of weights for the L2: a thread
+ * those of a row of B, and some of the scales. */
+template <class TRAITS>
+DEVICE void prefetch_tile(const struct nib_mma_params &p, const struct mma_tables &t,
+			  const struct range &r)
+{
+	const int thread = threadIdx.x;
+	const bool is_b2 = TRAITS::IS_DUAL && thread % 2;
+	const struct nib_gemv_operand &b = is_b2 ? p.b2 : p.b;
+	struct item x = {};
+	const uint8_t *codes, *scales;
+	int row = thread, block;
+
+	if (r.count == 0)
+		return;
+	find_rows<TRAITS>(t, r, &x);
+	block = TRAITS::IS_DUAL ? x.b_tile / 2 : x.b_tile;
+	if (TRAITS::IS_DUAL)
+		row = thread / 32 * 32 + x.b_tile % 2 * 16 + thread % 32 / 2;
+	codes = row_of(b.codes + x.expert * b.batch_stride,
+		       min(block * NIB_MMA_TILE + row, p.n - 1), b.row_stride);
+	scales = b.scales + x.expert * b.scale_batch_stride +
+		 (int64_t)block * (p.k / 64) * 512;
+	for (int i = 0; i < min(p.k / 2, EARLY_BYTES); i += 64)
+		prefetch_l2(codes + i);
+	if (thread < min(p.k, 256) / 16)
+		prefetch_l2(scales + thread * 128);
+}
+
 /* Requests B's step; the thread loads `back` and `scales_back` bytes earlier. */
 template <class TRAITS>
 DEVICE void load_b(const struct stream<TRAITS> &s, int stage, int back, int scales_back)
@@ -193,10 +228,10 @@ DEVICE void load_a(const struct stream<TRAITS> &s, int stage, bool has_k)
 		if (!has_k) {
 			sts_128(to + i * 2048, make_uint4(0, 0, 0, 0));
 		} else if (TRAITS::IS_NVFP4) {
-			cp_async_4(to + i * 2048, s.a[i], 4);
+			cp_async_4(to + i * 2048, row_of(s.a, 8 * i, s.a_stride), 4);
 			cp_async_4(to + i * 2048 + 4, s.a_scales[i], 4);
 		} else {
-			cp_async_16_l1(to + i * 2048, s.a[i]);
+			cp_async_16_l1(to + i * 2048, row_of(s.a, 8 * i, s.a_stride));
 		}
 	}
 }
@@ -210,12 +245,10 @@ DEVICE void next_step(struct stream<TRAITS> *s)
 	for (int i = 0; i < 2 * M16; i++)
 		s->codes[i] += CODES_STEP;
 	s->scales += SCALES_STEP;
+	s->a += TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2;
 #pragma unroll
-	for (int i = 0; i < TRAITS::NT; i++) {
-		s->a[i] += TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2;
-		if (TRAITS::IS_NVFP4)
-			s->a_scales[i] += s->a_scales_step;
-	}
+	for (int i = 0; TRAITS::IS_NVFP4 && i < TRAITS::NT; i++)
+		s->a_scales[i] += s->a_scales_step;
 }
 
 /* Advances a stream that has loaded nothing. */
@@ -227,13 +260,10 @@ DEVICE void skip_steps(const struct nib_mma_params &p, int steps,
 	for (int i = 0; i < 2 * M16; i++)
 		s->codes[i] += steps * CODES_STEP;
 	s->scales += (int64_t)steps * SCALES_STEP;
+	s->a += steps * (TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2);
 #pragma unroll
-	for (int i = 0; i < TRAITS::NT; i++) {
-		s->a[i] +=
-		    steps * (TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2);
-		if (TRAITS::IS_NVFP4)
-			s->a_scales[i] += (int64_t)steps * s->a_scales_step;
-	}
+	for (int i = 0; TRAITS::IS_NVFP4 && i < TRAITS::NT; i++)
+		s->a_scales[i] += (int64_t)steps * s->a_scales_step;
 	s->left = p.k - steps * NIB_MMA_STEP;
 }
 

@@ -20,7 +20,7 @@
 
 #include "decode.cuh"
 #include "mma_params.h"
-#include "moe_tiles.cuh"
+#include "ptx.cuh"
 
 /* m16 tiles of a warp, which has 32 rows of B of a tile. */
 #define M16 2
@@ -50,22 +50,12 @@ struct mma_traits {
 	static const int TABLES_AT = A_AT + STAGES * A_BYTES;
 };
 
-/* The experts' tables in shared memory; ARGS of moe_tiles.cuh. */
+/* The experts' tables in shared memory. */
 struct mma_tables {
-	int32_t experts, tile_m;
+	int32_t experts;
 	int32_t *row, *first_tile; /* experts + 1 */
 	int32_t *scale_row;	   /* of A, or -1: outside its tensor */
 };
-
-DEVICE int32_t expert_row(const struct mma_tables *t, int32_t e)
-{
-	return t->row[e];
-}
-
-DEVICE int32_t most_rows(int32_t, int32_t tile_m)
-{
-	return tile_m;
-}
 
 /* The first row of an expert's scales; -1 if they would leave their tensor. */
 DEVICE int32_t first_scale_row(const struct nib_mma_params &p, int e, int row, int m)
@@ -74,30 +64,104 @@ DEVICE int32_t first_scale_row(const struct nib_mma_params &p, int e, int row, i
 
 	if (!p.scale_rows)
 		return row;
-	first = __ldg(p.scale_rows + e);
+	first = ld_relaxed(p.scale_rows + e);
 	return first >= 0 && first <= p.scale_rows_total - m ? first : -1;
 }
 
-/* Called by all threads: fills the tables. */
-template <class TRAITS>
-DEVICE struct mma_tables fill_tables(const struct nib_mma_params &p, uint8_t *bytes)
+/* The first row of expert e; e = experts: the end of the last one.  Clamped to the
+ * rows, because the caller's offsets may be wrong. */
+DEVICE int32_t first_row(const struct nib_mma_params &p, int e)
 {
-	struct mma_tables t = {p.experts, TRAITS::M};
+	return min(max(ld_relaxed(p.row_offsets + e), 0), p.rows);
+}
 
-	t.row = (int32_t *)(bytes + TRAITS::TABLES_AT);
-	t.first_tile = t.row + p.experts + 1;
-	t.scale_row = t.first_tile + p.experts + 1;
-	for (int e = threadIdx.x; e <= p.experts; e += NIB_MMA_THREADS)
-		t.row[e] = min(max(__ldg(p.row_offsets + e), 0), p.rows);
+template <class TRAITS>
+DEVICE struct mma_tables tables_at(const struct nib_mma_params &p, uint8_t *bytes) {
+	int32_t *row = (int32_t *)(bytes + TRAITS::TABLES_AT);
+	int32_t *first_tile = row + p.experts + 1;
+
+	return {p.experts, row, first_tile, first_tile + p.experts + 1};
+}
+
+/*
+ * Called by all threads: fills the tables, of which a thread has a run of experts.
+ * Overwrites the first words of `bytes`.
+ */
+template <class TRAITS>
+DEVICE void fill_tables(const struct nib_mma_params &p, uint8_t *bytes,
+			struct mma_tables *t)
+{
+	int32_t *totals = (int32_t *)bytes; /* of warps */
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	const int run = (p.experts + NIB_MMA_THREADS - 1) / NIB_MMA_THREADS;
+	const int begin = min((int)threadIdx.x * run, p.experts);
+	const int end = min(begin + run, p.experts);
+	int sum = 0, before, row = begin < end ? first_row(p, begin) : 0;
+
+#pragma unroll 1
+	for (int e = begin; e < end; e++) {
+		const int next = first_row(p, e + 1), m = next - row;
+
+		t->row[e] = row;
+		t->first_tile[e] = sum;
+		if (TRAITS::IS_NVFP4)
+			t->scale_row[e] = first_scale_row(p, e, row, m);
+		sum += m > 0 ? (m + TRAITS::M - 1) / TRAITS::M * p.tiles : 0;
+		row = next;
+	}
+	before = sum;
+#pragma unroll
+	for (int i = 1; i < 32; i *= 2) {
+		const int other = __shfl_up_sync(~0u, before, i);
+
+		before += lane >= i ? other : 0;
+	}
+	if (lane == 31)
+		totals[warp] = before;
+	before -= sum;
 	__syncthreads();
-	if (threadIdx.x < 32)
-		count_tiles<most_rows>(&t, p.tiles, (int)threadIdx.x, t.first_tile);
-	if (TRAITS::IS_NVFP4)
-		for (int e = threadIdx.x; e < p.experts; e += NIB_MMA_THREADS)
-			t.scale_row[e] =
-			    first_scale_row(p, e, t.row[e], t.row[e + 1] - t.row[e]);
+	for (int i = 0; i < warp; i++)
+		before += totals[i];
+	for (int e = begin; e < end; e++)
+		t->first_tile[e] += before;
+	if (begin < end && end == p.experts) {
+		t->row[end] = row;
+		t->first_tile[end] = before + sum;
+	}
 	__syncthreads();
-	return t;
+}
+
+/* Whether the tables differ from their sources; of some experts. */
+template <class TRAITS>
+DEVICE bool are_old(const struct nib_mma_params &p, const struct mma_tables &t)
+{
+	bool differ = false;
+
+	for (int e = threadIdx.x; e <= p.experts; e += NIB_MMA_THREADS) {
+		const int row = t.row[e];
+
+		differ |= first_row(p, e) != row;
+		if (TRAITS::IS_NVFP4 && e < p.experts)
+			differ |= first_scale_row(p, e, row, t.row[e + 1] - row) !=
+				  t.scale_row[e];
+	}
+	return differ;
+}
+
+/* The last expert with first_tile <= tile.  Called by all lanes of a warp. */
+DEVICE int find_expert(const struct mma_tables &t, int tile)
+{
+	const int lane = threadIdx.x % 32, run = (t.experts + 31) / 32;
+	const int at = min(lane * run, t.experts);
+	const int first =
+	    (__popc(__ballot_sync(~0u, at < t.experts && t.first_tile[at] <= tile)) - 1) *
+	    run;
+	const int e = first + lane;
+
+	return first +
+	       __popc(__ballot_sync(~0u, lane < run && e < t.experts &&
+					     t.first_tile[min(e, t.experts)] <= tile)) -
+	       1;
 }
 
 /* The n8 tiles that are multiplied for so many rows. */
@@ -172,7 +236,7 @@ struct item {
 	enum part part;
 };
 
-/* Sets the item from its number.  On entry x->expert must not be a later expert. */
+/* Sets the item from its number.  Called by all lanes of a warp. */
 template <class TRAITS>
 DEVICE void find_rows(const struct mma_tables &t, const struct range &r, struct item *x)
 {
@@ -181,13 +245,10 @@ DEVICE void find_rows(const struct mma_tables &t, const struct range &r, struct 
 	int first, in, m, units;
 
 	x->part = is_extra ? r.part : WHOLE;
-	if (is_extra)
-		x->expert = find_last(t.first_tile, 1, t.experts, tile);
-	while (tile >= t.first_tile[x->expert + 1])
-		x->expert++;
-	first = t.row[x->expert];
-	m = t.row[x->expert + 1] - first;
-	in = tile - t.first_tile[x->expert];
+	x->expert = find_expert(t, tile);
+	first = uniform(t.row[x->expert]);
+	m = uniform(t.row[x->expert + 1]) - first;
+	in = tile - uniform(t.first_tile[x->expert]);
 	units = (m + TRAITS::M - 1) / TRAITS::M;
 	x->b_tile = units == 1 ? in : in / units;
 	in -= x->b_tile * units;

@@ -105,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
 	griddepcontrol_wait();
 	row = slots_before(p, expert, sums[2]);
 	if (threadIdx.x == 0)
-		p.row_offsets[expert] = (int32_t)row;
+		st_relaxed(p.row_offsets + expert, (int32_t)row);
 	if (expert < p.experts) {
 		place_slots(p, expert, row, sums);
 		return;
@@ -236,7 +236,7 @@ DEVICE void write_offset(const struct nib_moe_route_params &p, const int32_t *ex
 		return;
 	for (int s = 0; s < (int)p.slots; s++)
 		count += (uint32_t)experts[s] < expert;
-	p.row_offsets[expert] = count;
+	st_relaxed(p.row_offsets + expert, count);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)

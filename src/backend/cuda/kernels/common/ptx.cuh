@@ -32,6 +32,12 @@ DEVICE uint32_t opaque(uint32_t x)
 	return x;
 }
 
+/* x, the same in all lanes of the warp, in a register that they share. */
+DEVICE int uniform(int x)
+{
+	return __reduce_max_sync(~0u, x);
+}
+
 /* ---- asynchronous copies (PTX ISA 7.0, sm_80+) --------------------------- */
 
 /* 16 bytes, bypassing the L1; the L2 fetches the 256 bytes around them. */
@@ -117,6 +123,30 @@ DEVICE uint32_t ld_acquire(const uint32_t *from)
 		     : "l"(from)
 		     : "memory");
 	return x;
+}
+
+/* Bypasses the L1; another grid may be storing by st_relaxed(). */
+DEVICE int32_t ld_relaxed(const int32_t *from)
+{
+	int32_t x;
+
+	asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];"
+		     : "=r"(x)
+		     : "l"(from)
+		     : "memory");
+	return x;
+}
+
+DEVICE void st_relaxed(int32_t *to, int32_t x)
+{
+	asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(to), "r"(x)
+		     : "memory");
+}
+
+/* The L2 fetches the bytes around an address. */
+DEVICE void prefetch_l2(const void *from)
+{
+	asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
 
 DEVICE void st_global_f32x4(float *to, const float *x)

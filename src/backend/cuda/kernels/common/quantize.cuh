@@ -496,7 +496,7 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 	if (lane >= 32)
 		return;
 	if (lane == 0)
-		p.row_offsets[0] = 0;
+		st_relaxed(p.row_offsets, 0);
 	for (int64_t first = 0; first < p.experts; first += 32) {
 		const int64_t e = first + lane;
 		const bool is_one = e < p.experts;
@@ -512,9 +512,10 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 			sum += lane >= i ? other : 0;
 		}
 		if (is_one) {
-			p.row_offsets[e + 1] = end;
+			st_relaxed(p.row_offsets + e + 1, (int32_t)end);
 			if (p.scale_rows)
-				p.scale_rows[e] = before + sum - rows;
+				st_relaxed(p.scale_rows + e,
+					   (int32_t)(before + sum - rows));
 		}
 		before += __shfl_sync(0xFFFFFFFF, sum, 31);
 	}
