@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_emu_mutations.py [SCHEDULES] - runs the Hopper kernels on the software GPU with
-one planted bug at a time.  Each must be reported on every schedule, by a rule that
-fits; without a bug there is no report.  The sets of products (SETS) are for all
-kernels, for few rows, and for A in 16 bits.  Prints a table: the bug, the number of
-schedules on which it was found, and the report.  Needs the kernels (nvcc), no GPU."""
+"""test_emu_mutations.py [SCHEDULES] - runs the kernels for Hopper, and the mma kernels
+also for Ampere and Ada, on the software GPU with one planted bug at a time.  Each must
+be reported on every schedule, by a rule that fits; without a bug there is no report.
+The sets of products (SETS) are for all kernels, for few rows, for A in 16 bits, and for
+experts.  Prints a table: the bug, the number of schedules on which it was found, and
+the report.  Needs the kernels (nvcc), no GPU."""
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import sys
 
 BUILD = os.path.dirname(os.environ["NIB"])
 PROGRAM = os.path.join(BUILD, "emu_small")
+KERNELS = os.path.join(BUILD, "nibblas")
 SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 
 ARRIVE = "mbarrier.arrive.shared::"
@@ -126,16 +128,69 @@ DENSE = [
      "mbarrier.arrive.relaxed.cta.shared::cta", "nothing orders"),
 ]
 
-SETS = {"tiles": BUGS, "skinny": SKINNY, "wide": WIDE, "dense": DENSE}
+# The mma kernels, of three stages: the barriers of the first kernel of the image are
+# two for the tables of experts and one in the loop.
+EXPERTS = [
+    ("copies are not waited for", "cp.async.wait_group=>", UNWAITED),
+    ("copies of a step too few are waited for",
+     "cp.async.wait_group 1;=>cp.async.wait_group 2;", UNWAITED),
+    ("copies make no groups", "cp.async.commit_group=>", UNWAITED),
+    ("no barrier after the rows of experts", "bar.sync=>#1", UNWAITED + "|wrote it"),
+    ("no barrier after the tiles of experts", "bar.sync=>#2", UNWAITED + "|wrote it"),
+    ("no barrier between the steps", "bar.sync=>#3",
+     UNWAITED + "|copied to it|reads it"),
+    ("a stage begins in the one before", ", 9216=>, 8192",
+     UNWAITED + "|cp.async to|copied to it"),
+    ("rows that A does not have are not zeroed", "st.shared.v4.u32=>#1",
+     "never written"),
+]
+
+# Of four stages.
+DUAL_EXPERTS = [
+    ("copies are not waited for", "cp.async.wait_group=>", UNWAITED),
+    ("copies of a step too few are waited for",
+     "cp.async.wait_group 2;=>cp.async.wait_group 3;", UNWAITED),
+    ("copies make no groups", "cp.async.commit_group=>", UNWAITED),
+    ("no barriers", "bar.sync=>", UNWAITED + "|copied to it|wrote it|reads it"),
+    ("no copies of scales", "cp.async.cg.shared.global.L2::128B=>", "never written"),
+]
+
+
+def experts(op, activations, **environment):
+    """A job of the software GPU's device that multiplies four experts."""
+    return ([os.environ["NIB"], "check", "--device", "cuda:0", "--op", op, "--packed",
+             "--layout", "tiled", "--m", "3,0,1,1", "--n", "1000", "--k", "1280",
+             "--activations", activations], {"NIBEMU_SMS": "2", **environment})
+
+
+def small(job):
+    return [PROGRAM, job], {"NIBEMU_SMS": "4"}
+
+
+# (job, bugs, first seed).  In order, which is seed 0, no grid overlaps the one before.
+SETS = {
+    "tiles": (small("tiles"), BUGS, 1),
+    "skinny": (small("skinny"), SKINNY, 1),
+    "wide": (small("wide"), WIDE, 1),
+    "dense": (small("dense"), DENSE, 1),
+    "experts": (experts("moe", "nvfp4", NIB_CUDA_MMA="always"), EXPERTS, 0),
+    "dual experts of fp16":
+        (experts("moe_dual", "fp16", NIB_CUDA_MMA="always"), DUAL_EXPERTS, 0),
+    "experts on an A100":
+        (experts("moe", "nvfp4", NIBEMU_DEVICE="a100"), EXPERTS, 0),
+    "dual experts of bf16 on an RTX 4090":
+        (experts("moe_dual", "bf16", NIBEMU_DEVICE="rtx4090"), DUAL_EXPERTS, 0),
+}
 
 
 def run(seed, rule, job):
     """The exit code, and what was printed after the device's name."""
-    env = dict(os.environ, NIBEMU_SEED=str(seed), NIBEMU_SMS="4",
+    command, environment = job
+    env = dict(os.environ, NIBEMU_SEED=str(seed), **environment,
                NIB_CUDA_LIBRARY=os.path.join(BUILD, "libnibemu.so"))
     if rule:
         env["NIBEMU_REPLACE"] = rule
-    done = subprocess.run([PROGRAM, job], env=env, capture_output=True, text=True,
+    done = subprocess.run(command, env=env, capture_output=True, text=True,
                           timeout=120, check=False)
     text = done.stdout + done.stderr
     # What a report is about, without the rule that it quotes.
@@ -146,18 +201,17 @@ def said(text):
     """The report without where: from the opcode on."""
     match = re.search(r"nibemu: ([^\n]*)", text)
     text = match.group(1) if match else text.strip().split("\n")[-1]
-    text = re.sub(r"^.*?PTX line \d+, \S+: ", "", text)
+    text = re.sub(r"^.*?PTX line \d+(, \S+)?: ", "", text)
     # No part of a word.
     return text if len(text) <= 100 else text[:100].rsplit(" ", 1)[0]
 
 
-def try_bug(job, name, rule, words):
+def try_bug(job, first, name, rule, words):
     """True if every schedule reports it with one of the words."""
     found, last = 0, ""
-    # In order, which is seed 0, no grid overlaps the one before.
-    for seed in range(1, 1 + SCHEDULES):
+    for seed in range(first, first + SCHEDULES):
         code, text = run(seed, rule, job)
-        if code == 1 and re.search(words, text):
+        if code != 0 and re.search(words, text):
             found += 1
             last = text
         else:
@@ -171,20 +225,23 @@ def main():
     if not os.path.exists(PROGRAM):
         print("skipped: emu_small was not built")
         return 77
-    code, text = run(0, None, "tiles")
+    code, text = run(0, None, small("tiles"))
     if code == 77:
         print("skipped:", text.strip())
         return 77
     found = True
-    for job, bugs in SETS.items():
-        print(f"{job}:")
+    for name, (job, bugs, first) in SETS.items():
+        if " on an " in name and not os.path.exists(
+                os.path.join(KERNELS, "sm80_mma.ptx")):
+            continue
+        print(f"{name}:")
         for seed in range(SCHEDULES):
             code, text = run(seed, None, job)
             if code != 0:
                 print(f"without a bug, seed {seed}: {text}")
                 return 1
         print(f"{'none':48} 0 of {SCHEDULES}")
-        found = all([try_bug(job, *bug) for bug in bugs]) and found
+        found = all([try_bug(job, first, *bug) for bug in bugs]) and found
     return 0 if found else 1
 
 
