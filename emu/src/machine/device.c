@@ -21,12 +21,13 @@
  *                                  whitepaper (2.52 GHz; 1,008 GB/s as 384 bits at
  *                                  twice 10.501 GHz; 72 MB)
  *   shared memory, threads and     CUDA C++ Programming Guide, "Compute Capabilities",
- *   CTAs of an SM                  and the tuning guides for Ampere and Ada, "Occupancy"
- *                                  and "Unified Shared Memory": 164 and 163 KB, 2048, 32
- *                                  of 8.0; 100 and 99 KB, 1536, 24 of 8.9
+ *   CTAs of an SM                  and the tuning guides for Ampere and Ada: 164 and
+ *                                  163 KB, 2048, 32 of 8.0; 100 and 99 KB, 1536, 24 of
+ *                                  8.9
  *
- * A listing of an A100 of 40 GB by deviceQuery (Paderborn Center for Parallel Computing)
- * has the same SMs, clock, bus and 41,943,040 bytes of L2; its memory runs at 1.215 GHz.
+ * deviceQuery of an A100 of 40 GB, on pages of the Paderborn Center for Parallel
+ * Computing, reports the same SMs, clock, bus and 41,943,040 bytes of L2; its memory
+ * runs at 1.215 GHz.
  */
 static const struct emu_device devices[] = {
     {"h200", "H200 in software", 9, 0, 132, MIB(143771), 1980000, 3201000, 6144,
