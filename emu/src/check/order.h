@@ -55,7 +55,8 @@ enum emu_order_kind {
 	EMU_ORDER_STRONG = 2, /* atomic, or with an order: no race with another */
 	EMU_ORDER_STORE = 4,  /* of a bulk group: written when it was waited for
 			       */
-	EMU_ORDER_SAME = 8,   /* writes what the bytes have already */
+	EMU_ORDER_VOLATILE = 8, /* strong, but meant as data: races with another */
+	EMU_ORDER_SAME = 16,	/* writes what the bytes have already */
 };
 
 /*

@@ -57,7 +57,7 @@ struct sync {
 	uint32_t version;
 };
 
-#define MOST_AGENTS (1u << 24)
+#define MOST_AGENTS (1u << 23)
 
 /* ---- words --------------------------------------------------------------- */
 
@@ -66,8 +66,8 @@ struct sync {
 
 /* An epoch: a value of an agent's clock, and the bytes of the access. */
 struct touch {
-	uint32_t agent : 25; /* + 1; 0: none */
-	uint32_t bytes : 4, kind : 3;
+	uint32_t agent : 24; /* + 1; 0: none */
+	uint32_t bytes : 4, kind : 4;
 	uint32_t clock; /* of STORE: its group */
 };
 

@@ -125,8 +125,8 @@ static bool is_before(const struct emu_order *o, const struct emu_order_warp *w,
 }
 
 static bool object(const struct emu_order *o, const struct emu_order_warp *w,
-		   const struct touch *t, const char *how, uint64_t address,
-		   uint32_t line, struct emu_error *err)
+		   const struct touch *t, const struct touch *new, const char *how,
+		   uint64_t address, uint32_t line, struct emu_error *err)
 {
 	const uint32_t agent = t->agent - 1;
 	const uint32_t grid = emu_order_grid_of(o, agent);
@@ -152,6 +152,9 @@ static bool object(const struct emu_order *o, const struct emu_order_warp *w,
 	else if (grid != w->grid)
 		emu_add_text(err, ", and the later grid has not waited for "
 				  "the other: griddepcontrol.wait");
+	else if (t->kind & new->kind & EMU_ORDER_VOLATILE)
+		emu_add_text(err, ", and nothing orders that before this: volatile "
+				  "accesses make no order");
 	else if (is_near)
 		emu_add_text(err, ", and nothing orders that before this: no "
 				  "barrier, or no wait for one");
@@ -163,8 +166,10 @@ static bool object(const struct emu_order *o, const struct emu_order_warp *w,
 
 static bool races(const struct touch *old, const struct touch *new)
 {
+	const uint32_t both = old->kind & new->kind;
+
 	return old->agent && old->bytes & new->bytes &&
-	       !(old->kind & new->kind &EMU_ORDER_STRONG);
+	       (!(both & EMU_ORDER_STRONG) || both & EMU_ORDER_VOLATILE);
 }
 
 static void add_read(const struct emu_order *o, const struct emu_order_warp *w,
@@ -249,8 +254,8 @@ static bool follows_write(const struct emu_order *o, const struct emu_order_warp
 	if (place.lanes && !follows_lanes(w, word, new, is_same, address, place, err))
 		return false;
 	return !races(&word->write, new) || is_before(o, w, &word->write) ||
-	       object(o, w, &word->write, is_same ? WROTE_SAME : "wrote it", address,
-		      word->line, err);
+	       object(o, w, &word->write, new, is_same ? WROTE_SAME : "wrote it",
+		      address, word->line, err);
 }
 
 static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
@@ -266,7 +271,8 @@ static bool touch(const struct emu_order *o, const struct emu_order_warp *w,
 	}
 	for (int i = 0; i < READERS && ok; i++)
 		if (races(&word->reads[i], new) && !is_before(o, w, &word->reads[i]))
-			ok = object(o, w, &word->reads[i], "reads it", address, 0, err);
+			ok = object(o, w, &word->reads[i], new, "reads it", address, 0,
+				    err);
 	set_write(word, new, place.line);
 	return ok;
 }
@@ -281,7 +287,7 @@ static struct touch touch_of(const struct emu_order *o, const struct emu_order_w
 	    .clock = kind & EMU_ORDER_STORE
 			 ? emu_check_committed(w->check, w->warp, EMU_ASYNC_STORE)
 			 : emu_check_seen(w->check, w->warp, w->warp),
-	    .kind = kind & 7,
+	    .kind = kind & 15,
 	};
 }
 

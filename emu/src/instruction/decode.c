@@ -10,6 +10,7 @@
 
 #include "check/check.h"
 #include "instruction/opcodes.h"
+#include "instruction/volatile.h"
 #include "ptx/bind.h"
 #include "ptx/names.h"
 #include "ptx/parse_module.h"
@@ -249,5 +250,7 @@ struct emu_module *emu_module_read(const char *text, emu_place *place, void *con
 
 	if (m)
 		m->hash = emu_text_hash(text);
+	for (uint32_t k = 0; m && k < m->n_kernels; k++)
+		emu_find_volatile_data(m->kernels[k]);
 	return m;
 }

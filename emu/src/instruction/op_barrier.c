@@ -3,8 +3,11 @@
  * op_barrier.c - barriers of a CTA and of a cluster, setmaxnreg, and
  * griddepcontrol, by which a grid waits for the grid before it.
  */
+#include <string.h>
+
 #include "instruction/binds.h"
 #include "machine/barrier.h"
+#include "machine/report.h"
 #include "machine/time.h"
 #include "machine/warp.h"
 #include "machine/watch.h"
@@ -18,7 +21,29 @@ enum {
 	AND = 8,
 	OR = 16,
 	REDUCES = POPC | AND | OR, /* the last two operands: source, destination */
+	ALIGNED = 32,
 };
+
+/* bar is barrier.aligned. */
+static uint32_t alignment_of(const struct emu_bind *b)
+{
+	return strcmp(b->i->opcode->name, "bar") == 0 || emu_has(b, "aligned") ? ALIGNED
+									       : 0;
+}
+
+/*
+ * Reports an aligned barrier that lanes of the warp have not executed, because they
+ * have ended.  Hardware does not wait for them.  True if the launch continues.
+ */
+static bool has_all_lanes(struct emu_warp *w, const struct emu_instr *i,
+			  bool is_aligned)
+{
+	return !is_aligned || w->live == w->begun ||
+	       emu_object(w, i, -1,
+			  "lanes %08x are here, and lanes %08x of this warp have "
+			  "ended without this barrier",
+			  w->live, w->begun & ~w->live);
+}
 
 /* The result of bar.red, in all lanes. */
 static void put_reduced(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
@@ -74,6 +99,8 @@ static void run_bar(struct emu_warp *w, const struct emu_instr *i, uint32_t lane
 			  number[lane], expected, w->cta->threads);
 		return;
 	}
+	if (!has_all_lanes(w, i, i->option & ALIGNED))
+		return;
 	b = &w->cta->barriers[number[lane]];
 	if (b->expected && b->expected != expected) {
 		emu_fault(w, i, -1,
@@ -109,8 +136,8 @@ bool emu_bind_bar(struct emu_bind *b)
 	for (uint32_t n = 0; n < b->s->n_arguments; n++)
 		if (!emu_src(b, emu_argument(b, n), EMU_U32))
 			return false;
-	b->i->option =
-	    (arrives ? ARRIVES_ONLY : 0) | (b->s->n_arguments > 1 ? HAS_COUNT : 0);
+	b->i->option = (arrives ? ARRIVES_ONLY : 0) |
+		       (b->s->n_arguments > 1 ? HAS_COUNT : 0) | alignment_of(b);
 	b->i->is_converged = true;
 	b->i->run = run_bar;
 	return true;
@@ -132,7 +159,8 @@ bool emu_bind_bar_red(struct emu_bind *b)
 	for (uint32_t n = 1; n < last; n++)
 		if (!emu_src(b, emu_argument(b, n), EMU_U32))
 			return false;
-	b->i->option = (uint32_t)POPC << operation | (last > 2 ? HAS_COUNT : 0);
+	b->i->option =
+	    (uint32_t)POPC << operation | (last > 2 ? HAS_COUNT : 0) | alignment_of(b);
 	b->i->is_converged = true;
 	b->i->run = run_bar;
 	return emu_predicate(b, emu_argument(b, last)) &&
@@ -141,14 +169,16 @@ bool emu_bind_bar_red(struct emu_bind *b)
 
 /* ---- clusters ------------------------------------------------------------ */
 
-enum { CLUSTER_ARRIVE, CLUSTER_WAIT };
+enum { CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_ALIGNED = 2 };
 
 static void run_cluster(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	struct emu_cluster *c = w->cta->cluster;
 
 	(void)lanes;
-	if (i->option == CLUSTER_ARRIVE) {
+	if (!has_all_lanes(w, i, i->option & CLUSTER_ALIGNED))
+		return;
+	if (!(i->option & CLUSTER_WAIT)) {
 		if (w->has_arrived) {
 			emu_fault(w, i, -1,
 				  "a second arrive without a wait "
@@ -183,7 +213,8 @@ bool emu_bind_barrier_cluster(struct emu_bind *b)
 	    (arrives ? emu_has(b, "acquire") : emu_has(b, "release")))
 		return emu_bind_fail(b, "it needs .arrive, with .release or "
 					".relaxed, or .wait, with .acquire");
-	b->i->option = arrives ? CLUSTER_ARRIVE : CLUSTER_WAIT;
+	b->i->option = (arrives ? CLUSTER_ARRIVE : CLUSTER_WAIT) |
+		       (emu_has(b, "aligned") ? CLUSTER_ALIGNED : 0);
 	b->i->vector = emu_has(b, "relaxed");
 	b->i->is_converged = true;
 	b->i->run = run_cluster;

@@ -183,8 +183,9 @@ static bool bind_access(struct emu_bind *b, uint32_t *count)
 	b->i->vector = (uint8_t)*count;
 	b->i->space = (uint8_t)emu_space_of(b);
 	b->i->option = order_of(b);
-	b->i->traits =
-	    (b->i->option & IS_STRONG ? EMU_STRONG : 0) | release_trait(b->i->option);
+	b->i->traits = (b->i->option & IS_STRONG ? EMU_STRONG : 0) |
+		       (emu_has(b, "volatile") ? EMU_VOLATILE : 0) |
+		       release_trait(b->i->option);
 	return true;
 }
 

@@ -212,7 +212,7 @@ static bool begin_warp(struct emu_cta *c, uint32_t index)
 	w->code = k->code;
 	w->next_pc = EMU_NO_PC;
 	w->live = threads >= EMU_LANES ? UINT32_MAX : (1u << threads) - 1;
-	w->lanes = w->live;
+	w->lanes = w->begun = w->live;
 	w->registers_each = emu_registers_each(k, c->threads);
 	w->bank[EMU_CONSTANTS] = k->constants;
 	w->bank[EMU_REGISTERS] =

@@ -44,6 +44,7 @@ struct emu_warp {
 	uint32_t lanes;
 	uint32_t carry; /* of each lane: add.cc and the like */
 	uint32_t live;	/* lanes that have not exited */
+	uint32_t begun; /* lanes that the CTA's size gives it */
 	/* Paths that do not run now, and the smallest pc of those that could.
 	 */
 	struct emu_path paths[EMU_LANES];

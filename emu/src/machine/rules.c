@@ -35,6 +35,11 @@ static const struct emu_rule table[] = {
      "cp.async.wait_group ends the copies of only one lane "
      "(\"cp.async.wait_group\")",
      "bar.warp.sync (__syncwarp) after the wait, before other lanes read"},
+    {"volatile", true, "volatile accesses make no order",
+     "volatile makes an access happen, and does not order it with others "
+     "(\"Memory Consistency Model\", \"ld.volatile\")",
+     "__threadfence after the stores, before the atomic that announces them, and "
+     "after the atomic that finds it, before the loads; in a CTA __syncthreads"},
     {"same-value", true, "the same value to it",
      "two stores to one address must be ordered, also if they write one value "
      "(\"Memory Consistency Model\"); a GPU leaves that value",
@@ -208,6 +213,10 @@ static const struct emu_rule table[] = {
      "the lanes of a .sync or .aligned instruction execute the same one "
      "(\"Independent thread scheduling\")",
      "bar.warp.sync before it, or a mask of the lanes that come here"},
+    {"barrier-lanes", true, "ended without this barrier",
+     "all threads of a warp execute an .aligned barrier (\"barrier\"; "
+     "__syncthreads is one)",
+     "move __syncthreads out of the condition, and return after the last one"},
     {"mask", false, "do not participate",
      "all lanes of the mask execute the instruction (\"shfl.sync\", "
      "\"vote.sync\")",

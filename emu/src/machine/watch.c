@@ -35,13 +35,16 @@ static uint32_t now(const struct emu_warp *w)
 /*
  * The lanes to which an access belongs.  ldmatrix and stmatrix are accesses of all
  * lanes, whichever lane gives a row's address.  tcgen05.alloc belongs to none, and
- * accesses with an order or scope are no races of lanes.
+ * accesses with an order or scope are no races of lanes, except volatile data.
  */
 static uint32_t lanes_of(const struct emu_instr *i, int lane)
 {
 	if (i->traits & EMU_MATRIX)
 		return UINT32_MAX;
-	return lane < 0 || i->is_converged || i->traits & EMU_STRONG ? 0 : 1u << lane;
+	if (lane < 0 || i->is_converged ||
+	    (i->traits & EMU_STRONG && !(i->traits & EMU_VOLATILE)))
+		return 0;
+	return 1u << lane;
 }
 
 struct emu_place emu_watch_place(const struct emu_warp *w, const struct emu_instr *i,
@@ -201,6 +204,7 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    w, i, lane,
 		    (is_write ? EMU_ORDER_WRITE : EMU_ORDER_READ) |
 			(emu_is_strong(i) ? EMU_ORDER_STRONG : 0) |
+			(i->traits & EMU_VOLATILE ? EMU_ORDER_VOLATILE : 0) |
 			(value && memcmp(space->data + at, value, bytes) == 0
 			     ? EMU_ORDER_SAME
 			     : 0),

@@ -101,6 +101,7 @@ enum emu_trait {
 	EMU_RELEASES = 16,     /* to the GPU or the system */
 	EMU_NEAR_FENCE = 32,   /* of the CTA, or only of shared memory */
 	EMU_OF_THREADS = 64,   /* asynchronous, and of the generic proxy */
+	EMU_VOLATILE = 128,    /* of data: emu_find_volatile_data() */
 };
 
 /* A machine instruction takes an issue slot and one of these pipes. */

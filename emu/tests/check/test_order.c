@@ -144,6 +144,76 @@ static void strong_accesses(void **state)
 	BAD(access_of(1, 0, strong_write, FLAG2, 4), "reads it");
 }
 
+static void volatile_data(void **state)
+{
+	const uint32_t kind = EMU_ORDER_STRONG | EMU_ORDER_VOLATILE;
+
+	GOOD(access_of(0, 0, EMU_ORDER_WRITE | kind, DATA, 4));
+	GOOD(access_of(1, 0, EMU_ORDER_STRONG, DATA, 4)); /* polls */
+	BAD(access_of(1, 0, kind, DATA, 4), "volatile accesses make no order");
+	GOOD(access_of(0, 0, kind, DATA, 4));
+	GOOD(access_of(0, 0, kind, OTHER, 4));
+	BAD(access_of(1, 0, EMU_ORDER_WRITE | kind, OTHER, 4), "reads it");
+	BAD(access_of(2, 0, EMU_ORDER_READ, DATA, 4), "no release and acquire");
+}
+
+static void equal_values(void **state)
+{
+	const uint32_t same = EMU_ORDER_WRITE | EMU_ORDER_SAME;
+
+	GOOD(access_of(0, 0, EMU_ORDER_WRITE, DATA, 4));
+	BAD(access_of(1, 0, same, DATA, 4), "cluster 0 wrote the same value to it");
+	BAD(access_of(1, 1, same, DATA, 4),
+	    "warp 0 of the same cluster wrote the same");
+	GOOD(load(2, OTHER));
+	BAD(access_of(1, 0, same, OTHER, 4), "reads it");
+}
+
+/* Lanes of a warp in one call; the reports of clusters that run separately. */
+static void lanes_of_a_cluster(void **state)
+{
+	struct emu_order *o = emu_order_open_cluster(WARPS);
+	const struct emu_order_warp w[] = {{0, 0, 0, checks[0]}, {0, 0, 1, checks[0]}};
+	const struct emu_place place = {77, 1, 1}, later = {78, 1, 2};
+	uint64_t address[32], shifted[32];
+	int lane = -1;
+
+	for (uint32_t l = 0; l < 32; l++) {
+		address[l] = DATA + 16 * l;
+		shifted[l] = DATA + 16 * (l ^ 1);
+	}
+	assert_non_null(o);
+	for (int round = 0; round < 2; round++) {
+		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_WRITE, ~0u, 0, address,
+					    16, place, &lane, &err));
+		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_READ, ~0u, 0, address,
+					    16, later, &lane, &err));
+		BAD(emu_order_access_lanes(o, &w[0], EMU_ORDER_READ, ~0u << 5, 0,
+					   shifted, 4, later, &lane, &err),
+		    "by lane 5: lane 4 of the same warp wrote it (PTX line 77)");
+		assert_int_equal(lane, 5);
+		BAD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 2, 0, address, 4,
+					   place, &lane, &err),
+		    "warp 0 of the same cluster wrote it (PTX line 77), and nothing "
+		    "orders that before this: no barrier");
+		emu_order_begin_cluster(o);
+		GOOD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 2, 0, address, 4,
+					    place, &lane, &err));
+		emu_order_begin_cluster(o);
+	}
+	/* It keeps what fits. */
+	for (uint32_t k = 0; k < 40000 && !emu_order_is_short(o); k++) {
+		address[0] = DATA + 256 * k;
+		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_WRITE, 1, 0, address, 4,
+					    place, &lane, &err));
+	}
+	assert_true(emu_order_is_short(o));
+	address[0] = DATA;
+	GOOD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 1, 0, address, 4, place,
+				    &lane, &err));
+	emu_order_close(o);
+}
+
 /* ---- release and acquire ------------------------------------------------- */
 
 static void a_message(void **state)
@@ -319,6 +389,9 @@ int main(void)
 	    TEST(races_of_two),
 	    TEST(bytes_of_a_word),
 	    TEST(strong_accesses),
+	    TEST(volatile_data),
+	    TEST(equal_values),
+	    TEST(lanes_of_a_cluster),
 	    TEST(a_message),
 	    TEST(another_address),
 	    TEST(half_a_message),
