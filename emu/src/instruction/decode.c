@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "instruction/bounds.h"
 #include "instruction/opcodes.h"
 #include "instruction/volatile.h"
 #include "ptx/bind.h"
@@ -250,7 +251,9 @@ struct emu_module *emu_module_read(const char *text, emu_place *place, void *con
 
 	if (m)
 		m->hash = emu_text_hash(text);
-	for (uint32_t k = 0; m && k < m->n_kernels; k++)
+	for (uint32_t k = 0; m && k < m->n_kernels; k++) {
 		emu_find_volatile_data(m->kernels[k]);
+		emu_find_bounds(m->kernels[k]);
+	}
 	return m;
 }

@@ -236,6 +236,25 @@ bool emu_plain_loads(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	       emu_watch_lanes(w, i, lanes, address, bytes, NULL);
 }
 
+/* True unless the access leaves the shared variable to which its address belongs, and
+ * the launch ends with that report. */
+static bool is_in_variable(struct emu_warp *w, const struct emu_instr *i, int lane,
+			   uint64_t at, uint32_t bytes, enum emu_access_kind kind)
+{
+	const struct emu_parameter *v =
+	    &w->cta->cluster->grid->kernel->shared[i->variable - 1];
+
+	if (at >= v->offset && at + bytes <= (uint64_t)v->offset + v->bytes)
+		return true;
+	return emu_object(
+	    w, i, lane,
+	    "%s of %u bytes at shared memory offset %" PRIu64
+	    ": its address is that of the variable %.100s and an index, and "
+	    "the variable has the offsets %u to %u",
+	    kind == EMU_WRITE ? "store" : "load", bytes, at, v->name, v->offset,
+	    v->offset + v->bytes - 1);
+}
+
 /* value: of the bytes of a store; NULL: not known. */
 static uint8_t *access_bytes(struct emu_warp *w, const struct emu_instr *i, int lane,
 			     enum emu_state_space space, uint64_t address,
@@ -263,6 +282,9 @@ static uint8_t *access_bytes(struct emu_warp *w, const struct emu_instr *i, int 
 			     "these bytes are not allocated");
 		return NULL;
 	}
+	if (i->variable && s == &w->cta->shared &&
+	    !is_in_variable(w, i, lane, at, bytes, kind))
+		return NULL;
 	if (w->cta->cluster->n_ctas > 1 && has_ended(w, s)) {
 		(void)report(w, i, lane, space, address, bytes, kind,
 			     "that CTA has ended");

@@ -119,6 +119,11 @@ static const struct emu_rule table[] = {
      "instruction (\"State Spaces\")",
      "check the index, the sizes that were allocated, and conversions by cvta "
      "and mapa"},
+    {"variable", true, "and the variable has the offsets",
+     "an access stays in the variable from whose address its own is computed "
+     "(C++: arrays have bounds; PTX places variables in any order)",
+     "check the index and the size of the array; one array for both, if both are "
+     "meant"},
     {"alignment", false, "not a multiple of the size",
      "an address is a multiple of the access's size (\"Addresses as "
      "Operands\")",

@@ -197,6 +197,30 @@ static bool place_global(struct emu_parser *p, enum emu_state_space space,
 	return v->address != 0;
 }
 
+/* Adds a shared variable to the kernel's list; false: no memory. */
+static bool note_shared(struct emu_parser *p, const struct emu_declaration *d,
+			uint64_t at)
+{
+	struct emu_kernel *k = p->build.kernel;
+	struct emu_parameter *all = k->shared;
+
+	/* Grown at powers of two. */
+	if (!(k->n_shared & (k->n_shared - 1)) || !all)
+		all = emu_arena_take(p->module->arena,
+				     2 * (k->n_shared + 1u) * sizeof(*all));
+	if (!all)
+		return emu_fail(p->err, "no memory for variables");
+	if (all != k->shared && k->n_shared)
+		memcpy(all, k->shared, k->n_shared * sizeof(*all));
+	k->shared = all;
+	all[k->n_shared++] = (struct emu_parameter){
+	    .name = emu_arena_text(p->module->arena, d->text, d->length),
+	    .offset = (uint32_t)at,
+	    .bytes = (uint32_t)d->bytes,
+	};
+	return true;
+}
+
 /* Gives a shared or local variable its address in the kernel's memory. */
 static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 			    const struct emu_declaration *d, struct emu_name *name)
@@ -227,6 +251,7 @@ static bool place_in_kernel(struct emu_parser *p, enum emu_state_space space,
 	if (space == EMU_SHARED) {
 		name->special = EMU_SHARED_BASE;
 		name->value += EMU_SHARED_RESERVED;
+		return note_shared(p, d, name->value);
 	}
 	return true;
 }

@@ -123,6 +123,8 @@ struct emu_instr {
 	uint32_t option;    /* of the opcode: what bind found */
 	uint16_t operands;
 	uint16_t source_file; /* index in the module's list; 0: unknown */
+	/* The kernel's shared variable to which its address belongs + 1; 0: unknown. */
+	uint16_t variable;
 	uint8_t type, type2, space, vector;
 	uint8_t traits; /* of enum emu_trait */
 	/* Instructions of the machine, by pipe: machine/time_costs.h. */
@@ -217,6 +219,9 @@ struct emu_kernel {
 	uint32_t register_bytes; /* of a warp, special ones included */
 	uint8_t *constants;
 	uint32_t shared_bytes; /* static */
+	/* The static shared variables: offsets in the CTA's memory. */
+	struct emu_parameter *shared;
+	uint32_t n_shared;
 	uint32_t dynamic_align;
 	uint32_t local_bytes;
 	uint32_t max_threads, required_threads[3], cluster[3];
