@@ -353,6 +353,7 @@ static CUresult read_attributes(const CUlaunchConfig *config, CUfunction functio
 	for (unsigned i = 0; i < config->numAttrs; i++)
 		switch (config->attrs[i].id) {
 		case CU_LAUNCH_ATTRIBUTE_IGNORE:
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 			break;
 		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
 			w->grid.is_cooperative = config->attrs[i].value.cooperative;

@@ -551,15 +551,14 @@ enum { TRANSPOSED = 1, OF_6_BITS = 2, OF_4_BITS = 4 };
  * transposed, these rows of column t / 4.
  */
 static bool matrix_rows(struct emu_warp *w, const struct emu_instr *i,
-			const struct emu_value *base, enum emu_access_kind kind,
-			uint8_t **rows)
+			const struct emu_value *base, uint8_t **rows)
 {
 	uint64_t address[EMU_LANES];
 
 	emu_addresses(w, i, base, address);
 	for (int r = 0; r < 8 * i->vector; r++) {
 		rows[r] = emu_access(w, i, r, (enum emu_state_space)i->space,
-				     address[r], 16, kind, NULL);
+				     address[r], 16, EMU_READ, NULL);
 		if (!rows[r])
 			return false;
 	}
@@ -611,11 +610,12 @@ static uint8_t *element(uint8_t **rows, const struct emu_instr *i, int matrix, i
 
 static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
-	uint8_t *rows[EMU_LANES] = {NULL};
+	const uint32_t all = UINT32_MAX >> (EMU_LANES - 8 * i->vector);
+	uint8_t *rows[EMU_LANES], values[EMU_LANES][32];
+	uint64_t address[EMU_LANES];
 
 	(void)lanes;
-	if (!matrix_rows(w, i, &i->operand[0], EMU_WRITE, rows))
-		return;
+	EMU_EACH_LANE(l) rows[l] = values[l];
 	for (int m = 0; m < i->vector; m++) {
 		const uint32_t *from = emu_row(w, &i->operand[1 + m]);
 
@@ -626,7 +626,9 @@ static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t
 			memcpy(element(rows, i, m, l, half), &x, 2);
 		}
 	}
-	emu_machine_of(w)->effects++;
+	emu_addresses(w, i, &i->operand[0], address);
+	if (emu_store_lanes(w, i, all, address, 16, values))
+		emu_machine_of(w)->effects++;
 }
 
 static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
@@ -636,7 +638,7 @@ static void run_ldmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t
 
 	if (i->option & (OF_6_BITS | OF_4_BITS)
 		? !packed_rows(w, i, bytes, rows)
-		: !matrix_rows(w, i, &i->operand[i->vector], EMU_READ, rows))
+		: !matrix_rows(w, i, &i->operand[i->vector], rows))
 		return;
 	for (int m = 0; m < i->vector; m++) {
 		uint32_t r[EMU_LANES];
