@@ -141,10 +141,11 @@ static bool may_cut(const struct nib_tile_search *s, const struct nib_tile_piece
 	const int32_t rest = x->rows - tile;
 	const int32_t align = s->device->align;
 
+	if (rest <= 0 || tile > nib_tile_most(s->device, x->row))
+		return false;
 	if (align)
-		return rest > 0 && tile % align == 0 &&
-		       tile <= nib_tile_most(s->device, x->row);
-	return rest > 0 && (tile % 32 == 0 || rest <= 128 || s->cap[x->problem] <= 128);
+		return tile % align == 0;
+	return tile % 32 == 0 || rest <= 128 || s->cap[x->problem] <= 128;
 }
 
 /* ---- pieces -------------------------------------------------------------- */
