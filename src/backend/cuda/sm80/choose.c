@@ -40,7 +40,8 @@ struct cuda_choice sm80_choose(const struct nib_plan *plan)
 	if (plan->is_moe && plan->moe.problem.a.rows <= MMA_FEW_ROWS * plan->count &&
 	    cuda_mma_can_load(plan->op, &plan->moe))
 		return (struct cuda_choice){.product = &cuda_mma};
-	if (!plan->is_moe && plan->count == 1 && plan->op != NIB_OP_DUAL_GEMM)
+	if (!plan->is_moe && plan->count == 1 && plan->op != NIB_OP_DUAL_GEMM &&
+	    plan->problems->c.rows > 0 && plan->problems->c.cols > 0)
 		return (struct cuda_choice){.product = choose_matrix(plan->problems)};
 	return (struct cuda_choice){.product = &sm80_tiles};
 }
