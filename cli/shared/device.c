@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device.c - devices for the commands: see device.h.  For emu:h200 and emu:b200
+ * device.c - devices for the commands: see device.h.  For emu:h200, emu:b200, ...
  * the library opens the driver of the GPU in software as it opens any driver:
  * NIB_CUDA_LIBRARY names the one next to the command or in its prefix, and
  * NIBEMU_DEVICE says which GPU it is.
@@ -55,12 +55,18 @@ static const char *find_emu(char path[4096])
 /* Makes cuda:0 the GPU in software that name selects. */
 static int use_emu(const char *name)
 {
+	static const char *const gpus[] = {"h200", "b200", "a100", "rtx4090",
+					   "rtx5090"};
+	const size_t count = sizeof(gpus) / sizeof(*gpus);
 	char path[4096];
+	size_t i = 0;
 
-	if (strcmp(name, "emu:h200") && strcmp(name, "emu:b200"))
+	while (i < count && strcmp(name + 4, gpus[i]) != 0)
+		i++;
+	if (i == count)
 		return cli_error(CLI_USAGE,
-				 "--device %s: the GPUs in software are "
-				 "emu:h200 and emu:b200",
+				 "--device %s: the GPUs in software are emu:h200, "
+				 "emu:b200, emu:a100, emu:rtx4090 and emu:rtx5090",
 				 name);
 	if (setenv("NIBEMU_DEVICE", name + 4, 1) ||
 	    setenv("NIB_CUDA_LIBRARY", find_emu(path), 1))

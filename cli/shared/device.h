@@ -16,7 +16,7 @@ struct device_args {
 
 /*
  * Opens the device, with the costs of its file (tuning.h); prints and returns
- * the exit code on failure.  emu:h200 and emu:b200 are cuda:0 of the GPU in
+ * the exit code on failure.  emu:h200, emu:a100 and others are cuda:0 of the GPU in
  * software.
  */
 int cli_open_device(const struct device_args *args, struct nib_device **device);

@@ -50,7 +50,8 @@ class Emulated(TorchTest):
         self.assertEqual(lines[-1], f"{count} of {count} tests passed")
         kernels = LAUNCH.findall(done.stderr)
         self.assertEqual(len(kernels), count, said)
-        suffix = {"emu:b200": "_sm100", "emu:h200": "_sm90"}[device]
+        suffix = {"emu:b200": "_sm100", "emu:h200": "_sm90",
+                  "emu:a100": "_sm80"}[device]
         self.assertEqual([k for k in kernels if not k.endswith(suffix)], [])
         print(f"{problem} on {device} {arguments}: {lines[-1]}, "
               f"{len(kernels)} launches: {', '.join(sorted(set(kernels)))}",
@@ -62,7 +63,7 @@ class Emulated(TorchTest):
                 self.check(problem, "emu:b200")
 
     def test_the_file(self):
-        """One file is for both GPUs."""
+        """One file is for all GPUs."""
         with tempfile.TemporaryDirectory() as folder:
             for problem in SMALL:
                 path = os.path.join(folder, problem + ".py")
@@ -73,8 +74,9 @@ class Emulated(TorchTest):
                     self.check(problem, "emu:b200", "--submission", path,
                                only=SMALLEST)
             if not IS_WHOLE:
-                self.check("gemv", "emu:h200", "--submission",
-                           os.path.join(folder, "gemv.py"), only={"gemv": "0"})
+                for device in "emu:h200", "emu:a100":
+                    self.check("gemv", device, "--submission",
+                               os.path.join(folder, "gemv.py"), only={"gemv": "0"})
 
     def test_a_wrong_result_is_found(self):
         """What a submission leaves alone on the GPU is no result of the host's."""
@@ -90,8 +92,8 @@ class Emulated(TorchTest):
     def test_refusals(self):
         for arguments, message in (
                 (("check", "gemv", "--device", "emu:b300"),
-                 "--device emu:b300: the software GPUs are emu:h200 and "
-                 "emu:b200"),
+                 "--device emu:b300: the software GPUs are emu:h200, "
+                 "emu:b200, emu:a100, emu:rtx4090"),
                 (("bench", "gemv", "--device", "emu:b200"),
                  "--device emu:b200: a GPU in software cannot be timed")):
             done = self.command(*arguments)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_emulated.py - the software GPU (libnibemu.so) as the device of the tests: emu:h200
-and emu:b200.  torch knows no such device, so tensors stay in the host's memory: each
+"""_emulated.py - the software GPU (libnibemu.so) as the device of the tests: emu:h200,
+emu:b200, emu:a100 and emu:rtx4090.  torch knows no such device, so tensors stay in the host's memory: each
 says that it is on cuda:0, and its address is that of its copy in the software GPU's
 memory.
 
@@ -19,7 +19,7 @@ import nibblas
 from nibblas._library import Error, UnsupportedError, call, lib, library_path
 from nibblas.torch._tensors import Cuda
 
-DEVICES = ("emu:h200", "emu:b200")
+DEVICES = ("emu:h200", "emu:b200", "emu:a100", "emu:rtx4090")
 DRIVER = "libcuda.so.1"
 
 
@@ -27,7 +27,7 @@ def is_name(device):
     """Is it the name of a software GPU?"""
     if device.startswith("emu:") and device not in DEVICES:
         raise Error(f"--device {device}: the software GPUs are "
-                    + " and ".join(DEVICES))
+                    + ", ".join(DEVICES))
     return device in DEVICES
 
 
