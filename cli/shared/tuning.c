@@ -63,10 +63,16 @@ static bool find_default(const struct nib_device_info *info, char *path, size_t 
 static bool name_file(const struct nib_device_info *info, struct tuning *tuning)
 {
 	const char *wanted = secure_getenv("NIB_TUNING");
+	const char *arch = secure_getenv("NIB_CUDA_ARCH");
 	const size_t bytes = sizeof(tuning->path);
 	const char *none = "no file is looked for";
 
 	tuning->path[0] = '\0';
+	if ((!wanted || !*wanted) && arch && *arch) {
+		snprintf(tuning->reason, sizeof(tuning->reason),
+			 "%s: NIB_CUDA_ARCH selects other kernels", none);
+		return false;
+	}
 	if (!wanted || !*wanted) {
 		if (find_default(info, tuning->path, bytes))
 			return true;

@@ -16,11 +16,13 @@ _MAX_BYTES = 4096
 
 
 def path(hardware: str, multiprocessors: int) -> str | None:
-    """Returns the name of the file, which need not exist.  None if NIB_TUNING is "off"
-    or there is no cache folder."""
+    """Returns the name of the file, which need not exist.  None if NIB_TUNING is "off",
+    NIB_CUDA_ARCH selects other kernels, or there is no cache folder."""
     wanted = os.environ.get("NIB_TUNING")
     if wanted:
         return None if wanted == "off" else wanted
+    if os.environ.get("NIB_CUDA_ARCH"):
+        return None
     folder = os.environ.get("XDG_CACHE_HOME", "")
     if not folder.startswith("/"):
         home = os.environ.get("HOME", "")

@@ -67,14 +67,16 @@ static void level_info(int level, struct nib_backend_info *info)
 static void device_info(const struct nib_device *base, struct nib_device_info *info)
 {
 	const struct cuda_device *device = cuda_device(base);
+	const char *forced = cuda_arch_forced();
 
 	info->name = device->name;
 	info->backend = device->arch->name;
 	memcpy(info->hardware, device->hardware, sizeof(info->hardware));
 	snprintf(info->features, sizeof(info->features),
-		 "compute capability %d.%d, CUDA %d.%d driver", device->capability / 10,
-		 device->capability % 10, device->driver->version / 1000,
-		 device->driver->version % 1000 / 10);
+		 "compute capability %d.%d, CUDA %d.%d driver%s%.16s",
+		 device->capability / 10, device->capability % 10,
+		 device->driver->version / 1000, device->driver->version % 1000 / 10,
+		 forced ? ", NIB_CUDA_ARCH=" : "", forced ? forced : "");
 	info->threads = 1;
 	info->multiprocessors = device->multiprocessors;
 	info->l2_bytes = device->l2_bytes;
