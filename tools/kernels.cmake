@@ -7,12 +7,6 @@ set(NIB_CUDA AUTO CACHE STRING
   "GPU kernels: ON (nvcc is needed), OFF, AUTO (if nvcc is installed)")
 set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-option(NIB_CUDA_SM80
-  "Kernels for Ampere and Ada, which multiply only experts yet" OFF)
-if(NIB_CUDA_SM80)
-  target_compile_definitions(nib_objects PUBLIC NIB_CUDA_SM80)
-endif()
-
 set(nib_kernels)
 if(NIB_CUDA)
   # build/nvcc: where tools/setup.sh puts one if the machine has none that is new
@@ -22,9 +16,6 @@ if(NIB_CUDA)
   mark_as_advanced(NIB_NVCC)
   if(NIB_NVCC)
     file(GLOB nib_kernels CONFIGURE_DEPENDS src/backend/cuda/kernels/*/*.cu)
-    if(NOT NIB_CUDA_SM80)
-      list(FILTER nib_kernels EXCLUDE REGEX "/sm80/[^/]*$")
-    endif()
     execute_process(COMMAND ${NIB_NVCC} --version OUTPUT_VARIABLE nvcc_version)
     string(REGEX MATCH "release ([0-9.]+)" _ "${nvcc_version}")
     if(CMAKE_MATCH_1 VERSION_LESS 12.9)

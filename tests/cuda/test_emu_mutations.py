@@ -145,7 +145,7 @@ EXPERTS = [
      "never written"),
 ]
 
-# Of four stages.
+# The kernels for dual products have four stages.
 DUAL_EXPERTS = [
     ("copies are not waited for", "cp.async.wait_group=>", UNWAITED),
     ("copies of a step too few are waited for",

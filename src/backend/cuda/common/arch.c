@@ -8,9 +8,7 @@
 const struct cuda_arch *const cuda_archs[CUDA_ARCHS] = {
     &cuda_sm90,
     &cuda_sm100,
-#ifdef NIB_CUDA_SM80
     &cuda_sm80,
-#endif
 };
 
 static bool is_listed(const struct cuda_arch *arch, int capability)

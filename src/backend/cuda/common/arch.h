@@ -100,12 +100,7 @@ struct cuda_arch {
 /* sm80/sm80.c, sm90/sm90.c, sm100/sm100.c */
 extern const struct cuda_arch cuda_sm80, cuda_sm90, cuda_sm100;
 
-/* NIB_CUDA_SM80: an option of the build, until sm80 has all products. */
-#ifdef NIB_CUDA_SM80
 #define CUDA_ARCHS 3
-#else
-#define CUDA_ARCHS 2
-#endif
 extern const struct cuda_arch *const cuda_archs[CUDA_ARCHS];
 
 /*
