@@ -11,8 +11,10 @@
 #include "backend/cuda/common/arch.h"
 #include "backend/cuda/common/cuda.h"
 #include "backend/cuda/common/gemm_common.h"
+#include "backend/cuda/common/mma.h"
 #include "backend/cuda/common/mma_matrix.h"
 #include "backend/cuda/kernels/common/mma_matrix_params.h"
+#include "backend/cuda/sm80/gemm.h"
 #include "common/unit.h"
 #include "fake_bed.h"
 
@@ -203,6 +205,32 @@ static void ampere(void)
 	fake_check_clean(fake);
 }
 
+/* Products in tiles compute what no other product does, also nothing. */
+static void products(void)
+{
+	struct nib_plan plan = {0};
+
+	assert_ptr_equal(cuda_sm80.choose(&plan).product, &sm80_tiles);
+	plan.is_moe = true;
+	plan.count = 4;
+	assert_ptr_equal(cuda_sm80.choose(&plan).product, &sm80_tiles);
+	plan.moe.problem.a = (struct nib_fp4){.rows = 8, .k = 128, .batch = 1};
+	plan.moe.problem.b = (struct nib_fp4){
+	    .rows = 128,
+	    .k = 128,
+	    .batch = 4,
+	    .row_stride_bytes = 64,
+	    .batch_stride_bytes = 8192,
+	    .scale_layout = NIB_SCALE_LAYOUT_TILED_128X4,
+	    .scale_batch_stride_bytes = 1024,
+	};
+	plan.moe.problem.a.row_stride_bytes = 64;
+	plan.moe.problem.a.scale_row_stride_bytes = 8;
+	assert_ptr_equal(cuda_sm80.choose(&plan).product, &cuda_mma);
+	plan.moe.problem.a.rows = 4 * 32 + 1;
+	assert_ptr_equal(cuda_sm80.choose(&plan).product, &sm80_tiles);
+}
+
 /* Kernels without griddepcontrol never overlap the kernel before. */
 static void no_overlap(void)
 {
@@ -251,6 +279,7 @@ int main(int argc, char **argv)
 	    {"slices", slices},
 	    {"fits", fits},
 	    {"ampere", ampere},
+	    {"products", products},
 	    {"rows", rows},
 	    {"no_overlap", no_overlap},
 	};

@@ -60,7 +60,7 @@ struct operands {
 	uint32_t values[B_PLACES][4]; /* of B, k 0 to 7 of each lane */
 	uint32_t codes[B_PLACES];     /* k 8 to 15 */
 	uint32_t scales[2];	      /* places 0 and 1, 2 and 3 */
-	uint4 a;		      /* the first n8 tile */
+	uint4 a[2];		      /* the first two n8 tiles */
 };
 
 /* What a lane reads of a stage: addresses in the first. */
@@ -98,109 +98,158 @@ DEVICE uint32_t scale_of(const struct operands<TRAITS> &x, int i)
 	return i % 2 ? high_halves(x.scales[i / 2]) : low_halves(x.scales[i / 2]);
 }
 
-/* Loads codes and scales of the stage at `at`; codes of k 0 to 7 to first. */
+/* Codes and scales of a stage as they are loaded. */
+struct raw_weights {
+	uint32_t first[B_PLACES], second[B_PLACES]; /* codes of k 0 to 7, 8 to 15 */
+	uint32_t scales[B_PLACES];
+};
+
 template <class TRAITS>
-DEVICE void load_weights(const struct lane_view &v, uint32_t at, uint32_t mask,
-			 uint32_t (&first)[B_PLACES], struct operands<TRAITS> *x)
+DEVICE struct raw_weights load_weights(const struct lane_view &v, uint32_t at)
 {
-	uint32_t scale[B_PLACES];
+	struct raw_weights w;
 
 #pragma unroll
 	for (int i = 0; i < B_PLACES; i++) {
-		lds_64(v.codes + at + i * 256, &first[i], &x->codes[i]);
-		scale[i] = lds_u8(v.scales + at + scales_offset<TRAITS>(i));
+		lds_64(v.codes + at + i * 256, &w.first[i], &w.second[i]);
+		w.scales[i] = lds_u8(v.scales + at + scales_offset<TRAITS>(i));
 	}
+	return w;
+}
+
+/* x gets all but the values.  tag: of the stage. */
+template <class TRAITS>
+DEVICE void begin_weights(const struct raw_weights &w, uint32_t tag,
+			  struct operands<TRAITS> *x)
+{
+	const uint32_t mask =
+	    threadIdx.x % 4 < (tag & TAG_GROUPS) ? SCALE_MASK(TRAITS::IS_BF16) : 0;
+
+#pragma unroll
+	for (int i = 0; i < B_PLACES; i++)
+		x->codes[i] = w.second[i];
 #pragma unroll
 	for (int i = 0; i < 2; i++)
 		x->scales[i] = widen_two_scales<TRAITS::IS_BF16>(
-		    scale[2 * i], scale[2 * i + 1], mask);
+		    w.scales[2 * i], w.scales[2 * i + 1], mask);
 }
 
-/* The mask of the lane's scales by the stage's tag. */
+/* Dequantises eighths `begin` to `end` - 1 of half of each lane's k of a stage. */
 template <class TRAITS>
-DEVICE uint32_t scale_mask(uint32_t tag)
+DEVICE void decode_eighths(const uint32_t (&codes)[B_PLACES],
+			   const struct operands<TRAITS> &x, int begin, int end,
+			   uint32_t (&values)[B_PLACES][4])
 {
-	return threadIdx.x % 4 < (tag & TAG_GROUPS) ? SCALE_MASK(TRAITS::IS_BF16) : 0;
+#pragma unroll
+	for (int i = begin; i < end; i++)
+		decode_half<TRAITS::IS_BF16>(codes[i / 2], i % 2,
+					     scale_of<TRAITS>(x, i / 2),
+					     values[i / 2] + i % 2 * 2);
 }
 
-/* sums += an n8 tile of A, half of each lane's k of a stage, times the warp's B. */
+/* sums += two n8 tiles of A, half of each lane's k of a stage, times the warp's B. */
 template <class TRAITS>
-DEVICE void multiply_tile(float (&sums)[M16_TILES][4], const uint4 &a,
-			  const uint32_t (&values)[B_PLACES][4])
+DEVICE void multiply_two(float (*sums)[M16_TILES][4], const uint4 (&a)[2],
+			 const uint32_t (&values)[B_PLACES][4])
 {
 #pragma unroll
-	for (int i = 0; i < M16_TILES; i++)
-		mma16<TRAITS::IS_BF16>(sums[i], values[2 * i], values[2 * i + 1], a.x,
-				       a.y);
+	for (int n = 0; n < 2; n++)
 #pragma unroll
-	for (int i = 0; i < M16_TILES; i++)
-		mma16<TRAITS::IS_BF16>(sums[i], values[2 * i] + 2,
-				       values[2 * i + 1] + 2, a.z, a.w);
+		for (int i = 0; i < M16_TILES; i++)
+			mma16<TRAITS::IS_BF16>(sums[n][i], values[2 * i],
+					       values[2 * i + 1], a[n].x, a[n].y);
+#pragma unroll
+	for (int n = 0; n < 2; n++)
+#pragma unroll
+		for (int i = 0; i < M16_TILES; i++)
+			mma16<TRAITS::IS_BF16>(sums[n][i], values[2 * i] + 2,
+					       values[2 * i + 1] + 2, a[n].z, a[n].w);
 }
+
+DEVICE void load_two(uint32_t from, uint4 (&a)[2])
+{
+	a[0] = lds_128(from);
+	a[1] = lds_128(from + 1024);
+}
+
+/* The compiler moves no instruction across it, so that dequantisation and loads stay
+ * between the mma. */
+DEVICE void keep_order(void)
+{
+	__syncwarp();
+}
+
+/* A stage that is multiplied, the next one, and the one to request. */
+struct step {
+	uint32_t at, next_at, next_tag; /* offsets of stages */
+	uint32_t load_at;
+	bool is_inside;
+};
 
 /*
  * Multiplies the first NT n8 tiles of a stage.  x has the operands of this stage and
- * gets those of the next; at, next: bytes from the first stage.
+ * gets those of the next.
  */
 template <class TRAITS, int NT>
 DEVICE void multiply(float (&sums)[N8_TILES][M16_TILES][4], const struct lane_view &v,
-		     uint32_t at, uint32_t next, uint32_t next_mask,
-		     struct operands<TRAITS> *x)
+		     const struct step &step, struct operands<TRAITS> *x,
+		     struct stream<TRAITS> *s)
 {
-	uint32_t second[B_PLACES][4], first[B_PLACES];
+	constexpr int PAIRS = NT / 2;
+	uint32_t second[B_PLACES][4];
+	struct raw_weights w;
 
 #pragma unroll
-	for (int n = 0; n < NT; n++) {
-		const uint4 a = x->a;
+	for (int n = 0; n < PAIRS; n++) {
+		const uint4 a[2] = {x->a[0], x->a[1]};
 
-		x->a = lds_128(n + 1 < NT ? v.a[0] + at + (n + 1) * 1024 : v.a[1] + at);
+		load_two(n + 1 < PAIRS ? v.a[0] + step.at + (n + 1) * 2048
+				       : v.a[1] + step.at,
+			 x->a);
+		if (n == PAIRS - 1)
+			w = load_weights<TRAITS>(v, step.next_at);
 #pragma unroll
-		for (int i = n * 4 / NT; i < (n + 1) * 4 / NT; i++)
-			decode_in_order<TRAITS::IS_BF16>(
-			    x->codes[i], scale_of<TRAITS>(*x, i), second[i]);
-		multiply_tile<TRAITS>(sums[n], a, x->values);
+		for (int i = n * 4 / PAIRS; i < (n + 1) * 4 / PAIRS; i++)
+			load_piece<TRAITS>(i, step.is_inside, step.load_at, s);
+		decode_eighths<TRAITS>(x->codes, *x, n * 8 / PAIRS, (n + 1) * 8 / PAIRS,
+				       second);
+		multiply_two<TRAITS>(sums + 2 * n, a, x->values);
+		keep_order();
 	}
-	load_weights<TRAITS>(v, next, next_mask, first, x);
+	begin_weights<TRAITS>(w, step.next_tag, x);
 #pragma unroll
-	for (int n = 0; n < NT; n++) {
-		const uint4 a = x->a;
+	for (int n = 0; n < PAIRS; n++) {
+		const uint4 a[2] = {x->a[0], x->a[1]};
 
-		x->a =
-		    lds_128(n + 1 < NT ? v.a[1] + at + (n + 1) * 1024 : v.a[0] + next);
-#pragma unroll
-		for (int i = n * 4 / NT; i < (n + 1) * 4 / NT; i++)
-			decode_in_order<TRAITS::IS_BF16>(
-			    first[i], scale_of<TRAITS>(*x, i), x->values[i]);
-		multiply_tile<TRAITS>(sums[n], a, second);
+		load_two(n + 1 < PAIRS ? v.a[1] + step.at + (n + 1) * 2048
+				       : v.a[0] + step.next_at,
+			 x->a);
+		decode_eighths<TRAITS>(w.first, *x, n * 8 / PAIRS, (n + 1) * 8 / PAIRS,
+				       x->values);
+		multiply_two<TRAITS>(sums + 2 * n, a, second);
+		keep_order();
 	}
 }
 
 /* The operands of a tile's first stage, at `at`. */
 template <class TRAITS>
-DEVICE void first_operands(const struct lane_view &v, uint32_t at, uint32_t mask,
+DEVICE void first_operands(const struct lane_view &v, uint32_t at, uint32_t tag,
 			   struct operands<TRAITS> *x)
 {
-	uint32_t first[B_PLACES];
+	const struct raw_weights w = load_weights<TRAITS>(v, at);
 
-	load_weights<TRAITS>(v, at, mask, first, x);
-#pragma unroll
-	for (int i = 0; i < B_PLACES; i++)
-		decode_in_order<TRAITS::IS_BF16>(first[i], scale_of<TRAITS>(*x, i),
-						 x->values[i]);
-	x->a = lds_128(v.a[0] + at);
+	begin_weights<TRAITS>(w, tag, x);
+	decode_eighths<TRAITS>(w.first, *x, 0, 8, x->values);
+	load_two(v.a[0] + at, x->a);
 }
 
-/* Waits until the stages up to the next one are complete. */
+/* Waits until the stages up to the next one are complete: all but stages - 3, or fewer,
+ * of the thread's groups. */
 DEVICE void wait_for_next(int stages)
 {
-	if (stages == 3)
-		cp_async_wait_group<0>();
-	else if (stages == 4)
-		cp_async_wait_group<1>();
-	else if (stages == 5)
-		cp_async_wait_group<2>();
-	else
-		cp_async_wait_group<3>();
+	cp_async_wait_group<3>();
+	cp_async_wait_group_if<1>(stages < 6);
+	cp_async_wait_group_if<0>(stages < 4);
 	__syncthreads();
 }
 
@@ -208,55 +257,73 @@ template <class TRAITS>
 DEVICE void run_stream(const struct nib_gemm_args &p, const struct gemm_shared &shared)
 {
 	const struct lane_view view = view_of<TRAITS>(shared.stages);
+	const uint32_t end = p.stages * p.stage_bytes;
 	struct stream<TRAITS> s = begin_stream<TRAITS>(shared);
 	struct operands<TRAITS> x;
 	float sums[N8_TILES][M16_TILES][4] = {};
-	int stage = 0, round = 0;
-	uint32_t tag;
+	struct step step = {};
+	int round = 0;
+	uint32_t tag, tag_at = shared.tags, load_tag_at = shared.tags;
 
 #pragma unroll 1
-	for (int i = 0; i < p.stages - 1; i++)
-		load_next<TRAITS>(p, shared, i, &s);
+	for (; step.load_at < end - p.stage_bytes; step.load_at += p.stage_bytes) {
+		step.is_inside =
+		    begin_stage<TRAITS>(p, shared, step.load_at, load_tag_at, &s);
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			load_piece<TRAITS>(i, step.is_inside, step.load_at, &s);
+		load_tag_at += 4;
+	}
 	wait_for_next(p.stages);
 	tag = lds_32(shared.tags);
 	if (tag & TAG_END)
 		return;
-	first_operands<TRAITS>(view, 0, scale_mask<TRAITS>(tag), &x);
+	first_operands<TRAITS>(view, 0, tag, &x);
 #pragma unroll 1
 	for (;;) {
-		const int next = stage + 1 == p.stages ? 0 : stage + 1;
-		const uint32_t at = stage * p.stage_bytes;
-		const uint32_t next_at = next * p.stage_bytes;
-		/* The operands of the next tile are loaded after the sums are stored. */
-		const uint32_t then = tag & TAG_LAST ? at : next_at;
-		uint32_t next_tag, mask;
-
+		step.next_at = step.at + p.stage_bytes;
+		tag_at += 4;
+		if (step.next_at == end) {
+			step.next_at = 0;
+			tag_at = shared.tags;
+		}
 		wait_for_next(p.stages);
-		load_next<TRAITS>(p, shared, stage == 0 ? p.stages - 1 : stage - 1, &s);
-		next_tag = lds_32(shared.tags + next * 4);
-		mask = scale_mask<TRAITS>(next_tag);
-		if (tag >> TAG_ROWS > 96)
-			multiply<TRAITS, 16>(sums, view, at, then, mask, &x);
-		else if (tag >> TAG_ROWS > 64)
-			multiply<TRAITS, 12>(sums, view, at, then, mask, &x);
-		else if (tag >> TAG_ROWS > 32)
-			multiply<TRAITS, 8>(sums, view, at, then, mask, &x);
-		else
-			multiply<TRAITS, 4>(sums, view, at, then, mask, &x);
+		step.next_tag = lds_32(tag_at);
+		step.is_inside =
+		    begin_stage<TRAITS>(p, shared, step.load_at, load_tag_at, &s);
+		{
+			struct step now = step;
+
+			/* The operands of the next tile are loaded after the sums are
+			 * stored. */
+			if (tag & TAG_LAST)
+				now.next_at = now.at;
+			if (tag >> TAG_ROWS > 96)
+				multiply<TRAITS, 16>(sums, view, now, &x, &s);
+			else if (tag >> TAG_ROWS > 64)
+				multiply<TRAITS, 12>(sums, view, now, &x, &s);
+			else if (tag >> TAG_ROWS > 32)
+				multiply<TRAITS, 8>(sums, view, now, &x, &s);
+			else
+				multiply<TRAITS, 4>(sums, view, now, &x, &s);
+		}
 		if (tag & TAG_LAST) {
 			struct tile tile;
 
 			find_tile<TRAITS>(p, shared, round++, &tile);
 			store_tile<TRAITS>(p, tile, sums);
-			if (next_tag & TAG_END)
+			if (step.next_tag & TAG_END)
 				break;
-			first_operands<TRAITS>(view, next_at, mask, &x);
+			first_operands<TRAITS>(view, step.next_at, step.next_tag, &x);
 #pragma unroll
 			for (int i = 0; i < N8_TILES * M16_TILES * 4; i++)
 				sums[i / 8][i / 4 % 2][i % 4] = 0;
 		}
-		tag = next_tag;
-		stage = next;
+		tag = step.next_tag;
+		/* The stage that was multiplied is the next to be requested. */
+		load_tag_at = step.at == 0 ? shared.tags : load_tag_at + 4;
+		step.load_at = step.at;
+		step.at = step.next_at;
 	}
 }
 

@@ -326,48 +326,57 @@ DEVICE void load_edge(const struct stream<TRAITS> &s, uint32_t at)
 	}
 }
 
+/*
+ * Begins the request of the stream's next stage: its tag, and all loads of a stage at an
+ * edge.  Returns whether load_piece() has to request it.  at: the stage's offset.
+ */
 template <class TRAITS>
-DEVICE void load_inside(const struct stream<TRAITS> &s, uint32_t at)
+DEVICE bool begin_stage(const struct nib_gemm_args &p, const struct gemm_shared &shared,
+			uint32_t at, uint32_t tag_at, struct stream<TRAITS> *s)
 {
-#pragma unroll
-	for (int i = 0; i < NIB_GEMM_M_MAX / A_ROWS; i++) {
-		if (i * A_ROWS < s.rows)
-			cp_async_16_l2_128(s.a_to + at + i * A_ROWS_BYTES,
-					   s.a + s.a_rows[i] * (int64_t)16);
-	}
-#pragma unroll
-	for (int i = 0; i < 2; i++)
-		cp_async_16_l2_128(s.codes_to + at + i * 4096,
-				   s.codes + i * (s.codes_row * (int64_t)8));
-	if (threadIdx.x % 128 < 32)
-		cp_async_16_l2_128(s.scales_to + at, s.scales);
-}
-
-/* Requests the stream's next stage, if one is left, and writes its tag. */
-template <class TRAITS>
-DEVICE void load_next(const struct nib_gemm_args &p, const struct gemm_shared &shared,
-		      int stage, struct stream<TRAITS> *s)
-{
-	const uint32_t at = stage * p.stage_bytes;
 	uint32_t tag = TAG_END;
+	bool is_inside = false;
 
 	if (s->steps > 0 || begin_tile<TRAITS>(p, shared, s)) {
+		is_inside = s->left >= NIB_STEP_K && s->flags & NIB_B_BY_16;
 		tag = min(max(s->left, 0) / 16, NIB_STEP_K / 16) | s->rows << TAG_ROWS;
 		if (s->steps == 1)
 			tag |= TAG_LAST;
-		if (s->left >= NIB_STEP_K && s->flags & NIB_B_BY_16)
-			load_inside<TRAITS>(*s, at);
-		else
+		if (!is_inside)
 			load_edge<TRAITS>(*s, at);
+	}
+	if (threadIdx.x == 0)
+		sts_32(tag_at, tag);
+	return is_inside;
+}
+
+/* Pieces 0 to 3 of the loads of a stage inside the matrices.  After the last one the
+ * stream is at the stage after it. */
+template <class TRAITS>
+DEVICE void load_piece(int piece, bool is_inside, uint32_t at, struct stream<TRAITS> *s)
+{
+	if (piece < 2) {
+#pragma unroll
+		for (int i = 2 * piece; i < 2 * piece + 2; i++)
+			cp_async_16_l2_128_if(s->a_to + at + i * A_ROWS_BYTES,
+					      s->a + s->a_rows[i] * (int64_t)16,
+					      is_inside && i * A_ROWS < s->rows);
+	} else if (piece == 2) {
+#pragma unroll
+		for (int i = 0; i < 2; i++)
+			cp_async_16_l2_128_if(
+			    s->codes_to + at + i * 4096,
+			    s->codes + i * (s->codes_row * (int64_t)8), is_inside);
+	} else {
+		cp_async_16_l2_128_if(s->scales_to + at, s->scales,
+				      is_inside && threadIdx.x % 128 < 32);
 		s->a += NIB_GEMM_A_ROW_BYTES;
 		s->codes += NIB_STEP_K / 2;
 		s->scales += s->scales_step;
 		s->left -= NIB_STEP_K;
 		s->steps--;
+		cp_async_commit_group();
 	}
-	if (threadIdx.x == 0)
-		sts_32(shared.tags + stage * 4, tag);
-	cp_async_commit_group();
 }
 
 #endif
