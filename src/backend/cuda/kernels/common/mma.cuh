@@ -79,25 +79,20 @@ DEVICE struct lane_view view_of(uint32_t shared)
 }
 
 /*
- * acc += MT m16 tiles of B times C n8 tiles of A, of one stage.  codes, scales and
- * piece are addresses in the stage; scales: of the two blocks of the lane's first row.
+ * acc += MT m16 tiles of B times C n8 tiles of A, of one stage.  word: the lane's codes;
+ * scales and piece are addresses in the stage, scales: of the two blocks of the lane's
+ * first row.
  */
 template <class TRAITS, int MT, int C>
-DEVICE void multiply(float (&acc)[TRAITS::NT * M16][4], uint32_t codes, uint32_t scales,
+DEVICE void multiply(float (&acc)[TRAITS::NT * M16][4],
+		     const uint32_t (&word)[2 * M16][4], uint32_t scales,
 		     uint32_t piece)
 {
-	uint32_t scale[2 * MT][2], word[2 * MT][4];
+	uint32_t scale[2 * MT][2];
 
 #pragma unroll
-	for (int i = 0; i < 2 * MT; i++) {
-		const uint4 w = lds_128(codes + i * 512);
-
-		word[i][0] = w.x;
-		word[i][1] = w.y;
-		word[i][2] = w.z;
-		word[i][3] = w.w;
+	for (int i = 0; i < 2 * MT; i++)
 		widen_scales<TRAITS::IS_BF16>(lds_u16(scales + i * 128), scale[i]);
-	}
 #pragma unroll
 	for (int j = 0; j < 4; j++) {
 		uint32_t values[2 * MT][4];
@@ -122,26 +117,44 @@ DEVICE void multiply(float (&acc)[TRAITS::NT * M16][4], uint32_t codes, uint32_t
 	}
 }
 
+/* The lane's codes of a stage of an item, which it has copied itself. */
+template <class TRAITS>
+DEVICE void load_words(const struct lane_view &view, int stage, const struct item &x,
+		       uint32_t (&word)[2 * M16][4])
+{
+#pragma unroll
+	for (int i = 0; i < 2 * M16; i++) {
+		uint4 w = {};
+
+		if (i < M16 || TRAITS::IS_DUAL || x.part == WHOLE)
+			w = lds_128(view.codes + stage * TRAITS::B_BYTES + i * 512);
+		word[i][0] = w.x;
+		word[i][1] = w.y;
+		word[i][2] = w.z;
+		word[i][3] = w.w;
+	}
+}
+
 /* Multiplies a stage of an item, with only the n8 tiles that the item has. */
 template <class TRAITS, int C = TRAITS::NT>
 DEVICE void multiply_item(float (&acc)[TRAITS::NT * M16][4],
-			  const struct lane_view &view, int stage, const struct item &x)
+			  const struct lane_view &view, int stage, const struct item &x,
+			  const uint32_t (&word)[2 * M16][4])
 {
-	const uint32_t codes = view.codes + stage * TRAITS::B_BYTES;
 	const uint32_t scales = view.scales + stage * TRAITS::B_BYTES;
 	const uint32_t piece = view.a + stage * TRAITS::A_BYTES;
 
 	if constexpr (C > 1) {
 		if (n8_tiles(x.rows) < C) {
-			multiply_item<TRAITS, C - 1>(acc, view, stage, x);
+			multiply_item<TRAITS, C - 1>(acc, view, stage, x, word);
 			return;
 		}
 	}
 	if (TRAITS::IS_DUAL || x.part == WHOLE)
-		multiply<TRAITS, M16, C>(acc, codes, scales, piece);
+		multiply<TRAITS, M16, C>(acc, word, scales, piece);
 	else
 		multiply<TRAITS, 1, C>(
-		    acc, codes, scales + (x.part == SECOND_HALF ? 256 : 0), piece);
+		    acc, word, scales + (x.part == SECOND_HALF ? 256 : 0), piece);
 }
 
 /* ---- C ------------------------------------------------------------------- */
@@ -300,12 +313,13 @@ template <class TRAITS>
 DEVICE void load_next(const struct nib_mma_params &p, const struct mma_tables &t,
 		      const struct range &r, int stage, struct stream<TRAITS> *s)
 {
-	if (s->left <= 0 && s->x.number + 1 < r.count) {
+	if (s->left <= NIB_MMA_STEP && s->x.number + 1 < r.count) {
 		s->x.number++;
 		begin_item<TRAITS>(p, t, r, s);
 	}
+	next_step<TRAITS>(s);
 	if (s->left > 0)
-		load_step<TRAITS>(s, stage);
+		load_step<TRAITS>(p, *s, stage);
 	cp_async_commit_group();
 }
 
@@ -320,7 +334,6 @@ DEVICE struct stream<TRAITS> new_stream(const struct nib_mma_params &p,
 	s.scales_to = opaque(shared + scales_at<TRAITS>(lane, warp));
 	s.a_to = opaque(shared + TRAITS::A_AT + lane / 8 * 512 + a_row() * 64 +
 			lane % 4 * 16);
-	s.a_stride = (int32_t)p.a.row_stride;
 	s.a_scales_step = p.a.is_tiled ? 1024 : 8;
 	return s;
 }
@@ -374,11 +387,14 @@ DEVICE void run_range(const struct nib_mma_params &p, const struct mma_tables &t
 	while (m.x.number < r.count) {
 		const int free = stage == 0 ? TRAITS::STAGES - 1 : stage - 1;
 
+		uint32_t word[2 * M16][4];
+
 		cp_async_wait_group<TRAITS::STAGES - 2>();
+		load_words<TRAITS>(view, stage, m.x, word);
 		finish_a<TRAITS>(s.a_to + stage * TRAITS::A_BYTES, m.x.rows);
 		__syncthreads();
 		load_next<TRAITS>(p, t, r, free, &s);
-		multiply_item<TRAITS>(acc, view, stage, m.x);
+		multiply_item<TRAITS>(acc, view, stage, m.x, word);
 		m.left -= NIB_MMA_STEP;
 		if (m.left <= 0) {
 			store_item<TRAITS>(p, m.x, m.alpha, acc);
@@ -415,36 +431,40 @@ DEVICE struct range find_range(const struct nib_mma_params &p,
 }
 
 /*
- * Fills the tables of the experts.  Where kernels may overlap, that is done while the
- * previous kernel runs, and repeated if it has changed the rows of the experts.  The
- * first tile of weights is requested for the L2.
+ * Fills the tables of the experts and finds the CTA's range.  Where kernels may overlap,
+ * that is done while the previous kernel runs, and repeated if it has changed the rows
+ * of the experts.  The first tile of weights is requested for the L2.
  */
 template <class TRAITS>
-DEVICE void begin_tables(const struct nib_mma_params &p, uint8_t *bytes,
-			 struct mma_tables *t)
-{
+DEVICE struct range begin_range(const struct nib_mma_params &p, uint8_t *bytes,
+				const struct mma_tables &t) {
+	struct range r;
+
 	fill_tables<TRAITS>(p, bytes, t);
+	r = find_range<TRAITS>(p, t);
 #if __CUDA_ARCH__ >= 900
-	prefetch_tile<TRAITS>(p, *t, find_range<TRAITS>(p, *t));
+	prefetch_tile<TRAITS>(p, t, r);
 	griddepcontrol_wait();
-	if (__syncthreads_or(are_old<TRAITS>(p, *t)))
+	if (__syncthreads_or(are_old<TRAITS>(p, t))) {
 		fill_tables<TRAITS>(p, bytes, t);
+		r = find_range<TRAITS>(p, t);
+	}
 #endif
+	return r;
 }
 
 template <class TRAITS>
 DEVICE void mma_experts(const struct nib_mma_params &params)
 {
 	extern __shared__ __align__(128) uint8_t bytes[];
-	struct mma_tables tables = tables_at<TRAITS>(params, bytes);
+	const struct mma_tables tables = tables_at<TRAITS>(params, bytes);
 	struct range range;
 
 #if __CUDA_ARCH__ >= 900
 	griddepcontrol_launch_dependents();
 #endif
 	zero_a<TRAITS>(smem_addr(bytes));
-	begin_tables<TRAITS>(params, bytes, &tables);
-	range = find_range<TRAITS>(params, tables);
+	range = begin_range<TRAITS>(params, bytes, tables);
 	if (range.count > 0)
 		run_range<TRAITS>(params, tables, range, smem_addr(bytes));
 }

@@ -36,14 +36,13 @@
 template <class TRAITS>
 struct stream {
 	struct item x;
-	int left; /* of k, before the step that is requested next */
+	int left; /* of k, with the step that was requested last */
 	const uint8_t *codes[2 * M16];
 	const uint8_t *scales;
 	const uint8_t *a; /* of the first n8 tile */
 	const uint8_t *a_scales[TRAITS::NT];
 	/* Constant for the whole kernel: where the thread stores in stages. */
 	uint32_t b_to, scales_to, a_to;
-	int a_stride; /* of n8 tiles */
 	int a_scales_step;
 };
 
@@ -160,7 +159,7 @@ DEVICE void begin_item(const struct nib_mma_params &p, const struct mma_tables &
 		scale_row =
 		    max(t.scale_row[s->x.expert], 0) + s->x.row - t.row[s->x.expert];
 	begin_a<TRAITS>(p, scale_row, s);
-	s->left = p.k;
+	s->left = p.k + NIB_MMA_STEP;
 }
 
 /* The bytes of each row of the first tile of B that are requested early. */
@@ -217,7 +216,8 @@ DEVICE void load_b(const struct stream<TRAITS> &s, int stage, int back, int scal
 /* Requests the thread's pieces of A's step.  Beyond the end of k it stores zeros.  Rows
  * that the item does not have are left as they are. */
 template <class TRAITS>
-DEVICE void load_a(const struct stream<TRAITS> &s, int stage, bool has_k)
+DEVICE void load_a(const struct nib_mma_params &p, const struct stream<TRAITS> &s,
+		   int stage, bool has_k)
 {
 	const uint32_t to = s.a_to + stage * TRAITS::A_BYTES;
 
@@ -228,22 +228,23 @@ DEVICE void load_a(const struct stream<TRAITS> &s, int stage, bool has_k)
 		if (!has_k) {
 			sts_128(to + i * 2048, make_uint4(0, 0, 0, 0));
 		} else if (TRAITS::IS_NVFP4) {
-			cp_async_4(to + i * 2048, row_of(s.a, 8 * i, s.a_stride), 4);
+			cp_async_4(to + i * 2048, row_of(s.a, 8 * i, p.a.row_stride), 4);
 			cp_async_4(to + i * 2048 + 4, s.a_scales[i], 4);
 		} else {
-			cp_async_16_l1(to + i * 2048, row_of(s.a, 8 * i, s.a_stride));
+			cp_async_16_l1(to + i * 2048, row_of(s.a, 8 * i, p.a.row_stride));
 		}
 	}
 }
 
-/* Advances the pointers before a step is requested, not after: the requests keep their
- * address registers busy for a while. */
+/* Advances the stream before a step is requested, not after: the requests keep their
+ * address registers busy for a while.  left: of k, with this step. */
 template <class TRAITS>
 DEVICE void next_step(struct stream<TRAITS> *s)
 {
 #pragma unroll
 	for (int i = 0; i < 2 * M16; i++)
 		s->codes[i] += CODES_STEP;
+	s->left -= NIB_MMA_STEP;
 	s->scales += SCALES_STEP;
 	s->a += TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2;
 #pragma unroll
@@ -264,7 +265,7 @@ DEVICE void skip_steps(const struct nib_mma_params &p, int steps,
 #pragma unroll
 	for (int i = 0; TRAITS::IS_NVFP4 && i < TRAITS::NT; i++)
 		s->a_scales[i] += (int64_t)steps * s->a_scales_step;
-	s->left = p.k - steps * NIB_MMA_STEP;
+	s->left = p.k + NIB_MMA_STEP - steps * NIB_MMA_STEP;
 }
 
 /*
@@ -272,20 +273,19 @@ DEVICE void skip_steps(const struct nib_mma_params &p, int steps,
  * the row, since A is zero there.
  */
 template <class TRAITS>
-DEVICE void load_step(struct stream<TRAITS> *s, int stage)
+DEVICE void load_step(const struct nib_mma_params &p, const struct stream<TRAITS> &s,
+		      int stage)
 {
 	const int t = threadIdx.x % 4;
 
-	next_step<TRAITS>(s);
-	if (s->left >= NIB_MMA_STEP) {
-		load_b<TRAITS>(*s, stage, 0, 0);
-		load_a<TRAITS>(*s, stage, true);
+	if (s.left >= NIB_MMA_STEP) {
+		load_b<TRAITS>(s, stage, 0, 0);
+		load_a<TRAITS>(p, s, stage, true);
 	} else {
-		load_b<TRAITS>(*s, stage, t * 32 < s->left ? 0 : t * 16,
+		load_b<TRAITS>(s, stage, t * 32 < s.left ? 0 : t * 16,
 			       threadIdx.x / 64 * 512);
-		load_a<TRAITS>(*s, stage, a_k() < s->left);
+		load_a<TRAITS>(p, s, stage, a_k() < s.left);
 	}
-	s->left -= NIB_MMA_STEP;
 }
 
 /*

@@ -233,8 +233,11 @@ DEVICE void multiply_steps(const struct nib_mma_params &p, const struct item &x,
 				 : stage == 0 ? TRAITS::STAGES - 1
 					      : stage - 1;
 
+		uint32_t word[2 * M16][4];
+
 		if (i >= 0) {
 			cp_async_wait_group<TRAITS::STAGES - 2>();
+			load_words<TRAITS>(view, stage, x, word);
 			finish_a<TRAITS>(s.a_to + stage * TRAITS::A_BYTES, x.rows);
 			__syncthreads();
 		}
@@ -247,15 +250,15 @@ DEVICE void multiply_steps(const struct nib_mma_params &p, const struct item &x,
 						   s.a_to + free * TRAITS::A_BYTES,
 						   next * NIB_MMA_STEP);
 			} else {
-				load_step<TRAITS>(&s, free);
+				next_step<TRAITS>(&s);
+				load_step<TRAITS>(p, s, free);
 			}
 			next++;
 		}
 		cp_async_commit_group();
 		if (i < 0)
 			continue;
-		multiply<TRAITS, M16, TRAITS::NT>(acc,
-						  view.codes + stage * TRAITS::B_BYTES,
+		multiply<TRAITS, M16, TRAITS::NT>(acc, word,
 						  view.scales + stage * TRAITS::B_BYTES,
 						  view.a + stage * TRAITS::A_BYTES);
 		stage = stage + 1 == TRAITS::STAGES ? 0 : stage + 1;

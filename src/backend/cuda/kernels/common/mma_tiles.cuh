@@ -68,11 +68,16 @@ DEVICE int32_t first_scale_row(const struct nib_mma_params &p, int e, int row, i
 	return first >= 0 && first <= p.scale_rows_total - m ? first : -1;
 }
 
-/* The first row of expert e; e = experts: the end of the last one.  Clamped to the
- * rows, because the caller's offsets may be wrong. */
-DEVICE int32_t first_row(const struct nib_mma_params &p, int e)
+/* The offset of expert e, or of the end of the last one if e is larger. */
+DEVICE int32_t offset_of(const struct nib_mma_params &p, int e)
 {
-	return min(max(ld_relaxed(p.row_offsets + e), 0), p.rows);
+	return ld_relaxed(p.row_offsets + min(e, p.experts));
+}
+
+/* Offsets are clamped to the rows, because the caller's may be wrong. */
+DEVICE int32_t clamp_row(const struct nib_mma_params &p, int32_t offset)
+{
+	return min(max(offset, 0), p.rows);
 }
 
 template <class TRAITS>
@@ -89,25 +94,26 @@ DEVICE struct mma_tables tables_at(const struct nib_mma_params &p, uint8_t *byte
  */
 template <class TRAITS>
 DEVICE void fill_tables(const struct nib_mma_params &p, uint8_t *bytes,
-			struct mma_tables *t)
+			const struct mma_tables &t)
 {
 	int32_t *totals = (int32_t *)bytes; /* of warps */
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	const int run = (p.experts + NIB_MMA_THREADS - 1) / NIB_MMA_THREADS;
 	const int begin = min((int)threadIdx.x * run, p.experts);
 	const int end = min(begin + run, p.experts);
-	int sum = 0, before, row = begin < end ? first_row(p, begin) : 0;
+	int sum = 0, before, first = offset_of(p, begin), next = offset_of(p, begin + 1);
 
 #pragma unroll 1
 	for (int e = begin; e < end; e++) {
-		const int next = first_row(p, e + 1), m = next - row;
+		const int row = clamp_row(p, first), m = clamp_row(p, next) - row;
 
-		t->row[e] = row;
-		t->first_tile[e] = sum;
+		first = next;
+		next = offset_of(p, e + 2);
+		t.row[e] = row;
+		t.first_tile[e] = sum;
 		if (TRAITS::IS_NVFP4)
-			t->scale_row[e] = first_scale_row(p, e, row, m);
+			t.scale_row[e] = first_scale_row(p, e, row, m);
 		sum += m > 0 ? (m + TRAITS::M - 1) / TRAITS::M * p.tiles : 0;
-		row = next;
 	}
 	before = sum;
 #pragma unroll
@@ -123,10 +129,10 @@ DEVICE void fill_tables(const struct nib_mma_params &p, uint8_t *bytes,
 	for (int i = 0; i < warp; i++)
 		before += totals[i];
 	for (int e = begin; e < end; e++)
-		t->first_tile[e] += before;
+		t.first_tile[e] += before;
 	if (begin < end && end == p.experts) {
-		t->row[end] = row;
-		t->first_tile[end] = before + sum;
+		t.row[end] = clamp_row(p, first);
+		t.first_tile[end] = before + sum;
 	}
 	__syncthreads();
 }
@@ -137,13 +143,13 @@ DEVICE bool are_old(const struct nib_mma_params &p, const struct mma_tables &t)
 {
 	bool differ = false;
 
-	for (int e = threadIdx.x; e <= p.experts; e += NIB_MMA_THREADS) {
-		const int row = t.row[e];
+	for (int e = threadIdx.x; e < p.experts; e += NIB_MMA_THREADS) {
+		const int32_t first = offset_of(p, e), next = offset_of(p, e + 1);
+		const int row = t.row[e], end = t.row[e + 1];
 
-		differ |= first_row(p, e) != row;
-		if (TRAITS::IS_NVFP4 && e < p.experts)
-			differ |= first_scale_row(p, e, row, t.row[e + 1] - row) !=
-				  t.scale_row[e];
+		differ |= clamp_row(p, first) != row || clamp_row(p, next) != end;
+		if (TRAITS::IS_NVFP4)
+			differ |= first_scale_row(p, e, row, end - row) != t.scale_row[e];
 	}
 	return differ;
 }
