@@ -98,7 +98,7 @@ bool cuda_mma_can_load(enum nib_op op, const struct nib_moe_problem *moe)
 	       p->b.rows <= INT32_MAX - NIB_MMA_TILE &&
 	       nib_mma_tiles(p->b.rows, 2) <= INT32_MAX / units &&
 	       params.a.row_stride <= INT32_MAX &&
-	       params.a.scale_row_stride <= INT32_MAX &&
+	       params.a.scale_row_stride <= INT32_MAX / 32 &&
 	       params.c_row_stride <= INT32_MAX;
 }
 

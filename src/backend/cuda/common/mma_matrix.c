@@ -118,7 +118,7 @@ bool cuda_mma_matrix_fits(const struct nib_problem *p)
 	       nib_fp4_row_stride_bytes(&view.b) <= INT32_MAX &&
 	       nib_fp4_scale_row_stride_bytes(&view.b) <= INT32_MAX &&
 	       nib_fp4_row_stride_bytes(&view.a) <= INT32_MAX &&
-	       nib_fp4_scale_row_stride_bytes(&view.a) <= INT32_MAX &&
+	       nib_fp4_scale_row_stride_bytes(&view.a) <= INT32_MAX / 64 &&
 	       nib_dense_row_stride_elems(&view.x) <= INT32_MAX / 2 &&
 	       nib_dense_row_stride_elems(&view.c) <= INT32_MAX;
 }

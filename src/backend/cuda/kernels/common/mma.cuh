@@ -317,7 +317,7 @@ DEVICE void load_next(const struct nib_mma_params &p, const struct mma_tables &t
 		s->x.number++;
 		begin_item<TRAITS>(p, t, r, s);
 	}
-	next_step<TRAITS>(s);
+	next_step<TRAITS>(p, s);
 	if (s->left > 0)
 		load_step<TRAITS>(p, *s, stage);
 	cp_async_commit_group();
@@ -325,8 +325,7 @@ DEVICE void load_next(const struct nib_mma_params &p, const struct mma_tables &t
 
 /* A CTA's stream, which points at no item yet. */
 template <class TRAITS>
-DEVICE struct stream<TRAITS> new_stream(const struct nib_mma_params &p,
-					uint32_t shared) {
+DEVICE struct stream<TRAITS> new_stream(uint32_t shared) {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	struct stream<TRAITS> s = {};
 
@@ -334,7 +333,6 @@ DEVICE struct stream<TRAITS> new_stream(const struct nib_mma_params &p,
 	s.scales_to = opaque(shared + scales_at<TRAITS>(lane, warp));
 	s.a_to = opaque(shared + TRAITS::A_AT + lane / 8 * 512 + a_row() * 64 +
 			lane % 4 * 16);
-	s.a_scales_step = p.a.is_tiled ? 1024 : 8;
 	return s;
 }
 
@@ -343,7 +341,7 @@ template <class TRAITS>
 DEVICE struct stream<TRAITS> begin_stream(const struct nib_mma_params &p,
 					  const struct mma_tables &t,
 					  const struct range &r, uint32_t shared) {
-	struct stream<TRAITS> s = new_stream<TRAITS>(p, shared);
+	struct stream<TRAITS> s = new_stream<TRAITS>(shared);
 
 	begin_item<TRAITS>(p, t, r, &s);
 	return s;

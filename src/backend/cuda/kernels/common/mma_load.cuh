@@ -39,12 +39,17 @@ struct stream {
 	int left; /* of k, with the step that was requested last */
 	const uint8_t *codes[2 * M16];
 	const uint8_t *scales;
-	const uint8_t *a; /* of the first n8 tile */
-	const uint8_t *a_scales[TRAITS::NT];
+	const uint8_t *a, *a_scales;	/* of the first n8 tile */
+	int a_scales_after[TRAITS::NT]; /* those of the others, in bytes */
 	/* Constant for the whole kernel: where the thread stores in stages. */
 	uint32_t b_to, scales_to, a_to;
-	int a_scales_step;
 };
+
+/* Bytes from a step's scales of A to the next's. */
+DEVICE int a_scales_step(const struct nib_mma_params &p)
+{
+	return p.a.is_tiled ? SCALES_STEP : NIB_MMA_STEP / 16;
+}
 
 /* The lane's row of A of each n8 tile. */
 DEVICE int a_row(void)
@@ -82,11 +87,14 @@ DEVICE void begin_a(const struct nib_mma_params &p, int scale_row,
 
 	s->a = row_of(p.a.codes, s->x.row + a_row(), p.a.row_stride) +
 	       (TRAITS::IS_NVFP4 ? k / 2 : k * 2);
+	if (!TRAITS::IS_NVFP4)
+		return;
+	scale_row += a_row();
+	s->a_scales = a_scales(p, scale_row, a_k() / 64) - a_scales_step(p);
 #pragma unroll
-	for (int i = 0; TRAITS::IS_NVFP4 && i < TRAITS::NT; i++)
-		s->a_scales[i] =
-		    a_scales(p, scale_row + 8 * i + a_row(), a_k() / 64) -
-		    s->a_scales_step;
+	for (int i = 1; i < TRAITS::NT; i++)
+		s->a_scales_after[i] = (int)(a_scales(p, scale_row + 8 * i, 0) -
+					     a_scales(p, scale_row, 0));
 }
 
 /* The lane's row of B in m8 tile i of its warp: rows of B that are 2 apart. */
@@ -229,7 +237,8 @@ DEVICE void load_a(const struct nib_mma_params &p, const struct stream<TRAITS> &
 			sts_128(to + i * 2048, make_uint4(0, 0, 0, 0));
 		} else if (TRAITS::IS_NVFP4) {
 			cp_async_4(to + i * 2048, row_of(s.a, 8 * i, p.a.row_stride), 4);
-			cp_async_4(to + i * 2048 + 4, s.a_scales[i], 4);
+			cp_async_4(to + i * 2048 + 4,
+				   s.a_scales + (i ? s.a_scales_after[i] : 0), 4);
 		} else {
 			cp_async_16_l1(to + i * 2048, row_of(s.a, 8 * i, p.a.row_stride));
 		}
@@ -239,7 +248,7 @@ DEVICE void load_a(const struct nib_mma_params &p, const struct stream<TRAITS> &
 /* Advances the stream before a step is requested, not after: the requests keep their
  * address registers busy for a while.  left: of k, with this step. */
 template <class TRAITS>
-DEVICE void next_step(struct stream<TRAITS> *s)
+DEVICE void next_step(const struct nib_mma_params &p, struct stream<TRAITS> *s)
 {
 #pragma unroll
 	for (int i = 0; i < 2 * M16; i++)
@@ -247,9 +256,8 @@ DEVICE void next_step(struct stream<TRAITS> *s)
 	s->left -= NIB_MMA_STEP;
 	s->scales += SCALES_STEP;
 	s->a += TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2;
-#pragma unroll
-	for (int i = 0; TRAITS::IS_NVFP4 && i < TRAITS::NT; i++)
-		s->a_scales[i] += s->a_scales_step;
+	if (TRAITS::IS_NVFP4)
+		s->a_scales += a_scales_step(p);
 }
 
 /* Advances a stream that has loaded nothing. */
@@ -262,9 +270,8 @@ DEVICE void skip_steps(const struct nib_mma_params &p, int steps,
 		s->codes[i] += steps * CODES_STEP;
 	s->scales += (int64_t)steps * SCALES_STEP;
 	s->a += steps * (TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2);
-#pragma unroll
-	for (int i = 0; TRAITS::IS_NVFP4 && i < TRAITS::NT; i++)
-		s->a_scales[i] += (int64_t)steps * s->a_scales_step;
+	if (TRAITS::IS_NVFP4)
+		s->a_scales += (int64_t)steps * a_scales_step(p);
 	s->left = p.k + NIB_MMA_STEP - steps * NIB_MMA_STEP;
 }
 

@@ -218,7 +218,7 @@ DEVICE void multiply_steps(const struct nib_mma_params &p, const struct item &x,
 			   float (&acc)[TRAITS::NT * M16][4])
 {
 	const struct lane_view view = view_of<TRAITS>(shared);
-	struct stream<TRAITS> s = new_stream<TRAITS>(p, shared);
+	struct stream<TRAITS> s = new_stream<TRAITS>(shared);
 	int next = first, stage = 0;
 
 	s.x = x;
@@ -250,7 +250,7 @@ DEVICE void multiply_steps(const struct nib_mma_params &p, const struct item &x,
 						   s.a_to + free * TRAITS::A_BYTES,
 						   next * NIB_MMA_STEP);
 			} else {
-				next_step<TRAITS>(&s);
+				next_step<TRAITS>(p, &s);
 				load_step<TRAITS>(p, s, free);
 			}
 			next++;
