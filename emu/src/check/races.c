@@ -7,15 +7,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "check/histories.h"
 #include "check/lanes.h"
-#include "hardware/arena.h"
 
-#define WORD_BYTES 4
-/* Histories are allocated for this much device memory at once. */
-#define CHUNK_BYTES (UINT64_C(256) << 10)
-#define CHUNK_WORDS (CHUNK_BYTES / WORD_BYTES)
+#define WORD_BYTES EMU_WORD_BYTES
 
 /* ---- the history of a word ----------------------------------------------- */
 
@@ -67,13 +63,10 @@ struct mixed {
 };
 
 struct emu_races {
-	uint64_t base;
+	struct emu_histories words;
 	bool is_parallel;
-	_Atomic(_Atomic history *) *chunks;
 	pthread_mutex_t lock; /* of all that follows */
-	uint64_t *used;	      /* chunks */
-	size_t n_used, used_capacity;
-	struct mixed *mixed; /* open addressing */
+	struct mixed *mixed;  /* open addressing */
 	size_t n_mixed, mixed_capacity;
 };
 
@@ -127,10 +120,8 @@ struct emu_races *emu_races_open(uint64_t base, uint64_t bytes, bool is_parallel
 	if (!r)
 		return NULL;
 	pthread_mutex_init(&r->lock, NULL);
-	r->base = base;
 	r->is_parallel = is_parallel;
-	r->chunks = calloc(bytes / CHUNK_BYTES + 1, sizeof(*r->chunks));
-	if (r->chunks)
+	if (emu_histories_open(&r->words, base, bytes))
 		return r;
 	emu_races_close(r);
 	return NULL;
@@ -140,51 +131,10 @@ void emu_races_close(struct emu_races *r)
 {
 	if (!r)
 		return;
-	for (size_t i = 0; i < r->n_used; i++)
-		munmap(r->chunks[r->used[i]], CHUNK_WORDS * sizeof(history));
+	emu_histories_close(&r->words);
 	pthread_mutex_destroy(&r->lock);
-	free(r->chunks);
-	free(r->used);
 	free(r->mixed);
 	free(r);
-}
-
-/* Allocates a chunk's histories; NULL: no memory, so they are not checked. */
-static _Atomic history *new_chunk(struct emu_races *r, uint64_t index)
-{
-	_Atomic history *chunk;
-	uint64_t *used;
-
-	pthread_mutex_lock(&r->lock);
-	chunk = r->chunks[index];
-	used = chunk ? NULL
-		     : emu_grow(r->used, &r->used_capacity, r->n_used, sizeof(*used));
-	if (used) {
-		void *fresh =
-		    mmap(NULL, CHUNK_WORDS * sizeof(history), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-		r->used = used;
-		if (fresh != MAP_FAILED) {
-			used[r->n_used++] = index;
-			chunk = fresh;
-			atomic_store_explicit(&r->chunks[index], chunk,
-					      memory_order_release);
-		}
-	}
-	pthread_mutex_unlock(&r->lock);
-	return chunk;
-}
-
-static inline _Atomic history *history_at(struct emu_races *r, uint64_t offset)
-{
-	const uint64_t index = offset / CHUNK_BYTES;
-	_Atomic history *chunk =
-	    atomic_load_explicit(&r->chunks[index], memory_order_acquire);
-
-	if (!chunk)
-		chunk = new_chunk(r, index);
-	return chunk ? &chunk[offset % CHUNK_BYTES / WORD_BYTES] : NULL;
 }
 
 /* ---- one word ------------------------------------------------------------ */
@@ -265,7 +215,7 @@ static void touch_bytes(struct mixed *m, uint32_t cluster, uint32_t mask, bool i
 }
 
 /* The same for a word whose bytes belong, or will belong, to several clusters. */
-static void touch_mixed(struct emu_races *r, _Atomic history *at, uint64_t word,
+static void touch_mixed(struct emu_races *r, emu_history *at, uint64_t word,
 			uint32_t cluster, uint32_t mask, bool is_write,
 			struct conflict *found)
 {
@@ -297,7 +247,7 @@ static inline uint32_t digest_of(const uint8_t *value, uint32_t bytes)
 	return x ? x : 1;
 }
 
-static inline bool replace(const struct emu_races *r, _Atomic history *at, history *old,
+static inline bool replace(const struct emu_races *r, emu_history *at, history *old,
 			   history new)
 {
 	if (new == *old)
@@ -309,7 +259,7 @@ static inline bool replace(const struct emu_races *r, _Atomic history *at, histo
 	return true;
 }
 
-static struct conflict touch(struct emu_races *r, _Atomic history *at, uint64_t word,
+static struct conflict touch(struct emu_races *r, emu_history *at, uint64_t word,
 			     uint32_t cluster, uint32_t mask, bool is_write,
 			     uint32_t digest)
 {
@@ -358,7 +308,7 @@ static bool touch_lane(struct emu_races *r, const struct emu_race *a, int lane,
 	     at += WORD_BYTES) {
 		const uint64_t first = at > begin ? at : begin;
 		const uint64_t last = at + WORD_BYTES < end ? at + WORD_BYTES : end;
-		_Atomic history *word = history_at(r, at - r->base);
+		emu_history *word = emu_history_at(&r->words, at - r->words.base);
 		struct conflict found;
 		uint32_t digest = 0;
 
@@ -382,12 +332,12 @@ static bool touch_lane(struct emu_races *r, const struct emu_race *a, int lane,
 static inline bool touch_own(struct emu_races *r, const struct emu_race *a, int lane,
 			     history own)
 {
-	const uint64_t offset = a->address[lane] - r->base;
+	const uint64_t offset = a->address[lane] - r->words.base;
 
 	if (offset % WORD_BYTES || a->bytes % WORD_BYTES)
 		return false;
 	for (uint32_t k = 0; k < a->bytes; k += WORD_BYTES) {
-		_Atomic history *word = history_at(r, offset + k);
+		emu_history *word = emu_history_at(&r->words, offset + k);
 		history mine = own, old;
 
 		if (!word)

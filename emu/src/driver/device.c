@@ -405,5 +405,9 @@ CUresult cuCtxSynchronize(void)
 {
 	CUresult result = emu_driver_enter();
 
-	return emu_driver_leave(result ? result : emu_driver_flush());
+	if (!result)
+		result = emu_driver_flush();
+	if (!result)
+		emu_stream_order_host_all(&emu_driver.order);
+	return emu_driver_leave(result);
 }

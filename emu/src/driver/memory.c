@@ -21,6 +21,17 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 	return emu_driver_leave(result);
 }
 
+/* Freeing waits for the device; what uses the addresses later is other memory. */
+static void forget(CUdeviceptr pointer)
+{
+	uint64_t begin, bytes;
+
+	emu_stream_order_host_all(&emu_driver.order);
+	if (emu_driver.order.streams &&
+	    emu_memory_find(emu_driver.machine.memory, pointer, &begin, &bytes))
+		emu_streams_forget(emu_driver.order.streams, begin, bytes);
+}
+
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
 	struct emu_error err = {{0}};
@@ -28,6 +39,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 
 	if (!result && pointer) {
 		result = emu_driver_flush();
+		forget(pointer);
 		if (!result &&
 		    !emu_memory_free(emu_driver.machine.memory, pointer, &err))
 			result =
@@ -54,6 +66,9 @@ static CUresult submit(CUstream stream, const struct emu_work *work, bool waits)
 	result = emu_driver_submit(stream, copy);
 	if (!result && waits)
 		result = emu_driver_flush();
+	if (!result && waits)
+		emu_stream_order_host_stream(&emu_driver.order,
+					     emu_stream_number(stream));
 	return emu_driver_leave(result);
 }
 

@@ -86,33 +86,6 @@ static void fill(const struct emu_work *w)
 			memcpy(to + i, &value, w->value_bytes);
 }
 
-/* Runs a copy or a fill. */
-static CUresult run_move(const struct emu_work *w)
-{
-	const bool is_copy = w->kind == EMU_WORK_COPY;
-	CUresult result;
-
-	if (w->reservation)
-		return change_reservation(w);
-	result = check_range("write of", w->to, w->bytes);
-	if (!result && is_copy)
-		result = check_range("read of", w->from, w->bytes);
-	if (result || w->bytes == 0)
-		return result;
-	if (is_copy)
-		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from, w->bytes);
-	else
-		fill(w);
-	if (!emu_is_device(w->to))
-		return CUDA_SUCCESS;
-	if (is_copy && emu_is_device(w->from))
-		memmove(emu_shadow_of(w->to), emu_shadow_of(w->from), w->bytes);
-	else
-		emu_memory_set_state(emu_driver.machine.memory, w->to, w->bytes,
-				     EMU_MAPPED | EMU_WRITTEN);
-	return CUDA_SUCCESS;
-}
-
 /* ---- kernels ------------------------------------------------------------- */
 
 #define MAX_CHAIN 64
@@ -287,6 +260,8 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	for (uint32_t i = 0; i < count; i++)
 		grids[i]->traffic = traffic ? &traffic[i] : NULL;
 	ok = emu_grids_run(m, grids, count);
+	if (emu_driver.order.is_short)
+		m->unwatched |= EMU_UNWATCHED_STREAMS;
 	record_unwatched();
 	if (emu_prints_write(m->prints, stdout))
 		(void)fflush(stdout);
@@ -326,6 +301,7 @@ CUresult emu_driver_flush(void)
 	for (; w && !result; w = w->next) {
 		w->grid.before = count ? grids[count - 1] : NULL;
 		w->grid.id = ++emu_driver.grids;
+		w->grid.work = w->order.streams ? &w->order : NULL;
 		result = place_parameters(w);
 		grids[count++] = &w->grid;
 	}
@@ -362,6 +338,69 @@ static CUresult queue_kernel(struct emu_work *w)
 	return CUDA_SUCCESS;
 }
 
+/* Checks the bytes of a copy or a fill in the order of streams. */
+static CUresult check_order(const struct emu_work *w)
+{
+	struct emu_machine *m = &emu_driver.machine;
+	const bool is_copy = w->kind == EMU_WORK_COPY;
+	char name[] = "copy";
+	struct emu_error err, report;
+	struct emu_finding one;
+	CUresult found;
+
+	if (!w->order.streams ||
+	    ((!emu_is_device(w->to) ||
+	      emu_stream_access(&w->order, EMU_STREAM_WRITE, w->to, w->bytes, &err)) &&
+	     (!is_copy || !emu_is_device(w->from) ||
+	      emu_stream_access(&w->order, EMU_STREAM_READ, w->from, w->bytes, &err))))
+		return CUDA_SUCCESS;
+	if (!is_copy)
+		memcpy(name, "fill", sizeof(name));
+	emu_fail(&report, "%s of %zu bytes in stream %u: %.700s", name, w->bytes,
+		 w->order.stream, err.text);
+	one = (struct emu_finding){
+	    .rule = emu_rule_for(err.text), .kernel = name, .report = report.text};
+	if (emu_findings_add(m->options.findings, &one)) {
+		found = report_findings();
+		emu_findings_clear(m->options.findings);
+	} else {
+		m->report = report;
+		m->report_rule = one.rule;
+		found = report_failure();
+	}
+	emu_driver.failed = found;
+	return found;
+}
+
+/* Runs a copy or a fill. */
+static CUresult run_move(const struct emu_work *w)
+{
+	const bool is_copy = w->kind == EMU_WORK_COPY;
+	CUresult result;
+
+	if (w->reservation)
+		return change_reservation(w);
+	result = check_range("write of", w->to, w->bytes);
+	if (!result && is_copy)
+		result = check_range("read of", w->from, w->bytes);
+	if (!result && w->bytes)
+		result = check_order(w);
+	if (result || w->bytes == 0)
+		return result;
+	if (is_copy)
+		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from, w->bytes);
+	else
+		fill(w);
+	if (!emu_is_device(w->to))
+		return CUDA_SUCCESS;
+	if (is_copy && emu_is_device(w->from))
+		memmove(emu_shadow_of(w->to), emu_shadow_of(w->from), w->bytes);
+	else
+		emu_memory_set_state(emu_driver.machine.memory, w->to, w->bytes,
+				     EMU_MAPPED | EMU_WRITTEN);
+	return CUDA_SUCCESS;
+}
+
 CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
 {
 	CUresult result;
@@ -378,6 +417,7 @@ CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
 		g->count++;
 		return CUDA_SUCCESS;
 	}
+	emu_stream_order_begin(&emu_driver.order, emu_stream_number(stream), &w->order);
 	if (w->kind == EMU_WORK_KERNEL)
 		return queue_kernel(w);
 	result = emu_driver_flush();

@@ -33,6 +33,7 @@ struct emu_work {
 	size_t bytes;
 	uint32_t value, value_bytes;	     /* of SET: 1, 2 or 4 */
 	struct emu_reservation *reservation; /* of ALLOC and FREE */
+	struct emu_stream_work order;	     /* among the work of all streams */
 	struct emu_work *next;
 };
 

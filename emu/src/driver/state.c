@@ -32,6 +32,13 @@ CUresult emu_driver_fail(CUresult result, const char *format, ...)
 	return result;
 }
 
+uint32_t emu_stream_number(CUstream stream)
+{
+	return !stream || (uintptr_t)stream == 1 ? 0
+	       : (uintptr_t)stream == 2		 ? 1
+						 : stream->number;
+}
+
 bool emu_is_device(CUdeviceptr pointer)
 {
 	const struct emu_space *s = &emu_driver.machine.global;

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "driver/cuda_api.h"
+#include "driver/stream_order.h"
 #include "hardware/memory.h"
 #include "machine/grid.h"
 
@@ -28,6 +29,7 @@ struct emu_work;
 
 struct CUstream_st {
 	struct CUgraph_st *graph; /* that is being captured */
+	uint32_t number;	  /* stream_order.h */
 	struct CUstream_st *next;
 };
 
@@ -49,6 +51,7 @@ struct emu_driver {
 	/* Kernels that have not run; each depends on the one before. */
 	struct emu_work *queue, *queue_end;
 	CUresult failed; /* for good */
+	struct emu_stream_order order;
 	uint64_t grids;
 	char text[sizeof(struct emu_error) + 700]; /* of cuGetErrorString */
 };
@@ -63,6 +66,8 @@ CUresult emu_driver_leave(CUresult result);
 bool emu_is_module(const struct CUmod_st *module);
 /* True for a function of a loaded module. */
 bool emu_is_function(const struct CUfunc_st *function);
+/* A stream's number in stream_order.h. */
+uint32_t emu_stream_number(CUstream stream);
 /* An address of device memory, and the state of its byte. */
 bool emu_is_device(CUdeviceptr pointer);
 uint8_t *emu_shadow_of(CUdeviceptr pointer);

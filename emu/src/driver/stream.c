@@ -11,6 +11,12 @@
 #include "driver/queue.h"
 #include "machine/time.h"
 
+struct CUevent_st {
+	uint64_t instructions;
+	double ns;		    /* predicted */
+	uint32_t seen[EMU_STREAMS]; /* by stream: work before it */
+};
+
 /* ---- streams ------------------------------------------------------------- */
 
 /*
@@ -27,6 +33,17 @@ bool emu_stream_is_valid(CUstream stream)
 	return s;
 }
 
+/* Compares the accesses of streams from now on, if they may run at the same time. */
+static void compare_streams(bool is_apart)
+{
+	struct emu_stream_order *o = &emu_driver.order;
+	const struct emu_space *s = &emu_driver.machine.global;
+
+	if (!o->streams && !emu_driver.machine.options.is_unchecked &&
+	    (is_apart || o->count > 1))
+		o->streams = emu_streams_open(s->base, s->bytes);
+}
+
 bool emu_stream_is_capturing(CUstream stream)
 {
 	return (uintptr_t)stream > 2 && stream->graph;
@@ -36,10 +53,12 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 {
 	CUresult result = emu_driver_enter();
 
-	(void)flags;
 	if (!result) {
 		*stream = calloc(1, sizeof(**stream));
 		if (*stream) {
+			(*stream)->number =
+			    emu_stream_order_add(&emu_driver.order, flags & 1);
+			compare_streams(flags & 1);
 			(*stream)->next = emu_driver.streams;
 			emu_driver.streams = *stream;
 		} else {
@@ -97,9 +116,14 @@ static CUresult flush(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-	const CUresult result = emu_driver_enter();
+	CUresult result = emu_driver_enter();
 
-	return emu_driver_leave(result ? result : flush(stream));
+	if (!result)
+		result = flush(stream);
+	if (!result)
+		emu_stream_order_host_stream(&emu_driver.order,
+					     emu_stream_number(stream));
+	return emu_driver_leave(result);
 }
 
 /* Runs the work, as every wait does. */
@@ -108,7 +132,8 @@ CUresult cuStreamQuery(CUstream stream)
 	return cuStreamSynchronize(stream);
 }
 
-/* Streams do not overlap, so recorded work has ended. */
+/* Streams do not overlap here, so recorded work has ended; on a GPU it may not have,
+ * so the order is kept. */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
 	CUresult result = emu_driver_enter();
@@ -116,6 +141,9 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 	(void)flags;
 	if (!result && (!event || !emu_stream_is_valid(stream)))
 		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result)
+		emu_stream_order_wait(&emu_driver.order, emu_stream_number(stream),
+				      event->seen);
 	return emu_driver_leave(result);
 }
 
@@ -333,11 +361,6 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
  */
 #define INSTRUCTIONS_A_MS 1e9f
 
-struct CUevent_st {
-	uint64_t instructions;
-	double ns; /* predicted */
-};
-
 CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
 	(void)flags;
@@ -357,6 +380,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 
 	if (!result)
 		result = flush(stream);
+	emu_stream_order_record(&emu_driver.order, emu_stream_number(stream),
+				event->seen);
 	event->instructions = emu_driver.machine.instructions;
 	if (emu_driver.machine.time)
 		event->ns = emu_time_ns(emu_driver.machine.time);
@@ -376,8 +401,10 @@ CUresult cuEventQuery(CUevent event)
 
 CUresult cuEventSynchronize(CUevent event)
 {
-	(void)event;
-	return emu_driver_leave(emu_driver_enter());
+	const CUresult result = emu_driver_enter();
+
+	emu_stream_order_host(&emu_driver.order, event->seen);
+	return emu_driver_leave(result);
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end)

@@ -154,6 +154,8 @@ struct emu_grid {
 	uint32_t resident; /* clusters that the GPU holds at once; 0: all */
 	/* The scheduler's. */
 	uint32_t n_clusters, begun, ended, triggered;
+	/* Its place in the order of streams; NULL: that is not checked. */
+	const struct emu_stream_work *work;
 	uint32_t in_run;	     /* its number among the grids that run together */
 	struct emu_traffic *traffic; /* NULL: not counted */
 	/* With time, cycles: its end, and the last launch_dependents. */

@@ -58,6 +58,11 @@ static const struct emu_rule table[] = {
      "a dependent grid may begin before the grid before it has ended "
      "(\"griddepcontrol\")",
      "griddepcontrol.wait (cudaGridDependencySynchronize) before this access"},
+    {"stream-order", true, "nothing orders the two streams",
+     "work of two streams runs at the same time, in any order (CUDA programming guide, "
+     "\"Streams\")",
+     "cudaEventRecord in one stream and cudaStreamWaitEvent in the other, or "
+     "cudaStreamSynchronize between them"},
     {"grid-race", true, "nothing in this grid can order two clusters",
      "CTAs of a grid without atomics and ordered accesses run at the same time, in "
      "any order (\"Memory Consistency Model\")",

@@ -112,6 +112,22 @@ static bool watch_races(struct emu_warp *w, const struct emu_instr *i,
 	return true;
 }
 
+/* An access in the order of streams; false after a fault. */
+static bool watch_streams(struct emu_warp *w, const struct emu_instr *i, int lane,
+			  uint32_t kind, uint64_t address, uint32_t bytes)
+{
+	const struct emu_stream_work *work = w->cta->cluster->grid->work;
+	struct emu_error err;
+
+	return !work ||
+	       emu_stream_access(work,
+				 kind & EMU_ORDER_STRONG  ? EMU_STREAM_ATOMIC
+				 : kind & EMU_ORDER_WRITE ? EMU_STREAM_WRITE
+							  : EMU_STREAM_READ,
+				 address, bytes, &err) ||
+	       emu_object(w, i, lane, "%s", err.text);
+}
+
 bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      uint32_t kind, uint64_t address, uint32_t bytes)
 {
@@ -123,6 +139,8 @@ bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 
 	if (!describe(w, &who))
 		return true;
+	if (!watch_streams(w, i, lane, kind, address, bytes))
+		return false;
 	if (m->races) {
 		struct emu_race race = {.is_write = kind & EMU_ORDER_WRITE,
 					.lanes = 1,
@@ -158,6 +176,13 @@ bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 
 	if (!describe(w, &who))
 		return true;
+	for (uint32_t left = w->cta->cluster->grid->work ? lanes : 0; left;
+	     left &= left - 1) {
+		const int l = __builtin_ctz(left);
+
+		if (!watch_streams(w, i, l, kind, address[l], bytes))
+			return false;
+	}
 	if (!watch_races(w, i, &race))
 		return false;
 	for (uint32_t left = value ? lanes : 0; left; left &= left - 1) {

@@ -11,6 +11,7 @@
 #include "check/check.h"
 #include "check/order.h"
 #include "check/races.h"
+#include "check/streams.h"
 #include "machine/machine.h"
 
 /*
@@ -126,6 +127,7 @@ enum emu_unwatched {
 	EMU_UNWATCHED_RACES = 4,
 	EMU_UNWATCHED_OLD = 8,
 	EMU_UNWATCHED_CLUSTER = 16,
+	EMU_UNWATCHED_STREAMS = 32,
 };
 /* By bit. */
 #define EMU_UNWATCHED_TEXTS                                                            \
@@ -134,6 +136,7 @@ enum emu_unwatched {
 	    "or a grid of 2^24 warps",                                                 \
 	    "races between the CTAs of a grid of more than 4 million",                 \
 	    "global memory that a CTA used before its last 8 MiB",                     \
-	    "a cluster with more warps or mbarriers than the checker has clocks for"
+	    "a cluster with more warps or mbarriers than the checker has clocks for",  \
+	    "the order of more than 62 streams, or of a million launches of one"
 
 #endif
