@@ -18,6 +18,9 @@ import tempfile
 
 # Compiled kernels hold PTX here, so they must not be mixed with those for a GPU.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+# Older versions of Triton link their launcher with -lcuda.
+LIBRARIES = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+os.environ["LIBRARY_PATH"] = ":".join(f"{folder}/stubs" for folder in LIBRARIES)
 CACHE = tempfile.TemporaryDirectory(prefix="nibemu-triton-")
 os.environ["TRITON_CACHE_DIR"] = CACHE.name
 
