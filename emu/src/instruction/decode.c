@@ -228,8 +228,7 @@ static bool decode(struct emu_parser *p)
 		return false;
 	i.opcode = row;
 	i.line = b.s->line;
-	i.source_line = p->build.source_line;
-	i.source_file = (uint16_t)p->build.source_file;
+	i.source_line = p->build.source;
 	i.type = b.n_types ? (uint8_t)b.types[0] : EMU_NO_TYPE;
 	i.type2 = b.n_types > 1 ? (uint8_t)b.types[1] : EMU_NO_TYPE;
 	i.guard_reg = EMU_NO_REGISTER;

@@ -79,6 +79,19 @@ struct emu_branch_target {
 	size_t length;
 };
 
+/* A place in the source. */
+struct emu_loc {
+	uint32_t file, line, column;
+	uint32_t caller; /* index + 1 of the call that was inlined; 0: none */
+	uint32_t next;	 /* in a chain of the table */
+};
+
+struct emu_locs {
+	struct emu_loc *list;
+	size_t count, capacity;
+	uint32_t buckets[4096]; /* index + 1 of the newest */
+};
+
 /* A kernel under construction. */
 struct emu_builder {
 	struct emu_kernel *kernel;
@@ -93,7 +106,7 @@ struct emu_builder {
 	uint8_t *constants;
 	size_t constants_used, constants_capacity;
 	uint32_t constant_map[4096]; /* offset + 1 by hash of value and size */
-	uint32_t source_line, source_file;
+	uint32_t source; /* of the next instruction: index + 1 in the parser's locs */
 	bool has_dynamic_symbol;
 };
 
@@ -107,6 +120,7 @@ struct emu_parser {
 	struct emu_module *module;
 	struct emu_names names;
 	struct emu_builder build;
+	struct emu_locs locs;
 	struct emu_statement statement;
 	char opcode[160]; /* where spaces stood in it */
 	emu_decode *decode;
@@ -133,9 +147,6 @@ emu_parse_fail(struct emu_parser *parser, uint32_t line, const char *format, ...
 bool emu_expect_mark(struct emu_parser *parser, char mark);
 bool emu_take_mark(struct emu_parser *parser, char mark);
 bool emu_expect_number(struct emu_parser *parser, uint64_t *value);
-/* Skips "+ number" lists and the like: .file, .loc at any place. */
-bool emu_parse_loc(struct emu_parser *parser);
-bool emu_parse_file(struct emu_parser *parser);
 /* Fails: names what was found and what was wanted. */
 bool emu_unexpected(struct emu_parser *parser, const char *wanted);
 bool emu_take_word(struct emu_parser *parser, const char *word);

@@ -11,6 +11,7 @@
 #include "ptx/parse_call.h"
 #include "ptx/parse_variable.h"
 #include "ptx/registers.h"
+#include "ptx/source.h"
 
 #define MAX_REGISTERS (1u << 24)
 
@@ -557,7 +558,7 @@ bool emu_parse_body(struct emu_parser *p, struct emu_kernel *kernel)
 	p->read_scope = parse_scope;
 	b->count = b->n_fixups = b->n_targets = 0;
 	b->registers = b->constants_used = 0;
-	b->source_line = b->source_file = 0;
+	b->source = 0;
 	b->has_dynamic_symbol = false;
 	memset(b->constant_map, 0, sizeof(b->constant_map));
 	if (!emu_place_module_shared(p) || !emu_expect_mark(p, '{') ||

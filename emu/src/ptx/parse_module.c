@@ -11,6 +11,7 @@
 #include "ptx/parse_body.h"
 #include "ptx/parse_call.h"
 #include "ptx/parse_variable.h"
+#include "ptx/source.h"
 #include "ptx/target.h"
 
 /* Skips debug data: a name and the text inside the braces. */
@@ -326,6 +327,7 @@ struct emu_module *emu_parse_module(const char *text, emu_decode *decode,
 			ok = emu_find_functions(p);
 		while (ok && p->lexer.token.kind != EMU_END)
 			ok = parse_top(p);
+		ok = ok && emu_find_source_lines(p);
 	} else {
 		emu_fail(err, "no memory for a module");
 	}
@@ -333,6 +335,7 @@ struct emu_module *emu_parse_module(const char *text, emu_decode *decode,
 		free_builder(&p->build);
 		emu_names_free(&p->names);
 		free(p->functions);
+		free(p->locs.list);
 	}
 	free(p);
 	if (ok && can_run(m, err))

@@ -116,7 +116,7 @@ struct emu_instr {
 	int64_t immediate; /* offset of its first address */
 	int64_t offset[2]; /* and of others */
 	const struct emu_opcode *opcode;
-	uint32_t line, source_line;
+	uint32_t line, source_line; /* of the PTX and, if known, of the source */
 	uint32_t target;    /* of a branch: an index; else UINT32_MAX */
 	uint32_t guard_row; /* of its predicate */
 	uint32_t guard_reg; /* or EMU_NO_REGISTER */
