@@ -56,16 +56,6 @@ DEVICE void cp_async_16_l2_128(uint32_t to, const void *from)
 		     : "memory");
 }
 
-/* The same, predicated: nothing if !is_wanted. */
-DEVICE void cp_async_16_l2_128_if(uint32_t to, const void *from, bool is_wanted)
-{
-	asm volatile(
-	    "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"
-	    "@p cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n\t}" ::"r"(to),
-	    "l"(from), "r"((uint32_t)is_wanted)
-	    : "memory");
-}
-
 /* 16 bytes, bypassing the L1; src_bytes of them are read, the rest becomes zero. */
 DEVICE void cp_async_16(uint32_t to, const void *from, uint32_t src_bytes)
 {

@@ -54,15 +54,6 @@
 #include "backend/cuda/kernels/common/ptx_mma16.cuh"
 #include "gemm_store.cuh"
 
-/* What a warp has of a stage before it multiplies it. */
-template <class TRAITS>
-struct operands {
-	uint32_t values[B_PLACES][4]; /* of B, k 0 to 7 of each lane */
-	uint32_t codes[B_PLACES];     /* k 8 to 15 */
-	uint32_t scales[2];	      /* places 0 and 1, 2 and 3 */
-	uint4 a[2];		      /* the first two n8 tiles */
-};
-
 /* What a lane reads of a stage: addresses in the first. */
 struct lane_view {
 	uint32_t codes, scales, a[2];
@@ -92,239 +83,165 @@ DEVICE constexpr uint32_t scales_offset(int i)
 	return TRAITS::IS_DUAL ? i / 2 * 512 + i % 2 * 128 : i * 128;
 }
 
+/*
+ * Loads the lane's codes and scales of the stage at `at` and dequantises them.
+ * values[i][k]: of place i, k 0 to 15 in pairs.  tag: of the stage.
+ */
 template <class TRAITS>
-DEVICE uint32_t scale_of(const struct operands<TRAITS> &x, int i)
+DEVICE void dequantise(const struct lane_view &v, uint32_t at, uint32_t tag,
+		       uint32_t (&values)[B_PLACES][8])
 {
-	return i % 2 ? high_halves(x.scales[i / 2]) : low_halves(x.scales[i / 2]);
-}
-
-/* Codes and scales of a stage as they are loaded. */
-struct raw_weights {
-	uint32_t first[B_PLACES], second[B_PLACES]; /* codes of k 0 to 7, 8 to 15 */
-	uint32_t scales[B_PLACES];
-};
-
-template <class TRAITS>
-DEVICE struct raw_weights load_weights(const struct lane_view &v, uint32_t at)
-{
-	struct raw_weights w;
+	const uint32_t mask = opaque(threadIdx.x) % 4 < (tag & TAG_GROUPS)
+				  ? SCALE_MASK(TRAITS::IS_BF16)
+				  : 0;
+	uint32_t codes[B_PLACES][2], scales[B_PLACES];
 
 #pragma unroll
 	for (int i = 0; i < B_PLACES; i++) {
-		lds_64(v.codes + at + i * 256, &w.first[i], &w.second[i]);
-		w.scales[i] = lds_u8(v.scales + at + scales_offset<TRAITS>(i));
+		scales[i] = lds_u8(v.scales + at + scales_offset<TRAITS>(i));
+		lds_64(v.codes + at + i * 256, &codes[i][0], &codes[i][1]);
 	}
-	return w;
+#pragma unroll
+	for (int i = 0; i < B_PLACES; i++) {
+		const uint32_t both = widen_two_scales<TRAITS::IS_BF16>(
+		    scales[i & ~1], scales[i | 1], mask);
+		const uint32_t scale = i % 2 ? high_halves(both) : low_halves(both);
+
+		decode_in_order<TRAITS::IS_BF16>(codes[i][0], scale, values[i]);
+		decode_in_order<TRAITS::IS_BF16>(codes[i][1], scale, values[i] + 4);
+	}
 }
 
-/* x gets all but the values.  tag: of the stage. */
+/* sums += four n8 tiles of A, half of each lane's k of a stage, times the warp's B.  The
+ * eight sums of an instruction do not depend on each other. */
 template <class TRAITS>
-DEVICE void begin_weights(const struct raw_weights &w, uint32_t tag,
-			  struct operands<TRAITS> *x)
-{
-	const uint32_t mask =
-	    threadIdx.x % 4 < (tag & TAG_GROUPS) ? SCALE_MASK(TRAITS::IS_BF16) : 0;
-
-#pragma unroll
-	for (int i = 0; i < B_PLACES; i++)
-		x->codes[i] = w.second[i];
-#pragma unroll
-	for (int i = 0; i < 2; i++)
-		x->scales[i] = widen_two_scales<TRAITS::IS_BF16>(
-		    w.scales[2 * i], w.scales[2 * i + 1], mask);
-}
-
-/* Dequantises eighths `begin` to `end` - 1 of half of each lane's k of a stage. */
-template <class TRAITS>
-DEVICE void decode_eighths(const uint32_t (&codes)[B_PLACES],
-			   const struct operands<TRAITS> &x, int begin, int end,
-			   uint32_t (&values)[B_PLACES][4])
+DEVICE void multiply_four(float (*sums)[M16_TILES][4], const uint4 (&a)[4], int half,
+			  const uint32_t (&values)[B_PLACES][8])
 {
 #pragma unroll
-	for (int i = begin; i < end; i++)
-		decode_half<TRAITS::IS_BF16>(codes[i / 2], i % 2,
-					     scale_of<TRAITS>(x, i / 2),
-					     values[i / 2] + i % 2 * 2);
+	for (int k = 0; k < 4; k += 2)
+#pragma unroll
+		for (int n = 0; n < 4; n++)
+#pragma unroll
+			for (int i = 0; i < M16_TILES; i++)
+				mma16<TRAITS::IS_BF16>(
+				    sums[n][i], values[2 * i] + half * 4 + k,
+				    values[2 * i + 1] + half * 4 + k,
+				    k ? a[n].z : a[n].x, k ? a[n].w : a[n].y);
 }
 
-/* sums += two n8 tiles of A, half of each lane's k of a stage, times the warp's B. */
-template <class TRAITS>
-DEVICE void multiply_two(float (*sums)[M16_TILES][4], const uint4 (&a)[2],
-			 const uint32_t (&values)[B_PLACES][4])
+DEVICE void load_four(uint32_t from, uint4 (&a)[4])
 {
 #pragma unroll
-	for (int n = 0; n < 2; n++)
-#pragma unroll
-		for (int i = 0; i < M16_TILES; i++)
-			mma16<TRAITS::IS_BF16>(sums[n][i], values[2 * i],
-					       values[2 * i + 1], a[n].x, a[n].y);
-#pragma unroll
-	for (int n = 0; n < 2; n++)
-#pragma unroll
-		for (int i = 0; i < M16_TILES; i++)
-			mma16<TRAITS::IS_BF16>(sums[n][i], values[2 * i] + 2,
-					       values[2 * i + 1] + 2, a[n].z, a[n].w);
+	for (int n = 0; n < 4; n++)
+		a[n] = lds_128(from + n * 1024);
 }
 
-DEVICE void load_two(uint32_t from, uint4 (&a)[2])
+/* Multiplies the first 4 FOURS n8 tiles of the stage at `at`. */
+template <class TRAITS, int FOURS>
+DEVICE void multiply(float (&sums)[N8_TILES][M16_TILES][4], const struct lane_view &v,
+		     uint32_t at, const uint32_t (&values)[B_PLACES][8])
 {
-	a[0] = lds_128(from);
-	a[1] = lds_128(from + 1024);
-}
+	uint4 a[2][4];
 
-/* The compiler moves no instruction across it, so that dequantisation and loads stay
- * between the mma. */
-DEVICE void keep_order(void)
-{
-	__syncwarp();
+	load_four(v.a[0] + at, a[0]);
+#pragma unroll
+	for (int n = 0; n < FOURS; n++) {
+		load_four(v.a[1] + at + n * 4096, a[1]);
+		multiply_four<TRAITS>(sums + 4 * n, a[0], 0, values);
+		__syncwarp();
+		if (n + 1 < FOURS)
+			load_four(v.a[0] + at + (n + 1) * 4096, a[0]);
+		multiply_four<TRAITS>(sums + 4 * n, a[1], 1, values);
+		__syncwarp();
+	}
 }
-
-/* A stage that is multiplied, the next one, and the one to request. */
-struct step {
-	uint32_t at, next_at, next_tag; /* offsets of stages */
-	uint32_t load_at;
-	bool is_inside;
-};
 
 /*
- * Multiplies the first NT n8 tiles of a stage.  x has the operands of this stage and
- * gets those of the next.
+ * The end of a period.  waits: stages end here in which the thread has to wait for its
+ * copies of the next one, with at most `depth` later ones incomplete.
  */
-template <class TRAITS, int NT>
-DEVICE void multiply(float (&sums)[N8_TILES][M16_TILES][4], const struct lane_view &v,
-		     const struct step &step, struct operands<TRAITS> *x,
-		     struct stream<TRAITS> *s)
+DEVICE void end_period(bool waits, int depth)
 {
-	constexpr int PAIRS = NT / 2;
-	uint32_t second[B_PLACES][4];
-	struct raw_weights w;
-
-#pragma unroll
-	for (int n = 0; n < PAIRS; n++) {
-		const uint4 a[2] = {x->a[0], x->a[1]};
-
-		load_two(n + 1 < PAIRS ? v.a[0] + step.at + (n + 1) * 2048
-				       : v.a[1] + step.at,
-			 x->a);
-		if (n == PAIRS - 1)
-			w = load_weights<TRAITS>(v, step.next_at);
-#pragma unroll
-		for (int i = n * 4 / PAIRS; i < (n + 1) * 4 / PAIRS; i++)
-			load_piece<TRAITS>(i, step.is_inside, step.load_at, s);
-		decode_eighths<TRAITS>(x->codes, *x, n * 8 / PAIRS, (n + 1) * 8 / PAIRS,
-				       second);
-		multiply_two<TRAITS>(sums + 2 * n, a, x->values);
-		keep_order();
-	}
-	begin_weights<TRAITS>(w, step.next_tag, x);
-#pragma unroll
-	for (int n = 0; n < PAIRS; n++) {
-		const uint4 a[2] = {x->a[0], x->a[1]};
-
-		load_two(n + 1 < PAIRS ? v.a[1] + step.at + (n + 1) * 2048
-				       : v.a[0] + step.next_at,
-			 x->a);
-		decode_eighths<TRAITS>(w.first, *x, n * 8 / PAIRS, (n + 1) * 8 / PAIRS,
-				       x->values);
-		multiply_two<TRAITS>(sums + 2 * n, a, second);
-		keep_order();
-	}
-}
-
-/* The operands of a tile's first stage, at `at`. */
-template <class TRAITS>
-DEVICE void first_operands(const struct lane_view &v, uint32_t at, uint32_t tag,
-			   struct operands<TRAITS> *x)
-{
-	const struct raw_weights w = load_weights<TRAITS>(v, at);
-
-	begin_weights<TRAITS>(w, tag, x);
-	decode_eighths<TRAITS>(w.first, *x, 0, 8, x->values);
-	load_two(v.a[0] + at, x->a);
-}
-
-/* Waits until the stages up to the next one are complete: all but stages - 3, or fewer,
- * of the thread's groups. */
-DEVICE void wait_for_next(int stages)
-{
-	cp_async_wait_group<3>();
-	cp_async_wait_group_if<1>(stages < 6);
-	cp_async_wait_group_if<0>(stages < 4);
+	cp_async_wait_group_if<3>(waits);
+	cp_async_wait_group_if<1>(waits && depth < 3);
+	cp_async_wait_group_if<0>(waits && depth < 1);
 	__syncthreads();
+}
+
+/* Where a warp is in the stream of stages. */
+template <class TRAITS>
+struct position {
+	struct stream<TRAITS> s;
+	int stage, to; /* of the ring: to multiply, to request */
+	int depth;
+	bool is_second; /* of the two halves of the warps */
+};
+
+/* The stages of a tile of up to 32 FOURS rows of A, the first with this tag. */
+template <class TRAITS, int FOURS>
+DEVICE void
+multiply_stages(const struct nib_gemm_args &p, const struct gemm_shared &shared,
+		const struct lane_view &view, uint32_t tag, struct position<TRAITS> *x,
+		float (&sums)[N8_TILES][M16_TILES][4])
+{
+	uint32_t values[B_PLACES][8];
+
+#pragma unroll 1
+	for (;;) {
+		const uint32_t at = x->stage * p.stage_bytes;
+
+		load_next<TRAITS>(p, shared, x->to, &x->s);
+		x->to = x->to + 1 == p.stages ? 0 : x->to + 1;
+		dequantise<TRAITS>(view, at, tag, values);
+		end_period(x->is_second, x->depth);
+		multiply<TRAITS, FOURS>(sums, view, at, values);
+		x->stage = x->stage + 1 == p.stages ? 0 : x->stage + 1;
+		end_period(!x->is_second, x->depth);
+		if (tag & TAG_LAST)
+			break;
+		tag = lds_32(shared.tags + x->stage * 4);
+	}
 }
 
 template <class TRAITS>
 DEVICE void run_stream(const struct nib_gemm_args &p, const struct gemm_shared &shared)
 {
 	const struct lane_view view = view_of<TRAITS>(shared.stages);
-	const uint32_t end = p.stages * p.stage_bytes;
-	struct stream<TRAITS> s = begin_stream<TRAITS>(shared);
-	struct operands<TRAITS> x;
-	float sums[N8_TILES][M16_TILES][4] = {};
-	struct step step = {};
+	struct position<TRAITS> x = {
+		begin_stream<TRAITS>(shared)
+	};
 	int round = 0;
-	uint32_t tag, tag_at = shared.tags, load_tag_at = shared.tags;
 
+	x.is_second = threadIdx.x >= NIB_GEMM_THREADS / 2;
+	x.depth = p.stages - 3 + x.is_second;
 #pragma unroll 1
-	for (; step.load_at < end - p.stage_bytes; step.load_at += p.stage_bytes) {
-		step.is_inside =
-		    begin_stage<TRAITS>(p, shared, step.load_at, load_tag_at, &s);
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			load_piece<TRAITS>(i, step.is_inside, step.load_at, &s);
-		load_tag_at += 4;
-	}
-	wait_for_next(p.stages);
-	tag = lds_32(shared.tags);
-	if (tag & TAG_END)
-		return;
-	first_operands<TRAITS>(view, 0, tag, &x);
+	for (; x.to <= x.depth; x.to++)
+		load_next<TRAITS>(p, shared, x.to, &x.s);
+	end_period(true, x.depth);
+	if (x.is_second)
+		end_period(false, x.depth);
 #pragma unroll 1
-	for (;;) {
-		step.next_at = step.at + p.stage_bytes;
-		tag_at += 4;
-		if (step.next_at == end) {
-			step.next_at = 0;
-			tag_at = shared.tags;
-		}
-		wait_for_next(p.stages);
-		step.next_tag = lds_32(tag_at);
-		step.is_inside =
-		    begin_stage<TRAITS>(p, shared, step.load_at, load_tag_at, &s);
-		{
-			struct step now = step;
+	for (;; round++) {
+		const uint32_t tag = lds_32(shared.tags + x.stage * 4);
+		float sums[N8_TILES][M16_TILES][4] = {};
+		struct tile tile;
 
-			/* The operands of the next tile are loaded after the sums are
-			 * stored. */
-			if (tag & TAG_LAST)
-				now.next_at = now.at;
-			if (tag >> TAG_ROWS > 96)
-				multiply<TRAITS, 16>(sums, view, now, &x, &s);
-			else if (tag >> TAG_ROWS > 64)
-				multiply<TRAITS, 12>(sums, view, now, &x, &s);
-			else if (tag >> TAG_ROWS > 32)
-				multiply<TRAITS, 8>(sums, view, now, &x, &s);
-			else
-				multiply<TRAITS, 4>(sums, view, now, &x, &s);
-		}
-		if (tag & TAG_LAST) {
-			struct tile tile;
-
-			find_tile<TRAITS>(p, shared, round++, &tile);
-			store_tile<TRAITS>(p, tile, sums);
-			if (step.next_tag & TAG_END)
-				break;
-			first_operands<TRAITS>(view, step.next_at, step.next_tag, &x);
-#pragma unroll
-			for (int i = 0; i < N8_TILES * M16_TILES * 4; i++)
-				sums[i / 8][i / 4 % 2][i % 4] = 0;
-		}
-		tag = step.next_tag;
-		/* The stage that was multiplied is the next to be requested. */
-		load_tag_at = step.at == 0 ? shared.tags : load_tag_at + 4;
-		step.load_at = step.at;
-		step.at = step.next_at;
+		if (tag & TAG_END)
+			break;
+		if (tag >> TAG_ROWS > 96)
+			multiply_stages<TRAITS, 4>(p, shared, view, tag, &x, sums);
+		else if (tag >> TAG_ROWS > 64)
+			multiply_stages<TRAITS, 3>(p, shared, view, tag, &x, sums);
+		else if (tag >> TAG_ROWS > 32)
+			multiply_stages<TRAITS, 2>(p, shared, view, tag, &x, sums);
+		else
+			multiply_stages<TRAITS, 1>(p, shared, view, tag, &x, sums);
+		find_tile<TRAITS>(p, shared, round, &tile);
+		store_tile<TRAITS>(p, tile, sums);
 	}
+	if (!x.is_second)
+		end_period(false, x.depth);
 }
 
 template <class TRAITS>

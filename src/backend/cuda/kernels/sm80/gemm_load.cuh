@@ -291,9 +291,9 @@ DEVICE void copy_linear_scales(uint32_t to, const uint8_t *from, int32_t groups,
 template <class TRAITS>
 DEVICE void load_edge(const struct stream<TRAITS> &s, uint32_t at)
 {
-	const int32_t k = threadIdx.x % 8 * 8; /* of the thread's pieces of A */
+	const int32_t k = opaque(threadIdx.x) % 8 * 8; /* of the thread's pieces of A */
 	const int32_t codes =
-	    min(max((s.left - (int32_t)threadIdx.x % 2 * 32) / 2, 0), 16);
+	    min(max((s.left - (int32_t)opaque(threadIdx.x) % 2 * 32) / 2, 0), 16);
 
 #pragma unroll
 	for (int i = 0; i < NIB_GEMM_M_MAX / A_ROWS; i++) {
@@ -318,7 +318,7 @@ DEVICE void load_edge(const struct stream<TRAITS> &s, uint32_t at)
 	if (s.scales_step != SCALE_TILE) {
 		copy_linear_scales(s.scales_to + at, s.scales, s.left / 16,
 				   s.flags & NIB_B_SCALES_BY_1);
-	} else if (threadIdx.x % 128 < 32) {
+	} else if (opaque(threadIdx.x) % 128 < 32) {
 		if (s.left > 0)
 			cp_async_16_l2_128(s.scales_to + at, s.scales);
 		else
@@ -326,57 +326,48 @@ DEVICE void load_edge(const struct stream<TRAITS> &s, uint32_t at)
 	}
 }
 
-/*
- * Begins the request of the stream's next stage: its tag, and all loads of a stage at an
- * edge.  Returns whether load_piece() has to request it.  at: the stage's offset.
- */
+/* Loads a stage that is inside the matrices, 16 bytes at a time. */
 template <class TRAITS>
-DEVICE bool begin_stage(const struct nib_gemm_args &p, const struct gemm_shared &shared,
-			uint32_t at, uint32_t tag_at, struct stream<TRAITS> *s)
+DEVICE void load_inside(const struct stream<TRAITS> &s, uint32_t at)
 {
+#pragma unroll
+	for (int i = 0; i < NIB_GEMM_M_MAX / A_ROWS; i++)
+		if (i * A_ROWS < s.rows)
+			cp_async_16_l2_128(s.a_to + at + i * A_ROWS_BYTES,
+					   s.a + s.a_rows[i] * (int64_t)16);
+#pragma unroll
+	for (int i = 0; i < 2; i++)
+		cp_async_16_l2_128(s.codes_to + at + i * 4096,
+				   s.codes + i * (s.codes_row * (int64_t)8));
+	if (opaque(threadIdx.x) % 128 < 32)
+		cp_async_16_l2_128(s.scales_to + at, s.scales);
+}
+
+/* Requests the stream's next stage, if one is left, and writes its tag. */
+template <class TRAITS>
+DEVICE void load_next(const struct nib_gemm_args &p, const struct gemm_shared &shared,
+		      int stage, struct stream<TRAITS> *s)
+{
+	const uint32_t at = stage * p.stage_bytes;
 	uint32_t tag = TAG_END;
-	bool is_inside = false;
 
 	if (s->steps > 0 || begin_tile<TRAITS>(p, shared, s)) {
-		is_inside = s->left >= NIB_STEP_K && s->flags & NIB_B_BY_16;
 		tag = min(max(s->left, 0) / 16, NIB_STEP_K / 16) | s->rows << TAG_ROWS;
 		if (s->steps == 1)
 			tag |= TAG_LAST;
-		if (!is_inside)
+		if (s->left >= NIB_STEP_K && s->flags & NIB_B_BY_16)
+			load_inside<TRAITS>(*s, at);
+		else
 			load_edge<TRAITS>(*s, at);
-	}
-	if (threadIdx.x == 0)
-		sts_32(tag_at, tag);
-	return is_inside;
-}
-
-/* Pieces 0 to 3 of the loads of a stage inside the matrices.  After the last one the
- * stream is at the stage after it. */
-template <class TRAITS>
-DEVICE void load_piece(int piece, bool is_inside, uint32_t at, struct stream<TRAITS> *s)
-{
-	if (piece < 2) {
-#pragma unroll
-		for (int i = 2 * piece; i < 2 * piece + 2; i++)
-			cp_async_16_l2_128_if(s->a_to + at + i * A_ROWS_BYTES,
-					      s->a + s->a_rows[i] * (int64_t)16,
-					      is_inside && i * A_ROWS < s->rows);
-	} else if (piece == 2) {
-#pragma unroll
-		for (int i = 0; i < 2; i++)
-			cp_async_16_l2_128_if(
-			    s->codes_to + at + i * 4096,
-			    s->codes + i * (s->codes_row * (int64_t)8), is_inside);
-	} else {
-		cp_async_16_l2_128_if(s->scales_to + at, s->scales,
-				      is_inside && threadIdx.x % 128 < 32);
 		s->a += NIB_GEMM_A_ROW_BYTES;
 		s->codes += NIB_STEP_K / 2;
 		s->scales += s->scales_step;
 		s->left -= NIB_STEP_K;
 		s->steps--;
-		cp_async_commit_group();
 	}
+	if (opaque(threadIdx.x) == 0)
+		sts_32(shared.tags + stage * 4, tag);
+	cp_async_commit_group();
 }
 
 #endif

@@ -29,7 +29,7 @@
 #define NIB_GEMM_B_BYTES	       (NIB_GEMM_B_ROWS * (NIB_STEP_K / 2 + NIB_STEP_K / 16))
 #define NIB_GEMM_STAGE_BYTES(m)	       ((m)*NIB_GEMM_A_ROW_BYTES + NIB_GEMM_B_BYTES)
 #define NIB_GEMM_STAGES_MIN	       3
-#define NIB_GEMM_STAGES_MAX	       8
+#define NIB_GEMM_STAGES_MAX	       6
 #define NIB_GEMM_TAG_BYTES	       (4 * NIB_GEMM_STAGES_MAX)
 #define NIB_GEMM_EXPERT_BYTES(experts) (((experts) + 1) * 4)
 

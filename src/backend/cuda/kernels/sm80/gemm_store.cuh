@@ -152,7 +152,7 @@ template <class TRAITS>
 DEVICE void store_tile(const struct nib_gemm_args &p, const struct tile &tile,
 		       const float (&sums)[N8_TILES][M16_TILES][4])
 {
-	const int32_t left = tile.valid - threadIdx.x % 4 * 2;
+	const int32_t left = tile.valid - (int32_t)(opaque(threadIdx.x) % 4 * 2);
 	struct output o = output_of<TRAITS>(p, tile);
 
 	if (o.inside <= 0)
