@@ -2,8 +2,8 @@
 """NVFP4 models in vLLM: once this package is installed, `vllm serve DIR` and
 vllm.LLM(DIR) run the NVFP4 layers of ModelOpt's and compressed-tensors' checkpoints by
 nibblas, on a CPU and on GPUs without FP4 units: Ampere, Ada and Hopper.  vLLM calls
-register() by the entry point `vllm.general_plugins`; VLLM_PLUGINS chooses which plug-ins
-it loads."""
+register() by the entry point `vllm.general_plugins`; VLLM_PLUGINS chooses which
+plug-ins it loads."""
 
 __all__ = ["register"]
 
