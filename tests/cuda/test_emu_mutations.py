@@ -128,22 +128,32 @@ DENSE = [
      "mbarrier.arrive.relaxed.cta.shared::cta", "nothing orders"),
 ]
 
-# The mma kernels, of three stages: the barriers of the first kernel of the image are
-# two for the tables of experts and one in the loop.
-EXPERTS = [
-    ("copies are not waited for", "cp.async.wait_group=>", UNWAITED),
-    ("copies of a step too few are waited for",
-     "cp.async.wait_group 1;=>cp.async.wait_group 2;", UNWAITED),
-    ("copies make no groups", "cp.async.commit_group=>", UNWAITED),
-    ("no barrier after the rows of experts", "bar.sync=>#1", UNWAITED + "|wrote it"),
-    ("no barrier after the tiles of experts", "bar.sync=>#2", UNWAITED + "|wrote it"),
-    ("no barrier between the steps", "bar.sync=>#3",
-     UNWAITED + "|copied to it|reads it"),
-    ("a stage begins in the one before", ", 9216=>, 8192",
-     UNWAITED + "|cp.async to|copied to it"),
-    ("rows that A does not have are not zeroed", "st.shared.v4.u32=>#1",
-     "never written"),
-]
+def expert_bugs(image):
+    """In the mma kernels of three stages.  The first kernel of the image has barriers
+    for the tables of experts, then one in the loop, after the wait for copies."""
+    name = os.path.join(KERNELS, image + ".ptx")
+    if not os.path.exists(name):
+        return []
+    with open(name, encoding="utf-8") as file:
+        before = file.read().split("cp.async.wait_group")[0]
+    loop = before.count("bar.sync") + 1
+    return [
+        ("copies are not waited for", "cp.async.wait_group=>", UNWAITED),
+        ("copies of a step too few are waited for",
+         "cp.async.wait_group 1;=>cp.async.wait_group 2;", UNWAITED),
+        ("copies make no groups", "cp.async.commit_group=>", UNWAITED),
+        ("no barrier after the rows of experts", "bar.sync=>#1",
+         UNWAITED + "|wrote it"),
+        ("no barrier after the tiles of experts", "bar.sync=>#2",
+         UNWAITED + "|wrote it"),
+        ("no barrier between the steps", f"bar.sync=>#{loop}",
+         UNWAITED + "|copied to it|reads it"),
+        ("a stage begins in the one before", ", 9216=>, 8192",
+         UNWAITED + "|cp.async to|copied to it"),
+        ("rows that A does not have are not zeroed", "st.shared.v4.u32=>#1",
+         "never written"),
+    ]
+
 
 # The kernels for dual products have four stages.
 DUAL_EXPERTS = [
@@ -173,11 +183,12 @@ SETS = {
     "skinny": (small("skinny"), SKINNY, 1),
     "wide": (small("wide"), WIDE, 1),
     "dense": (small("dense"), DENSE, 1),
-    "experts": (experts("moe", "nvfp4", NIB_CUDA_MMA="always"), EXPERTS, 0),
+    "experts":
+        (experts("moe", "nvfp4", NIB_CUDA_MMA="always"), expert_bugs("sm90_mma"), 0),
     "dual experts of fp16":
         (experts("moe_dual", "fp16", NIB_CUDA_MMA="always"), DUAL_EXPERTS, 0),
     "experts on an A100":
-        (experts("moe", "nvfp4", NIBEMU_DEVICE="a100"), EXPERTS, 0),
+        (experts("moe", "nvfp4", NIBEMU_DEVICE="a100"), expert_bugs("sm80_mma"), 0),
     "dual experts of bf16 on an RTX 4090":
         (experts("moe_dual", "bf16", NIBEMU_DEVICE="rtx4090"), DUAL_EXPERTS, 0),
 }
@@ -231,9 +242,6 @@ def main():
         return 77
     found = True
     for name, (job, bugs, first) in SETS.items():
-        if " on an " in name and not os.path.exists(
-                os.path.join(KERNELS, "sm80_mma.ptx")):
-            continue
         print(f"{name}:")
         for seed in range(SCHEDULES):
             code, text = run(seed, None, job)
