@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.c - prints the results of many runs as a table; see results.h. */
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "machine/device.h"
+#include "machine/title.h"
 #include "results.h"
 #include "verdict.h"
 
@@ -114,38 +114,17 @@ static void print_seeds(FILE *to, const struct group *g)
 	fputc('\n', to);
 }
 
-/* Prints a kernel's name as in its source, if libstdc++ can be loaded. */
-static void print_kernel(FILE *to, const char *name)
-{
-	char *(*demangle)(const char *, char *, size_t *, int *) = NULL;
-	void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
-	void *symbol = library ? dlsym(library, "__cxa_demangle") : NULL;
-	char *text = NULL;
-	int status = 0;
-
-	memcpy(&demangle, &symbol, sizeof(demangle));
-	if (demangle && strncmp(name, "_Z", 2) == 0)
-		text = demangle(name, NULL, NULL, &status);
-	/* Omits the parameters' types, unless the name has template arguments. */
-	if (text && strcspn(text, "(<") < strlen(text) &&
-	    text[strcspn(text, "(<")] == '(')
-		text[strcspn(text, "(<")] = '\0';
-	fprintf(to, "%.100s", text ? text : name);
-	free(text);
-	if (library)
-		dlclose(library);
-}
-
 static void print_group(FILE *to, const struct group *g)
 {
 	const struct record *r = g->report;
 	/* "PTX line 100, k.cu:13": only the source, if it is known. */
 	const char *comma = r ? strstr(r->place, ", ") : NULL;
+	char title[120];
 
 	fprintf(to, "  %zu schedule%s: ", g->count, g->count == 1 ? "" : "s");
 	if (r) {
-		fprintf(to, "%s, ", r->rule[0] ? r->rule : "report");
-		print_kernel(to, r->kernel);
+		emu_kernel_title(r->kernel, title, sizeof(title));
+		fprintf(to, "%s, %s", r->rule[0] ? r->rule : "report", title);
 		if (r->place[0])
 			fprintf(to, ", %s", comma ? comma + 2 : r->place);
 	} else {

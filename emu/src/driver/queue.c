@@ -13,6 +13,7 @@
 #include "machine/grid.h"
 #include "machine/prints.h"
 #include "machine/time.h"
+#include "machine/title.h"
 #include "machine/traffic.h"
 #include "machine/watch.h"
 
@@ -130,16 +131,35 @@ static void remove_parameters(struct emu_work *w)
 		(void)emu_memory_free(memory, w->grid.workspace, NULL);
 }
 
-/* Formats a report with its rule and the way to reproduce it, for people. */
-static void put_report(struct emu_error *to, const char *report,
+/* A report for people. */
+struct text {
+	char kernel[1024];			     /* the name, as in the PTX */
+	char report[sizeof(struct emu_error) + 160]; /* without rule and advice */
+	char all[sizeof(struct emu_error) + 1000];
+};
+
+/*
+ * Formats a report, which begins with the kernel's name, with its rule and the way to
+ * reproduce it.  kernel: the full name; NULL: the report has it.
+ */
+static void put_report(struct text *to, const char *kernel, const char *report,
 		       const struct emu_rule *rule)
 {
-	emu_add_text(to, "%s", report);
+	const size_t length = strcspn(report, ",:");
+	char title[150];
+	int used;
+
+	snprintf(to->kernel, sizeof(to->kernel), "%.*s",
+		 (int)(kernel ? strlen(kernel) : length), kernel ? kernel : report);
+	emu_kernel_title(to->kernel, title, sizeof(title));
+	snprintf(to->report, sizeof(to->report), "%s%s", title, report + length);
+	used = snprintf(to->all, sizeof(to->all), "%s", to->report);
 	if (rule)
-		emu_add_text(to, "\n  rule: %s: %s\n  try: %s", rule->name, rule->rule,
-			     rule->mend);
-	emu_add_text(to, "\n  again: NIBEMU_SEED=%" PRIu64,
-		     emu_driver.machine.options.seed);
+		used += snprintf(to->all + used, sizeof(to->all) - (size_t)used,
+				 "\n  rule: %s: %s\n  try: %s", rule->name, rule->rule,
+				 rule->mend);
+	snprintf(to->all + used, sizeof(to->all) - (size_t)used,
+		 "\n  again: NIBEMU_SEED=%" PRIu64, emu_driver.machine.options.seed);
 }
 
 /* Prints the report that ended a launch, and keeps it for cuGetErrorString. */
@@ -147,24 +167,25 @@ static CUresult report_failure(void)
 {
 	const struct emu_machine *m = &emu_driver.machine;
 	const struct emu_rule *rule = m->report_rule;
-	struct emu_error text = {{0}};
+	struct text text;
 
-	put_report(&text, m->report.text, rule);
-	fprintf(stderr, "nibemu: %s\n", text.text);
-	emu_record_report(m->report.text, text.text, rule, false, 1);
-	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", text.text);
+	put_report(&text, m->report_kernel, m->report.text, rule);
+	fprintf(stderr, "nibemu: %s\n", text.all);
+	emu_record_report(text.kernel, m->report.text, text.all, rule, false, 1);
+	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", text.all);
 }
 
 /* Prints a finding; a waived one only with NIBEMU_VERBOSE. */
 static void tell_finding(const struct emu_finding *f)
 {
-	struct emu_error text = {{0}};
+	struct text text;
 
-	put_report(&text, f->report, f->rule);
-	emu_record_report(f->report, text.text, f->rule, f->is_waived, f->count);
+	put_report(&text, f->kernel, f->report, f->rule);
+	emu_record_report(text.kernel, f->report, text.all, f->rule, f->is_waived,
+			  f->count);
 	if (f->is_waived && !emu_driver.is_verbose)
 		return;
-	fprintf(stderr, "nibemu: %s\n  %s %" PRIu64 " time%s\n", text.text,
+	fprintf(stderr, "nibemu: %s\n  %s %" PRIu64 " time%s\n", text.all,
 		f->is_waived ? "waived," : "found", f->count, f->count == 1 ? "" : "s");
 }
 
@@ -177,6 +198,7 @@ static CUresult report_findings(void)
 	const struct emu_finding *list;
 	const size_t n = emu_findings_list(emu_driver.machine.options.findings, &list);
 	size_t broken = 0, first = 0;
+	struct text text;
 
 	for (size_t i = 0; i < n; i++) {
 		if (!list[i].is_waived && !broken++)
@@ -185,8 +207,9 @@ static CUresult report_findings(void)
 	}
 	if (!broken)
 		return CUDA_SUCCESS;
+	put_report(&text, list[first].kernel, list[first].report, NULL);
 	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%zu report%s; the first: %s",
-			       broken, broken == 1 ? "" : "s", list[first].report);
+			       broken, broken == 1 ? "" : "s", text.report);
 }
 
 static void print_traffic(const struct emu_traffic *t)

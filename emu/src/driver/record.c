@@ -80,7 +80,7 @@ void emu_record_event(const char *kind, const char *text)
 	end_line(&l);
 }
 
-void emu_record_report(const char *report, const char *text,
+void emu_record_report(const char *kernel, const char *report, const char *text,
 		       const struct emu_rule *rule, bool is_waived, uint64_t count)
 {
 	const char *name = rule ? rule->name : "", *place;
@@ -91,8 +91,7 @@ void emu_record_report(const char *report, const char *text,
 		return;
 	place = emu_place_in(report, &length);
 	put_text(l.to, "rule", name, strlen(name));
-	/* A report begins with the kernel's name. */
-	put_text(l.to, "kernel", report, strcspn(report, ",:"));
+	put_text(l.to, "kernel", kernel, strlen(kernel));
 	put_text(l.to, "place", place, length);
 	fprintf(l.to, ",\"waived\":%s,\"count\":%" PRIu64, is_waived ? "true" : "false",
 		count);

@@ -24,10 +24,11 @@
 void emu_record_event(const char *kind, const char *text);
 
 /*
- * A report that was made `count` times.  report: its first lines, with kernel and
- * place; text: the same with rule and advice, as it is printed; rule: NULL for none.
+ * A report that was made `count` times.  kernel: its name; report: its first lines,
+ * with the place; text: the same with rule and advice, as it is printed; rule: NULL for
+ * none.
  */
-void emu_record_report(const char *report, const char *text,
+void emu_record_report(const char *kernel, const char *report, const char *text,
 		       const struct emu_rule *rule, bool is_waived, uint64_t count);
 
 #endif

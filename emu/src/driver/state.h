@@ -53,7 +53,7 @@ struct emu_driver {
 	CUresult failed; /* for good */
 	struct emu_stream_order order;
 	uint64_t grids;
-	char text[sizeof(struct emu_error) + 700]; /* of cuGetErrorString */
+	char text[sizeof(struct emu_error) + 1000]; /* of cuGetErrorString */
 };
 
 extern struct emu_driver emu_driver;

@@ -37,7 +37,8 @@ struct emu_error {
 	char text[1024];
 };
 
-/* Writes the text, truncated to fit, to err, which may be NULL.  Returns false. */
+/* Writes the text to err, which may be NULL.  Returns false.  What does not fit is left
+ * out from a line or a word on, and " ..." ends the text. */
 __attribute__((format(printf, 2, 3))) bool emu_fail(struct emu_error *err,
 						    const char *format, ...);
 

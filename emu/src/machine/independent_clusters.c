@@ -59,6 +59,7 @@ static void keep_report(struct run *t, const struct emu_machine *m, uint32_t ind
 		atomic_store(&t->lowest_fault, index);
 		t->after->report = m->report;
 		t->after->report_rule = m->report_rule;
+		t->after->report_kernel = m->report_kernel;
 		t->after->has_failed = true;
 	}
 	pthread_mutex_unlock(&t->lock);

@@ -74,6 +74,7 @@ static void take(struct emu_machine *m, const struct emu_turn *t, uint64_t clock
 	m->has_failed = true;
 	m->report = from->report;
 	m->report_rule = from->report_rule;
+	m->report_kernel = from->report_kernel;
 }
 
 /* ---- a turn -------------------------------------------------------------- */

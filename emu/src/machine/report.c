@@ -80,13 +80,14 @@ static void fail_launch(struct emu_warp *w, const struct emu_error *report,
 	m->has_failed = true;
 	m->report = *report;
 	m->report_rule = rule;
+	m->report_kernel = w->cta->cluster->grid->kernel->name;
 }
 
 void emu_fault(struct emu_warp *w, const struct emu_instr *i, int lane,
 	       const char *format, ...)
 {
 	struct emu_error report;
-	char why[500];
+	char why[700];
 	va_list arguments;
 
 	w->must_yield = true;
@@ -105,7 +106,7 @@ bool emu_object(struct emu_warp *w, const struct emu_instr *i, int lane,
 	const struct emu_grid *g = w->cta->cluster->grid;
 	struct emu_error report;
 	struct emu_finding one;
-	char why[500];
+	char why[700];
 	va_list arguments;
 
 	if (g->machine->has_failed)
