@@ -22,10 +22,10 @@ struct mma_plan {
 /* ---- the variant --------------------------------------------------------- */
 
 struct mma_variant mma_variant(int64_t rows, int64_t experts, int64_t k, bool is_dual,
-			       bool is_f16)
+			       bool has_four)
 {
 	if (rows > 8 * experts)
-		return (struct mma_variant){32, 3, is_f16 && !is_dual ? 4 : 3};
+		return (struct mma_variant){32, 3, has_four ? 4 : 3};
 	if (2 * rows > 3 * experts)
 		return (struct mma_variant){16, 3, 4};
 	if (is_dual || k > MMA_LONG_K)
@@ -107,6 +107,14 @@ static bool is_f16(const struct nib_problem *p)
 	return p->activations == NIB_ACTIVATIONS_DENSE && p->x.dtype == NIB_DTYPE_FP16;
 }
 
+/* Whether registers suffice for four CTAs of 32 rows; NVFP4 needs the conversions of
+ * e4m3 that GPUs before sm_89 lack. */
+static bool has_four_ctas(const struct cuda_device *device, const struct nib_problem *p)
+{
+	return is_f16(p) || (p->activations != NIB_ACTIVATIONS_DENSE &&
+			     device->arch->capabilities[0] >= 90);
+}
+
 static const char *type_of(const struct nib_problem *p)
 {
 	if (p->activations != NIB_ACTIVATIONS_DENSE)
@@ -140,7 +148,7 @@ static enum nib_status plan_mma(struct cuda_device *device, const struct nib_pla
 	const int64_t experts = nib_fp4_batches(&p.b);
 	const bool is_dual = plan->op == NIB_OP_DUAL_GEMM;
 	const struct mma_variant v =
-	    mma_variant(p.a.rows, experts, p.b.k, is_dual, is_f16(&p));
+	    mma_variant(p.a.rows, experts, p.b.k, is_dual, has_four_ctas(device, &p));
 	struct mma_plan *mma = calloc(1, sizeof(*mma));
 	int64_t units, most;
 

@@ -29,6 +29,6 @@ struct mma_variant {
 
 /* The fastest variant on an H100; rows: of A, of all experts together. */
 struct mma_variant mma_variant(int64_t rows, int64_t experts, int64_t k, bool is_dual,
-			       bool is_f16);
+			       bool has_four);
 
 #endif

@@ -229,10 +229,10 @@ DEVICE void store_row(T *to, int columns, const uint32_t (&words)[WORDS])
 			if (WORDS % 4)
 				((uint2 *)to)[0] = make_uint2(words[0], words[1]);
 			else
-				((uint4 *)to)[i / 4] =
-				    make_uint4(words[i], words[i + 1 < WORDS ? i + 1 : 0],
-					       words[i + 2 < WORDS ? i + 2 : 0],
-					       words[i + 3 < WORDS ? i + 3 : 0]);
+				((uint4 *)to)[i / 4] = make_uint4(
+				    words[i], words[i + 1 < WORDS ? i + 1 : 0],
+				    words[i + 2 < WORDS ? i + 2 : 0],
+				    words[i + 3 < WORDS ? i + 3 : 0]);
 		}
 		return;
 	}
@@ -259,8 +259,7 @@ DEVICE void store_tiles(const struct nib_mma_params &p, const struct item &x, T 
 {
 	const int EACH = sizeof(T) / 2; /* words of two elements */
 	const int row = threadIdx.x % 32 / 4;
-	const int column =
-	    first_b_row<TRAITS>(x) + threadIdx.x % 4 * B_ROWS<TRAITS>;
+	const int column = first_b_row<TRAITS>(x) + threadIdx.x % 4 * B_ROWS<TRAITS>;
 
 	c += (int64_t)(x.row + row) * (int32_t)p.c_row_stride + column;
 #pragma unroll
@@ -327,7 +326,8 @@ DEVICE void load_next(const struct nib_mma_params &p, const struct mma_tables &t
 template <class TRAITS>
 DEVICE struct stream<TRAITS> new_stream(uint32_t shared) {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	struct stream<TRAITS> s = {};
+	struct stream<TRAITS> s = {
+	};
 
 	s.b_to = opaque(shared + warp * 2048 + lane * 16);
 	s.scales_to = opaque(shared + scales_at<TRAITS>(lane, warp));
@@ -419,7 +419,8 @@ DEVICE void zero_a(uint32_t shared)
 /* The CTA's range of the tables' tiles. */
 template <class TRAITS>
 DEVICE struct range find_range(const struct nib_mma_params &p,
-			       const struct mma_tables &t) {
+			       const struct mma_tables &t)
+{
 	const int tiles = uniform(t.first_tile[p.experts]);
 	const int ctas = working_ctas<TRAITS>(tiles, p.multiprocessors);
 
@@ -435,7 +436,8 @@ DEVICE struct range find_range(const struct nib_mma_params &p,
  */
 template <class TRAITS>
 DEVICE struct range begin_range(const struct nib_mma_params &p, uint8_t *bytes,
-				const struct mma_tables &t) {
+				const struct mma_tables &t)
+{
 	struct range r;
 
 	fill_tables<TRAITS>(p, bytes, t);

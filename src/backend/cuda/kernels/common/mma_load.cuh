@@ -236,11 +236,13 @@ DEVICE void load_a(const struct nib_mma_params &p, const struct stream<TRAITS> &
 		if (!has_k) {
 			sts_128(to + i * 2048, make_uint4(0, 0, 0, 0));
 		} else if (TRAITS::IS_NVFP4) {
-			cp_async_4(to + i * 2048, row_of(s.a, 8 * i, p.a.row_stride), 4);
+			cp_async_4(to + i * 2048, row_of(s.a, 8 * i, p.a.row_stride),
+				   4);
 			cp_async_4(to + i * 2048 + 4,
 				   s.a_scales + (i ? s.a_scales_after[i] : 0), 4);
 		} else {
-			cp_async_16_l1(to + i * 2048, row_of(s.a, 8 * i, p.a.row_stride));
+			cp_async_16_l1(to + i * 2048,
+				       row_of(s.a, 8 * i, p.a.row_stride));
 		}
 	}
 }

@@ -81,7 +81,8 @@ DEVICE int32_t clamp_row(const struct nib_mma_params &p, int32_t offset)
 }
 
 template <class TRAITS>
-DEVICE struct mma_tables tables_at(const struct nib_mma_params &p, uint8_t *bytes) {
+DEVICE struct mma_tables tables_at(const struct nib_mma_params &p, uint8_t *bytes)
+{
 	int32_t *row = (int32_t *)(bytes + TRAITS::TABLES_AT);
 	int32_t *first_tile = row + p.experts + 1;
 
@@ -101,7 +102,8 @@ DEVICE void fill_tables(const struct nib_mma_params &p, uint8_t *bytes,
 	const int run = (p.experts + NIB_MMA_THREADS - 1) / NIB_MMA_THREADS;
 	const int begin = min((int)threadIdx.x * run, p.experts);
 	const int end = min(begin + run, p.experts);
-	int sum = 0, before, first = offset_of(p, begin), next = offset_of(p, begin + 1);
+	int sum = 0, before, first = offset_of(p, begin),
+	    next = offset_of(p, begin + 1);
 
 #pragma unroll 1
 	for (int e = begin; e < end; e++) {
@@ -149,7 +151,8 @@ DEVICE bool are_old(const struct nib_mma_params &p, const struct mma_tables &t)
 
 		differ |= clamp_row(p, first) != row || clamp_row(p, next) != end;
 		if (TRAITS::IS_NVFP4)
-			differ |= first_scale_row(p, e, row, end - row) != t.scale_row[e];
+			differ |=
+			    first_scale_row(p, e, row, end - row) != t.scale_row[e];
 	}
 	return differ;
 }
@@ -160,7 +163,8 @@ DEVICE int find_expert(const struct mma_tables &t, int tile)
 	const int lane = threadIdx.x % 32, run = (t.experts + 31) / 32;
 	const int at = min(lane * run, t.experts);
 	const int first =
-	    (__popc(__ballot_sync(~0u, at < t.experts && t.first_tile[at] <= tile)) - 1) *
+	    (__popc(__ballot_sync(~0u, at < t.experts && t.first_tile[at] <= tile)) -
+	     1) *
 	    run;
 	const int e = first + lane;
 
