@@ -90,7 +90,9 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 		return object(a, p, "copied to it by cp.async", w->line,
 			      "between that lane's wait for its group and this there "
 			      "must be a bar.warp.sync (__syncwarp)");
-	return object(a, p, "wrote it", w->line, EMU_LANES_SYNC_RULE);
+	return object(a, p,
+		      a->place.is_same ? "wrote the same value to it" : "wrote it",
+		      w->line, EMU_LANES_SYNC_RULE);
 }
 
 bool emu_check_lanes_order(const struct emu_check *c, const struct access *a,

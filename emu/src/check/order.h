@@ -52,8 +52,8 @@ struct emu_order_warp {
 enum emu_order_kind {
 	EMU_ORDER_READ = 0,
 	EMU_ORDER_WRITE = 1,
-	EMU_ORDER_STRONG = 2, /* atomic, or with an order: no race with another */
-	EMU_ORDER_STORE = 4,  /* of a bulk group: written when it was waited for
+	EMU_ORDER_STRONG = 2,	/* atomic, or with an order: no race with another */
+	EMU_ORDER_STORE = 4,	/* of a bulk group: written when it was waited for
 			       */
 	EMU_ORDER_VOLATILE = 8, /* strong, but meant as data: races with another */
 	EMU_ORDER_SAME = 16,	/* writes what the bytes have already */

@@ -45,10 +45,12 @@ static uint16_t sum(uint16_t a, uint16_t b)
 /* The variable whose address a mov or cvta stores in a register; NOTHING: none. */
 static uint16_t source_of(const struct emu_kernel *k, const struct emu_instr *i)
 {
-	const struct emu_value *from = &i->operand[1];
+	const struct emu_value *from;
 
-	if ((!is_named(i, "mov") && !is_named(i, "cvta")) || i->operands != 2 ||
-	    from->bank != EMU_REGISTERS || from->reg != EMU_NO_REGISTER ||
+	if (i->operands != 2 || (!is_named(i, "mov") && !is_named(i, "cvta")))
+		return NOTHING;
+	from = &i->operand[1];
+	if (from->bank != EMU_REGISTERS || from->reg != EMU_NO_REGISTER ||
 	    (from->row != emu_special_row(EMU_SHARED_BASE) &&
 	     from->row != emu_special_row(EMU_SHARED_BASE_64)))
 		return NOTHING;

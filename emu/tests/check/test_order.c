@@ -174,7 +174,8 @@ static void lanes_of_a_cluster(void **state)
 {
 	struct emu_order *o = emu_order_open_cluster(WARPS);
 	const struct emu_order_warp w[] = {{0, 0, 0, checks[0]}, {0, 0, 1, checks[0]}};
-	const struct emu_place place = {77, 1, 1}, later = {78, 1, 2};
+	const struct emu_place place = {.line = 77, .lanes = 1, .instruction = 1};
+	const struct emu_place later = {.line = 78, .lanes = 1, .instruction = 2};
 	uint64_t address[32], shifted[32];
 	int lane = -1;
 
