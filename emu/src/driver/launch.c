@@ -12,6 +12,7 @@
 #include "instruction/decode.h"
 #include "machine/cluster.h"
 #include "machine/grid.h"
+#include "machine/title.h"
 #include "ptx/replace.h"
 
 /* ---- modules ------------------------------------------------------------- */
@@ -190,6 +191,15 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 
 /* ---- functions ----------------------------------------------------------- */
 
+/* A kernel's name for a message. */
+static const char *title_of(const struct emu_kernel *kernel)
+{
+	static _Thread_local char title[150];
+
+	emu_kernel_title(kernel->name, title, sizeof(title));
+	return title;
+}
+
 CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
 	const struct emu_device *d = emu_driver.machine.device;
@@ -202,7 +212,7 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 			    CUDA_ERROR_INVALID_VALUE,
 			    "%s: %d bytes of dynamic and %u of static shared memory: a "
 			    "CTA of a %s has at most %u",
-			    function->kernel->name, value,
+			    title_of(function->kernel), value,
 			    function->kernel->shared_bytes, d->title,
 			    d->cta_shared_bytes);
 		else
@@ -338,7 +348,7 @@ static CUresult needs_hopper(CUfunction function, const char *what)
 	return emu_driver_fail(CUDA_ERROR_NOT_SUPPORTED,
 			       "%s: %s needs compute capability 9.0: the device is a "
 			       "%s, of %d.%d",
-			       function->kernel->name, what, d->title, d->major,
+			       title_of(function->kernel), what, d->title, d->major,
 			       d->minor);
 }
 
@@ -381,7 +391,7 @@ static CUresult read_attributes(const CUlaunchConfig *config, CUfunction functio
 		    CUDA_ERROR_INVALID_VALUE,
 		    "%s: a cluster of %u CTAs: over 8 must be allowed by "
 		    "NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
-		    function->kernel->name, ctas);
+		    title_of(function->kernel), ctas);
 	return CUDA_SUCCESS;
 }
 
@@ -412,7 +422,7 @@ static CUresult check_residency(struct emu_grid *g)
 		return emu_driver_fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
 				       "%s: a cooperative grid of %" PRIu64
 				       " CTAs: the GPU holds %u at once",
-				       g->kernel->name, all, g->resident * ctas);
+				       title_of(g->kernel), all, g->resident * ctas);
 	/* Clusters that NIBEMU_SMS cannot hold run one after the other. */
 	g->resident += g->resident == 0;
 	return CUDA_SUCCESS;
@@ -439,7 +449,7 @@ static CUresult make_work(const CUlaunchConfig *config, CUfunction function,
 		result =
 		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
 				    "%s: %u bytes of shared memory, %d are allowed",
-				    function->kernel->name, config->sharedMemBytes,
+				    title_of(function->kernel), config->sharedMemBytes,
 				    function->dynamic_bytes);
 	if (!result && !emu_grid_check(g, &err))
 		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
