@@ -9,11 +9,22 @@
 
 #define MAPPED_BYTES (EMU_CHUNK_BYTES / EMU_WORD_BYTES * sizeof(emu_history))
 
+/* Zeros that take no memory before they are used, unlike those of calloc(), which
+ * clears memory that was freed before.  NULL: no memory. */
+static void *map(size_t bytes)
+{
+	void *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return fresh == MAP_FAILED ? NULL : fresh;
+}
+
 bool emu_histories_open(struct emu_histories *h, uint64_t base, uint64_t bytes)
 {
 	*h = (struct emu_histories){.base = base};
 	pthread_mutex_init(&h->lock, NULL);
-	h->chunks = calloc(bytes / EMU_CHUNK_BYTES + 1, sizeof(*h->chunks));
+	h->chunks_bytes = (bytes / EMU_CHUNK_BYTES + 1) * sizeof(*h->chunks);
+	h->chunks = map(h->chunks_bytes);
 	return h->chunks;
 }
 
@@ -22,7 +33,8 @@ void emu_histories_close(struct emu_histories *h)
 	for (size_t i = 0; i < h->n_used; i++)
 		munmap((void *)h->chunks[h->used[i]], MAPPED_BYTES);
 	pthread_mutex_destroy(&h->lock);
-	free(h->chunks);
+	if (h->chunks)
+		munmap((void *)h->chunks, h->chunks_bytes);
 	free(h->used);
 }
 
@@ -35,13 +47,10 @@ emu_history *emu_histories_map(struct emu_histories *h, uint64_t index)
 	chunk = h->chunks[index];
 	used = chunk ? NULL : emu_grow(h->used, &h->capacity, h->n_used, sizeof(*used));
 	if (used) {
-		void *fresh = mmap(NULL, MAPPED_BYTES, PROT_READ | PROT_WRITE,
-				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
 		h->used = used;
-		if (fresh != MAP_FAILED) {
+		chunk = map(MAPPED_BYTES);
+		if (chunk) {
 			used[h->n_used++] = index;
-			chunk = fresh;
 			atomic_store_explicit(&h->chunks[index], chunk,
 					      memory_order_release);
 		}

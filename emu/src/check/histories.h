@@ -19,6 +19,7 @@ typedef _Atomic uint64_t emu_history;
 
 struct emu_histories {
 	uint64_t base;
+	size_t chunks_bytes;
 	_Atomic(emu_history *) *chunks;
 	pthread_mutex_t lock; /* of all that follows */
 	uint64_t *used;	      /* chunks */
