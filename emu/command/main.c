@@ -191,6 +191,8 @@ static int rule(const char *name)
 	printf("%s\n", r->name);
 	print_wrapped("  rule: ", r->rule);
 	print_wrapped("  try:  ", r->mend);
+	if (emu_rule_update(r))
+		print_wrapped("  for an update:  ", emu_rule_update(r));
 	printf("  a report of it: \"... %s ...\"\n", r->phrase);
 	if (r->can_go_on)
 		printf("  may be waived: nibemu run --waive %s\n", r->name);

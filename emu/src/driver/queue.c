@@ -157,7 +157,7 @@ static void put_report(struct text *to, const char *kernel, const char *report,
 	if (rule)
 		used += snprintf(to->all + used, sizeof(to->all) - (size_t)used,
 				 "\n  rule: %s: %s\n  try: %s", rule->name, rule->rule,
-				 rule->mend);
+				 emu_rule_advice(rule, report));
 	snprintf(to->all + used, sizeof(to->all) - (size_t)used,
 		 "\n  again: NIBEMU_SEED=%" PRIu64, emu_driver.machine.options.seed);
 }

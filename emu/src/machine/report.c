@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "machine/findings.h"
@@ -100,11 +101,77 @@ void emu_fault(struct emu_warp *w, const struct emu_instr *i, int lane,
 	fail_launch(w, &report, emu_rule_for(why));
 }
 
+/* ---- updates ------------------------------------------------------------- */
+
+/* The address operand of a plain load or store; NULL: it is neither. */
+static const struct emu_value *address_of(const struct emu_instr *i)
+{
+	if (i->traits & EMU_STRONG)
+		return NULL;
+	return strcmp(i->opcode->name, "ld") == 0   ? &i->operand[i->vector]
+	       : strcmp(i->opcode->name, "st") == 0 ? &i->operand[0]
+						    : NULL;
+}
+
+static bool is_store(const struct emu_instr *i)
+{
+	return strcmp(i->opcode->name, "st") == 0;
+}
+
+/* True if one loads and the other stores, by the same register and offset. */
+static bool is_pair(const struct emu_instr *a, const struct emu_instr *b)
+{
+	const struct emu_value *x = address_of(a), *y = address_of(b);
+
+	return x && y && is_store(a) != is_store(b) && x->bank == y->bank &&
+	       x->reg == y->reg && x->row == y->row && a->immediate == b->immediate &&
+	       a->space == b->space;
+}
+
+/* The other half of an update in the same basic block; NULL: there is none. */
+static const struct emu_instr *other_half(const struct emu_warp *w,
+					  const struct emu_instr *i)
+{
+	const struct emu_kernel *k = w->cta->cluster->grid->kernel;
+	const struct emu_instr *x;
+
+	if (!address_of(i))
+		return NULL;
+	for (x = i + 1; x < k->code + k->count && !x->is_leader; x++)
+		if (is_pair(i, x))
+			return is_store(i) ? NULL : x;
+	for (x = i; x > k->code && !x->is_leader; x--)
+		if (is_pair(i, x - 1))
+			return is_store(i) ? x - 1 : NULL;
+	return NULL;
+}
+
+/*
+ * True if the two accesses of a report belong to an update by several threads: this
+ * one is a half of it, and the other is by its store, or by its load.  A report that
+ * does not name the other's line is of global memory.
+ */
+static bool is_update(const struct emu_warp *w, const struct emu_instr *i,
+		      const char *why)
+{
+	const struct emu_instr *other = other_half(w, i);
+	const char *line = strstr(why, "(PTX line ");
+	uint32_t number;
+
+	if (!other)
+		return false;
+	if (!line)
+		return strstr(why, "global memory");
+	number = (uint32_t)strtoul(line + strlen("(PTX line "), NULL, 10);
+	return number == other->line || (is_store(i) && number == i->line);
+}
+
 bool emu_object(struct emu_warp *w, const struct emu_instr *i, int lane,
 		const char *format, ...)
 {
 	const struct emu_grid *g = w->cta->cluster->grid;
 	struct emu_error report;
+	const struct emu_rule *rule;
 	struct emu_finding one;
 	char why[700];
 	va_list arguments;
@@ -114,8 +181,11 @@ bool emu_object(struct emu_warp *w, const struct emu_instr *i, int lane,
 	va_start(arguments, format);
 	vsnprintf(why, sizeof(why), format, arguments);
 	va_end(arguments);
+	rule = emu_rule_for(why);
 	write_report(w, i, lane, why, &report);
-	one = (struct emu_finding){.rule = emu_rule_for(why),
+	if (rule && emu_rule_update(rule) && is_update(w, i, why))
+		emu_add_text(&report, " " EMU_UPDATE);
+	one = (struct emu_finding){.rule = rule,
 				   .kernel = g->kernel->name,
 				   .line = i->line,
 				   .cluster = w->cta->cluster->index,

@@ -48,7 +48,7 @@ static const struct emu_rule table[] = {
      "lanes of a warp need not run together; shfl and vote order no memory "
      "(\"bar.warp.sync\", \"Memory Consistency Model\")",
      "bar.warp.sync (__syncwarp) between the two accesses, with both lanes in "
-     "its mask"},
+     "its mask; __syncthreads() if warps pass data"},
     {"store-wait", true, "by a bulk store, and its group",
      "a bulk store is complete when its group has been waited for without .read "
      "(\"cp.async.bulk.wait_group\")",
@@ -94,8 +94,8 @@ static const struct emu_rule table[] = {
     {"order", true, "nothing orders",
      "accesses of two threads to one address must be ordered (\"Memory "
      "Consistency Model\")",
-     "a barrier between them, or an mbarrier at which one arrives and for "
-     "which the other waits"},
+     "__syncthreads() or another barrier between them, or an mbarrier at which one "
+     "arrives and for which the other waits"},
     {"group-wait", true, "its group",
      "copies and bulk stores are done when their group has been waited for "
      "(\"cp.async.wait_group\", \"cp.async.bulk.wait_group\")",
@@ -114,7 +114,8 @@ static const struct emu_rule table[] = {
     {"never-written", true, "never written",
      "what a thread reads must have been written before; the bytes are "
      "undefined until then",
-     "wait for the threads or the copy that write them, or write them first"},
+     "__syncthreads() after the threads that write them, the wait for the copy that "
+     "does, or write them first"},
     {"live-mbarrier", false, "these bytes belong to a live mbarrier",
      "an mbarrier is opaque: only mbarrier instructions may touch it "
      "(\"mbarrier\")",
@@ -227,6 +228,9 @@ static const struct emu_rule table[] = {
      "all threads of a warp execute an .aligned barrier (\"barrier\"; "
      "__syncthreads is one)",
      "move __syncthreads out of the condition, and return after the last one"},
+    {"shfl-source", false, "which does not participate",
+     "shfl reads registers of lanes that execute it too (\"shfl.sync\")",
+     "let all lanes of the mask come here, and select by value what they add"},
     {"mask", false, "do not participate",
      "all lanes of the mask execute the instruction (\"shfl.sync\", "
      "\"vote.sync\")",
@@ -249,6 +253,37 @@ const struct emu_rule *emu_rule_for(const char *report)
 		if (strstr(report, table[i].phrase))
 			return &table[i];
 	return NULL;
+}
+
+#define ATOMIC                                                                         \
+	"atomicAdd() or another atomic (Triton: tl.atomic_add), if all threads "       \
+	"update this word; else "
+
+const char *emu_rule_update(const struct emu_rule *rule)
+{
+	static const struct {
+		const char *name, *advice;
+	} updates[] = {
+	    {"lane-order", ATOMIC
+	     "bar.warp.sync (__syncwarp) or __syncthreads() between the accesses"},
+	    {"order", ATOMIC "__syncthreads() or another barrier between the accesses"},
+	    {"gpu-order",
+	     ATOMIC "a release after the writes and an acquire before the reads"},
+	    {"grid-race",
+	     ATOMIC "addresses of its own for each CTA, or a later kernel that reads"},
+	};
+
+	for (size_t i = 0; i < sizeof(updates) / sizeof(*updates); i++)
+		if (strcmp(updates[i].name, rule->name) == 0)
+			return updates[i].advice;
+	return NULL;
+}
+
+const char *emu_rule_advice(const struct emu_rule *rule, const char *report)
+{
+	const char *update = strstr(report, EMU_UPDATE) ? emu_rule_update(rule) : NULL;
+
+	return update ? update : rule->mend;
 }
 
 const struct emu_rule *emu_rule_named(const char *name, size_t length)

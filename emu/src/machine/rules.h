@@ -18,6 +18,13 @@ struct emu_rule {
 	const char *mend;
 };
 
+/* Added to reports of x += 1 by several threads: a load and a store of one word. */
+#define EMU_UPDATE "(an update: this thread loads and stores the word)"
+/* The advice for an update, instead of mend; NULL: the same. */
+const char *emu_rule_update(const struct emu_rule *rule);
+/* The advice for a report of a rule. */
+const char *emu_rule_advice(const struct emu_rule *rule, const char *report);
+
 /* The first rule whose phrase the report has; NULL: the report is complete. */
 const struct emu_rule *emu_rule_for(const char *report);
 /* The rule with a name of `length` characters; NULL: none. */

@@ -59,8 +59,10 @@ static void print_table(FILE *to)
 	      "|---|---|---|---|---|\n",
 	      to);
 	for (size_t i = 0; (r = emu_rule_at(i)); i++)
-		fprintf(to, "| `%s` | %s | \"%s\" | %s | %s |\n", r->name,
-			r->can_go_on ? "yes" : "", r->phrase, r->rule, r->mend);
+		fprintf(to, "| `%s` | %s | \"%s\" | %s | %s%s%s |\n", r->name,
+			r->can_go_on ? "yes" : "", r->phrase, r->rule, r->mend,
+			emu_rule_update(r) ? ". For an update: " : "",
+			emu_rule_update(r) ? emu_rule_update(r) : "");
 }
 
 static char *read_all(FILE *from)

@@ -8,6 +8,7 @@
 
 #include "common/run.h"
 #include "common/unit.h"
+#include "machine/rules.h"
 
 #define LANES 32
 #define SEEDS 40
@@ -246,6 +247,42 @@ static void test_equal_stores(void **state)
 			      i % 3 == 1 ? "wrote it" : "wrote the same value to it",
 			      "nothing orders that before this", NULL);
 	}
+}
+
+/*
+ * A race of x += 1 is reported as an update, with advice for it.  Other races are not:
+ * a neighbour's word that is read too early, and a word that only one line stores.
+ */
+static void test_updates(void **state)
+{
+	static const char *const begin =
+	    ".shared .b32 words[96];\nmov.u32 %r1, words;\nmad.lo.u32 %r2, %tid, 4, %r1;\n"
+	    "st.shared.u32 [%r2], %tid;\nxor.b32 %r3, %r2, 128;\nbar.sync 0;\n";
+	static const struct {
+		const char *body;
+		bool is_update;
+	} cases[] = {
+	    {"ld.shared.u32 %r4, [%r1+8];\nadd.u32 %r4, %r4, 1;\n"
+	     "st.shared.u32 [%r1+8], %r4;\n",
+	     true},
+	    {"ld.shared.u32 %r4, [%r2];\nld.shared.u32 %r5, [%r3];\n"
+	     "add.u32 %r4, %r4, %r5;\nst.shared.u32 [%r2], %r4;\n",
+	     false},
+	    {"st.shared.u32 [%r1+8], %tid;\n", false},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		for (uint64_t seed = 0; seed < 4; seed++) {
+			struct emu_job job = {.block = 64, .seed = seed};
+			struct emu_error err = {{0}};
+			char text[1024];
+
+			snprintf(text, sizeof(text), "%s%s", begin, cases[i].body);
+			job.ptx = emu_module_text(text);
+			assert_false(emu_run_job(&job, &err));
+			assert_int_equal(strstr(err.text, EMU_UPDATE) != NULL,
+					 cases[i].is_update);
+		}
 }
 
 /* The hardware reads the last bit of a parity; -1 is accepted, and nothing else. */
@@ -558,6 +595,7 @@ int main(void)
 	    cmocka_unit_test(test_indexed_branches),
 	    cmocka_unit_test(test_narrow_parameter),
 	    cmocka_unit_test(test_equal_stores),
+	    cmocka_unit_test(test_updates),
 	    cmocka_unit_test(test_parities),
 	    cmocka_unit_test(test_constant_predicates),
 	    cmocka_unit_test(test_barriers),
