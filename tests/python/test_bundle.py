@@ -16,7 +16,7 @@ from common import SOURCE, TorchTest
 
 EMULATOR = os.path.join(os.path.dirname(os.environ["NIBBLAS_LIBRARY"]),
                         "libnibemu.so")
-DEVICES = ("h200", "b200")
+DEVICES = ("h200", "b200", "a100")
 PROBLEMS = ("gemm", "dual_gemm", "gemv", "group_gemm")
 
 # What the contest's evaluation script does with a submission: it imports it by name
@@ -251,7 +251,7 @@ class Bundles(TorchTest):
                         if isinstance(node, (ast.Import, ast.ImportFrom))
                         for alias in node.names}
             self.assertEqual(imported, allowed)
-            for name in ("Hopper", "Blackwell"):
+            for name in ("Ampere", "Hopper", "Blackwell"):
                 self.assertIn(name, ast.get_docstring(tree))
             names = {node.name for node in tree.body
                      if isinstance(node, ast.FunctionDef)}
@@ -293,8 +293,9 @@ class Bundles(TorchTest):
                      in sections if name.startswith((".debug", ".nv_debug"))]
             self.assertTrue(debug)
             self.assertFalse(any(map(any, debug)))
-        self.assertRegex(self.bundle.hardware(images),
-                         r"Hopper \(H100, H200\), Blackwell \(B200, B300\)$")
+        self.assertEqual(self.bundle.hardware(images),
+                         "Ampere and Ada (A100, L4, RTX 30 and 40), "
+                         "Hopper (H100, H200), Blackwell (B200, B300)")
 
 
 if __name__ == "__main__":
