@@ -74,6 +74,8 @@ struct cuda_arch {
 	const struct nib_cuda_costs *costs; /* built in */
 	/* The kernels support A of fp16 and bf16. */
 	bool takes_dense;
+	/* A CTA computes the rows of B that a pair of CTAs has elsewhere. */
+	bool has_wide_tiles;
 	/* The alignment of rows of packed codes in bytes. */
 	int32_t row_align;
 	/* NIB_PROBE_MULTIPLY: the operations of one block's step. */

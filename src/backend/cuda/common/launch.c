@@ -36,12 +36,16 @@ void cuda_product_free(struct nib_device *device, struct cuda_product_plan *prod
 	free(product->state);
 }
 
+/* Rows of B of a tile of a single CTA. */
+#define WIDE_TILE_N (NIB_GEMM_PAIR * NIB_TILE_N)
+
 static void explain(struct cuda_plan *p, const struct cuda_device *device)
 {
 	struct nib_plan *plan = &p->base;
 	const struct cuda_product_plan *product = &p->product;
 	const char *what = plan->op == NIB_OP_DUAL_GEMM ? "dual GEMM" : "GEMM";
 	const char *reason = p->choice.reason;
+	const bool has_pairs = !device->arch->has_wide_tiles;
 	char launches[80] = "1 launch";
 
 	/* Limited by the kernel's parameters, or by the L2 for the rows of a batch. */
@@ -61,9 +65,10 @@ static void explain(struct cuda_plan *p, const struct cuda_device *device)
 	else
 		snprintf(plan->explanation, sizeof(plan->explanation),
 			 "%s on %s: tiles of %d rows of B x up to %d rows of A "
-			 "on %d clusters, k in %d slice%s, %s of %s",
-			 what, device->name, NIB_TILE_N, product->tile_m,
-			 product->clusters, product->k_slices,
+			 "on %d %s, k in %d slice%s, %s of %s",
+			 what, device->name, has_pairs ? NIB_TILE_N : WIDE_TILE_N,
+			 product->tile_m, product->clusters,
+			 has_pairs ? "clusters" : "CTAs", product->k_slices,
 			 product->k_slices == 1 ? "" : "s", launches, product->kernels);
 }
 

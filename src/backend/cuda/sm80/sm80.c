@@ -21,6 +21,7 @@ const struct cuda_arch cuda_sm80 = {
     .arithmetic = NIB_ARITHMETIC_FP16_TENSOR,
     .costs = &costs,
     .takes_dense = true,
+    .has_wide_tiles = true,
     .row_align = 8,
     .probe_flop = NIB_PROBE_MMA_FLOP,
     .probe_threads = NIB_PROBE_MMA_THREADS,
