@@ -13,7 +13,10 @@
 #include "backend/cuda/common/gemm_common.h"
 #include "backend/cuda/common/mma.h"
 #include "backend/cuda/common/mma_matrix.h"
+#include "backend/cuda/common/mma_warps.h"
+#include "backend/cuda/common/vector.h"
 #include "backend/cuda/kernels/common/mma_matrix_params.h"
+#include "backend/cuda/kernels/common/mma_warps_params.h"
 #include "backend/cuda/sm80/gemm.h"
 #include "common/unit.h"
 #include "fake_bed.h"
@@ -123,8 +126,7 @@ static void slices_cover_k(void)
 			const struct mma_matrix_cut cut =
 			    mma_matrix_cut(d, m, n_i, k_i);
 
-			assert_in_range(m, cut.rows > 8 ? cut.rows / 2 + 1 : 1,
-					cut.rows);
+			assert_in_range(m, cut.rows > 16 ? 17 : 1, cut.rows);
 			assert_int_equal(cut.tiles, divide_up(n_i, 128));
 			assert_in_range(cut.slices, 1, steps);
 			assert_in_range(
@@ -148,23 +150,73 @@ static void slices(void)
 	assert_in_range(mma_matrix_cut(&devices[1], 16, 8192, 8192).slices, 2, 8);
 	assert_int_equal(mma_matrix_cut(&devices[0], 16, 151936, 4096).slices, 1);
 	/* One step has no slices. */
-	assert_int_equal(mma_matrix_cut(&devices[0], 8, 128, 128).slices, 1);
+	assert_int_equal(mma_matrix_cut(&devices[0], 16, 128, 128).slices, 1);
 }
 
-/* The kernels take k in multiples of 64 and up to 64 rows. */
+/* Every CTA fits on an SM, in both variants, and every warp has a step. */
+static void warps_divide_k(void)
+{
+	static const int64_t n[] = {1, 128, 129, 4096, 8192, 28672, 151936};
+	static const int64_t k[] = {64, 128, 192, 4096, 7168, 8192, 28672, 1 << 20};
+
+	for (size_t i = 0; i < sizeof(n) / sizeof(*n) * sizeof(k) / sizeof(*k); i++) {
+		for (int m = 1; m <= NIB_MMA_WARPS_ROWS; m++) {
+			const int64_t n_i = n[i % 7], k_i = k[i / 7];
+			const struct cuda_device *d = &devices[m % 3];
+			const struct mma_warps_cut cut = mma_warps_cut(d, m, n_i, k_i);
+
+			assert_true(cut.b_rows == 32 || cut.b_rows == 64);
+			assert_int_equal(cut.tiles,
+					 divide_up(n_i, 128) * (128 / cut.b_rows));
+			assert_in_range(cut.warps, 1, NIB_MMA_WARPS_MOST);
+			assert_true(cut.warps <= divide_up(k_i, NIB_MMA_WARPS_STEP));
+			assert_in_range(
+			    nib_mma_warps_shared_bytes(cut.b_rows, cut.warps), 1,
+			    d->shared_bytes);
+			assert_in_range(nib_mma_warps_shared_bytes(32, cut.warps), 1,
+					d->shared_bytes);
+		}
+	}
+}
+
+/* All CTAs are resident at once where that is possible. */
+static void warps(void)
+{
+	struct mma_warps_cut cut = mma_warps_cut(&devices[0], 8, 8192, 8192);
+
+	/* 128 tiles on 132 multiprocessors. */
+	assert_int_equal(cut.b_rows, 64);
+	assert_int_equal(cut.warps, 8);
+	cut = mma_warps_cut(&devices[0], 8, 4096, 7168);
+	assert_int_equal(cut.b_rows, 32);
+	assert_int_equal(cut.warps, 8);
+	cut = mma_warps_cut(&devices[0], 8, 151936, 4096);
+	assert_int_equal(cut.warps, 2);
+	/* 163 and 99 KiB of shared memory. */
+	assert_in_range(mma_warps_cut(&devices[1], 8, 8192, 8192).warps, 4, 8);
+	assert_in_range(mma_warps_cut(&devices[2], 8, 8192, 8192).warps, 3, 8);
+}
+
+/* The kernels take k in multiples of 64 and up to 8 and 32 rows. */
 static void fits(void)
 {
-	struct nib_problem p = {.a = {.rows = 64, .k = 128},
+	struct nib_problem p = {.a = {.rows = 8, .k = 128},
 				.b = {.rows = 1, .k = 128},
-				.c = {.rows = 64, .cols = 1}};
+				.c = {.rows = 8, .cols = 1}};
 
+	assert_true(cuda_mma_warps_fits(&p));
+	p.a.rows = 9;
+	assert_false(cuda_mma_warps_fits(&p));
+	p.a.rows = 32;
 	assert_true(cuda_mma_matrix_fits(&p));
-	p.a.rows = 65;
+	p.a.rows = 33;
 	assert_false(cuda_mma_matrix_fits(&p));
 	p.a.rows = 5;
 	p.a.k = p.b.k = 96;
+	assert_false(cuda_mma_warps_fits(&p));
 	assert_false(cuda_mma_matrix_fits(&p));
 	p.a.k = p.b.k = 0;
+	assert_false(cuda_mma_warps_fits(&p));
 	assert_false(cuda_mma_matrix_fits(&p));
 }
 
@@ -231,6 +283,39 @@ static void products(void)
 	assert_ptr_equal(cuda_sm80.choose(&plan).product, &sm80_tiles);
 }
 
+/* The products of one matrix by their rows of A, and what the others need. */
+static const struct cuda_product *product_of(int64_t m, int64_t k, int64_t x_stride)
+{
+	struct nib_problem p = {.a = {.rows = m, .k = k},
+				.b = {.rows = 300, .k = k},
+				.c = {.rows = m, .cols = 300}};
+	const struct nib_plan plan = {.op = NIB_OP_GEMM, .count = 1, .problems = &p};
+
+	if (x_stride) {
+		p.activations = NIB_ACTIVATIONS_DENSE;
+		p.x = (struct nib_dense){.rows = m,
+					 .cols = k,
+					 .row_stride_elems = x_stride,
+					 .dtype = NIB_DTYPE_BF16};
+	}
+	return cuda_sm80.choose(&plan).product;
+}
+
+static void choices(void)
+{
+	assert_ptr_equal(product_of(1, 16, 0), &cuda_vector);
+	assert_ptr_equal(product_of(4, 4096, 0), &cuda_vector);
+	assert_ptr_equal(product_of(5, 4096, 0), &cuda_mma_warps);
+	assert_ptr_equal(product_of(8, 64, 67), &cuda_mma_warps);
+	assert_ptr_equal(product_of(9, 64, 67), &cuda_mma_matrix);
+	assert_ptr_equal(product_of(32, 4096, 0), &cuda_mma_matrix);
+	assert_ptr_equal(product_of(16, 48, 51), &cuda_vector);
+	assert_ptr_equal(product_of(64, 64, 67), &cuda_vector);
+	assert_ptr_equal(product_of(5, 48, 0), &sm80_tiles);
+	assert_ptr_equal(product_of(33, 64, 0), &sm80_tiles);
+	assert_ptr_equal(product_of(65, 64, 67), &sm80_tiles);
+}
+
 /* Kernels without griddepcontrol never overlap the kernel before. */
 static void no_overlap(void)
 {
@@ -277,9 +362,12 @@ int main(int argc, char **argv)
 	    {"turing", turing},
 	    {"slices_cover_k", slices_cover_k},
 	    {"slices", slices},
+	    {"warps_divide_k", warps_divide_k},
+	    {"warps", warps},
 	    {"fits", fits},
 	    {"ampere", ampere},
 	    {"products", products},
+	    {"choices", choices},
 	    {"rows", rows},
 	    {"no_overlap", no_overlap},
 	};

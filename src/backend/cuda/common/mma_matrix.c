@@ -29,9 +29,9 @@ struct mma_matrix {
 /* The variants; ctas: that the registers of an SM suffice for. */
 static const struct variant {
 	int rows, stages, ctas;
-} variants[] = {{8, 4, 4}, {16, 3, 4}, {32, 3, 3}, {64, 3, 2}};
+} variants[] = {{16, 3, 4}, {32, 3, 3}};
 /* The variant for any alignment. */
-static const struct variant any_variant = {64, 3, 2};
+static const struct variant any_variant = {32, 3, 3};
 
 static const struct variant *variant_of(int64_t m)
 {

@@ -4,12 +4,28 @@
 
 #include "backend/cuda/common/mma.h"
 #include "backend/cuda/common/mma_matrix.h"
+#include "backend/cuda/common/mma_warps.h"
 #include "backend/cuda/common/vector.h"
 #include "backend/cuda/kernels/common/mma_matrix_params.h"
+#include "backend/cuda/kernels/common/mma_warps_params.h"
+#include "format/view.h"
 #include "gemm.h"
 
 /* Experts with up to so many rows on average are multiplied by the mma kernels. */
 #define MMA_FEW_ROWS 32
+/* Rows of A of any alignment, which Hopper's kernels support as well. */
+#define MANY_ROWS 64
+
+/* Whether the kernels in tiles cannot load A: rows of fp16 or bf16 that are not pieces
+ * of 16 bytes. */
+static bool has_unaligned_rows(const struct nib_problem *p)
+{
+	const int64_t row = nib_dense_row_stride_elems(&p->x);
+	const int64_t batch =
+	    nib_dense_batches(&p->x) > 1 ? nib_dense_batch_stride_elems(&p->x) : 0;
+
+	return p->activations == NIB_ACTIVATIONS_DENSE && (row | batch) % 8;
+}
 
 /*
  * The first rule that fits computes a matrix, or a batch of them.  The choice affects
@@ -21,8 +37,9 @@ static const struct rule {
 	const struct cuda_product *product;
 } rules[] = {
     {.most_rows = NIB_GEMV_MAX_ROWS, .product = &cuda_vector},
+    {NIB_MMA_WARPS_ROWS, cuda_mma_warps_fits, &cuda_mma_warps},
     {NIB_MMA_MATRIX_ROWS, cuda_mma_matrix_fits, &cuda_mma_matrix},
-    {.most_rows = NIB_MMA_MATRIX_ROWS, .product = &cuda_vector},
+    {MANY_ROWS, has_unaligned_rows, &cuda_vector},
     {.most_rows = INT64_MAX, .product = &sm80_tiles},
 };
 

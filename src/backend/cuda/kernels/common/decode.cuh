@@ -14,8 +14,8 @@
  * Both are exact.  Pairs come in the order that needs the fewest instructions, which
  * is not the order of k: (first half, second half) of each word of the result,
  *
- *   fp16   (0, 2)  (4, 6)  (1, 3)  (5, 7)
- *   bf16   (0, 4)  (1, 5)  (2, 6)  (3, 7)
+ *   fp16 by conversions of e4m3        (0, 2)  (4, 6)  (1, 3)  (5, 7)
+ *   bf16, and fp16 before these exist  (0, 4)  (1, 5)  (2, 6)  (3, 7)
  *
  * and A is permuted in the same way (permute_as_decoded()), so that each product is
  * of equal k.
@@ -66,13 +66,10 @@ DEVICE uint32_t f16_pair(uint32_t sign, uint32_t magnitude)
 
 DEVICE void f16_pairs(uint32_t codes, uint32_t values[4])
 {
-	const uint32_t low = prmt(codes, 0, 0x4140);
-	const uint32_t high = prmt(codes, 0, 0x4342);
-
-	values[0] = f16_pair(low << 12, low << 9);
-	values[1] = f16_pair(high << 12, high << 9);
-	values[2] = f16_pair(low << 8, low << 5);
-	values[3] = f16_pair(high << 8, high << 5);
+	values[0] = f16_pair(codes << 12, codes << 9);
+	values[1] = f16_pair(codes << 8, codes << 5);
+	values[2] = f16_pair(codes << 4, codes << 1);
+	values[3] = f16_pair(codes, codes >> 3);
 }
 
 /* Eight elements of A, in the order of k, to the order of the decoded codes. */
@@ -81,7 +78,7 @@ DEVICE uint4 permute_as_decoded(uint4 x)
 {
 	const uint32_t low = 0x5410, high = 0x7632;
 
-	if (IS_BF16)
+	if (IS_BF16 || !HAS_CVT_E4M3)
 		return make_uint4(prmt(x.x, x.z, low), prmt(x.x, x.z, high),
 				  prmt(x.y, x.w, low), prmt(x.y, x.w, high));
 	return make_uint4(prmt(x.x, x.y, low), prmt(x.z, x.w, low),

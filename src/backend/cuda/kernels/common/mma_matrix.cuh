@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mma_matrix.cuh - C = alpha * A * B^T of one matrix, or a batch, by mma.sync, for at
- * most 64 rows of A in fp16, bf16 or NVFP4, which is converted to fp16.  For sm_80 and
+ * most 32 rows of A in fp16, bf16 or NVFP4, which is converted to fp16.  For sm_80 and
  * newer.
  *
  * mma.cuh has the multiplication and the store, mma_load.cuh the loads and the layout
@@ -30,10 +30,10 @@
  * Arithmetic and bound: mma.cuh; slices: docs/numerics.md, section 4.
  *
  * Roofline: memory bandwidth, as in mma.cuh.  A is loaded for each tile, from the L2:
- * with 64 rows of fp16 that is 16384 bytes for 9216 of B.
+ * with 32 rows of fp16 that is 8192 bytes for 9216 of B.
  *
- * Variants: M = 8, 16, 32, 64 if rows of A and B are pieces of 16 bytes and the scales
- * of B are tiled; "any" has M = 64 and no such condition.  Registers of a thread:
+ * Variants: M = 16 and 32 if rows of A and B are pieces of 16 bytes and the scales
+ * of B are tiled; "any" has M = 32 and no such condition.  Registers of a thread:
  * 65536 / (128 * CTAS).
  */
 #ifndef NIB_MMA_MATRIX_CUH

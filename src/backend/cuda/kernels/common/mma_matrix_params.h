@@ -9,7 +9,7 @@
 #include "mma_params.h"
 
 /* The most rows of A. */
-#define NIB_MMA_MATRIX_ROWS 64
+#define NIB_MMA_MATRIX_ROWS 32
 
 /*
  * One matrix, or a batch.  Grid: x = tiles * slices, y = batch.

@@ -3,8 +3,6 @@
 #define NIB_ARCH sm80
 #include "backend/cuda/kernels/common/mma_matrix.cuh"
 
-MMA_MATRIX_KERNEL(8, 1, 4, 4, A_NVFP4, false)
 MMA_MATRIX_KERNEL(16, 2, 3, 4, A_NVFP4, false)
 MMA_MATRIX_KERNEL(32, 4, 3, 3, A_NVFP4, false)
-MMA_MATRIX_KERNEL(64, 8, 3, 2, A_NVFP4, false)
-MMA_MATRIX_KERNEL(any, 8, 3, 2, A_NVFP4, true)
+MMA_MATRIX_KERNEL(any, 4, 3, 3, A_NVFP4, true)

@@ -3,8 +3,6 @@
 #define NIB_ARCH sm80
 #include "backend/cuda/kernels/common/mma_matrix.cuh"
 
-MMA_MATRIX_KERNEL(8_bf16, 1, 4, 4, A_BF16, false)
 MMA_MATRIX_KERNEL(16_bf16, 2, 3, 4, A_BF16, false)
 MMA_MATRIX_KERNEL(32_bf16, 4, 3, 3, A_BF16, false)
-MMA_MATRIX_KERNEL(64_bf16, 8, 3, 2, A_BF16, false)
-MMA_MATRIX_KERNEL(any_bf16, 8, 3, 2, A_BF16, true)
+MMA_MATRIX_KERNEL(any_bf16, 4, 3, 3, A_BF16, true)

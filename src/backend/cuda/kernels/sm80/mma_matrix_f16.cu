@@ -3,8 +3,6 @@
 #define NIB_ARCH sm80
 #include "backend/cuda/kernels/common/mma_matrix.cuh"
 
-MMA_MATRIX_KERNEL(8_f16, 1, 4, 4, A_F16, false)
 MMA_MATRIX_KERNEL(16_f16, 2, 3, 4, A_F16, false)
 MMA_MATRIX_KERNEL(32_f16, 4, 3, 3, A_F16, false)
-MMA_MATRIX_KERNEL(64_f16, 8, 3, 2, A_F16, false)
-MMA_MATRIX_KERNEL(any_f16, 8, 3, 2, A_F16, true)
+MMA_MATRIX_KERNEL(any_f16, 4, 3, 3, A_F16, true)

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma_warps.cu - mma_warps.cuh on Ampere and Ada, A of NVFP4. */
+#define NIB_ARCH sm80
+#include "backend/cuda/kernels/common/mma_warps.cuh"
+
+MMA_WARPS_KERNEL(32, 4, A_NVFP4, false)
+MMA_WARPS_KERNEL(64, 8, A_NVFP4, false)
+MMA_WARPS_KERNEL(any, 4, A_NVFP4, true)

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma_warps_bf16.cu - mma_warps.cuh on Ampere and Ada, A of bf16. */
+#define NIB_ARCH sm80
+#include "backend/cuda/kernels/common/mma_warps.cuh"
+
+MMA_WARPS_KERNEL(32_bf16, 4, A_BF16, false)
+MMA_WARPS_KERNEL(64_bf16, 8, A_BF16, false)
+MMA_WARPS_KERNEL(any_bf16, 4, A_BF16, true)

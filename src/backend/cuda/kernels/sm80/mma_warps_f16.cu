@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma_warps_f16.cu - mma_warps.cuh on Ampere and Ada, A of fp16. */
+#define NIB_ARCH sm80
+#include "backend/cuda/kernels/common/mma_warps.cuh"
+
+MMA_WARPS_KERNEL(32_f16, 4, A_F16, false)
+MMA_WARPS_KERNEL(64_f16, 8, A_F16, false)
+MMA_WARPS_KERNEL(any_f16, 4, A_F16, true)
