@@ -91,16 +91,6 @@ DEVICE void cp_async_wait_group(void)
 	asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
 
-/* cp_async_wait_group(), predicated. */
-template <int GROUPS>
-DEVICE void cp_async_wait_group_if(bool is_wanted)
-{
-	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %0, 0;\n\t"
-		     "@p cp.async.wait_group %1;\n\t}" ::"r"((uint32_t)is_wanted),
-		     "n"(GROUPS)
-		     : "memory");
-}
-
 /* ---- global memory between CTAs ------------------------------------------ */
 
 /* Releases what this CTA wrote before its last barrier to a thread that acquires it. */

@@ -157,16 +157,19 @@ DEVICE void multiply(float (&sums)[N8_TILES][M16_TILES][4], const struct lane_vi
 	}
 }
 
-/*
- * The end of a period.  waits: stages end here in which the thread has to wait for its
- * copies of the next one, with at most `depth` later ones incomplete.
- */
-DEVICE void end_period(bool waits, int depth)
+/* Waits until at most `groups` of the thread's groups, 0 to 4, are incomplete. */
+DEVICE void wait_group_at_most(int groups)
 {
-	cp_async_wait_group_if<3>(waits);
-	cp_async_wait_group_if<1>(waits && depth < 3);
-	cp_async_wait_group_if<0>(waits && depth < 1);
-	__syncthreads();
+	if (groups >= 4)
+		cp_async_wait_group<4>();
+	else if (groups == 3)
+		cp_async_wait_group<3>();
+	else if (groups == 2)
+		cp_async_wait_group<2>();
+	else if (groups == 1)
+		cp_async_wait_group<1>();
+	else
+		cp_async_wait_group<0>();
 }
 
 /* Where a warp is in the stream of stages. */
@@ -174,8 +177,6 @@ template <class TRAITS>
 struct position {
 	struct stream<TRAITS> s;
 	int stage, to; /* of the ring: to multiply, to request */
-	int depth;
-	bool is_second; /* of the two halves of the warps */
 };
 
 /* The stages of a tile of up to 32 FOURS rows of A, the first with this tag. */
@@ -194,10 +195,19 @@ multiply_stages(const struct nib_gemm_args &p, const struct gemm_shared &shared,
 		load_next<TRAITS>(p, shared, x->to, &x->s);
 		x->to = x->to + 1 == p.stages ? 0 : x->to + 1;
 		dequantise<TRAITS>(view, at, tag, values);
-		end_period(x->is_second, x->depth);
-		multiply<TRAITS, FOURS>(sums, view, at, values);
+		wait_group_at_most(p.stages - 2);
+		__syncthreads();
+		/* A loop that runs once: the compiler moves nothing into it, so that all
+		 * values are dequantised before. */
+		uint32_t more = opaque(p.stages);
+#pragma unroll 1
+		do {
+			multiply<TRAITS, FOURS>(sums, view, at, values);
+			more = opaque(more >> 16);
+		} while (more);
 		x->stage = x->stage + 1 == p.stages ? 0 : x->stage + 1;
-		end_period(!x->is_second, x->depth);
+		wait_group_at_most(p.stages - 3);
+		__syncthreads();
 		if (tag & TAG_LAST)
 			break;
 		tag = lds_32(shared.tags + x->stage * 4);
@@ -208,19 +218,19 @@ template <class TRAITS>
 DEVICE void run_stream(const struct nib_gemm_args &p, const struct gemm_shared &shared)
 {
 	const struct lane_view view = view_of<TRAITS>(shared.stages);
+	const bool is_second = threadIdx.x >= NIB_GEMM_THREADS / 2;
 	struct position<TRAITS> x = {
 		begin_stream<TRAITS>(shared)
 	};
 	int round = 0;
 
-	x.is_second = threadIdx.x >= NIB_GEMM_THREADS / 2;
-	x.depth = p.stages - 3 + x.is_second;
 #pragma unroll 1
-	for (; x.to <= x.depth; x.to++)
+	for (; x.to < p.stages - 2 + is_second; x.to++)
 		load_next<TRAITS>(p, shared, x.to, &x.s);
-	end_period(true, x.depth);
-	if (x.is_second)
-		end_period(false, x.depth);
+	wait_group_at_most(p.stages - 3);
+	__syncthreads();
+	if (is_second)
+		__syncthreads();
 #pragma unroll 1
 	for (;; round++) {
 		const uint32_t tag = lds_32(shared.tags + x.stage * 4);
@@ -240,8 +250,8 @@ DEVICE void run_stream(const struct nib_gemm_args &p, const struct gemm_shared &
 		find_tile<TRAITS>(p, shared, round, &tile);
 		store_tile<TRAITS>(p, tile, sums);
 	}
-	if (!x.is_second)
-		end_period(false, x.depth);
+	if (!is_second)
+		__syncthreads();
 }
 
 template <class TRAITS>
