@@ -39,7 +39,9 @@ DEVICE uint32_t movmatrix_trans(uint32_t x)
 {
 	uint32_t y;
 
-	asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+	asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;"
+		     : "=r"(y)
+		     : "r"(x));
 	return y;
 }
 
