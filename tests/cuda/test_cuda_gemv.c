@@ -356,21 +356,35 @@ static void experts(void **state)
 static void experts_mma(void **state)
 {
 	const int64_t least = (1 << 27) / 64 / 2048; /* of n for 64 experts */
+	struct sm90_size dense = {.is_dense = true,
+				  .rows = 33,
+				  .n = 4096,
+				  .k = 4096,
+				  .batch = 1,
+				  .experts = 128};
 
 	(void)state;
 	assert_ptr_equal(of_experts(false, 64, 128, 4096, 4096), &cuda_vector_experts);
 	assert_ptr_equal(of_experts(false, 65, 128, 4096, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(true, 65, 128, 4096, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 8, 8, 28672, 4096), &cuda_mma);
+	/* 49 and 50 tiles of 128 rows of B for each of eight experts. */
+	assert_ptr_equal(of_experts(false, 8, 8, 6272, 14336), &cuda_vector_experts);
+	assert_ptr_equal(of_experts(false, 8, 8, 6273, 14336), &cuda_mma);
+	assert_ptr_equal(of_experts(false, 9, 8, 6272, 14336), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 64, 64, least, 2048), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 64, 64, least - 1, 2048),
 			 &cuda_vector_experts);
 	assert_ptr_equal(of_experts(false, 8 * 128, 128, 4096, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 8 * 128 + 1, 128, 4096, 4096), &sm90_tiles);
-	assert_ptr_equal(of_experts(false, 16 * 128, 128, 4096, 1024), &cuda_mma);
-	assert_ptr_equal(of_experts(false, 16 * 128, 128, 4096, 1024 + 64),
+	assert_ptr_equal(of_experts(false, 16 * 128, 128, 4096, 2048), &cuda_mma);
+	assert_ptr_equal(of_experts(false, 16 * 128, 128, 4096, 2048 + 64),
 			 &sm90_tiles);
-	assert_ptr_equal(of_experts(false, 16 * 128 + 1, 128, 4096, 1024), &sm90_tiles);
+	assert_ptr_equal(of_experts(false, 16 * 128 + 1, 128, 4096, 2048), &sm90_tiles);
+	/* Dense A. */
+	assert_ptr_equal(of(&dense), &cuda_mma);
+	dense.rows = 32;
+	assert_ptr_equal(of(&dense), &cuda_vector_experts);
 	/* Whole k64. */
 	assert_ptr_equal(of_experts(true, 512, 128, 4096, 4096 + 32), &sm90_tiles);
 	assert_ptr_equal(of_experts(true, 2048, 1025, 4096, 4096), &sm90_tiles);

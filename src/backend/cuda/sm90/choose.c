@@ -23,11 +23,15 @@
 /* Fewer weights of experts do not fill the GPU with tiles of the mma kernels. */
 #define MANY_WEIGHTS ((int64_t)1 << 27)
 
+/* So few tiles leave multiprocessors without work, however many weights they have. */
+#define FEW_TILES 396
+
 enum weights {
 	ANY_WEIGHTS,
-	SMALL, /* of one matrix, below LARGE_WEIGHTS */
-	SHORT, /* small, one matrix, and wide_is_short() */
-	MANY,  /* of all experts that may have rows, from MANY_WEIGHTS on */
+	SMALL,	/* of one matrix, below LARGE_WEIGHTS */
+	SHORT,	/* small, one matrix, and wide_is_short() */
+	MANY,	/* of all experts that may have rows, from MANY_WEIGHTS on */
+	NARROW, /* of these, fewer than FEW_TILES tiles of the mma kernels */
 };
 
 enum activations { ANY_A, NVFP4, DENSE };
@@ -77,11 +81,19 @@ static const struct rule matrix_rules[] = {
  */
 static const struct rule expert_rules[] = {
     {.most_rows = 64,
+     .a = NVFP4,
      .experts_a_row = 2,
      .takes_dual = true,
      .product = &cuda_vector_experts,
-     .reason = "H100: 32 rows by 128 experts of 1536 x 2048 24.1 us, by the mma kernel "
-	       "25.8"},
+     .reason = "H100: 32 rows by 128 experts of 2048 x 768 14.7 us, by the mma kernel "
+	       "16.6"},
+    {.most_rows = 32,
+     .a = DENSE,
+     .experts_a_row = 2,
+     .takes_dual = true,
+     .product = &cuda_vector_experts,
+     .reason = "H100: 8 rows of fp16 by 128 experts of 1536 x 2048 12.8 us, by the mma "
+	       "kernel 15.6"},
     {.most_rows = NIB_SKINNY_ROWS,
      .a = DENSE,
      .experts_a_row = 1,
@@ -89,29 +101,34 @@ static const struct rule expert_rules[] = {
      .product = &sm90_skinny,
      .reason = "H100: 32 rows of fp16 by 32 experts of 4096 x 7168 200.0 us, by the "
 	       "mma kernel 205.8"},
+    {.most_rows = 128,
+     .weights = NARROW,
+     .a = NVFP4,
+     .experts_a_row = 1,
+     .takes_dual = true,
+     .product = &cuda_vector_experts,
+     .reason = "H100: Mixtral's layer of four tokens 286 us, by the mma kernel 313"},
     {.most_rows = INT64_MAX,
      .weights = MANY,
      .rows_an_expert = 8,
      .takes_dual = true,
      .product = &cuda_mma,
-     .reason = "H100: 512 rows by 128 experts of 2048 x 768 51.1 us, in tiles 62.9; "
-	       "of 1536 x 2048 90.9 and 102.1"},
+     .reason = "H100: 512 rows by 128 experts of 2048 x 768 48.0 us, in tiles 62.9; "
+	       "of 1536 x 2048 87.0 and 102.1"},
     {.most_rows = INT64_MAX,
      .weights = MANY,
-     .rows_an_expert = 16,
-     .most_k = 1024,
-     .takes_dual = true,
-     .product = &cuda_mma,
-     .reason = "H100: 2048 rows by 128 experts of 2048 x 768 77.0 us, in tiles 85.1"},
-    {.most_rows = INT64_MAX,
-     .weights = MANY,
-     .a = DENSE,
      .rows_an_expert = 16,
      .most_k = 2048,
      .takes_dual = true,
      .product = &cuda_mma,
-     .reason = "H100: 2048 rows by 128 experts of 1536 x 2048 116.1 us, in tiles "
-	       "122.1; of NVFP4 128.3 and 124.5"},
+     .reason = "H100: 2048 rows by 128 experts of 2048 x 768 62.7 us, in tiles 85.1; "
+	       "of 1536 x 2048 109.5 and 118.2"},
+    {.most_rows = 64,
+     .a = DENSE,
+     .experts_a_row = 2,
+     .takes_dual = true,
+     .product = &cuda_vector_experts,
+     .reason = "H200: few weights are slow in tiles"},
     {.most_rows = 128,
      .a = NVFP4,
      .experts_a_row = 1,
@@ -131,10 +148,23 @@ static const struct rule expert_rules[] = {
     {.most_rows = INT64_MAX, .takes_dual = true, .product = &sm90_tiles},
 };
 
+/* The experts that may have rows. */
+static int64_t used_experts(const struct sm90_size *s)
+{
+	return s->rows < s->experts ? s->rows : s->experts;
+}
+
+static bool has_few_tiles(const struct sm90_size *s)
+{
+	const int64_t used = used_experts(s);
+
+	return nib_mma_tiles(s->n, s->is_dual ? 2 : 1) <= (FEW_TILES - 1) / used;
+}
+
 /* All weights that may be read, if each row has an expert of its own. */
 static bool has_many_weights(const struct sm90_size *s)
 {
-	const int64_t used = s->rows < s->experts ? s->rows : s->experts;
+	const int64_t used = used_experts(s);
 
 	return s->k > 0 && used > 0 &&
 	       s->n >= divide_up(divide_up(MANY_WEIGHTS, s->k), used);
@@ -146,6 +176,8 @@ static bool fit_weights(enum weights weights, const struct sm90_size *s)
 		return true;
 	if (weights == MANY)
 		return has_many_weights(s);
+	if (weights == NARROW)
+		return has_few_tiles(s);
 	if (s->k > 0 && s->n >= LARGE_WEIGHTS / s->k)
 		return false;
 	return weights == SMALL ||
