@@ -368,6 +368,8 @@ static void experts_mma(void **state)
 	assert_ptr_equal(of_experts(false, 65, 128, 4096, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(true, 65, 128, 4096, 4096), &cuda_mma);
 	assert_ptr_equal(of_experts(false, 8, 8, 28672, 4096), &cuda_mma);
+	assert_ptr_equal(of_experts(true, 8, 8, 14336, 4096), &cuda_vector_experts);
+	assert_ptr_equal(of_experts(true, 9, 8, 14336, 4096), &cuda_mma);
 	/* 49 and 50 tiles of 128 rows of B for each of eight experts. */
 	assert_ptr_equal(of_experts(false, 8, 8, 6272, 14336), &cuda_vector_experts);
 	assert_ptr_equal(of_experts(false, 8, 8, 6273, 14336), &cuda_mma);
