@@ -25,7 +25,7 @@ struct matrix {
 	int32_t problem;
 	int32_t count;
 	int64_t batch; /* of the first */
-	/* Of its converted A in the workspace, if A is NVFP4. */
+	/* Where its converted A begins in the workspace, if A is NVFP4. */
 	size_t converted_at;
 };
 
