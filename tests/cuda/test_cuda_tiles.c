@@ -276,6 +276,30 @@ static void covers_aligned(void **state)
 	test_free(seen);
 }
 
+/* Ampere's tiles: at most 128 rows, which need no alignment. */
+static void short_tiles(void **state)
+{
+	unsigned *seen = test_calloc(MAX_COUNTS, sizeof(*seen));
+	int packed = 0;
+
+	for (int i = 0; i < GROUPS; i++) {
+		struct nib_gemm_tile *tiles;
+		struct nib_tile_plan p;
+		struct group g;
+
+		make_group(&g, i);
+		g.costs = *cuda_sm90.costs;
+		g.device.costs = &g.costs;
+		g.device.most_rows = 128;
+		assert_true(plan_of(&g, &p, &tiles));
+		check_cover(&g, &p, tiles, seen);
+		free(tiles);
+		packed += p.is_packed;
+	}
+	assert_true(packed > GROUPS / 50);
+	test_free(seen);
+}
+
 /* Eight units side by side share rows of A before the next ones come. */
 static void walks_in_strips(void **state)
 {
@@ -693,6 +717,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(covers),
 	    cmocka_unit_test(covers_aligned),
+	    cmocka_unit_test(short_tiles),
 	    cmocka_unit_test(walks_in_strips),
 	    cmocka_unit_test(deals_longest_first),
 	    cmocka_unit_test(divides_a_long_k),

@@ -7,6 +7,7 @@
  */
 #include "gemm.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -270,6 +271,7 @@ static enum nib_status plan_launch(struct cuda_device *device,
 				"no memory to cut %d matrices into tiles",
 				launch->count);
 	n_tiles = (size_t)t.rounds * (size_t)t.clusters;
+	assert(cuda_tiles_most_m(tiles, (int64_t)n_tiles) <= NIB_GEMM_M_MAX);
 	launch->first_tile = list->count;
 	launch->tile_rounds = t.rounds;
 	launch->ctas = t.clusters;

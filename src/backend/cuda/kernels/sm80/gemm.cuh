@@ -7,11 +7,11 @@
  * gemm_load.cuh has the order of tiles and the loads, gemm_decode.cuh the weights'
  * values, gemm_store.cuh what becomes of sums, sm80/gemm.c the host side.
  *
- *   8 warps, each of which loads, multiplies and stores
+ *   8 warps, each of which loads, dequantises, multiplies and stores
  *
- *   A      --cp.async--> stage --lds-----------------------+
+ *   A      --cp.async--> stage --lds------------------------+
  *   codes  --cp.async--> stage --lds--+                     |
- *   scales --cp.async--> stage --lds--+--> values in A's type --mma.m16n8k16--> sums
+ *   scales --cp.async--> stage --lds--+--> values of B --mma.m16n8k16--> sums
  *   sums --> C, or partial sums of a split-k slice
  *
  * A tile is 256 rows of B (dual: 128 of B and 128 of B2) by up to 128 rows of A.  A warp
@@ -19,15 +19,16 @@
  * once in a CTA.  CTAs are persistent.  The stages of all tiles of a CTA are one stream:
  * while it multiplies the last stages of a tile it loads the first of the next.
  *
- *   stage i of a CTA, half a stage at a time
- *   wait for the thread's own copies of stage i + 1; __syncthreads
- *   request                                          stage i + STAGES - 1
- *   multiply k 0 to 7 of each lane's 16              i
- *     meanwhile dequantise k 8 to 15                 i
- *   multiply k 8 to 15                               i
- *     meanwhile load and dequantise k 0 to 7         i + 1
+ * The two halves of the warps alternate, so that the tensor cores have work while the
+ * other half dequantises.  A scheduler has one warp of each.  __syncthreads() ends each
+ * period:
  *
- * The barrier makes stages i and i + 1 visible and the space of stage i - 1 free.
+ *   period     first half: request, dequantise    second half: request, dequantise
+ *   2 i        i + STAGES - 2, i                  multiply i - 1
+ *   2 i + 1    multiply i                         i + STAGES - 1, i
+ *
+ * A thread waits for its own copies of stage i before period 2 i begins.  Stage i - 2 is
+ * free in period 2 i, and stage i - 1 in period 2 i + 1.
  *
  *   shared memory      bytes of a stage, of k64 (M: rows of A of the largest tile)
  *   codes of B         8192     warp, place, lane: 8 bytes, k 16 t to 16 t + 15
@@ -37,15 +38,17 @@
  *
  * Arithmetic: lane 4 g + t of a warp supplies the same k of A and B, 16 t to 16 t + 15
  * of a stage, 4 of them to each mma, so both are used in the order of memory.  A code
- * times its scale is exact in A's type.  An mma adds 16 products to a sum in fp32.
- * Bound: docs/numerics.md.  The order of a sum depends only on k and the split-k
- * slices.
+ * times its scale (fp16: times 2^-6) is exact in A's type.  An mma adds 16 products to a
+ * sum in fp32.  Bound: docs/numerics.md, section 10.  The order of a sum depends only on
+ * k and the split-k slices.
  *
- * Roofline: mma.sync.  For 128 rows of A a warp issues 128 mma for a stage, and 230 other
- * instructions, 134 of them in the ALU, which takes 2 cycles for each.  On an A100 an mma
- * takes 8 cycles of a scheduler's tensor core and a stage of its two warps 2048 cycles, of
- * which the ALU is busy for 540.  Shared memory delivers 128 bytes a cycle: A of a
- * stage takes 1024 cycles of it, the rest 260.
+ * Registers: 246 to 253.  Roofline: mma.sync.  For 128 rows of A a warp issues 128 mma
+ * and 32 loads of A for a stage in one period, and 250 other instructions, 110 of them
+ * in the ALU, which takes 2 cycles for each, in the other.  An mma takes 8 cycles of a
+ * scheduler's tensor core on an A100 and 5.7 on an H100, whose rate of mma.sync was
+ * measured as 652 TFLOP/s.  There the periods are 1240 and 800 cycles, and products of
+ * 1024 rows reach 360 TFLOP/s: a single warp issues an mma only every 6.5 cycles, and
+ * waits for loads of A.
  */
 #ifndef NIB_SM80_GEMM_CUH
 #define NIB_SM80_GEMM_CUH
@@ -197,14 +200,7 @@ multiply_stages(const struct nib_gemm_args &p, const struct gemm_shared &shared,
 		dequantise<TRAITS>(view, at, tag, values);
 		wait_group_at_most(p.stages - 2);
 		__syncthreads();
-		/* A loop that runs once: the compiler moves nothing into it, so that all
-		 * values are dequantised before. */
-		uint32_t more = opaque(p.stages);
-#pragma unroll 1
-		do {
-			multiply<TRAITS, FOURS>(sums, view, at, values);
-			more = opaque(more >> 16);
-		} while (more);
+		multiply<TRAITS, FOURS>(sums, view, at, values);
 		x->stage = x->stage + 1 == p.stages ? 0 : x->stage + 1;
 		wait_group_at_most(p.stages - 3);
 		__syncthreads();

@@ -51,7 +51,7 @@ DEVICE void decode_in_order(uint32_t codes, uint32_t scale, uint32_t values[4])
 #define SCALE_MASK(is_bf16) ((is_bf16) ? 0x07F007F0u : 0x3F803F80u)
 
 /*
- * The e4m3 scales a (low half) and b in A's type, of fp16 2^-8 times their values.  Code
+ * The e4m3 scales a (low half) and b in A's type, of fp16 2^-6 times their values.  Code
  * 0x7F gives NaN.  mask: SCALE_MASK(), or 0 for scales that do not exist, which gives
  * zeros.
  */
@@ -69,7 +69,9 @@ DEVICE uint32_t widen_two_scales(uint32_t a, uint32_t b, uint32_t mask)
 	} else {
 		const uint32_t size = both << 7 & mask;
 
-		return size | ((size + 0x00800080u) & 0x40004000u);
+		/* 2^-8 times the values, times 4. */
+		return mul_f16x2(size | ((size + 0x00800080u) & 0x40004000u),
+				 0x44004400u);
 	}
 }
 

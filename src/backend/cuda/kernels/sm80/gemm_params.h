@@ -120,8 +120,8 @@ struct nib_convert_args {
 /* ---- sums of split-k slices -------------------------------------------------- */
 
 #define NIB_REDUCE_THREADS 128
-/* Sums are 1 / SUM_SCALE of their values: scales of fp16 are 2^-8 times theirs. */
-#define NIB_SUM_SCALE_F16  256
+/* Sums are 1 / SUM_SCALE of their values: scales of fp16 are 2^-6 times theirs. */
+#define NIB_SUM_SCALE_F16  64
 #define NIB_SUM_SCALE_BF16 1
 
 #endif
