@@ -22,7 +22,8 @@
  * CTAs are resident on an SM, so that others multiply while one waits.
  *
  *   step i of a CTA                                         of the stream
- *   wait for the thread's own copies, finish A              i
+ *   wait for the thread's own copies                        i
+ *   load the codes, which the lane has copied; finish A     i
  *   __syncthreads
  *   request A and B                                         i + STAGES - 1
  *   multiply; after a tile's last step store C              i
@@ -384,18 +385,15 @@ DEVICE void run_range(const struct nib_mma_params &p, const struct mma_tables &t
 #pragma unroll 1
 	while (m.x.number < r.count) {
 		const int free = stage == 0 ? TRAITS::STAGES - 1 : stage - 1;
-
 		uint32_t word[2 * M16][4];
 
 		cp_async_wait_group<TRAITS::STAGES - 2>();
-		/* With 8 rows of A that is slower: 32 experts of one row take 218 us on
-		 * an H100, not 194. */
-		if (TRAITS::NT > 1)
+		if (!TRAITS::LOADS_CODES_LATE)
 			load_words<TRAITS>(view, stage, m.x, word);
 		finish_a<TRAITS>(s.a_to + stage * TRAITS::A_BYTES, m.x.rows);
 		__syncthreads();
 		load_next<TRAITS>(p, t, r, free, &s);
-		if (TRAITS::NT == 1)
+		if (TRAITS::LOADS_CODES_LATE)
 			load_words<TRAITS>(view, stage, m.x, word);
 		multiply_item<TRAITS>(acc, view, stage, m.x, word);
 		m.left -= NIB_MMA_STEP;
