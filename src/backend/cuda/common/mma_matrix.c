@@ -64,7 +64,7 @@ static int64_t bytes_per_us(const struct cuda_device *device)
  * The predicted time of a product, in bytes that an SM could read meanwhile:
  *
  *   weights of the SM with the most CTAs, longer if these request less at a time than
- *   arrives in two microseconds
+ *   arrives in 1.5 microseconds
  *   a launch that clears the counters, and the wait for the last slice: 3 microseconds
  *   sums of slices, which the CTAs store and the last one loads
  */
@@ -76,7 +76,7 @@ static int64_t cost_of(const struct cuda_device *device, const struct variant *v
 	const int64_t at_once = resident_ctas(device, v);
 	const int64_t requested =
 	    (ctas < at_once ? ctas : at_once) * (v->stages - 1) * NIB_MMA_STAGE_BYTES;
-	const int64_t needed = 2 * rate;
+	const int64_t needed = rate + rate / 2;
 	const int64_t load = ctas * divide_up(steps, slices) * NIB_MMA_STAGE_BYTES;
 	const int64_t cost = requested < needed ? load * needed / requested : load;
 
