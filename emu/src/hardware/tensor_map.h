@@ -90,8 +90,8 @@ enum emu_tensor_field {
 /*
  * Changes a field of the 128 bytes to a value of tensormap.replace (rank and types
  * in the PTX ISA's numbers).  128 zeros are a map without fields.  False with err if
- * the bytes are no map, or if no map can have the value.  Whether the fields fit each other is checked when the map is
- * used.
+ * the bytes are no map, or if no map can have the value.  Whether the fields fit each
+ * other is checked when the map is used.
  */
 bool emu_tensor_map_replace(void *opaque, enum emu_tensor_field field, int ordinal,
 			    uint64_t value, struct emu_error *err);

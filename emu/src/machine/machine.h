@@ -139,7 +139,7 @@ struct emu_machine {
 	bool has_failed;
 	struct emu_error report;
 	const struct emu_rule *report_rule; /* NULL: the report is complete */
-	const char *report_kernel; /* its full name; NULL: the report has it */
+	const char *report_kernel;	    /* its full name; NULL: the report has it */
 };
 
 struct emu_grid {

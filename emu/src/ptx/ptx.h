@@ -117,10 +117,10 @@ struct emu_instr {
 	int64_t offset[2]; /* and of others */
 	const struct emu_opcode *opcode;
 	uint32_t line, source_line; /* of the PTX and, if known, of the source */
-	uint32_t target;    /* of a branch: an index; else UINT32_MAX */
-	uint32_t guard_row; /* of its predicate */
-	uint32_t guard_reg; /* or EMU_NO_REGISTER */
-	uint32_t option;    /* of the opcode: what bind found */
+	uint32_t target;	    /* of a branch: an index; else UINT32_MAX */
+	uint32_t guard_row;	    /* of its predicate */
+	uint32_t guard_reg;	    /* or EMU_NO_REGISTER */
+	uint32_t option;	    /* of the opcode: what bind found */
 	uint16_t operands;
 	uint16_t source_file; /* index in the module's list; 0: unknown */
 	/* The kernel's shared variable to which its address belongs + 1; 0: unknown. */

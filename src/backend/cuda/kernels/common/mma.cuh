@@ -80,9 +80,9 @@ DEVICE struct lane_view view_of(uint32_t shared)
 }
 
 /*
- * acc += MT m16 tiles of B times C n8 tiles of A, of one stage.  word: the lane's codes;
- * scales and piece are addresses in the stage, scales: of the two blocks of the lane's
- * first row.
+ * acc += MT m16 tiles of B times C n8 tiles of A, of one stage.  word: the lane's
+ * codes; scales and piece are addresses in the stage, scales: of the two blocks of the
+ * lane's first row.
  */
 template <class TRAITS, int MT, int C>
 DEVICE void multiply(float (&acc)[TRAITS::NT * M16][4],
@@ -433,9 +433,9 @@ DEVICE struct range find_range(const struct nib_mma_params &p,
 }
 
 /*
- * Fills the tables of the experts and finds the CTA's range.  Where kernels may overlap,
- * that is done while the previous kernel runs, and repeated if it has changed the rows
- * of the experts.  The first tile of weights is requested for the L2.
+ * Fills the tables of the experts and finds the CTA's range.  Where kernels may
+ * overlap, that is done while the previous kernel runs, and repeated if it has changed
+ * the rows of the experts.  The first tile of weights is requested for the L2.
  */
 template <class TRAITS>
 DEVICE struct range begin_range(const struct nib_mma_params &p, uint8_t *bytes,

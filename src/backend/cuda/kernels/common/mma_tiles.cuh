@@ -26,8 +26,8 @@
 #define M16 2
 
 /*
- * A warp's consecutive rows of B of which a lane stores the results.  Row g of m8 tile i
- * is row g / 2 * B_ROWS + 2 i + g % 2 of the warp's rows.
+ * A warp's consecutive rows of B of which a lane stores the results.  Row g of m8 tile
+ * i is row g / 2 * B_ROWS + 2 i + g % 2 of the warp's rows.
  */
 template <class TRAITS>
 static const int B_ROWS = TRAITS::IS_DUAL ? 4 : 8;
@@ -42,8 +42,9 @@ struct mma_traits {
 	static const int STAGES = STAGES_, CTAS = CTAS_;
 	static const bool IS_NVFP4 = TYPE_ == A_NVFP4, IS_BF16 = TYPE_ == A_BF16;
 	static const bool IS_DUAL = IS_DUAL_;
-	/* Codes are loaded after the barrier of a step: before it, 32 experts of one row
-	 * of NVFP4 take 218 us on an H100, not 194.  For dense A it is the other way. */
+	/* Codes are loaded after the barrier of a step: before it, 32 experts of one
+	 * row of NVFP4 take 218 us on an H100, not 194.  For dense A it is the other
+	 * way. */
 	static const bool LOADS_CODES_LATE = NT == 1 && IS_NVFP4;
 	/* Offsets in shared memory. */
 	static const int SCALES_AT = NIB_MMA_TILE * NIB_MMA_STEP / 2;
