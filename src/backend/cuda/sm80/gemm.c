@@ -156,7 +156,8 @@ static int64_t list_matrices(const struct nib_plan *plan, struct matrix *matrice
 	return count;
 }
 
-/* The matrices of the launch that begins at `first`: a batch, or some of equal types. */
+/* The matrices of the launch that begins at `first`: a batch, or some whose C has one
+ * type. */
 static int32_t count_matrices(const struct nib_plan *plan, const struct gemm *gemm,
 			      int64_t first)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm.cu - gemm.cuh with A of fp16, the conversion of A of NVFP4 to it, and the sums of
- * split-k slices.
+ * gemm.cu - gemm.cuh with A of fp16, the conversion of A of NVFP4 to it, and the sums
+ * of split-k slices.
  */
 #define NIB_ARCH sm80
 #include "gemm.cuh"

@@ -14,9 +14,9 @@
  *   scales --cp.async--> stage --lds--+--> values of B --mma.m16n8k16--> sums
  *   sums --> C, or partial sums of a split-k slice
  *
- * A tile is 256 rows of B (dual: 128 of B and 128 of B2) by up to 128 rows of A.  A warp
- * multiplies 32 rows of B by all rows of A of the tile, so each weight is dequantised
- * once in a CTA.  CTAs are persistent.  The stages of all tiles of a CTA are one stream:
+ * A tile is 256 rows of B (dual: 128 of B and 128 of B2) by up to 128 rows of A.  A
+ * warp multiplies 32 rows of B by all rows of A of the tile, so a CTA dequantises each
+ * weight once.  CTAs are persistent.  The stages of all tiles of a CTA are one stream:
  * while it multiplies the last stages of a tile it loads the first of the next.
  *
  * The two halves of the warps alternate, so that the tensor cores have work while the
@@ -27,20 +27,20 @@
  *   2 i        i + STAGES - 2, i                  multiply i - 1
  *   2 i + 1    multiply i                         i + STAGES - 1, i
  *
- * A thread waits for its own copies of stage i before period 2 i begins.  Stage i - 2 is
- * free in period 2 i, and stage i - 1 in period 2 i + 1.
+ * A thread waits for its own copies of stage i before period 2 i begins.  Stage i - 2
+ * is free in period 2 i, and stage i - 1 in period 2 i + 1.
  *
  *   shared memory      bytes of a stage, of k64 (M: rows of A of the largest tile)
  *   codes of B         8192     warp, place, lane: 8 bytes, k 16 t to 16 t + 15
- *   scales of B        1024     128 rows, then 128; as in tiles of 128 x 4, rows permuted
+ *   scales of B        1024     128 rows twice; tiles of 128 x 4 with permuted rows
  *   A                  128 M    a row: piece p of 8 k is at slot p ^ (row % 8)
  *   after the stages: a tag for each, then for MoE the first tile of each expert
  *
  * Arithmetic: lane 4 g + t of a warp supplies the same k of A and B, 16 t to 16 t + 15
  * of a stage, 4 of them to each mma, so both are used in the order of memory.  A code
- * times its scale (fp16: times 2^-6) is exact in A's type.  An mma adds 16 products to a
- * sum in fp32.  Bound: docs/numerics.md, section 10.  The order of a sum depends only on
- * k and the split-k slices.
+ * times its scale (fp16: times 2^-6) is exact in A's type.  An mma adds 16 products to
+ * a sum in fp32.  Bound: docs/numerics.md, section 10.  The order of a sum depends only
+ * on k and the split-k slices.
  *
  * Registers: 246 to 253.  Roofline: mma.sync.  For 128 rows of A a warp issues 128 mma
  * and 32 loads of A for a stage in one period, and 250 other instructions, 110 of them
@@ -115,8 +115,8 @@ DEVICE void dequantise(const struct lane_view &v, uint32_t at, uint32_t tag,
 	}
 }
 
-/* sums += four n8 tiles of A, half of each lane's k of a stage, times the warp's B.  The
- * eight sums of an instruction do not depend on each other. */
+/* sums += four n8 tiles of A, half of each lane's k of a stage, times the warp's B.
+ * Eight mma in a row have different sums. */
 template <class TRAITS>
 DEVICE void multiply_four(float (*sums)[M16_TILES][4], const uint4 (&a)[4], int half,
 			  const uint32_t (&values)[B_PLACES][8])

@@ -28,8 +28,8 @@ DEVICE uint32_t load_scale(const struct nib_convert_matrix &x, const uint8_t *sc
 }
 
 /*
- * The row of scales of a row of an MoE problem whose experts have rows of their own; -1:
- * outside their tensor, -2: no expert has the row.
+ * The row of scales of a row of an MoE problem whose experts have rows of their own.
+ * -1: outside their tensor; -2: no expert has the row.
  */
 DEVICE int32_t expert_scale_row(const struct nib_convert_args &p, int32_t row)
 {

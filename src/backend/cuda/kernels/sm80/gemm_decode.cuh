@@ -7,10 +7,9 @@
  *   decoded            (c0, c1)  (c2, c3)  (c4, c5)  (c6, c7)
  *
  * The magnitude of a code selects a byte of a table by prmt: the high byte of fp16,
- * whose low byte is zero, or both bytes of bf16.  Signs are moved to the same bytes by
- * another prmt.  For eight codes these are 13 instructions (bf16: 15), and 4 multiply by
- * the scale.  With shifts and masks it would be 16 and more for pairs (c0, c4), and 25
- * for this order.
+ * whose low byte is zero, or both bytes of bf16.  Another prmt moves signs to the same
+ * bytes.  For eight codes these are 15 instructions (bf16: 17), and 4 multiply by the
+ * scale.  Shifts and masks need 16 and more for pairs (c0, c4), and 25 for this order.
  */
 #ifndef NIB_SM80_GEMM_DECODE_CUH
 #define NIB_SM80_GEMM_DECODE_CUH
@@ -51,9 +50,9 @@ DEVICE void decode_in_order(uint32_t codes, uint32_t scale, uint32_t values[4])
 #define SCALE_MASK(is_bf16) ((is_bf16) ? 0x07F007F0u : 0x3F803F80u)
 
 /*
- * The e4m3 scales a (low half) and b in A's type, of fp16 2^-6 times their values.  Code
- * 0x7F gives NaN.  mask: SCALE_MASK(), or 0 for scales that do not exist, which gives
- * zeros.
+ * The e4m3 scales a (low half) and b in A's type, of fp16 2^-6 times their values.
+ * Code 0x7F gives NaN.  mask: SCALE_MASK(), or 0 for scales that do not exist, which
+ * gives zeros.
  */
 template <bool IS_BF16>
 DEVICE uint32_t widen_two_scales(uint32_t a, uint32_t b, uint32_t mask)

@@ -226,7 +226,7 @@ template <class TRAITS>
 DEVICE bool begin_tile(const struct nib_gemm_args &p, const struct gemm_shared &shared,
 		       struct stream<TRAITS> *s)
 {
-	/* Hidden from the compiler, which would keep what follows from it in registers. */
+	/* Keeps what follows from it out of registers while tiles are multiplied. */
 	const uint32_t thread = opaque(threadIdx.x);
 	struct tile tile;
 	int32_t step, stages;

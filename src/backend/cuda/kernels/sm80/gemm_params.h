@@ -26,7 +26,7 @@
  * and 4 of scales.  After the stages come their tags, then for MoE the experts' tiles.
  */
 #define NIB_GEMM_A_ROW_BYTES	       (NIB_STEP_K * 2)
-#define NIB_GEMM_B_BYTES	       (NIB_GEMM_B_ROWS * (NIB_STEP_K / 2 + NIB_STEP_K / 16))
+#define NIB_GEMM_B_BYTES	       (NIB_GEMM_B_ROWS * NIB_STEP_K / 16 * 9)
 #define NIB_GEMM_STAGE_BYTES(m)	       ((m)*NIB_GEMM_A_ROW_BYTES + NIB_GEMM_B_BYTES)
 #define NIB_GEMM_STAGES_MIN	       3
 #define NIB_GEMM_STAGES_MAX	       6

@@ -107,6 +107,8 @@ DEVICE struct output output_of(const struct nib_gemm_args &p, const struct tile 
 		o.f[1] = factors_of(x.alpha2, expert, up);
 	if (p.k_slices > 1) {
 		o.dtype = -1;
+		/* reduce() also reads the padding of a row. */
+		o.inside = p.partial_stride - column;
 		o.row_bytes = p.partial_stride * 4;
 		o.plane_bytes = x.m * o.row_bytes;
 		o.to = (char *)p.partials +
