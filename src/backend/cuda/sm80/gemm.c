@@ -361,6 +361,11 @@ static enum nib_status plan_tiles(struct cuda_device *device,
 				  struct cuda_product_plan *product,
 				  struct nib_error *err)
 {
+	static const char *const kernels[2][2] = {
+	    {"one kernel", "two kernels (activation conversion, product)"},
+	    {"two kernels (product, sum of slices)",
+	     "three kernels (activation conversion, product, sum of slices)"},
+	};
 	struct gemm *gemm = calloc(1, sizeof(*gemm));
 	struct cuda_tile_list list = {0};
 	const bool is_nvfp4 = nib_plan_activations(plan) == NIB_ACTIVATIONS_NVFP4;
@@ -372,10 +377,9 @@ static enum nib_status plan_tiles(struct cuda_device *device,
 	gemm->op = plan->op;
 	gemm->is_bf16 = !is_nvfp4 && nib_plan_x_dtype(plan) == NIB_DTYPE_BF16;
 	product->most_matrices = NIB_GEMM_MATRICES;
-	product->kernels =
-	    is_nvfp4 ? "two kernels (activation conversion, product)" : "one kernel";
 	status = plan->is_moe ? plan_moe(device, plan, gemm, product, err)
 			      : plan_problems(device, plan, gemm, &list, product, err);
+	product->kernels = kernels[product->k_slices > 1][is_nvfp4];
 	if (!status)
 		status =
 		    cuda_kernel(device, "nib_gemm_convert", 0, &gemm->convert, err);
