@@ -114,9 +114,9 @@ __global__ void last_block(float *out, const float *in, volatile float *part,
 
 /* ---- one value ----------------------------------------------------------- */
 
-/* All threads store the same to a shared word. */
+/* All threads store the same to a shared word, by one instruction. */
 template <bool is_right>
-__global__ void shared_flag(int *out, const int *in)
+__global__ void shared_flag_strict(int *out, const int *in)
 {
 	__shared__ int found;
 
@@ -262,7 +262,7 @@ KERNEL(barrier_in_loop, 1, 64, b, a)
 KERNEL(early_return, 1, 64, b, a, 50)
 KERNEL(volatile_warp, 1, 64, b, a)
 KERNEL(last_block, 8, 32, b, a, c, (unsigned *)c + 100)
-KERNEL(shared_flag, 1, 64, (int *)b, (int *)a)
+KERNEL(shared_flag_strict, 1, 64, (int *)b, (int *)a)
 KERNEL(past_the_end, 1, 64, b, a)
 KERNEL(before_the_begin, 1, 32, (int *)b, (int *)a)
 STREAMS(event_between_kernels)
@@ -281,7 +281,7 @@ static const struct {
 	void (*run)(bool is_right);
 } cases[] = {
     CASE(barrier_in_condition), CASE(barrier_in_loop),	  CASE(early_return),
-    CASE(volatile_warp),	CASE(last_block),	  CASE(shared_flag),
+    CASE(volatile_warp),	CASE(last_block),	  CASE(shared_flag_strict),
     CASE(past_the_end),		CASE(before_the_begin),	  CASE(event_between_kernels),
     CASE(copy_after_kernel),	CASE(result_of_a_stream), CASE(event_too_early),
     CASE(default_stream),

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # test_races.sh NIBEMU PROGRAM... - runs each case of the programs (races.cu) on seed 0:
-# the wrong version must have a report, the right one must be clean.  Prints a table.
+# the wrong version must have a report, the right one must be clean.  Cases whose names
+# end with _strict run with --strict.  Prints a table.
 set -u
 nibemu=$1
 shift
@@ -9,13 +10,16 @@ found=0 clean=0 all=0
 for program in "$@"; do
 	for name in $("$program"); do
 		all=$((all + 1))
-		rule=none
-		out=$("$nibemu" run "$program" "$name" wrong 2>&1)
+		rule=none strict=
+		case $name in *_strict) strict=--strict ;; esac
+		# shellcheck disable=SC2086
+		out=$("$nibemu" run $strict "$program" "$name" wrong 2>&1)
 		if [ $? = 1 ]; then
 			found=$((found + 1))
 			rule=$(printf '%s\n' "$out" | sed -n 's/^  rule: \([a-z0-9-]*\):.*/\1/p')
 		fi
-		if out=$("$nibemu" run "$program" "$name" right 2>&1); then
+		# shellcheck disable=SC2086
+		if out=$("$nibemu" run $strict "$program" "$name" right 2>&1); then
 			clean=$((clean + 1))
 		else
 			printf '%s, without its bug:\n%s\n' "$name" "$out"
