@@ -398,6 +398,8 @@ class Streams(EmulatedTest):
         mine = _numpy._workspaces.kept["cuda:0", stream]
         self.assertNotEqual(of_graph.address, mine.address)
         codes = random_codes(self.rng, M, K // 2)
+        # The copy runs in another stream than the product that reads a.
+        call("nib_device_wait", self.gpu.handle, stream)
         a[0].copy(a[0].pointer, codes.ctypes.data)
         self.driver.launch(graph, stream)
         self.assert_right(abi.NIB_OP_GEMM, (codes, left[1]), right, c)
