@@ -23,11 +23,15 @@ static const struct emu_device *device_of(void)
 
 /* The contexts of the calling thread. */
 #define MAX_DEPTH 64
+#define CTX_FLAGS 0xffu /* of cuCtxCreate */
 static _Thread_local CUcontext contexts[MAX_DEPTH];
 static _Thread_local int depth;
 struct CUctx_st {
-	int unused;
+	struct CUctx_st *next;
 } primary;
+
+/* Contexts of cuCtxCreate.  They share memory and modules with the primary one. */
+static struct CUctx_st *created;
 
 /* ---- begin --------------------------------------------------------------- */
 
@@ -167,6 +171,8 @@ static const struct error {
      "no kernel image is available: the software GPU runs PTX"},
     {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT",
      "invalid device context"},
+    {CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+     "context is destroyed"},
     {CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "PTX was refused"},
     {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
@@ -248,6 +254,17 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 	if (!result)
 		*bytes = emu_driver.machine.global.bytes;
 	return emu_driver_leave(result);
+}
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
+{
+	if (!major || !minor)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*major = device_of()->major;
+	*minor = device_of()->minor;
+	return CUDA_SUCCESS;
 }
 
 struct attribute {
@@ -357,9 +374,29 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	return emu_driver_leave(CUDA_SUCCESS);
 }
 
+/* The pointer to a context in the list; NULL: unknown.  The lock must be held. */
+static struct CUctx_st **find_created(CUcontext context)
+{
+	struct CUctx_st **at = &created;
+
+	while (*at && *at != context)
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+static bool is_context(CUcontext context)
+{
+	bool found;
+
+	(void)emu_driver_enter();
+	found = context == &primary || (context && find_created(context));
+	(void)emu_driver_leave(CUDA_SUCCESS);
+	return found;
+}
+
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
-	if (context != &primary || depth == MAX_DEPTH)
+	if (!is_context(context) || depth == MAX_DEPTH)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	contexts[depth++] = context;
 	return CUDA_SUCCESS;
@@ -377,7 +414,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
 
 CUresult cuCtxSetCurrent(CUcontext context)
 {
-	if (context && context != &primary)
+	if (context && !is_context(context))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (depth == 0)
 		depth = 1;
@@ -393,10 +430,76 @@ CUresult cuCtxGetCurrent(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
+/* The new context becomes the current one.  The flags change nothing here. */
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+	CUresult result = emu_driver_enter();
+	struct CUctx_st *c = NULL;
+
+	if (!result && device != 0)
+		result = CUDA_ERROR_INVALID_DEVICE;
+	if (!result && (!context || flags & ~CTX_FLAGS || depth == MAX_DEPTH))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result) {
+		c = calloc(1, sizeof(*c));
+		if (!c)
+			result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!result) {
+		c->next = created;
+		created = c;
+		contexts[depth++] = *context = c;
+	}
+	return emu_driver_leave(result);
+}
+
+/* The parameters reserve multiprocessors. */
+CUresult cuCtxCreate_v3(CUcontext *context, void *parameters, int count, unsigned flags,
+			CUdevice device)
+{
+	return parameters || count ? CUDA_ERROR_NOT_SUPPORTED
+				   : cuCtxCreate_v2(context, flags, device);
+}
+
+/* The parameters reserve multiprocessors, or are those of a graphics context. */
+CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags,
+			CUdevice device)
+{
+	return parameters ? CUDA_ERROR_NOT_SUPPORTED
+			  : cuCtxCreate_v2(context, flags, device);
+}
+
+/*
+ * Waits for the device.  Memory and modules stay until they are freed, or the process
+ * ends, because other contexts share them.  A context that is current for another
+ * thread stays so, and is refused where that thread uses it.
+ */
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+	CUresult result = emu_driver_enter();
+	struct CUctx_st **at = context ? find_created(context) : NULL;
+
+	if (!at)
+		return emu_driver_leave(result == CUDA_ERROR_NOT_INITIALIZED
+					    ? result
+					    : CUDA_ERROR_INVALID_CONTEXT);
+	if (!result)
+		result = emu_driver_flush();
+	if (!result)
+		emu_stream_order_host_all(&emu_driver.order);
+	*at = context->next;
+	free(context);
+	if (depth && contexts[depth - 1] == context)
+		depth--;
+	return emu_driver_leave(result);
+}
+
 CUresult cuCtxGetDevice(CUdevice *device)
 {
 	if (depth == 0)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!is_context(contexts[depth - 1]))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	*device = 0;
 	return CUDA_SUCCESS;
 }

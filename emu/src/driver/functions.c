@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* functions.c - finds every function of the interface by its name. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "driver/cuda_api.h"
@@ -16,26 +17,41 @@ static const struct {
 #undef F
 };
 
-/*
- * "cuMemAlloc" finds cuMemAlloc_v2: the newest function, whichever version was
- * requested.
- */
+/* Functions whose arguments changed, and the first version of CUDA that has them. */
+static const struct {
+	const char *name;
+	int version;
+} changed[] = {
+    {"cuCtxCreate_v3", 11040},
+    {"cuCtxCreate_v4", 12050},
+};
+
+/* True if `name` is `symbol`, also with _v2 to _v9, and the version of CUDA has it. */
+static bool is_named(const char *name, const char *symbol, int version)
+{
+	const size_t length = strlen(symbol);
+	const char *end = name + length;
+
+	if (strncmp(name, symbol, length) != 0 ||
+	    (*end && (strncmp(end, "_v", 2) != 0 || !end[2] || end[3])))
+		return false;
+	for (size_t i = 0; i < sizeof(changed) / sizeof(*changed); i++)
+		if (strcmp(changed[i].name, name) == 0)
+			return version >= changed[i].version;
+	return true;
+}
+
+/* "cuMemAlloc" finds cuMemAlloc_v2: the newest function of the version. */
 CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version, uint64_t flags,
 			     int *status)
 {
 	(void)flags;
-	(void)version;
 	if (!symbol || !to)
 		return CUDA_ERROR_INVALID_VALUE;
 	*to = NULL;
 	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
-		const char *name = functions[i].name;
-		const size_t length = strlen(symbol);
-
-		if (strncmp(name, symbol, length) != 0 ||
-		    (name[length] && strcmp(name + length, "_v2") != 0))
-			continue;
-		memcpy(to, &functions[i].call, sizeof(*to));
+		if (is_named(functions[i].name, symbol, version))
+			memcpy(to, &functions[i].call, sizeof(*to));
 	}
 	if (!*to && strcmp(symbol, "cuGetExportTable") == 0)
 		emu_record_event("foreign", symbol);

@@ -30,6 +30,8 @@ const char *const cuda_header_names[] = {
     NAME(cuMemsetD8),
     NAME(cuModuleLoadData),
     NAME(cuCtxGetDevice),
+    NAME(cuCtxCreate),
+    NAME(cuCtxDestroy),
     NAME(cuCtxPushCurrent),
     NAME(cuCtxPopCurrent),
     NAME(cuDeviceTotalMem),
