@@ -136,6 +136,23 @@ enum {
 	CU_MEMORYTYPE_HOST = 1,
 };
 
+enum {
+	CU_MEM_ADVISE_SET_READ_MOSTLY = 1,
+	CU_MEM_ADVISE_UNSET_READ_MOSTLY = 2,
+	CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION = 4,
+	CU_MEM_ADVISE_UNSET_ACCESSED_BY = 6,
+};
+
+enum {
+	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CU_MEM_LOCATION_TYPE_HOST = 2,
+	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
+};
+
+typedef struct {
+	int type, id;
+} CUmemLocation;
+
 /* A copy of rows, with positions in bytes and rows.  Arrays are not supported. */
 typedef struct {
 	size_t srcXInBytes, srcY;

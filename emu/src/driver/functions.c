@@ -24,6 +24,8 @@ static const struct {
 } changed[] = {
     {"cuCtxCreate_v3", 11040},
     {"cuCtxCreate_v4", 12050},
+    {"cuMemAdvise_v2", 12020},
+    {"cuMemPrefetchAsync_v2", 12020},
 };
 
 /* True if `name` is `symbol`, also with _v2 to _v9, and the version of CUDA has it. */

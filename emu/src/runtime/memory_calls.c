@@ -94,6 +94,28 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
 	return emu_runtime_keep(result ? result : cuMemGetInfo_v2(free_bytes, bytes));
 }
 
+/* ---- advice ------------------------------------------------------------------ */
+
+cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t bytes, CUmemLocation to,
+				 unsigned flags, CUstream stream)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(
+	    result
+		? result
+		: cuMemPrefetchAsync_v2(address_of(pointer), bytes, to, flags, stream));
+}
+
+cudaError_t cudaMemAdvise(const void *pointer, size_t bytes, int advice,
+			  CUmemLocation to)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(
+	    result ? result : cuMemAdvise_v2(address_of(pointer), bytes, advice, to));
+}
+
 /* ---- copies -------------------------------------------------------------- */
 
 /* `kind` is ignored, because the driver finds the direction from the addresses. */

@@ -32,6 +32,8 @@ const char *const cuda_header_names[] = {
     NAME(cuCtxGetDevice),
     NAME(cuCtxCreate),
     NAME(cuCtxDestroy),
+    NAME(cuMemAdvise),
+    NAME(cuMemPrefetchAsync),
     NAME(cuCtxPushCurrent),
     NAME(cuCtxPopCurrent),
     NAME(cuDeviceTotalMem),
