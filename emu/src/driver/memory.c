@@ -193,30 +193,102 @@ CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value,
 
 /* ---- copies of rows ------------------------------------------------------ */
 
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
+/* One side of a copy: where its first byte is, and the bytes from row to row. */
+struct side {
+	CUdeviceptr at;
+	size_t pitch, slice;
+};
+
+/*
+ * False if a row or a slice does not fit the pitch or the height, which may be 0 where
+ * there is only one.
+ */
+static bool open_side(struct side *s, const CUDA_MEMCPY3D *c, size_t x, size_t y,
+		      size_t z, size_t pitch, size_t height)
 {
-	CUdeviceptr from, to;
+	const size_t width = c->WidthInBytes;
+
+	if (x > SIZE_MAX - width || y > SIZE_MAX - c->Height)
+		return false;
+	if (!pitch && c->Height <= 1 && c->Depth <= 1 && !y && !z)
+		pitch = x + width;
+	if (!height && c->Depth <= 1 && !z)
+		height = y + c->Height;
+	if (pitch < x + width || height < y + c->Height)
+		return false;
+	s->pitch = pitch;
+	s->slice = pitch * height;
+	s->at += z * s->slice + y * pitch + x;
+	return true;
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *c, CUstream stream)
+{
+	struct side from = {0}, to = {0};
 	CUresult result = CUDA_SUCCESS;
 
-	if (!c || c->srcArray || c->dstArray)
+	if (!c || c->srcArray || c->dstArray || c->srcLOD || c->dstLOD)
 		return CUDA_ERROR_INVALID_VALUE;
-	from = c->srcMemoryType == CU_MEMORYTYPE_HOST ? address_of(c->srcHost)
-						      : c->srcDevice;
-	to = c->dstMemoryType == CU_MEMORYTYPE_HOST ? address_of(c->dstHost)
-						    : c->dstDevice;
-	from += c->srcY * c->srcPitch + c->srcXInBytes;
-	to += c->dstY * c->dstPitch + c->dstXInBytes;
-	for (size_t i = 0; i < c->Height && !result; i++)
-		result = cuMemcpyAsync(to + i * c->dstPitch, from + i * c->srcPitch,
-				       c->WidthInBytes, stream);
+	from.at = c->srcMemoryType == CU_MEMORYTYPE_HOST ? address_of(c->srcHost)
+							 : c->srcDevice;
+	to.at = c->dstMemoryType == CU_MEMORYTYPE_HOST ? address_of(c->dstHost)
+						       : c->dstDevice;
+	if (!open_side(&from, c, c->srcXInBytes, c->srcY, c->srcZ, c->srcPitch,
+		       c->srcHeight) ||
+	    !open_side(&to, c, c->dstXInBytes, c->dstY, c->dstZ, c->dstPitch,
+		       c->dstHeight))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t z = 0; z < c->Depth; z++)
+		for (size_t y = 0; y < c->Height && !result; y++)
+			result =
+			    cuMemcpyAsync(to.at + z * to.slice + y * to.pitch,
+					  from.at + z * from.slice + y * from.pitch,
+					  c->WidthInBytes, stream);
 	return result;
 }
 
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy)
+{
+	const CUresult result = cuMemcpy3DAsync_v2(copy, NULL);
+
+	return result ? result : cuCtxSynchronize();
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
+{
+	CUDA_MEMCPY3D copy = {.Depth = 1};
+
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
+	copy.srcXInBytes = c->srcXInBytes;
+	copy.srcY = c->srcY;
+	copy.srcMemoryType = c->srcMemoryType;
+	copy.srcHost = c->srcHost;
+	copy.srcDevice = c->srcDevice;
+	copy.srcArray = c->srcArray;
+	copy.srcPitch = c->srcPitch;
+	copy.dstXInBytes = c->dstXInBytes;
+	copy.dstY = c->dstY;
+	copy.dstMemoryType = c->dstMemoryType;
+	copy.dstHost = c->dstHost;
+	copy.dstDevice = c->dstDevice;
+	copy.dstArray = c->dstArray;
+	copy.dstPitch = c->dstPitch;
+	copy.WidthInBytes = c->WidthInBytes;
+	copy.Height = c->Height;
+	return cuMemcpy3DAsync_v2(&copy, stream);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy)
 {
 	const CUresult result = cuMemcpy2DAsync_v2(copy, NULL);
 
 	return result ? result : cuCtxSynchronize();
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
+{
+	return cuMemcpy2D_v2(copy);
 }
 
 /* ---- memory in the order of a stream ------------------------------------- */

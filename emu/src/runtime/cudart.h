@@ -40,6 +40,30 @@ struct cudaFuncAttributes {
 	int reserved[16];
 };
 
+struct cudaExtent {
+	size_t width, height, depth;
+};
+
+struct cudaPos {
+	size_t x, y, z;
+};
+
+struct cudaPitchedPtr {
+	void *ptr;
+	size_t pitch, xsize, ysize;
+};
+
+struct cudaMemcpy3DParms {
+	void *srcArray;
+	struct cudaPos srcPos;
+	struct cudaPitchedPtr srcPtr;
+	void *dstArray;
+	struct cudaPos dstPos;
+	struct cudaPitchedPtr dstPtr;
+	struct cudaExtent extent;
+	int kind;
+};
+
 struct cudaPointerAttributes {
 	int type, device;
 	void *devicePointer, *hostPointer;

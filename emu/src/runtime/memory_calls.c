@@ -70,6 +70,23 @@ cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width, size_t 
 	return return_address(result, at, pointer);
 }
 
+cudaError_t cudaMalloc3D(struct cudaPitchedPtr *to, struct cudaExtent extent)
+{
+	struct cudaPitchedPtr p = {.xsize = extent.width, .ysize = extent.height};
+	CUresult result = emu_runtime_begin();
+	CUdeviceptr at = 0;
+
+	if (!result && extent.depth && extent.height > SIZE_MAX / extent.depth)
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!result)
+		result = cuMemAllocPitch_v2(&at, &p.pitch, extent.width,
+					    extent.height * extent.depth, 16);
+	p.ptr = (void *)(uintptr_t)at;
+	if (!result)
+		*to = p;
+	return emu_runtime_keep(result);
+}
+
 cudaError_t cudaFree(void *pointer)
 {
 	const CUresult result = emu_runtime_begin();
@@ -162,6 +179,41 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 {
 	const cudaError_t result = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch,
 						     width, height, kind, NULL);
+
+	return result ? result : cudaDeviceSynchronize();
+}
+
+cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, CUstream stream)
+{
+	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			      .dstMemoryType = CU_MEMORYTYPE_DEVICE};
+	CUresult result = emu_runtime_begin();
+
+	if (!result && (!p || p->srcArray || p->dstArray))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (result)
+		return emu_runtime_keep(result);
+	copy.srcXInBytes = p->srcPos.x;
+	copy.srcY = p->srcPos.y;
+	copy.srcZ = p->srcPos.z;
+	copy.srcDevice = address_of(p->srcPtr.ptr);
+	copy.srcPitch = p->srcPtr.pitch;
+	copy.srcHeight = p->srcPtr.ysize;
+	copy.dstXInBytes = p->dstPos.x;
+	copy.dstY = p->dstPos.y;
+	copy.dstZ = p->dstPos.z;
+	copy.dstDevice = address_of(p->dstPtr.ptr);
+	copy.dstPitch = p->dstPtr.pitch;
+	copy.dstHeight = p->dstPtr.ysize;
+	copy.WidthInBytes = p->extent.width;
+	copy.Height = p->extent.height;
+	copy.Depth = p->extent.depth;
+	return emu_runtime_keep(cuMemcpy3DAsync_v2(&copy, stream));
+}
+
+cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *copy)
+{
+	const cudaError_t result = cudaMemcpy3DAsync(copy, NULL);
 
 	return result ? result : cudaDeviceSynchronize();
 }
