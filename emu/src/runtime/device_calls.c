@@ -262,6 +262,53 @@ cudaError_t cudaStreamQuery(CUstream stream)
 	CALL(cuStreamQuery(stream));
 }
 
+cudaError_t cudaStreamGetFlags(CUstream stream, unsigned *flags)
+{
+	CALL(cuStreamGetFlags(stream, flags));
+}
+
+cudaError_t cudaStreamGetPriority(CUstream stream, int *priority)
+{
+	CALL(cuStreamGetPriority(stream, priority));
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	CALL(cuCtxGetStreamPriorityRange(least, greatest));
+}
+
+cudaError_t cudaLaunchHostFunc(CUstream stream, void (*function)(void *),
+			       void *argument)
+{
+	CALL(cuLaunchHostFunc(stream, function, argument));
+}
+
+/* A callback and its arguments, for cuLaunchHostFunc. */
+struct callback {
+	void (*function)(CUstream stream, cudaError_t status, void *argument);
+	CUstream stream;
+	void *argument;
+};
+
+static void call_back(void *argument)
+{
+	const struct callback *c = argument;
+
+	c->function(c->stream, CUDA_SUCCESS, c->argument);
+}
+
+/* Host functions run before cuLaunchHostFunc returns, so the arguments still exist. */
+cudaError_t cudaStreamAddCallback(CUstream stream,
+				  void (*function)(CUstream, cudaError_t, void *),
+				  void *argument, unsigned flags)
+{
+	struct callback c = {function, stream, argument};
+
+	if (!function || flags)
+		return emu_runtime_keep(CUDA_ERROR_INVALID_VALUE);
+	CALL(cuLaunchHostFunc(stream, call_back, &c));
+}
+
 cudaError_t cudaStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
 	CALL(cuStreamWaitEvent(stream, event, flags));

@@ -111,6 +111,36 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
 	return emu_runtime_keep(result ? result : cuMemGetInfo_v2(free_bytes, bytes));
 }
 
+/* ---- pools ------------------------------------------------------------------- */
+
+cudaError_t cudaDeviceGetDefaultMemPool(CUmemoryPool *pool, int device)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(result ? result
+				       : cuDeviceGetDefaultMemPool(pool, device));
+}
+
+cudaError_t cudaDeviceGetMemPool(CUmemoryPool *pool, int device)
+{
+	return cudaDeviceGetDefaultMemPool(pool, device);
+}
+
+cudaError_t cudaMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+	return emu_runtime_keep(cuMemPoolSetAttribute(pool, attribute, value));
+}
+
+cudaError_t cudaMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+	return emu_runtime_keep(cuMemPoolGetAttribute(pool, attribute, value));
+}
+
+cudaError_t cudaMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
+{
+	return emu_runtime_keep(cuMemPoolTrimTo(pool, bytes));
+}
+
 /* ---- advice ------------------------------------------------------------------ */
 
 cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t bytes, CUmemLocation to,

@@ -200,6 +200,10 @@ CUresult emu_runtime_function(const void *stub, CUfunction *function)
 	struct symbol *s;
 	CUresult result;
 
+	/* CUDA also takes the kernel of a library where it takes a stub. */
+	if (!emu_runtime_begin() &&
+	    !cuKernelGetFunction(function, (CUkernel)(uintptr_t)stub))
+		return CUDA_SUCCESS;
 	pthread_mutex_lock(&lock);
 	result = find(stub, &s);
 	if (!result)
