@@ -222,18 +222,6 @@ CUresult cuMemFreeHost(void *pointer)
 	return cuMemFree_v2((uintptr_t)pointer);
 }
 
-/* Copies accept any address of the host; kernels may not access it. */
-CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
-{
-	(void)flags;
-	return pointer && bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemHostUnregister(void *pointer)
-{
-	return pointer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width,
 			    size_t height, unsigned element_bytes)
 {

@@ -173,6 +173,11 @@ static const struct error {
      "invalid device context"},
     {CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
      "context is destroyed"},
+    {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+     "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+     "part or all of the requested memory range is already mapped"},
+    {CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+     "pointer does not correspond to a registered memory region"},
     {CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "PTX was refused"},
     {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
@@ -300,6 +305,7 @@ static const struct attribute shared_attributes[] = {
     {83, 1}, /* managed memory, also while kernels run */
     {89, 1},
     {95, 1},	 /* cooperative launches */
+    {99, 1},	 /* registered memory of the host */
     {111, 1024}, /* shared memory of a CTA that the system takes */
     {115, 1},	 /* memory pools */
 };

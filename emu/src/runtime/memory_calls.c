@@ -111,6 +111,34 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
 	return emu_runtime_keep(result ? result : cuMemGetInfo_v2(free_bytes, bytes));
 }
 
+/* ---- registered memory ----------------------------------------------------- */
+
+cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned flags)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(result ? result
+				       : cuMemHostRegister_v2(pointer, bytes, flags));
+}
+
+cudaError_t cudaHostUnregister(void *pointer)
+{
+	const CUresult result = emu_runtime_begin();
+
+	return emu_runtime_keep(result ? result : cuMemHostUnregister(pointer));
+}
+
+cudaError_t cudaHostGetDevicePointer(void **to, void *pointer, unsigned flags)
+{
+	CUdeviceptr at = 0;
+	CUresult result = emu_runtime_begin();
+
+	if (!result)
+		result = to ? cuMemHostGetDevicePointer_v2(&at, pointer, flags)
+			    : CUDA_ERROR_INVALID_VALUE;
+	return return_address(result, at, to);
+}
+
 /* ---- pools ------------------------------------------------------------------- */
 
 cudaError_t cudaDeviceGetDefaultMemPool(CUmemoryPool *pool, int device)

@@ -33,6 +33,8 @@ const char *const cuda_header_names[] = {
     NAME(cuCtxCreate),
     NAME(cuCtxDestroy),
     NAME(cuMemAdvise),
+    NAME(cuMemHostGetDevicePointer),
+    NAME(cuMemHostRegister),
     NAME(cuMemcpy2D),
     NAME(cuMemcpy3D),
     NAME(cuMemcpy3DAsync),
