@@ -189,6 +189,29 @@ typedef struct {
 	size_t WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D;
 
+/* Nodes of graphs. */
+typedef struct {
+	CUfunction func;
+	unsigned gridDimX, gridDimY, gridDimZ;
+	unsigned blockDimX, blockDimY, blockDimZ;
+	unsigned sharedMemBytes;
+	void **kernelParams, **extra;
+	CUkernel kern; /* if func is NULL */
+	CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct {
+	CUdeviceptr dst;
+	size_t pitch;
+	unsigned value, elementSize;
+	size_t width, height;
+} CUDA_MEMSET_NODE_PARAMS;
+
+typedef struct {
+	void (*fn)(void *);
+	void *userData;
+} CUDA_HOST_NODE_PARAMS;
+
 #define EMU_EXPORT __attribute__((visibility("default")))
 
 /* Every exported function, as the driver's own header names it. */

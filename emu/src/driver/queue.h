@@ -14,6 +14,7 @@ enum emu_work_kind {
 	EMU_WORK_SET,
 	EMU_WORK_ALLOC, /* memory of a graph */
 	EMU_WORK_FREE,
+	EMU_WORK_HOST, /* a function of the host, only in graphs */
 };
 
 /* Memory that a graph allocates.  Its address is kept for all copies of the graph. */
@@ -33,7 +34,9 @@ struct emu_work {
 	size_t bytes;
 	uint32_t value, value_bytes;	     /* of SET: 1, 2 or 4 */
 	struct emu_reservation *reservation; /* of ALLOC and FREE */
-	struct emu_stream_work order;	     /* among the work of all streams */
+	void (*function)(void *);	     /* of HOST */
+	void *argument;
+	struct emu_stream_work order; /* among the work of all streams */
 	struct emu_work *next;
 };
 

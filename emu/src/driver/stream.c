@@ -174,16 +174,33 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 	return cuCtxGetCurrent(context);
 }
 
+static CUresult capture_host(CUstream stream, void (*function)(void *), void *argument)
+{
+	struct emu_work *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	w->kind = EMU_WORK_HOST;
+	w->function = function;
+	w->argument = argument;
+	return emu_driver_submit(stream, w);
+}
+
 CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argument)
 {
 	CUresult result = emu_driver_enter();
+	bool captures;
 
 	if (!result && !function)
 		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result)
+	captures =
+	    !result && emu_stream_is_valid(stream) && emu_stream_is_capturing(stream);
+	if (captures)
+		result = capture_host(stream, function, argument);
+	else if (!result)
 		result = flush(stream);
 	result = emu_driver_leave(result);
-	if (!result && function)
+	if (!result && !captures)
 		function(argument);
 	return result;
 }
@@ -300,17 +317,57 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
 	return emu_driver_leave(CUDA_SUCCESS);
 }
 
+/* Calls the function of a node when the work before it has ended, without the lock. */
+static CUresult call_host(const struct emu_work *w)
+{
+	CUresult result = emu_driver_flush();
+
+	if (result)
+		return result;
+	(void)emu_driver_leave(CUDA_SUCCESS);
+	w->function(w->argument);
+	return emu_driver_enter();
+}
+
+static CUresult launch_node(const struct emu_work *w, CUstream stream)
+{
+	struct emu_work *copy;
+
+	if (w->kind == EMU_WORK_HOST && !emu_stream_is_capturing(stream))
+		return call_host(w);
+	copy = copy_work(w);
+	return copy ? emu_driver_submit(stream, copy) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
 	CUresult result = emu_driver_enter();
 
 	if (!result && !emu_stream_is_valid(stream))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	for (const struct emu_work *w = exec->graph->first; w && !result; w = w->next) {
-		struct emu_work *copy = copy_work(w);
+	for (const struct emu_work *w = exec->graph->first; w && !result; w = w->next)
+		result = launch_node(w, stream);
+	return emu_driver_leave(result);
+}
 
-		result =
-		    copy ? emu_driver_submit(stream, copy) : CUDA_ERROR_OUT_OF_MEMORY;
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags)
+{
+	if (!graph || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*graph = calloc(1, sizeof(**graph));
+	return *graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuGraphClone(CUgraph *clone, CUgraph graph)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && (!clone || !graph))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result) {
+		*clone = copy_graph(graph);
+		if (!*clone)
+			result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return emu_driver_leave(result);
 }
@@ -332,7 +389,7 @@ CUresult cuGraphNodeGetType(CUgraphNode node, int *type)
 {
 	static const int types[] = {
 	    [EMU_WORK_KERNEL] = 0, [EMU_WORK_COPY] = 1,	 [EMU_WORK_SET] = 2,
-	    [EMU_WORK_ALLOC] = 10, [EMU_WORK_FREE] = 11,
+	    [EMU_WORK_ALLOC] = 10, [EMU_WORK_FREE] = 11, [EMU_WORK_HOST] = 3,
 	};
 
 	*type = types[((const struct emu_work *)(uintptr_t)node)->kind];

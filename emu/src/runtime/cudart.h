@@ -107,6 +107,13 @@ struct cudaDeviceProp {
 	int reserved[56];
 };
 
+struct cudaKernelNodeParams {
+	void *func;
+	emu_dim3 gridDim, blockDim;
+	unsigned sharedMemBytes;
+	void **kernelParams, **extra;
+};
+
 /* Opens the driver once, and keeps an error for cudaGetLastError(). */
 CUresult emu_runtime_begin(void);
 cudaError_t emu_runtime_keep(CUresult result);
@@ -114,6 +121,8 @@ cudaError_t emu_runtime_keep(CUresult result);
 CUresult emu_runtime_function(const void *stub, CUfunction *function);
 /* The address of a variable on the device. */
 CUresult emu_runtime_variable(const void *host, CUdeviceptr *to, size_t *bytes);
+/* The driver's form of a copy.  copy: not NULL. */
+CUDA_MEMCPY3D emu_runtime_box(const struct cudaMemcpy3DParms *copy);
 
 #define F(type, name, arguments) EMU_EXPORT type name arguments;
 #include "runtime/cudart.def"

@@ -303,9 +303,12 @@ cudaError_t cudaStreamAddCallback(CUstream stream,
 				  void *argument, unsigned flags)
 {
 	struct callback c = {function, stream, argument};
+	int captures = 0;
 
 	if (!function || flags)
 		return emu_runtime_keep(CUDA_ERROR_INVALID_VALUE);
+	if (!emu_runtime_begin() && !cuStreamIsCapturing(stream, &captures) && captures)
+		return emu_runtime_keep(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	CALL(cuLaunchHostFunc(stream, call_back, &c));
 }
 

@@ -241,32 +241,43 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 	return result ? result : cudaDeviceSynchronize();
 }
 
+CUDA_MEMCPY3D emu_runtime_box(const struct cudaMemcpy3DParms *p)
+{
+	return (CUDA_MEMCPY3D){
+	    .srcXInBytes = p->srcPos.x,
+	    .srcY = p->srcPos.y,
+	    .srcZ = p->srcPos.z,
+	    .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+	    .srcDevice = address_of(p->srcPtr.ptr),
+	    .srcArray = p->srcArray,
+	    .srcPitch = p->srcPtr.pitch,
+	    .srcHeight = p->srcPtr.ysize,
+	    .dstXInBytes = p->dstPos.x,
+	    .dstY = p->dstPos.y,
+	    .dstZ = p->dstPos.z,
+	    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+	    .dstDevice = address_of(p->dstPtr.ptr),
+	    .dstArray = p->dstArray,
+	    .dstPitch = p->dstPtr.pitch,
+	    .dstHeight = p->dstPtr.ysize,
+	    .WidthInBytes = p->extent.width,
+	    .Height = p->extent.height,
+	    .Depth = p->extent.depth,
+	};
+}
+
 cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, CUstream stream)
 {
-	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-			      .dstMemoryType = CU_MEMORYTYPE_DEVICE};
+	CUDA_MEMCPY3D copy;
 	CUresult result = emu_runtime_begin();
 
-	if (!result && (!p || p->srcArray || p->dstArray))
+	if (!result && !p)
 		result = CUDA_ERROR_INVALID_VALUE;
-	if (result)
-		return emu_runtime_keep(result);
-	copy.srcXInBytes = p->srcPos.x;
-	copy.srcY = p->srcPos.y;
-	copy.srcZ = p->srcPos.z;
-	copy.srcDevice = address_of(p->srcPtr.ptr);
-	copy.srcPitch = p->srcPtr.pitch;
-	copy.srcHeight = p->srcPtr.ysize;
-	copy.dstXInBytes = p->dstPos.x;
-	copy.dstY = p->dstPos.y;
-	copy.dstZ = p->dstPos.z;
-	copy.dstDevice = address_of(p->dstPtr.ptr);
-	copy.dstPitch = p->dstPtr.pitch;
-	copy.dstHeight = p->dstPtr.ysize;
-	copy.WidthInBytes = p->extent.width;
-	copy.Height = p->extent.height;
-	copy.Depth = p->extent.depth;
-	return emu_runtime_keep(cuMemcpy3DAsync_v2(&copy, stream));
+	if (!result) {
+		copy = emu_runtime_box(p);
+		result = cuMemcpy3DAsync_v2(&copy, stream);
+	}
+	return emu_runtime_keep(result);
 }
 
 cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *copy)
