@@ -28,7 +28,8 @@ struct CUfunc_st {
 struct emu_work;
 
 struct CUstream_st {
-	struct CUgraph_st *graph; /* that is being captured */
+	struct CUgraph_st *graph; /* that is being captured, also by other streams */
+	bool is_origin;		  /* the capture began in this stream */
 	uint32_t number;	  /* stream_order.h */
 	struct CUstream_st *next;
 };
@@ -36,6 +37,7 @@ struct CUstream_st {
 struct CUgraph_st {
 	struct emu_work *first, *last;
 	size_t count;
+	uint64_t capture; /* its number; 0: the graph was not captured */
 };
 
 struct emu_driver {

@@ -14,6 +14,7 @@
 struct CUevent_st {
 	uint64_t instructions;
 	double ns;		    /* predicted */
+	uint64_t capture;	    /* that it is recorded in; 0: none */
 	uint32_t seen[EMU_STREAMS]; /* by stream: work before it */
 };
 
@@ -87,6 +88,16 @@ static void free_graph(struct CUgraph_st *graph)
 	free(graph);
 }
 
+/* Ends the capture of a graph in all of its streams. */
+static void leave_capture(const struct CUgraph_st *graph)
+{
+	for (struct CUstream_st *s = emu_driver.streams; s; s = s->next)
+		if (s->graph == graph) {
+			s->graph = NULL;
+			s->is_origin = false;
+		}
+}
+
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
 	CUresult result = emu_driver_enter();
@@ -99,7 +110,12 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 	while (*at != stream)
 		at = &(*at)->next;
 	*at = stream->next;
-	free_graph(stream->graph);
+	if (stream->is_origin) {
+		struct CUgraph_st *graph = stream->graph;
+
+		leave_capture(graph);
+		free_graph(graph);
+	}
 	free(stream);
 	return emu_driver_leave(result);
 }
@@ -132,6 +148,26 @@ CUresult cuStreamQuery(CUstream stream)
 	return cuStreamSynchronize(stream);
 }
 
+/*
+ * A stream that waits for an event of a capture captures into the same graph, whose
+ * nodes run in the order in which they were captured.
+ */
+static CUresult join_capture(CUstream stream, CUevent event)
+{
+	const struct CUstream_st *s = emu_driver.streams;
+
+	while (s && (!s->is_origin || s->graph->capture != event->capture))
+		s = s->next;
+	if (!s)
+		return CUDA_ERROR_CAPTURED_EVENT;
+	if ((uintptr_t)stream <= 2)
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (stream->graph && stream->graph != s->graph)
+		return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+	stream->graph = s->graph;
+	return CUDA_SUCCESS;
+}
+
 /* Streams do not overlap here, so recorded work has ended; on a GPU it may not have,
  * so the order is kept. */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
@@ -141,6 +177,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 	(void)flags;
 	if (!result && (!event || !emu_stream_is_valid(stream)))
 		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result && event->capture)
+		return emu_driver_leave(join_capture(stream, event));
 	if (!result)
 		emu_stream_order_wait(&emu_driver.order, emu_stream_number(stream),
 				      event->seen);
@@ -227,6 +265,12 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
 		if (!stream->graph)
 			result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (!result) {
+		static uint64_t captures;
+
+		stream->graph->capture = ++captures;
+		stream->is_origin = true;
+	}
 	return emu_driver_leave(result);
 }
 
@@ -247,11 +291,11 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 
 	if (!result && !emu_stream_is_valid(stream))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	else if (!result && !emu_stream_is_capturing(stream))
+	else if (!result && (!emu_stream_is_capturing(stream) || !stream->is_origin))
 		result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	if (!result) {
 		*graph = stream->graph;
-		stream->graph = NULL;
+		leave_capture(*graph);
 	}
 	return emu_driver_leave(result);
 }
@@ -435,6 +479,11 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 {
 	CUresult result = emu_driver_enter();
 
+	if (!result && emu_stream_is_valid(stream) && emu_stream_is_capturing(stream)) {
+		event->capture = stream->graph->capture;
+		return emu_driver_leave(CUDA_SUCCESS);
+	}
+	event->capture = 0;
 	if (!result)
 		result = flush(stream);
 	emu_stream_order_record(&emu_driver.order, emu_stream_number(stream),
@@ -458,8 +507,10 @@ CUresult cuEventQuery(CUevent event)
 
 CUresult cuEventSynchronize(CUevent event)
 {
-	const CUresult result = emu_driver_enter();
+	CUresult result = emu_driver_enter();
 
+	if (!result && event->capture)
+		result = CUDA_ERROR_CAPTURED_EVENT;
 	emu_stream_order_host(&emu_driver.order, event->seen);
 	return emu_driver_leave(result);
 }

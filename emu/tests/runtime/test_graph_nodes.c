@@ -25,6 +25,11 @@ static void count_right(void *argument)
 	calls += result[0] == *(const uint32_t *)argument;
 }
 
+static void count_call(void *argument)
+{
+	++*(int *)argument;
+}
+
 /* Fill with 6, add 1, copy to the host, call a function; then the same again. */
 static void test_chain(void **state)
 {
@@ -114,6 +119,64 @@ static void test_captured_function(void **state)
 	assert_int_equal(cudaStreamDestroy(stream), CUDA_SUCCESS);
 }
 
+/* A second stream captures into the graph of the first, until the capture ends. */
+static void test_two_streams(void **state)
+{
+	CUstream one, two, three;
+	CUevent fork, join;
+	CUgraph graph, other;
+	CUgraphExec exec;
+	int captures = -1;
+
+	assert_int_equal(cudaStreamCreate(&one), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamCreate(&two), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamCreate(&three), CUDA_SUCCESS);
+	assert_int_equal(cudaEventCreate(&fork), CUDA_SUCCESS);
+	assert_int_equal(cudaEventCreate(&join), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamBeginCapture(one, 0), CUDA_SUCCESS);
+	assert_int_equal(cudaEventRecord(fork, one), CUDA_SUCCESS);
+	assert_int_equal(cudaEventSynchronize(fork), CUDA_ERROR_CAPTURED_EVENT);
+	assert_int_equal(cudaStreamWaitEvent(NULL, fork, 0),
+			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	assert_int_equal(cudaStreamWaitEvent(two, fork, 0), CUDA_SUCCESS);
+	assert_int_equal(cudaLaunchHostFunc(two, count_call, &calls), CUDA_SUCCESS);
+	assert_int_equal(cudaEventRecord(join, two), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamWaitEvent(one, join, 0), CUDA_SUCCESS);
+	assert_int_equal(cudaLaunchHostFunc(one, count_call, &calls), CUDA_SUCCESS);
+	/* Two captures do not merge, and only the first stream ends its own. */
+	assert_int_equal(cudaStreamBeginCapture(three, 0), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamWaitEvent(three, join, 0),
+			 CUDA_ERROR_STREAM_CAPTURE_MERGE);
+	assert_int_equal(cudaStreamEndCapture(three, &other), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamEndCapture(two, &graph),
+			 CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+	assert_int_equal(cudaStreamEndCapture(one, &graph), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamIsCapturing(two, &captures), CUDA_SUCCESS);
+	assert_int_equal(captures, 0);
+	assert_int_equal(cudaStreamWaitEvent(two, join, 0), CUDA_ERROR_CAPTURED_EVENT);
+	calls = 0;
+	assert_int_equal(cudaGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+	assert_int_equal(cudaGraphLaunch(exec, one), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamSynchronize(one), CUDA_SUCCESS);
+	assert_int_equal(calls, 2);
+	/* An event that is recorded again is an ordinary one; a stream that is
+	 * destroyed ends its capture. */
+	assert_int_equal(cudaEventRecord(join, two), CUDA_SUCCESS);
+	assert_int_equal(cudaEventSynchronize(join), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamBeginCapture(one, 0), CUDA_SUCCESS);
+	assert_int_equal(cudaEventRecord(fork, one), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamWaitEvent(two, fork, 0), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamDestroy(one), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamSynchronize(two), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamDestroy(two), CUDA_SUCCESS);
+	assert_int_equal(cudaStreamDestroy(three), CUDA_SUCCESS);
+	assert_int_equal(cudaEventDestroy(fork), CUDA_SUCCESS);
+	assert_int_equal(cudaEventDestroy(join), CUDA_SUCCESS);
+	assert_int_equal(cudaGraphExecDestroy(exec), CUDA_SUCCESS);
+	assert_int_equal(cudaGraphDestroy(graph), CUDA_SUCCESS);
+	assert_int_equal(cudaGraphDestroy(other), CUDA_SUCCESS);
+}
+
 static void test_refused(void **state)
 {
 	CUDA_HOST_NODE_PARAMS host = {count_right, NULL}, none = {NULL, NULL};
@@ -156,6 +219,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_chain),
 	    cmocka_unit_test(test_captured_function),
+	    cmocka_unit_test(test_two_streams),
 	    cmocka_unit_test(test_refused),
 	};
 	CUlibrary library;
