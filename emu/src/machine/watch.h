@@ -132,8 +132,7 @@ enum emu_unwatched {
 /* By bit. */
 #define EMU_UNWATCHED_TEXTS                                                            \
 	"the order of accesses (NIBEMU_UNCHECKED)",                                    \
-	    "global memory after the first 128 MiB of a grid whose CTAs communicate, " \
-	    "or a grid of 2^24 warps",                                                 \
+	    "global memory past 128 MiB of grids that communicate, or 2^24 warps",     \
 	    "races between the CTAs of a grid of more than 4 million",                 \
 	    "global memory that a CTA used before its last 8 MiB",                     \
 	    "a cluster with more warps or mbarriers than the checker has clocks for",  \

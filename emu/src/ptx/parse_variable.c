@@ -210,7 +210,7 @@ static bool note_shared(struct emu_parser *p, const struct emu_declaration *d,
 				     2 * (k->n_shared + 1u) * sizeof(*all));
 	if (!all)
 		return emu_fail(p->err, "no memory for variables");
-	if (all != k->shared && k->n_shared)
+	if (all != k->shared && k->shared)
 		memcpy(all, k->shared, k->n_shared * sizeof(*all));
 	k->shared = all;
 	all[k->n_shared++] = (struct emu_parameter){

@@ -113,7 +113,7 @@ bool cuda_mma_matrix_fits(const struct nib_problem *p)
 
 	return view.a.rows >= 1 && view.a.rows <= NIB_MMA_MATRIX_ROWS &&
 	       view.b.rows >= 1 && view.b.rows <= INT32_MAX - NIB_MMA_TILE &&
-	       view.b.k >= 1 && view.b.k % NIB_MMA_K_ALIGN == 0 &&
+	       view.b.k >= NIB_MMA_K_ALIGN && view.b.k % NIB_MMA_K_ALIGN == 0 &&
 	       tiles <= INT32_MAX / (view.b.k / NIB_MMA_K_ALIGN) &&
 	       nib_fp4_row_stride_bytes(&view.b) <= INT32_MAX &&
 	       nib_fp4_scale_row_stride_bytes(&view.b) <= INT32_MAX &&
