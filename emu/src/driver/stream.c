@@ -238,7 +238,7 @@ CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argum
 	else if (!result)
 		result = flush(stream);
 	result = emu_driver_leave(result);
-	if (!result && !captures)
+	if (!result && !captures && function)
 		function(argument);
 	return result;
 }
