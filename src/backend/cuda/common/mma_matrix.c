@@ -150,12 +150,6 @@ static struct nib_mma_matrix_params make_params(const struct nib_problem *proble
 	};
 }
 
-static bool is_aligned(const struct nib_mma_params *p)
-{
-	return p->a.codes_align == 16 && p->a.scales_align >= 4 &&
-	       p->b.codes_align == 16 && p->b.scales_align == 16 && p->b.is_tiled;
-}
-
 static enum nib_status plan_matrix(struct cuda_device *device,
 				   const struct nib_plan *plan,
 				   struct cuda_product_plan *product,
@@ -233,7 +227,7 @@ static enum nib_status launch_matrix(const struct cuda_device *device,
 {
 	const struct mma_matrix *mma = product->state;
 	struct nib_mma_matrix_params params = make_params(run->problems);
-	const bool any = !is_aligned(&params.p);
+	const bool any = !cuda_are_pieces(&params.p.a, &params.p.b);
 	void *arguments[] = {&params};
 	CUlaunchAttribute attributes[2] = {{0}};
 	CUlaunchConfig config = {

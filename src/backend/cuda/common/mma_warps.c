@@ -114,12 +114,6 @@ static struct nib_mma_warps_params make_params(const struct nib_problem *problem
 	};
 }
 
-static bool is_aligned(const struct nib_mma_warps_params *p)
-{
-	return p->a.codes_align == 16 && p->a.scales_align >= 4 &&
-	       p->b.codes_align == 16 && p->b.scales_align == 16 && p->b.is_tiled;
-}
-
 static enum nib_status plan_warps(struct cuda_device *device,
 				  const struct nib_plan *plan,
 				  struct cuda_product_plan *product,
@@ -170,7 +164,7 @@ static enum nib_status launch_warps(const struct cuda_device *device,
 	const struct mma_warps *mma = product->state;
 	const struct mma_warps_cut *cut = &mma->cut;
 	struct nib_mma_warps_params params = make_params(run->problems);
-	const bool any = !is_aligned(&params);
+	const bool any = !cuda_are_pieces(&params.a, &params.b);
 	const int b_rows = any ? ANY_B_ROWS : cut->b_rows;
 	void *arguments[] = {&params};
 	CUlaunchAttribute attributes[2] = {{0}};

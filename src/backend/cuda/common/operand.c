@@ -55,3 +55,9 @@ struct nib_gemv_operand cuda_dense_operand(const struct nib_dense *x, int64_t ba
 	o.codes_align = align_of(data);
 	return o;
 }
+
+bool cuda_are_pieces(const struct nib_gemv_operand *a, const struct nib_gemv_operand *b)
+{
+	return a->codes_align == 16 && a->scales_align >= 4 && b->codes_align == 16 &&
+	       b->scales_align == 16 && b->is_tiled;
+}

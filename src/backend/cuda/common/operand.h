@@ -14,5 +14,9 @@
 struct nib_gemv_operand cuda_operand(const struct nib_fp4 *v, int64_t batches);
 /* The same of a dense A. */
 struct nib_gemv_operand cuda_dense_operand(const struct nib_dense *x, int64_t batches);
+/* Whether the mma kernels for one matrix can load A and B by cp.async: rows in pieces
+ * of 16 bytes, scales of A of 4, and B's scales in tiles. */
+bool cuda_are_pieces(const struct nib_gemv_operand *a,
+		     const struct nib_gemv_operand *b);
 
 #endif

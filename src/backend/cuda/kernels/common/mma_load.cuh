@@ -24,6 +24,7 @@
 #define NIB_MMA_LOAD_CUH
 
 #include "mma_tiles.cuh"
+#include "rows.cuh"
 
 /* Bytes from a step to the next: codes of a row, scales of B. */
 #define CODES_STEP  (NIB_MMA_STEP / 2)
@@ -61,12 +62,6 @@ DEVICE int a_row(void)
 DEVICE int a_k(void)
 {
 	return threadIdx.x % 4 * 32 + threadIdx.x % 32 / 8 * 8;
-}
-
-/* The address of a row.  The host checks that strides fit in 31 bits. */
-DEVICE const uint8_t *row_of(const uint8_t *first, int row, int64_t stride)
-{
-	return first + (int64_t)row * (int32_t)stride;
 }
 
 /* A's scales of the four blocks of a k64 of a row of scales. */

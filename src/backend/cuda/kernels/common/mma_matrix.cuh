@@ -50,36 +50,6 @@ struct matrix_traits : mma_traits<NT_, STAGES_, CTAS_, TYPE_, false> {
 
 /* ---- loads of any alignment ---------------------------------------------- */
 
-/* Copies 4 bytes to shared memory; align: of the source, 1, 4 or 16. */
-DEVICE void load_4(uint32_t to, const uint8_t *from, int align)
-{
-	if (align >= 4)
-		cp_async_4(to, from, 4);
-	else
-		sts_32(to, from[0] | from[1] << 8 | from[2] << 16 |
-			       (uint32_t)from[3] << 24);
-}
-
-DEVICE void load_16(uint32_t to, const uint8_t *from, int align)
-{
-	if (align >= 16) {
-		cp_async_16_l1(to, from);
-	} else {
-#pragma unroll
-		for (int i = 0; i < 16; i += 4)
-			load_4(to + i, from + i, align);
-	}
-}
-
-/* B's scales of the four blocks of a k64 of a row. */
-DEVICE const uint8_t *b_scales(const struct nib_mma_params &p, int row, int k64)
-{
-	if (!p.b.is_tiled)
-		return row_of(p.b.scales, row, p.b.scale_row_stride) + k64 * 4;
-	return p.b.scales + ((int64_t)(row / 128) * (p.k / 64) + k64) * 512 +
-	       row % 32 * 16 + row % 128 / 32 * 4;
-}
-
 /* Requests the lane's rows of B.  Beyond the end of k it loads the k64 before it, since
  * A is zero there. */
 template <class TRAITS>
@@ -100,7 +70,7 @@ DEVICE void load_any_b(const struct nib_mma_params &p, const struct stream<TRAIT
 		if (t < 2)
 			load_4(stage + TRAITS::SCALES_AT + t * 512 +
 				   (i * 8 + lane / 4) * 16 + warp * 4,
-			       b_scales(p, row, k64), p.b.scales_align);
+			       scales_of(p.b, p.k, row, k64), p.b.scales_align);
 	}
 }
 
