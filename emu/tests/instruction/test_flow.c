@@ -223,8 +223,8 @@ static void test_equal_stores(void **state)
 	static const char *const stores[] = {
 	    "st.shared.u64 [word], %d1;\n",
 	    "cvt.u64.u32 %d1, %warp;\nst.shared.u64 [word], %d1;\n",
-	    "setp.eq.u32 %p1, %warp, 1;\n@%p1 st.shared.u64 [word], %d1;\n"
-	    "@!%p1 st.shared.u64 [word], %d1;\n",
+	    ("setp.eq.u32 %p1, %warp, 1;\n@%p1 st.shared.u64 [word], %d1;\n"
+	     "@!%p1 st.shared.u64 [word], %d1;\n"),
 	};
 	uint64_t out[64];
 	char text[1024];

@@ -207,6 +207,17 @@ static void test_threads_change_no_schedule(void **state)
 	}
 }
 
+/* Masks addresses but for their last 20 bits, as two runs may have their memory at
+ * different places of the host. */
+static void mask_addresses(char *text)
+{
+	for (char *at = strstr(text, "0x"); at; at = strstr(at, "0x")) {
+		at += 2;
+		for (size_t n = strspn(at, "0123456789abcdef"); n > 5; n--)
+			*at++ = '.';
+	}
+}
+
 /*
  * Every CTA reads what its neighbour writes, and nothing orders the two: the
  * same report, and the same memory, on any number of threads.
@@ -237,6 +248,7 @@ static void test_threads_change_no_report(void **state)
 					      .seed = seed};
 
 			assert_false(emu_run_job(&job, &reports[i]));
+			mask_addresses(reports[i].text);
 		}
 		assert_non_null(strstr(reports[0].text, "nothing orders that"));
 		assert_string_equal(reports[0].text, reports[1].text);
