@@ -36,6 +36,11 @@ static inline int64_t divide_up(int64_t a, int64_t b)
 	return a / b + (a % b != 0);
 }
 
+static inline int64_t round_up(int64_t a, int64_t step)
+{
+	return divide_up(a, step) * step;
+}
+
 static inline struct cuda_device *cuda_device(const struct nib_device *device)
 {
 	return (struct cuda_device *)device;

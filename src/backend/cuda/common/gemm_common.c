@@ -21,8 +21,8 @@ enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err)
 /* ---- operands ------------------------------------------------------------ */
 
 /* The kernels load at least 8 bytes of a row of codes at a time. */
-enum nib_status cuda_check_strides(const struct nib_fp4 *v, struct nib_label label,
-				   struct nib_error *err)
+static enum nib_status check_strides(const struct nib_fp4 *v, struct nib_label label,
+				     struct nib_error *err)
 {
 	const int64_t row = nib_fp4_row_stride_bytes(v);
 	const int64_t batch =
@@ -41,8 +41,8 @@ enum nib_status cuda_check_strides(const struct nib_fp4 *v, struct nib_label lab
 	return NIB_STATUS_OK;
 }
 
-enum nib_status cuda_check_weights(const struct nib_fp4 *b, struct nib_label label,
-				   struct nib_error *err)
+static enum nib_status check_weights(const struct nib_fp4 *b, struct nib_label label,
+				     struct nib_error *err)
 {
 	const int64_t batch = nib_fp4_scale_batch_stride_bytes(b);
 
@@ -52,7 +52,39 @@ enum nib_status cuda_check_weights(const struct nib_fp4 *b, struct nib_label lab
 				   ": scale_batch_stride_bytes = %lld: must be "
 				   "a multiple of 8 in tiles on a GPU",
 				   (long long)batch);
-	return cuda_check_strides(b, label, err);
+	return check_strides(b, label, err);
+}
+
+/* The kernels load 16 bytes of a row of x at a time. */
+static enum nib_status check_x(const struct nib_dense *x, struct nib_label label,
+			       struct nib_error *err)
+{
+	const int64_t row = x->rows > 1 ? x->row_stride_elems : 0;
+	const int64_t batch = x->batch > 1 ? x->batch_stride_elems : 0;
+
+	if (row % 8 == 0 && batch % 8 == 0)
+		return NIB_STATUS_OK;
+	return nib_fail_at(err, NIB_STATUS_UNSUPPORTED, label, "",
+			   ": row_stride_elems = %lld, batch_stride_elems = "
+			   "%lld: must be multiples of 8 on a GPU",
+			   (long long)x->row_stride_elems,
+			   (long long)x->batch_stride_elems);
+}
+
+enum nib_status cuda_check_operands(const char *array, int64_t index,
+				    const struct nib_fp4 *a, const struct nib_dense *x,
+				    const struct nib_fp4 *b, const struct nib_fp4 *b2,
+				    struct nib_error *err)
+{
+	enum nib_status status = check_strides(a, nib_label_of(array, index, "a"), err);
+
+	if (!status && x)
+		status = check_x(x, nib_label_of(array, index, "x"), err);
+	if (!status)
+		status = check_weights(b, nib_label_of(array, index, "b"), err);
+	if (!status && b2)
+		status = check_weights(b2, nib_label_of(array, index, "b2"), err);
+	return status;
 }
 
 /* ---- tiles --------------------------------------------------------------- */

@@ -15,12 +15,13 @@ enum nib_status cuda_no_memory(size_t bytes, struct nib_error *err);
 
 /*
  * Checks the strides.  Tiled scales of weights are loaded 8 bytes at a time, so every
- * matrix of a stack must be aligned to that.
+ * matrix of a stack must be aligned to that.  x: A if it is dense, else NULL; b2: NULL
+ * if the product is not dual.
  */
-enum nib_status cuda_check_strides(const struct nib_fp4 *v, struct nib_label label,
-				   struct nib_error *err);
-enum nib_status cuda_check_weights(const struct nib_fp4 *b, struct nib_label label,
-				   struct nib_error *err);
+enum nib_status cuda_check_operands(const char *array, int64_t index,
+				    const struct nib_fp4 *a, const struct nib_dense *x,
+				    const struct nib_fp4 *b, const struct nib_fp4 *b2,
+				    struct nib_error *err);
 
 /* Collects the tiles of all launches while a plan is made.  On the GPU they are one
  * allocation. */

@@ -29,16 +29,9 @@ static enum nib_status check_operands(const char *array, int64_t index, enum nib
 				      const struct nib_problem *p,
 				      struct nib_error *err)
 {
-	enum nib_status status =
-	    cuda_check_strides(&p->a, nib_label_of(array, index, "a"), err);
-
-	if (!status)
-		status = cuda_check_weights(cuda_weights(&p->b, p->b_packed),
-					    nib_label_of(array, index, "b"), err);
-	if (!status && op == NIB_OP_DUAL_GEMM)
-		status = cuda_check_weights(cuda_weights(&p->b2, p->b2_packed),
-					    nib_label_of(array, index, "b2"), err);
-	return status;
+	return cuda_check_operands(
+	    array, index, &p->a, NULL, cuda_weights(&p->b, p->b_packed),
+	    op == NIB_OP_DUAL_GEMM ? cuda_weights(&p->b2, p->b2_packed) : NULL, err);
 }
 
 /*

@@ -57,45 +57,16 @@ struct gemm {
 	CUfunction convert, reduce;
 };
 
-static int64_t round_up(int64_t a, int64_t step)
-{
-	return divide_up(a, step) * step;
-}
-
 /* ---- checks ---------------------------------------------------------------- */
-
-/* The kernels load 16 bytes of a row of x at a time. */
-static enum nib_status check_x(const struct nib_dense *x, struct nib_label label,
-			       struct nib_error *err)
-{
-	const int64_t row = x->rows > 1 ? x->row_stride_elems : 0;
-	const int64_t batch = x->batch > 1 ? x->batch_stride_elems : 0;
-
-	if (row % 8 == 0 && batch % 8 == 0)
-		return NIB_STATUS_OK;
-	return nib_fail_at(err, NIB_STATUS_UNSUPPORTED, label, "",
-			   ": row_stride_elems = %lld, batch_stride_elems = "
-			   "%lld: must be multiples of 8 on a GPU",
-			   (long long)x->row_stride_elems,
-			   (long long)x->batch_stride_elems);
-}
 
 static enum nib_status check_problem(const char *array, int64_t index, enum nib_op op,
 				     const struct nib_problem *problem,
 				     struct nib_error *err)
 {
 	const struct nib_problem p = cuda_unpacked(problem);
-	enum nib_status status =
-	    cuda_check_strides(&p.a, nib_label_of(array, index, "a"), err);
 
-	if (!status && p.activations)
-		status = check_x(&p.x, nib_label_of(array, index, "x"), err);
-	if (!status)
-		status = cuda_check_weights(&p.b, nib_label_of(array, index, "b"), err);
-	if (!status && op == NIB_OP_DUAL_GEMM)
-		status =
-		    cuda_check_weights(&p.b2, nib_label_of(array, index, "b2"), err);
-	return status;
+	return cuda_check_operands(array, index, &p.a, p.activations ? &p.x : NULL,
+				   &p.b, op == NIB_OP_DUAL_GEMM ? &p.b2 : NULL, err);
 }
 
 /* ---- plans ----------------------------------------------------------------- */

@@ -10,11 +10,6 @@
 #include "core/error.h"
 #include "format/view.h"
 
-static int64_t round_up(int64_t a, int64_t step)
-{
-	return divide_up(a, step) * step;
-}
-
 /* ---- shapes -------------------------------------------------------------- */
 
 static int32_t code_flags(const struct nib_fp4 *b)
@@ -47,22 +42,6 @@ static int32_t a_of_problem(const struct nib_problem *p)
 	return a_of(p->activations, p->x.dtype);
 }
 
-/* The kernels load 16 bytes of a row of x at a time. */
-static enum nib_status check_x(const struct nib_dense *x, struct nib_label label,
-			       struct nib_error *err)
-{
-	const int64_t row = x->rows > 1 ? x->row_stride_elems : 0;
-	const int64_t batch = x->batch > 1 ? x->batch_stride_elems : 0;
-
-	if (row % 8 == 0 && batch % 8 == 0)
-		return NIB_STATUS_OK;
-	return nib_fail_at(err, NIB_STATUS_UNSUPPORTED, label, "",
-			   ": row_stride_elems = %lld, batch_stride_elems = "
-			   "%lld: must be multiples of 8 on a GPU",
-			   (long long)x->row_stride_elems,
-			   (long long)x->batch_stride_elems);
-}
-
 /* x: A if it is dense, otherwise NULL. */
 static enum nib_status make_shape(const char *array, int64_t index,
 				  const struct nib_fp4 *a, const struct nib_dense *x,
@@ -70,15 +49,8 @@ static enum nib_status make_shape(const char *array, int64_t index,
 				  const struct nib_dense *c, struct nib_gemm_shape *s,
 				  struct nib_error *err)
 {
-	enum nib_status status =
-	    cuda_check_strides(a, nib_label_of(array, index, "a"), err);
+	enum nib_status status = cuda_check_operands(array, index, a, x, b, b2, err);
 
-	if (!status && x)
-		status = check_x(x, nib_label_of(array, index, "x"), err);
-	if (!status)
-		status = cuda_check_weights(b, nib_label_of(array, index, "b"), err);
-	if (!status && b2)
-		status = cuda_check_weights(b2, nib_label_of(array, index, "b2"), err);
 	if (status)
 		return status;
 	*s = (struct nib_gemm_shape){
