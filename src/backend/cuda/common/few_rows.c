@@ -10,9 +10,6 @@
 #include "operand.h"
 #include "pack.h"
 
-/* The limit of gridDim.y: a larger batch is several launches. */
-#define MAX_BATCH 65535
-
 /* ---- parameters ---------------------------------------------------------- */
 
 struct nib_problem few_rows_problem(const struct nib_problem *problems,
@@ -26,9 +23,7 @@ void few_rows_set_pointers(struct nib_gemv_params *params, const struct nib_prob
 {
 	const int64_t batches = nib_fp4_batches(&p->a);
 
-	params->a = p->activations == NIB_ACTIVATIONS_DENSE
-			? cuda_dense_operand(&p->x, batches)
-			: cuda_operand(&p->a, batches);
+	params->a = cuda_a_operand(p, batches);
 	params->b = cuda_operand(&p->b, is_moe ? nib_fp4_batches(&p->b) : batches);
 	params->alpha = p->alpha;
 	params->c = p->c.data;
@@ -70,19 +65,13 @@ static bool is_aligned(const struct nib_gemv_params *p)
 	       p->b.codes_align == 16 && p->b.scales_align == 16 && p->k % 32 == 0;
 }
 
-static void skip_operand(struct nib_gemv_operand *o, int64_t count)
-{
-	o->codes = nib_offset_bytes(o->codes, count * o->batch_stride);
-	o->scales = nib_offset_bytes(o->scales, count * o->scale_batch_stride);
-}
-
 /* Advances the pointers by this number of matrices. */
 static void skip_matrices(struct nib_gemv_params *params, int64_t count)
 {
 	const int64_t size = (int64_t)nib_dtype_bytes((enum nib_dtype)params->c_dtype);
 
-	skip_operand(&params->a, count);
-	skip_operand(&params->b, count);
+	cuda_skip_matrices(&params->a, count);
+	cuda_skip_matrices(&params->b, count);
 	params->c = nib_offset_bytes(params->c, count * params->c_batch_stride * size);
 }
 
@@ -172,7 +161,8 @@ enum nib_status few_rows_launch(const struct cuda_device *device,
 	params->b_is_constant = !run->moe && run->problems->b_packed;
 	for (int64_t done = 0; done < few->batch && !status;) {
 		const int64_t left = few->batch - done;
-		const int64_t count = left < MAX_BATCH ? left : MAX_BATCH;
+		const int64_t count =
+		    left < FEW_ROWS_MAX_BATCH ? left : FEW_ROWS_MAX_BATCH;
 
 		config.gridDimY = (unsigned)count;
 		status = cuda_launch(device, function, config, arguments, err);

@@ -11,6 +11,9 @@
 #include "backend/cuda/kernels/common/gemv_experts_params.h"
 #include "cuda.h"
 
+/* The limit of gridDim.y: a larger batch is several launches. */
+#define FEW_ROWS_MAX_BATCH 65535
+
 /* The state of a plan, which the parameters of its kernel follow in memory. */
 struct few_rows {
 	/* The kernels for rows of 16-byte pieces (NULL if the rows are not), and for

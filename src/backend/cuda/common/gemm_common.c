@@ -182,6 +182,14 @@ void cuda_may_overlap(const struct cuda_device *device, CUlaunchConfig *config)
 	a->value.programmaticStreamSerializationAllowed = 1;
 }
 
+int cuda_resident_ctas(const struct cuda_device *device, int32_t shared_bytes, int most)
+{
+	/* The driver reserves 1 KiB for each CTA. */
+	const int fit = (device->shared_bytes + 1024) / (shared_bytes + 1024);
+
+	return fit < 1 ? 1 : fit < most ? fit : most;
+}
+
 enum nib_status cuda_count_clusters(const struct cuda_device *device,
 				    CUfunction function, int32_t ctas, int32_t threads,
 				    int32_t shared_bytes, int32_t most,

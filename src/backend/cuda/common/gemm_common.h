@@ -61,6 +61,11 @@ void cuda_set_cluster(CUlaunchConfig *config, int32_t ctas);
  */
 void cuda_may_overlap(const struct cuda_device *device, CUlaunchConfig *config);
 
+/* CTAs that are resident on an SM: as many as shared memory and registers (most) allow,
+ * at least one. */
+int cuda_resident_ctas(const struct cuda_device *device, int32_t shared_bytes,
+		       int most);
+
 /*
  * The number of clusters of this size that can be resident at once, at most `most`.
  * With the context entered.

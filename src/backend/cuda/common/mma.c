@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/kernels/common/mma_params.h"
+#include "few_rows.h"
 #include "format/view.h"
 #include "gemm_common.h"
 #include "operand.h"
@@ -33,25 +34,14 @@ struct mma_variant mma_variant(int64_t rows, int64_t experts, int64_t k, bool is
 	return (struct mma_variant){8, 3, 5};
 }
 
-/* CTAs that are resident on an SM: as many as registers (most) and shared memory allow.
- * The driver reserves 1 KiB for each CTA. */
-static int resident_ctas(const struct cuda_device *device, int32_t shared_bytes,
-			 int most)
-{
-	const int fit = (device->shared_bytes + 1024) / (shared_bytes + 1024);
-
-	return fit < most ? fit : most;
-}
-
 /* ---- the product --------------------------------------------------------- */
 
 static struct nib_mma_params make_params(const struct nib_moe_problem *moe)
 {
 	const struct nib_problem p = cuda_unpacked(&moe->problem);
-	const bool is_dense = p.activations == NIB_ACTIVATIONS_DENSE;
 
 	return (struct nib_mma_params){
-	    .a = is_dense ? cuda_dense_operand(&p.x, 1) : cuda_operand(&p.a, 1),
+	    .a = cuda_a_operand(&p, 1),
 	    .b = cuda_operand(&p.b, nib_fp4_batches(&p.b)),
 	    .b2 = cuda_operand(&p.b2, nib_fp4_batches(&p.b2)),
 	    .alpha = p.alpha,
@@ -115,29 +105,15 @@ static bool has_four_ctas(const struct cuda_device *device, const struct nib_pro
 			     device->arch->capabilities[0] >= 90);
 }
 
-static const char *type_of(const struct nib_problem *p)
-{
-	if (p->activations != NIB_ACTIVATIONS_DENSE)
-		return "";
-	return is_f16(p) ? "_f16" : "_bf16";
-}
-
 static enum nib_status find(struct cuda_device *device, const struct nib_problem *p,
 			    bool is_dual, const struct mma_variant *v,
 			    struct mma_plan *mma, struct nib_error *err)
 {
-	CUresult result;
-	enum nib_status status;
 	char name[48];
 
 	snprintf(name, sizeof(name), "nib_mma_%s_%d_%d%s", is_dual ? "dual" : "experts",
-		 v->rows, v->stages, type_of(p));
-	status = cuda_kernel(device, name, mma->shared_bytes, &mma->function, err);
-	if (status)
-		return status;
-	result = device->driver->cuFuncSetAttribute(
-	    mma->function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100);
-	return result ? cuda_fail(device->driver, result, name, err) : NIB_STATUS_OK;
+		 v->rows, v->stages, few_rows_type(p->activations, p->x.dtype));
+	return few_rows_find(device, name, mma->shared_bytes, &mma->function, err);
 }
 
 static enum nib_status plan_mma(struct cuda_device *device, const struct nib_plan *plan,
@@ -160,7 +136,7 @@ static enum nib_status plan_mma(struct cuda_device *device, const struct nib_pla
 	/* At most one CTA for each half tile, or tile of a dual product. */
 	units = nib_mma_tiles(p.b.rows, 2) * p.a.rows;
 	most = (int64_t)device->multiprocessors *
-	       resident_ctas(device, mma->shared_bytes, v.ctas);
+	       cuda_resident_ctas(device, mma->shared_bytes, v.ctas);
 	mma->ctas = units < most ? units : most;
 	mma->matrices = is_dual ? 2 : 1;
 	product->tasks = mma->ctas;

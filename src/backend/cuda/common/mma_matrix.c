@@ -12,9 +12,6 @@
 #include "operand.h"
 #include "pack.h"
 
-/* The limit of gridDim.y: a larger batch is several launches. */
-#define MAX_BATCH 65535
-
 /* What a plan keeps. */
 struct mma_matrix {
 	CUfunction aligned, any;
@@ -42,13 +39,10 @@ static const struct variant *variant_of(int64_t m)
 	return v;
 }
 
-/* CTAs that are resident on an SM.  The driver reserves 1 KiB for each. */
 static int64_t resident_ctas(const struct cuda_device *device, const struct variant *v)
 {
-	const int32_t bytes = nib_mma_matrix_shared_bytes(v->rows, v->stages);
-	const int fit = (device->shared_bytes + 1024) / (bytes + 1024);
-
-	return fit < 1 ? 1 : fit < v->ctas ? fit : v->ctas;
+	return cuda_resident_ctas(
+	    device, nib_mma_matrix_shared_bytes(v->rows, v->stages), v->ctas);
 }
 
 /* Bytes that the memory of the device transfers in a microsecond, for each SM. */
@@ -134,9 +128,7 @@ static struct nib_mma_matrix_params make_params(const struct nib_problem *proble
 	return (struct nib_mma_matrix_params){
 	    .p =
 		{
-		    .a = p.activations == NIB_ACTIVATIONS_DENSE
-			     ? cuda_dense_operand(&p.x, batches)
-			     : cuda_operand(&p.a, batches),
+		    .a = cuda_a_operand(&p, batches),
 		    .b = cuda_operand(&p.b, batches),
 		    .alpha = p.alpha,
 		    .c = p.c.data,
@@ -209,10 +201,8 @@ static void skip_matrices(struct nib_mma_matrix_params *params,
 	struct nib_mma_params *p = &params->p;
 	const int64_t tiles = count * mma->cut.tiles;
 
-	p->a.codes = nib_offset_bytes(p->a.codes, count * p->a.batch_stride);
-	p->a.scales = nib_offset_bytes(p->a.scales, count * p->a.scale_batch_stride);
-	p->b.codes = nib_offset_bytes(p->b.codes, count * p->b.batch_stride);
-	p->b.scales = nib_offset_bytes(p->b.scales, count * p->b.scale_batch_stride);
+	cuda_skip_matrices(&p->a, count);
+	cuda_skip_matrices(&p->b, count);
 	p->c = nib_offset_bytes(p->c, count * params->c_batch_bytes);
 	if (!params->partials)
 		return;
@@ -251,7 +241,8 @@ static enum nib_status launch_matrix(const struct cuda_device *device,
 	}
 	for (int64_t done = 0; done < mma->batch && !status;) {
 		const int64_t left = mma->batch - done;
-		const int64_t count = left < MAX_BATCH ? left : MAX_BATCH;
+		const int64_t count =
+		    left < FEW_ROWS_MAX_BATCH ? left : FEW_ROWS_MAX_BATCH;
 
 		config.gridDimY = (unsigned)count;
 		status = cuda_launch(device, any ? mma->any : mma->aligned, config,

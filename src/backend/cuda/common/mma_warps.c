@@ -12,8 +12,6 @@
 #include "operand.h"
 #include "pack.h"
 
-/* The limit of gridDim.y: a larger batch is several launches. */
-#define MAX_BATCH 65535
 /* Rows of B of a tile of the variant for any alignment. */
 #define ANY_B_ROWS 32
 
@@ -99,9 +97,7 @@ static struct nib_mma_warps_params make_params(const struct nib_problem *problem
 	const int64_t batches = nib_fp4_batches(&p.a);
 
 	return (struct nib_mma_warps_params){
-	    .a = p.activations == NIB_ACTIVATIONS_DENSE
-		     ? cuda_dense_operand(&p.x, batches)
-		     : cuda_operand(&p.a, batches),
+	    .a = cuda_a_operand(&p, batches),
 	    .b = cuda_operand(&p.b, batches),
 	    .alpha = p.alpha,
 	    .c = p.c.data,
@@ -150,10 +146,8 @@ static void skip_matrices(struct nib_mma_warps_params *p, int64_t count)
 {
 	const int64_t size = (int64_t)nib_dtype_bytes((enum nib_dtype)p->c_dtype);
 
-	p->a.codes = nib_offset_bytes(p->a.codes, count * p->a.batch_stride);
-	p->a.scales = nib_offset_bytes(p->a.scales, count * p->a.scale_batch_stride);
-	p->b.codes = nib_offset_bytes(p->b.codes, count * p->b.batch_stride);
-	p->b.scales = nib_offset_bytes(p->b.scales, count * p->b.scale_batch_stride);
+	cuda_skip_matrices(&p->a, count);
+	cuda_skip_matrices(&p->b, count);
 	p->c = nib_offset_bytes(p->c, count * p->c_batch_stride * size);
 }
 
@@ -180,7 +174,8 @@ static enum nib_status launch_warps(const struct cuda_device *device,
 	cuda_may_overlap(device, &config);
 	for (int64_t done = 0; done < mma->batch && !status;) {
 		const int64_t left = mma->batch - done;
-		const int64_t count = left < MAX_BATCH ? left : MAX_BATCH;
+		const int64_t count =
+		    left < FEW_ROWS_MAX_BATCH ? left : FEW_ROWS_MAX_BATCH;
 
 		config.gridDimY = (unsigned)count;
 		status = cuda_launch(device, any ? mma->any : mma->aligned, config,

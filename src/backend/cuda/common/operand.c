@@ -56,6 +56,19 @@ struct nib_gemv_operand cuda_dense_operand(const struct nib_dense *x, int64_t ba
 	return o;
 }
 
+struct nib_gemv_operand cuda_a_operand(const struct nib_problem *p, int64_t batches)
+{
+	return p->activations == NIB_ACTIVATIONS_DENSE
+		   ? cuda_dense_operand(&p->x, batches)
+		   : cuda_operand(&p->a, batches);
+}
+
+void cuda_skip_matrices(struct nib_gemv_operand *o, int64_t count)
+{
+	o->codes = nib_offset_bytes(o->codes, count * o->batch_stride);
+	o->scales = nib_offset_bytes(o->scales, count * o->scale_batch_stride);
+}
+
 bool cuda_are_pieces(const struct nib_gemv_operand *a, const struct nib_gemv_operand *b)
 {
 	return a->codes_align == 16 && a->scales_align >= 4 && b->codes_align == 16 &&
