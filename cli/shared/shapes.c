@@ -359,7 +359,7 @@ static const struct preset {
     /* Dense layers that read a prompt. */
     {"prefill", OP_GEMM, "512,2048,8192", "4096", "7168", .names = "K512,K2048,K8192"},
     {"prefill", OP_GEMM, "512,2048,8192", "28672", "8192", .names = "L512,L2048,L8192"},
-    /* Where the kernels of sm_80 are compared with others: both kinds of layers. */
+    /* To compare the kernels of sm_80 with others: dense layers and experts. */
     {"ampere", OP_GEMM, "1,8,16,64,256,1024", "8192", "8192",
      .names = "I1,I8,I16,I64,I256,I1024"},
     {"ampere", OP_GEMM, "1,8,16,64,256,1024", "4096", "7168",

@@ -16,11 +16,11 @@
 #define ADD "add.u32 %r1, %r2, %r3;\n"
 /* nvcc writes the files after the code. */
 #define END                                                                            \
-	"ret;\n}\n.file 1 \"/home/me/kernel.cu\"\n"                                    \
+	"ret;\n}\n.file 1 \"/src/app/kernel.cu\"\n"                                    \
 	".file 2 \"/usr/local/cuda/bin/../targets/x86_64-linux/include/"               \
 	"device_atomic_functions.hpp\"\n"                                              \
 	".file 3 \"/usr/local/cuda/include/cccl/cub/block/block_reduce.cuh\"\n"        \
-	".file 4 \"/home/me/include/cuda_helpers.h\"\n"                                \
+	".file 4 \"/src/app/include/cuda_helpers.h\"\n"                                \
 	".section .debug_str\n{\n$L__info_string0:\n.b8 0\n}\n"
 
 static const struct {
@@ -28,24 +28,24 @@ static const struct {
 	uint32_t line;
 } cases[] = {
     {"", NULL, 0},
-    {".loc 1 7 3\n", "/home/me/kernel.cu", 7},
+    {".loc 1 7 3\n", "/src/app/kernel.cu", 7},
     /* One call of a header's function, and a function of the user's own. */
     {".loc 2 107 3, function_name $L__info_string0, inlined_at 1 14 2\n",
-     "/home/me/kernel.cu", 14},
+     "/src/app/kernel.cu", 14},
     {".loc 4 30 1, function_name $L__info_string0, inlined_at 1 15 2\n",
-     "/home/me/include/cuda_helpers.h", 30},
+     "/src/app/include/cuda_helpers.h", 30},
     /* Two levels of headers; and in a function of the user's. */
     {".loc 3 518 5, function_name $L__info_string0, inlined_at 1 10 3\n" ADD
      ".loc 2 107 3, function_name $L__info_string0+9, inlined_at 3 518 5\n",
-     "/home/me/kernel.cu", 10},
+     "/src/app/kernel.cu", 10},
     {".loc 4 31 1, function_name $L__info_string0, inlined_at 1 12 2\n" ADD
      ".loc 3 518 5, function_name $L__info_string0, inlined_at 4 31 1\n",
-     "/home/me/include/cuda_helpers.h", 31},
+     "/src/app/include/cuda_helpers.h", 31},
     /* The same line of a header, called twice: the newest call. */
     {".loc 3 518 5, function_name $L__info_string0, inlined_at 1 10 3\n" ADD
      ".loc 3 518 5, function_name $L__info_string0, inlined_at 1 11 3\n" ADD
      ".loc 2 107 3, function_name $L__info_string0, inlined_at 3 518 5\n",
-     "/home/me/kernel.cu", 11},
+     "/src/app/kernel.cu", 11},
     /* A kernel of a header has no line of the user's. */
     {".loc 3 99 5\n", "/usr/local/cuda/include/cccl/cub/block/block_reduce.cuh", 99},
 };

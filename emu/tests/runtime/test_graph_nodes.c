@@ -2,18 +2,9 @@
 /* test_graph_nodes.c - graphs that a program builds node by node. */
 #include <stdlib.h>
 
+#include "add_one.h"
 #include "common/unit.h"
 #include "runtime/cudart.h"
-
-/* Adds 1 to a word. */
-static const char text[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
-			   ".visible .entry add(.param .u64 p) {\n"
-			   ".reg .u32 %r; .reg .u64 %a;\n"
-			   "ld.param.u64 %a, [p];\n"
-			   "ld.global.u32 %r, [%a];\n"
-			   "add.u32 %r, %r, 1;\n"
-			   "st.global.u32 [%a], %r;\n"
-			   "ret;\n}\n";
 
 static CUkernel kernel;
 static uint32_t result[2];
@@ -225,7 +216,7 @@ int main(void)
 	CUlibrary library;
 
 	if (setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 ||
-	    cudaLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0) != 0 ||
+	    cudaLibraryLoadData(&library, add_one, NULL, NULL, 0, NULL, NULL, 0) != 0 ||
 	    cudaLibraryGetKernel(&kernel, library, "add") != 0)
 		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);

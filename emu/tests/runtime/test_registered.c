@@ -4,20 +4,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "add_one.h"
 #include "common/unit.h"
 #include "runtime/cudart.h"
 
 #define BYTES 10000
-
-/* Adds 1 to a word. */
-static const char text[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
-			   ".visible .entry add(.param .u64 p) {\n"
-			   ".reg .u32 %r; .reg .u64 %a;\n"
-			   "ld.param.u64 %a, [p];\n"
-			   "ld.global.u32 %r, [%a];\n"
-			   "add.u32 %r, %r, 1;\n"
-			   "st.global.u32 [%a], %r;\n"
-			   "ret;\n}\n";
 
 static cudaError_t add(void *at)
 {
@@ -28,8 +19,8 @@ static cudaError_t add(void *at)
 	CUkernel kernel;
 
 	if (!library)
-		result =
-		    cudaLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+		result = cudaLibraryLoadData(&library, add_one, NULL, NULL, 0, NULL,
+					     NULL, 0);
 	if (!result)
 		result = cudaLibraryGetKernel(&kernel, library, "add");
 	if (!result)

@@ -175,7 +175,7 @@ DEVICE void wait_group_at_most(int groups)
 		cp_async_wait_group<0>();
 }
 
-/* Where a warp is in the stream of stages. */
+/* A warp's position in the stream of stages. */
 template <class TRAITS>
 struct position {
 	struct stream<TRAITS> s;

@@ -26,7 +26,7 @@
 #define N8_TILES  (NIB_GEMM_M_MAX / 8)
 /* A lane's rows of B. */
 #define B_PLACES (2 * M16_TILES)
-/* Where a stage has its scales; codes are before them, A after them. */
+/* The offset of the scales in a stage; codes are before them, A after them. */
 #define SCALES_AT (NIB_GEMM_B_ROWS * NIB_STEP_K / 2)
 /* A tile of 128 x 4 scales. */
 #define SCALE_TILE 512
@@ -155,8 +155,8 @@ DEVICE int32_t row_at(uint32_t place)
 	       place / 8 % TRAITS::C_ELEMS;
 }
 
-/* Where the scales of rows r, r + 32, r + 64, r + 96 (r < 32) of a tile of 128 x 4 are
- * in a stage, so that the same place of all lanes is in different banks. */
+/* The slot in a stage for the scales of rows r, r + 32, r + 64, r + 96 (r < 32) of a
+ * 128 x 4 tile.  The slots that lanes read at once are in different banks. */
 template <class TRAITS>
 DEVICE uint32_t scales_place(uint32_t r)
 {

@@ -75,7 +75,7 @@ DEVICE void store_results(void *c, int32_t dtype, int32_t inside, bool by_16,
 	}
 }
 
-/* Where a lane stores, and what it needs for it. */
+/* The address of a lane's next store, and the sizes that it needs. */
 struct output {
 	char *to; /* of the lane's next row */
 	int64_t row_bytes, plane_bytes;
