@@ -245,7 +245,8 @@ static void report_deadlock(struct run *r)
 		return;
 	r->m->has_failed = true;
 	r->m->report_rule = emu_rule_for("deadlock");
-	emu_fail(&r->m->report, "%s: deadlock: nothing is on its way and",
+	emu_fail(&r->m->report,
+		 "%s: deadlock: no copy is in flight, and no warp can run:",
 		 r->live[0]->grid->kernel->name);
 	describe_warps(r, false);
 }
@@ -379,9 +380,9 @@ static void report_polling(struct run *r)
 	r->m->has_failed = true;
 	r->m->report_rule = emu_rule_for("deadlock");
 	emu_fail(&r->m->report,
-		 "%s: deadlock: all that runs polls memory, and nobody is going "
-		 "to write there; %u clusters have not begun, and the GPU holds "
-		 "%u at once; the first that polls:",
+		 "%s: deadlock: every warp that runs polls memory, which no warp "
+		 "writes; %u clusters have not begun, and the GPU holds %u at once; "
+		 "the first warp that polls:",
 		 r->live[0]->grid->kernel->name, waiting, r->live[0]->grid->resident);
 	describe_warps(r, true);
 }

@@ -17,7 +17,7 @@ import upstream_bugs as bugs  # noqa: E402
 REPORT = """nibemu: k, CTA (0,0,0): ld: nothing orders that
   rule: order: two threads
   again: NIBEMU_SEED=1
-nibemu: k: deadlock: nothing is on its way
+nibemu: k: deadlock: no copy is in flight, and no warp can run:
   cluster 0 rank 0 warp 0 waits
 """
 
