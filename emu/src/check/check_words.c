@@ -48,8 +48,8 @@ static const char *unordered_read(const struct emu_check *c, epoch e)
 	    !is_barrier(c, agent_of(e)))
 		return "and nothing says that it has: wgmma.wait_group must "
 		       "come before the arrival that releases the bytes";
-	return "and nothing orders that before this: the bytes are passed on "
-	       "without a barrier, or it was not waited for";
+	return "and nothing orders that before this: no barrier, or no wait "
+	       "for one";
 }
 
 #define LINE_MASK 0x7FFFFF /* of a word's line */

@@ -11,6 +11,9 @@
 #include "machine/rules.h"
 #include "ptx/bind.h"
 
+/* The other access in what the checker says: "wrote it (PTX line 104)". */
+#define OTHER_LINE "(PTX line "
+
 void emu_describe_warp(const struct emu_warp *w, char *text, size_t size)
 {
 	const struct emu_cta *c = w->cta;
@@ -60,6 +63,44 @@ const char *emu_place_in(const char *report, size_t *length)
 	return place;
 }
 
+/* The source line of a PTX line; 0: unknown. */
+static uint32_t source_of(const struct emu_kernel *k, uint32_t line, const char **file)
+{
+	for (uint32_t n = 0; n < k->count; n++) {
+		const struct emu_instr *i = &k->code[n];
+		const char *slash;
+
+		if (i->line != line || i->source_file >= k->module->n_files)
+			continue;
+		*file = k->module->files[i->source_file];
+		slash = *file ? strrchr(*file, '/') : NULL;
+		*file = slash ? slash + 1 : *file;
+		return *file ? i->source_line : 0;
+	}
+	return 0;
+}
+
+/* Adds why, and the source line of the other access that it names. */
+static void add_reason(const struct emu_warp *w, const char *why,
+		       struct emu_error *report)
+{
+	const char *line = strstr(why, OTHER_LINE), *end, *file = NULL;
+	/* The lines of another grid may be those of another module. */
+	const bool is_ours = line && !strstr(why, "another grid");
+	uint32_t source = 0;
+
+	if (is_ours)
+		source = source_of(
+		    w->cta->cluster->grid->kernel,
+		    (uint32_t)strtoul(line + strlen(OTHER_LINE), NULL, 10), &file);
+	end = source ? strchr(line, ')') : NULL;
+	if (end)
+		emu_add_text(report, "%.*s, %s:%u%s", (int)(end - why), why, file,
+			     source, end);
+	else
+		emu_add_text(report, "%s", why);
+}
+
 static void write_report(const struct emu_warp *w, const struct emu_instr *i, int lane,
 			 const char *why, struct emu_error *report)
 {
@@ -70,7 +111,8 @@ static void write_report(const struct emu_warp *w, const struct emu_instr *i, in
 	emu_fail(report, "%s", who);
 	if (lane >= 0)
 		emu_add_text(report, ", lane %d", lane);
-	emu_add_text(report, ", %s: %s: %s", where, i->opcode->name, why);
+	emu_add_text(report, ", %s: %s: ", where, i->opcode->name);
+	add_reason(w, why, report);
 }
 
 static void fail_launch(struct emu_warp *w, const struct emu_error *report,
@@ -155,14 +197,14 @@ static bool is_update(const struct emu_warp *w, const struct emu_instr *i,
 		      const char *why)
 {
 	const struct emu_instr *other = other_half(w, i);
-	const char *line = strstr(why, "(PTX line ");
+	const char *line = strstr(why, OTHER_LINE);
 	uint32_t number;
 
 	if (!other)
 		return false;
 	if (!line)
 		return strstr(why, "global memory");
-	number = (uint32_t)strtoul(line + strlen("(PTX line "), NULL, 10);
+	number = (uint32_t)strtoul(line + strlen(OTHER_LINE), NULL, 10);
 	return number == other->line || (is_store(i) && number == i->line);
 }
 

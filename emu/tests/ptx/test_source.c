@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/run.h"
 #include "common/unit.h"
 #include "instruction/decode.h"
 #include "ptx/bind.h"
@@ -72,10 +73,31 @@ static void test_lines(void **state)
 	}
 }
 
+/* A report of two accesses names the source lines of both. */
+static void test_two_lines(void **state)
+{
+	static const char *const text =
+	    ".version 9.0\n.target sm_90a\n.address_size 64\n"
+	    ".visible .entry k(.param .u64 in, .param .u64 out) {\n"
+	    ".reg .pred %p1;\n.reg .b32 %r<4>;\n.shared .align 4 .b32 word;\n"
+	    "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 32;\n@!%p1 bra READ;\n"
+	    ".loc 1 7 3\nst.shared.u32 [word], 1;\nret;\n"
+	    "READ:\n.loc 1 9 3\nld.shared.u32 %r2, [word];\n" END;
+	struct emu_job job = {.ptx = text, .block = 64};
+	struct emu_error err = {{0}};
+
+	assert_false(emu_run_job(&job, &err));
+	if (!strstr(err.text, "PTX line 16, /src/app/kernel.cu:9: ld: ") ||
+	    !strstr(err.text,
+		    "wrote it (PTX line 12, kernel.cu:7), and nothing orders"))
+		fail_msg("%s", err.text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_lines),
+	    cmocka_unit_test(test_two_lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
