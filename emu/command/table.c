@@ -28,6 +28,14 @@ struct groups {
 
 /* ---- groups -------------------------------------------------------------- */
 
+/* "PTX line 100, k.cu:13": only the source, if it is known. */
+static const char *place_of(const struct record *r)
+{
+	const char *comma = strstr(r->place, ", ");
+
+	return comma ? comma + 2 : r->place;
+}
+
 static bool is_same(const struct group *g, const struct record *report,
 		    const char *what)
 {
@@ -35,7 +43,7 @@ static bool is_same(const struct group *g, const struct record *report,
 		return !g->report && !report && strcmp(g->what, what) == 0;
 	return strcmp(g->report->rule, report->rule) == 0 &&
 	       strcmp(g->report->kernel, report->kernel) == 0 &&
-	       strcmp(g->report->place, report->place) == 0;
+	       strcmp(place_of(g->report), place_of(report)) == 0;
 }
 
 static bool add(struct groups *all, const struct run *run, const struct record *report,
@@ -117,8 +125,6 @@ static void print_seeds(FILE *to, const struct group *g)
 static void print_group(FILE *to, const struct group *g)
 {
 	const struct record *r = g->report;
-	/* "PTX line 100, k.cu:13": only the source, if it is known. */
-	const char *comma = r ? strstr(r->place, ", ") : NULL;
 	char title[120];
 
 	fprintf(to, "  %zu schedule%s: ", g->count, g->count == 1 ? "" : "s");
@@ -126,7 +132,7 @@ static void print_group(FILE *to, const struct group *g)
 		emu_kernel_title(r->kernel, title, sizeof(title));
 		fprintf(to, "%s, %s", r->rule[0] ? r->rule : "report", title);
 		if (r->place[0])
-			fprintf(to, ", %s", comma ? comma + 2 : r->place);
+			fprintf(to, ", %s", place_of(r));
 	} else {
 		fprintf(to, "%s", g->what);
 	}
