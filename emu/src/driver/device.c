@@ -285,7 +285,7 @@ static const struct attribute shared_attributes[] = {
     {1, EMU_MAX_THREADS},
     {2, 1024},
     {3, 1024},
-    {4, 64},
+    {4, EMU_MAX_BLOCK_Z},
     {5, INT32_MAX},
     {6, EMU_MAX_GRID_YZ},
     {7, EMU_MAX_GRID_YZ},

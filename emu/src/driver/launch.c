@@ -191,13 +191,9 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 
 /* ---- functions ----------------------------------------------------------- */
 
-/* A kernel's name for a message. */
 static const char *title_of(const struct emu_kernel *kernel)
 {
-	static _Thread_local char title[150];
-
-	emu_kernel_title(kernel->name, title, sizeof(title));
-	return title;
+	return emu_title_of(kernel->name);
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
@@ -211,7 +207,7 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 			result = emu_driver_fail(
 			    CUDA_ERROR_INVALID_VALUE,
 			    "%s: %d bytes of dynamic and %u of static shared memory: a "
-			    "CTA of a %s has at most %u",
+			    "CTA of the %s has at most %u",
 			    title_of(function->kernel), value,
 			    function->kernel->shared_bytes, d->title,
 			    d->cta_shared_bytes);
@@ -346,8 +342,8 @@ static CUresult needs_hopper(CUfunction function, const char *what)
 	const struct emu_device *d = emu_driver.machine.device;
 
 	return emu_driver_fail(CUDA_ERROR_NOT_SUPPORTED,
-			       "%s: %s needs compute capability 9.0: the device is a "
-			       "%s, of %d.%d",
+			       "%s: %s needs compute capability 9.0: the device (%s) "
+			       "has %d.%d",
 			       title_of(function->kernel), what, d->title, d->major,
 			       d->minor);
 }

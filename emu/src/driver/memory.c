@@ -445,8 +445,10 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank,
 	if (!result && !emu_device_has_hopper(emu_driver.machine.device))
 		return emu_driver_leave(emu_driver_fail(
 		    CUDA_ERROR_NOT_SUPPORTED,
-		    "tensor map: it needs compute capability 9.0: the device is a %s",
-		    emu_driver.machine.device->title));
+		    "tensor map: it needs compute capability 9.0: the device (%s) has "
+		    "%d.%d",
+		    emu_driver.machine.device->title, emu_driver.machine.device->major,
+		    emu_driver.machine.device->minor));
 	if (!map || (uintptr_t)map % 64 || !sizes || !box || !element_strides ||
 	    (rank > 1 && !strides_bytes) || rank < 1 || rank > EMU_TENSOR_RANK)
 		return emu_driver_leave(

@@ -65,26 +65,47 @@ const struct emu_device *emu_device_or_default(const struct emu_device *d)
 	return d ? d : emu_device_default();
 }
 
-bool emu_device_takes(const struct emu_device *d, const char *target,
-		      struct emu_error *err)
+static bool has_target(const struct emu_device *d, const char *target)
 {
 	const int has = 10 * d->major + d->minor;
 	char *end = NULL;
-	long wants;
-	bool good;
+	const long wants = strtol(target + 3, &end, 10);
+
+	/* There are no such targets before sm_90a. */
+	if (strcmp(end, "a") == 0)
+		return wants == has && wants >= 90;
+	if (strcmp(end, "f") == 0)
+		return wants >= 100 && wants / 10 == d->major && wants <= has;
+	return *end == '\0' && wants >= 50 && wants <= has;
+}
+
+/* The oldest device that has a target; NULL: none. */
+static const struct emu_device *oldest_with(const char *target)
+{
+	const struct emu_device *best = NULL, *d;
+
+	for (size_t i = 0; (d = emu_device_at(i)); i++)
+		if (has_target(d, target) &&
+		    (!best ||
+		     10 * d->major + d->minor < 10 * best->major + best->minor))
+			best = d;
+	return best;
+}
+
+bool emu_device_takes(const struct emu_device *d, const char *target,
+		      struct emu_error *err)
+{
+	const struct emu_device *other;
 
 	if (strncmp(target, "sm_", 3) != 0)
 		return emu_fail(err, ".target %s is not known here", target);
-	wants = strtol(target + 3, &end, 10);
-	/* There are no such targets before sm_90a. */
-	if (strcmp(end, "a") == 0)
-		good = wants == has && wants >= 90;
-	else if (strcmp(end, "f") == 0)
-		good = wants >= 100 && wants / 10 == d->major && wants <= has;
-	else
-		good = *end == '\0' && wants >= 50 && wants <= has;
-	return good || emu_fail(err,
-				".target %s: the device is a %s, of compute "
-				"capability %d.%d",
-				target, d->title, d->major, d->minor);
+	if (has_target(d, target))
+		return true;
+	other = oldest_with(target);
+	return emu_fail(err,
+			".target %s needs another device than the %s (compute "
+			"capability %d.%d): %s%s",
+			target, d->title, d->major, d->minor,
+			other ? "nibemu run --device " : "none that is emulated has it",
+			other ? other->name : "");
 }

@@ -8,6 +8,7 @@
 /* Limits that all devices share, as the driver's attributes give them. */
 #define EMU_MAX_THREADS	 1024
 #define EMU_SM_REGISTERS 65536
+#define EMU_MAX_BLOCK_Z	 64
 #define EMU_MAX_GRID_X	 2147483647u
 #define EMU_MAX_GRID_YZ	 65535u
 

@@ -14,6 +14,7 @@
 #include "machine/random.h"
 #include "machine/scheduler.h"
 #include "machine/time.h"
+#include "machine/title.h"
 #include "machine/watch.h"
 #include "ptx/bind.h"
 
@@ -30,10 +31,56 @@ static bool check_shared(const struct emu_grid *g, struct emu_error *err)
 		return true;
 	return emu_fail(err,
 			"%s: %" PRIu64
-			" bytes of shared memory, at most %u in a CTA of "
-			"a %s",
-			g->kernel->name, bytes, most,
-			emu_device_or_default(g->machine->device)->title);
+			" bytes of shared memory: a CTA of the %s has at most %u",
+			emu_title_of(g->kernel->name), bytes,
+			emu_device_or_default(g->machine->device)->title, most);
+}
+
+/* Size i of the grid, the block and the cluster, against the limits of a GPU. */
+static bool check_size(const struct emu_grid *g, int i, struct emu_error *err)
+{
+	static const char axis[] = "xyz";
+	const uint32_t most = i ? EMU_MAX_GRID_YZ : EMU_MAX_GRID_X;
+	const uint32_t most_threads = i == 2 ? EMU_MAX_BLOCK_Z : EMU_MAX_THREADS;
+
+	if (g->grid[i] == 0 || g->grid[i] > most)
+		return emu_fail(err, "%s: gridDim.%c is %u: 1 to %u are allowed",
+				emu_title_of(g->kernel->name), axis[i], g->grid[i],
+				most);
+	if (g->block[i] == 0 || g->block[i] > most_threads)
+		return emu_fail(err, "%s: blockDim.%c is %u: 1 to %u are allowed",
+				emu_title_of(g->kernel->name), axis[i], g->block[i],
+				most_threads);
+	if (g->cluster[i] == 0)
+		return emu_fail(err, "%s: clusterDim.%c is 0",
+				emu_title_of(g->kernel->name), axis[i]);
+	if (g->grid[i] % g->cluster[i])
+		return emu_fail(
+		    err, "%s: gridDim.%c is %u, not a multiple of clusterDim.%c, %u",
+		    emu_title_of(g->kernel->name), axis[i], g->grid[i], axis[i],
+		    g->cluster[i]);
+	return true;
+}
+
+/* Size i against what the kernel declares. */
+static bool check_declared(const struct emu_grid *g, int i, struct emu_error *err)
+{
+	static const char axis[] = "xyz";
+	const struct emu_kernel *k = g->kernel;
+
+	if (k->required_threads[0] && k->required_threads[i] != g->block[i])
+		return emu_fail(err,
+				"%s: blockDim.%c is %u, and the kernel's .reqntid "
+				"(__block_size__) is %u",
+				emu_title_of(g->kernel->name), axis[i], g->block[i],
+				k->required_threads[i]);
+	if (k->cluster[0] && k->cluster[i] != g->cluster[i])
+		return emu_fail(err,
+				"%s: clusterDim.%c is %u, and the kernel's "
+				".reqnctapercluster (__cluster_dims__) is %u",
+				emu_title_of(g->kernel->name), axis[i], g->cluster[i],
+				k->cluster[i]);
+	return true;
 }
 
 bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
@@ -41,49 +88,32 @@ bool emu_grid_check(const struct emu_grid *g, struct emu_error *err)
 	const struct emu_kernel *k = g->kernel;
 	const uint32_t most_ctas =
 	    emu_device_or_default(g->machine->device)->cluster_ctas;
+	const uint32_t most_threads = k->max_threads && k->max_threads < EMU_MAX_THREADS
+					  ? k->max_threads
+					  : EMU_MAX_THREADS;
 	const uint64_t threads = (uint64_t)g->block[0] * g->block[1] * g->block[2];
 	uint64_t ctas = 1;
 
 	if (k->refusal)
-		return emu_fail(err, "%.80s: %s", k->name, k->refusal);
+		return emu_fail(err, "%s: %s", emu_title_of(g->kernel->name),
+				k->refusal);
 	for (int i = 0; i < 3; i++) {
-		const uint32_t most = i ? EMU_MAX_GRID_YZ : EMU_MAX_GRID_X;
-
-		if (g->grid[i] == 0 || g->grid[i] > most || g->block[i] == 0 ||
-		    g->block[i] > EMU_MAX_THREADS || g->cluster[i] == 0)
-			return emu_fail(err,
-					"%s: a size of grid, block or cluster "
-					"is zero, or too large",
-					k->name);
-		if (g->grid[i] % g->cluster[i])
-			return emu_fail(err,
-					"%s: a grid of %u CTAs is not a multiple "
-					"of clusters of %u",
-					k->name, g->grid[i], g->cluster[i]);
-		if (k->required_threads[0] && k->required_threads[i] != g->block[i])
-			return emu_fail(err,
-					"%s: the block is not that of its "
-					".reqntid (__block_size__)",
-					k->name);
-		if (k->cluster[0] && k->cluster[i] != g->cluster[i])
-			return emu_fail(err,
-					"%s: the cluster is not that of "
-					"its .reqnctapercluster "
-					"(__cluster_dims__)",
-					k->name);
+		if (!check_size(g, i, err) || !check_declared(g, i, err))
+			return false;
 		ctas *= g->cluster[i];
 	}
-	if (threads > EMU_MAX_THREADS || (k->max_threads && threads > k->max_threads))
-		return emu_fail(err, "%s: %" PRIu64 " threads, at most %u", k->name,
-				threads,
-				k->max_threads ? k->max_threads : EMU_MAX_THREADS);
+	if (threads > most_threads)
+		return emu_fail(err, "%s: a block of %" PRIu64 " threads: at most %u%s",
+				emu_title_of(g->kernel->name), threads, most_threads,
+				most_threads < EMU_MAX_THREADS
+				    ? ", by the kernel's __launch_bounds__"
+				    : "");
 	if (ctas > most_ctas)
-		return emu_fail(err,
-				"%s: a cluster of %" PRIu64 " CTAs: at "
-				"most %u",
-				k->name, ctas, most_ctas);
+		return emu_fail(err, "%s: a cluster of %" PRIu64 " CTAs: at most %u",
+				emu_title_of(g->kernel->name), ctas, most_ctas);
 	if ((uint64_t)g->grid[0] * g->grid[1] * g->grid[2] > UINT32_MAX)
-		return emu_fail(err, "%s: a grid has at most 2^32 - 1 CTAs", k->name);
+		return emu_fail(err, "%s: a grid has at most 2^32 - 1 CTAs",
+				emu_title_of(g->kernel->name));
 	return check_shared(g, err);
 }
 

@@ -61,3 +61,11 @@ void emu_kernel_title(const char *name, char *text, size_t size)
 		snprintf(text, size, "%.*s...", (int)size - 4, begin);
 	free(known);
 }
+
+const char *emu_title_of(const char *name)
+{
+	static _Thread_local char title[150];
+
+	emu_kernel_title(name, title, sizeof(title));
+	return title;
+}

@@ -11,5 +11,7 @@
  * loaded, stay as they are.
  */
 void emu_kernel_title(const char *name, char *text, size_t size);
+/* The same, for a message: valid until this thread's next call. */
+const char *emu_title_of(const char *name);
 
 #endif

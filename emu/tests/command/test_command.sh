@@ -153,7 +153,7 @@ if [ -n "$race" ]; then
 	expect 3 'ended with status 1' run --waive order,never-written "$race" \
 		"$library"
 	expect 1 'result: 3 reports' run --continue "$race" "$library"
-	expect 5 'the device is a B200' run --device b200 "$race" "$library"
+	expect 5 'needs another device than the B200' run --device b200 "$race" "$library"
 	expect 5 'it ended with status 2' run "$race" /nowhere/libnibemu.so
 	expect 5 'waited for no kernel' run "$program" opens
 	expect 5 'it ended by signal 11' run --verbose --seeds 1..2 "$program" \

@@ -273,11 +273,13 @@ static void refused_modules(void **state)
 		      "%cluster_ctarank needs .target sm_90 or later, not sm_89");
 	refuse_module("sm_89", "mul.bf16x2 %r1, %r2, %r3",
 		      "mul.bf16x2: .bf16x2 needs .target sm_90 or later, not sm_89");
-	refuse_module("sm_90", "mul.bf16x2 %r1, %r2, %r3", ".target sm_90: the device");
+	refuse_module("sm_90", "mul.bf16x2 %r1, %r2, %r3",
+		      ".target sm_90 needs another device");
 	refuse_module("sm_90a", "mov.u32 %r1, %r2", device->title);
 	refuse_module("sm_80a", "mov.u32 %r1, %r2", device->title);
 	if (device->minor == 0)
-		refuse_module("sm_89", e4m3, "of compute capability 8.0");
+		refuse_module("sm_89", e4m3,
+			      "(compute capability 8.0): nibemu run --device rtx4090");
 	else
 		assert_int_equal(
 		    cuModuleLoadDataEx(&module,

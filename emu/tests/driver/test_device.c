@@ -96,8 +96,14 @@ static void test_modules(void **state)
 	assert_int_equal(load("sm_90"), CUDA_SUCCESS);
 	assert_int_equal(load("sm_90a"), CUDA_ERROR_INVALID_PTX);
 	(void)cuGetErrorString(CUDA_ERROR_INVALID_PTX, &why);
-	assert_string_equal(why, ".target sm_90a: the device is a B200 in "
-				 "software, of compute capability 10.0");
+	assert_string_equal(why,
+			    ".target sm_90a needs another device than the B200 in "
+			    "software (compute capability 10.0): nibemu run --device "
+			    "h200");
+	assert_int_equal(load("sm_110a"), CUDA_ERROR_INVALID_PTX);
+	(void)cuGetErrorString(CUDA_ERROR_INVALID_PTX, &why);
+	assert_non_null(
+	    strstr(why, "(compute capability 10.0): none that is emulated"));
 }
 
 /* ---- fat binaries -------------------------------------------------------- */

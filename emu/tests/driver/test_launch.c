@@ -98,6 +98,19 @@ static void test_cooperative(void **state)
 	assert_non_null(strstr(why, "1 clusters have not begun"));
 }
 
+/* The third dimension of a block has a smaller limit than the others. */
+static void test_block_sizes(void **state)
+{
+	const CUfunction function = kernel("k");
+	const char *why;
+
+	assert_int_equal(
+	    cuLaunchKernel(function, 1, 1, 1, 1, 1, 65, 0, NULL, NULL, NULL),
+	    CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuGetErrorString(CUDA_ERROR_INVALID_VALUE, &why), 0);
+	assert_string_equal(why, "k: blockDim.z is 65: 1 to 64 are allowed");
+}
+
 /* A preferred cluster size may be used or not; here it is not. */
 static void test_preferred_cluster(void **state)
 {
@@ -144,6 +157,7 @@ int main(void)
 {
 	/* The last one ends with an error that stays. */
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid_sync),
+					   cmocka_unit_test(test_block_sizes),
 					   cmocka_unit_test(test_preferred_cluster),
 					   cmocka_unit_test(test_cooperative)};
 

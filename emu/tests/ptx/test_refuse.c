@@ -277,8 +277,8 @@ static void test_launches(void **state)
 		uint32_t grid, block, cluster, shared;
 		const char *why;
 	} cases[] = {
-	    {1, 1025, 1, 0, "too large"},
-	    {3, 32, 2, 0, "not a multiple of clusters of 2"},
+	    {1, 1025, 1, 0, "blockDim.x is 1025: 1 to 1024 are allowed"},
+	    {3, 32, 2, 0, "gridDim.x is 3, not a multiple of clusterDim.x, 2"},
 	    {32, 32, 32, 0, "a cluster of 32"},
 	    {1, 32, 1, 227 * 1024 + 1, "bytes of shared memory"},
 	};
