@@ -100,6 +100,7 @@ static uint64_t place(const void *data, size_t bytes)
 		return 0;
 	memcpy((void *)(uintptr_t)at, data, bytes);
 	memset(emu_shadow_of(at), EMU_MAPPED | EMU_WRITTEN, bytes);
+	emu_memory_hide(emu_driver.machine.memory, at);
 	return at;
 }
 

@@ -24,7 +24,7 @@
 
 struct block {
 	uint64_t begin, bytes;
-	bool is_live;
+	bool is_live, is_hidden;
 	uint64_t mapped; /* mappings of its bytes and their states (pages.h) */
 };
 
@@ -229,6 +229,14 @@ void emu_memory_set_state(struct emu_memory *memory, uint64_t address, uint64_t 
 	set(memory, s->shadow + (address - s->base), address, bytes, state);
 }
 
+void emu_memory_hide(struct emu_memory *memory, uint64_t address)
+{
+	struct block *block = block_of(memory, address);
+
+	if (block)
+		block->is_hidden = true;
+}
+
 uint64_t emu_memory_used(const struct emu_memory *memory)
 {
 	uint64_t bytes = 0;
@@ -271,22 +279,37 @@ bool emu_memory_find(const struct emu_memory *memory, uint64_t address, uint64_t
 
 /* ---- reports ------------------------------------------------------------- */
 
+/* The nearest block before or after address that a report may name; NULL: none. */
+static const struct block *neighbour(const struct emu_memory *memory, uint64_t address,
+				     bool is_after)
+{
+	size_t i = blocks_until(memory, address);
+
+	if (is_after) {
+		while (i < memory->count && memory->blocks[i].is_hidden)
+			i++;
+		return i < memory->count ? &memory->blocks[i] : NULL;
+	}
+	while (i > 0 && memory->blocks[i - 1].is_hidden)
+		i--;
+	return i > 0 ? &memory->blocks[i - 1] : NULL;
+}
+
 void emu_memory_describe(const struct emu_memory *memory, uint64_t address, char *text,
 			 size_t size)
 {
-	const size_t i = blocks_until(memory, address);
-	const struct block *before = i > 0 ? &memory->blocks[i - 1] : NULL;
-	const struct block *after = i < memory->count ? &memory->blocks[i] : NULL;
+	const struct block *b = block_of(memory, address);
+	const struct block *before = neighbour(memory, address, false);
+	const struct block *after = neighbour(memory, address, true);
 	const uint64_t past =
 	    before ? address - before->begin - before->bytes : NEAR_BYTES;
 	const uint64_t ahead = after ? after->begin - address : NEAR_BYTES;
-	const struct block *b = block_of(memory, address);
 	const char *where;
 	uint64_t distance;
 
 	if (b) {
 		distance = address - b->begin;
-		where = "inside";
+		where = NULL;
 	} else if (before && past < NEAR_BYTES && past <= ahead) {
 		b = before;
 		distance = past;
@@ -299,7 +322,11 @@ void emu_memory_describe(const struct emu_memory *memory, uint64_t address, char
 		snprintf(text, size, "in no allocation");
 		return;
 	}
-	snprintf(text, size, "%llu bytes %s the %llu bytes at 0x%llx%s",
-		 (unsigned long long)distance, where, (unsigned long long)b->bytes,
-		 (unsigned long long)b->begin, b->is_live ? "" : ", freed before");
+	snprintf(text, size, "%s%llu%s %s the %sallocation of %llu bytes at 0x%llx",
+		 where ? "" : "byte ", (unsigned long long)distance,
+		 !where		 ? ""
+		 : distance == 1 ? " byte"
+				 : " bytes",
+		 where ? where : "of", b->is_live ? "" : "freed ",
+		 (unsigned long long)b->bytes, (unsigned long long)b->begin);
 }

@@ -32,14 +32,17 @@ void emu_memory_set(struct emu_memory *memory, uint64_t address, uint64_t bytes,
 void emu_memory_set_state(struct emu_memory *memory, uint64_t address, uint64_t bytes,
 			  uint8_t state);
 
+/* Reports do not name this allocation as the nearest: the program did not make it. */
+void emu_memory_hide(struct emu_memory *memory, uint64_t address);
+
 /* False if no allocation begins there.  Its pages return to the host, and its
  * addresses are used again as late as possible. */
 bool emu_memory_free(struct emu_memory *memory, uint64_t address,
 		     struct emu_error *err);
 
 /*
- * Describes an address for a report: "16 bytes past the end of the 4096 bytes
- * at 0x...", "inside ... freed before", "in no allocation".
+ * Describes an address for a report: "16 bytes past the end of the allocation of
+ * 4096 bytes at 0x...", "byte 5 of the freed allocation ...", "in no allocation".
  */
 void emu_memory_describe(const struct emu_memory *memory, uint64_t address, char *text,
 			 size_t size);

@@ -95,9 +95,9 @@ static void freed_memory(void **state)
 	/* The next allocation does not get its addresses. */
 	assert_true(take(memory, 1000) > b);
 	assert_false(emu_memory_free(memory, a, &err));
-	assert_non_null(strstr(err.text, "freed before"));
+	assert_non_null(strstr(err.text, "of the freed allocation of 100000 bytes"));
 	assert_false(emu_memory_free(memory, b + 1, &err));
-	assert_non_null(strstr(err.text, "1 bytes inside the 300 bytes at"));
+	assert_non_null(strstr(err.text, "byte 1 of the allocation of 300 bytes at"));
 	assert_false(emu_memory_free(memory, 0, &err));
 	assert_non_null(strstr(err.text, "in no allocation"));
 	give(memory, b);
@@ -164,16 +164,23 @@ static void descriptions(void **state)
 	struct emu_memory *memory = open_memory(4 * MIB);
 	const uint64_t a = take(memory, 4096), b = take(memory, 512);
 
-	described(memory, a + 5, "5 bytes inside the 4096 bytes at 0x%llx", a);
-	described(memory, a + 4096, "0 bytes past the end of the 4096 bytes at 0x%llx",
+	described(memory, a + 5, "byte 5 of the allocation of 4096 bytes at 0x%llx", a);
+	described(memory, a + 4096,
+		  "0 bytes past the end of the allocation of 4096 bytes at 0x%llx", a);
+	described(memory, a + 4112,
+		  "16 bytes past the end of the allocation of 4096 bytes at 0x%llx", a);
+	described(memory, b - 16,
+		  "16 bytes before the allocation of 512 bytes at 0x%llx", b);
+	described(memory, a - 1, "1 byte before the allocation of 4096 bytes at 0x%llx",
 		  a);
-	described(memory, a + 4112, "16 bytes past the end of the 4096 bytes at 0x%llx",
+	/* What the program did not allocate is no neighbour. */
+	emu_memory_hide(memory, b);
+	described(memory, b - 16,
+		  "240 bytes past the end of the allocation of 4096 bytes at 0x%llx",
 		  a);
-	described(memory, b - 16, "16 bytes before the 512 bytes at 0x%llx", b);
-	described(memory, a - 1, "1 bytes before the 4096 bytes at 0x%llx", a);
 	give(memory, b);
-	described(memory, b + 8, "8 bytes inside the 512 bytes at 0x%llx, freed before",
-		  b);
+	described(memory, b + 8,
+		  "byte 8 of the freed allocation of 512 bytes at 0x%llx", b);
 	described(memory, b + 2 * MIB, "in no allocation", 0);
 	described(memory, 0, "in no allocation", 0);
 	described(memory, UINT64_MAX, "in no allocation", 0);
