@@ -13,16 +13,15 @@
 #include <string.h>
 
 #include "hardware/arena.h"
-#include "hardware/mbarrier.h"
 #include "machine/barrier.h"
 #include "machine/cluster.h"
 #include "machine/parallel_phase.h"
 #include "machine/random.h"
-#include "machine/report.h"
 #include "machine/rules.h"
 #include "machine/tensor_queue.h"
 #include "machine/time.h"
 #include "machine/transfer.h"
+#include "machine/waits.h"
 #include "machine/warp.h"
 
 /* With seed 0: instructions of a warp in the parallel and in the serial phase,
@@ -183,62 +182,6 @@ static void choose_delayed_warp(struct run *r, struct emu_cluster *c)
 
 /* ---- deadlock ------------------------------------------------------------ */
 
-static const char *const waits[] = {
-    [EMU_RUNNABLE] = "running",
-    [EMU_AT_BARRIER] = "at barrier",
-    [EMU_AT_CLUSTER] = "at the cluster's barrier",
-    [EMU_AT_MBARRIER] = "at the mbarrier",
-    [EMU_AT_GRID] = "for the grid before",
-    [EMU_AT_REGISTERS] = "for registers",
-    [EMU_AT_TENSOR_MEMORY] = "for tensor memory",
-    [EMU_EXITED] = "ended",
-};
-
-static void describe_wait(const struct emu_warp *w, struct emu_error *to)
-{
-	const uint32_t pc = w->pc ? w->pc - (w->wait == EMU_AT_MBARRIER) : 0;
-	const struct emu_cta *c = w->cta;
-	char place[200], state[100];
-	uint64_t bits;
-
-	emu_describe_place(w, &w->code[pc], place, sizeof(place));
-	emu_add_text(to, "\n  cluster %u rank %u warp %u waits %s", c->cluster->index,
-		     c->rank, w->index, waits[w->wait]);
-	if (w->wait == EMU_AT_BARRIER)
-		emu_add_text(to, " %u (%u of %u threads)", (uint32_t)w->wait_address,
-			     c->barriers[w->wait_address % 16].arrived,
-			     c->barriers[w->wait_address % 16].expected == UINT32_MAX
-				 ? c->threads
-				 : c->barriers[w->wait_address % 16].expected);
-	if (w->wait == EMU_AT_MBARRIER) {
-		const uint64_t at = w->wait_address & ((1u << EMU_RANK_SHIFT) - 1);
-
-		memcpy(&bits, c->shared.data + at, sizeof(bits));
-		emu_mbarrier_describe(bits, state, sizeof(state));
-		emu_add_text(to, " at offset %" PRIu64 " for parity %u (%s)", at,
-			     w->wait_parity, state);
-	}
-	emu_add_text(to, ", %s", place);
-}
-
-/* Describes where warps wait: all that have not exited, or the first that polls. */
-static void describe_warps(struct run *r, bool polls)
-{
-	for (size_t n = 0; n < r->n_live; n++)
-		for (uint32_t k = 0; k < r->live[n]->n_ctas; k++)
-			for (uint32_t i = 0; i < r->live[n]->ctas[k].n_warps; i++) {
-				const struct emu_warp *w =
-				    &r->live[n]->ctas[k].warps[i];
-
-				if (polls ? !w->has_polled || w->wait != EMU_RUNNABLE
-					  : w->wait == EMU_EXITED)
-					continue;
-				describe_wait(w, &r->m->report);
-				if (polls)
-					return;
-			}
-}
-
 static void report_deadlock(struct run *r)
 {
 	if (r->m->has_failed)
@@ -248,7 +191,8 @@ static void report_deadlock(struct run *r)
 	emu_fail(&r->m->report,
 		 "%s: deadlock: no copy is in flight, and no warp can run:",
 		 r->live[0]->grid->kernel->name);
-	describe_warps(r, false);
+	for (size_t k = 0; k < r->n_live; k++)
+		emu_describe_waits(r->live[k], &r->m->report);
 }
 
 /* Lets time pass for operations in flight; false if there are none. */
@@ -371,20 +315,43 @@ static bool turn_of_one(struct run *r)
 	return true;
 }
 
+/* The first warp that polls memory; NULL: none. */
+static const struct emu_warp *polling_warp(const struct run *r)
+{
+	for (size_t n = 0; n < r->n_live; n++)
+		for (uint32_t k = 0; k < r->live[n]->n_ctas; k++)
+			for (uint32_t i = 0; i < r->live[n]->ctas[k].n_warps; i++) {
+				const struct emu_warp *w =
+				    &r->live[n]->ctas[k].warps[i];
+
+				if (w->has_polled && w->wait == EMU_RUNNABLE)
+					return w;
+			}
+	return NULL;
+}
+
 static void report_polling(struct run *r)
 {
+	struct emu_error *report = &r->m->report;
+	const struct emu_warp *w = polling_warp(r);
 	uint32_t waiting = 0;
 
 	for (uint32_t k = 0; k < r->n_grids; k++)
 		waiting += r->grids[k]->n_clusters - r->grids[k]->begun;
 	r->m->has_failed = true;
 	r->m->report_rule = emu_rule_for("deadlock");
-	emu_fail(&r->m->report,
-		 "%s: deadlock: every warp that runs polls memory, which no warp "
-		 "writes; %u clusters have not begun, and the GPU holds %u at once; "
-		 "the first warp that polls:",
-		 r->live[0]->grid->kernel->name, waiting, r->live[0]->grid->resident);
-	describe_warps(r, true);
+	emu_fail(report,
+		 "%s: deadlock: every warp that runs polls memory that no warp writes",
+		 r->live[0]->grid->kernel->name);
+	if (waiting)
+		emu_add_text(
+		    report,
+		    "; %u clusters have not begun, because the GPU holds %u at "
+		    "once",
+		    waiting, r->live[0]->grid->resident);
+	emu_add_text(report, "; the first warp that polls:");
+	if (w)
+		emu_describe_poll(w, report);
 }
 
 /* Looks for warps that poll memory without any effect. */

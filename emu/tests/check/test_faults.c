@@ -102,13 +102,15 @@ static void test_mbarriers(void **state)
 		 "@!%%p2 bra L;\n",
 		 init);
 	check(text, "deadlock",
-	      "\n  cluster 0 rank 0 warp 1 waits at the mbarrier at offset 1024 "
-	      "for parity 0");
+	      "\n  cluster 0, CTA (0,0,0), warps 0-1 wait at the mbarrier at offset "
+	      "1024 for parity 0");
 	snprintf(text, sizeof(text),
 		 "%s@%%p1 bra E;\nbar.sync 1;\nE: bar.sync 2, 64;\n", init);
 	check(text, "PTX line", "it needs");
 	check("setp.lt.u32 %p1, %tid, 32;\n@%p1 bra A;\nbar.sync 1, 64;\nA:\n",
 	      "deadlock", "warp 1 waits at barrier 1 (32 of 64 threads)");
+	check("setp.lt.u32 %p1, %tid, 32;\n@%p1 bra A;\nbar.sync 1, 64;\nA:\n",
+	      "deadlock", "\n  cluster 0, CTA (0,0,0), warp 0 has ended");
 	check("mov.u32 %r1, dynamic;\nmov.u32 %r2, 1;\n"
 	      "setp.eq.u32 %p1, %tid, 0;\n"
 	      "@%p1 mbarrier.init.shared::cta.b64 [%r1], %r2;\nbar.sync 0;\n"

@@ -18,7 +18,7 @@ REPORT = """nibemu: k, CTA (0,0,0): ld: nothing orders that
   rule: order: two threads
   again: NIBEMU_SEED=1
 nibemu: k: deadlock: no copy is in flight, and no warp can run:
-  cluster 0 rank 0 warp 0 waits
+  cluster 0, CTA (0,0,0), warp 0 waits
 """
 
 
