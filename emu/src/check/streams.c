@@ -3,6 +3,7 @@
 #include "check/streams.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "check/histories.h"
@@ -84,20 +85,26 @@ static uint64_t touch(const struct emu_stream_work *w, enum emu_stream_access ac
 	return (reader & mask & 15 ? 0 : (uint64_t)reader << 32) | mine;
 }
 
+void emu_stream_title(uint32_t stream, char *text, size_t size)
+{
+	if (stream >= EMU_STREAMS_NAMED)
+		snprintf(text, size, "created stream %u",
+			 stream - EMU_STREAMS_NAMED + 1);
+	else
+		snprintf(text, size, "the %sdefault stream",
+			 stream ? "per-thread " : "");
+}
+
 static bool object(uint64_t address, uint32_t other, bool is_write,
 		   struct emu_error *err)
 {
-	emu_fail(err, "global memory 0x%" PRIx64 ": work %u of ", address,
-		 clock_of(other));
-	if (stream_of(other))
-		emu_add_text(err, "stream %u", stream_of(other));
-	else
-		emu_add_text(err, "the default stream");
-	emu_add_text(
-	    err,
-	    " %s it, and nothing orders the two streams: no event, and no wait "
-	    "of the host",
-	    is_write ? "writes" : "reads");
+	char title[60];
+
+	emu_stream_title(stream_of(other), title, sizeof(title));
+	emu_fail(err,
+		 "global memory 0x%" PRIx64 ": operation %u of %s %s it, and nothing "
+		 "orders the two streams: no event, and no wait of the host",
+		 address, clock_of(other), title, is_write ? "writes" : "reads");
 	return false;
 }
 

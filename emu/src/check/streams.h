@@ -13,8 +13,9 @@
 
 #include "hardware/emu.h"
 
-#define EMU_STREAMS	64	   /* that are tracked */
-#define EMU_STREAM_MOST (1u << 20) /* pieces of work of one stream */
+#define EMU_STREAMS	  64	     /* that are tracked */
+#define EMU_STREAMS_NAMED 2	     /* the default stream, and that of each thread */
+#define EMU_STREAM_MOST	  (1u << 20) /* pieces of work of one stream */
 
 struct emu_streams;
 
@@ -27,6 +28,9 @@ struct emu_stream_work {
 	uint32_t stream, clock;	    /* clock: from 1 */
 	uint32_t seen[EMU_STREAMS]; /* by stream: up to which clock */
 };
+
+/* "the default stream", "created stream 1": the first that the program created. */
+void emu_stream_title(uint32_t stream, char *text, size_t size);
 
 enum emu_stream_access { EMU_STREAM_READ, EMU_STREAM_WRITE, EMU_STREAM_ATOMIC };
 

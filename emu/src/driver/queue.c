@@ -367,7 +367,7 @@ static CUresult check_order(const struct emu_work *w)
 {
 	struct emu_machine *m = &emu_driver.machine;
 	const bool is_copy = w->kind == EMU_WORK_COPY;
-	char name[] = "copy";
+	char name[] = "copy", title[60];
 	struct emu_error err, report;
 	struct emu_finding one;
 	CUresult found;
@@ -380,8 +380,9 @@ static CUresult check_order(const struct emu_work *w)
 		return CUDA_SUCCESS;
 	if (!is_copy)
 		memcpy(name, "fill", sizeof(name));
-	emu_fail(&report, "%s of %zu bytes in stream %u: %.700s", name, w->bytes,
-		 w->order.stream, err.text);
+	emu_stream_title(w->order.stream, title, sizeof(title));
+	emu_fail(&report, "%s of %zu bytes in %s: %.700s", name, w->bytes, title,
+		 err.text);
 	one = (struct emu_finding){
 	    .rule = emu_rule_for(err.text), .kernel = name, .report = report.text};
 	if (emu_findings_add(m->options.findings, &one)) {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define NAMED 2 /* streams that exist from the begin */
+#define NAMED EMU_STREAMS_NAMED
 
 static void merge(uint32_t *to, const uint32_t *from)
 {

@@ -57,10 +57,11 @@ static void unordered(void **state)
 {
 	GOOD(writes(one));
 	GOOD(reads(one));
-	BAD(reads(two), "global memory 0x100200: work 1 of stream 2 writes it");
-	BAD(writes(apart), "work 2 of stream 2 reads it");
+	BAD(reads(two),
+	    "global memory 0x100200: operation 1 of created stream 1 writes it");
+	BAD(writes(apart), "operation 2 of created stream 1 reads it");
 	GOOD(work(one, EMU_STREAM_READ, DATA + 64, 4));
-	BAD(work(two, EMU_STREAM_WRITE, DATA + 60, 8), "of stream 4 writes it");
+	BAD(work(two, EMU_STREAM_WRITE, DATA + 60, 8), "of created stream 3 writes it");
 	BAD(work(apart, EMU_STREAM_WRITE, DATA + 64, 4),
 	    "nothing orders the two streams");
 }
@@ -120,8 +121,8 @@ static void the_default_stream(void **state)
 	GOOD(writes(one));
 	GOOD(writes(0));
 	GOOD(writes(two));
-	BAD(writes(apart), "of stream 3 writes it");
-	BAD(writes(0), "of stream 4 writes it");
+	BAD(writes(apart), "of created stream 2 writes it");
+	BAD(writes(0), "of created stream 3 writes it");
 }
 
 static void memory_that_is_allocated_again(void **state)
