@@ -218,18 +218,19 @@ static void print_traffic(const struct emu_traffic *t)
 	const uint64_t *b = t->bytes;
 
 	fprintf(stderr,
-		"nibemu: loaded %" PRIu64 " bytes (tensor maps %" PRIu64
-		", bulk copies %" PRIu64 ", cp.async %" PRIu64 ", threads %" PRIu64
-		"), stored %" PRIu64 "\n",
+		"nibemu: global memory: loaded %" PRIu64
+		" bytes (tensor copies %" PRIu64 ", bulk copies %" PRIu64
+		", cp.async %" PRIu64 ", loads of threads %" PRIu64 "), stored %" PRIu64
+		" bytes\n",
 		b[EMU_TRAFFIC_TENSOR] + b[EMU_TRAFFIC_BULK] + b[EMU_TRAFFIC_CP_ASYNC] +
 		    b[EMU_TRAFFIC_LOAD],
 		b[EMU_TRAFFIC_TENSOR], b[EMU_TRAFFIC_BULK], b[EMU_TRAFFIC_CP_ASYNC],
 		b[EMU_TRAFFIC_LOAD], b[EMU_TRAFFIC_STORE]);
 	for (uint32_t k = 0; k < t->n_ranges; k++)
 		fprintf(stderr,
-			"nibemu: of %" PRIu64 " bytes at 0x%" PRIx64 ": loaded %" PRIu64
-			", stored %" PRIu64 "\n",
-			t->ranges[k].bytes, t->ranges[k].begin, t->ranges[k].loaded,
+			"nibemu: allocation 0x%" PRIx64 " of %" PRIu64
+			" bytes: loaded %" PRIu64 ", stored %" PRIu64 "\n",
+			t->ranges[k].begin, t->ranges[k].bytes, t->ranges[k].loaded,
 			t->ranges[k].stored);
 }
 
@@ -290,17 +291,21 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	if (emu_prints_write(m->prints, stdout))
 		(void)fflush(stdout);
 	for (uint32_t i = 0; i < count && emu_driver.is_verbose; i++) {
-		fprintf(stderr, "nibemu: %s, %u CTAs%s\n", grids[i]->kernel->name,
-			grids[i]->grid[0] * grids[i]->grid[1] * grids[i]->grid[2],
-			i ? ", which began before the last had ended" : "");
+		const uint32_t ctas =
+		    grids[i]->grid[0] * grids[i]->grid[1] * grids[i]->grid[2];
+
+		fprintf(stderr, "nibemu: %s, %u CTA%s%s\n",
+			emu_title_of(grids[i]->kernel->name), ctas,
+			ctas == 1 ? "" : "s",
+			i ? ", launched before the previous kernel has ended" : "");
 		if (traffic)
 			print_traffic(&traffic[i]);
 	}
 	free(traffic);
 	if (emu_driver.is_verbose)
 		fprintf(stderr,
-			"nibemu: %" PRIu64 " instructions of threads, %.3f s, "
-			"%.3f s of processors\n",
+			"nibemu: %" PRIu64 " thread instructions, %.3f s wall "
+			"time, %.3f s processor time\n",
 			m->instructions - before, seconds(CLOCK_MONOTONIC) - begin,
 			seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin);
 	if (emu_driver.is_verbose && m->time)

@@ -8,6 +8,7 @@
 #include "machine/time.h"
 #include "machine/time_state.h"
 #include "machine/time_trace.h"
+#include "machine/title.h"
 #include "ptx/bind.h"
 
 static double us_of(const struct emu_time *t, double cycles)
@@ -71,6 +72,7 @@ void emu_time_describe(const struct emu_time *t, struct emu_error *to)
 {
 	const struct emu_time_grid *g;
 	double cycles;
+	int n = 0;
 
 	if (!t->n_grids)
 		return;
@@ -78,20 +80,23 @@ void emu_time_describe(const struct emu_time *t, struct emu_error *to)
 	cycles = g->end - g->begin;
 	emu_add_text(
 	    to,
-	    "%s: %.2f us predicted, %.2f of them the launch; busy: "
+	    "%s: %.2f us predicted, including %.2f us for the launch; busy: "
 	    "tensor cores %.0f %%, L2 %.0f %%, HBM %.0f %%, issue "
-	    "%.0f %% (%s); of the last warp:",
-	    g->name, us_of(t, cycles), us_of(t, g->first - g->begin),
+	    "%.0f %% (%s); time of the last warp:",
+	    emu_title_of(g->name), us_of(t, cycles), us_of(t, g->first - g->begin),
 	    100 * part_of(g->tensor / t->n_sms, cycles), 100 * part_of(g->l2, cycles),
 	    100 * part_of(g->hbm, cycles), 100 * part_of(g->issue / t->n_sms, cycles),
-	    g->has_counts ? "counts of machine code" : "means for names of PTX");
+	    g->has_counts ? "costs of the machine code" : "mean costs of PTX opcodes");
 	for (int k = 0; k < EMU_SPENTS; k++)
 		if (part_of(g->last[k], cycles) >= 0.01)
-			emu_add_text(to, " %s %.0f %%", emu_spent_names[k],
+			emu_add_text(to, "%s %s %.0f %%", n++ ? "," : "",
+				     emu_spent_names[k],
 				     100 * part_of(g->last[k], cycles));
-	if (g->wait)
-		emu_add_text(to, "; the longest wait: %s, PTX line %u, line %u",
-			     g->wait, g->wait_line, g->wait_source_line);
+	if (!g->wait)
+		return;
+	emu_add_text(to, "; longest wait: %s, PTX line %u", g->wait, g->wait_line);
+	if (g->wait_source_line)
+		emu_add_text(to, ", source line %u", g->wait_source_line);
 }
 
 static void write_grid(const struct emu_time *t, const struct emu_time_grid *g,
