@@ -121,7 +121,7 @@ bool emu_bind_ret(struct emu_bind *b)
 static void run_trap(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	emu_fault(w, i, __builtin_ctz(lanes),
-		  "the kernel gave up, by trap, as assert() does%s%s",
+		  "the kernel has executed trap, as assert() does%s%s",
 		  w->printed[0] ? ", after it printed: " : "", w->printed);
 }
 

@@ -27,6 +27,8 @@ const char *emu_rule_advice(const struct emu_rule *rule, const char *report);
 
 /* The first rule whose phrase the report has; NULL: the report is complete. */
 const struct emu_rule *emu_rule_for(const char *report);
+/* True if only the checker of the order of accesses finds it (NIBEMU_UNCHECKED). */
+bool emu_rule_is_order(const struct emu_rule *rule);
 /* The rule with a name of `length` characters; NULL: none. */
 const struct emu_rule *emu_rule_named(const char *name, size_t length);
 /* Rule number i; NULL after the last. */

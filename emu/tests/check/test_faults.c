@@ -54,7 +54,7 @@ static void test_memory(void **state)
 	      "ld.shared::cluster.u32 %r3, [%r2];\n",
 	      "CTA rank 255 of a cluster of 1", "these bytes are not allocated");
 	check("ld.param.u32 %r1, [in+16];\n", WHERE, "these bytes are not allocated");
-	check("trap;\n", WHERE, "the kernel gave up");
+	check("trap;\n", WHERE, "the kernel has executed trap");
 }
 
 static void test_convergence(void **state)

@@ -201,7 +201,7 @@ static void test_library(void **state)
 		  "mov.u64 %d4, format; st.param.b64 [a], %d4;\n"
 		  "st.param.b64 [b], %d3; call.uni (r), vprintf, (a, b);\n"
 		  "ld.param.b32 %r3, [r]; trap; }\n",
-		  "by trap, as assert() does, after it printed: x=-7 a>b 1.5");
+		  "executed trap, as assert() does, after it printed: x=-7 a>b 1.5");
 }
 
 /* Variables whose initial values are addresses. */
