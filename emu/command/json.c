@@ -92,7 +92,7 @@ static bool write_all(FILE *to, const struct runs *r, const struct job *job)
 	for (size_t i = 0; i < r->count; i++)
 		clean += r->list[i].result == RESULT_CLEAN;
 	fprintf(to, "],\"clean\":%zu,\"status\":%d,\"rules\":%u,\"unwatched\":[", clean,
-		results_status(r), verdict_rules(job->options));
+		results_status(r), verdict_rules(r, job->options));
 	for (size_t k = 0; (text = verdict_unwatched(r, job, k)); k++) {
 		fputs(k ? "," : "", to);
 		put_text(to, text);

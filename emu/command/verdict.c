@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "machine/rules.h"
+#include "machine/watch.h"
 
 /* True if all reports of a rule are waived: it is in the list without a kernel. */
 static bool is_waived(const char *list, const char *rule)
@@ -32,13 +33,30 @@ static bool is_checked(const struct options *o, const char *rule)
 	       (o->is_strict || strcmp(rule, "refill-fence") != 0);
 }
 
-unsigned verdict_rules(const struct options *o)
+/* True if a run has not checked the order of accesses: --time, NIBEMU_UNCHECKED. */
+static bool is_unchecked(const struct runs *r)
 {
+	for (size_t i = 0; i < r->count; i++)
+		for (size_t k = 0; k < r->list[i].records.count; k++) {
+			const struct record *one = &r->list[i].records.list[k];
+
+			if (strcmp(one->kind, "unwatched") == 0 &&
+			    strcmp(one->text, EMU_UNWATCHED_ORDER) == 0)
+				return true;
+		}
+	return false;
+}
+
+unsigned verdict_rules(const struct runs *r, const struct options *o)
+{
+	const bool has_order = !is_unchecked(r);
 	const struct emu_rule *rule;
 	unsigned count = 0;
 
 	for (size_t i = 0; (rule = emu_rule_at(i)); i++)
-		count += is_checked(o, rule->name) && !is_waived(o->waive, rule->name);
+		count += is_checked(o, rule->name) &&
+			 !is_waived(o->waive, rule->name) &&
+			 (has_order || !emu_rule_is_order(rule));
 	return count;
 }
 
@@ -61,7 +79,7 @@ static bool is_repeated(const struct runs *r, size_t run, size_t record,
 const char *verdict_unwatched(const struct runs *r, const struct job *job, size_t k)
 {
 	if (!job->options->is_strict && k-- == 0)
-		return "what only --strict reports";
+		return "the additional checks of --strict";
 	for (size_t i = 0; i < r->count; i++)
 		for (size_t n = 0; n < r->list[i].records.count; n++) {
 			const struct record *one = &r->list[i].records.list[n];
@@ -77,9 +95,9 @@ void verdict_print(FILE *to, const struct runs *r, const struct job *job)
 {
 	const char *text;
 
-	fprintf(to, "%u rules on %zu schedule%s", verdict_rules(job->options), r->count,
-		r->count == 1 ? "" : "s");
+	fprintf(to, "%u rules checked on %zu schedule%s",
+		verdict_rules(r, job->options), r->count, r->count == 1 ? "" : "s");
 	for (size_t k = 0; (text = verdict_unwatched(r, job, k)); k++)
-		fprintf(to, "%s%s", k ? ", " : "; not watched: ", text);
+		fprintf(to, "%s%s", k ? ", " : "; not checked: ", text);
 	fputc('\n', to);
 }

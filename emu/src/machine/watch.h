@@ -129,13 +129,14 @@ enum emu_unwatched {
 	EMU_UNWATCHED_CLUSTER = 16,
 	EMU_UNWATCHED_STREAMS = 32,
 };
+#define EMU_UNWATCHED_ORDER "the order of accesses (--time, NIBEMU_UNCHECKED)"
 /* By bit. */
 #define EMU_UNWATCHED_TEXTS                                                            \
-	"the order of accesses (NIBEMU_UNCHECKED)",                                    \
-	    "global memory past 128 MiB of grids that communicate, or 2^24 warps",     \
+	EMU_UNWATCHED_ORDER,                                                           \
+	    "global memory past 128 MiB, or 2^24 warps, of grids that communicate",    \
 	    "races between the CTAs of a grid of more than 4 million",                 \
 	    "global memory that a CTA used before its last 8 MiB",                     \
-	    "a cluster with more warps or mbarriers than the checker has clocks for",  \
+	    "clusters with more warps or mbarriers than the checker supports",         \
 	    "the order of more than 62 streams, or of a million launches of one"
 
 #endif
