@@ -16,14 +16,14 @@
 #include "results.h"
 
 static const char help[] =
-    "nibemu - runs CUDA programs on a GPU in software, and finds the rules of\n"
+    "nibemu - runs CUDA programs on an emulated GPU, and reports the rules of\n"
     "PTX that their kernels break\n"
     "\n"
-    "  nibemu run ./program         runs it (nibemu run --help)\n"
+    "  nibemu run ./program         runs it once (nibemu run --help)\n"
     "  nibemu run --seeds 0..19 ./program\n"
-    "                               on 20 schedules: finds races\n"
-    "  nibemu devices               the GPUs that there are\n"
-    "  nibemu rules [NAME]          the rules, or what one says\n"
+    "                               runs it on 20 schedules: finds races\n"
+    "  nibemu devices               lists the GPUs that are emulated\n"
+    "  nibemu rules [NAME]          lists the rules, or explains one\n"
     "  nibemu --version\n";
 
 /* ---- the library --------------------------------------------------------- */
@@ -183,8 +183,8 @@ static int rule(const char *name)
 
 	if (!r) {
 		fprintf(stderr,
-			"nibemu: rules %s: no rule has this name: nibemu "
-			"rules\n",
+			"nibemu: rules %s: no rule has this name: `nibemu rules` "
+			"lists them\n",
 			name);
 		return STATUS_USAGE;
 	}
@@ -197,7 +197,7 @@ static int rule(const char *name)
 	if (r->can_go_on)
 		printf("  may be waived: nibemu run --waive %s\n", r->name);
 	else
-		puts("  may not be waived: nothing goes on after it");
+		puts("  may not be waived: a launch cannot continue after it");
 	return STATUS_CLEAN;
 }
 
@@ -244,7 +244,7 @@ int main(int count, char **arguments)
 	}
 	if (strcmp(command, "rules") == 0 && is_help(word)) {
 		puts("usage: nibemu rules [NAME]\nLists the rules that reports "
-		     "name, or says what one is, and what mends it.");
+		     "name, or explains one and its usual fix.");
 		return STATUS_CLEAN;
 	}
 	if (strcmp(command, "rules") == 0 && count <= 3)

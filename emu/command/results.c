@@ -76,9 +76,9 @@ static void explain_unused(const struct run *r, const struct job *job, char *to,
 		snprintf(to, size, "its launch was refused: %s", launch->text);
 	else
 		snprintf(to, size,
-			 "it opened the GPU, and waited for no kernel: work "
-			 "runs when the program waits for it "
-			 "(cudaDeviceSynchronize, cudaMemcpy)");
+			 "it opened the GPU, and waited for no kernel: kernels run "
+			 "when the program waits for them (cudaDeviceSynchronize, "
+			 "cudaMemcpy)");
 }
 
 void result_explain(const struct run *r, const struct job *job, char *to, size_t size)
