@@ -85,8 +85,9 @@ static void set_environment(const struct job *job, uint64_t seed)
 	}
 }
 
-/* In the child: its group, signals and files. */
-static void become_a_child(pid_t parent, int output)
+/* In the child: its group, signals and files.  output: a pipe for what it prints; -1:
+ * it prints where nibemu does, or to standard error if JSON goes to the output. */
+static void become_a_child(pid_t parent, int output, bool has_json)
 {
 	sigset_t none;
 
@@ -108,7 +109,11 @@ static void become_a_child(pid_t parent, int output)
 		dup2(nothing, STDIN_FILENO);
 		dup2(output, STDOUT_FILENO);
 		dup2(output, STDERR_FILENO);
-	} else if (isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgid(parent)) {
+		return;
+	}
+	if (has_json)
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+	if (isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgid(parent)) {
 		/* Ctrl-C and input are the program's. */
 		signal(SIGTTOU, SIG_IGN);
 		(void)tcsetpgrp(STDIN_FILENO, getpid());
@@ -152,6 +157,7 @@ static int begin_of(int failure)
 bool child_start(struct child *c, const struct job *job, uint64_t seed,
 		 bool takes_output, char *error, size_t size)
 {
+	const char *json = job->options->json;
 	const pid_t parent = getpid();
 	int output[2] = {-1, -1}, failure[2] = {-1, -1}, code = 0;
 
@@ -162,7 +168,7 @@ bool child_start(struct child *c, const struct job *job, uint64_t seed,
 	fflush(NULL);
 	c->pid = fork();
 	if (c->pid == 0) {
-		become_a_child(parent, output[1]);
+		become_a_child(parent, output[1], json && strcmp(json, "-") == 0);
 		run_program(job, seed, failure[1]);
 	}
 	code = c->pid < 0 ? errno : 0;

@@ -99,6 +99,12 @@ fi
 expect 5 "'a b'" run --seeds 0..1 "$program" prints 1 'a b'
 
 # Time, and Ctrl-C, end the program and what it has started.
+# JSON on standard output is not mixed with what the program prints.
+"$nibemu" run --json - "$program" prints 3 >"$work/json" 2>"$work/out"
+also 'line 3 of 3'
+python3 -c 'import json, sys; assert json.load(sys.stdin)["status"] == 5' \
+	<"$work/json" || failed=1
+
 gone() {
 	while read -r one; do
 		for id in $one; do
