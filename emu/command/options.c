@@ -44,7 +44,7 @@ static const char help[] =
     "  4    a run took longer than --timeout\n"
     "  5    no kernel ran on the software GPU, or one was refused\n"
     "  3    the program failed by itself\n"
-    "  2    the command line is wrong, or the program cannot be started\n";
+    "  2    wrong command line, or the program could not be started\n";
 
 enum {
 	DEVICE = 256,
@@ -188,21 +188,23 @@ static bool read_switch(struct options *o, int name)
 }
 
 /* The seed of the environment is used unless an option gives another. */
-static void begin(struct options *o)
+static int begin(struct options *o)
 {
 	const char *seed = getenv("NIBEMU_SEED");
 
 	*o = (struct options){.timeout_s = DEFAULT_TIMEOUT_S};
-	if (seed)
-		(void)read_number(seed, NULL, &o->first_seed);
+	if (seed && *seed && !read_number(seed, NULL, &o->first_seed))
+		return wrong("NIBEMU_SEED", seed, "a number");
 	o->last_seed = o->first_seed;
+	return -1;
 }
 
 int options_read(struct options *o, int count, char **arguments)
 {
-	int name, status;
+	int name, status = begin(o);
 
-	begin(o);
+	if (status != -1)
+		return status;
 	/* "+": the first word that is no option is the program. */
 	while ((name = getopt_long(count, arguments, "+h", names, NULL)) != -1) {
 		if (name == 'h')

@@ -59,9 +59,12 @@ void result_describe(const struct run *r, const struct job *job, char *to, size_
 static void explain_unused(const struct run *r, const struct job *job, char *to,
 			   size_t size)
 {
+	const struct record *unopened = records_find(&r->records, "unopened");
 	const struct record *launch = records_find(&r->records, "launch");
 
-	if (job->program->suspicion[0])
+	if (unopened)
+		snprintf(to, size, "it could not be opened: %s", unopened->text);
+	else if (job->program->suspicion[0])
 		snprintf(to, size, "%s", job->program->suspicion);
 	else if (records_find(&r->records, "foreign"))
 		snprintf(to, size,
@@ -72,6 +75,11 @@ static void explain_unused(const struct run *r, const struct job *job, char *to,
 		snprintf(to, size,
 			 "it never opened the software GPU: it does not use "
 			 "CUDA, or it opens a libcuda.so.1 by its full path");
+	else if (WIFEXITED(r->status) && WEXITSTATUS(r->status) == 127)
+		snprintf(to, size,
+			 "the loader did not find a function or a file: see its "
+			 "message (functions of the runtime library that nibemu does "
+			 "not have are undefined symbols)");
 	else if (launch)
 		snprintf(to, size, "its launch was refused: %s", launch->text);
 	else

@@ -42,6 +42,30 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 	return text && *text ? strtoull(text, NULL, 0) : otherwise;
 }
 
+/* A variable that must be a number and is none would mean 0. */
+static CUresult check_numbers(void)
+{
+	static const char *const names[] = {"NIBEMU_SEED",	   "NIBEMU_BUDGET",
+					    "NIBEMU_UNCHECKED",	   "NIBEMU_STRICT",
+					    "NIBEMU_THREADS",	   "NIBEMU_VERBOSE",
+					    "NIBEMU_SMS",	   "NIBEMU_TIME",
+					    "NIBEMU_MEMORY_BYTES", "NIBEMU_CONTINUE"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *text = secure_getenv(names[i]);
+		char *end = NULL;
+
+		if (!text || !*text)
+			continue;
+		(void)strtoull(text, &end, 0);
+		if (*text < '0' || *text > '9' || *end)
+			return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+					       "%s=%s: must be a number", names[i],
+					       text);
+	}
+	return CUDA_SUCCESS;
+}
+
 /* Reserves as much memory as the GPU has, or as the host has addresses for. */
 static bool open_memory(struct emu_error *err)
 {
@@ -127,6 +151,8 @@ CUresult cuInit(unsigned flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&d->lock);
 	if (!d->is_begun)
+		result = check_numbers();
+	if (!d->is_begun && !result)
 		result = choose_device();
 	if (!d->is_begun && !result)
 		result = open_findings();
@@ -152,6 +178,8 @@ CUresult cuInit(unsigned flags)
 		else
 			emu_record_event("begin", device_of()->name);
 	}
+	if (result)
+		emu_record_event("unopened", d->text);
 	pthread_mutex_unlock(&d->lock);
 	return result;
 }

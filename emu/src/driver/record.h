@@ -15,6 +15,7 @@
 /*
  * kind:
  * - "begin": the driver was opened (text: the device);
+ * - "unopened": the driver could not be opened (the reason);
  * - "ran": the first kernel ran (its name);
  * - "refused": a module or kernel was refused (the reason);
  * - "launch": a launch was refused that a GPU would also refuse (the reason);

@@ -51,6 +51,7 @@ expect 2 '--seeds 5: two numbers' run --seeds 5 "$program"
 expect 2 '--seeds 5..4: two numbers' run --seeds 5..4 "$program"
 expect 2 '--seeds 0..100000: at most 100000' run --seeds 0..100000 "$program"
 expect 2 '--seed -1: a number' run --seed -1 "$program"
+NIBEMU_SEED=one expect 2 'NIBEMU_SEED one: a number' run "$program"
 expect 2 '--jobs 0: 1 to 1024' run --jobs 0 "$program"
 expect 2 '--timeout 1x: seconds' run --timeout 1x "$program"
 expect 2 '--device h100: h200, b200, a100, rtx4090 or rtx5090' run --device h100 "$program"
@@ -98,13 +99,13 @@ if grep -q 'line 99000 of' "$work/out"; then
 fi
 expect 5 "'a b'" run --seeds 0..1 "$program" prints 1 'a b'
 
-# Time, and Ctrl-C, end the program and what it has started.
 # JSON on standard output is not mixed with what the program prints.
 "$nibemu" run --json - "$program" prints 3 >"$work/json" 2>"$work/out"
 also 'line 3 of 3'
 python3 -c 'import json, sys; assert json.load(sys.stdin)["status"] == 5' \
 	<"$work/json" || failed=1
 
+# Time, and Ctrl-C, end the program and what it has started.
 gone() {
 	while read -r one; do
 		for id in $one; do
@@ -146,6 +147,8 @@ if [ -n "$race" ]; then
 	# Without the order of accesses, its rules do not count as checked.
 	NIBEMU_UNCHECKED=1 expect 0 ', the order of accesses (--time, NIBEMU_UNCHECKED)' \
 		run "$race" "$library" fixed
+	also 'clean: 33 rules checked'
+	expect 0 'clean: 33 rules checked' run --time "$race" "$library" fixed
 	expect 0 '8 of 8 schedules clean (seeds 0 to 7, H200 in software)' \
 		run --seeds 0..7 "$race" "$library" fixed
 	also '  clean: 51 rules checked on 8 schedules; not checked: '
@@ -153,8 +156,6 @@ if [ -n "$race" ]; then
 		"$race" "$library"
 	also '  20 schedules: never-written, reverse, PTX line 21'
 	also '      seeds 0-19'
-	also 'clean: 33 rules checked'
-	expect 0 'clean: 33 rules checked' run --time "$race" "$library" fixed
 	also 'The first report, of seed 0'
 	also 'again: NIBEMU_SEED=0'
 	also 'Again: nibemu run --seed 0 '
@@ -165,6 +166,11 @@ if [ -n "$race" ]; then
 	expect 5 'needs another device than the B200' run --device b200 "$race" "$library"
 	expect 5 'it ended with status 2' run "$race" /nowhere/libnibemu.so
 	expect 5 'waited for no kernel' run "$program" opens
+	NIBEMU_DEVICE=h100 expect 5 'could not be opened: NIBEMU_DEVICE=h100: h200' \
+		run "$program" opens
+	NIBEMU_SMS=all expect 5 'could not be opened: NIBEMU_SMS=all: must be a' \
+		run "$program" opens
+	expect 5 'the loader did not find' run "$program" exits 127
 	expect 5 'it ended by signal 11' run --verbose --seeds 1..2 "$program" \
 		signals 11
 
