@@ -83,6 +83,11 @@ bool emu_bind_barrier_cluster(struct emu_bind *b);
 bool emu_bind_setmaxnreg(struct emu_bind *b);
 bool emu_bind_griddepcontrol(struct emu_bind *b);
 bool emu_bind_mma(struct emu_bind *b);
+bool emu_bind_wmma_load_a(struct emu_bind *b);
+bool emu_bind_wmma_load_b(struct emu_bind *b);
+bool emu_bind_wmma_load_c(struct emu_bind *b);
+bool emu_bind_wmma_store(struct emu_bind *b);
+bool emu_bind_wmma_mma(struct emu_bind *b);
 /* engines */
 bool emu_bind_mbarrier_init(struct emu_bind *b);
 bool emu_bind_mbarrier_inval(struct emu_bind *b);

@@ -79,29 +79,6 @@ static uint64_t read_element(const uint8_t *from, uint32_t bytes)
 	}
 }
 
-/* Finds the lanes' bytes, zeros for lanes that load none; false after a
- * fault. */
-static bool find_loads(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
-		       const uint64_t *address, uint32_t bytes, const uint8_t **from)
-{
-	const enum emu_state_space space = (enum emu_state_space)i->space;
-
-	if (emu_plain_loads(w, i, lanes, address, bytes, from))
-		return true;
-	if (emu_machine_of(w)->has_failed)
-		return false;
-	EMU_EACH_LANE(l)
-	{
-		from[l] = emu_nothing;
-		if (lanes >> l & 1)
-			from[l] = emu_access(w, i, l, space, address[l], bytes,
-					     EMU_READ, NULL);
-		if (!from[l])
-			return false;
-	}
-	return true;
-}
-
 static void run_ld(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t bytes = (uint32_t)emu_type_bytes((enum emu_type)i->type);
@@ -113,7 +90,7 @@ static void run_ld(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes
 
 	emu_addresses(w, i, &i->operand[n], address);
 	emu_traffic_lanes(w, i, lanes, address, n * bytes, EMU_TRAFFIC_LOAD);
-	if (!find_loads(w, i, lanes, address, n * bytes, from))
+	if (!emu_load_lanes(w, i, lanes, address, n * bytes, from))
 		return;
 	for (uint32_t e = 0; e < n; e++) {
 		if (bytes == 4 && i->operand[e].bytes == 4) {

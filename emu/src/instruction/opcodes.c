@@ -38,6 +38,10 @@
 	"x32 x64 x128"
 #define L2_PRIORITIES "L2::evict_last L2::evict_normal L2::evict_first"
 #define PRIORITIES    L2_PRIORITIES " L2::evict_unchanged"
+#define WMMA_MEMORY   "sync aligned shape row col global shared shared::cta"
+#define WMMA_TYPES    "f16 bf16 tf32 f64 s8 u8 s4 u4 b1"
+#define WMMA_SUMS     "f16 f32 f64 s32"
+#define WMMA_TARGETS  .word_targets = "bf16:80 tf32:80 f64:80"
 #define ORDERS                                                                         \
 	"weak relaxed acquire release acq_rel volatile sc "                            \
 	"cta cluster gpu sys"
@@ -267,6 +271,17 @@ const struct emu_opcode emu_opcodes[] = {
      "ue8m0",
      emu_bind_mma, PINNED, .unit = EMU_UNIT_MMA,
      .word_targets = "bf16:80 tf32:80 e4m3:89 e5m2:89"},
+    {"wmma.load.a", WMMA_MEMORY, WMMA_TYPES, emu_bind_wmma_load_a, PINNED,
+     .unit = EMU_UNIT_MATRIX, WMMA_TARGETS},
+    {"wmma.load.b", WMMA_MEMORY, WMMA_TYPES, emu_bind_wmma_load_b, PINNED,
+     .unit = EMU_UNIT_MATRIX, WMMA_TARGETS},
+    {"wmma.load.c", WMMA_MEMORY, WMMA_SUMS, emu_bind_wmma_load_c, PINNED,
+     .unit = EMU_UNIT_MATRIX},
+    {"wmma.store.d", WMMA_MEMORY, WMMA_SUMS, emu_bind_wmma_store, PINNED,
+     .cross_cluster = EMU_CROSS_IN_GLOBAL},
+    {"wmma.mma", "sync aligned shape row col rn satfinite xor and popc",
+     "f32 s32 " WMMA_TYPES, emu_bind_wmma_mma, PINNED, .unit = EMU_UNIT_MMA,
+     WMMA_TARGETS},
     /* asynchronous */
     {"mbarrier.init", "shared shared::cta", "b64", emu_bind_mbarrier_init, PINNED,
      .target = "80"},

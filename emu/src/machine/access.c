@@ -312,6 +312,27 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return access_bytes(w, i, lane, space, address, bytes, kind, NULL, shadow);
 }
 
+bool emu_load_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		    const uint64_t *address, uint32_t bytes, const uint8_t **from)
+{
+	const enum emu_state_space space = (enum emu_state_space)i->space;
+
+	if (emu_plain_loads(w, i, lanes, address, bytes, from))
+		return true;
+	if (emu_machine_of(w)->has_failed)
+		return false;
+	EMU_EACH_LANE(l)
+	{
+		from[l] = emu_nothing;
+		if (lanes >> l & 1)
+			from[l] = emu_access(w, i, l, space, address[l], bytes,
+					     EMU_READ, NULL);
+		if (!from[l])
+			return false;
+	}
+	return true;
+}
+
 /*
  * The same for all lanes of a store to global memory by a cluster that runs
  * separately; false: nothing was done, or after a fault.

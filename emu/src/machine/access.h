@@ -41,6 +41,13 @@ uint8_t *emu_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    enum emu_state_space space, uint64_t address, uint32_t bytes,
 		    enum emu_access_kind kind, uint8_t **shadow);
 
+/*
+ * Loads `bytes` bytes of each lane; from: the host's pointers, emu_nothing for lanes
+ * that do not load.  False after a fault.
+ */
+bool emu_load_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		    const uint64_t *address, uint32_t bytes, const uint8_t **from);
+
 /* Stores `bytes` bytes of each lane; false after a fault. */
 bool emu_store_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32]);
