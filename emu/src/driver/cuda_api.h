@@ -25,6 +25,7 @@ typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUlib_st *CUlibrary;
 typedef struct CUkern_st *CUkernel;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct CUarray_st *CUarray;
 typedef struct {
 	char bytes[16];
 } CUuuid;
@@ -138,7 +139,66 @@ typedef struct {
 
 enum {
 	CU_MEMORYTYPE_HOST = 1,
+	CU_MEMORYTYPE_ARRAY = 3,
 };
+
+/* Arrays, textures and surfaces; formats are those of enum emu_texel. */
+enum {
+	CUDA_ARRAY3D_LAYERED = 1,
+	CUDA_ARRAY3D_SURFACE_LDST = 2,
+	CUDA_ARRAY3D_CUBEMAP = 4,
+	CUDA_ARRAY3D_TEXTURE_GATHER = 8,
+	CU_TRSF_READ_AS_INTEGER = 1,
+	CU_TRSF_NORMALIZED_COORDINATES = 2,
+	CU_TRSF_SRGB = 16,
+	CU_RESOURCE_TYPE_ARRAY = 0,
+	CU_RESOURCE_TYPE_LINEAR = 2,
+	CU_RESOURCE_TYPE_PITCH2D = 3,
+};
+
+typedef struct {
+	size_t Width, Height;
+	int Format;
+	unsigned NumChannels;
+} CUDA_ARRAY_DESCRIPTOR;
+
+typedef struct {
+	size_t Width, Height, Depth;
+	int Format;
+	unsigned NumChannels, Flags;
+} CUDA_ARRAY3D_DESCRIPTOR;
+
+typedef struct {
+	int resType;
+	union {
+		struct {
+			CUarray hArray;
+		} array;
+		struct {
+			CUdeviceptr devPtr;
+			int format;
+			unsigned numChannels;
+			size_t sizeInBytes;
+		} linear;
+		struct {
+			CUdeviceptr devPtr;
+			int format;
+			unsigned numChannels;
+			size_t width, height, pitchInBytes;
+		} pitch2D;
+		int reserved[32];
+	} res;
+	unsigned flags;
+} CUDA_RESOURCE_DESC;
+
+typedef struct {
+	int addressMode[3], filterMode;
+	unsigned flags, maxAnisotropy;
+	int mipmapFilterMode;
+	float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp;
+	float borderColor[4];
+	int reserved[12];
+} CUDA_TEXTURE_DESC;
 
 enum {
 	CU_MEM_ADVISE_SET_READ_MOSTLY = 1,
@@ -157,19 +217,19 @@ typedef struct {
 	int type, id;
 } CUmemLocation;
 
-/* A copy of rows, with positions in bytes and rows.  Arrays are not supported. */
+/* A copy of rows, with positions in bytes and rows. */
 typedef struct {
 	size_t srcXInBytes, srcY;
 	int srcMemoryType;
 	const void *srcHost;
 	CUdeviceptr srcDevice;
-	void *srcArray;
+	CUarray srcArray;
 	size_t srcPitch;
 	size_t dstXInBytes, dstY;
 	int dstMemoryType;
 	void *dstHost;
 	CUdeviceptr dstDevice;
-	void *dstArray;
+	CUarray dstArray;
 	size_t dstPitch;
 	size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
@@ -180,13 +240,15 @@ typedef struct {
 	int srcMemoryType;
 	const void *srcHost;
 	CUdeviceptr srcDevice;
-	void *srcArray, *reserved0;
+	CUarray srcArray;
+	void *reserved0;
 	size_t srcPitch, srcHeight;
 	size_t dstXInBytes, dstY, dstZ, dstLOD;
 	int dstMemoryType;
 	void *dstHost;
 	CUdeviceptr dstDevice;
-	void *dstArray, *reserved1;
+	CUarray dstArray;
+	void *reserved1;
 	size_t dstPitch, dstHeight;
 	size_t WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D;

@@ -5,6 +5,7 @@
 
 #include "driver/queue.h"
 #include "driver/stream.h"
+#include "driver/texture.h"
 #include "hardware/tensor_map.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
@@ -222,21 +223,52 @@ static bool open_side(struct side *s, const CUDA_MEMCPY3D *c, size_t x, size_t y
 	return true;
 }
 
+/* The same for an array; false also if the copy leaves it. */
+static bool open_array(struct side *s, const CUDA_MEMCPY3D *c, CUarray array, size_t x,
+		       size_t y, size_t z)
+{
+	const struct emu_image *m;
+	size_t width, height, depth;
+	bool is_known;
+
+	(void)emu_driver_enter();
+	is_known = emu_array_is(array);
+	(void)emu_driver_leave(CUDA_SUCCESS);
+	if (!is_known)
+		return false;
+	m = &array->image;
+	width = (size_t)m->width * emu_image_bytes(m);
+	height = m->height ? m->height : 1;
+	depth = m->layers ? m->layers : m->depth ? m->depth : 1;
+	if (x > width || c->WidthInBytes > width - x || y > height ||
+	    c->Height > height - y || z > depth || c->Depth > depth - z)
+		return false;
+	s->at = m->address + z * m->slice + y * m->pitch + x;
+	s->pitch = m->pitch;
+	s->slice = m->slice;
+	return true;
+}
+
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *c, CUstream stream)
 {
 	struct side from = {0}, to = {0};
 	CUresult result = CUDA_SUCCESS;
 
-	if (!c || c->srcArray || c->dstArray || c->srcLOD || c->dstLOD)
+	if (!c || c->srcLOD || c->dstLOD)
 		return CUDA_ERROR_INVALID_VALUE;
 	from.at = c->srcMemoryType == CU_MEMORYTYPE_HOST ? address_of(c->srcHost)
 							 : c->srcDevice;
 	to.at = c->dstMemoryType == CU_MEMORYTYPE_HOST ? address_of(c->dstHost)
 						       : c->dstDevice;
-	if (!open_side(&from, c, c->srcXInBytes, c->srcY, c->srcZ, c->srcPitch,
-		       c->srcHeight) ||
-	    !open_side(&to, c, c->dstXInBytes, c->dstY, c->dstZ, c->dstPitch,
-		       c->dstHeight))
+	if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY
+		? !open_array(&from, c, c->srcArray, c->srcXInBytes, c->srcY, c->srcZ)
+		: !open_side(&from, c, c->srcXInBytes, c->srcY, c->srcZ, c->srcPitch,
+			     c->srcHeight))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (c->dstMemoryType == CU_MEMORYTYPE_ARRAY
+		? !open_array(&to, c, c->dstArray, c->dstXInBytes, c->dstY, c->dstZ)
+		: !open_side(&to, c, c->dstXInBytes, c->dstY, c->dstZ, c->dstPitch,
+			     c->dstHeight))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t z = 0; z < c->Depth; z++)
 		for (size_t y = 0; y < c->Height && !result; y++)

@@ -88,6 +88,11 @@ bool emu_bind_wmma_load_b(struct emu_bind *b);
 bool emu_bind_wmma_load_c(struct emu_bind *b);
 bool emu_bind_wmma_store(struct emu_bind *b);
 bool emu_bind_wmma_mma(struct emu_bind *b);
+/* textures and surfaces */
+bool emu_bind_tex(struct emu_bind *b);
+bool emu_bind_tld4(struct emu_bind *b);
+bool emu_bind_suld(struct emu_bind *b);
+bool emu_bind_sust(struct emu_bind *b);
 /* engines */
 bool emu_bind_mbarrier_init(struct emu_bind *b);
 bool emu_bind_mbarrier_inval(struct emu_bind *b);

@@ -42,6 +42,7 @@
 #define WMMA_TYPES    "f16 bf16 tf32 f64 s8 u8 s4 u4 b1"
 #define WMMA_SUMS     "f16 f32 f64 s32"
 #define WMMA_TARGETS  .word_targets = "bf16:80 tf32:80 f64:80"
+#define SURFACES      "1d 2d 3d a1d a2d v2 v4 trap clamp zero"
 #define ORDERS                                                                         \
 	"weak relaxed acquire release acq_rel volatile sc "                            \
 	"cta cluster gpu sys"
@@ -217,6 +218,13 @@ const struct emu_opcode emu_opcodes[] = {
      "b16", emu_bind_ldmatrix, PINNED, .unit = EMU_UNIT_MATRIX},
     {"membar", "cta gl sys", "", emu_bind_fence, PINNED, .unit = EMU_UNIT_FENCE,
      .cross_cluster = EMU_CROSS_BY_SCOPE},
+    /* textures and surfaces */
+    {"tex", "1d 2d 3d a1d a2d cube acube v4 level grad", "f32 s32 u32",
+     emu_bind_tex, PINNED},
+    {"tld4", "r g b a 2d v4", "f32 s32 u32", emu_bind_tld4, PINNED},
+    {"suld.b", SURFACES, "b8 b16 b32 b64", emu_bind_suld, PINNED},
+    {"sust.b", SURFACES, "b8 b16 b32 b64", emu_bind_sust, PINNED,
+     .cross_cluster = EMU_CROSS_IN_GLOBAL},
     /* flow */
     {"bra", "uni", "", emu_bind_bra, PINNED, .slots = {0.70f, 0.03f}},
     {"brx.idx", "uni", "", emu_bind_brx, PINNED, .slots = {0.70f, 0.03f}},

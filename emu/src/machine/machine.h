@@ -136,6 +136,7 @@ struct emu_machine {
 	struct emu_order_reads *reads;
 	struct emu_time *time;	   /* machine/time.h; NULL: no time */
 	struct emu_prints *prints; /* machine/prints.h; NULL: not kept */
+	struct emu_textures *textures; /* hardware/texture.h; NULL: none */
 	bool has_failed;
 	struct emu_error report;
 	const struct emu_rule *report_rule; /* NULL: the report is complete */

@@ -54,14 +54,56 @@ struct cudaPitchedPtr {
 };
 
 struct cudaMemcpy3DParms {
-	void *srcArray;
+	CUarray srcArray;
 	struct cudaPos srcPos;
 	struct cudaPitchedPtr srcPtr;
-	void *dstArray;
+	CUarray dstArray;
 	struct cudaPos dstPos;
 	struct cudaPitchedPtr dstPtr;
 	struct cudaExtent extent;
 	int kind;
+};
+
+enum {
+	cudaChannelFormatKindSigned,
+	cudaChannelFormatKindUnsigned,
+	cudaChannelFormatKindFloat,
+};
+
+struct cudaChannelFormatDesc {
+	int x, y, z, w; /* bits of each component */
+	int f;		/* cudaChannelFormatKind* */
+};
+
+struct cudaResourceDesc {
+	int resType;
+	union {
+		struct {
+			CUarray array;
+		} array;
+		struct {
+			void *devPtr;
+			struct cudaChannelFormatDesc desc;
+			size_t sizeInBytes;
+		} linear;
+		struct {
+			void *devPtr;
+			struct cudaChannelFormatDesc desc;
+			size_t width, height, pitchInBytes;
+		} pitch2D;
+		int reserved[32];
+	} res;
+	unsigned flags;
+};
+
+struct cudaTextureDesc {
+	int addressMode[3], filterMode, readMode, sRGB;
+	float borderColor[4];
+	int normalizedCoords;
+	unsigned maxAnisotropy;
+	int mipmapFilterMode;
+	float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp;
+	int disableTrilinearOptimization, seamlessCubemap;
 };
 
 struct cudaPointerAttributes {

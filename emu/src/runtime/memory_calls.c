@@ -2,6 +2,7 @@
 /* memory_calls.c - allocations, copies and fills of the runtime interface. */
 #include <string.h>
 
+#include "hardware/texture.h"
 #include "runtime/cudart.h"
 
 static CUdeviceptr address_of(const void *pointer)
@@ -241,26 +242,41 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 	return result ? result : cudaDeviceSynchronize();
 }
 
+/* Bytes of an array's element; 1 for memory, and for an array that does not exist. */
+static size_t element_bytes(CUarray array)
+{
+	CUDA_ARRAY3D_DESCRIPTOR d = {0};
+
+	if (!array || cuArray3DGetDescriptor_v2(&d, array))
+		return 1;
+	return d.NumChannels * emu_texel_bytes((uint32_t)d.Format);
+}
+
+/* Places in an array count elements; so do widths, if one side is an array. */
 CUDA_MEMCPY3D emu_runtime_box(const struct cudaMemcpy3DParms *p)
 {
+	const size_t from = element_bytes(p->srcArray), to = element_bytes(p->dstArray);
+
 	return (CUDA_MEMCPY3D){
-	    .srcXInBytes = p->srcPos.x,
+	    .srcXInBytes = p->srcPos.x * from,
 	    .srcY = p->srcPos.y,
 	    .srcZ = p->srcPos.z,
-	    .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+	    .srcMemoryType =
+		p->srcArray ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE,
 	    .srcDevice = address_of(p->srcPtr.ptr),
 	    .srcArray = p->srcArray,
 	    .srcPitch = p->srcPtr.pitch,
 	    .srcHeight = p->srcPtr.ysize,
-	    .dstXInBytes = p->dstPos.x,
+	    .dstXInBytes = p->dstPos.x * to,
 	    .dstY = p->dstPos.y,
 	    .dstZ = p->dstPos.z,
-	    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+	    .dstMemoryType =
+		p->dstArray ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE,
 	    .dstDevice = address_of(p->dstPtr.ptr),
 	    .dstArray = p->dstArray,
 	    .dstPitch = p->dstPtr.pitch,
 	    .dstHeight = p->dstPtr.ysize,
-	    .WidthInBytes = p->extent.width,
+	    .WidthInBytes = p->extent.width * (from > to ? from : to),
 	    .Height = p->extent.height,
 	    .Depth = p->extent.depth,
 	};
