@@ -118,12 +118,14 @@ CUresult cuCtxGetLimit(size_t *value, int limit)
 	*value = limit == LIMIT_STACK_BYTES ? 1024
 		 : limit == LIMIT_PRINTF_BYTES
 		     ? prints ? emu_prints_size(prints) : EMU_PRINTS_BYTES
-		 : limit == LIMIT_HEAP_BYTES ? 8 << 20
+		 : limit == LIMIT_HEAP_BYTES && emu_driver.machine.heap_limit
+		     ? emu_driver.machine.heap_limit
+		 : limit == LIMIT_HEAP_BYTES ? EMU_HEAP_BYTES
 					     : 0;
 	return emu_driver_leave(result);
 }
 
-/* The module gives the size of stacks, and there is no heap. */
+/* The module gives the size of stacks. */
 CUresult cuCtxSetLimit(int limit, size_t value)
 {
 	CUresult result = emu_driver_enter();
@@ -134,6 +136,8 @@ CUresult cuCtxSetLimit(int limit, size_t value)
 		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
 				    "the size of printf's buffer: a kernel has printed "
 				    "already");
+	if (!result && limit == LIMIT_HEAP_BYTES)
+		emu_driver.machine.heap_limit = value ? value : 1;
 	return emu_driver_leave(result);
 }
 
@@ -161,6 +165,24 @@ CUresult cuCtxGetCacheConfig(int *config)
 CUresult cuCtxResetPersistingL2Cache(void)
 {
 	return CUDA_SUCCESS;
+}
+
+/* What stays in the L2 cache, and the priority of a stream, have no effect. */
+CUresult cuStreamSetAttribute(CUstream stream, int attribute, const void *value)
+{
+	bool is_stream;
+
+	(void)emu_driver_enter();
+	is_stream = emu_stream_is_valid(stream);
+	(void)emu_driver_leave(CUDA_SUCCESS);
+	if (!is_stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return attribute > 0 && value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+	return cuCtxDestroy_v2(context);
 }
 
 CUresult cuProfilerStart(void)
@@ -331,6 +353,38 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 	(void)flags;
 	return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads,
 							   shared_bytes);
+}
+
+/* The most threads of an SM, by CTAs of a multiple of a warp; ties: the largest CTAs. */
+CUresult cuOccupancyMaxPotentialBlockSize(int *ctas, int *threads, CUfunction function,
+					  size_t (*shared_of)(int), size_t shared_bytes,
+					  int most_threads)
+{
+	int most = 0, best = 0, value = 0, sms = 1;
+	CUresult result;
+
+	if (!ctas || !threads || !function)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+				    function);
+	if (most_threads > 0 && most_threads < most)
+		most = most_threads;
+	for (int n = most / EMU_LANES * EMU_LANES; n > 0 && !result; n -= EMU_LANES) {
+		const size_t bytes = shared_of ? shared_of(n) : shared_bytes;
+
+		result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, n,
+								     bytes);
+		if (!result && value * n > best) {
+			best = value * n;
+			*threads = n;
+			*ctas = value;
+		}
+	}
+	if (!result)
+		result = cuDeviceGetAttribute(
+		    &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+	*ctas *= sms;
+	return result ? result : best ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuOccupancyMaxPotentialClusterSize(int *ctas, CUfunction function,

@@ -42,6 +42,7 @@ enum {
 	CUDA_ERROR_INVALID_HANDLE = 400,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+	CUDA_ERROR_ASSERT = 710,
 	CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
 	CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
 	CUDA_ERROR_LAUNCH_FAILED = 719,
@@ -217,6 +218,23 @@ typedef struct {
 	int type, id;
 } CUmemLocation;
 
+/* Memory without addresses (virtual.c). */
+typedef struct {
+	int type, requestedHandleTypes;
+	CUmemLocation location;
+	void *win32HandleMetaData;
+	struct {
+		unsigned char compressionType, gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
+} CUmemAllocationProp;
+
+typedef struct {
+	CUmemLocation location;
+	int flags;
+} CUmemAccessDesc;
+
 /* A copy of rows, with positions in bytes and rows. */
 typedef struct {
 	size_t srcXInBytes, srcY;
@@ -252,6 +270,12 @@ typedef struct {
 	size_t dstPitch, dstHeight;
 	size_t WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D;
+
+typedef struct {
+	void *execAffinityParams;
+	int numExecAffinityParams;
+	void *cigParams;
+} CUctxCreateParams;
 
 /* Nodes of graphs. */
 typedef struct {

@@ -211,6 +211,7 @@ static const struct error {
     {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED",
      "unspecified launch failure"},
+    {CUDA_ERROR_ASSERT, "CUDA_ERROR_ASSERT", "device-side assert triggered"},
     {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
      "too many blocks in cooperative launch"},
     {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
@@ -339,7 +340,10 @@ static const struct attribute shared_attributes[] = {
     {95, 1},	 /* cooperative launches */
     {99, 1},	 /* registered memory of the host */
     {111, 1024}, /* shared memory of a CTA that the system takes */
+    {102, 1},	 /* addresses that are mapped later */
     {115, 1},	 /* memory pools */
+    {119, 1},	 /* memory that may be compressed */
+    {109, 128 << 20}, /* bytes of an access policy window */
 };
 
 static const struct attribute *find_attribute(const struct attribute *list,
@@ -369,6 +373,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
 	     (int)d->cta_shared_bytes},
 	    {120, d->cluster_ctas > 1}, /* clusters */
+	    {108, d->l2_bytes / 4 * 3}, /* of the L2 cache, for persisting lines */
 	};
 	const struct attribute *found = find_attribute(
 	    of_device, sizeof(of_device) / sizeof(*of_device), attribute);
@@ -503,8 +508,13 @@ CUresult cuCtxCreate_v3(CUcontext *context, void *parameters, int count, unsigne
 CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags,
 			CUdevice device)
 {
-	return parameters ? CUDA_ERROR_NOT_SUPPORTED
-			  : cuCtxCreate_v2(context, flags, device);
+	const CUctxCreateParams *p = parameters;
+
+	if (p && (p->execAffinityParams || p->numExecAffinityParams || p->cigParams))
+		return emu_driver_fail(CUDA_ERROR_NOT_SUPPORTED,
+				       "a context for some of the multiprocessors, or of "
+				       "a graphics context, is not modelled");
+	return cuCtxCreate_v2(context, flags, device);
 }
 
 /*

@@ -173,7 +173,10 @@ static CUresult report_failure(void)
 	put_report(&text, m->report_kernel, m->report.text, rule);
 	fprintf(stderr, "nibemu: %s\n", text.all);
 	emu_record_report(text.kernel, m->report.text, text.all, rule, false, 1);
-	return emu_driver_fail(CUDA_ERROR_LAUNCH_FAILED, "%s", text.all);
+	return emu_driver_fail(rule && strcmp(rule->name, "assert") == 0
+				   ? CUDA_ERROR_ASSERT
+				   : CUDA_ERROR_LAUNCH_FAILED,
+			       "%s", text.all);
 }
 
 /* Prints a finding; a waived one only with NIBEMU_VERBOSE. */
@@ -316,7 +319,7 @@ static CUresult run_chain(struct emu_grid **grids, uint32_t count)
 	if (!ok)
 		found = report_failure();
 	if (found)
-		emu_driver.failed = CUDA_ERROR_LAUNCH_FAILED;
+		emu_driver.failed = found;
 	return found;
 }
 

@@ -25,6 +25,7 @@
 struct block {
 	uint64_t begin, bytes;
 	bool is_live, is_hidden;
+	bool is_of_kernels; /* malloc in device code */
 	uint64_t mapped; /* mappings of its bytes and their states (pages.h) */
 };
 
@@ -275,6 +276,24 @@ bool emu_memory_find(const struct emu_memory *memory, uint64_t address, uint64_t
 	*begin = block->begin;
 	*bytes = block->bytes;
 	return true;
+}
+
+void emu_memory_give_to_kernels(struct emu_memory *memory, uint64_t address)
+{
+	struct block *block = block_of(memory, address);
+
+	if (block)
+		block->is_of_kernels = true;
+}
+
+uint64_t emu_memory_of_kernels(const struct emu_memory *memory, uint64_t address)
+{
+	const struct block *block = block_of(memory, address);
+
+	return block && block->is_live && block->is_of_kernels &&
+		       block->begin == address
+		   ? block->bytes
+		   : 0;
 }
 
 /* ---- reports ------------------------------------------------------------- */

@@ -40,6 +40,12 @@ void emu_memory_hide(struct emu_memory *memory, uint64_t address);
 bool emu_memory_free(struct emu_memory *memory, uint64_t address,
 		     struct emu_error *err);
 
+/* A live allocation at address belongs to kernels (malloc in device code), not to the
+ * host. */
+void emu_memory_give_to_kernels(struct emu_memory *memory, uint64_t address);
+/* The size of such an allocation, 0 for any other address. */
+uint64_t emu_memory_of_kernels(const struct emu_memory *memory, uint64_t address);
+
 /*
  * Describes an address for a report: "16 bytes past the end of the allocation of
  * 4096 bytes at 0x...", "byte 5 of the freed allocation ...", "in no allocation".

@@ -66,6 +66,10 @@ bool emu_bind_exit(struct emu_bind *b);
 bool emu_bind_ret(struct emu_bind *b);
 bool emu_bind_printf(struct emu_bind *b);
 bool emu_bind_assertfail(struct emu_bind *b);
+bool emu_bind_malloc(struct emu_bind *b);
+bool emu_bind_free(struct emu_bind *b);
+bool emu_bind_call_check(struct emu_bind *b);
+bool emu_bind_call_unless(struct emu_bind *b);
 bool emu_bind_trap(struct emu_bind *b);
 bool emu_bind_nothing(struct emu_bind *b);
 /* warps and blocks */

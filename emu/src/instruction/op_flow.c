@@ -97,6 +97,73 @@ bool emu_bind_brx(struct emu_bind *b)
 	return true;
 }
 
+/*
+ * A call through a register is its check, and for each function that it may call a
+ * branch of the other lanes around the function's body (parse_call.c).
+ */
+static void run_call_check(struct emu_warp *w, const struct emu_instr *i,
+			   uint32_t lanes)
+{
+	const uint64_t *to = emu_row(w, &i->operand[0]);
+
+	for (; lanes; lanes &= lanes - 1) {
+		const int lane = __builtin_ctz(lanes);
+		bool is_known = false;
+
+		for (int k = 1; k < i->operands && !is_known; k++)
+			is_known =
+			    *(const uint64_t *)emu_row(w, &i->operand[k]) == to[lane];
+		if (!is_known) {
+			emu_fault(w, i, lane,
+				  "call of 0x%llx, which is no address of a function "
+				  "with these parameters, or recursion, which is not "
+				  "known here",
+				  (unsigned long long)to[lane]);
+			return;
+		}
+	}
+}
+
+/* The register, and the addresses of functions. */
+bool emu_bind_call_check(struct emu_bind *b)
+{
+	uint32_t count;
+	const struct emu_argument *e = emu_elements(b, emu_argument(b, 1), &count);
+
+	if (!emu_src(b, emu_argument(b, 0), EMU_U64))
+		return false;
+	for (uint32_t k = 0; k < count; k++)
+		if (!emu_src(b, &e[k], EMU_U64))
+			return false;
+	b->i->run = run_call_check;
+	return true;
+}
+
+static void run_call_unless(struct emu_warp *w, const struct emu_instr *i,
+			    uint32_t lanes)
+{
+	const uint64_t *to = emu_row(w, &i->operand[0]);
+	const uint64_t *address = emu_row(w, &i->operand[1]);
+	uint32_t others = 0;
+
+	EMU_EACH_LANE(l) others |= (uint32_t)(to[l] != address[l]) << l;
+	if (others & lanes)
+		emu_branch(w, i->target, others & lanes);
+}
+
+/* The register, the address of a function, and a label after its body. */
+bool emu_bind_call_unless(struct emu_bind *b)
+{
+	const struct emu_argument *label = emu_argument(b, 2);
+
+	if (!emu_src(b, emu_argument(b, 0), EMU_U64) ||
+	    !emu_src(b, emu_argument(b, 1), EMU_U64) ||
+	    !bind_branch(b, label->text, label->length))
+		return false;
+	b->i->run = run_call_unless;
+	return true;
+}
+
 static void run_exit(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	(void)i;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * op_library.c - the functions of CUDA's run-time library that kernels call:
- * vprintf, whose text the host writes after the grid has run (machine/prints.h), and
+ * vprintf, whose text the host writes after the grid has run (machine/prints.h),
+ * malloc and free, whose memory is that of cudaMalloc with the same checks, and
  * __assertfail.  Their arguments are offsets in the thread's local memory, to which
  * the call has stored the values.
  */
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hardware/memory.h"
 #include "instruction/binds.h"
 #include "machine/access.h"
 #include "machine/prints.h"
@@ -312,4 +314,89 @@ bool emu_bind_assertfail(struct emu_bind *b)
 {
 	b->i->run = run_assertfail;
 	return bind_offsets(b, 5);
+}
+
+/* ---- malloc and free ------------------------------------------------------- */
+
+/* The address of new memory; 0: the limit of the heap is reached, or none is left. */
+static uint64_t allocate(struct emu_machine *m, uint64_t bytes)
+{
+	const uint64_t limit = m->heap_limit ? m->heap_limit : EMU_HEAP_BYTES;
+	uint64_t at = 0;
+
+	if (bytes && bytes <= limit && m->heap_used <= limit - bytes)
+		at = emu_memory_alloc(m->memory, bytes, NULL);
+	if (!at)
+		return 0;
+	emu_memory_give_to_kernels(m->memory, at);
+	m->heap_used += bytes;
+	return at;
+}
+
+/* result, size */
+static void run_malloc(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	const uint32_t *result = emu_row(w, &i->operand[0]);
+
+	for (; lanes; lanes &= lanes - 1) {
+		const int lane = __builtin_ctz(lanes);
+		uint64_t bytes = 0, at;
+		uint8_t *to;
+
+		if (!read_local(w, i, lane, 1, &bytes, 8))
+			return;
+		at = allocate(emu_machine_of(w), bytes);
+		to = emu_access(w, i, lane, EMU_LOCAL, result[lane], 8, EMU_WRITE, NULL);
+		if (!to)
+			return;
+		memcpy(to, &at, sizeof(at));
+	}
+	emu_machine_of(w)->effects++;
+}
+
+static void run_free(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	struct emu_machine *m = emu_machine_of(w);
+
+	for (; lanes; lanes &= lanes - 1) {
+		const int lane = __builtin_ctz(lanes);
+		char where[200];
+		uint64_t at = 0, bytes;
+
+		if (!read_local(w, i, lane, 0, &at, 8))
+			return;
+		bytes = emu_memory_of_kernels(m->memory, at);
+		if (bytes) {
+			(void)emu_memory_free(m->memory, at, NULL);
+			m->heap_used -= bytes;
+		} else if (at) {
+			emu_memory_describe(m->memory, at, where, sizeof(where));
+			emu_fault(w, i, lane,
+				  "free of 0x%llx, which malloc of a kernel did not "
+				  "return, or which is free already: %s",
+				  (unsigned long long)at, where);
+			return;
+		}
+	}
+	m->effects++;
+}
+
+/* The heap is common to all clusters. */
+static bool bind_heap(struct emu_bind *b, uint32_t count)
+{
+	b->i->space = EMU_GLOBAL;
+	b->i->traits = EMU_STRONG;
+	return bind_offsets(b, count);
+}
+
+bool emu_bind_malloc(struct emu_bind *b)
+{
+	b->i->run = run_malloc;
+	return bind_heap(b, 2);
+}
+
+bool emu_bind_free(struct emu_bind *b)
+{
+	b->i->run = run_free;
+	return bind_heap(b, 1);
 }

@@ -14,6 +14,7 @@
 #define EMU_BARRIERS  16
 #define EMU_MAX_WARPS 32
 #define EMU_NO_PC     UINT32_MAX
+#define EMU_HEAP_BYTES (UINT64_C(8) << 20) /* CUDA's default */
 
 struct emu_rule;
 
@@ -136,6 +137,8 @@ struct emu_machine {
 	struct emu_order_reads *reads;
 	struct emu_time *time;	   /* machine/time.h; NULL: no time */
 	struct emu_prints *prints; /* machine/prints.h; NULL: not kept */
+	/* malloc in kernels: the limit, 0 for the default, and what is allocated. */
+	uint64_t heap_limit, heap_used;
 	struct emu_textures *textures; /* hardware/texture.h; NULL: none */
 	bool has_failed;
 	struct emu_error report;

@@ -28,7 +28,6 @@ struct emu_name {
 	 * else 0. */
 	uint64_t module_bytes;
 	uint32_t module_align;
-	bool has_functions;  /* a variable with addresses of functions */
 	uint32_t next, hash; /* in a chain of the table */
 };
 

@@ -64,6 +64,7 @@ struct emu_function {
 	size_t length;
 	struct emu_lexer at; /* after .func */
 	bool is_defined;     /* else only declared */
+	bool is_taken;	     /* its address is used */
 };
 
 /* A branch whose label is not known yet. */

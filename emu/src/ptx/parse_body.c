@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptx/functions.h"
 #include "ptx/parse_call.h"
 #include "ptx/parse_variable.h"
 #include "ptx/registers.h"
@@ -78,35 +79,6 @@ static bool parse_registers(struct emu_parser *p)
 	return emu_expect_mark(p, ';');
 }
 
-/* name, or the number at its end within a range %r<n>. */
-static bool find_register(const struct emu_parser *p, const char *text, size_t length,
-			  uint32_t *reg)
-{
-	const struct emu_name *n =
-	    emu_names_find(&p->names, text, length, EMU_NAME_REGISTER);
-	size_t stem = length;
-	uint64_t number = 0;
-
-	if (n) {
-		*reg = (uint32_t)n->value;
-		return true;
-	}
-	while (stem > 0 && text[stem - 1] >= '0' && text[stem - 1] <= '9')
-		stem--;
-	if (stem == length || length - stem > 9)
-		return false;
-	for (size_t i = stem; i < length; i++)
-		number = number * 10 + (uint64_t)(text[i] - '0');
-	/* %r01 is not %r1. */
-	if (text[stem] == '0' && length - stem > 1)
-		return false;
-	n = emu_names_find(&p->names, text, stem, EMU_NAME_RANGE);
-	if (!n || number >= n->count)
-		return false;
-	*reg = (uint32_t)(n->value + number);
-	return true;
-}
-
 /* ---- arguments ----------------------------------------------------------- */
 
 static bool find_special(const char *text, size_t length, int *special)
@@ -155,13 +127,14 @@ static void resolve_symbol(struct emu_parser *p, const struct emu_name *n,
 static bool parse_name(struct emu_parser *p, struct emu_argument *a)
 {
 	const struct emu_token *t = &p->lexer.token;
+	const struct emu_function *f;
 	const struct emu_name *n;
 
 	a->text = t->text;
 	a->length = t->length;
 	if (t->length == 1 && *t->text == '_')
 		a->kind = EMU_ARG_SINK;
-	else if (find_register(p, t->text, t->length, &a->reg))
+	else if (emu_find_register(p, t->text, t->length, &a->reg))
 		a->kind = EMU_ARG_REGISTER;
 	else if (*t->text == '%' && find_special(t->text, t->length, &a->special))
 		a->kind = EMU_ARG_SPECIAL;
@@ -173,16 +146,12 @@ static bool parse_name(struct emu_parser *p, struct emu_argument *a)
 				      "register %.*s is not declared, and no "
 				      "special register known here",
 				      (int)(t->length < 40 ? t->length : 40), t->text);
-	else if ((n = emu_names_find(&p->names, t->text, t->length, EMU_NAME_SYMBOL)) &&
-		 n->has_functions)
-		return emu_parse_fail(p, t->line,
-				      "%.*s holds addresses of functions, "
-				      "which are not known here",
-				      (int)(t->length < 200 ? t->length : 200),
-				      t->text);
-	else if (n)
+	else if ((n = emu_names_find(&p->names, t->text, t->length, EMU_NAME_SYMBOL)))
 		resolve_symbol(p, n, a);
-	else
+	else if ((f = emu_function_find(p, t->text, t->length))) {
+		a->kind = EMU_ARG_INTEGER;
+		a->value = emu_function_address(p, f);
+	} else
 		a->kind = EMU_ARG_LABEL;
 	emu_lexer_next(&p->lexer);
 	return true;
@@ -508,6 +477,12 @@ static bool parse_one(struct emu_parser *p, size_t scope)
 	/* Parameters of a call are in the thread's own memory. */
 	if (emu_token_is_word(&word, ".param"))
 		return emu_parse_variable(p, EMU_LOCAL, false);
+	/* A call through a register has the sizes of its arguments. */
+	if (emu_token_is_word(&word, ".callprototype")) {
+		while (p->lexer.token.kind != EMU_END && !emu_take_mark(p, ';'))
+			emu_lexer_next(&p->lexer);
+		return true;
+	}
 	if (emu_token_is_word(&word, ".pragma")) {
 		emu_lexer_next(&p->lexer);
 		return emu_expect_mark(p, ';');

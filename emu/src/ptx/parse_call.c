@@ -4,19 +4,14 @@
 
 #include <string.h>
 
+#include "ptx/functions.h"
 #include "ptx/parse_variable.h"
+#include "ptx/registers.h"
 
 #define SKIP_LABEL  "after a call"
 #define MOST_ACTUAL 64 /* arguments of a call, its result included */
 
 /* ---- functions of the module ---------------------------------------------- */
-
-/* Skips '(' to ')', without nesting. */
-static void skip_parentheses(struct emu_parser *p)
-{
-	while (p->lexer.token.kind != EMU_END && !emu_take_mark(p, ')'))
-		emu_lexer_next(&p->lexer);
-}
 
 bool emu_skip_function(struct emu_parser *p)
 {
@@ -28,61 +23,6 @@ bool emu_skip_function(struct emu_parser *p)
 		emu_lexer_next(&p->lexer);
 	}
 	return emu_skip_braces(p) || emu_unexpected(p, "the end of the function");
-}
-
-static const struct emu_function *find_function(const struct emu_parser *p,
-						const char *text, size_t length)
-{
-	const struct emu_function *found = NULL;
-
-	for (size_t i = 0; i < p->n_functions; i++) {
-		const struct emu_function *f = &p->functions[i];
-
-		if (f->length == length && memcmp(f->text, text, length) == 0 &&
-		    (!found || f->is_defined))
-			found = f;
-	}
-	return found;
-}
-
-/* Accepts .func; continues after the function. */
-static bool note_function(struct emu_parser *p)
-{
-	struct emu_function *grown = emu_grow(p->functions, &p->functions_capacity,
-					      p->n_functions, sizeof(*grown));
-	struct emu_function *f;
-
-	if (!grown)
-		return emu_fail(p->err, "no memory for functions");
-	p->functions = grown;
-	f = &grown[p->n_functions];
-	memset(f, 0, sizeof(*f));
-	f->at = p->lexer;
-	if (emu_take_mark(p, '('))
-		skip_parentheses(p);
-	f->text = p->lexer.token.text;
-	f->length = p->lexer.token.length;
-	while (p->lexer.token.kind != EMU_END && !emu_token_is(&p->lexer.token, '{') &&
-	       !emu_token_is(&p->lexer.token, ';'))
-		emu_lexer_next(&p->lexer);
-	f->is_defined = emu_token_is(&p->lexer.token, '{');
-	p->n_functions++;
-	return true;
-}
-
-bool emu_find_functions(struct emu_parser *p)
-{
-	const struct emu_lexer begin = p->lexer;
-	bool ok = true;
-
-	while (ok && p->lexer.token.kind != EMU_END) {
-		if (emu_take_word(p, ".func"))
-			ok = note_function(p);
-		else
-			emu_lexer_next(&p->lexer);
-	}
-	p->lexer = begin;
-	return ok;
 }
 
 /* ---- calls ------------------------------------------------------------------ */
@@ -240,26 +180,14 @@ static bool enter(struct emu_parser *p, const struct emu_function *f, uint32_t l
 	return true;
 }
 
-static bool call_function(struct emu_parser *p, const struct emu_token *name,
-			  const struct emu_argument *actual, uint32_t results,
-			  uint32_t count)
+/* Adds the body of a function. */
+static bool expand(struct emu_parser *p, const struct emu_function *f, uint32_t line,
+		   const struct emu_argument *actual, uint32_t results, uint32_t count)
 {
-	const struct emu_function *f = find_function(p, name->text, name->length);
 	const size_t scope = p->names.count, fixups = p->build.n_fixups;
 	const struct emu_lexer behind = p->lexer;
 
-	if (emu_token_is_word(name, "vprintf"))
-		return call_library(p, "call.vprintf", actual, count);
-	if (emu_token_is_word(name, "__assertfail"))
-		return call_library(p, "call.assertfail", actual, count);
-	if (!f || !f->is_defined)
-		return emu_parse_fail(
-		    p, name->line, "call %.*s: %s",
-		    (int)(name->length < 80 ? name->length : 80), name->text,
-		    *name->text == '%' ? "calls through a register are not "
-					 "known here"
-				       : "the module defines no such function");
-	if (!enter(p, f, name->line))
+	if (!enter(p, f, line))
 		return false;
 	p->lexer = f->at;
 	if (!read_function(p, actual, results, count))
@@ -268,6 +196,167 @@ static bool call_function(struct emu_parser *p, const struct emu_token *name,
 	emu_names_cut(&p->names, scope);
 	p->lexer = behind;
 	p->n_calls--;
+	return true;
+}
+
+/* Dynamic parallelism: the functions of CUDA's device runtime. */
+static bool refuse_launch(struct emu_parser *p, const struct emu_token *name)
+{
+	return emu_parse_fail(
+	    p, name->line,
+	    "call %.*s: dynamic parallelism is not modelled: launch this kernel from "
+	    "the host",
+	    (int)(name->length < 80 ? name->length : 80), name->text);
+}
+
+static bool call_function(struct emu_parser *p, const struct emu_token *name,
+			  const struct emu_argument *actual, uint32_t results,
+			  uint32_t count)
+{
+	const struct emu_function *f =
+	    emu_function_find(p, name->text, name->length);
+
+	if (emu_token_is_word(name, "vprintf"))
+		return call_library(p, "call.vprintf", actual, count);
+	if (emu_token_is_word(name, "__assertfail"))
+		return call_library(p, "call.assertfail", actual, count);
+	if (emu_token_is_word(name, "malloc") && (!f || !f->is_defined))
+		return call_library(p, "call.malloc", actual, count);
+	if (emu_token_is_word(name, "free") && (!f || !f->is_defined))
+		return call_library(p, "call.free", actual, count);
+	if (name->length > 4 && memcmp(name->text, "cuda", 4) == 0 &&
+	    (!f || !f->is_defined))
+		return refuse_launch(p, name);
+	if (!f || !f->is_defined)
+		return emu_parse_fail(
+		    p, name->line, "call %.*s: %s",
+		    (int)(name->length < 80 ? name->length : 80), name->text,
+		    "the module defines no such function");
+	return expand(p, f, name->line, actual, results, count);
+}
+
+/* ---- calls through a register ---------------------------------------------- */
+
+/* The number of parameters from after the '(', if they have these sizes; else -1. */
+static int formal_count(struct emu_parser *p, const struct emu_argument *actual,
+			uint32_t count)
+{
+	uint32_t n = 0;
+
+	if (emu_take_mark(p, ')'))
+		return 0;
+	do {
+		struct emu_declaration d;
+
+		if (!emu_take_word(p, ".param") || !emu_parse_declaration(p, &d) ||
+		    n == count || actual[n].count != d.bytes)
+			return -1;
+		n++;
+	} while (emu_take_mark(p, ','));
+	return emu_take_mark(p, ')') ? (int)n : -1;
+}
+
+/* True for a function whose address is used, with such parameters, which is not being
+ * called already. */
+static bool is_callee(struct emu_parser *p, const struct emu_function *f,
+		      const struct emu_argument *actual, uint32_t results,
+		      uint32_t count)
+{
+	const struct emu_lexer behind = p->lexer;
+	int n_results = 0, n = 0;
+
+	for (uint32_t i = 0; i < p->n_calls; i++)
+		if (p->calls[i] == f)
+			return false;
+	if (!f->is_defined || !f->is_taken)
+		return false;
+	p->lexer = f->at;
+	if (emu_take_mark(p, '('))
+		n_results = formal_count(p, actual, results);
+	emu_lexer_next(&p->lexer); /* its name */
+	if (n_results >= 0 && emu_take_mark(p, '('))
+		n = formal_count(p, actual + results, count - results);
+	p->lexer = behind;
+	return n_results == (int)results && n == (int)(count - results);
+}
+
+#define MOST_CALLEES	256
+#define OTHERWISE_LABEL "after a function"
+
+/* A statement with a register, addresses of functions, and for `label` a branch. */
+static bool decode_register(struct emu_parser *p, const char *opcode,
+			    const struct emu_argument *reg, const uint64_t *addresses,
+			    uint32_t count, const char *label)
+{
+	struct emu_statement *s = &p->statement;
+
+	s->opcode = opcode;
+	s->opcode_length = strlen(opcode);
+	s->has_guard = false;
+	s->n_elements = 0;
+	s->n_arguments = label ? 3 : 2;
+	s->arguments[0] = *reg;
+	s->arguments[1] = (struct emu_argument){
+	    .kind = EMU_ARG_INTEGER, .special = -1, .value = addresses[0]};
+	for (uint32_t k = 0; k < count && !label; k++)
+		s->elements[s->n_elements++] = (struct emu_argument){
+		    .kind = EMU_ARG_INTEGER, .special = -1, .value = addresses[k]};
+	if (label)
+		s->arguments[2] = (struct emu_argument){.kind = EMU_ARG_LABEL,
+							.special = -1,
+							.text = label,
+							.length = strlen(label)};
+	else
+		s->arguments[1] = (struct emu_argument){
+		    .kind = EMU_ARG_VECTOR, .special = -1, .count = count};
+	return p->decode(p);
+}
+
+/* The bodies of all functions that the register may call, each for its lanes. */
+static bool call_register(struct emu_parser *p, const struct emu_token *name,
+			  const struct emu_argument *actual, uint32_t results,
+			  uint32_t count)
+{
+	uint64_t addresses[MOST_CALLEES];
+	size_t callees[MOST_CALLEES];
+	struct emu_argument reg = {.kind = EMU_ARG_REGISTER, .special = -1};
+	uint32_t n = 0;
+
+	if (!emu_find_register(p, name->text, name->length, &reg.reg))
+		return emu_parse_fail(p, name->line, "register %.*s is not declared",
+				      (int)(name->length < 80 ? name->length : 80),
+				      name->text);
+	for (size_t k = 0; k < p->n_functions; k++)
+		if (is_callee(p, &p->functions[k], actual, results, count)) {
+			if (n == MOST_CALLEES)
+				return emu_parse_fail(p, name->line,
+						      "over %d functions that the "
+						      "register may call",
+						      MOST_CALLEES);
+			callees[n] = k;
+			addresses[n++] = emu_function_address(p, &p->functions[k]);
+		}
+	if (!n)
+		return emu_parse_fail(p, name->line,
+				      "call %.*s: no function whose address is used has "
+				      "these parameters, or recursion, which is not known "
+				      "here",
+				      (int)(name->length < 80 ? name->length : 80),
+				      name->text);
+	if (!decode_register(p, "call.check", &reg, addresses, n, NULL))
+		return false;
+	for (uint32_t k = 0; k < n; k++) {
+		const size_t scope = p->names.count, fixups = p->build.n_fixups;
+
+		if (!decode_register(p, "call.unless", &reg, &addresses[k], 1,
+				     OTHERWISE_LABEL) ||
+		    !expand(p, &p->functions[callees[k]], name->line, actual, results,
+			    count) ||
+		    !add_label(p, OTHERWISE_LABEL))
+			return false;
+		emu_resolve_labels(p, fixups, scope);
+		emu_names_cut(&p->names, scope);
+	}
 	return true;
 }
 
@@ -290,12 +379,14 @@ bool emu_parse_call(struct emu_parser *p, const struct emu_argument *guard)
 	if (emu_take_mark(p, ',') &&
 	    (!emu_expect_mark(p, '(') || !parse_actual(p, actual, &count)))
 		return false;
-	if (emu_token_is(&p->lexer.token, ','))
-		return emu_parse_fail(p, name.line,
-				      "calls through a register are not known "
-				      "here");
-	if (!emu_expect_mark(p, ';') || (guard && !skip_by_guard(p, guard)) ||
-	    !call_function(p, &name, actual, results, count))
+	/* The prototype of a call through a register. */
+	if (*name.text == '%' && emu_take_mark(p, ','))
+		emu_lexer_next(&p->lexer);
+	if (!emu_expect_mark(p, ';') || (guard && !skip_by_guard(p, guard)))
+		return false;
+	if (*name.text == '%'
+		? !call_register(p, &name, actual, results, count)
+		: !call_function(p, &name, actual, results, count))
 		return false;
 	if (guard && !add_label(p, SKIP_LABEL))
 		return false;

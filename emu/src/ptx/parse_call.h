@@ -2,15 +2,14 @@
 /*
  * parse_call.h - functions of a module (.func) and their calls. A call is not
  * an instruction: the function's body is parsed again at the call, with its
- * parameters in the thread's local memory.
+ * parameters in the thread's local memory.  At a call through a register the bodies of
+ * all functions are parsed whose address the module uses, with such parameters.
  */
 #ifndef EMU_PARSE_CALL_H
 #define EMU_PARSE_CALL_H
 
 #include "ptx/parse.h"
 
-/* Records where the text defines functions, before any is called. */
-bool emu_find_functions(struct emu_parser *parser);
 /* Skips a function at the module's level, from after .func. */
 bool emu_skip_function(struct emu_parser *parser);
 /*

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptx/functions.h"
 #include "ptx/parse_body.h"
 #include "ptx/parse_call.h"
 #include "ptx/parse_variable.h"

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "ptx/functions.h"
 #include "ptx/parse_variable.h"
 
 static bool parse_shape(struct emu_parser *p, struct emu_declaration *d)
@@ -103,12 +104,13 @@ static bool parse_offset(struct emu_parser *p, uint64_t *value)
 /*
  * name or generic(name), with an offset, for a variable that is declared before.
  * Addresses of .global and .const variables are generic here.  Any other name is
- * that of a function, which has no address.
+ * that of a function.
  */
-static bool parse_address(struct emu_parser *p, uint64_t *value, bool *is_function)
+static bool parse_address(struct emu_parser *p, uint64_t *value)
 {
 	const struct emu_token *t = &p->lexer.token;
 	const bool is_generic = emu_take_word(p, "generic");
+	const struct emu_function *f;
 	const struct emu_name *n;
 
 	if (is_generic && !emu_expect_mark(p, '('))
@@ -118,21 +120,23 @@ static bool parse_address(struct emu_parser *p, uint64_t *value, bool *is_functi
 	n = emu_names_find(&p->names, t->text, t->length, EMU_NAME_SYMBOL);
 	if (n && n->space != EMU_GLOBAL && n->space != EMU_CONST)
 		return emu_unexpected(p, "a .global or .const variable");
-	*is_function = !n;
-	*value = n ? n->value : 0;
+	f = n ? NULL : emu_function_find(p, t->text, t->length);
+	if (!n && !f)
+		return emu_unexpected(p, "a variable or a function of the module");
+	*value = n ? n->value : emu_function_address(p, f);
 	emu_lexer_next(&p->lexer);
 	return (!is_generic || emu_expect_mark(p, ')')) && parse_offset(p, value);
 }
 
 /* One value, at most as large as an element of d. */
 static bool parse_value(struct emu_parser *p, const struct emu_declaration *d,
-			uint64_t *value, bool *is_function)
+			uint64_t *value)
 {
 	const struct emu_token *t = &p->lexer.token;
 	bool minus;
 
 	if (t->kind == EMU_WORD && d->element_bytes == 8)
-		return parse_address(p, value, is_function);
+		return parse_address(p, value);
 	minus = emu_take_mark(p, '-');
 	if (t->kind != EMU_NUMBER && t->kind != EMU_FLOAT)
 		return emu_unexpected(p, "a number, or in an element of 8 "
@@ -144,19 +148,17 @@ static bool parse_value(struct emu_parser *p, const struct emu_declaration *d,
 	return true;
 }
 
-/* *has_functions is set where one of the values is a function's address. */
 static bool parse_initial(struct emu_parser *p, const struct emu_declaration *d,
-			  uint8_t *to, bool *has_functions)
+			  uint8_t *to)
 {
 	const bool braces = emu_take_mark(p, '{');
 	uint64_t at = 0;
 
 	do {
 		const uint32_t line = p->lexer.token.line;
-		bool is_function = false;
 		uint64_t value = 0;
 
-		if (!parse_value(p, d, &value, &is_function))
+		if (!parse_value(p, d, &value))
 			return false;
 		if (at + d->element_bytes > d->bytes)
 			return emu_parse_fail(p, line,
@@ -164,7 +166,6 @@ static bool parse_initial(struct emu_parser *p, const struct emu_declaration *d,
 					      "variable has elements");
 		memcpy(to + at, &value, d->element_bytes < 8 ? d->element_bytes : 8);
 		at += d->element_bytes;
-		*has_functions = *has_functions || is_function;
 	} while (braces && emu_take_mark(p, ','));
 	return !braces || emu_expect_mark(p, '}');
 }
@@ -317,7 +318,7 @@ bool emu_parse_variable(struct emu_parser *p, enum emu_state_space space,
 		initial = emu_arena_take(p->module->arena, d.bytes + 1);
 		if (!initial)
 			return emu_fail(p->err, "no memory for a variable");
-		if (!parse_initial(p, &d, initial, &name.has_functions))
+		if (!parse_initial(p, &d, initial))
 			return false;
 	}
 	if (space == EMU_SHARED && is_extern) {

@@ -235,3 +235,31 @@ bool emu_place_registers(struct emu_builder *b, struct emu_error *err)
 	free(p.lives);
 	return ok || emu_fail(err, "no memory for registers");
 }
+
+bool emu_find_register(const struct emu_parser *p, const char *text, size_t length,
+		       uint32_t *reg)
+{
+	const struct emu_name *n =
+	    emu_names_find(&p->names, text, length, EMU_NAME_REGISTER);
+	size_t stem = length;
+	uint64_t number = 0;
+
+	if (n) {
+		*reg = (uint32_t)n->value;
+		return true;
+	}
+	while (stem > 0 && text[stem - 1] >= '0' && text[stem - 1] <= '9')
+		stem--;
+	if (stem == length || length - stem > 9)
+		return false;
+	for (size_t i = stem; i < length; i++)
+		number = number * 10 + (uint64_t)(text[i] - '0');
+	/* %r01 is not %r1. */
+	if (text[stem] == '0' && length - stem > 1)
+		return false;
+	n = emu_names_find(&p->names, text, stem, EMU_NAME_RANGE);
+	if (!n || number >= n->count)
+		return false;
+	*reg = (uint32_t)(n->value + number);
+	return true;
+}

@@ -10,4 +10,8 @@ bool emu_place_registers(struct emu_builder *build, struct emu_error *err);
 /* A row of one value in the constants; UINT32_MAX if there is no memory. */
 uint32_t emu_constant_row(struct emu_builder *build, uint64_t value, uint32_t bytes);
 
+/* The register of a name: its own, or the number at its end within a range %r<n>. */
+bool emu_find_register(const struct emu_parser *parser, const char *text, size_t length,
+		       uint32_t *reg);
+
 #endif

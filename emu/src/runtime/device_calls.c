@@ -113,6 +113,31 @@ cudaError_t cudaSetDevice(int device)
 	CALL(cuDeviceGet(&unused, device));
 }
 
+/* There is one device. */
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+	CALL(cuDeviceCanAccessPeer(can, device, peer));
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int *value, int attribute, int device, int peer)
+{
+	(void)value;
+	(void)attribute;
+	(void)device;
+	(void)peer;
+	return emu_runtime_keep(CUDA_ERROR_INVALID_DEVICE);
+}
+
+cudaError_t cudaCtxResetPersistingL2Cache(void)
+{
+	CALL(cuCtxResetPersistingL2Cache());
+}
+
+cudaError_t cudaStreamSetAttribute(CUstream stream, int attribute, const void *value)
+{
+	CALL(cuStreamSetAttribute(stream, attribute, value));
+}
+
 cudaError_t cudaSetDeviceFlags(unsigned flags)
 {
 	(void)flags;
@@ -154,6 +179,8 @@ static void put_numbers(struct cudaDeviceProp *p, int device)
 	    {89, &p->concurrentManagedAccess},
 	    {95, &p->cooperativeLaunch},
 	    {106, &p->maxBlocksPerMultiProcessor},
+	    {108, &p->persistingL2CacheMaxSize},
+	    {109, &p->accessPolicyMaxWindowSize},
 	    {120, &p->clusterLaunch},
 	};
 
@@ -186,6 +213,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *to, int device)
 	to->totalConstMem = size_of(9, device);
 	to->memPitch = size_of(11, device);
 	to->textureAlignment = size_of(14, device);
+	to->texturePitchAlignment = size_of(23, device);
+	to->surfaceAlignment = size_of(30, device);
 	to->sharedMemPerMultiprocessor = size_of(81, device);
 	to->sharedMemPerBlockOptin =
 	    size_of(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
