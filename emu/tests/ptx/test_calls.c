@@ -132,7 +132,11 @@ static void test_refused(void **state)
 		  "with 2 parameters of a function with 0");
 	must_fail(".func f(.param .b32 x) { ret; }\n", "call f;\n",
 		  "with 0 parameters of a function with 1");
-	must_fail("", "call %d1;\n", "calls through a register");
+	must_fail("", "call %d1;\n", "no function whose address is used");
+	must_fail(".extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 a);\n",
+		  "{ .param .b64 r; .param .b64 a;\n"
+		  "call (r), cudaGetParameterBufferV2, (a); }\n",
+		  "dynamic parallelism is not modelled");
 	must_fail(".func f() { .shared .b32 x; ret; }\n", "call f;\n",
 		  "static .shared of a function");
 	must_fail(".func f(.param .b64 x) { ret; }\n",
@@ -232,12 +236,99 @@ static void test_addresses(void **state)
 		  "@%p1 ld.u64 %d3, [%d4];\n"
 		  "ld.u32 %r3, [%d3]; st.global.u32 [%d1], %r3;\n",
 		  want_addressed);
-	must_fail(addresses, "ld.global.u64 %d2, [table];\n",
-		  "table holds addresses of functions");
 	must_fail(".global .align 4 .b32 a = words;\n", "", "a number");
 	must_fail(".shared .align 4 .b32 s[4];\n"
 		  ".global .align 8 .u64 a = generic(s);\n",
 		  "", "a .global or .const variable");
+}
+
+/* The lanes call add, times and, in a table, again times. */
+static const char callees[] =
+    ".func (.param .b32 r) add(.param .b32 x)\n"
+    "{ .reg .b32 %r<3>; ld.param.u32 %r1, [x]; add.u32 %r2, %r1, 100;\n"
+    "st.param.b32 [r], %r2; ret; }\n"
+    ".func (.param .b32 r) times(.param .b32 x)\n"
+    "{ .reg .b32 %r<3>; .reg .pred %p<2>; ld.param.u32 %r1, [x];\n"
+    "setp.gt.u32 %p1, %r1, 20; mov.u32 %r2, 7; @%p1 bra END;\n"
+    "mul.lo.u32 %r2, %r1, 3;\nEND: st.param.b32 [r], %r2; ret; }\n"
+    ".func other(.param .b64 x) { ret; }\n"
+    ".global .align 8 .u64 table[3] = {add, times, other};\n";
+
+static uint32_t want_called(uint32_t lane)
+{
+	const uint32_t times = lane > 20 ? 7 : 3 * lane;
+
+	return lane % 2 ? times : lane + 100;
+}
+
+#define CALL_REGISTER                                                                  \
+	"ld.global.u64 %d3, [%d2];\n"                                                  \
+	"{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1;\n"                     \
+	"proto : .callprototype (.param .b32 _) _ (.param .b32 _);\n"                  \
+	"call (b), %d3, (a), proto; ld.param.b32 %r2, [b]; }\n"                        \
+	"st.global.u32 [%d1], %r2;\n"
+
+static void test_registers(void **state)
+{
+	must_give(callees,
+		  "mov.u64 %d2, table; and.b32 %r3, %r1, 1;\n"
+		  "mad.wide.u32 %d2, %r3, 8, %d2;\n" CALL_REGISTER,
+		  want_called);
+	/* The address as an operand, and a function with other parameters. */
+	must_give(callees,
+		  "mov.u64 %d3, times; mov.u64 %d4, add; and.b32 %r3, %r1, 1;\n"
+		  "setp.eq.u32 %p1, %r3, 1; selp.b64 %d3, %d3, %d4, %p1;\n"
+		  "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1;\n"
+		  "call (b), %d3, (a); ld.param.b32 %r2, [b]; }\n"
+		  "st.global.u32 [%d1], %r2;\n",
+		  want_called);
+	must_fail(callees, "mov.u64 %d2, table; add.u64 %d2, %d2, 16;\n" CALL_REGISTER,
+		  "no address of a function with these parameters");
+	must_fail(".func f(.param .b64 x)\n"
+		  "{ .reg .b64 %d<3>; ld.param.u64 %d1, [x];\n"
+		  "{ .param .b64 a; st.param.b64 [a], %d1; call %d1, (a); }\nret; }\n",
+		  "mov.u64 %d3, f; { .param .b64 a; st.param.b64 [a], %d3;\n"
+		  "call f, (a); }\n",
+		  "recursion, which is not known here");
+}
+
+#define HEAP                                                                           \
+	".extern .func (.param .b64 r) malloc(.param .b64 a);\n"                       \
+	".extern .func free(.param .b64 a);\n"
+#define MALLOC(bytes)                                                                  \
+	"{ .param .b64 r; .param .b64 a; st.param.b64 [a], " bytes ";\n"                \
+	"call.uni (r), malloc, (a); ld.param.b64 %d2, [r]; }\n"
+#define FREE(at)                                                                       \
+	"{ .param .b64 a; st.param.b64 [a], " at "; call.uni free, (a); }\n"
+
+static uint32_t want_kept(uint32_t lane)
+{
+	return lane + 5;
+}
+
+static uint32_t want_none(uint32_t lane)
+{
+	return 0;
+}
+
+/* Memory of each lane: its size, its states, and its end. */
+static void test_heap(void **state)
+{
+	must_give(HEAP,
+		  MALLOC("8") "add.u32 %r2, %r1, 5; st.u32 [%d2+4], %r2;\n"
+			      "ld.u32 %r3, [%d2+4];\n" FREE("%d2")
+				  FREE("0") "st.global.u32 [%d1], %r3;\n",
+		  want_kept);
+	/* More than the limit of 8 MiB. */
+	must_give(HEAP,
+		  MALLOC("8388609") "cvt.u32.u64 %r3, %d2; st.global.u32 [%d1], %r3;\n",
+		  want_none);
+	must_fail(HEAP, MALLOC("8") "ld.u32 %r3, [%d2+4];\n", "never written");
+	must_fail(HEAP, MALLOC("8") "st.u32 [%d2+8], %r1;\n",
+		  "0 bytes past the end of the 8 bytes");
+	must_fail(HEAP, MALLOC("8") FREE("%d2") "st.u32 [%d2], %r1;\n", "freed before");
+	must_fail(HEAP, MALLOC("8") FREE("%d2") FREE("%d2"), "which is free already");
+	must_fail(HEAP, FREE("%d1"), "which malloc of a kernel did not return");
 }
 
 int main(void)
@@ -246,7 +337,8 @@ int main(void)
 	    cmocka_unit_test(test_calls),	  cmocka_unit_test(test_structures),
 	    cmocka_unit_test(test_refused),	  cmocka_unit_test(test_growth),
 	    cmocka_unit_test(test_module_shared), cmocka_unit_test(test_library),
-	    cmocka_unit_test(test_addresses),
+	    cmocka_unit_test(test_addresses),	  cmocka_unit_test(test_registers),
+	    cmocka_unit_test(test_heap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
