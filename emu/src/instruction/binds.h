@@ -53,6 +53,9 @@ bool emu_bind_st(struct emu_bind *b);
 bool emu_bind_st_bulk(struct emu_bind *b);
 bool emu_bind_atom(struct emu_bind *b);
 bool emu_bind_red(struct emu_bind *b);
+/* An atom.exch, and the bit of its option if nothing reads the old value. */
+bool emu_is_exchange(const struct emu_instr *i);
+#define EMU_IGNORES_OLD 32
 bool emu_bind_prefetch(struct emu_bind *b);
 bool emu_bind_policy_fractional(struct emu_bind *b);
 bool emu_bind_policy_range(struct emu_bind *b);

@@ -11,6 +11,7 @@
 #include "check/check.h"
 #include "instruction/bounds.h"
 #include "instruction/opcodes.h"
+#include "instruction/unused.h"
 #include "instruction/volatile.h"
 #include "ptx/bind.h"
 #include "ptx/names.h"
@@ -253,6 +254,11 @@ struct emu_module *emu_module_read(const char *text, emu_place *place, void *con
 	for (uint32_t k = 0; m && k < m->n_kernels; k++) {
 		emu_find_volatile_data(m->kernels[k]);
 		emu_find_bounds(m->kernels[k]);
+		if (!emu_find_unused(m->kernels[k])) {
+			emu_module_free(m);
+			(void)emu_fail(err, "no memory for a kernel's registers");
+			return NULL;
+		}
 	}
 	return m;
 }

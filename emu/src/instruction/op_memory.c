@@ -407,7 +407,9 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 		if (!(lanes >> l & 1))
 			continue;
 		at = emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
-				bytes, EMU_READ, NULL);
+				bytes,
+				i->option & EMU_IGNORES_OLD ? EMU_WRITE : EMU_READ,
+				NULL);
 		if (!at)
 			return;
 		(void)emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
@@ -421,6 +423,12 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 		w->must_yield = true;
 	else
 		emu_yield(w);
+}
+
+bool emu_is_exchange(const struct emu_instr *i)
+{
+	return i->run == run_atom && (i->option & 15) == ATOMIC_EXCH &&
+	       !(i->option & NO_RESULT) && i->vector == 1;
 }
 
 static bool takes(uint32_t operation, enum emu_type t)

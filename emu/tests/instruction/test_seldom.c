@@ -355,10 +355,29 @@ static void test_bytes(void **state)
 	emu_must_fail(COUNTED("0"), &job, "1 bytes to come", NULL);
 }
 
+/* An exchange gives a variable its first value, if nothing reads the old one. */
+static void test_exchange(void **state)
+{
+	uint32_t out[LANES] = {0};
+	struct emu_job job = {
+	    .out = out, .out_bytes = sizeof(out), .shared_bytes = 4 * LANES};
+
+	emu_must_run("mov.u32 %r1, dynamic; mad.lo.u32 %r1, %tid, 4, %r1;\n"
+		     "atom.shared.exch.b32 %r2, [%r1], 9; ld.shared.u32 %r3, [%r1];\n"
+		     "mad.wide.u32 %d1, %tid, 4, %out; st.global.u32 [%d1], %r3;\n",
+		     &job);
+	assert_int_equal(out[LANES - 1], 9);
+	emu_must_fail("mov.u32 %r1, dynamic; mad.lo.u32 %r1, %tid, 4, %r1;\n"
+		      "atom.shared.exch.b32 %r2, [%r1], 9;\n"
+		      "mad.wide.u32 %d1, %tid, 4, %out; st.global.u32 [%d1], %r2;\n",
+		      &job, "never written", NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_carry),    cmocka_unit_test(test_groups),
+	    cmocka_unit_test(test_exchange),
 	    cmocka_unit_test(test_products), cmocka_unit_test(test_bits),
 	    cmocka_unit_test(test_halves),   cmocka_unit_test(test_atomics),
 	    cmocka_unit_test(test_states),   cmocka_unit_test(test_cleared),

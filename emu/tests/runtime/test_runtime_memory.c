@@ -117,7 +117,7 @@ static void test_box_refused(void **state)
 	bad.dstPos.y = 3;
 	assert_int_equal(cudaMemcpy3D(&bad), CUDA_ERROR_INVALID_VALUE);
 	bad = copy;
-	bad.srcArray = bytes;
+	bad.srcArray = (CUarray)(void *)bytes;
 	assert_int_equal(cudaMemcpy3D(&bad), CUDA_ERROR_INVALID_VALUE);
 	/* One row needs neither a pitch nor a height. */
 	bad = copy;
