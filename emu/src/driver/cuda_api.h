@@ -94,6 +94,11 @@ enum {
 	CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
 };
 
+/* What a launch's `extra` lists, as pairs: a buffer of all parameters, and its size. */
+#define CU_LAUNCH_PARAM_END	       ((void *)0x00)
+#define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)0x01)
+#define CU_LAUNCH_PARAM_BUFFER_SIZE    ((void *)0x02)
+
 enum {
 	CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
 	CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,

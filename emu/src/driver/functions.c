@@ -24,6 +24,7 @@ static const struct {
 } changed[] = {
     {"cuCtxCreate_v3", 11040},
     {"cuCtxCreate_v4", 12050},
+    {"cuGetProcAddress_v2", 12000},
     {"cuMemAdvise_v2", 12020},
     {"cuMemPrefetchAsync_v2", 12020},
 };
@@ -60,4 +61,10 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version, uint64_
 	if (status)
 		*status = *to ? 0 : 1;
 	return *to ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+/* The function of CUDA 11.3: what dlsym() finds by this name. */
+CUresult cuGetProcAddress(const char *symbol, void **to, int version, uint64_t flags)
+{
+	return cuGetProcAddress_v2(symbol, to, version, flags, NULL);
 }

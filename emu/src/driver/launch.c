@@ -391,12 +391,43 @@ static CUresult read_attributes(const CUlaunchConfig *config, CUfunction functio
 	return CUDA_SUCCESS;
 }
 
+/* The parameters as one buffer, which a list of `extra` names with its size. */
+static CUresult copy_buffer(const struct emu_kernel *k, void **extra,
+			    struct emu_work *w)
+{
+	const void *buffer = NULL;
+	size_t bytes = 0;
+
+	for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+		if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			buffer = extra[1];
+		else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			memcpy(&bytes, extra[1], sizeof(bytes));
+		else
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (bytes < k->parameter_bytes)
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				       "%s: a buffer of %zu bytes of parameters, it "
+				       "has %u",
+				       title_of(k), bytes, k->parameter_bytes);
+	if (k->parameter_bytes && !buffer)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (k->parameter_bytes)
+		memcpy(w->parameters, buffer, k->parameter_bytes);
+	return CUDA_SUCCESS;
+}
+
 static CUresult copy_parameters(const struct emu_kernel *k, void **arguments,
-				struct emu_work *w)
+				void **extra, struct emu_work *w)
 {
 	w->parameters = calloc(1, k->parameter_bytes + 1u);
 	if (!w->parameters)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (arguments && extra)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (extra)
+		return copy_buffer(k, extra, w);
 	if (k->n_parameters && !arguments)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (uint32_t i = 0; i < k->n_parameters; i++)
@@ -425,7 +456,7 @@ static CUresult check_residency(struct emu_grid *g)
 }
 
 static CUresult make_work(const CUlaunchConfig *config, CUfunction function,
-			  void **arguments, struct emu_work *w)
+			  void **arguments, void **extra, struct emu_work *w)
 {
 	struct emu_error err = {{0}};
 	struct emu_grid *g = &w->grid;
@@ -452,7 +483,7 @@ static CUresult make_work(const CUlaunchConfig *config, CUfunction function,
 	if (!result)
 		result = check_residency(g);
 	if (!result)
-		result = copy_parameters(function->kernel, arguments, w);
+		result = copy_parameters(function->kernel, arguments, extra, w);
 	return result;
 }
 
@@ -462,14 +493,14 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 	CUresult result = emu_driver_enter();
 	struct emu_work *w = NULL;
 
-	if (!result && (!config || !function || extra))
+	if (!result && (!config || !function))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result && !emu_stream_is_valid(config->hStream))
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (!result) {
 		w = calloc(1, sizeof(*w));
 		emu_driver.text[0] = '\0';
-		result = w ? make_work(config, function, arguments, w)
+		result = w ? make_work(config, function, arguments, extra, w)
 			   : CUDA_ERROR_OUT_OF_MEMORY;
 		if (result)
 			emu_record_event("launch", emu_driver.text);

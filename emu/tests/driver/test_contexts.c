@@ -113,12 +113,28 @@ static void test_versions(void **state)
 	assert_memory_equal(&found, &v4, sizeof(found));
 }
 
+/* The look-up itself got an argument in CUDA 12. */
+static void test_look_up(void **state)
+{
+	CUresult (*v1)(const char *, void **, int, uint64_t) = cuGetProcAddress;
+	CUresult (*v2)(const char *, void **, int, uint64_t, int *) =
+	    cuGetProcAddress_v2;
+	void *found = NULL;
+
+	assert_int_equal(cuGetProcAddress("cuGetProcAddress", &found, 11030, 0),
+			 CUDA_SUCCESS);
+	assert_memory_equal(&found, &v1, sizeof(found));
+	assert_int_equal(cuGetProcAddress("cuGetProcAddress", &found, 12000, 0),
+			 CUDA_SUCCESS);
+	assert_memory_equal(&found, &v2, sizeof(found));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_create),   cmocka_unit_test(test_destroyed),
 	    cmocka_unit_test(test_refused),  cmocka_unit_test(test_capability),
-	    cmocka_unit_test(test_versions),
+	    cmocka_unit_test(test_versions), cmocka_unit_test(test_look_up),
 	};
 
 	if (setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 || cuInit(0) != 0)

@@ -137,6 +137,39 @@ static void test_preferred_cluster(void **state)
 			 CUDA_ERROR_NOT_SUPPORTED);
 }
 
+/* A launch whose parameters are one buffer (`extra`). */
+static void test_parameter_buffer(void **state)
+{
+	const CUfunction function = kernel("k");
+	CUdeviceptr counter;
+	size_t bytes = sizeof(counter);
+	uint32_t count = 0;
+	void *arguments[] = {&counter};
+	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &counter,
+			 CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+	const char *why;
+
+	assert_int_equal(cuMemAlloc_v2(&counter, sizeof(count)), 0);
+	assert_int_equal(cuMemcpy(counter, (uintptr_t)&count, sizeof(count)), 0);
+	assert_int_equal(
+	    cuLaunchKernel(function, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), 0);
+	assert_int_equal(cuMemcpy((uintptr_t)&count, counter, sizeof(count)), 0);
+	assert_int_equal(count, 2);
+	assert_int_equal(
+	    cuLaunchKernel(function, 2, 1, 1, 1, 1, 1, 0, NULL, arguments, extra),
+	    CUDA_ERROR_INVALID_VALUE);
+	bytes = sizeof(counter) - 1;
+	assert_int_equal(
+	    cuLaunchKernel(function, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, extra),
+	    CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuGetErrorString(CUDA_ERROR_INVALID_VALUE, &why), 0);
+	assert_non_null(strstr(why, "k: a buffer of 7 bytes of parameters, it has 8"));
+	extra[0] = (void *)(uintptr_t)3;
+	assert_int_equal(
+	    cuLaunchKernel(function, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, extra),
+	    CUDA_ERROR_INVALID_VALUE);
+}
+
 /* The barrier of CUDA's own headers, used several times because it is never reset. */
 static void test_grid_sync(void **state)
 {
@@ -159,6 +192,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid_sync),
 					   cmocka_unit_test(test_block_sizes),
 					   cmocka_unit_test(test_preferred_cluster),
+					   cmocka_unit_test(test_parameter_buffer),
 					   cmocka_unit_test(test_cooperative)};
 
 	if (setenv("NIBEMU_SMS", "4", 1) != 0 ||
