@@ -223,30 +223,58 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 	return emu_driver_leave(result);
 }
 
-CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
+/* Bytes of the module's constant variables, which all its kernels share. */
+static int const_bytes(const struct emu_module *m)
 {
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < m->n_variables; i++)
+		if (m->variables[i].space == EMU_CONST)
+			sum += m->variables[i].bytes;
+	return (int)sum;
+}
+
+static bool attribute_of(const struct CUfunc_st *function, int attribute, int *value)
+{
+	const struct emu_device *d = emu_driver.machine.device;
 	const struct emu_kernel *k = function->kernel;
-	CUresult result = emu_driver_enter();
 
 	switch (attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
 		*value = (int)(k->max_threads ? k->max_threads : EMU_MAX_THREADS);
-		break;
+		return true;
 	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
 		*value = (int)k->shared_bytes;
-		break;
+		return true;
+	case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+		*value = const_bytes(k->module);
+		return true;
 	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
 		*value = (int)k->local_bytes;
-		break;
+		return true;
 	case CU_FUNC_ATTRIBUTE_NUM_REGS:
 		*value = (int)emu_registers_each(k, EMU_MAX_THREADS);
-		break;
+		return true;
+	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+		*value = (int)strtol(k->module->target + strlen("sm_"), NULL, 10);
+		return true;
+	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+		*value = 10 * d->major + d->minor;
+		return true;
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		*value = function->dynamic_bytes;
-		break;
+		return true;
 	default:
-		result = CUDA_ERROR_INVALID_VALUE;
+		return false;
 	}
+}
+
+CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && !attribute_of(function, attribute, value))
+		result = CUDA_ERROR_INVALID_VALUE;
 	return emu_driver_leave(result);
 }
 

@@ -246,10 +246,20 @@ static bool parse_target(struct emu_parser *p)
 	return true;
 }
 
+/* Takes a linking directive; true for .extern.  Modules are not linked here. */
+static bool take_linking(struct emu_parser *p)
+{
+	if (emu_take_word(p, ".extern"))
+		return true;
+	if (!emu_take_word(p, ".visible") && !emu_take_word(p, ".weak"))
+		(void)emu_take_word(p, ".common");
+	return false;
+}
+
 static bool parse_top(struct emu_parser *p)
 {
 	const struct emu_token *t = &p->lexer.token;
-	bool is_extern = false;
+	bool is_extern;
 	uint64_t number = 0;
 
 	if (emu_take_word(p, ".version"))
@@ -269,10 +279,7 @@ static bool parse_top(struct emu_parser *p)
 		emu_lexer_next(&p->lexer);
 		return emu_expect_mark(p, ';');
 	}
-	if (emu_take_word(p, ".extern"))
-		is_extern = true;
-	else if (!emu_take_word(p, ".visible"))
-		(void)emu_take_word(p, ".weak");
+	is_extern = take_linking(p);
 	if (emu_take_word(p, ".entry"))
 		return parse_entry(p);
 	if (emu_take_word(p, ".func"))

@@ -15,6 +15,8 @@
 
 static const char *const text =
     ".version 9.0\n.target sm_90a\n.address_size 64\n"
+    ".const .align 4 .b8 table[20];\n"
+    ".common .global .align 8 .u64 environment;\n"
     ".visible .entry k(.param .u64 counter)\n{\n"
     "\t.reg .b64 %d<4>; .reg .b32 %r<8>; .reg .pred %p<2>;\n"
     "\tld.param.u64 %d1, [counter];\n"
@@ -137,6 +139,30 @@ static void test_preferred_cluster(void **state)
 			 CUDA_ERROR_NOT_SUPPORTED);
 }
 
+/* What programs ask about a kernel before they launch it. */
+static void test_attributes(void **state)
+{
+	const CUfunction function = kernel("k");
+	const struct {
+		int attribute, value;
+	} wants[] = {{CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+		     {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 0},
+		     {CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, 20},
+		     {CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0},
+		     {CU_FUNC_ATTRIBUTE_PTX_VERSION, 90},
+		     {CU_FUNC_ATTRIBUTE_BINARY_VERSION, 90},
+		     {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, SHARED_BYTES}};
+	int value = -1;
+
+	for (size_t i = 0; i < sizeof(wants) / sizeof(*wants); i++) {
+		assert_int_equal(
+		    cuFuncGetAttribute(&value, wants[i].attribute, function), 0);
+		assert_int_equal(value, wants[i].value);
+	}
+	assert_int_equal(cuFuncGetAttribute(&value, 1000, function),
+			 CUDA_ERROR_INVALID_VALUE);
+}
+
 /* A launch whose parameters are one buffer (`extra`). */
 static void test_parameter_buffer(void **state)
 {
@@ -193,6 +219,7 @@ int main(void)
 					   cmocka_unit_test(test_block_sizes),
 					   cmocka_unit_test(test_preferred_cluster),
 					   cmocka_unit_test(test_parameter_buffer),
+					   cmocka_unit_test(test_attributes),
 					   cmocka_unit_test(test_cooperative)};
 
 	if (setenv("NIBEMU_SMS", "4", 1) != 0 ||
