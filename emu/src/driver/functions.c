@@ -52,12 +52,17 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version, uint64_
 	if (!symbol || !to)
 		return CUDA_ERROR_INVALID_VALUE;
 	*to = NULL;
+	if (strcmp(symbol, "cuGetExportTable") == 0) {
+		/* A static runtime library, which cannot run without the tables. */
+		emu_record_event("foreign", symbol);
+		if (status)
+			*status = 1;
+		return CUDA_ERROR_NOT_FOUND;
+	}
 	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
 		if (is_named(functions[i].name, symbol, version))
 			memcpy(to, &functions[i].call, sizeof(*to));
 	}
-	if (!*to && strcmp(symbol, "cuGetExportTable") == 0)
-		emu_record_event("foreign", symbol);
 	if (status)
 		*status = *to ? 0 : 1;
 	return *to ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
@@ -67,4 +72,15 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version, uint64_
 CUresult cuGetProcAddress(const char *symbol, void **to, int version, uint64_t flags)
 {
 	return cuGetProcAddress_v2(symbol, to, version, flags, NULL);
+}
+
+/* There are no private tables.  NVRTC calls this where cuInit() succeeds,
+ * found by dlsym(), and do without a table that they are refused. */
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+	(void)id;
+	if (!table)
+		return CUDA_ERROR_INVALID_VALUE;
+	*table = NULL;
+	return CUDA_ERROR_NOT_FOUND;
 }

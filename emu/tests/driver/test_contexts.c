@@ -129,12 +129,31 @@ static void test_look_up(void **state)
 	assert_memory_equal(&found, &v2, sizeof(found));
 }
 
+/* NVRTC finds it by dlsym(), and calls it; a static runtime library does not get it. */
+static void test_no_private_tables(void **state)
+{
+	const CUuuid id = {{0}};
+	const void *table = &id;
+	void *found = &table;
+	int status = 0;
+
+	assert_int_equal(cuGetExportTable(&table, &id), CUDA_ERROR_NOT_FOUND);
+	assert_null(table);
+	assert_int_equal(cuGetExportTable(NULL, &id), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(
+	    cuGetProcAddress_v2("cuGetExportTable", &found, 13000, 0, &status),
+	    CUDA_ERROR_NOT_FOUND);
+	assert_null(found);
+	assert_int_equal(status, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_create),   cmocka_unit_test(test_destroyed),
 	    cmocka_unit_test(test_refused),  cmocka_unit_test(test_capability),
 	    cmocka_unit_test(test_versions), cmocka_unit_test(test_look_up),
+	    cmocka_unit_test(test_no_private_tables),
 	};
 
 	if (setenv("NIBEMU_MEMORY_BYTES", "0x10000000", 1) != 0 || cuInit(0) != 0)
