@@ -156,26 +156,54 @@ static bool is_of_toolkit(const char *path)
 	return false;
 }
 
-/* From the place of an inlined function to that of the call in the user's file. */
-static const struct emu_loc *place_of_user(const struct emu_locs *l, uint32_t source,
-					   const bool *of_toolkit, uint32_t n_files)
+/* Whose a file is: the user's, of an installed Python package, of the CUDA toolkit. */
+enum owner { OF_USER, OF_PACKAGE, OF_TOOLKIT };
+
+static enum owner owner_of(const char *path)
+{
+	if (is_of_toolkit(path))
+		return OF_TOOLKIT;
+	return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/")
+		   ? OF_PACKAGE
+		   : OF_USER;
+}
+
+/* The innermost place that is not in the files of `least` or more, or the outermost. */
+static const struct emu_loc *place_outside(const struct emu_locs *l, uint32_t source,
+					   const enum owner *owners, uint32_t n_files,
+					   enum owner least)
 {
 	const struct emu_loc *at = &l->list[source - 1];
 
-	while (at->caller && at->file < n_files && of_toolkit[at->file])
+	while (at->caller && at->file < n_files && owners[at->file] >= least)
 		at = &l->list[at->caller - 1];
 	return at;
+}
+
+/*
+ * From the place of an inlined function to that of the call in the user's file.  A
+ * kernel of a package has no such file: its place is outside the toolkit's headers.
+ */
+static const struct emu_loc *place_of_user(const struct emu_locs *l, uint32_t source,
+					   const enum owner *owners, uint32_t n_files)
+{
+	const struct emu_loc *at =
+	    place_outside(l, source, owners, n_files, OF_PACKAGE);
+
+	if (at->file < n_files && owners[at->file] == OF_USER)
+		return at;
+	return place_outside(l, source, owners, n_files, OF_TOOLKIT);
 }
 
 bool emu_find_source_lines(struct emu_parser *p)
 {
 	const struct emu_module *m = p->module;
-	bool *of_toolkit = calloc(m->n_files + 1u, sizeof(*of_toolkit));
+	enum owner *owners = calloc(m->n_files + 1u, sizeof(*owners));
 
-	if (!of_toolkit)
+	if (!owners)
 		return emu_fail(p->err, "no memory for source lines");
 	for (uint32_t i = 1; i < m->n_files; i++)
-		of_toolkit[i] = m->files[i] && is_of_toolkit(m->files[i]);
+		owners[i] = m->files[i] ? owner_of(m->files[i]) : OF_USER;
 	for (uint32_t k = 0; k < m->n_kernels; k++)
 		for (uint32_t i = 0; i < m->kernels[k]->count; i++) {
 			struct emu_instr *x = &m->kernels[k]->code[i];
@@ -183,11 +211,11 @@ bool emu_find_source_lines(struct emu_parser *p)
 
 			if (!x->source_line)
 				continue;
-			at = place_of_user(&p->locs, x->source_line, of_toolkit,
+			at = place_of_user(&p->locs, x->source_line, owners,
 					   m->n_files);
 			x->source_line = at->line;
 			x->source_file = (uint16_t)at->file;
 		}
-	free(of_toolkit);
+	free(owners);
 	return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_source.c - the lines of the source that belong to instructions: where functions
- * of CUDA's headers were inlined, the line of the user's call.
+ * of CUDA's headers or of a Python package were inlined, the line of the user's call.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +22,8 @@
 	"device_atomic_functions.hpp\"\n"                                              \
 	".file 3 \"/usr/local/cuda/include/cccl/cub/block/block_reduce.cuh\"\n"        \
 	".file 4 \"/src/app/include/cuda_helpers.h\"\n"                                \
+	".file 5 \"/venv/lib/python3.11/site-packages/warp/native/array.h\"\n"         \
+	".file 6 \"/usr/lib/python3/dist-packages/triton/language/standard.py\"\n"     \
 	".section .debug_str\n{\n$L__info_string0:\n.b8 0\n}\n"
 
 static const struct {
@@ -47,6 +49,12 @@ static const struct {
      ".loc 3 518 5, function_name $L__info_string0, inlined_at 1 11 3\n" ADD
      ".loc 2 107 3, function_name $L__info_string0, inlined_at 3 518 5\n",
      "/src/app/kernel.cu", 11},
+    /* A function of a package, in a kernel of the user's and in one of the package. */
+    {".loc 5 1192 5, function_name $L__info_string0, inlined_at 1 16 3\n",
+     "/src/app/kernel.cu", 16},
+    {".loc 6 290 1, function_name $L__info_string0, inlined_at 5 7 3\n" ADD
+     ".loc 2 107 3, function_name $L__info_string0, inlined_at 6 290 1\n",
+     "/usr/lib/python3/dist-packages/triton/language/standard.py", 290},
     /* A kernel of a header has no line of the user's. */
     {".loc 3 99 5\n", "/usr/local/cuda/include/cccl/cub/block/block_reduce.cuh", 99},
 };
