@@ -528,7 +528,27 @@ bool emu_bind_prefetch(struct emu_bind *b)
 
 /* ---- matrices ------------------------------------------------------------ */
 
-enum { TRANSPOSED = 1, OF_6_BITS = 2, OF_4_BITS = 4 };
+enum { TRANSPOSED = 1, OF_6_BITS = 2, OF_4_BITS = 4, BY_GENERIC = 8 };
+
+/* The addresses of the rows in shared memory; generic ones must be in its window. */
+static bool row_addresses(struct emu_warp *w, const struct emu_instr *i,
+			  const struct emu_value *base, uint64_t *address)
+{
+	emu_addresses(w, i, base, address);
+	if (!(i->option & BY_GENERIC))
+		return true;
+	for (int r = 0; r < 8 * i->vector; r++) {
+		if (!(address[r] & EMU_SHARED_WINDOW)) {
+			emu_fault(w, i, r,
+				  "the row at generic address 0x%llx is not in shared "
+				  "memory",
+				  (unsigned long long)address[r]);
+			return false;
+		}
+		address[r] &= ~EMU_SHARED_WINDOW;
+	}
+	return true;
+}
 
 /*
  * Lanes 8j .. 8j+7 give the addresses of the rows of matrix j.  Lane t has two
@@ -540,7 +560,8 @@ static bool matrix_rows(struct emu_warp *w, const struct emu_instr *i,
 {
 	uint64_t address[EMU_LANES];
 
-	emu_addresses(w, i, base, address);
+	if (!row_addresses(w, i, base, address))
+		return false;
 	for (int r = 0; r < 8 * i->vector; r++) {
 		rows[r] = emu_access(w, i, r, (enum emu_state_space)i->space,
 				     address[r], 16, EMU_READ, NULL);
@@ -561,7 +582,8 @@ static bool packed_rows(struct emu_warp *w, const struct emu_instr *i,
 	const enum emu_state_space space = (enum emu_state_space)i->space;
 	uint64_t address[EMU_LANES];
 
-	emu_addresses(w, i, &i->operand[i->vector], address);
+	if (!row_addresses(w, i, &i->operand[i->vector], address))
+		return false;
 	for (int r = 0; r < 8 * i->vector; r++) {
 		const uint64_t at = address[r];
 		const uint8_t *from =
@@ -611,8 +633,8 @@ static void run_stmatrix(struct emu_warp *w, const struct emu_instr *i, uint32_t
 			memcpy(element(rows, i, m, l, half), &x, 2);
 		}
 	}
-	emu_addresses(w, i, &i->operand[0], address);
-	if (emu_store_lanes(w, i, all, address, 16, values))
+	if (row_addresses(w, i, &i->operand[0], address) &&
+	    emu_store_lanes(w, i, all, address, 16, values))
 		emu_machine_of(w)->effects++;
 }
 
@@ -651,20 +673,22 @@ static bool is_packed_matrix(const struct emu_bind *b)
 static bool bind_matrix(struct emu_bind *b)
 {
 	const bool is_packed = is_packed_matrix(b);
+	const bool is_generic = emu_space_of(b) == EMU_GENERIC;
 
 	if ((!is_packed && (b->shape_m != 8 || b->shape_n != 8 || b->n_types != 1 ||
 			    emu_has(b, "b8x16"))) ||
-	    b->shape_k || emu_space_of(b) == EMU_GENERIC)
+	    b->shape_k)
 		return emu_bind_fail(
-		    b, "it needs .shared, and .m8n8 with .b16 or (ldmatrix) "
+		    b, "it needs .m8n8 with .b16 or (ldmatrix) "
 		       ".m8n16 with .b8x16 and .b6x16_p32 or .b4x16_p64");
 	b->i->is_converged = true;
 	b->i->traits = EMU_MATRIX;
-	b->i->space = (uint8_t)emu_space_of(b);
+	b->i->space = (uint8_t)(is_generic ? EMU_SHARED : emu_space_of(b));
 	b->i->option = emu_has(b, "trans")	 ? TRANSPOSED
 		       : !is_packed		 ? 0
 		       : emu_has(b, "b6x16_p32") ? OF_6_BITS
 						 : OF_4_BITS;
+	b->i->option |= is_generic ? BY_GENERIC : 0;
 	b->i->vector = emu_has(b, "x4") ? 4 : emu_has(b, "x2") ? 2 : 1;
 	return emu_arguments(b, 2, 2);
 }

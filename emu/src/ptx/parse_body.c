@@ -124,11 +124,25 @@ static void resolve_symbol(struct emu_parser *p, const struct emu_name *n,
 	(void)dynamic_symbol(p, n, a);
 }
 
+/* variable[number]: the address of an element. */
+static bool parse_index(struct emu_parser *p, const struct emu_name *n,
+			struct emu_argument *a)
+{
+	uint64_t index = 0;
+
+	if (!emu_take_mark(p, '['))
+		return true;
+	if (!emu_expect_number(p, &index) || !emu_expect_mark(p, ']'))
+		return false;
+	a->value += index * n->element_bytes;
+	return true;
+}
+
 static bool parse_name(struct emu_parser *p, struct emu_argument *a)
 {
 	const struct emu_token *t = &p->lexer.token;
 	const struct emu_function *f;
-	const struct emu_name *n;
+	const struct emu_name *n = NULL;
 
 	a->text = t->text;
 	a->length = t->length;
@@ -154,7 +168,7 @@ static bool parse_name(struct emu_parser *p, struct emu_argument *a)
 	} else
 		a->kind = EMU_ARG_LABEL;
 	emu_lexer_next(&p->lexer);
-	return true;
+	return a->kind != EMU_ARG_SYMBOL || parse_index(p, n, a);
 }
 
 static bool parse_number(struct emu_parser *p, struct emu_argument *a)

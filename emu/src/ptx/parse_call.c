@@ -123,6 +123,7 @@ static bool bind_formal(struct emu_parser *p, const struct emu_argument *actual,
 					      (int)d.length, d.text,
 					      actual[*bound].count, (uint32_t)d.bytes);
 		name.count = (uint32_t)d.bytes;
+		name.element_bytes = d.element_bytes;
 		name.text = d.text;
 		name.length = d.length;
 		name.kind = EMU_NAME_SYMBOL;

@@ -61,6 +61,7 @@ static bool parse_parameters(struct emu_parser *p, struct emu_kernel *k)
 		name.space = EMU_PARAM;
 		name.special = EMU_PARAM_BASE;
 		name.value = at;
+		name.element_bytes = d.element_bytes;
 		if (!emu_names_add(&p->names, &name))
 			return emu_fail(p->err, "no memory for names");
 	} while (emu_take_mark(p, ','));

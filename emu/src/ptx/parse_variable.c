@@ -314,6 +314,7 @@ bool emu_parse_variable(struct emu_parser *p, enum emu_state_space space,
 	name.kind = EMU_NAME_SYMBOL;
 	name.space = (int)space;
 	name.special = -1;
+	name.element_bytes = d.element_bytes;
 	if (emu_take_mark(p, '=')) {
 		initial = emu_arena_take(p->module->arena, d.bytes + 1);
 		if (!initial)

@@ -307,6 +307,54 @@ static void test_packed_matrices(void **state)
 		      "never written", NULL);
 }
 
+/* The rows' addresses may be generic, and are then in the window of shared memory. */
+#define GENERIC(base)                                                                  \
+	"ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%d40];\nmov.u32 %r5, dynamic;\n"      \
+	"mad.lo.u32 %r5, %lane, 16, %r5; st.shared.v2.b32 [%r5], {%r1, %r2};\n"        \
+	"st.shared.v2.b32 [%r5+8], {%r3, %r4}; bar.warp.sync -1;\n" base               \
+	"ldmatrix.sync.aligned.m8n8.x4.b16 {%r6, %r7, %r8, %r9}, [%d1];\n"             \
+	"stmatrix.sync.aligned.m8n8.x4.b16 [%d1], {%r6, %r7, %r8, %r9};\n"             \
+	"bar.warp.sync -1; ld.shared.v4.b32 {%r6, %r7, %r8, %r9}, [%r5];\n"            \
+	"st.global.v4.b32 [%d41], {%r6, %r7, %r8, %r9};\n"
+
+static void test_generic_matrices(void **state)
+{
+	uint8_t in[LANES][32], out[LANES][32];
+	struct emu_job job = {.in = in,
+			      .in_bytes = sizeof(in),
+			      .out = out,
+			      .out_bytes = sizeof(out),
+			      .shared_bytes = 512};
+
+	for (int l = 0; l < LANES; l++)
+		for (int k = 0; k < 32; k++)
+			in[l][k] = (uint8_t)emu_test_random();
+	emu_must_run(ROWS GENERIC("cvt.u64.u32 %d1, %r5; cvta.shared.u64 %d1, %d1;\n"),
+		     &job);
+	for (int l = 0; l < LANES; l++)
+		assert_memory_equal(out[l], in[l], 16);
+	emu_must_fail(ROWS GENERIC("cvt.u64.u32 %d1, %r5;\n"), &job,
+		      "is not in shared memory", NULL);
+}
+
+/* variable[n] is the address of an element. */
+static void test_elements(void **state)
+{
+	uint32_t out[LANES];
+
+	emu_must_run(".shared .align 4 .b32 words[40]; .shared .align 4 .b8 bytes[64];\n"
+		     "mov.u32 %r1, words[3]; mov.u32 %r2, words;\n"
+		     "mov.u32 %r3, bytes[8]; mov.u32 %r4, bytes;\n"
+		     "sub.u32 %r1, %r1, %r2; sub.u32 %r3, %r3, %r4;\n"
+		     "st.shared.u32 [words[4]+4], 77; bar.warp.sync -1;\n"
+		     "ld.shared.u32 %r5, [%r2+20];\n"
+		     "mad.lo.u32 %r1, %r1, 100, %r3; mad.lo.u32 %r1, %r5, 10000, %r1;\n"
+		     "mad.wide.u32 %d3, %lane, 4, %out; st.global.u32 [%d3], %r1;\n",
+		     &(struct emu_job){.out = out, .out_bytes = sizeof(out)});
+	for (int l = 0; l < LANES; l++)
+		assert_int_equal(out[l], 771208);
+}
+
 /* Two lanes clear 64 bytes each, and all lanes read bytes without another store. */
 static void test_cleared(void **state)
 {
@@ -382,6 +430,7 @@ int main(void)
 	    cmocka_unit_test(test_halves),   cmocka_unit_test(test_atomics),
 	    cmocka_unit_test(test_states),   cmocka_unit_test(test_cleared),
 	    cmocka_unit_test(test_bytes),    cmocka_unit_test(test_packed_matrices),
+	    cmocka_unit_test(test_elements), cmocka_unit_test(test_generic_matrices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
