@@ -22,10 +22,8 @@ static const struct {
 	const char *name;
 	int version;
 } changed[] = {
-    {"cuCtxCreate_v3", 11040},
-    {"cuCtxCreate_v4", 12050},
-    {"cuGetProcAddress_v2", 12000},
-    {"cuMemAdvise_v2", 12020},
+    {"cuCtxCreate_v3", 11040},	      {"cuCtxCreate_v4", 12050},
+    {"cuGetProcAddress_v2", 12000},   {"cuMemAdvise_v2", 12020},
     {"cuMemPrefetchAsync_v2", 12020},
 };
 

@@ -678,9 +678,9 @@ static bool bind_matrix(struct emu_bind *b)
 	if ((!is_packed && (b->shape_m != 8 || b->shape_n != 8 || b->n_types != 1 ||
 			    emu_has(b, "b8x16"))) ||
 	    b->shape_k)
-		return emu_bind_fail(
-		    b, "it needs .m8n8 with .b16 or (ldmatrix) "
-		       ".m8n16 with .b8x16 and .b6x16_p32 or .b4x16_p64");
+		return emu_bind_fail(b,
+				     "it needs .m8n8 with .b16 or (ldmatrix) "
+				     ".m8n16 with .b8x16 and .b6x16_p32 or .b4x16_p64");
 	b->i->is_converged = true;
 	b->i->traits = EMU_MATRIX;
 	b->i->space = (uint8_t)(is_generic ? EMU_SHARED : emu_space_of(b));

@@ -23,7 +23,7 @@ struct emu_name {
 	int space;   /* of a symbol: enum emu_state_space */
 	int special; /* of a symbol: what value is added to; -1 */
 	uint64_t value;
-	uint32_t count; /* registers; of a local variable: its bytes */
+	uint32_t count;		/* registers; of a local variable: its bytes */
 	uint32_t element_bytes; /* of a variable */
 	/* The size of a .shared variable of the module that has no address yet;
 	 * else 0. */

@@ -211,8 +211,8 @@ bool emu_find_source_lines(struct emu_parser *p)
 
 			if (!x->source_line)
 				continue;
-			at = place_of_user(&p->locs, x->source_line, owners,
-					   m->n_files);
+			at =
+			    place_of_user(&p->locs, x->source_line, owners, m->n_files);
 			x->source_line = at->line;
 			x->source_file = (uint16_t)at->file;
 		}

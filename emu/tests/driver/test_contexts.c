@@ -150,9 +150,12 @@ static void test_no_private_tables(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_create),   cmocka_unit_test(test_destroyed),
-	    cmocka_unit_test(test_refused),  cmocka_unit_test(test_capability),
-	    cmocka_unit_test(test_versions), cmocka_unit_test(test_look_up),
+	    cmocka_unit_test(test_create),
+	    cmocka_unit_test(test_destroyed),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_capability),
+	    cmocka_unit_test(test_versions),
+	    cmocka_unit_test(test_look_up),
 	    cmocka_unit_test(test_no_private_tables),
 	};
 

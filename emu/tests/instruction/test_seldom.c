@@ -342,15 +342,16 @@ static void test_elements(void **state)
 {
 	uint32_t out[LANES];
 
-	emu_must_run(".shared .align 4 .b32 words[40]; .shared .align 4 .b8 bytes[64];\n"
-		     "mov.u32 %r1, words[3]; mov.u32 %r2, words;\n"
-		     "mov.u32 %r3, bytes[8]; mov.u32 %r4, bytes;\n"
-		     "sub.u32 %r1, %r1, %r2; sub.u32 %r3, %r3, %r4;\n"
-		     "st.shared.u32 [words[4]+4], 77; bar.warp.sync -1;\n"
-		     "ld.shared.u32 %r5, [%r2+20];\n"
-		     "mad.lo.u32 %r1, %r1, 100, %r3; mad.lo.u32 %r1, %r5, 10000, %r1;\n"
-		     "mad.wide.u32 %d3, %lane, 4, %out; st.global.u32 [%d3], %r1;\n",
-		     &(struct emu_job){.out = out, .out_bytes = sizeof(out)});
+	emu_must_run(
+	    ".shared .align 4 .b32 words[40]; .shared .align 4 .b8 bytes[64];\n"
+	    "mov.u32 %r1, words[3]; mov.u32 %r2, words;\n"
+	    "mov.u32 %r3, bytes[8]; mov.u32 %r4, bytes;\n"
+	    "sub.u32 %r1, %r1, %r2; sub.u32 %r3, %r3, %r4;\n"
+	    "st.shared.u32 [words[4]+4], 77; bar.warp.sync -1;\n"
+	    "ld.shared.u32 %r5, [%r2+20];\n"
+	    "mad.lo.u32 %r1, %r1, 100, %r3; mad.lo.u32 %r1, %r5, 10000, %r1;\n"
+	    "mad.wide.u32 %d3, %lane, 4, %out; st.global.u32 [%d3], %r1;\n",
+	    &(struct emu_job){.out = out, .out_bytes = sizeof(out)});
 	for (int l = 0; l < LANES; l++)
 		assert_int_equal(out[l], 771208);
 }
