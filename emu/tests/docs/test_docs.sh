@@ -79,7 +79,7 @@ done
 # Also its report, which is wrapped there; the line of the PTX may differ.
 report() {
 	tr '\n' ' ' <"$1" | sed 's@[^ ]*/kernel\.cu@pipeline.cu@g' |
-		grep -o 'row_sums<false>, cluster.* waited for' | sed 's/PTX line [0-9]*/PTX line/'
+		grep -o 'row_sums<false>, cluster.* or no wait for one' | sed 's/PTX line [0-9]*/PTX line/'
 }
 if [ -z "$(report README.md)" ] ||
 	[ "$(report README.md)" != "$(report "$work/out")" ]; then
