@@ -78,7 +78,11 @@ static bool open_memory(struct emu_error *err)
 	if (!m->prints)
 		m->prints = emu_prints_open();
 	if (!m->memory)
-		return false;
+		return bytes == emu_driver.wanted_bytes
+			   ? emu_fail(err, "NIBEMU_MEMORY_BYTES=%llu: at least %llu",
+				      (unsigned long long)bytes,
+				      (unsigned long long)LEAST_BYTES)
+			   : false;
 	if (!m->prints)
 		return emu_fail(err, "no memory for what kernels print");
 	m->global = *emu_memory_space(m->memory);

@@ -170,6 +170,8 @@ if [ -n "$race" ]; then
 		run "$program" opens
 	NIBEMU_SMS=all expect 5 'could not be opened: NIBEMU_SMS=all: must be a' \
 		run "$program" opens
+	NIBEMU_MEMORY_BYTES=1000 expect 5 'NIBEMU_MEMORY_BYTES=1000: at least' \
+		run "$program" opens
 	expect 5 'the loader did not find' run "$program" exits 127
 	expect 5 'it ended by signal 11' run --verbose --seeds 1..2 "$program" \
 		signals 11
