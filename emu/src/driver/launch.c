@@ -63,6 +63,10 @@ static struct emu_module *read_module(const char *text, struct emu_error *err)
 	char *changed = rule ? emu_replace(text, rule, err) : NULL;
 	struct emu_module *module = NULL;
 
+	if (changed && emu_driver.is_verbose)
+		fprintf(stderr,
+			"nibemu: NIBEMU_REPLACE: %zu lines of a module changed\n",
+			emu_replaced_lines(text, changed));
 	if (changed || !rule)
 		module = emu_module_read(changed ? changed : text, place_variable,
 					 &emu_driver.machine, err);

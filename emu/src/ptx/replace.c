@@ -120,3 +120,20 @@ char *emu_replace(const char *text, const char *rule, struct emu_error *err)
 	} while (last && *rule++);
 	return last;
 }
+
+size_t emu_replaced_lines(const char *text, const char *copy)
+{
+	size_t count = 0;
+
+	for (;;) {
+		const size_t a = strcspn(text, "\n"), b = strcspn(copy, "\n");
+
+		count += a != b || memcmp(text, copy, a) != 0;
+		text += a;
+		copy += b;
+		if (!*text || !*copy)
+			return count;
+		text++;
+		copy++;
+	}
+}

@@ -13,5 +13,7 @@
 
 /* The changed copy of a module's text, for free(); NULL with err. */
 char *emu_replace(const char *text, const char *rule, struct emu_error *err);
+/* The number of lines in which a changed copy differs from the text. */
+size_t emu_replaced_lines(const char *text, const char *copy);
 
 #endif

@@ -53,11 +53,20 @@ static void what_is_no_rule(void **state)
 	assert_string_equal(err.text, "out of memory");
 }
 
+static void changed_lines_are_counted(void **state)
+{
+	assert_int_equal(emu_replaced_lines("a;\nb;\n", "a;\nb;\n"), 0);
+	assert_int_equal(emu_replaced_lines("a;\nb;\nc;\n", "a;\n\nc;\n"), 1);
+	assert_int_equal(emu_replaced_lines("b\na\nb", "bc\na\nd"), 2);
+	assert_int_equal(emu_replaced_lines("", ""), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(lines_change_or_go),
 	    cmocka_unit_test(what_is_no_rule),
+	    cmocka_unit_test(changed_lines_are_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
