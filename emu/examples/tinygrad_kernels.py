@@ -58,7 +58,7 @@ def matmul():
 
 @kernel
 def matmul_half():
-    """By tensor cores (mma), with sums in half."""
+    """By tensor cores (mma)."""
     a = RNG.integers(-4, 5, (64, 48)).astype(np.float16)
     b = RNG.integers(-4, 5, (48, 96)).astype(np.float16)
     return (Tensor(a) @ Tensor(b)).numpy(), a @ b
