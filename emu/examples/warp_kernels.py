@@ -62,6 +62,13 @@ def fill(context, to, value, size, stream):
     return call("cuMemsetD8_v2", ctypes.c_void_p(to), byte, ctypes.c_size_t(size))
 
 
+def repeat(context, to, value, size, count):
+    """Fills memory with copies of a value of the host."""
+    values = ctypes.string_at(value, size) * count
+    size = ctypes.c_size_t(len(values))
+    return call("cuMemcpyHtoD_v2", ctypes.c_void_p(to), values, size)
+
+
 def load_module(context, path):
     module = ctypes.c_void_p()
     with open(path, "rb") as file:
@@ -78,6 +85,7 @@ def use_driver_api():
         setattr(core, f"wp_free_device_{kind}", free)
     core.wp_memcpy_h2d = core.wp_memcpy_d2h = core.wp_memcpy_d2d = copy
     core.wp_memset_device = fill
+    core.wp_memtile_device = repeat
     core.wp_cuda_load_module = load_module
 
 
