@@ -25,6 +25,20 @@ static void cut_parameters(char *text)
 		text[at] = '\0';
 }
 
+/* Removes tags of an ABI, of which Numba gives each function two. */
+static void cut_tags(char *text)
+{
+	char *begin;
+
+	while ((begin = strstr(text, "[abi:"))) {
+		const char *end = strchr(begin, ']');
+
+		if (!end)
+			return;
+		memmove(begin, end + 1, strlen(end + 1) + 1);
+	}
+}
+
 /* NULL: no C++ name, or no libstdc++. */
 static char *demangled(const char *name)
 {
@@ -50,8 +64,10 @@ void emu_kernel_title(const char *name, char *text, size_t size)
 	char *known = demangled(name);
 	const char *begin = known ? known : name;
 
-	if (known)
+	if (known) {
 		cut_parameters(known);
+		cut_tags(known);
+	}
 	/* Only names of templates have the type of the result. */
 	if (known && strncmp(begin, "void ", 5) == 0)
 		begin += 5;
