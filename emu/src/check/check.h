@@ -91,6 +91,16 @@ bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
 bool emu_check_write(struct emu_check *c, uint32_t warp, uint64_t address,
 		     uint32_t bytes, struct emu_place place, struct emu_error *err);
 
+/*
+ * Loads or stores of the lanes of a warp, `bytes` bytes at the offsets at[lane] of the
+ * memory of CTA rank cta; place.lanes is not used.  Records, in the order of the lanes,
+ * accesses that are usual and allowed, and returns the lanes from the first other one
+ * on: emu_check_read() or emu_check_write() is to be called for that one.
+ */
+uint32_t emu_check_plain(struct emu_check *c, uint32_t warp, uint32_t cta,
+			 uint32_t lanes, const uint64_t *at, uint32_t bytes,
+			 bool is_write, struct emu_place place);
+
 /* fence.proxy.async, and fence.mbarrier_init. */
 void emu_check_fence_proxy(struct emu_check *c, uint32_t warp);
 void emu_check_fence_init(struct emu_check *c, uint32_t warp);

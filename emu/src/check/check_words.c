@@ -268,6 +268,166 @@ static bool touch(struct emu_check *c, const struct access *first, int kind,
 	return is_good;
 }
 
+/* ---- the lanes of a warp -------------------------------------------------- */
+
+/* What the accesses of one instruction's lanes have in common. */
+struct plain {
+	const struct emu_check *check;
+	uint32_t warp, self, copies, stores; /* the agents of the warp */
+	epoch epoch;
+	const uint32_t *seen;
+	const struct emu_lanes *lanes;
+	uint32_t instruction, line;
+};
+
+/* True if nothing has to be said about the last write to a word: the warp has seen it,
+ * and all lanes have, or only this one wrote it. */
+static inline bool has_seen_write(const struct plain *p, const struct word *w,
+				  uint32_t lane)
+{
+	const uint32_t agent = agent_of(w->write);
+
+	if (!w->write)
+		return true;
+	return knows(p->seen, w->write) && agent != p->copies &&
+	       (agent != p->self || w->lanes.write_instruction < p->lanes->least ||
+		emu_lane_writers(&w->lanes) == lane);
+}
+
+/*
+ * Records a load of a whole word as touch_word() does for each of `lanes`, one or all
+ * that execute the instruction; false: nothing was done.
+ */
+static inline bool read_plain(const struct plain *p, struct word *w, uint32_t lanes)
+{
+	struct emu_lane_word *l = &w->lanes;
+	const struct emu_place place = {p->line, lanes, p->instruction, false};
+	const bool is_read = l->read_bytes && l->reader == p->warp &&
+			     (l->read_instruction == p->instruction ||
+			      l->read_instruction >= p->lanes->least);
+
+	if (!has_seen_write(p, w, lanes) || (is_read && lanes & (lanes - 1)))
+		return false;
+	if (!w->count || (w->reads[0] ^ p->epoch) >= 16)
+		add_read(p->check, w, p->warp, p->epoch);
+	else
+		w->reads[0] |= p->epoch;
+	if (is_read) {
+		emu_lane_read(l, p->lanes, p->warp, 15, place);
+		return true;
+	}
+	l->reader = p->warp & (EMU_MOST_WARPS - 1);
+	l->read_bytes = 15;
+	l->read_lanes = lanes;
+	l->read_instruction = p->instruction;
+	l->read_line = p->line;
+	return true;
+}
+
+/* The same for a store of one lane. */
+static inline bool write_plain(const struct plain *p, struct word *w, uint32_t lane)
+{
+	struct emu_lane_word *l = &w->lanes;
+
+	if (!has_seen_write(p, w, lane))
+		return false;
+	for (uint32_t i = 0; i < w->count; i++)
+		if (!knows(p->seen, w->reads[i]) || agent_of(w->reads[i]) == p->stores)
+			return false;
+	if (l->read_lanes & ~lane && l->reader == p->warp &&
+	    l->read_instruction >= p->lanes->least)
+		return false;
+	w->count = w->next = 0;
+	w->write = p->epoch;
+	w->line = p->line & LINE_MASK;
+	w->needs_no_fence = 0;
+	l->write_instruction = p->instruction;
+	l->write_lane = (uint32_t)__builtin_ctz(lane) & 31;
+	l->read_lanes = l->read_bytes = 0;
+	return true;
+}
+
+/* The history of bytes that begin at a word and share one; NULL: they share none. */
+static inline struct word *history_of(const struct words *words, uint64_t at,
+				      uint32_t bytes)
+{
+	const uint64_t block = at / BLOCK_BYTES;
+
+	if (bytes == BLOCK_BYTES && !words->is_split[block])
+		return &words->block[block];
+	return bytes == WORD_BYTES && words->is_split[block]
+		   ? &words->word[at / WORD_BYTES]
+		   : NULL;
+}
+
+/* The lanes that are left after those that all read one address, if there are any. */
+static uint32_t read_one(const struct plain *p, const struct words *words,
+			 uint32_t lanes, const uint64_t *at, uint32_t bytes)
+{
+	const uint64_t first = at[__builtin_ctz(lanes)];
+	struct word *w;
+
+	for (uint32_t left = lanes & (lanes - 1); left; left &= left - 1)
+		if (at[__builtin_ctz(left)] != first)
+			return lanes;
+	w = history_of(words, first, bytes);
+	return w && read_plain(p, w, lanes) ? 0 : lanes;
+}
+
+static uint32_t read_each(const struct plain *p, const struct words *words,
+			  uint32_t lanes, const uint64_t *at, uint32_t bytes)
+{
+	for (; lanes; lanes &= lanes - 1) {
+		const uint64_t first = at[__builtin_ctz(lanes)];
+		struct word *w = history_of(words, first, bytes);
+
+		if (!w || !read_plain(p, w, lanes & -lanes))
+			break;
+	}
+	return lanes;
+}
+
+static uint32_t write_each(const struct plain *p, const struct words *words,
+			   uint32_t lanes, const uint64_t *at, uint32_t bytes)
+{
+	for (; lanes; lanes &= lanes - 1) {
+		const uint64_t first = at[__builtin_ctz(lanes)];
+		struct word *w = history_of(words, first, bytes);
+
+		if (!w || !write_plain(p, w, lanes & -lanes))
+			break;
+	}
+	return lanes;
+}
+
+uint32_t emu_check_plain(struct emu_check *c, uint32_t warp, uint32_t cta,
+			 uint32_t lanes, const uint64_t *at, uint32_t bytes,
+			 bool is_write, struct emu_place place)
+{
+	const uint32_t self = agent_of_warp(warp);
+	const uint32_t *seen = c->warp[warp].knows.seen;
+	const struct words *words = &c->words[cta];
+	const struct plain p = {
+	    .check = c,
+	    .warp = warp,
+	    .self = self,
+	    .copies = agent_of_async(warp, EMU_ASYNC_COPY),
+	    .stores = agent_of_async(warp, EMU_ASYNC_STORE),
+	    .epoch = epoch_of(self, seen[self], 15),
+	    .seen = seen,
+	    .lanes = &c->warp[warp].lanes,
+	    .instruction = place.instruction,
+	    .line = place.line,
+	};
+
+	if (c->is_blind)
+		return 0;
+	if (is_write)
+		return write_each(&p, words, lanes, at, bytes);
+	lanes = read_one(&p, words, lanes, at, bytes);
+	return read_each(&p, words, lanes, at, bytes);
+}
+
 bool emu_check_read(struct emu_check *c, uint32_t warp, uint64_t address,
 		    uint32_t bytes, struct emu_place place, struct emu_error *err)
 {

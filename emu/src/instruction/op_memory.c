@@ -123,6 +123,12 @@ static void run_st(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes
 	emu_addresses(w, i, &i->operand[0], address);
 	emu_traffic_lanes(w, i, lanes, address, n * bytes, EMU_TRAFFIC_STORE);
 	for (uint32_t e = 0; e < n; e++) {
+		if (bytes == 4 && i->operand[1 + e].bytes == 4) {
+			const uint32_t *words = emu_row(w, &i->operand[1 + e]);
+
+			EMU_EACH_LANE(l) memcpy(element[l] + 4 * e, &words[l], 4);
+			continue;
+		}
 		emu_get_wide(w, &i->operand[1 + e], value);
 		EMU_EACH_LANE(l) memcpy(element[l] + e * bytes, &value[l], bytes);
 	}

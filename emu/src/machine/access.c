@@ -190,51 +190,183 @@ static bool has_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask, uint8
 
 const uint8_t emu_nothing[32];
 
-/*
- * True if the lanes' accesses have the state that they need in global or local memory:
- * (shadow & mask) == want.  Then place[lane] is the offset.
- */
-static bool are_plain(const struct emu_space *s, uint64_t lane_bytes, uint32_t lanes,
-		      const uint64_t *address, uint32_t bytes, uint8_t mask,
-		      uint8_t want, uint64_t *place)
+/* ---- the lanes of a warp ------------------------------------------------- */
+
+/* Where the lanes of a warp access one memory, if no lane needs a report. */
+struct lanes_access {
+	const struct emu_space *space;
+	uint64_t base, limit; /* of the addresses that they may have */
+	uint64_t lane_bytes;  /* of local memory; else 0 */
+	uint64_t at[EMU_LANES];
+	bool is_row; /* all lanes, and each after the one before */
+	bool is_one; /* all lanes at one place */
+};
+
+/* Finds the memory by the address of one lane; false: emu_access() must be called. */
+static bool find_space(const struct emu_warp *w, const struct emu_instr *i,
+		       uint64_t address, struct lanes_access *to)
 {
-	const uint64_t limit = lane_bytes ? lane_bytes : s->bytes;
+	const struct emu_machine *m = w->cta->cluster->grid->machine;
+	enum emu_state_space space = (enum emu_state_space)i->space;
+	const struct emu_parameter *v;
 
-	for (; lanes; lanes &= lanes - 1) {
-		const uint32_t l = (uint32_t)__builtin_ctz(lanes);
-		const uint64_t at = lane_bytes ? address[l] : address[l] - s->base;
-
-		place[l] = l * lane_bytes + at;
-		/* Windows of the generic address space are beyond the limit. */
-		if (at >= limit || bytes > limit - at || address[l] & (bytes - 1) ||
-		    !has_state(s->shadow + place[l], bytes, mask, want))
-			return false;
+	*to = (struct lanes_access){.base = 0};
+	if (space == EMU_GENERIC && address & EMU_SHARED_WINDOW) {
+		space = EMU_SHARED;
+		to->base = EMU_SHARED_WINDOW;
+	} else if (space == EMU_GENERIC && address & EMU_LOCAL_WINDOW) {
+		space = EMU_LOCAL;
+		to->base = EMU_LOCAL_WINDOW;
+	}
+	if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER) {
+		to->space = &w->cta->shared;
+		to->base |= (uint64_t)w->cta->rank << EMU_RANK_SHIFT;
+		to->limit = w->cta->shared.bytes;
+		if (!i->variable)
+			return true;
+		v = &w->cta->cluster->grid->kernel->shared[i->variable - 1];
+		to->base += v->offset;
+		to->limit = v->bytes;
+	} else if (space == EMU_LOCAL) {
+		to->space = &w->local;
+		to->lane_bytes = to->limit = w->cta->cluster->grid->kernel->local_bytes;
+	} else {
+		to->space = &m->global;
+		to->base = m->global.base;
+		to->limit = m->global.bytes;
+		return !m->order || m->races;
 	}
 	return true;
+}
+
+/* The offsets of the lanes from the base; false if one is out of range. */
+EMU_FAST static bool find_places(const uint64_t *address, uint32_t lanes,
+				 uint32_t bytes, struct lanes_access *to)
+{
+	const uint64_t base = to->base, last = to->limit - bytes;
+	uint64_t bad = 0, other = 0, others = 0;
+
+	EMU_EACH_LANE(l)
+	{
+		const uint64_t at = address[l] - base;
+		const uint64_t is_bad = (at > last) | ((address[l] & (bytes - 1)) != 0);
+
+		to->at[l] = at;
+		bad |= is_bad & (lanes >> l & 1);
+		other |= at ^ (to->at[0] + (uint64_t)l * bytes);
+		others |= at ^ to->at[0];
+	}
+	to->is_row = !other && lanes == UINT32_MAX && !to->lane_bytes;
+	to->is_one = !others && !to->lane_bytes;
+	return !bad && bytes <= to->limit;
+}
+
+/* has_state() for a row: `bytes` is a multiple of 32. */
+EMU_FAST static bool has_row_state(const uint8_t *shadow, uint32_t bytes, uint8_t mask,
+				   uint8_t want)
+{
+	uint8_t bad = 0;
+
+	for (uint32_t k = 0; k < bytes; k += EMU_LANES)
+		EMU_EACH_LANE(l)
+	bad |= (shadow[k + (uint32_t)l] & mask) ^ want;
+	return !bad;
+}
+
+/*
+ * Finds where the lanes access memory.  True if all have the state that they need,
+ * (shadow & mask) == want; else emu_access() must be called for each.
+ */
+static bool are_plain(const struct emu_warp *w, const struct emu_instr *i,
+		      uint32_t lanes, const uint64_t *address, uint32_t bytes,
+		      uint8_t mask, uint8_t want, struct lanes_access *to)
+{
+	const struct emu_space *s;
+	uint64_t offset;
+
+	if (!lanes || !find_space(w, i, address[__builtin_ctz(lanes)], to) ||
+	    !find_places(address, lanes, bytes, to))
+		return false;
+	s = to->space;
+	if (s == &w->cta->shared) {
+		offset = to->base & ((1u << EMU_RANK_SHIFT) - 1);
+		EMU_EACH_LANE(l) to->at[l] += offset;
+	}
+	EMU_EACH_LANE(l) to->at[l] += (uint64_t)l * to->lane_bytes;
+	if (to->is_row)
+		return has_row_state(s->shadow + to->at[0], EMU_LANES * bytes, mask,
+				     want);
+	if (to->is_one)
+		lanes = 1;
+	for (; lanes; lanes &= lanes - 1)
+		if (!has_state(s->shadow + to->at[__builtin_ctz(lanes)], bytes, mask,
+			       want))
+			return false;
+	return true;
+}
+
+/* Reports plain accesses to the checkers; false after a fault. */
+static bool watch_plain(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+			const uint64_t *address, uint32_t bytes,
+			const struct lanes_access *a, uint8_t (*value)[32])
+{
+	if (a->space == &w->local)
+		return true;
+	if (a->space == &w->cta->shared)
+		return emu_watch_shared(w, i, lanes, a->at, bytes, value);
+	/* Parameters do not change. */
+	return i->space == EMU_PARAM || !emu_machine_of(w)->races ||
+	       emu_watch_lanes(w, i, lanes, address, bytes, value);
 }
 
 bool emu_plain_loads(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, const uint8_t **from)
 {
-	const enum emu_state_space space = (enum emu_state_space)i->space;
-	const struct emu_machine *m = w->cta->cluster->grid->machine;
-	const bool is_local = space == EMU_LOCAL;
-	const struct emu_space *s = is_local ? &w->local : &m->global;
-	const uint32_t local_bytes = w->cta->cluster->grid->kernel->local_bytes;
-	uint64_t place[EMU_LANES];
+	struct lanes_access a;
 
-	if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER ||
-	    (is_local && !local_bytes) || (m->order && !m->races && !is_local) ||
-	    !are_plain(s, is_local ? local_bytes : 0, lanes, address, bytes,
+	if (!are_plain(w, i, lanes, address, bytes,
 		       EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER,
-		       EMU_MAPPED | EMU_WRITTEN, place))
+		       EMU_MAPPED | EMU_WRITTEN, &a))
 		return false;
 	EMU_EACH_LANE(l)
-	from[l] = lanes >> l & 1 ? s->data + place[l] : emu_nothing;
-	/* Parameters do not change. */
-	return is_local || space == EMU_PARAM || !m->races ||
-	       emu_watch_lanes(w, i, lanes, address, bytes, NULL);
+	from[l] = lanes >> l & 1 ? a.space->data + a.at[l] : emu_nothing;
+	return watch_plain(w, i, lanes, address, bytes, &a, NULL);
 }
+
+/* Writes the lanes' bytes, of a size that the compiler knows. */
+static inline void put_lanes(const struct lanes_access *a, uint32_t lanes,
+			     uint8_t (*value)[32], uint32_t bytes)
+{
+	for (; lanes; lanes &= lanes - 1) {
+		const int l = __builtin_ctz(lanes);
+
+		memset(a->space->shadow + a->at[l],
+		       EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED, bytes);
+		memcpy(a->space->data + a->at[l], value[l], bytes);
+	}
+}
+
+/* Plain stores of all lanes; false: nothing was done, or after a fault. */
+static bool store_plain(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+			const uint64_t *address, uint32_t bytes, uint8_t (*value)[32])
+{
+	struct lanes_access a;
+
+	if (i->space == EMU_PARAM || i->space == EMU_CONST ||
+	    !are_plain(w, i, lanes, address, bytes,
+		       EMU_MAPPED | EMU_LANDING | EMU_BARRIER, EMU_MAPPED, &a) ||
+	    !watch_plain(w, i, lanes, address, bytes, &a, value))
+		return false;
+	if (bytes == 4)
+		put_lanes(&a, lanes, value, 4);
+	else if (bytes == 16)
+		put_lanes(&a, lanes, value, 16);
+	else
+		put_lanes(&a, lanes, value, bytes);
+	return true;
+}
+
+/* ---- one lane ------------------------------------------------------------ */
 
 /* True unless the access leaves the shared variable to which its address belongs, and
  * the launch ends with that report. */
@@ -329,32 +461,6 @@ bool emu_load_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lane
 					     EMU_READ, NULL);
 		if (!from[l])
 			return false;
-	}
-	return true;
-}
-
-/*
- * The same for all lanes of a store to global memory by a cluster that runs
- * separately; false: nothing was done, or after a fault.
- */
-static bool store_plain(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
-			const uint64_t *address, uint32_t bytes, uint8_t (*value)[32])
-{
-	const struct emu_machine *m = w->cta->cluster->grid->machine;
-	const struct emu_space *s = &m->global;
-	uint64_t place[EMU_LANES];
-
-	if (!m->races || (i->space != EMU_GLOBAL && i->space != EMU_GENERIC) ||
-	    !are_plain(s, 0, lanes, address, bytes,
-		       EMU_MAPPED | EMU_LANDING | EMU_BARRIER, EMU_MAPPED, place) ||
-	    !emu_watch_lanes(w, i, lanes, address, bytes, value))
-		return false;
-	for (; lanes; lanes &= lanes - 1) {
-		const int l = __builtin_ctz(lanes);
-
-		memset(s->shadow + place[l], EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED,
-		       bytes);
-		memcpy(s->data + place[l], value[l], bytes);
 	}
 	return true;
 }

@@ -25,8 +25,7 @@ void emu_addresses(const struct emu_warp *w, const struct emu_instr *i,
 /* Zeros, for the widest load of a lane. */
 extern const uint8_t emu_nothing[32];
 /*
- * True if all loads of a warp's lanes are plain: from global memory of a grid whose
- * clusters run separately, or from local memory, with bytes that may be read.  from:
+ * True if no load of a warp's lanes needs a report about its address or state.  from:
  * the host's pointer for each lane, emu_nothing for lanes that do not load.  If false,
  * call emu_access() for each lane.
  */

@@ -160,6 +160,12 @@ bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return ok || emu_object(w, i, lane, "%s", err.text);
 }
 
+/* memcmp() without a call where it is usual. */
+static inline bool has_value(const uint8_t *at, const uint8_t *value, uint32_t bytes)
+{
+	return (bytes == 4 ? memcmp(at, value, 4) : memcmp(at, value, bytes)) == 0;
+}
+
 bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32])
 {
@@ -189,7 +195,7 @@ bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 		const int l = __builtin_ctz(left);
 		const uint64_t at = address[l] - emu_machine_of(w)->global.base;
 
-		if (memcmp(emu_machine_of(w)->global.data + at, value[l], bytes) == 0)
+		if (has_value(emu_machine_of(w)->global.data + at, value[l], bytes))
 			same |= 1u << l;
 	}
 	while (!emu_order_access_lanes(emu_machine_of(w)->order, &who, kind, lanes,
@@ -245,6 +251,29 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		       ? emu_check_write(c, number_of(w), address, bytes, place, &err)
 		       : emu_check_read(c, number_of(w), address, bytes, place, &err),
 		   &err);
+}
+
+bool emu_watch_shared(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		      const uint64_t *at, uint32_t bytes, uint8_t (*value)[32])
+{
+	struct emu_check *c = checker_of(w);
+	const uint32_t rank = w->cta->rank;
+
+	while (c && lanes) {
+		int lane;
+
+		if (lanes_of(i, 0) == 1)
+			lanes = emu_check_plain(c, number_of(w), rank, lanes, at, bytes,
+						value, emu_watch_place(w, i, 0));
+		if (!lanes)
+			break;
+		lane = __builtin_ctz(lanes);
+		if (!emu_watch_access(w, i, lane, &w->cta->shared, at[lane], bytes,
+				      value, value ? value[lane] : NULL))
+			return false;
+		lanes &= lanes - 1;
+	}
+	return true;
 }
 
 bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,

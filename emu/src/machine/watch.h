@@ -32,6 +32,13 @@ bool emu_watch_access(struct emu_warp *w, const struct emu_instr *i, int lane,
 		      const struct emu_space *space, uint64_t at, uint32_t bytes,
 		      bool is_write, const void *value);
 
+/*
+ * Loads or stores of the lanes in the shared memory of their CTA, `bytes` bytes at the
+ * offsets at[lane].  value: by lane, what is stored; NULL: loads.
+ */
+bool emu_watch_shared(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		      const uint64_t *at, uint32_t bytes, uint8_t (*value)[32]);
+
 /* cp.async of a lane, a bulk load to one CTA, and bytes that an engine reads. */
 bool emu_watch_copy(struct emu_warp *w, const struct emu_instr *i, int lane,
 		    uint64_t to, uint32_t bytes);
