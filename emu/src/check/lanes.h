@@ -38,6 +38,16 @@ static inline uint32_t emu_bytes_of_word(uint64_t at, uint64_t end, uint64_t wor
 	return mask;
 }
 
+/* True if all lanes access, each the `bytes` bytes after those of the lane before. */
+static inline bool emu_is_row(uint32_t lanes, const uint64_t *address, uint32_t bytes)
+{
+	uint64_t other = 0;
+
+	for (uint32_t l = 0; l < EMU_LANES; l++)
+		other |= address[l] ^ (address[0] + (uint64_t)l * bytes);
+	return lanes == UINT32_MAX && !other;
+}
+
 /* All zeros is the state before the first access. */
 struct emu_lanes {
 	/* By lane: all lanes have seen its accesses before this instruction.

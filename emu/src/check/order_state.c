@@ -9,12 +9,18 @@ void emu_order_free_pages(struct emu_order *o)
 	while (o->spare) {
 		struct page *next = o->spare->next;
 
+		free(o->spare->words);
 		free(o->spare);
 		o->spare = next;
 	}
 	for (size_t k = 0; k < EMU_ORDER_TABLES; k++) {
-		for (size_t i = 0; i < o->tables[k].capacity; i++)
-			free(o->tables[k].pages[i]);
+		for (size_t i = 0; i < o->tables[k].capacity; i++) {
+			struct page *page = o->tables[k].pages[i];
+
+			if (page)
+				free(page->words);
+			free(page);
+		}
 		free(o->tables[k].pages);
 	}
 }

@@ -79,11 +79,32 @@ struct word {
 	struct emu_lane_word lanes;
 };
 
+#define LINE_WORDS 32
+#define LINE_BYTES (LINE_WORDS * WORD_BYTES)
+/* Bytes of a page of words: 4096, and for one cluster 256, because its pages are
+ * cleared for each cluster. */
+#define PAGE_SHIFT	   12
+#define CLUSTER_PAGE_SHIFT 8
+#define CLUSTER_LINES	   ((1 << CLUSTER_PAGE_SHIFT) / LINE_BYTES)
+
+/*
+ * Of one cluster: words that only whole rows of one warp have accessed, so that each
+ * lane has its own ones, share a history.  Any other access splits the line.
+ */
+struct line {
+	uint8_t width; /* words of a lane; 0: no access yet */
+	uint8_t first; /* lane of the first word */
+	bool is_split; /* its words have their histories */
+	struct touch write, read;
+	uint32_t write_line, write_instruction, read_line, read_instruction;
+};
+
 struct page {
 	uint64_t number;
 	struct page *next; /* spare */
 	bool is_written;
-	struct word words[];
+	struct line lines[CLUSTER_LINES];
+	struct word *words; /* of one cluster: NULL until a line is split */
 };
 
 /* ---- what the parts call ------------------------------------------------- */

@@ -9,12 +9,6 @@
 
 #include "hardware/arena.h"
 
-/*
- * Bytes of a page of words: 4096, and for one cluster 256, because its pages are
- * cleared for each cluster.
- */
-#define PAGE_SHIFT	   12
-#define CLUSTER_PAGE_SHIFT 8
 /* Bytes that are tracked. */
 #define MOST_BYTES	   (128u << 20)
 #define CLUSTER_MOST_BYTES (8u << 20)

@@ -46,18 +46,29 @@ static struct page *known_page(const struct emu_order *o, uint64_t number)
 	return t->capacity ? *find_page(t->pages, t->capacity, number) : NULL;
 }
 
+static struct word *new_words(const struct emu_order *o)
+{
+	return calloc(((size_t)1 << o->page_shift) / WORD_BYTES, sizeof(struct word));
+}
+
 /* A page without accesses; NULL: no memory. */
 static struct page *new_page(struct emu_order *o)
 {
-	const size_t words = ((size_t)1 << o->page_shift) / WORD_BYTES;
-	const size_t bytes = sizeof(struct page) + words * sizeof(struct word);
 	struct page *page = o->spare;
 
-	if (!page)
-		return calloc(1, bytes);
-	o->spare = page->next;
-	memset(page, 0, bytes);
-	return page;
+	if (page) {
+		o->spare = page->next;
+		*page = (struct page){.words = page->words};
+		return page;
+	}
+	page = calloc(1, sizeof(*page));
+	if (!page || o->is_of_cluster)
+		return page;
+	page->words = new_words(o);
+	if (page->words)
+		return page;
+	free(page);
+	return NULL;
 }
 
 /* NULL: too many. */
@@ -90,11 +101,50 @@ static struct page *page_at(struct emu_order *o, uint64_t number)
 	return found;
 }
 
+/* The history of word k of a line. */
+static struct word word_of_line(const struct line *l, uint32_t k)
+{
+	const uint32_t lane = l->width ? l->first + k / l->width : 0;
+	const bool is_read = l->read.agent;
+
+	return (struct word){
+	    .write = l->write,
+	    .reads = {l->read},
+	    .line = l->write_line & 0x3FFFFFFF,
+	    .lanes = {.reader = l->read.agent & (EMU_MOST_WARPS - 1),
+		      .read_bytes = is_read ? 15 : 0,
+		      .write_lane = lane & 31,
+		      .write_instruction = l->write_instruction,
+		      .read_lanes = is_read ? 1u << lane : 0,
+		      .read_instruction = l->read_instruction,
+		      .read_line = l->read_line},
+	};
+}
+
+/* Gives each word of a line its history; false: no memory. */
+static bool split(const struct emu_order *o, struct page *page, uint32_t number)
+{
+	struct line *line = &page->lines[number];
+
+	if (!page->words)
+		page->words = new_words(o);
+	if (!page->words)
+		return false;
+	for (uint32_t k = 0; k < LINE_WORDS; k++)
+		page->words[number * LINE_WORDS + k] = word_of_line(line, k);
+	line->is_split = true;
+	return true;
+}
+
+/* NULL: no memory. */
 static struct word *word_of(const struct emu_order *o, struct page *page,
 			    uint64_t address)
 {
 	const uint64_t offset = address & (((uint64_t)1 << o->page_shift) - 1);
+	const uint32_t line = (uint32_t)(offset / LINE_BYTES);
 
+	if (o->is_of_cluster && !page->lines[line].is_split && !split(o, page, line))
+		return NULL;
 	return &page->words[offset / WORD_BYTES];
 }
 
@@ -306,6 +356,7 @@ static bool access_words(struct emu_order *o, const struct emu_order_warp *w,
 {
 	const uint64_t end = address + bytes;
 	struct page *page = NULL;
+	struct word *word;
 
 	for (uint64_t at = address / WORD_BYTES * WORD_BYTES; at < end;
 	     at += WORD_BYTES) {
@@ -315,7 +366,8 @@ static bool access_words(struct emu_order *o, const struct emu_order_warp *w,
 			return true;
 		page->is_written |= (new.kind &EMU_ORDER_WRITE) != 0;
 		new.bytes = emu_bytes_of_word(address, end, at) & 15;
-		if (!touch(o, w, word_of(o, page, at), &new, is_same, at, place, err))
+		word = word_of(o, page, at);
+		if (word && !touch(o, w, word, &new, is_same, at, place, err))
 			return false;
 	}
 	return true;
@@ -346,11 +398,13 @@ static inline bool touch_own(struct emu_order *o, const struct touch *new,
 	    !place.lanes)
 		return false;
 	word = word_of(o, o->last, address);
+	if (!word)
+		return false;
 	is_own = !word->write.agent ||
 		 (word->write.agent == new->agent &&
 		  word->lanes.write_instruction &&emu_lane_writers(&word->lanes) ==
 		      place.lanes);
-	is_own = is_own && !word->reads[1].agent &&
+	is_own = is_own && !word->reads[1].agent && !word->reads[2].agent &&
 		 (!word->reads[0].agent || (word->reads[0].agent == new->agent &&
 					    word->lanes.read_lanes == place.lanes));
 	if (!is_own)
@@ -372,6 +426,52 @@ static inline bool touch_own(struct emu_order *o, const struct touch *new,
 	return true;
 }
 
+/* Records the access of a row's lanes to a line; false: nothing was done. */
+static bool touch_line(struct line *l, const struct touch *new, uint32_t width,
+		       uint32_t first, struct emu_place place)
+{
+	if (l->is_split || (l->width && (l->width != width || l->first != first)) ||
+	    (l->write.agent && l->write.agent != new->agent) ||
+	    (l->read.agent && l->read.agent != new->agent))
+		return false;
+	l->width = (uint8_t)width;
+	l->first = (uint8_t)first;
+	if (new->kind & EMU_ORDER_WRITE) {
+		l->write = *new;
+		l->write_line = place.line;
+		l->write_instruction = place.instruction;
+		l->read.agent = 0;
+		return true;
+	}
+	l->read = *new;
+	l->read_line = place.line;
+	l->read_instruction = place.instruction;
+	return true;
+}
+
+/* Records the accesses of a row of lanes, line by line; returns the lanes of lines
+ * from the first on that must be split. */
+static uint32_t touch_row(struct emu_order *o, const struct touch *new,
+			  uint64_t address, uint32_t bytes, struct emu_place place)
+{
+	const uint32_t width = bytes / WORD_BYTES;
+
+	if (!o->is_of_cluster || !place.lanes || address % LINE_BYTES ||
+	    bytes % WORD_BYTES)
+		return UINT32_MAX;
+	for (uint32_t n = 0; n < width; n++) {
+		const uint64_t at = address + (uint64_t)n * LINE_BYTES;
+		const uint32_t first = n * EMU_LANES / width;
+		struct page *page = page_at(o, at >> CLUSTER_PAGE_SHIFT);
+
+		if (!page || !touch_line(&page->lines[at / LINE_BYTES % CLUSTER_LINES],
+					 new, width, first, place))
+			return UINT32_MAX << first;
+		page->is_written |= (new->kind &EMU_ORDER_WRITE) != 0;
+	}
+	return 0;
+}
+
 bool emu_order_access_lanes(struct emu_order *o, const struct emu_order_warp *w,
 			    uint32_t kind, uint32_t lanes, uint32_t same,
 			    const uint64_t *address, uint32_t bytes,
@@ -381,6 +481,8 @@ bool emu_order_access_lanes(struct emu_order *o, const struct emu_order_warp *w,
 
 	place = place_of(&new, place);
 	new.bytes = 15;
+	if (emu_is_row(lanes, address, bytes))
+		lanes = touch_row(o, &new, address[0], bytes, place);
 	for (; lanes; lanes &= lanes - 1) {
 		uint32_t done = bytes % WORD_BYTES ? bytes : 0;
 

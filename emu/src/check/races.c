@@ -352,6 +352,51 @@ static inline bool touch_own(struct emu_races *r, const struct emu_race *a, int 
 	return true;
 }
 
+/* What the histories of a row's words become if only this access is in them. */
+static void own_row(const struct emu_race *a, history own, history *to)
+{
+	const uint32_t words = a->bytes / WORD_BYTES;
+
+	for (uint32_t l = 0; l < EMU_LANES; l++)
+		for (uint32_t k = 0; k < words; k++, to++) {
+			*to = own;
+			if (a->value)
+				*to |= (history)digest_of(&a->value[l][k * WORD_BYTES],
+							  WORD_BYTES)
+				       << 57;
+		}
+}
+
+/* The same as touch_own() for a row of lanes.  False: some of its words are left. */
+static bool touch_row(struct emu_races *r, const struct emu_race *a, history own)
+{
+	const uint64_t offset = a->address[0] - r->words.base;
+	const uint32_t count = EMU_LANES * a->bytes / WORD_BYTES;
+	history differs = 0, any = 0, mine[EMU_LANES * 8];
+	emu_history *at;
+
+	if (a->bytes % WORD_BYTES || offset % WORD_BYTES ||
+	    offset % EMU_CHUNK_BYTES + EMU_LANES * a->bytes > EMU_CHUNK_BYTES)
+		return false;
+	at = emu_history_at(&r->words, offset);
+	if (!at)
+		return false;
+	own_row(a, own, mine);
+	for (uint32_t k = 0; k < count; k++) {
+		const history old = atomic_load_explicit(&at[k], memory_order_relaxed);
+
+		differs |= old ^ mine[k];
+		any |= old;
+	}
+	for (uint32_t k = 0; differs && !any && k < count; k++) {
+		history none = 0;
+
+		if (!replace(r, &at[k], &none, mine[k]))
+			return false;
+	}
+	return !differs || !any;
+}
+
 bool emu_races_access(struct emu_races *r, const struct emu_race *a, int *lane,
 		      struct emu_error *err)
 {
@@ -363,6 +408,8 @@ bool emu_races_access(struct emu_races *r, const struct emu_race *a, int *lane,
 	};
 	const history own = pack(&state);
 
+	if (emu_is_row(a->lanes, a->address, a->bytes) && touch_row(r, a, own))
+		return true;
 	for (uint32_t left = a->lanes; left; left &= left - 1) {
 		*lane = __builtin_ctz(left);
 		if (!touch_own(r, a, *lane, own) && !touch_lane(r, a, *lane, err))

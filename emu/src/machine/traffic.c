@@ -2,6 +2,7 @@
 /* traffic.c - see traffic.h. */
 #include "machine/traffic.h"
 
+#include "check/lanes.h"
 #include "hardware/memory.h"
 #include "machine/time.h"
 
@@ -71,6 +72,11 @@ void emu_traffic_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t l
 	if (!w->cta->cluster->grid->traffic ||
 	    (i->space != EMU_GLOBAL && i->space != EMU_GENERIC))
 		return;
+	if (!(address[0] & (EMU_SHARED_WINDOW | EMU_LOCAL_WINDOW)) &&
+	    emu_is_row(lanes, address, bytes)) {
+		emu_traffic_count(w, kind, address[0], (uint64_t)EMU_LANES * bytes);
+		return;
+	}
 	EMU_EACH_LANE(l)
 	{
 		if (lanes >> l & 1 &&
