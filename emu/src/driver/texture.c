@@ -72,8 +72,9 @@ CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d)
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return emu_driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	m.address = emu_driver_alloc(
-	    m.slice * (m.layers ? m.layers : m.depth ? m.depth : 1));
+	m.address = emu_driver_alloc(m.slice * (m.layers  ? m.layers
+						: m.depth ? m.depth
+							  : 1));
 	if (!m.address) {
 		free(a);
 		return emu_driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -100,6 +101,7 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d)
 
 CUresult cuArrayDestroy(CUarray array)
 {
+	struct emu_error err = {{0}};
 	CUresult result = emu_driver_enter();
 	CUdeviceptr address = 0;
 
@@ -113,9 +115,13 @@ CUresult cuArrayDestroy(CUarray array)
 		*at = array->next;
 		address = array->image.address;
 		free(array);
+		result = emu_driver_flush();
+		if (!result &&
+		    !emu_memory_free(emu_driver.machine.memory, address, &err))
+			result =
+			    emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 	}
-	result = emu_driver_leave(result);
-	return result ? result : cuMemFree_v2(address);
+	return emu_driver_leave(result);
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *d, CUarray array)
@@ -129,13 +135,13 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *d, CUarray array)
 	if (!result) {
 		const struct emu_image *m = &array->image;
 
-		*d = (CUDA_ARRAY3D_DESCRIPTOR){
-		    .Width = m->width,
-		    .Height = m->height,
-		    .Depth = m->layers ? m->layers : m->depth,
-		    .Format = (int)m->format,
-		    .NumChannels = m->channels,
-		    .Flags = array->flags};
+		*d =
+		    (CUDA_ARRAY3D_DESCRIPTOR){.Width = m->width,
+					      .Height = m->height,
+					      .Depth = m->layers ? m->layers : m->depth,
+					      .Format = (int)m->format,
+					      .NumChannels = m->channels,
+					      .Flags = array->flags};
 	}
 	return emu_driver_leave(result);
 }
@@ -166,8 +172,7 @@ static CUresult open_linear(struct emu_image *m, const CUDA_RESOURCE_DESC *r)
 	const bool has_rows = r->resType == CU_RESOURCE_TYPE_PITCH2D;
 
 	m->address = has_rows ? r->res.pitch2D.devPtr : r->res.linear.devPtr;
-	m->format =
-	    (uint32_t)(has_rows ? r->res.pitch2D.format : r->res.linear.format);
+	m->format = (uint32_t)(has_rows ? r->res.pitch2D.format : r->res.linear.format);
 	m->channels = has_rows ? r->res.pitch2D.numChannels : r->res.linear.numChannels;
 	if (!emu_texel_bytes(m->format) || m->channels < 1 || m->channels > 4 ||
 	    m->channels == 3)
@@ -175,8 +180,7 @@ static CUresult open_linear(struct emu_image *m, const CUDA_RESOURCE_DESC *r)
 	if (m->address % (has_rows ? PITCH_ALIGN : emu_image_bytes(m)))
 		return refuse("its memory is not aligned");
 	if (!has_rows) {
-		m->width =
-		    (uint32_t)(r->res.linear.sizeInBytes / emu_image_bytes(m));
+		m->width = (uint32_t)(r->res.linear.sizeInBytes / emu_image_bytes(m));
 		m->is_linear = true;
 		return CUDA_SUCCESS;
 	}

@@ -136,25 +136,25 @@ static const struct emu_rule table[] = {
      "check the index and the size of the array; use one array if both are "
      "meant"},
     {"heap", false, "which malloc of a kernel did not return",
-     "free takes what malloc of a kernel has returned, once (CUDA programming guide, "
-     "\"Dynamic Global Memory Allocation\")",
-     "free each pointer once, and memory of cudaMalloc by cudaFree"},
+     "free() in a kernel accepts a pointer that malloc() in a kernel has returned, once "
+     "(CUDA programming guide, \"Dynamic Global Memory Allocation\")",
+     "free each pointer once; free memory of cudaMalloc() by cudaFree()"},
     {"texture-object", false, " object: it ",
-     "texture and surface instructions take the handle of an object that exists "
+     "texture and surface instructions need the handle of an object that exists "
      "(\"tex\", \"sust\")",
      "create the object before the launch, and destroy it after a wait for the kernel"},
     {"texture-geometry", false, "the instruction is of .",
-     "the dimensions of the instruction and of the object agree (\"tex\")",
+     "the instruction and the object must have the same dimensions (\"tex\")",
      "tex1D for arrays of one row, tex2D for rows, tex3D for slices, tex2DLayered for "
      "layers, texCubemap for cubes"},
     {"surface-trap", false, "is outside of the surface",
-     "an access with .trap is inside of the surface (\"suld\", \"sust\")",
-     "check the coordinates, of which the first counts bytes; or "
-     "cudaBoundaryModeClamp or cudaBoundaryModeZero"},
+     "an access with .trap must be inside the surface (\"suld\", \"sust\")",
+     "check the coordinates (x is in bytes), or pass cudaBoundaryModeClamp or "
+     "cudaBoundaryModeZero"},
     {"callee", false, "which is no address of a function",
-     "a call through a register calls a function of the module, with its parameters "
-     "(\"call\")",
-     "check where the pointer comes from; without recursion"},
+     "a call through a register must call a function of the module, with that "
+     "function's parameters (\"call\")",
+     "check where the pointer comes from; recursion is not supported"},
     {"alignment", false, "not a multiple of the size",
      "an address must be a multiple of the size of the access (\"Addresses "
      "as Operands\")",

@@ -133,10 +133,11 @@ static void test_refused(void **state)
 	must_fail(".func f(.param .b32 x) { ret; }\n", "call f;\n",
 		  "with 0 parameters of a function with 1");
 	must_fail("", "call %d1;\n", "no function whose address is used");
-	must_fail(".extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 a);\n",
-		  "{ .param .b64 r; .param .b64 a;\n"
-		  "call (r), cudaGetParameterBufferV2, (a); }\n",
-		  "dynamic parallelism is not modelled");
+	must_fail(
+	    ".extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 a);\n",
+	    "{ .param .b64 r; .param .b64 a;\n"
+	    "call (r), cudaGetParameterBufferV2, (a); }\n",
+	    "dynamic parallelism is not modelled");
 	must_fail(".func f() { .shared .b32 x; ret; }\n", "call f;\n",
 		  "static .shared of a function");
 	must_fail(".func f(.param .b64 x) { ret; }\n",
@@ -296,10 +297,9 @@ static void test_registers(void **state)
 	".extern .func (.param .b64 r) malloc(.param .b64 a);\n"                       \
 	".extern .func free(.param .b64 a);\n"
 #define MALLOC(bytes)                                                                  \
-	"{ .param .b64 r; .param .b64 a; st.param.b64 [a], " bytes ";\n"                \
+	"{ .param .b64 r; .param .b64 a; st.param.b64 [a], " bytes ";\n"               \
 	"call.uni (r), malloc, (a); ld.param.b64 %d2, [r]; }\n"
-#define FREE(at)                                                                       \
-	"{ .param .b64 a; st.param.b64 [a], " at "; call.uni free, (a); }\n"
+#define FREE(at) "{ .param .b64 a; st.param.b64 [a], " at "; call.uni free, (a); }\n"
 
 static uint32_t want_kept(uint32_t lane)
 {
@@ -325,8 +325,9 @@ static void test_heap(void **state)
 		  want_none);
 	must_fail(HEAP, MALLOC("8") "ld.u32 %r3, [%d2+4];\n", "never written");
 	must_fail(HEAP, MALLOC("8") "st.u32 [%d2+8], %r1;\n",
-		  "0 bytes past the end of the 8 bytes");
-	must_fail(HEAP, MALLOC("8") FREE("%d2") "st.u32 [%d2], %r1;\n", "freed before");
+		  "0 bytes past the end of the allocation of 8 bytes");
+	must_fail(HEAP, MALLOC("8") FREE("%d2") "st.u32 [%d2], %r1;\n",
+		  "byte 0 of the freed allocation of 8 bytes");
 	must_fail(HEAP, MALLOC("8") FREE("%d2") FREE("%d2"), "which is free already");
 	must_fail(HEAP, FREE("%d1"), "which malloc of a kernel did not return");
 }
