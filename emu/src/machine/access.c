@@ -8,6 +8,7 @@
 
 #include "hardware/memory.h"
 #include "machine/report.h"
+#include "machine/title.h"
 #include "machine/watch.h"
 
 void emu_offset_addresses(const struct emu_warp *w, const struct emu_value *base,
@@ -381,10 +382,10 @@ static bool is_in_variable(struct emu_warp *w, const struct emu_instr *i, int la
 	return emu_object(
 	    w, i, lane,
 	    "%s of %u bytes at shared memory offset %" PRIu64
-	    ": its address is that of the variable %.100s and an index, and "
-	    "the variable has the offsets %u to %u",
-	    kind == EMU_WRITE ? "store" : "load", bytes, at, v->name, v->offset,
-	    v->offset + v->bytes - 1);
+	    ": its address is computed from the variable %.100s, and the variable has "
+	    "the offsets %u to %u",
+	    kind == EMU_WRITE ? "store" : "load", bytes, at, emu_title_of(v->name),
+	    v->offset, v->offset + v->bytes - 1);
 }
 
 /* value: of the bytes of a store; NULL: not known. */

@@ -34,6 +34,8 @@ static void test_cpp_titles(void **state)
 	check("_Z8row_sumsILb0EEvPKfPf", 10, "row_su...");
 	check("_ZN2ns3sumEPKfPf", 200, "ns::sum");
 	check("_ZN8__main__3addB2v1B5cw51cE5ArrayIfE", 200, "__main__::add");
+	/* A variable of a function. */
+	check("_ZZ6shoverPiE1a", 200, "shover(int*)::a");
 	check("_ZN12_GLOBAL__N_14copyEPi", 200, "(anonymous namespace)::copy");
 	check("_Z4applyIPFfffEEvT_", 200, "_Z4applyIPFfffEEvT_");
 	check("_Z5applyIPFfffEEvT_", 200, "apply<float (*)(float, float)>");
