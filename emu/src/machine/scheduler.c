@@ -429,9 +429,10 @@ static void count_instructions(struct run *r)
 	r->m->has_failed = true;
 	r->m->report_rule = emu_rule_for("NIBEMU_BUDGET");
 	emu_fail(&r->m->report,
-		 "%s: it has run %" PRIu64
-		 " instructions of threads and has not ended (NIBEMU_BUDGET)",
+		 "%s: it has not ended after %" PRIu64
+		 " thread instructions (NIBEMU_BUDGET); the first warp that runs:",
 		 r->live[0]->grid->kernel->name, r->m->options.budget);
+	emu_describe_running(r->live[0], &r->m->report);
 }
 
 /* ---- with time ----------------------------------------------------------- */

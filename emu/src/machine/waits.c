@@ -150,3 +150,20 @@ void emu_describe_poll(const struct emu_warp *w, struct emu_error *to)
 	add_cta(w->cta, to);
 	emu_add_text(to, "warp %u waits%s", w->index, wait.text);
 }
+
+void emu_describe_running(const struct emu_cluster *c, struct emu_error *to)
+{
+	char place[200];
+
+	for (uint32_t k = 0; k < c->n_ctas; k++)
+		for (uint32_t i = 0; i < c->ctas[k].n_warps; i++) {
+			const struct emu_warp *w = &c->ctas[k].warps[i];
+
+			if (w->wait == EMU_EXITED)
+				continue;
+			emu_describe_place(w, &w->code[w->pc], place, sizeof(place));
+			add_cta(w->cta, to);
+			emu_add_text(to, "warp %u is at %s", w->index, place);
+			return;
+		}
+}

@@ -13,5 +13,7 @@
 void emu_describe_waits(const struct emu_cluster *c, struct emu_error *to);
 /* The same for one warp, which polls memory. */
 void emu_describe_poll(const struct emu_warp *w, struct emu_error *to);
+/* Adds the place of a cluster's first warp that has not ended. */
+void emu_describe_running(const struct emu_cluster *c, struct emu_error *to);
 
 #endif

@@ -152,7 +152,8 @@ static void test_copies(void **state)
 
 static void test_endless(void **state)
 {
-	check("L: bra L;\n", "k: it has run 2000000", "has not ended");
+	check("L: bra L;\n", "k: it has not ended after 2000000 thread",
+	      "\n  cluster 0, CTA (0,0,0), warp 0 is at PTX line ");
 }
 
 int main(void)
