@@ -99,6 +99,10 @@ void result_explain(const struct run *r, const struct job *job, char *to, size_t
 		snprintf(to, size, "%s", refused->text);
 	else if (r->result == RESULT_UNUSED)
 		explain_unused(r, job, to, size);
+	else if (r->result == RESULT_TIMEOUT && records_find(&r->records, "ran"))
+		snprintf(to, size,
+			 "with NIBEMU_BUDGET=100000000 a kernel that does not end is "
+			 "reported with its line");
 	else if (launch && r->result != RESULT_REPORT)
 		snprintf(to, size, "a launch was refused: %s", launch->text);
 }
