@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "machine/title.h"
 #include "runtime/cudart.h"
 
 struct binary {
@@ -192,7 +193,7 @@ static void tell(struct symbol *s, CUresult result)
 	if (s->is_told || cuGetErrorString(result, &text) || !text)
 		return;
 	s->is_told = 1;
-	fprintf(stderr, "nibemu: %s: %s\n", s->name, text);
+	fprintf(stderr, "nibemu: %s: %s\n", emu_title_of(s->name), text);
 }
 
 CUresult emu_runtime_function(const void *stub, CUfunction *function)
