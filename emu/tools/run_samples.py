@@ -30,7 +30,7 @@ import upstream_bugs as upstream
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIST = HERE / "examples" / "samples.json"
-FIELDS = {"size", "arguments", "edits", "env", "status", "passes", "define", "waits",
+FIELDS = {"size", "arguments", "edits", "env", "status", "passes", "define", "waits", "rdc",
           "note", "reports"}
 FAILS = r"(?i)\btest failed|result = fail|FAILED|mismatch|errors? detected|Errors = [1-9]"
 
@@ -92,7 +92,9 @@ def compile_sample(copy, row, args):
                                    *args.include))]
     builds = [[*common, "-fatbin" if kind == "fatbin" else "-ptx", str(path), "-o",
                str(copy / f"{path.stem}64.{kind}")] for path, kind in kernels.items()]
-    builds.append([*common, "-cudart", "shared", "-Xcompiler", "-fopenmp",
+    # Kernels that launch kernels need relocatable code.
+    relocatable = ["-rdc=true", "-lcudadevrt"] if row.get("rdc") else []
+    builds.append([*common, *relocatable, "-cudart", "shared", "-Xcompiler", "-fopenmp",
                    *map(str, sources), "-o", str(program),
                    f"-L{args.build / 'cuda' / 'stubs'}", "-lcuda", "-lgomp"])
     for build in builds:
@@ -112,7 +114,8 @@ def judge(row, text, status, is_late):
     report = upstream.REPORT.search(text)
     rule = report and upstream.RULE.search(report.group(0))
     symbol = re.search(r"undefined symbol: (\w+)", text)
-    missing = re.search(r"(?:PTX line|CUDA error).*?(?:not known|refused)[^\n]*", text)
+    missing = re.search(r"PTX line.*?not known[^\n]*|it holds no code.*not modelled",
+                        text)
     if is_late:
         return "takes longer"
     if symbol:
@@ -120,7 +123,7 @@ def judge(row, text, status, is_late):
     if (rule.group(1) if rule else None) != row.get("reports"):
         return f"reported: `{rule.group(1)}`" if rule else "reported nothing"
     if missing:
-        return "refused: " + missing.group(0)[:150]
+        return "refused: " + re.sub(r"^PTX line \d+: |_Z\w+: ", "", missing.group(0))[:150]
     if status != row.get("status", 0):
         return f"ends with {status}: " + (text.strip().splitlines() or [""])[-1][:150]
     if "passes" in row and not re.search(row["passes"], text):
@@ -134,7 +137,8 @@ def run_sample(copy, program, row, args):
     """Seconds of processors, and what the run shows."""
     env = os.environ | row.get("env", {}) | {
         "NIBEMU_SEED": "0", "NIBEMU_DEVICE": "h200",
-        "LD_LIBRARY_PATH": str(args.build / "cuda")}
+        "LD_LIBRARY_PATH": str(args.build / "cuda"),
+        "NIBEMU_REPORTS": str(copy / "reports.txt")}
 
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (args.seconds, args.seconds + 5))
@@ -148,6 +152,10 @@ def run_sample(copy, program, row, args):
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     text = done.stdout + done.stderr
     (copy / "output.txt").write_text(text)
+    # Refusals that the program does not print.
+    if (copy / "reports.txt").exists():
+        text += "\n" + (copy / "reports.txt").read_text()
+        (copy / "reports.txt").unlink()
     return seconds, judge(row, text, done.returncode, seconds > args.seconds)
 
 

@@ -372,8 +372,8 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *ctas, int *threads, CUfunction fu
 	for (int n = most / EMU_LANES * EMU_LANES; n > 0 && !result; n -= EMU_LANES) {
 		const size_t bytes = shared_of ? shared_of(n) : shared_bytes;
 
-		result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, n,
-								     bytes);
+		result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function,
+								     n, bytes);
 		if (!result && value * n > best) {
 			best = value * n;
 			*threads = n;

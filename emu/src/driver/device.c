@@ -341,12 +341,12 @@ static const struct attribute shared_attributes[] = {
     {80, 1},
     {83, 1}, /* managed memory, also while kernels run */
     {89, 1},
-    {95, 1},	 /* cooperative launches */
-    {99, 1},	 /* registered memory of the host */
-    {111, 1024}, /* shared memory of a CTA that the system takes */
-    {102, 1},	 /* addresses that are mapped later */
-    {115, 1},	 /* memory pools */
-    {119, 1},	 /* memory that may be compressed */
+    {95, 1},	      /* cooperative launches */
+    {99, 1},	      /* registered memory of the host */
+    {111, 1024},      /* shared memory of a CTA that the system takes */
+    {102, 1},	      /* addresses that are mapped later */
+    {115, 1},	      /* memory pools */
+    {119, 1},	      /* memory that may be compressed */
     {109, 128 << 20}, /* bytes of an access policy window */
 };
 
@@ -515,9 +515,10 @@ CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags,
 	const CUctxCreateParams *p = parameters;
 
 	if (p && (p->execAffinityParams || p->numExecAffinityParams || p->cigParams))
-		return emu_driver_fail(CUDA_ERROR_NOT_SUPPORTED,
-				       "a context for some of the multiprocessors, or of "
-				       "a graphics context, is not modelled");
+		return emu_driver_fail(
+		    CUDA_ERROR_NOT_SUPPORTED,
+		    "a context for some of the multiprocessors, or of "
+		    "a graphics context, is not modelled");
 	return cuCtxCreate_v2(context, flags, device);
 }
 

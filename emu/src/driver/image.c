@@ -164,6 +164,11 @@ static char *choose(struct walk w, const struct emu_device *device,
 		       "it holds no PTX: compile with -gencode "
 		       "arch=compute_%d%da,code=compute_%d%da",
 		       device->major, device->minor, device->major, device->minor);
+	if (w.at == w.end)
+		(void)emu_fail(
+		    err, "it holds no code, as with nvcc -rdc=true and only PTX: "
+			 "compile without -rdc (dynamic parallelism, which needs "
+			 "it, is not modelled: launch those kernels from the host)");
 	while (next_entry(&w, &e, &payload)) {
 		uint32_t rank;
 

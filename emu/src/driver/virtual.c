@@ -17,7 +17,7 @@ static struct physical {
 	CUdeviceptr mapped; /* 0: not */
 	bool is_released;   /* it lives until it is unmapped */
 	struct physical *next;
-} *handles;
+} * handles;
 
 /* The lock must be held; NULL: unknown. */
 static struct physical **find(unsigned long long handle)

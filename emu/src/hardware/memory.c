@@ -26,7 +26,7 @@ struct block {
 	uint64_t begin, bytes;
 	bool is_live, is_hidden;
 	bool is_of_kernels; /* malloc in device code */
-	uint64_t mapped; /* mappings of its bytes and their states (pages.h) */
+	uint64_t mapped;    /* mappings of its bytes and their states (pages.h) */
 };
 
 struct emu_memory {

@@ -188,8 +188,7 @@ static int64_t index_of(double x)
 static int64_t lower_of(const struct emu_sample *s, int dimension, int64_t *weight)
 {
 	const double parts = 1 << WEIGHT_BITS;
-	const int64_t x =
-	    index_of((coordinate(s, dimension) - 0.5) * parts + 0.5);
+	const int64_t x = index_of((coordinate(s, dimension) - 0.5) * parts + 0.5);
 
 	*weight = x & ((1 << WEIGHT_BITS) - 1);
 	return x >> WEIGHT_BITS;

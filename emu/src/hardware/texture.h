@@ -51,9 +51,9 @@ static inline uint32_t emu_image_bytes(const struct emu_image *m)
 /* A texture object, or a surface object, which has only an image. */
 struct emu_texture {
 	struct emu_image image;
-	uint8_t edge[3]; /* of enum emu_texture_edge */
+	uint8_t edge[3];	     /* of enum emu_texture_edge */
 	bool filters, is_normalised; /* is_normalised: coordinates of 0 to 1 */
-	bool reads_integers; /* integers of 8 and 16 bits are not scaled to 1 */
+	bool reads_integers;	     /* integers of 8 and 16 bits are not scaled to 1 */
 	float border[4];
 	bool is_surface, is_live;
 };
@@ -68,7 +68,7 @@ typedef const uint8_t *emu_read_texel(void *context, uint64_t address, uint32_t 
 
 struct emu_sample {
 	const struct emu_texture *texture;
-	int dimensions;	 /* of at[] */
+	int dimensions; /* of at[] */
 	float at[3];
 	int32_t place[3]; /* instead of at, if is_fetch: elements */
 	bool is_fetch;

@@ -346,7 +346,8 @@ static void run_malloc(struct emu_warp *w, const struct emu_instr *i, uint32_t l
 		if (!read_local(w, i, lane, 1, &bytes, 8))
 			return;
 		at = allocate(emu_machine_of(w), bytes);
-		to = emu_access(w, i, lane, EMU_LOCAL, result[lane], 8, EMU_WRITE, NULL);
+		to =
+		    emu_access(w, i, lane, EMU_LOCAL, result[lane], 8, EMU_WRITE, NULL);
 		if (!to)
 			return;
 		memcpy(to, &at, sizeof(at));

@@ -412,10 +412,9 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 
 		if (!(lanes >> l & 1))
 			continue;
-		at = emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
-				bytes,
-				i->option & EMU_IGNORES_OLD ? EMU_WRITE : EMU_READ,
-				NULL);
+		at = emu_access(
+		    w, i, l, (enum emu_state_space)i->space, address[l], bytes,
+		    i->option & EMU_IGNORES_OLD ? EMU_WRITE : EMU_READ, NULL);
 		if (!at)
 			return;
 		(void)emu_access(w, i, l, (enum emu_state_space)i->space, address[l],

@@ -20,7 +20,7 @@ static const struct {
 	int dimensions;	 /* of coordinates, without a layer */
 	int coordinates; /* of the instruction */
 } geometries[GEOMETRIES] = {
-    {"1d", 1, 1}, {"2d", 2, 2},	  {"3d", 3, 4},	   {"a1d", 1, 2},
+    {"1d", 1, 1},  {"2d", 2, 2},   {"3d", 3, 4},    {"a1d", 1, 2},
     {"a2d", 2, 4}, {"cube", 3, 4}, {"acube", 3, 4},
 };
 
@@ -41,9 +41,8 @@ static bool has_layer(enum geometry g)
 /* ---- objects -------------------------------------------------------------- */
 
 /* The object of a lane's handle; NULL after a fault. */
-static const struct emu_texture *object_of(struct emu_warp *w,
-					   const struct emu_instr *i, int lane,
-					   bool is_surface)
+static const struct emu_texture *
+object_of(struct emu_warp *w, const struct emu_instr *i, int lane, bool is_surface)
 {
 	const struct emu_machine *m = emu_machine_of(w);
 	uint64_t handles[EMU_LANES];
@@ -75,8 +74,9 @@ static bool check_geometry(struct emu_warp *w, const struct emu_instr *i, int la
 
 	if (has_layers && wanted == dimensions && (!is_cube || m->is_cube))
 		return true;
-	emu_fault(w, i, lane, "the instruction is of .%s, and the object has %u x %u "
-			      "x %u elements and %u layers",
+	emu_fault(w, i, lane,
+		  "the instruction is of .%s, and the object has %u x %u "
+		  "x %u elements and %u layers",
 		  geometries[g].word, m->width, m->height, m->depth, m->layers);
 	return false;
 }
@@ -143,8 +143,8 @@ static bool sample_lane(struct emu_warp *w, const struct emu_instr *i, int lane,
 	if (!t || !check_geometry(w, i, lane, &t->image))
 		return false;
 	set_place(w, i, lane, &s);
-	if (t->image.is_linear && (s.place[0] < 0 ||
-				   (uint32_t)s.place[0] >= t->image.width)) {
+	if (t->image.is_linear &&
+	    (s.place[0] < 0 || (uint32_t)s.place[0] >= t->image.width)) {
 		memset(result, 0, 4 * sizeof(*result));
 		return true;
 	}
@@ -173,7 +173,7 @@ static void run_tex(struct emu_warp *w, const struct emu_instr *i, uint32_t lane
 
 /* ---- surfaces ------------------------------------------------------------- */
 
-/* Moves a coordinate into 0 .. size - 1; true if it was there. */
+/* Moves a coordinate into 0 .. size - 1; true if that did not change it. */
 static bool clamp(int64_t *at, int64_t size)
 {
 	const int64_t before = *at;
@@ -212,19 +212,17 @@ static bool surface_address(struct emu_warp *w, const struct emu_instr *i, int l
 	/* The first coordinate counts bytes. */
 	*is_inside = clamp(&at[0], (int64_t)m->width * emu_image_bytes(m) - bytes + 1);
 	*is_inside &= clamp(&at[1], m->height ? m->height : 1);
-	*is_inside &= clamp(&layer, m->layers  ? m->layers
-				    : m->depth ? m->depth
-					       : 1);
+	*is_inside &= clamp(&layer, m->layers ? m->layers : m->depth ? m->depth : 1);
 	if (!*is_inside && outside == OUTSIDE_TRAP) {
-		emu_fault(w, i, lane,
-			  "byte %d of row %d is outside of the surface, which has %u "
-			  "bytes in each of %u rows, and .trap ends the kernel",
-			  ((const int32_t *)emu_row(w, &o[has_layer(g)]))[lane],
-			  geometries[g].dimensions > 1
-			      ? ((const int32_t *)emu_row(
-				    w, &o[has_layer(g) + 1]))[lane]
-			      : 0,
-			  m->width * emu_image_bytes(m), m->height ? m->height : 1);
+		emu_fault(
+		    w, i, lane,
+		    "byte %d of row %d is outside of the surface, which has %u "
+		    "bytes in each of %u rows, and .trap ends the kernel",
+		    ((const int32_t *)emu_row(w, &o[has_layer(g)]))[lane],
+		    geometries[g].dimensions > 1
+			? ((const int32_t *)emu_row(w, &o[has_layer(g) + 1]))[lane]
+			: 0,
+		    m->width * emu_image_bytes(m), m->height ? m->height : 1);
 		return false;
 	}
 	*is_inside |= outside == OUTSIDE_CLAMP;
@@ -317,9 +315,8 @@ static bool bind_values(struct emu_bind *b, uint32_t n, bool is_written)
 	if (count != wanted)
 		return emu_bind_fail(b, "%u registers for %u values", count, wanted);
 	for (uint32_t k = 0; k < count; k++)
-		if (is_written
-			? !emu_wide_dst(b, &e[k], emu_type_bytes(b->types[0]))
-			: !emu_wide_src(b, &e[k], b->types[0]))
+		if (is_written ? !emu_wide_dst(b, &e[k], emu_type_bytes(b->types[0]))
+			       : !emu_wide_src(b, &e[k], b->types[0]))
 			return false;
 	return true;
 }
@@ -368,7 +365,8 @@ bool emu_bind_tld4(struct emu_bind *b)
 
 	if (!emu_has_one(b, words, 4, &component) || b->n_types != 2 ||
 	    b->types[1] != EMU_F32 || !emu_arguments(b, 2, 2))
-		return emu_bind_fail(b, "it needs a component, .2d.v4, a type and .f32");
+		return emu_bind_fail(b,
+				     "it needs a component, .2d.v4, a type and .f32");
 	if (!bind_geometry(b))
 		return false;
 	b->i->vector = 4;
@@ -403,5 +401,6 @@ bool emu_bind_suld(struct emu_bind *b)
 bool emu_bind_sust(struct emu_bind *b)
 {
 	b->i->run = run_sust;
-	return bind_surface(b) && bind_values(b, 1, false) && bind_object(b, 0, EMU_S32);
+	return bind_surface(b) && bind_values(b, 1, false) &&
+	       bind_object(b, 0, EMU_S32);
 }

@@ -32,10 +32,10 @@ static const struct element_type {
 	int bits, code;
 	int k; /* of its shapes */
 } element_types[] = {
-    {EMU_T_F16, FLOAT, 16, EMU_F16, 16}, {EMU_T_BF16, FLOAT, 16, EMU_BF16, 16},
+    {EMU_T_F16, FLOAT, 16, EMU_F16, 16},  {EMU_T_BF16, FLOAT, 16, EMU_BF16, 16},
     {EMU_T_TF32, FLOAT, 32, EMU_TF32, 8}, {EMU_S8T, INTEGER, 8, 0, 16},
-    {EMU_U8, INTEGER, 8, 0, 16},	 {EMU_T_S4, INTEGER, 4, 0, 32},
-    {EMU_T_U4, INTEGER, 4, 0, 32},	 {EMU_T_B1, ONE_BIT, 1, 0, 128},
+    {EMU_U8, INTEGER, 8, 0, 16},	  {EMU_T_S4, INTEGER, 4, 0, 32},
+    {EMU_T_U4, INTEGER, 4, 0, 32},	  {EMU_T_B1, ONE_BIT, 1, 0, 128},
     {EMU_F64, DOUBLE, 64, 0, 4},
 };
 
@@ -254,8 +254,8 @@ static void run_store(struct emu_warp *w, const struct emu_instr *i, uint32_t la
 				  EMU_TRAFFIC_STORE);
 		EMU_EACH_LANE(l)
 		for (int e = 0; e < bytes / element; e++) {
-			const uint64_t bits = read_element(w, i->operand, &m, l,
-							   p * bytes / element + e);
+			const uint64_t bits =
+			    read_element(w, i->operand, &m, l, p * bytes / element + e);
 
 			memcpy(value[l] + e * element, &bits, (size_t)element);
 		}
@@ -459,7 +459,9 @@ static bool bind_sum_type(struct emu_bind *b)
 	if (sum == EMU_F64)
 		of = EMU_F64;
 	else if (sum == EMU_S32)
-		of = b->shape_k == 16 ? EMU_S8T : b->shape_k == 32 ? EMU_T_S4 : EMU_T_B1;
+		of = b->shape_k == 16	? EMU_S8T
+		     : b->shape_k == 32 ? EMU_T_S4
+					: EMU_T_B1;
 	else if (sum == EMU_F32 && b->shape_k == 8)
 		of = EMU_T_TF32;
 	else if (sum != EMU_F32 && sum != EMU_T_F16)
@@ -562,7 +564,7 @@ bool emu_bind_wmma_store(struct emu_bind *b)
 	       bind_stride(b, 2, &m);
 }
 
-/* Of fp16 only the types of D and C are named; else those of D, A, B and C. */
+/* The types of D, A, B and C; fp16 products name only those of D and C. */
 static bool bind_types(struct emu_bind *b)
 {
 	const bool is_f16 = b->n_types == 2;

@@ -11,9 +11,9 @@
 #include "machine/device.h"
 #include "ptx/ptx.h"
 
-#define EMU_BARRIERS  16
-#define EMU_MAX_WARPS 32
-#define EMU_NO_PC     UINT32_MAX
+#define EMU_BARRIERS   16
+#define EMU_MAX_WARPS  32
+#define EMU_NO_PC      UINT32_MAX
 #define EMU_HEAP_BYTES (UINT64_C(8) << 20) /* CUDA's default */
 
 struct emu_rule;

@@ -214,8 +214,7 @@ static bool call_function(struct emu_parser *p, const struct emu_token *name,
 			  const struct emu_argument *actual, uint32_t results,
 			  uint32_t count)
 {
-	const struct emu_function *f =
-	    emu_function_find(p, name->text, name->length);
+	const struct emu_function *f = emu_function_find(p, name->text, name->length);
 
 	if (emu_token_is_word(name, "vprintf"))
 		return call_library(p, "call.vprintf", actual, count);
@@ -229,10 +228,10 @@ static bool call_function(struct emu_parser *p, const struct emu_token *name,
 	    (!f || !f->is_defined))
 		return refuse_launch(p, name);
 	if (!f || !f->is_defined)
-		return emu_parse_fail(
-		    p, name->line, "call %.*s: %s",
-		    (int)(name->length < 80 ? name->length : 80), name->text,
-		    "the module defines no such function");
+		return emu_parse_fail(p, name->line, "call %.*s: %s",
+				      (int)(name->length < 80 ? name->length : 80),
+				      name->text,
+				      "the module defines no such function");
 	return expand(p, f, name->line, actual, results, count);
 }
 
@@ -338,12 +337,12 @@ static bool call_register(struct emu_parser *p, const struct emu_token *name,
 			addresses[n++] = emu_function_address(p, &p->functions[k]);
 		}
 	if (!n)
-		return emu_parse_fail(p, name->line,
-				      "call %.*s: no function whose address is used has "
-				      "these parameters, or recursion, which is not known "
-				      "here",
-				      (int)(name->length < 80 ? name->length : 80),
-				      name->text);
+		return emu_parse_fail(
+		    p, name->line,
+		    "call %.*s: no function whose address is used has "
+		    "these parameters, or recursion, which is not known "
+		    "here",
+		    (int)(name->length < 80 ? name->length : 80), name->text);
 	if (!decode_register(p, "call.check", &reg, addresses, n, NULL))
 		return false;
 	for (uint32_t k = 0; k < n; k++) {
@@ -385,9 +384,8 @@ bool emu_parse_call(struct emu_parser *p, const struct emu_argument *guard)
 		emu_lexer_next(&p->lexer);
 	if (!emu_expect_mark(p, ';') || (guard && !skip_by_guard(p, guard)))
 		return false;
-	if (*name.text == '%'
-		? !call_register(p, &name, actual, results, count)
-		: !call_function(p, &name, actual, results, count))
+	if (*name.text == '%' ? !call_register(p, &name, actual, results, count)
+			      : !call_function(p, &name, actual, results, count))
 		return false;
 	if (guard && !add_label(p, SKIP_LABEL))
 		return false;

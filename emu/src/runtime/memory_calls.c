@@ -261,8 +261,7 @@ CUDA_MEMCPY3D emu_runtime_box(const struct cudaMemcpy3DParms *p)
 	    .srcXInBytes = p->srcPos.x * from,
 	    .srcY = p->srcPos.y,
 	    .srcZ = p->srcPos.z,
-	    .srcMemoryType =
-		p->srcArray ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE,
+	    .srcMemoryType = p->srcArray ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE,
 	    .srcDevice = address_of(p->srcPtr.ptr),
 	    .srcArray = p->srcArray,
 	    .srcPitch = p->srcPtr.pitch,
@@ -270,8 +269,7 @@ CUDA_MEMCPY3D emu_runtime_box(const struct cudaMemcpy3DParms *p)
 	    .dstXInBytes = p->dstPos.x * to,
 	    .dstY = p->dstPos.y,
 	    .dstZ = p->dstPos.z,
-	    .dstMemoryType =
-		p->dstArray ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE,
+	    .dstMemoryType = p->dstArray ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE,
 	    .dstDevice = address_of(p->dstPtr.ptr),
 	    .dstArray = p->dstArray,
 	    .dstPitch = p->dstPtr.pitch,

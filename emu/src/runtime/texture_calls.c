@@ -28,11 +28,10 @@ static bool format_of(const struct cudaChannelFormatDesc *d, int *format,
 	else
 		*format = first + (d->f == cudaChannelFormatKindSigned ? EMU_TEXEL_S8
 								       : EMU_TEXEL_U8);
-	return *channels > 0 &&
-	       (d->f == cudaChannelFormatKindFloat
-		    ? first > 0
-		    : d->f == cudaChannelFormatKindSigned ||
-			  d->f == cudaChannelFormatKindUnsigned);
+	return *channels > 0 && (d->f == cudaChannelFormatKindFloat
+				     ? first > 0
+				     : d->f == cudaChannelFormatKindSigned ||
+					   d->f == cudaChannelFormatKindUnsigned);
 }
 
 struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, int f)
@@ -45,14 +44,14 @@ static struct cudaChannelFormatDesc desc_of(int format, unsigned channels)
 	const int bits = (int)emu_texel_bytes((uint32_t)format) * 8;
 	const bool is_float = format == EMU_TEXEL_F16 || format == EMU_TEXEL_F32;
 
-	return (struct cudaChannelFormatDesc){
-	    .x = bits,
-	    .y = channels > 1 ? bits : 0,
-	    .z = channels > 2 ? bits : 0,
-	    .w = channels > 3 ? bits : 0,
-	    .f = is_float		  ? cudaChannelFormatKindFloat
-		 : format >= EMU_TEXEL_S8 ? cudaChannelFormatKindSigned
-					  : cudaChannelFormatKindUnsigned};
+	return (struct cudaChannelFormatDesc){.x = bits,
+					      .y = channels > 1 ? bits : 0,
+					      .z = channels > 2 ? bits : 0,
+					      .w = channels > 3 ? bits : 0,
+					      .f = is_float ? cudaChannelFormatKindFloat
+						   : format >= EMU_TEXEL_S8
+						       ? cudaChannelFormatKindSigned
+						       : cudaChannelFormatKindUnsigned};
 }
 
 /* ---- arrays ------------------------------------------------------------------ */
@@ -130,8 +129,8 @@ cudaError_t cudaMemcpy2DToArrayAsync(CUarray to, size_t x, size_t y, const void 
 cudaError_t cudaMemcpy2DToArray(CUarray to, size_t x, size_t y, const void *from,
 				size_t pitch, size_t width, size_t height, int kind)
 {
-	const cudaError_t result = cudaMemcpy2DToArrayAsync(to, x, y, from, pitch,
-							    width, height, kind, NULL);
+	const cudaError_t result =
+	    cudaMemcpy2DToArrayAsync(to, x, y, from, pitch, width, height, kind, NULL);
 
 	return result ? result : cudaDeviceSynchronize();
 }
@@ -196,7 +195,8 @@ cudaError_t cudaMemcpyFromArray(void *to, CUarray from, size_t x, size_t y,
 		const size_t rows = x ? 1 : bytes >= row ? bytes / row : 1;
 		const size_t width = bytes < row - x ? bytes : row - x;
 
-		result = cudaMemcpy2DFromArray(at, width, from, x, y, width, rows, kind);
+		result =
+		    cudaMemcpy2DFromArray(at, width, from, x, y, width, rows, kind);
 		at += width * rows;
 		bytes -= width * rows;
 		y += rows;

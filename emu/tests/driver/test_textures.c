@@ -20,7 +20,8 @@
 /* Parameters: object, coordinates (float4 a lane; integers in the same bits), out
  * (four words a lane). */
 #define ENTRY(name, body)                                                              \
-	".visible .entry " name "(.param .u64 t, .param .u64 at, .param .u64 out)\n{\n"  \
+	".visible .entry " name                                                        \
+	"(.param .u64 t, .param .u64 at, .param .u64 out)\n{\n"                        \
 	".reg .b64 %d<8>; .reg .b32 %r<12>; .reg .f32 %f<8>;\n"                        \
 	"ld.param.u64 %d1, [t]; ld.param.u64 %d2, [at]; ld.param.u64 %d3, [out];\n"    \
 	"mov.u32 %r0, %tid.x; mad.wide.u32 %d2, %r0, 16, %d2;\n"                       \
@@ -41,9 +42,8 @@ static const char *const parts[] = {
     ENTRY("cube", TEX("cube", "{%f1, %f2, %f3, %f3}")),
     ENTRY("fetch", "tex.1d.v4.s32.s32 {%r5, %r6, %r7, %r8}, [%d1, {%r1}];\n"
 		   "st.global.v4.u32 [%d3], {%r5, %r6, %r7, %r8};\n"),
-    ENTRY("gather",
-	  "tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%d1, {%f1, %f2}];\n"
-	  "st.global.v4.f32 [%d3], {%f1, %f2, %f3, %f4};\n"),
+    ENTRY("gather", "tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%d1, {%f1, %f2}];\n"
+		    "st.global.v4.f32 [%d3], {%f1, %f2, %f3, %f4};\n"),
     /* A surface's word to the one at its right. */
     ENTRY("copy", "suld.b.2d.b32.clamp {%r5}, [%d1, {%r1, %r2}];\n"
 		  "bar.warp.sync -1; add.u32 %r6, %r5, 100; mov.u32 %r7, 0;\n"
@@ -79,9 +79,8 @@ static CUresult run(const char *name, unsigned long long object,
 	assert_int_equal(cuMemAlloc_v2(&from, N * sizeof(*at)), 0);
 	assert_int_equal(cuMemAlloc_v2(&to, N * sizeof(*at)), 0);
 	assert_int_equal(cuMemcpyHtoD_v2(from, at, N * sizeof(*at)), 0);
-	assert_int_equal(cuLaunchKernel(function, 1, 1, 1, N, 1, 1, 0, NULL, arguments,
-					NULL),
-			 0);
+	assert_int_equal(
+	    cuLaunchKernel(function, 1, 1, 1, N, 1, 1, 0, NULL, arguments, NULL), 0);
 	result = cuCtxSynchronize();
 	if (!result && out)
 		result = cuMemcpyDtoH_v2(out, to, N * sizeof(*at));
@@ -112,7 +111,8 @@ static void must_report(const char *name, unsigned long long object,
 /* An array of floats, element number i of which is 10 i. */
 static CUarray floats(size_t width, size_t height, size_t depth, unsigned flags)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR d = {width, height, depth, EMU_TEXEL_F32, 1, flags};
+	const CUDA_ARRAY3D_DESCRIPTOR d = {width,	  height, depth,
+					   EMU_TEXEL_F32, 1,	  flags};
 	const size_t rows = height ? height : 1, slices = depth ? depth : 1;
 	float *data = malloc(width * rows * slices * sizeof(*data));
 	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -165,25 +165,23 @@ static void test_edges(void **state)
 
 	places(at);
 	for (int edge = EMU_EDGE_WRAP; edge <= EMU_EDGE_BORDER; edge++) {
-		const bool repeats =
-		    edge == EMU_EDGE_WRAP || edge == EMU_EDGE_MIRROR;
+		const bool repeats = edge == EMU_EDGE_WRAP || edge == EMU_EDGE_MIRROR;
 		const unsigned flags = repeats ? CU_TRSF_NORMALIZED_COORDINATES : 0;
 
 		assert_int_equal(run("t1", texture(array, edge, 0, flags), at, out), 0);
 		for (int l = 0; l < N; l++) {
 			const int i = (int)floorf(at[l].x * (repeats ? 4 : 1));
 			const int in_8 = (i + 80) % 8;
-			const int want =
-			    edge == EMU_EDGE_WRAP     ? 10 * ((i + 80) % 4)
-			    : edge == EMU_EDGE_MIRROR ? 10 * (in_8 < 4 ? in_8 : 7 - in_8)
-			    : i >= 0 && i < 4	      ? 10 * i
-			    : edge == EMU_EDGE_BORDER ? -5
-			    : i < 0		      ? 0
-						      : 30;
+			const int want = edge == EMU_EDGE_WRAP ? 10 * ((i + 80) % 4)
+					 : edge == EMU_EDGE_MIRROR
+					     ? 10 * (in_8 < 4 ? in_8 : 7 - in_8)
+					 : i >= 0 && i < 4	   ? 10 * i
+					 : edge == EMU_EDGE_BORDER ? -5
+					 : i < 0		   ? 0
+								   : 30;
 
-			if (out[l].x != (float)want || out[l].y != (edge == EMU_EDGE_BORDER
-								? out[l].y
-								: 0))
+			if (out[l].x != (float)want ||
+			    out[l].y != (edge == EMU_EDGE_BORDER ? out[l].y : 0))
 				fail_msg("mode %d at %g: %g, not %d", edge,
 					 (double)at[l].x, (double)out[l].x, want);
 		}
@@ -307,7 +305,9 @@ static void test_scaled(void **state)
 	assert_int_equal(
 	    run("t1", texture(copy.dstArray, EMU_EDGE_CLAMP, 0, 0), at, out), 0);
 	for (int l = 0; l < N; l++)
-		assert_true(out[l].x == (l % 4 == 3 ? 1.0f : l % 4 == 2 ? 0.0f : -1.0f));
+		assert_true(out[l].x == (l % 4 == 3   ? 1.0f
+					 : l % 4 == 2 ? 0.0f
+						      : -1.0f));
 }
 
 static unsigned long long surface(CUarray array)
@@ -405,10 +405,10 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_edges),    cmocka_unit_test(test_filter),
-	    cmocka_unit_test(test_layers),   cmocka_unit_test(test_linear),
-	    cmocka_unit_test(test_scaled),   cmocka_unit_test(test_surfaces),
-	    cmocka_unit_test(test_reports),  cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_edges),   cmocka_unit_test(test_filter),
+	    cmocka_unit_test(test_layers),  cmocka_unit_test(test_linear),
+	    cmocka_unit_test(test_scaled),  cmocka_unit_test(test_surfaces),
+	    cmocka_unit_test(test_reports), cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,8 +66,8 @@ static void test_most_threads(void **state)
 	assert_int_equal(cuInit(0), 0);
 	assert_int_equal(cuModuleLoadDataEx(&module, text, 0, NULL, NULL), 0);
 	assert_int_equal(cuModuleGetFunction(&k, module, "k"), 0);
-	assert_int_equal(cuOccupancyMaxPotentialBlockSize(&ctas, &threads, k, NULL, 0, 0),
-			 0);
+	assert_int_equal(
+	    cuOccupancyMaxPotentialBlockSize(&ctas, &threads, k, NULL, 0, 0), 0);
 	assert_int_equal(threads, 1024);
 	assert_int_equal(ctas % 2, 0);
 	assert_int_equal(

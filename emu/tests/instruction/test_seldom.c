@@ -425,13 +425,19 @@ static void test_exchange(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_carry),    cmocka_unit_test(test_groups),
+	    cmocka_unit_test(test_carry),
+	    cmocka_unit_test(test_groups),
 	    cmocka_unit_test(test_exchange),
-	    cmocka_unit_test(test_products), cmocka_unit_test(test_bits),
-	    cmocka_unit_test(test_halves),   cmocka_unit_test(test_atomics),
-	    cmocka_unit_test(test_states),   cmocka_unit_test(test_cleared),
-	    cmocka_unit_test(test_bytes),    cmocka_unit_test(test_packed_matrices),
-	    cmocka_unit_test(test_elements), cmocka_unit_test(test_generic_matrices),
+	    cmocka_unit_test(test_products),
+	    cmocka_unit_test(test_bits),
+	    cmocka_unit_test(test_halves),
+	    cmocka_unit_test(test_atomics),
+	    cmocka_unit_test(test_states),
+	    cmocka_unit_test(test_cleared),
+	    cmocka_unit_test(test_bytes),
+	    cmocka_unit_test(test_packed_matrices),
+	    cmocka_unit_test(test_elements),
+	    cmocka_unit_test(test_generic_matrices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,8 +66,8 @@ static void put(uint8_t *to, enum kind kind, int i, int x)
 	if (kind == TF32)
 		memcpy(&code, &single, 4);
 	if (bits < 8)
-		to[i * bits / 8] |= (uint8_t)((code & ((1u << bits) - 1))
-					      << i * bits % 8);
+		to[i * bits / 8] |=
+		    (uint8_t)((code & ((1u << bits) - 1)) << i * bits % 8);
 	else
 		memcpy(to + i * bits / 8, &code, (size_t)bits / 8);
 }
@@ -76,9 +76,7 @@ static int any(enum kind kind)
 {
 	const int x = (int)(emu_test_random() % 8);
 
-	return kind == B1			   ? x & 1
-	       : kind == U4 || kind == U8	   ? x
-						   : x - 4;
+	return kind == B1 ? x & 1 : kind == U4 || kind == U8 ? x : x - 4;
 }
 
 /* "{%r0, %r1}" */
@@ -100,12 +98,11 @@ struct layouts {
 /* A, B and C are in the input, one after the other with MOST bytes each. */
 static const char *body_of(const struct shape *s, struct layouts l, char *text)
 {
-	const char *a = l.a_is_columns ? "col" : "row", *b = l.b_is_rows ? "row" : "col";
+	const char *a = l.a_is_columns ? "col" : "row",
+		   *b = l.b_is_rows ? "row" : "col";
 	const char *c = l.c_is_columns ? "col" : "row";
 	const char file = s->kind == F64 ? 'g' : 'r';
-	const char sum = s->kind == F64		    ? 'g'
-			 : strcmp(s->sum, "f32") == 0 ? 'f'
-						      : 'r';
+	const char sum = s->kind == F64 ? 'g' : strcmp(s->sum, "f32") == 0 ? 'f' : 'r';
 	const int first = sum == 'f' ? 0 : 16;
 	char ra[100], rb[100], rc[100], rd[100];
 
@@ -129,10 +126,10 @@ static const char *body_of(const struct shape *s, struct layouts l, char *text)
 
 static enum kind sum_kind(const struct shape *s)
 {
-	return s->kind == F64			? F64
-	       : strcmp(s->sum, "f16") == 0	? F16
-	       : strcmp(s->sum, "f32") == 0	? TF32
-						: S8;
+	return s->kind == F64		    ? F64
+	       : strcmp(s->sum, "f16") == 0 ? F16
+	       : strcmp(s->sum, "f32") == 0 ? TF32
+					    : S8;
 }
 
 static void put_sum(uint8_t *to, const struct shape *s, int i, int x)
@@ -148,10 +145,9 @@ static void check(const struct shape *s, struct layouts l)
 	static uint8_t in[3 * MOST], out[MOST], want[MOST];
 	static int a[32][128], b[32][128];
 	char text[4096];
-	const size_t bytes =
-	    (size_t)(s->m * s->n) * (sum_kind(s) == F64	  ? 8
-				     : sum_kind(s) == F16 ? 2
-							  : 4);
+	const size_t bytes = (size_t)(s->m * s->n) * (sum_kind(s) == F64   ? 8
+						      : sum_kind(s) == F16 ? 2
+									   : 4);
 	struct emu_job job = {
 	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = bytes};
 
@@ -223,10 +219,8 @@ static void test_elements(void **state)
 static void test_faults(void **state)
 {
 	uint8_t in[512] = {0}, out[16];
-	struct emu_job job = {.in = in,
-			      .in_bytes = sizeof(in),
-			      .out = out,
-			      .out_bytes = sizeof(out)};
+	struct emu_job job = {
+	    .in = in, .in_bytes = sizeof(in), .out = out, .out_bytes = sizeof(out)};
 
 	emu_must_fail(LOAD "[%in+16], 16;\n", &job, "not allocated", NULL);
 	emu_must_fail(LOAD "[%in], 32;\n", &job, "not allocated", NULL);
@@ -243,17 +237,20 @@ static void test_refused(void **state)
 {
 	struct emu_job job = {.in = "x", .in_bytes = 1};
 
-	emu_must_fail("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r0}, [%in];\n",
-		      &job, "1 registers, not 8", NULL);
-	emu_must_fail("wmma.load.a.sync.aligned.row.m16n16k8.global.f16 {%r0}, [%in];\n",
-		      &job, "m16n16k8 of .f16 is not known here", NULL);
+	emu_must_fail(
+	    "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r0}, [%in];\n", &job,
+	    "1 registers, not 8", NULL);
+	emu_must_fail(
+	    "wmma.load.a.sync.aligned.row.m16n16k8.global.f16 {%r0}, [%in];\n", &job,
+	    "m16n16k8 of .f16 is not known here", NULL);
 	emu_must_fail("wmma.load.a.sync.aligned.m16n16k16.global.f16 {%r0}, [%in];\n",
 		      &job, "it needs .row or .col", NULL);
 	emu_must_fail("wmma.load.a.sync.aligned.col.m8n8k32.global.s4 {%r0}, [%in];\n",
 		      &job, "less than 8 bits", NULL);
-	emu_must_fail("wmma.mma.sync.aligned.row.m16n16k16.f32.f32 {%f0}, {%r0}, {%r1}, "
-		      "{%f1};\n",
-		      &job, "layouts of A and B are missing", NULL);
+	emu_must_fail(
+	    "wmma.mma.sync.aligned.row.m16n16k16.f32.f32 {%f0}, {%r0}, {%r1}, "
+	    "{%f1};\n",
+	    &job, "layouts of A and B are missing", NULL);
 	emu_must_fail("wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32 {%r0}, {%r0}, "
 		      "{%r1}, {%f1};\n",
 		      &job, "D of .f16 with C of .f32", NULL);
