@@ -113,6 +113,8 @@ def judge(row, text, status, is_late):
     """What a run shows: "passed", or what is wrong."""
     report = upstream.REPORT.search(text)
     rule = report and upstream.RULE.search(report.group(0))
+    if report and "deadlock" in report.group(0):
+        return "reported: deadlock"
     symbol = re.search(r"undefined symbol: (\w+)", text)
     missing = re.search(r"PTX line.*?not known[^\n]*|it holds no code.*not modelled",
                         text)

@@ -346,7 +346,7 @@ static const struct attribute shared_attributes[] = {
     {111, 1024},      /* shared memory of a CTA that the system takes */
     {102, 1},	      /* addresses that are mapped later */
     {115, 1},	      /* memory pools */
-    {119, 1},	      /* memory that may be compressed */
+    {107, 1},	      /* memory that may be compressed */
     {109, 128 << 20}, /* bytes of an access policy window */
 };
 
