@@ -152,7 +152,7 @@ def run_sample(copy, program, row, args):
                           stdin=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    text = done.stdout + done.stderr
+    text = done.stdout + "\n" + done.stderr
     (copy / "output.txt").write_text(text)
     # Refusals that the program does not print.
     if (copy / "reports.txt").exists():

@@ -127,11 +127,12 @@ static void run_call_check(struct emu_warp *w, const struct emu_instr *i,
 /* The register, and the addresses of functions. */
 bool emu_bind_call_check(struct emu_bind *b)
 {
+	const struct emu_argument *e;
 	uint32_t count;
-	const struct emu_argument *e = emu_elements(b, emu_argument(b, 1), &count);
 
-	if (!emu_src(b, emu_argument(b, 0), EMU_U64))
+	if (!emu_arguments(b, 2, 2) || !emu_src(b, emu_argument(b, 0), EMU_U64))
 		return false;
+	e = emu_elements(b, emu_argument(b, 1), &count);
 	for (uint32_t k = 0; k < count; k++)
 		if (!emu_src(b, &e[k], EMU_U64))
 			return false;
@@ -156,10 +157,11 @@ bool emu_bind_call_unless(struct emu_bind *b)
 {
 	const struct emu_argument *label = emu_argument(b, 2);
 
-	if (!emu_src(b, emu_argument(b, 0), EMU_U64) ||
+	if (!emu_arguments(b, 3, 3) || label->kind != EMU_ARG_LABEL ||
+	    !emu_src(b, emu_argument(b, 0), EMU_U64) ||
 	    !emu_src(b, emu_argument(b, 1), EMU_U64) ||
 	    !bind_branch(b, label->text, label->length))
-		return false;
+		return emu_bind_fail(b, "a register, an address and a label");
 	b->i->run = run_call_unless;
 	return true;
 }
