@@ -117,12 +117,3 @@ bool emu_bind_extreme(struct emu_bind *b)
 		       emu_has(b, "NaN") ? ".NaN" : "", has_sign ? ".xorsign" : "");
 	return bind_named(b, name);
 }
-
-/* dp4a names the types of a and b. */
-bool emu_bind_dp4a(struct emu_bind *b)
-{
-	if (b->n_types != 2 || b->types[0] != b->types[1])
-		return emu_bind_fail(b, "its two types must be the same");
-	b->n_types = 1;
-	return emu_bind_alu(b);
-}

@@ -219,15 +219,6 @@ static uint32_t permute(uint32_t a, uint32_t b, uint32_t c)
 }
 BITWISE(prmt, 32, permute(x, b[l], c[l]))
 
-/* c + the products of the four signed bytes of a and b. */
-static uint32_t dot4(uint32_t a, uint32_t b, uint32_t c)
-{
-	for (uint32_t i = 0; i < 32; i += 8)
-		c += (uint32_t)((int8_t)(a >> i & 0xFF) * (int8_t)(b >> i & 0xFF));
-	return c;
-}
-BITWISE(dp4a, 32, dot4(x, b[l], c[l]))
-
 static uint32_t lookup(uint32_t x, uint32_t y, uint32_t z, uint32_t table)
 {
 	uint32_t r = 0;
@@ -307,7 +298,6 @@ const struct emu_alu emu_bits_alu[] = {
     {"bfe", EMU_U64, "ttuu", bfe_u64},
     {"bfe", EMU_S64, "ttuu", bfe_s64},
     {"prmt", EMU_B32, "tttt", prmt_32},
-    {"dp4a", EMU_S32, "tttt", dp4a_32},
     {"lop3", EMU_B32, "ttttz", lop3_32},
     {"selp", EMU_B16, "tttp", selp_16},
     {"selp", EMU_U16, "tttp", selp_16},
@@ -360,6 +350,60 @@ bool emu_bind_shf(struct emu_bind *b)
 	b->i->option =
 	    (emu_has(b, "r") ? SHF_RIGHT : 0) | (emu_has(b, "clamp") ? SHF_CLAMP : 0);
 	b->i->run = run_shf;
+	return true;
+}
+
+/* ---- sums of products ------------------------------------------------------ */
+
+/* dp2a multiplies the halves of a and two bytes of b, dp4a the bytes of both. */
+enum { A_SIGNED = 1, B_SIGNED = 2, HALVES = 4, HIGH_BYTES = 8 };
+
+/* Part i of x, with its sign or without. */
+static int64_t part(uint32_t x, uint32_t i, uint32_t bits, bool is_signed)
+{
+	const int64_t value = x >> (i * bits) & ((1u << bits) - 1);
+
+	return is_signed && value >> (bits - 1) ? value - (1 << bits) : value;
+}
+
+static void run_dot(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
+{
+	const uint32_t *a = emu_row(w, &i->operand[1]);
+	const uint32_t *b = emu_row(w, &i->operand[2]);
+	const uint32_t *c = emu_row(w, &i->operand[3]);
+	const uint32_t n = i->option & HALVES ? 2 : 4;
+	const uint32_t first = i->option & HIGH_BYTES ? 2 : 0;
+	uint32_t r[EMU_LANES];
+
+	EMU_EACH_LANE(l)
+	{
+		int64_t sum = c[l];
+
+		for (uint32_t k = 0; k < n; k++)
+			sum += part(a[l], k, 32 / n, i->option & A_SIGNED) *
+			       part(b[l], first + k, 8, i->option & B_SIGNED);
+		r[l] = (uint32_t)sum;
+	}
+	emu_put_32(w, &i->operand[0], r, lanes);
+}
+
+/* dp2a and dp4a name the types of a and b. */
+bool emu_bind_dot(struct emu_bind *b)
+{
+	const bool is_of_halves = strcmp(b->i->opcode->name, "dp2a") == 0;
+
+	if (b->n_types != 2 || emu_has(b, "lo") + emu_has(b, "hi") != is_of_halves)
+		return emu_bind_fail(b, "it needs two types, and dp2a .lo or .hi");
+	if (!emu_arguments(b, 4, 4) || !emu_dst(b, emu_argument(b, 0), 4))
+		return false;
+	for (uint32_t n = 1; n < 4; n++)
+		if (!emu_src(b, emu_argument(b, n), EMU_B32))
+			return false;
+	b->i->option = (b->types[0] == EMU_S32 ? A_SIGNED : 0) |
+		       (b->types[1] == EMU_S32 ? B_SIGNED : 0) |
+		       (is_of_halves ? HALVES : 0) |
+		       (emu_has(b, "hi") ? HIGH_BYTES : 0);
+	b->i->run = run_dot;
 	return true;
 }
 

@@ -39,7 +39,7 @@ bool emu_bind_mixed(struct emu_bind *b);
 bool emu_bind_set(struct emu_bind *b);
 bool emu_bind_slct(struct emu_bind *b);
 bool emu_bind_extreme(struct emu_bind *b);
-bool emu_bind_dp4a(struct emu_bind *b);
+bool emu_bind_dot(struct emu_bind *b);
 bool emu_bind_mov(struct emu_bind *b);
 bool emu_bind_setp(struct emu_bind *b);
 bool emu_bind_shf(struct emu_bind *b);

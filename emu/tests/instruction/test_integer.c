@@ -164,6 +164,25 @@ static uint64_t dot_of_bytes(uint64_t x, uint64_t y, uint64_t z)
 		r += (int64_t)(int8_t)(x >> 8 * i) * (int8_t)(y >> 8 * i);
 	return U32((uint64_t)r);
 }
+
+static uint64_t dot_of_unsigned(uint64_t x, uint64_t y, uint64_t z)
+{
+	for (int i = 0; i < 4; i++)
+		z += (uint64_t)(uint8_t)(x >> 8 * i) * (uint8_t)(y >> 8 * i);
+	return U32(z);
+}
+
+static uint64_t dot_of_both(uint64_t x, uint64_t y, uint64_t z)
+{
+	int64_t r = (int64_t)z;
+
+	for (int i = 0; i < 4; i++)
+		r += (int64_t)(int8_t)(x >> 8 * i) * (uint8_t)(y >> 8 * i);
+	return U32((uint64_t)r);
+}
+WANT(dot_low, z + (x & 0xFFFF) * (y & 0xFF) + (x >> 16 & 0xFFFF) * (y >> 8 & 0xFF))
+WANT(dot_high, z + (uint64_t)((int64_t)(int16_t)x * (int8_t)(y >> 16)) +
+		   (uint64_t)((int64_t)(int16_t)(x >> 16) * (int8_t)(y >> 24)))
 WANT(lop3_e8, (x & y) | (x & z) | (y & z))
 WANT(lop3_96, x ^ y ^ z)
 
@@ -254,6 +273,10 @@ static const struct operation operations[] = {
     {"brev.b64", 64, 64, 1, 0, false, brev_64},
     {"prmt.b32", 32, 32, 3, 0, false, permuted},
     {"dp4a.s32.s32", 32, 32, 3, 0, false, dot_of_bytes},
+    {"dp4a.u32.u32", 32, 32, 3, 0, false, dot_of_unsigned},
+    {"dp4a.s32.u32", 32, 32, 3, 0, false, dot_of_both},
+    {"dp2a.lo.u32.u32", 32, 32, 3, 0, false, dot_low},
+    {"dp2a.hi.s32.s32", 32, 32, 3, 0, false, dot_high},
 };
 
 static const uint64_t edges[] = {0,
