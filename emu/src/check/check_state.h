@@ -120,13 +120,16 @@ struct word {
 /*
  * The histories of a CTA's shared memory.  The words of a block of 16 bytes (a
  * lane's vector, or a row of a core matrix) usually share one history.  A block
- * that is accessed in part is split until all of it is written at once.
+ * that is accessed in part is split until all of it is written at once.  Histories are
+ * not initialised before a block is used, so that a CTA of few accesses costs little.
  */
+enum block_state { BLOCK_UNUSED, BLOCK_WHOLE, BLOCK_SPLIT };
+
 struct words {
 	struct word *memory; /* that block is in */
-	struct word *block;  /* by block, of those that are not split */
-	struct word *word;   /* by word, of those that are */
-	bool *is_split;	     /* by block */
+	struct word *block;  /* by block, of whole ones */
+	struct word *word;   /* by word, of split blocks */
+	uint8_t *state;	     /* of enum block_state, by block */
 };
 
 struct emu_check {

@@ -112,18 +112,17 @@ static bool make_warps(struct emu_check *c)
 	return true;
 }
 
-/* Memory of a large calloc() costs nothing until it is touched. */
 static bool make_words(struct words *w, size_t blocks)
 {
-	w->memory = calloc(blocks + 1, sizeof(*w->memory));
+	w->memory = malloc((blocks + 1) * sizeof(*w->memory));
 	if (!w->memory)
 		return false;
 	/* Each history is one cache line. */
 	w->block = (struct word *)(void *)((char *)w->memory +
 					   (64 - (uintptr_t)w->memory % 64) % 64);
-	w->word = calloc(blocks * BLOCK_WORDS, sizeof(*w->word));
-	w->is_split = calloc(blocks, sizeof(*w->is_split));
-	return w->word && w->is_split;
+	w->word = malloc(blocks * BLOCK_WORDS * sizeof(*w->word));
+	w->state = calloc(blocks, sizeof(*w->state));
+	return w->word && w->state;
 }
 
 static bool make_memory(struct emu_check *c)
@@ -192,7 +191,7 @@ void emu_check_close(struct emu_check *c)
 	for (uint32_t i = 0; c->words && i < c->ctas; i++) {
 		free(c->words[i].memory);
 		free(c->words[i].word);
-		free(c->words[i].is_split);
+		free(c->words[i].state);
 	}
 	for (uint32_t i = 0; c->barrier_ids && i < c->ctas; i++)
 		free(c->barrier_ids[i]);

@@ -206,12 +206,24 @@ static bool touch_word(const struct emu_check *c, const struct touch *t, struct 
 	return is_good;
 }
 
-/* Gives each word of a block the history of the block. */
-static void split(struct words *words, uint64_t block)
+/* The history of a block that is not split. */
+static inline struct word *whole_block(const struct words *words, uint64_t block)
 {
+	if (words->state[block] == BLOCK_UNUSED) {
+		words->block[block] = (struct word){0};
+		words->state[block] = BLOCK_WHOLE;
+	}
+	return &words->block[block];
+}
+
+/* Gives each word of a block the history of the block. */
+static void split(const struct words *words, uint64_t block)
+{
+	const struct word history = *whole_block(words, block);
+
 	for (uint64_t i = 0; i < BLOCK_WORDS; i++)
-		words->word[block * BLOCK_WORDS + i] = words->block[block];
-	words->is_split[block] = true;
+		words->word[block * BLOCK_WORDS + i] = history;
+	words->state[block] = BLOCK_SPLIT;
 }
 
 /* The words of a block that are in [at, end) of the CTA's memory. */
@@ -224,9 +236,9 @@ static bool touch_block(const struct emu_check *c, struct touch *t, uint64_t cta
 	uint64_t word = begin < at ? at / WORD_BYTES : begin / WORD_BYTES;
 
 	t->access.address = cta << EMU_RANK_SHIFT | word * WORD_BYTES;
-	if (is_whole && !words->is_split[block])
-		return touch_word(c, t, &words->block[block], 15, is_good);
-	if (!words->is_split[block])
+	if (is_whole && words->state[block] != BLOCK_SPLIT)
+		return touch_word(c, t, whole_block(words, block), 15, is_good);
+	if (words->state[block] != BLOCK_SPLIT)
 		split(words, block);
 	for (; word < (block + 1) * BLOCK_WORDS && word * WORD_BYTES < end; word++) {
 		t->access.address = cta << EMU_RANK_SHIFT | word * WORD_BYTES;
@@ -237,7 +249,7 @@ static bool touch_block(const struct emu_check *c, struct touch *t, uint64_t cta
 	/* Its words, written by one access, have one history again. */
 	if (is_whole && t->kind & WRITES) {
 		words->block[block] = words->word[block * BLOCK_WORDS];
-		words->is_split[block] = false;
+		words->state[block] = BLOCK_WHOLE;
 	}
 	return is_good;
 }
@@ -353,11 +365,13 @@ static inline struct word *history_of(const struct words *words, uint64_t at,
 {
 	const uint64_t block = at / BLOCK_BYTES;
 
-	if (bytes == BLOCK_BYTES && !words->is_split[block])
-		return &words->block[block];
-	return bytes == WORD_BYTES && words->is_split[block]
-		   ? &words->word[at / WORD_BYTES]
-		   : NULL;
+	if (bytes == BLOCK_BYTES && words->state[block] != BLOCK_SPLIT)
+		return whole_block(words, block);
+	if (bytes != WORD_BYTES)
+		return NULL;
+	if (words->state[block] != BLOCK_SPLIT)
+		split(words, block);
+	return &words->word[at / WORD_BYTES];
 }
 
 /* The lanes that are left after those that all read one address, if there are any. */
