@@ -414,7 +414,8 @@ enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
 enum { WITH_AND = 16, WITH_OR = 32, WITH_XOR = 64, TWO_RESULTS = 128 };
 
 #define COMPARE(name, T)                                                               \
-	static uint32_t name(const void *left, const void *right, uint32_t wanted)     \
+	EMU_FAST static uint32_t name(const void *left, const void *right,             \
+				      uint32_t wanted)                                 \
 	{                                                                              \
 		const T *a = left, *b = right;                                         \
 		uint32_t less = 0, equal = 0, greater = 0;                             \

@@ -33,9 +33,9 @@ static void put_f64(struct emu_warp *w, const struct emu_value *o, const double 
 	emu_put_64(w, o, r, lanes);
 }
 
-#define FLOATING(name, T, put, expression)                                             \
-	static void name(struct emu_warp *w, const struct emu_instr *i,                \
-			 uint32_t lanes)                                               \
+#define FLOATING(fast, name, T, put, expression)                                       \
+	fast static void name(struct emu_warp *w, const struct emu_instr *i,           \
+			      uint32_t lanes)                                          \
 	{                                                                              \
 		const struct emu_value *o = i->operand;                                \
 		const T *a = emu_row(w, &o[1]);                                        \
@@ -52,8 +52,9 @@ static void put_f64(struct emu_warp *w, const struct emu_value *o, const double 
 		}                                                                      \
 		put(w, &o[0], r, lanes);                                               \
 	}
-#define F32(name, expression) FLOATING(name##_f32, float, put_f32, expression)
-#define F64(name, expression) FLOATING(name##_f64, double, put_f64, expression)
+/* Not of doubles: which NaN of two sources remains depends on the instruction set. */
+#define F32(name, expression) FLOATING(EMU_FAST, name##_f32, float, put_f32, expression)
+#define F64(name, expression) FLOATING(, name##_f64, double, put_f64, expression)
 
 /* The smaller of two numbers; if one is NaN, the other.  -0 is below +0. */
 static float least_f32(float x, float y)

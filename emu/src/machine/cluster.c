@@ -119,30 +119,39 @@ static void fill_three(uint8_t *registers, enum emu_special x, const uint32_t va
 
 static void fill_lanes(const struct emu_grid *g, uint32_t first, uint8_t *to)
 {
+	static const enum emu_special rows[] = {
+	    EMU_TID_X,	     EMU_TID_Y,	      EMU_TID_Z,
+	    EMU_LANEID,	     EMU_LANEMASK_EQ, EMU_LANEMASK_LT,
+	    EMU_LANEMASK_LE, EMU_LANEMASK_GT, EMU_LANEMASK_GE};
+	uint32_t x = first % g->block[0], y = first / g->block[0] % g->block[1];
+	uint32_t z = first / g->block[0] / g->block[1];
+	uint32_t values[sizeof(rows) / sizeof(*rows)][EMU_LANES];
+
 	EMU_EACH_LANE(l)
 	{
-		const uint32_t thread = first + (uint32_t)l;
 		const uint32_t bit = 1u << l;
-		const uint32_t values[] = {
-		    [EMU_TID_X] = thread % g->block[0],
-		    [EMU_TID_Y] = thread / g->block[0] % g->block[1],
-		    [EMU_TID_Z] = thread / g->block[0] / g->block[1],
-		    [EMU_LANEID] = (uint32_t)l,
-		    [EMU_LANEMASK_EQ] = bit,
-		    [EMU_LANEMASK_LT] = bit - 1,
-		    [EMU_LANEMASK_LE] = bit | (bit - 1),
-		    [EMU_LANEMASK_GT] = ~(bit | (bit - 1)),
-		    [EMU_LANEMASK_GE] = ~(bit - 1),
-		};
-		static const enum emu_special rows[] = {
-		    EMU_TID_X,	     EMU_TID_Y,	      EMU_TID_Z,
-		    EMU_LANEID,	     EMU_LANEMASK_EQ, EMU_LANEMASK_LT,
-		    EMU_LANEMASK_LE, EMU_LANEMASK_GT, EMU_LANEMASK_GE};
+		const uint32_t of_lane[] = {x,
+					    y,
+					    z,
+					    (uint32_t)l,
+					    bit,
+					    bit - 1,
+					    bit | (bit - 1),
+					    ~(bit | (bit - 1)),
+					    ~(bit - 1)};
 
 		for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); k++)
-			memcpy(to + emu_special_row(rows[k]) + 4 * l, &values[rows[k]],
-			       4);
+			values[k][l] = of_lane[k];
+		if (++x < g->block[0])
+			continue;
+		x = 0;
+		if (++y < g->block[1])
+			continue;
+		y = 0;
+		z++;
 	}
+	for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); k++)
+		memcpy(to + emu_special_row(rows[k]), values[k], sizeof(values[k]));
 }
 
 static void fill_specials(struct emu_warp *w)

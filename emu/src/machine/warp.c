@@ -313,7 +313,8 @@ void emu_warp_run(struct emu_warp *w, uint32_t most)
 		}
 		lanes = guarded(w, i);
 		w->pc++;
-		done += (uint32_t)__builtin_popcount(w->lanes);
+		done += w->lanes == UINT32_MAX ? EMU_LANES
+					       : (uint32_t)__builtin_popcount(w->lanes);
 		if (w->clock) {
 			run_timed(w, i, lanes);
 			if (w->now > w->until)
