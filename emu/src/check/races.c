@@ -325,9 +325,31 @@ static bool touch_lane(struct emu_races *r, const struct emu_race *a, int lane,
 	return is_good;
 }
 
+#define READER_BITS (((UINT64_C(1) << 26) - 1) << 26)
+
+/* True if no other cluster has accessed the word. */
+static inline bool is_own(history h, uint32_t cluster)
+{
+	const struct state s = unpack(h);
+
+	return (!s.writer || s.writer == cluster) &&
+	       (!s.reader || s.reader == cluster) && !s.shared && !(h & IS_MIXED);
+}
+
+/* The history of a word of one cluster after its access to all of the word: as
+ * add_read() and add_write() make it. */
+static inline history own_after(const struct emu_race *a, history old, history own,
+				const uint8_t *value)
+{
+	if (!a->is_write)
+		return old | own;
+	own |= old & READER_BITS;
+	return value ? own | (history)digest_of(value, WORD_BYTES) << 57 : own;
+}
+
 /*
- * The same for words as most are: no cluster has accessed them, or only this one in
- * the same way.  False: the rest of the access is left.
+ * The same for words as most are: only this cluster has accessed them.  False: the
+ * rest of the access is left.
  */
 static inline bool touch_own(struct emu_races *r, const struct emu_race *a, int lane,
 			     history own)
@@ -338,41 +360,25 @@ static inline bool touch_own(struct emu_races *r, const struct emu_race *a, int 
 		return false;
 	for (uint32_t k = 0; k < a->bytes; k += WORD_BYTES) {
 		emu_history *word = emu_history_at(&r->words, offset + k);
-		history mine = own, old;
+		history old;
 
 		if (!word)
 			return false;
-		if (a->value)
-			mine |= (history)digest_of(&a->value[lane][k], WORD_BYTES)
-				<< 57;
 		old = atomic_load_explicit(word, memory_order_relaxed);
-		if (old != mine && (old || !replace(r, word, &old, mine)))
+		if (!is_own(old, a->cluster + 1) ||
+		    !replace(
+			r, word, &old,
+			own_after(a, old, own, a->value ? &a->value[lane][k] : NULL)))
 			return false;
 	}
 	return true;
 }
 
-/* What the histories of a row's words become if only this access is in them. */
-static void own_row(const struct emu_race *a, history own, history *to)
-{
-	const uint32_t words = a->bytes / WORD_BYTES;
-
-	for (uint32_t l = 0; l < EMU_LANES; l++)
-		for (uint32_t k = 0; k < words; k++, to++) {
-			*to = own;
-			if (a->value)
-				*to |= (history)digest_of(&a->value[l][k * WORD_BYTES],
-							  WORD_BYTES)
-				       << 57;
-		}
-}
-
-/* The same as touch_own() for a row of lanes.  False: some of its words are left. */
+/* The same for a row of lanes.  False: some of its words are left. */
 static bool touch_row(struct emu_races *r, const struct emu_race *a, history own)
 {
 	const uint64_t offset = a->address[0] - r->words.base;
-	const uint32_t count = EMU_LANES * a->bytes / WORD_BYTES;
-	history differs = 0, any = 0, mine[EMU_LANES * 8];
+	const uint32_t words = a->bytes / WORD_BYTES;
 	emu_history *at;
 
 	if (a->bytes % WORD_BYTES || offset % WORD_BYTES ||
@@ -381,20 +387,17 @@ static bool touch_row(struct emu_races *r, const struct emu_race *a, history own
 	at = emu_history_at(&r->words, offset);
 	if (!at)
 		return false;
-	own_row(a, own, mine);
-	for (uint32_t k = 0; k < count; k++) {
-		const history old = atomic_load_explicit(&at[k], memory_order_relaxed);
+	for (uint32_t l = 0; l < EMU_LANES; l++)
+		for (uint32_t k = 0; k < words; k++, at++) {
+			const uint8_t *value =
+			    a->value ? &a->value[l][k * WORD_BYTES] : NULL;
+			history old = atomic_load_explicit(at, memory_order_relaxed);
 
-		differs |= old ^ mine[k];
-		any |= old;
-	}
-	for (uint32_t k = 0; differs && !any && k < count; k++) {
-		history none = 0;
-
-		if (!replace(r, &at[k], &none, mine[k]))
-			return false;
-	}
-	return !differs || !any;
+			if (!is_own(old, a->cluster + 1) ||
+			    !replace(r, at, &old, own_after(a, old, own, value)))
+				return false;
+		}
+	return true;
 }
 
 bool emu_races_access(struct emu_races *r, const struct emu_race *a, int *lane,
