@@ -88,8 +88,9 @@ struct word {
 #define CLUSTER_LINES	   ((1 << CLUSTER_PAGE_SHIFT) / LINE_BYTES)
 
 /*
- * Of one cluster: words that only whole rows of one warp have accessed, so that each
- * lane has its own ones, share a history.  Any other access splits the line.
+ * Words that only whole rows of one warp have accessed, so that each lane has its own
+ * ones, share a history.  Any other access splits the line.  Only the order of one
+ * cluster has lines.
  */
 struct line {
 	uint8_t width; /* words of a lane; 0: no access yet */
