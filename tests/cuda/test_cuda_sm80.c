@@ -163,41 +163,60 @@ static void warps_divide_k(void)
 		for (int m = 1; m <= NIB_MMA_WARPS_ROWS; m++) {
 			const int64_t n_i = n[i % 7], k_i = k[i / 7];
 			const struct cuda_device *d = &devices[m % 3];
-			const struct mma_warps_cut cut = mma_warps_cut(d, m, n_i, k_i);
+			const bool is_dense = m % 2;
+			const struct mma_warps_cut cut =
+			    mma_warps_cut(d, is_dense, m, n_i, k_i);
 
+			assert_int_equal(cut.rows, m <= 8 ? 8 : 16);
 			assert_true(cut.b_rows == 32 || cut.b_rows == 64);
 			assert_int_equal(cut.tiles,
 					 divide_up(n_i, 128) * (128 / cut.b_rows));
 			assert_in_range(cut.warps, 1, NIB_MMA_WARPS_MOST);
 			assert_true(cut.warps <= divide_up(k_i, NIB_MMA_WARPS_STEP));
-			assert_in_range(
-			    nib_mma_warps_shared_bytes(cut.b_rows, cut.warps), 1,
-			    d->shared_bytes);
-			assert_in_range(nib_mma_warps_shared_bytes(32, cut.warps), 1,
-					d->shared_bytes);
+			for (int b_rows = 32; b_rows <= cut.b_rows; b_rows += 32)
+				assert_in_range(
+				    nib_mma_warps_shared_bytes(cut.rows, b_rows,
+							       is_dense, cut.warps),
+				    1, d->shared_bytes);
 		}
 	}
 }
 
-/* All CTAs are resident at once where that is possible. */
-static void warps(void)
+static void check_warps(int device, bool is_dense, int64_t m, int64_t n, int b_rows,
+			int most_warps)
 {
-	struct mma_warps_cut cut = mma_warps_cut(&devices[0], 8, 8192, 8192);
+	const struct mma_warps_cut cut =
+	    mma_warps_cut(&devices[device], is_dense, m, n, 8192);
 
-	/* 128 tiles on 132 multiprocessors. */
-	assert_int_equal(cut.b_rows, 64);
-	assert_int_equal(cut.warps, 8);
-	cut = mma_warps_cut(&devices[0], 8, 4096, 7168);
-	assert_int_equal(cut.b_rows, 32);
-	assert_int_equal(cut.warps, 8);
-	cut = mma_warps_cut(&devices[0], 8, 151936, 4096);
-	assert_int_equal(cut.warps, 2);
-	/* 163 and 99 KiB of shared memory. */
-	assert_in_range(mma_warps_cut(&devices[1], 8, 8192, 8192).warps, 4, 8);
-	assert_in_range(mma_warps_cut(&devices[2], 8, 8192, 8192).warps, 3, 8);
+	assert_int_equal(cut.b_rows, b_rows);
+	assert_int_equal(cut.warps, most_warps);
 }
 
-/* The kernels take k in multiples of 64 and up to 8 and 32 rows. */
+/* Many warps where a multiprocessor has one tile, fewer where it has several. */
+static void warps(void)
+{
+	/* 132 multiprocessors: one tile of 32 rows for each. */
+	check_warps(0, true, 8, 132 * 32 - 127, 32, 12);
+	check_warps(0, false, 16, 132 * 32 - 127, 32, 12);
+	/* One of 64. */
+	check_warps(0, true, 8, 132 * 64, 64, 8);
+	check_warps(0, false, 16, 132 * 64, 64, 8);
+	check_warps(0, false, 8, 132 * 64, 32, 8);
+	/* Two. */
+	check_warps(0, true, 8, 132 * 128, 64, 4);
+	check_warps(0, false, 16, 132 * 128, 32, 4);
+	check_warps(0, true, 8, 132 * 128 + 1, 32, 4);
+	check_warps(0, false, 8, 151936, 32, 4);
+	/* 163 and 99 KiB of shared memory. */
+	check_warps(1, true, 8, 3072, 32, 12);
+	check_warps(1, true, 8, 8192, 64, 4);
+	check_warps(2, true, 8, 8192, 64, 4);
+	check_warps(2, false, 8, 4096, 32, 8);
+	/* No more than steps of k. */
+	assert_int_equal(mma_warps_cut(&devices[0], true, 8, 4096, 320).warps, 3);
+}
+
+/* The kernels take k in multiples of 64 and up to 16 and 32 rows. */
 static void fits(void)
 {
 	struct nib_problem p = {.a = {.rows = 8, .k = 128},
@@ -205,7 +224,9 @@ static void fits(void)
 				.c = {.rows = 8, .cols = 1}};
 
 	assert_true(cuda_mma_warps_fits(&p));
-	p.a.rows = 9;
+	p.a.rows = 16;
+	assert_true(cuda_mma_warps_fits(&p));
+	p.a.rows = 17;
 	assert_false(cuda_mma_warps_fits(&p));
 	p.a.rows = 32;
 	assert_true(cuda_mma_matrix_fits(&p));

@@ -24,55 +24,70 @@ struct mma_warps {
 
 /* ---- the cut ------------------------------------------------------------- */
 
-/* Warps whose rings an SM has space for. */
-static int64_t resident_warps(const struct cuda_device *device, int b_rows)
-{
-	return device->shared_bytes / nib_mma_warps_shared_bytes(b_rows, 1);
-}
+/* Rows of B in the rings of all warps of an SM: enough to keep the memory busy.
+ * More made products slower. */
+#define ROWS_AT_ONCE 512
+/* An SM has four schedulers. */
+#define WARPS_STEP 4
 
 /*
- * The time of a product in units that compare tiles of 32 and 64 rows of B: the bytes
- * that an SM loads, as the mean of all SMs, which share the memory, and the one with
- * the most tiles.  A, from the L2, counts half.
+ * Tiles of 32 rows balance better; with 64, A is loaded half as often.  32 rows are
+ * faster if each SM has at most one such tile, and if there are many tiles.  Between
+ * these, 64 rows are faster unless A has few bytes.
  */
-static int64_t cost_of(const struct cuda_device *device, int64_t m, int64_t n,
-		       int b_rows)
+int mma_warps_b_rows(int multiprocessors, bool is_dense, int64_t m, int64_t n)
 {
-	const int64_t sms = device->multiprocessors;
-	const int64_t tiles = nib_mma_warps_tiles(n, b_rows);
-	const int64_t most = divide_up(tiles, sms) * sms;
+	const int64_t large = nib_mma_warps_tiles(n, 64);
 
-	return ((tiles > sms ? tiles : sms) + most) * (b_rows * 9 + m * 16);
+	if (nib_mma_warps_tiles(n, 32) <= multiprocessors)
+		return 32;
+	if (is_dense)
+		return large <= 2 * (int64_t)multiprocessors ? 64 : 32;
+	return m > 8 && large <= multiprocessors ? 64 : 32;
 }
 
 /*
- * As many warps in a CTA as let all CTAs be resident at once.  The fewest have two,
- * so that some CTAs load while others end.
+ * A multiple of four warps, if the memory suffices for so many: with other numbers,
+ * some schedulers have one warp more than the others.
  */
 static int warps_of(const struct cuda_device *device, const struct mma_warps_cut *cut,
 		    int64_t k)
 {
 	const int64_t ctas = divide_up(cut->tiles, device->multiprocessors);
 	const int64_t steps = divide_up(k, NIB_MMA_WARPS_STEP);
-	int64_t warps = resident_warps(device, cut->b_rows) / ctas;
+	const int64_t rings =
+	    device->shared_bytes /
+	    nib_mma_warps_shared_bytes(cut->rows, cut->b_rows, cut->is_dense, 1);
+	int64_t warps = ROWS_AT_ONCE / cut->b_rows / ctas;
 
 	if (warps > NIB_MMA_WARPS_MOST)
 		warps = NIB_MMA_WARPS_MOST;
-	if (warps > steps)
-		warps = steps;
-	return (int)(warps > 2 ? warps : steps > 1 ? 2 : 1);
+	if (warps > rings / (ctas > 1 ? 2 : 1))
+		warps = rings / (ctas > 1 ? 2 : 1);
+	warps = warps / WARPS_STEP * WARPS_STEP;
+	if (warps < WARPS_STEP)
+		warps = rings < WARPS_STEP ? rings : WARPS_STEP;
+	return (int)(warps < steps ? warps : steps);
 }
 
-struct mma_warps_cut mma_warps_cut(const struct cuda_device *device, int64_t m,
-				   int64_t n, int64_t k)
+struct mma_warps_cut mma_warps_cut(const struct cuda_device *device, bool is_dense,
+				   int64_t m, int64_t n, int64_t k)
 {
-	struct mma_warps_cut cut = {.b_rows = 64};
+	struct mma_warps_cut cut = {
+	    .is_dense = is_dense,
+	    .rows = m <= 8 ? 8 : 16,
+	    .b_rows = mma_warps_b_rows(device->multiprocessors, is_dense, m, n),
+	};
 
-	if (cost_of(device, m, n, 32) < cost_of(device, m, n, 64))
-		cut.b_rows = 32;
 	cut.tiles = nib_mma_warps_tiles(n, cut.b_rows);
 	cut.warps = warps_of(device, &cut, k);
 	return cut;
+}
+
+/* The shared memory of a CTA whose tile has so many rows of B. */
+static int32_t shared_bytes(const struct mma_warps_cut *cut, int b_rows)
+{
+	return nib_mma_warps_shared_bytes(cut->rows, b_rows, cut->is_dense, cut->warps);
 }
 
 bool cuda_mma_warps_fits(const struct nib_problem *p)
@@ -126,19 +141,19 @@ static enum nib_status plan_warps(struct cuda_device *device,
 	product->kernel = "mma";
 	if (!mma)
 		return cuda_no_memory(sizeof(*mma), err);
-	mma->cut = mma_warps_cut(device, p.a.rows, p.b.rows, p.b.k);
+	mma->cut = mma_warps_cut(device, p.activations == NIB_ACTIVATIONS_DENSE,
+				 p.a.rows, p.b.rows, p.b.k);
 	mma->batch = nib_fp4_batches(&p.a);
 	product->tasks = cut->tiles * mma->batch;
-	snprintf(name, sizeof(name), "nib_mma_warps_%d%s", cut->b_rows, type);
-	status = few_rows_find(device, name,
-			       nib_mma_warps_shared_bytes(cut->b_rows, cut->warps),
+	snprintf(name, sizeof(name), "nib_mma_warps_%d_%d%s", cut->rows, cut->b_rows,
+		 type);
+	status = few_rows_find(device, name, shared_bytes(cut, cut->b_rows),
 			       &mma->aligned, err);
 	if (status)
 		return status;
-	snprintf(name, sizeof(name), "nib_mma_warps_any%s", type);
-	return few_rows_find(device, name,
-			     nib_mma_warps_shared_bytes(ANY_B_ROWS, cut->warps),
-			     &mma->any, err);
+	snprintf(name, sizeof(name), "nib_mma_warps_%d_any%s", cut->rows, type);
+	return few_rows_find(device, name, shared_bytes(cut, ANY_B_ROWS), &mma->any,
+			     err);
 }
 
 /* Advances the pointers by this number of matrices. */
@@ -165,13 +180,14 @@ static enum nib_status launch_warps(const struct cuda_device *device,
 	CUlaunchConfig config = {
 	    .gridDimX = (unsigned)nib_mma_warps_tiles(params.n, b_rows),
 	    .blockDimX = 32 * (unsigned)cut->warps,
-	    .sharedMemBytes = (unsigned)nib_mma_warps_shared_bytes(b_rows, cut->warps),
+	    .sharedMemBytes = (unsigned)shared_bytes(cut, b_rows),
 	    .hStream = run->stream,
 	    .attrs = attributes,
 	};
 	enum nib_status status = NIB_STATUS_OK;
 
 	cuda_may_overlap(device, &config);
+	params.b_is_constant = run->problems->b_packed != NULL;
 	for (int64_t done = 0; done < mma->batch && !status;) {
 		const int64_t left = mma->batch - done;
 		const int64_t count =

@@ -20,8 +20,10 @@ bool cuda_mma_warps_fits(const struct nib_problem *p);
 
 /* How a product is divided. */
 struct mma_warps_cut {
-	int b_rows; /* of a tile: the variant */
-	int warps;  /* of a CTA, which divide k */
+	bool is_dense; /* A, and ... */
+	int rows;      /* its most rows, 8 or 16, and ... */
+	int b_rows;    /* the rows of B of a tile: the variant */
+	int warps;     /* of a CTA, which divide k */
 	int64_t tiles;
 };
 
@@ -29,7 +31,9 @@ struct mma_warps_cut {
  * m, n, k: sizes of one matrix, because the warps must not depend on the batch: they
  * decide the order of sums.
  */
-struct mma_warps_cut mma_warps_cut(const struct cuda_device *device, int64_t m,
-				   int64_t n, int64_t k);
+struct mma_warps_cut mma_warps_cut(const struct cuda_device *device, bool is_dense,
+				   int64_t m, int64_t n, int64_t k);
+/* Rows of B of a tile, of which the choice of a product depends, too. */
+int mma_warps_b_rows(int multiprocessors, bool is_dense, int64_t m, int64_t n);
 
 #endif

@@ -7,12 +7,14 @@
 #include "backend/cuda/common/mma_warps.h"
 #include "backend/cuda/common/vector.h"
 #include "backend/cuda/kernels/common/mma_matrix_params.h"
-#include "backend/cuda/kernels/common/mma_warps_params.h"
 #include "format/view.h"
 #include "gemm.h"
 
 /* Experts with up to so many rows on average are multiplied by the mma kernels. */
 #define MMA_FEW_ROWS 32
+/* Rows of A for which the images have kernels of mma_warps.cuh; with more,
+ * mma_matrix.cuh is as fast. */
+#define MMA_WARPS_ROWS 8
 /* Rows of A of any alignment, which Hopper's kernels support as well. */
 #define MANY_ROWS 64
 
@@ -37,7 +39,7 @@ static const struct rule {
 	const struct cuda_product *product;
 } rules[] = {
     {.most_rows = NIB_GEMV_MAX_ROWS, .product = &cuda_vector},
-    {NIB_MMA_WARPS_ROWS, cuda_mma_warps_fits, &cuda_mma_warps},
+    {MMA_WARPS_ROWS, cuda_mma_warps_fits, &cuda_mma_warps},
     {NIB_MMA_MATRIX_ROWS, cuda_mma_matrix_fits, &cuda_mma_matrix},
     {MANY_ROWS, has_unaligned_rows, &cuda_vector},
     {.most_rows = INT64_MAX, .product = &sm80_tiles},

@@ -9,8 +9,8 @@
 #include "gemv_operand.h"
 
 /* The most rows of A, and the most warps of a CTA. */
-#define NIB_MMA_WARPS_ROWS 8
-#define NIB_MMA_WARPS_MOST 8
+#define NIB_MMA_WARPS_ROWS 16
+#define NIB_MMA_WARPS_MOST 12
 /* A warp loads and multiplies k128 at a time, and has a ring of three stages. */
 #define NIB_MMA_WARPS_STEP   128
 #define NIB_MMA_WARPS_STAGES 3
@@ -27,19 +27,26 @@ struct nib_mma_warps_params {
 	void *c;
 	int64_t c_row_stride, c_batch_stride; /* elements */
 	int32_t rows, n, k, c_dtype;	      /* rows: of A */
+	/* No earlier kernel that may still be running writes B. */
+	int32_t b_is_constant;
 };
 
-/* A stage: codes and scales of a tile of b_rows rows of B, and rows of A in 16 bits. */
-NIB_GEMV_FN int32_t nib_mma_warps_stage_bytes(int b_rows)
+/* A stage: codes and scales of a tile of b_rows rows of B, and 8 or 16 rows of A, of
+ * NVFP4 or in 16 bits. */
+NIB_GEMV_FN int32_t nib_mma_warps_stage_bytes(int rows, int b_rows, int is_dense)
 {
-	return b_rows * (NIB_MMA_WARPS_STEP / 16 * 9) +
-	       NIB_MMA_WARPS_ROWS * NIB_MMA_WARPS_STEP * 2;
+	const int32_t nvfp4_row = NIB_MMA_WARPS_STEP / 16 * 9;
+
+	return b_rows * nvfp4_row +
+	       rows * (is_dense ? NIB_MMA_WARPS_STEP * 2 : nvfp4_row);
 }
 
 /* Dynamic shared memory: a ring for each warp, which its sums replace. */
-NIB_GEMV_FN int32_t nib_mma_warps_shared_bytes(int b_rows, int warps)
+NIB_GEMV_FN int32_t nib_mma_warps_shared_bytes(int rows, int b_rows, int is_dense,
+					       int warps)
 {
-	return warps * NIB_MMA_WARPS_STAGES * nib_mma_warps_stage_bytes(b_rows);
+	return warps * NIB_MMA_WARPS_STAGES *
+	       nib_mma_warps_stage_bytes(rows, b_rows, is_dense);
 }
 
 /* Tiles of 32 or 64 rows of B, in whole blocks of 128. */

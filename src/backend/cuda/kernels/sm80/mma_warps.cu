@@ -3,6 +3,6 @@
 #define NIB_ARCH sm80
 #include "backend/cuda/kernels/common/mma_warps.cuh"
 
-MMA_WARPS_KERNEL(32, 4, A_NVFP4, false)
-MMA_WARPS_KERNEL(64, 8, A_NVFP4, false)
-MMA_WARPS_KERNEL(any, 4, A_NVFP4, true)
+MMA_WARPS_KERNEL(8_32, 1, 4, A_NVFP4, false)
+MMA_WARPS_KERNEL(8_64, 1, 8, A_NVFP4, false)
+MMA_WARPS_KERNEL(8_any, 1, 4, A_NVFP4, true)

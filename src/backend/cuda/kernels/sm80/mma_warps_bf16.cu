@@ -3,6 +3,6 @@
 #define NIB_ARCH sm80
 #include "backend/cuda/kernels/common/mma_warps.cuh"
 
-MMA_WARPS_KERNEL(32_bf16, 4, A_BF16, false)
-MMA_WARPS_KERNEL(64_bf16, 8, A_BF16, false)
-MMA_WARPS_KERNEL(any_bf16, 4, A_BF16, true)
+MMA_WARPS_KERNEL(8_32_bf16, 1, 4, A_BF16, false)
+MMA_WARPS_KERNEL(8_64_bf16, 1, 8, A_BF16, false)
+MMA_WARPS_KERNEL(8_any_bf16, 1, 4, A_BF16, true)

@@ -3,6 +3,6 @@
 #define NIB_ARCH sm80
 #include "backend/cuda/kernels/common/mma_warps.cuh"
 
-MMA_WARPS_KERNEL(32_f16, 4, A_F16, false)
-MMA_WARPS_KERNEL(64_f16, 8, A_F16, false)
-MMA_WARPS_KERNEL(any_f16, 4, A_F16, true)
+MMA_WARPS_KERNEL(8_32_f16, 1, 4, A_F16, false)
+MMA_WARPS_KERNEL(8_64_f16, 1, 8, A_F16, false)
+MMA_WARPS_KERNEL(8_any_f16, 1, 4, A_F16, true)
