@@ -208,13 +208,12 @@ static const char *judge(const struct product *p, enum nib_op op,
 	const struct nib_check_options options = {.struct_bytes = sizeof(options),
 						  .arithmetic = gpu_test.arithmetic};
 
-	/* Hopper's skinny kernels multiply NVFP4 by tensor cores. */
-	const bool is_skinny =
-	    gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR &&
-	    (p->c.rows > 4 || (p->c.rows > 2 && p->b.rows * p->b.k >= 1 << 25));
+	/* The kernels for more than one row multiply NVFP4 by tensor cores. */
+	const bool is_tensor =
+	    gpu_test.arithmetic == NIB_ARITHMETIC_FP16_TENSOR && p->c.rows > 1;
 
 	/* The others keep the bound of a CPU, too. */
-	gpu_must(nib_check(op, &on_host, 1, p->is_dense || is_skinny ? &options : NULL,
+	gpu_must(nib_check(op, &on_host, 1, p->is_dense || is_tensor ? &options : NULL,
 			   &result, &gpu_test.err),
 		 "check");
 	return result.failed ? "outside its bound" : NULL;

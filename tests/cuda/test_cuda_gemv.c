@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/common/mma.h"
+#include "backend/cuda/common/mma_warps.h"
 #include "backend/cuda/common/operand.h"
 #include "backend/cuda/common/vector.h"
 #include "backend/cuda/kernels/common/mma_params.h"
@@ -411,31 +412,78 @@ static void variants(void **state)
 	assert_true(4 * (nib_mma_shared_bytes(32, 3, 256) + 1024) <= 228 * 1024);
 }
 
-static const struct cuda_product *of_matrix(int64_t m, int64_t n, int64_t k)
+static const struct cuda_product *of_a(bool is_dense, int64_t m, int64_t n, int64_t k)
 {
-	const struct sm90_size size = {.rows = m, .n = n, .k = k, .batch = 1};
+	const struct sm90_size size = {.is_dense = is_dense,
+				       .rows = m,
+				       .n = n,
+				       .k = k,
+				       .batch = 1,
+				       .multiprocessors = H200_SMS};
 
 	return of(&size);
 }
 
-/* Rows of A for each kernel, below 2^25 weights and from there on. */
+static const struct cuda_product *of_matrix(int64_t m, int64_t n, int64_t k)
+{
+	return of_a(false, m, n, k);
+}
+
+/* Rows of A for each kernel where k is not a multiple of 64, below 2^25 weights and
+ * from there on, and more rows. */
 static void ways(void **state)
 {
 	assert_ptr_equal(of_matrix(4, 1, 0), &cuda_vector);
-	assert_ptr_equal(of_matrix(4, 4095, 8192), &cuda_vector);
-	assert_ptr_equal(of_matrix(5, 4095, 8192), &sm90_skinny);
-	assert_ptr_equal(of_matrix(16, 4095, 8192), &sm90_skinny);
+	assert_ptr_equal(of_matrix(4, 4064, 8192 + 16), &cuda_vector);
+	assert_ptr_equal(of_matrix(5, 4064, 8192 + 16), &sm90_skinny);
+	assert_ptr_equal(of_matrix(16, 4064, 8192 + 16), &sm90_skinny);
 	assert_ptr_equal(of_matrix(17, 4096, 4096), &sm90_wide);
 	assert_ptr_equal(of_matrix(64, 7168, 2048), &sm90_wide);
 	assert_ptr_equal(of_matrix(65, 4096, 4096), &sm90_tiles);
 	assert_ptr_equal(of_matrix(17, 4096 + 256, 4096), &sm90_tiles);
 	assert_ptr_equal(of_matrix(17, 64, 4096 + 16), &sm90_tiles);
 	assert_ptr_equal(of_matrix(17, 1 << 20, 16), &sm90_tiles);
-	assert_ptr_equal(of_matrix(2, 4096, 8192), &cuda_vector);
-	assert_ptr_equal(of_matrix(3, 4096, 8192), &sm90_skinny);
-	assert_ptr_equal(of_matrix(8, 4096, 8192), &sm90_skinny);
-	assert_ptr_equal(of_matrix(9, 4096, 8192), &sm90_tiles);
+	assert_ptr_equal(of_matrix(2, 4096, 8192 + 16), &cuda_vector);
+	assert_ptr_equal(of_matrix(3, 4096, 8192 + 16), &sm90_skinny);
+	assert_ptr_equal(of_matrix(8, 4096, 8192 + 16), &sm90_skinny);
+	assert_ptr_equal(of_matrix(9, 4096, 8192 + 16), &sm90_tiles);
+	assert_ptr_equal(of_a(true, 9, 4096, 8192 + 16), &sm90_skinny);
 	assert_ptr_equal(of_matrix(9, INT64_MAX, 16), &sm90_tiles);
+	assert_ptr_equal(of_a(true, 1, INT64_MAX / 16, 64), &sm90_tiles);
+}
+
+/* Where the warps of mma_warps.cuh divide k. */
+static void warps_ways(void **state)
+{
+	(void)state;
+	/* NVFP4: all products but one row, and unless many multiprocessors wait. */
+	assert_ptr_equal(of_matrix(1, 4096, 7168), &cuda_vector);
+	assert_ptr_equal(of_matrix(2, 4096, 7168), &cuda_mma_warps);
+	assert_ptr_equal(of_matrix(8, 1, 64), &cuda_mma_warps);
+	assert_ptr_equal(of_matrix(8, 1, 32), &sm90_skinny);
+	assert_ptr_equal(of_matrix(8, 28672, 8192), &cuda_mma_warps);
+	assert_ptr_equal(of_matrix(8, 10240, 8192), &sm90_skinny);
+	assert_ptr_equal(of_matrix(2, 10240, 8192), &cuda_vector);
+	assert_ptr_equal(of_matrix(16, 10240, 8192), &cuda_mma_warps);
+	assert_ptr_equal(of_matrix(16, 1 << 16, 4096), &cuda_mma_warps);
+	assert_ptr_equal(of_matrix(16, (1 << 16) + 1, 4096), &sm90_tiles);
+	assert_ptr_equal(of_matrix(17, 8192, 8192), &sm90_tiles);
+	/* Dense: from five rows on only if two fifths of the multiprocessors, which are
+	 * 53, have a tile of 32 rows. */
+	assert_ptr_equal(of_a(true, 1, 4096, 7168), &cuda_mma_warps);
+	assert_ptr_equal(of_a(true, 4, 1, 64), &cuda_mma_warps);
+	assert_ptr_equal(of_a(true, 4, 1, 48), &cuda_vector);
+	assert_ptr_equal(of_a(true, 5, 13 * 128, 4096), &sm90_skinny);
+	assert_ptr_equal(of_a(true, 5, 13 * 128 + 1, 4096), &cuda_mma_warps);
+	assert_ptr_equal(of_a(true, 8, 152064, 3584), &cuda_mma_warps);
+	assert_ptr_equal(of_a(true, 8, 10240, 8192), &sm90_skinny);
+	assert_ptr_equal(of_a(true, 8, 10240, 4096), &cuda_mma_warps);
+	/* From nine on if also none has two. */
+	assert_ptr_equal(of_a(true, 9, 13 * 128, 4096), &sm90_skinny);
+	assert_ptr_equal(of_a(true, 9, 13 * 128 + 1, 4096), &cuda_mma_warps);
+	assert_ptr_equal(of_a(true, 16, 33 * 128, 4096), &cuda_mma_warps);
+	assert_ptr_equal(of_a(true, 16, 33 * 128 + 1, 8192), &sm90_skinny);
+	assert_ptr_equal(of_a(true, 16, (1 << 16) + 1, 8192), &sm90_tiles);
 }
 
 static void what_is_taken(void **state)
@@ -507,6 +555,7 @@ int main(void)
 	    cmocka_unit_test(known_cuts),
 	    cmocka_unit_test(cuts_at_the_edge),
 	    cmocka_unit_test(ways),
+	    cmocka_unit_test(warps_ways),
 	    cmocka_unit_test(experts),
 	    cmocka_unit_test(experts_mma),
 	    cmocka_unit_test(variants),

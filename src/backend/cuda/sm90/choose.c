@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "backend/cuda/common/mma.h"
+#include "backend/cuda/common/mma_warps.h"
 #include "backend/cuda/common/operand.h"
 #include "backend/cuda/common/pack.h"
 #include "backend/cuda/common/vector.h"
 #include "backend/cuda/kernels/common/mma_params.h"
+#include "backend/cuda/kernels/common/mma_warps_params.h"
 #include "format/view.h"
 #include "gemm.h"
 #include "skinny.h"
@@ -23,15 +25,25 @@
 /* Fewer weights of experts do not fill the GPU with tiles of the mma kernels. */
 #define MANY_WEIGHTS ((int64_t)1 << 27)
 
+/* Larger n is slower by the mma kernels and the skinny kernel from 9 rows of A on. */
+#define LARGE_N (1 << 16)
+/* Multiprocessors that wait for the last tiles of mma_warps.cuh, as long as a tile of
+ * this k takes on average, lose more than these kernels gain. */
+#define IDLE_K 4096
+
 /* So few tiles leave multiprocessors without work, however many weights they have. */
 #define FEW_TILES 396
 
 enum weights {
 	ANY_WEIGHTS,
-	SMALL,	/* of one matrix, below LARGE_WEIGHTS */
-	SHORT,	/* small, one matrix, and wide_is_short() */
-	MANY,	/* of all experts that may have rows, from MANY_WEIGHTS on */
-	NARROW, /* of these, fewer than FEW_TILES tiles of the mma kernels */
+	SMALL, /* of one matrix, below LARGE_WEIGHTS */
+	SHORT, /* small, one matrix, and wide_is_short() */
+	NOT_LARGE_N,
+	EVEN,	   /* the tiles of mma_warps.cuh divide evenly: is_even() */
+	EVEN_FULL, /* and two fifths of the multiprocessors have one or more */
+	ONE_EACH,  /* so many have one, and none has two */
+	MANY,	   /* of all experts that may have rows, from MANY_WEIGHTS on */
+	NARROW,	   /* of these, fewer than FEW_TILES tiles of the mma kernels */
 };
 
 enum activations { ANY_A, NVFP4, DENSE };
@@ -49,6 +61,27 @@ struct rule {
 };
 
 static const struct rule matrix_rules[] = {
+    {.most_rows = 1,
+     .a = NVFP4,
+     .product = &cuda_vector,
+     .reason = "H200: 1 x 7168 x 16384 23.1 us, a plain read of the weights 16.6"},
+    {.most_rows = NIB_GEMV_MAX_ROWS,
+     .weights = EVEN,
+     .product = &cuda_mma_warps,
+     .reason = "H100: 4 x 4096 x 7168 8.1 us, by the vector kernel 13.0; of fp16 8.3 "
+	       "and 15.5"},
+    {.most_rows = 8,
+     .weights = EVEN,
+     .a = NVFP4,
+     .product = &cuda_mma_warps,
+     .reason = "H100: 8 x 4096 x 7168 8.2 us, by the skinny kernel 13.4; 8 x 28672 x "
+	       "8192 49.5 and 54.3"},
+    {.most_rows = 8,
+     .weights = EVEN_FULL,
+     .a = DENSE,
+     .product = &cuda_mma_warps,
+     .reason = "H100: 8 x 8192 x 8192 of fp16 16.3 us, by the skinny kernel 18.4; 8 x "
+	       "1024 x 4096 4.8 and 4.3"},
     {.most_rows = 2,
      .product = &cuda_vector,
      .reason = "H200: 1 x 7168 x 16384 23.1 us, a plain read of the weights 16.6"},
@@ -61,6 +94,24 @@ static const struct rule matrix_rules[] = {
      .product = &sm90_skinny,
      .reason = "H200: 8 x 4096 x 4096 8.3 us, in tiles 12.0; 8 x 28672 x 8192 of fp16 "
 	       "48.2, in tiles 69.5"},
+    {.most_rows = NIB_MMA_WARPS_ROWS,
+     .weights = NOT_LARGE_N,
+     .a = NVFP4,
+     .product = &cuda_mma_warps,
+     .reason = "H100: 16 x 8192 x 8192 17.2 us, in tiles 23.2; 16 x 152064 x 3584 "
+	       "126.6 and 119.9"},
+    {.most_rows = NIB_MMA_WARPS_ROWS,
+     .weights = ONE_EACH,
+     .a = DENSE,
+     .product = &cuda_mma_warps,
+     .reason = "H100: 9 x 4096 x 4096 of fp16 7.5 us, by the skinny kernel 8.8; 16 "
+	       "rows 9.0 and 9.4"},
+    {.most_rows = NIB_SKINNY_MAX_ROWS,
+     .weights = NOT_LARGE_N,
+     .a = DENSE,
+     .product = &sm90_skinny,
+     .reason = "H100: 16 x 28672 x 8192 of fp16 55.1 us, in tiles 58.2; 16 x 152064 x "
+	       "3584 129.6 and 120.0"},
     {.most_rows = NIB_SKINNY_MAX_ROWS,
      .weights = SMALL,
      .product = &sm90_skinny,
@@ -178,6 +229,31 @@ static bool has_many_weights(const struct sm90_size *s)
 	       s->n >= divide_up(divide_up(MANY_WEIGHTS, s->k), used);
 }
 
+/* Whether few multiprocessors wait for the last tiles of mma_warps.cuh, or not for
+ * long: not so if some have two tiles of 64 rows, many have one, and k is long. */
+static bool is_even(const struct sm90_size *s)
+{
+	const int64_t sms = s->multiprocessors;
+	const int b_rows = mma_warps_b_rows((int)sms, s->is_dense, s->rows, s->n);
+	const int64_t tiles = nib_mma_warps_tiles(s->n, b_rows);
+
+	return nib_mma_warps_tiles(s->n, 64) <= sms ||
+	       round_up(tiles, sms) - tiles <= IDLE_K * sms / s->k;
+}
+
+/* How the tiles of mma_warps.cuh fill the GPU. */
+static bool fit_tiles(enum weights weights, const struct sm90_size *s)
+{
+	const int64_t sms = s->multiprocessors;
+	const bool is_full = nib_mma_warps_tiles(s->n, 32) >= divide_up(2 * sms, 5);
+
+	if (s->n > INT32_MAX / 4 || s->k < 1 || sms < 1)
+		return false;
+	if (weights == ONE_EACH)
+		return is_full && nib_mma_warps_tiles(s->n, 32) <= sms;
+	return is_even(s) && (weights == EVEN || is_full);
+}
+
 static bool fit_weights(enum weights weights, const struct sm90_size *s)
 {
 	if (weights == ANY_WEIGHTS)
@@ -186,6 +262,10 @@ static bool fit_weights(enum weights weights, const struct sm90_size *s)
 		return has_many_weights(s);
 	if (weights == NARROW)
 		return has_few_tiles(s);
+	if (weights == NOT_LARGE_N)
+		return s->n <= LARGE_N;
+	if (weights == EVEN || weights == EVEN_FULL || weights == ONE_EACH)
+		return fit_tiles(weights, s);
 	if (s->k > 0 && s->n >= LARGE_WEIGHTS / s->k)
 		return false;
 	return weights == SMALL ||
@@ -221,6 +301,8 @@ static bool has_tables(const struct rule *rule, const struct sm90_size *s)
 	if (rule->product == &cuda_mma)
 		return !s->no_mma && s->experts <= NIB_MMA_EXPERTS &&
 		       s->k % NIB_MMA_K_ALIGN == 0;
+	if (rule->product == &cuda_mma_warps)
+		return !s->no_mma && s->k >= 1 && s->k % NIB_MMA_WARPS_K_ALIGN == 0;
 	return rule->product != &sm90_skinny || s->experts <= NIB_SKINNY_EXPERTS;
 }
 
@@ -329,6 +411,8 @@ struct cuda_choice sm90_choose(const struct nib_plan *plan)
 	    .n = p.b.rows,
 	    .k = p.b.k,
 	    .batch = nib_fp4_batches(&p.a),
+	    .no_mma = !cuda_mma_warps_fits(plan->problems),
+	    .multiprocessors = cuda_device(plan->device)->multiprocessors,
 	};
 	return sm90_choose_size(&size);
 }

@@ -12,11 +12,12 @@
 /* What the choice depends on.  The choice affects bits, so nothing else may. */
 struct sm90_size {
 	bool is_dual;
-	bool is_dense;	    /* A */
-	int64_t rows, n, k; /* rows of A (of all experts) */
-	int64_t batch;	    /* of A */
-	int64_t experts;    /* 0: one matrix */
-	bool no_mma;	    /* also where the mma kernels are the fastest */
+	bool is_dense;	     /* A */
+	int64_t rows, n, k;  /* rows of A (of all experts) */
+	int64_t batch;	     /* of A */
+	int64_t experts;     /* 0: one matrix */
+	bool no_mma;	     /* also where the mma kernels are the fastest */
+	int multiprocessors; /* not for experts */
 };
 
 /* The first rule of the table that fits. */
