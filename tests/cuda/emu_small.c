@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emu_small.c [tiles|skinny|wide|dense] - runs a few small multiplications on a GPU and
- * compares them with the oracle.  Some are long enough to fill every ring more than
- * once.  Stops at the first that fails, and prints the reason.  tiles (the default):
- * NVFP4 by all kernels; skinny, wide: few rows, of each type; dense: A of fp16 and
- * bf16.  Exit code 0, 1, or 77 without a GPU.  test_emu_mutations.py runs it with bugs
+ * emu_small.c [tiles|skinny|warps|wide|dense] - runs a few small multiplications on a
+ * GPU and compares them with the oracle.  Some are long enough to fill every ring more
+ * than once.  Stops at the first that fails, and prints the reason.  tiles (the
+ * default): NVFP4 by all kernels; skinny, warps, wide: few rows, of each type; dense: A
+ * of fp16 and bf16.  Exit code 0, 1, or 77 without a GPU.  test_emu_mutations.py runs it with bugs
  * planted in the kernels.
  */
 #include <stdio.h>
@@ -27,24 +27,29 @@ static const struct set {
 } sets[] = {
     {"tiles",
      {{NIB_OP_GEMM, 1, 48, 4096, NVFP4},
-      {NIB_OP_GEMM, 16, 64, 64, NVFP4},
+      {NIB_OP_GEMM, 16, 64, 96, NVFP4},
       {NIB_OP_DUAL_GEMM, 1, 250, 272, NVFP4},
       {NIB_OP_DUAL_GEMM, 17, 129, 240, NVFP4},
       {NIB_OP_DUAL_GEMM, 64, 64, 4096, NVFP4},
-      {NIB_OP_GEMM, 9, 63, 4096, NVFP4},
+      {NIB_OP_GEMM, 9, 63, 4128, NVFP4},
       {NIB_OP_DUAL_GEMM, 130, 128, 1040, NVFP4}}},
     {"wide",
      {{NIB_OP_GEMM, 40, 130, 2832, NVFP4},
       {NIB_OP_GEMM, 20, 63, 4096, FP16},
       {NIB_OP_GEMM, 64, 200, 3072, BF16}}},
     {"skinny",
-     {{NIB_OP_GEMM, 5, 500, 2304, NVFP4},
-      {NIB_OP_GEMM, 16, 320, 4096, FP16},
-      {NIB_OP_GEMM, 8, 63, 4096, BF16},
+     {{NIB_OP_GEMM, 5, 500, 2336, NVFP4},
+      {NIB_OP_GEMM, 16, 320, 4128, FP16},
+      {NIB_OP_GEMM, 8, 63, 4128, BF16},
       /* Four CTAs of 10 tiles, of which two are half tiles. */
-      {NIB_OP_GEMM, 7, 640, 4352, BF16}}},
+      {NIB_OP_GEMM, 7, 640, 4384, BF16}}},
+    {"warps",
+     {{NIB_OP_GEMM, 5, 500, 2240, NVFP4},
+      {NIB_OP_GEMM, 16, 120, 1088, FP16},
+      {NIB_OP_GEMM, 12, 63, 1024, NVFP4},
+      {NIB_OP_GEMM, 8, 200, 1920, BF16}}},
     {"dense",
-     {{NIB_OP_GEMM, 1, 48, 4096, FP16},
+     {{NIB_OP_GEMM, 1, 48, 4128, FP16},
       {NIB_OP_GEMM, 2, 300, 1040, BF16},
       {NIB_OP_DUAL_GEMM, 17, 129, 240, FP16},
       {NIB_OP_GEMM, 72, 64, 4096, BF16},
@@ -83,7 +88,7 @@ int main(int argc, char **argv)
 	int code;
 
 	if (!set) {
-		fprintf(stderr, "emu_small [tiles|skinny|wide|dense]\n");
+		fprintf(stderr, "emu_small [tiles|skinny|warps|wide|dense]\n");
 		return 1;
 	}
 	if (!gpu_begin(&code))

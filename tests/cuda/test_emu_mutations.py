@@ -155,6 +155,20 @@ def expert_bugs(image):
     ]
 
 
+# mma_warps.cuh, which has three stages.
+WARPS = [
+    ("copies are not waited for", "cp.async.wait_group=>", UNWAITED),
+    ("copies of a step too few are waited for",
+     "cp.async.wait_group 1;=>cp.async.wait_group 2;", UNWAITED),
+    ("copies make no groups", "cp.async.commit_group=>", UNWAITED),
+    ("lanes do not wait for each other", "bar.warp.sync=>",
+     UNWAITED + "|of the same warp"),
+    ("no barrier before sums are added", "bar.sync=>", UNWAITED + "|wrote it"),
+    ("no copies of scales", "cp.async.cg.shared.global.L2::128B=>", "never written"),
+    ("no copies of A", "cp.async.ca.shared.global.L2::128B=>",
+     "never written|outside their bound"),
+]
+
 # The kernels for dual products have four stages.
 DUAL_EXPERTS = [
     ("copies are not waited for", "cp.async.wait_group=>", UNWAITED),
@@ -181,6 +195,7 @@ def small(job):
 SETS = {
     "tiles": (small("tiles"), BUGS, 1),
     "skinny": (small("skinny"), SKINNY, 1),
+    "warps": (small("warps"), WARPS, 1),
     "wide": (small("wide"), WIDE, 1),
     "dense": (small("dense"), DENSE, 1),
     "experts":
