@@ -485,6 +485,85 @@ static void check_wide_products(void)
 	}
 }
 
+/*
+ * 9 to 64 rows of whole k64: the mma kernels of Ampere and Ada, in which slices of k
+ * and groups of warps have steps or none, and rows are aligned or not.
+ */
+static void check_middle_products(void)
+{
+	static const int64_t n[] = {1, 64, 129, 300};
+	static const int64_t k[] = {64, 192, 1024, 2112, 4160};
+
+	for (int i = 0; i < gpu_cases(80); i++) {
+		const int64_t m = 9 + gpu_rnd_below(56), n_i = n[gpu_rnd_below(4)];
+		const int64_t k_i = k[gpu_rnd_below(5)];
+		const int64_t batch = i % 5 ? 1 : 2;
+		const struct product p =
+		    i % 3 ? dense_product(m, n_i, k_i, batch,
+					  batch > 1 || i % 2 ? 8 * gpu_rnd_below(3)
+							     : 1 + gpu_rnd_below(7),
+					  i / 2)
+			  : product(m, n_i, k_i, batch, 32 * gpu_rnd_below(3), i / 2);
+
+		check_product(&p);
+	}
+}
+
+/* Runs a plan in one of many workspaces, twice; returns NULL, or what went wrong. */
+static const char *run_in(struct nib_plan *plan, const struct nib_problem *problem,
+			  const struct product_memory *m,
+			  const struct gpu_twin *workspace, const uint8_t *want)
+{
+	const struct nib_run_options options = {.struct_bytes = sizeof(options),
+						.workspace = gpu_device_of(workspace),
+						.workspace_bytes = workspace->bytes};
+
+	for (int run = 0; run < 2; run++) {
+		gpu_poison(&m->c, POISON);
+		gpu_poison(workspace, 0xFF);
+		if (nib_run(plan, problem, 1, &options, &gpu_test.err) ||
+		    nib_device_wait(gpu_test.gpu, NULL, &gpu_test.err))
+			return gpu_test.err.message;
+		if (!gpu_download(&m->c, gpu_host_of(&m->c)) ||
+		    !gpu_guards_hold(workspace))
+			return "wrote into a guard band";
+		if (memcmp(want, gpu_host_of(&m->c), m->c.bytes) != 0)
+			return "bits differ in another workspace";
+	}
+	return NULL;
+}
+
+/* A plan with split-k in more workspaces than those whose counters it keeps. */
+static void check_workspaces(void)
+{
+	const struct nib_plan_options options = {.struct_bytes = sizeof(options),
+						 .caller_workspace = 1};
+	struct nib_plan_info info = {.struct_bytes = sizeof(info)};
+	const struct product p = dense_product(20, 129, 4160, 1, 0, 0);
+	struct product_memory m = product_new(&p);
+	const struct nib_problem work = problem(&p, &m, gpu_device_of);
+	struct gpu_twin spaces[10];
+	struct nib_plan *plan;
+	const char *why = multiply(NIB_OP_GEMM, &work, &m);
+	uint8_t *want = gpu_take(m.c.bytes);
+
+	memcpy(want, gpu_host_of(&m.c), m.c.bytes);
+	gpu_must(nib_plan_create(gpu_test.gpu, NIB_OP_GEMM, &work, 1, &options, &plan,
+				 &gpu_test.err),
+		 "plan");
+	gpu_must(nib_plan_get_info(plan, &info, &gpu_test.err), "info");
+	for (int i = 0; i < 10; i++)
+		spaces[i] = gpu_twin_new(info.workspace_bytes);
+	for (int i = 0; i < 20 && !why; i++)
+		why = run_in(plan, &work, &m, &spaces[i % 10], want);
+	gpu_verdict(!why, "split-k in ten workspaces", why);
+	nib_plan_free(plan);
+	for (int i = 0; i < 10; i++)
+		gpu_twin_free(&spaces[i]);
+	free(want);
+	product_free(&m);
+}
+
 int main(void)
 {
 	int code;
@@ -497,6 +576,8 @@ int main(void)
 		check_dense_products();
 		check_half_tiles();
 		check_wide_products();
+		check_middle_products();
+		check_workspaces();
 	}
 	return gpu_end();
 }

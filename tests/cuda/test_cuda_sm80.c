@@ -126,12 +126,13 @@ static void slices_cover_k(void)
 			const struct mma_matrix_cut cut =
 			    mma_matrix_cut(d, m, n_i, k_i);
 
-			assert_in_range(m, cut.rows > 16 ? 17 : 1, cut.rows);
+			assert_in_range(m, cut.rows - 15, cut.rows);
 			assert_int_equal(cut.tiles, divide_up(n_i, 128));
 			assert_in_range(cut.slices, 1, steps);
-			assert_in_range(
-			    nib_mma_matrix_shared_bytes(cut.rows, cut.stages), 1,
-			    d->shared_bytes);
+			assert_in_range(cut.groups, 1, NIB_MMA_MATRIX_GROUPS);
+			assert_in_range(nib_mma_matrix_shared_bytes(
+					    cut.rows, cut.stages, cut.groups),
+					1, d->shared_bytes);
 			for (int s = 0; s < cut.slices; s++)
 				assert_true(
 				    nib_mma_first_step(steps, cut.slices, s) <
@@ -148,6 +149,8 @@ static void slices(void)
 	/* 64 tiles on 132 multiprocessors. */
 	assert_in_range(mma_matrix_cut(&devices[0], 16, 8192, 8192).slices, 2, 8);
 	assert_in_range(mma_matrix_cut(&devices[1], 16, 8192, 8192).slices, 2, 8);
+	/* Groups of warps divide it first. */
+	assert_int_equal(mma_matrix_cut(&devices[0], 16, 8192, 8192).groups, 4);
 	assert_int_equal(mma_matrix_cut(&devices[0], 16, 151936, 4096).slices, 1);
 	/* One step has no slices. */
 	assert_int_equal(mma_matrix_cut(&devices[0], 16, 128, 128).slices, 1);
@@ -216,7 +219,7 @@ static void warps(void)
 	assert_int_equal(mma_warps_cut(&devices[0], true, 8, 4096, 320).warps, 3);
 }
 
-/* The kernels take k in multiples of 64 and up to 16 and 32 rows. */
+/* The kernels take k in multiples of 64 and up to 16 and 64 rows. */
 static void fits(void)
 {
 	struct nib_problem p = {.a = {.rows = 8, .k = 128},
@@ -228,9 +231,9 @@ static void fits(void)
 	assert_true(cuda_mma_warps_fits(&p));
 	p.a.rows = 17;
 	assert_false(cuda_mma_warps_fits(&p));
-	p.a.rows = 32;
+	p.a.rows = 64;
 	assert_true(cuda_mma_matrix_fits(&p));
-	p.a.rows = 33;
+	p.a.rows = 65;
 	assert_false(cuda_mma_matrix_fits(&p));
 	p.a.rows = 5;
 	p.a.k = p.b.k = 96;
@@ -305,11 +308,12 @@ static void products(void)
 }
 
 /* The products of one matrix by their rows of A, and what the others need. */
-static const struct cuda_product *product_of(int64_t m, int64_t k, int64_t x_stride)
+static const struct cuda_product *product_of_n(int64_t m, int64_t n, int64_t k,
+					       int64_t x_stride)
 {
 	struct nib_problem p = {.a = {.rows = m, .k = k},
-				.b = {.rows = 300, .k = k},
-				.c = {.rows = m, .cols = 300}};
+				.b = {.rows = n, .k = k},
+				.c = {.rows = m, .cols = n}};
 	const struct nib_plan plan = {.op = NIB_OP_GEMM, .count = 1, .problems = &p};
 
 	if (x_stride) {
@@ -322,6 +326,11 @@ static const struct cuda_product *product_of(int64_t m, int64_t k, int64_t x_str
 	return cuda_sm80.choose(&plan).product;
 }
 
+static const struct cuda_product *product_of(int64_t m, int64_t k, int64_t x_stride)
+{
+	return product_of_n(m, 300, k, x_stride);
+}
+
 static void choices(void)
 {
 	assert_ptr_equal(product_of(1, 16, 0), &cuda_vector);
@@ -331,9 +340,11 @@ static void choices(void)
 	assert_ptr_equal(product_of(9, 64, 67), &cuda_mma_matrix);
 	assert_ptr_equal(product_of(32, 4096, 0), &cuda_mma_matrix);
 	assert_ptr_equal(product_of(16, 48, 51), &cuda_vector);
-	assert_ptr_equal(product_of(64, 64, 67), &cuda_vector);
+	assert_ptr_equal(product_of(64, 64, 67), &cuda_mma_matrix);
+	assert_ptr_equal(product_of(64, 48, 67), &cuda_vector);
 	assert_ptr_equal(product_of(5, 48, 0), &sm80_tiles);
-	assert_ptr_equal(product_of(33, 64, 0), &sm80_tiles);
+	assert_ptr_equal(product_of(33, 64, 0), &cuda_mma_matrix);
+	assert_ptr_equal(product_of(65, 64, 0), &sm80_tiles);
 	assert_ptr_equal(product_of(65, 64, 67), &sm80_tiles);
 }
 

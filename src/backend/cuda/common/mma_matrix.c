@@ -2,6 +2,7 @@
 /* mma_matrix.c - see mma_matrix.h. */
 #include "mma_matrix.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,37 +13,45 @@
 #include "operand.h"
 #include "pack.h"
 
+/* Workspaces of a plan whose runs need not clear the counters of tiles. */
+#define WORKSPACES 8
+
 /* What a plan keeps. */
 struct mma_matrix {
 	CUfunction aligned, any;
 	struct mma_matrix_cut cut;
 	int64_t batch;
 	int32_t shared_bytes, any_shared_bytes;
-	size_t counters_at; /* in the workspace */
+	size_t partial_bytes; /* of the workspace; counters follow */
+	/*
+	 * Counters that are 0 between launches, which reset them: a set for each of the
+	 * first workspaces that runs use.  Runs with the same workspace do not overlap.
+	 */
+	CUdeviceptr counters;
+	_Atomic(void *) owners[WORKSPACES];
 };
 
 /* ---- the cut ------------------------------------------------------------- */
 
-/* The variants; ctas: that the registers of an SM suffice for. */
+/* The variants; groups: that the registers of an SM suffice for. */
 static const struct variant {
-	int rows, stages, ctas;
-} variants[] = {{16, 3, 4}, {32, 3, 3}};
-/* The variant for any alignment. */
-static const struct variant any_variant = {32, 3, 3};
+	int rows, stages, groups;
+} variants[] = {{16, 3, 4}, {32, 3, 3}, {48, 3, 3}, {64, 3, 2}};
+/* Those for any alignment, which have one group for the steps of all. */
+static const struct variant any_variants[] = {{32, 2, 1}, {64, 2, 1}};
 
-static const struct variant *variant_of(int64_t m)
+static const struct variant *variant_of(const struct variant *v, int64_t m)
 {
-	const struct variant *v = variants;
-
 	while (v->rows < m)
 		v++;
 	return v;
 }
 
-static int64_t resident_ctas(const struct cuda_device *device, const struct variant *v)
+/* Groups that are resident on an SM. */
+static int resident_groups(const struct cuda_device *device, const struct variant *v)
 {
 	return cuda_resident_ctas(
-	    device, nib_mma_matrix_shared_bytes(v->rows, v->stages), v->ctas);
+	    device, nib_mma_matrix_shared_bytes(v->rows, v->stages, 1), v->groups);
 }
 
 /* Bytes that the memory of the device transfers in a microsecond, for each SM. */
@@ -59,45 +68,59 @@ static int64_t bytes_per_us(const struct cuda_device *device)
  *
  *   weights of the SM with the most CTAs, longer if these request less at a time than
  *   arrives in 1.5 microseconds
- *   a launch that clears the counters, and the wait for the last slice: 3 microseconds
- *   sums of slices, which the CTAs store and the last one loads
+ *   a microsecond between CTAs of an SM that are not resident at once
+ *   the wait for the last slice, 2 microseconds, and its sums, which the CTAs store and
+ *   the last one loads
  */
 static int64_t cost_of(const struct cuda_device *device, const struct variant *v,
-		       int64_t m, int64_t tiles, int64_t steps, int64_t slices)
+		       int64_t m, int64_t steps, const struct mma_matrix_cut *cut)
 {
 	const int64_t rate = bytes_per_us(device);
-	const int64_t ctas = divide_up(tiles * slices, device->multiprocessors);
-	const int64_t at_once = resident_ctas(device, v);
+	const int64_t slices = cut->slices, groups = cut->groups;
+	const int64_t ctas = divide_up(cut->tiles * slices, device->multiprocessors);
+	const int64_t resident = resident_groups(device, v) / groups;
+	const int64_t at_once = ctas < resident ? ctas : resident;
 	const int64_t requested =
-	    (ctas < at_once ? ctas : at_once) * (v->stages - 1) * NIB_MMA_STAGE_BYTES;
+	    at_once * groups * (v->stages - 1) * NIB_MMA_STAGE_BYTES;
 	const int64_t needed = rate + rate / 2;
-	const int64_t load = ctas * divide_up(steps, slices) * NIB_MMA_STAGE_BYTES;
-	const int64_t cost = requested < needed ? load * needed / requested : load;
+	const int64_t longest = divide_up(divide_up(steps, slices), groups) * groups;
+	const int64_t load = ctas * longest * NIB_MMA_STAGE_BYTES;
+	int64_t cost = requested < needed ? load * needed / requested : load;
 
-	if (slices == 1)
-		return cost;
-	return cost + 3 * rate + (ctas + slices) * nib_mma_partial_bytes((int)m) / 2;
+	cost += (divide_up(ctas, resident) - 1) * rate;
+	if (slices > 1)
+		cost += 2 * rate + (ctas + slices) * nib_mma_partial_bytes((int)m) / 2;
+	return cost;
 }
 
 struct mma_matrix_cut mma_matrix_cut(const struct cuda_device *device, int64_t m,
 				     int64_t n, int64_t k)
 {
-	const struct variant *v = variant_of(m);
+	const struct variant *v = variant_of(variants, m);
 	const int64_t steps = divide_up(k, NIB_MMA_STEP);
-	struct mma_matrix_cut cut = {v->rows, v->stages, nib_mma_tiles(n, 1), 1};
-	const int64_t most = resident_ctas(device, v) * device->multiprocessors;
+	const int groups = resident_groups(device, v);
+	struct mma_matrix_cut cut = {v->rows, v->stages, groups, nib_mma_tiles(n, 1),
+				     1};
+	const int64_t most = (int64_t)groups * device->multiprocessors;
+	struct mma_matrix_cut best = cut;
 	int64_t least = INT64_MAX;
 
-	for (int64_t slices = 1;
-	     slices <= steps && (slices == 1 || cut.tiles * slices <= most); slices++) {
-		const int64_t cost = cost_of(device, v, m, cut.tiles, steps, slices);
+	for (; cut.groups > 0; cut.groups--) {
+		for (int64_t slices = 1;
+		     slices <= steps &&
+		     (slices == 1 || cut.tiles * slices * cut.groups <= most);
+		     slices++) {
+			int64_t cost;
 
-		if (cost < least) {
-			least = cost;
 			cut.slices = (int)slices;
+			cost = cost_of(device, v, m, steps, &cut);
+			if (cost < least) {
+				least = cost;
+				best = cut;
+			}
 		}
 	}
-	return cut;
+	return best;
 }
 
 bool cuda_mma_matrix_fits(const struct nib_problem *p)
@@ -142,16 +165,76 @@ static struct nib_mma_matrix_params make_params(const struct nib_problem *proble
 	};
 }
 
+/* The counters of all tiles, or 0: there are none. */
+static size_t counter_bytes(const struct mma_matrix *mma)
+{
+	return mma->cut.slices == 1
+		   ? 0
+		   : (size_t)(mma->cut.tiles * mma->batch) * sizeof(uint32_t);
+}
+
+/* Allocates the counters of WORKSPACES workspaces, 0. */
+static enum nib_status new_counters(const struct cuda_device *device,
+				    struct mma_matrix *mma, struct nib_error *err)
+{
+	const struct cuda_driver *cu = device->driver;
+	const size_t bytes = WORKSPACES * counter_bytes(mma);
+	void *zeros = bytes ? calloc(1, bytes) : NULL;
+	CUresult result;
+
+	if (!bytes)
+		return NIB_STATUS_OK;
+	if (!zeros)
+		return cuda_no_memory(bytes, err);
+	result = cuda_memory_alloc(cu, &mma->counters, bytes);
+	if (!result)
+		result =
+		    cu->cuMemcpy(mma->counters, (CUdeviceptr)(uintptr_t)zeros, bytes);
+	/* A copy from pageable memory may return before the data has arrived. */
+	if (!result)
+		result = cu->cuStreamSynchronize(NULL);
+	free(zeros);
+	return result ? cuda_fail(cu, result, device->name, err) : NIB_STATUS_OK;
+}
+
+static void free_matrix(struct nib_device *device, struct cuda_product_plan *product)
+{
+	struct mma_matrix *mma = product->state;
+
+	if (mma && mma->counters)
+		cuda_free(device, (void *)(uintptr_t)mma->counters);
+	cuda_product_free(device, product);
+}
+
+static enum nib_status find(struct cuda_device *device, struct mma_matrix *mma,
+			    const struct nib_problem *p, struct nib_error *err)
+{
+	const struct variant *any = variant_of(any_variants, mma->cut.rows);
+	const char *type = few_rows_type(p->activations, p->x.dtype);
+	enum nib_status status;
+	char name[48];
+
+	mma->shared_bytes = nib_mma_matrix_shared_bytes(mma->cut.rows, mma->cut.stages,
+							mma->cut.groups);
+	mma->any_shared_bytes = nib_mma_matrix_shared_bytes(any->rows, any->stages, 1) +
+				nib_mma_partial_bytes(any->rows);
+	snprintf(name, sizeof(name), "nib_mma_matrix_%d%s", mma->cut.rows, type);
+	status = few_rows_find(device, name, mma->shared_bytes, &mma->aligned, err);
+	if (status)
+		return status;
+	snprintf(name, sizeof(name), "nib_mma_matrix_any_%d%s", any->rows, type);
+	return few_rows_find(device, name, mma->any_shared_bytes, &mma->any, err);
+}
+
 static enum nib_status plan_matrix(struct cuda_device *device,
 				   const struct nib_plan *plan,
 				   struct cuda_product_plan *product,
 				   struct nib_error *err)
 {
 	const struct nib_problem p = cuda_unpacked(plan->problems);
-	const char *type = few_rows_type(p.activations, p.x.dtype);
 	struct mma_matrix *mma = calloc(1, sizeof(*mma));
+	int64_t ctas;
 	enum nib_status status;
-	char name[48];
 
 	product->state = mma;
 	product->kernel = "mma";
@@ -159,38 +242,42 @@ static enum nib_status plan_matrix(struct cuda_device *device,
 		return cuda_no_memory(sizeof(*mma), err);
 	mma->cut = mma_matrix_cut(device, p.a.rows, p.b.rows, p.b.k);
 	mma->batch = nib_fp4_batches(&p.a);
-	mma->shared_bytes = nib_mma_matrix_shared_bytes(mma->cut.rows, mma->cut.stages);
-	mma->any_shared_bytes =
-	    nib_mma_matrix_shared_bytes(any_variant.rows, any_variant.stages);
-	product->tasks = mma->cut.tiles * mma->cut.slices * mma->batch;
+	ctas = mma->cut.tiles * mma->cut.slices * mma->batch;
+	product->tasks = ctas;
 	if (mma->cut.slices > 1) {
-		const size_t counters = (size_t)(mma->cut.tiles * mma->batch);
-
-		mma->counters_at = counters * (size_t)mma->cut.slices *
-				   (size_t)nib_mma_partial_bytes(any_variant.rows);
-		product->workspace_bytes =
-		    mma->counters_at + counters * sizeof(uint32_t);
+		mma->partial_bytes =
+		    (size_t)ctas * (size_t)nib_mma_partial_bytes((int)p.a.rows);
+		product->workspace_bytes = mma->partial_bytes + counter_bytes(mma);
 	}
-	snprintf(name, sizeof(name), "nib_mma_matrix_%d%s", mma->cut.rows, type);
-	status = few_rows_find(device, name, mma->shared_bytes, &mma->aligned, err);
-	if (status)
-		return status;
-	snprintf(name, sizeof(name), "nib_mma_matrix_any%s", type);
-	return few_rows_find(device, name, mma->any_shared_bytes, &mma->any, err);
+	status = find(device, mma, &p, err);
+	return status ? status : new_counters(device, mma, err);
 }
 
-/* Sets the counters of tiles to 0; they follow the partial sums. */
-static enum nib_status clear_counters(const struct cuda_device *device,
-				      const struct mma_matrix *mma,
-				      const struct nib_run *run, struct nib_error *err)
+/*
+ * The counters of a run, which are 0: those of its workspace, else those in the
+ * workspace, which are cleared.
+ */
+static enum nib_status find_counters(const struct cuda_device *device,
+				     struct mma_matrix *mma, const struct nib_run *run,
+				     uint32_t **counters, struct nib_error *err)
 {
 	const struct cuda_driver *cu = device->driver;
-	const CUdeviceptr counters =
-	    (CUdeviceptr)(uintptr_t)run->workspace + mma->counters_at;
-	const CUresult result = cu->cuMemsetD8Async(
-	    counters, 0, (size_t)(mma->cut.tiles * mma->batch) * sizeof(uint32_t),
-	    run->stream);
+	const size_t bytes = counter_bytes(mma);
+	CUresult result;
 
+	for (int i = 0; i < WORKSPACES; i++) {
+		void *owner = NULL;
+
+		if (!atomic_compare_exchange_strong(&mma->owners[i], &owner,
+						    run->workspace) &&
+		    owner != run->workspace)
+			continue;
+		*counters = (uint32_t *)(uintptr_t)(mma->counters + i * bytes);
+		return NIB_STATUS_OK;
+	}
+	*counters = (uint32_t *)((uint8_t *)run->workspace + mma->partial_bytes);
+	result = cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)*counters, 0, bytes,
+				     run->stream);
 	return result ? cuda_fail(cu, result, "cuMemsetD8Async", err) : NIB_STATUS_OK;
 }
 
@@ -207,7 +294,7 @@ static void skip_matrices(struct nib_mma_matrix_params *params,
 	if (!params->partials)
 		return;
 	params->partials +=
-	    tiles * params->slices * (nib_mma_partial_bytes(any_variant.rows) / 4);
+	    tiles * params->slices * (nib_mma_partial_bytes(p->rows) / 4);
 	params->arrivals += tiles;
 }
 
@@ -215,7 +302,7 @@ static enum nib_status launch_matrix(const struct cuda_device *device,
 				     const struct cuda_product_plan *product,
 				     const struct nib_run *run, struct nib_error *err)
 {
-	const struct mma_matrix *mma = product->state;
+	struct mma_matrix *mma = product->state;
 	struct nib_mma_matrix_params params = make_params(run->problems);
 	const bool any = !cuda_are_pieces(&params.p.a, &params.p.b);
 	void *arguments[] = {&params};
@@ -223,6 +310,7 @@ static enum nib_status launch_matrix(const struct cuda_device *device,
 	CUlaunchConfig config = {
 	    .gridDimX = (unsigned)(mma->cut.tiles * mma->cut.slices),
 	    .blockDimX = NIB_MMA_THREADS,
+	    .blockDimY = any ? 1 : (unsigned)mma->cut.groups,
 	    .sharedMemBytes =
 		(unsigned)(any ? mma->any_shared_bytes : mma->shared_bytes),
 	    .hStream = run->stream,
@@ -231,13 +319,10 @@ static enum nib_status launch_matrix(const struct cuda_device *device,
 	enum nib_status status = NIB_STATUS_OK;
 
 	params.slices = mma->cut.slices;
+	params.groups = mma->cut.groups;
 	if (params.slices > 1) {
 		params.partials = run->workspace;
-		params.arrivals =
-		    (uint32_t *)((uint8_t *)run->workspace + mma->counters_at);
-		status = clear_counters(device, mma, run, err);
-	} else {
-		cuda_may_overlap(device, &config);
+		status = find_counters(device, mma, run, &params.arrivals, err);
 	}
 	for (int64_t done = 0; done < mma->batch && !status;) {
 		const int64_t left = mma->batch - done;
@@ -253,5 +338,4 @@ static enum nib_status launch_matrix(const struct cuda_device *device,
 	return status;
 }
 
-const struct cuda_product cuda_mma_matrix = {plan_matrix, launch_matrix,
-					     cuda_product_free};
+const struct cuda_product cuda_mma_matrix = {plan_matrix, launch_matrix, free_matrix};

@@ -22,7 +22,8 @@ bool cuda_mma_matrix_fits(const struct nib_problem *p);
 /* How a product is divided. */
 struct mma_matrix_cut {
 	int rows;   /* most rows of A: the variant */
-	int stages; /* of its ring in shared memory */
+	int stages; /* of the ring of a group in shared memory */
+	int groups; /* of warps of a CTA, which divide k of a slice */
 	int64_t tiles;
 	int slices; /* of k, for each tile */
 };

@@ -16,7 +16,8 @@
  * mma_matrix.cuh is as fast. */
 #define MMA_WARPS_ROWS 8
 /* Rows of A of any alignment, which Hopper's kernels support as well. */
-#define MANY_ROWS 64
+#define MANY_ROWS  64
+#define MANY_NVFP4 48
 
 /* Whether the kernels in tiles cannot load A: rows of fp16 or bf16 that are not pieces
  * of 16 bytes. */
@@ -30,6 +31,17 @@ static bool has_unaligned_rows(const struct nib_problem *p)
 }
 
 /*
+ * Whether the mma kernels with split-k multiply A.  Each of their tiles converts all of
+ * A of NVFP4, so that 64 rows of it are faster in tiles, which convert it before: 64 x
+ * 8192 x 8192 takes 48 us on an H100, by these kernels 54.
+ */
+static bool fits_matrix(const struct nib_problem *p)
+{
+	return (p->activations == NIB_ACTIVATIONS_DENSE || p->a.rows <= MANY_NVFP4) &&
+	       cuda_mma_matrix_fits(p);
+}
+
+/*
  * The first rule that fits computes a matrix, or a batch of them.  The choice affects
  * bits, so it depends on sizes only.
  */
@@ -40,7 +52,7 @@ static const struct rule {
 } rules[] = {
     {.most_rows = NIB_GEMV_MAX_ROWS, .product = &cuda_vector},
     {MMA_WARPS_ROWS, cuda_mma_warps_fits, &cuda_mma_warps},
-    {NIB_MMA_MATRIX_ROWS, cuda_mma_matrix_fits, &cuda_mma_matrix},
+    {NIB_MMA_MATRIX_ROWS, fits_matrix, &cuda_mma_matrix},
     {MANY_ROWS, has_unaligned_rows, &cuda_vector},
     {.most_rows = INT64_MAX, .product = &sm80_tiles},
 };

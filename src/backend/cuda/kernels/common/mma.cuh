@@ -79,6 +79,29 @@ DEVICE struct lane_view view_of(uint32_t shared)
 		opaque(shared + TRAITS::A_AT + lane * 16)};
 }
 
+/* sums += MT m16 tiles of B times N n8 tiles of A, of a word of each lane's codes.  An
+ * mma waits for the previous one of its sum, so all other sums come between. */
+template <class TRAITS, int MT, int N>
+DEVICE void multiply_tiles(float (*sums)[4], const uint32_t (&values)[2 * MT][4],
+			   uint32_t piece)
+{
+	uint4 a[N];
+
+#pragma unroll
+	for (int n = 0; n < N; n++)
+		a[n] = lds_128(piece + n * 2048);
+#pragma unroll
+	for (int k = 0; k < 4; k += 2)
+#pragma unroll
+		for (int n = 0; n < N; n++)
+#pragma unroll
+			for (int i = 0; i < MT; i++)
+				mma16<TRAITS::IS_BF16>(
+				    sums[n * M16 + i], values[2 * i] + k,
+				    values[2 * i + 1] + k, k ? a[n].z : a[n].x,
+				    k ? a[n].w : a[n].y);
+}
+
 /*
  * acc += MT m16 tiles of B times C n8 tiles of A, of one stage.  word: the lane's
  * codes; scales and piece are addresses in the stage, scales: of the two blocks of the
@@ -89,32 +112,24 @@ DEVICE void multiply(float (&acc)[TRAITS::NT * M16][4],
 		     const uint32_t (&word)[2 * M16][4], uint32_t scales,
 		     uint32_t piece)
 {
+	const int AT_ONCE = C < TRAITS::TILES_AT_ONCE ? C : TRAITS::TILES_AT_ONCE;
 	uint32_t scale[2 * MT][2];
 
 #pragma unroll
 	for (int i = 0; i < 2 * MT; i++)
-		widen_scales<TRAITS::IS_BF16>(lds_u16(scales + i * 128), scale[i]);
+		widen_scales_of<TRAITS>(lds_u16(scales + i * 128), scale[i]);
 #pragma unroll
 	for (int j = 0; j < 4; j++) {
 		uint32_t values[2 * MT][4];
 
 #pragma unroll
 		for (int i = 0; i < 2 * MT; i++)
-			decode<TRAITS::IS_BF16>(word[i][j], scale[i][j / 2], values[i]);
+			decode_of<TRAITS>(word[i][j], scale[i][j / 2], values[i]);
 #pragma unroll
-		for (int n = 0; n < C; n++) {
-			const uint4 a = lds_128(piece + n * 2048 + j * 512);
-
-#pragma unroll
-			for (int i = 0; i < MT; i++) {
-				float(&d)[4] = acc[n * M16 + i];
-				const uint32_t *g = values[2 * i];
-				const uint32_t *g8 = values[2 * i + 1];
-
-				mma16<TRAITS::IS_BF16>(d, g, g8, a.x, a.y);
-				mma16<TRAITS::IS_BF16>(d, g + 2, g8 + 2, a.z, a.w);
-			}
-		}
+		for (int n = 0; n < C; n += AT_ONCE)
+			multiply_tiles<TRAITS, MT, AT_ONCE>(acc + n * M16, values,
+							    (piece ^ 32 * j) +
+								n * 2048 + j * 512);
 	}
 }
 
@@ -181,19 +196,19 @@ DEVICE float times(float x, const struct factors &f)
 }
 
 /*
- * Element j of 0 and 1 of sums d of an m8 tile of B, which has rows of B as rows: of
- * the lane's row of B and row 2t + j of A.
+ * Element j of 0 and 1 of m8 tile i of B, from the sums of an n8 tile of A: of the
+ * lane's row of B and row 2t + j of A.
  */
 template <class TRAITS>
-DEVICE float result_of(const float (&acc)[TRAITS::NT * M16][4], int n, int i, int j,
+DEVICE float result_of(const float (*sums)[4], int i, int j,
 		       const struct factors (&f)[2])
 {
 	const int at = i % 2 * 2 + j;
-	const float x = times(acc[n * M16 + i / 2][at], f[0]);
+	const float x = times(sums[i / 2][at], f[0]);
 
 	if (!TRAITS::IS_DUAL)
 		return x;
-	return silu(x) * times(acc[n * M16 + 1][at], f[1]);
+	return silu(x) * times(sums[1][at], f[1]);
 }
 
 /* Words of C of two neighbouring rows of B, for the lane's row of A; x, y: the results
@@ -249,35 +264,27 @@ DEVICE void store_row(T *to, int columns, const uint32_t (&words)[WORDS])
 }
 
 /*
- * Stores the results of COUNT m8 tiles of B.  A lane has pairs of rows of A and one row
- * of B of each; movmatrix makes neighbouring rows of B and one row of A of them, so
- * that a lane stores all in one piece.
+ * Stores the results of COUNT m8 tiles of B and n8 tile n of A, whose sums are given;
+ * c: the lane's element of n8 tile 0.  A lane has pairs of rows of A and one row of B
+ * of each; movmatrix makes neighbouring rows of B and one row of A of them, so that a
+ * lane stores all in one piece.
  */
 template <class TRAITS, int COUNT, class T>
-DEVICE void store_tiles(const struct nib_mma_params &p, const struct item &x, T *c,
-			const struct factors (&f)[2],
-			const float (&acc)[TRAITS::NT * M16][4])
+DEVICE void store_n8(const struct nib_mma_params &p, const struct item &x, int n, T *c,
+		     const struct factors (&f)[2], const float (*sums)[4])
 {
 	const int EACH = sizeof(T) / 2; /* words of two elements */
-	const int row = threadIdx.x % 32 / 4;
+	const int row = n * 8 + threadIdx.x % 32 / 4;
 	const int column = first_b_row<TRAITS>(x) + threadIdx.x % 4 * B_ROWS<TRAITS>;
+	uint32_t words[COUNT * EACH];
 
-	c += (int64_t)(x.row + row) * (int32_t)p.c_row_stride + column;
 #pragma unroll
-	for (int n = 0; n < TRAITS::NT; n++) {
-		uint32_t words[COUNT * EACH];
-
-		if (n * 8 >= x.rows)
-			return;
-#pragma unroll
-		for (int i = 0; i < COUNT; i++)
-			transpose(result_of<TRAITS>(acc, n, i, 0, f),
-				  result_of<TRAITS>(acc, n, i, 1, f), c,
-				  words + i * EACH);
-		if (n * 8 + row < x.rows)
-			store_row(c, p.n - column, words);
-		c += 8 * (int64_t)(int32_t)p.c_row_stride;
-	}
+	for (int i = 0; i < COUNT; i++)
+		transpose(result_of<TRAITS>(sums, i, 0, f),
+			  result_of<TRAITS>(sums, i, 1, f), c, words + i * EACH);
+	if (row < x.rows)
+		store_row(c + (int64_t)(x.row + row) * (int32_t)p.c_row_stride + column,
+			  p.n - column, words);
 }
 
 template <class TRAITS, class T>
@@ -285,10 +292,15 @@ DEVICE void store_results(const struct nib_mma_params &p, const struct item &x, 
 			  const struct factors (&f)[2],
 			  const float (&acc)[TRAITS::NT * M16][4])
 {
-	if (TRAITS::IS_DUAL || x.part != WHOLE)
-		store_tiles<TRAITS, 2>(p, x, c, f, acc);
-	else
-		store_tiles<TRAITS, 4>(p, x, c, f, acc);
+#pragma unroll
+	for (int n = 0; n < TRAITS::NT; n++) {
+		if (n * 8 >= x.rows)
+			return;
+		if (TRAITS::IS_DUAL || x.part != WHOLE)
+			store_n8<TRAITS, 2>(p, x, n, c, f, acc + n * M16);
+		else
+			store_n8<TRAITS, 4>(p, x, n, c, f, acc + n * M16);
+	}
 }
 
 template <class TRAITS>
@@ -332,8 +344,7 @@ DEVICE struct stream<TRAITS> new_stream(uint32_t shared) {
 
 	s.b_to = opaque(shared + warp * 2048 + lane * 16);
 	s.scales_to = opaque(shared + scales_at<TRAITS>(lane, warp));
-	s.a_to = opaque(shared + TRAITS::A_AT + lane / 8 * 512 + a_row() * 64 +
-			lane % 4 * 16);
+	s.a_to = opaque(shared + TRAITS::A_AT + a_piece<TRAITS>::place());
 	return s;
 }
 

@@ -10,19 +10,22 @@
  *                  scales   k64 0, then k64 1: 16 bytes of rows r, r + 32, r + 64 and
  *                           r + 96, four of each
  *                  dual     i = 0, 1: B, i = 2, 3: B2; scales of 16 r of B, then B2
- *   stage of A     n8 tile, then j: word j of each lane's 32 k, row g, lane t
+ *   stage of A     n8 tile, then j: word j of each lane's 32 k, at 16 bytes times
+ *                  (4 g + t) ^ (2 j)
  *
  * B: a lane loads the codes that it multiplies, 16 bytes of row g of each 8 rows, which
  * are k 32 t to 32 t + 31 of the step.
  *
  * A: a piece is 8 k of a row, 16 bytes in a stage; piece j of lane t starts at k
- * 32 t + 8 j.  Lane 8j + 4 (row % 2) + t of warp row / 2 loads it.  For NVFP4 the lane
- * loads 4 bytes of codes and the 4 scales of the k64 into the first 8 of these bytes,
- * and finish_a() replaces them by the values.
+ * 32 t + 8 j; a_piece has the lane that loads it.  Places are such that eight lanes
+ * store to different banks.  For NVFP4 the lane loads 4 bytes of codes and the 4 scales
+ * of the k64 into the first 8 of these bytes, and finish_a() replaces them by the
+ * values.
  */
 #ifndef NIB_MMA_LOAD_CUH
 #define NIB_MMA_LOAD_CUH
 
+#include "decode_by_k.cuh"
 #include "mma_tiles.cuh"
 #include "rows.cuh"
 
@@ -52,17 +55,43 @@ DEVICE int a_scales_step(const struct nib_mma_params &p)
 	return p.a.is_tiled ? SCALES_STEP : NIB_MMA_STEP / 16;
 }
 
-/* The lane's row of A of each n8 tile. */
-DEVICE int a_row(void)
-{
-	return threadIdx.x / 32 * 2 + threadIdx.x / 4 % 2;
-}
+/*
+ * Which piece of A of each n8 tile the lane loads: piece j of the k of lane t, of a
+ * row.  Experts have few rows, and the loads of NVFP4 are of 4 bytes: eight lanes then
+ * load pieces of two rows.  Otherwise they load 128 bytes of a row.
+ */
+template <class TRAITS>
+struct a_piece {
+	static const bool IS_LONG = TRAITS::IS_IN_ORDER && !TRAITS::IS_NVFP4;
 
-/* The lane's first k of A in a step. */
-DEVICE int a_k(void)
-{
-	return threadIdx.x % 4 * 32 + threadIdx.x % 32 / 8 * 8;
-}
+	DEVICE int j(void)
+	{
+		return IS_LONG ? threadIdx.x % 4 : threadIdx.x % 32 / 8;
+	}
+
+	DEVICE int t(void)
+	{
+		return IS_LONG ? threadIdx.x % 16 / 4 : threadIdx.x % 4;
+	}
+
+	DEVICE int row(void)
+	{
+		return IS_LONG ? threadIdx.x / 16
+			       : threadIdx.x / 32 * 2 + threadIdx.x / 4 % 2;
+	}
+
+	/* The first k in a step. */
+	DEVICE int k(void)
+	{
+		return t() * 32 + j() * 8;
+	}
+
+	/* In an n8 tile of a stage. */
+	DEVICE int place(void)
+	{
+		return j() * 512 + ((row() * 4 + t()) ^ (2 * j())) * 16;
+	}
+};
 
 /* A's scales of the four blocks of a k64 of a row of scales. */
 DEVICE const uint8_t *a_scales(const struct nib_mma_params &p, int row, int k64)
@@ -78,14 +107,15 @@ template <class TRAITS>
 DEVICE void begin_a(const struct nib_mma_params &p, int scale_row,
 		    struct stream<TRAITS> *s)
 {
-	const int k = a_k() - NIB_MMA_STEP;
+	const int k = a_piece<TRAITS>::k() - NIB_MMA_STEP;
 
-	s->a = row_of(p.a.codes, s->x.row + a_row(), p.a.row_stride) +
+	s->a = row_of(p.a.codes, s->x.row + a_piece<TRAITS>::row(), p.a.row_stride) +
 	       (TRAITS::IS_NVFP4 ? k / 2 : k * 2);
 	if (!TRAITS::IS_NVFP4)
 		return;
-	scale_row += a_row();
-	s->a_scales = a_scales(p, scale_row, a_k() / 64) - a_scales_step(p);
+	scale_row += a_piece<TRAITS>::row();
+	s->a_scales =
+	    a_scales(p, scale_row, a_piece<TRAITS>::k() / 64) - a_scales_step(p);
 #pragma unroll
 	for (int i = 1; i < TRAITS::NT; i++)
 		s->a_scales_after[i] = (int)(a_scales(p, scale_row + 8 * i, 0) -
@@ -226,7 +256,7 @@ DEVICE void load_a(const struct nib_mma_params &p, const struct stream<TRAITS> &
 
 #pragma unroll
 	for (int i = 0; i < TRAITS::NT; i++) {
-		if (8 * i + a_row() >= s.x.rows)
+		if (8 * i + a_piece<TRAITS>::row() >= s.x.rows)
 			continue;
 		if (!has_k) {
 			sts_128(to + i * 2048, make_uint4(0, 0, 0, 0));
@@ -257,7 +287,7 @@ DEVICE void next_step(const struct nib_mma_params &p, struct stream<TRAITS> *s)
 		s->a_scales += a_scales_step(p);
 }
 
-/* Advances a stream that has loaded nothing. */
+/* Advances the stream by this number of steps, which may be negative. */
 template <class TRAITS>
 DEVICE void skip_steps(const struct nib_mma_params &p, int steps,
 		       struct stream<TRAITS> *s)
@@ -265,11 +295,11 @@ DEVICE void skip_steps(const struct nib_mma_params &p, int steps,
 #pragma unroll
 	for (int i = 0; i < 2 * M16; i++)
 		s->codes[i] += steps * CODES_STEP;
-	s->scales += (int64_t)steps * SCALES_STEP;
+	s->scales += steps * SCALES_STEP;
 	s->a += steps * (TRAITS::IS_NVFP4 ? NIB_MMA_STEP / 2 : NIB_MMA_STEP * 2);
 	if (TRAITS::IS_NVFP4)
-		s->a_scales += (int64_t)steps * a_scales_step(p);
-	s->left = p.k + NIB_MMA_STEP - steps * NIB_MMA_STEP;
+		s->a_scales += steps * a_scales_step(p);
+	s->left -= steps * NIB_MMA_STEP;
 }
 
 /*
@@ -288,8 +318,27 @@ DEVICE void load_step(const struct nib_mma_params &p, const struct stream<TRAITS
 	} else {
 		load_b<TRAITS>(s, stage, t * 32 < s.left ? 0 : t * 16,
 			       threadIdx.x / 64 * 512);
-		load_a<TRAITS>(p, s, stage, a_k() < s.left);
+		load_a<TRAITS>(p, s, stage, a_piece<TRAITS>::k() < s.left);
 	}
+}
+
+/* decode() and widen_scales() in the order of the kernel. */
+template <class TRAITS>
+DEVICE void decode_of(uint32_t codes, uint32_t scale, uint32_t values[4])
+{
+	if constexpr (TRAITS::IS_IN_ORDER)
+		decode_by_k<TRAITS::IS_BF16>(codes, scale, values);
+	else
+		decode<TRAITS::IS_BF16>(codes, scale, values);
+}
+
+template <class TRAITS>
+DEVICE void widen_scales_of(uint32_t x, uint32_t s[2])
+{
+	if constexpr (TRAITS::IS_IN_ORDER)
+		widen_scales_by_k<TRAITS::IS_BF16>(x, s);
+	else
+		widen_scales<TRAITS::IS_BF16>(x, s);
 }
 
 /*
@@ -300,12 +349,12 @@ DEVICE void load_step(const struct nib_mma_params &p, const struct stream<TRAITS
 template <class TRAITS>
 DEVICE void finish_a(uint32_t at, int rows)
 {
-	const uint32_t block = threadIdx.x % 2 * 2 + threadIdx.x % 32 / 16;
+	const uint32_t block = a_piece<TRAITS>::k() / 16 % 4;
 	uint4 x[TRAITS::NT] = {};
 
 #pragma unroll
 	for (int i = 0; i < TRAITS::NT; i++) {
-		if (8 * i + a_row() >= rows)
+		if (8 * i + a_piece<TRAITS>::row() >= rows)
 			continue;
 		if constexpr (TRAITS::IS_NVFP4)
 			lds_64(at + i * 2048, &x[i].x, &x[i].y);
@@ -314,13 +363,13 @@ DEVICE void finish_a(uint32_t at, int rows)
 	}
 #pragma unroll
 	for (int i = 0; i < TRAITS::NT; i++) {
-		if (8 * i + a_row() >= rows)
+		if (8 * i + a_piece<TRAITS>::row() >= rows)
 			continue;
 		if constexpr (TRAITS::IS_NVFP4) {
 			uint32_t w[4], scale[2];
 
-			widen_scales<false>(x[i].y >> 8 * block, scale);
-			decode<false>(x[i].x, mul_f16x2(scale[0], F16_64), w);
+			widen_scales_of<TRAITS>(x[i].y >> 8 * block, scale);
+			decode_of<TRAITS>(x[i].x, mul_f16x2(scale[0], F16_64), w);
 			sts_128(at + i * 2048, make_uint4(w[0], w[1], w[2], w[3]));
 		} else {
 			sts_128(at + i * 2048,

@@ -8,19 +8,22 @@
 
 #include "mma_params.h"
 
-/* The most rows of A. */
-#define NIB_MMA_MATRIX_ROWS 32
+/* The most rows of A, and groups of warps of a CTA. */
+#define NIB_MMA_MATRIX_ROWS   64
+#define NIB_MMA_MATRIX_GROUPS 4
 
 /*
- * One matrix, or a batch.  Grid: x = tiles * slices, y = batch.
+ * One matrix, or a batch.  Grid: x = tiles * slices, y = batch.  CTA: x = threads of a
+ * group, y = groups that work at the same time.
  */
 struct nib_mma_matrix_params {
 	/* rows: of A; alpha: one for the batch; nothing of experts. */
 	struct nib_mma_params p;
 	int64_t c_batch_bytes;
 	int32_t slices; /* of k; at most as many as steps */
+	int32_t groups; /* which multiply every groups-th step of a slice */
 	/* If there are several slices: the sums of each slice of each tile, and a
-	 * counter for each tile, which is 0. */
+	 * counter for each tile, which is 0 before and after the launch. */
 	float *partials;
 	uint32_t *arrivals;
 };
@@ -31,16 +34,16 @@ NIB_GEMV_FN int nib_mma_first_step(int steps, int slices, int slice)
 	return (int)((int64_t)steps * slice / slices);
 }
 
-/* Dynamic shared memory: the stages. */
-NIB_GEMV_FN int32_t nib_mma_matrix_shared_bytes(int rows, int stages)
+/* Dynamic shared memory: the stages of each group, whose sums replace them. */
+NIB_GEMV_FN int32_t nib_mma_matrix_shared_bytes(int rows, int stages, int groups)
 {
-	return stages * (NIB_MMA_STAGE_BYTES + rows * NIB_MMA_STEP * 2);
+	return groups * stages * (NIB_MMA_STAGE_BYTES + rows * NIB_MMA_STEP * 2);
 }
 
-/* The partial sums of a slice of a tile. */
-NIB_GEMV_FN int64_t nib_mma_partial_bytes(int rows)
+/* The sums of a slice of a tile. */
+NIB_GEMV_FN int32_t nib_mma_partial_bytes(int rows)
 {
-	return (int64_t)rows * NIB_MMA_TILE * 4;
+	return (rows + 7) / 8 * 8 * NIB_MMA_TILE * 4;
 }
 
 #endif
