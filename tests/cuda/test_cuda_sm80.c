@@ -335,6 +335,11 @@ static void choices(void)
 {
 	assert_ptr_equal(product_of(1, 16, 0), &cuda_vector);
 	assert_ptr_equal(product_of(4, 4096, 0), &cuda_vector);
+	/* Few rows of dense A, if B has enough rows for all SMs. */
+	assert_ptr_equal(product_of(1, 4096, 4096), &cuda_vector);
+	assert_ptr_equal(product_of_n(1, 4096, 4096, 0), &cuda_vector);
+	assert_ptr_equal(product_of_n(1, 4096, 4096, 4096), &cuda_mma_warps);
+	assert_ptr_equal(product_of_n(4, 4096, 4112, 4112), &cuda_vector);
 	assert_ptr_equal(product_of(5, 4096, 0), &cuda_mma_warps);
 	assert_ptr_equal(product_of(8, 64, 67), &cuda_mma_warps);
 	assert_ptr_equal(product_of(9, 64, 67), &cuda_mma_matrix);
