@@ -117,3 +117,12 @@ bool emu_bind_extreme(struct emu_bind *b)
 		       emu_has(b, "NaN") ? ".NaN" : "", has_sign ? ".xorsign" : "");
 	return bind_named(b, name);
 }
+
+/* vabsdiff4 names the types of d, a and b; without .add d would be four bytes. */
+bool emu_bind_vabsdiff4(struct emu_bind *b)
+{
+	if (b->n_types != 3 || !emu_has(b, "add"))
+		return emu_bind_fail(b, "it needs .u32.u32.u32.add");
+	b->n_types = 1;
+	return emu_bind_alu(b);
+}

@@ -219,6 +219,18 @@ static uint32_t permute(uint32_t a, uint32_t b, uint32_t c)
 }
 BITWISE(prmt, 32, permute(x, b[l], c[l]))
 
+/* c + the absolute differences of the four bytes of a and b. */
+static uint32_t differences4(uint32_t a, uint32_t b, uint32_t c)
+{
+	for (uint32_t i = 0; i < 32; i += 8) {
+		const uint32_t x = a >> i & 0xFF, y = b >> i & 0xFF;
+
+		c += x > y ? x - y : y - x;
+	}
+	return c;
+}
+BITWISE(vabsdiff4, 32, differences4(x, b[l], c[l]))
+
 static uint32_t lookup(uint32_t x, uint32_t y, uint32_t z, uint32_t table)
 {
 	uint32_t r = 0;
@@ -298,6 +310,7 @@ const struct emu_alu emu_bits_alu[] = {
     {"bfe", EMU_U64, "ttuu", bfe_u64},
     {"bfe", EMU_S64, "ttuu", bfe_s64},
     {"prmt", EMU_B32, "tttt", prmt_32},
+    {"vabsdiff4", EMU_U32, "tttt", vabsdiff4_32},
     {"lop3", EMU_B32, "ttttz", lop3_32},
     {"selp", EMU_B16, "tttp", selp_16},
     {"selp", EMU_U16, "tttp", selp_16},

@@ -40,6 +40,7 @@ bool emu_bind_set(struct emu_bind *b);
 bool emu_bind_slct(struct emu_bind *b);
 bool emu_bind_extreme(struct emu_bind *b);
 bool emu_bind_dot(struct emu_bind *b);
+bool emu_bind_vabsdiff4(struct emu_bind *b);
 bool emu_bind_mov(struct emu_bind *b);
 bool emu_bind_setp(struct emu_bind *b);
 bool emu_bind_shf(struct emu_bind *b);

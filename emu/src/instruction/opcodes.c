@@ -97,6 +97,7 @@ const struct emu_opcode emu_opcodes[] = {
     {"madc.hi.cc", "", "u32 s32 u64 s64", emu_bind_alu, MEAN_MAD},
     {"dp2a", "lo hi", "s32 u32", emu_bind_dot, .slots = {1, 1}},
     {"dp4a", "", "s32 u32", emu_bind_dot, .slots = {1, 1}},
+    {"vabsdiff4", "add", "u32", emu_bind_vabsdiff4},
     {"fma", ROUNDING " sat ftz", FLOATS " f32x2", emu_bind_mixed,
      .word_targets = BF16_80 " f32x2:100"},
     {"div", "", INTEGERS, emu_bind_alu, MEAN_DIV},

@@ -156,6 +156,16 @@ static uint64_t permuted(uint64_t x, uint64_t y, uint64_t z)
 	return r;
 }
 
+static uint64_t differences_of_bytes(uint64_t x, uint64_t y, uint64_t z)
+{
+	for (int i = 0; i < 4; i++) {
+		const int d = (uint8_t)(x >> 8 * i) - (uint8_t)(y >> 8 * i);
+
+		z += (uint64_t)(d < 0 ? -d : d);
+	}
+	return U32(z);
+}
+
 static uint64_t dot_of_bytes(uint64_t x, uint64_t y, uint64_t z)
 {
 	int64_t r = (int32_t)z;
@@ -277,6 +287,7 @@ static const struct operation operations[] = {
     {"dp4a.s32.u32", 32, 32, 3, 0, false, dot_of_both},
     {"dp2a.lo.u32.u32", 32, 32, 3, 0, false, dot_low},
     {"dp2a.hi.s32.s32", 32, 32, 3, 0, false, dot_high},
+    {"vabsdiff4.u32.u32.u32.add", 32, 32, 3, 0, false, differences_of_bytes},
 };
 
 static const uint64_t edges[] = {0,
