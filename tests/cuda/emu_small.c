@@ -4,8 +4,8 @@
  * GPU and compares them with the oracle.  Some are long enough to fill every ring more
  * than once.  Stops at the first that fails, and prints the reason.  tiles (the
  * default): NVFP4 by all kernels; skinny, warps, wide: few rows, of each type; dense: A
- * of fp16 and bf16.  Exit code 0, 1, or 77 without a GPU.  test_emu_mutations.py runs it with bugs
- * planted in the kernels.
+ * of fp16 and bf16.  Exit code 0, 1, or 77 without a GPU.  test_emu_mutations.py runs
+ * it with bugs planted in the kernels.
  */
 #include <stdio.h>
 #include <string.h>
