@@ -120,7 +120,7 @@ DENSE = [
     ("no barrier between warps",
      "bar.sync=>", UNWAITED + "|reads it|wrote it|no mbarrier was initialised"),
     ("no __syncwarp() after a warp's wait for copies",
-     "bar.warp.sync=>#1", "of the same warp"),
+     "bar.warp.sync=>", "of the same warp"),
     ("the dependent grid does not wait",
      "griddepcontrol.wait=>", "griddepcontrol.wait|never written"),
     ("arrivals that release nothing",
