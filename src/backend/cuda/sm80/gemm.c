@@ -536,7 +536,7 @@ static enum nib_status launch_convert(const struct cuda_device *device,
 	    .blockDimX = NIB_CONVERT_THREADS,
 	    .hStream = run->stream,
 	};
-	int64_t groups = 1;
+	int64_t pieces = 1;
 
 	for (int32_t i = 0; i < launch->count; i++) {
 		const struct nib_fp4 *a = &problems[x[i].problem].a;
@@ -557,8 +557,8 @@ static enum nib_status launch_convert(const struct cuda_device *device,
 		args.batch_stride = nib_fp4_batch_stride_bytes(a);
 		args.batch_scale_stride = nib_fp4_scale_batch_stride_bytes(a);
 		args.rows += (int32_t)a->rows * x[i].count;
-		if (a->k / NIB_NVFP4_BLOCK > groups)
-			groups = a->k / NIB_NVFP4_BLOCK;
+		if (a->k / 8 > pieces)
+			pieces = a->k / 8;
 	}
 	if (run->moe && run->moe->scale_rows) {
 		args.row_offsets = run->moe->row_offsets;
@@ -566,7 +566,7 @@ static enum nib_status launch_convert(const struct cuda_device *device,
 		args.scale_rows_total = (int32_t)run->moe->scale_rows_total;
 	}
 	config.gridDimX = (unsigned)args.rows;
-	config.gridDimY = (unsigned)divide_up(groups, NIB_CONVERT_THREADS);
+	config.gridDimY = (unsigned)divide_up(pieces, NIB_CONVERT_PIECES);
 	return cuda_launch(device, gemm->convert, config, arguments, err);
 }
 

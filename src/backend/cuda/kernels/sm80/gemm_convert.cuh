@@ -3,10 +3,11 @@
  * gemm_convert.cuh - A of NVFP4 to fp16, once for all tiles.  A value is e2m1 * scale,
  * exact in fp16.
  *
- *   codes, scales --8 and 1 bytes a thread--> registers: dequantise --> workspace
+ *   codes, scales --4 and 1 bytes a piece--> registers: dequantise --> workspace
  *
- * Grid: x = rows of A, y = blocks of scale groups; a thread has one group, no roles, no
- * shared memory.  Roofline: the writes, 3.6 bytes for each byte read.
+ * Grid: x = rows of A, y = blocks of pieces of eight values; a thread has up to four,
+ * no roles, no shared memory.  A warp stores 512 consecutive bytes at once.  Roofline:
+ * the writes, 3.6 bytes for each byte read.
  */
 #ifndef NIB_SM80_GEMM_CONVERT_CUH
 #define NIB_SM80_GEMM_CONVERT_CUH
@@ -51,39 +52,63 @@ DEVICE int32_t expert_scale_row(const struct nib_convert_args &p, int32_t row)
 	return begin >= 0 && begin <= p.scale_rows_total - m ? begin + row - first : -1;
 }
 
+/* The first byte of codes, scales and results of a row of A. */
+struct convert_row {
+	const uint8_t *codes, *scales;
+	uint8_t *to;
+	int32_t scale_row; /* -1: none, so that the row is NaN */
+};
+
+/* Row `row` of the launch; false: no expert has it. */
+DEVICE bool find_row(const struct nib_convert_args &p,
+		     const struct nib_convert_matrix &x, int32_t row,
+		     struct convert_row *r)
+{
+	row -= x.first_row;
+	*r = (struct convert_row){x.codes, x.scales, x.to + (int64_t)row * x.k * 2};
+	if (p.is_batch) {
+		r->codes += row / x.m * p.batch_stride;
+		r->scales += row / x.m * p.batch_scale_stride;
+		row %= x.m;
+	}
+	r->codes += row * x.stride;
+	r->scale_row = p.scale_rows ? expert_scale_row(p, row) : row;
+	return r->scale_row != -2;
+}
+
 DEVICE void convert(const struct nib_convert_args &p)
 {
-	const int32_t g = blockIdx.y * NIB_CONVERT_THREADS + threadIdx.x;
-	int32_t row = blockIdx.x, scale_row;
+	const int32_t first = blockIdx.y * NIB_CONVERT_PIECES + threadIdx.x;
+	const int32_t row = blockIdx.x;
 	const int32_t i =
 	    find_last(&p.matrices->first_row, sizeof(struct nib_convert_matrix) / 4,
 		      p.count, row);
 	const struct nib_convert_matrix &x = p.matrices[i];
-	const uint8_t *codes = x.codes, *scales = x.scales;
-	uint8_t *to;
-	uint32_t scale = E4M3_NAN, values[8];
-	uint2 word;
+	uint32_t codes[NIB_CONVERT_EACH], scales[NIB_CONVERT_EACH], values[4];
+	struct convert_row r;
 
-	if (g >= x.k / 16)
+	if (first >= x.k / 8 || !find_row(p, x, row, &r))
 		return;
-	row -= x.first_row;
-	to = x.to + ((int64_t)row * x.k + g * 16) * 2;
-	if (p.is_batch) {
-		codes += row / x.m * p.batch_stride;
-		scales += row / x.m * p.batch_scale_stride;
-		row %= x.m;
+#pragma unroll
+	for (int j = 0; j < NIB_CONVERT_EACH; j++) {
+		const int32_t piece = min(first + j * NIB_CONVERT_THREADS, x.k / 8 - 1);
+
+		codes[j] = __ldg((const uint32_t *)r.codes + piece);
+		scales[j] = r.scale_row < 0
+				? E4M3_NAN
+				: load_scale(x, r.scales, r.scale_row, piece / 2);
 	}
-	scale_row = p.scale_rows ? expert_scale_row(p, row) : row;
-	if (scale_row == -2)
-		return;
-	word = __ldg((const uint2 *)(codes + row * x.stride) + g);
-	if (scale_row >= 0)
-		scale = load_scale(x, scales, scale_row, g);
-	scale = low_halves(cvt_f16x2_e4m3x2(scale));
-	decode_in_order<false>(word.x, scale, values);
-	decode_in_order<false>(word.y, scale, values + 4);
-	((uint4 *)to)[0] = make_uint4(values[0], values[1], values[2], values[3]);
-	((uint4 *)to)[1] = make_uint4(values[4], values[5], values[6], values[7]);
+#pragma unroll
+	for (int j = 0; j < NIB_CONVERT_EACH; j++) {
+		const int32_t piece = first + j * NIB_CONVERT_THREADS;
+
+		if (piece >= x.k / 8)
+			break;
+		decode_in_order<false>(codes[j],
+				       low_halves(cvt_f16x2_e4m3x2(scales[j])), values);
+		((uint4 *)r.to)[piece] =
+		    make_uint4(values[0], values[1], values[2], values[3]);
+	}
 }
 
 #endif

@@ -95,6 +95,9 @@ struct nib_gemm_args {
 /* ---- A of NVFP4 to fp16 ---------------------------------------------------- */
 
 #define NIB_CONVERT_THREADS 128
+/* Pieces of eight values of k: of a thread, and of a CTA. */
+#define NIB_CONVERT_EACH   4
+#define NIB_CONVERT_PIECES (NIB_CONVERT_EACH * NIB_CONVERT_THREADS)
 
 /* One matrix; the matrices of a batch share one. */
 struct nib_convert_matrix {
