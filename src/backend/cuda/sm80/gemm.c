@@ -175,7 +175,7 @@ static enum nib_status add_launch(struct cuda_device *device,
 				  struct nib_error *err)
 {
 	const int32_t stage = NIB_GEMM_STAGE_BYTES(launch->tile_m);
-	int32_t tail = NIB_GEMM_TAG_BYTES;
+	int32_t tail = NIB_GEMM_TAIL_BYTES;
 	size_t bytes;
 	char name[32];
 

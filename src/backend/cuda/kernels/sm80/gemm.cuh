@@ -19,22 +19,24 @@
  * weight once.  CTAs are persistent.  The stages of all tiles of a CTA are one stream:
  * while it multiplies the last stages of a tile it loads the first of the next.
  *
- * The two halves of the warps alternate, so that the tensor cores have work while the
- * other half dequantises.  A scheduler has one warp of each.  __syncthreads() ends each
- * period:
+ * A warp works on two halves of k32 of stage i:
  *
- *   period     first half: request, dequantise    second half: request, dequantise
- *   2 i        i + STAGES - 2, i                  multiply i - 1
- *   2 i + 1    multiply i                         i + STAGES - 1, i
+ *   half   mma with          meanwhile
+ *   0      values of half 0  dequantise half 1, request stage i + STAGES - 2
+ *   1      values of half 1  dequantise half 0 of stage i + 1, load its first A
  *
- * A thread waits for its own copies of stage i before period 2 i begins.  Stage i - 2
- * is free in period 2 i, and stage i - 1 in period 2 i + 1.
+ * Warps meet at two barriers of each stage only, so that the two of a scheduler can be
+ * half a stage apart, and one multiplies while the other waits or computes:
+ *
+ *   full   32 x 8 copies have landed, and 8 warps wrote what is not copied
+ *   empty  8 warps have read the stage
  *
  *   shared memory      bytes of a stage, of k64 (M: rows of A of the largest tile)
  *   codes of B         8192     warp, place, lane: 8 bytes, k 16 t to 16 t + 15
  *   scales of B        1024     128 rows twice; tiles of 128 x 4 with permuted rows
  *   A                  128 M    a row: piece p of 8 k is at slot p ^ (row % 8)
- *   after the stages: a tag for each, then for MoE the first tile of each expert
+ *   after the stages: full, empty and a tag for each, then for MoE the first tile of
+ *   each expert
  *
  * Arithmetic: lane 4 g + t of a warp supplies the same k of A and B, 16 t to 16 t + 15
  * of a stage, 4 of them to each mma, so both are used in the order of memory.  A code
@@ -42,13 +44,11 @@
  * a sum in fp32.  Bound: docs/numerics.md, section 10.  The order of a sum depends only
  * on k and the split-k slices.
  *
- * Registers: 246 to 253.  Roofline: mma.sync.  For 128 rows of A a warp issues 128 mma
- * and 32 loads of A for a stage in one period, and 250 other instructions, 110 of them
- * in the ALU, which takes 2 cycles for each, in the other.  An mma takes 8 cycles of a
- * scheduler's tensor core on an A100 and 5.7 on an H100, whose rate of mma.sync was
- * measured as 652 TFLOP/s.  There the periods are 1240 and 800 cycles, and products of
- * 1024 rows reach 360 TFLOP/s: a single warp issues an mma only every 6.5 cycles, and
- * waits for loads of A.
+ * Registers: 251 to 255.  Roofline: mma.sync.  For 128 rows of A a stage takes a
+ * scheduler 256 mma of 8 cycles on an A100 and 6.0 on an H100: 2050 and 1540 cycles.
+ * Shared memory moves 170 KB for it in 1330 cycles.  A warp issues 128 mma, 48 loads
+ * and about 300 other instructions, 150 of which are conversions.  An H100 takes 2600
+ * cycles (docs/performance-ampere.md).
  */
 #ifndef NIB_SM80_GEMM_CUH
 #define NIB_SM80_GEMM_CUH
@@ -86,51 +86,58 @@ DEVICE constexpr uint32_t scales_offset(int i)
 	return TRAITS::IS_DUAL ? i / 2 * 512 + i % 2 * 128 : i * 128;
 }
 
-/*
- * Loads the lane's codes and scales of the stage at `at` and dequantises them.
- * values[i][k]: of place i, k 0 to 15 in pairs.  tag: of the stage.
- */
+/* What a lane has of B: codes and scales of a stage, and the values of a half of it. */
+struct lane_weights {
+	uint32_t codes[B_PLACES][2];
+	uint32_t scales[B_PLACES / 2]; /* of two places each */
+	uint32_t values[2][B_PLACES][4];
+};
+
+/* Loads the lane's codes and scales of the stage at `at`.  tag: of the stage. */
 template <class TRAITS>
-DEVICE void dequantise(const struct lane_view &v, uint32_t at, uint32_t tag,
-		       uint32_t (&values)[B_PLACES][8])
+DEVICE void load_weights(const struct lane_view &v, uint32_t at, uint32_t tag,
+			 struct lane_weights *w)
 {
 	const uint32_t mask = opaque(threadIdx.x) % 4 < (tag & TAG_GROUPS)
 				  ? SCALE_MASK(TRAITS::IS_BF16)
 				  : 0;
-	uint32_t codes[B_PLACES][2], scales[B_PLACES];
+	uint32_t scales[B_PLACES];
 
 #pragma unroll
 	for (int i = 0; i < B_PLACES; i++) {
 		scales[i] = lds_u8(v.scales + at + scales_offset<TRAITS>(i));
-		lds_64(v.codes + at + i * 256, &codes[i][0], &codes[i][1]);
+		lds_64(v.codes + at + i * 256, &w->codes[i][0], &w->codes[i][1]);
 	}
 #pragma unroll
-	for (int i = 0; i < B_PLACES; i++) {
-		const uint32_t both = widen_two_scales<TRAITS::IS_BF16>(
-		    scales[i & ~1], scales[i | 1], mask);
-		const uint32_t scale = i % 2 ? high_halves(both) : low_halves(both);
-
-		decode_in_order<TRAITS::IS_BF16>(codes[i][0], scale, values[i]);
-		decode_in_order<TRAITS::IS_BF16>(codes[i][1], scale, values[i] + 4);
-	}
+	for (int i = 0; i < B_PLACES; i += 2)
+		w->scales[i / 2] =
+		    widen_two_scales<TRAITS::IS_BF16>(scales[i], scales[i + 1], mask);
 }
 
-/* sums += four n8 tiles of A, half of each lane's k of a stage, times the warp's B.
- * Eight mma in a row have different sums. */
+/* Dequantises place i of half `half` of a stage. */
 template <class TRAITS>
-DEVICE void multiply_four(float (*sums)[M16_TILES][4], const uint4 (&a)[4], int half,
-			  const uint32_t (&values)[B_PLACES][8])
+DEVICE void dequantise(struct lane_weights *w, int half, int i)
+{
+	const uint32_t both = w->scales[i / 2];
+
+	decode_in_order<TRAITS::IS_BF16>(w->codes[i][half],
+					 i % 2 ? high_halves(both) : low_halves(both),
+					 w->values[half][i]);
+}
+
+/* sums += four n8 tiles of A times the warp's rows of B, a k16 step of a half.  Eight
+ * mma have different sums. */
+template <class TRAITS>
+DEVICE void multiply_four(float (*sums)[M16_TILES][4], const uint4 (&a)[4], int k,
+			  const uint32_t (&values)[B_PLACES][4])
 {
 #pragma unroll
-	for (int k = 0; k < 4; k += 2)
+	for (int n = 0; n < 4; n++)
 #pragma unroll
-		for (int n = 0; n < 4; n++)
-#pragma unroll
-			for (int i = 0; i < M16_TILES; i++)
-				mma16<TRAITS::IS_BF16>(
-				    sums[n][i], values[2 * i] + half * 4 + k,
-				    values[2 * i + 1] + half * 4 + k,
-				    k ? a[n].z : a[n].x, k ? a[n].w : a[n].y);
+		for (int i = 0; i < M16_TILES; i++)
+			mma16<TRAITS::IS_BF16>(
+			    sums[n][i], values[2 * i] + k, values[2 * i + 1] + k,
+			    k ? a[n].z : a[n].x, k ? a[n].w : a[n].y);
 }
 
 DEVICE void load_four(uint32_t from, uint4 (&a)[4])
@@ -140,132 +147,168 @@ DEVICE void load_four(uint32_t from, uint4 (&a)[4])
 		a[n] = lds_128(from + n * 1024);
 }
 
-/* Multiplies the first 4 FOURS n8 tiles of the stage at `at`. */
-template <class TRAITS, int FOURS>
-DEVICE void multiply(float (&sums)[N8_TILES][M16_TILES][4], const struct lane_view &v,
-		     uint32_t at, const uint32_t (&values)[B_PLACES][8])
-{
-	uint4 a[2][4];
+/* A stage that is requested meanwhile, in parts. */
+template <class TRAITS>
+struct request {
+	const struct stream<TRAITS> &s;
+	uint32_t at;
+	bool is_inside;
+};
 
-	load_four(v.a[0] + at, a[0]);
+/*
+ * Multiplies half HALF of the stage at `at`, of 4 FOURS n8 tiles, whose first four are
+ * in a[HALF * FOURS % 2].  Meanwhile dequantises the other half, loads the first four
+ * tiles of the half that follows, at `next`, and in half 0 requests a stage.
+ */
+template <class TRAITS, int FOURS, int HALF>
+DEVICE void multiply_half(float (&sums)[N8_TILES][M16_TILES][4],
+			  const struct lane_view &v, uint32_t at, uint32_t next,
+			  const struct request<TRAITS> &r, uint4 (&a)[2][4],
+			  struct lane_weights *w)
+{
 #pragma unroll
 	for (int n = 0; n < FOURS; n++) {
-		load_four(v.a[1] + at + n * 4096, a[1]);
-		multiply_four<TRAITS>(sums + 4 * n, a[0], 0, values);
-		__syncwarp();
-		if (n + 1 < FOURS)
-			load_four(v.a[0] + at + (n + 1) * 4096, a[0]);
-		multiply_four<TRAITS>(sums + 4 * n, a[1], 1, values);
+		const int now = (HALF * FOURS + n) % 2;
+
+		load_four(n + 1 < FOURS ? v.a[HALF] + at + (n + 1) * 4096
+					: v.a[!HALF] + next,
+			  a[!now]);
+		multiply_four<TRAITS>(sums + 4 * n, a[now], 0, w->values[HALF]);
+#pragma unroll
+		for (int i = n * B_PLACES / FOURS; i < (n + 1) * B_PLACES / FOURS; i++)
+			dequantise<TRAITS>(w, !HALF, i);
+#pragma unroll
+		for (int i = n * PARTS / FOURS; i < (n + 1) * PARTS / FOURS; i++)
+			if (HALF == 0)
+				load_part<TRAITS>(r.s, r.at, i, r.is_inside);
+		multiply_four<TRAITS>(sums + 4 * n, a[now], 2, w->values[HALF]);
 		__syncwarp();
 	}
 }
 
-/* Waits until at most `groups` of the thread's groups, 0 to 4, are incomplete. */
-DEVICE void wait_group_at_most(int groups)
-{
-	if (groups >= 4)
-		cp_async_wait_group<4>();
-	else if (groups == 3)
-		cp_async_wait_group<3>();
-	else if (groups == 2)
-		cp_async_wait_group<2>();
-	else if (groups == 1)
-		cp_async_wait_group<1>();
-	else
-		cp_async_wait_group<0>();
-}
-
-/* A warp's position in the stream of stages. */
+/* Where a warp is in the stream of stages. */
 template <class TRAITS>
 struct position {
 	struct stream<TRAITS> s;
-	int stage, to; /* of the ring: to multiply, to request */
+	struct ring now, to; /* to multiply, to request */
+	uint32_t tag;	     /* of the stage to multiply */
 };
 
-/* The stages of a tile of up to 32 FOURS rows of A, the first with this tag. */
+/* Waits until the stage at x->now is loaded. */
+template <class TRAITS>
+DEVICE void wait_for_stage(const struct gemm_shared &shared, struct position<TRAITS> *x)
+{
+	wait_phase(shared.full + x->now.stage * 8, x->now.parity);
+	x->tag = lds_32(shared.tags + x->now.stage * 4);
+}
+
+/* The stages of a tile of up to 32 FOURS rows of A. */
 template <class TRAITS, int FOURS>
 DEVICE void
 multiply_stages(const struct nib_gemm_args &p, const struct gemm_shared &shared,
-		const struct lane_view &view, uint32_t tag, struct position<TRAITS> *x,
-		float (&sums)[N8_TILES][M16_TILES][4])
+		const struct lane_view &view, struct position<TRAITS> *x,
+		struct lane_weights *w, float (&sums)[N8_TILES][M16_TILES][4])
 {
-	uint32_t values[B_PLACES][8];
+	uint4 a[2][4];
+	uint32_t tag;
 
+	load_four(view.a[0] + x->now.stage * p.stage_bytes, a[0]);
 #pragma unroll 1
-	for (;;) {
-		const uint32_t at = x->stage * p.stage_bytes;
+	do {
+		const uint32_t at = x->now.stage * p.stage_bytes;
+		const uint32_t empty = shared.empty + x->now.stage * 8;
+		const struct request<TRAITS> r = {
+			x->s, x->to.stage *p.stage_bytes, is_inside<TRAITS>(x->s)
+		};
+		uint32_t next;
 
-		load_next<TRAITS>(p, shared, x->to, &x->s);
-		x->to = x->to + 1 == p.stages ? 0 : x->to + 1;
-		dequantise<TRAITS>(view, at, tag, values);
-		wait_group_at_most(p.stages - 2);
-		__syncthreads();
-		multiply<TRAITS, FOURS>(sums, view, at, values);
-		x->stage = x->stage + 1 == p.stages ? 0 : x->stage + 1;
-		wait_group_at_most(p.stages - 3);
-		__syncthreads();
-		if (tag & TAG_LAST)
-			break;
-		tag = lds_32(shared.tags + x->stage * 4);
-	}
+		wait_phase(shared.empty + x->to.stage * 8, x->to.parity ^ 1);
+		multiply_half<TRAITS, FOURS, 0>(sums, view, at, at, r, a, w);
+		load_rest<TRAITS>(p, shared, r.is_inside, &x->to, &x->s);
+		tag = x->tag;
+		advance(&x->now, p.stages);
+		wait_for_stage(shared, x);
+		/* After the last stage of all: the one that is multiplied. */
+		next = x->tag & TAG_END ? at : x->now.stage * p.stage_bytes;
+		load_weights<TRAITS>(view, next, x->tag, w);
+		multiply_half<TRAITS, FOURS, 1>(sums, view, at, next, r, a, w);
+		if (opaque(threadIdx.x) % 32 == 0)
+			mbarrier_arrive(empty);
+	} while (!(tag & TAG_LAST));
+}
+
+/* Requests the first stages and dequantises the first half of the first. */
+template <class TRAITS>
+DEVICE void begin(const struct nib_gemm_args &p, const struct gemm_shared &shared,
+		  const struct lane_view &view, struct position<TRAITS> *x,
+		  struct lane_weights *w)
+{
+#pragma unroll 1
+	for (int i = 0; i < p.stages - 2; i++)
+		load_rest<TRAITS>(p, shared, false, &x->to, &x->s);
+	wait_for_stage(shared, x);
+	if (x->tag & TAG_END)
+		return;
+	load_weights<TRAITS>(view, 0, x->tag, w);
+#pragma unroll
+	for (int i = 0; i < B_PLACES; i++)
+		dequantise<TRAITS>(w, 0, i);
 }
 
 template <class TRAITS>
 DEVICE void run_stream(const struct nib_gemm_args &p, const struct gemm_shared &shared)
 {
 	const struct lane_view view = view_of<TRAITS>(shared.stages);
-	const bool is_second = threadIdx.x >= NIB_GEMM_THREADS / 2;
 	struct position<TRAITS> x = {
 		begin_stream<TRAITS>(shared)
 	};
-	int round = 0;
+	struct lane_weights w;
 
+	begin<TRAITS>(p, shared, view, &x, &w);
 #pragma unroll 1
-	for (; x.to < p.stages - 2 + is_second; x.to++)
-		load_next<TRAITS>(p, shared, x.to, &x.s);
-	wait_group_at_most(p.stages - 3);
-	__syncthreads();
-	if (is_second)
-		__syncthreads();
-#pragma unroll 1
-	for (;; round++) {
-		const uint32_t tag = lds_32(shared.tags + x.stage * 4);
+	for (int round = 0; !(x.tag & TAG_END); round++) {
+		const uint32_t rows = x.tag >> TAG_ROWS;
 		float sums[N8_TILES][M16_TILES][4] = {};
 		struct tile tile;
 
-		if (tag & TAG_END)
-			break;
-		if (tag >> TAG_ROWS > 96)
-			multiply_stages<TRAITS, 4>(p, shared, view, tag, &x, sums);
-		else if (tag >> TAG_ROWS > 64)
-			multiply_stages<TRAITS, 3>(p, shared, view, tag, &x, sums);
-		else if (tag >> TAG_ROWS > 32)
-			multiply_stages<TRAITS, 2>(p, shared, view, tag, &x, sums);
+		if (rows > 96)
+			multiply_stages<TRAITS, 4>(p, shared, view, &x, &w, sums);
+		else if (rows > 64)
+			multiply_stages<TRAITS, 3>(p, shared, view, &x, &w, sums);
+		else if (rows > 32)
+			multiply_stages<TRAITS, 2>(p, shared, view, &x, &w, sums);
 		else
-			multiply_stages<TRAITS, 1>(p, shared, view, tag, &x, sums);
+			multiply_stages<TRAITS, 1>(p, shared, view, &x, &w, sums);
 		find_tile<TRAITS>(p, shared, round, &tile);
 		store_tile<TRAITS>(p, tile, sums);
 	}
-	if (!is_second)
-		__syncthreads();
+	/* A CTA must not end with cp.async in flight. */
+	cp_async_wait_all();
 }
 
 template <class TRAITS>
 DEVICE void multiply_tiles(const struct nib_gemm_args &p)
 {
 	extern __shared__ __align__(128) uint8_t bytes[];
+	const uint32_t thread = threadIdx.x;
 	struct gemm_shared shared;
 
 	shared.stages = smem_addr(bytes);
-	shared.tags = shared.stages + p.stages * p.stage_bytes;
+	shared.full = shared.stages + p.stages * p.stage_bytes;
+	shared.empty = shared.full + 8 * NIB_GEMM_STAGES_MAX;
+	shared.tags = shared.empty + 8 * NIB_GEMM_STAGES_MAX;
 	shared.first_tile =
-	    (int32_t *)(bytes + p.stages * p.stage_bytes + NIB_GEMM_TAG_BYTES);
-	if (p.experts) {
-		if (threadIdx.x < 32)
-			count_tiles<share_m>(&p, units_of<TRAITS>(p.matrices->n),
-					     (int)threadIdx.x, shared.first_tile);
-		__syncthreads();
+	    (int32_t *)(bytes + p.stages * p.stage_bytes + NIB_GEMM_TAIL_BYTES);
+	if (thread < NIB_GEMM_STAGES_MAX) {
+		/* A copy of each thread, and what warps write otherwise. */
+		mbarrier_init(shared.full + thread * 8,
+			      NIB_GEMM_THREADS + NIB_GEMM_WARPS);
+		mbarrier_init(shared.empty + thread * 8, NIB_GEMM_WARPS);
 	}
+	if (p.experts && thread < 32)
+		count_tiles<share_m>(&p, units_of<TRAITS>(p.matrices->n), (int)thread,
+				     shared.first_tile);
+	__syncthreads();
 	run_stream<TRAITS>(p, shared);
 }
 

@@ -18,6 +18,7 @@
 #define NIB_SM80_GEMM_LOAD_CUH
 
 #include "backend/cuda/kernels/common/moe_tiles.cuh"
+#include "backend/cuda/kernels/common/ring.cuh"
 #include "gemm_decode.cuh"
 #include "gemm_params.h"
 
@@ -33,6 +34,8 @@
 /* Rows of A that all threads copy at once, and their bytes. */
 #define A_ROWS	     32
 #define A_ROWS_BYTES (A_ROWS * NIB_GEMM_A_ROW_BYTES)
+/* Parts of a stage that are requested between products. */
+#define PARTS (NIB_GEMM_M_MAX / A_ROWS)
 
 /* The tag of a stage: its scale groups that are inside k, flags, and the rows of A. */
 #define TAG_GROUPS 7
@@ -51,7 +54,7 @@ struct gemm_traits {
 };
 
 struct gemm_shared {
-	uint32_t stages, tags; /* addresses */
+	uint32_t stages, full, empty, tags; /* addresses */
 	int32_t *first_tile;
 };
 
@@ -127,6 +130,28 @@ DEVICE bool find_tile(const struct nib_gemm_args &p, const struct gemm_shared &s
 	tile->valid = min((int32_t)entry.rows, p.matrices[tile->problem].m - entry.row);
 	tile->first_row = 0;
 	return true;
+}
+
+/* ---- barriers of stages ------------------------------------------------------ */
+
+/* PTX ISA 7.1, sm_80+. */
+DEVICE bool mbarrier_test_wait_parity(uint32_t bar, uint32_t parity)
+{
+	uint32_t done;
+	asm volatile("{\n\t.reg .pred p;\n\t"
+		     "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+		     "selp.u32 %0, 1, 0, p;\n\t}"
+		     : "=r"(done)
+		     : "r"(bar), "r"(parity)
+		     : "memory");
+	return done;
+}
+
+/* As wait() of ring.cuh, whose instruction is of sm_90. */
+DEVICE void wait_phase(uint32_t bar, uint32_t parity)
+{
+	while (!mbarrier_test_wait_parity(bar, parity))
+		;
 }
 
 /* ---- the stream of stages ------------------------------------------------- */
@@ -326,38 +351,46 @@ DEVICE void load_edge(const struct stream<TRAITS> &s, uint32_t at)
 	}
 }
 
-/* Loads a stage that is inside the matrices, 16 bytes at a time. */
+/* Copies part `i` of PARTS of a stage, if it is inside the matrices, 16 bytes at a
+ * time. */
 template <class TRAITS>
-DEVICE void load_inside(const struct stream<TRAITS> &s, uint32_t at)
+DEVICE void load_part(const struct stream<TRAITS> &s, uint32_t at, int i,
+		      bool is_inside)
 {
-#pragma unroll
-	for (int i = 0; i < NIB_GEMM_M_MAX / A_ROWS; i++)
-		if (i * A_ROWS < s.rows)
-			cp_async_16_l2_128(s.a_to + at + i * A_ROWS_BYTES,
-					   s.a + s.a_rows[i] * (int64_t)16);
-#pragma unroll
-	for (int i = 0; i < 2; i++)
+	if (is_inside && i * A_ROWS < s.rows)
+		cp_async_16_l2_128(s.a_to + at + i * A_ROWS_BYTES,
+				   s.a + s.a_rows[i] * (int64_t)16);
+	if (i < 2 && is_inside)
 		cp_async_16_l2_128(s.codes_to + at + i * 4096,
 				   s.codes + i * (s.codes_row * (int64_t)8));
-	if (opaque(threadIdx.x) % 128 < 32)
+	if (i == 2 && is_inside && opaque(threadIdx.x) % 128 < 32)
 		cp_async_16_l2_128(s.scales_to + at, s.scales);
 }
 
-/* Requests the stream's next stage, if one is left, and writes its tag. */
+/* Is the stream's next stage inside the matrices, and of the tile that has begun? */
 template <class TRAITS>
-DEVICE void load_next(const struct nib_gemm_args &p, const struct gemm_shared &shared,
-		      int stage, struct stream<TRAITS> *s)
+DEVICE bool is_inside(const struct stream<TRAITS> &s)
 {
-	const uint32_t at = stage * p.stage_bytes;
+	return s.steps > 0 && s.left >= NIB_STEP_K && s.flags & NIB_B_BY_16;
+}
+
+/*
+ * Requests what load_part() did not copy of the stream's next stage, if one is left,
+ * and writes its tag.
+ */
+template <class TRAITS>
+DEVICE void load_rest(const struct nib_gemm_args &p, const struct gemm_shared &shared,
+		      bool is_loaded, struct ring *to, struct stream<TRAITS> *s)
+{
+	const uint32_t at = to->stage * p.stage_bytes;
+	const uint32_t full = shared.full + to->stage * 8;
 	uint32_t tag = TAG_END;
 
-	if (s->steps > 0 || begin_tile<TRAITS>(p, shared, s)) {
+	if (is_loaded || s->steps > 0 || begin_tile<TRAITS>(p, shared, s)) {
 		tag = min(max(s->left, 0) / 16, NIB_STEP_K / 16) | s->rows << TAG_ROWS;
 		if (s->steps == 1)
 			tag |= TAG_LAST;
-		if (s->left >= NIB_STEP_K && s->flags & NIB_B_BY_16)
-			load_inside<TRAITS>(*s, at);
-		else
+		if (!is_loaded)
 			load_edge<TRAITS>(*s, at);
 		s->a += NIB_GEMM_A_ROW_BYTES;
 		s->codes += NIB_STEP_K / 2;
@@ -365,9 +398,13 @@ DEVICE void load_next(const struct nib_gemm_args &p, const struct gemm_shared &s
 		s->left -= NIB_STEP_K;
 		s->steps--;
 	}
+	cp_async_mbarrier_arrive(full);
 	if (opaque(threadIdx.x) == 0)
-		sts_32(shared.tags + stage * 4, tag);
-	cp_async_commit_group();
+		sts_32(shared.tags + to->stage * 4, tag);
+	__syncwarp();
+	if (opaque(threadIdx.x) % 32 == 0)
+		mbarrier_arrive(full);
+	advance(to, p.stages);
 }
 
 #endif

@@ -23,14 +23,15 @@
 #define NIB_GEMM_M_MAX	128
 /*
  * Shared memory: a stage of k64 has a row of A in 128 bytes, and of B 32 bytes of codes
- * and 4 of scales.  After the stages come their tags, then for MoE the experts' tiles.
+ * and 4 of scales.  After the stages come their barriers and tags, then for MoE the
+ * experts' tiles.
  */
 #define NIB_GEMM_A_ROW_BYTES	       (NIB_STEP_K * 2)
 #define NIB_GEMM_B_BYTES	       (NIB_GEMM_B_ROWS * NIB_STEP_K / 16 * 9)
 #define NIB_GEMM_STAGE_BYTES(m)	       ((m)*NIB_GEMM_A_ROW_BYTES + NIB_GEMM_B_BYTES)
 #define NIB_GEMM_STAGES_MIN	       3
 #define NIB_GEMM_STAGES_MAX	       6
-#define NIB_GEMM_TAG_BYTES	       (4 * NIB_GEMM_STAGES_MAX)
+#define NIB_GEMM_TAIL_BYTES	       (20 * NIB_GEMM_STAGES_MAX)
 #define NIB_GEMM_EXPERT_BYTES(experts) (((experts) + 1) * 4)
 
 enum nib_gemm_flags {
