@@ -59,6 +59,6 @@ static inline double nib_tile_cycles(const struct nib_cuda_costs *costs, int i,
  * Increase it with every change of the kernels' speed: costs of another revision are
  * refused.
  */
-#define NIB_COSTS_REVISION 4
+#define NIB_COSTS_REVISION 5
 
 #endif
