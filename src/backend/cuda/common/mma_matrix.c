@@ -272,7 +272,7 @@ static enum nib_status find_counters(const struct cuda_device *device,
 						    run->workspace) &&
 		    owner != run->workspace)
 			continue;
-		*counters = (uint32_t *)(uintptr_t)(mma->counters + i * bytes);
+		*counters = (uint32_t *)(uintptr_t)(mma->counters + (size_t)i * bytes);
 		return NIB_STATUS_OK;
 	}
 	*counters = (uint32_t *)((uint8_t *)run->workspace + mma->partial_bytes);
