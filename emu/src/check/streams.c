@@ -11,6 +11,7 @@
 
 struct emu_streams {
 	struct emu_histories words;
+	uint64_t branches; /* bits of streams that are branches of graphs */
 };
 
 /*
@@ -57,6 +58,11 @@ void emu_streams_close(struct emu_streams *s)
 	free(s);
 }
 
+void emu_streams_mark_branch(struct emu_streams *s, uint32_t stream)
+{
+	s->branches |= UINT64_C(1) << stream;
+}
+
 /* What the word has after an access; *other becomes an unordered one before it. */
 static uint64_t touch(const struct emu_stream_work *w, enum emu_stream_access access,
 		      uint32_t mask, uint64_t old, uint32_t *other)
@@ -95,16 +101,30 @@ void emu_stream_title(uint32_t stream, char *text, size_t size)
 			 stream ? "per-thread " : "");
 }
 
-static bool object(uint64_t address, uint32_t other, bool is_write,
-		   struct emu_error *err)
+static bool is_branch(const struct emu_streams *s, uint32_t stream)
 {
+	return s->branches >> stream & 1;
+}
+
+static bool object(const struct emu_stream_work *w, uint64_t address, uint32_t other,
+		   bool is_write, struct emu_error *err)
+{
+	const uint32_t stream = stream_of(other);
+	const bool in_graph =
+	    is_branch(w->streams, stream) || is_branch(w->streams, w->stream);
 	char title[60];
 
-	emu_stream_title(stream_of(other), title, sizeof(title));
+	if (is_branch(w->streams, stream))
+		snprintf(title, sizeof(title), "branch %u of a graph", stream);
+	else
+		emu_stream_title(stream, title, sizeof(title));
 	emu_fail(err,
 		 "global memory 0x%" PRIx64 ": operation %u of %s %s it, and nothing "
-		 "orders the two streams: no event, and no wait of the host",
-		 address, clock_of(other), title, is_write ? "writes" : "reads");
+		 "orders the two streams%s",
+		 address, clock_of(other), title, is_write ? "writes" : "reads",
+		 in_graph ? " or branches: no edge of a graph, no event, and no wait "
+			    "of the host"
+			  : ": no event, and no wait of the host");
 	return false;
 }
 
@@ -132,7 +152,7 @@ bool emu_stream_access(const struct emu_stream_work *w, enum emu_stream_access a
 					 memory_order_relaxed));
 		if (!other || !is_good)
 			continue;
-		is_good = object(at, other, other == (uint32_t)old, err);
+		is_good = object(w, at, other, other == (uint32_t)old, err);
 	}
 	return is_good;
 }

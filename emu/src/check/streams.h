@@ -21,6 +21,8 @@ struct emu_streams;
 
 struct emu_streams *emu_streams_open(uint64_t base, uint64_t bytes);
 void emu_streams_close(struct emu_streams *s);
+/* A stream's number is that of a branch of graphs, for reports. */
+void emu_streams_mark_branch(struct emu_streams *s, uint32_t stream);
 
 /* A piece of work. */
 struct emu_stream_work {

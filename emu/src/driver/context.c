@@ -35,44 +35,6 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 	return check_device(device) ? check_device(device) : check_device(peer);
 }
 
-/* One pool without settings.  Freed memory is returned at once. */
-static struct CUmemPoolHandle_st {
-	int unused;
-} pool_of_all;
-
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
-{
-	*pool = &pool_of_all;
-	return check_device(device);
-}
-
-CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
-{
-	return cuDeviceGetDefaultMemPool(pool, device);
-}
-
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-	(void)attribute;
-	(void)value;
-	return pool == &pool_of_all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-	if (pool != &pool_of_all || !value)
-		return CUDA_ERROR_INVALID_VALUE;
-	/* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD and those after it. */
-	memset(value, 0, attribute >= 4 ? sizeof(uint64_t) : sizeof(int));
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
-{
-	(void)bytes;
-	return pool == &pool_of_all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 /* ---- the context --------------------------------------------------------- */
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
@@ -144,9 +106,9 @@ CUresult cuCtxSetLimit(int limit, size_t value)
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
 	if (least)
-		*least = 0;
+		*least = EMU_LEAST_PRIORITY;
 	if (greatest)
-		*greatest = 0;
+		*greatest = EMU_GREATEST_PRIORITY;
 	return CUDA_SUCCESS;
 }
 

@@ -227,6 +227,12 @@ static const struct error {
      "operation not permitted on an event last recorded in a capturing stream"},
     {CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
      "the stream is not capturing, or is already"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+     "a stream of the capture has work for which the first stream does not wait"},
+    {CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "a capture depends on work that is not captured"},
+    {CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
+     "the graph cannot be updated: its result information says why"},
 };
 
 /* NULL: unknown. */
@@ -251,7 +257,7 @@ CUresult cuGetErrorString(CUresult result, const char **text)
 {
 	const struct error *e = find_error(result);
 
-	if (result && emu_driver.text[0]) {
+	if (result && result == emu_driver.text_of && emu_driver.text[0]) {
 		*text = emu_driver.text;
 		return CUDA_SUCCESS;
 	}

@@ -104,6 +104,7 @@ static CUresult load(struct CUmod_st *m, const void *image, unsigned count,
 	for (uint32_t i = 0; i < m->module->n_kernels; i++) {
 		m->functions[i].kernel = m->module->kernels[i];
 		m->functions[i].dynamic_bytes = 48 << 10;
+		m->functions[i].carveout = -1;
 	}
 	m->next = emu_driver.modules;
 	emu_driver.modules = m;
@@ -221,64 +222,89 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 		   attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
 		function->any_cluster = value;
 	} else if (!result &&
-		   attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
-		result = CUDA_ERROR_INVALID_VALUE;
+		   attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+		if (value < -1 || value > 100)
+			result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+						 "%s: a carveout of %d: it is -1, or a "
+						 "percentage",
+						 title_of(function->kernel), value);
+		else
+			function->carveout = value;
+	} else if (!result &&
+		   attribute !=
+		       CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE) {
+		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+					 "%s: function attribute %d cannot be set",
+					 title_of(function->kernel), attribute);
 	}
 	return emu_driver_leave(result);
 }
 
-/* Bytes of the module's constant variables, which all its kernels share. */
-static int const_bytes(const struct emu_module *m)
+/* Bytes of the constants of its module. */
+static int constant_bytes(const struct emu_module *m)
 {
-	uint64_t sum = 0;
+	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < m->n_variables; i++)
 		if (m->variables[i].space == EMU_CONST)
-			sum += m->variables[i].bytes;
-	return (int)sum;
-}
-
-static bool attribute_of(const struct CUfunc_st *function, int attribute, int *value)
-{
-	const struct emu_device *d = emu_driver.machine.device;
-	const struct emu_kernel *k = function->kernel;
-
-	switch (attribute) {
-	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-		*value = (int)(k->max_threads ? k->max_threads : EMU_MAX_THREADS);
-		return true;
-	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-		*value = (int)k->shared_bytes;
-		return true;
-	case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-		*value = const_bytes(k->module);
-		return true;
-	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-		*value = (int)k->local_bytes;
-		return true;
-	case CU_FUNC_ATTRIBUTE_NUM_REGS:
-		*value = (int)emu_registers_each(k, EMU_MAX_THREADS);
-		return true;
-	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-		*value = (int)strtol(k->module->target + strlen("sm_"), NULL, 10);
-		return true;
-	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-		*value = 10 * d->major + d->minor;
-		return true;
-	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		*value = function->dynamic_bytes;
-		return true;
-	default:
-		return false;
-	}
+			bytes += m->variables[i].bytes;
+	return (int)bytes;
 }
 
 CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 {
+	const struct emu_device *d = emu_driver.machine.device;
+	const struct emu_kernel *k = function->kernel;
 	CUresult result = emu_driver_enter();
 
-	if (!result && !attribute_of(function, attribute, value))
+	switch (attribute) {
+	case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+		*value = constant_bytes(k->module);
+		break;
+	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+		*value = (int)strtol(k->module->target + strlen("sm_"), NULL, 10);
+		break;
+	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+		*value = 10 * d->major + d->minor;
+		break;
+	case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		*value = 0;
+		break;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		*value = function->carveout;
+		break;
+	case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+		*value = k->cluster[0] != 0;
+		break;
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+		*value =
+		    (int)k
+			->cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
+		break;
+	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+		*value = function->any_cluster;
+		break;
+	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+		*value = (int)(k->max_threads ? k->max_threads : EMU_MAX_THREADS);
+		break;
+	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+		*value = (int)k->shared_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+		*value = (int)k->local_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_NUM_REGS:
+		*value = (int)emu_registers_each(k, EMU_MAX_THREADS);
+		break;
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		*value = function->dynamic_bytes;
+		break;
+	default:
 		result = CUDA_ERROR_INVALID_VALUE;
+	}
 	return emu_driver_leave(result);
 }
 
@@ -380,6 +406,22 @@ static CUresult needs_hopper(CUfunction function, const char *what)
 			       d->minor);
 }
 
+/* Why a launch attribute is refused. */
+static const char *attribute_refusal(int id)
+{
+	switch (id) {
+	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+		return " (PROGRAMMATIC_EVENT) is not supported";
+	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+		return " (LAUNCH_COMPLETION_EVENT) is not supported";
+	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+		return " (DEVICE_UPDATABLE_KERNEL_NODE) is not supported: kernels do "
+		       "not change graphs";
+	default:
+		return " is not known here";
+	}
+}
+
 static CUresult read_attributes(const CUlaunchConfig *config, CUfunction function,
 				struct emu_work *w)
 {
@@ -390,8 +432,15 @@ static CUresult read_attributes(const CUlaunchConfig *config, CUfunction functio
 		w->grid.cluster[i] = function->kernel->cluster[i];
 	for (unsigned i = 0; i < config->numAttrs; i++)
 		switch (config->attrs[i].id) {
+		/* Caches, priorities and policies change no results. */
 		case CU_LAUNCH_ATTRIBUTE_IGNORE:
+		case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+		case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+		case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 			break;
 		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
 			w->grid.is_cooperative = config->attrs[i].value.cooperative;
@@ -408,9 +457,10 @@ static CUresult read_attributes(const CUlaunchConfig *config, CUfunction functio
 				return needs_hopper(function, "a dependent launch");
 			break;
 		default:
-			return emu_driver_fail(CUDA_ERROR_NOT_SUPPORTED,
-					       "launch attribute %d is not known here",
-					       config->attrs[i].id);
+			return emu_driver_fail(
+			    CUDA_ERROR_NOT_SUPPORTED, "%s: launch attribute %d%s",
+			    title_of(function->kernel), config->attrs[i].id,
+			    attribute_refusal(config->attrs[i].id));
 		}
 	if (ctas > 1 && !emu_device_has_hopper(d))
 		return needs_hopper(function, "a cluster");
@@ -423,49 +473,64 @@ static CUresult read_attributes(const CUlaunchConfig *config, CUfunction functio
 	return CUDA_SUCCESS;
 }
 
-/* The parameters as one buffer, which a list of `extra` names with its size. */
+static CUresult copy_parameters(const struct emu_kernel *k, void **arguments,
+				struct emu_work *w)
+{
+	if (k->n_parameters && !arguments)
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				       "%s: it has %u parameters, and kernelParams is "
+				       "NULL",
+				       title_of(k), k->n_parameters);
+	for (uint32_t i = 0; i < k->n_parameters; i++)
+		memcpy(w->parameters + k->parameters[i].offset, arguments[i],
+		       k->parameters[i].bytes);
+	return CUDA_SUCCESS;
+}
+
+/* Parameters as one buffer: pairs of a name and a value, until CU_LAUNCH_PARAM_END. */
 static CUresult copy_buffer(const struct emu_kernel *k, void **extra,
 			    struct emu_work *w)
 {
 	const void *buffer = NULL;
 	size_t bytes = 0;
 
-	for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-		if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+	for (; (uintptr_t)extra[0] != CU_LAUNCH_PARAM_END_AS_INT; extra += 2)
+		switch ((uintptr_t)extra[0]) {
+		case CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT:
 			buffer = extra[1];
-		else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-			memcpy(&bytes, extra[1], sizeof(bytes));
-		else
-			return CUDA_ERROR_INVALID_VALUE;
-	}
-	if (bytes < k->parameter_bytes)
+			break;
+		case CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT:
+			bytes = *(const size_t *)extra[1];
+			break;
+		default:
+			return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+					       "%s: extra has a name %p that is not "
+					       "CU_LAUNCH_PARAM_...",
+					       title_of(k), extra[0]);
+		}
+	if (!buffer || bytes < k->parameter_bytes)
 		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
-				       "%s: a buffer of %zu bytes of parameters, it "
-				       "has %u",
-				       title_of(k), bytes, k->parameter_bytes);
-	if (k->parameter_bytes && !buffer)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (k->parameter_bytes)
-		memcpy(w->parameters, buffer, k->parameter_bytes);
+				       "%s: extra has a buffer of %zu bytes: the "
+				       "kernel has %u bytes of parameters",
+				       title_of(k), buffer ? bytes : 0,
+				       k->parameter_bytes);
+	memcpy(w->parameters, buffer, k->parameter_bytes);
 	return CUDA_SUCCESS;
 }
 
-static CUresult copy_parameters(const struct emu_kernel *k, void **arguments,
-				void **extra, struct emu_work *w)
+/* What a launch keeps of its arguments. */
+static CUresult copy_arguments(const CUlaunchConfig *config, const struct emu_kernel *k,
+			       void **arguments, void **extra, struct emu_work *w)
 {
 	w->parameters = calloc(1, k->parameter_bytes + 1u);
-	if (!w->parameters)
+	w->attributes = calloc(config->numAttrs + 1u, sizeof(*w->attributes));
+	if (!w->parameters || !w->attributes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (arguments && extra)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (extra)
-		return copy_buffer(k, extra, w);
-	if (k->n_parameters && !arguments)
-		return CUDA_ERROR_INVALID_VALUE;
-	for (uint32_t i = 0; i < k->n_parameters; i++)
-		memcpy(w->parameters + k->parameters[i].offset, arguments[i],
-		       k->parameters[i].bytes);
-	return CUDA_SUCCESS;
+	w->n_attributes = config->numAttrs;
+	if (config->numAttrs)
+		memcpy(w->attributes, config->attrs,
+		       config->numAttrs * sizeof(*w->attributes));
+	return extra ? copy_buffer(k, extra, w) : copy_parameters(k, arguments, w);
 }
 
 /* All CTAs of a cooperative grid must be resident at the same time. */
@@ -514,8 +579,9 @@ static CUresult make_work(const CUlaunchConfig *config, CUfunction function,
 		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
 	if (!result)
 		result = check_residency(g);
+	w->kernel = function;
 	if (!result)
-		result = copy_parameters(function->kernel, arguments, extra, w);
+		result = copy_arguments(config, function->kernel, arguments, extra, w);
 	return result;
 }
 
@@ -525,8 +591,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 	CUresult result = emu_driver_enter();
 	struct emu_work *w = NULL;
 
-	if (!result && (!config || !function))
+	if (!result && (!config || !function || (arguments && extra)))
 		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result && !emu_is_function(function))
+		result = CUDA_ERROR_INVALID_HANDLE;
 	if (!result && !emu_stream_is_valid(config->hStream))
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (!result) {

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/graph_memory.h"
+#include "driver/memory.h"
+#include "driver/pool.h"
 #include "driver/queue.h"
 #include "driver/stream.h"
 #include "driver/texture.h"
@@ -33,25 +36,32 @@ static void forget(CUdeviceptr pointer)
 		emu_streams_forget(emu_driver.order.streams, begin, bytes);
 }
 
+static CUresult free_memory(CUdeviceptr pointer)
+{
+	struct emu_reservation *r = emu_reservation_find(pointer);
+	struct emu_error err = {{0}};
+	const CUresult result = emu_driver_flush();
+
+	forget(pointer);
+	if (result || r)
+		return result ? result : emu_reservation_change(r, false);
+	if (!emu_memory_free(emu_driver.machine.memory, pointer, &err))
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
+	emu_pool_forget(pointer);
+	return CUDA_SUCCESS;
+}
+
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
-	struct emu_error err = {{0}};
 	CUresult result = emu_driver_enter();
 
 	if (!result && emu_memory_of_kernels(emu_driver.machine.memory, pointer))
-		result =
-		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
-				    "free of 0x%llx: malloc of a kernel returned it, "
-				    "so that a kernel frees it",
-				    pointer);
-	if (!result && pointer) {
-		result = emu_driver_flush();
-		forget(pointer);
-		if (!result &&
-		    !emu_memory_free(emu_driver.machine.memory, pointer, &err))
-			result =
-			    emu_driver_fail(CUDA_ERROR_INVALID_VALUE, "%s", err.text);
-	}
+		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+					 "free of 0x%llx: malloc of a kernel returned it, "
+					 "so that a kernel frees it",
+					 pointer);
+	if (!result && pointer)
+		result = free_memory(pointer);
 	return emu_driver_leave(result);
 }
 
@@ -81,16 +91,22 @@ static CUresult submit(CUstream stream, const struct emu_work *work, bool waits)
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-	const struct emu_work w = {
-	    .kind = EMU_WORK_COPY, .to = to, .from = from, .bytes = bytes};
+	const struct emu_work w = {.kind = EMU_WORK_COPY,
+				   .to = to,
+				   .from = from,
+				   .bytes = bytes,
+				   .rows = {.rows = 1, .slices = 1}};
 
 	return submit(stream, &w, false);
 }
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-	const struct emu_work w = {
-	    .kind = EMU_WORK_COPY, .to = to, .from = from, .bytes = bytes};
+	const struct emu_work w = {.kind = EMU_WORK_COPY,
+				   .to = to,
+				   .from = from,
+				   .bytes = bytes,
+				   .rows = {.rows = 1, .slices = 1}};
 
 	return submit(NULL, &w, true);
 }
@@ -133,18 +149,44 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
 	return cuMemcpyAsync(to, from, bytes, stream);
 }
 
-static CUresult fill(CUdeviceptr to, uint32_t value, uint32_t value_bytes, size_t count,
-		     CUstream stream, bool waits)
+/* A fill of rows; the pitch is not used for one row. */
+struct fill {
+	uint32_t value, value_bytes;
+	size_t count, rows, slices; /* count: values of a row */
+	size_t pitch, slice;
+};
+
+static CUresult fill_rows(CUdeviceptr to, const struct fill *f, CUstream stream,
+			  bool waits)
 {
 	const struct emu_work w = {.kind = EMU_WORK_SET,
 				   .to = to,
-				   .value = value,
-				   .value_bytes = value_bytes,
-				   .bytes = count * value_bytes};
+				   .value = f->value,
+				   .value_bytes = f->value_bytes,
+				   .bytes = f->count * f->value_bytes,
+				   .rows = {.rows = f->rows,
+					    .slices = f->slices,
+					    .to_pitch = f->pitch,
+					    .to_slice = f->slice}};
 
-	if (to % value_bytes || count > SIZE_MAX / 4)
+	if (f->count > SIZE_MAX / 4)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (to % f->value_bytes || (f->rows * f->slices > 1 &&
+				    (f->pitch % f->value_bytes || f->pitch < w.bytes)))
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				       "fill of %zu rows of %zu bytes at 0x%llx, pitch "
+				       "%zu: the address and the pitch are multiples "
+				       "of %u, and the pitch is not less than a row",
+				       f->rows, w.bytes, to, f->pitch, f->value_bytes);
 	return submit(stream, &w, waits);
+}
+
+static CUresult fill(CUdeviceptr to, uint32_t value, uint32_t value_bytes, size_t count,
+		     CUstream stream, bool waits)
+{
+	const struct fill f = {value, value_bytes, count, 1, 1, 0, 0};
+
+	return fill_rows(to, &f, stream, waits);
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes)
@@ -179,23 +221,68 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream
 	return fill(to, value, 4, count, stream, false);
 }
 
+static CUresult fill_2d(CUdeviceptr to, struct fill f, CUstream stream, bool waits)
+{
+	f.slices = 1;
+	f.slice = f.pitch * f.rows;
+	return fill_rows(to, &f, stream, waits);
+}
+
 CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value,
 			   size_t width, size_t height, CUstream stream)
 {
-	CUresult result = CUDA_SUCCESS;
-
-	for (size_t i = 0; i < height && !result; i++)
-		result = fill(to + i * pitch, value, 1, width, stream, false);
-	return result;
+	return fill_2d(to, (struct fill){value, 1, width, height, 1, pitch, 0}, stream,
+		       false);
 }
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value,
 			 size_t width, size_t height)
 {
-	const CUresult result =
-	    cuMemsetD2D8Async(to, pitch, value, width, height, NULL);
+	return fill_2d(to, (struct fill){value, 1, width, height, 1, pitch, 0}, NULL,
+		       true);
+}
 
-	return result ? result : cuCtxSynchronize();
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value,
+			    size_t width, size_t height, CUstream stream)
+{
+	return fill_2d(to, (struct fill){value, 2, width, height, 1, pitch, 0}, stream,
+		       false);
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value,
+			  size_t width, size_t height)
+{
+	return fill_2d(to, (struct fill){value, 2, width, height, 1, pitch, 0}, NULL,
+		       true);
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+			    size_t height, CUstream stream)
+{
+	return fill_2d(to, (struct fill){value, 4, width, height, 1, pitch, 0}, stream,
+		       false);
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+			  size_t height)
+{
+	return fill_2d(to, (struct fill){value, 4, width, height, 1, pitch, 0}, NULL,
+		       true);
+}
+
+CUresult emu_memset_3d(CUdeviceptr to, size_t pitch, size_t rows_of_slice,
+		       unsigned char value, const size_t extent[3], CUstream stream,
+		       bool waits)
+{
+	const struct fill f = {
+	    value, 1, extent[0], extent[1], extent[2], pitch, pitch * rows_of_slice};
+
+	if (extent[2] > 1 && rows_of_slice < extent[1])
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				       "fill of %zu slices of %zu rows: the memory has "
+				       "slices of %zu rows",
+				       extent[2], extent[1], rows_of_slice);
+	return fill_rows(to, &f, stream, waits);
 }
 
 /* ---- copies of rows ------------------------------------------------------ */
@@ -258,7 +345,7 @@ static bool open_array(struct side *s, const CUDA_MEMCPY3D *c, CUarray array, si
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *c, CUstream stream)
 {
 	struct side from = {0}, to = {0};
-	CUresult result = CUDA_SUCCESS;
+	struct emu_work w = {.kind = EMU_WORK_COPY};
 
 	if (!c || c->srcLOD || c->dstLOD)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -276,13 +363,12 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *c, CUstream stream)
 		: !open_side(&to, c, c->dstXInBytes, c->dstY, c->dstZ, c->dstPitch,
 			     c->dstHeight))
 		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t z = 0; z < c->Depth; z++)
-		for (size_t y = 0; y < c->Height && !result; y++)
-			result =
-			    cuMemcpyAsync(to.at + z * to.slice + y * to.pitch,
-					  from.at + z * from.slice + y * from.pitch,
-					  c->WidthInBytes, stream);
-	return result;
+	w.to = to.at;
+	w.from = from.at;
+	w.bytes = c->WidthInBytes;
+	w.rows = (struct emu_rows){c->Height, c->Depth,	  to.pitch,
+				   to.slice,  from.pitch, from.slice};
+	return submit(stream, &w, false);
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy)
@@ -347,62 +433,42 @@ static CUresult capture(CUstream stream, enum emu_work_kind kind,
 
 static CUresult reserve(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-	struct emu_reservation *r = calloc(1, sizeof(*r));
+	struct emu_reservation *r = emu_reservation_make(bytes);
 	CUresult result;
 
 	if (!r)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r->bytes = bytes;
-	r->owners = 1;
-	r->address = emu_driver_alloc(bytes);
-	if (!r->address) {
-		free(r);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	emu_memory_set_state(emu_driver.machine.memory, r->address, bytes, 0);
 	*pointer = r->address;
 	result = capture(stream, EMU_WORK_ALLOC, r);
 	emu_reservation_leave(r);
 	return result;
 }
 
-static struct emu_reservation *reservation_of(CUstream stream, CUdeviceptr pointer)
-{
-	for (const struct emu_work *w = stream->graph->first; w; w = w->next)
-		if (w->kind == EMU_WORK_ALLOC && w->reservation->address == pointer)
-			return w->reservation;
-	return NULL;
-}
-
-/*
- * Only keeps the mode, because no call is refused for another thread's capture.
- */
-CUresult cuThreadExchangeStreamCaptureMode(int *mode)
-{
-	static _Thread_local int current;
-	const int before = current;
-
-	if (!mode || *mode < 0 || *mode > 2)
-		return CUDA_ERROR_INVALID_VALUE;
-	current = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+				 CUstream stream)
 {
 	CUresult result = emu_driver_enter();
 	bool captures;
 
 	if (!result && !emu_stream_is_valid(stream))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	if (!result && (!pointer || bytes == 0))
-		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result && (!pointer || bytes == 0 || !emu_pool_is_valid(pool)))
+		result = emu_driver_fail(
+		    CUDA_ERROR_INVALID_VALUE,
+		    "cuMemAllocAsync: %zu bytes: the pointer is NULL, or there are no "
+		    "bytes, or the pool is not one",
+		    bytes);
 	captures = !result && emu_stream_is_capturing(stream);
 	if (captures)
 		result = reserve(pointer, bytes, stream);
-	result = emu_driver_leave(result);
-	return result || captures ? result : cuMemAlloc_v2(pointer, bytes);
+	else if (!result)
+		result = emu_pool_alloc(pool, pointer, bytes);
+	return emu_driver_leave(result);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+	return cuMemAllocFromPoolAsync(pointer, bytes, emu_pool_current(), stream);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
@@ -415,9 +481,12 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 		result = CUDA_ERROR_INVALID_HANDLE;
 	captures = !result && emu_stream_is_capturing(stream);
 	if (captures) {
-		r = reservation_of(stream, pointer);
-		result =
-		    r ? capture(stream, EMU_WORK_FREE, r) : CUDA_ERROR_INVALID_VALUE;
+		r = emu_reservation_find(pointer);
+		result = r ? capture(stream, EMU_WORK_FREE, r)
+			   : emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+					     "cuMemFreeAsync in a capture: 0x%llx is "
+					     "not memory of a graph",
+					     pointer);
 	}
 	result = emu_driver_leave(result);
 	return result || captures ? result : cuMemFree_v2(pointer);

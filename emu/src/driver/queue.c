@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "driver/graph_memory.h"
 #include "driver/record.h"
+#include "driver/stream.h"
 #include "machine/findings.h"
 #include "machine/grid.h"
 #include "machine/prints.h"
@@ -19,19 +21,45 @@
 
 /* ---- work ---------------------------------------------------------------- */
 
-void emu_reservation_leave(struct emu_reservation *r)
-{
-	if (!r || --r->owners)
-		return;
-	(void)emu_memory_free(emu_driver.machine.memory, r->address, NULL);
-	free(r);
-}
-
 void emu_work_free(struct emu_work *work)
 {
+	if (!work)
+		return;
 	emu_reservation_leave(work->reservation);
 	free(work->parameters);
+	free(work->attributes);
 	free(work);
+}
+
+/* A copy of bytes, which may be none.  NULL: no memory. */
+static void *copy_of(const void *from, size_t bytes)
+{
+	void *to = malloc(bytes + 1);
+
+	if (to && bytes)
+		memcpy(to, from, bytes);
+	return to;
+}
+
+struct emu_work *emu_work_copy(const struct emu_work *from)
+{
+	struct emu_work *w = malloc(sizeof(*w));
+
+	if (!w)
+		return NULL;
+	*w = *from;
+	w->next = NULL;
+	if (w->reservation)
+		w->reservation->owners++;
+	w->parameters = copy_of(
+	    from->parameters,
+	    from->kind == EMU_WORK_KERNEL ? from->grid.kernel->parameter_bytes : 0);
+	w->attributes =
+	    copy_of(from->attributes, from->n_attributes * sizeof(*w->attributes));
+	if (w->parameters && w->attributes)
+		return w;
+	emu_work_free(w);
+	return NULL;
 }
 
 /* ---- copies and fills ---------------------------------------------------- */
@@ -62,28 +90,18 @@ static CUresult check_range(const char *what, CUdeviceptr pointer, size_t bytes)
 			       what, bytes, pointer, text);
 }
 
-/* Allocates memory of a graph, with undefined bytes, or frees it. */
-static CUresult change_reservation(const struct emu_work *w)
-{
-	const struct emu_reservation *r = w->reservation;
-
-	emu_memory_set_state(emu_driver.machine.memory, r->address, r->bytes,
-			     w->kind == EMU_WORK_ALLOC ? EMU_MAPPED : 0);
-	return CUDA_SUCCESS;
-}
-
 /* bytes: a multiple of value_bytes. */
-static void fill(const struct emu_work *w)
+static void fill(const struct emu_work *w, CUdeviceptr at, size_t bytes)
 {
-	uint8_t *to = (uint8_t *)(uintptr_t)w->to;
+	uint8_t *to = (uint8_t *)(uintptr_t)at;
 	const uint32_t value = w->value;
 
 	if (w->value_bytes == 1 || value == 0)
-		emu_is_device(w->to) ? emu_memory_set(emu_driver.machine.memory, w->to,
-						      w->bytes, (uint8_t)value)
-				     : (void)memset(to, (int)value, w->bytes);
+		emu_is_device(at) ? emu_memory_set(emu_driver.machine.memory, at, bytes,
+						   (uint8_t)value)
+				  : (void)memset(to, (int)value, bytes);
 	else
-		for (size_t i = 0; i < w->bytes; i += w->value_bytes)
+		for (size_t i = 0; i < bytes; i += w->value_bytes)
 			memcpy(to + i, &value, w->value_bytes);
 }
 
@@ -370,8 +388,14 @@ static CUresult queue_kernel(struct emu_work *w)
 	return CUDA_SUCCESS;
 }
 
-/* Checks the bytes of a copy or a fill in the order of streams. */
-static CUresult check_order(const struct emu_work *w)
+/* A row of a copy or a fill. */
+struct row {
+	CUdeviceptr to, from;
+	size_t bytes;
+};
+
+/* Checks the bytes of a row in the order of streams. */
+static CUresult check_order(const struct emu_work *w, struct row row)
 {
 	struct emu_machine *m = &emu_driver.machine;
 	const bool is_copy = w->kind == EMU_WORK_COPY;
@@ -381,15 +405,16 @@ static CUresult check_order(const struct emu_work *w)
 	CUresult found;
 
 	if (!w->order.streams ||
-	    ((!emu_is_device(w->to) ||
-	      emu_stream_access(&w->order, EMU_STREAM_WRITE, w->to, w->bytes, &err)) &&
-	     (!is_copy || !emu_is_device(w->from) ||
-	      emu_stream_access(&w->order, EMU_STREAM_READ, w->from, w->bytes, &err))))
+	    ((!emu_is_device(row.to) || emu_stream_access(&w->order, EMU_STREAM_WRITE,
+							  row.to, row.bytes, &err)) &&
+	     (!is_copy || !emu_is_device(row.from) ||
+	      emu_stream_access(&w->order, EMU_STREAM_READ, row.from, row.bytes,
+				&err))))
 		return CUDA_SUCCESS;
 	if (!is_copy)
 		memcpy(name, "fill", sizeof(name));
 	emu_stream_title(w->order.stream, title, sizeof(title));
-	emu_fail(&report, "%s of %zu bytes in %s: %.700s", name, w->bytes, title,
+	emu_fail(&report, "%s of %zu bytes in %s: %.700s", name, row.bytes, title,
 		 err.text);
 	one = (struct emu_finding){
 	    .rule = emu_rule_for(err.text), .kernel = name, .report = report.text};
@@ -405,52 +430,76 @@ static CUresult check_order(const struct emu_work *w)
 	return found;
 }
 
-/* Runs a copy or a fill. */
-static CUresult run_move(const struct emu_work *w)
+static CUresult check_row(const struct emu_work *w, struct row row)
+{
+	CUresult result = check_range("write of", row.to, row.bytes);
+
+	if (!result && w->kind == EMU_WORK_COPY)
+		result = check_range("read of", row.from, row.bytes);
+	return result ? result : check_order(w, row);
+}
+
+static CUresult move_row(const struct emu_work *w, struct row row)
 {
 	const bool is_copy = w->kind == EMU_WORK_COPY;
-	CUresult result;
+	const CUresult result = check_row(w, row);
 
-	if (w->reservation)
-		return change_reservation(w);
-	result = check_range("write of", w->to, w->bytes);
-	if (!result && is_copy)
-		result = check_range("read of", w->from, w->bytes);
-	if (!result && w->bytes)
-		result = check_order(w);
-	if (result || w->bytes == 0)
+	if (result)
 		return result;
 	if (is_copy)
-		memmove((void *)(uintptr_t)w->to, (void *)(uintptr_t)w->from, w->bytes);
+		memmove((void *)(uintptr_t)row.to, (void *)(uintptr_t)row.from,
+			row.bytes);
 	else
-		fill(w);
-	if (!emu_is_device(w->to))
+		fill(w, row.to, row.bytes);
+	if (!emu_is_device(row.to))
 		return CUDA_SUCCESS;
-	if (is_copy && emu_is_device(w->from))
-		memmove(emu_shadow_of(w->to), emu_shadow_of(w->from), w->bytes);
+	if (is_copy && emu_is_device(row.from))
+		memmove(emu_shadow_of(row.to), emu_shadow_of(row.from), row.bytes);
 	else
-		emu_memory_set_state(emu_driver.machine.memory, w->to, w->bytes,
+		emu_memory_set_state(emu_driver.machine.memory, row.to, row.bytes,
 				     EMU_MAPPED | EMU_WRITTEN);
 	return CUDA_SUCCESS;
 }
 
-CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
+/* True if the rows are one range, which moves faster. */
+static bool is_one_range(const struct emu_work *w)
+{
+	const struct emu_rows *r = &w->rows;
+	const bool is_copy = w->kind == EMU_WORK_COPY;
+
+	return r->to_pitch == w->bytes && r->to_slice == r->rows * w->bytes &&
+	       (!is_copy ||
+		(r->from_pitch == w->bytes && r->from_slice == r->rows * w->bytes));
+}
+
+/* Runs a copy or a fill. */
+static CUresult run_move(const struct emu_work *w)
+{
+	const struct emu_rows *r = &w->rows;
+	const bool is_one = is_one_range(w);
+	const size_t rows = is_one ? 1 : r->rows, slices = is_one ? 1 : r->slices;
+	CUresult result = CUDA_SUCCESS;
+
+	if (w->reservation)
+		return emu_reservation_change(w->reservation,
+					      w->kind == EMU_WORK_ALLOC);
+	for (size_t z = 0; z < slices && w->bytes; z++)
+		for (size_t y = 0; y < rows && !result; y++) {
+			const struct row row = {
+			    w->to + z * r->to_slice + y * r->to_pitch,
+			    w->from + z * r->from_slice + y * r->from_pitch,
+			    is_one ? w->bytes * r->rows * r->slices : w->bytes};
+
+			if (row.bytes)
+				result = move_row(w, row);
+		}
+	return result;
+}
+
+CUresult emu_driver_submit_ordered(struct emu_work *w)
 {
 	CUresult result;
 
-	if (stream && (uintptr_t)stream > 2 && stream->graph) {
-		struct CUgraph_st *g = stream->graph;
-
-		w->next = NULL;
-		if (g->last)
-			g->last->next = w;
-		else
-			g->first = w;
-		g->last = w;
-		g->count++;
-		return CUDA_SUCCESS;
-	}
-	emu_stream_order_begin(&emu_driver.order, emu_stream_number(stream), &w->order);
 	if (w->kind == EMU_WORK_KERNEL)
 		return queue_kernel(w);
 	result = emu_driver_flush();
@@ -458,4 +507,12 @@ CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
 		result = run_move(w);
 	emu_work_free(w);
 	return result;
+}
+
+CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
+{
+	if (emu_stream_is_capturing(stream))
+		return emu_capture_work(stream, w);
+	emu_stream_order_begin(&emu_driver.order, emu_stream_number(stream), &w->order);
+	return emu_driver_submit_ordered(w);
 }

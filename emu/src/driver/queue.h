@@ -17,11 +17,12 @@ enum emu_work_kind {
 	EMU_WORK_HOST, /* a function of the host, only in graphs */
 };
 
-/* Memory that a graph allocates.  Its address is kept for all copies of the graph. */
-struct emu_reservation {
-	CUdeviceptr address;
-	size_t bytes;
-	size_t owners; /* nodes */
+struct emu_reservation; /* driver/graph_memory.h */
+
+/* The rows of a copy or a fill: how many, and the bytes from one to the next. */
+struct emu_rows {
+	size_t rows, slices; /* rows of a slice; at least 1 */
+	size_t to_pitch, to_slice, from_pitch, from_slice;
 };
 
 /* Queued work.  A kernel owns its grid and a copy of its parameters. */
@@ -30,8 +31,13 @@ struct emu_work {
 	struct emu_grid grid;
 	uint8_t *parameters;
 	bool is_dependent; /* may begin before the kernel before it ends */
+	/* Of a kernel: what its node in a graph returns and changes. */
+	CUfunction kernel;
+	CUlaunchAttribute *attributes;
+	uint32_t n_attributes;
 	CUdeviceptr to, from;
-	size_t bytes;
+	size_t bytes; /* of a row */
+	struct emu_rows rows;
 	uint32_t value, value_bytes;	     /* of SET: 1, 2 or 4 */
 	struct emu_reservation *reservation; /* of ALLOC and FREE */
 	void (*function)(void *);	     /* of HOST */
@@ -47,7 +53,10 @@ CUresult emu_driver_flush(void);
  * the default stream.
  */
 CUresult emu_driver_submit(CUstream stream, struct emu_work *work);
+/* The same for work that has its place in the order of streams. */
+CUresult emu_driver_submit_ordered(struct emu_work *work);
+/* NULL: no memory. */
+struct emu_work *emu_work_copy(const struct emu_work *work);
 void emu_work_free(struct emu_work *work);
-void emu_reservation_leave(struct emu_reservation *r);
 
 #endif

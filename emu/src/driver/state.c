@@ -26,6 +26,7 @@ CUresult emu_driver_fail(CUresult result, const char *format, ...)
 {
 	va_list arguments;
 
+	emu_driver.text_of = result;
 	va_start(arguments, format);
 	vsnprintf(emu_driver.text, sizeof(emu_driver.text), format, arguments);
 	va_end(arguments);

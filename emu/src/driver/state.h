@@ -23,21 +23,26 @@ struct CUfunc_st {
 	struct emu_kernel *kernel;
 	int dynamic_bytes; /* allowed */
 	bool any_cluster;
+	int carveout; /* of shared memory, in percent; it changes nothing */
 };
 
 struct emu_work;
 
+/* Nodes after which the next node of a capture comes. */
+struct emu_tails {
+	CUgraphNode *nodes;
+	size_t count;
+};
+
 struct CUstream_st {
 	struct CUgraph_st *graph; /* that is being captured, also by other streams */
 	bool is_origin;		  /* the capture began in this stream */
+	bool is_kept;		  /* the graph is the program's, which it destroys */
+	struct emu_tails tails;	  /* of the capture */
 	uint32_t number;	  /* stream_order.h */
+	unsigned flags;
+	int priority;
 	struct CUstream_st *next;
-};
-
-struct CUgraph_st {
-	struct emu_work *first, *last;
-	size_t count;
-	uint64_t capture; /* its number; 0: the graph was not captured */
 };
 
 struct emu_driver {
@@ -56,6 +61,7 @@ struct emu_driver {
 	struct emu_stream_order order;
 	uint64_t grids;
 	char text[sizeof(struct emu_error) + 1000]; /* of cuGetErrorString */
+	CUresult text_of;			    /* the result that it explains */
 };
 
 extern struct emu_driver emu_driver;

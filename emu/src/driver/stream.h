@@ -5,7 +5,37 @@
 
 #include "driver/state.h"
 
+/* Priorities of streams, as on GPUs.  They change nothing. */
+#define EMU_LEAST_PRIORITY    0
+#define EMU_GREATEST_PRIORITY (-5)
+
+struct emu_work;
+
+struct CUevent_st {
+	uint64_t instructions;
+	double ns;		    /* predicted */
+	uint64_t capture;	    /* that it is recorded in; 0: none */
+	struct emu_tails tails;	    /* of that capture, when it was recorded */
+	uint32_t seen[EMU_STREAMS]; /* by stream: work before it */
+};
+
+/*
+ * True for live streams, NULL, and the two numbers of the default streams.
+ */
 bool emu_stream_is_valid(CUstream stream);
 bool emu_stream_is_capturing(CUstream stream);
+/* Records an event after the work that `seen` has; what is queued has run. */
+void emu_event_set(CUevent event, const uint32_t *seen);
+/* An event of a capture, and a stream that waits for it. */
+CUresult emu_capture_record(CUevent event, CUstream stream, bool is_node);
+CUresult emu_capture_wait(CUstream stream, CUevent event, bool is_node);
+/* The stream is destroyed: ends what it captures. */
+void emu_capture_leave(CUstream stream);
+/* Adds a node for work to the graph that the stream captures, which then owns it. */
+CUresult emu_capture_work(CUstream stream, struct emu_work *work);
+/* Compares the accesses of streams from now on, if they may run at the same time. */
+void emu_streams_compare(bool is_apart);
+/* Runs what is queued, if the stream may be waited for. */
+CUresult emu_stream_flush(CUstream stream);
 
 #endif

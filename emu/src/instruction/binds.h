@@ -74,6 +74,7 @@ bool emu_bind_malloc(struct emu_bind *b);
 bool emu_bind_free(struct emu_bind *b);
 bool emu_bind_call_check(struct emu_bind *b);
 bool emu_bind_call_unless(struct emu_bind *b);
+bool emu_bind_setconditional(struct emu_bind *b);
 bool emu_bind_trap(struct emu_bind *b);
 bool emu_bind_nothing(struct emu_bind *b);
 /* warps and blocks */

@@ -2,8 +2,9 @@
 /*
  * op_library.c - the functions of CUDA's run-time library that kernels call:
  * vprintf, whose text the host writes after the grid has run (machine/prints.h),
- * malloc and free, whose memory is that of cudaMalloc with the same checks, and
- * __assertfail.  Their arguments are offsets in the thread's local memory, to which
+ * malloc and free, whose memory is that of cudaMalloc with the same checks,
+ * __assertfail, and cudaGraphSetConditional (machine/conditionals.h).  Their
+ * arguments are offsets in the thread's local memory, to which
  * the call has stored the values.
  */
 #include <stdio.h>
@@ -400,4 +401,40 @@ bool emu_bind_free(struct emu_bind *b)
 {
 	b->i->run = run_free;
 	return bind_heap(b, 1);
+}
+
+/* ---- conditional nodes ------------------------------------------------------- */
+
+/* handle, value */
+static void run_setconditional(struct emu_warp *w, const struct emu_instr *i,
+			       uint32_t lanes)
+{
+	struct emu_conditional *c;
+
+	EMU_EACH_LANE(l)
+	{
+		uint64_t handle = 0;
+		uint32_t value = 0;
+
+		if (!(lanes >> l & 1))
+			continue;
+		if (!read_local(w, i, l, 0, &handle, 8) ||
+		    !read_local(w, i, l, 1, &value, 4))
+			return;
+		c = emu_conditional_find(&emu_machine_of(w)->conditionals, handle);
+		if (!c) {
+			emu_fault(w, i, l,
+				  "cudaGraphSetConditional: %llu is not the handle of "
+				  "a condition of an existing graph",
+				  (unsigned long long)handle);
+			return;
+		}
+		atomic_store_explicit(&c->value, value, memory_order_relaxed);
+	}
+}
+
+bool emu_bind_setconditional(struct emu_bind *b)
+{
+	b->i->run = run_setconditional;
+	return bind_offsets(b, 2);
 }

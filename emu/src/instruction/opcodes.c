@@ -238,6 +238,8 @@ const struct emu_opcode emu_opcodes[] = {
     {"call.free", "", "", emu_bind_free, PINNED, .cross_cluster = EMU_CROSS_ALWAYS},
     {"call.check", "", "", emu_bind_call_check, PINNED},
     {"call.unless", "", "", emu_bind_call_unless, PINNED},
+    {"call.setconditional", "", "", emu_bind_setconditional, PINNED,
+     .cross_cluster = EMU_CROSS_ALWAYS},
     {"ret", "uni", "", emu_bind_ret, PINNED, .ends_block = true},
     {"exit", "", "", emu_bind_exit, PINNED, .ends_block = true},
     {"trap", "", "", emu_bind_trap, PINNED},

@@ -8,6 +8,7 @@
 #define EMU_MACHINE_H
 
 #include "hardware/emu.h"
+#include "machine/conditionals.h"
 #include "machine/device.h"
 #include "ptx/ptx.h"
 
@@ -140,6 +141,7 @@ struct emu_machine {
 	/* malloc in kernels: the limit, 0 for the default, and what is allocated. */
 	uint64_t heap_limit, heap_used;
 	struct emu_textures *textures; /* hardware/texture.h; NULL: none */
+	struct emu_conditionals conditionals; /* of graphs */
 	bool has_failed;
 	struct emu_error report;
 	const struct emu_rule *report_rule; /* NULL: the report is complete */

@@ -65,7 +65,7 @@ static const struct emu_rule table[] = {
      "operations of two streams may run concurrently, in any order (CUDA "
      "programming guide, \"Streams\")",
      "cudaEventRecord in one stream and cudaStreamWaitEvent in the other, "
-     "or cudaStreamSynchronize between them"},
+     "cudaStreamSynchronize between them, or an edge between two nodes of a graph"},
     {"grid-race", true, "nothing in this grid can order two clusters",
      "CTAs of a grid without atomics and ordered accesses run "
      "concurrently, in any order (\"Memory Consistency Model\")",

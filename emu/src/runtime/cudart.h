@@ -20,6 +20,7 @@ enum {
 	cudaErrorInvalidSymbol = 13,
 	cudaErrorInvalidDeviceFunction = 98,
 	cudaMemcpyHostToDevice = 1,
+	cudaMemcpyDefault = 4,
 };
 
 typedef struct {
@@ -156,15 +157,59 @@ struct cudaKernelNodeParams {
 	void **kernelParams, **extra;
 };
 
+/* Any node: as the driver's, but for kernels, copies and conditions. */
+struct cudaGraphNodeParams {
+	int type, reserved0[3];
+	union {
+		long long reserved1[29];
+		struct cudaKernelNodeParams kernel;
+		struct {
+			int flags, reserved[3];
+			struct cudaMemcpy3DParms copyParams;
+		} memcpy;
+		CUDA_MEMSET_NODE_PARAMS memset;
+		CUDA_HOST_NODE_PARAMS host;
+		struct {
+			CUgraph graph;
+			int ownership;
+		} graph;
+		CUevent event;
+		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+		void *free;
+		struct {
+			CUgraphConditionalHandle handle;
+			int type;
+			unsigned size;
+			CUgraph *phGraph_out;
+		} conditional;
+	};
+	long long reserved2;
+};
+
 /* Opens the driver once, and keeps an error for cudaGetLastError(). */
 CUresult emu_runtime_begin(void);
 cudaError_t emu_runtime_keep(CUresult result);
+/* The rest of a function: opens the driver, calls it, and keeps an error. */
+#define EMU_CALL(call)                                                                 \
+	do {                                                                           \
+		const CUresult begun_ = emu_runtime_begin();                           \
+                                                                                       \
+		return emu_runtime_keep(begun_ ? begun_ : (call));                     \
+	} while (0)
 /* The function of a kernel's stub in the host program. */
 CUresult emu_runtime_function(const void *stub, CUfunction *function);
+/* The stub of a function; the function itself, which is a kernel, if it has none. */
+const void *emu_runtime_stub(CUfunction function);
 /* The address of a variable on the device. */
 CUresult emu_runtime_variable(const void *host, CUdeviceptr *to, size_t *bytes);
 /* The driver's form of a copy.  copy: not NULL. */
 CUDA_MEMCPY3D emu_runtime_box(const struct cudaMemcpy3DParms *copy);
+/* The driver's form of a kernel node.  p: not NULL. */
+CUresult emu_runtime_kernel_node(const struct cudaKernelNodeParams *p,
+				 CUDA_KERNEL_NODE_PARAMS *to);
+/* The address of bytes offset .. offset + bytes - 1 of a variable. */
+CUresult emu_runtime_symbol(const void *symbol, size_t offset, size_t bytes,
+			    CUdeviceptr *at);
 
 #define F(type, name, arguments) EMU_EXPORT type name arguments;
 #include "runtime/cudart.def"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_calls.c - the device, errors, streams, graphs and events. */
+/* device_calls.c - the device, errors, streams and events. */
 #include <pthread.h>
 #include <string.h>
 
@@ -43,14 +43,6 @@ CUresult emu_runtime_begin(void)
 	(void)cuDevicePrimaryCtxRetain(&context, 0);
 	return cuCtxSetCurrent(context);
 }
-
-/* Calls the driver, and opens it first. */
-#define CALL(call)                                                                     \
-	do {                                                                           \
-		const CUresult begun_ = emu_runtime_begin();                           \
-                                                                                       \
-		return emu_runtime_keep(begun_ ? begun_ : (call));                     \
-	} while (0)
 
 cudaError_t cudaGetLastError(void)
 {
@@ -97,20 +89,20 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-	CALL(cuDeviceGetCount(count));
+	EMU_CALL(cuDeviceGetCount(count));
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
 	*device = 0;
-	CALL(CUDA_SUCCESS);
+	EMU_CALL(CUDA_SUCCESS);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
 	CUdevice unused;
 
-	CALL(cuDeviceGet(&unused, device));
+	EMU_CALL(cuDeviceGet(&unused, device));
 }
 
 /* There is one device. */
@@ -146,7 +138,7 @@ cudaError_t cudaSetDeviceFlags(unsigned flags)
 
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device)
 {
-	CALL(cuDeviceGetAttribute(value, attribute, device));
+	EMU_CALL(cuDeviceGetAttribute(value, attribute, device));
 }
 
 /* Sets fields that have a number for cuDeviceGetAttribute. */
@@ -224,29 +216,29 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *to, int device)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-	CALL(cuCtxSynchronize());
+	EMU_CALL(cuCtxSynchronize());
 }
 
 cudaError_t cudaDeviceReset(void)
 {
-	CALL(cuCtxSynchronize());
+	EMU_CALL(cuCtxSynchronize());
 }
 
 cudaError_t cudaDeviceSetLimit(int limit, size_t value)
 {
-	CALL(cuCtxSetLimit(limit, value));
+	EMU_CALL(cuCtxSetLimit(limit, value));
 }
 
 cudaError_t cudaDeviceGetLimit(size_t *value, int limit)
 {
-	CALL(cuCtxGetLimit(value, limit));
+	EMU_CALL(cuCtxGetLimit(value, limit));
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **to,
 					     unsigned version, unsigned long long flags,
 					     int *status)
 {
-	CALL(cuGetProcAddress_v2(symbol, to, (int)version, flags, status));
+	EMU_CALL(cuGetProcAddress_v2(symbol, to, (int)version, flags, status));
 }
 
 cudaError_t cudaProfilerStart(void)
@@ -259,57 +251,57 @@ cudaError_t cudaProfilerStop(void)
 	return CUDA_SUCCESS;
 }
 
-/* ---- streams and graphs -------------------------------------------------- */
+/* ---- streams -------------------------------------------------- */
 
 cudaError_t cudaStreamCreate(CUstream *stream)
 {
-	CALL(cuStreamCreate(stream, 0));
+	EMU_CALL(cuStreamCreate(stream, 0));
 }
 
 cudaError_t cudaStreamCreateWithFlags(CUstream *stream, unsigned flags)
 {
-	CALL(cuStreamCreate(stream, flags));
+	EMU_CALL(cuStreamCreate(stream, flags));
 }
 
 cudaError_t cudaStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
-	CALL(cuStreamCreateWithPriority(stream, flags, priority));
+	EMU_CALL(cuStreamCreateWithPriority(stream, flags, priority));
 }
 
 cudaError_t cudaStreamDestroy(CUstream stream)
 {
-	CALL(cuStreamDestroy_v2(stream));
+	EMU_CALL(cuStreamDestroy_v2(stream));
 }
 
 cudaError_t cudaStreamSynchronize(CUstream stream)
 {
-	CALL(cuStreamSynchronize(stream));
+	EMU_CALL(cuStreamSynchronize(stream));
 }
 
 cudaError_t cudaStreamQuery(CUstream stream)
 {
-	CALL(cuStreamQuery(stream));
+	EMU_CALL(cuStreamQuery(stream));
 }
 
 cudaError_t cudaStreamGetFlags(CUstream stream, unsigned *flags)
 {
-	CALL(cuStreamGetFlags(stream, flags));
+	EMU_CALL(cuStreamGetFlags(stream, flags));
 }
 
 cudaError_t cudaStreamGetPriority(CUstream stream, int *priority)
 {
-	CALL(cuStreamGetPriority(stream, priority));
+	EMU_CALL(cuStreamGetPriority(stream, priority));
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
-	CALL(cuCtxGetStreamPriorityRange(least, greatest));
+	EMU_CALL(cuCtxGetStreamPriorityRange(least, greatest));
 }
 
 cudaError_t cudaLaunchHostFunc(CUstream stream, void (*function)(void *),
 			       void *argument)
 {
-	CALL(cuLaunchHostFunc(stream, function, argument));
+	EMU_CALL(cuLaunchHostFunc(stream, function, argument));
 }
 
 /* A callback and its arguments, for cuLaunchHostFunc. */
@@ -338,83 +330,98 @@ cudaError_t cudaStreamAddCallback(CUstream stream,
 		return emu_runtime_keep(CUDA_ERROR_INVALID_VALUE);
 	if (!emu_runtime_begin() && !cuStreamIsCapturing(stream, &captures) && captures)
 		return emu_runtime_keep(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	CALL(cuLaunchHostFunc(stream, call_back, &c));
+	EMU_CALL(cuLaunchHostFunc(stream, call_back, &c));
 }
 
 cudaError_t cudaStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
-	CALL(cuStreamWaitEvent(stream, event, flags));
+	EMU_CALL(cuStreamWaitEvent(stream, event, flags));
 }
 
 cudaError_t cudaStreamBeginCapture(CUstream stream, int mode)
 {
-	CALL(cuStreamBeginCapture_v2(stream, mode));
+	EMU_CALL(cuStreamBeginCapture_v2(stream, mode));
 }
 
 cudaError_t cudaStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-	CALL(cuStreamEndCapture(stream, graph));
+	EMU_CALL(cuStreamEndCapture(stream, graph));
 }
 
 cudaError_t cudaStreamIsCapturing(CUstream stream, int *state)
 {
-	CALL(cuStreamIsCapturing(stream, state));
+	EMU_CALL(cuStreamIsCapturing(stream, state));
 }
 
-cudaError_t cudaGraphInstantiate(CUgraphExec *exec, CUgraph graph,
-				 unsigned long long flags)
+/* ---- captures ----------------------------------------------------------------- */
+
+cudaError_t cudaStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+					  const CUgraphNode *before,
+					  const CUgraphEdgeData *data, size_t count,
+					  int mode)
 {
-	CALL(cuGraphInstantiateWithFlags(exec, graph, flags));
+	EMU_CALL(cuStreamBeginCaptureToGraph(stream, graph, before, data, count, mode));
 }
 
-cudaError_t cudaGraphLaunch(CUgraphExec exec, CUstream stream)
+cudaError_t cudaStreamGetCaptureInfo(CUstream stream, int *status, uint64_t *id,
+				     CUgraph *graph, const CUgraphNode **before,
+				     const CUgraphEdgeData **data, size_t *count)
 {
-	CALL(cuGraphLaunch(exec, stream));
+	EMU_CALL(
+	    cuStreamGetCaptureInfo_v3(stream, status, id, graph, before, data, count));
 }
 
-cudaError_t cudaGraphDestroy(CUgraph graph)
+cudaError_t cudaStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
+						const CUgraphEdgeData *data,
+						size_t count, unsigned flags)
 {
-	CALL(cuGraphDestroy(graph));
+	EMU_CALL(
+	    cuStreamUpdateCaptureDependencies_v2(stream, nodes, data, count, flags));
 }
 
-cudaError_t cudaGraphExecDestroy(CUgraphExec exec)
+cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode)
 {
-	CALL(cuGraphExecDestroy(exec));
+	EMU_CALL(cuThreadExchangeStreamCaptureMode(mode));
+}
+
+cudaError_t cudaEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+	EMU_CALL(cuEventRecordWithFlags(event, stream, flags));
 }
 
 /* ---- events -------------------------------------------------------------- */
 
 cudaError_t cudaEventCreate(CUevent *event)
 {
-	CALL(cuEventCreate(event, 0));
+	EMU_CALL(cuEventCreate(event, 0));
 }
 
 cudaError_t cudaEventCreateWithFlags(CUevent *event, unsigned flags)
 {
-	CALL(cuEventCreate(event, flags));
+	EMU_CALL(cuEventCreate(event, flags));
 }
 
 cudaError_t cudaEventDestroy(CUevent event)
 {
-	CALL(cuEventDestroy_v2(event));
+	EMU_CALL(cuEventDestroy_v2(event));
 }
 
 cudaError_t cudaEventRecord(CUevent event, CUstream stream)
 {
-	CALL(cuEventRecord(event, stream));
+	EMU_CALL(cuEventRecord(event, stream));
 }
 
 cudaError_t cudaEventSynchronize(CUevent event)
 {
-	CALL(cuEventSynchronize(event));
+	EMU_CALL(cuEventSynchronize(event));
 }
 
 cudaError_t cudaEventQuery(CUevent event)
 {
-	CALL(cuEventQuery(event));
+	EMU_CALL(cuEventQuery(event));
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, CUevent begin, CUevent end)
 {
-	CALL(cuEventElapsedTime(milliseconds, begin, end));
+	EMU_CALL(cuEventElapsedTime(milliseconds, begin, end));
 }

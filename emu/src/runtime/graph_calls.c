@@ -1,93 +1,132 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph_calls.c - nodes of graphs; those of fills and functions are the driver's. */
+/* graph_calls.c - graphs: their nodes and edges, launches and updates. */
 #include "runtime/cudart.h"
 
 cudaError_t cudaGraphCreate(CUgraph *graph, unsigned flags)
 {
-	const CUresult result = emu_runtime_begin();
-
-	return emu_runtime_keep(result ? result : cuGraphCreate(graph, flags));
+	EMU_CALL(cuGraphCreate(graph, flags));
 }
 
 cudaError_t cudaGraphClone(CUgraph *clone, CUgraph graph)
 {
-	return emu_runtime_keep(cuGraphClone(clone, graph));
+	EMU_CALL(cuGraphClone(clone, graph));
 }
 
-cudaError_t cudaGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+cudaError_t cudaGraphDestroy(CUgraph graph)
 {
-	return emu_runtime_keep(cuGraphGetNodes(graph, nodes, count));
+	EMU_CALL(cuGraphDestroy(graph));
+}
+
+cudaError_t cudaGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original,
+				     CUgraph clone)
+{
+	EMU_CALL(cuGraphNodeFindInClone(node, original, clone));
+}
+
+cudaError_t cudaGraphDestroyNode(CUgraphNode node)
+{
+	EMU_CALL(cuGraphDestroyNode(node));
 }
 
 cudaError_t cudaGraphNodeGetType(CUgraphNode node, int *type)
 {
-	return emu_runtime_keep(cuGraphNodeGetType(node, type));
+	EMU_CALL(cuGraphNodeGetType(node, type));
 }
 
-cudaError_t cudaGraphAddKernelNode(CUgraphNode *node, CUgraph graph,
-				   const CUgraphNode *before, size_t count,
-				   const struct cudaKernelNodeParams *p)
+cudaError_t cudaGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
-	CUDA_KERNEL_NODE_PARAMS kernel = {0};
-	CUresult result =
-	    p ? emu_runtime_function(p->func, &kernel.func) : CUDA_ERROR_INVALID_VALUE;
-
-	if (result)
-		return emu_runtime_keep(result);
-	kernel.gridDimX = p->gridDim.x;
-	kernel.gridDimY = p->gridDim.y;
-	kernel.gridDimZ = p->gridDim.z;
-	kernel.blockDimX = p->blockDim.x;
-	kernel.blockDimY = p->blockDim.y;
-	kernel.blockDimZ = p->blockDim.z;
-	kernel.sharedMemBytes = p->sharedMemBytes;
-	kernel.kernelParams = p->kernelParams;
-	kernel.extra = p->extra;
-	return emu_runtime_keep(
-	    cuGraphAddKernelNode_v2(node, graph, before, count, &kernel));
+	EMU_CALL(cuGraphGetNodes(graph, nodes, count));
 }
 
-cudaError_t cudaGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph,
-				   const CUgraphNode *before, size_t count,
-				   const struct cudaMemcpy3DParms *p)
+cudaError_t cudaGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
-	CUDA_MEMCPY3D copy;
-
-	if (!p)
-		return emu_runtime_keep(CUDA_ERROR_INVALID_VALUE);
-	copy = emu_runtime_box(p);
-	return emu_runtime_keep(
-	    cuGraphAddMemcpyNode(node, graph, before, count, &copy, NULL));
+	EMU_CALL(cuGraphGetRootNodes(graph, nodes, count));
 }
 
-cudaError_t cudaGraphAddMemcpyNode1D(CUgraphNode *node, CUgraph graph,
-				     const CUgraphNode *before, size_t count, void *to,
-				     const void *from, size_t bytes, int kind)
+cudaError_t cudaGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
+			      CUgraphEdgeData *data, size_t *count)
 {
-	const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-				    .srcHost = from,
-				    .dstMemoryType = CU_MEMORYTYPE_HOST,
-				    .dstHost = to,
-				    .WidthInBytes = bytes,
-				    .Height = 1,
-				    .Depth = 1};
-
-	(void)kind;
-	return emu_runtime_keep(
-	    cuGraphAddMemcpyNode(node, graph, before, count, &copy, NULL));
+	EMU_CALL(cuGraphGetEdges_v2(graph, from, to, data, count));
 }
 
-cudaError_t cudaGraphAddMemsetNode(CUgraphNode *node, CUgraph graph,
-				   const CUgraphNode *before, size_t count,
-				   const CUDA_MEMSET_NODE_PARAMS *p)
+cudaError_t cudaGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *before,
+					 CUgraphEdgeData *data, size_t *count)
 {
-	return emu_runtime_keep(
-	    cuGraphAddMemsetNode(node, graph, before, count, p, NULL));
+	EMU_CALL(cuGraphNodeGetDependencies_v2(node, before, data, count));
 }
 
-cudaError_t cudaGraphAddHostNode(CUgraphNode *node, CUgraph graph,
-				 const CUgraphNode *before, size_t count,
-				 const CUDA_HOST_NODE_PARAMS *p)
+cudaError_t cudaGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *after,
+					   CUgraphEdgeData *data, size_t *count)
 {
-	return emu_runtime_keep(cuGraphAddHostNode(node, graph, before, count, p));
+	EMU_CALL(cuGraphNodeGetDependentNodes_v2(node, after, data, count));
+}
+
+cudaError_t cudaGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
+				     const CUgraphNode *to, const CUgraphEdgeData *data,
+				     size_t count)
+{
+	EMU_CALL(cuGraphAddDependencies_v2(graph, from, to, data, count));
+}
+
+cudaError_t cudaGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from,
+					const CUgraphNode *to,
+					const CUgraphEdgeData *data, size_t count)
+{
+	EMU_CALL(cuGraphRemoveDependencies_v2(graph, from, to, data, count));
+}
+
+cudaError_t cudaGraphInstantiate(CUgraphExec *exec, CUgraph graph,
+				 unsigned long long flags)
+{
+	EMU_CALL(cuGraphInstantiateWithFlags(exec, graph, flags));
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
+					  unsigned long long flags)
+{
+	EMU_CALL(cuGraphInstantiateWithFlags(exec, graph, flags));
+}
+
+cudaError_t cudaGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
+					   CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+	EMU_CALL(cuGraphInstantiateWithParams(exec, graph, p));
+}
+
+cudaError_t cudaGraphExecGetFlags(CUgraphExec exec, uint64_t *flags)
+{
+	EMU_CALL(cuGraphExecGetFlags(exec, flags));
+}
+
+cudaError_t cudaGraphExecUpdate(CUgraphExec exec, CUgraph graph,
+				CUgraphExecUpdateResultInfo *info)
+{
+	EMU_CALL(cuGraphExecUpdate_v2(exec, graph, info));
+}
+
+cudaError_t cudaGraphUpload(CUgraphExec exec, CUstream stream)
+{
+	EMU_CALL(cuGraphUpload(exec, stream));
+}
+
+cudaError_t cudaGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	EMU_CALL(cuGraphLaunch(exec, stream));
+}
+
+cudaError_t cudaGraphExecDestroy(CUgraphExec exec)
+{
+	EMU_CALL(cuGraphExecDestroy(exec));
+}
+
+cudaError_t cudaGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node,
+				    unsigned is_enabled)
+{
+	EMU_CALL(cuGraphNodeSetEnabled(exec, node, is_enabled));
+}
+
+cudaError_t cudaGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node,
+				    unsigned *is_enabled)
+{
+	EMU_CALL(cuGraphNodeGetEnabled(exec, node, is_enabled));
 }

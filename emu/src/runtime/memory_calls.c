@@ -140,36 +140,6 @@ cudaError_t cudaHostGetDevicePointer(void **to, void *pointer, unsigned flags)
 	return return_address(result, at, to);
 }
 
-/* ---- pools ------------------------------------------------------------------- */
-
-cudaError_t cudaDeviceGetDefaultMemPool(CUmemoryPool *pool, int device)
-{
-	const CUresult result = emu_runtime_begin();
-
-	return emu_runtime_keep(result ? result
-				       : cuDeviceGetDefaultMemPool(pool, device));
-}
-
-cudaError_t cudaDeviceGetMemPool(CUmemoryPool *pool, int device)
-{
-	return cudaDeviceGetDefaultMemPool(pool, device);
-}
-
-cudaError_t cudaMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-	return emu_runtime_keep(cuMemPoolSetAttribute(pool, attribute, value));
-}
-
-cudaError_t cudaMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-	return emu_runtime_keep(cuMemPoolGetAttribute(pool, attribute, value));
-}
-
-cudaError_t cudaMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
-{
-	return emu_runtime_keep(cuMemPoolTrimTo(pool, bytes));
-}
-
 /* ---- advice ------------------------------------------------------------------ */
 
 cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t bytes, CUmemLocation to,
@@ -301,9 +271,8 @@ cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *copy)
 	return result ? result : cudaDeviceSynchronize();
 }
 
-/* The address of bytes offset .. offset + bytes - 1 of a variable. */
-static CUresult symbol_address(const void *symbol, size_t offset, size_t bytes,
-			       CUdeviceptr *at)
+CUresult emu_runtime_symbol(const void *symbol, size_t offset, size_t bytes,
+			    CUdeviceptr *at)
 {
 	size_t size = 0;
 	const CUresult result = emu_runtime_variable(symbol, at, &size);
@@ -318,7 +287,7 @@ cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t byte
 			       size_t offset, int kind)
 {
 	CUdeviceptr at = 0;
-	const CUresult result = symbol_address(symbol, offset, bytes, &at);
+	const CUresult result = emu_runtime_symbol(symbol, offset, bytes, &at);
 
 	if (result)
 		return emu_runtime_keep(result);
@@ -329,7 +298,7 @@ cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes,
 				 size_t offset, int kind)
 {
 	CUdeviceptr at = 0;
-	const CUresult result = symbol_address(symbol, offset, bytes, &at);
+	const CUresult result = emu_runtime_symbol(symbol, offset, bytes, &at);
 
 	if (result)
 		return emu_runtime_keep(result);

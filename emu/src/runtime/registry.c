@@ -215,6 +215,25 @@ CUresult emu_runtime_function(const void *stub, CUfunction *function)
 	return result;
 }
 
+const void *emu_runtime_stub(CUfunction function)
+{
+	const struct symbol *s;
+	const char *name = NULL;
+
+	(void)cuFuncGetName(&name, function);
+	pthread_mutex_lock(&lock);
+	for (s = symbols; s && name; s = s->next) {
+		CUfunction found = NULL;
+
+		if (s->binary->module && strcmp(s->name, name) == 0 &&
+		    !cuModuleGetFunction(&found, s->binary->module, name) &&
+		    found == function)
+			break;
+	}
+	pthread_mutex_unlock(&lock);
+	return s && name ? s->host : (const void *)function;
+}
+
 CUresult emu_runtime_variable(const void *host, CUdeviceptr *to, size_t *bytes)
 {
 	struct symbol *s;

@@ -195,10 +195,11 @@ static void test_refused(void **state)
 			 CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &fill),
 			 CUDA_ERROR_INVALID_VALUE);
+	/* A pitch that is less than a row. */
 	fill.elementSize = 4;
 	fill.height = 2;
 	assert_int_equal(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &fill),
-			 CUDA_ERROR_NOT_SUPPORTED);
+			 CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cudaGraphGetNodes(graph, NULL, &count), CUDA_SUCCESS);
 	assert_int_equal(count, 0);
 	assert_int_equal(cudaGraphDestroy(graph), CUDA_SUCCESS);

@@ -87,20 +87,22 @@ static void test_callbacks(void **state)
 	assert_int_equal(calls, 2);
 }
 
-/* Streams have no priorities: the range is one number. */
+/* A stream keeps its priority, cut to the range. */
 static void test_priorities(void **state)
 {
-	int least = -1, greatest = -1, priority = -1;
+	int least = -1, greatest = 1, priority = -1;
+	unsigned flags = 0;
 	CUstream stream;
 
 	assert_int_equal(cudaDeviceGetStreamPriorityRange(&least, &greatest),
 			 CUDA_SUCCESS);
 	assert_int_equal(least, 0);
-	assert_int_equal(greatest, 0);
-	assert_int_equal(cudaStreamCreateWithPriority(&stream, 1, greatest),
-			 CUDA_SUCCESS);
+	assert_int_equal(greatest, -5);
+	assert_int_equal(cudaStreamCreateWithPriority(&stream, 1, -9), CUDA_SUCCESS);
 	assert_int_equal(cudaStreamGetPriority(stream, &priority), CUDA_SUCCESS);
-	assert_int_equal(priority, 0);
+	assert_int_equal(priority, greatest);
+	assert_int_equal(cudaStreamGetFlags(stream, &flags), CUDA_SUCCESS);
+	assert_int_equal(flags, 1);
 	assert_int_equal(cudaStreamDestroy(stream), CUDA_SUCCESS);
 }
 
