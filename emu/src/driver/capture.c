@@ -300,13 +300,15 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 	if (result)
 		return emu_driver_leave(result);
 	result = check_joined(stream);
-	*graph = NULL;
-	if (result) {
+	/* A capture into a graph of the program need not return it. */
+	if (!result && !graph && !stream->is_kept)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (graph)
+		*graph = result ? NULL : stream->graph;
+	if (result)
 		emu_capture_leave(stream);
-	} else {
-		*graph = stream->graph;
-		leave(*graph);
-	}
+	else
+		leave(stream->graph);
 	return emu_driver_leave(result);
 }
 

@@ -232,76 +232,6 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *begin, size_t *bytes, CUdeviceptr 
 	return emu_driver_leave(result);
 }
 
-/*
- * Prefetches and advice change where data is, which has no effect here, so that they
- * are only checked: a range of one allocation, and a place that exists.
- */
-static CUresult check_move(CUdeviceptr pointer, size_t bytes, CUmemLocation to)
-{
-	CUresult result = emu_driver_enter();
-	uint64_t begin = 0, size = 0;
-
-	if (!result &&
-	    (bytes == 0 ||
-	     !emu_memory_find(emu_driver.machine.memory, pointer, &begin, &size) ||
-	     bytes > size - (pointer - begin)))
-		result = emu_driver_fail(
-		    CUDA_ERROR_INVALID_VALUE,
-		    "prefetch or advice: %zu bytes at 0x%llx are not in an allocation",
-		    bytes, pointer);
-	if (!result && (to.type < CU_MEM_LOCATION_TYPE_DEVICE ||
-			to.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT))
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result && to.type == CU_MEM_LOCATION_TYPE_DEVICE && to.id != 0)
-		result = CUDA_ERROR_INVALID_DEVICE;
-	return emu_driver_leave(result);
-}
-
-/* The place that a number of older functions means: -1 is the host. */
-static CUmemLocation place_of(CUdevice device)
-{
-	if (device == -1)
-		return (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0};
-	return (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device};
-}
-
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation to,
-			       unsigned flags, CUstream stream)
-{
-	bool is_stream;
-
-	(void)emu_driver_enter();
-	is_stream = emu_stream_is_valid(stream);
-	(void)emu_driver_leave(CUDA_SUCCESS);
-	if (!is_stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	return flags ? CUDA_ERROR_INVALID_VALUE : check_move(pointer, bytes, to);
-}
-
-CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device,
-			    CUstream stream)
-{
-	return cuMemPrefetchAsync_v2(pointer, bytes, place_of(device), 0, stream);
-}
-
-CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, int advice, CUmemLocation to)
-{
-	if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY ||
-	    advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
-		return CUDA_ERROR_INVALID_VALUE;
-	/* CUDA ignores the place for these. */
-	if (advice == CU_MEM_ADVISE_SET_READ_MOSTLY ||
-	    advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY ||
-	    advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
-		to = place_of(0);
-	return check_move(pointer, bytes, to);
-}
-
-CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device)
-{
-	return cuMemAdvise_v2(pointer, bytes, advice, place_of(device));
-}
-
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer)
 {
 	return cuPointerGetAttributes(1, &attribute, &value, pointer);
@@ -377,4 +307,46 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction funct
 		     ? each - function->kernel->shared_bytes - 1024u
 		     : 0;
 	return CUDA_SUCCESS;
+}
+
+/* The block whose CTAs fill an SM with the most threads; the larger one of equals. */
+CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function,
+					  size_t (*shared_bytes)(int), size_t bytes,
+					  int most)
+{
+	int best = 0, limit = 0, blocks = 0, sms = 0;
+	CUresult result =
+	    grid && block && function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+	if (!result)
+		result = cuFuncGetAttribute(
+		    &limit, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
+	if (!result)
+		result = cuDeviceGetAttribute(
+		    &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+	if (most > 0 && most < limit)
+		limit = most;
+	for (int threads = limit; threads > 0 && !result;
+	     threads = (threads - 1) / EMU_LANES * EMU_LANES) {
+		result = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+		    &blocks, function, threads,
+		    shared_bytes ? shared_bytes(threads) : bytes);
+		if (blocks * threads > best) {
+			best = blocks * threads;
+			*block = threads;
+			*grid = blocks * sms;
+		}
+	}
+	return !result && !best ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block,
+						   CUfunction function,
+						   size_t (*shared_bytes)(int),
+						   size_t bytes, int most,
+						   unsigned flags)
+{
+	(void)flags;
+	return cuOccupancyMaxPotentialBlockSize(grid, block, function, shared_bytes,
+						bytes, most);
 }

@@ -8,9 +8,12 @@
 
 static struct emu_reservation *reservations;
 
-/* Bytes that graphs have allocated, and those whose pages they keep. */
+/*
+ * Bytes that graphs have allocated now, and the pages that the device keeps for them:
+ * freed pages are used again, until cuDeviceGraphMemTrim.
+ */
 static struct {
-	uint64_t used, used_high, reserved, reserved_high;
+	uint64_t live, kept, kept_high;
 } sums;
 
 static void raise_to(uint64_t *high, uint64_t value)
@@ -47,7 +50,6 @@ static void end(struct emu_reservation *r)
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
-	sums.reserved -= r->is_backed ? r->bytes : 0;
 	if (emu_driver.order.streams)
 		emu_streams_forget(emu_driver.order.streams, r->address, r->bytes);
 	(void)emu_memory_free(emu_driver.machine.memory, r->address, NULL);
@@ -84,14 +86,10 @@ CUresult emu_reservation_change(struct emu_reservation *r, bool is_alloc)
 	emu_memory_set_state(emu_driver.machine.memory, r->address, r->bytes,
 			     is_alloc ? EMU_MAPPED : 0);
 	r->is_live = is_alloc;
-	sums.used += is_alloc ? r->bytes : 0;
-	sums.used -= is_alloc ? 0 : r->bytes;
-	raise_to(&sums.used_high, sums.used);
-	if (is_alloc && !r->is_backed) {
-		r->is_backed = true;
-		sums.reserved += r->bytes;
-		raise_to(&sums.reserved_high, sums.reserved);
-	}
+	sums.live += is_alloc ? r->bytes : 0;
+	sums.live -= is_alloc ? 0 : r->bytes;
+	raise_to(&sums.kept, sums.live);
+	raise_to(&sums.kept_high, sums.kept);
 	end(r);
 	return CUDA_SUCCESS;
 }
@@ -100,7 +98,6 @@ CUresult emu_reservation_change(struct emu_reservation *r, bool is_alloc)
 
 enum { USED_CURRENT, USED_HIGH, RESERVED_CURRENT, RESERVED_HIGH };
 
-/* Pages of memory that is not allocated no longer count. */
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	CUresult result = emu_driver_enter();
@@ -109,23 +106,15 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 		result = CUDA_ERROR_INVALID_DEVICE;
 	if (!result)
 		result = emu_driver_flush();
-	for (struct emu_reservation *r = reservations; r && !result; r = r->next)
-		if (r->is_backed && !r->is_live) {
-			r->is_backed = false;
-			sums.reserved -= r->bytes;
-		}
+	if (!result)
+		sums.kept = sums.live;
 	return emu_driver_leave(result);
 }
 
+/* What graphs use and what is reserved for them are the same pages here. */
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value)
 {
 	CUresult result = emu_driver_enter();
-	const uint64_t values[] = {
-	    [USED_CURRENT] = sums.used,
-	    [USED_HIGH] = sums.used_high,
-	    [RESERVED_CURRENT] = sums.reserved,
-	    [RESERVED_HIGH] = sums.reserved_high,
-	};
 
 	if (!result && device != 0)
 		result = CUDA_ERROR_INVALID_DEVICE;
@@ -133,7 +122,10 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *valu
 	    (!value || attribute < USED_CURRENT || attribute > RESERVED_HIGH))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		*(uint64_t *)value = values[attribute];
+		*(uint64_t *)value =
+		    attribute == USED_CURRENT || attribute == RESERVED_CURRENT
+			? sums.kept
+			: sums.kept_high;
 	return emu_driver_leave(result);
 }
 
@@ -150,9 +142,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *valu
 					 "cuDeviceSetGraphMemAttribute: attribute %d: "
 					 "only the two HIGH ones can be set, to 0",
 					 attribute);
-	if (!result && attribute == USED_HIGH)
-		sums.used_high = sums.used;
-	else if (!result)
-		sums.reserved_high = sums.reserved;
+	if (!result)
+		sums.kept_high = sums.kept;
 	return emu_driver_leave(result);
 }

@@ -11,9 +11,8 @@
 struct emu_reservation {
 	CUdeviceptr address;
 	size_t bytes;
-	size_t owners;	/* nodes */
-	bool is_live;	/* a launch has allocated it, and nothing has freed it */
-	bool is_backed; /* counts as reserved until cuDeviceGraphMemTrim */
+	size_t owners; /* nodes */
+	bool is_live;  /* a launch has allocated it, and nothing has freed it */
 	struct emu_reservation *next;
 };
 

@@ -637,3 +637,15 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x,
 
 	return cuLaunchKernelEx(&config, function, arguments, NULL);
 }
+
+CUresult cuLaunchCooperativeKernelMultiDevice(void *launches, unsigned count,
+					      unsigned flags)
+{
+	(void)launches;
+	(void)flags;
+	(void)emu_driver_enter();
+	return emu_driver_leave(emu_driver_fail(
+	    CUDA_ERROR_NOT_SUPPORTED,
+	    "cuLaunchCooperativeKernelMultiDevice: %u launches: there is one device",
+	    count));
+}

@@ -169,6 +169,28 @@ CUresult cuFuncGetName(const char **name, CUfunction function)
 	return emu_driver_leave(result);
 }
 
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset,
+			    size_t *bytes)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && !emu_is_function(function))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result && (!offset || index >= function->kernel->n_parameters))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*offset = function->kernel->parameters[index].offset;
+	if (!result && bytes)
+		*bytes = function->kernel->parameters[index].bytes;
+	return emu_driver_leave(result);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset,
+			      size_t *bytes)
+{
+	return cuFuncGetParamInfo(function_of(kernel), index, offset, bytes);
+}
+
 CUresult cuKernelGetName(const char **name, CUkernel kernel)
 {
 	return cuFuncGetName(name, function_of(kernel));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/advice.h"
 #include "driver/graph_memory.h"
 #include "driver/memory.h"
 #include "driver/pool.h"
@@ -31,8 +32,10 @@ static void forget(CUdeviceptr pointer)
 	uint64_t begin, bytes;
 
 	emu_stream_order_host_all(&emu_driver.order);
-	if (emu_driver.order.streams &&
-	    emu_memory_find(emu_driver.machine.memory, pointer, &begin, &bytes))
+	if (!emu_memory_find(emu_driver.machine.memory, pointer, &begin, &bytes))
+		return;
+	emu_advice_forget(begin, bytes);
+	if (emu_driver.order.streams)
 		emu_streams_forget(emu_driver.order.streams, begin, bytes);
 }
 

@@ -349,3 +349,28 @@ CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, int t
 	(void)flags;
 	return refuse_sharing("cuMemPoolExportToShareableHandle");
 }
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, int type,
+					    unsigned long long flags)
+{
+	(void)pool;
+	(void)handle;
+	(void)type;
+	(void)flags;
+	return refuse_sharing("cuMemPoolImportFromShareableHandle");
+}
+
+CUresult cuMemPoolExportPointer(void *data, CUdeviceptr pointer)
+{
+	(void)data;
+	(void)pointer;
+	return refuse_sharing("cuMemPoolExportPointer");
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool, void *data)
+{
+	(void)pointer;
+	(void)pool;
+	(void)data;
+	return refuse_sharing("cuMemPoolImportPointer");
+}

@@ -40,6 +40,7 @@ struct CUstream_st {
 	bool is_kept;		  /* the graph is the program's, which it destroys */
 	struct emu_tails tails;	  /* of the capture */
 	uint32_t number;	  /* stream_order.h */
+	uint64_t id;
 	unsigned flags;
 	int priority;
 	struct CUstream_st *next;

@@ -46,6 +46,9 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 	if (!result) {
 		*stream = calloc(1, sizeof(**stream));
 		if (*stream) {
+			static uint64_t ids = 2; /* of the default streams */
+
+			(*stream)->id = ++ids;
 			(*stream)->flags = flags;
 			(*stream)->number =
 			    emu_stream_order_add(&emu_driver.order, flags & 1);
@@ -160,6 +163,18 @@ CUresult cuStreamGetPriority(CUstream stream, int *priority)
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (!result)
 		*priority = is_created(stream) ? stream->priority : 0;
+	return emu_driver_leave(result);
+}
+
+/* Default streams have the numbers by which programs name them. */
+CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+	CUresult result = emu_driver_enter();
+
+	if (!result && !emu_stream_is_valid(stream))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result)
+		*id = is_created(stream) ? stream->id : (uintptr_t)stream;
 	return emu_driver_leave(result);
 }
 

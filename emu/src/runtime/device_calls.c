@@ -288,6 +288,16 @@ cudaError_t cudaStreamGetFlags(CUstream stream, unsigned *flags)
 	EMU_CALL(cuStreamGetFlags(stream, flags));
 }
 
+cudaError_t cudaStreamGetId(CUstream stream, unsigned long long *id)
+{
+	EMU_CALL(cuStreamGetId(stream, id));
+}
+
+cudaError_t cudaStreamGetDevice(CUstream stream, int *device)
+{
+	EMU_CALL(cuStreamGetDevice(stream, device));
+}
+
 cudaError_t cudaStreamGetPriority(CUstream stream, int *priority)
 {
 	EMU_CALL(cuStreamGetPriority(stream, priority));

@@ -113,13 +113,43 @@ cudaError_t cudaFuncSetAttribute(const void *stub, int attribute, int value)
 	return emu_runtime_keep(result);
 }
 
+/* Reads attributes that are int in both interfaces. */
+static CUresult read_attributes(struct cudaFuncAttributes *to, CUfunction function)
+{
+	const struct {
+		int attribute, *to;
+	} reads[] = {
+	    {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &to->maxThreadsPerBlock},
+	    {CU_FUNC_ATTRIBUTE_NUM_REGS, &to->numRegs},
+	    {CU_FUNC_ATTRIBUTE_PTX_VERSION, &to->ptxVersion},
+	    {CU_FUNC_ATTRIBUTE_BINARY_VERSION, &to->binaryVersion},
+	    {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+	     &to->maxDynamicSharedSizeBytes},
+	    {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+	     &to->preferredShmemCarveout},
+	    {CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, &to->clusterDimMustBeSet},
+	    {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, &to->requiredClusterWidth},
+	    {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, &to->requiredClusterHeight},
+	    {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, &to->requiredClusterDepth},
+	    {CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+	     &to->nonPortableClusterSizeAllowed},
+	};
+	CUresult result = CUDA_SUCCESS;
+
+	for (size_t i = 0; i < sizeof(reads) / sizeof(*reads) && !result; i++)
+		result = cuFuncGetAttribute(reads[i].to, reads[i].attribute, function);
+	return result;
+}
+
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to, const void *stub)
 {
 	CUfunction function = NULL;
 	CUresult result = emu_runtime_function(stub, &function);
-	int shared = 0, local = 0, major = 0, minor = 0;
+	int shared = 0, local = 0, constant = 0;
 
 	memset(to, 0, sizeof(*to));
+	if (!result)
+		result = read_attributes(to, function);
 	if (!result)
 		result = cuFuncGetAttribute(
 		    &shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
@@ -127,26 +157,48 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to, const void *stu
 		result = cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
 					    function);
 	if (!result)
-		result = cuFuncGetAttribute(&to->maxThreadsPerBlock,
-					    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-					    function);
-	if (!result)
-		result = cuFuncGetAttribute(&to->numRegs, CU_FUNC_ATTRIBUTE_NUM_REGS,
-					    function);
-	if (!result)
 		result = cuFuncGetAttribute(
-		    &to->maxDynamicSharedSizeBytes,
-		    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
+		    &constant, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, function);
 	to->sharedSizeBytes = (size_t)shared;
 	to->localSizeBytes = (size_t)local;
-	if (!result)
-		result = cuDeviceGetAttribute(
-		    &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
-	if (!result)
-		result = cuDeviceGetAttribute(
-		    &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
-	to->ptxVersion = to->binaryVersion = 10 * major + minor;
+	to->constSizeBytes = (size_t)constant;
 	return emu_runtime_keep(result);
+}
+
+cudaError_t cudaFuncGetName(const char **name, const void *stub)
+{
+	CUfunction function = NULL;
+	const CUresult result = emu_runtime_function(stub, &function);
+
+	return emu_runtime_keep(result ? result : cuFuncGetName(name, function));
+}
+
+cudaError_t cudaFuncGetParamInfo(const void *stub, size_t index, size_t *offset,
+				 size_t *bytes)
+{
+	CUfunction function = NULL;
+	const CUresult result = emu_runtime_function(stub, &function);
+
+	return emu_runtime_keep(
+	    result ? result : cuFuncGetParamInfo(function, index, offset, bytes));
+}
+
+cudaError_t cudaFuncSetSharedMemConfig(const void *stub, int config)
+{
+	(void)stub;
+	(void)config;
+	return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetKernel(CUkernel *kernel, const void *stub)
+{
+	return __cudaGetKernel(kernel, stub);
+}
+
+cudaError_t cudaKernelSetAttributeForDevice(CUkernel kernel, int attribute, int value,
+					    int device)
+{
+	EMU_CALL(cuKernelSetAttribute(attribute, value, kernel, device));
 }
 
 cudaError_t cudaFuncSetCacheConfig(const void *stub, int config)
@@ -188,5 +240,29 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *stub,
 
 	if (!result)
 		result = cuOccupancyMaxActiveClusters(clusters, function, &c);
+	return emu_runtime_keep(result);
+}
+
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *ctas, const void *stub,
+						 const cudaLaunchConfig_t *config)
+{
+	const CUlaunchConfig c = config_of(config);
+	CUfunction function = NULL;
+	CUresult result = emu_runtime_function(stub, &function);
+
+	if (!result)
+		result = cuOccupancyMaxPotentialClusterSize(ctas, function, &c);
+	return emu_runtime_keep(result);
+}
+
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *stub,
+						      int blocks, int threads)
+{
+	CUfunction function = NULL;
+	CUresult result = emu_runtime_function(stub, &function);
+
+	if (!result)
+		result = cuOccupancyAvailableDynamicSMemPerBlock(bytes, function,
+								 blocks, threads);
 	return emu_runtime_keep(result);
 }

@@ -2,6 +2,7 @@
 /* memory_calls.c - allocations, copies and fills of the runtime interface. */
 #include <string.h>
 
+#include "driver/memory.h"
 #include "hardware/texture.h"
 #include "runtime/cudart.h"
 
@@ -162,6 +163,26 @@ cudaError_t cudaMemAdvise(const void *pointer, size_t bytes, int advice,
 	    result ? result : cuMemAdvise_v2(address_of(pointer), bytes, advice, to));
 }
 
+cudaError_t cudaMemRangeGetAttribute(void *data, size_t data_bytes, int attribute,
+				     const void *pointer, size_t bytes)
+{
+	EMU_CALL(cuMemRangeGetAttribute(data, data_bytes, attribute,
+					address_of(pointer), bytes));
+}
+
+cudaError_t cudaMemRangeGetAttributes(void **data, size_t *data_bytes, int *attributes,
+				      size_t count, const void *pointer, size_t bytes)
+{
+	EMU_CALL(cuMemRangeGetAttributes(data, data_bytes, attributes, count,
+					 address_of(pointer), bytes));
+}
+
+cudaError_t cudaStreamAttachMemAsync(CUstream stream, void *pointer, size_t bytes,
+				     unsigned flags)
+{
+	EMU_CALL(cuStreamAttachMemAsync(stream, address_of(pointer), bytes, flags));
+}
+
 /* ---- copies -------------------------------------------------------------- */
 
 /* `kind` is ignored, because the driver finds the direction from the addresses. */
@@ -305,6 +326,28 @@ cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes,
 	return cudaMemcpy(to, (const void *)(uintptr_t)at, bytes, kind);
 }
 
+cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes,
+				    size_t offset, int kind, CUstream stream)
+{
+	CUdeviceptr at = 0;
+	const CUresult result = emu_runtime_symbol(symbol, offset, bytes, &at);
+
+	if (result)
+		return emu_runtime_keep(result);
+	return cudaMemcpyAsync((void *)(uintptr_t)at, from, bytes, kind, stream);
+}
+
+cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes,
+				      size_t offset, int kind, CUstream stream)
+{
+	CUdeviceptr at = 0;
+	const CUresult result = emu_runtime_symbol(symbol, offset, bytes, &at);
+
+	if (result)
+		return emu_runtime_keep(result);
+	return cudaMemcpyAsync(to, (const void *)(uintptr_t)at, bytes, kind, stream);
+}
+
 /* ---- fills, pointers ----------------------------------------------------- */
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, CUstream stream)
@@ -332,6 +375,33 @@ cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t
 				       : cuMemsetD2D8_v2(address_of(to), pitch,
 							 (unsigned char)value, width,
 							 height));
+}
+
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width,
+			      size_t height, CUstream stream)
+{
+	EMU_CALL(cuMemsetD2D8Async(address_of(to), pitch, (unsigned char)value, width,
+				   height, stream));
+}
+
+static CUresult fill_3d(const struct cudaPitchedPtr *p, int value,
+			struct cudaExtent extent, CUstream stream, bool waits)
+{
+	const size_t sizes[] = {extent.width, extent.height, extent.depth};
+
+	return emu_memset_3d(address_of(p->ptr), p->pitch, p->ysize,
+			     (unsigned char)value, sizes, stream, waits);
+}
+
+cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int value,
+			      struct cudaExtent extent, CUstream stream)
+{
+	EMU_CALL(fill_3d(&to, value, extent, stream, false));
+}
+
+cudaError_t cudaMemset3D(struct cudaPitchedPtr to, int value, struct cudaExtent extent)
+{
+	EMU_CALL(fill_3d(&to, value, extent, NULL, true));
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *to,

@@ -117,3 +117,19 @@ cudaError_t cudaIpcCloseMemHandle(void *pointer)
 {
 	EMU_CALL(cuIpcCloseMemHandle((uintptr_t)pointer));
 }
+
+cudaError_t cudaMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
+						 int type, unsigned flags)
+{
+	EMU_CALL(cuMemPoolImportFromShareableHandle(pool, handle, type, flags));
+}
+
+cudaError_t cudaMemPoolExportPointer(void *data, void *pointer)
+{
+	EMU_CALL(cuMemPoolExportPointer(data, (uintptr_t)pointer));
+}
+
+cudaError_t cudaMemPoolImportPointer(void **pointer, CUmemoryPool pool, void *data)
+{
+	EMU_CALL(cuMemPoolImportPointer((CUdeviceptr *)(void *)pointer, pool, data));
+}
