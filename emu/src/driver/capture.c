@@ -374,6 +374,12 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *node
 	return emu_driver_leave(result);
 }
 
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
+					   size_t count, unsigned flags)
+{
+	return cuStreamUpdateCaptureDependencies_v2(stream, nodes, NULL, count, flags);
+}
+
 /*
  * Only keeps the mode, because no call is refused for another thread's capture.
  */

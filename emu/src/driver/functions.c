@@ -22,9 +22,24 @@ static const struct {
 	const char *name;
 	int version;
 } changed[] = {
-    {"cuCtxCreate_v3", 11040},	      {"cuCtxCreate_v4", 12050},
-    {"cuGetProcAddress_v2", 12000},   {"cuMemAdvise_v2", 12020},
+    {"cuCtxCreate_v3", 11040},
+    {"cuCtxCreate_v4", 12050},
+    {"cuGetProcAddress_v2", 12000},
+    {"cuGraphAddDependencies_v2", 13000},
+    {"cuGraphAddKernelNode_v2", 12000},
+    {"cuGraphAddNode_v2", 13000},
+    {"cuGraphExecKernelNodeSetParams_v2", 12000},
+    {"cuGraphExecUpdate_v2", 12000},
+    {"cuGraphGetEdges_v2", 13000},
+    {"cuGraphKernelNodeGetParams_v2", 12000},
+    {"cuGraphKernelNodeSetParams_v2", 12000},
+    {"cuGraphNodeGetDependencies_v2", 13000},
+    {"cuGraphNodeGetDependentNodes_v2", 13000},
+    {"cuGraphRemoveDependencies_v2", 13000},
+    {"cuMemAdvise_v2", 12020},
     {"cuMemPrefetchAsync_v2", 12020},
+    {"cuStreamGetCaptureInfo_v3", 13000},
+    {"cuStreamUpdateCaptureDependencies_v2", 13000},
 };
 
 /* True if `name` is `symbol`, also with _v2 to _v9, and the version of CUDA has it. */
@@ -36,7 +51,7 @@ static bool is_named(const char *name, const char *symbol, int version)
 	if (strncmp(name, symbol, length) != 0 ||
 	    (*end && (strncmp(end, "_v", 2) != 0 || !end[2] || end[3])))
 		return false;
-	for (size_t i = 0; i < sizeof(changed) / sizeof(*changed); i++)
+	for (size_t i = 0; *end && i < sizeof(changed) / sizeof(*changed); i++)
 		if (strcmp(changed[i].name, name) == 0)
 			return version >= changed[i].version;
 	return true;
@@ -57,6 +72,9 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **to, int version, uint64_
 			*status = 1;
 		return CUDA_ERROR_NOT_FOUND;
 	}
+	/* As cuda.h has it: the function of CUDA 10 has other arguments. */
+	if (version >= 12000 && strcmp(symbol, "cuGraphInstantiate") == 0)
+		symbol = "cuGraphInstantiateWithFlags";
 	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
 		if (is_named(functions[i].name, symbol, version))
 			memcpy(to, &functions[i].call, sizeof(*to));

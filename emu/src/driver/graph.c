@@ -566,3 +566,35 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
 		(void)remove_edge(to[i], from[i]);
 	return emu_driver_leave(result);
 }
+
+/* ---- the forms of CUDA 12, whose edges have no data -------------------------------- */
+
+CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
+			 size_t *count)
+{
+	return cuGraphGetEdges_v2(graph, from, to, NULL, count);
+}
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *before,
+				    size_t *count)
+{
+	return cuGraphNodeGetDependencies_v2(node, before, NULL, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *after,
+				      size_t *count)
+{
+	return cuGraphNodeGetDependentNodes_v2(node, after, NULL, count);
+}
+
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
+				const CUgraphNode *to, size_t count)
+{
+	return cuGraphAddDependencies_v2(graph, from, to, NULL, count);
+}
+
+CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from,
+				   const CUgraphNode *to, size_t count)
+{
+	return cuGraphRemoveDependencies_v2(graph, from, to, NULL, count);
+}

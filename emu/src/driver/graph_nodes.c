@@ -528,6 +528,12 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
 	}
 }
 
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+			size_t count, CUgraphNodeParams *p)
+{
+	return cuGraphAddNode_v2(node, graph, before, NULL, count, p);
+}
+
 /* ---- graphs of nodes ------------------------------------------------------------ */
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)

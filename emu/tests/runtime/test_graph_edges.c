@@ -46,6 +46,15 @@ static void test_lists(void **state)
 	assert_ptr_equal(from[3], x.c);
 	assert_ptr_equal(to[3], x.d);
 	assert_int_equal(data[3].type, 0);
+	/* The forms of CUDA 12. */
+	OK(cuGraphGetEdges(x.graph, from, to, &count));
+	assert_ptr_equal(to[3], x.d);
+	OK(cuGraphRemoveDependencies(x.graph, &x.c, &x.d, 1));
+	OK(cuGraphNodeGetDependencies(x.d, NULL, &count));
+	assert_int_equal(count, 1);
+	OK(cuGraphAddDependencies(x.graph, &x.c, &x.d, 1));
+	OK(cuGraphNodeGetDependentNodes(x.c, NULL, &count));
+	assert_int_equal(count, 1);
 	count = 4;
 	OK(cudaGraphNodeGetDependencies(x.d, nodes, NULL, &count));
 	assert_int_equal(count, 2);
