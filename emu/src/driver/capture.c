@@ -58,7 +58,7 @@ static CUresult add_node(CUstream stream, int type, struct emu_work *work,
 	return result;
 }
 
-CUresult emu_capture_work(CUstream stream, struct emu_work *work)
+static CUresult capture_work(CUstream stream, struct emu_work *work)
 {
 	static const int types[] = {
 	    [EMU_WORK_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
@@ -70,6 +70,15 @@ CUresult emu_capture_work(CUstream stream, struct emu_work *work)
 	};
 
 	return add_node(stream, types[work->kind], work, NULL);
+}
+
+CUresult emu_stream_submit(CUstream stream, struct emu_work *work)
+{
+	if (emu_stream_is_capturing(stream))
+		return capture_work(stream, work);
+	emu_stream_order_begin(&emu_driver.order, emu_stream_number(stream),
+			       &work->order);
+	return emu_driver_submit(work);
 }
 
 CUresult emu_capture_graph(CUstream stream, CUgraph graph)
@@ -250,8 +259,7 @@ static bool *find_joined(const struct CUstream_st *stream)
 		nodes[n->place] = n;
 	for (size_t i = 0; changes && i < stream->tails.count; i++)
 		is_joined[stream->tails.nodes[i]->place] = true;
-	/* Mostly once, because edges of captures come from nodes that were added before.
-	 */
+	/* Mostly once: edges of captures come from nodes that were added before. */
 	while (changes) {
 		changes = false;
 		for (size_t k = graph->count; k-- > 0;)
@@ -406,7 +414,7 @@ static CUresult capture_host(CUstream stream, void (*function)(void *), void *ar
 	w->kind = EMU_WORK_HOST;
 	w->function = function;
 	w->argument = argument;
-	return emu_driver_submit(stream, w);
+	return emu_stream_submit(stream, w);
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argument)

@@ -247,38 +247,6 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 							   shared_bytes);
 }
 
-/* The most threads of an SM, by CTAs of a multiple of a warp; ties: the largest CTAs. */
-CUresult cuOccupancyMaxPotentialBlockSize(int *ctas, int *threads, CUfunction function,
-					  size_t (*shared_of)(int), size_t shared_bytes,
-					  int most_threads)
-{
-	int most = 0, best = 0, value = 0, sms = 1;
-	CUresult result;
-
-	if (!ctas || !threads || !function)
-		return CUDA_ERROR_INVALID_VALUE;
-	result = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-				    function);
-	if (most_threads > 0 && most_threads < most)
-		most = most_threads;
-	for (int n = most / EMU_LANES * EMU_LANES; n > 0 && !result; n -= EMU_LANES) {
-		const size_t bytes = shared_of ? shared_of(n) : shared_bytes;
-
-		result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function,
-								     n, bytes);
-		if (!result && value * n > best) {
-			best = value * n;
-			*threads = n;
-			*ctas = value;
-		}
-	}
-	if (!result)
-		result = cuDeviceGetAttribute(
-		    &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
-	*ctas *= sms;
-	return result ? result : best ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 CUresult cuOccupancyMaxPotentialClusterSize(int *ctas, CUfunction function,
 					    const CUlaunchConfig *config)
 {

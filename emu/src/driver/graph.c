@@ -567,7 +567,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
 	return emu_driver_leave(result);
 }
 
-/* ---- the forms of CUDA 12, whose edges have no data -------------------------------- */
+/* ---- the forms of CUDA 12, whose edges have no data ------------------------- */
 
 CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
 			 size_t *count)

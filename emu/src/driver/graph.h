@@ -47,7 +47,7 @@ struct CUgraph_st {
 	/* Handles that were created for it. */
 	CUgraphConditionalHandle *handles;
 	size_t n_handles;
-	/* Of a graph that can be launched: after their dependencies.  Else NULL. */
+	/* Nodes after their dependencies, if the graph can be launched; else NULL. */
 	CUgraphNode *order;
 };
 

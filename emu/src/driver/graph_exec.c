@@ -136,7 +136,7 @@ static CUresult check_body(const struct CUgraph_st *graph)
 			    CUDA_ERROR_NOT_SUPPORTED,
 			    "cuGraphInstantiate: a %s node in the graph of a "
 			    "conditional node: kernels, copies, fills, child graphs, "
-			    "empty and conditional nodes may be there",
+			    "empty and conditional nodes are allowed",
 			    emu_node_title(n->type));
 		for (uint32_t i = 0; i < n->n_graphs && !result; i++)
 			result = check_body(n->graphs[i]);

@@ -57,7 +57,7 @@ static CUresult run_work(const struct launch *l, const struct CUgraphNode_st *n,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	w->is_dependent |= is_programmatic(n);
 	emu_stream_order_node(&emu_driver.order, number, seen->clocks, &w->order);
-	return emu_driver_submit_ordered(w);
+	return emu_driver_submit(w);
 }
 
 /* ---- conditions ---------------------------------------------------------------- */

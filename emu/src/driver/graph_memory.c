@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#include "driver/queue.h"
-
 static struct emu_reservation *reservations;
 
 /*
@@ -104,8 +102,6 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 
 	if (!result && device != 0)
 		result = CUDA_ERROR_INVALID_DEVICE;
-	if (!result)
-		result = emu_driver_flush();
 	if (!result)
 		sums.kept = sums.live;
 	return emu_driver_leave(result);

@@ -455,7 +455,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
 	return set_any((struct change)EXEC_CHANGE(cuGraphExecNodeSetParams, 0), p);
 }
 
-/* ---- attributes of kernels -------------------------------------------------------- */
+/* ---- attributes of kernels ---------------------------------------------------- */
 
 static CUlaunchAttribute *find_attribute(const struct emu_work *w, int id)
 {

@@ -41,7 +41,7 @@ static bool has_same_edges(const struct CUgraphNode_st *a,
 	return true;
 }
 
-/* Of several rows: all is equal; else anything may differ but the number of rows. */
+/* One row may move; several rows must be equal. */
 static bool can_move(const struct emu_work *a, const struct emu_work *b)
 {
 	const size_t before = a->rows.rows * a->rows.slices;

@@ -606,7 +606,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 			emu_record_event("launch", emu_driver.text);
 	}
 	if (!result)
-		result = emu_driver_submit(config->hStream, w);
+		result = emu_stream_submit(config->hStream, w);
 	else if (w)
 		emu_work_free(w);
 	return emu_driver_leave(result);

@@ -18,7 +18,7 @@ struct CUlinkState_st {
 	char **names; /* of the inputs; each is owned, as is its text */
 	size_t count;
 	char *image;
-	/* Of cuLinkCreate.  The arrays are the program's, and get results. */
+	/* The options of cuLinkCreate: arrays of the program, which get results. */
 	unsigned n_options;
 	const int *options;
 	void **values;

@@ -83,7 +83,7 @@ static CUresult submit(CUstream stream, const struct emu_work *work, bool waits)
 	if (!copy)
 		return emu_driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	*copy = *work;
-	result = emu_driver_submit(stream, copy);
+	result = emu_stream_submit(stream, copy);
 	if (!result && waits)
 		result = emu_driver_flush();
 	if (!result && waits)
@@ -431,7 +431,7 @@ static CUresult capture(CUstream stream, enum emu_work_kind kind,
 	w->kind = kind;
 	w->reservation = r;
 	r->owners++;
-	return emu_driver_submit(stream, w);
+	return emu_stream_submit(stream, w);
 }
 
 static CUresult reserve(CUdeviceptr *pointer, size_t bytes, CUstream stream)

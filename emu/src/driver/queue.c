@@ -10,7 +10,6 @@
 
 #include "driver/graph_memory.h"
 #include "driver/record.h"
-#include "driver/stream.h"
 #include "machine/findings.h"
 #include "machine/grid.h"
 #include "machine/prints.h"
@@ -496,7 +495,7 @@ static CUresult run_move(const struct emu_work *w)
 	return result;
 }
 
-CUresult emu_driver_submit_ordered(struct emu_work *w)
+CUresult emu_driver_submit(struct emu_work *w)
 {
 	CUresult result;
 
@@ -507,12 +506,4 @@ CUresult emu_driver_submit_ordered(struct emu_work *w)
 		result = run_move(w);
 	emu_work_free(w);
 	return result;
-}
-
-CUresult emu_driver_submit(CUstream stream, struct emu_work *w)
-{
-	if (emu_stream_is_capturing(stream))
-		return emu_capture_work(stream, w);
-	emu_stream_order_begin(&emu_driver.order, emu_stream_number(stream), &w->order);
-	return emu_driver_submit_ordered(w);
 }

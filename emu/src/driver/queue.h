@@ -31,7 +31,7 @@ struct emu_work {
 	struct emu_grid grid;
 	uint8_t *parameters;
 	bool is_dependent; /* may begin before the kernel before it ends */
-	/* Of a kernel: what its node in a graph returns and changes. */
+	/* What the node of a kernel in a graph returns and changes. */
 	CUfunction kernel;
 	CUlaunchAttribute *attributes;
 	uint32_t n_attributes;
@@ -48,13 +48,9 @@ struct emu_work {
 
 /* Runs the queued work.  The lock must be held. */
 CUresult emu_driver_flush(void);
-/*
- * Adds work to the stream's graph or to the queue, which then owns it.  stream NULL:
- * the default stream.
- */
-CUresult emu_driver_submit(CUstream stream, struct emu_work *work);
-/* The same for work that has its place in the order of streams. */
-CUresult emu_driver_submit_ordered(struct emu_work *work);
+/* Adds work, which has its place in the order of streams, to the queue, which then owns
+ * it.  Streams add theirs by emu_stream_submit. */
+CUresult emu_driver_submit(struct emu_work *work);
 /* NULL: no memory. */
 struct emu_work *emu_work_copy(const struct emu_work *work);
 void emu_work_free(struct emu_work *work);

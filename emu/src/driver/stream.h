@@ -31,8 +31,11 @@ CUresult emu_capture_record(CUevent event, CUstream stream, bool is_node);
 CUresult emu_capture_wait(CUstream stream, CUevent event, bool is_node);
 /* The stream is destroyed: ends what it captures. */
 void emu_capture_leave(CUstream stream);
-/* Adds a node for work to the graph that the stream captures, which then owns it. */
-CUresult emu_capture_work(CUstream stream, struct emu_work *work);
+/*
+ * Adds work to the stream's graph or to the queue, which then owns it.  stream NULL:
+ * the default stream.
+ */
+CUresult emu_stream_submit(CUstream stream, struct emu_work *work);
 /* Compares the accesses of streams from now on, if they may run at the same time. */
 void emu_streams_compare(bool is_apart);
 /* Runs what is queued, if the stream may be waited for. */

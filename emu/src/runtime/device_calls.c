@@ -108,7 +108,7 @@ cudaError_t cudaSetDevice(int device)
 /* There is one device. */
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
-	CALL(cuDeviceCanAccessPeer(can, device, peer));
+	EMU_CALL(cuDeviceCanAccessPeer(can, device, peer));
 }
 
 cudaError_t cudaDeviceGetP2PAttribute(int *value, int attribute, int device, int peer)
@@ -122,12 +122,12 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, int attribute, int device, int
 
 cudaError_t cudaCtxResetPersistingL2Cache(void)
 {
-	CALL(cuCtxResetPersistingL2Cache());
+	EMU_CALL(cuCtxResetPersistingL2Cache());
 }
 
 cudaError_t cudaStreamSetAttribute(CUstream stream, int attribute, const void *value)
 {
-	CALL(cuStreamSetAttribute(stream, attribute, value));
+	EMU_CALL(cuStreamSetAttribute(stream, attribute, value));
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned flags)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_link.c - modules of PTX that are linked when the program runs: names that another
- * module defines, names that stay apart, and inputs that are refused.
+ * test_link.c - modules of PTX that are linked when the program runs: names that
+ * another module defines, names that stay apart, and inputs that are refused.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -39,7 +39,7 @@ static void test_kernel(void **state)
 	assert_ptr_equal(*(void **)read.kernelParams[0], word);
 	assert_int_equal(*(uint32_t *)read.kernelParams[1], 2);
 	OK(cudaGraphInstantiate(&exec, graph, 0));
-	/* The graph changes, and the one that can be launched does not; then reversed. */
+	/* Only the graph changes; then only the one that can be launched. */
 	OK(cudaGraphKernelNodeSetParams(node, &p));
 	run_exec(exec);
 	assert_int_equal(word_at(word), 3);
@@ -49,7 +49,7 @@ static void test_kernel(void **state)
 	assert_int_equal(word_at(word), 401);
 	OK(cudaGraphKernelNodeGetParams(node, &read));
 	assert_int_equal(*(uint32_t *)read.kernelParams[1], 30);
-	/* Another kernel; a node that is not of this graph; a kernel that cannot run. */
+	/* Another kernel; a node of another graph; a kernel that cannot run. */
 	p.func = put_kernel;
 	OK(cudaGraphExecKernelNodeSetParams(exec, node, &p));
 	run_exec(exec);

@@ -18,7 +18,7 @@ static void test_slices(void **state)
 	OK(cudaMemset3DAsync(p, 6, (struct cudaExtent){8, 3, 2}, NULL));
 	OK(cudaMemcpy(bytes, p.ptr, 48, cudaMemcpyDefault));
 	assert_int_equal(bytes[47], 6);
-	/* More rows than a slice has, a pitch that is less than a row, one byte more. */
+	/* More rows than a slice has, a pitch below a row, one byte too many. */
 	FAILS(cudaMemset3D(p, 5, (struct cudaExtent){3, 4, 2}),
 	      CUDA_ERROR_INVALID_VALUE);
 	SAYS(INVALID_VALUE, "slices of 3 rows");
