@@ -32,10 +32,14 @@ static CUresult call_host(const struct emu_work *w)
 	return emu_driver_enter();
 }
 
-/* True if each node before may still run when the node begins. */
+/* True if each node before may still run when the kernel begins. */
 static bool is_programmatic(const struct CUgraphNode_st *n)
 {
 	size_t i = 0;
+
+	if (n->type != CU_GRAPH_NODE_TYPE_KERNEL ||
+	    !emu_device_has_hopper(emu_driver.machine.device))
+		return false;
 
 	while (i < n->n_before &&
 	       n->before[i].data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
