@@ -263,8 +263,8 @@ static bool *find_joined(const struct CUstream_st *stream)
 	while (changes) {
 		changes = false;
 		for (size_t k = graph->count; k-- > 0;)
-			for (size_t i = 0; is_joined[k] && i < nodes[k]->n_before;
-			     i++) {
+			for (size_t i = 0;
+			     is_joined[k] && nodes[k] && i < nodes[k]->n_before; i++) {
 				const size_t from = nodes[k]->before[i].node->place;
 
 				changes |= from > k && !is_joined[from];

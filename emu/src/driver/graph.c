@@ -249,10 +249,13 @@ static bool copy_edges(CUgraph to, CUgraph from)
 	for (CUgraphNode n = to->first; ok && n; n = n->next)
 		copies[i++] = n;
 	for (const struct CUgraphNode_st *n = from->first; ok && n; n = n->next)
-		for (size_t k = 0; ok && k < n->n_before; k++)
-			ok = !emu_node_depend(copies[n->place],
-					      copies[n->before[k].node->place],
+		for (size_t k = 0; ok && k < n->n_before; k++) {
+			CUgraphNode copy = copies[n->place];
+
+			ok = copy &&
+			     !emu_node_depend(copy, copies[n->before[k].node->place],
 					      &n->before[k].data);
+		}
 	free(copies);
 	return ok;
 }

@@ -47,7 +47,7 @@ static CUresult sort(CUgraph graph, CUgraphNode *cycle)
 		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
 				       "cuGraphInstantiate: edges of the graph are a "
 				       "cycle: a %s node would wait for itself",
-				       emu_node_title((*cycle)->type));
+				       emu_node_title(*cycle ? (*cycle)->type : -1));
 	*cycle = NULL;
 	return CUDA_SUCCESS;
 }

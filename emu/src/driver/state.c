@@ -16,13 +16,7 @@ CUresult emu_driver_enter(void)
 	return emu_driver.failed;
 }
 
-CUresult emu_driver_leave(CUresult result)
-{
-	pthread_mutex_unlock(&emu_driver.lock);
-	return result;
-}
-
-CUresult emu_driver_fail(CUresult result, const char *format, ...)
+void emu_driver_tell(CUresult result, const char *format, ...)
 {
 	va_list arguments;
 
@@ -30,7 +24,6 @@ CUresult emu_driver_fail(CUresult result, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(emu_driver.text, sizeof(emu_driver.text), format, arguments);
 	va_end(arguments);
-	return result;
 }
 
 uint32_t emu_stream_number(CUstream stream)

@@ -69,7 +69,11 @@ extern struct emu_driver emu_driver;
 
 /* Begins a call: locks and returns the error of the context. */
 CUresult emu_driver_enter(void);
-CUresult emu_driver_leave(CUresult result);
+static inline CUresult emu_driver_leave(CUresult result)
+{
+	pthread_mutex_unlock(&emu_driver.lock);
+	return result;
+}
 
 /* Whether a module is loaded.  The lock must be held. */
 bool emu_is_module(const struct CUmod_st *module);
@@ -82,8 +86,11 @@ bool emu_is_device(CUdeviceptr pointer);
 uint8_t *emu_shadow_of(CUdeviceptr pointer);
 /* Allocates device memory.  0 if there is none; the reason is kept. */
 CUdeviceptr emu_driver_alloc(size_t bytes);
-/* Keeps "0x7f... is not ..." for cuGetErrorString. */
-__attribute__((format(printf, 2, 3))) CUresult emu_driver_fail(CUresult result,
-							       const char *format, ...);
+/* Keeps "0x7f... is not ..." for cuGetErrorString of the result. */
+__attribute__((format(printf, 2, 3))) void emu_driver_tell(CUresult result,
+							   const char *format, ...);
+/* The same, and the result.  A macro, so that static analysis knows the result. */
+#define emu_driver_fail(result, ...)                                                   \
+	(emu_driver_tell(result, __VA_ARGS__), (CUresult)(result))
 
 #endif

@@ -404,7 +404,11 @@ char *emu_link(const struct emu_link_input *inputs, size_t count, struct emu_err
 	bool ok;
 
 	l.first_file = calloc(count + 1, sizeof(*l.first_file));
-	ok = l.first_file || emu_fail(err, "no memory for modules");
+	if (!l.first_file) {
+		(void)emu_fail(err, "no memory for modules");
+		return NULL;
+	}
+	ok = true;
 	for (size_t i = 0; i < count && ok; i++)
 		ok = cut(&l, (uint32_t)i);
 	if (ok && count == 0)

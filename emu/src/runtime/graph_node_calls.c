@@ -59,8 +59,9 @@ cudaError_t cudaGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
 cudaError_t cudaGraphKernelNodeGetParams(CUgraphNode node,
 					 struct cudaKernelNodeParams *p)
 {
-	CUDA_KERNEL_NODE_PARAMS k;
-	const CUresult result = cuGraphKernelNodeGetParams_v2(node, p ? &k : NULL);
+	CUDA_KERNEL_NODE_PARAMS k = {0};
+	const CUresult result =
+	    p ? cuGraphKernelNodeGetParams_v2(node, &k) : CUDA_ERROR_INVALID_VALUE;
 
 	if (!result)
 		*p = (struct cudaKernelNodeParams){
@@ -247,8 +248,9 @@ cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(CUgraphExec exec,
 
 cudaError_t cudaGraphMemcpyNodeGetParams(CUgraphNode node, struct cudaMemcpy3DParms *p)
 {
-	CUDA_MEMCPY3D c;
-	const CUresult result = cuGraphMemcpyNodeGetParams(node, p ? &c : NULL);
+	CUDA_MEMCPY3D c = {0};
+	const CUresult result =
+	    p ? cuGraphMemcpyNodeGetParams(node, &c) : CUDA_ERROR_INVALID_VALUE;
 
 	if (!result)
 		*p = (struct cudaMemcpy3DParms){
