@@ -402,36 +402,3 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 	*mode = before;
 	return CUDA_SUCCESS;
 }
-
-/* ---- functions of the host ----------------------------------------------------- */
-
-static CUresult capture_host(CUstream stream, void (*function)(void *), void *argument)
-{
-	struct emu_work *w = calloc(1, sizeof(*w));
-
-	if (!w)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	w->kind = EMU_WORK_HOST;
-	w->function = function;
-	w->argument = argument;
-	return emu_stream_submit(stream, w);
-}
-
-CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argument)
-{
-	CUresult result = emu_driver_enter();
-	bool captures;
-
-	if (!result && !function)
-		result = CUDA_ERROR_INVALID_VALUE;
-	captures =
-	    !result && emu_stream_is_valid(stream) && emu_stream_is_capturing(stream);
-	if (captures)
-		result = capture_host(stream, function, argument);
-	else if (!result)
-		result = emu_stream_flush(stream);
-	result = emu_driver_leave(result);
-	if (!result && !captures && function)
-		function(argument);
-	return result;
-}

@@ -326,22 +326,6 @@ CUresult cuGraphClone(CUgraph *clone, CUgraph graph)
 	return emu_driver_leave(result);
 }
 
-CUresult cuGraphDestroy(CUgraph graph)
-{
-	CUresult result = CUDA_SUCCESS;
-
-	(void)emu_driver_enter();
-	if (!graph || graph->owner)
-		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
-					 "cuGraphDestroy: the graph is %s",
-					 graph ? "a part of a node" : "NULL");
-	if (!result) {
-		emu_graph_forget(graph);
-		emu_graph_free(graph);
-	}
-	return emu_driver_leave(result);
-}
-
 CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph clone)
 {
 	CUresult result = emu_driver_enter();

@@ -92,8 +92,6 @@ struct CUgraphExec_st {
 
 /* Orders a graph and the graphs of its nodes.  *cycle: a node of a cycle. */
 CUresult emu_graph_sort(CUgraph graph, CUgraphNode *cycle);
-/* A graph is destroyed: copies that can be launched forget it. */
-void emu_graph_forget(const struct CUgraph_st *graph);
 /* A graph node for a launch in a stream that captures. */
 CUresult emu_capture_graph(CUstream stream, CUgraph graph);
 

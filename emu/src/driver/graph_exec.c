@@ -256,11 +256,27 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
 	return emu_driver_leave(result);
 }
 
-void emu_graph_forget(const struct CUgraph_st *graph)
+static void forget(const struct CUgraph_st *graph)
 {
 	for (CUgraphExec e = execs; e; e = e->next)
 		if (e->source == graph)
 			e->source = NULL;
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	(void)emu_driver_enter();
+	if (!graph || graph->owner)
+		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+					 "cuGraphDestroy: the graph is %s",
+					 graph ? "a part of a node" : "NULL");
+	if (!result) {
+		forget(graph);
+		emu_graph_free(graph);
+	}
+	return emu_driver_leave(result);
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec exec, uint64_t *flags)

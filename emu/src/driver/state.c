@@ -26,6 +26,22 @@ void emu_driver_tell(CUresult result, const char *format, ...)
 	va_end(arguments);
 }
 
+bool emu_stream_is_valid(CUstream stream)
+{
+	const struct CUstream_st *s = emu_driver.streams;
+
+	if ((uintptr_t)stream <= 2)
+		return true;
+	while (s && s != stream)
+		s = s->next;
+	return s;
+}
+
+bool emu_stream_is_capturing(CUstream stream)
+{
+	return (uintptr_t)stream > 2 && stream->graph;
+}
+
 uint32_t emu_stream_number(CUstream stream)
 {
 	return !stream || (uintptr_t)stream == 1 ? 0

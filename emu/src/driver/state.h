@@ -79,6 +79,9 @@ static inline CUresult emu_driver_leave(CUresult result)
 bool emu_is_module(const struct CUmod_st *module);
 /* True for a function of a loaded module. */
 bool emu_is_function(const struct CUfunc_st *function);
+/* True for live streams, NULL, and the two numbers of the default streams. */
+bool emu_stream_is_valid(CUstream stream);
+bool emu_stream_is_capturing(CUstream stream);
 /* A stream's number in stream_order.h. */
 uint32_t emu_stream_number(CUstream stream);
 /* An address of device memory, and the state of its byte. */

@@ -13,17 +13,6 @@
 
 /* ---- streams ------------------------------------------------------------- */
 
-bool emu_stream_is_valid(CUstream stream)
-{
-	const struct CUstream_st *s = emu_driver.streams;
-
-	if ((uintptr_t)stream <= 2)
-		return true;
-	while (s && s != stream)
-		s = s->next;
-	return s;
-}
-
 void emu_streams_compare(bool is_apart)
 {
 	struct emu_stream_order *o = &emu_driver.order;
@@ -32,11 +21,6 @@ void emu_streams_compare(bool is_apart)
 	if (!o->streams && !emu_driver.machine.options.is_unchecked &&
 	    (is_apart || o->count > 1))
 		o->streams = emu_streams_open(s->base, s->bytes);
-}
-
-bool emu_stream_is_capturing(CUstream stream)
-{
-	return (uintptr_t)stream > 2 && stream->graph;
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags)
@@ -276,4 +260,37 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end)
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent begin, CUevent end)
 {
 	return cuEventElapsedTime(milliseconds, begin, end);
+}
+
+/* ---- functions of the host ----------------------------------------------------- */
+
+static CUresult submit_host(CUstream stream, void (*function)(void *), void *argument)
+{
+	struct emu_work *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	w->kind = EMU_WORK_HOST;
+	w->function = function;
+	w->argument = argument;
+	return emu_stream_submit(stream, w);
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argument)
+{
+	CUresult result = emu_driver_enter();
+	bool captures;
+
+	if (!result && !function)
+		result = CUDA_ERROR_INVALID_VALUE;
+	captures =
+	    !result && emu_stream_is_valid(stream) && emu_stream_is_capturing(stream);
+	if (captures)
+		result = submit_host(stream, function, argument);
+	else if (!result)
+		result = emu_stream_flush(stream);
+	result = emu_driver_leave(result);
+	if (!result && !captures && function)
+		function(argument);
+	return result;
 }

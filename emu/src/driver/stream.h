@@ -19,11 +19,6 @@ struct CUevent_st {
 	uint32_t seen[EMU_STREAMS]; /* by stream: work before it */
 };
 
-/*
- * True for live streams, NULL, and the two numbers of the default streams.
- */
-bool emu_stream_is_valid(CUstream stream);
-bool emu_stream_is_capturing(CUstream stream);
 /* Records an event after the work that `seen` has; what is queued has run. */
 void emu_event_set(CUevent event, const uint32_t *seen);
 /* An event of a capture, and a stream that waits for it. */
