@@ -224,6 +224,8 @@ static bool call_function(struct emu_parser *p, const struct emu_token *name,
 		return call_library(p, "call.malloc", actual, count);
 	if (emu_token_is_word(name, "free") && (!f || !f->is_defined))
 		return call_library(p, "call.free", actual, count);
+	if (emu_token_is_word(name, "cudaGraphSetConditional"))
+		return call_library(p, "call.setconditional", actual, count);
 	if (name->length > 4 && memcmp(name->text, "cuda", 4) == 0 &&
 	    (!f || !f->is_defined))
 		return refuse_launch(p, name);
