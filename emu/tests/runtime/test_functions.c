@@ -10,7 +10,7 @@ static void test_attributes(void **state)
 
 	OK(cudaFuncGetAttributes(&a, put_kernel));
 	assert_int_equal(a.maxThreadsPerBlock, 1024);
-	assert_int_equal(a.ptxVersion, 90);
+	assert_int_equal(a.ptxVersion, 80);
 	assert_int_equal(a.constSizeBytes, 0);
 	assert_int_equal(a.preferredShmemCarveout, -1);
 	assert_int_equal(a.nonPortableClusterSizeAllowed, 0);
