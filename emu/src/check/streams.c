@@ -91,19 +91,22 @@ static uint64_t touch(const struct emu_stream_work *w, enum emu_stream_access ac
 	return (reader & mask & 15 ? 0 : (uint64_t)reader << 32) | mine;
 }
 
-void emu_stream_title(uint32_t stream, char *text, size_t size)
+static bool is_branch(const struct emu_streams *s, uint32_t stream)
 {
-	if (stream >= EMU_STREAMS_NAMED)
+	return s->branches >> stream & 1;
+}
+
+void emu_stream_title(const struct emu_streams *s, uint32_t stream, char *text,
+		      size_t size)
+{
+	if (is_branch(s, stream))
+		snprintf(text, size, "branch %u of a graph", stream);
+	else if (stream >= EMU_STREAMS_NAMED)
 		snprintf(text, size, "created stream %u",
 			 stream - EMU_STREAMS_NAMED + 1);
 	else
 		snprintf(text, size, "the %sdefault stream",
 			 stream ? "per-thread " : "");
-}
-
-static bool is_branch(const struct emu_streams *s, uint32_t stream)
-{
-	return s->branches >> stream & 1;
 }
 
 static bool object(const struct emu_stream_work *w, uint64_t address, uint32_t other,
@@ -114,10 +117,7 @@ static bool object(const struct emu_stream_work *w, uint64_t address, uint32_t o
 	    is_branch(w->streams, stream) || is_branch(w->streams, w->stream);
 	char title[60];
 
-	if (is_branch(w->streams, stream))
-		snprintf(title, sizeof(title), "branch %u of a graph", stream);
-	else
-		emu_stream_title(stream, title, sizeof(title));
+	emu_stream_title(w->streams, stream, title, sizeof(title));
 	emu_fail(err,
 		 "global memory 0x%" PRIx64 ": operation %u of %s %s it, and nothing "
 		 "orders the two streams%s",

@@ -31,8 +31,12 @@ struct emu_stream_work {
 	uint32_t seen[EMU_STREAMS]; /* by stream: up to which clock */
 };
 
-/* "the default stream", "created stream 1": the first that the program created. */
-void emu_stream_title(uint32_t stream, char *text, size_t size);
+/*
+ * "the default stream", "branch 3 of a graph", "created stream 1": the first that the
+ * program created.
+ */
+void emu_stream_title(const struct emu_streams *s, uint32_t stream, char *text,
+		      size_t size);
 
 enum emu_stream_access { EMU_STREAM_READ, EMU_STREAM_WRITE, EMU_STREAM_ATOMIC };
 

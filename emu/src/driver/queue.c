@@ -412,7 +412,7 @@ static CUresult check_order(const struct emu_work *w, struct row row)
 		return CUDA_SUCCESS;
 	if (!is_copy)
 		memcpy(name, "fill", sizeof(name));
-	emu_stream_title(w->order.stream, title, sizeof(title));
+	emu_stream_title(w->order.streams, w->order.stream, title, sizeof(title));
 	emu_fail(&report, "%s of %zu bytes in %s: %.700s", name, row.bytes, title,
 		 err.text);
 	one = (struct emu_finding){
