@@ -125,6 +125,26 @@ static void the_default_stream(void **state)
 	BAD(writes(0), "of created stream 3 writes it");
 }
 
+/* The number is free again after the graph: another graph takes it. */
+static void branches_of_graphs(void **state)
+{
+	const uint32_t branch = emu_stream_order_take(&order);
+	uint32_t seen[EMU_STREAMS] = {0};
+	struct emu_stream_work w;
+	char title[60];
+
+	GOOD(writes(one));
+	emu_stream_order_node(&order, branch, seen, &w);
+	BAD(emu_stream_access(&w, EMU_STREAM_WRITE, DATA, 64, &err),
+	    "operation 1 of created stream 1 writes it, and nothing orders the two "
+	    "streams or branches: no edge of a graph");
+	BAD(reads(two), "operation 1 of branch 5 of a graph writes it");
+	emu_stream_title(order.streams, branch, title, sizeof(title));
+	assert_string_equal(title, "branch 5 of a graph");
+	emu_stream_order_return(&order, branch);
+	assert_int_equal(emu_stream_order_take(&order), branch);
+}
+
 static void memory_that_is_allocated_again(void **state)
 {
 	GOOD(writes(one));
@@ -154,6 +174,7 @@ int main(void)
 	    TEST(atomics),	     TEST(events),
 	    TEST(waits_of_the_host), TEST(the_default_stream),
 	    TEST(too_many),	     TEST(memory_that_is_allocated_again),
+	    TEST(branches_of_graphs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
