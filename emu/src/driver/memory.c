@@ -59,10 +59,11 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 	CUresult result = emu_driver_enter();
 
 	if (!result && emu_memory_of_kernels(emu_driver.machine.memory, pointer))
-		result = emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
-					 "free of 0x%llx: malloc of a kernel returned it, "
-					 "so that a kernel frees it",
-					 pointer);
+		result =
+		    emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				    "free of 0x%llx: malloc of a kernel returned it, "
+				    "so that a kernel frees it",
+				    pointer);
 	if (!result && pointer)
 		result = free_memory(pointer);
 	return emu_driver_leave(result);

@@ -140,7 +140,7 @@ struct emu_machine {
 	struct emu_prints *prints; /* machine/prints.h; NULL: not kept */
 	/* malloc in kernels: the limit, 0 for the default, and what is allocated. */
 	uint64_t heap_limit, heap_used;
-	struct emu_textures *textures; /* hardware/texture.h; NULL: none */
+	struct emu_textures *textures;	      /* hardware/texture.h; NULL: none */
 	struct emu_conditionals conditionals; /* of graphs */
 	bool has_failed;
 	struct emu_error report;

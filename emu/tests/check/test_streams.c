@@ -170,10 +170,14 @@ static void too_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    TEST(unordered),	     TEST(bytes_and_readers),
-	    TEST(atomics),	     TEST(events),
-	    TEST(waits_of_the_host), TEST(the_default_stream),
-	    TEST(too_many),	     TEST(memory_that_is_allocated_again),
+	    TEST(unordered),
+	    TEST(bytes_and_readers),
+	    TEST(atomics),
+	    TEST(events),
+	    TEST(waits_of_the_host),
+	    TEST(the_default_stream),
+	    TEST(too_many),
+	    TEST(memory_that_is_allocated_again),
 	    TEST(branches_of_graphs),
 	};
 

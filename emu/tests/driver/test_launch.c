@@ -189,8 +189,8 @@ static void test_parameter_buffer(void **state)
 	    cuLaunchKernel(function, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, extra),
 	    CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuGetErrorString(CUDA_ERROR_INVALID_VALUE, &why), 0);
-	assert_non_null(strstr(why, "k: extra has a buffer of 7 bytes: the kernel has 8 "
-				    "bytes of parameters"));
+	assert_non_null(strstr(why, "k: extra has a buffer of 7 bytes: the kernel has "
+				    "8 bytes of parameters"));
 	extra[0] = (void *)(uintptr_t)3;
 	assert_int_equal(
 	    cuLaunchKernel(function, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, extra),

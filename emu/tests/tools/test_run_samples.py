@@ -42,8 +42,8 @@ def test_list():
     rows = json.loads(samples.LIST.read_text())
     assert samples.faults_of(rows) == []
     assert samples.faults_of({"excluded": {"a": ["x"], "b": ["x"]},
-                              "samples": {"x": {"edits": {}}, "y": {"sise": 1}}}) == [
-        "y: an unknown field sise", "x: it is also excluded",
+                              "samples": {"x": {"edits": {}}, "y": {"colour": 1}}}) == [
+        "y: an unknown field colour", "x: it is also excluded",
         "x: it is also excluded", "x: excluded twice", "x: an edit or arguments without "
         "a size"]
 
