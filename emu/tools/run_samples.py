@@ -30,8 +30,8 @@ import upstream_bugs as upstream
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIST = HERE / "examples" / "samples.json"
-FIELDS = {"size", "arguments", "edits", "env", "status", "passes", "define", "waits", "rdc",
-          "note", "reports"}
+FIELDS = {"size", "arguments", "edits", "env", "status", "passes", "define", "rdc", "note",
+          "reports"}
 FAILS = r"(?i)\btest failed|result = fail|FAILED|mismatch|errors? detected|Errors = [1-9]"
 
 
@@ -186,8 +186,6 @@ def result_of(folder, row, args):
 
 def print_sample(folder, row, seconds, result):
     """One line of Markdown."""
-    if row.get("waits") and result != "passed":
-        result = f"waits for {row['waits']}"
     notes = [row.get("note", "")] + \
         ["`" + " ".join(f"{k}={v}" for k, v in row["env"].items()) + "`"
          if "env" in row else ""]
