@@ -232,6 +232,8 @@ multiply_stages(const struct nib_gemm_args &p, const struct gemm_shared &shared,
 		next = x->tag & TAG_END ? at : x->now.stage * p.stage_bytes;
 		load_weights<TRAITS>(view, next, x->tag, w);
 		multiply_half<TRAITS, FOURS, 1>(sums, view, at, next, r, a, w);
+		/* The arrival is for the reads of all lanes. */
+		__syncwarp();
 		if (opaque(threadIdx.x) % 32 == 0)
 			mbarrier_arrive(empty);
 	} while (!(tag & TAG_LAST));
