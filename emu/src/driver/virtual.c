@@ -52,6 +52,20 @@ CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp 
 	return CUDA_SUCCESS;
 }
 
+/* A handle in the list; NULL: no memory. */
+static struct physical *new_physical(const CUmemAllocationProp *prop, size_t bytes)
+{
+	struct physical *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->prop = *prop;
+	p->bytes = bytes;
+	p->next = handles;
+	handles = p;
+	return p;
+}
+
 CUresult cuMemCreate(unsigned long long *handle, size_t bytes,
 		     const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -64,15 +78,10 @@ CUresult cuMemCreate(unsigned long long *handle, size_t bytes,
 		result = emu_driver_fail(
 		    CUDA_ERROR_NOT_SUPPORTED,
 		    "cuMemCreate: memory for other processes is not modelled");
-	if (!result && !(p = calloc(1, sizeof(*p))))
+	if (!result && !(p = new_physical(prop, bytes)))
 		result = CUDA_ERROR_OUT_OF_MEMORY;
-	if (!result) {
-		p->prop = *prop;
-		p->bytes = bytes;
-		p->next = handles;
-		handles = p;
+	if (!result)
 		*handle = (uintptr_t)p;
-	}
 	return emu_driver_leave(result);
 }
 

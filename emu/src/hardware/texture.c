@@ -117,9 +117,11 @@ static int64_t place_at(uint8_t edge, int64_t i, int64_t n)
 
 static uint32_t size_of(const struct emu_image *m, int dimension)
 {
-	const uint32_t sizes[] = {m->width, m->height, m->depth};
+	const uint32_t size = dimension == 0   ? m->width
+			      : dimension == 1 ? m->height
+					       : m->depth;
 
-	return sizes[dimension] ? sizes[dimension] : 1;
+	return size ? size : 1;
 }
 
 /* Reads the element with these indices, after the address modes. */
@@ -241,7 +243,7 @@ bool emu_texture_sample(const struct emu_sample *s, uint32_t result[4])
 
 	if (!s->is_fetch && s->texture->filters && has_floats)
 		return filter(s, result);
-	for (int d = 0; d < s->dimensions; d++)
+	for (int d = 0; d < s->dimensions && d < 3; d++)
 		index[d] = s->is_fetch ? s->place[d] : index_of(coordinate(s, d));
 	if (!read_element(s, index, bits, values))
 		return false;
