@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-LAUNCH = re.compile(r"^nibemu: (\d+) instructions of threads, [\d.]+ s, ([\d.]+) s of")
+LAUNCH = re.compile(r"^nibemu: (\d+) thread instructions, [\d.]+ s wall time, "
+                    r"([\d.]+) s processor time")
 
 
 def sum_launches(text):

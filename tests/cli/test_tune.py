@@ -145,7 +145,7 @@ class Tune(NibTest):
             ("Fake 0", "Fake 1", "of another GPU"),
             (": 132", ": 131", "of another GPU"),
             ('version": "', 'version": "9', "of another version"),
-            ('revision": 4', 'revision": 999999', "of another version"),
+            ('revision": 5', 'revision": 999999', "of another version"),
             ("16,", "17,", "of other tiles"),
             ("16,", "", "of other tiles"),
             ("365", "1, 365", "of other tiles"),

@@ -23,12 +23,14 @@ static bool size_is(const char *name)
 
 bool gpu_is_small(void)
 {
-	return size_is("small") || size_is("medium");
+	return size_is("tiny") || size_is("small") || size_is("medium");
 }
 
 int gpu_cases(int all)
 {
-	return size_is("small") ? (all + 14) / 15 : all;
+	const int part = size_is("tiny") ? 45 : size_is("small") ? 15 : 1;
+
+	return (all + part - 1) / part;
 }
 
 int gpu_repeats(int all)

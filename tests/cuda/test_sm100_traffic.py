@@ -18,8 +18,9 @@ BUILD = pathlib.Path(os.environ.get("NIB", "build/release/nib")).parent
 MOST = 1.05
 UNIT_ROWS = 256         # of B: the rows of a tile of a pair of CTAs
 MARK = "<!-- traffic -->\n"
-RANGE = re.compile(r"nibemu: of (\d+) bytes at 0x(\w+): loaded (\d+), stored (\d+)")
-TOTAL = re.compile(r"nibemu: loaded (\d+) bytes .*, stored (\d+)")
+RANGE = re.compile(r"nibemu: allocation 0x(\w+) of (\d+) bytes: "
+                   r"loaded (\d+), stored (\d+)")
+TOTAL = re.compile(r"nibemu: global memory: loaded (\d+) bytes .*, stored (\d+)")
 
 HEAD = """| product | m; n x k x batch | tiles along m | weights loaded / least | \
 / once | A loaded / once | all loaded / all once |
@@ -76,8 +77,8 @@ def products(lines):
             operands[int(words[3], 16)] = words[1], int(words[4])
         elif words[:1] == ["product"]:
             head, loaded, total = words[1:], collections.Counter(), 0
-        elif (match := RANGE.match(line)) and int(match[2], 16) in operands:
-            loaded[int(match[2], 16)] += int(match[3])
+        elif (match := RANGE.match(line)) and int(match[1], 16) in operands:
+            loaded[int(match[1], 16)] += int(match[3])
         elif match := TOTAL.match(line):
             total += int(match[1])
         elif line == "done":

@@ -10,11 +10,11 @@ import unittest
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools/speed.py"
 
 TEXT = """a line of the program
-nibemu: _Z4copyPfPKfi, 8192 CTAs
-nibemu: loaded 8388608 bytes (tensor maps 0, bulk copies 0, cp.async 0, threads 8388608)
-nibemu: 35651584 instructions of threads, 0.787 s, 0.306 s of processors
-nibemu: _Z4copyPfPKfi, 1 CTAs
-nibemu: 100 instructions of threads, 0.5 s, 0.25 s of processors
+nibemu: copy, 8192 CTAs
+nibemu: global memory: loaded 8388608 bytes (tensor copies 0, bulk copies 0), stored 8 bytes
+nibemu: 35651584 thread instructions, 0.787 s wall time, 0.306 s processor time
+nibemu: copy, 1 CTA
+nibemu: 100 thread instructions, 0.500 s wall time, 0.250 s processor time
 """
 
 
