@@ -23,14 +23,12 @@ static bool size_is(const char *name)
 
 bool gpu_is_small(void)
 {
-	return size_is("tiny") || size_is("small") || size_is("medium");
+	return size_is("small") || size_is("medium");
 }
 
 int gpu_cases(int all)
 {
-	const int part = size_is("tiny") ? 45 : size_is("small") ? 15 : 1;
-
-	return (all + part - 1) / part;
+	return size_is("small") ? (all + 14) / 15 : all;
 }
 
 int gpu_repeats(int all)

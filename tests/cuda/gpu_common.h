@@ -44,8 +44,7 @@ const char *gpu_result(const struct nib_check_result *r);
 
 /*
  * NIB_TEST_SIZE=medium: all cases except the large ones, at most two repetitions.
- * small: a fifteenth of the cases of medium; tiny: a third of those of small.
- * gpu_is_small(): one of the three.
+ * small: a fifteenth of the cases of medium.  gpu_is_small(): medium or small.
  */
 bool gpu_is_small(void);
 int gpu_cases(int all);

@@ -232,6 +232,8 @@ static void run_wait(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 		w->must_yield = true;
 	else if (undone >= 0 && i->option == MBARRIER_TRY_WAIT)
 		emu_sleep_at(w, address[undone], (uint32_t)parity[undone]);
+	else if (undone >= 0)
+		emu_yield(w);
 }
 
 /* ---- binding ------------------------------------------------------------- */
