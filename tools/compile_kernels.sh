@@ -29,7 +29,7 @@ case $name in
 # and PTX are smaller.
 sm80_*)
 	version=80
-	more='-gencode=arch=compute_89,code=[sm_89,compute_89]'
+	more=89
 	;;
 sm90_*) version=90a ;;
 sm100_*) version=100f ;; # of the family: for 10.0 and 10.3
@@ -77,8 +77,18 @@ if [ "$release" -ge 13 ]; then
 fi
 "$nvcc" --help | grep -q -e --compress-mode || mode=
 if [ -n "$more" ]; then
-	"$nvcc" -fatbin "$arch" "$more" -std=c++17 -O3 -Xfatbin=--compress-all $mode \
-		"$@" -o "$prefix.fatbin" "$source"
+	"$nvcc" -ptx -gencode=arch=compute_$more,code=compute_$more -std=c++17 -O3 "$@" \
+		-o "$prefix.$more.ptx" "$source"
+	"$nvcc" -cubin -gencode=arch=compute_$more,code=sm_$more -O3 \
+		-o "$prefix.$more.cubin" "$prefix.$more.ptx"
+	# nvcc would compile the first two again.
+	top=$("$nvcc" -dryrun -fatbin -o "$prefix.fatbin" "$prefix.cubin" 2>&1 |
+		sed -n 's/^#\$ TOP=//p')
+	"$top/bin/fatbinary" --create="$prefix.fatbin" -64 --compress-all ${mode:+-$mode} \
+		"--image3=kind=elf,sm=$version,file=$prefix.cubin" \
+		"--image3=kind=elf,sm=$more,file=$prefix.$more.cubin" \
+		"--image3=kind=ptx,sm=$more,file=$prefix.$more.ptx"
+	rm -f "$prefix.$more.ptx" "$prefix.$more.cubin"
 else
 	"$nvcc" -fatbin "$arch" -Xfatbin=--compress-all $mode \
 		-o "$prefix.fatbin" "$prefix.cubin"
