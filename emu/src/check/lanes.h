@@ -43,9 +43,12 @@ static inline bool emu_is_row(uint32_t lanes, const uint64_t *address, uint32_t 
 {
 	uint64_t other = 0;
 
+	/* Callers with one lane have one address. */
+	if (lanes != UINT32_MAX)
+		return false;
 	for (uint32_t l = 0; l < EMU_LANES; l++)
 		other |= address[l] ^ (address[0] + (uint64_t)l * bytes);
-	return lanes == UINT32_MAX && !other;
+	return !other;
 }
 
 /* All zeros is the state before the first access. */

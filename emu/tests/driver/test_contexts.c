@@ -58,7 +58,7 @@ static void test_destroyed(void **state)
 static void test_refused(void **state)
 {
 	CUcontext context;
-	int unused;
+	CUctxCreateParams unused = {.numExecAffinityParams = 1};
 
 	assert_int_equal(cuCtxCreate_v2(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuCtxCreate_v2(&context, 0x100, 0), CUDA_ERROR_INVALID_VALUE);

@@ -184,11 +184,9 @@ static uint64_t dot_of_unsigned(uint64_t x, uint64_t y, uint64_t z)
 
 static uint64_t dot_of_both(uint64_t x, uint64_t y, uint64_t z)
 {
-	int64_t r = (int64_t)z;
-
 	for (int i = 0; i < 4; i++)
-		r += (int64_t)(int8_t)(x >> 8 * i) * (uint8_t)(y >> 8 * i);
-	return U32((uint64_t)r);
+		z += (uint64_t)((int64_t)(int8_t)(x >> 8 * i) * (uint8_t)(y >> 8 * i));
+	return U32(z);
 }
 WANT(dot_low, z + (x & 0xFFFF) * (y & 0xFF) + (x >> 16 & 0xFFFF) * (y >> 8 & 0xFF))
 WANT(dot_high, z + (uint64_t)((int64_t)(int16_t)x * (int8_t)(y >> 16)) +
