@@ -14,36 +14,13 @@
 #ifndef NIB_SM80_GEMM_DECODE_CUH
 #define NIB_SM80_GEMM_DECODE_CUH
 
-#include "backend/cuda/kernels/common/ptx.cuh"
-
-/* Codes c0 to c3 of a word (half = 0), or c4 to c7, times their scale, a pair of equal
- * values. */
-template <bool IS_BF16>
-DEVICE void decode_half(uint32_t codes, int half, uint32_t scale, uint32_t values[2])
-{
-	const uint32_t sizes = (half ? codes >> 16 : codes) & 0x7777u;
-	const uint32_t signs =
-	    prmt(codes << 4, codes, half ? 0x7362 : 0x5140) & 0x80808080u;
-
-	if constexpr (IS_BF16) {
-		const uint32_t low = prmt(0xC0800000u, 0xC0804000u, sizes);
-		const uint32_t high = prmt(0x3F3F3F00u, 0x40404040u, sizes) | signs;
-
-		values[0] = mul_bf16x2(prmt(low, high, 0x5140), scale);
-		values[1] = mul_bf16x2(prmt(low, high, 0x7362), scale);
-	} else {
-		const uint32_t high = prmt(0x3E3C3800u, 0x46444240u, sizes) | signs;
-
-		values[0] = mul_f16x2(prmt(high, 0, 0x1404), scale);
-		values[1] = mul_f16x2(prmt(high, 0, 0x3424), scale);
-	}
-}
+#include "backend/cuda/kernels/common/decode_by_k.cuh"
 
 template <bool IS_BF16>
 DEVICE void decode_in_order(uint32_t codes, uint32_t scale, uint32_t values[4])
 {
-	decode_half<IS_BF16>(codes, 0, scale, values);
-	decode_half<IS_BF16>(codes, 1, scale, values + 2);
+	decode_half_by_k<IS_BF16>(codes, 0, scale, values);
+	decode_half_by_k<IS_BF16>(codes, 1, scale, values + 2);
 }
 
 /* Bits of a scale in each half of widen_two_scales(), which a mask selects. */
