@@ -452,7 +452,7 @@ static void ways(void **state)
 	assert_ptr_equal(of_a(true, 1, INT64_MAX / 16, 64), &sm90_tiles);
 }
 
-/* Where the warps of mma_warps.cuh divide k. */
+/* The sizes for which the rules choose mma_warps.cuh, whose warps divide k. */
 static void warps_ways(void **state)
 {
 	(void)state;

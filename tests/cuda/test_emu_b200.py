@@ -283,7 +283,7 @@ BUGS = [
     ("accumulators sent to the other CTA of the pair", "split",
      one(r"(mapa\S+ \S+, \S+), (%r\d+);", 3,
          r"{.reg .b32 bug; xor.b32 bug, \2, 1; \1, bug;}", 6)),
-    ("ready of slice 0 alone", "split",
+    ("ready only of slice 0", "split",
      one(r"(mapa\S+ \S+, \S+), (%r\d+);", 1,
          r"{.reg .b32 bug; and.b32 bug, \2, 1; \1, bug;}", 6)),
     ("a sum of slices rounded to zero", "split",
@@ -325,9 +325,9 @@ HARMLESS = [
      one(r"fence\.mbarrier_init.*", 1, "", 1)),
     # Nothing of the tensor core is under way before the first tile, nor after
     # the last, whose results the epilogue has waited for.
-    ("no fence before the barrier behind alloc", "pair",
+    ("no fence before the barrier after alloc", "pair",
      one(BEFORE, 1, "", 4)),
-    ("no fence after the barrier behind alloc", "pair",
+    ("no fence after the barrier after alloc", "pair",
      one(AFTER, 1, "", 6)),
     ("no fence before dealloc's barrier", "pair", one(BEFORE, 4, "", 4)),
     ("no fence after dealloc's barrier", "pair", one(AFTER, 6, "", 6)),

@@ -116,7 +116,7 @@ static CUresult make_memory(struct emu_reservation *r, enum emu_work_kind kind,
 
 /* ---- adding ------------------------------------------------------------------ */
 
-/* Where a call adds a node. */
+/* The arguments of a call that adds a node. */
 struct place {
 	const char *call;
 	CUgraphNode *node;

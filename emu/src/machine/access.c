@@ -193,7 +193,7 @@ const uint8_t emu_nothing[32];
 
 /* ---- the lanes of a warp ------------------------------------------------- */
 
-/* Where the lanes of a warp access one memory, if no lane needs a report. */
+/* The addresses of a warp's access, if all are valid and in one state space. */
 struct lanes_access {
 	const struct emu_space *space;
 	uint64_t base, limit; /* of the addresses that they may have */

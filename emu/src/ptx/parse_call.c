@@ -186,7 +186,7 @@ static bool expand(struct emu_parser *p, const struct emu_function *f, uint32_t 
 		   const struct emu_argument *actual, uint32_t results, uint32_t count)
 {
 	const size_t scope = p->names.count, fixups = p->build.n_fixups;
-	const struct emu_lexer behind = p->lexer;
+	const struct emu_lexer after_call = p->lexer;
 
 	if (!enter(p, f, line))
 		return false;
@@ -195,7 +195,7 @@ static bool expand(struct emu_parser *p, const struct emu_function *f, uint32_t 
 		return false;
 	emu_resolve_labels(p, fixups, scope);
 	emu_names_cut(&p->names, scope);
-	p->lexer = behind;
+	p->lexer = after_call;
 	p->n_calls--;
 	return true;
 }
@@ -264,7 +264,7 @@ static bool is_callee(struct emu_parser *p, const struct emu_function *f,
 		      const struct emu_argument *actual, uint32_t results,
 		      uint32_t count)
 {
-	const struct emu_lexer behind = p->lexer;
+	const struct emu_lexer after_call = p->lexer;
 	int n_results = 0, n = 0;
 
 	for (uint32_t i = 0; i < p->n_calls; i++)
@@ -278,7 +278,7 @@ static bool is_callee(struct emu_parser *p, const struct emu_function *f,
 	emu_lexer_next(&p->lexer); /* its name */
 	if (n_results >= 0 && emu_take_mark(p, '('))
 		n = formal_count(p, actual + results, count - results);
-	p->lexer = behind;
+	p->lexer = after_call;
 	return n_results == (int)results && n == (int)(count - results);
 }
 

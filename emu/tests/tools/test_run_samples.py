@@ -49,7 +49,7 @@ def test_list():
 
 
 def test_prepare():
-    """Edits are made in the copy only; text that is not there is an error."""
+    """Edits change only the copy. A missing text is an error."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name) / "0_A" / "sample"
         folder.mkdir(parents=True)

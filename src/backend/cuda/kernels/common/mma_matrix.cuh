@@ -136,7 +136,7 @@ DEVICE void add_sums(float (&sums)[M16][4], const float4 (&x)[M16])
 }
 
 /*
- * Where the sums of a group are in shared memory: those of thread x of n8 tile n and
+ * The sums of a group of warps in shared memory.  Those of thread x for n8 tile n and
  * m16 tile i are float4 number (n * M16 + i) * NIB_MMA_THREADS + x.
  */
 template <class TRAITS>

@@ -186,7 +186,7 @@ DEVICE void multiply_half(float (&sums)[N8_TILES][M16_TILES][4],
 	}
 }
 
-/* Where a warp is in the stream of stages. */
+/* The position of a warp in the stream of stages. */
 template <class TRAITS>
 struct position {
 	struct stream<TRAITS> s;
