@@ -455,7 +455,24 @@ static void ways(void **state)
 /* The sizes for which the rules choose mma_warps.cuh, whose warps divide k. */
 static void warps_ways(void **state)
 {
+	struct sm90_size batch = {.is_dense = true,
+				  .rows = 1,
+				  .n = 7168,
+				  .k = 2048,
+				  .batch = 4,
+				  .multiprocessors = H200_SMS};
+
 	(void)state;
+	/* Batches only of five to eight rows of NVFP4. */
+	assert_ptr_equal(of(&batch), &cuda_vector);
+	batch.rows = 5;
+	assert_ptr_equal(of(&batch), &sm90_skinny);
+	batch.is_dense = false;
+	assert_ptr_equal(of(&batch), &cuda_mma_warps);
+	batch.rows = 4;
+	assert_ptr_equal(of(&batch), &cuda_vector);
+	batch.batch = 1;
+	assert_ptr_equal(of(&batch), &cuda_mma_warps);
 	/* NVFP4: all products but one row, and unless many multiprocessors wait. */
 	assert_ptr_equal(of_matrix(1, 4096, 7168), &cuda_vector);
 	assert_ptr_equal(of_matrix(2, 4096, 7168), &cuda_mma_warps);
