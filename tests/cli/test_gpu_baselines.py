@@ -523,18 +523,20 @@ class Printed(unittest.TestCase):
         self.assertEqual(other[-4:], ["24.0", "1.50", "1.0e-04", "yes"])
 
 
-class Chain(unittest.TestCase):
+class NeedsGpu(unittest.TestCase):
     def test_needs_torch_and_a_gpu(self):
-        """It has nothing to say without them, and says which is missing."""
-        process = subprocess.run(
-            [sys.executable, os.path.join(SOURCE, "bench", "gpu_chain.py")],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            timeout=300)
-        if process.returncode == 0:
-            self.assertIn("layers, us a layer", process.stdout)
-        else:
-            self.assertRegex(process.stderr,
-                             "^gpu_chain.py: torch (is not installed|finds no GPU)")
+        """They have nothing to say without them, and say which is missing."""
+        for name, title in (("gpu_chain.py", "layers, us a layer"),
+                            ("gpu_timer.py", "dirty 1")):
+            process = subprocess.run(
+                [sys.executable, os.path.join(SOURCE, "bench", name)],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                timeout=300)
+            if process.returncode == 0:
+                self.assertIn(title, process.stdout)
+            else:
+                self.assertRegex(process.stderr,
+                                 f"^{name}: torch (is not installed|finds no GPU)")
 
 
 class MoeLayer(NibTest):
