@@ -13,10 +13,12 @@
 
 int predict_begin(const char *device)
 {
-	if (strcmp(device, "emu:h200") && strcmp(device, "emu:b200"))
+	if (strcmp(device, "emu:h200") && strcmp(device, "emu:h100") &&
+	    strcmp(device, "emu:b200"))
 		return cli_error(CLI_USAGE,
 				 "--device %s: there is no table of times to "
-				 "predict with; emu:h200 and emu:b200 have one",
+				 "predict with; emu:h200, emu:h100 and emu:b200 have "
+				 "one",
 				 device);
 	return setenv("NIBEMU_TIME", "1", 1) ? cli_no_memory("environment") : CLI_OK;
 }

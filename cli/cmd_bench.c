@@ -402,7 +402,7 @@ static int run_bench(const void *args_)
 static const struct cli_option options[] = {
     {"device", OPT_TEXT, ARG(device), "NAME", "cpu",
      .help = "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them); "
-	     "emu:h200 and emu:b200 predict"},
+	     "emu:h200, emu:h100 and emu:b200 predict"},
     {"threads", OPT_TEXT, ARG(threads), "LIST",
      .help = "numbers of threads, as 1,2 (default: as many as processors that "
 	     "this process may use)"},

@@ -23,8 +23,8 @@ const struct cli_option cli_output_options[] = {
 const struct cli_option cli_device_options[] = {
     {"device", OPT_TEXT, ARG(device), "NAME", "cpu",
      .help = "where to compute: cpu, cuda:0, cuda:1, ... (nib info lists them) "
-	     "or emu:h200, emu:b200, emu:a100, emu:rtx4090, emu:rtx5090 (GPUs in "
-	     "software, for tests)"},
+	     "or emu:h200, emu:h100, emu:b200, emu:a100, emu:rtx4090, emu:rtx5090 "
+	     "(GPUs in software, for tests)"},
     {0},
 };
 const struct cli_option cli_cpu_options[] = {

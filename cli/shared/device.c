@@ -55,8 +55,8 @@ static const char *find_emu(char path[4096])
 /* Makes cuda:0 the GPU in software that name selects. */
 static int use_emu(const char *name)
 {
-	static const char *const gpus[] = {"h200", "b200", "a100", "rtx4090",
-					   "rtx5090"};
+	static const char *const gpus[] = {"h200", "h100",    "b200",
+					   "a100", "rtx4090", "rtx5090"};
 	const size_t count = sizeof(gpus) / sizeof(*gpus);
 	char path[4096];
 	size_t i = 0;
@@ -66,7 +66,8 @@ static int use_emu(const char *name)
 	if (i == count)
 		return cli_error(CLI_USAGE,
 				 "--device %s: the GPUs in software are emu:h200, "
-				 "emu:b200, emu:a100, emu:rtx4090 and emu:rtx5090",
+				 "emu:h100, emu:b200, emu:a100, emu:rtx4090 and "
+				 "emu:rtx5090",
 				 name);
 	if (setenv("NIBEMU_DEVICE", name + 4, 1) ||
 	    setenv("NIB_CUDA_LIBRARY", find_emu(path), 1))

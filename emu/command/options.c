@@ -19,7 +19,7 @@ static const char help[] =
     "  nvcc -cudart shared -lineinfo \\\n"
     "       -gencode arch=compute_90a,code=compute_90a k.cu -o k\n"
     "\n"
-    "  --device NAME    h200 (default), b200, a100, rtx4090 or rtx5090\n"
+    "  --device NAME    h200 (default), h100, b200, a100, rtx4090 or rtx5090\n"
     "                   (`nibemu devices`)\n"
     "  --seed N         the schedule (default: 0); a seed always selects the\n"
     "                   same one\n"

@@ -93,7 +93,7 @@ class Emulated(TorchTest):
         for arguments, message in (
                 (("check", "gemv", "--device", "emu:b300"),
                  "--device emu:b300: the software GPUs are emu:h200, "
-                 "emu:b200, emu:a100, emu:rtx4090"),
+                 "emu:h100, emu:b200, emu:a100, emu:rtx4090"),
                 (("bench", "gemv", "--device", "emu:b200"),
                  "--device emu:b200: a GPU in software cannot be timed")):
             done = self.command(*arguments)

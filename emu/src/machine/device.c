@@ -8,10 +8,10 @@
 #define MIB(n) ((uint64_t)(n) << 20)
 
 /*
- * The values that the GPUs' drivers report.  The B200 has 148 SMs, 132,644,864
- * bytes of L2, and 8 TB/s as 8192 bits at twice 3.996 GHz.  The RTX 5090 represents
- * compute capability 12.0: 99 KB of shared memory in a CTA, and no clusters, because
- * its kernels use none.
+ * The values that the GPUs' drivers report.  The H100 is the SXM module of 80 GB.  The
+ * B200 has 148 SMs, 132,644,864 bytes of L2, and 8 TB/s as 8192 bits at twice 3.996 GHz.
+ * The RTX 5090 represents compute capability 12.0: 99 KB of shared memory in a CTA, and
+ * no clusters, because its kernels use none.
  *
  * The A100 is the SXM module of 80 GB, compute capability 8.0, and the RTX 4090
  * represents 8.9.  No value of the two was read from a GPU here:
@@ -32,6 +32,8 @@
 static const struct emu_device devices[] = {
     {"h200", "H200 in software", 9, 0, 132, MIB(143771), 1980000, 3201000, 6144,
      60 << 20, 228 << 10, EMU_SHARED_MAX, 2048, 32, EMU_CLUSTER_MAX},
+    {"h100", "H100 in software", 9, 0, 132, MIB(81559), 1980000, 2619000, 5120,
+     50 << 20, 228 << 10, EMU_SHARED_MAX, 2048, 32, EMU_CLUSTER_MAX},
     {"b200", "B200 in software", 10, 0, 148, MIB(183359), 1965000, 3996000, 8192,
      132644864, 228 << 10, EMU_SHARED_MAX, 2048, 32, EMU_CLUSTER_MAX},
     {"a100", "A100 in software", 8, 0, 108, MIB(81920), 1410000, 1593000, 5120,

@@ -13,7 +13,7 @@
 #define EMU_MAX_GRID_YZ	 65535u
 
 /* For messages. */
-#define EMU_DEVICE_NAMES "h200, b200, a100, rtx4090 or rtx5090"
+#define EMU_DEVICE_NAMES "h200, h100, b200, a100, rtx4090 or rtx5090"
 
 struct emu_device {
 	const char *name;  /* for NIBEMU_DEVICE: "h200" */

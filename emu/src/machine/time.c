@@ -24,17 +24,26 @@ static const struct emu_time_table b200 = {
 #undef EMU_TIME
 };
 
-static const struct {
-	const char *device;
-	const struct emu_time_table *table;
-} tables[] = {{"h200", &h200}, {"b200", &b200}};
-
-static const struct emu_time_table *table_of(const struct emu_device *d)
+static void set_h100(struct emu_time_table *table)
 {
-	for (size_t k = 0; k < sizeof(tables) / sizeof(*tables); k++)
-		if (!strcmp(tables[k].device, d->name))
-			return tables[k].table;
-	return NULL;
+	*table = h200;
+#define EMU_TIME(name, value, unit, sure, source) table->name = (value);
+#include "machine/time_h100.def"
+#undef EMU_TIME
+}
+
+/* False: the device has no table. */
+static bool set_table(struct emu_time_table *table, const struct emu_device *d)
+{
+	if (!strcmp(d->name, "h100"))
+		set_h100(table);
+	else if (!strcmp(d->name, "h200"))
+		*table = h200;
+	else if (!strcmp(d->name, "b200"))
+		*table = b200;
+	else
+		return false;
+	return true;
 }
 
 #define SM_SHARED_BYTES (228u << 10)
@@ -46,18 +55,20 @@ static const struct emu_time_table *table_of(const struct emu_device *d)
 struct emu_time *emu_time_open(const struct emu_device *device, struct emu_error *err)
 {
 	const struct emu_device *d = emu_device_or_default(device);
+	struct emu_time_table table;
 	struct emu_time *t;
 
-	if (!table_of(d)) {
+	if (!set_table(&table, d)) {
 		(void)emu_fail(err,
 			       "NIBEMU_TIME: there is no table of times for "
-			       "%s: only h200 and b200 were measured",
+			       "%s: only h200, h100 and b200 have one",
 			       d->name);
 		return NULL;
 	}
 	t = calloc(1, sizeof(*t));
 	if (t) {
-		t->table = table_of(d);
+		t->values = table;
+		t->table = &t->values;
 		t->n_sms = d->sms;
 		t->n_sets = (uint32_t)d->l2_bytes / 128 / EMU_L2_WAYS;
 		t->sms = calloc(t->n_sms, sizeof(*t->sms));

@@ -18,6 +18,7 @@ static void test_targets(void **state)
 		bool is_taken;
 	} cases[] = {
 	    {"h200", "sm_90a", true},	   {"h200", "sm_90", true},
+	    {"h100", "sm_90a", true},	   {"h100", "sm_100", false},
 	    {"h200", "sm_80", true},	   {"h200", "sm_100a", false},
 	    {"h200", "sm_100", false},	   {"h200", "sm_89a", false},
 	    {"b200", "sm_100a", true},	   {"b200", "sm_100f", true},

@@ -12,6 +12,7 @@
 #include "common/run.h"
 #include "common/unit.h"
 #include "machine/time.h"
+#include "machine/time_state.h"
 
 #define MOST_TEXT 16384
 #define STEPS	  100
@@ -360,13 +361,32 @@ static void test_devices_without_a_table(void **state)
 	assert_null(emu_time_open(emu_device_find("rtx5090"), &err));
 	assert_non_null(strstr(err.text, "no table of times for rtx5090"));
 	assert_null(emu_time_open(emu_device_find("a100"), &err));
-	assert_non_null(strstr(err.text, "only h200 and b200 were measured"));
+	assert_non_null(strstr(err.text, "only h200, h100 and b200 have one"));
 	assert_null(emu_time_open(emu_device_find("rtx4090"), &err));
+}
+
+/* The H100's table is the H200's but for its own lines. */
+static void test_h100(void **state)
+{
+	struct emu_error err = {{0}};
+	struct emu_time *h100 = emu_time_open(emu_device_find("h100"), &err);
+	struct emu_time *h200 = emu_time_open(emu_device_find("h200"), &err);
+
+	(void)state;
+	assert_non_null(h100);
+	assert_non_null(h200);
+	assert_true(h100->table->hbm_rate < 0.7 * h200->table->hbm_rate);
+	assert_true(h100->table->cluster_barrier > h200->table->cluster_barrier);
+	assert_true(h100->table->l2_rate == h200->table->l2_rate);
+	assert_true(h100->table->clock_ghz == h200->table->clock_ghz);
+	emu_time_close(h100);
+	emu_time_close(h200);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_h100),
 	    cmocka_unit_test(test_dependent_instructions),
 	    cmocka_unit_test(test_loads),
 	    cmocka_unit_test(test_barrier_carries_time),

@@ -171,7 +171,7 @@ def _add(commands, name, function, summary):
 def _add_run(commands, name, function, summary):
     one = _add(commands, name, function, summary)
     one.add_argument("--device", default="cpu", help="cpu (default), cuda; for "
-                     "check also emu:h200, emu:b200, emu:a100 and "
+                     "check also emu:h200, emu:h100, emu:b200, emu:a100 and "
                      "emu:rtx4090, GPUs in software")
     one.add_argument("--only", type=_numbers, metavar="I[,I...]",
                      help="only these, counted from 0")

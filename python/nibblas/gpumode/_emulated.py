@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_emulated.py - the software GPU (libnibemu.so) as the device of the tests: emu:h200,
-emu:b200, emu:a100 and emu:rtx4090.  torch knows no such device, so tensors stay in
-the host's memory: each says that it is on cuda:0, and its address is that of its copy
-in the software GPU's memory.
+"""_emulated.py - the software GPU (libnibemu.so) as the device of the tests: one of
+DEVICES.  torch knows no such device, so tensors stay in the host's memory: each says
+that it is on cuda:0, and its address is that of its copy in the software GPU's memory.
 
 A submission opens libcuda.so.1 by name.  So the tests run in a process of their own,
 whose libcuda.so.1 is the software GPU."""
@@ -19,7 +18,7 @@ import nibblas
 from nibblas._library import Error, UnsupportedError, call, lib, library_path
 from nibblas.torch._tensors import Cuda
 
-DEVICES = ("emu:h200", "emu:b200", "emu:a100", "emu:rtx4090")
+DEVICES = ("emu:h200", "emu:h100", "emu:b200", "emu:a100", "emu:rtx4090")
 DRIVER = "libcuda.so.1"
 
 
