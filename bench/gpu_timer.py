@@ -8,7 +8,7 @@ The GPU MODE contest records an event, runs a product once or for several inputs
 records another event.  Before that it writes a buffer that is larger than the L2, so
 that the operands are not in it.  The kernel then pays for three things that a kernel in
 a CUDA graph does not: the events, the start of each launch, and the L2's modified
-lines, which are written to memory to make room for the operands.  For each of the
+lines, which are written to memory as the operands replace them.  For each of the
 contest's problems, with nibblas's kernels, the table has times in us of one product:
 
     host      the call returns
