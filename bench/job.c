@@ -232,7 +232,7 @@ static enum nib_status make_copies(struct job *job, const struct shape *shape,
 				   struct nib_error *err)
 {
 	enum nib_status status = NIB_STATUS_OK;
-	int64_t copies = 1;
+	int64_t copies = options->copies > 1 ? options->copies : 1;
 
 	job->op = shape->op;
 	job->copies = calloc(MAX_COPIES, sizeof *job->copies);
@@ -240,7 +240,7 @@ static enum nib_status make_copies(struct job *job, const struct shape *shape,
 		return machine_no_memory("the list of copies", err);
 	for (int64_t i = 0; i < copies && !status; i++) {
 		status = add_copy(job, shape, options, i, err);
-		if (i == 0 && job->timed == JOB_RUN && !options->warm)
+		if (i == 0 && job->timed == JOB_RUN && !options->copies)
 			copies =
 			    job_copies(job->info.bytes_read + job->info.bytes_written,
 				       cache_bytes(job));

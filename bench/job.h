@@ -27,8 +27,9 @@ struct job_options {
 	const char *isa;    /* NULL = the best here */
 	const char *device; /* NULL = "cpu" */
 	enum job_timed timed;
-	/* One copy only: its operands may stay in the caches. */
-	bool warm;
+	/* Copies of the operands.  0: four times the largest cache.  1: they may stay
+	 * in the caches. */
+	int copies;
 	/* A GPU's costs to plan by; NULL = the device's own. */
 	const struct nib_costs *costs;
 };

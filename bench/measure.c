@@ -130,7 +130,7 @@ static enum nib_status add_job(struct comparison *c, const struct shape *shape,
 	    .isa = isa,
 	    .device = c->run->device,
 	    .timed = o->timed,
-	    .warm = shape != o->shape,
+	    .copies = shape != o->shape,
 	};
 	enum nib_status status;
 	struct job *job;

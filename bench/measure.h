@@ -59,6 +59,7 @@ struct measure_options {
 	enum job_timed timed;
 	double min_time_s;
 	int min_samples;
+	int chain;	    /* runs of a prediction: predict.h */
 	int64_t check_rows; /* of each matrix; -1 = no check, 0 = all */
 };
 

@@ -80,6 +80,23 @@ static const json_t *longest_grid(const json_t *report)
 	return best;
 }
 
+/* Leaves the kernels of the last of `chain` runs, and their time. */
+static void keep_last_run(json_t *report, int chain)
+{
+	json_t *grids = json_object_get(report, "grids"), *grid;
+	size_t earlier = json_array_size(grids);
+	double us = 0;
+	size_t i;
+
+	for (earlier -= earlier / (size_t)chain; earlier > 0; earlier--)
+		json_array_remove(grids, 0);
+	json_array_foreach(grids, i, grid)
+	{
+		us += row_get_number(grid, "us");
+	}
+	json_object_set_new(report, "us", json_real(us));
+}
+
 static void set_prediction(json_t *row, json_t *report)
 {
 	const json_t *grid = longest_grid(report);
@@ -107,13 +124,13 @@ static void set_command(const struct measure_run *run, const struct measure_opti
 	shape_arguments(o->shape, arguments, sizeof arguments);
 	snprintf(line, sizeof line,
 		 "nib bench %s --device %s --layout %s --activations %s --out "
-		 "%s --dtype %s --%s --data %s --seed %llu",
+		 "%s --dtype %s --%s --data %s --seed %llu --chain %d",
 		 arguments, run->device, cli_layout_names[o->data.layout],
 		 cli_activations_names[o->data.activations],
 		 cli_dtype_names[o->data.out], cli_dtype_names[o->data.dtype],
 		 o->packed ? "packed" : "unpacked",
 		 o->data.fill == DATA_FULL ? "full" : "contest",
-		 (unsigned long long)o->data.seed);
+		 (unsigned long long)o->data.seed, o->chain);
 	row_text(row, "command", line);
 }
 
@@ -126,6 +143,9 @@ static int add_row(struct measure_run *run, const struct measure_options *o,
 	if (!parsed)
 		return cli_error(CLI_FAILED, "the prediction is no JSON: %s", why.text);
 	row = measure_start_row(run, o, info->backend);
+	if (o->chain > 1)
+		keep_last_run(parsed, o->chain);
+	row_number(row, "chain", o->chain);
 	set_prediction(row, parsed);
 	set_command(run, o, row);
 	row_number(row, "flop", info->flop);
@@ -143,8 +163,9 @@ static int add_row(struct measure_run *run, const struct measure_options *o,
 
 /* ---- one shape ----------------------------------------------------------- */
 
-/* Runs the job once, with an empty L2.  The caller frees the report. */
-static enum nib_status run_once(struct job *job, char **report, struct nib_error *err)
+/* Runs the job `chain` times, with an empty L2.  The caller frees the report. */
+static enum nib_status run_chain(struct job *job, int chain, char **report,
+				 struct nib_error *err)
 {
 	struct predictor p;
 	enum nib_status status;
@@ -156,7 +177,7 @@ static enum nib_status run_once(struct job *job, char **report, struct nib_error
 			 "the GPU in software is one that predicts no times");
 		return NIB_STATUS_UNSUPPORTED;
 	}
-	status = job_sample(job, 1, &seconds, err);
+	status = job_sample(job, chain, &seconds, err);
 	if (!status)
 		*report = p.report();
 	dlclose(p.library);
@@ -169,7 +190,7 @@ int predict_shape(struct measure_run *run, const struct measure_options *o)
 				      .threads = o->threads,
 				      .device = "cuda:0",
 				      .timed = JOB_RUN,
-				      .warm = true};
+				      .copies = o->chain};
 	char text[SHAPE_TEXT], *report = NULL;
 	struct nib_error err = {0};
 	struct job *job = NULL;
@@ -180,7 +201,7 @@ int predict_shape(struct measure_run *run, const struct measure_options *o)
 	progress_update(run->done, shape_text(o->shape, text));
 	status = job_new(o->shape, &options, &job, &err);
 	if (!status)
-		status = run_once(job, &report, &err);
+		status = run_chain(job, o->chain, &report, &err);
 	run->done++;
 	if (status)
 		code = cli_fail_activations(text, &err, o->data.activations, 1);

@@ -14,8 +14,8 @@
  */
 int predict_begin(const char *device);
 /*
- * Runs one shape once, with cold operands, and adds its row to run->rows.
- * CLI_OK, or prints and returns.
+ * Runs one shape options->chain times, with other operands each time, which are not in
+ * the L2, and adds a row for the last run to run->rows.  CLI_OK, or prints and returns.
  */
 int predict_shape(struct measure_run *run, const struct measure_options *options);
 

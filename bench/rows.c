@@ -32,6 +32,7 @@ const struct table_column row_columns[] = {
     {.key = "last_warp", .title = "the last warp"},
     {.key = "longest_wait", .title = "longest wait"},
     {.key = "predicted"},
+    {.key = "chain"},
     {.key = "grids"},
     {.key = "skipped"},
     {.key = "samples_s"},

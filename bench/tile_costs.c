@@ -90,7 +90,7 @@ static enum nib_status add_shape(const struct tuner *tuner,
 	    .threads = 1,
 	    .device = tuner->options->device,
 	    .timed = JOB_RUN,
-	    .warm = true,
+	    .copies = 1,
 	    .costs = costs,
 	};
 

@@ -23,7 +23,7 @@ struct bench_args {
 	enum data_fill fill;
 	enum { CHECK_SAMPLE, CHECK_ALL, CHECK_NONE } check;
 	double min_time_s;
-	int64_t samples, seed;
+	int64_t samples, chain, seed;
 };
 
 #define MAX_AXIS 16
@@ -251,6 +251,7 @@ static int measure_axes(struct bench *bench, const struct shape *shape,
 	    .timed = timed,
 	    .min_time_s = args->min_time_s > 1e-6 ? args->min_time_s : 1e-6,
 	    .min_samples = (int)args->samples,
+	    .chain = (int)args->chain,
 	    .check_rows = rows_to_check(args, shape),
 	};
 	int code = CLI_OK;
@@ -434,6 +435,9 @@ static const struct cli_option options[] = {
     {"samples", OPT_INT, ARG(samples), "N", "11", .min = 1, .max = 100000,
      .help = "least number of timed runs of a row (fewer, but 3 or more, when "
 	     "they take five times --min-time)"},
+    {"chain", OPT_INT, ARG(chain), "N", "1", .min = 1, .max = 16,
+     .help = "on a GPU in software: predict the last of N runs that are enqueued "
+	     "one after the other, each with other operands"},
     {"check", OPT_CHOICE, ARG(check), "sample|all|none", "sample",
      .help = "rows of C to compare with the exact result"},
     {"seed", OPT_INT, ARG(seed), "N", "1", .max = INT64_MAX,

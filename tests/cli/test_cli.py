@@ -324,7 +324,14 @@ class Arguments(NibTest):
         self.assertIs(row["predicted"], True)
         self.assertIsNone(row["time_s"])
         self.assertGreater(row["predicted_us"], 0)
-        self.assertTrue(row["grids"])
+        self.assertEqual(len(row["grids"]), 1)
+        # A kernel that begins before the previous one ends.
+        chain = self.rows("bench", "--device", "emu:h100", "--op", "gemm",
+                          "--shape", "4x64x64", "--chain", "2")[0]
+        self.assertEqual(len(chain["grids"]), 1)
+        self.assertEqual(chain["chain"], 2)
+        self.assertIn("--chain 2", chain["command"])
+        self.assertLess(chain["predicted_us"], row["predicted_us"])
         self.assertIs(self.rows("bench", "--shape", "1x1x16", "--op", "gemm",
                                 "--min-time", "0.001")[0]["predicted"], False)
 

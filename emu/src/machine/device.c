@@ -9,9 +9,9 @@
 
 /*
  * The values that the GPUs' drivers report.  The H100 is the SXM module of 80 GB.  The
- * B200 has 148 SMs, 132,644,864 bytes of L2, and 8 TB/s as 8192 bits at twice 3.996 GHz.
- * The RTX 5090 represents compute capability 12.0: 99 KB of shared memory in a CTA, and
- * no clusters, because its kernels use none.
+ * B200 has 148 SMs, 132,644,864 bytes of L2, and 8 TB/s as 8192 bits at twice 3.996
+ * GHz.  The RTX 5090 represents compute capability 12.0: 99 KB of shared memory in a
+ * CTA, and no clusters, because its kernels use none.
  *
  * The A100 is the SXM module of 80 GB, compute capability 8.0, and the RTX 4090
  * represents 8.9.  No value of the two was read from a GPU here:

@@ -241,9 +241,9 @@ static bool is_even(const struct sm90_size *s)
 	       round_up(tiles, sms) - tiles <= IDLE_K * sms / s->k;
 }
 
-/* Whether the other kernels are faster for a batch.  On an H100, four matrices of 7168 x
- * 2048 times one row of fp16 take 14.9 us by the vector kernel (mma_warps.cuh 21.6), four
- * rows 18.3 (23.0); times eight rows of NVFP4 23.1 by the skinny kernel (19.9). */
+/* Whether the other kernels are faster for a batch.  On an H100, four matrices of 7168
+ * x 2048 times one row of fp16 take 14.9 us by the vector kernel (mma_warps.cuh 21.6),
+ * four rows 18.3 (23.0); times eight rows of NVFP4 23.1 by the skinny kernel (19.9). */
 static bool is_other_batch(const struct sm90_size *s)
 {
 	return s->batch > 1 && (s->is_dense || s->rows <= NIB_GEMV_MAX_ROWS);
