@@ -13,7 +13,7 @@
 static void names_and_backends(void **state)
 {
 	static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512bw",
-							 "avx512vnni"};
+							 "avx512vnni", "amx"};
 	char backend[32];
 
 	for (int i = 0; i < CPU_ISA_COUNT; i++) {
@@ -87,6 +87,8 @@ static void says_what_the_kernel_says(void **state)
 	    {"avx512vl", " avx512vl "},
 	    {"avx512vbmi", " avx512vbmi "},
 	    {"avx512vnni", " avx512_vnni "},
+	    {"amx_tile", " amx_tile "},
+	    {"amx_bf16", " amx_bf16 "},
 	    {"avx512bf16", " avx512_bf16 "},
 	};
 	char hardware[64], features[128], name[256], want[128] = "";

@@ -34,9 +34,12 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 		argument = "";
 		variable = "NIB_CPU";
 	}
-	*isa = cpu_isa_best();
-	if (!wanted || !*wanted)
+	*isa = CPU_SCALAR;
+	/* A set that is forced must not request the tile registers of a wider one. */
+	if (!wanted || !*wanted) {
+		*isa = cpu_isa_best();
 		return NIB_STATUS_OK;
+	}
 	/* The name until 0.1. */
 	if (strcmp(wanted, "avx512") == 0)
 		wanted = cpu_isa_name(CPU_AVX512VNNI);
@@ -50,8 +53,8 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 					 "%s = %s: %s", variable, wanted, reason);
 	}
 	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
-				 "%s = '%.32s': must be scalar, avx2, avx512bw or "
-				 "avx512vnni",
+				 "%s = '%.32s': must be scalar, avx2, avx512bw, "
+				 "avx512vnni or amx",
 				 variable, wanted);
 }
 

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 static const char *const isa_names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512bw",
-						     "avx512vnni"};
+						     "avx512vnni", "amx"};
 static const char *const isa_backends[CPU_ISA_COUNT] = {
-    "cpu-scalar", "cpu-avx2", "cpu-avx512bw", "cpu-avx512vnni"};
+    "cpu-scalar", "cpu-avx2", "cpu-avx512bw", "cpu-avx512vnni", "cpu-amx"};
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {

@@ -13,14 +13,18 @@ enum cpu_isa {
 	CPU_AVX2,	/* avx2 fma f16c */
 	CPU_AVX512BW,	/* avx512 f bw dq vl */
 	CPU_AVX512VNNI, /* avx512bw + vnni vbmi */
+	CPU_AMX,	/* avx512vnni + amx_tile amx_bf16 */
 	CPU_ISA_COUNT,
 };
 
-/* "scalar", "avx2", "avx512bw", "avx512vnni". */
+/* "scalar", "avx2", "avx512bw", "avx512vnni", "amx". */
 const char *cpu_isa_name(enum cpu_isa isa);
 /* "cpu-avx512vnni" and so on: the backend's name in tables. */
 const char *cpu_isa_backend(enum cpu_isa isa);
-/* True if isa runs here; else reason (may be NULL) says what is missing. */
+/*
+ * True if isa runs here; else reason (may be NULL) says what is missing.  Requests tile
+ * registers for this process if isa is CPU_AMX and the processor has them.
+ */
 bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes);
 enum cpu_isa cpu_isa_best(void);
 /* True if vdpbf16ps runs here; no level needs it. */

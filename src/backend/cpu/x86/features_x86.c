@@ -1,25 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * features_x86.c - cpuid and xgetbv.  A feature counts only if the operating
- * system saves the registers it uses.
+ * features_x86.c - cpuid and xgetbv, and the request for tile registers.  A feature
+ * counts only if the operating system saves the registers it uses.
  */
 #include <cpuid.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "backend/cpu/features.h"
 
 /* XCR0: SSE and AVX state; and opmask, upper zmm halves, zmm16-31. */
 #define XCR0_AVX    0x06u
 #define XCR0_AVX512 0xe6u
+/* Those of AVX-512, tile configuration and tile data. */
+#define XCR0_AMX 0x600e6u
+
+/* Linux 5.16; older headers lack them. */
+#define REQUEST_STATE 0x1023 /* ARCH_REQ_XCOMP_PERM */
+#define TILE_DATA     18     /* XFEATURE_XTILEDATA */
+
+/* In a test build that has a model of the instructions: tests/common/model_amx.h. */
+#ifdef NIB_AMX_MODEL
+#define HAS_TILES_ANYWHERE true
+#else
+#define HAS_TILES_ANYWHERE false
+#endif
 
 struct feature {
 	const char *name;
 	enum cpu_isa isa; /* the level that needs it */
 	int leaf;	  /* 1, or 7 and below it a subleaf */
 	int subleaf;
-	char reg; /* 'a', 'b', 'c' */
+	char reg; /* 'a', 'b', 'c', 'd' */
 	int bit;
 };
 
@@ -34,6 +50,8 @@ static const struct feature features[] = {
     {"avx512vl", CPU_AVX512BW, 7, 0, 'b', 31},
     {"avx512vbmi", CPU_AVX512VNNI, 7, 0, 'c', 1},
     {"avx512vnni", CPU_AVX512VNNI, 7, 0, 'c', 11},
+    {"amx_tile", CPU_AMX, 7, 0, 'd', 24},
+    {"amx_bf16", CPU_AMX, 7, 0, 'd', 22},
     /* No level needs it: see cpu_prefers_bf16(). */
     {"avx512bf16", CPU_ISA_COUNT, 7, 1, 'a', 5},
 };
@@ -57,19 +75,55 @@ static bool has_feature(const struct feature *f)
 		__get_cpuid(1, &a, &b, &c, &d);
 	else
 		__get_cpuid_count(7, (unsigned int)f->subleaf, &a, &b, &c, &d);
-	return (f->reg == 'a' ? a : f->reg == 'b' ? b : c) >> f->bit & 1;
+	return (f->reg == 'a'	? a
+		: f->reg == 'b' ? b
+		: f->reg == 'c' ? c
+				: d) >>
+		   f->bit &
+	       1;
+}
+
+/* The least XCR0 of a level, and the registers that it is about. */
+static uint32_t needed_state(enum cpu_isa isa, const char **registers)
+{
+	if (isa == CPU_AMX && HAS_TILES_ANYWHERE)
+		isa = CPU_AVX512VNNI;
+	*registers = isa >= CPU_AMX ? "amx" : isa >= CPU_AVX512BW ? "avx512" : "avx";
+	return isa >= CPU_AMX	     ? XCR0_AMX
+	       : isa >= CPU_AVX512BW ? XCR0_AVX512
+	       : isa >= CPU_AVX2     ? XCR0_AVX
+				     : 0;
+}
+
+/*
+ * Requests tile registers for all threads of this process and its forks.  Linux refuses
+ * them if a thread's alternate signal stack is too small for 8 KiB more, and asks no
+ * second time once they are granted.
+ */
+static bool request_tiles(char *reason, size_t reason_bytes)
+{
+	const int saved = errno;
+	const bool granted = syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+
+	if (!granted && reason_bytes)
+		snprintf(reason, reason_bytes,
+			 "the kernel does not grant amx tiles to this process (%s)",
+			 errno == ENOSPC ? "an alternate signal stack is too small"
+					 : strerror(errno));
+	errno = saved;
+	return granted;
 }
 
 bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 {
-	uint32_t need = isa >= CPU_AVX512BW ? XCR0_AVX512
-			: isa >= CPU_AVX2   ? XCR0_AVX
-					    : 0;
+	const char *registers;
+	const uint32_t need = needed_state(isa, &registers);
 
 	if (reason_bytes)
 		reason[0] = '\0';
 	for (size_t i = 0; i < FEATURE_COUNT; i++) {
-		if (features[i].isa > isa || has_feature(&features[i]))
+		if (features[i].isa > isa || has_feature(&features[i]) ||
+		    (features[i].isa == CPU_AMX && HAS_TILES_ANYWHERE))
 			continue;
 		if (reason_bytes)
 			snprintf(reason, reason_bytes, "this processor has no %s",
@@ -81,10 +135,11 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 			snprintf(reason, reason_bytes,
 				 "the operating system does not save %s "
 				 "registers (xcr0 = 0x%x)",
-				 isa >= CPU_AVX512BW ? "avx512" : "avx", xcr0());
+				 registers, xcr0());
 		return false;
 	}
-	return true;
+	return isa < CPU_AMX || HAS_TILES_ANYWHERE ||
+	       request_tiles(reason, reason_bytes);
 }
 
 bool cpu_has_bf16(void)
