@@ -153,6 +153,7 @@ static struct sum_bound dense_bound_of(const struct nib_exact_wide *s, int64_t k
 	if (rule.arithmetic == NIB_ARITHMETIC_FP16_TENSOR)
 		b = tensor_bound(s, k, rule.dtype);
 	else
+		/* On AMX, too: its instruction's roundings are fewer. */
 		b = (struct sum_bound){terms + 8, s->products,
 				       (2 * terms + s->scales) * 0x1p-126 +
 					   s->subnormal};

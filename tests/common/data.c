@@ -242,7 +242,13 @@ void test_dense_between(struct nib_dense *v)
 
 /* ---- devices ------------------------------------------------------------- */
 
-const char *const test_isas[TEST_ISAS] = {"scalar", "avx2", "avx512bw", "avx512vnni"};
+const char *const test_isas[TEST_ISAS] = {"scalar", "avx2", "avx512bw", "avx512vnni",
+					  "amx"};
+
+bool test_has_own_order(const char *isa)
+{
+	return strcmp(isa, "amx") == 0;
+}
 
 struct nib_device *test_device(const char *isa, int threads)
 {

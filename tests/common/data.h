@@ -97,8 +97,11 @@ void test_dense_between(struct nib_dense *v);
 /* ---- devices ------------------------------------------------------------- */
 
 /* "scalar", "avx2", "avx512bw", "avx512vnni". */
-#define TEST_ISAS 4
+#define TEST_ISAS 5
 extern const char *const test_isas[TEST_ISAS];
+/* The set "amx" sums NVFP4 in an order of its own from this many rows on. */
+#define TEST_AMX_ROWS 9
+bool test_has_own_order(const char *isa);
 
 /*
  * A CPU device of that instruction set (NULL: the best one), or NULL if the

@@ -24,8 +24,8 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 static struct rng rng;
-static const char *const set_names[] = {"scalar", "avx2", "avx512bw", "avx512vnni",
-					"avx512vnni"};
+static const char *const set_names[] = {"scalar",     "avx2", "avx512bw",
+					"avx512vnni", "amx",  "avx512vnni"};
 static const int thread_counts[] = {1, 3};
 /* The last one is "avx512vnni" with vdpbf16ps, whether it is faster or not. */
 #define BF16_SET TEST_ISAS
@@ -309,15 +309,22 @@ static void judge(const struct dense *d, const char *what)
 	}
 }
 
-/* Whether a set sums x's type by vdpbf16ps, in an order of its own. */
-static bool has_own_order(const struct dense *d, int set)
+enum order { ORDER_COMMON, ORDER_VDPBF16PS, ORDER_AMX, ORDERS };
+
+/* The order in which a set sums x's type. */
+static enum order order_of(const struct dense *d, int set)
 {
 	const enum nib_dtype dtype =
 	    d->job->is_moe ? d->job->moe.problem.x.dtype : d->job->problems[0].x.dtype;
 
-	return dtype == NIB_DTYPE_BF16 &&
-	       (set == BF16_SET ||
-		(strcmp(set_names[set], "avx512vnni") == 0 && cpu_prefers_bf16()));
+	if (dtype != NIB_DTYPE_BF16)
+		return ORDER_COMMON;
+	if (strcmp(set_names[set], "amx") == 0)
+		return ORDER_AMX;
+	if (set == BF16_SET ||
+	    (strcmp(set_names[set], "avx512vnni") == 0 && cpu_prefers_bf16()))
+		return ORDER_VDPBF16PS;
+	return ORDER_COMMON;
 }
 
 /*
@@ -326,7 +333,7 @@ static bool has_own_order(const struct dense *d, int set)
  */
 static void run_everywhere(const struct dense *d, bool is_exact, const char *what)
 {
-	struct bits want[2] = {{0}, {0}};
+	struct bits want[ORDERS] = {{0}};
 	char text[200];
 
 	for (int i = 0; i < SETS * 2 * JOB_PACKINGS; i++) {
@@ -337,14 +344,14 @@ static void run_everywhere(const struct dense *d, bool is_exact, const char *wha
 		    .packing = (enum job_packing)(i % JOB_PACKINGS),
 		    .brings_workspace = i % 5 == 1,
 		};
-		int order;
+		enum order order;
 
 		if (!how.device)
 			continue;
 		snprintf(text, sizeof(text), "%s, %s, %d threads, packing %d", what,
 			 set_names[isa], thread_counts[thread], i % JOB_PACKINGS);
 		job_run(d->job, &how, text);
-		order = has_own_order(d, isa) && !is_exact;
+		order = is_exact ? ORDER_COMMON : order_of(d, isa);
 		if (want[order].bytes) {
 			job_has_bits(d->job, &want[order], text);
 			continue;
@@ -352,7 +359,7 @@ static void run_everywhere(const struct dense *d, bool is_exact, const char *wha
 		want[order] = job_bits(d->job);
 		judge(d, text);
 	}
-	for (int order = 0; order < 2; order++)
+	for (int order = 0; order < ORDERS; order++)
 		if (want[order].bytes)
 			bits_free(&want[order]);
 }
@@ -555,10 +562,12 @@ static void every_weight(void **state)
 				codes[k / 2] =
 				    (uint8_t)(((n + k) & 15) | ((n + k + 1) & 15) << 4);
 		}
-		for (int isa = 0; isa < SETS && devices[isa][0]; isa++) {
+		for (int isa = 0; isa < SETS; isa++) {
 			const struct job_how how = {devices[isa][0], JOB_PACKED, false,
 						    0};
 
+			if (!how.device)
+				continue;
 			job_run(d.job, &how, "weights");
 			for (int64_t r = 0; r < spec.m; r++)
 				for (int64_t n = 0; n < spec.n; n++)
@@ -672,8 +681,8 @@ static void rows_of_no_expert(void **state)
 
 	if (sysconf(_SC_PAGESIZE) != PAGE)
 		skip();
-	for (int isa = 0; isa < SETS && devices[isa][1]; isa++)
-		for (int dtype = 0; dtype < 3; dtype++) {
+	for (int isa = 0; isa < SETS; isa++)
+		for (int dtype = 0; dtype < 3 && devices[isa][1]; dtype++) {
 			const struct job_spec spec = {
 			    .op = NIB_OP_GEMM, .n = N, .k = K};
 			struct dense d = dense_moe(&spec, counts, 3,
@@ -712,19 +721,22 @@ static void explanations(void **state)
 	static const char *const says[] = {
 	    "; fp32 activations", "; 16-bit activations: fp16, summed in fp32",
 	    "; 16-bit activations: bf16, summed in fp32"};
+	static const char *const orders[ORDERS] = {
+	    [ORDER_VDPBF16PS] = "; 16-bit activations: bf16, by vdpbf16ps",
+	    [ORDER_AMX] = "; 16-bit activations: bf16, by tdpbf16ps"};
 
-	for (int isa = 0; isa < SETS && devices[isa][0]; isa++)
-		for (int dtype = 0; dtype < 3; dtype++) {
+	for (int isa = 0; isa < SETS; isa++)
+		for (int dtype = 0; dtype < 3 && devices[isa][0]; dtype++) {
 			const struct job_spec spec =
 			    random_spec(NIB_OP_GEMM, 9, 20, 32);
 			struct dense d =
 			    dense_new(&spec, (enum nib_dtype)dtype, X_NORMAL);
 			struct nib_plan *plan = job_plan(d.job, devices[isa][0], false);
 			const struct nib_plan_info info = test_plan_info(plan);
-			const char *want =
-			    has_own_order(&d, isa)
-				? "; 16-bit activations: bf16, by vdpbf16ps"
-				: says[dtype];
+			const char *want = orders[order_of(&d, isa)];
+
+			if (!want)
+				want = says[dtype];
 
 			assert_string_equal(info.explanation +
 						strlen(info.explanation) - strlen(want),

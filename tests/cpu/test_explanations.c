@@ -18,7 +18,7 @@
 #define UNPACKED "unpacked weights, reordered in every run (nib_pack() saves that)"
 
 /* Rows of A up to which weights are decoded in registers. */
-static const int64_t few[TEST_ISAS] = {0, 4, 24, 24};
+static const int64_t few[TEST_ISAS] = {0, 4, 24, 24, 8};
 
 static struct rng rng = {5};
 
@@ -61,6 +61,16 @@ static const char *text(const char *begin, const char *isa, const char *end)
 	return all;
 }
 
+/* A sentence about unpacked weights and more than a few rows. */
+static const char *of_many(const char *isa, const char *begin)
+{
+	static char all[400];
+
+	snprintf(all, sizeof(all), "%s; " UNPACKED "%s", begin,
+		 test_has_own_order(isa) ? "; by tdpbf16ps" : "");
+	return all;
+}
+
 static void rows_of_a(void **state)
 {
 	for (int i = 1; i < TEST_ISAS; i++) {
@@ -70,14 +80,14 @@ static void rows_of_a(void **state)
 		expect(group(NIB_OP_GEMM, (int64_t[]){f, 0}), isa, 1, JOB_VIEWS,
 		       text("gemm", isa, "1 thread: " FEW "; " UNPACKED));
 		expect(group(NIB_OP_GEMM, (int64_t[]){f + 1, 0}), isa, 2, JOB_VIEWS,
-		       text("gemm", isa, "2 threads: " MANY "; " UNPACKED));
+		       text("gemm", isa, of_many(isa, "2 threads: " MANY)));
 		expect(group(NIB_OP_GEMM, (int64_t[]){f, 1, 0}), isa, 2, JOB_VIEWS,
 		       text("group gemm", isa, "2 threads: " FEW "; " UNPACKED));
 		expect(group(NIB_OP_GEMM, (int64_t[]){f + 1, f, 0}), isa, 2, JOB_VIEWS,
-		       text("group gemm", isa, "2 threads: " SOME "; " UNPACKED));
+		       text("group gemm", isa, of_many(isa, "2 threads: " SOME)));
 		expect(group(NIB_OP_GEMM, (int64_t[]){f + 9, f + 1, 0}), isa, 2,
 		       JOB_VIEWS,
-		       text("group gemm", isa, "2 threads: " MANY "; " UNPACKED));
+		       text("group gemm", isa, of_many(isa, "2 threads: " MANY)));
 	}
 	expect(group(NIB_OP_GEMM, (int64_t[]){9, 0}), "scalar", 3, JOB_VIEWS,
 	       text("gemm", "scalar", "3 threads: " ONE "; " UNPACKED));
@@ -111,8 +121,10 @@ static void experts(void **state)
 		expect(job_of_moe(&rng, &spec, rows, 3, 0, false), test_isas[i], 1,
 		       JOB_PACKED,
 		       text("expert gemm", test_isas[i],
-			    i ? "1 thread: " MOE "; packed weights"
-			      : "1 thread: " ONE "; packed weights"));
+			    test_has_own_order(test_isas[i])
+				? "1 thread: " MOE "; packed weights; by tdpbf16ps"
+			    : i ? "1 thread: " MOE "; packed weights"
+				: "1 thread: " ONE "; packed weights"));
 }
 
 /* The longest sentence is not cut. */

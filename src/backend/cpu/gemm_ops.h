@@ -70,16 +70,24 @@ struct cpu_item {
 		void *packed_a;
 	};
 	uint8_t *row_flags;
+	/* The functions that multiply it: the plan's, or those for few rows. */
+	const struct cpu_gemm_ops *ops;
 	/* The division into units. */
 	int64_t unit_rows, row_units, col_units, first_unit;
 };
 
 struct cpu_gemm_ops {
-	/* Bytes of k16 of a row of A in the backend's order, and the rows of a tile. */
+	/* Items of at most few_rows rows are multiplied by these functions; else NULL
+	 * and -1. */
+	const struct cpu_gemm_ops *few;
+	int64_t few_rows;
+	/* Bytes of k16 of a row of A in the backend's order, where the k-blocks of a
+	 * row are rounded up to a multiple of record_blocks; the rows of a tile. */
 	size_t record_bytes;
+	int64_t record_blocks;
 	int64_t tile_rows;
-	/* Up to this m, weights are decoded in registers. 0: the set has no such
-	 * pass. */
+	/* Up to this m, weights are decoded in registers (by the functions for few
+	 * rows, if there are any).  0: the set has no such pass. */
 	int64_t direct_rows;
 	/* Scratch of one thread for units of at most unit_rows rows. */
 	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);
@@ -101,6 +109,9 @@ void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512vnni(struct cpu_gemm_ops *ops);
+/* Replaces functions of ops; few: those for few rows. */
+void cpu_gemm_ops_amx(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few);
+void cpu_dense_ops_amx(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few);
 
 /* W4A16 and W4A32: for x of any type; by vdpbf16ps for bf16 only. */
 void cpu_dense_ops_scalar(struct cpu_gemm_ops *ops);

@@ -53,7 +53,6 @@ struct unit_queue {
 #define TIMED_UNITS 4
 
 struct multiply_run {
-	const struct cpu_gemm_ops *ops;
 	bool dual;
 	struct cpu_item *items;
 	int64_t count, rows;
@@ -84,9 +83,23 @@ void cpu_plan_free(struct nib_plan *plan)
 	free(plan);
 }
 
+/* The functions for an item of m rows of a plan. */
+static const struct cpu_gemm_ops *ops_for(const struct cpu_gemm_ops *ops, int64_t m)
+{
+	return m <= ops->few_rows ? ops->few : ops;
+}
+
+/* The k-blocks of a row of A in the backend's order. */
+static int64_t record_blocks(const struct cpu_gemm_ops *ops, int64_t blocks)
+{
+	return (blocks + ops->record_blocks - 1) / ops->record_blocks *
+	       ops->record_blocks;
+}
+
 /* The needs of all items together. */
 struct needs {
-	int64_t items, rows, records, units;
+	const struct cpu_gemm_ops *ops;	     /* of the plan */
+	int64_t items, rows, records, units; /* records: of k16 */
 	int64_t least_rows, most_rows;
 	int packed, unpacked; /* weight operands of each kind */
 	bool fits;	      /* no sum has overflowed */
@@ -126,7 +139,8 @@ static void add_items(struct needs *needs, int64_t batch, int64_t m,
 	add(needs, &rows, batch, m);
 	add(needs, &needs->items, batch, 1);
 	add(needs, &needs->rows, batch, m);
-	add(needs, &needs->records, rows, a->k / NIB_NVFP4_BLOCK);
+	add(needs, &needs->records, rows,
+	    record_blocks(needs->ops, a->k / NIB_NVFP4_BLOCK));
 	add(needs, &cuts, batch, row_units);
 	add(needs, &needs->units, cuts, col_units);
 	if (needs->most_rows == 0 || m < needs->least_rows)
@@ -135,14 +149,19 @@ static void add_items(struct needs *needs, int64_t batch, int64_t m,
 		needs->most_rows = m;
 }
 
-/* A that is rounded to 8 bits has the records, and so the functions, of NVFP4. */
 static const struct cpu_gemm_ops *ops_of(const struct nib_plan *plan)
 {
 	const struct cpu_device *cpu = cpu_device(plan->device);
 
-	return nib_plan_activations(plan) == NIB_ACTIVATIONS_DENSE
-		   ? &cpu->ops.dense[nib_plan_x_dtype(plan)]
-		   : &cpu->ops.gemm;
+	switch (nib_plan_activations(plan)) {
+	case NIB_ACTIVATIONS_DENSE:
+		return &cpu->ops.dense[nib_plan_x_dtype(plan)];
+	case NIB_ACTIVATIONS_INT8:
+		return &cpu->ops.int8;
+	case NIB_ACTIVATIONS_NVFP4:
+		break;
+	}
+	return &cpu->ops.gemm;
 }
 
 static const char *explain_rows(const struct nib_plan *plan, const struct needs *needs)
@@ -164,17 +183,23 @@ static const char *explain_rows(const struct nib_plan *plan, const struct needs 
 }
 
 /* The kind of A for the explanation, unless it is NVFP4. */
-static const char *explain_activations(const struct nib_plan *plan)
+static const char *explain_activations(const struct nib_plan *plan,
+				       const struct needs *needs)
 {
+	const bool has_tiles =
+	    needs->ops->few && ops_for(needs->ops, needs->most_rows) == needs->ops;
 	static const char *const widened[CPU_DTYPES] = {
 	    "; fp32 activations", "; 16-bit activations: fp16, summed in fp32",
 	    "; 16-bit activations: bf16, summed in fp32"};
 
 	if (nib_plan_activations(plan) == NIB_ACTIVATIONS_NVFP4)
-		return "";
+		return has_tiles ? "; by tdpbf16ps" : "";
 	if (nib_plan_activations(plan) == NIB_ACTIVATIONS_INT8)
 		return "; activations rounded to 8 bits";
-	if (ops_of(plan)->record_bytes == sizeof(struct cpu_bf16_record))
+	if (has_tiles)
+		return "; 16-bit activations: bf16, by tdpbf16ps";
+	if (ops_for(needs->ops, needs->most_rows)->record_bytes ==
+	    sizeof(struct cpu_bf16_record))
 		return "; 16-bit activations: bf16, by vdpbf16ps";
 	return widened[nib_plan_x_dtype(plan)];
 }
@@ -195,7 +220,7 @@ static void explain(struct nib_plan *plan, const struct needs *needs)
 		 : needs->packed		    ? "some weights packed"
 				 : "unpacked weights, reordered in every run "
 				   "(nib_pack() saves that)",
-		 explain_activations(plan));
+		 explain_activations(plan, needs));
 }
 
 /* a * b + c in size_t; false if it does not fit. */
@@ -230,10 +255,31 @@ static void sum_needs(const struct nib_plan *plan, struct needs *needs)
 		return;
 	/* The rows of each expert are known when the plan runs. */
 	add_items(needs, 1, moe->a.rows, &moe->a, &moe->c);
+	needs->least_rows = 0;
 	add(needs, &needs->items, moe->b.batch, 1);
 	add_weights(needs, moe->b_packed);
 	if (dual)
 		add_weights(needs, moe->b2_packed);
+}
+
+/* The most bytes of a record, and of a thread's scratch, of all items. */
+static void most_bytes(const struct cpu_gemm_ops *ops, const struct needs *needs,
+		       int64_t unit_rows, bool dual, size_t *record,
+		       size_t *scratch_bytes)
+{
+	const struct cpu_gemm_ops *used[] = {ops_for(ops, needs->least_rows),
+					     ops_for(ops, needs->most_rows)};
+
+	*record = *scratch_bytes = 0;
+	for (int i = 0; i < 2; i++) {
+		const size_t scratch =
+		    round_up(used[i]->scratch_bytes(unit_rows, dual));
+
+		if (used[i]->record_bytes > *record)
+			*record = used[i]->record_bytes;
+		if (scratch > *scratch_bytes)
+			*scratch_bytes = scratch;
+	}
 }
 
 enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
@@ -241,22 +287,24 @@ enum nib_status cpu_plan(struct nib_plan *base, struct nib_error *err)
 	struct cpu_plan *plan = (struct cpu_plan *)base;
 	const struct cpu_device *cpu = cpu_device(base->device);
 	const struct cpu_gemm_ops *ops = ops_of(base);
-	struct needs needs = {0};
+	struct needs needs = {.ops = ops};
 	int64_t unit_rows;
-	size_t at = 0;
+	size_t at = 0, record_bytes;
 	bool fits;
 
 	plan->ops = ops;
 	sum_needs(base, &needs);
 	unit_rows = needs.most_rows < MAX_UNIT_ROWS ? needs.most_rows : MAX_UNIT_ROWS;
 	unit_rows = (unit_rows + ops->tile_rows - 1) / ops->tile_rows * ops->tile_rows;
-	plan->scratch_bytes =
-	    round_up(ops->scratch_bytes(unit_rows, base->op == NIB_OP_DUAL_GEMM));
+	most_bytes(ops, &needs, unit_rows, base->op == NIB_OP_DUAL_GEMM, &record_bytes,
+		   &plan->scratch_bytes);
 
 	plan->items_at = at;
 	fits = needs.fits && grow(&at, needs.items, sizeof(struct cpu_item));
 	plan->records_at = at;
-	fits = fits && grow(&at, needs.records, ops->record_bytes);
+	fits = fits && grow(&at, needs.records, record_bytes);
+	/* An item's records begin on a line. */
+	fits = fits && grow(&at, needs.items, 64);
 	plan->flags_at = at;
 	fits = fits && grow(&at, needs.rows, 1);
 	plan->queues_at = at;
@@ -383,7 +431,7 @@ static void pack_some(void *arg, int task)
 		int64_t to = end - row < item->m ? end - row : item->m;
 
 		if (from < to)
-			run->ops->pack_rows(item, from, to - from);
+			item->ops->pack_rows(item, from, to - from);
 		row += item->m;
 	}
 }
@@ -413,7 +461,7 @@ static void multiply_timed(struct worker *w, const struct cpu_item *item, int64_
 	const int64_t begin = cpu_now_ns();
 	double ns;
 
-	w->run->ops->multiply(item, w->run->dual, m0, n0, w->scratch);
+	item->ops->multiply(item, w->run->dual, m0, n0, w->scratch);
 	ns = (double)(cpu_now_ns() - begin) / (double)unit_cost(item);
 	if (w->timed++ == 0 || ns < w->least_ns)
 		w->least_ns = ns;
@@ -433,7 +481,7 @@ static void drain_queue(struct worker *w, struct unit_queue *queue)
 		if (w->timed < TIMED_UNITS && run->multiply_tasks > 1)
 			multiply_timed(w, item, m0, n0);
 		else
-			run->ops->multiply(item, run->dual, m0, n0, w->scratch);
+			item->ops->multiply(item, run->dual, m0, n0, w->scratch);
 	}
 }
 
@@ -519,7 +567,6 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	char *records = workspace + plan->records_at;
 	uint8_t *row_flags = (uint8_t *)workspace + plan->flags_at;
 	struct multiply_run run = {
-	    .ops = plan->ops,
 	    .dual = plan->base.op == NIB_OP_DUAL_GEMM,
 	    .items = items,
 	    .count = count,
@@ -529,10 +576,14 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 	};
 
 	for (int64_t i = 0; i < count; i++) {
+		const struct cpu_gemm_ops *ops = ops_for(plan->ops, items[i].m);
+
+		items[i].ops = ops;
 		items[i].packed_a = records;
 		items[i].row_flags = row_flags;
-		records +=
-		    (size_t)(items[i].m * items[i].blocks) * plan->ops->record_bytes;
+		records += round_up(
+		    (size_t)(items[i].m * record_blocks(ops, items[i].blocks)) *
+		    ops->record_bytes);
 		row_flags += items[i].m;
 		run.rows += items[i].m;
 	}

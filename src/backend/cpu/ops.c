@@ -9,7 +9,8 @@ static void set_dense(struct cpu_ops *ops, void (*fill)(struct cpu_gemm_ops *ops
 		fill(&ops->dense[dtype]);
 }
 
-void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
+/* Everything but tiles, which differ by the kind of A. */
+static void init_vectors(struct cpu_ops *ops, enum cpu_isa isa)
 {
 	cpu_gemm_ops_scalar(&ops->gemm);
 	set_dense(ops, cpu_dense_ops_scalar);
@@ -31,6 +32,21 @@ void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
 	cpu_quantize_ops_avx512vnni(&ops->quantize);
 #else
 	(void)isa;
+#endif
+}
+
+void cpu_ops_init(struct cpu_ops *ops, enum cpu_isa isa)
+{
+	init_vectors(ops, isa);
+	/* A that is rounded to 8 bits has the records of NVFP4. */
+	ops->int8 = ops->gemm;
+#if defined(__x86_64__)
+	if (isa < CPU_AMX)
+		return;
+	ops->few_gemm = ops->gemm;
+	ops->few_dense = ops->dense[NIB_DTYPE_BF16];
+	cpu_gemm_ops_amx(&ops->gemm, &ops->few_gemm);
+	cpu_dense_ops_amx(&ops->dense[NIB_DTYPE_BF16], &ops->few_dense);
 #endif
 }
 

@@ -170,95 +170,13 @@ static panel_fn *const panel_fns[TILE_ROWS + 1] = {
 
 /* ---- units -------------------------------------------------------------- */
 
-/* A thread's scratch, cut into its parts. */
-struct scratch {
-	float *sums[2];
-	char *expanded;
-	/* UNIT_PANELS panels of CHUNK_BLOCKS, for weights not packed. */
-	uint8_t *panels;
-	/* Columns with a NaN, a bit each. */
-	uint64_t nan;
-};
-
-static size_t sums_bytes(int64_t unit_rows)
-{
-	return (size_t)(unit_rows + TILE_ROWS) * UNIT_COLS * sizeof(float);
-}
-
-static size_t scratch_bytes(int64_t unit_rows, bool dual)
-{
-	return sums_bytes(unit_rows) * (dual ? 2 : 1) + (size_t)EXPANDED_TILE +
-	       (size_t)UNIT_PANELS * (size_t)cpu_panel_bytes(CHUNK_BLOCKS);
-}
-
-static void cut_scratch(const struct cpu_item *item, bool dual, char *memory,
-			struct scratch *scratch)
-{
-	scratch->nan = 0;
-	scratch->sums[0] = (float *)memory;
-	memory += sums_bytes(item->unit_rows);
-	scratch->sums[1] = (float *)memory;
-	memory += dual ? sums_bytes(item->unit_rows) : 0;
-	scratch->expanded = memory;
-	scratch->panels = (uint8_t *)memory + EXPANDED_TILE;
-}
-
-/*
- * Panel p of a unit at column n0, from block k0: its address, and how many
- * blocks it has from there.  Weights that are not packed are packed into
- * scratch first.  A panel past the matrix repeats the last one, and its sums
- * are not used.
- */
-static const uint8_t *find_panel(const struct cpu_item *item,
-				 const struct cpu_weights *b, int64_t n0, int p,
-				 int64_t k0, int64_t blocks, struct scratch *scratch,
-				 int64_t *left)
-{
-	const int64_t last = (item->n - 1) / PANEL_COLS;
-	const int64_t wanted = n0 / PANEL_COLS + p;
-	const int64_t panel = wanted < last ? wanted : last;
-	uint8_t *packed = scratch->panels + p * cpu_panel_bytes(CHUNK_BLOCKS);
-	uint64_t nan;
-
-	if (b->panels) {
-		nan = b->nan_columns[panel];
-		*left = item->blocks - k0;
-		packed = NULL;
-	} else {
-		nan =
-		    pack_panel_vector(&b->rows, panel * PANEL_COLS, k0, blocks, packed);
-		*left = blocks;
-	}
-	if (wanted <= last)
-		scratch->nan |= nan << (p * PANEL_COLS);
-	return packed ? packed
-		      : b->panels + panel * b->panel_stride_bytes +
-			    k0 / GROUP_BLOCKS * GROUP_BYTES;
-}
+#include "backend/cpu/unit.inc.h"
 
 /* The record of (row, block); see cpu_record_at(). */
 static const record *records_at(const struct cpu_item *item, int64_t row, int64_t block)
 {
 	return (const record *)item->packed_a +
 	       cpu_record_at(item->m, item->blocks, TILE_ROWS, row, block);
-}
-
-/* The sums of one row of a unit, from the first column of a tile on. */
-static float *blocked_sums(float *sums, int64_t row, int64_t col)
-{
-	return sums + (row / TILE_ROWS * UNIT_TILES + col / TILE_COLS) * TILE_SUMS +
-	       row % TILE_ROWS * TILE_COLS;
-}
-
-/* Finds the memory of a chunk's weights. */
-static void find_source(const struct cpu_item *item, const struct cpu_chunk *chunk,
-			struct scratch *scratch, struct source *source)
-{
-	for (int i = 0; i < TILE_PANELS; i++)
-		source->panels[i] =
-		    find_panel(item, &item->b[chunk->b], chunk->n0,
-			       (int)chunk->col / PANEL_COLS + i, chunk->k0,
-			       chunk->blocks, scratch, &source->left);
 }
 
 /*
@@ -280,45 +198,6 @@ static void find_fetch(const struct cpu_item *item, const struct cpu_chunk *next
 	for (int i = 0; i < TILE_PANELS; i++)
 		fetch->panels[i] = b->panels + (panel + i) * b->panel_stride_bytes + k;
 	fetch->step = (BLOCK_CODES + PANEL_COLS) * TILE_ROWS / rows + 1;
-}
-
-/* Prefetches the lines of the output that finish_row() writes soon. */
-static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
-			 int64_t col)
-{
-	const int64_t size = item->dtype == NIB_DTYPE_FP32 ? 4 : 2;
-	const char *c = item->c + row * item->c_row_stride_bytes + col * size;
-
-	for (int64_t i = 0; i < rows; i++, c += item->c_row_stride_bytes)
-		for (int64_t x = 0; x < TILE_COLS * size; x += 64)
-			__builtin_prefetch(c + x, 1, 2);
-}
-
-/* Rows of a tile; cols is TILE_COLS, known when compiled, or less. */
-TILE_INLINE void finish_rows(const struct cpu_item *item, int64_t row, int64_t rows,
-			     int64_t col, int64_t cols, const float *sums,
-			     const float *sums2, uint64_t nan)
-{
-	for (int64_t i = 0; i < rows; i++)
-		finish_row(item, row + i, col, cols, sums + i * TILE_COLS,
-			   sums2 ? sums2 + i * TILE_COLS : NULL, nan);
-}
-
-/* The tile at row i of a unit, while its sums are in L1. */
-static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0, int64_t i,
-			int64_t rows, const struct cpu_chunk *chunk,
-			const struct scratch *scratch)
-{
-	const int64_t col = chunk->n0 + chunk->col, cols = item->n - col;
-	const float *sums = blocked_sums(scratch->sums[0], i, chunk->col);
-	const float *sums2 =
-	    dual ? blocked_sums(scratch->sums[1], i, chunk->col) : NULL;
-	const uint64_t nan = scratch->nan >> chunk->col;
-
-	if (cols >= TILE_COLS)
-		finish_rows(item, m0 + i, rows, col, TILE_COLS, sums, sums2, nan);
-	else
-		finish_rows(item, m0 + i, rows, col, cols, sums, sums2, nan);
 }
 
 /*
@@ -356,20 +235,6 @@ static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0, int64_
 			fetch.panels[p] += blocks * fetch.step;
 		if (last)
 			finish_tile(item, dual, m0, i, in_tile, chunk, scratch);
-	}
-}
-
-static void multiply_blocked(const struct cpu_item *item, bool dual, int64_t m0,
-			     int64_t rows, int64_t n0, struct scratch *scratch)
-{
-	struct cpu_chunk chunk = cpu_first_chunk(item, n0);
-
-	while (chunk.n0 == n0) {
-		const struct cpu_chunk next =
-		    cpu_next_chunk(item, dual, TILE_COLS, chunk);
-
-		run_chunk(item, dual, m0, rows, &chunk, &next, scratch);
-		chunk = next;
 	}
 }
 
@@ -515,7 +380,10 @@ static void pack_rows(const struct cpu_item *item, int64_t m0, int64_t rows)
 
 void CPU_GEMM_OPS(struct cpu_gemm_ops *ops)
 {
+	ops->few = NULL;
+	ops->few_rows = -1;
 	ops->record_bytes = sizeof(record);
+	ops->record_blocks = 1;
 	ops->tile_rows = TILE_ROWS;
 	ops->direct_rows = DIRECT_ROWS;
 	ops->scratch_bytes = scratch_bytes;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vector512.inc.h - the parameters of multiply.inc.h that all AVX-512 sets share:
- * vectors of 16 columns, tiles of 8 x 32.
+ * vectors of 16 columns, tiles of 8 x 32 unless the including file defines TILE_ROWS.
  */
 #include <immintrin.h>
 
+#ifndef TILE_ROWS
+#define TILE_ROWS 8
+#endif
 #define V_COLS	    16
-#define TILE_ROWS   8
 #define TILE_VECS   2
 #define DIRECT_ROWS 24
 #define SCALE_TABLE 1

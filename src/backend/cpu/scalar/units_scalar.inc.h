@@ -77,7 +77,10 @@ static void pack_all_rows(const struct cpu_item *item, int64_t m0, int64_t rows)
 
 void CPU_GEMM_OPS(struct cpu_gemm_ops *ops)
 {
+	ops->few = NULL;
+	ops->few_rows = -1;
 	ops->record_bytes = sizeof(record);
+	ops->record_blocks = 1;
 	ops->tile_rows = TILE_ROWS;
 	ops->direct_rows = 0;
 	ops->scratch_bytes = scratch_bytes;
