@@ -51,6 +51,33 @@ LOOP_SSE(pmaddwd, "pmaddwd %%xmm14,%%xmm\\i")
 LOOP_SSE(mul_add_sse, "movaps %%xmm15,%%xmm12\n\tmulps %%xmm14,%%xmm12\n\t"
 		      "addps %%xmm12,%%xmm\\i")
 
+/* AMX, palette 1: eight tiles of 16 rows of 64 bytes. */
+static const struct {
+	uint8_t palette, start_row, reserved[14];
+	uint16_t row_bytes[16];
+	uint8_t rows[16];
+} tile_config = {.palette = 1,
+		 .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+		 .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+
+/* Four accumulators, two tiles of A, two of B: PEAK_UNROLL tdpbf16ps a loop. */
+void peak_loop_tile_bf16(int64_t loops, const void *operand)
+{
+	/* All rows of a tile are the operand. */
+	__asm__ volatile("ldtilecfg %2\n\t"
+			 ".irp i,0,1,2,3\n\ttilezero %%tmm\\i\n\t.endr\n\t"
+			 ".irp i,4,5,6,7\n\ttileloadd (%1,%3,1),%%tmm\\i\n\t.endr\n\t"
+			 ".p2align 6\n1:\n\t.rept 6\n\t"
+			 "tdpbf16ps %%tmm6,%%tmm4,%%tmm0\n\t"
+			 "tdpbf16ps %%tmm7,%%tmm4,%%tmm1\n\t"
+			 "tdpbf16ps %%tmm6,%%tmm5,%%tmm2\n\t"
+			 "tdpbf16ps %%tmm7,%%tmm5,%%tmm3\n\t.endr\n\t"
+			 "dec %0\n\tjnz 1b\n\ttilerelease"
+			 : "+r"(loops)
+			 : "r"(operand), "m"(tile_config), "r"(0L)
+			 : "cc", "memory");
+}
+
 /* PEAK_UNROLL dependent additions: one cycle each on every x86-64. */
 void peak_loop_clock(int64_t loops, const void *operand)
 {

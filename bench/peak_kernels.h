@@ -28,6 +28,7 @@ void peak_loop_pmaddwd(int64_t loops, const void *operand);
 void peak_loop_madd8_avx2(int64_t loops, const void *operand);
 void peak_loop_madd8_avx512(int64_t loops, const void *operand);
 void peak_loop_dot8_avx512(int64_t loops, const void *operand);
+void peak_loop_tile_bf16(int64_t loops, const void *operand);
 
 /* Each moves n_bytes (a multiple of 256) through memory at p, 64-aligned. */
 uint64_t peak_read(const void *p, size_t n_bytes);

@@ -79,6 +79,7 @@ static const struct peak {
     [PEAK_MADD8_AVX2] = {"vpmaddubsw avx2", "OP", LOOP(madd8_avx2), 64},
     [PEAK_MADD8_AVX512] = {"vpmaddubsw avx512", "OP", LOOP(madd8_avx512), 128},
     [PEAK_DOT8_AVX512] = {"vpdpbusd", "OP", LOOP(dot8_avx512), 128},
+    [PEAK_TILE_BF16] = {"tdpbf16ps", "FLOP", LOOP(tile_bf16), 16 * 16 * 32 * 2},
     [PEAK_READ] = {"read bandwidth", "B", NULL, 0},
     [PEAK_WRITE] = {"write bandwidth", "B", NULL, 0},
     [PEAK_COPY] = {"copy bandwidth", "B", NULL, 0},
@@ -99,6 +100,18 @@ static struct peak peak_here(enum peak_kind kind)
 	return table[__builtin_cpu_supports("fma") ? PEAK_FMA_AVX2 : PEAK_MUL_ADD_SSE];
 }
 
+/* Whether the library may use tile registers, which the kernel grants a process. */
+static bool has_tiles(void)
+{
+	struct nib_backend_info info = {.struct_bytes = sizeof info};
+
+	for (int i = 0; i < nib_backend_count(); i++)
+		if (!nib_backend_get_info(i, &info, NULL) &&
+		    !strcmp(info.backend, "cpu-amx"))
+			return info.is_open;
+	return false;
+}
+
 static bool is_available(enum peak_kind kind)
 {
 	switch (kind) {
@@ -112,6 +125,8 @@ static bool is_available(enum peak_kind kind)
 		return __builtin_cpu_supports("avx512bw");
 	case PEAK_DOT8_AVX512:
 		return __builtin_cpu_supports("avx512vnni");
+	case PEAK_TILE_BF16:
+		return has_tiles();
 	default:
 		return true;
 	}
@@ -147,10 +162,12 @@ const char *peak_name(enum peak_kind kind)
 /* What multiplies floats on a CPU. */
 static enum peak_kind peak_floats(const char *backend, enum cli_activations activations)
 {
+	if (!strcmp(backend, "cpu-amx") && activations == ACT_BF16)
+		return PEAK_TILE_BF16;
 	if (!strcmp(backend, "cpu-avx512vnni") && activations == ACT_BF16 &&
 	    is_available(PEAK_DOT_BF16))
 		return PEAK_DOT_BF16;
-	if (!strncmp(backend, "cpu-avx512", 10))
+	if (!strncmp(backend, "cpu-avx512", 10) || !strcmp(backend, "cpu-amx"))
 		return PEAK_FMA;
 	return strcmp(backend, "cpu-avx2") ? PEAK_MUL_ADD_SSE : PEAK_FMA_AVX2;
 }
@@ -166,7 +183,9 @@ enum peak_kind peak_multiply(const char *backend, enum cli_activations activatio
 	/* Activations of int8 go to the kernels of NVFP4. */
 	if (cli_activations_kind(activations) == NIB_ACTIVATIONS_DENSE)
 		return peak_floats(backend, activations);
-	if (!strcmp(backend, "cpu-avx512vnni"))
+	if (!strcmp(backend, "cpu-amx") && activations == ACT_NVFP4)
+		return PEAK_TILE_BF16;
+	if (!strcmp(backend, "cpu-avx512vnni") || !strcmp(backend, "cpu-amx"))
 		return PEAK_DOT8_AVX512;
 	if (!strcmp(backend, "cpu-avx512bw"))
 		return PEAK_MADD8_AVX512;

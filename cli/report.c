@@ -303,7 +303,9 @@ static int series_of(const json_t *row)
 	const char *backend = row_get_text(row, "backend");
 
 	if (!row_is_baseline(row))
-		return !strncmp(backend, "cpu-", 4) && strcmp(backend, "cpu-avx512vnni")
+		return !strncmp(backend, "cpu-", 4) &&
+			       strcmp(backend, "cpu-avx512vnni") &&
+			       strcmp(backend, "cpu-amx")
 			   ? 5
 			   : 0;
 	return strstr(backend, "bf16")	     ? 1
