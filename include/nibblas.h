@@ -251,9 +251,16 @@ struct nib_device_options {
 	nib_parallel_for parallel_for;
 	void *pool;
 	/*
-	 * CPU: "scalar", "avx2", "avx512bw" or "avx512vnni" forces one instruction
-	 * set ("avx512" is an older name of the last); NULL = the value of NIB_CPU,
-	 * or if that is not set, the best one of this machine.
+	 * CPU: "scalar", "avx2", "avx512bw", "avx512vnni" or "amx" forces one
+	 * instruction set ("avx512" is an older name of "avx512vnni"); NULL = the
+	 * value of NIB_CPU, or if that is not set, the best one of this machine.
+	 *
+	 * Where the processor has AMX, opening a device with "amx" or NULL, and
+	 * nib_backend_get_info(), request tile registers for the process, which
+	 * Linux does not take back.  From then on sigaltstack() refuses stacks
+	 * below some 11 KiB (getauxval(AT_MINSIGSTKSZ)); if a thread has a smaller
+	 * one already, the request fails and "avx512vnni" is used.  Threads have no
+	 * tile state after a call.
 	 */
 	const char *isa;
 	/*
@@ -630,6 +637,8 @@ struct nib_run_options {
  * instruction set, the order of a group and the other problems in it.  Exceptions:
  *   - "cpu", x of bf16: if the plan's explanation names vdpbf16ps, that instruction
  *     sums in another order, and few rows in another order than many.
+ *   - "cpu", NVFP4 and x of bf16: the same if it names tdpbf16ps (instruction set
+ *     "amx").  NIB_CPU=avx512vnni gives the bits of the other sets.
  *   - "cuda", a plan of one problem: it may sum in another order than a group.
  *   - "cuda", a MoE whose experts have few rows: the same.
  *
