@@ -96,6 +96,8 @@ class Bench(NibTest):
                     .get(isa, "f32 fma") for kind in FLOATS}
             if isa == "avx512vnni" and has_bf16:
                 want["bf16"] = "vdpbf16ps"
+            if isa == "amx":
+                want["bf16"] = "tdpbf16ps"
             rows = self.bench("--op", "gemm", "--shape", "64x64x256", "--isa",
                               isa, "--activations", ",".join(FLOATS))
             peaks = {r["shape"] for r in rows

@@ -78,8 +78,8 @@ class Mutants(unittest.TestCase):
             flags[isa] = set()
             for word in line.split():
                 flags[isa] |= (flags[word[8:-1]] if word[0] == "$" else
-                               {word[2:].replace("vnni", "_vnni").replace("bf16",
-                                                                          "_bf16")})
+                               {word[2:].replace("vnni", "_vnni").replace(
+                                   "512bf16", "512_bf16").replace("-", "_")})
             self.assertEqual(mutants.NEEDS[isa], flags[isa], isa)
 
     @unittest.skipUnless(os.path.exists(os.path.join(SOURCE, ".git")),
