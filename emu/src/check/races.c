@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 typedef uint64_t history;
 
 #define CLUSTER_BITS 22
+#define DIGEST_SHIFT 57
 #define IS_MIXED     (UINT64_C(1) << 56)
 
 struct state {
@@ -42,7 +44,7 @@ static inline struct state unpack(history h)
 	    .reader = h >> 26 & ((1u << CLUSTER_BITS) - 1),
 	    .read = h >> 48 & 15,
 	    .shared = h >> 52 & 15,
-	    .digest = (uint32_t)(h >> 57),
+	    .digest = (uint32_t)(h >> DIGEST_SHIFT),
 	};
 }
 
@@ -50,7 +52,7 @@ static inline history pack(const struct state *s)
 {
 	return s->writer | (history)s->written << 22 | (history)s->reader << 26 |
 	       (history)s->read << 48 | (history)s->shared << 52 |
-	       (history)s->digest << 57;
+	       (history)s->digest << DIGEST_SHIFT;
 }
 
 /* ---- words whose bytes belong to several clusters ------------------------ */
@@ -63,7 +65,7 @@ struct mixed {
 };
 
 struct emu_races {
-	struct emu_histories words;
+	struct emu_histories words, rows, digests;
 	bool is_parallel;
 	pthread_mutex_t lock; /* of all that follows */
 	struct mixed *mixed;  /* open addressing */
@@ -111,6 +113,22 @@ static void split(const struct state *s, uint64_t word, struct mixed *to)
 	}
 }
 
+/* ---- rows ---------------------------------------------------------------- */
+
+/*
+ * Most warps access whole rows of 128 bytes, so a row has one history of 8 bytes, and
+ * after a write a digest for each word.  It is the history that each of its words
+ * would have.  The first access to a part of a row, and the first conflict, split it:
+ * its words then have their own histories for good.
+ */
+#define ROW_WORDS	 32
+#define ROW_BYTES	 (ROW_WORDS * WORD_BYTES)
+#define DIGEST_HISTORIES (ROW_WORDS / sizeof(history))
+
+/* Of a row's history; its digest is 0. */
+#define IS_SPLIT  IS_MIXED
+#define IS_LOCKED (UINT64_C(1) << 57) /* a thread writes its digests, or splits it */
+
 /* ---- opening ------------------------------------------------------------- */
 
 struct emu_races *emu_races_open(uint64_t base, uint64_t bytes, bool is_parallel)
@@ -121,7 +139,9 @@ struct emu_races *emu_races_open(uint64_t base, uint64_t bytes, bool is_parallel
 		return NULL;
 	pthread_mutex_init(&r->lock, NULL);
 	r->is_parallel = is_parallel;
-	if (emu_histories_open(&r->words, base, bytes))
+	if (emu_histories_open(&r->words, base, bytes) &
+	    emu_histories_open(&r->rows, 0, bytes / ROW_WORDS) &
+	    emu_histories_open(&r->digests, 0, bytes / ROW_WORDS * DIGEST_HISTORIES))
 		return r;
 	emu_races_close(r);
 	return NULL;
@@ -132,6 +152,8 @@ void emu_races_close(struct emu_races *r)
 	if (!r)
 		return;
 	emu_histories_close(&r->words);
+	emu_histories_close(&r->rows);
+	emu_histories_close(&r->digests);
 	pthread_mutex_destroy(&r->lock);
 	free(r->mixed);
 	free(r);
@@ -237,14 +259,20 @@ static void touch_mixed(struct emu_races *r, emu_history *at, uint64_t word,
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Seven bits of the bytes that are written, not 0. */
+/* Seven bits of the bytes that are written, not 0.  The high half is added, because
+ * the factor maps all repeated bytes to 0. */
+EMU_FAST_PART uint32_t mix(uint32_t x)
+{
+	x = (x ^ x >> 16) * 0x9E3779B1u >> 25;
+	return x ? x : 1;
+}
+
 static inline uint32_t digest_of(const uint8_t *value, uint32_t bytes)
 {
 	uint32_t x = 0;
 
 	memcpy(&x, value, bytes);
-	x = x * 0x9E3779B1u >> 25;
-	return x ? x : 1;
+	return mix(x);
 }
 
 static inline bool replace(const struct emu_races *r, emu_history *at, history *old,
@@ -254,7 +282,7 @@ static inline bool replace(const struct emu_races *r, emu_history *at, history *
 		return true;
 	if (r->is_parallel)
 		return atomic_compare_exchange_weak_explicit(
-		    at, old, new, memory_order_relaxed, memory_order_relaxed);
+		    at, old, new, memory_order_acquire, memory_order_relaxed);
 	atomic_store_explicit(at, new, memory_order_relaxed);
 	return true;
 }
@@ -296,6 +324,157 @@ static bool object(bool is_write, uint64_t address, struct conflict found,
 	return false;
 }
 
+/* ---- histories of rows ---------------------------------------------------- */
+
+/* NULL: no memory. */
+static inline emu_history *row_at(struct emu_races *r, uint64_t offset)
+{
+	return emu_history_at(&r->rows, offset / ROW_BYTES * WORD_BYTES);
+}
+
+/* A byte for each word of a row; NULL: no memory. */
+static uint8_t *digests_at(struct emu_races *r, uint64_t offset)
+{
+	return (uint8_t *)emu_history_at(&r->digests, offset / ROW_BYTES * WORD_BYTES *
+							  DIGEST_HISTORIES);
+}
+
+static inline history load_row(const emu_history *row)
+{
+	history h = atomic_load_explicit(row, memory_order_acquire);
+
+	while (h & IS_LOCKED) {
+		sched_yield();
+		h = atomic_load_explicit(row, memory_order_acquire);
+	}
+	return h;
+}
+
+/* False: another thread has changed the row, and *old is its history now. */
+static inline bool lock_row(const struct emu_races *r, emu_history *row, history *old)
+{
+	if (replace(r, row, old, *old | IS_LOCKED))
+		return true;
+	*old = load_row(row);
+	return false;
+}
+
+static inline void unlock_row(emu_history *row, history new)
+{
+	atomic_store_explicit(row, new, memory_order_release);
+}
+
+/* Gives each word of a row its history; false: no memory. */
+static bool split_row(struct emu_races *r, emu_history *row, uint64_t offset)
+{
+	emu_history *word = emu_history_at(&r->words, offset / ROW_BYTES * ROW_BYTES);
+	history old = load_row(row);
+	const uint8_t *digests = NULL;
+
+	if (!word)
+		return false;
+	do {
+		if (old & IS_SPLIT)
+			return true;
+	} while (!lock_row(r, row, &old));
+	if (unpack(old).written)
+		digests = digests_at(r, offset);
+	for (uint32_t k = 0; k < ROW_WORDS; k++) {
+		const history digest = digests ? digests[k] : 0;
+
+		atomic_store_explicit(&word[k], old | digest << DIGEST_SHIFT,
+				      memory_order_relaxed);
+		/* The first store maps the page of a row that was not used before. */
+		if (!old)
+			break;
+	}
+	unlock_row(row, IS_SPLIT);
+	return true;
+}
+
+/* The history of a word of its own; NULL: no memory. */
+static inline emu_history *word_at(struct emu_races *r, uint64_t offset)
+{
+	emu_history *row = row_at(r, offset);
+
+	if (!row || (!(atomic_load_explicit(row, memory_order_acquire) & IS_SPLIT) &&
+		     !split_row(r, row, offset)))
+		return NULL;
+	return emu_history_at(&r->words, offset);
+}
+
+/* Writes the digests of a row; value: by lane from its first one on; NULL: not known. */
+EMU_FAST static void put_digests(uint8_t *to, uint8_t (*value)[32], uint32_t words)
+{
+	uint32_t x[ROW_WORDS];
+
+	if (!value) {
+		memset(to, 0, ROW_WORDS);
+		return;
+	}
+	for (uint32_t k = 0; k < ROW_WORDS && words == 1; k++)
+		memcpy(&x[k], value[k], sizeof(*x));
+	for (uint32_t k = 0; k < ROW_WORDS && words != 1; k++)
+		memcpy(&x[k], &value[k / words][k % words * WORD_BYTES], sizeof(*x));
+	for (uint32_t k = 0; k < ROW_WORDS; k++)
+		to[k] = (uint8_t)mix(x[k]);
+}
+
+/*
+ * The access to a whole row, by lanes of `words` words each; value: of the first one.
+ * False: nothing was done, and its words are to be accessed.
+ */
+static bool touch_row(struct emu_races *r, const struct emu_race *a, uint64_t offset,
+		      uint8_t (*value)[32], uint32_t words)
+{
+	emu_history *row = row_at(r, offset);
+	uint8_t *digests = a->is_write ? digests_at(r, offset) : NULL;
+	history old = row ? load_row(row) : IS_SPLIT;
+
+	if (a->is_write && !digests)
+		return false;
+	for (;;) {
+		struct conflict found = {NONE, 0};
+		struct state s = unpack(old);
+
+		if (old & IS_SPLIT ||
+		    !(a->is_write ? add_write(&s, a->cluster + 1, 15, 0, &found)
+				  : add_read(&s, a->cluster + 1, 15, &found)) ||
+		    found.what != NONE)
+			return false;
+		if (!a->is_write) {
+			if (replace(r, row, &old, pack(&s)))
+				return true;
+			old = load_row(row);
+		} else if (lock_row(r, row, &old)) {
+			put_digests(digests, value, words);
+			unlock_row(row, pack(&s));
+			return true;
+		}
+	}
+}
+
+/* The accesses of all lanes, each after the one before, by rows.  Returns the lanes
+ * that are left. */
+static uint32_t touch_rows(struct emu_races *r, const struct emu_race *a)
+{
+	const uint64_t offset = a->address[0] - r->words.base;
+	const uint32_t words = a->bytes / WORD_BYTES;
+
+	if (a->bytes % WORD_BYTES || offset % ROW_BYTES || ROW_WORDS % words)
+		return UINT32_MAX;
+	for (uint32_t n = 0; n < words; n++) {
+		const uint32_t lane = n * EMU_LANES / words;
+
+		if (!touch_row(r, a, offset + (uint64_t)n * ROW_BYTES,
+			       a->value ? &a->value[lane] : NULL, words))
+			return UINT32_MAX << lane;
+	}
+	return 0;
+}
+
+/* ---- words of lanes -------------------------------------------------------- */
+
 /* The access of a lane. */
 static bool touch_lane(struct emu_races *r, const struct emu_race *a, int lane,
 		       struct emu_error *err)
@@ -308,10 +487,18 @@ static bool touch_lane(struct emu_races *r, const struct emu_race *a, int lane,
 	     at += WORD_BYTES) {
 		const uint64_t first = at > begin ? at : begin;
 		const uint64_t last = at + WORD_BYTES < end ? at + WORD_BYTES : end;
-		emu_history *word = emu_history_at(&r->words, at - r->words.base);
+		const uint64_t offset = at - r->words.base;
+		emu_history *word;
 		struct conflict found;
 		uint32_t digest = 0;
 
+		/* A bulk copy, whose values are not known. */
+		if (offset % ROW_BYTES == 0 && end - at >= ROW_BYTES &&
+		    touch_row(r, a, offset, NULL, 1)) {
+			at += ROW_BYTES - WORD_BYTES;
+			continue;
+		}
+		word = word_at(r, offset);
 		if (!word)
 			continue;
 		if (value)
@@ -344,7 +531,8 @@ static inline history own_after(const struct emu_race *a, history old, history o
 	if (!a->is_write)
 		return old | own;
 	own |= old & READER_BITS;
-	return value ? own | (history)digest_of(value, WORD_BYTES) << 57 : own;
+	return value ? own | (history)digest_of(value, WORD_BYTES) << DIGEST_SHIFT
+		     : own;
 }
 
 /*
@@ -359,7 +547,7 @@ static inline bool touch_own(struct emu_races *r, const struct emu_race *a, int 
 	if (offset % WORD_BYTES || a->bytes % WORD_BYTES)
 		return false;
 	for (uint32_t k = 0; k < a->bytes; k += WORD_BYTES) {
-		emu_history *word = emu_history_at(&r->words, offset + k);
+		emu_history *word = word_at(r, offset + k);
 		history old;
 
 		if (!word)
@@ -374,20 +562,24 @@ static inline bool touch_own(struct emu_races *r, const struct emu_race *a, int 
 	return true;
 }
 
-/* The same for a row of lanes.  False: some of its words are left. */
-static bool touch_row(struct emu_races *r, const struct emu_race *a, history own)
+/* The same for lanes from `lane` on, each after the one before.  False: some of their
+ * words are left. */
+static bool touch_own_words(struct emu_races *r, const struct emu_race *a,
+			    uint32_t lane, history own)
 {
-	const uint64_t offset = a->address[0] - r->words.base;
+	const uint64_t offset = a->address[lane] - r->words.base;
+	const uint64_t bytes = (uint64_t)(EMU_LANES - lane) * a->bytes;
 	const uint32_t words = a->bytes / WORD_BYTES;
 	emu_history *at;
 
 	if (a->bytes % WORD_BYTES || offset % WORD_BYTES ||
-	    offset % EMU_CHUNK_BYTES + EMU_LANES * a->bytes > EMU_CHUNK_BYTES)
+	    offset % EMU_CHUNK_BYTES + bytes > EMU_CHUNK_BYTES)
 		return false;
+	for (uint64_t row = offset / ROW_BYTES; row * ROW_BYTES < offset + bytes; row++)
+		if (!word_at(r, row * ROW_BYTES))
+			return false;
 	at = emu_history_at(&r->words, offset);
-	if (!at)
-		return false;
-	for (uint32_t l = 0; l < EMU_LANES; l++)
+	for (uint32_t l = lane; l < EMU_LANES; l++)
 		for (uint32_t k = 0; k < words; k++, at++) {
 			const uint8_t *value =
 			    a->value ? &a->value[l][k * WORD_BYTES] : NULL;
@@ -411,9 +603,14 @@ bool emu_races_access(struct emu_races *r, const struct emu_race *a, int *lane,
 	};
 	const history own = pack(&state);
 
-	if (emu_is_row(a->lanes, a->address, a->bytes) && touch_row(r, a, own))
-		return true;
-	for (uint32_t left = a->lanes; left; left &= left - 1) {
+	uint32_t left = a->lanes;
+
+	if (emu_is_row(a->lanes, a->address, a->bytes)) {
+		left = touch_rows(r, a);
+		if (left && touch_own_words(r, a, (uint32_t)__builtin_ctz(left), own))
+			left = 0;
+	}
+	for (; left; left &= left - 1) {
 		*lane = __builtin_ctz(left);
 		if (!touch_own(r, a, *lane, own) && !touch_lane(r, a, *lane, err))
 			return false;

@@ -9,6 +9,8 @@
  * A word of 4 bytes has a history of 8: one writer, the bytes that it has written,
  * one reader, the bytes that only it has read, and the bytes that several clusters
  * have read.  It changes by compare-and-swap, so clusters may run on several threads.
+ * A row of 128 bytes that only whole warps access has one such history for all its
+ * words, and 32 bytes more once it is written.
  * A word whose bytes belong to several clusters (at the border of two clusters' rows
  * of halves) has its history by byte, in a table with a lock.
  *
