@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "check/check_state.h"
 
@@ -388,30 +389,104 @@ static uint32_t read_one(const struct plain *p, const struct words *words,
 	return w && read_plain(p, w, lanes) ? 0 : lanes;
 }
 
-static uint32_t read_each(const struct plain *p, const struct words *words,
-			  uint32_t lanes, const uint64_t *at, uint32_t bytes)
-{
-	for (; lanes; lanes &= lanes - 1) {
-		const uint64_t first = at[__builtin_ctz(lanes)];
-		struct word *w = history_of(words, first, bytes);
+/*
+ * Words of one instruction usually have equal histories but for their lanes.  What
+ * became of one of them, with nothing that depended on the lane, then becomes of the
+ * next one, without its readers being compared again.
+ */
+typedef uint64_t parts __attribute__((vector_size(64)));
+#define PARTS (sizeof(parts) / sizeof(uint64_t))
 
-		if (!w || !read_plain(p, w, lanes & -lanes))
+struct pattern {
+	parts before, after; /* before: only the bits of `compared` */
+	bool is_known;
+};
+
+/* What an access may depend on, except the lanes. */
+static const struct word compared = {
+    .write = UINT32_MAX,
+    .line = LINE_MASK,
+    .needs_no_fence = 1,
+    .count = 15,
+    .next = 15,
+    .reads = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX,
+	      UINT32_MAX, UINT32_MAX, UINT32_MAX},
+    .lanes = {.reader = EMU_MOST_WARPS - 1,
+	      .read_bytes = 15,
+	      .write_instruction = UINT32_MAX,
+	      .read_instruction = UINT32_MAX},
+};
+static const struct word of_lanes = {
+    .lanes = {.write_lane = 63, .read_lanes = UINT32_MAX}};
+
+_Static_assert(READERS == 9 && sizeof(struct word) == sizeof(parts),
+	       "compared lists its readers");
+
+/* True if a word has the history that a pattern begins with. */
+EMU_FAST_PART bool is_of_pattern(const struct pattern *p, const struct word *w,
+				 const parts *mask)
+{
+	parts now;
+	uint64_t other = 0;
+
+	memcpy(&now, w, sizeof(now));
+	now = (now & *mask) ^ p->before;
+	for (size_t k = 0; k < PARTS; k++)
+		other |= now[k];
+	return p->is_known && !other;
+}
+
+/* The words of an instruction's lanes. */
+EMU_FAST_PART uint32_t touch_each(const struct plain *p, const struct words *words,
+				  uint32_t lanes, const uint64_t *at, uint32_t bytes,
+				  bool is_write)
+{
+	const uint32_t least = p->lanes->least;
+	struct pattern known = {.is_known = false};
+	parts mask, mask_of_lanes;
+
+	memcpy(&mask, &compared, sizeof(mask));
+	memcpy(&mask_of_lanes, &of_lanes, sizeof(mask_of_lanes));
+	for (; lanes; lanes &= lanes - 1) {
+		const uint32_t number = (uint32_t)__builtin_ctz(lanes);
+		struct word *w = history_of(words, at[number], bytes);
+
+		if (!w)
 			break;
+		if (is_of_pattern(&known, w, &mask)) {
+			const uint32_t writer = w->lanes.write_lane;
+
+			memcpy(w, &known.after, sizeof(*w));
+			w->lanes.write_lane = (is_write ? number : writer) & 63;
+			w->lanes.read_lanes = is_write ? 0 : lanes & -lanes;
+			continue;
+		}
+		memcpy(&known.before, w, sizeof(*w));
+		known.before &= mask;
+		known.is_known = (!w->write || agent_of(w->write) != p->self ||
+				  w->lanes.write_instruction < least) &&
+				 (w->lanes.reader != p->warp ||
+				  (w->lanes.read_instruction != p->instruction &&
+				   w->lanes.read_instruction < least));
+		if (!(is_write ? write_plain(p, w, lanes & -lanes)
+			       : read_plain(p, w, lanes & -lanes)))
+			break;
+		memcpy(&known.after, w, sizeof(*w));
+		known.after &= ~mask_of_lanes;
 	}
 	return lanes;
 }
 
-static uint32_t write_each(const struct plain *p, const struct words *words,
-			   uint32_t lanes, const uint64_t *at, uint32_t bytes)
+EMU_FAST static uint32_t read_each(const struct plain *p, const struct words *words,
+				   uint32_t lanes, const uint64_t *at, uint32_t bytes)
 {
-	for (; lanes; lanes &= lanes - 1) {
-		const uint64_t first = at[__builtin_ctz(lanes)];
-		struct word *w = history_of(words, first, bytes);
+	return touch_each(p, words, lanes, at, bytes, false);
+}
 
-		if (!w || !write_plain(p, w, lanes & -lanes))
-			break;
-	}
-	return lanes;
+EMU_FAST static uint32_t write_each(const struct plain *p, const struct words *words,
+				    uint32_t lanes, const uint64_t *at, uint32_t bytes)
+{
+	return touch_each(p, words, lanes, at, bytes, true);
 }
 
 uint32_t emu_check_plain(struct emu_check *c, uint32_t warp, uint32_t cta,
