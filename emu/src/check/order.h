@@ -67,13 +67,21 @@ bool emu_order_access(struct emu_order *o, const struct emu_order_warp *w,
 		      uint32_t kind, uint64_t address, uint32_t bytes,
 		      struct emu_place place, struct emu_error *err);
 
+/* What lanes store, and the memory before that. */
+struct emu_order_stores {
+	uint8_t (*value)[32]; /* by lane */
+	const uint8_t *data;  /* of address base */
+	uint64_t base;
+};
+
 /*
- * The same for lanes of a warp, `bytes` bytes at each address; same: the lanes that
- * write what the bytes have.  When it returns false, *lane is the lane, and later
- * ones have not been checked.
+ * The same for lanes of a warp, `bytes` bytes at each address; stores: NULL: loads, or
+ * values that are not known.  When it returns false, *lane is the lane, and later ones
+ * have not been checked.
  */
 bool emu_order_access_lanes(struct emu_order *o, const struct emu_order_warp *w,
-			    uint32_t kind, uint32_t lanes, uint32_t same,
+			    uint32_t kind, uint32_t lanes,
+			    const struct emu_order_stores *stores,
 			    const uint64_t *address, uint32_t bytes,
 			    struct emu_place place, int *lane, struct emu_error *err);
 

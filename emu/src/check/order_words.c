@@ -472,8 +472,16 @@ static uint32_t touch_row(struct emu_order *o, const struct touch *new,
 	return 0;
 }
 
+/* True if a lane stores what the bytes have. */
+static bool is_same(const struct emu_order_stores *s, int lane, uint64_t address,
+		    uint32_t bytes)
+{
+	return s && memcmp(s->data + (address - s->base), s->value[lane], bytes) == 0;
+}
+
 bool emu_order_access_lanes(struct emu_order *o, const struct emu_order_warp *w,
-			    uint32_t kind, uint32_t lanes, uint32_t same,
+			    uint32_t kind, uint32_t lanes,
+			    const struct emu_order_stores *stores,
 			    const uint64_t *address, uint32_t bytes,
 			    struct emu_place place, int *lane, struct emu_error *err)
 {
@@ -493,8 +501,9 @@ bool emu_order_access_lanes(struct emu_order *o, const struct emu_order_warp *w,
 			done += WORD_BYTES;
 		if (done == bytes && bytes % WORD_BYTES == 0)
 			continue;
-		if (!access_words(o, w, new, same >> *lane & 1, address[*lane], bytes,
-				  place, err))
+		if (!access_words(o, w, new,
+				  is_same(stores, *lane, address[*lane], bytes),
+				  address[*lane], bytes, place, err))
 			return false;
 	}
 	return true;

@@ -160,12 +160,6 @@ bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
 	return ok || emu_object(w, i, lane, "%s", err.text);
 }
 
-/* memcmp() without a call where it is usual. */
-static inline bool has_value(const uint8_t *at, const uint8_t *value, uint32_t bytes)
-{
-	return (bytes == 4 ? memcmp(at, value, 4) : memcmp(at, value, bytes)) == 0;
-}
-
 bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32])
 {
@@ -175,9 +169,10 @@ bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 				.bytes = bytes,
 				.value = value};
 	const uint32_t kind = value ? EMU_ORDER_WRITE : EMU_ORDER_READ;
+	const struct emu_space *global = &emu_machine_of(w)->global;
+	const struct emu_order_stores stores = {value, global->data, global->base};
 	struct emu_order_warp who;
 	struct emu_error err;
-	uint32_t same = 0;
 	int lane;
 
 	if (!describe(w, &who))
@@ -191,16 +186,9 @@ bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	}
 	if (!watch_races(w, i, &race))
 		return false;
-	for (uint32_t left = value ? lanes : 0; left; left &= left - 1) {
-		const int l = __builtin_ctz(left);
-		const uint64_t at = address[l] - emu_machine_of(w)->global.base;
-
-		if (has_value(emu_machine_of(w)->global.data + at, value[l], bytes))
-			same |= 1u << l;
-	}
 	while (!emu_order_access_lanes(emu_machine_of(w)->order, &who, kind, lanes,
-				       same, address, bytes, emu_watch_place(w, i, 0),
-				       &lane, &err)) {
+				       value ? &stores : NULL, address, bytes,
+				       emu_watch_place(w, i, 0), &lane, &err)) {
 		if (!emu_object(w, i, lane, "%s", err.text))
 			return false;
 		lanes &= UINT32_MAX << lane << 1;

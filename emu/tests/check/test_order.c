@@ -185,33 +185,33 @@ static void lanes_of_a_cluster(void **state)
 	}
 	assert_non_null(o);
 	for (int round = 0; round < 2; round++) {
-		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_WRITE, ~0u, 0, address,
-					    16, place, &lane, &err));
-		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_READ, ~0u, 0, address,
-					    16, later, &lane, &err));
-		BAD(emu_order_access_lanes(o, &w[0], EMU_ORDER_READ, ~0u << 5, 0,
+		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_WRITE, ~0u, NULL,
+					    address, 16, place, &lane, &err));
+		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_READ, ~0u, NULL,
+					    address, 16, later, &lane, &err));
+		BAD(emu_order_access_lanes(o, &w[0], EMU_ORDER_READ, ~0u << 5, NULL,
 					   shifted, 4, later, &lane, &err),
 		    "by lane 5: lane 4 of the same warp wrote it (PTX line 77)");
 		assert_int_equal(lane, 5);
-		BAD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 2, 0, address, 4,
-					   place, &lane, &err),
+		BAD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 2, NULL, address,
+					   4, place, &lane, &err),
 		    "warp 0 of the same cluster wrote it (PTX line 77), and nothing "
 		    "orders that before this: no barrier");
 		emu_order_begin_cluster(o);
-		GOOD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 2, 0, address, 4,
-					    place, &lane, &err));
+		GOOD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 2, NULL, address,
+					    4, place, &lane, &err));
 		emu_order_begin_cluster(o);
 	}
 	/* It keeps what fits. */
 	for (uint32_t k = 0; k < 40000 && !emu_order_is_short(o); k++) {
 		address[0] = DATA + 256 * k;
-		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_WRITE, 1, 0, address, 4,
-					    place, &lane, &err));
+		GOOD(emu_order_access_lanes(o, &w[0], EMU_ORDER_WRITE, 1, NULL, address,
+					    4, place, &lane, &err));
 	}
 	assert_true(emu_order_is_short(o));
 	address[0] = DATA;
-	GOOD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 1, 0, address, 4, place,
-				    &lane, &err));
+	GOOD(emu_order_access_lanes(o, &w[1], EMU_ORDER_READ, 1, NULL, address, 4,
+				    place, &lane, &err));
 	emu_order_close(o);
 }
 

@@ -193,7 +193,7 @@ static void global_memory(void **unused)
 		}
 		s.place.lanes = 1;
 		left = s.lanes;
-		while (!emu_order_access_lanes(all, &who, kind, left, 0, s.address,
+		while (!emu_order_access_lanes(all, &who, kind, left, NULL, s.address,
 					       s.bytes, s.place, &lane, &err)) {
 			note(&by_all, false, &err);
 			left &= UINT32_MAX << lane << 1;
