@@ -127,9 +127,16 @@ static CUresult open_time(void)
 	struct emu_machine *m = &emu_driver.machine;
 	const char *table = secure_getenv("NIBEMU_SASS");
 	const char *trace = secure_getenv("NIBEMU_TRACE");
+	const uint64_t value = number_from("NIBEMU_TIME", 0);
 	struct emu_error err = {{0}};
 
-	if (!number_from("NIBEMU_TIME", 0))
+	if (value > 1)
+		return emu_driver_fail(
+		    CUDA_ERROR_INVALID_VALUE,
+		    "NIBEMU_TIME=%s: must be 0, or 1: predicted time, "
+		    "without checking the order of accesses",
+		    secure_getenv("NIBEMU_TIME"));
+	if (!value)
 		return CUDA_SUCCESS;
 	if (m->options.seed)
 		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
