@@ -11,19 +11,42 @@
 
 /* ---- reports ------------------------------------------------------------- */
 
-/* how: "wrote", "reads"; line 0: not known. */
-static bool object(const struct emu_check *c, const struct access *a, epoch e,
-		   const char *how, uint32_t line, const char *rule)
+/* "lane 5 of ", if a word knows the lanes of a reader: those of its last warp. */
+static void describe_readers(const struct word *w, epoch e, char *text, size_t size)
 {
-	char who[120], where[40] = "";
+	const uint32_t lanes = w->lanes.read_lanes;
+
+	*text = 0;
+	if (agent_of(e) != agent_of_warp(w->lanes.reader) || !lanes ||
+	    !(w->lanes.read_bytes & e))
+		return;
+	if (lanes & (lanes - 1))
+		snprintf(text, size, "one of the lanes 0x%x of ", (unsigned)lanes);
+	else
+		snprintf(text, size, "lane %d of ", __builtin_ctz(lanes));
+}
+
+/*
+ * how: "wrote", "reads"; line 0: not known; w: the word, of a reader, whose lane is
+ * then named; or NULL.
+ */
+static bool object(const struct emu_check *c, const struct access *a, epoch e,
+		   const struct word *w, const char *how, uint32_t line,
+		   const char *rule)
+{
+	char lane[40] = "", who[120], where[40] = "";
 
 	emu_check_describe(c, agent_of(e), who, sizeof(who));
+	if (w)
+		describe_readers(w, e, lane, sizeof(lane));
+	if (*lane)
+		line = w->lanes.read_line;
 	if (line)
 		snprintf(where, sizeof(where), " (PTX line %u)", (unsigned)line);
 	return emu_fail(
-	    a->err, "%s shared memory offset %u of CTA rank %u: %s %s it%s, %s",
+	    a->err, "%s shared memory offset %u of CTA rank %u: %s%s %s it%s, %s",
 	    a->what, (unsigned)(a->address & ((1u << EMU_RANK_SHIFT) - 1)),
-	    (unsigned)(a->address >> EMU_RANK_SHIFT), who, how, where, rule);
+	    (unsigned)(a->address >> EMU_RANK_SHIFT), lane, who, how, where, rule);
 }
 
 static const char *unordered_write(const struct emu_check *c, epoch e, uint32_t warp)
@@ -115,12 +138,12 @@ static bool follows_write(const struct emu_check *c, const struct access *a,
 	if (!knows(f->seen, w->write))
 		return (is_same && !c->options.order_equal_stores &&
 			w->line == (a->place.line & LINE_MASK)) ||
-		       object(c, a, w->write,
+		       object(c, a, w->write, NULL,
 			      is_same ? "wrote the same value to" : "wrote", w->line,
 			      unordered_write(c, w->write, a->warp));
 	if (is_async && is_generic(c, agent_of(w->write)) && !w->needs_no_fence &&
 	    !knows(f->fenced, w->write))
-		return object(c, a, w->write, "wrote", w->line,
+		return object(c, a, w->write, NULL, "wrote", w->line,
 			      "and there was no fence.proxy.async between: not by the "
 			      "writer before it arrived, and not by this warp after it "
 			      "waited");
@@ -139,10 +162,10 @@ static bool follows_reads(const struct emu_check *c, const struct access *a,
 		if (!is_of_same_bytes(r, e))
 			continue;
 		if (!knows(f->seen, r))
-			return object(c, a, r, "reads", 0, unordered_read(c, r));
+			return object(c, a, r, w, "reads", 0, unordered_read(c, r));
 		if (is_async && c->options.fence_before_refill &&
 		    is_generic(c, agent_of(r)) && !knows(f->fenced, r))
-			return object(c, a, r, "has read", 0,
+			return object(c, a, r, w, "has read", 0,
 				      "and there was no fence.proxy.async between that "
 				      "load and the copy");
 		if (a->place.lanes && !emu_check_lanes_store(c, a, r))

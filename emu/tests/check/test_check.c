@@ -61,6 +61,32 @@ static void a_load_and_a_store(void **state)
 	GOOD(store(1, DATA));
 }
 
+/* The lane that reads is named if its warp was the last one to read the word. */
+static void the_lane_that_reads(void **state)
+{
+	const struct emu_place five = {.line = 9, .lanes = 1 << 5, .instruction = 3},
+			       six = {.line = 9, .lanes = 1 << 6, .instruction = 3},
+			       none = {.line = 8};
+
+	GOOD(emu_check_read(c, 0, DATA, 4, five, &err));
+	BAD(emu_check_write(c, 1, DATA, 4, none, &err),
+	    "offset 4096 of CTA rank 0: lane 5 of warp 0 of CTA rank 0 "
+	    "reads it (PTX line 9), and nothing orders");
+	GOOD(emu_check_read(c, 0, DATA + 4, 4, five, &err));
+	GOOD(emu_check_read(c, 0, DATA + 4, 4, six, &err));
+	BAD(emu_check_write(c, 1, DATA + 4, 4, none, &err),
+	    "one of the lanes 0x60 of warp 0 of CTA rank 0 reads");
+	/* Another warp has read it since. */
+	GOOD(emu_check_read(c, 0, DATA + 8, 4, five, &err));
+	GOOD(emu_check_read(c, 2, DATA + 8, 4, six, &err));
+	BAD(emu_check_write(c, 2, DATA + 8, 4, none, &err),
+	    "offset 4104 of CTA rank 0: warp 0 of CTA rank 0 reads "
+	    "it, and nothing orders");
+	/* Other bytes. */
+	GOOD(emu_check_read(c, 0, DATA + 12, 2, five, &err));
+	GOOD(emu_check_write(c, 1, DATA + 14, 2, six, &err));
+}
+
 static void bytes_of_one_word(void **state)
 {
 	for (uint32_t w = 0; w < WARPS; w++)
@@ -326,6 +352,7 @@ int main(void)
 	    TEST(two_stores),
 	    TEST(equal_stores),
 	    TEST(a_load_and_a_store),
+	    TEST(the_lane_that_reads),
 	    TEST(bytes_of_one_word),
 	    TEST(parts_of_blocks),
 	    TEST(a_barrier_of_some),
