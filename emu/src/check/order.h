@@ -96,11 +96,20 @@ bool emu_order_access_lanes(struct emu_order *o, const struct emu_order_warp *w,
 struct emu_order_reads {
 	struct emu_order_read *list;
 	size_t count, capacity;
+	size_t lanes; /* whose reads they are */
 };
 
 bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 		    const struct emu_order_warp *w, uint64_t address, uint32_t bytes,
 		    struct emu_place place, struct emu_error *err);
+/*
+ * The same for all lanes of a warp, each of which reads the `bytes` bytes after those
+ * of the lane before, if no warp of the run has written any of them.  False: nothing
+ * was done, and emu_order_look() is to be called for each lane.
+ */
+bool emu_order_look_row(const struct emu_order *o, struct emu_order_reads *reads,
+			const struct emu_order_warp *w, uint64_t address,
+			uint32_t bytes, struct emu_place place);
 void emu_order_add(struct emu_order *o, const struct emu_order_reads *reads,
 		   uint32_t table, uint32_t step);
 

@@ -517,7 +517,52 @@ struct emu_order_read {
 	struct emu_place place;
 	uint64_t address;
 	uint32_t bytes;
+	uint32_t of_lane; /* bytes; 0: all belong to the lanes of place */
 };
+
+/* Adds a read of so many lanes to a list, if there is memory for it. */
+static void list_read(struct emu_order_reads *reads, struct emu_order_read read,
+		      uint32_t lanes)
+{
+	struct emu_order_read *grown =
+	    emu_grow(reads->list, &reads->capacity, reads->count, sizeof(*grown));
+
+	if (!grown)
+		return;
+	reads->list = grown;
+	grown[reads->count++] = read;
+	reads->lanes += lanes;
+}
+
+/* True if no warp has written a byte of the range's words. */
+static bool is_unwritten(const struct emu_order *o, uint64_t address, uint64_t end)
+{
+	for (uint64_t at = address; at < end; at += WORD_BYTES) {
+		struct page *page = known_page(o, at >> o->page_shift);
+
+		if (!page || !page->is_written)
+			at |= ((uint64_t)1 << o->page_shift) - WORD_BYTES;
+		else if (word_of(o, page, at)->write.agent)
+			return false;
+	}
+	return true;
+}
+
+bool emu_order_look_row(const struct emu_order *o, struct emu_order_reads *reads,
+			const struct emu_order_warp *w, uint64_t address,
+			uint32_t bytes, struct emu_place place)
+{
+	const struct touch new = touch_of(o, w, EMU_ORDER_READ);
+
+	if (bytes % WORD_BYTES || address % WORD_BYTES ||
+	    !is_unwritten(o, address, address + (uint64_t)EMU_LANES * bytes))
+		return false;
+	list_read(reads,
+		  (struct emu_order_read){*w, new, place_of(&new, place), address,
+					  EMU_LANES *bytes, bytes},
+		  EMU_LANES);
+	return true;
+}
 
 bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 		    const struct emu_order_warp *w, uint64_t address, uint32_t bytes,
@@ -525,15 +570,9 @@ bool emu_order_look(const struct emu_order *o, struct emu_order_reads *reads,
 {
 	const uint64_t end = address + bytes;
 	struct touch new = touch_of(o, w, EMU_ORDER_READ);
-	struct emu_order_read *grown =
-	    emu_grow(reads->list, &reads->capacity, reads->count, sizeof(*grown));
 
 	place = place_of(&new, place);
-	if (grown) {
-		reads->list = grown;
-		grown[reads->count++] =
-		    (struct emu_order_read){*w, new, place, address, bytes};
-	}
+	list_read(reads, (struct emu_order_read){*w, new, place, address, bytes, 0}, 1);
 	for (uint64_t at = address / WORD_BYTES * WORD_BYTES; at < end;
 	     at += WORD_BYTES) {
 		struct page *page = known_page(o, at >> o->page_shift);
@@ -562,13 +601,16 @@ static void add_in_page(struct emu_order *o, const struct emu_order_read *r,
 	const uint64_t to = page_end < end ? page_end : end;
 	struct page *page = page_at(o, number);
 	struct touch new = r->touch;
+	struct emu_place place = r->place;
 
 	for (uint64_t at = from / WORD_BYTES * WORD_BYTES; page && at < to;
 	     at += WORD_BYTES) {
 		struct word *word = word_of(o, page, at);
 
 		new.bytes = emu_bytes_of_word(r->address, end, at) & 15;
-		add_lanes(&r->warp, word, &new, r->place);
+		if (r->of_lane && place.lanes)
+			place.lanes = 1u << (at - r->address) / r->of_lane;
+		add_lanes(&r->warp, word, &new, place);
 		add_read(o, &r->warp, word, &new);
 	}
 }

@@ -362,7 +362,7 @@ static bool combine_lane(const struct emu_instr *i, int lane, uint8_t *at,
 		before[e][lane] = read_element(at, bytes);
 		after = combined(i->option & 15, type, before[e][lane], y[e][lane],
 				 z[lane]);
-		has_changed = has_changed || memcmp(at, &after, bytes) != 0;
+		has_changed |= (after ^ before[e][lane]) << (64 - 8 * bytes) != 0;
 		memcpy(at, &after, bytes);
 	}
 	return has_changed;
@@ -390,6 +390,20 @@ static void watch_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t l
 		emu_watch_lanes_acquire(w, lanes);
 }
 
+/* The bytes of a lane's atomic; NULL after a fault. */
+static uint8_t *access_atom(struct emu_warp *w, const struct emu_instr *i, int lane,
+			    uint64_t address, uint32_t bytes)
+{
+	const enum emu_state_space space = (enum emu_state_space)i->space;
+	uint8_t *at =
+	    emu_access(w, i, lane, space, address, bytes,
+		       i->option & EMU_IGNORES_OLD ? EMU_WRITE : EMU_READ, NULL);
+
+	if (at)
+		(void)emu_access(w, i, lane, space, address, bytes, EMU_WRITE, NULL);
+	return at;
+}
+
 static void run_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes)
 {
 	const uint32_t results = i->option & NO_RESULT ? 0 : i->vector;
@@ -398,7 +412,8 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	    i->vector * (uint32_t)emu_type_bytes((enum emu_type)i->type);
 	uint64_t address[EMU_LANES], z[EMU_LANES] = {0};
 	uint64_t y[8][EMU_LANES] = {{0}}, before[8][EMU_LANES] = {{0}};
-	bool has_changed = false;
+	uint8_t *plain[EMU_LANES];
+	bool has_changed = false, is_plain;
 
 	emu_addresses(w, i, &o[0], address);
 	for (uint32_t e = 0; e < i->vector; e++)
@@ -406,19 +421,16 @@ static void run_atom(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	if ((i->option & 15) == ATOMIC_CAS)
 		emu_get_wide(w, &o[2], z);
 	watch_atom(w, i, lanes, address);
+	is_plain = emu_plain_atomics(w, i, lanes, address, bytes, plain);
 	EMU_EACH_LANE(l)
 	{
 		uint8_t *at;
 
 		if (!(lanes >> l & 1))
 			continue;
-		at = emu_access(
-		    w, i, l, (enum emu_state_space)i->space, address[l], bytes,
-		    i->option & EMU_IGNORES_OLD ? EMU_WRITE : EMU_READ, NULL);
+		at = is_plain ? plain[l] : access_atom(w, i, l, address[l], bytes);
 		if (!at)
 			return;
-		(void)emu_access(w, i, l, (enum emu_state_space)i->space, address[l],
-				 bytes, EMU_WRITE, NULL);
 		has_changed = combine_lane(i, l, at, before, y, z) || has_changed;
 	}
 	for (uint32_t e = 0; e < results; e++)

@@ -235,7 +235,7 @@ static bool find_space(const struct emu_warp *w, const struct emu_instr *i,
 		to->space = &m->global;
 		to->base = m->global.base;
 		to->limit = m->global.bytes;
-		return !m->order || m->races;
+		return !m->order || m->races || m->reads;
 	}
 	return true;
 }
@@ -306,7 +306,7 @@ static bool are_plain(const struct emu_warp *w, const struct emu_instr *i,
 	return true;
 }
 
-/* Reports plain accesses to the checkers; false after a fault. */
+/* Reports plain accesses to the checkers; false: nothing was done, or after a fault. */
 static bool watch_plain(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 			const uint64_t *address, uint32_t bytes,
 			const struct lanes_access *a, uint8_t (*value)[32])
@@ -316,8 +316,12 @@ static bool watch_plain(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 	if (a->space == &w->cta->shared)
 		return emu_watch_shared(w, i, lanes, a->at, bytes, value);
 	/* Parameters do not change. */
-	return i->space == EMU_PARAM || !emu_machine_of(w)->races ||
-	       emu_watch_lanes(w, i, lanes, address, bytes, value);
+	if (i->space == EMU_PARAM)
+		return true;
+	if (emu_machine_of(w)->races)
+		return emu_watch_lanes(w, i, lanes, address, bytes, value);
+	return !emu_machine_of(w)->order ||
+	       (!value && emu_watch_look(w, i, lanes, address, bytes));
 }
 
 bool emu_plain_loads(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
@@ -364,6 +368,27 @@ static bool store_plain(struct emu_warp *w, const struct emu_instr *i, uint32_t 
 		put_lanes(&a, lanes, value, 16);
 	else
 		put_lanes(&a, lanes, value, bytes);
+	return true;
+}
+
+bool emu_plain_atomics(const struct emu_warp *w, const struct emu_instr *i,
+		       uint32_t lanes, const uint64_t *address, uint32_t bytes,
+		       uint8_t **at)
+{
+	struct lanes_access a;
+
+	if (!are_plain(w, i, lanes, address, bytes,
+		       EMU_MAPPED | EMU_WRITTEN | EMU_LANDING | EMU_BARRIER,
+		       EMU_MAPPED | EMU_WRITTEN, &a) ||
+	    a.space != &w->cta->shared)
+		return false;
+	for (; lanes; lanes &= lanes - 1) {
+		const int l = __builtin_ctz(lanes);
+
+		memset(a.space->shadow + a.at[l],
+		       EMU_MAPPED | EMU_WRITTEN | EMU_UNFENCED, bytes);
+		at[l] = a.space->data + a.at[l];
+	}
 	return true;
 }
 

@@ -51,6 +51,15 @@ bool emu_load_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lane
 bool emu_store_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32]);
 
+/*
+ * The same for atomics, whose bytes then count as written.  False: nothing was done,
+ * and emu_access() is to be called for each lane; only atomics of the shared memory of
+ * the warp's CTA, which no checker records, are done for all lanes.
+ */
+bool emu_plain_atomics(const struct emu_warp *w, const struct emu_instr *i,
+		       uint32_t lanes, const uint64_t *address, uint32_t bytes,
+		       uint8_t **at);
+
 /* The shared memory to which an address of a cluster belongs, and in *at the
  * offset.  NULL: no such CTA. */
 struct emu_space *emu_shared_at(const struct emu_cluster *c, uint64_t address,

@@ -9,7 +9,7 @@
 #include "machine/traffic.h"
 #include "machine/warp.h"
 
-/* Reads up to which waking other threads costs more than it saves. */
+/* Lanes' reads up to which waking other threads costs more than it saves. */
 #define FEW_READS 500
 
 /* ---- a cluster's context ------------------------------------------------- */
@@ -150,13 +150,16 @@ void emu_parallel_phase_run(struct emu_thread_pool *pool, struct emu_machine *m,
 	emu_thread_pool_run(pool, count, run_task, &phase);
 	for (uint32_t k = 0; k < count; k++) {
 		take(m, &turns[k], clock);
-		reads += turns[k].cluster->context->reads.count;
+		reads += turns[k].cluster->context->reads.lanes;
 	}
 	if (reads) {
 		if (reads > FEW_READS)
 			phase.n_shares = emu_thread_pool_threads(pool);
 		emu_thread_pool_run(pool, phase.n_shares, add_task, &phase);
 	}
-	for (uint32_t k = 0; k < count; k++)
-		turns[k].cluster->context->reads.count = 0;
+	for (uint32_t k = 0; k < count; k++) {
+		struct emu_order_reads *r = &turns[k].cluster->context->reads;
+
+		r->count = r->lanes = 0;
+	}
 }

@@ -196,6 +196,20 @@ bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	return true;
 }
 
+bool emu_watch_look(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		    const uint64_t *address, uint32_t bytes)
+{
+	const struct emu_machine *m = emu_machine_of(w);
+	struct emu_order_warp who;
+
+	if (!describe(w, &who))
+		return true;
+	return !w->cta->cluster->grid->work && lanes_of(i, 0) == 1 &&
+	       emu_is_row(lanes, address, bytes) &&
+	       emu_order_look_row(m->order, m->reads, &who, address[0], bytes,
+				  emu_watch_place(w, i, 0));
+}
+
 /* ---- memory -------------------------------------------------------------- */
 
 /* The CTA to which a space belongs as its shared memory; NULL: other memory. */

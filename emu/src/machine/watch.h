@@ -105,6 +105,12 @@ bool emu_watch_global(struct emu_warp *w, const struct emu_instr *i, int lane,
  */
 bool emu_watch_lanes(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, uint8_t (*value)[32]);
+/*
+ * Plain loads of the lanes in a parallel phase.  False: nothing was done, and
+ * emu_watch_access() is to be called for each.
+ */
+bool emu_watch_look(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
+		    const uint64_t *address, uint32_t bytes);
 /* Strong accesses of the lanes, before they write or after they have read. */
 void emu_watch_release(struct emu_warp *w, uint32_t lanes, const uint64_t *address,
 		       enum emu_order_scope scope, bool is_atomic);

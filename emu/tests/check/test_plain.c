@@ -5,6 +5,7 @@
  * barriers and some not, are given to two checkers in these two ways.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check/check.h"
@@ -207,6 +208,100 @@ static void global_memory(void **unused)
 	emu_check_close(c);
 }
 
+/* Reads of a parallel phase, by rows and by lanes, then writes of other warps. */
+static void look_at(struct emu_order *o, struct emu_order_reads *reads,
+		    const struct emu_order_warp *who, const struct step *s,
+		    bool by_rows, struct verdict *v)
+{
+	struct emu_place place = s->place;
+	struct emu_error err;
+
+	place.lanes = 1;
+	if (by_rows && emu_is_row(s->lanes, s->address, s->bytes) &&
+	    emu_order_look_row(o, reads, who, s->address[0], s->bytes, place))
+		return;
+	for (uint32_t left = s->lanes; left; left &= left - 1) {
+		const uint32_t lane = (uint32_t)__builtin_ctz(left);
+
+		place.lanes = 1u << lane;
+		note(v,
+		     emu_order_look(o, reads, who, s->address[lane], s->bytes, place,
+				    &err),
+		     &err);
+	}
+}
+
+static void write_by_lanes(struct emu_order *o, const struct emu_order_warp *who,
+			   const struct step *s, struct verdict *v)
+{
+	struct emu_place place = s->place;
+	struct emu_error err;
+
+	for (uint32_t left = s->lanes; left; left &= left - 1) {
+		const uint32_t lane = (uint32_t)__builtin_ctz(left);
+
+		place.lanes = 1u << lane;
+		note(v,
+		     emu_order_access(o, who, EMU_ORDER_WRITE, s->address[lane],
+				      s->bytes, place, &err),
+		     &err);
+	}
+}
+
+#define PHASE 8 /* steps; a run has four of them */
+
+static void parallel_phases(void **unused)
+{
+	const struct emu_check_options options = {0};
+	const uint32_t clusters = 1, warps = WARPS;
+	struct emu_check *c = emu_check_open(1, WARPS, BYTES, options);
+	struct emu_order *one = NULL, *all = NULL;
+	struct emu_order_reads reads_of_one = {0}, reads_of_all = {0};
+	struct verdict by_one = {0}, by_all = {0};
+	uint32_t clean = 0, rows = 0;
+
+	for (uint32_t now = 1; now < STEPS; now++) {
+		const uint32_t before = by_one.objections;
+		struct emu_order_warp who;
+		struct step s;
+
+		if (now % (4 * PHASE) == 1) {
+			emu_order_close(one);
+			emu_order_close(all);
+			one = emu_order_open(1, &clusters, &warps);
+			all = emu_order_open(1, &clusters, &warps);
+			assert_true(one && all);
+			reads_of_one.count = reads_of_all.count = 0;
+		}
+		if (below(4) == 0)
+			synchronise(c, now);
+		fill(&s, MEMORY, now);
+		who = (struct emu_order_warp){0, 0, s.warp, c};
+		if (now % PHASE == 0) {
+			for (uint32_t t = 0; t < 2; t++) {
+				emu_order_add(one, &reads_of_one, t, 2);
+				emu_order_add(all, &reads_of_all, t, 2);
+			}
+			rows += reads_of_all.count < reads_of_one.count;
+			assert_int_equal(reads_of_all.lanes, reads_of_one.lanes);
+			reads_of_one.count = reads_of_all.count = 0;
+			write_by_lanes(one, &who, &s, &by_one);
+			write_by_lanes(all, &who, &s, &by_all);
+		} else {
+			look_at(one, &reads_of_one, &who, &s, false, &by_one);
+			look_at(all, &reads_of_all, &who, &s, true, &by_all);
+		}
+		compare(&by_one, &by_all);
+		clean += by_one.objections == before;
+	}
+	assert_true(by_one.objections > 1000 && clean > 1000 && rows > 1000);
+	free(reads_of_one.list);
+	free(reads_of_all.list);
+	emu_order_close(one);
+	emu_order_close(all);
+	emu_check_close(c);
+}
+
 static void clusters(void **unused)
 {
 	struct emu_races *one = NULL, *all = NULL;
@@ -255,6 +350,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(shared_memory),
 	    cmocka_unit_test(global_memory),
+	    cmocka_unit_test(parallel_phases),
 	    cmocka_unit_test(clusters),
 	};
 
