@@ -39,7 +39,14 @@ struct emu_order {
 	struct table {
 		struct page **pages; /* open addressing, by number */
 		size_t count, capacity;
-		bool is_short;	    /* there were too many */
+		bool is_short; /* there were too many */
+		/* Memory of words; the last block has `left` bytes of it at next. */
+		struct block {
+			void *memory;
+			uint8_t *next;
+			size_t left;
+		} * blocks;
+		size_t n_blocks, blocks_capacity;
 	} tables[EMU_ORDER_TABLES]; /* by number */
 	uint32_t page_shift;
 	size_t most_pages; /* of a table */
@@ -104,6 +111,7 @@ struct page {
 	uint64_t number;
 	struct page *next; /* spare */
 	bool is_written;
+	bool is_in_block; /* its words, of the table */
 	struct line lines[CLUSTER_LINES];
 	struct word *words; /* of one cluster: NULL until a line is split */
 };
@@ -121,6 +129,8 @@ uint32_t emu_order_grid_of(const struct emu_order *o, uint32_t agent);
 bool emu_order_knows(const struct emu_order *o, const struct emu_order_warp *w,
 		     uint32_t agent, uint32_t clock);
 
+/* Zeros, which emu_order_free_pages() frees; NULL: no memory. */
+void *emu_order_take(struct table *t, size_t bytes);
 /* Makes all pages of words spare, and frees spare ones. */
 void emu_order_forget_pages(struct emu_order *o);
 void emu_order_free_pages(struct emu_order *o);

@@ -46,13 +46,16 @@ static struct page *known_page(const struct emu_order *o, uint64_t number)
 	return t->capacity ? *find_page(t->pages, t->capacity, number) : NULL;
 }
 
-static struct word *new_words(const struct emu_order *o)
+static size_t words_bytes(const struct emu_order *o)
 {
-	return calloc(((size_t)1 << o->page_shift) / WORD_BYTES, sizeof(struct word));
+	return ((size_t)1 << o->page_shift) / WORD_BYTES * sizeof(struct word);
 }
 
+/* Pages of a table from which on their words come from blocks. */
+#define MANY_PAGES 32
+
 /* A page without accesses; NULL: no memory. */
-static struct page *new_page(struct emu_order *o)
+static struct page *new_page(struct emu_order *o, struct table *t)
 {
 	struct page *page = o->spare;
 
@@ -64,7 +67,9 @@ static struct page *new_page(struct emu_order *o)
 	page = calloc(1, sizeof(*page));
 	if (!page || o->is_of_cluster)
 		return page;
-	page->words = new_words(o);
+	page->is_in_block = t->count >= MANY_PAGES;
+	page->words = page->is_in_block ? emu_order_take(t, words_bytes(o))
+					: calloc(1, words_bytes(o));
 	if (page->words)
 		return page;
 	free(page);
@@ -90,7 +95,7 @@ static struct page *page_at(struct emu_order *o, uint64_t number)
 		return NULL;
 	if (!found) {
 		at = find_page(t->pages, t->capacity, number);
-		*at = found = new_page(o);
+		*at = found = new_page(o, t);
 		if (!found)
 			return NULL;
 		found->number = number;
@@ -127,7 +132,7 @@ static bool split(const struct emu_order *o, struct page *page, uint32_t number)
 	struct line *line = &page->lines[number];
 
 	if (!page->words)
-		page->words = new_words(o);
+		page->words = calloc(1, words_bytes(o));
 	if (!page->words)
 		return false;
 	for (uint32_t k = 0; k < LINE_WORDS; k++)
