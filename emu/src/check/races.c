@@ -125,7 +125,7 @@ static void split(const struct state *s, uint64_t word, struct mixed *to)
 #define ROW_BYTES	 (ROW_WORDS * WORD_BYTES)
 #define DIGEST_HISTORIES (ROW_WORDS / sizeof(history))
 
-/* Of a row's history; its digest is 0. */
+/* These bits are of a row's history, whose digest is 0. */
 #define IS_SPLIT  IS_MIXED
 #define IS_LOCKED (UINT64_C(1) << 57) /* a thread writes its digests, or splits it */
 
@@ -134,14 +134,19 @@ static void split(const struct state *s, uint64_t word, struct mixed *to)
 struct emu_races *emu_races_open(uint64_t base, uint64_t bytes, bool is_parallel)
 {
 	struct emu_races *r = calloc(1, sizeof(*r));
+	bool has_all;
 
 	if (!r)
 		return NULL;
 	pthread_mutex_init(&r->lock, NULL);
 	r->is_parallel = is_parallel;
-	if (emu_histories_open(&r->words, base, bytes) &
-	    emu_histories_open(&r->rows, 0, bytes / ROW_WORDS) &
-	    emu_histories_open(&r->digests, 0, bytes / ROW_WORDS * DIGEST_HISTORIES))
+	/* All three, because emu_races_close() closes all. */
+	has_all = emu_histories_open(&r->words, base, bytes);
+	has_all = emu_histories_open(&r->rows, 0, bytes / ROW_WORDS) && has_all;
+	has_all =
+	    emu_histories_open(&r->digests, 0, bytes / ROW_WORDS * DIGEST_HISTORIES) &&
+	    has_all;
+	if (has_all)
 		return r;
 	emu_races_close(r);
 	return NULL;
@@ -403,7 +408,7 @@ static inline emu_history *word_at(struct emu_races *r, uint64_t offset)
 	return emu_history_at(&r->words, offset);
 }
 
-/* Writes the digests of a row; value: by lane from its first one on; NULL: not known. */
+/* Writes a row's digests; value: by lane, from its first one on; NULL: not known. */
 EMU_FAST static void put_digests(uint8_t *to, uint8_t (*value)[32], uint32_t words)
 {
 	uint32_t x[ROW_WORDS];
