@@ -459,6 +459,10 @@ EMU_FAST_PART bool is_of_pattern(const struct pattern *p, const struct word *w,
 	return p->is_known && !other;
 }
 
+/* Histories that did not repeat, after which no more are compared: in a merge sort the
+ * words of few lanes have equal ones. */
+#define MOST_PATTERNS 4
+
 /* The words of an instruction's lanes. */
 EMU_FAST_PART uint32_t touch_each(const struct plain *p, const struct words *words,
 				  uint32_t lanes, const uint64_t *at, uint32_t bytes,
@@ -467,6 +471,7 @@ EMU_FAST_PART uint32_t touch_each(const struct plain *p, const struct words *wor
 	const uint32_t least = p->lanes->least;
 	struct pattern known = {.is_known = false};
 	parts mask, mask_of_lanes;
+	uint32_t patterns = 0;
 
 	memcpy(&mask, &compared, sizeof(mask));
 	memcpy(&mask_of_lanes, &of_lanes, sizeof(mask_of_lanes));
@@ -476,7 +481,7 @@ EMU_FAST_PART uint32_t touch_each(const struct plain *p, const struct words *wor
 
 		if (!w)
 			break;
-		if (is_of_pattern(&known, w, &mask)) {
+		if (patterns < MOST_PATTERNS && is_of_pattern(&known, w, &mask)) {
 			const uint32_t writer = w->lanes.write_lane;
 
 			memcpy(w, &known.after, sizeof(*w));
@@ -484,8 +489,10 @@ EMU_FAST_PART uint32_t touch_each(const struct plain *p, const struct words *wor
 			w->lanes.read_lanes = is_write ? 0 : lanes & -lanes;
 			continue;
 		}
-		memcpy(&known.before, w, sizeof(*w));
-		known.before &= mask;
+		if (++patterns < MOST_PATTERNS) {
+			memcpy(&known.before, w, sizeof(*w));
+			known.before &= mask;
+		}
 		known.is_known = (!w->write || agent_of(w->write) != p->self ||
 				  w->lanes.write_instruction < least) &&
 				 (w->lanes.reader != p->warp ||
@@ -494,8 +501,10 @@ EMU_FAST_PART uint32_t touch_each(const struct plain *p, const struct words *wor
 		if (!(is_write ? write_plain(p, w, lanes & -lanes)
 			       : read_plain(p, w, lanes & -lanes)))
 			break;
-		memcpy(&known.after, w, sizeof(*w));
-		known.after &= ~mask_of_lanes;
+		if (patterns < MOST_PATTERNS) {
+			memcpy(&known.after, w, sizeof(*w));
+			known.after &= ~mask_of_lanes;
+		}
 	}
 	return lanes;
 }
