@@ -170,7 +170,7 @@ if [ -n "$race" ]; then
 		run "$program" opens
 	NIBEMU_TIME=only expect 5 'NIBEMU_TIME=only: must be a number' \
 		run "$program" opens
-	NIBEMU_DEVICE=h100 expect 5 'could not be opened: NIBEMU_DEVICE=h100: h200' \
+	NIBEMU_DEVICE=v100 expect 5 'could not be opened: NIBEMU_DEVICE=v100: h200' \
 		run "$program" opens
 	NIBEMU_SMS=all expect 5 'could not be opened: NIBEMU_SMS=all: must be a' \
 		run "$program" opens
