@@ -203,7 +203,9 @@ static uint32_t registers_of_cta(const struct emu_kernel *k)
 uint32_t emu_registers_each(const struct emu_kernel *k, uint32_t threads)
 {
 	const uint32_t most = k->max_threads ? k->max_threads : threads;
-	uint32_t fair = registers_of_cta(k) / (most ? most : 1) / 8 * 8;
+	/* Each quarter of the SM has the registers of as many warps as the fullest. */
+	const uint32_t each = 4 * EMU_LANES, full = (most + each - 1) / each * each;
+	uint32_t fair = registers_of_cta(k) / (full ? full : 1) / 8 * 8;
 
 	if (k->max_registers && k->max_registers < fair)
 		fair = k->max_registers / 8 * 8;

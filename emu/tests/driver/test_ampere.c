@@ -164,6 +164,7 @@ static void occupancy_by_registers(void **state)
 	    {".maxntid 128 .minnctapersm 5", 128, 5, 5},
 	    {".maxntid 128 .minnctapersm 5", 96, 5, 5},
 	    {".maxntid 256 .minnctapersm 1", 256, 1, 1},
+	    {".maxntid 352 .minnctapersm 1", 352, 1, 1},
 	    {".maxnreg 64", 256, 4, 4},
 	    {".maxnreg 32", 256, 8, 6},
 	    {".maxntid 256", 256, 8, 6},
