@@ -87,6 +87,12 @@ def step_cycles(rows):
     return round(max(loads, (128 + mine) * 0.4, rows / 2, (128 + mine) / 4))
 
 
+def revision():
+    """The revision of costs that nib accepts; it ignores files of another one."""
+    header = pathlib.Path(__file__).parents[2] / "src/backend/cuda/common/costs.h"
+    return int(re.search(r"#define NIB_COSTS_REVISION (\d+)", header.read_text())[1])
+
+
 def costs(device, processors, version, rows, split, is_group):
     """A file of costs in which only tiles of this many rows are cheap; for a group, whose
     last tiles are smaller, tiles of at most this many rows."""
@@ -94,7 +100,7 @@ def costs(device, processors, version, rows, split, is_group):
     if is_group:
         steps = [step_cycles(s) if s <= rows else 900000 for s in SIZES]
     return {"device": device, "multiprocessors": processors, "version": version,
-            "revision": 4, "tile_rows": SIZES, "step_cycles": steps,
+            "revision": revision(), "tile_rows": SIZES, "step_cycles": steps,
             "tile_cycles": 1500, "split_cycles": split}
 
 
