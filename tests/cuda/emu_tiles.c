@@ -39,7 +39,7 @@ static const struct job {
     {"overlap", NIB_OP_GEMM, .runs = 1, .sizes = {{512, 1536, 512, 1}}},
     {"lag", NIB_OP_GEMM, .runs = 1, .sizes = {{33, 3000, 1024, 1}}},
     {"ring", NIB_OP_GEMM, .runs = 1, .sizes = {{65, 256, 2816, 2}}},
-    {"shift", NIB_OP_GEMM, .runs = 1, .sizes = {{448, 512, 256, 1}}},
+    {"shift", NIB_OP_GEMM, .runs = 1, .sizes = {{320, 512, 256, 1}}},
     {"queue", NIB_OP_GEMM, .runs = 1, .sizes = {{16, 9000, 256, 1}}},
     {"single", NIB_OP_GEMM, .runs = 1, .sizes = {{16, 100, 2576, 18}}},
     {"split", NIB_OP_GEMM, .runs = 2, .sizes = {{40, 250, 4096, 1}}},

@@ -115,8 +115,9 @@ enum nib_status sm100_count(struct cuda_device *device, enum nib_op op, int32_t 
 
 	return status ? status
 		      : cuda_count_clusters(device, function, ctas * slices,
-					    NIB_SM100_THREADS, device->shared_bytes,
-					    NIB_SM100_CLUSTERS, clusters, err);
+					    NIB_SM100_THREADS(op == NIB_OP_DUAL_GEMM),
+					    device->shared_bytes, NIB_SM100_CLUSTERS,
+					    clusters, err);
 }
 
 enum nib_status sm100_clusters(struct cuda_device *device,

@@ -178,7 +178,7 @@ static enum nib_status launch_kernels(const struct launch *launch,
 		return status;
 	config.gridDimX =
 	    (unsigned)(chunk->clusters * chunk->ctas * chunk->params->args.k_slices);
-	config.blockDimX = NIB_SM100_THREADS;
+	config.blockDimX = NIB_SM100_THREADS(launch->gemm->op == NIB_OP_DUAL_GEMM);
 	config.sharedMemBytes = (unsigned)chunk->shared_bytes;
 	config.hStream = launch->stream;
 	config.attrs = attributes;

@@ -18,9 +18,9 @@
 #include "backend/cuda/kernels/common/silu.cuh"
 #include "gemm_shared.cuh"
 
-#define EPILOGUE_THREADS (32 * EPILOGUE_WARPS)
-/* Rows of A that a warp stores at a time. */
-#define CHUNK 32
+/* Rows of A that a warp stores at a time; with split-k. */
+#define CHUNK	    32
+#define SPLIT_CHUNK 16
 
 /* What an epilogue thread needs of a tile. */
 struct output {
@@ -32,6 +32,7 @@ struct output {
 	/* Tensor memory: the thread's lane, first accumulator; and B2's. */
 	uint32_t d, d2;
 	bool is_zero; /* k is 0 */
+	bool is_last; /* no tile follows */
 };
 
 DEVICE uint32_t lane_of_thread(void)
@@ -39,10 +40,22 @@ DEVICE uint32_t lane_of_thread(void)
 	return threadIdx.x % 32;
 }
 
+/* The thread's row of B of a tile, which is its lane of tensor memory. */
+DEVICE uint32_t b_row_of_thread(void)
+{
+	return threadIdx.x % NIB_TILE_N;
+}
+
+/* The set of epilogue warps of this one: sets take chunks of rows of A in turn. */
+DEVICE int32_t set_of_warp(void)
+{
+	return (int32_t)threadIdx.x / NIB_TILE_N;
+}
+
 DEVICE struct output output_of(const struct nib_sm100_args *args,
 			       const struct tile_desc *tile, uint32_t accumulators)
 {
-	const int32_t row = (int32_t)threadIdx.x;
+	const int32_t row = (int32_t)b_row_of_thread();
 	const int32_t bytes = args->dtype == 0 ? 4 : 2;
 	struct output o;
 
@@ -52,7 +65,7 @@ DEVICE struct output output_of(const struct nib_sm100_args *args,
 	o.dtype = args->dtype;
 	o.alpha = tile->is_nan ? NAN : tile->alpha ? __ldg(tile->alpha) : 1.0f;
 	o.alpha2 = tile->alpha2 ? __ldg(tile->alpha2) : 1.0f;
-	o.d = accumulators + (threadIdx.x / 32 << 21);
+	o.d = accumulators + (b_row_of_thread() / 32 << 21);
 	o.d2 = o.d + tile->n;
 	o.is_zero = tile->stages == 0;
 	return o;
@@ -158,6 +171,23 @@ DEVICE void arrive_drained(uint32_t bar)
 }
 
 /*
+ * The warp has read all accumulators of its last tile, so the cluster may end.  The
+ * release waits for the warp's earlier stores, but not for those that follow.
+ */
+DEVICE void leave_cluster(void)
+{
+	tcgen05_fence_before();
+	__syncwarp();
+	cluster_arrive_release();
+}
+
+/* True if `last` is one of from .. next - 1. */
+DEVICE bool has_passed(int32_t last, int32_t from, int32_t next)
+{
+	return from <= last && last < next;
+}
+
+/*
  * The multiply warp of a pair's second CTA, one thread: forwards drained to the leader.
  * The epilogue warps do not, because their release to the cluster would wait for the
  * stores to c.
@@ -189,8 +219,9 @@ DEVICE void finish_rows(const struct output *o, int32_t row, uint32_t *d,
 }
 
 /*
- * Stores a tile in chunks of rows of A.  The chunks that the next tile's accumulators
- * overlap come first: the last ones of even tiles, the first ones of odd tiles.
+ * Stores a tile in chunks of rows of A, which the sets of warps take in turn.  The
+ * chunks that the next tile's accumulators overlap come first: the last ones of even
+ * tiles, the first ones of odd tiles.
  */
 template <bool DUAL>
 DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t early,
@@ -198,9 +229,16 @@ DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t e
 {
 	const int32_t chunks = (n + CHUNK - 1) / CHUNK;
 	const int32_t last_early = min(chunks, (early + CHUNK - 1) / CHUNK) - 1;
+	constexpr int32_t sets = roles<DUAL>::EPILOGUE_SETS;
+	const int32_t set = set_of_warp();
 
+	/* A set may have no chunk. */
+	if (sets > 1 && has_passed(last_early, -1, set))
+		arrive_drained(drained);
+	if (sets > 1 && o->is_last && has_passed(chunks - 1, -1, set))
+		leave_cluster();
 #pragma unroll 1
-	for (int32_t c = 0; c < chunks; c++) {
+	for (int32_t c = set; c < chunks; c += sets) {
 		const int32_t row = (is_odd ? c : chunks - 1 - c) * CHUNK;
 		const bool is_half = n - row < CHUNK;
 		uint32_t d[CHUNK], d2[DUAL ? CHUNK : 1];
@@ -209,8 +247,10 @@ DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t e
 			read<DUAL, CHUNK / 2>(o, row, d, d2);
 		else
 			read<DUAL, CHUNK>(o, row, d, d2);
-		if (c == last_early)
+		if (has_passed(last_early, c, c + sets))
 			arrive_drained(drained);
+		if (o->is_last && has_passed(chunks - 1, c, c + sets))
+			leave_cluster();
 		if (is_half)
 			finish_rows<DUAL, CHUNK / 2>(o, row, d, d2);
 		else
@@ -224,15 +264,16 @@ DEVICE void store_tile(const struct output *o, int32_t n, bool is_odd, int32_t e
  * The slices of a tile are the CTAs (or pairs) of a cluster, and a cluster has one
  * tile.  Slice p finishes the p-th part of the rows of A.  Each CTA writes the
  * accumulators of the other parts into the ring of stages of the CTAs that finish them.
- * That memory is free when those CTAs have multiplied:
+ * That memory is free when those CTAs have multiplied, so each slice commits its last
+ * multiplication to the barriers of the whole cluster:
  *
- *   summed -> ready of all other slices -> st.shared::cluster -> received
+ *   commit of all slices -> ready -> st.shared::cluster -> received
  *
  * Accumulators are added in the order of slices.
  */
 struct exchange {
 	uint32_t ring; /* of stages */
-	uint32_t ready, received;
+	uint32_t received;
 	int32_t slices, slice, part; /* part: rows of A of a part */
 };
 
@@ -251,7 +292,7 @@ DEVICE uint32_t slot_of(const struct exchange *x, int32_t from, int32_t matrix,
 	const int32_t sender = from - (from > x->slice);
 	const int32_t block = ((sender * (DUAL ? 2 : 1) + matrix) * x->part + row) / 4;
 
-	return x->ring + (block * EPILOGUE_THREADS + threadIdx.x) * 16;
+	return x->ring + (block * NIB_TILE_N + b_row_of_thread()) * 16;
 }
 
 template <int CTAS>
@@ -265,52 +306,53 @@ DEVICE void arrive_at_others(const struct exchange *x, uint32_t bar)
 				mbarrier_arrive_release_cluster(in_slice<CTAS>(bar, s));
 }
 
-/* Sends 16 rows of A from `row` of part `to` on to the slice that finishes it. */
+/* Sends a chunk of rows of A, from `row` of part `to` on, to the slice that finishes
+ * it. */
 template <bool DUAL, int CTAS>
 DEVICE void send(const struct exchange *x, const struct output *o, int32_t to,
 		 int32_t row)
 {
 	struct exchange theirs = *x;
-	uint32_t d[2][16];
+	uint32_t d[2][SPLIT_CHUNK];
 
 	theirs.slice = to;
-	read<DUAL, 16>(o, to * x->part + row, d[0], d[1]);
+	theirs.ring = in_slice<CTAS>(x->ring, to);
+	read<DUAL, SPLIT_CHUNK>(o, to * x->part + row, d[0], d[1]);
 #pragma unroll
 	for (int matrix = 0; matrix < (DUAL ? 2 : 1); matrix++)
 #pragma unroll
-		for (int i = 0; i < 16; i += 4)
+		for (int i = 0; i < SPLIT_CHUNK; i += 4)
 			st_cluster_f32x4(
-			    in_slice<CTAS>(
-				slot_of<DUAL>(&theirs, x->slice, matrix, row + i), to),
+			    slot_of<DUAL>(&theirs, x->slice, matrix, row + i),
 			    (const float *)d[matrix] + i);
 }
 
-/* d = the sum over all slices, in their order, for 16 rows of A of B or B2. */
+/* d = the sum over all slices, in their order, for a chunk of rows of A of B or B2. */
 template <bool DUAL>
 DEVICE void add_slices(const struct exchange *x, int32_t matrix, int32_t row,
 		       uint32_t *d)
 {
-	float sum[16], mine[16];
+	float sum[SPLIT_CHUNK];
 
 #pragma unroll
-	for (int i = 0; i < 16; i++)
-		mine[i] = __uint_as_float(d[i]);
+	for (int i = 0; i < SPLIT_CHUNK; i++)
+		sum[i] = -0.0f; /* adds nothing, not even a sign */
 #pragma unroll 1
 	for (int32_t s = 0; s < x->slices; s++) {
-		float other[16];
+		float other[SPLIT_CHUNK];
 
 #pragma unroll
-		for (int i = 0; i < 16; i++)
-			other[i] = mine[i];
+		for (int i = 0; i < SPLIT_CHUNK; i++)
+			other[i] = __uint_as_float(d[i]);
 #pragma unroll
-		for (int i = 0; i < 16 && s != x->slice; i += 4)
+		for (int i = 0; i < SPLIT_CHUNK && s != x->slice; i += 4)
 			lds_f32x4(slot_of<DUAL>(x, s, matrix, row + i), other + i);
 #pragma unroll
-		for (int i = 0; i < 16; i++)
-			sum[i] = s ? sum[i] + other[i] : other[i];
+		for (int i = 0; i < SPLIT_CHUNK; i++)
+			sum[i] += other[i];
 	}
 #pragma unroll
-	for (int i = 0; i < 16; i++)
+	for (int i = 0; i < SPLIT_CHUNK; i++)
 		d[i] = __float_as_uint(sum[i]);
 }
 
@@ -324,30 +366,57 @@ template <bool DUAL, int CTAS>
 DEVICE void reduce_and_store(const struct exchange *x, const struct output *o,
 			     int32_t n)
 {
-	arrive_at_others<CTAS>(x, x->ready);
-	wait_cluster(x->ready, 0);
+	constexpr int32_t step = SPLIT_CHUNK * roles<DUAL>::EPILOGUE_SETS;
+	const int32_t first = SPLIT_CHUNK * set_of_warp();
+	const int32_t mine = part_rows(x, x->slice, n);
+
 #pragma unroll 1
 	for (int32_t p = 0; p < x->slices; p++)
 #pragma unroll 1
-		for (int32_t row = 0; p != x->slice && row < part_rows(x, p, n);
-		     row += 16)
+		for (int32_t row = first; p != x->slice && row < part_rows(x, p, n);
+		     row += step)
 			send<DUAL, CTAS>(x, o, p, row);
 	arrive_at_others<CTAS>(x, x->received);
 	wait_cluster(x->received, 0);
+	if (first >= mine)
+		leave_cluster();
 #pragma unroll 1
-	for (int32_t row = 0; row < part_rows(x, x->slice, n); row += 16) {
+	for (int32_t row = first; row < mine; row += step) {
 		const int32_t at = x->slice * x->part + row;
-		uint32_t d[16], d2[DUAL ? 16 : 1];
+		uint32_t d[SPLIT_CHUNK], d2[DUAL ? SPLIT_CHUNK : 1];
 
-		read<DUAL, 16>(o, at, d, d2);
+		read<DUAL, SPLIT_CHUNK>(o, at, d, d2);
+		if (row + step >= mine)
+			leave_cluster();
 		add_slices<DUAL>(x, 0, row, d);
 		if (DUAL)
 			add_slices<DUAL>(x, 1, row, d2);
-		finish_rows<DUAL, 16>(o, at, d, d2);
+		finish_rows<DUAL, SPLIT_CHUNK>(o, at, d, d2);
 	}
 }
 
+/* Waits for all slices of a tile of n rows of A, and stores this slice's part. */
+template <bool DUAL, int CTAS>
+DEVICE void store_part(const struct nib_sm100_args *args,
+		       const struct shared100 *shared, uint32_t stages_at,
+		       const struct output *o, int32_t n)
+{
+	const int32_t slices = args->k_slices;
+	const struct exchange x = {stages_at, smem_addr(&shared->received), slices,
+				   (int32_t)k_slice_of_cta<CTAS>(),
+				   (n / 16 + slices - 1) / slices * 16};
+
+	wait_cluster(smem_addr(&shared->ready), 0);
+	tcgen05_fence_after();
+	reduce_and_store<DUAL, CTAS>(&x, o, n);
+}
+
 /* ---- the role ------------------------------------------------------------ */
+
+/*
+ * Epilogue warps.  After its last tile a warp joins the barrier with which the cluster
+ * ends, as soon as it has read the accumulators.
+ */
 
 template <bool DUAL, int CTAS>
 DEVICE void store_tiles(const struct nib_sm100_args *args,
@@ -362,28 +431,25 @@ DEVICE void store_tiles(const struct nib_sm100_args *args,
 		const uint32_t d = tensor_memory + (t % 2 ? args->odd_column : 0);
 		struct output o;
 
-		if (!n)
+		if (!n) {
+			leave_cluster();
 			return;
+		}
 		o = output_of(args, tile, d);
+		o.is_last = (int32_t)t + 1 == args->tile_rounds;
 		__syncwarp();
 		if (lane_of_thread() == 0)
 			release_tile(shared, &tiles);
-		wait(smem_addr(shared->summed + t % 2), t / 2 % 2);
-		tcgen05_fence_after();
 		if (args->k_slices > 1) {
-			const int32_t slices = args->k_slices;
-			const struct exchange x = {stages_at,
-						   smem_addr(&shared->ready),
-						   smem_addr(&shared->received),
-						   slices,
-						   (int32_t)k_slice_of_cta<CTAS>(),
-						   (n / 16 + slices - 1) / slices * 16};
-
-			reduce_and_store<DUAL, CTAS>(&x, &o, n);
+			store_part<DUAL, CTAS>(args, shared, stages_at, &o, n);
 		} else {
+			wait(smem_addr(shared->summed + t % 2), t / 2 % 2);
+			tcgen05_fence_after();
 			store_tile<DUAL>(&o, n, t % 2, args->early,
 					 smem_addr(shared->drained + t % 2));
 		}
+		if (o.is_last)
+			return;
 	}
 }
 

@@ -73,6 +73,7 @@ DEVICE void load_stage(const struct load *l, const struct tile_desc *tile, int32
 }
 
 /* Prefetches the maps of the first tile, which are kernel parameters in memory. */
+template <bool DUAL>
 DEVICE void prefetch_maps(const struct nib_sm100_args *args,
 			  const struct nib_sm100_problem *problems)
 {
@@ -81,6 +82,10 @@ DEVICE void prefetch_maps(const struct nib_sm100_args *args,
 
 	prefetch_tensormap(&maps->b);
 	prefetch_tensormap(&maps->b_scales);
+	if (DUAL) {
+		prefetch_tensormap(&maps->b2);
+		prefetch_tensormap(&maps->b2_scales);
+	}
 	prefetch_tensormap(&maps->a);
 	prefetch_tensormap(&maps->a_scales);
 }
@@ -212,7 +217,9 @@ DEVICE void multiply_tiles(const struct nib_sm100_args *args,
 	    SCALES_DESC, stages_at + stage_layout<DUAL>::A + a_stage_bytes<CTAS>(args));
 	struct ring ring = {0, 0}, tiles = {0, 0}, slots = {0, 0};
 	struct ring done = {0, 0}; /* the stage that frees the next slot */
-	int32_t free_slots = args->scale_slots;
+	/* With a slot for each stage, that of a full stage is free. */
+	int32_t free_slots =
+	    args->scale_slots < args->stages ? args->scale_slots : INT32_MAX;
 
 	for (uint32_t t = 0;; t++, advance(&tiles, TILE_SLOTS)) {
 		const struct tile_desc tile = *await_tile(shared, &tiles);
@@ -233,7 +240,12 @@ DEVICE void multiply_tiles(const struct nib_sm100_args *args,
 		tcgen05_fence_after();
 #pragma unroll 1
 		for (int32_t i = 0; i < tile.stages; i++) {
-			wait(smem_addr(shared->full + ring.stage), ring.parity);
+			s.b = b + ring.stage * stage_step;
+			s.a = s.b + DESC_BYTES(stage_layout<DUAL>::A);
+			s.scales = scales + ring.stage * stage_step;
+			s.slot = tensor_memory + args->scale_column +
+				 slots.stage * slot_columns;
+			s.is_first = i == 0;
 			if (free_slots == 0) {
 				wait(smem_addr(shared->empty + done.stage),
 				     done.parity);
@@ -241,20 +253,19 @@ DEVICE void multiply_tiles(const struct nib_sm100_args *args,
 				free_slots++;
 			}
 			free_slots--;
+			wait(smem_addr(shared->full + ring.stage), ring.parity);
 			tcgen05_fence_after();
-			s.b = b + ring.stage * stage_step;
-			s.a = s.b + DESC_BYTES(stage_layout<DUAL>::A);
-			s.scales = scales + ring.stage * stage_step;
-			s.slot = tensor_memory + args->scale_column +
-				 slots.stage * slot_columns;
-			s.is_first = i == 0;
 			multiply_stage<DUAL, CTAS>(&s);
 			tcgen05_commit<CTAS>(smem_addr(shared->empty + ring.stage),
 					     mask);
 			advance(&ring, args->stages);
 			advance(&slots, args->scale_slots);
 		}
-		tcgen05_commit<CTAS>(smem_addr(shared->summed + t % 2), mask);
+		if (args->k_slices > 1)
+			tcgen05_commit_to<CTAS>(smem_addr(&shared->ready),
+						(1u << CTAS * args->k_slices) - 1);
+		else
+			tcgen05_commit<CTAS>(smem_addr(shared->summed + t % 2), mask);
 	}
 }
 

@@ -18,8 +18,13 @@
 #define NIB_SM100_MANY_PROBLEMS 32
 /* The most clusters of a launch: one on each of 160 SMs. */
 #define NIB_SM100_CLUSTERS 160
-/* Four warps store results, one loads, one multiplies, one schedules (gemm.cuh). */
-#define NIB_SM100_THREADS 224
+/*
+ * Warps that store results: of the dual operation two for each quarter of an SM, so
+ * that one issues while the other waits for SiLU's operands.  One more loads, one
+ * multiplies, one schedules (gemm.cuh).
+ */
+#define NIB_SM100_EPILOGUE_WARPS(dual) ((dual) ? 8 : 4)
+#define NIB_SM100_THREADS(dual)	       (32 * (NIB_SM100_EPILOGUE_WARPS(dual) + 3))
 /* The most split-k slices of a tile; they form one cluster. */
 #define NIB_SM100_SLICES_MAX 4
 
@@ -174,10 +179,10 @@ NIB_HOST_DEVICE int32_t nib_sm100_staged_row(int32_t e, int32_t offset)
 
 /*
  * Divides the columns of tensor memory.  There are at least two slots of scales, so
- * that the scales of a stage are copied while the previous stage is multiplied.
- * Accumulators have two sets if they fit.  Otherwise single products have two sets that
- * overlap by `early` columns, which the epilogue reads first, and dual products have
- * one set.
+ * that the scales of a stage are copied while the previous stage is multiplied; with a
+ * slot for each stage the multiply warp does not wait for slots.  Accumulators have two
+ * sets if they fit.  Otherwise single products have two sets that overlap by `early`
+ * columns, which the epilogue reads first, and dual products have one set.
  */
 NIB_HOST_DEVICE void nib_sm100_columns(struct nib_sm100_args *args, int dual)
 {
@@ -192,15 +197,16 @@ NIB_HOST_DEVICE void nib_sm100_columns(struct nib_sm100_args *args, int dual)
 		args->odd_column = set;
 		args->early = set;
 		args->scale_slots = (NIB_SM100_COLUMNS - 2 * set) / slot;
-		if (args->scale_slots > args->stages)
-			args->scale_slots = args->stages;
 	} else if (!dual) {
 		args->odd_column = left - set;
 		args->early = 2 * set - left;
 	} else {
 		args->odd_column = 0;
 		args->early = set;
+		args->scale_slots = (NIB_SM100_COLUMNS - set) / slot;
 	}
+	if (args->scale_slots > args->stages)
+		args->scale_slots = args->stages;
 	args->scale_column = NIB_SM100_COLUMNS - args->scale_slots * slot;
 }
 

@@ -123,9 +123,11 @@ DEVICE void find_stages(const struct nib_sm100_args *args, int32_t k,
 {
 	const int32_t stages = (k + NIB_SM100_STAGE_K - 1) / NIB_SM100_STAGE_K;
 	const int32_t slice = (int32_t)k_slice_of_cta<CTAS>();
+	/* The number of slices is a power of two; a division takes 130 cycles. */
+	const int32_t shift = 31 - __clz(args->k_slices);
 
-	tile->stage0 = stages * slice / args->k_slices;
-	tile->stages = stages * (slice + 1) / args->k_slices - tile->stage0;
+	tile->stage0 = stages * slice >> shift;
+	tile->stages = (stages * (slice + 1) >> shift) - tile->stage0;
 }
 
 DEVICE void find_output(const struct nib_sm100_args *args,
@@ -164,12 +166,15 @@ next_tile(const struct nib_sm100_args *args, const struct nib_sm100_problem *pro
 				    &place))
 		return false;
 	p = problems + tile->problem;
-	matrix = place.expert >= 0 ? place.expert : place.unit / p->units;
+	/* Most problems have one matrix and need no division. */
+	matrix = place.unit < p->units ? 0 : place.unit / p->units;
+	place.unit -= matrix * p->units;
 	tile->n = place.rows;
-	tile->a_matrix = place.expert >= 0 ? 0 : matrix;
+	tile->a_matrix = matrix;
+	if (place.expert >= 0)
+		matrix = place.expert;
 	tile->b_matrix = p->b_matrices > 1 ? matrix : 0;
-	tile->b_row =
-	    (place.unit % p->units * CTAS + (int32_t)rank_in_pair<CTAS>()) * NIB_TILE_N;
+	tile->b_row = (place.unit * CTAS + (int32_t)rank_in_pair<CTAS>()) * NIB_TILE_N;
 	/* A CTA beyond the last row loads the scales of the last block. */
 	tile->b_block = min(tile->b_row, p->n - 1) / 128;
 	find_activations<CTAS>(args, problems, &place, tile);

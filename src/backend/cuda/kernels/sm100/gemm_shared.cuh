@@ -16,12 +16,18 @@
 #include "ptx_tcgen05.cuh"
 
 /*
- * Warps 0 to 3 store results; warp w can read lanes 32 w .. 32 w + 31 of tensor memory.
+ * The first warps store results: warp w can read lanes 32 (w % 4) .. 32 (w % 4) + 31 of
+ * tensor memory.  Each set of four warps has all lanes.
  */
-#define EPILOGUE_WARPS 4
-#define LOAD_WARP      4
-#define MULTIPLY_WARP  5
-#define SCHEDULE_WARP  6
+template <bool DUAL>
+struct roles {
+	static constexpr uint32_t EPILOGUE_WARPS = NIB_SM100_EPILOGUE_WARPS(DUAL);
+	static constexpr uint32_t EPILOGUE_SETS = EPILOGUE_WARPS / 4;
+	static constexpr uint32_t LOAD_WARP = EPILOGUE_WARPS;
+	static constexpr uint32_t MULTIPLY_WARP = EPILOGUE_WARPS + 1;
+	static constexpr uint32_t SCHEDULE_WARP = EPILOGUE_WARPS + 2;
+};
+
 /* Tile descriptors that the scheduler may be ahead. */
 #define TILE_SLOTS 4
 
@@ -61,7 +67,6 @@ struct shared100 {
 static_assert(sizeof(struct shared100) <= NIB_SM100_TAIL_BYTES, "host's size");
 static_assert(offsetof(struct shared100, first_tile) <= NIB_SM100_LIST_TAIL_BYTES,
 	      "host's size");
-static_assert(NIB_SM100_THREADS == 32 * (SCHEDULE_WARP + 1), "roles");
 
 /* The position of a CTA in its cluster: slices of k, each one CTA or a pair. */
 template <int CTAS>

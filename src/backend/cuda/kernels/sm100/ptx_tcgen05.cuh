@@ -55,13 +55,6 @@ DEVICE uint32_t leader_addr(uint32_t addr)
 	return CTAS == 2 ? addr & 0xFEFFFFFF : addr;
 }
 
-/* Joins all threads of the cluster; what they wrote before is visible after it. */
-DEVICE void cluster_sync(void)
-{
-	cluster_arrive_release();
-	cluster_wait();
-}
-
 DEVICE void lds_f32x4(uint32_t addr, float *x)
 {
 	asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -191,17 +184,23 @@ DEVICE void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t shape,
 		     : "memory");
 }
 
-/* Arrives at bar, with a pair in each CTA of mask, when all earlier tcgen05 operations
- * of this thread have completed. */
+/* Arrives at bar in each CTA of mask when all earlier tcgen05 operations of this thread
+ * have completed. */
+template <int CTAS>
+DEVICE void tcgen05_commit_to(uint32_t bar, uint32_t mask)
+{
+	asm volatile("tcgen05.commit.cta_group::%2.mbarrier::arrive::one"
+		     ".shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(bar),
+		     "h"((uint16_t)mask), "n"(CTAS)
+		     : "memory");
+}
+
+/* The same, without a pair in this CTA only. */
 template <int CTAS>
 DEVICE void tcgen05_commit(uint32_t bar, uint32_t mask)
 {
 	if (CTAS == 2)
-		asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one"
-			     ".shared::cluster.multicast::cluster.b64 [%0], "
-			     "%1;" ::"r"(bar),
-			     "h"((uint16_t)mask)
-			     : "memory");
+		tcgen05_commit_to<CTAS>(bar, mask);
 	else
 		asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one"
 			     ".shared::cluster.b64 [%0];" ::"r"(bar)
