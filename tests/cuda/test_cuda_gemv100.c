@@ -11,7 +11,9 @@
 
 static struct gemv100_cut cut_of(int64_t m, int64_t n, int64_t k, int64_t batch)
 {
-	return gemv100_cut(m, n, k, batch, 0, false, B200_SMS);
+	const struct gemv100_sizes sizes = {n, k, batch, false};
+
+	return gemv100_cut_of(gemv100_kernel_m(m, false), &sizes, B200_SMS);
 }
 
 static void cuts_fit(void **state)
@@ -21,64 +23,59 @@ static void cuts_fit(void **state)
 
 	for (int64_t m = 1; m <= NIB_GEMV100_MAX_ROWS; m++)
 		for (int i = 0; i < 72; i++) {
-			const int64_t batch = 1 + i / 36 * 7;
-			const struct gemv100_cut cut = gemv100_cut(
-			    m, n[i % 6], k[i / 6 % 6], batch, 0, i & 1, B200_SMS);
-			const int64_t units = cut.tiles * batch;
-			const int64_t groups =
-			    NIB_GEMV100_WARPS(cut.m) >> cut.tile_warps_log2;
+			const struct gemv100_sizes sizes = {n[i % 6], k[i / 6 % 6],
+							    1 + i / 36 * 7, i & 1};
+			const struct gemv100_cut cut = gemv100_cut_of(
+			    gemv100_kernel_m(m, false), &sizes, B200_SMS);
 
 			assert_true(cut.m >= m && (cut.m < 2 * m || m == 1));
 			assert_int_equal(cut.tiles, nib_gemv_tiles(n[i % 6], i & 1));
 			assert_true(cut.shared_bytes <= SHARED_BYTES);
 			assert_in_range(cut.ctas, 1, B200_SMS);
-			/* As many rounds as on all multiprocessors. */
-			assert_int_equal(divide_up(divide_up(units, cut.ctas), groups),
-					 divide_up(units, groups * B200_SMS));
+			/* All CTAs have work, all units a CTA. */
+			assert_true(cut.share >= 1);
+			assert_int_equal(cut.ctas * cut.share + cut.rest,
+					 cut.tiles * sizes.items);
+			assert_in_range(cut.slots, 1, NIB_GEMV100_SLOTS);
+			assert_true(1 << cut.unit_warps_log2 <=
+				    NIB_GEMV100_WARPS(cut.m));
 		}
 }
 
-/* A warp's steps go on from one phase to the next, whatever the kernel. */
-static void phases_are_whole(void **state)
+/* The warps of a group have a range each, and windows consist of whole ranges. */
+static void ranges_are_whole(void **state)
 {
 	for (int m = 2; m <= NIB_GEMV100_MAX_ROWS; m *= 2) {
-		assert_int_equal(NIB_GEMV100_PHASE(m) %
-				     (NIB_GEMV_STEP << NIB_GEMV100_TILE_WARPS_LOG2_MAX),
-				 0);
-		assert_true(nib_gemv100_kept(1 << 20, m) == NIB_GEMV100_PHASE(m));
-		assert_int_equal(nib_gemv100_kept(16, m), NIB_GEMV_STEP);
-		assert_int_equal(nib_gemv100_kept(0, m), 0);
+		assert_int_equal(NIB_GEMV100_WINDOW(m) % NIB_GEMV100_RANGE, 0);
+		assert_int_equal(nib_gemv100_window_steps(1 << 20, m),
+				 NIB_GEMV100_WINDOW(m));
+		assert_int_equal(nib_gemv100_window_steps(1, m), 1);
+		assert_int_equal(nib_gemv100_window_steps(0, m), 0);
+		for (int units = 1; units < 100; units++)
+			for (int steps = 1; steps < 100; steps++)
+				assert_true(1 << nib_gemv100_unit_warps_log2(
+						(uint32_t)units, steps, m) <=
+					    (steps + 1) / NIB_GEMV100_RANGE);
+		assert_int_equal(nib_gemv100_unit_warps_log2(1, 0, m), 0);
 	}
 }
 
-/* Neither rows nor batches nor MoE change the order of a sum. */
-static void order_is_of_n_and_k(void **state)
-{
-	static const int64_t n[] = {16, 2368, 2369, 7168};
-	static const int64_t k[] = {1024, 2032, 2048, 16384};
-
-	for (int i = 0; i < 16; i++) {
-		const int64_t ni = n[i % 4], ki = k[i / 4];
-		const int log2 = ni <= 16 * B200_SMS && ki >= 2048 ? 3 : 2;
-
-		for (int64_t m = 1; m <= NIB_GEMV100_MAX_ROWS; m++)
-			for (int64_t batch = 1; batch < 100; batch += 33)
-				assert_int_equal(
-				    cut_of(m, ni, ki, batch).tile_warps_log2, log2);
-		assert_int_equal(
-		    gemv100_cut(0, ni, ki, 64, 64, false, B200_SMS).tile_warps_log2,
-		    log2);
-	}
-}
-
-/* The contest's shapes. */
+/* The contest's shapes: all multiprocessors, all units at once. */
 static void known_cuts(void **state)
 {
-	/* 448 tiles for 592 groups of warps: one or none each. */
-	assert_int_equal(cut_of(1, 7168, 16384, 1).ctas, B200_SMS);
-	/* 2,048 and 1,792 tiles: four for every group. */
-	assert_int_equal(cut_of(1, 4096, 7168, 8).ctas, 128);
-	assert_int_equal(cut_of(1, 7168, 2048, 4).ctas, 112);
+	struct gemv100_cut cut = cut_of(1, 7168, 16384, 1);
+
+	assert_int_equal(cut.ctas, B200_SMS);
+	assert_int_equal(cut.unit_warps_log2, 2);
+	cut = cut_of(1, 4096, 7168, 8);
+	assert_int_equal(cut.ctas, B200_SMS);
+	assert_int_equal(cut.share, 13);
+	assert_int_equal(cut.unit_warps_log2, 0);
+	assert_int_equal(cut.slots, 2);
+	cut = cut_of(1, 7168, 2048, 4);
+	assert_int_equal(cut.share, 12);
+	assert_int_equal(cut.rest, 16);
+	assert_int_equal(cut.unit_warps_log2, 0);
 	assert_int_equal(cut_of(1, 1, 16, 1).ctas, 1);
 }
 
@@ -128,20 +125,17 @@ static void what_is_taken_of_moe(void **state)
 	assert_true(takes_moe(NIB_OP_GEMM, NIB_GEMV100_ITEMS, 1024));
 	assert_false(takes_moe(NIB_OP_GEMM, NIB_GEMV100_ITEMS + 1, 1024));
 	assert_false(takes_moe(NIB_OP_DUAL_GEMM, 4, 32));
-	/* Two rows need no kernel for more; the grid has space for all. */
-	assert_int_equal(gemv100_cut(0, 64, 64, 8, 2, false, B200_SMS).m, 2);
-	assert_int_equal(gemv100_cut(0, 64, 64, 8, 2, false, B200_SMS).ctas, 8);
-	assert_int_equal(gemv100_cut(0, 64, 64, 8, 3, false, B200_SMS).m, 4);
-	assert_int_equal(gemv100_cut(0, 9999, 64, 8, 16, false, B200_SMS).ctas,
-			 B200_SMS);
+	/* Two rows need no kernel for more. */
+	assert_int_equal(gemv100_kernel_m(2, true), 2);
+	assert_int_equal(gemv100_kernel_m(3, true), 4);
+	assert_int_equal(gemv100_kernel_m(64, true), 4);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(cuts_fit),
-	    cmocka_unit_test(phases_are_whole),
-	    cmocka_unit_test(order_is_of_n_and_k),
+	    cmocka_unit_test(ranges_are_whole),
 	    cmocka_unit_test(known_cuts),
 	    cmocka_unit_test(what_is_taken),
 	    cmocka_unit_test(what_is_taken_of_moe),

@@ -11,57 +11,57 @@
 #include "backend/cuda/common/pack.h"
 #include "format/view.h"
 
-/* Steps of k from which eight warps may share a tile. */
-#define EIGHT_WARPS_STEPS 8
-
 /* Rows of an expert that a unit computes. */
 #define MOE_ROWS 4
 
-struct gemv100 {
-	/* The kernels for rows of 32-byte pieces (NULL if the rows are not), and for
-	 * any alignment. */
-	CUfunction aligned, any;
-	struct nib_gemv100_params params; /* without pointers */
+/* A kernel, NULL if the problem does not suit it, and what it computes. */
+struct variant {
+	CUfunction function;
 	struct gemv100_cut cut;
-	int any_m;
 };
 
-static int kernel_m(int64_t rows)
+struct gemv100 {
+	/* For rows of 32-byte pieces, and for any alignment. */
+	struct variant aligned, any;
+	struct nib_gemv100_params params; /* without pointers and cut */
+};
+
+int gemv100_kernel_m(int64_t rows, bool is_moe)
 {
+	if (is_moe && rows > MOE_ROWS)
+		rows = MOE_ROWS;
 	return rows <= 2 ? 2 : rows <= 4 ? 4 : NIB_GEMV100_MAX_ROWS;
 }
 
-/*
- * The order of a sum depends only on n and k: neither rows nor batches change
- * a bit.
- */
-static int tile_warps_log2(int64_t tiles, int64_t k, int multiprocessors)
+/* Slots for the items that the units of a CTA may belong to. */
+static int32_t slots_of(const struct gemv100_sizes *sizes,
+			const struct gemv100_cut *cut)
 {
-	const bool is_small = tiles <= multiprocessors;
+	const int64_t most = (cut->share + cut->tiles - 1) / cut->tiles + 1;
 
-	return is_small && k >= EIGHT_WARPS_STEPS * NIB_GEMV_STEP ? 3 : 2;
+	return nib_gemv100_slots(nib_gemv100_steps(sizes->k), cut->m,
+				 most < sizes->items ? most : sizes->items);
 }
 
-struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k, int64_t matrices,
-			       int64_t rows, bool b_is_tiled, int multiprocessors)
+struct gemv100_cut gemv100_cut_of(int kernel_m, const struct gemv100_sizes *sizes,
+				  int multiprocessors)
 {
-	const int64_t tiles = nib_gemv_tiles(n, b_is_tiled);
+	const int64_t tiles = nib_gemv_tiles(sizes->n, sizes->b_is_tiled);
+	/* Only the device knows how many units an MoE problem has. */
+	const int64_t units = tiles * sizes->items;
+	const int32_t steps = nib_gemv100_steps(sizes->k);
 	struct gemv100_cut cut = {
-	    .m = kernel_m(m		    ? m
-			  : rows < MOE_ROWS ? rows
-					    : MOE_ROWS),
+	    .m = kernel_m,
 	    .tiles = (int32_t)tiles,
-	    .tile_warps_log2 = tile_warps_log2(tiles, k, multiprocessors),
+	    .ctas = units < multiprocessors ? units : multiprocessors,
 	};
 
-	/* Only the device knows how many units an MoE problem has. */
-	if (m)
-		cut.ctas = nib_gemv100_ctas((uint32_t)(tiles * matrices), cut.m,
-					    cut.tile_warps_log2, multiprocessors);
-	else
-		cut.ctas =
-		    tiles * rows < multiprocessors ? tiles * rows : multiprocessors;
-	cut.shared_bytes = nib_gemv100_shared_bytes(k, cut.m);
+	cut.share = (int32_t)(units / cut.ctas);
+	cut.rest = (int32_t)(units % cut.ctas);
+	cut.unit_warps_log2 = nib_gemv100_unit_warps_log2(
+	    (uint32_t)(cut.share + (cut.rest > 0)), steps, cut.m);
+	cut.slots = slots_of(sizes, &cut);
+	cut.shared_bytes = nib_gemv100_shared_bytes(steps, cut.m, cut.slots);
 	return cut;
 }
 
@@ -140,24 +140,24 @@ static void set_pointers(struct nib_gemv100_params *params, const struct nib_pro
 	}
 }
 
+static enum nib_status find_kernel(struct cuda_device *device, const char *suffix,
+				   struct variant *variant, struct nib_error *err)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "nib_gemv_%d%s", variant->cut.m, suffix);
+	return cuda_kernel(device, name, (int)variant->cut.shared_bytes,
+			   &variant->function, err);
+}
+
 static enum nib_status find_kernels(struct cuda_device *device, struct gemv100 *g,
 				    struct nib_error *err)
 {
 	enum nib_status status = NIB_STATUS_OK;
-	char name[32];
 
-	g->any_m = g->cut.m == 2 ? 2 : NIB_GEMV100_MAX_ROWS;
-	if (is_aligned(&g->params)) {
-		snprintf(name, sizeof(name), "nib_gemv_%d", g->cut.m);
-		status = cuda_kernel(device, name, (int)g->cut.shared_bytes,
-				     &g->aligned, err);
-	}
-	snprintf(name, sizeof(name), "nib_gemv_%d_any", g->any_m);
-	return status
-		   ? status
-		   : cuda_kernel(device, name,
-				 (int)nib_gemv100_shared_bytes(g->params.k, g->any_m),
-				 &g->any, err);
+	if (is_aligned(&g->params))
+		status = find_kernel(device, "", &g->aligned, err);
+	return status ? status : find_kernel(device, "_any", &g->any, err);
 }
 
 static void set_sizes(struct nib_gemv100_params *params, const struct nib_problem *p,
@@ -167,6 +167,9 @@ static void set_sizes(struct nib_gemv100_params *params, const struct nib_proble
 	params->c_batch_stride = nib_dense_batch_stride_elems(&p->c);
 	params->n = p->b.rows;
 	params->k = (int32_t)p->b.k;
+	params->steps = nib_gemv100_steps(params->k);
+	params->tiles = (int32_t)nib_gemv_tiles(params->n, params->b.is_tiled);
+	params->tiles_inverse = UINT32_MAX / (uint32_t)params->tiles;
 	params->c_dtype = (int32_t)p->c.dtype;
 	if (is_moe) {
 		params->rows = (int32_t)p->a.rows;
@@ -177,6 +180,34 @@ static void set_sizes(struct nib_gemv100_params *params, const struct nib_proble
 		params->m = (int32_t)p->a.rows;
 		params->matrices = (int32_t)nib_fp4_batches(&p->a);
 	}
+}
+
+/* What depends on the kernel. */
+static void set_cut(struct nib_gemv100_params *params, const struct gemv100_cut *cut)
+{
+	const int64_t pieces =
+	    (int64_t)nib_gemv100_window_steps(params->steps, cut->m) *
+	    (NIB_GEMV_STEP / 32);
+
+	params->share = cut->share;
+	params->rest = cut->rest;
+	params->unit_warps_log2 = cut->unit_warps_log2;
+	params->slots = cut->slots;
+	params->partial_at = nib_gemv100_partial_at(params->steps, cut->m, cut->slots);
+	params->pieces_inverse =
+	    pieces ? (uint32_t)((((int64_t)1 << 32) + pieces - 1) / pieces) : 0;
+}
+
+static void set_cuts(struct gemv100 *g, bool is_moe, int multiprocessors)
+{
+	const struct nib_gemv100_params *p = &g->params;
+	const struct gemv100_sizes sizes = {p->n, p->k, is_moe ? p->rows : p->matrices,
+					    p->b.is_tiled};
+	const int m = gemv100_kernel_m(is_moe ? p->rows : p->m, is_moe);
+
+	g->aligned.cut = gemv100_cut_of(m, &sizes, multiprocessors);
+	g->any.cut =
+	    gemv100_cut_of(m == 2 ? 2 : NIB_GEMV100_MAX_ROWS, &sizes, multiprocessors);
 }
 
 static enum nib_status plan_vector(struct cuda_device *device,
@@ -194,15 +225,12 @@ static enum nib_status plan_vector(struct cuda_device *device,
 	p.a.codes = p.a.scales = p.b.codes = p.b.scales = NULL;
 	p.c.data = NULL;
 	p.alpha = NULL;
-	set_sizes(&g->params, &p, moe != NULL);
+	g->params.n = p.b.rows;
 	set_pointers(&g->params, &p, NULL);
-	g->cut =
-	    gemv100_cut(g->params.m, g->params.n, g->params.k, g->params.matrices,
-			g->params.rows, g->params.b.is_tiled, device->multiprocessors);
-	g->params.tiles = g->cut.tiles;
-	g->params.tile_warps_log2 = g->cut.tile_warps_log2;
+	set_sizes(&g->params, &p, moe != NULL);
+	set_cuts(g, moe != NULL, device->multiprocessors);
 	g->params.multiprocessors = device->multiprocessors;
-	product->tasks = g->cut.ctas;
+	product->tasks = g->aligned.cut.ctas;
 	product->kernel = "vector";
 	return find_kernels(device, g, err);
 }
@@ -213,23 +241,21 @@ static enum nib_status launch_vector(const struct cuda_device *device,
 {
 	const struct gemv100 *g = product->state;
 	const struct nib_problem p = problem_of(run->problems, run->moe);
+	const struct variant *variant = &g->aligned;
 	struct nib_gemv100_params params = g->params;
 	void *arguments[] = {&params};
 	CUlaunchAttribute attribute = {0};
 	CUlaunchConfig config = {.hStream = run->stream, .attrs = &attribute};
-	CUfunction function = g->aligned;
-	int m = g->cut.m;
 
 	set_pointers(&params, &p, run->moe);
-	if (!function || !is_aligned(&params)) {
-		function = g->any;
-		m = g->any_m;
-	}
-	config.gridDimX = (unsigned)g->cut.ctas;
-	config.blockDimX = (unsigned)NIB_GEMV100_THREADS(m);
-	config.sharedMemBytes = (unsigned)nib_gemv100_shared_bytes(params.k, m);
+	if (!variant->function || !is_aligned(&params))
+		variant = &g->any;
+	set_cut(&params, &variant->cut);
+	config.gridDimX = (unsigned)variant->cut.ctas;
+	config.blockDimX = (unsigned)NIB_GEMV100_THREADS(variant->cut.m);
+	config.sharedMemBytes = (unsigned)variant->cut.shared_bytes;
 	cuda_may_overlap(device, &config);
-	return cuda_launch(device, function, config, arguments, err);
+	return cuda_launch(device, variant->function, config, arguments, err);
 }
 
 const struct cuda_product sm100_vector = {plan_vector, launch_vector,

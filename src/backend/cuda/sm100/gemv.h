@@ -9,16 +9,26 @@
 #include "backend/cuda/common/cuda.h"
 #include "backend/cuda/kernels/sm100/gemv_params.h"
 
+struct gemv100_sizes {
+	int64_t n, k;
+	int64_t items; /* matrices of a batch; MoE: rows of A */
+	bool b_is_tiled;
+};
+
 struct gemv100_cut {
 	int m; /* rows of A that the kernel computes at a time */
 	int32_t tiles;
-	int tile_warps_log2;
+	/* Not MoE: units of a CTA; how many CTAs have one more. */
+	int32_t share, rest;
+	int32_t unit_warps_log2;
+	int32_t slots; /* items of A in shared memory */
 	int64_t ctas, shared_bytes;
 };
 
-/* matrices: of a batch, or experts.  For MoE, m is 0 and rows are those of A. */
-struct gemv100_cut gemv100_cut(int64_t m, int64_t n, int64_t k, int64_t matrices,
-			       int64_t rows, bool b_is_tiled, int multiprocessors);
+/* Rows of A that the kernel for a problem of `rows` rows (of MoE: in all) computes. */
+int gemv100_kernel_m(int64_t rows, bool is_moe);
+struct gemv100_cut gemv100_cut_of(int kernel_m, const struct gemv100_sizes *sizes,
+				  int multiprocessors);
 
 /* Whether these kernels compute a problem, which is resolved and has weights as a
  * view. */

@@ -93,59 +93,112 @@ struct stage {
 template <bool ALIGNED>
 using offset = typename std::conditional<ALIGNED, uint32_t, int64_t>::type;
 
+/* The warp's group, and which of the group's warps it is. */
+struct place {
+	int groups, group, in_group, warps_log2;
+};
+
+template <int M>
+DEVICE struct place place_in(const struct run &run)
+{
+	const int warp = threadIdx.x / 32, log2 = run.unit_warps_log2;
+
+	return {NIB_GEMV100_WARPS(M) >> log2, warp >> log2, warp & ((1 << log2) - 1),
+		log2};
+}
+
+/* Steps of k, of one window of it. */
+struct steps {
+	int begin, end;
+};
+
+/* The warp's steps of a unit in a window: whole ranges. */
+template <int M>
+DEVICE struct steps steps_of(const struct nib_gemv100_params &p,
+			     const struct place &place, int window)
+{
+	const int begin = window * NIB_GEMV100_WINDOW(M);
+	const int left = p.steps - begin;
+	const int all = min(left, NIB_GEMV100_WINDOW(M));
+	const int ranges = (all + NIB_GEMV100_RANGE - 1) / NIB_GEMV100_RANGE;
+	const int first = ranges * place.in_group >> place.warps_log2;
+	const int end = ranges * (place.in_group + 1) >> place.warps_log2;
+
+	return {begin + first * NIB_GEMV100_RANGE,
+		begin + min(end * NIB_GEMV100_RANGE, all)};
+}
+
 /*
  * What a warp loads next: the step of a tile of an item whose codes begin `at` bytes
- * after the row's first; at < 0: nothing is left.  codes, scales: offsets of rows g and
- * g + 8 at step 0 from the operand's first byte; if ALIGNED in units of 32 and 4 bytes.
+ * after the row's first, and `left` steps of the window in all; 0: nothing is left.
+ * codes, scales: offsets of rows g and g + 8 at step 0 from the operand's first byte; if
+ * ALIGNED in units of 32 and 4 bytes.
  */
 template <bool ALIGNED>
 struct cursor {
-	int item, tile, at;
+	int unit, window, at, left;
 	offset<ALIGNED> codes[2], scales[2];
 };
 
-/* Sets the offsets of cursor->tile.  The last row is loaded in place of rows beyond it,
+/* An offset of bytes as one of the cursor, whose units have `unit_bytes` if ALIGNED. */
+template <bool ALIGNED>
+DEVICE offset<ALIGNED> units(int64_t bytes, int unit_bytes)
+{
+	return ALIGNED ? (uint64_t)bytes / unit_bytes : bytes;
+}
+
+/* Sets the offsets of cursor->unit.  The last row is loaded in place of rows beyond it,
  * whose results are not stored. */
 template <bool ALIGNED>
-DEVICE void enter_tile(const struct nib_gemv100_params &p, cursor<ALIGNED> *cursor)
+DEVICE void enter_unit(const struct nib_gemv100_params &p, const struct run &run,
+		       cursor<ALIGNED> *cursor)
 {
-	const int64_t matrix = item_of(p, cursor->item).matrix;
 	const int g = threadIdx.x % 32 / 4;
+	offset<ALIGNED> matrix;
+	int item, tile;
 
+	split_unit(p, cursor->unit, &item, &tile);
+	matrix = item_of(p, run, item).matrix;
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		const int row =
-		    min((int)nib_gemv_row(cursor->tile, g + 8 * r, p.b.is_tiled),
-			(int)p.n - 1);
+		const offset<ALIGNED> row =
+		    min((int)nib_gemv_row(tile, g + 8 * r, p.b.is_tiled), (int)p.n - 1);
 
-		cursor->codes[r] = (matrix * p.b.batch_stride + row * p.b.row_stride) >>
-				   (ALIGNED ? 5 : 0);
-		cursor->scales[r] =
-		    (matrix * p.b.scale_batch_stride +
-		     (p.b.is_tiled ? (int64_t)(row / 128) * ((p.k + 63) / 64) * 512 +
-					 row % 32 * 16 + row % 128 / 32 * 4
-				   : row * p.b.scale_row_stride)) >>
-		    (ALIGNED ? 2 : 0);
+		cursor->codes[r] = matrix * units<ALIGNED>(p.b.batch_stride, 32) +
+				   row * units<ALIGNED>(p.b.row_stride, 32);
+		cursor->scales[r] = matrix * units<ALIGNED>(p.b.scale_batch_stride, 4);
+		if (p.b.is_tiled)
+			cursor->scales[r] += offset<ALIGNED>(row / 128) *
+						 ((p.k + 63) / 64) *
+						 units<ALIGNED>(512, 4) +
+					     row % 32 * units<ALIGNED>(16, 4) +
+					     row % 128 / 32 * units<ALIGNED>(4, 4);
+		else
+			cursor->scales[r] +=
+			    row * units<ALIGNED>(p.b.scale_row_stride, 4);
 	}
 }
 
+/* Begins with the first of the windows and units at the cursor that has steps. */
 template <int M, bool ALIGNED>
-DEVICE void advance(const struct nib_gemv100_params &p, cursor<ALIGNED> *cursor)
+DEVICE void enter_window(const struct nib_gemv100_params &p, const struct run &run,
+			 const struct place &place, cursor<ALIGNED> *cursor)
 {
-	cursor->at += NIB_GEMV_STEP / 2 << p.tile_warps_log2;
-	if (cursor->at < p.k / 2)
-		return;
-	cursor->tile += (NIB_GEMV100_WARPS(M) >> p.tile_warps_log2);
-	while (cursor->tile >= p.tiles) {
-		cursor->tile -= p.tiles;
-		cursor->item++;
+	while (cursor->unit < run.end) {
+		const struct steps steps = steps_of<M>(p, place, cursor->window);
+
+		if (cursor->window == 0)
+			enter_unit(p, run, cursor);
+		cursor->at = steps.begin * (NIB_GEMV_STEP / 2);
+		cursor->left = steps.end - steps.begin;
+		if (++cursor->window * NIB_GEMV100_WINDOW(M) >= p.steps) {
+			cursor->window = 0;
+			cursor->unit += place.groups;
+		}
+		if (cursor->left > 0)
+			return;
 	}
-	cursor->at = -1;
-	if ((int64_t)cursor->item * p.tiles + cursor->tile >= known(RUN_END))
-		return;
-	cursor->at =
-	    (threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1)) * (NIB_GEMV_STEP / 2);
-	enter_tile(p, cursor);
+	cursor->left = 0;
 }
 
 /* k is a multiple of 64, so that a lane's 64 k are all inside or all outside.  If they
@@ -200,23 +253,25 @@ DEVICE void load_any(const struct nib_gemv100_params &p, const cursor<false> &cu
 }
 
 template <int M, bool ALIGNED>
-DEVICE void load(const struct nib_gemv100_params &p, cursor<ALIGNED> *cursor,
-		 struct stage *to)
+DEVICE void load(const struct nib_gemv100_params &p, const struct run &run,
+		 const struct place &place, cursor<ALIGNED> *cursor, struct stage *to)
 {
-	if (cursor->at < 0)
+	if (cursor->left == 0)
 		return;
 	if constexpr (ALIGNED)
 		load_aligned(p, *cursor, to);
 	else
 		load_any(p, *cursor, to);
-	advance<M>(p, cursor);
+	cursor->at += NIB_GEMV_STEP / 2;
+	if (--cursor->left == 0)
+		enter_window<M>(p, run, place, cursor);
 }
 
 /* What a lane reads of A; constant for the whole kernel. */
 struct lane_view {
 	uint32_t columns;     /* A for the lane's column, or zeros */
 	uint32_t step_stride; /* from a step to the next; 0 for zeros */
-	uint32_t pair_stride; /* to the next two rows of A; 0 for zeros */
+	uint32_t pair_stride; /* to the next two rows of A and items; 0 for zeros */
 };
 
 /* x[pair][r][c]: row g + 8r of B, row 2 * pair + c of A, the blocks of this lane. */
@@ -235,35 +290,78 @@ DEVICE float high_half(uint32_t h)
 	return __high2float(*(const __half2 *)&h);
 }
 
-/* Adds a block of 16 k of the lane's two rows. */
+/* Blocks and pairs of rows of A that are multiplied together, so that their mma do not
+ * wait for each other. */
 template <int M>
-DEVICE void multiply_block(accumulators<M> *acc, const struct lane_view &view,
-			   uint32_t columns, const uint32_t (&low)[2],
-			   const uint32_t (&high)[2], float s0, float s1)
+struct together {
+	static constexpr int blocks = M == 2 ? 2 : 1, pairs = M / 2;
+	static constexpr int all = blocks * pairs;
+};
+
+/* Codes of the lane's two rows as fp16: w[block][row]. */
+template <int BLOCKS>
+DEVICE void decode_blocks(uint32_t w[BLOCKS][2][8], const struct stage &from, int block)
 {
-	uint32_t w[2][8];
+#pragma unroll
+	for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+		for (int r = 0; r < 2; r++) {
+			const uint32_t *codes = from.codes[r] + (block + b) * 2;
 
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		cvt_f16x8_e2m1x8(low[r], w[r]);
-		cvt_f16x8_e2m1x8(high[r], w[r] + 4);
-	}
-#pragma unroll
-	for (int pair = 0; pair < M / 2; pair++) {
-		const uint4 x0 = lds_128(columns + pair * view.pair_stride);
-		const uint4 x1 = lds_128(columns + pair * view.pair_stride + 16);
-		const uint32_t x[8] = {x0.x, x0.y, x0.z, x0.w, x1.x, x1.y, x1.z, x1.w};
-		float d[4] = {0, 0, 0, 0};
-
-#pragma unroll
-		for (int i = 0; i < 8; i += 2)
-			mma_m16n8k16_f16(d, w[0][i], w[1][i], w[0][i + 1], w[1][i + 1],
-					 x[i], x[i + 1]);
-#pragma unroll
-		for (int c = 0; c < 2; c++) {
-			acc->x[pair][0][c] = fmaf(d[c], s0, acc->x[pair][0][c]);
-			acc->x[pair][1][c] = fmaf(d[2 + c], s1, acc->x[pair][1][c]);
+			cvt_f16x8_e2m1x8(codes[0], w[b][r]);
+			cvt_f16x8_e2m1x8(codes[1], w[b][r] + 4);
 		}
+}
+
+/* Sums of blocks of 16 k for the lane's two rows: d[block, pair of rows of A]. */
+template <int M>
+DEVICE void multiply_blocks(float (&d)[together<M>::all][4],
+			    const struct lane_view &view, uint32_t columns,
+			    const uint32_t (&w)[together<M>::blocks][2][8])
+{
+	uint4 x[together<M>::all][2];
+
+#pragma unroll
+	for (int c = 0; c < together<M>::all; c++)
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			const int block = c % together<M>::blocks;
+			const int pair = c / together<M>::blocks;
+
+			x[c][i] = lds_128(columns + pair * view.pair_stride +
+					  block * 32 + i * 16);
+		}
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+#pragma unroll
+		for (int c = 0; c < together<M>::all; c++) {
+			const uint32_t(&v)[2][8] = w[c % together<M>::blocks];
+			const uint4 y = x[c][i / 2];
+
+			mma_m16n8k16_f16(d[c], v[0][2 * i], v[1][2 * i],
+					 v[0][2 * i + 1], v[1][2 * i + 1],
+					 i % 2 ? y.z : y.x, i % 2 ? y.w : y.y);
+		}
+}
+
+/* Adds blocks of a step; s[row][block] are their scales. */
+template <int M>
+DEVICE void add_blocks(accumulators<M> *acc, const struct lane_view &view,
+		       uint32_t columns, const struct stage &from, int block,
+		       const float (&s)[2][4])
+{
+	constexpr int blocks = together<M>::blocks;
+	float d[together<M>::all][4] = {};
+	uint32_t w[blocks][2][8];
+
+	decode_blocks<blocks>(w, from, block);
+	multiply_blocks<M>(d, view, columns + block * 32, w);
+#pragma unroll
+	for (int i = 0; i < 4 * together<M>::all; i++) {
+		const int c = i / 4, r = i / 2 % 2;
+		float *sum = &acc->x[c / blocks][r][i % 2];
+
+		*sum = fmaf(d[c][i % 4], s[r][block + c % blocks], *sum);
 	}
 }
 
@@ -275,26 +373,23 @@ struct ring {
 	int next; /* the stage to be multiplied */
 };
 
-/* Requests the warp's first steps. */
+/* Requests the warp's first steps; before them A, which would wait for them. */
 template <int M, bool ALIGNED, int DEPTH>
-DEVICE void fill_ring(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *ring)
+DEVICE struct first_loads fill_ring(const struct nib_gemv100_params &p,
+				    const struct run &run, const struct place &place,
+				    const struct stored &stored,
+				    ring<ALIGNED, DEPTH> *ring)
 {
-	const int warp = threadIdx.x / 32;
-	const int in_group = warp & ((1 << p.tile_warps_log2) - 1);
+	const struct first_loads first = load_first<M>(p, run, stored);
 
-	/* advance() from the end of the unit before the group's first one. */
-	ring->ahead.item = known(RUN_ITEM);
-	ring->ahead.tile = known(RUN_FIRST) - ring->ahead.item * p.tiles +
-			   (warp >> p.tile_warps_log2) -
-			   (NIB_GEMV100_WARPS(M) >> p.tile_warps_log2);
-	ring->ahead.at = p.k;
-	if (in_group * NIB_GEMV_STEP < p.k)
-		advance<M>(p, &ring->ahead);
-	else
-		ring->ahead.at = -1;
+	ring->next = 0;
+	ring->ahead.unit = run.first + place.group;
+	ring->ahead.window = 0;
+	enter_window<M>(p, run, place, &ring->ahead);
 #pragma unroll
 	for (int i = 0; i < DEPTH; i++)
-		load<M>(p, &ring->ahead, &ring->stages[i]);
+		load<M>(p, run, place, &ring->ahead, &ring->stages[i]);
+	return first;
 }
 
 /* Adds a step; columns: the lane's A at this step. */
@@ -302,32 +397,31 @@ template <int M>
 DEVICE void multiply_step(accumulators<M> *acc, const struct lane_view &view,
 			  uint32_t columns, const struct stage &w)
 {
-#pragma unroll
-	for (int b = 0; b < 4; b++) {
-		const uint32_t low[2] = {w.codes[0][2 * b], w.codes[1][2 * b]};
-		const uint32_t high[2] = {w.codes[0][2 * b + 1], w.codes[1][2 * b + 1]};
-		float s[2];
+	float s[2][4];
 
 #pragma unroll
-		for (int r = 0; r < 2; r++) {
-			const uint32_t h = b / 2 ? cvt_f16x2_e4m3x2_high(w.scales[r])
-						 : cvt_f16x2_e4m3x2(w.scales[r]);
+	for (int b = 0; b < 4; b += together<M>::blocks) {
+		if (b % 2 == 0)
+#pragma unroll
+			for (int r = 0; r < 2; r++) {
+				const uint32_t h =
+				    b ? cvt_f16x2_e4m3x2_high(w.scales[r])
+				      : cvt_f16x2_e4m3x2(w.scales[r]);
 
-			s[r] = b % 2 ? high_half(h) : low_half(h);
-		}
-		multiply_block<M>(acc, view, columns + b * 32, low, high, s[0], s[1]);
+				s[r][b] = low_half(h);
+				s[r][b + 1] = high_half(h);
+			}
+		add_blocks<M>(acc, view, columns, w, b, s);
 	}
 }
 
-/* The warp's `left` steps of a unit in a phase. */
+/* The next `left` steps of a unit in the ring; columns: the lane's A at the first. */
 template <int M, bool ALIGNED, int DEPTH>
-DEVICE void multiply_steps(const struct nib_gemv100_params &p,
-			   ring<ALIGNED, DEPTH> *ring, accumulators<M> *acc,
-			   const struct lane_view &view, int left)
+DEVICE void multiply_steps(const struct nib_gemv100_params &p, const struct run &run,
+			   const struct place &place, ring<ALIGNED, DEPTH> *ring,
+			   accumulators<M> *acc, const struct lane_view &view,
+			   uint32_t columns, int left)
 {
-	const int in_group = threadIdx.x / 32 & ((1 << p.tile_warps_log2) - 1);
-	uint32_t columns = view.columns + in_group * view.step_stride;
-
 #pragma unroll 1
 	while (left > 0) {
 #pragma unroll
@@ -336,13 +430,43 @@ DEVICE void multiply_steps(const struct nib_gemv100_params &p,
 			if (ring->next != i)
 				continue;
 			multiply_step<M>(acc, view, columns, ring->stages[i]);
-			load<M>(p, &ring->ahead, &ring->stages[i]);
-			columns += view.step_stride << p.tile_warps_log2;
+			load<M>(p, run, place, &ring->ahead, &ring->stages[i]);
+			columns += view.step_stride;
 			ring->next = (i + 1) % DEPTH;
 			if (--left == 0)
 				break;
 		}
 	}
+}
+
+/* Sums of a unit: x[pair] is that of row g + t / 2 * 8 of B, 2 * pair + t % 2 of A. */
+template <int M>
+struct unit_sums {
+	float x[M / 2];
+};
+
+/* Adds the accumulators of the four lanes of each quad: (0 + 1) + (2 + 3). */
+template <int M>
+DEVICE unit_sums<M> add_quads(const accumulators<M> &acc)
+{
+	const bool odd = threadIdx.x % 2, high = threadIdx.x % 4 / 2;
+	unit_sums<M> sums;
+
+#pragma unroll
+	for (int i = 0; i < M / 2; i++) {
+		float x[2];
+
+#pragma unroll
+		for (int r = 0; r < 2; r++) {
+			const float mine = odd ? acc.x[i][r][1] : acc.x[i][r][0];
+			const float other = odd ? acc.x[i][r][0] : acc.x[i][r][1];
+
+			x[r] = mine + __shfl_xor_sync(~0u, other, 1);
+		}
+		sums.x[i] =
+		    (high ? x[1] : x[0]) + __shfl_xor_sync(~0u, high ? x[0] : x[1], 2);
+	}
+	return sums;
 }
 
 DEVICE void store(const struct nib_gemv100_params &p, int64_t index, float x)
@@ -355,166 +479,222 @@ DEVICE void store(const struct nib_gemv100_params &p, int64_t index, float x)
 		((__nv_bfloat16 *)p.c)[index] = __float2bfloat16_rn(x);
 }
 
-/*
- * Adds the lanes of each quad and stores a warp's sums of a tile: [row of A][16 rows].
- */
+/* Stores alpha times the sums of a unit. */
 template <int M>
-DEVICE void put_partial(uint32_t to, const accumulators<M> &acc)
+DEVICE void store_sums(const struct nib_gemv100_params &p, const struct item &item,
+		       int tile, float alpha, const unit_sums<M> &sums)
 {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+	const int64_t row = nib_gemv_row(tile, g + t / 2 * 8, p.b.is_tiled);
 
+	if (row >= p.n)
+		return;
 #pragma unroll
-	for (int i = 0; i < 2 * M; i++) {
-		const int pair = i / 4, r = i / 2 % 2, c = i % 2;
-		float x = acc.x[pair][r][c];
+	for (int i = 0; i < M / 2; i++) {
+		const int m = 2 * i + t % 2;
 
-		x += __shfl_xor_sync(~0u, x, 1);
-		x += __shfl_xor_sync(~0u, x, 2);
-		if (t == 0)
-			sts_f32(to + ((2 * pair + c) * NIB_GEMV_TILE_ROWS + g + 8 * r) *
-					 4,
-				x);
-	}
-}
-
-/* One warp of the group adds the warps' sums, in their order, and stores. */
-template <int M>
-DEVICE void store_tile(const struct nib_gemv100_params &p, uint32_t partial, int tile)
-{
-	const struct item item = known_item();
-	const float alpha = __int_as_float(known(ITEM_ALPHA));
-	const int lane = threadIdx.x % 32;
-
-#pragma unroll 1
-	for (int i = lane; i < NIB_GEMV_TILE_ROWS * item.rows; i += 32) {
-		const int r = i % NIB_GEMV_TILE_ROWS;
-		const int m = i / NIB_GEMV_TILE_ROWS;
-		const int64_t row = nib_gemv_row(tile, r, p.b.is_tiled);
-		float sum = lds_f32(partial + i * 4);
-
-#pragma unroll 1
-		for (int w = 1; w < 1 << p.tile_warps_log2; w++)
-			sum += lds_f32(partial + (w * M * NIB_GEMV_TILE_ROWS + i) * 4);
-		if (row < p.n)
+		if (m < item.rows)
 			store(p,
-			      item.matrix * p.c_batch_stride +
+			      (p.row_offsets ? 0 : item.matrix * p.c_batch_stride) +
 				  (item.row + m) * p.c_row_stride + row,
-			      sum * alpha);
+			      sums.x[i] * alpha);
 	}
 }
 
 template <int M>
 DEVICE struct lane_view view_of_lane(const struct nib_gemv100_params &p)
 {
-	const uint32_t pitch = nib_gemv100_row_bytes(p.k, M);
+	const uint32_t pitch = nib_gemv100_row_bytes(p.steps, M);
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const bool has_column = g / 2 == t;
 	struct lane_view view;
 
-	view.columns =
-	    shared_at(has_column ? NIB_GEMV100_A_AT(M) + g % 2 * pitch + t * 128
-				 : NIB_GEMV100_ZEROS_AT + 32);
+	view.columns = shared_at(has_column ? NIB_GEMV100_A_AT + g % 2 * pitch + t * 128
+					    : NIB_GEMV100_ZEROS_AT + 32);
 	view.step_stride = has_column ? NIB_GEMV_STEP * 2 : 0;
 	view.pair_stride = has_column ? 2 * pitch : 0;
 	return view;
 }
 
-/* The warps of a group add their sums of a unit and store them. */
+/* The sums of the ranges of a window: [group][range][pair of rows of A][lane]. */
 template <int M>
-DEVICE void finish_unit(const struct nib_gemv100_params &p, const accumulators<M> &acc,
-			int round, int tile)
+DEVICE uint32_t partials_of(const struct nib_gemv100_params &p,
+			    const struct place &place, int half)
 {
-	const int warp = threadIdx.x / 32;
-	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
-	/* Two buffers alternate, so that one is written while the other is read. */
-	const int half = (round - known(RUN_FIRST)) / groups % 2;
-	const uint32_t partial =
-	    shared_at(NIB_GEMV100_PARTIAL_AT) +
-	    (half * NIB_GEMV100_WARPS(M) + warp) * NIB_GEMV_TILE_ROWS * M * 4;
-
-	put_partial<M>(partial, acc);
-	bar_sync(1 + (warp >> p.tile_warps_log2), 32 << p.tile_warps_log2);
-	if ((warp & ((1 << p.tile_warps_log2) - 1)) == 0)
-		store_tile<M>(p, partial, tile);
+	return shared_at(p.partial_at) + (half * place.groups + place.group) *
+					     nib_gemv100_partial_bytes(p.steps, M);
 }
 
-/* A round is one unit for each group; those of item `index` are multiplied.  A is
- * loaded if the item is new, or if A does not fit into one phase. */
-template <int M, bool ALIGNED, int DEPTH>
-DEVICE void run_round(const struct nib_gemv100_params &p, ring<ALIGNED, DEPTH> *ring,
-		      const struct lane_view &view, int index, int round, bool is_new,
-		      bool is_first)
+/* Adds the sums of all ranges of a window, in order; 0 is added exactly. */
+template <int M>
+DEVICE void add_ranges(unit_sums<M> *sums, uint32_t partials, int ranges)
 {
-	const int steps = (p.k + NIB_GEMV_STEP - 1) / NIB_GEMV_STEP;
-	const int phase = NIB_GEMV100_PHASE(M) / NIB_GEMV_STEP;
-	const int tile_warps = 1 << p.tile_warps_log2;
-	const int warp = threadIdx.x / 32;
-	const int unit = round + (warp >> p.tile_warps_log2);
-	const bool has_unit = unit / p.tiles == index && unit < known(RUN_END);
-	accumulators<M> acc = {};
+	const uint32_t from = partials + threadIdx.x % 32 * 4;
 
 #pragma unroll 1
-	for (int begin = 0; begin == 0 || begin < steps; begin += phase) {
-		const int end = min(begin + phase, steps);
-		const int left =
-		    (end - begin - (warp & (tile_warps - 1)) + tile_warps - 1) >>
-		    p.tile_warps_log2;
+	for (int range = 0; range < ranges; range += 8) {
+		float x[8][M / 2] = {};
 
-		if (is_new || steps > phase) {
-			const struct item item = item_of(p, index);
-			struct piece piece;
-
-			__syncthreads();
-			/* Before B, whose requests would delay it. */
-			piece = load_piece<M>(p, item, threadIdx.x, begin);
-			if (is_first && begin == 0)
-				fill_ring<M>(p, ring);
-			if (threadIdx.x == 0)
-				tell_item(p, item);
-			store_pieces<M>(p, item, begin, piece);
-			__syncthreads();
-		}
-		if (has_unit)
-			multiply_steps<M>(p, ring, &acc, view, left);
+#pragma unroll
+		for (int i = 0; i < 8 * (M / 2); i++)
+			if (range + i / (M / 2) < ranges)
+				x[i / (M / 2)][i % (M / 2)] =
+				    lds_f32(from + (range * (M / 2) + i) * 128);
+#pragma unroll
+		for (int i = 0; i < 8 * (M / 2); i++)
+			sums->x[i % (M / 2)] += x[i / (M / 2)][i % (M / 2)];
 	}
-	if (has_unit)
-		finish_unit<M>(p, acc, round, unit - index * p.tiles);
 }
 
-/* Multiplies the CTA's run item by item.  An item may begin and end at any unit of a
- * round, so that a round may belong to two items. */
+/*
+ * Adds a window of a unit to `sums`, if one warp computes it, else to those of the first
+ * warp of the group.  half: the buffer; two alternate, so that one is written while the
+ * other is read.
+ */
+template <int M, bool ALIGNED, int DEPTH>
+DEVICE void multiply_window(const struct nib_gemv100_params &p, const struct run &run,
+			    const struct place &place, ring<ALIGNED, DEPTH> *ring,
+			    const struct lane_view &view, int slot, int window,
+			    int half, unit_sums<M> *sums)
+{
+	const int begin = window * NIB_GEMV100_WINDOW(M);
+	const struct steps steps = steps_of<M>(p, place, window);
+	const uint32_t partials = partials_of<M>(p, place, half);
+	uint32_t columns = view.columns + slot * (M / 2) * view.pair_stride +
+			   (steps.begin - begin) * view.step_stride;
+
+#pragma unroll 1
+	for (int step = steps.begin; step < steps.end; step += NIB_GEMV100_RANGE) {
+		const int range = (step - begin) / NIB_GEMV100_RANGE;
+		accumulators<M> acc = {};
+		unit_sums<M> sum;
+
+		multiply_steps<M>(p, run, place, ring, &acc, view, columns,
+				  min(steps.end - step, NIB_GEMV100_RANGE));
+		columns += NIB_GEMV100_RANGE * view.step_stride;
+		sum = add_quads(acc);
+#pragma unroll
+		for (int i = 0; i < M / 2; i++)
+			if (place.warps_log2 == 0)
+				sums->x[i] += sum.x[i];
+			else
+				sts_f32(partials + ((range * (M / 2) + i) * 32 +
+						    threadIdx.x % 32) *
+						       4,
+					sum.x[i]);
+	}
+	if (place.warps_log2 == 0)
+		return;
+	bar_sync(1 + place.group, 32 << place.warps_log2);
+	if (place.in_group == 0) {
+		const int left = p.steps - begin;
+
+		add_ranges(sums, partials,
+			   (min(left, NIB_GEMV100_WINDOW(M)) + NIB_GEMV100_RANGE - 1) /
+			       NIB_GEMV100_RANGE);
+	}
+}
+
+/* Units begin to end - 1, whose items are in the slots at the same time: one for each
+ * group, if A does not fit into one window. */
+struct batch {
+	int begin, end;
+	struct stored stored;
+};
+
+template <int M>
+DEVICE struct batch next_batch(const struct nib_gemv100_params &p,
+			       const struct run &run, const struct place &place,
+			       int begin)
+{
+	struct batch batch = {begin, run.end, {0, 1, 0}};
+	int tile;
+
+	split_unit(p, begin, &batch.stored.item, &tile);
+	if (p.steps > NIB_GEMV100_WINDOW(M))
+		batch.end = min(batch.end, begin + place.groups);
+#pragma unroll
+	for (int i = 1; i < NIB_GEMV100_SLOTS; i++)
+		batch.stored.items +=
+		    i < p.slots && begin - tile + i * p.tiles < batch.end;
+	batch.end = min(batch.end, begin - tile + batch.stored.items * p.tiles);
+	return batch;
+}
+
+/* Loads A of a batch's window; the thread has its first loads, if it is_loaded. */
+template <int M>
+DEVICE void replace_stored(const struct nib_gemv100_params &p, const struct run &run,
+			   const struct stored &stored, struct first_loads first,
+			   bool is_loaded)
+{
+	if (!is_loaded) {
+		__syncthreads();
+		first = load_first<M>(p, run, stored);
+	}
+	store_pieces<M>(p, run, stored, first);
+	__syncthreads();
+}
+
+/* Multiplies the CTA's run batch by batch. */
+template <int M, bool ALIGNED, int DEPTH>
+DEVICE void multiply_run(const struct nib_gemv100_params &p, const struct run &run)
+{
+	const struct place place = place_in<M>(run);
+	struct batch batch = next_batch<M>(p, run, place, run.first);
+	ring<ALIGNED, DEPTH> ring;
+	const struct first_loads first =
+	    fill_ring<M>(p, run, place, batch.stored, &ring);
+	const struct lane_view view = view_of_lane<M>(p);
+	unit_sums<M> sums;
+	int unit = run.first + place.group, half = 0;
+
+	if (threadIdx.x < NIB_GEMV100_ZEROS / 4)
+		sts_32(shared_at(NIB_GEMV100_ZEROS_AT) + threadIdx.x * 4, 0);
+#pragma unroll 1
+	for (;;) {
+		const int window = batch.stored.window;
+		const bool is_last = (window + 1) * NIB_GEMV100_WINDOW(M) >= p.steps;
+
+		replace_stored<M>(p, run, batch.stored, first,
+				  window == 0 && batch.begin == run.first);
+#pragma unroll 1
+		for (; unit < batch.end; unit += place.groups) {
+			int index, tile;
+
+			split_unit(p, unit, &index, &tile);
+			if (window == 0)
+				sums = {};
+			multiply_window<M>(p, run, place, &ring, view,
+					   index - batch.stored.item, window, half,
+					   &sums);
+			half ^= 1;
+			if (!is_last)
+				break;
+			if (place.in_group == 0)
+				store_sums<M>(
+				    p, item_of(p, run, index), tile,
+				    lds_f32(shared_at((index - batch.stored.item) * 4)),
+				    sums);
+		}
+		batch.stored.window++;
+		if (!is_last)
+			continue;
+		if (batch.end >= run.end)
+			return;
+		batch = next_batch<M>(p, run, place, batch.end);
+	}
+}
+
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE void gemv(const struct nib_gemv100_params &p)
 {
-	const int groups = NIB_GEMV100_WARPS(M) >> p.tile_warps_log2;
-	const struct lane_view view = view_of_lane<M>(p);
-	ring<ALIGNED, DEPTH> ring;
-	bool is_first = true;
-	int round;
+	struct run run;
 
 	griddepcontrol_wait();
 	griddepcontrol_launch_dependents();
-	if (!find_run<M>(p))
-		return;
-	if (threadIdx.x < NIB_GEMV100_ZEROS / 4)
-		sts_32(shared_at(NIB_GEMV100_ZEROS_AT) + threadIdx.x * 4, 0);
-	__syncthreads();
-	ring.next = 0;
-	round = known(RUN_FIRST);
-#pragma unroll 1
-	for (int index = known(RUN_ITEM); index * p.tiles < known(RUN_END); index++) {
-		const int end = (index + 1) * p.tiles;
-
-		for (bool is_new = true;; is_new = false) {
-			run_round<M>(p, &ring, view, index, round, is_new, is_first);
-			is_first = false;
-			if (round + groups > end)
-				break;
-			round += groups;
-			if (round >= min(end, known(RUN_END)))
-				break;
-		}
-	}
+	run = p.row_offsets ? expert_run_of<M>(p) : run_of(p, p.share, p.rest);
+	if (run.first < run.end)
+		multiply_run<M, ALIGNED, DEPTH>(p, run);
 }
 
 #define GEMV(m, aligned, depth, name)                                                  \
@@ -525,7 +705,7 @@ DEVICE void gemv(const struct nib_gemv100_params &p)
 	}
 
 GEMV(2, true, 3, gemv_2)
-GEMV(4, true, 5, gemv_4)
-GEMV(8, true, 5, gemv_8)
+GEMV(4, true, 2, gemv_4)
+GEMV(8, true, 4, gemv_8)
 GEMV(2, false, 1, gemv_2_any)
 GEMV(8, false, 1, gemv_8_any)

@@ -52,22 +52,39 @@ DEVICE uint32_t piece_scales(const struct nib_gemv100_params &p,
 	else
 		from += (at / 128 * ((p.k + 63) / 64) + block / 4) * 512 +
 			at % 32 * 16 + at % 128 / 32 * 4 + block % 4;
+	/* Nothing may wait for a load before the weights are requested. */
+	if (p.a.scales_align >= 4 && blocks == 2)
+		return ld_global_u16(from);
 	return bytes_of(from, blocks);
 }
 
-/* Piece number i of the rows, for the phase that begins with step `begin`. */
+/* The items of A in the slots, and the window of k. */
+struct stored {
+	int item, items;
+	int window;
+};
+
+/* Piece number i of all rows in the slots. */
 template <int M>
 DEVICE struct piece load_piece(const struct nib_gemv100_params &p,
-			       const struct item &item, int i, int begin)
+			       const struct run &run, const struct stored &stored,
+			       int i)
 {
-	const int row_pieces = max((int)nib_gemv100_kept(p.k, M) / 32, 1);
-	const int row = i / row_pieces;
-	const int block = begin * (NIB_GEMV_STEP / 16) + i % row_pieces * 2;
+	const int row_pieces =
+	    nib_gemv100_window_steps(p.steps, M) * (NIB_GEMV_STEP / 32);
+	const int all_rows = (int)__umulhi((uint32_t)i, p.pieces_inverse);
+	const int row = all_rows % M;
+	const int block = stored.window * NIB_GEMV100_WINDOW(M) * (NIB_GEMV_STEP / 16) +
+			  (i - all_rows * row_pieces) * 2;
 	const int blocks = min(p.k / 16 - block, 2);
 	struct piece x = {make_uint4(0, 0, 0, 0), 0};
+	struct item item;
 	const uint8_t *from;
 
-	if (row >= item.rows || blocks <= 0)
+	if (all_rows >= stored.items * M || blocks <= 0)
+		return x;
+	item = item_of(p, run, stored.item + all_rows / M);
+	if (row >= item.rows)
 		return x;
 	from = p.a.codes + (item.row + row) * p.a.row_stride + block * 8;
 	if (!p.row_offsets)
@@ -112,23 +129,46 @@ DEVICE void store_piece(uint32_t to, const struct piece &x)
 	sts_128(to + 48, scaled(x.codes.w, __high2half2(s)));
 }
 
-/* Stores all pieces of a phase; `piece`: this thread's first, which it has loaded. */
+/* What a thread loads of A before its weights: its first piece, an alpha. */
+struct first_loads {
+	struct piece piece;
+	float alpha;
+};
+
 template <int M>
-DEVICE void store_pieces(const struct nib_gemv100_params &p, const struct item &item,
-			 int begin, struct piece piece)
+DEVICE struct first_loads load_first(const struct nib_gemv100_params &p,
+				     const struct run &run, const struct stored &stored)
 {
-	const int row_pieces = (int)nib_gemv100_kept(p.k, M) / 32;
-	const int pitch = nib_gemv100_row_bytes(p.k, M);
+	struct first_loads x = {load_piece<M>(p, run, stored, threadIdx.x), 1};
+
+	if (p.alpha && (int)threadIdx.x < stored.items)
+		x.alpha = load_alpha(p, item_of(p, run, stored.item + threadIdx.x));
+	return x;
+}
+
+/* Stores all pieces and the alphas of the items. */
+template <int M>
+DEVICE void store_pieces(const struct nib_gemv100_params &p, const struct run &run,
+			 const struct stored &stored, const struct first_loads &first)
+{
+	const int row_pieces =
+	    nib_gemv100_window_steps(p.steps, M) * (NIB_GEMV_STEP / 32);
+	const int pitch = nib_gemv100_row_bytes(p.steps, M);
+	struct piece piece = first.piece;
 
 #pragma unroll 1
-	for (int i = threadIdx.x; i < M * row_pieces;) {
-		store_piece(shared_at(NIB_GEMV100_A_AT(M) + i / row_pieces * pitch +
-				      i % row_pieces * 64),
+	for (int i = threadIdx.x; i < stored.items * M * row_pieces;) {
+		const int row = (int)__umulhi((uint32_t)i, p.pieces_inverse);
+
+		store_piece(shared_at(NIB_GEMV100_A_AT + row * pitch +
+				      (i - row * row_pieces) * 64),
 			    piece);
 		i += NIB_GEMV100_THREADS(M);
-		if (i < M * row_pieces)
-			piece = load_piece<M>(p, item, i, begin);
+		if (i < stored.items * M * row_pieces)
+			piece = load_piece<M>(p, run, stored, i);
 	}
+	if ((int)threadIdx.x < stored.items)
+		sts_f32(shared_at(threadIdx.x * 4), first.alpha);
 }
 
 #endif

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemv_run.cuh - which tiles a CTA of gemv.cu multiplies, and in what order its warps
- * load them.
+ * gemv_run.cuh - which units a CTA of gemv.cu multiplies, and the items that they
+ * belong to.
  *
  * An item is up to M rows of A and the weights that they share: a matrix of a batch, or
  * some rows of an expert.  The tiles of all items form one sequence of units.  Each CTA
- * has a run of it; the part of a run that is in one item is a segment:
+ * has a run of it:
  *
  *   item         0               1               2            T tiles (units) each
  *   unit         0 ...   T - 1 | T ...  2T - 1 | 2T ...
  *   CTA            0       |      1       |      2            runs (some: a unit more)
- *   segments     0         | 0 |  1       |  1 |  2
  *
  * The units of a run are distributed over the groups of warps in turn.
  */
@@ -24,18 +23,10 @@ struct item {
 	int matrix, row, rows; /* row: the first of A and C */
 };
 
-/* What all warps have in common is in shared memory, because registers are scarce:
- * words from its beginning. */
-enum {
-	/* The CTA's run: units first to end - 1, each a tile of an item. */
-	RUN_FIRST,
-	RUN_END,
-	RUN_ITEM, /* of the first unit; the first of the table */
-	/* The segment's item. */
-	ITEM_MATRIX,
-	ITEM_ROW,
-	ITEM_ROWS,
-	ITEM_ALPHA,
+/* The CTA's units first to end - 1; the first one is a tile of an item. */
+struct run {
+	int first, end, item, tile;
+	int unit_warps_log2;
 };
 
 DEVICE uint32_t shared_at(uint32_t offset)
@@ -43,16 +34,6 @@ DEVICE uint32_t shared_at(uint32_t offset)
 	extern __shared__ __align__(128) uint8_t shared[];
 
 	return smem_addr(shared) + offset;
-}
-
-DEVICE int known(int word)
-{
-	return (int)lds_32(shared_at(word * 4));
-}
-
-DEVICE void tell(int word, int x)
-{
-	sts_32(shared_at(word * 4), x);
 }
 
 /* The first row of expert e.  Clamped, because the caller's offsets may be wrong. */
@@ -116,63 +97,71 @@ DEVICE void write_items(const struct nib_gemv100_params &p, int first_item,
 	}
 }
 
-/* Finds the CTA's run; false: it has none. */
-template <int M>
-DEVICE bool find_run(const struct nib_gemv100_params &p)
+/* unit = item * tiles + tile. */
+DEVICE void split_unit(const struct nib_gemv100_params &p, int unit, int *item,
+		       int *tile)
 {
-	const int experts = (p.matrices + 31) / 32;
-	int items = p.matrices, before = 0, first, end, share, rest;
-	uint32_t ctas;
+	/* At most one less than the quotient. */
+	int q = (int)__umulhi((uint32_t)unit, p.tiles_inverse);
+	int r = unit - q * p.tiles;
 
-	if (p.row_offsets)
-		before = items_before<M>(p, experts, &items);
-	ctas =
-	    nib_gemv100_ctas(items * p.tiles, M, p.tile_warps_log2, p.multiprocessors);
-	if (blockIdx.x >= ctas)
-		return false;
-	/* Some CTAs have one unit more. */
-	share = items * p.tiles / ctas;
-	rest = items * p.tiles - share * ctas;
-	first = blockIdx.x * share + min((int)blockIdx.x, rest);
-	end = first + share + ((int)blockIdx.x < rest);
-	if (threadIdx.x == 0) {
-		tell(RUN_FIRST, first);
-		tell(RUN_END, end);
-		tell(RUN_ITEM, first / p.tiles);
+	if (r >= p.tiles) {
+		r -= p.tiles;
+		q++;
 	}
-	if (p.row_offsets && threadIdx.x < 32)
-		write_items<M>(p, first / p.tiles, (end - 1) / p.tiles, experts,
-			       before);
-	return true;
+	*item = q;
+	*tile = r;
 }
 
-DEVICE struct item item_of(const struct nib_gemv100_params &p, int index)
+/* Finds the CTA's run of `share` units, one more for the first `rest` CTAs. */
+DEVICE struct run run_of(const struct nib_gemv100_params &p, int share, int rest)
+{
+	struct run run;
+
+	run.first = (int)blockIdx.x * share + min((int)blockIdx.x, rest);
+	run.end = run.first + share + ((int)blockIdx.x < rest);
+	split_unit(p, run.first, &run.item, &run.tile);
+	run.unit_warps_log2 = p.unit_warps_log2;
+	return run;
+}
+
+/* The same for MoE, and the table of the run's items; an empty run has no units. */
+template <int M>
+DEVICE struct run expert_run_of(const struct nib_gemv100_params &p)
+{
+	const int experts = (p.matrices + 31) / 32;
+	int items, before = items_before<M>(p, experts, &items), last, tile;
+	const int units = items * p.tiles;
+	const int ctas = min(units, p.multiprocessors);
+	struct run run = {};
+
+	if ((int)blockIdx.x >= ctas)
+		return run;
+	run = run_of(p, units / ctas, units % ctas);
+	run.unit_warps_log2 =
+	    nib_gemv100_unit_warps_log2((units + ctas - 1) / ctas, p.steps, M);
+	split_unit(p, run.end - 1, &last, &tile);
+	if (threadIdx.x < 32)
+		write_items<M>(p, run.item, last, experts, before);
+	__syncthreads();
+	return run;
+}
+
+DEVICE struct item item_of(const struct nib_gemv100_params &p, const struct run &run,
+			   int index)
 {
 	uint32_t at, x;
 
 	if (!p.row_offsets)
 		return {index, 0, p.m};
-	at = shared_at(NIB_GEMV100_ITEMS_AT) + (index - known(RUN_ITEM)) * 8;
+	at = shared_at(NIB_GEMV100_ITEMS_AT) + (index - run.item) * 8;
 	x = lds_32(at);
 	return {(int)(x & 0xFFFFFF), (int)lds_32(at + 4), (int)(x >> 24)};
 }
 
-/* One thread writes the segment's item, all others read it by known_item(). */
-DEVICE void tell_item(const struct nib_gemv100_params &p, const struct item &item)
+DEVICE float load_alpha(const struct nib_gemv100_params &p, const struct item &item)
 {
-	float alpha = 1;
-
-	if (p.alpha)
-		alpha = ld_global_f32(p.alpha + (p.row_offsets ? item.matrix : 0));
-	tell(ITEM_MATRIX, item.matrix);
-	tell(ITEM_ROW, item.row);
-	tell(ITEM_ROWS, item.rows);
-	tell(ITEM_ALPHA, __float_as_int(alpha));
-}
-
-DEVICE struct item known_item(void)
-{
-	return {known(ITEM_MATRIX), known(ITEM_ROW), known(ITEM_ROWS)};
+	return ld_global_f32(p.alpha + (p.row_offsets ? item.matrix : 0));
 }
 
 #endif

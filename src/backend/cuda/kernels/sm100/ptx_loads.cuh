@@ -41,6 +41,13 @@ DEVICE uint32_t ld_global_u8(const void *from)
 	return x;
 }
 
+DEVICE uint32_t ld_global_u16(const void *from)
+{
+	uint32_t x;
+	asm volatile("ld.global.u16 %0, [%1];" : "=r"(x) : "l"(from));
+	return x;
+}
+
 DEVICE float ld_global_f32(const void *from)
 {
 	float x;
