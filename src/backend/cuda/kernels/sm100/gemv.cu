@@ -5,27 +5,33 @@
  *
  *   B   global --ld 32 bytes--> registers --cvt e2m1--> fp16 --mma--> block sums
  *   A   global --> code * scale as fp16 --> shared memory -----^
- *   block sums --fma by the scale of B--> fp32 of a lane --> quad --> warps --> C
+ *   block sums --fma by the scale of B--> fp32 of a lane --> quad: sum of a range
+ *   sums of ranges --> C, or (several warps a unit) --> shared memory --> one warp --> C
  *
  *   threads           role                                registers        waits for
- *   M = 2: 0 .. 511   all warps alike, in groups of 4     122              own loads,
- *   M = 4: 0 .. 255   or 8: load B, multiply, add, store  207              bar.sync of
- *   M = 8: 0 .. 255   together: load A                    249              the group
+ *   M = 2: 0 .. 511   all warps alike, in groups of 1,    128              own loads,
+ *   M = 4: 0 .. 255   2, 4 .. that share a unit: load B,  226              bar.sync of
+ *   M = 8: 0 .. 255   multiply, add; together: load A     255              the group
  *
  * One persistent CTA an SM.  An item is up to M rows of A and the weights that they
- * share: a matrix, or some rows of an expert.  A unit is 16 rows of B of an item, and a
- * group of warps shares its k.  Each warp multiplies every 4th (8th) step of k256, and
- * loads DEPTH steps ahead, across units and items, into registers.  bar.sync 1 + group
- * joins the warps of a group before one of them adds their sums; __syncthreads()
- * surrounds the load of A.
+ * share: a matrix, or some rows of an expert.  A unit is 16 rows of B of an item.  Each
+ * CTA has a run of units, and each of its groups of warps every nth one.  A warp
+ * multiplies consecutive steps of k256 of a unit, and loads DEPTH steps ahead, across
+ * units and items, into registers.  How many warps share a unit follows from the units
+ * of a CTA, so that all warps end together.  A of several items, and of a window of k,
+ * is in shared memory at a time; __syncthreads() surrounds its load.
  *
  *   dynamic shared memory         bytes
- *   common words (gemv_run.cuh)   64
+ *   alphas of items               64
  *   table of items (MoE)          8192
  *   zeros                         256
- *   partial sums, twice           2 * warps * 16 rows of B * M * 4
- *   A                             at most 128 KiB: fp16, rows padded by 16 bytes; a
- *                                 longer k takes several phases (NIB_GEMV100_PHASE(M))
+ *   A                             at most 128 KiB: fp16, rows padded by 16 bytes; up to
+ *                                 4 items; k in windows of NIB_GEMV100_WINDOW(M) steps
+ *   sums of ranges, twice         warps * ranges of a window * 16 rows of B * M * 4
+ *
+ * Start.  Memory is idle until the first weights are requested, so nothing before that
+ * waits for a load, and parameters are in the order of their use.  A is requested
+ * before B: its first request after those of all SMs would be answered 2 us later.
  *
  * A lane holds whole blocks of 16 k of two rows of B: 64 k a step.  The columns of the
  * mma keep the blocks of the four lanes of a quad apart, and two rows of A, because A
@@ -45,28 +51,26 @@
  * fp32, which an fma adds with one rounding.  No product of two scales is formed, so
  * that none overflows.
  *
- * Order of the sum of an element, by k and the number of warps of a unit only (which
- * follows from n and k): step s belongs to warp s % warps, and 64 k of it to each lane
- * t of the quad.  A lane adds its blocks in order of k; then (0 + 1) + (2 + 3) of the
- * quad; then the warps in order.  It is the same for every M, so that rows, batches,
- * experts and schedules do not change a bit.
+ * Order of the sum of an element, by k only.  A lane t of the quad has 64 k of each
+ * step.  It adds the blocks of a range (two steps) in order of k; then (0 + 1) + (2 + 3)
+ * of the quad; then the ranges in order, whoever computed them.  It is the same for
+ * every M, so that rows, batches, experts and schedules do not change a bit.
  *
  * Roofline: the rate of memory.  7.2 TB/s are 26.3 bytes a clock and SM (148, 1.85
  * GHz), so that 4,096 weights and their 256 scales, a warp's step, take 88 clocks, 351
  * issue slots:
  *
- *   M   warps x steps  in flight  instructions  of them  LDS          slots
- *                                 of a step     mma      wavefronts   taken
- *   2   16 x 3         108 KiB    160           16       32           46 %
- *   4    8 x 5          90 KiB    193           32       64           55 %
- *   8    8 x 5          90 KiB    276           64       128          79 %
+ *   M   warps x steps  in flight  mma of a step  LDS wavefronts
+ *   2   16 x 3         108 KiB    16             32
+ *   4    8 x 5          90 KiB    32             64
+ *   8    8 x 4          72 KiB    64             128
  *
- * (SASS of nvcc 13.0; 40, 48 and 69 instructions for each 16 bytes of codes and lane.)
- * 64 mma in 88 clocks are 1,490 multiply-adds of fp16 a clock, and 128 wavefronts of
- * LDS are more than the port's one a clock: M = 8 may take 1.5 times as long as memory
- * if mma.sync has the rate of an A100.  No spills.  HBM needs 96 to 128 KB in flight
- * for 7.2 TB/s; 64 KB give 6.3.  docs/performance-blackwell.md has the predicted times;
- * nothing here was measured on a B200.
+ * docs/kernels.md has the instructions of the loops.  mma of two (M = 2) or four
+ * sums alternate, because each waits for the one before it.  64 mma in 88
+ * clocks are 1,490 multiply-adds of fp16 a clock, and 128 wavefronts of LDS are more
+ * than the port's one a clock: M = 8 is bound by both.  HBM needs 96 to 128 KB in
+ * flight for 7.2 TB/s; 64 KB give 6.3.  docs/performance-blackwell.md has the
+ * predicted times; nothing here was measured on a B200.
  *
  * Variants: M = 2, 4, 8 where rows of B are pieces of 32 bytes (k a multiple of 64);
  * 2_any and 8_any, equally correct and slower, for all others.
@@ -294,7 +298,7 @@ DEVICE float high_half(uint32_t h)
  * wait for each other. */
 template <int M>
 struct together {
-	static constexpr int blocks = M == 2 ? 2 : 1, pairs = M / 2;
+	static constexpr int blocks = M < 8 ? 2 : 1, pairs = M / 2;
 	static constexpr int all = blocks * pairs;
 };
 
@@ -705,7 +709,7 @@ DEVICE void gemv(const struct nib_gemv100_params &p)
 	}
 
 GEMV(2, true, 3, gemv_2)
-GEMV(4, true, 2, gemv_4)
+GEMV(4, true, 5, gemv_4)
 GEMV(8, true, 4, gemv_8)
 GEMV(2, false, 1, gemv_2_any)
 GEMV(8, false, 1, gemv_8_any)

@@ -12,14 +12,14 @@
  * Warps of a CTA for m rows of A.  An SM has one CTA.  With more rows a thread needs
  * more registers.
  */
-#define NIB_GEMV100_WARPS(m)   ((m) <= 4 ? 16 : 8)
+#define NIB_GEMV100_WARPS(m)   ((m) <= 2 ? 16 : 8)
 #define NIB_GEMV100_THREADS(m) (32 * NIB_GEMV100_WARPS(m))
 /* The most rows of A; the variants have 2, 4 and 8. */
 #define NIB_GEMV100_MAX_ROWS 8
 /* Steps of a range of k: the sums of ranges are added in their order. */
 #define NIB_GEMV100_RANGE 2
 /* Steps of a window: the k of A that is in shared memory at a time, as fp16. */
-#define NIB_GEMV100_WINDOW(m) ((m) <= 2 ? 64 : 32)
+#define NIB_GEMV100_WINDOW(m) ((m) <= 4 ? 64 : 32)
 /* Bytes of the items of A in shared memory, and how many of them there may be. */
 #define NIB_GEMV100_A_BYTES (131072 + NIB_GEMV100_MAX_ROWS * NIB_GEMV100_ROW_PAD)
 #define NIB_GEMV100_SLOTS   4
