@@ -61,10 +61,13 @@ def read_recording():
 
 def main():
     """0, 1, 2 for wrong arguments, or 77 without kernels."""
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
-        return 2
+        return 2 if len(sys.argv) < 2 else 0
     build = os.path.abspath(sys.argv[1])
+    if not os.path.exists(os.path.join(build, "emu_tiles")):
+        print(f"emu_schedules.py: {sys.argv[1]}: no build folder with emu_tiles")
+        return 2
     what = sys.argv[2] if len(sys.argv) > 2 else "20"
     # The oracle checks the values once; after that their bits do.
     code, right, text = run(build, 0, False, oracle=True)

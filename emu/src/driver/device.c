@@ -152,6 +152,21 @@ static CUresult open_time(void)
 	return CUDA_SUCCESS;
 }
 
+static CUresult choose_sms(struct emu_driver *d)
+{
+	const uint32_t most = device_of()->sms;
+	const uint64_t sms = number_from("NIBEMU_SMS", most);
+
+	if (sms < 1 || sms > most)
+		return emu_driver_fail(CUDA_ERROR_INVALID_VALUE,
+				       "NIBEMU_SMS=%s: must be 1 to %u, the "
+				       "multiprocessors of %s",
+				       secure_getenv("NIBEMU_SMS"), most,
+				       device_of()->name);
+	d->sms = (uint32_t)sms;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuInit(unsigned flags)
 {
 	struct emu_driver *d = &emu_driver;
@@ -176,10 +191,9 @@ CUresult cuInit(unsigned flags)
 		d->machine.options.threads = (uint32_t)number_from(
 		    "NIBEMU_THREADS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 		d->is_verbose = number_from("NIBEMU_VERBOSE", 0);
-		d->sms = (uint32_t)number_from("NIBEMU_SMS", device_of()->sms);
-		if (d->sms < 1 || d->sms > device_of()->sms)
-			d->sms = device_of()->sms;
-		result = open_time();
+		result = choose_sms(d);
+		if (!result)
+			result = open_time();
 	}
 	if (!d->is_begun && !result) {
 		d->is_begun = open_memory(&err);

@@ -166,6 +166,8 @@ if [ -n "$race" ]; then
 	expect 5 'needs another device than the B200' run --device b200 "$race" "$library"
 	expect 5 'it ended with status 2' run "$race" /nowhere/libnibemu.so
 	expect 5 'waited for no kernel' run "$program" opens
+	NIBEMU_SMS=133 expect 5 'NIBEMU_SMS=133: must be 1 to 132, the multiprocessors of h200' \
+		run "$program" opens
 	NIBEMU_TIME=2 expect 5 'could not be opened: NIBEMU_TIME=2: must be 0, or 1' \
 		run "$program" opens
 	NIBEMU_TIME=only expect 5 'NIBEMU_TIME=only: must be a number' \
