@@ -53,7 +53,7 @@
  *
  * Order of the sum of an element, by k only.  A lane t of the quad has 64 k of each
  * step.  It adds the blocks of a range (two steps) in order of k; then (0 + 1) + (2 + 3)
- * of the quad; then the ranges in order, whoever computed them.  It is the same for
+ * of the quad; then the ranges in order, whichever warp has them.  It is the same for
  * every M, so that rows, batches, experts and schedules do not change a bit.
  *
  * Roofline: the rate of memory.  7.2 TB/s are 26.3 bytes a clock and SM (148, 1.85
@@ -135,8 +135,8 @@ DEVICE struct steps steps_of(const struct nib_gemv100_params &p,
 /*
  * What a warp loads next: the step of a tile of an item whose codes begin `at` bytes
  * after the row's first, and `left` steps of the window in all; 0: nothing is left.
- * codes, scales: offsets of rows g and g + 8 at step 0 from the operand's first byte; if
- * ALIGNED in units of 32 and 4 bytes.
+ * codes, scales: offsets of rows g and g + 8 at step 0 from the operand's first byte;
+ * if ALIGNED in units of 32 and 4 bytes.
  */
 template <bool ALIGNED>
 struct cursor {
@@ -551,9 +551,9 @@ DEVICE void add_ranges(unit_sums<M> *sums, uint32_t partials, int ranges)
 }
 
 /*
- * Adds a window of a unit to `sums`, if one warp computes it, else to those of the first
- * warp of the group.  half: the buffer; two alternate, so that one is written while the
- * other is read.
+ * Adds a window of a unit to `sums`, if one warp computes it, else to those of the
+ * first warp of the group.  half: the buffer; two alternate, so that one is written
+ * while the other is read.
  */
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE void multiply_window(const struct nib_gemv100_params &p, const struct run &run,
