@@ -6,7 +6,7 @@
  *   B   global --ld 32 bytes--> registers --cvt e2m1--> fp16 --mma--> block sums
  *   A   global --> code * scale as fp16 --> shared memory -----^
  *   block sums --fma by the scale of B--> fp32 of a lane --> quad: sum of a range
- *   sums of ranges --> C, or (several warps a unit) --> shared memory --> one warp --> C
+ *   sums of ranges --> C, or (several warps a unit) --> shared memory --> a warp --> C
  *
  *   threads           role                                registers        waits for
  *   M = 2: 0 .. 511   all warps alike, in groups of 1,    128              own loads,
@@ -52,9 +52,9 @@
  * that none overflows.
  *
  * Order of the sum of an element, by k only.  A lane t of the quad has 64 k of each
- * step.  It adds the blocks of a range (two steps) in order of k; then (0 + 1) + (2 + 3)
- * of the quad; then the ranges in order, whichever warp has them.  It is the same for
- * every M, so that rows, batches, experts and schedules do not change a bit.
+ * step.  It adds the blocks of a range (two steps) in order of k; then (0 + 1) +
+ * (2 + 3) of the quad; then the ranges in order, whichever warp has them.  It is the
+ * same for every M, so that rows, batches, experts and schedules do not change a bit.
  *
  * Roofline: the rate of memory.  7.2 TB/s are 26.3 bytes a clock and SM (148, 1.85
  * GHz), so that 4,096 weights and their 256 scales, a warp's step, take 88 clocks, 351
