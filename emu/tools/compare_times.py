@@ -3,7 +3,7 @@
 """compare_times.py [--svg FILE] [--clocks GHZ GHZ] --predicted FILE... --measured FILE...
 
 Compares predicted with measured times: rows of nib bench --format json (a list, or one
-row a line), matched by operation and shape.  Prints a Markdown table, the median and
+row a line), matched by operation, shape and A.  Prints a Markdown table, the median and
 the worst error, and Spearman's rank correlation; --svg draws a scatter plot.  A row whose
 two plans differ in their first word is from another kernel; it is marked and does not
 count.  --clocks compares thousands of cycles instead of microseconds, for a measurement
@@ -42,6 +42,11 @@ def spearman(pairs):
 def name_of(row):
     """Operation and shape; older rows lack the total of a list's rows."""
     return row["op"], re.sub(r", \d+ rows\)", ")", row["shape"])
+
+
+def key_of(row):
+    """What both rows must have: also the kind of A, which older rows lack."""
+    return *name_of(row), row.get("activations") or "nvfp4"
 
 
 def kernel(row):
@@ -90,12 +95,12 @@ def main():
     a = parser.parse_args()
     unit = "kcycles" if a.clocks else "us"
     predicted_scale, measured_scale = a.clocks or (1, 1)
-    times = {name_of(r): r for r in rows_of(a.measured)
+    times = {key_of(r): r for r in rows_of(a.measured)
                 if str(r.get("backend", "")).startswith("cuda") and r.get("time_s")}
     pairs = []
     print(f"| product | predicted, {unit} | measured, {unit} | error |\n|---|---|---|---|")
     for row in rows_of(a.predicted):
-        found = times.get(name_of(row))
+        found = times.get(key_of(row))
         if not found or not row.get("predicted"):
             continue
         measured_time = found["time_s"] * 1e6 * measured_scale

@@ -97,11 +97,11 @@ class TimeVariants(unittest.TestCase):
 
 
 class CompareTimes(unittest.TestCase):
-    def rows(self, folder, name, key, times):
+    def rows(self, folder, name, key, times, **more):
         path = folder / name
         path.write_text("\n".join(json.dumps(
             {"op": "gemm", "shape": f"{k}x1x1", "backend": "cuda-sm90",
-             "plan": "GEMM on", "predicted": key == "predicted_us", key: time})
+             "plan": "GEMM on", "predicted": key == "predicted_us", key: time, **more})
             for k, time in enumerate(times, 1)))
         return path
 
@@ -110,9 +110,10 @@ class CompareTimes(unittest.TestCase):
             folder = pathlib.Path(name)
             predicted = self.rows(folder, "p", "predicted_us", [11, 20, 30])
             measured = self.rows(folder, "m", "time_s", [10e-6, 20e-6, 40e-6])
+            other = self.rows(folder, "o", "time_s", [1, 1, 1], activations="bf16")
             return subprocess.run(
                 [sys.executable, TOOLS / "compare_times.py", *options, "--predicted",
-                 predicted, "--measured", measured], capture_output=True, text=True,
+                 predicted, "--measured", measured, other], capture_output=True, text=True,
                 check=True).stdout
 
     def test_microseconds(self):
