@@ -78,8 +78,10 @@ for line in '^nibemu: 0 of 20' '^  20 schedules: order' '^      seeds 1-20' \
 done
 # Also its report, which is wrapped there; the line of the PTX may differ.
 report() {
-	tr '\n' ' ' <"$1" | sed 's@[^ ]*/kernel\.cu@pipeline.cu@g' |
-		grep -o 'row_sums<false>, cluster.* or no wait for one' | sed 's/PTX line [0-9]*/PTX line/'
+	tr '\n' ' ' <"$1" |
+		sed 's@[^ ]*/kernel\.cu@pipeline.cu@g; s@ kernel\.cu:@ pipeline.cu:@g' |
+		grep -o 'row_sums<false>, cluster.* or no wait for one' |
+		sed 's/PTX line [0-9]*/PTX line/g'
 }
 if [ -z "$(report README.md)" ] ||
 	[ "$(report README.md)" != "$(report "$work/out")" ]; then
