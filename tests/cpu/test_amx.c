@@ -126,7 +126,7 @@ static unsigned int tiles_in_use(void)
 
 static void a_run_leaves_no_tiles(void **state)
 {
-	struct job_how how = {NULL};
+	struct job_how how = {0};
 	struct job *job;
 
 	skip_without_tiles();
@@ -155,7 +155,7 @@ static void run_forked(void *arg)
 
 static void forks_have_tiles(void **state)
 {
-	struct forked f = {NULL};
+	struct forked f = {0};
 
 	skip_without_tiles();
 	f.how.device = test_device("amx", 3);
