@@ -639,7 +639,8 @@ struct nib_run_options {
  *     sums in another order, and few rows in another order than many.
  *   - "cpu", NVFP4 and x of bf16: the same if it names tdpbf16ps (instruction set
  *     "amx").  NIB_CPU=avx512vnni gives the bits of the other sets.
- *   - "cuda", a plan of one problem: it may sum in another order than a group.
+ *   - "cuda", a plan of one problem: it may sum in another order than a group, and
+ *     one matrix in another order than a batch.
  *   - "cuda", a MoE whose experts have few rows: the same.
  *
  * On failure every c is unchanged, except that on "cuda" the driver may refuse
