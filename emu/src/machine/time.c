@@ -67,8 +67,7 @@ struct emu_time *emu_time_open(const struct emu_device *device, struct emu_error
 	}
 	t = calloc(1, sizeof(*t));
 	if (t) {
-		t->values = table;
-		t->table = &t->values;
+		t->table = table;
 		t->n_sms = d->sms;
 		t->n_sets = (uint32_t)d->l2_bytes / 128 / EMU_L2_WAYS;
 		t->sms = calloc(t->n_sms, sizeof(*t->sms));
@@ -91,7 +90,7 @@ bool emu_time_use_counts(struct emu_time *t, const char *path, struct emu_error 
 bool emu_time_use_trace(struct emu_time *t, const char *path, const char *sms,
 			struct emu_error *err)
 {
-	t->trace = emu_trace_open(path, sms, t->table->clock_ghz, err);
+	t->trace = emu_trace_open(path, sms, t->table.clock_ghz, err);
 	return t->trace != NULL;
 }
 
@@ -110,7 +109,7 @@ void emu_time_close(struct emu_time *t)
 
 double emu_time_ns(const struct emu_time *t)
 {
-	return t->end / t->table->clock_ghz;
+	return t->end / t->table.clock_ghz;
 }
 
 /* ---- grids and clusters -------------------------------------------------- */
@@ -189,9 +188,9 @@ void emu_time_begin_grid(struct emu_grid *g)
 		classify(&g->kernel->code[k]);
 	t->has_counts = emu_time_costs_set(t->costs, g->kernel);
 	t->begin = t->end;
-	t->first = t->end + t->table->launch;
+	t->first = t->end + t->table.launch;
 	if (g->before && g->before->time_trigger > 0)
-		t->first = g->before->time_trigger + t->table->dependent_launch;
+		t->first = g->before->time_trigger + t->table.dependent_launch;
 	t->tensor_busy = t->l2_busy = t->hbm_busy = t->issued = 0;
 	t->last_end = 0;
 	t->cta_slots = (g->resident * g->cluster[0] * g->cluster[1] * g->cluster[2] +
@@ -320,7 +319,7 @@ static void end_warp(struct emu_time *t, struct emu_warp *w)
 
 static void leave_slot(const struct emu_time *t, struct emu_cta_clock *c, double end)
 {
-	c->sm->slot_free[c->slot] = end + t->table->cta_begin;
+	c->sm->slot_free[c->slot] = end + t->table.cta_begin;
 	c->sm->cta[c->slot] = NULL;
 	c->sm->end = emu_later(c->sm->end, c->sm->slot_free[c->slot]);
 	c->sm->running--;
@@ -391,7 +390,7 @@ double emu_time_turn(const struct emu_warp *w, double end)
 
 double emu_time_ns_of(const struct emu_warp *w)
 {
-	return w->clock->now / emu_time_machine(w)->table->clock_ghz;
+	return w->clock->now / emu_time_machine(w)->table.clock_ghz;
 }
 
 void emu_time_advance(struct emu_warp *w, enum emu_spent kind, double at)
@@ -441,7 +440,7 @@ static double operands_of(const struct emu_warp *w, const struct emu_instr *i,
  */
 static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 {
-	const struct emu_time_table *t = emu_time_machine(w)->table;
+	const struct emu_time_table *t = &emu_time_machine(w)->table;
 	const double cost = i->unit == EMU_UNIT_FENCE	      ? t->fence
 			    : i->unit == EMU_UNIT_FENCE_PROXY ? t->fence_proxy
 							      : t->fence_cta;
@@ -465,7 +464,7 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 static bool request_pipes(struct emu_warp *w, const struct emu_instr *i, int first,
 			  int end)
 {
-	const struct emu_time_table *c = emu_time_machine(w)->table;
+	const struct emu_time_table *c = &emu_time_machine(w)->table;
 	struct emu_sm *sm = w->cta->clock->sm;
 	const uint32_t quarter = w->index % EMU_QUARTERS;
 	double at = w->clock->now;
@@ -529,7 +528,7 @@ bool emu_time_is_due(struct emu_warp *w, const struct emu_instr *i)
 /* Units other than the pipes: when the result is available. */
 static void serve_unit(struct emu_warp *w, const struct emu_instr *i, double at)
 {
-	const struct emu_time_table *c = emu_time_machine(w)->table;
+	const struct emu_time_table *c = &emu_time_machine(w)->table;
 	struct emu_sm *sm = w->cta->clock->sm;
 	double *tensor = &sm->tensor[w->index % EMU_QUARTERS];
 
@@ -549,7 +548,7 @@ static void serve_unit(struct emu_warp *w, const struct emu_instr *i, double at)
 void emu_time_issue(struct emu_warp *w, const struct emu_instr *i)
 {
 	struct emu_time *t = emu_time_machine(w);
-	const struct emu_time_table *c = t->table;
+	const struct emu_time_table *c = &t->table;
 	const double at = w->clock->now;
 	enum emu_spent why = EMU_SPENT_OPERANDS;
 	const double begin = i->is_arithmetic ? operands_of(w, i, &why) : at;
@@ -625,7 +624,7 @@ void emu_time_arrive(struct emu_warp *w, uint64_t barrier)
 	if (at <= 0)
 		at = w->clock->now + (barrier >> EMU_RANK_SHIFT == w->cta->rank
 					  ? 0
-					  : emu_time_machine(w)->table->remote);
+					  : emu_time_machine(w)->table.remote);
 	b->pending = emu_later(b->pending, at);
 }
 
@@ -653,7 +652,7 @@ void emu_time_wait(struct emu_warp *w, uint64_t barrier)
 	if (!b)
 		return;
 	w->clock->result =
-	    emu_later(w->clock->now + t->table->try_wait, b->done + t->table->wake_up);
+	    emu_later(w->clock->now + t->table.try_wait, b->done + t->table.wake_up);
 	w->clock->result_of = EMU_SPENT_MBARRIER;
 }
 
@@ -691,8 +690,8 @@ void emu_time_leave(struct emu_warp *w, uint32_t number)
 	if (!t)
 		return;
 	cost = number == EMU_CLUSTER_BARRIER
-		   ? t->table->cluster_barrier
-		   : t->table->barrier + w->cta->n_warps * t->table->barrier_warp;
+		   ? t->table.cluster_barrier
+		   : t->table.barrier + w->cta->n_warps * t->table.barrier_warp;
 	emu_time_advance(w, EMU_SPENT_BARRIER,
 			 numbered(w->cta, number)->done[number] + cost);
 }
@@ -718,7 +717,7 @@ void emu_time_grids(struct emu_warp *w)
 	if (emu_time_machine(w) && before)
 		emu_time_advance(w, EMU_SPENT_GRID,
 				 before->time_end +
-				     emu_time_machine(w)->table->grid_wait);
+				     emu_time_machine(w)->table.grid_wait);
 }
 
 void emu_time_trigger(struct emu_warp *w)

@@ -43,18 +43,18 @@ static double hbm_wait(struct emu_time *t, double at, double service)
 	const double since = at > t->hbm_asked ? at - t->hbm_asked : 0;
 	const double kept = since < 8 * LOAD_CYCLES ? exp(-since / LOAD_CYCLES) : 0;
 
-	if (t->table->hbm_loaded <= 0)
+	if (t->table.hbm_loaded <= 0)
 		return 0;
 	t->hbm_load = t->hbm_load * kept + service / LOAD_CYCLES;
 	t->hbm_asked = emu_later(t->hbm_asked, at);
-	return t->table->hbm_loaded * (t->hbm_load < 1 ? t->hbm_load : 1);
+	return t->table.hbm_loaded * (t->hbm_load < 1 ? t->hbm_load : 1);
 }
 
 /* Requests sectors of a line at `at`: when their bytes are at the SM. */
 static double fetch_line(struct emu_time *t, struct emu_sm *sm, uint64_t line,
 			 uint32_t sectors, double at, bool is_store)
 {
-	const struct emu_time_table *c = t->table;
+	const struct emu_time_table *c = &t->table;
 	const double bytes = sectors * SECTOR_BYTES;
 	const double service = bytes / (is_store ? c->l2_store_rate : c->l2_rate);
 	const double sent = emu_serve(&sm->port, at, bytes / c->sm_rate);
@@ -154,7 +154,7 @@ static void access_shared(struct emu_warp *w, uint32_t lanes, const uint64_t *ad
 	const double begin = emu_serve(&sm->shared, t->now, many);
 
 	emu_trace_engine(t->trace, sm->number, EMU_TRACE_SHARED, begin, begin + many);
-	w->clock->result = begin + many - 1 + t->table->shared_latency;
+	w->clock->result = begin + many - 1 + t->table.shared_latency;
 }
 
 /*
@@ -165,7 +165,7 @@ static void access_shared(struct emu_warp *w, uint32_t lanes, const uint64_t *ad
 static void access_parameter(struct emu_warp *w, const struct emu_instr *i,
 			     uint32_t lanes, const uint64_t *address)
 {
-	const struct emu_time_table *c = emu_time_machine(w)->table;
+	const struct emu_time_table *c = &emu_time_machine(w)->table;
 	const struct emu_grid *g = w->cta->cluster->grid;
 	struct emu_sm *sm = w->cta->clock->sm;
 	const uint64_t at =
@@ -273,7 +273,7 @@ static double rows_of(const struct emu_transfer *c)
 /* Cycles of the TMA for a load.  In a table without tma_row only bytes count. */
 static double load_service(const struct emu_transfer *c, double bytes)
 {
-	const struct emu_time_table *t = emu_time_machine(c->warp)->table;
+	const struct emu_time_table *t = &emu_time_machine(c->warp)->table;
 
 	return c->instr->opcode->is_tensor_copy && t->tma_row > 0
 		   ? rows_of(c) * t->tma_row
@@ -289,7 +289,7 @@ static double load_bulk(const struct emu_transfer *c, double bytes)
 
 	emu_trace_engine(t->trace, sm->number, EMU_TRACE_TMA, begin, begin + service);
 	return emu_later(fetch_pieces(c, begin), begin + service) +
-	       t->table->tma_latency;
+	       t->table.tma_latency;
 }
 
 static double store_bulk(const struct emu_transfer *c, double bytes)
@@ -298,11 +298,11 @@ static double store_bulk(const struct emu_transfer *c, double bytes)
 	struct emu_sm *sm = c->warp->cta->clock->sm;
 	/* An MMA that streams from shared memory leaves half of its bandwidth. */
 	const double factor = sm->tcgen05.mma > c->warp->clock->now ? 2 : 1;
-	const double service = factor * bytes / t->table->tma_store_rate;
+	const double service = factor * bytes / t->table.tma_store_rate;
 	const double begin = emu_serve(&sm->tma_store, c->warp->clock->now, service);
 
 	(void)fetch_pieces(c, begin);
-	return begin + service + t->table->tma_store_latency;
+	return begin + service + t->table.tma_store_latency;
 }
 
 void emu_time_copy(struct emu_transfer *c)
@@ -324,7 +324,7 @@ void emu_time_copy(struct emu_transfer *c)
 		for (size_t k = 0; k < c->n_pieces; k++)
 			bytes += c->pieces[k].bytes;
 		end = fetch_pieces(
-		    c, emu_serve(quarter, clock->now, bytes / t->table->cp_async_rate));
+		    c, emu_serve(quarter, clock->now, bytes / t->table.cp_async_rate));
 		/* Later operations wait until it begins. */
 		emu_time_advance(c->warp, EMU_SPENT_PIPE, *quarter);
 		clock->open[EMU_ASYNC_COPY] =
@@ -334,8 +334,8 @@ void emu_time_copy(struct emu_transfer *c)
 	/* From registers, or the answer of clusterlaunchcontrol.try_cancel. */
 	if (c->n_pieces && c->pieces[0].from == c->inline_bytes) {
 		clock->arrival = clock->now + (c->instr->traits & EMU_OF_THREADS
-						   ? t->table->remote
-						   : t->table->try_cancel);
+						   ? t->table.remote
+						   : t->table.try_cancel);
 		return;
 	}
 	for (size_t k = 0; k < c->n_pieces; k++)
@@ -354,7 +354,7 @@ void emu_time_copy(struct emu_transfer *c)
 		clock->open[EMU_ASYNC_STORE] =
 		    emu_later(clock->open[EMU_ASYNC_STORE], end);
 	}
-	emu_time_advance(c->warp, EMU_SPENT_ISSUE, clock->now + t->table->tma_issue);
+	emu_time_advance(c->warp, EMU_SPENT_ISSUE, clock->now + t->table.tma_issue);
 	if (c->kind == EMU_BULK_LOAD && c->n_pieces) {
 		clock->load_from = c->pieces[0].from;
 		clock->load_issued = clock->now;
@@ -376,16 +376,15 @@ void emu_time_wgmma(struct emu_warp *w, uint32_t n, bool a_is_shared)
 
 	if (!t)
 		return;
-	service =
-	    emu_later(n / 2.0, a_is_shared ? t->table->wgmma_shared_least + n / 4.0
-					   : t->table->wgmma_least);
+	service = emu_later(n / 2.0, a_is_shared ? t->table.wgmma_shared_least + n / 4.0
+						 : t->table.wgmma_least);
 	begin = emu_serve(&w->cta->clock->sm->tensor[w->index % EMU_QUARTERS],
 			  w->clock->now, service);
 	t->tensor_busy += n / 2.0;
 	emu_trace_engine(t->trace, w->cta->clock->sm->number, EMU_TRACE_TENSOR, begin,
 			 begin + service);
 	w->cta->clock->sm->accumulates[w->index % EMU_QUARTERS] = begin + n / 2.0;
-	w->clock->open[EMU_ASYNC_WGMMA] = begin + service + t->table->wgmma_latency;
+	w->clock->open[EMU_ASYNC_WGMMA] = begin + service + t->table.wgmma_latency;
 	/*
 	 * A from registers is not queued: the warp stalls until the
 	 * tensor cores take the operation, and is free while they run it

@@ -13,7 +13,7 @@
 
 static double us_of(const struct emu_time *t, double cycles)
 {
-	return cycles / t->table->clock_ghz / 1e3;
+	return cycles / t->table.clock_ghz / 1e3;
 }
 
 static double part_of(double part, double whole)

@@ -131,8 +131,7 @@ struct emu_time_grid {
 };
 
 struct emu_time {
-	const struct emu_time_table *table; /* values */
-	struct emu_time_table values;
+	struct emu_time_table table;
 	struct emu_time_costs *costs; /* NULL: only means */
 	struct emu_trace *trace;      /* NULL: none */
 	struct emu_sm *sms;

@@ -32,7 +32,7 @@ static uint32_t sms_of(const struct emu_warp *w, uint32_t ctas, struct emu_sm *s
 /* Stalls the warp while the queue of its quarter is full. */
 static void wait_for_queue(struct emu_warp *w)
 {
-	const struct emu_time_table *t = emu_time_machine(w)->table;
+	const struct emu_time_table *t = &emu_time_machine(w)->table;
 	const struct emu_tcgen05_pipe *p = &w->cta->clock->sm->tcgen05;
 	const uint32_t q = w->index % EMU_TCGEN05_QUARTERS;
 	const uint32_t depth = (uint32_t)t->umma_depth;
@@ -50,7 +50,7 @@ static void put_in_queue(struct emu_warp *w, double begin)
 
 	p->queue[q][p->queued[q]++ % EMU_TCGEN05_DEPTH] = begin;
 	emu_time_advance(w, EMU_SPENT_ISSUE,
-			 w->clock->now + emu_time_machine(w)->table->umma_issue);
+			 w->clock->now + emu_time_machine(w)->table.umma_issue);
 }
 
 /* Cycles from one operation to the next in a stream of equal ones. */
@@ -99,7 +99,7 @@ void emu_time_umma(struct emu_warp *w, const struct emu_umma *u)
 	for (uint32_t k = 0; k < n; k++)
 		begin = emu_later(begin, sms[k]->tcgen05.mma);
 	begin = emu_later(begin, sms[0]->tcgen05.begun);
-	service = interval(t->table, u);
+	service = interval(&t->table, u);
 	for (uint32_t k = 0; k < n; k++) {
 		sms[k]->tcgen05.mma = begin + service;
 		sms[k]->tcgen05.begun = begin;
@@ -107,7 +107,7 @@ void emu_time_umma(struct emu_warp *w, const struct emu_umma *u)
 		emu_trace_engine(t->trace, sms[k]->number, EMU_TRACE_TENSOR, begin,
 				 begin + service);
 	}
-	c->done = emu_later(c->done, begin + latency(t->table, u));
+	c->done = emu_later(c->done, begin + latency(&t->table, u));
 	put_in_queue(w, begin);
 }
 
@@ -142,9 +142,9 @@ void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy, uint32_t ct
 	c = &w->clock->tcgen05;
 	n = sms_of(w, ctas, sms);
 	wait_for_queue(w);
-	mine = copy_interval(t->table, copy);
+	mine = copy_interval(&t->table, copy);
 	/* The engine is faster than one thread can issue. */
-	service = mine * t->table->copy_4_engine / t->table->copy_4;
+	service = mine * t->table.copy_4_engine / t->table.copy_4;
 	begin = emu_later(w->clock->now, c->copies);
 	for (uint32_t k = 0; k < n; k++)
 		begin = emu_later(
@@ -156,8 +156,8 @@ void emu_time_tmem_copy(struct emu_warp *w, enum emu_tmem_copy copy, uint32_t ct
 				 begin + mine);
 	}
 	c->copies = begin + mine;
-	c->copied = begin + service + t->table->copy_to_umma;
-	c->done = emu_later(c->done, begin + mine + t->table->copy_latency);
+	c->copied = begin + service + t->table.copy_to_umma;
+	c->done = emu_later(c->done, begin + mine + t->table.copy_latency);
 	put_in_queue(w, begin);
 }
 
@@ -212,10 +212,10 @@ void emu_time_tmem_move(struct emu_warp *w, enum emu_tmem_shape shape,
 	end += begin;
 	emu_trace_engine(t->trace, sm->number, EMU_TRACE_TMEM, begin, end);
 	if (is_store) {
-		c->stored = emu_later(c->stored, end + t->table->tmem_store_latency);
+		c->stored = emu_later(c->stored, end + t->table.tmem_store_latency);
 		return;
 	}
-	end += t->table->tmem_latency;
+	end += t->table.tmem_latency;
 	c->loaded = emu_later(c->loaded, end);
 	w->clock->result = end;
 	w->clock->result_of = EMU_SPENT_TCGEN05;
@@ -237,5 +237,5 @@ void emu_time_tmem_alloc(struct emu_warp *w)
 
 	if (t)
 		emu_time_advance(w, EMU_SPENT_TCGEN05,
-				 w->clock->now + t->table->tmem_alloc);
+				 w->clock->now + t->table.tmem_alloc);
 }

@@ -375,10 +375,10 @@ static void test_h100(void **state)
 	(void)state;
 	assert_non_null(h100);
 	assert_non_null(h200);
-	assert_true(h100->table->hbm_rate < 0.7 * h200->table->hbm_rate);
-	assert_true(h100->table->cluster_barrier > h200->table->cluster_barrier);
-	assert_true(h100->table->l2_rate == h200->table->l2_rate);
-	assert_true(h100->table->clock_ghz == h200->table->clock_ghz);
+	assert_true(h100->table.hbm_rate < 0.7 * h200->table.hbm_rate);
+	assert_true(h100->table.cluster_barrier > h200->table.cluster_barrier);
+	assert_true(h100->table.l2_rate == h200->table.l2_rate);
+	assert_true(h100->table.clock_ghz == h200->table.clock_ghz);
 	emu_time_close(h100);
 	emu_time_close(h200);
 }
