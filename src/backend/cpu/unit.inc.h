@@ -93,6 +93,25 @@ static void find_source(const struct cpu_item *item, const struct cpu_chunk *chu
 			       chunk->blocks, scratch, &source->left);
 }
 
+/*
+ * Sets the prefetches of a chunk's steps: step_bytes of each panel of the next chunk
+ * if its weights are packed, otherwise addresses that are cached already.  Addresses
+ * may be past the end of the weights, because they are only prefetched.
+ */
+static void find_fetch(const struct cpu_item *item, const struct cpu_chunk *next,
+		       const struct source *source, int64_t step_bytes,
+		       struct fetch *fetch)
+{
+	const struct cpu_weights *b = &item->b[next->b];
+	const int64_t panel = (next->n0 + next->col) / PANEL_COLS;
+
+	memcpy(fetch->panels, source->panels, sizeof(fetch->panels));
+	fetch->step = b->panels ? step_bytes : 0;
+	for (int i = 0; b->panels && i < TILE_PANELS; i++)
+		fetch->panels[i] = b->panels + (panel + i) * b->panel_stride_bytes +
+				   cpu_codes_at(next->k0);
+}
+
 /* Prefetches the lines of the output that finish_row() writes soon. */
 static void fetch_output(const struct cpu_item *item, int64_t row, int64_t rows,
 			 int64_t col)

@@ -180,27 +180,6 @@ static const record *records_at(const struct cpu_item *item, int64_t row, int64_
 }
 
 /*
- * Sets the prefetches of `rows` rows during a chunk: those of the next chunk if its
- * weights are packed, otherwise addresses that are cached already.  Addresses may be
- * past the end of the weights, because they are only prefetched.
- */
-static void find_fetch(const struct cpu_item *item, const struct cpu_chunk *next,
-		       const struct source *source, int64_t rows, struct fetch *fetch)
-{
-	const struct cpu_weights *b = &item->b[next->b];
-	const int64_t panel = (next->n0 + next->col) / PANEL_COLS;
-	const int64_t k = next->k0 / GROUP_BLOCKS * GROUP_BYTES;
-
-	memcpy(fetch->panels, source->panels, sizeof(fetch->panels));
-	fetch->step = 0;
-	if (!b->panels)
-		return;
-	for (int i = 0; i < TILE_PANELS; i++)
-		fetch->panels[i] = b->panels + (panel + i) * b->panel_stride_bytes + k;
-	fetch->step = (BLOCK_CODES + PANEL_COLS) * TILE_ROWS / rows + 1;
-}
-
-/*
  * Multiplies a chunk.  The first row tile expands it, the others use the expanded
  * weights.  Meanwhile the next chunk is prefetched.
  */
@@ -216,7 +195,8 @@ static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0, int64_
 	struct fetch fetch;
 
 	find_source(item, chunk, scratch, &source);
-	find_fetch(item, next, &source, rows, &fetch);
+	find_fetch(item, next, &source,
+		   (BLOCK_CODES + PANEL_COLS) * TILE_ROWS / rows + 1, &fetch);
 	for (int64_t i = 0; i < rows; i += TILE_ROWS) {
 		const int64_t row = m0 + i;
 		const int64_t in_tile =

@@ -334,7 +334,7 @@ TILE_INLINE void end_sums(const bool two, float *sums)
 	MEMORY_BARRIER();
 }
 
-/* Where a tile of rows finds its operands of a chunk. */
+/* The operands of a tile of rows in one chunk of k. */
 struct tile_job {
 	const struct source *source; /* NULL: the weights are expanded already */
 	const struct fetch *fetch;
@@ -408,29 +408,12 @@ static void sum_rows(const struct tile_job *job, float *sums, bool first)
 
 /* ---- units --------------------------------------------------------------- */
 
-/* As in units.inc.h; a step is of a pair of blocks here. */
-static void find_fetch(const struct cpu_item *item, const struct cpu_chunk *next,
-		       const struct source *source, int64_t rows, struct fetch *fetch)
-{
-	const struct cpu_weights *b = &item->b[next->b];
-	const int64_t panel = (next->n0 + next->col) / PANEL_COLS;
-	const int64_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-
-	memcpy(fetch->panels, source->panels, sizeof(fetch->panels));
-	fetch->step = 0;
-	if (!b->panels)
-		return;
-	for (int i = 0; i < TILE_PANELS; i++)
-		fetch->panels[i] = b->panels + (panel + i) * b->panel_stride_bytes +
-				   cpu_codes_at(next->k0);
-	fetch->step = 2 * (BLOCK_CODES + PANEL_COLS) / tiles + 1;
-}
-
 static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0, int64_t rows,
 		      const struct cpu_chunk *chunk, const struct cpu_chunk *next,
 		      struct scratch *scratch)
 {
 	const bool is_nvfp4 = item->activations == NIB_ACTIVATIONS_NVFP4;
+	const int64_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
 	const bool last = chunk->b == dual && chunk->k0 + chunk->blocks == item->blocks;
 	struct source source;
 	struct fetch fetch;
@@ -443,7 +426,9 @@ static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0, int64_
 			       .up = set_int(is_nvfp4 ? 0 : 8 << 23)};
 
 	find_source(item, chunk, scratch, &source);
-	find_fetch(item, next, &source, rows, &fetch);
+	/* A step is of a pair of blocks. */
+	find_fetch(item, next, &source, 2 * (BLOCK_CODES + PANEL_COLS) / tiles + 1,
+		   &fetch);
 	for (int64_t i = 0; i < rows; i += TILE_ROWS) {
 		const int64_t left = item->m - m0 - i;
 		float *to = blocked_sums(scratch->sums[chunk->b], i, chunk->col);
