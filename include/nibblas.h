@@ -255,9 +255,9 @@ struct nib_device_options {
 	 * instruction set ("avx512" is an older name of "avx512vnni"); NULL = the
 	 * value of NIB_CPU, or if that is not set, the best one of this machine.
 	 *
-	 * Where the processor has AMX, opening a device with "amx" or NULL, and
-	 * nib_backend_get_info(), request tile registers for the process, which
-	 * Linux does not take back.  From then on sigaltstack() refuses stacks
+	 * On a processor with AMX, nib_device_open() with "amx" or NULL and
+	 * nib_backend_get_info() request tile registers for the process. Linux
+	 * does not take them back.  From then on sigaltstack() refuses stacks
 	 * below some 11 KiB (getauxval(AT_MINSIGSTKSZ)); if a thread has a smaller
 	 * one already, the request fails and "avx512vnni" is used.  Threads have no
 	 * tile state after a call.

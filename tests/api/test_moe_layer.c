@@ -435,7 +435,7 @@ static void definition(void **state)
 			    .offset = i % 5 == 0 ? 0 : 7 * i,
 			};
 
-			/* vdpbf16ps and amx sum a row alone in another order. */
+			/* vdpbf16ps and amx sum a single row in another order. */
 			if (kind == NIB_ACTIVATIONS_DENSE &&
 			    s.dtype == NIB_DTYPE_BF16 &&
 			    (strcmp(test_isas[isa], "avx512vnni") == 0 ||

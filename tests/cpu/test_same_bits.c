@@ -252,9 +252,10 @@ static void batches(void **state)
 }
 
 /*
- * A row's result does not depend on how many others there are: each row of a
- * large m alone (by gemm and by gemv), and the first rows as a smaller m.  A set with
- * an order of its own has it from TEST_AMX_ROWS on.
+ * A row's result does not depend on how many others there are.  The rows of a large m
+ * are multiplied again one by one (by gemm and by gemv), and the first rows as a
+ * smaller m.  An instruction set with an order of sums of its own uses it from
+ * TEST_AMX_ROWS rows on.
  */
 static void rows_alone(void **state)
 {
@@ -291,7 +292,7 @@ static void rows_alone(void **state)
 					       NULL));
 		}
 		if (least == 1)
-			job_has_bits(job, &bits, "row alone");
+			job_has_bits(job, &bits, "row by row");
 		for (int64_t few = least; few < 40 && few < m; few++) {
 			struct nib_problem some = job->problems[0];
 
