@@ -49,6 +49,7 @@ static const struct table_column columns[] = {
     {.key = "worst_col"},
     {.key = "worst_got"},
     {.key = "worst_want"},
+    {.key = "digest"},
     {.key = "run_s"},
     {.key = "check_s"},
     {.key = "version"},
@@ -99,12 +100,12 @@ static void put_repro(const struct check *check, const struct shape *shape, int 
 }
 
 static void put_row(struct check *check, const struct shape *shape, int packed,
-		    int64_t sample, const struct nib_check_result *result, double run_s,
-		    double check_s)
+		    int64_t sample, const struct nib_check_result *result,
+		    uint64_t digest, double run_s, double check_s)
 {
 	const struct check_args *args = check->args;
 	struct table *t = check->table;
-	char text[SHAPE_TEXT], repro[8192];
+	char text[SHAPE_TEXT], repro[8192], hex[17];
 
 	put_repro(check, shape, packed, sample, repro, sizeof(repro));
 	table_text(t, "op", shape_op_names[shape->op]);
@@ -130,6 +131,8 @@ static void put_row(struct check *check, const struct shape *shape, int packed,
 	table_int(t, "worst_col", result->col);
 	table_number(t, "worst_got", result->got);
 	table_number(t, "worst_want", result->want);
+	snprintf(hex, sizeof(hex), "%016llx", (unsigned long long)digest);
+	table_text(t, "digest", hex);
 	table_number(t, "run_s", run_s);
 	table_number(t, "check_s", check_s);
 	table_text(t, "version", nib_version());
@@ -186,6 +189,7 @@ static int check_shape(struct check *check, const struct shape *shape, int packe
 	char text[SHAPE_TEXT];
 	struct nib_error err;
 	enum nib_status status;
+	uint64_t digest;
 	struct data *data;
 
 	progress_advance(0, shape_text(shape, text));
@@ -196,11 +200,12 @@ static int check_shape(struct check *check, const struct shape *shape, int packe
 	run_s = cli_now_s() - begin_s;
 	if (!status)
 		status = data_check(data, &how, &result, &err);
+	digest = data_digest(data);
 	data_free(data);
 	if (status)
 		return cli_fail_activations(text, &err, args->activations,
 					    !cli_is_host(check->device));
-	put_row(check, shape, packed, how.sample_rows, &result, run_s,
+	put_row(check, shape, packed, how.sample_rows, &result, digest, run_s,
 		cli_now_s() - begin_s - run_s);
 	check->rows++;
 	check->failed_rows += result.failed != 0;

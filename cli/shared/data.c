@@ -504,6 +504,17 @@ enum nib_status data_fetch(struct data *data, struct nib_error *err)
 	return staging_fetch(&c, data->c_bytes, err);
 }
 
+uint64_t data_digest(const struct data *data)
+{
+	const struct staging c = staged_c(data);
+	const unsigned char *bytes = c.host;
+	uint64_t digest = UINT64_C(0xCBF29CE484222325);
+
+	for (size_t i = 0; i < data->c_bytes; i++)
+		digest = (digest ^ bytes[i]) * UINT64_C(0x100000001B3);
+	return digest;
+}
+
 enum nib_status data_plan(struct nib_device *device, const struct data *data,
 			  const struct nib_plan_options *options,
 			  struct nib_plan **plan, struct nib_error *err)

@@ -91,6 +91,11 @@ void data_free(struct data *data); /* NULL is fine */
 enum nib_status data_poison(struct data *data, struct nib_error *err);
 /* Waits, and brings every c to where the views have it. */
 enum nib_status data_fetch(struct data *data, struct nib_error *err);
+/*
+ * FNV-1a (64 bits) of the bytes of every c, which was fetched after data_poison():
+ * the same for the same results.
+ */
+uint64_t data_digest(const struct data *data);
 /* Plans, or runs, whichever of the calls the shape needs. */
 enum nib_status data_plan(struct nib_device *device, const struct data *data,
 			  const struct nib_plan_options *options,

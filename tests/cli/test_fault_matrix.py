@@ -37,12 +37,13 @@ COMMANDS = {
     "verify": ["verify", "in", "in"],
     "run": ["run", "--weights", "out", "--tensor", LAYER, "--input", "x",
             "--output", "y", "--force"],
+    "selftest": ["selftest", "--quick", "--quiet", "-o", "self.json", "--force"],
     "tune": ["tune"],
     "completion": ["completion", "man"],
     "help": ["help"],
 }
 OUTPUTS = {"report": "page.html", "demo": "page.html", "quantize": "new",
-           "run": "y"}
+           "run": "y", "selftest": "self.json"}
 INPUTS = {"report": "rows.json", "quantize": "in", "inspect": "in",
           "verify": "in", "run": "x"}
 PRECIOUS = b"what was there before"
@@ -136,6 +137,8 @@ class Matrix(NibTest):
             self.assertEqual(len(data), 8 + size + max(
                 t["data_offsets"][1] for key, t in header.items()
                 if key != "__metadata__"))
+        elif name == "selftest":
+            self.assertEqual(json.loads(data)["format"], "nibblas selftest 1")
         elif name in OUTPUTS:
             self.assertRegex(data, rb"(?is)^<!doctype html.*</html>\s*$")
 

@@ -22,6 +22,7 @@ SOURCE = os.environ["NIB_SOURCE_DIR"]
 # The first pattern that a command begins with: arguments to add, or why it is skipped.
 RULES = [
     # Without measuring: the time of the plans.
+    (r"nib selftest", ["--quick", "--quiet"]),
     (r"nib bench", ["--plan", "--min-time", "0", "--samples", "3", "--quiet"]),
     (r"nib ", []),
     (r"make ", ["--dry-run"]),
