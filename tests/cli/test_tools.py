@@ -62,6 +62,7 @@ class Mutants(unittest.TestCase):
         for path, lacks in (
                 ("avx2/gemm_avx2.c", []), ("scalar/gemm_scalar.c", []),
                 ("gemm.inc.h", []), ("avx2/quantize_avx2.h", []),
+                ("vector256.inc.h", []),
                 ("avx512bw/gemm_avx512bw.c", ["avx512bw", "avx512dq", "avx512f",
                                               "avx512vl"]),
                 ("vector512.inc.h", ["avx512bw", "avx512dq", "avx512f", "avx512vl"]),

@@ -79,7 +79,7 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k, char *expa
 	}
 }
 
-/* A record's scale times those of a vector of columns. */
+/* The factor of dot_float() for a vector of columns. */
 TILE_INLINE vfloat scale_product(const record *a, const char *expanded_scales, int v)
 {
 	if (SCALE_TABLE) {
@@ -92,8 +92,7 @@ TILE_INLINE vfloat scale_product(const record *a, const char *expanded_scales, i
 		return to_float(add_int(to_bits(set_float(a->scale)),
 					load_int(expanded_scales + v * V_BYTES)));
 	}
-	return mul_float(set_float(a->scale),
-			 load_float((const float *)expanded_scales + v * V_COLS));
+	return row_scale(a, load_float((const float *)expanded_scales + v * V_COLS));
 }
 
 /* sum[row][vector] += one k-block, for the `step` rows from a. */
@@ -102,24 +101,23 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 {
 	vdot dot[ROW_STEP][TILE_VECS];
 
-	UNROLLED (i, step)
-		UNROLLED (v, TILE_VECS)
-			dot[i][v] = dot_bias(a[i].bias);
 	UNROLLED (g, 4)
 		UNROLLED (i, step) {
 			int32_t a4;
 
 			memcpy(&a4, a[i].codes + 4 * g, 4);
-			UNROLLED (v, TILE_VECS)
-				dot[i][v] = dot_add(
-				    dot[i][v],
-				    load_int(expanded + (g * TILE_VECS + v) * V_BYTES),
-				    a4);
+			UNROLLED (v, TILE_VECS) {
+				const vint b =
+				    load_int(expanded + (g * TILE_VECS + v) * V_BYTES);
+
+				dot[i][v] = g == 0 ? dot_first(&a[i], b, a4)
+						   : dot_add(dot[i][v], b, a4);
+			}
 		}
 	UNROLLED (i, step)
 		UNROLLED (v, TILE_VECS)
 			sum[i][v] = fma_float(
-			    dot_float(dot[i][v]),
+			    dot_float(dot[i][v], &a[i]),
 			    scale_product(&a[i], expanded + EXPANDED_CODES, v),
 			    sum[i][v]);
 }
@@ -155,21 +153,20 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 		b[j][2] = decode_low(z1);
 		b[j][3] = decode_high(z1);
 		s[j] = load_scales(panel + cpu_scales_at(left, k + j) + v * V_COLS);
-		UNROLLED (i, rows)
-			dot[j][i] = dot_bias(a[j * rows + i].bias);
 	}
 	UNROLLED (g, 4)
 		UNROLLED (j, count)
 			UNROLLED (i, rows) {
+				const record *row = &a[j * rows + i];
 				int32_t a4;
 
-				memcpy(&a4, a[j * rows + i].codes + 4 * g, 4);
-				dot[j][i] = dot_add(dot[j][i], b[j][g], a4);
+				memcpy(&a4, row->codes + 4 * g, 4);
+				dot[j][i] = g == 0 ? dot_first(row, b[j][g], a4)
+						   : dot_add(dot[j][i], b[j][g], a4);
 			}
 	UNROLLED (j, count)
 		UNROLLED (i, rows)
 			sum[i][v] =
-			    fma_float(dot_float(dot[j][i]),
-				      mul_float(set_float(a[j * rows + i].scale), s[j]),
-				      sum[i][v]);
+			    fma_float(dot_float(dot[j][i], &a[j * rows + i]),
+				      row_scale(&a[j * rows + i], s[j]), sum[i][v]);
 }

@@ -33,7 +33,8 @@
  *   HAVE_F16C            both  defined if the set has F16C; else undefined
  *   SCALE_TABLE          0     1: scales are expanded to a table of products, see
  *                              gemm.inc.h; 0: they are multiplied
- *   RECORD_BIAS(x)       0     a record's bias as dot_bias() requires it
+ *   FINISH_RECORD(record)  0   turns the bias and scale of a packed record into what
+ *                              dot_first(), dot_float() and row_scale() require
  *   record               1     type of a k-block of a row of A, with the member
  *                              word[WORDS] (for 0 it is struct cpu_record)
  *   WORDS                1     steps of a k-block: 16, or 8 for pairs of bf16
@@ -53,11 +54,14 @@
  *   load_int(p) store_int(p, v) set_int(x) add_int(x, y) sub_int(x, y)   0
  *   to_bits(v) to_float(v)     0  the same bits as vint, as vfloat
  *   decode_low(v) decode_high(v)  0  nibbles of v to bytes 2 * e2m1 + CODE_OFFSET
- *   load_scales(p)       0     V_COLS e4m3 bytes to floats / 256
+ *   load_scales(p)       0     V_COLS e4m3 bytes to floats / 256 (or other multiples,
+ *                              for which FINISH_RECORD() makes up)
  *   vdot                 0     a running dot product of each column
- *   dot_bias(bias)       0     its first value, from a record's bias
+ *   dot_first(a, b, a4)  0     its first step: as dot_add(), for the record *a
  *   dot_add(dot, b, a4)  0     dot + four unsigned bytes of b times four signed of a4
- *   dot_float(dot)       0     its value as vfloat
+ *   dot_float(dot, a)    0     its value as vfloat, for the record *a
+ *   row_scale(a, b_scale)  0   the factor of that value: B's scales times the record's,
+ *                              unless dot_float() has multiplied by the latter
  *   vcodes               1     V_COLS dwords of codes, 8 k each
  *   load_codes(p)        1
  *   vword                1     weights of one step

@@ -2,7 +2,7 @@
 /*
  * pack.inc.h - from the caller's rows to the backend's order (layout.h), in
  * plain C that every instruction set compiles for itself.  The including file may
- * define PACK_RECORD, a faster pack_record().
+ * define PACK_RECORD, a faster pack_record(), and FINISH_RECORD (multiply.inc.h).
  */
 #include <string.h>
 
@@ -43,6 +43,10 @@ static inline uint8_t scale_at(struct scale_row row, int64_t block)
 {
 	return row.at[block / 4 * row.step + block % 4] & 0x7f;
 }
+
+#ifndef FINISH_RECORD
+#define FINISH_RECORD(record) (void)(record)
+#endif
 
 #ifndef PACK_RECORD
 #define PACK_RECORD pack_record
@@ -88,6 +92,7 @@ static inline void pack_nvfp4_row(const struct cpu_item *item, int64_t i,
 			has_nan |= scale == NIB_E4M3_NAN;
 			memset(out, 0, sizeof(*out));
 			out->scale = 1.0f;
+			FINISH_RECORD(out);
 			continue;
 		}
 		PACK_RECORD(codes, scale, out);

@@ -46,8 +46,9 @@ static inline void pack_record_vector(const uint8_t *codes, uint8_t scale,
 	const __m128 half = _mm_cvtph_ps(_mm_cvtsi32_si128(scale << 7));
 
 	_mm_storeu_si128((void *)out->codes, twice);
-	out->bias = RECORD_BIAS(-CODE_OFFSET * sum_bytes(twice));
+	out->bias = -CODE_OFFSET * sum_bytes(twice);
 	out->scale = _mm_cvtss_f32(half) * 64.0f;
+	FINISH_RECORD(out);
 }
 
 #define PACK_RECORD pack_record_vector
@@ -121,8 +122,9 @@ pack_int8_block_vector(const uint8_t *x, enum nib_dtype dtype, struct cpu_record
 	    _mm_mul_ps(_mm_castsi128_ps(scale), _mm_set1_ps(INT8_RECORD_SCALE));
 
 	_mm_storeu_si128((void *)out->codes, codes);
-	out->bias = RECORD_BIAS(-CODE_OFFSET * sum_bytes(codes));
+	out->bias = -CODE_OFFSET * sum_bytes(codes);
 	out->scale = _mm_cvtss_f32(factor);
+	FINISH_RECORD(out);
 	return _mm_cvtsi128_si32(most) >= 0x7f800000;
 }
 

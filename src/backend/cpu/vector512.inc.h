@@ -33,7 +33,8 @@ typedef __m512 vfloat;
 #define fma_float(x, y, z) _mm512_fmadd_ps(x, y, z)
 #define to_bits(v)         _mm512_castps_si512(v)
 #define to_float(v)        _mm512_castsi512_ps(v)
-#define dot_bias(bias)   _mm512_set1_epi32(bias)
+#define dot_first(a, b, a4)    dot_add(set_int((a)->bias), b, a4)
+#define row_scale(a, b_scale)  mul_float(set_float((a)->scale), b_scale)
 // clang-format on
 
 /* e4m3 shifted left by 7 is an fp16 of 1/256 of the value, subnormals too. */

@@ -10,11 +10,12 @@
 #define DENSE_A		  0
 #define ROW_STEP	  2
 #define DIRECT_STEP(rows) ((rows) <= 3 ? 2 : 1)
-/* As in AVX2: a lane holds two 16-bit sums; the bias goes into one of them. */
-#define RECORD_BIAS(x) ((x)&0xffff)
+/* A lane holds two 16-bit sums; the bias goes into one of them. */
+#define FINISH_RECORD(record) ((record)->bias &= 0xffff)
 #define dot_add(dot, b, a4)                                                            \
 	_mm512_add_epi16(dot, _mm512_maddubs_epi16(b, _mm512_set1_epi32(a4)))
-#define dot_float(dot) _mm512_cvtepi32_ps(_mm512_madd_epi16(dot, _mm512_set1_epi16(1)))
+#define dot_float(dot, a)                                                              \
+	_mm512_cvtepi32_ps(_mm512_madd_epi16(dot, _mm512_set1_epi16(1)))
 
 /* 2 * e2m1 + 12 for each code below 16. */
 static inline __m512i decode_index(__m512i index)

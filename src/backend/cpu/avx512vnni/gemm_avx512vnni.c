@@ -9,13 +9,13 @@
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
 
-#define CPU_GEMM_OPS	    cpu_gemm_ops_avx512vnni
-#define DENSE_A		    0
-#define ROW_STEP	    2
-#define DIRECT_STEP(rows)   ((rows) <= 3 ? 2 : 1)
-#define RECORD_BIAS(x)	    (x)
-#define dot_add(dot, b, a4) _mm512_dpbusd_epi32(dot, b, _mm512_set1_epi32(a4))
-#define dot_float(dot)	    _mm512_cvtepi32_ps(dot)
+#define CPU_GEMM_OPS	      cpu_gemm_ops_avx512vnni
+#define DENSE_A		      0
+#define ROW_STEP	      2
+#define DIRECT_STEP(rows)     ((rows) <= 3 ? 2 : 1)
+#define FINISH_RECORD(record) (void)(record)
+#define dot_add(dot, b, a4)   _mm512_dpbusd_epi32(dot, b, _mm512_set1_epi32(a4))
+#define dot_float(dot, a)     _mm512_cvtepi32_ps(dot)
 
 /* 2 * e2m1 + 12 for each code, four times: vpermb's index uses six bits, so the
  * upper two may hold anything. */
