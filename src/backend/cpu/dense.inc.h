@@ -88,28 +88,29 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 /* ---- direct ------------------------------------------------------------- */
 
 /*
- * `count` k-blocks of a vector of columns, from block k of a panel on:
- * sum[row][v] += dot * scale for each.  Each step of a dot product waits for the
- * one before it, so those of all k-blocks are interleaved.
+ * `count` k-blocks of the DIRECT_VECS vectors of columns from v0 on, from block k
+ * of a panel on: sum[row][v] += dot * scale for each.  Each step of a dot product waits
+ * for the one before it, so those of all k-blocks and vectors are interleaved.
  */
 TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
-			     const uint8_t *panel, int64_t left, int64_t k, const int v,
-			     vfloat (*sum)[PANEL_VECS])
+			     const uint8_t *panel, int64_t left, int64_t k,
+			     const int v0, vfloat (*sum)[PANEL_VECS])
 {
-	vfloat dot[2][TILE_ROWS];
+	const int vecs = DIRECT_VECS, chains = count * vecs;
+	vfloat dot[2 * DIRECT_VECS][TILE_ROWS];
 
-	UNROLLED (j, count)
+	UNROLLED (j, chains)
 		UNROLLED (i, rows)
 			dot[j][i] = set_float(0.0f);
 	UNROLLED (z, 2) {
-		vcodes c[2];
+		vcodes c[2 * DIRECT_VECS];
 
-		UNROLLED (j, count)
-			c[j] = load_codes(panel + cpu_codes_at(k + j) + 64 * z +
-					  v * V_BYTES);
+		UNROLLED (j, chains)
+			c[j] = load_codes(panel + cpu_codes_at(k + j / vecs) + 64 * z +
+					  (v0 + j % vecs) * V_BYTES);
 		UNROLLED (g, HALF_WORDS)
-			UNROLLED (j, count) {
-				const record *row = a + j * rows;
+			UNROLLED (j, chains) {
+				const record *row = a + j / vecs * rows;
 				const vword w = decode(c[j], g);
 
 				UNROLLED (i, rows)
@@ -118,9 +119,10 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 						     row[i].word[z * HALF_WORDS + g]);
 			}
 	}
-	UNROLLED (j, count) {
-		const vfloat s =
-		    block_scales(panel + cpu_scales_at(left, k + j) + v * V_COLS);
+	UNROLLED (j, chains) {
+		const int v = v0 + j % vecs;
+		const vfloat s = block_scales(
+		    panel + cpu_scales_at(left, k + j / vecs) + v * V_COLS);
 
 		UNROLLED (i, rows)
 			sum[i][v] = fma_float(dot[j][i], s, sum[i][v]);

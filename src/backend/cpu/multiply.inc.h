@@ -30,6 +30,8 @@
  *   DIRECT_ROWS          both  up to this m, decoding again for every tile of rows is
  *                              cheaper than expanding; 0: never
  *   DIRECT_STEP(rows)    both  k-blocks that a direct pass interleaves: 1, 2
+ *   DIRECT_VECS          1     optional: vectors of columns that it interleaves, 1
+ *                              unless defined, or 2 where V_COLS is 8
  *   HAVE_F16C            both  defined if the set has F16C; else undefined
  *   SCALE_TABLE          0     1: scales are expanded to a table of products, see
  *                              gemm.inc.h; 0: they are multiplied
@@ -72,6 +74,10 @@
  *   block_scales(p)      1     V_COLS e4m3 bytes as factors of the values of decode();
  *                              for a scale of 0 any finite number: its codes are 0
  */
+#ifndef DIRECT_VECS
+#define DIRECT_VECS 1
+#endif
+
 #if DENSE_A
 #include "backend/cpu/pack.inc.h"
 

@@ -10,7 +10,8 @@
  *   expand_block()   expands a k-block
  *   add_rows()       blocked: adds an expanded k-block to the sums of some rows
  *   DIRECT_BLOCKS    k-blocks of one pass of few rows over a panel
- *   add_decoded()    direct: adds k-blocks of a vector of columns, decoded in registers
+ *   add_decoded()    direct: adds k-blocks of DIRECT_VECS vectors of columns,
+ *                    decoded in registers
  */
 
 /* ---- blocked: tiles ----------------------------------------------------- */
@@ -81,12 +82,13 @@ TILE_INLINE void sum_panel(const int rows, const record *a, const uint8_t *panel
 				fetch = next;
 			fetch = fetch_block(fetch);
 		}
-		UNROLLED (v, PANEL_VECS)
-			add_decoded(rows, step, a, panel, left, k, v, sum);
+		UNROLLED (v, PANEL_VECS / DIRECT_VECS)
+			add_decoded(rows, step, a, panel, left, k, v * DIRECT_VECS,
+				    sum);
 	}
 	for (; k < blocks; k++, a += rows)
-		UNROLLED (v, PANEL_VECS)
-			add_decoded(rows, 1, a, panel, left, k, v, sum);
+		UNROLLED (v, PANEL_VECS / DIRECT_VECS)
+			add_decoded(rows, 1, a, panel, left, k, v * DIRECT_VECS, sum);
 	UNROLLED (i, rows)
 		UNROLLED (v, PANEL_VECS)
 			store_float(sums + i * UNIT_COLS + v * V_COLS, sum[i][v]);

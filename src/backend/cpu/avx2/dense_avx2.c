@@ -2,84 +2,77 @@
 /*
  * dense_avx2.c - W4A16 and W4A32 with AVX2, FMA and F16C: weights become fp32.
  */
-#include <immintrin.h>
-
 #include "backend/cpu/gemm_ops.h"
+#include "backend/cpu/vector256.inc.h"
 
 #define CPU_GEMM_OPS cpu_dense_ops_avx2
 #define DENSE_A	     1
-#define V_COLS	     8
 #define TILE_ROWS    6
-#define TILE_VECS    2
 #define ROW_STEP     6
-#define HAVE_F16C
-#define DIRECT_ROWS 4
-#define WORDS	    16
-#define FOLDED	    0
-/* Four rows leave no registers for a second block. */
-#define DIRECT_STEP(rows)	  ((rows) <= 3 ? 2 : 1)
+#define WORDS	     16
+#define FOLDED	     0
+/* A multiply-add waits 4 cycles for the one before it, and two start a cycle: one and
+ * two rows need two blocks of both vectors, more have no registers for them. */
+#define DIRECT_STEP(rows)	  ((rows) <= 2 ? 2 : 1)
+#define DIRECT_VECS		  2
 #define PACK_BLOCK(x, dtype, out) widen_block(x, dtype, (out)->word)
 #define WIDEN_FP16(from, to)	  widen_fp16(from, to)
 
 typedef struct cpu_fp32_record record;
-typedef __m256 vfloat;
 typedef __m256 vword;
 
 // clang-format off
-#define load_float(p)      _mm256_loadu_ps(p)
-#define store_float(p, v)  _mm256_storeu_ps(p, v)
-#define load_word(p)       _mm256_loadu_ps((const float *)(p))
-#define store_word(p, v)   _mm256_storeu_ps((float *)(p), v)
-#define set_float(x)       _mm256_set1_ps(x)
-#define mul_float(x, y)    _mm256_mul_ps(x, y)
-#define fma_float(x, y, z) _mm256_fmadd_ps(x, y, z)
-#define dot_step(dot, w, a) _mm256_fmadd_ps(w, _mm256_set1_ps(a), dot)
+#define load_word(p)       load_float((const float *)(p))
+#define store_word(p, v)   store_float((float *)(p), v)
+#define dot_step(dot, w, a) fma_float(w, set_float(a), dot)
 #define fold(codes, i, scale) decode(codes, i)
-/* load_scales() gives 1/256 of them, decode() 1/128 of the values. */
-#define block_scales(bytes) mul_float(load_scales(bytes), set_float(32768.0f))
+/* load_e4m3() gives 1/256 of them, decode() 1/128 of the values. */
+#define block_scales(bytes) mul_float(load_e4m3(bytes), set_float(32768.0f))
 // clang-format on
 
-/* Twice the values of the even k, and of the odd ones. */
+/*
+ * bf16 in pairs, a pair in each dword: pairs[p][h] has k = 4h + p in the lower halves
+ * of dwords and k = 4h + p + 2 in the upper ones.
+ */
 typedef struct {
-	__m256i even, odd;
+	__m256i pairs[2][2];
 } vcodes;
 
-static inline __m256i twice(__m256i index)
+/* The upper and the lower bytes of 1/128 of the values as bf16. */
+static inline void load_pairs(__m256i index, __m256i pairs[2])
 {
-	const __m256i table = _mm256_broadcastsi128_si256(
-	    _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
+	const __m256i upper =
+	    look_up(_mm_setr_epi8(0, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c, 0x3d, 0x3d, -128,
+				  -69, -68, -68, -68, -68, -67, -67),
+		    index);
+	const __m256i lower = look_up(_mm_setr_epi8(0, -128, 0, 64, -128, -64, 0, 64, 0,
+						    -128, 0, 64, -128, -64, 0, 64),
+				      index);
 
-	return _mm256_shuffle_epi8(table,
-				   _mm256_and_si256(index, _mm256_set1_epi8(15)));
+	pairs[0] = _mm256_unpacklo_epi8(lower, upper);
+	pairs[1] = _mm256_unpackhi_epi8(lower, upper);
 }
 
 static inline vcodes load_codes(const uint8_t *p)
 {
-	const __m256i c = _mm256_loadu_si256((const void *)p);
+	/* The first two bytes of the four columns of a lane, then the last two. */
+	const __m256i halves = _mm256_broadcastsi128_si256(
+	    _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+	const __m256i c = _mm256_shuffle_epi8(load_int(p), halves);
+	vcodes codes;
 
-	return (vcodes){twice(c), twice(_mm256_srli_epi16(c, 4))};
+	load_pairs(c, codes.pairs[0]);
+	load_pairs(_mm256_srli_epi16(c, 4), codes.pairs[1]);
+	return codes;
 }
 
-/* Byte i / 2 of each dword moves to its top: 2^24 times as much. */
+/* A bf16 is the upper half of an fp32. */
 static inline __attribute__((always_inline)) __m256 decode(vcodes codes, int i)
 {
-	const int b = i / 2;
-	const __m256i top = _mm256_broadcastsi128_si256(
-	    _mm_setr_epi32((int)(0x00808080u | (uint32_t)b << 24),
-			   (int)(0x00808080u | (uint32_t)(b + 4) << 24),
-			   (int)(0x00808080u | (uint32_t)(b + 8) << 24),
-			   (int)(0x00808080u | (uint32_t)(b + 12) << 24)));
-	const __m256i x = _mm256_shuffle_epi8(i % 2 ? codes.odd : codes.even, top);
+	const __m256i pair = codes.pairs[i % 2][i / 4];
 
-	return _mm256_mul_ps(_mm256_cvtepi32_ps(x), _mm256_set1_ps(0x1p-32f));
-}
-
-/* e4m3 shifted left by 7 is an fp16 of 1/256 of the value, subnormals too. */
-static inline __m256 load_scales(const uint8_t *bytes)
-{
-	const __m128i wide = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)bytes));
-
-	return _mm256_cvtph_ps(_mm_slli_epi16(wide, 7));
+	return to_float(i / 2 % 2 ? _mm256_and_si256(pair, set_int(-65536))
+				  : _mm256_slli_epi32(pair, 16));
 }
 
 static inline void widen_fp16(const uint8_t *from, float *to)
