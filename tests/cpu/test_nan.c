@@ -189,7 +189,7 @@ static void neighbours(void **state)
 		const struct nib_dense *c;
 
 		if (!devices[d / 2])
-			break;
+			continue;
 		job = job_of_moe(&rng, &spec, rows, 3, 0, false);
 		c = &job->c[0].view;
 		run_on(job, d, "experts");
@@ -242,7 +242,7 @@ static void payload(void **state)
 		struct nib_device *device = test_device(test_isas[isa], 1);
 
 		if (!device)
-			break;
+			continue;
 		assert_ok(nib_multiply(device, NIB_OP_GEMM, &p, 1, NULL));
 		if (isa == 0)
 			memcpy(first, c, sizeof(c));
@@ -286,7 +286,7 @@ static void padding(void **state)
 		struct bits clean;
 
 		if (!devices[i / 8])
-			break;
+			continue;
 		job = job_of(&rng, &spec);
 		set_padding(&job->a[0], 0);
 		set_padding(&job->b[0], 0);

@@ -115,7 +115,7 @@ static void layouts_and_strides(void **state)
 		struct bits bits;
 
 		if (!how.device)
-			break;
+			continue;
 		first = sample_job(NIB_OP_DUAL_GEMM, NIB_DTYPE_FP32);
 		job_run(first, &how, "linear");
 		bits = job_bits(first);
@@ -231,7 +231,7 @@ static void batches(void **state)
 		struct bits bits;
 
 		if (!device)
-			break;
+			continue;
 		spec.batch = 4;
 		spec.b_batch = i & 2 ? 4 : 1;
 		spec.has_gaps = true;
@@ -273,7 +273,7 @@ static void rows_alone(void **state)
 
 		if (!how.device) {
 			job_free(job);
-			break;
+			continue;
 		}
 		job_run(job, &how, "all rows");
 		bits = job_bits(job);
@@ -326,7 +326,7 @@ static void experts_alone(void **state)
 		struct job *job;
 
 		if (!how.device)
-			break;
+			continue;
 		spec.has_gaps = i & 2;
 		job = job_of_moe(&rng, &spec, rows, 5, 3, false);
 		job_run(job, &how, "experts");
@@ -431,7 +431,7 @@ static void callers_pools(void **state)
 
 		if (!how.device) {
 			job_free(job);
-			break;
+			continue;
 		}
 		job_run(job, &how, "one thread");
 		bits = job_bits(job);
@@ -475,7 +475,7 @@ static void callers_modes(void **state)
 		struct bits bits;
 
 		if (!how.device)
-			break;
+			continue;
 		spec.alpha = spec.alpha2 = i & 2 ? &small : &large;
 		job = job_of(&rng, &spec);
 		job_run(job, &how, "default mode");
@@ -512,7 +512,7 @@ static void repeated_runs(void **state)
 		struct bits bits;
 
 		if (!device)
-			break;
+			continue;
 		job = job_of(&rng, &spec);
 		plan = job_plan(job, device, false);
 		job_run_plan(job, plan, NULL, "first run");
