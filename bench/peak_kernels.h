@@ -27,6 +27,7 @@ void peak_loop_dot_bf16(int64_t loops, const void *operand);
 void peak_loop_pmaddwd(int64_t loops, const void *operand);
 void peak_loop_madd8_avx2(int64_t loops, const void *operand);
 void peak_loop_madd8_avx512(int64_t loops, const void *operand);
+void peak_loop_dot8_avxvnni(int64_t loops, const void *operand);
 void peak_loop_dot8_avx512(int64_t loops, const void *operand);
 void peak_loop_tile_bf16(int64_t loops, const void *operand);
 

@@ -78,6 +78,7 @@ static const struct peak {
     [PEAK_PMADDWD] = {"pmaddwd sse2", "OP", LOOP(pmaddwd), 16},
     [PEAK_MADD8_AVX2] = {"vpmaddubsw avx2", "OP", LOOP(madd8_avx2), 64},
     [PEAK_MADD8_AVX512] = {"vpmaddubsw avx512", "OP", LOOP(madd8_avx512), 128},
+    [PEAK_DOT8_AVXVNNI] = {"vpdpbusd avxvnni", "OP", LOOP(dot8_avxvnni), 64},
     [PEAK_DOT8_AVX512] = {"vpdpbusd", "OP", LOOP(dot8_avx512), 128},
     [PEAK_TILE_BF16] = {"tdpbf16ps", "FLOP", LOOP(tile_bf16), 16 * 16 * 32 * 2},
     [PEAK_READ] = {"read bandwidth", "B", NULL, 0},
@@ -100,14 +101,15 @@ static struct peak peak_here(enum peak_kind kind)
 	return table[__builtin_cpu_supports("fma") ? PEAK_FMA_AVX2 : PEAK_MUL_ADD_SSE];
 }
 
-/* Whether the library may use tile registers, which the kernel grants a process. */
-static bool has_tiles(void)
+/* Whether the library's set of this name runs here.  Not every compiler knows AVX-VNNI,
+ * and tile registers are granted by the kernel. */
+static bool has_backend(const char *backend)
 {
 	struct nib_backend_info info = {.struct_bytes = sizeof info};
 
 	for (int i = 0; i < nib_backend_count(); i++)
 		if (!nib_backend_get_info(i, &info, NULL) &&
-		    !strcmp(info.backend, "cpu-amx"))
+		    !strcmp(info.backend, backend))
 			return info.is_open;
 	return false;
 }
@@ -125,8 +127,10 @@ static bool is_available(enum peak_kind kind)
 		return __builtin_cpu_supports("avx512bw");
 	case PEAK_DOT8_AVX512:
 		return __builtin_cpu_supports("avx512vnni");
+	case PEAK_DOT8_AVXVNNI:
+		return has_backend("cpu-avxvnni");
 	case PEAK_TILE_BF16:
-		return has_tiles();
+		return has_backend("cpu-amx");
 	default:
 		return true;
 	}
@@ -169,7 +173,7 @@ static enum peak_kind peak_floats(const char *backend, enum cli_activations acti
 		return PEAK_DOT_BF16;
 	if (!strncmp(backend, "cpu-avx512", 10) || !strcmp(backend, "cpu-amx"))
 		return PEAK_FMA;
-	return strcmp(backend, "cpu-avx2") ? PEAK_MUL_ADD_SSE : PEAK_FMA_AVX2;
+	return strncmp(backend, "cpu-avx", 7) ? PEAK_MUL_ADD_SSE : PEAK_FMA_AVX2;
 }
 
 enum peak_kind peak_multiply(const char *backend, enum cli_activations activations)
@@ -189,6 +193,8 @@ enum peak_kind peak_multiply(const char *backend, enum cli_activations activatio
 		return PEAK_DOT8_AVX512;
 	if (!strcmp(backend, "cpu-avx512bw"))
 		return PEAK_MADD8_AVX512;
+	if (!strcmp(backend, "cpu-avxvnni"))
+		return PEAK_DOT8_AVXVNNI;
 	if (!strcmp(backend, "cpu-avx2"))
 		return PEAK_MADD8_AVX2;
 	return PEAK_PMADDWD;

@@ -26,6 +26,7 @@ enum peak_kind {
 	PEAK_PMADDWD,	   /* 16-bit, SSE2: what every x86-64 has */
 	PEAK_MADD8_AVX2,   /* vpmaddubsw, 32-byte vectors */
 	PEAK_MADD8_AVX512, /* vpmaddubsw, 64-byte vectors */
+	PEAK_DOT8_AVXVNNI, /* vpdpbusd, 32-byte vectors */
 	PEAK_DOT8_AVX512,  /* vpdpbusd, 64-byte vectors */
 	PEAK_TILE_BF16,	   /* tdpbf16ps, 2 a multiply-add */
 	PEAK_READ,	   /* memory, bytes read */

@@ -359,8 +359,8 @@ const struct cli_command command_info = {
 	"Says what nibblas can use on this machine, and why it cannot use the\n"
 	"rest.  A backend is the code for one kind of hardware: the best open\n"
 	"one runs, a closed one says why it is closed.  Every GPU that the\n"
-	"driver knows is listed.  NIB_CPU=scalar|avx2|avx512bw|avx512vnni|amx chooses\n"
-	"the instruction set.\n",
+	"driver knows is listed.  The instruction set is what NIB_CPU names: scalar,\n"
+	"avx2, avxvnni, avx512bw, avx512vnni or amx.\n",
     .examples = "nib info\n"
 		"nib info --format json | jq -r .backend\n",
     .groups = groups,

@@ -251,8 +251,8 @@ struct nib_device_options {
 	nib_parallel_for parallel_for;
 	void *pool;
 	/*
-	 * CPU: "scalar", "avx2", "avx512bw", "avx512vnni" or "amx" forces one
-	 * instruction set ("avx512" is an older name of "avx512vnni"); NULL = the
+	 * CPU: "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni" or "amx" forces
+	 * one instruction set ("avx512" is an older name of "avx512vnni"); NULL = the
 	 * value of NIB_CPU, or if that is not set, the best one of this machine.
 	 *
 	 * On a processor with AMX, nib_device_open() with "amx" or NULL and

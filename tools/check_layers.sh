@@ -107,7 +107,7 @@ done | refuse_circles
 
 # Intrinsics and cpuid: other processors build the rest.
 grep -rnE '(immintrin|cpuid|x86intrin)\.h|__builtin_cpu_|\b_mm[0-9]*_' src tests |
-	grep -vE '^[^:]*(_x86|_avx2|_avx512vnni|_avx512bw|_avx512bf16|_amx)\.[ch]:' |
+	grep -vE '^[^:]*(_x86|_avx2|_avxvnni|_avx512vnni|_avx512bw|_avx512bf16|_amx)\.[ch]:' |
 	grep -vE '^(tests/common/float_mode\.c|[^:]*(_vector|256|512|epilogue|float_out)\.inc\.h):' |
 	refuse 'x86 instructions belong into files of x86'
 

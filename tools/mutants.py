@@ -58,7 +58,8 @@ NOT_RUN = "not run on this machine"
 AVX2 = {"avx2", "fma", "f16c"}
 AVX512BW = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 AVX512VNNI = AVX512BW | {"avx512_vnni", "avx512vbmi"}
-NEEDS = {"avx2": AVX2, "vector256": AVX2, "avx512bw": AVX512BW, "vector512": AVX512BW,
+NEEDS = {"avx2": AVX2, "vector256": AVX2, "avxvnni": AVX2 | {"avx_vnni"},
+         "avx512bw": AVX512BW, "vector512": AVX512BW,
          "avx512vnni": AVX512VNNI, "avx512bf16": AVX512VNNI | {"avx512_bf16"},
          "amx": AVX512VNNI | {"amx_tile", "amx_bf16"}}
 # A test that takes this many times its usual time hangs; sanitizers take longer.

@@ -309,8 +309,8 @@ class Arguments(NibTest):
                  "a GPU in software cannot be timed")]:
             with self.subTest(args):
                 self.refused(*args.split(), code=code, says=re.escape(says))
-        missing = sorted({"scalar", "avx2", "avx512bw", "avx512vnni",
-                          "amx"} - set(ISAS))
+        missing = sorted({"scalar", "avx2", "avxvnni", "avx512bw",
+                          "avx512vnni", "amx"} - set(ISAS))
         if missing:
             self.refused("check", "--shape", "1x1x16", "--isa", missing[0],
                          code=4, says="^nib check: --isa " + missing[0])

@@ -63,6 +63,7 @@ class Mutants(unittest.TestCase):
                 ("avx2/gemm_avx2.c", []), ("scalar/gemm_scalar.c", []),
                 ("gemm.inc.h", []), ("avx2/quantize_avx2.h", []),
                 ("vector256.inc.h", []),
+                ("avxvnni/gemm_avxvnni.c", ["avx_vnni"]),
                 ("avx512bw/gemm_avx512bw.c", ["avx512bw", "avx512dq", "avx512f",
                                               "avx512vl"]),
                 ("vector512.inc.h", ["avx512bw", "avx512dq", "avx512f", "avx512vl"]),

@@ -231,9 +231,10 @@ static inline void serial_for(void *pool, int tasks, void (*task)(void *arg, int
  * here when this machine lacks them.  Opened once, never closed. */
 static inline struct nib_device *take_device(struct input *in)
 {
-	static const char *const isas[] = {"scalar", "avx2", "avx512bw", "avx512vnni"};
-	static struct nib_device *devices[4];
-	int i = take_u8(in) % 4;
+	static const char *const isas[] = {"scalar", "avx2", "avx512bw", "avx512vnni",
+					   "avxvnni"};
+	static struct nib_device *devices[5];
+	int i = take_u8(in) % 5;
 	struct nib_device_options options = {
 	    .struct_bytes = sizeof(options),
 	    .threads = 3,

@@ -53,8 +53,8 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 					 "%s = %s: %s", variable, wanted, reason);
 	}
 	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
-				 "%s = '%.32s': must be scalar, avx2, avx512bw, "
-				 "avx512vnni or amx",
+				 "%s = '%.32s': must be scalar, avx2, avxvnni, "
+				 "avx512bw, avx512vnni or amx",
 				 variable, wanted);
 }
 

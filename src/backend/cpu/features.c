@@ -11,10 +11,11 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static const char *const isa_names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512bw",
-						     "avx512vnni", "amx"};
+static const char *const isa_names[CPU_ISA_COUNT] = {
+    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx"};
 static const char *const isa_backends[CPU_ISA_COUNT] = {
-    "cpu-scalar", "cpu-avx2", "cpu-avx512bw", "cpu-avx512vnni", "cpu-amx"};
+    "cpu-scalar",   "cpu-avx2",	      "cpu-avxvnni",
+    "cpu-avx512bw", "cpu-avx512vnni", "cpu-amx"};
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {
@@ -28,10 +29,10 @@ const char *cpu_isa_backend(enum cpu_isa isa)
 
 enum cpu_isa cpu_isa_best(void)
 {
-	enum cpu_isa isa = CPU_SCALAR;
+	enum cpu_isa isa = CPU_ISA_COUNT - 1;
 
-	while (isa + 1 < CPU_ISA_COUNT && cpu_isa_available(isa + 1, NULL, 0))
-		isa++;
+	while (isa > CPU_SCALAR && !cpu_isa_available(isa, NULL, 0))
+		isa--;
 	return isa;
 }
 

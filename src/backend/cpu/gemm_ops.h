@@ -107,6 +107,7 @@ struct cpu_gemm_ops {
 
 void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_avxvnni(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512vnni(struct cpu_gemm_ops *ops);
 /* Replaces functions of ops; few: those for few rows. */

@@ -21,6 +21,8 @@ static void init_vectors(struct cpu_ops *ops, enum cpu_isa isa)
 	cpu_gemm_ops_avx2(&ops->gemm);
 	set_dense(ops, cpu_dense_ops_avx2);
 	cpu_quantize_ops_avx2(&ops->quantize);
+	if (isa == CPU_AVXVNNI)
+		cpu_gemm_ops_avxvnni(&ops->gemm);
 	if (isa < CPU_AVX512BW)
 		return;
 	cpu_gemm_ops_avx512bw(&ops->gemm);

@@ -44,6 +44,12 @@ static const struct feature features[] = {
     {"avx2", CPU_AVX2, 7, 0, 'b', 5},
     {"fma", CPU_AVX2, 1, 0, 'c', 12},
     {"f16c", CPU_AVX2, 1, 0, 'c', 29},
+/* In a test build the set has the instruction of AVX-512: avxvnni/gemm_avxvnni.c. */
+#ifdef NIB_AVXVNNI_AS_EVEX
+    {"avxvnni", CPU_AVXVNNI, 7, 0, 'c', 11},
+#else
+    {"avxvnni", CPU_AVXVNNI, 7, 1, 'a', 4},
+#endif
     {"avx512f", CPU_AVX512BW, 7, 0, 'b', 16},
     {"avx512dq", CPU_AVX512BW, 7, 0, 'b', 17},
     {"avx512bw", CPU_AVX512BW, 7, 0, 'b', 30},
@@ -65,6 +71,14 @@ static uint32_t xcr0(void)
 		return 0; /* no OSXSAVE: xgetbv would fault */
 	__asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
 	return a;
+}
+
+/* Whether a level needs a feature. */
+static bool is_needed(const struct feature *f, enum cpu_isa isa)
+{
+	return f->isa == CPU_AVXVNNI ? isa == CPU_AVXVNNI
+	       : f->isa == CPU_AMX   ? isa == CPU_AMX && !HAS_TILES_ANYWHERE
+				     : f->isa <= isa;
 }
 
 static bool has_feature(const struct feature *f)
@@ -122,8 +136,7 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 	if (reason_bytes)
 		reason[0] = '\0';
 	for (size_t i = 0; i < FEATURE_COUNT; i++) {
-		if (features[i].isa > isa || has_feature(&features[i]) ||
-		    (features[i].isa == CPU_AMX && HAS_TILES_ANYWHERE))
+		if (!is_needed(&features[i], isa) || has_feature(&features[i]))
 			continue;
 		if (reason_bytes)
 			snprintf(reason, reason_bytes, "this processor has no %s",
