@@ -96,8 +96,8 @@ void test_dense_between(struct nib_dense *v);
 
 /* ---- devices ------------------------------------------------------------- */
 
-/* "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx". */
-#define TEST_ISAS 6
+/* Those of NIB_CPU. */
+#define TEST_ISAS 8
 extern const char *const test_isas[TEST_ISAS];
 /* The set "amx" sums NVFP4 in an order of its own from this many rows on. */
 #define TEST_AMX_ROWS 9

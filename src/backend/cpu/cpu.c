@@ -54,7 +54,7 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 	}
 	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
 				 "%s = '%.32s': must be scalar, avx2, avxvnni, "
-				 "avx512bw, avx512vnni or amx",
+				 "avx512bw, avx512vnni, amx, neon or neondot",
 				 variable, wanted);
 }
 

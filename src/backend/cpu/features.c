@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 static const char *const isa_names[CPU_ISA_COUNT] = {
-    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx"};
+    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx", "neon", "neondot"};
 static const char *const isa_backends[CPU_ISA_COUNT] = {
-    "cpu-scalar",   "cpu-avx2",	      "cpu-avxvnni",
-    "cpu-avx512bw", "cpu-avx512vnni", "cpu-amx"};
+    "cpu-scalar",     "cpu-avx2", "cpu-avxvnni", "cpu-avx512bw",
+    "cpu-avx512vnni", "cpu-amx",  "cpu-neon",	 "cpu-neondot"};
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {
@@ -89,12 +89,14 @@ void cpu_caches(int64_t *l1_bytes, int64_t *l2_bytes)
 
 /* ---- other processors --------------------------------------------------- */
 
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) && !defined(__aarch64__)
 bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 {
 	if (reason_bytes)
 		snprintf(reason, reason_bytes, "%s",
-			 isa == CPU_SCALAR ? "" : "needs an x86-64 processor");
+			 isa == CPU_SCALAR ? ""
+			 : isa >= CPU_NEON ? "needs a 64-bit Arm processor"
+					   : "needs an x86-64 processor");
 	return isa == CPU_SCALAR;
 }
 

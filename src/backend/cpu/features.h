@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Narrowest first: a level implies those before it, except CPU_AVXVNNI, which only
- * processors without AVX-512 and some of those with it have. */
+/* Narrowest first: a level implies those of its architecture before it, except
+ * CPU_AVXVNNI, which only processors without AVX-512 and some of those with it have. */
 enum cpu_isa {
 	CPU_SCALAR,
 	CPU_AVX2,	/* avx2 fma f16c */
@@ -16,10 +16,12 @@ enum cpu_isa {
 	CPU_AVX512BW,	/* avx512 f bw dq vl */
 	CPU_AVX512VNNI, /* avx512bw + vnni vbmi */
 	CPU_AMX,	/* avx512vnni + amx_tile amx_bf16 */
+	CPU_NEON,	/* every 64-bit Arm processor */
+	CPU_NEONDOT,	/* neon + asimddp (sdot) */
 	CPU_ISA_COUNT,
 };
 
-/* "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx". */
+/* "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx", "neon", "neondot". */
 const char *cpu_isa_name(enum cpu_isa isa);
 /* "cpu-avx512vnni" and so on: the backend's name in tables. */
 const char *cpu_isa_backend(enum cpu_isa isa);

@@ -103,15 +103,12 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 
 	UNROLLED (g, 4)
 		UNROLLED (i, step) {
-			int32_t a4;
-
-			memcpy(&a4, a[i].codes + 4 * g, 4);
 			UNROLLED (v, TILE_VECS) {
 				const vint b =
 				    load_int(expanded + (g * TILE_VECS + v) * V_BYTES);
 
-				dot[i][v] = g == 0 ? dot_first(&a[i], b, a4)
-						   : dot_add(dot[i][v], b, a4);
+				dot[i][v] = g == 0 ? dot_first(&a[i], b)
+						   : dot_add(dot[i][v], b, &a[i], g);
 			}
 		}
 	UNROLLED (i, step)
@@ -158,11 +155,10 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 		UNROLLED (j, count)
 			UNROLLED (i, rows) {
 				const record *row = &a[j * rows + i];
-				int32_t a4;
 
-				memcpy(&a4, row->codes + 4 * g, 4);
-				dot[j][i] = g == 0 ? dot_first(row, b[j][g], a4)
-						   : dot_add(dot[j][i], b[j][g], a4);
+				dot[j][i] = g == 0
+						? dot_first(row, b[j][g])
+						: dot_add(dot[j][i], b[j][g], row, g);
 			}
 	UNROLLED (j, count)
 		UNROLLED (i, rows)

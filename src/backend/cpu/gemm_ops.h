@@ -106,6 +106,8 @@ struct cpu_gemm_ops {
 };
 
 void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_neon(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_neondot(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avxvnni(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);
@@ -116,6 +118,7 @@ void cpu_dense_ops_amx(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few)
 
 /* W4A16 and W4A32: for x of any type; by vdpbf16ps for bf16 only. */
 void cpu_dense_ops_scalar(struct cpu_gemm_ops *ops);
+void cpu_dense_ops_neon(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_avx512bw(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_avx512bf16(struct cpu_gemm_ops *ops);

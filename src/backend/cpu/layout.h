@@ -25,6 +25,7 @@
 #define NIB_CPU_LAYOUT_H
 
 #include <stdint.h>
+#include <string.h>
 
 #define PANEL_COLS   16
 #define BLOCK_CODES  128 /* bytes of codes of a k-block of a panel */
@@ -67,6 +68,15 @@ struct cpu_record {
 	 */
 	float scale;
 };
+
+/* Word g of the four of a record's codes. */
+static inline int32_t cpu_record_word(const struct cpu_record *record, int g)
+{
+	int32_t word;
+
+	memcpy(&word, record->codes + 4 * g, sizeof(word));
+	return word;
+}
 
 /* The record of dense rows: 16 k as fp32. */
 struct cpu_fp32_record {

@@ -9,7 +9,7 @@
  *   pack.inc.h                  NVFP4 rows and panels in plain C
  *   pack_int8.inc.h             rows of A rounded to int8     (DENSE_A 0)
  *   pack_dense.inc.h            rows of floats                (DENSE_A 1)
- *   pack_panels_vector.inc.h    panels of B by vectors
+ *   pack_panels_vector.inc.h    panels of B by vectors; both of x86 only
  *   epilogue.inc.h              from sums to the output
  *   tile.inc.h                  sizes, and where a tile finds its weights
  *   gemm.inc.h | dense.inc.h    arithmetic of a k-block, DENSE_A 0 | 1
@@ -21,9 +21,9 @@
  *   CPU_GEMM_OPS         both  name of the function that fills struct cpu_gemm_ops
  *   DENSE_A              both  0: A is records of integers (NVFP4 or int8);
  *                              1: A is floats
- *   V_COLS               both  columns of a vector, 32-bit lanes: 8, 16
+ *   V_COLS               both  columns of a vector, 32-bit lanes: 4, 8, 16
  *   TILE_ROWS            both  rows of a tile of accumulators: 4, 6, 8
- *   TILE_VECS            both  vectors of a row of a tile: 2 (TILE_VECS * V_COLS is
+ *   TILE_VECS            both  vectors of a row of a tile: 2, 4 (TILE_VECS * V_COLS is
  *                              16 or 32)
  *   ROW_STEP             both  rows of a tile whose dot products are interleaved:
  *                              1 .. TILE_ROWS
@@ -55,12 +55,14 @@
  *   vint                 0     V_COLS 32-bit integers
  *   load_int(p) store_int(p, v) set_int(x) add_int(x, y) sub_int(x, y)   0
  *   to_bits(v) to_float(v)     0  the same bits as vint, as vfloat
- *   decode_low(v) decode_high(v)  0  nibbles of v to bytes 2 * e2m1 + CODE_OFFSET
+ *   decode_low(v) decode_high(v)  0  nibbles of v to bytes 2 * e2m1 + CODE_OFFSET, or
+ *                              2 * e2m1 where dot_first() does without the bias
  *   load_scales(p)       0     V_COLS e4m3 bytes to floats / 256 (or other multiples,
  *                              for which FINISH_RECORD() makes up)
  *   vdot                 0     a running dot product of each column
- *   dot_first(a, b, a4)  0     its first step: as dot_add(), for the record *a
- *   dot_add(dot, b, a4)  0     dot + four unsigned bytes of b times four signed of a4
+ *   dot_first(a, b)      0     its first step: of word 0, for the record *a
+ *   dot_add(dot, b, a, g)  0   dot + four bytes of b times the four of word g of
+ *                              the record *a
  *   dot_float(dot, a)    0     its value as vfloat, for the record *a
  *   row_scale(a, b_scale)  0   the factor of that value: B's scales times the record's,
  *                              unless dot_float() has multiplied by the latter
@@ -84,7 +86,9 @@
 #include "backend/cpu/pack_dense.inc.h"
 #define PACK_ROW(item, i) pack_dense_row(item, i, TILE_ROWS)
 #else
+#if defined(__x86_64__)
 #include "backend/cpu/pack_records_vector.inc.h"
+#endif
 
 #include "backend/cpu/pack.inc.h"
 
@@ -94,7 +98,11 @@
 typedef struct cpu_record record;
 #endif
 
+#if defined(__x86_64__)
 #include "backend/cpu/pack_panels_vector.inc.h"
+#else
+#define PACK_PANEL pack_panel
+#endif
 
 #include "backend/cpu/epilogue.inc.h"
 

@@ -32,6 +32,14 @@ static void init_vectors(struct cpu_ops *ops, enum cpu_isa isa)
 		return;
 	cpu_gemm_ops_avx512vnni(&ops->gemm);
 	cpu_quantize_ops_avx512vnni(&ops->quantize);
+#elif defined(__aarch64__)
+	if (isa < CPU_NEON)
+		return;
+	cpu_gemm_ops_neon(&ops->gemm);
+	set_dense(ops, cpu_dense_ops_neon);
+	if (isa < CPU_NEONDOT)
+		return;
+	cpu_gemm_ops_neondot(&ops->gemm);
 #else
 	(void)isa;
 #endif

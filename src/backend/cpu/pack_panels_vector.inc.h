@@ -128,3 +128,5 @@ static inline uint16_t pack_panel_vector(const struct cpu_rows *b, int64_t n0,
 				  panel + whole / GROUP_BLOCKS * GROUP_BYTES);
 	return (uint16_t)nan;
 }
+
+#define PACK_PANEL pack_panel_vector

@@ -64,8 +64,7 @@ static const uint8_t *find_panel(const struct cpu_item *item,
 		*left = item->blocks - k0;
 		packed = NULL;
 	} else {
-		nan =
-		    pack_panel_vector(&b->rows, panel * PANEL_COLS, k0, blocks, packed);
+		nan = PACK_PANEL(&b->rows, panel * PANEL_COLS, k0, blocks, packed);
 		*left = blocks;
 	}
 	if (wanted <= last)

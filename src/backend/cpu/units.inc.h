@@ -370,6 +370,6 @@ void CPU_GEMM_OPS(struct cpu_gemm_ops *ops)
 	ops->direct_rows = DIRECT_ROWS;
 	ops->scratch_bytes = scratch_bytes;
 	ops->pack_rows = pack_rows;
-	ops->pack_panel = pack_panel_vector;
+	ops->pack_panel = PACK_PANEL;
 	ops->multiply = multiply;
 }

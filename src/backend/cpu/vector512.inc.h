@@ -33,7 +33,7 @@ typedef __m512 vfloat;
 #define fma_float(x, y, z) _mm512_fmadd_ps(x, y, z)
 #define to_bits(v)         _mm512_castps_si512(v)
 #define to_float(v)        _mm512_castsi512_ps(v)
-#define dot_first(a, b, a4)    dot_add(set_int((a)->bias), b, a4)
+#define dot_first(a, b)        dot_add(set_int((a)->bias), b, a, 0)
 #define row_scale(a, b_scale)  mul_float(set_float((a)->scale), b_scale)
 // clang-format on
 

@@ -34,7 +34,7 @@
 /* A's scales are multiplied by 2^-9 and B's by 2^9, so that the float stays finite. */
 #define SCALE_SHIFT	      9
 #define load_scales(bytes)    mul_float(load_e4m3(bytes), set_float(512.0f))
-#define dot_first(a, b, a4)   _mm256_maddubs_epi16(b, _mm256_set1_epi32(a4))
+#define dot_first(a, b)	      product(b, a, 0)
 #define row_scale(a, b_scale) (b_scale)
 
 /*
@@ -54,9 +54,14 @@ static inline void finish_record(struct cpu_record *record)
 	memcpy(&record->scale, &bits, sizeof(bits));
 }
 
-static inline __m256i dot_add(__m256i dot, __m256i b, int32_t a4)
+static inline __m256i product(__m256i b, const struct cpu_record *a, int g)
 {
-	dot = _mm256_add_epi16(dot, _mm256_maddubs_epi16(b, _mm256_set1_epi32(a4)));
+	return _mm256_maddubs_epi16(b, set_int(cpu_record_word(a, g)));
+}
+
+static inline __m256i dot_add(__m256i dot, __m256i b, const struct cpu_record *a, int g)
+{
+	dot = _mm256_add_epi16(dot, product(b, a, g));
 	/* Keeps the compiler from regrouping the chain, which would need more than 16
 	 * registers. */
 	__asm__("" : "+x"(dot));

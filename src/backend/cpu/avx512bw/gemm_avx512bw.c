@@ -12,8 +12,8 @@
 #define DIRECT_STEP(rows) ((rows) <= 3 ? 2 : 1)
 /* A lane holds two 16-bit sums; the bias goes into one of them. */
 #define FINISH_RECORD(record) ((record)->bias &= 0xffff)
-#define dot_add(dot, b, a4)                                                            \
-	_mm512_add_epi16(dot, _mm512_maddubs_epi16(b, _mm512_set1_epi32(a4)))
+#define dot_add(dot, b, a, g)                                                          \
+	_mm512_add_epi16(dot, _mm512_maddubs_epi16(b, set_int(cpu_record_word(a, g))))
 #define dot_float(dot, a)                                                              \
 	_mm512_cvtepi32_ps(_mm512_madd_epi16(dot, _mm512_set1_epi16(1)))
 

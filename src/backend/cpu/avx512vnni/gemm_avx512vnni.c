@@ -14,8 +14,9 @@
 #define ROW_STEP	      2
 #define DIRECT_STEP(rows)     ((rows) <= 3 ? 2 : 1)
 #define FINISH_RECORD(record) (void)(record)
-#define dot_add(dot, b, a4)   _mm512_dpbusd_epi32(dot, b, _mm512_set1_epi32(a4))
-#define dot_float(dot, a)     _mm512_cvtepi32_ps(dot)
+#define dot_add(dot, b, a, g)                                                          \
+	_mm512_dpbusd_epi32(dot, b, set_int(cpu_record_word(a, g)))
+#define dot_float(dot, a) _mm512_cvtepi32_ps(dot)
 
 /* 2 * e2m1 + 12 for each code, four times: vpermb's index uses six bits, so the
  * upper two may hold anything. */

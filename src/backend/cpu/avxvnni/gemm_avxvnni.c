@@ -30,8 +30,8 @@
 #else
 #define DOT_BYTES _mm256_dpbusd_avx_epi32
 #endif
-#define dot_add(dot, b, a4)   DOT_BYTES(dot, b, set_int(a4))
-#define dot_first(a, b, a4)   dot_add(set_int((a)->bias), b, a4)
+#define dot_add(dot, b, a, g) DOT_BYTES(dot, b, set_int(cpu_record_word(a, g)))
+#define dot_first(a, b)	      dot_add(set_int((a)->bias), b, a, 0)
 #define dot_float(dot, a)     _mm256_sub_ps(to_float(dot), set_float(INTEGERS))
 #define row_scale(a, b_scale) mul_float(set_float((a)->scale), b_scale)
 

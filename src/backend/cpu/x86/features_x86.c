@@ -134,7 +134,10 @@ bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
 	const uint32_t need = needed_state(isa, &registers);
 
 	if (reason_bytes)
-		reason[0] = '\0';
+		snprintf(reason, reason_bytes, "%s",
+			 isa < CPU_NEON ? "" : "needs a 64-bit Arm processor");
+	if (isa >= CPU_NEON)
+		return false;
 	for (size_t i = 0; i < FEATURE_COUNT; i++) {
 		if (!is_needed(&features[i], isa) || has_feature(&features[i]))
 			continue;
