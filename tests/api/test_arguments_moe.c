@@ -345,7 +345,7 @@ static void backends(void **state)
 	struct nib_backend_info info = {.struct_bytes = sizeof(info)};
 	struct nib_error err;
 
-	assert_true(count >= TEST_ISAS);
+	assert_true(count > 0);
 	for (int i = 0; i < count; i++) {
 		assert_ok(nib_backend_get_info(i, &info, NULL));
 		assert_true(strlen(info.backend) > 0);

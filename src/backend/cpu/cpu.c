@@ -8,15 +8,20 @@
 
 #include "core/error.h"
 
-/* Best first, the order of nib_backend_get_info(). */
-static enum cpu_isa isa_of_level(int level)
-{
-	return (enum cpu_isa)(CPU_ISA_COUNT - 1 - level);
-}
+/* The sets of this architecture, best first: the rows of nib_backend_get_info(). */
+static const enum cpu_isa own_sets[] = {
+#if defined(__x86_64__)
+    CPU_AMX,	CPU_AVX512VNNI, CPU_AVX512BW, CPU_AVXVNNI, CPU_AVX2,
+#elif defined(__aarch64__)
+    CPU_NEONDOT,
+    CPU_NEON,
+#endif
+    CPU_SCALAR,
+};
 
 static void level_info(int level, struct nib_backend_info *info)
 {
-	enum cpu_isa isa = isa_of_level(level);
+	enum cpu_isa isa = own_sets[level];
 
 	info->backend = cpu_isa_backend(isa);
 	info->is_open = cpu_isa_available(isa, info->reason, sizeof(info->reason));
@@ -119,7 +124,7 @@ static void device_info(const struct nib_device *device, struct nib_device_info 
 const struct nib_backend nib_backend_cpu = {
     .name = "cpu",
     .is_host = true,
-    .levels = CPU_ISA_COUNT,
+    .levels = sizeof(own_sets) / sizeof(*own_sets),
     .level_info = level_info,
     .open = open_cpu,
     .close = close_cpu,
