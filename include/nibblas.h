@@ -251,9 +251,10 @@ struct nib_device_options {
 	nib_parallel_for parallel_for;
 	void *pool;
 	/*
-	 * CPU: "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni" or "amx" forces
-	 * one instruction set ("avx512" is an older name of "avx512vnni"); NULL = the
-	 * value of NIB_CPU, or if that is not set, the best one of this machine.
+	 * CPU: "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni" or "amx", on
+	 * Arm "scalar", "neon" or "neondot" forces one instruction set ("avx512" is
+	 * an older name of "avx512vnni"); NULL = the value of NIB_CPU, or if that
+	 * is not set, the best one of this machine.
 	 *
 	 * On a processor with AMX, nib_device_open() with "amx" or NULL and
 	 * nib_backend_get_info() request tile registers for the process. Linux

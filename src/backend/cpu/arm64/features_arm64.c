@@ -1,32 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* features_arm64.c - what the operating system says of a 64-bit Arm processor. */
+/* features_arm64.c - what Linux says of a 64-bit Arm processor. */
 #include <stdio.h>
-#include <string.h>
-
-#include "backend/cpu/features.h"
-
-#if defined(__APPLE__)
-#include <sys/sysctl.h>
-#else
 #include <sys/auxv.h>
 #include <sys/utsname.h>
 
-/* Of arch/arm64/include/uapi/asm/hwcap.h in Linux. */
+#include "backend/cpu/features.h"
+
+/* Linux numbers it so in asm/hwcap.h. */
 #define HWCAP_BIT_ASIMDDP 20
-#endif
 
 static bool has_dot(void)
 {
-#if defined(__APPLE__)
-	int has = 0;
-	size_t bytes = sizeof(has);
-
-	return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &bytes, NULL, 0) ==
-		   0 &&
-	       has;
-#else
 	return getauxval(AT_HWCAP) >> HWCAP_BIT_ASIMDDP & 1;
-#endif
 }
 
 bool cpu_isa_available(enum cpu_isa isa, char *reason, size_t reason_bytes)
@@ -57,17 +42,10 @@ bool cpu_prefers_bf16(void)
 void cpu_describe(char *hardware, size_t hardware_bytes, char *features,
 		  size_t features_bytes)
 {
-#if defined(__APPLE__)
-	size_t bytes = hardware_bytes;
-
-	if (sysctlbyname("machdep.cpu.brand_string", hardware, &bytes, NULL, 0))
-		snprintf(hardware, hardware_bytes, "arm64");
-#else
 	struct utsname names;
 
 	snprintf(hardware, hardware_bytes, "%s",
 		 uname(&names) == 0 ? names.machine : "unknown");
-#endif
 	if (features_bytes)
 		snprintf(features, features_bytes, "asimd%s",
 			 has_dot() ? " asimddp" : "");

@@ -4,8 +4,8 @@
  * has: Cortex-A53, A72 and others without sdot.
  *
  * A step multiplies bytes to sums of 16 bits, two vectors for the 4 columns (smlal,
- * smlal2).  A sum has 4 products of at most 12 * 127, one of each step, so that it fits.
- * Per 16 columns, 16 k and a row: 32 of them, 8 additions of pairs and 12 others.
+ * smlal2).  A sum has 4 products of at most 12 * 127, one of each step, so that it
+ * fits.  Per 16 columns, 16 k and a row: 32 of them, 8 additions of pairs, 12 others.
  */
 #include "backend/cpu/neon/int8_neon.h"
 
