@@ -18,7 +18,12 @@
 #define TILE_SUMS   (TILE_ROWS * TILE_COLS)
 #define TILE_INLINE static inline __attribute__((always_inline))
 /* Loops over registers, which must be unrolled completely. */
-#define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define UNROLLED(i, n) UNROLL for (int i = 0; i < (n); i++)
 
 /* Weights are prefetched into L2 this far ahead of the arithmetic. */
 #define FETCH_BLOCKS (16 * GROUP_BLOCKS)
