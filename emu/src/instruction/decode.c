@@ -96,7 +96,7 @@ static bool begins_with(const struct emu_statement *s, const char *name)
 {
 	size_t n = 0;
 
-	while (name[n] && n < s->opcode_length && s->opcode[n] == name[n])
+	while (n < s->opcode_length && name[n] && name[n] == s->opcode[n])
 		n++;
 	return !name[n] && (n == s->opcode_length || s->opcode[n] == '.');
 }

@@ -31,15 +31,19 @@ typedef __m256 vword;
 // clang-format on
 
 /*
- * bf16 in pairs, a pair in each dword: pairs[p][h] has k = 4h + p in the lower halves
- * of dwords and k = 4h + p + 2 in the upper ones.
+ * bf16 in pairs, a pair in each dword: nibble[p].half[h] has k = 4h + p in the lower
+ * halves of dwords and k = 4h + p + 2 in the upper ones.
  */
 typedef struct {
-	__m256i pairs[2][2];
+	__m256i half[2];
+} pairs;
+
+typedef struct {
+	pairs nibble[2];
 } vcodes;
 
 /* The upper and the lower bytes of 1/128 of the values as bf16. */
-static inline void load_pairs(__m256i index, __m256i pairs[2])
+static inline pairs load_pairs(__m256i index)
 {
 	const __m256i upper =
 	    look_up(_mm_setr_epi8(0, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c, 0x3d, 0x3d, -128,
@@ -49,8 +53,8 @@ static inline void load_pairs(__m256i index, __m256i pairs[2])
 						    -128, 0, 64, -128, -64, 0, 64),
 				      index);
 
-	pairs[0] = _mm256_unpacklo_epi8(lower, upper);
-	pairs[1] = _mm256_unpackhi_epi8(lower, upper);
+	return (pairs){
+	    {_mm256_unpacklo_epi8(lower, upper), _mm256_unpackhi_epi8(lower, upper)}};
 }
 
 static inline vcodes load_codes(const uint8_t *p)
@@ -59,17 +63,14 @@ static inline vcodes load_codes(const uint8_t *p)
 	const __m256i halves = _mm256_broadcastsi128_si256(
 	    _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
 	const __m256i c = _mm256_shuffle_epi8(load_int(p), halves);
-	vcodes codes;
 
-	load_pairs(c, codes.pairs[0]);
-	load_pairs(_mm256_srli_epi16(c, 4), codes.pairs[1]);
-	return codes;
+	return (vcodes){{load_pairs(c), load_pairs(_mm256_srli_epi16(c, 4))}};
 }
 
 /* A bf16 is the upper half of an fp32. */
 static inline __attribute__((always_inline)) __m256 decode(vcodes codes, int i)
 {
-	const __m256i pair = codes.pairs[i % 2][i / 4];
+	const __m256i pair = codes.nibble[i % 2].half[i / 4];
 
 	return to_float(i / 2 % 2 ? _mm256_and_si256(pair, set_int(-65536))
 				  : _mm256_slli_epi32(pair, 16));

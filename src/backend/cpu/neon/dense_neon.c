@@ -25,15 +25,19 @@ typedef float32x4_t vword;
 // clang-format on
 
 /*
- * bf16 in pairs, a pair in each dword: pairs[p][h] has k = 4h + p in the lower halves
- * of dwords and k = 4h + p + 2 in the upper ones.
+ * bf16 in pairs, a pair in each dword: nibble[p].half[h] has k = 4h + p in the lower
+ * halves of dwords and k = 4h + p + 2 in the upper ones.
  */
 typedef struct {
-	uint32x4_t pairs[2][2];
+	uint32x4_t half[2];
+} pairs;
+
+typedef struct {
+	pairs nibble[2];
 } vcodes;
 
 /* The upper and the lower bytes of 1/128 of the values as bf16. */
-static inline void load_pairs(uint8x16_t index, uint32x4_t pairs[2])
+static inline pairs load_pairs(uint8x16_t index)
 {
 	static const uint8_t upper[16] = {0x00, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c,
 					  0x3d, 0x3d, 0x80, 0xbb, 0xbc, 0xbc,
@@ -44,8 +48,8 @@ static inline void load_pairs(uint8x16_t index, uint32x4_t pairs[2])
 	const uint8x16_t u = vqtbl1q_u8(vld1q_u8(upper), index);
 	const uint8x16_t l = vqtbl1q_u8(vld1q_u8(lower), index);
 
-	pairs[0] = vreinterpretq_u32_u8(vzip1q_u8(l, u));
-	pairs[1] = vreinterpretq_u32_u8(vzip2q_u8(l, u));
+	return (pairs){{vreinterpretq_u32_u8(vzip1q_u8(l, u)),
+			vreinterpretq_u32_u8(vzip2q_u8(l, u))}};
 }
 
 static inline vcodes load_codes(const uint8_t *p)
@@ -54,17 +58,15 @@ static inline vcodes load_codes(const uint8_t *p)
 	static const uint8_t halves[16] = {0, 1, 4, 5, 8,  9,  12, 13,
 					   2, 3, 6, 7, 10, 11, 14, 15};
 	const uint8x16_t c = vqtbl1q_u8(vld1q_u8(p), vld1q_u8(halves));
-	vcodes codes;
 
-	load_pairs(vandq_u8(c, vdupq_n_u8(15)), codes.pairs[0]);
-	load_pairs(vshrq_n_u8(c, 4), codes.pairs[1]);
-	return codes;
+	return (vcodes){
+	    {load_pairs(vandq_u8(c, vdupq_n_u8(15))), load_pairs(vshrq_n_u8(c, 4))}};
 }
 
 /* A bf16 is the upper half of an fp32. */
 static inline __attribute__((always_inline)) float32x4_t decode(vcodes codes, int i)
 {
-	const uint32x4_t pair = codes.pairs[i % 2][i / 4];
+	const uint32x4_t pair = codes.nibble[i % 2].half[i / 4];
 
 	return vreinterpretq_f32_u32(i / 2 % 2
 					 ? vandq_u32(pair, vdupq_n_u32(0xffff0000))
