@@ -36,8 +36,8 @@ int test_mode_get(void)
 #include <stdint.h>
 
 #if defined(__aarch64__)
-/* FPCR.FZ; traps are optional on Arm and left alone. */
-#define FLUSH (UINT64_C(1) << 24)
+/* FPCR.FZ, and FZ16 for fp16; traps are optional on Arm and left alone. */
+#define FLUSH (UINT64_C(1) << 24 | UINT64_C(1) << 19)
 
 static uint64_t get_fpcr(void)
 {

@@ -11,6 +11,8 @@
 
 #if defined(__x86_64__)
 #include "backend/cpu/x86/float_mode_x86.h"
+#elif defined(__aarch64__)
+#include "backend/cpu/arm64/float_mode_arm64.h"
 #else
 #include <fenv.h>
 
