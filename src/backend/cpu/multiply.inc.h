@@ -88,6 +88,8 @@
 #else
 #if defined(__x86_64__)
 #include "backend/cpu/pack_records_vector.inc.h"
+#else
+#include "backend/cpu/arm64/pack_records_neon.inc.h"
 #endif
 
 #include "backend/cpu/pack.inc.h"
@@ -98,11 +100,7 @@
 typedef struct cpu_record record;
 #endif
 
-#if defined(__x86_64__)
 #include "backend/cpu/pack_panels_vector.inc.h"
-#else
-#define PACK_PANEL pack_panel
-#endif
 
 #include "backend/cpu/epilogue.inc.h"
 
@@ -110,6 +108,8 @@ typedef struct cpu_record record;
 
 #if DENSE_A
 #include "backend/cpu/dense.inc.h"
+#elif defined(GEMM_ARITHMETIC)
+#include GEMM_ARITHMETIC
 #else
 #include "backend/cpu/gemm.inc.h"
 #endif

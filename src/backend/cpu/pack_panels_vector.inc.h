@@ -3,9 +3,22 @@
  * pack_panels_vector.inc.h - pack_panel() of pack.inc.h with AVX2's instructions,
  * which every vector set has.  The including file has included pack.inc.h.
  */
+#include "backend/cpu/gemm_ops.h"
+
+#if defined(__aarch64__)
+#include "backend/cpu/arm64/panels_neon.inc.h"
+#else
 #include <immintrin.h>
 
-#include "backend/cpu/gemm_ops.h"
+typedef __m128i bytes16;
+
+// clang-format off
+#define set_bytes(byte)    _mm_set1_epi8(byte)
+#define store_bytes(p, v)  _mm_storeu_si128((void *)(p), v)
+#define or_bytes(x, y)     _mm_or_si128(x, y)
+#define equal_bytes(x, y)  _mm_cmpeq_epi8(x, y)
+#define bytes_mask(x)      ((unsigned int)_mm_movemask_epi8(x))
+// clang-format on
 
 /* Four dwords of four rows each way: out[k] = dword k of each. */
 static inline void transpose_4x4(__m128i x[4])
@@ -69,6 +82,8 @@ static inline void transpose_codes(const uint8_t *const *rows, int64_t at, uint8
 	}
 }
 
+#endif
+
 /* Codes of the columns in `zero` become 0. */
 static inline void clear_codes(uint8_t *codes, unsigned int zero)
 {
@@ -84,10 +99,9 @@ static inline void clear_codes(uint8_t *codes, unsigned int zero)
 static inline unsigned int pack_groups(const struct cpu_rows *b, int64_t n0,
 				       int64_t block0, int64_t blocks, uint8_t *panel)
 {
-	const __m128i nan_byte = _mm_set1_epi8(NIB_E4M3_NAN);
 	const uint8_t *codes[PANEL_COLS];
 	struct scale_row scales[PANEL_COLS];
-	__m128i group[4], nan = _mm_setzero_si128();
+	bytes16 group[4], nan = set_bytes(0);
 
 	for (int n = 0; n < PANEL_COLS; n++) {
 		codes[n] = codes_of(b, n0 + n);
@@ -98,19 +112,17 @@ static inline unsigned int pack_groups(const struct cpu_rows *b, int64_t n0,
 		transpose_codes(codes + 8, (block0 + k) * 8, panel + 32);
 		gather_scales(scales, block0 + k, group);
 		for (int i = 0; i < GROUP_BLOCKS; i++) {
-			const __m128i zero =
-			    _mm_cmpeq_epi8(group[i], _mm_setzero_si128());
+			const bytes16 zero = equal_bytes(group[i], set_bytes(0));
 
-			_mm_storeu_si128((void *)(panel + GROUP_BLOCKS * BLOCK_CODES +
-						  i * PANEL_COLS),
-					 group[i]);
-			nan = _mm_or_si128(nan, _mm_cmpeq_epi8(group[i], nan_byte));
-			clear_codes(panel + i * BLOCK_CODES,
-				    (unsigned int)_mm_movemask_epi8(zero));
+			store_bytes(panel + GROUP_BLOCKS * BLOCK_CODES + i * PANEL_COLS,
+				    group[i]);
+			nan = or_bytes(nan,
+				       equal_bytes(group[i], set_bytes(NIB_E4M3_NAN)));
+			clear_codes(panel + i * BLOCK_CODES, bytes_mask(zero));
 		}
 		panel += GROUP_BYTES;
 	}
-	return (unsigned int)_mm_movemask_epi8(nan);
+	return bytes_mask(nan);
 }
 
 static inline uint16_t pack_panel_vector(const struct cpu_rows *b, int64_t n0,

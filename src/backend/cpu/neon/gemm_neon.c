@@ -1,45 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_neon.c - W4A4 and W4A8 with the instructions that every 64-bit Arm processor
- * has: Cortex-A53, A72 and others without sdot.
+ * gemm_neon.c - NEON without SDOT (Cortex-A72): products of 16 bits.
  *
- * A step multiplies bytes to sums of 16 bits, two vectors for the 4 columns (smlal,
- * smlal2).  A sum has 4 products of at most 12 * 127, one of each step, so that it
- * fits.  Per 16 columns, 16 k and a row: 32 of them, 8 additions of pairs, 12 others.
+ * A lane of 16 bits adds four products of at most 12 * 127, and the pairwise addition
+ * two lanes: at most 12192.
  */
-#include "backend/cpu/neon/int8_neon.h"
+#include <arm_neon.h>
+#include <stddef.h>
+#include <string.h>
 
-#define CPU_GEMM_OPS cpu_gemm_ops_neon
+#include "backend/cpu/gemm_ops.h"
 
-/* Sums of k = 0 .. 3 of a step: columns 0 and 1, columns 2 and 3. */
-typedef struct {
-	int16x8_t low, high;
-} vdot;
+#include "backend/cpu/vector128.inc.h"
 
-static inline int8x16_t word_of(const struct cpu_record *record, int g)
+#define CPU_GEMM_OPS	  cpu_gemm_ops_neon
+#define DENSE_A		  0
+#define ROW_STEP	  4
+#define DIRECT_STEP(rows) 1
+#define GEMM_ARITHMETIC	  "backend/cpu/arm64/gemm_neon.inc.h"
+
+/* Four codes of a row, for every column. */
+#define FOUR_OF(a, g) vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(a), g))
+
+static inline __attribute__((always_inline)) vfloat
+dot_block(vfloat d, const int8x16_t b[4], int8x16_t a)
 {
-	int32_t word;
+	const int8x16_t a4[4] = {FOUR_OF(a, 0), FOUR_OF(a, 1), FOUR_OF(a, 2),
+				 FOUR_OF(a, 3)};
+	int16x8_t low = vmull_s8(vget_low_s8(b[0]), vget_low_s8(a4[0]));
+	int16x8_t high = vmull_high_s8(b[0], a4[0]);
 
-	memcpy(&word, record->codes + 4 * g, sizeof(word));
-	return vreinterpretq_s8_s32(vdupq_n_s32(word));
+	for (int g = 1; g < 4; g++) {
+		low = vmlal_s8(low, vget_low_s8(b[g]), vget_low_s8(a4[g]));
+		high = vmlal_high_s8(high, b[g], a4[g]);
+	}
+	return vreinterpretq_f32_s32(
+	    vpadalq_s16(vreinterpretq_s32_f32(d), vpaddq_s16(low, high)));
 }
-
-static inline vdot dot_first(const struct cpu_record *record, vint b_)
-{
-	const int8x16_t a = word_of(record, 0), b = vreinterpretq_s8_s32(b_);
-
-	return (vdot){vmull_s8(vget_low_s8(b), vget_low_s8(a)), vmull_high_s8(b, a)};
-}
-
-static inline vdot dot_add(vdot dot, vint b_, const struct cpu_record *record, int g)
-{
-	const int8x16_t a = word_of(record, g), b = vreinterpretq_s8_s32(b_);
-
-	dot.low = vmlal_s8(dot.low, vget_low_s8(b), vget_low_s8(a));
-	dot.high = vmlal_high_s8(dot.high, b, a);
-	return dot;
-}
-
-#define dot_float(dot, a) vcvtq_f32_s32(vpaddlq_s16(vpaddq_s16((dot).low, (dot).high)))
 
 #include "backend/cpu/multiply.inc.h"
