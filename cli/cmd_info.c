@@ -360,7 +360,8 @@ const struct cli_command command_info = {
 	"rest.  A backend is the code for one kind of hardware: the best open\n"
 	"one runs, a closed one says why it is closed.  Every GPU that the\n"
 	"driver knows is listed.  The instruction set is what NIB_CPU names: scalar,\n"
-	"avx2, avxvnni, avx512bw, avx512vnni, amx, neon or neondot.\n",
+	"avx2, avxvnni, avx512bw, avx512vnni, amx, neon,\n"
+	"neondot or neoni8mm.\n",
     .examples = "nib info\n"
 		"nib info --format json | jq -r .backend\n",
     .groups = groups,

@@ -252,9 +252,9 @@ struct nib_device_options {
 	void *pool;
 	/*
 	 * CPU: "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni" or "amx", on
-	 * Arm "scalar", "neon" or "neondot" forces one instruction set ("avx512" is
-	 * an older name of "avx512vnni"); NULL = the value of NIB_CPU, or if that
-	 * is not set, the best one of this machine.
+	 * Arm "scalar", "neon", "neondot" or "neoni8mm" forces one instruction set
+	 * ("avx512" is an older name of "avx512vnni"); NULL = the value of
+	 * NIB_CPU, or if that is not set, the best one of this machine.
 	 *
 	 * On a processor with AMX, nib_device_open() with "amx" or NULL and
 	 * nib_backend_get_info() request tile registers for the process. Linux

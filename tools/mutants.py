@@ -63,7 +63,8 @@ NEEDS = {"avx2": AVX2, "vector256": AVX2, "avxvnni": AVX2 | {"avx_vnni"},
          "avx512vnni": AVX512VNNI, "avx512bf16": AVX512VNNI | {"avx512_bf16"},
          "amx": AVX512VNNI | {"amx_tile", "amx_bf16"},
          "arm64": {"asimd"}, "vector128": {"asimd"}, "neon": {"asimd"},
-         "neondot": {"asimd", "asimddp"}}
+         "neondot": {"asimd", "asimddp"},
+         "neoni8mm": {"asimd", "asimddp", "i8mm"}}
 # A test that takes this many times its usual time hangs; sanitizers take longer.
 PATIENCE, LEAST_SECONDS = 10, 10
 SANITIZE, SANITIZED_PATIENCE = "address,undefined", 40

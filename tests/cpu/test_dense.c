@@ -24,9 +24,9 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 static struct rng rng;
-static const char *const set_names[] = {"scalar",   "avx2",	  "avxvnni",
-					"avx512bw", "avx512vnni", "amx",
-					"neon",	    "neondot",	  "avx512vnni"};
+static const char *const set_names[] = {
+    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni",
+    "amx",    "neon", "neondot", "neoni8mm", "avx512vnni"};
 static const int thread_counts[] = {1, 3};
 /* The last one is "avx512vnni" with vdpbf16ps, whether it is faster or not. */
 #define BF16_SET TEST_ISAS

@@ -8,14 +8,18 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 #include <sys/utsname.h>
 #include <unistd.h>
 
 static const char *const isa_names[CPU_ISA_COUNT] = {
-    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx", "neon", "neondot"};
+    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni",
+    "amx",    "neon", "neondot", "neoni8mm"};
 static const char *const isa_backends[CPU_ISA_COUNT] = {
-    "cpu-scalar",     "cpu-avx2", "cpu-avxvnni", "cpu-avx512bw",
-    "cpu-avx512vnni", "cpu-amx",  "cpu-neon",	 "cpu-neondot"};
+    "cpu-scalar", "cpu-avx2", "cpu-avxvnni", "cpu-avx512bw", "cpu-avx512vnni",
+    "cpu-amx",	  "cpu-neon", "cpu-neondot", "cpu-neoni8mm"};
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {
@@ -82,6 +86,14 @@ void cpu_caches(int64_t *l1_bytes, int64_t *l2_bytes)
 #ifdef _SC_LEVEL1_DCACHE_SIZE
 	l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE);
 	l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+#if defined(__APPLE__)
+	/* Those of the fast cores. */
+	size_t bytes = sizeof(l1);
+
+	sysctlbyname("hw.perflevel0.l1dcachesize", &l1, &bytes, NULL, 0);
+	bytes = sizeof(l2);
+	sysctlbyname("hw.perflevel0.l2cachesize", &l2, &bytes, NULL, 0);
 #endif
 	*l1_bytes = l1 > 0 ? l1 : listed_cache(1);
 	*l2_bytes = l2 > 0 ? l2 : listed_cache(2);

@@ -18,10 +18,12 @@ enum cpu_isa {
 	CPU_AMX,	/* avx512vnni + amx_tile amx_bf16 */
 	CPU_NEON,	/* every 64-bit Arm processor */
 	CPU_NEONDOT,	/* neon + asimddp (sdot) */
+	CPU_NEONI8MM,	/* neondot + i8mm (smmla) */
 	CPU_ISA_COUNT,
 };
 
-/* "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx", "neon", "neondot". */
+/* "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx", "neon", "neondot",
+ * "neoni8mm". */
 const char *cpu_isa_name(enum cpu_isa isa);
 /* "cpu-avx512vnni" and so on: the backend's name in tables. */
 const char *cpu_isa_backend(enum cpu_isa isa);

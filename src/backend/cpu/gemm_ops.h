@@ -108,6 +108,7 @@ struct cpu_gemm_ops {
 void cpu_gemm_ops_scalar(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_neon(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_neondot(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_neoni8mm(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avxvnni(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);

@@ -40,6 +40,9 @@ static void init_vectors(struct cpu_ops *ops, enum cpu_isa isa)
 	if (isa < CPU_NEONDOT)
 		return;
 	cpu_gemm_ops_neondot(&ops->gemm);
+	if (isa < CPU_NEONI8MM)
+		return;
+	cpu_gemm_ops_neoni8mm(&ops->gemm);
 #else
 	(void)isa;
 #endif

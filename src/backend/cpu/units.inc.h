@@ -14,6 +14,10 @@
  *                    decoded in registers
  */
 
+#ifndef ARRANGE_SUMS
+#define ARRANGE_SUMS(rows, sum) (void)0
+#endif
+
 /* ---- blocked: tiles ----------------------------------------------------- */
 
 /*
@@ -33,6 +37,7 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 			sum[i][v] = first
 					? set_float(0.0f)
 					: load_float(sums + i * TILE_COLS + v * V_COLS);
+	ARRANGE_SUMS(rows, sum);
 	if (source && blocks > 0)
 		expand_block(source, 0, expanded);
 	for (int64_t k = 0; k < blocks; k++) {
@@ -48,6 +53,7 @@ TILE_INLINE void sum_tile(const int rows, const struct source *source,
 		a += rows;
 		expanded += EXPANDED_BLOCK;
 	}
+	ARRANGE_SUMS(rows, sum);
 	UNROLLED (i, rows)
 		UNROLLED (v, TILE_VECS)
 			store_float(sums + i * TILE_COLS + v * V_COLS, sum[i][v]);
