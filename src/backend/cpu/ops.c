@@ -37,6 +37,7 @@ static void init_vectors(struct cpu_ops *ops, enum cpu_isa isa)
 		return;
 	cpu_gemm_ops_neon(&ops->gemm);
 	set_dense(ops, cpu_dense_ops_neon);
+	cpu_quantize_ops_neon(&ops->quantize);
 	if (isa < CPU_NEONDOT)
 		return;
 	cpu_gemm_ops_neondot(&ops->gemm);

@@ -98,5 +98,6 @@ void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops);
 void cpu_quantize_ops_avx2(struct cpu_quantize_ops *ops);
 void cpu_quantize_ops_avx512bw(struct cpu_quantize_ops *ops);
 void cpu_quantize_ops_avx512vnni(struct cpu_quantize_ops *ops);
+void cpu_quantize_ops_neon(struct cpu_quantize_ops *ops);
 
 #endif
