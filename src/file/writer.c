@@ -27,9 +27,12 @@ static int compare_strings(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-static void keep_string(void *string)
+/* Frees a tree of strings, but not the strings: POSIX has no tdestroy(). */
+static void free_tree(void **tree)
 {
-	(void)string;
+	/* A node begins with the pointer to its string. */
+	while (*tree)
+		tdelete(*(void **)*tree, tree, compare_strings);
 }
 
 static enum nib_status check_text(const char *text, const char *argument,
@@ -450,8 +453,8 @@ enum nib_status nib_writer_write(struct nib_writer *writer, const void *bytes,
 /* Frees everything but the file. */
 static void free_writer(struct nib_writer *writer)
 {
-	tdestroy(writer->names, keep_string);
-	tdestroy(writer->keys, keep_string);
+	free_tree(&writer->names);
+	free_tree(&writer->keys);
 	for (int64_t i = 0; i < writer->n_tensors; i++)
 		free(writer->tensors[i].name);
 	for (int64_t i = 0; i < writer->n_metadata; i++) {

@@ -30,9 +30,11 @@ void *cpu_lines(size_t bytes)
 	/* aligned_alloc() requires a multiple of align. */
 	if (posix_memalign(&memory, align, rounded))
 		return NULL;
+#ifdef MADV_HUGEPAGE
 	/* Only a hint: without huge pages everything works, but slower. */
 	if (huge)
 		(void)madvise(memory, huge, MADV_HUGEPAGE);
+#endif
 	return memory;
 }
 

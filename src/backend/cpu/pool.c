@@ -18,13 +18,14 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "semaphore.h"
 
 /* About 100 us of pauses. */
 #define SPINS 4000
@@ -38,7 +39,7 @@ struct pool_job {
 	void *arg;
 	/* tasks except task 0 that have not ended, and the flag */
 	_Atomic uint32_t left;
-	sem_t done;
+	cpu_semaphore done;
 };
 
 struct worker {
@@ -47,7 +48,7 @@ struct worker {
 	_Atomic bool sleeps;
 	int task;
 	const struct cpu_pool *pool;
-	sem_t wake;
+	cpu_semaphore wake;
 	pthread_t thread;
 };
 
@@ -102,13 +103,6 @@ static inline void pause_briefly(void)
 #endif
 }
 
-static void wait_for(sem_t *sem)
-{
-	/* Signal handlers of the program interrupt a caller's wait. */
-	while (sem_wait(sem) != 0)
-		;
-}
-
 static struct pool_job *take_job(struct worker *worker)
 {
 	for (int i = 0; i < worker->pool->spins; i++) {
@@ -123,7 +117,7 @@ static struct pool_job *take_job(struct worker *worker)
 static void wake(struct worker *worker)
 {
 	if (atomic_load(&worker->sleeps) && atomic_exchange(&worker->sleeps, false))
-		sem_post(&worker->wake);
+		cpu_semaphore_post(&worker->wake);
 }
 
 static struct pool_job *next_job(struct worker *worker)
@@ -143,14 +137,14 @@ static struct pool_job *next_job(struct worker *worker)
 		if (atomic_load(&worker->job) &&
 		    atomic_exchange(&worker->sleeps, false))
 			continue;
-		wait_for(&worker->wake);
+		cpu_semaphore_wait(&worker->wake);
 	}
 }
 
 static void finish_task(struct pool_job *job)
 {
 	if (atomic_fetch_sub(&job->left, 1) == (CALLER_SLEEPS | 1))
-		sem_post(&job->done);
+		cpu_semaphore_post(&job->done);
 }
 
 static void *work(void *arg)
@@ -208,7 +202,7 @@ static void start_workers(struct cpu_pool *pool)
 		atomic_init(&worker->sleeps, false);
 		worker->task = i + 1;
 		worker->pool = pool;
-		sem_init(&worker->wake, 0, 0);
+		cpu_semaphore_init(&worker->wake);
 		if (pthread_create(&worker->thread, NULL, work, worker) != 0)
 			break;
 	}
@@ -244,7 +238,7 @@ void cpu_pool_free(struct cpu_pool *pool)
 		}
 		for (int i = 0; i < pool->workers; i++) {
 			pthread_join(pool->slots[i].thread, NULL);
-			sem_destroy(&pool->slots[i].wake);
+			cpu_semaphore_destroy(&pool->slots[i].wake);
 		}
 	}
 	free(pool);
@@ -306,7 +300,7 @@ static void wait_for_workers(const struct cpu_pool *pool, struct pool_job *job,
 	}
 	if (atomic_fetch_or(&job->left, CALLER_SLEEPS) == 0)
 		return;
-	wait_for(&job->done);
+	cpu_semaphore_wait(&job->done);
 }
 
 void cpu_pool_run(struct cpu_pool *pool, int tasks, void (*task)(void *arg, int i),
@@ -320,10 +314,10 @@ void cpu_pool_run(struct cpu_pool *pool, int tasks, void (*task)(void *arg, int 
 	/* A cancelled caller would take the job away from its workers. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	atomic_init(&job.left, (uint32_t)tasks - 1);
-	sem_init(&job.done, 0, 0);
+	cpu_semaphore_init(&job.done);
 	post(pool, tasks, &job, &posted);
 	task(arg, 0);
 	wait_for_workers(pool, &job, run_rest(pool, tasks, &job, &posted));
-	sem_destroy(&job.done);
+	cpu_semaphore_destroy(&job.done);
 	pthread_setcancelstate(cancel, NULL);
 }

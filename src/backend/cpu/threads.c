@@ -4,7 +4,9 @@
  * of the caller's pool, the OpenMP threads of another library, or the device's pool.
  */
 #include <limits.h>
+#ifdef __linux__
 #include <sched.h>
+#endif
 #include <stdlib.h>
 #include <strings.h>
 #include <unistd.h>
@@ -19,10 +21,12 @@
 /* Processors that the calling thread may use. */
 static int count_processors(void)
 {
+#ifdef __linux__
 	cpu_set_t set;
 
 	if (sched_getaffinity(0, sizeof(set), &set) == 0)
 		return CPU_COUNT(&set);
+#endif
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
 	return n > 0 ? (int)n : 1;

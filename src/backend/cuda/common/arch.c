@@ -2,8 +2,9 @@
 /* arch.c - the list of architectures; see arch.h. */
 #include "arch.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "core/environment.h"
 
 const struct cuda_arch *const cuda_archs[CUDA_ARCHS] = {
     &cuda_sm90,
@@ -39,7 +40,7 @@ const struct cuda_arch *cuda_arch_of(int capability)
 
 const char *cuda_arch_forced(void)
 {
-	const char *tag = secure_getenv("NIB_CUDA_ARCH");
+	const char *tag = nib_secure_getenv("NIB_CUDA_ARCH");
 
 	return tag && *tag ? tag : NULL;
 }

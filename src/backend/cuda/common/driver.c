@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/environment.h"
 #include "core/error.h"
 
 /* CUDA 12.1 is the first to allow more than 4,096 bytes of kernel parameters.  The
@@ -74,7 +75,7 @@ static void start(void)
 {
 	/* The user chooses the code, so a process with higher rights must ignore the
 	 * variable. */
-	const char *path = secure_getenv("NIB_CUDA_LIBRARY");
+	const char *path = nib_secure_getenv("NIB_CUDA_LIBRARY");
 	const char *missing;
 	void *library;
 	CUresult result;

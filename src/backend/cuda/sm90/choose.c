@@ -15,6 +15,7 @@
 #include "backend/cuda/common/vector.h"
 #include "backend/cuda/kernels/common/mma_params.h"
 #include "backend/cuda/kernels/common/mma_warps_params.h"
+#include "core/environment.h"
 #include "format/view.h"
 #include "gemm.h"
 #include "skinny.h"
@@ -368,7 +369,7 @@ static bool can_load(const struct cuda_product *product, enum nib_op op,
 /* NIB_CUDA_MMA=always: experts whatever their size, for tests; never: no mma kernel. */
 static bool mma_is(const char *when)
 {
-	const char *text = secure_getenv("NIB_CUDA_MMA");
+	const char *text = nib_secure_getenv("NIB_CUDA_MMA");
 
 	return text && strcmp(text, when) == 0;
 }
