@@ -23,3 +23,18 @@ cmake --build "$build" --target nibblas nibblas_static $tests >"$build.log" || {
 # shellcheck disable=SC2086
 ctest --test-dir "$build" --output-on-failure -j "$(nproc)" \
 	-R "^($(echo $tests | tr ' ' '|'))$"
+
+# run_on PROCESSOR TEST...: some tests again, on a processor that lacks instructions.
+run_on() {
+	QEMU_CPU=$1
+	export QEMU_CPU
+	shift
+	echo "cross.sh: of $(echo "$tests" | wc -w) tests $# run on $QEMU_CPU: $*"
+	ctest --test-dir "$build" --output-on-failure -j "$(nproc)" \
+		-R "^($(echo "$*" | tr ' ' '|'))$"
+}
+
+if [ "$NIB_CROSS" = aarch64 ]; then
+	run_on cortex-a72 test_features test_device test_ops test_same_bits
+	run_on neoverse-n1 test_features test_device test_same_bits
+fi
