@@ -5,8 +5,8 @@
  * registers.  The loops around them are in units.inc.h.
  *
  * Arithmetic.  As in gemm.inc.h a block's sum of products of codes is an exact integer
- * d, which is multiplied by scale * scale_b / 256 and added with one rounding.  Bytes of
- * B are signed here, so that there is no offset.  scvtf is slow on many of these
+ * d, which is multiplied by scale * scale_b / 256 and added with one rounding.  Bytes
+ * of B are signed here, so that there is no offset.  scvtf is slow on many of these
  * processors (Neoverse V2 starts one a cycle, and four of the other instructions), so d
  * is added to the bits of MAGIC = 1.5 * 2^23, which makes the float MAGIC + d.  Then
  *   t = fma(MAGIC + d, scale_b, -MAGIC * scale_b) = d * scale_b    exactly, 19 bits

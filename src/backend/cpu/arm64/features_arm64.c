@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * features_arm64.c - what an aarch64 processor can do, as the operating system reports it:
- * HWCAP bits on Linux, sysctl on macOS.  Both count a feature only if its registers are
- * saved.
+ * features_arm64.c - what an aarch64 processor can do, as the operating system reports
+ * it: HWCAP bits on Linux, sysctl on macOS.  Both count a feature only if its registers
+ * are saved.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include <sys/auxv.h>
 #include <sys/utsname.h>
 
-/* Linux numbers them so in asm/hwcap.h; older headers lack some. */
+/* Bits of Linux, which older headers lack. */
 #define HWCAP_BIT_ASIMD	  1
 #define HWCAP_BIT_ASIMDDP 20
 #define HWCAP2_BIT_I8MM	  13

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * float_mode_arm64.h - float_mode.h for aarch64.  fesetenv() of glibc leaves the bits of
- * FPCR that it does not know: FZ16, which flushes the scales that kernels read as
+ * float_mode_arm64.h - float_mode.h for aarch64.  fesetenv() of glibc leaves the bits
+ * of FPCR that it does not know: FZ16, which flushes the scales that kernels read as
  * subnormal fp16, DN, AHP and EBF.  So FPCR is set to 0 as a whole.
  */
 #ifndef NIB_CPU_FLOAT_MODE_ARM64_H

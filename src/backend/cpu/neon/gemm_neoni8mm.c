@@ -3,7 +3,8 @@
  * gemm_neoni8mm.c - NEON with SMMLA, which does twice the products of SDOT.
  *
  * Per 2 columns, 16 k and two rows: two smmla and two fused multiply-adds, so where
- * all vector pipes execute both, the bound is half the rate of smmla, which is that of sdot.
+ * all vector pipes execute both, the bound is half the rate of smmla, which is that of
+ * sdot.
  */
 #include <arm_neon.h>
 #include <stddef.h>

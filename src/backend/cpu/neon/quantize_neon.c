@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * quantize_neon.c - quantise, dequantise and amax on aarch64.  The code of an element
- * is the number of limits below its magnitude, by seven compares; a dequantised element is
- * looked up byte by byte.
+ * is the number of limits below its magnitude, by seven compares; a dequantised element
+ * is looked up byte by byte.
  */
 #include <arm_neon.h>
 #include <string.h>
