@@ -348,6 +348,7 @@ struct request {
 struct reply {
 	bool ok;
 	char reason[BASELINE_REASON];
+	char version[BASELINE_VERSION];
 	int count;
 	double samples_s[BASELINE_MAX_SAMPLES];
 	double spent_s;
@@ -356,11 +357,17 @@ struct reply {
 struct baseline {
 	pid_t pid;
 	int socket;
+	char version[BASELINE_VERSION];
 };
 
 pid_t baseline_process(const struct baseline *baseline)
 {
 	return baseline->pid;
+}
+
+const char *baseline_version(const struct baseline *baseline)
+{
+	return baseline->version;
 }
 
 /* One packet; false when the other process is gone. */
@@ -381,10 +388,12 @@ static void answer(struct work *work, const struct request *request,
 		   struct reply *reply)
 {
 	*reply = (struct reply){.ok = true};
-	if (request->verb == PREPARE)
+	if (request->verb == PREPARE) {
 		reply->ok =
 		    work_prepare(work, request->shape, request->threads, reply->reason);
-	else if (request->verb == RUN)
+		if (reply->ok && work->engine->version)
+			work->engine->version(reply->version);
+	} else if (request->verb == RUN)
 		reply->count = work_run(work, request->budget_s, reply->samples_s,
 					&reply->spent_s);
 	else
@@ -465,6 +474,8 @@ bool baseline_prepare(struct baseline *baseline, int64_t shape, int threads,
 	if (!ask(baseline, request, &reply))
 		return baseline_refuse(reason, "its process died");
 	memcpy(reason, reply.reason, BASELINE_REASON);
+	if (*reply.version)
+		memcpy(baseline->version, reply.version, BASELINE_VERSION);
 	return reply.ok;
 }
 

@@ -19,6 +19,7 @@
 #include "peaks.h"
 
 #define BASELINE_REASON	     160
+#define BASELINE_VERSION     80
 #define BASELINE_MAX_SAMPLES 64
 #define BASELINES	     5
 
@@ -36,6 +37,8 @@ struct baseline *baseline_start(const struct baseline_engine *engine,
 				const struct shape_list *list,
 				const struct data_options *options);
 pid_t baseline_process(const struct baseline *baseline);
+/* "oneDNN 3.6.2", from the first successful baseline_prepare() on; else "". */
+const char *baseline_version(const struct baseline *baseline);
 /* Ends the process; NULL is fine. */
 void baseline_stop(struct baseline *baseline);
 
@@ -68,9 +71,10 @@ struct baseline_matmul {
 
 struct baseline_engine {
 	const char *backend; /* "baseline:onednn-bf16" */
-	/* "oneDNN 2", and where it comes from: "Debian: libdnnl-dev". */
+	/* "oneDNN 3", and where it comes from: "tools/get_onednn.sh". */
 	const char *library, *package;
-	/* The instruction that it multiplies with: the limit of its rows. */
+	/* The instruction that it multiplies with, or a wider one of the same
+	 * operands (peak_widest()): the limit of its rows. */
 	enum peak_kind limit;
 	double a_bytes, b_bytes; /* of one value */
 	/* The largest error of a result over the sum of |products|. */
@@ -78,6 +82,8 @@ struct baseline_engine {
 	/* Opens the library, once in the process; false with a reason.  NULL:
 	 * its headers were missing where nib was built. */
 	bool (*open)(char reason[BASELINE_REASON]);
+	/* Its name and version, once it is open; NULL: it does not say. */
+	void (*version)(char text[BASELINE_VERSION]);
 	void (*set_threads)(int threads);
 	/*
 	 * Sets matmul->packed if the engine multiplies operands of a form of its

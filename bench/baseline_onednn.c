@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * baseline_onednn.c - oneDNN's matmul on dequantised operands, weights packed into
- * the layout that it requests: f32, f32 without AVX-512, and bf16.
+ * baseline_onednn.c - oneDNN 3's matmul on dequantised operands, weights packed into
+ * the layout that it requests: f32, f32 without AVX-512, and bf16.  On processors with
+ * AMX bf16 is multiplied by tdpbf16ps.
+ *
+ * The library is the file that NIB_ONEDNN names, else what tools/get_onednn.sh
+ * installed, else the system's.  It must have OpenMP threads.
  */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "baseline.h"
@@ -15,19 +20,20 @@
 #include <oneapi/dnnl/dnnl_version.h>
 #endif
 
-#if defined(NIB_HAVE_DNNL) && DNNL_VERSION_MAJOR == 2
+#if defined(NIB_HAVE_DNNL) && DNNL_VERSION_MAJOR == 3
 
 #define IMPORTS(F)                                                                     \
 	F(engine_create)                                                               \
 	F(stream_create)                                                               \
 	F(stream_wait)                                                                 \
 	F(set_max_cpu_isa)                                                             \
+	F(version)                                                                     \
 	F(memory_create)                                                               \
 	F(memory_destroy)                                                              \
+	F(memory_desc_create_with_tag)                                                 \
+	F(memory_desc_destroy)                                                         \
 	F(memory_desc_get_size)                                                        \
-	F(memory_desc_init_by_tag)                                                     \
-	F(matmul_desc_init)                                                            \
-	F(primitive_desc_create)                                                       \
+	F(matmul_primitive_desc_create)                                                \
 	F(primitive_desc_query_md)                                                     \
 	F(primitive_desc_destroy)                                                      \
 	F(primitive_create)                                                            \
@@ -62,7 +68,10 @@ struct packed {
 
 static bool load(char reason[BASELINE_REASON])
 {
-	static const char *const names[] = {"libdnnl.so.2", NULL};
+	const char *const named[] = {getenv("NIB_ONEDNN"), NULL};
+	static const char *const usual[] = {NIB_ONEDNN_LIBDIR "/libdnnl.so.3",
+					    "libdnnl.so.3", NULL};
+	const char *const *names = named[0] ? named : usual;
 	void *library = baseline_dlopen(names, reason);
 
 	if (!library)
@@ -76,7 +85,18 @@ static bool load(char reason[BASELINE_REASON])
 	*(void **)&omp_set_num_threads = dlsym(library, "omp_set_num_threads");
 	if (!omp_set_num_threads)
 		return baseline_refuse(reason, "%s has no OpenMP threads", names[0]);
+	if (version()->major != DNNL_VERSION_MAJOR)
+		return baseline_refuse(reason, "%s is oneDNN %d, not %d", names[0],
+				       version()->major, DNNL_VERSION_MAJOR);
 	return true;
+}
+
+static void describe(char text[BASELINE_VERSION])
+{
+	const dnnl_version_t *v = version();
+
+	snprintf(text, BASELINE_VERSION, "oneDNN %d.%d.%d", v->major, v->minor,
+		 v->patch);
 }
 
 static bool open_best(char reason[BASELINE_REASON])
@@ -112,7 +132,7 @@ static void free_operand(struct operand *operand)
 	machine_free(operand->data, operand->bytes);
 }
 
-static bool make_operand(struct operand *operand, const dnnl_memory_desc_t *md)
+static bool make_operand(struct operand *operand, const_dnnl_memory_desc_t md)
 {
 	operand->bytes = memory_desc_get_size(md);
 	operand->data = machine_alloc(operand->bytes);
@@ -121,8 +141,8 @@ static bool make_operand(struct operand *operand, const dnnl_memory_desc_t *md)
 }
 
 /* Makes an operand of layout md from source of layout source_md. */
-static bool reorder(struct operand *to, const dnnl_memory_desc_t *md,
-		    const float *source, const dnnl_memory_desc_t *source_md)
+static bool reorder(struct operand *to, const_dnnl_memory_desc_t md,
+		    const float *source, const_dnnl_memory_desc_t source_md)
 {
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_primitive_t primitive = NULL;
@@ -182,56 +202,75 @@ static void run(const struct baseline_matmul *mm)
 	}
 }
 
-/* The primitive, and the layout in which it wants the weights. */
-static bool make_primitive(struct packed *p, const struct baseline_matmul *mm,
-			   dnnl_data_type_t type, dnnl_memory_desc_t *a_md,
-			   dnnl_memory_desc_t *b_md)
+/* A dense matrix in memory, row-major (dnnl_ab) or not; NULL without memory. */
+static dnnl_memory_desc_t matrix(int64_t rows, int64_t cols, dnnl_data_type_t type,
+				 dnnl_format_tag_t tag)
 {
-	const dnnl_dims_t a_dims = {mm->m, mm->k};
-	const dnnl_dims_t b_dims = {mm->k, mm->n};
-	const dnnl_dims_t c_dims = {mm->m, mm->n};
-	dnnl_memory_desc_t any, c_md;
-	dnnl_primitive_desc_t desc = NULL;
-	dnnl_matmul_desc_t op;
-	bool made = false;
+	const dnnl_dims_t dims = {rows, cols};
+	dnnl_memory_desc_t md = NULL;
 
-	memory_desc_init_by_tag(a_md, 2, a_dims, type, dnnl_ab);
-	memory_desc_init_by_tag(&any, 2, b_dims, type, dnnl_format_tag_any);
-	memory_desc_init_by_tag(&c_md, 2, c_dims, dnnl_f32, dnnl_ab);
-	if (matmul_desc_init(&op, a_md, &any, NULL, &c_md) == dnnl_success &&
-	    primitive_desc_create(&desc, &op, NULL, engine, NULL) == dnnl_success) {
-		*b_md = *primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
-		made = primitive_create(&p->matmul, desc) == dnnl_success &&
-		       memory_create(&p->c, &c_md, engine, mm->c) == dnnl_success;
-	}
-	if (desc)
-		primitive_desc_destroy(desc);
+	memory_desc_create_with_tag(&md, 2, dims, type, tag);
+	return md;
+}
+
+/* The primitive and its result; its operands are then made by fill(). */
+static bool make_primitive(struct packed *p, const struct baseline_matmul *mm,
+			   dnnl_data_type_t type, dnnl_primitive_desc_t *desc)
+{
+	dnnl_memory_desc_t a = matrix(mm->m, mm->k, type, dnnl_ab);
+	dnnl_memory_desc_t b = matrix(mm->k, mm->n, type, dnnl_format_tag_any);
+	dnnl_memory_desc_t c = matrix(mm->m, mm->n, dnnl_f32, dnnl_ab);
+	const bool made = a && b && c &&
+			  matmul_primitive_desc_create(desc, engine, a, b, NULL, c,
+						       NULL) == dnnl_success &&
+			  primitive_create(&p->matmul, *desc) == dnnl_success &&
+			  memory_create(&p->c, c, engine, mm->c) == dnnl_success;
+
+	memory_desc_destroy(a);
+	memory_desc_destroy(b);
+	memory_desc_destroy(c);
 	return made;
+}
+
+/* The operands in the type and the layouts that the primitive requests. */
+static bool fill(struct packed *p, const struct baseline_matmul *mm,
+		 const_dnnl_primitive_desc_t desc)
+{
+	dnnl_memory_desc_t a = matrix(mm->m, mm->k, dnnl_f32, dnnl_ab);
+	dnnl_memory_desc_t b = matrix(mm->k, mm->n, dnnl_f32, dnnl_ba);
+	const bool filled =
+	    a && b &&
+	    reorder(&p->a, primitive_desc_query_md(desc, dnnl_query_src_md, 0), mm->a,
+		    a) &&
+	    reorder(&p->b, primitive_desc_query_md(desc, dnnl_query_weights_md, 0),
+		    mm->b, b);
+
+	memory_desc_destroy(a);
+	memory_desc_destroy(b);
+	return filled;
 }
 
 static bool pack(struct baseline_matmul *mm, dnnl_data_type_t type,
 		 char reason[BASELINE_REASON])
 {
-	const dnnl_dims_t a_dims = {mm->m, mm->k};
-	const dnnl_dims_t b_dims = {mm->k, mm->n};
-	dnnl_memory_desc_t a_f32, b_f32, a_md, b_md;
 	struct packed *p = calloc(1, sizeof *p);
+	dnnl_primitive_desc_t desc = NULL;
+	bool done = false;
 
-	if (!p || !make_primitive(p, mm, type, &a_md, &b_md)) {
+	if (!p || !make_primitive(p, mm, type, &desc))
+		baseline_refuse(reason, "oneDNN has no %s matmul for this machine",
+				type == dnnl_bf16 ? "bf16" : "f32");
+	else if (!fill(p, mm, desc))
+		baseline_refuse(reason, "oneDNN cannot make the operands");
+	else
+		done = true;
+	if (desc)
+		primitive_desc_destroy(desc);
+	if (done)
+		mm->packed = p;
+	else
 		unpack(p);
-		return baseline_refuse(reason,
-				       "oneDNN has no %s matmul for this machine",
-				       type == dnnl_bf16 ? "bf16" : "f32");
-	}
-	memory_desc_init_by_tag(&a_f32, 2, a_dims, dnnl_f32, dnnl_ab);
-	memory_desc_init_by_tag(&b_f32, 2, b_dims, dnnl_f32, dnnl_ba);
-	if (!reorder(&p->a, &a_md, mm->a, &a_f32) ||
-	    !reorder(&p->b, &b_md, mm->b, &b_f32)) {
-		unpack(p);
-		return baseline_refuse(reason, "oneDNN cannot make the operands");
-	}
-	mm->packed = p;
-	return true;
+	return done;
 }
 
 static bool pack_bf16(struct baseline_matmul *mm, char reason[BASELINE_REASON])
@@ -252,8 +291,8 @@ static double time_second_run(const struct baseline_matmul *mm)
 /*
  * f32 goes through the faster of oneDNN's two interfaces, as timed once for
  * these sizes: the matmul primitive with packed weights, or dnnl_sgemm() with
- * the weights as they are.  (Without AVX-512 the primitive of 2.6 is half as
- * fast as dnnl_sgemm().)
+ * the weights as they are.  (Without AVX-512 the primitive of oneDNN 2.6
+ * was half as fast as dnnl_sgemm().)
  */
 static bool pack_f32(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 {
@@ -278,8 +317,8 @@ static bool pack_f32(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 }
 
 #define FUNCTIONS(open_function, pack_function)                                        \
-	.open = open_function, .set_threads = set_threads, .pack = pack_function,      \
-	.run = run, .unpack = unpack,
+	.open = open_function, .version = describe, .set_threads = set_threads,        \
+	.pack = pack_function, .run = run, .unpack = unpack,
 
 #else
 #define FUNCTIONS(open_function, pack_function)
@@ -287,8 +326,8 @@ static bool pack_f32(struct baseline_matmul *mm, char reason[BASELINE_REASON])
 
 #define ENGINE(name, peak, bytes, open_function, pack_function)                        \
 	{                                                                              \
-		.backend = "baseline:onednn-" name, .library = "oneDNN 2",             \
-		.package = "Debian: libdnnl-dev", .limit = peak, .a_bytes = bytes,     \
+		.backend = "baseline:onednn-" name, .library = "oneDNN 3",             \
+		.package = "tools/get_onednn.sh", .limit = peak, .a_bytes = bytes,     \
 		.b_bytes = bytes, .tolerance = 1e-4,                                   \
 		FUNCTIONS(open_function, pack_function)                                \
 	}

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baseline_openblas.c - OpenBLAS's sgemm on dequantised operands. */
 #include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "baseline.h"
 
@@ -9,6 +11,7 @@
 
 static __typeof__(cblas_sgemm) *sgemm;
 static __typeof__(openblas_set_num_threads) *set_num_threads;
+static __typeof__(openblas_get_config) *get_config; /* NULL: it has none */
 
 static bool open_library(char reason[BASELINE_REASON])
 {
@@ -19,9 +22,21 @@ static bool open_library(char reason[BASELINE_REASON])
 		return false;
 	*(void **)&sgemm = dlsym(library, "cblas_sgemm");
 	*(void **)&set_num_threads = dlsym(library, "openblas_set_num_threads");
+	*(void **)&get_config = dlsym(library, "openblas_get_config");
 	if (!sgemm || !set_num_threads)
 		return baseline_refuse(reason, "%s has no cblas_sgemm()", names[0]);
 	return true;
+}
+
+/* openblas_get_config(): "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...". */
+static void describe(char text[BASELINE_VERSION])
+{
+	const char *config = get_config ? get_config() : "";
+	const char *number = strchr(config, ' ');
+
+	if (number)
+		snprintf(text, BASELINE_VERSION, "%.*s",
+			 (int)(number + 1 + strcspn(number + 1, " ") - config), config);
 }
 
 static void set_threads(int threads)
@@ -36,7 +51,9 @@ static void run(const struct baseline_matmul *mm)
 	      (int)mm->n);
 }
 
-#define FUNCTIONS .open = open_library, .set_threads = set_threads, .run = run
+#define FUNCTIONS                                                                      \
+	.open = open_library, .version = describe, .set_threads = set_threads,         \
+	.run = run
 #endif
 
 const struct baseline_engine baseline_openblas_f32 = {

@@ -256,7 +256,7 @@ static void add_baselines(struct comparison *c)
 		/* A dual GEMM is two multiplications, each with a result. */
 		if (shape_ops[o->shape->op].op == NIB_OP_DUAL_GEMM)
 			e->info.bytes_written *= 2;
-		e->multiply = want_peak(c, engine->limit);
+		e->multiply = want_peak(c, peak_widest(engine->limit));
 		e->read = want_peak(c, PEAK_READ);
 	}
 }
@@ -417,6 +417,8 @@ static void add_rows(const struct comparison *c, struct rows *rows)
 		row = measure_start_row(c->run, c->options, e->info.backend);
 		set_times(c, e, row);
 		set_command(c, e, row);
+		if (e->baseline)
+			row_text(row, "version", baseline_version(e->baseline));
 		if (e->job && shape_is_multiply(c->options->shape)) {
 			row_bool(row, "packed", e->packed);
 			row_text(row, "activations", activations);

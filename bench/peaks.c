@@ -200,6 +200,12 @@ enum peak_kind peak_multiply(const char *backend, enum cli_activations activatio
 	return PEAK_PMADDWD;
 }
 
+enum peak_kind peak_widest(enum peak_kind kind)
+{
+	return kind == PEAK_DOT_BF16 && is_available(PEAK_TILE_BF16) ? PEAK_TILE_BF16
+								     : kind;
+}
+
 enum peak_kind peak_read_memory(const char *backend)
 {
 	return strncmp(backend, "cuda", 4) ? PEAK_READ : PEAK_GPU_READ;

@@ -84,6 +84,8 @@ const char *peak_name(enum peak_kind kind);
  * with: of bf16 vdpbf16ps where the processor has it, of other floats f32 fma.
  */
 enum peak_kind peak_multiply(const char *backend, enum cli_activations activations);
+/* tdpbf16ps in place of vdpbf16ps on processors with AMX, else kind. */
+enum peak_kind peak_widest(enum peak_kind kind);
 /* How that backend reads memory. */
 enum peak_kind peak_read_memory(const char *backend);
 

@@ -319,6 +319,26 @@ static void note_peak(struct table *table, const json_t *row)
 		   row_get_text(row, "unit"));
 }
 
+/* "baselines: onednn-bf16 is oneDNN 3.6.2, ...". */
+static void note_versions(const struct bench *bench)
+{
+	char text[512] = "";
+
+	for (int i = 0; i < BASELINES; i++) {
+		const struct baseline *baseline = bench->run.baselines[i];
+		const char *version = baseline ? baseline_version(baseline) : "";
+		const size_t used = strlen(text);
+
+		if (*version)
+			snprintf(text + used, sizeof text - used, "%s%s is %s",
+				 used ? ", " : "",
+				 baseline_engines[i]->backend + strlen("baseline:"),
+				 version);
+	}
+	if (*text)
+		table_note(bench->run.rows.table, "baselines: %s", text);
+}
+
 /* The peaks that were sampled on the way, or all of them with --peaks. */
 static void print_peaks(struct bench *bench)
 {
@@ -364,6 +384,8 @@ static int measure_all(struct bench *bench)
 	if (!code)
 		print_peaks(bench);
 	progress_end();
+	if (!code)
+		note_versions(bench);
 	if (!code)
 		table_note(rows->table, "%s, nib %s, %s", bench->run.machine,
 			   nib_version(), bench->run.date);
@@ -479,6 +501,8 @@ const struct cli_command command_bench = {
 		"nib bench --op gemm --shape 128x4096x7168 --isa all\n"
 		"nib bench --op gemm --m 1:64+1 --n 4096 --k 7168   # cliffs?\n"
 		"nib bench --preset decode --activations nvfp4,bf16,int8\n"
+		"nib bench --preset amx --threads 1,4,16 --activations bf16,nvfp4 "
+		"--baselines\n"
 		"nib bench --op quantize --shape 4096x7168 --dtype fp32,bf16\n"
 		"nib bench --op gemm --shape 128x4096x7168 --plan\n"
 		"nib bench --peaks --threads 1,2\n"

@@ -25,7 +25,6 @@ have() {
 	libcmocka-dev) pkg-config --exists cmocka ;;
 	libclang-rt-*) echo 'int main(void){return 0;}' |
 		clang -xc -fsanitize=thread - -o /dev/null ;;
-	libdnnl-dev) echo '#include <oneapi/dnnl/dnnl.h>' | cc -xc -E - ;;
 	libopenblas-dev) pkg-config --exists openblas ;;
 	gcc-*-linux-gnu) command -v "${1#gcc-}-gcc" ;;
 	qemu-user-static) command -v "qemu-$cross-static" ;;
@@ -127,7 +126,8 @@ wanted() {
 		"zsh fish $(nvcc_needs)" ;;
 	demo) echo "$build $(nvcc_needs)" ;;
 	kernels) echo "$build python3 python3-venv $(nvcc_needs)" ;;
-	baselines) echo 'libdnnl-dev libopenblas-dev' ;;
+	# oneDNN: tools/get_onednn.sh, ggml: tools/get_ggml.sh.
+	baselines) echo 'libopenblas-dev' ;;
 	lint) echo "$build libcmocka-dev python3 clang" \
 		clang-format clang-tidy cppcheck shellcheck codespell ;;
 	sanitize | fuzz) echo "$build libcmocka-dev python3 clang" \

@@ -42,7 +42,7 @@ const struct cli_option shape_options[] = {
 	     "the GPU MODE problems, cpu a model's layers, small odd sizes, decode "
 	     "dense layers of up to 128 rows, prefill of up to 8192, experts those of "
 	     "up to 256 tokens, balanced experts of equally many rows, ampere layers "
-	     "and experts for the kernels of sm_80"},
+	     "and experts for the kernels of sm_80, amx the same for a CPU with AMX"},
     {0},
 };
 
@@ -368,6 +368,13 @@ static const struct preset {
      .names = "P1,P16,P256"},
     {"ampere", OP_MOE, "1,16,256", "2048", "768", 128, .routed = 8,
      .names = "Q1,Q16,Q256"},
+    /* Every operation from few to many rows, for a processor with AMX. */
+    {"amx", OP_GEMM, "1,8,16,64,512,2048", "4096", "7168", .names = NULL},
+    {"amx", OP_GEMM, "1,8,16,64,512,2048", "14336", "4096", .names = NULL},
+    {"amx", OP_DUAL_GEMM, .shape = "64x4096x7168,512x4096x7168"},
+    {"amx", OP_GROUP_GEMM, "40,76,168,72,164,148,196,160", "7168", "2048",
+     .names = NULL},
+    {"amx", OP_MOE, "16,256", "1536", "2048", 128, .routed = 8},
 };
 
 /*
@@ -448,7 +455,7 @@ int shapes_add_preset(struct shape_list *list, const char *name, int op)
 	if (!known)
 		return cli_error(CLI_USAGE,
 				 "--preset %s: must be seeds, cpu, small, "
-				 "decode, prefill, experts, balanced or ampere",
+				 "decode, prefill, experts, balanced, ampere or amx",
 				 name);
 	return CLI_OK;
 }

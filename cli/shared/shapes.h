@@ -25,7 +25,7 @@ enum shape_op {
 #define SHAPE_PRODUCT_WORDS "gemm|dual_gemm|group_gemm|group_dual|gemv|moe|moe_dual"
 #define SHAPE_OP_WORDS	    SHAPE_PRODUCT_WORDS "|quantize|dequantize|convert"
 extern const char *const shape_op_names[];
-#define SHAPE_PRESET_WORDS "seeds|cpu|small|decode|prefill|experts|balanced|ampere"
+#define SHAPE_PRESET_WORDS "seeds|cpu|small|decode|prefill|experts|balanced|ampere|amx"
 
 /* Properties of the operations, in the order of enum shape_op. */
 struct shape_op_info {

@@ -195,8 +195,19 @@ class Bench(NibTest):
             self.assertNotIn("died", row["skipped"] or "")
             self.assertNotEqual(row["skipped"] is None, row["time_s"] is None)
             if row["time_s"]:
+                if "ggml" not in backend:  # which may not have a version
+                    self.assertRegex(row["version"], r"^(oneDNN|OpenBLAS) \d+\.\d+")
                 self.assertAlmostEqual(ours["speedup"][backend[9:]],
                                        row["time_s"] / ours["time_s"])
+
+    @unittest.skipUnless(BASELINES, "NIB_TEST_SIZE=small")
+    def test_a_baseline_that_cannot_be_opened_says_so(self):
+        rows = bench(self, "--op", "gemm", "--shape", "16x64x256", "--baselines",
+                     "--threads", "1", env={"NIB_ONEDNN": "/nowhere/libdnnl.so.3"})
+        for row in rows:
+            if "onednn" in row["backend"]:
+                self.assertIsNone(row["time_s"])
+                self.assertRegex(row["skipped"], "^not (installed: /nowhere/|built )")
 
     def test_a_row_says_how_to_measure_it_again(self):
         row, = measured(bench(self, "--op", "group_gemm", "--m", "3,0,17",
