@@ -349,6 +349,7 @@ struct reply {
 	bool ok;
 	char reason[BASELINE_REASON];
 	char version[BASELINE_VERSION];
+	int64_t copies;
 	int count;
 	double samples_s[BASELINE_MAX_SAMPLES];
 	double spent_s;
@@ -357,12 +358,18 @@ struct reply {
 struct baseline {
 	pid_t pid;
 	int socket;
+	int64_t copies;
 	char version[BASELINE_VERSION];
 };
 
 pid_t baseline_process(const struct baseline *baseline)
 {
 	return baseline->pid;
+}
+
+int64_t baseline_copies(const struct baseline *baseline)
+{
+	return baseline->copies;
 }
 
 const char *baseline_version(const struct baseline *baseline)
@@ -391,6 +398,8 @@ static void answer(struct work *work, const struct request *request,
 	if (request->verb == PREPARE) {
 		reply->ok =
 		    work_prepare(work, request->shape, request->threads, reply->reason);
+		if (work->per_copy)
+			reply->copies = work->n_matmuls / work->per_copy;
 		if (reply->ok && work->engine->version)
 			work->engine->version(reply->version);
 	} else if (request->verb == RUN)
@@ -474,6 +483,7 @@ bool baseline_prepare(struct baseline *baseline, int64_t shape, int threads,
 	if (!ask(baseline, request, &reply))
 		return baseline_refuse(reason, "its process died");
 	memcpy(reason, reply.reason, BASELINE_REASON);
+	baseline->copies = reply.copies;
 	if (*reply.version)
 		memcpy(baseline->version, reply.version, BASELINE_VERSION);
 	return reply.ok;

@@ -37,6 +37,8 @@ struct baseline *baseline_start(const struct baseline_engine *engine,
 				const struct shape_list *list,
 				const struct data_options *options);
 pid_t baseline_process(const struct baseline *baseline);
+/* Copies of the operands of the last successful baseline_prepare(). */
+int64_t baseline_copies(const struct baseline *baseline);
 /* "oneDNN 3.6.2", from the first successful baseline_prepare() on; else "". */
 const char *baseline_version(const struct baseline *baseline);
 /* Ends the process; NULL is fine. */

@@ -12,7 +12,9 @@
 #include "text.h"
 #include "tuning.h"
 
-#define MAX_COPIES 64
+/* Enough for products of 5 MB where the caches hold 300 MB. */
+#define MAX_COPIES     256
+#define MAX_GPU_COPIES 64
 
 /* Least length of a sample; and of one that ends with waiting for a GPU. */
 #define SAMPLE_S     20e-6
@@ -45,11 +47,16 @@ const struct job_info *job_info(const struct job *job)
 	return &job->info;
 }
 
-int64_t job_copies(double bytes, double cache_bytes)
+static int64_t copies_of(double bytes, double cache_bytes, int most)
 {
 	double copies = bytes > 0 ? ceil(4 * cache_bytes / bytes) : 1;
 
-	return (int64_t)fmin(fmax(copies, 1), MAX_COPIES);
+	return (int64_t)fmin(fmax(copies, 1), most);
+}
+
+int64_t job_copies(double bytes, double cache_bytes)
+{
+	return copies_of(bytes, cache_bytes, MAX_COPIES);
 }
 
 int job_runs_a_sample(double run_s)
@@ -242,8 +249,9 @@ static enum nib_status make_copies(struct job *job, const struct shape *shape,
 		status = add_copy(job, shape, options, i, err);
 		if (i == 0 && job->timed == JOB_RUN && !options->copies)
 			copies =
-			    job_copies(job->info.bytes_read + job->info.bytes_written,
-				       cache_bytes(job));
+			    copies_of(job->info.bytes_read + job->info.bytes_written,
+				      cache_bytes(job),
+				      job->is_host ? MAX_COPIES : MAX_GPU_COPIES);
 	}
 	if (status)
 		return status;
@@ -274,7 +282,7 @@ enum nib_status job_new_read(const char *device, double bytes, struct job **job,
 	info = &(*job)->info;
 	/* Whole lines of memory. */
 	info->bytes_read = ceil(bytes / 256) * 256;
-	info->copies = job_copies(info->bytes_read, cache_bytes(*job));
+	info->copies = copies_of(info->bytes_read, cache_bytes(*job), MAX_GPU_COPIES);
 	status = nib_device_alloc((*job)->device,
 				  (size_t)info->bytes_read * (size_t)info->copies,
 				  &memory, err);

@@ -27,7 +27,7 @@ struct job_options {
 	const char *isa;    /* NULL = the best here */
 	const char *device; /* NULL = "cpu" */
 	enum job_timed timed;
-	/* Copies of the operands.  0: four times the largest cache.  1: they may stay
+	/* Copies of the operands.  0: four times the largest caches.  1: they may stay
 	 * in the caches. */
 	int copies;
 	/* A GPU's costs to plan by; NULL = the device's own. */
@@ -73,8 +73,8 @@ enum nib_status job_check(struct job *job, int64_t sample_rows, uint64_t seed,
 			  struct nib_check_result *result, struct nib_error *err);
 
 /*
- * How often operands of this many bytes are held, so that together they are
- * four times the largest cache: 1 when one copy is already that large.
+ * How often operands of this many bytes of a CPU are held, so that together they are
+ * four times the caches: 1 when one copy is already that large, at most 256.
  */
 int64_t job_copies(double bytes, double cache_bytes);
 /*

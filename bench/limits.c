@@ -30,25 +30,29 @@ int64_t limits_few_rows_k(const struct shape *shape)
 	return k;
 }
 
-/* Bandwidth is that of this comparison, see series_rate(). */
+/* Bandwidth is that of this comparison, see peaks_rate(). */
 static double rate(const struct comparison *c, const struct series *series)
 {
-	return series ? series_rate(series, c->first_sample[series->kind]) : 0;
+	return series ? peaks_rate(c->run->peaks, series, c->first_sample[series->kind])
+		      : 0;
 }
 
 struct limit {
-	double s;
-	const char *name; /* of a peak's row */
+	double s, units;
+	const char *name;      /* of a peak's row */
+	struct series *series; /* that it is; NULL: there is none */
 };
 
 static void raise_limit(const struct comparison *c, struct limit *limit, double units,
-			const struct series *series)
+			struct series *series)
 {
 	double r = rate(c, series);
 
 	if (r > 0 && units / r > limit->s) {
 		limit->s = units / r;
+		limit->units = units;
 		limit->name = series->name;
+		limit->series = series;
 	}
 }
 
@@ -63,7 +67,7 @@ static struct limit limit_of(const struct comparison *c, const struct entry *e)
 {
 	struct peaks *peaks = c->run->peaks;
 	double bytes = e->info.bytes_read + e->info.bytes_written;
-	struct limit limit = {0, "read bandwidth"};
+	struct limit limit = {.name = "read bandwidth"};
 	int threads = c->options->threads;
 
 	if (shape_is_multiply(c->options->shape)) {
@@ -103,6 +107,31 @@ static void set_gpu(const struct comparison *c, double time_s, json_t *row)
 		   clock->samples.values[clock->samples.count - 1] * 1e-6);
 }
 
+/* Operands of so many times the caches are mostly not in them. */
+#define UNCACHED_TIMES 2
+
+/*
+ * Why a row moves data faster than its limit: some of the data is in caches, or the
+ * plain loops that measure bandwidth are slower.  The rate is then one that memory
+ * has, and the limit of the rows that follow.
+ */
+static void note_limit(const struct comparison *c, const struct entry *e,
+		       const struct limit *limit, double time_s, json_t *row)
+{
+	const double held = (e->info.bytes_read + e->info.bytes_written) *
+			    (double)(e->info.copies > 0 ? e->info.copies : 1);
+	struct series *s = limit->series;
+
+	if (!s || !series_is_memory(s) || c->run->on_gpu || limit->s <= time_s)
+		return;
+	if (held < UNCACHED_TIMES * (double)machine_cache_bytes()) {
+		row_text(row, "limit_note", ROWS_CACHED);
+		return;
+	}
+	s->reached = fmax(s->reached, limit->units / time_s);
+	row_text(row, "limit_note", "faster than the plain loops");
+}
+
 void limits_set(const struct comparison *c, const struct entry *e, double time_s,
 		json_t *row)
 {
@@ -117,6 +146,7 @@ void limits_set(const struct comparison *c, const struct entry *e, double time_s
 		row_number(row, "limit_s", limit.s);
 		row_number(row, "fraction_of_limit", limit.s / time_s);
 		row_text(row, "limit_kind", limit.name);
+		note_limit(c, e, &limit, time_s, row);
 	}
 	if (c->run->on_gpu)
 		set_gpu(c, time_s, row);

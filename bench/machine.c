@@ -14,32 +14,26 @@
 
 #include "stats.h"
 #include "text.h"
+#include "topology.h"
 
 /*
  * From sysfs: sysconf() on glibc 2.36 multiplies the L3 of AMD processors in
  * virtual machines by some number of threads.
  */
+static const struct topology *topology(void)
+{
+	static struct topology here;
+
+	if (!here.processors)
+		topology_read(TOPOLOGY_SYSFS, NULL, &here);
+	return &here;
+}
+
 int64_t machine_cache_bytes(void)
 {
-	int64_t largest = 0;
+	const int64_t bytes = topology()->all_caches_bytes;
 
-	for (int i = 0; i < 8; i++) {
-		char path[80], line[32] = "";
-		int64_t bytes;
-		FILE *file;
-
-		snprintf(path, sizeof path,
-			 "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-		file = fopen(path, "r");
-		if (!file)
-			break;
-		if (fgets(line, sizeof line, file)) {
-			bytes = strtoll(line, NULL, 10) * 1024; /* "32768K" */
-			largest = bytes > largest ? bytes : largest;
-		}
-		fclose(file);
-	}
-	return largest > 0 ? largest : INT64_C(32) << 20;
+	return bytes > 0 ? bytes : INT64_C(32) << 20;
 }
 
 int64_t machine_free_bytes(void)
@@ -81,15 +75,19 @@ void machine_describe(char *text, size_t text_bytes)
 	struct nib_device_info info = {.struct_bytes = sizeof info};
 	struct nib_device *device = NULL;
 	struct utsname os = {0};
+	char l2[CLI_SIZE_TEXT], l3[CLI_SIZE_TEXT];
 	double gib =
 	    (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30);
 
 	if (nib_device_open("cpu", NULL, &device, NULL) == NIB_STATUS_OK)
 		(void)nib_device_get_info(device, &info, NULL);
 	uname(&os);
-	snprintf(text, text_bytes, "%s, %ld processors, %.0f GiB, %s %s",
+	snprintf(text, text_bytes, "%s, %ld processors, L2 %s, L3 %s, %.0f GiB, %s %s",
 		 info.hardware[0] ? info.hardware : "unknown processor",
-		 sysconf(_SC_NPROCESSORS_ONLN), gib, os.sysname, os.release);
+		 sysconf(_SC_NPROCESSORS_ONLN),
+		 cli_size_text((double)info.l2_bytes, l2),
+		 cli_size_text((double)topology()->largest_cache_bytes, l3), gib,
+		 os.sysname, os.release);
 	nib_device_close(device);
 }
 
@@ -156,16 +154,21 @@ void machine_measure_load(struct machine_load *load, const pid_t *own, int count
 	    fmax(load->processors * (busy[1] - busy[0]) / (all[1] - all[0]) - own_s, 0);
 }
 
-void *machine_alloc(size_t n_bytes)
+void *machine_alloc_pages(size_t n_bytes, bool huge)
 {
 	void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		return NULL;
-	(void)madvise(p, n_bytes, MADV_HUGEPAGE);
+	(void)madvise(p, n_bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	memset(p, 0, n_bytes);
 	return p;
+}
+
+void *machine_alloc(size_t n_bytes)
+{
+	return machine_alloc_pages(n_bytes, true);
 }
 
 void machine_free(void *p, size_t n_bytes)

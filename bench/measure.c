@@ -2,6 +2,7 @@
 /* measure.c - from a shape to rows: see measure.h. */
 #include "measure.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,9 @@
 /* The GEMM whose rate products of few rows are compared with. */
 #define GEMM_RATE_ROWS 512
 #define GEMM_RATE_COLS 512 /* for each thread */
+
+/* How long to choose a pattern of reads, in times of a row. */
+#define CHOOSE_TIMES 4
 
 int measure_begin(struct measure_run *run)
 {
@@ -93,8 +97,12 @@ static bool multiplies(const struct comparison *c)
 /* Has the peak sampled in every round; its series. */
 static struct series *want_peak(struct comparison *c, enum peak_kind kind)
 {
-	struct series *s = peaks_series(c->run->peaks, kind, c->options->threads);
+	const struct measure_options *o = c->options;
+	struct series *s = peaks_series(c->run->peaks, kind, o->threads);
 
+	if (kind == PEAK_READ)
+		peaks_choose_read(c->run->peaks, o->threads,
+				  fmin(PEAKS_CHOOSE_S, CHOOSE_TIMES * o->min_time_s));
 	for (int i = 0; i < c->n_peaks; i++) {
 		if (c->peaks[i] == kind)
 			return s;
@@ -250,6 +258,7 @@ static void add_baselines(struct comparison *c)
 		c->count++;
 		e->baseline = baseline;
 		e->info.backend = engine->backend;
+		e->info.copies = baseline_copies(baseline);
 		e->info.flop = shape_flop(o->shape);
 		shape_bytes(o->shape, widths, &e->info.bytes_read,
 			    &e->info.bytes_written);
@@ -532,7 +541,7 @@ void measure_peak_rows(const struct measure_run *run, json_t *rows)
 		const struct series *s = peaks_at(run->peaks, i);
 		const double per_s = series_rate(s, 0);
 		struct bench_samples times = {0};
-		char command[160];
+		char command[160], pattern[SERIES_PATTERN_TEXT];
 		json_t *row;
 
 		if (s->samples.count == 0)
@@ -545,6 +554,9 @@ void measure_peak_rows(const struct measure_run *run, json_t *rows)
 		row_number(row, series_is_memory(s) ? "bytes" : "flop", 1e9);
 		row_number(row, series_is_memory(s) ? "gbps" : "gflops", per_s * 1e-9);
 		row_text(row, "unit", s->unit);
+		series_pattern(s, pattern);
+		if (*pattern)
+			row_text(row, "pattern", pattern);
 		rate_command(run, s, command, sizeof command);
 		row_text(row, "command", command);
 		json_array_append_new(rows, row);

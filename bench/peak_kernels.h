@@ -31,8 +31,12 @@ void peak_loop_dot8_avxvnni(int64_t loops, const void *operand);
 void peak_loop_dot8_avx512(int64_t loops, const void *operand);
 void peak_loop_tile_bf16(int64_t loops, const void *operand);
 
-/* Each moves n_bytes (a multiple of 256) through memory at p, 64-aligned. */
-uint64_t peak_read(const void *p, size_t n_bytes);
+/*
+ * Each moves n_bytes (a multiple of 256) through memory at p, 64-aligned.  peak_read()
+ * reads the streams, equal parts of it (multiples of 256 as well), in turn, and
+ * prefetches as many bytes ahead of each; 0: not at all.
+ */
+uint64_t peak_read(const void *p, size_t n_bytes, int streams, size_t ahead_bytes);
 void peak_write(void *p, size_t n_bytes);
 /* Copies the first half onto the second. */
 void peak_copy(void *p, size_t n_bytes);

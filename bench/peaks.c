@@ -6,6 +6,7 @@
  */
 #include "peaks.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -26,6 +27,11 @@
 /* Memory is sampled slice by slice, so that every slice is out of the caches.
  */
 #define SLICES 4
+/* A thread's part is a multiple of this: of 256 bytes for each of 8 streams, and of
+ * both halves of a copy. */
+#define PIECE_BYTES 4096
+/* A block, where threads read blocks in turn. */
+#define TURN_BYTES ((size_t)64 << 10)
 
 /* One read is of this many bytes, or of an eighth of a smaller GPU's memory;
  * some 2 ms are read with one wait at the end. */
@@ -36,14 +42,19 @@
 /* Some 2 ms, of which the wait is half a percent. */
 #define GPU_CYCLES INT64_C(4000000)
 
+struct memory {
+	unsigned char *data;
+	size_t n_bytes;
+	int next_slice;
+};
+
 struct peaks {
 	struct series **series;
 	int count;
-	unsigned char *memory; /* made when first needed */
-	size_t memory_bytes;
-	int next_slice;
-	struct nib_device *gpu; /* NULL: there is none */
-	void *gpu_memory;	/* made when first needed */
+	struct memory memory;	   /* made when first needed */
+	struct memory small_paged; /* the same */
+	struct nib_device *gpu;	   /* NULL: there is none */
+	void *gpu_memory;	   /* made when first needed */
 	int64_t gpu_bytes;
 };
 
@@ -226,6 +237,22 @@ double series_rate(const struct series *series, int first)
 				      series->kind == PEAK_GEMM ? 1 : 0.75);
 }
 
+double peaks_rate(const struct peaks *peaks, const struct series *series, int first)
+{
+	double rate = series_rate(series, first);
+
+	for (int i = 0; i < peaks->count && rate > 0 && series_is_memory(series); i++) {
+		const struct series *s = peaks->series[i];
+
+		if (s->kind != series->kind || s->threads > series->threads)
+			continue;
+		rate = fmax(rate, s->reached);
+		if (s != series)
+			rate = fmax(rate, series_rate(s, 0));
+	}
+	return rate;
+}
+
 struct peaks *peaks_create(void)
 {
 	return calloc(1, sizeof(struct peaks));
@@ -240,7 +267,8 @@ void peaks_free(struct peaks *peaks)
 		free(peaks->series[i]);
 	}
 	free(peaks->series);
-	machine_free(peaks->memory, peaks->memory_bytes);
+	machine_free(peaks->memory.data, peaks->memory.n_bytes);
+	machine_free(peaks->small_paged.data, peaks->small_paged.n_bytes);
 	nib_device_free(peaks->gpu, peaks->gpu_memory);
 	nib_device_close(peaks->gpu);
 	free(peaks);
@@ -332,8 +360,10 @@ struct worker {
 	struct gate *gate;
 	int index;
 	enum peak_kind kind;
-	unsigned char *p; /* memory kinds */
-	size_t n_bytes;
+	/* Memory kinds: blocks of n_bytes at p, p + stride, ... before end. */
+	unsigned char *p, *end;
+	size_t n_bytes, stride;
+	const struct read_pattern *pattern;
 	uint64_t sum;
 	double begin_s, end_s;
 	double units;
@@ -341,17 +371,20 @@ struct worker {
 
 static void run_memory(struct worker *w)
 {
-	switch (w->kind) {
-	case PEAK_READ:
-		w->sum = peak_read(w->p, w->n_bytes);
-		break;
-	case PEAK_WRITE:
-		peak_write(w->p, w->n_bytes);
-		break;
-	default:
-		peak_copy(w->p, w->n_bytes);
+	for (unsigned char *p = w->p; p < w->end; p += w->stride) {
+		switch (w->kind) {
+		case PEAK_READ:
+			w->sum |= peak_read(p, w->n_bytes, w->pattern->streams,
+					    (size_t)w->pattern->ahead_bytes);
+			break;
+		case PEAK_WRITE:
+			peak_write(p, w->n_bytes);
+			break;
+		default:
+			peak_copy(p, w->n_bytes);
+		}
+		w->units += (double)w->n_bytes;
 	}
-	w->units = (double)w->n_bytes;
 }
 
 static bool pass_gate(struct gate *gate)
@@ -413,60 +446,193 @@ static bool run_workers(struct worker *workers, int threads)
 }
 
 /* 256 MiB, or more where that would fit into the caches, or what there is. */
-static bool make_memory(struct peaks *peaks)
+static bool make_memory(struct memory *memory, bool huge_pages)
 {
 	int64_t bytes = INT64_C(256) << 20;
 	int64_t cached = 8 * machine_cache_bytes();
 	int64_t most = machine_free_bytes() / 8;
 
+	if (memory->data)
+		return true;
 	if (bytes < cached)
 		bytes = cached;
 	if (bytes > most)
 		bytes = most;
 	bytes &= ~((INT64_C(1) << 22) - 1);
-	peaks->memory = machine_alloc((size_t)bytes);
-	peaks->memory_bytes = (size_t)bytes;
-	return peaks->memory != NULL;
+	memory->data = machine_alloc_pages((size_t)bytes, huge_pages);
+	memory->n_bytes = (size_t)bytes;
+	return memory->data != NULL;
+}
+
+/* Deals the next slice to the workers: a part each, or blocks in turn. */
+static void deal_slice(struct memory *memory, struct worker *workers,
+		       const struct read_pattern *pattern)
+{
+	const size_t slice = memory->n_bytes / SLICES, count = (size_t)pattern->threads;
+	unsigned char *p = memory->data + (size_t)memory->next_slice * slice;
+	size_t part = slice / count & ~(size_t)(PIECE_BYTES - 1);
+
+	memory->next_slice = (memory->next_slice + 1) % SLICES;
+	for (size_t i = 0; i < count; i++) {
+		struct worker *w = &workers[i];
+
+		w->pattern = pattern;
+		w->n_bytes = pattern->takes_turns ? TURN_BYTES : part;
+		w->stride = pattern->takes_turns ? count * TURN_BYTES : part;
+		w->p = p + i * w->n_bytes;
+		w->end =
+		    p + (pattern->takes_turns ? part * count / w->stride * w->stride
+					      : (i + 1) * part);
+	}
+}
+
+/* Units a second of all workers, from the first one's begin to the last one's end. */
+static double rate_of(const struct worker *workers, int threads)
+{
+	double begin = workers[0].begin_s, end = 0, units = 0;
+
+	for (int i = 0; i < threads; i++) {
+		begin = workers[i].begin_s < begin ? workers[i].begin_s : begin;
+		end = workers[i].end_s > end ? workers[i].end_s : end;
+		units += workers[i].units;
+	}
+	return end > begin ? units / (end - begin) : 0;
 }
 
 /* Units a second of the processor's kinds. */
-static double sample_cpu(struct peaks *peaks, enum peak_kind kind, int threads)
+static double sample_cpu(struct peaks *peaks, enum peak_kind kind,
+			 const struct read_pattern *pattern)
 {
-	bool is_memory = !strcmp(table[kind].unit, "B");
-	double begin = 0, end = 0, units = 0;
+	const bool is_memory = !strcmp(table[kind].unit, "B");
+	const int threads = pattern->threads;
+	struct memory *memory =
+	    pattern->small_pages ? &peaks->small_paged : &peaks->memory;
 	struct worker *workers;
-	size_t share = 0;
+	double per_s = 0;
 
 	if (!is_available(kind) || threads < 1 || threads > PEAK_MAX_THREADS ||
-	    (is_memory && !peaks->memory && !make_memory(peaks)))
+	    (is_memory && !make_memory(memory, !pattern->small_pages)))
 		return 0;
 	workers = calloc((size_t)threads, sizeof *workers);
 	if (!workers)
 		return 0;
-	if (is_memory)
-		share = peaks->memory_bytes / SLICES / (size_t)threads & ~511ul;
 	for (int i = 0; i < threads; i++) {
 		workers[i].kind = kind;
 		workers[i].index = i;
-		workers[i].n_bytes = share;
-		if (is_memory)
-			workers[i].p =
-			    peaks->memory +
-			    (size_t)peaks->next_slice * (peaks->memory_bytes / SLICES) +
-			    (size_t)i * share;
 	}
-	peaks->next_slice = (peaks->next_slice + 1) % SLICES;
-	if (run_workers(workers, threads)) {
-		begin = workers[0].begin_s;
-		for (int i = 0; i < threads; i++) {
-			begin = workers[i].begin_s < begin ? workers[i].begin_s : begin;
-			end = workers[i].end_s > end ? workers[i].end_s : end;
-			units += workers[i].units;
+	if (is_memory)
+		deal_slice(memory, workers, pattern);
+	if (run_workers(workers, threads))
+		per_s = rate_of(workers, threads);
+	free(workers);
+	return per_s;
+}
+
+/* ---- how memory is read -------------------------------------------------- */
+
+/* Samples of a pattern: the fastest counts, since others can only slow it. */
+#define PATTERN_SAMPLES 3
+/* A pattern replaces another if it is faster by this factor. */
+#define PATTERN_GAIN 1.01
+
+static const struct read_pattern usual_pattern = {.streams = 1};
+
+void series_pattern(const struct series *series, char text[SERIES_PATTERN_TEXT])
+{
+	const struct read_pattern *p = &series->pattern;
+	char streams[32] = "", ahead[40] = "";
+
+	*text = '\0';
+	if (!p->threads)
+		return;
+	if (p->streams > 1)
+		snprintf(streams, sizeof streams, ", %d streams each", p->streams);
+	if (p->ahead_bytes)
+		snprintf(ahead, sizeof ahead, ", prefetches %d bytes ahead",
+			 p->ahead_bytes);
+	snprintf(text, SERIES_PATTERN_TEXT, "%d thread%s, %s pages%s%s%s", p->threads,
+		 p->threads == 1 ? "" : "s", p->small_pages ? "small" : "huge", streams,
+		 ahead, p->takes_turns ? ", blocks in turn" : "");
+}
+
+/* Pattern i that differs from best in one respect; false past the last one. */
+static bool vary(const struct read_pattern *best, int threads, int i,
+		 struct read_pattern *varied)
+{
+	*varied = *best;
+	switch (i) {
+	case 0:
+	case 1:
+	case 2:
+		varied->streams = 2 << i;
+		return true;
+	case 3:
+	case 4:
+	case 5:
+		varied->ahead_bytes = 512 << 2 * (i - 3);
+		return true;
+	case 6:
+		varied->takes_turns = threads > 1;
+		return true;
+	case 7:
+		varied->threads = (3 * threads + 3) / 4;
+		return true;
+	case 8:
+		varied->threads = (threads + 1) / 2;
+		return true;
+	case 9:
+		varied->small_pages = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool differs(const struct read_pattern *a, const struct read_pattern *b)
+{
+	return a->threads != b->threads || a->streams != b->streams ||
+	       a->ahead_bytes != b->ahead_bytes || a->takes_turns != b->takes_turns ||
+	       a->small_pages != b->small_pages;
+}
+
+static double fastest_of(struct peaks *peaks, const struct read_pattern *pattern)
+{
+	double most = 0;
+
+	for (int i = 0; i < PATTERN_SAMPLES; i++) {
+		const double per_s = sample_cpu(peaks, PEAK_READ, pattern);
+
+		most = per_s > most ? per_s : most;
+	}
+	return most;
+}
+
+void peaks_choose_read(struct peaks *peaks, int threads, double budget_s)
+{
+	struct series *s = peaks_series(peaks, PEAK_READ, threads);
+	const double end_s = cli_now_s() + budget_s;
+	struct read_pattern varied;
+	double most;
+
+	if (!s || s->pattern.threads || !make_memory(&peaks->memory, true))
+		return;
+	s->pattern = usual_pattern;
+	s->pattern.threads = threads;
+	most = fastest_of(peaks, &s->pattern);
+	for (int i = 0; cli_now_s() < end_s && vary(&s->pattern, threads, i, &varied);
+	     i++) {
+		double per_s = 0;
+
+		if (differs(&varied, &s->pattern))
+			per_s = fastest_of(peaks, &varied);
+		if (per_s > PATTERN_GAIN * most) {
+			most = per_s;
+			s->pattern = varied;
 		}
 	}
-	free(workers);
-	return end > begin ? units / (end - begin) : 0;
 }
+
+/* ---- a GPU --------------------------------------------------------------- */
 
 static bool make_gpu_memory(struct peaks *peaks)
 {
@@ -528,12 +694,17 @@ static double sample_gpu(struct peaks *peaks, enum peak_kind kind)
 double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads)
 {
 	struct series *s = peaks_series(peaks, kind, threads);
+	struct read_pattern pattern = usual_pattern;
 	double per_s = 0;
 
 	if (!s)
 		return 0;
+	if (s->pattern.threads)
+		pattern = s->pattern;
+	else
+		pattern.threads = threads;
 	if (!peak_is_gpu(kind))
-		per_s = sample_cpu(peaks, kind, threads);
+		per_s = sample_cpu(peaks, kind, &pattern);
 	else if (peaks->gpu)
 		per_s = sample_gpu(peaks, kind);
 	if (per_s <= 0 || !bench_samples_add(&s->samples, per_s))
@@ -553,6 +724,8 @@ static bool is_sampled(const struct peaks *peaks, enum peak_kind kind)
 
 void peaks_sample_all(struct peaks *peaks, int threads, int n)
 {
+	if (!peaks->gpu)
+		peaks_choose_read(peaks, threads, PEAKS_CHOOSE_S);
 	for (int i = 0; i < n * PEAK_KINDS; i++) {
 		const enum peak_kind kind = (enum peak_kind)(i % PEAK_KINDS);
 

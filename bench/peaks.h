@@ -43,6 +43,15 @@ enum peak_kind {
 
 #define PEAK_MAX_THREADS 1024
 
+/* How the threads of PEAK_READ go through memory. */
+struct read_pattern {
+	int threads;	  /* that read: all of the series, or fewer */
+	int streams;	  /* of a thread: parts of its memory that it reads in turn */
+	int ahead_bytes;  /* of prefetches; 0: none */
+	bool takes_turns; /* threads read blocks in turn, instead of a part each */
+	bool small_pages;
+};
+
 /* All samples of one rate, in units a second. */
 struct series {
 	enum peak_kind kind;
@@ -53,6 +62,8 @@ struct series {
 	char backend[32]; /* "cpu", "cpu-avx512vnni", "cuda-sm90" */
 	const char *unit; /* "OP", "FLOP", "B", "cycle" */
 	struct bench_samples samples;
+	struct read_pattern pattern; /* PEAK_READ; no threads: not chosen yet */
+	double reached;		     /* by a row of the run; 0: none was faster */
 };
 
 /*
@@ -63,6 +74,9 @@ struct series {
  * another program: the fastest.  0 without samples.
  */
 double series_rate(const struct series *series, int first);
+/* "2 threads, huge pages, 2 streams each": the pattern of reads; "" for others. */
+#define SERIES_PATTERN_TEXT 128
+void series_pattern(const struct series *series, char text[SERIES_PATTERN_TEXT]);
 bool series_is_memory(const struct series *series);
 
 struct peaks;
@@ -95,6 +109,12 @@ enum peak_kind peak_read_memory(const char *backend);
  * available here, or if memory or threads could not be had.
  */
 double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads);
+/*
+ * Chooses the pattern with which this many threads read memory fastest, unless that was
+ * done: numbers of threads, streams and prefetches, until budget_s is spent.
+ */
+#define PEAKS_CHOOSE_S 2
+void peaks_choose_read(struct peaks *peaks, int threads, double budget_s);
 /* Every peak of this machine, or of the GPU, n times. */
 void peaks_sample_all(struct peaks *peaks, int threads, int n);
 
@@ -107,6 +127,11 @@ struct series *peaks_series(struct peaks *peaks, enum peak_kind kind, int thread
  */
 struct series *peaks_gemm(struct peaks *peaks, const char *backend, int threads,
 			  int64_t k, enum cli_activations activations);
+/*
+ * series_rate(), for memory at least what the run has found for as many threads or
+ * fewer: by plain loops, or by a row (reached).
+ */
+double peaks_rate(const struct peaks *peaks, const struct series *series, int first);
 /* All series in the order in which they were made. */
 int peaks_count(const struct peaks *peaks);
 const struct series *peaks_at(const struct peaks *peaks, int i);

@@ -31,8 +31,7 @@ struct entry {
 	bool packed;
 	/* Rates that it is compared with; gemm instead of multiply for few rows,
 	 * else NULL. */
-	const struct series *multiply, *read;
-	struct series *gemm;
+	struct series *multiply, *read, *gemm;
 	struct nib_check_result check;
 };
 

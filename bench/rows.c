@@ -39,6 +39,7 @@ const struct table_column row_columns[] = {
     {.key = "flop"},
     {.key = "bytes"},
     {.key = "limit_s"},
+    {.key = "limit_note"},
     {.key = "peak_gflops"},
     {.key = "peak_gbps"},
     {.key = "read_s"},
@@ -49,6 +50,7 @@ const struct table_column row_columns[] = {
     {.key = "checked"},
     {.key = "copies"},
     {.key = "unit"},
+    {.key = "pattern"},
     {.key = "speedup"},
     {.key = "plan"},
     {.key = "version"},
@@ -159,12 +161,23 @@ void rows_begin(struct rows *rows, enum table_format format, const char *const *
 	rows->table = table_new(rows->columns, format, TABLE_STREAM);
 }
 
-/* The rates of a limit vary by some percent. */
-#define ABOVE_LIMIT 1.05
+static void count_above_limit(struct rows *rows, const json_t *row)
+{
+	const char *note = row_get_text(row, "limit_note");
+
+	if (!(row_get_number(row, "fraction_of_limit") > ROWS_ABOVE_LIMIT))
+		return;
+	if (!strcmp(note, ROWS_CACHED))
+		rows->above_cached++;
+	else if (*note)
+		rows->above_rate++;
+	else
+		rows->above_limit++;
+}
 
 void rows_add(struct rows *rows, json_t *row)
 {
-	rows->above_limit += row_get_number(row, "fraction_of_limit") > ABOVE_LIMIT;
+	count_above_limit(rows, row);
 	rows->ok += json_is_true(json_object_get(row, "ok"));
 	rows->not_ok += json_is_false(json_object_get(row, "ok"));
 	rows->checked += row_get_number(row, "checked");
@@ -247,6 +260,13 @@ bool rows_quiet_text(const json_t *all, char text[ROWS_QUIET_TEXT])
 	return true;
 }
 
+static void note_above_limit(struct rows *rows, int64_t count, const char *why)
+{
+	if (count)
+		table_note(rows->table, "%lld row%s above the limit: %s",
+			   (long long)count, count == 1 ? " is" : "s are", why);
+}
+
 int rows_end(struct rows *rows)
 {
 	char quiet[ROWS_QUIET_TEXT];
@@ -254,11 +274,14 @@ int rows_end(struct rows *rows)
 	rows_quiet_text(rows->all, quiet);
 	if (*quiet)
 		table_note(rows->table, "%s", quiet);
-	if (rows->above_limit)
-		table_note(rows->table,
-			   "%lld row%s above the limit: the machine was busy "
-			   "with something else when the limits were measured",
-			   (long long)rows->above_limit,
-			   rows->above_limit == 1 ? " is" : "s are");
+	note_above_limit(rows, rows->above_cached,
+			 "operands " ROWS_CACHED ", compared with memory");
+	note_above_limit(rows, rows->above_rate,
+			 "faster than the plain loops that measure it, so that limits "
+			 "of earlier rows are too low");
+	note_above_limit(
+	    rows, rows->above_limit,
+	    "the machine was busy with something else when the limits were "
+	    "measured");
 	return table_end(rows->table);
 }

@@ -312,11 +312,12 @@ static void note_peak(struct table *table, const json_t *row)
 {
 	bool bytes = row_get_number(row, "gbps") > 0;
 	double threads = row_get_number(row, "threads");
+	const char *pattern = row_get_text(row, "pattern");
 
-	table_note(table, "  %-24s %4.0f thread%s %8.1f G%s/s",
+	table_note(table, "  %-24s %4.0f thread%s %8.1f G%s/s%s%s",
 		   row_get_text(row, "shape"), threads, threads > 1 ? "s" : " ",
 		   row_get_number(row, bytes ? "gbps" : "gflops"),
-		   row_get_text(row, "unit"));
+		   row_get_text(row, "unit"), *pattern ? " by " : "", pattern);
 }
 
 /* "baselines: onednn-bf16 is oneDNN 3.6.2, ...". */
@@ -491,7 +492,9 @@ const struct cli_command command_bench = {
 	"up to 8 rows: at the rate of a GEMM), and the bytes at the bandwidth of\n"
 	"memory.  On a GPU the rates are those of the tensor cores and of a long\n"
 	"read.  They are measured in the same rounds as the rows and printed after\n"
-	"them (op peak).  Above 100 % the machine was busy with something else.\n"
+	"them (op peak).  Rows above 100 % have the reason in limit_note of --format\n"
+	"json: operands that are partly in caches, or a plain read that is slower.\n"
+	"Otherwise the machine was busy with something else.\n"
 	"\n"
 	"Without a shape the shapes are those of --preset seeds.  A row of --format\n"
 	"json has all its samples and the command that measures it again; nib report\n"

@@ -173,6 +173,38 @@ class Bench(NibTest):
                      "--k", "64", "--threads", "1")
         self.assertFalse([r for r in rows if r["shape"].startswith("gemm ")])
 
+    def test_the_read_peak_says_how_memory_is_read(self):
+        rows = bench(self, "--peaks", "--threads", "1,2")
+        patterns = {r["threads"]: r["pattern"] for r in rows
+                    if r["shape"] == "read bandwidth"}
+        self.assertEqual(set(patterns), {1, 2})
+        for threads, pattern in patterns.items():
+            words = re.fullmatch(r"(\d) threads?, (huge|small) pages"
+                                 r"(, [248] streams each)?"
+                                 r"(, prefetches (512|2048|8192) bytes ahead)?"
+                                 r"(, blocks in turn)?", pattern)
+            self.assertTrue(words, pattern)
+            self.assertLessEqual(int(words[1]), threads)
+        self.assertFalse([r for r in rows if r["pattern"] and
+                          r["shape"] != "read bandwidth"])
+
+    def test_limits_are_not_below_what_rows_reached(self):
+        """A row that is faster than memory says why; the next ones have its rate."""
+        rows = bench(self, "--op", "gemv", "--shape",
+                     "64x256x1,2048x2048x1,1024x4096x1,2048x2048x1,1024x1024x1",
+                     "--threads", "1,2")
+        reached = {1: 0, 2: 0}
+        for row in measured(rows):
+            threads = row["threads"]
+            if row["limit_kind"] == "read bandwidth":
+                self.assertGreaterEqual(row["peak_gbps"] * (1 + 1e-9),
+                                        reached[threads])
+                self.assertEqual(row["limit_note"] is not None,
+                                 row["fraction_of_limit"] > 1, row)
+            if row["limit_note"] == "faster than the plain loops":
+                for i in range(threads, 3):
+                    reached[i] = max(reached[i], row["gbps"])
+
     def test_peaks_alone(self):
         rows = bench(self, "--peaks", "--threads", "1")
         self.assertEqual({r["op"] for r in rows}, {"peak"})
