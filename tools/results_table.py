@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """results_table.py - tables of measured and predicted times, in Markdown.
 
-    results_table.py rows.json [--only G1,M] [--short | --card]
+    results_table.py rows.json [--only G1,M] [--short | --card | --cpu | --cpu-short]
     results_table.py --update PAGE       # rewrites the tables of a page
     results_table.py --check PAGE        # status 1 if one of them is out of date
     results_table.py --record rows.json > docs/results/DATE-GPU.json
 
 In a page, a table is between two lines:
-    <!-- table: FILE.json [NAMES] [FILE.json [NAMES]]... [short|card] -->
+    <!-- table: FILE.json [NAMES] [FILE.json [NAMES]]... [STYLE] -->
     <!-- /table -->
 Files are relative to the page.  NAMES selects rows by name or by its first letter
 (G1,M); without it all rows of the file are printed.
@@ -16,7 +16,9 @@ Files are relative to the page.  NAMES selects rows by name or by its first lett
 Styles: the default has one column per baseline.  "short" has only A of NVFP4, and the
 fastest baseline of 16 bits and of FP8.  "card" is for the performance pages: goal,
 limit, our times side by side, the best rivals, and under the table what was measured,
-when and with which versions.  Every style lists the rivals that were not measured, with
+when and with which versions.  "cpu" is for rows of nib bench on a CPU: a line for each
+number of threads and type of A, with rates; "cpu-short" has only the most threads, and
+of the baselines those of NAMES below.  Every style lists the rivals that were not measured, with
 the reasons.
 
 --record writes what docs/results keeps of a run: one row per line, without empty keys
@@ -33,7 +35,7 @@ BLOCK = re.compile(
     r"(<!-- table: (.*?) -->\n)(.*?)(<!-- /table -->\n)", re.DOTALL
 )
 BASELINE = "baseline:"
-STYLES = ("short", "card")
+STYLES = ("short", "card", "cpu", "cpu-short")
 OURS = {"nvfp4": "W4A4", "fp16": "W4A16 fp16", "bf16": "W4A16 bf16"}
 
 # Goals in us, set before the Hopper kernels were written, for an H200.
@@ -371,6 +373,103 @@ def card_table(parts):
     return text + "\n" + "".join(caption(*part) for part in parts)
 
 
+# ---- the table of a CPU ----------------------------------------------------
+
+SHORT_BASELINES = ("onednn-bf16", "openblas-f32")
+
+
+def rate(row):
+    """GB/s where reading bounds the row, else GFLOP/s."""
+    reads = "bandwidth" in (row.get("limit_kind") or "")
+    value = row["gbps"] if reads else row["gflops"]
+    digits = 0 if value >= 99.95 else 1
+    return f"{value:.{digits}f} {'GB/s' if reads else 'GFLOP/s'}"
+
+
+def of_limit(row):
+    text = f"{row['fraction_of_limit'] * 100:.0f} %"
+    kind = re.sub(r" [a-z0-9]+( bf16)? k=\d+$", "", row.get("limit_kind") or "")
+    note = f" ({row['limit_note']})" if row.get("limit_note") else ""
+    return f"{text} of {kind}{note}"
+
+
+def cpu_shape(row):
+    """An MoE has its experts and the rows of each."""
+    shape = re.sub(r"^m=(.*)\((\d+)(, \d+ rows)?\) n=(\d+) k=(\d+)$",
+                   r"\2 experts, m=\1 \4x\5", row["shape"])
+    return f"{row['op']} {shape.replace('... ', '..., ')}"
+
+
+def cpu_caption(path, rows):
+    ours = [r for r in rows if not is_baseline(r)]
+    first = ours[0]
+    peaks = {}
+    for peak in load(path):
+        if peak["op"] == "peak":
+            key = "gbps" if peak.get("gbps") else "gflops"
+            peaks.setdefault(peak["shape"], []).append(
+                f"{peak[key]:.{0 if peak[key] >= 99.95 else 1}f} "
+                f"({peak['threads']} thread{'s' * (peak['threads'] > 1)})"
+            )
+    lines = [
+        f"- {(first.get('date') or '')[:10]}, {machine_of(first)}, nib "
+        f"{first.get('version') or 'of that day'}; `{first['run']}`"
+        if first.get("run")
+        else f"- {(first.get('date') or '')[:10]}, {machine_of(first)}, nib "
+        f"{first.get('version') or 'of that day'}"
+    ]
+    busy = [r["others_busy"] for r in ours if r.get("others_busy") is not None]
+    if busy:
+        lines.append(
+            f"- Other programs used {sorted(busy)[len(busy) // 2]:.1f} of "
+            f"{ours[0]['processors']:.0f} processors (median of the rows)."
+        )
+    if first.get("origin"):
+        lines.append(f"- {first['origin']}")
+    if peaks:
+        lines.append(
+            "- Measured limits in GFLOP/s, GOP/s or GB/s: "
+            + "; ".join(f"{name} {', '.join(v)}" for name, v in peaks.items())
+        )
+    rivals = versions(rows)
+    if rivals:
+        lines.append(
+            f"- Baselines: {rivals}. A ratio is the baseline's time over "
+            "nibblas's; their weights were expanded and packed beforehand."
+        )
+    return "\n".join(lines) + "\n" + not_measured(rows)
+
+
+def cpu_table(parts, short=False):
+    """parts: [(path, rows)]; a line for each problem, number of threads and A."""
+    rows = [r for _, part in parts for r in part]
+    ours = [r for r in rows if not is_baseline(r) and r.get("time_s")]
+    most = max(r["threads"] for r in ours)
+    if short:
+        ours = [r for r in ours if r["threads"] == most]
+    others = {}
+    for r in rows:
+        name = r["backend"][len(BASELINE) :]
+        if is_baseline(r) and r.get("time_s") and (
+            not short or name in SHORT_BASELINES
+        ):
+            # In a run with several types of A the baseline is in each of them.
+            others.setdefault(name, {}).setdefault((*problem(r), r["threads"]), r)
+    kinds = {r.get("activations") for r in ours}
+    heads = ["problem", "threads"] + ["A"] * (len(kinds) > 1) + ["nibblas", "of limit"]
+    lines = [heads + list(others)]
+    for r in ours:
+        line = [cpu_shape(r), str(r["threads"])]
+        line += [r["activations"]] * (len(kinds) > 1)
+        line += [rate(r), of_limit(r)]
+        for times in others.values():
+            other = times.get((*problem(r), r["threads"]))
+            line.append(f"{other['time_s'] / r['time_s']:.2f}x" if other else "")
+        lines.append(line)
+    text = aligned(lines)
+    return text + "\n" + "".join(cpu_caption(*part) for part in parts)
+
+
 # ---- pages -----------------------------------------------------------------
 
 
@@ -379,6 +478,8 @@ def table(files, style=None):
     parts = [(path, read_rows(path, only)) for path, only in files]
     if style == "card":
         return card_table(parts)
+    if style in ("cpu", "cpu-short"):
+        return cpu_table(parts, style == "cpu-short")
     return list_table([r for _, rows in parts for r in rows], style == "short")
 
 
