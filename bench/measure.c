@@ -345,6 +345,8 @@ json_t *measure_start_row(const struct measure_run *run,
 	else
 		row = new_row(run, o->timed == JOB_PLAN ? "plan" : "queue", with_op,
 			      backend, o->threads);
+	if (*o->shape->name)
+		row_text(row, "name", o->shape->name);
 	row_bool(row, "predicted", run->predicts);
 	row_text(row, "layout", cli_layout_names[o->data.layout]);
 	row_text(row, "out",

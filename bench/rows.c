@@ -31,6 +31,7 @@ const struct table_column row_columns[] = {
     {.key = "busy", .title = "busy"},
     {.key = "last_warp", .title = "the last warp"},
     {.key = "longest_wait", .title = "longest wait"},
+    {.key = "name"},
     {.key = "predicted"},
     {.key = "chain"},
     {.key = "grids"},

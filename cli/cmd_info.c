@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "table.h"
+#include "topology.h"
 #include "tuning.h"
 
 struct info_args {
@@ -116,6 +117,26 @@ static void add_machine(json_t *about, const struct nib_device_info *info)
 	driver = read_driver(line);
 	if (driver)
 		add_text(about, "nvidia_driver", driver);
+}
+
+/* Where threads may run, and the memory that each node of the machine has. */
+static void add_nodes(json_t *about)
+{
+	json_t *nodes = json_array();
+	struct topology t;
+
+	topology_read(TOPOLOGY_SYSFS, NULL, &t);
+	add_text(about, "affinity", t.allowed);
+	for (int i = 0; i < t.nodes_count; i++) {
+		json_t *entry = json_object();
+
+		json_object_set_new(entry, "node", json_integer(t.nodes[i].id));
+		add_text(entry, "processors", t.nodes[i].processors);
+		add_text(entry, "allowed", t.nodes[i].allowed);
+		add_number(entry, "memory_bytes", (double)t.nodes[i].memory_bytes);
+		json_array_append_new(nodes, entry);
+	}
+	json_object_set_new(about, "numa_nodes", nodes);
 }
 
 static void add_backends(json_t *about)
@@ -231,6 +252,18 @@ static void put_value(struct table *table, const char *key, const json_t *value)
 	put_row(table, label, json_is_string(value) ? json_string_value(value) : text);
 }
 
+static void put_node(struct table *table, const json_t *node)
+{
+	const char *allowed = text_of(node, "allowed");
+	char label[32], size[CLI_SIZE_TEXT], text[512];
+
+	snprintf(label, sizeof(label), "NUMA node %.0f", number_of(node, "node"));
+	snprintf(text, sizeof(text), "processors %s, allowed %s, memory %s",
+		 text_of(node, "processors"), *allowed ? allowed : "none",
+		 cli_size_text(number_of(node, "memory_bytes"), size));
+	put_row(table, label, text);
+}
+
 static void put_gpu(struct table *table, const json_t *gpu)
 {
 	const char *reason = text_of(gpu, "reason");
@@ -285,6 +318,8 @@ static int print_table(json_t *about, enum table_format format)
 		table_json(table, "value", json_incref(value));
 		table_end_row(table);
 	}
+	json_array_foreach(json_object_get(about, "numa_nodes"), i, value)
+	    put_node(table, value);
 	json_array_foreach(json_object_get(about, "backends"), i, value)
 	{
 		char text[256], label[64];
@@ -337,6 +372,7 @@ static int run_info(const void *args_)
 	nib_device_get_info(device, &info, NULL);
 	about = json_object();
 	add_machine(about, &info);
+	add_nodes(about);
 	add_backends(about);
 	add_gpus(about);
 	code = print_about(about, args->shared.format);
@@ -359,9 +395,10 @@ const struct cli_command command_info = {
 	"Says what nibblas can use on this machine, and why it cannot use the\n"
 	"rest.  A backend is the code for one kind of hardware: the best open\n"
 	"one runs, a closed one says why it is closed.  Every GPU that the\n"
-	"driver knows is listed.  The instruction set is what NIB_CPU names: scalar,\n"
-	"avx2, avxvnni, avx512bw, avx512vnni, amx, neon,\n"
-	"neondot or neoni8mm.\n",
+	"driver knows is listed.  affinity is the processors that this process may\n"
+	"use; threads are not bound to them.  The instruction set is what NIB_CPU\n"
+	"names: scalar, avx2, avxvnni, avx512bw, avx512vnni, amx, neon, neondot or\n"
+	"neoni8mm.\n",
     .examples = "nib info\n"
 		"nib info --format json | jq -r .backend\n",
     .groups = groups,

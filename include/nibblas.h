@@ -245,6 +245,8 @@ struct nib_device_options {
 	 * that the opening thread may use; in both cases at most
 	 * OMP_THREAD_LIMIT.  Threads that wait for work spin for about 100 us
 	 * before they sleep; with OMP_WAIT_POLICY=passive they sleep at once.
+	 * Threads inherit the opening thread's affinity and are not bound to
+	 * processors or memory nodes (docs/performance-cpu.md, "Two sockets").
 	 */
 	int threads;
 	/* CPU: the caller's own pool instead of such threads, or NULL. */

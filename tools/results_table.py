@@ -5,7 +5,7 @@
     results_table.py rows.json [--only G1,M] [--short | --card | --cpu | --cpu-short]
     results_table.py --update PAGE       # rewrites the tables of a page
     results_table.py --check PAGE        # status 1 if one of them is out of date
-    results_table.py --record rows.json > docs/results/DATE-GPU.json
+    results_table.py --record rows.json [--run COMMAND] > docs/results/DATE-MACHINE.json
 
 In a page, a table is between two lines:
     <!-- table: FILE.json [NAMES] [FILE.json [NAMES]]... [STYLE] -->
@@ -22,7 +22,7 @@ of the baselines those of NAMES below.  Every style lists the rivals that were n
 the reasons.
 
 --record writes what docs/results keeps of a run: one row per line, without empty keys
-and without the samples, whose number remains.  It reads rows of nib bench,
+and without the samples, whose number remains; COMMAND is what made the file.  It reads rows of nib bench,
 gpu_baselines.py and gpu_moe_layer.py."""
 
 import argparse
@@ -315,7 +315,7 @@ def not_measured(rows):
                 row.get("name") or row["shape"]
             )
     return "".join(
-        f"- Not measured: {name} for {', '.join(where)}: {why}\n"
+        f"- Not measured: {name} for {', '.join(dict.fromkeys(where))}: {why}\n"
         for (name, why), where in reasons.items()
     )
 
@@ -411,12 +411,9 @@ def cpu_caption(path, rows):
                 f"{peak[key]:.{0 if peak[key] >= 99.95 else 1}f} "
                 f"({peak['threads']} thread{'s' * (peak['threads'] > 1)})"
             )
+    run = f"; `{first['run']}`" if first.get("run") else ""
     lines = [
-        f"- {(first.get('date') or '')[:10]}, {machine_of(first)}, nib "
-        f"{first.get('version') or 'of that day'}; `{first['run']}`"
-        if first.get("run")
-        else f"- {(first.get('date') or '')[:10]}, {machine_of(first)}, nib "
-        f"{first.get('version') or 'of that day'}"
+        f"- {first['date'][:10]}, {machine_of(first)}, nib {first['version']}{run}"
     ]
     busy = [r["others_busy"] for r in ours if r.get("others_busy") is not None]
     if busy:
@@ -435,7 +432,7 @@ def cpu_caption(path, rows):
     if rivals:
         lines.append(
             f"- Baselines: {rivals}. A ratio is the baseline's time over "
-            "nibblas's; their weights were expanded and packed beforehand."
+            "nibblas's; their weights were expanded beforehand."
         )
     return "\n".join(lines) + "\n" + not_measured(rows)
 
@@ -464,7 +461,8 @@ def cpu_table(parts, short=False):
         line += [rate(r), of_limit(r)]
         for times in others.values():
             other = times.get((*problem(r), r["threads"]))
-            line.append(f"{other['time_s'] / r['time_s']:.2f}x" if other else "")
+            ratio = other["time_s"] / r["time_s"] if other else 0
+            line.append(f"{ratio:.{0 if ratio >= 10 else 2}f}x" if other else "")
         lines.append(line)
     text = aligned(lines)
     return text + "\n" + "".join(cpu_caption(*part) for part in parts)
@@ -551,7 +549,7 @@ def from_layers(rows):
         }
 
 
-def recorded(rows):
+def recorded(rows, run=None):
     """Rows without empty keys and samples, numbers with nine digits, one per line."""
     if rows and "way" in rows[-1]:
         rows = from_layers(rows)
@@ -560,6 +558,8 @@ def recorded(rows):
         if row.get("samples_s"):
             row["samples"] = len(row["samples_s"])
         row.setdefault("time_s", None)  # nib report requires the key
+        if run:
+            row["run"] = run
         lines.append(
             json.dumps(
                 {
@@ -579,6 +579,7 @@ def main():
     )
     parser.add_argument("file", help="rows, or with --update and --check a page")
     parser.add_argument("--only", metavar="NAMES")
+    parser.add_argument("--run", metavar="COMMAND")
     style = parser.add_mutually_exclusive_group()
     for name in STYLES:
         style.add_argument(
@@ -592,7 +593,7 @@ def main():
     if args.update or args.check:
         return rewrite(args.file, args.check)
     if args.record:
-        sys.stdout.write(recorded(load(args.file)))
+        sys.stdout.write(recorded(load(args.file), args.run))
     else:
         sys.stdout.write(table([(args.file, args.only)], args.style))
     return 0

@@ -323,10 +323,12 @@ static const struct preset {
     {"seeds", OP_GROUP_GEMM, "128,384", "4096", "1536", .names = "G4"},
     /* What a CPU is asked to do: prefill, decode, many experts. */
     {"cpu", OP_GEMM,
-     .shape = "128x4096x7168,156x7168x2048,256x3072x4096,512x4096x1536"},
-    {"cpu", OP_GEMV, .shape = "7168x16384x1,4096x7168x1,7168x2048x1"},
-    {"cpu", OP_MOE, "1:8+1", "1408", "2048", .experts = 64},
-    {"cpu", OP_MOE, "4", "7168", "2048", .experts = 8},
+     .shape = "128x4096x7168,156x7168x2048,256x3072x4096,512x4096x1536",
+     .names = "H1,H2,H3,H4"},
+    {"cpu", OP_GEMV, .shape = "7168x16384x1,4096x7168x1,7168x2048x1",
+     .names = "Y1,Y2,Y3"},
+    {"cpu", OP_MOE, "1:8+1", "1408", "2048", .experts = 64, .names = "Z1"},
+    {"cpu", OP_MOE, "4", "7168", "2048", .experts = 8, .names = "Z2"},
     /* Every operation at odd sizes, checked in full in a moment. */
     {"small", OP_GEMM, .shape = "1x1x16,7x33x240,17x130x48,64x64x256,5x40x512x3"},
     {"small", OP_DUAL_GEMM, .shape = "3x5x32,33x65x240"},

@@ -358,6 +358,25 @@ class Arguments(NibTest):
 
 class Output(NibTest):
     @unittest.skipUnless(fake_gpu(), "this build has no GPU kernels")
+    @unittest.skipUnless(hasattr(os, "sched_setaffinity"), "needs Linux")
+    def test_info_shows_nodes_and_affinity(self):
+        allowed = os.sched_getaffinity(0)
+        one = min(allowed)
+        os.sched_setaffinity(0, {one})
+        try:
+            about = json.loads(self.nib("info", "--format", "json").stdout)
+            text = self.nib("info").stdout
+        finally:
+            os.sched_setaffinity(0, allowed)
+        self.assertEqual(about["affinity"], str(one))
+        self.assertRegex(text, r"(?m)^affinity +%d$" % one)
+        nodes = about["numa_nodes"]
+        for node in nodes:
+            self.assertRegex(text, r"(?m)^NUMA node %d +processors %s, allowed " % (
+                node["node"], node["processors"]))
+        if nodes:
+            self.assertEqual([n["allowed"] for n in nodes if n["allowed"]], [str(one)])
+
     def test_info_lists_gpus(self):
         env = fake_gpu()
         gpu, = json.loads(self.nib("info", "--format", "json",
