@@ -5,7 +5,7 @@
     results_table.py rows.json [--only G1,M] [--short | --card | --cpu | --cpu-short]
     results_table.py --update PAGE       # rewrites the tables of a page
     results_table.py --check PAGE        # status 1 if one of them is out of date
-    results_table.py --record rows.json [--run COMMAND] > docs/results/DATE-MACHINE.json
+    results_table.py --record rows.json [--run COMMAND] > docs/results/FILE.json
 
 In a page, a table is between two lines:
     <!-- table: FILE.json [NAMES] [FILE.json [NAMES]]... [STYLE] -->
@@ -18,12 +18,12 @@ fastest baseline of 16 bits and of FP8.  "card" is for the performance pages: go
 limit, our times side by side, the best rivals, and under the table what was measured,
 when and with which versions.  "cpu" is for rows of nib bench on a CPU: a line for each
 number of threads and type of A, with rates; "cpu-short" has only the most threads, and
-of the baselines those of NAMES below.  Every style lists the rivals that were not measured, with
-the reasons.
+of the baselines those of SHORT_BASELINES.  Every style lists the rivals that were not
+measured, with the reasons.
 
 --record writes what docs/results keeps of a run: one row per line, without empty keys
-and without the samples, whose number remains; COMMAND is what made the file.  It reads rows of nib bench,
-gpu_baselines.py and gpu_moe_layer.py."""
+and without the samples, whose number remains; COMMAND is what made the file.  It
+reads rows of nib bench, gpu_baselines.py and gpu_moe_layer.py."""
 
 import argparse
 import json

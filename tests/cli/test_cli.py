@@ -262,7 +262,8 @@ class Arguments(NibTest):
                 ("--shape 5x5x0", "multiple of 16"),
                 ("--shape 5x5x1048592", "1048576"),
                 ("--preset nope",
-                 "seeds, cpu, small, decode, prefill, experts, balanced, ampere or amx"),
+                 "seeds, cpu, small, decode, prefill, experts, balanced, ampere "
+                 "or amx"),
                 ("--activations fp8 --shape 1x1x16",
                  "must be one of nvfp4.bf16.fp16.fp32.int8"),
                 ("--preset cpu --op dual_gemm", "has no dual_gemm"),
