@@ -17,7 +17,7 @@ int64_t machine_cache_bytes(void);
 int64_t machine_free_bytes(void);
 /* Binds the calling thread to the i-th processor that this process may use. */
 void machine_bind_thread(int i);
-/* "AMD EPYC, 2 processors, L2 1 MiB, L3 32 MiB, 23 GiB, Linux 6.1.0": written to text. */
+/* "AMD EPYC, 2 processors, L2 1 MiB, L3 32 MiB, 23 GiB, Linux 6.1.0" into text. */
 void machine_describe(char *text, size_t text_bytes);
 
 /* How busy the machine is with other programs. */
