@@ -322,8 +322,7 @@ static const struct preset {
     {"seeds", OP_GROUP_GEMM, "192,320", "3072", "4096", .names = "G3"},
     {"seeds", OP_GROUP_GEMM, "128,384", "4096", "1536", .names = "G4"},
     /* What a CPU is asked to do: prefill, decode, many experts. */
-    {"cpu", OP_GEMM,
-     .shape = "128x4096x7168,156x7168x2048,256x3072x4096,512x4096x1536",
+    {"cpu", OP_GEMM, .shape = "128x4096x7168,156x7168x2048,256x3072x4096,512x4096x1536",
      .names = "H1,H2,H3,H4"},
     {"cpu", OP_GEMV, .shape = "7168x16384x1,4096x7168x1,7168x2048x1",
      .names = "Y1,Y2,Y3"},
