@@ -53,16 +53,14 @@
 
 /*
  * Two scales s of each column as bf16, those of a pair's first block in the even words,
- * for weigh().  one: bits of s, less VALUE.  half: bits of 1.5 s less those of s, less
- * HALF.
+ * for weigh(): the bits of 4 s and of 6 s, the latter plus HALF, with the sign set.
  */
 struct scale_bits {
 	__m512i one, half;
 };
 
-/* Flags in the table of weigh(), in bits that s and 1.5 s do not use. */
-#define HALF  1
-#define VALUE 2
+/* A flag in the table of weigh(), in a bit that s and 1.5 s do not use. */
+#define HALF 1
 
 /* The upper half of each dword of even, and of odd 16 bits above it. */
 TILE_INLINE __m512i upper_halves(__m512 even, __m512 odd)
@@ -74,34 +72,32 @@ TILE_INLINE __m512i upper_halves(__m512 even, __m512 odd)
 TILE_INLINE struct scale_bits scale_bits(__m512 even, __m512 odd)
 {
 	const __m512 x = set_float(1.5f);
-	const __m512i one = upper_halves(even, odd);
-	const __m512i more = upper_halves(mul_float(even, x), mul_float(odd, x));
+	const __m512i up = _mm512_set1_epi16((short)0x8100);
 	struct scale_bits s;
 
-	s.half = _mm512_sub_epi16(_mm512_sub_epi16(more, one), _mm512_set1_epi16(HALF));
-	s.one = _mm512_sub_epi16(one, _mm512_set1_epi16(VALUE));
+	s.one = _mm512_add_epi16(upper_halves(even, odd), up);
+	s.half = _mm512_add_epi16(upper_halves(mul_float(even, x), mul_float(odd, x)),
+				  _mm512_add_epi16(up, _mm512_set1_epi16(HALF)));
 	return s;
 }
 
 /*
  * The code in the low four bits of each word times its scale, as bf16.  A code other
  * than 0 is a power of two or 1.5 times one, so that its product with s has the bits of
- * s or 1.5 s with another exponent and sign.
+ * 4 s or 6 s less a number: of the exponent, and of the sign, which is set before.  0
+ * takes away more than there is, and the difference saturates.
  */
 TILE_INLINE __m512i weigh(__m512i codes, struct scale_bits s)
 {
-	/* Exponent and sign to be added, with flags; vpermw reads five bits. */
+	/* vpermw reads five bits. */
 	const __m512i table = _mm512_broadcast_i64x4(_mm256_setr_epi16(
-	    0, (short)0xff82, 0x0002, 0x0003, 0x0082, 0x0083, 0x0102, 0x0103, 0, 0x7f82,
-	    (short)0x8002, (short)0x8003, (short)0x8082, (short)0x8083, (short)0x8102,
-	    (short)0x8103));
-	const __m512i add = _mm512_permutexvar_epi16(codes, table);
-	const __mmask32 is_half = _mm512_test_epi16_mask(add, _mm512_set1_epi16(HALF));
-	const __mmask32 is_value =
-	    _mm512_test_epi16_mask(add, _mm512_set1_epi16(VALUE));
-	const __m512i x = _mm512_maskz_add_epi16(is_value, add, s.one);
+	    -1, (short)0x8180, (short)0x8100, (short)0x8101, (short)0x8080,
+	    (short)0x8081, (short)0x8000, (short)0x8001, -1, 0x0180, 0x0100, 0x0101,
+	    0x0080, 0x0081, 0x0000, 0x0001));
+	const __m512i less = _mm512_permutexvar_epi16(codes, table);
+	const __mmask32 is_half = _mm512_test_epi16_mask(less, _mm512_set1_epi16(HALF));
 
-	return _mm512_mask_add_epi16(x, is_half, x, s.half);
+	return _mm512_subs_epu16(_mm512_mask_blend_epi16(is_half, s.one, s.half), less);
 }
 
 /* ---- A ------------------------------------------------------------------- */
