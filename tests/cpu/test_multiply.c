@@ -18,6 +18,8 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
+#define NAN_SCALE 0x7f
+
 static struct rng rng;
 static const int thread_counts[] = {1, 2, 3, 7};
 /* Each instruction set of this machine with each number of threads. */
@@ -368,6 +370,42 @@ static void every_code_and_scale(void **state)
 	job_free(job);
 }
 
+/*
+ * More than 128 rows and enough columns for units of 128 where a set has them.  With
+ * seven threads units have 64, and the bits are the same, in chunks of k too.
+ */
+static void wide_units(void **state)
+{
+	struct job_spec spec = {.op = NIB_OP_DUAL_GEMM,
+				.m = 161,
+				.n = 1050,
+				.k = 48,
+				.dtype = NIB_DTYPE_FP32};
+	struct job *job = job_of(&rng, &spec);
+	const struct nib_problem *p = &job->problems[0];
+
+	*nib_fp4_scale(&p->b, 0, 70, 1) = NAN_SCALE;
+	*nib_fp4_scale(&p->b2, 0, 200, 2) = NAN_SCALE;
+	run_everywhere(job, true, "wide units");
+	job_free(job);
+	spec.k = 1040;
+	job = job_of(&rng, &spec);
+	for (int isa = 0; isa < TEST_ISAS; isa++) {
+		struct job_how how = {.device = devices[isa][3]};
+		struct bits bits;
+
+		if (!how.device)
+			continue;
+		job_run(job, &how, "seven threads");
+		bits = job_bits(job);
+		how.device = devices[isa][0];
+		job_run(job, &how, "one thread");
+		job_has_bits(job, &bits, test_isas[isa]);
+		bits_free(&bits);
+	}
+	job_free(job);
+}
+
 /* The largest sums and k that there are. */
 static void longest_k(void **state)
 {
@@ -574,6 +612,7 @@ int main(void)
 	    cmocka_unit_test(mixture_of_experts),
 	    cmocka_unit_test(mixture_of_experts_dual),
 	    cmocka_unit_test(every_code_and_scale),
+	    cmocka_unit_test(wide_units),
 	    cmocka_unit_test(longest_k),
 	    cmocka_unit_test(no_k),
 	    cmocka_unit_test(infinite_alpha),

@@ -45,7 +45,8 @@ static void mark(uint8_t *met, const struct cpu_item *item, int64_t m0, int64_t 
 	const int64_t panels = (item->n + PANEL_COLS - 1) / PANEL_COLS;
 	const int64_t end_m =
 	    m0 + item->unit_rows < item->m ? m0 + item->unit_rows : item->m;
-	const int64_t end_n = n0 + UNIT_COLS < item->n ? n0 + UNIT_COLS : item->n;
+	const int64_t end_n =
+	    n0 + item->unit_cols < item->n ? n0 + item->unit_cols : item->n;
 
 	assert_true(m0 >= 0 && m0 < item->m && n0 >= 0 && n0 < item->n);
 	assert_int_equal(n0 % PANEL_COLS, 0);
@@ -118,7 +119,7 @@ static void every_element_once(void **state)
 		int64_t units;
 
 		random_items(items, count);
-		units = cpu_schedule(items, count, threads, tile_rows);
+		units = cpu_schedule(items, count, threads, tile_rows, i % 2);
 		check_sizes(items, count, tile_rows, units);
 		check_cover(items, count, units);
 	}
@@ -135,7 +136,7 @@ static void cursors_skip(void **state)
 		int64_t units, m0, n0, want_m0, want_n0, next = 0;
 
 		random_items(items, MAX_ITEMS);
-		units = cpu_schedule(items, MAX_ITEMS, 1 + i % 200, 8);
+		units = cpu_schedule(items, MAX_ITEMS, 1 + i % 200, 8, i % 2);
 		for (int64_t unit = 0; unit < units; unit++) {
 			item = cpu_find_unit(&all, unit, &want_m0, &want_n0);
 			if (unit != next)
@@ -156,9 +157,9 @@ static void threads_have_work(void **state)
 	struct cpu_item one = {.m = 4096, .n = 4096};
 	int64_t few, many;
 
-	few = cpu_schedule(&one, 1, 1, 8);
+	few = cpu_schedule(&one, 1, 1, 8, false);
 	assert_int_equal(one.unit_rows, MAX_UNIT_ROWS);
-	many = cpu_schedule(&one, 1, 200, 8);
+	many = cpu_schedule(&one, 1, 200, 8, false);
 	assert_true(many > few);
 	assert_true(many >= 200);
 }
@@ -192,10 +193,34 @@ static void exact_boundaries(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct cpu_item item = {.m = cases[i].m, .n = cases[i].n};
 
-		assert_int_equal(cpu_schedule(&item, 1, cases[i].threads, 8),
+		assert_int_equal(cpu_schedule(&item, 1, cases[i].threads, 8, false),
 				 cases[i].units);
 		assert_int_equal(item.unit_rows, cases[i].unit_rows);
 		assert_int_equal(item.row_units, cases[i].row_units);
+	}
+}
+
+/* Units are wide if that leaves enough of them, and the item has many rows. */
+static void wide_units(void **state)
+{
+	static const struct {
+		int64_t m, n;
+		int threads;
+		int64_t unit_rows, unit_cols, units;
+	} cases[] = {
+	    {512, 1024, 1, 256, WIDE_COLS, 16},	   {512, 1025, 1, 256, WIDE_COLS, 18},
+	    {512, 1024, 4, 128, WIDE_COLS, 32},	   {512, 1024, 5, 128, UNIT_COLS, 64},
+	    {2048, 4096, 16, 256, WIDE_COLS, 256}, {128, 4096, 1, 128, UNIT_COLS, 64},
+	    {160, 4096, 1, 160, WIDE_COLS, 32},	   {160, 4096, 16, 96, UNIT_COLS, 128},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct cpu_item item = {.m = cases[i].m, .n = cases[i].n};
+
+		assert_int_equal(cpu_schedule(&item, 1, cases[i].threads, 32, true),
+				 cases[i].units);
+		assert_int_equal(item.unit_rows, cases[i].unit_rows);
+		assert_int_equal(item.unit_cols, cases[i].unit_cols);
 	}
 }
 
@@ -203,8 +228,8 @@ static void nothing_to_do(void **state)
 {
 	struct cpu_item items[3] = {{.m = 0, .n = 9}, {.m = 9, .n = 0}, {0}};
 
-	assert_int_equal(cpu_schedule(items, 0, 4, 8), 0);
-	assert_int_equal(cpu_schedule(items, 3, 4, 8), 0);
+	assert_int_equal(cpu_schedule(items, 0, 4, 8, true), 0);
+	assert_int_equal(cpu_schedule(items, 3, 4, 8, true), 0);
 }
 
 int main(void)
@@ -212,7 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_element_once), cmocka_unit_test(cursors_skip),
 	    cmocka_unit_test(threads_have_work),  cmocka_unit_test(exact_boundaries),
-	    cmocka_unit_test(nothing_to_do),
+	    cmocka_unit_test(wide_units),	  cmocka_unit_test(nothing_to_do),
 	};
 
 	return cmocka_run_group_tests(tests, seed, NULL);

@@ -39,7 +39,7 @@ static inline struct cpu_chunk cpu_next_chunk(const struct cpu_item *item, bool 
 					      int64_t tile_cols, struct cpu_chunk chunk)
 {
 	chunk.col += tile_cols;
-	if (chunk.col >= UNIT_COLS || chunk.n0 + chunk.col >= item->n) {
+	if (chunk.col >= item->unit_cols || chunk.n0 + chunk.col >= item->n) {
 		chunk.col = 0;
 		chunk.k0 += chunk.blocks;
 	}
@@ -48,7 +48,7 @@ static inline struct cpu_chunk cpu_next_chunk(const struct cpu_item *item, bool 
 		chunk.b++;
 	}
 	if (chunk.b > dual)
-		return cpu_first_chunk(item, chunk.n0 + UNIT_COLS);
+		return cpu_first_chunk(item, chunk.n0 + item->unit_cols);
 	cpu_set_chunk_blocks(item, &chunk);
 	return chunk;
 }

@@ -17,6 +17,8 @@
 /* Panels in a unit: 64 columns. */
 #define UNIT_PANELS 4
 #define UNIT_COLS   (UNIT_PANELS * PANEL_COLS)
+/* Columns of a wide unit, whose chunks of A are read from L2 twice as often. */
+#define WIDE_COLS (2 * UNIT_COLS)
 
 /* Rows of NVFP4 in the caller's order. */
 struct cpu_rows {
@@ -72,8 +74,8 @@ struct cpu_item {
 	uint8_t *row_flags;
 	/* The functions that multiply it: the plan's, or those for few rows. */
 	const struct cpu_gemm_ops *ops;
-	/* The division into units. */
-	int64_t unit_rows, row_units, col_units, first_unit;
+	/* The division into units of unit_rows rows and unit_cols columns. */
+	int64_t unit_rows, unit_cols, row_units, col_units, first_unit;
 };
 
 struct cpu_gemm_ops {
@@ -89,6 +91,8 @@ struct cpu_gemm_ops {
 	/* Up to this m, weights are decoded in registers (by the functions for few
 	 * rows, if there are any).  0: the set has no such pass. */
 	int64_t direct_rows;
+	/* Whether multiply() accepts units of WIDE_COLS columns. */
+	bool has_wide_units;
 	/* Scratch of one thread for units of at most unit_rows rows. */
 	size_t (*scratch_bytes)(int64_t unit_rows, bool dual);
 	/* Converts rows m0 .. m0+rows-1 of A into item->packed_a and row_flags. */
@@ -100,7 +104,8 @@ struct cpu_gemm_ops {
 	 */
 	uint16_t (*pack_panel)(const struct cpu_rows *b, int64_t n0, int64_t block0,
 			       int64_t blocks, uint8_t *panel);
-	/* Multiplies the unit at row m0, column n0: sums, epilogue, output. */
+	/* Multiplies the unit at row m0, column n0: sums, epilogue, output.  n0 is a
+	 * multiple of item->unit_cols. */
 	void (*multiply)(const struct cpu_item *item, bool dual, int64_t m0, int64_t n0,
 			 void *scratch);
 };

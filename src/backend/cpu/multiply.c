@@ -437,14 +437,16 @@ static void pack_some(void *arg, int task)
 }
 
 /*
- * The cost of one unit of an item, counted in rows of a block.  One and two rows
- * cost as much as three, because all of them wait for the weights from memory.
+ * The cost of one unit of an item, counted in rows of a block of UNIT_COLS columns.
+ * One and two rows cost as much as three, because all of them wait for the weights
+ * from memory.
  */
 static int64_t unit_cost(const struct cpu_item *item)
 {
 	const int64_t rows = item->m < item->unit_rows ? item->m : item->unit_rows;
 
-	return (rows < 3 ? 3 : rows) * (item->blocks ? item->blocks : 1);
+	return (rows < 3 ? 3 : rows) * (item->blocks ? item->blocks : 1) *
+	       (item->unit_cols / UNIT_COLS);
 }
 
 /* The state of a thread: its memory, and its speed. */
@@ -587,7 +589,8 @@ static void run_items(const struct cpu_plan *plan, struct cpu_item *items,
 		row_flags += items[i].m;
 		run.rows += items[i].m;
 	}
-	run.units = cpu_schedule(items, count, cpu->threads, plan->ops->tile_rows);
+	run.units = cpu_schedule(items, count, cpu->threads, plan->ops->tile_rows,
+				 plan->ops->has_wide_units);
 	if (run.units == 0)
 		return;
 	run.pack_tasks =

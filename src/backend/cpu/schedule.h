@@ -8,16 +8,22 @@
 
 #include "gemm_ops.h"
 
-/* The most rows of a unit: 64 columns of sums then fill 128 KiB of a core's L2. */
+/* The most rows of a unit: 64 columns of sums then fill 128 KiB of a core's L2, and
+ * those of a wide unit as much. */
 #define MAX_UNIT_ROWS 512
+#define MAX_WIDE_ROWS (MAX_UNIT_ROWS * UNIT_COLS / WIDE_COLS)
+/* The fewest rows of a unit when items are divided: with fewer, decoding weights costs
+ * more than the better balance gains.  Wide units have more rows. */
+#define MIN_UNIT_ROWS 128
 
 /*
- * Sets unit_rows, row_units, col_units and first_unit of every item (m, n
- * given) and returns the number of units.  Each element of an output is in
- * exactly one unit.
+ * Sets the division into units of every item (m, n given) and returns the number of
+ * units.  Each element of an output is in exactly one unit.  Units are wide where
+ * has_wide_units allows, the item has more than MIN_UNIT_ROWS rows, and all threads
+ * still have enough of them.
  */
 int64_t cpu_schedule(struct cpu_item *items, int64_t count, int threads,
-		     int64_t tile_rows);
+		     int64_t tile_rows, bool has_wide_units);
 
 /* A position in the schedule; moves forward only. */
 struct cpu_cursor {
@@ -36,7 +42,7 @@ cpu_find_unit(struct cpu_cursor *cursor, int64_t unit, int64_t *m0, int64_t *n0)
 		item = &cursor->items[++cursor->item];
 	local = unit - item->first_unit;
 	*m0 = local / item->col_units * item->unit_rows;
-	*n0 = local % item->col_units * UNIT_COLS;
+	*n0 = local % item->col_units * item->unit_cols;
 	return item;
 }
 

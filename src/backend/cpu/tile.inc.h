@@ -14,7 +14,6 @@
 #define PANEL_VECS  (PANEL_COLS / V_COLS)
 #define TILE_COLS   (TILE_VECS * V_COLS)
 #define TILE_PANELS (TILE_COLS / PANEL_COLS)
-#define UNIT_TILES  (UNIT_COLS / TILE_COLS)
 #define TILE_SUMS   (TILE_ROWS * TILE_COLS)
 #define TILE_INLINE static inline __attribute__((always_inline))
 /* Loops over registers, which must be unrolled completely. */

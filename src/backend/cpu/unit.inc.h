@@ -3,41 +3,60 @@
  * unit.inc.h - what every way to multiply a unit of the output in tiles shares: a
  * thread's scratch, where a chunk finds its weights and its sums, the loop over chunks,
  * and finishing a tile's rows.  The including file defines TILE_ROWS, TILE_VECS,
- * V_COLS and EXPANDED_TILE (multiply.inc.h), and run_chunk().
+ * V_COLS and EXPANDED_TILE (multiply.inc.h), HAS_WIDE_UNITS if it is not 0, and
+ * run_chunk().
  */
+#include "backend/cpu/schedule.h"
+
+#ifndef HAS_WIDE_UNITS
+#define HAS_WIDE_UNITS 0
+#endif
+
+/* The most columns of a unit, and the panels that these are. */
+#define MOST_COLS   (HAS_WIDE_UNITS ? WIDE_COLS : UNIT_COLS)
+#define MOST_PANELS (MOST_COLS / PANEL_COLS)
 
 /* A thread's scratch, cut into its parts. */
 struct scratch {
 	float *sums[2];
 	char *expanded;
-	/* UNIT_PANELS panels of CHUNK_BLOCKS, for weights not packed. */
+	/* MOST_PANELS panels of CHUNK_BLOCKS, for weights not packed. */
 	uint8_t *panels;
-	/* Columns with a NaN, a bit each. */
-	uint64_t nan;
+	/* Columns with a NaN, a bit each: a word for UNIT_COLS of them. */
+	uint64_t nan[MOST_COLS / UNIT_COLS];
 	/* Rows that amx's tile registers are configured for; 0: none. */
 	int64_t tile_rows;
 };
 
-static size_t sums_bytes(int64_t unit_rows)
+static size_t sums_bytes(int64_t unit_rows, int64_t unit_cols)
 {
-	return (size_t)(unit_rows + TILE_ROWS) * UNIT_COLS * sizeof(float);
+	return (size_t)((unit_rows + TILE_ROWS) * unit_cols) * sizeof(float);
+}
+
+/* The sums of units of at most unit_rows rows, some of which may be wide. */
+static size_t most_sums_bytes(int64_t unit_rows)
+{
+	if (!HAS_WIDE_UNITS || unit_rows <= MIN_UNIT_ROWS)
+		return sums_bytes(unit_rows, UNIT_COLS);
+	return sums_bytes(unit_rows < MAX_WIDE_ROWS ? unit_rows : MAX_WIDE_ROWS,
+			  WIDE_COLS);
 }
 
 static size_t scratch_bytes(int64_t unit_rows, bool dual)
 {
-	return sums_bytes(unit_rows) * (dual ? 2 : 1) + (size_t)EXPANDED_TILE +
-	       (size_t)UNIT_PANELS * (size_t)cpu_panel_bytes(CHUNK_BLOCKS);
+	return most_sums_bytes(unit_rows) * (dual ? 2 : 1) + (size_t)EXPANDED_TILE +
+	       (size_t)MOST_PANELS * (size_t)cpu_panel_bytes(CHUNK_BLOCKS);
 }
 
 static void cut_scratch(const struct cpu_item *item, bool dual, char *memory,
 			struct scratch *scratch)
 {
-	scratch->nan = 0;
+	memset(scratch->nan, 0, sizeof(scratch->nan));
 	scratch->tile_rows = 0;
 	scratch->sums[0] = (float *)memory;
-	memory += sums_bytes(item->unit_rows);
+	memory += sums_bytes(item->unit_rows, item->unit_cols);
 	scratch->sums[1] = (float *)memory;
-	memory += dual ? sums_bytes(item->unit_rows) : 0;
+	memory += dual ? sums_bytes(item->unit_rows, item->unit_cols) : 0;
 	scratch->expanded = memory;
 	scratch->panels = (uint8_t *)memory + EXPANDED_TILE;
 }
@@ -68,16 +87,19 @@ static const uint8_t *find_panel(const struct cpu_item *item,
 		*left = blocks;
 	}
 	if (wanted <= last)
-		scratch->nan |= nan << (p * PANEL_COLS);
+		scratch->nan[p / UNIT_PANELS] |= nan << (p % UNIT_PANELS * PANEL_COLS);
 	return packed ? packed
 		      : b->panels + panel * b->panel_stride_bytes +
 			    k0 / GROUP_BLOCKS * GROUP_BYTES;
 }
 
 /* The sums of one row of a unit, from the first column of a tile on. */
-static float *blocked_sums(float *sums, int64_t row, int64_t col)
+static float *blocked_sums(const struct cpu_item *item, float *sums, int64_t row,
+			   int64_t col)
 {
-	return sums + (row / TILE_ROWS * UNIT_TILES + col / TILE_COLS) * TILE_SUMS +
+	const int64_t tiles = item->unit_cols / TILE_COLS;
+
+	return sums + (row / TILE_ROWS * tiles + col / TILE_COLS) * TILE_SUMS +
 	       row % TILE_ROWS * TILE_COLS;
 }
 
@@ -139,10 +161,11 @@ static void finish_tile(const struct cpu_item *item, bool dual, int64_t m0, int6
 			const struct scratch *scratch)
 {
 	const int64_t col = chunk->n0 + chunk->col, cols = item->n - col;
-	const float *sums = blocked_sums(scratch->sums[0], i, chunk->col);
+	const float *sums = blocked_sums(item, scratch->sums[0], i, chunk->col);
 	const float *sums2 =
-	    dual ? blocked_sums(scratch->sums[1], i, chunk->col) : NULL;
-	const uint64_t nan = scratch->nan >> chunk->col;
+	    dual ? blocked_sums(item, scratch->sums[1], i, chunk->col) : NULL;
+	const uint64_t nan =
+	    scratch->nan[chunk->col / UNIT_COLS] >> chunk->col % UNIT_COLS;
 
 	if (cols >= TILE_COLS)
 		finish_rows(item, m0 + i, rows, col, TILE_COLS, sums, sums2, nan);

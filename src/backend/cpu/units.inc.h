@@ -210,7 +210,7 @@ static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0, int64_
 		const int64_t in_tile =
 		    item->m - row < TILE_ROWS ? item->m - row : TILE_ROWS;
 		const record *a = records_at(item, row, k0);
-		float *to = blocked_sums(scratch->sums[chunk->b], i, chunk->col);
+		float *to = blocked_sums(item, scratch->sums[chunk->b], i, chunk->col);
 
 		if (last)
 			fetch_output(item, row, in_tile, chunk->n0 + chunk->col);
@@ -291,7 +291,7 @@ static void sum_direct(const struct cpu_item *item, const struct cpu_weights *b,
 				 : cpu_chunk_blocks(item->blocks);
 
 	if (item->blocks == 0)
-		memset(sums, 0, sums_bytes(item->unit_rows));
+		memset(sums, 0, sums_bytes(item->unit_rows, UNIT_COLS));
 	for (int64_t k0 = 0; k0 < item->blocks; k0 += step) {
 		const int64_t left = item->blocks - k0;
 		const int64_t blocks = left < step ? left : step;
@@ -318,7 +318,7 @@ TILE_INLINE void finish_direct(const struct cpu_item *item, bool dual, int64_t n
 	for (int64_t i = 0; i < item->m; i++)
 		finish_row(item, i, n0, cols, scratch->sums[0] + i * UNIT_COLS,
 			   dual ? scratch->sums[1] + i * UNIT_COLS : NULL,
-			   scratch->nan);
+			   scratch->nan[0]);
 }
 
 static void multiply_direct(const struct cpu_item *item, bool dual, int64_t n0,
@@ -374,6 +374,7 @@ void CPU_GEMM_OPS(struct cpu_gemm_ops *ops)
 	ops->record_blocks = 1;
 	ops->tile_rows = TILE_ROWS;
 	ops->direct_rows = DIRECT_ROWS;
+	ops->has_wide_units = HAS_WIDE_UNITS;
 	ops->scratch_bytes = scratch_bytes;
 	ops->pack_rows = pack_rows;
 	ops->pack_panel = PACK_PANEL;

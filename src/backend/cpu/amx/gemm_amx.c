@@ -22,7 +22,8 @@
  * Tiles are configured when a unit needs them and released at its end, so that a thread
  * of the caller's has no tile state after a run.
  */
-#define TILE_ROWS 32
+#define TILE_ROWS      32
+#define HAS_WIDE_UNITS 1
 
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
@@ -427,7 +428,7 @@ static void run_chunk(const struct cpu_item *item, bool dual, int64_t m0, int64_
 		   &fetch);
 	for (int64_t i = 0; i < rows; i += TILE_ROWS) {
 		const int64_t left = item->m - m0 - i;
-		float *to = blocked_sums(scratch->sums[chunk->b], i, chunk->col);
+		float *to = blocked_sums(item, scratch->sums[chunk->b], i, chunk->col);
 
 		job.rows = left < TILE_ROWS ? left : TILE_ROWS;
 		job.a = step_at(item, m0 + i, chunk->k0 / 2);
@@ -464,6 +465,7 @@ static void replace(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few,
 	ops->record_blocks = 2;
 	ops->tile_rows = TILE_ROWS;
 	ops->direct_rows = few_rows;
+	ops->has_wide_units = HAS_WIDE_UNITS;
 	ops->scratch_bytes = scratch_bytes;
 	ops->pack_rows = pack_rows;
 	ops->multiply = multiply;

@@ -82,6 +82,7 @@ void CPU_GEMM_OPS(struct cpu_gemm_ops *ops)
 	ops->record_bytes = sizeof(record);
 	ops->record_blocks = 1;
 	ops->tile_rows = TILE_ROWS;
+	ops->has_wide_units = false;
 	ops->direct_rows = 0;
 	ops->scratch_bytes = scratch_bytes;
 	ops->pack_rows = pack_all_rows;
