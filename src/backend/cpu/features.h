@@ -37,6 +37,9 @@ enum cpu_isa cpu_isa_best(void);
 bool cpu_has_bf16(void);
 /* True if it is also faster than fused multiply-adds of fp32. */
 bool cpu_prefers_bf16(void);
+/* x86: true if additions have ports of their own, so that avx512vnni multiplies by
+ * scales with a table of products. */
+bool cpu_prefers_scale_table(void);
 
 /* The processor's name and the features that matter here, as text. */
 void cpu_describe(char *hardware, size_t hardware_bytes, char *features,

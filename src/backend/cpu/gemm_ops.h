@@ -118,6 +118,7 @@ void cpu_gemm_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avxvnni(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512bw(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_avx512vnni(struct cpu_gemm_ops *ops);
+void cpu_gemm_ops_avx512vnni_products(struct cpu_gemm_ops *ops);
 /* Replaces functions of ops; few: those for few rows. */
 void cpu_gemm_ops_amx(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few);
 void cpu_dense_ops_amx(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few);

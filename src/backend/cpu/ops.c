@@ -2,6 +2,8 @@
 /* ops.c - which function runs on which instruction set. */
 #include "ops.h"
 
+#include "features.h"
+
 /* One set of functions for x of every type. */
 static void set_dense(struct cpu_ops *ops, void (*fill)(struct cpu_gemm_ops *ops))
 {
@@ -30,7 +32,10 @@ static void init_vectors(struct cpu_ops *ops, enum cpu_isa isa)
 	cpu_quantize_ops_avx512bw(&ops->quantize);
 	if (isa < CPU_AVX512VNNI)
 		return;
-	cpu_gemm_ops_avx512vnni(&ops->gemm);
+	if (cpu_prefers_scale_table())
+		cpu_gemm_ops_avx512vnni(&ops->gemm);
+	else
+		cpu_gemm_ops_avx512vnni_products(&ops->gemm);
 	cpu_quantize_ops_avx512vnni(&ops->quantize);
 #elif defined(__aarch64__)
 	if (isa < CPU_NEON)

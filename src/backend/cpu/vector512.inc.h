@@ -11,7 +11,6 @@
 #define V_COLS	    16
 #define TILE_VECS   2
 #define DIRECT_ROWS 24
-#define SCALE_TABLE 1
 #define HAVE_F16C
 
 typedef __m512i vint;

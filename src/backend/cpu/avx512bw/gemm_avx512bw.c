@@ -7,6 +7,7 @@
 #include "backend/cpu/vector512.inc.h"
 
 #define CPU_GEMM_OPS	  cpu_gemm_ops_avx512bw
+#define SCALE_TABLE	  1
 #define DENSE_A		  0
 #define ROW_STEP	  2
 #define DIRECT_STEP(rows) ((rows) <= 3 ? 2 : 1)

@@ -166,6 +166,14 @@ bool cpu_has_bf16(void)
 	return false;
 }
 
+static bool is_intel(void)
+{
+	uint32_t a, b = 0, c = 0, d = 0;
+
+	__get_cpuid(0, &a, &b, &c, &d);
+	return b == signature_INTEL_ebx;
+}
+
 /*
  * AMD's processors execute as many vdpbf16ps as fused multiply-adds, which gives twice
  * the products.  Intel's execute a quarter as many (Sapphire Rapids: one in two
@@ -173,10 +181,13 @@ bool cpu_has_bf16(void)
  */
 bool cpu_prefers_bf16(void)
 {
-	uint32_t a, b = 0, c = 0, d = 0;
+	return cpu_has_bf16() && !is_intel();
+}
 
-	__get_cpuid(0, &a, &b, &c, &d);
-	return cpu_has_bf16() && b != signature_INTEL_ebx;
+/* Intel's two 512-bit ports do all arithmetic. */
+bool cpu_prefers_scale_table(void)
+{
+	return !HAS_TILES_ANYWHERE && !is_intel();
 }
 
 static void append(char *text, size_t text_bytes, const char *word)
