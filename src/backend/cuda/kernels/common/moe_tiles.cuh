@@ -18,18 +18,21 @@ DEVICE int32_t expert_row(const ARGS *args, int32_t e)
 	return min(max(__ldg(args->row_offsets + e), 0), args->rows);
 }
 
-/* The tiles of expert e; units: tiles across the rows of B. */
+/* The tiles of an expert of m rows; units: tiles across the rows of B. */
 template <int32_t (*SHARE)(int32_t, int32_t), class ARGS>
-DEVICE int32_t expert_tiles(const ARGS *args, int32_t e, int32_t units)
+DEVICE int32_t expert_tiles(const ARGS *args, int32_t m, int32_t units)
 {
-	const int32_t m = expert_row(args, e + 1) - expert_row(args, e);
 	int32_t share;
 
 	if (m <= 0)
 		return 0;
 	share = SHARE(m, args->tile_m);
-	return (m + share - 1) / share * units;
+	return m <= share ? units : (m + share - 1) / share * units;
 }
+
+/* Experts of a lane whose offsets are requested at once, so that their latencies
+ * overlap. */
+#define COUNTED_AT_ONCE 4
 
 /*
  * Called by one warp: first_tile[e] = the number of tiles of the experts before e, for
@@ -40,29 +43,43 @@ template <int32_t (*SHARE)(int32_t, int32_t), class ARGS>
 DEVICE void count_tiles(const ARGS *args, int32_t units, int32_t lane,
 			int32_t *first_tile)
 {
-	const int32_t run = (args->experts + 31) / 32;
-	const int32_t e0 = lane * run;
-	const int32_t e1 = min(e0 + run, args->experts);
-	int32_t sum = 0, before;
+	int32_t begin = 0;
 
 #pragma unroll 1
-	for (int32_t e = e0; e < e1; e++)
-		sum += expert_tiles<SHARE>(args, e, units);
-	before = sum;
-#pragma unroll 1
-	for (int32_t d = 1; d < 32; d *= 2) {
-		const int32_t other = __shfl_up_sync(~0u, before, d);
+	for (int32_t e0 = 0; e0 < args->experts; e0 += 32 * COUNTED_AT_ONCE) {
+		const int32_t e = e0 + lane * COUNTED_AT_ONCE;
+		int32_t row[COUNTED_AT_ONCE + 1], tiles[COUNTED_AT_ONCE];
+		int32_t sum = 0, before;
 
-		before += lane >= d ? other : 0;
-	}
-	before -= sum;
+#pragma unroll
+		for (int i = 0; i <= COUNTED_AT_ONCE; i++)
+			row[i] = expert_row(args, min(e + i, args->experts));
+#pragma unroll
+		for (int i = 0; i < COUNTED_AT_ONCE; i++) {
+			const int32_t m = row[i + 1] - row[i];
+
+			tiles[i] = expert_tiles<SHARE>(args, m, units);
+			sum += tiles[i];
+		}
+		before = sum;
 #pragma unroll 1
-	for (int32_t e = e0; e < e1; e++) {
-		first_tile[e] = before;
-		before += expert_tiles<SHARE>(args, e, units);
+		for (int32_t d = 1; d < 32; d *= 2) {
+			const int32_t other = __shfl_up_sync(~0u, before, d);
+
+			before += lane >= d ? other : 0;
+		}
+		before += begin;
+		begin = __shfl_sync(~0u, before, 31);
+		before -= sum;
+#pragma unroll
+		for (int i = 0; i < COUNTED_AT_ONCE; i++) {
+			if (e + i < args->experts)
+				first_tile[e + i] = before;
+			before += tiles[i];
+		}
 	}
-	if (lane == 31)
-		first_tile[args->experts] = before;
+	if (lane == 0)
+		first_tile[args->experts] = begin;
 }
 
 /* The last i with first[i * stride_elems] <= value in an ascending sequence; 0 if no
