@@ -270,9 +270,10 @@ BUGS = [
      one(BOX, 2, r"{.reg .b32 bug; add.s32 bug, \2, -2048; "
          r"\1[bug], [\3, {\4, \5, \6}], \7}", 4)),
     # Roles.
-    ("32 threads load", "pair", one(ELECT, 4, PASSES, 6)),
-    ("32 threads multiply", "pair", one(ELECT, 6, PASSES, 6), "few"),
-    ("32 threads schedule", "lag", one(ELECT, 3, PASSES, 6)),
+    ("32 threads load", "pair", one(ELECT, 3, PASSES, 5)),
+    ("32 threads multiply", "pair", one(ELECT, 5, PASSES, 5), "few"),
+    ("tiles announced out of turn", "queue",
+     one(r"bar\.warp\.sync.*", 4, "", 13)),
     # Split-k.
     ("accumulators sent to slice 0", "split",
      one(r"(mapa\S+ \S+, \S+), (%r\d+);", 1,

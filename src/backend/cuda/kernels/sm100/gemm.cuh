@@ -19,7 +19,7 @@
  *   4       8        one thread loads stages                    empty
  *   5       9        one thread multiplies (the pair's leader)  full, drained
  *                    or forwards drained to it
- *   6       10       one thread schedules tiles                 tiles_empty
+ *   6       10       schedules tiles                            tiles_empty
  *
  *   barrier      arrivals of a phase                        first wait
  *   full         1, and the bytes of both CTAs (leader's)   phase 0
@@ -155,7 +155,7 @@ DEVICE void gemm(const struct nib_sm100_args *args,
 	cluster_arrive_release();
 	__syncwarp();
 	/* Loads need no tensor memory and begin before it is allocated. */
-	if (warp == role::SCHEDULE_WARP && elect_one())
+	if (warp == role::SCHEDULE_WARP)
 		schedule<CTAS>(args, problems, shared);
 	if (warp == role::LOAD_WARP && elect_one())
 		load_tiles<DUAL, CTAS>(args, problems, shared, stages_at);

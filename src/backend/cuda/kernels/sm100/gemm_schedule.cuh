@@ -21,10 +21,12 @@ DEVICE int32_t round_up(int32_t x, int32_t step)
  */
 DEVICE int32_t share_of_expert(int32_t m, int32_t most)
 {
-	const int32_t tiles = (m + most - 1) / most;
+	int32_t tiles;
 
-	return tiles <= 1 ? round_up(max(m, 1), 16)
-			  : min(most, round_up((m + tiles - 1) / tiles, 64));
+	if (m <= most)
+		return round_up(max(m, 1), 16);
+	tiles = (m + most - 1) / most;
+	return min(most, round_up((m + tiles - 1) / tiles, 64));
 }
 
 /* A tile of a whole cluster. */
@@ -35,6 +37,7 @@ struct tile_place {
 	int32_t m;	/* of the problem or expert */
 	int32_t expert; /* of MoE, else -1 */
 	int32_t first;	/* row of A at which the expert begins, else 0 */
+	int32_t scales; /* scale_rows of the expert, if the run has them */
 };
 
 /* Tile `index` of an MoE problem. */
@@ -49,6 +52,8 @@ DEVICE bool find_expert_tile(const struct nib_sm100_args *args, int32_t units,
 	place->expert = find_last(shared->first_tile, 1, args->experts, index);
 	place->first = expert_row(args, place->expert);
 	place->m = expert_row(args, place->expert + 1) - place->first;
+	/* Requested here, so that the latencies overlap. */
+	place->scales = args->scale_rows ? __ldg(args->scale_rows + place->expert) : 0;
 	share = share_of_expert(place->m, args->tile_m);
 	inside = index - shared->first_tile[place->expert];
 	place->unit = inside % units;
@@ -84,14 +89,13 @@ DEVICE bool find_listed_tile(const struct nib_sm100_args *args,
 DEVICE int32_t scale_row_of(const struct nib_sm100_args *args,
 			    const struct tile_place *place, struct tile_desc *tile)
 {
-	int32_t begin;
+	const int32_t begin = place->scales;
 
 	tile->is_nan = 0;
 	if (place->expert < 0)
 		return place->row;
 	if (!args->scale_rows)
 		return nib_sm100_staged_row(place->expert, place->first) + place->row;
-	begin = __ldg(args->scale_rows + place->expert);
 	/* The caller's data may be wrong; no sum here can overflow. */
 	tile->is_nan = begin < 0 || begin > args->scale_rows_total ||
 		       place->m > args->scale_rows_total - begin || begin % 128 != 0;
@@ -184,30 +188,48 @@ next_tile(const struct nib_sm100_args *args, const struct nib_sm100_problem *pro
 }
 
 /*
- * The scheduler, one thread: writes descriptors of tiles ahead of the other roles.  The
- * first tile of a list, tiles[0], was written while the barriers were initialised.
+ * The scheduler, one warp: writes descriptors of tiles ahead of the other roles.  Lanes
+ * find the tiles of consecutive rounds at the same time, because finding one takes 600
+ * to 1500 cycles, longer than a tile of few rows and a short k.  They write in turn.
+ * The first tile of a list, tiles[0], was written while the barriers were initialised.
  */
 template <int CTAS>
 DEVICE void schedule(const struct nib_sm100_args *args,
 		     const struct nib_sm100_problem *problems, struct shared100 *shared)
 {
+	const int32_t lane = (int32_t)lane_of_thread();
 	struct ring ring = {0, 0};
-	struct tile_desc tile;
-	int32_t round = 0;
+	int32_t round = lane;
 	bool more = true;
 
 	if (!args->experts) {
-		mbarrier_arrive(smem_addr(shared->tiles_full));
+		if (lane == 0)
+			mbarrier_arrive(smem_addr(shared->tiles_full));
 		more = shared->tiles->n != 0;
 		advance(&ring, TILE_SLOTS);
-		round = 1;
+		round++;
 	}
-	for (; more; round++) {
-		more = next_tile<CTAS>(args, problems, shared, round, &tile);
-		wait(smem_addr(shared->tiles_empty + ring.stage), ring.parity ^ 1);
-		shared->tiles[ring.stage] = tile;
-		mbarrier_arrive(smem_addr(shared->tiles_full + ring.stage));
-		advance(&ring, TILE_SLOTS);
+	for (; more; round += 32) {
+		struct tile_desc tile;
+		const bool is_end =
+		    !next_tile<CTAS>(args, problems, shared, round, &tile);
+		const uint32_t ends = __ballot_sync(~0u, is_end);
+		const int32_t count = ends ? __ffs(ends) : 32;
+
+		more = !ends;
+#pragma unroll 1
+		for (int32_t i = 0; i < count; i++) {
+			if (lane == i) {
+				wait(smem_addr(shared->tiles_empty + ring.stage),
+				     ring.parity ^ 1);
+				shared->tiles[ring.stage] = tile;
+				mbarrier_arrive(
+				    smem_addr(shared->tiles_full + ring.stage));
+			}
+			/* A slot's next tile has the barrier's next phase. */
+			__syncwarp();
+			advance(&ring, TILE_SLOTS);
+		}
 	}
 }
 
