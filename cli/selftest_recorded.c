@@ -22,7 +22,7 @@ static const struct recorded {
     {"cpu", "check int8", "7f58aed5897be1cd"},
     {"cpu", "check nvfp4", "e81c2f38948f16cd"},
     {"cpu", "check sizes", "bd6bb6e1a13a3590"},
-    {"cuda-sm100", "check nvfp4", "622915505c758c7d"},
+    {"cuda-sm100", "check nvfp4", "0d72f6b0d8967071"},
     {"cuda-sm100", "check sizes", "1f6de293e48e8615"},
     {"cuda-sm80", "check bf16", "1f01b523b7f82bd9"},
     {"cuda-sm80", "check bf16", "2296d8be0979b3b1"},

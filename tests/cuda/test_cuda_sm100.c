@@ -357,6 +357,43 @@ static void limits_of_experts(void)
 	bed_free(&bed);
 }
 
+/*
+ * The vector kernel computes one row, two of less than 2^25 weights, and a few if their
+ * weights would be copied.
+ */
+static void few_rows(void)
+{
+	static const struct {
+		int64_t m, n;
+		enum nib_scale_layout layout;
+		bool is_vector;
+	} cases[] = {
+	    {1, 1 << 16, NIB_SCALE_LAYOUT_TILED_128X4, true},
+	    {2, (1 << 16) - 1, NIB_SCALE_LAYOUT_TILED_128X4, true},
+	    {2, 1 << 16, NIB_SCALE_LAYOUT_TILED_128X4, false},
+	    {3, 300, NIB_SCALE_LAYOUT_TILED_128X4, false},
+	    {8, 300, NIB_SCALE_LAYOUT_TILED_128X4, false},
+	    {2, 300, NIB_SCALE_LAYOUT_LINEAR, true},
+	    {8, 300, NIB_SCALE_LAYOUT_LINEAR, true},
+	    {9, 300, NIB_SCALE_LAYOUT_LINEAR, false},
+	};
+	struct bed bed;
+
+	bed_make(&bed);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct size s = {cases[i].m, cases[i].n,	    512,
+				       1,	   cases[i].layout, NIB_DTYPE_BF16};
+
+		bed.count = 0;
+		bed_add(&bed, &s);
+		bed_plan(&bed, NIB_OP_GEMM);
+		assert_int_equal(strstr(test_plan_info(bed.plan).explanation,
+					"vector kernel") != NULL,
+				 cases[i].is_vector);
+	}
+	bed_free(&bed);
+}
+
 /* ---- shapes of the contest, by the model --------------------------------- */
 
 static void check_plan(struct bed *bed, enum nib_op op, int slices, int ctas)
@@ -412,6 +449,7 @@ int main(int argc, char **argv)
 	    {"without_memory", without_memory},
 	    {"failed_launch", failed_launch},
 	    {"limits_of_experts", limits_of_experts},
+	    {"few_rows", few_rows},
 	    {"divides_k", divides_k},
 	    {"costs_are_the_model", costs_are_the_model},
 	};

@@ -89,6 +89,15 @@ void sm100_scales_map(const struct sm100_source *source, int32_t blocks,
 	}
 }
 
+bool sm100_is_copied(const struct sm100_source *source)
+{
+	struct sm100_map codes, scales;
+
+	sm100_codes_map(source, NIB_TILE_N, &codes);
+	sm100_scales_map(source, 1, &scales);
+	return codes.copy == 0 || scales.copy == 0;
+}
+
 size_t sm100_copy_bytes(const struct sm100_map *map)
 {
 	return (size_t)(map->strides_bytes[0] * map->sizes[1] * map->sizes[2]);

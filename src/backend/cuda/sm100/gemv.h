@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gemv.h - products of up to 8 rows, and of experts of few rows, by the kernels of
- * kernels/sm100/gemv.cu: which problems they compute, and how these are divided.
+ * kernels/sm100/gemv.cu: which problems they can compute, and how these are divided.
+ * sm100.c has the rule for those that tiles compute faster.
  */
 #ifndef NIB_CUDA_GEMV100_H
 #define NIB_CUDA_GEMV100_H
@@ -30,7 +31,7 @@ int gemv100_kernel_m(int64_t rows, bool is_moe);
 struct gemv100_cut gemv100_cut_of(int kernel_m, const struct gemv100_sizes *sizes,
 				  int multiprocessors);
 
-/* Whether these kernels compute a problem, which is resolved and has weights as a
+/* Whether these kernels can compute a problem, which is resolved and has weights as a
  * view. */
 bool gemv100_takes(enum nib_op op, const struct nib_problem *p);
 /*

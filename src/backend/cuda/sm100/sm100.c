@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sm100.c - Blackwell's row of the table of architectures (arch.h). */
 #include "sm100.h"
+#include "backend/cuda/common/pack.h"
 #include "backend/cuda/kernels/common/probe_params.h"
+#include "format/view.h"
 #include "gemv.h"
 
 /*
@@ -17,10 +19,34 @@ static const struct nib_cuda_costs costs = {
     .split = 2000,
 };
 
+/* Weights from which on tiles are faster for two rows; predicted. */
+#define TWO_ROWS_WEIGHTS (INT64_C(1) << 25)
+
+/*
+ * Whether tiles are faster than the vector kernel, predicted: from three rows on (8 x
+ * 4096 x 7168 6.0 us, by the vector kernel 13.3), and with two if the weights are many
+ * (2 x 7168 x 16384 12.7 and 14.3, but 2 x 4096 x 7168 6.0 and 5.7), unless weights
+ * would be copied first.
+ */
+static bool fits_tiles(const struct nib_plan *plan)
+{
+	const struct nib_problem *p =
+	    plan->is_moe ? &plan->moe.problem : plan->problems;
+	const struct nib_fp4 *b = cuda_weights(&p->b, p->b_packed);
+	const struct sm100_source weights = {b, nib_fp4_batches(b),
+					     p->b_packed != NULL};
+	const int64_t count = weights.matrices * b->rows * b->k;
+
+	return (p->a.rows > 2 || (p->a.rows == 2 && count >= TWO_ROWS_WEIGHTS)) &&
+	       !sm100_is_copied(&weights);
+}
+
 static struct cuda_choice choose(const struct nib_plan *plan)
 {
-	return (struct cuda_choice){.product = gemv100_takes_plan(plan) ? &sm100_vector
-									: &sm100_tiles};
+	const bool is_vector = gemv100_takes_plan(plan) && !fits_tiles(plan);
+
+	return (struct cuda_choice){.product =
+					is_vector ? &sm100_vector : &sm100_tiles};
 }
 
 const struct cuda_arch cuda_sm100 = {

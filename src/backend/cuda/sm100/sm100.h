@@ -150,6 +150,8 @@ void sm100_codes_map(const struct sm100_source *source, int32_t box_rows,
 		     struct sm100_map *map);
 void sm100_scales_map(const struct sm100_source *source, int32_t blocks,
 		      struct sm100_map *map);
+/* Whether codes or scales must be copied. */
+bool sm100_is_copied(const struct sm100_source *source);
 /* The bytes of a staged copy. */
 size_t sm100_copy_bytes(const struct sm100_map *map);
 
