@@ -238,6 +238,8 @@ def card_line(found, rows, columns):
     for column in columns:
         if column in found:
             cells[column] = short_us(seconds(found[column])) + band(found[column])
+    if first.get("limit_s") and first.get("predicted"):
+        cells["of limit"] = f"{first['limit_s'] / seconds(first) * 100:.0f} %"
     for head, is_kind in RIVALS.items():
         best = fastest(rows, first, is_kind)
         if best:
@@ -363,7 +365,7 @@ def card_table(parts):
     for times, rows in found:
         timed = [r for r in rows if r.get("time_s")]
         lines.append(card_line(times, timed, columns))
-    heads = ["problem", "goal", "limit", *columns]
+    heads = ["problem", "goal", "limit", *columns[:1], "of limit", *columns[1:]]
     heads += [h for name in RIVALS for h in (name, f"{name}, ratio")]
     heads = [h for h in heads if any(line.get(h) for line in lines)]
     text = aligned(
