@@ -4,12 +4,16 @@
 
 Compares predicted with measured times: rows of nib bench --format json (a list, or one
 row a line), matched by operation, shape and A.  Prints a Markdown table, the median and
-the worst error, and Spearman's rank correlation; --svg draws a scatter plot.  A row whose
-two plans differ in their first word is from another kernel; it is marked and does not
-count.  --clocks compares thousands of cycles instead of microseconds, for a measurement
+the worst error, Spearman's rank correlation, and how many of the pairs of products whose
+measured times differ by at least 5 % are predicted in the right order; then the same for
+the rows that may be used for fitting and for those that are held out, which a hash of the
+row's operation, shape and A selects.  --svg draws a scatter plot.  A row whose two plans
+differ in their first word is from another kernel; it is marked and does not count.  --clocks compares thousands of cycles instead of microseconds, for a measurement
 on a GPU with another clock: the clock of the prediction, then that of the measurement."""
 
 import argparse
+import hashlib
+import itertools
 import json
 import math
 import re
@@ -47,6 +51,28 @@ def name_of(row):
 def key_of(row):
     """What both rows must have: also the kind of A, which older rows lack."""
     return *name_of(row), row.get("activations") or "nvfp4"
+
+
+def is_held_out(key):
+    """True for about half of all keys: constants are never fitted to these rows."""
+    return hashlib.sha256("|".join(key).encode()).digest()[0] % 2 == 1
+
+
+def right_order(pairs):
+    """How many pairs of products differ by at least 5 %, and how many of these are
+    predicted in the order of the measured times."""
+    apart = [(a, b) for a, b in itertools.combinations(pairs, 2)
+             if max(a[1], b[1]) >= 1.05 * min(a[1], b[1])]
+    return sum((a[0] < b[0]) == (a[1] < b[1]) for a, b in apart), len(apart)
+
+
+def summary(pairs):
+    """The errors of some rows in words."""
+    errors = [abs(p / m - 1) for p, m in pairs]
+    right, apart = right_order(pairs)
+    return (f"{len(pairs)} rows: median error {100 * statistics.median(errors):.0f} %, "
+            f"worst {100 * max(errors):.0f} %, Spearman {spearman(pairs):.3f}, "
+            f"right order {right} of {apart}")
 
 
 def kernel(row):
@@ -97,7 +123,7 @@ def main():
     predicted_scale, measured_scale = a.clocks or (1, 1)
     times = {key_of(r): r for r in rows_of(a.measured)
                 if str(r.get("backend", "")).startswith("cuda") and r.get("time_s")}
-    pairs = []
+    pairs, held_out = [], []
     print(f"| product | predicted, {unit} | measured, {unit} | error |\n|---|---|---|---|")
     for row in rows_of(a.predicted):
         found = times.get(key_of(row))
@@ -111,13 +137,16 @@ def main():
                   f"kernel ({kernel(found)}) |")
             continue
         pairs.append((predicted_time, measured_time))
+        held_out.append(is_held_out(key_of(row)))
         print(f"| {name} | {predicted_time:.1f} | {measured_time:.1f} | "
               f"{100 * (predicted_time / measured_time - 1):+.0f} % |")
     if len(pairs) < 3:
         raise SystemExit("compare_times.py: fewer than three rows to compare")
-    errors = [abs(p / m - 1) for p, m in pairs]
-    print(f"\n{len(pairs)} rows: median error {100 * statistics.median(errors):.0f} %, "
-          f"worst {100 * max(errors):.0f} %, Spearman {spearman(pairs):.3f}")
+    print(f"\n{summary(pairs)}")
+    for name, held in (("fit", False), ("held out", True)):
+        part = [p for p, h in zip(pairs, held_out) if h == held]
+        if len(part) > 2:
+            print(f"{name}: {summary(part)}")
     if a.svg:
         with open(a.svg, "w", encoding="ascii") as file:
             file.write(scatter(pairs, unit))

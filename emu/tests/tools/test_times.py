@@ -119,7 +119,18 @@ class CompareTimes(unittest.TestCase):
     def test_microseconds(self):
         text = self.run_tool()
         self.assertIn("| gemm 3x1x1 | 30.0 | 40.0 | -25 % |", text)
-        self.assertIn("3 rows: median error 10 %, worst 25 %, Spearman 1.000", text)
+        self.assertIn("3 rows: median error 10 %, worst 25 %, Spearman 1.000, "
+                      "right order 3 of 3", text)
+
+    def test_order_counts_pairs_that_differ(self):
+        right_order = tool("compare_times").right_order
+        self.assertEqual(right_order([(1, 10), (2, 10.4), (3, 9)]), (0, 2))
+        self.assertEqual(right_order([(1, 10), (2, 12), (3, 11)]), (2, 3))
+
+    def test_held_out_is_half(self):
+        is_held_out = tool("compare_times").is_held_out
+        held = sum(is_held_out(("gemm", f"{m}x64x64", "nvfp4")) for m in range(200))
+        self.assertTrue(70 < held < 130)
 
     def test_cycles(self):
         text = self.run_tool("--clocks", "2", "1")
