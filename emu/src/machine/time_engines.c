@@ -101,13 +101,16 @@ static void add_bytes(struct request *r, uint64_t address)
 static double fetch(struct emu_warp *w, const struct request *r, double at,
 		    bool is_store)
 {
+	struct emu_sm *sm = w->cta->clock->sm;
 	double end = at;
 
 	for (uint32_t k = 0; k < r->count; k++)
-		end = emu_later(
-		    end, fetch_line(emu_time_machine(w), w->cta->clock->sm, r->line[k],
-				    (uint32_t)__builtin_popcount(r->sectors[k]), at,
-				    is_store));
+		end = emu_later(end,
+				fetch_line(emu_time_machine(w), sm, r->line[k],
+					   (uint32_t)__builtin_popcount(r->sectors[k]),
+					   at, is_store));
+	if (!is_store && r->count)
+		sm->returned = emu_later(sm->returned, end);
 	return end;
 }
 
@@ -208,7 +211,12 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 		/* A grid has ended when its stores have. */
 		t->end = emu_later(t->end, end);
 	}
-	if (is_store || end <= w->clock->result)
+	if (is_store)
+		return;
+	/* Loads and cp.async that were requested earlier return first. */
+	if (r.count)
+		end = emu_later(end, w->cta->clock->sm->returned);
+	if (end <= w->clock->result)
 		return;
 	w->clock->result = end;
 	w->clock->result_of = EMU_SPENT_LOADS;

@@ -64,7 +64,8 @@ struct emu_sm {
 	double accumulates[EMU_QUARTERS];    /* until then by tensor cores */
 	double shared, tma, tma_store, port; /* port: to the L2 */
 	double async[EMU_QUARTERS];	     /* cp.async of 16 bytes */
-	double stored;			     /* when the L2 has all that was stored */
+	double returned; /* when the L1 has returned all requests so far */
+	double stored;	 /* when the L2 has all that was stored */
 	double parameters[EMU_PARAMETER_LINES]; /* cached from then on; 0: not */
 	double slot_free[EMU_CTA_SLOTS];	/* from when a CTA can begin there */
 	struct emu_cta *cta[EMU_CTA_SLOTS];	/* that runs there; NULL: none */

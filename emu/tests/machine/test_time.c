@@ -81,6 +81,21 @@ static void test_loads(void **state)
 	assert_true(second - first < first - none);
 }
 
+/* A load from the L2 returns after a load from memory that was requested earlier. */
+static void test_loads_return_in_order(void **state)
+{
+	const char *load = "ld.global.u32 %r1, [%in];\n"
+			   "and.b32 %r1, %r1, 0;\n"
+			   "cvt.u64.u32 %d1, %r1;\n"
+			   "add.u64 %in, %in, %d1;\n";
+	static char text[MOST_TEXT];
+	const double none = ns_of_steps("", "", 0);
+	const double memory = ns_of_steps("", load, 1) - none;
+
+	strcpy(text, "ld.global.u32 %r2, [%in+4];\n");
+	assert_true(ns_of_steps(text, load, 1) - none >= memory);
+}
+
 /* A warp that computes for long keeps the others at the barrier. */
 static void test_barrier_carries_time(void **state)
 {
@@ -389,6 +404,7 @@ int main(void)
 	    cmocka_unit_test(test_h100),
 	    cmocka_unit_test(test_dependent_instructions),
 	    cmocka_unit_test(test_loads),
+	    cmocka_unit_test(test_loads_return_in_order),
 	    cmocka_unit_test(test_barrier_carries_time),
 	    cmocka_unit_test(test_same_at_every_run),
 	    cmocka_unit_test(test_counts_from_a_file),
