@@ -36,7 +36,7 @@ int test_mode_get(void)
 #include <stdint.h>
 
 #if defined(__aarch64__)
-/* FPCR.FZ, and FZ16 for fp16; traps are optional on Arm and left alone. */
+/* FPCR.FZ, and FZ16 for fp16; traps are optional on Arm and not set. */
 #define FLUSH (UINT64_C(1) << 24 | UINT64_C(1) << 19)
 
 static uint64_t get_fpcr(void)
