@@ -5,9 +5,11 @@
  * as one file (selftest.h).  selftest_read.c says what it means.
  */
 #include <errno.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "child.h"
 #include "cli.h"
@@ -227,10 +229,27 @@ static int write_report(const json_t *report, const char *path)
 	return cli_error(CLI_FAILED, "%s: %s", path, strerror(errno));
 }
 
+/* Refuses a report that cannot be written before the tests take their minutes. */
+static int check_output(const struct selftest_args *args)
+{
+	int code = cli_check_output(args->output, NULL, 0, args->force);
+	char *copy;
+
+	if (code)
+		return code;
+	copy = strdup(args->output);
+	if (!copy)
+		return cli_no_memory("report");
+	if (access(dirname(copy), W_OK | X_OK))
+		code = cli_error(CLI_FAILED, "%s: %s", args->output, strerror(errno));
+	free(copy);
+	return code;
+}
+
 static int test_device(const struct selftest_args *args)
 {
 	json_t *list = json_array(), *report = NULL;
-	int code = cli_check_output(args->output, NULL, 0, args->force), found = CLI_OK;
+	int code = check_output(args), found = CLI_OK;
 
 	if (!code)
 		code = run_steps(args, list);
