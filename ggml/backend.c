@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml-impl.h"
 #include "plugin.h"
 
 #define NAME "nibblas"
@@ -77,8 +76,8 @@ static enum nib_status use_threads(struct stream *s, int threads, struct nib_err
 static enum ggml_status failed(const struct ggml_tensor *op, enum nib_status status,
 			       const struct nib_error *err)
 {
-	GGML_LOG_ERROR("%s: %s of %s: %s\n", NAME, ggml_op_desc(op), op->name,
-		       err->message);
+	nib_host.log_internal(GGML_LOG_LEVEL_ERROR, "%s: %s of %s: %s\n", NAME,
+			      nib_host.op_desc(op), op->name, err->message);
 	return status == NIB_STATUS_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED
 						  : GGML_STATUS_FAILED;
 }
@@ -87,12 +86,12 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
 {
 	struct stream *s = backend->context;
 
-	for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
-		const struct ggml_tensor *op = ggml_graph_node(graph, i);
+	for (int i = 0; i < nib_host.graph_n_nodes(graph); i++) {
+		const struct ggml_tensor *op = nib_host.graph_node(graph, i);
 		struct nib_error err = {0};
 		enum nib_status status;
 
-		if (!(op->flags & GGML_TENSOR_FLAG_COMPUTE) || ggml_is_empty(op) ||
+		if (!(op->flags & GGML_TENSOR_FLAG_COMPUTE) || nib_host.is_empty(op) ||
 		    (op->op != GGML_OP_MUL_MAT && op->op != GGML_OP_MUL_MAT_ID))
 			continue;
 		status = nib_ggml_multiply(s->products, op, &err);
@@ -118,8 +117,8 @@ static ggml_backend_t init_backend(ggml_backend_dev_t device, const char *params
 
 	(void)params;
 	if (!backend || !s || use_threads(s, 0, &err)) {
-		GGML_LOG_ERROR("%s: %s\n", NAME,
-			       err.message[0] ? err.message : "no memory");
+		nib_host.log_internal(GGML_LOG_LEVEL_ERROR, "%s: %s\n", NAME,
+				      err.message[0] ? err.message : "no memory");
 		free(backend);
 		free(s);
 		return NULL;
@@ -139,7 +138,8 @@ static void set_n_threads(ggml_backend_t backend, int threads)
 	struct nib_error err = {0};
 
 	if (use_threads(backend->context, threads, &err))
-		GGML_LOG_ERROR("%s: %d threads: %s\n", NAME, threads, err.message);
+		nib_host.log_internal(GGML_LOG_LEVEL_ERROR, "%s: %d threads: %s\n",
+				      NAME, threads, err.message);
 }
 
 /* ---- the device ----------------------------------------------------------- */
@@ -198,7 +198,7 @@ static bool supports_buffer_type(ggml_backend_dev_t device,
 				 ggml_backend_buffer_type_t type)
 {
 	(void)device;
-	return nib_ggml_is_ours(type) || ggml_backend_buft_is_host(type);
+	return nib_ggml_is_ours(type) || nib_host.backend_buft_is_host(type);
 }
 
 /* ---- the entry point ------------------------------------------------------ */
@@ -258,4 +258,13 @@ static ggml_backend_reg_t nib_ggml_reg(void)
 	return &reg;
 }
 
-GGML_BACKEND_DL_IMPL(nib_ggml_reg)
+GGML_BACKEND_API ggml_backend_reg_t ggml_backend_init(void);
+
+/* What ggml_backend_load() calls.  ggml then refuses a reg->api_version that is not
+ * its own, and NULL. */
+ggml_backend_reg_t ggml_backend_init(void)
+{
+	if (!nib_ggml_find_host(__builtin_return_address(0)))
+		return NULL;
+	return nib_ggml_reg();
+}

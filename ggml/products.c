@@ -426,9 +426,9 @@ static enum nib_status mul_mat_id(struct nib_ggml_products *p,
 static bool takes_weights(const struct ggml_tensor *w)
 {
 	return w->type == GGML_TYPE_NVFP4 && w->ne[0] <= NIB_MAX_K && !w->view_src &&
-	       ggml_is_contiguous(w) &&
+	       nib_host.is_contiguous(w) &&
 	       (!w->buffer ||
-		nib_ggml_is_ours(ggml_backend_buffer_get_type(w->buffer)));
+		nib_ggml_is_ours(nib_host.backend_buffer_get_type(w->buffer)));
 }
 
 static bool takes_floats(const struct ggml_tensor *x)
@@ -444,7 +444,7 @@ bool nib_ggml_takes(const struct ggml_tensor *op)
 
 	if ((op->op != GGML_OP_MUL_MAT && op->op != GGML_OP_MUL_MAT_ID) ||
 	    !takes_weights(op->src[0]) || !takes_floats(op->src[1]) ||
-	    op->type != GGML_TYPE_F32 || !ggml_is_contiguous(op))
+	    op->type != GGML_TYPE_F32 || !nib_host.is_contiguous(op))
 		return false;
 	return op->op == GGML_OP_MUL_MAT ||
 	       (ids->type == GGML_TYPE_I32 && op->src[0]->ne[3] == 1 &&

@@ -43,7 +43,7 @@ struct blocks {
 
 static struct blocks blocks_of(const struct ggml_tensor *tensor)
 {
-	const size_t count = ggml_nbytes(tensor) / BLOCK_BYTES;
+	const size_t count = nib_host.nbytes(tensor) / BLOCK_BYTES;
 	uint8_t *data = tensor->data;
 
 	return (struct blocks){data, data + count * CODES_BYTES, count};
@@ -211,7 +211,7 @@ static struct packed *pack(struct memory *m, const struct ggml_tensor *tensor)
 	if (!p)
 		return NULL;
 	*p = (struct packed){.blocks = view_of(tensor),
-			     .bytes = ggml_nbytes(tensor),
+			     .bytes = nib_host.nbytes(tensor),
 			     .has_blocks = true,
 			     .next = m->packed};
 	m->packed = p;
@@ -364,7 +364,7 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_
 	if (m && bytes > size)
 		m->base = aligned_alloc(ALIGNMENT, bytes);
 	if (m && m->base)
-		buffer = ggml_backend_buffer_init(type, interface, m, size);
+		buffer = nib_host.backend_buffer_init(type, interface, m, size);
 	if (!buffer) {
 		if (m)
 			free(m->base);

@@ -28,7 +28,7 @@ SOURCE = re.compile(r"[\w./-]+\.(?:cuh?|[ch])\b(?![\w.(-])")
 # Files of other projects and examples that comments name.
 FOREIGN = {"cmd_NAME.c", "k.cu", "cuda.h", "cuda_runtime_api.h", "fatbinary_section.h",
            "cooperative_groups/details/driver_abi.h", "ggml-backend-impl.h",
-           "ggml-common.h", "search.h", "fenv.h"}
+           "ggml-common.h", "ggml-impl.h", "search.h", "fenv.h"}
 API = re.compile(r"\b(?:nib_[a-z0-9_]+(?=\()|NIB_[A-Z0-9_]+)")
 TARGET = re.compile(r"make((?: +[a-z][\w-]*(?![\w=-]))+)")
 

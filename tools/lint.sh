@@ -17,7 +17,7 @@ max_columns=88
 max_header_lines=1200
 
 c_files() {
-	find include src cli bench emu tests examples ggml \
+	find include src cli bench emu tests examples ggml ! -path 'ggml/include/*' \
 		\( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) | sort
 }
 
@@ -28,7 +28,7 @@ python_files() {
 shell_files() {
 	find tools tests emu .ci \( -name '*.sh' -o -path .ci/run \)
 	echo CMakeLists.txt
-	find cmake tools tests emu -name '*.cmake' -o -name CMakeLists.txt 2>/dev/null
+	find cmake tools tests emu ggml -name '*.cmake' -o -name CMakeLists.txt 2>/dev/null
 }
 
 format_tool() {
