@@ -14,8 +14,8 @@
  *             the headers give to get_name
  *
  * Nothing is read or called that another layout could make invalid: tables are longer
- * than any ggml's, and the memory of tensors has space after the last one.  A host loads
- * one backend at a time.
+ * than any ggml's, members after the functions are such functions too, and the memory of
+ * tensors has space after the last one.  A host loads one backend at a time.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -209,12 +209,9 @@ static bool is_registry(const struct nib_ggml_host *host, ggml_backend_reg_t reg
 
 #define DEVICE_CALLS(member, call) CALLS(ggml_backend_device, member, call)
 
-static bool is_device(const struct nib_ggml_host *host, const union table *d,
+static bool is_device(const struct nib_ggml_host *host, ggml_backend_dev_t dev,
 		      ggml_backend_buffer_type_t type, const struct ggml_tensor *op)
 {
-	/* A copy, because the host's functions take no const. */
-	union table device = *d;
-	ggml_backend_dev_t dev = &device.device;
 	size_t bytes[2];
 
 	return DEVICE_CALLS(get_name, host->backend_dev_name(dev)) &&
@@ -233,7 +230,7 @@ static bool is_device(const struct nib_ggml_host *host, const union table *d,
 	       DEVICE_CALLS(supports_buft,
 			    host->backend_dev_supports_buft(dev, type)) &&
 	       DEVICE_CALLS(offload_op, host->backend_dev_offload_op(dev, op)) &&
-	       host->backend_dev_backend_reg(dev) == d->device.reg;
+	       host->backend_dev_backend_reg(dev) == dev->reg;
 }
 
 /* The host clears the properties before it calls get_props: as many bytes as it
@@ -269,7 +266,10 @@ static bool is_buffer_type(const struct nib_ggml_host *host,
 
 #define BUFFER_CALLS(member, call) CALLS(ggml_backend_buffer, member, call)
 
-/* t: a tensor in the buffer. */
+/*
+ * t: a tensor in the buffer.  A call may read the buffer's type and size, so these are
+ * no places, and their own places are compared first.
+ */
 static bool is_buffer(const struct nib_ggml_host *host, ggml_backend_buffer_t buffer,
 		      struct ggml_tensor *t)
 {
@@ -317,8 +317,6 @@ static const char *different_table(const struct nib_ggml_host *host,
 	union table reg = all_places, device = all_places, type = all_places;
 	union table buffer = all_places, stream = all_places;
 
-	device.device.reg = &reg.reg;
-	type.type.device = stream.stream.device = &device.device;
 	buffer.buffer.buft = &type.type;
 	buffer.buffer.context = memory;
 	buffer.buffer.size = sizeof(memory);
@@ -326,7 +324,7 @@ static const char *different_table(const struct nib_ggml_host *host,
 	t->y->data = memory;
 	if (!is_registry(host, &reg.reg))
 		return "struct ggml_backend_reg";
-	if (!is_device(host, &device, &type.type, t->y))
+	if (!is_device(host, &device.device, &type.type, t->y))
 		return "struct ggml_backend_device";
 	if (!are_properties(host, &device.device))
 		return "struct ggml_backend_dev_props";
