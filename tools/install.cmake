@@ -12,6 +12,7 @@ if(TARGET nibblas_submission)
 endif()
 if(TARGET ggml-nibblas)
   install(TARGETS ggml-nibblas LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ggml/include/LICENSE TYPE DOC RENAME LICENSE.ggml)
 endif()
 # The kernels that the library loads where its driver is nibemu.
 if(nib_kernels)

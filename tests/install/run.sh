@@ -53,6 +53,11 @@ has_no_shared() {
 	! readelf -d "$1" | grep -q 'NEEDED.*nibblas'
 }
 
+plugin_finds_library() {
+	ldd "$libdir/ggml-nibblas.so" | tee /dev/stderr |
+		grep -qF "$soname => $libdir/$soname "
+}
+
 # A project that knows C++ alone.
 cmake_cxx_project() {
 	cmake -S "$here/cmake_cxx" -B "$work/cmake_cxx" \
@@ -157,6 +162,9 @@ check 'find_package, C++ alone, shared: runs' \
 check 'find_package, C++ alone, static: runs' \
 	prints_answer "$work/cmake_cxx/static"
 check 'DESTDIR is honoured and written nowhere' with_destdir
+if [ -f "$build/ggml-nibblas.so" ]; then
+	check 'the ggml plug-in finds the library next to it' plugin_finds_library
+fi
 check 'the command runs' "$prefix/bin/nib" --version
 check 'man page and completion are there' test -s "$share/man/man1/nib.1" \
 	-a -s "$share/bash-completion/completions/nib" \

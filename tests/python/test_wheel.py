@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pip install .` as a user does it, without nvcc: the wheel has the library, all
-modules with their types, and the command nib; it needs only NumPy."""
+modules with their types, the ggml plug-in, and the command nib; it needs only NumPy."""
 
+import ctypes
 import os
 import re
 import shutil
@@ -66,6 +67,7 @@ class Wheel(unittest.TestCase):
                                                   root), names)
         libraries = [name for name in names if ".so" in name]
         self.assertEqual(sorted(libraries), [
+            "nibblas/lib/ggml-nibblas.so",
             "nibblas/lib/libnibblas.so",
             "nibblas/lib/libnibblas_submission.so"])
         self.assertIn("nibblas/py.typed", names)
@@ -119,6 +121,31 @@ class Wheel(unittest.TestCase):
         path, version = done.stdout.split()
         self.assertTrue(path.startswith(target), path)
         self.assertIn(f"nibblas-{version}-", self.wheel)
+
+    def test_has_the_ggml_plugin(self):
+        """Next to the library, which it finds where it is installed; it is linked with
+        no ggml.  ggml's licence is with it."""
+        target = self.install("plugin")
+        env = {key: value for key, value in os.environ.items()
+               if key != "NIBBLAS_LIBRARY"}
+        done = run([sys.executable, "-m", "nibblas.ggml"], cwd=self.folder,
+                   env={**env, "PYTHONPATH": target})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        plugin = os.path.join(target, "nibblas", "lib", "ggml-nibblas.so")
+        self.assertEqual(done.stdout, plugin + "\n")
+        library = os.path.join(target, "nibblas", "lib", "libnibblas.so")
+        needed = run(["ldd", plugin]).stdout
+        self.assertIn(f"libnibblas.so => {library} ", needed)
+        self.assertNotIn("ggml", needed.replace(plugin, ""))
+        # No ggml has called it: it refuses.
+        init = ctypes.CDLL(plugin).ggml_backend_init
+        init.restype = ctypes.c_void_p
+        self.assertIsNone(init())
+        with zipfile.ZipFile(self.wheel) as archive:
+            licences = [archive.read(name) for name in archive.namelist()
+                        if "/licenses/" in name]
+        self.assertEqual(len(licences), 2)
+        self.assertTrue(any(b"The ggml authors" in text for text in licences))
 
     def test_without_a_library_says_what_is_missing(self):
         env = {**os.environ, "NIBBLAS_LIBRARY": "/nowhere/libnibblas.so"}
