@@ -14,8 +14,8 @@
  *             the headers give to get_name
  *
  * Nothing is read or called that another layout could make invalid: tables are longer
- * than any ggml's, members after the functions are such functions too, and the memory of
- * tensors has space after the last one.  A host loads one backend at a time.
+ * than any ggml's, members after the functions are such functions too, and the memory
+ * of tensors has space after the last one.  A host loads one backend at a time.
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -57,7 +57,8 @@ class Path(unittest.TestCase):
         plugin = os.path.join(self.folder, "ggml-nibblas.so")
         shutil.copy(nibblas.ggml.path(), plugin)
         done = command(NIBBLAS_LIBRARY="libnibblas.so.0", LD_LIBRARY_PATH=self.folder)
-        self.assertEqual((done.returncode, done.stdout), (0, plugin + "\n"), done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (0, plugin + "\n"),
+                         done.stderr)
 
     def test_takes_no_arguments(self):
         done = command("x")
