@@ -29,6 +29,8 @@ RULES = [
     (r"pip ", "needs a network; tests/python/test_wheel.py builds the wheel"),
     (r"python examples/generate", "needs PyTorch; tests/python/test_transformers.py "
                                   "runs a smaller model"),
+    (r"GGML_BACKEND_PATH=", "needs llama.cpp; tests/ggml/ and "
+                            "tests/python/test_ggml.py load the plug-in"),
     (r"export PKG_CONFIG_PATH|cc layer.c", "tests/install/run.sh builds and runs it"),
 ]
 
