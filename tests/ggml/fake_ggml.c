@@ -419,6 +419,7 @@ ggml_backend_buffer_init(ggml_backend_buffer_type_t type,
 	ggml_backend_buffer_t buffer = calloc(1, sizeof(*buffer));
 
 	fake_ggml.made++;
+	fake_ggml.buffer = buffer;
 	buffer->iface = table;
 	if (is(FAKE_MADE_BUFFER)) {
 		buffer->iface.set_tensor_2d = NULL;

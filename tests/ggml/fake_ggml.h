@@ -33,7 +33,8 @@ struct fake_ggml {
 	char log[1024];	  /* of all loads */
 	const char *name; /* of the last backend that was accepted */
 	size_t devices;
-	int made; /* contexts and buffers that were not freed */
+	int made;     /* contexts and buffers that were not freed */
+	void *buffer; /* the last one, for free() */
 	/* Loads a backend as ggml_backend_load() does; NULL if it is refused. */
 	void *(*load)(const char *path);
 };

@@ -105,6 +105,7 @@ static void another_made_buffer(void **state)
 	assert_null(load(fake, FAKE_MADE_BUFFER));
 	assert_non_null(strstr(fake->log, "struct ggml_backend_buffer\n"));
 	assert_int_equal(fake->made, 1);
+	free(fake->buffer);
 	fake->made = 0;
 	loads(fake);
 }
