@@ -14,6 +14,7 @@
 
 #include "cli.h"
 #include "config.h"
+#include "device.h"
 #include "leftovers.h"
 #include "out_folder.h"
 #include "progress.h"
@@ -26,6 +27,7 @@ struct quantize_args {
 	struct select_options select;
 	int zero_scale; /* -1: that of the checkpoint's format */
 	enum nib_checkpoint checkpoint;
+	enum nib_scales scales;
 	int saturate, no_share, force, dry_run;
 };
 
@@ -234,8 +236,7 @@ static int find_globals(struct job *job)
 	if (!job->args->no_share)
 		select_share_amax(s);
 	for (int64_t i = 0; i < s->count; i++)
-		s->items[i].global =
-		    quantizer_global(s->items[i].amax, job->how.checkpoint);
+		s->items[i].global = quantizer_global(s->items[i].amax, &job->how);
 	return CLI_OK;
 }
 
@@ -564,6 +565,17 @@ static int check_folder(const struct job *job)
 	return code || job->args->dry_run ? code : out_folder_check(job->out_path);
 }
 
+/* Here, so that a GPU is not asked after the first pass over a large file. */
+static int check_scales(const struct job *job)
+{
+	static const char *const names[] = {"amax", "four-six", "mse"};
+
+	if (job->how.scales == NIB_SCALES_AMAX || cli_is_host(job->device))
+		return CLI_OK;
+	return cli_error(CLI_USAGE, "--scales %s: only --device cpu has it",
+			 names[job->how.scales]);
+}
+
 static int run_quantize(const void *args_)
 {
 	const struct quantize_args *args = args_;
@@ -577,6 +589,7 @@ static int run_quantize(const void *args_)
 		    .zero_scale = args->zero_scale < 0
 				      ? (enum nib_zero_scale)args->checkpoint
 				      : (enum nib_zero_scale)args->zero_scale,
+		    .scales = args->scales,
 		    .saturate = args->saturate},
 	};
 	struct nib_error err;
@@ -590,6 +603,8 @@ static int run_quantize(const void *args_)
 						    args->force || args->dry_run);
 	if (!code)
 		code = cli_open_device(&args->shared.device, &job.device);
+	if (!code)
+		code = check_scales(&job);
 	if (!code)
 		code = quantize(&job);
 	nib_device_close(job.device);
@@ -606,6 +621,10 @@ static const struct cli_option options[] = {
     {"zero-scale", OPT_CHOICE, ARG(zero_scale), "modelopt|compressed-tensors|ggml",
      .help = "the scale of a block of zeros: 1, 0.125 or 0 (default: the one "
 	     "of --format-out)"},
+    {"scales", OPT_CHOICE, ARG(scales), "amax|four-six|mse", "amax",
+     .help = "the scale of a block: its largest value becomes 6; or 6 or 4, "
+	     "whichever has the least squared error; or the best of nine by that "
+	     "error.  A GPU has amax only"},
     {"include", OPT_TEXTS, ARG(select.include), "GLOB,...",
      .help = "quantise only tensors whose names match"},
     {"exclude", OPT_TEXTS, ARG(select.exclude), "GLOB,...",

@@ -76,6 +76,7 @@ void select_share_amax(struct selection *selection);
 struct quantizer_options {
 	const char *path; /* of the input, for messages */
 	enum nib_zero_scale zero_scale;
+	enum nib_scales scales;
 	enum nib_checkpoint checkpoint;
 	int saturate;
 };
@@ -111,6 +112,6 @@ int quantizer_write(struct quantizer *quantizer, const struct selected *item,
  * The global scale for amax, as reading the file will give it back:
  * compressed-tensors stores 1 / global in fp32.
  */
-float quantizer_global(float amax, enum nib_checkpoint checkpoint);
+float quantizer_global(float amax, const struct quantizer_options *options);
 
 #endif

@@ -118,14 +118,15 @@ void quantizer_free(struct quantizer *q)
 	free(q);
 }
 
-float quantizer_global(float amax, enum nib_checkpoint checkpoint)
+float quantizer_global(float amax, const struct quantizer_options *options)
 {
-	float global = amax > 0 ? amax / 2688.0f : 1.0f;
+	const float largest = options->scales == NIB_SCALES_AMAX ? 2688.0f : 1536.0f;
+	float global = amax > 0 ? amax / largest : 1.0f;
 
 	/* Below, 1 / global would be infinite. */
 	if (global < FLT_MIN)
 		global = FLT_MIN;
-	if (checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS)
+	if (options->checkpoint == NIB_CHECKPOINT_COMPRESSED_TENSORS)
 		global = 1.0f / (1.0f / global);
 	return global;
 }
@@ -220,6 +221,7 @@ static enum nib_status quantize_piece(struct quantizer *q, float global,
 	    .zero_scale = q->options.zero_scale,
 	    .global = global,
 	    .saturate = q->options.saturate,
+	    .scales = q->options.scales,
 	};
 	const size_t codes_bytes = (size_t)(x->rows * (x->cols / 2));
 	const struct nib_fp4 piece = {

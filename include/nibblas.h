@@ -879,11 +879,18 @@ enum nib_zero_scale {
 	NIB_ZERO_SCALE_GGML = 2,	       /* 0 */
 };
 
+/* How the scale of a block is chosen; docs/numerics.md defines each. */
+enum nib_scales {
+	NIB_SCALES_AMAX = 0,	 /* its largest |x| becomes 6 */
+	NIB_SCALES_FOUR_SIX = 1, /* 6 or 4, whichever has the least squared error */
+	NIB_SCALES_MSE = 2,	 /* of nine scales, the one with the least of it */
+};
+
 struct nib_quantize_options {
 	size_t struct_bytes;
 	enum nib_zero_scale zero_scale; /* the scale of a block of zeros */
 	/* The global scale: positive, with 6 * global finite; or 0, which means
-	 * amax / 2688 of all of x. */
+	 * amax / 2688 of all of x, and amax / 1536 unless scales is 0. */
 	float global;
 	/* Zero: an inf or NaN in x is NIB_STATUS_BAD_DATA, with the index of the first
 	 * one, and q is undefined.  Nonzero: an inf becomes 6 * 448 * global
@@ -897,12 +904,15 @@ struct nib_quantize_options {
 	 * global must be 0 then, and global_used is not written.  NULL: global.
 	 */
 	const float *global_pointer;
+	/* "cuda" has NIB_SCALES_AMAX only: others are NIB_STATUS_UNSUPPORTED. */
+	enum nib_scales scales;
 };
 
 /*
  * Quantises x [rows, k] with its batches into q, which has the same sizes and
  * is written:
- *   scale = e4m3(amax of the block / (6 * global)), clamped to [2^-9, 448]
+ *   scale = e4m3(amax of the block / (6 * global)), clamped to [2^-9, 448];
+ *           see scales for others
  *   code = e2m1(x / (scale * global))
  * Both round to nearest even.  Every backend gives the same bits.  The padding
  * of tiled scales is written as zero.  *global_used (may be NULL) receives the

@@ -65,6 +65,11 @@ NIB_ZERO_SCALE_MODELOPT = 0
 NIB_ZERO_SCALE_COMPRESSED_TENSORS = 1
 NIB_ZERO_SCALE_GGML = 2
 
+# enum nib_scales
+NIB_SCALES_AMAX = 0
+NIB_SCALES_FOUR_SIX = 1
+NIB_SCALES_MSE = 2
+
 # enum nib_naming
 NIB_NAMING_MODELOPT = 0
 NIB_NAMING_COMPRESSED_TENSORS = 1
@@ -307,6 +312,7 @@ class nib_quantize_options(C.Structure):
         ("saturate", C.c_int),
         ("stream", C.c_void_p),
         ("global_pointer", C.c_void_p),
+        ("scales", C.c_int),
     ]
 
 

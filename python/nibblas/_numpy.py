@@ -22,6 +22,7 @@ LayoutName: TypeAlias = Literal["tiled", "linear"]
 TypeName: TypeAlias = Literal["float32", "float16", "bfloat16"]
 ActivationsName: TypeAlias = Literal["dense", "int8", "nvfp4"]
 ZeroScaleName: TypeAlias = Literal["modelopt", "compressed-tensors", "ggml"]
+ScalesName: TypeAlias = Literal["amax", "four-six", "mse"]
 
 # What C's views are called here.
 NAMES = {"c": "out"}
@@ -421,18 +422,22 @@ def _options(kind, stream):
 def quantize(x: AnyArray, global_scale: float | None = None, *,
              layout: LayoutName = "tiled", zero_scale: ZeroScaleName = "modelopt",
              saturate: bool = False, out: tuple[Any, Any] | None = None,
-             stream: int | None = None) -> Quantized:
+             stream: int | None = None, scales: ScalesName = "amax") -> Quantized:
     """Rounds x to NVFP4: 4-bit codes, a scale for every 16 values of a row, and a
     global scale.
 
     x             [rows, K] or [batch, rows, K] of float32, float16 or bfloat16; K is
                   a multiple of 16
-    global_scale  a number; None is amax / 2688 of all of x
+    global_scale  a number; None is amax / 2688 of all of x, or amax / 1536 unless
+                  scales is "amax"
     layout        of the scales: "tiled" or "linear", see gemm()
     zero_scale    the scale of a block of zeros: "modelopt" 1, "compressed-tensors"
                   0.125, "ggml" 0
     saturate      True makes inf the largest value and NaN zero; False refuses both
     out           arrays (codes, scales) to write into, which GPU arrays need
+    scales        "amax": a block's largest value becomes 6.  "four-six": 6 or 4,
+                  whichever has the least squared error.  "mse": the scale with the
+                  least squared error of nine.  A GPU has "amax" only
 
     Returns a Quantized.  Raises DataError with the row and column of inf or NaN,
     ArgumentError."""
@@ -445,14 +450,15 @@ def quantize(x: AnyArray, global_scale: float | None = None, *,
         shape = (*outer, *views.scale_shape(layout, sizes.rows, sizes.cols // 16))
         out = (new(source.device, (*outer, sizes.rows, sizes.cols // 2),
                    "uint8"), new(source.device, shape, "uint8"))
-    codes, scales = (array(name, one, stream, write=True)
+    codes, blocks = (array(name, one, stream, write=True)
                      for name, one in zip(("codes", "scales"), out))
-    views.check_device([source, codes, scales])
-    q, q_sizes = views.nvfp4(codes, scales, layout)
+    views.check_device([source, codes, blocks])
+    q, q_sizes = views.nvfp4(codes, blocks, layout)
     if q_sizes != sizes:
         codes.fail(f"must hold x's {tuple(source.shape)} values")
     options = _options(abi.nib_quantize_options, stream)
     options.zero_scale = views.choose("zero_scale", zero_scale, views.ZERO_SCALES)
+    options.scales = views.choose("scales", scales, views.SCALE_RULES)
     options.saturate = saturate
     if global_scale is not None:
         # A keyword of Python's.

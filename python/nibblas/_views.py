@@ -13,6 +13,8 @@ LAYOUTS = {"linear": abi.NIB_SCALE_LAYOUT_LINEAR,
 ZERO_SCALES = {"modelopt": abi.NIB_ZERO_SCALE_MODELOPT,
            "compressed-tensors": abi.NIB_ZERO_SCALE_COMPRESSED_TENSORS,
            "ggml": abi.NIB_ZERO_SCALE_GGML}
+SCALE_RULES = {"amax": abi.NIB_SCALES_AMAX, "four-six": abi.NIB_SCALES_FOUR_SIX,
+               "mse": abi.NIB_SCALES_MSE}
 DENSE = {"float32": abi.NIB_DTYPE_FP32, "float16": abi.NIB_DTYPE_FP16,
          "bfloat16": abi.NIB_DTYPE_BF16}
 ACTIVATIONS = {"nvfp4": abi.NIB_ACTIVATIONS_NVFP4,

@@ -125,9 +125,14 @@ static enum nib_status check_quantize_options(const struct nib_device *device,
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
 					 "options.zero_scale", " = %d: must be 0 to %d",
 					 (int)options->zero_scale, NIB_ZERO_SCALE_GGML);
+	if ((int)options->scales < NIB_SCALES_AMAX ||
+	    (int)options->scales > NIB_SCALES_MSE)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.scales",
+					 " = %d: must be 0 to %d", (int)options->scales,
+					 NIB_SCALES_MSE);
 	if (!nib_is_global(options->global))
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.global",
-					 " = %g: must be 0 (amax / 2688) "
+					 " = %g: must be 0 (found from amax) "
 					 "or positive, at most %g",
 					 (double)options->global, (double)FLT_MAX / 6);
 	return nib_check_stream(device, options->stream, "options.stream", err);

@@ -3,21 +3,24 @@
 #include "format/quantize_ref.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "format/e2m1.h"
 #include "format/e4m3.h"
 #include "format/half.h"
 
-/* The largest value of a tensor: e2m1 6 times e4m3 448. */
-#define LARGEST (6.0f * 448.0f)
+/* The largest value of a tensor: e2m1 6 times e4m3 448, or 256 where 256 * 1.5 is
+ * tried too. */
+#define LARGEST		 (6.0f * 448.0f)
+#define LARGEST_SEARCHED (6.0f * 256.0f)
 
-float nib_global_ref(float amax)
+float nib_global_ref(float amax, enum nib_scales scales)
 {
 	float global;
 
 	if (amax == 0)
 		return 1.0f;
-	global = amax / LARGEST;
+	global = amax / (scales == NIB_SCALES_AMAX ? LARGEST : LARGEST_SEARCHED);
 	return global > 0 ? global : 0x1p-149f;
 }
 
@@ -34,9 +37,56 @@ uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale zero_scale)
 	return nib_e4m3_encode(amax / largest_code);
 }
 
+/* Under scale byte s; x is finite or NaN. */
+static double squared_error(const float x[NIB_NVFP4_BLOCK], uint8_t s, float global)
+{
+	const double d = (double)nib_e4m3_to_float(s) * (double)global;
+	double e[NIB_NVFP4_BLOCK];
+
+	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
+		const float size = isnan(x[i]) ? 0.0f : fabsf(x[i]);
+
+		/* 30 bits: exact. */
+		e[i] = (double)size -
+		       0.5 * nib_e2m1_twice[nib_e2m1_encode_ratio(size, d)] * d;
+		e[i] *= e[i];
+	}
+	for (int half = NIB_NVFP4_BLOCK / 2; half > 0; half /= 2)
+		for (int i = 0; i < half; i++)
+			e[i] += e[i + half];
+	return e[0];
+}
+
+/* The scale of a block whose scale would be byte six; amax > 0. */
+static uint8_t choose_scale(const float x[NIB_NVFP4_BLOCK], float amax, float global,
+			    enum nib_scales scales, uint8_t six)
+{
+	const uint8_t four = nib_e4m3_encode(amax / (4.0f * global));
+	const bool is_mse = scales == NIB_SCALES_MSE;
+	const int lowest = is_mse ? six - NIB_SCALES_BELOW : six;
+	const int highest = is_mse ? six + NIB_SCALES_ABOVE : six;
+	double least = INFINITY, error;
+	uint8_t best = six;
+
+	/* From above, because the larger scale wins a tie. */
+	for (int s = highest; s >= lowest; s--) {
+		if (s < NIB_E4M3_MIN || s > NIB_E4M3_MAX)
+			continue;
+		error = squared_error(x, (uint8_t)s, global);
+		if (error < least) {
+			least = error;
+			best = (uint8_t)s;
+		}
+	}
+	if (!is_mse && squared_error(x, four, global) < least)
+		best = four;
+	return best;
+}
+
 int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
-			   enum nib_zero_scale zero_scale, int saturate,
-			   uint8_t codes[NIB_NVFP4_BLOCK / 2], uint8_t *scale)
+			   enum nib_zero_scale zero_scale, enum nib_scales scales,
+			   int saturate, uint8_t codes[NIB_NVFP4_BLOCK / 2],
+			   uint8_t *scale)
 {
 	unsigned code[NIB_NVFP4_BLOCK];
 	float amax = 0;
@@ -49,6 +99,8 @@ int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
 			amax = fabsf(x[i]);
 	}
 	*scale = nib_scale_ref(amax, global, zero_scale);
+	if (scales != NIB_SCALES_AMAX && amax > 0 && amax < INFINITY)
+		*scale = choose_scale(x, amax, global, scales, *scale);
 	/* 4 bits times 24 bits: exact. */
 	d = (double)nib_e4m3_to_float(*scale) * (double)global;
 	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)

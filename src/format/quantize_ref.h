@@ -15,9 +15,10 @@
 
 /*
  * The global scale of a tensor whose largest |x| is amax, finite: amax / 2688
- * in fp32; 1 for amax = 0; if the quotient underflows to 0, 2^-149.
+ * in fp32; 1 for amax = 0; if the quotient underflows to 0, 2^-149.  The
+ * other rules take amax / 1536: 256 * 1.5 = 384 is a scale, 448 * 1.5 is none.
  */
-float nib_global_ref(float amax);
+float nib_global_ref(float amax, enum nib_scales scales);
 
 /*
  * The scale byte of a block: fp32 amax / (fp32 6 * global), two roundings as
@@ -26,16 +27,26 @@ float nib_global_ref(float amax);
  */
 uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale zero_scale);
 
+/* The scales that NIB_SCALES_MSE tries: so many below and above the byte of
+ * nib_scale_ref().  That of amax / 4 is among them. */
+#define NIB_SCALES_BELOW 2
+#define NIB_SCALES_ABOVE 6
+
 /*
  * Quantises 16 values.  Code i is nib_e2m1_encode_ratio(x[i], scale * global)
  * with the exact product; sign bits are kept, minus zero is code 8.
  * Returns -1, or the index of the first inf or NaN, and then writes nothing.
  * saturate: NaN is taken as plus zero, inf gives scale 448 and code 6.0, and -1
  * is returned.
+ *
+ * The error of a scale is that of the magnitudes, in double: e_i = |x_i| minus the
+ * exact product of code and d, squared; the sum adds e_i and e_(i+8), then those at a
+ * distance of 4, 2 and 1.
  */
 int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
-			   enum nib_zero_scale zero_scale, int saturate,
-			   uint8_t codes[NIB_NVFP4_BLOCK / 2], uint8_t *scale);
+			   enum nib_zero_scale zero_scale, enum nib_scales scales,
+			   int saturate, uint8_t codes[NIB_NVFP4_BLOCK / 2],
+			   uint8_t *scale);
 
 /*
  * The bits of code * scale * global, the exact product rounded once to dtype.

@@ -56,6 +56,12 @@ static void refusals(void **state)
 	}
 	options = options_of((enum nib_zero_scale)3, 1);
 	refuse(device, &x.view, &q.view, &options, "options.zero_scale = 3");
+	for (int i = -1; i <= 3; i += 4) {
+		options = options_of(0, 1);
+		options.scales = (enum nib_scales)i;
+		refuse(device, &x.view, &q.view, &options,
+		       i < 0 ? "options.scales = -1" : "options.scales = 3");
+	}
 	xv = x.view;
 	xv.data = NULL;
 	refuse(device, &xv, &q.view, &good, "x.data = NULL");

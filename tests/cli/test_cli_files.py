@@ -58,8 +58,9 @@ class Quantize(ModelTest):
                 ("model.position_ids", "I64")]:
             self.assertRegex(reasons[name], says)
 
-    def check_bits(self, zero_scale, *args):
-        """Scales and codes are those of the definition, bit for bit."""
+    def check_bits(self, zero_scale, *args, peaks=(6,)):
+        """Scales and codes are those of the definition, bit for bit.  peaks: what the
+        largest value of a block may become."""
         rows = {row["tensor"]: row for row in self.quantize(*args)}
         tensors, _ = load(self.path("out"))
         weight = ".weight_packed" if "compressed-tensors" in args \
@@ -77,8 +78,8 @@ class Quantize(ModelTest):
                 if amax == 0:
                     self.assertEqual(e4m3(scale), zero_scale)
                     continue
-                exact = amax / (6 * unit)
-                near = [to_e4m3(exact * (1 + e)) for e in (-3e-7, 0, 3e-7)]
+                near = [to_e4m3(amax / (peak * unit) * (1 + e))
+                        for peak in peaks for e in (-3e-7, 0, 3e-7)]
                 self.assertIn(scale, near, layer)
                 for i, value in enumerate(block):
                     x = value / (SCALES[scale] * unit)
@@ -107,6 +108,33 @@ class Quantize(ModelTest):
 
     def test_recipe(self):
         self.check_bits(0.0, "--zero-scale", "ggml", "--threads", "1")
+
+    def test_scales_by_squared_error(self):
+        best = {}
+        for rule in ("amax", "four-six", "mse"):
+            rows = {row["tensor"]: row for row in self.quantize(
+                "--scales", rule, "--force")}
+            best[rule] = rows
+            for layer in QUANTISED:
+                values = floats(self.source[layer + ".weight"])
+                if any(values) and rule != "amax":
+                    self.assertGreater(rows[layer]["global"],
+                                       1.74 * best["amax"][layer]["global"])
+            want = self.read("out")
+            self.quantize("--scales", rule, "--force", "--isa", "scalar",
+                          "--threads", "3")
+            self.assertEqual(self.read("out"), want)
+        self.check_bits(1.0, "--scales", "four-six", "--force", peaks=(6, 4))
+        one, two, three = (
+            sum(rows[x]["sqnr_db"] for x in QUANTISED if rows[x]["sqnr_db"]) /
+            len(QUANTISED) for rows in best.values())
+        self.assertGreater(two, one + 0.2)
+        self.assertGreater(three, two + 0.2)
+        self.refused("quantize", "in", "none", "--scales", "5", code=2,
+                     says="--scales")
+        self.refused("quantize", "in", "none", "--scales", "mse", "--device",
+                     "emu:h200", code=2, says="--scales mse: only --device cpu")
+        self.assertFalse(os.path.exists(self.path("none")))
 
     def test_fused_layers_share_a_global_scale(self):
         gate, up = ("model.layers.0.mlp.%s_proj" % x for x in ("gate", "up"))

@@ -93,7 +93,8 @@ static void quantize_blocks(int dtype, int64_t blocks, size_t offset)
 	uint8_t *x = elements_new(dtype, 16 * blocks);
 	uint8_t codes[8 * MAX_BLOCKS], scales[MAX_BLOCKS];
 
-	cpu_quantizer_init(&z, (enum nib_dtype)dtype, 0x1p-9f, NIB_ZERO_SCALE_MODELOPT);
+	cpu_quantizer_init(&z, (enum nib_dtype)dtype, 0x1p-9f, NIB_ZERO_SCALE_MODELOPT,
+			   NIB_SCALES_AMAX);
 	assert_true(scalar.quantize.quantize[dtype](&z, x, (enum nib_dtype)dtype,
 						    blocks, x, codes, scales));
 	for (int s = 0; s < set_count; s++) {

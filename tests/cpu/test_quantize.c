@@ -138,7 +138,8 @@ static void quantize_ref(const struct nib_dense *x, const struct nib_fp4 *q,
 {
 	float block[NIB_NVFP4_BLOCK];
 
-	*global = options->global > 0 ? options->global : nib_global_ref(amax_ref(x));
+	*global = options->global > 0 ? options->global
+				      : nib_global_ref(amax_ref(x), options->scales);
 	for (int64_t b = 0; b < nib_dense_batches(x); b++) {
 		if (q->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4)
 			memset(nib_fp4_scales(q, b), 0,
@@ -149,12 +150,13 @@ static void quantize_ref(const struct nib_dense *x, const struct nib_fp4 *q,
 				for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 					block[i] = nib_dense_get(
 					    x, b, r, g * NIB_NVFP4_BLOCK + i);
-				assert_int_equal(
-				    nib_quantize_block_ref(
-					block, *global, options->zero_scale,
-					options->saturate, nib_fp4_row(q, b, r) + 8 * g,
-					nib_fp4_scale(q, b, r, g)),
-				    -1);
+				assert_int_equal(nib_quantize_block_ref(
+						     block, *global,
+						     options->zero_scale,
+						     options->scales, options->saturate,
+						     nib_fp4_row(q, b, r) + 8 * g,
+						     nib_fp4_scale(q, b, r, g)),
+						 -1);
 			}
 	}
 }
@@ -179,11 +181,12 @@ static void describe(const struct test_case *c, const char *isa, int threads)
 {
 	print_error(
 	    "isa %s threads %d: data %d dtype %d [%lld, %lld] batch "
-	    "%lld gaps %lld %lld %lld between %d layout %d zero_scale %d global %a\n",
+	    "%lld gaps %lld %lld %lld between %d layout %d zero_scale %d scales %d global %a\n",
 	    isa, threads, (int)c->data, (int)c->dtype, (long long)c->rows,
 	    (long long)c->k, (long long)c->batch, (long long)c->x_gap,
 	    (long long)c->code_gap, (long long)c->scale_gap, c->is_between,
-	    (int)c->layout, (int)c->options.zero_scale, (double)c->options.global);
+	    (int)c->layout, (int)c->options.zero_scale, (int)c->options.scales,
+	    (double)c->options.global);
 }
 
 static void check_backend(const struct test_case *c, const struct nib_dense *x,
@@ -257,6 +260,32 @@ static void values(void **state)
 						       globals[g], 0);
 				check_case(&rng, &c);
 			}
+}
+
+/* Every rule of enum nib_scales; tests/python/test_scales.py tests the definition. */
+static void searched_scales(void **state)
+{
+	static const float globals[] = {0,	   0.0123f, 1e30f,	1e-40f,
+					0x1p-149f, 0x1p60f, FLT_MAX / 6};
+	struct rng rng = rng_new(test_seed());
+
+	for (int i = 0; i < 2 * DATA_COUNT * 3; i++)
+		for (size_t g = 0; g < sizeof(globals) / sizeof(*globals); g++) {
+			struct test_case c = {
+			    .data = (enum data)(i / 2 % DATA_COUNT),
+			    .dtype = dtypes[i / 2 / DATA_COUNT],
+			    .rows = 3,
+			    .k = g % 2 ? 16 * 19 : 16 * 33,
+			    .batch = 1,
+			    .x_gap = g % 3 ? 0 : 5,
+			    .layout = (enum nib_scale_layout)(g % 2),
+			};
+
+			c.options =
+			    options_of((enum nib_zero_scale)(g % 3), globals[g], 0);
+			c.options.scales = (enum nib_scales)(1 + i % 2);
+			check_case(&rng, &c);
+		}
 }
 
 static void zero_scales(void **state)
@@ -356,6 +385,7 @@ static void caller_modes(void **state)
 
 				c.options =
 				    options_of(NIB_ZERO_SCALE_MODELOPT, globals[g], 0);
+				c.options.scales = (enum nib_scales)(i % 3);
 				x = test_dense_new(NIB_DTYPE_FP32, 3, 496, 1, 0);
 				want = output_new(&c);
 				fill(&rng, &c, &x.view);
@@ -426,6 +456,7 @@ static void not_finite(void **state)
 		c.options =
 		    options_of(NIB_ZERO_SCALE_MODELOPT, i & 8 ? 0.01f : 0.0f, 0);
 		x = test_dense_new(c.dtype, c.rows, c.k, c.batch, c.x_gap);
+		c.options.scales = (enum nib_scales)(i / 2 % 3);
 		fill(&rng, &c, &x.view);
 		for (int j = 0; j < 1 + i % 5; j++) {
 			const int64_t at = rng_below(&rng, n);
@@ -464,6 +495,7 @@ static void saturated(void **state)
 
 		c.options = options_of((enum nib_zero_scale)(i / 2 % 3),
 				       i & 8 ? 0.01f : 0.0f, 1);
+		c.options.scales = (enum nib_scales)(i / 6 % 3);
 		fill(&rng, &c, &x.view);
 		for (int j = 0; j < 40; j++)
 			nib_dense_set_bits(&x.view, 0, j % 5, rng_below(&rng, c.k),
@@ -511,10 +543,11 @@ static void amax_sizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(values),	  cmocka_unit_test(zero_scales),
-	    cmocka_unit_test(shapes),	  cmocka_unit_test(caller_modes),
-	    cmocka_unit_test(not_finite), cmocka_unit_test(saturated),
-	    cmocka_unit_test(amax_sizes), cmocka_unit_test(single_gaps),
+	    cmocka_unit_test(values),	       cmocka_unit_test(zero_scales),
+	    cmocka_unit_test(shapes),	       cmocka_unit_test(caller_modes),
+	    cmocka_unit_test(not_finite),      cmocka_unit_test(saturated),
+	    cmocka_unit_test(amax_sizes),      cmocka_unit_test(single_gaps),
+	    cmocka_unit_test(searched_scales),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,6 +96,29 @@ static enum nib_status quantize(struct bed *bed, float global, bool by_pointer,
 			    &bed->err);
 }
 
+static void refuses_searched_scales(void)
+{
+	struct nib_quantize_options options = {.struct_bytes = sizeof(options),
+					       .global = 0.5f};
+	struct bed bed;
+
+	make_bed(&bed);
+	bed.fake->launches = bed.fake->waits = 0;
+	for (int i = 1; i <= 2; i++) {
+		char want[40];
+
+		options.scales = (enum nib_scales)i;
+		snprintf(want, sizeof(want), "options.scales = %d: must be 0", i);
+		assert_int_equal(nib_quantize(bed.device, &bed.x, &bed.tiled, &options,
+					      NULL, &bed.err),
+				 NIB_STATUS_UNSUPPORTED);
+		if (strncmp(bed.err.message, want, strlen(want)) != 0)
+			fail_msg("%s", bed.err.message);
+		check_did(&bed, 0, 0, "");
+	}
+	free_bed(&bed);
+}
+
 static void waits_only_to_tell(void)
 {
 	struct bed bed;
@@ -305,6 +328,7 @@ int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
 	    {"waits_only_to_tell", waits_only_to_tell},
+	    {"refuses_searched_scales", refuses_searched_scales},
 	    {"other_conversions", other_conversions},
 	    {"sums_slots", sums_slots},
 	    {"says_what_is_not_finite", says_what_is_not_finite},

@@ -394,10 +394,10 @@ static void views_resolve_zeros(void **state)
 
 static void global_is_amax_over_2688(void **state)
 {
-	assert_true(nib_global_ref(2688) == 1);
-	assert_true(nib_global_ref(3) == 3.0f / 2688.0f);
-	assert_true(nib_global_ref(0) == 1);
-	assert_true(nib_global_ref(0x1p-149f) == 0x1p-149f);
+	assert_true(nib_global_ref(2688, NIB_SCALES_AMAX) == 1);
+	assert_true(nib_global_ref(3, NIB_SCALES_AMAX) == 3.0f / 2688.0f);
+	assert_true(nib_global_ref(0, NIB_SCALES_AMAX) == 1);
+	assert_true(nib_global_ref(0x1p-149f, NIB_SCALES_AMAX) == 0x1p-149f);
 }
 
 /*
@@ -439,7 +439,7 @@ static void block_quantises_to_known_bytes(void **state)
 	uint8_t codes[8], scale;
 
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_MODELOPT, 0, codes, &scale),
+	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_MODELOPT, 0, 0, codes, &scale),
 	    -1);
 	assert_int_equal(scale, 0x38);
 	assert_memory_equal(codes, want, 8);
@@ -455,7 +455,7 @@ static void block_of_zeros_follows_the_recipe(void **state)
 	for (int zero_scale = 0; zero_scale < 3; zero_scale++) {
 		assert_int_equal(nib_quantize_block_ref(x, 1,
 							(enum nib_zero_scale)zero_scale,
-							0, codes, &scale),
+							0, 0, codes, &scale),
 				 -1);
 		assert_int_equal(scale, want[zero_scale]);
 		assert_int_equal(codes[0], 0);
@@ -470,11 +470,11 @@ static void block_refuses_or_saturates_inf_and_nan(void **state)
 
 	memset(codes, 0x55, sizeof(codes));
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, codes, &scale), 7);
+	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, 0, codes, &scale), 7);
 	assert_int_equal(scale, 0x55);
 	assert_int_equal(codes[3], 0x55);
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 1, codes, &scale), -1);
+	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, 1, codes, &scale), -1);
 	assert_int_equal(scale, 0x7E);
 	assert_int_equal(codes[0], 0x00);
 	assert_int_equal(codes[3], 0xF0);
@@ -482,8 +482,8 @@ static void block_refuses_or_saturates_inf_and_nan(void **state)
 	x[7] = x[9] = 0;
 	x[8] = nib_fp32_from_bits(0xFFC00000);
 	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, codes, &scale), 8);
-	nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 1, codes, &scale);
+	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, 0, codes, &scale), 8);
+	nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, 1, codes, &scale);
 	assert_int_equal(scale, nib_e4m3_encode(7.0f / 6.0f));
 	assert_int_equal(codes[4], 0x00);
 }

@@ -95,6 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 	    .zero_scale = (enum nib_zero_scale)(take_u8(&in) % 4),
 	    .global = globals[take_u8(&in) % 8],
 	    .saturate = take_u8(&in) % 2,
+	    .scales = (enum nib_scales)(take_u8(&in) % 4),
 	};
 	struct nib_dense x = {0};
 	struct nib_fp4 q = {0};

@@ -264,7 +264,7 @@ static void saturate_run(const struct quantize_job *job, const struct block_run 
 			}
 			block[i] = nib_dtype_to_fp32(wide, job->x.dtype);
 		}
-		nib_quantize_block_ref(block, z->global, z->zero_scale, 1,
+		nib_quantize_block_ref(block, z->global, z->zero_scale, z->scales, 1,
 				       codes + 8 * b, scales + b);
 	}
 }
@@ -278,6 +278,7 @@ static void quantize_run(struct quantize_job *job, const struct block_run *run,
 	const int64_t blocks = run->n / NIB_NVFP4_BLOCK;
 	const uint8_t *data = run_data(job, run), *then;
 	uint8_t *codes = nib_fp4_row(&job->q, run->batch, run->row) + run->col / 2;
+	const bool is_amax = job->quantizer->scales == NIB_SCALES_AMAX;
 	bool finite = true;
 
 	for (int64_t b = 0; b < blocks; b += piece_blocks) {
@@ -288,7 +289,8 @@ static void quantize_run(struct quantize_job *job, const struct block_run *run,
 			n = blocks - b;
 			then = run_data(job, next->row < job->rows ? next : run);
 		}
-		finite &= job->ops->quantize[job->x.dtype](
+		finite &= (is_amax ? job->ops->quantize[job->x.dtype]
+				   : job->ops->quantize_any)(
 		    job->quantizer, data + b * block_bytes, job->x.dtype, n, then,
 		    codes + 8 * b, scales + b);
 	}
@@ -371,9 +373,9 @@ static void setup_task(void *arg, int i)
 
 	(void)i;
 	if (global == 0)
-		global = nib_global_ref(setup->amax);
+		global = nib_global_ref(setup->amax, setup->options->scales);
 	cpu_quantizer_init(setup->quantizer, setup->dtype, global,
-			   setup->options->zero_scale);
+			   setup->options->zero_scale, setup->options->scales);
 }
 
 enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *x,

@@ -33,6 +33,7 @@ struct cpu_quantizer {
 	float global;
 	float largest_code; /* fp32 6 * global */
 	enum nib_zero_scale zero_scale;
+	enum nib_scales scales;
 	uint8_t zero_byte; /* zero_scale as e4m3 */
 };
 
@@ -62,7 +63,8 @@ struct cpu_quantize_ops {
 	/* The largest magnitude of n elements (inf < NaN); 0 for n = 0. */
 	uint32_t (*amax[CPU_DTYPES])(const void *x, int64_t n);
 	/*
-	 * Quantises blocks of 16 elements into 8 bytes of codes and one scale each.
+	 * Quantises blocks of 16 elements into 8 bytes of codes and one scale each,
+	 * with NIB_SCALES_AMAX.
 	 * False: x has an inf or NaN, and the outputs are unspecified.  next: the
 	 * blocks of the next call, as many as these, or x.
 	 */
@@ -70,6 +72,10 @@ struct cpu_quantize_ops {
 				     const void *x, enum nib_dtype dtype,
 				     int64_t blocks, const void *next, uint8_t *codes,
 				     uint8_t *scales);
+	/* The same with any quantizer->scales, for every type. */
+	bool (*quantize_any)(const struct cpu_quantizer *quantizer, const void *x,
+			     enum nib_dtype dtype, int64_t blocks, const void *next,
+			     uint8_t *codes, uint8_t *scales);
 	void (*dequantize[CPU_DTYPES])(const struct cpu_dequantizer *table,
 				       const uint8_t *codes, const uint8_t *scales,
 				       int64_t blocks, void *y);

@@ -39,12 +39,13 @@ static uint32_t fp16_floor(uint32_t bits)
 }
 
 void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float global,
-			enum nib_zero_scale zero_scale)
+			enum nib_zero_scale zero_scale, enum nib_scales scales)
 {
 	memset(z, 0, sizeof(*z));
 	z->global = global;
 	z->largest_code = 6.0f * global;
 	z->zero_scale = zero_scale;
+	z->scales = scales;
 	z->zero_byte = nib_scale_ref(0.0f, global, zero_scale);
 
 	/* Only blocks of zeros have scale 0; limits of 0 give them code 0. */

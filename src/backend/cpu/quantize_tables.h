@@ -7,7 +7,8 @@
 
 /* Both need the default floating-point mode (cpu_parallel() gives it). */
 void cpu_quantizer_init(struct cpu_quantizer *quantizer, enum nib_dtype dtype,
-			float global, enum nib_zero_scale zero_scale);
+			float global, enum nib_zero_scale zero_scale,
+			enum nib_scales scales);
 void cpu_dequantizer_init(struct cpu_dequantizer *table, enum nib_dtype dtype,
 			  float global);
 

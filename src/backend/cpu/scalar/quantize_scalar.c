@@ -58,8 +58,8 @@ static bool quantize(const struct cpu_quantizer *z, const void *x, enum nib_dtyp
 	(void)next;
 	for (int64_t i = 0; i < blocks; i++) {
 		load_block((const uint8_t *)x + i * block_bytes, dtype, block);
-		if (nib_quantize_block_ref(block, z->global, z->zero_scale, 0,
-					   codes + 8 * i, scales + i) >= 0)
+		if (nib_quantize_block_ref(block, z->global, z->zero_scale, z->scales,
+					   0, codes + 8 * i, scales + i) >= 0)
 			return false;
 	}
 	return true;
@@ -147,6 +147,7 @@ void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops)
 	ops->quantize[NIB_DTYPE_FP32] = quantize;
 	ops->quantize[NIB_DTYPE_FP16] = quantize;
 	ops->quantize[NIB_DTYPE_BF16] = quantize;
+	ops->quantize_any = quantize;
 	ops->dequantize[NIB_DTYPE_FP32] = dequantize_fp32;
 	ops->dequantize[NIB_DTYPE_FP16] = dequantize_16bit;
 	ops->dequantize[NIB_DTYPE_BF16] = dequantize_16bit;

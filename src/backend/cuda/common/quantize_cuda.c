@@ -299,7 +299,8 @@ static enum nib_status report(const struct call *call, const struct nib_dense *x
 	if (global_used)
 		*global_used = nib_fp32_bits(global)
 				   ? global
-				   : nib_global_ref(nib_fp32_from_bits(found.amax));
+				   : nib_global_ref(nib_fp32_from_bits(found.amax),
+						    NIB_SCALES_AMAX);
 	return NIB_STATUS_OK;
 }
 
@@ -315,8 +316,13 @@ enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense 
 	    !options->global_pointer && nib_fp32_bits(options->global) == 0;
 	const bool waits = !saturate || global_used;
 	struct call call;
-	enum nib_status status = begin(&call, device, options->stream, err);
+	enum nib_status status;
 
+	if (options->scales != NIB_SCALES_AMAX)
+		return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED, "options.scales",
+					 " = %d: must be 0 (amax) on a GPU",
+					 (int)options->scales);
+	status = begin(&call, device, options->stream, err);
 	if (status)
 		return status;
 	status = check_quantize(&call, x, q, options->global_pointer, err);

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quantize(scales=...) against section 7 of docs/numerics.md: an oracle in fractions
+and Python's floats tries the scales of a rule one by one."""
+
+import unittest
+from fractions import Fraction
+
+import nibblas
+import numpy as np
+
+VALUES = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+RULES = ("amax", "four-six", "mse")
+
+
+def e4m3(byte):
+    exponent, fraction = byte >> 3, byte & 7
+    return (8 + fraction) * 2.0 ** (exponent - 10) if exponent else fraction * 2.0 ** -9
+
+
+SCALES = [e4m3(byte) for byte in range(127)]
+
+
+def nearest(table, x):
+    """The index of the entry nearest to x, in fractions; a tie goes to the even one."""
+    return min(range(len(table)), key=lambda i: (abs(Fraction(table[i]) - x), i & 1))
+
+
+def to_e4m3(x):
+    """x is a quotient of fp32, perhaps infinite."""
+    if np.isinf(x):
+        return 126
+    return max(1, nearest(SCALES, Fraction(float(x))))
+
+
+def codes_of(block, d):
+    return [nearest(VALUES, abs(Fraction(x)) / d) for x in block]
+
+
+def errors_of(block, d):
+    """The errors of the magnitudes, exact."""
+    return [abs(Fraction(x)) - Fraction(VALUES[code]) * d
+            for x, code in zip(block, codes_of(block, d))]
+
+
+def rounded_sum(errors):
+    """The sum of squares by the order of the definition, in double."""
+    e = [float(x) * float(x) for x in errors]
+    while len(e) > 1:
+        e = [a + b for a, b in zip(e[:len(e) // 2], e[len(e) // 2:])]
+    return e[0]
+
+
+def candidates(amax, unit, rule):
+    """In the order in which the first of equals wins."""
+    with np.errstate(over="ignore"):
+        six = to_e4m3(amax / (np.float32(6) * unit))
+        four = to_e4m3(amax / (np.float32(4) * unit))
+    if rule == "mse":
+        return [s for s in range(six + 6, six - 3, -1) if 1 <= s <= 126]
+    return [six, four] if rule == "four-six" else [six]
+
+
+class Scales(unittest.TestCase):
+    def check_block(self, block, q, at, rule):
+        """block as Python's floats; q.codes and q.scales as NumPy's, one row."""
+        unit = np.float32(q.global_scale)
+        amax = np.float32(max(map(abs, block)))
+        got = int(q.scales[0, at])
+        if amax == 0:
+            self.assertEqual(got, 0x38)
+            return
+        tried = candidates(amax, unit, rule)
+        d = [Fraction(SCALES[s]) * Fraction(float(unit)) for s in tried]
+        errors = [errors_of(block, one) for one in d]
+        sums = [rounded_sum(e) for e in errors]
+        best = sums.index(min(sums))
+        self.assertEqual(got, tried[best], (rule, block, float(unit)))
+        # What is chosen is the best, or as good as it, without rounding too.
+        exact = [sum(x * x for x in e) for e in errors]
+        self.assertLessEqual(exact[best], min(exact) * (1 + Fraction(1, 2 ** 48)))
+        row = map(int, q.codes[0, 8 * at:8 * at + 8])
+        codes = [byte >> shift & 15 for byte in row for shift in (0, 4)]
+        signs = [int(np.signbit(x)) for x in block]
+        self.assertEqual(codes, [code + 8 * sign for code, sign in zip(
+            codes_of(block, d[best]), signs)])
+
+    def check(self, x, unit=None, rules=RULES):
+        """x is one row, of a type of NumPy."""
+        for rule in rules:
+            q = nibblas.quantize(x[None], unit, layout="linear", scales=rule)
+            largest = np.float32(2688 if rule == "amax" else 1536)
+            amax = np.float32(np.abs(x.astype(np.float32)).max())
+            if unit is None:
+                want = max(amax / largest, np.float32(2.0 ** -149)) if amax else 1
+                self.assertEqual(q.global_scale, want)
+            for at in range(len(x) // 16):
+                block = [float(v) for v in x[16 * at:16 * at + 16]]
+                self.check_block(block, q, at, rule)
+
+    def test_bell_curves(self):
+        rng = np.random.default_rng(3)
+        for dtype in (np.float32, np.float16):
+            self.check((rng.standard_normal(16 * 37) * 0.03).astype(dtype))
+
+    def test_every_scale(self):
+        rng = np.random.default_rng(4)
+        sizes = np.repeat(2.0 ** rng.uniform(-11, 10, 61), 16)
+        x = (rng.standard_normal(len(sizes)) * sizes).astype(np.float32)
+        self.check(x, 0.37)
+        self.check(x, 1.0)
+
+    def test_values_of_the_format(self):
+        """Errors of zero and exact ties: the rules for equals decide."""
+        rng = np.random.default_rng(5)
+        codes = rng.choice([0, 0.25, 0.5, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6], 16 * 60)
+        sizes = np.repeat([1, 1.5, 0.75, 2.0 ** -9, 2.0 ** -8, 448], 160)
+        signs = rng.choice([1, -1], len(codes))
+        self.check((codes * sizes * signs).astype(np.float32), 1.0)
+        self.check((codes * signs).astype(np.float16))
+        # 4, 2, 1 and 0 are exact with either scale: 6 wins for "four-six".
+        x = np.zeros(16, np.float32)
+        for peak in (4, 6, 3, 2):
+            x[:4] = peak, -peak / 2, peak / 4, 0
+            self.check(x, 1.0)
+
+    def test_ends_of_the_range(self):
+        rng = np.random.default_rng(6)
+        huge = rng.uniform(-1, 1, 16 * 8) * np.repeat(2.0 ** np.arange(120, 128), 16)
+        tiny = np.float32(2.0 ** -149) * rng.integers(0, 2 ** 12, 16 * 8)
+        for unit in (None, 1.0, 2.0 ** -149, 2.0 ** -140, 2.0 ** 120):
+            self.check(huge.astype(np.float32), unit)
+            self.check(tiny.astype(np.float32), unit)
+        self.check(np.zeros(32, np.float32))
+        self.check(np.array([-0.0, 2.0 ** -149] * 8, np.float32))
+
+    def test_four_helps_and_mse_is_never_worse(self):
+        rng = np.random.default_rng(7)
+        x = (rng.standard_normal((33, 16 * 65)) * 0.02).astype(np.float32)
+        unit, errors = np.abs(x).max() / 1536, {}
+        for rule in RULES:
+            q = nibblas.quantize(x, unit, layout="linear", scales=rule)
+            y = nibblas.dequantize(*q, layout="linear")
+            blocks = (x.astype(np.float64) - y).reshape(-1, 16)
+            errors[rule] = (blocks ** 2).sum(1)
+        slack = 1 + 1e-12
+        self.assertTrue((errors["four-six"] <= errors["amax"] * slack).all())
+        self.assertTrue((errors["mse"] <= errors["four-six"] * slack).all())
+        self.assertLess(errors["four-six"].sum(), 0.95 * errors["amax"].sum())
+        self.assertLess(errors["mse"].sum(), 0.95 * errors["four-six"].sum())
+
+    def test_not_finite(self):
+        x = np.ones((1, 32), np.float32)
+        x[0, 3], x[0, 17] = np.nan, -np.inf
+        for rule in RULES:
+            with self.assertRaisesRegex(nibblas.DataError, "row 0, col 3. = nan"):
+                nibblas.quantize(x, 0.25, scales=rule)
+            q = nibblas.quantize(x, 0.25, layout="linear", scales=rule, saturate=True)
+            self.assertEqual(int(q.scales[0, 1]), 126)
+            self.assertEqual(int(q.codes[0, 8]) >> 4, 15)
+            x[0, 3] = 0
+            clean = nibblas.quantize(x[:, :16], 0.25, layout="linear", scales=rule)
+            self.assertEqual(clean.codes.tolist(), q.codes[:, :8].tolist())
+            self.assertEqual(clean.scales[0, 0], q.scales[0, 0])
+            x[0, 3] = np.nan
+
+    def test_refused(self):
+        with self.assertRaisesRegex(nibblas.ArgumentError,
+                                    "^scales = 'best': must be 'amax'"):
+            nibblas.quantize(np.ones((1, 16), np.float32), scales="best")
+
+
+if __name__ == "__main__":
+    unittest.main()
