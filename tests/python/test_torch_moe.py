@@ -261,6 +261,11 @@ class Module(MoeTest):
             self.assertLess((y[token] - want).norm(), 0.3 * want.norm())
         self.refused("hidden_scale", self.package.MoE.from_weights, w13, w2,
                      input_scale=1.0)
+        made = self.package.MoE.from_weights(w13, w2, scales="four-six")
+        self.assertTrue(t.equal(made.w13_scale_2, w13.abs().amax((1, 2)) / 1536))
+        self.assertTrue(t.equal(made.w2_scale_2, w2.abs().amax((1, 2)) / 1536))
+        self.refused("^scales = 'best'", self.package.MoE.from_weights, w13, w2,
+                     scales="best")
 
 
 class Operator(MoeTest):

@@ -356,6 +356,19 @@ class Formats(TorchTest):
         for one, other in zip(own, again):
             self.assertTrue(t.equal(one.float(), other.float()))
 
+    def test_scales_are_those_of_numpy(self):
+        t = self.torch
+        x, seen = t.randn(9, 96).half(), set()
+        for rule in ("amax", "four-six", "mse"):
+            for layout in ("tiled", "linear"):
+                got = self.ops.quantize(x, layout=layout, scales=rule)
+                want = nibblas.quantize(x.numpy(), layout=layout, scales=rule)
+                self.assertEqual(got[0].tolist(), want.codes.tolist())
+                self.assertEqual(got[1].view(t.uint8).tolist(), want.scales.tolist())
+                self.assertEqual(got[2].item(), want.global_scale)
+            seen.add(bytes(want.codes))
+        self.assertEqual(len(seen), 3)
+
     def test_zero_blocks_by_recipe(self):
         t = self.torch
         x = t.zeros(1, 16)

@@ -168,21 +168,31 @@ class Siblings(TorchTest):
         model.zeros.k.weight.data.zero_()
         plain = copy.deepcopy(model)
         self.package.swap_linears(model)
+        self.check_share(model, plain, 2688)
+        for rule in ("four-six", "mse"):
+            model = copy.deepcopy(plain)
+            self.package.swap_linears(model, scales=rule)
+            self.check_share(model, plain, 1536, rule)
+
+    def check_share(self, model, plain, largest, rule="amax"):
+        from nibblas.torch._siblings import SETS
+        t = self.torch
         for i, names in enumerate((*SETS, ("q", "k"))):
             where = f"block{i}" if i < len(SETS) else "zeros"
             block, dense = getattr(model, where), getattr(plain, where)
             amax = max(float(getattr(dense, name).weight.abs().max()) for name in names)
-            want = t.tensor(amax) / 2688
+            want = t.tensor(amax) / largest
             for name in names:
                 ours, w = getattr(block, name), getattr(dense, name).weight.detach()
                 self.assertEqual(ours.weight_scale_2, want, (where, name))
-                codes, scales, _ = self.ops.quantize(w, want, "linear")
+                codes, scales, _ = self.ops.quantize(w, want, "linear",
+                                                     scales=rule)
                 self.assertTrue(t.equal(ours.codes, codes))
                 self.assertTrue(t.equal(ours.weight_scale.view(t.uint8),
                                         scales.view(t.uint8)))
             if i < len(SETS):
                 self.assertEqual(block.other.weight_scale_2,
-                                 dense.other.weight.abs().max() / 2688)
+                                 dense.other.weight.abs().max() / largest)
 
     def test_what_stays_has_no_say(self):
         model = self.block("q_proj", "k_proj", "v_proj")

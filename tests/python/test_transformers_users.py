@@ -287,6 +287,7 @@ class Quantised(ModelTest):
                              (r"ignore: the pattern '\(': is no regular",
                               {"ignore": ["re:("]}),
                              ("zero_scale = .*must be", {"zero_scale": "x"}),
+                             ("scales = .*must be", {"scales": "x"}),
                              ("activations = .*must be", {"activations": "x"})):
             with self.assertRaisesRegex(nibblas.ArgumentError, words):
                 nt.NVFP4Config(**given)

@@ -12,6 +12,8 @@ from nibblas._plans import Cache, Kept
 from nibblas.torch._tensors import USUAL, array, dtype_name, maker
 
 LARGEST = 6.0 * 448.0
+# The same where a rule tries scales above that of the largest value.
+LARGEST_SEARCHED = 6.0 * 256.0
 
 
 def amax_on_device(x):
@@ -23,10 +25,11 @@ def amax_on_device(x):
                                     dtype=torch.float32)
 
 
-def global_of(amax):
-    """Returns amax / 2688, as the library computes it, without waiting for the
-    device."""
-    return torch.where(amax == 0, 1.0, (amax / LARGEST).clamp_min(2.0 ** -149))
+def global_of(amax, scales="amax"):
+    """Returns the global scale for amax, as the library computes it, without waiting
+    for the device.  scales: as in nibblas.quantize()."""
+    largest = LARGEST if scales == "amax" else LARGEST_SEARCHED
+    return torch.where(amax == 0, 1.0, (amax / largest).clamp_min(2.0 ** -149))
 
 
 class _Work:
@@ -63,7 +66,8 @@ def _check_global(global_scale):
         views.vector(array("global_scale", global_scale), 1)
 
 
-def _quantize_call(backend, device, x, global_scale, layout, zero_scale, saturate):
+def _quantize_call(backend, device, x, global_scale, layout, zero_scale, saturate,
+                   scales):
     source = array("x", x)
     dense, sizes = views.dense(source)
     if sizes.cols % abi.NIB_NVFP4_BLOCK:
@@ -75,22 +79,23 @@ def _quantize_call(backend, device, x, global_scale, layout, zero_scale, saturat
         scale_layout=views.choose("layout", layout, views.LAYOUTS))
     options = abi.nib_quantize_options(
         struct_bytes=C.sizeof(abi.nib_quantize_options), saturate=saturate,
-        zero_scale=views.choose("zero_scale", zero_scale, views.ZERO_SCALES))
-    scales = views.scale_shape(layout, sizes.rows, groups)
+        zero_scale=views.choose("zero_scale", zero_scale, views.ZERO_SCALES),
+        scales=views.choose("scales", scales, views.SCALE_RULES))
+    blocks = views.scale_shape(layout, sizes.rows, groups)
     return _Call(
         backend, device, "nib_quantize", (dense, q, options, C.c_void_p()),
         (maker((*outer, sizes.rows, sizes.cols // 2), torch.uint8, x.device),
-         maker((*outer, *scales), torch.float8_e4m3fn, x.device)),
+         maker((*outer, *blocks), torch.float8_e4m3fn, x.device)),
         x.numel() == 0)
 
 
 def quantize(backend, x, global_scale=None, layout="tiled", zero_scale="modelopt",
-             saturate=False):
+             saturate=False, scales="amax"):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
-    codes, scales, scale = _quantize(backend, x, global_scale, layout, zero_scale,
-                                     saturate)
+    codes, blocks, scale = _quantize(backend, x, global_scale, layout, zero_scale,
+                                     saturate, scales)
     # An operator must not return one of its arguments.
-    return codes, scales, scale if global_scale is None else scale.clone()
+    return codes, blocks, scale if global_scale is None else scale.clone()
 
 
 def quantize_rows(backend, x, global_scale):
@@ -102,13 +107,13 @@ def quantize_rows(backend, x, global_scale):
     return _quantize(backend, x, global_scale, "linear", "modelopt", backend.saturates)
 
 
-def _quantize(backend, x, global_scale, layout, zero_scale, saturate):
+def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax"):
     device = backend.device_of(x, "x")
     key = ("quantize", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
-           layout, zero_scale, saturate, None if global_scale is None else (
+           layout, zero_scale, saturate, rule, None if global_scale is None else (
                global_scale.shape, global_scale.dtype))
     known = calls.get(key) or calls.add(key, _quantize_call(
-        backend, device, x, global_scale, layout, zero_scale, saturate))
+        backend, device, x, global_scale, layout, zero_scale, saturate, rule))
     if not saturate:
         backend.check_not_capturing("saturate = False: waits to report inf and "
                                  "NaN, which it cannot")

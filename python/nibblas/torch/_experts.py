@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nibblas._library import ArgumentError
-from nibblas._views import ZERO_SCALES, choose
+from nibblas._views import SCALE_RULES, ZERO_SCALES, choose
 from nibblas.torch._packed_module import PackedModule
 from nibblas.torch._moe import ACTIVATIONS, halves
 from nibblas.torch._weights import LayerWeights
@@ -17,12 +17,13 @@ from nibblas.torch._weights import LayerWeights
 _STACKS = ("w13", "w13_scale", "w13_scale_2", "w2", "w2_scale", "w2_scale_2")
 
 
-def _quantize(weights, zero_scale):
+def _quantize(weights, zero_scale, scales):
     """(codes, scales, global scales) of stacks; each matrix has a global scale."""
-    parts = [torch.ops.nibblas.quantize(w, None, "linear", zero_scale) for w in weights]
-    codes, scales, scale = zip(*parts)
+    parts = [torch.ops.nibblas.quantize(w, None, "linear", zero_scale, scales=scales)
+             for w in weights]
+    codes, blocks, scale = zip(*parts)
     return (torch.stack(codes),
-            torch.stack([s.view(torch.uint8) for s in scales]).view(
+            torch.stack([s.view(torch.uint8) for s in blocks]).view(
                 torch.float8_e4m3fn), torch.stack(scale).reshape(-1))
 
 
@@ -131,11 +132,14 @@ class MoE(PackedModule):
 
     @classmethod
     def from_weights(cls, w13: Tensor, w2: Tensor, zero_scale: str = "modelopt",
-                     **arguments: Any) -> "MoE":
+                     scales: str = "amax", **arguments: Any) -> "MoE":
         """Quantises stacks of floats [experts, 2 * width, k] and
-        [experts, cols, width]; the other arguments are those of MoE."""
+        [experts, cols, width]; zero_scale and scales are those of
+        Linear.from_linear(), the other arguments those of MoE."""
         choose("zero_scale", zero_scale, ZERO_SCALES)
-        return cls(_quantize(w13, zero_scale), _quantize(w2, zero_scale), **arguments)
+        choose("scales", scales, SCALE_RULES)
+        return cls(_quantize(w13, zero_scale, scales),
+                   _quantize(w2, zero_scale, scales), **arguments)
 
     @property
     def experts(self) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nibblas._files import Layer
 from nibblas._library import ArgumentError, NoDeviceError, UnsupportedError
 from nibblas._numpy import ActivationsName
-from nibblas._views import ACTIVATIONS, ZERO_SCALES, choose
+from nibblas._views import ACTIVATIONS, SCALE_RULES, ZERO_SCALES, choose
 from nibblas.torch._comfy import take_comfy
 from nibblas.torch._dense import FLOATS, DenseView
 from nibblas.torch._multiply import takes_floats
@@ -154,7 +154,8 @@ class Linear(PackedModule, DenseView):
     def from_linear(cls, linear: nn.Linear, zero_scale: str = "modelopt",
                     input_scale: float | None = None,
                     activations: "ActivationsName | None" = None,
-                    global_scale: Tensor | None = None) -> "Linear":
+                    global_scale: Tensor | None = None,
+                    scales: str = "amax") -> "Linear":
         """Quantises a torch.nn.Linear, whose in_features is a multiple of 16.
 
         zero_scale   "modelopt", "compressed-tensors" or "ggml": the scale of a block
@@ -162,18 +163,22 @@ class Linear(PackedModule, DenseView):
         input_scale  the global scale of x, found by calibration, where x is quantised
                      to NVFP4; None: x is quantised by its own largest value
         activations  None, "dense", "int8" or "nvfp4", see Linear
-        global_scale of the weights, float32 []; None: their largest value over 2688
+        global_scale of the weights, float32 []; None: their largest value over 2688,
+                     or over 1536 unless scales is "amax"
+        scales       "amax", "four-six" or "mse": the scale of a block, see
+                     nibblas.quantize()
 
         Raises ArgumentError."""
         choose("zero_scale", zero_scale, ZERO_SCALES)
+        choose("scales", scales, SCALE_RULES)
         weight = linear.weight.detach()
         made = cls(linear.in_features, linear.out_features,
                    linear.bias is not None, weight.device, weight.dtype,
                    activations)
-        codes, scales, scale = torch.ops.nibblas.quantize(
-            weight, global_scale, "linear", zero_scale)
+        codes, blocks, scale = torch.ops.nibblas.quantize(
+            weight, global_scale, "linear", zero_scale, scales=scales)
         made._buffers["weight"].copy_(codes)
-        made._buffers["weight_scale"].copy_(scales)
+        made._buffers["weight_scale"].copy_(blocks)
         made.weight_scale_2.copy_(scale)
         if input_scale is not None:
             made.input_scale.fill_(float(input_scale))

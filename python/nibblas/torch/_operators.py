@@ -318,11 +318,11 @@ def _padded(rows, groups):
 
 
 def _quantize_fake(x, global_scale=None, layout="tiled", zero_scale="modelopt",
-                   saturate=False):
+                   saturate=False, scales="amax"):
     outer, rows, k = x.shape[:-2], x.shape[-2], x.shape[-1]
-    scales = (rows, k // 16) if layout == "linear" else _padded(rows, k // 16)
+    blocks = (rows, k // 16) if layout == "linear" else _padded(rows, k // 16)
     return (x.new_empty((*outer, rows, k // 2), dtype=torch.uint8),
-            x.new_empty((*outer, *scales), dtype=torch.float8_e4m3fn),
+            x.new_empty((*outer, *blocks), dtype=torch.float8_e4m3fn),
             x.new_empty((), dtype=torch.float32))
 
 
@@ -348,7 +348,7 @@ def _from_blocked_fake(blocked, rows, groups):
 
 _define("quantize",
         '(Tensor x, Tensor? global_scale=None, str layout="tiled", '
-        'str zero_scale="modelopt", bool saturate=False) '
+        'str zero_scale="modelopt", bool saturate=False, str scales="amax") '
         "-> (Tensor, Tensor, Tensor)", _convert.quantize, _quantize_fake)
 _define("_quantize_joined", "(Tensor x, Tensor global_scale) -> Tensor",
         _convert.quantize_joined, _quantize_joined_fake)

@@ -7,7 +7,7 @@ has
 
     unsavable(model)          {name: reason} of linear layers that could not be saved
     configure(model, left)    sets the configuration of a swapped model
-    swap_experts(model, zero_scale, activations)
+    swap_experts(model, zero_scale, activations, scales)
                               (names of swapped experts, {name: reason} of the
                                others)"""
 

@@ -19,10 +19,11 @@ SETS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("w1", "w3"),
 _SET_OF = {name: number for number, names in enumerate(SETS) for name in names}
 
 
-def shared_scales(linears):
+def shared_scales(linears, rule):
     """{name: global scale} of the layers that share one, the largest of theirs.
 
-    linears  {name: torch.nn.Linear} that are quantised"""
+    linears  {name: torch.nn.Linear} that are quantised
+    rule     scales of nibblas.quantize()"""
     fused, scales = collections.defaultdict(list), {}
     for name in linears:
         stem, _, leaf = name.rpartition(".")
@@ -32,7 +33,7 @@ def shared_scales(linears):
         if len(names) > 1:
             largest = [amax_on_device(linears[name].weight.detach()) for name in names]
             scale = global_of(torch.stack([x.to(largest[0].device)
-                                           for x in largest]).amax())
+                                           for x in largest]).amax(), rule)
             scales.update((name, scale.to(linears[name].weight.device))
                           for name in names)
     return scales

@@ -78,7 +78,8 @@ def swap_linears(model: nn.Module,
                  keep: "Callable[[str, nn.Linear], bool] | None" = None,
                  zero_scale: str = "modelopt",
                  activations: "ActivationsName | None" = None,
-                 experts: bool = False) -> tuple[list[str], dict[str, str]]:
+                 experts: bool = False,
+                 scales: str = "amax") -> tuple[list[str], dict[str, str]]:
     """Puts a nibblas.torch.Linear in the place of each torch.nn.Linear of a model.
 
     model        is changed
@@ -87,6 +88,7 @@ def swap_linears(model: nn.Module,
     activations  as in Linear: "nvfp4" quantises activations too
     experts      True: of a model of transformers the experts too, as by
                  nibblas.transformers.swap_experts(); keep does not apply to them
+    scales       as in Linear.from_linear()
 
     Layers that read one input (q_proj, k_proj and v_proj, gate_proj and up_proj, and
     the like) share a global scale, because engines fuse them.
@@ -100,7 +102,7 @@ def swap_linears(model: nn.Module,
     nibblas.transformers loads."""
     support = support_of(model)
     chosen, left = _choose(model, keep, support)
-    swapped, scales = list(chosen), shared_scales(chosen)
+    swapped, shared = list(chosen), shared_scales(chosen, scales)
     places = collections.defaultdict(list)
     for name, linear in chosen.items():
         places[id(linear)].append(name)
@@ -108,13 +110,13 @@ def swap_linears(model: nn.Module,
         # Frees the original weights of each layer as soon as it has been swapped.
         linear = [chosen.pop(name) for name in names][0]
         made = Linear.from_linear(linear, zero_scale, None, activations,
-                                  scales.get(names[0]))
+                                  shared.get(names[0]), scales)
         for name in names:
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, made)
     if experts:
         also, others = transformers_support().swap_experts(
-            model, zero_scale, activations)
+            model, zero_scale, activations, scales)
         swapped += also
         left.update(others)
     left.update((name, reason) for name, reason in _stacks(model) if name not in left)

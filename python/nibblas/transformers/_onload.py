@@ -13,7 +13,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from nibblas import _patterns
 from nibblas._library import ArgumentError, FileError, UnsupportedError
 from nibblas._numpy import ActivationsName
-from nibblas._views import ACTIVATIONS, ZERO_SCALES, choose
+from nibblas._views import ACTIVATIONS, SCALE_RULES, ZERO_SCALES, choose
 from nibblas.torch import swap_linears
 
 METHOD = "nibblas-quantize"
@@ -44,12 +44,13 @@ class NVFP4Config(QuantizationConfigMixin):
                  that choose experts, as ModelOpt and transformers leave them
     zero_scale   as in nibblas.torch.Linear.from_linear()
     activations  as in nibblas.torch.Linear
-    experts      False: stacks of experts stay as they are"""
+    experts      False: stacks of experts stay as they are
+    scales       as in nibblas.torch.Linear.from_linear()"""
 
     def __init__(self, ignore: "Iterable[str] | None" = None,
                  zero_scale: str = "modelopt",
                  activations: "ActivationsName | None" = None, experts: bool = True,
-                 **_named: Any) -> None:
+                 scales: str = "amax", **_named: Any) -> None:
         # transformers gives a config's other entries too.
         if "recipe" in _named:
             raise TypeError("NVFP4Config: 'recipe' is called 'zero_scale'")
@@ -59,11 +60,12 @@ class NVFP4Config(QuantizationConfigMixin):
         ignore = None if ignore is None else list(ignore)
         _check_rules(ignore or ())
         choose("zero_scale", zero_scale, ZERO_SCALES)
+        choose("scales", scales, SCALE_RULES)
         if activations is not None:
             choose("activations", activations, ACTIVATIONS)
         self.quant_method = METHOD
         self.ignore, self.zero_scale = ignore, zero_scale
-        self.activations, self.experts = activations, experts
+        self.activations, self.experts, self.scales = activations, experts, scales
 
 
 def _default_ignored(model):
@@ -105,7 +107,8 @@ class QuantizerOnLoad(HfQuantizer):
                 return any(_patterns.matches(name, rule) for rule in chosen.ignore)
         del model.hf_quantizer, model.config.quantization_config
         swapped, _ = swap_linears(model, lambda name, _: ignored(name),
-                                  chosen.zero_scale, chosen.activations, chosen.experts)
+                                  chosen.zero_scale, chosen.activations, chosen.experts,
+                                  chosen.scales)
         if not swapped:
             raise ArgumentError("ignore: leaves no layer of the model to quantise",
                                 "ignore")

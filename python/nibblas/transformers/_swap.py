@@ -14,7 +14,7 @@ from transformers.core_model_loading import (PrefixChange, WeightConverter,
 
 from nibblas._library import version
 from nibblas._numpy import ActivationsName
-from nibblas._views import ACTIVATIONS, ZERO_SCALES, choose
+from nibblas._views import ACTIVATIONS, SCALE_RULES, ZERO_SCALES, choose
 from nibblas.torch import Linear
 from nibblas.transformers import _experts, _formats as formats
 from nibblas.transformers._config import Config
@@ -100,13 +100,15 @@ def _converters_of(conversions, name, module):
     return found
 
 
-def _swap_stack(module, leaf, zero_scale, transposed, converter):
+def _swap_stack(module, leaf, rules, transposed, converter):
     """Puts codes and scales in the place of a parameter; returns its Projection.
 
+    rules      zero_scale and scales
     converter  makes the stack of single experts, or None"""
     w = getattr(module, leaf).detach()
     w = w.transpose(1, 2).contiguous() if transposed else w
-    codes, scales, scale = torch.ops.nibblas.quantize(w, None, "linear", zero_scale)
+    codes, scales, scale = torch.ops.nibblas.quantize(
+        w, None, "linear", rules[0], scales=rules[1])
     if converter is None:
         one = _experts.Projection(leaf, leaf + formats.STACK.scales, (
             leaf + formats.STACK.global_scale,), (), False, transposed)
@@ -122,17 +124,19 @@ def _swap_stack(module, leaf, zero_scale, transposed, converter):
 
 
 def swap_experts(model: nn.Module, zero_scale: str = "modelopt",
-                 activations: "ActivationsName | None" = None
-                 ) -> tuple[list[str], dict[str, str]]:
+                 activations: "ActivationsName | None" = None,
+                 scales: str = "amax") -> tuple[list[str], dict[str, str]]:
     """Quantises the experts of a model of transformers; nibblas.torch.swap_linears()
     does it to the linear layers.
 
     model        is changed
-    zero_scale   as in nibblas.torch.Linear.from_linear()
+    zero_scale, scales
+                 as in nibblas.torch.Linear.from_linear()
     activations  as in nibblas.torch.Linear
 
     Returns (names of the experts' modules swapped, {name: reason} of those left)."""
     choose("zero_scale", zero_scale, ZERO_SCALES)
+    choose("scales", scales, SCALE_RULES)
     if activations is not None:
         choose("activations", activations, ACTIVATIONS)
     swapped, left, used = [], {}, {}
@@ -154,8 +158,8 @@ def swap_experts(model: nn.Module, zero_scale: str = "modelopt",
         for leaf, converter in _converters_of(conversions, name, module).items():
             if converter:
                 used[converter.source_patterns[0]] = formats.MODELOPT, False
-            made.append(_swap_stack(module, leaf, zero_scale, module.is_transposed,
-                                    converter))
+            made.append(_swap_stack(module, leaf, (zero_scale, scales),
+                                    module.is_transposed, converter))
         module.nibblas = _experts.Stacks(*made, activations)
         _experts.complete(module)
         swapped.append(name)
