@@ -123,6 +123,38 @@ class Scales(unittest.TestCase):
             x[:4] = peak, -peak / 2, peak / 4, 0
             self.check(x, 1.0)
 
+    def test_order_of_the_sum(self):
+        """6 and 4 have the same errors in other places, so that only the rounding of
+        the sum decides: that of 2 + a is a and a - 1/4, that of 3/4 + a the reverse.
+        Small values make sums inexact."""
+        rng = np.random.default_rng(8)
+        blocks, chosen = [], set()
+        for _ in range(60):
+            a = rng.integers(1, 2 ** 20, 5) * 2.0 ** -22
+            small = rng.integers(2 ** 23, 2 ** 24, 5) * 2.0 ** -36
+            block = np.concatenate(([6], 2 + a, 0.75 + a, small))
+            rng.shuffle(block)
+            blocks.append(block)
+            pair = [errors_of(block, Fraction(d)) for d in (1, 1.5)]
+            self.assertEqual(*(sum(x * x for x in one) for one in pair))
+            sums = [rounded_sum(one) for one in pair]
+            chosen.add(sums[1] < sums[0])
+        self.assertEqual(len(chosen), 2)
+        self.check(np.concatenate(blocks).astype(np.float32), 1.0)
+
+    def test_scale_of_four(self):
+        """Its quotient near ties of e4m3: the divisor is 4 * global, exact."""
+        rng = np.random.default_rng(9)
+        block = np.full(16, 0.75, np.float32)
+        for _ in range(40):
+            unit = np.float32(rng.uniform(1, 2))
+            tie = np.float32(rng.integers(8, 16) + 0.5)
+            amax = np.float32(tie * (4 * unit))
+            for ulps in (-1, 0, 1):
+                x = block * np.float32(amax)
+                x[3] = (amax.view(np.int32) + np.int32(ulps)).view(np.float32)
+                self.check(x, unit, ("four-six",))
+
     def test_ends_of_the_range(self):
         rng = np.random.default_rng(6)
         huge = rng.uniform(-1, 1, 16 * 8) * np.repeat(2.0 ** np.arange(120, 128), 16)
