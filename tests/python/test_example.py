@@ -55,7 +55,7 @@ class Example(unittest.TestCase):
         for value, least, most in zip(after, (1.05, 1.05, 1.2), (1.5, 1.5, 2)):
             self.assertTrue(least < value / before < most, self.said)
         self.assertLess(abs(after[1] / after[0] - 1), 0.02, self.said)
-        self.assertIn("(210 layers)", self.said)
+        self.assertIn("(210 layers, amax)", self.said)
         self.assertIn("The capital of France is", self.said)
 
 
