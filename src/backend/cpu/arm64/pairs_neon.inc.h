@@ -18,6 +18,8 @@
  */
 #include "backend/cpu/arm64/codes_neon.inc.h"
 
+#include "backend/cpu/arm64/row_pairs_neon.inc.h"
+
 /* Two columns of a k-block, k = 0 to 7 and 8 to 15. */
 struct columns {
 	int8x16_t codes[2];
@@ -32,19 +34,6 @@ struct expanded {
 
 #define EXPANDED_BLOCK ((int64_t)(TILE_VECS * sizeof(struct expanded)))
 #define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
-
-/* The first, or second, half of both vectors. */
-TILE_INLINE vfloat first_halves(vfloat x, vfloat y)
-{
-	return vreinterpretq_f32_u64(
-	    vzip1q_u64(vreinterpretq_u64_f32(x), vreinterpretq_u64_f32(y)));
-}
-
-TILE_INLINE vfloat second_halves(vfloat x, vfloat y)
-{
-	return vreinterpretq_f32_u64(
-	    vzip2q_u64(vreinterpretq_u64_f32(x), vreinterpretq_u64_f32(y)));
-}
 
 /* Dwords of x and y in turn: those of the first half, or of the second. */
 TILE_INLINE int8x16_t zip_first(int8x16_t x, int8x16_t y)
@@ -82,23 +71,6 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k, char *expa
 			half[h].start = vmulq_n_f32(half[h].scales, -MAGIC);
 	}
 }
-
-/*
- * Sums of pairs of rows, from rows of memory to the order above, or back: both are the
- * same exchange of halves.
- */
-TILE_INLINE void arrange_sums(const int rows, vfloat (*sum)[TILE_VECS])
-{
-	UNROLLED (p, rows / 2)
-		UNROLLED (v, TILE_VECS) {
-			const vfloat x = sum[2 * p][v], y = sum[2 * p + 1][v];
-
-			sum[2 * p][v] = first_halves(x, y);
-			sum[2 * p + 1][v] = second_halves(x, y);
-		}
-}
-
-#define ARRANGE_SUMS(rows, sum) arrange_sums(rows, sum)
 
 /* Two rows of a k-block. */
 struct row_pair {

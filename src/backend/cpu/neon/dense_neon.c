@@ -24,44 +24,7 @@ typedef float32x4_t vword;
 #define block_scales(bytes) mul_float(load_e4m3(bytes), set_float(32768.0f))
 // clang-format on
 
-/*
- * bf16 in pairs, a pair in each dword: nibble[p].half[h] has k = 4h + p in the lower
- * halves of dwords and k = 4h + p + 2 in the upper ones.
- */
-typedef struct {
-	uint32x4_t half[2];
-} pairs;
-
-typedef struct {
-	pairs nibble[2];
-} vcodes;
-
-/* The upper and the lower bytes of 1/128 of the values as bf16. */
-static inline pairs load_pairs(uint8x16_t index)
-{
-	static const uint8_t upper[16] = {0x00, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c,
-					  0x3d, 0x3d, 0x80, 0xbb, 0xbc, 0xbc,
-					  0xbc, 0xbc, 0xbd, 0xbd};
-	static const uint8_t lower[16] = {0x00, 0x80, 0x00, 0x40, 0x80, 0xc0,
-					  0x00, 0x40, 0x00, 0x80, 0x00, 0x40,
-					  0x80, 0xc0, 0x00, 0x40};
-	const uint8x16_t u = vqtbl1q_u8(vld1q_u8(upper), index);
-	const uint8x16_t l = vqtbl1q_u8(vld1q_u8(lower), index);
-
-	return (pairs){{vreinterpretq_u32_u8(vzip1q_u8(l, u)),
-			vreinterpretq_u32_u8(vzip2q_u8(l, u))}};
-}
-
-static inline vcodes load_codes(const uint8_t *p)
-{
-	/* The first two bytes of the four columns, then the last two. */
-	static const uint8_t halves[16] = {0, 1, 4, 5, 8,  9,  12, 13,
-					   2, 3, 6, 7, 10, 11, 14, 15};
-	const uint8x16_t c = vqtbl1q_u8(vld1q_u8(p), vld1q_u8(halves));
-
-	return (vcodes){
-	    {load_pairs(vandq_u8(c, vdupq_n_u8(15))), load_pairs(vshrq_n_u8(c, 4))}};
-}
+#include "backend/cpu/arm64/bf16_codes_neon.inc.h"
 
 /* A bf16 is the upper half of an fp32. */
 static inline __attribute__((always_inline)) float32x4_t decode(vcodes codes, int i)
