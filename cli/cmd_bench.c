@@ -97,7 +97,7 @@ static int read_isas(struct bench *bench, const char *list)
 {
 	/* avx512: an older name of avx512vnni. */
 	static const char words[] = "scalar|avx2|avxvnni|avx512bw|avx512vnni|amx|neon|"
-				    "neondot|neoni8mm|all|avx512";
+				    "neondot|neoni8mm|neonbf16|all|avx512";
 	struct axis axis = {.count = 0};
 	const int all = cli_word_index(words, "all");
 	int code = read_list("isa", list, words, cli_word_index, &axis);
@@ -434,7 +434,8 @@ static const struct cli_option options[] = {
     {"isa", OPT_TEXT, ARG(isa), "LIST",
      .help =
 	 "instruction sets: some of scalar,avx2,avxvnni,avx512bw,avx512vnni,amx, "
-	 "or scalar,neon,neondot,neoni8mm, or all that run here (default: the best one)"},
+	 "or scalar,neon,neondot,neoni8mm,neonbf16, or all that run here (default: the "
+	 "best one)"},
     {"layout", OPT_TEXT, ARG(layout), "LIST", "linear",
      .help = "layouts of the block scales: linear,tiled"},
     {"activations", OPT_TEXT, ARG(activations), "LIST", "nvfp4",

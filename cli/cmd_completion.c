@@ -220,7 +220,8 @@ static void put_man_command(const struct cli_command *command)
 static const char *const environment[][2] = {
     {"NIB_CPU",
      "the instruction set, unless --isa names one: scalar, avx2, avxvnni, "
-     "avx512bw, avx512vnni or amx; on Arm scalar, neon, neondot or neoni8mm."},
+     "avx512bw, avx512vnni or amx; on Arm scalar, neon, neondot, neoni8mm or "
+     "neonbf16."},
     {"NIB_CUDA_LIBRARY", "The CUDA driver to open instead of libcuda.so.1."},
     {"NIB_TUNING", "The file of a GPU's tile costs (nib tune); off reads none."},
     {"XDG_CACHE_HOME",

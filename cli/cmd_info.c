@@ -397,8 +397,8 @@ const struct cli_command command_info = {
 	"one runs, a closed one says why it is closed.  Every GPU that the\n"
 	"driver knows is listed.  affinity is the processors that this process may\n"
 	"use; threads are not bound to them.  The instruction set is what NIB_CPU\n"
-	"names: scalar, avx2, avxvnni, avx512bw, avx512vnni, amx, neon, neondot or\n"
-	"neoni8mm.\n",
+	"names: scalar, avx2, avxvnni, avx512bw, avx512vnni, amx, neon, neondot,\n"
+	"neoni8mm or neonbf16.\n",
     .examples = "nib info\n"
 		"nib info --format json | jq -r .backend\n",
     .groups = groups,

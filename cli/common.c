@@ -32,7 +32,7 @@ const struct cli_option cli_cpu_options[] = {
      .help = "threads to use; 0 = every processor this process may use"},
     {"isa", OPT_WORD, ARG(isa),
      "scalar|avx2|avxvnni|avx512bw|avx512vnni|amx|avx512|neon|neondot|"
-     "neoni8mm",
+     "neoni8mm|neonbf16",
      .help = "instruction set to use (else NIB_CPU, else the best one here); avx512 is "
 	     "an older name of avx512vnni"},
     {0},

@@ -254,9 +254,9 @@ struct nib_device_options {
 	void *pool;
 	/*
 	 * CPU: "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni" or "amx", on
-	 * Arm "scalar", "neon", "neondot" or "neoni8mm" forces one instruction set
-	 * ("avx512" is an older name of "avx512vnni"); NULL = the value of
-	 * NIB_CPU, or if that is not set, the best one of this machine.
+	 * Arm "scalar", "neon", "neondot", "neoni8mm" or "neonbf16" forces one
+	 * instruction set ("avx512" is an older name of "avx512vnni"); NULL = the
+	 * value of NIB_CPU, or if that is not set, the best one of this machine.
 	 *
 	 * On a processor with AMX, nib_device_open() with "amx" or NULL and
 	 * nib_backend_get_info() request tile registers for the process. Linux
@@ -642,6 +642,8 @@ struct nib_run_options {
  *     sums in another order, and few rows in another order than many.
  *   - "cpu", NVFP4 and x of bf16: the same if it names tdpbf16ps (instruction set
  *     "amx").  NIB_CPU=avx512vnni gives the bits of the other sets.
+ *   - "cpu", x of bf16: the same if it names bfmmla (instruction set "neonbf16").
+ *     NIB_CPU=neoni8mm gives the bits of the other sets.
  *   - "cuda", a plan of one problem: it may sum in another order than a group, and
  *     one matrix in another order than a batch.
  *   - "cuda", a MoE whose experts have few rows: the same.

@@ -30,9 +30,13 @@ LOOPS = (
     ("neon/gemm_neondot.c", "panel_4", "sdot", {"sdot": 1}),
     ("neon/dense_neon.c", "tile_4", "fmla", {"fmla": 1}),
     ("neon/dense_neon.c", "panel_1", "fmla", {"fmla": 1}),
+    ("neon/dense_neonbf16.c", "tile_4", "bfmmla", {"bfmmla": 1}),
+    ("neon/dense_neonbf16.c", "panel_1", "bfdot", {"bfdot": 1}),
 )
 RATES = {"sdot": "sdot v{0}.4s, v30.16b, v31.4b[0]",
          "smmla": "smmla v{0}.4s, v30.16b, v31.16b",
+         "bfmmla": "bfmmla v{0}.4s, v30.8h, v31.8h",
+         "bfdot": "bfdot v{0}.4s, v30.8h, v31.8h",
          "fmla": "fmla v{0}.4s, v30.4s, v31.s[0]"}
 
 
@@ -78,7 +82,7 @@ def loop_of(lines, work):
 def cycles(mca, processor, body):
     """Cycles of an iteration, as llvm-mca predicts them."""
     done = subprocess.run(
-        [mca, "-mtriple=aarch64", "-mcpu=" + processor, "-mattr=+dotprod,+i8mm",
+        [mca, "-mtriple=aarch64", "-mcpu=" + processor, "-mattr=+dotprod,+i8mm,+bf16",
          "-iterations=200", "-instruction-info=0", "-resource-pressure=0"],
         input="\n".join(body), capture_output=True, text=True, check=True)
     return int(re.search(r"Total Cycles:\s+(\d+)", done.stdout)[1]) / 200

@@ -64,7 +64,8 @@ NEEDS = {"avx2": AVX2, "vector256": AVX2, "avxvnni": AVX2 | {"avx_vnni"},
          "amx": AVX512VNNI | {"amx_tile", "amx_bf16"},
          "arm64": {"asimd"}, "vector128": {"asimd"}, "neon": {"asimd"},
          "neondot": {"asimd", "asimddp"},
-         "neoni8mm": {"asimd", "asimddp", "i8mm"}}
+         "neoni8mm": {"asimd", "asimddp", "i8mm"},
+         "neonbf16": {"asimd", "asimddp", "i8mm", "bf16"}}
 # A test that takes this many times its usual time hangs; sanitizers take longer.
 PATIENCE, LEAST_SECONDS = 10, 10
 SANITIZE, SANITIZED_PATIENCE = "address,undefined", 40

@@ -84,8 +84,8 @@ def device(name: str = "cpu", threads: int = 0, isa: str | None = None,
     threads  CPU: into how many tasks to cut work; 0 is one for each processor that
              the process may use
     isa      CPU: "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni" or "amx", on Arm
-             "scalar", "neon", "neondot" or "neoni8mm" forces an instruction set;
-             "avx512" is an older name of "avx512vnni"
+             "scalar", "neon", "neondot", "neoni8mm" or "neonbf16" forces an
+             instruction set; "avx512" is an older name of "avx512vnni"
     openmp   CPU: the path of a library that this process has loaded, as torch's
              libtorch_cpu.so: work runs on its OpenMP threads, instead of on threads
              of the device, which would compete with them for the cores

@@ -195,6 +195,7 @@ static void backends_are_listed_best_first(void **state)
 		"cpu-avxvnni",
 		"cpu-avx2",
 #elif defined(__aarch64__)
+		"cpu-neonbf16",
 		"cpu-neoni8mm",
 		"cpu-neondot",
 		"cpu-neon",

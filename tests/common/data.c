@@ -242,9 +242,9 @@ void test_dense_between(struct nib_dense *v)
 
 /* ---- devices ------------------------------------------------------------- */
 
-const char *const test_isas[TEST_ISAS] = {"scalar",   "avx2",	    "avxvnni",
-					  "avx512bw", "avx512vnni", "amx",
-					  "neon",     "neondot",    "neoni8mm"};
+const char *const test_isas[TEST_ISAS] = {
+    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni",
+    "amx",    "neon", "neondot", "neoni8mm", "neonbf16"};
 
 bool test_has_own_order(const char *isa)
 {

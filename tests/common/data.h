@@ -97,7 +97,7 @@ void test_dense_between(struct nib_dense *v);
 /* ---- devices ------------------------------------------------------------- */
 
 /* Those of NIB_CPU. */
-#define TEST_ISAS 9
+#define TEST_ISAS 10
 extern const char *const test_isas[TEST_ISAS];
 /* The set "amx" sums NVFP4 in an order of its own from this many rows on. */
 #define TEST_AMX_ROWS 9

@@ -25,8 +25,8 @@
 
 static struct rng rng;
 static const char *const set_names[] = {
-    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni",
-    "amx",    "neon", "neondot", "neoni8mm", "avx512vnni"};
+    "scalar", "avx2",	 "avxvnni",  "avx512bw", "avx512vnni", "amx",
+    "neon",   "neondot", "neoni8mm", "neonbf16", "avx512vnni"};
 static const int thread_counts[] = {1, 3};
 /* The last one is "avx512vnni" with vdpbf16ps, whether it is faster or not. */
 #define BF16_SET TEST_ISAS
@@ -310,7 +310,7 @@ static void judge(const struct dense *d, const char *what)
 	}
 }
 
-enum order { ORDER_COMMON, ORDER_VDPBF16PS, ORDER_AMX, ORDERS };
+enum order { ORDER_COMMON, ORDER_VDPBF16PS, ORDER_AMX, ORDER_BFMMLA, ORDERS };
 
 /* The order in which a set sums x's type. */
 static enum order order_of(const struct dense *d, int set)
@@ -322,6 +322,8 @@ static enum order order_of(const struct dense *d, int set)
 		return ORDER_COMMON;
 	if (strcmp(set_names[set], "amx") == 0)
 		return ORDER_AMX;
+	if (strcmp(set_names[set], "neonbf16") == 0)
+		return ORDER_BFMMLA;
 	if (set == BF16_SET ||
 	    (strcmp(set_names[set], "avx512vnni") == 0 && cpu_prefers_bf16()))
 		return ORDER_VDPBF16PS;
@@ -724,7 +726,8 @@ static void explanations(void **state)
 	    "; 16-bit activations: bf16, summed in fp32"};
 	static const char *const orders[ORDERS] = {
 	    [ORDER_VDPBF16PS] = "; 16-bit activations: bf16, by vdpbf16ps",
-	    [ORDER_AMX] = "; 16-bit activations: bf16, by tdpbf16ps"};
+	    [ORDER_AMX] = "; 16-bit activations: bf16, by tdpbf16ps",
+	    [ORDER_BFMMLA] = "; 16-bit activations: bf16, by bfmmla"};
 
 	for (int isa = 0; isa < SETS; isa++)
 		for (int dtype = 0; dtype < 3 && devices[isa][0]; dtype++) {

@@ -18,7 +18,7 @@
 #define UNPACKED "unpacked weights, reordered in every run (nib_pack() saves that)"
 
 /* Rows of A up to which weights are decoded in registers. */
-static const int64_t few[TEST_ISAS] = {0, 4, 4, 24, 24, 8, 4, 4, 4};
+static const int64_t few[TEST_ISAS] = {0, 4, 4, 24, 24, 8, 4, 4, 4, 4};
 
 static struct rng rng = {5};
 

@@ -14,7 +14,7 @@ static void names_and_backends(void **state)
 {
 	static const char *const names[CPU_ISA_COUNT] = {
 	    "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni",
-	    "amx",    "neon", "neondot", "neoni8mm"};
+	    "amx",    "neon", "neondot", "neoni8mm", "neonbf16"};
 	char backend[32];
 
 	for (int i = 0; i < CPU_ISA_COUNT; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_dense_bound.c - compares the bounds of an A that is dense or int8 with models of
- * the hardware: fp32 sums in several orders, bf16 pairs that flush subnormals, and
- * tensor cores that truncate.  Random data is within the bounds, chosen data is close
- * to them, and values outside are reported.
+ * the hardware: fp32 sums in several orders, bf16 pairs that flush subnormals or round
+ * to odd, and tensor cores that truncate.  Random data is within the bounds, chosen
+ * data is close to them, and values outside are reported.
  */
 #include <float.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/data.h"
+#include "common/odd_sums.h"
 #include "common/sums.h"
 #include "common/unit.h"
 #include "format/bound.h"
@@ -168,6 +169,21 @@ static float in_flushed_blocks(const struct values *v)
 		sum = fmaf(dot, v->scale[g], sum);
 	}
 	return sum;
+}
+
+/* bfmmla. */
+static float in_odd_pairs(const struct values *v)
+{
+	return odd_sum(v->x, v->w, v->k);
+}
+
+/* bfdot, where no block is flushed: rows of smaller x are multiplied by bfmmla. */
+static float in_odd_blocks(const struct values *v)
+{
+	for (int64_t i = 0; i < v->k; i++)
+		if (v->x[i] != 0 && fabsf(v->x[i]) < 0x1p-110f)
+			return in_odd_pairs(v);
+	return odd_sum_of_blocks(v->x, v->code, v->scale, v->k);
 }
 
 /* Exact blocks, added in fp32: what INT8 allows. */
@@ -382,6 +398,8 @@ static void random_data_is_inside(void **state)
 	    {DENSE, NIB_DTYPE_BF16, BLOCKS, in_order, "bf16 in order"},
 	    {DENSE, NIB_DTYPE_BF16, BLOCKS, in_flushed_pairs, "bf16, flushed"},
 	    {DENSE, NIB_DTYPE_BF16, BLOCKS, in_flushed_blocks, "bf16 blocks, flushed"},
+	    {DENSE, NIB_DTYPE_BF16, BLOCKS, in_odd_pairs, "bf16, to odd"},
+	    {DENSE, NIB_DTYPE_BF16, BLOCKS, in_odd_blocks, "bf16 blocks, to odd"},
 	    {DENSE, NIB_DTYPE_FP16, TENSOR, in_fp16_tensor, "fp16 tensor"},
 	    {DENSE, NIB_DTYPE_FP16, TENSOR, in_fp16_tensor_blocks, "fp16 blocks"},
 	    {DENSE, NIB_DTYPE_BF16, TENSOR, in_bf16_tensor_blocks, "bf16 blocks"},
@@ -440,6 +458,25 @@ static void cpu_bound_is_close(void **state)
 	drop(&f);
 }
 
+/* 1, which becomes odd, and pairs just below its last bit: all of them are cut off. */
+static void odd_bound_is_close(void **state)
+{
+	struct fixture f;
+	double fraction;
+
+	make(&f, 1, 1, MAX_K, DENSE, NIB_DTYPE_BF16, NIB_DTYPE_FP32);
+	for (int64_t i = 0; i < MAX_K; i++) {
+		set_x(&f, 0, i, i ? 0x1.FEp-25 : 1);
+		set_w(&f, i, ONE);
+	}
+	fraction = fraction_of(&f, NIB_OP_GEMM, in_odd_pairs, BLOCKS);
+	assert_int_equal(nib_dense_get_bits(&f.c.view, 0, 0, 0),
+			 nib_fp32_bits(1 + 0x1p-23f));
+	printf("bf16 to odd, chosen: %.4f of the bound\n", fraction);
+	assert_true(fraction > 0.99);
+	drop(&f);
+}
+
 /* 2^7, and blocks just below half of its last bit. */
 static void int8_bound_is_close(void **state)
 {
@@ -474,6 +511,8 @@ static void flushing_is_close(void **state)
 	}
 	fraction = fraction_of(&f, NIB_OP_GEMM, in_flushed_pairs, BLOCKS);
 	printf("subnormal x, flushed: %.4f of the bound\n", fraction);
+	assert_true(fraction > 0.84);
+	fraction = fraction_of(&f, NIB_OP_GEMM, in_odd_pairs, BLOCKS);
 	assert_true(fraction > 0.84);
 	fraction_of(&f, NIB_OP_GEMM, in_order, BLOCKS);
 	/* Normal x have no such excuse. */
@@ -682,6 +721,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(random_data_is_inside),
 	    cmocka_unit_test(cpu_bound_is_close),
+	    cmocka_unit_test(odd_bound_is_close),
 	    cmocka_unit_test(int8_bound_is_close),
 	    cmocka_unit_test(flushing_is_close),
 	    cmocka_unit_test(tensor_bound_is_close),

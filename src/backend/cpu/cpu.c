@@ -13,9 +13,7 @@ static const enum cpu_isa own_sets[] = {
 #if defined(__x86_64__)
     CPU_AMX,	CPU_AVX512VNNI, CPU_AVX512BW, CPU_AVXVNNI, CPU_AVX2,
 #elif defined(__aarch64__)
-    CPU_NEONI8MM,
-    CPU_NEONDOT,
-    CPU_NEON,
+    CPU_NEONBF16, CPU_NEONI8MM, CPU_NEONDOT, CPU_NEON,
 #endif
     CPU_SCALAR,
 };
@@ -58,10 +56,12 @@ static enum nib_status choose_isa(const char *wanted, enum cpu_isa *isa,
 		return nib_fail_argument(err, NIB_STATUS_NO_DEVICE, argument,
 					 "%s = %s: %s", variable, wanted, reason);
 	}
-	return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, argument,
-				 "%s = '%.32s': must be scalar, avx2, avxvnni, "
-				 "avx512bw, avx512vnni, amx, neon, neondot or neoni8mm",
-				 variable, wanted);
+	return nib_fail_argument(
+	    err, NIB_STATUS_BAD_ARGUMENT, argument,
+	    "%s = '%.32s': must be scalar, avx2, avxvnni, "
+	    "avx512bw, avx512vnni, amx, neon, neondot, neoni8mm or "
+	    "neonbf16",
+	    variable, wanted);
 }
 
 static enum nib_status open_cpu(const char *name,

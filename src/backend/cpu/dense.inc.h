@@ -18,13 +18,16 @@
  *
  * Parameters: multiply.inc.h.
  */
-#define EXPANDED_CODES (WORDS * TILE_VECS * V_BYTES)
-#define EXPANDED_BLOCK (EXPANDED_CODES + (FOLDED ? 0 : TILE_VECS * V_BYTES))
-#define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
-#define HALF_WORDS     (WORDS / 2)
+#define HALF_WORDS (WORDS / 2)
 /* 12 KiB of records a row, as in gemm.inc.h. */
 #define DIRECT_BLOCKS ((int64_t)(12288 / sizeof(record)))
 
+#ifdef DENSE_TILES
+#include DENSE_TILES
+#else
+#define EXPANDED_CODES (WORDS * TILE_VECS * V_BYTES)
+#define EXPANDED_BLOCK (EXPANDED_CODES + (FOLDED ? 0 : TILE_VECS * V_BYTES))
+#define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
 /* ---- tiles: the main loop ----------------------------------------------- */
 
 /* Expands k-block k from its panels. */
@@ -84,6 +87,8 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 								  v * V_COLS),
 						       sum[i][v]);
 }
+
+#endif
 
 /* ---- direct ------------------------------------------------------------- */
 

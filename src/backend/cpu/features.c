@@ -16,10 +16,10 @@
 
 static const char *const isa_names[CPU_ISA_COUNT] = {
     "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni",
-    "amx",    "neon", "neondot", "neoni8mm"};
+    "amx",    "neon", "neondot", "neoni8mm", "neonbf16"};
 static const char *const isa_backends[CPU_ISA_COUNT] = {
     "cpu-scalar", "cpu-avx2", "cpu-avxvnni", "cpu-avx512bw", "cpu-avx512vnni",
-    "cpu-amx",	  "cpu-neon", "cpu-neondot", "cpu-neoni8mm"};
+    "cpu-amx",	  "cpu-neon", "cpu-neondot", "cpu-neoni8mm", "cpu-neonbf16"};
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {

@@ -19,11 +19,12 @@ enum cpu_isa {
 	CPU_NEON,	/* every 64-bit Arm processor */
 	CPU_NEONDOT,	/* neon + asimddp (sdot) */
 	CPU_NEONI8MM,	/* neondot + i8mm (smmla) */
+	CPU_NEONBF16,	/* neoni8mm + bf16 (bfmmla) */
 	CPU_ISA_COUNT,
 };
 
 /* "scalar", "avx2", "avxvnni", "avx512bw", "avx512vnni", "amx", "neon", "neondot",
- * "neoni8mm". */
+ * "neoni8mm", "neonbf16". */
 const char *cpu_isa_name(enum cpu_isa isa);
 /* "cpu-avx512vnni" and so on: the backend's name in tables. */
 const char *cpu_isa_backend(enum cpu_isa isa);

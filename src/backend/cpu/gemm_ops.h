@@ -123,9 +123,10 @@ void cpu_gemm_ops_avx512vnni_products(struct cpu_gemm_ops *ops);
 void cpu_gemm_ops_amx(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few);
 void cpu_dense_ops_amx(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few);
 
-/* W4A16 and W4A32: for x of any type; by vdpbf16ps for bf16 only. */
+/* W4A16 and W4A32: for x of any type; by vdpbf16ps or bfmmla for bf16 only. */
 void cpu_dense_ops_scalar(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_neon(struct cpu_gemm_ops *ops);
+void cpu_dense_ops_neonbf16(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_avx2(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_avx512bw(struct cpu_gemm_ops *ops);
 void cpu_dense_ops_avx512bf16(struct cpu_gemm_ops *ops);

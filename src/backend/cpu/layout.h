@@ -83,7 +83,10 @@ struct cpu_fp32_record {
 	float word[16];
 };
 
-/* The record of bf16 pairs: dword 4z + i has k = 8z + i and k = 8z + i + 4. */
+/*
+ * The record of bf16 pairs.  vdpbf16ps: dword 4z + i has k = 8z + i and k = 8z + i + 4.
+ * bfmmla: dwords 4z to 4z + 3 have k = 8z + 0 2, 4 6, 1 3, 5 7.
+ */
 struct cpu_bf16_record {
 	int32_t word[8];
 };

@@ -200,7 +200,11 @@ static const char *explain_activations(const struct nib_plan *plan,
 		return "; 16-bit activations: bf16, by tdpbf16ps";
 	if (ops_for(needs->ops, needs->most_rows)->record_bytes ==
 	    sizeof(struct cpu_bf16_record))
+#if defined(__aarch64__)
+		return "; 16-bit activations: bf16, by bfmmla";
+#else
 		return "; 16-bit activations: bf16, by vdpbf16ps";
+#endif
 	return widened[nib_plan_x_dtype(plan)];
 }
 

@@ -44,6 +44,8 @@
  *                              multiplies the sum of a k-block
  *   PACK_BLOCK(x, dtype, out)  1  16 elements at x to record *out; returns CPU_ROW_
  *                              flags
+ *   DENSE_TILES          1     optional: a file with expand_block() and add_rows(), in
+ *                              place of those of dense.inc.h, FOLDED and fold()
  *   WIDEN_FP16(from, to) 1     optional: 16 fp16 to 16 floats
  *
  * Types, and functions or macros on them:

@@ -49,6 +49,9 @@ static void init_vectors(struct cpu_ops *ops, enum cpu_isa isa)
 	if (isa < CPU_NEONI8MM)
 		return;
 	cpu_gemm_ops_neoni8mm(&ops->gemm);
+	if (isa < CPU_NEONBF16)
+		return;
+	cpu_dense_ops_neonbf16(&ops->dense[NIB_DTYPE_BF16]);
 #else
 	(void)isa;
 #endif

@@ -39,7 +39,7 @@ static const struct feature features[] = {
     {"asimd", CPU_NEON, "hw.optional.AdvSIMD"},
     {"asimddp", CPU_NEONDOT, "hw.optional.arm.FEAT_DotProd"},
     {"i8mm", CPU_NEONI8MM, "hw.optional.arm.FEAT_I8MM"},
-    {"bf16", CPU_ISA_COUNT, "hw.optional.arm.FEAT_BF16"},
+    {"bf16", CPU_NEONBF16, "hw.optional.arm.FEAT_BF16"},
 };
 
 static bool has_feature(const struct feature *f)
@@ -54,7 +54,7 @@ static const struct feature features[] = {
     {"asimd", CPU_NEON, AT_HWCAP, HWCAP_BIT_ASIMD},
     {"asimddp", CPU_NEONDOT, AT_HWCAP, HWCAP_BIT_ASIMDDP},
     {"i8mm", CPU_NEONI8MM, AT_HWCAP2, HWCAP2_BIT_I8MM},
-    {"bf16", CPU_ISA_COUNT, AT_HWCAP2, HWCAP2_BIT_BF16},
+    {"bf16", CPU_NEONBF16, AT_HWCAP2, HWCAP2_BIT_BF16},
 };
 
 static bool has_feature(const struct feature *f)
