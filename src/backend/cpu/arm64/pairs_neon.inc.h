@@ -13,8 +13,9 @@
  * the one of high nibbles of the same column.  Sums are in this order in registers only
  * (arrange_sums()).  A last row without a partner is multiplied by sdot.
  *
- * Per 4 columns, 16 k and two rows: four smmla, four fused multiply-adds and four loads
- * of what accumulators begin with.
+ * Per 4 columns, 16 k and two rows: four smmla, four fused multiply-adds, and two
+ * copies and two loads of what accumulators begin with.  Dispatch and loads are the
+ * limit, not the vector pipes, which therefore have time for the copies.
  */
 #include "backend/cpu/arm64/codes_neon.inc.h"
 
@@ -89,22 +90,27 @@ TILE_INLINE struct row_pair load_pair(const record *a)
 				 vcombine_f32(load_scale(&a[0]), load_scale(&a[1]))};
 }
 
-/* The two vectors of sums of a pair += one k-block. */
-TILE_INLINE void add_pair(const struct row_pair *a, const struct expanded *b,
-			  vfloat *sum0, vfloat *sum1)
+/* A vector of sums of a pair += one k-block; start: where c->start is in memory. */
+TILE_INLINE vfloat add_pair(vfloat sum, const struct row_pair *a,
+			    const struct columns *c, const vfloat *start)
 {
-	UNROLLED (h, 2) {
-		const struct columns *c = &b->half[h];
-		vfloat *sum = h ? sum1 : sum0;
-		int32x4_t d = vreinterpretq_s32_f32(load_magic());
+	int32x4_t d = vreinterpretq_s32_f32(vdupq_n_f32(MAGIC));
 
-		d = vmmlaq_s32(d, a->codes[0], c->codes[0]);
-		d = vmmlaq_s32(d, a->codes[1], c->codes[1]);
-		*sum = vfmaq_f32(*sum,
-				 vfmaq_f32(load_again(&c->start),
-					   vreinterpretq_f32_s32(d), c->scales),
-				 a->scales);
-	}
+	d = vmmlaq_s32(d, a->codes[0], c->codes[0]);
+	d = vmmlaq_s32(d, a->codes[1], c->codes[1]);
+	return vfmaq_f32(
+	    sum, vfmaq_f32(load_again(start), vreinterpretq_f32_s32(d), c->scales),
+	    a->scales);
+}
+
+/* Single loads: a load of a pair of vectors is three micro-ops on Neoverse V2. */
+TILE_INLINE struct columns load_columns(const struct columns *c)
+{
+	return (struct columns){
+	    {vreinterpretq_s8_f32(load_again((const vfloat *)&c->codes[0])),
+	     vreinterpretq_s8_f32(load_again((const vfloat *)&c->codes[1]))},
+	    load_again(&c->scales),
+	    c->start};
 }
 
 /* A row without a partner: even and odd k of a column are summed in two lanes. */
@@ -137,8 +143,14 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 	UNROLLED (p, step / 2)
 		pairs[p] = load_pair(a + 2 * p);
 	UNROLLED (v, TILE_VECS) {
-		UNROLLED (p, step / 2)
-			add_pair(&pairs[p], &b[v], &sum[2 * p][v], &sum[2 * p + 1][v]);
+		UNROLLED (h, 2) {
+			const struct columns c = load_columns(&b[v].half[h]);
+
+			UNROLLED (p, step / 2)
+				sum[2 * p + h][v] =
+				    add_pair(sum[2 * p + h][v], &pairs[p], &c,
+					     &b[v].half[h].start);
+		}
 		if (step % 2)
 			add_single(&a[step - 1], &b[v], &sum[step - 1][v]);
 	}
